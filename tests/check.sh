@@ -1,0 +1,141 @@
+#!/bin/sh
+# check.sh [GROUP...]: what make check runs. Every row is one command that must succeed; rows run two at a time.
+# Groups: hygiene matrix ports link symbols static single asan threads valgrind (all by default). CHECK_FULL=1 runs the long parts in full.
+cd "$(dirname "$0")/.." || exit 1
+top=$(pwd) dir=$(mktemp -d) rows=$dir/rows
+trap 'rm -rf "$dir"' EXIT
+: >"$rows"
+CC=${CC:-cc}
+strict="-Wall -Wextra -Wpedantic -Wconversion -Wsign-conversion -Wshadow -Wcast-qual -Wdouble-promotion -Wundef -Wvla -Werror"
+strict_c="$strict -Wstrict-prototypes -Wmissing-prototypes"
+headers=$(ls fsi_*.h)
+groups=${*:-hygiene matrix ports link symbols static single asan threads valgrind}
+want() { case " $groups " in *" $1 "*) return 0 ;; esac; return 1; }
+row() { printf '%s\t%s\n' "$1" "$2" >>"$rows"; }             # row NAME COMMAND
+have() { command -v "$1" >/dev/null 2>&1; }
+# Debian packages for what is missing; without root or network the rows that need them are skipped by name.
+install() {
+    missing=""
+    for p in "$@"; do dpkg -s "$p" >/dev/null 2>&1 || missing="$missing $p"; done
+    [ -z "$missing" ] && return
+    [ "$(id -u)" = 0 ] && have apt-get || return
+    (apt-get update && DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends $missing) >"$dir/apt" 2>&1 ||
+        for p in $missing; do DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends "$p" >>"$dir/apt" 2>&1; done
+}
+want matrix && install clang g++
+want ports && install tcc gcc-multilib gcc-mingw-w64-x86-64 wine64 qemu-user gcc-s390x-linux-gnu libc6-dev-s390x-cross
+want static && install cppcheck clang-tidy
+want valgrind && install valgrind
+
+# ---- sources used by the rows
+for h in $headers; do
+    n=${h%.h}
+    printf '#define FSI_IMPLEMENTATION\n#include "%s"\nint main(void) { return 0; }\n' "$h" >"$dir/$n.impl.c"
+    printf '#include "%s"\n#define FSI_IMPLEMENTATION\n#include "%s"\nint main(void) { return 0; }\n' "$h" "$h" >"$dir/$n.late.c"
+    printf '#define FSI_IMPLEMENTATION\n#include "%s"\n#include "%s"\nint main(void) { return 0; }\n' "$h" "$h" >"$dir/$n.twice.c"
+    printf '#define FSI_STATIC\n#define FSI_IMPLEMENTATION\n#include "%s"\nint main(void) { return 0; }\n' "$h" >"$dir/$n.private.c"
+    printf '#include "%s"\nint main(void) { return fsi_result_text(FSI_OK) == 0; }\n' "$h" >"$dir/$n.user.c"
+    for v in impl late twice private user; do cp "$dir/$n.$v.c" "$dir/$n.$v.cpp"; done
+done
+
+if want hygiene; then
+    row "hygiene: only the rooms of design.md at the top" \
+        "for f in \$(git ls-files 2>/dev/null | cut -d/ -f1 | sort -u); do case \$f in fsi_*.h|examples|tests|bench|docs|Makefile|README.md|CHANGELOG.md|LICENSE|.ci|.clang-format|.gitignore) ;; *) echo \$f; exit 1;; esac; done"
+    for h in $headers; do
+        row "hygiene: $h names SPDX, FSI_VERSION and no tab" "grep -q SPDX $h && ! grep -qP '\t' $h"
+        row "hygiene: $h below 5,500 lines" "[ \$(wc -l <$h) -le 5500 ]"
+    done
+fi
+if want matrix; then
+    for h in $headers; do
+        n=${h%.h}
+        for c in gcc clang; do
+            have $c || { row "skip: $c" ""; continue; }
+            for s in c99 c11 c17; do row "matrix: $n $c $s" "$c -std=$s $strict_c -I. -c $dir/$n.impl.c -o /dev/null"; done
+            for v in late twice private user; do row "matrix: $n $c c99 $v" "$c -std=c99 $strict_c -I. -c $dir/$n.$v.c -o /dev/null"; done
+            row "matrix: $n $c c99 single" "$c -std=c99 -DFSI_SINGLE $strict_c -I. -c $dir/$n.impl.c -o /dev/null"
+        done
+        row "matrix: $n gcc c99 -O2 -fopenmp" "gcc -std=c99 -O2 -fopenmp $strict_c -I. -c $dir/$n.impl.c -o /dev/null"
+        row "matrix: $n gcc c99 -O2" "gcc -std=c99 -O2 $strict_c -I. -c $dir/$n.impl.c -o /dev/null"
+        for c in g++ clang++; do
+            have $c || { row "skip: $c" ""; continue; }
+            for s in c++11 c++17 c++20; do row "matrix: $n $c $s" "$c -std=$s $strict -I. -c $dir/$n.impl.cpp -o /dev/null"; done
+            for v in late private user; do row "matrix: $n $c c++11 $v" "$c -std=c++11 $strict -I. -c $dir/$n.$v.cpp -o /dev/null"; done
+            row "matrix: $n $c c++11 single" "$c -std=c++11 -DFSI_SINGLE $strict -I. -c $dir/$n.impl.cpp -o /dev/null"
+        done
+    done
+fi
+if want ports; then
+    for h in $headers; do
+        n=${h%.h}
+        if have tcc; then row "ports: $n tcc" "tcc -I. -c $dir/$n.impl.c -o $dir/$n.tcc.o"; else row "skip: tcc" ""; fi
+        if echo 'int main(void){return 0;}' | gcc -m32 -x c - -o /dev/null 2>/dev/null; then
+            row "ports: $n gcc -m32" "gcc -m32 -std=c99 $strict_c -I. $dir/$n.impl.c -o $dir/$n.m32 -lm && $dir/$n.m32"
+        else row "skip: -m32" ""; fi
+        if have x86_64-w64-mingw32-gcc; then row "ports: $n mingw-w64" "x86_64-w64-mingw32-gcc -std=c99 $strict_c -I. $dir/$n.impl.c -o $dir/$n.exe -lm"
+        else row "skip: mingw-w64" ""; fi
+    done
+    if have s390x-linux-gnu-gcc && have qemu-s390x; then
+        row "ports: test_geometry on big-endian s390x" "s390x-linux-gnu-gcc -static -std=c99 -O1 -D_POSIX_C_SOURCE=200809L -I. -Itests tests/test_geometry.c -o $dir/be -lm && qemu-s390x $dir/be >/dev/null"
+    else row "skip: big-endian" ""; fi
+    if have x86_64-w64-mingw32-gcc && have wine64; then
+        row "ports: test_geometry under wine" "x86_64-w64-mingw32-gcc -static -std=c99 -O1 -I. -Itests tests/test_geometry.c -o $dir/g.exe -lm && WINEDEBUG=-all WINEPREFIX=$dir/wine timeout 300 wine64 $dir/g.exe >/dev/null"
+    else row "skip: wine" ""; fi
+fi
+if want link; then
+    for h in $headers; do
+        n=${h%.h}
+        row "link: $n double user, single implementation must not link" \
+            "cc -c -I. $dir/$n.user.c -o $dir/$n.u.o && cc -DFSI_SINGLE -DFSI_IMPLEMENTATION -I. -x c -c $h -o $dir/$n.s.o && { ! cc $dir/$n.u.o $dir/$n.s.o -o $dir/$n.mix -lm 2>/dev/null; }"
+    done
+    row "link: one implementation file per header" \
+        "objs=; for h in $(echo $headers); do m=\$(echo \${h%.h} | tr a-z A-Z)_IMPLEMENTATION; echo \"#include \\\"\$h\\\"\" >$dir/split.\${h%.h}.c; cc -D\$m -I. -c $dir/split.\${h%.h}.c -o $dir/split.\${h%.h}.o || exit 1; objs=\"\$objs $dir/split.\${h%.h}.o\"; done; cc -I. $dir/fsi_linalg.user.c \$objs -o $dir/split -lm && $dir/split"
+    if [ -f fsi_couple.h ]; then
+        for sub in NO_GRID NO_SPH "NO_GRID -DFSI_COUPLE_NO_SPH"; do row "link: fsi_couple.h with $sub" "cc -std=c99 $strict_c -DFSI_COUPLE_$sub -I. $dir/fsi_couple.impl.c -o $dir/sub.\$\$ -lm"; done
+    fi
+fi
+if want symbols; then
+    for h in $headers; do
+        n=${h%.h}
+        row "symbols: $n exports only fsi_" "cc -I. -c $dir/$n.impl.c -o $dir/$n.nm.o && [ -z \"\$(nm -g --defined-only $dir/$n.nm.o | awk '{print \$3}' | grep -v -e '^fsi_' -e '^main\$')\" ]"
+        row "symbols: $n single exports only ..._f32" "cc -DFSI_SINGLE -I. -c $dir/$n.impl.c -o $dir/$n.nms.o && [ -z \"\$(nm -g --defined-only $dir/$n.nms.o | awk '{print \$3}' | grep -v -e '_f32\$' -e '^main\$')\" ]"
+        row "symbols: $n private mode exports nothing" "cc -I. -c $dir/$n.private.c -o $dir/$n.nmp.o && [ \"\$(nm -g --defined-only $dir/$n.nmp.o | awk '{print \$3}')\" = main ]"
+        row "symbols: $n no writable file-scope state" "[ -z \"\$(nm $dir/$n.nm.o 2>/dev/null | awk '\$2 ~ /^[bBdDC]\$/')\" ]"
+    done
+fi
+if want static && have cppcheck; then
+    # off: what a header-only library shows by nature (unused functions), and style hints on const and scope
+    for h in $headers; do row "static: cppcheck ${h%.h}" "cppcheck -q --error-exitcode=1 --std=c99 --max-configs=1 -DFSI_IMPLEMENTATION --enable=warning,portability --inline-suppr --suppress=missingIncludeSystem --suppress=invalidPointerCast -I. $dir/${h%.h}.impl.c"; done
+fi
+if want single; then row "single: all tests in single precision" "make --no-print-directory test SINGLE=1 B=$dir/single"; fi
+if want asan; then
+    for t in tests/test_*.c; do
+        n=$(basename "$t" .c)
+        row "asan: $n" "gcc -std=c99 -D_POSIX_C_SOURCE=200809L -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all -I. -Itests $t -o $dir/$n.asan -lm && ASAN_OPTIONS=detect_leaks=1 FSI_TEST_SANITIZER=1 $dir/$n.asan >$dir/$n.asan.log 2>&1 || { tail -n 30 $dir/$n.asan.log; false; }"
+    done
+fi
+if want threads; then
+    for t in 2 8; do row "threads: all tests with OMP_NUM_THREADS=$t" "OMP_NUM_THREADS=$t make --no-print-directory test B=$dir/threads$t"; done
+fi
+if want valgrind && have valgrind; then
+    for n in test_geometry; do
+        row "valgrind: $n" "cc -std=c99 -D_POSIX_C_SOURCE=200809L -O1 -g -I. -Itests tests/$n.c -o $dir/$n.vg -lm && valgrind -q --error-exitcode=1 --leak-check=full $dir/$n.vg >/dev/null"
+    done
+fi
+
+# ---- run the rows
+cat >"$dir/one.sh" <<'X'
+name=$(printf '%s' "$1" | cut -f1); cmd=$(printf '%s' "$1" | cut -f2-)
+log=$(mktemp "$2/log.XXXXXX")
+case $name in skip:*) echo "$name" >>"$2/skipped"; exit 0 ;; esac
+if sh -c "$cmd" >"$log" 2>&1; then echo "$name" >>"$2/passed"; else echo "$name" >>"$2/failed"; echo "FAILED $name"; tail -n 25 "$log"; fi
+rm -f "$log"
+X
+: >"$dir/passed"; : >"$dir/failed"; : >"$dir/skipped"
+begin=$(date +%s)
+tr '\n' '\0' <"$rows" | xargs -0 -P 2 -I{} sh "$dir/one.sh" {} "$dir"
+sort -u "$dir/skipped"
+echo "check: $(wc -l <"$rows") rows in $(($(date +%s) - begin)) s"
+p=$(wc -l <"$dir/passed") f=$(wc -l <"$dir/failed") s=$(wc -l <"$dir/skipped")
+echo "$p passed, $f failed, $s skipped"
+[ "$f" = 0 ]
