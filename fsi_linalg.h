@@ -1,0 +1,5250 @@
+/* fsi_linalg.h */
+#if defined(FSI_IMPLEMENTATION) && !defined(FSI_DECLARATIONS_ONLY) && !defined(FSI_LINALG_IMPLEMENTATION)
+#define FSI_LINALG_IMPLEMENTATION
+#endif
+
+#ifndef FSI_LINALG_H
+#define FSI_LINALG_H
+#ifdef FSI_SINGLE                        /* the precision is part of every symbol: a mismatch is a link error */
+#define fsi_result_text fsi_result_text_f32
+#define fsi_alloc fsi_alloc_f32
+#define fsi_free fsi_free_f32
+#define fsi_allocator_valid fsi_allocator_valid_f32
+#define fsi_size_mul fsi_size_mul_f32
+#define fsi_arena_take fsi_arena_take_f32
+#define fsi_log fsi_log_f32
+#define fsi_vec_length fsi_vec_length_f32
+#define fsi_vec_unit fsi_vec_unit_f32
+#define fsi_mat3_mul fsi_mat3_mul_f32
+#define fsi_mat3_transpose fsi_mat3_transpose_f32
+#define fsi_mat3_det fsi_mat3_det_f32
+#define fsi_mat3_inverse fsi_mat3_inverse_f32
+#define fsi_mat3_rotate fsi_mat3_rotate_f32
+#define fsi_quat_matrix fsi_quat_matrix_f32
+#define fsi_quat_mul fsi_quat_mul_f32
+#define fsi_quat_unit fsi_quat_unit_f32
+#define fsi_quat_from_rotation fsi_quat_from_rotation_f32
+#define fsi_quat_rotate fsi_quat_rotate_f32
+#define fsi_dot fsi_dot_f32
+#define fsi_sum fsi_sum_f32
+#define fsi_norm fsi_norm_f32
+#define fsi_max_abs fsi_max_abs_f32
+#define fsi_axpy fsi_axpy_f32
+#define fsi_xpay fsi_xpay_f32
+#define fsi_scale fsi_scale_f32
+#define fsi_copy fsi_copy_f32
+#define fsi_fill fsi_fill_f32
+#define fsi_all_finite fsi_all_finite_f32
+#define fsi_reduce fsi_reduce_f32
+#define fsi_csr_from_triplets fsi_csr_from_triplets_f32
+#define fsi_csr_free fsi_csr_free_f32
+#define fsi_csr_check fsi_csr_check_f32
+#define fsi_csr_mul fsi_csr_mul_f32
+#define fsi_csr_tmul fsi_csr_tmul_f32
+#define fsi_csr_transpose fsi_csr_transpose_f32
+#define fsi_csr_asymmetry fsi_csr_asymmetry_f32
+#define fsi_csr_operator fsi_csr_operator_f32
+#define fsi_cg_work_size fsi_cg_work_size_f32
+#define fsi_symmqmr_work_size fsi_symmqmr_work_size_f32
+#define fsi_gmres_work_size fsi_gmres_work_size_f32
+#define fsi_cg_solve fsi_cg_solve_f32
+#define fsi_symmqmr_solve fsi_symmqmr_solve_f32
+#define fsi_gmres_solve fsi_gmres_solve_f32
+#define fsi_dense_cholesky fsi_dense_cholesky_f32
+#define fsi_dense_cholesky_solve fsi_dense_cholesky_solve_f32
+#define fsi_dense_ldlt fsi_dense_ldlt_f32
+#define fsi_dense_ldlt_solve fsi_dense_ldlt_solve_f32
+#define fsi_dense_lu fsi_dense_lu_f32
+#define fsi_dense_lu_solve fsi_dense_lu_solve_f32
+#define fsi_spd_batch fsi_spd_batch_f32
+#define fsi_qr_factor fsi_qr_factor_f32
+#define fsi_qr_solve fsi_qr_solve_f32
+#define fsi_qr_apply_q fsi_qr_apply_q_f32
+#define fsi_ic_init fsi_ic_init_f32
+#define fsi_ic_update fsi_ic_update_f32
+#define fsi_ic_solve fsi_ic_solve_f32
+#define fsi_ic_operator fsi_ic_operator_f32
+#define fsi_ic_free fsi_ic_free_f32
+#define fsi_cholesky_init fsi_cholesky_init_f32
+#define fsi_cholesky_factor fsi_cholesky_factor_f32
+#define fsi_cholesky_solve fsi_cholesky_solve_f32
+#define fsi_cholesky_operator fsi_cholesky_operator_f32
+#define fsi_cholesky_free fsi_cholesky_free_f32
+#define fsi_woodbury_init fsi_woodbury_init_f32
+#define fsi_woodbury_solve fsi_woodbury_solve_f32
+#define fsi_woodbury_operator fsi_woodbury_operator_f32
+#define fsi_woodbury_free fsi_woodbury_free_f32
+#define fsi_eigen_dense fsi_eigen_dense_f32
+#define fsi_modes_solve fsi_modes_solve_f32
+#define fsi_mg_init fsi_mg_init_f32
+#define fsi_mg_free fsi_mg_free_f32
+#define fsi_mg_update fsi_mg_update_f32
+#define fsi_mg_apply fsi_mg_apply_f32
+#define fsi_mg_cycle fsi_mg_cycle_f32
+#define fsi_mg_project fsi_mg_project_f32
+#define fsi_mg_incompatibility fsi_mg_incompatibility_f32
+#define fsi_mg_solve fsi_mg_solve_f32
+#define fsi_closest_on_segment fsi_closest_on_segment_f32
+#define fsi_closest_on_triangle fsi_closest_on_triangle_f32
+#define fsi_surface_cross fsi_surface_cross_f32
+#define fsi_surface_closest fsi_surface_closest_f32
+#define fsi_surface_normal fsi_surface_normal_f32
+#define fsi_surface_bounds fsi_surface_bounds_f32
+#define fsi_surface_check fsi_surface_check_f32
+#define fsi_surface_clip fsi_surface_clip_f32
+#define fsi_bvh_init fsi_bvh_init_f32
+#define fsi_bvh_free fsi_bvh_free_f32
+#define fsi_bvh_build fsi_bvh_build_f32
+#define fsi_bvh_refit fsi_bvh_refit_f32
+#define fsi_bvh_closest fsi_bvh_closest_f32
+#define fsi_bvh_first_hit fsi_bvh_first_hit_f32
+#define fsi_bvh_all_hits fsi_bvh_all_hits_f32
+#define fsi_bvh_overlap fsi_bvh_overlap_f32
+#define fsi_bvh_inside fsi_bvh_inside_f32
+#define fsi_iso_extract fsi_iso_extract_f32
+#define fsi_iso_build fsi_iso_build_f32
+#define fsi_iso_free fsi_iso_free_f32
+#endif
+
+/* ------------------------------------------------------------------------------------------------ >>config */
+#define FSI_VERSION 100                  /* major * 100 + minor; all five headers carry the same number */
+#define FSI_LINALG_VERSION FSI_VERSION
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef FSI_SINGLE
+typedef float fsi_real;                  /* every quantity of the library; the choice is baked into the symbol names */
+#define FSI_REAL_EPS 1.1920929e-7f       /* spacing of fsi_real at 1 */
+#define FSI_REAL_MAX 3.402823e38f
+#else
+typedef double fsi_real;
+#define FSI_REAL_EPS 2.220446049250313e-16
+#define FSI_REAL_MAX 1.797693134862315e308
+#endif
+#define FSI_R(x) ((fsi_real)(x))         /* a literal in the library's precision: no promotion, no warning */
+#define FSI_PI FSI_R(3.14159265358979323846)
+
+#if defined(__GNUC__) || defined(__clang__)
+#define FSI__UNUSED __attribute__((unused))
+#define FSI__RESTRICT __restrict__
+#elif defined(_MSC_VER)
+#define FSI__UNUSED
+#define FSI__RESTRICT __restrict
+#else
+#define FSI__UNUSED
+#define FSI__RESTRICT
+#endif
+#define FSI__INLINE static inline FSI__UNUSED
+#ifndef FSI_API
+#ifdef FSI_STATIC
+#define FSI_API static FSI__UNUSED       /* private mode: all implementations in one file, nothing exported */
+#else
+#define FSI_API extern
+#endif
+#endif
+
+#if defined(_OPENMP) && !defined(FSI_NO_OPENMP)
+#define FSI__PRAGMA(x) _Pragma(#x)
+#define FSI__OMP(x) FSI__PRAGMA(omp x)   /* FSI__OMP(parallel for schedule(static)) before a for loop */
+#else
+#define FSI__OMP(x)
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ------------------------------------------------------------------------------------------------ >>results */
+/* 0 is success, negative is an error (nothing was changed), positive is "done, but look": the state is valid. */
+#define FSI_RESULTS(X)                                                                                       \
+    X(FSI_OK, 0, "ok")                                                                                       \
+    X(FSI_ERR_ARGUMENT, -1, "an argument is missing, out of range or not finite")                            \
+    X(FSI_ERR_MEMORY, -2, "the allocator returned nothing")                                                  \
+    X(FSI_ERR_SIZE, -3, "a size overflows or does not match")                                                \
+    X(FSI_ERR_SINGULAR, -4, "the matrix is singular or not positive definite")                               \
+    X(FSI_ERR_NUMERIC, -5, "a number that is not finite appeared")                                           \
+    X(FSI_ERR_STATE, -6, "the object is not initialised or not in the state this call needs")                \
+    X(FSI_ERR_CALLBACK, -7, "a user callback failed")                                                        \
+    X(FSI_ERR_GEOMETRY, -8, "a mesh is degenerate, open where it must be closed, or has bad indices")        \
+    X(FSI_NOT_CONVERGED, 1, "the iteration cap or time budget was reached")                                  \
+    X(FSI_INCOMPATIBLE, 2, "the right-hand side is not in the range of a singular matrix")                   \
+    X(FSI_BREAKDOWN, 3, "the Krylov recurrence broke down; the last good iterate is returned")               \
+    X(FSI_STALLED, 4, "the residual no longer falls")                                                        \
+    X(FSI_RANK_DEFICIENT, 5, "dependent columns were dropped")                                               \
+    X(FSI_SHIFTED, 6, "an incomplete factorisation needed a diagonal shift")                                 \
+    X(FSI_DT_TOO_LARGE, 7, "the time step exceeds the advised maximum")                                      \
+    X(FSI_CAPPED, 8, "a physical limit was enforced and reported (room, speed, inversion)")                  \
+    X(FSI_EMPTY, 9, "there was nothing to do")
+#define FSI__RESULT_ENUM(name, value, text) name = value,
+typedef enum fsi_result { FSI_RESULTS(FSI__RESULT_ENUM) FSI_RESULT_FORCE_INT = 0x7fffffff } fsi_result;
+#undef FSI__RESULT_ENUM
+/* English text of a result, never NULL; static storage. */
+FSI_API const char *fsi_result_text(fsi_result r);
+
+/* What a solve or a step did. Fields that do not apply are 0. Plain data, owned by the caller. */
+typedef struct fsi_report {
+    fsi_result reason;        /* why it stopped */
+    int iterations;           /* linear iterations (partitioned schemes: pairs of one fluid and one solid call) */
+    int regions;              /* connected pressure regions without a free surface that were made compatible */
+    int restarts;             /* guesses dropped, GMRES restarts, shifts tried */
+    double residual_start;    /* norm of the first residual */
+    double residual;          /* norm of the last residual, in the same norm */
+    double divergence;        /* largest |div u| after the step, 1/s */
+    double energy_change;     /* kinetic energy after minus before the solve, J */
+    double momentum[3];       /* ledger: momentum of fluid plus solids after minus before minus wall impulse, N s */
+    double volume;            /* ledger: fluid volume, m^3 (m^2 per unit depth in 2D) */
+    double volume_change;     /* ledger: volume added by corrections in this step, same unit */
+    double seconds;           /* wall time; 0 where the caller gave no clock */
+} fsi_report;
+
+/* ------------------------------------------------------------------------------------------------ >>memory */
+/* The caller's allocator. Zero = malloc and free. Both functions or none. Copied into objects; user must outlive them. */
+typedef struct fsi_allocator {
+    void *(*alloc_fn)(size_t size, size_t align, void *user); /* NULL on failure; align is a power of two <= 64 */
+    void (*free_fn)(void *ptr, size_t size, void *user);      /* size is the one asked for */
+    void *user;
+} fsi_allocator;
+/* Zeroed memory of size bytes aligned to 64; NULL on failure or size 0. a may be NULL (malloc). */
+FSI_API void *fsi_alloc(const fsi_allocator *a, size_t size);
+/* Gives back what fsi_alloc(a, size) gave; ptr may be NULL. */
+FSI_API void fsi_free(const fsi_allocator *a, void *ptr, size_t size);
+/* 1 when the allocator has both functions or none. */
+FSI_API int fsi_allocator_valid(const fsi_allocator *a);
+/* *out = a * b without overflow; 0 on overflow. The one place where sizes are multiplied. */
+FSI_API int fsi_size_mul(size_t a, size_t b, size_t *out);
+
+/* One block, carved in order. With base NULL it only counts: run the same layout function twice, first to learn
+   the size, then to place the arrays. This is how every object here makes exactly one allocation. */
+typedef struct fsi_arena {
+    unsigned char *base;      /* NULL: count only */
+    size_t size, used;        /* bytes; used grows even past size, so check failed */
+    int failed;               /* 1 after overflow or lack of room */
+} fsi_arena;
+/* Room for count items of size bytes, aligned to 64; NULL while counting or on failure. */
+FSI_API void *fsi_arena_take(fsi_arena *arena, size_t count, size_t size);
+
+/* Optional text output; silent when log_fn is NULL. Results are returned either way. level: 0 info, 1 warning, 2 error. */
+typedef struct fsi_logger {
+    void (*log_fn)(int level, const char *text, void *user);
+    void *user;
+} fsi_logger;
+/* Sends text to the logger if there is one. */
+FSI_API void fsi_log(const fsi_logger *logger, int level, const char *text);
+
+/* ------------------------------------------------------------------------------------------------ >>vectors */
+typedef struct fsi_vec3 { fsi_real x, y, z; } fsi_vec3;       /* z = 0 in 2D */
+typedef struct fsi_quat { fsi_real w, x, y, z; } fsi_quat;    /* unit quaternion, rotates body to world */
+typedef struct fsi_mat3 { fsi_real m[9]; } fsi_mat3;          /* row major: m[3*row+column] */
+
+FSI__INLINE fsi_vec3 fsi_vec(fsi_real x, fsi_real y, fsi_real z) { fsi_vec3 r; r.x = x; r.y = y; r.z = z; return r; }
+FSI__INLINE fsi_vec3 fsi_vec_load(const fsi_real *p) { return fsi_vec(p[0], p[1], p[2]); }
+FSI__INLINE void fsi_vec_store(fsi_real *p, fsi_vec3 a) { p[0] = a.x; p[1] = a.y; p[2] = a.z; }
+FSI__INLINE fsi_vec3 fsi_vec_add(fsi_vec3 a, fsi_vec3 b) { return fsi_vec(a.x + b.x, a.y + b.y, a.z + b.z); }
+FSI__INLINE fsi_vec3 fsi_vec_sub(fsi_vec3 a, fsi_vec3 b) { return fsi_vec(a.x - b.x, a.y - b.y, a.z - b.z); }
+FSI__INLINE fsi_vec3 fsi_vec_scale(fsi_vec3 a, fsi_real s) { return fsi_vec(a.x * s, a.y * s, a.z * s); }
+FSI__INLINE fsi_vec3 fsi_vec_mad(fsi_vec3 a, fsi_vec3 b, fsi_real s) { return fsi_vec(a.x + b.x * s, a.y + b.y * s, a.z + b.z * s); }
+FSI__INLINE fsi_real fsi_vec_dot(fsi_vec3 a, fsi_vec3 b) { return a.x * b.x + a.y * b.y + a.z * b.z; }
+FSI__INLINE fsi_vec3 fsi_vec_cross(fsi_vec3 a, fsi_vec3 b) {
+    return fsi_vec(a.y * b.z - a.z * b.y, a.z * b.x - a.x * b.z, a.x * b.y - a.y * b.x);
+}
+FSI__INLINE fsi_vec3 fsi_mat3_mul_vec(const fsi_mat3 *A, fsi_vec3 v) {         /* A v */
+    const fsi_real *m = A->m;
+    return fsi_vec(m[0] * v.x + m[1] * v.y + m[2] * v.z, m[3] * v.x + m[4] * v.y + m[5] * v.z, m[6] * v.x + m[7] * v.y + m[8] * v.z);
+}
+FSI__INLINE fsi_vec3 fsi_mat3_tmul_vec(const fsi_mat3 *A, fsi_vec3 v) {        /* A^T v */
+    const fsi_real *m = A->m;
+    return fsi_vec(m[0] * v.x + m[3] * v.y + m[6] * v.z, m[1] * v.x + m[4] * v.y + m[7] * v.z, m[2] * v.x + m[5] * v.y + m[8] * v.z);
+}
+FSI_API fsi_real fsi_vec_length(fsi_vec3 a);                         /* |a| */
+FSI_API fsi_vec3 fsi_vec_unit(fsi_vec3 a);                           /* a / |a|; zero stays zero */
+FSI_API fsi_mat3 fsi_mat3_mul(const fsi_mat3 *A, const fsi_mat3 *B); /* A B */
+FSI_API fsi_mat3 fsi_mat3_transpose(const fsi_mat3 *A);              /* A^T */
+FSI_API fsi_real fsi_mat3_det(const fsi_mat3 *A);                    /* det A */
+FSI_API int fsi_mat3_inverse(const fsi_mat3 *A, fsi_mat3 *out);      /* 0 when det A is 0 or not finite; out untouched then */
+FSI_API fsi_mat3 fsi_mat3_rotate(const fsi_mat3 *R, const fsi_mat3 *A); /* R A R^T: an inertia tensor turned by R */
+FSI_API fsi_mat3 fsi_quat_matrix(fsi_quat q);                        /* rotation matrix of a unit quaternion */
+FSI_API fsi_quat fsi_quat_mul(fsi_quat a, fsi_quat b);               /* a then applied after b: R(a) R(b) */
+FSI_API fsi_quat fsi_quat_unit(fsi_quat q);                          /* normalised; zero becomes the identity */
+FSI_API fsi_quat fsi_quat_from_rotation(fsi_vec3 axis_angle);        /* rotation vector, rad */
+FSI_API fsi_vec3 fsi_quat_rotate(fsi_quat q, fsi_vec3 v);            /* R(q) v */
+
+/* ------------------------------------------------------------------------------------------------ >>arrays */
+/* Deterministic for any thread count: sums go over fixed chunks, and the chunks are added in order, in double. */
+FSI_API double fsi_dot(size_t n, const fsi_real *a, const fsi_real *b);                       /* a . b */
+FSI_API double fsi_sum(size_t n, const fsi_real *a);                                          /* sum of a */
+FSI_API double fsi_norm(size_t n, const fsi_real *a);                                         /* sqrt(a . a) */
+FSI_API fsi_real fsi_max_abs(size_t n, const fsi_real *a);                                    /* max |a|, NaN if any is NaN */
+FSI_API void fsi_axpy(size_t n, fsi_real s, const fsi_real *x, fsi_real *y);                  /* y += s x */
+FSI_API void fsi_xpay(size_t n, const fsi_real *x, fsi_real s, fsi_real *y);                  /* y = x + s y */
+FSI_API void fsi_scale(size_t n, fsi_real s, fsi_real *x);                                    /* x *= s */
+FSI_API void fsi_copy(size_t n, const fsi_real *x, fsi_real *y);                              /* y = x */
+FSI_API void fsi_fill(size_t n, fsi_real s, fsi_real *x);                                     /* x = s */
+FSI_API int fsi_all_finite(size_t n, const fsi_real *a);                                      /* 1 when no NaN or infinity; bitwise, safe under -ffast-math */
+/* Sum of range_fn over fixed chunks of [0, n): the reduction behind the ones above, for any summand. */
+FSI_API double fsi_reduce(size_t n, double (*range_fn)(size_t begin, size_t end, void *user), void *user);
+
+/* ------------------------------------------------------------------------------------------------ >>doors */
+/* A surface: what a fluid sees of a solid. Solids hand one out; a user's own engine can fill one in.
+   Arrays belong to the solid and are read only during the call they are passed to. */
+typedef struct fsi_surface {
+    int dim;                  /* 2: segments, 3: triangles */
+    int vertex_count;         /* >= 0 */
+    int element_count;        /* >= 0 */
+    int closed;               /* 1: encloses solid matter (its inside is not fluid); 0: thin shell, wet on both sides */
+    const fsi_real *x;        /* [3 * vertex_count] positions, m; z = 0 in 2D */
+    const fsi_real *v;        /* [3 * vertex_count] velocities, m/s; NULL = at rest */
+    const int32_t *index;     /* [dim * element_count] vertices; normals point out of the solid: triangles counter-clockwise
+                                 seen from outside; segments a -> b with the solid on the left (counter-clockwise loop) */
+} fsi_surface;
+
+struct fsi_csr;
+/* A coupled solid: what a coupling scheme needs to know of any solid. Two kinds.
+   Dense (node == NULL): few degrees of freedom (rigid 6: velocity of the centre of mass, then angular velocity, world frame;
+   in 2D too, the unused ones have zero inverse mass; reduced: 6 + modes); the solid fills rows of J through row_fn.
+   Nodal (node != NULL): one velocity vector per node; J is barycentric interpolation of the surface vertices' nodes. */
+typedef struct fsi_coupled fsi_coupled;
+struct fsi_coupled {
+    fsi_surface surface;      /* what the fluid sees now */
+    int dof;                  /* dense: number of degrees of freedom; nodal: 3 * nodes */
+    fsi_real *v;              /* [dof] generalised velocity: v* before the solve, the answer after; owned by the solid */
+    fsi_real *impulse;        /* [dof] or NULL: receives the generalised impulse the fluid gave in this step, N s */
+    const fsi_real *mass;     /* dense: [dof * dof] symmetric generalised mass (ignored where inverse_mass is zero); nodal: [nodes] kg */
+    const fsi_real *inverse_mass; /* dense: [dof * dof]; nodal: [nodes] 1/kg; zero rows = scripted or fixed */
+    const int32_t *node;      /* NULL = dense; nodal: [surface.vertex_count] node of each surface vertex */
+    const struct fsi_csr *implicit; /* nodal only, may be NULL: B with dof columns; the solve sees M + B^T B (time step folded in) */
+    /* Dense: row[dof] of J so that (row . v) is the velocity along dir of the solid at the given world point, which lies on
+       (or near) the element with barycentric weights weight[dim]. Rigid bodies use the point itself as the arm. */
+    void (*row_fn)(const fsi_coupled *self, int element, const fsi_real *weight, fsi_vec3 point, fsi_vec3 dir, fsi_real *row);
+    void *user;               /* for row_fn and the owner */
+};
+
+/* ------------------------------------------------------------------------------------------------ >>solvers */
+/* y = A x. x and y never overlap. */
+typedef void (*fsi_apply_fn)(const fsi_real *x, fsi_real *y, void *user);
+typedef struct fsi_operator {
+    fsi_apply_fn apply_fn;    /* NULL = none */
+    void *user;               /* handed to apply_fn */
+} fsi_operator;
+
+/* Sparse matrix by rows. Arrays belong to whoever allocated them (fsi_csr_from_triplets: the allocator given there). */
+typedef struct fsi_csr {
+    int rows, cols;           /* >= 0 */
+    int32_t *row;             /* [rows + 1] start of each row in col and val; row[rows] = entries */
+    int32_t *col;             /* [entries] column, ascending inside a row, no duplicates */
+    fsi_real *val;            /* [entries] */
+} fsi_csr;
+
+/* Sums count entries (i[k], j[k], v[k]) into A, duplicates added in the order given. One allocation is kept (free it with fsi_csr_free
+   and the same allocator), one is temporary. a: NULL or zero = malloc. Indices out of range or values not finite: FSI_ERR_ARGUMENT.
+   A is written only on success. */
+FSI_API fsi_result fsi_csr_from_triplets(fsi_csr *A, int rows, int cols, size_t count, const int32_t *i, const int32_t *j, const fsi_real *v,
+                                         const fsi_allocator *a);
+/* Frees a matrix made by fsi_csr_from_triplets or fsi_csr_transpose and zeroes it; safe on a zeroed struct and twice. */
+FSI_API void fsi_csr_free(fsi_csr *A, const fsi_allocator *a);
+/* FSI_OK when sizes, row starts, ascending columns and finite values all hold; FSI_ERR_ARGUMENT otherwise. */
+FSI_API fsi_result fsi_csr_check(const fsi_csr *A);
+/* y = A x; x[cols], y[rows]. Parallel over rows. */
+FSI_API void fsi_csr_mul(const fsi_csr *A, const fsi_real *x, fsi_real *y);
+/* y = A^T x; x[rows], y[cols]. Serial; transpose once where it is hot. */
+FSI_API void fsi_csr_tmul(const fsi_csr *A, const fsi_real *x, fsi_real *y);
+/* T = A^T in memory of its own. T is written only on success. */
+FSI_API fsi_result fsi_csr_transpose(const fsi_csr *A, fsi_csr *T, const fsi_allocator *a);
+/* Largest |a_ij - a_ji| over the largest |a_ij|; 0 = symmetric, 2 = skew; 1e30 when A is not square. */
+FSI_API double fsi_csr_asymmetry(const fsi_csr *A);
+/* A as an operator; refers to A, so A must outlive it. */
+FSI_API fsi_operator fsi_csr_operator(const fsi_csr *A);
+
+/* ------------------------------------------------------------------------------------------------ >>krylov */
+/* One description for fsi_cg_solve (A symmetric positive semi-definite), fsi_symmqmr_solve (A symmetric) and fsi_gmres_solve (any A). */
+typedef struct fsi_krylov_desc {
+    size_t n;                 /* unknowns; 0 is allowed and done at once */
+    fsi_operator A;           /* required */
+    fsi_operator precondition;/* z = P r, P about A^-1; none = identity. CG: P positive definite. SYMMQMR: P symmetric, may be indefinite */
+    void (*project_fn)(fsi_real *x, void *user); /* takes the null space of a singular symmetric A out of x (orthogonally); NULL = A is regular */
+    void *project_user;       /* handed to project_fn */
+    double tolerance;         /* |b - A x| <= tolerance * |b|; 0 = 1e-6 */
+    double tolerance_abs;     /* or |b - A x| <= this; 0 = not used */
+    int max_iterations;       /* 0 = 10 n + 100 (at most 10000); applications of A inside the iteration */
+    int restart;              /* GMRES: vectors kept before a restart; 0 = 30; others ignore it */
+    int guess;                /* 1: x holds a guess. CG uses it only if q(x) = x.A x / 2 - b.x <= 0 (no energy added), the others only if
+                                 |b - A x| <= |b|; otherwise it is dropped (counted in report.restarts). 0: start from zero */
+    int (*history_fn)(int iteration, double residual, const fsi_real *x, void *user); /* optional; at the start (iteration 0) and after each; not 0 = stop now.
+                                 GMRES: x is the iterate of the last restart */
+    void *history_user;       /* handed to history_fn */
+    double (*clock_fn)(void *user); /* optional: seconds */
+    void *clock_user;         /* handed to clock_fn */
+    double seconds;           /* stop after this many seconds (0 = no budget; needs clock_fn) */
+    fsi_allocator allocator;  /* only used when no workspace is given; zero = malloc */
+} fsi_krylov_desc;
+typedef fsi_krylov_desc fsi_cg_desc;
+
+/* Bytes of workspace the solvers need for desc; 0 when desc is bad (or n = 0). */
+FSI_API size_t fsi_cg_work_size(const fsi_krylov_desc *desc);
+FSI_API size_t fsi_symmqmr_work_size(const fsi_krylov_desc *desc);
+FSI_API size_t fsi_gmres_work_size(const fsi_krylov_desc *desc);
+/* Solve A x = b. work: at least that many bytes aligned for fsi_real, contents do not matter; NULL = taken from desc->allocator for the call.
+   report may be NULL; residuals in it are |b - A x|, the last one recomputed from x (compatible part of b where project_fn is given).
+   Returns (and reports as reason): FSI_OK; FSI_NOT_CONVERGED at the cap, the time budget or when history_fn asked; FSI_INCOMPATIBLE when b
+   has a part no x can reach (with project_fn the compatible part was solved); FSI_BREAKDOWN (division by zero in the recurrence);
+   FSI_STALLED (no more progress); each leaves the last good iterate in x. FSI_ERR_NUMERIC: A or P gave a number that is not finite (x finite).
+   FSI_ERR_ARGUMENT, FSI_ERR_SIZE, FSI_ERR_MEMORY: x untouched. */
+/* Conjugate gradients; stopped anywhere from a zero start the energy q(x) has only fallen. */
+FSI_API fsi_result fsi_cg_solve(const fsi_krylov_desc *desc, const fsi_real *b, fsi_real *x, void *work, size_t work_size, fsi_report *report);
+/* Simplified QMR for symmetric indefinite A by coupled two-term recurrences; P may be indefinite. */
+FSI_API fsi_result fsi_symmqmr_solve(const fsi_krylov_desc *desc, const fsi_real *b, fsi_real *x, void *work, size_t work_size, fsi_report *report);
+/* Restarted GMRES with Givens rotations, preconditioned from the right (so residuals are true ones). project_fn is ignored. */
+FSI_API fsi_result fsi_gmres_solve(const fsi_krylov_desc *desc, const fsi_real *b, fsi_real *x, void *work, size_t work_size, fsi_report *report);
+
+/* ------------------------------------------------------------------------------------------------ >>dense */
+/* Small dense matrices, row major [n * n], factored in place in the caller's memory; nothing is allocated.
+   n = 0 is fine. All return FSI_ERR_ARGUMENT for n < 0, missing or non-finite input, FSI_ERR_SINGULAR when a pivot fails
+   (A is overwritten then). */
+/* A = L L^T, L in the lower triangle; only the lower triangle of A is read. */
+FSI_API fsi_result fsi_dense_cholesky(int n, fsi_real *A);
+/* x = A^-1 x from fsi_dense_cholesky. */
+FSI_API void fsi_dense_cholesky_solve(int n, const fsi_real *L, fsi_real *x);
+/* P A P^T = L D L^T for symmetric indefinite A with 1x1 and 2x2 pivots (Bunch-Kaufman); lower triangle. pivot[n]. */
+FSI_API fsi_result fsi_dense_ldlt(int n, fsi_real *A, int32_t *pivot);
+/* x = A^-1 x from fsi_dense_ldlt. */
+FSI_API void fsi_dense_ldlt_solve(int n, const fsi_real *A, const int32_t *pivot, fsi_real *x);
+/* P A = L U with row pivoting. pivot[n]. */
+FSI_API fsi_result fsi_dense_lu(int n, fsi_real *A, int32_t *pivot);
+/* x = A^-1 x from fsi_dense_lu. */
+FSI_API void fsi_dense_lu_solve(int n, const fsi_real *A, const int32_t *pivot, fsi_real *x);
+/* count independent symmetric positive definite systems of size 3 or 6 (any size 1..6): A [count * size * size] row major (lower triangle
+   read), b and x [count * size]; x may be b. Systems that are not positive definite get x = 0 and are counted in *failed (may be NULL);
+   FSI_ERR_SINGULAR if there were any. Parallel over systems. */
+FSI_API fsi_result fsi_spd_batch(int size, size_t count, const fsi_real *A, const fsi_real *b, fsi_real *x, size_t *failed);
+
+/* QR with column pivoting: A P = Q R by Householder, in place. A is COLUMN major [rows * cols] (a column is contiguous: one history
+   vector of a quasi-Newton method). tau[cols], pivot[cols] (column k of the factor was column pivot[k] of A), all the caller's.
+   *rank = number of |r_kk| > tolerance * |r_00|; tolerance 0 = max(rows, cols) * eps. FSI_RANK_DEFICIENT when rank < min(rows, cols). */
+FSI_API fsi_result fsi_qr_factor(int rows, int cols, fsi_real *A, fsi_real *tau, int32_t *pivot, double tolerance, int *rank);
+/* Least squares: x[cols] minimises |A x - b|; columns beyond rank get 0. b[rows] is overwritten by Q^T b; *residual (may be NULL) = |A x - b|. */
+FSI_API void fsi_qr_solve(int rows, int cols, const fsi_real *A, const fsi_real *tau, const int32_t *pivot, int rank, fsi_real *b, fsi_real *x,
+                          double *residual);
+/* b = Q^T b (transpose = 1) or b = Q b (transpose = 0) with the first k reflectors. */
+FSI_API void fsi_qr_apply_q(int rows, int k, const fsi_real *A, const fsi_real *tau, int transpose, fsi_real *b);
+
+/* ------------------------------------------------------------------------------------------------ >>incomplete */
+/* Incomplete Cholesky A ~ (D + S) D^-1 (D + S)^T on the pattern of A (no fill). Symmetric positive definite as a preconditioner. */
+typedef struct fsi_ic_desc {
+    double modified;          /* 0 = IC(0); 1 = MIC(0): dropped fill goes to the diagonal so row sums are kept; in between = relaxed, 0.97 is common */
+    double shift;             /* start with A + shift * diag(A), >= 0; grown automatically when a pivot fails */
+    fsi_allocator allocator;  /* zero = malloc */
+} fsi_ic_desc;
+typedef struct fsi_ic {
+    int n;                    /* unknowns */
+    int32_t *row, *col;       /* strictly lower pattern by rows: row[n + 1], col[entries], ascending */
+    fsi_real *val;            /* [entries] S / d of the column: unit lower factor */
+    fsi_real *diagonal_inv;   /* [n] 1 / d */
+    double shift;             /* the shift that worked; 0 = none was needed */
+    fsi_ic_desc desc;         /* as given */
+    void *block; size_t size; /* the one allocation */
+} fsi_ic;
+/* Makes the factor of A (square, symmetric; only the lower triangle is read). FSI_SHIFTED: done, with a shift. FSI_ERR_SINGULAR: a diagonal
+   entry is not positive. desc may be NULL. */
+FSI_API fsi_result fsi_ic_init(fsi_ic *ic, const fsi_csr *A, const fsi_ic_desc *desc);
+/* New values on the same pattern and memory. */
+FSI_API fsi_result fsi_ic_update(fsi_ic *ic, const fsi_csr *A);
+/* z = (L L^T)^-1 r; z may be r. */
+FSI_API void fsi_ic_solve(const fsi_ic *ic, const fsi_real *r, fsi_real *z);
+/* The factor as a preconditioner; refers to ic. */
+FSI_API fsi_operator fsi_ic_operator(const fsi_ic *ic);
+/* Frees everything; safe on a zeroed struct and twice. */
+FSI_API void fsi_ic_free(fsi_ic *ic);
+
+/* ------------------------------------------------------------------------------------------------ >>cholesky */
+/* Sparse Cholesky P A P^T = L L^T. The factor is kept in double in both precisions. */
+typedef enum fsi_ordering { FSI_ORDERING_DEGREE = 0, FSI_ORDERING_NATURAL = 1, FSI_ORDERING_GIVEN = 2 } fsi_ordering;
+typedef struct fsi_cholesky_desc {
+    fsi_ordering ordering;    /* 0 = approximate minimum degree */
+    const int32_t *order;     /* FSI_ORDERING_GIVEN: [n] order[k] = row of A eliminated k-th; read during init only */
+    fsi_allocator allocator;  /* zero = malloc */
+} fsi_cholesky_desc;
+typedef struct fsi_cholesky {
+    int n;                    /* unknowns */
+    int factored;             /* 1: the numbers are there */
+    int failed;               /* row of A where the last factorisation met a pivot <= 0; -1 = none */
+    size_t entries;           /* entries of L, diagonal included */
+    int32_t *order;           /* [n] order[k] = row of A eliminated k-th */
+    int32_t *inverse;         /* [n] inverse[order[k]] = k */
+    int32_t *parent;          /* [n] elimination tree, -1 = root */
+    size_t *col;              /* [n + 1] start of each column of L */
+    int32_t *row;             /* [entries] rows ascending, the diagonal first */
+    double *val;              /* [entries] */
+    double *work;             /* [2 n] */
+    int32_t *mark;            /* [3 n] */
+    fsi_allocator allocator;
+    void *block; size_t size; /* the one allocation kept */
+} fsi_cholesky;
+/* Ordering, elimination tree, pattern and memory for A (square; pattern symmetric; values not read). desc may be NULL. */
+FSI_API fsi_result fsi_cholesky_init(fsi_cholesky *c, const fsi_csr *A, const fsi_cholesky_desc *desc);
+/* Numbers of A + shift * B on the pattern of init (pattern of B inside it; B NULL = identity). No allocation; repeat at will.
+   FSI_ERR_SINGULAR: not positive definite, see failed. */
+FSI_API fsi_result fsi_cholesky_factor(fsi_cholesky *c, const fsi_csr *A, double shift, const fsi_csr *B);
+/* x = A^-1 b; x may be b. FSI_ERR_STATE before a successful factorisation. */
+FSI_API fsi_result fsi_cholesky_solve(fsi_cholesky *c, const fsi_real *b, fsi_real *x);
+/* The factor as a preconditioner or inverse; refers to c. */
+FSI_API fsi_operator fsi_cholesky_operator(fsi_cholesky *c);
+/* Frees everything; safe on a zeroed struct and twice. */
+FSI_API void fsi_cholesky_free(fsi_cholesky *c);
+
+/* ------------------------------------------------------------------------------------------------ >>woodbury */
+/* (D + U C U^T)^-1 for many right-hand sides: D easy to invert, U n x k sparse, C k x k symmetric positive semi-definite, k small
+   (rigid bodies: C = inverse mass, zero rows = fixed). */
+typedef struct fsi_woodbury_desc {
+    size_t n;                 /* rows of D; >= 1 */
+    fsi_operator inverse;     /* y = D^-1 x, symmetric positive definite; required unless diagonal is given; kept by reference */
+    const fsi_real *diagonal; /* [n] diagonal of D, > 0, instead of inverse; kept by reference */
+    const fsi_csr *U;         /* n x k; kept by reference */
+    const fsi_real *C;        /* [k * k] row major, read during init only */
+    fsi_allocator allocator;  /* zero = malloc */
+} fsi_woodbury_desc;
+typedef struct fsi_woodbury {
+    fsi_woodbury_desc desc;   /* as given */
+    int k;                    /* columns of U */
+    fsi_real *F;              /* [k * k] C = F F^T */
+    fsi_real *S;              /* [k * k] Cholesky factor of I + F^T U^T D^-1 U F */
+    fsi_real *t, *y;          /* [k], [n] */
+    fsi_real *s, *z;          /* [k], [n] */
+    void *block; size_t size; /* the one allocation */
+} fsi_woodbury;
+/* FSI_ERR_SINGULAR when C is not positive semi-definite or D not positive definite. */
+FSI_API fsi_result fsi_woodbury_init(fsi_woodbury *w, const fsi_woodbury_desc *desc);
+/* x = (D + U C U^T)^-1 b; x is not b. */
+FSI_API void fsi_woodbury_solve(fsi_woodbury *w, const fsi_real *b, fsi_real *x);
+/* The same as an operator; refers to w. */
+FSI_API fsi_operator fsi_woodbury_operator(fsi_woodbury *w);
+/* Frees everything; safe on a zeroed struct and twice. */
+FSI_API void fsi_woodbury_free(fsi_woodbury *w);
+
+/* ------------------------------------------------------------------------------------------------ >>eigen */
+/* All eigenpairs of dense symmetric A (row major [n * n], lower triangle read), or of A x = w B x with B positive definite (NULL = identity).
+   w[n] ascending; V [n * n]: row k is eigenvector k, V B V^T = I (NULL = not wanted). V may be A. Works in double inside; one temporary
+   allocation of 2 n^2 doubles (3 n^2 with B). FSI_ERR_SINGULAR: B not positive definite. */
+FSI_API fsi_result fsi_eigen_dense(int n, const fsi_real *A, const fsi_real *B, fsi_real *w, fsi_real *V, const fsi_allocator *a);
+
+/* Lowest modes of K x = w M x, large and sparse: w = omega^2 of free vibration, 1/s^2 for K in N/m and M in kg. */
+typedef struct fsi_modes_desc {
+    const fsi_csr *K;         /* symmetric positive semi-definite; required */
+    const fsi_csr *M;         /* symmetric positive definite, same size, pattern inside the pattern of K; NULL = identity */
+    int count;                /* modes wanted, >= 1; at most n - null_count - skip are there */
+    int skip;                 /* lowest modes to compute but not return (6 rigid ones of a free body when no null vectors are given) */
+    int null_count;           /* vectors to keep out (rigid motions); linearly independent */
+    const fsi_real *null_vectors; /* [null_count * n], one after the other */
+    double shift;             /* K + shift * M is factored, > 0; 0 = chosen: about the lowest wanted w */
+    double tolerance;         /* residual of the inverse problem over its eigenvalue; 0 = 1e-10 (single: 1e-6) */
+    int max_iterations;       /* solves with the factor; 0 = 100 * count + 1000 */
+    fsi_allocator allocator;  /* temporary memory: the factor and about 3 (count + skip) + 50 vectors of doubles; zero = malloc */
+} fsi_modes_desc;
+/* w[count] ascending, V [count * n] M-orthonormal, mode after mode, largest entry positive. report may be NULL. FSI_NOT_CONVERGED: best so far.
+   Shift-invert block Lanczos with full reorthogonalisation and thick restart, in double inside, so clusters and multiple modes come out. */
+FSI_API fsi_result fsi_modes_solve(const fsi_modes_desc *desc, fsi_real *w, fsi_real *V, fsi_report *report);
+
+/* ------------------------------------------------------------------------------------------------ >>multigrid */
+/* Geometric multigrid for the MAC Laplacian on a masked grid: for every fluid cell c
+       (A p)_c = sum over its faces f of w_f (p_c - p_n),   p_n = 0 where the neighbour n is Dirichlet (air, or outside an open side),
+   and no term where the neighbour is Neumann (solid, or outside a closed side) or w_f = 0 (a closed face: thin shells).
+   Cells are numbered i + nx * (j + ny * k); faces as on a MAC grid: wx[(nx+1)*ny*nz], wy[nx*(ny+1)*nz], wz[nx*ny*(nz+1)].
+   Values of b and p in cells that are not fluid are ignored and left alone (b) or set to 0 (p). */
+typedef enum fsi_cell { FSI_CELL_FLUID = 0, FSI_CELL_DIRICHLET = 1, FSI_CELL_NEUMANN = 2 } fsi_cell;
+
+typedef struct fsi_mg_desc {
+    int nx, ny, nz;           /* cells, >= 1 each; nz = 1 is 2D (no z faces) */
+    int open[6];              /* 1: outside of side -x +x -y +y -z +z is Dirichlet; 0: Neumann. Where weights are given, w = 0 closes it too */
+    int levels;               /* 0 = as many as useful */
+    int sweeps;               /* smoothing sweeps each way; 0 = default */
+    int band_sweeps;          /* extra sweeps along boundaries each way; 0 = default, -1 = none */
+    fsi_allocator allocator;  /* zero = malloc */
+} fsi_mg_desc;
+
+/* One level of the V-cycle, in float. Cells are split by colour (i + j + k) & 1, red 0 first; a row of one colour holds cell i at i >> 1,
+   so both colours of a row and their coarse cell share an index and every loop runs over consecutive floats. One layer of zeros around. */
+typedef struct fsi_mg_level {
+    int n[3], half;           /* cells; (n[0] + 1) / 2 per row and colour */
+    size_t pitch, plane, size;/* row, plane and whole array of one colour */
+    float *x, *f;             /* [2 * size] unknown and right-hand side */
+    float *w[3];              /* [2 * size] weight of the upper face of each cell along each axis, Dirichlet faces included */
+    float *dir;               /* [2 * size] Dirichlet weight that belongs to no face; NULL on the finest level in 3D */
+    uint8_t *kind;            /* [2 * size] 0 no unknown; bits 0-2: diagonal (plain rows); bits 4-6: where the coarse value comes from */
+    uint8_t *row;             /* [n[1] * n[2]] FSI__ROW_ flags */
+    float scale;              /* restriction: sum over the children times this (h^2 and dimension in one factor) */
+} fsi_mg_level;
+
+/* The hierarchy. All arrays lie in one block; read the first fields, leave the rest alone. */
+typedef struct fsi_mg {
+    fsi_mg_desc desc;         /* as given */
+    int regions;              /* connected regions without Dirichlet cells (null vectors of A) */
+    size_t fluid;             /* fluid cells */
+    size_t bytes;             /* size of the block */
+    void *block;              /* owner of all arrays below */
+    int n[3], open[6];        /* internal axes: 2D is stored as nx, 1, ny, so that axis 2 is always the outer one */
+    int levels, sweeps;       /* of the V-cycle */
+    int large, weighted;      /* regions of two cells or more (labels >= 0); 1: weights were given */
+    size_t cells;
+    const fsi_real *w[3];     /* the caller's weights, internal axes; NULL = 1 */
+    uint8_t *face;            /* [cells] bits 0-5: face -x +x -y +y -z +z enters A; bit 6: fluid; bit 7: a Dirichlet face */
+    uint8_t *count;           /* [cells] number of those faces */
+    int32_t *label;           /* [cells] region without Dirichlet cells: number, -1 none, -2 a single cell */
+    fsi_real *r, *d, *q;      /* [cells] conjugate gradients */
+    fsi_real *zero;           /* [nx] zeros: the row outside the grid */
+    uint8_t *edge;            /* [2 * nx] rows of Dirichlet and Neumann cells: outside an open and a closed side */
+    double *part;             /* [nz] sums per plane */
+    fsi_mg_level *level;      /* [levels], finest first */
+} fsi_mg;
+
+typedef struct fsi_mg_solve_desc {
+    double tolerance;         /* |b - A p| <= tolerance * |b|; 0 = 1e-6 */
+    double tolerance_abs;     /* or |b - A p| <= this; 0 = not used */
+    int max_iterations;       /* 0 = 200 */
+    int guess;                /* 1: p holds a guess; used only if q(p) = p.A p / 2 - b.p <= 0 (energy test), else dropped */
+    fsi_operator extra;       /* optional: y += E x on cells, E symmetric positive semi-definite (low-rank terms of solids) */
+    fsi_operator precondition;/* optional: z = P r instead of one V-cycle; may call fsi_mg_cycle */
+    double (*clock_fn)(void *user); /* optional: seconds, for the time budget */
+    void *clock_user;
+    double seconds;           /* stop after this many seconds (0 = no budget; needs clock_fn) */
+} fsi_mg_solve_desc;
+
+/* Makes the hierarchy (one block of memory, all of it here). The mask starts all fluid with unit weights. */
+FSI_API fsi_result fsi_mg_init(fsi_mg *mg, const fsi_mg_desc *desc);
+/* Frees everything; safe on a zeroed struct and twice. */
+FSI_API void fsi_mg_free(fsi_mg *mg);
+/* New mask and weights on the same memory. cell: [cells] of fsi_cell, NULL = all fluid. w: wx, wy, wz or NULL = all one (each may be NULL);
+   weights finite and >= 0, referenced (not copied) until the next update. */
+FSI_API fsi_result fsi_mg_update(fsi_mg *mg, const uint8_t *cell, const fsi_real *const w[3]);
+/* y = A x (0 in cells that are not fluid). */
+FSI_API void fsi_mg_apply(const fsi_mg *mg, const fsi_real *x, fsi_real *y);
+/* z = one symmetric V-cycle on r from zero: a symmetric positive (semi-)definite preconditioner. Runs in float. */
+FSI_API void fsi_mg_cycle(fsi_mg *mg, const fsi_real *r, fsi_real *z);
+/* Takes the mean out of x in every region that touches no Dirichlet cell. */
+FSI_API void fsi_mg_project(const fsi_mg *mg, fsi_real *x);
+/* Largest |sum of b| / sum of |b| over the regions without Dirichlet cells; 0 = compatible. */
+FSI_API double fsi_mg_incompatibility(const fsi_mg *mg, const fsi_real *b);
+/* Solves A p = b by conjugate gradients with the V-cycle. Regions without Dirichlet cells: mean of p is 0; b must sum to zero there
+   (FSI_INCOMPATIBLE otherwise, and the compatible part is solved). */
+FSI_API fsi_result fsi_mg_solve(fsi_mg *mg, const fsi_mg_solve_desc *desc, const fsi_real *b, fsi_real *p, fsi_report *report);
+
+/* ------------------------------------------------------------------------------------------------ >>geometry */
+/* Queries on surfaces (segments in 2D, triangles in 3D; 2D queries ignore z). Weights are barycentric, >= 0, and sum to 1. */
+typedef struct fsi_hit {
+    int element;              /* index of the segment or triangle; -1 = none */
+    int side;                 /* +1: the query segment runs along the element's normal (leaves the solid), -1: against it; 0 for closest points */
+    fsi_real t;               /* crossing: 0 <= t < 1 along the query segment; closest point: distance, m */
+    fsi_real weight[3];       /* barycentric weights of the point on the element; weight[2] = 0 in 2D */
+    fsi_vec3 point;           /* the point on the element, m */
+} fsi_hit;
+/* Squared distance of p to the segment a b (triangle a b c) and the weights of the closest point; degenerate elements are allowed. */
+FSI_API fsi_real fsi_closest_on_segment(fsi_vec3 p, fsi_vec3 a, fsi_vec3 b, fsi_real weight[2]);
+FSI_API fsi_real fsi_closest_on_triangle(fsi_vec3 p, fsi_vec3 a, fsi_vec3 b, fsi_vec3 c, fsi_real weight[3]);
+/* Does the segment p -> q cross element e? 1 and *hit, or 0. Watertight: a segment that meets an edge or vertex shared by two elements
+   crosses exactly one of them (symbolic perturbation), and a point of the surface at q counts for the next segment q -> r, not for this one. */
+FSI_API int fsi_surface_cross(const fsi_surface *s, int e, fsi_vec3 p, fsi_vec3 q, fsi_hit *hit);
+/* Distance of p to element e (hit->t), its weights and point. */
+FSI_API void fsi_surface_closest(const fsi_surface *s, int e, fsi_vec3 p, fsi_hit *hit);
+/* Normal of element e times its area (length in 2D), out of the solid. */
+FSI_API fsi_vec3 fsi_surface_normal(const fsi_surface *s, int e);
+/* Bounds of element e, m; z = 0 in 2D. */
+FSI_API void fsi_surface_bounds(const fsi_surface *s, int e, fsi_real lo[3], fsi_real hi[3]);
+/* FSI_OK; FSI_ERR_ARGUMENT: missing arrays, bad sizes, dim not 2 or 3; FSI_ERR_GEOMETRY: index out of range or a position or velocity not finite. */
+FSI_API fsi_result fsi_surface_check(const fsi_surface *s);
+
+/* The part of element e inside the box [lo, hi] (SLIP appendix A). */
+typedef struct fsi_clip {
+    fsi_real area;            /* m^2 (length in 2D, m) */
+    fsi_real weight[3];       /* barycentric weights of the centroid of the part; zero when area is 0 */
+    fsi_vec3 normal;          /* area times unit normal */
+} fsi_clip;
+/* Returns 1 when the part has positive area. */
+FSI_API int fsi_surface_clip(const fsi_surface *s, int e, fsi_vec3 lo, fsi_vec3 hi, fsi_clip *out);
+
+typedef struct fsi_bvh_node {
+    fsi_real lo[3], hi[3];    /* bounds, slightly enlarged */
+    int32_t begin, end;       /* elements order[begin .. end) */
+    int32_t right;            /* second child (the first is the next node); 0 = leaf */
+} fsi_bvh_node;
+/* Tree of boxes over the elements of one surface. Deterministic. Queries are read-only: any number of threads may ask at once. */
+typedef struct fsi_bvh {
+    fsi_surface surface;      /* the surface of the last build or refit; its arrays are read by the queries */
+    int capacity;             /* most elements it can hold */
+    int nodes;                /* nodes in use; 0 = empty */
+    fsi_bvh_node *node;       /* [2 * capacity] */
+    int32_t *order;           /* [capacity] */
+    fsi_allocator allocator;
+    void *block; size_t size; /* the one allocation */
+} fsi_bvh;
+/* Room for capacity >= 1 elements in one block. allocator may be NULL (malloc). */
+FSI_API fsi_result fsi_bvh_init(fsi_bvh *bvh, int capacity, const fsi_allocator *allocator);
+/* Frees the block; safe on a zeroed struct and twice. */
+FSI_API void fsi_bvh_free(fsi_bvh *bvh);
+/* New tree in place, O(n log n). FSI_ERR_SIZE when the surface has more elements than capacity; other errors as fsi_surface_check. */
+FSI_API fsi_result fsi_bvh_build(fsi_bvh *bvh, const fsi_surface *surface);
+/* New positions, same elements, O(n). FSI_ERR_STATE when the element count differs from the last build. */
+FSI_API fsi_result fsi_bvh_refit(fsi_bvh *bvh, const fsi_surface *surface);
+/* Element nearest to p within radius (ties: lowest index). 1 and *hit, or 0. */
+FSI_API int fsi_bvh_closest(const fsi_bvh *bvh, fsi_vec3 p, fsi_real radius, fsi_hit *hit);
+/* First crossing of p -> q (smallest t, ties: lowest index). 1 and *hit, or 0. */
+FSI_API int fsi_bvh_first_hit(const fsi_bvh *bvh, fsi_vec3 p, fsi_vec3 q, fsi_hit *hit);
+/* All crossings of p -> q, sorted by t; writes at most room of them (the nearest) and returns how many there are. */
+FSI_API int fsi_bvh_all_hits(const fsi_bvh *bvh, fsi_vec3 p, fsi_vec3 q, fsi_hit *hits, int room);
+/* Calls visit_fn for every element whose bounds touch the box [lo, hi]; stops and returns its value when that is not 0. */
+FSI_API int fsi_bvh_overlap(const fsi_bvh *bvh, fsi_vec3 lo, fsi_vec3 hi, int (*visit_fn)(int element, void *user), void *user);
+/* 1 when p is inside the closed surface (signed crossings of rays, best of three); 0 for open surfaces. */
+FSI_API int fsi_bvh_inside(const fsi_bvh *bvh, fsi_vec3 p);
+
+/* ------------------------------------------------------------------------------------------------ >>isosurface */
+/* The surface value = level of samples on a regular lattice: marching squares (nz = 1) or cubes. Closed faces are paired by the sign of the face's
+   middle value, which both neighbours see alike, and the loops are traced in every cell: no table, watertight and manifold. */
+typedef struct fsi_iso_desc {
+    int nx, ny, nz;           /* samples, >= 1 each; sample i + nx * (j + ny * k); nz = 1: 2D, segments */
+    fsi_real h;               /* distance of samples, m, > 0 */
+    fsi_vec3 origin;          /* position of sample 0, m */
+    const fsi_real *value;    /* [nx * ny * nz] smaller than level inside */
+    fsi_real level;           /* usually 0 */
+    int closed;               /* 1: a lid half a sample distance outside the lattice (the walls, when samples are cell centres); 0: open at the border */
+    fsi_allocator allocator;  /* for scratch and fsi_iso_build; zero = malloc */
+} fsi_iso_desc;
+
+typedef struct fsi_iso_mesh {
+    int dim;                  /* 2: segments a -> b with the inside on the left; 3: triangles, counter-clockwise seen from outside */
+    int vertex_count, element_count;
+    int vertex_room, element_room; /* what the arrays hold (caller's buffers) */
+    fsi_real *x;              /* [3 * vertex_room] positions, m */
+    fsi_real *normal;         /* [3 * vertex_room] unit normals, outward; may be NULL */
+    int32_t *index;           /* [dim * element_room] vertices of the elements */
+    void *block;              /* not NULL: made by fsi_iso_build */
+    size_t block_size;
+    fsi_allocator allocator;  /* of the block */
+} fsi_iso_mesh;
+
+/* Counts (x NULL) or fills the caller's arrays; always sets dim, vertex_count, element_count. FSI_ERR_SIZE when they do not fit (nothing useful in them then). */
+FSI_API fsi_result fsi_iso_extract(const fsi_iso_desc *desc, fsi_iso_mesh *mesh);
+/* Counts, makes one block with the desc's allocator and fills it. FSI_EMPTY without a surface. Give it back by fsi_iso_free. */
+FSI_API fsi_result fsi_iso_build(const fsi_iso_desc *desc, fsi_iso_mesh *mesh);
+/* Frees what fsi_iso_build made; safe on a zeroed struct and twice. */
+FSI_API void fsi_iso_free(fsi_iso_mesh *mesh);
+
+#ifdef __cplusplus
+}
+#endif
+#endif /* FSI_LINALG_H */
+/* Stop here if you only need the API. */
+
+/* Small inline helpers of the implementations; every implementation file sees them, users' files do not. */
+#if (defined(FSI_LINALG_IMPLEMENTATION) || defined(FSI_GRID_IMPLEMENTATION) || defined(FSI_SOLIDS_IMPLEMENTATION) || \
+     defined(FSI_SPH_IMPLEMENTATION) || defined(FSI_COUPLE_IMPLEMENTATION)) && !defined(FSI__INLINE_DONE)
+#define FSI__INLINE_DONE
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#ifdef FSI_SINGLE
+#define fsi__sqrt sqrtf
+#define fsi__abs fabsf
+#define fsi__sin sinf
+#define fsi__cos cosf
+#define fsi__exp expf
+#define fsi__log logf
+#define fsi__pow powf
+#define fsi__atan2 atan2f
+#define fsi__acos acosf
+#define fsi__floor floorf
+#define fsi__ceil ceilf
+#else
+#define fsi__sqrt sqrt
+#define fsi__abs fabs
+#define fsi__sin sin
+#define fsi__cos cos
+#define fsi__exp exp
+#define fsi__log log
+#define fsi__pow pow
+#define fsi__atan2 atan2
+#define fsi__acos acos
+#define fsi__floor floor
+#define fsi__ceil ceil
+#endif
+#ifdef __cplusplus
+extern "C" {
+#endif
+FSI__INLINE fsi_real fsi__min(fsi_real a, fsi_real b) { return a < b ? a : b; }
+FSI__INLINE fsi_real fsi__max(fsi_real a, fsi_real b) { return a > b ? a : b; }
+FSI__INLINE fsi_real fsi__clamp(fsi_real x, fsi_real lo, fsi_real hi) { return x < lo ? lo : x > hi ? hi : x; }
+FSI__INLINE int fsi__imin(int a, int b) { return a < b ? a : b; }
+FSI__INLINE int fsi__imax(int a, int b) { return a > b ? a : b; }
+FSI__INLINE int fsi__iclamp(int x, int lo, int hi) { return x < lo ? lo : x > hi ? hi : x; }
+/* Exponent bits not all ones; works on bits because -ffast-math may remove x == x. */
+FSI__INLINE int fsi__finite(fsi_real x) {
+#ifdef FSI_SINGLE
+    uint32_t b;
+    memcpy(&b, &x, sizeof b);
+    return (b & 0x7f800000u) != 0x7f800000u;
+#else
+    uint64_t b;
+    memcpy(&b, &x, sizeof b);
+    return (b & ((uint64_t)0x7ff << 52)) != (uint64_t)0x7ff << 52;
+#endif
+}
+FSI__INLINE int fsi__finite_vec(fsi_vec3 a) { return fsi__finite(a.x) && fsi__finite(a.y) && fsi__finite(a.z); }
+FSI__INLINE fsi_real fsi__length(fsi_vec3 a) { return fsi__sqrt(fsi_vec_dot(a, a)); }
+FSI__INLINE fsi_vec3 fsi__unit(fsi_vec3 a) {
+    fsi_real n = fsi__length(a);
+    return n > 0 ? fsi_vec_scale(a, 1 / n) : a;
+}
+FSI__INLINE fsi_real fsi__get(fsi_vec3 a, int axis) { return axis == 0 ? a.x : axis == 1 ? a.y : a.z; }
+/* Repeatable random numbers (splitmix64): state advances by one per call. */
+FSI__INLINE uint64_t fsi__random(uint64_t *state) {
+    uint64_t z = (*state += ((uint64_t)0x9e3779b9u << 32 | 0x7f4a7c15u));
+    z = (z ^ (z >> 30)) * ((uint64_t)0xbf58476du << 32 | 0x1ce4e5b9u);
+    z = (z ^ (z >> 27)) * ((uint64_t)0x94d049bbu << 32 | 0x133111ebu);
+    return z ^ (z >> 31);
+}
+FSI__INLINE fsi_real fsi__random_unit(uint64_t *state) {               /* uniform in [0, 1) */
+    return (fsi_real)((double)(fsi__random(state) >> 40) / 16777216.0);
+}
+#ifdef __cplusplus
+}
+#endif
+#endif
+
+#if defined(FSI_LINALG_IMPLEMENTATION) && !defined(FSI_LINALG_IMPLEMENTED)
+#define FSI_LINALG_IMPLEMENTED
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ------------------------------------------------------------------------------------------------ >>base */
+FSI_API const char *fsi_result_text(fsi_result r) {
+#define FSI__RESULT_CASE(name, value, text) case name: return text;
+    switch (r) {
+        FSI_RESULTS(FSI__RESULT_CASE)
+        case FSI_RESULT_FORCE_INT: break;
+    }
+#undef FSI__RESULT_CASE
+    return "unknown result";
+}
+
+FSI_API int fsi_size_mul(size_t a, size_t b, size_t *out) {
+    if (a != 0 && b > (size_t)-1 / a) return 0;
+    *out = a * b;
+    return 1;
+}
+
+FSI_API int fsi_allocator_valid(const fsi_allocator *a) {
+    return a == NULL || (a->alloc_fn == NULL) == (a->free_fn == NULL);
+}
+
+FSI_API void *fsi_alloc(const fsi_allocator *a, size_t size) {
+    unsigned char *raw, *p;
+    if (size == 0 || size > (size_t)-1 / 2) return NULL;
+    if (a && a->alloc_fn) {
+        void *q = a->alloc_fn(size, 64, a->user);
+        if (q) memset(q, 0, size);
+        return q;
+    }
+    raw = (unsigned char *)calloc(size + 64, 1);       /* the byte before the block holds the shift back to raw */
+    if (!raw) return NULL;
+    p = raw + (64 - (size_t)((uintptr_t)raw & 63u));
+    p[-1] = (unsigned char)(p - raw);
+    return p;
+}
+
+FSI_API void fsi_free(const fsi_allocator *a, void *ptr, size_t size) {
+    unsigned char *p = (unsigned char *)ptr;
+    if (!ptr) return;
+    if (a && a->free_fn) { a->free_fn(ptr, size, a->user); return; }
+    free(p - p[-1]);
+}
+
+FSI_API void *fsi_arena_take(fsi_arena *arena, size_t count, size_t size) {
+    size_t bytes, at = arena->used;
+    if (!fsi_size_mul(count, size, &bytes) || bytes > (size_t)-1 / 2 || at > (size_t)-1 / 4) { arena->failed = 1; return NULL; }
+    arena->used = (at + bytes + 63) & ~(size_t)63;
+    if (!arena->base) return NULL;
+    if (arena->used > arena->size) { arena->failed = 1; return NULL; }
+    return arena->base + at;
+}
+
+FSI_API void fsi_log(const fsi_logger *logger, int level, const char *text) {
+    if (logger && logger->log_fn) logger->log_fn(level, text, logger->user);
+}
+
+FSI_API fsi_real fsi_vec_length(fsi_vec3 a) { return fsi__sqrt(fsi_vec_dot(a, a)); }
+FSI_API fsi_vec3 fsi_vec_unit(fsi_vec3 a) { return fsi__unit(a); }
+
+FSI_API fsi_mat3 fsi_mat3_mul(const fsi_mat3 *A, const fsi_mat3 *B) {
+    fsi_mat3 C;
+    int i, j;
+    for (i = 0; i < 3; i++)
+        for (j = 0; j < 3; j++)
+            C.m[3 * i + j] = A->m[3 * i] * B->m[j] + A->m[3 * i + 1] * B->m[3 + j] + A->m[3 * i + 2] * B->m[6 + j];
+    return C;
+}
+
+FSI_API fsi_mat3 fsi_mat3_transpose(const fsi_mat3 *A) {
+    fsi_mat3 C;
+    int i, j;
+    for (i = 0; i < 3; i++)
+        for (j = 0; j < 3; j++) C.m[3 * i + j] = A->m[3 * j + i];
+    return C;
+}
+
+FSI_API fsi_real fsi_mat3_det(const fsi_mat3 *A) {
+    const fsi_real *m = A->m;
+    return m[0] * (m[4] * m[8] - m[5] * m[7]) + m[1] * (m[5] * m[6] - m[3] * m[8]) + m[2] * (m[3] * m[7] - m[4] * m[6]);
+}
+
+FSI_API int fsi_mat3_inverse(const fsi_mat3 *A, fsi_mat3 *out) {
+    const fsi_real *m = A->m;
+    fsi_real d = fsi_mat3_det(A), s;
+    fsi_mat3 C;
+    int i;
+    if (!fsi__finite(d) || d == 0) return 0;
+    s = 1 / d;
+    if (!fsi__finite(s)) return 0;
+    C.m[0] = m[4] * m[8] - m[5] * m[7]; C.m[1] = m[2] * m[7] - m[1] * m[8]; C.m[2] = m[1] * m[5] - m[2] * m[4];
+    C.m[3] = m[5] * m[6] - m[3] * m[8]; C.m[4] = m[0] * m[8] - m[2] * m[6]; C.m[5] = m[2] * m[3] - m[0] * m[5];
+    C.m[6] = m[3] * m[7] - m[4] * m[6]; C.m[7] = m[1] * m[6] - m[0] * m[7]; C.m[8] = m[0] * m[4] - m[1] * m[3];
+    for (i = 0; i < 9; i++) C.m[i] *= s;               /* adj(A) / det A */
+    *out = C;
+    return 1;
+}
+
+FSI_API fsi_mat3 fsi_mat3_rotate(const fsi_mat3 *R, const fsi_mat3 *A) {
+    fsi_mat3 RA = fsi_mat3_mul(R, A), Rt = fsi_mat3_transpose(R);
+    return fsi_mat3_mul(&RA, &Rt);
+}
+
+FSI_API fsi_mat3 fsi_quat_matrix(fsi_quat q) {
+    fsi_mat3 R;
+    fsi_real w = q.w, x = q.x, y = q.y, z = q.z;
+    R.m[0] = 1 - 2 * (y * y + z * z); R.m[1] = 2 * (x * y - w * z); R.m[2] = 2 * (x * z + w * y);
+    R.m[3] = 2 * (x * y + w * z); R.m[4] = 1 - 2 * (x * x + z * z); R.m[5] = 2 * (y * z - w * x);
+    R.m[6] = 2 * (x * z - w * y); R.m[7] = 2 * (y * z + w * x); R.m[8] = 1 - 2 * (x * x + y * y);
+    return R;
+}
+
+FSI_API fsi_quat fsi_quat_mul(fsi_quat a, fsi_quat b) {
+    fsi_quat r;
+    r.w = a.w * b.w - a.x * b.x - a.y * b.y - a.z * b.z;
+    r.x = a.w * b.x + a.x * b.w + a.y * b.z - a.z * b.y;
+    r.y = a.w * b.y - a.x * b.z + a.y * b.w + a.z * b.x;
+    r.z = a.w * b.z + a.x * b.y - a.y * b.x + a.z * b.w;
+    return r;
+}
+
+FSI_API fsi_quat fsi_quat_unit(fsi_quat q) {
+    fsi_real n = fsi__sqrt(q.w * q.w + q.x * q.x + q.y * q.y + q.z * q.z);
+    if (!(n > 0) || !fsi__finite(n)) { q.w = 1; q.x = q.y = q.z = 0; return q; }
+    q.w /= n; q.x /= n; q.y /= n; q.z /= n;
+    return q;
+}
+
+FSI_API fsi_quat fsi_quat_from_rotation(fsi_vec3 a) {
+    fsi_real angle = fsi_vec_length(a), half = angle / 2;
+    fsi_real s = angle > FSI_R(1e-4) ? fsi__sin(half) / angle : FSI_R(0.5) - angle * angle / 48;  /* sin(t/2)/t near 0 */
+    fsi_quat q;
+    q.w = fsi__cos(half); q.x = a.x * s; q.y = a.y * s; q.z = a.z * s;
+    return q;
+}
+
+FSI_API fsi_vec3 fsi_quat_rotate(fsi_quat q, fsi_vec3 v) {
+    fsi_vec3 u = fsi_vec(q.x, q.y, q.z), t = fsi_vec_scale(fsi_vec_cross(u, v), 2);
+    return fsi_vec_add(fsi_vec_mad(v, t, q.w), fsi_vec_cross(u, t));      /* v + w t + u x t, t = 2 u x v */
+}
+
+/* ------------------------------------------------------------------------------------------------ >>arrays */
+#define FSI__CHUNKS 256                  /* fixed, so that sums do not depend on the number of threads */
+#define FSI__GRAIN 8192                  /* below this a loop runs on the caller's thread */
+
+FSI_API double fsi_reduce(size_t n, double (*range_fn)(size_t, size_t, void *), void *user) {
+    double part[FSI__CHUNKS], total = 0;
+    size_t chunk = n / FSI__CHUNKS + 1;
+    ptrdiff_t c, used = (ptrdiff_t)((n + chunk - 1) / chunk);
+    if (n < 1024) return n ? range_fn(0, n, user) : 0;
+    FSI__OMP(parallel for schedule(static) if (n > FSI__GRAIN))
+    for (c = 0; c < used; c++) {
+        size_t begin = (size_t)c * chunk, end = begin + chunk < n ? begin + chunk : n;
+        part[c] = range_fn(begin, end, user);
+    }
+    for (c = 0; c < used; c++) total += part[c];
+    return total;
+}
+
+typedef struct fsi__pair { const fsi_real *a, *b; } fsi__pair;
+
+static double fsi__dot_range(size_t begin, size_t end, void *user) {
+    const fsi__pair *p = (const fsi__pair *)user;
+    const fsi_real *FSI__RESTRICT a = p->a, *FSI__RESTRICT b = p->b;
+    double s[4] = {0, 0, 0, 0};                        /* four sums: no dependence between neighbours */
+    size_t i = begin;
+    for (; i + 4 <= end; i += 4) {
+        s[0] += (double)a[i] * (double)b[i];
+        s[1] += (double)a[i + 1] * (double)b[i + 1];
+        s[2] += (double)a[i + 2] * (double)b[i + 2];
+        s[3] += (double)a[i + 3] * (double)b[i + 3];
+    }
+    for (; i < end; i++) s[0] += (double)a[i] * (double)b[i];
+    return (s[0] + s[1]) + (s[2] + s[3]);
+}
+
+static double fsi__sum_range(size_t begin, size_t end, void *user) {
+    const fsi_real *a = ((const fsi__pair *)user)->a;
+    double s = 0;
+    size_t i;
+    for (i = begin; i < end; i++) s += (double)a[i];
+    return s;
+}
+
+FSI_API double fsi_dot(size_t n, const fsi_real *a, const fsi_real *b) {
+    fsi__pair p;
+    p.a = a; p.b = b;
+    return fsi_reduce(n, fsi__dot_range, &p);
+}
+
+FSI_API double fsi_sum(size_t n, const fsi_real *a) {
+    fsi__pair p;
+    p.a = a; p.b = a;
+    return fsi_reduce(n, fsi__sum_range, &p);
+}
+
+FSI_API double fsi_norm(size_t n, const fsi_real *a) { return sqrt(fsi_dot(n, a, a)); }
+
+FSI_API fsi_real fsi_max_abs(size_t n, const fsi_real *a) {
+    fsi_real m = 0;
+    size_t i;
+    for (i = 0; i < n; i++) {
+        fsi_real x = fsi__abs(a[i]);
+        if (!(x <= m)) m = x;                          /* true for NaN too */
+        if (!fsi__finite(m)) break;
+    }
+    return m;
+}
+
+FSI_API int fsi_all_finite(size_t n, const fsi_real *a) {
+    size_t i;
+    for (i = 0; i < n; i++)
+        if (!fsi__finite(a[i])) return 0;
+    return 1;
+}
+
+FSI_API void fsi_axpy(size_t n, fsi_real s, const fsi_real *x, fsi_real *y) {
+    ptrdiff_t i, m = (ptrdiff_t)n;
+    FSI__OMP(parallel for schedule(static) if (m > FSI__GRAIN))
+    for (i = 0; i < m; i++) y[i] += s * x[i];
+}
+
+FSI_API void fsi_xpay(size_t n, const fsi_real *x, fsi_real s, fsi_real *y) {
+    ptrdiff_t i, m = (ptrdiff_t)n;
+    FSI__OMP(parallel for schedule(static) if (m > FSI__GRAIN))
+    for (i = 0; i < m; i++) y[i] = x[i] + s * y[i];
+}
+
+FSI_API void fsi_scale(size_t n, fsi_real s, fsi_real *x) {
+    ptrdiff_t i, m = (ptrdiff_t)n;
+    FSI__OMP(parallel for schedule(static) if (m > FSI__GRAIN))
+    for (i = 0; i < m; i++) x[i] *= s;
+}
+
+FSI_API void fsi_copy(size_t n, const fsi_real *x, fsi_real *y) { if (n) memcpy(y, x, n * sizeof *y); }
+
+FSI_API void fsi_fill(size_t n, fsi_real s, fsi_real *x) {
+    ptrdiff_t i, m = (ptrdiff_t)n;
+    FSI__OMP(parallel for schedule(static) if (m > FSI__GRAIN))
+    for (i = 0; i < m; i++) x[i] = s;
+}
+
+/* ------------------------------------------------------------------------------------------------ >>csr */
+/* Bits, not comparisons: -ffast-math may remove x == x. */
+static int fsi__finite64(double x) {
+    uint64_t b;
+    memcpy(&b, &x, sizeof b);
+    return (b & ((uint64_t)0x7ff << 52)) != (uint64_t)0x7ff << 52;
+}
+
+/* A block of the size an arena counted; the arena is rewound so that the same layout function can place its arrays. */
+static void *fsi__arena_open(fsi_arena *arena, const fsi_allocator *a) {
+    if (arena->failed) return NULL;
+    arena->size = arena->used ? arena->used : 64;
+    arena->base = (unsigned char *)fsi_alloc(a, arena->size);
+    arena->used = 0;
+    return arena->base;
+}
+
+static void fsi__csr_layout(fsi_csr *A, size_t entries, fsi_arena *arena) {
+    A->row = (int32_t *)fsi_arena_take(arena, (size_t)A->rows + 1, sizeof(int32_t));
+    A->col = (int32_t *)fsi_arena_take(arena, entries, sizeof(int32_t));
+    A->val = (fsi_real *)fsi_arena_take(arena, entries, sizeof(fsi_real));
+}
+
+static fsi_result fsi__csr_make(fsi_csr *A, int rows, int cols, size_t entries, const fsi_allocator *a) {
+    fsi_arena arena = {NULL, 0, 0, 0};
+    A->rows = rows; A->cols = cols;
+    fsi__csr_layout(A, entries, &arena);
+    if (arena.failed) return FSI_ERR_SIZE;
+    if (!fsi__arena_open(&arena, a)) return FSI_ERR_MEMORY;
+    fsi__csr_layout(A, entries, &arena);
+    return FSI_OK;
+}
+
+/* Stable counting sort of the items listed in `in` by key. head has bins + 1 entries. */
+static void fsi__bucket_sort(size_t count, const int32_t *key, int bins, int32_t *head, const int32_t *in, int32_t *out) {
+    size_t k;
+    int b;
+    memset(head, 0, ((size_t)bins + 1) * sizeof *head);
+    for (k = 0; k < count; k++) head[key[k] + 1]++;
+    for (b = 0; b < bins; b++) head[b + 1] += head[b];
+    for (k = 0; k < count; k++) {
+        int32_t item = in ? in[k] : (int32_t)k;
+        out[head[key[item]]++] = item;
+    }
+}
+
+/* Writes the sorted items as rows; with A->row NULL it only counts the different places. */
+static size_t fsi__csr_gather(size_t count, const int32_t *i, const int32_t *j, const fsi_real *v, const int32_t *item, fsi_csr *A) {
+    size_t k = 0, used = 0;
+    int row = 0;
+    while (k < count) {
+        int32_t r = i[item[k]], c = j[item[k]];
+        double sum = 0;
+        for (; k < count && i[item[k]] == r && j[item[k]] == c; k++) sum += (double)v[item[k]];  /* duplicates, in the order given */
+        if (A->row) {
+            while (row < r) A->row[++row] = (int32_t)used;
+            A->col[used] = c;
+            A->val[used] = (fsi_real)sum;
+        }
+        used++;
+    }
+    if (A->row) while (row < A->rows) A->row[++row] = (int32_t)used;
+    return used;
+}
+
+FSI_API fsi_result fsi_csr_from_triplets(fsi_csr *A, int rows, int cols, size_t count, const int32_t *i, const int32_t *j, const fsi_real *v,
+                                         const fsi_allocator *a) {
+    fsi_arena arena = {NULL, 0, 0, 0};
+    fsi_csr out = {0, 0, NULL, NULL, NULL};
+    int32_t *by_col, *by_row, *head;
+    size_t k, bins = (size_t)fsi__imax(fsi__imax(rows, cols), 0) + 1;
+    fsi_result r;
+    int pass;
+    if (!A || rows < 0 || cols < 0 || !fsi_allocator_valid(a) || (count && (!i || !j || !v))) return FSI_ERR_ARGUMENT;
+    if (count > 0x7ffffffe || rows > 0x7ffffffe || cols > 0x7ffffffe) return FSI_ERR_SIZE;
+    for (k = 0; k < count; k++)
+        if (i[k] < 0 || i[k] >= rows || j[k] < 0 || j[k] >= cols || !fsi__finite(v[k])) return FSI_ERR_ARGUMENT;
+    for (pass = 0;; pass++) {
+        by_col = (int32_t *)fsi_arena_take(&arena, count, sizeof(int32_t));
+        by_row = (int32_t *)fsi_arena_take(&arena, count, sizeof(int32_t));
+        head = (int32_t *)fsi_arena_take(&arena, bins, sizeof(int32_t));
+        if (pass) break;
+        if (arena.failed) return FSI_ERR_SIZE;
+        if (!fsi__arena_open(&arena, a)) return FSI_ERR_MEMORY;
+    }
+    fsi__bucket_sort(count, j, cols, head, NULL, by_col);
+    fsi__bucket_sort(count, i, rows, head, by_col, by_row);
+    r = fsi__csr_make(&out, rows, cols, fsi__csr_gather(count, i, j, v, by_row, &out), a);
+    if (r == FSI_OK) {
+        fsi__csr_gather(count, i, j, v, by_row, &out);
+        *A = out;
+    }
+    fsi_free(a, arena.base, arena.size);
+    return r;
+}
+
+FSI_API void fsi_csr_free(fsi_csr *A, const fsi_allocator *a) {
+    fsi_arena arena = {NULL, 0, 0, 0};
+    void *block;
+    fsi_csr B;
+    if (!A || !A->row) return;
+    block = A->row;
+    B = *A;
+    fsi__csr_layout(&B, (size_t)A->row[A->rows], &arena);
+    fsi_free(a, block, arena.used);
+    memset(A, 0, sizeof *A);
+}
+
+FSI_API fsi_result fsi_csr_check(const fsi_csr *A) {
+    int i;
+    int32_t k;
+    if (!A || A->rows < 0 || A->cols < 0 || !A->row || A->row[0] != 0) return FSI_ERR_ARGUMENT;
+    for (i = 0; i < A->rows; i++)
+        if (A->row[i + 1] < A->row[i]) return FSI_ERR_ARGUMENT;
+    if (A->row[A->rows] && (!A->col || !A->val)) return FSI_ERR_ARGUMENT;
+    for (i = 0; i < A->rows; i++)
+        for (k = A->row[i]; k < A->row[i + 1]; k++) {
+            int32_t least = k > A->row[i] ? A->col[k - 1] + 1 : 0;         /* ascending, no duplicates */
+            if (A->col[k] < least || A->col[k] >= A->cols || !fsi__finite(A->val[k])) return FSI_ERR_ARGUMENT;
+        }
+    return FSI_OK;
+}
+
+FSI_API void fsi_csr_mul(const fsi_csr *A, const fsi_real *x, fsi_real *y) {
+    const int32_t *row = A->row, *col = A->col;
+    const fsi_real *val = A->val;
+    ptrdiff_t i, rows = A->rows;
+    FSI__OMP(parallel for schedule(static) if (rows > FSI__GRAIN))
+    for (i = 0; i < rows; i++) {
+        fsi_real sum = 0;
+        int32_t k, end = row[i + 1];
+        for (k = row[i]; k < end; k++) sum += val[k] * x[col[k]];
+        y[i] = sum;
+    }
+}
+
+FSI_API void fsi_csr_tmul(const fsi_csr *A, const fsi_real *x, fsi_real *y) {
+    int i;
+    int32_t k;
+    fsi_fill((size_t)A->cols, 0, y);
+    for (i = 0; i < A->rows; i++)
+        for (k = A->row[i]; k < A->row[i + 1]; k++) y[A->col[k]] += A->val[k] * x[i];
+}
+
+FSI_API fsi_result fsi_csr_transpose(const fsi_csr *A, fsi_csr *T, const fsi_allocator *a) {
+    fsi_csr out = {0, 0, NULL, NULL, NULL};
+    fsi_result r;
+    int i, j;
+    int32_t k;
+    if (!T || !fsi_allocator_valid(a) || fsi_csr_check(A) != FSI_OK) return FSI_ERR_ARGUMENT;
+    r = fsi__csr_make(&out, A->cols, A->rows, (size_t)A->row[A->rows], a);
+    if (r != FSI_OK) return r;
+    for (k = 0; k < A->row[A->rows]; k++) out.row[A->col[k] + 1]++;
+    for (j = 0; j < out.rows; j++) out.row[j + 1] += out.row[j];
+    for (i = 0; i < A->rows; i++)
+        for (k = A->row[i]; k < A->row[i + 1]; k++) {
+            int32_t at = out.row[A->col[k]]++;                           /* row[j] runs from the start of row j to its end */
+            out.col[at] = i;
+            out.val[at] = A->val[k];
+        }
+    for (j = out.rows; j > 0; j--) out.row[j] = out.row[j - 1];           /* and is moved back by one row here */
+    out.row[0] = 0;
+    *T = out;
+    return FSI_OK;
+}
+
+/* Place of (i, j) in A, -1 when it is not stored. */
+static int32_t fsi__csr_find(const int32_t *row, const int32_t *col, int32_t i, int32_t j) {
+    int32_t lo = row[i], hi = row[i + 1];
+    while (lo < hi) {
+        int32_t mid = lo + (hi - lo) / 2;
+        if (col[mid] < j) lo = mid + 1;
+        else hi = mid;
+    }
+    return lo < row[i + 1] && col[lo] == j ? lo : -1;
+}
+
+FSI_API double fsi_csr_asymmetry(const fsi_csr *A) {
+    double worst = 0, top = 0;
+    int i;
+    int32_t k;
+    if (A->rows != A->cols) return 1e30;
+    for (i = 0; i < A->rows; i++)
+        for (k = A->row[i]; k < A->row[i + 1]; k++) {
+            int32_t t = fsi__csr_find(A->row, A->col, A->col[k], i);
+            double d = fabs((double)A->val[k] - (t < 0 ? 0.0 : (double)A->val[t]));
+            if (d > worst) worst = d;
+            if (fabs((double)A->val[k]) > top) top = fabs((double)A->val[k]);
+        }
+    return top > 0 ? worst / top : 0;
+}
+
+static void fsi__csr_apply(const fsi_real *x, fsi_real *y, void *user) { fsi_csr_mul((const fsi_csr *)user, x, y); }
+
+static fsi_operator fsi__operator(fsi_apply_fn fn, const void *user) {
+    fsi_operator op;
+    op.apply_fn = fn;
+    op.user = (void *)(uintptr_t)user;                                   /* apply functions do not write through it */
+    return op;
+}
+
+FSI_API fsi_operator fsi_csr_operator(const fsi_csr *A) { return fsi__operator(fsi__csr_apply, A); }
+
+/* ------------------------------------------------------------------------------------------------ >>krylov */
+#define FSI__ROOT_EPS sqrt((double)FSI_REAL_EPS)
+
+/* What the three iterations share: the description with defaults, the target, the workspace and the report. */
+typedef struct fsi__krylov {
+    const fsi_krylov_desc *d;
+    size_t n;
+    const fsi_real *b;
+    fsi_real **v;             /* vectors of length n */
+    double *s;                /* small arrays */
+    double target;            /* stop when |b - A x| <= target */
+    double size;              /* |b| */
+    double checked;           /* last recomputed residual that missed the target; < 0 = none yet */
+    double began;             /* clock at the start */
+    int cap, incompatible;
+    fsi_report report;
+    fsi_arena arena;
+    int owned;                /* 1: the block came from the allocator */
+} fsi__krylov;
+
+static int fsi__krylov_valid(const fsi_krylov_desc *d) {
+    return d && d->A.apply_fn && d->tolerance >= 0 && d->tolerance_abs >= 0 && fsi__finite64(d->tolerance) && fsi__finite64(d->tolerance_abs) &&
+           d->max_iterations >= 0 && d->restart >= 0 && d->restart < 100000 && d->seconds >= 0 && fsi__finite64(d->seconds) &&
+           !(d->seconds > 0 && !d->clock_fn) && fsi_allocator_valid(&d->allocator);
+}
+
+static void fsi__krylov_layout(fsi__krylov *k, size_t vectors, size_t small) {
+    size_t i;
+    k->v = (fsi_real **)fsi_arena_take(&k->arena, vectors, sizeof(fsi_real *));
+    k->s = (double *)fsi_arena_take(&k->arena, small, sizeof(double));
+    for (i = 0; i < vectors; i++) {
+        fsi_real *p = (fsi_real *)fsi_arena_take(&k->arena, k->n, sizeof(fsi_real));
+        if (k->v) k->v[i] = p;
+    }
+}
+
+static size_t fsi__krylov_size(const fsi_krylov_desc *d, size_t vectors, size_t small) {
+    fsi__krylov k;
+    memset(&k, 0, sizeof k);
+    if (!fsi__krylov_valid(d) || d->n == 0) return 0;
+    k.n = d->n;
+    fsi__krylov_layout(&k, vectors, small);
+    return k.arena.failed ? 0 : k.arena.used + 64;                       /* 64: to align the caller's block */
+}
+
+/* Room for the vectors: the caller's block or one of our own. */
+static fsi_result fsi__krylov_room(fsi__krylov *k, size_t vectors, size_t small, void *work, size_t work_size) {
+    size_t need = fsi__krylov_size(k->d, vectors, small);
+    if (need == 0) return FSI_ERR_SIZE;
+    if (work) {
+        size_t skip = (64 - ((size_t)(uintptr_t)work & 63u)) & 63u;
+        if (work_size < need) return FSI_ERR_SIZE;
+        k->arena.base = (unsigned char *)work + skip;
+        k->arena.size = work_size - skip;
+    } else {
+        k->arena.used = need;
+        if (!fsi__arena_open(&k->arena, &k->d->allocator)) return FSI_ERR_MEMORY;
+        k->owned = 1;
+    }
+    fsi__krylov_layout(k, vectors, small);
+    return k->arena.failed ? FSI_ERR_SIZE : FSI_OK;
+}
+
+/* Checks, workspace, target. FSI_EMPTY: n = 0, nothing to do. */
+static fsi_result fsi__krylov_open(fsi__krylov *k, const fsi_krylov_desc *d, const fsi_real *b, const fsi_real *x, size_t vectors, size_t small,
+                                   void *work, size_t work_size) {
+    fsi_result r;
+    memset(k, 0, sizeof *k);
+    if (!fsi__krylov_valid(d)) return FSI_ERR_ARGUMENT;
+    if (d->n == 0) return FSI_EMPTY;
+    if (!b || !x || (d->guess && !fsi_all_finite(d->n, x))) return FSI_ERR_ARGUMENT;
+    k->d = d; k->n = d->n; k->b = b; k->checked = -1;
+    k->size = fsi_norm(d->n, b);
+    if (!fsi__finite64(k->size)) return fsi_all_finite(d->n, b) ? FSI_ERR_NUMERIC : FSI_ERR_ARGUMENT;
+    r = fsi__krylov_room(k, vectors, small, work, work_size);
+    if (r != FSI_OK) return r;
+    k->target = (d->tolerance > 0 ? d->tolerance : 1e-6) * k->size;
+    if (d->tolerance_abs > k->target) k->target = d->tolerance_abs;
+    k->cap = d->max_iterations ? d->max_iterations : d->n < 990 ? (int)(10 * d->n) + 100 : 10000;
+    k->began = d->clock_fn ? d->clock_fn(d->clock_user) : 0;
+    return FSI_OK;
+}
+
+static fsi_result fsi__krylov_close(fsi__krylov *k, fsi_result r, fsi_report *report) {
+    if (r == FSI_EMPTY) r = FSI_OK;
+    if (r >= 0 && k->incompatible) r = FSI_INCOMPATIBLE;
+    k->report.reason = r;
+    if (k->d && k->d->clock_fn) k->report.seconds = k->d->clock_fn(k->d->clock_user) - k->began;
+    if (k->owned) fsi_free(&k->d->allocator, k->arena.base, k->arena.size);
+    if (report) *report = k->report;
+    return r;
+}
+
+static void fsi__krylov_project(const fsi__krylov *k, fsi_real *x) { if (k->d->project_fn) k->d->project_fn(x, k->d->project_user); }
+
+/* z = P r */
+static void fsi__krylov_precondition(const fsi__krylov *k, const fsi_real *r, fsi_real *z) {
+    if (k->d->precondition.apply_fn) {
+        k->d->precondition.apply_fn(r, z, k->d->precondition.user);
+        fsi__krylov_project(k, z);
+    } else fsi_copy(k->n, r, z);
+}
+
+/* r = b - A x without its null-space part; returns |r| */
+static double fsi__krylov_residual(const fsi__krylov *k, const fsi_real *x, fsi_real *r) {
+    k->d->A.apply_fn(x, r, k->d->A.user);
+    fsi_xpay(k->n, k->b, -1, r);
+    fsi__krylov_project(k, r);
+    return fsi_norm(k->n, r);
+}
+
+/* Start: r = b - A x for the guess if it passes its test, else x = 0. t is scratch. Returns |r|. */
+static double fsi__krylov_start(fsi__krylov *k, fsi_real *x, fsi_real *r, fsi_real *t, int energy) {
+    double norm, loss;
+    fsi_copy(k->n, k->b, r);
+    fsi__krylov_project(k, r);
+    norm = fsi_norm(k->n, r);
+    fsi_copy(k->n, k->b, t);
+    fsi_axpy(k->n, -1, r, t);
+    loss = fsi_norm(k->n, t);                                            /* the part of b that A cannot reach */
+    k->incompatible = loss > k->target && loss > 64 * (double)FSI_REAL_EPS * k->size;
+    if (k->d->guess) {
+        double q;
+        fsi__krylov_project(k, x);
+        k->d->A.apply_fn(x, t, k->d->A.user);
+        q = fsi_dot(k->n, x, t) / 2 - fsi_dot(k->n, x, r);               /* q(x) = x.A x / 2 - b.x */
+        fsi_xpay(k->n, r, -1, t);                                        /* t = b - A x */
+        fsi__krylov_project(k, t);
+        if (energy ? q <= 0 : fsi_norm(k->n, t) <= norm) {
+            fsi_copy(k->n, t, r);
+            norm = fsi_norm(k->n, r);
+            k->report.residual_start = k->report.residual = norm;
+            return norm;
+        }
+        k->report.restarts++;
+    }
+    fsi_fill(k->n, 0, x);
+    k->report.residual_start = k->report.residual = norm;
+    return norm;
+}
+
+/* After an iteration: FSI_OK to go on, FSI_NOT_CONVERGED to stop. */
+static fsi_result fsi__krylov_limit(fsi__krylov *k) {
+    if (k->report.iterations >= k->cap) return FSI_NOT_CONVERGED;
+    if (k->d->seconds > 0 && k->d->clock_fn(k->d->clock_user) - k->began >= k->d->seconds) return FSI_NOT_CONVERGED;
+    return FSI_OK;
+}
+
+static int fsi__krylov_told(fsi__krylov *k, double residual, const fsi_real *x) {
+    k->report.residual = residual;
+    return k->d->history_fn && k->d->history_fn(k->report.iterations, residual, x, k->d->history_user) != 0;
+}
+
+/* The recurrence says it is done: recompute r = b - A x. FSI_OK: really done; FSI_EMPTY: go on from the new r; FSI_STALLED. */
+static fsi_result fsi__krylov_recheck(fsi__krylov *k, const fsi_real *x, fsi_real *r, double *norm) {
+    *norm = fsi__krylov_residual(k, x, r);
+    k->report.residual = *norm;
+    if (!fsi__finite64(*norm)) return FSI_ERR_NUMERIC;
+    if (*norm <= k->target) return FSI_OK;
+    if (k->checked >= 0 && *norm > k->checked / 2) return FSI_STALLED;    /* rounding does not allow more */
+    k->checked = *norm;
+    k->report.restarts++;
+    return FSI_EMPTY;
+}
+
+typedef struct fsi__cg_step { fsi_real *x, *r; const fsi_real *p, *q; fsi_real alpha; } fsi__cg_step;
+
+static double fsi__cg_step_range(size_t begin, size_t end, void *user) {
+    const fsi__cg_step *s = (const fsi__cg_step *)user;
+    fsi_real *FSI__RESTRICT x = s->x, *FSI__RESTRICT r = s->r;
+    const fsi_real *FSI__RESTRICT p = s->p, *FSI__RESTRICT q = s->q;
+    fsi_real alpha = s->alpha;
+    double sum[2] = {0, 0};
+    size_t i = begin;
+    for (; i + 2 <= end; i += 2) {
+        x[i] += alpha * p[i]; x[i + 1] += alpha * p[i + 1];
+        r[i] -= alpha * q[i]; r[i + 1] -= alpha * q[i + 1];
+        sum[0] += (double)r[i] * (double)r[i];
+        sum[1] += (double)r[i + 1] * (double)r[i + 1];
+    }
+    for (; i < end; i++) {
+        x[i] += alpha * p[i];
+        r[i] -= alpha * q[i];
+        sum[0] += (double)r[i] * (double)r[i];
+    }
+    return sum[0] + sum[1];
+}
+
+/* x += alpha p, r -= alpha q, in one pass; returns |r| */
+static double fsi__cg_update(const fsi__krylov *k, fsi_real alpha, const fsi_real *p, const fsi_real *q, fsi_real *x, fsi_real *r) {
+    fsi__cg_step s;
+    s.x = x; s.r = r; s.p = p; s.q = q; s.alpha = alpha;
+    return sqrt(fsi_reduce(k->n, fsi__cg_step_range, &s));
+}
+
+/* The direction p has no curvature. If A p is nothing against what A does to its own image, p lies in the null space and b has a part
+   along it: incompatible; x goes back to saved or zero. Otherwise A is indefinite. t is scratch. */
+static fsi_result fsi__cg_flat(fsi__krylov *k, fsi_real *x, const fsi_real *p, const fsi_real *q, fsi_real *t, const fsi_real *saved) {
+    double pp = fsi_dot(k->n, p, p), image = fsi_norm(k->n, q), again = 0;
+    if (image > 0) {
+        k->d->A.apply_fn(q, t, k->d->A.user);
+        again = fsi_norm(k->n, t) / image;                               /* |A q| / |q| */
+    }
+    if (!(image <= 16 * FSI__ROOT_EPS * again * sqrt(pp))) return FSI_BREAKDOWN;
+    if (saved) fsi_copy(k->n, saved, x);
+    else fsi_fill(k->n, 0, x);
+    fsi_axpy(k->n, (fsi_real)(-fsi_dot(k->n, x, p) / pp), p, x);         /* x without its part along the null vector */
+    k->report.residual = fsi__krylov_residual(k, x, t);
+    return FSI_INCOMPATIBLE;
+}
+
+/* Hestenes and Stiefel with preconditioner. pi = p.P^-1 p follows from rho and beta, so the curvature test costs nothing. */
+static fsi_result fsi__cg_run(fsi__krylov *k, fsi_real *x) {
+    fsi_real *r = k->v[0], *z = k->v[1], *p = k->v[2], *q = k->v[3];
+    double rho = 0, pi = 0, steepest = 0, norm = fsi__krylov_start(k, x, r, z, 1), first = norm;
+    double most = (k->size + norm) / FSI__ROOT_EPS * 16;                 /* larger residuals mean a step along a null vector */
+    double best = norm;                                                  /* residual of the best x so far, kept in v[4] */
+    int fresh = 1;                                                       /* fresh: r was computed from x, not by recurrence */
+    fsi_result stop;
+    for (;;) {
+        double rz, beta, curvature, was = norm;
+        int told;
+        if (!fsi__finite64(norm)) return FSI_ERR_NUMERIC;
+        told = fsi__krylov_told(k, norm, x);
+        if (norm <= k->target) {
+            if (fresh) return FSI_OK;
+            stop = fsi__krylov_recheck(k, x, r, &norm);
+            if (stop != FSI_EMPTY) return stop;
+            rho = 0;                                                     /* new direction from the recomputed residual */
+        }
+        if (told) return FSI_NOT_CONVERGED;
+        stop = fsi__krylov_limit(k);
+        if (stop != FSI_OK) return stop;
+        fsi__krylov_precondition(k, r, z);
+        rz = fsi_dot(k->n, r, z);
+        if (!fsi__finite64(rz)) return FSI_ERR_NUMERIC;
+        if (!(rz > 0)) return FSI_BREAKDOWN;                             /* P is not positive definite */
+        beta = rho > 0 ? rz / rho : 0;
+        if (beta > 0) fsi_xpay(k->n, z, (fsi_real)beta, p);              /* p = z + beta p */
+        else fsi_copy(k->n, z, p);
+        pi = rz + beta * beta * pi;
+        rho = rz;
+        k->d->A.apply_fn(p, q, k->d->A.user);
+        curvature = fsi_dot(k->n, p, q);
+        if (!fsi__finite64(curvature)) return FSI_ERR_NUMERIC;
+        k->report.iterations++;
+        if (curvature <= 4 * (double)FSI_REAL_EPS * steepest * pi || !fsi__finite((fsi_real)(rz / curvature)))
+            return fsi__cg_flat(k, x, p, q, z, best < first ? k->v[4] : NULL);
+        if (curvature > steepest * pi) steepest = curvature / pi;
+        if (curvature < 0.1 * steepest * pi && norm < 0.8 * best) {      /* p may be turning into a null vector: keep the best x */
+            fsi_copy(k->n, x, k->v[4]);
+            best = norm;
+        }
+        norm = fsi__cg_update(k, (fsi_real)(rz / curvature), p, q, x, r);
+        fresh = 0;
+        if (norm > most) {
+            k->report.residual = was;
+            fsi__cg_update(k, (fsi_real)(-rz / curvature), p, q, x, r);  /* undo */
+            return fsi__cg_flat(k, x, p, q, z, best < first ? k->v[4] : NULL);
+        }
+    }
+}
+
+FSI_API size_t fsi_cg_work_size(const fsi_krylov_desc *desc) { return fsi__krylov_size(desc, 5, 0); }
+
+FSI_API fsi_result fsi_cg_solve(const fsi_krylov_desc *desc, const fsi_real *b, fsi_real *x, void *work, size_t work_size, fsi_report *report) {
+    fsi__krylov k;
+    fsi_result r = fsi__krylov_open(&k, desc, b, x, 5, 0, work, work_size);
+    if (r == FSI_OK) r = fsi__cg_run(&k, x);
+    return fsi__krylov_close(&k, r, report);
+}
+
+/* One step of the coupled two-term recurrence; names as in the table below. Returns FSI_BREAKDOWN when sigma = 0.
+     r   residual of the underlying (conjugate-gradient like) iterate    q  direction    t = A q
+     d   step of x    e = A d    s  residual of x, b - A x
+     tau, theta  quasi-residual norm and its ratio    rho = r.P r    sigma = q.A q */
+typedef struct fsi__qmr { double tau, theta, rho; } fsi__qmr;
+
+static fsi_result fsi__symmqmr_step(fsi__krylov *k, fsi__qmr *m, fsi_real *x) {
+    fsi_real *r = k->v[0], *q = k->v[1], *t = k->v[2], *d = k->v[3], *e = k->v[4], *s = k->v[5];
+    double sigma, alpha, theta, cc, keep;
+    k->d->A.apply_fn(q, t, k->d->A.user);
+    k->report.iterations++;
+    sigma = fsi_dot(k->n, q, t);
+    if (!fsi__finite64(sigma)) return FSI_ERR_NUMERIC;
+    if (fabs(sigma) <= 4 * (double)FSI_REAL_EPS * fsi_norm(k->n, q) * fsi_norm(k->n, t)) return FSI_BREAKDOWN;
+    alpha = m->rho / sigma;
+    if (!fsi__finite((fsi_real)alpha)) return FSI_BREAKDOWN;
+    fsi_axpy(k->n, (fsi_real)-alpha, t, r);                              /* r -= alpha A q */
+    theta = fsi_norm(k->n, r) / m->tau;
+    cc = 1 / (1 + theta * theta);                                        /* c^2 */
+    keep = cc * m->theta * m->theta;
+    fsi_scale(k->n, (fsi_real)keep, d);
+    fsi_axpy(k->n, (fsi_real)(cc * alpha), q, d);                        /* d = c^2 theta_old^2 d + c^2 alpha q */
+    fsi_scale(k->n, (fsi_real)keep, e);
+    fsi_axpy(k->n, (fsi_real)(cc * alpha), t, e);                        /* e = A d by the same recurrence */
+    fsi_axpy(k->n, 1, d, x);
+    fsi_axpy(k->n, -1, e, s);
+    m->tau *= theta * sqrt(cc);
+    m->theta = theta;
+    return FSI_OK;
+}
+
+/* Next direction q = P r + beta q; FSI_BREAKDOWN when r.P r = 0. first: q = P r. */
+static fsi_result fsi__symmqmr_turn(fsi__krylov *k, fsi__qmr *m, int first) {
+    fsi_real *r = k->v[0], *q = k->v[1], *u = k->v[2];
+    double rho;
+    fsi__krylov_precondition(k, r, u);
+    rho = fsi_dot(k->n, r, u);
+    if (!fsi__finite64(rho)) return FSI_ERR_NUMERIC;
+    if (fabs(rho) <= 4 * (double)FSI_REAL_EPS * fsi_norm(k->n, r) * fsi_norm(k->n, u)) return FSI_BREAKDOWN;
+    if (first) fsi_copy(k->n, u, q);
+    else fsi_xpay(k->n, u, (fsi_real)(rho / m->rho), q);
+    m->rho = rho;
+    return FSI_OK;
+}
+
+/* (Re)start from the residual s. */
+static fsi_result fsi__symmqmr_begin(fsi__krylov *k, fsi__qmr *m, double norm) {
+    fsi_copy(k->n, k->v[5], k->v[0]);
+    fsi_fill(k->n, 0, k->v[3]);
+    fsi_fill(k->n, 0, k->v[4]);
+    m->tau = norm;
+    m->theta = 0;
+    return fsi__symmqmr_turn(k, m, 1);
+}
+
+static fsi_result fsi__symmqmr_run(fsi__krylov *k, fsi_real *x) {
+    fsi_real *s = k->v[5];
+    fsi__qmr m = {0, 0, 0};
+    double norm = fsi__krylov_start(k, x, s, k->v[2], 0);
+    int steps = 0, fresh = 1;                                            /* steps since the last start */
+    for (;;) {
+        fsi_result stop;
+        int told;
+        if (!fsi__finite64(norm)) return FSI_ERR_NUMERIC;
+        told = fsi__krylov_told(k, norm, x);
+        if (norm <= k->target) {
+            if (fresh) return FSI_OK;
+            stop = fsi__krylov_recheck(k, x, s, &norm);
+            if (stop != FSI_EMPTY) return stop;
+            steps = 0;
+        }
+        if (told) return FSI_NOT_CONVERGED;
+        stop = fsi__krylov_limit(k);
+        if (stop != FSI_OK) return stop;
+        stop = steps ? fsi__symmqmr_turn(k, &m, 0) : fsi__symmqmr_begin(k, &m, norm);
+        if (stop == FSI_OK) stop = fsi__symmqmr_step(k, &m, x);
+        if (stop == FSI_BREAKDOWN && steps) {                            /* once more from the present residual */
+            norm = fsi__krylov_residual(k, x, s);
+            k->report.restarts++;
+            fresh = 1;
+            steps = 0;
+            continue;
+        }
+        if (stop != FSI_OK) return stop;
+        norm = fsi_norm(k->n, s);
+        steps++;
+        fresh = 0;
+    }
+}
+
+FSI_API size_t fsi_symmqmr_work_size(const fsi_krylov_desc *desc) { return fsi__krylov_size(desc, 6, 0); }
+
+FSI_API fsi_result fsi_symmqmr_solve(const fsi_krylov_desc *desc, const fsi_real *b, fsi_real *x, void *work, size_t work_size, fsi_report *report) {
+    fsi__krylov k;
+    fsi_result r = fsi__krylov_open(&k, desc, b, x, 6, 0, work, work_size);
+    if (r == FSI_OK) r = fsi__symmqmr_run(&k, x);
+    return fsi__krylov_close(&k, r, report);
+}
+
+static size_t fsi__gmres_restart(const fsi_krylov_desc *d) {
+    size_t m = d && d->restart > 0 ? (size_t)d->restart : 30;
+    return d && d->n < m && d->n > 0 ? d->n : m;                         /* n vectors span everything */
+}
+
+/* w = A P v_j made orthogonal to v_0..v_j (twice, for clusters); column j of H; returns |w| left over. */
+static double fsi__gmres_extend(fsi__krylov *k, size_t j, double *h) {
+    fsi_real **V = k->v + 2, *z = k->v[0], *w = V[j + 1];
+    size_t i;
+    int pass;
+    fsi__krylov_precondition(k, V[j], z);
+    k->d->A.apply_fn(z, w, k->d->A.user);
+    for (i = 0; i <= j; i++) h[i] = 0;
+    for (pass = 0; pass < 2; pass++)
+        for (i = 0; i <= j; i++) {
+            double c = fsi_dot(k->n, V[i], w);
+            fsi_axpy(k->n, (fsi_real)-c, V[i], w);
+            h[i] += c;
+        }
+    return fsi_norm(k->n, w);
+}
+
+/* x += P V y with R y = g; R upper triangular, column j at H + j (m + 1). Returns 0 when R is singular. */
+static int fsi__gmres_gather(fsi__krylov *k, size_t m, size_t used, const double *H, double *g, fsi_real *x) {
+    fsi_real **V = k->v + 2, *z = k->v[0], *u = k->v[1];
+    size_t i, j;
+    double top = 0;
+    for (j = 0; j < used; j++) if (fabs(H[j * (m + 1) + j]) > top) top = fabs(H[j * (m + 1) + j]);
+    while (used > 0 && fabs(H[(used - 1) * (m + 1) + used - 1]) <= top * (double)FSI_REAL_EPS) used--;  /* A is singular on the last vector */
+    if (used == 0) return 0;
+    for (j = used; j-- > 0;) {
+        g[j] /= H[j * (m + 1) + j];
+        if (!fsi__finite((fsi_real)g[j])) return 0;
+        for (i = 0; i < j; i++) g[i] -= H[j * (m + 1) + i] * g[j];
+    }
+    fsi_fill(k->n, 0, u);
+    for (j = 0; j < used; j++) fsi_axpy(k->n, (fsi_real)g[j], V[j], u);
+    fsi__krylov_precondition(k, u, z);
+    fsi_axpy(k->n, 1, z, x);
+    return 1;
+}
+
+/* One cycle from the residual in V[0] (norm given). Afterwards x is updated. */
+static fsi_result fsi__gmres_cycle(fsi__krylov *k, size_t m, double norm, fsi_real *x) {
+    double *H = k->s, *g = H + m * (m + 1), *c = g + m + 1, *s = c + m;
+    fsi_real **V = k->v + 2;
+    size_t i, j;
+    fsi_result stop = FSI_OK;
+    fsi_scale(k->n, (fsi_real)(1 / norm), V[0]);
+    g[0] = norm;
+    for (j = 0; j < m && stop == FSI_OK; j++) {
+        double *h = H + j * (m + 1), rest = fsi__gmres_extend(k, j, h), whole = rest * rest, t;
+        if (!fsi__finite64(rest)) return FSI_ERR_NUMERIC;
+        for (i = 0; i <= j; i++) whole += h[i] * h[i];
+        if (rest <= 8 * (double)FSI_REAL_EPS * sqrt(whole)) rest = 0;    /* the space is exhausted: happy breakdown */
+        for (i = 0; i < j; i++) {
+            t = c[i] * h[i] + s[i] * h[i + 1];
+            h[i + 1] = c[i] * h[i + 1] - s[i] * h[i];
+            h[i] = t;
+        }
+        t = sqrt(h[j] * h[j] + rest * rest);
+        c[j] = t > 0 ? h[j] / t : 1;
+        s[j] = t > 0 ? rest / t : 0;
+        h[j] = t;
+        g[j + 1] = -s[j] * g[j];
+        g[j] *= c[j];
+        k->report.iterations++;
+        if (fsi__krylov_told(k, fabs(g[j + 1]), x)) stop = FSI_NOT_CONVERGED;
+        else if (fabs(g[j + 1]) <= k->target || rest == 0) stop = FSI_EMPTY;
+        else stop = fsi__krylov_limit(k);
+        if (rest > 0) fsi_scale(k->n, (fsi_real)(1 / rest), V[j + 1]);
+    }
+    if (!fsi__gmres_gather(k, m, j, H, g, x)) return FSI_BREAKDOWN;
+    return stop == FSI_EMPTY ? FSI_OK : stop;
+}
+
+static fsi_result fsi__gmres_run(fsi__krylov *k, fsi_real *x) {
+    size_t m = fsi__gmres_restart(k->d);
+    double norm = fsi__krylov_start(k, x, k->v[2], k->v[0], 0);
+    k->incompatible = 0;
+    if (fsi__finite64(norm) && fsi__krylov_told(k, norm, x) && norm > k->target) return FSI_NOT_CONVERGED;
+    for (;;) {
+        double was = norm;
+        fsi_result stop;
+        if (!fsi__finite64(norm)) return FSI_ERR_NUMERIC;
+        if (norm <= k->target) return FSI_OK;
+        stop = fsi__krylov_limit(k);
+        if (stop != FSI_OK) return stop;
+        stop = fsi__gmres_cycle(k, m, norm, x);
+        if (stop < 0) return stop;
+        norm = k->report.residual = fsi__krylov_residual(k, x, k->v[2]);
+        if (stop != FSI_OK) return norm <= k->target ? FSI_OK : stop;
+        if (norm > k->target) {
+            if (norm >= was * (1 - 1e-8)) return FSI_STALLED;             /* the next cycle would be the same */
+            k->report.restarts++;
+        }
+    }
+}
+
+static size_t fsi__gmres_small(size_t m) { return m * (m + 1) + (m + 1) + 2 * m; }
+
+FSI_API size_t fsi_gmres_work_size(const fsi_krylov_desc *desc) {
+    size_t m = fsi__gmres_restart(desc);
+    return fsi__krylov_size(desc, m + 3, fsi__gmres_small(m));
+}
+
+FSI_API fsi_result fsi_gmres_solve(const fsi_krylov_desc *desc, const fsi_real *b, fsi_real *x, void *work, size_t work_size, fsi_report *report) {
+    size_t m = fsi__gmres_restart(desc);
+    fsi__krylov k;
+    fsi_krylov_desc plain;
+    fsi_result r;
+    if (desc) {
+        plain = *desc;
+        plain.project_fn = NULL;
+    }
+    r = fsi__krylov_open(&k, desc ? &plain : NULL, b, x, m + 3, fsi__gmres_small(m), work, work_size);
+    if (r == FSI_OK) r = fsi__gmres_run(&k, x);
+    return fsi__krylov_close(&k, r, report);
+}
+
+/* ------------------------------------------------------------------------------------------------ >>dense */
+static int fsi__dense_valid(int n, const fsi_real *A) {
+    return n >= 0 && (n == 0 || (A && fsi_all_finite((size_t)n * (size_t)n, A)));
+}
+
+/* Cholesky of the lower triangle, row by row, in doubles; 0 when a pivot is not positive. ld = row length. */
+#define FSI__CHOLESKY_BODY(n, A, ld, fail)                                                                   \
+    for (i = 0; i < (n); i++)                                                                                \
+        for (j = 0; j <= i; j++) {                                                                           \
+            double sum = (double)(A)[i * (ld) + j], whole = sum;                                             \
+            for (k = 0; k < j; k++) sum -= (double)(A)[i * (ld) + k] * (double)(A)[j * (ld) + k];            \
+            if (j < i) sum /= (double)(A)[j * (ld) + j];                      /* l_ij = (a_ij - l_i.l_j) / l_jj */ \
+            else if (sum > 4 * (double)FSI_REAL_EPS * whole && fsi__finite64(sum)) sum = sqrt(sum);           \
+            else fail;                                                                                       \
+            (A)[i * (ld) + j] = (fsi_real)sum;                                                               \
+        }
+
+FSI_API fsi_result fsi_dense_cholesky(int n, fsi_real *A) {
+    size_t i, j, k, m = (size_t)n;
+    if (n < 0 || (n && !A)) return FSI_ERR_ARGUMENT;
+    for (i = 0; i < m; i++) if (!fsi_all_finite(i + 1, A + i * m)) return FSI_ERR_ARGUMENT;
+    FSI__CHOLESKY_BODY(m, A, m, return FSI_ERR_SINGULAR)
+    return FSI_OK;
+}
+
+FSI_API void fsi_dense_cholesky_solve(int n, const fsi_real *L, fsi_real *x) {
+    size_t i, j, m = (size_t)n;
+    for (i = 0; i < m; i++) {                                            /* x = L \ x */
+        double sum = (double)x[i];
+        for (j = 0; j < i; j++) sum -= (double)L[i * m + j] * (double)x[j];
+        x[i] = (fsi_real)(sum / (double)L[i * m + i]);
+    }
+    for (i = m; i-- > 0;) {                                              /* x = L^T \ x */
+        double sum = (double)x[i];
+        for (j = i + 1; j < m; j++) sum -= (double)L[j * m + i] * (double)x[j];
+        x[i] = (fsi_real)(sum / (double)L[i * m + i]);
+    }
+}
+
+static void fsi__swap(fsi_real *a, fsi_real *b) { fsi_real t = *a; *a = *b; *b = t; }
+
+/* Rows and columns p < q of the symmetric matrix whose lower triangle is stored, with the finished part of L in front. */
+static void fsi__ldlt_swap(size_t n, fsi_real *A, size_t p, size_t q) {
+    size_t j;
+    if (p == q) return;
+    for (j = 0; j < p; j++) fsi__swap(&A[p * n + j], &A[q * n + j]);
+    fsi__swap(&A[p * n + p], &A[q * n + q]);
+    for (j = p + 1; j < q; j++) fsi__swap(&A[j * n + p], &A[q * n + j]);
+    for (j = q + 1; j < n; j++) fsi__swap(&A[j * n + p], &A[j * n + q]);
+}
+
+/* Bunch-Kaufman choice at step k: *swap = row that comes to the pivot place; returns the pivot's size 1 or 2, 0 when the column is zero. */
+static int fsi__ldlt_pivot(size_t n, const fsi_real *A, size_t k, size_t *swap) {
+    const fsi_real golden = FSI_R(0.6403882032022076);                   /* (1 + sqrt 17) / 8 bounds the growth */
+    fsi_real here = fsi__abs(A[k * n + k]), below = 0, other = 0;
+    size_t i, r = k;
+    for (i = k + 1; i < n; i++)
+        if (fsi__abs(A[i * n + k]) > below) { below = fsi__abs(A[i * n + k]); r = i; }
+    *swap = k;
+    if (!(fsi__max(here, below) > 0)) return 0;
+    if (here >= golden * below) return 1;
+    for (i = k; i < r; i++) other = fsi__max(other, fsi__abs(A[r * n + i]));
+    for (i = r + 1; i < n; i++) other = fsi__max(other, fsi__abs(A[i * n + r]));
+    if (here * other >= golden * below * below) return 1;
+    *swap = r;
+    return fsi__abs(A[r * n + r]) >= golden * other ? 1 : 2;
+}
+
+FSI_API fsi_result fsi_dense_ldlt(int n, fsi_real *A, int32_t *pivot) {
+    size_t i, j, k, m = (size_t)n, swap = 0;
+    if (!fsi__dense_valid(n, A) || (n && !pivot)) return FSI_ERR_ARGUMENT;
+    for (k = 0; k < m;) {
+        int size = fsi__ldlt_pivot(m, A, k, &swap);
+        if (size == 0) return FSI_ERR_SINGULAR;
+        if (size == 1) {
+            fsi_real d;
+            fsi__ldlt_swap(m, A, k, swap);
+            pivot[k] = (int32_t)swap;
+            d = A[k * m + k];
+            for (j = k + 1; j < m; j++) {
+                fsi_real l = A[j * m + k] / d;
+                for (i = j; i < m; i++) A[i * m + j] -= A[i * m + k] * l;
+                A[j * m + k] = l;
+            }
+        } else {
+            fsi_real a, b, c, det;                                       /* D = [a b; b c] */
+            fsi__ldlt_swap(m, A, k + 1, swap);
+            pivot[k] = pivot[k + 1] = -1 - (int32_t)swap;
+            a = A[k * m + k]; b = A[(k + 1) * m + k]; c = A[(k + 1) * m + k + 1];
+            det = (a / b) * (c / b) - 1;                                 /* det D / b^2, never 0 by the choice above */
+            for (j = k + 2; j < m; j++) {
+                fsi_real u = A[j * m + k] / b, v = A[j * m + k + 1] / b;
+                fsi_real lu = ((c / b) * u - v) / det, lv = ((a / b) * v - u) / det;
+                for (i = j; i < m; i++) A[i * m + j] -= A[i * m + k] * lu + A[i * m + k + 1] * lv;
+                A[j * m + k] = lu;
+                A[j * m + k + 1] = lv;
+            }
+        }
+        k += (size_t)size;
+    }
+    return fsi_all_finite(m * m, A) ? FSI_OK : FSI_ERR_SINGULAR;
+}
+
+FSI_API void fsi_dense_ldlt_solve(int n, const fsi_real *A, const int32_t *pivot, fsi_real *x) {
+    size_t i, j, k, m = (size_t)n;
+    for (k = 0; k < m; k++) {                                            /* x = P x */
+        if (pivot[k] >= 0) fsi__swap(&x[k], &x[pivot[k]]);
+        else { fsi__swap(&x[k + 1], &x[-1 - pivot[k]]); k++; }
+    }
+    for (k = 0; k < m; k++) {                                            /* x = D \ (L \ x), block by block */
+        size_t next = pivot[k] >= 0 ? k + 1 : k + 2;
+        for (j = k; j < next; j++)
+            for (i = next; i < m; i++) x[i] -= A[i * m + j] * x[j];
+        if (next == k + 1) x[k] /= A[k * m + k];
+        else {
+            fsi_real b = A[(k + 1) * m + k], a = A[k * m + k] / b, c = A[(k + 1) * m + k + 1] / b, u = x[k] / b, v = x[k + 1] / b;
+            x[k] = (c * u - v) / (a * c - 1);
+            x[k + 1] = (a * v - u) / (a * c - 1);
+            k++;
+        }
+    }
+    for (k = m; k-- > 0;) {                                              /* x = L^T \ x */
+        size_t end = k + 1, first = pivot[k] >= 0 ? k : k - 1;
+        for (j = first; j < end; j++)
+            for (i = end; i < m; i++) x[j] -= A[i * m + j] * x[i];
+        k = first;
+    }
+    for (k = m; k-- > 0;) {                                              /* x = P^T x */
+        if (pivot[k] >= 0) fsi__swap(&x[k], &x[pivot[k]]);
+        else { fsi__swap(&x[k], &x[-1 - pivot[k]]); k--; }
+    }
+}
+
+FSI_API fsi_result fsi_dense_lu(int n, fsi_real *A, int32_t *pivot) {
+    size_t i, j, k, m = (size_t)n;
+    if (!fsi__dense_valid(n, A) || (n && !pivot)) return FSI_ERR_ARGUMENT;
+    for (k = 0; k < m; k++) {
+        size_t best = k;
+        for (i = k + 1; i < m; i++) if (fsi__abs(A[i * m + k]) > fsi__abs(A[best * m + k])) best = i;
+        pivot[k] = (int32_t)best;
+        if (best != k) for (j = 0; j < m; j++) fsi__swap(&A[k * m + j], &A[best * m + j]);
+        if (A[k * m + k] == 0 || !fsi__finite(A[k * m + k])) return FSI_ERR_SINGULAR;
+        for (i = k + 1; i < m; i++) {
+            fsi_real l = A[i * m + k] /= A[k * m + k];
+            if (l != 0) for (j = k + 1; j < m; j++) A[i * m + j] -= l * A[k * m + j];
+        }
+    }
+    return FSI_OK;
+}
+
+FSI_API void fsi_dense_lu_solve(int n, const fsi_real *A, const int32_t *pivot, fsi_real *x) {
+    size_t i, j, m = (size_t)n;
+    for (i = 0; i < m; i++) fsi__swap(&x[i], &x[pivot[i]]);
+    for (i = 0; i < m; i++) {                                            /* x = L \ x */
+        double sum = (double)x[i];
+        for (j = 0; j < i; j++) sum -= (double)A[i * m + j] * (double)x[j];
+        x[i] = (fsi_real)sum;
+    }
+    for (i = m; i-- > 0;) {                                              /* x = U \ x */
+        double sum = (double)x[i];
+        for (j = i + 1; j < m; j++) sum -= (double)A[i * m + j] * (double)x[j];
+        x[i] = (fsi_real)(sum / (double)A[i * m + i]);
+    }
+}
+
+/* One small system; inlined with a constant n the loops unroll. Returns 0 (and x = 0) when A is not positive definite. */
+FSI__INLINE int fsi__spd_small(size_t n, const fsi_real *A, const fsi_real *b, fsi_real *x) {
+    fsi_real L[36];
+    size_t i, j, k;
+    for (i = 0; i < n * n; i++) L[i] = A[i];
+    FSI__CHOLESKY_BODY(n, L, n, goto bad)
+    for (i = 0; i < n; i++) x[i] = b[i];
+    fsi_dense_cholesky_solve((int)n, L, x);
+    for (i = 0; i < n; i++) if (!fsi__finite(x[i])) goto bad;
+    return 1;
+bad:
+    for (i = 0; i < n; i++) x[i] = 0;
+    return 0;
+}
+
+typedef struct fsi__batch { size_t size; const fsi_real *A, *b; fsi_real *x; } fsi__batch;
+
+static double fsi__batch_range(size_t begin, size_t end, void *user) {
+    const fsi__batch *s = (const fsi__batch *)user;
+    size_t i, n = s->size, bad = 0;
+    for (i = begin; i < end; i++) {
+        const fsi_real *A = s->A + i * n * n, *b = s->b + i * n;
+        fsi_real *x = s->x + i * n;
+        bad += !(n == 3 ? fsi__spd_small(3, A, b, x) : n == 6 ? fsi__spd_small(6, A, b, x) : fsi__spd_small(n, A, b, x));
+    }
+    return (double)bad;
+}
+
+FSI_API fsi_result fsi_spd_batch(int size, size_t count, const fsi_real *A, const fsi_real *b, fsi_real *x, size_t *failed) {
+    fsi__batch s;
+    size_t bad;
+    if (size < 1 || size > 6 || (count && (!A || !b || !x))) return FSI_ERR_ARGUMENT;
+    s.size = (size_t)size; s.A = A; s.b = b; s.x = x;
+    bad = (size_t)fsi_reduce(count, fsi__batch_range, &s);
+    if (failed) *failed = bad;
+    return bad ? FSI_ERR_SINGULAR : FSI_OK;
+}
+
+/* ------------------------------------------------------------------------------------------------ >>qr */
+/* c -= tau v (v.c) from row k on; v = (1, column k of A below the diagonal) */
+static void fsi__reflect(size_t rows, size_t k, const fsi_real *v, fsi_real tau, fsi_real *c) {
+    size_t rest = rows - k - 1;
+    fsi_real s = (fsi_real)((double)tau * ((double)c[k] + fsi_dot(rest, v + k + 1, c + k + 1)));
+    if (s == 0) return;
+    c[k] -= s;
+    fsi_axpy(rest, -s, v + k + 1, c + k + 1);
+}
+
+/* Brings the longest remaining column to place k; a tie within rounding swaps nothing. Norms are recomputed, not updated: no cancellation. */
+static double fsi__qr_pivot(size_t rows, size_t cols, size_t k, fsi_real *A, int32_t *pivot) {
+    double best = fsi_norm(rows - k, A + k * rows + k);
+    size_t i, j, at = k;
+    for (j = k + 1; j < cols; j++) {
+        double norm = fsi_norm(rows - k, A + j * rows + k);
+        if (norm > best * (1 + 64 * (double)FSI_REAL_EPS)) { best = norm; at = j; }
+    }
+    if (at != k) {
+        int32_t t = pivot[k]; pivot[k] = pivot[at]; pivot[at] = t;
+        for (i = 0; i < rows; i++) fsi__swap(&A[k * rows + i], &A[at * rows + i]);
+    }
+    return best;
+}
+
+FSI_API fsi_result fsi_qr_factor(int rows, int cols, fsi_real *A, fsi_real *tau, int32_t *pivot, double tolerance, int *rank) {
+    size_t j, k, m = (size_t)rows, n = (size_t)cols, least = (size_t)fsi__imin(rows, cols);
+    double first = 0;
+    if (rows < 0 || cols < 0 || !rank || (n && (!tau || !pivot)) || !(tolerance >= 0) || !fsi__finite64(tolerance)) return FSI_ERR_ARGUMENT;
+    if (m && n && (!A || !fsi_all_finite(m * n, A))) return FSI_ERR_ARGUMENT;
+    if (tolerance == 0) tolerance = (double)fsi__imax(rows, cols) * (double)FSI_REAL_EPS;
+    for (k = 0; k < n; k++) { pivot[k] = (int32_t)k; tau[k] = 0; }
+    for (k = 0; k < least; k++) {
+        fsi_real *c = A + k * m, beta;
+        double norm = fsi__qr_pivot(m, n, k, A, pivot);
+        if (k == 0) first = norm;
+        if (!(norm > tolerance * first)) break;                          /* everything left is rounding */
+        c = A + k * m;
+        beta = (fsi_real)(c[k] > 0 ? -norm : norm);
+        tau[k] = (beta - c[k]) / beta;
+        fsi_scale(m - k - 1, 1 / (c[k] - beta), c + k + 1);
+        c[k] = beta;                                                     /* r_kk */
+        for (j = k + 1; j < n; j++) fsi__reflect(m, k, c, tau[k], A + j * m);
+    }
+    *rank = (int)k;
+    return k < least ? FSI_RANK_DEFICIENT : FSI_OK;
+}
+
+FSI_API void fsi_qr_apply_q(int rows, int k, const fsi_real *A, const fsi_real *tau, int transpose, fsi_real *b) {
+    int i;
+    for (i = 0; i < k; i++) {
+        int at = transpose ? i : k - 1 - i;
+        fsi__reflect((size_t)rows, (size_t)at, A + (size_t)at * (size_t)rows, tau[at], b);
+    }
+}
+
+FSI_API void fsi_qr_solve(int rows, int cols, const fsi_real *A, const fsi_real *tau, const int32_t *pivot, int rank, fsi_real *b, fsi_real *x,
+                          double *residual) {
+    size_t m = (size_t)rows;
+    int i, k;
+    fsi_qr_apply_q(rows, rank, A, tau, 1, b);                            /* b = Q^T b */
+    if (residual) *residual = fsi_norm(m - (size_t)rank, b + rank);
+    for (k = 0; k < cols; k++) x[k] = 0;
+    for (k = rank; k-- > 0;) {                                           /* R y = b, y goes to its column's place */
+        double sum = (double)b[k];
+        for (i = k + 1; i < rank; i++) sum -= (double)A[(size_t)i * m + (size_t)k] * (double)x[pivot[i]];
+        x[pivot[k]] = (fsi_real)(sum / (double)A[(size_t)k * m + (size_t)k]);
+    }
+}
+
+/* ------------------------------------------------------------------------------------------------ >>incomplete */
+/* Besides the public arrays: the pattern by columns (start, rows, places in val) so that the factorisation can look to the right. */
+typedef struct fsi__ic_extra { int32_t *start, *row, *at; fsi_real *d; } fsi__ic_extra;
+
+static void fsi__ic_layout(fsi_ic *ic, fsi__ic_extra *x, size_t entries, fsi_arena *arena) {
+    size_t n = (size_t)ic->n;
+    ic->row = (int32_t *)fsi_arena_take(arena, n + 1, sizeof(int32_t));
+    ic->col = (int32_t *)fsi_arena_take(arena, entries, sizeof(int32_t));
+    ic->val = (fsi_real *)fsi_arena_take(arena, entries, sizeof(fsi_real));
+    ic->diagonal_inv = (fsi_real *)fsi_arena_take(arena, n, sizeof(fsi_real));
+    x->start = (int32_t *)fsi_arena_take(arena, n + 1, sizeof(int32_t));
+    x->row = (int32_t *)fsi_arena_take(arena, entries, sizeof(int32_t));
+    x->at = (int32_t *)fsi_arena_take(arena, entries, sizeof(int32_t));
+    x->d = (fsi_real *)fsi_arena_take(arena, n, sizeof(fsi_real));
+}
+
+/* Finished column k: d_j -= l_jk^2 d_k, s_ij -= l_ik s_jk where (i, j) is in the pattern; where it is not, the fill is dropped or, in the
+   modified form, moved to both diagonals so that row sums stay. */
+static void fsi__ic_column(fsi_ic *ic, const fsi__ic_extra *x, int32_t k, fsi_real pivot, fsi_real moved) {
+    int32_t a, b, at;
+    for (a = x->start[k]; a < x->start[k + 1]; a++) {
+        fsi_real l = ic->val[x->at[a]] / pivot;
+        int32_t j = x->row[a];
+        x->d[j] -= l * ic->val[x->at[a]];
+        for (b = a + 1; b < x->start[k + 1]; b++) {
+            fsi_real fill = l * ic->val[x->at[b]];
+            int32_t i = x->row[b];
+            at = fsi__csr_find(ic->row, ic->col, i, j);
+            if (at >= 0) ic->val[at] -= fill;
+            else if (moved != 0) { x->d[i] -= moved * fill; x->d[j] -= moved * fill; }
+        }
+        ic->val[x->at[a]] = l;
+    }
+}
+
+/* One attempt with the given shift; 0 when a pivot fails. */
+static int fsi__ic_try(fsi_ic *ic, const fsi__ic_extra *x, const fsi_csr *A, double shift) {
+    const fsi_real small = FSI_R(16 * FSI__ROOT_EPS);
+    int32_t i, k, e = 0;
+    for (i = 0; i < ic->n; i++)
+        for (k = A->row[i]; k < A->row[i + 1] && A->col[k] <= i; k++) {
+            if (A->col[k] < i) ic->val[e++] = A->val[k];
+            else x->d[i] = A->val[k] * FSI_R(1 + shift);
+        }
+    for (i = 0; i < ic->n; i++) ic->diagonal_inv[i] = x->d[i];           /* what the pivot is compared with */
+    for (i = 0; i < ic->n; i++) {
+        fsi_real d = x->d[i];
+        if (!(d > small * ic->diagonal_inv[i]) || !fsi__finite(d)) return 0;
+        fsi__ic_column(ic, x, i, d, FSI_R(ic->desc.modified));
+        ic->diagonal_inv[i] = 1 / d;
+    }
+    return 1;
+}
+
+/* The diagonal is there and positive and, with a factor given, its lower pattern is that of A. *entries = strictly lower ones. */
+static fsi_result fsi__ic_check(const fsi_csr *A, const fsi_ic *ic, size_t *entries) {
+    int32_t i, k;
+    size_t e = 0;
+    if (fsi_csr_check(A) != FSI_OK || A->rows != A->cols) return FSI_ERR_ARGUMENT;
+    if (ic && A->rows != ic->n) return FSI_ERR_SIZE;
+    for (i = 0; i < A->rows; i++) {
+        fsi_real d = 0;
+        for (k = A->row[i]; k < A->row[i + 1] && A->col[k] <= i; k++) {
+            if (A->col[k] == i) { d = A->val[k]; continue; }
+            if (ic && (e >= (size_t)ic->row[i + 1] || ic->col[e] != A->col[k])) return FSI_ERR_SIZE;
+            e++;
+        }
+        if (ic && e != (size_t)ic->row[i + 1]) return FSI_ERR_SIZE;
+        if (!(d > 0)) return FSI_ERR_SINGULAR;
+    }
+    *entries = e;
+    return FSI_OK;
+}
+
+FSI_API fsi_result fsi_ic_update(fsi_ic *ic, const fsi_csr *A) {
+    fsi__ic_extra x;
+    fsi_arena arena = {NULL, 0, 0, 0};
+    size_t entries = 0;
+    double shift;
+    int tries;
+    fsi_result r;
+    if (!ic || !ic->block) return FSI_ERR_STATE;
+    r = fsi__ic_check(A, ic, &entries);
+    if (r != FSI_OK) return r;
+    arena.base = (unsigned char *)ic->block;
+    arena.size = ic->size;
+    fsi__ic_layout(ic, &x, entries, &arena);
+    shift = ic->desc.shift;
+    for (tries = 0; tries < 60; tries++) {
+        if (fsi__ic_try(ic, &x, A, shift)) {
+            ic->shift = shift;
+            return shift > ic->desc.shift ? FSI_SHIFTED : FSI_OK;
+        }
+        shift = shift > 5e-4 ? 2 * shift : 1e-3;
+    }
+    return FSI_ERR_SINGULAR;
+}
+
+FSI_API fsi_result fsi_ic_init(fsi_ic *ic, const fsi_csr *A, const fsi_ic_desc *desc) {
+    fsi_arena arena = {NULL, 0, 0, 0};
+    fsi__ic_extra x;
+    fsi_ic out;
+    size_t entries = 0;
+    int32_t i, k, e = 0;
+    fsi_result r;
+    memset(&out, 0, sizeof out);
+    if (desc) out.desc = *desc;
+    if (!ic || !fsi_allocator_valid(&out.desc.allocator) || !(out.desc.modified >= 0 && out.desc.modified <= 1) ||
+        !(out.desc.shift >= 0) || !fsi__finite64(out.desc.shift)) return FSI_ERR_ARGUMENT;
+    r = fsi__ic_check(A, NULL, &entries);
+    if (r != FSI_OK) return r;
+    out.n = A->rows;
+    fsi__ic_layout(&out, &x, entries, &arena);
+    if (arena.failed) return FSI_ERR_SIZE;
+    out.block = fsi__arena_open(&arena, &out.desc.allocator);
+    if (!out.block) return FSI_ERR_MEMORY;
+    out.size = arena.size;
+    fsi__ic_layout(&out, &x, entries, &arena);
+    for (i = 0; i < A->rows; i++) {
+        for (k = A->row[i]; k < A->row[i + 1] && A->col[k] < i; k++) { out.col[e++] = A->col[k]; x.start[A->col[k] + 1]++; }
+        out.row[i + 1] = e;
+    }
+    for (i = 0; i < out.n; i++) x.start[i + 1] += x.start[i];
+    for (i = 0; i < out.n; i++)
+        for (k = out.row[i]; k < out.row[i + 1]; k++) { x.row[x.start[out.col[k]]] = i; x.at[x.start[out.col[k]]++] = k; }
+    for (i = out.n; i > 0; i--) x.start[i] = x.start[i - 1];
+    x.start[0] = 0;
+    r = fsi_ic_update(&out, A);
+    if (r < 0) fsi_free(&out.desc.allocator, out.block, out.size);
+    else *ic = out;
+    return r;
+}
+
+FSI_API void fsi_ic_solve(const fsi_ic *ic, const fsi_real *r, fsi_real *z) {
+    const int32_t *row = ic->row, *col = ic->col;
+    const fsi_real *val = ic->val;
+    int32_t i, k;
+    for (i = 0; i < ic->n; i++) {                                        /* z = L \ r */
+        fsi_real sum = r[i];
+        for (k = row[i]; k < row[i + 1]; k++) sum -= val[k] * z[col[k]];
+        z[i] = sum;
+    }
+    for (i = 0; i < ic->n; i++) z[i] *= ic->diagonal_inv[i];
+    for (i = ic->n; i-- > 0;) {                                          /* z = L^T \ z */
+        fsi_real zi = z[i];
+        for (k = row[i]; k < row[i + 1]; k++) z[col[k]] -= val[k] * zi;
+    }
+}
+
+static void fsi__ic_apply(const fsi_real *x, fsi_real *y, void *user) { fsi_ic_solve((const fsi_ic *)user, x, y); }
+FSI_API fsi_operator fsi_ic_operator(const fsi_ic *ic) { return fsi__operator(fsi__ic_apply, ic); }
+
+FSI_API void fsi_ic_free(fsi_ic *ic) {
+    if (!ic || !ic->block) return;
+    fsi_free(&ic->desc.allocator, ic->block, ic->size);
+    memset(ic, 0, sizeof *ic);
+}
+
+/* ------------------------------------------------------------------------------------------------ >>woodbury */
+static void fsi__woodbury_layout(fsi_woodbury *w, fsi_arena *arena) {
+    size_t k = (size_t)w->k, n = w->desc.n;
+    w->F = (fsi_real *)fsi_arena_take(arena, k * k, sizeof(fsi_real));
+    w->S = (fsi_real *)fsi_arena_take(arena, k * k, sizeof(fsi_real));
+    w->t = (fsi_real *)fsi_arena_take(arena, k, sizeof(fsi_real));
+    w->s = (fsi_real *)fsi_arena_take(arena, k, sizeof(fsi_real));
+    w->y = (fsi_real *)fsi_arena_take(arena, n, sizeof(fsi_real));
+    w->z = (fsi_real *)fsi_arena_take(arena, n, sizeof(fsi_real));
+}
+
+/* y = D^-1 x */
+static void fsi__woodbury_inverse(const fsi_woodbury *w, const fsi_real *x, fsi_real *y) {
+    const fsi_real *d = w->desc.diagonal;
+    ptrdiff_t i, n = (ptrdiff_t)w->desc.n;
+    if (!d) { w->desc.inverse.apply_fn(x, y, w->desc.inverse.user); return; }
+    FSI__OMP(parallel for schedule(static) if (n > FSI__GRAIN))
+    for (i = 0; i < n; i++) y[i] = x[i] / d[i];
+}
+
+/* C = F F^T for semi-definite C: a pivot that is rounding gives a zero column. 0 when C is indefinite. */
+static int fsi__woodbury_root(size_t n, const fsi_real *C, fsi_real *F) {
+    size_t i, j, k;
+    for (j = 0; j < n; j++) {
+        double d = (double)C[j * n + j], whole = d;
+        for (k = 0; k < j; k++) d -= (double)F[j * n + k] * (double)F[j * n + k];
+        if (!(fabs(d) > 64 * (double)FSI_REAL_EPS * fabs(whole))) continue;
+        if (d < 0) return 0;
+        F[j * n + j] = (fsi_real)sqrt(d);
+        for (i = j + 1; i < n; i++) {
+            double sum = (double)C[i * n + j];
+            for (k = 0; k < j; k++) sum -= (double)F[i * n + k] * (double)F[j * n + k];
+            F[i * n + j] = (fsi_real)(sum / (double)F[j * n + j]);
+        }
+    }
+    return 1;
+}
+
+/* y = U F t (s is scratch) and t = F^T U^T y */
+static void fsi__woodbury_out(const fsi_woodbury *w, const fsi_real *t, fsi_real *y) {
+    size_t i, j, k = (size_t)w->k;
+    for (i = 0; i < k; i++) {
+        double sum = 0;
+        for (j = 0; j <= i; j++) sum += (double)w->F[i * k + j] * (double)t[j];
+        w->s[i] = (fsi_real)sum;
+    }
+    fsi_csr_mul(w->desc.U, w->s, y);
+}
+static void fsi__woodbury_in(const fsi_woodbury *w, const fsi_real *y, fsi_real *t) {
+    size_t i, j, k = (size_t)w->k;
+    fsi_csr_tmul(w->desc.U, y, w->s);
+    for (j = 0; j < k; j++) {
+        double sum = 0;
+        for (i = j; i < k; i++) sum += (double)w->F[i * k + j] * (double)w->s[i];
+        t[j] = (fsi_real)sum;
+    }
+}
+
+/* S = chol(I + F^T U^T D^-1 U F), column by column */
+static fsi_result fsi__woodbury_factor(fsi_woodbury *w) {
+    size_t i, j, k = (size_t)w->k;
+    if (!fsi__woodbury_root(k, w->desc.C, w->F)) return FSI_ERR_SINGULAR;
+    for (j = 0; j < k; j++) {
+        for (i = 0; i < k; i++) w->t[i] = FSI_R(i == j);
+        fsi__woodbury_out(w, w->t, w->y);
+        fsi__woodbury_inverse(w, w->y, w->z);
+        fsi__woodbury_in(w, w->z, w->t);
+        for (i = 0; i < k; i++) w->S[i * k + j] = w->t[i] + FSI_R(i == j);
+    }
+    return fsi_dense_cholesky(w->k, w->S) == FSI_OK ? FSI_OK : FSI_ERR_SINGULAR;
+}
+
+FSI_API fsi_result fsi_woodbury_init(fsi_woodbury *w, const fsi_woodbury_desc *desc) {
+    fsi_arena arena = {NULL, 0, 0, 0};
+    fsi_woodbury out;
+    size_t i, k;
+    fsi_result r;
+    memset(&out, 0, sizeof out);
+    if (!w || !desc || !desc->n || (!desc->diagonal && !desc->inverse.apply_fn) || !fsi_allocator_valid(&desc->allocator) ||
+        fsi_csr_check(desc->U) != FSI_OK || (size_t)desc->U->rows != desc->n) return FSI_ERR_ARGUMENT;
+    k = (size_t)desc->U->cols;
+    if (k > 20000) return FSI_ERR_SIZE;
+    if (k && (!desc->C || !fsi_all_finite(k * k, desc->C))) return FSI_ERR_ARGUMENT;
+    if (desc->diagonal)
+        for (i = 0; i < desc->n; i++) if (!(desc->diagonal[i] > 0) || !fsi__finite(desc->diagonal[i])) return FSI_ERR_SINGULAR;
+    out.desc = *desc;
+    out.k = desc->U->cols;
+    fsi__woodbury_layout(&out, &arena);
+    if (arena.failed) return FSI_ERR_SIZE;
+    out.block = fsi__arena_open(&arena, &desc->allocator);
+    if (!out.block) return FSI_ERR_MEMORY;
+    out.size = arena.size;
+    fsi__woodbury_layout(&out, &arena);
+    r = fsi__woodbury_factor(&out);
+    if (r < 0) fsi_free(&desc->allocator, out.block, out.size);
+    else *w = out;
+    return r;
+}
+
+FSI_API void fsi_woodbury_solve(fsi_woodbury *w, const fsi_real *b, fsi_real *x) {
+    fsi__woodbury_inverse(w, b, x);                                      /* x = D^-1 b */
+    fsi__woodbury_in(w, x, w->t);
+    fsi_dense_cholesky_solve(w->k, w->S, w->t);                          /* t = (I + F^T U^T D^-1 U F)^-1 F^T U^T x */
+    fsi__woodbury_out(w, w->t, w->y);
+    fsi__woodbury_inverse(w, w->y, w->z);
+    fsi_axpy(w->desc.n, -1, w->z, x);                                    /* x -= D^-1 U F t */
+}
+
+static void fsi__woodbury_apply(const fsi_real *x, fsi_real *y, void *user) { fsi_woodbury_solve((fsi_woodbury *)user, x, y); }
+FSI_API fsi_operator fsi_woodbury_operator(fsi_woodbury *w) { return fsi__operator(fsi__woodbury_apply, w); }
+
+FSI_API void fsi_woodbury_free(fsi_woodbury *w) {
+    if (!w || !w->block) return;
+    fsi_free(&w->desc.allocator, w->block, w->size);
+    memset(w, 0, sizeof *w);
+}
+
+/* ------------------------------------------------------------------------------------------------ >>ordering */
+/* Approximate minimum degree on a quotient graph (Amestoy, Davis, Duff 1996). An eliminated variable p becomes an element: the clique of
+   its neighbours, kept as one list. A variable i then has a list of elements and a list of plain neighbours, in place in `list`, where
+   there is always room because p replaces something. Variables with equal lists are merged and eliminated together.
+     weight   variables merged into i; 0 = gone        degree  bound on the outside neighbours of i
+     elements, length  entries of list i that are elements, all entries
+     from, size, mass  element: where its members start in pool, how many, sum of their weights; size -1 = absorbed
+     outside  mass of element e outside the new one */
+typedef struct fsi__amd {
+    int32_t n, pool_used, stamp, lowest;
+    int32_t *start, *length, *elements, *list;
+    int32_t *from, *size, *mass, *outside, *seen_e, *pool;
+    int32_t *weight, *degree, *mark, *head, *next, *prev, *bucket, *chain, *hash, *member, *last, *scratch;
+} fsi__amd;
+
+static void fsi__amd_layout(fsi__amd *g, size_t entries, fsi_arena *arena) {
+    int32_t **one[19];
+    size_t i;
+    one[0] = &g->start; one[1] = &g->length; one[2] = &g->elements; one[3] = &g->from; one[4] = &g->size; one[5] = &g->mass;
+    one[6] = &g->outside; one[7] = &g->seen_e; one[8] = &g->weight; one[9] = &g->degree; one[10] = &g->mark; one[11] = &g->head;
+    one[12] = &g->next; one[13] = &g->prev; one[14] = &g->bucket; one[15] = &g->chain; one[16] = &g->hash; one[17] = &g->member; one[18] = &g->last;
+    for (i = 0; i < 19; i++) *one[i] = (int32_t *)fsi_arena_take(arena, (size_t)g->n, sizeof(int32_t));
+    g->list = (int32_t *)fsi_arena_take(arena, entries, sizeof(int32_t));
+    g->pool = (int32_t *)fsi_arena_take(arena, 2 * entries + (size_t)g->n, sizeof(int32_t));
+    g->scratch = (int32_t *)fsi_arena_take(arena, (size_t)g->n + 1, sizeof(int32_t));
+}
+
+static void fsi__amd_link(fsi__amd *g, int32_t i) {
+    int32_t d = g->degree[i], h = g->head[d];
+    g->prev[i] = -1; g->next[i] = h;
+    if (h >= 0) g->prev[h] = i;
+    g->head[d] = i;
+    if (d < g->lowest) g->lowest = d;
+}
+
+static void fsi__amd_unlink(fsi__amd *g, int32_t i) {
+    if (g->next[i] >= 0) g->prev[g->next[i]] = g->prev[i];
+    if (g->prev[i] >= 0) g->next[g->prev[i]] = g->next[i];
+    else g->head[g->degree[i]] = g->next[i];
+}
+
+static void fsi__amd_begin(fsi__amd *g, const fsi_csr *A) {
+    int32_t i, k, at = 0;
+    for (i = 0; i < g->n; i++) {
+        g->start[i] = at;
+        for (k = A->row[i]; k < A->row[i + 1]; k++) if (A->col[k] != i) g->list[at++] = A->col[k];
+        g->length[i] = g->degree[i] = at - g->start[i];
+        g->weight[i] = 1;
+        g->head[i] = g->bucket[i] = g->member[i] = -1;
+        g->last[i] = i;
+        g->size[i] = -1;
+    }
+    g->lowest = g->n;
+    for (i = g->n; i-- > 0;) fsi__amd_link(g, i);
+}
+
+/* Moves the living elements to the front of the pool. They never hold more than the graph had entries, so half of the pool is free then. */
+static void fsi__amd_compact(fsi__amd *g, const int32_t *order, int32_t done) {
+    int32_t i, k, at = 0;
+    for (i = 0; i < done; i++) {                                         /* elements lie in the pool in the order they were made */
+        int32_t e = order[i], from = g->from[e];
+        if (g->size[e] < 0) continue;
+        g->from[e] = at;
+        for (k = 0; k < g->size[e]; k++) g->pool[at++] = g->pool[from + k];
+    }
+    g->pool_used = at;
+}
+
+/* The new element: living neighbours of p and members of its elements, which it absorbs. */
+static void fsi__amd_gather(fsi__amd *g, int32_t p) {
+    int32_t a, k, base = g->pool_used, at = base, mass = 0, tag = ++g->stamp;
+    g->mark[p] = tag;
+    for (a = 0; a < g->length[p]; a++) {
+        int32_t e = g->list[g->start[p] + a], is = a < g->elements[p];
+        const int32_t *from = is ? g->pool + g->from[e] : g->list + g->start[p] + a;
+        int32_t count = is ? g->size[e] : 1;
+        for (k = 0; k < count; k++) {
+            int32_t i = from[k];
+            if (g->weight[i] == 0 || g->mark[i] == tag) continue;
+            g->mark[i] = tag;
+            g->pool[at++] = i;
+            mass += g->weight[i];
+            fsi__amd_unlink(g, i);
+        }
+        if (is) g->size[e] = -1;
+    }
+    g->from[p] = base; g->size[p] = at - base; g->mass[p] = mass;
+    g->pool_used = at;
+}
+
+/* New lists and degree of i, a member of the new element p; `left` variables are not eliminated. */
+static void fsi__amd_update(fsi__amd *g, int32_t p, int32_t i, int32_t left) {
+    int32_t a, kept = 0, *list = g->list + g->start[i], *out = g->scratch, d = g->mass[p] - g->weight[i];
+    uint32_t hash = (uint32_t)p;
+    for (a = 0; a < g->elements[i]; a++) {
+        int32_t e = list[a];
+        if (g->size[e] < 0) continue;
+        if (g->outside[e] == 0) { g->size[e] = -1; continue; }           /* all of e lies in p: absorb it too */
+        out[kept++] = e;
+        d += g->outside[e];
+        hash += (uint32_t)e;
+    }
+    out[kept++] = p;
+    a = g->elements[i];
+    g->elements[i] = kept;
+    for (; a < g->length[i]; a++) {
+        int32_t j = list[a];
+        if (j == p || g->weight[j] == 0 || g->mark[j] == g->mark[p]) continue;  /* reached through p now */
+        out[kept++] = j;
+        d += g->weight[j];
+        hash += (uint32_t)j;
+    }
+    memcpy(list, out, (size_t)kept * sizeof *list);
+    g->length[i] = kept;
+    a = g->degree[i] + g->mass[p] - g->weight[i];
+    d = fsi__imin(fsi__imin(d, a), left - g->weight[i]);
+    g->degree[i] = d > 0 ? d : 0;
+    g->hash[i] = (int32_t)(hash % (uint32_t)g->n);
+}
+
+/* j goes where i goes. */
+static void fsi__amd_merge(fsi__amd *g, int32_t i, int32_t j) {
+    g->weight[j] = 0;
+    g->member[g->last[i]] = j;
+    g->last[i] = g->last[j];
+}
+
+/* Members of p with equal lists are merged; candidates share a hash. */
+static void fsi__amd_twins(fsi__amd *g, int32_t p) {
+    int32_t a, k, i, j;
+    for (a = 0; a < g->size[p]; a++) {
+        i = g->pool[g->from[p] + a];
+        if (g->weight[i] == 0) continue;
+        g->chain[i] = g->bucket[g->hash[i]];
+        g->bucket[g->hash[i]] = i;
+    }
+    for (a = 0; a < g->size[p]; a++) {
+        int32_t first = g->pool[g->from[p] + a];
+        if (g->weight[first] == 0 || g->bucket[g->hash[first]] < 0) continue;
+        i = g->bucket[g->hash[first]];
+        g->bucket[g->hash[first]] = -1;
+        for (; i >= 0; i = g->chain[i]) {
+            int32_t tag = ++g->stamp;
+            if (g->weight[i] == 0) continue;
+            for (k = 0; k < g->length[i]; k++) g->mark[g->list[g->start[i] + k]] = tag;
+            for (j = g->chain[i]; j >= 0; j = g->chain[j]) {
+                int same = g->weight[j] > 0 && g->length[i] == g->length[j] && g->elements[i] == g->elements[j];
+                for (k = 0; same && k < g->length[j]; k++) same = g->mark[g->list[g->start[j] + k]] == tag;
+                if (!same) continue;
+                g->weight[i] += g->weight[j];
+                g->degree[i] = fsi__imax(g->degree[i] - g->weight[j], 0);
+                fsi__amd_merge(g, i, j);
+            }
+        }
+    }
+}
+
+/* Eliminates p: element, degrees, merging. Returns how many variables went with it. */
+static int32_t fsi__amd_eliminate(fsi__amd *g, int32_t p, int32_t left) {
+    int32_t a, k, kept = 0, gone = g->weight[p];
+    fsi__amd_unlink(g, p);
+    fsi__amd_gather(g, p);
+    for (a = 0; a < g->size[p]; a++) {                                   /* outside[e] = mass of e without the members of p */
+        int32_t i = g->pool[g->from[p] + a];
+        for (k = 0; k < g->elements[i]; k++) {
+            int32_t e = g->list[g->start[i] + k];
+            if (g->size[e] < 0) continue;
+            if (g->seen_e[e] != p + 1) { g->seen_e[e] = p + 1; g->outside[e] = g->mass[e]; }
+            g->outside[e] -= g->weight[i];
+        }
+    }
+    for (a = 0; a < g->size[p]; a++) fsi__amd_update(g, p, g->pool[g->from[p] + a], left - gone);
+    g->weight[p] = 0;
+    for (a = 0; a < g->size[p]; a++) {                                   /* nothing but p around it: goes at once */
+        int32_t i = g->pool[g->from[p] + a];
+        if (g->length[i] != 1) continue;
+        gone += g->weight[i];
+        g->mass[p] -= g->weight[i];
+        fsi__amd_merge(g, p, i);
+    }
+    fsi__amd_twins(g, p);
+    for (a = 0; a < g->size[p]; a++) {
+        int32_t i = g->pool[g->from[p] + a];
+        if (g->weight[i] == 0) continue;
+        g->degree[i] = fsi__imin(g->degree[i], left - gone - g->weight[i]);
+        fsi__amd_link(g, i);
+        g->pool[g->from[p] + kept++] = i;
+    }
+    g->size[p] = kept > 0 ? kept : -1;
+    g->pool_used = g->from[p] + kept;
+    return gone;
+}
+
+/* order[n]; pivots is scratch [n]. The graph is laid out in g. */
+static void fsi__amd_order(fsi__amd *g, const fsi_csr *A, int32_t *order, int32_t *pivots) {
+    int32_t left = g->n, made = 0, k, at = 0, room = 2 * A->row[g->n] + g->n;
+    fsi__amd_begin(g, A);
+    while (left > 0) {
+        int32_t p, e, need;
+        while (g->head[g->lowest] < 0) g->lowest++;
+        p = g->head[g->lowest];
+        need = g->length[p] - g->elements[p];
+        for (k = 0; k < g->elements[p]; k++) {
+            e = g->list[g->start[p] + k];
+            if (g->size[e] > 0) need += g->size[e];
+        }
+        if (need > room - g->pool_used) fsi__amd_compact(g, pivots, made);
+        pivots[made++] = p;
+        left -= fsi__amd_eliminate(g, p, left);
+    }
+    for (k = 0; k < made; k++) {
+        int32_t i = pivots[k];
+        for (; i >= 0; i = g->member[i]) order[at++] = i;
+    }
+}
+
+/* ------------------------------------------------------------------------------------------------ >>cholesky */
+static void fsi__cholesky_layout(fsi_cholesky *c, fsi_arena *arena) {
+    size_t n = (size_t)c->n;
+    c->order = (int32_t *)fsi_arena_take(arena, n, sizeof(int32_t));
+    c->inverse = (int32_t *)fsi_arena_take(arena, n, sizeof(int32_t));
+    c->parent = (int32_t *)fsi_arena_take(arena, n, sizeof(int32_t));
+    c->mark = (int32_t *)fsi_arena_take(arena, 3 * n, sizeof(int32_t));
+    c->col = (size_t *)fsi_arena_take(arena, n + 1, sizeof(size_t));
+    c->work = (double *)fsi_arena_take(arena, 2 * n, sizeof(double));
+    c->row = (int32_t *)fsi_arena_take(arena, c->entries, sizeof(int32_t));
+    c->val = (double *)fsi_arena_take(arena, c->entries, sizeof(double));
+}
+
+/* Row i of L is the part of the elimination tree reached from the entries of row i of A. Counts the entries of each column; with rows given,
+   writes them (col[j] then runs through column j). */
+static void fsi__cholesky_pattern(const fsi_csr *A, const int32_t *order, const int32_t *inverse, int32_t *parent, int32_t *mark, size_t *col, int32_t *rows) {
+    int32_t i, k, n = A->rows;
+    for (i = 0; i < n; i++) {
+        mark[i] = i;
+        if (rows) rows[col[i]] = i;
+        else parent[i] = -1;
+        col[i]++;
+        for (k = A->row[order[i]]; k < A->row[order[i] + 1]; k++) {
+            int32_t j = inverse[A->col[k]];
+            if (j >= i) continue;
+            for (; mark[j] != i; j = parent[j]) {
+                mark[j] = i;
+                if (parent[j] < 0) parent[j] = i;
+                if (rows) rows[col[j]] = i;
+                col[j]++;
+            }
+        }
+    }
+}
+
+/* Children before parents, subtrees together: columns with the same pattern become neighbours. order is renumbered; a and b are scratch [n]. */
+static void fsi__cholesky_postorder(int32_t n, int32_t *order, const int32_t *parent, int32_t *first, int32_t *next, int32_t *out) {
+    int32_t i, at = 0, node;
+    for (i = 0; i < n; i++) first[i] = -1;
+    for (i = n; i-- > 0;)
+        if (parent[i] >= 0) { next[i] = first[parent[i]]; first[parent[i]] = i; }
+    for (i = 0; i < n; i++) {
+        if (parent[i] >= 0) continue;
+        for (node = i;;) {
+            while (first[node] >= 0) { int32_t child = first[node]; first[node] = next[child]; node = child; }  /* down, using up the child lists */
+            out[at++] = order[node];
+            if (node == i) break;
+            node = parent[node];
+        }
+    }
+    memcpy(order, out, (size_t)n * sizeof *order);
+}
+
+typedef struct fsi__symbolic { fsi__amd g; int32_t *order, *inverse, *parent, *mark, *next; size_t *col; } fsi__symbolic;
+
+static void fsi__symbolic_layout(fsi__symbolic *s, size_t entries, int degree, fsi_arena *arena) {
+    size_t n = (size_t)s->g.n;
+    s->order = (int32_t *)fsi_arena_take(arena, n, sizeof(int32_t));
+    s->inverse = (int32_t *)fsi_arena_take(arena, n, sizeof(int32_t));
+    s->parent = (int32_t *)fsi_arena_take(arena, n, sizeof(int32_t));
+    s->mark = (int32_t *)fsi_arena_take(arena, n, sizeof(int32_t));
+    s->next = (int32_t *)fsi_arena_take(arena, n, sizeof(int32_t));
+    s->col = (size_t *)fsi_arena_take(arena, n + 1, sizeof(size_t));
+    if (degree) fsi__amd_layout(&s->g, entries, arena);
+}
+
+/* Ordering and column counts in temporary memory. */
+static fsi_result fsi__symbolic_run(fsi__symbolic *s, const fsi_csr *A, const fsi_cholesky_desc *d) {
+    int32_t i, n = A->rows;
+    if (d->ordering == FSI_ORDERING_DEGREE) fsi__amd_order(&s->g, A, s->order, s->mark);
+    else for (i = 0; i < n; i++) s->order[i] = d->ordering == FSI_ORDERING_GIVEN ? d->order[i] : i;
+    for (i = 0; i < n; i++) s->inverse[i] = -1;
+    for (i = 0; i < n; i++) {
+        if (s->order[i] < 0 || s->order[i] >= n || s->inverse[s->order[i]] >= 0) return FSI_ERR_ARGUMENT;  /* not a permutation */
+        s->inverse[s->order[i]] = i;
+    }
+    fsi__cholesky_pattern(A, s->order, s->inverse, s->parent, s->mark, s->col, NULL);
+    if (d->ordering == FSI_ORDERING_DEGREE) {
+        fsi__cholesky_postorder(n, s->order, s->parent, s->mark, s->next, s->inverse);
+        for (i = 0; i < n; i++) { s->inverse[s->order[i]] = i; s->col[i] = 0; }
+        fsi__cholesky_pattern(A, s->order, s->inverse, s->parent, s->mark, s->col, NULL);
+    }
+    return FSI_OK;
+}
+
+FSI_API fsi_result fsi_cholesky_init(fsi_cholesky *c, const fsi_csr *A, const fsi_cholesky_desc *desc) {
+    fsi_arena arena = {NULL, 0, 0, 0}, room = {NULL, 0, 0, 0};
+    fsi_cholesky_desc d;
+    fsi__symbolic s;
+    fsi_cholesky out;
+    fsi_result r;
+    int32_t i, k;
+    memset(&d, 0, sizeof d); memset(&s, 0, sizeof s); memset(&out, 0, sizeof out);
+    if (desc) d = *desc;
+    if (!c || fsi_csr_check(A) != FSI_OK || A->rows != A->cols || A->rows > 0x0fffffff || A->row[A->rows] > 0x2fffffff ||
+        !fsi_allocator_valid(&d.allocator) || (d.ordering == FSI_ORDERING_GIVEN && A->rows && !d.order)) return FSI_ERR_ARGUMENT;
+    for (i = 0; i < A->rows; i++)
+        for (k = A->row[i]; k < A->row[i + 1]; k++) if (fsi__csr_find(A->row, A->col, A->col[k], i) < 0) return FSI_ERR_ARGUMENT;
+    s.g.n = out.n = A->rows;
+    fsi__symbolic_layout(&s, (size_t)A->row[A->rows], d.ordering == FSI_ORDERING_DEGREE, &arena);
+    if (arena.failed) return FSI_ERR_SIZE;
+    if (!fsi__arena_open(&arena, &d.allocator)) return FSI_ERR_MEMORY;
+    fsi__symbolic_layout(&s, (size_t)A->row[A->rows], d.ordering == FSI_ORDERING_DEGREE, &arena);
+    r = fsi__symbolic_run(&s, A, &d);
+    if (r == FSI_OK) {
+        for (i = 0; i < out.n; i++) out.entries += s.col[i];
+        fsi__cholesky_layout(&out, &room);
+        out.block = room.failed ? NULL : fsi__arena_open(&room, &d.allocator);
+        if (!out.block) r = room.failed ? FSI_ERR_SIZE : FSI_ERR_MEMORY;
+    }
+    if (r == FSI_OK) {
+        out.size = room.size;
+        fsi__cholesky_layout(&out, &room);
+        for (i = 0; i < out.n; i++) {
+            out.order[i] = s.order[i]; out.inverse[i] = s.inverse[i]; out.parent[i] = s.parent[i];
+            out.col[i + 1] = out.col[i] + s.col[i];
+        }
+        fsi__cholesky_pattern(A, out.order, out.inverse, out.parent, out.mark, out.col, out.row);
+        for (i = out.n; i > 0; i--) out.col[i] = out.col[i - 1];
+        out.col[0] = 0;
+        out.failed = -1;
+        out.allocator = d.allocator;
+        *c = out;
+    }
+    fsi_free(&d.allocator, arena.base, arena.size);
+    return r;
+}
+
+/* y += s * column k of P A P^T on and below the diagonal; 0 when an entry lies outside the pattern (mark != k). */
+static int fsi__cholesky_load(const fsi_cholesky *c, const fsi_csr *A, double s, int32_t k, double *y) {
+    int32_t e, i = c->order[k];
+    for (e = A->row[i]; e < A->row[i + 1]; e++) {
+        int32_t at = c->inverse[A->col[e]];
+        if (at < k) continue;
+        if (c->mark[at] != k) return 0;
+        y[at] += s * (double)A->val[e];
+    }
+    return 1;
+}
+
+/* Left-looking: column k = (A's column - sum over columns j with l_kj != 0 of l_kj * column j) / pivot. The columns that reach row k
+   are kept in a list per row (head, next); place[j] is where column j stands. */
+FSI_API fsi_result fsi_cholesky_factor(fsi_cholesky *c, const fsi_csr *A, double shift, const fsi_csr *B) {
+    int32_t *mark, *head, *next, k, j, n;
+    double *y;
+    size_t *place, p;
+    if (!c || !c->block) return FSI_ERR_STATE;
+    if (fsi_csr_check(A) != FSI_OK || (B && fsi_csr_check(B) != FSI_OK) || !fsi__finite64(shift)) return FSI_ERR_ARGUMENT;
+    if (A->rows != c->n || A->cols != c->n || (B && (B->rows != c->n || B->cols != c->n))) return FSI_ERR_SIZE;
+    n = c->n; y = c->work; place = (size_t *)(void *)(c->work + n);
+    mark = c->mark; head = mark + n; next = head + n;
+    c->factored = 0; c->failed = -1;
+    for (k = 0; k < n; k++) { mark[k] = head[k] = -1; y[k] = 0; }
+    for (k = 0; k < n; k++) {
+        size_t first = c->col[k], end = c->col[k + 1];
+        double whole, pivot;
+        for (p = first; p < end; p++) mark[c->row[p]] = k;
+        if (!fsi__cholesky_load(c, A, 1, k, y) || (B && !fsi__cholesky_load(c, B, shift, k, y))) return FSI_ERR_SIZE;
+        if (!B) y[k] += shift;
+        whole = y[k];
+        for (j = head[k]; j >= 0;) {
+            int32_t after = next[j];
+            size_t at = place[j], stop = c->col[j + 1];
+            double l = c->val[at];
+            for (p = at; p < stop; p++) y[c->row[p]] -= l * c->val[p];
+            if (++place[j] < stop) { next[j] = head[c->row[at + 1]]; head[c->row[at + 1]] = j; }
+            j = after;
+        }
+        pivot = y[k];
+        if (!(pivot > 1e-15 * whole) || !fsi__finite64(pivot)) { c->failed = c->order[k]; return FSI_ERR_SINGULAR; }
+        pivot = sqrt(pivot);
+        for (p = first; p < end; p++) { c->val[p] = y[c->row[p]] / pivot; y[c->row[p]] = 0; }
+        c->val[first] = pivot;
+        place[k] = first + 1;
+        if (place[k] < end) { next[k] = head[c->row[first + 1]]; head[c->row[first + 1]] = k; }
+    }
+    c->factored = 1;
+    return FSI_OK;
+}
+
+/* y = L^T \ (L \ y) in the factor's order */
+static void fsi__cholesky_sweep(const fsi_cholesky *c, double *y) {
+    size_t p;
+    int32_t j;
+    for (j = 0; j < c->n; j++) {
+        double x = y[j] /= c->val[c->col[j]];
+        for (p = c->col[j] + 1; p < c->col[j + 1]; p++) y[c->row[p]] -= c->val[p] * x;
+    }
+    for (j = c->n; j-- > 0;) {
+        double sum = y[j];
+        for (p = c->col[j] + 1; p < c->col[j + 1]; p++) sum -= c->val[p] * y[c->row[p]];
+        y[j] = sum / c->val[c->col[j]];
+    }
+}
+
+FSI_API fsi_result fsi_cholesky_solve(fsi_cholesky *c, const fsi_real *b, fsi_real *x) {
+    int32_t i;
+    if (!c || !c->factored) return FSI_ERR_STATE;
+    if (c->n && (!b || !x)) return FSI_ERR_ARGUMENT;
+    for (i = 0; i < c->n; i++) c->work[i] = (double)b[c->order[i]];
+    fsi__cholesky_sweep(c, c->work);
+    for (i = 0; i < c->n; i++) x[c->order[i]] = (fsi_real)c->work[i];
+    return FSI_OK;
+}
+
+static void fsi__cholesky_apply(const fsi_real *x, fsi_real *y, void *user) { fsi_cholesky_solve((fsi_cholesky *)user, x, y); }
+FSI_API fsi_operator fsi_cholesky_operator(fsi_cholesky *c) { return fsi__operator(fsi__cholesky_apply, c); }
+
+FSI_API void fsi_cholesky_free(fsi_cholesky *c) {
+    if (!c || !c->block) return;
+    fsi_free(&c->allocator, c->block, c->size);
+    memset(c, 0, sizeof *c);
+}
+
+/* ------------------------------------------------------------------------------------------------ >>eigen */
+static double fsi__dot64(size_t n, const double *a, const double *b) {
+    double s[4] = {0, 0, 0, 0};
+    size_t i = 0;
+    for (; i + 4 <= n; i += 4) {
+        s[0] += a[i] * b[i]; s[1] += a[i + 1] * b[i + 1];
+        s[2] += a[i + 2] * b[i + 2]; s[3] += a[i + 3] * b[i + 3];
+    }
+    for (; i < n; i++) s[0] += a[i] * b[i];
+    return (s[0] + s[1]) + (s[2] + s[3]);
+}
+
+static void fsi__axpy64(size_t n, double s, const double *FSI__RESTRICT x, double *FSI__RESTRICT y) {
+    size_t i;
+    for (i = 0; i < n; i++) y[i] += s * x[i];
+}
+
+/* Householder reduction of full symmetric A (destroyed) to T = Q^T A Q with diagonal d and e[k] = t_k,k+1; Z = Q^T. w is scratch [2 n]. */
+static void fsi__tridiagonal(size_t n, double *A, double *d, double *e, double *Z, double *w) {
+    double *scale = w + n;
+    size_t i, k;
+    for (k = 0; k + 2 < n; k++) {
+        size_t m = n - k - 1;
+        double *v = A + k * n + k + 1, norm = sqrt(fsi__dot64(m, v, v)), half;
+        scale[k] = 0;
+        e[k] = v[0];
+        if (sqrt(fsi__dot64(m - 1, v + 1, v + 1)) <= 0) continue;
+        e[k] = v[0] > 0 ? -norm : norm;
+        v[0] -= e[k];
+        scale[k] = 2 / fsi__dot64(m, v, v);                              /* H = 1 - scale v v^T */
+        for (i = 0; i < m; i++) w[i] = scale[k] * fsi__dot64(m, A + (k + 1 + i) * n + k + 1, v);
+        half = scale[k] / 2 * fsi__dot64(m, w, v);
+        fsi__axpy64(m, -half, v, w);
+        for (i = 0; i < m; i++) {                                        /* A -= v w^T + w v^T */
+            double *a = A + (k + 1 + i) * n + k + 1;
+            fsi__axpy64(m, -v[i], w, a);
+            fsi__axpy64(m, -w[i], v, a);
+        }
+    }
+    if (n > 1) e[n - 2] = A[(n - 2) * n + n - 1];
+    for (i = 0; i < n * n; i++) Z[i] = 0;
+    for (i = 0; i < n; i++) { d[i] = A[i * n + i]; Z[i * n + i] = 1; }
+    for (k = n > 2 ? n - 2 : 0; k-- > 0;)                                /* Z = Z H_k, from the last on: only rows after k change */
+        for (i = k + 1; scale[k] > 0 && i < n; i++) {
+            const double *v = A + k * n + k + 1;
+            fsi__axpy64(n - k - 1, -scale[k] * fsi__dot64(n - k - 1, Z + i * n + k + 1, v), v, Z + i * n + k + 1);
+        }
+}
+
+/* One implicit QL sweep over rows l..m of the tridiagonal matrix, rotations applied to the rows of Z. */
+static void fsi__ql_sweep(size_t n, double *d, double *e, double *Z, size_t l, size_t m) {
+    double g = (d[l + 1] - d[l]) / (2 * e[l]), r = sqrt(g * g + 1), s = 1, c = 1, shift = 0;
+    size_t i, j;
+    g = d[m] - d[l] + e[l] / (g + (g < 0 ? -r : r));                     /* Wilkinson's shift */
+    for (i = m; i-- > l;) {
+        double f = s * e[i], b = c * e[i], *lo = Z + i * n, *hi = lo + n;
+        r = fabs(f) > fabs(g) ? fabs(f) * sqrt(1 + (g / f) * (g / f)) : fabs(g) > 0 ? fabs(g) * sqrt(1 + (f / g) * (f / g)) : 0;
+        e[i + 1] = r;
+        if (!(r > 0)) { d[i + 1] -= shift; e[m] = 0; return; }           /* it split: try again */
+        s = f / r;
+        c = g / r;
+        g = d[i + 1] - shift;
+        r = (d[i] - g) * s + 2 * c * b;
+        shift = s * r;
+        d[i + 1] = g + shift;
+        g = c * r - b;
+        for (j = 0; j < n; j++) {
+            double t = hi[j];
+            hi[j] = s * lo[j] + c * t;
+            lo[j] = c * lo[j] - s * t;
+        }
+    }
+    d[l] -= shift;
+    e[l] = g;
+    e[m] = 0;
+}
+
+/* Eigenvalues of full symmetric A (destroyed) ascending in d, eigenvectors in the rows of Z. w is scratch [3 n]. 0 when QL does not end. */
+static int fsi__eigen_all(size_t n, double *A, double *d, double *Z, double *w) {
+    double *e = w + 2 * n;
+    size_t i, j, l, m;
+    int sweeps;
+    fsi__tridiagonal(n, A, d, e, Z, w);
+    if (n) e[n - 1] = 0;
+    for (l = 0; l < n; l++)
+        for (sweeps = 0;; sweeps++) {
+            for (m = l; m + 1 < n; m++)
+                if (fabs(e[m]) <= 1.2e-16 * (fabs(d[m]) + fabs(d[m + 1]))) break;
+            if (m == l) break;
+            if (sweeps == 100) return 0;
+            fsi__ql_sweep(n, d, e, Z, l, m);
+        }
+    for (i = 0; i < n; i++) {
+        double t;
+        for (l = i, j = i + 1; j < n; j++) if (d[j] < d[l]) l = j;
+        if (l == i) continue;
+        t = d[i]; d[i] = d[l]; d[l] = t;
+        for (j = 0; j < n; j++) { t = Z[i * n + j]; Z[i * n + j] = Z[l * n + j]; Z[l * n + j] = t; }
+    }
+    return 1;
+}
+
+/* B = L L^T (rows) and A = L^-1 A L^-T; 0 when B is not positive definite. */
+static int fsi__eigen_reduce(size_t n, double *A, double *L) {
+    size_t i, j;
+    for (i = 0; i < n; i++)
+        for (j = 0; j <= i; j++) {
+            double sum = L[i * n + j] - fsi__dot64(j, L + i * n, L + j * n);
+            if (j == i && !(sum > 4e-16 * L[i * n + i])) return 0;
+            L[i * n + j] = j < i ? sum / L[j * n + j] : sqrt(sum);
+        }
+    for (i = 0; i < n; i++) {                                            /* A = L^-1 A, row by row */
+        for (j = 0; j < i; j++) fsi__axpy64(n, -L[i * n + j], A + j * n, A + i * n);
+        for (j = 0; j < n; j++) A[i * n + j] /= L[i * n + i];
+    }
+    for (i = 0; i < n; i++)                                              /* A = A L^-T: every row solves with L */
+        for (j = 0; j < n; j++) A[i * n + j] = (A[i * n + j] - fsi__dot64(j, A + i * n, L + j * n)) / L[j * n + j];
+    for (i = 0; i < n; i++)
+        for (j = 0; j < i; j++) A[i * n + j] = A[j * n + i] = (A[i * n + j] + A[j * n + i]) / 2;
+    return 1;
+}
+
+/* Full double copy of a symmetric matrix given by its lower triangle */
+static void fsi__widen(size_t n, const fsi_real *A, double *out) {
+    size_t i, j;
+    for (i = 0; i < n; i++)
+        for (j = 0; j <= i; j++) out[i * n + j] = out[j * n + i] = (double)A[i * n + j];
+}
+
+FSI_API fsi_result fsi_eigen_dense(int n, const fsi_real *A, const fsi_real *B, fsi_real *w, fsi_real *V, const fsi_allocator *a) {
+    fsi_arena arena = {NULL, 0, 0, 0};
+    double *C = NULL, *Z = NULL, *L = NULL, *d = NULL, *s = NULL;
+    size_t i, j, k, m = (size_t)n;
+    fsi_result r = FSI_OK;
+    int pass;
+    if (n < 0 || !fsi_allocator_valid(a)) return FSI_ERR_ARGUMENT;
+    if (n == 0) return FSI_OK;
+    if (!A || !w) return FSI_ERR_ARGUMENT;
+    if (n > 30000) return FSI_ERR_SIZE;
+    for (i = 0; i < m; i++) if (!fsi_all_finite(i + 1, A + i * m) || (B && !fsi_all_finite(i + 1, B + i * m))) return FSI_ERR_ARGUMENT;
+    for (pass = 0; pass < 2; pass++) {
+        if (pass && !fsi__arena_open(&arena, a)) return FSI_ERR_MEMORY;
+        C = (double *)fsi_arena_take(&arena, m * m, sizeof(double));
+        Z = (double *)fsi_arena_take(&arena, m * m, sizeof(double));
+        L = (double *)fsi_arena_take(&arena, B ? m * m : 0, sizeof(double));
+        d = (double *)fsi_arena_take(&arena, m, sizeof(double));
+        s = (double *)fsi_arena_take(&arena, 3 * m, sizeof(double));
+    }
+    fsi__widen(m, A, C);
+    if (B) {
+        fsi__widen(m, B, L);
+        if (!fsi__eigen_reduce(m, C, L)) r = FSI_ERR_SINGULAR;
+    }
+    if (r == FSI_OK && !fsi__eigen_all(m, C, d, Z, s)) r = FSI_ERR_NUMERIC;
+    for (k = 0; r == FSI_OK && k < m; k++) {
+        double *z = Z + k * m;
+        if (B)
+            for (i = m; i-- > 0;) {                                      /* x = L^-T y */
+                z[i] /= L[i * m + i];
+                for (j = 0; j < i; j++) z[j] -= L[i * m + j] * z[i];
+            }
+        w[k] = (fsi_real)d[k];
+        for (i = 0; V && i < m; i++) V[k * m + i] = (fsi_real)z[i];
+    }
+    fsi_free(a, arena.base, arena.size);
+    return r;
+}
+
+/* Block Lanczos on (K + s M)^-1 M, whose largest eigenvalues theta = 1 / (w + s) are the lowest modes. Basis V is M-orthonormal; the first
+   `locked` rows are the null vectors. H = V^T M (K + s M)^-1 M V is filled column by column as basis vectors are processed. */
+typedef struct fsi__modes {
+    const fsi_modes_desc *d;
+    size_t n, locked, wanted, block, room, most; /* room: basis vectors kept, most: all there can be */
+    size_t size, done;        /* basis vectors, of which processed */
+    double shift, tolerance;
+    double *V, *Y, *t, *u;    /* [(locked + room + 1) n], [(wanted + block) n], [n], [n] */
+    double *H, *S, *C, *theta, *scratch, *c; /* room x room each, [room], [3 room], [locked + room + 1] */
+    uint64_t random;
+    int solves;
+    fsi_cholesky factor;
+    fsi_arena arena;
+} fsi__modes;
+
+static void fsi__modes_layout(fsi__modes *s) {
+    size_t all = s->locked + s->room + 1;
+    s->V = (double *)fsi_arena_take(&s->arena, all * s->n, sizeof(double));
+    s->Y = (double *)fsi_arena_take(&s->arena, (s->wanted + s->block) * s->n, sizeof(double));
+    s->t = (double *)fsi_arena_take(&s->arena, s->n, sizeof(double));
+    s->u = (double *)fsi_arena_take(&s->arena, s->n, sizeof(double));
+    s->H = (double *)fsi_arena_take(&s->arena, s->room * s->room, sizeof(double));
+    s->S = (double *)fsi_arena_take(&s->arena, s->room * s->room, sizeof(double));
+    s->C = (double *)fsi_arena_take(&s->arena, s->room * s->room + all, sizeof(double));
+    s->theta = (double *)fsi_arena_take(&s->arena, s->room, sizeof(double));
+    s->scratch = (double *)fsi_arena_take(&s->arena, 3 * s->room, sizeof(double));
+    s->c = (double *)fsi_arena_take(&s->arena, all, sizeof(double));
+}
+
+/* y = A x in doubles; NULL = identity */
+static void fsi__modes_mul(const fsi_csr *A, size_t n, const double *x, double *y) {
+    ptrdiff_t i, rows = (ptrdiff_t)n;
+    if (!A) { memcpy(y, x, n * sizeof *y); return; }
+    FSI__OMP(parallel for schedule(static) if (rows > FSI__GRAIN))
+    for (i = 0; i < rows; i++) {
+        double sum = 0;
+        int32_t k;
+        for (k = A->row[i]; k < A->row[i + 1]; k++) sum += (double)A->val[k] * x[A->col[k]];
+        y[i] = sum;
+    }
+}
+
+/* Makes w M-orthogonal to the first `count` rows of V (twice), adds the coefficients to c, returns the M-norm left, and *before. */
+static double fsi__modes_orthogonal(fsi__modes *s, size_t count, double *w, double *c, double *before) {
+    ptrdiff_t i, p, n = (ptrdiff_t)s->n, m = (ptrdiff_t)count, chunk = 1024;
+    int pass;
+    for (i = 0; i < m; i++) c[i] = 0;
+    for (pass = 0; pass < 2; pass++) {
+        double *g = s->c;
+        fsi__modes_mul(s->d->M, s->n, w, s->t);
+        if (pass == 0 && before) *before = sqrt(fabs(fsi__dot64(s->n, w, s->t)));
+        FSI__OMP(parallel for schedule(static) if (n > FSI__GRAIN))
+        for (i = 0; i < m; i++) g[i] = fsi__dot64(s->n, s->V + (size_t)i * s->n, s->t);
+        FSI__OMP(parallel for schedule(static) if (n > FSI__GRAIN))
+        for (p = 0; p < n; p += chunk) {
+            ptrdiff_t q, length = n - p < chunk ? n - p : chunk;
+            for (q = 0; q < m; q++) fsi__axpy64((size_t)length, -g[q], s->V + (size_t)(q * n + p), w + p);
+        }
+        for (i = 0; i < m; i++) c[i] += g[i];
+    }
+    fsi__modes_mul(s->d->M, s->n, w, s->t);
+    return sqrt(fabs(fsi__dot64(s->n, w, s->t)));
+}
+
+/* Adds row `size` of V, already orthogonal with the given norm, to the basis. */
+static void fsi__modes_keep(fsi__modes *s, double norm) {
+    double *w = s->V + (s->locked + s->size) * s->n;
+    size_t i;
+    for (i = 0; i < s->n; i++) w[i] /= norm;
+    s->size++;
+}
+
+/* A random direction the basis does not have yet; 0 when there is none. */
+static int fsi__modes_random(fsi__modes *s) {
+    double *w = s->V + (s->locked + s->size) * s->n, before = 0, norm;
+    size_t i;
+    int tries;
+    for (tries = 0; tries < 3 && s->size < s->room && s->size < s->most; tries++) {
+        for (i = 0; i < s->n; i++) w[i] = (double)fsi__random_unit(&s->random) - 0.5;
+        norm = fsi__modes_orthogonal(s, s->locked + s->size, w, s->C, &before);
+        if (norm > 1e-10 * before) { fsi__modes_keep(s, norm); return 1; }
+    }
+    return 0;
+}
+
+/* Basis vector j: w = (K + s M)^-1 M v_j, column j of H, and what is new in w joins the basis. */
+static void fsi__modes_process(fsi__modes *s, size_t j) {
+    double *w = s->V + (s->locked + s->size) * s->n, before = 0, norm, *y = s->factor.work, *c = s->C;
+    size_t i, n = s->n;
+    fsi__modes_mul(s->d->M, n, s->V + (s->locked + j) * n, s->t);
+    for (i = 0; i < n; i++) y[i] = s->t[s->factor.order[i]];
+    fsi__cholesky_sweep(&s->factor, y);
+    for (i = 0; i < n; i++) w[s->factor.order[i]] = y[i];
+    s->solves++;
+    norm = fsi__modes_orthogonal(s, s->locked + s->size, w, c, &before);
+    for (i = 0; i < s->size; i++) s->H[i * s->room + j] = c[s->locked + i];
+    for (; i < s->room; i++) s->H[i * s->room + j] = 0;
+    if (s->size >= s->room || s->size >= s->most) return;
+    if (norm > 1e-13 * before) {
+        s->H[s->size * s->room + j] = norm;
+        fsi__modes_keep(s, norm);
+    } else fsi__modes_random(s);
+}
+
+/* Ritz values (descending from the end of theta) and vectors (rows of S) of the processed part. Returns the worst residual of the wanted. */
+static double fsi__modes_ritz(fsi__modes *s) {
+    size_t i, j, k, m = s->done, room = s->room;
+    double worst = 0;
+    for (i = 0; i < m; i++)
+        for (j = 0; j < m; j++) s->C[i * m + j] = (s->H[i * room + j] + s->H[j * room + i]) / 2;
+    if (!fsi__eigen_all(m, s->C, s->theta, s->S, s->scratch)) return 1e30;
+    for (k = 0; k < s->wanted && k < m; k++) {
+        const double *z = s->S + (m - 1 - k) * m;
+        double sum = 0;
+        for (i = m; i < s->size; i++) {
+            double part = fsi__dot64(m, s->H + i * room, z);
+            sum += part * part;
+        }
+        sum = sqrt(sum) / fabs(s->theta[m - 1 - k]);
+        if (!(sum <= worst)) worst = sum;
+    }
+    return m < s->wanted ? 1e30 : worst;
+}
+
+/* Y = the best `count` Ritz vectors */
+static void fsi__modes_lift(fsi__modes *s, size_t count) {
+    ptrdiff_t k, all = (ptrdiff_t)count;
+    FSI__OMP(parallel for schedule(static) if (s->n > FSI__GRAIN))
+    for (k = 0; k < all; k++) {
+        const double *z = s->S + (s->done - 1 - (size_t)k) * s->done;
+        double *y = s->Y + (size_t)k * s->n;
+        size_t i;
+        for (i = 0; i < s->n; i++) y[i] = 0;
+        for (i = 0; i < s->done; i++) fsi__axpy64(s->n, z[i], s->V + (s->locked + i) * s->n, y);
+    }
+}
+
+/* Thick restart: the best Ritz vectors, then the vectors not processed yet. C holds the new couplings meanwhile. */
+static void fsi__modes_restart(fsi__modes *s) {
+    size_t keep = s->wanted + s->block < s->done ? s->wanted + s->block : s->done, fresh = s->size - s->done, i, k, room = s->room, n = s->n;
+    double *V = s->V + s->locked * n;
+    fsi__modes_lift(s, keep);
+    for (i = 0; i < fresh; i++)
+        for (k = 0; k < keep; k++) s->C[i * keep + k] = fsi__dot64(s->done, s->H + (s->done + i) * room, s->S + (s->done - 1 - k) * s->done);
+    memcpy(V, s->Y, keep * n * sizeof *V);
+    memmove(V + keep * n, V + s->done * n, fresh * n * sizeof *V);
+    memset(s->H, 0, room * room * sizeof *s->H);
+    for (k = 0; k < keep; k++) s->H[k * room + k] = s->theta[s->done - 1 - k];
+    for (i = 0; i < fresh; i++)
+        for (k = 0; k < keep; k++) s->H[(keep + i) * room + k] = s->C[i * keep + k];
+    s->done = keep;
+    s->size = keep + fresh;
+}
+
+/* K + s M factored; a shift of our own grows until that succeeds. */
+static fsi_result fsi__modes_factor(fsi__modes *s) {
+    fsi_result r = FSI_ERR_SINGULAR;
+    int tries;
+    for (tries = 0; tries < 14 && r == FSI_ERR_SINGULAR; tries++) {
+        if (tries) s->shift *= 10;
+        r = fsi_cholesky_factor(&s->factor, s->d->K, s->shift, s->d->M);
+        if (s->d->shift > 0) break;
+    }
+    return r;
+}
+
+/* Our first shift is a guess from the traces; if it turns out far above the modes, start again at the lowest wanted one. */
+static fsi_result fsi__modes_reshift(fsi__modes *s) {
+    double low = 1 / s->theta[s->done - 1 - (size_t)s->d->skip] - s->shift;
+    size_t i, start = s->block < s->done ? s->block : s->done;
+    if (s->d->shift > 0 || !(low > 0) || s->shift < 10 * low) return FSI_EMPTY;
+    fsi__modes_lift(s, start);
+    s->shift = low;
+    for (i = 0; i < s->room * s->room; i++) s->H[i] = 0;
+    memcpy(s->V + s->locked * s->n, s->Y, start * s->n * sizeof *s->V);
+    s->size = start;
+    s->done = 0;
+    return fsi__modes_factor(s);
+}
+
+static fsi_result fsi__modes_iterate(fsi__modes *s, fsi_report *report) {
+    int cap = s->d->max_iterations ? s->d->max_iterations : 100 * s->d->count + 1000;
+    fsi_result r;
+    while (s->size < s->block && fsi__modes_random(s)) continue;
+    for (;;) {
+        size_t end = s->size;
+        for (; s->done < end; s->done++) fsi__modes_process(s, s->done);
+        report->residual = fsi__modes_ritz(s);
+        if (!fsi__finite64(report->residual)) return FSI_ERR_NUMERIC;
+        if (report->residual_start <= 0) report->residual_start = report->residual;
+        if (s->done >= s->wanted && (report->residual <= s->tolerance || s->size == s->done)) return FSI_OK;
+        if (s->solves >= cap && s->done >= s->wanted) return FSI_NOT_CONVERGED;
+        if (s->size == s->done && !fsi__modes_random(s)) return FSI_ERR_NUMERIC;
+        if (s->room < s->most && s->size + s->block > s->room) {
+            r = report->restarts == 0 ? fsi__modes_reshift(s) : FSI_EMPTY;
+            if (r == FSI_EMPTY) fsi__modes_restart(s);
+            else if (r != FSI_OK) return r;
+            report->restarts++;
+        }
+    }
+}
+
+/* Writes the modes in ascending order of their Rayleigh quotients. */
+static void fsi__modes_write(fsi__modes *s, fsi_real *w, fsi_real *V) {
+    size_t k, i, n = s->n, skip = (size_t)s->d->skip;
+    fsi__modes_lift(s, s->wanted);
+    for (k = 0; k < s->wanted; k++) {
+        double *y = s->Y + k * n;
+        fsi__modes_mul(s->d->K, n, y, s->t);
+        fsi__modes_mul(s->d->M, n, y, s->u);
+        s->theta[k] = fsi__dot64(n, y, s->t) / fsi__dot64(n, y, s->u);   /* w = y.K y / y.M y */
+    }
+    for (k = 0; k < s->wanted; k++) {
+        size_t best = s->wanted, top = 0;
+        const double *y;
+        for (i = 0; i < s->wanted; i++)
+            if (fsi__finite64(s->theta[i]) && (best == s->wanted || s->theta[i] < s->theta[best])) best = i;
+        if (best == s->wanted) return;
+        if (k >= skip) {
+            y = s->Y + best * n;
+            for (i = 1; i < n; i++) if (fabs(y[i]) > fabs(y[top]) * (1 + 1e-6)) top = i;
+            w[k - skip] = (fsi_real)s->theta[best];
+            for (i = 0; i < n; i++) V[(k - skip) * n + i] = (fsi_real)(y[top] < 0 ? -y[i] : y[i]);
+        }
+        s->theta[best] = HUGE_VAL;
+    }
+}
+
+/* Null vectors to the locked rows; the first shift from the traces. */
+static fsi_result fsi__modes_prepare(fsi__modes *s) {
+    const fsi_csr *K = s->d->K, *M = s->d->M;
+    double stiff = 0, mass = 0, before = 0, norm;
+    size_t i, k, n = s->n;
+    for (k = 0; k < s->locked; k++) {
+        double *w = s->V + k * n;
+        for (i = 0; i < n; i++) w[i] = (double)s->d->null_vectors[k * n + i];
+        norm = fsi__modes_orthogonal(s, k, w, s->C, &before);
+        if (!(norm > 1e-6 * before)) return FSI_ERR_ARGUMENT;            /* dependent */
+        for (i = 0; i < n; i++) w[i] /= norm;
+    }
+    for (i = 0; i < n; i++) {
+        int32_t a = fsi__csr_find(K->row, K->col, (int32_t)i, (int32_t)i), b = M ? fsi__csr_find(M->row, M->col, (int32_t)i, (int32_t)i) : -1;
+        if (a >= 0) stiff += (double)K->val[a];
+        mass += M ? (b >= 0 ? (double)M->val[b] : 0) : 1;
+    }
+    if (!(mass > 0) || stiff < 0) return FSI_ERR_SINGULAR;
+    s->shift = s->d->shift > 0 ? s->d->shift : stiff > 0 ? stiff / mass * (sizeof(fsi_real) == 4 ? 1e-5 : 1e-6) : 1;
+    return fsi__modes_factor(s);
+}
+
+static fsi_result fsi__modes_check(const fsi_modes_desc *d, const fsi_real *w, const fsi_real *V) {
+    if (!d || !w || !V || fsi_csr_check(d->K) != FSI_OK || d->K->rows != d->K->cols || (d->M && fsi_csr_check(d->M) != FSI_OK)) return FSI_ERR_ARGUMENT;
+    if (d->M && (d->M->rows != d->K->rows || d->M->cols != d->K->rows)) return FSI_ERR_SIZE;
+    if (d->count < 1 || d->skip < 0 || d->null_count < 0 || (d->null_count && !d->null_vectors) || d->max_iterations < 0) return FSI_ERR_ARGUMENT;
+    if (!(d->shift >= 0) || !fsi__finite64(d->shift) || !(d->tolerance >= 0) || !fsi__finite64(d->tolerance)) return FSI_ERR_ARGUMENT;
+    if (!fsi_allocator_valid(&d->allocator) || (double)d->count + d->skip + d->null_count > d->K->rows) return FSI_ERR_ARGUMENT;
+    return fsi_all_finite((size_t)d->null_count * (size_t)d->K->rows, d->null_vectors) ? FSI_OK : FSI_ERR_ARGUMENT;
+}
+
+FSI_API fsi_result fsi_modes_solve(const fsi_modes_desc *desc, fsi_real *w, fsi_real *V, fsi_report *report) {
+    fsi__modes s;
+    fsi_report done;
+    fsi_cholesky_desc order;
+    fsi_result r = fsi__modes_check(desc, w, V);
+    memset(&s, 0, sizeof s); memset(&done, 0, sizeof done); memset(&order, 0, sizeof order);
+    if (r == FSI_OK) {
+        s.d = desc;
+        s.n = (size_t)desc->K->rows;
+        s.locked = (size_t)desc->null_count;
+        s.wanted = (size_t)(desc->count + desc->skip);
+        s.most = s.n - s.locked;
+        s.block = s.most < 8 ? s.most : 8;
+        s.room = 2 * s.wanted + 40 < s.most ? 2 * s.wanted + 40 : s.most;
+        s.tolerance = desc->tolerance > 0 ? desc->tolerance : sizeof(fsi_real) == 4 ? 1e-6 : 1e-10;
+        s.random = 1;
+        order.allocator = desc->allocator;
+        r = fsi_cholesky_init(&s.factor, desc->K, &order);
+    }
+    if (r == FSI_OK) {
+        fsi__modes_layout(&s);
+        if (s.arena.failed) r = FSI_ERR_SIZE;
+        else if (!fsi__arena_open(&s.arena, &desc->allocator)) r = FSI_ERR_MEMORY;
+    }
+    if (r == FSI_OK) {
+        fsi__modes_layout(&s);
+        r = fsi__modes_prepare(&s);
+    }
+    if (r == FSI_OK) r = fsi__modes_iterate(&s, &done);
+    if (r >= 0) fsi__modes_write(&s, w, V);
+    done.iterations = s.solves;
+    done.reason = r;
+    if (report) *report = done;
+    if (s.arena.base) fsi_free(&desc->allocator, s.arena.base, s.arena.size);
+    fsi_cholesky_free(&s.factor);
+    return r;
+}
+
+/* ------------------------------------------------------------------------------------------------ >>multigrid */
+/* How it works. V-cycle with red-black Gauss-Seidel: red, black, ... down, mirrored on the way up, piecewise constant transfer P and its
+   transpose, so the cycle is symmetric. Coarse cells join up to 2 x 2 x 2 children that are connected inside the block; children cut off by a
+   closed face (orphans) join the block next door on their own side, so no level couples across a shell. A coarse face weighs
+       w_c = s sum over its fine faces 1 / (1 / w + 1 / (2 w_in) + 1 / (2 w_out)),   s = 4 / 2^dimensions,
+   resistances in series from centre to centre: 1 inside, and a Dirichlet value at distance t (in cells) moves to (t + 1/2) / 2, where it
+   stays in space. All passes over the finest grid are fused: stage t works on plane k - t while it is in the cache (fsi__mg_wave).
+   CG runs in fsi_real with the exact operator; only the cycle is in float, on a right-hand side scaled by a power of two. */
+#define FSI__FLUID 64                    /* bits of fsi_mg.face */
+#define FSI__AIR 128
+#define FSI__ROW_PLAIN 1                 /* weights between unknowns are 1, the diagonal is a small integer */
+#define FSI__ROW_CLEAN 2                 /* finest level: this row and its four neighbours hold only fluid */
+#define FSI__ROW_ORPHAN 4                /* some cell has a parent next door, or none */
+#define FSI__ORPHAN 16                   /* kind >= this: orphan; kind >> 4 is 1 + direction of the adopting block, or 7 */
+#define FSI__MG_BLOCK 512                /* row buffers on the stack */
+#if defined(__GNUC__) && !defined(__clang__) && defined(__OPTIMIZE__)
+#define FSI__HOT __attribute__((optimize("O3")))   /* gcc -O2 leaves these loops scalar: a factor two */
+#else
+#define FSI__HOT
+#endif
+
+/* Offset of cell h = 0 of row (j, k) in an array of one colour. A single row has no neighbours: they are the row of zeros at offset 1. */
+FSI__INLINE ptrdiff_t fsi__mg_at(const fsi_mg_level *l, int j, int k) {
+    if (l->n[1] == 1) return j ? 1 : 1 + (ptrdiff_t)l->pitch * (k + 1);
+    return 1 + (ptrdiff_t)l->pitch * (j + 1) + (ptrdiff_t)l->plane * (k + 1);
+}
+/* Index of cell (i, j, k), each >= -1, in the arrays of both colours. */
+FSI__INLINE ptrdiff_t fsi__mg_id(const fsi_mg_level *l, int i, int j, int k) {
+    return ((i + j + k) & 1 ? (ptrdiff_t)l->size : 0) + fsi__mg_at(l, j, k) + ((i + 2) >> 1) - 1;
+}
+FSI__INLINE size_t fsi__mg_line(const fsi_mg_level *l, int j, int k) { return (size_t)j + (size_t)l->n[1] * (size_t)k; }
+
+static void fsi__mg_layout_level(fsi_mg_level *l, fsi_arena *a, int finest) {
+    size_t both;
+    int axis;
+    l->half = (l->n[0] + 1) / 2;
+    l->pitch = (size_t)l->half + 1;
+    l->plane = l->n[1] == 1 ? l->pitch : l->pitch * ((size_t)l->n[1] + 2);
+    l->size = (l->plane * ((size_t)l->n[2] + 2) + 2 + 15) & ~(size_t)15;
+    both = 2 * l->size;
+    l->x = (float *)fsi_arena_take(a, both, sizeof(float));
+    l->f = (float *)fsi_arena_take(a, both, sizeof(float));
+    for (axis = 0; axis < 3; axis++)
+        l->w[axis] = axis == 1 && l->n[1] == 1 ? NULL : (float *)fsi_arena_take(a, both, sizeof(float));
+    l->dir = finest && l->n[1] > 1 ? NULL : (float *)fsi_arena_take(a, both, sizeof(float));
+    l->kind = (uint8_t *)fsi_arena_take(a, both, 1);
+    l->row = (uint8_t *)fsi_arena_take(a, (size_t)l->n[1] * (size_t)l->n[2], 1);
+}
+
+/* Takes all arrays; level sizes are known from n and levels. The level structs themselves come first. */
+static void fsi__mg_layout(fsi_mg *mg, fsi_arena *a, fsi_mg_level *level) {
+    size_t row = (size_t)mg->n[0];
+    int q, axis;
+    mg->level = (fsi_mg_level *)fsi_arena_take(a, (size_t)mg->levels, sizeof *mg->level);
+    mg->face = (uint8_t *)fsi_arena_take(a, mg->cells, 1);
+    mg->count = (uint8_t *)fsi_arena_take(a, mg->cells, 1);
+    mg->label = (int32_t *)fsi_arena_take(a, mg->cells, sizeof *mg->label);
+    mg->r = (fsi_real *)fsi_arena_take(a, mg->cells, sizeof *mg->r);
+    mg->d = (fsi_real *)fsi_arena_take(a, mg->cells, sizeof *mg->d);
+    mg->q = (fsi_real *)fsi_arena_take(a, mg->cells, sizeof *mg->q);
+    mg->zero = (fsi_real *)fsi_arena_take(a, row, sizeof *mg->zero);
+    mg->edge = (uint8_t *)fsi_arena_take(a, row, 2);
+    mg->part = (double *)fsi_arena_take(a, (size_t)mg->n[2], sizeof *mg->part);
+    for (q = 0; q < mg->levels; q++) {
+        fsi_mg_level l;
+        float children = 1;
+        memset(&l, 0, sizeof l);
+        for (axis = 0; axis < 3; axis++) l.n[axis] = q ? (level->n[axis] + 1) / 2 : mg->n[axis];
+        for (axis = 0; axis < 3; axis++) if (l.n[axis] > 1) children *= 2;
+        l.scale = 4 / children;
+        fsi__mg_layout_level(&l, a, q == 0);
+        *level = l;
+        if (mg->level) mg->level[q] = l;
+    }
+}
+
+static int fsi__mg_level_count(const fsi_mg *mg) {
+    int n = fsi__imax(mg->n[0], fsi__imax(mg->n[1], mg->n[2])), levels = 1;
+    for (; n > 2; n = (n + 1) / 2) levels++;
+    return mg->desc.levels ? fsi__imin(levels, mg->desc.levels) : levels;
+}
+
+FSI_API fsi_result fsi_mg_init(fsi_mg *mg, const fsi_mg_desc *desc) {
+    fsi_mg m;
+    fsi_mg_level scratch;
+    fsi_arena a;
+    size_t plane;
+    fsi_result result;
+    int s;
+    if (!mg || !desc || desc->nx < 1 || desc->ny < 1 || desc->nz < 1 || desc->levels < 0 || desc->sweeps < 0 || desc->sweeps > 8 ||
+        desc->band_sweeps < -1 || !fsi_allocator_valid(&desc->allocator)) return FSI_ERR_ARGUMENT;
+    memset(&m, 0, sizeof m);
+    memset(&a, 0, sizeof a);
+    m.desc = *desc;
+    m.n[0] = desc->nx; m.n[1] = desc->nz == 1 ? 1 : desc->ny; m.n[2] = desc->nz == 1 ? desc->ny : desc->nz;
+    for (s = 0; s < 6; s++) m.open[s] = desc->open[s] != 0;
+    if (desc->nz == 1) { m.open[4] = m.open[2]; m.open[5] = m.open[3]; m.open[2] = m.open[3] = 0; }
+    if (!fsi_size_mul((size_t)m.n[0], (size_t)m.n[1], &plane) || !fsi_size_mul(plane, (size_t)m.n[2], &m.cells) ||
+        m.cells > 0x7ffffff0) return FSI_ERR_SIZE;
+    m.levels = fsi__mg_level_count(&m);
+    m.sweeps = desc->sweeps ? desc->sweeps : 2;
+    fsi__mg_layout(&m, &a, &scratch);
+    if (a.failed) return FSI_ERR_SIZE;
+    a.size = m.bytes = a.used;
+    m.block = fsi_alloc(&desc->allocator, m.bytes);
+    if (!m.block) return FSI_ERR_MEMORY;
+    a.base = (unsigned char *)m.block; a.used = 0;
+    fsi__mg_layout(&m, &a, &scratch);
+    memset(m.edge, FSI_CELL_DIRICHLET, (size_t)m.n[0]);
+    memset(m.edge + m.n[0], FSI_CELL_NEUMANN, (size_t)m.n[0]);
+    *mg = m;
+    result = fsi_mg_update(mg, NULL, NULL);
+    return result == FSI_EMPTY ? FSI_OK : result;
+}
+
+FSI_API void fsi_mg_free(fsi_mg *mg) {
+    if (!mg) return;
+    fsi_free(&mg->desc.allocator, mg->block, mg->bytes);
+    memset(mg, 0, sizeof *mg);
+}
+
+/* ---- waves: several stages over the planes in one pass */
+typedef void (*fsi__mg_stage)(void *user, int stage, int plane);
+
+/* Runs stage t = 0 .. stages-1 on all planes, where stage t on a plane needs stage t - 1 on it and both neighbours, and must come before
+   stage t + 1 there. Chunks of planes shrink by a plane per stage at inner borders (parallel); the gaps left are filled afterwards. */
+static void fsi__mg_wave(int planes, int stages, int parallel, fsi__mg_stage fn, void *user) {
+    int room = fsi__imax(32, fsi__imax(2 * stages + 2, planes / 32)), chunks = parallel && planes >= 2 * room ? planes / room : 1;
+    int c;
+    FSI__OMP(parallel for schedule(static) if (chunks > 1))
+    for (c = 0; c < chunks; c++) {
+        int a = (int)((ptrdiff_t)planes * c / chunks) & ~1, b = c + 1 == chunks ? planes : (int)((ptrdiff_t)planes * (c + 1) / chunks) & ~1;
+        int k, t;
+        for (k = a; k < b + stages - 1; k++)
+            for (t = 0; t < stages; t++)
+                if (k - t >= a + (c ? t : 0) && k - t < b - (c + 1 < chunks ? t : 0)) fn(user, t, k - t);
+    }
+    if (chunks == 1) return;
+    FSI__OMP(parallel for schedule(static))
+    for (c = 1; c < chunks; c++) {
+        int border = (int)((ptrdiff_t)planes * c / chunks) & ~1, t, k;
+        for (t = 1; t < stages; t++)
+            for (k = border - t; k < border + t; k++) fn(user, t, k);
+    }
+}
+FSI__INLINE int fsi__mg_big(const fsi_mg_level *l) { return l->size > 16384; }
+
+/* ---- kernels of one row and colour; o[h], o[h + 1] are the neighbours along x, all of the other colour */
+typedef struct fsi__mg_row {
+    float *x;
+    const float *f, *o, *y0, *y1, *z0, *z1, *wx0, *wx1, *wy0, *wy1, *wz0, *wz1, *dir;
+    const uint8_t *kind;
+    int n, plain;
+} fsi__mg_row;
+
+/* Row (j, k) of colour c from cell h0 on, n cells; zero: the other colour counts as 0 (first sweep of a cycle). */
+static fsi__mg_row fsi__mg_row_get(const fsi_mg_level *l, int c, int j, int k, int h0, int n, int zero) {
+    fsi__mg_row r;
+    ptrdiff_t at = fsi__mg_at(l, j, k) + h0, own = (c ? (ptrdiff_t)l->size : 0) + at, other = c ? 0 : (ptrdiff_t)l->size;
+    ptrdiff_t s = ((j + k + c) & 1) - 1, yd = fsi__mg_at(l, j - 1, k) + h0, zd = fsi__mg_at(l, j, k - 1) + h0;
+    const float *o = l->x + other, *none = l->x + h0;  /* plane -1 of x is zero */
+    r.x = l->x + own; r.f = l->f + own; r.kind = l->kind + own; r.n = n;
+    r.plain = l->row[fsi__mg_line(l, j, k)] & FSI__ROW_PLAIN;
+    r.o = zero ? none : o + at + s;
+    r.y0 = zero ? none : o + yd; r.y1 = zero ? none : o + fsi__mg_at(l, j + 1, k) + h0;
+    r.z0 = zero ? none : o + zd; r.z1 = zero ? none : o + fsi__mg_at(l, j, k + 1) + h0;
+    r.wx0 = l->w[0] + other + at + s; r.wx1 = l->w[0] + own;
+    r.wy0 = l->w[1] ? l->w[1] + other + yd : none; r.wy1 = l->w[1] ? l->w[1] + own : none;
+    r.wz0 = l->w[2] + other + zd; r.wz1 = l->w[2] + own;
+    r.dir = l->dir ? l->dir + own : none;
+    return r;
+}
+
+#define FSI__MG_ROW_LOCALS                                                                                                  \
+    const float *FSI__RESTRICT f = r->f, *FSI__RESTRICT o = r->o, *FSI__RESTRICT y0 = r->y0, *FSI__RESTRICT y1 = r->y1;     \
+    const float *FSI__RESTRICT z0 = r->z0, *FSI__RESTRICT z1 = r->z1;                                                       \
+    const uint8_t *FSI__RESTRICT kind = r->kind;                                                                            \
+    int h, n = r->n
+#define FSI__MG_ROW_WEIGHTS                                                                                                 \
+    const float *FSI__RESTRICT wx0 = r->wx0, *FSI__RESTRICT wx1 = r->wx1, *FSI__RESTRICT wy0 = r->wy0;                      \
+    const float *FSI__RESTRICT wy1 = r->wy1, *FSI__RESTRICT wz0 = r->wz0, *FSI__RESTRICT wz1 = r->wz1, *FSI__RESTRICT dir = r->dir
+#define FSI__MG_SUM (((o[h] + o[h + 1]) + (y0[h] + y1[h])) + (z0[h] + z1[h]))
+#define FSI__MG_WSUM (((wx0[h] * o[h] + wx1[h] * o[h + 1]) + (wy0[h] * y0[h] + wy1[h] * y1[h])) + (wz0[h] * z0[h] + wz1[h] * z1[h]))
+#define FSI__MG_DIAG (((wx0[h] + wx1[h]) + (wy0[h] + wy1[h])) + ((wz0[h] + wz1[h]) + dir[h]))
+
+FSI__HOT static void fsi__mg_smooth_plain(const fsi__mg_row *r) {
+    FSI__MG_ROW_LOCALS;
+    float *FSI__RESTRICT x = r->x;
+    for (h = 0; h < n; h++) {
+        int m = kind[h] & 7;
+        float g = (f[h] + FSI__MG_SUM) / (float)(m + (m == 0));        /* x = (f + sum of neighbours) / diagonal */
+        x[h] = m ? g : 0.0f;
+    }
+}
+
+FSI__HOT static void fsi__mg_smooth_weighted(const fsi__mg_row *r) {
+    FSI__MG_ROW_LOCALS;
+    FSI__MG_ROW_WEIGHTS;
+    float *FSI__RESTRICT x = r->x;
+    for (h = 0; h < n; h++) {
+        float g = FSI__MG_DIAG;
+        g = (f[h] + FSI__MG_WSUM) / (g > 0.0f ? g : 1.0f);
+        x[h] = kind[h] ? g : 0.0f;
+    }
+}
+
+/* sum += f - A x where the cell has its parent in the same block */
+FSI__HOT static void fsi__mg_defect_plain(const fsi__mg_row *r, float *FSI__RESTRICT sum) {
+    FSI__MG_ROW_LOCALS;
+    const float *FSI__RESTRICT x = r->x;
+    for (h = 0; h < n; h++) {
+        int m = kind[h] & 7;
+        float g = f[h] + FSI__MG_SUM - (float)m * x[h];
+        sum[h] += m && kind[h] < FSI__ORPHAN ? g : 0.0f;
+    }
+}
+
+FSI__HOT static void fsi__mg_defect_weighted(const fsi__mg_row *r, float *FSI__RESTRICT sum) {
+    FSI__MG_ROW_LOCALS;
+    FSI__MG_ROW_WEIGHTS;
+    const float *FSI__RESTRICT x = r->x;
+    for (h = 0; h < n; h++) {
+        float g = FSI__MG_DIAG;
+        g = f[h] + FSI__MG_WSUM - (g > 0.0f ? g : 1.0f) * x[h];
+        sum[h] += kind[h] && kind[h] < FSI__ORPHAN ? g : 0.0f;
+    }
+}
+
+/* even[h] = s a[2h], odd[h] = s a[2h + 1] and back */
+FSI__HOT static void fsi__mg_split(int n, const float *FSI__RESTRICT a, float s, float *FSI__RESTRICT even, float *FSI__RESTRICT odd) {
+    int h, pairs = n / 2;
+    for (h = 0; h < pairs; h++) { even[h] = s * a[2 * h]; odd[h] = s * a[2 * h + 1]; }
+    if (n & 1) even[pairs] = s * a[n - 1];
+}
+FSI__HOT static void fsi__mg_merge(int n, const float *FSI__RESTRICT even, const float *FSI__RESTRICT odd, float *FSI__RESTRICT a) {
+    int h, pairs = n / 2;
+    for (h = 0; h < pairs; h++) { a[2 * h] = even[h]; a[2 * h + 1] = odd[h]; }
+    if (n & 1) a[n - 1] = even[pairs];
+}
+FSI__HOT static void fsi__mg_correct(int n, const float *FSI__RESTRICT a, const uint8_t *FSI__RESTRICT kind, float *FSI__RESTRICT x) {
+    int h;
+    for (h = 0; h < n; h++) x[h] += kind[h] && kind[h] < FSI__ORPHAN ? a[h] : 0.0f;
+}
+/* Sum of a[i] b[i] in double, in eight lanes (a fixed order, and no chain of dependent additions). */
+FSI__HOT static double fsi__mg_dot_float(int n, const float *FSI__RESTRICT a, const float *FSI__RESTRICT b) {
+    double s[8] = {0, 0, 0, 0, 0, 0, 0, 0};
+    int i, e;
+    for (i = 0; i + 8 <= n; i += 8)
+        for (e = 0; e < 8; e++) s[e] += (double)a[i + e] * (double)b[i + e];
+    for (e = 0; i < n; i++, e++) s[e] += (double)a[i] * (double)b[i];
+    return ((s[0] + s[4]) + (s[1] + s[5])) + ((s[2] + s[6]) + (s[3] + s[7]));
+}
+FSI__HOT static double fsi__mg_dot_real(int n, const fsi_real *FSI__RESTRICT a, const fsi_real *FSI__RESTRICT b) {
+    double s[8] = {0, 0, 0, 0, 0, 0, 0, 0};
+    int i, e;
+    for (i = 0; i + 8 <= n; i += 8)
+        for (e = 0; e < 8; e++) s[e] += (double)a[i + e] * (double)b[i + e];
+    for (e = 0; i < n; i++, e++) s[e] += (double)a[i] * (double)b[i];
+    return ((s[0] + s[4]) + (s[1] + s[5])) + ((s[2] + s[6]) + (s[3] + s[7]));
+}
+
+/* ---- the V-cycle */
+static void fsi__mg_sweep(const fsi_mg_level *l, int c, int k, int zero) {
+    int j;
+    for (j = 0; j < l->n[1]; j++) {
+        fsi__mg_row r = fsi__mg_row_get(l, c, j, k, 0, l->half, zero);
+        if (r.plain) fsi__mg_smooth_plain(&r); else fsi__mg_smooth_weighted(&r);
+    }
+}
+
+/* Right-hand side of coarse plane K: the defects of the red children (black ones are zero after a black sweep). */
+static void fsi__mg_restrict(const fsi_mg_level *l, const fsi_mg_level *c, int K) {
+    float sum[FSI__MG_BLOCK];
+    int J, h, q;
+    for (J = 0; J < c->n[1]; J++)
+        for (h = 0; h < l->half; h += FSI__MG_BLOCK) {
+            int n = fsi__imin(FSI__MG_BLOCK, l->half - h), red = (J + K) & 1;      /* red coarse cells are the odd ones of this row */
+            float *f0 = c->f + fsi__mg_at(c, J, K) + h / 2, *f1 = f0 + c->size;
+            memset(sum, 0, (size_t)n * sizeof *sum);
+            for (q = 0; q < 4; q++) {
+                int j = 2 * J + (q & 1), k = 2 * K + (q >> 1);
+                if (j < l->n[1] && k < l->n[2]) {
+                    fsi__mg_row r = fsi__mg_row_get(l, 0, j, k, h, n, 0);
+                    if (r.plain) fsi__mg_defect_plain(&r, sum); else fsi__mg_defect_weighted(&r, sum);
+                }
+            }
+            fsi__mg_split(n, sum, l->scale, red ? f1 : f0, red ? f0 : f1);
+        }
+}
+
+/* Coarse cell p that fine cell (i, j, k) of this kind belongs to, and its index; -1 if none. */
+static ptrdiff_t fsi__mg_parent(const fsi_mg_level *c, int i, int j, int k, int kind, int p[3]) {
+    int d = (kind >> 4) - 1;
+    if (!kind || d == 6) return -1;
+    p[0] = i; p[1] = j; p[2] = k;
+    if (d >= 0) p[d >> 1] += d & 1 ? 1 : -1;
+    p[0] >>= 1; p[1] >>= 1; p[2] >>= 1;
+    return fsi__mg_id(c, p[0], p[1], p[2]);
+}
+
+/* Orphans of red colour: adds their defect to the right-hand side of their parents (serial: parents are shared). */
+static void fsi__mg_restrict_orphans(const fsi_mg_level *l, const fsi_mg_level *c) {
+    int j, k, h, p[3];
+    for (k = 0; k < l->n[2]; k++)
+        for (j = 0; j < l->n[1]; j++) {
+            if (!(l->row[fsi__mg_line(l, j, k)] & FSI__ROW_ORPHAN)) continue;
+            for (h = 0; h < l->half; h++) {
+                int kind = l->kind[fsi__mg_at(l, j, k) + h];
+                ptrdiff_t parent = kind < FSI__ORPHAN ? -1 : fsi__mg_parent(c, 2 * h + ((j + k) & 1), j, k, kind, p);
+                uint8_t own = (uint8_t)(kind & 15);    /* without the orphan's mark */
+                float sum = 0;
+                fsi__mg_row r;
+                if (parent < 0) continue;
+                r = fsi__mg_row_get(l, 0, j, k, h, 1, 0);
+                r.kind = &own;
+                if (r.plain) fsi__mg_defect_plain(&r, &sum); else fsi__mg_defect_weighted(&r, &sum);
+                c->f[parent] += l->scale * sum;
+            }
+        }
+}
+
+/* x += P x_c on the red cells of plane k (black ones are overwritten by the next sweep). */
+static void fsi__mg_prolong(const fsi_mg_level *l, const fsi_mg_level *c, int k) {
+    float buffer[FSI__MG_BLOCK];
+    int j, h, p[3];
+    for (j = 0; j < l->n[1]; j++) {
+        float *x = l->x + fsi__mg_at(l, j, k);
+        const uint8_t *kind = l->kind + fsi__mg_at(l, j, k);
+        int J = j >> 1, K = k >> 1, red = (J + K) & 1;
+        for (h = 0; h < l->half; h += FSI__MG_BLOCK) {
+            int n = fsi__imin(FSI__MG_BLOCK, l->half - h);
+            const float *x0 = c->x + fsi__mg_at(c, J, K) + h / 2, *x1 = x0 + c->size;
+            fsi__mg_merge(n, red ? x1 : x0, red ? x0 : x1, buffer);
+            fsi__mg_correct(n, buffer, kind + h, x + h);
+        }
+        if (l->row[fsi__mg_line(l, j, k)] & FSI__ROW_ORPHAN)
+            for (h = 0; h < l->half; h++) {
+                ptrdiff_t parent = kind[h] < FSI__ORPHAN ? -1 : fsi__mg_parent(c, 2 * h + ((j + k) & 1), j, k, kind[h], p);
+                if (parent >= 0) x[h] += c->x[parent];
+            }
+    }
+}
+
+typedef struct fsi__mg_job { const fsi_mg_level *l; int half_sweeps; double *part; } fsi__mg_job;
+
+/* Way down: red from zero, black, red, ..., black, then the coarse right-hand side of each pair of planes. */
+static void fsi__mg_down(void *user, int t, int k) {
+    const fsi__mg_job *job = (const fsi__mg_job *)user;
+    if (t < job->half_sweeps) fsi__mg_sweep(job->l, t & 1, k, t == 0);
+    else if (k & 1 || k == job->l->n[2] - 1) fsi__mg_restrict(job->l, job->l + 1, k >> 1);
+}
+
+static double fsi__mg_plane_dot(const fsi_mg_level *l, int k) {
+    double s = 0;
+    int j, c;
+    for (j = 0; j < l->n[1]; j++)
+        for (c = 0; c < 2; c++) {
+            ptrdiff_t at = fsi__mg_at(l, j, k) + (c ? (ptrdiff_t)l->size : 0);
+            s += fsi__mg_dot_float(l->half, l->f + at, l->x + at);
+        }
+    return s;
+}
+
+/* Way up: coarse correction, black, red, ..., red; then f . x of the plane where asked. */
+static void fsi__mg_up(void *user, int t, int k) {
+    const fsi__mg_job *job = (const fsi__mg_job *)user;
+    if (t == 0) { fsi__mg_prolong(job->l, job->l + 1, k); return; }
+    fsi__mg_sweep(job->l, t & 1, k, 0);
+    if (job->part && t == job->half_sweeps) job->part[k] = fsi__mg_plane_dot(job->l, k);
+}
+
+/* Coarsest level: sweeps, mirrored. */
+static void fsi__mg_bottom(const fsi_mg_level *l, int pairs) {
+    int t, k;
+    for (t = 0; t < 4 * pairs; t++)
+        for (k = 0; k < l->n[2]; k++) fsi__mg_sweep(l, t < 2 * pairs ? t & 1 : !(t & 1), k, t == 0);
+}
+
+/* x of the finest level = V-cycle on f of the finest level; returns f . x. */
+static double fsi__mg_vcycle(fsi_mg *mg) {
+    fsi__mg_job job;
+    double s = 0;
+    int q, k, last = mg->levels - 1;
+    job.half_sweeps = 2 * mg->sweeps; job.part = NULL;
+    for (q = 0; q < last; q++) {
+        job.l = mg->level + q;
+        fsi__mg_wave(job.l->n[2], job.half_sweeps + 1, fsi__mg_big(job.l), fsi__mg_down, &job);
+        fsi__mg_restrict_orphans(job.l, job.l + 1);
+    }
+    fsi__mg_bottom(mg->level + last, 8);
+    for (q = last - 1; q >= 0; q--) {
+        job.l = mg->level + q;
+        job.part = q ? NULL : mg->part;
+        fsi__mg_wave(job.l->n[2], job.half_sweeps + 1, fsi__mg_big(job.l), fsi__mg_up, &job);
+    }
+    for (k = 0; k < mg->n[2]; k++) s += last ? mg->part[k] : fsi__mg_plane_dot(mg->level, k);
+    return s;
+}
+
+/* ---- set-up: faces, regions, coarse levels */
+/* Adds face bit d for a run of cells with neighbours of type t; Neumann neighbours and zero weights do not count. */
+FSI__HOT static void fsi__mg_face_bits(int n, int d, const uint8_t *FSI__RESTRICT t, uint8_t *FSI__RESTRICT face) {
+    uint8_t bit = (uint8_t)(1 << d);
+    int i;
+    for (i = 0; i < n; i++) face[i] = (uint8_t)(face[i] | (t[i] != FSI_CELL_NEUMANN ? bit : 0) | (t[i] == FSI_CELL_DIRICHLET ? FSI__AIR : 0));
+}
+/* The same with weights; returns 1 if a face of a fluid cell has a weight other than 1. */
+static int fsi__mg_face_bits_weighted(int n, int d, const uint8_t *t, const fsi_real *w, uint8_t *face) {
+    int i, odd = 0;
+    for (i = 0; i < n; i++) {
+        if (t[i] == FSI_CELL_NEUMANN || !(face[i] & FSI__FLUID)) continue;
+        odd |= !(w[i] >= 1 && w[i] <= 1);
+        if (w[i] > 0) face[i] = (uint8_t)(face[i] | 1 << d | (t[i] == FSI_CELL_DIRICHLET ? FSI__AIR : 0));
+    }
+    return odd;
+}
+FSI__HOT static void fsi__mg_face_start(int n, const uint8_t *FSI__RESTRICT t, uint8_t *FSI__RESTRICT face) {
+    int i;
+    for (i = 0; i < n; i++) face[i] = t[i] == FSI_CELL_FLUID ? FSI__FLUID : 0;
+}
+FSI__HOT static void fsi__mg_face_finish(int n, uint8_t *FSI__RESTRICT face, uint8_t *FSI__RESTRICT count) {
+    int i;
+    for (i = 0; i < n; i++) {
+        uint8_t f = face[i] & FSI__FLUID ? face[i] : (uint8_t)0;
+        face[i] = f;
+        count[i] = (uint8_t)((f & 1) + (f >> 1 & 1) + (f >> 2 & 1) + (f >> 3 & 1) + (f >> 4 & 1) + (f >> 5 & 1));
+    }
+}
+static int fsi__mg_any(int n, const uint8_t *t) {
+    int i, any = 0;
+    for (i = 0; i < n; i++) any |= t[i];
+    return any;
+}
+
+/* First weight of the faces d of row (j, k); NULL = all 1. */
+static const fsi_real *fsi__mg_weights(const fsi_mg *mg, int d, int j, int k) {
+    ptrdiff_t n0 = mg->n[0], n1 = mg->n[1], up = d & 1;
+    const fsi_real *w = mg->w[d >> 1];
+    if (!w) return NULL;
+    if (d < 2) return w + (n0 + 1) * (j + n1 * k) + up;
+    if (d < 4) return w + n0 * (j + up + (n1 + 1) * k);
+    return w + n0 * (j + n1 * (k + up));
+}
+
+/* Type of the cells across faces d of row (j, k): a row of the mask, or outside. */
+static const uint8_t *fsi__mg_across(const fsi_mg *mg, const uint8_t *cell, int d, int j, int k) {
+    int axis = d >> 1, at = (axis == 1 ? j : k) + (d & 1 ? 1 : -1);
+    if (at < 0 || at >= mg->n[axis]) return mg->edge + (mg->open[d] ? 0 : mg->n[0]);
+    if (!cell) return (const uint8_t *)mg->zero;
+    return cell + (ptrdiff_t)mg->n[0] * ((axis == 1 ? at : j) + (ptrdiff_t)mg->n[1] * (axis == 2 ? at : k));
+}
+
+static int fsi__mg_bits(int n, int d, const uint8_t *t, const fsi_real *w, uint8_t *face) {
+    if (w) return fsi__mg_face_bits_weighted(n, d, t, w, face);
+    fsi__mg_face_bits(n, d, t, face);
+    return 0;
+}
+
+/* Faces of one row: bits, count, flags. */
+static void fsi__mg_faces(fsi_mg *mg, const uint8_t *cell, int j, int k) {
+    int n = mg->n[0], d, odd = 0, other = 0;
+    size_t line = fsi__mg_line(mg->level, j, k), c = (size_t)n * line;
+    const uint8_t *t = cell ? cell + c : (const uint8_t *)mg->zero;
+    uint8_t *face = mg->face + c;
+    const fsi_real *w = fsi__mg_weights(mg, 0, j, k);
+    fsi__mg_face_start(n, t, face);
+    odd |= fsi__mg_bits(1, 0, mg->edge + (mg->open[0] ? 0 : n), w, face);
+    odd |= fsi__mg_bits(n - 1, 0, t, w ? w + 1 : NULL, face + 1);
+    odd |= fsi__mg_bits(n - 1, 1, t + 1, w ? w + 1 : NULL, face);
+    odd |= fsi__mg_bits(1, 1, mg->edge + (mg->open[1] ? 0 : n), w ? w + n : NULL, face + n - 1);
+    for (d = 2; d < 6; d++) {
+        const uint8_t *a = fsi__mg_across(mg, cell, d, j, k);
+        odd |= fsi__mg_bits(n, d, a, fsi__mg_weights(mg, d, j, k), face);
+        if (cell && a >= cell && a < cell + mg->cells) other |= fsi__mg_any(n, a);
+    }
+    fsi__mg_face_finish(n, face, mg->count + c);
+    mg->level->row[line] = (uint8_t)((odd ? 0 : FSI__ROW_PLAIN) | (other || fsi__mg_any(n, t) ? 0 : FSI__ROW_CLEAN));
+}
+
+FSI__INLINE int32_t fsi__mg_root(int32_t *label, int32_t c) {
+    while (label[c] != c) c = label[c] = label[label[c]];
+    return c;
+}
+
+/* Joins the cells of a row with those a stride below, where face bit d is open to fluid; runs that meet again are skipped. */
+static void fsi__mg_join_rows(const fsi_mg *mg, ptrdiff_t begin, ptrdiff_t stride, int d) {
+    int32_t *label = mg->label, last0 = -1, last1 = -1;
+    ptrdiff_t c, end = begin + mg->n[0];
+    for (c = begin; c < end; c++) {
+        int32_t a = label[c], b = label[c - stride];
+        if (!(mg->face[c] >> d & 1) || !(mg->face[c - stride] & FSI__FLUID) || (a == last0 && b == last1)) continue;
+        last0 = a; last1 = b;
+        a = fsi__mg_root(label, a); b = fsi__mg_root(label, b);
+        if (a < b) label[b] = a; else label[a] = b;
+    }
+}
+
+/* Connected regions by union of runs along x; the root of a region is its first cell. Regions without a Dirichlet face get numbers. */
+static void fsi__mg_regions(fsi_mg *mg) {
+    int32_t *label = mg->label, *info = (int32_t *)(void *)mg->q;      /* info of a root: -1 touches air, else number of cells */
+    ptrdiff_t n = mg->n[0], line, lines = (ptrdiff_t)mg->n[1] * mg->n[2], c, cells = (ptrdiff_t)mg->cells;
+    for (line = 0; line < lines; line++) {
+        for (c = line * n; c < (line + 1) * n; c++)
+            label[c] = c > line * n && mg->face[c] & 1 && mg->face[c - 1] & FSI__FLUID ? label[c - 1] : (int32_t)c;
+        if (line % mg->n[1]) fsi__mg_join_rows(mg, line * n, n, 2);
+        if (line >= mg->n[1]) fsi__mg_join_rows(mg, line * n, n * mg->n[1], 4);
+    }
+    for (c = 0; c < cells; c++) info[c] = 0;
+    for (c = 0; c < cells; c++) {                      /* a run's cells share their label: look the root up once per run */
+        int32_t a;
+        if (!(mg->face[c] & FSI__FLUID)) continue;
+        label[c] = a = label[c] == c ? fsi__mg_root(label, (int32_t)c) : label[label[c]];
+        if (mg->face[c] & FSI__AIR) info[a] = -1; else if (info[a] >= 0) info[a]++;
+    }
+    mg->regions = mg->large = 0;
+    for (c = 0; c < cells; c++) {                      /* roots come first, so their label can be replaced by the number */
+        int32_t a = label[c];
+        if (!(mg->face[c] & FSI__FLUID)) { label[c] = -1; continue; }
+        if (a == c) {
+            int32_t size = info[c];
+            mg->regions += size >= 0;
+            info[c] = size < 0 ? -1 : size == 1 ? -2 : mg->large++;
+        }
+        label[c] = info[a];
+    }
+    memset(mg->q, 0, mg->cells * sizeof *mg->q);
+}
+
+/* Weight of the upper face of cell (i, j, k) of level q along an axis; one index may be -1. Unit weights are not stored on the finest level. */
+static float fsi__mg_w(const fsi_mg *mg, int q, int axis, int i, int j, int k) {
+    const fsi_mg_level *l = mg->level + q;
+    ptrdiff_t c, stride = axis == 0 ? 1 : axis == 1 ? mg->n[0] : (ptrdiff_t)mg->n[0] * mg->n[1];
+    int at = axis == 0 ? i : axis == 1 ? j : k;
+    if (axis == 1 && l->n[1] == 1) return 0;
+    if (q || mg->weighted) return l->w[axis][fsi__mg_id(l, i, j, k)];
+    c = i + (ptrdiff_t)mg->n[0] * (j + (ptrdiff_t)mg->n[1] * k);
+    if (at >= 0 && mg->face[c] & FSI__FLUID) return (float)(mg->face[c] >> (2 * axis + 1) & 1);
+    return at + 1 < l->n[axis] ? (float)(mg->face[c + stride] >> (2 * axis) & 1) : 0;
+}
+FSI__INLINE int fsi__mg_kind(const fsi_mg_level *l, int i, int j, int k) {
+    if (i < 0 || j < 0 || k < 0 || i >= l->n[0] || j >= l->n[1] || k >= l->n[2]) return 0;
+    return l->kind[fsi__mg_id(l, i, j, k)];
+}
+
+/* Finest level from the faces: kinds, and weights where the caller gave some. */
+static void fsi__mg_finest_row(fsi_mg *mg, int j, int k) {
+    fsi_mg_level *l = mg->level;
+    ptrdiff_t n = mg->n[0], c = n * (j + (ptrdiff_t)mg->n[1] * k), at = fsi__mg_at(l, j, k);
+    uint8_t *even = l->kind + at + ((j + k) & 1 ? l->size : 0), *odd = l->kind + at + ((j + k) & 1 ? 0 : l->size);
+    int i;
+    for (i = 0; i < n; i++) {
+        uint8_t m = (uint8_t)(mg->face[c + i] & FSI__FLUID ? (mg->count[c + i] ? mg->count[c + i] : 1) : 0);
+        if (i & 1) odd[i >> 1] = m; else even[i >> 1] = m;
+    }
+}
+
+/* Weights of face slots (i, j, k), i = -1 .. n-1, of one row (j or k may be -1) along an axis, from the caller's arrays. */
+static void fsi__mg_finest_weights(fsi_mg *mg, int axis, int j, int k) {
+    fsi_mg_level *l = mg->level;
+    ptrdiff_t stride = axis == 0 ? 1 : axis == 1 ? mg->n[0] : (ptrdiff_t)mg->n[0] * mg->n[1];
+    ptrdiff_t c = (ptrdiff_t)mg->n[0] * (j + (ptrdiff_t)mg->n[1] * k);
+    int inside = j >= 0 && k >= 0, i, last = axis == 1 ? j + 1 == l->n[1] : axis == 2 && k + 1 == l->n[2];
+    const fsi_real *w = fsi__mg_weights(mg, 2 * axis + 1, j, k);
+    for (i = axis ? 0 : -1; i < l->n[0]; i++) {
+        int lower = inside && i >= 0 && mg->face[c + i] & FSI__FLUID && mg->face[c + i] >> (2 * axis + 1) & 1;
+        int upper = !last && (axis || i + 1 < l->n[0]) && mg->face[c + i + stride] & FSI__FLUID && mg->face[c + i + stride] >> (2 * axis) & 1;
+        l->w[axis][fsi__mg_id(l, i, j, k)] = lower || upper ? (w ? (float)w[i] : 1.0f) : 0.0f;
+    }
+}
+
+static void fsi__mg_finest_dir(fsi_mg *mg, int k) {   /* a single row: its faces along y are all Dirichlet */
+    fsi_mg_level *l = mg->level;
+    const fsi_real *a = fsi__mg_weights(mg, 2, 0, k), *b = fsi__mg_weights(mg, 3, 0, k);
+    int i;
+    for (i = 0; i < l->n[0]; i++) {
+        int f = mg->face[i + (ptrdiff_t)l->n[0] * k];
+        l->dir[fsi__mg_id(l, i, 0, k)] = (f >> 2 & 1 ? (a ? (float)a[i] : 1.0f) : 0.0f) + (f >> 3 & 1 ? (b ? (float)b[i] : 1.0f) : 0.0f);
+    }
+}
+
+static void fsi__mg_finest(fsi_mg *mg) {
+    fsi_mg_level *l = mg->level;
+    int j, k;
+    FSI__OMP(parallel for schedule(static) private(j) if (fsi__mg_big(l)))
+    for (k = -1; k < l->n[2]; k++) {
+        for (j = 0; j < l->n[1] && k >= 0; j++) fsi__mg_finest_row(mg, j, k);
+        if (!mg->weighted) continue;
+        for (j = 0; j < l->n[1]; j++) {
+            if (k >= 0) fsi__mg_finest_weights(mg, 0, j, k);
+            fsi__mg_finest_weights(mg, 2, j, k);
+        }
+        for (j = -1; j < l->n[1] && l->n[1] > 1 && k >= 0; j++) fsi__mg_finest_weights(mg, 1, j, k);
+        if (l->n[1] == 1 && k >= 0) fsi__mg_finest_dir(mg, k);
+    }
+}
+
+/* The block of coarse cell (I, J, K): kinds of its children, 0 where there is none; returns a mask of those with an unknown.
+   full becomes 1 if all eight are ordinary: six open faces of weight 1. */
+static int fsi__mg_block(const fsi_mg_level *l, int I, int J, int K, int *full) {
+    int q, mask = 0, same = 1;
+    for (q = 0; q < 8; q++) {
+        int i = 2 * I + (q & 1), j = 2 * J + (q >> 1 & 1), k = 2 * K + (q >> 2), m = fsi__mg_kind(l, i, j, k);
+        if (m) mask |= 1 << q;
+        if (m != 6) same = 0;
+        else if ( !(l->row[fsi__mg_line(l, j, k)] & FSI__ROW_PLAIN)) same = 0;
+    }
+    *full = same;
+    return mask;
+}
+
+/* Largest connected part of the children in mask. */
+static int fsi__mg_main_part(const fsi_mg *mg, int q, int I, int J, int K, int mask) {
+    int best = 0, size = 0;
+    while (mask) {
+        int part = mask & -mask, grown = 1, c, axis, count = 0;
+        while (grown)
+            for (grown = 0, c = 0; c < 8; c++)
+                for (axis = 0; axis < 3 && part >> c & 1; axis++) {
+                    int o = c ^ 1 << axis, low = c & o;
+                    if (mask >> o & 1 && !(part >> o & 1) &&
+                        fsi__mg_w(mg, q, axis, 2 * I + (low & 1), 2 * J + (low >> 1 & 1), 2 * K + (low >> 2)) > 0) { part |= 1 << o; grown = 1; }
+                }
+        for (c = 0; c < 8; c++) count += part >> c & 1;
+        if (count > size) { size = count; best = part; }
+        mask &= ~part;
+    }
+    return best;
+}
+
+/* Parents of the fine cells under coarse plane K. Coarse kinds for now: 0 none, 7 some, 15 full. */
+static void fsi__mg_parents(fsi_mg *mg, int q, int K) {
+    fsi_mg_level *l = mg->level + q, *c = l + 1;
+    int I, J, child, full;
+    for (J = 0; J < c->n[1]; J++)
+        for (I = 0; I < c->n[0]; I++) {
+            int mask = fsi__mg_block(l, I, J, K, &full), part = full || !mask ? mask : fsi__mg_main_part(mg, q, I, J, K, mask);
+            c->kind[fsi__mg_id(c, I, J, K)] = (uint8_t)(full ? 15 : mask ? 7 : 0);
+            for (child = 0; child < 8 && part != mask; child++) {
+                int j = 2 * J + (child >> 1 & 1), k = 2 * K + (child >> 2);
+                if (!((mask & ~part) >> child & 1)) continue;
+                l->kind[fsi__mg_id(l, 2 * I + (child & 1), j, k)] |= 7 << 4;
+                l->row[fsi__mg_line(l, j, k)] |= FSI__ROW_ORPHAN;
+            }
+        }
+}
+
+/* Weight of face d of a fine cell, and the kind of the cell behind it. */
+static float fsi__mg_face(const fsi_mg *mg, int q, int d, int i, int j, int k, int *behind) {
+    int axis = d >> 1, up = d & 1, x = axis == 0, y = axis == 1, z = axis == 2, s = up ? 1 : -1;
+    *behind = fsi__mg_kind(mg->level + q, i + s * x, j + s * y, k + s * z);
+    return up ? fsi__mg_w(mg, q, axis, i, j, k) : fsi__mg_w(mg, q, axis, i - x, j - y, k - z);
+}
+
+/* Orphans are adopted by the block behind their strongest open face. */
+static void fsi__mg_adopt(fsi_mg *mg, int q) {
+    fsi_mg_level *l = mg->level + q;
+    int i, j, k, d;
+    for (k = 0; k < l->n[2]; k++)
+        for (j = 0; j < l->n[1]; j++) {
+            if (!(l->row[fsi__mg_line(l, j, k)] & FSI__ROW_ORPHAN)) continue;
+            for (i = 0; i < l->n[0]; i++) {
+                uint8_t *kind = l->kind + fsi__mg_id(l, i, j, k);
+                float best = 0;
+                int to = 7;
+                if (*kind < FSI__ORPHAN) continue;
+                for (d = 0; d < 6; d++) {
+                    int behind;
+                    float w = fsi__mg_face(mg, q, d, i, j, k, &behind);
+                    if (behind && behind < FSI__ORPHAN && w > best) { best = w; to = d + 1; }
+                }
+                *kind = (uint8_t)((*kind & 15) | to << 4);
+            }
+        }
+}
+
+/* Conductance from the middle of fine cell's block through its face d, as far as this side goes: 1/w and half of the inner face.
+   Returns the resistance, or 0 if the face is closed. */
+static float fsi__mg_resistance(const fsi_mg *mg, int q, int d, int i, int j, int k, int *behind) {
+    float w = fsi__mg_face(mg, q, d, i, j, k, behind), inner;
+    int axis = d >> 1, at = axis == 0 ? i : axis == 1 ? j : k, back;
+    if (!(w > 0)) return 0;
+    if ((at & 1) == (d & 1)) {                         /* the opposite face is inside the block */
+        inner = fsi__mg_face(mg, q, d ^ 1, i, j, k, &back);
+        if (inner > 0 && back && back < FSI__ORPHAN) return 1 / w + 1 / (2 * inner);
+    }
+    return 1 / w;
+}
+
+/* Sum over the children of a block of the Dirichlet faces in direction d. */
+static float fsi__mg_dirichlet(const fsi_mg *mg, int q, int d, int I, int J, int K) {
+    const fsi_mg_level *l = mg->level + q;
+    float sum = 0;
+    int c;
+    for (c = 0; c < 8; c++) {
+        int i = 2 * I + (c & 1), j = 2 * J + (c >> 1 & 1), k = 2 * K + (c >> 2), m = fsi__mg_kind(l, i, j, k), behind;
+        float r;
+        if (!m || m >= FSI__ORPHAN) continue;
+        r = fsi__mg_resistance(mg, q, d, i, j, k, &behind);
+        if (r > 0 && !behind) sum += 1 / r;
+    }
+    return sum * l->scale;
+}
+
+/* Weight of coarse face slot (I, J, K) along an axis: between two blocks, or towards Dirichlet values if only one holds unknowns. */
+static float fsi__mg_slot(const fsi_mg *mg, int q, int axis, int I, int J, int K) {
+    const fsi_mg_level *l = mg->level + q, *c = l + 1;
+    int x = axis == 0, y = axis == 1, z = axis == 2, a = fsi__mg_kind(c, I, J, K), b = fsi__mg_kind(c, I + x, J + y, K + z), child;
+    float sum = 0;
+    if (a == 15 && b == 15) return 1;
+    if (!a && !b) return 0;
+    if (!b) return fsi__mg_dirichlet(mg, q, 2 * axis + 1, I, J, K);
+    if (!a) return fsi__mg_dirichlet(mg, q, 2 * axis, I + x, J + y, K + z);
+    for (child = 0; child < 8; child++) {
+        int i = 2 * I + (child & 1), j = 2 * J + (child >> 1 & 1), k = 2 * K + (child >> 2), m, behind, skip;
+        float r, s, w;
+        if (!(child >> axis & 1)) continue;
+        m = fsi__mg_kind(l, i, j, k);
+        if (!m || m >= FSI__ORPHAN) continue;
+        r = fsi__mg_resistance(mg, q, 2 * axis + 1, i, j, k, &behind);
+        if (!(r > 0) || !behind || behind >= FSI__ORPHAN) continue;
+        s = fsi__mg_resistance(mg, q, 2 * axis, i + x, j + y, k + z, &skip);
+        w = fsi__mg_face(mg, q, 2 * axis + 1, i, j, k, &skip);
+        sum += 1 / (r + s - 1 / w);
+    }
+    return sum * l->scale;
+}
+
+/* Dirichlet weight of a coarse cell that fits on none of its faces. */
+static float fsi__mg_dir(const fsi_mg *mg, int q, int I, int J, int K) {
+    const fsi_mg_level *l = mg->level + q, *c = l + 1;
+    float sum = 0;
+    int child, d;
+    for (child = 0; child < 8; child++) {
+        int i = 2 * I + (child & 1), j = 2 * J + (child >> 1 & 1), k = 2 * K + (child >> 2), m = fsi__mg_kind(l, i, j, k);
+        if (!m || m >= FSI__ORPHAN) continue;
+        if (l->dir && (q || mg->weighted)) sum += l->dir[fsi__mg_id(l, i, j, k)];
+        else if (l->n[1] == 1) sum += (float)((mg->face[i + (ptrdiff_t)l->n[0] * k] >> 2 & 1) + (mg->face[i + (ptrdiff_t)l->n[0] * k] >> 3 & 1));
+    }
+    sum *= l->scale;
+    for (d = 0; d < 6; d++) {
+        int axis = d >> 1, s = d & 1 ? 1 : -1;
+        int next = fsi__mg_kind(c, I + (axis == 0 ? s : 0), J + (axis == 1 ? s : 0), K + (axis == 2 ? s : 0));
+        if (next || (axis == 1 && c->n[1] == 1 && l->n[1] > 1)) sum += fsi__mg_dirichlet(mg, q, d, I, J, K);
+    }
+    return sum;
+}
+
+/* Weights of coarse plane K (K = -1: only the faces below plane 0). */
+static void fsi__mg_coarse_weights(fsi_mg *mg, int q, int K) {
+    fsi_mg_level *c = mg->level + q + 1;
+    int I, J;
+    for (J = c->n[1] > 1 ? -1 : 0; J < c->n[1]; J++)
+        for (I = -1; I < c->n[0]; I++) {
+            ptrdiff_t at = fsi__mg_id(c, I, J, K);
+            int plain, a = fsi__mg_kind(c, I, J, K);
+            if (I < 0 ? J < 0 || K < 0 : J < 0 && K < 0) continue;
+            if (I >= 0 && J >= 0) c->w[2][at] = fsi__mg_slot(mg, q, 2, I, J, K);
+            if (K < 0) continue;
+            if (J >= 0) c->w[0][at] = fsi__mg_slot(mg, q, 0, I, J, K);
+            if (I >= 0 && c->w[1]) c->w[1][at] = fsi__mg_slot(mg, q, 1, I, J, K);
+            if (I < 0 || J < 0) continue;
+            plain = a == 15 && fsi__mg_kind(c, I - 1, J, K) == 15 && fsi__mg_kind(c, I + 1, J, K) == 15 && fsi__mg_kind(c, I, J - 1, K) == 15 &&
+                    fsi__mg_kind(c, I, J + 1, K) == 15 && fsi__mg_kind(c, I, J, K - 1) == 15 && fsi__mg_kind(c, I, J, K + 1) == 15;
+            c->dir[at] = plain || !a ? 0 : fsi__mg_dir(mg, q, I, J, K);
+        }
+}
+
+/* Adds weight to the coarse face between cells a and b; nothing if they are not neighbours. */
+static void fsi__mg_link(const fsi_mg_level *c, const int a[3], const int b[3], float w) {
+    int axis, at = -1, steps = 0;
+    for (axis = 0; axis < 3; axis++) if (a[axis] != b[axis]) { at = axis; steps += abs(a[axis] - b[axis]); }
+    if (steps != 1) return;
+    if (a[at] > b[at]) a = b;
+    c->w[at][fsi__mg_id(c, a[0], a[1], a[2])] += w;
+}
+
+/* Faces of one orphan, added to the coarse faces between the blocks they joined; what fits on no coarse face is left out. */
+static void fsi__mg_coarse_orphan(fsi_mg *mg, int q, int i, int j, int k, int kind) {
+    fsi_mg_level *l = mg->level + q, *c = l + 1;
+    int d, behind, own[3], to[3];
+    ptrdiff_t at = fsi__mg_parent(c, i, j, k, kind, own);
+    if (at < 0) return;
+    if (l->dir && (q || mg->weighted)) c->dir[at] += l->scale * l->dir[fsi__mg_id(l, i, j, k)];
+    for (d = 0; d < 6; d++) {
+        float w = fsi__mg_face(mg, q, d, i, j, k, &behind);
+        int s = d & 1 ? 1 : -1;
+        if (!(w > 0)) continue;
+        if (!behind) { c->dir[at] += l->scale * w; continue; }
+        if (behind >= FSI__ORPHAN && !(d & 1)) continue;           /* two orphans: count their face once */
+        if (fsi__mg_parent(c, i + (d >> 1 == 0 ? s : 0), j + (d >> 1 == 1 ? s : 0), k + (d >> 1 == 2 ? s : 0), behind, to) >= 0)
+            fsi__mg_link(c, own, to, l->scale * w / 2);
+    }
+}
+
+static void fsi__mg_coarse_orphans(fsi_mg *mg, int q) {
+    fsi_mg_level *l = mg->level + q;
+    int i, j, k;
+    for (k = 0; k < l->n[2]; k++)
+        for (j = 0; j < l->n[1]; j++)
+            for (i = 0; i < l->n[0] && l->row[fsi__mg_line(l, j, k)] & FSI__ROW_ORPHAN; i++) {
+                int kind = fsi__mg_kind(l, i, j, k);
+                if (kind >= FSI__ORPHAN) fsi__mg_coarse_orphan(mg, q, i, j, k, kind);
+            }
+}
+
+/* A coarse row is plain if all weights between its unknowns and others are 1 and none is left beside the faces. */
+static void fsi__mg_classify(const fsi_mg *mg, int q, int j, int k) {
+    const fsi_mg_level *l = mg->level + q;
+    int i, d, plain = 1, behind;
+    for (i = 0; i < l->n[0] && plain; i++) {
+        ptrdiff_t at = fsi__mg_id(l, i, j, k);
+        if (!l->kind[at]) continue;
+        if (l->dir[at] > 0) plain = 0;
+        for (d = 0; d < 6; d++) {
+            float w = fsi__mg_face(mg, q, d, i, j, k, &behind);
+            if (!(w >= 1 && w <= 1) && (w > 0 || behind)) plain = 0;
+        }
+    }
+    l->row[fsi__mg_line(l, j, k)] = (uint8_t)(plain ? FSI__ROW_PLAIN : 0);
+}
+
+/* Final kinds of a coarse row: the diagonal where it is a small integer. */
+static void fsi__mg_diagonals(const fsi_mg *mg, int q, int j, int k) {
+    const fsi_mg_level *l = mg->level + q;
+    int i, d, plain = l->row[fsi__mg_line(l, j, k)] & FSI__ROW_PLAIN;
+    for (i = 0; i < l->n[0]; i++) {
+        ptrdiff_t at = fsi__mg_id(l, i, j, k);
+        int count = 0;
+        if (!l->kind[at]) continue;
+        for (d = 0; d < 6 && plain; d++)
+            count += (d & 1 ? fsi__mg_w(mg, q, d >> 1, i, j, k) : fsi__mg_w(mg, q, d >> 1, i - (d == 0), j - (d == 2), k - (d == 4))) > 0;
+        l->kind[at] = (uint8_t)(!plain ? 7 : count ? count : 1);
+    }
+}
+
+static void fsi__mg_coarsen(fsi_mg *mg, int q) {
+    fsi_mg_level *l = mg->level + q, *c = l + 1;
+    int k, j, big = fsi__mg_big(l);
+    (void)big;
+    FSI__OMP(parallel for schedule(static) if (big))
+    for (k = 0; k < c->n[2]; k++) fsi__mg_parents(mg, q, k);
+    fsi__mg_adopt(mg, q);
+    FSI__OMP(parallel for schedule(static) if (big))
+    for (k = -1; k < c->n[2]; k++) fsi__mg_coarse_weights(mg, q, k);
+    fsi__mg_coarse_orphans(mg, q);
+    FSI__OMP(parallel for schedule(static) private(j) if (big))
+    for (k = 0; k < c->n[2]; k++)
+        for (j = 0; j < c->n[1]; j++) fsi__mg_classify(mg, q + 1, j, k);
+    FSI__OMP(parallel for schedule(static) private(j) if (big))
+    for (k = 0; k < c->n[2]; k++)
+        for (j = 0; j < c->n[1]; j++) fsi__mg_diagonals(mg, q + 1, j, k);
+}
+
+FSI__HOT static int fsi__mg_mask_valid(size_t n, const uint8_t *cell) {
+    uint8_t bad = 0;
+    size_t i;
+    for (i = 0; i < n; i++) bad = (uint8_t)(bad | (cell[i] > FSI_CELL_NEUMANN));
+    return !bad;
+}
+FSI__HOT static int fsi__mg_weights_valid(size_t n, const fsi_real *w) {
+    int bad = 0;
+    size_t i;
+    for (i = 0; i < n; i++) bad |= !(w[i] >= 0 && w[i] <= FSI_REAL_MAX);
+    return !bad;
+}
+
+FSI_API fsi_result fsi_mg_update(fsi_mg *mg, const uint8_t *cell, const fsi_real *const w[3]) {
+    int j, k, axis, q, two;
+    size_t i, fluid = 0;
+    if (!mg || !mg->block) return FSI_ERR_STATE;
+    two = mg->desc.nz == 1;
+    if (cell && !fsi__mg_mask_valid(mg->cells, cell)) return FSI_ERR_ARGUMENT;
+    for (axis = 0; w && axis < (two ? 2 : 3); axis++) {
+        size_t n = (size_t)(mg->desc.nx + (axis == 0)) * (size_t)(mg->desc.ny + (axis == 1)) * (size_t)(mg->desc.nz + (axis == 2));
+        if (w[axis] && !fsi__mg_weights_valid(n, w[axis])) return FSI_ERR_ARGUMENT;
+    }
+    mg->w[0] = w ? w[0] : NULL; mg->w[1] = !w || two ? NULL : w[1]; mg->w[2] = !w ? NULL : two ? w[1] : w[2];
+    mg->weighted = mg->w[0] || mg->w[1] || mg->w[2];
+    FSI__OMP(parallel for schedule(static) private(j) if (mg->cells > FSI__GRAIN))
+    for (k = 0; k < mg->n[2]; k++)
+        for (j = 0; j < mg->n[1]; j++) fsi__mg_faces(mg, cell, j, k);
+    for (i = 0; i < mg->cells; i++) fluid += mg->face[i] >> 6 & 1;
+    mg->fluid = fluid;
+    fsi__mg_regions(mg);
+    fsi__mg_finest(mg);
+    for (q = 0; q + 1 < mg->levels; q++) fsi__mg_coarsen(mg, q);
+    return mg->fluid ? FSI_OK : FSI_EMPTY;
+}
+
+/* ---- the operator */
+/* Faces d of a run of cells: y += w (x - x_n), x_n = 0 where the neighbour is not fluid. */
+FSI__HOT static void fsi__mg_face_terms(int n, int d, const uint8_t *FSI__RESTRICT face, const uint8_t *FSI__RESTRICT across,
+                                        const fsi_real *FSI__RESTRICT w, const fsi_real *FSI__RESTRICT x, const fsi_real *FSI__RESTRICT xn,
+                                        fsi_real *FSI__RESTRICT y) {
+    int i;
+    for (i = 0; i < n; i++) {
+        fsi_real v = across[i] & FSI__FLUID ? xn[i] : 0;
+        v = (w ? w[i] : 1) * (x[i] - v);
+        y[i] += face[i] >> d & 1 ? v : 0;
+    }
+}
+
+/* A row of unit weights; x is 0 in cells that are not fluid. */
+FSI__HOT static void fsi__mg_apply_plain(int n, const uint8_t *FSI__RESTRICT count, const fsi_real *FSI__RESTRICT x,
+                                         const fsi_real *FSI__RESTRICT y0, const fsi_real *FSI__RESTRICT y1,
+                                         const fsi_real *FSI__RESTRICT z0, const fsi_real *FSI__RESTRICT z1, fsi_real *FSI__RESTRICT y) {
+    int i, last = n - 1;
+    for (i = 1; i < last; i++) {
+        fsi_real v = (fsi_real)count[i] * x[i] - (((x[i - 1] + x[i + 1]) + (y0[i] + y1[i])) + (z0[i] + z1[i]));
+        y[i] = count[i] ? v : 0;
+    }
+    for (i = 0; i < n; i += last > 0 ? last : 1)
+        y[i] = count[i] ? (fsi_real)count[i] * x[i] - (((i ? x[i - 1] : 0) + (i < last ? x[i + 1] : 0)) + (y0[i] + y1[i])) - (z0[i] + z1[i]) : 0;
+}
+
+/* Row (j, k) of y = A x. trusted: x is 0 in cells that are not fluid. */
+static void fsi__mg_apply_row(const fsi_mg *mg, const fsi_real *x, fsi_real *y, int j, int k, int trusted) {
+    ptrdiff_t n = mg->n[0], at = n * (j + (ptrdiff_t)mg->n[1] * k), stride[2];
+    const fsi_real *xn[4], *w;
+    const uint8_t *face = mg->face + at, *none = (const uint8_t *)mg->zero, *across[4];
+    int d, flags = mg->level->row[fsi__mg_line(mg->level, j, k)], m = mg->n[0];
+    stride[0] = n; stride[1] = n * mg->n[1];
+    x += at; y += at;
+    for (d = 0; d < 4; d++) {
+        int p = (d < 2 ? j : k) + (d & 1 ? 1 : -1), inside = p >= 0 && p < mg->n[1 + (d >> 1)];
+        ptrdiff_t s = d & 1 ? stride[d >> 1] : -stride[d >> 1];
+        xn[d] = inside ? x + s : mg->zero; across[d] = inside ? face + s : none;
+    }
+    if (flags & FSI__ROW_PLAIN && (trusted || flags & FSI__ROW_CLEAN)) {
+        fsi__mg_apply_plain(m, mg->count + at, x, xn[0], xn[1], xn[2], xn[3], y);
+        return;
+    }
+    memset(y, 0, (size_t)n * sizeof *y);
+    w = fsi__mg_weights(mg, 0, j, k);
+    fsi__mg_face_terms(1, 0, face, none, w, x, mg->zero, y);
+    fsi__mg_face_terms(m - 1, 0, face + 1, face, w ? w + 1 : w, x + 1, x, y + 1);
+    fsi__mg_face_terms(m - 1, 1, face, face + 1, w ? w + 1 : w, x, x + 1, y);
+    fsi__mg_face_terms(1, 1, face + m - 1, none, w ? w + m : w, x + m - 1, mg->zero, y + m - 1);
+    for (d = 2; d < 6; d++) fsi__mg_face_terms(m, d, face, across[d - 2], fsi__mg_weights(mg, d, j, k), x, xn[d - 2], y);
+}
+
+FSI_API void fsi_mg_apply(const fsi_mg *mg, const fsi_real *x, fsi_real *y) {
+    int j, k;
+    FSI__OMP(parallel for schedule(static) private(j) if (mg->cells > FSI__GRAIN))
+    for (k = 0; k < mg->n[2]; k++)
+        for (j = 0; j < mg->n[1]; j++) fsi__mg_apply_row(mg, x, y, j, k, 0);
+}
+
+/* ---- regions without Dirichlet cells */
+/* Sums of x, |x| and the cells of regions first .. first+63. Chunks are fixed: the same bits for any number of threads. */
+typedef struct fsi__mg_sums { double sum[64], abs[64], size[64]; } fsi__mg_sums;
+
+static void fsi__mg_region_sums(const fsi_mg *mg, const fsi_real *x, int first, fsi__mg_sums *out) {
+    fsi__mg_sums part[16];
+    ptrdiff_t cells = (ptrdiff_t)mg->cells, c;
+    int chunk, chunks = cells > FSI__GRAIN ? 16 : 1, r;
+    FSI__OMP(parallel for schedule(static) private(c) if (chunks > 1))
+    for (chunk = 0; chunk < chunks; chunk++) {
+        fsi__mg_sums *p = part + chunk;
+        memset(p, 0, sizeof *p);
+        for (c = cells * chunk / chunks; c < cells * (chunk + 1) / chunks; c++) {
+            int a = mg->label[c] - first;
+            if (mg->label[c] < first || a >= 64) continue;
+            p->sum[a] += (double)x[c]; p->abs[a] += fabs((double)x[c]); p->size[a] += 1;
+        }
+    }
+    memset(out, 0, sizeof *out);
+    for (chunk = 0; chunk < chunks; chunk++)
+        for (r = 0; r < 64; r++) {
+            out->sum[r] += part[chunk].sum[r]; out->abs[r] += part[chunk].abs[r]; out->size[r] += part[chunk].size[r];
+        }
+}
+
+FSI_API void fsi_mg_project(const fsi_mg *mg, fsi_real *x) {
+    ptrdiff_t cells = (ptrdiff_t)mg->cells, c;
+    int first, r;
+    if (!mg->regions) return;
+    for (first = 0; first == 0 || first < mg->large; first += 64) {
+        fsi__mg_sums s;
+        fsi__mg_region_sums(mg, x, first, &s);
+        for (r = 0; r < 64; r++) s.sum[r] = s.size[r] > 0 ? s.sum[r] / s.size[r] : 0;
+        FSI__OMP(parallel for schedule(static) if (cells > FSI__GRAIN))
+        for (c = 0; c < cells; c++) {
+            int a = mg->label[c] - first;
+            if (mg->label[c] >= first && a < 64) x[c] -= (fsi_real)s.sum[a];
+            else if (mg->label[c] == -2) x[c] = 0;
+        }
+    }
+}
+
+/* Largest imbalance: |sum| / sum of |.| over regions where the part outside the range, |sum| / sqrt(cells), exceeds floor. */
+static double fsi__mg_imbalance(const fsi_mg *mg, const fsi_real *b, double floor) {
+    double worst = 0;
+    size_t c;
+    int first, r;
+    if (!mg->regions) return 0;
+    for (first = 0; first < mg->large; first += 64) {
+        fsi__mg_sums s;
+        fsi__mg_region_sums(mg, b, first, &s);
+        for (r = 0; r < 64; r++)
+            if (s.abs[r] > 0 && fabs(s.sum[r]) > floor * sqrt(s.size[r]) && fabs(s.sum[r]) > worst * s.abs[r]) worst = fabs(s.sum[r]) / s.abs[r];
+    }
+    for (c = 0; c < mg->cells && mg->regions > mg->large; c++)
+        if (mg->label[c] == -2 && fabs((double)b[c]) > floor) return 1;
+    return worst;
+}
+
+FSI_API double fsi_mg_incompatibility(const fsi_mg *mg, const fsi_real *b) { return fsi__mg_imbalance(mg, b, 0); }
+
+/* ---- conjugate gradients around the cycle */
+typedef struct fsi__mg_cg {
+    fsi_mg *mg;
+    const fsi_mg_solve_desc *s;
+    const fsi_real *b;
+    fsi_real *p;
+    double alpha, beta;                  /* alpha: step along d that p has not taken yet */
+    double scale;                        /* f = scale r in the cycle, a power of two */
+    double limit;                        /* stop at this residual */
+    double rr;                           /* r . r */
+} fsi__mg_cg;
+
+/* The pending step of p, then the next direction d = z / scale + beta d; z comes split by colour, or (even NULL) plain. */
+FSI__HOT static void fsi__mg_direction(int n, const float *FSI__RESTRICT even, const float *FSI__RESTRICT odd, fsi_real s, fsi_real alpha,
+                                       fsi_real beta, fsi_real *FSI__RESTRICT p, fsi_real *FSI__RESTRICT d) {
+    int h, pairs = n / 2;
+    for (h = 0; h < pairs; h++) {
+        fsi_real d0 = d[2 * h], d1 = d[2 * h + 1];
+        p[2 * h] += alpha * d0; p[2 * h + 1] += alpha * d1;
+        d[2 * h] = s * (fsi_real)even[h] + beta * d0; d[2 * h + 1] = s * (fsi_real)odd[h] + beta * d1;
+    }
+    if (n & 1) { p[n - 1] += alpha * d[n - 1]; d[n - 1] = s * (fsi_real)even[pairs] + beta * d[n - 1]; }
+}
+FSI__HOT static void fsi__mg_direction_plain(int n, const fsi_real *FSI__RESTRICT z, fsi_real alpha, fsi_real beta, fsi_real *FSI__RESTRICT p,
+                                             fsi_real *FSI__RESTRICT d) {
+    int i;
+    for (i = 0; i < n; i++) { p[i] += alpha * d[i]; d[i] = z[i] + beta * d[i]; }
+}
+/* r -= alpha q, and r into the right-hand side of the cycle */
+FSI__HOT static void fsi__mg_residual_row(int n, fsi_real alpha, const fsi_real *FSI__RESTRICT q, fsi_real *FSI__RESTRICT r, fsi_real s,
+                                          float *FSI__RESTRICT even, float *FSI__RESTRICT odd) {
+    int h, pairs = n / 2;
+    for (h = 0; h < pairs; h++) {
+        fsi_real r0 = r[2 * h] - alpha * q[2 * h], r1 = r[2 * h + 1] - alpha * q[2 * h + 1];
+        r[2 * h] = r0; r[2 * h + 1] = r1;
+        even[h] = (float)(s * r0); odd[h] = (float)(s * r1);
+    }
+    if (n & 1) { r[n - 1] -= alpha * q[n - 1]; even[pairs] = (float)(s * r[n - 1]); }
+}
+FSI__HOT static void fsi__mg_from_cycle(int n, const float *FSI__RESTRICT even, const float *FSI__RESTRICT odd, fsi_real s, fsi_real *FSI__RESTRICT z) {
+    int h, pairs = n / 2;
+    for (h = 0; h < pairs; h++) { z[2 * h] = s * (fsi_real)even[h]; z[2 * h + 1] = s * (fsi_real)odd[h]; }
+    if (n & 1) z[n - 1] = s * (fsi_real)even[pairs];
+}
+
+/* Offsets of the cells of row (j, k) with even and odd i in the split arrays of the finest level. */
+FSI__INLINE ptrdiff_t fsi__mg_even(const fsi_mg_level *l, int j, int k) { return fsi__mg_at(l, j, k) + ((j + k) & 1 ? (ptrdiff_t)l->size : 0); }
+FSI__INLINE ptrdiff_t fsi__mg_odd(const fsi_mg_level *l, int j, int k) { return fsi__mg_at(l, j, k) + ((j + k) & 1 ? 0 : (ptrdiff_t)l->size); }
+
+static double fsi__mg_parts(const fsi_mg *mg) {
+    double s = 0;
+    int k;
+    for (k = 0; k < mg->n[2]; k++) s += mg->part[k];
+    return s;
+}
+
+/* Stage 0: p and d of a plane; stage 1: q = A d and d . q. */
+static void fsi__mg_step(void *user, int t, int k) {
+    fsi__mg_cg *cg = (fsi__mg_cg *)user;
+    fsi_mg *mg = cg->mg;
+    double s = 0;
+    int j, n = mg->n[0];
+    for (j = 0; j < mg->n[1]; j++) {
+        ptrdiff_t at = n * (j + (ptrdiff_t)mg->n[1] * k);
+        if (t) {
+            fsi__mg_apply_row(mg, mg->d, mg->q, j, k, 1);
+            s += fsi__mg_dot_real(n, mg->d + at, mg->q + at);
+        } else if (cg->s->precondition.apply_fn)
+            fsi__mg_direction_plain(n, mg->q + at, (fsi_real)cg->alpha, (fsi_real)cg->beta, cg->p + at, mg->d + at);
+        else
+            fsi__mg_direction(n, mg->level->x + fsi__mg_even(mg->level, j, k), mg->level->x + fsi__mg_odd(mg->level, j, k),
+                              (fsi_real)(1 / cg->scale), (fsi_real)cg->alpha, (fsi_real)cg->beta, cg->p + at, mg->d + at);
+    }
+    if (t) mg->part[k] = s;
+}
+
+/* r -= alpha q; f = scale r; returns r . r. The scale follows the residual of the step before: f stays near 1. */
+static double fsi__mg_update_residual(fsi__mg_cg *cg, double alpha) {
+    fsi_mg *mg = cg->mg;
+    double rms = sqrt(cg->rr / (double)(mg->fluid ? mg->fluid : 1));
+    int k, e = 0;
+    if (rms > 0 && rms <= 1e300) (void)frexp(rms, &e);
+    cg->scale = ldexp(1.0, -fsi__iclamp(e, -1000, 1000));
+#ifdef FSI_SINGLE
+    cg->scale = ldexp(1.0, -fsi__iclamp(e, -120, 120));
+#endif
+    FSI__OMP(parallel for schedule(static) if (mg->cells > FSI__GRAIN))
+    for (k = 0; k < mg->n[2]; k++) {
+        int j, n = mg->n[0];
+        double s = 0;
+        for (j = 0; j < mg->n[1]; j++) {
+            ptrdiff_t at = n * (j + (ptrdiff_t)mg->n[1] * k);
+            fsi__mg_residual_row(n, (fsi_real)alpha, mg->q + at, mg->r + at, (fsi_real)cg->scale, mg->level->f + fsi__mg_even(mg->level, j, k),
+                                 mg->level->f + fsi__mg_odd(mg->level, j, k));
+            s += fsi__mg_dot_real(n, mg->r + at, mg->r + at);
+        }
+        mg->part[k] = s;
+    }
+    return fsi__mg_parts(mg);
+}
+
+FSI_API void fsi_mg_cycle(fsi_mg *mg, const fsi_real *r, fsi_real *z) {
+    const fsi_mg_level *l = mg->level;
+    double big = 0, scale;
+    int k, e = 0;
+    FSI__OMP(parallel for schedule(static) if (mg->cells > FSI__GRAIN))
+    for (k = 0; k < mg->n[2]; k++) {
+        ptrdiff_t i, n = (ptrdiff_t)mg->n[0] * mg->n[1];
+        fsi_real m = 0;
+        for (i = n * k; i < n * (k + 1); i++) if (mg->face[i] & FSI__FLUID && fsi__abs(r[i]) > m) m = fsi__abs(r[i]);
+        mg->part[k] = (double)m;
+    }
+    for (k = 0; k < mg->n[2]; k++) if (mg->part[k] > big) big = mg->part[k];
+    if (big > 0 && big <= (double)FSI_REAL_MAX) (void)frexp(big, &e);
+    scale = ldexp(1.0, -fsi__iclamp(e, -120, 120));
+    FSI__OMP(parallel for schedule(static) if (mg->cells > FSI__GRAIN))
+    for (k = 0; k < mg->n[2]; k++) {
+        int j, i, n = mg->n[0];
+        for (j = 0; j < mg->n[1]; j++) {
+            ptrdiff_t at = n * (j + (ptrdiff_t)mg->n[1] * k);
+            float *even = l->f + fsi__mg_even(l, j, k), *odd = l->f + fsi__mg_odd(l, j, k);
+            for (i = 0; i < n; i++) (i & 1 ? odd : even)[i >> 1] = mg->face[at + i] & FSI__FLUID ? (float)(scale * (double)r[at + i]) : 0.0f;
+        }
+    }
+    fsi__mg_vcycle(mg);
+    FSI__OMP(parallel for schedule(static) if (mg->cells > FSI__GRAIN))
+    for (k = 0; k < mg->n[2]; k++) {
+        int j, n = mg->n[0];
+        for (j = 0; j < mg->n[1]; j++)
+            fsi__mg_from_cycle(n, l->x + fsi__mg_even(l, j, k), l->x + fsi__mg_odd(l, j, k), (fsi_real)(1 / scale), z + n * (j + (ptrdiff_t)mg->n[1] * k));
+    }
+}
+
+/* q = (A + E) x for x that is 0 outside the fluid */
+static void fsi__mg_full_apply(fsi_mg *mg, const fsi_mg_solve_desc *s, const fsi_real *x, fsi_real *y) {
+    int j, k;
+    FSI__OMP(parallel for schedule(static) private(j) if (mg->cells > FSI__GRAIN))
+    for (k = 0; k < mg->n[2]; k++)
+        for (j = 0; j < mg->n[1]; j++) fsi__mg_apply_row(mg, x, y, j, k, 1);
+    if (s->extra.apply_fn) s->extra.apply_fn(x, y, s->extra.user);
+}
+
+/* Iterates from r = b - (A + E) p until |r| <= limit by the recurrence; p is complete on return. */
+static fsi_result fsi__mg_iterate(fsi__mg_cg *cg, int cap, int *iterations) {
+    fsi_mg *mg = cg->mg;
+    const fsi_mg_solve_desc *s = cg->s;
+    fsi_result reason = FSI_OK;
+    double rz = 0, old, dq, begin = s->clock_fn ? s->clock_fn(s->clock_user) : 0;
+    memset(mg->d, 0, mg->cells * sizeof *mg->d);
+    cg->alpha = cg->beta = 0;
+    while (sqrt(cg->rr) > cg->limit) {
+        if (*iterations >= cap || (s->clock_fn && s->seconds > 0 && s->clock_fn(s->clock_user) - begin > s->seconds)) { reason = FSI_NOT_CONVERGED; break; }
+        old = rz;
+        if (s->precondition.apply_fn) {
+            s->precondition.apply_fn(mg->r, mg->q, s->precondition.user);
+            rz = fsi_dot(mg->cells, mg->r, mg->q);
+        } else rz = fsi__mg_vcycle(mg) / (cg->scale * cg->scale);      /* r . z = f . x / scale^2 */
+        if (!(rz > 0) || !(rz <= 1e300)) { reason = FSI_BREAKDOWN; break; }
+        cg->beta = old > 0 ? rz / old : 0;
+        fsi__mg_wave(mg->n[2], 2, mg->cells > FSI__GRAIN, fsi__mg_step, cg);
+        cg->alpha = 0;
+        dq = fsi__mg_parts(mg);
+        if (s->extra.apply_fn) { s->extra.apply_fn(mg->d, mg->q, s->extra.user); dq = fsi_dot(mg->cells, mg->d, mg->q); }
+        if (!(dq > 0) || !(dq <= 1e300)) { reason = FSI_BREAKDOWN; break; }
+        cg->alpha = rz / dq;
+        cg->rr = fsi__mg_update_residual(cg, cg->alpha);
+        if (!(cg->rr <= 1e300)) { reason = FSI_BREAKDOWN; cg->alpha = 0; break; }
+        ++*iterations;
+    }
+    if (cg->alpha != 0) fsi_axpy(mg->cells, (fsi_real)cg->alpha, mg->d, cg->p);
+    return reason;
+}
+
+/* r = b - (A + E) p without its part outside the range; returns r . r */
+static double fsi__mg_true_residual(fsi__mg_cg *cg, int zero) {
+    fsi_mg *mg = cg->mg;
+    ptrdiff_t c, n = (ptrdiff_t)mg->cells;
+    if (zero) memset(mg->q, 0, mg->cells * sizeof *mg->q);
+    else fsi__mg_full_apply(mg, cg->s, cg->p, mg->q);
+    FSI__OMP(parallel for schedule(static) if (n > FSI__GRAIN))
+    for (c = 0; c < n; c++) mg->r[c] = mg->face[c] & FSI__FLUID ? cg->b[c] - mg->q[c] : 0;
+    fsi_mg_project(mg, mg->r);
+    cg->rr = fsi_dot(mg->cells, mg->r, mg->r);
+    fsi__mg_update_residual(cg, 0);                    /* fills f */
+    return cg->rr;
+}
+
+/* With an extra term a region without Dirichlet cells may have no null vector: E applied to constants of random size per region tells.
+   Such regions are hidden from fsi_mg_project until fsi__mg_show_regions. */
+static void fsi__mg_hide_regions(fsi_mg *mg, const fsi_mg_solve_desc *s) {
+    ptrdiff_t c, n = (ptrdiff_t)mg->cells;
+    uint64_t seed;
+    int first, r;
+    for (c = 0; c < n; c++) {                          /* d: constant per region; p-like noise of the same size gives the scale of E */
+        seed = (uint64_t)(mg->label[c] == -2 ? (int64_t)c + mg->large : mg->label[c]);
+        mg->d[c] = mg->label[c] == -1 ? 0 : 1 + fsi__random_unit(&seed);
+        mg->q[c] = mg->r[c] = 0;
+    }
+    s->extra.apply_fn(mg->d, mg->q, s->extra.user);
+    for (seed = 1, c = 0; c < n; c++) mg->d[c] *= 2 * fsi__random_unit(&seed) - 1;
+    s->extra.apply_fn(mg->d, mg->r, s->extra.user);
+    for (first = 0; first == 0 || first < mg->large; first += 64) {
+        fsi__mg_sums constant, noise;
+        fsi__mg_region_sums(mg, mg->q, first, &constant);
+        fsi__mg_region_sums(mg, mg->r, first, &noise);
+        for (r = 0; r < 64; r++) constant.size[r] = fabs(constant.sum[r]) > 1e4 * (double)FSI_REAL_EPS * sqrt(constant.size[r]) * noise.abs[r];
+        for (c = 0; c < n; c++) {
+            int a = mg->label[c] - first;
+            if (mg->label[c] >= first && a < 64 && constant.size[a] > 0) mg->label[c] = -4 - mg->label[c];
+            else if (first == 0 && mg->label[c] == -2 && fsi__abs(mg->q[c]) > 0) mg->label[c] = -3;
+        }
+    }
+    memset(mg->q, 0, mg->cells * sizeof *mg->q);
+}
+static void fsi__mg_show_regions(fsi_mg *mg) {
+    size_t c;
+    for (c = 0; c < mg->cells; c++)
+        if (mg->label[c] == -3) mg->label[c] = -2;
+        else if (mg->label[c] <= -4) mg->label[c] = -4 - mg->label[c];
+}
+
+/* Checks b, clears p outside the fluid (everywhere without a guess); 0 if b or a guess is not finite. */
+static int fsi__mg_load(fsi_mg *mg, const fsi_real *b, fsi_real *p, int guess) {
+    ptrdiff_t c, n = (ptrdiff_t)mg->cells;
+    int bad = 0;
+    for (c = 0; c < n; c++) bad |= mg->face[c] & FSI__FLUID && (!fsi__finite(b[c]) || (guess && !fsi__finite(p[c])));
+    if (bad) return 0;
+    for (c = 0; c < n; c++) p[c] = guess && mg->face[c] & FSI__FLUID ? p[c] : 0;
+    return 1;
+}
+
+/* r = b on the fluid, without its part outside the range; sets the limit; returns how incompatible b is. */
+static double fsi__mg_start(fsi__mg_cg *cg) {
+    fsi_mg *mg = cg->mg;
+    double norm, imbalance, tolerance = cg->s->tolerance > 0 ? cg->s->tolerance : 1e-6;
+    ptrdiff_t c, n = (ptrdiff_t)mg->cells;
+    FSI__OMP(parallel for schedule(static) if (n > FSI__GRAIN))
+    for (c = 0; c < n; c++) mg->r[c] = mg->face[c] & FSI__FLUID ? cg->b[c] : 0;
+    norm = fsi_norm(mg->cells, mg->r);
+    cg->limit = tolerance * norm > cg->s->tolerance_abs ? tolerance * norm : cg->s->tolerance_abs;
+    imbalance = fsi__mg_imbalance(mg, mg->r, 1e-4 * tolerance * norm > cg->s->tolerance_abs ? 1e-4 * tolerance * norm : cg->s->tolerance_abs);
+    fsi_mg_project(mg, mg->r);
+    return imbalance;
+}
+
+/* 1 if the guess in p does not raise the energy q(p) = p . (A + E) p / 2 - b . p above that of p = 0. */
+static int fsi__mg_guess_good(fsi__mg_cg *cg) {
+    fsi_mg *mg = cg->mg;
+    fsi__mg_full_apply(mg, cg->s, cg->p, mg->q);
+    return fsi_dot(mg->cells, cg->p, mg->q) / 2 - fsi_dot(mg->cells, cg->p, mg->r) <= 0;
+}
+
+/* The residual that rounding of p alone leaves: a few units of |A| |p|. Below it there is nothing to gain. */
+static double fsi__mg_floor(const fsi__mg_cg *cg) {
+    return 8 * (double)FSI_REAL_EPS * fsi_norm(cg->mg->cells, cg->p) * (cg->mg->weighted ? 2 : 1);
+}
+
+/* Conjugate gradients, checked against the true residual: where the recurrence was too hopeful, it starts again from there. */
+static fsi_result fsi__mg_loop(fsi__mg_cg *cg, fsi_report *rep, int cap) {
+    fsi_result reason;
+    double before;
+    int tries = 0;
+    do {
+        before = cg->rr;
+        reason = fsi__mg_iterate(cg, cap, &rep->iterations);
+        fsi_mg_project(cg->mg, cg->p);
+        fsi__mg_true_residual(cg, 0);
+        rep->residual = sqrt(cg->rr);
+        if (rep->residual <= cg->limit) return FSI_OK;
+        if (reason == FSI_OK && rep->residual <= fsi__mg_floor(cg)) return FSI_OK;
+        if (reason == FSI_OK && tries && cg->rr > before / 4) reason = FSI_STALLED;
+        rep->restarts++;
+    } while (reason == FSI_OK && ++tries < 8);
+    return reason == FSI_OK ? FSI_STALLED : reason;
+}
+
+FSI_API fsi_result fsi_mg_solve(fsi_mg *mg, const fsi_mg_solve_desc *desc, const fsi_real *b, fsi_real *p, fsi_report *report) {
+    fsi_mg_solve_desc s;
+    fsi__mg_cg cg;
+    fsi_report rep;
+    double imbalance;
+    memset(&s, 0, sizeof s);
+    memset(&cg, 0, sizeof cg);
+    memset(&rep, 0, sizeof rep);
+    if (!mg || !mg->block) return FSI_ERR_STATE;
+    if (desc) s = *desc;
+    if (!b || !p || !(s.tolerance >= 0 && s.tolerance <= 1e30) || !(s.tolerance_abs >= 0 && s.tolerance_abs <= 1e300) || s.max_iterations < 0 ||
+        (s.seconds > 0 && !s.clock_fn) || !fsi__mg_load(mg, b, p, s.guess)) return FSI_ERR_ARGUMENT;
+    cg.mg = mg; cg.s = &s; cg.b = b; cg.p = p;
+    rep.regions = mg->regions;
+    if (s.extra.apply_fn && mg->regions) fsi__mg_hide_regions(mg, &s);
+    imbalance = fsi__mg_start(&cg);
+    if (s.guess && !fsi__mg_guess_good(&cg)) {
+        memset(p, 0, mg->cells * sizeof *p);
+        s.guess = 0;
+        rep.restarts = 1;
+    }
+    fsi__mg_true_residual(&cg, !s.guess);
+    rep.residual_start = rep.residual = sqrt(cg.rr);
+    if (rep.residual > cg.limit) rep.reason = fsi__mg_loop(&cg, &rep, s.max_iterations ? s.max_iterations : 200);
+    if (s.extra.apply_fn && mg->regions) fsi__mg_show_regions(mg);
+    if (!mg->fluid) rep.reason = FSI_EMPTY;
+    else if (rep.reason == FSI_OK && imbalance > sqrt((double)FSI_REAL_EPS)) rep.reason = FSI_INCOMPATIBLE;
+    if (report) *report = rep;
+    return rep.reason;
+}
+
+/* ------------------------------------------------------------------------------------------------ >>geometry */
+FSI__INLINE fsi_vec3 fsi__surface_vertex(const fsi_surface *s, int e, int corner) {
+    return fsi_vec_load(s->x + 3 * (size_t)s->index[(size_t)e * (size_t)s->dim + (size_t)corner]);
+}
+
+FSI_API fsi_real fsi_closest_on_segment(fsi_vec3 p, fsi_vec3 a, fsi_vec3 b, fsi_real weight[2]) {
+    fsi_vec3 ab = fsi_vec_sub(b, a), ap = fsi_vec_sub(p, a), d;
+    fsi_real l2 = fsi_vec_dot(ab, ab), t = l2 > 0 ? fsi__clamp(fsi_vec_dot(ap, ab) / l2, 0, 1) : 0;
+    weight[0] = 1 - t;
+    weight[1] = t;
+    d = fsi_vec_sub(ap, fsi_vec_scale(ab, t));
+    return fsi_vec_dot(d, d);
+}
+
+/* Nearest of the three edges; for points that do not project into the triangle, and for triangles without area. */
+static fsi_real fsi__closest_edge(fsi_vec3 p, const fsi_vec3 *x, fsi_real *weight) {
+    fsi_real best = FSI_REAL_MAX, w[2];
+    int i;
+    for (i = 0; i < 3; i++) {
+        int j = (i + 1) % 3;
+        fsi_real d = fsi_closest_on_segment(p, x[i], x[j], w);
+        if (!(d < best)) continue;
+        best = d;
+        weight[i] = w[0]; weight[j] = w[1]; weight[3 - i - j] = 0;
+    }
+    return best;
+}
+
+FSI_API fsi_real fsi_closest_on_triangle(fsi_vec3 p, fsi_vec3 a, fsi_vec3 b, fsi_vec3 c, fsi_real weight[3]) {
+    fsi_vec3 x[3], ab = fsi_vec_sub(b, a), ac = fsi_vec_sub(c, a), ap = fsi_vec_sub(p, a), n = fsi_vec_cross(ab, ac);
+    fsi_real n2 = fsi_vec_dot(n, n), scale = fsi_vec_dot(ab, ab) * fsi_vec_dot(ac, ac), d;
+    if (n2 > 16 * FSI_REAL_EPS * FSI_REAL_EPS * scale && n2 > 0) {
+        weight[1] = fsi_vec_dot(fsi_vec_cross(ap, ac), n) / n2;
+        weight[2] = fsi_vec_dot(fsi_vec_cross(ab, ap), n) / n2;
+        weight[0] = 1 - weight[1] - weight[2];
+        if (weight[0] >= 0 && weight[1] >= 0 && weight[2] >= 0) {
+            d = fsi_vec_dot(ap, n);
+            return d * d / n2;
+        }
+    }
+    x[0] = a; x[1] = b; x[2] = c;
+    return fsi__closest_edge(p, x, weight);
+}
+
+FSI_API void fsi_surface_closest(const fsi_surface *s, int e, fsi_vec3 p, fsi_hit *hit) {
+    fsi_vec3 a = fsi__surface_vertex(s, e, 0), b = fsi__surface_vertex(s, e, 1), c = fsi_vec(0, 0, 0);
+    fsi_real d2;
+    if (s->dim == 2) {
+        a.z = b.z = p.z = 0;
+        d2 = fsi_closest_on_segment(p, a, b, hit->weight);
+        hit->weight[2] = 0;
+    } else {
+        c = fsi__surface_vertex(s, e, 2);
+        d2 = fsi_closest_on_triangle(p, a, b, c, hit->weight);
+    }
+    hit->element = e;
+    hit->side = 0;
+    hit->t = fsi__sqrt(d2);
+    hit->point = fsi_vec_mad(fsi_vec_mad(fsi_vec_scale(a, hit->weight[0]), b, hit->weight[1]), c, hit->weight[2]);
+}
+
+FSI_API fsi_vec3 fsi_surface_normal(const fsi_surface *s, int e) {
+    fsi_vec3 a = fsi__surface_vertex(s, e, 0), ab = fsi_vec_sub(fsi__surface_vertex(s, e, 1), a);
+    if (s->dim == 2) return fsi_vec(ab.y, -ab.x, 0);
+    return fsi_vec_scale(fsi_vec_cross(ab, fsi_vec_sub(fsi__surface_vertex(s, e, 2), a)), FSI_R(0.5));
+}
+
+FSI_API fsi_result fsi_surface_check(const fsi_surface *s) {
+    size_t i, n;
+    if (!s || (s->dim != 2 && s->dim != 3) || s->vertex_count < 0 || s->element_count < 0) return FSI_ERR_ARGUMENT;
+    if ((s->vertex_count && !s->x) || (s->element_count && !s->index)) return FSI_ERR_ARGUMENT;
+    n = (size_t)s->element_count * (size_t)s->dim;
+    for (i = 0; i < n; i++)
+        if (s->index[i] < 0 || s->index[i] >= s->vertex_count) return FSI_ERR_GEOMETRY;
+    n = 3 * (size_t)s->vertex_count;
+    if (!fsi_all_finite(n, s->x) || (s->v && !fsi_all_finite(n, s->v))) return FSI_ERR_GEOMETRY;
+    return FSI_OK;
+}
+
+/* ---- Crossings. The query segment becomes the axis w of a sheared frame in which it runs from 0 to 1 at u = v = 0. A vertex has the
+   same (u, v) in every element it belongs to, and an edge the same sign in both of its triangles, so nothing slips between two of
+   them. An edge that passes exactly through the origin is decided by moving the origin to (eps, eps^2), eps -> 0: one answer for all. */
+typedef struct fsi__ray {
+    double p[3], su, sv, sw;  /* origin; shears u += su w, v += sv w; t = w * sw */
+    fsi_vec3 from, dir;
+    int u, v, w;              /* axes; (u, v, w) keeps its handedness when the segment runs backwards along w */
+    int dim;                  /* 0: no direction, hits nothing */
+} fsi__ray;
+
+static void fsi__ray_init(fsi__ray *r, int dim, fsi_vec3 p, fsi_vec3 q) {
+    double d[3];
+    int i;
+    r->from = p;
+    r->dir = fsi_vec_sub(q, p);
+    for (i = 0; i < 3; i++) {
+        r->p[i] = (double)fsi__get(p, i);
+        d[i] = (double)fsi__get(q, i) - r->p[i];
+    }
+    r->w = fabs(d[1]) > fabs(d[0]) ? 1 : 0;
+    if (dim == 3 && fabs(d[2]) > fabs(d[r->w])) r->w = 2;
+    r->dim = d[r->w] != 0 ? dim : 0;
+    if (!r->dim) return;
+    if (dim == 2) r->u = 1 - r->w, r->v = 2;
+    else if (d[r->w] > 0) r->u = (r->w + 1) % 3, r->v = (r->w + 2) % 3;
+    else r->u = (r->w + 2) % 3, r->v = (r->w + 1) % 3;
+    r->sw = 1 / d[r->w];
+    r->su = -d[r->u] * r->sw;
+    r->sv = dim == 3 ? -d[r->v] * r->sw : 0;
+}
+
+/* Twice the signed area of (0, a, b), exactly antisymmetric in a and b; *sign is never 0 unless a = b. */
+static double fsi__edge(const double *a, const double *b, int *sign) {
+    int swap = a[0] > b[0] || (a[0] == b[0] && a[1] > b[1]);
+    const double *lo = swap ? b : a, *hi = swap ? a : b;
+    double e = lo[0] * hi[1] - lo[1] * hi[0];
+    int s = e > 0 ? 1 : e < 0 ? -1 : lo[1] > hi[1] ? 1 : lo[1] < hi[1] ? -1 : hi[0] > lo[0] ? 1 : 0;
+    *sign = swap ? -s : s;
+    return swap ? -e : e;
+}
+
+static int fsi__ray_cross(const fsi__ray *r, const fsi_surface *s, int e, fsi_hit *hit) {
+    double c[3][3], k[3], det, t;                      /* corners (u, v, w); weights before division */
+    int i, sign[3];
+    if (!r->dim) return 0;
+    for (i = 0; i < s->dim; i++) {
+        const fsi_real *x = s->x + 3 * (size_t)s->index[(size_t)e * (size_t)s->dim + (size_t)i];
+        c[i][2] = (double)x[r->w] - r->p[r->w];
+        c[i][0] = ((double)x[r->u] - r->p[r->u]) + r->su * c[i][2];
+        c[i][1] = s->dim == 3 ? ((double)x[r->v] - r->p[r->v]) + r->sv * c[i][2] : 0;
+    }
+    if (s->dim == 2) {
+        if ((c[0][0] >= 0) == (c[1][0] >= 0)) return 0;
+        k[0] = c[1][0]; k[1] = -c[0][0]; k[2] = 0; c[2][2] = 0;
+        sign[0] = ((c[1][0] > c[0][0]) == (r->w == 0)) == (r->sw > 0) ? 1 : -1;
+    } else {
+        k[0] = fsi__edge(c[1], c[2], sign);
+        k[1] = fsi__edge(c[2], c[0], sign + 1);
+        k[2] = fsi__edge(c[0], c[1], sign + 2);
+        if (sign[0] == 0 || sign[0] != sign[1] || sign[0] != sign[2]) return 0;
+    }
+    det = k[0] + k[1] + k[2];
+    if (det == 0) return 0;
+    t = (k[0] * c[0][2] + k[1] * c[1][2] + k[2] * c[2][2]) / det * r->sw;
+    if (!(t >= 0 && t < 1)) return 0;
+    hit->element = e;
+    hit->side = sign[0];
+    hit->t = (fsi_real)t;
+    for (i = 0; i < 3; i++) hit->weight[i] = (fsi_real)(k[i] / det);
+    hit->point = fsi_vec_mad(r->from, r->dir, hit->t);
+    return 1;
+}
+
+FSI_API int fsi_surface_cross(const fsi_surface *s, int e, fsi_vec3 p, fsi_vec3 q, fsi_hit *hit) {
+    fsi__ray r;
+    fsi__ray_init(&r, s->dim, p, q);
+    return fsi__ray_cross(&r, s, e, hit);
+}
+
+/* ---- Clipping: the polygon is kept in barycentric weights, so areas and centroids are sums over weights. */
+static int fsi__clip_plane(fsi_real (*w)[3], int n, const fsi_real *x, fsi_real at, fsi_real sign) {
+    fsi_real out[12][3], f, g;                         /* x: coordinate of the three corners along the axis; keep sign (x - at) >= 0 */
+    int i, k, m = 0;
+    for (i = 0; i < n; i++) {
+        const fsi_real *a = w[i], *b = w[(i + 1) % n];
+        f = sign * (a[0] * x[0] + a[1] * x[1] + a[2] * x[2] - at);
+        g = sign * (b[0] * x[0] + b[1] * x[1] + b[2] * x[2] - at);
+        if (f >= 0) { memcpy(out[m], a, sizeof out[m]); m++; }
+        if ((f >= 0) == (g >= 0)) continue;
+        for (k = 0; k < 3; k++) out[m][k] = (a[k] * g - b[k] * f) / (g - f);
+        m++;
+    }
+    memcpy(w, out, (size_t)m * sizeof out[0]);
+    return m;
+}
+
+/* Share of the polygon in the triangle (2D: of the interval in the segment) and the weights of its centroid. */
+static fsi_real fsi__clip_moments(fsi_real (*w)[3], int n, int dim, fsi_real *centroid) {
+    fsi_real total = 0;
+    int i, k;
+    centroid[0] = centroid[1] = centroid[2] = 0;
+    for (i = 1; i + dim - 2 < n; i++) {                /* fan (0, i, i+1), or the one interval (0, 1) */
+        const fsi_real *a = w[0], *b = w[i], *c = dim == 2 ? w[0] : w[i + 1];
+        fsi_real part = dim == 2 ? fsi__abs(b[1] - a[1])
+                                 : fsi__abs((b[1] - a[1]) * (c[2] - a[2]) - (b[2] - a[2]) * (c[1] - a[1]));
+        for (k = 0; k < 3; k++) centroid[k] += part * (dim == 2 ? (a[k] + b[k]) / 2 : (a[k] + b[k] + c[k]) / 3);
+        total += part;
+        if (dim == 2) break;
+    }
+    for (k = 0; k < 3; k++) centroid[k] = total > 0 ? centroid[k] / total : 0;
+    return total;
+}
+
+FSI_API int fsi_surface_clip(const fsi_surface *s, int e, fsi_vec3 lo, fsi_vec3 hi, fsi_clip *out) {
+    fsi_real w[12][3] = {{0}}, x[3], share;
+    fsi_vec3 n = fsi_surface_normal(s, e);
+    int i, axis, count = s->dim;
+    for (i = 0; i < count; i++) w[i][i] = 1;
+    for (axis = 0; axis < s->dim && count > 0; axis++) {
+        for (i = 0; i < 3; i++) x[i] = i < s->dim ? fsi__get(fsi__surface_vertex(s, e, i), axis) : 0;
+        count = fsi__clip_plane(w, count, x, fsi__get(lo, axis), 1);
+        if (count > 0) count = fsi__clip_plane(w, count, x, fsi__get(hi, axis), -1);
+    }
+    share = fsi__clip_moments(w, count, s->dim, out->weight);
+    out->normal = fsi_vec_scale(n, share);
+    out->area = fsi__length(out->normal);
+    return out->area > 0;
+}
+
+/* ---- Tree of boxes, depth first: the first child follows its parent, so children have larger numbers (refit runs backwards). */
+#define FSI__BVH_LEAF 4
+
+static void fsi__bvh_layout(fsi_bvh *b, fsi_arena *arena) {
+    b->node = (fsi_bvh_node *)fsi_arena_take(arena, 2 * (size_t)b->capacity, sizeof *b->node);
+    b->order = (int32_t *)fsi_arena_take(arena, (size_t)b->capacity, sizeof *b->order);
+}
+
+FSI_API fsi_result fsi_bvh_init(fsi_bvh *bvh, int capacity, const fsi_allocator *allocator) {
+    fsi_arena count = {NULL, 0, 0, 0};
+    if (!bvh || capacity < 1 || !fsi_allocator_valid(allocator)) return FSI_ERR_ARGUMENT;
+    memset(bvh, 0, sizeof *bvh);
+    bvh->capacity = capacity;
+    if (allocator) bvh->allocator = *allocator;
+    fsi__bvh_layout(bvh, &count);
+    if (count.failed) return FSI_ERR_SIZE;
+    bvh->size = count.used;
+    bvh->block = fsi_alloc(&bvh->allocator, bvh->size);
+    if (!bvh->block) { memset(bvh, 0, sizeof *bvh); return FSI_ERR_MEMORY; }
+    count.base = (unsigned char *)bvh->block; count.size = bvh->size; count.used = 0;
+    fsi__bvh_layout(bvh, &count);
+    return FSI_OK;
+}
+
+FSI_API void fsi_bvh_free(fsi_bvh *bvh) {
+    if (!bvh) return;
+    fsi_free(&bvh->allocator, bvh->block, bvh->size);
+    memset(bvh, 0, sizeof *bvh);
+}
+
+FSI_API void fsi_surface_bounds(const fsi_surface *s, int e, fsi_real lo[3], fsi_real hi[3]) {
+    int i, k;
+    for (k = 0; k < 3; k++) { lo[k] = k < s->dim ? FSI_REAL_MAX : 0; hi[k] = k < s->dim ? -FSI_REAL_MAX : 0; }
+    for (i = 0; i < s->dim; i++) {
+        const fsi_real *x = s->x + 3 * (size_t)s->index[(size_t)e * (size_t)s->dim + (size_t)i];
+        for (k = 0; k < s->dim; k++) { lo[k] = fsi__min(lo[k], x[k]); hi[k] = fsi__max(hi[k], x[k]); }
+    }
+}
+
+static fsi_real fsi__bvh_key(const fsi_surface *s, int e, int axis) {  /* dim times the centroid */
+    fsi_real sum = 0;
+    int i;
+    for (i = 0; i < s->dim; i++) sum += fsi__get(fsi__surface_vertex(s, e, i), axis);
+    return sum;
+}
+
+/* Order [begin, end) so that the middle element is in its sorted place and smaller ones come first; ties by element number. */
+static void fsi__bvh_select(fsi_bvh *b, int begin, int end, int middle, int axis) {
+    const fsi_surface *s = &b->surface;
+    int32_t *o = b->order, swap;
+    int lo = begin, hi = end - 1;
+    while (lo < hi) {
+        int32_t pivot = o[lo + (hi - lo) / 2];
+        fsi_real key = fsi__bvh_key(s, pivot, axis), k;
+        int i = lo, j = hi;
+        while (i <= j) {
+            for (;; i++) { k = fsi__bvh_key(s, o[i], axis); if (!(k < key || (k == key && o[i] < pivot))) break; }
+            for (;; j--) { k = fsi__bvh_key(s, o[j], axis); if (!(k > key || (k == key && o[j] > pivot))) break; }
+            if (i > j) break;
+            swap = o[i]; o[i] = o[j]; o[j] = swap;
+            i++; j--;
+        }
+        if (middle <= j) hi = j;
+        else if (middle >= i) lo = i;
+        else return;
+    }
+}
+
+static void fsi__bvh_fit(fsi_bvh *b, fsi_bvh_node *n) {
+    const fsi_bvh_node *l = n + 1, *r = b->node + n->right;
+    fsi_real lo[3], hi[3];
+    int i, k;
+    for (k = 0; k < 3; k++) {
+        n->lo[k] = n->right ? fsi__min(l->lo[k], r->lo[k]) : FSI_REAL_MAX;
+        n->hi[k] = n->right ? fsi__max(l->hi[k], r->hi[k]) : -FSI_REAL_MAX;
+    }
+    if (n->right) return;
+    for (i = n->begin; i < n->end; i++) {
+        fsi_surface_bounds(&b->surface, b->order[i], lo, hi);
+        for (k = 0; k < 3; k++) { n->lo[k] = fsi__min(n->lo[k], lo[k]); n->hi[k] = fsi__max(n->hi[k], hi[k]); }
+    }
+    for (k = 0; k < 3; k++) {                          /* room for the round-off of the box tests */
+        fsi_real pad = 8 * FSI_REAL_EPS * fsi__max(fsi__abs(n->lo[k]), fsi__abs(n->hi[k]));
+        n->lo[k] -= pad; n->hi[k] += pad;
+    }
+}
+
+static int fsi__bvh_split(fsi_bvh *b, int begin, int end) {           /* returns the node's number; depth is log2 n */
+    int self = b->nodes++, i, k, axis = 0, middle = begin + (end - begin) / 2;
+    fsi_bvh_node *n = b->node + self;
+    fsi_real lo[3], hi[3], x;
+    n->begin = begin; n->end = end; n->right = 0;
+    if (end - begin <= FSI__BVH_LEAF) { fsi__bvh_fit(b, n); return self; }
+    for (k = 0; k < b->surface.dim; k++) { lo[k] = FSI_REAL_MAX; hi[k] = -FSI_REAL_MAX; }
+    for (i = begin; i < end; i++)
+        for (k = 0; k < b->surface.dim; k++) {
+            x = fsi__bvh_key(&b->surface, b->order[i], k);
+            lo[k] = fsi__min(lo[k], x); hi[k] = fsi__max(hi[k], x);
+        }
+    for (k = 1; k < b->surface.dim; k++)
+        if (hi[k] - lo[k] > hi[axis] - lo[axis]) axis = k;
+    fsi__bvh_select(b, begin, end, middle, axis);
+    (void)fsi__bvh_split(b, begin, middle);
+    n->right = fsi__bvh_split(b, middle, end);
+    fsi__bvh_fit(b, n);
+    return self;
+}
+
+FSI_API fsi_result fsi_bvh_build(fsi_bvh *bvh, const fsi_surface *surface) {
+    fsi_result r;
+    int i;
+    if (!bvh || !bvh->block) return FSI_ERR_STATE;
+    r = fsi_surface_check(surface);
+    if (r != FSI_OK) return r;
+    if (surface->element_count > bvh->capacity) return FSI_ERR_SIZE;
+    bvh->surface = *surface;
+    bvh->nodes = 0;
+    for (i = 0; i < surface->element_count; i++) bvh->order[i] = i;
+    if (surface->element_count) (void)fsi__bvh_split(bvh, 0, surface->element_count);
+    return FSI_OK;
+}
+
+FSI_API fsi_result fsi_bvh_refit(fsi_bvh *bvh, const fsi_surface *surface) {
+    fsi_result r;
+    int i;
+    if (!bvh || !bvh->block) return FSI_ERR_STATE;
+    r = fsi_surface_check(surface);
+    if (r != FSI_OK) return r;
+    if (surface->element_count != bvh->surface.element_count || surface->dim != bvh->surface.dim) return FSI_ERR_STATE;
+    bvh->surface = *surface;
+    for (i = bvh->nodes - 1; i >= 0; i--) fsi__bvh_fit(bvh, bvh->node + i);
+    return FSI_OK;
+}
+
+/* One walk for all queries: gives the leaves whose box passes the test, near ones first for closest points. */
+enum fsi__walk_kind { FSI__WALK_BOX, FSI__WALK_RAY, FSI__WALK_BALL };
+typedef struct fsi__walk {
+    const fsi_bvh *bvh;
+    int stack[64], top;
+    enum fsi__walk_kind kind;
+    fsi_real lo[3], hi[3];    /* box; or lo = centre of the ball, or from and direction of the ray */
+    fsi_real reach;           /* ball: squared radius; ray: largest t; shrinks as hits are found */
+} fsi__walk;
+
+static fsi_real fsi__box_distance2(const fsi_bvh_node *n, const fsi_real *p, int dim) {
+    fsi_real d2 = 0, d;
+    int k;
+    for (k = 0; k < dim; k++) {
+        d = fsi__max(fsi__max(n->lo[k] - p[k], p[k] - n->hi[k]), 0);
+        d2 += d * d;
+    }
+    return d2;
+}
+
+static int fsi__walk_test(const fsi__walk *w, const fsi_bvh_node *n) {
+    int k, dim = w->bvh->surface.dim;
+    fsi_real t0 = 0, t1 = w->reach, a, b;
+    if (w->kind == FSI__WALK_BALL) return fsi__box_distance2(n, w->lo, dim) <= w->reach;
+    for (k = 0; k < dim; k++) {
+        if (w->kind == FSI__WALK_BOX || w->hi[k] == 0) {
+            fsi_real lo = w->lo[k], hi = w->kind == FSI__WALK_BOX ? w->hi[k] : lo;
+            if (lo > n->hi[k] || hi < n->lo[k]) return 0;
+            continue;
+        }
+        a = (n->lo[k] - w->lo[k]) / w->hi[k];
+        b = (n->hi[k] - w->lo[k]) / w->hi[k];
+        t0 = fsi__max(t0, fsi__min(a, b));
+        t1 = fsi__min(t1, fsi__max(a, b));
+    }
+    return w->kind == FSI__WALK_BOX || t0 <= t1 + 16 * FSI_REAL_EPS;
+}
+
+static void fsi__walk_start(fsi__walk *w, const fsi_bvh *b, enum fsi__walk_kind kind, fsi_vec3 lo, fsi_vec3 hi, fsi_real reach) {
+    w->bvh = b;
+    w->top = 0;
+    w->kind = kind;
+    fsi_vec_store(w->lo, lo);
+    fsi_vec_store(w->hi, hi);
+    w->reach = reach;
+    if (b->nodes) w->stack[w->top++] = 0;
+}
+
+static const fsi_bvh_node *fsi__walk_next(fsi__walk *w) {
+    const fsi_bvh_node *nodes = w->bvh->node;
+    while (w->top > 0) {
+        const fsi_bvh_node *n = nodes + w->stack[--w->top];
+        int l, r;
+        if (!fsi__walk_test(w, n)) continue;
+        if (!n->right) return n;
+        l = (int)(n - nodes) + 1;
+        r = n->right;
+        if (w->kind == FSI__WALK_BALL &&
+            fsi__box_distance2(nodes + r, w->lo, w->bvh->surface.dim) < fsi__box_distance2(nodes + l, w->lo, w->bvh->surface.dim)) {
+            int swap = l; l = r; r = swap;
+        }
+        w->stack[w->top++] = r;
+        w->stack[w->top++] = l;
+    }
+    return NULL;
+}
+
+FSI_API int fsi_bvh_closest(const fsi_bvh *bvh, fsi_vec3 p, fsi_real radius, fsi_hit *hit) {
+    fsi__walk w;
+    const fsi_bvh_node *n;
+    fsi_hit h;
+    int i, found = 0;
+    if (!(radius >= 0) || !fsi__finite_vec(p)) return 0;
+    if (bvh->surface.dim == 2) p.z = 0;
+    fsi__walk_start(&w, bvh, FSI__WALK_BALL, p, p, radius < fsi__sqrt(FSI_REAL_MAX) ? radius * radius : FSI_REAL_MAX);
+    while ((n = fsi__walk_next(&w)) != NULL)
+        for (i = n->begin; i < n->end; i++) {
+            fsi_surface_closest(&bvh->surface, bvh->order[i], p, &h);
+            if (h.t > radius || (found && (h.t > hit->t || (h.t == hit->t && h.element > hit->element)))) continue;
+            *hit = h;
+            found = 1;
+            w.reach = fsi__min(w.reach, h.t * h.t * (1 + 8 * FSI_REAL_EPS));
+        }
+    return found;
+}
+
+/* first: stop looking beyond the nearest one found. */
+static int fsi__bvh_hits(const fsi_bvh *bvh, fsi_vec3 p, fsi_vec3 q, fsi_hit *hits, int room, int first) {
+    fsi__walk w;
+    fsi__ray ray;
+    const fsi_bvh_node *n;
+    fsi_hit h;
+    int i, j, count = 0;
+    if (!fsi__finite_vec(p) || !fsi__finite_vec(q)) return 0;
+    fsi__ray_init(&ray, bvh->surface.dim, p, q);
+    fsi__walk_start(&w, bvh, FSI__WALK_RAY, p, ray.dir, 1);
+    while ((n = fsi__walk_next(&w)) != NULL)
+        for (i = n->begin; i < n->end; i++) {
+            if (!fsi__ray_cross(&ray, &bvh->surface, bvh->order[i], &h)) continue;
+            j = count < room ? count : room;           /* insertion into the sorted list of the nearest ones */
+            for (; j > 0 && (h.t < hits[j - 1].t || (h.t == hits[j - 1].t && h.element < hits[j - 1].element)); j--)
+                if (j < room) hits[j] = hits[j - 1];
+            if (j < room) hits[j] = h;
+            count++;
+            if (first) w.reach = hits[0].t;
+        }
+    return count;
+}
+
+FSI_API int fsi_bvh_first_hit(const fsi_bvh *bvh, fsi_vec3 p, fsi_vec3 q, fsi_hit *hit) {
+    return fsi__bvh_hits(bvh, p, q, hit, 1, 1) > 0;
+}
+
+FSI_API int fsi_bvh_all_hits(const fsi_bvh *bvh, fsi_vec3 p, fsi_vec3 q, fsi_hit *hits, int room) {
+    return fsi__bvh_hits(bvh, p, q, hits, room, 0);
+}
+
+FSI_API int fsi_bvh_overlap(const fsi_bvh *bvh, fsi_vec3 lo, fsi_vec3 hi, int (*visit_fn)(int element, void *user), void *user) {
+    fsi__walk w;
+    const fsi_bvh_node *n;
+    fsi_real a[3], b[3];
+    int i, k, dim = bvh->surface.dim, stop;
+    fsi__walk_start(&w, bvh, FSI__WALK_BOX, lo, hi, 0);
+    while ((n = fsi__walk_next(&w)) != NULL)
+        for (i = n->begin; i < n->end; i++) {
+            fsi_surface_bounds(&bvh->surface, bvh->order[i], a, b);
+            for (k = 0; k < dim && a[k] <= w.hi[k] && b[k] >= w.lo[k]; k++) {}
+            if (k < dim) continue;
+            stop = visit_fn(bvh->order[i], user);
+            if (stop) return stop;
+        }
+    return 0;
+}
+
+FSI_API int fsi_bvh_inside(const fsi_bvh *bvh, fsi_vec3 p) {
+    const fsi_bvh_node *root = bvh->node;
+    fsi_real x[3], size = 0;
+    int vote[3], ray, k, dim = bvh->surface.dim;
+    if (!bvh->nodes || !bvh->surface.closed || !fsi__finite_vec(p)) return 0;
+    fsi_vec_store(x, p);
+    for (k = 0; k < dim; k++) {
+        if (x[k] < root->lo[k] || x[k] > root->hi[k]) return 0;
+        size += root->hi[k] - root->lo[k];
+    }
+    for (ray = 0; ray < 3; ray++) {                    /* winding number = signed crossings of a ray to the outside */
+        fsi_vec3 q = p;
+        fsi__walk w;
+        fsi__ray r;
+        const fsi_bvh_node *n;
+        fsi_hit h;
+        int i, winding = 0;
+        if (ray != 1) q.x += 2 * size;
+        if (ray != 0) q.y += (ray == 1 ? 2 : FSI_R(1.3)) * size;
+        if (ray == 2 && dim == 3) q.z += FSI_R(0.7) * size;
+        fsi__ray_init(&r, dim, p, q);
+        fsi__walk_start(&w, bvh, FSI__WALK_RAY, p, r.dir, 1);
+        while ((n = fsi__walk_next(&w)) != NULL)
+            for (i = n->begin; i < n->end; i++)
+                if (fsi__ray_cross(&r, &bvh->surface, bvh->order[i], &h)) winding += h.side;
+        vote[ray] = winding != 0;
+        if (ray == 1 && vote[0] == vote[1]) break;
+    }
+    return ray == 1 ? vote[0] : vote[2];
+}
+
+/* ------------------------------------------------------------------------------------------------ >>isosurface */
+/* Marching cubes without a table. On every face of a cell the crossed edges are joined by directed segments (out-to-in edge -> in-to-out
+   edge, seen from outside the cell); every crossed edge then has one successor, so the segments close to loops, which are cut
+   into triangles. A face with four crossings is paired by the sign of its mean value: both cells see the same bits, no cracks. Long loops get a
+   vertex in the middle, so that no two cells can share a diagonal.
+   A corner is 3 bits (x, y, z); an edge is axis * 8 + its lower corner. */
+typedef struct fsi__iso {
+    const fsi_iso_desc *d;
+    fsi_iso_mesh *mesh;       /* x == NULL: count only */
+    int lo, mx, my, mz;       /* first sample (-1 with a lid) and samples per axis with the lid */
+    int32_t *map[2];          /* [3 * mx * my] vertex of the edges that start at the samples of the layers k and k + 1; -1 = none yet */
+    int full;                 /* 1: did not fit */
+} fsi__iso;
+
+/* Value minus level; outside the lattice the lid: the mirrored sample, always outside, so that a crossing lies half way. */
+static fsi_real fsi__iso_value(const fsi_iso_desc *d, int i, int j, int k) {
+    int a = fsi__iclamp(i, 0, d->nx - 1), b = fsi__iclamp(j, 0, d->ny - 1), c = fsi__iclamp(k, 0, d->nz - 1);
+    fsi_real v = d->value[(size_t)a + (size_t)d->nx * ((size_t)b + (size_t)d->ny * (size_t)c)] - d->level;
+    return a == i && b == j && c == k ? v : fsi__abs(v);
+}
+
+static fsi_vec3 fsi__iso_gradient(const fsi__iso *s, int i, int j, int k) {
+    const fsi_iso_desc *d = s->d;
+    int lid = d->closed, x0 = i > 0 || lid, x1 = i < d->nx - 1 || lid, y0 = j > 0 || lid, y1 = j < d->ny - 1 || lid;
+    int z0 = d->nz > 1 && (k > 0 || lid), z1 = d->nz > 1 && (k < d->nz - 1 || lid);
+    return fsi_vec((fsi__iso_value(d, i + x1, j, k) - fsi__iso_value(d, i - x0, j, k)) / (fsi_real)fsi__imax(x0 + x1, 1),
+                   (fsi__iso_value(d, i, j + y1, k) - fsi__iso_value(d, i, j - y0, k)) / (fsi_real)fsi__imax(y0 + y1, 1),
+                   (fsi__iso_value(d, i, j, k + z1) - fsi__iso_value(d, i, j, k - z0)) / (fsi_real)fsi__imax(z0 + z1, 1));
+}
+
+static int fsi__iso_vertex(fsi__iso *s, fsi_vec3 x, fsi_vec3 normal) {
+    fsi_iso_mesh *m = s->mesh;
+    int v = m->vertex_count;
+    if (v == 0x7ffffffe) s->full = 1; else m->vertex_count++;
+    if (!m->x) return v;
+    if (v >= m->vertex_room) { s->full = 1; return 0; }
+    fsi_vec_store(m->x + 3 * (size_t)v, x);
+    if (m->normal) fsi_vec_store(m->normal + 3 * (size_t)v, fsi__unit(normal));
+    return v;
+}
+
+static void fsi__iso_element(fsi__iso *s, int a, int b, int c) {
+    fsi_iso_mesh *m = s->mesh;
+    int e = m->element_count;
+    int32_t *at;
+    if (e == 0x7ffffffe) s->full = 1; else m->element_count++;
+    if (!m->x) return;
+    if (e >= m->element_room) { s->full = 1; return; }
+    at = m->index + (size_t)m->dim * (size_t)e;
+    at[0] = a; at[1] = b;
+    if (m->dim == 3) at[2] = c;
+}
+
+/* The vertex on an edge of cell (i, j, k), made on first use. */
+static int fsi__iso_edge(fsi__iso *s, int i, int j, int k, int edge) {
+    int axis = edge >> 3, a[3], b[3];
+    int32_t *slot;
+    fsi_real va, vb, t;
+    fsi_vec3 p, n;
+    a[0] = i + (edge & 1); a[1] = j + (edge >> 1 & 1); a[2] = k + (edge >> 2 & 1);
+    slot = s->map[a[2] - k] + 3 * ((size_t)(a[0] - s->lo) + (size_t)s->mx * (size_t)(a[1] - s->lo)) + axis;
+    if (*slot >= 0) return *slot;
+    b[0] = a[0]; b[1] = a[1]; b[2] = a[2]; b[axis]++;
+    va = fsi__iso_value(s->d, a[0], a[1], a[2]); vb = fsi__iso_value(s->d, b[0], b[1], b[2]);
+    t = va / (va - vb);
+    p = fsi_vec((fsi_real)a[0], (fsi_real)a[1], (fsi_real)a[2]);
+    if (axis == 0) p.x += t; else if (axis == 1) p.y += t; else p.z += t;
+    n = fsi_vec_add(fsi_vec_scale(fsi__iso_gradient(s, a[0], a[1], a[2]), 1 - t), fsi_vec_scale(fsi__iso_gradient(s, b[0], b[1], b[2]), t));
+    return *slot = fsi__iso_vertex(s, fsi_vec_mad(s->d->origin, p, s->d->h), n);
+}
+
+/* Successors of the crossed edges on the face `side` of `axis`; v: the values at the 8 corners. */
+static void fsi__iso_face(const fsi_real v[8], int axis, int side, signed char next[24]) {
+    int p = 1 << (axis + 1) % 3, q = 1 << (axis + 2) % 3, base = side << axis, corner[4], edge[4], kind[4], m, count = 0, join;
+    corner[0] = base; corner[2] = base | p | q;                        /* counter-clockwise seen from outside the cell */
+    corner[side ? 1 : 3] = base | p; corner[side ? 3 : 1] = base | q;
+    for (m = 0; m < 4; m++) {
+        int a = corner[m], b = corner[(m + 1) & 3], bit = a ^ b;
+        edge[m] = (bit >> 1) * 8 + (a & b);                            /* bits 1, 2, 4 -> axes 0, 1, 2 */
+        kind[m] = (v[b] < 0) - (v[a] < 0);                             /* 1: enters the inside, -1: leaves it, 0: not crossed */
+        count += kind[m] != 0;
+    }
+    join = count == 4 && (v[corner[0]] + v[corner[2]]) + (v[corner[1]] + v[corner[3]]) < 0;
+    for (m = 0; m < 4; m++) {
+        int o;
+        if (kind[m] != 1) continue;
+        for (o = 1; kind[(m + (join ? 4 - o : o)) & 3] != -1; o++) { }
+        next[edge[m]] = (signed char)edge[(m + (join ? 4 - o : o)) & 3];
+    }
+}
+
+/* One loop of vertices to triangles. */
+static void fsi__iso_loop(fsi__iso *s, const int *v, int n) {
+    int m, c;
+    if (n < 6) {
+        for (m = 1; m + 1 < n; m++) fsi__iso_element(s, v[0], v[m], v[m + 1]);
+        return;
+    }
+    {
+        fsi_vec3 x = fsi_vec(0, 0, 0), normal = x;
+        const fsi_iso_mesh *mesh = s->mesh;
+        for (m = 0; m < n && mesh->x && !s->full; m++) {
+            x = fsi_vec_mad(x, fsi_vec_load(mesh->x + 3 * (size_t)v[m]), 1 / (fsi_real)n);
+            if (mesh->normal) normal = fsi_vec_add(normal, fsi_vec_load(mesh->normal + 3 * (size_t)v[m]));
+        }
+        c = fsi__iso_vertex(s, x, normal);
+        for (m = 0; m < n; m++) fsi__iso_element(s, c, v[m], v[m + 1 < n ? m + 1 : 0]);
+    }
+}
+
+static void fsi__iso_cell(fsi__iso *s, int i, int j, int k) {
+    fsi_real v[8];
+    signed char next[24];
+    int c, e, inside = 0, corners = s->mesh->dim == 3 ? 8 : 4;
+    for (c = 0; c < corners; c++) {
+        v[c] = fsi__iso_value(s->d, i + (c & 1), j + (c >> 1 & 1), k + (c >> 2));
+        inside += v[c] < 0;
+    }
+    if (inside == 0 || inside == corners) return;
+    memset(next, -1, sizeof next);
+    if (corners == 4) {                                                /* a square is the lower z face of a cube */
+        fsi__iso_face(v, 2, 0, next);
+        for (e = 0; e < 24; e++)
+            if (next[e] >= 0) {
+                int a = fsi__iso_edge(s, i, j, k, e), b = fsi__iso_edge(s, i, j, k, next[e]);
+                fsi__iso_element(s, a, b, 0);
+            }
+        return;
+    }
+    for (c = 0; c < 6; c++) fsi__iso_face(v, c >> 1, c & 1, next);
+    for (e = 0; e < 24; e++) {
+        int loop[12], n = 0, at = e;
+        while (next[at] >= 0) {
+            int to = next[at];
+            loop[n++] = fsi__iso_edge(s, i, j, k, at);
+            next[at] = -1;
+            at = to;
+        }
+        if (n) fsi__iso_loop(s, loop, n);
+    }
+}
+
+FSI_API fsi_result fsi_iso_extract(const fsi_iso_desc *desc, fsi_iso_mesh *mesh) {
+    fsi__iso s;
+    size_t layer, n;
+    int32_t *block, *swap;
+    int i, j, k, k1;
+    if (!desc || !mesh || desc->nx < 1 || desc->ny < 1 || desc->nz < 1 || !desc->value || !fsi__finite(desc->h) || !(desc->h > 0) ||
+        !fsi__finite(desc->level) || !fsi__finite_vec(desc->origin) || !fsi_allocator_valid(&desc->allocator) || (mesh->x && !mesh->index)) return FSI_ERR_ARGUMENT;
+    if (!fsi_size_mul((size_t)desc->nx, (size_t)desc->ny, &n) || !fsi_size_mul(n, (size_t)desc->nz, &n)) return FSI_ERR_SIZE;
+    if (!fsi_all_finite(n, desc->value)) return FSI_ERR_ARGUMENT;
+    s.d = desc; s.mesh = mesh; s.full = 0;
+    s.lo = desc->closed ? -1 : 0;
+    s.mx = desc->nx + (desc->closed ? 2 : 0); s.my = desc->ny + (desc->closed ? 2 : 0); s.mz = desc->nz + (desc->closed ? 2 : 0);
+    mesh->dim = desc->nz > 1 ? 3 : 2;
+    mesh->vertex_count = mesh->element_count = 0;
+    if (!fsi_size_mul((size_t)s.mx, (size_t)s.my, &layer) || !fsi_size_mul(layer, 3 * sizeof(int32_t), &layer) || layer > (size_t)-1 / 4) return FSI_ERR_SIZE;
+    block = (int32_t *)fsi_alloc(&desc->allocator, 2 * layer);
+    if (!block) return FSI_ERR_MEMORY;
+    s.map[0] = block; s.map[1] = block + layer / sizeof(int32_t);
+    memset(block, -1, 2 * layer);
+    k1 = mesh->dim == 3 ? s.lo + s.mz - 1 : 1;
+    for (k = mesh->dim == 3 ? s.lo : 0; k < k1; k++) {
+        for (j = s.lo; j < s.lo + s.my - 1; j++)
+            for (i = s.lo; i < s.lo + s.mx - 1; i++) fsi__iso_cell(&s, i, j, k);
+        swap = s.map[0]; s.map[0] = s.map[1]; s.map[1] = swap;         /* the upper layer is the next slab's lower one */
+        memset(s.map[1], -1, layer);
+    }
+    fsi_free(&desc->allocator, block, 2 * layer);
+    return s.full ? FSI_ERR_SIZE : FSI_OK;
+}
+
+static void fsi__iso_place(fsi_iso_mesh *m, fsi_arena *arena) {
+    m->x = (fsi_real *)fsi_arena_take(arena, 3 * (size_t)m->vertex_room, sizeof(fsi_real));
+    m->normal = (fsi_real *)fsi_arena_take(arena, 3 * (size_t)m->vertex_room, sizeof(fsi_real));
+    m->index = (int32_t *)fsi_arena_take(arena, (size_t)m->dim * (size_t)m->element_room, sizeof(int32_t));
+}
+
+FSI_API fsi_result fsi_iso_build(const fsi_iso_desc *desc, fsi_iso_mesh *mesh) {
+    fsi_iso_mesh m;
+    fsi_arena arena;
+    fsi_result r;
+    if (!mesh) return FSI_ERR_ARGUMENT;
+    memset(&m, 0, sizeof m);
+    memset(&arena, 0, sizeof arena);
+    r = fsi_iso_extract(desc, &m);
+    if (r != FSI_OK) return r;
+    m.vertex_room = m.vertex_count; m.element_room = m.element_count;
+    m.allocator = desc->allocator;
+    if (m.element_count) {
+        fsi__iso_place(&m, &arena);
+        if (arena.failed) return FSI_ERR_SIZE;
+        arena.size = m.block_size = arena.used;
+        m.block = arena.base = (unsigned char *)fsi_alloc(&m.allocator, arena.size);
+        if (!m.block) return FSI_ERR_MEMORY;
+        arena.used = 0;
+        fsi__iso_place(&m, &arena);
+        r = fsi_iso_extract(desc, &m);
+        if (r != FSI_OK) { fsi_iso_free(&m); return r; }
+    }
+    *mesh = m;
+    return m.element_count ? FSI_OK : FSI_EMPTY;
+}
+
+FSI_API void fsi_iso_free(fsi_iso_mesh *mesh) {
+    if (!mesh) return;
+    if (mesh->block) fsi_free(&mesh->allocator, mesh->block, mesh->block_size);
+    memset(mesh, 0, sizeof *mesh);
+}
+
+#ifdef __cplusplus
+}
+#endif
+#endif /* FSI_LINALG_IMPLEMENTATION */
+
+/*
+------------------------------------------------------------------------------------------------
+This software is available under two licences: choose the one you prefer.
+------------------------------------------------------------------------------------------------
+A: MIT License. Copyright (c) 2026 the fsi authors
+Permission is hereby granted, free of charge, to any person obtaining a copy of this software and associated documentation files (the
+"Software"), to deal in the Software without restriction, including without limitation the rights to use, copy, modify, merge, publish,
+distribute, sublicense, and/or sell copies of the Software, and to permit persons to whom the Software is furnished to do so, subject to
+the following conditions: The above copyright notice and this permission notice shall be included in all copies or substantial portions
+of the Software. THE SOFTWARE IS PROVIDED "AS IS", WITHOUT WARRANTY OF ANY KIND, EXPRESS OR IMPLIED, INCLUDING BUT NOT LIMITED TO THE
+WARRANTIES OF MERCHANTABILITY, FITNESS FOR A PARTICULAR PURPOSE AND NONINFRINGEMENT. IN NO EVENT SHALL THE AUTHORS OR COPYRIGHT HOLDERS
+BE LIABLE FOR ANY CLAIM, DAMAGES OR OTHER LIABILITY, WHETHER IN AN ACTION OF CONTRACT, TORT OR OTHERWISE, ARISING FROM, OUT OF OR IN
+CONNECTION WITH THE SOFTWARE OR THE USE OR OTHER DEALINGS IN THE SOFTWARE.
+------------------------------------------------------------------------------------------------
+B: Public Domain (www.unlicense.org)
+Anyone is free to copy, modify, publish, use, compile, sell, or distribute this software, in source or binary form, for any purpose,
+commercial or non-commercial, and by any means. The authors dedicate any and all copyright interest in the software to the public domain.
+The software is provided "as is", without warranty of any kind, as in licence A.
+------------------------------------------------------------------------------------------------
+*/

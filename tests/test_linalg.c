@@ -1,0 +1,1402 @@
+/* Tests of the solvers in fsi_linalg.h: sparse and dense matrices, Krylov methods, factorisations, eigenproblems. Multigrid has its own file.
+   Every fast solver is held against a slow obvious one written here (dense elimination, dense products). */
+#define FSI_IMPLEMENTATION
+#include "fsi_linalg.h"
+#include "greatest.h"
+#include "check.h"
+
+/* ------------------------------------------------------------------------------------------------ helpers */
+typedef struct triplets { int32_t *i, *j; fsi_real *v; size_t count, room; } triplets;
+static void put(triplets *t, int i, int j, double v) {
+    if (t->count == t->room) {
+        t->room = t->room ? 2 * t->room : 256;
+        t->i = (int32_t *)realloc(t->i, t->room * sizeof *t->i);
+        t->j = (int32_t *)realloc(t->j, t->room * sizeof *t->j);
+        t->v = (fsi_real *)realloc(t->v, t->room * sizeof *t->v);
+    }
+    t->i[t->count] = i; t->j[t->count] = j; t->v[t->count++] = (fsi_real)v;
+}
+static fsi_csr build(triplets *t, int rows, int cols) {
+    fsi_csr A = {0, 0, NULL, NULL, NULL};
+    if (fsi_csr_from_triplets(&A, rows, cols, t->count, t->i, t->j, t->v, NULL) != FSI_OK) { printf("matrix failed\n"); exit(1); }
+    free(t->i); free(t->j); free(t->v);
+    memset(t, 0, sizeof *t);
+    return A;
+}
+/* Laplacian on nx * ny * nz nodes; dirichlet: walls one node outside, value 0; otherwise no term there. plus is added to the diagonal. */
+static fsi_csr laplacian(int nx, int ny, int nz, int dirichlet, double plus) {
+    triplets t = {NULL, NULL, NULL, 0, 0};
+    int n[3], c[3], a, s;
+    n[0] = nx; n[1] = ny; n[2] = nz;
+    for (c[2] = 0; c[2] < nz; c[2]++)
+        for (c[1] = 0; c[1] < ny; c[1]++)
+            for (c[0] = 0; c[0] < nx; c[0]++) {
+                int at = c[0] + nx * (c[1] + ny * c[2]), step = 1;
+                double d = plus;
+                for (a = 0; a < 3; a++) {
+                    for (s = -1; s <= 1; s += 2) {
+                        int inside = c[a] + s >= 0 && c[a] + s < n[a];
+                        if (n[a] == 1) continue;
+                        if (inside) put(&t, at, at + s * step, -1);
+                        if (inside || dirichlet) d += 1;
+                    }
+                    step *= n[a];
+                }
+                put(&t, at, at, d);
+            }
+    return build(&t, nx * ny * nz, nx * ny * nz);
+}
+static fsi_real *vector(size_t n) { return (fsi_real *)calloc(n ? n : 1, sizeof(fsi_real)); }
+static fsi_real *random_vector(size_t n, uint64_t seed) {
+    fsi_real *x = vector(n);
+    size_t i;
+    for (i = 0; i < n; i++) x[i] = (fsi_real)check_random(&seed);
+    return x;
+}
+/* Dense A = Q diag(w) Q^T with Q a product of n random reflections (of 8 when n is large) */
+static fsi_real *spectrum(int n, const double *w, uint64_t seed) {
+    double *A = (double *)calloc((size_t)n * (size_t)n, sizeof(double)), *v = (double *)calloc((size_t)n, sizeof(double));
+    fsi_real *out = vector((size_t)n * (size_t)n);
+    int i, j, k;
+    for (i = 0; i < n; i++) A[i * n + i] = w[i];
+    for (k = 0; k < 8; k++) {
+        double vv = 0;
+        for (i = 0; i < n; i++) { v[i] = check_random(&seed); vv += v[i] * v[i]; }
+        for (i = 0; i < n; i++) {
+            double s = 0;
+            for (j = 0; j < n; j++) s += A[i * n + j] * v[j];
+            for (j = 0; j < n; j++) A[i * n + j] -= 2 * s / vv * v[j];
+        }
+        for (j = 0; j < n; j++) {
+            double s = 0;
+            for (i = 0; i < n; i++) s += A[i * n + j] * v[i];
+            for (i = 0; i < n; i++) A[i * n + j] -= 2 * s / vv * v[i];
+        }
+    }
+    for (i = 0; i < n; i++)
+        for (j = 0; j < n; j++) out[i * n + j] = (fsi_real)((A[i * n + j] + A[j * n + i]) / 2);
+    free(A); free(v);
+    return out;
+}
+typedef struct dense { int n; const fsi_real *A; } dense;
+static void dense_apply(const fsi_real *x, fsi_real *y, void *user) {
+    const dense *d = (const dense *)user;
+    int i, j;
+    for (i = 0; i < d->n; i++) {
+        double s = 0;
+        for (j = 0; j < d->n; j++) s += (double)d->A[i * d->n + j] * (double)x[j];
+        y[i] = (fsi_real)s;
+    }
+}
+static fsi_operator op_of(fsi_apply_fn fn, void *user) { fsi_operator o; o.apply_fn = fn; o.user = user; return o; }
+static double *dense_of(const fsi_csr *A) {
+    double *D = (double *)calloc((size_t)A->rows * (size_t)A->cols + 1, sizeof(double));
+    int i, k;
+    for (i = 0; i < A->rows; i++)
+        for (k = A->row[i]; k < A->row[i + 1]; k++) D[i * A->cols + A->col[k]] += (double)A->val[k];
+    return D;
+}
+/* The slow obvious solver: Gauss-Jordan with full row pivoting in double; A and b are copied. */
+static double *gauss(int n, const double *A0, const double *b0) {
+    double *A = (double *)malloc((size_t)n * (size_t)n * sizeof(double)), *b = (double *)malloc((size_t)n * sizeof(double));
+    int i, j, k;
+    memcpy(A, A0, (size_t)n * (size_t)n * sizeof(double));
+    memcpy(b, b0, (size_t)n * sizeof(double));
+    for (k = 0; k < n; k++) {
+        int p = k;
+        double t;
+        for (i = k; i < n; i++) if (fabs(A[i * n + k]) > fabs(A[p * n + k])) p = i;
+        for (j = 0; j < n; j++) { t = A[k * n + j]; A[k * n + j] = A[p * n + j]; A[p * n + j] = t; }
+        t = b[k]; b[k] = b[p]; b[p] = t;
+        for (i = 0; i < n; i++) {
+            double f = i == k ? 0 : A[i * n + k] / A[k * n + k];
+            if (f == 0) continue;
+            for (j = k; j < n; j++) A[i * n + j] -= f * A[k * n + j];
+            b[i] -= f * b[k];
+        }
+    }
+    for (i = 0; i < n; i++) b[i] /= A[i * n + i];
+    free(A);
+    return b;
+}
+static double *doubles(size_t n, const fsi_real *x) {
+    double *d = (double *)malloc((n ? n : 1) * sizeof(double));
+    size_t i;
+    for (i = 0; i < n; i++) d[i] = (double)x[i];
+    return d;
+}
+/* |x - y| / |y| */
+static double distance(size_t n, const fsi_real *x, const double *y) {
+    double s = 0, t = 0;
+    size_t i;
+    for (i = 0; i < n; i++) { double d = (double)x[i] - y[i]; s += d * d; t += y[i] * y[i]; }
+    return sqrt(s / (t > 0 ? t : 1));
+}
+static double residual_of(const fsi_krylov_desc *d, const fsi_real *b, const fsi_real *x) {
+    fsi_real *r = vector(d->n);
+    double s;
+    d->A.apply_fn(x, r, d->A.user);
+    fsi_xpay(d->n, b, -1, r);
+    s = fsi_norm(d->n, r);
+    free(r);
+    return s;
+}
+static fsi_krylov_desc krylov(size_t n, fsi_operator A, double tolerance) {
+    fsi_krylov_desc d;
+    memset(&d, 0, sizeof d);
+    d.n = n; d.A = A; d.tolerance = tolerance;
+    return d;
+}
+typedef struct mean { size_t n; } mean;
+static void remove_mean(fsi_real *x, void *user) {
+    size_t i, n = ((mean *)user)->n;
+    fsi_real m = (fsi_real)(fsi_sum(n, x) / (double)n);
+    for (i = 0; i < n; i++) x[i] -= m;
+}
+typedef fsi_result (*solver)(const fsi_krylov_desc *, const fsi_real *, fsi_real *, void *, size_t, fsi_report *);
+static const solver solvers[3] = {fsi_cg_solve, fsi_symmqmr_solve, fsi_gmres_solve};
+
+/* ------------------------------------------------------------------------------------------------ csr */
+TEST csr_against_dense(void) {
+    enum { R = 37, C = 23, N = 900 };
+    triplets t = {NULL, NULL, NULL, 0, 0};
+    double D[R * C], Dt;
+    fsi_real *x = random_vector(R + C, 3), y[R + C];
+    uint64_t seed = 1;
+    fsi_csr A, T;
+    int k, i, j;
+    memset(D, 0, sizeof D);
+    for (k = 0; k < N; k++) {                                            /* many duplicates */
+        int r = (int)((check_random(&seed) + 1) / 2 * R), c = (int)((check_random(&seed) + 1) / 2 * C);
+        double v = (double)(fsi_real)check_random(&seed);
+        put(&t, r, c, v);
+        D[r * C + c] += v;
+    }
+    A = build(&t, R, C);
+    CHECK_OK(fsi_csr_check(&A));
+    fsi_csr_mul(&A, x, y);
+    for (i = 0; i < R; i++) {
+        for (Dt = 0, j = 0; j < C; j++) Dt += D[i * C + j] * (double)x[j];
+        CHECK_NEAR(Dt, y[i], TOL(1e-13, 1e-5));
+    }
+    fsi_csr_tmul(&A, x, y);
+    for (j = 0; j < C; j++) {
+        for (Dt = 0, i = 0; i < R; i++) Dt += D[i * C + j] * (double)x[i];
+        CHECK_NEAR(Dt, y[j], TOL(1e-13, 1e-5));
+    }
+    CHECK_OK(fsi_csr_transpose(&A, &T, NULL));
+    CHECK_OK(fsi_csr_check(&T));
+    ASSERT_EQ(C, T.rows); ASSERT_EQ(R, T.cols);
+    for (i = 0; i < T.rows; i++)
+        for (k = T.row[i]; k < T.row[i + 1]; k++) CHECK_NEAR(D[T.col[k] * C + i], T.val[k], TOL(1e-14, 1e-6));
+    ASSERT(fsi_csr_asymmetry(&A) > 1e29);
+    fsi_csr_free(&A, NULL); fsi_csr_free(&A, NULL); fsi_csr_free(&T, NULL);
+    free(x);
+    PASS();
+}
+TEST csr_symmetry_and_refusals(void) {
+    triplets t = {NULL, NULL, NULL, 0, 0};
+    int32_t i[2] = {0, 1}, j[2] = {1, 5};
+    fsi_real v[2] = {1, 1};
+    fsi_csr A = laplacian(5, 4, 3, 1, 0), B = {0, 0, NULL, NULL, NULL};
+    CHECK_NEAR(0, fsi_csr_asymmetry(&A), 0);
+    A.val[1] = FSI_R(-1.5);
+    CHECK_NEAR(0.5 / 6, fsi_csr_asymmetry(&A), 1e-6);
+    fsi_csr_free(&A, NULL);
+    CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_csr_from_triplets(&B, 2, 2, 2, i, j, v, NULL));      /* column 5 of 2 */
+    j[1] = 0; v[1] = (fsi_real)HUGE_VAL;
+    CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_csr_from_triplets(&B, 2, 2, 2, i, j, v, NULL));
+    v[1] = 1;
+    CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_csr_from_triplets(&B, -1, 2, 2, i, j, v, NULL));
+    ASSERT(B.row == NULL);
+    B = build(&t, 0, 0);                                                                   /* empty matrices are fine */
+    CHECK_OK(fsi_csr_check(&B));
+    fsi_csr_mul(&B, v, v);
+    fsi_csr_free(&B, NULL);
+    PASS();
+}
+
+/* ------------------------------------------------------------------------------------------------ cg */
+TEST L_01_cg_finite_termination(void) {
+    enum { N = 200 };
+    static const double level[5] = {1, 2, 5, 10, 100};
+    double w[N];
+    fsi_real *A, *b = random_vector(N, 5), x[N] = {0};
+    dense d;
+    fsi_krylov_desc desc;
+    fsi_report report;
+    int i;
+    for (i = 0; i < N; i++) w[i] = level[i % 5];
+    A = spectrum(N, w, 11);
+    d.n = N; d.A = A;
+    desc = krylov(N, op_of(dense_apply, &d), TOL(1e-10, 1e-4));
+    CHECK_OK(fsi_cg_solve(&desc, b, x, NULL, 0, &report));
+    CHECK_MOST(report.iterations, 6);
+    CHECK_MOST(residual_of(&desc, b, x), TOL(1e-10, 1e-4) * 1.0001 * fsi_norm(N, b));
+    printf("  cg with 5 distinct eigenvalues: %d iterations\n", report.iterations);
+    free(A); free(b);
+    PASS();
+}
+typedef struct energy_log { const double *exact; double e[400]; int count; } energy_log;
+static int energy_history(int iteration, double residual, const fsi_real *x, void *user) {
+    energy_log *g = (energy_log *)user;
+    double s = 0, left = 0;
+    int i, n = 127;
+    (void)residual;
+    for (i = 0; i <= n; i++) {                                           /* e.A e = sum of squared differences */
+        double e = i < n ? (double)x[i] - g->exact[i] : 0;
+        s += (e - left) * (e - left);
+        left = e;
+    }
+    if (iteration < 400) { g->e[iteration] = sqrt(s); g->count = iteration; }
+    return 0;
+}
+TEST L_02_cg_error_bound(void) {
+    enum { N = 127 };
+    fsi_csr A = laplacian(N, 1, 1, 1, 0);
+    fsi_real *b = random_vector(N, 2), x[N] = {0};
+    double *D = dense_of(&A), *bd = doubles(N, b), *exact = gauss(N, D, bd), kappa, q;
+    fsi_krylov_desc desc = krylov(N, fsi_csr_operator(&A), TOL(1e-12, 1e-4));
+    energy_log g;
+    int k;
+    memset(&g, 0, sizeof g);
+    g.exact = exact;
+    desc.history_fn = energy_history; desc.history_user = &g;
+    CHECK_OK(fsi_cg_solve(&desc, b, x, NULL, 0, NULL));
+    kappa = 1 / pow(tan(3.14159265358979323846 / (2 * (N + 1))), 2);
+    q = (sqrt(kappa) - 1) / (sqrt(kappa) + 1);
+    for (k = 1; k <= g.count; k++) {
+        CHECK_MOST(g.e[k], 2 * pow(q, k) * g.e[0] + TOL(1e-9, 1e-2) * g.e[0]);
+        CHECK_MOST(g.e[k], g.e[k - 1] * (1 + TOL(1e-10, 1e-3)) + TOL(1e-11, 1e-3) * g.e[0]);
+    }
+    CHECK_MOST(distance(N, x, exact), TOL(1e-9, 3e-2));
+    fsi_csr_free(&A, NULL);
+    free(b); free(D); free(bd); free(exact);
+    PASS();
+}
+TEST L_05_singular_consistent(void) {
+    enum { M = 32, N = M * M };
+    fsi_csr A = laplacian(M, M, 1, 0, 0), P = laplacian(M, M, 1, 0, 0);
+    fsi_real *b = random_vector(N, 9), *x = vector(N);
+    mean m = {N};
+    double tol = TOL(1e-10, 1e-5);
+    fsi_krylov_desc desc = krylov(N, fsi_csr_operator(&A), tol);
+    fsi_report free_floating, pinned;
+    fsi_ic ic;
+    int k;
+    remove_mean(b, &m);
+    CHECK_OK(fsi_ic_init(&ic, &A, NULL));
+    desc.precondition = fsi_ic_operator(&ic);
+    desc.project_fn = remove_mean; desc.project_user = &m;
+    CHECK_OK(fsi_cg_solve(&desc, b, x, NULL, 0, &free_floating));
+    CHECK_MOST(residual_of(&desc, b, x), 1.1 * tol * fsi_norm(N, b));
+    CHECK_NEAR(0, fsi_sum(N, x) / N, TOL(1e-12, 1e-5));
+    fsi_ic_free(&ic);
+    for (k = P.row[0]; k < P.row[1]; k++) P.val[k] = P.col[k] == 0 ? 1 : 0;   /* pin cell 0 */
+    for (k = 1; k < P.row[N]; k++) if (P.col[k] == 0 && k >= P.row[1]) P.val[k] = 0;
+    b[0] = 0;
+    desc.A = fsi_csr_operator(&P);
+    desc.project_fn = NULL;
+    CHECK_OK(fsi_ic_init(&ic, &P, NULL));
+    CHECK_OK(fsi_cg_solve(&desc, b, x, NULL, 0, &pinned));
+    printf("  all-Neumann 32^2: %d iterations with projector, %d pinned\n", free_floating.iterations, pinned.iterations);
+    CHECK_MOST(free_floating.iterations, 1.2 * pinned.iterations);
+    fsi_ic_free(&ic);
+    fsi_csr_free(&A, NULL); fsi_csr_free(&P, NULL);
+    free(b); free(x);
+    PASS();
+}
+TEST L_06_singular_inconsistent(void) {
+    enum { M = 32, N = M * M };
+    fsi_csr A = laplacian(M, M, 1, 0, 0);
+    fsi_real *b = vector(N), *x = vector(N), *c;
+    mean m = {N};
+    fsi_krylov_desc desc = krylov(N, fsi_csr_operator(&A), TOL(1e-8, 1e-5));
+    fsi_report report;
+    int with, i;
+    for (with = 0; with < 2; with++) {
+        desc.project_fn = with ? remove_mean : NULL; desc.project_user = &m;
+        fsi_fill(N, 1, b);
+        CHECK_RESULT(FSI_INCOMPATIBLE, fsi_cg_solve(&desc, b, x, NULL, 0, &report));
+        ASSERT(fsi_all_finite(N, x));
+        CHECK_MOST(report.iterations, 2);
+        c = random_vector(N, 4);
+        for (i = 0; i < N; i++) c[i] += FSI_R(0.3);
+        CHECK_RESULT(FSI_INCOMPATIBLE, fsi_cg_solve(&desc, c, x, NULL, 0, &report));
+        ASSERT(fsi_all_finite(N, x));
+        CHECK_MOST(report.iterations, 2000);
+        CHECK_MOST(fabs((double)fsi_max_abs(N, x)), 100);
+        printf("  incompatible, projector %d: %d iterations, residual %.3g (|mean| sqrt n = %.3g), max |x| %.3g\n", with, report.iterations,
+               report.residual, fabs(fsi_sum(N, c)) / sqrt((double)N), (double)fsi_max_abs(N, x));
+        if (with) {                                                      /* the compatible part was solved */
+            remove_mean(c, &m);
+            CHECK_MOST(residual_of(&desc, c, x), TOL(2e-8, 2e-5) * fsi_norm(N, c));
+        }
+        free(c);
+    }
+    fsi_csr_free(&A, NULL);
+    free(b); free(x);
+    PASS();
+}
+TEST C_21_warm_start_energy(void) {
+    enum { N = 100 };
+    fsi_csr A = laplacian(10, 10, 1, 1, 0);
+    fsi_real *b = random_vector(N, 8), *x = vector(N), *bad = random_vector(N, 9);
+    fsi_krylov_desc desc = krylov(N, fsi_csr_operator(&A), TOL(1e-10, 1e-5));
+    fsi_report report;
+    CHECK_OK(fsi_cg_solve(&desc, b, x, NULL, 0, &report));
+    desc.guess = 1;
+    CHECK_OK(fsi_cg_solve(&desc, b, x, NULL, 0, &report));                   /* x0 exact: nothing to do */
+    ASSERT_EQ(0, report.iterations); ASSERT_EQ(0, report.restarts);
+    fsi_scale(N, FSI_R(0.9), x);
+    desc.max_iterations = 1;
+    CHECK_RESULT(FSI_NOT_CONVERGED, fsi_cg_solve(&desc, b, x, NULL, 0, &report));
+    ASSERT_EQ(0, report.restarts);                                         /* q(x0) < 0: kept */
+    fsi_scale(N, 100, bad);
+    CHECK_RESULT(FSI_NOT_CONVERGED, fsi_cg_solve(&desc, b, bad, NULL, 0, &report));
+    ASSERT_EQ(1, report.restarts);                                         /* q(x0) > 0: dropped */
+    CHECK_NEAR(fsi_norm(N, b), report.residual_start, 1e-5);
+    fsi_csr_mul(&A, bad, x);
+    CHECK_MOST(fsi_dot(N, bad, x) / 2 - fsi_dot(N, b, bad), 0);            /* energy only fell */
+    fsi_csr_free(&A, NULL);
+    free(b); free(x); free(bad);
+    PASS();
+}
+
+/* ------------------------------------------------------------------------------------------------ incomplete Cholesky */
+TEST L_07_ic_exact_without_fill(void) {
+    enum { N = 400 };
+    int kind;
+    for (kind = 0; kind < 2; kind++) {
+        triplets t = {NULL, NULL, NULL, 0, 0};
+        uint64_t seed = 3;
+        fsi_real *b = random_vector(N, 1), *x = vector(N);
+        fsi_krylov_desc desc;
+        fsi_report report;
+        fsi_csr A;
+        fsi_ic ic;
+        int i;
+        for (i = 0; i < N; i++) put(&t, i, i, 1);
+        for (i = 1; i < N; i++) {                                        /* chain, or a tree whose nodes come before their parent */
+            int p = kind == 0 ? i - 1 : i - 1 + (int)((check_random(&seed) + 1) / 2 * fsi__imin(7, N - i)) + 1, c = i - 1 + kind * 0;
+            if (kind == 0) { put(&t, i, p, -1); put(&t, p, i, -1); put(&t, i, i, 1); put(&t, p, p, 1); }
+            else { if (p >= N) p = N - 1; put(&t, c, p, -1); put(&t, p, c, -1); put(&t, c, c, 1); put(&t, p, p, 1); }
+        }
+        A = build(&t, N, N);
+        CHECK_OK(fsi_ic_init(&ic, &A, NULL));
+        desc = krylov(N, fsi_csr_operator(&A), TOL(1e-10, 2e-6));
+        desc.precondition = fsi_ic_operator(&ic);
+        CHECK_OK(fsi_cg_solve(&desc, b, x, NULL, 0, &report));
+        CHECK_MOST(report.iterations, TOL(1, 2));
+        fsi_ic_free(&ic); fsi_ic_free(&ic);
+        fsi_csr_free(&A, NULL);
+        free(b); free(x);
+    }
+    PASS();
+}
+TEST L_08_ic_breakdown_kershaw(void) {
+    static const double K[16] = {3, -2, 0, 2, -2, 3, -2, 0, 0, -2, 3, -2, 2, 0, -2, 3};
+    triplets t = {NULL, NULL, NULL, 0, 0};
+    fsi_real b[4] = {1, 2, 3, 5}, x[4] = {0};
+    fsi_krylov_desc desc;
+    fsi_report report;
+    fsi_csr A;
+    fsi_ic ic;
+    int i;
+    for (i = 0; i < 16; i++) if (K[i] != 0) put(&t, i / 4, i % 4, K[i]);
+    A = build(&t, 4, 4);
+    CHECK_RESULT(FSI_SHIFTED, fsi_ic_init(&ic, &A, NULL));
+    ASSERT(ic.shift > 0);
+    desc = krylov(4, fsi_csr_operator(&A), TOL(1e-10, 1e-5));
+    desc.precondition = fsi_ic_operator(&ic);
+    CHECK_OK(fsi_cg_solve(&desc, b, x, NULL, 0, &report));
+    CHECK_MOST(report.iterations, 4);
+    printf("  Kershaw: shift %.3g, %d iterations\n", ic.shift, report.iterations);
+    fsi_ic_free(&ic);
+    A.val[0] = -3;
+    CHECK_RESULT(FSI_ERR_SINGULAR, fsi_ic_init(&ic, &A, NULL));
+    fsi_csr_free(&A, NULL);
+    PASS();
+}
+TEST L_09_ic_and_mic_scaling(void) {
+    int its[2][2][4], side, form, k, i;                                   /* right-hand side: 0 smooth, 1 noise */
+    for (k = 0; k < 4; k++) {
+        int n = 32 << k;
+        size_t N = (size_t)(n * n);
+        fsi_csr A = laplacian(n, n, 1, 1, 0);
+        for (side = TOL(0, 1); side < 2; side++) {                         /* the smooth solution is out of reach in single precision */
+            fsi_real *b = random_vector(N, 6), *x = vector(N);
+            for (i = 0; side == 0 && i < n * n; i++) {
+                double X = (i % n + 1) / (n + 1.0), Y = (i / n + 1) / (n + 1.0);
+                b[i] = (fsi_real)(X * (1 - X) * exp(X * Y) + sin(3 * Y + 5 * X));
+            }
+            for (form = 0; form < 2; form++) {
+                fsi_krylov_desc desc = krylov(N, fsi_csr_operator(&A), TOL(1e-6, 1e-4));
+                fsi_ic_desc how;
+                fsi_report report;
+                fsi_ic ic;
+                memset(&how, 0, sizeof how);
+                how.modified = form;
+                ASSERT(fsi_ic_init(&ic, &A, &how) >= 0);
+                desc.precondition = fsi_ic_operator(&ic);
+                CHECK_OK(fsi_cg_solve(&desc, b, x, NULL, 0, &report));
+                its[side][form][k] = report.iterations;
+                ASSERT(fsi_ic_update(&ic, &A) >= 0);                      /* same numbers, same factor */
+                fsi_ic_free(&ic);
+            }
+            free(b); free(x);
+        }
+        fsi_csr_free(&A, NULL);
+    }
+    for (side = TOL(0, 1); side < 2; side++)
+        for (form = 0; form < 2; form++) {
+            const int *c = its[side][form];
+            printf("  2D Poisson 32 64 128 256, %s, %s: %d %d %d %d, ratios %.2f %.2f %.2f\n", side ? "noise " : "smooth", form ? "MIC(0)" : "IC(0) ", c[0],
+                   c[1], c[2], c[3], (double)c[1] / c[0], (double)c[2] / c[1], (double)c[3] / c[2]);
+            for (k = 2; k < 4; k++) {                                     /* 32 -> 64 is pre-asymptotic */
+                double ratio = (double)c[k] / c[k - 1];
+                if (form) CHECK_NEAR(1.425, ratio, TOL(0.0751, 0.2));
+                else if (side == 0 || k == 3) CHECK_NEAR(2.0, ratio, TOL(0.1, 0.25));
+            }
+        }
+    PASS();
+}
+
+/* ------------------------------------------------------------------------------------------------ gmres */
+TEST L_10_gmres_optimal(void) {
+    enum { N = 40, S = 20 };
+    double X[N * N], e[N], *col;
+    fsi_real A[N * N], *b = random_vector(N, 21), x[N] = {0}, shift[S * S], c[S] = {1}, y[S] = {0};
+    fsi_krylov_desc desc;
+    fsi_report report;
+    uint64_t seed = 31;
+    dense d;
+    int i, j, k;
+    for (i = 0; i < N * N; i++) X[i] = check_random(&seed) + (i % (N + 1) == 0 ? 4 : 0);
+    for (j = 0; j < N; j++) {                                            /* A = X^-1 diag X, column by column: not symmetric */
+        static const double level[3] = {1, 3, -2};
+        for (i = 0; i < N; i++) e[i] = level[i % 3] * X[i * N + j];
+        col = gauss(N, X, e);
+        for (i = 0; i < N; i++) A[i * N + j] = (fsi_real)col[i];
+        free(col);
+    }
+    d.n = N; d.A = A;
+    desc = krylov(N, op_of(dense_apply, &d), TOL(1e-10, 1e-4));
+    CHECK_OK(fsi_gmres_solve(&desc, b, x, NULL, 0, &report));
+    ASSERT_EQ(3, report.iterations);
+    for (i = 0; i < S; i++) for (j = 0; j < S; j++) shift[i * S + j] = FSI_R((i + 1) % S == j);
+    d.n = S; d.A = shift;
+    desc = krylov(S, op_of(dense_apply, &d), 1e-5);
+    for (k = 1; k <= S; k++) {                                           /* stagnates until the last one */
+        desc.max_iterations = k;
+        CHECK_RESULT(k < S ? FSI_NOT_CONVERGED : FSI_OK, fsi_gmres_solve(&desc, c, y, NULL, 0, &report));
+        CHECK_NEAR(k < S ? 1 : 0, report.residual, 1e-6);
+        ASSERT_EQ(k, report.iterations);
+    }
+    desc.max_iterations = 0; desc.restart = 10;
+    CHECK_RESULT(FSI_STALLED, fsi_gmres_solve(&desc, c, y, NULL, 0, &report));
+    ASSERT(fsi_all_finite(S, y));
+    free(b);
+    PASS();
+}
+typedef struct rmi { int n, k; const fsi_real *V, *P, *S, *QR, *tau; const int32_t *pivot; int rank; } rmi;
+static void rmi_hat(const rmi *r, const fsi_real *x, fsi_real *y) {       /* y = P argmin |V c - x| */
+    fsi_real *b = vector((size_t)r->n), c[16];
+    int i, j;
+    fsi_copy((size_t)r->n, x, b);
+    fsi_qr_solve(r->n, r->k, r->QR, r->tau, r->pivot, r->rank, b, c, NULL);
+    for (i = 0; i < r->n; i++) {
+        double s = 0;
+        for (j = 0; j < r->k; j++) s += (double)r->P[j * r->n + i] * (double)c[j];
+        y[i] = (fsi_real)s;
+    }
+    free(b);
+}
+static void rmi_apply(const fsi_real *x, fsi_real *y, void *user) {        /* x - S^ F^ x */
+    const rmi *r = (const rmi *)user;
+    fsi_real *t = vector((size_t)r->n);
+    dense d;
+    rmi_hat(r, x, t);
+    d.n = r->n; d.A = r->S;
+    dense_apply(t, y, &d);
+    fsi_xpay((size_t)r->n, x, -1, y);
+    free(t);
+}
+TEST L_11_gmres_low_rank_perturbation(void) {
+    enum { N = 60, K = 5 };
+    fsi_real *V = random_vector(N * K, 1), *QR = random_vector(N * K, 1), *P = random_vector(N * K, 2), *S = random_vector(N * N, 3), tau[K],
+             *b = random_vector(N, 4), x[N] = {0};
+    int32_t pivot[K];
+    fsi_krylov_desc desc;
+    fsi_report report;
+    rmi r;
+    r.n = N; r.k = K; r.V = V; r.P = P; r.S = S; r.QR = QR; r.tau = tau; r.pivot = pivot;
+    CHECK_OK(fsi_qr_factor(N, K, QR, tau, pivot, 0, &r.rank));
+    ASSERT_EQ(K, r.rank);
+    desc = krylov(N, op_of(rmi_apply, &r), TOL(1e-9, 2e-4));
+    CHECK_OK(fsi_gmres_solve(&desc, b, x, NULL, 0, &report));
+    CHECK_MOST(report.iterations, K + 1);                                 /* identity plus rank K: K + 1 eigenvalues */
+    CHECK_MOST(residual_of(&desc, b, x), 2 * TOL(1e-9, 2e-4) * fsi_norm(N, b));
+    free(V); free(QR); free(P); free(S); free(b);
+    PASS();
+}
+
+/* ------------------------------------------------------------------------------------------------ symmqmr */
+enum { SA = 256, SB = 10, SN = SA + SB };
+typedef struct saddle { fsi_csr A; fsi_cholesky chol; fsi_real B[SB * SA], S[SB * SB]; double D[SN * SN]; fsi_csr K; } saddle;
+static void saddle_make(saddle *s) {
+    triplets t = {NULL, NULL, NULL, 0, 0};
+    fsi_real z[SA];
+    uint64_t seed = 77;
+    double *d;
+    int i, j, k;
+    s->A = laplacian(16, 16, 1, 1, 0);
+    for (i = 0; i < SB * SA; i++) s->B[i] = (fsi_real)check_random(&seed);
+    for (i = 0; i < SA; i++) for (k = s->A.row[i]; k < s->A.row[i + 1]; k++) put(&t, i, s->A.col[k], (double)s->A.val[k]);
+    for (i = 0; i < SB; i++) for (j = 0; j < SA; j++) { put(&t, SA + i, j, (double)s->B[i * SA + j]); put(&t, j, SA + i, (double)s->B[i * SA + j]); }
+    s->K = build(&t, SN, SN);
+    d = dense_of(&s->K);
+    memcpy(s->D, d, sizeof s->D);
+    free(d);
+    memset(&s->chol, 0, sizeof s->chol);
+    fsi_cholesky_init(&s->chol, &s->A, NULL);
+    fsi_cholesky_factor(&s->chol, &s->A, 0, NULL);
+    for (j = 0; j < SB; j++) {                                           /* S = B A^-1 B^T */
+        fsi_cholesky_solve(&s->chol, s->B + j * SA, z);
+        for (i = 0; i < SB; i++) s->S[i * SB + j] = (fsi_real)fsi_dot(SA, s->B + i * SA, z);
+    }
+    fsi_dense_cholesky(SB, s->S);
+}
+static void saddle_free(saddle *s) { fsi_csr_free(&s->A, NULL); fsi_csr_free(&s->K, NULL); fsi_cholesky_free(&s->chol); }
+static void saddle_ideal(const fsi_real *x, fsi_real *y, void *user) {      /* diag(A, B A^-1 B^T)^-1 */
+    saddle *s = (saddle *)user;
+    fsi_cholesky_solve(&s->chol, x, y);
+    fsi_copy(SB, x + SA, y + SA);
+    fsi_dense_cholesky_solve(SB, s->S, y + SA);
+}
+TEST L_12_symmqmr_ideal_preconditioner(void) {
+    saddle *s = (saddle *)calloc(1, sizeof *s);
+    fsi_real *b = random_vector(SN, 5), *x = vector(SN);
+    double *bd = doubles(SN, b), *exact;
+    fsi_krylov_desc desc;
+    fsi_report plain, ideal;
+    saddle_make(s);
+    exact = gauss(SN, s->D, bd);
+    desc = krylov(SN, fsi_csr_operator(&s->K), TOL(1e-10, 1e-4));
+    desc.max_iterations = 5000;
+    CHECK_OK(fsi_symmqmr_solve(&desc, b, x, NULL, 0, &plain));
+    CHECK_MOST(residual_of(&desc, b, x), TOL(1e-10, 1e-4) * 1.0001 * fsi_norm(SN, b));
+    CHECK_MOST(distance(SN, x, exact), TOL(1e-7, 1e-2));
+    desc.precondition = op_of(saddle_ideal, s);
+    CHECK_OK(fsi_symmqmr_solve(&desc, b, x, NULL, 0, &ideal));
+    CHECK_MOST(ideal.iterations, 4);
+    CHECK_MOST(distance(SN, x, exact), TOL(1e-8, 1e-3));
+    printf("  saddle point: %d iterations plain, %d with the ideal preconditioner\n", plain.iterations, ideal.iterations);
+    saddle_free(s);
+    free(s); free(b); free(x); free(bd); free(exact);
+    PASS();
+}
+typedef struct slip { fsi_ic ic; int top, n; } slip;
+static void slip_precondition(const fsi_real *x, fsi_real *y, void *user) {   /* incomplete Cholesky above, -1 below: indefinite */
+    const slip *s = (const slip *)user;
+    int i;
+    fsi_ic_solve(&s->ic, x, y);
+    for (i = s->top; i < s->n; i++) y[i] = -x[i];
+}
+TEST L_13_symmqmr_indefinite_preconditioner(void) {
+    enum { T = 256, V = 12, N = T + V };                                  /* [A B^T; B -M], M = mass of solids: blocks (+, +, -) */
+    triplets t = {NULL, NULL, NULL, 0, 0}, top = {NULL, NULL, NULL, 0, 0};
+    fsi_csr L = laplacian(16, 16, 1, 1, 0), A, K;
+    fsi_real *b = random_vector(N, 2), *x = vector(N), *D = vector(N * N), *y = vector(N);
+    int32_t pivot[N];
+    uint64_t seed = 5;
+    double *d, *yd;
+    fsi_krylov_desc desc;
+    fsi_report plain, good;
+    slip s;
+    int i, k;
+    for (i = 0; i < T; i++)
+        for (k = L.row[i]; k < L.row[i + 1]; k++) { put(&t, i, L.col[k], (double)L.val[k]); put(&top, i, L.col[k], (double)L.val[k]); }
+    for (i = 0; i < V; i++) {
+        for (k = 0; k < 9; k++) {
+            int j = (int)((check_random(&seed) + 1) / 2 * T);
+            double v = check_random(&seed);
+            put(&t, T + i, j, v); put(&t, j, T + i, v);
+        }
+        put(&t, T + i, T + i, -1.0 - 0.1 * i);
+    }
+    K = build(&t, N, N);
+    A = build(&top, T, T);
+    CHECK_OK(fsi_ic_init(&s.ic, &A, NULL));
+    s.top = T; s.n = N;
+    desc = krylov(N, fsi_csr_operator(&K), TOL(1e-12, 1e-5));
+    CHECK_OK(fsi_symmqmr_solve(&desc, b, x, NULL, 0, &plain));
+    desc.precondition = op_of(slip_precondition, &s);
+    CHECK_OK(fsi_symmqmr_solve(&desc, b, x, NULL, 0, &good));
+    d = dense_of(&K);
+    for (i = 0; i < N * N; i++) D[i] = (fsi_real)d[i];
+    CHECK_OK(fsi_dense_ldlt(N, D, pivot));
+    fsi_copy(N, b, y);
+    fsi_dense_ldlt_solve(N, D, pivot, y);
+    yd = doubles(N, y);
+    CHECK_MOST(distance(N, x, yd), TOL(1e-9, 1e-3));
+    printf("  indefinite preconditioner: %d iterations, %d without\n", good.iterations, plain.iterations);
+    ASSERT(good.iterations < plain.iterations);
+    fsi_ic_free(&s.ic);
+    fsi_csr_free(&L, NULL); fsi_csr_free(&A, NULL); fsi_csr_free(&K, NULL);
+    free(b); free(x); free(D); free(y); free(d); free(yd);
+    PASS();
+}
+TEST L_14_breakdown(void) {
+    static const fsi_real A[4] = {0, 1, 1, 0};
+    fsi_real b[2] = {1, 0}, x[2] = {7, 7};
+    dense d = {2, A};
+    fsi_krylov_desc desc = krylov(2, op_of(dense_apply, &d), 1e-6);
+    fsi_report report;
+    CHECK_RESULT(FSI_BREAKDOWN, fsi_cg_solve(&desc, b, x, NULL, 0, &report));
+    ASSERT(fsi_all_finite(2, x));
+    CHECK_RESULT(FSI_BREAKDOWN, fsi_symmqmr_solve(&desc, b, x, NULL, 0, &report));
+    ASSERT(fsi_all_finite(2, x));
+    CHECK_OK(fsi_gmres_solve(&desc, b, x, NULL, 0, &report));
+    ASSERT_EQ(2, report.iterations);
+    CHECK_NEAR(0, x[0], 1e-6); CHECK_NEAR(1, x[1], 1e-6);
+    PASS();
+}
+static void poison(const fsi_real *x, fsi_real *y, void *user) { (void)x; y[0] = y[1] = (fsi_real)(HUGE_VAL * *(double *)user); }
+TEST L_15_trivial_and_refused(void) {
+    fsi_real one[1] = {4}, b[2] = {0, 0}, x[2] = {1, 2}, huge = (fsi_real)HUGE_VAL;
+    dense d;
+    double sign = 1;
+    fsi_krylov_desc desc;
+    fsi_report report;
+    int k;
+    for (k = 0; k < 3; k++) {
+        d.n = 1; d.A = one;
+        desc = krylov(1, op_of(dense_apply, &d), 1e-6);
+        b[0] = 0; x[0] = 5;
+        CHECK_OK(solvers[k](&desc, b, x, NULL, 0, &report));               /* b = 0 */
+        ASSERT_EQ(0, report.iterations); ASSERT(x[0] == 0);
+        b[0] = 8;
+        CHECK_OK(solvers[k](&desc, b, x, NULL, 0, &report));               /* n = 1 */
+        CHECK_NEAR(2, x[0], 1e-6); ASSERT_EQ(1, report.iterations);
+        desc.guess = 1; x[0] = 2;
+        CHECK_OK(solvers[k](&desc, b, x, NULL, 0, &report));               /* x0 exact */
+        ASSERT_EQ(0, report.iterations); ASSERT(x[0] == 2);
+        desc.n = 0;
+        CHECK_OK(solvers[k](&desc, b, x, NULL, 0, &report));               /* n = 0 */
+        desc.n = 1;
+        b[0] = huge; x[0] = 3;
+        CHECK_RESULT(FSI_ERR_ARGUMENT, solvers[k](&desc, b, x, NULL, 0, &report));
+        b[0] = 1; desc.tolerance = -1;
+        CHECK_RESULT(FSI_ERR_ARGUMENT, solvers[k](&desc, b, x, NULL, 0, &report));
+        desc.tolerance = 0;
+        CHECK_RESULT(FSI_ERR_SIZE, solvers[k](&desc, b, x, &report, 8, &report));
+        CHECK_RESULT(FSI_ERR_ARGUMENT, solvers[k](NULL, b, x, NULL, 0, NULL));
+        ASSERT(x[0] == 3);
+        desc = krylov(2, op_of(poison, &sign), 1e-6);
+        b[0] = b[1] = 1;
+        CHECK_RESULT(FSI_ERR_NUMERIC, solvers[k](&desc, b, x, NULL, 0, &report));
+        ASSERT(fsi_all_finite(2, x));
+    }
+    PASS();
+}
+static double fake_clock(void *user) { return *(double *)user += 1; }
+static int stop_at_three(int iteration, double residual, const fsi_real *x, void *user) { (void)residual; (void)x; (void)user; return iteration == 3; }
+TEST krylov_limits(void) {
+    enum { N = 400 };
+    fsi_csr A = laplacian(20, 20, 1, 1, 0);
+    fsi_real *b = random_vector(N, 8), *x = vector(N);
+    fsi_report report;
+    double now = 0;
+    int k;
+    for (k = 0; k < 3; k++) {
+        fsi_krylov_desc desc = krylov(N, fsi_csr_operator(&A), 1e-5);
+        size_t size = k == 0 ? fsi_cg_work_size(&desc) : k == 1 ? fsi_symmqmr_work_size(&desc) : fsi_gmres_work_size(&desc);
+        unsigned char *work = (unsigned char *)malloc(size + 8);
+        CHECK_OK(solvers[k](&desc, b, x, work + 8, size, &report));        /* caller's block, not aligned to 64 */
+        CHECK_RESULT(FSI_ERR_SIZE, solvers[k](&desc, b, x, work + 8, size - 64, &report));
+        CHECK_MOST(residual_of(&desc, b, x), 1.0001e-5 * fsi_norm(N, b));
+        desc.max_iterations = 4;
+        CHECK_RESULT(FSI_NOT_CONVERGED, solvers[k](&desc, b, x, work + 8, size, &report));
+        ASSERT_EQ(4, report.iterations);
+        desc.max_iterations = 0; desc.clock_fn = fake_clock; desc.clock_user = &now; desc.seconds = 5;
+        CHECK_RESULT(FSI_NOT_CONVERGED, solvers[k](&desc, b, x, work + 8, size, &report));
+        ASSERT(report.iterations > 0 && report.iterations <= 5 && report.seconds > 4);
+        desc.seconds = 0; desc.history_fn = stop_at_three;
+        CHECK_RESULT(FSI_NOT_CONVERGED, solvers[k](&desc, b, x, work + 8, size, &report));
+        ASSERT_EQ(3, report.iterations);
+        desc = krylov(N, fsi_csr_operator(&A), 1e-18);                    /* more than rounding allows: an end, not a loop */
+        ASSERT(solvers[k](&desc, b, x, work + 8, size, &report) > 0);
+        CHECK_MOST(report.residual, TOL(1e-12, 1e-4) * fsi_norm(N, b));
+        free(work);
+    }
+    fsi_csr_free(&A, NULL);
+    free(b); free(x);
+    PASS();
+}
+
+/* ------------------------------------------------------------------------------------------------ qr */
+TEST L_16_pivoted_qr(void) {
+    enum { N = 60, R = 50, C = 8, K = 3 };
+    fsi_real *A = vector(N * N), tau[N], *U = random_vector(R * K, 1), *W = random_vector(C * K, 2), *b = random_vector(R, 3), *b0 = vector(R), x[C];
+    int32_t pivot[N];
+    double s = sqrt(1 - 0.285 * 0.285), scale = 1, residual, *G = (double *)calloc(K * K, sizeof(double)), g[K], *y, left = 0;
+    int i, j, k, rank = 0;
+    for (i = 0; i < N; i++, scale *= s)
+        for (j = i; j < N; j++) A[j * N + i] = FSI_R(scale * (i == j ? 1 : -0.285));
+    CHECK_OK(fsi_qr_factor(N, N, A, tau, pivot, 0, &rank));
+    for (i = 0; i < N; i++) ASSERT_EQ(i, pivot[i]);                       /* Kahan: nothing is swapped and the diagonal does not warn */
+    CHECK_NEAR(8.2e-2, fabs((double)A[N * N - 1]), 1e-3);
+    ASSERT_EQ(N, rank);
+    for (j = 0; j < C; j++)
+        for (i = 0; i < R; i++) {
+            double sum = 0;
+            for (k = 0; k < K; k++) sum += (double)U[k * R + i] * (double)W[k * C + j];
+            A[j * R + i] = (fsi_real)sum;
+        }
+    CHECK_RESULT(FSI_RANK_DEFICIENT, fsi_qr_factor(R, C, A, tau, pivot, TOL(1e-12, 1e-5), &rank));
+    ASSERT_EQ(K, rank);
+    for (i = 1; i < rank; i++) CHECK_MOST(fabs((double)A[i * R + i]), fabs((double)A[(i - 1) * R + i - 1]) * (1 + TOL(1e-13, 1e-5)));
+    fsi_copy(R, b, b0);
+    fsi_qr_solve(R, C, A, tau, pivot, rank, b, x, &residual);
+    for (i = 0; i < K; i++) {                                            /* the slow way: normal equations in the basis U */
+        g[i] = fsi_dot(R, U + i * R, b0);
+        for (j = 0; j < K; j++) G[i * K + j] = fsi_dot(R, U + i * R, U + j * R);
+    }
+    y = gauss(K, G, g);
+    for (i = 0; i < R; i++) {
+        double r = (double)b0[i];
+        for (k = 0; k < K; k++) r -= y[k] * (double)U[k * R + i];
+        left += r * r;
+    }
+    CHECK_NEAR(sqrt(left), residual, TOL(1e-10, 1e-4));
+    fsi_copy(R, b, b0);
+    fsi_qr_apply_q(R, rank, A, tau, 0, b0);                               /* Q Q^T = 1 */
+    fsi_qr_apply_q(R, rank, A, tau, 1, b0);
+    for (i = 0; i < R; i++) CHECK_NEAR(b[i], b0[i], TOL(1e-13, 1e-5));
+    CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_qr_factor(-1, 2, A, tau, pivot, 0, &rank));
+    fsi_fill(R * C, 0, A);
+    CHECK_RESULT(FSI_RANK_DEFICIENT, fsi_qr_factor(R, C, A, tau, pivot, 0, &rank));
+    ASSERT_EQ(0, rank);
+    fsi_qr_solve(R, C, A, tau, pivot, rank, b, x, &residual);
+    ASSERT(x[0] == 0);
+    free(A); free(U); free(W); free(b); free(b0); free(G); free(y);
+    PASS();
+}
+TEST L_17_duplicated_columns(void) {
+    enum { N = 60, K = 2 };
+    fsi_real *V = random_vector(N * K, 1), *P = random_vector(N * K, 2), *QR = vector(N * K), *w = random_vector(N, 4), tau[K], y[N];
+    int32_t pivot[K];
+    double most = 0;
+    rmi r;
+    int i, k;
+    for (i = 0; i < N; i++) {
+        V[N + i] = V[i] + FSI_R(1e-14) * w[i];
+        P[N + i] = P[i] + FSI_R(1e-14) * w[N - 1 - i];
+    }
+    fsi_copy(N * K, V, QR);
+    r.n = N; r.k = K; r.V = V; r.P = P; r.QR = QR; r.tau = tau; r.pivot = pivot; r.S = NULL;
+    CHECK_RESULT(FSI_RANK_DEFICIENT, fsi_qr_factor(N, K, QR, tau, pivot, TOL(1e-12, 1e-5), &r.rank));
+    for (k = 0; k < 50; k++) {
+        fsi_real *x = random_vector(N, (uint64_t)(100 + k));
+        rmi_hat(&r, x, y);
+        if (fsi_norm(N, y) / fsi_norm(N, x) > most) most = fsi_norm(N, y) / fsi_norm(N, x);
+        free(x);
+    }
+    rmi_hat(&r, V, y);
+    if (fsi_norm(N, y) / fsi_norm(N, V) > most) most = fsi_norm(N, y) / fsi_norm(N, V);
+    CHECK_MOST(most, 2 * fsi_norm(N, P) / fsi_norm(N, V));
+    free(V); free(P); free(QR); free(w);
+    PASS();
+}
+
+/* ------------------------------------------------------------------------------------------------ dense */
+TEST dense_factors_against_gauss(void) {
+    int sizes[6] = {1, 2, 3, 7, 20, 64}, s, kind, i, j;
+    for (s = 0; s < 6; s++)
+        for (kind = 0; kind < 3; kind++) {                               /* Cholesky, LDL^T, LU */
+            int n = sizes[s];
+            fsi_real *A = random_vector((size_t)(n * n), (uint64_t)(7 + s)), *x = random_vector((size_t)n, 3);
+            double *D, *b = doubles((size_t)n, x), *y;
+            int32_t pivot[64];
+            if (kind < 2) for (i = 0; i < n; i++) for (j = 0; j < i; j++) A[j * n + i] = A[i * n + j];
+            if (kind == 0) for (i = 0; i < n; i++) A[i * n + i] += (fsi_real)n;
+            if (kind == 1 && n > 2) for (i = 0; i < n; i++) A[i * n + i] = FSI_R(i % 3 == 0 ? 0.0 : 0.1);     /* needs 2x2 pivots */
+            D = doubles((size_t)(n * n), A);
+            y = gauss(n, D, b);
+            CHECK_OK(kind == 0 ? fsi_dense_cholesky(n, A) : kind == 1 ? fsi_dense_ldlt(n, A, pivot) : fsi_dense_lu(n, A, pivot));
+            if (kind == 0) fsi_dense_cholesky_solve(n, A, x);
+            else if (kind == 1) fsi_dense_ldlt_solve(n, A, pivot, x);
+            else fsi_dense_lu_solve(n, A, pivot, x);
+            CHECK_MOST(distance((size_t)n, x, y), TOL(1e-10, 2e-2));
+            free(A); free(x); free(D); free(b); free(y);
+        }
+    {
+        fsi_real Z[4] = {1, 2, 2, 4}, I[4] = {1, 2, 2, 1}, N[4] = {0, 0, 0, 0};
+        int32_t pivot[2];
+        CHECK_RESULT(FSI_ERR_SINGULAR, fsi_dense_cholesky(2, Z));
+        CHECK_RESULT(FSI_ERR_SINGULAR, fsi_dense_cholesky(2, I));          /* indefinite */
+        CHECK_RESULT(FSI_ERR_SINGULAR, fsi_dense_lu(2, N, pivot));
+        CHECK_RESULT(FSI_ERR_SINGULAR, fsi_dense_ldlt(2, N, pivot));
+        N[1] = (fsi_real)HUGE_VAL;
+        CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_dense_lu(2, N, pivot));
+        CHECK_OK(fsi_dense_cholesky(0, NULL));
+    }
+    PASS();
+}
+TEST batched_small_systems(void) {
+    int size;
+    for (size = 1; size <= 6; size++) {
+        size_t count = 3000, k, failed = 9, m = (size_t)size;
+        fsi_real *A = random_vector(count * m * m, 1), *b = random_vector(count * m, 2), *x = vector(count * m), *x8 = vector(count * m);
+        size_t i, j;
+        for (k = 0; k < count; k++)
+            for (i = 0; i < m; i++) {
+                for (j = 0; j < i; j++) A[k * m * m + j * m + i] = A[k * m * m + i * m + j];
+                A[k * m * m + i * m + i] += (fsi_real)(size + 1);
+            }
+        check_threads(1);
+        CHECK_OK(fsi_spd_batch(size, count, A, b, x, &failed));
+        ASSERT_EQ(0, (int)failed);
+        for (k = 0; k < count; k += 97) {
+            double *D = doubles(m * m, A + k * m * m), *bd = doubles(m, b + k * m), *y = gauss(size, D, bd);
+            CHECK_MOST(distance(m, x + k * m, y), TOL(1e-12, 1e-4));
+            free(D); free(bd); free(y);
+        }
+        check_threads(3);
+        CHECK_OK(fsi_spd_batch(size, count, A, b, x8, NULL));
+        ASSERT(memcmp(x, x8, count * m * sizeof *x) == 0);
+        A[5 * m * m] = -1;
+        CHECK_RESULT(FSI_ERR_SINGULAR, fsi_spd_batch(size, count, A, b, x, &failed));
+        ASSERT_EQ(1, (int)failed); ASSERT(x[5 * m] == 0);
+        free(A); free(b); free(x); free(x8);
+    }
+    CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_spd_batch(7, 1, NULL, NULL, NULL, NULL));
+    PASS();
+}
+
+/* ------------------------------------------------------------------------------------------------ sparse Cholesky */
+static double factor_error(const fsi_cholesky *c, const fsi_csr *A) {      /* max |L L^T - P A P^T| */
+    int n = c->n, i, j, k;
+    double *D = dense_of(A), *L = (double *)calloc((size_t)n * (size_t)n, sizeof(double)), worst = 0;
+    size_t p;
+    for (j = 0; j < n; j++) for (p = c->col[j]; p < c->col[j + 1]; p++) L[(size_t)c->row[p] * (size_t)n + (size_t)j] = c->val[p];
+    for (i = 0; i < n; i++)
+        for (j = 0; j <= i; j++) {
+            double s = 0;
+            for (k = 0; k <= j; k++) s += L[i * n + k] * L[j * n + k];
+            s = fabs(s - D[c->order[i] * n + c->order[j]]);
+            if (!(s <= worst)) worst = s;
+        }
+    free(D); free(L);
+    return worst;
+}
+TEST L_18_sparse_cholesky(void) {
+    enum { M = 40, N = M * M, H = 50 };
+    fsi_csr A = laplacian(M, M, 1, 1, 0), small = laplacian(15, 14, 1, 1, 0), arrow[2];
+    fsi_real *b = random_vector(N, 1), *x = vector(N), *r = vector(N);
+    fsi_cholesky_desc how;
+    fsi_cholesky c, d;
+    size_t natural, best;
+    int i, k;
+    memset(&how, 0, sizeof how);
+    CHECK_OK(fsi_cholesky_init(&c, &A, NULL));
+    CHECK_RESULT(FSI_ERR_STATE, fsi_cholesky_solve(&c, b, x));
+    best = c.entries;
+    for (k = 0; k < 2; k++) {                                             /* twice: refactoring is the same */
+        CHECK_OK(fsi_cholesky_factor(&c, &A, 0, NULL));
+        CHECK_OK(fsi_cholesky_solve(&c, b, x));
+        fsi_csr_mul(&A, x, r);
+        fsi_axpy(N, -1, b, r);
+        CHECK_MOST(fsi_norm(N, r), TOL(1e-12, 1e-4) * fsi_norm(N, b));
+    }
+    how.ordering = FSI_ORDERING_NATURAL;
+    CHECK_OK(fsi_cholesky_init(&d, &A, &how));
+    natural = d.entries;
+    printf("  entries of L, 40^2 Poisson: %lu natural, %lu by minimum degree\n", (unsigned long)natural, (unsigned long)best);
+    ASSERT(best * 2 < natural);
+    fsi_cholesky_free(&d);
+    how.ordering = FSI_ORDERING_GIVEN;
+    how.order = c.order;
+    CHECK_OK(fsi_cholesky_init(&d, &A, &how));
+    ASSERT(d.entries == best);
+    fsi_cholesky_free(&c); fsi_cholesky_free(&d); fsi_cholesky_free(&d);
+    CHECK_OK(fsi_cholesky_init(&c, &small, NULL));
+    CHECK_OK(fsi_cholesky_factor(&c, &small, 0, NULL));
+    CHECK_MOST(factor_error(&c, &small), 1e-12);
+    CHECK_OK(fsi_cholesky_factor(&c, &small, 2.5, NULL));                  /* + 2.5 I, same pattern */
+    for (i = 0; i < small.rows; i++) for (k = small.row[i]; k < small.row[i + 1]; k++) if (small.col[k] == i) small.val[k] += FSI_R(2.5);
+    CHECK_MOST(factor_error(&c, &small), 1e-12);
+    for (i = 0; i < small.rows; i++) for (k = small.row[i]; k < small.row[i + 1]; k++) if (small.col[k] == i && i == 33) small.val[k] = -1;
+    CHECK_RESULT(FSI_ERR_SINGULAR, fsi_cholesky_factor(&c, &small, 0, NULL));
+    ASSERT(c.failed >= 0 && !c.factored);
+    CHECK_RESULT(FSI_ERR_SIZE, fsi_cholesky_factor(&c, &A, 0, NULL));
+    fsi_cholesky_free(&c);
+    for (k = 0; k < 2; k++) {
+        triplets t = {NULL, NULL, NULL, 0, 0};
+        for (i = 0; i < H; i++) {
+            int hub = k ? H - 1 : 0;
+            put(&t, i, i, i == hub ? H : 2);
+            if (i != hub) { put(&t, i, hub, 1); put(&t, hub, i, 1); }
+        }
+        arrow[k] = build(&t, H, H);
+        for (i = 0; i < 2; i++) {
+            how.ordering = i ? FSI_ORDERING_NATURAL : FSI_ORDERING_DEGREE;
+            CHECK_OK(fsi_cholesky_init(&c, &arrow[k], &how));
+            ASSERT_EQ(i && !k ? H * (H + 1) / 2 : 2 * H - 1, (int)c.entries);   /* hub first fills everything, last nothing */
+            CHECK_OK(fsi_cholesky_factor(&c, &arrow[k], 0, NULL));
+            CHECK_MOST(factor_error(&c, &arrow[k]), 1e-12);
+            fsi_cholesky_free(&c);
+        }
+        fsi_csr_free(&arrow[k], NULL);
+    }
+    fsi_csr_free(&A, NULL); fsi_csr_free(&small, NULL);
+    free(b); free(x); free(r);
+    PASS();
+}
+TEST cholesky_random_patterns(void) {
+    int trial;
+    for (trial = 0; trial < 60; trial++) {
+        triplets t = {NULL, NULL, NULL, 0, 0};
+        uint64_t seed = (uint64_t)trial + 1000;
+        int n = 1 + (int)((check_random(&seed) + 1) * 40), edges = (int)((check_random(&seed) + 1) * 2.0 * n), k;
+        fsi_csr A;
+        fsi_cholesky c;
+        for (k = 0; k < n; k++) put(&t, k, k, 1.5);
+        for (k = 0; k < edges; k++) {
+            int i = (int)((check_random(&seed) + 1) / 2 * n), j = (int)((check_random(&seed) + 1) / 2 * n);
+            put(&t, i, j, -0.5); put(&t, j, i, -0.5); put(&t, i, i, 1); put(&t, j, j, 1);
+        }
+        A = build(&t, n, n);
+        CHECK_OK(fsi_cholesky_init(&c, &A, NULL));
+        CHECK_OK(fsi_cholesky_factor(&c, &A, 0, NULL));
+        CHECK_MOST(factor_error(&c, &A), 1e-11);
+        fsi_cholesky_free(&c);
+        fsi_csr_free(&A, NULL);
+    }
+    PASS();
+}
+
+/* ------------------------------------------------------------------------------------------------ woodbury */
+TEST L_19_woodbury_equals_cholesky(void) {
+    enum { N = 90, BODIES = 3, K = 6 * BODIES };
+    int e;
+    for (e = -4; e <= 4; e++) {
+        triplets t = {NULL, NULL, NULL, 0, 0};
+        uint64_t seed = 4;
+        double ratio = pow(10, e), D[N * N], *exact, *bd, arm = TOL(1e-8, 2e-2);
+        fsi_real d[N], C[K * K], *b = random_vector(N, 6), x[N];
+        fsi_woodbury w;
+        fsi_woodbury_desc desc;
+        fsi_csr U;
+        int i, j, a, c;
+        memset(C, 0, sizeof C); memset(D, 0, sizeof D); memset(&desc, 0, sizeof desc);
+        for (i = 0; i < N; i++) {                                        /* each face: normal and arm x normal of its body */
+            double n[3], r[3], row[6];
+            d[i] = FSI_R(1 + 0.5 * check_random(&seed));
+            for (a = 0; a < 3; a++) { n[a] = a == i % 3; r[a] = check_random(&seed); }
+            for (a = 0; a < 3; a++) { row[a] = n[a]; row[3 + a] = r[(a + 1) % 3] * n[(a + 2) % 3] - r[(a + 2) % 3] * n[(a + 1) % 3]; }
+            for (a = 0; a < 6; a++) if (row[a] != 0) put(&t, i, 6 * (i * BODIES / N) + a, row[a]);
+        }
+        U = build(&t, N, K);
+        for (j = 0; j < K; j++) C[j * K + j] = FSI_R((j % 6 < 3 ? 0.1 : 0.3) / ratio);    /* inverse mass, fluid density 1 */
+        for (i = 0; i < N; i++) D[i * N + i] = (double)d[i];
+        for (i = 0; i < N; i++)
+            for (j = 0; j < N; j++)
+                for (a = U.row[i]; a < U.row[i + 1]; a++)
+                    for (c = U.row[j]; c < U.row[j + 1]; c++) D[i * N + j] += (double)U.val[a] * (double)C[U.col[a] * K + U.col[c]] * (double)U.val[c];
+        desc.n = N; desc.diagonal = d; desc.U = &U; desc.C = C;
+        CHECK_OK(fsi_woodbury_init(&w, &desc));
+        fsi_woodbury_solve(&w, b, x);
+        bd = doubles(N, b);
+        exact = gauss(N, D, bd);
+        CHECK_MOST(distance(N, x, exact), arm);
+        fsi_woodbury_free(&w); fsi_woodbury_free(&w);
+        C[0] = 0;                                                        /* a fixed direction is fine, a negative mass is not */
+        CHECK_OK(fsi_woodbury_init(&w, &desc));
+        fsi_woodbury_free(&w);
+        C[0] = -1;
+        CHECK_RESULT(FSI_ERR_SINGULAR, fsi_woodbury_init(&w, &desc));
+        fsi_csr_free(&U, NULL);
+        free(b); free(exact); free(bd);
+    }
+    PASS();
+}
+
+/* ------------------------------------------------------------------------------------------------ L-20, L-21 */
+static int symmetric_positive(fsi_operator op, size_t n, const char *name, double tol, int definite) {
+    fsi_real *Ax = vector(n), *Ay = vector(n);
+    double size = 0, worst = 0;
+    int k, good = 1;
+    for (k = 0; k < 50; k++) {
+        fsi_real *x = random_vector(n, (uint64_t)(2 * k + 1)), *y = random_vector(n, (uint64_t)(2 * k + 2));
+        double xx = fsi_norm(n, x), yy = fsi_norm(n, y), d;
+        op.apply_fn(x, Ax, op.user);
+        op.apply_fn(y, Ay, op.user);
+        if (fsi_norm(n, Ax) / xx > size) size = fsi_norm(n, Ax) / xx;
+        d = fabs(fsi_dot(n, y, Ax) - fsi_dot(n, x, Ay)) / (xx * yy);
+        if (k < 20 && d > worst) worst = d;
+        if (definite && !(fsi_dot(n, x, Ax) > 0)) good = 0;
+        free(x); free(y);
+    }
+    if (!(worst <= tol * size)) { printf("  %s is not symmetric: %.3g\n", name, worst / size); good = 0; }
+    free(Ax); free(Ay);
+    return good;
+}
+TEST L_20_L_21_symmetric_and_positive(void) {
+    enum { N = 300 };
+    fsi_csr A = laplacian(10, 6, 5, 1, 0), U;
+    triplets t = {NULL, NULL, NULL, 0, 0};
+    uint64_t seed = 2;
+    fsi_real diag[N], C[36];
+    fsi_woodbury_desc wd;
+    fsi_woodbury w;
+    fsi_ic_desc how;
+    fsi_cholesky c;
+    fsi_ic ic, mic;
+    double tol = TOL(1e-13, 1e-5);
+    int i;
+    memset(&how, 0, sizeof how); memset(&wd, 0, sizeof wd); memset(C, 0, sizeof C);
+    how.modified = 1;
+    CHECK_OK(fsi_ic_init(&ic, &A, NULL));
+    CHECK_OK(fsi_ic_init(&mic, &A, &how));
+    CHECK_OK(fsi_cholesky_init(&c, &A, NULL));
+    CHECK_OK(fsi_cholesky_factor(&c, &A, 0, NULL));
+    for (i = 0; i < N; i++) { diag[i] = FSI_R(2 + check_random(&seed)); put(&t, i, i % 6, check_random(&seed)); }
+    for (i = 0; i < 6; i++) C[7 * i] = 3;
+    U = build(&t, N, 6);
+    wd.n = N; wd.diagonal = diag; wd.U = &U; wd.C = C;
+    CHECK_OK(fsi_woodbury_init(&w, &wd));
+    ASSERT(symmetric_positive(fsi_csr_operator(&A), N, "laplacian", tol, 1));
+    ASSERT(symmetric_positive(fsi_ic_operator(&ic), N, "ic", tol, 1));
+    ASSERT(symmetric_positive(fsi_ic_operator(&mic), N, "mic", tol, 1));
+    ASSERT(symmetric_positive(fsi_cholesky_operator(&c), N, "cholesky", tol, 1));
+    ASSERT(symmetric_positive(fsi_woodbury_operator(&w), N, "woodbury", tol, 1));
+    fsi_ic_free(&ic); fsi_ic_free(&mic); fsi_cholesky_free(&c); fsi_woodbury_free(&w);
+    fsi_csr_free(&A, NULL); fsi_csr_free(&U, NULL);
+    PASS();
+}
+
+/* ------------------------------------------------------------------------------------------------ eigen */
+static int by_value(const void *a, const void *b) { double x = *(const double *)a, y = *(const double *)b; return (x > y) - (x < y); }
+/* All eigenvalues of the grid Laplacian, ascending */
+static double *grid_spectrum(int n, int dim, int dirichlet) {
+    int total = dim == 2 ? n * n : n * n * n, k, a, m;
+    double *w = (double *)malloc((size_t)total * sizeof(double)), pi = 3.14159265358979323846;
+    for (k = 0; k < total; k++)
+        for (w[k] = 0, m = k, a = 0; a < dim; a++, m /= n) {
+            int q = m % n + (dirichlet ? 1 : 0);
+            w[k] += 2 - 2 * cos(q * pi / (dirichlet ? n + 1 : n));
+        }
+    qsort(w, (size_t)total, sizeof(double), by_value);
+    return w;
+}
+TEST L_03_spectra(void) {
+    int dim, wall, k, full = getenv("FSI_TEST_FULL") != NULL;
+    for (dim = 2; dim <= 3; dim++)
+        for (wall = 0; wall < 2; wall++) {
+            int n = dim == 2 ? 16 : full ? 12 : 6, total = dim == 2 ? n * n : n * n * n;
+            fsi_csr A = laplacian(n, n, dim == 2 ? 1 : n, wall, 0);
+            double *D = dense_of(&A), *exact = grid_spectrum(n, dim, wall);
+            fsi_real *d = vector((size_t)(total * total)), *w = vector((size_t)total);
+            for (k = 0; k < total * total; k++) d[k] = (fsi_real)D[k];
+            CHECK_OK(fsi_eigen_dense(total, d, NULL, w, d, NULL));
+            for (k = 0; k < total; k++) CHECK_NEAR(exact[k], w[k], TOL(1e-12, 2e-6));
+            fsi_csr_free(&A, NULL);
+            free(D); free(exact); free(d); free(w);
+        }
+    for (wall = 0; wall < 2; wall++) {                                     /* 16^3 by Lanczos: triple and sixfold eigenvalues */
+        enum { C = 30 };
+        fsi_csr A = laplacian(16, 16, 16, wall, 0);
+        double *exact = grid_spectrum(16, 3, wall);
+        fsi_real w[C], *V = vector((size_t)C * 4096);
+        fsi_modes_desc desc;
+        fsi_report report;
+        memset(&desc, 0, sizeof desc);
+        desc.K = &A; desc.count = C;
+        CHECK_OK(fsi_modes_solve(&desc, w, V, &report));
+        for (k = 0; k < C; k++) CHECK_NEAR(exact[k], w[k], TOL(1e-8, 1e-5));
+        printf("  16^3 %s: %d modes in %d solves, %d restarts\n", wall ? "Dirichlet" : "Neumann", C, report.iterations, report.restarts);
+        fsi_csr_free(&A, NULL);
+        free(exact); free(V);
+    }
+    PASS();
+}
+/* Largest |A v - w B v| and |V B V^T - 1|, and the trace */
+static void eigen_errors(int n, const double *A, const double *B, const fsi_real *w, const fsi_real *V, double *residual, double *orthogonal) {
+    int i, j, k;
+    double *BV = (double *)malloc((size_t)(n * n) * sizeof(double));
+    *residual = *orthogonal = 0;
+    for (k = 0; k < n; k++)
+        for (i = 0; i < n; i++) {
+            double a = 0, b = 0;
+            for (j = 0; j < n; j++) { a += A[i * n + j] * (double)V[k * n + j]; b += (B ? B[i * n + j] : i == j) * (double)V[k * n + j]; }
+            BV[k * n + i] = b;
+            a = fabs(a - (double)w[k] * b);
+            if (!(a <= *residual)) *residual = a;
+        }
+    for (k = 0; k < n; k++)
+        for (i = 0; i < n; i++) {
+            double s = -(i == k);
+            for (j = 0; j < n; j++) s += (double)V[i * n + j] * BV[k * n + j];
+            if (!(fabs(s) <= *orthogonal)) *orthogonal = fabs(s);
+        }
+    free(BV);
+}
+TEST L_04_symmetric_eigen(void) {
+    enum { N = 24 };
+    double W[N], A[N * N], B[N * N], residual, orthogonal, trace, eps = (double)FSI_REAL_EPS, top;
+    fsi_real a[N * N], b[N * N], w[N], V[N * N], *s;
+    int kind, i, j, n;
+    for (kind = 0; kind < 4; kind++) {
+        n = kind == 0 ? 21 : kind == 1 ? 8 : N;
+        memset(a, 0, sizeof a); memset(b, 0, sizeof b);
+        if (kind == 0)
+            for (i = 0; i < n; i++) {                                    /* Wilkinson W21+ */
+                a[i * n + i] = FSI_R(abs(i - 10));
+                if (i) a[i * n + i - 1] = a[(i - 1) * n + i] = 1;
+            }
+        else if (kind == 1) for (i = 0; i < n * n; i++) a[i] = (fsi_real)(1.0 / (i / n + i % n + 1));
+        else {
+            for (i = 0; i < n; i++) W[i] = i < 3 ? 2.5 : 3 + 0.7 * i;
+            s = spectrum(n, W, 5);
+            memcpy(a, s, (size_t)(n * n) * sizeof *a);
+            free(s);
+        }
+        if (kind == 3) {
+            for (i = 0; i < n; i++) W[i] = 1 + 0.1 * i;
+            s = spectrum(n, W, 6);
+            memcpy(b, s, (size_t)(n * n) * sizeof *b);
+            free(s);
+        }
+        for (trace = 0, top = 0, i = 0; i < n * n; i++) { A[i] = (double)a[i]; B[i] = (double)b[i]; }
+        for (i = 0; i < n; i++) {
+            double row = 0;
+            trace += A[i * n + i];
+            for (j = 0; j < n; j++) row += fabs(A[i * n + j]);
+            if (row > top) top = row;
+        }
+        CHECK_OK(fsi_eigen_dense(n, a, kind == 3 ? b : NULL, w, V, NULL));
+        eigen_errors(n, A, kind == 3 ? B : NULL, w, V, &residual, &orthogonal);
+        CHECK_MOST(residual, 50 * eps * top);
+        CHECK_MOST(orthogonal, 50 * eps);
+        for (i = 0; i < n; i++) trace -= kind == 3 ? 0 : (double)w[i];
+        if (kind < 3) CHECK_NEAR(0, trace, TOL(1e-12, 1e-4));
+        if (kind == 0) CHECK_NEAR(7.1e-14, (double)w[20] - (double)w[19], TOL(3e-14, 2e-6));   /* the gap itself */
+        if (kind == 2) CHECK_NEAR(w[0], w[2], TOL(1e-13, 1e-5));
+        for (i = 1; i < n; i++) ASSERT(w[i] >= w[i - 1]);
+    }
+    b[0] = -1;
+    CHECK_RESULT(FSI_ERR_SINGULAR, fsi_eigen_dense(N, a, b, w, V, NULL));
+    CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_eigen_dense(-1, a, NULL, w, V, NULL));
+    CHECK_OK(fsi_eigen_dense(0, NULL, NULL, NULL, NULL, NULL));
+    PASS();
+}
+/* Sparse modes of a chain and of random pairs against the dense solver, rigid modes skipped or kept out */
+TEST modes_against_dense(void) {
+    int n, way;
+    for (n = 5; n <= 120; n += 23)
+        for (way = 0; way < 3; way++) {
+            triplets k = {NULL, NULL, NULL, 0, 0}, m = {NULL, NULL, NULL, 0, 0};
+            fsi_csr K, M;
+            int i, c, count = n < 12 ? n - 2 : 9;
+            fsi_real *w = vector((size_t)n), *V = vector((size_t)(count * n)), *dk = vector((size_t)(n * n)), *dm = vector((size_t)(n * n)), *one = vector((size_t)n);
+            fsi_real *wd = vector((size_t)n), *t = vector((size_t)n), *u = vector((size_t)n);
+            double *D;
+            fsi_modes_desc desc;
+            fsi_report report;
+            for (i = 0; i < n; i++) {                                     /* a free bar with consistent mass */
+                one[i] = 1;
+                put(&m, i, i, i % 3 ? 0.4 : 0.9);
+                if (i == 0) continue;
+                put(&k, i, i, 1 + 0.2 * (i % 2)); put(&k, i - 1, i - 1, 1 + 0.2 * (i % 2)); put(&k, i, i - 1, -1 - 0.2 * (i % 2)); put(&k, i - 1, i, -1 - 0.2 * (i % 2));
+                put(&m, i, i - 1, 0.1); put(&m, i - 1, i, 0.1);
+            }
+            K = build(&k, n, n); M = build(&m, n, n);
+            D = dense_of(&K); for (i = 0; i < n * n; i++) dk[i] = (fsi_real)D[i];
+            free(D);
+            D = dense_of(&M); for (i = 0; i < n * n; i++) dm[i] = (fsi_real)D[i];
+            free(D);
+            CHECK_OK(fsi_eigen_dense(n, dk, dm, wd, NULL, NULL));
+            memset(&desc, 0, sizeof desc);
+            desc.K = &K; desc.M = &M; desc.count = count;
+            if (way == 1) desc.skip = 1;
+            if (way == 2) { desc.null_count = 1; desc.null_vectors = one; }
+            CHECK_OK(fsi_modes_solve(&desc, w, V, &report));
+            for (c = 0; c < count; c++) CHECK_NEAR(wd[c + (way > 0)], w[c], TOL(1e-9, 1e-5));
+            for (c = 0; c < count; c++) {
+                fsi_csr_mul(&M, V + c * n, t);
+                for (i = 0; i <= c; i++) CHECK_NEAR(i == c, fsi_dot((size_t)n, V + i * n, t), TOL(1e-10, 2e-5));
+                fsi_csr_mul(&K, V + c * n, u);
+                fsi_axpy((size_t)n, -w[c], t, u);
+                CHECK_MOST(fsi_norm((size_t)n, u), TOL(1e-8, 1e-4));
+            }
+            fsi_csr_free(&K, NULL); fsi_csr_free(&M, NULL);
+            free(w); free(V); free(dk); free(dm); free(one); free(wd); free(t); free(u);
+        }
+    PASS();
+}
+TEST modes_refusals(void) {
+    fsi_csr K = laplacian(5, 1, 1, 1, 0);
+    fsi_real w[5], V[25], two[10] = {1, 1, 1, 1, 1, 2, 2, 2, 2, 2};
+    fsi_modes_desc desc;
+    memset(&desc, 0, sizeof desc);
+    CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_modes_solve(&desc, w, V, NULL));
+    desc.K = &K;
+    CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_modes_solve(&desc, w, V, NULL));    /* count 0 */
+    desc.count = 6;
+    CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_modes_solve(&desc, w, V, NULL));
+    desc.count = 3; desc.null_count = 2; desc.null_vectors = two;
+    CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_modes_solve(&desc, w, V, NULL));    /* dependent null vectors */
+    desc.null_count = 0; desc.count = 5;
+    CHECK_OK(fsi_modes_solve(&desc, w, V, NULL));
+    CHECK_NEAR(2 - 2 * cos(3.14159265358979323846 / 6), w[0], TOL(1e-12, 1e-6));
+    fsi_csr_free(&K, NULL);
+    PASS();
+}
+
+/* ------------------------------------------------------------------------------------------------ allocator, threads */
+/* Runs everything that allocates; the first result that is not a success ends it. */
+static fsi_result allocate_all(const fsi_allocator *a, int *stage) {
+    static const int32_t ti[4] = {0, 1, 0, 1}, tj[4] = {0, 1, 1, 0};
+    static const fsi_real tv[4] = {2, 2, 1, 1};
+    fsi_csr A = {0, 0, NULL, NULL, NULL}, T = {0, 0, NULL, NULL, NULL}, L = laplacian(6, 5, 1, 1, 0), U;
+    triplets t = {NULL, NULL, NULL, 0, 0};
+    fsi_real b[30], x[30], d[30], C[4] = {1, 0, 0, 2}, w[4], V[120], D[9] = {2, 1, 0, 1, 2, 1, 0, 1, 2}, E[9] = {1, 0, 0, 0, 1, 0, 0, 0, 1};
+    fsi_krylov_desc desc = krylov(30, fsi_csr_operator(&L), 1e-5);
+    fsi_ic_desc ih;
+    fsi_cholesky_desc ch;
+    fsi_woodbury_desc wh;
+    fsi_modes_desc mh;
+    fsi_ic ic;
+    fsi_cholesky c;
+    fsi_woodbury wb;
+    fsi_result r;
+    int i;
+    memset(&ih, 0, sizeof ih); memset(&ch, 0, sizeof ch); memset(&wh, 0, sizeof wh); memset(&mh, 0, sizeof mh);
+    memset(&ic, 0, sizeof ic); memset(&c, 0, sizeof c); memset(&wb, 0, sizeof wb);
+    for (i = 0; i < 30; i++) { b[i] = FSI_R(i % 7); d[i] = 2; x[i] = 0; put(&t, i, i % 2, 1); }
+    U = build(&t, 30, 2);
+    desc.allocator = ih.allocator = ch.allocator = wh.allocator = mh.allocator = *a;
+    wh.n = 30; wh.diagonal = d; wh.U = &U; wh.C = C;
+    mh.K = &L; mh.count = 4;
+    *stage = 0; r = fsi_csr_from_triplets(&A, 2, 2, 4, ti, tj, tv, a);
+    if (r == FSI_OK) { *stage = 1; r = fsi_csr_transpose(&A, &T, a); }
+    for (i = 0; i < 3; i++) if (r == FSI_OK) { *stage = 2 + i; r = solvers[i](&desc, b, x, NULL, 0, NULL); }
+    if (r == FSI_OK) { *stage = 5; r = fsi_ic_init(&ic, &L, &ih); }
+    if (r == FSI_OK) { *stage = 6; r = fsi_cholesky_init(&c, &L, &ch); }
+    if (r == FSI_OK) { *stage = 7; r = fsi_woodbury_init(&wb, &wh); }
+    if (r == FSI_OK) { *stage = 8; r = fsi_eigen_dense(3, D, E, w, V, a); }
+    if (r == FSI_OK) { *stage = 9; r = fsi_modes_solve(&mh, w, V, NULL); }
+    fsi_csr_free(&A, a); fsi_csr_free(&T, a); fsi_ic_free(&ic); fsi_cholesky_free(&c); fsi_woodbury_free(&wb);
+    fsi_csr_free(&L, NULL); fsi_csr_free(&U, NULL);
+    return r;
+}
+TEST failing_allocator_everywhere(void) {
+    int k, stage = 0, last = -1;
+    for (k = 0; k < 100; k++) {
+        fail_allocator f = fail_begin(k);
+        fsi_allocator a = fail_make(&f);
+        fsi_result r = allocate_all(&a, &stage);
+        ASSERT_EQ(0, (int)f.live);
+        ASSERT(stage >= last);
+        last = stage;
+        if (r == FSI_OK) break;
+        CHECK_RESULT(FSI_ERR_MEMORY, r);
+    }
+    ASSERT(k > 10 && k < 100);
+    ASSERT_EQ(9, stage);
+    {
+        fsi_allocator half;
+        memset(&half, 0, sizeof half);
+        half.alloc_fn = fail_alloc_fn;
+        CHECK_RESULT(FSI_ERR_ARGUMENT, allocate_all(&half, &stage));
+    }
+    PASS();
+}
+static uint64_t everything(int threads) {
+    enum { M = 140, N = M * M };
+    fsi_csr A = laplacian(M, M, 1, 1, 0), B = laplacian(25, 25, 20, 0, 0);
+    fsi_real *b = random_vector(N, 8), *x = vector(N), *V = vector((size_t)B.rows * 3), *Q = random_vector(30000 * 4, 2), tau[4], w[3], c[4];
+    fsi_modes_desc mh;
+    fsi_report report;
+    fsi_ic ic;
+    int32_t pivot[4];
+    uint64_t h = 0;
+    int k, rank;
+    check_threads(threads);
+    fsi_ic_init(&ic, &A, NULL);
+    for (k = 0; k < 3; k++) {
+        fsi_krylov_desc desc = krylov(N, fsi_csr_operator(&A), 1e-5);
+        desc.precondition = fsi_ic_operator(&ic);
+        desc.max_iterations = 40;
+        solvers[k](&desc, b, x, NULL, 0, &report);
+        h = check_hash(x, N * sizeof *x, h);
+        h = check_hash(&report.residual, sizeof report.residual, h);
+    }
+    fsi_qr_factor(30000, 4, Q, tau, pivot, 0, &rank);
+    fsi_qr_solve(30000, 4, Q, tau, pivot, rank, Q, c, NULL);
+    h = check_hash(c, sizeof c, h);
+    if (getenv("FSI_TEST_FULL")) {
+        memset(&mh, 0, sizeof mh);
+        mh.K = &B; mh.count = 3;
+        fsi_modes_solve(&mh, w, V, NULL);
+        h = check_hash(V, (size_t)B.rows * 3 * sizeof *V, h);
+    }
+    fsi_ic_free(&ic);
+    fsi_csr_free(&A, NULL); fsi_csr_free(&B, NULL);
+    free(b); free(x); free(V); free(Q);
+    return h;
+}
+TEST same_bits_for_any_thread_count(void) {
+    uint64_t one = everything(1);
+    ASSERT(everything(2) == one);
+    ASSERT(everything(3) == one);
+    ASSERT(everything(8) == one);
+    check_threads(1);
+    PASS();
+}
+
+SUITE(krylov_suite) {
+    RUN_TEST(csr_against_dense);
+    RUN_TEST(csr_symmetry_and_refusals);
+    RUN_TEST(L_01_cg_finite_termination);
+    RUN_TEST(L_02_cg_error_bound);
+    RUN_TEST(L_05_singular_consistent);
+    RUN_TEST(L_06_singular_inconsistent);
+    RUN_TEST(C_21_warm_start_energy);
+    RUN_TEST(L_07_ic_exact_without_fill);
+    RUN_TEST(L_08_ic_breakdown_kershaw);
+    RUN_TEST(L_09_ic_and_mic_scaling);
+    RUN_TEST(L_10_gmres_optimal);
+    RUN_TEST(L_11_gmres_low_rank_perturbation);
+    RUN_TEST(L_12_symmqmr_ideal_preconditioner);
+    RUN_TEST(L_13_symmqmr_indefinite_preconditioner);
+    RUN_TEST(L_14_breakdown);
+    RUN_TEST(L_15_trivial_and_refused);
+    RUN_TEST(krylov_limits);
+}
+SUITE(direct_suite) {
+    RUN_TEST(L_16_pivoted_qr);
+    RUN_TEST(L_17_duplicated_columns);
+    RUN_TEST(dense_factors_against_gauss);
+    RUN_TEST(batched_small_systems);
+    RUN_TEST(L_18_sparse_cholesky);
+    RUN_TEST(cholesky_random_patterns);
+    RUN_TEST(L_19_woodbury_equals_cholesky);
+    RUN_TEST(L_20_L_21_symmetric_and_positive);
+    RUN_TEST(L_03_spectra);
+    RUN_TEST(L_04_symmetric_eigen);
+    RUN_TEST(modes_against_dense);
+    RUN_TEST(modes_refusals);
+    RUN_TEST(failing_allocator_everywhere);
+    RUN_TEST(same_bits_for_any_thread_count);
+}
+
+GREATEST_MAIN_DEFS();
+int main(int argc, char **argv) {
+    GREATEST_MAIN_BEGIN();
+    RUN_SUITE(krylov_suite);
+    RUN_SUITE(direct_suite);
+    GREATEST_MAIN_END();
+}
