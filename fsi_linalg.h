@@ -1,4 +1,141 @@
-/* fsi_linalg.h */
+/* fsi_linalg.h - v1.00 - base and linear algebra of fsi, a library for two-way solid-fluid coupling in C99 and C++11
+   SPDX-License-Identifier: MIT OR Unlicense          (full text at the end of the file)
+
+   Memory, results, vectors and repeatable sums for the other fsi headers, and the solvers they need; useful alone.
+
+   QUICK START
+       #define FSI_IMPLEMENTATION                          // in exactly one file, before the include
+       #include "fsi_linalg.h"
+       #include <stdio.h>
+       int main(void) {                                    // -u'' = 1 on 9 points between two walls
+           enum { N = 9 };
+           int32_t i[3 * N], j[3 * N];
+           fsi_real v[3 * N], b[N], x[N];
+           size_t count = 0;
+           fsi_csr A;
+           fsi_report report;
+           fsi_krylov_desc desc = {0};
+           for (int32_t r = 0; r < N; r++)
+               for (int32_t c = r > 0 ? r - 1 : 0; c <= r + 1 && c < N; c++) { i[count] = r; j[count] = c; v[count++] = r == c ? 2 : -1; }
+           for (int k = 0; k < N; k++) b[k] = FSI_R(0.01);
+           if (fsi_csr_from_triplets(&A, N, N, count, i, j, v, NULL) != FSI_OK) return 1;
+           desc.n = N;
+           desc.A = fsi_csr_operator(&A);
+           fsi_result result = fsi_cg_solve(&desc, b, x, NULL, 0, &report);
+           printf("%s after %d iterations, u(1/2) = %g\n", fsi_result_text(result), report.iterations, (double)x[4]);   // 0.125
+           fsi_csr_free(&A, NULL);
+       }
+   Compile: cc main.c -lm          (add -fopenmp for threads, -O3 -march=native for speed)
+
+   WHAT IT DOES
+   - Base: one real type, caller's allocator, results with texts, report struct, log callback, checked sizes, one-block objects,
+     3-vectors, quaternions and 3x3 matrices, and sums whose bits do not depend on the number of threads.
+   - Krylov methods through callbacks: conjugate gradients (fsi_cg_solve), SYMMQMR for symmetric indefinite systems with an indefinite
+     preconditioner (fsi_symmqmr_solve), restarted GMRES (fsi_gmres_solve). Null-space projector, warm start with an energy test,
+     iteration cap, time budget, history; the last residual is always recomputed.
+   - Sparse: CSR from triplets, incomplete Cholesky IC(0) and MIC(0), Cholesky with approximate minimum degree ordering.
+   - Dense: Cholesky, LDL^T with 2x2 pivots, LU, batches of systems up to 6x6, QR with column pivoting, rank and least squares, Woodbury.
+   - Eigen: all pairs of a dense symmetric matrix or pencil, lowest modes of large sparse K x = w M x.
+   - Geometric multigrid for the pressure equation on a masked MAC grid; queries on triangle surfaces; isosurfaces.
+   WHAT IT DOES NOT
+   - No general unsymmetric sparse direct solver, no algebraic multigrid, no complex numbers, no SVD, no GPU, no files.
+   - Dense routines are for small systems (unblocked loops). The sparse Cholesky is column by column: good to some ten thousand
+     unknowns in 3D, slow beyond. Column pivoting is not a rank certificate: for Kahan's matrix it sees nothing wrong.
+
+   CONFIGURATION (define before the include)
+     FSI_IMPLEMENTATION        implementation only   all five headers' code goes into this file; FSI_LINALG_IMPLEMENTATION: only this one's
+     FSI_SINGLE                every includer        fsi_real is float; the choice is part of every symbol, so a mismatch fails to link
+     FSI_STATIC                every includer        everything static: a private copy; all implementations in that one file
+     FSI_API                   every includer        storage class of your own (dllexport ...); default extern
+     FSI_NO_OPENMP             implementation only   plain loops even where the compiler has OpenMP switched on
+     FSI_VERSION               (read it)             major * 100 + minor; headers of different releases refuse each other
+
+   UNITS AND CONVENTIONS
+   SI everywhere: m, kg, s, N, rad; 2D quantities are per metre of depth. Linear algebra is free of units except fsi_modes_solve
+   (w = omega^2 in 1/s^2 for K in N/m and M in kg). 3x3 matrices and dense matrices are row major; only QR is column major,
+   because there a column is a vector the caller already has. Eigenvectors are rows. Indices are int32_t from 0, sizes are size_t.
+   A desc struct may be zeroed: a numerical knob at 0 takes its default, a physical quantity at 0 is really 0, a size at 0 is refused.
+
+   USAGE
+   First calls to know: fsi_csr_from_triplets, fsi_cg_solve, fsi_ic_init, fsi_cholesky_init / _factor / _solve, fsi_modes_solve,
+   fsi_mg_init / _update / _solve. Everything else is variation.
+
+   1. Operators. A solver sees y = A x as an fsi_operator: function and user pointer. fsi_csr_operator, fsi_ic_operator,
+      fsi_cholesky_operator and fsi_woodbury_operator wrap our objects, which must outlive the operator. x and y never overlap.
+   2. Which solver?
+        symmetric positive definite               fsi_cg_solve, IC(0), MIC(0) or multigrid as preconditioner
+        the same, singular (closed box)           + project_fn that removes the null space, e.g. the mean
+        symmetric indefinite (multipliers)        fsi_symmqmr_solve; the preconditioner may be indefinite but must be symmetric
+        not symmetric                             fsi_gmres_solve
+        many right-hand sides, n up to ~10^4      fsi_cholesky_*: init once per pattern, factor once per matrix, solve
+        diagonal plus few dense columns           fsi_woodbury_*
+        least squares, few columns                fsi_qr_factor, fsi_qr_solve
+        n up to a few hundred                     fsi_dense_*
+   3. Singular systems. With project_fn the part of b outside the range is removed; if it was larger than the tolerance the answer
+      of the compatible part comes with FSI_INCOMPATIBLE. Without project_fn CG notices when its direction has become a null vector,
+      returns its best x, and says FSI_INCOMPATIBLE too. Nothing loops until the cap on such a system.
+   4. Warm start. desc.guess = 1 uses x only if q(x) = x.A x / 2 - b.x <= 0. CG lowers q in every step, so a solve cut off anywhere
+      cannot add energy; a guess with q > 0 would void that and is dropped (report.restarts counts it).
+   5. No allocation in a loop. Ask fsi_cg_work_size (fsi_symmqmr_, fsi_gmres_) once and pass a block; factor objects allocate in init
+      only, *_update and *_factor reuse it.
+   6. Modes. A free body has 3 (2D) or 6 (3D) rigid modes at w = 0: pass them as null_vectors (exact, cheapest), or compute them too
+      and set skip. Multiple and clustered modes come out complete; inside such a group the choice of basis is ours but repeatable.
+   7. Incomplete Cholesky needs symmetric positive definite input but not an M-matrix: when a pivot fails the diagonal is enlarged
+      step by step and the result is FSI_SHIFTED (ic.shift says how much). MIC(0) on a closed box: use modified = 0.97.
+
+   NUMERICAL NOTES
+   - Tolerances are on the true residual |b - A x| relative to |b|. When recurrence and truth drift apart the solver restarts from the
+     truth; if that no longer helps it returns FSI_STALLED: rounding allows no more. Attainable is about eps |A| |x| / |b|:
+     1e-12 to 1e-14 in double and 1e-4 to 1e-6 in single for the pressure equation.
+   - Dot products are summed in double in both precisions. The sparse Cholesky factor and all eigen work are double in both.
+   - Iterations for the 2D Poisson equation, smooth right-hand side, 1e-6, on 64^2 / 128^2 / 256^2: IC(0) 56 / 111 / 222 (doubles),
+     MIC(0) 30 / 44 / 66 (square root of 2). Test L_09.
+   - CG is exact after as many steps as there are distinct eigenvalues (L_01); SYMMQMR takes 3 steps with the ideal saddle-point
+     preconditioner (L_12); GMRES(m) stagnates for ever on a cyclic shift with m < n and says FSI_STALLED (L_10).
+   - CG and SYMMQMR divide by p.A p. For A = [0 1; 1 0], b = (1, 0) that is 0: FSI_BREAKDOWN; GMRES solves it in 2 steps (L_14).
+   - Pivoted QR drops columns whose remaining length is below tolerance * |r_00|. That keeps quasi-Newton histories with repeated
+     columns bounded (L_17) but is no proof of rank (L_16).
+   - Cholesky refuses a pivot that cancelled to rounding (4 eps of the diagonal entry; 1e-15 in the sparse one): FSI_ERR_SINGULAR.
+     LU and LDL^T refuse only exact zeros: a nearly singular matrix gives a large answer.
+   - Woodbury is symmetric by construction and holds 1e-8 relative for mass ratios from 1e-4 to 1e4 (L_19).
+   - Modes are accepted on the residual of the inverse problem; eigenvalues are Rayleigh quotients, so their error is its square.
+     Single precision input limits them: entries of K are known to 6e-8, so the lowest modes carry an error of 6e-8 times the largest.
+   - Magnitudes: squares of entries must not overflow or vanish: keep |b| between 1e-140 and 1e140 (double), 1e-15 and 1e15 (single).
+   - -ffast-math: tests for NaN and infinity look at the bits, so input checks and breakdown guards keep working; the solver tests
+     pass with it. Bits then differ from a plain build, but still not with the number of threads.
+
+   MEMORY
+   All memory comes from an fsi_allocator {alloc_fn, free_fn, user}; zero means malloc and free. free_fn gets the size. An object makes
+   one allocation (the sparse Cholesky one more while it orders), held until its *_free, which is safe on a zeroed struct and twice.
+   fsi_eigen_dense and fsi_modes_solve only borrow. Nothing is allocated by dense, batch and QR routines, by *_update, *_factor and
+   *_solve, nor by a Krylov solver that was given a workspace.
+     bytes:  CG 5 n, SYMMQMR 6 n, GMRES (restart + 3) n fsi_reals; IC(0) 16 or 20 per lower entry;
+             sparse Cholesky 12 per entry of L; modes: a factor and about 3 count + 50 vectors of doubles.
+
+   ERRORS
+   Functions that can fail return an fsi_result. 0 is success. Negative: refused or impossible; objects and outputs are as before (in-place
+   dense factors excepted). Positive: done, but look: FSI_NOT_CONVERGED, FSI_INCOMPATIBLE, FSI_BREAKDOWN, FSI_STALLED,
+   FSI_RANK_DEFICIENT, FSI_SHIFTED; outputs are valid and finite. fsi_result_text gives the sentence; fsi_report.reason repeats the result.
+   Input that is not finite is refused where it enters; numbers that stop being finite inside end the solve with FSI_ERR_NUMERIC.
+
+   THREADS AND DETERMINISM
+   No file-scope state, no threads of our own: with OpenMP switched on in the compiler, long loops use it. Sums go over fixed chunks that
+   are added in order, so one binary gives the same bits for 1, 2, 3 or 8 threads (tested). Different objects may be used from different
+   threads at the same time. One object: calls that take it const may run at the same time (fsi_ic_solve, fsi_csr_mul); a sparse
+   Cholesky, a Woodbury or a multigrid object has workspace inside and serves one caller at a time. Callbacks run on the caller's thread.
+
+   REFERENCES
+   Hestenes, Stiefel 1952 (CG). Freund, Nachtigal 1994, 1995 (simplified QMR, symmetric preconditioners). Saad, Schultz 1986 (GMRES).
+   Meijerink, van der Vorst 1977; Gustafsson 1978; Kershaw 1978; Manteuffel 1980 (incomplete Cholesky, shifts). Bunch, Kaufman 1977
+   (LDL^T). Businger, Golub 1965 (pivoted QR). Amestoy, Davis, Duff 1996 (minimum degree). Liu 1990 (elimination trees). Martin, Reinsch,
+   Wilkinson 1968 (tridiagonal QL). Grimes, Lewis, Simon 1994 (shift-invert block Lanczos). Wu, Simon 2000 (thick restart). Murphy, Golub,
+   Wathen 2000 (saddle points). McAdams, Sifakis, Teran 2010 (multigrid in CG for masked grids).
+
+   CHANGELOG
+   1.00  first release.
+
+   LICENCE
+   MIT or public domain, as you prefer; text at the end of the file. */
 #if defined(FSI_IMPLEMENTATION) && !defined(FSI_DECLARATIONS_ONLY) && !defined(FSI_LINALG_IMPLEMENTATION)
 #define FSI_LINALG_IMPLEMENTATION
 #endif
@@ -582,14 +719,15 @@ typedef struct fsi_mg {
     void *block;              /* owner of all arrays below */
     int n[3], open[6];        /* internal axes: 2D is stored as nx, 1, ny, so that axis 2 is always the outer one */
     int levels, sweeps;       /* of the V-cycle */
-    int large, weighted;      /* regions of two cells or more (labels >= 0); 1: weights were given */
+    int large, weighted;      /* regions of two cells or more (the first numbers); 1: weights were given */
+    uint64_t hidden;          /* regions that the extra term of the running solve makes regular; 0 outside a solve */
     size_t cells;
     const fsi_real *w[3];     /* the caller's weights, internal axes; NULL = 1 */
     uint8_t *face;            /* [cells] bits 0-5: face -x +x -y +y -z +z enters A; bit 6: fluid; bit 7: a Dirichlet face */
     uint8_t *count;           /* [cells] number of those faces */
-    int32_t *label;           /* [cells] region without Dirichlet cells: number, -1 none, -2 a single cell */
+    int32_t *label;           /* [cells] number of the region if it has no Dirichlet cells (single cells last), else -1 */
     fsi_real *r, *d, *q;      /* [cells] conjugate gradients */
-    fsi_real *zero;           /* [nx] zeros: the row outside the grid */
+    fsi_real *zero, *one;     /* [nx], [nx + 1] zeros: the row outside the grid; ones: missing weights */
     uint8_t *edge;            /* [2 * nx] rows of Dirichlet and Neumann cells: outside an open and a closed side */
     double *part;             /* [nz] sums per plane */
     fsi_mg_level *level;      /* [levels], finest first */
@@ -616,7 +754,8 @@ FSI_API void fsi_mg_free(fsi_mg *mg);
 FSI_API fsi_result fsi_mg_update(fsi_mg *mg, const uint8_t *cell, const fsi_real *const w[3]);
 /* y = A x (0 in cells that are not fluid). */
 FSI_API void fsi_mg_apply(const fsi_mg *mg, const fsi_real *x, fsi_real *y);
-/* z = one symmetric V-cycle on r from zero: a symmetric positive (semi-)definite preconditioner. Runs in float. */
+/* z = one symmetric V-cycle on r from zero: a symmetric positive (semi-)definite preconditioner. Runs in float. r and z are projected
+   as by fsi_mg_project; r and z must not overlap. Inside a solve with an extra term, regions that the term makes regular are not projected. */
 FSI_API void fsi_mg_cycle(fsi_mg *mg, const fsi_real *r, fsi_real *z);
 /* Takes the mean out of x in every region that touches no Dirichlet cell. */
 FSI_API void fsi_mg_project(const fsi_mg *mg, fsi_real *x);
@@ -1061,6 +1200,8 @@ static int fsi__finite64(double x) {
     return (b & ((uint64_t)0x7ff << 52)) != (uint64_t)0x7ff << 52;
 }
 
+#define FSI__TAKE(p, T, arena, n) ((p) = (T *)fsi_arena_take(arena, n, sizeof(T)))  /* p[n] of the arena */
+
 /* A block of the size an arena counted; the arena is rewound so that the same layout function can place its arrays. */
 static void *fsi__arena_open(fsi_arena *arena, const fsi_allocator *a) {
     if (arena->failed) return NULL;
@@ -1071,9 +1212,9 @@ static void *fsi__arena_open(fsi_arena *arena, const fsi_allocator *a) {
 }
 
 static void fsi__csr_layout(fsi_csr *A, size_t entries, fsi_arena *arena) {
-    A->row = (int32_t *)fsi_arena_take(arena, (size_t)A->rows + 1, sizeof(int32_t));
-    A->col = (int32_t *)fsi_arena_take(arena, entries, sizeof(int32_t));
-    A->val = (fsi_real *)fsi_arena_take(arena, entries, sizeof(fsi_real));
+    FSI__TAKE(A->row, int32_t, arena, (size_t)A->rows + 1);
+    FSI__TAKE(A->col, int32_t, arena, entries);
+    FSI__TAKE(A->val, fsi_real, arena, entries);
 }
 
 static fsi_result fsi__csr_make(fsi_csr *A, int rows, int cols, size_t entries, const fsi_allocator *a) {
@@ -1131,9 +1272,9 @@ FSI_API fsi_result fsi_csr_from_triplets(fsi_csr *A, int rows, int cols, size_t 
     for (k = 0; k < count; k++)
         if (i[k] < 0 || i[k] >= rows || j[k] < 0 || j[k] >= cols || !fsi__finite(v[k])) return FSI_ERR_ARGUMENT;
     for (pass = 0;; pass++) {
-        by_col = (int32_t *)fsi_arena_take(&arena, count, sizeof(int32_t));
-        by_row = (int32_t *)fsi_arena_take(&arena, count, sizeof(int32_t));
-        head = (int32_t *)fsi_arena_take(&arena, bins, sizeof(int32_t));
+        FSI__TAKE(by_col, int32_t, &arena, count);
+        FSI__TAKE(by_row, int32_t, &arena, count);
+        FSI__TAKE(head, int32_t, &arena, bins);
         if (pass) break;
         if (arena.failed) return FSI_ERR_SIZE;
         if (!fsi__arena_open(&arena, a)) return FSI_ERR_MEMORY;
@@ -1213,7 +1354,7 @@ FSI_API fsi_result fsi_csr_transpose(const fsi_csr *A, fsi_csr *T, const fsi_all
             out.col[at] = i;
             out.val[at] = A->val[k];
         }
-    for (j = out.rows; j > 0; j--) out.row[j] = out.row[j - 1];           /* and is moved back by one row here */
+    for (j = out.rows; j > 0; j--) out.row[j] = out.row[j - 1];  /* and is moved back by one row here */
     out.row[0] = 0;
     *T = out;
     return FSI_OK;
@@ -1250,7 +1391,7 @@ static void fsi__csr_apply(const fsi_real *x, fsi_real *y, void *user) { fsi_csr
 static fsi_operator fsi__operator(fsi_apply_fn fn, const void *user) {
     fsi_operator op;
     op.apply_fn = fn;
-    op.user = (void *)(uintptr_t)user;                                   /* apply functions do not write through it */
+    op.user = (void *)(uintptr_t)user;  /* apply functions do not write through it */
     return op;
 }
 
@@ -1285,9 +1426,10 @@ static int fsi__krylov_valid(const fsi_krylov_desc *d) {
 static void fsi__krylov_layout(fsi__krylov *k, size_t vectors, size_t small) {
     size_t i;
     k->v = (fsi_real **)fsi_arena_take(&k->arena, vectors, sizeof(fsi_real *));
-    k->s = (double *)fsi_arena_take(&k->arena, small, sizeof(double));
+    FSI__TAKE(k->s, double, &k->arena, small);
     for (i = 0; i < vectors; i++) {
-        fsi_real *p = (fsi_real *)fsi_arena_take(&k->arena, k->n, sizeof(fsi_real));
+        fsi_real *p;
+        FSI__TAKE(p, fsi_real, &k->arena, k->n);
         if (k->v) k->v[i] = p;
     }
 }
@@ -1298,7 +1440,7 @@ static size_t fsi__krylov_size(const fsi_krylov_desc *d, size_t vectors, size_t 
     if (!fsi__krylov_valid(d) || d->n == 0) return 0;
     k.n = d->n;
     fsi__krylov_layout(&k, vectors, small);
-    return k.arena.failed ? 0 : k.arena.used + 64;                       /* 64: to align the caller's block */
+    return k.arena.failed ? 0 : k.arena.used + 64;  /* 64: to align the caller's block */
 }
 
 /* Room for the vectors: the caller's block or one of our own. */
@@ -1375,13 +1517,13 @@ static double fsi__krylov_start(fsi__krylov *k, fsi_real *x, fsi_real *r, fsi_re
     norm = fsi_norm(k->n, r);
     fsi_copy(k->n, k->b, t);
     fsi_axpy(k->n, -1, r, t);
-    loss = fsi_norm(k->n, t);                                            /* the part of b that A cannot reach */
+    loss = fsi_norm(k->n, t);  /* the part of b that A cannot reach */
     k->incompatible = loss > k->target && loss > 64 * (double)FSI_REAL_EPS * k->size;
     if (k->d->guess) {
         double q;
         fsi__krylov_project(k, x);
         k->d->A.apply_fn(x, t, k->d->A.user);
-        q = fsi_dot(k->n, x, t) / 2 - fsi_dot(k->n, x, r);               /* q(x) = x.A x / 2 - b.x */
+        q = fsi_dot(k->n, x, t) / 2 - fsi_dot(k->n, x, r);  /* q(x) = x.A x / 2 - b.x */
         fsi_xpay(k->n, r, -1, t);                                        /* t = b - A x */
         fsi__krylov_project(k, t);
         if (energy ? q <= 0 : fsi_norm(k->n, t) <= norm) {
@@ -1415,7 +1557,7 @@ static fsi_result fsi__krylov_recheck(fsi__krylov *k, const fsi_real *x, fsi_rea
     k->report.residual = *norm;
     if (!fsi__finite64(*norm)) return FSI_ERR_NUMERIC;
     if (*norm <= k->target) return FSI_OK;
-    if (k->checked >= 0 && *norm > k->checked / 2) return FSI_STALLED;    /* rounding does not allow more */
+    if (k->checked >= 0 && *norm > k->checked / 2) return FSI_STALLED;  /* rounding does not allow more */
     k->checked = *norm;
     k->report.restarts++;
     return FSI_EMPTY;
@@ -1457,7 +1599,7 @@ static fsi_result fsi__cg_flat(fsi__krylov *k, fsi_real *x, const fsi_real *p, c
     double pp = fsi_dot(k->n, p, p), image = fsi_norm(k->n, q), again = 0;
     if (image > 0) {
         k->d->A.apply_fn(q, t, k->d->A.user);
-        again = fsi_norm(k->n, t) / image;                               /* |A q| / |q| */
+        again = fsi_norm(k->n, t) / image;  /* |A q| / |q| */
     }
     if (!(image <= 16 * FSI__ROOT_EPS * again * sqrt(pp))) return FSI_BREAKDOWN;
     if (saved) fsi_copy(k->n, saved, x);
@@ -1484,7 +1626,7 @@ static fsi_result fsi__cg_run(fsi__krylov *k, fsi_real *x) {
             if (fresh) return FSI_OK;
             stop = fsi__krylov_recheck(k, x, r, &norm);
             if (stop != FSI_EMPTY) return stop;
-            rho = 0;                                                     /* new direction from the recomputed residual */
+            rho = 0;  /* new direction from the recomputed residual */
         }
         if (told) return FSI_NOT_CONVERGED;
         stop = fsi__krylov_limit(k);
@@ -1492,9 +1634,9 @@ static fsi_result fsi__cg_run(fsi__krylov *k, fsi_real *x) {
         fsi__krylov_precondition(k, r, z);
         rz = fsi_dot(k->n, r, z);
         if (!fsi__finite64(rz)) return FSI_ERR_NUMERIC;
-        if (!(rz > 0)) return FSI_BREAKDOWN;                             /* P is not positive definite */
+        if (!(rz > 0)) return FSI_BREAKDOWN;  /* P is not positive definite */
         beta = rho > 0 ? rz / rho : 0;
-        if (beta > 0) fsi_xpay(k->n, z, (fsi_real)beta, p);              /* p = z + beta p */
+        if (beta > 0) fsi_xpay(k->n, z, (fsi_real)beta, p);  /* p = z + beta p */
         else fsi_copy(k->n, z, p);
         pi = rz + beta * beta * pi;
         rho = rz;
@@ -1505,7 +1647,7 @@ static fsi_result fsi__cg_run(fsi__krylov *k, fsi_real *x) {
         if (curvature <= 4 * (double)FSI_REAL_EPS * steepest * pi || !fsi__finite((fsi_real)(rz / curvature)))
             return fsi__cg_flat(k, x, p, q, z, best < first ? k->v[4] : NULL);
         if (curvature > steepest * pi) steepest = curvature / pi;
-        if (curvature < 0.1 * steepest * pi && norm < 0.8 * best) {      /* p may be turning into a null vector: keep the best x */
+        if (curvature < 0.1 * steepest * pi && norm < 0.8 * best) {  /* p may be turning into a null vector: keep the best x */
             fsi_copy(k->n, x, k->v[4]);
             best = norm;
         }
@@ -1546,7 +1688,7 @@ static fsi_result fsi__symmqmr_step(fsi__krylov *k, fsi__qmr *m, fsi_real *x) {
     if (!fsi__finite((fsi_real)alpha)) return FSI_BREAKDOWN;
     fsi_axpy(k->n, (fsi_real)-alpha, t, r);                              /* r -= alpha A q */
     theta = fsi_norm(k->n, r) / m->tau;
-    cc = 1 / (1 + theta * theta);                                        /* c^2 */
+    cc = 1 / (1 + theta * theta);  /* c^2 */
     keep = cc * m->theta * m->theta;
     fsi_scale(k->n, (fsi_real)keep, d);
     fsi_axpy(k->n, (fsi_real)(cc * alpha), q, d);                        /* d = c^2 theta_old^2 d + c^2 alpha q */
@@ -1604,7 +1746,7 @@ static fsi_result fsi__symmqmr_run(fsi__krylov *k, fsi_real *x) {
         if (stop != FSI_OK) return stop;
         stop = steps ? fsi__symmqmr_turn(k, &m, 0) : fsi__symmqmr_begin(k, &m, norm);
         if (stop == FSI_OK) stop = fsi__symmqmr_step(k, &m, x);
-        if (stop == FSI_BREAKDOWN && steps) {                            /* once more from the present residual */
+        if (stop == FSI_BREAKDOWN && steps) {  /* once more from the present residual */
             norm = fsi__krylov_residual(k, x, s);
             k->report.restarts++;
             fresh = 1;
@@ -1629,7 +1771,7 @@ FSI_API fsi_result fsi_symmqmr_solve(const fsi_krylov_desc *desc, const fsi_real
 
 static size_t fsi__gmres_restart(const fsi_krylov_desc *d) {
     size_t m = d && d->restart > 0 ? (size_t)d->restart : 30;
-    return d && d->n < m && d->n > 0 ? d->n : m;                         /* n vectors span everything */
+    return d && d->n < m && d->n > 0 ? d->n : m;  /* n vectors span everything */
 }
 
 /* w = A P v_j made orthogonal to v_0..v_j (twice, for clusters); column j of H; returns |w| left over. */
@@ -1681,7 +1823,7 @@ static fsi_result fsi__gmres_cycle(fsi__krylov *k, size_t m, double norm, fsi_re
         double *h = H + j * (m + 1), rest = fsi__gmres_extend(k, j, h), whole = rest * rest, t;
         if (!fsi__finite64(rest)) return FSI_ERR_NUMERIC;
         for (i = 0; i <= j; i++) whole += h[i] * h[i];
-        if (rest <= 8 * (double)FSI_REAL_EPS * sqrt(whole)) rest = 0;    /* the space is exhausted: happy breakdown */
+        if (rest <= 8 * (double)FSI_REAL_EPS * sqrt(whole)) rest = 0;  /* the space is exhausted: happy breakdown */
         for (i = 0; i < j; i++) {
             t = c[i] * h[i] + s[i] * h[i + 1];
             h[i + 1] = c[i] * h[i + 1] - s[i] * h[i];
@@ -1720,7 +1862,7 @@ static fsi_result fsi__gmres_run(fsi__krylov *k, fsi_real *x) {
         norm = k->report.residual = fsi__krylov_residual(k, x, k->v[2]);
         if (stop != FSI_OK) return norm <= k->target ? FSI_OK : stop;
         if (norm > k->target) {
-            if (norm >= was * (1 - 1e-8)) return FSI_STALLED;             /* the next cycle would be the same */
+            if (norm >= was * (1 - 1e-8)) return FSI_STALLED;  /* the next cycle would be the same */
             k->report.restarts++;
         }
     }
@@ -1758,7 +1900,7 @@ static int fsi__dense_valid(int n, const fsi_real *A) {
         for (j = 0; j <= i; j++) {                                                                           \
             double sum = (double)(A)[i * (ld) + j], whole = sum;                                             \
             for (k = 0; k < j; k++) sum -= (double)(A)[i * (ld) + k] * (double)(A)[j * (ld) + k];            \
-            if (j < i) sum /= (double)(A)[j * (ld) + j];                      /* l_ij = (a_ij - l_i.l_j) / l_jj */ \
+            if (j < i) sum /= (double)(A)[j * (ld) + j];  /* l_ij = (a_ij - l_i.l_j) / l_jj */ \
             else if (sum > 4 * (double)FSI_REAL_EPS * whole && fsi__finite64(sum)) sum = sqrt(sum);           \
             else fail;                                                                                       \
             (A)[i * (ld) + j] = (fsi_real)sum;                                                               \
@@ -1774,12 +1916,12 @@ FSI_API fsi_result fsi_dense_cholesky(int n, fsi_real *A) {
 
 FSI_API void fsi_dense_cholesky_solve(int n, const fsi_real *L, fsi_real *x) {
     size_t i, j, m = (size_t)n;
-    for (i = 0; i < m; i++) {                                            /* x = L \ x */
+    for (i = 0; i < m; i++) {  /* x = L \ x */
         double sum = (double)x[i];
         for (j = 0; j < i; j++) sum -= (double)L[i * m + j] * (double)x[j];
         x[i] = (fsi_real)(sum / (double)L[i * m + i]);
     }
-    for (i = m; i-- > 0;) {                                              /* x = L^T \ x */
+    for (i = m; i-- > 0;) {  /* x = L^T \ x */
         double sum = (double)x[i];
         for (j = i + 1; j < m; j++) sum -= (double)L[j * m + i] * (double)x[j];
         x[i] = (fsi_real)(sum / (double)L[i * m + i]);
@@ -1836,7 +1978,7 @@ FSI_API fsi_result fsi_dense_ldlt(int n, fsi_real *A, int32_t *pivot) {
             fsi__ldlt_swap(m, A, k + 1, swap);
             pivot[k] = pivot[k + 1] = -1 - (int32_t)swap;
             a = A[k * m + k]; b = A[(k + 1) * m + k]; c = A[(k + 1) * m + k + 1];
-            det = (a / b) * (c / b) - 1;                                 /* det D / b^2, never 0 by the choice above */
+            det = (a / b) * (c / b) - 1;  /* det D / b^2, never 0 by the choice above */
             for (j = k + 2; j < m; j++) {
                 fsi_real u = A[j * m + k] / b, v = A[j * m + k + 1] / b;
                 fsi_real lu = ((c / b) * u - v) / det, lv = ((a / b) * v - u) / det;
@@ -1852,11 +1994,11 @@ FSI_API fsi_result fsi_dense_ldlt(int n, fsi_real *A, int32_t *pivot) {
 
 FSI_API void fsi_dense_ldlt_solve(int n, const fsi_real *A, const int32_t *pivot, fsi_real *x) {
     size_t i, j, k, m = (size_t)n;
-    for (k = 0; k < m; k++) {                                            /* x = P x */
+    for (k = 0; k < m; k++) {  /* x = P x */
         if (pivot[k] >= 0) fsi__swap(&x[k], &x[pivot[k]]);
         else { fsi__swap(&x[k + 1], &x[-1 - pivot[k]]); k++; }
     }
-    for (k = 0; k < m; k++) {                                            /* x = D \ (L \ x), block by block */
+    for (k = 0; k < m; k++) {  /* x = D \ (L \ x), block by block */
         size_t next = pivot[k] >= 0 ? k + 1 : k + 2;
         for (j = k; j < next; j++)
             for (i = next; i < m; i++) x[i] -= A[i * m + j] * x[j];
@@ -1868,13 +2010,13 @@ FSI_API void fsi_dense_ldlt_solve(int n, const fsi_real *A, const int32_t *pivot
             k++;
         }
     }
-    for (k = m; k-- > 0;) {                                              /* x = L^T \ x */
+    for (k = m; k-- > 0;) {  /* x = L^T \ x */
         size_t end = k + 1, first = pivot[k] >= 0 ? k : k - 1;
         for (j = first; j < end; j++)
             for (i = end; i < m; i++) x[j] -= A[i * m + j] * x[i];
         k = first;
     }
-    for (k = m; k-- > 0;) {                                              /* x = P^T x */
+    for (k = m; k-- > 0;) {  /* x = P^T x */
         if (pivot[k] >= 0) fsi__swap(&x[k], &x[pivot[k]]);
         else { fsi__swap(&x[k], &x[-1 - pivot[k]]); k--; }
     }
@@ -1900,12 +2042,12 @@ FSI_API fsi_result fsi_dense_lu(int n, fsi_real *A, int32_t *pivot) {
 FSI_API void fsi_dense_lu_solve(int n, const fsi_real *A, const int32_t *pivot, fsi_real *x) {
     size_t i, j, m = (size_t)n;
     for (i = 0; i < m; i++) fsi__swap(&x[i], &x[pivot[i]]);
-    for (i = 0; i < m; i++) {                                            /* x = L \ x */
+    for (i = 0; i < m; i++) {  /* x = L \ x */
         double sum = (double)x[i];
         for (j = 0; j < i; j++) sum -= (double)A[i * m + j] * (double)x[j];
         x[i] = (fsi_real)sum;
     }
-    for (i = m; i-- > 0;) {                                              /* x = U \ x */
+    for (i = m; i-- > 0;) {  /* x = U \ x */
         double sum = (double)x[i];
         for (j = i + 1; j < m; j++) sum -= (double)A[i * m + j] * (double)x[j];
         x[i] = (fsi_real)(sum / (double)A[i * m + i]);
@@ -1986,12 +2128,12 @@ FSI_API fsi_result fsi_qr_factor(int rows, int cols, fsi_real *A, fsi_real *tau,
         fsi_real *c = A + k * m, beta;
         double norm = fsi__qr_pivot(m, n, k, A, pivot);
         if (k == 0) first = norm;
-        if (!(norm > tolerance * first)) break;                          /* everything left is rounding */
+        if (!(norm > tolerance * first)) break;  /* everything left is rounding */
         c = A + k * m;
         beta = (fsi_real)(c[k] > 0 ? -norm : norm);
         tau[k] = (beta - c[k]) / beta;
         fsi_scale(m - k - 1, 1 / (c[k] - beta), c + k + 1);
-        c[k] = beta;                                                     /* r_kk */
+        c[k] = beta;  /* r_kk */
         for (j = k + 1; j < n; j++) fsi__reflect(m, k, c, tau[k], A + j * m);
     }
     *rank = (int)k;
@@ -2013,7 +2155,7 @@ FSI_API void fsi_qr_solve(int rows, int cols, const fsi_real *A, const fsi_real 
     fsi_qr_apply_q(rows, rank, A, tau, 1, b);                            /* b = Q^T b */
     if (residual) *residual = fsi_norm(m - (size_t)rank, b + rank);
     for (k = 0; k < cols; k++) x[k] = 0;
-    for (k = rank; k-- > 0;) {                                           /* R y = b, y goes to its column's place */
+    for (k = rank; k-- > 0;) {  /* R y = b, y goes to its column's place */
         double sum = (double)b[k];
         for (i = k + 1; i < rank; i++) sum -= (double)A[(size_t)i * m + (size_t)k] * (double)x[pivot[i]];
         x[pivot[k]] = (fsi_real)(sum / (double)A[(size_t)k * m + (size_t)k]);
@@ -2026,14 +2168,14 @@ typedef struct fsi__ic_extra { int32_t *start, *row, *at; fsi_real *d; } fsi__ic
 
 static void fsi__ic_layout(fsi_ic *ic, fsi__ic_extra *x, size_t entries, fsi_arena *arena) {
     size_t n = (size_t)ic->n;
-    ic->row = (int32_t *)fsi_arena_take(arena, n + 1, sizeof(int32_t));
-    ic->col = (int32_t *)fsi_arena_take(arena, entries, sizeof(int32_t));
-    ic->val = (fsi_real *)fsi_arena_take(arena, entries, sizeof(fsi_real));
-    ic->diagonal_inv = (fsi_real *)fsi_arena_take(arena, n, sizeof(fsi_real));
-    x->start = (int32_t *)fsi_arena_take(arena, n + 1, sizeof(int32_t));
-    x->row = (int32_t *)fsi_arena_take(arena, entries, sizeof(int32_t));
-    x->at = (int32_t *)fsi_arena_take(arena, entries, sizeof(int32_t));
-    x->d = (fsi_real *)fsi_arena_take(arena, n, sizeof(fsi_real));
+    FSI__TAKE(ic->row, int32_t, arena, n + 1);
+    FSI__TAKE(ic->col, int32_t, arena, entries);
+    FSI__TAKE(ic->val, fsi_real, arena, entries);
+    FSI__TAKE(ic->diagonal_inv, fsi_real, arena, n);
+    FSI__TAKE(x->start, int32_t, arena, n + 1);
+    FSI__TAKE(x->row, int32_t, arena, entries);
+    FSI__TAKE(x->at, int32_t, arena, entries);
+    FSI__TAKE(x->d, fsi_real, arena, n);
 }
 
 /* Finished column k: d_j -= l_jk^2 d_k, s_ij -= l_ik s_jk where (i, j) is in the pattern; where it is not, the fill is dropped or, in the
@@ -2064,7 +2206,7 @@ static int fsi__ic_try(fsi_ic *ic, const fsi__ic_extra *x, const fsi_csr *A, dou
             if (A->col[k] < i) ic->val[e++] = A->val[k];
             else x->d[i] = A->val[k] * FSI_R(1 + shift);
         }
-    for (i = 0; i < ic->n; i++) ic->diagonal_inv[i] = x->d[i];           /* what the pivot is compared with */
+    for (i = 0; i < ic->n; i++) ic->diagonal_inv[i] = x->d[i];  /* what the pivot is compared with */
     for (i = 0; i < ic->n; i++) {
         fsi_real d = x->d[i];
         if (!(d > small * ic->diagonal_inv[i]) || !fsi__finite(d)) return 0;
@@ -2157,13 +2299,13 @@ FSI_API void fsi_ic_solve(const fsi_ic *ic, const fsi_real *r, fsi_real *z) {
     const int32_t *row = ic->row, *col = ic->col;
     const fsi_real *val = ic->val;
     int32_t i, k;
-    for (i = 0; i < ic->n; i++) {                                        /* z = L \ r */
+    for (i = 0; i < ic->n; i++) {  /* z = L \ r */
         fsi_real sum = r[i];
         for (k = row[i]; k < row[i + 1]; k++) sum -= val[k] * z[col[k]];
         z[i] = sum;
     }
     for (i = 0; i < ic->n; i++) z[i] *= ic->diagonal_inv[i];
-    for (i = ic->n; i-- > 0;) {                                          /* z = L^T \ z */
+    for (i = ic->n; i-- > 0;) {  /* z = L^T \ z */
         fsi_real zi = z[i];
         for (k = row[i]; k < row[i + 1]; k++) z[col[k]] -= val[k] * zi;
     }
@@ -2181,12 +2323,12 @@ FSI_API void fsi_ic_free(fsi_ic *ic) {
 /* ------------------------------------------------------------------------------------------------ >>woodbury */
 static void fsi__woodbury_layout(fsi_woodbury *w, fsi_arena *arena) {
     size_t k = (size_t)w->k, n = w->desc.n;
-    w->F = (fsi_real *)fsi_arena_take(arena, k * k, sizeof(fsi_real));
-    w->S = (fsi_real *)fsi_arena_take(arena, k * k, sizeof(fsi_real));
-    w->t = (fsi_real *)fsi_arena_take(arena, k, sizeof(fsi_real));
-    w->s = (fsi_real *)fsi_arena_take(arena, k, sizeof(fsi_real));
-    w->y = (fsi_real *)fsi_arena_take(arena, n, sizeof(fsi_real));
-    w->z = (fsi_real *)fsi_arena_take(arena, n, sizeof(fsi_real));
+    FSI__TAKE(w->F, fsi_real, arena, k * k);
+    FSI__TAKE(w->S, fsi_real, arena, k * k);
+    FSI__TAKE(w->t, fsi_real, arena, k);
+    FSI__TAKE(w->s, fsi_real, arena, k);
+    FSI__TAKE(w->y, fsi_real, arena, n);
+    FSI__TAKE(w->z, fsi_real, arena, n);
 }
 
 /* y = D^-1 x */
@@ -2317,9 +2459,9 @@ static void fsi__amd_layout(fsi__amd *g, size_t entries, fsi_arena *arena) {
     one[6] = &g->outside; one[7] = &g->seen_e; one[8] = &g->weight; one[9] = &g->degree; one[10] = &g->mark; one[11] = &g->head;
     one[12] = &g->next; one[13] = &g->prev; one[14] = &g->bucket; one[15] = &g->chain; one[16] = &g->hash; one[17] = &g->member; one[18] = &g->last;
     for (i = 0; i < 19; i++) *one[i] = (int32_t *)fsi_arena_take(arena, (size_t)g->n, sizeof(int32_t));
-    g->list = (int32_t *)fsi_arena_take(arena, entries, sizeof(int32_t));
-    g->pool = (int32_t *)fsi_arena_take(arena, 2 * entries + (size_t)g->n, sizeof(int32_t));
-    g->scratch = (int32_t *)fsi_arena_take(arena, (size_t)g->n + 1, sizeof(int32_t));
+    FSI__TAKE(g->list, int32_t, arena, entries);
+    FSI__TAKE(g->pool, int32_t, arena, 2 * entries + (size_t)g->n);
+    FSI__TAKE(g->scratch, int32_t, arena, (size_t)g->n + 1);
 }
 
 static void fsi__amd_link(fsi__amd *g, int32_t i) {
@@ -2354,7 +2496,7 @@ static void fsi__amd_begin(fsi__amd *g, const fsi_csr *A) {
 /* Moves the living elements to the front of the pool. They never hold more than the graph had entries, so half of the pool is free then. */
 static void fsi__amd_compact(fsi__amd *g, const int32_t *order, int32_t done) {
     int32_t i, k, at = 0;
-    for (i = 0; i < done; i++) {                                         /* elements lie in the pool in the order they were made */
+    for (i = 0; i < done; i++) {  /* elements lie in the pool in the order they were made */
         int32_t e = order[i], from = g->from[e];
         if (g->size[e] < 0) continue;
         g->from[e] = at;
@@ -2392,7 +2534,7 @@ static void fsi__amd_update(fsi__amd *g, int32_t p, int32_t i, int32_t left) {
     for (a = 0; a < g->elements[i]; a++) {
         int32_t e = list[a];
         if (g->size[e] < 0) continue;
-        if (g->outside[e] == 0) { g->size[e] = -1; continue; }           /* all of e lies in p: absorb it too */
+        if (g->outside[e] == 0) { g->size[e] = -1; continue; }  /* all of e lies in p: absorb it too */
         out[kept++] = e;
         d += g->outside[e];
         hash += (uint32_t)e;
@@ -2457,7 +2599,7 @@ static int32_t fsi__amd_eliminate(fsi__amd *g, int32_t p, int32_t left) {
     int32_t a, k, kept = 0, gone = g->weight[p];
     fsi__amd_unlink(g, p);
     fsi__amd_gather(g, p);
-    for (a = 0; a < g->size[p]; a++) {                                   /* outside[e] = mass of e without the members of p */
+    for (a = 0; a < g->size[p]; a++) {  /* outside[e] = mass of e without the members of p */
         int32_t i = g->pool[g->from[p] + a];
         for (k = 0; k < g->elements[i]; k++) {
             int32_t e = g->list[g->start[i] + k];
@@ -2468,7 +2610,7 @@ static int32_t fsi__amd_eliminate(fsi__amd *g, int32_t p, int32_t left) {
     }
     for (a = 0; a < g->size[p]; a++) fsi__amd_update(g, p, g->pool[g->from[p] + a], left - gone);
     g->weight[p] = 0;
-    for (a = 0; a < g->size[p]; a++) {                                   /* nothing but p around it: goes at once */
+    for (a = 0; a < g->size[p]; a++) {  /* nothing but p around it: goes at once */
         int32_t i = g->pool[g->from[p] + a];
         if (g->length[i] != 1) continue;
         gone += g->weight[i];
@@ -2514,14 +2656,14 @@ static void fsi__amd_order(fsi__amd *g, const fsi_csr *A, int32_t *order, int32_
 /* ------------------------------------------------------------------------------------------------ >>cholesky */
 static void fsi__cholesky_layout(fsi_cholesky *c, fsi_arena *arena) {
     size_t n = (size_t)c->n;
-    c->order = (int32_t *)fsi_arena_take(arena, n, sizeof(int32_t));
-    c->inverse = (int32_t *)fsi_arena_take(arena, n, sizeof(int32_t));
-    c->parent = (int32_t *)fsi_arena_take(arena, n, sizeof(int32_t));
-    c->mark = (int32_t *)fsi_arena_take(arena, 3 * n, sizeof(int32_t));
-    c->col = (size_t *)fsi_arena_take(arena, n + 1, sizeof(size_t));
-    c->work = (double *)fsi_arena_take(arena, 2 * n, sizeof(double));
-    c->row = (int32_t *)fsi_arena_take(arena, c->entries, sizeof(int32_t));
-    c->val = (double *)fsi_arena_take(arena, c->entries, sizeof(double));
+    FSI__TAKE(c->order, int32_t, arena, n);
+    FSI__TAKE(c->inverse, int32_t, arena, n);
+    FSI__TAKE(c->parent, int32_t, arena, n);
+    FSI__TAKE(c->mark, int32_t, arena, 3 * n);
+    FSI__TAKE(c->col, size_t, arena, n + 1);
+    FSI__TAKE(c->work, double, arena, 2 * n);
+    FSI__TAKE(c->row, int32_t, arena, c->entries);
+    FSI__TAKE(c->val, double, arena, c->entries);
 }
 
 /* Row i of L is the part of the elimination tree reached from the entries of row i of A. Counts the entries of each column; with rows given,
@@ -2568,12 +2710,12 @@ typedef struct fsi__symbolic { fsi__amd g; int32_t *order, *inverse, *parent, *m
 
 static void fsi__symbolic_layout(fsi__symbolic *s, size_t entries, int degree, fsi_arena *arena) {
     size_t n = (size_t)s->g.n;
-    s->order = (int32_t *)fsi_arena_take(arena, n, sizeof(int32_t));
-    s->inverse = (int32_t *)fsi_arena_take(arena, n, sizeof(int32_t));
-    s->parent = (int32_t *)fsi_arena_take(arena, n, sizeof(int32_t));
-    s->mark = (int32_t *)fsi_arena_take(arena, n, sizeof(int32_t));
-    s->next = (int32_t *)fsi_arena_take(arena, n, sizeof(int32_t));
-    s->col = (size_t *)fsi_arena_take(arena, n + 1, sizeof(size_t));
+    FSI__TAKE(s->order, int32_t, arena, n);
+    FSI__TAKE(s->inverse, int32_t, arena, n);
+    FSI__TAKE(s->parent, int32_t, arena, n);
+    FSI__TAKE(s->mark, int32_t, arena, n);
+    FSI__TAKE(s->next, int32_t, arena, n);
+    FSI__TAKE(s->col, size_t, arena, n + 1);
     if (degree) fsi__amd_layout(&s->g, entries, arena);
 }
 
@@ -2754,11 +2896,11 @@ static void fsi__tridiagonal(size_t n, double *A, double *d, double *e, double *
         if (sqrt(fsi__dot64(m - 1, v + 1, v + 1)) <= 0) continue;
         e[k] = v[0] > 0 ? -norm : norm;
         v[0] -= e[k];
-        scale[k] = 2 / fsi__dot64(m, v, v);                              /* H = 1 - scale v v^T */
+        scale[k] = 2 / fsi__dot64(m, v, v);  /* H = 1 - scale v v^T */
         for (i = 0; i < m; i++) w[i] = scale[k] * fsi__dot64(m, A + (k + 1 + i) * n + k + 1, v);
         half = scale[k] / 2 * fsi__dot64(m, w, v);
         fsi__axpy64(m, -half, v, w);
-        for (i = 0; i < m; i++) {                                        /* A -= v w^T + w v^T */
+        for (i = 0; i < m; i++) {  /* A -= v w^T + w v^T */
             double *a = A + (k + 1 + i) * n + k + 1;
             fsi__axpy64(m, -v[i], w, a);
             fsi__axpy64(m, -w[i], v, a);
@@ -2767,7 +2909,7 @@ static void fsi__tridiagonal(size_t n, double *A, double *d, double *e, double *
     if (n > 1) e[n - 2] = A[(n - 2) * n + n - 1];
     for (i = 0; i < n * n; i++) Z[i] = 0;
     for (i = 0; i < n; i++) { d[i] = A[i * n + i]; Z[i * n + i] = 1; }
-    for (k = n > 2 ? n - 2 : 0; k-- > 0;)                                /* Z = Z H_k, from the last on: only rows after k change */
+    for (k = n > 2 ? n - 2 : 0; k-- > 0;)  /* Z = Z H_k, from the last on: only rows after k change */
         for (i = k + 1; scale[k] > 0 && i < n; i++) {
             const double *v = A + k * n + k + 1;
             fsi__axpy64(n - k - 1, -scale[k] * fsi__dot64(n - k - 1, Z + i * n + k + 1, v), v, Z + i * n + k + 1);
@@ -2778,12 +2920,12 @@ static void fsi__tridiagonal(size_t n, double *A, double *d, double *e, double *
 static void fsi__ql_sweep(size_t n, double *d, double *e, double *Z, size_t l, size_t m) {
     double g = (d[l + 1] - d[l]) / (2 * e[l]), r = sqrt(g * g + 1), s = 1, c = 1, shift = 0;
     size_t i, j;
-    g = d[m] - d[l] + e[l] / (g + (g < 0 ? -r : r));                     /* Wilkinson's shift */
+    g = d[m] - d[l] + e[l] / (g + (g < 0 ? -r : r));  /* Wilkinson's shift */
     for (i = m; i-- > l;) {
         double f = s * e[i], b = c * e[i], *lo = Z + i * n, *hi = lo + n;
         r = fabs(f) > fabs(g) ? fabs(f) * sqrt(1 + (g / f) * (g / f)) : fabs(g) > 0 ? fabs(g) * sqrt(1 + (f / g) * (f / g)) : 0;
         e[i + 1] = r;
-        if (!(r > 0)) { d[i + 1] -= shift; e[m] = 0; return; }           /* it split: try again */
+        if (!(r > 0)) { d[i + 1] -= shift; e[m] = 0; return; }  /* it split: try again */
         s = f / r;
         c = g / r;
         g = d[i + 1] - shift;
@@ -2836,11 +2978,11 @@ static int fsi__eigen_reduce(size_t n, double *A, double *L) {
             if (j == i && !(sum > 4e-16 * L[i * n + i])) return 0;
             L[i * n + j] = j < i ? sum / L[j * n + j] : sqrt(sum);
         }
-    for (i = 0; i < n; i++) {                                            /* A = L^-1 A, row by row */
+    for (i = 0; i < n; i++) {  /* A = L^-1 A, row by row */
         for (j = 0; j < i; j++) fsi__axpy64(n, -L[i * n + j], A + j * n, A + i * n);
         for (j = 0; j < n; j++) A[i * n + j] /= L[i * n + i];
     }
-    for (i = 0; i < n; i++)                                              /* A = A L^-T: every row solves with L */
+    for (i = 0; i < n; i++)  /* A = A L^-T: every row solves with L */
         for (j = 0; j < n; j++) A[i * n + j] = (A[i * n + j] - fsi__dot64(j, A + i * n, L + j * n)) / L[j * n + j];
     for (i = 0; i < n; i++)
         for (j = 0; j < i; j++) A[i * n + j] = A[j * n + i] = (A[i * n + j] + A[j * n + i]) / 2;
@@ -2867,11 +3009,11 @@ FSI_API fsi_result fsi_eigen_dense(int n, const fsi_real *A, const fsi_real *B, 
     for (i = 0; i < m; i++) if (!fsi_all_finite(i + 1, A + i * m) || (B && !fsi_all_finite(i + 1, B + i * m))) return FSI_ERR_ARGUMENT;
     for (pass = 0; pass < 2; pass++) {
         if (pass && !fsi__arena_open(&arena, a)) return FSI_ERR_MEMORY;
-        C = (double *)fsi_arena_take(&arena, m * m, sizeof(double));
-        Z = (double *)fsi_arena_take(&arena, m * m, sizeof(double));
-        L = (double *)fsi_arena_take(&arena, B ? m * m : 0, sizeof(double));
-        d = (double *)fsi_arena_take(&arena, m, sizeof(double));
-        s = (double *)fsi_arena_take(&arena, 3 * m, sizeof(double));
+        FSI__TAKE(C, double, &arena, m * m);
+        FSI__TAKE(Z, double, &arena, m * m);
+        FSI__TAKE(L, double, &arena, B ? m * m : 0);
+        FSI__TAKE(d, double, &arena, m);
+        FSI__TAKE(s, double, &arena, 3 * m);
     }
     fsi__widen(m, A, C);
     if (B) {
@@ -2882,7 +3024,7 @@ FSI_API fsi_result fsi_eigen_dense(int n, const fsi_real *A, const fsi_real *B, 
     for (k = 0; r == FSI_OK && k < m; k++) {
         double *z = Z + k * m;
         if (B)
-            for (i = m; i-- > 0;) {                                      /* x = L^-T y */
+            for (i = m; i-- > 0;) {  /* x = L^-T y */
                 z[i] /= L[i * m + i];
                 for (j = 0; j < i; j++) z[j] -= L[i * m + j] * z[i];
             }
@@ -2910,16 +3052,16 @@ typedef struct fsi__modes {
 
 static void fsi__modes_layout(fsi__modes *s) {
     size_t all = s->locked + s->room + 1;
-    s->V = (double *)fsi_arena_take(&s->arena, all * s->n, sizeof(double));
-    s->Y = (double *)fsi_arena_take(&s->arena, (s->wanted + s->block) * s->n, sizeof(double));
-    s->t = (double *)fsi_arena_take(&s->arena, s->n, sizeof(double));
-    s->u = (double *)fsi_arena_take(&s->arena, s->n, sizeof(double));
-    s->H = (double *)fsi_arena_take(&s->arena, s->room * s->room, sizeof(double));
-    s->S = (double *)fsi_arena_take(&s->arena, s->room * s->room, sizeof(double));
-    s->C = (double *)fsi_arena_take(&s->arena, s->room * s->room + all, sizeof(double));
-    s->theta = (double *)fsi_arena_take(&s->arena, s->room, sizeof(double));
-    s->scratch = (double *)fsi_arena_take(&s->arena, 3 * s->room, sizeof(double));
-    s->c = (double *)fsi_arena_take(&s->arena, all, sizeof(double));
+    FSI__TAKE(s->V, double, &s->arena, all * s->n);
+    FSI__TAKE(s->Y, double, &s->arena, (s->wanted + s->block) * s->n);
+    FSI__TAKE(s->t, double, &s->arena, s->n);
+    FSI__TAKE(s->u, double, &s->arena, s->n);
+    FSI__TAKE(s->H, double, &s->arena, s->room * s->room);
+    FSI__TAKE(s->S, double, &s->arena, s->room * s->room);
+    FSI__TAKE(s->C, double, &s->arena, s->room * s->room + all);
+    FSI__TAKE(s->theta, double, &s->arena, s->room);
+    FSI__TAKE(s->scratch, double, &s->arena, 3 * s->room);
+    FSI__TAKE(s->c, double, &s->arena, all);
 }
 
 /* y = A x in doubles; NULL = identity */
@@ -3103,7 +3245,7 @@ static void fsi__modes_write(fsi__modes *s, fsi_real *w, fsi_real *V) {
         double *y = s->Y + k * n;
         fsi__modes_mul(s->d->K, n, y, s->t);
         fsi__modes_mul(s->d->M, n, y, s->u);
-        s->theta[k] = fsi__dot64(n, y, s->t) / fsi__dot64(n, y, s->u);   /* w = y.K y / y.M y */
+        s->theta[k] = fsi__dot64(n, y, s->t) / fsi__dot64(n, y, s->u);  /* w = y.K y / y.M y */
     }
     for (k = 0; k < s->wanted; k++) {
         size_t best = s->wanted, top = 0;
@@ -3130,7 +3272,7 @@ static fsi_result fsi__modes_prepare(fsi__modes *s) {
         double *w = s->V + k * n;
         for (i = 0; i < n; i++) w[i] = (double)s->d->null_vectors[k * n + i];
         norm = fsi__modes_orthogonal(s, k, w, s->C, &before);
-        if (!(norm > 1e-6 * before)) return FSI_ERR_ARGUMENT;            /* dependent */
+        if (!(norm > 1e-6 * before)) return FSI_ERR_ARGUMENT;  /* dependent */
         for (i = 0; i < n; i++) w[i] /= norm;
     }
     for (i = 0; i < n; i++) {
@@ -3206,9 +3348,11 @@ FSI_API fsi_result fsi_modes_solve(const fsi_modes_desc *desc, fsi_real *w, fsi_
 #define FSI__ORPHAN 16                   /* kind >= this: orphan; kind >> 4 is 1 + direction of the adopting block, or 7 */
 #define FSI__MG_BLOCK 512                /* row buffers on the stack */
 #if defined(__GNUC__) && !defined(__clang__) && defined(__OPTIMIZE__)
-#define FSI__HOT __attribute__((optimize("O3")))   /* gcc -O2 leaves these loops scalar: a factor two */
+#define FSI__HOT __attribute__((optimize("O3", "no-trapping-math")))   /* gcc -O2 leaves these loops scalar: a factor three */
+#define FSI__IVDEP _Pragma("GCC ivdep")  /* rows of different arrays do not overlap */
 #else
 #define FSI__HOT
+#define FSI__IVDEP
 #endif
 
 /* Offset of cell h = 0 of row (j, k) in an array of one colour. A single row has no neighbours: they are the row of zeros at offset 1. */
@@ -3251,6 +3395,7 @@ static void fsi__mg_layout(fsi_mg *mg, fsi_arena *a, fsi_mg_level *level) {
     mg->d = (fsi_real *)fsi_arena_take(a, mg->cells, sizeof *mg->d);
     mg->q = (fsi_real *)fsi_arena_take(a, mg->cells, sizeof *mg->q);
     mg->zero = (fsi_real *)fsi_arena_take(a, row, sizeof *mg->zero);
+    mg->one = (fsi_real *)fsi_arena_take(a, row + 1, sizeof *mg->one);
     mg->edge = (uint8_t *)fsi_arena_take(a, row, 2);
     mg->part = (double *)fsi_arena_take(a, (size_t)mg->n[2], sizeof *mg->part);
     for (q = 0; q < mg->levels; q++) {
@@ -3298,6 +3443,7 @@ FSI_API fsi_result fsi_mg_init(fsi_mg *mg, const fsi_mg_desc *desc) {
     if (!m.block) return FSI_ERR_MEMORY;
     a.base = (unsigned char *)m.block; a.used = 0;
     fsi__mg_layout(&m, &a, &scratch);
+    fsi_fill((size_t)m.n[0] + 1, 1, m.one);
     memset(m.edge, FSI_CELL_DIRICHLET, (size_t)m.n[0]);
     memset(m.edge + m.n[0], FSI_CELL_NEUMANN, (size_t)m.n[0]);
     *mg = m;
@@ -3378,6 +3524,7 @@ static fsi__mg_row fsi__mg_row_get(const fsi_mg_level *l, int c, int j, int k, i
 FSI__HOT static void fsi__mg_smooth_plain(const fsi__mg_row *r) {
     FSI__MG_ROW_LOCALS;
     float *FSI__RESTRICT x = r->x;
+    FSI__IVDEP
     for (h = 0; h < n; h++) {
         int m = kind[h] & 7;
         float g = (f[h] + FSI__MG_SUM) / (float)(m + (m == 0));        /* x = (f + sum of neighbours) / diagonal */
@@ -3389,10 +3536,11 @@ FSI__HOT static void fsi__mg_smooth_weighted(const fsi__mg_row *r) {
     FSI__MG_ROW_LOCALS;
     FSI__MG_ROW_WEIGHTS;
     float *FSI__RESTRICT x = r->x;
+    FSI__IVDEP
     for (h = 0; h < n; h++) {
-        float g = FSI__MG_DIAG;
-        g = (f[h] + FSI__MG_WSUM) / (g > 0.0f ? g : 1.0f);
-        x[h] = kind[h] ? g : 0.0f;
+        float m = (float)kind[h], g = FSI__MG_DIAG, v = f[h] + FSI__MG_WSUM;
+        v /= g > 0.0f ? g : 1.0f;
+        x[h] = m > 0.0f ? v : 0.0f;
     }
 }
 
@@ -3400,6 +3548,7 @@ FSI__HOT static void fsi__mg_smooth_weighted(const fsi__mg_row *r) {
 FSI__HOT static void fsi__mg_defect_plain(const fsi__mg_row *r, float *FSI__RESTRICT sum) {
     FSI__MG_ROW_LOCALS;
     const float *FSI__RESTRICT x = r->x;
+    FSI__IVDEP
     for (h = 0; h < n; h++) {
         int m = kind[h] & 7;
         float g = f[h] + FSI__MG_SUM - (float)m * x[h];
@@ -3411,6 +3560,7 @@ FSI__HOT static void fsi__mg_defect_weighted(const fsi__mg_row *r, float *FSI__R
     FSI__MG_ROW_LOCALS;
     FSI__MG_ROW_WEIGHTS;
     const float *FSI__RESTRICT x = r->x;
+    FSI__IVDEP
     for (h = 0; h < n; h++) {
         float g = FSI__MG_DIAG;
         g = f[h] + FSI__MG_WSUM - (g > 0.0f ? g : 1.0f) * x[h];
@@ -3431,7 +3581,11 @@ FSI__HOT static void fsi__mg_merge(int n, const float *FSI__RESTRICT even, const
 }
 FSI__HOT static void fsi__mg_correct(int n, const float *FSI__RESTRICT a, const uint8_t *FSI__RESTRICT kind, float *FSI__RESTRICT x) {
     int h;
-    for (h = 0; h < n; h++) x[h] += kind[h] && kind[h] < FSI__ORPHAN ? a[h] : 0.0f;
+    for (h = 0; h < n; h++) {
+        int m = kind[h];
+        float v = a[h];
+        x[h] += (m > 0) & (m < FSI__ORPHAN) ? v : 0.0f;
+    }
 }
 /* Sum of a[i] b[i] in double, in eight lanes (a fixed order, and no chain of dependent additions). */
 FSI__HOT static double fsi__mg_dot_float(int n, const float *FSI__RESTRICT a, const float *FSI__RESTRICT b) {
@@ -3624,7 +3778,7 @@ static int fsi__mg_any(int n, const uint8_t *t) {
     return any;
 }
 
-/* First weight of the faces d of row (j, k); NULL = all 1. */
+/* First weight of the faces d of row (j, k); NULL = all 1 (the row of ones where wanted). */
 static const fsi_real *fsi__mg_weights(const fsi_mg *mg, int d, int j, int k) {
     ptrdiff_t n0 = mg->n[0], n1 = mg->n[1], up = d & 1;
     const fsi_real *w = mg->w[d >> 1];
@@ -3691,6 +3845,7 @@ static void fsi__mg_join_rows(const fsi_mg *mg, ptrdiff_t begin, ptrdiff_t strid
 static void fsi__mg_regions(fsi_mg *mg) {
     int32_t *label = mg->label, *info = (int32_t *)(void *)mg->q;      /* info of a root: -1 touches air, else number of cells */
     ptrdiff_t n = mg->n[0], line, lines = (ptrdiff_t)mg->n[1] * mg->n[2], c, cells = (ptrdiff_t)mg->cells;
+    int32_t large = 0, single;
     for (line = 0; line < lines; line++) {
         for (c = line * n; c < (line + 1) * n; c++)
             label[c] = c > line * n && mg->face[c] & 1 && mg->face[c - 1] & FSI__FLUID ? label[c - 1] : (int32_t)c;
@@ -3705,14 +3860,13 @@ static void fsi__mg_regions(fsi_mg *mg) {
         if (mg->face[c] & FSI__AIR) info[a] = -1; else if (info[a] >= 0) info[a]++;
     }
     mg->regions = mg->large = 0;
+    for (c = 0; c < cells; c++)                        /* large regions get the first numbers */
+        if (mg->face[c] & FSI__FLUID && label[c] == c && info[c] >= 0) { mg->large += info[c] > 1; mg->regions++; }
+    single = mg->large;
     for (c = 0; c < cells; c++) {                      /* roots come first, so their label can be replaced by the number */
         int32_t a = label[c];
         if (!(mg->face[c] & FSI__FLUID)) { label[c] = -1; continue; }
-        if (a == c) {
-            int32_t size = info[c];
-            mg->regions += size >= 0;
-            info[c] = size < 0 ? -1 : size == 1 ? -2 : mg->large++;
-        }
+        if (a == c && info[c] >= 0) info[c] = info[c] > 1 ? large++ : single++;
         label[c] = info[a];
     }
     memset(mg->q, 0, mg->cells * sizeof *mg->q);
@@ -4086,8 +4240,9 @@ FSI__HOT static void fsi__mg_face_terms(int n, int d, const uint8_t *FSI__RESTRI
                                         fsi_real *FSI__RESTRICT y) {
     int i;
     for (i = 0; i < n; i++) {
-        fsi_real v = across[i] & FSI__FLUID ? xn[i] : 0;
-        v = (w ? w[i] : 1) * (x[i] - v);
+        fsi_real v = xn[i], wi = w[i];
+        v = across[i] & FSI__FLUID ? v : 0;
+        v = wi * (x[i] - v);
         y[i] += face[i] >> d & 1 ? v : 0;
     }
 }
@@ -4124,11 +4279,15 @@ static void fsi__mg_apply_row(const fsi_mg *mg, const fsi_real *x, fsi_real *y, 
     }
     memset(y, 0, (size_t)n * sizeof *y);
     w = fsi__mg_weights(mg, 0, j, k);
+    if (!w) w = mg->one;
     fsi__mg_face_terms(1, 0, face, none, w, x, mg->zero, y);
-    fsi__mg_face_terms(m - 1, 0, face + 1, face, w ? w + 1 : w, x + 1, x, y + 1);
-    fsi__mg_face_terms(m - 1, 1, face, face + 1, w ? w + 1 : w, x, x + 1, y);
-    fsi__mg_face_terms(1, 1, face + m - 1, none, w ? w + m : w, x + m - 1, mg->zero, y + m - 1);
-    for (d = 2; d < 6; d++) fsi__mg_face_terms(m, d, face, across[d - 2], fsi__mg_weights(mg, d, j, k), x, xn[d - 2], y);
+    fsi__mg_face_terms(m - 1, 0, face + 1, face, w + 1, x + 1, x, y + 1);
+    fsi__mg_face_terms(m - 1, 1, face, face + 1, w + 1, x, x + 1, y);
+    fsi__mg_face_terms(1, 1, face + m - 1, none, w + m, x + m - 1, mg->zero, y + m - 1);
+    for (d = 2; d < 6; d++) {
+        w = fsi__mg_weights(mg, d, j, k);
+        fsi__mg_face_terms(m, d, face, across[d - 2], w ? w : mg->one, x, xn[d - 2], y);
+    }
 }
 
 FSI_API void fsi_mg_apply(const fsi_mg *mg, const fsi_real *x, fsi_real *y) {
@@ -4152,7 +4311,7 @@ static void fsi__mg_region_sums(const fsi_mg *mg, const fsi_real *x, int first, 
         memset(p, 0, sizeof *p);
         for (c = cells * chunk / chunks; c < cells * (chunk + 1) / chunks; c++) {
             int a = mg->label[c] - first;
-            if (mg->label[c] < first || a >= 64) continue;
+            if (a < 0 || a >= 64 || mg->label[c] >= mg->large) continue;
             p->sum[a] += (double)x[c]; p->abs[a] += fabs((double)x[c]); p->size[a] += 1;
         }
     }
@@ -4170,12 +4329,12 @@ FSI_API void fsi_mg_project(const fsi_mg *mg, fsi_real *x) {
     for (first = 0; first == 0 || first < mg->large; first += 64) {
         fsi__mg_sums s;
         fsi__mg_region_sums(mg, x, first, &s);
-        for (r = 0; r < 64; r++) s.sum[r] = s.size[r] > 0 ? s.sum[r] / s.size[r] : 0;
+        for (r = 0; r < 64; r++) s.sum[r] = s.size[r] > 0 && !(first == 0 && r < 63 && mg->hidden >> r & 1) ? s.sum[r] / s.size[r] : 0;
         FSI__OMP(parallel for schedule(static) if (cells > FSI__GRAIN))
         for (c = 0; c < cells; c++) {
             int a = mg->label[c] - first;
-            if (mg->label[c] >= first && a < 64) x[c] -= (fsi_real)s.sum[a];
-            else if (mg->label[c] == -2) x[c] = 0;
+            if (mg->label[c] >= mg->large) x[c] = mg->hidden >> 63 ? x[c] : 0;
+            else if (a >= 0 && a < 64) x[c] -= (fsi_real)s.sum[a];
         }
     }
 }
@@ -4190,10 +4349,11 @@ static double fsi__mg_imbalance(const fsi_mg *mg, const fsi_real *b, double floo
         fsi__mg_sums s;
         fsi__mg_region_sums(mg, b, first, &s);
         for (r = 0; r < 64; r++)
-            if (s.abs[r] > 0 && fabs(s.sum[r]) > floor * sqrt(s.size[r]) && fabs(s.sum[r]) > worst * s.abs[r]) worst = fabs(s.sum[r]) / s.abs[r];
+            if (s.abs[r] > 0 && fabs(s.sum[r]) > floor * sqrt(s.size[r]) && fabs(s.sum[r]) > worst * s.abs[r] &&
+                !(first == 0 && r < 63 && mg->hidden >> r & 1)) worst = fabs(s.sum[r]) / s.abs[r];
     }
-    for (c = 0; c < mg->cells && mg->regions > mg->large; c++)
-        if (mg->label[c] == -2 && fabs((double)b[c]) > floor) return 1;
+    for (c = 0; c < mg->cells && mg->regions > mg->large && !(mg->hidden >> 63); c++)
+        if (mg->label[c] >= mg->large && fabs((double)b[c]) > floor) return 1;
     return worst;
 }
 
@@ -4237,6 +4397,11 @@ FSI__HOT static void fsi__mg_residual_row(int n, fsi_real alpha, const fsi_real 
         even[h] = (float)(s * r0); odd[h] = (float)(s * r1);
     }
     if (n & 1) { r[n - 1] -= alpha * q[n - 1]; even[pairs] = (float)(s * r[n - 1]); }
+}
+FSI__HOT static void fsi__mg_to_cycle(int n, const fsi_real *FSI__RESTRICT r, fsi_real s, float *FSI__RESTRICT even, float *FSI__RESTRICT odd) {
+    int h, pairs = n / 2;
+    for (h = 0; h < pairs; h++) { even[h] = (float)(s * r[2 * h]); odd[h] = (float)(s * r[2 * h + 1]); }
+    if (n & 1) even[pairs] = (float)(s * r[n - 1]);
 }
 FSI__HOT static void fsi__mg_from_cycle(int n, const float *FSI__RESTRICT even, const float *FSI__RESTRICT odd, fsi_real s, fsi_real *FSI__RESTRICT z) {
     int h, pairs = n / 2;
@@ -4302,34 +4467,29 @@ static double fsi__mg_update_residual(fsi__mg_cg *cg, double alpha) {
 
 FSI_API void fsi_mg_cycle(fsi_mg *mg, const fsi_real *r, fsi_real *z) {
     const fsi_mg_level *l = mg->level;
-    double big = 0, scale;
+    ptrdiff_t c, cells = (ptrdiff_t)mg->cells;
+    double big, scale;
     int k, e = 0;
-    FSI__OMP(parallel for schedule(static) if (mg->cells > FSI__GRAIN))
-    for (k = 0; k < mg->n[2]; k++) {
-        ptrdiff_t i, n = (ptrdiff_t)mg->n[0] * mg->n[1];
-        fsi_real m = 0;
-        for (i = n * k; i < n * (k + 1); i++) if (mg->face[i] & FSI__FLUID && fsi__abs(r[i]) > m) m = fsi__abs(r[i]);
-        mg->part[k] = (double)m;
-    }
-    for (k = 0; k < mg->n[2]; k++) if (mg->part[k] > big) big = mg->part[k];
+    FSI__OMP(parallel for schedule(static) if (cells > FSI__GRAIN))
+    for (c = 0; c < cells; c++) z[c] = mg->face[c] & FSI__FLUID ? r[c] : 0;
+    fsi_mg_project(mg, z);
+    big = sqrt(fsi_dot(mg->cells, z, z) / (double)(mg->fluid ? mg->fluid : 1));
     if (big > 0 && big <= (double)FSI_REAL_MAX) (void)frexp(big, &e);
     scale = ldexp(1.0, -fsi__iclamp(e, -120, 120));
-    FSI__OMP(parallel for schedule(static) if (mg->cells > FSI__GRAIN))
+    FSI__OMP(parallel for schedule(static) if (cells > FSI__GRAIN))
     for (k = 0; k < mg->n[2]; k++) {
-        int j, i, n = mg->n[0];
-        for (j = 0; j < mg->n[1]; j++) {
-            ptrdiff_t at = n * (j + (ptrdiff_t)mg->n[1] * k);
-            float *even = l->f + fsi__mg_even(l, j, k), *odd = l->f + fsi__mg_odd(l, j, k);
-            for (i = 0; i < n; i++) (i & 1 ? odd : even)[i >> 1] = mg->face[at + i] & FSI__FLUID ? (float)(scale * (double)r[at + i]) : 0.0f;
-        }
+        int j, n = mg->n[0];
+        for (j = 0; j < mg->n[1]; j++)
+            fsi__mg_to_cycle(n, z + n * (j + (ptrdiff_t)mg->n[1] * k), (fsi_real)scale, l->f + fsi__mg_even(l, j, k), l->f + fsi__mg_odd(l, j, k));
     }
     fsi__mg_vcycle(mg);
-    FSI__OMP(parallel for schedule(static) if (mg->cells > FSI__GRAIN))
+    FSI__OMP(parallel for schedule(static) if (cells > FSI__GRAIN))
     for (k = 0; k < mg->n[2]; k++) {
         int j, n = mg->n[0];
         for (j = 0; j < mg->n[1]; j++)
             fsi__mg_from_cycle(n, l->x + fsi__mg_even(l, j, k), l->x + fsi__mg_odd(l, j, k), (fsi_real)(1 / scale), z + n * (j + (ptrdiff_t)mg->n[1] * k));
     }
+    fsi_mg_project(mg, z);
 }
 
 /* q = (A + E) x for x that is 0 outside the fluid */
@@ -4387,37 +4547,28 @@ static double fsi__mg_true_residual(fsi__mg_cg *cg, int zero) {
 }
 
 /* With an extra term a region without Dirichlet cells may have no null vector: E applied to constants of random size per region tells.
-   Such regions are hidden from fsi_mg_project until fsi__mg_show_regions. */
-static void fsi__mg_hide_regions(fsi_mg *mg, const fsi_mg_solve_desc *s) {
+   Such regions are left alone by fsi_mg_project during the solve: bits 0-62 of hidden, and bit 63 for all single cells. */
+static uint64_t fsi__mg_regular_regions(fsi_mg *mg, const fsi_mg_solve_desc *s) {
     ptrdiff_t c, n = (ptrdiff_t)mg->cells;
-    uint64_t seed;
-    int first, r;
-    for (c = 0; c < n; c++) {                          /* d: constant per region; p-like noise of the same size gives the scale of E */
-        seed = (uint64_t)(mg->label[c] == -2 ? (int64_t)c + mg->large : mg->label[c]);
-        mg->d[c] = mg->label[c] == -1 ? 0 : 1 + fsi__random_unit(&seed);
+    fsi__mg_sums constant, noise;
+    uint64_t seed, hidden = 0;
+    int r;
+    for (c = 0; c < n; c++) {
+        seed = (uint64_t)(mg->label[c] + 1);
+        mg->d[c] = mg->label[c] < 0 ? 0 : 1 + fsi__random_unit(&seed);
         mg->q[c] = mg->r[c] = 0;
     }
     s->extra.apply_fn(mg->d, mg->q, s->extra.user);
-    for (seed = 1, c = 0; c < n; c++) mg->d[c] *= 2 * fsi__random_unit(&seed) - 1;
+    for (seed = 1, c = 0; c < n; c++) mg->d[c] *= 2 * fsi__random_unit(&seed) - 1;     /* noise of the same size gives the scale of E */
     s->extra.apply_fn(mg->d, mg->r, s->extra.user);
-    for (first = 0; first == 0 || first < mg->large; first += 64) {
-        fsi__mg_sums constant, noise;
-        fsi__mg_region_sums(mg, mg->q, first, &constant);
-        fsi__mg_region_sums(mg, mg->r, first, &noise);
-        for (r = 0; r < 64; r++) constant.size[r] = fabs(constant.sum[r]) > 1e4 * (double)FSI_REAL_EPS * sqrt(constant.size[r]) * noise.abs[r];
-        for (c = 0; c < n; c++) {
-            int a = mg->label[c] - first;
-            if (mg->label[c] >= first && a < 64 && constant.size[a] > 0) mg->label[c] = -4 - mg->label[c];
-            else if (first == 0 && mg->label[c] == -2 && fsi__abs(mg->q[c]) > 0) mg->label[c] = -3;
-        }
-    }
+    fsi__mg_region_sums(mg, mg->q, 0, &constant);
+    fsi__mg_region_sums(mg, mg->r, 0, &noise);
+    for (r = 0; r < 63; r++)
+        if (fabs(constant.sum[r]) > 1e4 * (double)FSI_REAL_EPS * sqrt(constant.size[r]) * noise.abs[r]) hidden |= (uint64_t)1 << r;
+    for (c = 0; c < n; c++)
+        if (mg->label[c] >= mg->large && fsi__abs(mg->q[c]) > 0) hidden |= (uint64_t)1 << 63;
     memset(mg->q, 0, mg->cells * sizeof *mg->q);
-}
-static void fsi__mg_show_regions(fsi_mg *mg) {
-    size_t c;
-    for (c = 0; c < mg->cells; c++)
-        if (mg->label[c] == -3) mg->label[c] = -2;
-        else if (mg->label[c] <= -4) mg->label[c] = -4 - mg->label[c];
+    return hidden;
 }
 
 /* Checks b, clears p outside the fluid (everywhere without a guess); 0 if b or a guess is not finite. */
@@ -4489,7 +4640,7 @@ FSI_API fsi_result fsi_mg_solve(fsi_mg *mg, const fsi_mg_solve_desc *desc, const
         (s.seconds > 0 && !s.clock_fn) || !fsi__mg_load(mg, b, p, s.guess)) return FSI_ERR_ARGUMENT;
     cg.mg = mg; cg.s = &s; cg.b = b; cg.p = p;
     rep.regions = mg->regions;
-    if (s.extra.apply_fn && mg->regions) fsi__mg_hide_regions(mg, &s);
+    if (s.extra.apply_fn && mg->regions) mg->hidden = fsi__mg_regular_regions(mg, &s);
     imbalance = fsi__mg_start(&cg);
     if (s.guess && !fsi__mg_guess_good(&cg)) {
         memset(p, 0, mg->cells * sizeof *p);
@@ -4499,7 +4650,7 @@ FSI_API fsi_result fsi_mg_solve(fsi_mg *mg, const fsi_mg_solve_desc *desc, const
     fsi__mg_true_residual(&cg, !s.guess);
     rep.residual_start = rep.residual = sqrt(cg.rr);
     if (rep.residual > cg.limit) rep.reason = fsi__mg_loop(&cg, &rep, s.max_iterations ? s.max_iterations : 200);
-    if (s.extra.apply_fn && mg->regions) fsi__mg_show_regions(mg);
+    mg->hidden = 0;
     if (!mg->fluid) rep.reason = FSI_EMPTY;
     else if (rep.reason == FSI_OK && imbalance > sqrt((double)FSI_REAL_EPS)) rep.reason = FSI_INCOMPATIBLE;
     if (report) *report = rep;

@@ -1,0 +1,162 @@
+/* balloon: a rubber cap on the floor is blown up through a nozzle (XPM fig. 6, 8, 9, 12).
+   cc -O2 -I. -Iexamples examples/balloon.c -o balloon -lm
+   The fluid inside touches no free surface: without the boundary pressure projection (bpp=0) the rubber never feels the pressure and does not
+   inflate; with it, the balloon gains what is injected. fluid=water: water inside, air outside. */
+#define FSI_IMPLEMENTATION
+#include "fsi_couple.h"
+#include "common.h"
+
+typedef struct scene {
+    fsi_grid grid; fsi_soft rubber; fsi_soft_responder responder; fsi_coupled door;
+    int dim, monolithic, nodes, faces;
+    fsi_real *x; int32_t *index; unsigned char *pin;
+} scene;
+static const double R = 0.18, CX = 0.5;                       /* rest radius, centre on the floor */
+
+/* A half circle (2D) or half sphere of rings (3D) whose rim is pinned to the floor. */
+static void make_cap(scene *s, double h, double below) {
+    int rings = (int)(1.571 * R / (0.9 * h)) + 2, around = s->dim == 2 ? 1 : (int)(6.283 * R / (1.2 * h)), i, j;
+    int nodes = s->dim == 2 ? 2 * rings - 1 : around * (rings - 1) + 1, faces = s->dim == 2 ? 2 * rings - 2 : around * (2 * rings - 3);
+    s->x = (fsi_real *)calloc((size_t)nodes * 3, sizeof(fsi_real));
+    s->index = (int32_t *)calloc((size_t)faces * 3, sizeof(int32_t));
+    s->pin = (unsigned char *)calloc((size_t)nodes, 1);
+    for (i = 0; i < nodes; i++) {
+        double t = s->dim == 2 ? 3.14159265358979 * i / (nodes - 1) : 1.5707963267949 * (i / around) / (rings - 1), p = s->dim == 2 ? 0 : 6.283185307 * (i % around) / around;
+        if (s->dim == 3 && i == nodes - 1) t = 1.5707963267949;
+        s->x[3 * i] = (fsi_real)(CX + R * cos(t) * cos(p));
+        s->x[3 * i + 1] = (fsi_real)(R * sin(t) - (t < 1e-9 || t > 3.14159265 ? below : 0));
+        s->x[3 * i + 2] = (fsi_real)(s->dim == 2 ? 0 : CX + R * cos(t) * sin(p));
+    }
+    if (s->dim == 2) {
+        for (i = 0; i + 1 < nodes; i++) s->index[2 * i] = i, s->index[2 * i + 1] = i + 1;
+        s->pin[0] = s->pin[nodes - 1] = 7;
+        faces = nodes - 1;
+    } else {
+        int f = 0;
+        for (j = 0; j < rings - 1; j++)
+            for (i = 0; i < around; i++) {
+                int a = j * around + i, b = j * around + (i + 1) % around, c = a + around, d = b + around;
+                if (j == rings - 2) { s->index[3 * f] = b; s->index[3 * f + 1] = a; s->index[3 * f++ + 2] = nodes - 1; continue; }
+                s->index[3 * f] = b; s->index[3 * f + 1] = a; s->index[3 * f++ + 2] = c;
+                s->index[3 * f] = b; s->index[3 * f + 1] = c; s->index[3 * f++ + 2] = d;
+            }
+        for (i = 0; i < around; i++) s->pin[i] = 7;
+        faces = f;
+    }
+    s->nodes = nodes;
+    s->faces = faces;
+}
+/* Volume between the cap and the floor. */
+static double volume(const scene *s) {
+    double v = 0;
+    int f;
+    for (f = 0; f < s->faces; f++) {
+        const fsi_real *a = s->rubber.x + 3 * s->index[s->dim * f], *b = s->rubber.x + 3 * s->index[s->dim * f + 1], *c = s->rubber.x + 3 * s->index[s->dim * f + (s->dim == 3 ? 2 : 0)];
+        if (s->dim == 2) v += 0.5 * (double)(a[1] + b[1]) * (double)(a[0] - b[0]);
+        else v += (double)((a[1] + b[1] + c[1]) / 3) * 0.5 * (double)((b[2] - a[2]) * (c[0] - a[0]) - (b[0] - a[0]) * (c[2] - a[2]));
+    }
+    return fabs(v);
+}
+static fsi_real cap_distance(fsi_vec3 x, void *user) {
+    double z = ((scene *)user)->dim == 2 ? 0 : (double)x.z - CX;
+    return (fsi_real)(sqrt(pow((double)x.x - CX, 2) + (double)(x.y * x.y) + z * z) - R);
+}
+static fsi_result begin(void *user, fsi_real dt) {
+    scene *s = (scene *)user;
+    if (s->monolithic) fsi_soft_forces(&s->rubber, dt);
+    fsi_soft_coupled(&s->rubber, &s->door);
+    return fsi_soft_responder_begin(&s->responder);
+}
+static fsi_result move(void *user, fsi_real dt) { return fsi_soft_move(&((scene *)user)->rubber, dt); }
+
+static void draw(ex_args *a, scene *s) {
+    ex_image m = ex_image_make(480, 480);
+    fsi_surface f = fsi_soft_surface(&s->rubber);
+    if (s->dim == 2) {
+        ex_view v = ex_view_make(0, 0, 1, 1, 30, 30, 400, 400);
+        ex_draw_field(&m, &v, s->grid.nx, s->grid.ny, s->grid.density ? s->grid.density : s->grid.pressure, 0, 1, 2);
+        if (s->grid.phi) ex_draw_liquid(&m, &v, s->grid.nx, s->grid.ny, s->grid.phi, ex_rgb(70, 150, 215));
+        ex_draw_surface(&m, &v, &f, ex_rgb(200, 50, 60));
+    } else {
+        ex_camera c = ex_camera_make(1.5, 0.9, 2.0, CX, 0.25, CX, 1, 32);
+        const double lo[3] = {0, 0, 0}, hi[3] = {1, 1, 1};
+        ex_clear(&m, ex_rgb(246, 248, 250));
+        ex_floor(&m, &c, lo, hi, 1, 0, 0.1);
+        ex_draw_surface3(&m, &c, &f, ex_rgb(215, 60, 70));
+        ex_box3(&m, &c, lo, hi, ex_rgb(120, 120, 120));
+    }
+    ex_frame(a, &m);
+    ex_image_free(&m);
+}
+
+int main(int argc, char **argv) {
+    static const ex_key keys[] = {{"dim", "", "2 or 3", "2", 2, 3, NULL}, {"fluid", "", "what is blown in", "smoke", 0, 0, "smoke,water"},
+                                  {"bpp", "", "1: boundary pressure projection", "1", 0, 1, NULL}, {"scheme", "", "coupling", "xpm", 0, 0, "p,pc,rmi,xpm,monolithic"},
+                                  {"omega", "", "relaxation of p and pc", "0.2", 1e-3, 1.9, NULL}, {"mass_ratio", "", "rubber over a fluid layer two cells thick", "0.8", 1e-3, 1e3, NULL},
+                                  {"rate", "1/s", "volume injected per second over the rest volume", "0.6", 0, 10, NULL}, {"stiffness", "N/m", "of the rubber", "2", 0, 1e6, NULL},
+                                  {"tolerance", "cells", "residual of the partitioned schemes", "0.002", 1e-9, 1, NULL}};
+    static scene s;
+    static fsi_partitioned_scene p;
+    fsi_grid_desc g = {0};
+    fsi_grid_source nozzle = {0};
+    fsi_soft_desc c = {0};
+    fsi_partitioned_desc d = {0};
+    fsi_partitioned scheme = {0};
+    fsi_interface face = {0};
+    fsi_couple mono = {0};
+    fsi_scene solids = {0};
+    fsi_solid_part part = {0};
+    fsi_coupled *list[1], *doors[1];
+    ex_args a;
+    int frame, stable = 1, third[3] = {0, 0, 0}, water, most = 0;
+    double v0, injected = 0, total = 0, q, cells = 0, h, dt;
+    ex_begin(&a, argc, argv, "balloon", "A rubber cap is blown up through a nozzle in the floor.", keys, 9, 48, 120);
+    s.dim = (int)ex_number(&a, "dim"); water = ex_is(&a, "fluid", "water"); s.monolithic = ex_is(&a, "scheme", "monolithic");
+    h = 1.0 / a.size; dt = h;
+    g.nx = g.ny = a.size; g.nz = s.dim == 3 ? a.size : 1; g.h = (fsi_real)h; g.rho = 1; g.shells = 1; g.smoke = !water; g.liquid = water;
+    g.side[3].kind = FSI_SIDE_OPEN; g.advect_velocity = FSI_ADVECT_LINEAR;
+    if (fsi_grid_init(&s.grid, &g) != FSI_OK) return 1;
+    if (water) fsi_grid_set_field(&s.grid, FSI_FIELD_PHI, cap_distance, &s);
+    make_cap(&s, h, 0.0);
+    nozzle.lo = fsi_vec(FSI_R(CX - 0.08), 0, FSI_R(CX - 0.08)); nozzle.hi = fsi_vec(FSI_R(CX + 0.08), (fsi_real)(1.01 * h), FSI_R(CX + 0.08));
+    cells = floor((CX + 0.08) / h - 0.5) - ceil((CX - 0.08) / h - 0.5) + 1;   /* cell centres inside, along one axis */
+    q = ex_number(&a, "rate") * (s.dim == 2 ? 0.5 * 3.14159 * R * R : 2.0 / 3 * 3.14159 * R * R * R);
+    nozzle.set = FSI_SOURCE_DIVERGENCE | (water ? 0u : (unsigned)FSI_SOURCE_DENSITY);
+    nozzle.density = 1; nozzle.divergence = (fsi_real)(q / ((s.dim == 2 ? cells : cells * cells) * pow(h, s.dim)));
+    fsi_grid_add_source(&s.grid, &nozzle);
+    c.dim = s.dim; c.vertex_count = s.nodes; c.x = s.x; c.pin = s.pin; c.stretch = (fsi_real)ex_number(&a, "stiffness"); c.bend = FSI_R(1e-6); c.damping_stiffness = FSI_R(0.01);
+    if (s.dim == 2) c.segment_count = s.faces, c.segment = s.index; else c.triangle_count = s.faces, c.triangle = s.index, c.stretch_poisson = FSI_R(0.3);
+    c.area_density = (fsi_real)(ex_number(&a, "mass_ratio") * 2 * h); c.integrator = s.monolithic ? FSI_SOFT_SPLIT : FSI_SOFT_IMPLICIT;
+    if (fsi_soft_init(&s.rubber, &c) != FSI_OK) return 1;
+    s.responder.soft = &s.rubber;
+    v0 = volume(&s);
+    d.n = d.m = 3 * s.nodes + 64; d.group = 3; d.tolerance = (fsi_real)(ex_number(&a, "tolerance") * h); d.min_iterations = 2; d.omega = (fsi_real)ex_number(&a, "omega");
+    d.scheme = ex_is(&a, "scheme", "p") || ex_is(&a, "scheme", "pc") ? FSI_SCHEME_RELAXED : FSI_SCHEME_REDUCED;
+    if (fsi_partitioned_init(&scheme, &d) != FSI_OK) return 1;
+    if ((s.monolithic ? fsi_couple_init(&mono, &s.grid, NULL) : fsi_interface_init(&face, &s.grid, NULL)) != FSI_OK) return 1;
+    list[0] = part.solid = &s.door; part.respond_fn = fsi_soft_respond; part.user = &s.responder;
+    p.grid = &s.grid; p.face = &face; p.scheme = &scheme; p.list = doors; p.solids.part = &part; p.solids.count = 1;
+    p.fluid.bpp = (int)ex_number(&a, "bpp"); p.fluid.pressure_form = ex_is(&a, "scheme", "p") || ex_is(&a, "scheme", "rmi");
+    p.begin_fn = begin; p.move_fn = move; p.user = &s;
+    solids.solid = list; solids.count = 1; solids.begin_fn = begin; solids.move_fn = move; solids.user = &s;
+    for (frame = 0; frame < a.frames && stable; frame++) {
+        fsi_report report;
+        fsi_result r = s.monolithic ? fsi_couple_step(&mono, &solids, (fsi_real)dt, &report) : fsi_partitioned_scene_step(&p, (fsi_real)dt, &report);
+        if (r < 0 || !((double)fsi_max_abs(3 * (size_t)s.nodes, s.rubber.v) < 50)) { stable = 0; fprintf(stderr, "%s\n", fsi_result_text(r)); }
+        injected += q * dt;
+        total += report.iterations;
+        third[3 * frame / a.frames] += report.iterations;
+        if (report.iterations > most) most = report.iterations;
+        if (a.out) draw(&a, &s);
+        ex_progress(&a, frame);
+    }
+    ex_result("injected", "%.8f", injected);
+    ex_result("gained", "%.8f", volume(&s) - v0);
+    ex_result("volume_error", "%.6f", (volume(&s) - v0 - injected) / injected);
+    ex_result("mean_iterations", "%.3f", total / (frame > 0 ? frame : 1));
+    ex_result("mean_iterations_last_third", "%.3f", third[2] / (a.frames / 3.0));
+    ex_result("max_iterations", "%d", most);
+    fsi_partitioned_scene_free(&p); fsi_partitioned_free(&scheme); fsi_soft_responder_free(&s.responder); fsi_soft_free(&s.rubber);
+    fsi_interface_free(&face); fsi_couple_free(&mono); fsi_grid_free(&s.grid); free(s.x); free(s.index); free(s.pin);
+    return ex_end(&a, frame, stable);
+}

@@ -1,0 +1,140 @@
+/* cloth_jet: a strip of cloth pinned over a jet of smoke (XPM fig. 11, tables 1 and 2), by every partitioned scheme and by one solve.
+   cc -O2 -I. -Iexamples examples/cloth_jet.c -o cloth_jet -lm
+   M is the cloth's mass over that of a fluid layer two cells thick: small M is hard. scheme p: under-relaxed; pc: with conservative impulses;
+   rmi: reduced model interface; xpm: with conservative impulses; reuse: steps whose pairs are kept (0 = Algorithm 1 as printed). */
+#define FSI_IMPLEMENTATION
+#include "fsi_couple.h"
+#include "common.h"
+
+enum { NODES = 17, NX = 48, NY = 72 };
+typedef struct scene { fsi_grid grid; fsi_soft cloth; fsi_soft_responder responder; fsi_coupled door; fsi_real dt; int monolithic; } scene;
+
+static void make_grid(scene *s, int nx) {
+    fsi_grid_desc g = {0};
+    fsi_grid_source jet = {0};
+    g.nx = nx; g.ny = nx * NY / NX; g.nz = 1;
+    g.h = FSI_R(1) / (fsi_real)nx;
+    g.rho = 1; g.smoke = 1; g.shells = 1;
+    g.side[3].kind = FSI_SIDE_OPEN;
+    g.advect_velocity = FSI_ADVECT_LINEAR;
+    fsi_grid_init(&s->grid, &g);
+    jet.lo = fsi_vec(FSI_R(0.375), 0, 0);                     /* the jet: 0.25 wide, 0.5 m/s, one row of cells that make volume */
+    jet.hi = fsi_vec(FSI_R(0.625), FSI_R(1.01) * g.h, 0);
+    jet.set = FSI_SOURCE_VELOCITY | FSI_SOURCE_DENSITY | FSI_SOURCE_DIVERGENCE;
+    jet.velocity = fsi_vec(0, FSI_R(0.5), 0);
+    jet.divergence = FSI_R(0.5) / g.h;
+    jet.density = 1;
+    fsi_grid_add_source(&s->grid, &jet);
+}
+
+/* At rest 1.12 times as long as the distance of its pins; it starts as a shallow arc 14.3 cells above the floor. */
+static void make_cloth(scene *s, double mass_ratio, int newton) {
+    fsi_soft_desc c = {0};
+    fsi_real x[3 * NODES] = {0};
+    int32_t segment[2 * (NODES - 1)];
+    unsigned char pin[NODES] = {0};
+    const double h = 1.0 / NX, L = 16 * h;
+    int i;
+    for (i = 0; i < NODES; i++) {
+        double t = (double)i / (NODES - 1);
+        x[3 * i] = (fsi_real)(0.5 + L * (t - 0.5));
+        x[3 * i + 1] = (fsi_real)(14.3 * h + 4 * 0.22 * L * t * (1 - t));
+        if (i) segment[2 * i - 2] = i - 1, segment[2 * i - 1] = i;
+    }
+    pin[0] = pin[NODES - 1] = 7;
+    c.dim = 2; c.vertex_count = NODES; c.x = x; c.segment_count = NODES - 1; c.segment = segment; c.pin = pin;
+    c.area_density = (fsi_real)(mass_ratio * 2 * h);
+    c.stretch = 1; c.bend = FSI_R(1e-6); c.damping_stiffness = FSI_R(0.01);
+    c.newton = newton;
+    c.integrator = s->monolithic ? FSI_SOFT_SPLIT : FSI_SOFT_IMPLICIT;
+    fsi_soft_init(&s->cloth, &c);
+    for (i = 0; i < NODES; i++) s->cloth.x[3 * i + 1] = (fsi_real)(14.3 * h + 0.2 * L * i * (NODES - 1 - i) / ((NODES - 1) * (NODES - 1)));
+    s->responder.soft = &s->cloth;
+}
+
+static fsi_result begin(void *user, fsi_real dt) {
+    scene *s = (scene *)user;
+    if (s->monolithic) fsi_soft_forces(&s->cloth, dt);
+    fsi_soft_coupled(&s->cloth, &s->door);
+    return fsi_soft_responder_begin(&s->responder);
+}
+static fsi_result move(void *user, fsi_real dt) { return fsi_soft_move(&((scene *)user)->cloth, dt); }
+
+static void draw(ex_args *a, scene *s) {
+    ex_image m = ex_image_make(420, 560);
+    ex_view v = ex_view_make(0, 0, 1, (double)NY / NX, 30, 30, 340, 510);
+    fsi_surface cloth = fsi_soft_surface(&s->cloth);
+    ex_draw_field(&m, &v, s->grid.nx, s->grid.ny, s->grid.density, 0, 1, 2);
+    ex_colorbar(&m, &v, 2, 0, 1, "SMOKE");
+    ex_draw_surface(&m, &v, &cloth, ex_rgb(200, 60, 30));
+    ex_frame(a, &m);
+    ex_image_free(&m);
+}
+
+int main(int argc, char **argv) {
+    static const ex_key keys[] = {{"mass_ratio", "", "cloth over a fluid layer two cells thick", "1", 1e-3, 1e3, NULL},
+                                  {"scheme", "", "how they are coupled", "xpm", 0, 0, "p,pc,rmi,xpm,aitken,monolithic"},
+                                  {"omega", "", "relaxation of p and pc", "0.05", 1e-4, 1.9, NULL},
+                                  {"reuse", "steps", "whose pairs rmi and xpm keep; 0 = the paper's algorithm", "5", 0, 16, NULL},
+                                  {"newton", "", "iterations of the cloth: 1 = linear in a step", "1", 1, 50, NULL}};
+    static scene s;
+    static fsi_partitioned_scene p;
+    fsi_partitioned_desc d = {0};
+    fsi_partitioned scheme = {0};
+    fsi_interface face = {0};
+    fsi_couple mono = {0};
+    fsi_scene solids = {0};
+    fsi_solid_part part = {0};
+    fsi_coupled *list[1], *list2[1];
+    ex_args a;
+    int frame, stable = 1, most = 0, capped = 0;
+    double total = 0, peak = 0;
+    ex_begin(&a, argc, argv, "cloth_jet", "A strip of cloth over a jet of smoke, by partitioned schemes and by one solve.", keys, 5, NX, 120);
+    s.monolithic = ex_is(&a, "scheme", "monolithic");
+    make_grid(&s, a.size);
+    s.dt = s.grid.h;
+    make_cloth(&s, ex_number(&a, "mass_ratio"), (int)ex_number(&a, "newton"));
+    d.n = d.m = 3 * NODES + 64;
+    d.group = 3;
+    d.tolerance = FSI_R(0.05) * s.grid.h;
+    d.min_iterations = 2;
+    d.scheme = ex_is(&a, "scheme", "p") || ex_is(&a, "scheme", "pc") ? FSI_SCHEME_RELAXED : ex_is(&a, "scheme", "aitken") ? FSI_SCHEME_AITKEN : FSI_SCHEME_REDUCED;
+    d.omega = (fsi_real)ex_number(&a, "omega");
+    d.reuse = (int)ex_number(&a, "reuse");
+    if (d.reuse == 0) d.reuse = -1, d.start = 1;
+    fsi_partitioned_init(&scheme, &d);
+    list[0] = &s.door;
+    if (s.monolithic) fsi_couple_init(&mono, &s.grid, NULL);
+    else fsi_interface_init(&face, &s.grid, NULL);
+    part.solid = &s.door; part.respond_fn = fsi_soft_respond; part.user = &s.responder;
+    p.grid = &s.grid; p.face = &face; p.scheme = &scheme; p.list = list2; p.solids.part = &part; p.solids.count = 1;
+    p.fluid.pressure_form = ex_is(&a, "scheme", "p") || ex_is(&a, "scheme", "rmi");
+    p.fluid.bpp = 1;
+    p.begin_fn = begin; p.move_fn = move; p.user = &s;
+    solids.solid = list; solids.count = 1; solids.begin_fn = begin; solids.move_fn = move; solids.user = &s;
+    for (frame = 0; frame < a.frames && stable; frame++) {
+        fsi_report report;
+        fsi_result r = s.monolithic ? fsi_couple_step(&mono, &solids, s.dt, &report) : fsi_partitioned_scene_step(&p, s.dt, &report);
+        double speed = (double)fsi_max_abs(3 * NODES, s.cloth.v);
+        if (r < 0 || !(speed <= 10)) stable = 0;
+        if (speed > peak) peak = speed;
+        total += report.iterations;
+        if (report.iterations > most) most = report.iterations;
+        capped += r == FSI_NOT_CONVERGED || r == FSI_STALLED;
+        if (a.out) draw(&a, &s);
+        ex_progress(&a, frame);
+    }
+    ex_result("mean_iterations", "%.3f", total / (frame > 0 ? frame : 1));
+    ex_result("max_iterations", "%d", most);
+    ex_result("capped_steps", "%d", capped);
+    ex_result("modes", "%.2f", scheme.used_columns);
+    ex_result("peak_speed", "%.4f", peak);
+    fsi_partitioned_scene_free(&p);
+    fsi_partitioned_free(&scheme);
+    fsi_soft_responder_free(&s.responder);
+    fsi_soft_free(&s.cloth);
+    fsi_interface_free(&face);
+    fsi_couple_free(&mono);
+    fsi_grid_free(&s.grid);
+    return ex_end(&a, frame, stable);
+}

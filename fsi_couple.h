@@ -1,0 +1,3619 @@
+/* fsi_couple.h */
+#if defined(FSI_IMPLEMENTATION) && !defined(FSI_DECLARATIONS_ONLY) && !defined(FSI_COUPLE_IMPLEMENTATION)
+#define FSI_COUPLE_IMPLEMENTATION
+#endif
+#include "fsi_linalg.h"
+#ifndef FSI_COUPLE_NO_GRID
+#include "fsi_grid.h"
+#endif
+#include "fsi_solids.h"
+#ifndef FSI_COUPLE_NO_SPH
+#include "fsi_sph.h"
+#endif
+
+#ifndef FSI_COUPLE_H
+#define FSI_COUPLE_H
+#if FSI_LINALG_VERSION != 100
+#error "vendor all fsi_*.h files from the same release"
+#endif
+#ifdef FSI_SINGLE                        /* the precision is part of every symbol: a mismatch is a link error */
+#define fsi_interface_init fsi_interface_init_f32
+#define fsi_interface_free fsi_interface_free_f32
+#define fsi_interface_detect fsi_interface_detect_f32
+#define fsi_interface_sides fsi_interface_sides_f32
+#define fsi_interface_velocity fsi_interface_velocity_f32
+#define fsi_interface_sample fsi_interface_sample_f32
+#define fsi_interface_set_sample fsi_interface_set_sample_f32
+#define fsi_interface_centre fsi_interface_centre_f32
+#define fsi_interface_first_hit fsi_interface_first_hit_f32
+#define fsi_couple_init fsi_couple_init_f32
+#define fsi_couple_free fsi_couple_free_f32
+#define fsi_couple_detect fsi_couple_detect_f32
+#define fsi_couple_solve fsi_couple_solve_f32
+#define fsi_couple_body fsi_couple_body_f32
+#define fsi_couple_added_mass fsi_couple_added_mass_f32
+#define fsi_couple_step fsi_couple_step_f32
+#define fsi_body_give fsi_body_give_f32
+#define fsi_body_take fsi_body_take_f32
+#define fsi_partitioned_init fsi_partitioned_init_f32
+#define fsi_partitioned_free fsi_partitioned_free_f32
+#define fsi_partitioned_step fsi_partitioned_step_f32
+#define fsi_partitioned_forget fsi_partitioned_forget_f32
+#define fsi_partitioned_state_size fsi_partitioned_state_size_f32
+#define fsi_partitioned_save fsi_partitioned_save_f32
+#define fsi_partitioned_restore fsi_partitioned_restore_f32
+#define fsi_boundary_project fsi_boundary_project_f32
+#define fsi_fluid_box_begin fsi_fluid_box_begin_f32
+#define fsi_fluid_box_door fsi_fluid_box_door_f32
+#define fsi_fluid_box_finish fsi_fluid_box_finish_f32
+#define fsi_fluid_box_free fsi_fluid_box_free_f32
+#define fsi_solid_box_begin fsi_solid_box_begin_f32
+#define fsi_solid_box_door fsi_solid_box_door_f32
+#define fsi_solid_box_free fsi_solid_box_free_f32
+#define fsi_soft_responder_begin fsi_soft_responder_begin_f32
+#define fsi_soft_respond fsi_soft_respond_f32
+#define fsi_soft_responder_free fsi_soft_responder_free_f32
+#define fsi_partitioned_scene_step fsi_partitioned_scene_step_f32
+#define fsi_partitioned_scene_free fsi_partitioned_scene_free_f32
+#endif
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ------------------------------------------------------------------------------------------------ >>interface */
+#define FSI_COUPLE_VERSION FSI_VERSION
+#ifndef FSI_COUPLE_NO_GRID
+/* Where solids meet the fluid on the grid. Built once a step in two calls: fsi_interface_detect (after the solids moved, before the fluid is
+   advected) finds which cells are solid and which faces are cut; fsi_interface_sides (after fsi_grid_classify) lists the coupling sides.
+   All coupling schemes on the grid read this list. Its cost grows with the surface, not with the box.
+
+   One coupling side = one fluid cell that meets a solid across one of its faces. A thin shell between two fluid cells makes two sides, which
+   never share anything. With G, b = beta, W, J of the system (SCHUR eq. 15-17), A = h^(dim-1):
+       velocity of the solid at the side along the face axis      (J v)_s = sum of val[e] * v[col[e]] over its row
+       part of the cell's outward flux through the closed face    A * share * sign * (J v)_s
+       impulse lambda on the fluid side, -lambda * row on the solid's degrees of freedom. */
+typedef struct fsi_side {
+    int32_t cell;             /* the fluid cell */
+    int32_t face;             /* index in grid.u[axis] */
+    int32_t solid;            /* number of the solid in the list given to detect */
+    int32_t element;          /* element of its surface */
+    int32_t row, row_end;     /* entries row .. row_end-1 of col and val: the row of J along the axis. Nodal: col = 3 node + axis, val = weight */
+    int8_t axis;              /* 0, 1, 2 */
+    int8_t sign;              /* +1: the face is the cell's upper one (outward = +axis); -1: the lower one */
+    int8_t shell;             /* 1: fluid on the other side too (that side has its own entry) */
+    int8_t plus;              /* 1: its velocity sample is grid.u_plus (where that exists), 0: grid.u */
+    fsi_real share;           /* closed share of the face: 1 (voxel form), or 0 .. 1 with area fractions */
+    fsi_real mass;            /* fluid mass of the side, kg: rho h^dim / 2; 0 with area fractions (no velocity sample of its own) */
+    fsi_real t;               /* where the surface is: 0 = cell centre, 1 = neighbour's centre */
+    fsi_real weight[3];       /* barycentric weights of that point on the element */
+    fsi_vec3 normal;          /* unit normal of the surface there, towards the cell's side (shells: averaged over the dual cell) */
+} fsi_side;
+
+/* A crossing of the segment between two neighbouring cell centres (private list, sorted by face and t). */
+typedef struct fsi_crossing {
+    int32_t face, solid, element;
+    int8_t axis, side;        /* side as in fsi_hit */
+    fsi_real t, weight[3];
+} fsi_crossing;
+
+/* The share of a face that one closed solid closes (area fractions; private list). */
+typedef struct fsi_cut { int32_t face, solid; int axis; fsi_real share; } fsi_cut;
+
+typedef struct fsi_interface_desc {
+    int fractions;            /* 1: closed surfaces close a part of each face (area fractions, second order); 0: voxel faces with half dual mass */
+    int average;              /* nodal solids: 1 = J averages over the surface in the dual cell (SLIP app. A), 0 = J at the crossing */
+    fsi_allocator allocator;  /* zero = malloc */
+} fsi_interface_desc;
+
+typedef struct fsi_interface {
+    fsi_interface_desc desc;
+    int nx, ny, nz, n[3], dim;/* of the grid */
+    fsi_real h;
+    fsi_vec3 origin;
+    size_t cells, faces[3];
+    fsi_coupled *const *solid;/* [solids] as given to detect; read until the next detect */
+    int solids;
+    uint8_t *covered;         /* [cells] 1: the cell is solid */
+    uint8_t *before;          /* [cells] covered of the step before */
+    int32_t *owner;           /* [cells] number of the solid that covers the cell; undefined elsewhere */
+    uint8_t *blocked[3];      /* [faces] 1: a surface cuts the segment between the two cell centres */
+    fsi_real *open[3];        /* [faces] open share */
+    fsi_real *velocity[3];    /* [faces] solid velocity along the axis where closed, m/s */
+    int shells;               /* 1: some cut face has fluid on both sides */
+    fsi_side *side;           /* [sides] ordered by axis, face, minus cell first */
+    int sides, side_room;
+    int32_t *col;             /* [entries] degree of freedom of the side's solid */
+    fsi_real *val;            /* [entries] */
+    int entries, entry_room, val_room;
+    fsi_crossing *crossing;   /* [crossings] */
+    int crossings, crossing_room;
+    int32_t *order;           /* [crossings] by axis, face, t */
+    int order_room;
+    fsi_cut *cut;             /* [cuts] */
+    int cuts, cut_room;
+    int8_t *delta;            /* [cells] private: winding number steps, zero between calls */
+    int started;              /* 1 after the first detect */
+    fsi_bvh *bvh;             /* [solids] tree over each surface */
+    int bvh_room;
+    int uncovered, newly_covered; /* cells that changed in the last detect */
+    double *submerged;        /* [solids] volume of each solid below the liquid's surface (smoke: inside the box), m^3 (m^2 in 2D) */
+    int submerged_room;
+    fsi_occlusion occlusion;  /* what the grid is given */
+    void *block; size_t size; /* cell and face arrays; the lists grow on their own when they run out of room */
+} fsi_interface;
+
+/* Memory for the grid's size. desc may be NULL. */
+FSI_API fsi_result fsi_interface_init(fsi_interface *face, const fsi_grid *grid, const fsi_interface_desc *desc);
+/* Frees everything; safe on a zeroed struct and twice. */
+FSI_API void fsi_interface_free(fsi_interface *face);
+/* Finds covered cells and cut faces for the surfaces as they are now and hands them to the grid (fsi_grid_set_occlusion). count may be 0.
+   FSI_ERR_GEOMETRY / FSI_ERR_ARGUMENT: a surface or solid is bad; nothing changed. Parts outside the box are ignored. */
+FSI_API fsi_result fsi_interface_detect(fsi_interface *face, fsi_grid *grid, fsi_coupled *const *solid, int count);
+/* Lists the sides and their rows of J for the present classification of the grid (fsi_grid_classify). */
+FSI_API fsi_result fsi_interface_sides(fsi_interface *face, const fsi_grid *grid);
+/* (J v)_s of one side, m/s. v: generalised velocity of its solid. */
+FSI_API fsi_real fsi_interface_velocity(const fsi_interface *face, const fsi_side *side, const fsi_real *v);
+/* The fluid's velocity sample at a side, m/s; and setting it. */
+FSI_API fsi_real fsi_interface_sample(const fsi_grid *grid, const fsi_side *side);
+FSI_API void fsi_interface_set_sample(const fsi_interface *face, fsi_grid *grid, const fsi_side *side, fsi_real u);
+/* Centre of the side's face, m. */
+FSI_API fsi_vec3 fsi_interface_centre(const fsi_interface *face, const fsi_side *side);
+/* First surface on a -> b over all solids: 1 and *hit, *solid, or 0. Safe from several threads. */
+FSI_API int fsi_interface_first_hit(const fsi_interface *face, fsi_vec3 a, fsi_vec3 b, fsi_hit *hit, int *solid);
+#endif
+
+/* ------------------------------------------------------------------------------------------------ >>monolithic */
+#ifndef FSI_COUPLE_NO_GRID
+/* All of these give the same answer; they differ in speed. Symbols of math.md 2.1: Sigma = L_N + Z K^-1 Z^T. */
+typedef enum fsi_couple_solver {
+    FSI_COUPLE_DEFLATED = 0,  /* Sigma by CG: V-cycle on L_N, solids' modes smoothed in bands around them and deflated. Any number of bodies */
+    FSI_COUPLE_WOODBURY,      /* Sigma by CG: low-rank part taken out exactly; one V-cycle per degree of freedom and step: few bodies */
+    FSI_COUPLE_NEUMANN,       /* Sigma by CG: V-cycle on L_N only */
+    FSI_COUPLE_SCHUR,         /* Sigma by CG with SCHUR's P(s), s = terms (-1: no preconditioner) */
+    FSI_COUPLE_FULL,          /* (p, lambda) by CG, SCHUR eq. 17, or RMSF11 with implicit solid forces; voxel form only */
+    FSI_COUPLE_INDEFINITE,    /* (p, v) by SYMMQMR */
+    FSI_COUPLE_SOLVER_FORCE_INT = 0x7fffffff
+} fsi_couple_solver;
+typedef enum fsi_couple_precondition { FSI_PRECONDITION_MULTIGRID = 0, FSI_PRECONDITION_NONE, FSI_PRECONDITION_IC } fsi_couple_precondition;
+
+typedef struct fsi_couple_desc {
+    fsi_couple_solver solver;
+    int terms;                /* SCHUR: s of P(s), 0 .. 16; -1 = no preconditioner */
+    fsi_couple_precondition precondition; /* FULL: for the pressure block; the rest is scaled by its diagonal (none: not at all) */
+    int fractions;            /* 1: area fractions for closed solids (open shells keep the voxel form); 0: voxel faces */
+    int average;              /* nodal solids: 1 = J averages over the dual cell, 0 = J at the crossing */
+    int bubbles;              /* 1: closed air regions of a liquid keep their volume */
+    double tolerance;         /* relative residual; 0 = the grid's */
+    int max_iterations;       /* budget; 0 = the grid's cap (FULL, INDEFINITE: 20000). Stopping early is stable: the energy has only fallen */
+    double (*clock_fn)(void *user); /* optional: seconds, for the budget and reports */
+    void *clock_user;
+    double seconds;           /* time budget of the solve; 0 = none; needs clock_fn */
+    int warm_start;           /* 1: start from the last pressure when that passes the energy test; 0: from zero */
+    int band;                 /* DEFLATED: layers of cells around a solid; 0 = 8 */
+    fsi_allocator allocator;  /* zero = malloc */
+} fsi_couple_desc;
+
+typedef struct fsi__bubble_face { int32_t cell, face; int8_t axis, sign; fsi_real w; } fsi__bubble_face; /* private */
+/* A closed air region that keeps its volume. */
+typedef struct fsi_bubble {
+    int region;               /* number in grid.regions */
+    double volume;            /* now, m^3 (m^2 in 2D) */
+    double target;            /* should be */
+    fsi_real pressure;        /* Pa, from the last solve */
+    int first, last;          /* private: its faces */
+    fsi_real weight, rhs;     /* private: sum of face weights, right-hand side of its row */
+} fsi_bubble;
+
+/* What the fluid did to one solid in the last solve. */
+typedef struct fsi_body_report {
+    fsi_vec3 force;           /* N, mean over the step */
+    fsi_vec3 torque;          /* N m about the world origin's axes through `about` */
+    fsi_vec3 about;           /* the point: mean of the surface's vertices */
+    double submerged;         /* volume below the liquid's surface, m^3 (m^2 in 2D) */
+    int sides;                /* coupling sides */
+} fsi_body_report;
+
+typedef struct fsi__block { void *ptr; size_t bytes; } fsi__block; /* private */
+typedef struct fsi__band {    /* private: cells around one solid and its smoothed columns */
+    int begin, inner, end;    /* cells band_cell[begin .. end), the columns live in the first inner ones */
+    size_t y, s;              /* offsets in band_y (columns) and band_s (L_N times columns) */
+    int lo[3], hi[3];         /* cells it may touch */
+} fsi__band;
+
+typedef struct fsi_couple {
+    fsi_couple_desc desc;     /* as given; solver, terms, tolerance, budgets, warm_start may be changed between solves */
+    fsi_grid *grid;           /* the caller's */
+    fsi_interface interface;
+    fsi_report report;        /* of the last solve */
+    fsi_bubble *bubble;       /* [bubbles] of the last solve */
+    int bubbles;
+    double dt;                /* of the last solve, s */
+    fsi_real *lambda;         /* [sides] impulse of the last solve on the fluid side, N s */
+    fsi_real *side_velocity;  /* [sides] fluid velocity along the axis at the side: u* before the solve, u after, m/s */
+    /* private */
+    fsi_mg second;            /* V-cycle on A11 (SCHUR, FULL); made when first needed */
+    int columns;              /* all reduced degrees of freedom */
+    int *offset;              /* [solids + 1] first column of each solid */
+    int *first;               /* [solids + 1] first of each solid in by_solid */
+    int32_t *by_solid;        /* [sides] sides ordered by solid */
+    size_t *row;              /* [sides] first entry of the side in q (dense solids) */
+    fsi_real *q;              /* rows of J F, F F^T = M^-1 (dense solids) */
+    fsi_real *F;              /* dense: [dof * rank]; one after the other */
+    size_t *F_at;             /* [solids + 1] */
+    fsi_real *K;              /* dense: (I + F^T J^T beta J F)^-1 [rank * rank]; nodal: diagonal of K */
+    size_t *K_at;             /* [solids + 1] */
+    fsi_real *coef[8];        /* [columns] work */
+    fsi_real *cells[3];       /* [cells] work */
+    fsi__band *band;          /* [solids] */
+    int32_t *band_cell, *band_link, *band_mark;
+    fsi_real *band_y, *band_s, *band_coef, *band_work;
+    int coarse;               /* columns of the coarse space */
+    fsi_real *E, *coarse_work;/* [coarse * coarse] factor; [2 coarse] */
+    fsi_real *GY;             /* [coarse * columns] Z^T Y */
+    fsi_real *wood;           /* Woodbury: B Z [columns * cells] */
+    int regions, region_of[64]; /* closed regions that solids feel */
+    int null_count;           /* null vectors of Sigma: combinations of constants on closed regions */
+    fsi_real *null_vector;    /* [null_count * 64] */
+    int32_t *bubble_cell;     /* [cells] bubble of the step before + 1; 0 = none */
+    fsi__bubble_face *bubble_face; /* faces between fluid and bubbles, by bubble */
+    fsi__block block[40];     /* the lists above */
+} fsi_couple;
+
+/* Ties a coupling to a grid (which must outlive it). Area fractions or shells need nothing special of the grid, shells work best with
+   fsi_grid_desc.shells = 1. desc may be NULL. */
+FSI_API fsi_result fsi_couple_init(fsi_couple *couple, fsi_grid *grid, const fsi_couple_desc *desc);
+/* Frees everything; safe on a zeroed struct and twice. */
+FSI_API void fsi_couple_free(fsi_couple *couple);
+/* Where the solids are now: covered cells and cut faces, given to the grid. Before the fluid is advected. */
+FSI_API fsi_result fsi_couple_detect(fsi_couple *couple, fsi_coupled *const *solid, int count);
+/* The coupled solve: u* and v* in, u, p and v out (grid.u, grid.pressure, solids' v and impulse). After advection, forces and viscosity.
+   dt in s, > 0. report may be NULL. Positive results (not converged, ...) leave a valid state. */
+FSI_API fsi_result fsi_couple_solve(fsi_couple *couple, fsi_real dt, fsi_report *report);
+/* Force, torque and submerged volume of one solid in the last solve. */
+FSI_API fsi_result fsi_couple_body(const fsi_couple *couple, int solid, fsi_body_report *out);
+/* Added mass of one dense solid where it is now: out[dof * dof], kg (kg m, kg m^2); dof pressure solves. After fsi_couple_solve. */
+FSI_API fsi_result fsi_couple_added_mass(fsi_couple *couple, int solid, fsi_real *out);
+
+/* A coupled scene and its solids, which may come from any engine. */
+typedef struct fsi_scene {
+    fsi_coupled *const *solid;/* [count] */
+    int count;
+    /* Explicit forces on the solids, v* into solid[i]->v, surfaces up to date. NULL = nothing to do. Not FSI_OK (negative): the step stops. */
+    fsi_result (*begin_fn)(void *user, fsi_real dt);
+    /* Takes the new velocities, moves, resolves contact and joints, refreshes surfaces. NULL = nothing to do. */
+    fsi_result (*move_fn)(void *user, fsi_real dt);
+    void *user;
+} fsi_scene;
+/* One coupled step, design.md's six lines. report: of the solve plus ledger; may be NULL. */
+FSI_API fsi_result fsi_couple_step(fsi_couple *couple, const fsi_scene *scene, fsi_real dt, fsi_report *report);
+
+/* A rigid body of your own engine: fill the first part each step, couple it, take velocity, spin and impulse back. */
+typedef struct fsi_body {
+    fsi_real mass;            /* kg (2D: kg per m), > 0; or 0 = scripted: pushes the fluid and is not pushed */
+    fsi_mat3 inertia;         /* about the centre of mass in the world frame, kg m^2 (2D: only m[8]) */
+    fsi_vec3 centre;          /* centre of mass, m */
+    fsi_vec3 velocity, spin;  /* m/s, rad/s: v* before the solve, new ones after fsi_body_take */
+    fsi_vec3 impulse, twist;  /* N s and N m s about the centre, of the last solve; after fsi_body_take */
+    fsi_real v[6], j[6], mass_matrix[36], inverse_mass[36]; /* private: what the coupling reads and writes */
+} fsi_body;
+/* Door of the body with this surface (copied struct, arrays referenced). out and body must stay in place until fsi_body_take. */
+FSI_API fsi_result fsi_body_give(fsi_body *body, const fsi_surface *surface, fsi_coupled *out);
+/* Copies velocity, spin, impulse and twist back. */
+FSI_API void fsi_body_take(fsi_body *body);
+#endif
+
+/* ------------------------------------------------------------------------------------------------ >>partitioned */
+/* Partitioned coupling of two solvers nobody looks into (paper XPM). Symbols:
+       X [n]   what the solid tells the fluid (positions of interface nodes, m)     F: X -> p   the fluid
+       p [m]   what the fluid tells the solid (forces or impulses on those nodes)   S: p -> X   the solid
+       X_F, p_F   last input and output of F;   p_S, X_S   last input and output of S;   R = S(F(X)) - X   the residual
+       F_X, S_p   reduced Jacobians from the pairs seen so far */
+
+/* One black box. Every solve starts from the state of the last accepted step: either the box has no memory inside a step, or it gives
+   save_fn and restore_fn. All callbacks return FSI_OK or a positive result; a negative one ends the step with FSI_ERR_CALLBACK. */
+typedef struct fsi_blackbox {
+    fsi_result (*solve_fn)(void *user, const fsi_real *in, fsi_real *out); /* required: one step of this solver with boundary values in */
+    fsi_result (*save_fn)(void *user);    /* once at the start of a step; NULL = no memory to save */
+    fsi_result (*restore_fn)(void *user); /* before every solve but the first; NULL = no memory to restore */
+    void *user;
+} fsi_blackbox;
+
+typedef enum fsi_scheme {
+    FSI_SCHEME_REDUCED = 0,   /* reduced model interface: eq. (6) before the fluid, (7) before the solid. XPM when p are conservative impulses */
+    FSI_SCHEME_RELAXED = 1,   /* Gauss-Seidel with under-relaxation omega (P, and P-C with impulses) */
+    FSI_SCHEME_AITKEN = 2     /* the same with Aitken's omega */
+} fsi_scheme;
+
+typedef struct fsi_partitioned_desc {
+    int n, m;                 /* largest lengths of X and p, >= 1 */
+    int group;                /* components per node for the norm: largest length of a node's residual; 0 = 1 */
+    fsi_scheme scheme;        /* 0 = REDUCED */
+    fsi_real omega;           /* RELAXED, and AITKEN's first: in (0, 2); 0 = 0.5 */
+    fsi_real tolerance;       /* |R| <= tolerance, unit of X, > 0 */
+    int max_iterations;       /* pairs of one fluid and one solid call; 0 = 30 */
+    int min_iterations;       /* 0 = 1; the paper's algorithm never ends before 2 */
+    int reuse;                /* REDUCED: steps whose pairs are kept; 0 = 5, -1 = none */
+    fsi_real start;           /* REDUCED: share of the first solid load and of the second step taken while nothing is known, (0, 1]; 0 = 0.1.
+                                 1 = Algorithm 1 of the paper, which multiplies the error by the added-mass ratio first */
+    fsi_real filter;          /* REDUCED: an old pair is used if this share of it is new; 0 = 0.1 */
+    int gmres;                /* REDUCED: 1 = eq. (6), (7) matrix-free by GMRES as in the paper, 0 = exactly by the small system */
+    int relaxed_residual;     /* RELAXED: 1 = stop on omega |R| as the paper does (flatters small omega), 0 = on |R| */
+    int no_final_solve;       /* 1: the solid keeps the load of the reduced model; 0: it is solved once more with p_F itself, so that what the fluid
+                                 lost is what the solid got, and |R| is the true one (that call is not counted as an iteration) */
+    fsi_allocator allocator;  /* zero = malloc */
+} fsi_partitioned_desc;
+
+/* Pairs of one solver as orthonormal inputs q_i and their images y_i: Jacobian = sum y_i q_i^T. */
+typedef struct fsi__pairs {
+    fsi_real *dq, *dy;        /* [columns * in], [columns * out] differences of the current step, then of earlier steps, newest first */
+    fsi_real *q, *y;          /* the same after filtering */
+    int in, out;              /* lengths */
+    int current, old;         /* stored differences of this step and of earlier ones */
+    int used, used_old;       /* columns in q and how many of them come from earlier steps */
+} fsi__pairs;
+
+typedef struct fsi_partitioned {
+    fsi_partitioned_desc desc; /* defaults filled in */
+    int n, m;                 /* lengths of the last step; another length forgets the pairs */
+    int capped, stalled;      /* steps that ended at the cap, or without progress, since init */
+    int64_t steps, fluid_calls, solid_calls; /* since init; the final solid call is not counted */
+    double used_columns;      /* mean columns of the fluid's reduced model per step (the paper's modes) */
+    double seconds;           /* spent in the scheme itself, with clock_fn */
+    double (*clock_fn)(void *user); /* optional: seconds; set after init */
+    void *clock_user;
+    /* private */
+    int columns;              /* room in fluid and solid */
+    int step_columns[16], kept_steps; /* pairs stored per earlier step */
+    fsi__pairs fluid, solid;
+    fsi_real *xf, *xs, *pf, *ps;       /* X_F X_S p_F p_S */
+    fsi_real *xf0, *xs0, *pf0, *ps0;   /* of the pair before */
+    fsi_real *r, *r0, *p_last;         /* residual, the one before, load of the last step */
+    fsi_real *small, *work;            /* k x k system, vectors of length n + m */
+    int32_t *pivot;
+    int has_load;                      /* p_last is valid */
+    void *block; size_t size;          /* the one allocation; state (pairs, p_last) is all of it */
+} fsi_partitioned;
+
+/* Makes the scheme's memory (one allocation). */
+FSI_API fsi_result fsi_partitioned_init(fsi_partitioned *c, const fsi_partitioned_desc *desc);
+/* Frees it; safe on a zeroed struct and twice. */
+FSI_API void fsi_partitioned_free(fsi_partitioned *c);
+/* One coupled step. x[n]: in the extrapolated X, out the X the fluid saw last; p[m]: out the load the solid got. n, m at most those of the desc.
+   FSI_NOT_CONVERGED at the cap, FSI_STALLED when the residual no longer falls (both leave the solvers at their last call);
+   report: iterations = pairs, residual_start, residual = |R| in the unit of X, restarts = times the reduced model was dropped. */
+FSI_API fsi_result fsi_partitioned_step(fsi_partitioned *c, int n, int m, const fsi_blackbox *fluid, const fsi_blackbox *solid, fsi_real *x, fsi_real *p, fsi_report *report);
+/* Forgets all pairs of earlier steps, e.g. after a jump. */
+FSI_API void fsi_partitioned_forget(fsi_partitioned *c);
+/* Bytes of the memory that decides the next step; save and restore copy it, so a restored run continues bit for bit. */
+FSI_API size_t fsi_partitioned_state_size(const fsi_partitioned *c);
+FSI_API fsi_result fsi_partitioned_save(const fsi_partitioned *c, void *block);
+FSI_API fsi_result fsi_partitioned_restore(fsi_partitioned *c, const void *block);
+
+/* Boundary pressure projection (XPM section 6): makes boundary velocities of closed regions compatible with incompressible fluid.
+   Face f has area[f] (m^2), dual mass[f] (kg, of dynamic faces), velocity u[f] (m/s along its axis), region_minus[f] and region_plus[f]: the closed
+   region on its lower and upper side (-1 = none), fixed[f] = 1 for sources and scripted faces (NULL = none). Outward sign: + on the minus side.
+   Every closed region gets sum A u n = 0 with the least change of kinetic energy; p0[region] (Pa) is the pressure that does it in dt seconds.
+   m regions: an m x m system, work[m * m + 2 m]. FSI_INCOMPATIBLE: a region with no dynamic face and net flow (it is left alone). */
+typedef struct fsi_boundary_faces {
+    int faces, regions;
+    const fsi_real *area, *mass;
+    const int32_t *region_minus, *region_plus;
+    const uint8_t *fixed;     /* may be NULL */
+    fsi_real *u;              /* in U*, out U */
+} fsi_boundary_faces;
+FSI_API fsi_result fsi_boundary_project(const fsi_boundary_faces *b, fsi_real dt, fsi_real *p0, fsi_real *work);
+
+/* ------------------------------------------------------------------------------------------------ >>boxes */
+#ifndef FSI_COUPLE_NO_GRID
+/* Our own solvers behind the black-box door. The interface variables are generalised: X = dt v of every solid's degrees of freedom, one after
+   the other (a rigid body 6, cloth 3 per node), then one entry per closed fluid region; p = the impulses on the same degrees of freedom, N s,
+   then the regions' pressure. Residuals are therefore displacements in one step, m (rotations: rad).
+
+   Closed regions (boundary pressure projection, XPM section 6): the fluid makes the solids' velocities compatible and tells by which pressure.
+   The paper hands that pressure p0 to the solid and forgets it, so it vanishes when the solid obeys and the fixed point is not the coupled
+   solution. Here the region's pressure pi is an interface unknown of its own, pi' = pi + p0, and p0 = 0 is part of convergence. */
+typedef struct fsi_fluid_box {
+    fsi_grid *grid;           /* the caller's; after advection, forces and viscosity */
+    fsi_interface *face;      /* the caller's; detected, see fsi_fluid_box_begin */
+    int pressure_form;        /* 0: conservative impulses, XPM section 5; 1: pressure forces alone (P and RMI of the paper) */
+    int bpp;                  /* 1: closed regions push the solids; 0: velocities are made compatible, but the solids do not feel it */
+    double tolerance;         /* of the pressure solve; 0 = 1e-10 (single 1e-5) */
+    fsi_allocator allocator;  /* zero = malloc */
+    /* set by fsi_fluid_box_begin */
+    int n;                    /* length of X and p */
+    int dof, regions;         /* n = dof + regions */
+    fsi_real dt;
+    int64_t solves, iterations; /* pressure solves and their iterations since begin */
+    double injected;          /* net volume that sources and scripted faces push into closed regions, m^3/s */
+    /* private */
+    int *offset;              /* [solids + 1] first degree of freedom of each solid */
+    fsi_real *rhs0;           /* [cells] right-hand side with the solids at rest */
+    fsi_real *u, *u_star;     /* [sides] velocity at the sides, and the fluid's before the solve */
+    fsi_real *area, *mass;    /* [sides] */
+    int32_t *minus, *plus;    /* [sides] */
+    fsi_real *p0, *stiff;     /* [regions] pressure of the projection, C^T M^-1 C */
+    int region_room;
+    void *block; size_t size;
+} fsi_fluid_box;
+/* Lists the sides for the present solids, builds the pressure system and keeps it for all solves of the step. FSI_ERR_STATE without a detected
+   interface. Allocates only when the interface outgrew its room. */
+FSI_API fsi_result fsi_fluid_box_begin(fsi_fluid_box *box, fsi_real dt);
+/* The door: X -> p. Has no memory: nothing to save or restore. */
+FSI_API fsi_blackbox fsi_fluid_box_door(fsi_fluid_box *box);
+/* Takes the last solve as the new state of the grid: velocities and pressure. */
+FSI_API fsi_result fsi_fluid_box_finish(fsi_fluid_box *box);
+/* Frees its memory; safe on a zeroed struct and twice. */
+FSI_API void fsi_fluid_box_free(fsi_fluid_box *box);
+
+/* One solid behind the door. */
+typedef struct fsi_solid_part {
+    fsi_coupled *solid;       /* v = v* when the step begins, the answer when it ends */
+    /* v[dof] of the end of the step under impulse[dof], from the state at the start of the step. NULL: v = v* + (M + B^T B)^-1 impulse. */
+    fsi_result (*respond_fn)(void *user, fsi_real dt, const fsi_real *impulse, fsi_real *v);
+    void *user;
+} fsi_solid_part;
+typedef struct fsi_solid_box {
+    fsi_solid_part *part;     /* [count] the caller's, in the order of the interface */
+    int count;
+    int regions;              /* as the fluid box says */
+    fsi_real dt;
+    fsi_allocator allocator;
+    fsi_real *v0; size_t v0_room; /* private: v* */
+    fsi_result status;        /* worst result of a respond_fn since begin */
+} fsi_solid_box;
+/* Remembers v* of all solids. */
+FSI_API fsi_result fsi_solid_box_begin(fsi_solid_box *box, fsi_real dt, int regions);
+/* The door: p -> X; leaves the answer in every solid's v. */
+FSI_API fsi_blackbox fsi_solid_box_door(fsi_solid_box *box);
+FSI_API void fsi_solid_box_free(fsi_solid_box *box);
+
+/* respond_fn of fsi_soft (any integrator, nonlinear too). The step begins with fsi_soft_responder_begin, which keeps the soft body's state. */
+typedef struct fsi_soft_responder { fsi_soft *soft; void *state; size_t room; fsi_allocator allocator; } fsi_soft_responder;
+FSI_API fsi_result fsi_soft_responder_begin(fsi_soft_responder *r);
+FSI_API fsi_result fsi_soft_respond(void *responder, fsi_real dt, const fsi_real *impulse, fsi_real *v);
+FSI_API void fsi_soft_responder_free(fsi_soft_responder *r);
+
+/* A whole partitioned step for a grid and solids: detect, advect, exchange until they agree, move. */
+typedef struct fsi_partitioned_scene {
+    fsi_grid *grid;
+    fsi_interface *face;
+    fsi_fluid_box fluid;      /* zero, with options set; grid and face are filled in */
+    fsi_solid_box solids;     /* part, count set */
+    fsi_partitioned *scheme;
+    fsi_coupled **list;       /* [count] room for the doors */
+    /* As in fsi_scene: explicit forces and v* into the doors, surfaces up to date; and motion after the exchange. */
+    fsi_result (*begin_fn)(void *user, fsi_real dt);
+    fsi_result (*move_fn)(void *user, fsi_real dt);
+    void *user;
+    fsi_real *x, *p; size_t room; /* private */
+    fsi_allocator allocator;
+} fsi_partitioned_scene;
+FSI_API fsi_result fsi_partitioned_scene_step(fsi_partitioned_scene *s, fsi_real dt, fsi_report *report);
+FSI_API void fsi_partitioned_scene_free(fsi_partitioned_scene *s);
+#endif
+
+#ifdef __cplusplus
+}
+#endif
+#endif /* FSI_COUPLE_H */
+/* Stop here if you only need the API. */
+
+#if defined(FSI_COUPLE_IMPLEMENTATION) && !defined(FSI_COUPLE_IMPLEMENTED)
+#define FSI_COUPLE_IMPLEMENTED
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ------------------------------------------------------------------------------------------------ >>interface */
+#ifndef FSI_COUPLE_NO_GRID
+static fsi_result fsi__fractions(fsi_interface *f);
+static fsi_result fsi__fraction_sides(fsi_interface *f, const fsi_grid *g);
+
+/* Grows *list to at least need items (keeps the first used ones); 0 on lack of memory, the old list stays then. */
+static int fsi__list_grow(const fsi_allocator *a, void **list, int *room, int used, size_t need, size_t size) {
+    size_t n = need + need / 2 + 64, bytes;
+    void *p;
+    if (need <= (size_t)*room) return 1;
+    if (n > 0x7fffffff || !fsi_size_mul(n, size, &bytes)) return 0;
+    p = fsi_alloc(a, bytes);
+    if (!p) return 0;
+    if (used) memcpy(p, *list, (size_t)used * size);
+    fsi_free(a, *list, (size_t)*room * size);
+    *list = p;
+    *room = (int)n;
+    return 1;
+}
+#define FSI__GROW(face, list, room, used, need) \
+    fsi__list_grow(&(face)->desc.allocator, (void **)(void *)&(face)->list, &(face)->room, used, (size_t)(need), sizeof *(face)->list)
+
+static void fsi__interface_layout(fsi_interface *f, fsi_arena *arena) {
+    int a;
+    f->covered = (uint8_t *)fsi_arena_take(arena, f->cells, 1);
+    f->before = (uint8_t *)fsi_arena_take(arena, f->cells, 1);
+    f->delta = (int8_t *)fsi_arena_take(arena, f->cells, 1);
+    f->owner = (int32_t *)fsi_arena_take(arena, f->cells, sizeof *f->owner);
+    for (a = 0; a < f->dim; a++) {
+        f->blocked[a] = (uint8_t *)fsi_arena_take(arena, f->faces[a], 1);
+        f->open[a] = (fsi_real *)fsi_arena_take(arena, f->faces[a], sizeof *f->open[a]);
+        f->velocity[a] = (fsi_real *)fsi_arena_take(arena, f->faces[a], sizeof *f->velocity[a]);
+    }
+}
+
+FSI_API fsi_result fsi_interface_init(fsi_interface *face, const fsi_grid *grid, const fsi_interface_desc *desc) {
+    fsi_arena arena = {NULL, 0, 0, 0};
+    fsi_interface f;
+    int a;
+    if (!face || !grid || !grid->block || (desc && !fsi_allocator_valid(&desc->allocator))) return FSI_ERR_ARGUMENT;
+    memset(&f, 0, sizeof f);
+    if (desc) f.desc = *desc;
+    f.nx = grid->nx; f.ny = grid->ny; f.nz = grid->nz; f.dim = grid->dim; f.h = grid->h; f.origin = grid->origin;
+    f.n[0] = f.nx; f.n[1] = f.ny; f.n[2] = f.nz;
+    f.cells = grid->cells;
+    for (a = 0; a < f.dim; a++) f.faces[a] = grid->faces[a];
+    fsi__interface_layout(&f, &arena);
+    if (arena.failed) return FSI_ERR_SIZE;
+    f.size = arena.used;
+    f.block = fsi_alloc(&f.desc.allocator, f.size);
+    if (!f.block) return FSI_ERR_MEMORY;
+    arena.base = (unsigned char *)f.block; arena.size = f.size; arena.used = 0;
+    fsi__interface_layout(&f, &arena);
+    for (a = 0; a < f.dim; a++) fsi_fill(f.faces[a], 1, f.open[a]);
+    *face = f;
+    return FSI_OK;
+}
+
+FSI_API void fsi_interface_free(fsi_interface *face) {
+    const fsi_allocator *a;
+    int i;
+    if (!face || !face->block) return;
+    a = &face->desc.allocator;
+    for (i = 0; i < face->bvh_room; i++) fsi_bvh_free(face->bvh + i);
+    fsi_free(a, face->bvh, (size_t)face->bvh_room * sizeof *face->bvh);
+    fsi_free(a, face->side, (size_t)face->side_room * sizeof *face->side);
+    fsi_free(a, face->col, (size_t)face->entry_room * sizeof *face->col);
+    fsi_free(a, face->val, (size_t)face->val_room * sizeof *face->val);
+    fsi_free(a, face->crossing, (size_t)face->crossing_room * sizeof *face->crossing);
+    fsi_free(a, face->order, (size_t)face->order_room * sizeof *face->order);
+    fsi_free(a, face->cut, (size_t)face->cut_room * sizeof *face->cut);
+    fsi_free(a, face->submerged, (size_t)face->submerged_room * sizeof *face->submerged);
+    fsi_free(a, face->block, face->size);
+    memset(face, 0, sizeof *face);
+}
+
+FSI__INLINE size_t fsi__face_index(const fsi_interface *f, int axis, const int *i) {      /* face (i) of an axis, lower face of cell (i) */
+    size_t nx = (size_t)f->nx + (axis == 0), ny = (size_t)f->ny + (axis == 1);
+    return (size_t)i[0] + nx * ((size_t)i[1] + ny * (size_t)i[2]);
+}
+FSI__INLINE size_t fsi__cell_index(const fsi_interface *f, const int *i) {
+    return (size_t)i[0] + (size_t)f->nx * ((size_t)i[1] + (size_t)f->ny * (size_t)i[2]);
+}
+FSI__INLINE void fsi__face_ijk(const fsi_interface *f, int axis, size_t face, int *i) {
+    size_t nx = (size_t)f->nx + (axis == 0), ny = (size_t)f->ny + (axis == 1);
+    i[0] = (int)(face % nx); i[1] = (int)(face / nx % ny); i[2] = (int)(face / (nx * ny));
+}
+FSI__INLINE ptrdiff_t fsi__stride(const fsi_interface *f, int axis) {
+    return axis == 0 ? 1 : axis == 1 ? f->nx : (ptrdiff_t)f->nx * f->ny;
+}
+
+/* Cells whose centres lie in [lo, hi] of the surface's bounds, one more on each side, cut to the box. 0: none. */
+static int fsi__cell_range(const fsi_interface *f, const fsi_real *lo, const fsi_real *hi, int *from, int *to) {
+    int k;
+    from[2] = 0; to[2] = 1;
+    for (k = 0; k < f->dim; k++) {
+        fsi_real o = fsi__get(f->origin, k), n = (fsi_real)f->n[k];
+        from[k] = (int)fsi__clamp(fsi__floor((lo[k] - o) / f->h - FSI_R(0.5)) - 1, 0, n);
+        to[k] = (int)fsi__clamp(fsi__ceil((hi[k] - o) / f->h - FSI_R(0.5)) + 2, 0, n);
+        if (from[k] >= to[k]) return 0;
+    }
+    return 1;
+}
+
+static fsi_result fsi__coupled_check(const fsi_coupled *s, int dim) {
+    fsi_result r;
+    int i, nodes;
+    if (!s) return FSI_ERR_ARGUMENT;
+    r = fsi_surface_check(&s->surface);
+    if (r != FSI_OK) return r;
+    if (s->surface.dim != dim || s->dof < 0 || (s->dof && (!s->v || !s->inverse_mass)) || (!s->node && s->dof && !s->row_fn)) return FSI_ERR_ARGUMENT;
+    if (s->dof && !fsi_all_finite((size_t)s->dof, s->v)) return FSI_ERR_ARGUMENT;
+    if (!s->node) return fsi_all_finite((size_t)s->dof * (size_t)s->dof, s->inverse_mass) ? FSI_OK : FSI_ERR_ARGUMENT;
+    nodes = s->dof / 3;
+    for (i = 0; i < nodes; i++)
+        if (!fsi__finite(s->inverse_mass[i]) || s->inverse_mass[i] < 0) return FSI_ERR_ARGUMENT;
+    for (i = 0; i < s->surface.vertex_count; i++)
+        if (s->node[i] < 0 || s->node[i] >= nodes) return FSI_ERR_GEOMETRY;
+    if (s->implicit && (s->implicit->cols != s->dof || fsi_csr_check(s->implicit) != FSI_OK)) return FSI_ERR_ARGUMENT;
+    return FSI_OK;
+}
+
+static int fsi__crossing_add(fsi_interface *f, int axis, size_t face, int solid, const fsi_hit *hit, fsi_real t) {
+    fsi_crossing *c;
+    if (!FSI__GROW(f, crossing, crossing_room, f->crossings, f->crossings + 1)) return 0;
+    c = f->crossing + f->crossings++;
+    c->face = (int32_t)face; c->solid = solid; c->element = hit->element;
+    c->axis = (int8_t)axis; c->side = (int8_t)hit->side; c->t = t;
+    memcpy(c->weight, hit->weight, sizeof c->weight);
+    f->blocked[axis][face] = 1;
+    return 1;
+}
+
+/* All crossings of element e with the lines of cell centres along one axis. A line runs over all of the surface's bounds (lo, hi), so that
+   the winding number starts at 0 outside: cells to the right of a crossing get -side (a closed surface is entered where side = -1). */
+static int fsi__cross_lines(fsi_interface *f, int solid, int e, int axis, const fsi_real *lo, const fsi_real *hi, const int *from, const int *to) {
+    const fsi_surface *s = &f->solid[solid]->surface;
+    fsi_real a[3], b[3], h = f->h, o = fsi__get(f->origin, axis), x[3];
+    int i[3], first[3], last[3], k, u = (axis + 1) % 3, v = (axis + 2) % 3, begin, segments;
+    begin = fsi__imin(-1, (int)fsi__max(fsi__floor((lo[axis] - o) / h - FSI_R(0.5)), -1000000) - 1);
+    segments = fsi__imax(f->n[axis], (int)fsi__min(fsi__ceil((hi[axis] - o) / h - FSI_R(0.5)), 1000000) + 1) - begin;
+    fsi_surface_bounds(s, e, a, b);
+    for (k = 0; k < 3; k++) {
+        fsi_real ok = fsi__get(f->origin, k);
+        first[k] = from[k]; last[k] = to[k];
+        if (k >= f->dim) continue;
+        first[k] = fsi__imax(from[k], (int)fsi__clamp(fsi__ceil((a[k] - ok) / h - FSI_R(0.5) - FSI_R(1e-3)), 0, (fsi_real)f->n[k]));
+        last[k] = fsi__imin(to[k], (int)fsi__clamp(fsi__floor((b[k] - ok) / h - FSI_R(0.5) + FSI_R(1e-3)), -1, (fsi_real)f->n[k]) + 1);
+    }
+    for (i[v] = first[v]; i[v] < last[v]; i[v]++)
+        for (i[u] = first[u]; i[u] < last[u]; i[u]++) {
+            fsi_vec3 p, q;
+            fsi_hit hit;
+            fsi_real at;
+            int cut;
+            for (k = 0; k < 3; k++) x[k] = fsi__get(f->origin, k) + h * ((fsi_real)(k == axis ? begin : i[k]) + FSI_R(0.5));
+            p = fsi_vec_load(x);
+            x[axis] += h * (fsi_real)segments;
+            q = fsi_vec_load(x);
+            if (!fsi_surface_cross(s, e, p, q, &hit)) continue;
+            at = hit.t * (fsi_real)segments;
+            cut = fsi__imin((int)at, segments - 1);
+            i[axis] = begin + 1 + cut;                 /* the crossing lies just below the centre of this cell */
+            if (s->closed && axis == 0 && i[0] < f->nx) {
+                int c0 = i[0];
+                i[0] = fsi__imax(c0, from[0]);
+                f->delta[fsi__cell_index(f, i)] = (int8_t)(f->delta[fsi__cell_index(f, i)] - hit.side);
+                i[0] = c0;
+            }
+            if (i[axis] < 1 || i[axis] >= f->n[axis]) continue;
+            if (!fsi__crossing_add(f, axis, fsi__face_index(f, axis, i), solid, &hit, at - (fsi_real)cut)) return 0;
+        }
+    return 1;
+}
+
+/* Covered cells from the winding numbers along the rows of the range. */
+static void fsi__cover(fsi_interface *f, int solid, const int *from, const int *to) {
+    int i[3], winding;
+    for (i[2] = from[2]; i[2] < to[2]; i[2]++)
+        for (i[1] = from[1]; i[1] < to[1]; i[1]++)
+            for (winding = 0, i[0] = from[0]; i[0] < f->nx; i[0]++) {
+                size_t c = fsi__cell_index(f, i);
+                winding += f->delta[c];
+                if (i[0] >= to[0] && !winding) break;
+                f->delta[c] = 0;
+                if (!winding) continue;
+                f->covered[c] = 1;
+                f->owner[c] = solid;
+            }
+}
+
+/* Faces between a covered and a free cell that no ray found cut (a surface within round-off of a cell centre): cut them at the nearest point. */
+static int fsi__cover_seams(fsi_interface *f, int solid, const int *from, const int *to) {
+    int i[3], axis;
+    for (axis = 0; axis < f->dim; axis++)
+        for (i[2] = from[2]; i[2] < to[2]; i[2]++)
+            for (i[1] = from[1]; i[1] < to[1]; i[1]++)
+                for (i[0] = from[0]; i[0] < to[0]; i[0]++) {
+                    size_t c = fsi__cell_index(f, i), face, m;
+                    fsi_hit hit;
+                    if (i[axis] < 1) continue;
+                    m = c - (size_t)fsi__stride(f, axis);
+                    if (f->covered[c] == f->covered[m]) continue;
+                    face = fsi__face_index(f, axis, i);
+                    if (f->blocked[axis][face] || f->owner[f->covered[c] ? c : m] != solid) continue;
+                    if (!fsi_bvh_closest(f->bvh + solid, fsi_vec(f->origin.x + f->h * ((fsi_real)i[0] + FSI_R(0.5) * (axis != 0)),
+                                                                 f->origin.y + f->h * ((fsi_real)i[1] + FSI_R(0.5) * (axis != 1)),
+                                                                 f->origin.z + f->h * ((fsi_real)i[2] + FSI_R(0.5) * (axis != 2))),
+                                         FSI_REAL_MAX, &hit)) continue;
+                    hit.side = f->covered[c] ? -1 : 1;
+                    if (!fsi__crossing_add(f, axis, face, solid, &hit, FSI_R(0.5))) return 0;
+                }
+    return 1;
+}
+
+/* order = crossings sorted by axis, face, t, solid, element: bytewise radix passes on (axis, face), then insertion inside a face. */
+static int fsi__crossing_sort(fsi_interface *f) {
+    int n = f->crossings, i, j, pass;
+    int32_t *from, *to, *swap;
+    if (!FSI__GROW(f, order, order_room, 0, 2 * (size_t)n + 1)) return 0;
+    from = f->order; to = f->order + n;
+    for (i = 0; i < n; i++) from[i] = i;
+    for (pass = 0; pass < 6; pass++) {                 /* 4 bytes of the face, one pass for the axis, one to end where it began */
+        int count[257] = {0};
+        for (i = 0; i < n; i++) {
+            const fsi_crossing *c = f->crossing + from[i];
+            count[1 + (pass < 4 ? (int)((uint32_t)c->face >> (8 * pass) & 255u) : pass == 4 ? c->axis : 0)]++;
+        }
+        for (i = 0; i < 256; i++) count[i + 1] += count[i];
+        for (i = 0; i < n; i++) {
+            const fsi_crossing *c = f->crossing + from[i];
+            to[count[pass < 4 ? (int)((uint32_t)c->face >> (8 * pass) & 255u) : pass == 4 ? c->axis : 0]++] = from[i];
+        }
+        swap = from; from = to; to = swap;
+    }
+    for (i = 1; i < n; i++) {
+        int32_t k = f->order[i];
+        const fsi_crossing *c = f->crossing + k, *d;
+        for (j = i; j > 0; j--) {
+            d = f->crossing + f->order[j - 1];
+            if (d->face != c->face || d->axis != c->axis || d->t < c->t || (d->t == c->t && d < c)) break;
+            f->order[j] = f->order[j - 1];
+        }
+        f->order[j] = k;
+    }
+    return 1;
+}
+
+static int fsi__occlusion_hit(void *user, fsi_vec3 a, fsi_vec3 b, fsi_real *t, fsi_vec3 *normal, fsi_vec3 *velocity) {
+    const fsi_interface *f = (const fsi_interface *)user;
+    const fsi_surface *s;
+    fsi_hit hit;
+    int solid, k;
+    if (!fsi_interface_first_hit(f, a, b, &hit, &solid)) return 0;
+    s = &f->solid[solid]->surface;
+    *t = hit.t;
+    *normal = fsi__unit(fsi_surface_normal(s, hit.element));
+    if (hit.side > 0) *normal = fsi_vec_scale(*normal, -1);            /* towards a */
+    *velocity = fsi_vec(0, 0, 0);
+    for (k = 0; s->v && k < s->dim; k++)
+        *velocity = fsi_vec_mad(*velocity, fsi_vec_load(s->v + 3 * s->index[s->dim * hit.element + k]), hit.weight[k]);
+    return 1;
+}
+
+FSI_API int fsi_interface_first_hit(const fsi_interface *face, fsi_vec3 a, fsi_vec3 b, fsi_hit *hit, int *solid) {
+    fsi_hit h;
+    int i, found = 0;
+    for (i = 0; i < face->solids; i++) {
+        if (!fsi_bvh_first_hit(face->bvh + i, a, b, &h)) continue;
+        if (found && h.t >= hit->t) continue;
+        *hit = h;
+        *solid = i;
+        found = 1;
+    }
+    return found;
+}
+
+/* Check and build the trees; the first thing of a detect, so that a bad solid changes nothing. */
+static fsi_result fsi__interface_trees(fsi_interface *f, fsi_coupled *const *solid, int count) {
+    fsi_result r;
+    int i;
+    for (i = 0; i < count; i++) {
+        r = fsi__coupled_check(solid[i], f->dim);
+        if (r != FSI_OK) return r;
+    }
+    if (!FSI__GROW(f, bvh, bvh_room, f->bvh_room, count) || !FSI__GROW(f, submerged, submerged_room, 0, count)) return FSI_ERR_MEMORY;
+    for (i = 0; i < count; i++) {
+        const fsi_surface *s = &solid[i]->surface;
+        if (s->element_count > f->bvh[i].capacity) {
+            fsi_bvh_free(f->bvh + i);
+            r = fsi_bvh_init(f->bvh + i, s->element_count, &f->desc.allocator);
+            if (r != FSI_OK) return r;
+        }
+        if (f->bvh[i].block) r = fsi_bvh_build(f->bvh + i, s);
+        if (r != FSI_OK) return r;
+    }
+    return FSI_OK;
+}
+
+static void fsi__interface_clear(fsi_interface *f) {
+    uint8_t *swap = f->before;
+    int i;
+    for (i = 0; i < f->crossings; i++) {
+        const fsi_crossing *c = f->crossing + i;
+        f->blocked[c->axis][c->face] = 0;
+        f->open[c->axis][c->face] = 1;
+        f->velocity[c->axis][c->face] = 0;
+    }
+    for (i = 0; i < f->cuts; i++) {
+        f->open[f->cut[i].axis][f->cut[i].face] = 1;
+        f->velocity[f->cut[i].axis][f->cut[i].face] = 0;
+    }
+    f->cuts = 0;
+    f->before = f->covered;
+    f->covered = swap;
+    memset(f->covered, 0, f->cells);
+    f->crossings = f->sides = f->entries = 0;
+    f->shells = 0;
+}
+
+/* Cells that come free take the mean of their free neighbours' scalars; a first call makes room for bodies inside the liquid. */
+static void fsi__interface_uncover(fsi_interface *f, fsi_grid *g) {
+    size_t c;
+    int q, axis, up, i[3];
+    f->uncovered = f->newly_covered = 0;
+    for (c = 0; c < f->cells; c++) {
+        if (f->covered[c] == f->before[c]) continue;
+        if (f->covered[c]) { f->newly_covered++; continue; }
+        f->uncovered++;
+        i[0] = (int)(c % (size_t)f->nx); i[1] = (int)(c / (size_t)f->nx % (size_t)f->ny); i[2] = (int)(c / ((size_t)f->nx * (size_t)f->ny));
+        for (q = FSI_FIELD_DENSITY; q < FSI_FIELD_SCALAR + FSI_GRID_SCALARS; q++) {
+            fsi_real *field = q == FSI_FIELD_PHI ? NULL : fsi_grid_field(g, (fsi_field)q), sum = 0;
+            int n = 0;
+            if (!field) continue;
+            for (axis = 0; axis < f->dim; axis++)
+                for (up = -1; up <= 1; up += 2) {
+                    size_t m = (size_t)((ptrdiff_t)c + up * fsi__stride(f, axis));
+                    if (i[axis] + up < 0 || i[axis] + up >= f->n[axis] || f->covered[m] || f->before[m]) continue;
+                    sum += field[m]; n++;
+                }
+            if (n) field[c] = sum / (fsi_real)n;
+        }
+    }
+    if (!f->started && g->phi) g->levelset.state->target = fsi_levelset_volume(&g->levelset, f->covered, NULL);
+    f->started = 1;
+}
+
+FSI_API fsi_result fsi_interface_detect(fsi_interface *face, fsi_grid *grid, fsi_coupled *const *solid, int count) {
+    fsi_result r;
+    int s, e, axis, from[3], to[3];
+    if (!face || !face->block || !grid || !grid->block || grid->cells != face->cells) return FSI_ERR_STATE;
+    if (count < 0 || (count && !solid)) return FSI_ERR_ARGUMENT;
+    r = fsi__interface_trees(face, solid, count);
+    if (r != FSI_OK) return r;
+    fsi__interface_clear(face);
+    face->solid = solid;
+    face->solids = count;
+    for (s = 0; s < count; s++) {
+        const fsi_bvh_node *root = face->bvh[s].node;
+        if (!solid[s]->surface.element_count || !fsi__cell_range(face, root->lo, root->hi, from, to)) continue;
+        for (e = 0; e < solid[s]->surface.element_count; e++)
+            for (axis = 0; axis < face->dim; axis++)
+                if (!fsi__cross_lines(face, s, e, axis, root->lo, root->hi, from, to)) return FSI_ERR_MEMORY;
+        if (solid[s]->surface.closed) fsi__cover(face, s, from, to);
+    }
+    for (s = 0; s < count; s++) {
+        const fsi_bvh_node *root = face->bvh[s].node;
+        if (!solid[s]->surface.element_count || !solid[s]->surface.closed || !fsi__cell_range(face, root->lo, root->hi, from, to)) continue;
+        if (!fsi__cover_seams(face, s, from, to)) return FSI_ERR_MEMORY;
+    }
+    if (!fsi__crossing_sort(face)) return FSI_ERR_MEMORY;
+    for (s = 0; s < face->crossings; s++) {
+        const fsi_crossing *c = face->crossing + s;
+        int i[3];
+        size_t cell;
+        face->open[c->axis][c->face] = 0;
+        fsi__face_ijk(face, c->axis, (size_t)c->face, i);
+        cell = fsi__cell_index(face, i);
+        if (!face->covered[cell] && !face->covered[cell - (size_t)fsi__stride(face, c->axis)]) face->shells = 1;
+    }
+    if (face->desc.fractions) {
+        r = fsi__fractions(face);
+        if (r != FSI_OK) return r;
+    }
+    fsi__interface_uncover(face, grid);
+    memset(&face->occlusion, 0, sizeof face->occlusion);
+    face->occlusion.solid = face->covered;
+    for (axis = 0; axis < face->dim; axis++) {
+        if (face->shells || face->desc.fractions) face->occlusion.open[axis] = face->open[axis];
+        face->occlusion.blocked[axis] = face->blocked[axis];
+        face->occlusion.velocity[axis] = face->velocity[axis];
+    }
+    face->occlusion.hit_fn = fsi__occlusion_hit;
+    face->occlusion.user = face;
+    return fsi_grid_set_occlusion(grid, &face->occlusion);
+}
+
+/* ---- Rows of J. */
+typedef struct fsi__average {
+    const fsi_surface *surface;
+    const int32_t *node;
+    fsi_vec3 lo, hi, normal;
+    fsi_real area, weight[64];
+    int32_t id[64];
+    int count;
+} fsi__average;
+
+static void fsi__average_add(fsi__average *a, int vertex, fsi_real w) {
+    int32_t id = a->node ? a->node[vertex] : vertex;
+    int k;
+    for (k = 0; k < a->count && a->id[k] != id; k++) {}
+    if (k == 64) return;                               /* more than 64 nodes in one dual cell: the rest weighs little */
+    if (k == a->count) { a->count++; a->id[k] = id; a->weight[k] = 0; }
+    a->weight[k] += w;
+}
+
+static int fsi__average_visit(int e, void *user) {
+    fsi__average *a = (fsi__average *)user;
+    fsi_clip part;
+    int k;
+    if (!fsi_surface_clip(a->surface, e, a->lo, a->hi, &part)) return 0;
+    for (k = 0; k < a->surface->dim; k++)
+        if (part.weight[k] > 0) fsi__average_add(a, a->surface->index[a->surface->dim * e + k], part.area * part.weight[k]);
+    a->normal = fsi_vec_add(a->normal, part.normal);
+    a->area += part.area;
+    return 0;
+}
+
+/* Mean over the surface of the side's solid inside the dual cell (SLIP appendix A); the crossing alone where nothing is found there. */
+static void fsi__side_average(const fsi_interface *f, const fsi_side *s, fsi__average *a) {
+    const fsi_coupled *body = f->solid[s->solid];
+    fsi_vec3 c = fsi_interface_centre(f, s), half = fsi_vec(f->h / 2, f->h / 2, f->h / 2);
+    double sum = 0;
+    int k;
+    memset(a, 0, sizeof *a);
+    a->surface = &body->surface; a->node = body->node;
+    a->lo = fsi_vec_sub(c, half); a->hi = fsi_vec_add(c, half);
+    (void)fsi_bvh_overlap(f->bvh + s->solid, a->lo, a->hi, fsi__average_visit, a);
+    if (!(a->area > 0)) {
+        a->count = 0;
+        for (k = 0; k < f->dim; k++) fsi__average_add(a, body->surface.index[f->dim * s->element + k], s->weight[k]);
+    }
+    for (k = 0; k < a->count; k++) sum += (double)a->weight[k];
+    for (k = 0; k < a->count; k++) a->weight[k] = (fsi_real)((double)a->weight[k] / sum);    /* rows sum to one: J^T loses nothing */
+}
+
+static void fsi__side_normal(const fsi_interface *f, fsi_side *s, const fsi__average *a) {
+    fsi_vec3 n = fsi_surface_normal(&f->solid[s->solid]->surface, s->element);
+    int flip = fsi__get(n, s->axis) * (fsi_real)s->sign > 0;           /* outward of the cell = away from it */
+    if (a && a->area > 0 && fsi__length(a->normal) > FSI_R(1e-6) * a->area) {
+        if (fsi_vec_dot(a->normal, n) < 0) flip = !flip;
+        n = a->normal;
+    }
+    s->normal = fsi__unit(fsi_vec_scale(n, flip ? -1 : 1));
+}
+
+static int fsi__side_row(fsi_interface *f, fsi_side *s) {
+    const fsi_coupled *body = f->solid[s->solid];
+    fsi__average a;
+    int k, need = body->node ? 64 : body->dof;
+    a.area = 0;
+    if (!FSI__GROW(f, col, entry_room, f->entries, f->entries + need) || !FSI__GROW(f, val, val_room, f->entries, f->entries + need)) return 0;
+    s->row = f->entries;
+    if (!body->node) {
+        fsi_vec3 dir = fsi_vec((fsi_real)(s->axis == 0), (fsi_real)(s->axis == 1), (fsi_real)(s->axis == 2));
+        if (body->dof) body->row_fn(body, s->element, s->weight, fsi_interface_centre(f, s), dir, f->val + s->row);
+        for (k = 0; k < body->dof; k++) f->col[s->row + k] = k;
+        f->entries += body->dof;
+        if (s->shell) fsi__side_average(f, s, &a);
+    } else {
+        fsi__side_average(f, s, &a);
+        if (!f->desc.average) {
+            a.count = 0;
+            for (k = 0; k < f->dim; k++) fsi__average_add(&a, body->surface.index[f->dim * s->element + k], s->weight[k]);
+        }
+        for (k = 0; k < a.count; k++) {
+            f->col[s->row + k] = 3 * a.id[k] + s->axis;
+            f->val[s->row + k] = a.weight[k];
+        }
+        f->entries += a.count;
+    }
+    s->row_end = f->entries;
+    fsi__side_normal(f, s, a.area > 0 ? &a : NULL);
+    return 1;
+}
+
+static int fsi__side_add(fsi_interface *f, const fsi_grid *g, const fsi_crossing *c, size_t cell, int sign, int shell) {
+    fsi_side *s;
+    if (!FSI__GROW(f, side, side_room, f->sides, f->sides + 1)) return 0;
+    s = f->side + f->sides;
+    memset(s, 0, sizeof *s);
+    s->cell = (int32_t)cell; s->face = c->face; s->solid = c->solid; s->element = c->element;
+    s->axis = c->axis; s->sign = (int8_t)sign; s->shell = (int8_t)shell; s->plus = sign < 0;
+    s->share = 1;
+    s->mass = g->desc.rho * f->h * f->h * (f->dim == 3 ? f->h : 1) / 2;
+    s->t = sign > 0 ? c->t : 1 - c->t;
+    memcpy(s->weight, c->weight, sizeof s->weight);
+    if (!fsi__side_row(f, s)) return 0;
+    f->sides++;
+    return 1;
+}
+
+/* Volume of every solid in the box below the liquid's surface. */
+static void fsi__interface_submerged(fsi_interface *f, const fsi_grid *g) {
+    double volume = (double)f->h * (double)f->h * (f->dim == 3 ? (double)f->h : 1);
+    size_t c;
+    int s;
+    for (s = 0; s < f->solids; s++) f->submerged[s] = 0;
+    for (c = 0; c < f->cells; c++)
+        if (f->covered[c]) f->submerged[f->owner[c]] += volume * (g->phi ? (double)fsi__clamp(FSI_R(0.5) - g->phi[c] / f->h, 0, 1) : 1);
+}
+
+FSI_API fsi_result fsi_interface_sides(fsi_interface *face, const fsi_grid *grid) {
+    int i, j, ijk[3];
+    if (!face || !face->block || !grid || grid->cells != face->cells) return FSI_ERR_STATE;
+    face->sides = face->entries = 0;
+    for (i = 0; i < face->crossings; i = j) {
+        const fsi_crossing *a = face->crossing + face->order[i], *b = a, *c;
+        size_t plus, minus;
+        int shell;
+        for (j = i + 1; j < face->crossings; j++) {
+            c = face->crossing + face->order[j];
+            if (c->face != a->face || c->axis != a->axis) break;
+            b = c;
+        }
+        if (face->desc.fractions && (face->solid[a->solid]->surface.closed || face->solid[b->solid]->surface.closed)) continue;
+        fsi__face_ijk(face, a->axis, (size_t)a->face, ijk);
+        plus = fsi__cell_index(face, ijk);
+        minus = plus - (size_t)fsi__stride(face, a->axis);
+        shell = !face->covered[plus] && !face->covered[minus];
+        if (grid->cell[minus] == FSI_CELL_FLUID && !fsi__side_add(face, grid, a, minus, 1, shell)) return FSI_ERR_MEMORY;
+        if (grid->cell[plus] == FSI_CELL_FLUID && !fsi__side_add(face, grid, b, plus, -1, shell)) return FSI_ERR_MEMORY;
+    }
+    fsi__interface_submerged(face, grid);
+    return face->desc.fractions ? fsi__fraction_sides(face, grid) : FSI_OK;
+}
+
+FSI_API fsi_real fsi_interface_velocity(const fsi_interface *face, const fsi_side *side, const fsi_real *v) {
+    fsi_real sum = 0;
+    int e;
+    for (e = side->row; e < side->row_end; e++) sum += face->val[e] * v[face->col[e]];
+    return sum;
+}
+
+FSI_API fsi_real fsi_interface_sample(const fsi_grid *grid, const fsi_side *side) {
+    const fsi_real *plus = grid->u_plus[side->axis];
+    return side->plus && plus ? plus[side->face] : grid->u[side->axis][side->face];
+}
+
+FSI_API void fsi_interface_set_sample(const fsi_interface *face, fsi_grid *grid, const fsi_side *side, fsi_real u) {
+    fsi_real *plus = grid->u_plus[side->axis], *own = grid->u[side->axis];
+    (void)face;
+    if (!plus || !side->plus || !side->shell) own[side->face] = u;
+    if (plus && (side->plus || !side->shell)) plus[side->face] = u;
+}
+
+FSI_API fsi_vec3 fsi_interface_centre(const fsi_interface *face, const fsi_side *side) {
+    int i[3];
+    fsi__face_ijk(face, side->axis, (size_t)side->face, i);
+    return fsi_vec(face->origin.x + face->h * ((fsi_real)i[0] + (side->axis == 0 ? 0 : FSI_R(0.5))),
+                   face->origin.y + face->h * ((fsi_real)i[1] + (side->axis == 1 ? 0 : FSI_R(0.5))),
+                   face->dim == 2 ? 0 : face->origin.z + face->h * ((fsi_real)i[2] + (side->axis == 2 ? 0 : FSI_R(0.5))));
+}
+#endif
+
+#ifndef FSI_COUPLE_NO_GRID
+/* ------------------------------------------------------------------------------------------------ >>fractions */
+/* Closed share of every face, exactly. In the plane of a face with axes (b, c), in cells, Green's theorem over the solid's cross-section
+   gives, for the face [j, j+1] x [k, k+1],
+       share = (closed part of its edge b = j+1) + sum over the cut lines inside the face of the integral of (b - j) dc
+   because lines farther right add the edge's winding number and lines farther left nothing. In 2D a face is such an edge itself.
+   Shares are summed in velocity[] (all zero during detect). Ties: planes and edges lie an epsilon to the plus side, as in fsi_surface_cross. */
+FSI__INLINE void fsi__share_add(fsi_interface *f, int axis, const int *i, fsi_real x) {
+    if (i[axis] < 1 || i[axis] >= f->n[axis]) return;
+    f->velocity[axis][fsi__face_index(f, axis, i)] += x;
+}
+
+/* Edges along c through the nodes of the plane: a crossing at s adds its winding step to the rest of the line. */
+static void fsi__share_edges(fsi_interface *f, const fsi_surface *s, int e, int a, const fsi_real *lo, const fsi_real *hi, const int *from, const int *to) {
+    int b = f->dim == 3 ? (a + 1) % 3 : 2, c = f->dim == 3 ? (a + 2) % 3 : 1 - a, i[3], k, first[3], last[3], begin, segments;
+    fsi_real el[3], eh[3], x[3], o = fsi__get(f->origin, c), h = f->h;
+    begin = (int)fsi__max(fsi__floor((lo[c] - o) / h), -1000000) - 1;
+    segments = (int)fsi__min(fsi__ceil((hi[c] - o) / h), 1000000) + 2 - begin;
+    fsi_surface_bounds(s, e, el, eh);
+    for (k = 0; k < 3; k++) {
+        fsi_real ok = fsi__get(f->origin, k);
+        first[k] = 0; last[k] = 1;
+        if (k >= f->dim || k == c) continue;
+        first[k] = (int)fsi__clamp(fsi__floor((el[k] - ok) / h - FSI_R(1e-3)), 1, (fsi_real)f->n[k] + 1);
+        last[k] = (int)fsi__clamp(fsi__ceil((eh[k] - ok) / h + FSI_R(1e-3)), 0, (fsi_real)(k == a ? f->n[k] - 1 : f->n[k])) + 1;
+    }
+    for (i[a] = first[a]; i[a] < last[a]; i[a]++)
+        for (i[b] = first[b]; i[b] < last[b]; i[b]++) {
+            fsi_vec3 p;
+            fsi_hit hit;
+            fsi_real at, step;
+            int j[3], cut;
+            x[2] = 0;
+            for (k = 0; k < f->dim; k++) x[k] = fsi__get(f->origin, k) + h * (fsi_real)(k == c ? begin : i[k]);
+            p = fsi_vec_load(x);
+            x[c] += h * (fsi_real)segments;
+            if (!fsi_surface_cross(s, e, p, fsi_vec_load(x), &hit)) continue;
+            at = hit.t * (fsi_real)segments;
+            cut = (int)at;
+            step = (fsi_real)-hit.side;
+            j[0] = i[0]; j[1] = i[1]; j[2] = i[2];
+            if (f->dim == 3) j[b]--;                   /* the edge is the upper one of this face */
+            j[c] = begin + cut;
+            if (j[c] >= from[c] && j[c] < to[c]) fsi__share_add(f, a, j, step * ((fsi_real)cut + 1 - at));
+            for (j[c] = fsi__imax(j[c] + 1, from[c]); j[c] < to[c]; j[c]++) fsi__share_add(f, a, j, step);
+        }
+}
+
+/* Lines where element e cuts the planes of the faces (3D): integral of (b - j) dc over each face the line runs through. */
+static void fsi__share_lines(fsi_interface *f, const fsi_surface *s, int e, int a) {
+    int b = (a + 1) % 3, c = (a + 2) % 3, i[3], v, first, last, n;
+    fsi_real x[3][3], lo = FSI_REAL_MAX, hi = -FSI_REAL_MAX;
+    fsi_vec3 normal = fsi_surface_normal(s, e);
+    for (v = 0; v < 3; v++)
+        for (n = 0; n < 3; n++) x[v][n] = (s->x[3 * s->index[3 * e + v] + n] - fsi__get(f->origin, n)) / f->h;
+    for (v = 0; v < 3; v++) { lo = fsi__min(lo, x[v][a]); hi = fsi__max(hi, x[v][a]); }
+    first = (int)fsi__clamp(fsi__floor(lo), 1, (fsi_real)f->n[a]);
+    last = (int)fsi__clamp(fsi__ceil(hi), 0, (fsi_real)f->n[a] - 1);
+    for (i[a] = first; i[a] <= last; i[a]++) {
+        fsi_real at = (fsi_real)i[a], p[2][2], t0 = 0, d[2];
+        for (v = 0, n = 0; v < 3; v++) {
+            const fsi_real *q = x[v], *r = x[(v + 1) % 3];
+            fsi_real t;
+            if ((q[a] > at) == (r[a] > at)) continue;
+            t = (at - q[a]) / (r[a] - q[a]);
+            p[n][0] = q[b] + t * (r[b] - q[b]); p[n][1] = q[c] + t * (r[c] - q[c]);
+            n++;
+        }
+        if (n != 2) continue;
+        d[0] = p[1][0] - p[0][0]; d[1] = p[1][1] - p[0][1];
+        if (d[1] * fsi__get(normal, b) - d[0] * fsi__get(normal, c) < 0) {       /* the solid is to the left: outward (dc, -db) */
+            p[0][0] = p[1][0]; p[0][1] = p[1][1]; d[0] = -d[0]; d[1] = -d[1];
+        }
+        while (t0 < 1) {                               /* from one face to the next */
+            fsi_real t1 = 1, middle;
+            for (v = 0; v < 2; v++) {
+                fsi_real y = p[0][v] + t0 * d[v], next = d[v] > 0 ? fsi__floor(y + FSI_R(1e-9)) + 1 : fsi__ceil(y - FSI_R(1e-9)) - 1, t;
+                if (d[v] == 0) continue;
+                t = (next - p[0][v]) / d[v];
+                if (t > t0 && t < t1) t1 = t;
+            }
+            middle = (t0 + t1) / 2;
+            i[b] = (int)fsi__ceil(p[0][0] + middle * d[0]) - 1;
+            i[c] = (int)fsi__floor(p[0][1] + middle * d[1]);
+            if (i[b] >= 0 && i[b] < f->n[b] && i[c] >= 0 && i[c] < f->n[c])
+                fsi__share_add(f, a, i, (p[0][0] + middle * d[0] - (fsi_real)i[b]) * d[1] * (t1 - t0));
+            t0 = t1;
+        }
+    }
+}
+
+/* Collects the shares of one solid into the list of cuts and into open[]. */
+static int fsi__share_collect(fsi_interface *f, int solid, const int *from, const int *to) {
+    int i[3], axis;
+    for (axis = 0; axis < f->dim; axis++)
+        for (i[2] = from[2]; i[2] < to[2]; i[2]++)
+            for (i[1] = from[1]; i[1] < to[1]; i[1]++)
+                for (i[0] = from[0]; i[0] < to[0]; i[0]++) {
+                    size_t face = fsi__face_index(f, axis, i);
+                    fsi_real share = f->velocity[axis][face];
+                    f->velocity[axis][face] = 0;
+                    share = share > FSI_R(0.999) ? 1 : share < FSI_R(1e-3) ? 0 : share;
+                    share = fsi__min(share, f->open[axis][face]);
+                    if (!(share > 0)) continue;
+                    if (!FSI__GROW(f, cut, cut_room, f->cuts, f->cuts + 1)) return 0;
+                    f->cut[f->cuts].face = (int32_t)face; f->cut[f->cuts].solid = solid;
+                    f->cut[f->cuts].axis = axis; f->cut[f->cuts].share = share;
+                    f->cuts++;
+                    f->open[axis][face] -= share;
+                    if (f->open[axis][face] < FSI_R(1e-3)) f->open[axis][face] = 0;
+                }
+    return 1;
+}
+
+/* A cell is solid only when none of its faces is open. */
+static void fsi__share_cover(fsi_interface *f, int solid, const int *from, const int *to) {
+    int i[3], axis, up;
+    for (i[2] = from[2]; i[2] < to[2]; i[2]++)
+        for (i[1] = from[1]; i[1] < to[1]; i[1]++)
+            for (i[0] = from[0]; i[0] < to[0]; i[0]++) {
+                size_t c = fsi__cell_index(f, i);
+                int open = 0, inner = 0;
+                for (axis = 0; axis < f->dim; axis++)
+                    for (up = 0; up < 2; up++) {
+                        i[axis] += up;
+                        if (i[axis] > 0 && i[axis] < f->n[axis]) { inner++; open |= f->open[axis][fsi__face_index(f, axis, i)] > 0; }
+                        i[axis] -= up;
+                    }
+                if (open || !inner) { if (f->covered[c] && f->owner[c] == solid) f->covered[c] = 0; }
+                else if (!f->covered[c]) { f->covered[c] = 1; f->owner[c] = solid; }
+            }
+}
+
+static fsi_result fsi__fractions(fsi_interface *f) {
+    int s, e, a, k, from[3], to[3];
+    for (s = 0; s < f->crossings; s++) {               /* closed solids: undo the voxel form */
+        const fsi_crossing *c = f->crossing + s;
+        if (f->solid[c->solid]->surface.closed) f->open[c->axis][c->face] = 1;
+    }
+    for (s = 0; s < f->crossings; s++) {
+        const fsi_crossing *c = f->crossing + s;
+        if (!f->solid[c->solid]->surface.closed) f->open[c->axis][c->face] = 0;
+    }
+    for (k = 0; k < 2; k++)
+        for (s = 0; s < f->solids; s++) {
+            const fsi_surface *surface = &f->solid[s]->surface;
+            const fsi_bvh_node *root = f->bvh[s].node;
+            if (!surface->closed || !surface->element_count || !fsi__cell_range(f, root->lo, root->hi, from, to)) continue;
+            if (k == 1) { fsi__share_cover(f, s, from, to); continue; }
+            for (e = 0; e < surface->element_count; e++)
+                for (a = 0; a < f->dim; a++) {
+                    fsi__share_edges(f, surface, e, a, root->lo, root->hi, from, to);
+                    if (f->dim == 3) fsi__share_lines(f, surface, e, a);
+                }
+            if (!fsi__share_collect(f, s, from, to)) return FSI_ERR_MEMORY;
+        }
+    return FSI_OK;
+}
+
+static fsi_result fsi__fraction_sides(fsi_interface *f, const fsi_grid *g) {
+    int n, up, i[3];
+    for (n = 0; n < f->cuts; n++) {
+        const fsi_cut *cut = f->cut + n;
+        fsi_crossing c;
+        fsi_hit hit;
+        size_t plus;
+        memset(&c, 0, sizeof c);
+        fsi__face_ijk(f, cut->axis, (size_t)cut->face, i);
+        plus = fsi__cell_index(f, i);
+        for (up = 0; up < 2; up++) {
+            size_t cell = up ? plus : plus - (size_t)fsi__stride(f, cut->axis);
+            fsi_side probe;
+            if (g->cell[cell] != FSI_CELL_FLUID) continue;
+            c.face = cut->face; c.solid = cut->solid; c.axis = (int8_t)cut->axis; c.t = FSI_R(0.5);
+            memset(&probe, 0, sizeof probe);
+            probe.face = cut->face; probe.axis = (int8_t)cut->axis;
+            if (!fsi_bvh_closest(f->bvh + cut->solid, fsi_interface_centre(f, &probe), FSI_REAL_MAX, &hit)) continue;
+            c.element = hit.element;
+            memcpy(c.weight, hit.weight, sizeof c.weight);
+            if (!fsi__side_add(f, g, &c, cell, up ? -1 : 1, 0)) return FSI_ERR_MEMORY;
+            f->side[f->sides - 1].share = cut->share;
+            f->side[f->sides - 1].mass = 0;
+        }
+    }
+    return FSI_OK;
+}
+#endif
+
+/* ------------------------------------------------------------------------------------------------ >>monolithic */
+#ifndef FSI_COUPLE_NO_GRID
+/* One system for everything (math.md 2, 2.1). Per solid: M^-1 = F F^T, v = v* + F a (nodal solids: F = 1). Per side s of cell c:
+       U_s  row of J F          b_s  mass of the side          A = h^(dim-1)       o_s = sign, share_s: outward closed part of the face
+       Z    = -A o share U^T in column s, row c:  G^T of the closed faces times J F
+       K    = F^T M F + U^T b U  (dense: I + U^T b U)          k = U^T b (u* - J v*) (- B^T B v* with implicit forces B)
+       (L_N + Z K^-1 Z^T) p^ = G^T u*_open + Z_0 v* + Z K^-1 k,   a = K^-1 (k - Z^T p^)
+       lambda = b (J v - u*) - A o share p^_c                     impulse on the solid = -J^T lambda
+   The grid's matrix and right-hand side are rho h^(2-dim) times these: `scale`. */
+#define FSI__REGIONS 64                  /* closed regions told apart */
+#define FSI__COARSE 1500                 /* most columns of the coarse space */
+static void fsi__bubble_extra(const fsi_couple *c, const fsi_real *x, fsi_real *y);
+enum { FSI__B_OFFSET, FSI__B_FIRST, FSI__B_BY, FSI__B_ROW, FSI__B_Q, FSI__B_F, FSI__B_FAT, FSI__B_K, FSI__B_KAT, FSI__B_COEF, FSI__B_CELLS,
+       FSI__B_LAMBDA, FSI__B_VELOCITY, FSI__B_BAND, FSI__B_BCELL, FSI__B_BLINK, FSI__B_BMARK, FSI__B_BY_Y, FSI__B_BS, FSI__B_BCOEF,
+       FSI__B_BWORK, FSI__B_E, FSI__B_CWORK, FSI__B_GY, FSI__B_WOOD, FSI__B_NULL, FSI__B_BUBBLE, FSI__B_BW, FSI__B_BF, FSI__B_KRYLOV,
+       FSI__B_VECTOR, FSI__B_WEIGHT, FSI__B_SMALL, FSI__B_BFACE, FSI__B_COUNT };
+
+/* Room for count items in list number slot; old contents are kept. NULL: no memory (the old list stays). */
+static void *fsi__room(fsi_couple *c, int slot, size_t count, size_t size) {
+    fsi__block *b = c->block + slot;
+    size_t bytes;
+    void *p;
+    if (!fsi_size_mul(count ? count : 1, size, &bytes)) return NULL;
+    if (bytes <= b->bytes) return b->ptr;
+    if (b->bytes) bytes += bytes / 4;                  /* it has grown once: leave some room */
+    p = fsi_alloc(&c->desc.allocator, bytes);
+    if (!p) return NULL;
+    if (b->bytes) memcpy(p, b->ptr, b->bytes);
+    fsi_free(&c->desc.allocator, b->ptr, b->bytes);
+    b->ptr = p;
+    b->bytes = bytes;
+    return p;
+}
+#define FSI__ROOM(c, field, type, slot, count) (((c)->field = (type *)fsi__room(c, slot, (size_t)(count), sizeof(type))) != NULL)
+
+FSI_API fsi_result fsi_couple_init(fsi_couple *couple, fsi_grid *grid, const fsi_couple_desc *desc) {
+    fsi_interface_desc id;
+    fsi_result r;
+    if (!couple || !grid || !grid->block) return FSI_ERR_ARGUMENT;
+    memset(couple, 0, sizeof *couple);
+    if (desc) couple->desc = *desc;
+    desc = &couple->desc;
+    if (!fsi_allocator_valid(&desc->allocator) || desc->terms < -1 || desc->terms > 16 || desc->max_iterations < 0 || desc->band < 0 ||
+        !(desc->tolerance >= 0) || !(desc->seconds >= 0) || (int)desc->solver < 0 || desc->solver > FSI_COUPLE_INDEFINITE) {
+        memset(couple, 0, sizeof *couple);
+        return FSI_ERR_ARGUMENT;
+    }
+    memset(&id, 0, sizeof id);
+    id.fractions = desc->fractions; id.average = desc->average; id.allocator = desc->allocator;
+    r = fsi_interface_init(&couple->interface, grid, &id);
+    if (r != FSI_OK) { memset(couple, 0, sizeof *couple); return r; }
+    couple->grid = grid;
+    return FSI_OK;
+}
+
+FSI_API void fsi_couple_free(fsi_couple *couple) {
+    int i;
+    if (!couple || !couple->grid) return;
+    for (i = 0; i < FSI__B_COUNT; i++) fsi_free(&couple->desc.allocator, couple->block[i].ptr, couple->block[i].bytes);
+    fsi_mg_free(&couple->second);
+    fsi_interface_free(&couple->interface);
+    memset(couple, 0, sizeof *couple);
+}
+
+FSI_API fsi_result fsi_couple_detect(fsi_couple *couple, fsi_coupled *const *solid, int count) {
+    if (!couple || !couple->grid) return FSI_ERR_STATE;
+    return fsi_interface_detect(&couple->interface, couple->grid, solid, count);
+}
+
+/* ---- Small dense pieces. */
+/* C = F F^T for a positive semi-definite C [n * n]; F [n * rank] row major; returns the rank. Fixed directions have no column. */
+static int fsi__psd_factor(int n, const fsi_real *C, fsi_real *F, fsi_real *work) {
+    int i, j, k, rank = 0;                             /* work [n * n]: columns one after the other */
+    for (j = 0; j < n; j++) {
+        double d = (double)C[j * n + j], full = d;
+        fsi_real *col = work + rank * n;
+        for (k = 0; k < rank; k++) d -= (double)work[k * n + j] * (double)work[k * n + j];
+        if (!(d > 256 * (double)FSI_REAL_EPS * full) || !(d > 0)) continue;
+        for (i = 0; i < n; i++) {
+            double s = (double)C[i * n + j];
+            for (k = 0; k < rank; k++) s -= (double)work[k * n + i] * (double)work[k * n + j];
+            col[i] = i < j && C[i * n + i] == 0 ? 0 : (fsi_real)(s / sqrt(d));
+        }
+        rank++;
+    }
+    for (i = 0; i < n; i++)
+        for (k = 0; k < rank; k++) F[i * rank + k] = work[k * n + i];
+    return rank;
+}
+
+/* A = L L^T in place (lower triangle), dependent columns dropped: their diagonal becomes 0 and solves give 0 there. */
+static void fsi__psd_cholesky(int n, fsi_real *A) {
+    int i, j, k;
+    for (j = 0; j < n; j++) {
+        double d = (double)A[j * n + j], full = d;
+        for (k = 0; k < j; k++) d -= (double)A[j * n + k] * (double)A[j * n + k];
+        if (!(d > 1e4 * (double)FSI_REAL_EPS * full)) {
+            for (i = 0; i < n; i++) A[i >= j ? i * n + j : j * n + i] = 0;
+            continue;
+        }
+        A[j * n + j] = (fsi_real)sqrt(d);
+        for (i = j + 1; i < n; i++) {
+            double s = (double)A[i * n + j];
+            for (k = 0; k < j; k++) s -= (double)A[i * n + k] * (double)A[j * n + k];
+            A[i * n + j] = (fsi_real)(s / (double)A[j * n + j]);
+        }
+    }
+}
+
+static void fsi__psd_solve(int n, int stride, const fsi_real *L, fsi_real *x) {
+    int i, k;
+    for (i = 0; i < n; i++) {
+        double s = (double)x[i];
+        for (k = 0; k < i; k++) s -= (double)L[i * stride + k] * (double)x[k];
+        x[i] = L[i * stride + i] > 0 ? (fsi_real)(s / (double)L[i * stride + i]) : 0;
+    }
+    for (i = n - 1; i >= 0; i--) {
+        double s = (double)x[i];
+        for (k = i + 1; k < n; k++) s -= (double)L[k * stride + i] * (double)x[k];
+        x[i] = L[i * stride + i] > 0 ? (fsi_real)(s / (double)L[i * stride + i]) : 0;
+    }
+}
+
+/* ---- Rows, K and right-hand side. */
+FSI__INLINE fsi_real fsi__area(const fsi_interface *f) { return f->dim == 3 ? f->h * f->h : f->h; }
+FSI__INLINE fsi_real fsi__scale_of(const fsi_couple *c) { return c->grid->desc.rho / (c->interface.dim == 3 ? c->interface.h : 1); }
+FSI__INLINE fsi_real fsi__side_z(const fsi_interface *f, const fsi_side *s) { return -fsi__area(f) * s->share * (fsi_real)s->sign; }
+FSI__INLINE const fsi_side *fsi__side_of(const fsi_couple *c, int i) { return c->interface.side + c->by_solid[i]; }
+
+/* Sides sorted by solid, columns of every solid. */
+static int fsi__mono_lists(fsi_couple *c) {
+    fsi_interface *f = &c->interface;
+    size_t entries = 0, fs = 0, ks = 0;
+    int i, s, biggest = 0;
+    if (!FSI__ROOM(c, offset, int, FSI__B_OFFSET, f->solids + 1) || !FSI__ROOM(c, first, int, FSI__B_FIRST, f->solids + 2) ||
+        !FSI__ROOM(c, by_solid, int32_t, FSI__B_BY, f->sides) || !FSI__ROOM(c, row, size_t, FSI__B_ROW, f->sides) ||
+        !FSI__ROOM(c, F_at, size_t, FSI__B_FAT, f->solids + 1) || !FSI__ROOM(c, K_at, size_t, FSI__B_KAT, f->solids + 1) ||
+        !FSI__ROOM(c, lambda, fsi_real, FSI__B_LAMBDA, f->sides) || !FSI__ROOM(c, side_velocity, fsi_real, FSI__B_VELOCITY, f->sides)) return 0;
+    memset(c->first, 0, (size_t)(f->solids + 2) * sizeof *c->first);
+    for (i = 0; i < f->sides; i++) c->first[f->side[i].solid + 2]++;
+    for (s = 0; s < f->solids; s++) c->first[s + 2] += c->first[s + 1];
+    for (i = 0; i < f->sides; i++) c->by_solid[c->first[f->side[i].solid + 1]++] = i;
+    for (s = 0; s < f->solids; s++) {
+        const fsi_coupled *b = f->solid[s];
+        size_t dof = (size_t)b->dof;
+        c->F_at[s] = fs; c->K_at[s] = ks;
+        if (!b->node) { fs += dof * dof; ks += dof * dof; entries += dof * (size_t)(c->first[s + 1] - c->first[s]); }
+        else ks += dof;
+        if (!b->node) biggest = fsi__imax(biggest, b->dof);
+    }
+    c->F_at[f->solids] = fs; c->K_at[f->solids] = ks;
+    return FSI__ROOM(c, F, fsi_real, FSI__B_F, fs) && FSI__ROOM(c, K, fsi_real, FSI__B_K, ks) && FSI__ROOM(c, q, fsi_real, FSI__B_Q, entries) &&
+           fsi__room(c, FSI__B_SMALL, 2 * (size_t)biggest * (size_t)biggest, sizeof(fsi_real)) != NULL;
+}
+
+/* Dense solid: F, rows J F, and the inverse of K = I + U^T b U. */
+static void fsi__mono_dense(fsi_couple *c, int s, size_t *entry) {
+    fsi_interface *f = &c->interface;
+    const fsi_coupled *b = f->solid[s];
+    fsi_real *work = (fsi_real *)c->block[FSI__B_SMALL].ptr, *F = c->F + c->F_at[s], *K = c->K + c->K_at[s], *L = work;
+    int i, j, k, e, r = fsi__psd_factor(b->dof, b->inverse_mass, F, work);
+    c->offset[s + 1] = c->offset[s] + r;
+    memset(L, 0, (size_t)r * (size_t)r * sizeof *L);
+    for (i = 0; i < r; i++) L[i * r + i] = 1;
+    for (i = c->first[s]; i < c->first[s + 1]; i++) {
+        const fsi_side *side = fsi__side_of(c, i);
+        fsi_real *q = c->q + *entry;
+        c->row[i] = *entry;
+        *entry += (size_t)r;
+        for (k = 0; k < r; k++) q[k] = 0;
+        for (e = side->row; e < side->row_end; e++)
+            for (k = 0; k < r; k++) q[k] += f->val[e] * F[f->col[e] * r + k];
+        for (j = 0; j < r; j++)
+            for (k = 0; k <= j; k++) L[j * r + k] += side->mass * q[j] * q[k];
+    }
+    fsi__psd_cholesky(r, L);
+    for (j = 0; j < r; j++) {
+        fsi_real *x = K + j * r;
+        for (k = 0; k < r; k++) x[k] = (fsi_real)(j == k);
+        fsi__psd_solve(r, r, L, x);
+    }
+}
+
+/* Nodal solid: diagonal of K = M + U^T b U + B^T B; 0 marks nodes that are fixed. */
+static void fsi__mono_nodal(fsi_couple *c, int s) {
+    fsi_interface *f = &c->interface;
+    const fsi_coupled *b = f->solid[s];
+    fsi_real *K = c->K + c->K_at[s];
+    int i, e;
+    c->offset[s + 1] = c->offset[s] + b->dof;
+    for (i = 0; i < b->dof; i++) K[i] = b->inverse_mass[i / 3] > 0 ? 1 / b->inverse_mass[i / 3] : 0;
+    for (i = c->first[s]; i < c->first[s + 1]; i++) {
+        const fsi_side *side = fsi__side_of(c, i);
+        for (e = side->row; e < side->row_end; e++)
+            if (K[f->col[e]] > 0) K[f->col[e]] += side->mass * f->val[e] * f->val[e];
+    }
+    if (b->implicit)
+        for (e = 0; e < b->implicit->row[b->implicit->rows]; e++)
+            if (K[b->implicit->col[e]] > 0) K[b->implicit->col[e]] += b->implicit->val[e] * b->implicit->val[e];
+}
+
+static fsi_result fsi__mono_rows(fsi_couple *c) {
+    fsi_interface *f = &c->interface;
+    size_t entry = 0;
+    fsi_real *p;
+    int s, k;
+    if (!fsi__mono_lists(c)) return FSI_ERR_MEMORY;
+    c->offset[0] = 0;
+    for (s = 0; s < f->solids; s++)
+        if (f->solid[s]->node) fsi__mono_nodal(c, s);
+        else fsi__mono_dense(c, s, &entry);
+    c->columns = c->offset[f->solids];
+    p = (fsi_real *)fsi__room(c, FSI__B_COEF, 8 * (size_t)c->columns, sizeof *p);
+    for (k = 0; p && k < 8; k++) c->coef[k] = p + (size_t)k * (size_t)c->columns;
+    if (!p) return FSI_ERR_MEMORY;
+    p = (fsi_real *)fsi__room(c, FSI__B_CELLS, 3 * f->cells, sizeof *p);
+    for (k = 0; p && k < 3; k++) c->cells[k] = p + (size_t)k * f->cells;
+    return p ? FSI_OK : FSI_ERR_MEMORY;
+}
+
+/* out += sum over the solid's sides of x_s times its row of U (x [sides], in side order). */
+static void fsi__ut_add(const fsi_couple *c, int s, const fsi_real *x, fsi_real *out) {
+    const fsi_interface *f = &c->interface;
+    int i, e, k, r = c->offset[s + 1] - c->offset[s], nodal = f->solid[s]->node != NULL;
+    const fsi_real *K = c->K + c->K_at[s];
+    for (i = c->first[s]; i < c->first[s + 1]; i++) {
+        const fsi_side *side = fsi__side_of(c, i);
+        fsi_real w = x[c->by_solid[i]];
+        const fsi_real *q = c->q + c->row[i];
+        if (w == 0) continue;
+        if (!nodal)
+            for (k = 0; k < r; k++) out[k] += w * q[k];
+        else
+            for (e = side->row; e < side->row_end; e++)
+                if (K[f->col[e]] > 0) out[f->col[e]] += w * f->val[e];
+    }
+}
+
+/* U_s a for position i of by_solid. */
+FSI__INLINE fsi_real fsi__u_row(const fsi_couple *c, int s, int i, const fsi_real *a) {
+    const fsi_interface *f = &c->interface;
+    const fsi_side *side = fsi__side_of(c, i);
+    int e, k, r = c->offset[s + 1] - c->offset[s];
+    fsi_real sum = 0;
+    if (!f->solid[s]->node) {
+        const fsi_real *q = c->q + c->row[i];
+        for (k = 0; k < r; k++) sum += q[k] * a[k];
+        return sum;
+    }
+    for (e = side->row; e < side->row_end; e++) sum += f->val[e] * a[f->col[e]];     /* a is 0 at fixed nodes */
+    return sum;
+}
+
+/* out = Z^T x for one solid; y += s Z a. */
+static void fsi__zt(const fsi_couple *c, int s, const fsi_real *x, fsi_real *out) {
+    const fsi_interface *f = &c->interface;
+    int i, e, k, r = c->offset[s + 1] - c->offset[s], nodal = f->solid[s]->node != NULL;
+    const fsi_real *K = c->K + c->K_at[s];
+    for (k = 0; k < r; k++) out[k] = 0;
+    for (i = c->first[s]; i < c->first[s + 1]; i++) {
+        const fsi_side *side = fsi__side_of(c, i);
+        fsi_real w = fsi__side_z(f, side) * x[side->cell];
+        if (!nodal) {
+            const fsi_real *q = c->q + c->row[i];
+            for (k = 0; k < r; k++) out[k] += w * q[k];
+        } else
+            for (e = side->row; e < side->row_end; e++)
+                if (K[f->col[e]] > 0) out[f->col[e]] += w * f->val[e];
+    }
+}
+static void fsi__z_add(const fsi_couple *c, int s, const fsi_real *a, fsi_real scale, fsi_real *y) {
+    const fsi_interface *f = &c->interface;
+    int i;
+    for (i = c->first[s]; i < c->first[s + 1]; i++) {
+        const fsi_side *side = fsi__side_of(c, i);
+        y[side->cell] += scale * fsi__side_z(f, side) * fsi__u_row(c, s, i, a);
+    }
+}
+
+/* y += scale B^T B x on the nodes that move. */
+static void fsi__implicit_add(const fsi_couple *c, int s, const fsi_real *x, fsi_real scale, fsi_real *y) {
+    const fsi_csr *B = c->interface.solid[s]->implicit;
+    const fsi_real *K = c->K + c->K_at[s];
+    int i, k;
+    for (i = 0; i < B->rows; i++) {
+        fsi_real w = 0;
+        for (k = B->row[i]; k < B->row[i + 1]; k++) w += B->val[k] * x[B->col[k]];
+        for (k = B->row[i]; k < B->row[i + 1]; k++)
+            if (K[B->col[k]] > 0) y[B->col[k]] += scale * w * B->val[k];
+    }
+}
+
+/* y = K x of a nodal solid. */
+static void fsi__k_apply(const fsi_couple *c, int s, const fsi_real *x, fsi_real *y) {
+    const fsi_interface *f = &c->interface;
+    const fsi_coupled *b = f->solid[s];
+    const fsi_real *K = c->K + c->K_at[s];
+    int i, e;
+    for (i = 0; i < b->dof; i++) y[i] = K[i] > 0 ? x[i] / b->inverse_mass[i / 3] : 0;
+    for (i = c->first[s]; i < c->first[s + 1]; i++) {
+        const fsi_side *side = fsi__side_of(c, i);
+        fsi_real w = side->mass * fsi__u_row(c, s, i, x);
+        for (e = side->row; e < side->row_end; e++)
+            if (K[f->col[e]] > 0) y[f->col[e]] += w * f->val[e];
+    }
+    if (b->implicit) fsi__implicit_add(c, s, x, 1, y);
+}
+
+/* x = K^-1 b of one solid. Nodal: conjugate gradients with the diagonal, to round-off; touches only the solid, so it is cheap. */
+static void fsi__k_solve(fsi_couple *c, int s, const fsi_real *b, fsi_real *x) {
+    const fsi_real *K = c->K + c->K_at[s];
+    int i, k, r = c->offset[s + 1] - c->offset[s], it;
+    fsi_real *res = c->coef[5] + c->offset[s], *d = c->coef[6] + c->offset[s], *y = c->coef[7] + c->offset[s];
+    double rz = 0, old, start = 0;
+    size_t n = (size_t)r;
+    if (!c->interface.solid[s]->node) {
+        for (i = 0; i < r; i++) {
+            double sum = 0;
+            for (k = 0; k < r; k++) sum += (double)K[i * r + k] * (double)b[k];
+            x[i] = (fsi_real)sum;
+        }
+        return;
+    }
+    for (i = 0; i < r; i++) { x[i] = d[i] = 0; res[i] = K[i] > 0 ? b[i] : 0; }
+    for (it = 0; it < 1000; it++) {
+        double dy;
+        old = rz;
+        for (i = 0, rz = 0; i < r; i++) rz += K[i] > 0 ? (double)res[i] * (double)res[i] / (double)K[i] : 0;
+        if (it == 0) start = rz;
+        if (!(rz > start * (sizeof(fsi_real) == 8 ? 1e-28 : 1e-13)) || !(rz > 0)) break;
+        for (i = 0; i < r; i++) d[i] = (K[i] > 0 ? res[i] / K[i] : 0) + (fsi_real)(it ? rz / old : 0) * d[i];
+        fsi__k_apply(c, s, d, y);
+        dy = fsi_dot(n, d, y);
+        if (!(dy > 0)) break;
+        fsi_axpy(n, (fsi_real)(rz / dy), d, x);
+        fsi_axpy(n, (fsi_real)(-rz / dy), y, res);
+    }
+}
+
+/* y += (Sigma - L_N) x. */
+static void fsi__extra(const fsi_real *x, fsi_real *y, void *user) {
+    fsi_couple *c = (fsi_couple *)user;
+    int s;
+    for (s = 0; s < c->interface.solids; s++) {
+        fsi_real *a = c->coef[0] + c->offset[s], *b = c->coef[1] + c->offset[s];
+        if (c->offset[s + 1] == c->offset[s] || c->first[s + 1] == c->first[s]) continue;
+        fsi__zt(c, s, x, a);
+        fsi__k_solve(c, s, a, b);
+        fsi__z_add(c, s, b, fsi__scale_of(c), y);
+    }
+    fsi__bubble_extra(c, x, y);
+}
+
+/* k = U^T b (u* - J v*) into coef[2], a_hat = K^-1 k into coef[3], and the grid's right-hand side completed with Z_0 v* (+ Z a_hat). */
+static void fsi__mono_rhs(fsi_couple *c, int eliminate) {
+    fsi_interface *f = &c->interface;
+    fsi_real scale = fsi__scale_of(c);
+    int s, i;
+    for (i = 0; i < f->sides; i++) {
+        const fsi_side *side = f->side + i;
+        fsi_real v = fsi_interface_velocity(f, side, f->solid[side->solid]->v);
+        c->grid->rhs[side->cell] += scale * fsi__side_z(f, side) * v;
+        c->lambda[i] = side->mass * (c->side_velocity[i] - v);
+    }
+    fsi_fill((size_t)c->columns, 0, c->coef[2]);
+    for (s = 0; s < f->solids; s++) {
+        fsi_real *k = c->coef[2] + c->offset[s], *a = c->coef[3] + c->offset[s];
+        if (c->offset[s + 1] == c->offset[s]) continue;
+        fsi__ut_add(c, s, c->lambda, k);
+        if (f->solid[s]->implicit) fsi__implicit_add(c, s, f->solid[s]->v, -1, k);
+        fsi__k_solve(c, s, k, a);
+        if (eliminate) fsi__z_add(c, s, a, scale, c->grid->rhs);
+    }
+}
+
+/* v += F a. */
+static void fsi__solid_add(fsi_couple *c, int s, const fsi_real *a) {
+    const fsi_coupled *b = c->interface.solid[s];
+    const fsi_real *F = c->F + c->F_at[s];
+    int i, k, r = c->offset[s + 1] - c->offset[s];
+    for (i = 0; i < b->dof; i++) {
+        if (b->node) { b->v[i] += a[i]; continue; }
+        for (k = 0; k < r; k++) b->v[i] += F[i * r + k] * a[k];
+    }
+}
+
+/* Velocities and impulses that belong to p^: exact momentum for any p^. */
+static void fsi__mono_finish(fsi_couple *c, const fsi_real *p) {
+    fsi_interface *f = &c->interface;
+    int s, i;
+    for (s = 0; s < f->solids; s++) {
+        fsi_real *a = c->coef[0] + c->offset[s], *b = c->coef[1] + c->offset[s], *hat = c->coef[3] + c->offset[s];
+        size_t n = (size_t)(c->offset[s + 1] - c->offset[s]);
+        if (!n) continue;
+        fsi__zt(c, s, p, a);
+        fsi__k_solve(c, s, a, b);
+        fsi_xpay(n, hat, -1, b);                       /* a_hat - K^-1 Z^T p */
+        fsi__solid_add(c, s, b);
+    }
+    for (i = 0; i < f->sides; i++) {
+        const fsi_side *side = f->side + i;
+        fsi_real v = fsi_interface_velocity(f, side, f->solid[side->solid]->v);
+        c->lambda[i] = side->mass * (v - c->side_velocity[i]) + fsi__side_z(f, side) * p[side->cell];
+        c->side_velocity[i] = v;
+    }
+}
+
+/* ---- Coarse space of the deflation: smoothed columns of every dense solid, and the constants of closed regions that a solid can feel. */
+typedef struct fsi__cellfaces { ptrdiff_t cell[6]; fsi_real w[6]; fsi_real diagonal; } fsi__cellfaces;
+
+/* Row c of L_N: fluid neighbours (or -1) and weights. */
+static void fsi__cell_row(const fsi_couple *c, ptrdiff_t cell, fsi__cellfaces *out) {
+    const fsi_interface *f = &c->interface;
+    const fsi_grid *g = c->grid;
+    int i[3], axis, up;
+    i[0] = (int)(cell % f->nx); i[1] = (int)(cell / f->nx % f->ny); i[2] = (int)(cell / ((ptrdiff_t)f->nx * f->ny));
+    memset(out, 0, sizeof *out);
+    for (axis = 0; axis < 3; axis++)
+        for (up = 0; up < 2; up++) {
+            int k = 2 * axis + up, inside;
+            ptrdiff_t n = cell + (up ? 1 : -1) * fsi__stride(f, axis);
+            out->cell[k] = -1; out->w[k] = 0;
+            if (axis >= f->dim) continue;
+            inside = up ? i[axis] + 1 < f->n[axis] : i[axis] > 0;
+            if (inside && g->cell[n] == FSI_CELL_NEUMANN) continue;
+            i[axis] += up;
+            out->w[k] = g->weight[axis][fsi__face_index(f, axis, i)];
+            i[axis] -= up;
+            if (!(out->w[k] > 0)) continue;
+            out->diagonal += out->w[k];
+            if (inside && g->cell[n] == FSI_CELL_FLUID) out->cell[k] = n;
+        }
+}
+
+/* Breadth-first layers around the solid's wet cells; links and weights of L_N among them. Returns 0 without memory. */
+static int fsi__band_cells(fsi_couple *c, int s) {
+    fsi_interface *f = &c->interface;
+    fsi__band *b = c->band + s;
+    fsi__cellfaces row;
+    int i, k, layer, layers = c->desc.band ? c->desc.band : 8, from, to = b->begin, faces = 2 * f->dim;
+#define FSI__BAND_PUSH(n) do { c->band_mark[n] = to - b->begin + 1; \
+        if (!FSI__ROOM(c, band_cell, int32_t, FSI__B_BCELL, to + 1)) return 0; \
+        c->band_cell[to++] = (int32_t)(n); } while (0)
+    for (i = c->first[s]; i < c->first[s + 1]; i++) {
+        int32_t n = fsi__side_of(c, i)->cell;
+        if (!c->band_mark[n]) FSI__BAND_PUSH(n);
+    }
+    for (from = b->begin, layer = 0; layer < layers; layer++) {
+        b->inner = to;
+        for (i = from; i < b->inner; i++) {
+            fsi__cell_row(c, c->band_cell[i], &row);
+            for (k = 0; k < faces; k++)
+                if (row.cell[k] >= 0 && !c->band_mark[row.cell[k]]) FSI__BAND_PUSH(row.cell[k]);
+        }
+        from = b->inner;
+    }
+#undef FSI__BAND_PUSH
+    b->end = to;
+    for (k = 0; k < 3; k++) { b->lo[k] = f->n[k]; b->hi[k] = -1; }
+    for (i = b->begin; i < to; i++) {
+        int at[3];
+        at[0] = c->band_cell[i] % f->nx; at[1] = c->band_cell[i] / f->nx % f->ny; at[2] = c->band_cell[i] / (f->nx * f->ny);
+        for (k = 0; k < 3; k++) { b->lo[k] = fsi__imin(b->lo[k], at[k]); b->hi[k] = fsi__imax(b->hi[k], at[k]); }
+    }
+    if (!FSI__ROOM(c, band_link, int32_t, FSI__B_BLINK, (size_t)faces * (size_t)to) ||
+        !FSI__ROOM(c, band_coef, fsi_real, FSI__B_BCOEF, (size_t)(faces + 1) * (size_t)to)) return 0;
+    for (i = b->begin; i < to; i++) {
+        fsi__cell_row(c, c->band_cell[i], &row);
+        c->band_coef[(size_t)i * (size_t)(faces + 1)] = row.diagonal;
+        for (k = 0; k < faces; k++) {
+            int m = row.cell[k] >= 0 ? c->band_mark[row.cell[k]] - 1 : -1;
+            c->band_link[(size_t)i * (size_t)faces + (size_t)k] = m >= b->inner - b->begin ? -1 : m;      /* columns are 0 beyond inner */
+            c->band_coef[(size_t)i * (size_t)(faces + 1) + 1 + (size_t)k] = row.w[k];
+        }
+    }
+    for (i = b->begin; i < to; i++) c->band_mark[c->band_cell[i]] = 0;
+    return 1;
+}
+
+/* y = L_N x for cells begin .. last of the band; x [inner]. */
+static void fsi__band_apply(const fsi_couple *c, const fsi__band *b, int last, const fsi_real *x, fsi_real *y) {
+    int faces = 2 * c->interface.dim, k;
+    ptrdiff_t i;
+    for (i = b->begin; i < last; i++) {
+        const int32_t *link = c->band_link + i * faces;
+        const fsi_real *w = c->band_coef + i * (faces + 1);
+        fsi_real sum = i < b->inner ? w[0] * x[i - b->begin] : 0;
+        for (k = 0; k < faces; k++)
+            if (link[k] >= 0) sum -= w[1 + k] * x[link[k]];
+        y[i - b->begin] = sum;
+    }
+}
+
+/* A few conjugate gradient steps on L_N y = column of Z in the band, y = 0 outside; then s = L_N y. */
+static int fsi__band_columns(fsi_couple *c, int s) {
+    fsi_interface *f = &c->interface;
+    fsi__band *b = c->band + s;
+    int i, k, it, faces = 2 * f->dim, r = c->offset[s + 1] - c->offset[s], inner = b->inner - b->begin, all = b->end - b->begin;
+    size_t n = (size_t)inner;
+    fsi_real *res, *d, *q, *y, *sy;
+    if (!FSI__ROOM(c, band_y, fsi_real, FSI__B_BY_Y, b->y + n * (size_t)r) ||
+        !FSI__ROOM(c, band_s, fsi_real, FSI__B_BS, b->s + (size_t)all * (size_t)r) ||
+        !FSI__ROOM(c, band_work, fsi_real, FSI__B_BWORK, 2 * n + (size_t)all)) return 0;
+    res = c->band_work; d = res + n; q = d + n;
+    for (k = 0; k < r; k++) {
+        double rz = 0, old, start = 0, dq;
+        y = c->band_y + b->y + n * (size_t)k;
+        sy = c->band_s + b->s + (size_t)all * (size_t)k;
+        for (i = 0; i < inner; i++) y[i] = d[i] = res[i] = 0;
+        for (i = c->first[s]; i < c->first[s + 1]; i++) {
+            const fsi_side *side = fsi__side_of(c, i);
+            c->cells[0][side->cell] += fsi__side_z(f, side) * c->q[c->row[i] + (size_t)k];
+        }
+        for (i = 0; i < inner; i++) { res[i] = c->cells[0][c->band_cell[b->begin + i]]; c->cells[0][c->band_cell[b->begin + i]] = 0; }
+        for (it = 0; it < 2 + (c->desc.band ? c->desc.band : 8); it++) {
+            const fsi_real *w = c->band_coef + (size_t)b->begin * (size_t)(faces + 1);
+            old = rz;
+            for (i = 0, rz = 0; i < inner; i++) rz += w[i * (faces + 1)] > 0 ? (double)res[i] * (double)res[i] / (double)w[i * (faces + 1)] : 0;
+            if (it == 0) start = rz;
+            if (!(rz > 1e-6 * start)) break;
+            for (i = 0; i < inner; i++)
+                d[i] = (w[i * (faces + 1)] > 0 ? res[i] / w[i * (faces + 1)] : 0) + (fsi_real)(it ? rz / old : 0) * d[i];
+            fsi__band_apply(c, b, b->inner, d, q);
+            dq = fsi_dot(n, d, q);
+            if (!(dq > 0)) break;
+            fsi_axpy(n, (fsi_real)(rz / dq), d, y);
+            fsi_axpy(n, (fsi_real)(-rz / dq), q, res);
+        }
+        fsi__band_apply(c, b, b->end, y, sy);
+    }
+    return 1;
+}
+
+static int fsi__bands_touch(const fsi__band *a, const fsi__band *b) {
+    int k;
+    for (k = 0; k < 3 && a->lo[k] <= b->hi[k] && b->lo[k] <= a->hi[k]; k++) {}
+    return k == 3;
+}
+
+/* x . Y_j and x . (L_N Y)_j for all coarse columns j (either may be NULL); regions: sums of x over them. near: x lives in this band only
+   (columns that do not touch it get 0, regions are left out); NULL: x lives everywhere. */
+static void fsi__coarse_dots(const fsi_couple *c, const fsi_real *x, fsi_real *y, fsi_real *sy, const fsi__band *near_band) {
+    int s, i, k, bodies = c->coarse - c->regions;
+    int col = 0;
+    for (s = 0; bodies && s < c->interface.solids; s++) {
+        const fsi__band *b = c->band + s;
+        int r = b->end > b->begin ? c->offset[s + 1] - c->offset[s] : 0, inner = b->inner - b->begin, all = b->end - b->begin;
+        const int32_t *cell = c->band_cell + b->begin;
+        for (k = 0; k < r; k++, col++) {
+            const fsi_real *Y = c->band_y + b->y + (size_t)inner * (size_t)k, *S = c->band_s + b->s + (size_t)all * (size_t)k;
+            double sum = 0;
+            int seen = !near_band || fsi__bands_touch(b, near_band);
+            for (i = 0; y && seen && i < inner; i++) sum += (double)Y[i] * (double)x[cell[i]];
+            if (y) y[col] = (fsi_real)sum;
+            for (i = 0, sum = 0; sy && seen && i < all; i++) sum += (double)S[i] * (double)x[cell[i]];
+            if (sy) sy[col] = (fsi_real)sum;
+        }
+    }
+    for (k = 0; k < c->regions && !near_band; k++) {
+        double sum = 0;
+        size_t n;
+        if (sy) sy[bodies + k] = 0;
+        if (!y) continue;
+        for (n = 0; n < c->interface.cells; n++)
+            if (c->grid->mg->label[n] == c->region_of[k]) sum += (double)x[n];
+        y[bodies + k] = (fsi_real)sum;
+    }
+}
+
+/* x += Y e. */
+static void fsi__coarse_add(const fsi_couple *c, const fsi_real *e, fsi_real *x) {
+    int s, i, k, bodies = c->coarse - c->regions, col = 0;
+    size_t n;
+    for (s = 0; bodies && s < c->interface.solids; s++) {
+        const fsi__band *b = c->band + s;
+        int r = b->end > b->begin ? c->offset[s + 1] - c->offset[s] : 0, inner = b->inner - b->begin;
+        for (k = 0; k < r; k++, col++) {
+            const fsi_real *Y = c->band_y + b->y + (size_t)inner * (size_t)k;
+            for (i = 0; i < inner; i++) x[c->band_cell[b->begin + i]] += e[col] * Y[i];
+        }
+    }
+    for (k = 0; k < c->regions; k++)
+        for (n = 0; n < c->interface.cells; n++)
+            if (c->grid->mg->label[n] == c->region_of[k]) x[n] += e[bodies + k];
+}
+
+/* Which closed regions a solid that can move feels: those get a column; GY row = Z^T 1 on the region. */
+static void fsi__region_row(const fsi_couple *c, int region, fsi_real *out) {
+    const fsi_interface *f = &c->interface;
+    int s, i, e, k;
+    fsi_fill((size_t)c->columns, 0, out);
+    for (s = 0; s < f->solids; s++) {
+        int r = c->offset[s + 1] - c->offset[s];
+        const fsi_real *K = c->K + c->K_at[s];
+        fsi_real *a = out + c->offset[s];
+        if (!r) continue;
+        for (i = c->first[s]; i < c->first[s + 1]; i++) {
+            const fsi_side *side = fsi__side_of(c, i);
+            fsi_real z = fsi__side_z(f, side);
+            if (c->grid->mg->label[side->cell] != region) continue;
+            if (!f->solid[s]->node) for (k = 0; k < r; k++) a[k] += z * c->q[c->row[i] + (size_t)k];
+            else for (e = side->row; e < side->row_end; e++) if (K[f->col[e]] > 0) a[f->col[e]] += z * f->val[e];
+        }
+    }
+}
+
+static void fsi__coarse_regions(fsi_couple *c) {
+    const fsi_interface *f = &c->interface;
+    int k, j, s, i, n = fsi__imin(c->grid->mg->regions, FSI__REGIONS);
+    c->regions = 0;
+    for (k = 0; k < n; k++) {
+        double size = 0;                               /* the same sum without cancellation */
+        fsi__region_row(c, k, c->coef[4]);
+        for (s = 0; s < f->solids; s++)
+            for (i = c->first[s]; i < c->first[s + 1] && c->offset[s + 1] > c->offset[s]; i++) {
+                const fsi_side *side = fsi__side_of(c, i);
+                double z = (double)fsi__side_z(f, side), u = f->solid[s]->node ? 1 : 0;
+                if (c->grid->mg->label[side->cell] != k) continue;
+                for (j = 0; !f->solid[s]->node && j < c->offset[s + 1] - c->offset[s]; j++)
+                    u += (double)c->q[c->row[i] + (size_t)j] * (double)c->q[c->row[i] + (size_t)j];
+                size += z * z * u;
+            }
+        if (fsi_norm((size_t)c->columns, c->coef[4]) > (sizeof(fsi_real) == 8 ? 1e-6 : 1e-3) * sqrt(size)) c->region_of[c->regions++] = k;
+    }
+}
+
+/* Null vectors of Sigma: constants of regions nobody feels, and combinations of felt ones that push no solid (a piston between two closed
+   chambers). H = G K^-1 G^T over the felt regions; a dropped column of its Cholesky factor is a combination of the others. */
+static int fsi__null_vectors(fsi_couple *c, const fsi_real *G, const fsi_real *KG) {
+    int i, j, k, m = c->regions, n = fsi__imin(c->grid->mg->regions, FSI__REGIONS);
+    fsi_real H[FSI__REGIONS * FSI__REGIONS], x[FSI__REGIONS], *v;
+    c->null_count = 0;
+    if (!n) return 1;
+    if (!FSI__ROOM(c, null_vector, fsi_real, FSI__B_NULL, (size_t)n * FSI__REGIONS)) return 0;
+    for (k = 0, i = 0; k < n; k++) {
+        if (i < m && c->region_of[i] == k) { i++; continue; }
+        v = c->null_vector + FSI__REGIONS * c->null_count++;
+        for (j = 0; j < FSI__REGIONS; j++) v[j] = (fsi_real)(j == k);
+    }
+    for (i = 0; i < m; i++)
+        for (j = 0; j < m; j++)
+            H[i * m + j] = (fsi_real)fsi_dot((size_t)c->columns, G + (size_t)i * (size_t)c->columns, KG + (size_t)j * (size_t)c->columns);
+    fsi__psd_cholesky(m, H);
+    for (j = 0; j < m; j++) {
+        if (H[j * m + j] > 0) continue;
+        v = c->null_vector + FSI__REGIONS * c->null_count++;
+        for (i = 0; i < m; i++)
+            x[i] = i < j ? (fsi_real)fsi_dot((size_t)c->columns, G + (size_t)i * (size_t)c->columns, KG + (size_t)j * (size_t)c->columns) : 0;
+        fsi__psd_solve(j, m, H, x);
+        for (i = 0; i < FSI__REGIONS; i++) v[i] = 0;
+        for (i = 0; i < j; i++) v[c->region_of[i]] = -x[i];
+        v[c->region_of[j]] = 1;
+    }
+    return 1;
+}
+
+/* Takes the null vectors out of x; returns the largest share removed. */
+static double fsi__null_project(const fsi_couple *c, fsi_real *x) {
+    const int32_t *label = c->grid->mg->label;
+    double worst = 0, norm = fsi_norm(c->interface.cells, x);
+    size_t n;
+    int j, k;
+    for (j = 0; j < c->null_count; j++) {
+        const fsi_real *v = c->null_vector + FSI__REGIONS * j;
+        double xv = 0, vv = 0;
+        for (n = 0; n < c->interface.cells; n++) {
+            if (label[n] < 0 || label[n] >= FSI__REGIONS) continue;
+            k = label[n];
+            xv += (double)v[k] * (double)x[n];
+            vv += (double)v[k] * (double)v[k];
+        }
+        if (!(vv > 0)) continue;
+        if (norm > 0 && fabs(xv) / sqrt(vv) > worst * norm) worst = fabs(xv) / sqrt(vv) / norm;
+        for (n = 0; n < c->interface.cells; n++)
+            if (label[n] >= 0 && label[n] < FSI__REGIONS) x[n] -= (fsi_real)(xv / vv) * v[label[n]];
+    }
+    return worst;
+}
+
+static int fsi__coarse_size(fsi_couple *c, int bodies) {
+    fsi_interface *f = &c->interface;
+    size_t y = 0, sy = 0;
+    int s, begin = 0, columns = 0;
+    if (!FSI__ROOM(c, band, fsi__band, FSI__B_BAND, f->solids)) return 0;
+    if (bodies && !c->band_mark && !FSI__ROOM(c, band_mark, int32_t, FSI__B_BMARK, f->cells)) return 0;
+    fsi_fill(f->cells, 0, c->cells[0]);
+    for (s = 0; s < f->solids; s++) {
+        fsi__band *b = c->band + s;
+        int r = c->offset[s + 1] - c->offset[s];
+        b->begin = b->inner = b->end = begin;
+        b->y = y; b->s = sy;
+        if (!bodies || f->solid[s]->node || !r || c->first[s + 1] == c->first[s] || columns + r > FSI__COARSE) continue;
+        if (!fsi__band_cells(c, s) || !fsi__band_columns(c, s)) return 0;
+        y += (size_t)r * (size_t)(b->inner - b->begin);
+        sy += (size_t)r * (size_t)(b->end - b->begin);
+        begin = b->end;
+        columns += r;
+    }
+    c->coarse = columns + c->regions;
+    return FSI__ROOM(c, E, fsi_real, FSI__B_E, (size_t)c->coarse * (size_t)c->coarse) &&
+           FSI__ROOM(c, coarse_work, fsi_real, FSI__B_CWORK, 3 * (size_t)c->coarse) &&
+           FSI__ROOM(c, GY, fsi_real, FSI__B_GY, 2 * (size_t)c->coarse * (size_t)c->columns);
+}
+
+/* E = Y^T Sigma Y and KG = K^-1 Z^T Y, factored. Row j of GY and KG belongs to coarse column j. */
+static int fsi__coarse_build(fsi_couple *c, int bodies) {
+    fsi_interface *f = &c->interface;
+    fsi_real *G, *KG, *col, scale = fsi__scale_of(c);
+    size_t m;
+    int s, t, k, j = 0, i, n;
+    c->coarse = 0;
+    if (!c->columns) { c->regions = c->null_count = 0; return 1; }
+    c->null_count = 0;
+    fsi__coarse_regions(c);
+    if (!fsi__coarse_size(c, bodies)) return 0;
+    n = c->coarse; m = (size_t)c->columns;
+    G = c->GY; KG = c->GY + (size_t)n * m; col = c->coarse_work;
+    fsi_fill((size_t)n * (size_t)n, 0, c->E);
+    fsi_fill((size_t)n * m, 0, G);
+    fsi_fill(f->cells, 0, c->cells[0]);
+    fsi_fill(f->cells, 0, c->cells[1]);
+    for (s = 0; s < f->solids && n > c->regions; s++) {
+        fsi__band *b = c->band + s;
+        int r = b->end > b->begin ? c->offset[s + 1] - c->offset[s] : 0, inner = b->inner - b->begin, all = b->end - b->begin;
+        for (k = 0; k < r; k++, j++) {
+            const fsi_real *Y = c->band_y + b->y + (size_t)inner * (size_t)k, *S = c->band_s + b->s + (size_t)all * (size_t)k;
+            for (i = 0; i < inner; i++) c->cells[0][c->band_cell[b->begin + i]] = Y[i];
+            for (i = 0; i < all; i++) c->cells[1][c->band_cell[b->begin + i]] = S[i];
+            for (t = 0; t < f->solids; t++)
+                if (c->offset[t + 1] > c->offset[t] && (c->band[t].end == c->band[t].begin || fsi__bands_touch(b, c->band + t)))
+                    fsi__zt(c, t, c->cells[0], G + (size_t)j * m + c->offset[t]);
+            fsi__coarse_dots(c, c->cells[1], col, NULL, b);
+            for (i = 0; i < n; i++) c->E[i * n + j] = i < n - c->regions ? col[i] : 0;
+            for (i = 0; i < inner; i++) c->cells[0][c->band_cell[b->begin + i]] = 0;
+            for (i = 0; i < all; i++) c->cells[1][c->band_cell[b->begin + i]] = 0;
+        }
+    }
+    for (k = 0; k < c->regions; k++) fsi__region_row(c, c->region_of[k], G + (size_t)(n - c->regions + k) * m);
+    for (j = 0; j < n; j++)
+        for (s = 0; s < f->solids; s++)
+            if (c->offset[s + 1] > c->offset[s]) fsi__k_solve(c, s, G + (size_t)j * m + c->offset[s], KG + (size_t)j * m + c->offset[s]);
+    fsi_scale((size_t)n * m, scale, KG);
+    for (i = 0; i < n; i++)
+        for (j = 0; j <= i; j++) c->E[i * n + j] += (fsi_real)fsi_dot(m, G + (size_t)i * m, KG + (size_t)j * m);
+    if (!fsi__null_vectors(c, G + (size_t)(n - c->regions) * m, KG + (size_t)(n - c->regions) * m)) return 0;
+    fsi__psd_cholesky(n, c->E);
+    return 1;
+}
+
+/* z += Y E^-1 (Y^T r - (Sigma Y)^T z): with the start below, this is deflated CG (A-DEF2). r NULL counts as Y^T r = 0. */
+static void fsi__coarse_correct(fsi_couple *c, const fsi_real *r, fsi_real *z) {
+    int n = c->coarse, j, s;
+    fsi_real *yr = c->coarse_work, *sz = yr + n, *KG = c->GY + (size_t)n * (size_t)c->columns;
+    if (!n) return;
+    fsi__coarse_dots(c, r, yr, NULL, NULL);
+    fsi__coarse_dots(c, z, NULL, sz, NULL);
+    for (s = 0; s < c->interface.solids; s++)
+        if (c->offset[s + 1] > c->offset[s]) fsi__zt(c, s, z, c->coef[0] + c->offset[s]);
+    for (j = 0; j < n; j++)
+        yr[j] -= sz[j] + (fsi_real)fsi_dot((size_t)c->columns, KG + (size_t)j * (size_t)c->columns, c->coef[0]);
+    fsi__psd_solve(n, n, c->E, yr);
+    fsi__coarse_add(c, yr, z);
+}
+#endif
+
+#ifndef FSI_COUPLE_NO_GRID
+/* ------------------------------------------------------------------------------------------------ >>bubbles */
+/* A closed air region is one more unknown p_b: sum of w (p_b - p_c) over its faces = rhs_b. Eliminated, with W = sum of w:
+       p_b = (rhs_b + sum w p_c) / W,  row of a fluid cell c: ... + w p_c - w (sum w p) / W = rhs_c + w rhs_b / W. */
+static void fsi__bubble_extra(const fsi_couple *c, const fsi_real *x, fsi_real *y) {
+    int b, i;
+    for (b = 0; b < c->bubbles; b++) {
+        const fsi_bubble *u = c->bubble + b;
+        double sum = 0;
+        for (i = u->first; i < u->last; i++) sum += (double)(c->bubble_face[i].w * x[c->bubble_face[i].cell]);
+        for (i = u->first; i < u->last; i++) y[c->bubble_face[i].cell] -= c->bubble_face[i].w * (fsi_real)(sum / (double)u->weight);
+    }
+}
+
+/* Volumes carried over: a new region takes each old bubble's target in proportion to the cells it got from it. */
+static void fsi__bubble_targets(fsi_couple *c, const fsi_bubble *old, int olds, int *share) {
+    fsi_grid *g = c->grid;
+    size_t n;
+    int b, o, total;
+    memset(share, 0, (size_t)(olds * (c->bubbles + 1)) * sizeof *share);       /* [old][new], last column: all */
+    for (n = 0; n < g->cells; n++) {
+        o = c->bubble_cell[n] - 1;
+        if (o < 0 || g->region[n] < 0) continue;
+        for (b = 0; b < c->bubbles && c->bubble[b].region != g->region[n]; b++) {}
+        if (b < c->bubbles) share[o * (c->bubbles + 1) + b]++;
+        share[o * (c->bubbles + 1) + c->bubbles]++;
+    }
+    for (b = 0; b < c->bubbles; b++) {
+        double target = 0;
+        for (o = 0; o < olds; o++) {
+            total = share[o * (c->bubbles + 1) + c->bubbles];
+            if (total) target += old[o].target * (double)share[o * (c->bubbles + 1) + b] / (double)total;
+        }
+        c->bubble[b].target = target > 0 ? target : c->bubble[b].volume;
+    }
+}
+
+static int fsi__bubble_list(fsi_couple *c) {
+    fsi_grid *g = c->grid;
+    fsi_bubble *list, *old;
+    int r, olds = c->bubbles, count = 0, *share;
+    size_t n;
+    for (r = 0; r < g->region_count; r++) count += !g->regions[r].open && g->regions[r].cells > 0;
+    list = (fsi_bubble *)fsi__room(c, FSI__B_BUBBLE, 2 * (size_t)(olds + count), sizeof *list);
+    share = (int *)fsi__room(c, FSI__B_BW, (size_t)(olds + 1) * (size_t)(count + 1), sizeof *share);
+    if (!list || !share || !FSI__ROOM(c, bubble_cell, int32_t, FSI__B_BF, g->cells)) return 0;
+    old = list + count;
+    memmove(old, list, (size_t)olds * sizeof *list);
+    c->bubble = list;
+    for (r = 0, c->bubbles = 0; r < g->region_count; r++) {
+        if (g->regions[r].open || g->regions[r].cells <= 0) continue;
+        memset(list + c->bubbles, 0, sizeof *list);
+        list[c->bubbles].region = r;
+        list[c->bubbles++].volume = g->regions[r].volume;
+    }
+    fsi__bubble_targets(c, old, olds, share);
+    for (n = 0; n < g->cells; n++) {
+        int b = 0;
+        c->bubble_cell[n] = 0;
+        if (g->region[n] < 0) continue;
+        while (b < c->bubbles && list[b].region != g->region[n]) b++;
+        if (b < c->bubbles) c->bubble_cell[n] = b + 1;
+    }
+    return 1;
+}
+
+/* Faces of every bubble and its row; adds w rhs_b / W to the grid's right-hand side. */
+static fsi_result fsi__bubble_build(fsi_couple *c, fsi_real dt) {
+    fsi_grid *g = c->grid;
+    fsi_interface *f = &c->interface;
+    double cell_volume = (double)f->h * (double)fsi__area(f);
+    int b, axis, up, i[3], count = 0;
+    size_t n;
+    if (!c->desc.bubbles || !g->region) { c->bubbles = 0; return FSI_OK; }
+    if (!fsi__bubble_list(c)) return FSI_ERR_MEMORY;
+    for (b = 0; b < c->bubbles; b++) {
+        fsi_bubble *u = c->bubble + b;
+        double flux = 0, change;
+        u->first = count;
+        u->weight = 0;
+        for (n = 0; n < g->cells; n++) {
+            if (c->bubble_cell[n] != b + 1) continue;
+            i[0] = (int)(n % (size_t)f->nx); i[1] = (int)(n / (size_t)f->nx % (size_t)f->ny); i[2] = (int)(n / ((size_t)f->nx * (size_t)f->ny));
+            for (axis = 0; axis < f->dim; axis++)
+                for (up = 0; up < 2; up++) {
+                    ptrdiff_t m = (ptrdiff_t)n + (up ? 1 : -1) * fsi__stride(f, axis);
+                    fsi__bubble_face *face;
+                    if ((up ? i[axis] + 1 >= f->n[axis] : i[axis] < 1) || g->cell[m] != FSI_CELL_FLUID) continue;
+                    if (!FSI__ROOM(c, bubble_face, fsi__bubble_face, FSI__B_BFACE, count + 1)) return FSI_ERR_MEMORY;
+                    face = c->bubble_face + count;
+                    i[axis] += up;
+                    face->face = (int32_t)fsi__face_index(f, axis, i);
+                    i[axis] -= up;
+                    face->cell = (int32_t)m; face->axis = (int8_t)axis; face->sign = (int8_t)(up ? 1 : -1);
+                    face->w = g->weight[axis][face->face];
+                    if (!(face->w > 0)) continue;
+                    flux += face->sign * (double)g->u[axis][face->face];           /* out of the bubble */
+                    u->weight += face->w;
+                    count++;
+                }
+        }
+        u->last = count;
+        change = 0.5 * (u->target - u->volume);
+        if (fabs(change) > 0.02 * u->volume) change = change > 0 ? 0.02 * u->volume : -0.02 * u->volume;
+        u->rhs = (fsi_real)(-(double)g->desc.rho * (double)f->h * (flux - change / (double)dt / cell_volume * (double)f->h));
+        for (n = (size_t)u->first; n < (size_t)u->last && u->weight > 0; n++)
+            g->rhs[c->bubble_face[n].cell] += c->bubble_face[n].w * u->rhs / u->weight;
+    }
+    return FSI_OK;
+}
+
+static void fsi__bubble_finish(fsi_couple *c, fsi_real dt) {
+    size_t n;
+    int b, i;
+    for (b = 0; b < c->bubbles; b++) {
+        fsi_bubble *u = c->bubble + b;
+        double sum = (double)u->rhs;
+        for (i = u->first; i < u->last; i++) sum += (double)(c->bubble_face[i].w * c->grid->pressure[c->bubble_face[i].cell]);
+        u->pressure = u->weight > 0 ? (fsi_real)(sum / (double)u->weight) / dt : 0;
+    }
+    for (n = 0; c->bubbles && n < c->grid->cells; n++)         /* the grid reads the air's pressure when it takes the gradient */
+        if (c->bubble_cell[n]) c->grid->pressure[n] = c->bubble[c->bubble_cell[n] - 1].pressure * dt;
+}
+
+#endif
+
+#ifndef FSI_COUPLE_NO_GRID
+/* ------------------------------------------------------------------------------------------------ >>coupled solvers */
+/* Woodbury: P = B - B Z (K + Z^T B Z)^-1 Z^T B with B one V-cycle; B Z is kept, one cell vector per column. */
+static int fsi__mono_woodbury_build(fsi_couple *c) {
+    fsi_interface *f = &c->interface;
+    int s, j, k, i, n = c->columns;
+    fsi_real *E, scale = fsi__scale_of(c);
+    if (!FSI__ROOM(c, wood, fsi_real, FSI__B_WOOD, (size_t)n * f->cells + (size_t)n * (size_t)n)) return 0;
+    E = c->wood + (size_t)n * f->cells;
+    for (s = 0; s < f->solids; s++)
+        for (j = c->offset[s]; j < c->offset[s + 1]; j++) {
+            fsi_real *a = c->coef[4];
+            fsi_fill((size_t)n, 0, a);
+            a[j] = 1;
+            fsi_fill(f->cells, 0, c->cells[0]);
+            fsi__z_add(c, s, a + c->offset[s], 1, c->cells[0]);
+            fsi_mg_cycle(c->grid->mg, c->cells[0], c->wood + (size_t)j * f->cells);
+            for (k = 0; k < f->solids; k++) fsi__zt(c, k, c->wood + (size_t)j * f->cells, E + (size_t)j * (size_t)n + c->offset[k]);
+            fsi_fill((size_t)n, 0, c->coef[0]);        /* + K / scale: column j of K */
+            if (f->solid[s]->node) fsi__k_apply(c, s, a + c->offset[s], c->coef[0] + c->offset[s]);
+            else {
+                c->coef[0][j] = 1;
+                for (i = c->first[s]; i < c->first[s + 1]; i++)
+                    for (k = 0; k < c->offset[s + 1] - c->offset[s]; k++)
+                        c->coef[0][c->offset[s] + k] += fsi__side_of(c, i)->mass * c->q[c->row[i] + (size_t)k] * c->q[c->row[i] + (size_t)(j - c->offset[s])];
+            }
+            for (i = 0; i < n; i++) E[(size_t)j * (size_t)n + (size_t)i] += c->coef[0][i] / scale;
+        }
+    for (j = 0; j < n; j++)
+        for (i = 0; i < j; i++) E[j * n + i] = (E[j * n + i] + E[i * n + j]) / 2;
+    fsi__psd_cholesky(n, E);
+    return 1;
+}
+
+static void fsi__mono_woodbury(fsi_couple *c, const fsi_real *r, fsi_real *z) {
+    int s, j, n = c->columns;
+    size_t cells = c->interface.cells;
+    fsi_mg_cycle(c->grid->mg, r, z);
+    for (s = 0; s < c->interface.solids; s++) fsi__zt(c, s, z, c->coef[0] + c->offset[s]);
+    fsi__psd_solve(n, n, c->wood + (size_t)n * cells, c->coef[0]);
+    for (j = 0; j < n; j++) fsi_axpy(cells, -c->coef[0][j], c->wood + (size_t)j * cells, z);
+}
+
+/* Weight of a side in A11: G^T b^-1 G of its cell, in the grid's scale. */
+FSI__INLINE fsi_real fsi__side_mu(const fsi_couple *c, const fsi_side *s) {
+    fsi_real a = fsi__area(&c->interface);
+    return s->mass > 0 ? a * a / s->mass * fsi__scale_of(c) : 0;
+}
+
+/* V-cycle for A11: solids become Dirichlet cells behind faces of weight mu. Shells stay closed (the cycle only preconditions). */
+static fsi_result fsi__second_build(fsi_couple *c) {
+    fsi_interface *f = &c->interface;
+    fsi_grid *g = c->grid;
+    const fsi_real *w[3] = {NULL, NULL, NULL};
+    size_t total = f->faces[0] + f->faces[1] + (f->dim == 3 ? f->faces[2] : 0), n;
+    fsi_real *copy = (fsi_real *)fsi__room(c, FSI__B_WEIGHT, total, sizeof *copy);
+    uint8_t *cell = (uint8_t *)c->cells[2];
+    fsi_result r;
+    int a, i;
+    if (!copy) return FSI_ERR_MEMORY;
+    if (!c->second.block) {
+        fsi_mg_desc d = g->mg->desc;
+        d.allocator = c->desc.allocator;
+        r = fsi_mg_init(&c->second, &d);
+        if (r < 0) return r;
+    }
+    for (a = 0; a < f->dim; copy += f->faces[a], a++) { memcpy(copy, g->weight[a], f->faces[a] * sizeof *copy); w[a] = copy; }
+    copy = (fsi_real *)c->block[FSI__B_WEIGHT].ptr;
+    for (n = 0; n < f->cells; n++) cell[n] = f->covered[n] && g->cell[n] == FSI_CELL_NEUMANN ? (uint8_t)FSI_CELL_DIRICHLET : g->cell[n];
+    for (i = 0; i < f->sides; i++) {
+        const fsi_side *s = f->side + i;
+        size_t at = (size_t)s->face + (s->axis > 0 ? f->faces[0] : 0) + (s->axis > 1 ? f->faces[1] : 0);
+        if (!s->shell) copy[at] = fsi__side_mu(c, s);
+    }
+    r = fsi_mg_update(&c->second, cell, w);
+    return r < 0 ? r : FSI_OK;
+}
+
+/* P(s) r, SCHUR algorithm 1: z = V r; s times z = V (r + A12 A22^-1 A21 z), and A12 A22^-1 A21 = diag(mu) - Z K^-1 Z^T. */
+static void fsi__schur_apply(fsi_couple *c, const fsi_real *r, fsi_real *z) {
+    fsi_interface *f = &c->interface;
+    fsi_real *t = c->cells[0];
+    int term, i;
+    if (c->desc.terms < 0) { fsi_copy(f->cells, r, z); return; }
+    fsi_mg_cycle(&c->second, r, z);
+    for (term = 0; term < c->desc.terms; term++) {
+        fsi_fill(f->cells, 0, t);
+        fsi__extra(z, t, c);
+        fsi_scale(f->cells, -1, t);
+        for (i = 0; i < f->sides; i++) t[f->side[i].cell] += fsi__side_mu(c, f->side + i) * z[f->side[i].cell];
+        fsi_axpy(f->cells, 1, r, t);
+        fsi_mg_cycle(&c->second, t, z);
+    }
+}
+
+static void fsi__precondition(const fsi_real *r, fsi_real *z, void *user) {
+    fsi_couple *c = (fsi_couple *)user;
+    if (c->desc.solver == FSI_COUPLE_SCHUR) { fsi__schur_apply(c, r, z); return; }
+    if (c->desc.solver == FSI_COUPLE_WOODBURY && c->columns) fsi__mono_woodbury(c, r, z);
+    else fsi_mg_cycle(c->grid->mg, r, z);
+    fsi__coarse_correct(c, r, z);
+}
+
+static double fsi__tolerance(const fsi_couple *c) { return c->desc.tolerance > 0 ? c->desc.tolerance : c->grid->desc.tolerance; }
+
+/* Sigma p = b by CG on the grid's solver; b = grid.rhs, p = grid.pressure. */
+static fsi_result fsi__solve_sigma(fsi_couple *c, fsi_report *report) {
+    fsi_grid *g = c->grid;
+    fsi_mg_solve_desc d;
+    size_t n = c->interface.cells, i;
+    int deflate = c->desc.solver == FSI_COUPLE_DEFLATED;
+    double lost = 0;
+    fsi_result r;
+    memset(&d, 0, sizeof d);
+    d.tolerance = fsi__tolerance(c);
+    d.max_iterations = c->desc.max_iterations ? c->desc.max_iterations : g->desc.max_iterations;
+    d.clock_fn = c->desc.clock_fn; d.clock_user = c->desc.clock_user; d.seconds = c->desc.seconds;
+    d.guess = c->desc.warm_start;
+    c->coarse = 0;
+    if (!c->desc.warm_start) fsi_fill(n, 0, g->pressure);
+    if (c->columns || c->bubbles) {
+        d.extra.apply_fn = fsi__extra; d.extra.user = c;
+        if (c->desc.solver != FSI_COUPLE_SCHUR && !fsi__coarse_build(c, deflate)) return FSI_ERR_MEMORY;
+        if (c->desc.solver == FSI_COUPLE_WOODBURY && c->columns && !fsi__mono_woodbury_build(c)) return FSI_ERR_MEMORY;
+        if (c->desc.solver == FSI_COUPLE_SCHUR) { r = fsi__second_build(c); if (r != FSI_OK) return r; }
+        d.precondition.apply_fn = fsi__precondition; d.precondition.user = c;
+        for (i = 0; i < n; i++) if (g->cell[i] != FSI_CELL_FLUID) g->rhs[i] = 0;
+        lost = fsi__null_project(c, g->rhs);
+        if (c->coarse) {                               /* start with the coarse part solved: x0 = g + Y E^-1 Y^T (b - Sigma g) */
+            fsi__coarse_correct(c, g->rhs, g->pressure);
+            d.guess = 1;
+        }
+    }
+    r = fsi_mg_solve(g->mg, &d, g->rhs, g->pressure, report);
+    (void)fsi__null_project(c, g->pressure);
+    if (r == FSI_OK && lost > (sizeof(fsi_real) == 8 ? 1e-6 : 1e-3)) r = report->reason = FSI_INCOMPATIBLE;
+    return r;
+}
+
+/* ---- The full system in (p^, l, w), l = lambda / A, w = B v / A, all rows times scale (A for those of l and w):
+       L_N p + sum mu (p + o l)                            = rhs* with the sides' own u*
+       mu (o p + l) + A^2 scale J M^-1 (J^T l + B^T w)     = A scale (J v* - u*)
+       A^2 scale (w + B M^-1 (J^T l + B^T w))              = A scale B v*                                  (RMSF11) */
+typedef struct fsi__full {
+    fsi_couple *c;
+    fsi_ic *ic;
+    size_t cells, sides, rows;
+    fsi_real *diagonal;       /* [sides + rows] */
+} fsi__full;
+
+/* a = J^T l + B^T w per solid, then a = M^-1 a (in F coordinates for dense solids: a = U^T l). */
+static void fsi__full_gather(const fsi__full *f, const fsi_real *l, const fsi_real *w) {
+    fsi_couple *c = f->c;
+    int s, i, k;
+    fsi_fill((size_t)c->columns, 0, c->coef[0]);
+    for (s = 0; s < c->interface.solids; s++) {
+        const fsi_coupled *b = c->interface.solid[s];
+        fsi_real *a = c->coef[0] + c->offset[s];
+        fsi__ut_add(c, s, l, a);
+        if (!b->node) continue;
+        for (i = 0; b->implicit && i < b->implicit->rows; i++, w++)
+            for (k = b->implicit->row[i]; k < b->implicit->row[i + 1]; k++) a[b->implicit->col[k]] += b->implicit->val[k] * *w;
+        for (i = 0; i < b->dof; i++) a[i] *= b->inverse_mass[i / 3];
+    }
+}
+
+static void fsi__full_apply(const fsi_real *x, fsi_real *y, void *user) {
+    const fsi__full *f = (const fsi__full *)user;
+    fsi_couple *c = f->c;
+    const fsi_real *l = x + f->cells, *w = l + f->sides;
+    fsi_real *yl = y + f->cells, *yw = yl + f->sides, a2 = fsi__area(&c->interface) * fsi__area(&c->interface) * fsi__scale_of(c);
+    int s, i, k;
+    fsi_mg_apply(c->grid->mg, x, y);
+    fsi__full_gather(f, l, w);
+    for (s = 0; s < c->interface.solids; s++) {
+        const fsi_coupled *b = c->interface.solid[s];
+        const fsi_real *a = c->coef[0] + c->offset[s];
+        for (i = c->first[s]; i < c->first[s + 1]; i++) {
+            const fsi_side *side = fsi__side_of(c, i);
+            int n = c->by_solid[i];
+            fsi_real mu = fsi__side_mu(c, side), o = (fsi_real)side->sign;
+            y[side->cell] += mu * (x[side->cell] + o * l[n]);
+            yl[n] = mu * (o * x[side->cell] + l[n]) + a2 * fsi__u_row(c, s, i, a);
+        }
+        for (i = 0; b->node && b->implicit && i < b->implicit->rows; i++, w++, yw++) {
+            fsi_real sum = *w;
+            for (k = b->implicit->row[i]; k < b->implicit->row[i + 1]; k++) sum += b->implicit->val[k] * a[b->implicit->col[k]];
+            *yw = a2 * sum;
+        }
+    }
+}
+
+static void fsi__full_precondition(const fsi_real *r, fsi_real *z, void *user) {
+    const fsi__full *f = (const fsi__full *)user;
+    size_t i;
+    if (f->ic) fsi_ic_solve(f->ic, r, z);
+    else fsi_mg_cycle(&f->c->second, r, z);
+    for (i = 0; i < f->sides + f->rows; i++) z[f->cells + i] = r[f->cells + i] / f->diagonal[i];
+}
+
+static void fsi__full_diagonal(const fsi__full *f) {
+    fsi_couple *c = f->c;
+    fsi_real a2 = fsi__area(&c->interface) * fsi__area(&c->interface) * fsi__scale_of(c), *w = f->diagonal + f->sides;
+    int s, i, k, e;
+    for (s = 0; s < c->interface.solids; s++) {
+        const fsi_coupled *b = c->interface.solid[s];
+        int r = c->offset[s + 1] - c->offset[s];
+        for (i = c->first[s]; i < c->first[s + 1]; i++) {
+            const fsi_side *side = fsi__side_of(c, i);
+            fsi_real sum = 0;
+            for (k = 0; !b->node && k < r; k++) sum += c->q[c->row[i] + (size_t)k] * c->q[c->row[i] + (size_t)k];
+            for (e = side->row; b->node && e < side->row_end; e++)
+                sum += c->interface.val[e] * c->interface.val[e] * b->inverse_mass[c->interface.col[e] / 3];
+            f->diagonal[c->by_solid[i]] = fsi__side_mu(c, side) + a2 * sum;
+        }
+        for (i = 0; b->node && b->implicit && i < b->implicit->rows; i++, w++) {
+            fsi_real sum = 1;
+            for (k = b->implicit->row[i]; k < b->implicit->row[i + 1]; k++)
+                sum += b->implicit->val[k] * b->implicit->val[k] * b->inverse_mass[b->implicit->col[k] / 3];
+            *w = a2 * sum;
+        }
+    }
+}
+
+/* A11 as a sparse matrix for IC (rows of cells that are not fluid: 1 on the diagonal). */
+static fsi_result fsi__full_ic(const fsi__full *f, fsi_ic *ic) {
+    fsi_couple *c = f->c;
+    size_t n = f->cells, count = 0, cap = 7 * n + f->sides, i;
+    const fsi_allocator *a = &c->desc.allocator;
+    int32_t *ri = (int32_t *)fsi_alloc(a, cap * sizeof *ri), *rj = (int32_t *)fsi_alloc(a, cap * sizeof *rj);
+    fsi_real *v = (fsi_real *)fsi_alloc(a, cap * sizeof *v);
+    fsi_csr A;
+    fsi_ic_desc d;
+    fsi__cellfaces row;
+    fsi_result r = FSI_ERR_MEMORY;
+    int k;
+    memset(&A, 0, sizeof A);
+    memset(&d, 0, sizeof d);
+    d.allocator = *a;
+    for (i = 0; ri && rj && v && i < n; i++) {
+        row.diagonal = 1;
+        if (c->grid->cell[i] == FSI_CELL_FLUID) {
+            fsi__cell_row(c, (ptrdiff_t)i, &row);
+            for (k = 0; k < 6; k++)
+                if (row.cell[k] >= 0) { ri[count] = (int32_t)i; rj[count] = (int32_t)row.cell[k]; v[count++] = -row.w[k]; }
+        }
+        ri[count] = rj[count] = (int32_t)i; v[count++] = row.diagonal > 0 ? row.diagonal : FSI_R(1e-3);
+    }
+    for (i = 0; ri && rj && v && i < f->sides; i++) {
+        const fsi_side *s = c->interface.side + i;
+        ri[count] = rj[count] = s->cell; v[count++] = fsi__side_mu(c, s);
+    }
+    if (ri && rj && v) r = fsi_csr_from_triplets(&A, (int)n, (int)n, count, ri, rj, v, a);
+    if (r == FSI_OK) r = fsi_ic_init(ic, &A, &d);
+    fsi_csr_free(&A, a);
+    fsi_free(a, ri, cap * sizeof *ri); fsi_free(a, rj, cap * sizeof *rj); fsi_free(a, v, cap * sizeof *v);
+    return r < 0 ? r : FSI_OK;
+}
+
+/* The answer of the full system as velocities and impulses: u = u* + (lambda + A o p) / b,  v = v* - M^-1 (J^T lambda + B^T w A). */
+static void fsi__full_finish(const fsi__full *f, const fsi_real *x) {
+    fsi_couple *c = f->c;
+    fsi_interface *in = &c->interface;
+    fsi_real area = fsi__area(in);
+    int s, i;
+    fsi__full_gather(f, x + f->cells, x + f->cells + f->sides);
+    for (s = 0; s < in->solids; s++) {
+        size_t n = (size_t)(c->offset[s + 1] - c->offset[s]);
+        fsi_scale(n, -area, c->coef[0] + c->offset[s]);
+        if (n) fsi__solid_add(c, s, c->coef[0] + c->offset[s]);
+    }
+    for (i = 0; i < in->sides; i++) {
+        const fsi_side *side = in->side + i;
+        c->lambda[i] = area * x[f->cells + (size_t)i];
+        c->side_velocity[i] += (c->lambda[i] + area * (fsi_real)side->sign * x[side->cell]) / side->mass;
+    }
+}
+
+static fsi_result fsi__solve_full(fsi_couple *c, fsi_report *report) {
+    fsi_interface *in = &c->interface;
+    fsi_krylov_desc d;
+    fsi__full f;
+    fsi_ic ic;
+    fsi_real *x, *b, area = fsi__area(in), scale = fsi__scale_of(c), *wr;
+    size_t n, i, work;
+    fsi_result r = FSI_OK;
+    int s, k, e;
+    memset(&f, 0, sizeof f);
+    memset(&ic, 0, sizeof ic);
+    memset(&d, 0, sizeof d);
+    f.c = c; f.cells = in->cells; f.sides = (size_t)in->sides;
+    for (s = 0; s < in->solids; s++) if (in->solid[s]->node && in->solid[s]->implicit) f.rows += (size_t)in->solid[s]->implicit->rows;
+    n = f.cells + f.sides + f.rows;
+    d.n = n;
+    d.A.apply_fn = fsi__full_apply; d.A.user = &f;
+    d.tolerance = fsi__tolerance(c);
+    d.max_iterations = c->desc.max_iterations ? c->desc.max_iterations : 20000;
+    d.clock_fn = c->desc.clock_fn; d.clock_user = c->desc.clock_user; d.seconds = c->desc.seconds;
+    d.guess = 0;
+    work = fsi_cg_work_size(&d);
+    x = (fsi_real *)fsi__room(c, FSI__B_VECTOR, 2 * n + f.sides + f.rows, sizeof *x);
+    if (!x || !fsi__room(c, FSI__B_KRYLOV, work, 1)) return FSI_ERR_MEMORY;
+    b = x + n; f.diagonal = b + n; wr = b + f.cells + f.sides;
+    for (i = 0; i < f.cells; i++) b[i] = c->grid->cell[i] == FSI_CELL_FLUID ? c->grid->rhs[i] : 0;
+    for (i = 0; i < f.sides; i++) {
+        const fsi_side *side = in->side + i;
+        fsi_real v = fsi_interface_velocity(in, side, in->solid[side->solid]->v);
+        b[side->cell] += scale * fsi__side_z(in, side) * (c->side_velocity[i] - v);     /* the side's own u* in place of J v* */
+        b[f.cells + i] = area * scale * (v - c->side_velocity[i]);
+    }
+    for (s = 0; s < in->solids; s++) {
+        const fsi_coupled *body = in->solid[s];
+        for (k = 0; body->node && body->implicit && k < body->implicit->rows; k++, wr++)
+            for (*wr = 0, e = body->implicit->row[k]; e < body->implicit->row[k + 1]; e++)
+                *wr += area * scale * body->implicit->val[e] * body->v[body->implicit->col[e]];
+    }
+    fsi__full_diagonal(&f);
+    if (c->desc.precondition == FSI_PRECONDITION_MULTIGRID) r = fsi__second_build(c);
+    if (c->desc.precondition == FSI_PRECONDITION_IC) { r = fsi__full_ic(&f, &ic); f.ic = &ic; }
+    if (c->desc.precondition != FSI_PRECONDITION_NONE) { d.precondition.apply_fn = fsi__full_precondition; d.precondition.user = &f; }
+    if (r == FSI_OK) r = fsi_cg_solve(&d, b, x, c->block[FSI__B_KRYLOV].ptr, c->block[FSI__B_KRYLOV].bytes, report);
+    fsi_ic_free(&ic);
+    if (r < 0) return r;
+    fsi_copy(f.cells, x, c->grid->pressure);
+    fsi__full_finish(&f, x);
+    return r;
+}
+
+/* ---- The indefinite system in (p^, a), rows times scale: L_N p - scale Z a = rhs, -scale Z^T p - scale K a = -scale k. */
+static void fsi__indefinite_apply(const fsi_real *x, fsi_real *y, void *user) {
+    fsi_couple *c = (fsi_couple *)user;
+    const fsi_real *a = x + c->interface.cells;
+    fsi_real *ya = y + c->interface.cells, scale = fsi__scale_of(c);
+    int s, i, k;
+    fsi_mg_apply(c->grid->mg, x, y);
+    for (s = 0; s < c->interface.solids; s++) {
+        int r = c->offset[s + 1] - c->offset[s], o = c->offset[s];
+        if (!r) continue;
+        fsi__z_add(c, s, a + o, -scale, y);
+        fsi__zt(c, s, x, ya + o);
+        if (c->interface.solid[s]->node) fsi__k_apply(c, s, a + o, c->coef[0] + o);
+        else {
+            for (k = 0; k < r; k++) c->coef[0][o + k] = a[o + k];
+            for (i = c->first[s]; i < c->first[s + 1]; i++) {
+                fsi_real w = fsi__side_of(c, i)->mass * fsi__u_row(c, s, i, a + o);
+                for (k = 0; k < r; k++) c->coef[0][o + k] += w * c->q[c->row[i] + (size_t)k];
+            }
+        }
+        for (k = 0; k < r; k++) ya[o + k] = -scale * (ya[o + k] + c->coef[0][o + k]);
+    }
+}
+
+static void fsi__indefinite_precondition(const fsi_real *r, fsi_real *z, void *user) {
+    fsi_couple *c = (fsi_couple *)user;
+    size_t n = c->interface.cells;
+    int s, k;
+    fsi_mg_cycle(c->grid->mg, r, z);
+    for (s = 0; s < c->interface.solids; s++) {
+        const fsi_real *K = c->K + c->K_at[s], *ra = r + n + c->offset[s];
+        fsi_real *za = z + n + c->offset[s];
+        int m = c->offset[s + 1] - c->offset[s];
+        if (c->interface.solid[s]->node) for (k = 0; k < m; k++) za[k] = K[k] > 0 ? ra[k] / K[k] : 0;
+        else fsi__k_solve(c, s, ra, za);
+        for (k = 0; k < m; k++) za[k] /= -fsi__scale_of(c);
+    }
+}
+
+static fsi_result fsi__solve_indefinite(fsi_couple *c, fsi_report *report) {
+    size_t cells = c->interface.cells, n = cells + (size_t)c->columns, i;
+    fsi_krylov_desc d;
+    fsi_real *x;
+    fsi_result r;
+    memset(&d, 0, sizeof d);
+    d.n = n;
+    d.A.apply_fn = fsi__indefinite_apply; d.A.user = c;
+    d.precondition.apply_fn = fsi__indefinite_precondition; d.precondition.user = c;
+    d.tolerance = fsi__tolerance(c);
+    d.max_iterations = c->desc.max_iterations ? c->desc.max_iterations : 20000;
+    d.clock_fn = c->desc.clock_fn; d.clock_user = c->desc.clock_user; d.seconds = c->desc.seconds;
+    x = (fsi_real *)fsi__room(c, FSI__B_VECTOR, 2 * n, sizeof *x);
+    if (!x || !fsi__room(c, FSI__B_KRYLOV, fsi_symmqmr_work_size(&d), 1)) return FSI_ERR_MEMORY;
+    for (i = 0; i < cells; i++) x[n + i] = c->grid->cell[i] == FSI_CELL_FLUID ? c->grid->rhs[i] : 0;
+    for (i = 0; i < (size_t)c->columns; i++) x[n + cells + i] = -fsi__scale_of(c) * c->coef[2][i];
+    r = fsi_symmqmr_solve(&d, x + n, x, c->block[FSI__B_KRYLOV].ptr, c->block[FSI__B_KRYLOV].bytes, report);
+    if (r >= 0) fsi_copy(cells, x, c->grid->pressure);
+    return r;
+}
+
+/* ---- The step. */
+/* Solids' generalised impulses -J^T lambda. */
+static void fsi__give_impulses(fsi_couple *c) {
+    fsi_interface *f = &c->interface;
+    int s, i, e;
+    for (s = 0; s < f->solids; s++)
+        if (f->solid[s]->impulse && f->solid[s]->dof) fsi_fill((size_t)f->solid[s]->dof, 0, f->solid[s]->impulse);
+    for (i = 0; i < f->sides; i++) {
+        const fsi_side *side = f->side + i;
+        fsi_real *out = f->solid[side->solid]->impulse;
+        if (!out) continue;
+        for (e = side->row; e < side->row_end; e++) out[f->col[e]] -= c->lambda[i] * f->val[e];
+    }
+}
+
+/* Puts the answer into the grid: pressure gradient on open faces, the sides' own samples, solid velocities for whoever asks later. */
+static fsi_result fsi__mono_write(fsi_couple *c) {
+    fsi_interface *f = &c->interface;
+    fsi_result r;
+    int i;
+    for (i = 0; i < f->sides; i++) {
+        const fsi_side *s = f->side + i;
+        if (s->mass > 0) f->velocity[s->axis][s->face] = c->side_velocity[i];
+        else f->velocity[s->axis][s->face] = fsi_interface_velocity(f, s, f->solid[s->solid]->v);
+    }
+    r = fsi_grid_apply_pressure(c->grid);
+    if (r < 0) return r;
+    for (i = 0; i < f->sides; i++)
+        if (f->side[i].mass > 0) fsi_interface_set_sample(f, c->grid, f->side + i, c->side_velocity[i]);
+    return r;
+}
+
+FSI_API fsi_result fsi_couple_solve(fsi_couple *couple, fsi_real dt, fsi_report *report) {
+    fsi_couple *c = couple;
+    fsi_grid *g;
+    fsi_interface *f;
+    fsi_report rep;
+    fsi_result r;
+    int i, low_rank;
+    if (!c || !c->grid) return FSI_ERR_STATE;
+    if (!(dt > 0) || !fsi__finite(dt)) return FSI_ERR_ARGUMENT;
+    if (c->desc.fractions && c->desc.solver == FSI_COUPLE_FULL) return FSI_ERR_ARGUMENT;
+    g = c->grid; f = &c->interface;
+    memset(&rep, 0, sizeof rep);
+    low_rank = c->desc.solver <= FSI_COUPLE_SCHUR;
+    c->dt = (double)dt;
+    r = fsi_grid_classify(g);
+    if (r >= 0) r = fsi_interface_sides(f, g);
+    if (r >= 0) r = fsi__mono_rows(c);
+    if (r < 0) return r;
+    for (i = 0; i < f->sides; i++) {
+        c->side_velocity[i] = fsi_interface_sample(g, f->side + i);
+        f->velocity[f->side[i].axis][f->side[i].face] = 0;
+    }
+    r = fsi_grid_build_pressure(g, dt);
+    if (r < 0) return r;
+    r = fsi_mg_update(g->mg, g->cell, g->weights_are_one ? NULL : (const fsi_real *const *)g->weight);
+    if (r < 0) return r;
+    r = fsi__bubble_build(c, dt);
+    if (r < 0) return r;
+    fsi__mono_rhs(c, low_rank);
+    if (c->desc.solver == FSI_COUPLE_FULL) r = fsi__solve_full(c, &rep);
+    else if (c->desc.solver == FSI_COUPLE_INDEFINITE) r = fsi__solve_indefinite(c, &rep);
+    else r = fsi__solve_sigma(c, &rep);
+    if (r < 0) return r;
+    if (c->desc.solver != FSI_COUPLE_FULL) fsi__mono_finish(c, g->pressure);
+    fsi__give_impulses(c);
+    fsi__bubble_finish(c, dt);
+    rep.reason = r;
+    r = fsi__mono_write(c);
+    if (r < 0) return r;
+    c->report = rep;
+    if (report) *report = rep;
+    return rep.reason;
+}
+
+FSI_API fsi_result fsi_couple_body(const fsi_couple *couple, int solid, fsi_body_report *out) {
+    const fsi_interface *f;
+    const fsi_surface *s;
+    fsi_vec3 sum = {0, 0, 0};
+    int i;
+    if (!couple || !couple->grid || !out) return FSI_ERR_ARGUMENT;
+    f = &couple->interface;
+    if (solid < 0 || solid >= f->solids || !(couple->dt > 0)) return FSI_ERR_ARGUMENT;
+    memset(out, 0, sizeof *out);
+    s = &f->solid[solid]->surface;
+    for (i = 0; i < s->vertex_count; i++) sum = fsi_vec_add(sum, fsi_vec_load(s->x + 3 * i));
+    if (s->vertex_count) out->about = fsi_vec_scale(sum, 1 / (fsi_real)s->vertex_count);
+    out->submerged = f->submerged[solid];
+    for (i = couple->first[solid]; i < couple->first[solid + 1]; i++) {
+        const fsi_side *side = fsi__side_of(couple, i);
+        fsi_real j = -couple->lambda[couple->by_solid[i]] / (fsi_real)couple->dt;
+        fsi_vec3 force = fsi_vec(side->axis == 0 ? j : 0, side->axis == 1 ? j : 0, side->axis == 2 ? j : 0);
+        out->force = fsi_vec_add(out->force, force);
+        out->torque = fsi_vec_add(out->torque, fsi_vec_cross(fsi_vec_sub(fsi_interface_centre(f, side), out->about), force));
+        out->sides++;
+    }
+    return FSI_OK;
+}
+
+/* m_a = J^T b J + Z^T L_N^-1 Z in the solid's own degrees of freedom. */
+FSI_API fsi_result fsi_couple_added_mass(fsi_couple *couple, int solid, fsi_real *out) {
+    fsi_couple *c = couple;
+    fsi_interface *f;
+    fsi_mg_solve_desc d;
+    fsi_result r = FSI_OK;
+    int i, j, k, dof;
+    if (!c || !c->grid || !out || solid < 0 || solid >= c->interface.solids) return FSI_ERR_ARGUMENT;
+    f = &c->interface;
+    if (f->solid[solid]->node || !(c->dt > 0)) return FSI_ERR_STATE;
+    dof = f->solid[solid]->dof;
+    memset(&d, 0, sizeof d);
+    d.tolerance = 1e-12;
+    d.max_iterations = 500;
+    for (j = 0; j < dof; j++) {
+        double norm = 0;
+        fsi_fill(f->cells, 0, c->cells[0]);
+        fsi_fill(f->cells, 0, c->cells[1]);
+        for (i = c->first[solid]; i < c->first[solid + 1]; i++) {
+            const fsi_side *s = fsi__side_of(c, i);
+            c->cells[0][s->cell] += fsi__scale_of(c) * fsi__side_z(f, s) * f->val[s->row + j];
+            norm += fabs((double)f->val[s->row + j]);
+        }
+        if (norm > 0) r = fsi_mg_solve(c->grid->mg, &d, c->cells[0], c->cells[1], NULL);
+        if (r < 0) return r;
+        for (k = 0; k < dof; k++) out[k * dof + j] = 0;
+        for (i = c->first[solid]; i < c->first[solid + 1]; i++) {
+            const fsi_side *s = fsi__side_of(c, i);
+            for (k = 0; k < dof; k++)
+                out[k * dof + j] += f->val[s->row + k] * (s->mass * f->val[s->row + j] + fsi__side_z(f, s) * c->cells[1][s->cell]);
+        }
+    }
+    return FSI_OK;
+}
+
+FSI_API fsi_result fsi_couple_step(fsi_couple *couple, const fsi_scene *scene, fsi_real dt, fsi_report *report) {
+    fsi_grid *g;
+    fsi_report rep;
+    fsi_result r = FSI_OK, solve;
+    if (!couple || !couple->grid || !scene) return FSI_ERR_ARGUMENT;
+    if (!(dt > 0) || !fsi__finite(dt)) return FSI_ERR_ARGUMENT;
+    g = couple->grid;
+    memset(&rep, 0, sizeof rep);
+    if (scene->begin_fn) r = scene->begin_fn(scene->user, dt);                              /* 1. solids: explicit forces, v* */
+    if (r >= 0) r = fsi_couple_detect(couple, scene->solid, scene->count);                  /* 3. surfaces -> interface (the fluid's rays need it) */
+    if (r >= 0) r = fsi_grid_advect(g, dt);                                                 /* 2. fluid: u* */
+    if (r >= 0) r = fsi_grid_forces(g, dt);
+    if (r >= 0) r = fsi_grid_viscosity(g, dt, NULL);
+    if (r < 0) return r;
+    solve = fsi_couple_solve(couple, dt, &rep);                                             /* 4., 5. one solve; pressures and impulses */
+    if (solve < 0) return solve;
+    r = fsi_grid_extrapolate(g);
+    if (r >= 0) r = fsi_grid_move_surface(g, dt, &rep);                                     /* 6. the liquid's surface and the solids move */
+    if (r >= 0 && scene->move_fn) r = scene->move_fn(scene->user, dt);
+    if (r < 0) return r;
+    rep.reason = solve;
+    rep.iterations = couple->report.iterations;
+    rep.residual = couple->report.residual;
+    rep.residual_start = couple->report.residual_start;
+    if (report) { rep.divergence = fsi_grid_max_divergence(g); *report = rep; }
+    return solve;
+}
+
+/* ---- A body of somebody else's engine. */
+static void fsi__body_row(const fsi_coupled *self, int element, const fsi_real *weight, fsi_vec3 point, fsi_vec3 dir, fsi_real *row) {
+    const fsi_body *b = (const fsi_body *)self->user;
+    (void)element; (void)weight;
+    fsi_vec_store(row, dir);
+    fsi_vec_store(row + 3, fsi_vec_cross(fsi_vec_sub(point, b->centre), dir));      /* (w x r) . d = w . (r x d) */
+}
+
+FSI_API fsi_result fsi_body_give(fsi_body *body, const fsi_surface *surface, fsi_coupled *out) {
+    fsi_mat3 inverse = {{0}};
+    int i, j;
+    if (!body || !surface || !out || !(body->mass >= 0) || !fsi__finite(body->mass) || !fsi__finite_vec(body->centre) ||
+        !fsi__finite_vec(body->velocity) || !fsi__finite_vec(body->spin)) return FSI_ERR_ARGUMENT;
+    if (body->mass > 0 && surface->dim == 3 && !fsi_mat3_inverse(&body->inertia, &inverse)) return FSI_ERR_SINGULAR;
+    if (body->mass > 0 && surface->dim == 2) {
+        if (!(body->inertia.m[8] > 0)) return FSI_ERR_SINGULAR;
+        inverse.m[8] = 1 / body->inertia.m[8];
+    }
+    memset(out, 0, sizeof *out);
+    memset(body->mass_matrix, 0, sizeof body->mass_matrix);
+    memset(body->inverse_mass, 0, sizeof body->inverse_mass);
+    for (i = 0; i < 3; i++) {
+        body->mass_matrix[7 * i] = body->mass;
+        body->inverse_mass[7 * i] = body->mass > 0 && i < surface->dim ? 1 / body->mass : 0;
+        for (j = 0; j < 3; j++) {
+            body->mass_matrix[6 * (i + 3) + j + 3] = body->inertia.m[3 * i + j];
+            if (body->mass > 0) body->inverse_mass[6 * (i + 3) + j + 3] = inverse.m[3 * i + j];
+        }
+    }
+    fsi_vec_store(body->v, body->velocity);
+    fsi_vec_store(body->v + 3, body->spin);
+    out->surface = *surface;
+    out->dof = 6; out->v = body->v; out->impulse = body->j;
+    out->mass = body->mass_matrix; out->inverse_mass = body->inverse_mass;
+    out->row_fn = fsi__body_row; out->user = body;
+    return FSI_OK;
+}
+
+FSI_API void fsi_body_take(fsi_body *body) {
+    body->velocity = fsi_vec_load(body->v);
+    body->spin = fsi_vec_load(body->v + 3);
+    body->impulse = fsi_vec_load(body->j);
+    body->twist = fsi_vec_load(body->j + 3);
+}
+#endif
+
+/* ------------------------------------------------------------------------------------------------ >>partitioned */
+#define FSI__KEEP 1e-9                   /* a pair of this step is kept unless it depends on newer ones to this share */
+
+static void fsi__partitioned_layout(fsi_partitioned *c, fsi_arena *a) {
+    size_t n = (size_t)c->desc.n, m = (size_t)c->desc.m, k = (size_t)c->columns;
+    fsi__pairs *f = &c->fluid, *s = &c->solid;
+    f->dq = (fsi_real *)fsi_arena_take(a, k * n, sizeof(fsi_real)); f->dy = (fsi_real *)fsi_arena_take(a, k * m, sizeof(fsi_real));
+    s->dq = (fsi_real *)fsi_arena_take(a, k * m, sizeof(fsi_real)); s->dy = (fsi_real *)fsi_arena_take(a, k * n, sizeof(fsi_real));
+    c->p_last = (fsi_real *)fsi_arena_take(a, m, sizeof(fsi_real));
+    f->q = (fsi_real *)fsi_arena_take(a, k * n, sizeof(fsi_real)); f->y = (fsi_real *)fsi_arena_take(a, k * m, sizeof(fsi_real));
+    s->q = (fsi_real *)fsi_arena_take(a, k * m, sizeof(fsi_real)); s->y = (fsi_real *)fsi_arena_take(a, k * n, sizeof(fsi_real));
+    c->xf = (fsi_real *)fsi_arena_take(a, n, sizeof(fsi_real)); c->xs = (fsi_real *)fsi_arena_take(a, n, sizeof(fsi_real));
+    c->xf0 = (fsi_real *)fsi_arena_take(a, n, sizeof(fsi_real)); c->xs0 = (fsi_real *)fsi_arena_take(a, n, sizeof(fsi_real));
+    c->pf = (fsi_real *)fsi_arena_take(a, m, sizeof(fsi_real)); c->ps = (fsi_real *)fsi_arena_take(a, m, sizeof(fsi_real));
+    c->pf0 = (fsi_real *)fsi_arena_take(a, m, sizeof(fsi_real)); c->ps0 = (fsi_real *)fsi_arena_take(a, m, sizeof(fsi_real));
+    c->r = (fsi_real *)fsi_arena_take(a, n, sizeof(fsi_real)); c->r0 = (fsi_real *)fsi_arena_take(a, n, sizeof(fsi_real));
+    c->small = (fsi_real *)fsi_arena_take(a, k * k + 2 * k, sizeof(fsi_real));
+    c->work = (fsi_real *)fsi_arena_take(a, 4 * (n + m), sizeof(fsi_real));
+    c->pivot = (int32_t *)fsi_arena_take(a, k, sizeof(int32_t));
+}
+
+FSI_API fsi_result fsi_partitioned_init(fsi_partitioned *c, const fsi_partitioned_desc *desc) {
+    fsi_partitioned_desc d;
+    fsi_arena a;
+    if (!c || !desc) return FSI_ERR_ARGUMENT;
+    memset(c, 0, sizeof *c);
+    d = *desc;
+    if (d.group == 0) d.group = 1;
+    if (d.omega == 0) d.omega = FSI_R(0.5);
+    if (d.max_iterations == 0) d.max_iterations = 30;
+    if (d.min_iterations == 0) d.min_iterations = 1;
+    d.reuse = d.reuse == 0 ? 5 : d.reuse < 0 ? 0 : d.reuse;
+    if (d.start == 0) d.start = FSI_R(0.1);
+    if (d.filter == 0) d.filter = FSI_R(0.1);
+    if (d.n < 1 || d.m < 1 || d.group < 1 || d.max_iterations < 1 || d.max_iterations > 10000 || d.min_iterations > d.max_iterations ||
+        d.reuse > 16 || !(d.omega > 0 && d.omega < 2) || !(d.tolerance > 0) || !(d.start > 0 && d.start <= 1) ||
+        !(d.filter > 0 && d.filter < 1) || (int)d.scheme < 0 || (int)d.scheme > 2 || !fsi__finite(d.tolerance) || !fsi_allocator_valid(&d.allocator))
+        return FSI_ERR_ARGUMENT;
+    c->desc = d;
+    c->columns = d.scheme == FSI_SCHEME_REDUCED ? d.max_iterations + 1 + 8 * d.reuse : 1;   /* old steps keep at most 8 pairs each on average */
+    memset(&a, 0, sizeof a);
+    fsi__partitioned_layout(c, &a);
+    if (a.failed) return FSI_ERR_SIZE;
+    c->size = a.used;
+    c->block = fsi_alloc(&d.allocator, c->size);
+    if (!c->block) { memset(c, 0, sizeof *c); return FSI_ERR_MEMORY; }
+    memset(&a, 0, sizeof a);
+    a.base = (unsigned char *)c->block;
+    a.size = c->size;
+    fsi__partitioned_layout(c, &a);
+    return FSI_OK;
+}
+
+FSI_API void fsi_partitioned_free(fsi_partitioned *c) {
+    if (!c) return;
+    fsi_free(&c->desc.allocator, c->block, c->size);
+    memset(c, 0, sizeof *c);
+}
+
+FSI_API void fsi_partitioned_forget(fsi_partitioned *c) {
+    c->fluid.current = c->fluid.old = c->solid.current = c->solid.old = 0;
+    c->kept_steps = 0;
+    c->has_load = 0;
+}
+
+/* Dynamic state: the counters (one struct image) and the part of the block before q. */
+FSI_API size_t fsi_partitioned_state_size(const fsi_partitioned *c) {
+    return c->block ? sizeof *c + (size_t)((const unsigned char *)c->fluid.q - (const unsigned char *)c->block) : 0;
+}
+
+FSI_API fsi_result fsi_partitioned_save(const fsi_partitioned *c, void *block) {
+    if (!c || !c->block || !block) return FSI_ERR_STATE;
+    memcpy(block, c, sizeof *c);
+    memcpy((unsigned char *)block + sizeof *c, c->block, fsi_partitioned_state_size(c) - sizeof *c);
+    return FSI_OK;
+}
+
+FSI_API fsi_result fsi_partitioned_restore(fsi_partitioned *c, const void *block) {
+    fsi_partitioned was;
+    if (!c || !c->block || !block) return FSI_ERR_STATE;
+    memcpy(&was, block, sizeof was);
+    if (was.size != c->size || was.columns != c->columns) return FSI_ERR_SIZE;
+    c->n = was.n; c->m = was.m;
+    c->capped = was.capped; c->stalled = was.stalled;
+    c->steps = was.steps; c->fluid_calls = was.fluid_calls; c->solid_calls = was.solid_calls;
+    c->used_columns = was.used_columns;
+    memcpy(c->step_columns, was.step_columns, sizeof c->step_columns);
+    c->kept_steps = was.kept_steps; c->has_load = was.has_load;
+    c->fluid.current = was.fluid.current; c->fluid.old = was.fluid.old; c->solid.current = was.solid.current; c->solid.old = was.solid.old;
+    memcpy(c->block, (const unsigned char *)block + sizeof was, fsi_partitioned_state_size(c) - sizeof *c);
+    return FSI_OK;
+}
+
+/* Largest length of a node's part of r. */
+static fsi_real fsi__node_norm(int n, int group, const fsi_real *r) {
+    fsi_real most = 0;
+    int i, j;
+    for (i = 0; i < n; i += group) {
+        fsi_real s = 0;
+        for (j = i; j < i + group && j < n; j++) s += r[j] * r[j];
+        if (!(s <= most)) most = s;
+    }
+    return fsi__sqrt(most);
+}
+
+/* 1 when |a - a0| <= share |a| */
+static int fsi__round_off(size_t n, const fsi_real *a, const fsi_real *a0, fsi_real share) {
+    fsi_real d = 0, s = 0;
+    size_t i;
+    for (i = 0; i < n; i++) d += (a[i] - a0[i]) * (a[i] - a0[i]), s += a[i] * a[i];
+    return !(d > s * share * share);
+}
+
+/* New difference (a - a0 -> b - b0) in front of all others; both scaled by the length of the input. */
+static void fsi__pairs_push(fsi__pairs *p, int room, const fsi_real *a, const fsi_real *a0, const fsi_real *b, const fsi_real *b0) {
+    size_t in = (size_t)p->in, out = (size_t)p->out, i, keep = (size_t)(p->current + p->old);
+    fsi_real length, s;
+    if (fsi__round_off(in, a, a0, 256 * FSI_REAL_EPS)) return;     /* a difference of round-off says nothing */
+    if (fsi__round_off(in, a, a0, fsi__sqrt(FSI_REAL_EPS)) && fsi__round_off(out, b, b0, 256 * FSI_REAL_EPS)) return;
+    if (keep == (size_t)room) { keep--; if (p->old > 0) p->old--; else p->current--; }
+    memmove(p->dq + in, p->dq, keep * in * sizeof(fsi_real));
+    memmove(p->dy + out, p->dy, keep * out * sizeof(fsi_real));
+    for (i = 0; i < in; i++) p->dq[i] = a[i] - a0[i];
+    for (i = 0; i < out; i++) p->dy[i] = b[i] - b0[i];
+    length = (fsi_real)fsi_norm(in, p->dq);
+    s = length > 0 ? 1 / length : 0;
+    if (!fsi__finite(s)) s = 0;
+    fsi_scale(in, s, p->dq);
+    fsi_scale(out, s, p->dy);
+    p->current++;
+}
+
+/* Orthonormalises the inputs, newest first, twice, and carries the images along: Jacobian = sum y_i q_i^T (= P R^-1 Q^T of the paper).
+   Pairs of this step stay unless they depend on newer ones; older ones only where enough of them is new. */
+static void fsi__pairs_build(fsi__pairs *p, fsi_real filter) {
+    size_t in = (size_t)p->in, out = (size_t)p->out;
+    int c, i, pass;
+    p->used = p->used_old = 0;
+    for (c = 0; c < p->current + p->old; c++) {
+        fsi_real *q = p->q + (size_t)p->used * in, *y = p->y + (size_t)p->used * out, length;
+        fsi_copy(in, p->dq + (size_t)c * in, q);
+        fsi_copy(out, p->dy + (size_t)c * out, y);
+        for (pass = 0; pass < 2; pass++)
+            for (i = 0; i < p->used; i++) {
+                fsi_real s = (fsi_real)fsi_dot(in, p->q + (size_t)i * in, q);           /* q -= q_i (q_i . q) */
+                fsi_axpy(in, -s, p->q + (size_t)i * in, q);
+                fsi_axpy(out, -s, p->y + (size_t)i * out, y);
+            }
+        length = (fsi_real)fsi_norm(in, q);
+        if (!(length > (c < p->current ? FSI_R(FSI__KEEP) : filter)) || !fsi_all_finite(out, y)) continue;
+        fsi_scale(in, 1 / length, q);
+        fsi_scale(out, 1 / length, y);
+        p->used++;
+        p->used_old += c >= p->current;
+    }
+}
+
+/* y = J x from the pairs; add = 1: y += J x. */
+static void fsi__pairs_apply(const fsi__pairs *p, const fsi_real *x, int add, fsi_real *y) {
+    int i;
+    if (!add) memset(y, 0, (size_t)p->out * sizeof(fsi_real));
+    for (i = 0; i < p->used; i++)
+        fsi_axpy((size_t)p->out, (fsi_real)fsi_dot((size_t)p->in, p->q + (size_t)i * (size_t)p->in, x), p->y + (size_t)i * (size_t)p->out, y);
+}
+
+/* x solves (I - A B) x = rhs, where A maps p->X (or X->p) and B back: x = rhs + A C z with C = A.q^T B.y, (I - B.q^T A.y C) z = B.q^T rhs. */
+static int fsi__rmi_solve(fsi_partitioned *c, const fsi__pairs *A, const fsi__pairs *B, const fsi_real *rhs, fsi_real *x) {
+    int ka = A->used, kb = B->used, i, j;
+    size_t na = (size_t)A->out, nb = (size_t)B->out;              /* x has length na = B->in */
+    fsi_real *M = c->small, *z = M + (size_t)kb * (size_t)kb, *t = c->work + 2 * (size_t)(c->n + c->m);
+    fsi_copy(na, rhs, x);
+    if (!ka || !kb) return 1;
+    for (j = 0; j < kb; j++) {                                    /* column j of A C: A applied to B.y_j */
+        fsi__pairs_apply(A, B->y + (size_t)j * nb, 0, t);
+        for (i = 0; i < kb; i++) M[i * kb + j] = (i == j) - (fsi_real)fsi_dot(na, B->q + (size_t)i * na, t);
+        z[j] = (fsi_real)fsi_dot(na, B->q + (size_t)j * na, rhs);
+    }
+    if (fsi_dense_lu(kb, M, c->pivot) != FSI_OK) return 0;
+    fsi_dense_lu_solve(kb, M, c->pivot, z);
+    memset(t, 0, nb * sizeof(fsi_real));
+    for (j = 0; j < kb; j++) fsi_axpy(nb, z[j], B->y + (size_t)j * nb, t);      /* t = B x */
+    fsi__pairs_apply(A, t, 1, x);                                 /* x = rhs + A t */
+    return fsi_all_finite(na, x);
+}
+
+typedef struct fsi__rmi_op { const fsi__pairs *A, *B; fsi_real *t; } fsi__rmi_op;
+static void fsi__rmi_apply(const fsi_real *x, fsi_real *y, void *user) {                /* y = x - A B x */
+    const fsi__rmi_op *o = (const fsi__rmi_op *)user;
+    size_t i;
+    fsi__pairs_apply(o->B, x, 0, o->t);
+    fsi__pairs_apply(o->A, o->t, 0, y);
+    for (i = 0; i < (size_t)o->A->out; i++) y[i] = x[i] - y[i];
+}
+/* The same by GMRES, as the paper does: at most rank + 1 iterations. */
+static int fsi__rmi_gmres(fsi_partitioned *c, const fsi__pairs *A, const fsi__pairs *B, const fsi_real *rhs, fsi_real *x) {
+    fsi_krylov_desc d;
+    fsi__rmi_op o;
+    fsi_result r;
+    memset(&d, 0, sizeof d);
+    o.A = A; o.B = B; o.t = c->work + 2 * (size_t)(c->n + c->m);
+    d.n = (size_t)A->out;
+    d.A.apply_fn = fsi__rmi_apply;
+    d.A.user = &o;
+    d.restart = fsi__imin(A->out, B->used + 2);
+    d.tolerance = sizeof(fsi_real) == 4 ? 1e-6 : 1e-12;
+    d.allocator = c->desc.allocator;
+    fsi_copy((size_t)A->out, rhs, x);
+    r = fsi_gmres_solve(&d, rhs, x, NULL, 0, NULL);
+    return r >= 0 && r != FSI_BREAKDOWN && fsi_all_finite((size_t)A->out, x);
+}
+
+/* Unknown of the reduced monolithic model before the next call of one solver.  own: the solver about to be called (its last pair in -> out),
+   other: the one whose output it takes.  Eq. (6), own = fluid: (I - S_p F_X) X = X_S + S_p (p_F - p_S - F_X X_F), and (7) with the roles changed. */
+static int fsi__rmi_predict(fsi_partitioned *c, const fsi__pairs *own, const fsi__pairs *other, const fsi_real *own_in, const fsi_real *own_out,
+                                const fsi_real *other_in, const fsi_real *other_out, fsi_real *x) {
+    fsi_real *t = c->work, *rhs = c->work + c->n + c->m;
+    int i;
+    fsi__pairs_apply(own, own_in, 0, t);
+    for (i = 0; i < own->out; i++) t[i] = own_out[i] - other_in[i] - t[i];
+    fsi_copy((size_t)other->out, other_out, rhs);
+    fsi__pairs_apply(other, t, 1, rhs);
+    return c->desc.gmres ? fsi__rmi_gmres(c, other, own, rhs, x) : fsi__rmi_solve(c, other, own, rhs, x);
+}
+
+/* One call of a black box from the state of the last accepted step. */
+static fsi_result fsi__box_solve(const fsi_blackbox *box, int first, const fsi_real *in, fsi_real *out, int out_count) {
+    if (!first && box->restore_fn && box->restore_fn(box->user) < 0) return FSI_ERR_CALLBACK;
+    if (box->solve_fn(box->user, in, out) < 0) return FSI_ERR_CALLBACK;
+    return fsi_all_finite((size_t)out_count, out) ? FSI_OK : FSI_ERR_NUMERIC;
+}
+
+/* The state of one step's iteration. */
+typedef struct fsi__exchange {
+    const fsi_blackbox *fluid, *solid;
+    int k;                    /* pairs done */
+    int exact;                /* the solid got p_F itself: X_S - X_F is the true residual */
+    int dropped, lean;        /* reduced models given up; steps without progress */
+    fsi_real norm, best, omega;
+} fsi__exchange;
+
+/* One pair of calls: p_F = F(X_F), then the solid with p_F, or with the prediction of eq. (7). */
+static fsi_result fsi__call_pair(fsi_partitioned *c, fsi__exchange *e) {
+    int n = c->n, m = c->m, i, reduced = c->desc.scheme == FSI_SCHEME_REDUCED;
+    fsi_result r = fsi__box_solve(e->fluid, e->k == 0, c->xf, c->pf, m);
+    if (r < 0) return r;
+    c->fluid_calls++;
+    fsi_copy((size_t)m, c->pf, c->ps);
+    e->exact = 1;
+    if (reduced && e->k > 0) {
+        fsi__pairs_push(&c->fluid, c->columns, c->xf, c->xf0, c->pf, c->pf0);
+        fsi__pairs_build(&c->fluid, c->desc.filter);
+        if (e->k > 1 || c->solid.used > 0) {                       /* eq. (7); the second start-up pair of Algorithm 1 takes p_F */
+            fsi_copy((size_t)m, c->ps0, c->ps);
+            if (fsi__rmi_predict(c, &c->solid, &c->fluid, c->ps0, c->xs0, c->xf, c->pf, c->work + 3 * (n + m)))
+                fsi_copy((size_t)m, c->work + 3 * (n + m), c->ps), e->exact = 0;
+            else fsi_copy((size_t)m, c->pf, c->ps), e->dropped++;
+        }
+    } else if (reduced && c->has_load && c->desc.start < 1) {      /* mild start from the load of the last step */
+        for (i = 0; i < m; i++) c->ps[i] = c->p_last[i] + c->desc.start * (c->pf[i] - c->p_last[i]);
+        e->exact = 0;
+    }
+    r = fsi__box_solve(e->solid, e->k == 0, c->ps, c->xs, n);
+    if (r < 0) return r;
+    c->solid_calls++;
+    if (reduced && e->k > 0) {
+        fsi__pairs_push(&c->solid, c->columns, c->ps, c->ps0, c->xs, c->xs0);
+        fsi__pairs_build(&c->solid, c->desc.filter);
+    }
+    e->k++;
+    return FSI_OK;
+}
+
+/* r = S(p_F) - X_F: exact, or estimated through the reduced solid X_S - X_F + S_p (p_F - p_S). */
+static void fsi__residual(fsi_partitioned *c, fsi__exchange *e) {
+    int i;
+    for (i = 0; i < c->n; i++) c->r[i] = c->xs[i] - c->xf[i];
+    if (!e->exact) {
+        for (i = 0; i < c->m; i++) c->work[i] = c->pf[i] - c->ps[i];
+        fsi__pairs_apply(&c->solid, c->work, 1, c->r);
+    }
+    e->norm = fsi__node_norm(c->n, c->desc.group, c->r);
+}
+
+/* The solid once more with p_F itself: what the fluid lost is what the solid gets. */
+static fsi_result fsi__final_solve(fsi_partitioned *c, fsi__exchange *e) {
+    fsi_result r;
+    if (e->exact || c->desc.no_final_solve) return FSI_OK;
+    fsi_copy((size_t)c->m, c->ps, c->ps0);
+    fsi_copy((size_t)c->n, c->xs, c->xs0);
+    fsi_copy((size_t)c->m, c->pf, c->ps);
+    r = fsi__box_solve(e->solid, 0, c->ps, c->xs, c->n);
+    if (r < 0) return r;
+    if (c->desc.scheme == FSI_SCHEME_REDUCED) fsi__pairs_push(&c->solid, c->columns, c->ps, c->ps0, c->xs, c->xs0);
+    e->exact = 1;
+    fsi__residual(c, e);
+    return FSI_OK;
+}
+
+/* The next X_F: under-relaxed, Aitken, or eq. (6). */
+static void fsi__next_input(fsi_partitioned *c, fsi__exchange *e) {
+    size_t n = (size_t)c->n;
+    fsi_real *next = c->work + 3 * (c->n + c->m);
+    fsi_real omega = c->desc.omega;
+    size_t i;
+    if (c->desc.scheme == FSI_SCHEME_AITKEN && e->k > 1) {         /* omega' = -omega r0.(r - r0) / |r - r0|^2 */
+        double a = 0, b = 0;
+        for (i = 0; i < n; i++) {
+            double d = (double)(c->r[i] - c->r0[i]);
+            a += (double)c->r0[i] * d;
+            b += d * d;
+        }
+        if (b > 0) e->omega = -e->omega * (fsi_real)(a / b);
+        omega = e->omega;
+    }
+    fsi_copy(n, c->r, c->r0);
+    fsi_copy(n, c->xf, c->xf0); fsi_copy(n, c->xs, c->xs0);
+    fsi_copy((size_t)c->m, c->pf, c->pf0); fsi_copy((size_t)c->m, c->ps, c->ps0);
+    if (c->desc.scheme == FSI_SCHEME_REDUCED) {
+        if (e->k == 1 && c->fluid.old == 0) omega = c->desc.start;                        /* nothing known yet */
+        else {
+            fsi__pairs_build(&c->solid, c->desc.filter);
+            fsi__pairs_build(&c->fluid, c->desc.filter);
+            if (fsi__rmi_predict(c, &c->fluid, &c->solid, c->xf, c->pf, c->ps, c->xs, next)) { fsi_copy(n, next, c->xf); return; }
+            e->dropped++;
+            omega = c->desc.start;
+        }
+    }
+    fsi_axpy(n, omega, c->r, c->xf);                               /* X + omega R */
+}
+
+/* The pairs of this step become the newest old ones; the oldest step leaves. */
+static void fsi__pairs_age(fsi_partitioned *c) {
+    int i, keep = c->desc.reuse, total = 0, newest = fsi__imin(c->fluid.current, c->solid.current);
+    for (i = fsi__imin(c->kept_steps, 15); i > 0; i--) c->step_columns[i] = c->step_columns[i - 1];
+    c->step_columns[0] = newest;
+    c->kept_steps = fsi__imin(c->kept_steps + 1, keep);
+    for (i = 0; i < c->kept_steps; i++) total += c->step_columns[i];
+    c->fluid.old = fsi__imin(total, fsi__imin(c->fluid.current + c->fluid.old, c->columns - c->desc.max_iterations - 1));
+    c->solid.old = fsi__imin(total, fsi__imin(c->solid.current + c->solid.old, c->columns - c->desc.max_iterations - 1));
+    c->fluid.current = c->solid.current = 0;
+}
+
+/* 1 when the iteration may end: converged, capped or stalled. */
+static int fsi__finished(fsi_partitioned *c, fsi__exchange *e, fsi_result *why) {
+    fsi_real norm = c->desc.scheme == FSI_SCHEME_RELAXED && c->desc.relaxed_residual ? c->desc.omega * e->norm : e->norm;
+    *why = FSI_OK;
+    if (norm <= c->desc.tolerance && e->k >= c->desc.min_iterations) return 1;
+    if (e->norm < FSI_R(0.999) * e->best) e->best = e->norm, e->lean = 0;
+    else e->lean++;
+    *why = e->k >= c->desc.max_iterations ? FSI_NOT_CONVERGED : FSI_STALLED;
+    return e->k >= c->desc.max_iterations || (c->desc.scheme == FSI_SCHEME_REDUCED && e->lean >= 12);
+}
+
+static fsi_result fsi__partitioned_loop(fsi_partitioned *c, fsi__exchange *e, double *first) {
+    fsi_result r, why = FSI_OK;
+    for (;;) {
+        if ((r = fsi__call_pair(c, e)) < 0) return r;
+        fsi__residual(c, e);
+        if (e->k == 1) *first = (double)e->norm, e->best = e->norm;
+        if (fsi__finished(c, e, &why)) {
+            if ((r = fsi__final_solve(c, e)) < 0) return r;        /* the true residual decides */
+            if (why != FSI_OK || e->norm <= c->desc.tolerance || c->desc.relaxed_residual || e->k >= c->desc.max_iterations) break;
+        }
+        fsi__next_input(c, e);
+        if (!fsi_all_finite((size_t)c->n, c->xf)) return FSI_ERR_NUMERIC;
+    }
+    if (why == FSI_OK && !(e->norm <= c->desc.tolerance) && !c->desc.relaxed_residual) why = FSI_NOT_CONVERGED;
+    return why;
+}
+
+FSI_API fsi_result fsi_partitioned_step(fsi_partitioned *c, int n, int m, const fsi_blackbox *fluid, const fsi_blackbox *solid, fsi_real *x, fsi_real *p, fsi_report *report) {
+    fsi__exchange e;
+    fsi_result r;
+    double first = 0;
+    if (!c || !c->block) return FSI_ERR_STATE;
+    if (!fluid || !solid || !fluid->solve_fn || !solid->solve_fn || !x || !p || n < 1 || m < 1 || n > c->desc.n || m > c->desc.m || !fsi_all_finite((size_t)n, x))
+        return FSI_ERR_ARGUMENT;
+    if (n != c->n || m != c->m) fsi_partitioned_forget(c);
+    c->n = c->fluid.in = c->solid.out = n;
+    c->m = c->fluid.out = c->solid.in = m;
+    if (c->desc.reuse == 0) c->fluid.old = c->solid.old = 0;
+    c->fluid.current = c->solid.current = 0;
+    c->fluid.used = c->solid.used = 0;
+    memset(&e, 0, sizeof e);
+    e.fluid = fluid; e.solid = solid; e.omega = c->desc.omega;
+    if ((fluid->save_fn && fluid->save_fn(fluid->user) < 0) || (solid->save_fn && solid->save_fn(solid->user) < 0)) return FSI_ERR_CALLBACK;
+    if (c->desc.scheme == FSI_SCHEME_REDUCED) { fsi__pairs_build(&c->fluid, c->desc.filter); fsi__pairs_build(&c->solid, c->desc.filter); }
+    fsi_copy((size_t)n, x, c->xf);
+    r = fsi__partitioned_loop(c, &e, &first);
+    c->steps++;
+    c->capped += r == FSI_NOT_CONVERGED;
+    c->stalled += r == FSI_STALLED;
+    c->used_columns += ((double)c->fluid.used - c->used_columns) / (double)c->steps;
+    if (r >= 0) {
+        fsi_copy((size_t)n, c->xf, x);
+        fsi_copy((size_t)m, c->ps, p);
+        fsi_copy((size_t)m, c->ps, c->p_last);
+        c->has_load = 1;
+        fsi__pairs_age(c);
+    } else fsi_partitioned_forget(c);
+    if (report) {
+        memset(report, 0, sizeof *report);
+        report->reason = r; report->iterations = e.k; report->restarts = e.dropped;
+        report->residual_start = first; report->residual = (double)e.norm;
+    }
+    return r;
+}
+
+/* ------------------------------------------------------------------------------------------------ >>boundary pressure projection */
+/* Adds sign * value to the regions on both sides: + where the face leaves the region (its minus side), - on the other. */
+static void fsi__region_add(const fsi_boundary_faces *b, int f, fsi_real value, fsi_real *sum) {
+    if (b->region_minus[f] >= 0) sum[b->region_minus[f]] += value;
+    if (b->region_plus[f] >= 0) sum[b->region_plus[f]] -= value;
+}
+
+/* x = K^-1 x for symmetric semi-definite K (overwritten) and x in its range: a pivot that vanishes pins its unknown to zero. */
+static void fsi__semidefinite_solve(int n, fsi_real *K, fsi_real *x) {
+    int i, j, k;
+    for (j = 0; j < n; j++) {
+        fsi_real d = K[j * n + j], limit = d * FSI_REAL_EPS * (fsi_real)(64 * n);
+        for (k = 0; k < j; k++) d -= K[j * n + k] * K[j * n + k];
+        d = d > limit ? fsi__sqrt(d) : 0;
+        K[j * n + j] = d;
+        for (i = j + 1; i < n; i++) {
+            fsi_real s = K[i * n + j];
+            for (k = 0; k < j; k++) s -= K[i * n + k] * K[j * n + k];
+            K[i * n + j] = d > 0 ? s / d : 0;
+        }
+    }
+    for (i = 0; i < n; i++) {                                      /* L y = x */
+        for (k = 0; k < i; k++) x[i] -= K[i * n + k] * x[k];
+        x[i] = K[i * n + i] > 0 ? x[i] / K[i * n + i] : 0;
+    }
+    for (i = n - 1; i >= 0; i--) {                                 /* L^T x = y */
+        for (k = i + 1; k < n; k++) x[i] -= K[k * n + i] * x[k];
+        x[i] = K[i * n + i] > 0 ? x[i] / K[i * n + i] : 0;
+    }
+}
+
+FSI_API fsi_result fsi_boundary_project(const fsi_boundary_faces *b, fsi_real dt, fsi_real *p0, fsi_real *work) {
+    int m, f, i;
+    fsi_real *K, *flux;
+    fsi_result result = FSI_OK;
+    if (!b || !p0 || !work || b->faces < 0 || b->regions < 0 || !(dt > 0) || !fsi__finite(dt)) return FSI_ERR_ARGUMENT;
+    m = b->regions; K = work; flux = work + (size_t)m * (size_t)m;
+    for (f = 0; f < b->faces; f++)
+        if (b->region_minus[f] >= m || b->region_plus[f] >= m || !fsi__finite(b->u[f]) || !(b->area[f] >= 0) ||
+            (!(b->fixed && b->fixed[f]) && !(b->mass[f] > 0))) return FSI_ERR_ARGUMENT;
+    memset(work, 0, ((size_t)m * (size_t)m + 2 * (size_t)m) * sizeof(fsi_real));
+    for (f = 0; f < b->faces; f++) {
+        int r[2], s, t;
+        r[0] = b->region_minus[f]; r[1] = b->region_plus[f];
+        fsi__region_add(b, f, b->area[f] * b->u[f], flux);                               /* C^T U, scripted faces included */
+        if (b->fixed && b->fixed[f]) continue;
+        for (s = 0; s < 2; s++)
+            for (t = 0; t < 2; t++)
+                if (r[s] >= 0 && r[t] >= 0) K[r[s] * m + r[t]] += (s == t ? 1 : -1) * b->area[f] * b->area[f] / b->mass[f];   /* C^T M^-1 C */
+    }
+    for (i = 0; i < m; i++)
+        if (!(K[i * m + i] > 0)) {                                                       /* nothing here can move */
+            if (fsi__abs(flux[i]) > 0) result = FSI_INCOMPATIBLE;
+            K[i * m + i] = 1;
+            flux[i] = 0;
+        }
+    for (i = 0; i < m; i++) p0[i] = flux[i];
+    fsi__semidefinite_solve(m, K, p0);                                                   /* dt p0 with the opposite sign */
+    for (f = 0; f < b->faces; f++) {
+        fsi_real jump = (b->region_minus[f] >= 0 ? p0[b->region_minus[f]] : 0) - (b->region_plus[f] >= 0 ? p0[b->region_plus[f]] : 0);
+        if (!(b->fixed && b->fixed[f])) b->u[f] -= b->area[f] / b->mass[f] * jump;       /* U -= M^-1 C (C^T M^-1 C)^-1 C^T U */
+    }
+    for (i = 0; i < m; i++) p0[i] = -p0[i] / dt;
+    return result;
+}
+
+/* ------------------------------------------------------------------------------------------------ >>boxes */
+#ifndef FSI_COUPLE_NO_GRID
+static void fsi__fluid_box_layout(fsi_fluid_box *b, fsi_arena *a, int sides) {
+    size_t s = (size_t)(sides > 0 ? sides : 1);
+    b->offset = (int *)fsi_arena_take(a, (size_t)b->face->solids + 1, sizeof(int));
+    b->rhs0 = (fsi_real *)fsi_arena_take(a, b->grid->cells, sizeof(fsi_real));
+    b->u = (fsi_real *)fsi_arena_take(a, s, sizeof(fsi_real));
+    b->u_star = (fsi_real *)fsi_arena_take(a, s, sizeof(fsi_real));
+    b->area = (fsi_real *)fsi_arena_take(a, s, sizeof(fsi_real));
+    b->mass = (fsi_real *)fsi_arena_take(a, s, sizeof(fsi_real));
+    b->minus = (int32_t *)fsi_arena_take(a, s, sizeof(int32_t));
+    b->plus = (int32_t *)fsi_arena_take(a, s, sizeof(int32_t));
+}
+
+/* Room for this many sides, with some to spare; keeps the block when it is large enough. */
+static fsi_result fsi__fluid_box_reserve(fsi_fluid_box *b, int sides) {
+    fsi_arena a;
+    memset(&a, 0, sizeof a);
+    fsi__fluid_box_layout(b, &a, sides);
+    if (a.failed) return FSI_ERR_SIZE;
+    if (a.used > b->size) {
+        fsi_free(&b->allocator, b->block, b->size);
+        b->size = a.used + a.used / 4;
+        b->block = fsi_alloc(&b->allocator, b->size);
+        if (!b->block) { b->size = 0; return FSI_ERR_MEMORY; }
+    }
+    memset(&a, 0, sizeof a);
+    a.base = (unsigned char *)b->block;
+    a.size = b->size;
+    fsi__fluid_box_layout(b, &a, sides);
+    return FSI_OK;
+}
+
+/* The same for closed regions, which are known only when the pressure system stands. */
+static fsi_result fsi__fluid_box_regions(fsi_fluid_box *b, int regions) {
+    if (regions > b->region_room) {
+        fsi_free(&b->allocator, b->p0, 2 * (size_t)b->region_room * sizeof(fsi_real));
+        b->region_room = regions + 8;
+        b->p0 = (fsi_real *)fsi_alloc(&b->allocator, 2 * (size_t)b->region_room * sizeof(fsi_real));
+        if (!b->p0) { b->region_room = 0; return FSI_ERR_MEMORY; }
+        b->stiff = b->p0 + b->region_room;
+    }
+    b->regions = regions;
+    return FSI_OK;
+}
+
+FSI_API void fsi_fluid_box_free(fsi_fluid_box *box) {
+    if (!box) return;
+    fsi_free(&box->allocator, box->block, box->size);
+    fsi_free(&box->allocator, box->p0, 2 * (size_t)box->region_room * sizeof(fsi_real));
+    box->block = NULL;
+    box->p0 = NULL;
+    box->size = 0;
+    box->region_room = 0;
+}
+
+/* Closed region of a cell, or -1. */
+static int fsi__closed_region(const fsi_grid *g, int32_t cell) {
+    int32_t r = g->mg->label[cell];
+    return r >= 0 ? (int)r : -1;
+}
+
+FSI_API fsi_result fsi_fluid_box_begin(fsi_fluid_box *box, fsi_real dt) {
+    fsi_grid *g = box ? box->grid : NULL;
+    fsi_interface *f = box ? box->face : NULL;
+    fsi_real area;
+    fsi_result r;
+    int s, a;
+    if (!g || !f || !(dt > 0) || !fsi__finite(dt)) return FSI_ERR_ARGUMENT;
+    if ((r = fsi_grid_classify(g)) < 0 || (r = fsi_interface_sides(f, g)) < 0) return r;
+    if ((r = fsi__fluid_box_reserve(box, f->sides)) < 0) return r;
+    for (s = 0; s < f->sides; s++) {
+        f->velocity[f->side[s].axis][f->side[s].face] = 0;                               /* solids at rest; their flux is added in every solve */
+        box->u_star[s] = fsi_interface_sample(g, &f->side[s]);                           /* build_pressure writes over it */
+    }
+    if ((r = fsi_grid_build_pressure(g, dt)) < 0) return r;
+    {
+        const fsi_real *w[3];
+        for (a = 0; a < 3; a++) w[a] = g->weight[a];
+        if ((r = fsi_mg_update(g->mg, g->cell, w)) < 0) return r;                        /* labels of the closed regions */
+    }
+    fsi_copy(g->cells, g->rhs, box->rhs0);
+    box->dt = dt;
+    if ((r = fsi__fluid_box_regions(box, g->mg->regions)) < 0) return r;
+    box->solves = box->iterations = 0;
+    for (box->offset[0] = 0, s = 0; s < f->solids; s++) box->offset[s + 1] = box->offset[s] + f->solid[s]->dof;
+    box->dof = box->offset[f->solids];
+    box->n = box->dof + box->regions;
+    area = g->dim == 2 ? g->h : g->h * g->h;
+    for (s = 0; s < f->sides; s++) {
+        const fsi_side *q = &f->side[s];
+        int region = fsi__closed_region(g, q->cell);
+        box->area[s] = area * q->share;
+        box->mass[s] = q->mass > 0 ? q->mass : area * g->h * g->desc.rho / 2;
+        box->minus[s] = q->sign > 0 ? region : -1;
+        box->plus[s] = q->sign > 0 ? -1 : region;
+    }
+    box->injected = 0;
+    for (s = 0; s < (int)g->cells; s++)
+        if (g->cell[s] == FSI_CELL_FLUID && fsi__closed_region(g, s) >= 0) box->injected += (double)(g->rhs[s] * area / (g->desc.rho * g->h));
+    return FSI_OK;
+}
+
+/* Makes box->u compatible with every closed region: sum over its sides of outward flux = what is injected there. p0 in Pa s. */
+static fsi_result fsi__fluid_box_project(fsi_fluid_box *b) {
+    fsi_grid *g = b->grid;
+    fsi_real area = g->dim == 2 ? g->h : g->h * g->h;
+    fsi_result result = FSI_OK;
+    int s, i;
+    memset(b->p0, 0, 2 * (size_t)b->region_room * sizeof(fsi_real));
+    for (i = 0; i < (int)g->cells; i++)                                  /* fixed faces: what the solids at rest leave over */
+        if (g->cell[i] == FSI_CELL_FLUID && fsi__closed_region(g, i) >= 0) b->p0[fsi__closed_region(g, i)] -= b->rhs0[i] * area / (g->desc.rho * g->h);
+    for (s = 0; s < b->face->sides; s++) {
+        int region = b->minus[s] >= 0 ? b->minus[s] : b->plus[s];
+        if (region < 0) continue;
+        b->p0[region] += (fsi_real)b->face->side[s].sign * b->area[s] * b->u[s];          /* C^T U */
+        b->stiff[region] += b->area[s] * b->area[s] / b->mass[s];        /* C^T M^-1 C: every side has its own sample, so regions do not mix here */
+    }
+    for (i = 0; i < b->regions; i++) {
+        if (!(b->stiff[i] > 0) && fsi__abs(b->p0[i]) > 0) result = FSI_INCOMPATIBLE;      /* nothing can give way */
+        b->p0[i] = b->stiff[i] > 0 ? -b->p0[i] / b->stiff[i] : 0;        /* p0 dt */
+    }
+    for (s = 0; s < b->face->sides; s++) {
+        int region = b->minus[s] >= 0 ? b->minus[s] : b->plus[s];
+        if (region >= 0) b->u[s] += (fsi_real)b->face->side[s].sign * b->area[s] / b->mass[s] * b->p0[region];
+    }
+    return result;
+}
+
+/* Pressure for the side velocities in box->u. */
+static fsi_result fsi__fluid_box_pressure(fsi_fluid_box *b) {
+    fsi_grid *g = b->grid;
+    fsi_mg_solve_desc d;
+    fsi_report report;
+    fsi_result r;
+    int s;
+    memset(&d, 0, sizeof d);
+    d.tolerance = b->tolerance > 0 ? b->tolerance : sizeof(fsi_real) == 4 ? 1e-5 : 1e-10;
+    fsi_copy(g->cells, b->rhs0, g->rhs);
+    for (s = 0; s < b->face->sides; s++) {
+        const fsi_side *q = &b->face->side[s];
+        g->rhs[q->cell] -= g->desc.rho * g->h * q->share * (fsi_real)q->sign * b->u[s];
+    }
+    fsi_mg_project(g->mg, g->rhs);                                       /* round-off of the projection above */
+    r = fsi_mg_solve(g->mg, &d, g->rhs, g->pressure, &report);
+    b->solves++;
+    b->iterations += report.iterations;
+    return r;
+}
+
+static fsi_result fsi__fluid_box_solve(void *user, const fsi_real *in, fsi_real *out) {
+    fsi_fluid_box *b = (fsi_fluid_box *)user;
+    const fsi_interface *f = b->face;
+    fsi_grid *g = b->grid;
+    fsi_real per_region = g->desc.rho * g->h / (2 * b->dt);              /* X entry of a region is its p dt over this: a displacement */
+    fsi_result r, worst = FSI_OK;
+    int s, e, i;
+    for (s = 0; s < f->sides; s++) {
+        const fsi_side *q = &f->side[s];
+        const fsi_real *x = in + b->offset[q->solid];
+        fsi_real v = 0;
+        for (e = q->row; e < q->row_end; e++) v += f->val[e] * x[f->col[e]];
+        b->u[s] = v / b->dt;                                             /* J v */
+    }
+    if (b->regions && (r = fsi__fluid_box_project(b)) != FSI_OK) worst = r;
+    if ((r = fsi__fluid_box_pressure(b)) < 0) return r;
+    memset(out, 0, (size_t)b->n * sizeof(fsi_real));
+    for (i = 0; i < b->regions; i++) out[b->dof + i] = in[b->dof + i] + (b->bpp ? b->p0[i] / per_region : 0);
+    for (s = 0; s < f->sides; s++) {                                     /* the solid gets -lambda = sign A p dt - beta (u - u*) */
+        const fsi_side *q = &f->side[s];
+        int region = b->minus[s] >= 0 ? b->minus[s] : b->plus[s];
+        fsi_real p = g->pressure[q->cell] + (region >= 0 && b->bpp ? out[b->dof + region] * per_region : 0);
+        fsi_real impulse = (fsi_real)q->sign * b->area[s] * p;
+        if (!b->pressure_form) impulse -= q->mass * (b->u[s] - b->u_star[s]);
+        for (e = q->row; e < q->row_end; e++) out[b->offset[q->solid] + f->col[e]] += f->val[e] * impulse;
+    }
+    return worst;
+}
+
+FSI_API fsi_blackbox fsi_fluid_box_door(fsi_fluid_box *box) {
+    fsi_blackbox b;
+    memset(&b, 0, sizeof b);
+    b.solve_fn = fsi__fluid_box_solve;
+    b.user = box;
+    return b;
+}
+
+FSI_API fsi_result fsi_fluid_box_finish(fsi_fluid_box *box) {
+    fsi_interface *f = box->face;
+    fsi_result r;
+    int s;
+    for (s = 0; s < f->sides; s++) f->velocity[f->side[s].axis][f->side[s].face] = box->u[s];
+    if ((r = fsi_grid_apply_pressure(box->grid)) < 0) return r;
+    for (s = 0; s < f->sides; s++) fsi_interface_set_sample(f, box->grid, &f->side[s], box->u[s]);
+    return r;
+}
+
+/* ---- solids */
+FSI_API fsi_result fsi_solid_box_begin(fsi_solid_box *box, fsi_real dt, int regions) {
+    size_t n = 0;
+    int i;
+    if (!box || !box->part || box->count < 0 || regions < 0 || !(dt > 0)) return FSI_ERR_ARGUMENT;
+    for (i = 0; i < box->count; i++) {
+        if (!box->part[i].solid || !box->part[i].solid->v) return FSI_ERR_ARGUMENT;
+        n += (size_t)box->part[i].solid->dof;
+    }
+    if (n > box->v0_room) {
+        fsi_free(&box->allocator, box->v0, box->v0_room * sizeof(fsi_real));
+        box->v0 = (fsi_real *)fsi_alloc(&box->allocator, n * sizeof(fsi_real));
+        box->v0_room = box->v0 ? n : 0;
+        if (!box->v0) return FSI_ERR_MEMORY;
+    }
+    for (n = 0, i = 0; i < box->count; n += (size_t)box->part[i].solid->dof, i++) fsi_copy((size_t)box->part[i].solid->dof, box->part[i].solid->v, box->v0 + n);
+    box->dt = dt;
+    box->regions = regions;
+    box->status = FSI_OK;
+    return FSI_OK;
+}
+
+FSI_API void fsi_solid_box_free(fsi_solid_box *box) {
+    if (!box) return;
+    fsi_free(&box->allocator, box->v0, box->v0_room * sizeof(fsi_real));
+    box->v0 = NULL;
+    box->v0_room = 0;
+}
+
+typedef struct fsi__implicit_mass { const fsi_coupled *s; fsi_real *t; } fsi__implicit_mass;
+static void fsi__implicit_mass_apply(const fsi_real *x, fsi_real *y, void *user) {        /* y = (M + B^T B) x, fixed nodes as identity */
+    const fsi__implicit_mass *m = (const fsi__implicit_mass *)user;
+    int i;
+    fsi_csr_mul(m->s->implicit, x, m->t);
+    fsi_csr_tmul(m->s->implicit, m->t, y);
+    for (i = 0; i < m->s->dof; i++) {
+        fsi_real w = m->s->inverse_mass[i / 3];
+        y[i] = w > 0 ? y[i] + x[i] / w : x[i];
+    }
+}
+
+/* dv = (M + B^T B)^-1 impulse of one solid through its door. */
+static fsi_result fsi__door_respond(const fsi_coupled *s, const fsi_allocator *allocator, const fsi_real *impulse, fsi_real *v) {
+    int i, j, n = s->dof;
+    if (!s->node) {
+        for (i = 0; i < n; i++) for (j = 0; j < n; j++) v[i] += s->inverse_mass[i * n + j] * impulse[j];
+        return FSI_OK;
+    }
+    if (!s->implicit) {
+        for (i = 0; i < n; i++) v[i] += s->inverse_mass[i / 3] * impulse[i];
+        return FSI_OK;
+    }
+    {                                                                    /* (M + B^T B) v = M v* + impulse */
+        fsi_krylov_desc d;
+        fsi__implicit_mass m;
+        size_t bytes = ((size_t)s->implicit->rows + 2 * (size_t)n) * sizeof(fsi_real);
+        fsi_real *t = (fsi_real *)fsi_alloc(allocator, bytes), *b = t + s->implicit->rows, *x = b + n;
+        fsi_result r;
+        if (!t) return FSI_ERR_MEMORY;
+        memset(&d, 0, sizeof d);
+        m.s = s; m.t = t;
+        d.n = (size_t)n; d.A.apply_fn = fsi__implicit_mass_apply; d.A.user = &m;
+        d.tolerance = sizeof(fsi_real) == 4 ? 1e-5 : 1e-12; d.allocator = *allocator;
+        for (i = 0; i < n; i++) b[i] = s->inverse_mass[i / 3] > 0 ? v[i] / s->inverse_mass[i / 3] + impulse[i] : v[i];
+        r = fsi_cg_solve(&d, b, x, NULL, 0, NULL);
+        if (r >= 0) fsi_copy((size_t)n, x, v);
+        fsi_free(allocator, t, bytes);
+        return r < 0 ? r : FSI_OK;
+    }
+}
+
+static fsi_result fsi__solid_box_solve(void *user, const fsi_real *in, fsi_real *out) {
+    fsi_solid_box *b = (fsi_solid_box *)user;
+    size_t at = 0;
+    int i, k;
+    for (i = 0; i < b->count; i++) {
+        fsi_solid_part *p = &b->part[i];
+        fsi_real *v = p->solid->v;
+        fsi_result r;
+        fsi_copy((size_t)p->solid->dof, b->v0 + at, v);
+        r = p->respond_fn ? p->respond_fn(p->user, b->dt, in + at, v) : fsi__door_respond(p->solid, &b->allocator, in + at, v);
+        if (r < 0) return r;
+        if (r > 0) b->status = r;
+        if (p->solid->impulse) fsi_copy((size_t)p->solid->dof, in + at, p->solid->impulse);
+        for (k = 0; k < p->solid->dof; k++) out[at + (size_t)k] = b->dt * v[k];
+        at += (size_t)p->solid->dof;
+    }
+    for (k = 0; k < b->regions; k++) out[at + (size_t)k] = in[at + (size_t)k];
+    return FSI_OK;
+}
+
+FSI_API fsi_blackbox fsi_solid_box_door(fsi_solid_box *box) {
+    fsi_blackbox b;
+    memset(&b, 0, sizeof b);
+    b.solve_fn = fsi__solid_box_solve;
+    b.user = box;
+    return b;
+}
+
+FSI_API fsi_result fsi_soft_responder_begin(fsi_soft_responder *r) {
+    size_t need = fsi_soft_state_size(r->soft);
+    if (need > r->room) {
+        fsi_free(&r->allocator, r->state, r->room);
+        r->state = fsi_alloc(&r->allocator, need);
+        r->room = r->state ? need : 0;
+        if (!r->state) return FSI_ERR_MEMORY;
+    }
+    return fsi_soft_save(r->soft, r->state);
+}
+
+FSI_API fsi_result fsi_soft_respond(void *responder, fsi_real dt, const fsi_real *impulse, fsi_real *v) {
+    fsi_soft_responder *r = (fsi_soft_responder *)responder;
+    int i, n = 3 * r->soft->desc.vertex_count;
+    fsi_result result = fsi_soft_restore(r->soft, r->state);
+    if (result < 0) return result;
+    for (i = 0; i < n; i++) r->soft->force[i] += impulse[i] / dt;
+    result = fsi_soft_forces(r->soft, dt);
+    for (i = 0; i < n; i++) r->soft->force[i] -= impulse[i] / dt;
+    if (result < 0) return result;
+    if ((result = fsi_soft_finish(r->soft)) < 0) return result;
+    fsi_copy((size_t)n, r->soft->v, v);
+    return result;
+}
+
+FSI_API void fsi_soft_responder_free(fsi_soft_responder *r) {
+    if (!r) return;
+    fsi_free(&r->allocator, r->state, r->room);
+    r->state = NULL;
+    r->room = 0;
+}
+
+/* ---- the whole step, design.md's six lines */
+FSI_API fsi_result fsi_partitioned_scene_step(fsi_partitioned_scene *s, fsi_real dt, fsi_report *report) {
+    fsi_blackbox fluid, solid;
+    fsi_result r;
+    size_t at = 0;
+    int i, k;
+    if (!s || !s->grid || !s->face || !s->scheme || !s->list) return FSI_ERR_ARGUMENT;
+    s->fluid.grid = s->grid;
+    s->fluid.face = s->face;
+    if (s->begin_fn && s->begin_fn(s->user, dt) < 0) return FSI_ERR_CALLBACK;            /* 1. solids: v* */
+    for (i = 0; i < s->solids.count; i++) s->list[i] = s->solids.part[i].solid;
+    if ((r = fsi_interface_detect(s->face, s->grid, s->list, s->solids.count)) < 0) return r;   /* 3. surfaces -> interface */
+    if ((r = fsi_grid_advect(s->grid, dt)) < 0 || (r = fsi_grid_forces(s->grid, dt)) < 0) return r;   /* 2. fluid: u* */
+    if ((r = fsi_grid_viscosity(s->grid, dt, NULL)) < 0 || (r = fsi_fluid_box_begin(&s->fluid, dt)) < 0) return r;
+    if ((r = fsi_solid_box_begin(&s->solids, dt, s->fluid.regions)) < 0) return r;
+    if ((size_t)s->fluid.n > s->room) {
+        fsi_free(&s->allocator, s->x, 2 * s->room * sizeof(fsi_real));
+        s->x = (fsi_real *)fsi_alloc(&s->allocator, 2 * (size_t)s->fluid.n * sizeof(fsi_real));
+        s->room = s->x ? (size_t)s->fluid.n : 0;
+        if (!s->x) return FSI_ERR_MEMORY;
+        s->p = s->x + s->room;
+    }
+    memset(s->x, 0, (size_t)s->fluid.n * sizeof(fsi_real));
+    for (i = 0; i < s->solids.count; at += (size_t)s->list[i]->dof, i++)                 /* extrapolated X: the velocity the solid has */
+        for (k = 0; k < s->list[i]->dof; k++) s->x[at + (size_t)k] = dt * s->list[i]->v[k];
+    fluid = fsi_fluid_box_door(&s->fluid);
+    solid = fsi_solid_box_door(&s->solids);
+    r = fsi_partitioned_step(s->scheme, s->fluid.n, s->fluid.n, &fluid, &solid, s->x, s->p, report);   /* 4. the exchange */
+    if (r < 0) return r;
+    if ((i = fsi_fluid_box_finish(&s->fluid)) < 0 || (i = fsi_grid_extrapolate(s->grid)) < 0) return (fsi_result)i;   /* 5. both take what they agreed on */
+    if (s->move_fn && s->move_fn(s->user, dt) < 0) return FSI_ERR_CALLBACK;              /* 6. solids move, the surface moves */
+    if ((i = fsi_grid_move_surface(s->grid, dt, NULL)) < 0) return (fsi_result)i;
+    return r;
+}
+
+FSI_API void fsi_partitioned_scene_free(fsi_partitioned_scene *s) {
+    if (!s) return;
+    fsi_fluid_box_free(&s->fluid);
+    fsi_solid_box_free(&s->solids);
+    fsi_free(&s->allocator, s->x, 2 * s->room * sizeof(fsi_real));
+    s->x = s->p = NULL;
+    s->room = 0;
+}
+#endif
+
+#ifdef __cplusplus
+}
+#endif
+#endif /* FSI_COUPLE_IMPLEMENTATION */
+
+/*
+------------------------------------------------------------------------------------------------
+This software is available under two licences: choose the one you prefer.
+------------------------------------------------------------------------------------------------
+A: MIT License. Copyright (c) 2026 the fsi authors
+Permission is hereby granted, free of charge, to any person obtaining a copy of this software and associated documentation files (the
+"Software"), to deal in the Software without restriction, including without limitation the rights to use, copy, modify, merge, publish,
+distribute, sublicense, and/or sell copies of the Software, and to permit persons to whom the Software is furnished to do so, subject to
+the following conditions: The above copyright notice and this permission notice shall be included in all copies or substantial portions
+of the Software. THE SOFTWARE IS PROVIDED "AS IS", WITHOUT WARRANTY OF ANY KIND, EXPRESS OR IMPLIED, INCLUDING BUT NOT LIMITED TO THE
+WARRANTIES OF MERCHANTABILITY, FITNESS FOR A PARTICULAR PURPOSE AND NONINFRINGEMENT. IN NO EVENT SHALL THE AUTHORS OR COPYRIGHT HOLDERS
+BE LIABLE FOR ANY CLAIM, DAMAGES OR OTHER LIABILITY, WHETHER IN AN ACTION OF CONTRACT, TORT OR OTHERWISE, ARISING FROM, OUT OF OR IN
+CONNECTION WITH THE SOFTWARE OR THE USE OR OTHER DEALINGS IN THE SOFTWARE.
+------------------------------------------------------------------------------------------------
+B: Public Domain (www.unlicense.org)
+Anyone is free to copy, modify, publish, use, compile, sell, or distribute this software, in source or binary form, for any purpose,
+commercial or non-commercial, and by any means. The authors dedicate any and all copyright interest in the software to the public domain.
+The software is provided "as is", without warranty of any kind, as in licence A.
+------------------------------------------------------------------------------------------------
+*/

@@ -1,0 +1,6305 @@
+/* fsi_solids.h */
+#if defined(FSI_IMPLEMENTATION) && !defined(FSI_DECLARATIONS_ONLY) && !defined(FSI_SOLIDS_IMPLEMENTATION)
+#define FSI_SOLIDS_IMPLEMENTATION
+#endif
+#include "fsi_linalg.h"
+
+#ifndef FSI_SOLIDS_H
+#define FSI_SOLIDS_H
+#if FSI_LINALG_VERSION != 100
+#error "vendor all fsi_*.h files from the same release"
+#endif
+#ifdef FSI_SINGLE                        /* the precision is part of every symbol: a mismatch is a link error */
+#define fsi_shape_init fsi_shape_init_f32
+#define fsi_shape_free fsi_shape_free_f32
+#define fsi_shape_distance fsi_shape_distance_f32
+#define fsi_mesh_mass fsi_mesh_mass_f32
+#define fsi_solids_init fsi_solids_init_f32
+#define fsi_solids_free fsi_solids_free_f32
+#define fsi_solids_add fsi_solids_add_f32
+#define fsi_solids_join fsi_solids_join_f32
+#define fsi_solids_step fsi_solids_step_f32
+#define fsi_solids_forces fsi_solids_forces_f32
+#define fsi_solids_move fsi_solids_move_f32
+#define fsi_solids_set_externals fsi_solids_set_externals_f32
+#define fsi_solids_set_pose fsi_solids_set_pose_f32
+#define fsi_solids_set_velocity fsi_solids_set_velocity_f32
+#define fsi_solids_script fsi_solids_script_f32
+#define fsi_solids_velocity fsi_solids_velocity_f32
+#define fsi_solids_inverse_mass fsi_solids_inverse_mass_f32
+#define fsi_solids_impulse fsi_solids_impulse_f32
+#define fsi_solids_closest fsi_solids_closest_f32
+#define fsi_solids_surface fsi_solids_surface_f32
+#define fsi_solids_coupled fsi_solids_coupled_f32
+#define fsi_solids_take_coupled fsi_solids_take_coupled_f32
+#define fsi_solids_state_size fsi_solids_state_size_f32
+#define fsi_solids_save fsi_solids_save_f32
+#define fsi_solids_restore fsi_solids_restore_f32
+#define fsi_solids_measure fsi_solids_measure_f32
+#define fsi_solids_max_dt fsi_solids_max_dt_f32
+#define fsi_solids_lines fsi_solids_lines_f32
+#define fsi_form_distance fsi_form_distance_f32
+#define fsi_mesh_free fsi_mesh_free_f32
+#define fsi_mesh_from_sdf fsi_mesh_from_sdf_f32
+#define fsi_mesh_box fsi_mesh_box_f32
+#define fsi_mesh_sheet fsi_mesh_sheet_f32
+#define fsi_mesh_strip fsi_mesh_strip_f32
+#define fsi_mesh_circle fsi_mesh_circle_f32
+#define fsi_mesh_sphere fsi_mesh_sphere_f32
+#define fsi_mesh_torus fsi_mesh_torus_f32
+#define fsi_mesh_boundary fsi_mesh_boundary_f32
+#define fsi_mesh_surface fsi_mesh_surface_f32
+#define fsi_surface_sample fsi_surface_sample_f32
+#define fsi_soft_init fsi_soft_init_f32
+#define fsi_soft_free fsi_soft_free_f32
+#define fsi_soft_forces fsi_soft_forces_f32
+#define fsi_soft_coupled fsi_soft_coupled_f32
+#define fsi_soft_finish fsi_soft_finish_f32
+#define fsi_soft_contact fsi_soft_contact_f32
+#define fsi_soft_move fsi_soft_move_f32
+#define fsi_soft_step fsi_soft_step_f32
+#define fsi_soft_static fsi_soft_static_f32
+#define fsi_soft_energy fsi_soft_energy_f32
+#define fsi_soft_max_dt fsi_soft_max_dt_f32
+#define fsi_soft_volume fsi_soft_volume_f32
+#define fsi_soft_stiffness fsi_soft_stiffness_f32
+#define fsi_soft_elastic_force fsi_soft_elastic_force_f32
+#define fsi_soft_surface fsi_soft_surface_f32
+#define fsi_soft_external fsi_soft_external_f32
+#define fsi_soft_state_size fsi_soft_state_size_f32
+#define fsi_soft_save fsi_soft_save_f32
+#define fsi_soft_restore fsi_soft_restore_f32
+#define fsi_reduced_model_init fsi_reduced_model_init_f32
+#define fsi_reduced_model_free fsi_reduced_model_free_f32
+#define fsi_reduced_init fsi_reduced_init_f32
+#define fsi_reduced_free fsi_reduced_free_f32
+#define fsi_reduced_place fsi_reduced_place_f32
+#define fsi_reduced_point fsi_reduced_point_f32
+#define fsi_reduced_velocity fsi_reduced_velocity_f32
+#define fsi_reduced_push fsi_reduced_push_f32
+#define fsi_reduced_impulse fsi_reduced_impulse_f32
+#define fsi_reduced_row fsi_reduced_row_f32
+#define fsi_reduced_mass fsi_reduced_mass_f32
+#define fsi_reduced_forces fsi_reduced_forces_f32
+#define fsi_reduced_move fsi_reduced_move_f32
+#define fsi_reduced_energy fsi_reduced_energy_f32
+#define fsi_reduced_external fsi_reduced_external_f32
+#define fsi_reduced_state_size fsi_reduced_state_size_f32
+#define fsi_reduced_save fsi_reduced_save_f32
+#define fsi_reduced_restore fsi_reduced_restore_f32
+#define fsi_reduced_group_init fsi_reduced_group_init_f32
+#define fsi_reduced_group_free fsi_reduced_group_free_f32
+#define fsi_reduced_group_couple fsi_reduced_group_couple_f32
+#define fsi_reduced_group_take fsi_reduced_group_take_f32
+#define fsi_reduced_group_surface fsi_reduced_group_surface_f32
+#define fsi_reduced_contact fsi_reduced_contact_f32
+#define fsi_reduced_contacts_free fsi_reduced_contacts_free_f32
+#endif
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define FSI_SOLIDS_VERSION FSI_VERSION
+/* ------------------------------------------------------------------------------------------------ >>shapes */
+/* A shape is shared by any number of bodies and never changes. Its frame has the centre of mass at the origin.
+   PLANE, ROOM and HEIGHT have no volume: they are the static world, for fixed and scripted bodies only, and hand out no surface. */
+typedef enum fsi_shape_kind {
+    FSI_SHAPE_NONE = 0,       /* refused */
+    FSI_SHAPE_SPHERE,         /* radius (a disk in 2D) */
+    FSI_SHAPE_BOX,            /* half: half edges (a rectangle in 2D); also planks */
+    FSI_SHAPE_CAPSULE,        /* radius, length of the straight part along x */
+    FSI_SHAPE_TORUS,          /* length = radius of the ring around the y axis, radius of the tube; 3D only */
+    FSI_SHAPE_MESH,           /* surface: closed triangle mesh, in 2D closed loops of segments */
+    FSI_SHAPE_COMPOUND,       /* part: convex or mesh shapes at fixed poses; they must not overlap much, masses are added */
+    FSI_SHAPE_PLANE,          /* solid half space below the origin plane, outward normal +y */
+    FSI_SHAPE_ROOM,           /* the outside of the box |x| < half is solid */
+    FSI_SHAPE_HEIGHT,         /* solid below y = height(x, z), bilinear between samples, flat beyond the rim */
+    FSI_SHAPE_FORCE_INT = 0x7fffffff
+} fsi_shape_kind;
+
+struct fsi_shape;
+/* One part of a compound. */
+typedef struct fsi_shape_part {
+    const struct fsi_shape *shape; /* SPHERE, BOX, CAPSULE, TORUS or MESH; must outlive the compound */
+    fsi_vec3 x;               /* its origin in the compound's frame, m (shifted by init to the common centre of mass) */
+    fsi_quat q;               /* its rotation; zero = identity */
+    fsi_real density;         /* relative to the body's density; 0 = 1 */
+} fsi_shape_part;
+
+/* Zero-initialise, set kind and what it needs. Lengths in m; a length the kind needs must be > 0. */
+typedef struct fsi_shape_desc {
+    fsi_shape_kind kind;      /* required */
+    int dim;                  /* 2 or 3; 0 = 3. 2D lives in the plane z = 0, quantities are per metre of depth */
+    fsi_real radius;          /* SPHERE, CAPSULE, TORUS (tube) */
+    fsi_real length;          /* CAPSULE: straight part, >= 0; TORUS: ring radius > radius */
+    fsi_vec3 half;            /* BOX, ROOM: half edges (z not used in 2D) */
+    const fsi_surface *surface; /* MESH: read during init only; normals out */
+    const fsi_shape_part *part; /* COMPOUND: read during init only */
+    int part_count;           /* COMPOUND: > 0 */
+    const fsi_real *height;   /* HEIGHT: [nx * nz], x fastest, m; read during init only; 2D: nz = 1 */
+    int nx, nz;               /* HEIGHT: samples, >= 2 (nz 1 in 2D) */
+    fsi_real spacing;         /* HEIGHT: distance of samples; the field is centred on the origin */
+    int resolution;           /* segments around a round surface handed to fluids, >= 6; 0 = 24 */
+    int sdf_cells;            /* MESH: cells of the distance grid along the longest side, 4 .. 512; 0 = 32 */
+    fsi_allocator allocator;  /* zero = malloc */
+} fsi_shape_desc;
+
+/* All fields are read only. */
+typedef struct fsi_shape {
+    fsi_shape_kind kind;
+    int dim;
+    fsi_real radius, length;  /* m */
+    fsi_vec3 half;            /* m */
+    fsi_real volume;          /* m^3 (m^2 in 2D); 0 for the static kinds */
+    fsi_vec3 com;             /* centre of mass in the coordinates of the desc; the shape's own frame starts there */
+    fsi_mat3 inertia;         /* about the centre of mass for density 1, m^5 (2D: only zz) */
+    fsi_vec3 lo, hi;          /* bounds in the shape's frame; +-FSI_REAL_MAX for the static kinds */
+    fsi_real bound;           /* radius of the bounding sphere about the origin */
+    fsi_real thin;            /* smallest extent: the length that may not be skipped in a step */
+    fsi_surface surface;      /* tessellation at the origin (vertex_count 0 for the static kinds); owned */
+    int point_count;          /* contact samples */
+    const fsi_real *point;    /* [3 * point_count] owned; contact radius below */
+    fsi_real point_radius;    /* samples are spheres of this radius */
+    fsi_shape_part *part;     /* [part_count] owned copy; COMPOUND */
+    int part_count;
+    int nx, ny, nz;           /* nodes of the distance grid (MESH) or of the height field */
+    fsi_real spacing;         /* of the grid or field */
+    fsi_vec3 origin;          /* first grid node */
+    const fsi_real *grid;     /* [nx * ny * nz] signed distance, or heights; owned */
+    size_t grid_cells;        /* nx * ny * nz */
+    fsi_real density_mean;    /* COMPOUND: mass over volume for density 1; else 1 */
+    fsi_allocator allocator;
+    void *block;              /* the one allocation */
+    size_t block_size;
+} fsi_shape;
+
+/* Makes a shape. FSI_ERR_GEOMETRY: open, degenerate or inside-out mesh. On error s is zeroed and holds nothing. */
+FSI_API fsi_result fsi_shape_init(fsi_shape *s, const fsi_shape_desc *desc);
+/* Frees; s may be zero. No body may use it any more. */
+FSI_API void fsi_shape_free(fsi_shape *s);
+/* Signed distance of p (shape frame), negative inside; normal (may be NULL) points out of the solid. Exact for the analytic kinds
+   (height fields: first order; meshes: trilinear on the grid inside it, a lower bound beyond). */
+FSI_API fsi_real fsi_shape_distance(const fsi_shape *s, fsi_vec3 p, fsi_vec3 *normal);
+/* Volume (area), centre of mass and inertia about it for density 1 of a closed surface, by the divergence theorem: exact for
+   polyhedra. FSI_ERR_GEOMETRY when open, degenerate, not oriented consistently or inside-out; nothing is written then.
+   In 2D only inertia->m[8] is set. The allocator (may be NULL) gives scratch for the edge check. */
+FSI_API fsi_result fsi_mesh_mass(const fsi_surface *mesh, const fsi_allocator *allocator, fsi_real *volume, fsi_vec3 *com, fsi_mat3 *inertia);
+
+/* ------------------------------------------------------------------------------------------------ >>rigid */
+typedef enum fsi_rigid_kind {
+    FSI_RIGID_FIXED = 0,      /* never moves */
+    FSI_RIGID_SCRIPTED,       /* moves with the velocity its owner sets; pushes, is never pushed */
+    FSI_RIGID_DYNAMIC,        /* obeys Newton and Euler */
+    FSI_RIGID_FORCE_INT = 0x7fffffff
+} fsi_rigid_kind;
+
+/* A new body. Zero-initialise; shape is required. */
+typedef struct fsi_rigid_desc {
+    fsi_rigid_kind kind;
+    const fsi_shape *shape;   /* must outlive the body */
+    fsi_vec3 x;               /* centre of mass, m */
+    fsi_quat q;               /* body to world; zero = identity; normalised by init */
+    fsi_vec3 v;               /* velocity of the centre of mass, m/s */
+    fsi_vec3 w;               /* angular velocity, rad/s, world frame */
+    fsi_real density;         /* kg/m^3 (2D: kg/m^2); dynamic bodies: > 0 unless mass is given */
+    fsi_real mass;            /* kg; 0 = density * volume */
+    fsi_vec3 inertia;         /* principal moments in the body frame, kg m^2; zero = from the shape */
+    fsi_real friction;        /* Coulomb, >= 0; a pair uses the geometric mean */
+    fsi_real restitution;     /* 0 .. 1; a pair uses the larger */
+    fsi_real linear_damping;  /* 1/s, >= 0: dv/dt = -d v */
+    fsi_real angular_damping; /* 1/s, >= 0 */
+    int group;                /* bodies of the same non-zero group do not collide */
+    int ghost;                /* 1: takes no part in contact */
+    int user;                 /* free for the caller */
+} fsi_rigid_desc;
+
+/* A rigid body; world->body[i]. Read freely; write only through the functions below (force and torque may be added to). */
+typedef struct fsi_rigid {
+    fsi_vec3 x;               /* centre of mass, m */
+    fsi_quat q;               /* unit, body to world */
+    fsi_vec3 v;               /* m/s */
+    fsi_vec3 L;               /* angular momentum about the centre of mass, world frame, N m s: the state (scripted: 0) */
+    fsi_vec3 w;               /* angular velocity, rad/s, world frame: I^-1 L (scripted: given) */
+    fsi_vec3 force, torque;   /* N, N m about the centre of mass; used and cleared by fsi_solids_forces */
+    fsi_vec3 v_start, L_start; /* velocity and angular momentum at the start of the step: what forces and coupling add is spread over substeps */
+    fsi_mat3 rotation;        /* of q */
+    fsi_mat3 inverse_inertia; /* world frame, 1/(kg m^2); zero when not dynamic */
+    fsi_mat3 inertia_body, inverse_inertia_body; /* body frame, kg m^2 */
+    fsi_real mass, inverse_mass; /* kg, 1/kg; both 0 when not dynamic */
+    fsi_real friction, restitution, linear_damping, angular_damping;
+    const fsi_shape *shape;
+    fsi_rigid_kind kind;
+    int32_t group, ghost, user;
+    int32_t touching;         /* contacts and joints of the last step */
+} fsi_rigid;
+
+/* ------------------------------------------------------------------------------------------------ >>contact */
+/* One contact point; world->contact[i]. A side is a rigid body (< max_bodies) or max_bodies + k for external solid k; a < b.
+   Rigid pairs come first, then pairs with externals, each sorted by (a, b). The normal points from b to a. */
+typedef struct fsi_contact {
+    int32_t a, b;             /* sides */
+    uint32_t feature;         /* which point of the pair: the same number next step means the same point */
+    int32_t point_a, point_b; /* external sides: point index for its callbacks; else -1 */
+    int32_t lead;             /* the smaller side: the point moves with it during a step */
+    int32_t bounced;          /* 1: restitution acted in the last step */
+    fsi_vec3 at;              /* world position, m; both sides get their impulses exactly here */
+    fsi_vec3 normal;          /* unit, from b to a */
+    fsi_vec3 tangent;         /* unit; the second tangent is normal x tangent */
+    fsi_vec3 ra, rb;          /* arms from the centres of mass (external: 0) */
+    fsi_real gap;             /* m, negative = overlap; follows the motion during the step */
+    fsi_real impulse;         /* N s along the normal in the last substep, >= 0 */
+    fsi_real impulse_t[2];    /* N s along the tangents; length <= friction * impulse (a cone) */
+    fsi_real impulse_max;     /* largest normal impulse of the step: tells restitution who was hit */
+    fsi_real approach;        /* normal velocity before the step, m/s (negative: approaching) */
+    fsi_real friction, restitution;
+    fsi_real size;            /* bounding radius of the smaller side: the slop's scale, m */
+    fsi_real mass_n;          /* effective mass along the normal, kg */
+    fsi_real mass_t;          /* effective mass along the tangents, kg */
+} fsi_contact;
+
+/* A solid of another kind (cloth, tetrahedra, reduced, a user's own) that takes part in contact with the rigid world and with other
+   externals. It offers points; velocity and impulse at a point go through its callbacks, so contact does not know the kind.
+   Impulses arrive equal and opposite at the same world point on both sides. Owned by the caller. */
+typedef struct fsi_external {
+    int point_count;          /* contact points, usually surface vertices */
+    const fsi_real *x;        /* [3 * point_count] world positions at the start of the step, m */
+    fsi_real radius;          /* the points are spheres of this radius (half thickness), m, >= 0 */
+    fsi_real friction, restitution; /* as for rigid bodies */
+    int group;                /* as for rigid bodies */
+    void *user;               /* handed to the callbacks */
+    fsi_vec3 (*velocity_fn)(void *user, int point, fsi_vec3 at);                    /* m/s of point at world position at */
+    void (*inverse_mass_fn)(void *user, int point, fsi_vec3 at, fsi_mat3 *K);       /* K j = velocity change there by impulse j, 1/kg */
+    void (*impulse_fn)(void *user, int point, fsi_vec3 at, fsi_vec3 j);             /* takes impulse j, N s */
+    /* NULL, or: signed distance of world point p, outward unit normal, and the own point nearest to it (for the callbacks above).
+       Then samples of rigid bodies and points of other externals collide with this one too. */
+    fsi_real (*distance_fn)(void *user, fsi_vec3 p, fsi_vec3 *normal, int *point);
+} fsi_external;
+
+/* Answer of a distance query. */
+typedef struct fsi_solids_hit {
+    int body;                 /* nearest rigid body or -1 */
+    fsi_real distance;        /* m, negative inside */
+    fsi_vec3 normal;          /* unit, out of that body */
+    fsi_vec3 velocity;        /* of the body at the point, m/s */
+} fsi_solids_hit;
+
+/* ------------------------------------------------------------------------------------------------ >>joints */
+typedef enum fsi_joint_kind {
+    FSI_JOINT_NONE = 0,       /* refused */
+    FSI_JOINT_POINT,          /* ball and socket: the anchors stay together */
+    FSI_JOINT_HINGE,          /* and only rotation about axis is free (in 2D: axis z, same as POINT) */
+    FSI_JOINT_PRISMATIC,      /* only sliding along axis is free */
+    FSI_JOINT_WELD,           /* nothing is free */
+    FSI_JOINT_SPRING,         /* distance spring between the anchors: stiffness, damping, length */
+    FSI_JOINT_FORCE_INT = 0x7fffffff
+} fsi_joint_kind;
+
+/* A new joint between bodies a and b at their present poses. Zero-initialise. */
+typedef struct fsi_joint_desc {
+    fsi_joint_kind kind;
+    int a, b;                 /* body numbers, different; one may be fixed or scripted */
+    fsi_vec3 anchor;          /* world position now, m (SPRING: on a) */
+    fsi_vec3 anchor_b;        /* SPRING: world position on b now, m; others: not used */
+    fsi_vec3 axis;            /* HINGE, PRISMATIC: world direction now; zero = z */
+    int motor;                /* HINGE, PRISMATIC: 1 drives the free motion of a against b */
+    fsi_real motor_speed;     /* rad/s or m/s */
+    fsi_real motor_limit;     /* largest torque N m or force N, >= 0 */
+    int limit;                /* HINGE, PRISMATIC: 1 keeps the coordinate in [lower, upper]; the present pose is 0 */
+    fsi_real lower, upper;    /* rad (within +-pi) or m */
+    fsi_real stiffness;       /* N/m (HINGE: N m/rad, PRISMATIC: N/m; pulls the coordinate to rest), >= 0 */
+    fsi_real damping;         /* N s/m or N m s, >= 0 */
+    fsi_real rest;            /* rest length m or coordinate; SPRING: 0 = distance now */
+    int collide;              /* 1: the two bodies still collide */
+} fsi_joint_desc;
+
+/* A joint; world->joint[i]. Read only, except motor_speed, motor_limit, stiffness, damping, rest. */
+typedef struct fsi_joint {
+    fsi_joint_kind kind;
+    int32_t a, b;
+    fsi_vec3 pa, pb;          /* anchors in the body frames, m */
+    fsi_vec3 axis_a, axis_b;  /* axis in the body frames */
+    fsi_quat q0;              /* rotation of a relative to b at rest */
+    int32_t motor, limit, collide, rows; /* rows: equality rows */
+    fsi_real motor_speed, motor_limit, lower, upper, stiffness, damping, rest;
+    fsi_real impulse[6];      /* N s, N m s of the rows in the last substep */
+    fsi_real impulse_free;    /* along the free coordinate: motor and spring */
+    fsi_real impulse_limit;   /* along the free coordinate: stop (positive = lower stop) */
+} fsi_joint;
+
+/* ------------------------------------------------------------------------------------------------ >>world */
+/* Zero-initialise; dim, max_bodies are required. */
+typedef struct fsi_solids_desc {
+    int dim;                  /* 2 (motion in x, y, rotation about z) or 3 */
+    int max_bodies;           /* room, > 0 */
+    int max_joints;           /* room, >= 0 */
+    int max_contacts;         /* room for contact points; 0 = 24 * max_bodies */
+    fsi_vec3 gravity;         /* m/s^2 */
+    int substeps;             /* per step, 1 .. 64; 0 = 4 */
+    int iterations;           /* solver sweeps per substep, 1 .. 64; 0 = 2 */
+    fsi_real bounce_speed;    /* slower impacts do not bounce, m/s; 0 = 4 |gravity| dt */
+    fsi_real slop;            /* overlap that is left alone, over the smaller body's size; 0 = 1e-3 */
+    fsi_allocator allocator;  /* zero = malloc */
+} fsi_solids_desc;
+
+/* The rigid world. Fields are read only. */
+typedef struct fsi_solids {
+    fsi_solids_desc desc;     /* defaults filled in */
+    int body_count, joint_count, contact_count;
+    fsi_rigid *body;          /* [max_bodies] */
+    fsi_joint *joint;         /* [max_joints] */
+    fsi_contact *contact;     /* [max_contacts] of the last step; kept for warm starts and drawing */
+    const fsi_external *external; /* [external_count] set by the caller */
+    int external_count;
+    double time;              /* s */
+    void *block;              /* the one allocation; the first state_size bytes are the dynamic state */
+    size_t block_size, state_size;
+    struct fsi__solids_work *work; /* scratch, inside block */
+} fsi_solids;
+
+/* What a world holds now. */
+typedef struct fsi_solids_report {
+    double kinetic, potential; /* J; potential of gravity against the origin, and of springs */
+    double momentum[3];       /* N s of the dynamic bodies */
+    double angular[3];        /* N m s about the origin */
+    double penetration;       /* deepest overlap among contacts, m, >= 0 */
+    double joint_error;       /* largest distance of joint anchors, m (PRISMATIC: off the axis) */
+    int contacts, pairs;      /* contact points with an impulse or overlap; body pairs near each other */
+} fsi_solids_report;
+
+/* Primary: make, fill, step, free. */
+FSI_API fsi_result fsi_solids_init(fsi_solids *w, const fsi_solids_desc *desc);
+/* Frees everything; w may be zero. */
+FSI_API void fsi_solids_free(fsi_solids *w);
+/* Adds a body; *id (may be NULL) receives its number. FSI_ERR_SIZE when full, FSI_ERR_ARGUMENT on bad numbers; nothing changes then. */
+FSI_API fsi_result fsi_solids_add(fsi_solids *w, const fsi_rigid_desc *desc, int *id);
+/* Adds a joint at the present poses; *id may be NULL. */
+FSI_API fsi_result fsi_solids_join(fsi_solids *w, const fsi_joint_desc *desc, int *id);
+/* One uncoupled step of dt seconds: forces, then move. FSI_CAPPED when contacts were left out for lack of room. */
+FSI_API fsi_result fsi_solids_step(fsi_solids *w, fsi_real dt);
+
+/* The stages of a step, in order: forces (v*), [coupling changes velocities], move (contact, joints and positions together). */
+FSI_API fsi_result fsi_solids_forces(fsi_solids *w, fsi_real dt);
+/* Finds contacts, then in every substep: a share of the step's velocity change, impulses of contacts and joints, new positions.
+   Externals get their impulses here and move themselves afterwards. */
+FSI_API fsi_result fsi_solids_move(fsi_solids *w, fsi_real dt);
+/* Externals for the next moves: count structs that stay the caller's (NULL, 0 = none). Set again after a restore. */
+FSI_API fsi_result fsi_solids_set_externals(fsi_solids *w, const fsi_external *external, int count);
+
+/* Poses and velocities. Non-finite input is refused. q zero = identity. */
+FSI_API fsi_result fsi_solids_set_pose(fsi_solids *w, int body, fsi_vec3 x, fsi_quat q);
+/* Sets both velocities (dynamic and scripted bodies), m/s, rad/s. */
+FSI_API fsi_result fsi_solids_set_velocity(fsi_solids *w, int body, fsi_vec3 v, fsi_vec3 angular);
+/* Scripted bodies: sets the velocities that carry the body to this pose within the next dt. */
+FSI_API fsi_result fsi_solids_script(fsi_solids *w, int body, fsi_vec3 x, fsi_quat q, fsi_real dt);
+/* Velocity of the material point of the body at world position p, m/s. */
+FSI_API fsi_vec3 fsi_solids_velocity(const fsi_solids *w, int body, fsi_vec3 p);
+/* K with K j = velocity change at p caused by impulse j at p, 1/kg; zero unless dynamic. */
+FSI_API void fsi_solids_inverse_mass(const fsi_solids *w, int body, fsi_vec3 p, fsi_mat3 *K);
+/* Impulse j, N s, at world position p: changes v and L at once. Ignored unless dynamic. */
+FSI_API fsi_result fsi_solids_impulse(fsi_solids *w, int body, fsi_vec3 p, fsi_vec3 j);
+/* Nearest colliding rigid body to p within reach metres, bodies of the non-zero group left out; hit->body = -1 when none. */
+FSI_API fsi_result fsi_solids_closest(const fsi_solids *w, fsi_vec3 p, fsi_real reach, int group, fsi_solids_hit *hit);
+
+/* Doors. The surface in world coordinates: x, v are [3 * shape->surface.vertex_count], the caller's (v may be NULL). */
+FSI_API fsi_result fsi_solids_surface(const fsi_solids *w, int body, fsi_real *x, fsi_real *v, fsi_surface *out);
+/* The body as a coupled solid (dense, 6 degrees of freedom) in its present state: *out points into the world, filled again by every call
+   (memory per body is allocated on the first one). After the solve hand the velocities back with fsi_solids_take_coupled. */
+FSI_API fsi_result fsi_solids_coupled(fsi_solids *w, int body, fsi_coupled **out);
+/* Takes (*out)->v after a solve: the body's velocity and angular momentum change. */
+FSI_API fsi_result fsi_solids_take_coupled(fsi_solids *w, int body);
+
+/* Save, restore, look. */
+FSI_API size_t fsi_solids_state_size(const fsi_solids *w);                  /* bytes */
+FSI_API fsi_result fsi_solids_save(const fsi_solids *w, void *state);       /* copies the dynamic state out */
+/* Copies it back into a world with the same desc and the same shapes (pointers are kept as saved); continues bit for bit. */
+FSI_API fsi_result fsi_solids_restore(fsi_solids *w, const void *state);
+/* Energies, momenta, overlap; contacts are those of the last step. */
+FSI_API fsi_result fsi_solids_measure(const fsi_solids *w, fsi_solids_report *report);
+/* Largest advised step, s: no body moves more than its thinnest extent or turns more than a radian per substep. FSI_REAL_MAX at rest. */
+FSI_API fsi_real fsi_solids_max_dt(const fsi_solids *w);
+/* Lines for drawing, 6 reals each (from, to): bit 1 contact normals (scaled by depth of impulse), 2 joints, 4 body axes, 8 surfaces' edges.
+   Writes at most room lines, returns how many there are. lines may be NULL when room is 0. */
+FSI_API int fsi_solids_lines(const fsi_solids *w, unsigned what, fsi_real scale, fsi_real *lines, int room);
+
+/* ------------------------------------------------------------------------------------------------ >>mesh */
+/* A signed distance, m: negative inside. Only its sign and its values near the surface matter for meshing. */
+typedef fsi_real (*fsi_sdf_fn)(fsi_vec3 x, void *user);
+
+/* Procedural forms as signed distances; fsi_form_distance with user = the form is an fsi_sdf_fn. All are centred at the origin before
+   they are moved to center. Lengths in m; a form with a length <= 0 where one is needed counts as empty (distance 1e30). */
+typedef enum fsi_form_kind {
+    FSI_FORM_SPHERE = 0,      /* a: radius */
+    FSI_FORM_BOX = 1,         /* a, b, c: half sizes along x, y, z */
+    FSI_FORM_TORUS = 2,       /* axis y; a: radius of the ring, b: radius of the tube */
+    FSI_FORM_STARFISH = 3,    /* in the x-z plane; a: radius to the tips, b: half thickness in the middle, c: radius of an arm at its root; count arms (0 = 5) */
+    FSI_FORM_BELL = 4,        /* jellyfish bell, open towards -y; a: radius, b: thickness at the top, c: height */
+    FSI_FORM_ARM = 5,         /* jellyfish arm hanging along -y from the origin; a: length, b: radius at the root, c: radius at the tip */
+    FSI_FORM_HELIX = 6        /* along y; a: radius of the coil, b: radius of the wire, c: height; count turns (0 = 3) */
+} fsi_form_kind;
+typedef struct fsi_form {
+    fsi_form_kind kind;
+    fsi_real a, b, c;         /* see the kind, m */
+    int count;                /* arms or turns */
+    fsi_vec3 center;          /* m */
+} fsi_form;
+/* Signed distance to the fsi_form behind user (exact for sphere, box, torus; a bound of the same sign for the others). */
+FSI_API fsi_real fsi_form_distance(fsi_vec3 x, void *user);
+
+/* Vertices with a surface and, for solids, tetrahedra. All arrays in one block of the allocator. */
+typedef struct fsi_mesh {
+    int dim;                  /* 3: index holds triangles; 2: segments */
+    int vertex_count, element_count, tet_count;
+    int closed;               /* 1: the surface encloses its inside */
+    fsi_real *x;              /* [3 * vertex_count] m */
+    int32_t *index;           /* [dim * element_count] surface, oriented outwards */
+    int32_t *tet;             /* [4 * tet_count] positive volume; NULL without */
+    fsi_real angle_min, angle_max; /* smallest and largest dihedral angle of the tetrahedra (3D surfaces: corner angle), rad: element quality */
+    fsi_allocator allocator;
+    void *block; size_t size; /* the one allocation */
+} fsi_mesh;
+/* Frees the block; safe on a zeroed struct and twice. */
+FSI_API void fsi_mesh_free(fsi_mesh *mesh);
+/* Tetrahedra of the inside of sdf in the box [lo, hi]: body-centred cubic lattice with cubes of size h, cut at the surface with snapping
+   (isosurface stuffing), and the boundary as surface. The form should stay at least h away from the box. FSI_EMPTY: nothing inside.
+   lo < hi, h > 0. a may be NULL. mesh is written only on success. */
+FSI_API fsi_result fsi_mesh_from_sdf(fsi_mesh *mesh, fsi_sdf_fn sdf, void *user, fsi_vec3 lo, fsi_vec3 hi, fsi_real h, const fsi_allocator *a);
+/* A box of nx * ny * nz cubes cut into tetrahedra; vertex i + (nx + 1) * (j + (ny + 1) * k). alternate 0: six per cube, all alike;
+   1: five per cube, mirrored from cube to cube (stiffens bending less). */
+FSI_API fsi_result fsi_mesh_box(fsi_mesh *mesh, fsi_vec3 lo, fsi_vec3 hi, int nx, int ny, int nz, int alternate, const fsi_allocator *a);
+/* A flat sheet of nx * ny squares (two triangles each) spanned by origin, along_x, along_y; vertex i + (nx + 1) * j. alternate 1: diagonals
+   mirrored from square to square. keep_fn(centre of a square, user) == 0 leaves a hole; NULL = no holes; unused vertices are dropped. */
+FSI_API fsi_result fsi_mesh_sheet(fsi_mesh *mesh, fsi_vec3 origin, fsi_vec3 along_x, fsi_vec3 along_y, int nx, int ny, int alternate,
+                                  int (*keep_fn)(fsi_vec3 center, void *user), void *user, const fsi_allocator *a);
+/* A chain of n segments from p to q (2D strip of cloth). */
+FSI_API fsi_result fsi_mesh_strip(fsi_mesh *mesh, fsi_vec3 p, fsi_vec3 q, int n, const fsi_allocator *a);
+/* A closed loop of n >= 3 segments around center (2D balloon or disk), counter-clockwise. */
+FSI_API fsi_result fsi_mesh_circle(fsi_mesh *mesh, fsi_vec3 center, fsi_real radius, int n, const fsi_allocator *a);
+/* Closed triangle surfaces: a sphere (icosahedron, every edge cut into n >= 1 parts) and a torus about the y axis (nu around, nv across). */
+FSI_API fsi_result fsi_mesh_sphere(fsi_mesh *mesh, fsi_vec3 center, fsi_real radius, int n, const fsi_allocator *a);
+FSI_API fsi_result fsi_mesh_torus(fsi_mesh *mesh, fsi_vec3 center, fsi_real ring, fsi_real tube, int nu, int nv, const fsi_allocator *a);
+/* The faces of tet [4 * tet_count] that belong to one tetrahedron only, oriented outwards. triangle [3 * room] may be NULL to count;
+   *count is always set. scratch comes from a. FSI_ERR_SIZE when room is too small, FSI_ERR_GEOMETRY for bad indices. */
+FSI_API fsi_result fsi_mesh_boundary(int vertex_count, int tet_count, const int32_t *tet, int32_t *triangle, int room, int *count,
+                                     const fsi_allocator *a);
+/* The mesh's surface as a door (at rest). */
+FSI_API fsi_surface fsi_mesh_surface(const fsi_mesh *mesh);
+/* Points on a surface at most spacing apart: every element is cut into n^(dim-1) equal parts, a point in the middle of each.
+   Writes position [3 * room], element [room], weight [dim * room] (each may be NULL) and area represented by each point, m^2 (m in 2D);
+   returns the number of points there are (nothing beyond room is written), 0 for a bad surface or spacing. */
+FSI_API size_t fsi_surface_sample(const fsi_surface *s, fsi_real spacing, fsi_real *position, int32_t *element, fsi_real *weight, fsi_real *area,
+                                  size_t room);
+
+/* What deformables collide with, one way: static or scripted geometry with a signed distance. Contact in both directions goes through
+   fsi_external (fsi_soft_external, fsi_reduced_external) and the rigid world. */
+typedef struct fsi_obstacle {
+    /* Signed distance of x, m, negative inside; *normal = unit outward normal there; *velocity = velocity of the obstacle at x, m/s. */
+    fsi_real (*distance_fn)(fsi_vec3 x, fsi_vec3 *normal, fsi_vec3 *velocity, void *user);
+    fsi_real friction;        /* Coulomb coefficient, >= 0 */
+    fsi_real restitution;     /* 0 .. 1 */
+    void *user;               /* handed to distance_fn */
+} fsi_obstacle;
+
+/* ------------------------------------------------------------------------------------------------ >>soft */
+/* Cloth, shells, balloons, 2D strips and tetrahedra in one object: nodes with lumped mass and any mix of elements. */
+typedef enum fsi_soft_model {
+    FSI_SOFT_COROTATED = 0,   /* linear elasticity in the frame turned with the element: the robust default */
+    FSI_SOFT_LINEAR = 1,      /* small displacements only */
+    FSI_SOFT_STVK = 2,        /* St. Venant-Kirchhoff; collapses under strong compression */
+    FSI_SOFT_NEOHOOKEAN = 3   /* mu/2 (I1 - 3) - mu ln J + lambda/2 ln^2 J; ln continued below J = 0.1, so inverted elements come back */
+} fsi_soft_model;
+typedef enum fsi_soft_integrator {
+    FSI_SOFT_IMPLICIT = 0,    /* backward Euler; newton iterations with line search on the step's energy (1 = linearly implicit) */
+    FSI_SOFT_EXPLICIT = 1,    /* symplectic Euler; dt below fsi_soft_max_dt */
+    FSI_SOFT_NEWMARK = 2,     /* trapezoidal rule, newton iterations: no numerical damping */
+    FSI_SOFT_SPLIT = 3        /* fsi_soft_forces gives v* by explicit forces; elasticity and damping stay in B^T B for the coupled solve.
+                                 Without a fluid fsi_soft_finish solves (M + B^T B) v = M v* */
+} fsi_soft_integrator;
+typedef struct fsi_soft_desc {
+    int dim;                  /* 2: z is fixed; 3 */
+    int vertex_count;         /* >= 1 */
+    const fsi_real *x;        /* [3 * vertex_count] rest shape, m; also where it starts */
+    int segment_count, triangle_count, tet_count;
+    const int32_t *segment;   /* [2 * segment_count] strips and ropes; bending in 2D where two segments a -> b -> c meet */
+    const int32_t *triangle;  /* [3 * triangle_count] shells; plane-stress membranes, in 2D too */
+    const int32_t *tet;       /* [4 * tet_count] solids, positive volume */
+    int surface_count;        /* elements of surface; 0 = segments (2D), triangles if there are any, else boundary of the tetrahedra */
+    const int32_t *surface;   /* [dim * surface_count] what others see */
+    int closed;               /* shells and loops: 1 = closed, so volume and pressure mean something. Tetrahedra are always closed */
+    fsi_real density;         /* tetrahedra kg/m^3, required with them */
+    fsi_real area_density;    /* triangles kg/m^2 (segments kg/m), required with them */
+    fsi_soft_model model;     /* of tetrahedra */
+    fsi_real young, poisson;  /* tetrahedra: Pa, >= 0; -1 < poisson < 0.5 */
+    fsi_real stretch;         /* triangles: Young's modulus times thickness, N/m; segments: E A, N; >= 0 */
+    fsi_real stretch_poisson; /* triangles: -1 .. 0.5 */
+    fsi_real bend;            /* triangles: bending stiffness D, N m; segments: E I, N m^2 (2D: per depth); >= 0 */
+    fsi_real damping_mass;    /* Rayleigh alpha, 1/s, >= 0 */
+    fsi_real damping_stiffness; /* Rayleigh beta, s, >= 0 */
+    fsi_real pressure;        /* closed: overpressure inside, Pa */
+    fsi_real volume_stiffness;/* closed: adds volume_stiffness * (volume_target / V - 1)-like pressure, Pa, linear in V; 0 = none */
+    const unsigned char *pin; /* [vertex_count] bits 1, 2, 4: x, y, z of the vertex are prescribed (velocity from fsi_soft.drive); NULL = none */
+    fsi_vec3 gravity;         /* m/s^2 */
+    fsi_real thickness;       /* collision distance of the surface, m, >= 0 */
+    fsi_real friction;        /* against itself, >= 0 */
+    int self_collision;       /* 1: vertices of the surface against its elements; needs thickness > 0 */
+    fsi_soft_integrator integrator;
+    int newton;               /* iterations per step at most; 0 = 1 */
+    int use_cg;               /* 1: conjugate gradients inside instead of sparse Cholesky (less memory) */
+    double tolerance;         /* Newton: residual over force scale; 0 = 1e-8. CG inside: a tenth of it, at least 1e-6 */
+    fsi_allocator allocator;  /* zero = malloc */
+} fsi_soft_desc;
+
+typedef struct fsi_soft {
+    fsi_soft_desc desc;       /* as given, knobs resolved; pointers into the block */
+    int element_count;        /* all elements of all kinds, hinges included */
+    /* state, one range: x, v, drive, volume_target */
+    fsi_real *x, *v;          /* [3 * vertex_count] m, m/s; write them only between steps */
+    fsi_real *drive;          /* [3 * vertex_count] velocity of pinned coordinates, m/s; the caller's to set */
+    fsi_real *volume_target;  /* [1] m^3 (m^2): starts as the rest volume */
+    /* not state */
+    fsi_real *force;          /* [3 * vertex_count] external force, N: the caller's to set, kept until changed */
+    fsi_real *mass, *inverse_mass; /* [vertex_count] kg, 1/kg; inverse 0 where all moving coordinates are pinned */
+    fsi_real *impulse;        /* [3 * vertex_count] received through fsi_coupled, N s */
+    int32_t *surface; int surface_count; int closed;
+    int32_t *surface_node;    /* [vertex_count] 0, 1, 2 ...: the surface uses the nodes' numbers */
+    fsi_csr K;                /* tangent matrix (pattern fixed), 3 vertex_count rows */
+    fsi_csr B;                /* FSI_SOFT_SPLIT: rows of sqrt(dt^2 K + dt C) */
+    fsi_cholesky factor;
+    fsi_report report;        /* of the last solve: iterations = Newton, residuals in N */
+    struct fsi__soft_work *work; /* private tables */
+    fsi_bvh bvh;              /* self collision */
+    fsi_real dt;              /* of the running step */
+    void *block; size_t size, state_size;
+} fsi_soft;
+/* Copies everything it needs. FSI_ERR_GEOMETRY: degenerate elements, bad indices; FSI_ERR_ARGUMENT: bad numbers. s is written only on success. */
+FSI_API fsi_result fsi_soft_init(fsi_soft *s, const fsi_soft_desc *desc);
+/* Frees everything; safe on a zeroed struct and twice. */
+FSI_API void fsi_soft_free(fsi_soft *s);
+/* Stage 1: forces over dt > 0 s; afterwards v is v* (implicit kinds: the end velocity without fluid). FSI_NOT_CONVERGED: Newton stopped early.
+   FSI_ERR_NUMERIC leaves x and v as before. */
+FSI_API fsi_result fsi_soft_forces(fsi_soft *s, fsi_real dt);
+/* Stage 2: what a coupling scheme sees; valid until the object moves. FSI_SOFT_SPLIT hands out implicit = B, the others lumped mass only. */
+FSI_API void fsi_soft_coupled(fsi_soft *s, fsi_coupled *out);
+/* Stage 2 without a fluid, FSI_SOFT_SPLIT only: v = (M + B^T B)^-1 M v*; nothing to do for the others. */
+FSI_API fsi_result fsi_soft_finish(fsi_soft *s);
+/* Stage 3: contact of the surface vertices with obstacles and itself by impulses on v, so that after moving by dt no gap is closed. May be called
+   before or after fsi_soft_move. *contacts may be NULL. */
+FSI_API fsi_result fsi_soft_contact(fsi_soft *s, const fsi_obstacle *obstacle, int count, fsi_real dt, int *contacts);
+/* Stage 4: x += dt v (Newmark: the trapezoidal position). */
+FSI_API fsi_result fsi_soft_move(fsi_soft *s, fsi_real dt);
+/* All stages for a life without fluid. */
+FSI_API fsi_result fsi_soft_step(fsi_soft *s, fsi_real dt, const fsi_obstacle *obstacle, int count);
+/* Equilibrium under gravity, force, pressure and pins by Newton with line search; linear = 1: one linear solve from the rest shape.
+   max_iterations 0 = 100. v becomes 0. */
+FSI_API fsi_result fsi_soft_static(fsi_soft *s, int linear, int max_iterations, fsi_report *report);
+/* Elastic (with pressure) and kinetic energy, J; gravity excluded. Either pointer may be NULL. */
+FSI_API void fsi_soft_energy(const fsi_soft *s, double *elastic, double *kinetic);
+/* Largest dt of the explicit integrator, s: 2 / omega_max by power iteration on M^-1 K at the present shape, times 0.9. */
+FSI_API fsi_real fsi_soft_max_dt(fsi_soft *s);
+/* Enclosed volume (area in 2D) of a closed surface, m^3. */
+FSI_API fsi_real fsi_soft_volume(const fsi_soft *s);
+/* K of the present shape (exact tangent, pins not applied) into s->K, for tests and modal analysis. */
+FSI_API fsi_result fsi_soft_stiffness(fsi_soft *s);
+/* Elastic force at the present shape into f [3 * vertex_count], N. */
+FSI_API void fsi_soft_elastic_force(const fsi_soft *s, fsi_real *f);
+/* What the fluid and the contact see. */
+FSI_API fsi_surface fsi_soft_surface(const fsi_soft *s);
+/* Contact in both directions with the rigid world: every vertex is a point of the external; call again after init only (it points into s). */
+FSI_API void fsi_soft_external(fsi_soft *s, fsi_external *out);
+/* State: bytes, copy out, copy in. A restored run continues bit for bit. */
+FSI_API size_t fsi_soft_state_size(const fsi_soft *s);
+FSI_API fsi_result fsi_soft_save(const fsi_soft *s, void *out);
+FSI_API fsi_result fsi_soft_restore(fsi_soft *s, const void *in);
+
+/* ------------------------------------------------------------------------------------------------ >>reduced */
+/* Reduced deformable bodies: x = R (S q + x0) + T. All that copies share is in the model, a copy holds 13 + 2 modes numbers.
+   The velocity of a copy is (w, q'): w = M_rig^-1 (momentum, angular momentum), q' modal velocities; v = J_rig w + P_d^T R S q'.
+   In these coordinates the mass is block diagonal and an impulse f gives J_rig^T f to w and S^T R^-1 P_d f to q': momentum is exact. */
+typedef struct fsi_reduced_desc {
+    const fsi_mesh *mesh;     /* tetrahedra and surface at rest; read during init only; required */
+    int modes;                /* vibration modes, 0 = rigid */
+    const fsi_real *basis;    /* [modes * 3 * vertex_count] own basis, vector after vector, instead of modal analysis; its mean
+                                 translation is taken out, its span is kept; NULL = the lowest vibration modes */
+    fsi_real density;         /* kg/m^3, > 0 */
+    fsi_real young, poisson;  /* Pa, > 0 with modes; -1 < poisson < 0.5 */
+    fsi_real damping_mass, damping_stiffness; /* Rayleigh, 1/s and s, >= 0 */
+    int samples;              /* contact points on the surface at most; 0 = 200 */
+    int field;                /* cells of the distance field along the longest side; 0 = 32 */
+    fsi_allocator allocator;  /* zero = malloc */
+} fsi_reduced_desc;
+typedef struct fsi_reduced_model {
+    fsi_reduced_desc desc;    /* resolved; mesh and basis pointers are NULL */
+    int vertex_count, element_count, modes;
+    fsi_real mass;            /* kg */
+    fsi_real radius;          /* of a sphere about the centre of mass that holds the rest shape, m */
+    fsi_vec3 center;          /* centre of mass in the mesh's coordinates, m */
+    fsi_real *x0;             /* [3 * vertex_count] rest positions about the centre of mass, m */
+    fsi_real *node_mass;      /* [vertex_count] kg, lumped */
+    fsi_real *S;              /* [vertex_count * 3 * modes] S[(3 i + axis) * modes + k], 1/sqrt(kg): M_r = S^T M S = 1 */
+    fsi_real *omega2;         /* [modes] K_r = S^T K S is diagonal, 1/s^2 (own bases are turned into their eigenvectors) */
+    int surface_count; int32_t *surface; /* [surface_count] mesh vertex of each surface vertex */
+    int32_t *index;           /* [3 * element_count] surface, numbers of surface vertices */
+    fsi_real *C0;             /* [9] sum m x0 x0^T */
+    fsi_real *G0;             /* [modes * 9] sum m s_k x0^T */
+    fsi_real *G;              /* [modes * modes * 9] sum m s_k s_l^T */
+    int sample_count; int32_t *sample; /* [sample_count] surface vertices that look for contact */
+    int nx, ny, nz; fsi_real h; fsi_vec3 origin; /* distance field of the rest shape: node i + nx * (j + ny * k) */
+    fsi_real *phi;            /* [nx * ny * nz] m, negative inside */
+    int32_t *near_vertex;     /* [nx * ny * nz] surface vertex nearest to the node */
+    void *block; size_t size;
+} fsi_reduced_model;
+FSI_API fsi_result fsi_reduced_model_init(fsi_reduced_model *m, const fsi_reduced_desc *desc);
+FSI_API void fsi_reduced_model_free(fsi_reduced_model *m);
+
+typedef struct fsi_reduced {
+    const fsi_reduced_model *model; /* shared, must outlive the copy */
+    fsi_real *state;          /* [13 + 2 modes] the state range: T .. dq point into it */
+    fsi_real *T;              /* [3] centre of mass, m */
+    fsi_real *Q;              /* [4] rotation of the frame, w x y z */
+    fsi_real *p, *L;          /* [3] momentum, N s; angular momentum about T, N m s; world frame */
+    fsi_real *q, *dq;         /* [modes] modal displacement and velocity */
+    fsi_real *cache;          /* [27 + 3 modes] R, I (body), I^-1 (body), H = sum m r x s_k; follows the state */
+    fsi_real *push;           /* [6 + modes] generalised force (force, torque about T, modal), cleared by fsi_reduced_forces */
+    fsi_vec3 gravity;         /* m/s^2 */
+    int fixed;                /* 1: does not move */
+    fsi_real dt;              /* of the running step */
+    fsi_allocator allocator;
+    void *block; size_t size; /* the one allocation */
+} fsi_reduced;
+/* A copy at rest at position T with the identity rotation. allocator may be NULL. */
+FSI_API fsi_result fsi_reduced_init(fsi_reduced *b, const fsi_reduced_model *m, fsi_vec3 T, const fsi_allocator *allocator);
+FSI_API void fsi_reduced_free(fsi_reduced *b);
+/* Sets pose and rigid velocity (velocity of the centre of mass, angular velocity); deformation and modal velocity become 0. NaN is refused. */
+FSI_API fsi_result fsi_reduced_place(fsi_reduced *b, fsi_vec3 T, fsi_quat Q, fsi_vec3 velocity, fsi_vec3 spin);
+/* World position and velocity of mesh vertex i. */
+FSI_API fsi_vec3 fsi_reduced_point(const fsi_reduced *b, int i);
+FSI_API fsi_vec3 fsi_reduced_velocity(const fsi_reduced *b, int i);
+/* Adds a force, N, at mesh vertex i for the next fsi_reduced_forces (actuation, springs). */
+FSI_API void fsi_reduced_push(fsi_reduced *b, int i, fsi_vec3 force);
+/* Applies an impulse, N s, at mesh vertex i at once; implicit = 1 uses M^_r of the running step, 0 M_r. */
+FSI_API void fsi_reduced_impulse(fsi_reduced *b, int i, fsi_vec3 impulse, int implicit);
+/* Row of J for dir at the world point x that moves with the weighted vertices (count of them): row[6 + modes]. */
+FSI_API void fsi_reduced_row(const fsi_reduced *b, fsi_vec3 x, int count, const int32_t *vertex, const fsi_real *weight, fsi_vec3 dir, fsi_real *row);
+/* Generalised mass and inverse [(6 + modes)^2]: M_rig and M^_r of the running step (dt = 0: M_r). Either may be NULL. */
+FSI_API void fsi_reduced_mass(const fsi_reduced *b, fsi_real dt, fsi_real *mass, fsi_real *inverse);
+/* Stage 1: gravity, push, fictitious and internal forces; dq becomes M^_r^-1 M_r q'*, the answer without fluid. */
+FSI_API fsi_result fsi_reduced_forces(fsi_reduced *b, fsi_real dt);
+/* Stage 4: q += dt q', T += dt v, frame turned by its own angular velocity. */
+FSI_API fsi_result fsi_reduced_move(fsi_reduced *b, fsi_real dt);
+/* Kinetic and elastic energy, J. */
+FSI_API void fsi_reduced_energy(const fsi_reduced *b, double *elastic, double *kinetic);
+/* Contact in both directions with the rigid world: the samples are points; x is the caller's [3 * model->sample_count], filled by each call. */
+FSI_API void fsi_reduced_external(fsi_reduced *b, fsi_real *x, fsi_external *out);
+/* State: bytes, copy out, copy in. */
+FSI_API size_t fsi_reduced_state_size(const fsi_reduced *b);
+FSI_API fsi_result fsi_reduced_save(const fsi_reduced *b, void *out);
+FSI_API fsi_result fsi_reduced_restore(fsi_reduced *b, const void *in);
+
+/* A group: one or more copies, joined at points, seen by the fluid as one dense coupled solid (joint impulses eliminated from the inverse mass).
+   A skin replaces the copies' own surfaces. Scratch of the coupling lives here, not in the copies. */
+typedef struct fsi_reduced_joint {
+    int body[2];              /* numbers in the group */
+    int vertex[2];            /* mesh vertex of each that share their place */
+} fsi_reduced_joint;
+typedef struct fsi_reduced_skin {
+    int vertex_count, element_count;
+    const int32_t *index;     /* [3 * element_count] */
+    int terms;                /* component vertices per skin vertex, >= 1 */
+    const int32_t *body, *vertex; /* [terms * vertex_count] */
+    const fsi_real *weight;   /* [terms * vertex_count] >= 0, sum 1 */
+} fsi_reduced_skin;
+typedef struct fsi_reduced_group {
+    int body_count, joint_count, dof;
+    fsi_reduced **body;       /* [body_count] */
+    fsi_reduced_joint *joint; /* [joint_count] */
+    fsi_reduced_skin skin;    /* copied; terms 0 = none */
+    fsi_real *x, *velocity;   /* [3 * surface vertices] */
+    int32_t *index, *owner;   /* surface elements; body of each vertex (no skin) */
+    int vertex_count, element_count; /* of the surface */
+    fsi_real *v, *impulse;    /* [dof] */
+    fsi_real *mass, *inverse; /* [dof * dof] */
+    fsi_real *A, *AK, *LA;    /* joints: [3 joints * dof], [3 joints * dof], [(3 joints)^2] */
+    fsi_real *scratch;        /* [dof * dof] */
+    int32_t *skin_body; fsi_real *skin_weight; /* the copy behind skin */
+    fsi_real joint_error;     /* largest distance of joined points when last coupled, m */
+    fsi_allocator allocator;
+    void *block; size_t size;
+} fsi_reduced_group;
+/* Copies the lists (body pointers, joints, skin); the bodies belong to the caller. joint, skin and allocator may be NULL. */
+FSI_API fsi_result fsi_reduced_group_init(fsi_reduced_group *g, fsi_reduced **body, int body_count, const fsi_reduced_joint *joint, int joint_count,
+                                          const fsi_reduced_skin *skin, const fsi_allocator *allocator);
+FSI_API void fsi_reduced_group_free(fsi_reduced_group *g);
+/* Stage 2: fills out for the coupled solve (after fsi_reduced_forces of all its bodies); v obeys the joints, drift included. */
+FSI_API fsi_result fsi_reduced_group_couple(fsi_reduced_group *g, fsi_real dt, fsi_coupled *out);
+/* Stage 2, after the solve (or at once without fluid): the bodies take the velocities in g->v. */
+FSI_API fsi_result fsi_reduced_group_take(fsi_reduced_group *g);
+/* Surface of bodies or skin at the present state (arrays of the group). */
+FSI_API fsi_surface fsi_reduced_group_surface(fsi_reduced_group *g);
+
+/* Contact among many copies and with obstacles: sample points against the distance fields of the others (deformation taken back at the nearest
+   vertex), sequential impulses with friction. Memory grows when contacts outgrow it, never shrinks. */
+typedef struct fsi_reduced_contacts {
+    fsi_real friction, restitution; /* between copies */
+    fsi_real slop;            /* depth that is left alone, m */
+    int iterations;           /* 0 = 20 */
+    int count, room;          /* contacts of the last call */
+    struct fsi__reduced_contact *contact; /* [room] */
+    fsi_real *row, *u; size_t row_room, u_room; /* private */
+    fsi_real depth;           /* deepest overlap met by the last call, m */
+    fsi_allocator allocator;
+} fsi_reduced_contacts;
+/* Stage 3: between fsi_reduced_forces (and the coupling) and fsi_reduced_move. Zero-initialise c, set its knobs. */
+FSI_API fsi_result fsi_reduced_contact(fsi_reduced_contacts *c, fsi_reduced **body, int body_count, const fsi_obstacle *obstacle, int obstacle_count,
+                                       fsi_real dt);
+FSI_API void fsi_reduced_contacts_free(fsi_reduced_contacts *c);
+
+#ifdef __cplusplus
+}
+#endif
+#endif /* FSI_SOLIDS_H */
+/* Stop here if you only need the API. */
+
+#if defined(FSI_SOLIDS_IMPLEMENTATION) && !defined(FSI_SOLIDS_IMPLEMENTED)
+#define FSI_SOLIDS_IMPLEMENTED
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ------------------------------------------------------------------------------------------------ >>sorting */
+/* Stable radix sort of n keys, 8 bits a pass; passes whose digit is the same everywhere are skipped. Returns key or scratch. */
+static uint64_t *fsi__sort_keys(size_t n, uint64_t *key, uint64_t *scratch) {
+    int shift;
+    for (shift = 0; shift < 64; shift += 8) {
+        size_t count[256], at = 0, i;
+        uint64_t *t = key;
+        memset(count, 0, sizeof count);
+        for (i = 0; i < n; i++) count[(key[i] >> shift) & 255u]++;
+        if (n == 0 || count[(key[0] >> shift) & 255u] == n) continue;
+        for (i = 0; i < 256; i++) { size_t c = count[i]; count[i] = at; at += c; }
+        for (i = 0; i < n; i++) scratch[count[(key[i] >> shift) & 255u]++] = key[i];
+        key = scratch; scratch = t;
+    }
+    return key;
+}
+
+static size_t fsi__lower_bound(size_t n, const uint64_t *key, uint64_t k) { /* first i with key[i] >= k */
+    size_t lo = 0, hi = n;
+    while (lo < hi) {
+        size_t mid = (lo + hi) / 2;
+        if (key[mid] < k) lo = mid + 1; else hi = mid;
+    }
+    return lo;
+}
+
+static uint64_t fsi__pair_key(int a, int b) { return (uint64_t)(uint32_t)a << 32 | (uint32_t)b; }
+
+/* ------------------------------------------------------------------------------------------------ >>mesh mass */
+/* Closed: the directed edges (2D: the ends of segments) pair up, each with exactly one opposite. */
+static fsi_result fsi__mesh_closed(const fsi_surface *m, const fsi_allocator *al) {
+    size_t n = (size_t)m->element_count, edges = n * (size_t)m->dim, i, bytes = 2 * edges * sizeof(uint64_t);
+    uint64_t *key = (uint64_t *)fsi_alloc(al, bytes), *sorted;
+    fsi_result r = FSI_OK;
+    if (!key) return FSI_ERR_MEMORY;
+    for (i = 0; i < edges; i++) {
+        size_t k = i % (size_t)m->dim;
+        int a = m->index[i], b = m->dim == 3 ? m->index[i - k + (k + 1) % 3] : 0;
+        key[i] = m->dim == 3 ? fsi__pair_key(a, b) : fsi__pair_key(a, (int)k);
+    }
+    sorted = fsi__sort_keys(edges, key, key + edges);
+    for (i = 0; i < edges && r == FSI_OK; i++) {
+        int a = (int)(sorted[i] >> 32), b = (int)(sorted[i] & 0xffffffffu);
+        uint64_t back = m->dim == 3 ? fsi__pair_key(b, a) : fsi__pair_key(a, 1 - b);
+        size_t at = fsi__lower_bound(edges, sorted, back);
+        if ((i > 0 && sorted[i] == sorted[i - 1]) || at == edges || sorted[at] != back) r = FSI_ERR_GEOMETRY;
+    }
+    fsi_free(al, key, bytes);
+    return r;
+}
+
+/* Moments of the cone from origin o to every element: m[0] volume, m[1..3] first, m[4..9] second xx yy zz xy xz yz. */
+static void fsi__mesh_moments(const fsi_surface *s, fsi_vec3 o, double *m) {
+    int e, i, k;
+    for (i = 0; i < 10; i++) m[i] = 0;
+    for (e = 0; e < s->element_count; e++) {
+        double p[3][3] = {{0, 0, 0}, {0, 0, 0}, {0, 0, 0}}, t[3], v;
+        const int32_t *id = s->index + (size_t)s->dim * (size_t)e;
+        for (k = 0; k < s->dim; k++) {
+            const fsi_real *x = s->x + 3 * (size_t)id[k];
+            p[k][0] = (double)(x[0] - o.x); p[k][1] = (double)(x[1] - o.y); p[k][2] = s->dim == 3 ? (double)(x[2] - o.z) : 0;
+        }
+        if (s->dim == 3) v = (p[0][0] * (p[1][1] * p[2][2] - p[1][2] * p[2][1]) + p[0][1] * (p[1][2] * p[2][0] - p[1][0] * p[2][2]) +
+                              p[0][2] * (p[1][0] * p[2][1] - p[1][1] * p[2][0])) / 6;           /* a . (b x c) / 6 */
+        else v = (p[0][0] * p[1][1] - p[0][1] * p[1][0]) / 2;                                   /* a x b / 2 */
+        for (i = 0; i < 3; i++) t[i] = p[0][i] + p[1][i] + p[2][i];
+        m[0] += v;
+        for (i = 0; i < 3; i++) m[1 + i] += v * t[i] / (s->dim + 1);
+        for (i = 0; i < 6; i++) {                                  /* int x_a x_b = V/20 (sum p_a p_b + t_a t_b); 2D: A/12 */
+            int a = i < 3 ? i : i < 5 ? 0 : 1, b = i < 3 ? i : i == 3 ? 1 : 2;
+            m[4 + i] += v * (p[0][a] * p[0][b] + p[1][a] * p[1][b] + p[2][a] * p[2][b] + t[a] * t[b]) / (s->dim == 3 ? 20 : 12);
+        }
+    }
+}
+
+FSI_API fsi_result fsi_mesh_mass(const fsi_surface *mesh, const fsi_allocator *allocator, fsi_real *volume, fsi_vec3 *com, fsi_mat3 *inertia) {
+    fsi_result r;
+    double m[10], c[3], xx, yy, zz, xy, xz, yz;
+    fsi_vec3 o;
+    int e, k;
+    if (!mesh || !volume || !com || !inertia || !fsi_allocator_valid(allocator)) return FSI_ERR_ARGUMENT;
+    r = fsi_surface_check(mesh);
+    if (r != FSI_OK) return r;
+    if (mesh->element_count == 0) return FSI_ERR_GEOMETRY;
+    for (e = 0; e < mesh->element_count; e++) {
+        const int32_t *id = mesh->index + (size_t)mesh->dim * (size_t)e;
+        fsi_real longest = 0, area = fsi__length(fsi_surface_normal(mesh, e));
+        for (k = 0; k < mesh->dim; k++) {
+            fsi_vec3 d = fsi_vec_sub(fsi_vec_load(mesh->x + 3 * (size_t)id[k]), fsi_vec_load(mesh->x + 3 * (size_t)id[(k + 1) % mesh->dim]));
+            longest = fsi__max(longest, fsi_vec_dot(d, d));
+        }
+        if (!(area > 64 * FSI_REAL_EPS * (mesh->dim == 3 ? longest : fsi__sqrt(longest)))) return FSI_ERR_GEOMETRY;
+    }
+    r = fsi__mesh_closed(mesh, allocator);
+    if (r != FSI_OK) return r;
+    o = fsi_vec_load(mesh->x + 3 * (size_t)mesh->index[0]);        /* near the mesh: no cancellation far from the origin */
+    fsi__mesh_moments(mesh, o, m);
+    if (!(m[0] > 0)) return FSI_ERR_GEOMETRY;                      /* inside-out */
+    for (k = 0; k < 3; k++) c[k] = m[1 + k] / m[0];
+    xx = m[4] - m[0] * c[0] * c[0]; yy = m[5] - m[0] * c[1] * c[1]; zz = m[6] - m[0] * c[2] * c[2];
+    xy = m[7] - m[0] * c[0] * c[1]; xz = m[8] - m[0] * c[0] * c[2]; yz = m[9] - m[0] * c[1] * c[2];
+    *volume = (fsi_real)m[0];
+    *com = fsi_vec_add(o, fsi_vec((fsi_real)c[0], (fsi_real)c[1], mesh->dim == 3 ? (fsi_real)c[2] : -o.z));
+    memset(inertia, 0, sizeof *inertia);
+    inertia->m[8] = (fsi_real)(xx + yy);
+    if (mesh->dim == 2) return FSI_OK;
+    inertia->m[0] = (fsi_real)(yy + zz); inertia->m[4] = (fsi_real)(xx + zz);
+    inertia->m[1] = inertia->m[3] = (fsi_real)-xy; inertia->m[2] = inertia->m[6] = (fsi_real)-xz; inertia->m[5] = inertia->m[7] = (fsi_real)-yz;
+    return FSI_OK;
+}
+
+/* ------------------------------------------------------------------------------------------------ >>tessellation */
+#define FSI__TORUS_POINTS 32
+
+typedef struct fsi__tess { int n, rings, loop, vertices, elements; } fsi__tess; /* n around; rings of the profile; loop: closed profile */
+
+static fsi__tess fsi__tess_size(const fsi_shape_desc *d) {
+    fsi__tess t;
+    int round = d->kind == FSI_SHAPE_SPHERE || d->kind == FSI_SHAPE_CAPSULE;
+    memset(&t, 0, sizeof t);
+    t.n = d->resolution;
+    t.loop = d->kind == FSI_SHAPE_TORUS;
+    if (d->kind == FSI_SHAPE_BOX) { t.vertices = d->dim == 3 ? 8 : 4; t.elements = d->dim == 3 ? 12 : 4; }
+    else if (round && d->dim == 2) {
+        if (d->kind == FSI_SHAPE_CAPSULE) t.n += t.n & 1;
+        t.vertices = t.elements = t.n + (d->kind == FSI_SHAPE_CAPSULE ? 2 : 0);
+    } else if (round) {
+        t.rings = d->resolution / 2 - 1 + (d->kind == FSI_SHAPE_CAPSULE ? 1 + d->resolution / 2 % 2 : 0);
+        t.vertices = t.n * t.rings + 2; t.elements = 2 * t.n * t.rings;
+    } else if (t.loop) {
+        t.rings = d->resolution / 2 > 6 ? d->resolution / 2 : 6;
+        t.vertices = t.n * t.rings; t.elements = 2 * t.n * t.rings;
+    }
+    return t;
+}
+
+/* Ring i (0 .. rings - 1) of the profile: distance from the axis and position along it. */
+static void fsi__tess_profile(const fsi_shape *s, const fsi__tess *t, int i, fsi_real radius, fsi_real *r, fsi_real *along) {
+    if (t->loop) {
+        fsi_real a = 2 * FSI_PI * (fsi_real)i / (fsi_real)t->rings;
+        *r = s->length + radius * fsi__sin(a); *along = radius * fsi__cos(a);
+    } else if (s->kind == FSI_SHAPE_CAPSULE) {                     /* both hemispheres end in a ring at the equator */
+        int half = t->rings / 2;
+        fsi_real a = FSI_PI / 2 * (fsi_real)(i < half ? i + 1 : i) / (fsi_real)half;
+        *r = radius * fsi__sin(a); *along = radius * fsi__cos(a) + (i < half ? s->length / 2 : -s->length / 2);
+    } else {
+        fsi_real a = FSI_PI * (fsi_real)(i + 1) / (fsi_real)(t->rings + 1);
+        *r = radius * fsi__sin(a); *along = radius * fsi__cos(a);
+    }
+}
+
+static fsi_real *fsi__put(fsi_real *x, fsi_real a, fsi_real b, fsi_real c) { x[0] = a; x[1] = b; x[2] = c; return x + 3; }
+
+static void fsi__tess_round3(const fsi_shape *s, const fsi__tess *t, fsi_real radius, fsi_real *x, int32_t *id) {
+    int i, j, n = t->n, first = t->loop ? 0 : 1, last = t->rings - (t->loop ? 0 : 1), end = t->vertices - 1;
+    fsi_real tip = radius + (s->kind == FSI_SHAPE_CAPSULE ? s->length / 2 : 0);
+    if (!t->loop) x = fsi__put(x, tip, 0, 0);
+    for (i = 0; i < t->rings; i++)
+        for (j = 0; j < n; j++) {
+            fsi_real r, along, a = 2 * FSI_PI * (fsi_real)j / (fsi_real)n, c, d;
+            fsi__tess_profile(s, t, i, radius, &r, &along);
+            c = r * fsi__cos(a); d = r * fsi__sin(a);
+            x = t->loop ? fsi__put(x, d, along, c) : fsi__put(x, along, c, d); /* axes cyclic: orientation is kept */
+        }
+    if (!t->loop) x = fsi__put(x, -tip, 0, 0);
+    for (i = 0; i < last; i++)
+        for (j = 0; j < n; j++) {                                  /* profile direction x direction around = outward */
+            int i1 = (i + 1) % t->rings, j1 = (j + 1) % n, a = first + i * n + j, b = first + i1 * n + j, c = first + i1 * n + j1, d = first + i * n + j1;
+            *id++ = a; *id++ = b; *id++ = c; *id++ = a; *id++ = c; *id++ = d;
+        }
+    for (j = 0; j < n && !t->loop; j++) {
+        *id++ = 0; *id++ = 1 + j; *id++ = 1 + (j + 1) % n;
+        *id++ = end; *id++ = end - n + (j + 1) % n; *id++ = end - n + j;
+    }
+}
+
+static void fsi__tess_round2(const fsi_shape *s, const fsi__tess *t, fsi_real radius, fsi_real *x, int32_t *id) {
+    int i, half = t->n / 2, capsule = s->kind == FSI_SHAPE_CAPSULE;
+    for (i = 0; i < t->vertices; i++) {
+        int right = i <= half;                                     /* capsule: two half circles of half + 1 vertices */
+        fsi_real a = 2 * FSI_PI * (fsi_real)(capsule && !right ? i - 1 : i) / (fsi_real)t->n - (capsule ? FSI_PI / 2 : 0);
+        x = fsi__put(x, radius * fsi__cos(a) + (capsule ? (right ? s->length / 2 : -s->length / 2) : 0), radius * fsi__sin(a), 0);
+        *id++ = i; *id++ = (i + 1) % t->vertices;
+    }
+}
+
+static void fsi__tess_box(const fsi_shape *s, fsi_real *x, int32_t *id) {
+    static const int8_t face[36] = {0, 4, 6, 0, 6, 2, 1, 3, 7, 1, 7, 5, 0, 1, 5, 0, 5, 4, 2, 6, 7, 2, 7, 3, 0, 2, 3, 0, 3, 1, 4, 5, 7, 4, 7, 6};
+    static const int8_t loop[8] = {0, 1, 1, 3, 3, 2, 2, 0};
+    int i;
+    for (i = 0; i < (s->dim == 3 ? 8 : 4); i++)
+        x = fsi__put(x, i & 1 ? s->half.x : -s->half.x, i & 2 ? s->half.y : -s->half.y, s->dim == 2 ? 0 : i & 4 ? s->half.z : -s->half.z);
+    for (i = 0; i < (s->dim == 3 ? 36 : 8); i++) id[i] = s->dim == 3 ? face[i] : loop[i];
+}
+
+/* Fills the surface of an analytic kind. Round ones are blown up slightly so that the volume is exact: buoyancy comes out right. */
+static void fsi__tess_fill(fsi_shape *s, const fsi__tess *t, fsi_real *x, int32_t *id) {
+    fsi_real radius = s->radius;
+    int pass;
+    if (s->kind == FSI_SHAPE_BOX) { fsi__tess_box(s, x, id); return; }
+    for (pass = 0; pass < 24; pass++) {
+        double m[10];
+        if (s->dim == 3) fsi__tess_round3(s, t, radius, x, id); else fsi__tess_round2(s, t, radius, x, id);
+        fsi__mesh_moments(&s->surface, fsi_vec(0, 0, 0), m);
+        radius *= 1 + FSI_R(0.4) * (s->volume / (fsi_real)m[0] - 1);
+    }
+}
+
+/* ------------------------------------------------------------------------------------------------ >>shapes */
+static void fsi__inertia_diag(fsi_shape *s, fsi_real xx, fsi_real yy, fsi_real zz) {
+    if (s->dim == 3) { s->inertia.m[0] = s->volume * xx; s->inertia.m[4] = s->volume * yy; }
+    s->inertia.m[8] = s->volume * zz;
+}
+
+static void fsi__shape_analytic(fsi_shape *s) {
+    fsi_real r = s->radius, l = s->length, rr = r * r;
+    fsi_vec3 h = s->half;
+    int d3 = s->dim == 3;
+    switch (s->kind) {
+    case FSI_SHAPE_SPHERE:
+        s->volume = d3 ? 4 * FSI_PI / 3 * rr * r : FSI_PI * rr;
+        fsi__inertia_diag(s, FSI_R(0.4) * rr, FSI_R(0.4) * rr, (d3 ? FSI_R(0.4) : FSI_R(0.5)) * rr);
+        s->hi = fsi_vec(r, r, d3 ? r : 0); s->bound = r; s->thin = r;
+        break;
+    case FSI_SHAPE_BOX:
+        s->volume = 4 * h.x * h.y * (d3 ? 2 * h.z : 1);
+        fsi__inertia_diag(s, (h.y * h.y + h.z * h.z) / 3, (h.x * h.x + h.z * h.z) / 3, (h.x * h.x + h.y * h.y) / 3);
+        s->hi = h; s->bound = fsi__length(h); s->thin = d3 ? fsi__min(h.z, fsi__min(h.x, h.y)) : fsi__min(h.x, h.y);
+        break;
+    case FSI_SHAPE_CAPSULE: {
+        fsi_real a = d3 ? FSI_PI * rr * l : 2 * r * l, b = d3 ? 4 * FSI_PI / 3 * rr * r : FSI_PI * rr, v = a + b;  /* straight part, caps */
+        fsi_real cross = d3 ? (a * (rr / 4 + l * l / 12) + b * (FSI_R(0.4) * rr + l * l / 4 + FSI_R(0.375) * l * r)) / v
+                            : (a * (l * l + 4 * rr) / 12 + b * (rr / 2 + l * l / 4 + l * 4 * r / (3 * FSI_PI))) / v;
+        s->volume = v;
+        fsi__inertia_diag(s, (a / 2 + FSI_R(0.4) * b) * rr / v, cross, cross);
+        s->hi = fsi_vec(l / 2 + r, r, d3 ? r : 0); s->bound = l / 2 + r; s->thin = r;
+        break;
+    }
+    default:                                                       /* torus */
+        s->volume = 2 * FSI_PI * FSI_PI * l * rr;
+        fsi__inertia_diag(s, l * l / 2 + FSI_R(0.625) * rr, l * l + FSI_R(0.75) * rr, l * l / 2 + FSI_R(0.625) * rr);
+        s->hi = fsi_vec(l + r, r, l + r); s->bound = l + r; s->thin = r;
+        break;
+    }
+    s->lo = fsi_vec_scale(s->hi, -1);
+}
+
+static int fsi__shape_static(fsi_shape_kind k) { return k == FSI_SHAPE_PLANE || k == FSI_SHAPE_ROOM || k == FSI_SHAPE_HEIGHT; }
+
+static int fsi__positive(fsi_real x) { return fsi__finite(x) && x > 0; }
+
+static fsi_result fsi__shape_check(const fsi_shape_desc *d) {
+    int box = fsi__positive(d->half.x) && fsi__positive(d->half.y) && (d->dim == 2 || fsi__positive(d->half.z)), i;
+    size_t n;
+    if ((d->dim != 2 && d->dim != 3) || !fsi_allocator_valid(&d->allocator) || d->resolution < 6 || d->resolution > 4096) return FSI_ERR_ARGUMENT;
+    switch (d->kind) {
+    case FSI_SHAPE_SPHERE: return fsi__positive(d->radius) ? FSI_OK : FSI_ERR_ARGUMENT;
+    case FSI_SHAPE_BOX: case FSI_SHAPE_ROOM: return box ? FSI_OK : FSI_ERR_ARGUMENT;
+    case FSI_SHAPE_CAPSULE: return fsi__positive(d->radius) && fsi__finite(d->length) && d->length >= 0 ? FSI_OK : FSI_ERR_ARGUMENT;
+    case FSI_SHAPE_TORUS: return d->dim == 3 && fsi__positive(d->radius) && fsi__finite(d->length) && d->length > d->radius ? FSI_OK : FSI_ERR_ARGUMENT;
+    case FSI_SHAPE_MESH: return d->surface && d->surface->dim == d->dim && d->sdf_cells >= 4 && d->sdf_cells <= 512 ? FSI_OK : FSI_ERR_ARGUMENT;
+    case FSI_SHAPE_PLANE: return FSI_OK;
+    case FSI_SHAPE_HEIGHT:
+        if (!d->height || d->nx < 2 || !fsi__positive(d->spacing) || (d->dim == 3 ? d->nz < 2 : d->nz != 1)) return FSI_ERR_ARGUMENT;
+        return fsi_size_mul((size_t)d->nx, (size_t)d->nz, &n) && n < 0x7fffffffu && fsi_all_finite(n, d->height) ? FSI_OK : FSI_ERR_ARGUMENT;
+    case FSI_SHAPE_COMPOUND:
+        if (!d->part || d->part_count < 1 || d->part_count > 4096) return FSI_ERR_ARGUMENT;
+        for (i = 0; i < d->part_count; i++) {
+            const fsi_shape_part *p = d->part + i;
+            if (!p->shape || p->shape->dim != d->dim || fsi__shape_static(p->shape->kind) || p->shape->kind == FSI_SHAPE_COMPOUND) return FSI_ERR_ARGUMENT;
+            if (!fsi__finite_vec(p->x) || !fsi__finite(p->density) || p->density < 0) return FSI_ERR_ARGUMENT;
+            if (!fsi__finite(p->q.w) || !fsi__finite_vec(fsi_vec(p->q.x, p->q.y, p->q.z))) return FSI_ERR_ARGUMENT;
+        }
+        return FSI_OK;
+    default: return FSI_ERR_ARGUMENT;
+    }
+}
+
+static void fsi__grow(fsi_vec3 *lo, fsi_vec3 *hi, fsi_vec3 p) {
+    lo->x = fsi__min(lo->x, p.x); lo->y = fsi__min(lo->y, p.y); lo->z = fsi__min(lo->z, p.z);
+    hi->x = fsi__max(hi->x, p.x); hi->y = fsi__max(hi->y, p.y); hi->z = fsi__max(hi->z, p.z);
+}
+
+/* I += R A R^T + m (|d|^2 1 - d d^T): A moved by d (parallel axes) */
+static void fsi__inertia_add(fsi_mat3 *I, const fsi_mat3 *A, fsi_quat q, fsi_real density, fsi_real m, fsi_vec3 d, int dim) {
+    fsi_mat3 R = fsi_quat_matrix(q), B = fsi_mat3_rotate(&R, A);
+    fsi_real dd = fsi_vec_dot(d, d), c[3];
+    int i, j;
+    fsi_vec_store(c, d);
+    for (i = 0; i < 3; i++)
+        for (j = 0; j < 3; j++)
+            if (dim == 3 || (i == 2 && j == 2)) I->m[3 * i + j] += density * B.m[3 * i + j] + m * ((i == j ? dd : 0) - c[i] * c[j]);
+}
+
+/* Parts are copied, their poses moved to the common centre of mass; mass properties of parts are added. */
+static void fsi__shape_compound(fsi_shape *s, const fsi_shape_desc *d) {
+    fsi_vec3 c = fsi_vec(0, 0, 0);
+    fsi_real m = 0;
+    int i;
+    for (i = 0; i < d->part_count; i++) {
+        fsi_shape_part *p = s->part + i;
+        *p = d->part[i];
+        p->q = fsi_quat_unit(p->q);
+        if (p->density == 0) p->density = 1;
+        s->volume += p->shape->volume;
+        m += p->density * p->shape->volume;
+        c = fsi_vec_mad(c, p->x, p->density * p->shape->volume);
+    }
+    s->com = fsi_vec_scale(c, 1 / m);
+    s->thin = FSI_REAL_MAX;
+    for (i = 0; i < d->part_count; i++) {
+        fsi_shape_part *p = s->part + i;
+        p->x = fsi_vec_sub(p->x, s->com);
+        s->thin = fsi__min(s->thin, p->shape->thin);
+        fsi__inertia_add(&s->inertia, &p->shape->inertia, p->q, p->density, p->density * p->shape->volume, p->x, s->dim);
+    }
+    s->density_mean = m / s->volume;
+}
+
+/* Joined surfaces of the parts, in the compound's frame. */
+static void fsi__compound_surface(fsi_shape *s, fsi_real *x, int32_t *id) {
+    int i, j, first = 0;
+    for (i = 0; i < s->part_count; i++) {
+        const fsi_shape_part *p = s->part + i;
+        const fsi_surface *f = &p->shape->surface;
+        for (j = 0; j < f->vertex_count; j++, x += 3)
+            fsi_vec_store(x, fsi_vec_add(p->x, fsi_quat_rotate(p->q, fsi_vec_load(f->x + 3 * (size_t)j))));
+        for (j = 0; j < f->element_count * f->dim; j++) *id++ = first + f->index[j];
+        first += f->vertex_count;
+    }
+}
+
+/* One row of the distance grid. The sign changes only where the surface can be between two nodes: |d| + |d'| <= spacing. */
+static void fsi__sdf_row(const fsi_shape *s, const fsi_bvh *bvh, fsi_real *out, int j, int k) {
+    fsi_real before = 0;
+    int i, inside = 0;
+    for (i = 0; i < s->nx; i++) {
+        fsi_vec3 p = fsi_vec_add(s->origin, fsi_vec_scale(fsi_vec((fsi_real)i, (fsi_real)j, (fsi_real)k), s->spacing));
+        fsi_hit hit;
+        fsi_real d = fsi_bvh_closest(bvh, p, FSI_REAL_MAX, &hit) ? hit.t : 0;
+        if (i > 0 && before + d <= s->spacing * FSI_R(1.001)) inside = fsi_bvh_inside(bvh, p);
+        out[i] = inside ? -d : d;
+        before = d;
+    }
+}
+
+static fsi_result fsi__sdf_fill(fsi_shape *s, fsi_real *grid, const fsi_allocator *al) {
+    fsi_bvh bvh;
+    fsi_result r = fsi_bvh_init(&bvh, s->surface.element_count, al);
+    ptrdiff_t row, rows = (ptrdiff_t)s->ny * s->nz;
+    if (r != FSI_OK) return r;
+    r = fsi_bvh_build(&bvh, &s->surface);
+    if (r == FSI_OK) {
+        FSI__OMP(parallel for schedule(static))
+        for (row = 0; row < rows; row++) fsi__sdf_row(s, &bvh, grid + row * s->nx, (int)(row % s->ny), (int)(row / s->ny));
+    }
+    fsi_bvh_free(&bvh);
+    return r;
+}
+
+/* Size of the distance grid: two cells of room around the mesh, so its border is outside. */
+static void fsi__sdf_size(fsi_shape *s, const fsi_shape_desc *d) {
+    fsi_vec3 e = fsi_vec_sub(s->hi, s->lo);
+    s->spacing = fsi__max(e.x, fsi__max(e.y, e.z)) / (fsi_real)d->sdf_cells;
+    s->nx = (int)fsi__ceil(e.x / s->spacing) + 5; s->ny = (int)fsi__ceil(e.y / s->spacing) + 5;
+    s->nz = s->dim == 3 ? (int)fsi__ceil(e.z / s->spacing) + 5 : 1;
+    s->origin = fsi_vec_sub(s->lo, fsi_vec_scale(fsi_vec(1, 1, s->dim == 3 ? FSI_R(1.) : FSI_R(0.)), 2 * s->spacing));
+}
+
+typedef struct fsi__shape_arrays { fsi_real *x, *point, *grid; int32_t *index; } fsi__shape_arrays;
+
+static void fsi__shape_layout(fsi_shape *s, fsi__shape_arrays *a, fsi_arena *arena) {
+    size_t cells = s->grid_cells;
+    s->part = (fsi_shape_part *)fsi_arena_take(arena, (size_t)s->part_count, sizeof *s->part);
+    a->x = (fsi_real *)fsi_arena_take(arena, 3 * (size_t)s->surface.vertex_count, sizeof(fsi_real));
+    a->index = (int32_t *)fsi_arena_take(arena, (size_t)s->dim * (size_t)s->surface.element_count, sizeof(int32_t));
+    a->point = (fsi_real *)fsi_arena_take(arena, 3 * (size_t)s->point_count, sizeof(fsi_real));
+    a->grid = (fsi_real *)fsi_arena_take(arena, cells, sizeof(fsi_real));
+}
+
+/* Counts of everything the block will hold, and the mass properties of a mesh. */
+static fsi_result fsi__shape_plan(fsi_shape *s, const fsi_shape_desc *d) {
+    fsi__tess t = fsi__tess_size(d);
+    size_t i, n = 0;
+    s->kind = d->kind; s->dim = d->dim; s->radius = d->radius; s->length = d->length; s->half = d->half; s->allocator = d->allocator;
+    if (s->dim == 2) s->half.z = 0;
+    s->surface.dim = d->dim; s->surface.closed = 1;
+    s->surface.vertex_count = t.vertices; s->surface.element_count = t.elements;
+    s->point_radius = d->kind == FSI_SHAPE_BOX ? 0 : s->radius;
+    s->point_count = d->kind == FSI_SHAPE_SPHERE ? 1 : d->kind == FSI_SHAPE_BOX ? t.vertices : d->kind == FSI_SHAPE_CAPSULE ? 2
+                   : d->kind == FSI_SHAPE_TORUS ? FSI__TORUS_POINTS : 0;
+    if (d->kind == FSI_SHAPE_MESH) {
+        fsi_result r = fsi_mesh_mass(d->surface, &d->allocator, &s->volume, &s->com, &s->inertia);
+        if (r != FSI_OK) return r;
+        s->point_radius = 0;
+        s->surface.vertex_count = s->point_count = d->surface->vertex_count; s->surface.element_count = d->surface->element_count;
+        s->lo = fsi_vec(FSI_REAL_MAX, FSI_REAL_MAX, FSI_REAL_MAX); s->hi = fsi_vec_scale(s->lo, -1);
+        for (i = 0; i < (size_t)d->surface->vertex_count; i++) fsi__grow(&s->lo, &s->hi, fsi_vec_sub(fsi_vec_load(d->surface->x + 3 * i), s->com));
+        if (s->dim == 2) s->lo.z = s->hi.z = 0;
+        fsi__sdf_size(s, d);
+        if (!fsi_size_mul((size_t)s->nx * (size_t)s->ny, (size_t)s->nz, &n)) return FSI_ERR_SIZE;
+    } else if (d->kind == FSI_SHAPE_COMPOUND) {
+        s->part_count = d->part_count;
+        for (i = 0; i < (size_t)d->part_count; i++) {
+            s->surface.vertex_count += d->part[i].shape->surface.vertex_count;
+            s->surface.element_count += d->part[i].shape->surface.element_count;
+        }
+    } else if (d->kind == FSI_SHAPE_HEIGHT) {
+        s->nx = d->nx; s->ny = 1; s->nz = d->nz; s->spacing = d->spacing;
+        s->origin = fsi_vec((fsi_real)(d->nx - 1) * d->spacing / -2, 0, (fsi_real)(d->nz - 1) * d->spacing / -2);
+        n = (size_t)d->nx * (size_t)d->nz;
+    }
+    s->grid_cells = n;
+    return FSI_OK;
+}
+
+/* Fills the arrays of a planned shape. */
+static fsi_result fsi__shape_fill(fsi_shape *s, const fsi_shape_desc *d, fsi__shape_arrays *a) {
+    fsi__tess t = fsi__tess_size(d);
+    fsi_result r = FSI_OK;
+    int i;
+    s->surface.x = a->x; s->surface.index = a->index; s->point = a->point; s->grid = a->grid;
+    if (fsi__shape_static(d->kind)) {
+        s->hi = fsi_vec(FSI_REAL_MAX, FSI_REAL_MAX, FSI_REAL_MAX); s->lo = fsi_vec_scale(s->hi, -1);
+        s->bound = s->thin = FSI_REAL_MAX;
+        if (d->kind == FSI_SHAPE_HEIGHT) fsi_copy(s->grid_cells, d->height, a->grid);
+        return FSI_OK;
+    }
+    if (d->kind == FSI_SHAPE_MESH) {
+        for (i = 0; i < s->point_count; i++) {
+            fsi_vec3 p = fsi_vec_sub(fsi_vec_load(d->surface->x + 3 * (size_t)i), s->com);
+            if (s->dim == 2) p.z = 0;
+            s->bound = fsi__max(s->bound, fsi__length(p));
+            fsi_vec_store(a->x + 3 * (size_t)i, p); fsi_vec_store(a->point + 3 * (size_t)i, p);
+        }
+        memcpy(a->index, d->surface->index, (size_t)s->dim * (size_t)s->surface.element_count * sizeof(int32_t));
+        r = fsi__sdf_fill(s, a->grid, &d->allocator);
+        s->thin = s->spacing;
+    } else if (d->kind == FSI_SHAPE_COMPOUND) {
+        fsi__shape_compound(s, d);
+        fsi__compound_surface(s, a->x, a->index);
+        s->lo = fsi_vec(FSI_REAL_MAX, FSI_REAL_MAX, FSI_REAL_MAX); s->hi = fsi_vec_scale(s->lo, -1);
+        for (i = 0; i < s->surface.vertex_count; i++) fsi__grow(&s->lo, &s->hi, fsi_vec_load(a->x + 3 * (size_t)i));
+        for (i = 0; i < s->part_count; i++) s->bound = fsi__max(s->bound, fsi__length(s->part[i].x) + s->part[i].shape->bound);
+    } else {
+        fsi__shape_analytic(s);
+        fsi__tess_fill(s, &t, a->x, a->index);
+        if (d->kind == FSI_SHAPE_BOX) fsi_copy(3 * (size_t)t.vertices, a->x, a->point);
+        if (d->kind == FSI_SHAPE_CAPSULE) { a->point[0] = d->length / 2; a->point[3] = -d->length / 2; }
+        for (i = 0; i < FSI__TORUS_POINTS && d->kind == FSI_SHAPE_TORUS; i++) {
+            fsi_real ang = 2 * FSI_PI * (fsi_real)i / FSI__TORUS_POINTS;
+            fsi__put(a->point + 3 * i, d->length * fsi__sin(ang), 0, d->length * fsi__cos(ang));
+        }
+    }
+    return r;
+}
+
+FSI_API fsi_result fsi_shape_init(fsi_shape *s, const fsi_shape_desc *desc) {
+    fsi_shape_desc d;
+    fsi__shape_arrays a;
+    fsi_arena arena;
+    fsi_result r;
+    if (!s) return FSI_ERR_ARGUMENT;
+    memset(s, 0, sizeof *s); memset(&arena, 0, sizeof arena); memset(&a, 0, sizeof a);
+    if (!desc) return FSI_ERR_ARGUMENT;
+    d = *desc;
+    if (d.dim == 0) d.dim = 3;
+    if (d.resolution == 0) d.resolution = 24;
+    if (d.sdf_cells == 0) d.sdf_cells = 32;
+    r = fsi__shape_check(&d);
+    if (r == FSI_OK) r = fsi__shape_plan(s, &d);
+    if (r != FSI_OK) { memset(s, 0, sizeof *s); return r; }
+    s->density_mean = 1;
+    fsi__shape_layout(s, &a, &arena);
+    s->block_size = arena.used;
+    if (arena.failed) { memset(s, 0, sizeof *s); return FSI_ERR_SIZE; }
+    if (s->block_size > 0) {
+        s->block = fsi_alloc(&s->allocator, s->block_size);
+        if (!s->block) { memset(s, 0, sizeof *s); return FSI_ERR_MEMORY; }
+        arena.base = (unsigned char *)s->block; arena.size = s->block_size; arena.used = 0;
+        fsi__shape_layout(s, &a, &arena);
+    }
+    r = fsi__shape_fill(s, &d, &a);
+    if (r == FSI_OK && !(fsi__finite(s->volume) && fsi_all_finite(9, s->inertia.m))) r = FSI_ERR_ARGUMENT; /* sizes overflow */
+    if (r != FSI_OK) fsi_shape_free(s);
+    return r;
+}
+
+FSI_API void fsi_shape_free(fsi_shape *s) {
+    if (!s) return;
+    fsi_free(&s->allocator, s->block, s->block_size);
+    memset(s, 0, sizeof *s);
+}
+
+/* ------------------------------------------------------------------------------------------------ >>distance */
+static fsi_real fsi__distance_box(fsi_vec3 h, int dim, fsi_vec3 p, fsi_vec3 *n) {
+    fsi_vec3 q = fsi_vec(fsi__abs(p.x) - h.x, fsi__abs(p.y) - h.y, dim == 3 ? fsi__abs(p.z) - h.z : -FSI_REAL_MAX), o, s;
+    fsi_real d;
+    s = fsi_vec(p.x < 0 ? FSI_R(-1.) : FSI_R(1.), p.y < 0 ? FSI_R(-1.) : FSI_R(1.), p.z < 0 ? FSI_R(-1.) : FSI_R(1.));
+    if (q.x <= 0 && q.y <= 0 && q.z <= 0) {                        /* inside: nearest face */
+        if (q.x >= q.y && q.x >= q.z) { *n = fsi_vec(s.x, 0, 0); return q.x; }
+        if (q.y >= q.z) { *n = fsi_vec(0, s.y, 0); return q.y; }
+        *n = fsi_vec(0, 0, s.z);
+        return q.z;
+    }
+    o = fsi_vec(fsi__max(q.x, 0), fsi__max(q.y, 0), fsi__max(q.z, 0));
+    d = fsi__length(o);
+    *n = fsi_vec(s.x * o.x / d, s.y * o.y / d, s.z * o.z / d);
+    return d;
+}
+
+static fsi_real fsi__distance_room(fsi_vec3 h, int dim, fsi_vec3 p, fsi_vec3 *n) { /* nearest of the walls */
+    fsi_vec3 d = fsi_vec(h.x - fsi__abs(p.x), h.y - fsi__abs(p.y), dim == 3 ? h.z - fsi__abs(p.z) : FSI_REAL_MAX);
+    if (d.x <= d.y && d.x <= d.z) { *n = fsi_vec(p.x < 0 ? FSI_R(1.) : FSI_R(-1.), 0, 0); return d.x; }
+    if (d.y <= d.z) { *n = fsi_vec(0, p.y < 0 ? FSI_R(1.) : FSI_R(-1.), 0); return d.y; }
+    *n = fsi_vec(0, 0, p.z < 0 ? FSI_R(1.) : FSI_R(-1.));
+    return d.z;
+}
+
+static fsi_real fsi__from_axis(fsi_vec3 v, fsi_real r, fsi_vec3 fallback, fsi_vec3 *n) { /* |v| - r with its gradient */
+    fsi_real d = fsi__length(v);
+    *n = d > 0 ? fsi_vec_scale(v, 1 / d) : fallback;
+    return d - r;
+}
+
+/* Cell of x on n nodes of the given spacing: index and fraction, clamped to the grid. */
+static int fsi__cell(fsi_real x, int n, fsi_real *f) {
+    int i;
+    x = fsi__clamp(x, 0, (fsi_real)(n - 1));
+    i = fsi__imin((int)x, fsi__imax(n - 2, 0));
+    *f = x - (fsi_real)i;
+    return i;
+}
+
+static fsi_real fsi__distance_height(const fsi_shape *s, fsi_vec3 p, fsi_vec3 *n) {
+    fsi_real fx, fz, h00, h10, h01, h11, h, dx, dz;
+    int i = fsi__cell((p.x - s->origin.x) / s->spacing, s->nx, &fx), k = fsi__cell((p.z - s->origin.z) / s->spacing, s->nz, &fz);
+    const fsi_real *g = s->grid + (size_t)k * (size_t)s->nx + (size_t)i;
+    size_t up = s->nz > 1 ? (size_t)s->nx : 0;
+    h00 = g[0]; h10 = g[1]; h01 = g[up]; h11 = g[up + 1];
+    h = (h00 * (1 - fx) + h10 * fx) * (1 - fz) + (h01 * (1 - fx) + h11 * fx) * fz;
+    dx = ((h10 - h00) * (1 - fz) + (h11 - h01) * fz) / s->spacing;
+    dz = ((h01 - h00) * (1 - fx) + (h11 - h10) * fx) / s->spacing;
+    *n = fsi__unit(fsi_vec(-dx, 1, -dz));
+    return (p.y - h) * n->y;
+}
+
+static fsi_real fsi__distance_grid(const fsi_shape *s, fsi_vec3 p, fsi_vec3 *n) {
+    fsi_real f[3], d = 0, g[3] = {0, 0, 0}, out;
+    int i = fsi__cell((p.x - s->origin.x) / s->spacing, s->nx, f), j = fsi__cell((p.y - s->origin.y) / s->spacing, s->ny, f + 1);
+    int k = fsi__cell((p.z - s->origin.z) / s->spacing, s->nz, f + 2), c;
+    size_t sy = (size_t)s->nx, sz = s->nz > 1 ? (size_t)s->nx * (size_t)s->ny : 0;
+    const fsi_real *v = s->grid + ((size_t)k * (size_t)s->ny + (size_t)j) * (size_t)s->nx + (size_t)i;
+    fsi_vec3 at = fsi_vec_mad(s->origin, fsi_vec((fsi_real)i + f[0], (fsi_real)j + f[1], (fsi_real)k + f[2]), s->spacing), surface;
+    for (c = 0; c < 8; c++) {
+        fsi_real wx = c & 1 ? f[0] : 1 - f[0], wy = c & 2 ? f[1] : 1 - f[1], wz = c & 4 ? f[2] : 1 - f[2];
+        fsi_real a = v[(c & 1 ? 1 : 0) + (c & 2 ? sy : 0) + (c & 4 ? sz : 0)];
+        d += wx * wy * wz * a;
+        g[0] += (c & 1 ? a : -a) * wy * wz; g[1] += (c & 2 ? a : -a) * wx * wz; g[2] += (c & 4 ? a : -a) * wx * wy;
+    }
+    *n = fsi__unit(fsi_vec(g[0], g[1], s->dim == 3 ? g[2] : 0));
+    out = fsi__length(fsi_vec_sub(p, at));
+    if (!(out > s->spacing * FSI_R(1e-6))) return d;
+    surface = fsi_vec_mad(at, *n, -d);                             /* beyond the grid: distance to the surface point found from its rim */
+    return fsi__from_axis(fsi_vec_sub(p, surface), 0, *n, n);
+}
+
+FSI_API fsi_real fsi_shape_distance(const fsi_shape *s, fsi_vec3 p, fsi_vec3 *normal) {
+    fsi_vec3 n = fsi_vec(0, 1, 0), c;
+    fsi_real d = FSI_REAL_MAX, ring;
+    int i;
+    if (s->dim == 2) p.z = 0;
+    switch (s->kind) {
+    case FSI_SHAPE_SPHERE: d = fsi__from_axis(p, s->radius, n, &n); break;
+    case FSI_SHAPE_BOX: d = fsi__distance_box(s->half, s->dim, p, &n); break;
+    case FSI_SHAPE_CAPSULE:
+        c = fsi_vec(fsi__clamp(p.x, -s->length / 2, s->length / 2), 0, 0);
+        d = fsi__from_axis(fsi_vec_sub(p, c), s->radius, n, &n);
+        break;
+    case FSI_SHAPE_TORUS:
+        ring = fsi__sqrt(p.x * p.x + p.z * p.z);
+        c = ring > 0 ? fsi_vec(p.x * s->length / ring, 0, p.z * s->length / ring) : fsi_vec(s->length, 0, 0);
+        d = fsi__from_axis(fsi_vec_sub(p, c), s->radius, n, &n);
+        break;
+    case FSI_SHAPE_MESH: d = fsi__distance_grid(s, p, &n); break;
+    case FSI_SHAPE_PLANE: d = p.y; break;
+    case FSI_SHAPE_ROOM: d = fsi__distance_room(s->half, s->dim, p, &n); break;
+    case FSI_SHAPE_HEIGHT: d = fsi__distance_height(s, p, &n); break;
+    case FSI_SHAPE_COMPOUND:
+        for (i = 0; i < s->part_count; i++) {
+            const fsi_shape_part *part = s->part + i;
+            fsi_quat back = part->q;
+            fsi_real e;
+            back.x = -back.x; back.y = -back.y; back.z = -back.z;
+            e = fsi_shape_distance(part->shape, fsi_quat_rotate(back, fsi_vec_sub(p, part->x)), &c);
+            if (e < d) { d = e; n = fsi_quat_rotate(part->q, c); }
+        }
+        break;
+    default: break;
+    }
+    if (normal) *normal = n;
+    return d;
+}
+
+/* ------------------------------------------------------------------------------------------------ >>rigid motion */
+/* R, world inverse inertia and angular velocity from q and L. In 2D only zz is kept. */
+static void fsi__rigid_refresh(fsi_rigid *b, int dim) {
+    b->rotation = fsi_quat_matrix(b->q);
+    if (b->kind != FSI_RIGID_DYNAMIC) return;
+    if (dim == 2) b->inverse_inertia.m[8] = b->inverse_inertia_body.m[8];
+    else b->inverse_inertia = fsi_mat3_rotate(&b->rotation, &b->inverse_inertia_body);
+    b->w = fsi_mat3_mul_vec(&b->inverse_inertia, b->L);            /* w = I^-1 L */
+}
+
+static fsi_quat fsi__quat_rate(const fsi_rigid *b, fsi_quat q) {   /* dq/dt = q (0, w_body) / 2, w_body = I_body^-1 R^T L */
+    fsi_quat back = q, o;
+    fsi_vec3 w;
+    back.x = -q.x; back.y = -q.y; back.z = -q.z;
+    w = fsi_mat3_mul_vec(&b->inverse_inertia_body, fsi_quat_rotate(back, b->L));
+    o.w = 0; o.x = w.x / 2; o.y = w.y / 2; o.z = w.z / 2;
+    return fsi_quat_mul(q, o);
+}
+
+static fsi_quat fsi__quat_mad(fsi_quat q, fsi_quat d, fsi_real h) {
+    q.w += h * d.w; q.x += h * d.x; q.y += h * d.y; q.z += h * d.z;
+    return q;
+}
+
+/* Turns the body for h seconds with L fixed: free rotation by the classical fourth order Runge-Kutta method; exact in 2D and for scripts. */
+static void fsi__rigid_turn(fsi_rigid *b, fsi_real h, int dim) {
+    if (b->kind != FSI_RIGID_DYNAMIC || dim == 2) {
+        if (b->w.x == 0 && b->w.y == 0 && b->w.z == 0) return;
+        b->q = fsi_quat_mul(fsi_quat_from_rotation(fsi_vec_scale(b->w, h)), b->q);
+    } else {
+        fsi_quat k1 = fsi__quat_rate(b, b->q), k2 = fsi__quat_rate(b, fsi_quat_unit(fsi__quat_mad(b->q, k1, h / 2)));
+        fsi_quat k3 = fsi__quat_rate(b, fsi_quat_unit(fsi__quat_mad(b->q, k2, h / 2))), k4 = fsi__quat_rate(b, fsi_quat_unit(fsi__quat_mad(b->q, k3, h)));
+        b->q = fsi__quat_mad(fsi__quat_mad(b->q, k1, h / 6), k2, h / 3);
+        b->q = fsi__quat_mad(fsi__quat_mad(b->q, k3, h / 3), k4, h / 6);
+    }
+    b->q = fsi_quat_unit(b->q);
+}
+
+/* ------------------------------------------------------------------------------------------------ >>narrow phase */
+/* Every pair is handled by the same rule: contact samples of one shape against the signed distance of the other, both ways. Samples
+   are spheres, so balls, capsule ends and torus rings are exact; curves add their deepest point. Box against box needs faces and
+   edges: separating axes and clipping. Contacts with a positive gap are kept within reach: the solver then only limits the
+   approach to gap / h, so nothing tunnels. */
+#define FSI__CANDIDATES 48
+#define FSI__MANIFOLD 8
+
+typedef struct fsi__pose { fsi_vec3 x; fsi_mat3 R; } fsi__pose;
+typedef struct fsi__point { fsi_vec3 at, normal; fsi_real gap; uint32_t feature; } fsi__point;
+typedef struct fsi__manifold {
+    int count, limit;
+    fsi_real reach, size;     /* largest gap kept; length scale of the smaller shape */
+    fsi__point p[FSI__CANDIDATES];
+} fsi__manifold;
+
+static fsi_vec3 fsi__pose_point(const fsi__pose *f, fsi_vec3 p) { return fsi_vec_add(f->x, fsi_mat3_mul_vec(&f->R, p)); }
+static fsi_vec3 fsi__pose_local(const fsi__pose *f, fsi_vec3 p) { return fsi_mat3_tmul_vec(&f->R, fsi_vec_sub(p, f->x)); }
+
+static void fsi__manifold_add(fsi__manifold *m, fsi_vec3 at, fsi_vec3 n, fsi_real gap, uint32_t feature) {
+    int i, worst = 0;
+    if (!(gap < m->reach)) return;
+    if (m->count < FSI__CANDIDATES) worst = m->count++;
+    else {
+        for (i = 1; i < m->count; i++) if (m->p[i].gap > m->p[worst].gap) worst = i;
+        if (gap >= m->p[worst].gap) return;
+    }
+    m->p[worst].at = at; m->p[worst].normal = n; m->p[worst].gap = gap; m->p[worst].feature = feature;
+}
+
+/* Keeps the deepest point and then, again and again, the one farthest from those kept. */
+static void fsi__manifold_reduce(fsi__manifold *m) {
+    fsi_real near2[FSI__CANDIDATES], least = m->size * m->size * FSI_R(1e-4);
+    int i, kept, best = 0;
+    for (i = 0; i < m->count; i++) {
+        near2[i] = FSI_REAL_MAX;
+        if (m->p[i].gap < m->p[best].gap) best = i;
+    }
+    for (kept = 0; kept < m->count && kept < m->limit; kept++) {
+        fsi__point p = m->p[best];
+        fsi_real d2 = near2[best];
+        if (kept > 0 && d2 < least) break;                         /* only copies are left */
+        m->p[best] = m->p[kept]; near2[best] = near2[kept];
+        m->p[kept] = p;
+        best = kept + 1;
+        for (i = kept + 1; i < m->count; i++) {
+            fsi_vec3 d = fsi_vec_sub(m->p[i].at, p.at);
+            near2[i] = fsi__min(near2[i], fsi_vec_dot(d, d));
+            if (near2[i] > near2[best]) best = i;
+        }
+    }
+    m->count = kept;
+}
+
+typedef struct fsi__side { const fsi_shape *s; fsi__pose f; } fsi__side;
+
+/* Sphere of radius r at world point c, part of side A, against the distance of B; flip: A is the second of the pair. */
+static fsi_real fsi__sample(fsi__manifold *m, const fsi__side *B, fsi_vec3 c, fsi_real r, int flip, uint32_t feature, int add) {
+    fsi_vec3 n;
+    fsi_real d = fsi_shape_distance(B->s, fsi__pose_local(&B->f, c), &n);
+    if (add) {
+        n = fsi_mat3_mul_vec(&B->f.R, n);
+        fsi__manifold_add(m, fsi_vec_mad(c, n, -(r + d) / 2), flip ? fsi_vec_scale(n, -1) : n, d - r, feature);
+    }
+    return d;
+}
+
+static fsi_vec3 fsi__curve(const fsi_shape *s, fsi_real t) {       /* capsule: axis, t in 0..1; torus: ring, t in samples */
+    fsi_real a = 2 * FSI_PI * t / FSI__TORUS_POINTS;
+    if (s->kind == FSI_SHAPE_CAPSULE) return fsi_vec(s->length * (FSI_R(0.5) - t), 0, 0);
+    return fsi_vec(s->length * fsi__sin(a), 0, s->length * fsi__cos(a));
+}
+
+/* Deepest point of A's curve between t0 and t1: golden section (the distance of a convex B along a segment is convex). */
+static void fsi__curve_deepest(fsi__manifold *m, const fsi__side *A, const fsi__side *B, fsi_real t0, fsi_real t1, int flip) {
+    const fsi_real g = FSI_R(0.6180339887498949);
+    fsi_real a = t0, b = t1, x = b - g * (b - a), y = a + g * (b - a), fx, fy;
+    int i;
+    fx = fsi__sample(m, B, fsi__pose_point(&A->f, fsi__curve(A->s, x)), 0, flip, 0, 0);
+    fy = fsi__sample(m, B, fsi__pose_point(&A->f, fsi__curve(A->s, y)), 0, flip, 0, 0);
+    for (i = 0; i < 20; i++) {
+        if (fx < fy) { b = y; y = x; fy = fx; x = b - g * (b - a); fx = fsi__sample(m, B, fsi__pose_point(&A->f, fsi__curve(A->s, x)), 0, flip, 0, 0); }
+        else { a = x; x = y; fx = fy; y = a + g * (b - a); fy = fsi__sample(m, B, fsi__pose_point(&A->f, fsi__curve(A->s, y)), 0, flip, 0, 0); }
+    }
+    x = (a + b) / 2;
+    if (x - t0 < FSI_R(0.01) * (t1 - t0) || t1 - x < FSI_R(0.01) * (t1 - t0)) return; /* an end: has its own sample */
+    fsi__sample(m, B, fsi__pose_point(&A->f, fsi__curve(A->s, x)), A->s->point_radius, flip, 1000u, 1);
+}
+
+/* All samples of A against B. */
+static void fsi__collide_samples(fsi__manifold *m, const fsi__side *A, const fsi__side *B, int flip, uint32_t feature) {
+    const fsi_shape *a = A->s, *b = B->s;
+    fsi_real r = a->point_radius, least = FSI_REAL_MAX, room = r + m->reach;
+    int i, best = 0, bounded = !fsi__shape_static(b->kind);
+    for (i = 0; i < a->point_count; i++) {
+        fsi_vec3 c = fsi__pose_point(&A->f, fsi_vec_load(a->point + 3 * (size_t)i)), p;
+        fsi_real d;
+        if (bounded) {
+            p = fsi__pose_local(&B->f, c);
+            if (p.x < b->lo.x - room || p.x > b->hi.x + room || p.y < b->lo.y - room || p.y > b->hi.y + room ||
+                p.z < b->lo.z - room || p.z > b->hi.z + room) continue;
+        }
+        d = fsi__sample(m, B, c, r, flip, feature + (uint32_t)i, 1);
+        if (d < least) { least = d; best = i; }
+    }
+    if (a->kind == FSI_SHAPE_CAPSULE && bounded) fsi__curve_deepest(m, A, B, 0, 1, flip);
+    if (a->kind == FSI_SHAPE_TORUS && least < room) fsi__curve_deepest(m, A, B, (fsi_real)best - 1, (fsi_real)best + 1, flip);
+}
+
+/* Points along the edges of box A against a mesh B: ridges longer than the box do not slip through between corners. */
+static void fsi__collide_edges(fsi__manifold *m, const fsi__side *A, const fsi__side *B, int flip) {
+    fsi_vec3 h = A->s->half;
+    int e, i, axis, dims = A->s->dim;
+    for (e = 0; e < (dims == 3 ? 12 : 4); e++) {
+        fsi_real s1 = e & 1 ? FSI_R(1.) : FSI_R(-1.), s2 = e & 2 ? FSI_R(1.) : FSI_R(-1.);
+        axis = dims == 3 ? e / 4 : e / 2;
+        for (i = 1; i < 8; i++) {
+            fsi_real t = (fsi_real)i / 4 - 1;
+            fsi_vec3 p = axis == 0 ? fsi_vec(t * h.x, s1 * h.y, s2 * h.z) : axis == 1 ? fsi_vec(s1 * h.x, t * h.y, s2 * h.z) : fsi_vec(s1 * h.x, s2 * h.y, t * h.z);
+            fsi__sample(m, B, fsi__pose_point(&A->f, p), 0, flip, 2000u + (uint32_t)(8 * e + i), 1);
+        }
+    }
+}
+
+/* The walls of a room one by one: a corner touches several at once. */
+static void fsi__collide_room(fsi__manifold *m, const fsi__side *A, const fsi__side *B, int flip) {
+    fsi__side wall;
+    fsi_shape plane;
+    fsi_real h[3];
+    int k, axis;
+    memset(&plane, 0, sizeof plane);
+    plane.kind = FSI_SHAPE_PLANE; plane.dim = B->s->dim;
+    fsi_vec_store(h, B->s->half);
+    wall.s = &plane;
+    for (k = 0; k < 2 * B->s->dim; k++) {
+        fsi_real c[3] = {0, 0, 0}, sign = k & 1 ? FSI_R(1.) : FSI_R(-1.);
+        fsi_mat3 T;
+        axis = k / 2;
+        c[axis] = sign * h[axis];
+        memset(&T, 0, sizeof T);                                   /* the wall's y axis points into the room */
+        T.m[3 * axis + 1] = -sign;
+        T.m[3 * ((axis + 1) % 3) + (axis == 1 ? 2 : 0)] = 1;
+        T.m[3 * ((axis + 2) % 3) + (axis == 1 ? 0 : 2)] = 1;
+        wall.f.x = fsi__pose_point(&B->f, fsi_vec_load(c));
+        wall.f.R = fsi_mat3_mul(&B->f.R, &T);
+        fsi__collide_samples(m, A, &wall, flip, 4096u * (uint32_t)(k + 1));
+    }
+}
+
+/* Peaks of a height field against the distance of A: nodes under its bounds. */
+static void fsi__collide_peaks(fsi__manifold *m, const fsi__side *A, const fsi__side *B, int flip) {
+    const fsi_shape *f = B->s;
+    fsi_vec3 c = fsi__pose_local(&B->f, A->f.x);
+    fsi_real r = A->s->bound + m->reach, skip;
+    int i, k, i0 = fsi__cell((c.x - r - f->origin.x) / f->spacing, f->nx, &skip), i1 = fsi__cell((c.x + r - f->origin.x) / f->spacing, f->nx, &skip) + 1;
+    int k0 = fsi__cell((c.z - r - f->origin.z) / f->spacing, f->nz, &skip), k1 = fsi__cell((c.z + r - f->origin.z) / f->spacing, f->nz, &skip) + 1;
+    for (k = k0; k <= fsi__imin(k1, f->nz - 1); k++)
+        for (i = i0; i <= i1; i++) {
+            fsi_real h = f->grid[(size_t)k * (size_t)f->nx + (size_t)i];
+            fsi_vec3 p = fsi__pose_point(&B->f, fsi_vec_add(f->origin, fsi_vec((fsi_real)i * f->spacing, h, (fsi_real)k * f->spacing)));
+            fsi__sample(m, A, p, 0, !flip, 8192u + (uint32_t)(k * f->nx + i), 1);
+        }
+}
+
+/* ------------------------------------------------------------------------------------------------ >>box against box */
+typedef struct fsi__sat { fsi_real sep; fsi_vec3 n; int kind, i, j; } fsi__sat;  /* kind 0 face of A, 1 face of B, 2 edges; n from B to A */
+
+static fsi_vec3 fsi__column(const fsi_mat3 *R, int k) { return fsi_vec(R->m[k], R->m[3 + k], R->m[6 + k]); }
+
+static fsi_real fsi__box_extent(const fsi__side *s, fsi_vec3 n) {  /* half width along n */
+    fsi_vec3 l = fsi_mat3_tmul_vec(&s->f.R, n);
+    return fsi__abs(l.x) * s->s->half.x + fsi__abs(l.y) * s->s->half.y + fsi__abs(l.z) * s->s->half.z;
+}
+
+static void fsi__sat_test(fsi__sat *best, const fsi__side *A, const fsi__side *B, fsi_vec3 n, int kind, int i, int j, fsi_real bonus) {
+    fsi_real d = fsi_vec_dot(n, fsi_vec_sub(A->f.x, B->f.x)), sep;
+    if (d < 0) { n = fsi_vec_scale(n, -1); d = -d; }
+    sep = d - fsi__box_extent(A, n) - fsi__box_extent(B, n);
+    if (sep > best->sep + bonus) { best->sep = sep; best->n = n; best->kind = kind; best->i = i; best->j = j; }
+}
+
+/* Axis of largest separation; an earlier kind is kept unless the next is clearly better, so the choice does not flicker. */
+static fsi__sat fsi__box_axes(const fsi__side *A, const fsi__side *B, fsi_real tol) {
+    fsi__sat best;
+    int i, j, dim = A->s->dim;
+    memset(&best, 0, sizeof best);
+    best.sep = -FSI_REAL_MAX;
+    for (i = 0; i < dim; i++) fsi__sat_test(&best, A, B, fsi__column(&A->f.R, i), 0, i, 0, i ? tol : 0);
+    for (i = 0; i < dim; i++) fsi__sat_test(&best, A, B, fsi__column(&B->f.R, i), 1, i, 0, tol);
+    for (i = 0; i < 3 && dim == 3; i++)
+        for (j = 0; j < 3; j++) {
+            fsi_vec3 n = fsi_vec_cross(fsi__column(&A->f.R, i), fsi__column(&B->f.R, j));
+            fsi_real len = fsi__length(n);
+            if (len > FSI_R(0.02)) fsi__sat_test(&best, A, B, fsi_vec_scale(n, 1 / len), 2, i, j, 2 * tol);
+        }
+    return best;
+}
+
+static fsi_vec3 fsi__box_support(const fsi__side *s, fsi_vec3 n, int skip) { /* corner farthest along n; axis skip centred */
+    fsi_vec3 l = fsi_mat3_tmul_vec(&s->f.R, n), h = s->s->half;
+    return fsi__pose_point(&s->f, fsi_vec(skip == 0 ? 0 : l.x < 0 ? -h.x : h.x, skip == 1 ? 0 : l.y < 0 ? -h.y : h.y, skip == 2 ? 0 : l.z < 0 ? -h.z : h.z));
+}
+
+/* Edge against edge: the points where the two lines come closest. */
+static void fsi__box_edges(fsi__manifold *m, const fsi__side *A, const fsi__side *B, const fsi__sat *s) {
+    fsi_vec3 p = fsi__box_support(A, fsi_vec_scale(s->n, -1), s->i), q = fsi__box_support(B, s->n, s->j), d = fsi_vec_sub(p, q);
+    fsi_vec3 u = fsi__column(&A->f.R, s->i), v = fsi__column(&B->f.R, s->j);
+    fsi_real uv = fsi_vec_dot(u, v), du = fsi_vec_dot(d, u), dv = fsi_vec_dot(d, v), det = 1 - uv * uv, a, b;
+    fsi_real ha = fsi__get(A->s->half, s->i), hb = fsi__get(B->s->half, s->j);
+    a = fsi__clamp((uv * dv - du) / det, -ha, ha);
+    b = fsi__clamp((dv - uv * du) / det, -hb, hb);
+    p = fsi_vec_mad(p, u, a); q = fsi_vec_mad(q, v, b);
+    fsi__manifold_add(m, fsi_vec_scale(fsi_vec_add(p, q), FSI_R(0.5)), s->n, s->sep, 64u + (uint32_t)(3 * s->i + s->j));
+}
+
+typedef struct fsi__clipped { fsi_vec3 p; uint32_t id; } fsi__clipped;
+
+/* Keeps the part of the polygon with n . p <= d; points within tol of the plane count as inside, so aligned faces keep their corners. */
+static int fsi__clip(fsi__clipped *v, int count, fsi_vec3 n, fsi_real d, fsi_real tol, uint32_t plane) {
+    fsi__clipped out[16];
+    int i, k = 0;
+    for (i = 0; i < count && k < 14; i++) {
+        fsi__clipped a = v[i], b = v[(i + 1) % count];
+        fsi_real sa = fsi_vec_dot(n, a.p) - d, sb = fsi_vec_dot(n, b.p) - d;
+        int in_a = sa <= tol, in_b = sb <= tol;
+        if (in_a) out[k++] = a;
+        if (in_a != in_b) {
+            out[k].p = fsi_vec_mad(a.p, fsi_vec_sub(b.p, a.p), fsi__clamp(sa / (sa - sb), 0, 1));
+            out[k++].id = 8u + 4u * plane + (in_a ? a.id : b.id) % 4u;
+        }
+    }
+    memcpy(v, out, (size_t)k * sizeof *v);
+    return k;
+}
+
+/* Face against face: the incident face of I clipped by the sides of the reference face of R; n points out of R. */
+static void fsi__box_faces(fsi__manifold *m, const fsi__side *R, const fsi__side *I, fsi_vec3 n, int axis, int flip, fsi_real tol) {
+    fsi__clipped v[16];
+    fsi_vec3 l = fsi_mat3_tmul_vec(&I->f.R, n);
+    fsi_real hi[3], hr[3], c[3], face = fsi_vec_dot(n, R->f.x) + fsi__get(R->s->half, axis);
+    int dim = R->s->dim, inc = 0, i, k, count = dim == 3 ? 4 : 2;
+    fsi_vec_store(hi, I->s->half); fsi_vec_store(hr, R->s->half); fsi_vec_store(c, l);
+    for (i = 1; i < dim; i++) if (fsi__abs(c[i]) > fsi__abs(c[inc])) inc = i;
+    for (i = 0; i < count; i++) {                                  /* corners of the incident face, around */
+        int a1 = dim == 3 ? (inc + 1) % 3 : 1 - inc, a2 = dim == 3 ? (inc + 2) % 3 : 2;
+        fsi_real q[3];
+        q[inc] = c[inc] > 0 ? -hi[inc] : hi[inc];
+        q[a1] = (dim == 3 ? i == 1 || i == 2 : i == 1) ? hi[a1] : -hi[a1];
+        q[a2] = dim == 3 ? (i >= 2 ? hi[a2] : -hi[a2]) : 0;
+        v[i].p = fsi__pose_point(&I->f, fsi_vec_load(q));
+        v[i].id = (uint32_t)i;
+    }
+    for (k = 0; k < dim && count > 0; k++) {
+        fsi_vec3 u = fsi__column(&R->f.R, k);
+        fsi_real d = fsi_vec_dot(u, R->f.x);
+        if (k == axis) continue;
+        count = fsi__clip(v, count, u, d + hr[k], tol, (uint32_t)(2 * k));
+        if (count > 0) count = fsi__clip(v, count, fsi_vec_scale(u, -1), hr[k] - d, tol, (uint32_t)(2 * k + 1));
+    }
+    for (i = 0; i < count; i++) {
+        fsi_real sep = fsi_vec_dot(n, v[i].p) - face;
+        fsi__manifold_add(m, fsi_vec_mad(v[i].p, n, -sep / 2), flip ? n : fsi_vec_scale(n, -1), sep, v[i].id + 128u * (uint32_t)(1 + axis + 3 * flip));
+    }
+}
+
+static void fsi__collide_boxes(fsi__manifold *m, const fsi__side *A, const fsi__side *B) {
+    fsi_real tol = FSI_R(1e-3) * m->size;
+    fsi__sat s = fsi__box_axes(A, B, tol);
+    if (s.sep >= m->reach) return;
+    m->limit = 4;
+    if (s.kind == 2) fsi__box_edges(m, A, B, &s);
+    else if (s.kind == 0) fsi__box_faces(m, A, B, fsi_vec_scale(s.n, -1), s.i, 0, tol);
+    else fsi__box_faces(m, B, A, s.n, s.i, 1, tol);
+    if (m->count == 0) {                                           /* far apart diagonally: corners */
+        fsi__collide_samples(m, A, B, 0, 2048u);
+        fsi__collide_samples(m, B, A, 1, 3072u);
+    }
+}
+
+/* Any two shapes without parts. Normals point from B to A. */
+static void fsi__collide_simple(fsi__manifold *m, const fsi__side *A, const fsi__side *B) {
+    fsi_shape_kind a = A->s->kind, b = B->s->kind;
+    int flip = fsi__shape_static(a);
+    const fsi__side *M = flip ? B : A, *S = flip ? A : B;          /* S is static geometry if any is */
+    if (fsi__shape_static(S->s->kind)) {
+        if (fsi__shape_static(M->s->kind)) return;
+        if (S->s->kind == FSI_SHAPE_ROOM) fsi__collide_room(m, M, S, flip);
+        else fsi__collide_samples(m, M, S, flip, 0);
+        if (S->s->kind == FSI_SHAPE_HEIGHT && M->s->kind != FSI_SHAPE_SPHERE) fsi__collide_peaks(m, M, S, flip);
+        return;
+    }
+    if (a == FSI_SHAPE_BOX && b == FSI_SHAPE_BOX) { fsi__collide_boxes(m, A, B); return; }
+    if (a == FSI_SHAPE_SPHERE || b != FSI_SHAPE_SPHERE) fsi__collide_samples(m, A, B, 0, 0); /* a sphere is its one sample */
+    if (a != FSI_SHAPE_SPHERE) fsi__collide_samples(m, B, A, 1, 1u << 20);
+    if (a == FSI_SHAPE_BOX && b == FSI_SHAPE_MESH) fsi__collide_edges(m, A, B, 0);
+    if (b == FSI_SHAPE_BOX && a == FSI_SHAPE_MESH) fsi__collide_edges(m, B, A, 1);
+}
+
+static int fsi__part_count(const fsi_shape *s) { return s->kind == FSI_SHAPE_COMPOUND ? s->part_count : 1; }
+
+static fsi__side fsi__part_side(const fsi_rigid *b, int i) {
+    fsi__side side;
+    side.s = b->shape; side.f.x = b->x; side.f.R = b->rotation;
+    if (b->shape->kind == FSI_SHAPE_COMPOUND) {
+        const fsi_shape_part *p = b->shape->part + i;
+        fsi_mat3 R = fsi_quat_matrix(p->q);
+        side.s = p->shape;
+        side.f.x = fsi_vec_add(b->x, fsi_mat3_mul_vec(&b->rotation, p->x));
+        side.f.R = fsi_mat3_mul(&b->rotation, &R);
+    }
+    return side;
+}
+
+/* Manifold of two bodies; features of part pairs are kept apart. */
+static void fsi__collide_bodies(fsi__manifold *m, const fsi_rigid *a, const fsi_rigid *b, fsi_real dt) {
+    fsi_real size = fsi__min(a->shape->bound, b->shape->bound), spin = 0;
+    int i, j, k, before;
+    if (fsi__length(a->w) > 0) spin += fsi__length(a->w) * fsi__min(a->shape->bound, size * 4);
+    if (fsi__length(b->w) > 0) spin += fsi__length(b->w) * fsi__min(b->shape->bound, size * 4);
+    m->count = 0; m->limit = FSI__MANIFOLD; m->size = size;
+    m->reach = FSI_R(0.02) * size + dt * (fsi__length(fsi_vec_sub(a->v, b->v)) + spin);
+    for (i = 0; i < fsi__part_count(a->shape); i++)
+        for (j = 0; j < fsi__part_count(b->shape); j++) {
+            fsi__side A = fsi__part_side(a, i), B = fsi__part_side(b, j);
+            before = m->count;
+            fsi__collide_simple(m, &A, &B);
+            if (i + j > 0) for (k = before; k < m->count; k++) m->p[k].feature += (uint32_t)(i * 64 + j) << 22;
+        }
+    fsi__manifold_reduce(m);
+}
+
+/* ------------------------------------------------------------------------------------------------ >>contact solver */
+/* Soft-constraint sequential impulses over substeps with warm starts (after Macklin et al. 2019, Catto 2024):
+   per substep  v += share of (v* - v);  apply last impulses;  solve with push-out;  move;  solve again without push-out.
+   Symbols: h substep, jn, jt accumulated impulses of a substep, n normal from b to a, s gap.  */
+typedef struct fsi__velocity {                                     /* what the solver touches of a body: 16 reals */
+    fsi_vec3 v, w;
+    fsi_real inverse_mass;
+    fsi_mat3 I;                                                    /* world inverse inertia */
+} fsi__velocity;
+
+typedef struct fsi__soft { fsi_real rate, mass, impulse; } fsi__soft; /* push-out rate 1/s, scales of the new and the old impulse */
+
+struct fsi__solids_work {
+    fsi__velocity *vel;       /* [max_bodies] */
+    fsi_contact *old;         /* [max_contacts] contacts of the step before */
+    fsi__manifold *batch;     /* [FSI__PAIR_BATCH] */
+    uint64_t *pair, *pair_scratch; /* [max_pairs] */
+    uint64_t *order;          /* [contacts] in pair's place: low 32 bits are contacts in solving order */
+    uint64_t *cell, *cell_scratch; /* [max_bodies] */
+    uint64_t *jointed, *jointed_scratch; /* [max_joints] sorted pairs that do not collide */
+    fsi_vec3 *lo, *hi;        /* [max_bodies] bounds of the coming step */
+    fsi_real *extent;         /* [max_bodies] */
+    int32_t *large;           /* [max_bodies] bodies outside the broad phase grid */
+    struct fsi__joint_rows *rows; /* [max_joints] */
+    fsi_real *joint_k, *joint_x; /* [6 max_joints * band] factor, [6 max_joints] right-hand side */
+    int32_t *joint_begin;     /* [6 max_joints] first column of a row */
+    int direct;               /* 1: joints are solved directly */
+    struct fsi__door **door;  /* [max_bodies] coupled solids made so far */
+    size_t max_pairs, pairs, rigid_pairs;
+    int large_count, jointed_count, capped;
+};
+
+/* A spring of a quarter of the substep rate with damping ratio zeta, implicit Euler: as stiff as the substep can carry. */
+static fsi__soft fsi__soft_make(fsi_real zeta, fsi_real h) {
+    fsi__soft s;
+    fsi_real omega = 2 * FSI_PI * FSI_R(0.25) / h, a1 = 2 * zeta + h * omega, a2 = h * omega * a1;
+    s.rate = omega / a1; s.mass = a2 / (1 + a2); s.impulse = 1 / (1 + a2);
+    return s;
+}
+
+static fsi_vec3 fsi__side_velocity(const fsi_solids *w, int side, int point, fsi_vec3 r, fsi_vec3 at) {
+    if (side < w->desc.max_bodies) {
+        const fsi__velocity *b = w->work->vel + side;
+        return fsi_vec_add(b->v, fsi_vec_cross(b->w, r));          /* v + w x r */
+    } else {
+        const fsi_external *e = w->external + (side - w->desc.max_bodies);
+        return e->velocity_fn(e->user, point, at);
+    }
+}
+
+static void fsi__side_impulse(const fsi_solids *w, int side, int point, fsi_vec3 r, fsi_vec3 at, fsi_vec3 j) {
+    if (side < w->desc.max_bodies) {
+        fsi__velocity *b = w->work->vel + side;
+        if (b->inverse_mass == 0) return;
+        b->v = fsi_vec_mad(b->v, j, b->inverse_mass);
+        b->w = fsi_vec_add(b->w, fsi_mat3_mul_vec(&b->I, fsi_vec_cross(r, j)));  /* I^-1 (r x j) */
+    } else {
+        const fsi_external *e = w->external + (side - w->desc.max_bodies);
+        e->impulse_fn(e->user, point, at, j);
+    }
+}
+
+static fsi_vec3 fsi__contact_velocity(const fsi_solids *w, const fsi_contact *c) { /* of a relative to b */
+    return fsi_vec_sub(fsi__side_velocity(w, c->a, c->point_a, c->ra, c->at), fsi__side_velocity(w, c->b, c->point_b, c->rb, c->at));
+}
+
+static void fsi__contact_apply(const fsi_solids *w, const fsi_contact *c, fsi_vec3 j) { /* +j on a, -j on b, at the same point */
+    fsi__side_impulse(w, c->a, c->point_a, c->ra, c->at, j);
+    fsi__side_impulse(w, c->b, c->point_b, c->rb, c->at, fsi_vec_scale(j, -1));
+}
+
+static fsi_vec3 fsi__tangent_impulse(const fsi_contact *c, fsi_real t, fsi_real u) {
+    return fsi_vec_add(fsi_vec_scale(c->tangent, t), fsi_vec_scale(fsi_vec_cross(c->normal, c->tangent), u));
+}
+
+/* K d of one side: velocity change at the point by a unit impulse along d. */
+static fsi_vec3 fsi__side_response(const fsi_solids *w, int side, const fsi_mat3 *K, fsi_vec3 r, fsi_vec3 d) {
+    const fsi__velocity *b = w->work->vel + side;
+    if (side >= w->desc.max_bodies) return fsi_mat3_mul_vec(K, d);
+    if (b->inverse_mass == 0) return fsi_vec(0, 0, 0);
+    return fsi_vec_add(fsi_vec_scale(d, b->inverse_mass), fsi_vec_cross(fsi_mat3_mul_vec(&b->I, fsi_vec_cross(r, d)), r));
+}
+
+/* Effective masses: 1 / (n . K n), and one number for both tangents: with it the sliding impulse ends exactly opposite to the slip. */
+static void fsi__contact_prepare(const fsi_solids *w, fsi_contact *c) {
+    fsi_mat3 Ka, Kb;
+    fsi_vec3 dir[3], k[3];
+    fsi_real tt, tu, uu, kn;
+    int i, m = w->desc.max_bodies;
+    dir[0] = c->normal; dir[1] = c->tangent; dir[2] = fsi_vec_cross(c->normal, c->tangent);
+    if (c->a >= m) w->external[c->a - m].inverse_mass_fn(w->external[c->a - m].user, c->point_a, c->at, &Ka);
+    if (c->b >= m) w->external[c->b - m].inverse_mass_fn(w->external[c->b - m].user, c->point_b, c->at, &Kb);
+    for (i = 0; i < 3; i++) k[i] = fsi_vec_add(fsi__side_response(w, c->a, &Ka, c->ra, dir[i]), fsi__side_response(w, c->b, &Kb, c->rb, dir[i]));
+    kn = fsi_vec_dot(dir[0], k[0]);
+    tt = fsi_vec_dot(dir[1], k[1]); tu = fsi_vec_dot(dir[1], k[2]); uu = fsi_vec_dot(dir[2], k[2]);
+    c->mass_n = kn > 0 ? 1 / kn : 0;
+    kn = (tt + uu) / 2 + fsi__sqrt((tt - uu) * (tt - uu) / 4 + tu * tu);     /* largest eigenvalue of the tangent block */
+    c->mass_t = kn > 0 ? 1 / kn : 0;
+    c->approach = fsi_vec_dot(c->normal, fsi__contact_velocity(w, c));
+    c->impulse_max = 0; c->bounced = 0;
+}
+
+static void fsi__contact_warm(const fsi_solids *w, const fsi_contact *c) {
+    if (c->impulse == 0 && c->impulse_t[0] == 0 && c->impulse_t[1] == 0) return;
+    fsi__contact_apply(w, c, fsi_vec_mad(fsi__tangent_impulse(c, c->impulse_t[0], c->impulse_t[1]), c->normal, c->impulse));
+}
+
+/* Coulomb's cone: the tangent velocity is stopped, and the impulse brought back to |jt| <= mu jn along its own direction. */
+static void fsi__contact_friction(const fsi_solids *w, fsi_contact *c) {
+    fsi_vec3 dv = fsi__contact_velocity(w, c), u = fsi_vec_cross(c->normal, c->tangent);
+    fsi_real vt = fsi_vec_dot(dv, c->tangent), vu = fsi_vec_dot(dv, u), limit = c->friction * c->impulse, len;
+    fsi_real t = c->impulse_t[0] - c->mass_t * vt, s = c->impulse_t[1] - c->mass_t * vu;
+    len = fsi__sqrt(t * t + s * s);
+    if (len > limit) { t *= limit / len; s *= limit / len; }
+    fsi__contact_apply(w, c, fsi__tangent_impulse(c, t - c->impulse_t[0], s - c->impulse_t[1]));
+    c->impulse_t[0] = t; c->impulse_t[1] = s;
+}
+
+/* One normal impulse. push: with push-out of overlap. A gap only limits the approach to gap / h. */
+static void fsi__contact_normal(const fsi_solids *w, fsi_contact *c, fsi_real h, fsi_real slop, const fsi__soft *soft, int push) {
+    fsi_real vn = fsi_vec_dot(fsi__contact_velocity(w, c), c->normal), bias = 0, ms = 1, is = 0, j, before = c->impulse;
+    if (c->gap > 0) bias = c->gap / h;
+    else if (push) { bias = soft->rate * fsi__min(0, c->gap + slop); ms = soft->mass; is = soft->impulse; }
+    j = fsi__max(0, before - c->mass_n * ms * (vn + bias) - is * before);
+    if (j == before) return;
+    c->impulse = j;
+    if (j > c->impulse_max) c->impulse_max = j;
+    fsi__contact_apply(w, c, fsi_vec_scale(c->normal, j - before));
+}
+
+/* Where the body hit faster than the threshold, the normal velocity becomes -e times the approach. Swept until all agree. */
+static void fsi__contact_restitution(fsi_solids *w, fsi_real threshold) {
+    int i, pass, any = 1;
+    for (pass = 0; pass < 20 && any; pass++) {
+        any = 0;
+        for (i = 0; i < w->contact_count; i++) {
+            fsi_contact *c = w->contact + i;
+            fsi_real vn, j, before = c->impulse;
+            if (c->restitution == 0 || c->approach > -threshold || c->impulse_max == 0) continue;
+            vn = fsi_vec_dot(fsi__contact_velocity(w, c), c->normal);
+            j = fsi__max(0, before - c->mass_n * (vn + c->restitution * c->approach));
+            if (fsi__abs(j - before) > 8 * FSI_REAL_EPS * j) any = 1;
+            c->impulse = j;
+            fsi__contact_apply(w, c, fsi_vec_scale(c->normal, j - before));
+            c->bounced = 1;
+        }
+    }
+    for (i = 0; i < w->contact_count; i++)                         /* a bounce is no guess for the next step */
+        if (w->contact[i].bounced) w->contact[i].impulse = w->contact[i].impulse_t[0] = w->contact[i].impulse_t[1] = 0;
+}
+
+/* ------------------------------------------------------------------------------------------------ >>joints */
+/* Rows of a joint: velocity error l . (va - vb) + a . wa - b . wb with position error C. Both bodies get the impulse at the same
+   world point (the anchor of a), so momentum is exact even while there is drift. The equality rows of all joints are solved at
+   once, directly in a band, so chains are exact; drift is corrected in every substep before the positions move, and the velocity is solved again without the
+   correction afterwards, so that it adds no energy. Row 6 is the free coordinate: motor, spring, stops. */
+#define FSI__FREE 6
+#define FSI__JOINT_SWEEPS 8              /* sweeps where the direct solve has no room */
+#define FSI__BAND 96                     /* widest coupling of rows for the direct solve: 16 joints of 6 */
+#define FSI__JOINT_RATE FSI_R(0.2)       /* share of the drift removed per substep */
+struct fsi__joint_rows {
+    int first;                /* lowest joint coupled with this one */
+    int n, free, at;          /* equality rows; 1 when row 6 is used; number of the first row among all joints */
+    fsi_vec3 l[7], a[7], b[7];
+    fsi_vec3 ra, rb;          /* arms of the anchor of a */
+    fsi_real C[7];
+    fsi_real mass_free;       /* 1 / (J M^-1 J^T) of row 6 */
+};
+typedef struct fsi__joint_rows fsi__joint_rows;
+
+static void fsi__row_point(fsi__joint_rows *r, int i, fsi_vec3 dir, fsi_vec3 ra, fsi_vec3 rb, fsi_vec3 d) {
+    r->l[i] = dir; r->a[i] = fsi_vec_cross(ra, dir); r->b[i] = fsi_vec_cross(rb, dir); r->C[i] = fsi_vec_dot(dir, d);
+}
+
+static void fsi__row_angle(fsi__joint_rows *r, int i, fsi_vec3 dir, fsi_vec3 error) {
+    r->l[i] = fsi_vec(0, 0, 0); r->a[i] = r->b[i] = dir; r->C[i] = fsi_vec_dot(dir, error);
+}
+
+static fsi_vec3 fsi__any_tangent(fsi_vec3 n) {                     /* unit, perpendicular to the unit vector n; z in 2D goes last */
+    fsi_vec3 t = fsi__abs(n.z) < FSI_R(0.7) ? fsi_vec(n.y, -n.x, 0) : fsi_vec(0, -n.z, n.y);
+    return fsi__unit(t);
+}
+
+static fsi_quat fsi__quat_back(fsi_quat q) { q.x = -q.x; q.y = -q.y; q.z = -q.z; return q; }
+
+/* Rotation of a away from its rest pose at b, world frame: twice the vector part of q_a (q_b q0)^-1. */
+static fsi_quat fsi__joint_turn(const fsi_rigid *a, const fsi_rigid *b, const fsi_joint *j) {
+    fsi_quat e = fsi_quat_mul(a->q, fsi__quat_back(fsi_quat_mul(b->q, j->q0)));
+    if (e.w < 0) { e.w = -e.w; e.x = -e.x; e.y = -e.y; e.z = -e.z; }
+    return e;
+}
+
+/* Geometry of the joint at the present poses. */
+static void fsi__joint_geometry(const fsi_solids *w, const fsi_joint *j, fsi__joint_rows *r) {
+    static const fsi_real unit[3][3] = {{1, 0, 0}, {0, 1, 0}, {0, 0, 1}};
+    const fsi_rigid *a = w->body + j->a, *b = w->body + j->b;
+    fsi_vec3 ra = fsi_mat3_mul_vec(&a->rotation, j->pa), rb = fsi_mat3_mul_vec(&b->rotation, j->pb);
+    fsi_vec3 d = fsi_vec_sub(fsi_vec_add(a->x, ra), fsi_vec_add(b->x, rb)), ua = fsi_mat3_mul_vec(&a->rotation, j->axis_a);
+    fsi_vec3 ub = fsi_mat3_mul_vec(&b->rotation, j->axis_b), t1 = fsi__any_tangent(ub), t2 = fsi_vec_cross(ub, t1), error;
+    fsi_quat e = fsi__joint_turn(a, b, j);
+    int i;
+    rb = fsi_vec_add(rb, d);                                       /* the anchor of a, seen from b */
+    error = fsi_vec(2 * e.x, 2 * e.y, 2 * e.z);
+    r->ra = ra; r->rb = rb;
+    r->n = r->free = 0;
+    if (j->kind == FSI_JOINT_POINT || j->kind == FSI_JOINT_HINGE || j->kind == FSI_JOINT_WELD)
+        for (i = 0; i < 3; i++) fsi__row_point(r, r->n++, fsi_vec_load(unit[i]), ra, rb, d);
+    if (j->kind == FSI_JOINT_HINGE) {
+        fsi_vec3 tilt = fsi_vec_cross(ub, ua);
+        fsi__row_angle(r, r->n++, t1, tilt);
+        fsi__row_angle(r, r->n++, t2, tilt);
+        fsi__row_angle(r, FSI__FREE, ub, error);
+        r->C[FSI__FREE] = 2 * fsi__atan2(fsi_vec_dot(ub, fsi_vec(e.x, e.y, e.z)), e.w);  /* twist angle */
+    }
+    if (j->kind == FSI_JOINT_PRISMATIC) {
+        fsi__row_point(r, r->n++, t1, ra, rb, d);
+        fsi__row_point(r, r->n++, t2, ra, rb, d);
+        fsi__row_point(r, FSI__FREE, ub, ra, rb, d);
+    }
+    if (j->kind == FSI_JOINT_PRISMATIC || j->kind == FSI_JOINT_WELD)
+        for (i = 0; i < 3; i++) fsi__row_angle(r, r->n++, fsi_vec_load(unit[i]), error);
+    if (j->kind == FSI_JOINT_SPRING) {
+        fsi_real len = fsi__length(d);
+        fsi__row_point(r, FSI__FREE, len > 0 ? fsi_vec_scale(d, 1 / len) : fsi_vec(0, 1, 0), ra, fsi_vec_sub(rb, d), d);
+        r->C[FSI__FREE] = len;
+    }
+    r->free = j->kind == FSI_JOINT_SPRING || j->motor || j->limit || j->stiffness > 0 || j->damping > 0;
+}
+
+/* (J M^-1 J^T) between row i of joint p and row k of joint q: through the bodies they share. */
+static fsi_real fsi__row_coupling(const fsi_solids *w, int p, int i, int q, int k) {
+    const fsi__joint_rows *r = w->work->rows + p, *s = w->work->rows + q;
+    fsi_real sum = 0;
+    int side, other;
+    for (side = 0; side < 2; side++)
+        for (other = 0; other < 2; other++) {
+            int body = side ? w->joint[p].b : w->joint[p].a;
+            const fsi__velocity *v = w->work->vel + body;
+            fsi_real x;
+            if (v->inverse_mass == 0 || body != (other ? w->joint[q].b : w->joint[q].a)) continue;
+            x = v->inverse_mass * fsi_vec_dot(r->l[i], s->l[k]) + fsi_vec_dot(side ? r->b[i] : r->a[i], fsi_mat3_mul_vec(&v->I, other ? s->b[k] : s->a[k]));
+            sum += side == other ? x : -x;
+        }
+    return sum;
+}
+
+/* First joint whose rows joint j is coupled with through earlier joints (j itself: none, or the band is too narrow for a direct solve). */
+static void fsi__joint_profile(fsi_solids *w) {
+    struct fsi__solids_work *k = w->work;
+    int i, side, at = 0;
+    k->direct = 1;
+    for (i = 0; i < w->joint_count; i++)
+        for (side = 0; side < 2; side++) k->large[side ? w->joint[i].b : w->joint[i].a] = w->joint_count; /* first joint of a body */
+    for (i = 0; i < w->joint_count; i++) {
+        fsi__joint_rows *r = k->rows + i;
+        r->at = at;
+        r->first = i;
+        for (side = 0; side < 2; side++) {
+            int body = side ? w->joint[i].b : w->joint[i].a;
+            if (k->vel[body].inverse_mass == 0) continue;
+            if (k->large[body] > i) k->large[body] = i;
+            r->first = fsi__imin(r->first, k->large[body]);
+        }
+        at += r->n;
+        if (at - k->rows[r->first].at > FSI__BAND) k->direct = 0;
+    }
+    for (i = 0; i < w->joint_count && !k->direct; i++) k->rows[i].first = i;
+}
+
+/* K = J M^-1 J^T of all joints = L D L^T in a band; rows without mass or repeated get D = 0 and stay out. K(i, c) is at [i * band + i - c]. */
+static void fsi__joint_factor(fsi_solids *w) {
+    fsi_real *K = w->work->joint_k;
+    int j, q, p, i, c, e;
+    for (j = 0; j < w->joint_count; j++) fsi__joint_geometry(w, w->joint + j, w->work->rows + j);
+    fsi__joint_profile(w);
+    for (j = 0; j < w->joint_count; j++) {
+        const fsi__joint_rows *r = w->work->rows + j;
+        fsi_real k = r->free ? fsi__row_coupling(w, j, FSI__FREE, j, FSI__FREE) : 0;
+        int begin = w->work->rows[r->first].at;
+        w->work->rows[j].mass_free = k > 0 ? 1 / k : 0;
+        for (p = 0; p < r->n; p++) {
+            fsi_real *row, full;
+            i = r->at + p;
+            row = K + (size_t)i * FSI__BAND + i;                   /* row[-c] is K(i, c) */
+            for (q = r->first; q <= j; q++)
+                for (e = 0; e < w->work->rows[q].n && w->work->rows[q].at + e <= i; e++) row[-(w->work->rows[q].at + e)] = fsi__row_coupling(w, j, p, q, e);
+            w->work->joint_begin[i] = begin;
+            for (c = begin; c < i; c++) {                          /* g = L D, row by row */
+                const fsi_real *other = K + (size_t)c * FSI__BAND + c;
+                for (e = fsi__imax(begin, w->work->joint_begin[c]); e < c; e++) row[-c] -= row[-e] * other[-e];
+            }
+            full = row[-i];
+            for (c = begin; c < i; c++) {
+                fsi_real d = K[(size_t)c * FSI__BAND], l = d > 0 ? row[-c] / d : 0;
+                row[-i] -= l * row[-c];
+                row[-c] = l;
+            }
+            if (!(row[-i] > 4096 * FSI_REAL_EPS * full)) row[-i] = 0;
+        }
+    }
+}
+
+/* x = K^-1 x for rows begin .. end - 1, which no row outside is coupled with. */
+static void fsi__joint_backsolve(const fsi_solids *w, int begin, int end, fsi_real *x) {
+    const fsi_real *K = w->work->joint_k;
+    int i, c;
+    for (i = begin; i < end; i++)
+        for (c = w->work->joint_begin[i]; c < i; c++) x[i] -= K[(size_t)i * FSI__BAND + (size_t)(i - c)] * x[c];
+    for (i = begin; i < end; i++) x[i] = K[(size_t)i * FSI__BAND] > 0 ? x[i] / K[(size_t)i * FSI__BAND] : 0;
+    for (i = end - 1; i >= begin; i--)
+        for (c = w->work->joint_begin[i]; c < i; c++) x[c] -= K[(size_t)i * FSI__BAND + (size_t)(i - c)] * x[i];
+}
+
+static fsi_real fsi__row_velocity(const fsi_solids *w, const fsi_joint *j, const fsi__joint_rows *r, int i) {
+    const fsi__velocity *a = w->work->vel + j->a, *b = w->work->vel + j->b;
+    return fsi_vec_dot(r->l[i], fsi_vec_sub(a->v, b->v)) + fsi_vec_dot(r->a[i], a->w) - fsi_vec_dot(r->b[i], b->w);
+}
+
+static void fsi__row_apply(const fsi_solids *w, const fsi_joint *j, const fsi__joint_rows *r, int i, fsi_real s) {
+    fsi__velocity *a = w->work->vel + j->a, *b = w->work->vel + j->b;
+    a->v = fsi_vec_mad(a->v, r->l[i], s * a->inverse_mass);
+    a->w = fsi_vec_mad(a->w, fsi_mat3_mul_vec(&a->I, r->a[i]), s);
+    b->v = fsi_vec_mad(b->v, r->l[i], -s * b->inverse_mass);
+    b->w = fsi_vec_mad(b->w, fsi_mat3_mul_vec(&b->I, r->b[i]), -s);
+}
+
+static void fsi__joint_warm(const fsi_solids *w, fsi_joint *j, const fsi__joint_rows *r) {
+    int i;
+    for (i = 0; i < r->n; i++) fsi__row_apply(w, j, r, i, j->impulse[i]);
+    if (r->free) fsi__row_apply(w, j, r, FSI__FREE, j->impulse_free + j->impulse_limit);
+}
+
+/* Motor: speed with a force limit. Spring: implicit, k and d folded into the effective mass, stable for any stiffness. Stops: one-sided. */
+static void fsi__joint_free(const fsi_solids *w, fsi_joint *j, const fsi__joint_rows *r, fsi_real h, const fsi__soft *soft, int push) {
+    fsi_real m = r->mass_free, v = fsi__row_velocity(w, j, r, FSI__FREE), before = j->impulse_free, next = before;
+    if (j->motor) next = fsi__clamp(before - m * (v - j->motor_speed), -h * j->motor_limit, h * j->motor_limit);
+    else if (m > 0 && (j->stiffness > 0 || j->damping > 0)) {
+        fsi_real gamma = 1 / (h * (j->damping + h * j->stiffness));
+        next = before - (v + (r->C[FSI__FREE] - j->rest) * h * j->stiffness * gamma + gamma * before) / (1 / m + gamma);
+    }
+    if (next != before) fsi__row_apply(w, j, r, FSI__FREE, next - before);
+    j->impulse_free = next;
+    if (j->limit && m > 0) {
+        int low = r->C[FSI__FREE] - j->lower < j->upper - r->C[FSI__FREE];
+        fsi_real sign = low ? FSI_R(1.) : FSI_R(-1.), gap = low ? r->C[FSI__FREE] - j->lower : j->upper - r->C[FSI__FREE], bias = 0, s;
+        v = sign * fsi__row_velocity(w, j, r, FSI__FREE);
+        bias = gap > 0 ? gap / h : push ? soft->rate * gap : 0;
+        s = fsi__max(0, sign * j->impulse_limit - m * (v + bias)) * sign;
+        fsi__row_apply(w, j, r, FSI__FREE, s - j->impulse_limit);
+        j->impulse_limit = s;
+    }
+}
+
+/* How much the mean velocity of an arm r turning with w for h differs from w x r. */
+static fsi_vec3 fsi__arc(fsi_vec3 w, fsi_vec3 r, fsi_real h) {
+    fsi_vec3 c = fsi_vec_cross(w, r);
+    fsi_real t = fsi__length(w) * h, a = t > FSI_R(0.01) ? fsi__sin(t) / t - 1 : -t * t / 6, b = t > FSI_R(0.01) ? (1 - fsi__cos(t)) / (t * t) : FSI_R(0.5) - t * t / 24;
+    return fsi_vec_add(fsi_vec_scale(c, a), fsi_vec_scale(fsi_vec_cross(w, c), b * h));
+}
+
+/* Pre-stabilisation: anchors run on arcs, so what is driven to zero is the position error after the move, C + h (C' + difference of the arcs). */
+static void fsi__joint_residual(const fsi_solids *w, int j, fsi_real h, int push, fsi_real *x) {
+    const fsi__joint_rows *r = w->work->rows + j;
+    fsi_vec3 bend = fsi_vec(0, 0, 0);
+    int i;
+    if (push) bend = fsi_vec_sub(fsi__arc(w->work->vel[w->joint[j].a].w, r->ra, h), fsi__arc(w->work->vel[w->joint[j].b].w, r->rb, h));
+    for (i = 0; i < r->n; i++) x[r->at + i] = fsi__row_velocity(w, w->joint + j, r, i) + (push ? FSI__JOINT_RATE / h * r->C[i] : 0) + fsi_vec_dot(r->l[i], bend);
+}
+
+static void fsi__joint_apply(const fsi_solids *w, int j, const fsi_real *x) {
+    const fsi__joint_rows *r = w->work->rows + j;
+    int i;
+    for (i = 0; i < r->n; i++) {
+        w->joint[j].impulse[i] -= x[r->at + i];
+        fsi__row_apply(w, w->joint + j, r, i, -x[r->at + i]);
+    }
+}
+
+/* All joints: motors, springs and stops one by one, then the equality rows in one direct solve. Where many joints meet in one body
+   and the band is too narrow: joint by joint, sweeping there and back. */
+static void fsi__joints_solve(fsi_solids *w, fsi_real h, const fsi__soft *soft, int push) {
+    fsi_real *x = w->work->joint_x;
+    int j, k, pass, n = w->joint_count, last = n - 1;
+    for (pass = 0; pass < (w->work->direct ? 1 : FSI__JOINT_SWEEPS) && n > 0; pass++) {
+        for (k = 0; k < n; k++) {
+            j = pass & 1 ? last - k : k;
+            if (w->work->rows[j].free) fsi__joint_free(w, w->joint + j, w->work->rows + j, h, soft, push);
+            if (w->work->direct) continue;
+            fsi__joint_residual(w, j, h, push, x);
+            fsi__joint_backsolve(w, w->work->rows[j].at, w->work->rows[j].at + w->work->rows[j].n, x);
+            fsi__joint_apply(w, j, x);
+        }
+        if (!w->work->direct) continue;
+        for (j = 0; j < n; j++) fsi__joint_residual(w, j, h, push, x);
+        fsi__joint_backsolve(w, 0, w->work->rows[last].at + w->work->rows[last].n, x);
+        for (j = 0; j < n; j++) fsi__joint_apply(w, j, x);
+    }
+}
+
+static int fsi__joint_valid(const fsi_solids *w, const fsi_joint_desc *d) {
+    fsi_real v[17];
+    int coordinate = d->kind == FSI_JOINT_HINGE || d->kind == FSI_JOINT_PRISMATIC;
+    v[0] = d->anchor.x; v[1] = d->anchor.y; v[2] = d->anchor.z; v[3] = d->axis.x; v[4] = d->axis.y; v[5] = d->axis.z;
+    v[6] = d->motor_speed; v[7] = d->motor_limit; v[8] = d->lower; v[9] = d->upper; v[10] = d->stiffness; v[11] = d->damping; v[12] = d->rest;
+    v[13] = d->anchor_b.x; v[14] = d->anchor_b.y; v[15] = d->anchor_b.z; v[16] = fsi_vec_dot(d->axis, d->axis);
+    if (d->kind < FSI_JOINT_POINT || d->kind > FSI_JOINT_SPRING || !fsi_all_finite(17, v)) return 0;
+    if (d->a < 0 || d->b < 0 || d->a >= w->body_count || d->b >= w->body_count || d->a == d->b) return 0;
+    if (w->body[d->a].inverse_mass == 0 && w->body[d->b].inverse_mass == 0) return 0;
+    if (d->motor_limit < 0 || d->stiffness < 0 || d->damping < 0 || (d->limit && !(d->lower <= d->upper))) return 0;
+    if (!coordinate && (d->motor || d->limit)) return 0;
+    if (d->motor && (d->stiffness > 0 || d->damping > 0)) return 0;
+    if (d->kind == FSI_JOINT_SPRING && !(d->stiffness > 0 || d->damping > 0)) return 0;
+    return d->kind != FSI_JOINT_HINGE || !d->limit || (d->lower > -FSI_PI && d->upper < FSI_PI);
+}
+
+FSI_API fsi_result fsi_solids_join(fsi_solids *w, const fsi_joint_desc *desc, int *id) {
+    const fsi_rigid *a, *b;
+    fsi__joint_rows rows;
+    fsi_joint *j;
+    fsi_vec3 axis, pb;
+    if (!w || !w->block || !desc || !fsi__joint_valid(w, desc)) return FSI_ERR_ARGUMENT;
+    if (w->joint_count >= w->desc.max_joints) return FSI_ERR_SIZE;
+    a = w->body + desc->a; b = w->body + desc->b;
+    axis = fsi__length(desc->axis) > 0 ? fsi__unit(desc->axis) : fsi_vec(0, 0, 1);
+    if (w->desc.dim == 2 && desc->kind == FSI_JOINT_HINGE) axis = fsi_vec(0, 0, 1);
+    if (w->desc.dim == 2 && desc->kind == FSI_JOINT_PRISMATIC && axis.z != 0) return FSI_ERR_ARGUMENT;
+    j = w->joint + w->joint_count;
+    memset(j, 0, sizeof *j);
+    j->kind = desc->kind; j->a = desc->a; j->b = desc->b; j->motor = desc->motor != 0; j->limit = desc->limit != 0; j->collide = desc->collide != 0;
+    j->motor_speed = desc->motor_speed; j->motor_limit = desc->motor_limit; j->lower = desc->lower; j->upper = desc->upper;
+    j->stiffness = desc->stiffness; j->damping = desc->damping; j->rest = desc->rest;
+    pb = desc->kind == FSI_JOINT_SPRING ? desc->anchor_b : desc->anchor;
+    j->pa = fsi_mat3_tmul_vec(&a->rotation, fsi_vec_sub(desc->anchor, a->x));
+    j->pb = fsi_mat3_tmul_vec(&b->rotation, fsi_vec_sub(pb, b->x));
+    j->axis_a = fsi_mat3_tmul_vec(&a->rotation, axis);
+    j->axis_b = fsi_mat3_tmul_vec(&b->rotation, axis);
+    j->q0 = fsi_quat_mul(fsi__quat_back(b->q), a->q);
+    fsi__joint_geometry(w, j, &rows);
+    j->rows = rows.n;
+    if (desc->kind == FSI_JOINT_SPRING && desc->rest == 0) j->rest = rows.C[FSI__FREE];
+    if (id) *id = w->joint_count;
+    w->joint_count++;
+    return FSI_OK;
+}
+
+/* ------------------------------------------------------------------------------------------------ >>world */
+#define FSI__PAIR_BATCH 256                   /* pairs per round of the narrow phase */
+#define FSI__STATE_TAG 0x52494749u
+
+typedef struct fsi__solids_head {        /* first bytes of the state */
+    uint32_t tag;
+    int32_t dim, max_bodies, max_joints, max_contacts, bodies, joints, contacts;
+    fsi_real h;                          /* substep of the last move: impulses are scaled when it changes */
+    double time;
+} fsi__solids_head;
+
+struct fsi__door { fsi_coupled c; fsi_real v[6], impulse[6], mass[36], inverse_mass[36]; fsi_vec3 x; size_t size; };
+typedef struct fsi__door fsi__door;
+
+static void fsi__solids_layout(fsi_solids *w, fsi_arena *arena) {
+    const fsi_solids_desc *d = &w->desc;
+    size_t n = (size_t)d->max_bodies, nj = (size_t)d->max_joints, nc = (size_t)d->max_contacts;
+    struct fsi__solids_work work;
+    memset(&work, 0, sizeof work);
+    fsi_arena_take(arena, 1, sizeof(fsi__solids_head));
+    w->body = (fsi_rigid *)fsi_arena_take(arena, n, sizeof *w->body);
+    w->joint = (fsi_joint *)fsi_arena_take(arena, nj, sizeof *w->joint);
+    w->contact = (fsi_contact *)fsi_arena_take(arena, nc, sizeof *w->contact);
+    w->state_size = arena->used;
+    w->work = (struct fsi__solids_work *)fsi_arena_take(arena, 1, sizeof *w->work);
+    work.max_pairs = nc + 64;
+    work.vel = (fsi__velocity *)fsi_arena_take(arena, n, sizeof *work.vel);
+    work.old = (fsi_contact *)fsi_arena_take(arena, nc, sizeof *work.old);
+    work.batch = (fsi__manifold *)fsi_arena_take(arena, FSI__PAIR_BATCH, sizeof *work.batch);
+    work.pair = (uint64_t *)fsi_arena_take(arena, work.max_pairs, sizeof(uint64_t));
+    work.pair_scratch = (uint64_t *)fsi_arena_take(arena, work.max_pairs, sizeof(uint64_t));
+    work.cell = (uint64_t *)fsi_arena_take(arena, n, sizeof(uint64_t));
+    work.cell_scratch = (uint64_t *)fsi_arena_take(arena, n, sizeof(uint64_t));
+    work.jointed = (uint64_t *)fsi_arena_take(arena, nj, sizeof(uint64_t));
+    work.jointed_scratch = (uint64_t *)fsi_arena_take(arena, nj, sizeof(uint64_t));
+    work.lo = (fsi_vec3 *)fsi_arena_take(arena, n, sizeof(fsi_vec3));
+    work.hi = (fsi_vec3 *)fsi_arena_take(arena, n, sizeof(fsi_vec3));
+    work.extent = (fsi_real *)fsi_arena_take(arena, n, sizeof(fsi_real));
+    work.large = (int32_t *)fsi_arena_take(arena, n, sizeof(int32_t));
+    work.rows = (fsi__joint_rows *)fsi_arena_take(arena, nj, sizeof *work.rows);
+    work.joint_k = (fsi_real *)fsi_arena_take(arena, 6 * nj * FSI__BAND, sizeof(fsi_real));
+    work.joint_x = (fsi_real *)fsi_arena_take(arena, 6 * nj, sizeof(fsi_real));
+    work.joint_begin = (int32_t *)fsi_arena_take(arena, 6 * nj, sizeof(int32_t));
+    work.door = (fsi__door **)fsi_arena_take(arena, n, sizeof *work.door);
+    if (w->work) *w->work = work;
+}
+
+FSI_API fsi_result fsi_solids_init(fsi_solids *w, const fsi_solids_desc *desc) {
+    fsi_arena arena;
+    if (!w) return FSI_ERR_ARGUMENT;
+    memset(w, 0, sizeof *w); memset(&arena, 0, sizeof arena);
+    if (!desc || (desc->dim != 2 && desc->dim != 3) || desc->max_bodies < 1 || desc->max_bodies >= 1 << 24) return FSI_ERR_ARGUMENT;
+    if (desc->max_joints < 0 || desc->max_contacts < 0 || desc->substeps < 0 || desc->substeps > 64 || desc->iterations < 0 || desc->iterations > 64)
+        return FSI_ERR_ARGUMENT;
+    if (!fsi__finite_vec(desc->gravity) || (desc->dim == 2 && desc->gravity.z != 0) || !fsi__finite(desc->bounce_speed) || desc->bounce_speed < 0 ||
+        !fsi__finite(desc->slop) || desc->slop < 0 || !fsi_allocator_valid(&desc->allocator)) return FSI_ERR_ARGUMENT;
+    w->desc = *desc;
+    if (w->desc.max_contacts == 0) w->desc.max_contacts = fsi__imin(24 * desc->max_bodies, 0x3fffffff);
+    if (w->desc.substeps == 0) w->desc.substeps = 4;
+    if (w->desc.iterations == 0) w->desc.iterations = 2;
+    if (w->desc.slop == 0) w->desc.slop = FSI_R(1e-3);
+    fsi__solids_layout(w, &arena);
+    w->block_size = arena.used;
+    if (!arena.failed) w->block = fsi_alloc(&w->desc.allocator, w->block_size);
+    if (!w->block) { memset(w, 0, sizeof *w); return arena.failed ? FSI_ERR_SIZE : FSI_ERR_MEMORY; }
+    arena.base = (unsigned char *)w->block; arena.size = w->block_size; arena.used = 0;
+    fsi__solids_layout(w, &arena);
+    return FSI_OK;
+}
+
+FSI_API void fsi_solids_free(fsi_solids *w) {
+    int i;
+    if (!w) return;
+    for (i = 0; w->block && i < w->desc.max_bodies; i++)
+        if (w->work->door[i]) fsi_free(&w->desc.allocator, w->work->door[i], w->work->door[i]->size);
+    fsi_free(&w->desc.allocator, w->block, w->block_size);
+    memset(w, 0, sizeof *w);
+}
+
+static int fsi__solids_has(const fsi_solids *w, int body) { return w && w->block && body >= 0 && body < w->body_count; }
+
+static int fsi__pose_valid(const fsi_solids *w, fsi_vec3 x, fsi_quat q) {
+    if (!fsi__finite_vec(x) || !fsi__finite(q.w) || !fsi__finite_vec(fsi_vec(q.x, q.y, q.z))) return 0;
+    return w->desc.dim == 3 || (x.z == 0 && q.x == 0 && q.y == 0);
+}
+
+static int fsi__motion_valid(const fsi_solids *w, fsi_vec3 v, fsi_vec3 angular) {
+    if (!fsi__finite_vec(v) || !fsi__finite_vec(angular)) return 0;
+    return w->desc.dim == 3 || (v.z == 0 && angular.x == 0 && angular.y == 0);
+}
+
+static void fsi__set_spin(fsi_rigid *b, fsi_vec3 angular) {        /* L = R I R^T w */
+    b->w = angular;
+    if (b->kind == FSI_RIGID_DYNAMIC)
+        b->L = fsi_mat3_mul_vec(&b->rotation, fsi_mat3_mul_vec(&b->inertia_body, fsi_mat3_tmul_vec(&b->rotation, angular)));
+}
+
+/* Mass and inertia from density, mass or given moments; 0 when they are not positive and finite. */
+static int fsi__rigid_mass(fsi_rigid *b, const fsi_rigid_desc *d, int dim) {
+    const fsi_shape *s = d->shape;
+    fsi_real m = s->volume * s->density_mean, scale;
+    int i;
+    b->mass = d->mass > 0 ? d->mass : d->density * m;
+    if (!fsi__positive(b->mass) || !(m > 0)) return 0;
+    scale = b->mass / m;
+    for (i = 0; i < 9; i++) b->inertia_body.m[i] = s->inertia.m[i] * scale;
+    if (d->inertia.x != 0 || d->inertia.y != 0 || d->inertia.z != 0) {
+        memset(&b->inertia_body, 0, sizeof b->inertia_body);
+        b->inertia_body.m[0] = d->inertia.x; b->inertia_body.m[4] = d->inertia.y; b->inertia_body.m[8] = d->inertia.z;
+    }
+    b->inverse_mass = 1 / b->mass;
+    if (dim == 2) {
+        b->inverse_inertia_body.m[8] = 1 / b->inertia_body.m[8];
+        return fsi__positive(b->inverse_mass) && fsi__positive(b->inertia_body.m[8]) && fsi__positive(b->inverse_inertia_body.m[8]);
+    }
+    if (!fsi__positive(b->inertia_body.m[0]) || !fsi__positive(b->inertia_body.m[4]) || !fsi__positive(b->inertia_body.m[8])) return 0;
+    return fsi__positive(b->inverse_mass) && fsi_mat3_inverse(&b->inertia_body, &b->inverse_inertia_body);
+}
+
+FSI_API fsi_result fsi_solids_add(fsi_solids *w, const fsi_rigid_desc *desc, int *id) {
+    fsi_rigid b;
+    fsi_real v[8];
+    int i;
+    if (!w || !w->block || !desc || !desc->shape || desc->shape->kind == FSI_SHAPE_NONE || desc->shape->dim != w->desc.dim) return FSI_ERR_ARGUMENT;
+    v[0] = desc->density; v[1] = desc->mass; v[2] = desc->friction; v[3] = desc->restitution; v[4] = desc->linear_damping; v[5] = desc->angular_damping;
+    v[6] = fsi__min(desc->inertia.x, fsi__min(desc->inertia.y, desc->inertia.z)); v[7] = fsi_vec_dot(desc->inertia, desc->inertia);
+    if (!fsi_all_finite(8, v) || desc->restitution > 1) return FSI_ERR_ARGUMENT;
+    for (i = 0; i < 7; i++) if (v[i] < 0) return FSI_ERR_ARGUMENT;
+    if (!fsi__pose_valid(w, desc->x, desc->q) || !fsi__motion_valid(w, desc->v, desc->w)) return FSI_ERR_ARGUMENT;
+    if (desc->kind < FSI_RIGID_FIXED || desc->kind > FSI_RIGID_DYNAMIC) return FSI_ERR_ARGUMENT;
+    if (w->body_count >= w->desc.max_bodies) return FSI_ERR_SIZE;
+    memset(&b, 0, sizeof b);
+    b.kind = desc->kind; b.shape = desc->shape; b.x = desc->x; b.q = fsi_quat_unit(desc->q);
+    b.friction = desc->friction; b.restitution = desc->restitution;
+    b.linear_damping = desc->linear_damping; b.angular_damping = desc->angular_damping;
+    b.group = desc->group; b.ghost = desc->ghost != 0; b.user = desc->user;
+    if (b.kind == FSI_RIGID_DYNAMIC && (fsi__shape_static(desc->shape->kind) || !fsi__rigid_mass(&b, desc, w->desc.dim))) return FSI_ERR_ARGUMENT;
+    fsi__rigid_refresh(&b, w->desc.dim);
+    if (b.kind != FSI_RIGID_FIXED) { b.v = desc->v; fsi__set_spin(&b, desc->w); }
+    b.v_start = b.v; b.L_start = b.L;
+    w->body[w->body_count] = b;
+    if (id) *id = w->body_count;
+    w->body_count++;
+    return FSI_OK;
+}
+
+FSI_API fsi_result fsi_solids_set_pose(fsi_solids *w, int body, fsi_vec3 x, fsi_quat q) {
+    fsi_rigid *b;
+    if (!fsi__solids_has(w, body) || !fsi__pose_valid(w, x, q)) return FSI_ERR_ARGUMENT;
+    b = w->body + body;
+    b->x = x; b->q = fsi_quat_unit(q);
+    fsi__rigid_refresh(b, w->desc.dim);
+    return FSI_OK;
+}
+
+FSI_API fsi_result fsi_solids_set_velocity(fsi_solids *w, int body, fsi_vec3 v, fsi_vec3 angular) {
+    fsi_rigid *b;
+    if (!fsi__solids_has(w, body) || !fsi__motion_valid(w, v, angular) || w->body[body].kind == FSI_RIGID_FIXED) return FSI_ERR_ARGUMENT;
+    b = w->body + body;
+    b->v = b->v_start = v;
+    fsi__set_spin(b, angular);
+    b->L_start = b->L;
+    return FSI_OK;
+}
+
+FSI_API fsi_result fsi_solids_script(fsi_solids *w, int body, fsi_vec3 x, fsi_quat q, fsi_real dt) {
+    const fsi_rigid *b;
+    fsi_quat e;
+    fsi_vec3 axis;
+    fsi_real s, angle;
+    if (!fsi__solids_has(w, body) || !fsi__pose_valid(w, x, q) || !fsi__positive(dt) || w->body[body].kind != FSI_RIGID_SCRIPTED) return FSI_ERR_ARGUMENT;
+    b = w->body + body;
+    e = fsi_quat_mul(fsi_quat_unit(q), fsi__quat_back(b->q));
+    if (e.w < 0) { e.w = -e.w; e.x = -e.x; e.y = -e.y; e.z = -e.z; }
+    axis = fsi_vec(e.x, e.y, e.z);
+    s = fsi__length(axis);
+    angle = 2 * fsi__atan2(s, e.w);
+    return fsi_solids_set_velocity(w, body, fsi_vec_scale(fsi_vec_sub(x, b->x), 1 / dt), s > 0 ? fsi_vec_scale(axis, angle / (s * dt)) : axis);
+}
+
+FSI_API fsi_vec3 fsi_solids_velocity(const fsi_solids *w, int body, fsi_vec3 p) {
+    const fsi_rigid *b;
+    if (!fsi__solids_has(w, body)) return fsi_vec(0, 0, 0);
+    b = w->body + body;
+    return fsi_vec_add(b->v, fsi_vec_cross(b->w, fsi_vec_sub(p, b->x)));
+}
+
+FSI_API void fsi_solids_inverse_mass(const fsi_solids *w, int body, fsi_vec3 p, fsi_mat3 *K) {
+    fsi_vec3 r, e;
+    int i;
+    if (!K) return;
+    memset(K, 0, sizeof *K);
+    if (!fsi__solids_has(w, body) || w->body[body].inverse_mass == 0) return;
+    r = fsi_vec_sub(p, w->body[body].x);
+    for (i = 0; i < w->desc.dim; i++) {                            /* column i: e / m + (I^-1 (r x e)) x r */
+        e = fsi_vec(i == 0 ? FSI_R(1.) : FSI_R(0.), i == 1 ? FSI_R(1.) : FSI_R(0.), i == 2 ? FSI_R(1.) : FSI_R(0.));
+        e = fsi_vec_mad(fsi_vec_cross(fsi_mat3_mul_vec(&w->body[body].inverse_inertia, fsi_vec_cross(r, e)), r), e, w->body[body].inverse_mass);
+        K->m[i] = e.x; K->m[3 + i] = e.y; K->m[6 + i] = e.z;
+    }
+}
+
+FSI_API fsi_result fsi_solids_impulse(fsi_solids *w, int body, fsi_vec3 p, fsi_vec3 j) {
+    fsi_rigid *b;
+    if (!fsi__solids_has(w, body) || !fsi__finite_vec(p) || !fsi__finite_vec(j)) return FSI_ERR_ARGUMENT;
+    b = w->body + body;
+    if (b->inverse_mass == 0) return FSI_OK;
+    if (w->desc.dim == 2) j.z = 0;
+    b->v = fsi_vec_mad(b->v, j, b->inverse_mass);
+    j = fsi_vec_cross(fsi_vec_sub(p, b->x), j);
+    b->L = fsi_vec_add(b->L, w->desc.dim == 2 ? fsi_vec(0, 0, j.z) : j);
+    b->w = fsi_mat3_mul_vec(&b->inverse_inertia, b->L);
+    return FSI_OK;
+}
+
+FSI_API fsi_result fsi_solids_closest(const fsi_solids *w, fsi_vec3 p, fsi_real reach, int group, fsi_solids_hit *hit) {
+    int i;
+    if (!w || !w->block || !hit || !fsi__finite_vec(p) || !(reach >= 0)) return FSI_ERR_ARGUMENT;
+    memset(hit, 0, sizeof *hit);
+    hit->body = -1; hit->distance = reach;
+    for (i = 0; i < w->body_count; i++) {
+        const fsi_rigid *b = w->body + i;
+        fsi_vec3 n, r = fsi_vec_sub(p, b->x);
+        fsi_real d = b->shape->bound + hit->distance;
+        if (b->ghost || (group != 0 && b->group == group) || fsi_vec_dot(r, r) > d * d) continue;
+        d = fsi_shape_distance(b->shape, fsi_mat3_tmul_vec(&b->rotation, r), &n);
+        if (d >= hit->distance) continue;
+        hit->body = i; hit->distance = d; hit->normal = fsi_mat3_mul_vec(&b->rotation, n);
+    }
+    if (hit->body >= 0) hit->velocity = fsi_solids_velocity(w, hit->body, p);
+    return FSI_OK;
+}
+
+/* ------------------------------------------------------------------------------------------------ >>broad phase */
+/* Bodies of ordinary size are sorted into the cells of a uniform grid (cell = largest of them); neighbours are found by walking the
+   sorted list with one moving pointer per neighbour row. Large and infinite bodies are tested against all. n log n. */
+static void fsi__bounds_make(const fsi_solids *w, int i, fsi_real dt) {
+    const fsi_rigid *b = w->body + i;
+    const fsi_shape *s = b->shape;
+    struct fsi__solids_work *k = w->work;
+    fsi_vec3 c, e, v;
+    const fsi_real *R = b->rotation.m;
+    fsi_real grow;
+    if (fsi__shape_static(s->kind)) {
+        k->lo[i] = s->lo; k->hi[i] = s->hi; k->extent[i] = FSI_REAL_MAX;
+        return;
+    }
+    c = fsi_vec_add(b->x, fsi_mat3_mul_vec(&b->rotation, fsi_vec_scale(fsi_vec_add(s->lo, s->hi), FSI_R(0.5))));
+    e = fsi_vec_scale(fsi_vec_sub(s->hi, s->lo), FSI_R(0.5));
+    if (s->kind != FSI_SHAPE_SPHERE)
+        e = fsi_vec(fsi__abs(R[0]) * e.x + fsi__abs(R[1]) * e.y + fsi__abs(R[2]) * e.z, fsi__abs(R[3]) * e.x + fsi__abs(R[4]) * e.y + fsi__abs(R[5]) * e.z,
+                    fsi__abs(R[6]) * e.x + fsi__abs(R[7]) * e.y + fsi__abs(R[8]) * e.z);
+    v = fsi_vec(fsi__max(fsi__abs(b->v.x), fsi__abs(b->v_start.x)), fsi__max(fsi__abs(b->v.y), fsi__abs(b->v_start.y)), fsi__max(fsi__abs(b->v.z), fsi__abs(b->v_start.z)));
+    grow = FSI_R(0.02) * s->bound + fsi__min(dt * fsi__length(b->w), 4) * s->bound;
+    e = fsi_vec_add(fsi_vec_mad(e, v, dt), fsi_vec(grow, grow, grow));
+    k->lo[i] = fsi_vec_sub(c, e); k->hi[i] = fsi_vec_add(c, e);
+    k->extent[i] = fsi__max(e.x, fsi__max(e.y, e.z));
+}
+
+static int fsi__boxes_meet(fsi_vec3 alo, fsi_vec3 ahi, fsi_vec3 blo, fsi_vec3 bhi) {
+    return alo.x <= bhi.x && blo.x <= ahi.x && alo.y <= bhi.y && blo.y <= ahi.y && alo.z <= bhi.z && blo.z <= ahi.z;
+}
+
+static void fsi__pair_push(fsi_solids *w, uint64_t key) {
+    struct fsi__solids_work *k = w->work;
+    if (k->pairs < k->max_pairs) k->pair[k->pairs++] = key; else k->capped = 1;
+}
+
+static void fsi__pair_try(fsi_solids *w, int i, int j) {
+    const fsi_rigid *a, *b;
+    struct fsi__solids_work *k = w->work;
+    uint64_t key;
+    size_t at;
+    if (i > j) { int t = i; i = j; j = t; }
+    a = w->body + i; b = w->body + j;
+    if (a->inverse_mass == 0 && b->inverse_mass == 0) return;
+    if (a->ghost || b->ghost || (a->group != 0 && a->group == b->group)) return;
+    if (!fsi__boxes_meet(k->lo[i], k->hi[i], k->lo[j], k->hi[j])) return;
+    key = fsi__pair_key(i, j);
+    at = fsi__lower_bound((size_t)k->jointed_count, k->jointed, key);
+    if (at < (size_t)k->jointed_count && k->jointed[at] == key) return;
+    fsi__pair_push(w, key);
+}
+
+static void fsi__jointed_make(fsi_solids *w) {
+    struct fsi__solids_work *k = w->work;
+    uint64_t *sorted;
+    int i, n = 0;
+    for (i = 0; i < w->joint_count; i++)
+        if (!w->joint[i].collide) k->jointed[n++] = fsi__pair_key(fsi__imin(w->joint[i].a, w->joint[i].b), fsi__imax(w->joint[i].a, w->joint[i].b));
+    sorted = fsi__sort_keys((size_t)n, k->jointed, k->jointed_scratch);
+    if (sorted != k->jointed) memcpy(k->jointed, sorted, (size_t)n * sizeof *sorted);
+    k->jointed_count = n;
+}
+
+/* Splits bodies: large ones (over four times the mean half extent of the finite ones) go to a list. Returns the cell size. */
+static fsi_real fsi__split_sizes(fsi_solids *w, fsi_vec3 *lo, fsi_vec3 *hi, int *small) {
+    struct fsi__solids_work *k = w->work;
+    fsi_real cell = 0, mean = 0;
+    int i, n = 0;
+    for (i = 0; i < w->body_count; i++) if (k->extent[i] < FSI_REAL_MAX) { mean += k->extent[i]; n++; }
+    mean = n > 0 ? mean / (fsi_real)n : 0;
+    *lo = fsi_vec(FSI_REAL_MAX, FSI_REAL_MAX, FSI_REAL_MAX); *hi = fsi_vec_scale(*lo, -1);
+    k->large_count = 0; *small = 0;
+    for (i = 0; i < w->body_count; i++) {
+        if (k->extent[i] > 4 * mean) { k->large[k->large_count++] = i; continue; }
+        cell = fsi__max(cell, 2 * k->extent[i]);
+        fsi__grow(lo, hi, k->lo[i]); fsi__grow(lo, hi, k->hi[i]);
+        (*small)++;
+    }
+    for (i = 0; i < 3 && *small > 0; i++) cell = fsi__max(cell, (fsi__get(*hi, i) - fsi__get(*lo, i)) / 8000);
+    return cell;
+}
+
+/* Cells are numbered from 1, so that neighbours never wrap. */
+static uint64_t fsi__cell_key(const fsi_solids *w, int i, fsi_vec3 lo, fsi_real cell) {
+    fsi_vec3 c = fsi_vec_scale(fsi_vec_add(w->work->lo[i], w->work->hi[i]), FSI_R(0.5));
+    uint64_t x = 1 + (uint64_t)((c.x - lo.x) / cell), y = 1 + (uint64_t)((c.y - lo.y) / cell), z = 1 + (uint64_t)((c.z - lo.z) / cell);
+    return (z << 26 | y << 13 | x) << 24 | (uint64_t)i;            /* 13 bits each, then the body */
+}
+
+static void fsi__broad_phase(fsi_solids *w, fsi_real dt) {
+    struct fsi__solids_work *k = w->work;
+    fsi_vec3 lo, hi;
+    ptrdiff_t i, n = w->body_count;
+    fsi_real cell;
+    uint64_t *key;
+    size_t s, row[4] = {0, 0, 0, 0}, t;
+    int small, c, j, dz[4] = {0, 1, 1, 1}, dy[4] = {1, -1, 0, 1}, rows = w->desc.dim == 3 ? 4 : 1;
+    k->pairs = 0; k->capped = 0;
+    FSI__OMP(parallel for schedule(static) if (n > 512))
+    for (i = 0; i < n; i++) fsi__bounds_make(w, (int)i, dt);
+    cell = fsi__split_sizes(w, &lo, &hi, &small);
+    for (c = 0; c < k->large_count; c++)
+        for (j = 0; j < w->body_count; j++)
+            if (k->extent[k->large[c]] > k->extent[j] || (k->extent[k->large[c]] == k->extent[j] && k->large[c] < j)) fsi__pair_try(w, k->large[c], j);
+    for (i = 0, s = 0, c = 0; i < n; i++) {
+        if (c < k->large_count && k->large[c] == i) { c++; continue; }
+        k->cell[s++] = fsi__cell_key(w, (int)i, lo, cell);
+    }
+    key = fsi__sort_keys((size_t)small, k->cell, k->cell_scratch);
+    for (s = 0; s < (size_t)small; s++) {
+        uint64_t at = key[s] >> 24;
+        int a = (int)(key[s] & 0xffffffu);
+        for (t = s + 1; t < (size_t)small && (key[t] >> 24) <= at + 1; t++) fsi__pair_try(w, a, (int)(key[t] & 0xffffffu));
+        for (c = 0; c < rows; c++) {
+            uint64_t first = at + ((uint64_t)dz[c] << 26) - 1, last;
+            if (dy[c] > 0) first += 1u << 13; else if (dy[c] < 0) first -= 1u << 13;
+            last = first + 2;
+            while (row[c] < (size_t)small && (key[row[c]] >> 24) < first) row[c]++;
+            for (t = row[c]; t < (size_t)small && (key[t] >> 24) <= last; t++) fsi__pair_try(w, a, (int)(key[t] & 0xffffffu));
+        }
+    }
+}
+
+/* Pairs with externals, by bounds. */
+static void fsi__external_bounds(const fsi_external *e, fsi_real dt, fsi_vec3 *lo, fsi_vec3 *hi) {
+    fsi_real grow = e->radius, fast = 0;
+    int i;
+    *lo = fsi_vec(FSI_REAL_MAX, FSI_REAL_MAX, FSI_REAL_MAX); *hi = fsi_vec_scale(*lo, -1);
+    for (i = 0; i < e->point_count; i++) {
+        fsi_vec3 p = fsi_vec_load(e->x + 3 * (size_t)i), v = e->velocity_fn(e->user, i, p);
+        fsi__grow(lo, hi, p);
+        fast = fsi__max(fast, fsi_vec_dot(v, v));
+    }
+    grow += dt * fsi__sqrt(fast);
+    if (e->point_count == 0) return;
+    grow += FSI_R(0.01) * fsi__length(fsi_vec_sub(*hi, *lo));
+    *lo = fsi_vec_sub(*lo, fsi_vec(grow, grow, grow)); *hi = fsi_vec_add(*hi, fsi_vec(grow, grow, grow));
+}
+
+static void fsi__external_pairs(fsi_solids *w, fsi_real dt) {
+    int i, j, m = w->desc.max_bodies;
+    for (i = 0; i < w->external_count; i++) {
+        const fsi_external *e = w->external + i;
+        fsi_vec3 lo, hi, lo2, hi2;
+        fsi__external_bounds(e, dt, &lo, &hi);
+        for (j = 0; j < w->body_count; j++)
+            if (!w->body[j].ghost && (e->group == 0 || e->group != w->body[j].group) && fsi__boxes_meet(lo, hi, w->work->lo[j], w->work->hi[j]))
+                fsi__pair_push(w, (uint64_t)1 << 63 | fsi__pair_key(j, m + i));
+        for (j = i + 1; j < w->external_count; j++) {
+            if ((e->group != 0 && e->group == w->external[j].group) || (!e->distance_fn && !w->external[j].distance_fn)) continue;
+            fsi__external_bounds(w->external + j, dt, &lo2, &hi2);
+            if (fsi__boxes_meet(lo, hi, lo2, hi2)) fsi__pair_push(w, (uint64_t)1 << 63 | fsi__pair_key(m + i, m + j));
+        }
+    }
+}
+
+/* ------------------------------------------------------------------------------------------------ >>collide */
+typedef struct fsi__match { int begin, end, at; } fsi__match;      /* old contacts of the same pair */
+
+static void fsi__match_pair(const fsi_solids *w, int old_count, fsi__match *m, uint64_t key) {
+    int mb = w->desc.max_bodies;
+    const fsi_contact *o = w->work->old;
+    for (m->begin = m->end; m->begin < old_count; m->begin++)
+        if (((uint64_t)(o[m->begin].b >= mb) << 63 | fsi__pair_key(o[m->begin].a, o[m->begin].b)) >= key) break;
+    for (m->end = m->begin; m->end < old_count; m->end++)
+        if (((uint64_t)(o[m->end].b >= mb) << 63 | fsi__pair_key(o[m->end].a, o[m->end].b)) != key) break;
+    m->at = m->begin;
+}
+
+/* Warm start: the impulses of the same point in the last step, its tangent impulse turned into the new tangents. */
+static void fsi__contact_inherit(const fsi_solids *w, fsi_contact *c, fsi__match *m, fsi_real scale) {
+    const fsi_contact *o = w->work->old;
+    fsi_vec3 j;
+    int i, n = m->end - m->begin;
+    for (i = 0; i < n; i++) {
+        int k = m->begin + (m->at - m->begin + i) % n;
+        if (o[k].feature != c->feature) continue;
+        m->at = k + 1 < m->end ? k + 1 : m->begin;
+        j = fsi_vec_scale(fsi__tangent_impulse(o + k, o[k].impulse_t[0], o[k].impulse_t[1]), scale);
+        c->impulse = scale * o[k].impulse;
+        c->impulse_t[0] = fsi_vec_dot(j, c->tangent); c->impulse_t[1] = fsi_vec_dot(j, fsi_vec_cross(c->normal, c->tangent));
+        return;
+    }
+}
+
+static fsi_contact *fsi__contact_push(fsi_solids *w, int a, int b, const fsi__point *p, fsi__match *m, fsi_real scale) {
+    fsi_contact *c;
+    if (w->contact_count >= w->desc.max_contacts) { w->work->capped = 1; return NULL; }
+    c = w->contact + w->contact_count++;
+    memset(c, 0, sizeof *c);
+    c->a = a; c->b = b; c->feature = p->feature; c->point_a = c->point_b = -1;
+    c->at = p->at; c->normal = p->normal; c->gap = p->gap;
+    c->tangent = fsi__any_tangent(p->normal);
+    if (a < w->desc.max_bodies) { c->ra = fsi_vec_sub(c->at, w->body[a].x); w->body[a].touching++; }
+    if (b < w->desc.max_bodies) { c->rb = fsi_vec_sub(c->at, w->body[b].x); w->body[b].touching++; }
+    fsi__contact_inherit(w, c, m, scale);
+    return c;
+}
+
+static void fsi__material(const fsi_solids *w, int side, fsi_real *friction, fsi_real *restitution, int *group) {
+    int m = w->desc.max_bodies;
+    if (side < m) { *friction = w->body[side].friction; *restitution = w->body[side].restitution; *group = w->body[side].group; }
+    else { *friction = w->external[side - m].friction; *restitution = w->external[side - m].restitution; *group = w->external[side - m].group; }
+}
+
+static void fsi__contact_material(const fsi_solids *w, fsi_contact *c) {
+    fsi_real fa, fb, ra, rb;
+    int g;
+    fsi__material(w, c->a, &fa, &ra, &g); fsi__material(w, c->b, &fb, &rb, &g);
+    c->friction = fsi__sqrt(fa * fb); c->restitution = fsi__max(ra, rb);
+}
+
+static void fsi__collide_rigid(fsi_solids *w, const uint64_t *pair, size_t count, fsi_real dt, fsi_real scale, int old_count, fsi__match *match) {
+    size_t begin;
+    for (begin = 0; begin < count; begin += FSI__PAIR_BATCH) {
+        ptrdiff_t k, n = (ptrdiff_t)(count - begin < FSI__PAIR_BATCH ? count - begin : FSI__PAIR_BATCH);
+        fsi__manifold *batch = w->work->batch;
+        FSI__OMP(parallel for schedule(static) if (n > 64))
+        for (k = 0; k < n; k++)
+            fsi__collide_bodies(batch + k, w->body + (pair[begin + (size_t)k] >> 32), w->body + (pair[begin + (size_t)k] & 0xffffffffu), dt);
+        for (k = 0; k < n; k++) {
+            uint64_t key = pair[begin + (size_t)k];
+            int i;
+            if (batch[k].count == 0) continue;
+            fsi__match_pair(w, old_count, match, key);
+            for (i = 0; i < batch[k].count; i++) {
+                fsi_contact *c = fsi__contact_push(w, (int)(key >> 32), (int)(key & 0xffffffffu), batch[k].p + i, match, scale);
+                if (c) fsi__contact_material(w, c);
+            }
+        }
+    }
+}
+
+/* Point i of external e (side eside) against the other side: a rigid body or an external with a distance. */
+static void fsi__external_point(fsi_solids *w, int eside, int i, int other, fsi_real dt, fsi_real scale, fsi__match *match) {
+    int m = w->desc.max_bodies, hit = -1;
+    const fsi_external *e = w->external + (eside - m);
+    fsi_vec3 p = fsi_vec_load(e->x + 3 * (size_t)i), n, v = e->velocity_fn(e->user, i, p);
+    fsi_real d, reach, r = e->radius;
+    fsi__point q;
+    fsi_contact *c;
+    if (other < m) {
+        const fsi_rigid *b = w->body + other;
+        v = fsi_vec_sub(v, fsi_vec_add(b->v, fsi_vec_cross(b->w, fsi_vec_sub(p, b->x))));
+        d = fsi_shape_distance(b->shape, fsi_mat3_tmul_vec(&b->rotation, fsi_vec_sub(p, b->x)), &n);
+        n = fsi_mat3_mul_vec(&b->rotation, n);
+    } else {
+        const fsi_external *o = w->external + (other - m);
+        d = o->distance_fn(o->user, p, &n, &hit);
+        if (d < FSI_REAL_MAX && hit >= 0) v = fsi_vec_sub(v, o->velocity_fn(o->user, hit, p));
+        r += o->radius;
+    }
+    reach = dt * fsi__length(v) + FSI_R(0.1) * r;
+    if (!(d - r < reach)) return;
+    q.at = fsi_vec_mad(p, n, -d); q.gap = d - r;
+    q.normal = eside < other ? n : fsi_vec_scale(n, -1);           /* from the higher side to the lower */
+    q.feature = (uint32_t)i + (eside < other ? 0u : 1u << 31);
+    c = fsi__contact_push(w, fsi__imin(eside, other), fsi__imax(eside, other), &q, match, scale);
+    if (!c) return;
+    c->point_a = eside < other ? i : hit; c->point_b = eside < other ? hit : i;
+    fsi__contact_material(w, c);
+}
+
+/* Samples of rigid body a against the distance of external b. */
+static void fsi__external_samples(fsi_solids *w, int a, int b, fsi_real dt, fsi_real scale, fsi__match *match) {
+    const fsi_external *o = w->external + (b - w->desc.max_bodies);
+    const fsi_rigid *body = w->body + a;
+    int part, i, hit;
+    for (part = 0; part < fsi__part_count(body->shape); part++) {
+        fsi__side A = fsi__part_side(body, part);
+        for (i = 0; i < A.s->point_count; i++) {
+            fsi_vec3 p = fsi__pose_point(&A.f, fsi_vec_load(A.s->point + 3 * (size_t)i)), n, v;
+            fsi__point q;
+            fsi_contact *c;
+            fsi_real d, r = A.s->point_radius + o->radius;
+            hit = -1;
+            d = o->distance_fn(o->user, p, &n, &hit);
+            if (hit < 0 || !(d < FSI_REAL_MAX)) continue;
+            v = fsi_vec_sub(fsi_vec_add(body->v, fsi_vec_cross(body->w, fsi_vec_sub(p, body->x))), o->velocity_fn(o->user, hit, p));
+            if (!(d - r < dt * fsi__length(v) + FSI_R(0.02) * body->shape->bound)) continue;
+            q.at = fsi_vec_mad(p, n, -d); q.gap = d - r; q.normal = n; q.feature = 1u << 30 | (uint32_t)part << 20 | (uint32_t)i;
+            c = fsi__contact_push(w, a, b, &q, match, scale);
+            if (!c) return;
+            c->point_b = hit;
+            fsi__contact_material(w, c);
+        }
+    }
+}
+
+static void fsi__collide_external(fsi_solids *w, uint64_t key, fsi_real dt, fsi_real scale, int old_count, fsi__match *match) {
+    int a = (int)((key >> 32) & 0x7fffffffu), b = (int)(key & 0xffffffffu), m = w->desc.max_bodies, i;
+    const fsi_external *eb = w->external + (b - m);
+    fsi__match_pair(w, old_count, match, key);
+    if (a < m || w->external[a - m].distance_fn)
+        for (i = 0; i < eb->point_count; i++) fsi__external_point(w, b, i, a, dt, scale, match);
+    if (a >= m && eb->distance_fn)
+        for (i = 0; i < w->external[a - m].point_count; i++) fsi__external_point(w, a, i, b, dt, scale, match);
+    if (a < m && eb->distance_fn && !fsi__shape_static(w->body[a].shape->kind)) fsi__external_samples(w, a, b, dt, scale, match);
+}
+
+/* All contacts of the coming step, in a fixed order. */
+static void fsi__collide(fsi_solids *w, fsi_real dt, fsi_real scale) {
+    struct fsi__solids_work *k = w->work;
+    fsi__match match;
+    uint64_t *pair;
+    size_t s;
+    int i, old_count = w->contact_count;
+    memset(&match, 0, sizeof match);
+    memcpy(k->old, w->contact, (size_t)old_count * sizeof *k->old);
+    w->contact_count = 0;
+    for (i = 0; i < w->body_count; i++) w->body[i].touching = 0;
+    for (i = 0; i < w->joint_count; i++) { w->body[w->joint[i].a].touching++; w->body[w->joint[i].b].touching++; }
+    fsi__jointed_make(w);
+    fsi__broad_phase(w, dt);
+    k->rigid_pairs = k->pairs;
+    fsi__external_pairs(w, dt);
+    pair = fsi__sort_keys(k->pairs, k->pair, k->pair_scratch);     /* external pairs carry the top bit: they stay behind */
+    fsi__collide_rigid(w, pair, k->rigid_pairs, dt, scale, old_count, &match);
+    for (s = k->rigid_pairs; s < k->pairs; s++) fsi__collide_external(w, pair[s], dt, scale, old_count, &match);
+}
+
+/* ------------------------------------------------------------------------------------------------ >>step */
+FSI_API fsi_result fsi_solids_forces(fsi_solids *w, fsi_real dt) {
+    ptrdiff_t i, n;
+    if (!w || !w->block) return FSI_ERR_STATE;
+    if (!fsi__positive(dt)) return FSI_ERR_ARGUMENT;
+    n = w->body_count;
+    for (i = 0; i < n; i++)
+        if (!fsi__finite_vec(w->body[i].force) || !fsi__finite_vec(w->body[i].torque)) return FSI_ERR_NUMERIC;
+    for (i = 0; i < n; i++) {
+        fsi_rigid *b = w->body + i;
+        b->v_start = b->v; b->L_start = b->L;
+        if (b->kind == FSI_RIGID_DYNAMIC) {
+            b->v = fsi_vec_mad(b->v, fsi_vec_mad(w->desc.gravity, b->force, b->inverse_mass), dt);   /* v* = v + dt (g + F/m) */
+            b->L = fsi_vec_mad(b->L, b->torque, dt);
+            if (w->desc.dim == 2) { b->v.z = 0; b->L.x = b->L.y = 0; }
+            if (b->linear_damping > 0) b->v = fsi_vec_scale(b->v, fsi__exp(-dt * b->linear_damping));
+            if (b->angular_damping > 0) b->L = fsi_vec_scale(b->L, fsi__exp(-dt * b->angular_damping));
+            b->w = fsi_mat3_mul_vec(&b->inverse_inertia, b->L);
+        }
+        b->force = b->torque = fsi_vec(0, 0, 0);
+    }
+    return FSI_OK;
+}
+
+/* The solver's velocities become the bodies': L takes I (w' - w), so bodies that were not touched keep L to the bit. */
+static void fsi__velocity_take(fsi_rigid *b, const fsi__velocity *s) {
+    fsi_vec3 d = fsi_vec_sub(s->w, b->w);
+    if (b->kind != FSI_RIGID_DYNAMIC) return;
+    b->v = s->v;
+    if (d.x == 0 && d.y == 0 && d.z == 0) return;
+    b->L = fsi_vec_add(b->L, fsi_mat3_mul_vec(&b->rotation, fsi_mat3_mul_vec(&b->inertia_body, fsi_mat3_tmul_vec(&b->rotation, d))));
+    b->w = s->w;
+}
+
+static void fsi__velocity_give(const fsi_rigid *b, fsi__velocity *s) {
+    s->v = b->v; s->w = b->w; s->inverse_mass = b->inverse_mass; s->I = b->inverse_inertia;
+}
+
+typedef struct fsi__step { fsi_real h, share, slop; int n; fsi__soft contact; } fsi__step;
+
+/* v += (v* - v) / n, L the same; v* was kept in force and torque's place: see fsi_solids_move. */
+static void fsi__substep_begin(fsi_solids *w, const fsi__step *st) {
+    ptrdiff_t i, n = w->body_count;
+    FSI__OMP(parallel for schedule(static) if (n > 512))
+    for (i = 0; i < n; i++) {
+        fsi_rigid *b = w->body + i;
+        if (b->kind == FSI_RIGID_DYNAMIC) {
+            b->v = fsi_vec_mad(b->v, b->v_start, st->share);
+            b->L = fsi_vec_mad(b->L, b->L_start, st->share);
+            b->w = fsi_mat3_mul_vec(&b->inverse_inertia, b->L);
+        }
+        fsi__velocity_give(b, w->work->vel + i);
+    }
+}
+
+static void fsi__substep_solve(fsi_solids *w, const fsi__step *st, int push) {
+    int i, pass;
+    for (pass = 0; pass < w->desc.iterations; pass++) {
+        fsi__joints_solve(w, st->h, &st->contact, push);
+        for (i = 0; i < w->contact_count; i++) {
+            fsi_contact *c = w->contact + (w->work->order[i] & 0xffffffffu);
+            if (c->friction > 0) fsi__contact_friction(w, c);
+            fsi__contact_normal(w, c, st->h, st->slop * c->size, &st->contact, push);
+        }
+    }
+}
+
+/* Gaps follow the normal velocity, bodies move; the point goes with the smaller side, and both arms end in it: momentum stays exact. */
+static void fsi__substep_move(fsi_solids *w, const fsi__step *st) {
+    ptrdiff_t i, n = w->body_count;
+    int k;
+    for (k = 0; k < w->contact_count; k++) {
+        fsi_contact *c = w->contact + k;
+        fsi_vec3 va = fsi__side_velocity(w, c->a, c->point_a, c->ra, c->at), vb = fsi__side_velocity(w, c->b, c->point_b, c->rb, c->at);
+        c->gap += st->h * fsi_vec_dot(c->normal, fsi_vec_sub(va, vb));
+        if (c->lead >= w->desc.max_bodies) c->at = fsi_vec_mad(c->at, c->lead == c->a ? va : vb, st->h);
+    }
+    FSI__OMP(parallel for schedule(static) if (n > 512))
+    for (i = 0; i < n; i++) {
+        fsi_rigid *b = w->body + i;
+        if (b->kind == FSI_RIGID_FIXED) continue;
+        fsi__velocity_take(b, w->work->vel + i);
+        b->x = fsi_vec_mad(b->x, b->v, st->h);
+        if (b->touching == 0 && b->kind == FSI_RIGID_DYNAMIC) b->x = fsi_vec_mad(b->x, b->v_start, -st->h * st->share / 2);   /* free flight: the exact parabola */
+        fsi__rigid_turn(b, st->h, w->desc.dim);
+        fsi__rigid_refresh(b, w->desc.dim);
+        fsi__velocity_give(b, w->work->vel + i);
+    }
+    for (k = 0; k < w->contact_count; k++) {
+        fsi_contact *c = w->contact + k;
+        if (c->lead < w->desc.max_bodies) c->at = fsi_vec_add(w->body[c->lead].x, c->lead == c->a ? c->ra : c->rb);
+        if (c->a < w->desc.max_bodies) c->ra = fsi_vec_sub(c->at, w->body[c->a].x);
+        if (c->b < w->desc.max_bodies) c->rb = fsi_vec_sub(c->at, w->body[c->b].x);
+    }
+    fsi__joint_factor(w);
+}
+
+static fsi_real fsi__side_size(const fsi_solids *w, int side) {
+    return side < w->desc.max_bodies ? w->body[side].shape->bound : w->external[side - w->desc.max_bodies].radius;
+}
+
+/* Contacts are solved from the ground up: impulses then carry through a pile in one sweep. 1024 layers, each in list order. */
+static void fsi__contact_order(fsi_solids *w) {
+    fsi_real lo = FSI_REAL_MAX, hi = -FSI_REAL_MAX, scale;
+    fsi_vec3 g = w->desc.gravity;
+    int i;
+    for (i = 0; i < w->contact_count; i++) {
+        fsi_real y = -fsi_vec_dot(g, w->contact[i].at);
+        lo = fsi__min(lo, y); hi = fsi__max(hi, y);
+    }
+    scale = hi > lo ? 1023 / (hi - lo) : 0;
+    for (i = 0; i < w->contact_count; i++)
+        w->work->pair[i] = (uint64_t)((-fsi_vec_dot(g, w->contact[i].at) - lo) * scale) << 32 | (uint64_t)i;
+    w->work->order = fsi__sort_keys((size_t)w->contact_count, w->work->pair, w->work->pair_scratch);
+}
+
+/* Rates and masses of the step; approach speeds are those before the forces, so resting contacts do not bounce. */
+static void fsi__step_prepare(fsi_solids *w, fsi__step *st, fsi_real dt) {
+    int i;
+    st->n = w->desc.substeps; st->h = dt / (fsi_real)st->n; st->share = 1 / (fsi_real)st->n; st->slop = w->desc.slop;
+    st->contact = fsi__soft_make(10, st->h);
+    for (i = 0; i < w->body_count; i++) {                          /* v_start, L_start become the change of this step */
+        fsi_rigid *b = w->body + i;
+        fsi_vec3 v = b->v, L = b->L;
+        if (b->kind == FSI_RIGID_DYNAMIC) {
+            b->v = b->v_start; b->v_start = fsi_vec_sub(v, b->v_start);
+            b->L = b->L_start; b->L_start = fsi_vec_sub(L, b->L_start);
+            b->w = fsi_mat3_mul_vec(&b->inverse_inertia, b->L);
+        }
+        fsi__velocity_give(b, w->work->vel + i);
+    }
+    for (i = 0; i < w->contact_count; i++) {
+        fsi_contact *c = w->contact + i;
+        c->lead = fsi__side_size(w, c->a) <= fsi__side_size(w, c->b) ? c->a : c->b;
+        c->size = fsi__side_size(w, c->lead);
+        fsi__contact_prepare(w, c);
+    }
+    fsi__joint_factor(w);
+}
+
+FSI_API fsi_result fsi_solids_move(fsi_solids *w, fsi_real dt) {
+    fsi__solids_head *head;
+    fsi__step st;
+    fsi_real scale, threshold;
+    int i, k;
+    if (!w || !w->block) return FSI_ERR_STATE;
+    if (!fsi__positive(dt)) return FSI_ERR_ARGUMENT;
+    for (i = 0; i < w->body_count; i++)
+        if (!fsi__finite_vec(w->body[i].v) || !fsi__finite_vec(w->body[i].L)) return FSI_ERR_NUMERIC;
+    head = (fsi__solids_head *)w->block;
+    scale = head->h > 0 ? dt / (fsi_real)w->desc.substeps / head->h : 0;
+    threshold = w->desc.bounce_speed > 0 ? w->desc.bounce_speed : 4 * dt * fsi__length(w->desc.gravity);
+    fsi__collide(w, dt, scale);
+    fsi__contact_order(w);
+    fsi__step_prepare(w, &st, dt);
+    for (i = 0; i < w->joint_count; i++) {
+        for (k = 0; k < 6; k++) w->joint[i].impulse[k] *= scale;
+        w->joint[i].impulse_free *= scale; w->joint[i].impulse_limit *= scale;
+    }
+    for (k = 0; k < st.n; k++) {
+        fsi__substep_begin(w, &st);
+        for (i = 0; i < w->joint_count; i++) fsi__joint_warm(w, w->joint + i, w->work->rows + i);
+        for (i = 0; i < w->contact_count; i++) fsi__contact_warm(w, w->contact + i);
+        fsi__substep_solve(w, &st, 1);
+        fsi__substep_move(w, &st);
+        fsi__substep_solve(w, &st, 0);
+        for (i = 0; i < w->body_count; i++) fsi__velocity_take(w->body + i, w->work->vel + i);
+    }
+    fsi__contact_restitution(w, threshold);
+    for (i = 0; i < w->body_count; i++) {
+        fsi_rigid *b = w->body + i;
+        fsi__velocity_take(b, w->work->vel + i);
+        b->v_start = b->v; b->L_start = b->L;
+    }
+    head->h = st.h;
+    w->time += (double)dt;
+    return w->work->capped ? FSI_CAPPED : FSI_OK;
+}
+
+FSI_API fsi_result fsi_solids_step(fsi_solids *w, fsi_real dt) {
+    fsi_result r = fsi_solids_forces(w, dt);
+    return r == FSI_OK ? fsi_solids_move(w, dt) : r;
+}
+
+FSI_API fsi_result fsi_solids_set_externals(fsi_solids *w, const fsi_external *external, int count) {
+    int i;
+    if (!w || !w->block || count < 0 || (count > 0 && !external)) return FSI_ERR_ARGUMENT;
+    for (i = 0; i < count; i++) {
+        const fsi_external *e = external + i;
+        if (e->point_count < 0 || (e->point_count > 0 && !e->x) || !e->velocity_fn || !e->inverse_mass_fn || !e->impulse_fn) return FSI_ERR_ARGUMENT;
+        if (!fsi__finite(e->radius) || e->radius < 0 || !fsi__finite(e->friction) || e->friction < 0) return FSI_ERR_ARGUMENT;
+        if (!fsi__finite(e->restitution) || e->restitution < 0 || e->restitution > 1) return FSI_ERR_ARGUMENT;
+    }
+    w->external = external; w->external_count = count;
+    return FSI_OK;
+}
+
+FSI_API fsi_real fsi_solids_max_dt(const fsi_solids *w) {
+    fsi_real dt = FSI_REAL_MAX;
+    int i;
+    for (i = 0; w && i < w->body_count; i++) {
+        const fsi_rigid *b = w->body + i;
+        fsi_real v = fsi__length(b->v), s = fsi__length(b->w);
+        if (v > 0 && b->shape->thin < FSI_REAL_MAX) dt = fsi__min(dt, b->shape->thin / v);
+        if (s > 0) dt = fsi__min(dt, (fsi_real)w->desc.substeps / s);
+    }
+    return dt;
+}
+
+/* ------------------------------------------------------------------------------------------------ >>doors of rigid bodies */
+FSI_API fsi_result fsi_solids_surface(const fsi_solids *w, int body, fsi_real *x, fsi_real *v, fsi_surface *out) {
+    const fsi_rigid *b;
+    const fsi_surface *s;
+    int i;
+    if (!fsi__solids_has(w, body) || !x || !out) return FSI_ERR_ARGUMENT;
+    b = w->body + body; s = &b->shape->surface;
+    for (i = 0; i < s->vertex_count; i++) {
+        fsi_vec3 r = fsi_mat3_mul_vec(&b->rotation, fsi_vec_load(s->x + 3 * (size_t)i));
+        fsi_vec_store(x + 3 * (size_t)i, fsi_vec_add(b->x, r));
+        if (v) fsi_vec_store(v + 3 * (size_t)i, fsi_vec_add(b->v, fsi_vec_cross(b->w, r)));
+    }
+    *out = *s;
+    out->x = x; out->v = v;
+    return FSI_OK;
+}
+
+static void fsi__rigid_row(const fsi_coupled *self, int element, const fsi_real *weight, fsi_vec3 point, fsi_vec3 dir, fsi_real *row) {
+    const fsi__door *d = (const fsi__door *)self->user;
+    (void)element; (void)weight;
+    fsi_vec_store(row, dir);                                       /* dir . (v + w x r) = dir . v + (r x dir) . w */
+    fsi_vec_store(row + 3, fsi_vec_cross(fsi_vec_sub(point, d->x), dir));
+}
+
+FSI_API fsi_result fsi_solids_coupled(fsi_solids *w, int body, fsi_coupled **out) {
+    const fsi_rigid *b;
+    const fsi_surface *s;
+    fsi__door *d;
+    fsi_real *x;
+    fsi_mat3 I;
+    int i, k;
+    if (!fsi__solids_has(w, body) || !out) return FSI_ERR_ARGUMENT;
+    b = w->body + body; s = &b->shape->surface; d = w->work->door[body];
+    if (!d) {
+        size_t size = sizeof *d + 6 * (size_t)s->vertex_count * sizeof(fsi_real);
+        d = (fsi__door *)fsi_alloc(&w->desc.allocator, size);
+        if (!d) return FSI_ERR_MEMORY;
+        d->size = size;
+        w->work->door[body] = d;
+    }
+    x = (fsi_real *)(void *)(d + 1);
+    fsi_solids_surface(w, body, x, x + 3 * (size_t)s->vertex_count, &d->c.surface);
+    memset(d->mass, 0, sizeof d->mass); memset(d->inverse_mass, 0, sizeof d->inverse_mass); memset(d->impulse, 0, sizeof d->impulse);
+    I = fsi_mat3_rotate(&b->rotation, &b->inertia_body);
+    for (i = 0; i < 3; i++) {
+        d->mass[7 * i] = b->mass;
+        if (i < w->desc.dim) d->inverse_mass[7 * i] = b->inverse_mass;
+        for (k = 0; k < 3; k++) { d->mass[6 * (i + 3) + k + 3] = I.m[3 * i + k]; d->inverse_mass[6 * (i + 3) + k + 3] = b->inverse_inertia.m[3 * i + k]; }
+    }
+    fsi_vec_store(d->v, b->v); fsi_vec_store(d->v + 3, b->w);
+    d->x = b->x;
+    d->c.dof = 6; d->c.v = d->v; d->c.impulse = d->impulse; d->c.mass = d->mass; d->c.inverse_mass = d->inverse_mass;
+    d->c.node = NULL; d->c.implicit = NULL; d->c.row_fn = fsi__rigid_row; d->c.user = d;
+    *out = &d->c;
+    return FSI_OK;
+}
+
+FSI_API fsi_result fsi_solids_take_coupled(fsi_solids *w, int body) {
+    const fsi__door *d;
+    fsi__velocity s;
+    if (!fsi__solids_has(w, body)) return FSI_ERR_ARGUMENT;
+    d = w->work->door[body];
+    if (!d) return FSI_ERR_STATE;
+    if (!fsi_all_finite(6, d->v)) return FSI_ERR_NUMERIC;
+    s.v = fsi_vec_load(d->v); s.w = fsi_vec_load(d->v + 3);
+    if (w->desc.dim == 2) { s.v.z = 0; s.w.x = s.w.y = 0; }
+    fsi__velocity_take(w->body + body, &s);
+    return FSI_OK;
+}
+
+/* ------------------------------------------------------------------------------------------------ >>state and measures of the world */
+FSI_API size_t fsi_solids_state_size(const fsi_solids *w) { return w ? w->state_size : 0; }
+
+static fsi__solids_head fsi__solids_stamp(const fsi_solids *w) {
+    fsi__solids_head h;
+    memset(&h, 0, sizeof h);
+    h.tag = FSI__STATE_TAG; h.dim = w->desc.dim; h.max_bodies = w->desc.max_bodies; h.max_joints = w->desc.max_joints; h.max_contacts = w->desc.max_contacts;
+    h.bodies = w->body_count; h.joints = w->joint_count; h.contacts = w->contact_count;
+    h.h = ((const fsi__solids_head *)w->block)->h; h.time = w->time;
+    return h;
+}
+
+FSI_API fsi_result fsi_solids_save(const fsi_solids *w, void *state) {
+    fsi__solids_head h;
+    if (!w || !w->block) return FSI_ERR_STATE;
+    if (!state) return FSI_ERR_ARGUMENT;
+    h = fsi__solids_stamp(w);
+    memcpy(state, w->block, w->state_size);
+    memcpy(state, &h, sizeof h);
+    return FSI_OK;
+}
+
+FSI_API fsi_result fsi_solids_restore(fsi_solids *w, const void *state) {
+    fsi__solids_head h, mine;
+    if (!w || !w->block) return FSI_ERR_STATE;
+    if (!state) return FSI_ERR_ARGUMENT;
+    memcpy(&h, state, sizeof h);
+    mine = fsi__solids_stamp(w);
+    if (h.tag != mine.tag || h.dim != mine.dim || h.max_bodies != mine.max_bodies || h.max_joints != mine.max_joints || h.max_contacts != mine.max_contacts ||
+        h.bodies < 0 || h.bodies > h.max_bodies || h.joints < 0 || h.joints > h.max_joints || h.contacts < 0 || h.contacts > h.max_contacts) return FSI_ERR_SIZE;
+    memcpy(w->block, state, w->state_size);
+    w->body_count = h.bodies; w->joint_count = h.joints; w->contact_count = h.contacts; w->time = h.time;
+    return FSI_OK;
+}
+
+FSI_API fsi_result fsi_solids_measure(const fsi_solids *w, fsi_solids_report *r) {
+    int i;
+    if (!w || !w->block || !r) return FSI_ERR_ARGUMENT;
+    memset(r, 0, sizeof *r);
+    for (i = 0; i < w->body_count; i++) {
+        const fsi_rigid *b = w->body + i;
+        fsi_vec3 p = fsi_vec_scale(b->v, b->mass), a = fsi_vec_add(fsi_vec_cross(b->x, p), b->L);
+        if (b->kind != FSI_RIGID_DYNAMIC) continue;
+        r->kinetic += (double)(fsi_vec_dot(b->v, p) + fsi_vec_dot(b->w, b->L)) / 2;          /* (m v^2 + w . L) / 2 */
+        r->potential -= (double)(b->mass * fsi_vec_dot(w->desc.gravity, b->x));
+        r->momentum[0] += (double)p.x; r->momentum[1] += (double)p.y; r->momentum[2] += (double)p.z;
+        r->angular[0] += (double)a.x; r->angular[1] += (double)a.y; r->angular[2] += (double)a.z;
+    }
+    for (i = 0; i < w->contact_count; i++) {
+        const fsi_contact *c = w->contact + i;
+        if (c->impulse_max > 0 || c->gap < 0) r->contacts++;
+        if ((double)-c->gap > r->penetration) r->penetration = (double)-c->gap;
+    }
+    for (i = 0; i < w->joint_count; i++) {
+        fsi__joint_rows rows;
+        double e = 0;
+        int k;
+        fsi__joint_geometry(w, w->joint + i, &rows);
+        for (k = 0; k < rows.n; k++) if (fsi_vec_dot(rows.l[k], rows.l[k]) > 0) e += (double)(rows.C[k] * rows.C[k]);
+        if (sqrt(e) > r->joint_error) r->joint_error = sqrt(e);
+        if (rows.free && w->joint[i].stiffness > 0) {
+            double s = (double)(rows.C[FSI__FREE] - w->joint[i].rest);
+            r->potential += 0.5 * (double)w->joint[i].stiffness * s * s;
+        }
+    }
+    r->pairs = (int)w->work->pairs;
+    return FSI_OK;
+}
+
+static void fsi__line(fsi_real *lines, int room, int *count, fsi_vec3 a, fsi_vec3 b) {
+    if (*count < room) { fsi_vec_store(lines + 6 * (size_t)*count, a); fsi_vec_store(lines + 6 * (size_t)*count + 3, b); }
+    (*count)++;
+}
+
+FSI_API int fsi_solids_lines(const fsi_solids *w, unsigned what, fsi_real scale, fsi_real *lines, int room) {
+    int i, k, count = 0;
+    if (!w || !w->block || !lines) room = 0;
+    if (!w || !w->block) return 0;
+    for (i = 0; i < w->contact_count && what & 1u; i++) {
+        const fsi_contact *c = w->contact + i;
+        if (c->impulse_max > 0) fsi__line(lines, room, &count, c->at, fsi_vec_mad(c->at, c->normal, scale));
+    }
+    for (i = 0; i < w->joint_count && what & 2u; i++) {
+        const fsi_joint *j = w->joint + i;
+        fsi_vec3 a = w->body[j->a].x, b = w->body[j->b].x, p = fsi_vec_add(a, fsi_mat3_mul_vec(&w->body[j->a].rotation, j->pa));
+        fsi__line(lines, room, &count, a, p);
+        fsi__line(lines, room, &count, p, fsi_vec_add(b, fsi_mat3_mul_vec(&w->body[j->b].rotation, j->pb)));
+    }
+    for (i = 0; i < w->body_count && what & 12u; i++) {
+        const fsi_rigid *b = w->body + i;
+        const fsi_surface *s = &b->shape->surface;
+        for (k = 0; k < w->desc.dim && what & 4u; k++) fsi__line(lines, room, &count, b->x, fsi_vec_mad(b->x, fsi__column(&b->rotation, k), scale));
+        for (k = 0; k < s->element_count * s->dim && what & 8u; k++) {
+            int next = s->dim == 2 ? (k % 2 == 0 ? k + 1 : -1) : (k % 3 == 2 ? k - 2 : k + 1);
+            if (next < 0 || (s->dim == 3 && s->index[k] > s->index[next])) continue;       /* every edge once */
+            fsi__line(lines, room, &count, fsi_vec_add(b->x, fsi_mat3_mul_vec(&b->rotation, fsi_vec_load(s->x + 3 * (size_t)s->index[k]))),
+                      fsi_vec_add(b->x, fsi_mat3_mul_vec(&b->rotation, fsi_vec_load(s->x + 3 * (size_t)s->index[next]))));
+        }
+    }
+    return count;
+}
+
+/* ------------------------------------------------------------------------------------------------ >>forms */
+static fsi_real fsi__capsule_distance(fsi_vec3 x, fsi_vec3 a, fsi_vec3 b, fsi_real ra, fsi_real rb) {   /* radius linear from a to b */
+    fsi_real w[2], d = fsi__sqrt(fsi_closest_on_segment(x, a, b, w));
+    return d - (ra * w[0] + rb * w[1]);
+}
+
+static fsi_real fsi__starfish_distance(const fsi_form *f, fsi_vec3 x) {
+    fsi_real d = FSI_REAL_MAX, thick = f->b / f->c;
+    int i, n = f->count > 0 ? f->count : 5;
+    x.y /= thick;                                      /* flat: measured where the arms are round */
+    for (i = 0; i < n; i++) {
+        fsi_real t = 2 * FSI_PI * (fsi_real)i / (fsi_real)n, tip = f->c * FSI_R(0.45), reach = f->a - tip;
+        d = fsi__min(d, fsi__capsule_distance(x, fsi_vec(0, 0, 0), fsi_vec(reach * fsi__cos(t), 0, reach * fsi__sin(t)), f->c, tip));
+    }
+    return d * fsi__min(thick, 1);
+}
+
+static fsi_real fsi__bell_distance(const fsi_form *f, fsi_vec3 x) {
+    fsi_real r = fsi__sqrt(x.x * x.x + x.z * x.z), d = FSI_REAL_MAX;
+    fsi_vec3 p = fsi_vec(r, x.y, 0), a = fsi_vec(0, f->c, 0);
+    int i, n = 24;                                     /* profile: quarter of an ellipse, thinner towards the rim */
+    fsi_real ra = f->b / 2;
+    for (i = 1; i <= n; i++) {
+        fsi_real t = FSI_PI / 2 * (fsi_real)i / (fsi_real)n, rb = f->b / 2 * (1 - FSI_R(0.4) * (fsi_real)i / (fsi_real)n);
+        fsi_vec3 b = fsi_vec(f->a * fsi__sin(t), f->c * fsi__cos(t), 0);
+        d = fsi__min(d, fsi__capsule_distance(p, a, b, ra, rb));
+        a = b;
+        ra = rb;
+    }
+    return d;
+}
+
+static fsi_real fsi__helix_distance(const fsi_form *f, fsi_vec3 x) {
+    fsi_real d = FSI_REAL_MAX, turns = f->count > 0 ? (fsi_real)f->count : 3;
+    int i, n = 32 * (f->count > 0 ? f->count : 3);
+    fsi_vec3 a = fsi_vec(f->a, -f->c / 2, 0);
+    for (i = 1; i <= n; i++) {
+        fsi_real s = (fsi_real)i / (fsi_real)n, t = 2 * FSI_PI * turns * s;
+        fsi_vec3 b = fsi_vec(f->a * fsi__cos(t), f->c * (s - FSI_R(0.5)), f->a * fsi__sin(t));
+        d = fsi__min(d, fsi__capsule_distance(x, a, b, f->b, f->b));
+        a = b;
+    }
+    return d;
+}
+
+FSI_API fsi_real fsi_form_distance(fsi_vec3 x, void *user) {
+    const fsi_form *f = (const fsi_form *)user;
+    fsi_real u, v, w;
+    x = fsi_vec_sub(x, f->center);
+    if (!(f->a > 0) || (f->kind != FSI_FORM_SPHERE && !(f->b > 0)) ||
+        (f->kind != FSI_FORM_SPHERE && f->kind != FSI_FORM_TORUS && !(f->c > 0))) return FSI_R(1e30);
+    switch (f->kind) {
+        case FSI_FORM_SPHERE: return fsi__length(x) - f->a;
+        case FSI_FORM_BOX:
+            u = fsi__abs(x.x) - f->a; v = fsi__abs(x.y) - f->b; w = fsi__abs(x.z) - f->c;
+            return fsi__length(fsi_vec(fsi__max(u, 0), fsi__max(v, 0), fsi__max(w, 0))) + fsi__min(fsi__max(u, fsi__max(v, w)), 0);
+        case FSI_FORM_TORUS:
+            u = fsi__sqrt(x.x * x.x + x.z * x.z) - f->a;
+            return fsi__sqrt(u * u + x.y * x.y) - f->b;
+        case FSI_FORM_STARFISH: return fsi__starfish_distance(f, x);
+        case FSI_FORM_BELL: return fsi__bell_distance(f, x);
+        case FSI_FORM_ARM: return fsi__capsule_distance(x, fsi_vec(0, 0, 0), fsi_vec(0, -f->a, 0), f->b, f->c);
+        case FSI_FORM_HELIX: return fsi__helix_distance(f, x);
+    }
+    return FSI_R(1e30);
+}
+
+/* ------------------------------------------------------------------------------------------------ >>mesh memory */
+static fsi_result fsi__mesh_alloc(fsi_mesh *m, int dim, int vertices, int elements, int tets, const fsi_allocator *a) {
+    fsi_arena arena;
+    int pass;
+    memset(m, 0, sizeof *m);
+    if (!fsi_allocator_valid(a)) return FSI_ERR_ARGUMENT;
+    memset(&arena, 0, sizeof arena);
+    for (pass = 0; pass < 2; pass++) {
+        m->x = (fsi_real *)fsi_arena_take(&arena, (size_t)vertices, 3 * sizeof(fsi_real));
+        m->index = (int32_t *)fsi_arena_take(&arena, (size_t)elements, (size_t)dim * sizeof(int32_t));
+        m->tet = (int32_t *)fsi_arena_take(&arena, (size_t)tets, 4 * sizeof(int32_t));
+        if (pass) break;
+        m->size = arena.used;
+        m->block = fsi_alloc(a, arena.used);
+        if (!m->block) { memset(m, 0, sizeof *m); return FSI_ERR_MEMORY; }
+        memset(&arena, 0, sizeof arena);
+        arena.base = (unsigned char *)m->block;
+        arena.size = m->size;
+    }
+    if (!tets) m->tet = NULL;
+    m->dim = dim; m->vertex_count = vertices; m->element_count = elements; m->tet_count = tets;
+    if (a) m->allocator = *a;
+    return FSI_OK;
+}
+
+FSI_API void fsi_mesh_free(fsi_mesh *m) {
+    if (!m) return;
+    fsi_free(&m->allocator, m->block, m->size);
+    memset(m, 0, sizeof *m);
+}
+
+FSI_API fsi_surface fsi_mesh_surface(const fsi_mesh *m) {
+    fsi_surface s;
+    memset(&s, 0, sizeof s);
+    s.dim = m->dim; s.vertex_count = m->vertex_count; s.element_count = m->element_count;
+    s.closed = m->closed; s.x = m->x; s.index = m->index;
+    return s;
+}
+
+static fsi_real fsi__tet_volume6(const fsi_real *x, const int32_t *t) {        /* 6 V, signed */
+    fsi_vec3 o = fsi_vec_load(x + 3 * t[0]);
+    fsi_vec3 a = fsi_vec_sub(fsi_vec_load(x + 3 * t[1]), o), b = fsi_vec_sub(fsi_vec_load(x + 3 * t[2]), o);
+    return fsi_vec_dot(fsi_vec_cross(a, b), fsi_vec_sub(fsi_vec_load(x + 3 * t[3]), o));
+}
+
+static void fsi__mesh_quality(fsi_mesh *m) {           /* dihedral angles of tetrahedra, or corner angles of triangles */
+    int e, i, j, n = m->tet_count ? m->tet_count : m->element_count;
+    m->angle_min = FSI_PI;
+    m->angle_max = 0;
+    for (e = 0; e < n; e++)
+        for (i = 0; i < 3; i++)
+            for (j = i + 1; j < (m->tet_count ? 4 : i + 2); j++) {
+                fsi_vec3 u, v;
+                fsi_real angle;
+                if (m->tet_count) {                    /* faces opposite to i and j meet in the edge of the other two */
+                    const int32_t *t = m->tet + 4 * e;
+                    int k, l;
+                    for (k = 0; k == i || k == j; k++) {}
+                    l = 6 - i - j - k;
+                    fsi_vec3 a = fsi_vec_load(m->x + 3 * t[k]), d = fsi__unit(fsi_vec_sub(fsi_vec_load(m->x + 3 * t[l]), a));
+                    u = fsi_vec_sub(fsi_vec_load(m->x + 3 * t[i]), a);
+                    v = fsi_vec_sub(fsi_vec_load(m->x + 3 * t[j]), a);
+                    u = fsi_vec_mad(u, d, -fsi_vec_dot(u, d));
+                    v = fsi_vec_mad(v, d, -fsi_vec_dot(v, d));
+                } else {
+                    const int32_t *t = m->index + 3 * e;
+                    fsi_vec3 a = fsi_vec_load(m->x + 3 * t[i]);
+                    u = fsi_vec_sub(fsi_vec_load(m->x + 3 * t[(i + 1) % 3]), a);
+                    v = fsi_vec_sub(fsi_vec_load(m->x + 3 * t[(i + 2) % 3]), a);
+                }
+                angle = fsi__acos(fsi__clamp(fsi_vec_dot(fsi__unit(u), fsi__unit(v)), -1, 1));
+                m->angle_min = fsi__min(m->angle_min, angle);
+                m->angle_max = fsi__max(m->angle_max, angle);
+            }
+}
+
+/* ------------------------------------------------------------------------------------------------ >>boundary */
+typedef struct fsi__face { int32_t key[3]; int32_t from; } fsi__face;
+
+static int fsi__face_order(const void *pa, const void *pb) {
+    const fsi__face *a = (const fsi__face *)pa, *b = (const fsi__face *)pb;
+    int i;
+    for (i = 0; i < 3; i++)
+        if (a->key[i] != b->key[i]) return a->key[i] < b->key[i] ? -1 : 1;
+    return a->from < b->from ? -1 : a->from > b->from;
+}
+
+static const int fsi__tet_faces[4][3] = {{1, 2, 3}, {0, 3, 2}, {0, 1, 3}, {0, 2, 1}};   /* outwards for positive volume */
+
+FSI_API fsi_result fsi_mesh_boundary(int vertex_count, int tet_count, const int32_t *tet, int32_t *triangle, int room, int *count,
+                                     const fsi_allocator *a) {
+    fsi__face *f;
+    size_t size, n, i;
+    int used = 0, k;
+    if (vertex_count < 0 || tet_count < 0 || (tet_count && !tet) || !count) return FSI_ERR_ARGUMENT;
+    *count = 0;
+    if (!tet_count) return FSI_OK;
+    n = 4 * (size_t)tet_count;
+    for (i = 0; i < n; i++)
+        if (tet[i] < 0 || tet[i] >= vertex_count) return FSI_ERR_GEOMETRY;
+    if (!fsi_size_mul(n, sizeof *f, &size)) return FSI_ERR_SIZE;
+    f = (fsi__face *)fsi_alloc(a, size);
+    if (!f) return FSI_ERR_MEMORY;
+    for (i = 0; i < n; i++) {
+        const int *c = fsi__tet_faces[i % 4];
+        int32_t p = tet[i - i % 4 + (size_t)c[0]], q = tet[i - i % 4 + (size_t)c[1]], r = tet[i - i % 4 + (size_t)c[2]], t;
+        if (p > q) { t = p; p = q; q = t; }
+        if (q > r) { t = q; q = r; r = t; }
+        if (p > q) { t = p; p = q; q = t; }
+        f[i].key[0] = p; f[i].key[1] = q; f[i].key[2] = r; f[i].from = (int32_t)i;
+    }
+    qsort(f, n, sizeof *f, fsi__face_order);
+    for (i = 0; i < n; i++) {
+        size_t j = i + 1;
+        while (j < n && !memcmp(f[i].key, f[j].key, sizeof f[i].key)) j++;
+        if (j == i + 1) {
+            int32_t from = f[i].from;
+            if (triangle && used < room)
+                for (k = 0; k < 3; k++) triangle[3 * used + k] = tet[from - from % 4 + fsi__tet_faces[from % 4][k]];
+            used++;
+        }
+        i = j - 1;
+    }
+    fsi_free(a, f, size);
+    *count = used;
+    return triangle && used > room ? FSI_ERR_SIZE : FSI_OK;
+}
+
+/* The mesh of given vertices and tetrahedra with its boundary and quality. */
+static fsi_result fsi__mesh_solid(fsi_mesh *mesh, int vertices, const fsi_real *x, int tets, const int32_t *tet, const fsi_allocator *a) {
+    fsi_mesh m;
+    int faces;
+    fsi_result r = fsi_mesh_boundary(vertices, tets, tet, NULL, 0, &faces, a);
+    if (r != FSI_OK) return r;
+    r = fsi__mesh_alloc(&m, 3, vertices, faces, tets, a);
+    if (r != FSI_OK) return r;
+    memcpy(m.x, x, (size_t)vertices * 3 * sizeof *x);
+    memcpy(m.tet, tet, (size_t)tets * 4 * sizeof *tet);
+    r = fsi_mesh_boundary(vertices, tets, tet, m.index, faces, &faces, a);
+    if (r != FSI_OK) { fsi_mesh_free(&m); return r; }
+    m.closed = 1;
+    fsi__mesh_quality(&m);
+    *mesh = m;
+    return FSI_OK;
+}
+
+/* ------------------------------------------------------------------------------------------------ >>stuffing */
+/* Isosurface stuffing on a body-centred cubic lattice. Lattice node: corner (i, j, k) or centre (i+1/2, ...) of a cube.
+   Every node owns 7 of its 14 edges: 3 long ones (to the same kind along +x, +y, +z) and 4 short ones. */
+typedef struct fsi__stuff {
+    int nx, ny, nz;           /* cubes */
+    fsi_vec3 lo;
+    fsi_real h;
+    int nodes;                /* 2 (nx+1)(ny+1)(nz+1); corners first, then centres (last layers unused) */
+    fsi_real *x, *phi;        /* position (warped) and value (0 when warped onto the surface) of each node */
+    int32_t *node_id;         /* output vertex of a node or of a cut edge, -1 = none yet */
+    int32_t *cut_id;          /* [7 nodes] */
+    fsi_real *out_x; int32_t *out_tet; int vertices, tets;  /* NULL in the counting pass */
+} fsi__stuff;
+
+static int fsi__stuff_node(const fsi__stuff *s, int centre, int i, int j, int k) {
+    return i + (s->nx + 1) * (j + (s->ny + 1) * (k + (s->nz + 1) * centre));
+}
+
+static int fsi__stuff_valid(const fsi__stuff *s, int centre, int i, int j, int k) {
+    return i >= 0 && j >= 0 && k >= 0 && i <= s->nx - centre && j <= s->ny - centre && k <= s->nz - centre;
+}
+
+/* Other end of own edge e of the node, or -1. Short edges: centre (i,j,k) to the corners (i..i+1, ...) : 0-3 owned by the centre (k+0 side),
+   4-7 also by the centre (k+1 side) but numbered under the corner's slots, so that both kinds own 7. */
+static int fsi__stuff_other(const fsi__stuff *s, int centre, int i, int j, int k, int e) {
+    if (e < 3) {
+        i += e == 0; j += e == 1; k += e == 2;
+    } else {
+        int b = e - 3;
+        if (centre) { i += b & 1; j += b >> 1; }                              /* corners at the lower z side */
+        else { i -= b & 1; j -= b >> 1; k -= 1; }                             /* centre whose upper z side holds this corner */
+        centre = !centre;
+    }
+    return fsi__stuff_valid(s, centre, i, j, k) ? fsi__stuff_node(s, centre, i, j, k) : -1;
+}
+
+static void fsi__stuff_place(const fsi__stuff *s, int n, int *centre, int *i, int *j, int *k) {
+    int layer = (s->nx + 1) * (s->ny + 1), half = layer * (s->nz + 1);
+    *centre = n >= half;
+    n -= *centre * half;
+    *k = n / layer; *j = n % layer / (s->nx + 1); *i = n % (s->nx + 1);
+}
+
+static int32_t *fsi__stuff_cut_slot(const fsi__stuff *s, int a, int b) {
+    int e, c, i, j, k, swap;
+    for (swap = 0; swap < 2; swap++) {
+        int own = swap ? b : a, other = swap ? a : b;
+        fsi__stuff_place(s, own, &c, &i, &j, &k);
+        for (e = 0; e < 7; e++)
+            if (fsi__stuff_other(s, c, i, j, k, e) == other) return &s->cut_id[7 * own + e];
+    }
+    return NULL;
+}
+
+static int32_t fsi__stuff_emit(fsi__stuff *s, int32_t *slot, fsi_vec3 x) {
+    if (*slot < 0) {
+        *slot = s->vertices++;
+        if (s->out_x) fsi_vec_store(s->out_x + 3 * *slot, x);
+    }
+    return *slot;
+}
+
+static fsi_vec3 fsi__stuff_cut(const fsi__stuff *s, int a, int b) {           /* zero of phi on the edge, linear */
+    fsi_real t = s->phi[a] / (s->phi[a] - s->phi[b]);
+    fsi_vec3 p = fsi_vec_load(s->x + 3 * a);
+    return fsi_vec_mad(p, fsi_vec_sub(fsi_vec_load(s->x + 3 * b), p), t);
+}
+
+static int32_t fsi__stuff_vertex(fsi__stuff *s, int in, int other) {          /* node itself (other < 0) or the cut between the two */
+    if (other < 0) return fsi__stuff_emit(s, &s->node_id[in], fsi_vec_load(s->x + 3 * in));
+    return fsi__stuff_emit(s, fsi__stuff_cut_slot(s, in, other), fsi__stuff_cut(s, in, other));
+}
+
+static void fsi__stuff_tet(fsi__stuff *s, int32_t a, int32_t b, int32_t c, int32_t d) {
+    int32_t t[4];
+    if (a == b || a == c || a == d || b == c || b == d || c == d) return;
+    t[0] = a; t[1] = b; t[2] = c; t[3] = d;
+    if (s->out_tet) {
+        if (fsi__tet_volume6(s->out_x, t) < 0) { t[2] = d; t[3] = c; }
+        memcpy(s->out_tet + 4 * s->tets, t, sizeof t);
+    }
+    s->tets++;
+}
+
+/* Prism a0 a1 a2 - b0 b1 b2; diagonals leave the a with the smaller number: neighbours agree. */
+static void fsi__stuff_prism(fsi__stuff *s, const int32_t *a, const int32_t *b) {
+    fsi__stuff_tet(s, a[0], a[1], a[2], b[2]);
+    fsi__stuff_tet(s, a[0], a[1], b[1], b[2]);
+    fsi__stuff_tet(s, a[0], b[0], b[1], b[2]);
+}
+
+/* The inside part of one lattice tetrahedron: p nodes inside, z on the surface, n outside. */
+static void fsi__stuff_clip(fsi__stuff *s, const int *node) {
+    int p[4], z[4], n[4], np = 0, nz = 0, nn = 0, i, j;
+    int32_t a[3], b[3];
+    for (i = 0; i < 4; i++) {
+        fsi_real f = s->phi[node[i]];
+        if (f < 0) p[np++] = node[i];
+        else if (f > 0) n[nn++] = node[i];
+        else z[nz++] = node[i];
+    }
+    if (!np) return;
+    for (i = 1; i < np; i++)
+        for (j = i; j > 0 && p[j - 1] > p[j]; j--) { int t = p[j]; p[j] = p[j - 1]; p[j - 1] = t; }
+    if (nn == 0 || np == 1) {                          /* whole, or one corner cut off */
+        int32_t v[4];
+        for (i = 0; i < np; i++) v[i] = fsi__stuff_vertex(s, p[i], -1);
+        for (j = 0; j < nz; j++) v[i++] = fsi__stuff_vertex(s, z[j], -1);
+        for (j = 0; j < nn; j++) v[i++] = fsi__stuff_vertex(s, p[0], n[j]);
+        fsi__stuff_tet(s, v[0], v[1], v[2], v[3]);
+        return;
+    }
+    if (nn == 2) {                                     /* wedge: triangles (p0, cuts), (p1, cuts) */
+        for (i = 0; i < 2; i++) {
+            int32_t *t = i ? b : a;
+            t[0] = fsi__stuff_vertex(s, p[i], -1);
+            t[1] = fsi__stuff_vertex(s, p[i], n[0]);
+            t[2] = fsi__stuff_vertex(s, p[i], n[1]);
+        }
+    } else {                                           /* one outside: frustum, a surface node closes it to a point */
+        for (i = 0; i < 3; i++) {
+            a[i] = fsi__stuff_vertex(s, i < np ? p[i] : z[0], -1);
+            b[i] = i < np ? fsi__stuff_vertex(s, p[i], n[0]) : a[i];
+        }
+    }
+    fsi__stuff_prism(s, a, b);
+}
+
+/* Nodes whose surface cut lies close are moved onto it (Labelle and Shewchuk's limits for long and short edges). */
+static void fsi__stuff_snap(fsi__stuff *s, fsi_real *best, fsi_real *goal) {
+    int n, e, c, i, j, k, side;
+    for (n = 0; n < s->nodes; n++) best[n] = 1;
+    for (n = 0; n < s->nodes; n++) {
+        fsi__stuff_place(s, n, &c, &i, &j, &k);
+        if (!fsi__stuff_valid(s, c, i, j, k)) continue;
+        for (e = 0; e < 7; e++) {
+            int m = fsi__stuff_other(s, c, i, j, k, e);
+            if (m < 0 || !(s->phi[n] * s->phi[m] < 0)) continue;
+            for (side = 0; side < 2; side++) {
+                int u = side ? m : n, v = side ? n : m;
+                fsi_real t = s->phi[u] / (s->phi[u] - s->phi[v]);             /* distance of the cut from u over the edge */
+                if (t < (e < 3 ? FSI_R(0.25) : FSI_R(0.41189)) && t < best[u]) {
+                    best[u] = t;
+                    fsi_vec_store(goal + 3 * u, fsi__stuff_cut(s, u, v));
+                }
+            }
+        }
+    }
+    for (n = 0; n < s->nodes; n++)
+        if (best[n] < 1) {
+            memcpy(s->x + 3 * n, goal + 3 * n, 3 * sizeof(fsi_real));
+            s->phi[n] = 0;
+        }
+}
+
+static void fsi__stuff_all(fsi__stuff *s) {            /* 4 tetrahedra around every pair of neighbouring centres */
+    static const int ring[4][2] = {{0, 0}, {1, 0}, {1, 1}, {0, 1}};
+    int axis, i, j, k, r;
+    for (i = 0; i < 8 * s->nodes; i++) s->node_id[i] = -1;                    /* cut_id follows node_id */
+    s->vertices = s->tets = 0;
+    for (axis = 0; axis < 3; axis++)
+        for (k = 0; k < s->nz; k++)
+            for (j = 0; j < s->ny; j++)
+                for (i = 0; i < s->nx; i++) {
+                    int c[3], node[4];
+                    c[0] = i + (axis == 0); c[1] = j + (axis == 1); c[2] = k + (axis == 2);
+                    if (!fsi__stuff_valid(s, 1, c[0], c[1], c[2])) continue;
+                    node[0] = fsi__stuff_node(s, 1, i, j, k);
+                    node[1] = fsi__stuff_node(s, 1, c[0], c[1], c[2]);
+                    for (r = 0; r < 4; r++) {
+                        int q, d[3];
+                        for (q = 0; q < 2; q++) {
+                            d[axis] = c[axis];
+                            d[(axis + 1) % 3] = (axis == 2 ? i : axis == 0 ? j : k) + ring[(r + q) % 4][0];
+                            d[(axis + 2) % 3] = (axis == 1 ? i : axis == 2 ? j : k) + ring[(r + q) % 4][1];
+                            node[2 + q] = fsi__stuff_node(s, 0, d[0], d[1], d[2]);
+                        }
+                        fsi__stuff_clip(s, node);
+                    }
+                }
+}
+
+static fsi_result fsi__stuff_sample(fsi__stuff *s, fsi_sdf_fn sdf, void *user) {
+    int n, c, i, j, k;
+    for (n = 0; n < s->nodes; n++) {
+        fsi_vec3 x;
+        fsi__stuff_place(s, n, &c, &i, &j, &k);
+        x = fsi_vec((fsi_real)i, (fsi_real)j, (fsi_real)k);
+        if (c) x = fsi_vec_add(x, fsi_vec(FSI_R(0.5), FSI_R(0.5), FSI_R(0.5)));
+        x = fsi_vec_mad(s->lo, x, s->h);
+        fsi_vec_store(s->x + 3 * n, x);
+        s->phi[n] = fsi__stuff_valid(s, c, i, j, k) ? sdf(x, user) : 1;
+        if (!fsi__finite(s->phi[n])) return FSI_ERR_CALLBACK;
+    }
+    return FSI_OK;
+}
+
+FSI_API fsi_result fsi_mesh_from_sdf(fsi_mesh *mesh, fsi_sdf_fn sdf, void *user, fsi_vec3 lo, fsi_vec3 hi, fsi_real h, const fsi_allocator *a) {
+    fsi__stuff s;
+    fsi_vec3 d = fsi_vec_sub(hi, lo);
+    unsigned char *block;
+    size_t size, out_size;
+    fsi_result r;
+    if (!mesh || !sdf || !fsi_allocator_valid(a) || !fsi__finite_vec(lo) || !fsi__finite_vec(hi) || !fsi__finite(h)) return FSI_ERR_ARGUMENT;
+    if (!(h > 0) || !(d.x > 0) || !(d.y > 0) || !(d.z > 0)) return FSI_ERR_ARGUMENT;
+    if (d.x / h > 2000 || d.y / h > 2000 || d.z / h > 2000 || (d.x / h + 2) * (d.y / h + 2) * (d.z / h + 2) > FSI_R(1e8)) return FSI_ERR_SIZE;
+    memset(&s, 0, sizeof s);
+    s.nx = (int)fsi__ceil(d.x / h - FSI_R(1e-4)); s.ny = (int)fsi__ceil(d.y / h - FSI_R(1e-4)); s.nz = (int)fsi__ceil(d.z / h - FSI_R(1e-4));
+    s.lo = lo; s.h = h;
+    s.nodes = 2 * (s.nx + 1) * (s.ny + 1) * (s.nz + 1);
+    size = (size_t)s.nodes * (8 * sizeof(fsi_real) + 8 * sizeof(int32_t));
+    block = (unsigned char *)fsi_alloc(a, size);
+    if (!block) return FSI_ERR_MEMORY;
+    s.x = (fsi_real *)(void *)block;
+    s.phi = s.x + 3 * (size_t)s.nodes;
+    s.node_id = (int32_t *)(void *)(s.phi + 5 * (size_t)s.nodes);
+    s.cut_id = s.node_id + s.nodes;
+    r = fsi__stuff_sample(&s, sdf, user);
+    if (r == FSI_OK) {
+        fsi__stuff_snap(&s, s.phi + s.nodes, s.phi + 2 * (size_t)s.nodes);
+        fsi__stuff_all(&s);                            /* counts */
+        r = s.tets ? FSI_OK : FSI_EMPTY;
+    }
+    if (r == FSI_OK) {
+        out_size = (size_t)s.vertices * 3 * sizeof(fsi_real) + (size_t)s.tets * 4 * sizeof(int32_t);
+        s.out_x = (fsi_real *)fsi_alloc(a, out_size);
+        if (!s.out_x) r = FSI_ERR_MEMORY;
+        else {
+            s.out_tet = (int32_t *)(void *)(s.out_x + 3 * s.vertices);
+            fsi__stuff_all(&s);
+            r = fsi__mesh_solid(mesh, s.vertices, s.out_x, s.tets, s.out_tet, a);
+            fsi_free(a, s.out_x, out_size);
+        }
+    }
+    fsi_free(a, block, size);
+    return r;
+}
+
+/* ------------------------------------------------------------------------------------------------ >>regular meshes */
+static const int fsi__cube_six[6][4] = {{0, 1, 3, 7}, {0, 3, 2, 7}, {0, 2, 6, 7}, {0, 6, 4, 7}, {0, 4, 5, 7}, {0, 5, 1, 7}};
+static const int fsi__cube_five[5][4] = {{0, 1, 3, 5}, {0, 3, 2, 6}, {0, 5, 6, 4}, {3, 6, 5, 7}, {0, 3, 6, 5}};
+
+FSI_API fsi_result fsi_mesh_box(fsi_mesh *mesh, fsi_vec3 lo, fsi_vec3 hi, int nx, int ny, int nz, int alternate, const fsi_allocator *a) {
+    fsi_vec3 d = fsi_vec_sub(hi, lo);
+    int i, j, k, t, c, per = alternate ? 5 : 6, tets = 0, vertices;
+    size_t size;
+    fsi_real *x;
+    int32_t *tet;
+    fsi_result r;
+    if (!mesh || !fsi_allocator_valid(a) || !fsi__finite_vec(lo) || !fsi__finite_vec(hi) || nx < 1 || ny < 1 || nz < 1) return FSI_ERR_ARGUMENT;
+    if (!(d.x > 0) || !(d.y > 0) || !(d.z > 0)) return FSI_ERR_ARGUMENT;
+    if ((double)nx * ny * nz > 1e8 || nx > 100000 || ny > 100000 || nz > 100000) return FSI_ERR_SIZE;
+    vertices = (nx + 1) * (ny + 1) * (nz + 1);
+    size = (size_t)vertices * 3 * sizeof *x + (size_t)(nx * ny * nz) * (size_t)(4 * per) * sizeof *tet;
+    x = (fsi_real *)fsi_alloc(a, size);
+    if (!x) return FSI_ERR_MEMORY;
+    tet = (int32_t *)(void *)(x + 3 * vertices);
+    for (i = 0; i < vertices; i++)
+        fsi_vec_store(x + 3 * i, fsi_vec(lo.x + d.x * (fsi_real)(i % (nx + 1)) / (fsi_real)nx, lo.y + d.y * (fsi_real)(i / (nx + 1) % (ny + 1)) / (fsi_real)ny,
+                                         lo.z + d.z * (fsi_real)(i / ((nx + 1) * (ny + 1))) / (fsi_real)nz));
+    for (k = 0; k < nz; k++)
+        for (j = 0; j < ny; j++)
+            for (i = 0; i < nx; i++)
+                for (t = 0; t < per; t++, tets++) {
+                    for (c = 0; c < 4; c++) {
+                        int v = alternate ? fsi__cube_five[t][c] ^ ((i + j + k) & 1) : fsi__cube_six[t][c];    /* odd cubes: mirrored in x */
+                        tet[4 * tets + c] = i + (v & 1) + (nx + 1) * (j + (v >> 1 & 1) + (ny + 1) * (k + (v >> 2)));
+                    }
+                    if (fsi__tet_volume6(x, tet + 4 * tets) < 0) {
+                        int32_t swap = tet[4 * tets];
+                        tet[4 * tets] = tet[4 * tets + 1];
+                        tet[4 * tets + 1] = swap;
+                    }
+                }
+    r = fsi__mesh_solid(mesh, vertices, x, tets, tet, a);
+    fsi_free(a, x, size);
+    return r;
+}
+
+/* Drops vertices no element uses. */
+static void fsi__mesh_compact(fsi_mesh *m, int32_t *map) {
+    int i, n = 0, count = m->dim * m->element_count;
+    for (i = 0; i < m->vertex_count; i++) map[i] = -1;
+    for (i = 0; i < count; i++) map[m->index[i]] = 0;
+    for (i = 0; i < m->vertex_count; i++)
+        if (map[i] == 0) {
+            map[i] = n;
+            memmove(m->x + 3 * n++, m->x + 3 * i, 3 * sizeof *m->x);
+        }
+    for (i = 0; i < count; i++) m->index[i] = map[m->index[i]];
+    m->vertex_count = n;
+}
+
+FSI_API fsi_result fsi_mesh_sheet(fsi_mesh *mesh, fsi_vec3 origin, fsi_vec3 along_x, fsi_vec3 along_y, int nx, int ny, int alternate,
+                                  int (*keep_fn)(fsi_vec3 center, void *user), void *user, const fsi_allocator *a) {
+    fsi_mesh m;
+    fsi_result r;
+    int i, j, n = 0;
+    if (!mesh || nx < 1 || ny < 1 || (double)nx * ny > 1e8) return FSI_ERR_ARGUMENT;
+    if (!fsi__finite_vec(origin) || !fsi__finite(fsi__length(along_x)) || !(fsi__length(fsi_vec_cross(along_x, along_y)) > 0)) return FSI_ERR_ARGUMENT;
+    r = fsi__mesh_alloc(&m, 3, (nx + 1) * (ny + 1), 2 * nx * ny, 0, a);
+    if (r != FSI_OK) return r;
+    for (i = 0; i < m.vertex_count; i++)
+        fsi_vec_store(m.x + 3 * i, fsi_vec_mad(fsi_vec_mad(origin, along_x, (fsi_real)(i % (nx + 1)) / (fsi_real)nx), along_y,
+                                               (fsi_real)(i / (nx + 1)) / (fsi_real)ny));
+    for (j = 0; j < ny; j++)
+        for (i = 0; i < nx; i++) {
+            int v[4], flip = alternate && ((i + j) & 1), c;
+            static const int cut[2][6] = {{0, 1, 3, 0, 3, 2}, {0, 1, 2, 1, 3, 2}};
+            for (c = 0; c < 4; c++) v[c] = i + (c & 1) + (nx + 1) * (j + (c >> 1));
+            if (keep_fn && !keep_fn(fsi_vec_scale(fsi_vec_add(fsi_vec_load(m.x + 3 * v[0]), fsi_vec_load(m.x + 3 * v[3])), FSI_R(0.5)), user)) continue;
+            for (c = 0; c < 6; c++) m.index[6 * n + c] = v[cut[flip][c]];
+            n++;
+        }
+    m.element_count = 2 * n;
+    if (!n) { fsi_mesh_free(&m); return FSI_EMPTY; }
+    if (keep_fn) {
+        size_t size = (size_t)m.vertex_count * sizeof(int32_t);
+        int32_t *map = (int32_t *)fsi_alloc(a, size);
+        if (!map) { fsi_mesh_free(&m); return FSI_ERR_MEMORY; }
+        i = m.vertex_count;
+        fsi__mesh_compact(&m, map);
+        fsi_free(a, map, (size_t)i * sizeof(int32_t));
+    }
+    fsi__mesh_quality(&m);
+    *mesh = m;
+    return FSI_OK;
+}
+
+FSI_API fsi_result fsi_mesh_strip(fsi_mesh *mesh, fsi_vec3 p, fsi_vec3 q, int n, const fsi_allocator *a) {
+    fsi_mesh m;
+    fsi_result r;
+    int i;
+    if (!mesh || n < 1 || n > 100000000 || !fsi__finite_vec(p) || !fsi__finite_vec(q) || !(fsi__length(fsi_vec_sub(q, p)) > 0)) return FSI_ERR_ARGUMENT;
+    r = fsi__mesh_alloc(&m, 2, n + 1, n, 0, a);
+    if (r != FSI_OK) return r;
+    for (i = 0; i <= n; i++) fsi_vec_store(m.x + 3 * i, fsi_vec_mad(p, fsi_vec_sub(q, p), (fsi_real)i / (fsi_real)n));
+    for (i = 0; i < 2 * n; i++) m.index[i] = (i + 1) / 2;
+    *mesh = m;
+    return FSI_OK;
+}
+
+FSI_API fsi_result fsi_mesh_circle(fsi_mesh *mesh, fsi_vec3 center, fsi_real radius, int n, const fsi_allocator *a) {
+    fsi_mesh m;
+    fsi_result r;
+    int i;
+    if (!mesh || n < 3 || n > 100000000 || !fsi__finite_vec(center) || !fsi__finite(radius) || !(radius > 0)) return FSI_ERR_ARGUMENT;
+    r = fsi__mesh_alloc(&m, 2, n, n, 0, a);
+    if (r != FSI_OK) return r;
+    for (i = 0; i < n; i++) {
+        fsi_real t = 2 * FSI_PI * (fsi_real)i / (fsi_real)n;
+        fsi_vec_store(m.x + 3 * i, fsi_vec(center.x + radius * fsi__cos(t), center.y + radius * fsi__sin(t), center.z));
+        m.index[2 * i] = i;
+        m.index[2 * i + 1] = (i + 1) % n;
+    }
+    m.closed = 1;
+    *mesh = m;
+    return FSI_OK;
+}
+
+/* Icosahedron, vertex numbers of its faces, outward. */
+static const int fsi__ico_face[20][3] = {{0, 11, 5}, {0, 5, 1}, {0, 1, 7}, {0, 7, 10}, {0, 10, 11}, {1, 5, 9}, {5, 11, 4}, {11, 10, 2}, {10, 7, 6},
+    {7, 1, 8}, {3, 9, 4}, {3, 4, 2}, {3, 2, 6}, {3, 6, 8}, {3, 8, 9}, {4, 9, 5}, {2, 4, 11}, {6, 2, 10}, {8, 6, 7}, {9, 8, 1}};
+
+static fsi_vec3 fsi__ico_vertex(int i) {               /* (+-1, +-g, 0) and its rotations */
+    fsi_real g = FSI_R(1.6180339887498949), u = i & 1 ? 1 : -1, v = i & 2 ? -g : g;
+    return i < 4 ? fsi_vec(u, v, 0) : i < 8 ? fsi_vec(0, u, v) : fsi_vec(v, 0, u);
+}
+
+/* Vertex number of lattice point (i, j) of face f: corners, edges (shared by both faces, in the direction of the smaller corner), inside. */
+static int fsi__ico_number(const int edge_of[12][12], int f, int i, int j, int n) {
+    const int *c = fsi__ico_face[f];
+    int k = n - i - j, p, q, along;
+    if (i == n) return c[1];
+    if (j == n) return c[2];
+    if (k == n) return c[0];
+    if (j == 0) { p = c[0]; q = c[1]; along = i; }
+    else if (k == 0) { p = c[1]; q = c[2]; along = j; }
+    else if (i == 0) { p = c[0]; q = c[2]; along = j; }
+    else return 12 + 30 * (n - 1) + f * ((n - 1) * (n - 2) / 2) + (j - 1) * (n - 1) - (j - 1) * j / 2 + (i - 1);
+    if (p > q) { int t = p; p = q; q = t; along = n - along; }
+    return 12 + edge_of[p][q] * (n - 1) + along - 1;
+}
+
+FSI_API fsi_result fsi_mesh_sphere(fsi_mesh *mesh, fsi_vec3 center, fsi_real radius, int n, const fsi_allocator *a) {
+    fsi_mesh m;
+    fsi_result r;
+    int edge_of[12][12], edges = 0, f, i, j, used = 0;
+    if (!mesh || n < 1 || n > 2000 || !fsi__finite_vec(center) || !fsi__finite(radius) || !(radius > 0)) return FSI_ERR_ARGUMENT;
+    r = fsi__mesh_alloc(&m, 3, 10 * n * n + 2, 20 * n * n, 0, a);
+    if (r != FSI_OK) return r;
+    memset(edge_of, 0, sizeof edge_of);
+    for (f = 0; f < 20; f++)
+        for (i = 0; i < 3; i++) {
+            int p = fsi__ico_face[f][i], q = fsi__ico_face[f][(i + 1) % 3];
+            if (p < q) edge_of[p][q] = edges++;        /* each edge once: the other face has it the other way round */
+        }
+    for (f = 0; f < 20; f++) {
+        const int *c = fsi__ico_face[f];
+        for (j = 0; j <= n; j++)
+            for (i = 0; i + j <= n; i++) {
+                fsi_vec3 p = fsi_vec_scale(fsi__ico_vertex(c[0]), (fsi_real)(n - i - j));
+                p = fsi_vec_mad(fsi_vec_mad(p, fsi__ico_vertex(c[1]), (fsi_real)i), fsi__ico_vertex(c[2]), (fsi_real)j);
+                fsi_vec_store(m.x + 3 * fsi__ico_number((const int (*)[12])edge_of, f, i, j, n), fsi_vec_mad(center, fsi__unit(p), radius));
+            }
+        for (j = 0; j < n; j++)
+            for (i = 0; i + j < n; i++) {
+                int32_t *t = m.index + 3 * used++;
+                t[0] = fsi__ico_number((const int (*)[12])edge_of, f, i, j, n);
+                t[1] = fsi__ico_number((const int (*)[12])edge_of, f, i + 1, j, n);
+                t[2] = fsi__ico_number((const int (*)[12])edge_of, f, i, j + 1, n);
+                if (i + j + 1 == n) continue;
+                t = m.index + 3 * used++;
+                t[0] = fsi__ico_number((const int (*)[12])edge_of, f, i + 1, j, n);
+                t[1] = fsi__ico_number((const int (*)[12])edge_of, f, i + 1, j + 1, n);
+                t[2] = fsi__ico_number((const int (*)[12])edge_of, f, i, j + 1, n);
+            }
+    }
+    m.closed = 1;
+    fsi__mesh_quality(&m);
+    *mesh = m;
+    return FSI_OK;
+}
+
+FSI_API fsi_result fsi_mesh_torus(fsi_mesh *mesh, fsi_vec3 center, fsi_real ring, fsi_real tube, int nu, int nv, const fsi_allocator *a) {
+    fsi_mesh m;
+    fsi_result r;
+    int i, j;
+    if (!mesh || nu < 3 || nv < 3 || (double)nu * nv > 1e8 || !fsi__finite_vec(center) || !fsi__finite(ring)) return FSI_ERR_ARGUMENT;
+    if (!(tube > 0) || !(ring > tube)) return FSI_ERR_ARGUMENT;
+    r = fsi__mesh_alloc(&m, 3, nu * nv, 2 * nu * nv, 0, a);
+    if (r != FSI_OK) return r;
+    for (j = 0; j < nu; j++)
+        for (i = 0; i < nv; i++) {
+            fsi_real u = 2 * FSI_PI * (fsi_real)j / (fsi_real)nu, v = 2 * FSI_PI * (fsi_real)i / (fsi_real)nv, d = ring + tube * fsi__cos(v);
+            int p = i + nv * j, q = (i + 1) % nv + nv * j, s = i + nv * ((j + 1) % nu), t = (i + 1) % nv + nv * ((j + 1) % nu);
+            int32_t *f = m.index + 6 * p;
+            fsi_vec_store(m.x + 3 * p, fsi_vec_add(center, fsi_vec(d * fsi__cos(u), tube * fsi__sin(v), d * fsi__sin(u))));
+            f[0] = p; f[1] = q; f[2] = t; f[3] = p; f[4] = t; f[5] = s;
+        }
+    m.closed = 1;
+    fsi__mesh_quality(&m);
+    *mesh = m;
+    return FSI_OK;
+}
+
+/* ------------------------------------------------------------------------------------------------ >>sampling */
+static void fsi__sample_put(const fsi_surface *s, int e, const fsi_real *w, fsi_real *position, int32_t *element, fsi_real *weight, size_t at) {
+    fsi_vec3 p = fsi_vec(0, 0, 0);
+    int c;
+    for (c = 0; c < s->dim; c++) {
+        p = fsi_vec_mad(p, fsi_vec_load(s->x + 3 * s->index[s->dim * e + c]), w[c]);
+        if (weight) weight[(size_t)s->dim * at + (size_t)c] = w[c];
+    }
+    if (position) fsi_vec_store(position + 3 * at, p);
+    if (element) element[at] = e;
+}
+
+FSI_API size_t fsi_surface_sample(const fsi_surface *s, fsi_real spacing, fsi_real *position, int32_t *element, fsi_real *weight, fsi_real *area,
+                                  size_t room) {
+    size_t used = 0;
+    int e, i, j, c;
+    if (!s || fsi_surface_check(s) != FSI_OK || !fsi__finite(spacing) || !(spacing > 0)) return 0;
+    for (e = 0; e < s->element_count; e++) {
+        fsi_real longest = 0, whole = fsi__length(fsi_surface_normal(s, e)), w[3];
+        int n;
+        for (c = 0; c < s->dim; c++)
+            longest = fsi__max(longest, fsi__length(fsi_vec_sub(fsi_vec_load(s->x + 3 * s->index[s->dim * e + c]),
+                                                                fsi_vec_load(s->x + 3 * s->index[s->dim * e + (c + 1) % s->dim]))));
+        n = fsi__imax(1, (int)fsi__min(fsi__ceil(longest / spacing - FSI_R(1e-6)), 10000));
+        for (j = 0; j < (s->dim == 3 ? n : 1); j++)
+            for (i = 0; i < (s->dim == 3 ? 2 * (n - j) - 1 : n); i++, used++) {
+                if (used >= room) continue;
+                if (s->dim == 2) { w[1] = ((fsi_real)i + FSI_R(0.5)) / (fsi_real)n; w[0] = 1 - w[1]; }
+                else {                                 /* row j: triangles standing (even i) and hanging (odd i) */
+                    fsi_real third = (i & 1) ? FSI_R(2.0) / 3 : FSI_R(1.0) / 3;
+                    w[1] = ((fsi_real)(i / 2) + third) / (fsi_real)n;
+                    w[2] = ((fsi_real)j + third) / (fsi_real)n;
+                    w[0] = 1 - w[1] - w[2];
+                }
+                fsi__sample_put(s, e, w, position, element, weight, used);
+                if (area) area[used] = whole / (fsi_real)(s->dim == 3 ? n * n : n);
+            }
+    }
+    return used;
+}
+
+/* ------------------------------------------------------------------------------------------------ >>soft elements
+   Symbols: x nodes now, X at rest, F = dx/dX, E = (F^T F - 1) / 2, S second and P first Piola stress, g_a gradient of shape function a at rest,
+   lambda, mu Lame constants, V rest volume (area). Every element gives energy, force = -dE/dx, rows r (the positive semi-definite part of the
+   stiffness is the sum of r^T r) and geo, the rest of the exact stiffness. */
+enum { FSI__SEG, FSI__BEND, FSI__TRI, FSI__FOLD, FSI__TET, FSI__KINDS };
+static const int fsi__kind_nodes[FSI__KINDS] = {2, 3, 3, 4, 4};
+static const int fsi__kind_rows[FSI__KINDS] = {4, 1, 9, 1, 6};
+#define FSI__REST 10                     /* numbers kept per element: Dm^-1 (up to 9) and V; hinges: rest angle and stiffness */
+#define FSI__SOFT_BATCH 1024                  /* elements whose stiffness is computed (in parallel) before it is added (in order) */
+
+typedef struct fsi__soft_work {
+    int begin[FSI__KINDS + 1];           /* elements by kind */
+    int32_t *node;                       /* [4 elements] -1 = none */
+    fsi_real *rest;                      /* [FSI__REST elements] */
+    fsi_real *rest_x;                    /* [3 vertices] */
+    fsi_real *element_force;             /* [12 elements] */
+    fsi_real *element_energy;            /* [elements] */
+    int32_t *first, *corner;             /* [vertices + 1], [corners]: 4 * element + corner around each vertex */
+    unsigned char *fixed;                /* [3 vertices] 1 = prescribed coordinate */
+    fsi_real *batch;                     /* [FSI__SOFT_BATCH * 144] */
+    fsi_real *slot_block; int32_t *slot; /* matrix memory; [16 elements] place of the block of two corners in its block row */
+    size_t slot_size;
+    fsi_real *x0, *y, *z, *trial, *step, *residual, *gradient, *other, *v_old, *precondition; /* [3 vertices] each */
+    fsi_real *kd;                        /* damping stiffness, values on the pattern of K; NULL without */
+    fsi_real rest_volume;
+    void *cg_work; size_t cg_size;
+} fsi__soft_work;
+
+typedef struct fsi__elem {
+    fsi_real energy, force[12], row[9][12], geo[12][12];
+    int rows, has_geo;
+} fsi__elem;
+
+/* Eigenvalues w (any order) and vectors (columns of V) of symmetric 3x3 A by Jacobi rotations. */
+static void fsi__eigen3(const fsi_mat3 *S, fsi_real w[3], fsi_mat3 *V) {
+    fsi_real a[3][3];
+    int i, j, k, sweep;
+    for (i = 0; i < 9; i++) { a[i / 3][i % 3] = S->m[i]; V->m[i] = i % 4 == 0; }
+    for (sweep = 0; sweep < 12; sweep++) {
+        fsi_real off = fsi__abs(a[0][1]) + fsi__abs(a[0][2]) + fsi__abs(a[1][2]);
+        if (off <= FSI_REAL_EPS * (fsi__abs(a[0][0]) + fsi__abs(a[1][1]) + fsi__abs(a[2][2])) / 8) break;
+        for (i = 0; i < 2; i++)
+            for (j = i + 1; j < 3; j++) {
+                fsi_real t, c, s, h = a[i][j], theta;
+                if (h == 0) continue;
+                theta = (a[j][j] - a[i][i]) / (2 * h);
+                t = (theta >= 0 ? 1 : FSI_R(-1.0)) / (fsi__abs(theta) + fsi__sqrt(theta * theta + 1));
+                c = 1 / fsi__sqrt(t * t + 1);
+                s = t * c;
+                for (k = 0; k < 3; k++) { fsi_real u = a[k][i], v = a[k][j]; a[k][i] = c * u - s * v; a[k][j] = s * u + c * v; }
+                for (k = 0; k < 3; k++) { fsi_real u = a[i][k], v = a[j][k]; a[i][k] = c * u - s * v; a[j][k] = s * u + c * v; }
+                for (k = 0; k < 3; k++) { fsi_real u = V->m[3 * k + i], v = V->m[3 * k + j]; V->m[3 * k + i] = c * u - s * v; V->m[3 * k + j] = s * u + c * v; }
+            }
+    }
+    for (i = 0; i < 3; i++) w[i] = a[i][i];
+}
+
+/* R of F = R U with det R = +1, inverted and flat elements included: the weakest direction is flipped. */
+static fsi_mat3 fsi__polar(const fsi_mat3 *F) {
+    fsi_mat3 Ft = fsi_mat3_transpose(F), C = fsi_mat3_mul(&Ft, F), V, R;
+    fsi_vec3 v[3], u[3];
+    fsi_real w[3];
+    int i, j, order[3] = {0, 1, 2};
+    fsi__eigen3(&C, w, &V);
+    for (i = 0; i < 2; i++)
+        for (j = 0; j < 2 - i; j++)
+            if (w[order[j]] < w[order[j + 1]]) { int t = order[j]; order[j] = order[j + 1]; order[j + 1] = t; }
+    for (i = 0; i < 3; i++) v[i] = fsi_vec(V.m[order[i]], V.m[3 + order[i]], V.m[6 + order[i]]);
+    v[2] = fsi_vec_cross(v[0], v[1]);
+    u[0] = fsi__unit(fsi_mat3_mul_vec(F, v[0]));
+    if (!(fsi_vec_dot(u[0], u[0]) > 0)) u[0] = v[0];
+    u[1] = fsi_mat3_mul_vec(F, v[1]);
+    u[1] = fsi__unit(fsi_vec_mad(u[1], u[0], -fsi_vec_dot(u[1], u[0])));
+    if (!(fsi_vec_dot(u[1], u[1]) > 0)) u[1] = fsi__unit(fsi_vec_cross(fsi__abs(u[0].x) < FSI_R(0.7) ? fsi_vec(1, 0, 0) : fsi_vec(0, 1, 0), u[0]));
+    u[2] = fsi_vec_cross(u[0], u[1]);
+    for (i = 0; i < 3; i++)
+        for (j = 0; j < 3; j++)                        /* R = sum u v^T */
+            R.m[3 * i + j] = fsi__get(u[0], i) * fsi__get(v[0], j) + fsi__get(u[1], i) * fsi__get(v[1], j) + fsi__get(u[2], i) * fsi__get(v[2], j);
+    return R;
+}
+
+static void fsi__elem_segment(fsi_real EA, fsi_real L, const fsi_vec3 *x, fsi__elem *o) {
+    fsi_vec3 d = fsi_vec_sub(x[1], x[0]);
+    fsi_real l = fsi__length(d), e = l / L - 1, N = EA * e, n[3], c = fsi__sqrt(EA / L), t = l > 0 ? N / l : 0, g = fsi__sqrt(fsi__max(t, 0));
+    int i, j, a, b;
+    fsi_vec_store(n, fsi__unit(d));
+    o->energy = N * e * L / 2;
+    o->rows = 4;
+    o->has_geo = 1;
+    for (i = 0; i < 3; i++)
+        for (a = 0; a < 2; a++) {
+            fsi_real sign = a ? 1 : FSI_R(-1.0);
+            o->force[3 * a + i] = -sign * N * n[i];
+            o->row[0][3 * a + i] = sign * c * n[i];
+            for (j = 0; j < 3; j++) {
+                fsi_real p = (i == j ? FSI_R(1.0) : FSI_R(0.0)) - n[i] * n[j];
+                o->row[1 + j][3 * a + i] = sign * g * p;                      /* tension only */
+                for (b = 0; b < 2; b++) o->geo[3 * a + i][3 * b + j] = (a == b ? t : -t) * p;
+            }
+        }
+}
+
+static fsi_real fsi__wrap(fsi_real a) { return a > FSI_PI ? a - 2 * FSI_PI : a < -FSI_PI ? a + 2 * FSI_PI : a; }
+
+/* 2D hinge: angle from b - a to c - b. */
+static fsi_real fsi__bend_angle(const fsi_vec3 *x) {
+    fsi_vec3 d = fsi_vec_sub(x[1], x[0]), e = fsi_vec_sub(x[2], x[1]);
+    return fsi__atan2(d.x * e.y - d.y * e.x, d.x * e.x + d.y * e.y);
+}
+
+static void fsi__elem_bend(fsi_real angle, fsi_real k, const fsi_vec3 *x, fsi__elem *o) {
+    fsi_real theta = fsi__wrap(fsi__bend_angle(x) - angle), c = fsi__sqrt(k);
+    int s, a, b, i, j;
+    o->energy = k * theta * theta / 2;
+    o->rows = 1;
+    o->has_geo = 1;
+    for (s = 0; s < 2; s++) {                          /* angle = phi(second) - phi(first) */
+        fsi_vec3 d = fsi_vec_sub(x[s + 1], x[s]);
+        fsi_real l2 = fsi__max(d.x * d.x + d.y * d.y, FSI_R(1e-30)), t[2], n[2], sign = s ? 1 : FSI_R(-1.0), H;
+        t[0] = d.x; t[1] = d.y; n[0] = -d.y; n[1] = d.x;
+        for (i = 0; i < 2; i++)
+            for (a = 0; a < 2; a++) {
+                fsi_real grad = (a ? sign : -sign) * n[i] / l2;               /* dphi/dd = n / l */
+                o->row[0][3 * (s + a) + i] += c * grad;
+                o->force[3 * (s + a) + i] -= k * theta * grad;
+                for (j = 0; j < 2; j++) {
+                    H = -sign * k * theta * (n[i] * t[j] + t[i] * n[j]) / (l2 * l2);   /* d2phi/dd2 = -(n t + t n) / l^2 */
+                    for (b = 0; b < 2; b++) o->geo[3 * (s + a) + i][3 * (s + b) + j] += a == b ? H : -H;
+                }
+            }
+    }
+}
+
+/* Dihedral angle at the edge x0 x1 between the triangles (x0 x1 x2) and (x1 x0 x3), and its gradient. */
+static fsi_real fsi__fold_angle(const fsi_vec3 *x, fsi_vec3 *grad) {
+    fsi_vec3 e = fsi_vec_sub(x[1], x[0]), n = fsi_vec_cross(fsi_vec_sub(x[2], x[0]), fsi_vec_sub(x[2], x[1]));
+    fsi_vec3 m = fsi_vec_cross(fsi_vec_sub(x[3], x[1]), fsi_vec_sub(x[3], x[0]));
+    fsi_real l = fsi__length(e), nn = fsi_vec_dot(n, n), mm = fsi_vec_dot(m, m);
+    if (!(l > 0) || !(nn > 0) || !(mm > 0)) {
+        if (grad) memset(grad, 0, 4 * sizeof *grad);
+        return 0;
+    }
+    if (grad) {
+        fsi_vec3 u = fsi_vec_scale(n, 1 / nn), w = fsi_vec_scale(m, 1 / mm);
+        grad[2] = fsi_vec_scale(u, -l);
+        grad[3] = fsi_vec_scale(w, -l);
+        grad[0] = fsi_vec_add(fsi_vec_scale(u, -fsi_vec_dot(fsi_vec_sub(x[2], x[1]), e) / l), fsi_vec_scale(w, -fsi_vec_dot(fsi_vec_sub(x[3], x[1]), e) / l));
+        grad[1] = fsi_vec_add(fsi_vec_scale(u, fsi_vec_dot(fsi_vec_sub(x[2], x[0]), e) / l), fsi_vec_scale(w, fsi_vec_dot(fsi_vec_sub(x[3], x[0]), e) / l));
+    }
+    return fsi__atan2(fsi_vec_dot(fsi_vec_cross(n, m), e) / l, fsi_vec_dot(n, m));
+}
+
+static void fsi__elem_fold(fsi_real angle, fsi_real k, const fsi_vec3 *x, fsi__elem *o) {
+    fsi_vec3 grad[4];
+    fsi_real theta = fsi__wrap(fsi__fold_angle(x, grad) - angle), c = fsi__sqrt(k);
+    int a, i;
+    o->energy = k * theta * theta / 2;
+    o->rows = 1;
+    for (a = 0; a < 4; a++)
+        for (i = 0; i < 3; i++) {
+            o->row[0][3 * a + i] = c * fsi__get(grad[a], i);
+            o->force[3 * a + i] = -k * theta * fsi__get(grad[a], i);
+        }
+}
+
+/* Rows of the material stiffness for strain increments sym(Q^T dF), dF = e_k g_b^T: isotropic C = (a 1 + b 1 1^T)^2 on the normal strains. */
+static void fsi__elem_rows(int d, const fsi_mat3 *Q, fsi_real lambda, fsi_real mu, fsi_real V, fsi_real g[4][3], fsi__elem *o) {
+    fsi_real v = fsi__sqrt(V), a = fsi__sqrt(2 * mu), b = (fsi__sqrt(fsi__max(2 * mu + (fsi_real)d * lambda, 0)) - a) / (fsi_real)d, s = fsi__sqrt(mu);
+    int n, k, i, r;
+    o->rows = d == 2 ? 3 : 6;
+    for (n = 0; n <= d; n++)
+        for (k = 0; k < 3; k++) {
+            const fsi_real *q = Q->m + 3 * k;          /* row k of Q */
+            fsi_real trace = 0;
+            for (i = 0; i < d; i++) trace += q[i] * g[n][i];
+            for (i = 0; i < d; i++) o->row[i][3 * n + k] = v * (a * q[i] * g[n][i] + b * trace);
+            for (r = d; r < o->rows; r++) {
+                int p = r - d == 2 ? 1 : 0, w = r - d == 0 ? 1 : 2;           /* shears 01, 02, 12 */
+                o->row[r][3 * n + k] = v * s * (q[p] * g[n][w] + q[w] * g[n][p]);
+            }
+        }
+}
+
+/* Geometric stiffness V g_a . S g_b and, for membranes, the rows of its positive part. */
+static void fsi__elem_geo(int d, const fsi_mat3 *S, fsi_real V, fsi_real g[4][3], fsi__elem *o) {
+    int a, b, i, j, k;
+    for (a = 0; a <= d; a++)
+        for (b = 0; b <= d; b++) {
+            fsi_real c = 0;
+            for (i = 0; i < d; i++)
+                for (j = 0; j < d; j++) c += V * g[a][i] * S->m[3 * i + j] * g[b][j];
+            for (k = 0; k < 3; k++) o->geo[3 * a + k][3 * b + k] += c;
+        }
+    o->has_geo = 1;
+    if (d == 2) {                                      /* S = sum w_i n_i n_i^T */
+        fsi_real h = (S->m[0] + S->m[4]) / 2, q = fsi__sqrt((S->m[0] - S->m[4]) * (S->m[0] - S->m[4]) / 4 + S->m[1] * S->m[1]);
+        fsi_real t = fsi__atan2(2 * S->m[1], S->m[0] - S->m[4]) / 2;
+        for (i = 0; i < 2; i++) {
+            fsi_real w = fsi__sqrt(V * fsi__max(i ? h - q : h + q, 0)), nx = i ? -fsi__sin(t) : fsi__cos(t), ny = i ? fsi__cos(t) : fsi__sin(t);
+            for (a = 0; a <= d; a++)
+                for (k = 0; k < 3; k++) o->row[3 + 3 * i + k][3 * a + k] = w * (nx * g[a][0] + ny * g[a][1]);
+        }
+        o->rows = 9;
+    }
+}
+
+/* P = mu F + f(J) cof F with f = (lambda L - mu) L', L = ln J above 0.1, its second-order continuation below: defined for inverted elements. */
+static fsi_mat3 fsi__neohookean(const fsi_mat3 *F, fsi_real lambda, fsi_real mu, fsi_real V, fsi_real g[4][3], int hessian, fsi__elem *o) {
+    const fsi_real J0 = FSI_R(0.1);
+    const fsi_real *m = F->m;
+    fsi_real J = fsi_mat3_det(F), I1 = 0, L, dL, ddL, f, df, c[4][3];
+    fsi_mat3 cof, P;
+    int i, j, a, b;
+    for (i = 0; i < 3; i++)
+        for (j = 0; j < 3; j++) {
+            int p = (i + 1) % 3, q = (i + 2) % 3, r = (j + 1) % 3, s = (j + 2) % 3;
+            cof.m[3 * i + j] = m[3 * p + r] * m[3 * q + s] - m[3 * p + s] * m[3 * q + r];
+            I1 += m[3 * i + j] * m[3 * i + j];
+        }
+    if (J > J0) { L = fsi__log(J); dL = 1 / J; ddL = -dL * dL; }
+    else { fsi_real t = (J - J0) / J0; L = fsi__log(J0) + t - t * t / 2; dL = (1 - t) / J0; ddL = -1 / (J0 * J0); }
+    f = (lambda * L - mu) * dL;
+    df = lambda * dL * dL + (lambda * L - mu) * ddL;
+    o->energy = V * (mu * (I1 - 3) / 2 - mu * L + lambda * L * L / 2);
+    for (i = 0; i < 9; i++) P.m[i] = mu * m[i] + f * cof.m[i];
+    if (!hessian) return P;
+    for (a = 0; a < 4; a++)
+        for (i = 0; i < 3; i++) c[a][i] = cof.m[3 * i] * g[a][0] + cof.m[3 * i + 1] * g[a][1] + cof.m[3 * i + 2] * g[a][2];
+    for (a = 0; a < 4; a++)
+        for (b = 0; b < 4; b++) {
+            fsi_vec3 ga = fsi_vec_load(g[a]), gb = fsi_vec_load(g[b]);
+            fsi_vec3 w = fsi_vec_scale(fsi_mat3_mul_vec(F, fsi_vec_cross(ga, gb)), V * f);     /* d cof: eps_ikm w_m */
+            fsi_real d = V * mu * fsi_vec_dot(ga, gb);
+            for (i = 0; i < 3; i++)
+                for (j = 0; j < 3; j++) o->geo[3 * a + i][3 * b + j] = V * df * c[a][i] * c[b][j] + (i == j ? d : 0);
+            o->geo[3 * a][3 * b + 1] += w.z; o->geo[3 * a + 1][3 * b] -= w.z;
+            o->geo[3 * a + 1][3 * b + 2] += w.x; o->geo[3 * a + 2][3 * b + 1] -= w.x;
+            o->geo[3 * a + 2][3 * b] += w.y; o->geo[3 * a][3 * b + 2] -= w.y;
+        }
+    o->has_geo = 1;
+    return P;
+}
+
+/* Membrane (d = 2, always St. Venant-Kirchhoff, plane stress) or tetrahedron (d = 3). hessian 0 none, 1 exact, 2 positive semi-definite. */
+static void fsi__elem_solid(int d, fsi_soft_model model, fsi_real lambda, fsi_real mu, const fsi_real *rest, const fsi_vec3 *x, int hessian, fsi__elem *o) {
+    fsi_real g[4][3], V = rest[d == 2 ? 4 : 9], trace = 0, norm = 0;
+    fsi_mat3 F, Q, e, S, P;
+    int a, i, j, k;
+    memset(g, 0, sizeof g);
+    memset(&F, 0, sizeof F);
+    for (a = 1; a <= d; a++)
+        for (i = 0; i < d; i++) {
+            g[a][i] = rest[d * (a - 1) + i];
+            g[0][i] -= g[a][i];
+        }
+    for (a = 0; a <= d; a++)
+        for (i = 0; i < 3; i++)
+            for (j = 0; j < d; j++) F.m[3 * i + j] += fsi__get(x[a], i) * g[a][j];
+    if (model == FSI_SOFT_NEOHOOKEAN) {
+        P = fsi__neohookean(&F, lambda, mu, V, g, hessian == 1, o);
+        if (hessian == 2) { Q = fsi__polar(&F); fsi__elem_rows(d, &Q, lambda, mu, V, g, o); }
+    } else {
+        memset(&Q, 0, sizeof Q);
+        for (i = 0; i < 3; i++) Q.m[4 * i] = 1;
+        if (model == FSI_SOFT_COROTATED) Q = fsi__polar(&F);
+        if (model == FSI_SOFT_STVK) Q = F;
+        memset(&S, 0, sizeof S);
+        memset(&e, 0, sizeof e);
+        for (i = 0; i < d; i++)
+            for (j = 0; j < d; j++) {
+                fsi_real c = 0;
+                for (k = 0; k < 3; k++) c += Q.m[3 * k + i] * F.m[3 * k + j] + Q.m[3 * k + j] * F.m[3 * k + i];
+                c = c / 2 - (i == j ? FSI_R(1.0) : FSI_R(0.0));
+                e.m[3 * i + j] = model == FSI_SOFT_STVK ? c / 2 : c;
+                norm += e.m[3 * i + j] * e.m[3 * i + j];
+                if (i == j) trace += e.m[3 * i + j];
+            }
+        o->energy = V * (mu * norm + lambda * trace * trace / 2);
+        for (i = 0; i < d; i++)
+            for (j = 0; j < d; j++) S.m[3 * i + j] = 2 * mu * e.m[3 * i + j] + (i == j ? lambda * trace : 0);
+        P = fsi_mat3_mul(&Q, &S);
+        if (hessian) {
+            fsi__elem_rows(d, &Q, lambda, mu, V, g, o);
+            if (model == FSI_SOFT_STVK && (d == 2 || hessian == 1)) fsi__elem_geo(d, &S, V, g, o);
+        }
+    }
+    for (a = 0; a <= d; a++)
+        for (i = 0; i < 3; i++)
+            o->force[3 * a + i] = -V * (P.m[3 * i] * g[a][0] + P.m[3 * i + 1] * g[a][1] + (d == 3 ? P.m[3 * i + 2] * g[a][2] : 0));
+}
+
+static int fsi__soft_kind(const fsi__soft_work *w, int e) {
+    int k = 0;
+    while (e >= w->begin[k + 1]) k++;
+    return k;
+}
+
+static void fsi__soft_eval(const fsi_soft *s, int e, const fsi_real *x, int hessian, fsi__elem *o) {
+    const fsi__soft_work *w = s->work;
+    const fsi_soft_desc *d = &s->desc;
+    const fsi_real *rest = w->rest + (size_t)FSI__REST * (size_t)e;
+    int kind = fsi__soft_kind(w, e), a;
+    fsi_vec3 p[4];
+    memset(o, 0, sizeof *o);
+    for (a = 0; a < fsi__kind_nodes[kind]; a++) p[a] = fsi_vec_load(x + 3 * w->node[4 * e + a]);
+    if (kind == FSI__SEG) fsi__elem_segment(d->stretch, rest[0], p, o);
+    else if (kind == FSI__BEND) fsi__elem_bend(rest[0], rest[1], p, o);
+    else if (kind == FSI__FOLD) fsi__elem_fold(rest[0], rest[1], p, o);
+    else if (kind == FSI__TRI)
+        fsi__elem_solid(2, FSI_SOFT_STVK, d->stretch * d->stretch_poisson / (1 - d->stretch_poisson * d->stretch_poisson),
+                        d->stretch / (2 * (1 + d->stretch_poisson)), rest, p, hessian, o);
+    else
+        fsi__elem_solid(3, d->model, d->young * d->poisson / ((1 + d->poisson) * (1 - 2 * d->poisson)), d->young / (2 * (1 + d->poisson)), rest, p, hessian, o);
+}
+
+/* ------------------------------------------------------------------------------------------------ >>soft forces */
+static void fsi__soft_gather(const fsi_soft *s, fsi_real *f) {                 /* f = sum of element forces, in fixed order */
+    const fsi__soft_work *w = s->work;
+    ptrdiff_t i, n = s->desc.vertex_count;
+    FSI__OMP(parallel for schedule(static) if (n > 2000))
+    for (i = 0; i < n; i++) {
+        fsi_real a = 0, b = 0, c = 0;
+        int32_t k;
+        for (k = w->first[i]; k < w->first[i + 1]; k++) {
+            const fsi_real *p = w->element_force + 3 * (size_t)w->corner[k];
+            a += p[0]; b += p[1]; c += p[2];
+        }
+        f[3 * i] = a; f[3 * i + 1] = b; f[3 * i + 2] = c;
+    }
+}
+
+/* Volume of the closed surface and its gradient (added times scale), m^3. */
+static fsi_real fsi__soft_volume(const fsi_soft *s, const fsi_real *x, fsi_real scale, fsi_real *grad) {
+    double V = 0;
+    int e, a, n = s->desc.dim;
+    for (e = 0; e < s->surface_count; e++) {
+        const int32_t *t = s->surface + n * e;
+        fsi_vec3 p[3];
+        for (a = 0; a < n; a++) p[a] = fsi_vec_load(x + 3 * t[a]);
+        if (n == 2) {
+            V += (double)(p[0].x * p[1].y - p[0].y * p[1].x) / 2;
+            if (grad) {
+                grad[3 * t[0]] += scale * p[1].y / 2; grad[3 * t[0] + 1] -= scale * p[1].x / 2;
+                grad[3 * t[1]] -= scale * p[0].y / 2; grad[3 * t[1] + 1] += scale * p[0].x / 2;
+            }
+        } else {
+            V += (double)fsi_vec_dot(p[0], fsi_vec_cross(p[1], p[2])) / 6;
+            for (a = 0; grad && a < 3; a++) {
+                fsi_real *q = grad + 3 * t[a];
+                fsi_vec_store(q, fsi_vec_mad(fsi_vec_load(q), fsi_vec_cross(p[(a + 1) % 3], p[(a + 2) % 3]), scale / 6));
+            }
+        }
+    }
+    return (fsi_real)V;
+}
+
+static int fsi__soft_has_pressure(const fsi_soft *s) { return s->closed && (s->desc.pressure != 0 || s->desc.volume_stiffness > 0); }
+
+/* f (may be NULL) = elastic and pressure force at x; returns the energy. */
+static double fsi__soft_internal(const fsi_soft *s, const fsi_real *x, fsi_real *f) {
+    fsi__soft_work *w = s->work;
+    ptrdiff_t e, n = s->element_count;
+    double energy;
+    FSI__OMP(parallel for schedule(static) if (n > 4000))
+    for (e = 0; e < n; e++) {
+        fsi__elem o;
+        fsi__soft_eval(s, (int)e, x, 0, &o);
+        memcpy(w->element_force + 12 * e, o.force, sizeof o.force);
+        w->element_energy[e] = o.energy;
+    }
+    if (f) fsi__soft_gather(s, f);
+    energy = fsi_sum((size_t)n, w->element_energy);
+    if (fsi__soft_has_pressure(s)) {                   /* E = -p V + k (V - V_target)^2 / (2 V_0) */
+        fsi_real V = fsi__soft_volume(s, x, 0, NULL), c = s->desc.volume_stiffness / w->rest_volume, gap = V - s->volume_target[0];
+        if (f) fsi__soft_volume(s, x, s->desc.pressure - c * gap, f);
+        energy += (double)(-s->desc.pressure * V + c * gap * gap / 2);
+    }
+    return energy;
+}
+
+FSI_API void fsi_soft_elastic_force(const fsi_soft *s, fsi_real *f) { if (s && s->block && f) fsi__soft_internal(s, s->x, f); }
+
+/* f += gravity and external force */
+static void fsi__soft_external(const fsi_soft *s, fsi_real *f) {
+    int i;
+    for (i = 0; i < s->desc.vertex_count; i++) {
+        fsi_vec3 g = fsi_vec_mad(fsi_vec_load(s->force + 3 * i), s->desc.gravity, s->mass[i]);
+        fsi_vec_store(f + 3 * i, fsi_vec_add(fsi_vec_load(f + 3 * i), g));
+    }
+}
+
+FSI_API void fsi_soft_energy(const fsi_soft *s, double *elastic, double *kinetic) {
+    int i;
+    if (elastic) *elastic = s && s->block ? fsi__soft_internal(s, s->x, NULL) : 0;
+    if (!kinetic) return;
+    *kinetic = 0;
+    for (i = 0; s && i < s->desc.vertex_count; i++) {
+        fsi_vec3 v = fsi_vec_load(s->v + 3 * i);
+        *kinetic += (double)(s->mass[i] * fsi_vec_dot(v, v) / 2);
+    }
+}
+
+FSI_API fsi_real fsi_soft_volume(const fsi_soft *s) { return s && s->block ? fsi__soft_volume(s, s->x, 0, NULL) : 0; }
+
+/* ------------------------------------------------------------------------------------------------ >>soft matrix */
+/* Sorted neighbours of vertex i (itself included) into list; returns how many. */
+static int fsi__soft_neighbours(const fsi__soft_work *w, int i, int32_t *list) {
+    int n = 0, k, a, j;
+    for (k = w->first[i]; k < w->first[i + 1]; k++)
+        for (a = 0; a < 4; a++) {
+            int32_t v = w->node[4 * (w->corner[k] / 4) + a];
+            if (v < 0) continue;
+            for (j = n; j > 0 && list[j - 1] > v; j--) {}
+            if (j > 0 && list[j - 1] == v) continue;
+            memmove(list + j + 1, list + j, (size_t)(n - j) * sizeof *list);
+            list[j] = v;
+            n++;
+        }
+    return n;
+}
+
+/* Pattern of K, place of every element block in it, and of B. Once per object. */
+static fsi_result fsi__soft_matrix(fsi_soft *s) {
+    fsi__soft_work *w = s->work;
+    int n = s->desc.vertex_count, i, j, k, a, b, most = 1;
+    size_t blocks = 0, b_rows = 0, b_entries = 0;
+    fsi_arena arena;
+    int32_t *list;
+    if (w->slot_block) return FSI_OK;
+    for (i = 0; i < n; i++) most = fsi__imax(most, 4 * (w->first[i + 1] - w->first[i]) + 1);
+    list = (int32_t *)fsi_alloc(&s->desc.allocator, (size_t)most * sizeof *list);
+    if (!list) return FSI_ERR_MEMORY;
+    for (i = 0; i < n; i++) blocks += (size_t)fsi__soft_neighbours(w, i, list);
+    for (k = 0; k < FSI__KINDS; k++) {
+        size_t rows = (size_t)(w->begin[k + 1] - w->begin[k]) * (size_t)fsi__kind_rows[k];
+        b_rows += rows;
+        b_entries += rows * 3 * (size_t)fsi__kind_nodes[k];
+    }
+    if (s->desc.integrator != FSI_SOFT_SPLIT) b_rows = b_entries = 0;
+    memset(&arena, 0, sizeof arena);
+    if (9 * blocks > 0x7fffffff || b_entries > 0x7fffffff) arena.failed = 1;
+    for (k = 0; k < 2 && !arena.failed; k++) {
+        s->K.val = (fsi_real *)fsi_arena_take(&arena, 9 * blocks, sizeof(fsi_real));
+        w->kd = s->desc.damping_stiffness > 0 ? (fsi_real *)fsi_arena_take(&arena, 9 * blocks, sizeof(fsi_real)) : NULL;
+        s->K.col = (int32_t *)fsi_arena_take(&arena, 9 * blocks, sizeof(int32_t));
+        s->K.row = (int32_t *)fsi_arena_take(&arena, 3 * (size_t)n + 1, sizeof(int32_t));
+        w->slot = (int32_t *)fsi_arena_take(&arena, 16 * (size_t)s->element_count, sizeof(int32_t));
+        s->B.val = (fsi_real *)fsi_arena_take(&arena, b_entries, sizeof(fsi_real));
+        s->B.col = (int32_t *)fsi_arena_take(&arena, b_entries, sizeof(int32_t));
+        s->B.row = (int32_t *)fsi_arena_take(&arena, b_rows + 1, sizeof(int32_t));
+        if (k) break;
+        w->slot_size = arena.used;
+        w->slot_block = (fsi_real *)fsi_alloc(&s->desc.allocator, arena.used);
+        memset(&arena, 0, sizeof arena);
+        arena.base = (unsigned char *)w->slot_block;
+        arena.size = w->slot_size;
+        arena.failed = !w->slot_block;
+    }
+    for (i = 0; i < n && !arena.failed; i++) {
+        int count = fsi__soft_neighbours(w, i, list);
+        for (a = 0; a < 3; a++) {
+            int32_t at = s->K.row[3 * i + a];
+            for (j = 0; j < 3 * count; j++) s->K.col[at + j] = 3 * list[j / 3] + j % 3;
+            s->K.row[3 * i + a + 1] = at + 3 * count;
+        }
+        for (k = w->first[i]; k < w->first[i + 1]; k++)
+            for (b = 0; b < 4; b++)
+                for (j = 0; j < count; j++)
+                    if (list[j] == w->node[4 * (w->corner[k] / 4) + b]) w->slot[4 * w->corner[k] + b] = j;
+    }
+    fsi_free(&s->desc.allocator, list, (size_t)most * sizeof *list);
+    if (arena.failed) { memset(&s->K, 0, sizeof s->K); memset(&s->B, 0, sizeof s->B); return FSI_ERR_MEMORY; }
+    s->K.rows = s->K.cols = 3 * n;
+    s->B.rows = (int)b_rows;
+    s->B.cols = 3 * n;
+    return FSI_OK;
+}
+
+/* K at x: exact (1) or positive semi-definite (2). Elements in parallel, sums in element order. */
+static void fsi__soft_assemble(fsi_soft *s, const fsi_real *x, int hessian) {
+    fsi__soft_work *w = s->work;
+    int begin, a, b, i, j, r;
+    memset(s->K.val, 0, (size_t)s->K.row[s->K.rows] * sizeof(fsi_real));
+    for (begin = 0; begin < s->element_count; begin += FSI__SOFT_BATCH) {
+        ptrdiff_t k, count = fsi__imin(FSI__SOFT_BATCH, s->element_count - begin);
+        FSI__OMP(parallel for schedule(static) private(i, j, r) if (s->element_count > 4000))
+        for (k = 0; k < count; k++) {
+            fsi__elem o;
+            fsi_real *ke = w->batch + 144 * k;
+            fsi__soft_eval(s, begin + (int)k, x, hessian, &o);
+            if (hessian == 1 && o.rows == 9) o.rows = 3;                      /* exact: geo instead of its positive rows */
+            if (hessian == 1 && o.rows == 4) o.rows = 1;
+            for (i = 0; i < 12; i++)
+                for (j = 0; j < 12; j++) {
+                    fsi_real c = hessian == 1 && o.has_geo ? o.geo[i][j] : 0;
+                    for (r = 0; r < o.rows; r++) c += o.row[r][i] * o.row[r][j];
+                    ke[12 * i + j] = c;
+                }
+        }
+        for (k = 0; k < count; k++) {
+            const int32_t *node = w->node + 4 * (begin + k);
+            for (a = 0; a < 4 && node[a] >= 0; a++)
+                for (b = 0; b < 4 && node[b] >= 0; b++) {
+                    int32_t slot = w->slot[16 * (begin + k) + 4 * a + b];
+                    for (i = 0; i < 3; i++)
+                        for (j = 0; j < 3; j++) s->K.val[s->K.row[3 * node[a] + i] + 3 * slot + j] += w->batch[144 * k + 12 * (3 * a + i) + 3 * b + j];
+                }
+        }
+    }
+}
+
+FSI_API fsi_result fsi_soft_stiffness(fsi_soft *s) {
+    fsi_result r;
+    if (!s || !s->block) return FSI_ERR_STATE;
+    r = fsi__soft_matrix(s);
+    if (r == FSI_OK) fsi__soft_assemble(s, s->x, 1);
+    return r;
+}
+
+/* Rows of B with B^T B = scale^2 K (positive semi-definite part), columns of prescribed coordinates zero. */
+static void fsi__soft_factor_rows(fsi_soft *s, fsi_real scale) {
+    const fsi__soft_work *w = s->work;
+    int e, r, a, i, kind;
+    int32_t row = 0, at = 0;
+    for (e = 0; e < s->element_count; e++) {
+        fsi__elem o;
+        int order[4] = {0, 1, 2, 3}, n;
+        const int32_t *node = w->node + 4 * e;
+        kind = fsi__soft_kind(w, e);
+        n = fsi__kind_nodes[kind];
+        fsi__soft_eval(s, e, s->x, 2, &o);
+        for (a = 1; a < n; a++)
+            for (i = a; i > 0 && node[order[i - 1]] > node[order[i]]; i--) { int t = order[i]; order[i] = order[i - 1]; order[i - 1] = t; }
+        for (r = 0; r < fsi__kind_rows[kind]; r++) {
+            s->B.row[row++] = at;
+            for (a = 0; a < n; a++)
+                for (i = 0; i < 3; i++, at++) {
+                    int c = 3 * node[order[a]] + i;
+                    s->B.col[at] = c;
+                    s->B.val[at] = w->fixed[c] || r >= o.rows ? 0 : scale * o.row[r][3 * order[a] + i];
+                }
+        }
+    }
+    s->B.row[row] = at;
+}
+
+/* ------------------------------------------------------------------------------------------------ >>soft solve */
+typedef struct fsi__soft_system {        /* (cm M + ck K + cd Kd + cp g g^T) dx = r, dx given on prescribed coordinates */
+    fsi_real cm, ck, cd, cp;
+} fsi__soft_system;
+
+static void fsi__soft_diagonal(const fsi_real *x, fsi_real *y, void *user) {
+    const fsi_soft *s = (const fsi_soft *)user;
+    int i;
+    for (i = 0; i < s->K.rows; i++) y[i] = s->work->precondition[i] * x[i];
+}
+
+/* K.val becomes the system matrix; prescribed rows and columns are taken out, their dx goes to the right-hand side. */
+static void fsi__soft_system_build(fsi_soft *s, const fsi__soft_system *q, fsi_real *r, const fsi_real *given) {
+    fsi__soft_work *w = s->work;
+    fsi_csr *K = &s->K;
+    ptrdiff_t i;
+    FSI__OMP(parallel for schedule(static) if (K->rows > 4000))
+    for (i = 0; i < K->rows; i++) {
+        int32_t k;
+        double shift = 0;
+        for (k = K->row[i]; k < K->row[i + 1]; k++) {
+            int32_t j = K->col[k];
+            fsi_real a = q->ck * K->val[k] + (w->kd && q->cd > 0 ? q->cd * w->kd[k] : 0) + (j == i ? q->cm * s->mass[i / 3] : 0);
+            if (w->fixed[j]) shift += (double)(a * given[j]);
+            if (w->fixed[i] || w->fixed[j]) a = j == i ? FSI_R(1.0) : FSI_R(0.0);
+            K->val[k] = a;
+            if (j == i) w->precondition[i] = a > 0 ? 1 / a : FSI_R(1.0);
+        }
+        r[i] = w->fixed[i] ? given[i] : r[i] - (fsi_real)shift;
+    }
+}
+
+static fsi_result fsi__soft_factor(fsi_soft *s) {
+    fsi_result r = FSI_OK;
+    fsi_cholesky_desc d;
+    if (s->desc.use_cg) return FSI_OK;
+    memset(&d, 0, sizeof d);
+    d.allocator = s->desc.allocator;
+    if (!s->factor.block) r = fsi_cholesky_init(&s->factor, &s->K, &d);
+    return r < 0 ? r : fsi_cholesky_factor(&s->factor, &s->K, 0, NULL);
+}
+
+static fsi_result fsi__soft_linear(fsi_soft *s, const fsi_real *b, fsi_real *x) {
+    fsi__soft_work *w = s->work;
+    fsi_krylov_desc d;
+    fsi_report report;
+    fsi_result r;
+    if (!s->desc.use_cg) return fsi_cholesky_solve(&s->factor, b, x);
+    memset(&d, 0, sizeof d);
+    d.n = (size_t)s->K.rows;
+    d.A = fsi_csr_operator(&s->K);
+    d.precondition.apply_fn = fsi__soft_diagonal;
+    d.precondition.user = s;
+    d.tolerance = s->desc.tolerance > 1e-5 ? s->desc.tolerance / 10 : 1e-6;
+    d.allocator = s->desc.allocator;
+    r = fsi_cg_solve(&d, b, x, w->cg_work, w->cg_size, &report);
+    return r == FSI_NOT_CONVERGED || r == FSI_STALLED ? FSI_OK : r;             /* an inexact Newton step is still one */
+}
+
+/* Solves for step: r is overwritten. hessian 1 falls back to 2 when the exact matrix is indefinite. */
+static fsi_result fsi__soft_solve(fsi_soft *s, const fsi_real *x, const fsi__soft_system *q, int hessian, fsi_real *r, const fsi_real *given, fsi_real *step) {
+    fsi__soft_work *w = s->work;
+    size_t n = 3 * (size_t)s->desc.vertex_count, i;
+    fsi_result result = FSI_ERR_SINGULAR;
+    fsi_copy(n, r, w->other);
+    for (; hessian <= 2; hessian++) {
+        fsi_copy(n, w->other, r);
+        fsi__soft_assemble(s, x, hessian);
+        fsi__soft_system_build(s, q, r, given);
+        if (hessian == 2 && q->cm == 0) {              /* static: folds without bending stiffness leave flat directions */
+            fsi_real tau = fsi__max(FSI_R(1e-9), 16 * FSI_REAL_EPS) * fsi_max_abs((size_t)s->K.row[s->K.rows], s->K.val);
+            for (i = 0; i < n; i++) {
+                int32_t k = s->K.row[i];
+                while (s->K.col[k] != (int32_t)i) k++;
+                s->K.val[k] += tau;
+            }
+        }
+        result = fsi__soft_factor(s);
+        if (result == FSI_OK) result = fsi__soft_linear(s, r, step);
+        if (result != FSI_ERR_SINGULAR && result != FSI_BREAKDOWN && result != FSI_ERR_NUMERIC) break;
+    }
+    if (result < 0 || q->cp == 0) return result;
+    for (i = 0; i < n; i++) w->gradient[i] = 0;         /* rank one of the volume stiffness: Sherman-Morrison */
+    fsi__soft_volume(s, x, 1, w->gradient);
+    for (i = 0; i < n; i++)
+        if (w->fixed[i]) w->gradient[i] = 0;
+    result = fsi__soft_linear(s, w->gradient, w->other);
+    if (result < 0) return result;
+    {
+        double gy = fsi_dot(n, w->gradient, step), gz = fsi_dot(n, w->gradient, w->other);
+        fsi_axpy(n, (fsi_real)(-(double)q->cp * gy / (1 + (double)q->cp * gz)), w->other, step);
+    }
+    return FSI_OK;
+}
+
+/* Energy of the implicit step: elastic + cm/2 |x - y|_M^2 + cd/2 (x - z) Kd (x - z) - external . x; r (may be NULL) = minus its gradient. */
+static double fsi__soft_merit(fsi_soft *s, const fsi_real *x, const fsi__soft_system *q, fsi_real *r) {
+    fsi__soft_work *w = s->work;
+    int i, n = 3 * s->desc.vertex_count;
+    double energy = fsi__soft_internal(s, x, r);
+    if (r) fsi__soft_external(s, r);
+    for (i = 0; i < n; i++) {
+        fsi_real m = s->mass[i / 3], d = x[i] - w->y[i], damp = 0;
+        double out = (double)s->force[i] + (double)(m * fsi__get(s->desc.gravity, i % 3));
+        if (q->cd > 0) {
+            int32_t k;
+            for (k = s->K.row[i]; k < s->K.row[i + 1]; k++) damp += w->kd[k] * (x[s->K.col[k]] - w->z[s->K.col[k]]);
+            energy += 0.5 * (double)(q->cd * damp * (x[i] - w->z[i]));
+        }
+        energy += 0.5 * (double)(q->cm * m * d * d) - out * (double)(x[i] - w->rest_x[i]);
+        if (r) r[i] = w->fixed[i] ? 0 : r[i] - q->cm * m * d - q->cd * damp;
+    }
+    return energy;
+}
+
+/* Newton from x (in place) with halving of the step until the energy falls. given: prescribed change of fixed coordinates, done in the first step. */
+static fsi_result fsi__soft_newton(fsi_soft *s, fsi_real *x, const fsi__soft_system *q, int iterations, fsi_real *given) {
+    fsi__soft_work *w = s->work;
+    size_t n = 3 * (size_t)s->desc.vertex_count;
+    int hessian = iterations > 1 ? 1 : 2, k, cut, stalled = 0, moved = fsi_max_abs(n, given) > 0;
+    double energy = fsi__soft_merit(s, x, q, w->residual), next = 0, scale;
+    fsi_result r = FSI_OK;
+    memset(&s->report, 0, sizeof s->report);
+    fsi_fill(n, 0, w->trial);
+    fsi__soft_external(s, w->trial);
+    s->report.residual_start = s->report.residual = fsi_norm(n, w->residual);
+    scale = s->desc.tolerance * (fsi_norm(n, w->trial) + s->report.residual_start);
+    for (k = 0; k < iterations && !stalled && (moved || s->report.residual > scale); k++) {
+        fsi_real t = 1;
+        double slope;
+        r = fsi__soft_solve(s, x, q, hessian, w->residual, given, w->step);
+        if (r < 0) return r;
+        if (!fsi_all_finite(n, w->step)) return FSI_ERR_NUMERIC;
+        fsi__soft_merit(s, x, q, w->residual);
+        slope = fsi_dot(n, w->residual, w->step);      /* > 0: downhill */
+        for (cut = 0; ; cut++, t /= 2) {
+            fsi_copy(n, x, w->trial);
+            fsi_axpy(n, t, w->step, w->trial);
+            next = fsi__soft_merit(s, w->trial, q, w->residual);
+            if (moved || iterations == 1 || next <= energy - 1e-4 * (double)t * slope + 1e-13 * fabs(energy) || cut >= 30) break;
+        }
+        if (!fsi__finite((fsi_real)next)) return FSI_ERR_NUMERIC;
+        fsi_copy(n, w->trial, x);
+        s->report.iterations++;
+        s->report.restarts += cut;
+        slope = fsi_norm(n, w->residual);
+        if (!moved && fabs(energy - next) <= 1e-13 * fabs(next) && slope > s->report.residual / 2) cut = 30;
+        s->report.residual = slope;
+        energy = next;
+        if (moved) fsi_fill(n, 0, given);
+        moved = 0;
+        stalled = cut >= 30;                           /* round-off: no better point along the step, or neither energy nor residual falls */
+    }
+    r = iterations == 1 || s->report.residual <= scale ? FSI_OK : stalled ? FSI_STALLED : FSI_NOT_CONVERGED;
+    return s->report.reason = r;
+}
+
+/* ------------------------------------------------------------------------------------------------ >>soft stages */
+static int fsi__soft_ready(const fsi_soft *s, fsi_real dt) { return s && s->block && fsi__finite(dt) && dt > 0; }
+
+static fsi_result fsi__soft_explicit(fsi_soft *s, fsi_real dt) {                /* v += dt M^-1 f, damped */
+    fsi__soft_work *w = s->work;
+    int i, n = 3 * s->desc.vertex_count;
+    fsi_real beta = s->desc.integrator == FSI_SOFT_EXPLICIT ? s->desc.damping_stiffness : 0, keep = 1 / (1 + dt * s->desc.damping_mass);
+    fsi__soft_internal(s, s->x, w->residual);
+    if (beta > 0) {                                    /* stiffness damping: (f(x + h v) - f(x)) / h */
+        fsi_real h = FSI_R(1e-4) * dt;
+        fsi_copy((size_t)n, s->x, w->trial);
+        fsi_axpy((size_t)n, h, s->v, w->trial);
+        fsi__soft_internal(s, w->trial, w->step);
+        for (i = 0; i < n; i++) w->residual[i] += beta / h * (w->step[i] - w->residual[i]);
+    }
+    fsi__soft_external(s, w->residual);
+    if (!fsi_all_finite((size_t)n, w->residual)) return FSI_ERR_NUMERIC;
+    for (i = 0; i < n; i++)
+        s->v[i] = w->fixed[i] ? s->drive[i] : keep * (s->v[i] + dt * w->residual[i] / s->mass[i / 3]);
+    return FSI_OK;
+}
+
+/* Backward Euler or trapezoidal rule: x minimises the step's energy, v follows. */
+static fsi_result fsi__soft_implicit(fsi_soft *s, fsi_real dt) {
+    fsi__soft_work *w = s->work;
+    int newmark = s->desc.integrator == FSI_SOFT_NEWMARK;
+    size_t i, n = 3 * (size_t)s->desc.vertex_count;
+    fsi_real alpha = s->desc.damping_mass, h = newmark ? dt / 2 : dt;
+    fsi__soft_system q;
+    fsi_result r;
+    q.cm = 1 / (h * h) + alpha / h;
+    q.ck = 1;
+    q.cd = s->desc.damping_stiffness / h;
+    q.cp = fsi__soft_has_pressure(s) ? s->desc.volume_stiffness / w->rest_volume : 0;
+    if (w->kd) { fsi__soft_assemble(s, s->x, 2); fsi_copy((size_t)s->K.row[n], s->K.val, w->kd); }
+    if (newmark) {                                     /* w->step = a_0 M */
+        fsi__soft_internal(s, s->x, w->step);
+        fsi__soft_external(s, w->step);
+        if (w->kd) fsi_csr_mul(&s->K, s->v, w->trial);
+    }
+    for (i = 0; i < n; i++) {
+        fsi_real x = s->x[i], v = s->v[i], push = 0;
+        if (newmark) push = (w->step[i] - (w->kd ? s->desc.damping_stiffness * w->trial[i] : 0)) / s->mass[i / 3];  /* = a_0 + alpha v_0 */
+        w->y[i] = newmark ? ((x + dt * v) / (h * h) + push + alpha / h * x) / q.cm : ((x + dt * v) / (h * h) + alpha / h * x) / q.cm;
+        w->z[i] = newmark ? x + h * v : x;
+        w->x0[i] = x;
+        w->precondition[i] = w->fixed[i] ? (newmark ? h * (v + s->drive[i]) : dt * s->drive[i]) : 0;
+    }
+    fsi_copy(n, w->precondition, w->v_old);     /* v_old carries the given change through the solve */
+    r = fsi__soft_newton(s, w->x0, &q, s->desc.newton, w->v_old);
+    fsi_copy(n, s->v, w->v_old);
+    if (r < 0) return r;
+    for (i = 0; i < n; i++)
+        s->v[i] = w->fixed[i] ? s->drive[i] : newmark ? 2 * (w->x0[i] - s->x[i]) / dt - s->v[i] : (w->x0[i] - s->x[i]) / dt;
+    return r;
+}
+
+FSI_API fsi_result fsi_soft_forces(fsi_soft *s, fsi_real dt) {
+    fsi_result r;
+    if (!s || !s->block) return FSI_ERR_STATE;
+    if (!fsi__soft_ready(s, dt)) return FSI_ERR_ARGUMENT;
+    s->dt = dt;
+    fsi_fill(3 * (size_t)s->desc.vertex_count, 0, s->impulse);
+    if (s->desc.integrator == FSI_SOFT_IMPLICIT || s->desc.integrator == FSI_SOFT_NEWMARK) {
+        if (!fsi_all_finite(6 * (size_t)s->desc.vertex_count, s->x)) return FSI_ERR_NUMERIC;
+        return fsi__soft_implicit(s, dt);
+    }
+    r = fsi__soft_explicit(s, dt);
+    if (r == FSI_OK && s->desc.integrator == FSI_SOFT_SPLIT) fsi__soft_factor_rows(s, fsi__sqrt(dt * (dt + s->desc.damping_stiffness)));
+    return r;
+}
+
+FSI_API fsi_result fsi_soft_finish(fsi_soft *s) {
+    fsi__soft_work *w;
+    fsi__soft_system q;
+    int i, n;
+    fsi_result r;
+    if (!s || !s->block || !(s->dt > 0)) return FSI_ERR_STATE;
+    if (s->desc.integrator != FSI_SOFT_SPLIT) return FSI_OK;
+    w = s->work;
+    n = 3 * s->desc.vertex_count;
+    q.cm = 1; q.cd = 0; q.cp = 0;
+    q.ck = s->dt * (s->dt + s->desc.damping_stiffness);
+    for (i = 0; i < n; i++) {
+        w->residual[i] = s->mass[i / 3] * s->v[i];
+        w->y[i] = w->fixed[i] ? s->drive[i] : 0;
+    }
+    r = fsi__soft_solve(s, s->x, &q, 2, w->residual, w->y, w->step);
+    if (r < 0) return r;
+    if (!fsi_all_finite((size_t)n, w->step)) return FSI_ERR_NUMERIC;
+    fsi_copy((size_t)n, w->step, s->v);
+    return r;
+}
+
+FSI_API void fsi_soft_coupled(fsi_soft *s, fsi_coupled *out) {
+    memset(out, 0, sizeof *out);
+    if (!s || !s->block) return;
+    out->surface = fsi_soft_surface(s);
+    out->dof = 3 * s->desc.vertex_count;
+    out->v = s->v;
+    out->impulse = s->impulse;
+    out->mass = s->mass;
+    out->inverse_mass = s->inverse_mass;
+    out->node = s->surface_node;
+    out->implicit = s->desc.integrator == FSI_SOFT_SPLIT ? &s->B : NULL;
+    out->user = s;
+}
+
+FSI_API fsi_surface fsi_soft_surface(const fsi_soft *s) {
+    fsi_surface f;
+    memset(&f, 0, sizeof f);
+    if (!s || !s->block) return f;
+    f.dim = s->desc.dim; f.vertex_count = s->desc.vertex_count; f.element_count = s->surface_count; f.closed = s->desc.tet_count ? 1 : 0;
+    f.x = s->x; f.v = s->v; f.index = s->surface;
+    return f;
+}
+
+FSI_API fsi_result fsi_soft_move(fsi_soft *s, fsi_real dt) {
+    size_t n, i;
+    if (!s || !s->block) return FSI_ERR_STATE;
+    if (!fsi__soft_ready(s, dt)) return FSI_ERR_ARGUMENT;
+    n = 3 * (size_t)s->desc.vertex_count;
+    if (!fsi_all_finite(n, s->v)) return FSI_ERR_NUMERIC;
+    if (s->desc.integrator != FSI_SOFT_NEWMARK) fsi_axpy(n, dt, s->v, s->x);
+    else
+        for (i = 0; i < n; i++) s->x[i] += dt / 2 * (s->v[i] + s->work->v_old[i]);
+    return FSI_OK;
+}
+
+FSI_API fsi_result fsi_soft_step(fsi_soft *s, fsi_real dt, const fsi_obstacle *obstacle, int count) {
+    fsi_result r = fsi_soft_forces(s, dt), t;
+    if (r < 0) return r;
+    t = fsi_soft_finish(s);
+    if (t == FSI_OK) t = fsi_soft_contact(s, obstacle, count, dt, NULL);
+    if (t == FSI_OK) t = fsi_soft_move(s, dt);
+    return t < 0 ? t : r;
+}
+
+FSI_API fsi_result fsi_soft_static(fsi_soft *s, int linear, int max_iterations, fsi_report *report) {
+    fsi__soft_system q;
+    fsi__soft_work *w;
+    size_t n;
+    fsi_result r;
+    if (!s || !s->block) return FSI_ERR_STATE;
+    if (max_iterations < 0) return FSI_ERR_ARGUMENT;
+    r = fsi__soft_matrix(s);
+    if (r != FSI_OK) return r;
+    w = s->work;
+    n = 3 * (size_t)s->desc.vertex_count;
+    memset(&q, 0, sizeof q);
+    q.ck = 1;
+    q.cp = fsi__soft_has_pressure(s) ? s->desc.volume_stiffness / w->rest_volume : 0;
+    fsi_copy(n, linear ? w->rest_x : s->x, w->x0);
+    fsi_fill(n, 0, w->v_old);
+    r = fsi__soft_newton(s, w->x0, &q, linear ? 1 : max_iterations ? max_iterations : 100, w->v_old);
+    if (report) *report = s->report;
+    if (r < 0) return r;
+    fsi_copy(n, w->x0, s->x);
+    fsi_fill(n, 0, s->v);
+    return r;
+}
+
+FSI_API fsi_real fsi_soft_max_dt(fsi_soft *s) {        /* omega_max^2 by power iteration on M^-1 K */
+    fsi__soft_work *w;
+    size_t n, i;
+    int k;
+    double norm, omega2 = 0;
+    if (!s || !s->block || fsi__soft_matrix(s) != FSI_OK) return 0;
+    w = s->work;
+    n = 3 * (size_t)s->desc.vertex_count;
+    fsi__soft_assemble(s, s->x, 2);
+    for (i = 0; i < n; i++) w->step[i] = w->fixed[i] ? 0 : FSI_R(0.5) + (fsi_real)(i * 7919 % 101) / 101 - (fsi_real)(i & 1);
+    for (k = 0; k < 80; k++) {
+        fsi_csr_mul(&s->K, w->step, w->trial);
+        for (i = 0; i < n; i++) w->trial[i] = w->fixed[i] ? 0 : w->trial[i] / s->mass[i / 3];
+        norm = fsi_norm(n, w->trial);
+        if (!(norm > 0)) return FSI_REAL_MAX;
+        omega2 = norm / fsi_norm(n, w->step);
+        for (i = 0; i < n; i++) w->step[i] = (fsi_real)((double)w->trial[i] / norm);
+    }
+    return (fsi_real)(1.8 / sqrt(omega2));
+}
+
+/* ------------------------------------------------------------------------------------------------ >>soft contact */
+/* Impulse along n with friction on the weighted nodes a (sign +) and b (sign -): relative normal velocity becomes at least target. */
+static int fsi__soft_push(fsi_soft *s, int count, const int32_t *node, const fsi_real *weight, fsi_vec3 n, fsi_vec3 other, fsi_real target, fsi_real friction) {
+    fsi_vec3 v = fsi_vec_scale(other, -1), t, j;
+    fsi_real k = 0, vn, jn, vt;
+    int a, i;
+    for (a = 0; a < count; a++) {
+        v = fsi_vec_mad(v, fsi_vec_load(s->v + 3 * node[a]), weight[a]);
+        k += weight[a] * weight[a] * s->inverse_mass[node[a]];
+    }
+    vn = fsi_vec_dot(v, n);
+    if (!(vn < target) || !(k > 0)) return 0;
+    jn = (target - vn) / k;
+    t = fsi_vec_mad(v, n, -vn);
+    vt = fsi__length(t);
+    j = fsi_vec_scale(n, jn);
+    if (vt > 0) j = fsi_vec_mad(j, t, -fsi__min(friction * jn, vt / k) / vt);  /* Coulomb */
+    for (a = 0; a < count; a++)
+        for (i = 0; i < 3; i++)
+            if (!s->work->fixed[3 * node[a] + i]) s->v[3 * node[a] + i] += weight[a] * s->inverse_mass[node[a]] * fsi__get(j, i);
+    return 1;
+}
+
+/* Normal velocity wanted for a gap: not closed within dt; a quarter of an overlap is opened per step. */
+static fsi_real fsi__soft_target(fsi_real gap, fsi_real dt) { return gap > 0 ? -gap / dt : -gap / (4 * dt); }
+
+typedef struct fsi__soft_pairs { fsi_soft *s; int vertex, hits; fsi_real dt; } fsi__soft_pairs;
+
+static int fsi__soft_visit(int e, void *user) {
+    fsi__soft_pairs *q = (fsi__soft_pairs *)user;
+    fsi_soft *s = q->s;
+    int dim = s->desc.dim, a;
+    const int32_t *t = s->surface + dim * e;
+    fsi_real w[4], weight[4], d, rest, gap;
+    int32_t node[4];
+    fsi_vec3 p = fsi_vec_load(s->x + 3 * q->vertex), at = fsi_vec(0, 0, 0), c[2][3];
+    for (a = 0; a < dim; a++) {
+        if (t[a] == q->vertex) return 0;
+        c[0][a] = fsi_vec_load(s->x + 3 * t[a]);
+        c[1][a] = fsi_vec_load(s->work->rest_x + 3 * t[a]);
+    }
+    rest = dim == 2 ? fsi_closest_on_segment(fsi_vec_load(s->work->rest_x + 3 * q->vertex), c[1][0], c[1][1], w)
+                    : fsi_closest_on_triangle(fsi_vec_load(s->work->rest_x + 3 * q->vertex), c[1][0], c[1][1], c[1][2], w);
+    d = dim == 2 ? fsi_closest_on_segment(p, c[0][0], c[0][1], w) : fsi_closest_on_triangle(p, c[0][0], c[0][1], c[0][2], w);
+    d = fsi__sqrt(d);
+    gap = d - fsi__min(s->desc.thickness, fsi__sqrt(rest) * FSI_R(0.9));       /* neighbours at rest keep their place */
+    for (a = 0; a < dim; a++) {
+        at = fsi_vec_mad(at, c[0][a], w[a]);
+        node[1 + a] = t[a];
+        weight[1 + a] = -w[a];
+    }
+    if (!(d > 0)) return 0;
+    node[0] = q->vertex;
+    weight[0] = 1;
+    q->hits += fsi__soft_push(s, dim + 1, node, weight, fsi_vec_scale(fsi_vec_sub(p, at), 1 / d), fsi_vec(0, 0, 0), fsi__soft_target(gap, q->dt), s->desc.friction);
+    return 0;
+}
+
+static fsi_result fsi__soft_self(fsi_soft *s, fsi_real dt, int *hits) {
+    fsi_surface f = fsi_soft_surface(s);
+    fsi__soft_pairs q;
+    fsi_result r = fsi_bvh_build(&s->bvh, &f);
+    int i, pass;
+    if (r != FSI_OK) return r;
+    q.s = s; q.dt = dt; q.hits = 0;
+    for (pass = 0; pass < 2; pass++)
+        for (i = 0; i < s->desc.vertex_count; i++) {
+            fsi_vec3 p = fsi_vec_load(s->x + 3 * i);
+            fsi_real reach = s->desc.thickness + fsi__min(dt * fsi__length(fsi_vec_load(s->v + 3 * i)), 4 * s->desc.thickness);
+            fsi_vec3 box = fsi_vec(reach, reach, reach);
+            q.vertex = i;
+            fsi_bvh_overlap(&s->bvh, fsi_vec_sub(p, box), fsi_vec_add(p, box), fsi__soft_visit, &q);
+        }
+    *hits += q.hits;
+    return FSI_OK;
+}
+
+FSI_API fsi_result fsi_soft_contact(fsi_soft *s, const fsi_obstacle *obstacle, int count, fsi_real dt, int *contacts) {
+    int i, k, hits = 0;
+    fsi_result r = FSI_OK;
+    if (!s || !s->block) return FSI_ERR_STATE;
+    if (!fsi__soft_ready(s, dt) || count < 0 || (count && !obstacle)) return FSI_ERR_ARGUMENT;
+    if (s->desc.self_collision) r = fsi__soft_self(s, dt, &hits);
+    for (k = 0; k < count; k++)
+        for (i = 0; i < s->desc.vertex_count; i++) {
+            fsi_vec3 n = fsi_vec(0, 0, 0), v = fsi_vec(0, 0, 0), x = fsi_vec_load(s->x + 3 * i);
+            fsi_real gap, target, vn, one = 1;
+            int32_t node = i;
+            if (s->inverse_mass[i] == 0) continue;
+            gap = obstacle[k].distance_fn(x, &n, &v, obstacle[k].user) - s->desc.thickness / 2;
+            if (!fsi__finite(gap) || !fsi__finite_vec(n)) return FSI_ERR_CALLBACK;
+            vn = fsi_vec_dot(fsi_vec_sub(fsi_vec_load(s->v + 3 * i), v), n);
+            target = fsi__soft_target(gap, dt);
+            if (vn < target) target = fsi__max(target, -obstacle[k].restitution * vn);
+            hits += fsi__soft_push(s, 1, &node, &one, n, v, target, obstacle[k].friction);
+        }
+    if (contacts) *contacts = hits;
+    return r;
+}
+
+static fsi_vec3 fsi__soft_point_velocity(void *user, int point, fsi_vec3 at) {
+    (void)at;
+    return fsi_vec_load(((fsi_soft *)user)->v + 3 * point);
+}
+
+static void fsi__soft_point_inverse(void *user, int point, fsi_vec3 at, fsi_mat3 *K) {
+    fsi_soft *s = (fsi_soft *)user;
+    int i;
+    (void)at;
+    memset(K, 0, sizeof *K);
+    for (i = 0; i < 3; i++) K->m[4 * i] = s->work->fixed[3 * point + i] ? 0 : s->inverse_mass[point];
+}
+
+static void fsi__soft_point_impulse(void *user, int point, fsi_vec3 at, fsi_vec3 j) {
+    fsi_soft *s = (fsi_soft *)user;
+    int i;
+    (void)at;
+    for (i = 0; i < 3; i++)
+        if (!s->work->fixed[3 * point + i]) s->v[3 * point + i] += s->inverse_mass[point] * fsi__get(j, i);
+}
+
+FSI_API void fsi_soft_external(fsi_soft *s, fsi_external *out) {
+    memset(out, 0, sizeof *out);
+    if (!s || !s->block) return;
+    out->point_count = s->desc.vertex_count;
+    out->x = s->x;
+    out->radius = s->desc.thickness / 2;
+    out->friction = s->desc.friction;
+    out->user = s;
+    out->velocity_fn = fsi__soft_point_velocity;
+    out->inverse_mass_fn = fsi__soft_point_inverse;
+    out->impulse_fn = fsi__soft_point_impulse;
+}
+
+/* ------------------------------------------------------------------------------------------------ >>soft setup */
+static fsi_result fsi__soft_check(const fsi_soft_desc *d) {
+    const fsi_real numbers[] = {d->density, d->area_density, d->young, d->stretch, d->bend, d->damping_mass, d->damping_stiffness,
+                                d->volume_stiffness, d->thickness, d->friction};
+    int i, k;
+    const int32_t *list[4];
+    int count[4];
+    if (!fsi_allocator_valid(&d->allocator) || (d->dim != 2 && d->dim != 3) || d->vertex_count < 1 || d->vertex_count > 200000000 || !d->x) return FSI_ERR_ARGUMENT;
+    for (i = 0; i < (int)(sizeof numbers / sizeof *numbers); i++)
+        if (!fsi__finite(numbers[i]) || numbers[i] < 0) return FSI_ERR_ARGUMENT;
+    if (!fsi__finite(d->poisson) || d->poisson <= -1 || d->poisson >= FSI_R(0.5)) return FSI_ERR_ARGUMENT;
+    if (!fsi__finite(d->stretch_poisson) || d->stretch_poisson <= -1 || d->stretch_poisson >= 1) return FSI_ERR_ARGUMENT;
+    if (!fsi__finite(d->pressure) || !fsi__finite_vec(d->gravity) || d->newton < 0 || !(d->tolerance >= 0)) return FSI_ERR_ARGUMENT;
+    if ((unsigned)d->model > FSI_SOFT_NEOHOOKEAN || (unsigned)d->integrator > FSI_SOFT_SPLIT) return FSI_ERR_ARGUMENT;
+    if ((d->tet_count && !(d->density > 0)) || ((d->triangle_count || d->segment_count) && !(d->area_density > 0))) return FSI_ERR_ARGUMENT;
+    if (d->self_collision && !(d->thickness > 0)) return FSI_ERR_ARGUMENT;
+    if (!fsi_all_finite(3 * (size_t)d->vertex_count, d->x)) return FSI_ERR_ARGUMENT;
+    list[0] = d->segment; list[1] = d->triangle; list[2] = d->tet; list[3] = d->surface;
+    count[0] = d->segment_count; count[1] = d->triangle_count; count[2] = d->tet_count; count[3] = d->surface_count;
+    for (k = 0; k < 4; k++) {
+        int per = k < 3 ? k + 2 : d->dim;
+        if (count[k] < 0 || count[k] > 100000000 || (count[k] && !list[k]) || (k == 2 && count[k] && d->dim == 2)) return FSI_ERR_ARGUMENT;
+        for (i = 0; i < per * count[k]; i++)
+            if (list[k][i] < 0 || list[k][i] >= d->vertex_count) return FSI_ERR_GEOMETRY;
+    }
+    return d->segment_count + d->triangle_count + d->tet_count > 0 ? FSI_OK : FSI_ERR_ARGUMENT;
+}
+
+/* Hinges: nodes of 2D bends and of folds between triangles into out [4 each] (NULL = count); returns their number, -1 without memory. */
+static int fsi__soft_bends(const fsi_soft_desc *d, int32_t *out) {
+    int i, n = 0;
+    size_t size = 4 * (size_t)d->vertex_count * sizeof(int32_t);
+    int32_t *in, *go;                                  /* segment that ends, begins at a vertex + 1; then how many */
+    if (d->dim != 2 || !d->segment_count || !(d->bend > 0)) return 0;
+    in = (int32_t *)fsi_alloc(&d->allocator, size);
+    if (!in) return -1;
+    go = in + d->vertex_count;
+    for (i = 0; i < d->segment_count; i++) {
+        go[d->segment[2 * i]] = in[d->segment[2 * i + 1]] = i + 1;
+        go[d->vertex_count + d->segment[2 * i]]++;
+        go[2 * d->vertex_count + d->segment[2 * i + 1]]++;
+    }
+    for (i = 0; i < d->vertex_count; i++)
+        if (go[d->vertex_count + i] == 1 && go[2 * d->vertex_count + i] == 1) {
+            if (out) { out[4 * n] = d->segment[2 * (in[i] - 1)]; out[4 * n + 1] = i; out[4 * n + 2] = d->segment[2 * (go[i] - 1) + 1]; out[4 * n + 3] = -1; }
+            n++;
+        }
+    fsi_free(&d->allocator, in, size);
+    return n;
+}
+
+static int fsi__soft_folds(const fsi_soft_desc *d, int32_t *out) {
+    int i, n = 0, edges = 3 * d->triangle_count;
+    size_t size = (size_t)edges * sizeof(fsi__face);
+    fsi__face *f;
+    if (!edges || !(d->bend > 0) || d->dim == 2) return 0;
+    f = (fsi__face *)fsi_alloc(&d->allocator, size);
+    if (!f) return -1;
+    for (i = 0; i < edges; i++) {
+        int32_t a = d->triangle[i], b = d->triangle[i - i % 3 + (i + 1) % 3];
+        f[i].key[0] = a < b ? a : b;
+        f[i].key[1] = a < b ? b : a;
+        f[i].from = i;
+    }
+    qsort(f, (size_t)edges, sizeof *f, fsi__face_order);
+    for (i = 0; i + 1 < edges; i++)
+        if (!memcmp(f[i].key, f[i + 1].key, sizeof f[i].key) && (i + 2 >= edges || memcmp(f[i].key, f[i + 2].key, sizeof f[i].key))) {
+            int32_t p = f[i].from, q = f[i + 1].from;
+            if (out) {
+                out[4 * n] = d->triangle[p]; out[4 * n + 1] = d->triangle[p - p % 3 + (p + 1) % 3];
+                out[4 * n + 2] = d->triangle[p - p % 3 + (p + 2) % 3];
+                out[4 * n + 3] = d->triangle[q - q % 3 + (q + 2) % 3];
+            }
+            n++;
+            i++;
+        }
+    fsi_free(&d->allocator, f, size);
+    return n;
+}
+
+static void fsi__soft_layout(fsi_soft *s, fsi_arena *m, int surface) {
+    fsi__soft_work *w = (fsi__soft_work *)fsi_arena_take(m, 1, sizeof *w), none;
+    size_t n = (size_t)s->desc.vertex_count, e = (size_t)s->element_count, r = sizeof(fsi_real);
+    fsi_real **vec[10];
+    int i;
+    s->x = (fsi_real *)fsi_arena_take(m, 3 * n * 4 + 1, r);                    /* state: x, v, drive, force, volume_target */
+    s->state_size = (12 * n + 1) * r;
+    if (s->x) { s->v = s->x + 3 * n; s->drive = s->v + 3 * n; s->force = s->drive + 3 * n; s->volume_target = s->force + 3 * n; }
+    s->mass = (fsi_real *)fsi_arena_take(m, n, r);
+    s->inverse_mass = (fsi_real *)fsi_arena_take(m, n, r);
+    s->impulse = (fsi_real *)fsi_arena_take(m, 3 * n, r);
+    s->surface = (int32_t *)fsi_arena_take(m, (size_t)(surface * s->desc.dim), sizeof(int32_t));
+    s->surface_node = (int32_t *)fsi_arena_take(m, n, sizeof(int32_t));
+    s->work = w;
+    if (!w) w = &none;
+    w->node = (int32_t *)fsi_arena_take(m, 4 * e, sizeof(int32_t));
+    w->rest = (fsi_real *)fsi_arena_take(m, FSI__REST * e, r);
+    w->element_force = (fsi_real *)fsi_arena_take(m, 12 * e, r);
+    w->element_energy = (fsi_real *)fsi_arena_take(m, e, r);
+    w->first = (int32_t *)fsi_arena_take(m, n + 1, sizeof(int32_t));
+    w->corner = (int32_t *)fsi_arena_take(m, 4 * e, sizeof(int32_t));
+    w->fixed = (unsigned char *)fsi_arena_take(m, 3 * n, 1);
+    w->batch = (fsi_real *)fsi_arena_take(m, 144 * (e < FSI__SOFT_BATCH ? e : FSI__SOFT_BATCH), r);
+    w->rest_x = (fsi_real *)fsi_arena_take(m, 3 * n, r);
+    vec[0] = &w->x0; vec[1] = &w->y; vec[2] = &w->z; vec[3] = &w->trial; vec[4] = &w->step; vec[5] = &w->residual;
+    vec[6] = &w->gradient; vec[7] = &w->other; vec[8] = &w->v_old; vec[9] = &w->precondition;
+    for (i = 0; i < 10; i++) *vec[i] = (fsi_real *)fsi_arena_take(m, 3 * n, r);
+    if (s->desc.use_cg) {
+        fsi_krylov_desc k;
+        memset(&k, 0, sizeof k);
+        k.n = 3 * n;
+        k.A.apply_fn = fsi__soft_diagonal;
+        w->cg_size = fsi_cg_work_size(&k);
+        w->cg_work = fsi_arena_take(m, w->cg_size, 1);
+    }
+}
+
+/* Rest data of element e; adds its mass to the nodes. 0 when degenerate. */
+static int fsi__soft_rest(fsi_soft *s, int e, int kind, const unsigned char *held) {
+    fsi__soft_work *w = s->work;
+    fsi_real *rest = w->rest + (size_t)FSI__REST * (size_t)e, size = 0, per = s->desc.area_density;
+    const int32_t *node = w->node + 4 * e;
+    fsi_vec3 p[4], d[3];
+    int a, n = fsi__kind_nodes[kind];
+    for (a = 0; a < n; a++) p[a] = fsi_vec_load(w->rest_x + 3 * node[a]);
+    for (a = 1; a < n; a++) d[a - 1] = fsi_vec_sub(p[a], p[0]);
+    if (kind == FSI__SEG) rest[0] = size = fsi__length(d[0]);
+    else if (kind == FSI__BEND) {                      /* k = EI / half the free length around the hinge */
+        fsi_real l = (held[node[0]] && held[node[1]] ? 0 : fsi__length(d[0])) + (held[node[2]] && held[node[1]] ? 0 : fsi__length(fsi_vec_sub(p[2], p[1])));
+        rest[0] = fsi__bend_angle(p);
+        rest[1] = l > 0 ? 2 * s->desc.bend / l : 0;
+        return 1;
+    } else if (kind == FSI__FOLD) {                    /* k = D |e|^2 / (area of both triangles), held ones not counted */
+        fsi_real area = 0;
+        for (a = 2; a < 4; a++)
+            if (!(held[node[0]] && held[node[1]] && held[node[a]])) area += fsi__length(fsi_vec_cross(d[0], d[a - 1])) / 2;
+        rest[0] = fsi__fold_angle(p, NULL);
+        rest[1] = area > 0 ? s->desc.bend * fsi_vec_dot(d[0], d[0]) / area : 0;
+        return 1;
+    } else if (kind == FSI__TRI) {                     /* Dm = [l, u; 0, h] in the plane of the triangle */
+        fsi_vec3 ex = fsi__unit(d[0]);
+        fsi_real l = fsi__length(d[0]), u = fsi_vec_dot(d[1], ex), h = fsi__length(fsi_vec_mad(d[1], ex, -u));
+        size = l * h / 2;
+        if (!(size > FSI_R(1e-4) * FSI_REAL_EPS * (l * l + u * u + h * h)) || !(h > 16 * FSI_REAL_EPS * (l + fsi__abs(u)))) return 0;
+        rest[0] = 1 / l; rest[1] = -u / (l * h); rest[2] = 0; rest[3] = 1 / h; rest[4] = size;
+    } else {
+        fsi_mat3 Dm, inv;
+        fsi_real scale = fsi__length(d[0]) * fsi__length(d[1]) * fsi__length(d[2]);
+        for (a = 0; a < 3; a++) { Dm.m[a] = d[a].x; Dm.m[3 + a] = d[a].y; Dm.m[6 + a] = d[a].z; }
+        size = fsi_mat3_det(&Dm) / 6;
+        if (!(size > 16 * FSI_REAL_EPS * scale) || !fsi_mat3_inverse(&Dm, &inv)) return 0;
+        memcpy(rest, inv.m, sizeof inv.m);
+        rest[9] = size;
+        per = s->desc.density;
+    }
+    if (!(size > 0)) return 0;
+    for (a = 0; a < n; a++) s->mass[node[a]] += per * size / (fsi_real)n;
+    return 1;
+}
+
+static void fsi__soft_corners(fsi_soft *s) {           /* vertex -> corners, counting sort */
+    fsi__soft_work *w = s->work;
+    int i, n = 4 * s->element_count;
+    for (i = 0; i < n; i++)
+        if (w->node[i] >= 0) w->first[w->node[i] + 1]++;
+    for (i = 0; i < s->desc.vertex_count; i++) w->first[i + 1] += w->first[i];
+    for (i = n - 1; i >= 0; i--)
+        if (w->node[i] >= 0) w->corner[--w->first[w->node[i] + 1]] = i;
+    for (i = 0; i < s->desc.vertex_count; i++) w->first[i] = w->first[i + 1];
+    for (w->first[s->desc.vertex_count] = 0, i = 0; i < n; i++) w->first[s->desc.vertex_count] += w->node[i] >= 0;
+}
+
+/* Elements, masses, surface into the placed block. */
+static fsi_result fsi__soft_fill(fsi_soft *s, const fsi_soft_desc *d) {
+    fsi__soft_work *w = s->work;
+    const int32_t *list[FSI__KINDS];
+    int i, a, e, k, n = d->vertex_count, moving = d->dim == 2 ? 3 : 7;
+    unsigned char *held = (unsigned char *)w->element_force;                   /* scratch: fully prescribed vertices */
+    fsi_copy(3 * (size_t)n, d->x, s->x);
+    fsi_copy(3 * (size_t)n, d->x, w->rest_x);
+    for (i = 0; i < n; i++) {
+        int pin = (d->pin ? d->pin[i] : 0) | (d->dim == 2 ? 4 : 0);
+        for (a = 0; a < 3; a++) w->fixed[3 * i + a] = (unsigned char)(pin >> a & 1);
+        held[i] = (unsigned char)((pin & moving) == moving);
+        s->surface_node[i] = i;
+    }
+    list[FSI__SEG] = d->segment; list[FSI__TRI] = d->triangle; list[FSI__TET] = d->tet; list[FSI__BEND] = list[FSI__FOLD] = NULL;
+    for (i = 0; i < 4 * s->element_count; i++) w->node[i] = -1;
+    if (fsi__soft_bends(d, w->node + 4 * w->begin[FSI__BEND]) < 0 || fsi__soft_folds(d, w->node + 4 * w->begin[FSI__FOLD]) < 0) return FSI_ERR_MEMORY;
+    for (k = 0; k < FSI__KINDS; k++)
+        for (e = w->begin[k]; e < w->begin[k + 1]; e++) {
+            for (a = 0; list[k] && a < fsi__kind_nodes[k]; a++) w->node[4 * e + a] = list[k][fsi__kind_nodes[k] * (e - w->begin[k]) + a];
+            if (!fsi__soft_rest(s, e, k, held)) return FSI_ERR_GEOMETRY;
+        }
+    for (i = 0; i < n; i++) {
+        if (!(s->mass[i] > 0)) return FSI_ERR_GEOMETRY;
+        s->inverse_mass[i] = held[i] ? 0 : 1 / s->mass[i];
+    }
+    fsi__soft_corners(s);
+    if (d->surface_count) memcpy(s->surface, d->surface, (size_t)(d->dim * d->surface_count) * sizeof(int32_t));
+    else if (d->dim == 2 && d->segment_count) memcpy(s->surface, d->segment, (size_t)(2 * d->segment_count) * sizeof(int32_t));
+    else if (d->dim == 3 && d->triangle_count) memcpy(s->surface, d->triangle, (size_t)(3 * d->triangle_count) * sizeof(int32_t));
+    else if (d->tet_count) {
+        fsi_result r = fsi_mesh_boundary(n, d->tet_count, d->tet, s->surface, s->surface_count, &i, &d->allocator);
+        if (r != FSI_OK) return r;
+    }
+    s->closed = d->closed || d->tet_count > 0;
+    w->rest_volume = s->volume_target[0] = s->closed ? fsi__soft_volume(s, s->x, 0, NULL) : 0;
+    if (fsi__soft_has_pressure(s) && !(w->rest_volume > 0)) return FSI_ERR_GEOMETRY;
+    return FSI_OK;
+}
+
+FSI_API fsi_result fsi_soft_init(fsi_soft *out, const fsi_soft_desc *desc) {
+    fsi_soft s;
+    fsi_arena arena;
+    fsi_result r;
+    int count[FSI__KINDS], k, surface;
+    if (!out || !desc) return FSI_ERR_ARGUMENT;
+    r = fsi__soft_check(desc);
+    if (r != FSI_OK) return r;
+    memset(&s, 0, sizeof s);
+    s.desc = *desc;
+    if (!s.desc.newton) s.desc.newton = 1;
+    if (!(s.desc.tolerance > 0)) s.desc.tolerance = sizeof(fsi_real) == 4 ? 1e-5 : 1e-8;
+    count[FSI__SEG] = desc->segment_count; count[FSI__TRI] = desc->triangle_count; count[FSI__TET] = desc->tet_count;
+    count[FSI__BEND] = fsi__soft_bends(desc, NULL);
+    count[FSI__FOLD] = fsi__soft_folds(desc, NULL);
+    if (count[FSI__BEND] < 0 || count[FSI__FOLD] < 0) return FSI_ERR_MEMORY;
+    surface = desc->surface_count ? desc->surface_count : desc->dim == 2 ? desc->segment_count : desc->triangle_count;
+    if (!surface && desc->tet_count) {
+        r = fsi_mesh_boundary(desc->vertex_count, desc->tet_count, desc->tet, NULL, 0, &surface, &desc->allocator);
+        if (r != FSI_OK) return r;
+    }
+    s.surface_count = surface;
+    for (k = 0; k < FSI__KINDS; k++) s.element_count += count[k];
+    memset(&arena, 0, sizeof arena);
+    fsi__soft_layout(&s, &arena, surface);
+    if (arena.failed) return FSI_ERR_SIZE;
+    s.size = arena.used;
+    s.block = fsi_alloc(&desc->allocator, s.size);
+    if (!s.block) return FSI_ERR_MEMORY;
+    memset(&arena, 0, sizeof arena);
+    arena.base = (unsigned char *)s.block;
+    arena.size = s.size;
+    fsi__soft_layout(&s, &arena, surface);
+    for (k = 0; k < FSI__KINDS; k++) s.work->begin[k + 1] = s.work->begin[k] + count[k];
+    r = fsi__soft_fill(&s, desc);
+    s.desc.x = s.work->rest_x; s.desc.segment = s.desc.triangle = s.desc.tet = s.desc.surface = NULL; s.desc.pin = NULL;
+    if (r == FSI_OK && s.desc.integrator != FSI_SOFT_EXPLICIT) r = fsi__soft_matrix(&s);
+    if (r == FSI_OK && s.desc.integrator != FSI_SOFT_EXPLICIT && !s.desc.use_cg) {
+        fsi_cholesky_desc c;
+        memset(&c, 0, sizeof c);
+        c.allocator = desc->allocator;
+        r = fsi_cholesky_init(&s.factor, &s.K, &c);
+    }
+    if (r == FSI_OK && s.desc.self_collision) r = fsi_bvh_init(&s.bvh, surface, &desc->allocator);
+    if (r < 0) { fsi_soft_free(&s); return r; }
+    *out = s;
+    return FSI_OK;
+}
+
+FSI_API void fsi_soft_free(fsi_soft *s) {
+    if (!s || !s->block) return;
+    fsi_cholesky_free(&s->factor);
+    fsi_bvh_free(&s->bvh);
+    fsi_free(&s->desc.allocator, s->work->slot_block, s->work->slot_size);
+    fsi_free(&s->desc.allocator, s->block, s->size);
+    memset(s, 0, sizeof *s);
+}
+
+FSI_API size_t fsi_soft_state_size(const fsi_soft *s) { return s ? s->state_size : 0; }
+
+FSI_API fsi_result fsi_soft_save(const fsi_soft *s, void *out) {
+    if (!s || !s->block || !out) return FSI_ERR_ARGUMENT;
+    memcpy(out, s->x, s->state_size);
+    return FSI_OK;
+}
+
+FSI_API fsi_result fsi_soft_restore(fsi_soft *s, const void *in) {
+    if (!s || !s->block || !in) return FSI_ERR_ARGUMENT;
+    memcpy(s->x, in, s->state_size);
+    return FSI_OK;
+}
+
+/* ------------------------------------------------------------------------------------------------ >>reduced model
+   Symbols (REDUCED): x = R (S q + x0) + T, r = S q + x0 in the body frame, m_i lumped masses, s_k mode k, I inertia about T (body frame),
+   H = sum m r x s (3 x modes), A_k = sum m s_k r^T. J_rig^T M R S = (0, R H): so P_d^T R S q' = R (S q' - (I^-1 H q') x r). */
+static fsi_vec3 fsi__skew(const fsi_real *A) { return fsi_vec(A[7] - A[5], A[2] - A[6], A[3] - A[1]); }   /* sum m r x s of A = sum m s r^T */
+
+typedef struct fsi__reduced_build {      /* what init works with, one temporary block besides soft */
+    fsi_soft soft;
+    fsi_real *V, *w, *null;              /* [modes * 3n] vectors, [modes], [6 * 3n] */
+    int32_t *map;                        /* [n] mesh vertex -> surface vertex or -1 */
+    void *block; size_t size;
+} fsi__reduced_build;
+
+static void fsi__reduced_layout(fsi_reduced_model *m, fsi_arena *a, int cells) {
+    size_t n = (size_t)m->vertex_count, k = (size_t)m->modes, r = sizeof(fsi_real);
+    m->x0 = (fsi_real *)fsi_arena_take(a, 3 * n, r);
+    m->node_mass = (fsi_real *)fsi_arena_take(a, n, r);
+    m->S = (fsi_real *)fsi_arena_take(a, 3 * n * k, r);
+    m->omega2 = (fsi_real *)fsi_arena_take(a, k, r);
+    m->C0 = (fsi_real *)fsi_arena_take(a, 9, r);
+    m->G0 = (fsi_real *)fsi_arena_take(a, 9 * k, r);
+    m->G = (fsi_real *)fsi_arena_take(a, 9 * k * k, r);
+    m->surface = (int32_t *)fsi_arena_take(a, (size_t)m->surface_count, sizeof(int32_t));
+    m->index = (int32_t *)fsi_arena_take(a, 3 * (size_t)m->element_count, sizeof(int32_t));
+    m->sample = (int32_t *)fsi_arena_take(a, (size_t)m->sample_count, sizeof(int32_t));
+    m->phi = (fsi_real *)fsi_arena_take(a, (size_t)cells, r);
+    m->near_vertex = (int32_t *)fsi_arena_take(a, (size_t)cells, sizeof(int32_t));
+}
+
+/* Modes of the free body by the eigen solver, or the given basis turned into eigenvectors of its own M_r, K_r. */
+static fsi_result fsi__reduced_modes(fsi_reduced_model *m, fsi__reduced_build *t, const fsi_reduced_desc *d) {
+    int n = 3 * m->vertex_count, k = m->modes, i, a, b;
+    fsi_soft *s = &t->soft;
+    fsi_result r;
+    if (!d->basis) {
+        fsi_modes_desc e;
+        fsi_csr M;
+        memset(&e, 0, sizeof e);
+        M.rows = M.cols = n;
+        M.row = (int32_t *)fsi_alloc(&d->allocator, (size_t)(2 * n + 1) * sizeof(int32_t) + (size_t)n * sizeof(fsi_real) + 16);
+        if (!M.row) return FSI_ERR_MEMORY;
+        M.col = M.row + n + 1;
+        M.val = (fsi_real *)(void *)(M.row + 2 * n + 2);
+        for (i = 0; i < n; i++) { M.row[i] = M.col[i] = i; M.val[i] = s->mass[i / 3]; }
+        M.row[n] = n;
+        for (i = 0; i < n / 3; i++) {                  /* rigid motions: translations, x -> e_a x r */
+            fsi_vec3 x = fsi_vec_load(m->x0 + 3 * i);
+            for (a = 0; a < 3; a++) {
+                t->null[a * n + 3 * i + a] = 1;
+                fsi_vec_store(t->null + (3 + a) * n + 3 * i, fsi_vec_cross(fsi_vec(a == 0, a == 1, a == 2), x));
+            }
+        }
+        e.K = &s->K; e.M = &M; e.count = k; e.null_count = 6; e.null_vectors = t->null; e.allocator = d->allocator;
+        r = fsi_modes_solve(&e, t->w, t->V, NULL);
+        fsi_free(&d->allocator, M.row, (size_t)(2 * n + 1) * sizeof(int32_t) + (size_t)n * sizeof(fsi_real) + 16);
+        return r < 0 ? r : r == FSI_NOT_CONVERGED ? FSI_ERR_NUMERIC : FSI_OK;
+    }
+    fsi_copy((size_t)k * (size_t)n, d->basis, t->V);
+    for (a = 0; a < 3 * k; a++) {                      /* mass-weighted column sums become zero */
+        double sum = 0;
+        fsi_real *v = t->V + (size_t)(a / 3) * (size_t)n + a % 3;
+        for (i = 0; i < n / 3; i++) sum += (double)(s->mass[i] * v[3 * i]);
+        for (i = 0; i < n / 3; i++) v[3 * i] -= (fsi_real)(sum / (double)m->mass);
+    }
+    {
+        size_t kk = (size_t)k * (size_t)k, bytes = (3 * kk + (size_t)n) * sizeof(fsi_real);
+        fsi_real *M_r = (fsi_real *)fsi_alloc(&d->allocator, bytes), *K_r = M_r + kk, *Y = K_r + kk, *f = Y + kk;
+        if (!M_r) return FSI_ERR_MEMORY;
+        for (a = 0; a < k; a++) {
+            fsi_real *va = t->V + (size_t)a * (size_t)n;
+            fsi_csr_mul(&s->K, va, f);
+            for (b = 0; b < k; b++) {
+                const fsi_real *vb = t->V + (size_t)b * (size_t)n;
+                double sum = 0;
+                for (i = 0; i < n; i++) sum += (double)(s->mass[i / 3] * va[i] * vb[i]);
+                M_r[a * k + b] = (fsi_real)sum;
+                K_r[a * k + b] = (fsi_real)fsi_dot((size_t)n, f, vb);
+            }
+        }
+        r = fsi_eigen_dense(k, K_r, M_r, t->w, Y, &d->allocator);
+        for (i = 0; i < n && r == FSI_OK; i++) {       /* V <- Y V, one particle coordinate after the other */
+            for (a = 0; a < k; a++) f[a] = t->V[(size_t)a * (size_t)n + (size_t)i];
+            for (a = 0; a < k; a++) {
+                double sum = 0;
+                for (b = 0; b < k; b++) sum += (double)(Y[a * k + b] * f[b]);
+                M_r[a] = (fsi_real)sum;
+            }
+            for (a = 0; a < k; a++) t->V[(size_t)a * (size_t)n + (size_t)i] = M_r[a];
+        }
+        fsi_free(&d->allocator, M_r, bytes);
+    }
+    for (a = 0; a < k; a++) t->w[a] = fsi__max(t->w[a], 0);
+    return r;
+}
+
+static void fsi__reduced_integrals(fsi_reduced_model *m) {
+    int i, a, b, k, l, n = m->modes;
+    for (a = 0; a < 3; a++)
+        for (b = 0; b < 3; b++) {
+            double c = 0;
+            for (i = 0; i < m->vertex_count; i++) c += (double)(m->node_mass[i] * m->x0[3 * i + a] * m->x0[3 * i + b]);
+            m->C0[3 * a + b] = (fsi_real)c;
+            for (k = 0; k < n; k++) {
+                for (c = 0, i = 0; i < m->vertex_count; i++) c += (double)(m->node_mass[i] * m->S[(3 * i + a) * n + k] * m->x0[3 * i + b]);
+                m->G0[9 * k + 3 * a + b] = (fsi_real)c;
+                for (l = 0; l < n; l++) {
+                    for (c = 0, i = 0; i < m->vertex_count; i++) c += (double)(m->node_mass[i] * m->S[(3 * i + a) * n + k] * m->S[(3 * i + b) * n + l]);
+                    m->G[9 * (k * n + l) + 3 * a + b] = (fsi_real)c;
+                }
+            }
+        }
+}
+
+static int fsi__reduced_node(const fsi_reduced_model *m, int i, int j, int k) { return i + m->nx * (j + m->ny * k); }
+
+/* Distance field of the rest shape, nearest surface vertices, and contact samples (each next one farthest from the others). */
+static fsi_result fsi__reduced_field(fsi_reduced_model *m, fsi_real *apart) {
+    fsi_bvh bvh;
+    fsi_surface s;
+    fsi_result r;
+    int i, j, k, best;
+    memset(&s, 0, sizeof s);
+    memset(&bvh, 0, sizeof bvh);
+    for (i = 0; i < m->surface_count; i++) memcpy(apart + 3 * i, m->x0 + 3 * m->surface[i], 3 * sizeof *apart);
+    s.dim = 3; s.closed = 1; s.vertex_count = m->surface_count; s.element_count = m->element_count; s.x = apart; s.index = m->index;
+    r = fsi_bvh_init(&bvh, m->element_count, &m->desc.allocator);
+    if (r == FSI_OK) r = fsi_bvh_build(&bvh, &s);
+    for (k = 0; k < m->nz && r == FSI_OK; k++)
+        for (j = 0; j < m->ny; j++)
+            for (i = 0; i < m->nx; i++) {
+                fsi_vec3 p = fsi_vec_mad(m->origin, fsi_vec((fsi_real)i, (fsi_real)j, (fsi_real)k), m->h);
+                fsi_hit hit;
+                int at = fsi__reduced_node(m, i, j, k);
+                if (!fsi_bvh_closest(&bvh, p, FSI_R(1e18), &hit)) { r = FSI_ERR_GEOMETRY; break; }
+                best = hit.weight[1] > hit.weight[0] ? 1 : 0;
+                if (hit.weight[2] > hit.weight[best]) best = 2;
+                m->near_vertex[at] = m->surface[m->index[3 * hit.element + best]];
+                m->phi[at] = fsi_bvh_inside(&bvh, p) ? -hit.t : hit.t;
+            }
+    fsi_bvh_free(&bvh);
+    for (i = 0; i < m->surface_count; i++) apart[i] = FSI_REAL_MAX;
+    for (best = 0, k = 0; k < m->sample_count; k++) {
+        fsi_vec3 c = fsi_vec_load(m->x0 + 3 * m->surface[best]);
+        m->sample[k] = m->surface[best];
+        for (i = 0; i < m->surface_count; i++) {
+            fsi_vec3 d = fsi_vec_sub(fsi_vec_load(m->x0 + 3 * m->surface[i]), c);
+            apart[i] = fsi__min(apart[i], fsi_vec_dot(d, d));
+        }
+        for (best = 0, i = 1; i < m->surface_count; i++) if (apart[i] > apart[best]) best = i;
+    }
+    return r;
+}
+
+/* Places the block and fills everything that needs no eigen solver. */
+static fsi_result fsi__reduced_place(fsi_reduced_model *m, fsi__reduced_build *t, const fsi_mesh *mesh) {
+    fsi_arena arena;
+    fsi_vec3 lo, hi;
+    double c[3] = {0, 0, 0};
+    int i, a, n = mesh->vertex_count, pass;
+    fsi_real mass = 0, size;
+    for (i = 0; i < n; i++) t->map[i] = -1;
+    for (i = 0; i < 3 * mesh->element_count; i++)
+        if (t->map[mesh->index[i]] < 0) t->map[mesh->index[i]] = m->surface_count++;
+    for (i = 0; i < n; i++) {
+        mass += t->soft.mass[i];
+        for (a = 0; a < 3; a++) c[a] += (double)(t->soft.mass[i] * mesh->x[3 * i + a]);
+    }
+    m->mass = mass;
+    m->center = fsi_vec((fsi_real)(c[0] / (double)mass), (fsi_real)(c[1] / (double)mass), (fsi_real)(c[2] / (double)mass));
+    lo = hi = fsi_vec_sub(fsi_vec_load(mesh->x), m->center);
+    for (i = 0; i < n; i++) {
+        fsi_vec3 x = fsi_vec_sub(fsi_vec_load(mesh->x + 3 * i), m->center);
+        lo = fsi_vec(fsi__min(lo.x, x.x), fsi__min(lo.y, x.y), fsi__min(lo.z, x.z));
+        hi = fsi_vec(fsi__max(hi.x, x.x), fsi__max(hi.y, x.y), fsi__max(hi.z, x.z));
+        m->radius = fsi__max(m->radius, fsi__length(x));
+    }
+    size = fsi__max(hi.x - lo.x, fsi__max(hi.y - lo.y, hi.z - lo.z));
+    m->h = size / (fsi_real)m->desc.field;
+    m->origin = fsi_vec_mad(lo, fsi_vec(1, 1, 1), -2 * m->h);
+    m->nx = (int)fsi__ceil((hi.x - lo.x) / m->h) + 5; m->ny = (int)fsi__ceil((hi.y - lo.y) / m->h) + 5; m->nz = (int)fsi__ceil((hi.z - lo.z) / m->h) + 5;
+    m->sample_count = fsi__imin(m->desc.samples, m->surface_count);
+    memset(&arena, 0, sizeof arena);
+    for (pass = 0; pass < 2; pass++) {
+        fsi__reduced_layout(m, &arena, m->nx * m->ny * m->nz);
+        if (pass) break;
+        if (arena.failed) return FSI_ERR_SIZE;
+        m->size = arena.used;
+        m->block = fsi_alloc(&m->desc.allocator, m->size);
+        if (!m->block) return FSI_ERR_MEMORY;
+        memset(&arena, 0, sizeof arena);
+        arena.base = (unsigned char *)m->block;
+        arena.size = m->size;
+    }
+    for (i = 0; i < n; i++) {
+        fsi_vec_store(m->x0 + 3 * i, fsi_vec_sub(fsi_vec_load(mesh->x + 3 * i), m->center));
+        m->node_mass[i] = t->soft.mass[i];
+        if (t->map[i] >= 0) m->surface[t->map[i]] = i;
+    }
+    for (i = 0; i < 3 * mesh->element_count; i++) m->index[i] = t->map[mesh->index[i]];
+    return FSI_OK;
+}
+
+FSI_API fsi_result fsi_reduced_model_init(fsi_reduced_model *out, const fsi_reduced_desc *desc) {
+    fsi_reduced_model m;
+    fsi__reduced_build t;
+    fsi_soft_desc sd;
+    fsi_result r;
+    size_t n, k, i, a;
+    if (!out || !desc || !desc->mesh || !fsi_allocator_valid(&desc->allocator) || desc->mesh->tet_count < 1) return FSI_ERR_ARGUMENT;
+    if (desc->modes < 0 || desc->modes > 3 * desc->mesh->vertex_count || !(desc->density > 0) || (desc->modes && !(desc->young > 0))) return FSI_ERR_ARGUMENT;
+    if (desc->samples < 0 || desc->field < 0 || desc->field > 512) return FSI_ERR_ARGUMENT;
+    memset(&m, 0, sizeof m);
+    memset(&t, 0, sizeof t);
+    memset(&sd, 0, sizeof sd);
+    m.desc = *desc;
+    m.desc.mesh = NULL; m.desc.basis = NULL;
+    if (!m.desc.samples) m.desc.samples = 200;
+    if (!m.desc.field) m.desc.field = 32;
+    m.vertex_count = desc->mesh->vertex_count; m.element_count = desc->mesh->element_count; m.modes = desc->modes;
+    n = 3 * (size_t)m.vertex_count;
+    k = (size_t)m.modes;
+    if (desc->basis && !fsi_all_finite(n * k, desc->basis)) return FSI_ERR_ARGUMENT;
+    sd.dim = 3; sd.vertex_count = m.vertex_count; sd.x = desc->mesh->x; sd.tet = desc->mesh->tet; sd.tet_count = desc->mesh->tet_count;
+    sd.density = desc->density; sd.young = desc->young; sd.poisson = desc->poisson; sd.model = FSI_SOFT_LINEAR; sd.integrator = FSI_SOFT_EXPLICIT;
+    sd.damping_mass = desc->damping_mass; sd.damping_stiffness = desc->damping_stiffness; sd.allocator = desc->allocator;
+    r = fsi_soft_init(&t.soft, &sd);
+    if (r != FSI_OK) return r;
+    t.size = (k * n + k + 7 * n) * sizeof(fsi_real) + n * sizeof(int32_t);
+    t.block = fsi_alloc(&desc->allocator, t.size);
+    if (!t.block) r = FSI_ERR_MEMORY;
+    t.V = (fsi_real *)t.block;
+    if (r == FSI_OK) {
+        t.w = t.V + k * n;
+        t.null = t.w + k;
+        t.map = (int32_t *)(void *)(t.null + 7 * n);
+        r = fsi__reduced_place(&m, &t, desc->mesh);
+    }
+    if (r == FSI_OK && k) r = fsi_soft_stiffness(&t.soft);
+    if (r == FSI_OK && k) r = fsi__reduced_modes(&m, &t, desc);
+    if (r == FSI_OK) {
+        for (a = 0; a < k; a++) {
+            m.omega2[a] = t.w[a];
+            for (i = 0; i < n; i++) m.S[i * k + a] = t.V[a * n + i];
+        }
+        fsi__reduced_integrals(&m);
+        r = fsi__reduced_field(&m, t.null);
+    }
+    fsi_free(&desc->allocator, t.block, t.size);
+    fsi_soft_free(&t.soft);
+    if (r != FSI_OK) { fsi_free(&desc->allocator, m.block, m.size); return r; }
+    *out = m;
+    return FSI_OK;
+}
+
+FSI_API void fsi_reduced_model_free(fsi_reduced_model *m) {
+    if (!m) return;
+    fsi_free(&m->desc.allocator, m->block, m->size);
+    memset(m, 0, sizeof *m);
+}
+
+/* ------------------------------------------------------------------------------------------------ >>reduced body */
+static fsi_mat3 fsi__reduced_matrix(const fsi_reduced *b, int which) {         /* 0: R, 1: I, 2: I^-1 */
+    fsi_mat3 m;
+    memcpy(m.m, b->cache + 9 * which, sizeof m.m);
+    return m;
+}
+
+/* A_k = sum m s_k r^T at q. */
+static void fsi__reduced_A(const fsi_reduced_model *m, const fsi_real *q, int k, const fsi_real *start, fsi_real *A) {
+    int l, i;
+    for (i = 0; i < 9; i++) A[i] = start ? start[i] : 0;
+    for (l = 0; l < m->modes; l++)
+        for (i = 0; i < 9; i++) A[i] += q[l] * m->G[9 * (k * m->modes + l) + i];
+}
+
+/* R, I(q) = tr(C) - C with C = sum m r r^T, its inverse, H(q). */
+static void fsi__reduced_update(fsi_reduced *b) {
+    const fsi_reduced_model *m = b->model;
+    fsi_quat Q;
+    fsi_mat3 R, I, inverse;
+    fsi_real C[9], A[9], trace;
+    int k, i;
+    Q.w = b->Q[0]; Q.x = b->Q[1]; Q.y = b->Q[2]; Q.z = b->Q[3];
+    R = fsi_quat_matrix(Q);
+    memcpy(C, m->C0, sizeof C);
+    for (k = 0; k < m->modes; k++) {
+        fsi__reduced_A(m, b->q, k, m->G0 + 9 * k, A);
+        fsi_vec_store(b->cache + 27 + 3 * k, fsi__skew(A));
+        for (i = 0; i < 9; i++) C[i] += b->q[k] * (A[i] + m->G0[9 * k + 3 * (i % 3) + i / 3]);
+    }
+    trace = C[0] + C[4] + C[8];
+    for (i = 0; i < 9; i++) I.m[i] = (i % 4 == 0 ? trace : 0) - C[i];
+    memset(&inverse, 0, sizeof inverse);
+    fsi_mat3_inverse(&I, &inverse);
+    memcpy(b->cache, R.m, sizeof R.m);
+    memcpy(b->cache + 9, I.m, sizeof I.m);
+    memcpy(b->cache + 18, inverse.m, sizeof inverse.m);
+}
+
+FSI_API fsi_result fsi_reduced_init(fsi_reduced *b, const fsi_reduced_model *m, fsi_vec3 T, const fsi_allocator *allocator) {
+    size_t k, n;
+    if (!b || !m || !m->block || !fsi_allocator_valid(allocator) || !fsi__finite_vec(T)) return FSI_ERR_ARGUMENT;
+    memset(b, 0, sizeof *b);
+    k = (size_t)m->modes;
+    n = 13 + 2 * k + 27 + 3 * k + 6 + k;
+    b->size = n * sizeof(fsi_real);
+    b->block = fsi_alloc(allocator, b->size);
+    if (!b->block) { memset(b, 0, sizeof *b); return FSI_ERR_MEMORY; }
+    if (allocator) b->allocator = *allocator;
+    b->model = m;
+    b->state = (fsi_real *)b->block;
+    b->T = b->state; b->Q = b->T + 3; b->p = b->Q + 4; b->L = b->p + 3; b->q = b->L + 3; b->dq = b->q + k;
+    b->cache = b->dq + k;
+    b->push = b->cache + 27 + 3 * k;
+    fsi_vec_store(b->T, T);
+    b->Q[0] = 1;
+    fsi__reduced_update(b);
+    return FSI_OK;
+}
+
+FSI_API void fsi_reduced_free(fsi_reduced *b) {
+    if (!b) return;
+    fsi_free(&b->allocator, b->block, b->size);
+    memset(b, 0, sizeof *b);
+}
+
+static fsi_vec3 fsi__reduced_lever(const fsi_reduced *b, int i) {              /* r = x0 + S q, body frame */
+    const fsi_reduced_model *m = b->model;
+    fsi_real r[3];
+    int a, k;
+    for (a = 0; a < 3; a++) {
+        const fsi_real *S = m->S + (3 * i + a) * m->modes;
+        r[a] = m->x0[3 * i + a];
+        for (k = 0; k < m->modes; k++) r[a] += S[k] * b->q[k];
+    }
+    return fsi_vec_load(r);
+}
+
+/* w: velocity of the centre of mass and angular velocity of the momentum, world; *frame (may be NULL): angular velocity of the frame, world. */
+static void fsi__reduced_spin(const fsi_reduced *b, fsi_vec3 *v, fsi_vec3 *w, fsi_vec3 *frame) {
+    fsi_mat3 R = fsi__reduced_matrix(b, 0), inverse = fsi__reduced_matrix(b, 2);
+    fsi_vec3 L = fsi_mat3_tmul_vec(&R, fsi_vec_load(b->L));
+    int k;
+    if (v) *v = fsi_vec_scale(fsi_vec_load(b->p), 1 / b->model->mass);
+    if (w) *w = fsi_mat3_mul_vec(&R, fsi_mat3_mul_vec(&inverse, L));
+    if (!frame) return;
+    for (k = 0; k < b->model->modes; k++) L = fsi_vec_mad(L, fsi_vec_load(b->cache + 27 + 3 * k), -b->dq[k]);
+    *frame = fsi_mat3_mul_vec(&R, fsi_mat3_mul_vec(&inverse, L));              /* I^-1 (L - H q') */
+}
+
+FSI_API fsi_result fsi_reduced_place(fsi_reduced *b, fsi_vec3 T, fsi_quat Q, fsi_vec3 velocity, fsi_vec3 spin) {
+    fsi_mat3 R, I;
+    int k;
+    if (!b || !b->block) return FSI_ERR_STATE;
+    if (!fsi__finite_vec(T) || !fsi__finite_vec(velocity) || !fsi__finite_vec(spin) || !fsi__finite(Q.w) || !fsi__finite_vec(fsi_vec(Q.x, Q.y, Q.z))) return FSI_ERR_ARGUMENT;
+    Q = fsi_quat_unit(Q);
+    fsi_vec_store(b->T, T);
+    b->Q[0] = Q.w; b->Q[1] = Q.x; b->Q[2] = Q.y; b->Q[3] = Q.z;
+    for (k = 0; k < 2 * b->model->modes; k++) b->q[k] = 0;
+    fsi__reduced_update(b);
+    R = fsi__reduced_matrix(b, 0);
+    I = fsi__reduced_matrix(b, 1);
+    fsi_vec_store(b->p, fsi_vec_scale(velocity, b->model->mass));
+    fsi_vec_store(b->L, fsi_mat3_mul_vec(&R, fsi_mat3_mul_vec(&I, fsi_mat3_tmul_vec(&R, spin))));
+    return FSI_OK;
+}
+
+FSI_API fsi_vec3 fsi_reduced_point(const fsi_reduced *b, int i) {
+    fsi_mat3 R = fsi__reduced_matrix(b, 0);
+    return fsi_vec_add(fsi_vec_load(b->T), fsi_mat3_mul_vec(&R, fsi__reduced_lever(b, i)));
+}
+
+FSI_API fsi_vec3 fsi_reduced_velocity(const fsi_reduced *b, int i) {           /* R S q' + v + frame x R r */
+    const fsi_reduced_model *m = b->model;
+    fsi_mat3 R = fsi__reduced_matrix(b, 0);
+    fsi_vec3 v, frame;
+    fsi_real u[3];
+    int a, k;
+    fsi__reduced_spin(b, &v, NULL, &frame);
+    for (a = 0; a < 3; a++)
+        for (u[a] = 0, k = 0; k < m->modes; k++) u[a] += m->S[(3 * i + a) * m->modes + k] * b->dq[k];
+    v = fsi_vec_add(v, fsi_vec_cross(frame, fsi_mat3_mul_vec(&R, fsi__reduced_lever(b, i))));
+    return fsi_vec_add(v, fsi_mat3_mul_vec(&R, fsi_vec_load(u)));
+}
+
+static fsi_real fsi__reduced_stiff(const fsi_reduced_model *m, int k, fsi_real dt) {   /* M^_r of mode k; 1 for dt = 0 */
+    return 1 + dt * (m->desc.damping_mass + m->desc.damping_stiffness * m->omega2[k]) + dt * dt * m->omega2[k];
+}
+
+/* Adds J^T j: j to linear, arm x j to angular, S^T R^-1 P_d j over M^_r(dt) to modal. Force, impulse and row of J are all this one map. */
+static void fsi__reduced_apply(const fsi_reduced *b, fsi_vec3 x, int count, const int32_t *vertex, const fsi_real *weight, fsi_vec3 j, fsi_real dt,
+                               fsi_real *linear, fsi_real *angular, fsi_real *modal) {
+    const fsi_reduced_model *m = b->model;
+    fsi_mat3 R = fsi__reduced_matrix(b, 0), inverse = fsi__reduced_matrix(b, 2);
+    fsi_vec3 turn = fsi_vec_cross(fsi_vec_sub(x, fsi_vec_load(b->T)), j), y, d = fsi_mat3_tmul_vec(&R, j);
+    int c, k, n = m->modes;
+    fsi_vec_store(linear, fsi_vec_add(fsi_vec_load(linear), j));
+    fsi_vec_store(angular, fsi_vec_add(fsi_vec_load(angular), turn));
+    y = fsi_mat3_mul_vec(&inverse, fsi_mat3_tmul_vec(&R, turn));               /* I^-1 (r x j), body frame */
+    for (k = 0; k < n; k++) {
+        fsi_real f = -fsi_vec_dot(fsi_vec_load(b->cache + 27 + 3 * k), y);
+        for (c = 0; c < count; c++) {
+            const fsi_real *S = m->S + 3 * vertex[c] * n + k;
+            f += weight[c] * (S[0] * d.x + S[n] * d.y + S[2 * n] * d.z);
+        }
+        modal[k] += dt > 0 ? f / fsi__reduced_stiff(m, k, dt) : f;
+    }
+}
+
+FSI_API void fsi_reduced_row(const fsi_reduced *b, fsi_vec3 x, int count, const int32_t *vertex, const fsi_real *weight, fsi_vec3 dir, fsi_real *row) {
+    memset(row, 0, (size_t)(6 + b->model->modes) * sizeof *row);
+    fsi__reduced_apply(b, x, count, vertex, weight, dir, 0, row, row + 3, row + 6);
+}
+
+FSI_API void fsi_reduced_push(fsi_reduced *b, int i, fsi_vec3 force) {
+    int32_t v = i;
+    fsi_real one = 1;
+    fsi__reduced_apply(b, fsi_reduced_point(b, i), 1, &v, &one, force, 0, b->push, b->push + 3, b->push + 6);
+}
+
+FSI_API void fsi_reduced_impulse(fsi_reduced *b, int i, fsi_vec3 impulse, int implicit) {
+    int32_t v = i;
+    fsi_real one = 1;
+    if (!b->fixed) fsi__reduced_apply(b, fsi_reduced_point(b, i), 1, &v, &one, impulse, implicit ? b->dt : 0, b->p, b->L, b->dq);
+}
+
+FSI_API void fsi_reduced_mass(const fsi_reduced *b, fsi_real dt, fsi_real *mass, fsi_real *inverse) {
+    int n = 6 + b->model->modes, i, j, which;
+    for (which = 0; which < 2; which++) {
+        fsi_real *out = which ? inverse : mass;
+        fsi_mat3 R = fsi__reduced_matrix(b, 0), I = fsi__reduced_matrix(b, 1 + which);
+        if (!out) continue;
+        memset(out, 0, (size_t)(n * n) * sizeof *out);
+        if (which && b->fixed) continue;
+        I = fsi_mat3_rotate(&R, &I);
+        for (i = 0; i < 3; i++) {
+            out[i * (n + 1)] = which ? 1 / b->model->mass : b->model->mass;
+            for (j = 0; j < 3; j++) out[(3 + i) * n + 3 + j] = (I.m[3 * i + j] + I.m[3 * j + i]) / 2;
+        }
+        for (i = 6; i < n; i++) {
+            fsi_real s = fsi__reduced_stiff(b->model, i - 6, dt);
+            out[i * (n + 1)] = which ? 1 / s : s;
+        }
+    }
+}
+
+/* P_d-projected fictitious force of mode k (times M): centrifugal and Coriolis; the Euler force is a rigid field and drops out. w: body frame. */
+static fsi_real fsi__reduced_fictitious(const fsi_reduced *b, int k, fsi_vec3 w, fsi_vec3 y) {
+    const fsi_reduced_model *m = b->model;
+    fsi_real A[9], D[9], f, u[3], ww = fsi_vec_dot(w, w);
+    int i, j;
+    fsi__reduced_A(m, b->q, k, m->G0 + 9 * k, A);
+    fsi__reduced_A(m, b->dq, k, NULL, D);
+    fsi_vec_store(u, w);
+    f = 2 * fsi_vec_dot(w, fsi__skew(D)) - fsi_vec_dot(fsi_vec_load(b->cache + 27 + 3 * k), y);
+    for (i = 0; i < 3; i++)
+        for (j = 0; j < 3; j++) f += A[3 * i + j] * (u[i] * u[j] - (i == j ? ww : 0));      /* s . w x (w x r) */
+    return f;
+}
+
+FSI_API fsi_result fsi_reduced_forces(fsi_reduced *b, fsi_real dt) {
+    const fsi_reduced_model *m;
+    fsi_mat3 R, I, inverse;
+    fsi_vec3 w, torque;
+    int k, l;
+    if (!b || !b->block) return FSI_ERR_STATE;
+    if (!fsi__finite(dt) || !(dt > 0)) return FSI_ERR_ARGUMENT;
+    m = b->model;
+    if (!fsi_all_finite(13 + 2 * (size_t)m->modes, b->state) || !fsi_all_finite(6 + (size_t)m->modes, b->push)) return FSI_ERR_NUMERIC;
+    b->dt = dt;
+    if (b->fixed) { memset(b->push, 0, (size_t)(6 + m->modes) * sizeof *b->push); return FSI_OK; }
+    fsi__reduced_update(b);
+    R = fsi__reduced_matrix(b, 0); I = fsi__reduced_matrix(b, 1); inverse = fsi__reduced_matrix(b, 2);
+    fsi__reduced_spin(b, NULL, NULL, &w);
+    w = fsi_mat3_tmul_vec(&R, w);
+    torque = fsi_vec_cross(w, fsi_mat3_mul_vec(&I, w));                        /* sum m r x (w x (w x r)) */
+    for (l = 0; l < m->modes; l++) {                   /* + 2 sum m r x (w x s_l) q'_l = 2 (tr A_l - A_l) w q'_l */
+        fsi_mat3 A;
+        fsi__reduced_A(m, b->q, l, m->G0 + 9 * l, A.m);
+        torque = fsi_vec_mad(torque, fsi_vec_sub(fsi_vec_scale(w, A.m[0] + A.m[4] + A.m[8]), fsi_mat3_mul_vec(&A, w)), 2 * b->dq[l]);
+    }
+    torque = fsi_mat3_mul_vec(&inverse, torque);
+    for (k = 0; k < m->modes; k++)                     /* push is the scratch: all see the old q' */
+        b->push[6 + k] = b->dq[k] + dt * (b->push[6 + k] - fsi__reduced_fictitious(b, k, w, torque) - m->omega2[k] * b->q[k]);      /* q'* */
+    for (k = 0; k < m->modes; k++) b->dq[k] = b->push[6 + k] / fsi__reduced_stiff(m, k, dt);                                   /* M^_r^-1 M_r q'* */
+    fsi_vec_store(b->p, fsi_vec_mad(fsi_vec_load(b->p), fsi_vec_mad(fsi_vec_load(b->push), b->gravity, m->mass), dt));
+    fsi_vec_store(b->L, fsi_vec_mad(fsi_vec_load(b->L), fsi_vec_load(b->push + 3), dt));
+    memset(b->push, 0, (size_t)(6 + m->modes) * sizeof *b->push);
+    return FSI_OK;
+}
+
+static void fsi__reduced_turn(fsi_reduced *b, const fsi_real *from, fsi_vec3 rotation) {
+    fsi_quat q, r = fsi_quat_from_rotation(rotation);
+    q.w = from[0]; q.x = from[1]; q.y = from[2]; q.z = from[3];
+    q = fsi_quat_unit(fsi_quat_mul(r, q));
+    b->Q[0] = q.w; b->Q[1] = q.x; b->Q[2] = q.y; b->Q[3] = q.z;
+    fsi__reduced_update(b);
+}
+
+FSI_API fsi_result fsi_reduced_move(fsi_reduced *b, fsi_real dt) {
+    fsi_vec3 v, frame;
+    fsi_real from[4];
+    int k;
+    if (!b || !b->block) return FSI_ERR_STATE;
+    if (!fsi__finite(dt) || !(dt > 0)) return FSI_ERR_ARGUMENT;
+    if (!fsi_all_finite(13 + 2 * (size_t)b->model->modes, b->state)) return FSI_ERR_NUMERIC;
+    if (b->fixed) return FSI_OK;
+    memcpy(from, b->Q, sizeof from);
+    fsi__reduced_spin(b, &v, NULL, &frame);
+    for (k = 0; k < b->model->modes; k++) b->q[k] += dt / 2 * b->dq[k];
+    fsi__reduced_turn(b, from, fsi_vec_scale(frame, dt / 2));                  /* midpoint: L stays, the frame's spin follows the shape */
+    fsi__reduced_spin(b, NULL, NULL, &frame);
+    for (k = 0; k < b->model->modes; k++) b->q[k] += dt / 2 * b->dq[k];
+    fsi__reduced_turn(b, from, fsi_vec_scale(frame, dt));
+    fsi_vec_store(b->T, fsi_vec_mad(fsi_vec_load(b->T), v, dt));
+    return FSI_OK;
+}
+
+FSI_API void fsi_reduced_energy(const fsi_reduced *b, double *elastic, double *kinetic) {
+    const fsi_reduced_model *m = b->model;
+    fsi_mat3 inverse = fsi__reduced_matrix(b, 2);
+    fsi_vec3 v, w, h = fsi_vec(0, 0, 0);
+    double e = 0, t = 0;
+    int k;
+    fsi__reduced_spin(b, &v, &w, NULL);
+    for (k = 0; k < m->modes; k++) {
+        e += 0.5 * (double)(m->omega2[k] * b->q[k] * b->q[k]);
+        t += 0.5 * (double)(b->dq[k] * b->dq[k]);
+        h = fsi_vec_mad(h, fsi_vec_load(b->cache + 27 + 3 * k), b->dq[k]);
+    }
+    t -= 0.5 * (double)fsi_vec_dot(h, fsi_mat3_mul_vec(&inverse, h));          /* q' (1 - H^T I^-1 H) q' / 2 */
+    t += 0.5 * (double)(fsi_vec_dot(fsi_vec_load(b->p), v) + fsi_vec_dot(fsi_vec_load(b->L), w));
+    if (elastic) *elastic = e;
+    if (kinetic) *kinetic = t;
+}
+
+FSI_API size_t fsi_reduced_state_size(const fsi_reduced *b) { return b && b->model ? (13 + 2 * (size_t)b->model->modes) * sizeof(fsi_real) : 0; }
+
+FSI_API fsi_result fsi_reduced_save(const fsi_reduced *b, void *out) {
+    if (!b || !b->block || !out) return FSI_ERR_ARGUMENT;
+    memcpy(out, b->state, fsi_reduced_state_size(b));
+    return FSI_OK;
+}
+
+FSI_API fsi_result fsi_reduced_restore(fsi_reduced *b, const void *in) {
+    if (!b || !b->block || !in) return FSI_ERR_ARGUMENT;
+    memcpy(b->state, in, fsi_reduced_state_size(b));
+    fsi__reduced_update(b);
+    return FSI_OK;
+}
+
+/* ------------------------------------------------------------------------------------------------ >>reduced group */
+static void fsi__group_layout(fsi_reduced_group *g, fsi_arena *a) {
+    size_t r = sizeof(fsi_real), n = (size_t)g->dof, j = 3 * (size_t)g->joint_count, v = (size_t)g->vertex_count, k = (size_t)(g->skin.terms * g->skin.vertex_count);
+    g->body = (fsi_reduced **)fsi_arena_take(a, (size_t)g->body_count, sizeof *g->body);
+    g->joint = (fsi_reduced_joint *)fsi_arena_take(a, (size_t)g->joint_count, sizeof *g->joint);
+    g->x = (fsi_real *)fsi_arena_take(a, 3 * v, r);
+    g->velocity = (fsi_real *)fsi_arena_take(a, 3 * v, r);
+    g->index = (int32_t *)fsi_arena_take(a, 3 * (size_t)g->element_count, sizeof(int32_t));
+    g->owner = (int32_t *)fsi_arena_take(a, v + (size_t)g->body_count, sizeof(int32_t));      /* body of a vertex; then first dof of a body */
+    g->v = (fsi_real *)fsi_arena_take(a, n, r);
+    g->impulse = (fsi_real *)fsi_arena_take(a, n, r);
+    g->mass = (fsi_real *)fsi_arena_take(a, n * n, r);
+    g->inverse = (fsi_real *)fsi_arena_take(a, n * n, r);
+    g->A = (fsi_real *)fsi_arena_take(a, j * n, r);
+    g->AK = (fsi_real *)fsi_arena_take(a, j * n, r);
+    g->LA = (fsi_real *)fsi_arena_take(a, j * j + j, r);
+    g->scratch = (fsi_real *)fsi_arena_take(a, n * n, r);
+    g->skin_body = (int32_t *)fsi_arena_take(a, 2 * k, sizeof(int32_t));
+    g->skin_weight = (fsi_real *)fsi_arena_take(a, k, r);
+}
+
+static int fsi__group_check(fsi_reduced_group *g, fsi_reduced **body, const fsi_reduced_joint *joint, const fsi_reduced_skin *skin) {
+    int i, s;
+    for (i = 0; i < g->body_count; i++) {
+        if (!body[i] || !body[i]->block) return 0;
+        g->dof += 6 + body[i]->model->modes;
+        if (!skin) { g->vertex_count += body[i]->model->surface_count; g->element_count += body[i]->model->element_count; }
+    }
+    for (i = 0; i < g->joint_count; i++)
+        for (s = 0; s < 2; s++)
+            if (joint[i].body[s] < 0 || joint[i].body[s] >= g->body_count || joint[i].body[0] == joint[i].body[1] || joint[i].vertex[s] < 0 ||
+                joint[i].vertex[s] >= body[joint[i].body[s]]->model->vertex_count) return 0;
+    if (!skin) return 1;
+    if (skin->terms < 1 || skin->vertex_count < 1 || skin->element_count < 1 || !skin->index || !skin->body || !skin->vertex || !skin->weight) return 0;
+    for (i = 0; i < 3 * skin->element_count; i++)
+        if (skin->index[i] < 0 || skin->index[i] >= skin->vertex_count) return 0;
+    for (i = 0; i < skin->terms * skin->vertex_count; i++)
+        if (skin->body[i] < 0 || skin->body[i] >= g->body_count || skin->vertex[i] < 0 || !fsi__finite(skin->weight[i]) ||
+            skin->vertex[i] >= body[skin->body[i]]->model->vertex_count) return 0;
+    g->skin = *skin;
+    g->vertex_count = skin->vertex_count;
+    g->element_count = skin->element_count;
+    return 1;
+}
+
+FSI_API fsi_result fsi_reduced_group_init(fsi_reduced_group *out, fsi_reduced **body, int body_count, const fsi_reduced_joint *joint, int joint_count,
+                                          const fsi_reduced_skin *skin, const fsi_allocator *allocator) {
+    fsi_reduced_group g;
+    fsi_arena arena;
+    int i, k, pass, vertex = 0, element = 0, dof = 0;
+    if (!out || !body || body_count < 1 || joint_count < 0 || (joint_count && !joint) || !fsi_allocator_valid(allocator)) return FSI_ERR_ARGUMENT;
+    memset(&g, 0, sizeof g);
+    g.body_count = body_count;
+    g.joint_count = joint_count;
+    if (!fsi__group_check(&g, body, joint, skin)) return FSI_ERR_ARGUMENT;
+    memset(&arena, 0, sizeof arena);
+    for (pass = 0; pass < 2; pass++) {
+        fsi__group_layout(&g, &arena);
+        if (pass) break;
+        if (arena.failed) return FSI_ERR_SIZE;
+        g.size = arena.used;
+        g.block = fsi_alloc(allocator, g.size);
+        if (!g.block) return FSI_ERR_MEMORY;
+        memset(&arena, 0, sizeof arena);
+        arena.base = (unsigned char *)g.block;
+        arena.size = g.size;
+    }
+    if (allocator) g.allocator = *allocator;
+    if (joint_count) memcpy(g.joint, joint, (size_t)joint_count * sizeof *joint);
+    for (i = 0; i < body_count; i++) {
+        const fsi_reduced_model *m = body[i]->model;
+        g.body[i] = body[i];
+        g.owner[g.vertex_count + i] = dof;
+        dof += 6 + m->modes;
+        for (k = 0; !skin && k < 3 * m->element_count; k++) g.index[3 * element + k] = m->index[k] + vertex;
+        for (k = 0; !skin && k < m->surface_count; k++) g.owner[vertex + k] = i;
+        vertex += m->surface_count;
+        element += m->element_count;
+    }
+    if (skin) {
+        size_t n = (size_t)(skin->terms * skin->vertex_count);
+        memcpy(g.index, skin->index, 3 * (size_t)skin->element_count * sizeof(int32_t));
+        memcpy(g.skin_body, skin->body, n * sizeof(int32_t));
+        memcpy(g.skin_body + n, skin->vertex, n * sizeof(int32_t));
+        memcpy(g.skin_weight, skin->weight, n * sizeof(fsi_real));
+        g.skin.index = g.index; g.skin.body = g.skin_body; g.skin.vertex = g.skin_body + n; g.skin.weight = g.skin_weight;
+    }
+    *out = g;
+    return FSI_OK;
+}
+
+FSI_API void fsi_reduced_group_free(fsi_reduced_group *g) {
+    if (!g) return;
+    fsi_free(&g->allocator, g->block, g->size);
+    memset(g, 0, sizeof *g);
+}
+
+FSI_API fsi_surface fsi_reduced_group_surface(fsi_reduced_group *g) {
+    fsi_surface s;
+    int i, k, t, vertex = 0;
+    memset(&s, 0, sizeof s);
+    if (!g || !g->block) return s;
+    for (i = 0; i < g->body_count && !g->skin.terms; i++)
+        for (k = 0; k < g->body[i]->model->surface_count; k++, vertex++) {
+            fsi_vec_store(g->x + 3 * vertex, fsi_reduced_point(g->body[i], g->body[i]->model->surface[k]));
+            fsi_vec_store(g->velocity + 3 * vertex, fsi_reduced_velocity(g->body[i], g->body[i]->model->surface[k]));
+        }
+    for (i = 0; i < g->skin.vertex_count; i++) {
+        fsi_vec3 x = fsi_vec(0, 0, 0), v = x;
+        for (t = g->skin.terms * i; t < g->skin.terms * (i + 1); t++) {
+            const fsi_reduced *b = g->body[g->skin.body[t]];
+            x = fsi_vec_mad(x, fsi_reduced_point(b, g->skin.vertex[t]), g->skin.weight[t]);
+            v = fsi_vec_mad(v, fsi_reduced_velocity(b, g->skin.vertex[t]), g->skin.weight[t]);
+        }
+        fsi_vec_store(g->x + 3 * i, x);
+        fsi_vec_store(g->velocity + 3 * i, v);
+    }
+    s.dim = 3; s.closed = 1; s.vertex_count = g->vertex_count; s.element_count = g->element_count; s.x = g->x; s.v = g->velocity; s.index = g->index;
+    return s;
+}
+
+/* Row of J at a point of a surface element: the skin's particles, or the three vertices of one body with the point as arm. */
+static void fsi__group_row(const fsi_coupled *self, int element, const fsi_real *weight, fsi_vec3 point, fsi_vec3 dir, fsi_real *row) {
+    const fsi_reduced_group *g = (const fsi_reduced_group *)self->user;
+    const int32_t *t = g->index + 3 * element;
+    int a, k, i;
+    memset(row, 0, (size_t)g->dof * sizeof *row);
+    if (!g->skin.terms) {
+        int body = g->owner[t[0]];
+        int32_t vertex[3];
+        for (k = 0, i = 0; i < body; i++) k += g->body[i]->model->surface_count;
+        for (a = 0; a < 3; a++) vertex[a] = g->body[body]->model->surface[t[a] - k];
+        row += g->owner[g->vertex_count + body];
+        fsi__reduced_apply(g->body[body], point, 3, vertex, weight, dir, 0, row, row + 3, row + 6);
+        return;
+    }
+    for (a = 0; a < 3; a++)
+        for (k = g->skin.terms * t[a]; k < g->skin.terms * (t[a] + 1); k++) {
+            const fsi_reduced *b = g->body[g->skin.body[k]];
+            fsi_real *r = row + g->owner[g->vertex_count + g->skin.body[k]], one = 1;
+            fsi__reduced_apply(b, fsi_reduced_point(b, g->skin.vertex[k]), 1, g->skin.vertex + k, &one, fsi_vec_scale(dir, weight[a] * g->skin.weight[k]), 0, r, r + 3, r + 6);
+        }
+}
+
+/* Joint impulses eliminated: K <- K - K A^T (A K A^T)^-1 A K, v <- v - K A^T (A K A^T)^-1 (A v + gap / dt). A = J_0 - J_1. */
+static fsi_result fsi__group_joints(fsi_reduced_group *g, fsi_real dt) {
+    int n = g->dof, m = 3 * g->joint_count, i, j, k, s;
+    fsi_real *rhs = g->LA + m * m, most = 0;
+    memset(g->A, 0, (size_t)(m * n) * sizeof *g->A);
+    g->joint_error = 0;
+    for (i = 0; i < g->joint_count; i++) {
+        fsi_vec3 x[2], gap;
+        for (s = 0; s < 2; s++) {
+            fsi_reduced *b = g->body[g->joint[i].body[s]];
+            int32_t vertex = g->joint[i].vertex[s];
+            fsi_real one = 1;
+            x[s] = fsi_reduced_point(b, vertex);
+            for (k = 0; k < 3; k++) {
+                fsi_real *r = g->A + (3 * i + k) * n + g->owner[g->vertex_count + g->joint[i].body[s]], sign = s ? FSI_R(-1.0) : FSI_R(1.0);
+                fsi__reduced_apply(b, x[s], 1, &vertex, &one, fsi_vec(k == 0 ? sign : 0, k == 1 ? sign : 0, k == 2 ? sign : 0), 0, r, r + 3, r + 6);
+            }
+        }
+        gap = fsi_vec_sub(x[0], x[1]);
+        g->joint_error = fsi__max(g->joint_error, fsi__length(gap));
+        fsi_vec_store(rhs + 3 * i, fsi_vec_scale(gap, 1 / dt));
+    }
+    for (i = 0; i < m; i++) {
+        for (j = 0; j < n; j++) {
+            fsi_real c = 0;
+            for (k = 0; k < n; k++) c += g->A[i * n + k] * g->inverse[k * n + j];
+            g->AK[i * n + j] = c;
+        }
+        for (j = 0; j < n; j++) rhs[i] += g->A[i * n + j] * g->v[j];
+    }
+    for (i = 0; i < m; i++) {
+        for (j = 0; j < m; j++) {
+            fsi_real c = 0;
+            for (k = 0; k < n; k++) c += g->AK[i * n + k] * g->A[j * n + k];
+            g->LA[i * m + j] = c;
+        }
+        most = fsi__max(most, g->LA[i * m + i]);
+    }
+    for (i = 0; i < m; i++) g->LA[i * m + i] += 64 * FSI_REAL_EPS * most;      /* joints may be redundant */
+    if (fsi_dense_cholesky(m, g->LA) != FSI_OK) return FSI_ERR_SINGULAR;
+    fsi_dense_cholesky_solve(m, g->LA, rhs);
+    for (j = 0; j < n; j++)
+        for (i = 0; i < m; i++) g->v[j] -= g->AK[i * n + j] * rhs[i];
+    for (j = 0; j < n; j++) {                          /* column j of (A K A^T)^-1 A K, one at a time */
+        for (i = 0; i < m; i++) rhs[i] = g->AK[i * n + j];
+        fsi_dense_cholesky_solve(m, g->LA, rhs);
+        for (k = 0; k < n; k++) {
+            fsi_real c = 0;
+            for (i = 0; i < m; i++) c += g->AK[i * n + k] * rhs[i];
+            g->inverse[k * n + j] -= c;
+        }
+    }
+    for (j = 0; j < n; j++)
+        for (k = 0; k < j; k++) g->inverse[k * n + j] = g->inverse[j * n + k] = (g->inverse[k * n + j] + g->inverse[j * n + k]) / 2;
+    return FSI_OK;
+}
+
+/* Body k's block between g->v and its state. */
+static void fsi__group_exchange(fsi_reduced_group *g, int k, int take) {
+    fsi_reduced *b = g->body[k];
+    fsi_real *v = g->v + g->owner[g->vertex_count + k];
+    size_t n = (size_t)b->model->modes;
+    fsi_vec3 lin, ang;
+    if (take) {
+        fsi_mat3 R = fsi__reduced_matrix(b, 0), I = fsi__reduced_matrix(b, 1);
+        if (b->fixed) return;
+        I = fsi_mat3_rotate(&R, &I);
+        fsi_vec_store(b->p, fsi_vec_scale(fsi_vec_load(v), b->model->mass));
+        fsi_vec_store(b->L, fsi_mat3_mul_vec(&I, fsi_vec_load(v + 3)));
+        fsi_copy(n, v + 6, b->dq);
+    } else {
+        fsi__reduced_spin(b, &lin, &ang, NULL);
+        fsi_vec_store(v, lin);
+        fsi_vec_store(v + 3, ang);
+        fsi_copy(n, b->dq, v + 6);
+    }
+}
+
+FSI_API fsi_result fsi_reduced_group_couple(fsi_reduced_group *g, fsi_real dt, fsi_coupled *out) {
+    int k, i, n;
+    fsi_result r = FSI_OK;
+    if (!g || !g->block) return FSI_ERR_STATE;
+    if (!fsi__finite(dt) || !(dt > 0)) return FSI_ERR_ARGUMENT;
+    n = g->dof;
+    memset(g->mass, 0, (size_t)(n * n) * sizeof *g->mass);
+    memset(g->inverse, 0, (size_t)(n * n) * sizeof *g->inverse);
+    for (k = 0; k < g->body_count; k++) {
+        int first = g->owner[g->vertex_count + k], m = 6 + g->body[k]->model->modes, which;
+        fsi__group_exchange(g, k, 0);
+        for (which = 0; which < 2; which++) {
+            fsi_real *to = which ? g->inverse : g->mass, *from = g->scratch;
+            fsi_reduced_mass(g->body[k], dt, which ? NULL : from, which ? from : NULL);
+            for (i = 0; i < m; i++) memcpy(to + (first + i) * n + first, from + i * m, (size_t)m * sizeof *to);
+        }
+    }
+    if (g->joint_count) r = fsi__group_joints(g, dt);
+    if (r != FSI_OK) return r;
+    fsi_fill((size_t)n, 0, g->impulse);
+    if (!out) return FSI_OK;
+    memset(out, 0, sizeof *out);
+    out->surface = fsi_reduced_group_surface(g);
+    out->dof = n;
+    out->v = g->v; out->impulse = g->impulse; out->mass = g->mass; out->inverse_mass = g->inverse;
+    out->row_fn = fsi__group_row;
+    out->user = g;
+    return FSI_OK;
+}
+
+FSI_API fsi_result fsi_reduced_group_take(fsi_reduced_group *g) {
+    int k;
+    if (!g || !g->block) return FSI_ERR_STATE;
+    if (!fsi_all_finite((size_t)g->dof, g->v)) return FSI_ERR_NUMERIC;
+    for (k = 0; k < g->body_count; k++) fsi__group_exchange(g, k, 1);
+    return FSI_OK;
+}
+
+/* ------------------------------------------------------------------------------------------------ >>reduced contact */
+/* Signed distance of world point p to the deformed body: the displacement of the nearest surface vertex is taken back, then the rest field is read. */
+static fsi_real fsi__reduced_distance(const fsi_reduced *b, fsi_vec3 p, fsi_vec3 *normal, int *vertex) {
+    const fsi_reduced_model *m = b->model;
+    fsi_mat3 R = fsi__reduced_matrix(b, 0);
+    fsi_vec3 local = fsi_mat3_tmul_vec(&R, fsi_vec_sub(p, fsi_vec_load(b->T))), x = local, g;
+    fsi_real f[8], u, v, w, c[3];
+    int i, j, k, pass, nearest = 0;
+    for (pass = 0; pass < 2; pass++) {
+        c[0] = (x.x - m->origin.x) / m->h; c[1] = (x.y - m->origin.y) / m->h; c[2] = (x.z - m->origin.z) / m->h;
+        if (!(c[0] >= 0 && c[1] >= 0 && c[2] >= 0 && c[0] < (fsi_real)(m->nx - 1) && c[1] < (fsi_real)(m->ny - 1) && c[2] < (fsi_real)(m->nz - 1))) return FSI_REAL_MAX;
+        nearest = m->near_vertex[fsi__reduced_node(m, (int)(c[0] + FSI_R(0.5)), (int)(c[1] + FSI_R(0.5)), (int)(c[2] + FSI_R(0.5)))];
+        x = fsi_vec_sub(local, fsi_vec_sub(fsi__reduced_lever(b, nearest), fsi_vec_load(m->x0 + 3 * nearest)));
+    }
+    c[0] = fsi__clamp((x.x - m->origin.x) / m->h, 0, (fsi_real)(m->nx - 1) - FSI_R(1e-3));
+    c[1] = fsi__clamp((x.y - m->origin.y) / m->h, 0, (fsi_real)(m->ny - 1) - FSI_R(1e-3));
+    c[2] = fsi__clamp((x.z - m->origin.z) / m->h, 0, (fsi_real)(m->nz - 1) - FSI_R(1e-3));
+    i = (int)c[0]; j = (int)c[1]; k = (int)c[2];
+    u = c[0] - (fsi_real)i; v = c[1] - (fsi_real)j; w = c[2] - (fsi_real)k;
+    for (pass = 0; pass < 8; pass++) f[pass] = m->phi[fsi__reduced_node(m, i + (pass & 1), j + (pass >> 1 & 1), k + (pass >> 2))];
+    g.x = (1 - w) * ((1 - v) * (f[1] - f[0]) + v * (f[3] - f[2])) + w * ((1 - v) * (f[5] - f[4]) + v * (f[7] - f[6]));
+    g.y = (1 - w) * ((1 - u) * (f[2] - f[0]) + u * (f[3] - f[1])) + w * ((1 - u) * (f[6] - f[4]) + u * (f[7] - f[5]));
+    g.z = (1 - v) * ((1 - u) * (f[4] - f[0]) + u * (f[5] - f[1])) + v * ((1 - u) * (f[6] - f[2]) + u * (f[7] - f[3]));
+    *normal = fsi_mat3_mul_vec(&R, fsi__unit(g));
+    *vertex = nearest;
+    return (1 - w) * ((1 - v) * ((1 - u) * f[0] + u * f[1]) + v * ((1 - u) * f[2] + u * f[3])) +
+           w * ((1 - v) * ((1 - u) * f[4] + u * f[5]) + v * ((1 - u) * f[6] + u * f[7]));
+}
+
+typedef struct fsi__reduced_contact {
+    int32_t body[2], vertex[2];          /* second body -1: obstacle */
+    fsi_vec3 at, dir[3], velocity;       /* dir[0] normal, out of the second; velocity of the obstacle */
+    fsi_real gap, target, friction, restitution, impulse[3], weight[3]; /* weight: 1 / (row . row) */
+} fsi__reduced_contact;
+
+static fsi_result fsi__reduced_grow(const fsi_allocator *a, void **p, size_t *room, size_t need, size_t item) {   /* keeps the content */
+    size_t next = need + need / 2 + 64, bytes;
+    void *q;
+    if (need <= *room) return FSI_OK;
+    if (!fsi_size_mul(next, item, &bytes)) return FSI_ERR_SIZE;
+    q = fsi_alloc(a, bytes);
+    if (!q) return FSI_ERR_MEMORY;
+    if (*p) memcpy(q, *p, *room * item);
+    fsi_free(a, *p, *room * item);
+    *p = q;
+    *room = next;
+    return FSI_OK;
+}
+
+static fsi_result fsi__reduced_add(fsi_reduced_contacts *c, const fsi__reduced_contact *from) {
+    void *p = c->contact;
+    size_t room = (size_t)c->room;
+    fsi__reduced_contact *q;
+    fsi_result r = fsi__reduced_grow(&c->allocator, &p, &room, (size_t)c->count + 1, sizeof *from);
+    if (r != FSI_OK) return r;
+    c->contact = (fsi__reduced_contact *)p;
+    c->room = (int)room;
+    q = &c->contact[c->count++];
+    *q = *from;
+    q->dir[1] = fsi__unit(fsi_vec_cross(q->dir[0], fsi__abs(q->dir[0].x) < FSI_R(0.7) ? fsi_vec(1, 0, 0) : fsi_vec(0, 1, 0)));
+    q->dir[2] = fsi_vec_cross(q->dir[0], q->dir[1]);
+    c->depth = fsi__max(c->depth, -q->gap);
+    return FSI_OK;
+}
+
+/* Samples of body a against body b's field, or against an obstacle (b < 0). bound[4]: centre and radius of each body. */
+static fsi_result fsi__reduced_narrow(fsi_reduced_contacts *c, fsi_reduced **body, int a, int b, const fsi_obstacle *o, const fsi_real *point, const fsi_real *bound,
+                                      fsi_real dt) {
+    fsi__reduced_contact q;
+    const fsi_reduced_model *m = body[a]->model;
+    fsi_result r = FSI_OK;
+    int i, nearest = 0;
+    memset(&q, 0, sizeof q);
+    q.body[0] = a; q.body[1] = b;
+    q.friction = o ? o->friction : c->friction;
+    q.restitution = o ? o->restitution : c->restitution;
+    for (i = 0; i < m->sample_count && r == FSI_OK; i++) {
+        fsi_vec3 x = fsi_vec_load(point + 3 * i), d;
+        if (o) q.gap = o->distance_fn(x, &q.dir[0], &q.velocity, o->user);
+        else {
+            d = fsi_vec_sub(x, fsi_vec_load(bound + 4 * b));
+            if (fsi_vec_dot(d, d) > bound[4 * b + 3] * bound[4 * b + 3]) continue;
+            q.gap = fsi__reduced_distance(body[b], x, &q.dir[0], &nearest);
+        }
+        if (!(q.gap < bound[4 * a + 3])) continue;
+        if (!fsi__finite_vec(q.dir[0])) return FSI_ERR_CALLBACK;
+        q.vertex[0] = m->sample[i];
+        q.vertex[1] = nearest;
+        d = fsi_reduced_velocity(body[a], q.vertex[0]);
+        d = fsi_vec_sub(d, o ? q.velocity : fsi_reduced_velocity(body[b], nearest));
+        if (q.gap + dt * fsi_vec_dot(d, q.dir[0]) > m->h / 4) continue;          /* does not touch within this step */
+        q.at = x;
+        r = fsi__reduced_add(c, &q);
+    }
+    return r;
+}
+
+/* Velocity of every body in coordinates with unit mass: u = (sqrt(m) v, C^T w, sqrt(M^) q'), world inertia I = C C^T. fold -1: back to the state. */
+static void fsi__reduced_unit(fsi_reduced *b, fsi_real dt, fsi_real *u, fsi_real *C, int back) {
+    const fsi_reduced_model *m = b->model;
+    fsi_mat3 R = fsi__reduced_matrix(b, 0), I = fsi__reduced_matrix(b, 1);
+    fsi_vec3 v, w;
+    fsi_real s = fsi__sqrt(m->mass);
+    int i, k;
+    if (!back) {
+        I = fsi_mat3_rotate(&R, &I);
+        memcpy(C, I.m, sizeof I.m);
+        fsi_dense_cholesky(3, C);
+        fsi__reduced_spin(b, &v, &w, NULL);
+        fsi_vec_store(u, fsi_vec_scale(v, s));
+        u[3] = C[0] * w.x + C[3] * w.y + C[6] * w.z; u[4] = C[4] * w.y + C[7] * w.z; u[5] = C[8] * w.z;
+        for (k = 0; k < m->modes; k++) u[6 + k] = b->dq[k] * fsi__sqrt(fsi__reduced_stiff(m, k, dt));
+        return;
+    }
+    if (b->fixed) return;
+    for (i = 0; i < 3; i++) b->p[i] = u[i] * s;
+    b->L[0] = C[0] * u[3]; b->L[1] = C[3] * u[3] + C[4] * u[4]; b->L[2] = C[6] * u[3] + C[7] * u[4] + C[8] * u[5];   /* L = C u */
+    for (k = 0; k < m->modes; k++) b->dq[k] = u[6 + k] / fsi__sqrt(fsi__reduced_stiff(m, k, dt));
+}
+
+/* Row of one side in unit-mass coordinates. */
+static void fsi__reduced_unit_row(const fsi_reduced *b, int32_t vertex, fsi_vec3 at, fsi_vec3 dir, fsi_real dt, const fsi_real *C, fsi_real *row) {
+    fsi_real one = 1, s = 1 / fsi__sqrt(b->model->mass);
+    int k;
+    fsi_reduced_row(b, at, 1, &vertex, &one, dir, row);
+    if (b->fixed) s = 0;
+    for (k = 0; k < 3; k++) row[k] *= s;
+    row[3] /= C[0];                                    /* C^-1 of the angular part */
+    row[4] = (row[4] - C[3] * row[3]) / C[4];
+    row[5] = (row[5] - C[6] * row[3] - C[7] * row[4]) / C[8];
+    for (k = 0; k < b->model->modes; k++) row[6 + k] /= fsi__sqrt(fsi__reduced_stiff(b->model, k, dt));
+    for (k = 3; b->fixed && k < 6 + b->model->modes; k++) row[k] = 0;
+}
+
+static double fsi__reduced_dot(const fsi_real *a, const fsi_real *b, int n) {
+    fsi_real s = 0;
+    int k;
+    for (k = 0; k < n; k++) s += a[k] * b[k];
+    return (double)s;
+}
+
+/* One sweep of sequential impulses: normal, then friction inside the cone. */
+static void fsi__reduced_sweep(fsi_reduced_contacts *c, const int32_t *dof, int stride) {
+    int i, d, s, k;
+    for (i = 0; i < c->count; i++) {
+        fsi__reduced_contact *q = &c->contact[i];
+        fsi_real lambda[3], most;
+        for (d = 0; d < 3; d++) {
+            fsi_real *row = c->row + (size_t)(3 * i + d) * 2 * (size_t)stride, vel = -fsi_vec_dot(q->velocity, q->dir[d]), change;
+            for (s = 0; s < 2; s++)
+                if (q->body[s] >= 0) vel += (fsi_real)fsi__reduced_dot(row + s * stride, c->u + dof[q->body[s]], dof[q->body[s] + 1] - dof[q->body[s]]);
+            lambda[d] = q->impulse[d] + q->weight[d] * ((d ? 0 : q->target) - vel);
+            if (d == 0) lambda[0] = fsi__max(lambda[0], 0);
+            else {
+                most = q->friction * q->impulse[0];
+                lambda[d] = fsi__clamp(lambda[d], -most, most);
+                if (d == 2 && lambda[2] * lambda[2] + q->impulse[1] * q->impulse[1] > most * most) {
+                    fsi_real left = fsi__sqrt(fsi__max(most * most - q->impulse[1] * q->impulse[1], 0));
+                    lambda[2] = fsi__clamp(lambda[2], -left, left);
+                }
+            }
+            change = lambda[d] - q->impulse[d];
+            q->impulse[d] = lambda[d];
+            for (s = 0; s < 2; s++)
+                if (q->body[s] >= 0) {
+                    fsi_real *u = c->u + dof[q->body[s]];
+                    int n = dof[q->body[s] + 1] - dof[q->body[s]];
+                    for (k = 0; k < n; k++) u[k] += change * row[s * stride + k];
+                }
+        }
+    }
+}
+
+static int fsi__reduced_sweep_order(const void *pa, const void *pb) {
+    const fsi_real *a = (const fsi_real *)pa, *b = (const fsi_real *)pb;
+    return a[0] < b[0] ? -1 : a[0] > b[0] ? 1 : a[1] < b[1] ? -1 : a[1] > b[1];
+}
+
+/* Candidates: samples in world space, spheres around them, sweep along x. */
+static fsi_result fsi__reduced_broad(fsi_reduced_contacts *c, fsi_reduced **body, int n, const fsi_obstacle *o, int obstacles, fsi_real dt,
+                                     fsi_real *bound, fsi_real *order, fsi_real *point, const int32_t *first) {
+    fsi_result r = FSI_OK;
+    int i, j, k;
+    for (i = 0; i < n; i++) {
+        const fsi_reduced_model *m = body[i]->model;
+        fsi_vec3 T = fsi_vec_load(body[i]->T);
+        fsi_real apart = 0;
+        for (k = 0; k < m->sample_count; k++) {
+            fsi_vec3 x = fsi_reduced_point(body[i], m->sample[k]);
+            fsi_vec_store(point + 3 * (first[i] + k), x);
+            apart = fsi__max(apart, fsi__length(fsi_vec_sub(x, T)));
+        }
+        fsi_vec_store(bound + 4 * i, T);
+        bound[4 * i + 3] = apart + m->h + dt * fsi__length(fsi_vec_load(body[i]->p)) / m->mass;
+        order[2 * i] = T.x - bound[4 * i + 3];
+        order[2 * i + 1] = (fsi_real)i;
+    }
+    qsort(order, (size_t)n, 2 * sizeof *order, fsi__reduced_sweep_order);
+    for (i = 0; i < n && r == FSI_OK; i++) {
+        int a = (int)order[2 * i + 1];
+        for (k = 0; k < obstacles && r == FSI_OK && !body[a]->fixed; k++) r = fsi__reduced_narrow(c, body, a, -1, o + k, point + 3 * first[a], bound, dt);
+        for (j = i + 1; j < n && r == FSI_OK && order[2 * j] < bound[4 * a] + bound[4 * a + 3]; j++) {
+            int b = (int)order[2 * j + 1];
+            fsi_vec3 d = fsi_vec_sub(fsi_vec_load(bound + 4 * a), fsi_vec_load(bound + 4 * b));
+            fsi_real reach = bound[4 * a + 3] + bound[4 * b + 3];
+            if (fsi_vec_dot(d, d) > reach * reach || (body[a]->fixed && body[b]->fixed)) continue;
+            r = fsi__reduced_narrow(c, body, a, b, NULL, point + 3 * first[a], bound, dt);
+            if (r == FSI_OK) r = fsi__reduced_narrow(c, body, b, a, NULL, point + 3 * first[b], bound, dt);
+        }
+    }
+    return r;
+}
+
+/* Rows, weights and wanted normal velocities of all contacts. */
+static fsi_result fsi__reduced_prepare(fsi_reduced_contacts *c, fsi_reduced **body, const int32_t *dof, const fsi_real *chol, int stride, fsi_real dt) {
+    void *p = c->row;
+    fsi_result r = fsi__reduced_grow(&c->allocator, &p, &c->row_room, (size_t)c->count * 6 * (size_t)stride, sizeof(fsi_real));
+    int i, d, s;
+    c->row = (fsi_real *)p;
+    for (i = 0; i < c->count && r == FSI_OK; i++) {
+        fsi__reduced_contact *q = &c->contact[i];
+        const fsi_reduced_model *m = body[q->body[0]]->model;
+        for (d = 0; d < 3; d++) {
+            fsi_real *row = c->row + (size_t)(3 * i + d) * 2 * (size_t)stride, vel = -fsi_vec_dot(q->velocity, q->dir[d]);
+            double k = 0;
+            for (s = 0; s < 2; s++) {
+                int b = q->body[s], n;
+                if (b < 0) continue;
+                n = dof[b + 1] - dof[b];
+                fsi__reduced_unit_row(body[b], q->vertex[s], q->at, fsi_vec_scale(q->dir[d], s ? FSI_R(-1.0) : FSI_R(1.0)), dt, chol + 9 * b, row + s * stride);
+                k += fsi__reduced_dot(row + s * stride, row + s * stride, n);
+                vel += (fsi_real)fsi__reduced_dot(row + s * stride, c->u + dof[b], n);
+            }
+            q->weight[d] = k > 0 ? (fsi_real)(1 / k) : 0;
+            if (d) continue;
+            q->target = q->gap > 0 ? -q->gap / dt : fsi__min(fsi__max(-q->gap - c->slop, 0) * FSI_R(0.2) / dt, m->radius);
+            if (vel < -m->radius) q->target = fsi__max(q->target, -q->restitution * vel);
+        }
+    }
+    return r;
+}
+
+FSI_API fsi_result fsi_reduced_contact(fsi_reduced_contacts *c, fsi_reduced **body, int n, const fsi_obstacle *obstacle, int obstacle_count, fsi_real dt) {
+    int i, stride = 6, points = 0, dofs = 0;
+    size_t need;
+    fsi_real *bound, *order, *point, *chol;
+    int32_t *first, *dof;
+    void *p;
+    fsi_result r;
+    if (!c || n < 0 || (n && !body) || obstacle_count < 0 || (obstacle_count && !obstacle) || !fsi__finite(dt) || !(dt > 0)) return FSI_ERR_ARGUMENT;
+    if (!(c->friction >= 0) || !(c->restitution >= 0) || !(c->slop >= 0) || c->iterations < 0 || !fsi_allocator_valid(&c->allocator)) return FSI_ERR_ARGUMENT;
+    for (i = 0; i < n; i++) {
+        if (!body[i] || !body[i]->block) return FSI_ERR_ARGUMENT;
+        stride = fsi__imax(stride, 6 + body[i]->model->modes);
+        dofs += 6 + body[i]->model->modes;
+        points += body[i]->model->sample_count;
+    }
+    need = (size_t)dofs + 15 * (size_t)n + 3 * (size_t)points + 2 * (size_t)n + 4;
+    p = c->u;
+    r = fsi__reduced_grow(&c->allocator, &p, &c->u_room, need, sizeof(fsi_real));
+    c->u = (fsi_real *)p;
+    c->count = 0;
+    c->depth = 0;
+    if (r != FSI_OK || !n) return r;
+    bound = c->u + dofs; order = bound + 4 * n; chol = order + 2 * n; point = chol + 9 * n;
+    first = (int32_t *)(void *)(point + 3 * points);
+    dof = first + n;
+    for (dof[0] = first[0] = 0, i = 0; i < n; i++) {
+        dof[i + 1] = dof[i] + 6 + body[i]->model->modes;
+        if (i + 1 < n) first[i + 1] = first[i] + body[i]->model->sample_count;
+    }
+    r = fsi__reduced_broad(c, body, n, obstacle, obstacle_count, dt, bound, order, point, first);
+    for (i = 0; i < n && r == FSI_OK; i++) fsi__reduced_unit(body[i], dt, c->u + dof[i], chol + 9 * i, 0);
+    if (r == FSI_OK) r = fsi__reduced_prepare(c, body, dof, chol, stride, dt);
+    if (r != FSI_OK) return r;
+    for (i = 0; i < (c->iterations ? c->iterations : 20); i++) fsi__reduced_sweep(c, dof, stride);
+    if (!fsi_all_finite((size_t)dofs, c->u)) return FSI_ERR_NUMERIC;
+    if (c->count)
+        for (i = 0; i < n; i++) fsi__reduced_unit(body[i], dt, c->u + dof[i], chol + 9 * i, 1);
+    return FSI_OK;
+}
+
+FSI_API void fsi_reduced_contacts_free(fsi_reduced_contacts *c) {
+    if (!c) return;
+    fsi_free(&c->allocator, c->contact, (size_t)c->room * sizeof *c->contact);
+    fsi_free(&c->allocator, c->row, c->row_room * sizeof *c->row);
+    fsi_free(&c->allocator, c->u, c->u_room * sizeof *c->u);
+    c->contact = NULL; c->row = c->u = NULL; c->room = c->count = 0; c->row_room = c->u_room = 0;
+}
+
+/* The rigid world's view: points are the samples. */
+static fsi_vec3 fsi__reduced_point_velocity(void *user, int point, fsi_vec3 at) {
+    (void)at;
+    return fsi_reduced_velocity((fsi_reduced *)user, ((fsi_reduced *)user)->model->sample[point]);
+}
+
+static void fsi__reduced_point_impulse(void *user, int point, fsi_vec3 at, fsi_vec3 j) {
+    fsi_reduced *b = (fsi_reduced *)user;
+    fsi_real one = 1;
+    if (!b->fixed) fsi__reduced_apply(b, at, 1, b->model->sample + point, &one, j, b->dt, b->p, b->L, b->dq);
+}
+
+static void fsi__reduced_point_inverse(void *user, int point, fsi_vec3 at, fsi_mat3 *K) {      /* J M^-1 J^T, body frame first */
+    const fsi_reduced *b = (const fsi_reduced *)user;
+    const fsi_reduced_model *m = b->model;
+    fsi_mat3 R = fsi__reduced_matrix(b, 0), inverse = fsi__reduced_matrix(b, 2);
+    fsi_vec3 r = fsi_mat3_tmul_vec(&R, fsi_vec_sub(at, fsi_vec_load(b->T)));
+    int i, j, k, n = m->modes;
+    memset(K, 0, sizeof *K);
+    if (b->fixed) return;
+    for (j = 0; j < 3; j++) {
+        fsi_vec3 e = fsi_vec(j == 0, j == 1, j == 2), c = fsi_vec_cross(fsi_mat3_mul_vec(&inverse, fsi_vec_cross(r, e)), r);
+        for (i = 0; i < 3; i++) K->m[3 * i + j] = fsi__get(c, i) + (i == j ? 1 / m->mass : 0);
+    }
+    for (k = 0; k < n; k++) {                          /* column of P_d^T S at the point: s - (I^-1 h) x r */
+        const fsi_real *S = m->S + 3 * m->sample[point] * n + k;
+        fsi_vec3 u = fsi_vec_sub(fsi_vec(S[0], S[n], S[2 * n]), fsi_vec_cross(fsi_mat3_mul_vec(&inverse, fsi_vec_load(b->cache + 27 + 3 * k)), r));
+        for (i = 0; i < 9; i++) K->m[i] += fsi__get(u, i / 3) * fsi__get(u, i % 3) / fsi__reduced_stiff(m, k, b->dt);
+    }
+    *K = fsi_mat3_rotate(&R, K);
+}
+
+static fsi_real fsi__reduced_point_distance(void *user, fsi_vec3 p, fsi_vec3 *normal, int *point) {   /* nearest sample, for the callbacks above */
+    const fsi_reduced *b = (const fsi_reduced *)user;
+    fsi_real d, least = FSI_REAL_MAX;
+    int vertex = 0, i;
+    *point = 0;
+    d = fsi__reduced_distance(b, p, normal, &vertex);
+    for (i = 0; i < b->model->sample_count && d < b->model->radius; i++) {
+        fsi_vec3 e = fsi_vec_sub(fsi_vec_load(b->model->x0 + 3 * b->model->sample[i]), fsi_vec_load(b->model->x0 + 3 * vertex));
+        if (fsi_vec_dot(e, e) < least) { least = fsi_vec_dot(e, e); *point = i; }
+    }
+    return d;
+}
+
+FSI_API void fsi_reduced_external(fsi_reduced *b, fsi_real *x, fsi_external *out) {
+    int i;
+    memset(out, 0, sizeof *out);
+    if (!b || !b->block || !x) return;
+    for (i = 0; i < b->model->sample_count; i++) fsi_vec_store(x + 3 * i, fsi_reduced_point(b, b->model->sample[i]));
+    out->point_count = b->model->sample_count;
+    out->x = x;
+    out->user = b;
+    out->velocity_fn = fsi__reduced_point_velocity;
+    out->inverse_mass_fn = fsi__reduced_point_inverse;
+    out->impulse_fn = fsi__reduced_point_impulse;
+    out->distance_fn = fsi__reduced_point_distance;
+}
+
+#ifdef __cplusplus
+}
+#endif
+#endif /* FSI_SOLIDS_IMPLEMENTATION */
+
+/*
+------------------------------------------------------------------------------------------------
+This software is available under two licences: choose the one you prefer.
+------------------------------------------------------------------------------------------------
+A: MIT License. Copyright (c) 2026 the fsi authors
+Permission is hereby granted, free of charge, to any person obtaining a copy of this software and associated documentation files (the
+"Software"), to deal in the Software without restriction, including without limitation the rights to use, copy, modify, merge, publish,
+distribute, sublicense, and/or sell copies of the Software, and to permit persons to whom the Software is furnished to do so, subject to
+the following conditions: The above copyright notice and this permission notice shall be included in all copies or substantial portions
+of the Software. THE SOFTWARE IS PROVIDED "AS IS", WITHOUT WARRANTY OF ANY KIND, EXPRESS OR IMPLIED, INCLUDING BUT NOT LIMITED TO THE
+WARRANTIES OF MERCHANTABILITY, FITNESS FOR A PARTICULAR PURPOSE AND NONINFRINGEMENT. IN NO EVENT SHALL THE AUTHORS OR COPYRIGHT HOLDERS
+BE LIABLE FOR ANY CLAIM, DAMAGES OR OTHER LIABILITY, WHETHER IN AN ACTION OF CONTRACT, TORT OR OTHERWISE, ARISING FROM, OUT OF OR IN
+CONNECTION WITH THE SOFTWARE OR THE USE OR OTHER DEALINGS IN THE SOFTWARE.
+------------------------------------------------------------------------------------------------
+B: Public Domain (www.unlicense.org)
+Anyone is free to copy, modify, publish, use, compile, sell, or distribute this software, in source or binary form, for any purpose,
+commercial or non-commercial, and by any means. The authors dedicate any and all copyright interest in the software to the public domain.
+The software is provided "as is", without warranty of any kind, as in licence A.
+------------------------------------------------------------------------------------------------
+*/

@@ -1,0 +1,480 @@
+/* Partitioned coupling on exact model problems: catalogue P-01 .. P-05, P-08 .. P-10, C-23, C-24. */
+#define FSI_IMPLEMENTATION
+#include "fsi_couple.h"
+#include "greatest.h"
+#include "check.h"
+
+/* Linear boxes: out = A in + b. */
+typedef struct linear_box { int in, out, calls, fail_at; const double *A, *b; double mean; } linear_box;
+static fsi_result linear_solve(void *user, const fsi_real *in, fsi_real *out) {
+    linear_box *l = (linear_box *)user;
+    int i, j;
+    for (i = 0; i < l->out; i++) {
+        double s = l->b[i];
+        for (j = 0; j < l->in; j++) s += l->A[i * l->in + j] * (double)in[j];
+        out[i] = (fsi_real)s;
+    }
+    if (l->fail_at == ++l->calls) out[0] = (fsi_real)sqrt(-(double)l->calls);
+    return FSI_OK;
+}
+static fsi_blackbox linear_door(linear_box *l) {
+    fsi_blackbox b;
+    memset(&b, 0, sizeof b);
+    b.solve_fn = linear_solve;
+    b.user = l;
+    return b;
+}
+
+/* Piston: F(x) = mu x + f (load), S(p) = g - p: the Gauss-Seidel factor is -mu. */
+typedef struct piston { linear_box f, s; double fa, fb, sa, sb; } piston;
+static void piston_make(piston *p, double mu) {
+    memset(p, 0, sizeof *p);
+    p->fa = mu; p->fb = 0.3; p->sa = -1; p->sb = 0.7;
+    p->f.in = p->f.out = p->s.in = p->s.out = 1;
+    p->f.A = &p->fa; p->f.b = &p->fb; p->s.A = &p->sa; p->s.b = &p->sb;
+}
+static fsi_result piston_run(piston *p, fsi_partitioned_desc d, double *x, fsi_report *report) {
+    fsi_partitioned c;
+    fsi_blackbox f = linear_door(&p->f), s = linear_door(&p->s);
+    fsi_real X = (fsi_real)*x, P = 0;
+    fsi_result r;
+    d.n = d.m = 1;
+    if (fsi_partitioned_init(&c, &d) != FSI_OK) return FSI_ERR_MEMORY;
+    r = fsi_partitioned_step(&c, 1, 1, &f, &s, &X, &P, report);
+    *x = (double)X;
+    fsi_partitioned_free(&c);
+    return r;
+}
+
+TEST P_01_gauss_seidel_factor(void) {
+    static const double mu[5] = {.5, .9, 1.1, 2, 10};
+    int i;
+    for (i = 0; i < 5; i++) {
+        piston p;
+        fsi_partitioned_desc d;
+        fsi_report a, b;
+        double x = 0;
+        memset(&d, 0, sizeof d);
+        d.scheme = FSI_SCHEME_RELAXED; d.omega = 1; d.tolerance = FSI_R(1e-30);
+        piston_make(&p, mu[i]);
+        d.max_iterations = 3;
+        ASSERT(piston_run(&p, d, &x, &a) == FSI_NOT_CONVERGED);
+        d.max_iterations = 4;
+        x = 0;
+        piston_make(&p, mu[i]);
+        ASSERT(piston_run(&p, d, &x, &b) == FSI_NOT_CONVERGED);
+        CHECK_NEAR(mu[i], b.residual / a.residual, TOL(1e-10, 1e-5));
+    }
+    PASS();
+}
+
+TEST P_02_omega_window(void) {
+    static const double mu[3] = {.5, 2, 10}, share[2] = {1.9, 2.1};
+    int i, k;
+    for (i = 0; i < 3; i++)
+        for (k = 0; k < 2; k++) {
+            piston p;
+            fsi_partitioned_desc d;
+            fsi_report a, b;
+            double x = 0;
+            memset(&d, 0, sizeof d);
+            d.scheme = FSI_SCHEME_RELAXED; d.omega = (fsi_real)(share[k] / (1 + mu[i])); d.tolerance = FSI_R(1e-30);
+            d.max_iterations = 5;
+            piston_make(&p, mu[i]);
+            piston_run(&p, d, &x, &a);
+            d.max_iterations = 6;
+            x = 0;
+            piston_make(&p, mu[i]);
+            piston_run(&p, d, &x, &b);
+            CHECK_NEAR(fabs(1 - share[k]), b.residual / a.residual, TOL(1e-8, 1e-4));
+        }
+    PASS();
+}
+
+/* Random linear pair with n modes; F has rank r; spectral radius of S F scaled to rho by power iteration. */
+typedef struct pair_box { linear_box f, s; double F[256], S[256], bf[16], bs[16]; } pair_box;
+static void pair_make(pair_box *p, int n, int rank, double rho, uint64_t seed) {
+    double v[16], w[16], norm = 1;
+    int i, j, k;
+    memset(p, 0, sizeof *p);
+    for (i = 0; i < n; i++)
+        for (j = 0; j < n; j++) {
+            p->S[i * n + j] = check_random(&seed) + (i == j ? -2 : 0);
+            if (rank >= n) p->F[i * n + j] = check_random(&seed) + (i == j ? 2 : 0);
+        }
+    for (k = 0; k < rank && rank < n; k++) {
+        for (i = 0; i < n; i++) v[i] = check_random(&seed), w[i] = check_random(&seed);
+        for (i = 0; i < n; i++) for (j = 0; j < n; j++) p->F[i * n + j] += v[i] * w[j];
+    }
+    for (i = 0; i < n; i++) p->bf[i] = check_random(&seed), p->bs[i] = check_random(&seed), v[i] = 1;
+    for (k = 0; k < 300; k++) {
+        for (i = 0; i < n; i++) for (w[i] = 0, j = 0; j < n; j++) w[i] += p->F[i * n + j] * v[j];
+        for (norm = 0, i = 0; i < n; i++) { for (v[i] = 0, j = 0; j < n; j++) v[i] += p->S[i * n + j] * w[j]; norm += v[i] * v[i]; }
+        norm = sqrt(norm);
+        for (i = 0; i < n; i++) v[i] /= norm;
+    }
+    for (i = 0; i < n * n; i++) p->F[i] *= rho / norm;
+    p->f.in = p->f.out = p->s.in = p->s.out = n;
+    p->f.A = p->F; p->f.b = p->bf; p->s.A = p->S; p->s.b = p->bs;
+}
+/* The exact answer: (I - S F) x = S bf + bs by elimination. */
+static void pair_exact(const pair_box *p, int n, fsi_real *x) {
+    fsi_real A[256];
+    int32_t pivot[16];
+    int i, j, k;
+    for (i = 0; i < n; i++) {
+        double s = p->bs[i];
+        for (j = 0; j < n; j++) {
+            double a = i == j;
+            s += p->S[i * n + j] * p->bf[j];
+            for (k = 0; k < n; k++) a -= p->S[i * n + k] * p->F[k * n + j];
+            A[i * n + j] = (fsi_real)a;
+        }
+        x[i] = (fsi_real)s;
+    }
+    fsi_dense_lu(n, A, pivot);
+    fsi_dense_lu_solve(n, A, pivot, x);
+}
+static fsi_result pair_run(pair_box *p, int n, int gmres, double tolerance, fsi_real *x, fsi_report *report) {
+    fsi_partitioned_desc d;
+    fsi_partitioned c;
+    fsi_blackbox f = linear_door(&p->f), s = linear_door(&p->s);
+    fsi_real P[16];
+    fsi_result r;
+    memset(&d, 0, sizeof d);
+    d.n = d.m = n; d.tolerance = (fsi_real)tolerance; d.start = 1; d.reuse = -1; d.gmres = gmres; d.no_final_solve = 1; d.min_iterations = 2;
+    if (fsi_partitioned_init(&c, &d) != FSI_OK) return FSI_ERR_MEMORY;
+    memset(x, 0, (size_t)n * sizeof *x);
+    r = fsi_partitioned_step(&c, n, n, &f, &s, x, P, report);
+    fsi_partitioned_free(&c);
+    return r;
+}
+
+TEST P_03_finite_termination(void) {
+    static const int modes[6] = {1, 2, 3, 4, 6, 8};
+    int i, g, k;
+    for (g = 0; g < 2; g++)
+        for (i = 0; i < 6; i++) {
+            pair_box p;
+            fsi_real x[16], y[16];
+            fsi_report report;
+            int n = modes[i];
+            pair_make(&p, n, n, 40, (uint64_t)(11 + i));
+            CHECK_OK(pair_run(&p, n, g, TOL(1e-8, 2e-2), x, &report));
+            pair_exact(&p, n, y);
+            ASSERT(report.iterations <= n + 2);
+            if (sizeof(fsi_real) == 8) ASSERT_EQ_FMT(n + 2, p.f.calls, "%d");
+            for (k = 0; k < n; k++) CHECK_NEAR(y[k], x[k], TOL(1e-8, 2e-2));
+        }
+    PASS();
+}
+
+TEST P_04_rank_deficient_interface(void) {
+    pair_box p;
+    fsi_real x[16], y[16];
+    fsi_report report;
+    int k, seed;
+    for (seed = 0; seed < 5; seed++) {
+        pair_make(&p, 8, 2, 40, (uint64_t)(100 + seed));
+        CHECK_OK(pair_run(&p, 8, 0, TOL(1e-8, 2e-2), x, &report));
+        pair_exact(&p, 8, y);
+        ASSERT(p.f.calls <= 2 + 3);
+        for (k = 0; k < 8; k++) CHECK_NEAR(y[k], x[k], TOL(1e-8, 2e-2));
+    }
+    PASS();
+}
+
+TEST P_04_gmres_equals_small_solve(void) {
+    pair_box p;
+    fsi_real x[16], y[16];
+    fsi_report report;
+    int k;
+    pair_make(&p, 6, 6, 20, 7);
+    CHECK_OK(pair_run(&p, 6, 0, TOL(1e-9, 2e-2), x, &report));
+    pair_make(&p, 6, 6, 20, 7);
+    CHECK_OK(pair_run(&p, 6, 1, TOL(1e-9, 2e-2), y, &report));
+    for (k = 0; k < 6; k++) CHECK_NEAR(x[k], y[k], TOL(1e-8, 5e-2));
+    PASS();
+}
+
+/* Spring-mass piston on a column of fluid in time: omega = sqrt(k / (m + m_a)), damping of backward Euler 1 / sqrt(1 + w^2 dt^2) per step. */
+typedef struct spring { double m, k, ma, dt, x0, v0; } spring;
+static fsi_result spring_fluid(void *user, const fsi_real *in, fsi_real *out) {
+    spring *s = (spring *)user;
+    out[0] = (fsi_real)(s->ma * (((double)in[0] - s->x0) / s->dt - s->v0) / s->dt);
+    return FSI_OK;
+}
+static fsi_result spring_solid(void *user, const fsi_real *in, fsi_real *out) {
+    spring *s = (spring *)user;
+    out[0] = (fsi_real)((s->m * (s->x0 / (s->dt * s->dt) + s->v0 / s->dt) - (double)in[0]) / (s->m / (s->dt * s->dt) + s->k));
+    return FSI_OK;
+}
+TEST P_08_piston_frequency(void) {
+    static const double ma[3] = {.5, 5, TOL(50, 5)};      /* single: positions of order 1 carry 1e-7, times m_a / (m dt^2) */
+    int i, step;
+    for (i = 0; i < 3; i++) {
+        spring s = {1, 40, 0, 1e-2, 1, 0};
+        fsi_partitioned_desc d;
+        fsi_partitioned c;
+        fsi_blackbox f, b;
+        double w2, e0, e, x = 1, v = 0;
+        fsi_real X, P = 0;
+        s.ma = ma[i];
+        memset(&d, 0, sizeof d);
+        memset(&f, 0, sizeof f);
+        d.n = d.m = 1; d.tolerance = FSI_R(TOL(2e-12, 1e-5));
+        f.user = &s; b = f;
+        f.solve_fn = spring_fluid; b.solve_fn = spring_solid;
+        CHECK_OK(fsi_partitioned_init(&c, &d));
+        w2 = s.k / (s.m + s.ma);
+        for (step = 0; step < 100; step++) {
+            fsi_report report;
+            X = (fsi_real)(s.x0 + s.dt * s.v0);
+            CHECK_OK(fsi_partitioned_step(&c, 1, 1, &f, &b, &X, &P, &report));
+            s.v0 = ((double)X - s.x0) / s.dt;
+            s.x0 = (double)X;
+            x = (x + s.dt * v) / (1 + w2 * s.dt * s.dt);             /* the monolithic backward Euler step */
+            v = v - s.dt * w2 * x;
+            CHECK_NEAR(x, s.x0, TOL(1e-8, 5e-3));
+        }
+        e0 = w2;
+        e = w2 * s.x0 * s.x0 + s.v0 * s.v0;
+        if (sizeof(fsi_real) == 8) CHECK_REL(e0 * pow(1 / (1 + w2 * s.dt * s.dt), 100), e, 1e-6);
+        fsi_partitioned_free(&c);
+    }
+    PASS();
+}
+
+/* A box with memory that drifts with every call unless it is restored. */
+typedef struct drift { double state, saved; int restores, saves; } drift;
+static fsi_result drift_solve(void *user, const fsi_real *in, fsi_real *out) { drift *d = (drift *)user; d->state += 1; out[0] = (fsi_real)(3 * (double)in[0] + d->state); return FSI_OK; }
+static fsi_result drift_save(void *user) { drift *d = (drift *)user; d->saved = d->state; d->saves++; return FSI_OK; }
+static fsi_result drift_restore(void *user) { drift *d = (drift *)user; d->state = d->saved; d->restores++; return FSI_OK; }
+TEST P_09_roll_back(void) {
+    drift d = {5, 0, 0, 0};
+    double A = -1, b = .2;
+    linear_box l;
+    fsi_blackbox f, s;
+    fsi_partitioned_desc desc;
+    fsi_partitioned c, c2;
+    fsi_real x = 0, p = 0;
+    void *saved;
+    memset(&l, 0, sizeof l); memset(&desc, 0, sizeof desc); memset(&f, 0, sizeof f);
+    l.in = l.out = 1; l.A = &A; l.b = &b;
+    s = linear_door(&l);
+    f.solve_fn = drift_solve; f.save_fn = drift_save; f.restore_fn = drift_restore; f.user = &d;
+    desc.n = desc.m = 1; desc.tolerance = FSI_R(TOL(1e-12, 1e-5));
+    CHECK_OK(fsi_partitioned_init(&c, &desc));
+    CHECK_OK(fsi_partitioned_init(&c2, &desc));
+    CHECK_OK(fsi_partitioned_step(&c, 1, 1, &f, &s, &x, &p, NULL));
+    ASSERT_EQ(6.0, d.state);                                       /* one step forward however many calls */
+    CHECK_NEAR((.2 - 6) / 4, x, TOL(1e-11, 1e-5));
+    ASSERT_EQ(1, d.saves);
+    saved = malloc(fsi_partitioned_state_size(&c));
+    CHECK_OK(fsi_partitioned_save(&c, saved));
+    CHECK_OK(fsi_partitioned_restore(&c2, saved));
+    {
+        fsi_real x1 = x, x2 = x, p1, p2;
+        drift_save(&d);
+        CHECK_OK(fsi_partitioned_step(&c, 1, 1, &f, &s, &x1, &p1, NULL));
+        drift_restore(&d);
+        d.state = 6;
+        CHECK_OK(fsi_partitioned_step(&c2, 1, 1, &f, &s, &x2, &p2, NULL));
+        ASSERT_EQ(x1, x2);                                         /* bit for bit */
+        ASSERT_EQ(p1, p2);
+    }
+    free(saved);
+    fsi_partitioned_free(&c);
+    fsi_partitioned_free(&c2);
+    PASS();
+}
+
+TEST P_10_aitken_scalar(void) {
+    static const double mu[4] = {.5, 2, 10, 100};
+    int i;
+    for (i = 0; i < 4; i++) {
+        piston p;
+        fsi_partitioned_desc d;
+        fsi_report report;
+        double x = 0;
+        memset(&d, 0, sizeof d);
+        d.scheme = FSI_SCHEME_AITKEN; d.tolerance = FSI_R(TOL(1e-9, 1e-3));
+        piston_make(&p, mu[i]);
+        CHECK_OK(piston_run(&p, d, &x, &report));
+        ASSERT_EQ_FMT(3, report.iterations, "%d");
+        CHECK_NEAR((p.sb - p.fb) / (1 + mu[i]), x, TOL(1e-9, 1e-3));
+    }
+    PASS();
+}
+
+TEST P_03_pairs_of_earlier_steps_save_calls(void) {
+    pair_box p;
+    fsi_partitioned_desc d;
+    fsi_partitioned c;
+    fsi_blackbox f, s;
+    fsi_real x[16] = {0}, P[16];
+    fsi_report report;
+    int step, k, last = 0;
+    pair_make(&p, 6, 6, 30, 3);
+    memset(&d, 0, sizeof d);
+    d.n = d.m = 6; d.tolerance = FSI_R(TOL(1e-8, 2e-2));
+    f = linear_door(&p.f); s = linear_door(&p.s);
+    CHECK_OK(fsi_partitioned_init(&c, &d));
+    for (step = 0; step < 12; step++) {
+        for (k = 0; k < 6; k++) p.bf[k] += .1 * sin(step + k), p.bs[k] -= .1 * cos(2 * step + k);
+        CHECK_OK(fsi_partitioned_step(&c, 6, 6, &f, &s, x, P, &report));
+        last = report.iterations;
+    }
+    ASSERT(last <= 5);                                             /* 8 without pairs of earlier steps */
+    fsi_partitioned_free(&c);
+    PASS();
+}
+
+TEST P_bad_input_and_partners(void) {
+    piston p;
+    fsi_partitioned_desc d;
+    fsi_partitioned c;
+    fsi_blackbox f, s;
+    fsi_real x = 0, P = 0;
+    long k;
+    memset(&d, 0, sizeof d);
+    CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_partitioned_init(&c, &d));
+    d.n = d.m = 1;
+    CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_partitioned_init(&c, &d));   /* no tolerance */
+    d.tolerance = FSI_R(1e-3);
+    for (k = 0;; k++) {
+        fail_allocator fail = fail_begin(k);
+        fsi_result r;
+        d.allocator = fail_make(&fail);
+        r = fsi_partitioned_init(&c, &d);
+        fsi_partitioned_free(&c);
+        ASSERT_EQ(0, fail.live);
+        if (r == FSI_OK) break;
+        CHECK_RESULT(FSI_ERR_MEMORY, r);
+    }
+    memset(&d.allocator, 0, sizeof d.allocator);
+    CHECK_OK(fsi_partitioned_init(&c, &d));
+    piston_make(&p, 3);
+    f = linear_door(&p.f); s = linear_door(&p.s);
+    p.f.fail_at = 2;                                               /* NaN out of the second call */
+    CHECK_RESULT(FSI_ERR_NUMERIC, fsi_partitioned_step(&c, 1, 1, &f, &s, &x, &P, NULL));
+    p.f.fail_at = 0;
+    x = 0;
+    ASSERT(fsi_partitioned_step(&c, 1, 1, &f, &s, &x, &P, NULL) == FSI_OK);
+    CHECK_NEAR((p.sb - p.fb) / 4, x, 1e-3);
+    CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_partitioned_step(&c, 2, 1, &f, &s, &x, &P, NULL));
+    fsi_partitioned_free(&c);
+    PASS();
+}
+
+/* ------------------------------------------------------------------------------------------------ boundary pressure projection */
+typedef struct bpp { fsi_boundary_faces b; fsi_real area[64], mass[64], u[64]; int32_t minus[64], plus[64]; uint8_t fixed[64]; } bpp;
+static void bpp_make(bpp *q, int faces, int regions, int fixed, uint64_t seed) {
+    int f;
+    memset(q, 0, sizeof *q);
+    for (f = 0; f < faces; f++) {
+        q->area[f] = (fsi_real)(1 + .5 * check_random(&seed));
+        q->mass[f] = (fsi_real)(2 + check_random(&seed));
+        q->u[f] = (fsi_real)check_random(&seed);
+        q->minus[f] = f % (regions + 1) - 1;
+        q->plus[f] = (f / 3) % (regions + 1) - 1;
+        if (q->plus[f] == q->minus[f]) q->plus[f] = -1;
+        q->fixed[f] = (uint8_t)(f < fixed);
+    }
+    q->b.faces = faces; q->b.regions = regions; q->b.area = q->area; q->b.mass = q->mass; q->b.u = q->u;
+    q->b.region_minus = q->minus; q->b.region_plus = q->plus; q->b.fixed = q->fixed;
+}
+static double bpp_flux(const bpp *q, int region) {
+    double s = 0;
+    int f;
+    for (f = 0; f < q->b.faces; f++) s += (double)(q->area[f] * q->u[f]) * ((q->minus[f] == region) - (q->plus[f] == region));
+    return s;
+}
+TEST C_23_boundary_projection(void) {
+    int regions, r, f;
+    for (regions = 1; regions <= 3; regions++) {
+        bpp q, q2;
+        fsi_real p0[4], p1[4], work[32];
+        double orth = 0, scale = 0;
+        bpp_make(&q, 40, regions, 5, (uint64_t)(40 + regions));
+        q2 = q;
+        q2.b.u = q2.u;
+        CHECK_OK(fsi_boundary_project(&q.b, FSI_R(0.1), p0, work));
+        for (r = 0; r < regions; r++) CHECK_NEAR(0, bpp_flux(&q, r), TOL(1e-13, 1e-5));           /* C^T U = 0, sources included */
+        for (f = 0; f < 5; f++) ASSERT_EQ(q2.u[f], q.u[f]);                                       /* scripted faces keep theirs */
+        for (f = 5; f < 40; f++) {
+            double jump = (q.minus[f] >= 0 ? (double)p0[q.minus[f]] : 0) - (q.plus[f] >= 0 ? (double)p0[q.plus[f]] : 0);
+            CHECK_NEAR((double)q2.u[f] + .1 * (double)q.area[f] * jump / (double)q.mass[f], q.u[f], TOL(1e-13, 1e-5)); /* M U = M U* + dt C p0 */
+        }
+        q2 = q;
+        q2.b.u = q2.u;
+        CHECK_OK(fsi_boundary_project(&q2.b, FSI_R(0.1), p1, work));                              /* P^2 = P */
+        for (f = 0; f < 40; f++) { CHECK_NEAR(q.u[f], q2.u[f], TOL(1e-13, 1e-5)); scale += fabs((double)q.u[f]); }
+        (void)orth;
+        ASSERT(scale > 0);
+    }
+    PASS();
+}
+TEST C_23_equal_faces_give_mean_removal(void) {
+    bpp q;
+    fsi_real p0[2], work[8];
+    double mean = 0;
+    fsi_real u[64];
+    int f;
+    bpp_make(&q, 12, 1, 0, 5);
+    for (f = 0; f < 12; f++) q.area[f] = 2, q.mass[f] = 3, q.minus[f] = 0, q.plus[f] = -1, mean += (double)(u[f] = q.u[f]) / 12;
+    CHECK_OK(fsi_boundary_project(&q.b, 1, p0, work));
+    for (f = 0; f < 12; f++) CHECK_NEAR((double)u[f] - mean, q.u[f], TOL(1e-13, 1e-5));           /* I - N N^T / n */
+    PASS();
+}
+TEST C_24_compatible_is_untouched(void) {
+    bpp q;
+    fsi_real p0[2], work[8];
+    int f;
+    bpp_make(&q, 12, 1, 0, 6);
+    for (f = 0; f < 12; f++) q.area[f] = 1, q.minus[f] = f < 6 ? 0 : -1, q.plus[f] = f < 6 ? -1 : 0, q.u[f] = FSI_R(0.25);
+    CHECK_OK(fsi_boundary_project(&q.b, 1, p0, work));
+    CHECK_NEAR(0, p0[0], TOL(1e-15, 1e-7));
+    for (f = 0; f < 12; f++) CHECK_NEAR(.25, q.u[f], TOL(1e-15, 1e-7));
+    PASS();
+}
+TEST C_23_two_regions_that_share_all_faces(void) {
+    bpp q;
+    fsi_real p0[2], work[8];
+    int f;
+    bpp_make(&q, 10, 2, 0, 8);
+    for (f = 0; f < 10; f++) q.minus[f] = 0, q.plus[f] = 1;                                       /* a balloon in a closed box: singular, consistent */
+    CHECK_OK(fsi_boundary_project(&q.b, 1, p0, work));
+    CHECK_NEAR(0, bpp_flux(&q, 0), TOL(1e-12, 1e-4));
+    CHECK_NEAR(0, bpp_flux(&q, 1), TOL(1e-12, 1e-4));
+    for (f = 0; f < 10; f++) q.fixed[f] = 1, q.u[f] = 1;
+    CHECK_RESULT(FSI_INCOMPATIBLE, fsi_boundary_project(&q.b, 1, p0, work));                      /* nothing can give way: told */
+    PASS();
+}
+
+SUITE(partitioned) {
+    RUN_TEST(P_01_gauss_seidel_factor);
+    RUN_TEST(P_02_omega_window);
+    RUN_TEST(P_03_finite_termination);
+    RUN_TEST(P_03_pairs_of_earlier_steps_save_calls);
+    RUN_TEST(P_04_rank_deficient_interface);
+    RUN_TEST(P_04_gmres_equals_small_solve);
+    RUN_TEST(P_08_piston_frequency);
+    RUN_TEST(P_09_roll_back);
+    RUN_TEST(P_10_aitken_scalar);
+    RUN_TEST(P_bad_input_and_partners);
+}
+SUITE(boundary_pressure) {
+    RUN_TEST(C_23_boundary_projection);
+    RUN_TEST(C_23_equal_faces_give_mean_removal);
+    RUN_TEST(C_24_compatible_is_untouched);
+    RUN_TEST(C_23_two_regions_that_share_all_faces);
+}
+
+GREATEST_MAIN_DEFS();
+int main(int argc, char **argv) {
+    GREATEST_MAIN_BEGIN();
+    RUN_SUITE(partitioned);
+    RUN_SUITE(boundary_pressure);
+    GREATEST_MAIN_END();
+}

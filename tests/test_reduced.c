@@ -1,0 +1,807 @@
+/* Reduced deformable bodies of fsi_solids.h. Catalogue S-15 .. S-20. */
+#define FSI_IMPLEMENTATION
+#include "fsi_solids.h"
+#include "greatest.h"
+#include "check.h"
+
+static fsi_mesh beam;                    /* S-04 mesh, nt = 2 */
+static fsi_mesh brick;                   /* 2 x 1 x 1 cubes: small enough for dense matrices */
+
+static fsi_reduced_desc reduced_desc(const fsi_mesh *m, int modes) {
+    fsi_reduced_desc d;
+    memset(&d, 0, sizeof d);
+    d.mesh = m;
+    d.modes = modes;
+    d.density = 1000;
+    d.young = FSI_R(1e6);
+    d.poisson = FSI_R(0.3);
+    d.field = 16;
+    return d;
+}
+
+/* A copy in a general state: turned, bent, moving. */
+static void stir(fsi_reduced *b, uint64_t *seed, double size) {
+    fsi_quat q;
+    int k;
+    q.w = 1; q.x = (fsi_real)check_random(seed); q.y = (fsi_real)check_random(seed); q.z = (fsi_real)check_random(seed);
+    fsi_reduced_place(b, fsi_vec((fsi_real)check_random(seed), (fsi_real)check_random(seed), (fsi_real)check_random(seed)), q,
+                      fsi_vec((fsi_real)check_random(seed), (fsi_real)check_random(seed), (fsi_real)check_random(seed)),
+                      fsi_vec((fsi_real)check_random(seed), (fsi_real)check_random(seed), (fsi_real)check_random(seed)));
+    for (k = 0; k < b->model->modes; k++) {
+        b->q[k] = (fsi_real)(size * check_random(seed));
+        b->dq[k] = (fsi_real)(size * check_random(seed));
+    }
+    fsi__reduced_update(b);
+}
+
+/* ---------------------------------------------------------------- S-15 */
+TEST S_15_modal_analysis(void) {
+    fsi_reduced_model m;
+    fsi_reduced_desc d = reduced_desc(&beam, 10);
+    int i, a, b, n = 3 * beam.vertex_count;
+    CHECK_OK(fsi_reduced_model_init(&m, &d));
+    for (a = 0; a < 10; a++)
+        for (b = 0; b <= a; b++) {
+            double s = 0;
+            for (i = 0; i < n; i++) s += (double)(m.node_mass[i / 3] * m.S[i * 10 + a] * m.S[i * 10 + b]);
+            CHECK_NEAR(a == b, s, TOL(1e-10, 1e-4));
+        }
+    for (a = 0; a < 10; a++) {                         /* free body: no rigid part left, linear and angular momentum zero at rest */
+        fsi_vec3 h = fsi__skew(m.G0 + 9 * a);
+        double sum[3] = {0, 0, 0};
+        for (i = 0; i < n; i++) sum[i % 3] += (double)(m.node_mass[i / 3] * m.S[i * 10 + a]);
+        for (i = 0; i < 3; i++) CHECK_NEAR(0, sum[i], TOL(1e-9, 1e-3));
+        CHECK_NEAR(0, fsi_vec_length(h), TOL(1e-9, 1e-3));
+        ASSERT(a == 0 || m.omega2[a] >= m.omega2[a - 1]);
+    }
+    ASSERT(m.omega2[0] > 1);
+    fsi_reduced_model_free(&m);
+    PASS();
+}
+
+/* Free-free beam: first bending frequency of Euler-Bernoulli with beta L = 4.73004, TET4 locking as in S-04. */
+TEST S_15_free_beam_frequency(void) {
+    fsi_reduced_model m;
+    fsi_reduced_desc d = reduced_desc(&beam, 6);
+    double f, exact;
+    d.poisson = 0;
+    CHECK_OK(fsi_reduced_model_init(&m, &d));
+    f = sqrt((double)m.omega2[0]) / 6.283185307;
+    exact = 4.73004 * 4.73004 / 6.283185307 * sqrt(1e6 * (1e-4 / 12) / (1000 * 1e-2));
+    if (getenv("FSI_VERBOSE")) printf("free beam f1 %.4f, exact %.4f, ratio %.3f\n", f, exact, f / exact);
+    ASSERT(f / exact > 1 && f / exact < 1.4);
+    fsi_reduced_model_free(&m);
+    PASS();
+}
+
+/* ---------------------------------------------------------------- S-16 */
+TEST S_16_modal_step(void) {
+    fsi_reduced_model m;
+    fsi_reduced b;
+    fsi_reduced_desc d = reduced_desc(&brick, 3);
+    fsi_real dt;
+    int n;
+    double last;
+    CHECK_OK(fsi_reduced_model_init(&m, &d));
+    CHECK_OK(fsi_reduced_init(&b, &m, fsi_vec(0, 0, 0), NULL));
+    dt = FSI_R(0.3) / fsi__sqrt(m.omega2[1]);
+    b.q[1] = FSI_R(1e-3);
+    last = (double)(m.omega2[1] * b.q[1] * b.q[1]);
+    for (n = 0; n < 20; n++) {                         /* energy falls by 1 / (1 + w^2 dt^2) */
+        double now;
+        CHECK_OK(fsi_reduced_forces(&b, dt));
+        CHECK_OK(fsi_reduced_move(&b, dt));
+        now = (double)(m.omega2[1] * b.q[1] * b.q[1] + b.dq[1] * b.dq[1]);
+        CHECK_REL(last / 1.09, now, TOL(1e-10, 1e-4));
+        last = now;
+    }
+    CHECK_NEAR(0, b.q[0], TOL(1e-16, 1e-9));
+    fsi_reduced_free(&b);
+    fsi_reduced_model_free(&m);
+    PASS();
+}
+
+/* ---------------------------------------------------------------- dense twins of math.md section 5 */
+typedef struct dense { int n, k; double *M, *J, *Mrig, *Minv, *RS, *P, *Pd, *B; } dense;  /* J [n*6], RS [n*k], P_rig [n*n], P_d, B = P_d^T R S */
+
+static void invert(int n, const double *A, double *out) {
+    double *w = (double *)malloc(sizeof(double) * (size_t)(2 * n * n));
+    int i, j, k;
+    for (i = 0; i < n; i++)
+        for (j = 0; j < 2 * n; j++) w[i * 2 * n + j] = j < n ? A[i * n + j] : j - n == i;
+    for (k = 0; k < n; k++) {
+        int p = k;
+        for (i = k + 1; i < n; i++) if (fabs(w[i * 2 * n + k]) > fabs(w[p * 2 * n + k])) p = i;
+        for (j = 0; j < 2 * n; j++) { double t = w[k * 2 * n + j]; w[k * 2 * n + j] = w[p * 2 * n + j]; w[p * 2 * n + j] = t; }
+        for (i = 0; i < n; i++) {
+            double f;
+            if (i == k) continue;
+            f = w[i * 2 * n + k] / w[k * 2 * n + k];
+            for (j = 0; j < 2 * n; j++) w[i * 2 * n + j] -= f * w[k * 2 * n + j];
+        }
+    }
+    for (i = 0; i < n; i++)
+        for (j = 0; j < n; j++) out[i * n + j] = w[i * 2 * n + n + j] / w[i * 2 * n + i];
+    free(w);
+}
+
+static dense dense_make(const fsi_reduced *b) {
+    dense d;
+    const fsi_reduced_model *m = b->model;
+    int i, j, a, c, n = 3 * m->vertex_count, k = m->modes;
+    fsi_mat3 R = fsi__reduced_matrix(b, 0);
+    d.n = n; d.k = k;
+    d.M = (double *)calloc((size_t)n, sizeof(double));
+    d.J = (double *)calloc((size_t)(6 * n), sizeof(double));
+    d.RS = (double *)calloc((size_t)(n * (k + 1)), sizeof(double));
+    d.Mrig = (double *)calloc(36, sizeof(double));
+    d.Minv = (double *)calloc(36, sizeof(double));
+    d.P = (double *)calloc((size_t)(n * n), sizeof(double));
+    d.Pd = (double *)calloc((size_t)(n * n), sizeof(double));
+    d.B = (double *)calloc((size_t)(n * (k + 1)), sizeof(double));
+    for (i = 0; i < m->vertex_count; i++) {
+        fsi_vec3 r = fsi_vec_sub(fsi_reduced_point(b, i), fsi_vec_load(b->T));
+        double x[3];
+        x[0] = (double)r.x; x[1] = (double)r.y; x[2] = (double)r.z;
+        for (a = 0; a < 3; a++) {
+            d.M[3 * i + a] = (double)m->node_mass[i];
+            d.J[6 * (3 * i + a) + a] = 1;              /* v = v + w x r */
+            d.J[6 * (3 * i + a) + 3 + (a + 1) % 3] = x[(a + 2) % 3];
+            d.J[6 * (3 * i + a) + 3 + (a + 2) % 3] = -x[(a + 1) % 3];
+            for (j = 0; j < k; j++)
+                for (c = 0; c < 3; c++) d.RS[(3 * i + a) * k + j] += (double)(R.m[3 * a + c] * m->S[(3 * i + c) * k + j]);
+        }
+    }
+    for (i = 0; i < 6; i++)
+        for (j = 0; j < 6; j++)
+            for (a = 0; a < n; a++) d.Mrig[6 * i + j] += d.J[6 * a + i] * d.M[a] * d.J[6 * a + j];
+    invert(6, d.Mrig, d.Minv);
+    for (i = 0; i < n; i++)
+        for (j = 0; j < n; j++) {
+            double s = 0;
+            for (a = 0; a < 6; a++) for (c = 0; c < 6; c++) s += d.M[i] * d.J[6 * i + a] * d.Minv[6 * a + c] * d.J[6 * j + c];
+            d.P[i * n + j] = s;
+            d.Pd[i * n + j] = (i == j) - s;
+        }
+    for (i = 0; i < n; i++)
+        for (j = 0; j < k; j++)
+            for (a = 0; a < n; a++) d.B[i * k + j] += d.Pd[a * n + i] * d.RS[a * k + j];
+    return d;
+}
+static void dense_free(dense *d) { free(d->M); free(d->J); free(d->RS); free(d->Mrig); free(d->Minv); free(d->P); free(d->Pd); free(d->B); }
+
+TEST S_17_projections(void) {
+    fsi_reduced_model m;
+    fsi_reduced b;
+    fsi_reduced_desc d = reduced_desc(&brick, 5);
+    uint64_t seed = 5;
+    dense D;
+    int i, j, a, n, k;
+    double worst = 0, worst_r = 0, worst_b = 0;
+    fsi_real *row;
+    CHECK_OK(fsi_reduced_model_init(&m, &d));
+    CHECK_OK(fsi_reduced_init(&b, &m, fsi_vec(0, 0, 0), NULL));
+    stir(&b, &seed, 1.0);
+    D = dense_make(&b);
+    n = D.n; k = D.k;
+    for (i = 0; i < n; i++)
+        for (j = 0; j < n; j++) {
+            double s = 0, t = 0, pr = 0, prr = 0;
+            for (a = 0; a < n; a++) s += D.P[i * n + a] * D.P[a * n + j];
+            worst = fmax(worst, fabs(s - D.P[i * n + j]));                     /* P^2 = P */
+            t = D.P[j * n + i] / D.M[j] - D.P[i * n + j] / D.M[i];             /* P^T M^-1 = M^-1 P */
+            worst = fmax(worst, fabs(t) * D.M[0]);
+            for (a = 0; a < k; a++) {                                          /* P_r = M R S S^T R^T (M_r = 1) */
+                int c, e;
+                pr += D.M[i] * D.RS[i * k + a] * D.RS[j * k + a];
+                for (c = 0; c < k; c++) {
+                    double g = 0;
+                    for (e = 0; e < n; e++) g += D.RS[e * k + a] * D.M[e] * D.RS[e * k + c];
+                    prr += D.M[i] * D.RS[i * k + a] * g * D.RS[j * k + c];
+                }
+            }
+            worst_r = fmax(worst_r, fabs(pr - prr));
+        }
+    CHECK_NEAR(0, worst, TOL(1e-12, 1e-3));
+    CHECK_NEAR(0, worst_r, TOL(1e-10, 1e-3));
+    row = (fsi_real *)malloc((size_t)(6 + k) * sizeof *row);
+    for (i = 0; i < n; i++) {                          /* rows of (J_rig, P_d^T R S) agree with the dense matrices */
+        int32_t v = i / 3;
+        fsi_real one = 1;
+        fsi_reduced_row(&b, fsi_reduced_point(&b, v), 1, &v, &one, fsi_vec(i % 3 == 0, i % 3 == 1, i % 3 == 2), row);
+        for (j = 0; j < 6; j++) worst_b = fmax(worst_b, fabs((double)row[j] - D.J[6 * i + j]));
+        for (j = 0; j < k; j++) worst_b = fmax(worst_b, fabs((double)row[6 + j] - D.B[i * k + j]));
+    }
+    CHECK_NEAR(0, worst_b, TOL(1e-12, 1e-4));
+    free(row);
+    dense_free(&D);
+    fsi_reduced_free(&b);
+    fsi_reduced_model_free(&m);
+    PASS();
+}
+
+/* K_l of math.md from the dense projections against our inverse mass and rows; momentum of any impulse; the update equations. */
+static int kl_case(const fsi_reduced_model *m, double tol, int full) {
+    fsi_reduced b;
+    uint64_t seed = 11;
+    dense D;
+    int i, j, a, c, n, k, ok = 1;
+    double *K, worst = 0, momentum = 0, asym = 0, most = 0, rigid = 0;
+    fsi_real *inv, *rows, dt = FSI_R(0.01);
+    if (fsi_reduced_init(&b, m, fsi_vec(0, 0, 0), NULL) != FSI_OK) return 0;
+    stir(&b, &seed, 0.5);
+    D = dense_make(&b);
+    n = D.n; k = D.k;
+    K = (double *)calloc((size_t)(n * n), sizeof(double));
+    inv = (fsi_real *)malloc((size_t)((6 + k) * (6 + k)) * sizeof *inv);
+    rows = (fsi_real *)malloc((size_t)(n * (6 + k)) * sizeof *rows);
+    fsi_reduced_mass(&b, full ? 0 : dt, NULL, inv);
+    for (i = 0; i < n; i++)
+        for (j = 0; j < n; j++) {
+            double s = 0;
+            for (a = 0; a < n; a++) s += D.P[a * n + i] / D.M[a] * D.P[a * n + j];
+            for (a = 0; a < k; a++) s += D.B[i * k + a] * D.B[j * k + a] / (full ? 1 : (double)fsi__reduced_stiff(m, a, dt));
+            K[i * n + j] = s;
+        }
+    for (i = 0; i < n; i++) {
+        int32_t v = i / 3;
+        fsi_real one = 1;
+        fsi_reduced_row(&b, fsi_reduced_point(&b, v), 1, &v, &one, fsi_vec(i % 3 == 0, i % 3 == 1, i % 3 == 2), rows + i * (6 + k));
+    }
+    for (i = 0; i < n; i++)
+        for (j = 0; j < n; j++) {
+            double s = 0;
+            for (a = 0; a < 6 + k; a++) for (c = 0; c < 6 + k; c++) s += (double)(rows[i * (6 + k) + a] * inv[a * (6 + k) + c] * rows[j * (6 + k) + c]);
+            worst = fmax(worst, fabs(s - K[i * n + j]));
+            asym = fmax(asym, fabs(K[i * n + j] - K[j * n + i]));
+            most = fmax(most, fabs(K[i * n + j]));
+            if (full == 2) rigid = fmax(rigid, fabs(s - (i == j) / D.M[i]));   /* all modes: K = M^-1 */
+        }
+    for (j = 0; j < n; j++)                            /* J_rig^T M K = J_rig^T */
+        for (c = 0; c < 6; c++) {
+            double s = 0;
+            for (a = 0; a < n; a++) s += D.J[6 * a + c] * D.M[a] * K[a * n + j];
+            momentum = fmax(momentum, fabs(s - D.J[6 * j + c]));
+        }
+    if (getenv("FSI_VERBOSE")) printf("K_l: ours - dense %.2e, asymmetry %.2e, momentum %.2e, K - M^-1 %.2e (largest K %.2e)\n", worst / most, asym / most, momentum, rigid / most, most);
+    ok = worst <= tol * most && asym <= tol * most && momentum <= tol * 10 && (full != 2 || rigid <= 100 * tol * most);
+    free(K); free(inv); free(rows);
+    dense_free(&D);
+    fsi_reduced_free(&b);
+    return ok;
+}
+
+TEST S_18_impulse_factor(void) {
+    fsi_reduced_model m;
+    fsi_reduced_desc d = reduced_desc(&brick, 6);
+    uint64_t seed = 9;
+    int i, n = 3 * brick.vertex_count;
+    fsi_real *basis = (fsi_real *)malloc((size_t)(6 * n) * sizeof *basis);
+    CHECK_OK(fsi_reduced_model_init(&m, &d));
+    ASSERT(kl_case(&m, TOL(1e-12, 1e-4), 0));
+    fsi_reduced_model_free(&m);
+    for (i = 0; i < 6 * n; i++) basis[i] = (fsi_real)check_random(&seed);      /* any basis: it carries angular momentum */
+    d.basis = basis;
+    CHECK_OK(fsi_reduced_model_init(&m, &d));
+    ASSERT(fsi_vec_length(fsi__skew(m.G0)) > FSI_R(1e-3));
+    ASSERT(kl_case(&m, TOL(1e-12, 1e-4), 0));
+    fsi_reduced_model_free(&m);
+    for (i = 0; i < n; i++) basis[i] = basis[n + i];                           /* dependent columns are refused */
+    ASSERT(fsi_reduced_model_init(&m, &d) < 0);
+    free(basis);
+    PASS();
+}
+
+TEST S_19_rigid_and_full(void) {
+    fsi_reduced_model m;
+    fsi_reduced_desc d = reduced_desc(&brick, 0);
+    int n = 3 * brick.vertex_count, i;
+    fsi_real *basis = (fsi_real *)calloc((size_t)((n - 3) * n), sizeof *basis);
+    CHECK_OK(fsi_reduced_model_init(&m, &d));          /* S = 0: rigid */
+    ASSERT(kl_case(&m, TOL(1e-12, 1e-4), 1));
+    {
+        fsi_vec3 c;
+        fsi_mat3 I;
+        fsi_real volume, mass[36];
+        fsi_surface s = fsi_mesh_surface(&brick);
+        fsi_reduced b;
+        CHECK_OK(fsi_mesh_mass(&s, NULL, &volume, &c, &I));
+        CHECK_REL(1000 * volume, m.mass, TOL(1e-12, 1e-5));
+        CHECK_OK(fsi_reduced_init(&b, &m, fsi_vec(0, 0, 0), NULL));
+        fsi_reduced_mass(&b, 0, mass, NULL);
+        CHECK_REL(m.mass, mass[0], TOL(1e-12, 1e-5));
+        fsi_reduced_free(&b);
+    }
+    fsi_reduced_model_free(&m);
+    for (i = 0; i < n - 3; i++) basis[i * n + i] = 1;  /* unit vectors but for the last node: with the rigid frame all motions */
+    d.basis = basis;
+    d.modes = n - 3;
+    CHECK_OK(fsi_reduced_model_init(&m, &d));
+    ASSERT(kl_case(&m, TOL(1e-10, 1e-3), 2));
+    fsi_reduced_model_free(&m);
+    free(basis);
+    PASS();
+}
+
+/* ---------------------------------------------------------------- motion */
+static void momentum_by_points(const fsi_reduced *b, double *p, double *L) {
+    int i;
+    for (i = 0; i < 3; i++) p[i] = L[i] = 0;
+    for (i = 0; i < b->model->vertex_count; i++) {
+        fsi_vec3 v = fsi_vec_scale(fsi_reduced_velocity(b, i), b->model->node_mass[i]), l = fsi_vec_cross(fsi_vec_sub(fsi_reduced_point(b, i), fsi_vec_load(b->T)), v);
+        p[0] += (double)v.x; p[1] += (double)v.y; p[2] += (double)v.z;
+        L[0] += (double)l.x; L[1] += (double)l.y; L[2] += (double)l.z;
+    }
+}
+
+/* Free tumbling of a soft body: state momenta are those of the particles, nothing changes them, energy never grows, acceleration is consistent. */
+TEST free_flight(void) {
+    fsi_reduced_model m;
+    fsi_reduced b;
+    fsi_reduced_desc d = reduced_desc(&brick, 8);
+    uint64_t seed = 21;
+    double p[3], L[3], p0[3], L0[3], e, t, last = 1e300, first = 0;
+    int n, i;
+    d.young = FSI_R(2e4);
+    d.damping_stiffness = FSI_R(0.002);
+    CHECK_OK(fsi_reduced_model_init(&m, &d));
+    CHECK_OK(fsi_reduced_init(&b, &m, fsi_vec(0, 0, 0), NULL));
+    stir(&b, &seed, 0.3);
+    for (i = 0; i < 3; i++) b.L[i] *= 2;
+    fsi_reduced_energy(&b, &e, &t);
+    momentum_by_points(&b, p0, L0);
+    for (i = 0; i < 3; i++) { CHECK_NEAR(b.p[i], p0[i], TOL(1e-10, 1e-2)); CHECK_NEAR(b.L[i], L0[i], TOL(1e-10, 1e-2)); }
+    {
+        double k = 0;
+        for (i = 0; i < m.vertex_count; i++) { fsi_vec3 v = fsi_reduced_velocity(&b, i); k += 0.5 * (double)(m.node_mass[i] * fsi_vec_dot(v, v)); }
+        CHECK_REL(k, t, TOL(1e-10, 1e-4));
+    }
+    for (n = 0; n < 2000; n++) {
+        CHECK_OK(fsi_reduced_forces(&b, FSI_R(0.002)));
+        CHECK_OK(fsi_reduced_move(&b, FSI_R(0.002)));
+        fsi_reduced_energy(&b, &e, &t);
+        if (n == 0) first = e + t;
+        CHECK_MOST(e + t, last * (1 + TOL(1e-5, 1e-4)));
+        last = fmin(last, e + t);
+    }
+    if (getenv("FSI_VERBOSE")) printf("tumbling: energy %.6f -> %.6f\n", first, last);
+    momentum_by_points(&b, p, L);
+    for (i = 0; i < 3; i++) { CHECK_NEAR(p0[i], p[i], TOL(1e-9, 1e-2)); CHECK_NEAR(L0[i], L[i], TOL(1e-9, 1e-2)); }
+    fsi_reduced_free(&b);
+    fsi_reduced_model_free(&m);
+    PASS();
+}
+
+/* Impulses: momentum changes by exactly the impulse for both masses. */
+TEST impulses(void) {
+    fsi_reduced_model m;
+    fsi_reduced b;
+    fsi_reduced_desc d = reduced_desc(&brick, 8);
+    uint64_t seed = 4;
+    double p[3], L[3], p0[3], L0[3];
+    int i, implicit;
+    CHECK_OK(fsi_reduced_model_init(&m, &d));
+    CHECK_OK(fsi_reduced_init(&b, &m, fsi_vec(0, 0, 0), NULL));
+    for (implicit = 0; implicit < 2; implicit++) {
+        fsi_vec3 j = fsi_vec(3, -2, 1), l;
+        stir(&b, &seed, 0.3);
+        b.dt = FSI_R(0.01);
+        momentum_by_points(&b, p0, L0);
+        l = fsi_vec_cross(fsi_vec_sub(fsi_reduced_point(&b, 7), fsi_vec_load(b.T)), j);
+        fsi_reduced_impulse(&b, 7, j, implicit);
+        momentum_by_points(&b, p, L);
+        for (i = 0; i < 3; i++) { CHECK_NEAR(p0[i] + (double)fsi__get(j, i), p[i], TOL(1e-11, 1e-2)); CHECK_NEAR(L0[i] + (double)fsi__get(l, i), L[i], TOL(1e-11, 1e-2)); }
+    }
+    fsi_reduced_free(&b);
+    fsi_reduced_model_free(&m);
+    PASS();
+}
+
+/* ---------------------------------------------------------------- S-20 */
+TEST S_20_articulation(void) {
+    fsi_reduced_model m;
+    fsi_reduced b[2], *list[2];
+    fsi_reduced_joint joint[3];
+    fsi_reduced_group g;
+    fsi_reduced_desc d = reduced_desc(&brick, 8);
+    double before[6], after[6], worst = 0;
+    int i, k, n, joints = 0;
+    fsi_quat one;
+    one.w = 1; one.x = one.y = one.z = 0;
+    d.young = FSI_R(1e5);
+    CHECK_OK(fsi_reduced_model_init(&m, &d));
+    for (i = 0; i < 2; i++) {
+        CHECK_OK(fsi_reduced_init(&b[i], &m, fsi_vec((fsi_real)(2 * i), 0, 0), NULL));
+        list[i] = &b[i];
+        CHECK_OK(fsi_reduced_place(&b[i], fsi_vec((fsi_real)(2 * i), 0, 0), one, fsi_vec(0, (fsi_real)i, 0), fsi_vec((fsi_real)i, 0, 1)));
+    }
+    for (i = 0; i < m.vertex_count && joints < 3; i++)
+        for (k = 0; k < m.vertex_count && joints < 3; k++)
+            if (fsi_vec_length(fsi_vec_sub(fsi_reduced_point(&b[0], i), fsi_reduced_point(&b[1], k))) < FSI_R(1e-5)) {
+                joint[joints].body[0] = 0; joint[joints].body[1] = 1; joint[joints].vertex[0] = i; joint[joints].vertex[1] = k;
+                joints++;
+            }
+    ASSERT_EQ(3, joints);
+    CHECK_OK(fsi_reduced_group_init(&g, list, 2, joint, 3, NULL, NULL));
+    for (n = 0; n < 100; n++) {
+        double p[2][3], L[2][3];
+        fsi_coupled c;
+        for (i = 0; i < 2; i++) CHECK_OK(fsi_reduced_forces(&b[i], FSI_R(0.01)));
+        for (k = 0; k < 2; k++) {
+            double *out = k ? after : before;
+            for (i = 0; i < 2; i++) momentum_by_points(&b[i], p[i], L[i]);
+            for (i = 0; i < 3; i++) {
+                int a = (i + 1) % 3, e = (i + 2) % 3;
+                out[i] = p[0][i] + p[1][i];
+                out[3 + i] = L[0][i] + L[1][i] + (double)b[0].T[a] * p[0][e] - (double)b[0].T[e] * p[0][a] + (double)b[1].T[a] * p[1][e] - (double)b[1].T[e] * p[1][a];
+            }
+            if (!k) { CHECK_OK(fsi_reduced_group_couple(&g, FSI_R(0.01), &c)); CHECK_OK(fsi_reduced_group_take(&g)); }
+        }
+        worst = fmax(worst, (double)g.joint_error);
+        /* equal and opposite impulses at two points that drift apart by joint_error */
+        for (i = 0; i < 6; i++) CHECK_NEAR(before[i], after[i], TOL(1e-8, 2e-1) + 1e5 * (i < 3 ? 0 : (double)g.joint_error));
+        for (i = 0; i < 3; i++) {
+            fsi_vec3 gap = fsi_vec_sub(fsi_reduced_point(&b[0], joint[i].vertex[0]), fsi_reduced_point(&b[1], joint[i].vertex[1]));
+            fsi_vec3 v = fsi_vec_sub(fsi_reduced_velocity(&b[0], joint[i].vertex[0]), fsi_reduced_velocity(&b[1], joint[i].vertex[1]));
+            CHECK_NEAR(0, fsi_vec_length(fsi_vec_mad(v, gap, 1 / FSI_R(0.01))), TOL(1e-8, 1e-1));
+        }
+        for (i = 0; i < 2; i++) CHECK_OK(fsi_reduced_move(&b[i], FSI_R(0.01)));
+    }
+    if (getenv("FSI_VERBOSE")) printf("joint error %.2e of size 2\n", worst);
+    CHECK_MOST(worst, 2e-3);
+    ASSERT_EQ(28, g.dof);
+    fsi_reduced_group_free(&g);
+    for (i = 0; i < 2; i++) fsi_reduced_free(&b[i]);
+    fsi_reduced_model_free(&m);
+    PASS();
+}
+
+/* ---------------------------------------------------------------- contact */
+static fsi_real bumpy(fsi_vec3 x, fsi_vec3 *n, fsi_vec3 *v, void *user) {      /* floor y = 0.15 sin(3x) sin(3z) between walls at |x|, |z| = 1.5 */
+    fsi_real h = FSI_R(0.15) * fsi__sin(3 * x.x) * fsi__sin(3 * x.z), d;
+    fsi_vec3 g = fsi_vec(FSI_R(-0.45) * fsi__cos(3 * x.x) * fsi__sin(3 * x.z), 1, FSI_R(-0.45) * fsi__sin(3 * x.x) * fsi__cos(3 * x.z));
+    (void)user;
+    *v = fsi_vec(0, 0, 0);
+    d = (x.y - h) / fsi_vec_length(g);
+    *n = fsi_vec_unit(g);
+    if (FSI_R(1.5) - fsi__abs(x.x) < d) { d = FSI_R(1.5) - fsi__abs(x.x); *n = fsi_vec(x.x > 0 ? FSI_R(-1.0) : FSI_R(1.0), 0, 0); }
+    if (FSI_R(1.5) - fsi__abs(x.z) < d) { d = FSI_R(1.5) - fsi__abs(x.z); *n = fsi_vec(0, 0, x.z > 0 ? FSI_R(-1.0) : FSI_R(1.0)); }
+    return d;
+}
+
+static fsi_result star_model(fsi_reduced_model *m, int modes, const fsi_allocator *a) {
+    fsi_form form;
+    fsi_mesh mesh;
+    fsi_reduced_desc d;
+    fsi_result r;
+    memset(&form, 0, sizeof form);
+    form.kind = FSI_FORM_STARFISH;
+    form.a = FSI_R(0.25); form.b = FSI_R(0.05); form.c = FSI_R(0.07);
+    r = fsi_mesh_from_sdf(&mesh, fsi_form_distance, &form, fsi_vec(-FSI_R(0.3), -FSI_R(0.1), -FSI_R(0.3)), fsi_vec(FSI_R(0.3), FSI_R(0.1), FSI_R(0.3)), FSI_R(0.045), a);
+    if (r != FSI_OK) return r;
+    d = reduced_desc(&mesh, modes);
+    d.young = FSI_R(2e5);
+    d.damping_stiffness = FSI_R(0.005);
+    d.samples = 80;
+    d.field = 28;
+    if (a) d.allocator = *a;
+    r = fsi_reduced_model_init(m, &d);
+    fsi_mesh_free(&mesh);
+    return r;
+}
+
+static double pile_energy(fsi_reduced *b, int count, double *kinetic) {
+    double sum = 0, e, k;
+    int i;
+    *kinetic = 0;
+    for (i = 0; i < count; i++) {
+        fsi_reduced_energy(&b[i], &e, &k);
+        *kinetic += k;
+        sum += e + k + (double)(b[i].model->mass * 10 * b[i].T[1]);
+    }
+    return sum;
+}
+
+/* count starfish fall onto the bumpy floor. Returns a hash of the state. */
+static int pile(int count, int steps, int threads, int restart, uint64_t *hash, double *kinetic, double *growth, double *depth, double *out) {
+    fsi_reduced_model m;
+    fsi_reduced *b = (fsi_reduced *)calloc((size_t)count, sizeof *b), **list = (fsi_reduced **)calloc((size_t)count, sizeof *list);
+    fsi_reduced_contacts c;
+    fsi_obstacle o;
+    uint64_t seed = 3;
+    fsi_real dt = FSI_R(0.01);
+    size_t bytes;
+    unsigned char *keep;
+    double last, e;
+    int i, n, ok = 1;
+    check_threads(threads);
+    memset(&c, 0, sizeof c);
+    memset(&o, 0, sizeof o);
+    o.distance_fn = bumpy;
+    o.friction = c.friction = FSI_R(0.4);
+    c.slop = FSI_R(0.002);
+    if (star_model(&m, 20, NULL) != FSI_OK) return 0;
+    for (i = 0; i < count; i++) {
+        fsi_quat q;
+        q.w = 1; q.x = (fsi_real)(0.5 * check_random(&seed)); q.y = (fsi_real)check_random(&seed); q.z = (fsi_real)(0.5 * check_random(&seed));
+        ok &= fsi_reduced_init(&b[i], &m, fsi_vec(0, 0, 0), NULL) == FSI_OK;
+        fsi_reduced_place(&b[i], fsi_vec((fsi_real)(i % 5 - 2) * FSI_R(0.55), FSI_R(0.5) + (fsi_real)(i / 25) * FSI_R(0.35), (fsi_real)(i / 5 % 5 - 2) * FSI_R(0.55)), q, fsi_vec(0, 0, 0), fsi_vec(0, 0, 0));
+        b[i].gravity = fsi_vec(0, -10, 0);
+        list[i] = &b[i];
+    }
+    bytes = fsi_reduced_state_size(&b[0]);
+    keep = (unsigned char *)malloc(bytes * (size_t)count);
+    last = pile_energy(b, count, kinetic);
+    *growth = *depth = *out = 0;
+    for (n = 0; n < steps && ok; n++) {
+        if (restart && n == steps / 2) {
+            for (i = 0; i < count; i++) fsi_reduced_save(&b[i], keep + bytes * (size_t)i);
+            for (i = 0; i < count; i++) { fsi_reduced_forces(&b[i], dt); fsi_reduced_move(&b[i], dt); }
+            for (i = 0; i < count; i++) fsi_reduced_restore(&b[i], keep + bytes * (size_t)i);
+        }
+        for (i = 0; i < count; i++) ok &= fsi_reduced_forces(&b[i], dt) == FSI_OK;
+        ok &= fsi_reduced_contact(&c, list, count, &o, 1, dt) == FSI_OK;
+        for (i = 0; i < count; i++) ok &= fsi_reduced_move(&b[i], dt) == FSI_OK;
+        e = pile_energy(b, count, kinetic);
+        *growth = fmax(*growth, e - last);
+        last = e;
+        *depth = (double)c.depth;
+        if (getenv("FSI_VERBOSE") && count > 50 && n % 50 == 49) printf("  step %d: energy %.2f J, kinetic %.3f J, %d contacts, depth %.4f\n", n + 1, e, *kinetic, c.count, *depth);
+    }
+    for (i = 0; i < count; i++) {
+        fsi_vec3 nn, v;
+        fsi_reduced_save(&b[i], keep + bytes * (size_t)i);
+        *out = fmax(*out, -(double)bumpy(fsi_vec_load(b[i].T), &nn, &v, NULL));
+        fsi_reduced_free(&b[i]);
+    }
+    *hash = check_hash(keep, bytes * (size_t)count, 1);
+    fsi_reduced_contacts_free(&c);
+    fsi_reduced_model_free(&m);
+    free(b); free(list); free(keep);
+    check_threads(1);
+    return ok;
+}
+
+TEST pile_settles(void) {
+    uint64_t h;
+    double k, growth, depth, out;
+    int count = getenv("FSI_TEST_FULL") ? 150 : 40;
+    ASSERT(pile(count, count == 150 ? 500 : 250, 1, 0, &h, &k, &growth, &depth, &out));
+    if (getenv("FSI_VERBOSE")) printf("pile of %d: kinetic %.4f J, largest growth of energy in a step %.4f J, depth %.4f, out %.4f\n", count, k, growth, depth, out);
+    CHECK_MOST(k, 0.05 * count * 0.02 + 0.5);
+    CHECK_MOST(out, 0);
+    CHECK_MOST(depth, 0.03);
+    CHECK_MOST(growth, 0.5);
+    PASS();
+}
+
+TEST same_bits(void) {
+    uint64_t first, h;
+    double k, g, d, o;
+    int t;
+    static const int threads[] = {2, 3, 8};
+    ASSERT(pile(6, 60, 1, 0, &first, &k, &g, &d, &o));
+    for (t = 0; t < 3; t++) { ASSERT(pile(6, 60, threads[t], 0, &h, &k, &g, &d, &o)); ASSERT(h == first); }
+    ASSERT(pile(6, 60, 1, 1, &h, &k, &g, &d, &o));
+    ASSERT(h == first);
+    PASS();
+}
+
+/* Two bodies collide in free space: momentum is kept by every impulse. */
+TEST collision_momentum(void) {
+    fsi_reduced_model m;
+    fsi_reduced b[2], *list[2];
+    fsi_reduced_contacts c;
+    fsi_quat one;
+    int i, n, touched = 0;
+    double p0[3], p[3], L0[3], L[3];
+    one.w = 1; one.x = FSI_R(0.3); one.y = FSI_R(0.1); one.z = 0;
+    memset(&c, 0, sizeof c);
+    c.friction = FSI_R(0.5);
+    CHECK_OK(star_model(&m, 20, NULL));
+    for (i = 0; i < 2; i++) {
+        CHECK_OK(fsi_reduced_init(&b[i], &m, fsi_vec(0, 0, 0), NULL));
+        CHECK_OK(fsi_reduced_place(&b[i], fsi_vec(FSI_R(0.05) * (fsi_real)i, FSI_R(0.3) * (fsi_real)i, 0), one, fsi_vec(0, i ? -2 : 0, 0), fsi_vec(0, 1, 0)));
+        list[i] = &b[i];
+    }
+    for (n = -1; n < 60; n++) {
+        for (i = 0; i < 2 && n >= 0; i++) CHECK_OK(fsi_reduced_forces(&b[i], FSI_R(0.005)));
+        if (n >= 0) CHECK_OK(fsi_reduced_contact(&c, list, 2, NULL, 0, FSI_R(0.005)));
+        touched += c.count;
+        for (i = 0; i < 2 && n >= 0; i++) CHECK_OK(fsi_reduced_move(&b[i], FSI_R(0.005)));
+        for (i = 0; i < 3; i++) {
+            int a = (i + 1) % 3, e = (i + 2) % 3, k;
+            double *P = n < 0 ? p0 : p, *A = n < 0 ? L0 : L;
+            P[i] = A[i] = 0;
+            for (k = 0; k < 2; k++) {
+                P[i] += (double)b[k].p[i];
+                A[i] += (double)b[k].L[i] + (double)b[k].T[a] * (double)b[k].p[e] - (double)b[k].T[e] * (double)b[k].p[a];
+            }
+        }
+    }
+    ASSERT(touched > 10);
+    for (i = 0; i < 3; i++) { CHECK_NEAR(p0[i], p[i], TOL(1e-12, 1e-4)); CHECK_NEAR(L0[i], L[i], TOL(1e-12, 1e-4)); }
+    ASSERT((double)b[0].p[1] < -0.1 * (double)m.mass); /* it was hit */
+    for (i = 0; i < 2; i++) fsi_reduced_free(&b[i]);
+    fsi_reduced_contacts_free(&c);
+    fsi_reduced_model_free(&m);
+    PASS();
+}
+
+/* A rigid box lands on a reduced body through the rigid world; K of the callbacks is the answer to unit impulses. */
+TEST external_callbacks(void) {
+    fsi_reduced_model m;
+    fsi_reduced b;
+    fsi_external ext;
+    fsi_real *x;
+    fsi_mat3 K;
+    uint64_t seed = 8;
+    int j, i;
+    CHECK_OK(star_model(&m, 10, NULL));
+    CHECK_OK(fsi_reduced_init(&b, &m, fsi_vec(0, 0, 0), NULL));
+    stir(&b, &seed, 0.01);
+    b.dt = FSI_R(0.01);
+    x = (fsi_real *)malloc(3 * (size_t)m.sample_count * sizeof *x);
+    fsi_reduced_external(&b, x, &ext);
+    ext.inverse_mass_fn(ext.user, 5, fsi_vec_load(x + 15), &K);
+    for (j = 0; j < 3; j++) {
+        fsi_vec3 v0 = ext.velocity_fn(ext.user, 5, fsi_vec_load(x + 15)), v1;
+        ext.impulse_fn(ext.user, 5, fsi_vec_load(x + 15), fsi_vec(j == 0, j == 1, j == 2));
+        v1 = fsi_vec_sub(ext.velocity_fn(ext.user, 5, fsi_vec_load(x + 15)), v0);
+        for (i = 0; i < 3; i++) CHECK_NEAR(K.m[3 * i + j], fsi__get(v1, i), TOL(1e-10, 1e-3));
+    }
+    {
+        fsi_vec3 n;
+        int point = -1;
+        CHECK_NEAR(0, ext.distance_fn(ext.user, fsi_vec_load(x + 15), &n, &point), 0.01);
+        ASSERT_EQ(5, point);
+    }
+    free(x);
+    fsi_reduced_free(&b);
+    fsi_reduced_model_free(&m);
+    PASS();
+}
+
+/* Skin: rows of the group give the velocity of the skin; the door's numbers agree with the surface handed out. */
+TEST group_rows(void) {
+    fsi_reduced_model m;
+    fsi_reduced b[2], *list[2];
+    fsi_reduced_group g;
+    fsi_reduced_joint joint;
+    fsi_reduced_skin skin;
+    fsi_coupled c;
+    uint64_t seed = 6;
+    int i, e, a, k, with_skin;
+    int32_t index[6] = {0, 1, 2, 0, 2, 3}, body[8] = {0, 1, 0, 1, 1, 0, 1, 0}, vertex[8] = {0, 1, 2, 3, 4, 5, 6, 7};
+    fsi_real weight[8] = {1, 0, FSI_R(0.5), FSI_R(0.5), FSI_R(0.25), FSI_R(0.75), 0, 1};
+    fsi_reduced_desc d = reduced_desc(&brick, 6);
+    CHECK_OK(fsi_reduced_model_init(&m, &d));
+    for (i = 0; i < 2; i++) { CHECK_OK(fsi_reduced_init(&b[i], &m, fsi_vec(0, 0, 0), NULL)); stir(&b[i], &seed, 0.1); list[i] = &b[i]; }
+    joint.body[0] = 0; joint.body[1] = 1; joint.vertex[0] = 3; joint.vertex[1] = 4;
+    skin.vertex_count = 4; skin.element_count = 2; skin.index = index; skin.terms = 2; skin.body = body; skin.vertex = vertex; skin.weight = weight;
+    for (with_skin = 0; with_skin < 2; with_skin++) {
+        fsi_real row[64];
+        CHECK_OK(fsi_reduced_group_init(&g, list, 2, &joint, 1, with_skin ? &skin : NULL, NULL));
+        CHECK_OK(fsi_reduced_group_couple(&g, FSI_R(0.1), &c));
+        CHECK_OK(fsi_reduced_group_take(&g));
+        c.surface = fsi_reduced_group_surface(&g);     /* velocities with the joint */
+        ASSERT_EQ(24, c.dof);
+        for (e = 0; e < c.surface.element_count; e++) {
+            fsi_real w[3] = {FSI_R(0.2), FSI_R(0.3), FSI_R(0.5)};
+            fsi_vec3 x = fsi_vec(0, 0, 0), v = x;
+            double dot[3] = {0, 0, 0};
+            for (a = 0; a < 3; a++) {
+                x = fsi_vec_mad(x, fsi_vec_load(c.surface.x + 3 * c.surface.index[3 * e + a]), w[a]);
+                v = fsi_vec_mad(v, fsi_vec_load(c.surface.v + 3 * c.surface.index[3 * e + a]), w[a]);
+            }
+            for (a = 0; a < 3; a++) {
+                c.row_fn(&c, e, w, x, fsi_vec(a == 0, a == 1, a == 2), row);
+                for (k = 0; k < c.dof; k++) dot[a] += (double)(row[k] * c.v[k]);
+                CHECK_NEAR(fsi__get(v, a), dot[a], TOL(1e-11, 1e-3));
+            }
+        }
+        for (i = 0; i < c.dof; i++)                    /* M^-1 M M^-1 = M^-1 with the joints eliminated */
+            for (k = 0; k < c.dof; k++) CHECK_NEAR(c.inverse_mass[i * c.dof + k], c.inverse_mass[k * c.dof + i], TOL(1e-14, 1e-5));
+        fsi_reduced_group_free(&g);
+    }
+    for (i = 0; i < 2; i++) fsi_reduced_free(&b[i]);
+    fsi_reduced_model_free(&m);
+    PASS();
+}
+
+/* ---------------------------------------------------------------- house rules */
+TEST copy_is_small(void) {
+    fsi_reduced_model m;
+    fsi_reduced b;
+    CHECK_OK(star_model(&m, 20, NULL));
+    CHECK_OK(fsi_reduced_init(&b, &m, fsi_vec(0, 0, 0), NULL));
+    if (getenv("FSI_VERBOSE")) printf("copy with 20 modes: %d bytes (state %d), model %d KB, %d vertices\n", (int)(sizeof b + b.size), (int)fsi_reduced_state_size(&b), (int)(m.size / 1024), m.vertex_count);
+    ASSERT(sizeof b + b.size <= 4096);
+    fsi_reduced_free(&b);
+    fsi_reduced_model_free(&m);
+    PASS();
+}
+
+TEST failing_allocator(void) {
+    long k;
+    int done = 0;
+    for (k = 0; k < 200 && !done; k++) {
+        fail_allocator f = fail_begin(k);
+        fsi_allocator a = fail_make(&f);
+        fsi_reduced_model m;
+        fsi_reduced b, *list[1];
+        fsi_reduced_group g;
+        fsi_reduced_contacts c;
+        fsi_obstacle o;
+        fsi_result r;
+        memset(&m, 0, sizeof m); memset(&b, 0, sizeof b); memset(&g, 0, sizeof g); memset(&c, 0, sizeof c); memset(&o, 0, sizeof o);
+        o.distance_fn = bumpy;
+        c.allocator = a;
+        list[0] = &b;
+        r = star_model(&m, 4, &a);
+        if (r == FSI_OK) r = fsi_reduced_init(&b, &m, fsi_vec(0, 0, 0), &a);
+        if (r == FSI_OK) r = fsi_reduced_group_init(&g, list, 1, NULL, 0, NULL, &a);
+        if (r == FSI_OK) r = fsi_reduced_contact(&c, list, 1, &o, 1, FSI_R(0.01));
+        ASSERT(r == FSI_OK || r == FSI_ERR_MEMORY);
+        done = r == FSI_OK;
+        fsi_reduced_contacts_free(&c);
+        fsi_reduced_group_free(&g);
+        fsi_reduced_free(&b);
+        fsi_reduced_model_free(&m);
+        ASSERT_EQ(0, f.live);
+    }
+    ASSERT(done);
+    PASS();
+}
+
+TEST bad_input(void) {
+    fsi_reduced_model m;
+    fsi_reduced b;
+    fsi_reduced_desc d = reduced_desc(&brick, 4);
+    fsi_quat q;
+    fsi_real zero = 0;
+    q.w = 1; q.x = q.y = q.z = 0;
+    d.density = 0; CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_reduced_model_init(&m, &d));
+    d = reduced_desc(&brick, -1); CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_reduced_model_init(&m, &d));
+    d = reduced_desc(&brick, 1000); CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_reduced_model_init(&m, &d));
+    d = reduced_desc(NULL, 4); CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_reduced_model_init(&m, &d));
+    d = reduced_desc(&brick, 4); d.poisson = FSI_R(0.5); CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_reduced_model_init(&m, &d));
+    d = reduced_desc(&brick, 4); CHECK_OK(fsi_reduced_model_init(&m, &d));
+    CHECK_OK(fsi_reduced_init(&b, &m, fsi_vec(0, 0, 0), NULL));
+    CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_reduced_place(&b, fsi_vec(zero / zero, 0, 0), q, fsi_vec(0, 0, 0), fsi_vec(0, 0, 0)));
+    CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_reduced_forces(&b, -1));
+    b.q[0] = zero / zero;
+    CHECK_RESULT(FSI_ERR_NUMERIC, fsi_reduced_forces(&b, FSI_R(0.01)));
+    fsi_reduced_free(&b);
+    fsi_reduced_free(&b);
+    fsi_reduced_model_free(&m);
+    fsi_reduced_model_free(&m);
+    PASS();
+}
+
+GREATEST_MAIN_DEFS();
+int main(int argc, char **argv) {
+    GREATEST_MAIN_BEGIN();
+    fsi_mesh_box(&beam, fsi_vec(0, 0, 0), fsi_vec(1, FSI_R(0.1), FSI_R(0.1)), 20, 2, 2, 0, NULL);
+    fsi_mesh_box(&brick, fsi_vec(0, 0, 0), fsi_vec(2, 1, 1), 2, 1, 1, 0, NULL);
+    RUN_TEST(S_15_modal_analysis);
+    RUN_TEST(S_15_free_beam_frequency);
+    RUN_TEST(S_16_modal_step);
+    RUN_TEST(S_17_projections);
+    RUN_TEST(S_18_impulse_factor);
+    RUN_TEST(S_19_rigid_and_full);
+    RUN_TEST(free_flight);
+    RUN_TEST(impulses);
+    RUN_TEST(S_20_articulation);
+    RUN_TEST(pile_settles);
+    RUN_TEST(same_bits);
+    RUN_TEST(collision_momentum);
+    RUN_TEST(external_callbacks);
+    RUN_TEST(group_rows);
+    RUN_TEST(copy_is_small);
+    RUN_TEST(failing_allocator);
+    RUN_TEST(bad_input);
+    fsi_mesh_free(&beam);
+    fsi_mesh_free(&brick);
+    GREATEST_MAIN_END();
+}
