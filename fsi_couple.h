@@ -35,6 +35,15 @@
 #define fsi_couple_step fsi_couple_step_f32
 #define fsi_body_give fsi_body_give_f32
 #define fsi_body_take fsi_body_take_f32
+#define fsi_world_init fsi_world_init_f32
+#define fsi_world_free fsi_world_free_f32
+#define fsi_world_add fsi_world_add_f32
+#define fsi_world_add_guest fsi_world_add_guest_f32
+#define fsi_world_step fsi_world_step_f32
+#define fsi_world_body fsi_world_body_f32
+#define fsi_world_state_size fsi_world_state_size_f32
+#define fsi_world_save fsi_world_save_f32
+#define fsi_world_restore fsi_world_restore_f32
 #define fsi_partitioned_init fsi_partitioned_init_f32
 #define fsi_partitioned_free fsi_partitioned_free_f32
 #define fsi_partitioned_step fsi_partitioned_step_f32
@@ -300,6 +309,59 @@ typedef struct fsi_body {
 FSI_API fsi_result fsi_body_give(fsi_body *body, const fsi_surface *surface, fsi_coupled *out);
 /* Copies velocity, spin, impulse and twist back. */
 FSI_API void fsi_body_take(fsi_body *body);
+#endif
+
+/* ------------------------------------------------------------------------------------------------ >>world */
+#ifndef FSI_COUPLE_NO_GRID
+/* A fluid, rigid bodies and whatever else is coupled, in one object: the short way to a scene. Everything inside stays reachable. */
+typedef struct fsi_world_desc {
+    fsi_grid_desc grid;       /* as for fsi_grid_init */
+    fsi_couple_desc couple;   /* zero = deflated solve, voxel faces */
+    int max_bodies;           /* rigid bodies, >= 0 */
+    int max_joints;           /* >= 0 */
+    int max_guests;           /* further coupled solids (cloth, tetrahedra, reduced bodies, your own), >= 0 */
+    int no_walls;             /* 0: closed sides of the grid's box hold the bodies back; 1: bodies leave it */
+    int substeps, iterations; /* of contact, 0 = fsi_solids' defaults */
+    fsi_real damping;         /* dv/dt = -damping v on rigid bodies and fluid, 1/s: to let a scene come to rest; 0 = none */
+} fsi_world_desc;
+
+/* A solid that is no rigid body of the world: its door, its stages. */
+typedef struct fsi_guest {
+    fsi_coupled *door;        /* the caller's; v* in, answer out */
+    fsi_result (*begin_fn)(void *user, fsi_real dt); /* explicit forces, v* and surface into the door; may be NULL */
+    fsi_result (*move_fn)(void *user, fsi_real dt);  /* takes the door's velocity, moves; may be NULL */
+    void *user;
+} fsi_guest;
+
+typedef struct fsi_world {
+    fsi_grid grid;
+    fsi_solids solids;
+    fsi_couple couple;
+    fsi_real damping;         /* 1/s, may be changed */
+    fsi_guest *guest;         /* [guest_count] */
+    int guest_count, guest_room;
+    fsi_coupled **door;       /* [door_count] of the last step: rigid bodies with a surface, then guests */
+    int *door_body;           /* [door_count] body number, -1 = guest */
+    int door_count;
+    fsi_shape room;           /* the walls */
+    void *block; size_t size;
+} fsi_world;
+/* Makes grid, rigid world and coupling; gravity of the grid acts on the bodies too. On failure *w is zeroed. */
+FSI_API fsi_result fsi_world_init(fsi_world *w, const fsi_world_desc *desc);
+/* Frees everything; safe on a zeroed struct and twice. Shapes given to bodies are the caller's. */
+FSI_API void fsi_world_free(fsi_world *w);
+/* Adds a rigid body (see fsi_rigid_desc); *id may be NULL. */
+FSI_API fsi_result fsi_world_add(fsi_world *w, const fsi_rigid_desc *desc, int *id);
+/* Adds a guest (struct copied). */
+FSI_API fsi_result fsi_world_add_guest(fsi_world *w, const fsi_guest *guest);
+/* One coupled step. report may be NULL. */
+FSI_API fsi_result fsi_world_step(fsi_world *w, fsi_real dt, fsi_report *report);
+/* Force, torque, submerged volume of a rigid body in the last step; FSI_ERR_ARGUMENT when it was not coupled. */
+FSI_API fsi_result fsi_world_body(const fsi_world *w, int body, fsi_body_report *out);
+/* State of grid and rigid bodies (guests save their own): bytes, copy out, copy in. A restored run continues bit for bit. */
+FSI_API size_t fsi_world_state_size(const fsi_world *w);
+FSI_API fsi_result fsi_world_save(const fsi_world *w, void *block);
+FSI_API fsi_result fsi_world_restore(fsi_world *w, const void *block);
 #endif
 
 /* ------------------------------------------------------------------------------------------------ >>partitioned */
@@ -2742,6 +2804,163 @@ FSI_API void fsi_body_take(fsi_body *body) {
     body->spin = fsi_vec_load(body->v + 3);
     body->impulse = fsi_vec_load(body->j);
     body->twist = fsi_vec_load(body->j + 3);
+}
+#endif
+
+/* ------------------------------------------------------------------------------------------------ >>world */
+#ifndef FSI_COUPLE_NO_GRID
+static void fsi__world_layout(fsi_world *w, fsi_arena *a, size_t bodies, size_t guests) {
+    w->guest = (fsi_guest *)fsi_arena_take(a, guests, sizeof(fsi_guest));
+    w->door = (fsi_coupled **)fsi_arena_take(a, bodies + guests, sizeof(fsi_coupled *));
+    w->door_body = (int *)fsi_arena_take(a, bodies + guests, sizeof(int));
+}
+
+/* The room: a fixed body around the grid's box, moved far out at open sides. */
+static fsi_result fsi__world_walls(fsi_world *w, const fsi_grid_desc *g) {
+    fsi_shape_desc s;
+    fsi_rigid_desc b;
+    fsi_real lo[3], hi[3], far_out;
+    fsi_result r;
+    int a;
+    lo[0] = g->origin.x; lo[1] = g->origin.y; lo[2] = g->origin.z;
+    hi[0] = lo[0] + (fsi_real)g->nx * g->h; hi[1] = lo[1] + (fsi_real)g->ny * g->h; hi[2] = lo[2] + (fsi_real)g->nz * g->h;
+    far_out = 100 * (hi[0] - lo[0] + hi[1] - lo[1] + hi[2] - lo[2]);
+    for (a = 0; a < 3; a++) {
+        if (g->side[2 * a].kind >= FSI_SIDE_OPEN) lo[a] -= far_out;
+        if (g->side[2 * a + 1].kind >= FSI_SIDE_OPEN) hi[a] += far_out;
+    }
+    memset(&s, 0, sizeof s);
+    memset(&b, 0, sizeof b);
+    s.kind = FSI_SHAPE_ROOM; s.dim = w->grid.dim; s.allocator = g->allocator;
+    s.half = fsi_vec((hi[0] - lo[0]) / 2, (hi[1] - lo[1]) / 2, (hi[2] - lo[2]) / 2);
+    if ((r = fsi_shape_init(&w->room, &s)) < 0) return r;
+    b.shape = &w->room;
+    b.x = fsi_vec((hi[0] + lo[0]) / 2, (hi[1] + lo[1]) / 2, w->grid.dim == 2 ? 0 : (hi[2] + lo[2]) / 2);
+    b.friction = FSI_R(0.3);
+    return fsi_solids_add(&w->solids, &b, NULL);
+}
+
+FSI_API fsi_result fsi_world_init(fsi_world *w, const fsi_world_desc *desc) {
+    fsi_solids_desc s;
+    fsi_arena a;
+    fsi_result r;
+    if (!w || !desc) return FSI_ERR_ARGUMENT;
+    memset(w, 0, sizeof *w);
+    if (desc->max_bodies < 0 || desc->max_guests < 0 || desc->max_joints < 0 || desc->max_bodies > 1000000 || desc->max_guests > 1000000 ||
+        !(desc->damping >= 0) || !fsi__finite(desc->damping)) return FSI_ERR_ARGUMENT;
+    if ((r = fsi_grid_init(&w->grid, &desc->grid)) < 0) return r;
+    memset(&s, 0, sizeof s);
+    s.dim = w->grid.dim; s.max_bodies = desc->max_bodies + 1; s.max_joints = desc->max_joints; s.gravity = desc->grid.gravity;
+    s.substeps = desc->substeps; s.iterations = desc->iterations; s.allocator = desc->grid.allocator;
+    r = fsi_solids_init(&w->solids, &s);
+    if (r >= 0) r = fsi_couple_init(&w->couple, &w->grid, &desc->couple);
+    if (r >= 0 && !desc->no_walls) r = fsi__world_walls(w, &w->grid.desc);
+    memset(&a, 0, sizeof a);
+    fsi__world_layout(w, &a, (size_t)s.max_bodies, (size_t)desc->max_guests);
+    w->size = a.used;
+    if (r >= 0 && !(w->block = fsi_alloc(&desc->grid.allocator, w->size))) r = FSI_ERR_MEMORY;
+    if (r < 0) { fsi_world_free(w); return r; }
+    memset(&a, 0, sizeof a);
+    a.base = (unsigned char *)w->block;
+    a.size = w->size;
+    fsi__world_layout(w, &a, (size_t)s.max_bodies, (size_t)desc->max_guests);
+    w->guest_room = desc->max_guests;
+    w->damping = desc->damping;
+    return FSI_OK;
+}
+
+FSI_API void fsi_world_free(fsi_world *w) {
+    if (!w) return;
+    fsi_free(&w->grid.desc.allocator, w->block, w->size);
+    fsi_couple_free(&w->couple);
+    fsi_solids_free(&w->solids);
+    fsi_shape_free(&w->room);
+    fsi_grid_free(&w->grid);
+    memset(w, 0, sizeof *w);
+}
+
+FSI_API fsi_result fsi_world_add(fsi_world *w, const fsi_rigid_desc *desc, int *id) { return w ? fsi_solids_add(&w->solids, desc, id) : FSI_ERR_ARGUMENT; }
+
+FSI_API fsi_result fsi_world_add_guest(fsi_world *w, const fsi_guest *guest) {
+    if (!w || !guest || !guest->door) return FSI_ERR_ARGUMENT;
+    if (w->guest_count == w->guest_room) return FSI_ERR_SIZE;
+    w->guest[w->guest_count++] = *guest;
+    return FSI_OK;
+}
+
+/* v* of all solids, and their doors. */
+static fsi_result fsi__world_begin(void *user, fsi_real dt) {
+    fsi_world *w = (fsi_world *)user;
+    fsi_real keep = 1 / (1 + dt * w->damping);
+    fsi_result r = fsi_solids_forces(&w->solids, dt);
+    int i, a;
+    size_t f;
+    if (r < 0) return r;
+    if (w->damping > 0) {
+        for (a = 0; a < w->grid.dim; a++) for (f = 0; f < w->grid.faces[a]; f++) w->grid.u[a][f] *= keep;
+        for (i = 0; i < w->solids.body_count; i++) {
+            fsi_rigid *b = &w->solids.body[i];
+            if (b->kind == FSI_RIGID_DYNAMIC && (r = fsi_solids_set_velocity(&w->solids, i, fsi_vec_scale(b->v, keep), fsi_vec_scale(b->w, keep))) < 0) return r;
+        }
+    }
+    for (w->door_count = 0, i = 0; i < w->solids.body_count; i++) {
+        if (w->solids.body[i].shape->surface.vertex_count == 0) continue;                /* planes, rooms, height fields */
+        if ((r = fsi_solids_coupled(&w->solids, i, &w->door[w->door_count])) < 0) return r;
+        w->door_body[w->door_count++] = i;
+    }
+    for (i = 0; i < w->guest_count; i++) {
+        if (w->guest[i].begin_fn && (r = w->guest[i].begin_fn(w->guest[i].user, dt)) < 0) return r;
+        w->door[w->door_count] = w->guest[i].door;
+        w->door_body[w->door_count++] = -1;
+    }
+    return FSI_OK;
+}
+
+/* Velocities back, contact and joints, new positions. */
+static fsi_result fsi__world_move(void *user, fsi_real dt) {
+    fsi_world *w = (fsi_world *)user;
+    fsi_result r = FSI_OK;
+    int i;
+    for (i = 0; i < w->door_count && r >= 0; i++)
+        if (w->door_body[i] >= 0 && w->solids.body[w->door_body[i]].kind == FSI_RIGID_DYNAMIC) r = fsi_solids_take_coupled(&w->solids, w->door_body[i]);
+    if (r >= 0) r = fsi_solids_move(&w->solids, dt);
+    for (i = 0; i < w->guest_count && r >= 0; i++)
+        if (w->guest[i].move_fn) r = w->guest[i].move_fn(w->guest[i].user, dt);
+    return r;
+}
+
+FSI_API fsi_result fsi_world_step(fsi_world *w, fsi_real dt, fsi_report *report) {
+    fsi_scene scene;
+    fsi_result r;
+    if (!w || !w->block) return FSI_ERR_STATE;
+    if (!(dt > 0) || !fsi__finite(dt)) return FSI_ERR_ARGUMENT;
+    memset(&scene, 0, sizeof scene);
+    if ((r = fsi__world_begin(w, dt)) < 0) return r;
+    scene.solid = w->door; scene.count = w->door_count; scene.move_fn = fsi__world_move; scene.user = w;
+    return fsi_couple_step(&w->couple, &scene, dt, report);
+}
+
+FSI_API fsi_result fsi_world_body(const fsi_world *w, int body, fsi_body_report *out) {
+    int i;
+    for (i = 0; w && i < w->door_count; i++)
+        if (w->door_body[i] == body) return fsi_couple_body(&w->couple, i, out);
+    return FSI_ERR_ARGUMENT;
+}
+
+FSI_API size_t fsi_world_state_size(const fsi_world *w) { return w ? ((fsi_grid_state_size(&w->grid) + 63) & ~(size_t)63) + fsi_solids_state_size(&w->solids) : 0; }
+
+FSI_API fsi_result fsi_world_save(const fsi_world *w, void *block) {
+    fsi_result r;
+    if (!w || !w->block || !block) return FSI_ERR_STATE;
+    r = fsi_grid_save(&w->grid, block);
+    return r < 0 ? r : fsi_solids_save(&w->solids, (unsigned char *)block + ((fsi_grid_state_size(&w->grid) + 63) & ~(size_t)63));
+}
+
+FSI_API fsi_result fsi_world_restore(fsi_world *w, const void *block) {
+    fsi_result r;
+    if (!w || !w->block || !block) return FSI_ERR_STATE;
+    r = fsi_grid_restore(&w->grid, block);
+    return r < 0 ? r : fsi_solids_restore(&w->solids, (const unsigned char *)block + ((fsi_grid_state_size(&w->grid) + 63) & ~(size_t)63));
 }
 #endif
 

@@ -3750,12 +3750,12 @@ FSI__HOT static void fsi__mg_face_bits(int n, int d, const uint8_t *FSI__RESTRIC
     int i;
     for (i = 0; i < n; i++) face[i] = (uint8_t)(face[i] | (t[i] != FSI_CELL_NEUMANN ? bit : 0) | (t[i] == FSI_CELL_DIRICHLET ? FSI__AIR : 0));
 }
-/* The same with weights; returns 1 if a face of a fluid cell has a weight other than 1. */
-static int fsi__mg_face_bits_weighted(int n, int d, const uint8_t *t, const fsi_real *w, uint8_t *face) {
+/* The same with weights; returns nonzero if a face of a fluid cell has a weight other than 1, and counts 7 there. */
+static int fsi__mg_face_bits_weighted(int n, int d, const uint8_t *t, const fsi_real *w, uint8_t *face, uint8_t *count) {
     int i, odd = 0;
     for (i = 0; i < n; i++) {
         if (t[i] == FSI_CELL_NEUMANN || !(face[i] & FSI__FLUID)) continue;
-        odd |= !(w[i] >= 1 && w[i] <= 1);
+        if (!(w[i] >= 1 && w[i] <= 1)) odd = count[i] = 7;
         if (w[i] > 0) face[i] = (uint8_t)(face[i] | 1 << d | (t[i] == FSI_CELL_DIRICHLET ? FSI__AIR : 0));
     }
     return odd;
@@ -3769,7 +3769,8 @@ FSI__HOT static void fsi__mg_face_finish(int n, uint8_t *FSI__RESTRICT face, uin
     for (i = 0; i < n; i++) {
         uint8_t f = face[i] & FSI__FLUID ? face[i] : (uint8_t)0;
         face[i] = f;
-        count[i] = (uint8_t)((f & 1) + (f >> 1 & 1) + (f >> 2 & 1) + (f >> 3 & 1) + (f >> 4 & 1) + (f >> 5 & 1));
+        f = (uint8_t)((f & 1) + (f >> 1 & 1) + (f >> 2 & 1) + (f >> 3 & 1) + (f >> 4 & 1) + (f >> 5 & 1));
+        count[i] = count[i] == 7 ? (uint8_t)7 : f;
     }
 }
 static int fsi__mg_any(int n, const uint8_t *t) {
@@ -3796,8 +3797,8 @@ static const uint8_t *fsi__mg_across(const fsi_mg *mg, const uint8_t *cell, int 
     return cell + (ptrdiff_t)mg->n[0] * ((axis == 1 ? at : j) + (ptrdiff_t)mg->n[1] * (axis == 2 ? at : k));
 }
 
-static int fsi__mg_bits(int n, int d, const uint8_t *t, const fsi_real *w, uint8_t *face) {
-    if (w) return fsi__mg_face_bits_weighted(n, d, t, w, face);
+static int fsi__mg_bits(int n, int d, const uint8_t *t, const fsi_real *w, uint8_t *face, uint8_t *count) {
+    if (w) return fsi__mg_face_bits_weighted(n, d, t, w, face, count);
     fsi__mg_face_bits(n, d, t, face);
     return 0;
 }
@@ -3807,19 +3808,21 @@ static void fsi__mg_faces(fsi_mg *mg, const uint8_t *cell, int j, int k) {
     int n = mg->n[0], d, odd = 0, other = 0;
     size_t line = fsi__mg_line(mg->level, j, k), c = (size_t)n * line;
     const uint8_t *t = cell ? cell + c : (const uint8_t *)mg->zero;
-    uint8_t *face = mg->face + c;
+    uint8_t *face = mg->face + c, *count = mg->count + c;
     const fsi_real *w = fsi__mg_weights(mg, 0, j, k);
+    memset(count, 0, (size_t)n);
     fsi__mg_face_start(n, t, face);
-    odd |= fsi__mg_bits(1, 0, mg->edge + (mg->open[0] ? 0 : n), w, face);
-    odd |= fsi__mg_bits(n - 1, 0, t, w ? w + 1 : NULL, face + 1);
-    odd |= fsi__mg_bits(n - 1, 1, t + 1, w ? w + 1 : NULL, face);
-    odd |= fsi__mg_bits(1, 1, mg->edge + (mg->open[1] ? 0 : n), w ? w + n : NULL, face + n - 1);
+    odd |= fsi__mg_bits(1, 0, mg->edge + (mg->open[0] ? 0 : n), w, face, count);
+    odd |= fsi__mg_bits(n - 1, 0, t, w ? w + 1 : NULL, face + 1, count + 1);
+    odd |= fsi__mg_bits(n - 1, 1, t + 1, w ? w + 1 : NULL, face, count);
+    odd |= fsi__mg_bits(1, 1, mg->edge + (mg->open[1] ? 0 : n), w ? w + n : NULL, face + n - 1, count + n - 1);
     for (d = 2; d < 6; d++) {
         const uint8_t *a = fsi__mg_across(mg, cell, d, j, k);
-        odd |= fsi__mg_bits(n, d, a, fsi__mg_weights(mg, d, j, k), face);
-        if (cell && a >= cell && a < cell + mg->cells) other |= fsi__mg_any(n, a);
+        int p = (d < 4 ? j : k) + (d & 1 ? 1 : -1);
+        odd |= fsi__mg_bits(n, d, a, fsi__mg_weights(mg, d, j, k), face, count);
+        if (p >= 0 && p < mg->n[d >> 1]) other |= fsi__mg_any(n, a);
     }
-    fsi__mg_face_finish(n, face, mg->count + c);
+    fsi__mg_face_finish(n, face, count);
     mg->level->row[line] = (uint8_t)((odd ? 0 : FSI__ROW_PLAIN) | (other || fsi__mg_any(n, t) ? 0 : FSI__ROW_CLEAN));
 }
 
@@ -3940,18 +3943,36 @@ static void fsi__mg_finest(fsi_mg *mg) {
     }
 }
 
-/* The block of coarse cell (I, J, K): kinds of its children, 0 where there is none; returns a mask of those with an unknown.
-   full becomes 1 if all eight are ordinary: six open faces of weight 1. */
-static int fsi__mg_block(const fsi_mg_level *l, int I, int J, int K, int *full) {
-    int q, mask = 0, same = 1;
-    for (q = 0; q < 8; q++) {
-        int i = 2 * I + (q & 1), j = 2 * J + (q >> 1 & 1), k = 2 * K + (q >> 2), m = fsi__mg_kind(l, i, j, k);
-        if (m) mask |= 1 << q;
-        if (m != 6) same = 0;
-        else if ( !(l->row[fsi__mg_line(l, j, k)] & FSI__ROW_PLAIN)) same = 0;
-    }
-    *full = same;
+/* Coarse kinds while weights are made: SOME holds unknowns, SOLID has unknowns with unit weights in all its children. */
+#define FSI__MG_SOME 7
+#define FSI__MG_SOLID 11
+
+/* Children of coarse cell (I, J, K) that are unknowns, as a mask. */
+static int fsi__mg_block(const fsi_mg_level *l, int I, int J, int K) {
+    int q, mask = 0;
+    for (q = 0; q < 8; q++)
+        if (fsi__mg_kind(l, 2 * I + (q & 1), 2 * J + (q >> 1 & 1), 2 * K + (q >> 2))) mask |= 1 << q;
     return mask;
+}
+
+/* all[h] = 0 unless both cells of a pair are unknowns with unit weights around */
+FSI__HOT static void fsi__mg_pairs(int n, const uint8_t *FSI__RESTRICT a, const uint8_t *FSI__RESTRICT b, uint8_t *FSI__RESTRICT all) {
+    int h;
+    for (h = 0; h < n; h++) all[h] = (uint8_t)((a[h] > 0) & (a[h] < 7) & (b[h] > 0) & (b[h] < 7) & all[h]);
+}
+
+/* solid[t] = 1 where block h0 + t of coarse row (J, K) is SOLID. */
+static void fsi__mg_solid(const fsi_mg_level *l, int J, int K, int h0, int n, uint8_t *solid) {
+    int q;
+    memset(solid, 1, (size_t)n);
+    for (q = 0; q < 4; q++) {
+        int j = 2 * J + (q & 1), k = 2 * K + (q >> 1);
+        const uint8_t *kind;
+        if ((l->n[1] == 1 && q & 1) || (l->n[2] == 1 && q >> 1)) continue;
+        if (j >= l->n[1] || k >= l->n[2]) { memset(solid, 0, (size_t)n); return; }
+        kind = l->kind + fsi__mg_at(l, j, k) + h0;
+        fsi__mg_pairs(n, kind, kind + l->size, solid);
+    }
 }
 
 /* Largest connected part of the children in mask. */
@@ -3973,20 +3994,31 @@ static int fsi__mg_main_part(const fsi_mg *mg, int q, int I, int J, int K, int m
     return best;
 }
 
-/* Parents of the fine cells under coarse plane K. Coarse kinds for now: 0 none, 7 some, 15 full. */
+/* Marks the children of a block that are not connected to its largest part; returns the kind of the coarse cell. */
+static int fsi__mg_cut(fsi_mg *mg, int q, int I, int J, int K) {
+    fsi_mg_level *l = mg->level + q;
+    int child, mask = fsi__mg_block(l, I, J, K), part = mask ? fsi__mg_main_part(mg, q, I, J, K, mask) : 0;
+    for (child = 0; child < 8 && part != mask; child++) {
+        int j = 2 * J + (child >> 1 & 1), k = 2 * K + (child >> 2);
+        if (!((mask & ~part) >> child & 1)) continue;
+        l->kind[fsi__mg_id(l, 2 * I + (child & 1), j, k)] |= 7 << 4;
+        l->row[fsi__mg_line(l, j, k)] |= FSI__ROW_ORPHAN;
+    }
+    return mask ? FSI__MG_SOME : 0;
+}
+
+/* Parents of the fine cells under coarse plane K, and provisional kinds of that plane. */
 static void fsi__mg_parents(fsi_mg *mg, int q, int K) {
     fsi_mg_level *l = mg->level + q, *c = l + 1;
-    int I, J, child, full;
+    uint8_t solid[FSI__MG_BLOCK];
+    int I, J, h;
     for (J = 0; J < c->n[1]; J++)
-        for (I = 0; I < c->n[0]; I++) {
-            int mask = fsi__mg_block(l, I, J, K, &full), part = full || !mask ? mask : fsi__mg_main_part(mg, q, I, J, K, mask);
-            c->kind[fsi__mg_id(c, I, J, K)] = (uint8_t)(full ? 15 : mask ? 7 : 0);
-            for (child = 0; child < 8 && part != mask; child++) {
-                int j = 2 * J + (child >> 1 & 1), k = 2 * K + (child >> 2);
-                if (!((mask & ~part) >> child & 1)) continue;
-                l->kind[fsi__mg_id(l, 2 * I + (child & 1), j, k)] |= 7 << 4;
-                l->row[fsi__mg_line(l, j, k)] |= FSI__ROW_ORPHAN;
-            }
+        for (h = 0; h < c->n[0]; h += FSI__MG_BLOCK) {
+            int n = fsi__imin(FSI__MG_BLOCK, c->n[0] - h);
+            if (q == 0 && l->n[1] == 1 && (mg->open[2] || mg->open[3])) memset(solid, 0, (size_t)n);   /* Dirichlet faces beside the row */
+            else fsi__mg_solid(l, J, K, h, n, solid);
+            for (I = h; I < h + n; I++)
+                c->kind[fsi__mg_id(c, I, J, K)] = (uint8_t)(solid[I - h] ? FSI__MG_SOLID : fsi__mg_cut(mg, q, I, J, K));
         }
 }
 
@@ -4036,11 +4068,11 @@ static float fsi__mg_resistance(const fsi_mg *mg, int q, int d, int i, int j, in
 static float fsi__mg_dirichlet(const fsi_mg *mg, int q, int d, int I, int J, int K) {
     const fsi_mg_level *l = mg->level + q;
     float sum = 0;
-    int c;
+    int c, solid = fsi__mg_kind(l + 1, I, J, K) == FSI__MG_SOLID;      /* then only the outer children count */
     for (c = 0; c < 8; c++) {
         int i = 2 * I + (c & 1), j = 2 * J + (c >> 1 & 1), k = 2 * K + (c >> 2), m = fsi__mg_kind(l, i, j, k), behind;
         float r;
-        if (!m || m >= FSI__ORPHAN) continue;
+        if ((solid && (c >> (d >> 1) & 1) != (d & 1) && l->n[d >> 1] > 1) || !m || m >= FSI__ORPHAN) continue;
         r = fsi__mg_resistance(mg, q, d, i, j, k, &behind);
         if (r > 0 && !behind) sum += 1 / r;
     }
@@ -4052,7 +4084,7 @@ static float fsi__mg_slot(const fsi_mg *mg, int q, int axis, int I, int J, int K
     const fsi_mg_level *l = mg->level + q, *c = l + 1;
     int x = axis == 0, y = axis == 1, z = axis == 2, a = fsi__mg_kind(c, I, J, K), b = fsi__mg_kind(c, I + x, J + y, K + z), child;
     float sum = 0;
-    if (a == 15 && b == 15) return 1;
+    if (a == FSI__MG_SOLID && b == FSI__MG_SOLID) return 1;
     if (!a && !b) return 0;
     if (!b) return fsi__mg_dirichlet(mg, q, 2 * axis + 1, I, J, K);
     if (!a) return fsi__mg_dirichlet(mg, q, 2 * axis, I + x, J + y, K + z);
@@ -4086,29 +4118,64 @@ static float fsi__mg_dir(const fsi_mg *mg, int q, int I, int J, int K) {
     for (d = 0; d < 6; d++) {
         int axis = d >> 1, s = d & 1 ? 1 : -1;
         int next = fsi__mg_kind(c, I + (axis == 0 ? s : 0), J + (axis == 1 ? s : 0), K + (axis == 2 ? s : 0));
+        if (next == FSI__MG_SOLID && fsi__mg_kind(c, I, J, K) == FSI__MG_SOLID) continue;
         if (next || (axis == 1 && c->n[1] == 1 && l->n[1] > 1)) sum += fsi__mg_dirichlet(mg, q, d, I, J, K);
     }
     return sum;
 }
 
-/* Weights of coarse plane K (K = -1: only the faces below plane 0). */
-static void fsi__mg_coarse_weights(fsi_mg *mg, int q, int K) {
+/* regular[t] = 1 where cell h0 + t of a row and colour and its six neighbours are SOLID: unit weights all around. */
+FSI__HOT static void fsi__mg_all_solid(int n, const uint8_t *FSI__RESTRICT own, const uint8_t *FSI__RESTRICT o, const uint8_t *FSI__RESTRICT y0,
+                                       const uint8_t *FSI__RESTRICT y1, const uint8_t *FSI__RESTRICT z0, const uint8_t *FSI__RESTRICT z1,
+                                       uint8_t *FSI__RESTRICT regular) {
+    int h;
+    for (h = 0; h < n; h++)
+        regular[h] = (uint8_t)((own[h] == FSI__MG_SOLID) & (o[h] == FSI__MG_SOLID) & (o[h + 1] == FSI__MG_SOLID) & (y0[h] == FSI__MG_SOLID) &
+                               (y1[h] == FSI__MG_SOLID) & (z0[h] == FSI__MG_SOLID) & (z1[h] == FSI__MG_SOLID));
+}
+static void fsi__mg_regular(const fsi_mg_level *c, int color, int j, int k, int h0, int n, uint8_t *regular) {
+    const uint8_t *kind = c->kind + h0, *o = kind + (color ? 0 : c->size), *own = kind + (color ? c->size : 0) + fsi__mg_at(c, j, k);
+    int single = c->n[1] == 1;                         /* no neighbours along y: look at the cell itself */
+    fsi__mg_all_solid(n, own, o + fsi__mg_at(c, j, k) + ((j + k + color) & 1) - 1, single ? own : o + fsi__mg_at(c, j - 1, k),
+                      single ? own : o + fsi__mg_at(c, j + 1, k), o + fsi__mg_at(c, j, k - 1), o + fsi__mg_at(c, j, k + 1), regular);
+}
+
+/* Weights of coarse row (j, k), one colour; regular cells in bulk. */
+static void fsi__mg_coarse_row(fsi_mg *mg, int q, int color, int j, int k) {
     fsi_mg_level *c = mg->level + q + 1;
-    int I, J;
-    for (J = c->n[1] > 1 ? -1 : 0; J < c->n[1]; J++)
-        for (I = -1; I < c->n[0]; I++) {
-            ptrdiff_t at = fsi__mg_id(c, I, J, K);
-            int plain, a = fsi__mg_kind(c, I, J, K);
-            if (I < 0 ? J < 0 || K < 0 : J < 0 && K < 0) continue;
-            if (I >= 0 && J >= 0) c->w[2][at] = fsi__mg_slot(mg, q, 2, I, J, K);
-            if (K < 0) continue;
-            if (J >= 0) c->w[0][at] = fsi__mg_slot(mg, q, 0, I, J, K);
-            if (I >= 0 && c->w[1]) c->w[1][at] = fsi__mg_slot(mg, q, 1, I, J, K);
-            if (I < 0 || J < 0) continue;
-            plain = a == 15 && fsi__mg_kind(c, I - 1, J, K) == 15 && fsi__mg_kind(c, I + 1, J, K) == 15 && fsi__mg_kind(c, I, J - 1, K) == 15 &&
-                    fsi__mg_kind(c, I, J + 1, K) == 15 && fsi__mg_kind(c, I, J, K - 1) == 15 && fsi__mg_kind(c, I, J, K + 1) == 15;
-            c->dir[at] = plain || !a ? 0 : fsi__mg_dir(mg, q, I, J, K);
+    ptrdiff_t at = fsi__mg_at(c, j, k) + (color ? (ptrdiff_t)c->size : 0);
+    uint8_t regular[FSI__MG_BLOCK];
+    int h0, t, axis, s = (j + k + color) & 1;
+    for (h0 = 0; h0 < c->half; h0 += FSI__MG_BLOCK) {
+        int n = fsi__imin(FSI__MG_BLOCK, c->half - h0);
+        fsi__mg_regular(c, color, j, k, h0, n, regular);
+        for (t = 0; t < n; t++) {
+            ptrdiff_t id = at + h0 + t;
+            int i = 2 * (h0 + t) + s;
+            if (regular[t]) {
+                c->w[0][id] = c->w[2][id] = 1; c->dir[id] = 0;
+                if (c->w[1]) c->w[1][id] = 1;
+                continue;
+            }
+            if (i >= c->n[0]) continue;
+            for (axis = 0; axis < 3; axis++) if (c->w[axis]) c->w[axis][id] = fsi__mg_slot(mg, q, axis, i, j, k);
+            c->dir[id] = c->kind[id] ? fsi__mg_dir(mg, q, i, j, k) : 0;
         }
+    }
+}
+
+/* Weights of coarse plane k and of the faces below the grid (k = -1, j = -1, i = -1). */
+static void fsi__mg_coarse_weights(fsi_mg *mg, int q, int k) {
+    fsi_mg_level *c = mg->level + q + 1;
+    int i, j;
+    for (j = 0; j < c->n[1]; j++) {
+        for (i = 0; i < c->n[0] && k < 0; i++) c->w[2][fsi__mg_id(c, i, j, k)] = fsi__mg_slot(mg, q, 2, i, j, k);
+        if (k < 0) continue;
+        c->w[0][fsi__mg_id(c, -1, j, k)] = fsi__mg_slot(mg, q, 0, -1, j, k);
+        fsi__mg_coarse_row(mg, q, 0, j, k);
+        fsi__mg_coarse_row(mg, q, 1, j, k);
+    }
+    for (i = 0; i < c->n[0] && k >= 0 && c->w[1]; i++) c->w[1][fsi__mg_id(c, i, -1, k)] = fsi__mg_slot(mg, q, 1, i, -1, k);
 }
 
 /* Adds weight to the coarse face between cells a and b; nothing if they are not neighbours. */
@@ -4149,34 +4216,39 @@ static void fsi__mg_coarse_orphans(fsi_mg *mg, int q) {
             }
 }
 
-/* A coarse row is plain if all weights between its unknowns and others are 1 and none is left beside the faces. */
-static void fsi__mg_classify(const fsi_mg *mg, int q, int j, int k) {
-    const fsi_mg_level *l = mg->level + q;
-    int i, d, plain = 1, behind;
-    for (i = 0; i < l->n[0] && plain; i++) {
-        ptrdiff_t at = fsi__mg_id(l, i, j, k);
-        if (!l->kind[at]) continue;
-        if (l->dir[at] > 0) plain = 0;
-        for (d = 0; d < 6; d++) {
-            float w = fsi__mg_face(mg, q, d, i, j, k, &behind);
-            if (!(w >= 1 && w <= 1) && (w > 0 || behind)) plain = 0;
-        }
+/* Whether all weights around the unknown (i, j, k) are 1 or lead nowhere, and how many are 1; -1 if not. */
+static int fsi__mg_diagonal(const fsi_mg *mg, int q, int i, int j, int k) {
+    int d, count = 0, behind;
+    if (mg->level[q].dir[fsi__mg_id(mg->level + q, i, j, k)] > 0) return -1;
+    for (d = 0; d < 6; d++) {
+        float w = fsi__mg_face(mg, q, d, i, j, k, &behind);
+        if (w >= 1 && w <= 1) count++;
+        else if (w > 0 || behind) return -1;
     }
-    l->row[fsi__mg_line(l, j, k)] = (uint8_t)(plain ? FSI__ROW_PLAIN : 0);
+    return count ? count : 1;
 }
 
-/* Final kinds of a coarse row: the diagonal where it is a small integer. */
-static void fsi__mg_diagonals(const fsi_mg *mg, int q, int j, int k) {
+/* Flags of a coarse row; the final kinds (diagonals) go into f, where they wait until all rows have looked at their neighbours. */
+static void fsi__mg_classify(const fsi_mg *mg, int q, int j, int k) {
     const fsi_mg_level *l = mg->level + q;
-    int i, d, plain = l->row[fsi__mg_line(l, j, k)] & FSI__ROW_PLAIN;
-    for (i = 0; i < l->n[0]; i++) {
-        ptrdiff_t at = fsi__mg_id(l, i, j, k);
-        int count = 0;
-        if (!l->kind[at]) continue;
-        for (d = 0; d < 6 && plain; d++)
-            count += (d & 1 ? fsi__mg_w(mg, q, d >> 1, i, j, k) : fsi__mg_w(mg, q, d >> 1, i - (d == 0), j - (d == 2), k - (d == 4))) > 0;
-        l->kind[at] = (uint8_t)(!plain ? 7 : count ? count : 1);
-    }
+    uint8_t regular[FSI__MG_BLOCK];
+    int color, h0, t, plain = 1, ordinary = l->n[1] == 1 ? 4 : 6;
+    for (color = 0; color < 2; color++)
+        for (h0 = 0; h0 < l->half; h0 += FSI__MG_BLOCK) {
+            ptrdiff_t at = fsi__mg_at(l, j, k) + (color ? (ptrdiff_t)l->size : 0) + h0;
+            int n = fsi__imin(FSI__MG_BLOCK, l->half - h0);
+            fsi__mg_regular(l, color, j, k, h0, n, regular);
+            for (t = 0; t < n; t++) {
+                int m = regular[t] ? ordinary : !l->kind[at + t] ? 0 : fsi__mg_diagonal(mg, q, 2 * (h0 + t) + ((j + k + color) & 1), j, k);
+                plain &= m >= 0;
+                l->f[at + t] = (float)(m < 0 ? 7 : m);
+            }
+        }
+    l->row[fsi__mg_line(l, j, k)] = (uint8_t)(plain ? FSI__ROW_PLAIN : 0);
+}
+FSI__HOT static void fsi__mg_kinds(int n, const float *FSI__RESTRICT f, uint8_t *FSI__RESTRICT kind) {
+    int h;
+    for (h = 0; h < n; h++) kind[h] = (uint8_t)(int)f[h];
 }
 
 static void fsi__mg_coarsen(fsi_mg *mg, int q) {
@@ -4194,7 +4266,11 @@ static void fsi__mg_coarsen(fsi_mg *mg, int q) {
         for (j = 0; j < c->n[1]; j++) fsi__mg_classify(mg, q + 1, j, k);
     FSI__OMP(parallel for schedule(static) private(j) if (big))
     for (k = 0; k < c->n[2]; k++)
-        for (j = 0; j < c->n[1]; j++) fsi__mg_diagonals(mg, q + 1, j, k);
+        for (j = 0; j < c->n[1]; j++) {
+            ptrdiff_t at = fsi__mg_at(c, j, k), odd = at + (ptrdiff_t)c->size;
+            fsi__mg_kinds(c->half, c->f + at, c->kind + at);
+            fsi__mg_kinds(c->half, c->f + odd, c->kind + odd);
+        }
 }
 
 FSI__HOT static int fsi__mg_mask_valid(size_t n, const uint8_t *cell) {
@@ -4492,58 +4568,79 @@ FSI_API void fsi_mg_cycle(fsi_mg *mg, const fsi_real *r, fsi_real *z) {
     fsi_mg_project(mg, z);
 }
 
-/* q = (A + E) x for x that is 0 outside the fluid */
-static void fsi__mg_full_apply(fsi_mg *mg, const fsi_mg_solve_desc *s, const fsi_real *x, fsi_real *y) {
-    int j, k;
-    FSI__OMP(parallel for schedule(static) private(j) if (mg->cells > FSI__GRAIN))
-    for (k = 0; k < mg->n[2]; k++)
-        for (j = 0; j < mg->n[1]; j++) fsi__mg_apply_row(mg, x, y, j, k, 1);
-    if (s->extra.apply_fn) s->extra.apply_fn(x, y, s->extra.user);
-}
-
-/* Iterates from r = b - (A + E) p until |r| <= limit by the recurrence; p is complete on return. */
-static fsi_result fsi__mg_iterate(fsi__mg_cg *cg, int cap, int *iterations) {
+/* Iterates from r = b - (A + E) p until |r| <= limit by the recurrence; the last step of p is left in alpha. */
+static fsi_result fsi__mg_iterate(fsi__mg_cg *cg, int cap, int *iterations, double begin) {
     fsi_mg *mg = cg->mg;
     const fsi_mg_solve_desc *s = cg->s;
-    fsi_result reason = FSI_OK;
-    double rz = 0, old, dq, begin = s->clock_fn ? s->clock_fn(s->clock_user) : 0;
+    double rz = 0, old, dq;
     memset(mg->d, 0, mg->cells * sizeof *mg->d);
     cg->alpha = cg->beta = 0;
     while (sqrt(cg->rr) > cg->limit) {
-        if (*iterations >= cap || (s->clock_fn && s->seconds > 0 && s->clock_fn(s->clock_user) - begin > s->seconds)) { reason = FSI_NOT_CONVERGED; break; }
+        if (*iterations >= cap || (s->seconds > 0 && s->clock_fn(s->clock_user) - begin > s->seconds)) return FSI_NOT_CONVERGED;
         old = rz;
         if (s->precondition.apply_fn) {
             s->precondition.apply_fn(mg->r, mg->q, s->precondition.user);
             rz = fsi_dot(mg->cells, mg->r, mg->q);
         } else rz = fsi__mg_vcycle(mg) / (cg->scale * cg->scale);      /* r . z = f . x / scale^2 */
-        if (!(rz > 0) || !(rz <= 1e300)) { reason = FSI_BREAKDOWN; break; }
+        if (!(rz > 0) || !(rz <= 1e300)) return FSI_BREAKDOWN;
         cg->beta = old > 0 ? rz / old : 0;
         fsi__mg_wave(mg->n[2], 2, mg->cells > FSI__GRAIN, fsi__mg_step, cg);
         cg->alpha = 0;
         dq = fsi__mg_parts(mg);
         if (s->extra.apply_fn) { s->extra.apply_fn(mg->d, mg->q, s->extra.user); dq = fsi_dot(mg->cells, mg->d, mg->q); }
-        if (!(dq > 0) || !(dq <= 1e300)) { reason = FSI_BREAKDOWN; break; }
+        if (!(dq > 0) || !(dq <= 1e300)) return FSI_BREAKDOWN;
         cg->alpha = rz / dq;
         cg->rr = fsi__mg_update_residual(cg, cg->alpha);
-        if (!(cg->rr <= 1e300)) { reason = FSI_BREAKDOWN; cg->alpha = 0; break; }
+        if (!(cg->rr <= 1e300)) { cg->alpha = 0; return FSI_BREAKDOWN; }
         ++*iterations;
     }
-    if (cg->alpha != 0) fsi_axpy(mg->cells, (fsi_real)cg->alpha, mg->d, cg->p);
-    return reason;
+    return FSI_OK;
 }
 
-/* r = b - (A + E) p without its part outside the range; returns r . r */
-static double fsi__mg_true_residual(fsi__mg_cg *cg, int zero) {
+/* r = b - q on the fluid */
+FSI__HOT static void fsi__mg_difference(int n, const uint8_t *FSI__RESTRICT face, const fsi_real *FSI__RESTRICT b, const fsi_real *FSI__RESTRICT q,
+                                        fsi_real *FSI__RESTRICT r) {
+    int i;
+    for (i = 0; i < n; i++) {
+        fsi_real v = b[i] - q[i];
+        r[i] = face[i] & FSI__FLUID ? v : 0;
+    }
+}
+
+/* Stage 0: the last step of p; stage 1: r = b - A p and r . r. */
+static void fsi__mg_finish(void *user, int t, int k) {
+    fsi__mg_cg *cg = (fsi__mg_cg *)user;
+    fsi_mg *mg = cg->mg;
+    double s = 0;
+    int j, i, n = mg->n[0];
+    for (j = 0; j < mg->n[1]; j++) {
+        ptrdiff_t at = n * (j + (ptrdiff_t)mg->n[1] * k);
+        if (t == 0) {
+            fsi_real *p = cg->p + at, *d = mg->d + at, alpha = (fsi_real)cg->alpha;
+            for (i = 0; i < n; i++) p[i] += alpha * d[i];
+            continue;
+        }
+        fsi__mg_apply_row(mg, cg->p, mg->q, j, k, 1);
+        fsi__mg_difference(n, mg->face + at, cg->b + at, mg->q + at, mg->r + at);
+        s += fsi__mg_dot_real(n, mg->r + at, mg->r + at);
+    }
+    if (t) mg->part[k] = s;
+}
+
+/* Takes the last step, then the true residual r = b - (A + E) p without its part outside the range; sets r . r. */
+static void fsi__mg_true_residual(fsi__mg_cg *cg) {
     fsi_mg *mg = cg->mg;
     ptrdiff_t c, n = (ptrdiff_t)mg->cells;
-    if (zero) memset(mg->q, 0, mg->cells * sizeof *mg->q);
-    else fsi__mg_full_apply(mg, cg->s, cg->p, mg->q);
-    FSI__OMP(parallel for schedule(static) if (n > FSI__GRAIN))
-    for (c = 0; c < n; c++) mg->r[c] = mg->face[c] & FSI__FLUID ? cg->b[c] - mg->q[c] : 0;
+    fsi__mg_wave(mg->n[2], 2, mg->cells > FSI__GRAIN, fsi__mg_finish, cg);
+    cg->alpha = 0;
+    cg->rr = fsi__mg_parts(mg);
+    if (cg->s->extra.apply_fn) {
+        memset(mg->q, 0, mg->cells * sizeof *mg->q);
+        cg->s->extra.apply_fn(cg->p, mg->q, cg->s->extra.user);
+        for (c = 0; c < n; c++) mg->r[c] -= mg->face[c] & FSI__FLUID ? mg->q[c] : 0;
+    }
     fsi_mg_project(mg, mg->r);
-    cg->rr = fsi_dot(mg->cells, mg->r, mg->r);
-    fsi__mg_update_residual(cg, 0);                    /* fills f */
-    return cg->rr;
+    if (mg->regions || cg->s->extra.apply_fn) cg->rr = fsi_dot(mg->cells, mg->r, mg->r);
 }
 
 /* With an extra term a region without Dirichlet cells may have no null vector: E applied to constants of random size per region tells.
@@ -4571,34 +4668,41 @@ static uint64_t fsi__mg_regular_regions(fsi_mg *mg, const fsi_mg_solve_desc *s) 
     return hidden;
 }
 
-/* Checks b, clears p outside the fluid (everywhere without a guess); 0 if b or a guess is not finite. */
-static int fsi__mg_load(fsi_mg *mg, const fsi_real *b, fsi_real *p, int guess) {
+/* Clears p outside the fluid, everywhere without a guess; 0 (and p untouched) if the guess is not finite. */
+static int fsi__mg_load_guess(fsi_mg *mg, fsi_real *p, int guess) {
     ptrdiff_t c, n = (ptrdiff_t)mg->cells;
-    int bad = 0;
-    for (c = 0; c < n; c++) bad |= mg->face[c] & FSI__FLUID && (!fsi__finite(b[c]) || (guess && !fsi__finite(p[c])));
-    if (bad) return 0;
-    for (c = 0; c < n; c++) p[c] = guess && mg->face[c] & FSI__FLUID ? p[c] : 0;
+    if (!guess) { fsi_fill(mg->cells, 0, p); return 1; }
+    for (c = 0; c < n; c++) if (mg->face[c] & FSI__FLUID && !fsi__finite(p[c])) return 0;
+    for (c = 0; c < n; c++) p[c] = mg->face[c] & FSI__FLUID ? p[c] : 0;
     return 1;
 }
 
-/* r = b on the fluid, without its part outside the range; sets the limit; returns how incompatible b is. */
-static double fsi__mg_start(fsi__mg_cg *cg) {
+/* r = b on the fluid, r . r and the limit; 0 if b is not finite. */
+static int fsi__mg_load(fsi__mg_cg *cg) {
     fsi_mg *mg = cg->mg;
-    double norm, imbalance, tolerance = cg->s->tolerance > 0 ? cg->s->tolerance : 1e-6;
-    ptrdiff_t c, n = (ptrdiff_t)mg->cells;
-    FSI__OMP(parallel for schedule(static) if (n > FSI__GRAIN))
-    for (c = 0; c < n; c++) mg->r[c] = mg->face[c] & FSI__FLUID ? cg->b[c] : 0;
-    norm = fsi_norm(mg->cells, mg->r);
-    cg->limit = tolerance * norm > cg->s->tolerance_abs ? tolerance * norm : cg->s->tolerance_abs;
-    imbalance = fsi__mg_imbalance(mg, mg->r, 1e-4 * tolerance * norm > cg->s->tolerance_abs ? 1e-4 * tolerance * norm : cg->s->tolerance_abs);
-    fsi_mg_project(mg, mg->r);
-    return imbalance;
+    double tolerance = cg->s->tolerance > 0 ? cg->s->tolerance : 1e-6;
+    int k;
+    FSI__OMP(parallel for schedule(static) if (mg->cells > FSI__GRAIN))
+    for (k = 0; k < mg->n[2]; k++) {
+        int j, n = mg->n[0];
+        double s = 0;
+        for (j = 0; j < mg->n[1]; j++) {
+            ptrdiff_t at = n * (j + (ptrdiff_t)mg->n[1] * k);
+            fsi__mg_difference(n, mg->face + at, cg->b + at, mg->zero, mg->r + at);
+            s += fsi__mg_dot_real(n, mg->r + at, mg->r + at);
+        }
+        mg->part[k] = s;
+    }
+    cg->rr = fsi__mg_parts(mg);
+    cg->limit = tolerance * sqrt(cg->rr) > cg->s->tolerance_abs ? tolerance * sqrt(cg->rr) : cg->s->tolerance_abs;
+    return cg->rr <= 1e300 || (cg->rr > 1e300 && fsi_all_finite(mg->cells, mg->r));
 }
 
 /* 1 if the guess in p does not raise the energy q(p) = p . (A + E) p / 2 - b . p above that of p = 0. */
 static int fsi__mg_guess_good(fsi__mg_cg *cg) {
     fsi_mg *mg = cg->mg;
-    fsi__mg_full_apply(mg, cg->s, cg->p, mg->q);
+    fsi_mg_apply(mg, cg->p, mg->q);
+    if (cg->s->extra.apply_fn) cg->s->extra.apply_fn(cg->p, mg->q, cg->s->extra.user);
     return fsi_dot(mg->cells, cg->p, mg->q) / 2 - fsi_dot(mg->cells, cg->p, mg->r) <= 0;
 }
 
@@ -4609,14 +4713,15 @@ static double fsi__mg_floor(const fsi__mg_cg *cg) {
 
 /* Conjugate gradients, checked against the true residual: where the recurrence was too hopeful, it starts again from there. */
 static fsi_result fsi__mg_loop(fsi__mg_cg *cg, fsi_report *rep, int cap) {
+    double before, begin = cg->s->clock_fn ? cg->s->clock_fn(cg->s->clock_user) : 0;
     fsi_result reason;
-    double before;
     int tries = 0;
     do {
         before = cg->rr;
-        reason = fsi__mg_iterate(cg, cap, &rep->iterations);
+        fsi__mg_update_residual(cg, 0);                /* fills f */
+        reason = fsi__mg_iterate(cg, cap, &rep->iterations, begin);
+        fsi__mg_true_residual(cg);
         fsi_mg_project(cg->mg, cg->p);
-        fsi__mg_true_residual(cg, 0);
         rep->residual = sqrt(cg->rr);
         if (rep->residual <= cg->limit) return FSI_OK;
         if (reason == FSI_OK && rep->residual <= fsi__mg_floor(cg)) return FSI_OK;
@@ -4626,28 +4731,34 @@ static fsi_result fsi__mg_loop(fsi__mg_cg *cg, fsi_report *rep, int cap) {
     return reason == FSI_OK ? FSI_STALLED : reason;
 }
 
+static int fsi__mg_desc_valid(const fsi_mg_solve_desc *s) {
+    return s->tolerance >= 0 && s->tolerance <= 1e30 && s->tolerance_abs >= 0 && s->tolerance_abs <= 1e300 && s->max_iterations >= 0 &&
+           s->seconds >= 0 && s->seconds <= 1e30 && (s->seconds <= 0 || s->clock_fn);
+}
+
 FSI_API fsi_result fsi_mg_solve(fsi_mg *mg, const fsi_mg_solve_desc *desc, const fsi_real *b, fsi_real *p, fsi_report *report) {
     fsi_mg_solve_desc s;
     fsi__mg_cg cg;
     fsi_report rep;
-    double imbalance;
+    double imbalance, floor;
     memset(&s, 0, sizeof s);
     memset(&cg, 0, sizeof cg);
     memset(&rep, 0, sizeof rep);
     if (!mg || !mg->block) return FSI_ERR_STATE;
     if (desc) s = *desc;
-    if (!b || !p || !(s.tolerance >= 0 && s.tolerance <= 1e30) || !(s.tolerance_abs >= 0 && s.tolerance_abs <= 1e300) || s.max_iterations < 0 ||
-        (s.seconds > 0 && !s.clock_fn) || !fsi__mg_load(mg, b, p, s.guess)) return FSI_ERR_ARGUMENT;
     cg.mg = mg; cg.s = &s; cg.b = b; cg.p = p;
+    if (!b || !p || !fsi__mg_desc_valid(&s)) return FSI_ERR_ARGUMENT;
     rep.regions = mg->regions;
     if (s.extra.apply_fn && mg->regions) mg->hidden = fsi__mg_regular_regions(mg, &s);
-    imbalance = fsi__mg_start(&cg);
-    if (s.guess && !fsi__mg_guess_good(&cg)) {
-        memset(p, 0, mg->cells * sizeof *p);
-        s.guess = 0;
-        rep.restarts = 1;
+    if (!fsi__mg_load(&cg) || !fsi__mg_load_guess(mg, p, s.guess)) { mg->hidden = 0; return FSI_ERR_ARGUMENT; }
+    floor = s.tolerance_abs > 1e-4 * cg.limit ? s.tolerance_abs : 1e-4 * cg.limit;
+    imbalance = fsi__mg_imbalance(mg, mg->r, floor);
+    fsi_mg_project(mg, mg->r);
+    if (mg->regions) cg.rr = fsi_dot(mg->cells, mg->r, mg->r);
+    if (s.guess) {
+        if (fsi__mg_guess_good(&cg)) fsi__mg_true_residual(&cg);
+        else { fsi_fill(mg->cells, 0, p); rep.restarts = 1; }
     }
-    fsi__mg_true_residual(&cg, !s.guess);
     rep.residual_start = rep.residual = sqrt(cg.rr);
     if (rep.residual > cg.limit) rep.reason = fsi__mg_loop(&cg, &rep, s.max_iterations ? s.max_iterations : 200);
     mg->hidden = 0;

@@ -778,6 +778,20 @@ EX void ex_draw_surface3(ex_image *m, const ex_camera *c, const fsi_surface *s, 
     mesh.vertices = s->vertex_count; mesh.triangles = s->element_count; mesh.x = s->x; mesh.index = s->index; mesh.color = color; mesh.glass = 0;
     ex_draw_mesh(m, c, &mesh);
 }
+/* Liquid where phi < 0 (cell-centred, metres) as a clear body; draw it after the solids. */
+EX void ex_draw_water(ex_image *m, const ex_camera *c, int nx, int ny, int nz, double h, const fsi_real *phi, ex_color color, double glass) {
+    fsi_iso_desc d;
+    fsi_iso_mesh mesh;
+    ex_mesh s;
+    memset(&d, 0, sizeof d);
+    memset(&mesh, 0, sizeof mesh);
+    d.nx = nx; d.ny = ny; d.nz = nz; d.h = (fsi_real)h; d.value = phi; d.closed = 1;
+    d.origin = fsi_vec((fsi_real)(h / 2), (fsi_real)(h / 2), (fsi_real)(h / 2));
+    if (fsi_iso_build(&d, &mesh) != FSI_OK) return;
+    s.vertices = mesh.vertex_count; s.triangles = mesh.element_count; s.x = mesh.x; s.index = mesh.index; s.color = color; s.glass = glass;
+    ex_draw_mesh(m, c, &s);
+    fsi_iso_free(&mesh);
+}
 /* A checkered floor in the plane 'up = height'. */
 EX void ex_floor(ex_image *m, const ex_camera *c, const double *lo, const double *hi, int up_axis, double height, double tile) {
     int u = up_axis == 1 ? 0 : 0, v = up_axis == 1 ? 2 : 1, i, j, nu = (int)ceil((hi[u] - lo[u]) / tile), nv = (int)ceil((hi[v] - lo[v]) / tile), k;

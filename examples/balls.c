@@ -1,0 +1,100 @@
+/* balls: balls of several densities dropped into a pool (XPM fig. 7): light ones float, heavy ones sink, all in one solve a step.
+   cc -O2 -I. -Iexamples examples/balls.c -o balls -lm */
+#define FSI_IMPLEMENTATION
+#include "fsi_couple.h"
+#include "common.h"
+
+enum { MOST = 16 };
+typedef struct pool { int dim; double level; } pool;
+static fsi_real water(fsi_vec3 x, void *user) { return x.y - (fsi_real)((pool *)user)->level; }
+
+static void draw(ex_args *a, fsi_world *w, int balls, const int *id, const double *density) {
+    static fsi_real x[3 * 4096], v[3 * 4096];
+    ex_image m = ex_image_make(720, 480);
+    fsi_grid *g = &w->grid;
+    fsi_surface s;
+    int i;
+    if (g->dim == 2) {
+        ex_view view = ex_view_make(0, 0, (double)(g->h * g->nx), (double)(g->h * g->ny), 20, 20, 680, (int)(680.0 * g->ny / g->nx));
+        ex_draw_field(&m, &view, g->nx, g->ny, g->phi, 1e8, 2e8, 2);
+        ex_draw_liquid(&m, &view, g->nx, g->ny, g->phi, ex_rgb(80, 155, 215));
+        for (i = 0; i < balls; i++) {
+            fsi_solids_surface(&w->solids, id[i], x, v, &s);
+            ex_draw_surface(&m, &view, &s, ex_map(0, 0.35 + 0.12 * log10(density[i] * 10)));
+        }
+    } else {
+        ex_camera c = ex_camera_make(1.0, 1.55, 3.1, 1.0, 0.42, 0.5, 1, 33);
+        const double lo[3] = {0, 0, 0}, hi[3] = {(double)(g->h * g->nx), (double)(g->h * g->ny), (double)(g->h * g->nz)};
+        ex_clear(&m, ex_rgb(245, 248, 250));
+        ex_floor(&m, &c, lo, hi, 1, 0, 0.125);
+        for (i = 0; i < balls; i++) {
+            fsi_solids_surface(&w->solids, id[i], x, v, &s);
+            ex_draw_surface3(&m, &c, &s, ex_map(0, 0.35 + 0.12 * log10(density[i] * 10)));
+        }
+        ex_draw_water(&m, &c, g->nx, g->ny, g->nz, (double)g->h, g->phi, ex_rgb(80, 160, 220), 0.5);
+        ex_box3(&m, &c, lo, hi, ex_rgb(110, 110, 110));
+    }
+    ex_frame(a, &m);
+    ex_image_free(&m);
+}
+
+int main(int argc, char **argv) {
+    static const ex_key keys[] = {{"dim", "", "2 or 3", "2", 2, 3, NULL}, {"density", "", "list, over the water's", "0.1,0.5,0.9,10", 1e-6, 1e6, NULL},
+                                  {"scheme", "", "coupling", "monolithic", 0, 0, "monolithic,xpm"}, {"settle", "", "1: run on until at rest, with damping", "0", 0, 1, NULL},
+                                  {"dt", "s", "time step", "0.005", 1e-5, 0.1, NULL}, {"fractions", "", "1: area fractions instead of voxel faces", "0", 0, 1, NULL}};
+    fsi_world_desc d = {0};
+    fsi_world w;
+    fsi_shape ball;
+    fsi_shape_desc sd = {0};
+    pool p;
+    ex_args a;
+    double density[MOST], depth[MOST], r = 0.13, dt, total = 0, volume0;
+    int balls, i, id[MOST], frame, stable = 1, steps = 0, settle;
+    char text[256] = "";
+    ex_begin(&a, argc, argv, "balls", "Balls of several densities dropped into a pool of water.", keys, 6, 96, 100);
+    p.dim = (int)ex_number(&a, "dim"); p.level = 0.55; dt = ex_number(&a, "dt"); settle = (int)ex_number(&a, "settle");
+    balls = ex_list(&a, "density", density, MOST);
+    d.grid.nx = a.size; d.grid.ny = a.size / 2; d.grid.nz = p.dim == 3 ? a.size / 2 : 1;
+    d.grid.h = FSI_R(2.0) / (fsi_real)a.size; d.grid.rho = 1000; d.grid.gravity = fsi_vec(0, FSI_R(-9.81), 0); d.grid.liquid = 1; d.grid.volume_correction = 1;
+    d.grid.side[3].kind = FSI_SIDE_OPEN;
+    d.max_bodies = balls; d.couple.fractions = (int)ex_number(&a, "fractions"); d.damping = settle ? 2 : 0;
+    if (fsi_world_init(&w, &d) != FSI_OK) return 1;
+    sd.kind = FSI_SHAPE_SPHERE; sd.dim = p.dim; sd.radius = (fsi_real)r; sd.resolution = 32;
+    if (fsi_shape_init(&ball, &sd) != FSI_OK) return 1;
+    for (i = 0; i < balls; i++) {
+        fsi_rigid_desc b = {0};
+        double z = p.dim == 3 ? 0.5 + 0.2 * (i % 2 ? 1 : -1) : 0;
+        b.kind = FSI_RIGID_DYNAMIC; b.shape = &ball; b.density = (fsi_real)(1000 * density[i]);
+        b.x = fsi_vec((fsi_real)(2.0 * (i + 0.5) / balls), FSI_R(0.8), (fsi_real)z); b.friction = FSI_R(0.2);
+        fsi_world_add(&w, &b, &id[i]);
+    }
+    fsi_grid_set_field(&w.grid, FSI_FIELD_PHI, water, &p);
+    fsi_grid_classify(&w.grid);
+    volume0 = w.grid.stats.liquid_volume;
+    if (settle) printf("damping=2 1/s on bodies and fluid\n");
+    for (frame = 0; frame < (settle ? 4 : 1) * a.frames && stable; frame++) {
+        for (i = 0; i < 2 && stable; i++, steps++) {
+            fsi_report report;
+            fsi_result rc = fsi_world_step(&w, (fsi_real)dt, &report);
+            if (rc < 0) stable = 0, fprintf(stderr, "step %d: %s\n", steps, fsi_result_text(rc));
+            total += report.iterations;
+        }
+        if (a.out && frame < a.frames) draw(&a, &w, balls, id, density);
+        ex_progress(&a, frame < a.frames ? frame : a.frames - 1);
+    }
+    for (i = 0; i < balls; i++) {                              /* submerged depth over the radius: below the mean level of the water */
+        fsi_body_report b = {{0, 0, 0}, {0, 0, 0}, {0, 0, 0}, 0, 0};
+        double level, area = 2.0 * (p.dim == 3 ? 1.0 : 1.0), below = 0;
+        int k;
+        for (k = 0; k < balls; k++) { fsi_world_body(&w, id[k], &b); below += b.submerged; }
+        level = (w.grid.stats.liquid_volume + below) / area;
+        depth[i] = (level - ((double)w.solids.body[id[i]].x.y - r)) / r;
+        snprintf(text + strlen(text), sizeof text - strlen(text), "%s%.4f", i ? "," : "", depth[i]);
+    }
+    ex_result("depth", "%s", text);
+    ex_result("iterations", "%.2f", total / (steps ? steps : 1));
+    ex_result("volume_error", "%.6f", (w.grid.stats.liquid_volume - volume0) / volume0);
+    fsi_world_free(&w);
+    fsi_shape_free(&ball);
+    return ex_end(&a, steps, stable);
+}

@@ -1,0 +1,124 @@
+/* sph_ball: a light ball and particles of fluid (paper XPM, fig. 15 and 17). scene=drop: it falls on the surface of a tank;
+   scene=fall: a block of fluid falls on the ball near the floor, the hard case for light bodies.
+   cc -O2 -I. -Iexamples examples/sph_ball.c -o sph_ball -lm
+   scheme=weak is the usual exchange of boundary particles and loses light balls; xpm repeats the step until both sides agree. */
+#define FSI_IMPLEMENTATION
+#include "fsi_couple.h"
+#include "common.h"
+
+static void draw(ex_args *a, const fsi_sph *s, const fsi_rigid *ball, const double *hi) {
+    ex_image m = ex_image_make(640, 480);
+    ex_camera c = ex_camera_make(hi[0] * 0.5, 1.05, 4.1, hi[0] / 2, 0.75, hi[2] / 2, 1, 34);
+    double lo[3] = {0, 0, 0};
+    fsi_mesh ball_mesh;
+    int i;
+    ex_floor(&m, &c, lo, hi, 1, -0.002, 0.2);
+    if (fsi_mesh_sphere(&ball_mesh, ball->x, FSI_R(0.2), 12, NULL) == FSI_OK) {
+        fsi_surface f = fsi_mesh_surface(&ball_mesh);
+        ex_draw_surface3(&m, &c, &f, ex_rgb(225, 120, 50));
+    }
+    fsi_mesh_free(&ball_mesh);
+    for (i = 0; i < s->now.count; i++) {                      /* particles as small disks, blue to white by speed, hidden behind the ball */
+        double p[3] = {(double)s->x[i], (double)s->y[i], (double)s->z[i]}, q[3], v = sqrt((double)(s->vx[i] * s->vx[i] + s->vy[i] * s->vy[i] + s->vz[i] * s->vz[i]));
+        int t = v > 4 ? 160 : (int)(40 * v);
+        if (ex_project(&m, &c, p, q) && q[0] > 1 && q[1] > 1 && q[0] < m.w - 2 && q[1] < m.h - 2 && q[2] < (double)m.depth[(int)q[1] * m.w + (int)q[0]])
+            ex_disk(&m, q[0], q[1], 2.2, ex_rgb(30 + t, 90 + t * 3 / 4, 215));
+    }
+    ex_box3(&m, &c, lo, hi, ex_rgb(120, 120, 120));
+    ex_frame(a, &m);
+    ex_image_free(&m);
+}
+
+int main(int argc, char **argv) {
+    static const ex_key keys[] = {{"density", "", "ball over fluid", "0.05", 1e-3, 100, NULL},
+                                  {"scheme", "", "coupling", "xpm", 0, 0, "weak,p,aitken,xpm"},
+                                  {"scene", "", "what falls", "fall", 0, 0, "drop,fall"},
+                                  {"seed", "", "disturbs the particles by 1 % of their spacing", "1", 0, 1e6, NULL},
+                                  {"omega", "", "under-relaxation of p", "0.05", 1e-3, 1, NULL},
+                                  {"tolerance", "", "of the motion, over the particle radius", "0.1", 1e-6, 10, NULL},
+                                  {"reuse", "", "xpm: steps whose pairs are kept", "5", 0, 16, NULL},
+                                  {"dt", "s", "largest step", "0.004", 1e-5, 0.05, NULL},
+                                  {"gravity", "m/s^2", "downwards", "9.81", 0, 100, NULL}};
+    ex_args a;
+    fsi_sph sph;
+    fsi_sph_desc f = {0};
+    fsi_solids world;
+    fsi_solids_desc w = {0};
+    fsi_shape ball, room;
+    fsi_shape_desc sd = {0};
+    fsi_rigid_desc b = {0};
+    fsi_mesh mesh;
+    fsi_surface skin;
+    fsi_sph_rigid couple;
+    fsi_sph_rigid_desc d = {0};
+    fsi_report report;
+    int body, object, frame, i, n, stable = 1, worst = 0, capped = 0, hard = 0;
+    long steps = 0, lost = 0;
+    double h, time, total = 0, peak = 0, density = 0, momentum = 0, start, hard_total = 0, hi[3];
+    uint32_t noise;
+    fsi_real fall, r = FSI_R(0.2);
+    ex_begin(&a, argc, argv, "sph_ball", "A light rigid ball in a fluid of particles.", keys, 9, 14, 75);
+    h = 0.7 / a.size; fall = ex_is(&a, "scene", "fall") ? 1 : 0;
+    hi[0] = (2 * a.size + 1) * h; hi[1] = 2.2; hi[2] = a.size * h; /* 14 x 14 x 29 = 5684 particles */
+    n = a.size * a.size * (2 * a.size + 1);
+    f.capacity = n; f.boundary_capacity = 60 * a.size * a.size + 4000; f.solver = FSI_SPH_DFSPH; f.spacing = (fsi_real)h; f.density = 1000;
+    f.gravity = fsi_vec(0, (fsi_real)-ex_number(&a, "gravity"), 0); f.density_error = FSI_R(1e-3); f.viscosity = FSI_R(0.05); f.dt_max = (fsi_real)ex_number(&a, "dt");
+    w.dim = 3; w.max_bodies = 2; w.gravity = f.gravity;
+    if (fsi_sph_init(&sph, &f) != FSI_OK || fsi_solids_init(&world, &w) != FSI_OK) return 1;
+    sd.kind = FSI_SHAPE_ROOM; sd.half = fsi_vec((fsi_real)hi[0] / 2, (fsi_real)hi[1] / 2, (fsi_real)hi[2] / 2);
+    if (fsi_shape_init(&room, &sd) != FSI_OK) return 1;
+    b.shape = &room; b.x = sd.half; b.kind = FSI_RIGID_FIXED;
+    fsi_solids_add(&world, &b, NULL);
+    sd.kind = FSI_SHAPE_SPHERE; sd.radius = r;
+    if (fsi_shape_init(&ball, &sd) != FSI_OK) return 1;
+    b.shape = &ball; b.kind = FSI_RIGID_DYNAMIC; b.density = (fsi_real)(1000 * ex_number(&a, "density"));
+    b.x = fsi_vec((fsi_real)hi[0] / 2, fall > 0 ? r + FSI_R(0.05) : FSI_R(0.7) + r + FSI_R(0.1), (fsi_real)hi[2] / 2);
+    fsi_solids_add(&world, &b, &body);
+    fsi_sph_add_block(&sph, fsi_vec(0, fall * FSI_R(0.6), 0), fsi_vec((fsi_real)hi[0], fall * FSI_R(0.6) + FSI_R(0.7), (fsi_real)hi[2]), fsi_vec(0, 0, 0), &n);
+    noise = (uint32_t)ex_number(&a, "seed") * 2654435761u + 12345u;
+    for (i = 0; i < n; i++) {
+        fsi_real *x[3];
+        int k;
+        x[0] = sph.x + i; x[1] = sph.y + i; x[2] = sph.z + i;
+        for (k = 0; k < 3; k++) noise = noise * 1664525u + 1013904223u, *x[k] += (fsi_real)(0.01 * h * ((double)noise / 2147483648.0 - 1));
+    }
+    fsi_sph_add_box_walls(&sph, fsi_vec(0, 0, 0), fsi_vec((fsi_real)hi[0], (fsi_real)hi[1], (fsi_real)hi[2]), 0, NULL);
+    if (fsi_mesh_sphere(&mesh, b.x, r - (fsi_real)h / 2, 6, NULL) != FSI_OK) return 1;    /* particles sit half a spacing inside the surface */
+    skin = fsi_mesh_surface(&mesh);
+    if (fsi_sph_add_surface(&sph, &skin, b.x, 1, &object) != FSI_OK) return 1;
+    d.sph = &sph; d.world = &world; d.count = 1; d.body = &body; d.object = &object;
+    d.scheme = ex_is(&a, "scheme", "weak") ? FSI_SPH_WEAK : ex_is(&a, "scheme", "p") ? FSI_SPH_RELAXED : ex_is(&a, "scheme", "aitken") ? FSI_SPH_AITKEN : FSI_SPH_XPM;
+    d.omega = (fsi_real)ex_number(&a, "omega"); d.tolerance = (fsi_real)ex_number(&a, "tolerance");
+    d.reuse = ex_number(&a, "reuse") > 0 ? (int)ex_number(&a, "reuse") : -1; d.max_iterations = 200;
+    if (fsi_sph_rigid_init(&couple, &d) != FSI_OK) return 1;
+    for (frame = 0, time = 0; frame < a.frames && stable; frame++) {
+        for (start = time; time < start + 0.02 - 1e-9 && stable; steps++) {
+            double dt = fmin((double)fsi_sph_max_dt(&sph), start + 0.02 - time), speed;
+            fsi_result result = fsi_sph_rigid_step(&couple, (fsi_real)dt, &report);
+            speed = (double)fsi_vec_length(world.body[body].v);
+            stable = result >= 0 && speed < 100;
+            capped += result == FSI_NOT_CONVERGED;
+            time += dt; total += report.iterations;
+            if (report.iterations > worst) worst = report.iterations;
+            if (sph.now.object[object].contact > 20) hard++, hard_total += report.iterations;    /* the ball is wet */
+            peak = fmax(peak, speed); density = fmax(density, (double)sph.stats.density_error);
+            for (i = 0; i < 3; i++) momentum = fmax(momentum, fabs(report.momentum[i]));
+        }
+        if (a.out) draw(&a, &sph, &world.body[body], hi);
+        ex_progress(&a, frame);
+    }
+    for (i = 0; i < sph.now.count; i++)
+        lost += !(sph.x[i] > -h && sph.x[i] < hi[0] + h && sph.y[i] > -h && sph.y[i] < hi[1] + h && sph.z[i] > -h && sph.z[i] < hi[2] + h);
+    ex_result("particles", "%d", n);
+    ex_result("mean_iterations", "%.3f", total / (steps > 0 ? steps : 1));
+    ex_result("wet_iterations", "%.3f", hard_total / (hard > 0 ? hard : 1));
+    ex_result("max_iterations", "%d", worst);
+    ex_result("capped", "%d", capped);
+    ex_result("max_density_error", "%.5f", density);
+    ex_result("peak_speed", "%.3f", peak);
+    ex_result("height", "%.4f", (double)world.body[body].x.y);
+    ex_result("lost", "%ld", lost + n - sph.now.count);
+    ex_result("momentum_error", "%.3g", momentum);
+    fsi_sph_rigid_free(&couple); fsi_mesh_free(&mesh); fsi_solids_free(&world); fsi_shape_free(&ball); fsi_shape_free(&room); fsi_sph_free(&sph);
+    return ex_end(&a, steps, stable && peak < 10);
+}
