@@ -250,7 +250,8 @@ FSI_API fsi_result fsi_sph_step(fsi_sph *s, fsi_real dt, fsi_report *report);
 /* Stage 1: removal, emission, sorting, neighbour lists, boundary volumes, densities. dt > 0 is the coming step.
    FSI_ERR_NUMERIC when a position or velocity is not finite: nothing was changed. */
 FSI_API fsi_result fsi_sph_prepare(fsi_sph *s, fsi_real dt);
-/* Stage 2: forces and pressure; changes velocities, not positions. Then forces on two-way objects. report may be NULL. */
+/* Stage 2: forces and pressure; changes velocities, not positions. Then forces on two-way objects. Last the wall guard: particles nearer than
+   0.8 spacing to boundary particles lose their velocity towards them (counted in the forces). report may be NULL. */
 FSI_API fsi_result fsi_sph_accelerate(fsi_sph *s, fsi_real dt, fsi_report *report);
 /* Stage 3: x += dt v, time += dt. */
 FSI_API fsi_result fsi_sph_move(fsi_sph *s, fsi_real dt);
@@ -1607,6 +1608,66 @@ static void fsi__sph_react(fsi_sph *s, int pressure, int friction, int add) {
     }
 }
 
+/* Wall guard: a lone particle is slowed down by a wall's density only when it is nearly through. One that is nearer than 0.8 spacing to
+   boundary particles loses the velocity towards them: n = sum w (x_i - x_b), w = (0.8 spacing - r)+. factor[i] = sum w where it acted. */
+#define FSI__SPH_GUARD FSI_R(0.8)
+
+static void fsi__sph_guard(fsi_sph *s) {
+    const fsi_real *bx = s->xm + 4 * (size_t)s->desc.capacity, *bv = s->vp + 4 * (size_t)s->desc.capacity;
+    fsi_real reach = FSI__SPH_GUARD * s->desc.spacing;
+    ptrdiff_t i, n = s->now.count;
+    fsi__sph_pack_velocity(s, NULL);
+    FSI__OMP(parallel for schedule(static) if (n > 4096))
+    for (i = 0; i < n; i++) {
+        const fsi_real *me = s->xm + 4 * i;
+        fsi_vec3 normal = fsi_vec(0, 0, 0), u = normal;
+        fsi_real sum = 0, away;
+        int k;
+        s->factor[i] = 0;
+        for (k = s->middle[i]; k < s->last[i]; k++) {
+            const fsi_real *o = bx + 4 * (size_t)s->list[k], *w4 = bv + 4 * (size_t)s->list[k];
+            fsi_vec3 d = fsi_vec(me[0] - o[0], me[1] - o[1], me[2] - o[2]);
+            fsi_real w = reach - fsi__length(d);
+            if (!(w > 0)) continue;
+            sum += w;
+            normal = fsi_vec_mad(normal, d, w);
+            u = fsi_vec_mad(u, fsi_vec(w4[0], w4[1], w4[2]), w);
+        }
+        if (!(sum > 0)) continue;
+        normal = fsi__unit(normal);
+        away = (s->vx[i] - u.x / sum) * normal.x + (s->vy[i] - u.y / sum) * normal.y + (s->vz[i] - u.z / sum) * normal.z;
+        if (away >= 0) continue;
+        s->vx[i] -= away * normal.x; s->vy[i] -= away * normal.y; s->vz[i] -= away * normal.z;
+        s->factor[i] = sum;
+    }
+}
+
+/* The guard's impulses on two-way boundary particles, as forces over dt: shared by the weights that made the normal. */
+static void fsi__sph_guard_react(fsi_sph *s, fsi_real dt) {
+    fsi_real reach = FSI__SPH_GUARD * s->desc.spacing;
+    ptrdiff_t b, n = s->now.boundary_count;
+    FSI__OMP(parallel for schedule(static) if (n > 256))
+    for (b = 0; b < n; b++) {
+        const fsi_real *o = s->xm + 4 * ((size_t)s->desc.capacity + (size_t)b);
+        fsi_real *f = s->bf + 3 * (size_t)s->border[b];
+        fsi__sph_rows rows;
+        int at[3], k, i;
+        if (!s->now.object[s->bobject[s->border[b]]].two_way) continue;
+        fsi__sph_cell_of(&s->cells, o[0], o[1], o[2], at);
+        fsi__sph_rows_around(&s->cells, at, &rows);
+        for (k = 0; k < rows.n; k++)
+            for (i = rows.begin[k]; i < rows.end[k]; i++) {
+                const fsi_real *me = s->xm + 4 * (size_t)i, *v = s->vp + 4 * (size_t)i;
+                fsi_real w;
+                if (!(s->factor[i] > 0)) continue;
+                w = reach - fsi__length(fsi_vec(me[0] - o[0], me[1] - o[1], me[2] - o[2]));
+                if (!(w > 0)) continue;
+                w *= me[3] / (s->factor[i] * dt);
+                f[0] -= w * (s->vx[i] - v[0]); f[1] -= w * (s->vy[i] - v[1]); f[2] -= w * (s->vz[i] - v[2]);
+            }
+    }
+}
+
 static void fsi__sph_sum_objects(fsi_sph *s) {         /* force and torque of each two-way object, in fixed order, in double */
     int k, i, d;
     for (k = 0; k < s->now.objects; k++) {
@@ -1782,6 +1843,10 @@ FSI_API fsi_result fsi_sph_accelerate(fsi_sph *s, fsi_real dt, fsi_report *repor
     fsi__sph_density_stats(s);
     if (s->desc.solver == FSI_SPH_DFSPH) fsi__df_accelerate(s, dt);
     else fsi__wc_accelerate(s, dt);
+    if (s->now.boundary_count) {
+        fsi__sph_guard(s);
+        fsi__sph_guard_react(s, s->desc.solver == FSI_SPH_DFSPH ? dt : (s->now.dt_old + dt) / 2);
+    }
     fsi__sph_sum_objects(s);
     s->stats.max_speed = fsi__sph_top_speed(s);
     for (i = 0; i < s->now.count; i++) a2 = fsi__max(a2, s->ax[i] * s->ax[i] + s->ay[i] * s->ay[i] + s->az[i] * s->az[i]);
