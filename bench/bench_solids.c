@@ -1,0 +1,121 @@
+/* Benchmarks of fsi_solids.h, rigid part: bodies per millisecond for piles in a bin, cost per contact as the pile grows, a chain of joints.
+   bench NAME VALUE UNIT. Optional argument: bodies of the large pile (default 1000). */
+#include "fsi_solids.h"
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#ifdef _OPENMP
+#include <omp.h>
+#endif
+
+static double now(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static fsi_shape shape(fsi_shape_kind kind, double radius, double length, double hx, double hy, double hz) {
+    fsi_shape_desc d;
+    fsi_shape s;
+    memset(&d, 0, sizeof d);
+    d.kind = kind; d.radius = (fsi_real)radius; d.length = (fsi_real)length; d.half = fsi_vec((fsi_real)hx, (fsi_real)hy, (fsi_real)hz);
+    if (fsi_shape_init(&s, &d) != FSI_OK) exit(1);
+    return s;
+}
+
+typedef struct pile { double ms, per_contact; int contacts; } pile;
+
+/* n boxes, balls and capsules (kinds of them) dropped into a bin of the same proportions, settled for a second, then timed: best of batches. */
+static pile run(int n, int kinds) {
+    int side = (int)ceil(cbrt((double)n) - 1e-9), i, k;
+    double half = .55 * side, best = 1e30;
+    fsi_shape s[3], room = shape(FSI_SHAPE_ROOM, 0, 0, half, 4 * half, half);
+    fsi_solids_desc d;
+    fsi_solids w;
+    fsi_rigid_desc b;
+    fsi_solids_report r;
+    pile p;
+    s[0] = shape(FSI_SHAPE_BOX, 0, 0, .45, .45, .45); s[1] = shape(FSI_SHAPE_SPHERE, .45, 0, 0, 0, 0); s[2] = shape(FSI_SHAPE_CAPSULE, .25, .4, 0, 0, 0);
+    memset(&d, 0, sizeof d); memset(&b, 0, sizeof b);
+    d.dim = 3; d.max_bodies = n + 1; d.gravity = fsi_vec(0, FSI_R(-9.81), 0);
+    if (fsi_solids_init(&w, &d) != FSI_OK) exit(1);
+    b.shape = &room; b.friction = FSI_R(0.5); b.x = fsi_vec(0, (fsi_real)(4 * half), 0);
+    fsi_solids_add(&w, &b, NULL);
+    b.kind = FSI_RIGID_DYNAMIC; b.density = 1000;
+    for (i = 0; i < n; i++) {
+        int x = i % side, z = i / side % side, y = i / side / side;
+        b.shape = s + i % kinds;
+        b.x = fsi_vec((fsi_real)(1.02 * (x - .5 * (side - 1)) + .02 * (y % 3)), (fsi_real)(.5 + 1.0 * y), (fsi_real)(1.02 * (z - .5 * (side - 1)) - .02 * (y % 2)));
+        fsi_solids_add(&w, &b, NULL);
+    }
+    for (i = 0; i < 60; i++) fsi_solids_step(&w, FSI_R(1.) / 60);
+    for (k = 0; k < 3; k++) {
+        double t = now();
+        for (i = 0; i < 10; i++) fsi_solids_step(&w, FSI_R(1.) / 60);
+        t = (now() - t) / 10;
+        if (t < best) best = t;
+    }
+    fsi_solids_measure(&w, &r);
+    p.ms = 1e3 * best; p.contacts = w.contact_count; p.per_contact = 1e9 * best / w.contact_count;
+    fsi_solids_free(&w);
+    for (i = 0; i < 3; i++) fsi_shape_free(s + i);
+    fsi_shape_free(&room);
+    return p;
+}
+
+static double chain(int links) {
+    fsi_shape rod = shape(FSI_SHAPE_BOX, 0, 0, .5, .05, .05);
+    fsi_solids_desc d;
+    fsi_solids w;
+    double t;
+    int i;
+    memset(&d, 0, sizeof d);
+    d.dim = 3; d.max_bodies = links + 1; d.max_joints = links; d.gravity = fsi_vec(0, FSI_R(-9.81), 0);
+    if (fsi_solids_init(&w, &d) != FSI_OK) exit(1);
+    for (i = 0; i <= links; i++) {
+        fsi_rigid_desc b;
+        fsi_joint_desc j;
+        memset(&b, 0, sizeof b); memset(&j, 0, sizeof j);
+        b.kind = i ? FSI_RIGID_DYNAMIC : FSI_RIGID_FIXED; b.shape = &rod; b.density = 1000; b.group = 1; b.x = fsi_vec((fsi_real)i - FSI_R(0.5), 0, 0);
+        fsi_solids_add(&w, &b, NULL);
+        j.kind = FSI_JOINT_POINT; j.a = i; j.b = i - 1; j.anchor = fsi_vec((fsi_real)(i - 1), 0, 0);
+        if (i) fsi_solids_join(&w, &j, NULL);
+    }
+    t = now();
+    for (i = 0; i < 100; i++) fsi_solids_step(&w, FSI_R(1.) / 120);
+    t = (now() - t) / 100;
+    fsi_solids_free(&w); fsi_shape_free(&rod);
+    return 1e6 * t / links;
+}
+
+int main(int argc, char **argv) {
+    int n = argc > 1 ? atoi(argv[1]) : 1000, t;
+    double one = 0, first = 0;
+    pile p;
+#ifdef _OPENMP
+    for (t = 1; t <= 2; t++) {
+        omp_set_num_threads(t);
+#else
+    for (t = 1; t <= 1; t++) {
+#endif
+        p = run(n, 1);
+        printf("bench rigid_boxes_%d_t%d %.2f ms (%d contacts)\n", n, t, p.ms, p.contacts);
+        printf("bench rigid_boxes_%d_t%d_bodies_per_ms %.1f 1/ms\n", n, t, n / p.ms);
+        if (t == 1) one = p.ms; else printf("bench rigid_boxes_%d_speedup %.2f x\n", n, one / p.ms);
+    }
+#ifdef _OPENMP
+    omp_set_num_threads(1);
+#endif
+    p = run(n, 3);
+    printf("bench rigid_mixed_%d_t1 %.2f ms (%d contacts)\nbench rigid_mixed_%d_t1_bodies_per_ms %.1f 1/ms\n", n, p.ms, p.contacts, n, n / p.ms);
+    for (t = n / 8; t <= 2 * n; t *= 2) {
+        p = run(t, 1);
+        if (first == 0) first = p.per_contact;
+        printf("bench rigid_contact_cost_%d %.1f ns (x%.2f)\n", t, p.per_contact, p.per_contact / first);
+    }
+    printf("bench rigid_contact_growth %.2f x\n", p.per_contact / first);
+    printf("bench joint_chain_200 %.2f us (per joint and step)\n", chain(200));
+    return 0;
+}
