@@ -1,6 +1,6 @@
 #!/bin/sh
 # check.sh [GROUP...]: what make check runs. Every row is one command that must succeed; rows run two at a time.
-# Groups: hygiene matrix ports link symbols static single asan threads valgrind (all by default). CHECK_FULL=1 runs the long parts in full.
+# Groups: hygiene readme matrix ports link folded symbols static single asan threads valgrind (all by default). CHECK_FULL=1 runs the long parts in full.
 cd "$(dirname "$0")/.." || exit 1
 top=$(pwd) dir=$(mktemp -d) rows=$dir/rows
 trap 'rm -rf "$dir"' EXIT
@@ -9,7 +9,7 @@ CC=${CC:-cc}
 strict="-Wall -Wextra -Wpedantic -Wconversion -Wsign-conversion -Wshadow -Wcast-qual -Wdouble-promotion -Wundef -Wvla -Werror"
 strict_c="$strict -Wstrict-prototypes -Wmissing-prototypes"
 headers=$(ls fsi_*.h)
-groups=${*:-hygiene matrix ports link symbols static single asan threads valgrind}
+groups=${*:-hygiene readme matrix ports link folded symbols static single asan threads valgrind}
 want() { case " $groups " in *" $1 "*) return 0 ;; esac; return 1; }
 row() { printf '%s\t%s\n' "$1" "$2" >>"$rows"; }             # row NAME COMMAND
 have() { command -v "$1" >/dev/null 2>&1; }
@@ -45,6 +45,19 @@ if want hygiene; then
         row "hygiene: $h names SPDX, FSI_VERSION and no tab" "grep -q SPDX $h && ! grep -qP '\t' $h"
         row "hygiene: $h below 5,500 lines" "[ \$(wc -l <$h) -le 5500 ]"
     done
+fi
+if want readme; then
+    awk '/^```c$/ { on = 1; next } /^```$/ { on = 0 } on' README.md >"$dir/readme.c"
+    row "readme: the program of the first screen compiles, runs and floats" "cc -O2 -I. $dir/readme.c -o $dir/readme -lm && $dir/readme | grep -E 'floats at 0.5[0-9]+ m'"
+fi
+if want folded; then
+    sh tests/single.sh "$dir/folded" >/dev/null
+    for h in $headers fsi.h; do
+        printf '#define FSI_IMPLEMENTATION\n#include "%s"\nint main(void) { return 0; }\n' "$h" >"$dir/folded.${h%.h}.c"
+        row "folded: ${h%.h} alone" "cd $dir/folded && mkdir -p ${h%.h}.d && cp $h ${h%.h}.d/ && gcc -std=c99 $strict_c -I${h%.h}.d -c $dir/folded.${h%.h}.c -o /dev/null"
+    done
+    printf '#include "fsi_grid.h"\n#define FSI_IMPLEMENTATION\n#include "fsi_sph.h"\n#include "fsi_solids.h"\n#include "fsi.h"\nint main(void) { return 0; }\n' >"$dir/mixed.c"
+    row "folded: they mix in one program" "gcc -std=c99 -I$dir/folded $dir/mixed.c -o $dir/mixed -lm"
 fi
 if want matrix; then
     for h in $headers; do
