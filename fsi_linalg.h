@@ -692,8 +692,8 @@ typedef struct fsi_mg_desc {
     int nx, ny, nz;           /* cells, >= 1 each; nz = 1 is 2D (no z faces) */
     int open[6];              /* 1: outside of side -x +x -y +y -z +z is Dirichlet; 0: Neumann. Where weights are given, w = 0 closes it too */
     int levels;               /* 0 = as many as useful */
-    int sweeps;               /* smoothing sweeps each way; 0 = default */
-    int band_sweeps;          /* extra sweeps along boundaries each way; 0 = default, -1 = none */
+    int sweeps;               /* red-black sweeps each way, <= 8; 0 = 2 */
+    int band_sweeps;          /* extra sweeps each way on rows that a boundary inside the grid touches, <= 8; 0 = 1, -1 = none */
     fsi_allocator allocator;  /* zero = malloc */
 } fsi_mg_desc;
 
@@ -718,7 +718,7 @@ typedef struct fsi_mg {
     size_t bytes;             /* size of the block */
     void *block;              /* owner of all arrays below */
     int n[3], open[6];        /* internal axes: 2D is stored as nx, 1, ny, so that axis 2 is always the outer one */
-    int levels, sweeps;       /* of the V-cycle */
+    int levels, sweeps, band; /* of the V-cycle */
     int large, weighted;      /* regions of two cells or more (the first numbers); 1: weights were given */
     uint64_t hidden;          /* regions that the extra term of the running solve makes regular; 0 outside a solve */
     size_t cells;
@@ -762,7 +762,8 @@ FSI_API void fsi_mg_project(const fsi_mg *mg, fsi_real *x);
 /* Largest |sum of b| / sum of |b| over the regions without Dirichlet cells; 0 = compatible. */
 FSI_API double fsi_mg_incompatibility(const fsi_mg *mg, const fsi_real *b);
 /* Solves A p = b by conjugate gradients with the V-cycle. Regions without Dirichlet cells: mean of p is 0; b must sum to zero there
-   (FSI_INCOMPATIBLE otherwise, and the compatible part is solved). */
+   (FSI_INCOMPATIBLE otherwise, and the compatible part is solved). report->residual is recomputed from p at the end, and a residual that
+   rounding of p alone explains (FSI_SINGLE on large grids) counts as converged. */
 FSI_API fsi_result fsi_mg_solve(fsi_mg *mg, const fsi_mg_solve_desc *desc, const fsi_real *b, fsi_real *p, fsi_report *report);
 
 /* ------------------------------------------------------------------------------------------------ >>geometry */
@@ -3345,6 +3346,7 @@ FSI_API fsi_result fsi_modes_solve(const fsi_modes_desc *desc, fsi_real *w, fsi_
 #define FSI__ROW_PLAIN 1                 /* weights between unknowns are 1, the diagonal is a small integer */
 #define FSI__ROW_CLEAN 2                 /* finest level: this row and its four neighbours hold only fluid */
 #define FSI__ROW_ORPHAN 4                /* some cell has a parent next door, or none */
+#define FSI__ROW_BAND 8                  /* a boundary inside the grid runs through or along the row: extra sweeps */
 #define FSI__ORPHAN 16                   /* kind >= this: orphan; kind >> 4 is 1 + direction of the adopting block, or 7 */
 #define FSI__MG_BLOCK 512                /* row buffers on the stack */
 #if defined(__GNUC__) && !defined(__clang__) && defined(__OPTIMIZE__)
@@ -3425,7 +3427,7 @@ FSI_API fsi_result fsi_mg_init(fsi_mg *mg, const fsi_mg_desc *desc) {
     fsi_result result;
     int s;
     if (!mg || !desc || desc->nx < 1 || desc->ny < 1 || desc->nz < 1 || desc->levels < 0 || desc->sweeps < 0 || desc->sweeps > 8 ||
-        desc->band_sweeps < -1 || !fsi_allocator_valid(&desc->allocator)) return FSI_ERR_ARGUMENT;
+        desc->band_sweeps < -1 || desc->band_sweeps > 8 || !fsi_allocator_valid(&desc->allocator)) return FSI_ERR_ARGUMENT;
     memset(&m, 0, sizeof m);
     memset(&a, 0, sizeof a);
     m.desc = *desc;
@@ -3436,6 +3438,7 @@ FSI_API fsi_result fsi_mg_init(fsi_mg *mg, const fsi_mg_desc *desc) {
         m.cells > 0x7ffffff0) return FSI_ERR_SIZE;
     m.levels = fsi__mg_level_count(&m);
     m.sweeps = desc->sweeps ? desc->sweeps : 2;
+    m.band = desc->band_sweeps > 0 ? desc->band_sweeps : desc->band_sweeps < 0 ? 0 : 1;
     fsi__mg_layout(&m, &a, &scratch);
     if (a.failed) return FSI_ERR_SIZE;
     a.size = m.bytes = a.used;
@@ -3606,10 +3609,12 @@ FSI__HOT static double fsi__mg_dot_real(int n, const fsi_real *FSI__RESTRICT a, 
 }
 
 /* ---- the V-cycle */
-static void fsi__mg_sweep(const fsi_mg_level *l, int c, int k, int zero) {
+static void fsi__mg_sweep(const fsi_mg_level *l, int c, int k, int zero, int band) {
     int j;
     for (j = 0; j < l->n[1]; j++) {
-        fsi__mg_row r = fsi__mg_row_get(l, c, j, k, 0, l->half, zero);
+        fsi__mg_row r;
+        if (band && !(l->row[fsi__mg_line(l, j, k)] & FSI__ROW_BAND)) continue;
+        r = fsi__mg_row_get(l, c, j, k, 0, l->half, zero);
         if (r.plain) fsi__mg_smooth_plain(&r); else fsi__mg_smooth_weighted(&r);
     }
 }
@@ -3687,12 +3692,22 @@ static void fsi__mg_prolong(const fsi_mg_level *l, const fsi_mg_level *c, int k)
     }
 }
 
-typedef struct fsi__mg_job { const fsi_mg_level *l; int half_sweeps; double *part; } fsi__mg_job;
+typedef struct fsi__mg_job { const fsi_mg_level *l; int half_sweeps, band; double *part; } fsi__mg_job;   /* band: half sweeps along boundaries */
 
-/* Way down: red from zero, black, red, ..., black, then the coarse right-hand side of each pair of planes. */
+static void fsi__mg_clear(const fsi_mg_level *l, int k) {
+    ptrdiff_t at = fsi__mg_at(l, 0, k);
+    size_t n = l->pitch * (size_t)(l->n[1] - 1) + (size_t)l->half;
+    memset(l->x + at, 0, n * sizeof(float));
+    memset(l->x + l->size + at, 0, n * sizeof(float));
+}
+
+/* Way down: (zeros and red, black, ... along boundaries,) red, black, ..., black, then the coarse right-hand side of each pair of planes. */
 static void fsi__mg_down(void *user, int t, int k) {
     const fsi__mg_job *job = (const fsi__mg_job *)user;
-    if (t < job->half_sweeps) fsi__mg_sweep(job->l, t & 1, k, t == 0);
+    int full = t - job->band - (job->band > 0);        /* stage of the full sweeps */
+    if (job->band && t == 0) fsi__mg_clear(job->l, k);
+    else if (full < 0) fsi__mg_sweep(job->l, !(t & 1), k, 0, 1);
+    else if (full < job->half_sweeps) fsi__mg_sweep(job->l, full & 1, k, t == 0, 0);
     else if (k & 1 || k == job->l->n[2] - 1) fsi__mg_restrict(job->l, job->l + 1, k >> 1);
 }
 
@@ -3707,19 +3722,19 @@ static double fsi__mg_plane_dot(const fsi_mg_level *l, int k) {
     return s;
 }
 
-/* Way up: coarse correction, black, red, ..., red; then f . x of the plane where asked. */
+/* Way up: coarse correction, black, red, ..., red (and the same along boundaries); then f . x of the plane where asked. */
 static void fsi__mg_up(void *user, int t, int k) {
     const fsi__mg_job *job = (const fsi__mg_job *)user;
     if (t == 0) { fsi__mg_prolong(job->l, job->l + 1, k); return; }
-    fsi__mg_sweep(job->l, t & 1, k, 0);
-    if (job->part && t == job->half_sweeps) job->part[k] = fsi__mg_plane_dot(job->l, k);
+    fsi__mg_sweep(job->l, t & 1, k, 0, t > job->half_sweeps);
+    if (job->part && t == job->half_sweeps + job->band) job->part[k] = fsi__mg_plane_dot(job->l, k);
 }
 
 /* Coarsest level: sweeps, mirrored. */
 static void fsi__mg_bottom(const fsi_mg_level *l, int pairs) {
     int t, k;
     for (t = 0; t < 4 * pairs; t++)
-        for (k = 0; k < l->n[2]; k++) fsi__mg_sweep(l, t < 2 * pairs ? t & 1 : !(t & 1), k, t == 0);
+        for (k = 0; k < l->n[2]; k++) fsi__mg_sweep(l, t < 2 * pairs ? t & 1 : !(t & 1), k, t == 0, 0);
 }
 
 /* x of the finest level = V-cycle on f of the finest level; returns f . x. */
@@ -3727,17 +3742,17 @@ static double fsi__mg_vcycle(fsi_mg *mg) {
     fsi__mg_job job;
     double s = 0;
     int q, k, last = mg->levels - 1;
-    job.half_sweeps = 2 * mg->sweeps; job.part = NULL;
+    job.half_sweeps = 2 * mg->sweeps; job.band = 2 * mg->band; job.part = NULL;
     for (q = 0; q < last; q++) {
         job.l = mg->level + q;
-        fsi__mg_wave(job.l->n[2], job.half_sweeps + 1, fsi__mg_big(job.l), fsi__mg_down, &job);
+        fsi__mg_wave(job.l->n[2], job.half_sweeps + job.band + (job.band > 0) + 1, fsi__mg_big(job.l), fsi__mg_down, &job);
         fsi__mg_restrict_orphans(job.l, job.l + 1);
     }
     fsi__mg_bottom(mg->level + last, 8);
     for (q = last - 1; q >= 0; q--) {
         job.l = mg->level + q;
         job.part = q ? NULL : mg->part;
-        fsi__mg_wave(job.l->n[2], job.half_sweeps + 1, fsi__mg_big(job.l), fsi__mg_up, &job);
+        fsi__mg_wave(job.l->n[2], job.half_sweeps + job.band + 1, fsi__mg_big(job.l), fsi__mg_up, &job);
     }
     for (k = 0; k < mg->n[2]; k++) s += last ? mg->part[k] : fsi__mg_plane_dot(mg->level, k);
     return s;
@@ -3773,9 +3788,10 @@ FSI__HOT static void fsi__mg_face_finish(int n, uint8_t *FSI__RESTRICT face, uin
         count[i] = count[i] == 7 ? (uint8_t)7 : f;
     }
 }
-static int fsi__mg_any(int n, const uint8_t *t) {
-    int i, any = 0;
-    for (i = 0; i < n; i++) any |= t[i];
+FSI__HOT static int fsi__mg_any(int n, const uint8_t *t) {
+    uint8_t any = 0;
+    int i;
+    for (i = 0; i < n; i++) any = (uint8_t)(any | t[i]);
     return any;
 }
 
@@ -3823,56 +3839,92 @@ static void fsi__mg_faces(fsi_mg *mg, const uint8_t *cell, int j, int k) {
         if (p >= 0 && p < mg->n[d >> 1]) other |= fsi__mg_any(n, a);
     }
     fsi__mg_face_finish(n, face, count);
-    mg->level->row[line] = (uint8_t)((odd ? 0 : FSI__ROW_PLAIN) | (other || fsi__mg_any(n, t) ? 0 : FSI__ROW_CLEAN));
+    other |= fsi__mg_any(n, t);
+    mg->level->row[line] = (uint8_t)((odd ? FSI__ROW_BAND : FSI__ROW_PLAIN) | (other ? FSI__ROW_BAND : FSI__ROW_CLEAN));
 }
 
-FSI__INLINE int32_t fsi__mg_root(int32_t *label, int32_t c) {
-    while (label[c] != c) c = label[c] = label[label[c]];
+/* Runs of connected fluid cells along x, in order; a row of n cells keeps its runs at begin[n row], ended by -1 unless there are n.
+   A run is named by its first cell: parent leads to the first run of its region, where size holds the cells, or -1 once it touches air. */
+typedef struct fsi__mg_runs { int32_t *begin, *end, *parent, *size; ptrdiff_t n; } fsi__mg_runs;
+
+static int32_t fsi__mg_root(int32_t *parent, int32_t c) {
+    while (parent[c] != c) c = parent[c] = parent[parent[c]];
     return c;
 }
+FSI__INLINE int fsi__mg_run_at(const fsi__mg_runs *u, ptrdiff_t line, ptrdiff_t q) { return q < u->n && u->begin[line * u->n + q] >= 0; }
 
-/* Joins the cells of a row with those a stride below, where face bit d is open to fluid; runs that meet again are skipped. */
-static void fsi__mg_join_rows(const fsi_mg *mg, ptrdiff_t begin, ptrdiff_t stride, int d) {
-    int32_t *label = mg->label, last0 = -1, last1 = -1;
-    ptrdiff_t c, end = begin + mg->n[0];
-    for (c = begin; c < end; c++) {
-        int32_t a = label[c], b = label[c - stride];
-        if (!(mg->face[c] >> d & 1) || !(mg->face[c - stride] & FSI__FLUID) || (a == last0 && b == last1)) continue;
-        last0 = a; last1 = b;
-        a = fsi__mg_root(label, a); b = fsi__mg_root(label, b);
-        if (a < b) label[b] = a; else label[a] = b;
+static void fsi__mg_find_runs(const fsi_mg *mg, const fsi__mg_runs *u, ptrdiff_t line) {
+    const uint8_t *face = mg->face + line * u->n;
+    int flags = mg->level->row[line];
+    ptrdiff_t i, q = 0, e;
+    for (i = 0; i < u->n; i = e) {
+        int32_t c = (int32_t)(line * u->n + i);
+        int air;
+        e = i + 1;
+        if (!(face[i] & FSI__FLUID)) continue;
+        if (flags & FSI__ROW_CLEAN && flags & FSI__ROW_PLAIN) e = u->n;
+        while (e < u->n && face[e] & FSI__FLUID && face[e] & 1) e++;
+        air = fsi__mg_any((int)(e - i), face + i) & FSI__AIR;
+        u->begin[line * u->n + q] = c; u->end[line * u->n + q++] = (int32_t)(line * u->n + e);
+        u->parent[c] = c; u->size[c] = air ? -1 : (int32_t)(e - i);
+    }
+    if (q < u->n) u->begin[line * u->n + q] = -1;
+}
+
+/* Joins the runs of a row with those of the row `below` where a face with bit d is open between them. */
+static void fsi__mg_join_rows(const fsi_mg *mg, const fsi__mg_runs *u, ptrdiff_t line, ptrdiff_t below, int d) {
+    ptrdiff_t a = 0, b = 0, shift = (line - below) * u->n, c;
+    while (fsi__mg_run_at(u, line, a) && fsi__mg_run_at(u, below, b)) {
+        int32_t a0 = u->begin[line * u->n + a], a1 = u->end[line * u->n + a], b0 = u->begin[below * u->n + b], b1 = u->end[below * u->n + b];
+        ptrdiff_t first = a0 > b0 + shift ? a0 : b0 + shift, last = a1 < b1 + shift ? a1 : b1 + shift;
+        for (c = first; c < last; c++) {
+            int32_t x, y;
+            if (!(mg->face[c] >> d & 1)) continue;
+            x = fsi__mg_root(u->parent, a0); y = fsi__mg_root(u->parent, b0);
+            if (x == y) break;
+            if (x > y) { int32_t swap = x; x = y; y = swap; }
+            u->parent[y] = x;
+            u->size[x] = u->size[x] < 0 || u->size[y] < 0 ? -1 : u->size[x] + u->size[y];
+            break;
+        }
+        if (a1 < b1 + shift) a++; else b++;
     }
 }
 
-/* Connected regions by union of runs along x; the root of a region is its first cell. Regions without a Dirichlet face get numbers. */
+static void fsi__mg_fill(int32_t *label, ptrdiff_t begin, ptrdiff_t end, int32_t value) {
+    for (; begin < end; begin++) label[begin] = value;
+}
+
+/* Connected regions; those without a Dirichlet face get numbers, the ones of a single cell last. Size lives in label until the number replaces it. */
 static void fsi__mg_regions(fsi_mg *mg) {
-    int32_t *label = mg->label, *info = (int32_t *)(void *)mg->q;      /* info of a root: -1 touches air, else number of cells */
-    ptrdiff_t n = mg->n[0], line, lines = (ptrdiff_t)mg->n[1] * mg->n[2], c, cells = (ptrdiff_t)mg->cells;
-    int32_t large = 0, single;
-    for (line = 0; line < lines; line++) {
-        for (c = line * n; c < (line + 1) * n; c++)
-            label[c] = c > line * n && mg->face[c] & 1 && mg->face[c - 1] & FSI__FLUID ? label[c - 1] : (int32_t)c;
-        if (line % mg->n[1]) fsi__mg_join_rows(mg, line * n, n, 2);
-        if (line >= mg->n[1]) fsi__mg_join_rows(mg, line * n, n * mg->n[1], 4);
-    }
-    for (c = 0; c < cells; c++) info[c] = 0;
-    for (c = 0; c < cells; c++) {                      /* a run's cells share their label: look the root up once per run */
-        int32_t a;
-        if (!(mg->face[c] & FSI__FLUID)) continue;
-        label[c] = a = label[c] == c ? fsi__mg_root(label, (int32_t)c) : label[label[c]];
-        if (mg->face[c] & FSI__AIR) info[a] = -1; else if (info[a] >= 0) info[a]++;
-    }
+    ptrdiff_t line, lines = (ptrdiff_t)mg->n[1] * mg->n[2], q;
+    int32_t *label = mg->label, large = 0, single;
+    fsi__mg_runs u;
+    u.begin = (int32_t *)(void *)mg->r; u.end = (int32_t *)(void *)mg->d; u.parent = (int32_t *)(void *)mg->q; u.size = label; u.n = mg->n[0];
     mg->regions = mg->large = 0;
-    for (c = 0; c < cells; c++)                        /* large regions get the first numbers */
-        if (mg->face[c] & FSI__FLUID && label[c] == c && info[c] >= 0) { mg->large += info[c] > 1; mg->regions++; }
-    single = mg->large;
-    for (c = 0; c < cells; c++) {                      /* roots come first, so their label can be replaced by the number */
-        int32_t a = label[c];
-        if (!(mg->face[c] & FSI__FLUID)) { label[c] = -1; continue; }
-        if (a == c && info[c] >= 0) info[c] = info[c] > 1 ? large++ : single++;
-        label[c] = info[a];
+    for (line = 0; line < lines; line++) {
+        fsi__mg_find_runs(mg, &u, line);
+        if (line % mg->n[1]) fsi__mg_join_rows(mg, &u, line, line - 1, 2);
+        if (line >= mg->n[1]) fsi__mg_join_rows(mg, &u, line, line - mg->n[1], 4);
     }
-    memset(mg->q, 0, mg->cells * sizeof *mg->q);
+    for (line = 0; line < lines; line++)
+        for (q = 0; fsi__mg_run_at(&u, line, q); q++) {
+            int32_t c = u.begin[line * u.n + q];
+            if (u.parent[c] == c && label[c] >= 0) { mg->regions++; mg->large += label[c] > 1; }
+        }
+    single = mg->large;
+    for (line = 0; line < lines; line++) {
+        ptrdiff_t done = line * u.n;
+        for (q = 0; fsi__mg_run_at(&u, line, q); q++) {
+            int32_t c = u.begin[line * u.n + q], root = fsi__mg_root(u.parent, c);
+            if (root == c && label[c] >= 0) label[c] = label[c] > 1 ? large++ : single++;
+            fsi__mg_fill(label, done, c, -1);
+            done = u.end[line * u.n + q];
+            fsi__mg_fill(label, c, done, label[root]);
+        }
+        fsi__mg_fill(label, done, (line + 1) * u.n, -1);
+    }
+    memset(mg->q, 0, mg->cells * sizeof *mg->q);       /* r and d are written before they are read */
 }
 
 /* Weight of the upper face of cell (i, j, k) of level q along an axis; one index may be -1. Unit weights are not stored on the finest level. */
@@ -4232,7 +4284,7 @@ static int fsi__mg_diagonal(const fsi_mg *mg, int q, int i, int j, int k) {
 static void fsi__mg_classify(const fsi_mg *mg, int q, int j, int k) {
     const fsi_mg_level *l = mg->level + q;
     uint8_t regular[FSI__MG_BLOCK];
-    int color, h0, t, plain = 1, ordinary = l->n[1] == 1 ? 4 : 6;
+    int color, h0, t, plain = 1, band = 0, ordinary = l->n[1] == 1 ? 4 : 6;
     for (color = 0; color < 2; color++)
         for (h0 = 0; h0 < l->half; h0 += FSI__MG_BLOCK) {
             ptrdiff_t at = fsi__mg_at(l, j, k) + (color ? (ptrdiff_t)l->size : 0) + h0;
@@ -4241,10 +4293,11 @@ static void fsi__mg_classify(const fsi_mg *mg, int q, int j, int k) {
             for (t = 0; t < n; t++) {
                 int m = regular[t] ? ordinary : !l->kind[at + t] ? 0 : fsi__mg_diagonal(mg, q, 2 * (h0 + t) + ((j + k + color) & 1), j, k);
                 plain &= m >= 0;
+                band |= m < 0 || (l->kind[at + t] && l->kind[at + t] != FSI__MG_SOLID);
                 l->f[at + t] = (float)(m < 0 ? 7 : m);
             }
         }
-    l->row[fsi__mg_line(l, j, k)] = (uint8_t)(plain ? FSI__ROW_PLAIN : 0);
+    l->row[fsi__mg_line(l, j, k)] = (uint8_t)((plain ? FSI__ROW_PLAIN : 0) | (band ? FSI__ROW_BAND : 0));
 }
 FSI__HOT static void fsi__mg_kinds(int n, const float *FSI__RESTRICT f, uint8_t *FSI__RESTRICT kind) {
     int h;
@@ -4286,9 +4339,15 @@ FSI__HOT static int fsi__mg_weights_valid(size_t n, const fsi_real *w) {
     return !bad;
 }
 
+FSI__HOT static int fsi__mg_count_fluid(int n, const uint8_t *face) {
+    int i, sum = 0;
+    for (i = 0; i < n; i++) sum += face[i] >> 6 & 1;
+    return sum;
+}
+
 FSI_API fsi_result fsi_mg_update(fsi_mg *mg, const uint8_t *cell, const fsi_real *const w[3]) {
     int j, k, axis, q, two;
-    size_t i, fluid = 0;
+    size_t i;
     if (!mg || !mg->block) return FSI_ERR_STATE;
     two = mg->desc.nz == 1;
     if (cell && !fsi__mg_mask_valid(mg->cells, cell)) return FSI_ERR_ARGUMENT;
@@ -4301,8 +4360,8 @@ FSI_API fsi_result fsi_mg_update(fsi_mg *mg, const uint8_t *cell, const fsi_real
     FSI__OMP(parallel for schedule(static) private(j) if (mg->cells > FSI__GRAIN))
     for (k = 0; k < mg->n[2]; k++)
         for (j = 0; j < mg->n[1]; j++) fsi__mg_faces(mg, cell, j, k);
-    for (i = 0; i < mg->cells; i++) fluid += mg->face[i] >> 6 & 1;
-    mg->fluid = fluid;
+    mg->fluid = 0;
+    for (i = 0; i < mg->cells; i += (size_t)mg->n[0]) mg->fluid += (size_t)fsi__mg_count_fluid(mg->n[0], mg->face + i);
     fsi__mg_regions(mg);
     fsi__mg_finest(mg);
     for (q = 0; q + 1 < mg->levels; q++) fsi__mg_coarsen(mg, q);
