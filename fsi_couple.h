@@ -63,6 +63,9 @@
 #define fsi_couple_solve fsi_couple_solve_f32
 #define fsi_couple_body fsi_couple_body_f32
 #define fsi_couple_added_mass fsi_couple_added_mass_f32
+#define fsi_couple_state_size fsi_couple_state_size_f32
+#define fsi_couple_save fsi_couple_save_f32
+#define fsi_couple_restore fsi_couple_restore_f32
 #define fsi_couple_step fsi_couple_step_f32
 #define fsi_body_give fsi_body_give_f32
 #define fsi_body_take fsi_body_take_f32
@@ -75,6 +78,13 @@
 #define fsi_world_state_size fsi_world_state_size_f32
 #define fsi_world_save fsi_world_save_f32
 #define fsi_world_restore fsi_world_restore_f32
+#define fsi_slip_init fsi_slip_init_f32
+#define fsi_slip_free fsi_slip_free_f32
+#define fsi_slip_detect fsi_slip_detect_f32
+#define fsi_slip_solve fsi_slip_solve_f32
+#define fsi_slip_step fsi_slip_step_f32
+#define fsi_slip_surface fsi_slip_surface_f32
+#define fsi_slip_max_divergence fsi_slip_max_divergence_f32
 #define fsi_partitioned_init fsi_partitioned_init_f32
 #define fsi_partitioned_free fsi_partitioned_free_f32
 #define fsi_partitioned_step fsi_partitioned_step_f32
@@ -324,6 +334,11 @@ FSI_API fsi_result fsi_couple_body(const fsi_couple *couple, int solid, fsi_body
 /* Added mass of one dense solid where it is now: out[dof * dof], kg (kg m, kg m^2); dof pressure solves. After fsi_couple_solve. */
 FSI_API fsi_result fsi_couple_added_mass(fsi_couple *couple, int solid, fsi_real *out);
 
+/* What a coupling carries from step to step (covered cells, bubbles' targets): bytes, copy out, copy back. Grid and solids save themselves. */
+FSI_API size_t fsi_couple_state_size(const fsi_couple *couple);
+FSI_API fsi_result fsi_couple_save(const fsi_couple *couple, void *block);
+FSI_API fsi_result fsi_couple_restore(fsi_couple *couple, const void *block);
+
 /* A coupled scene and its solids, which may come from any engine. */
 typedef struct fsi_scene {
     fsi_coupled *const *solid;/* [count] */
@@ -403,6 +418,87 @@ FSI_API fsi_result fsi_world_body(const fsi_world *w, int body, fsi_body_report 
 FSI_API size_t fsi_world_state_size(const fsi_world *w);
 FSI_API fsi_result fsi_world_save(const fsi_world *w, void *block);
 FSI_API fsi_result fsi_world_restore(fsi_world *w, const void *block);
+#endif
+
+/* ------------------------------------------------------------------------------------------------ >>slip */
+#ifndef FSI_COUPLE_NO_GRID
+/* Frictionless walls on a voxel grid (SLIP, with the repairs of docs/slip.md): the fluid crosses the stair steps of a sloping surface through
+   ghost cells, so that it slides along the surface and never through it. Every coupling side of fsi_interface gets a flux of its own and a
+   ghost cell behind it; ghosts of the same side of the surface are merged and linked, ghosts of different sides never.
+       flux out of the fluid cell through a side      sign (J v)_s + coefficient * (relative flux), the second also enters the ghost
+       start of the relative flux                     sign * axis part of (I - N N^T)(V^ - V_s), V^ = mean of the cell's regular samples
+       surface velocity after the solve               V = V_s + coefficient (I - N N^T)(V^ - V_s)   (N.V = N.V_s exactly)
+   For static closed solids area fractions (fsi_couple_desc.fractions) are more accurate; this is for thin shells, and for closed solids on
+   voxels. Solids with inverse_mass 0 (or dof 0: surface.v) are static or scripted; others are moved by the solve (two-way). */
+typedef enum fsi_slip_form {
+    FSI_SLIP_REPAIRED = 0,    /* flux-consistent start, corner links, no reaction of the constraint on regular faces: first order */
+    FSI_SLIP_PAPER,           /* SLIP eq. 10 as printed (sign corrected), one-way only: kept as reference. Does not converge on a cylinder */
+    FSI_SLIP_FORM_FORCE_INT = 0x7fffffff
+} fsi_slip_form;
+typedef enum fsi_slip_solver {
+    FSI_SLIP_CG = 0,          /* conjugate gradients: V-cycle on the cells, sparse Cholesky on the ghosts; solids eliminated */
+    FSI_SLIP_DIRECT,          /* sparse Cholesky on everything, for small grids; one-way only */
+    FSI_SLIP_INDEFINITE,      /* two-way: (p, v) by SYMMQMR; one-way: as CG */
+    FSI_SLIP_SOLVER_FORCE_INT = 0x7fffffff
+} fsi_slip_solver;
+typedef struct fsi_slip_desc {
+    fsi_slip_form form;
+    fsi_slip_solver solver;
+    int passes;               /* solves per call, each with fresh starts of the ghost fluxes from the same u*; 0 = 3. One is enough in a slowly changing flow */
+    fsi_real ghost_mass;      /* mass of a ghost flux over that of a face; 0 = 30 (10 .. 10000 do the same) */
+    const fsi_real *coefficient; /* [solids] 1 = slip, 0 = no-slip, between = that share of the relative velocity; NULL = all 1. The caller's, read in every solve */
+    double tolerance;         /* relative residual; 0 = the grid's */
+    int max_iterations;       /* 0 = 2000 */
+    fsi_allocator allocator;  /* zero = malloc */
+} fsi_slip_desc;
+typedef struct fsi_slip_link { int32_t a, b; } fsi_slip_link;           /* flux from ghost a to ghost b; b = -1: out of the box */
+
+typedef struct fsi_slip {
+    fsi_slip_desc desc;       /* as given; form, solver, passes, coefficient, tolerance may be changed between solves */
+    fsi_grid *grid;           /* the caller's */
+    fsi_interface interface;
+    fsi_report report;        /* of the last solve, iterations of all passes */
+    int ghosts, links, groups;
+    int32_t *ghost;           /* [sides] ghost of each side */
+    fsi_real *flux;           /* [sides] relative flux out of the fluid cell into the ghost, m/s */
+    fsi_vec3 *velocity;       /* [sides] fluid velocity at the surface, m/s */
+    fsi_slip_link *link;      /* [links] sorted */
+    fsi_real *link_flux;      /* [links] m/s */
+    int32_t *group;           /* [ghosts] number of the connected set of linked ghosts */
+    uint8_t *group_open;      /* [groups] 1: it reaches an open or inflow side of the box */
+    /* private */
+    fsi_real *u[3];           /* [faces] u* */
+    fsi_vec3 *body;           /* [sides] velocity of the solid */
+    fsi_real *conduct;        /* [sides] coefficient / ghost_mass */
+    fsi_real *wall;           /* [sides] (J v)_s along the axis */
+    int32_t (*spot)[2];       /* [sides] location, side; sorted */
+    int32_t *root;            /* [regions + ghosts] */
+    double *sum, *count;      /* [regions + ghosts] */
+    fsi_real *vec[4];         /* [cells + ghosts + columns] */
+    fsi_real *row;            /* longest row of J, three times */
+    int columns, *offset;     /* degrees of freedom of two-way solids; [solids + 1] */
+    fsi_real *K;              /* factors of M + J^T b J: dense [dof * dof], nodal [dof] inverse; [K_at] */
+    size_t *K_at;
+    fsi_cholesky start, block;/* links alone; block of the ghosts in the matrix */
+    int room[16];
+    void *memory; size_t size;
+} fsi_slip;
+
+/* Ties the scheme to a grid (which must outlive it); thin shells need fsi_grid_desc.shells = 1 to be advected right. desc may be NULL. */
+FSI_API fsi_result fsi_slip_init(fsi_slip *slip, fsi_grid *grid, const fsi_slip_desc *desc);
+/* Frees everything; safe on a zeroed struct and twice. */
+FSI_API void fsi_slip_free(fsi_slip *slip);
+/* Where the solids are now; before the fluid is advected. As fsi_interface_detect. */
+FSI_API fsi_result fsi_slip_detect(fsi_slip *slip, fsi_coupled *const *solid, int count);
+/* The solve: u* and v* in; u, p, samples at the sides, v and impulse of the solids out. After advection, forces and viscosity. dt in s, > 0.
+   Memory is taken for the ghosts' factors in every call. report may be NULL. Positive results leave a valid state. */
+FSI_API fsi_result fsi_slip_solve(fsi_slip *slip, fsi_real dt, fsi_report *report);
+/* One step of fluid and solids, as fsi_couple_step. */
+FSI_API fsi_result fsi_slip_step(fsi_slip *slip, const fsi_scene *scene, fsi_real dt, fsi_report *report);
+/* Surface velocities (velocity) from the velocity on the grid as it is, without solving: for measuring other schemes. After fsi_slip_detect. */
+FSI_API fsi_result fsi_slip_surface(fsi_slip *slip);
+/* Largest |net outflow| / h over fluid cells and over ghosts after a solve, 1/s. */
+FSI_API double fsi_slip_max_divergence(const fsi_slip *slip);
 #endif
 
 /* ------------------------------------------------------------------------------------------------ >>partitioned */
@@ -700,7 +796,7 @@ FSI_API int fsi_proxy_closest(const fsi_proxy *c, fsi_vec3 p, fsi_real reach, in
 /* SPH fluid and rigid bodies that meet at boundary particles (Akinci et al. 2012; paper XPM, section 7.4).
    WEAK: the fluid sees the bodies' old velocities, its forces move the bodies: one call of each, conserves momentum, unstable for light bodies.
    The strong schemes repeat the step from the saved state until the motion the fluid saw is the motion its impulses cause:
-       X = (displacement of the centre, rotation * radius) of every body in this step, m      p = (impulse, angular impulse / radius), N s
+       X = dt (velocity of the centre, angular velocity * radius) of every body after this step, m      p = (impulse, angular impulse / radius), N s
    so that the residual is the distance by which fluid and body disagree about the surface. */
 typedef enum fsi_sph_scheme {
     FSI_SPH_XPM = 0,          /* reduced model interface over the 6 degrees of freedom of every body */
@@ -2955,6 +3051,52 @@ FSI_API fsi_result fsi_couple_step(fsi_couple *couple, const fsi_scene *scene, f
     return solve;
 }
 
+/* ---- State: header, covered cells, bubble of every cell, bubbles (room for as many as the grid can tell apart). */
+typedef struct fsi__couple_state { int64_t cells; int32_t bubbles, started, tracked, unused; } fsi__couple_state;
+
+FSI_API size_t fsi_couple_state_size(const fsi_couple *couple) {
+    if (!couple || !couple->grid) return 0;
+    return sizeof(fsi__couple_state) + couple->interface.cells * (1 + sizeof(int32_t)) + (size_t)couple->grid->desc.max_regions * sizeof(fsi_bubble);
+}
+
+FSI_API fsi_result fsi_couple_save(const fsi_couple *couple, void *block) {
+    fsi__couple_state h;
+    unsigned char *p = (unsigned char *)block;
+    size_t cells;
+    if (!couple || !couple->grid) return FSI_ERR_STATE;
+    if (!block) return FSI_ERR_ARGUMENT;
+    cells = couple->interface.cells;
+    memset(p, 0, fsi_couple_state_size(couple));
+    memset(&h, 0, sizeof h);
+    h.cells = (int64_t)cells; h.bubbles = couple->bubbles; h.started = couple->interface.started; h.tracked = couple->bubble_cell != NULL;
+    memcpy(p, &h, sizeof h);
+    memcpy(p + sizeof h, couple->interface.covered, cells);
+    if (h.tracked) memcpy(p + sizeof h + cells, couple->bubble_cell, cells * sizeof(int32_t));
+    if (h.bubbles) memcpy(p + sizeof h + cells * (1 + sizeof(int32_t)), couple->bubble, (size_t)h.bubbles * sizeof(fsi_bubble));
+    return FSI_OK;
+}
+
+FSI_API fsi_result fsi_couple_restore(fsi_couple *couple, const void *block) {
+    fsi__couple_state h;
+    const unsigned char *p = (const unsigned char *)block;
+    size_t cells;
+    if (!couple || !couple->grid) return FSI_ERR_STATE;
+    if (!block) return FSI_ERR_ARGUMENT;
+    cells = couple->interface.cells;
+    memcpy(&h, p, sizeof h);
+    if (h.cells != (int64_t)cells || h.bubbles < 0 || h.bubbles > couple->grid->desc.max_regions) return FSI_ERR_SIZE;
+    if (h.tracked && (!FSI__ROOM(couple, bubble_cell, int32_t, FSI__B_BF, cells) ||
+                      !FSI__ROOM(couple, bubble, fsi_bubble, FSI__B_BUBBLE, 2 * (size_t)h.bubbles))) return FSI_ERR_MEMORY;
+    fsi__interface_clear(&couple->interface);          /* what was cut is found again by the next detect */
+    memcpy(couple->interface.covered, p + sizeof h, cells);
+    couple->interface.started = h.started;
+    couple->bubbles = h.bubbles;
+    if (h.tracked) memcpy(couple->bubble_cell, p + sizeof h + cells, cells * sizeof(int32_t));
+    else if (couple->bubble_cell) memset(couple->bubble_cell, 0, cells * sizeof(int32_t));
+    if (h.bubbles) memcpy(couple->bubble, p + sizeof h + cells * (1 + sizeof(int32_t)), (size_t)h.bubbles * sizeof(fsi_bubble));
+    return FSI_OK;
+}
+
 /* ---- A body of somebody else's engine. */
 static void fsi__body_row(const fsi_coupled *self, int element, const fsi_real *weight, fsi_vec3 point, fsi_vec3 dir, fsi_real *row) {
     const fsi_body *b = (const fsi_body *)self->user;
@@ -3155,6 +3297,836 @@ FSI_API fsi_result fsi_world_restore(fsi_world *w, const void *block) {
     if (!w || !w->block || !block) return FSI_ERR_STATE;
     r = fsi_grid_restore(&w->grid, block);
     return r < 0 ? r : fsi_solids_restore(&w->solids, (const unsigned char *)block + ((fsi_grid_state_size(&w->grid) + 63) & ~(size_t)63));
+}
+#endif
+
+/* ------------------------------------------------------------------------------------------------ >>slip
+   Unknowns x = (pressure of the cells, pressure of the ghosts, then velocities of two-way solids in the indefinite form).
+   paper       here                    meaning
+   p           vec[0]                  p^ = p dt, Pa s, of cells and ghosts
+   v_ghost     flux, link_flux         relative flux through a side, flux along a link; conductance coefficient / ghost_mass and 1 / ghost_mass
+   v_occ       velocity . axis         sample at the side, not part of any divergence (recipe 7, 12)
+   J           interface rows          velocity of the solid along the axis of a side
+   K           K                       M + J^T b J, b = fluid mass of a side: the fluid right at the wall moves with it */
+#ifndef FSI_COUPLE_NO_GRID
+static int fsi__slip_grow(fsi_slip *s, void **list, int which, size_t need, size_t size) {
+    return fsi__list_grow(&s->desc.allocator, list, s->room + which, 0, need, size);
+}
+#define FSI__SLIP_GROW(s, list, which, need) fsi__slip_grow(s, (void **)(void *)&(s)->list, which, (size_t)(need), sizeof *(s)->list)
+
+static void fsi__slip_layout(fsi_slip *s, fsi_arena *arena) {
+    int a;
+    for (a = 0; a < s->grid->dim; a++) s->u[a] = (fsi_real *)fsi_arena_take(arena, s->grid->faces[a], sizeof *s->u[a]);
+}
+
+static int fsi__slip_desc_valid(const fsi_slip_desc *d) {
+    return fsi_allocator_valid(&d->allocator) && d->passes >= 0 && d->passes <= 1000 && d->ghost_mass >= 0 && fsi__finite(d->ghost_mass) &&
+           d->max_iterations >= 0 && d->tolerance >= 0 && d->tolerance < 1 && (unsigned)d->form <= FSI_SLIP_PAPER && (unsigned)d->solver <= FSI_SLIP_INDEFINITE;
+}
+
+FSI_API fsi_result fsi_slip_init(fsi_slip *slip, fsi_grid *grid, const fsi_slip_desc *desc) {
+    fsi_arena arena = {NULL, 0, 0, 0};
+    fsi_interface_desc fd;
+    fsi_slip s;
+    fsi_result r;
+    if (!slip) return FSI_ERR_ARGUMENT;
+    memset(slip, 0, sizeof *slip);
+    if (!grid || !grid->block || (desc && !fsi__slip_desc_valid(desc))) return FSI_ERR_ARGUMENT;
+    memset(&s, 0, sizeof s);
+    memset(&fd, 0, sizeof fd);
+    if (desc) s.desc = *desc;
+    s.grid = grid;
+    fd.average = 1; fd.allocator = s.desc.allocator;
+    r = fsi_interface_init(&s.interface, grid, &fd);
+    if (r != FSI_OK) return r;
+    fsi__slip_layout(&s, &arena);
+    s.size = arena.used;
+    s.memory = arena.failed ? NULL : fsi_alloc(&s.desc.allocator, s.size);
+    if (!s.memory) { fsi_interface_free(&s.interface); return arena.failed ? FSI_ERR_SIZE : FSI_ERR_MEMORY; }
+    arena.base = (unsigned char *)s.memory; arena.size = s.size; arena.used = 0;
+    fsi__slip_layout(&s, &arena);
+    *slip = s;
+    return FSI_OK;
+}
+
+FSI_API void fsi_slip_free(fsi_slip *slip) {
+    fsi_slip *s = slip;
+    const fsi_allocator *a;
+    if (!s || !s->memory) return;
+    a = &s->desc.allocator;
+#define FSI__SLIP_FREE(list, which) fsi_free(a, s->list, (size_t)s->room[which] * sizeof *s->list)
+    FSI__SLIP_FREE(ghost, 0); FSI__SLIP_FREE(flux, 1); FSI__SLIP_FREE(velocity, 2); FSI__SLIP_FREE(link, 3); FSI__SLIP_FREE(link_flux, 4);
+    FSI__SLIP_FREE(group, 5); FSI__SLIP_FREE(group_open, 6); FSI__SLIP_FREE(body, 7); FSI__SLIP_FREE(conduct, 8); FSI__SLIP_FREE(wall, 9);
+    FSI__SLIP_FREE(spot, 10); FSI__SLIP_FREE(root, 11); FSI__SLIP_FREE(sum, 12); FSI__SLIP_FREE(vec[0], 13); FSI__SLIP_FREE(row, 14);
+    FSI__SLIP_FREE(offset, 15);
+#undef FSI__SLIP_FREE
+    fsi_cholesky_free(&s->start);
+    fsi_cholesky_free(&s->block);
+    fsi_interface_free(&s->interface);
+    fsi_free(a, s->memory, s->size);
+    memset(s, 0, sizeof *s);
+}
+
+FSI_API fsi_result fsi_slip_detect(fsi_slip *slip, fsi_coupled *const *solid, int count) {
+    if (!slip || !slip->memory) return FSI_ERR_STATE;
+    return fsi_interface_detect(&slip->interface, slip->grid, solid, count);
+}
+
+/* ---- Who sees whom. Directions 0 .. 2 dim - 1: axis = dir / 2, up = dir & 1. */
+static ptrdiff_t fsi__slip_next(const fsi_interface *f, size_t c, int dir, size_t *face) {     /* neighbour, -1 = outside; and the face between */
+    int i[3], axis = dir / 2, up = dir & 1;
+    i[0] = (int)(c % (size_t)f->nx); i[1] = (int)(c / (size_t)f->nx % (size_t)f->ny); i[2] = (int)(c / ((size_t)f->nx * (size_t)f->ny));
+    i[axis] += up;
+    if (face) *face = fsi__face_index(f, axis, i);
+    if (up ? i[axis] >= f->n[axis] : i[axis] < 1) return -1;
+    return (ptrdiff_t)c + (up ? 1 : -1) * fsi__stride(f, axis);
+}
+static ptrdiff_t fsi__slip_seen(const fsi_interface *f, size_t c, int dir) {                   /* neighbour that c sees, or -1 */
+    size_t face;
+    ptrdiff_t m = fsi__slip_next(f, c, dir, &face);
+    return m < 0 || f->blocked[dir / 2][face] || f->covered[m] ? -1 : m;
+}
+static int fsi__slip_near(const fsi_interface *f, size_t c, size_t d, int steps) {             /* at most so many unoccluded steps apart */
+    int dir;
+    if (c == d) return 1;
+    for (dir = 0; steps > 0 && dir < 2 * f->dim; dir++) {
+        ptrdiff_t m = fsi__slip_seen(f, c, dir);
+        if (m >= 0 && fsi__slip_near(f, (size_t)m, d, steps - 1)) return 1;
+    }
+    return 0;
+}
+static size_t fsi__slip_location(const fsi_interface *f, const fsi_side *s) {                  /* the cell across the side's face */
+    return (size_t)((ptrdiff_t)s->cell + s->sign * fsi__stride(f, s->axis));
+}
+/* Side of a cell in a direction, or -1. Sides are ordered by axis, face, minus cell first. */
+static int fsi__slip_side(const fsi_interface *f, size_t c, int dir) {
+    int lo = 0, hi = f->sides, axis = dir / 2;
+    size_t face;
+    (void)fsi__slip_next(f, c, dir, &face);
+    while (lo < hi) {
+        int mid = (lo + hi) / 2;
+        const fsi_side *s = f->side + mid;
+        if (s->axis < axis || (s->axis == axis && (size_t)s->face < face)) lo = mid + 1; else hi = mid;
+    }
+    for (; lo < f->sides && f->side[lo].axis == axis && (size_t)f->side[lo].face == face; lo++)
+        if ((size_t)f->side[lo].cell == c) return lo;
+    return -1;
+}
+
+static int fsi__slip_order(const void *a, const void *b) {                                     /* pairs of int32_t */
+    const int32_t *p = (const int32_t *)a, *q = (const int32_t *)b;
+    return p[0] != q[0] ? (p[0] < q[0] ? -1 : 1) : p[1] != q[1] ? (p[1] < q[1] ? -1 : 1) : 0;
+}
+static int fsi__slip_spots(const fsi_slip *s, size_t location, int *end) {                     /* first .. end of spot[] at a location */
+    int lo = 0, hi = s->interface.sides;
+    while (lo < hi) {
+        int mid = (lo + hi) / 2;
+        if ((size_t)s->spot[mid][0] < location) lo = mid + 1; else hi = mid;
+    }
+    for (*end = lo; *end < s->interface.sides && (size_t)s->spot[*end][0] == location;) ++*end;
+    return lo;
+}
+
+/* Recipe 3: a ghost across every side; those at one location are one where their fluid cells are at most two unoccluded steps apart. */
+static void fsi__slip_ghosts(fsi_slip *s) {
+    const fsi_interface *f = &s->interface;
+    int i, j, k, end;
+    for (i = 0; i < f->sides; i++) { s->spot[i][0] = (int32_t)fsi__slip_location(f, f->side + i); s->spot[i][1] = i; s->ghost[i] = -1; }
+    qsort(s->spot, (size_t)f->sides, sizeof *s->spot, fsi__slip_order);
+    s->ghosts = 0;
+    for (i = 0; i < f->sides; i = end) {
+        int changed = 1;
+        for (end = i; end < f->sides && s->spot[end][0] == s->spot[i][0]; end++) {}
+        for (j = i; j < end; j++) s->ghost[s->spot[j][1]] = s->ghosts + j - i;
+        while (changed)                                /* at most six sides: the smallest number of each set spreads */
+            for (changed = 0, j = i; j < end; j++)
+                for (k = i; k < end; k++) {
+                    int a = s->spot[j][1], b = s->spot[k][1];
+                    if (s->ghost[a] >= s->ghost[b] || !fsi__slip_near(f, (size_t)f->side[a].cell, (size_t)f->side[b].cell, 2)) continue;
+                    s->ghost[b] = s->ghost[a];
+                    changed = 1;
+                }
+        for (k = 0, j = i; j < end; j++) {             /* number them without gaps */
+            int32_t own = s->ghosts + j - i;
+            int m, used = 0;
+            for (m = i; m < end; m++) if (s->ghost[s->spot[m][1]] == own) { used = 1; s->ghost[s->spot[m][1]] = -2 - (s->ghosts + k); }
+            k += used;
+        }
+        for (j = i; j < end; j++) s->ghost[s->spot[j][1]] = -2 - s->ghost[s->spot[j][1]];
+        s->ghosts += k;
+    }
+}
+
+static int fsi__slip_link_add(fsi_slip *s, int *room, int32_t a, int32_t b) {
+    if (b >= 0 && b < a) { int32_t t = a; a = b; b = t; }
+    if (a == b) return 1;
+    if (!fsi__list_grow(&s->desc.allocator, (void **)(void *)&s->link, room, s->links, (size_t)s->links + 1, sizeof *s->link)) return 0;
+    s->link[s->links].a = a; s->link[s->links++].b = b;
+    return 1;
+}
+
+/* Recipe 4 - 6: links between ghosts at neighbouring locations, behind two perpendicular faces of one cell, and out of the box. */
+static int fsi__slip_links(fsi_slip *s) {
+    const fsi_interface *f = &s->interface;
+    int i, j, k, dir, end;
+    s->links = 0;
+    for (i = 0; i < f->sides; i++) {
+        const fsi_side *a = f->side + i;
+        size_t at = fsi__slip_location(f, a);
+        for (dir = 0; dir < 2 * f->dim; dir++) {
+            ptrdiff_t m = fsi__slip_next(f, at, dir, NULL);
+            if (m < 0) {
+                fsi_side_kind kind = s->grid->desc.side[dir].kind;
+                if ((kind == FSI_SIDE_OPEN || kind == FSI_SIDE_INFLOW) && !fsi__slip_link_add(s, s->room + 3, s->ghost[i], -1)) return 0;
+                continue;
+            }
+            for (j = fsi__slip_spots(s, (size_t)m, &end); j < end; j++) {
+                k = s->spot[j][1];
+                if (s->ghost[k] > s->ghost[i] && fsi__slip_near(f, (size_t)a->cell, (size_t)f->side[k].cell, 1) &&
+                    !fsi__slip_link_add(s, s->room + 3, s->ghost[i], s->ghost[k])) return 0;
+            }
+        }
+        for (dir = 0; dir < 2 * f->dim; dir++) {
+            if (dir / 2 == a->axis || (k = fsi__slip_side(f, (size_t)a->cell, dir)) < 0 || f->side[k].solid != a->solid) continue;
+            if (!fsi__slip_link_add(s, s->room + 3, s->ghost[i], s->ghost[k])) return 0;
+        }
+    }
+    qsort(s->link, (size_t)s->links, sizeof *s->link, fsi__slip_order);
+    for (i = j = 0; i < s->links; i++)
+        if (!i || fsi__slip_order(s->link + i, s->link + i - 1)) s->link[j++] = s->link[i];
+    s->links = j;
+    return 1;
+}
+
+static int32_t fsi__slip_root(int32_t *root, int32_t i) {
+    while (root[i] != i) i = root[i] = root[root[i]];
+    return i;
+}
+static void fsi__slip_join(int32_t *root, int32_t a, int32_t b) {
+    a = fsi__slip_root(root, a); b = fsi__slip_root(root, b);
+    if (a < b) root[b] = a; else root[a] = b;
+}
+
+/* Connected sets of linked ghosts; after that root holds the regions without Dirichlet cells (first the solver's, then ghosts). */
+static void fsi__slip_regions(fsi_slip *s) {
+    const fsi_interface *f = &s->interface;
+    const fsi_mg *mg = s->grid->mg;
+    int i, n = mg->regions + s->ghosts;
+    for (i = 0; i < s->ghosts; i++) s->root[i] = i;
+    for (i = 0; i < s->links; i++) if (s->link[i].b >= 0) fsi__slip_join(s->root, s->link[i].a, s->link[i].b);
+    for (s->groups = 0, i = 0; i < s->ghosts; i++) s->group[i] = fsi__slip_root(s->root, i) == i ? s->groups++ : s->group[fsi__slip_root(s->root, i)];
+    memset(s->group_open, 0, (size_t)s->groups);
+    for (i = 0; i < s->links; i++) if (s->link[i].b < 0) s->group_open[s->group[s->link[i].a]] = 1;
+    for (i = 0; i < n; i++) { s->root[i] = i; s->count[i] = 0; }
+    for (i = 0; i < s->links; i++)
+        if (s->link[i].b >= 0) fsi__slip_join(s->root, mg->regions + s->link[i].a, mg->regions + s->link[i].b);
+    for (i = 0; i < f->sides; i++) {
+        int32_t label = mg->label[f->side[i].cell];
+        if (s->conduct[i] > 0 && label >= 0) fsi__slip_join(s->root, label, mg->regions + s->ghost[i]);
+    }
+    for (i = 0; i < f->sides; i++)                     /* count < 0: reaches a given pressure */
+        if (s->conduct[i] > 0 && mg->label[f->side[i].cell] < 0) s->count[fsi__slip_root(s->root, mg->regions + s->ghost[i])] = -1;
+    for (i = 0; i < s->links; i++)
+        if (s->link[i].b < 0) s->count[fsi__slip_root(s->root, mg->regions + s->link[i].a)] = -1;
+}
+
+/* ---- Velocities at the sides. */
+/* Velocity of the solid at a side: the two-way or scripted generalised velocity where there is one, else the surface's own. */
+static fsi_vec3 fsi__slip_body_velocity(const fsi_slip *s, const fsi_side *side) {
+    const fsi_interface *f = &s->interface;
+    const fsi_coupled *b = f->solid[side->solid];
+    const fsi_surface *q = &b->surface;
+    fsi_real v[3] = {0, 0, 0};
+    int k, axis;
+    if (b->dof && !b->node) {
+        for (axis = 0; axis < f->dim; axis++) {
+            fsi_vec3 dir = fsi_vec((fsi_real)(axis == 0), (fsi_real)(axis == 1), (fsi_real)(axis == 2));
+            b->row_fn(b, side->element, side->weight, fsi_interface_centre(f, side), dir, s->row);
+            for (k = 0; k < b->dof; k++) v[axis] += s->row[k] * b->v[k];
+        }
+        return fsi_vec_load(v);
+    }
+    for (k = 0; k < q->dim; k++) {
+        int32_t vertex = q->index[q->dim * side->element + k];
+        const fsi_real *x = b->dof ? b->v + 3 * b->node[vertex] : q->v ? q->v + 3 * vertex : NULL;
+        for (axis = 0; x && axis < f->dim; axis++) v[axis] += side->weight[k] * x[axis];
+    }
+    return fsi_vec_load(v);
+}
+
+/* Sum and number of the regular samples along an axis of a cell and of all cells within so many steps. */
+static int fsi__slip_samples(const fsi_slip *s, size_t c, int axis, int steps, fsi_real *sum) {
+    const fsi_interface *f = &s->interface;
+    int dir, n = 0;
+    if (s->grid->cell[c] == FSI_CELL_FLUID)
+        for (dir = 2 * axis; dir < 2 * axis + 2; dir++) {
+            size_t face;
+            ptrdiff_t m = fsi__slip_next(f, c, dir, &face);
+            if (f->blocked[axis][face] || (m >= 0 && f->covered[m])) continue;
+            *sum += s->grid->u[axis][face];
+            n++;
+        }
+    for (dir = 0; steps > 0 && dir < 2 * f->dim; dir++) {
+        ptrdiff_t m = fsi__slip_seen(f, c, dir);
+        if (m >= 0) n += fsi__slip_samples(s, (size_t)m, axis, steps - 1, sum);
+    }
+    return n;
+}
+
+/* Recipe 8: surface velocity from the regular samples; the relative part slides, its share is the coefficient. */
+static void fsi__slip_estimate(fsi_slip *s, int start) {
+    const fsi_interface *f = &s->interface;
+    ptrdiff_t i;
+    FSI__OMP(parallel for schedule(static) if (f->sides > 2000))
+    for (i = 0; i < f->sides; i++) {
+        const fsi_side *side = f->side + i;
+        fsi_real v[3] = {0, 0, 0}, coefficient = s->desc.coefficient ? s->desc.coefficient[side->solid] : 1;
+        fsi_vec3 slide;
+        int axis, ring, n;
+        for (axis = 0; axis < f->dim; axis++) {
+            for (n = 0, ring = 0; ring <= 2 && !n; ring++) { v[axis] = 0; n = fsi__slip_samples(s, (size_t)side->cell, axis, ring, v + axis); }
+            v[axis] = n ? v[axis] / (fsi_real)n - fsi__get(s->body[i], axis) : 0;
+        }
+        slide = fsi_vec_load(v);
+        slide = fsi_vec_scale(fsi_vec_mad(slide, side->normal, -fsi_vec_dot(slide, side->normal)), coefficient);   /* (I - N N^T)(V^ - V_s) */
+        s->velocity[i] = fsi_vec_add(s->body[i], slide);
+        if (start) s->flux[i] = (fsi_real)side->sign * fsi__get(slide, side->axis);
+    }
+}
+
+/* Recipe 9: link fluxes of least norm that carry what the sides bring: L q = inflow, flux a -> b = q_a - q_b. Closed groups: but for the mean. */
+static void fsi__slip_start(fsi_slip *s) {
+    fsi_real *q = s->vec[1];
+    int i;
+    for (i = 0; i < s->groups; i++) s->sum[i] = s->count[i] = 0;
+    for (i = 0; i < s->ghosts; i++) { q[i] = 0; s->count[s->group[i]] += 1; }
+    for (i = 0; i < s->interface.sides; i++) q[s->ghost[i]] += s->flux[i];
+    for (i = 0; i < s->ghosts; i++) s->sum[s->group[i]] += (double)q[i];
+    for (i = 0; i < s->ghosts; i++)
+        if (!s->group_open[s->group[i]]) q[i] -= (fsi_real)(s->sum[s->group[i]] / s->count[s->group[i]]);
+    if (s->ghosts) (void)fsi_cholesky_solve(&s->start, q, q);
+    for (i = 0; i < s->links; i++) s->link_flux[i] = q[s->link[i].a] - (s->link[i].b >= 0 ? q[s->link[i].b] : 0);
+}
+
+/* ---- The matrix: the grid's, and conductances between cells, ghosts and the outside. */
+typedef struct fsi__slip_entries { int32_t *i, *j; fsi_real *v; size_t count, room; } fsi__slip_entries;
+static void fsi__slip_put(fsi__slip_entries *e, int32_t i, int32_t j, fsi_real v) {
+    if (e->v && e->count < e->room) { e->i[e->count] = i; e->j[e->count] = j; e->v[e->count] = v; }
+    e->count++;
+}
+static void fsi__slip_put_pair(fsi__slip_entries *e, int32_t i, int32_t j, fsi_real k) {       /* k (x_i - x_j)^2 / 2; j < 0: x_j = 0 */
+    fsi__slip_put(e, i, i, k);
+    if (j < 0) return;
+    fsi__slip_put(e, j, j, k); fsi__slip_put(e, i, j, -k); fsi__slip_put(e, j, i, -k);
+}
+typedef enum fsi__slip_part { FSI__SLIP_START, FSI__SLIP_BLOCK, FSI__SLIP_ALL } fsi__slip_part;
+/* START: links with conductance one. BLOCK: rows of the ghosts in the matrix. ALL: cells too. Closed sets are pinned at one unknown. */
+static void fsi__slip_fill(const fsi_slip *s, fsi__slip_part part, const int32_t *map, fsi__slip_entries *e) {
+    const fsi_interface *f = &s->interface;
+    const fsi_grid *g = s->grid;
+    const fsi_real k = part == FSI__SLIP_START ? 1 : 1 / s->desc.ghost_mass;
+    const int32_t base = part == FSI__SLIP_ALL ? map[g->cells] : 0;
+    int i, dir;
+    size_t c;
+    e->count = 0;
+    for (i = 0; i < s->links; i++) fsi__slip_put_pair(e, base + s->link[i].a, s->link[i].b < 0 ? -1 : base + s->link[i].b, k);
+    for (i = 0; i < f->sides; i++)
+        if (part == FSI__SLIP_ALL) fsi__slip_put_pair(e, base + s->ghost[i], map[f->side[i].cell], s->conduct[i]);
+        else fsi__slip_put(e, s->ghost[i], s->ghost[i], part == FSI__SLIP_START ? 0 : s->conduct[i]);
+    for (c = 0; part == FSI__SLIP_ALL && c < g->cells; c++)
+        for (dir = 0; map[c] >= 0 && dir < 2 * f->dim; dir++) {
+            size_t face;
+            ptrdiff_t m = fsi__slip_next(f, c, dir, &face);
+            fsi_real w = g->weight[dir / 2][face];
+            fsi__slip_put(e, map[c], map[c], w);
+            if (m >= 0 && map[m] >= 0) fsi__slip_put(e, map[c], map[m], -w);
+        }
+}
+
+/* Pins: START, BLOCK: first ghost of every group that nothing else holds. ALL: first unknown of every region without given pressure. */
+static void fsi__slip_pins(fsi_slip *s, fsi__slip_part part, const int32_t *map, fsi__slip_entries *e) {
+    const fsi_interface *f = &s->interface;
+    const fsi_mg *mg = s->grid->mg;
+    size_t c;
+    int i;
+    if (part != FSI__SLIP_ALL) {
+        for (i = 0; i < s->groups; i++) s->sum[i] = s->group_open[i];
+        for (i = 0; part == FSI__SLIP_BLOCK && i < f->sides; i++) if (s->conduct[i] > 0) s->sum[s->group[s->ghost[i]]] = 1;
+        for (i = 0; i < s->ghosts; i++)
+            if (!(s->sum[s->group[i]] > 0)) { fsi__slip_put(e, i, i, 1); s->sum[s->group[i]] = 1; }
+        return;
+    }
+    for (i = 0; i < mg->regions + s->ghosts; i++) s->sum[i] = s->count[fsi__slip_root(s->root, i)] < 0;
+    for (c = 0; c < s->grid->cells; c++) {
+        int32_t r = map[c] >= 0 && mg->label[c] >= 0 ? fsi__slip_root(s->root, mg->label[c]) : -1;
+        if (r >= 0 && !(s->sum[r] > 0)) { fsi__slip_put(e, map[c], map[c], 1); s->sum[r] = 1; }
+    }
+    for (i = 0; i < s->ghosts; i++) {
+        int32_t r = fsi__slip_root(s->root, mg->regions + i);
+        if (!(s->sum[r] > 0)) { fsi__slip_put(e, map[s->grid->cells] + i, map[s->grid->cells] + i, 1); s->sum[r] = 1; }
+    }
+}
+
+static fsi_result fsi__slip_factor(fsi_slip *s, fsi__slip_part part, const int32_t *map, fsi_cholesky *out) {
+    const fsi_allocator *a = &s->desc.allocator;
+    int n = s->ghosts + (part == FSI__SLIP_ALL ? map[s->grid->cells] : 0);
+    fsi__slip_entries e = {NULL, NULL, NULL, 0, 0};
+    fsi_cholesky_desc d;
+    fsi_csr A;
+    fsi_result r;
+    memset(&d, 0, sizeof d);
+    memset(&A, 0, sizeof A);
+    d.allocator = *a;
+    fsi_cholesky_free(out);
+    if (!n) return FSI_OK;
+    fsi__slip_fill(s, part, map, &e);
+    fsi__slip_pins(s, part, map, &e);
+    e.room = e.count + 1;
+    e.i = (int32_t *)fsi_alloc(a, e.room * sizeof *e.i);
+    e.j = (int32_t *)fsi_alloc(a, e.room * sizeof *e.j);
+    e.v = (fsi_real *)fsi_alloc(a, e.room * sizeof *e.v);
+    r = e.i && e.j && e.v ? FSI_OK : FSI_ERR_MEMORY;
+    if (r == FSI_OK) {
+        fsi__slip_fill(s, part, map, &e);
+        fsi__slip_pins(s, part, map, &e);
+        r = fsi_csr_from_triplets(&A, n, n, e.count, e.i, e.j, e.v, a);
+    }
+    if (r == FSI_OK) r = fsi_cholesky_init(out, &A, &d);
+    if (r == FSI_OK) r = fsi_cholesky_factor(out, &A, 0, NULL);
+    fsi_csr_free(&A, a);
+    fsi_free(a, e.i, e.room * sizeof *e.i);
+    fsi_free(a, e.j, e.room * sizeof *e.j);
+    fsi_free(a, e.v, e.room * sizeof *e.v);
+    return r;
+}
+
+static void fsi__slip_apply(const fsi_real *x, fsi_real *y, void *user) {                      /* y = A x on cells and ghosts */
+    const fsi_slip *s = (const fsi_slip *)user;
+    const fsi_interface *f = &s->interface;
+    const fsi_real *xg = x + s->grid->cells, k = 1 / s->desc.ghost_mass;
+    fsi_real *yg = y + s->grid->cells;
+    int i;
+    fsi_mg_apply(s->grid->mg, x, y);
+    for (i = 0; i < s->ghosts; i++) yg[i] = 0;
+    for (i = 0; i < f->sides; i++) {
+        fsi_real d = s->conduct[i] * (x[f->side[i].cell] - xg[s->ghost[i]]);
+        y[f->side[i].cell] += d;
+        yg[s->ghost[i]] -= d;
+    }
+    for (i = 0; i < s->links; i++) {
+        fsi_real d = k * (xg[s->link[i].a] - (s->link[i].b >= 0 ? xg[s->link[i].b] : 0));
+        yg[s->link[i].a] += d;
+        if (s->link[i].b >= 0) yg[s->link[i].b] -= d;
+    }
+}
+static void fsi__slip_precondition(const fsi_real *r, fsi_real *z, void *user) {
+    fsi_slip *s = (fsi_slip *)user;
+    size_t cells = s->grid->cells;
+    fsi_mg_cycle(s->grid->mg, r, z);
+    if (s->ghosts) (void)fsi_cholesky_solve(&s->block, r + cells, z + cells);
+}
+/* Takes the mean out of x over every region without given pressure (cells and ghosts together). */
+static void fsi__slip_project(fsi_real *x, void *user) {
+    fsi_slip *s = (fsi_slip *)user;
+    const fsi_mg *mg = s->grid->mg;
+    size_t c, cells = s->grid->cells;
+    int i, n = mg->regions + s->ghosts;
+    for (i = 0; i < n; i++) { s->sum[i] = 0; if (s->count[i] > 0) s->count[i] = 0; }
+    for (c = 0; c < cells; c++)
+        if (mg->label[c] >= 0) { int32_t r = fsi__slip_root(s->root, mg->label[c]); s->sum[r] += (double)x[c]; if (s->count[r] >= 0) s->count[r] += 1; }
+    for (i = 0; i < s->ghosts; i++) {
+        int32_t r = fsi__slip_root(s->root, mg->regions + i);
+        s->sum[r] += (double)x[cells + (size_t)i];
+        if (s->count[r] >= 0) s->count[r] += 1;
+    }
+    for (i = 0; i < n; i++) s->sum[i] = s->count[i] > 0 ? s->sum[i] / s->count[i] : 0;
+    for (c = 0; c < cells; c++) if (mg->label[c] >= 0) x[c] -= (fsi_real)s->sum[fsi__slip_root(s->root, mg->label[c])];
+    for (i = 0; i < s->ghosts; i++) x[cells + (size_t)i] -= (fsi_real)s->sum[fsi__slip_root(s->root, mg->regions + i)];
+}
+
+/* ---- The solve. */
+/* Sides, and what is known of the solids there. */
+static fsi_result fsi__slip_sides(fsi_slip *s) {
+    fsi_interface *f = &s->interface;
+    size_t sides;
+    fsi_result r;
+    int i, longest = 1;
+    r = fsi_grid_classify(s->grid);
+    if (r >= 0) r = fsi_interface_sides(f, s->grid);
+    if (r < 0) return r;
+    for (i = 0; i < f->solids; i++) {
+        longest = fsi__imax(longest, f->solid[i]->dof);
+        if (s->desc.coefficient && !(s->desc.coefficient[i] >= 0 && s->desc.coefficient[i] <= 1)) return FSI_ERR_ARGUMENT;
+    }
+    sides = (size_t)f->sides + 1;
+    if (!FSI__SLIP_GROW(s, ghost, 0, sides) || !FSI__SLIP_GROW(s, flux, 1, sides) || !FSI__SLIP_GROW(s, velocity, 2, sides) ||
+        !FSI__SLIP_GROW(s, group, 5, sides) || !FSI__SLIP_GROW(s, group_open, 6, sides) || !FSI__SLIP_GROW(s, body, 7, sides) ||
+        !FSI__SLIP_GROW(s, conduct, 8, sides) || !FSI__SLIP_GROW(s, wall, 9, sides) || !FSI__SLIP_GROW(s, spot, 10, sides) ||
+        !FSI__SLIP_GROW(s, row, 14, longest) || !FSI__SLIP_GROW(s, offset, 15, f->solids + 1)) return FSI_ERR_MEMORY;
+    for (i = 0; i < f->sides; i++) {
+        const fsi_side *side = f->side + i;
+        s->conduct[i] = (s->desc.coefficient ? s->desc.coefficient[side->solid] : 1) / (s->desc.ghost_mass > 0 ? s->desc.ghost_mass : 30);
+        s->body[i] = fsi__slip_body_velocity(s, side);
+        s->wall[i] = f->solid[side->solid]->dof ? fsi_interface_velocity(f, side, f->solid[side->solid]->v) : fsi__get(s->body[i], side->axis);
+    }
+    return r;
+}
+
+static fsi_result fsi__slip_prepare(fsi_slip *s, fsi_real dt) {
+    fsi_interface *f = &s->interface;
+    fsi_grid *g = s->grid;
+    fsi_result r = fsi__slip_sides(s);
+    size_t n;
+    int i;
+    if (r < 0) return r;
+    for (i = 0; i < f->sides; i++) f->velocity[f->side[i].axis][f->side[i].face] = 0;
+    r = fsi_grid_build_pressure(g, dt);
+    if (r >= 0) r = fsi_mg_update(g->mg, g->cell, g->weights_are_one ? NULL : (const fsi_real *const *)g->weight);
+    if (r < 0) return r;
+    fsi__slip_ghosts(s);
+    n = (size_t)g->mg->regions + (size_t)s->ghosts + 1;
+    if (!fsi__slip_links(s) || !FSI__SLIP_GROW(s, link_flux, 4, s->links + 1) || !FSI__SLIP_GROW(s, root, 11, n) || !FSI__SLIP_GROW(s, sum, 12, 2 * n))
+        return FSI_ERR_MEMORY;
+    s->count = s->sum + n;
+    n = g->cells + (size_t)s->ghosts;
+    if (!FSI__SLIP_GROW(s, vec[0], 13, 4 * n)) return FSI_ERR_MEMORY;
+    for (i = 1; i < 4; i++) s->vec[i] = s->vec[0] + (size_t)i * n;
+    fsi__slip_regions(s);
+    r = fsi__slip_factor(s, FSI__SLIP_START, NULL, &s->start);
+    return r == FSI_OK ? fsi__slip_factor(s, FSI__SLIP_BLOCK, NULL, &s->block) : r;
+}
+
+/* b = -rho h * outflow of the starts, in cells and ghosts. */
+static void fsi__slip_rhs(fsi_slip *s, fsi_real *b) {
+    const fsi_interface *f = &s->interface;
+    size_t cells = s->grid->cells;
+    fsi_real scale = -s->grid->desc.rho * s->grid->h, *bg = b + cells;
+    int i;
+    fsi_copy(cells, s->grid->rhs, b);
+    fsi_fill((size_t)s->ghosts, 0, bg);
+    for (i = 0; i < f->sides; i++) {
+        b[f->side[i].cell] += scale * (s->flux[i] + (fsi_real)f->side[i].sign * s->wall[i]);
+        bg[s->ghost[i]] -= scale * s->flux[i];
+    }
+    for (i = 0; i < s->links; i++) {
+        bg[s->link[i].a] += scale * s->link_flux[i];
+        if (s->link[i].b >= 0) bg[s->link[i].b] -= scale * s->link_flux[i];
+    }
+}
+
+/* u = u* - grad p^ / rho; fluxes likewise. */
+static fsi_result fsi__slip_update(fsi_slip *s, const fsi_real *p) {
+    const fsi_interface *f = &s->interface;
+    const fsi_real *pg = p + s->grid->cells, scale = 1 / (s->grid->desc.rho * s->grid->h), k = scale / s->desc.ghost_mass;
+    int i;
+    fsi_copy(s->grid->cells, p, s->grid->pressure);
+    for (i = 0; i < f->sides; i++) s->flux[i] += scale * s->conduct[i] * (p[f->side[i].cell] - pg[s->ghost[i]]);
+    for (i = 0; i < s->links; i++) s->link_flux[i] += k * (pg[s->link[i].a] - (s->link[i].b >= 0 ? pg[s->link[i].b] : 0));
+    return fsi_grid_apply_pressure(s->grid);
+}
+
+static fsi_result fsi__slip_cg(fsi_slip *s, const fsi_real *b, fsi_real *x, fsi_report *report) {
+    fsi_krylov_desc d;
+    memset(&d, 0, sizeof d);
+    d.n = s->grid->cells + (size_t)s->ghosts;
+    d.A.apply_fn = fsi__slip_apply; d.A.user = s;
+    d.precondition.apply_fn = fsi__slip_precondition; d.precondition.user = s;
+    d.project_fn = fsi__slip_project; d.project_user = s;
+    d.tolerance = s->desc.tolerance > 0 ? s->desc.tolerance : s->grid->desc.tolerance;
+    d.tolerance_abs = s->grid->noise;
+    d.max_iterations = s->desc.max_iterations ? s->desc.max_iterations : 2000;
+    d.allocator = s->desc.allocator;
+    return fsi_cg_solve(&d, b, x, NULL, 0, report);
+}
+
+/* Direct solve: compact numbering of the fluid cells in map, factor on first use. */
+static fsi_result fsi__slip_direct(fsi_slip *s, fsi_cholesky *all, const int32_t *map, fsi_real *b, fsi_real *x) {
+    size_t c, cells = s->grid->cells;
+    fsi_result r;
+    int i;
+    if (!all->n) {
+        r = fsi__slip_factor(s, FSI__SLIP_ALL, map, all);
+        if (r != FSI_OK) return r;
+    }
+    fsi__slip_project(b, s);
+    for (c = 0; c < cells; c++) if (map[c] >= 0) s->vec[2][map[c]] = b[c];
+    for (i = 0; i < s->ghosts; i++) s->vec[2][map[cells] + i] = b[cells + (size_t)i];
+    r = fsi_cholesky_solve(all, s->vec[2], s->vec[2]);
+    for (c = 0; c < cells; c++) x[c] = map[c] >= 0 ? s->vec[2][map[c]] : 0;
+    for (i = 0; i < s->ghosts; i++) x[cells + (size_t)i] = s->vec[2][map[cells] + i];
+    return r;
+}
+
+/* ---- The paper's system (eq. 10, top right-hand side with its sign corrected), kept as reference: x = (p, lambda), v = v* - D^T p - C^T lambda,
+   row s of C = N^T W: own v_occ along the axis, mean of the cell's two samples across it. D as above; rows of C also act on regular faces. */
+typedef struct fsi__paper { fsi_slip *s; fsi_csr C; fsi_real *z, *w, *diagonal, *target; size_t base[4]; } fsi__paper;
+
+/* Entries of C; what prescribed faces and v_s give goes to the target N^T V_s. */
+static fsi_result fsi__paper_rows(fsi__paper *q) {
+    fsi_slip *s = q->s;
+    const fsi_interface *f = &s->interface;
+    const fsi_allocator *a = &s->desc.allocator;
+    size_t room = (size_t)f->sides * 5 + 1, n = 0;
+    int32_t *i = (int32_t *)fsi_alloc(a, room * sizeof *i), *j = (int32_t *)fsi_alloc(a, room * sizeof *j);
+    fsi_real *v = (fsi_real *)fsi_alloc(a, room * sizeof *v);
+    fsi_result r = FSI_ERR_MEMORY;
+    int k, dir;
+    for (k = 0; i && j && v && k < f->sides; k++) {
+        const fsi_side *side = f->side + k;
+        q->target[k] = fsi_vec_dot(side->normal, s->body[k]);
+        q->diagonal[k] = 0;
+        for (dir = 0; dir < 2 * f->dim; dir++) {
+            int axis = dir / 2, other = fsi__slip_side(f, (size_t)side->cell, dir);
+            fsi_real c = fsi__get(side->normal, axis) * (axis == side->axis ? 1 : FSI_R(0.5));
+            size_t face;
+            if (axis == side->axis && other != k) continue;
+            (void)fsi__slip_next(f, (size_t)side->cell, dir, &face);
+            if (other < 0 && !(s->grid->weight[axis][face] > 0)) { q->target[k] -= c * s->grid->u[axis][face]; continue; }
+            i[n] = k; j[n] = (int32_t)(other >= 0 ? q->base[3] + (size_t)other : q->base[axis] + face); v[n++] = c;
+            q->diagonal[k] += c * c;
+        }
+    }
+    if (i && j && v) r = fsi_csr_from_triplets(&q->C, f->sides, (int)q->base[3] + f->sides, n, i, j, v, a);
+    fsi_free(a, i, room * sizeof *i);
+    fsi_free(a, j, room * sizeof *j);
+    fsi_free(a, v, room * sizeof *v);
+    return r;
+}
+/* z += D^T x on regular faces (up = 0), or y += D z (up = 1). */
+static void fsi__paper_faces(const fsi__paper *q, const fsi_real *x, fsi_real *y, int up) {
+    const fsi_slip *s = q->s;
+    size_t c, face;
+    int dir;
+    for (c = 0; c < s->grid->cells; c++)
+        for (dir = 0; s->grid->cell[c] == FSI_CELL_FLUID && dir < 2 * s->grid->dim; dir++) {
+            fsi_real sign = (fsi_real)(dir & 1 ? 1 : -1);
+            (void)fsi__slip_next(&s->interface, c, dir, &face);
+            if (!(s->grid->weight[dir / 2][face] > 0)) continue;
+            if (up) y[c] += sign * x[q->base[dir / 2] + face];
+            else y[q->base[dir / 2] + face] += sign * x[c];
+        }
+}
+static void fsi__paper_apply(const fsi_real *x, fsi_real *y, void *user) {
+    fsi__paper *q = (fsi__paper *)user;
+    size_t n = q->s->grid->cells + (size_t)q->s->ghosts;
+    fsi__slip_apply(x, y, q->s);
+    fsi_csr_tmul(&q->C, x + n, q->z);                  /* C^T lambda */
+    fsi__paper_faces(q, q->z, y, 1);
+    fsi__paper_faces(q, x, q->z, 0);
+    fsi_csr_mul(&q->C, q->z, y + n);
+}
+static void fsi__paper_precondition(const fsi_real *r, fsi_real *z, void *user) {
+    fsi__paper *q = (fsi__paper *)user;
+    size_t n = q->s->grid->cells + (size_t)q->s->ghosts;
+    int k;
+    fsi__slip_precondition(r, z, q->s);
+    for (k = 0; k < q->s->interface.sides; k++) z[n + (size_t)k] = r[n + (size_t)k] / fsi__max(q->diagonal[k], FSI_R(1e-3));
+}
+static void fsi__paper_project(fsi_real *x, void *user) { fsi__slip_project(x, ((fsi__paper *)user)->s); }
+
+/* v* of all samples into z: regular faces and the starts of v_occ. */
+static void fsi__paper_samples(const fsi__paper *q) {
+    const fsi_slip *s = q->s;
+    int a, k;
+    for (a = 0; a < s->grid->dim; a++) fsi_copy(s->grid->faces[a], s->grid->u[a], q->z + q->base[a]);
+    for (k = 0; k < s->interface.sides; k++) q->z[q->base[3] + (size_t)k] = fsi__get(s->velocity[k], s->interface.side[k].axis);
+}
+/* W v at every side from the samples in z. */
+static void fsi__paper_surface(const fsi__paper *q) {
+    fsi_slip *s = q->s;
+    const fsi_interface *f = &s->interface;
+    int k, dir;
+    for (k = 0; k < f->sides; k++) {
+        fsi_real v[3] = {0, 0, 0};
+        for (dir = 0; dir < 2 * f->dim; dir++) {
+            int axis = dir / 2, other = fsi__slip_side(f, (size_t)f->side[k].cell, dir);
+            size_t face;
+            if (axis == f->side[k].axis && other != k) continue;
+            (void)fsi__slip_next(f, (size_t)f->side[k].cell, dir, &face);
+            v[axis] += (axis == f->side[k].axis ? 1 : FSI_R(0.5)) * q->z[other >= 0 ? q->base[3] + (size_t)other : q->base[axis] + face];
+        }
+        s->velocity[k] = fsi_vec_load(v);
+    }
+}
+
+static fsi_result fsi__paper_solve(fsi_slip *s, fsi_report *rep) {
+    fsi_grid *g = s->grid;
+    size_t n = g->cells + (size_t)s->ghosts, sides = (size_t)s->interface.sides, m = n + sides, total, i;
+    fsi_real scale = g->desc.rho * g->h, *mem, *b, *x;
+    fsi_krylov_desc d;
+    fsi__paper q;
+    fsi_result r;
+    int a;
+    memset(&q, 0, sizeof q);
+    memset(&d, 0, sizeof d);
+    q.s = s;
+    for (a = 0; a < g->dim; a++) q.base[a + 1] = q.base[a] + g->faces[a];
+    q.base[3] = q.base[g->dim];
+    total = 2 * m + 2 * (q.base[3] + sides) + 2 * sides + 1;
+    mem = (fsi_real *)fsi_alloc(&s->desc.allocator, total * sizeof *mem);
+    if (!mem) return FSI_ERR_MEMORY;
+    b = mem; x = b + m; q.z = x + m; q.w = q.z + q.base[3] + sides; q.diagonal = q.w + q.base[3] + sides; q.target = q.diagonal + sides;
+    fsi__slip_estimate(s, 1);
+    fsi__slip_start(s);
+    fsi__slip_regions(s);
+    r = fsi__paper_rows(&q);
+    if (r >= 0) {
+        fsi__slip_rhs(s, b);
+        for (i = 0; i < n; i++) b[i] /= -scale;        /* D v* */
+        fsi__paper_samples(&q);
+        fsi_csr_mul(&q.C, q.z, b + n);
+        for (i = 0; i < sides; i++) b[n + i] -= q.target[i];
+        d.n = m; d.A.apply_fn = fsi__paper_apply; d.precondition.apply_fn = fsi__paper_precondition; d.project_fn = fsi__paper_project;
+        d.A.user = d.precondition.user = d.project_user = &q;
+        d.tolerance = s->desc.tolerance > 0 ? s->desc.tolerance : g->desc.tolerance;
+        d.max_iterations = s->desc.max_iterations ? s->desc.max_iterations : 2000;
+        d.allocator = s->desc.allocator;
+        r = fsi_cg_solve(&d, b, x, NULL, 0, rep);
+    }
+    if (r >= 0) {
+        fsi_result done;
+        for (i = 0; i < n; i++) s->vec[0][i] = -scale * x[i];
+        done = fsi__slip_update(s, s->vec[0]);
+        r = done < 0 ? done : r;
+        fsi_csr_tmul(&q.C, x + n, q.w);
+        fsi__paper_samples(&q);
+        for (i = 0; i < q.base[3] + sides; i++) q.z[i] -= q.w[i];
+        for (a = 0; a < g->dim; a++) fsi_copy(g->faces[a], q.z + q.base[a], g->u[a]);
+        fsi__paper_surface(&q);
+    }
+    fsi_csr_free(&q.C, &s->desc.allocator);
+    fsi_free(&s->desc.allocator, mem, total * sizeof *mem);
+    return r;
+}
+
+static void fsi__slip_finish(fsi_slip *s, fsi_real dt) {
+    fsi_interface *f = &s->interface;
+    int i;
+    (void)dt;
+    for (i = 0; i < f->sides; i++) {
+        const fsi_side *side = f->side + i;
+        if (!side->shell) f->velocity[side->axis][side->face] = s->wall[i] + (fsi_real)side->sign * s->flux[i];
+        fsi_interface_set_sample(f, s->grid, side, fsi__get(s->velocity[i], side->axis));
+    }
+}
+
+static fsi_result fsi__slip_passes(fsi_slip *s, fsi_report *rep) {
+    const fsi_allocator *a = &s->desc.allocator;
+    fsi_grid *g = s->grid;
+    fsi_cholesky all;
+    fsi_result r = FSI_OK, worst = FSI_OK;
+    int32_t *map = NULL;
+    size_t c;
+    int pass, k, passes = s->desc.passes ? s->desc.passes : 3;
+    memset(&all, 0, sizeof all);
+    if (s->desc.solver == FSI_SLIP_DIRECT) {
+        map = (int32_t *)fsi_alloc(a, (g->cells + 1) * sizeof *map);
+        if (!map) return FSI_ERR_MEMORY;
+        for (k = 0, c = 0; c < g->cells; c++) map[c] = g->cell[c] == FSI_CELL_FLUID ? k++ : -1;
+        map[g->cells] = k;
+    }
+    for (k = 0; k < g->dim; k++) fsi_copy(g->faces[k], g->u[k], s->u[k]);
+    for (pass = 0; pass < passes && r >= 0; pass++) {
+        fsi_report one;
+        memset(&one, 0, sizeof one);
+        fsi__slip_estimate(s, 1);
+        fsi__slip_start(s);
+        fsi__slip_regions(s);
+        fsi__slip_rhs(s, s->vec[3]);
+        for (k = 0; k < g->dim; k++) fsi_copy(g->faces[k], s->u[k], g->u[k]);
+        r = map ? fsi__slip_direct(s, &all, map, s->vec[3], s->vec[0]) : fsi__slip_cg(s, s->vec[3], s->vec[0], &one);
+        if (r < 0) break;
+        worst = r > worst ? r : worst;
+        rep->iterations += one.iterations; rep->residual = one.residual;
+        if (!pass) rep->residual_start = one.residual_start;
+        r = fsi__slip_update(s, s->vec[0]);
+    }
+    fsi_cholesky_free(&all);
+    fsi_free(a, map, (g->cells + 1) * sizeof *map);
+    return r < 0 ? r : worst;
+}
+
+FSI_API fsi_result fsi_slip_solve(fsi_slip *slip, fsi_real dt, fsi_report *report) {
+    fsi_slip *s = slip;
+    fsi_report rep;
+    fsi_result r;
+    fsi_real given;
+    if (!s || !s->memory) return FSI_ERR_STATE;
+    if (!(dt > 0) || !fsi__finite(dt) || !fsi__slip_desc_valid(&s->desc)) return FSI_ERR_ARGUMENT;
+    memset(&rep, 0, sizeof rep);
+    given = s->desc.ghost_mass;
+    if (!(given > 0)) s->desc.ghost_mass = 30;
+    r = fsi__slip_prepare(s, dt);
+    if (r >= 0) r = s->desc.form == FSI_SLIP_PAPER ? fsi__paper_solve(s, &rep) : fsi__slip_passes(s, &rep);
+    if (r >= 0) {
+        if (s->desc.form != FSI_SLIP_PAPER) fsi__slip_estimate(s, 0);
+        fsi__slip_finish(s, dt);
+    }
+    s->desc.ghost_mass = given;
+    if (r < 0) return r;
+    rep.reason = r;
+    s->report = rep;
+    if (report) *report = rep;
+    return r;
+}
+
+FSI_API fsi_result fsi_slip_surface(fsi_slip *slip) {
+    fsi_result r;
+    if (!slip || !slip->memory) return FSI_ERR_STATE;
+    r = fsi__slip_sides(slip);
+    if (r >= 0) fsi__slip_estimate(slip, 0);
+    return r;
+}
+
+FSI_API double fsi_slip_max_divergence(const fsi_slip *slip) {
+    const fsi_interface *f;
+    double most = 0, h;
+    size_t c;
+    int i, dir, k;
+    if (!slip || !slip->memory) return 0;
+    f = &slip->interface;
+    h = (double)f->h;
+    for (c = 0; c < f->cells; c++) {
+        double out = 0;
+        if (slip->grid->cell[c] != FSI_CELL_FLUID) continue;
+        for (dir = 0; dir < 2 * f->dim; dir++) {
+            size_t face;
+            ptrdiff_t m = fsi__slip_next(f, c, dir, &face);
+            if (!f->blocked[dir / 2][face] && (m < 0 || !f->covered[m])) out += (dir & 1 ? 1 : -1) * (double)slip->grid->u[dir / 2][face];
+            else if ((k = fsi__slip_side(f, c, dir)) >= 0) out += (double)slip->flux[k] + f->side[k].sign * (double)slip->wall[k];
+        }
+        if (fabs(out) / h > most) most = fabs(out) / h;
+    }
+    for (i = 0; i < slip->ghosts; i++) slip->vec[1][i] = 0;
+    for (i = 0; i < f->sides; i++) slip->vec[1][slip->ghost[i]] -= slip->flux[i];
+    for (i = 0; i < slip->links; i++) {
+        slip->vec[1][slip->link[i].a] += slip->link_flux[i];
+        if (slip->link[i].b >= 0) slip->vec[1][slip->link[i].b] -= slip->link_flux[i];
+    }
+    for (i = 0; i < slip->ghosts; i++) if (fabs((double)slip->vec[1][i]) / h > most) most = fabs((double)slip->vec[1][i]) / h;
+    return most;
+}
+
+FSI_API fsi_result fsi_slip_step(fsi_slip *slip, const fsi_scene *scene, fsi_real dt, fsi_report *report) {
+    fsi_grid *g;
+    fsi_report rep;
+    fsi_result r = FSI_OK, solve;
+    if (!slip || !slip->memory || !scene || !(dt > 0) || !fsi__finite(dt)) return FSI_ERR_ARGUMENT;
+    g = slip->grid;
+    if (scene->begin_fn) r = scene->begin_fn(scene->user, dt);
+    if (r >= 0) r = fsi_slip_detect(slip, scene->solid, scene->count);
+    if (r >= 0) r = fsi_grid_advect(g, dt);
+    if (r >= 0) r = fsi_grid_forces(g, dt);
+    if (r >= 0) r = fsi_grid_viscosity(g, dt, NULL);
+    if (r < 0) return r;
+    solve = fsi_slip_solve(slip, dt, &rep);
+    if (solve < 0) return solve;
+    r = fsi_grid_extrapolate(g);
+    if (r >= 0) r = fsi_grid_move_surface(g, dt, &rep);
+    if (r >= 0 && scene->move_fn) r = scene->move_fn(scene->user, dt);
+    if (r < 0) return r;
+    if (report) { *report = slip->report; report->divergence = fsi_slip_max_divergence(slip); }
+    return solve;
 }
 #endif
 
@@ -4583,7 +5555,8 @@ static fsi_result fsi__sph_rigid_flow(void *user, const fsi_real *X, fsi_real *p
 static fsi_result fsi__sph_rigid_flow_save(void *user) { return fsi_sph_save(((fsi_sph_rigid *)user)->desc.sph, ((fsi_sph_rigid *)user)->sph_state); }
 static fsi_result fsi__sph_rigid_flow_back(void *user) { return fsi_sph_restore(((fsi_sph_rigid *)user)->desc.sph, ((fsi_sph_rigid *)user)->sph_state); }
 
-/* The solid: a whole step of the world, contacts and joints included, with the impulses as forces; out come the displacements. */
+/* The solid: a whole step of the world, contacts and joints included, with the impulses as forces; out comes dt times the end velocity.
+   (Not the displacement: the world spreads the impulse over its substeps, so that would be v + 0.6 dv, and v would swing about the answer.) */
 static fsi_result fsi__sph_rigid_move(void *user, const fsi_real *p, fsi_real *X) {
     fsi_sph_rigid *c = (fsi_sph_rigid *)user;
     fsi_solids *w = c->desc.world;
@@ -4597,16 +5570,8 @@ static fsi_result fsi__sph_rigid_move(void *user, const fsi_real *p, fsi_real *X
     if ((r = fsi_solids_step(w, c->dt)) < 0) return r;
     for (i = 0; i < c->desc.count; i++) {
         const fsi_rigid *b = &w->body[c->body[i]];
-        fsi_quat back = c->q0[i], q;
-        fsi_vec3 axis;
-        fsi_real n, angle;
-        back.x = -back.x; back.y = -back.y; back.z = -back.z;
-        q = fsi_quat_mul(b->q, back);                            /* q = q0 turned by the rotation vector angle * axis */
-        axis = fsi_vec_scale(fsi_vec(q.x, q.y, q.z), q.w < 0 ? FSI_R(-1) : 1);
-        n = fsi__length(axis);
-        angle = n > 0 ? 2 * fsi__atan2(n, fsi__abs(q.w)) / n : 0;
-        fsi_vec_store(X + 6 * i, fsi_vec_sub(b->x, c->x0[i]));
-        fsi_vec_store(X + 6 * i + 3, fsi_vec_scale(axis, angle * c->turn[i]));
+        fsi_vec_store(X + 6 * i, fsi_vec_scale(b->v, c->dt));
+        fsi_vec_store(X + 6 * i + 3, fsi_vec_scale(b->w, c->dt * c->turn[i]));
     }
     return FSI_OK;
 }

@@ -3587,26 +3587,22 @@ FSI__HOT static void fsi__mg_correct(int n, const float *FSI__RESTRICT a, const 
     for (h = 0; h < n; h++) {
         int m = kind[h];
         float v = a[h];
-        x[h] += (m > 0) & (m < FSI__ORPHAN) ? v : 0.0f;
+        x[h] += ((m > 0) & (m < FSI__ORPHAN)) ? v : 0.0f;
     }
 }
 /* Sum of a[i] b[i] in double, in eight lanes (a fixed order, and no chain of dependent additions). */
-FSI__HOT static double fsi__mg_dot_float(int n, const float *FSI__RESTRICT a, const float *FSI__RESTRICT b) {
-    double s[8] = {0, 0, 0, 0, 0, 0, 0, 0};
-    int i, e;
-    for (i = 0; i + 8 <= n; i += 8)
-        for (e = 0; e < 8; e++) s[e] += (double)a[i + e] * (double)b[i + e];
-    for (e = 0; i < n; i++, e++) s[e] += (double)a[i] * (double)b[i];
-    return ((s[0] + s[4]) + (s[1] + s[5])) + ((s[2] + s[6]) + (s[3] + s[7]));
-}
-FSI__HOT static double fsi__mg_dot_real(int n, const fsi_real *FSI__RESTRICT a, const fsi_real *FSI__RESTRICT b) {
-    double s[8] = {0, 0, 0, 0, 0, 0, 0, 0};
-    int i, e;
-    for (i = 0; i + 8 <= n; i += 8)
-        for (e = 0; e < 8; e++) s[e] += (double)a[i + e] * (double)b[i + e];
-    for (e = 0; i < n; i++, e++) s[e] += (double)a[i] * (double)b[i];
-    return ((s[0] + s[4]) + (s[1] + s[5])) + ((s[2] + s[6]) + (s[3] + s[7]));
-}
+#define FSI__MG_DOT(name, type)                                                                                 \
+    FSI__HOT static double name(int n, const type *FSI__RESTRICT a, const type *FSI__RESTRICT b) {              \
+        double s[8] = {0, 0, 0, 0, 0, 0, 0, 0};                                                                 \
+        int i, e;                                                                                               \
+        for (i = 0; i + 8 <= n; i += 8)                                                                         \
+            for (e = 0; e < 8; e++) s[e] += (double)a[i + e] * (double)b[i + e];                                \
+        for (e = 0; i < n; i++, e++) s[e] += (double)a[i] * (double)b[i];                                       \
+        return ((s[0] + s[4]) + (s[1] + s[5])) + ((s[2] + s[6]) + (s[3] + s[7]));                               \
+    }
+FSI__MG_DOT(fsi__mg_dot_float, float)
+FSI__MG_DOT(fsi__mg_dot_real, fsi_real)
+#undef FSI__MG_DOT
 
 /* ---- the V-cycle */
 static void fsi__mg_sweep(const fsi_mg_level *l, int c, int k, int zero, int band) {
@@ -4332,11 +4328,10 @@ FSI__HOT static int fsi__mg_mask_valid(size_t n, const uint8_t *cell) {
     for (i = 0; i < n; i++) bad = (uint8_t)(bad | (cell[i] > FSI_CELL_NEUMANN));
     return !bad;
 }
-FSI__HOT static int fsi__mg_weights_valid(size_t n, const fsi_real *w) {
-    int bad = 0;
+static int fsi__mg_weights_valid(size_t n, const fsi_real *w) {
     size_t i;
-    for (i = 0; i < n; i++) bad |= !(w[i] >= 0 && w[i] <= FSI_REAL_MAX);
-    return !bad;
+    for (i = 0; i < n; i++) if (!fsi__finite(w[i]) || w[i] < 0) return 0;
+    return 1;
 }
 
 FSI__HOT static int fsi__mg_count_fluid(int n, const uint8_t *face) {
@@ -4474,8 +4469,8 @@ FSI_API void fsi_mg_project(const fsi_mg *mg, fsi_real *x) {
     }
 }
 
-/* Largest imbalance: |sum| / sum of |.| over regions where the part outside the range, |sum| / sqrt(cells), exceeds floor. */
-static double fsi__mg_imbalance(const fsi_mg *mg, const fsi_real *b, double floor) {
+/* Largest imbalance: |sum| / sum of |.| over regions where the part outside the range, |sum| / sqrt(cells), exceeds least. */
+static double fsi__mg_imbalance(const fsi_mg *mg, const fsi_real *b, double least) {
     double worst = 0;
     size_t c;
     int first, r;
@@ -4484,11 +4479,11 @@ static double fsi__mg_imbalance(const fsi_mg *mg, const fsi_real *b, double floo
         fsi__mg_sums s;
         fsi__mg_region_sums(mg, b, first, &s);
         for (r = 0; r < 64; r++)
-            if (s.abs[r] > 0 && fabs(s.sum[r]) > floor * sqrt(s.size[r]) && fabs(s.sum[r]) > worst * s.abs[r] &&
+            if (s.abs[r] > 0 && fabs(s.sum[r]) > least * sqrt(s.size[r]) && fabs(s.sum[r]) > worst * s.abs[r] &&
                 !(first == 0 && r < 63 && mg->hidden >> r & 1)) worst = fabs(s.sum[r]) / s.abs[r];
     }
     for (c = 0; c < mg->cells && mg->regions > mg->large && !(mg->hidden >> 63); c++)
-        if (mg->label[c] >= mg->large && fabs((double)b[c]) > floor) return 1;
+        if (mg->label[c] >= mg->large && fabs((double)b[c]) > least) return 1;
     return worst;
 }
 
@@ -4754,7 +4749,7 @@ static int fsi__mg_load(fsi__mg_cg *cg) {
     }
     cg->rr = fsi__mg_parts(mg);
     cg->limit = tolerance * sqrt(cg->rr) > cg->s->tolerance_abs ? tolerance * sqrt(cg->rr) : cg->s->tolerance_abs;
-    return cg->rr <= 1e300 || (cg->rr > 1e300 && fsi_all_finite(mg->cells, mg->r));
+    return fsi__finite((fsi_real)cg->rr) || fsi_all_finite(mg->cells, mg->r);
 }
 
 /* 1 if the guess in p does not raise the energy q(p) = p . (A + E) p / 2 - b . p above that of p = 0. */
@@ -4799,7 +4794,7 @@ FSI_API fsi_result fsi_mg_solve(fsi_mg *mg, const fsi_mg_solve_desc *desc, const
     fsi_mg_solve_desc s;
     fsi__mg_cg cg;
     fsi_report rep;
-    double imbalance, floor;
+    double imbalance, least;
     memset(&s, 0, sizeof s);
     memset(&cg, 0, sizeof cg);
     memset(&rep, 0, sizeof rep);
@@ -4810,8 +4805,8 @@ FSI_API fsi_result fsi_mg_solve(fsi_mg *mg, const fsi_mg_solve_desc *desc, const
     rep.regions = mg->regions;
     if (s.extra.apply_fn && mg->regions) mg->hidden = fsi__mg_regular_regions(mg, &s);
     if (!fsi__mg_load(&cg) || !fsi__mg_load_guess(mg, p, s.guess)) { mg->hidden = 0; return FSI_ERR_ARGUMENT; }
-    floor = s.tolerance_abs > 1e-4 * cg.limit ? s.tolerance_abs : 1e-4 * cg.limit;
-    imbalance = fsi__mg_imbalance(mg, mg->r, floor);
+    least = s.tolerance_abs > 1e-4 * cg.limit ? s.tolerance_abs : 1e-4 * cg.limit;
+    imbalance = fsi__mg_imbalance(mg, mg->r, least);
     fsi_mg_project(mg, mg->r);
     if (mg->regions) cg.rr = fsi_dot(mg->cells, mg->r, mg->r);
     if (s.guess) {

@@ -641,8 +641,7 @@ typedef struct fsi_soft_desc {
     int self_collision;       /* 1: vertices of the surface against its elements; needs thickness > 0 */
     fsi_soft_integrator integrator;
     int newton;               /* iterations per step at most; 0 = 1 */
-    int use_cg;               /* 1: conjugate gradients on the positive semi-definite tangent instead of sparse Cholesky on the exact one
-                                 (less memory, often faster per step, more Newton iterations) */
+    int use_cg;               /* 1: conjugate gradients inside instead of sparse Cholesky (less memory, often faster) */
     double tolerance;         /* Newton: residual over force scale; 0 = 1e-8. CG inside: a tenth of it, at least 1e-6 */
     fsi_allocator allocator;  /* zero = malloc */
 } fsi_soft_desc;
@@ -3921,7 +3920,7 @@ FSI_API size_t fsi_surface_sample(const fsi_surface *s, fsi_real spacing, fsi_re
    stiffness is the sum of r^T r) and geo, the rest of the exact stiffness. */
 enum { FSI__SEG, FSI__BEND, FSI__TRI, FSI__FOLD, FSI__TET, FSI__KINDS };
 static const int fsi__kind_nodes[FSI__KINDS] = {2, 3, 3, 4, 4};
-static const int fsi__kind_rows[FSI__KINDS] = {4, 1, 9, 1, 7};
+static const int fsi__kind_rows[FSI__KINDS] = {4, 1, 9, 1, 6};
 #define FSI__REST 10                     /* numbers kept per element: Dm^-1 (up to 9) and V; hinges: rest angle and stiffness */
 #define FSI__SOFT_BATCH 1024                  /* elements whose stiffness is computed (in parallel) before it is added (in order) */
 
@@ -4143,12 +4142,9 @@ static fsi_mat3 fsi__neohookean(const fsi_mat3 *F, fsi_real lambda, fsi_real mu,
     if (!hessian) return P;
     for (a = 0; a < 4; a++)
         for (i = 0; i < 3; i++) c[a][i] = cof.m[3 * i] * g[a][0] + cof.m[3 * i + 1] * g[a][1] + cof.m[3 * i + 2] * g[a][2];
-    if (hessian == 2) {                                /* linear elasticity in the turned frame, and what a squeezed volume adds to it */
+    if (hessian == 2) {                                /* linear elasticity in the turned frame */
         fsi_mat3 R = fsi__polar(F);
-        fsi_real more = fsi__sqrt(V * fsi__max(df - lambda - mu, 0));
         fsi__elem_rows(3, &R, lambda, mu, V, g, o);
-        for (a = 0; a < 12; a++) o->row[6][a] = more * c[a / 3][a % 3];
-        o->rows = 7;
         return P;
     }
     for (a = 0; a < 4; a++)
@@ -4588,7 +4584,8 @@ static double fsi__soft_merit(fsi_soft *s, const fsi_real *x, const fsi__soft_sy
 static fsi_result fsi__soft_newton(fsi_soft *s, fsi_real *x, const fsi__soft_system *q, int iterations, fsi_real *given) {
     fsi__soft_work *w = s->work;
     size_t n = 3 * (size_t)s->desc.vertex_count;
-    int hessian = iterations > 1 && !s->desc.use_cg ? 1 : 2, k, cut, stalled = 0, moved = fsi_max_abs(n, given) > 0;
+    int hessian = iterations > 1 ? 1 : 2, k, cut, stalled = 0;
+    int whole = iterations == 1 || fsi_max_abs(n, given) > 0;                        /* whole: the first step is taken without a search */
     double energy = fsi__soft_merit(s, x, q, w->residual), next = 0, scale;
     fsi_result r = FSI_OK;
     memset(&s->report, 0, sizeof s->report);
@@ -4596,7 +4593,7 @@ static fsi_result fsi__soft_newton(fsi_soft *s, fsi_real *x, const fsi__soft_sys
     fsi__soft_external(s, w->trial);
     s->report.residual_start = s->report.residual = fsi_norm(n, w->residual);
     scale = s->desc.tolerance * (fsi_norm(n, w->trial) + s->report.residual_start);
-    for (k = 0; k < iterations && !stalled && (moved || s->report.residual > scale); k++) {
+    for (k = 0; k < iterations && !stalled && (whole || s->report.residual > scale); k++) {
         fsi_real t = 1;
         double slope;
         r = fsi__soft_solve(s, x, q, hessian, w->residual, given, w->step);
@@ -4604,28 +4601,22 @@ static fsi_result fsi__soft_newton(fsi_soft *s, fsi_real *x, const fsi__soft_sys
         if (!fsi_all_finite(n, w->step)) return FSI_ERR_NUMERIC;
         fsi__soft_merit(s, x, q, w->residual);
         slope = fsi_dot(n, w->residual, w->step);      /* > 0: downhill */
-        for (cut = !moved && hessian == 1 && !(slope > 0) ? 30 : 0; cut < 30; cut++, t /= 2) {         /* uphill: CG met an indefinite matrix */
+        for (cut = 0; ; cut++, t /= 2) {
             fsi_copy(n, x, w->trial);
             fsi_axpy(n, t, w->step, w->trial);
             next = fsi__soft_merit(s, w->trial, q, w->residual);
-            if (moved || iterations == 1 || next <= energy - 1e-4 * (double)t * slope + 1e-13 * fabs(energy)) break;
-        }
-        s->report.restarts += cut;
-        if (cut == 30) {                               /* no better point along the step: try the safe matrix, then give up (round-off) */
-            fsi__soft_merit(s, x, q, w->residual);
-            stalled = hessian == 2;
-            hessian = 2;
-            continue;
+            if (whole || next <= energy - 1e-4 * (double)t * slope + 1e-13 * fabs(energy) || cut >= 30) break;
         }
         if (!fsi__finite((fsi_real)next)) return FSI_ERR_NUMERIC;
         fsi_copy(n, w->trial, x);
         s->report.iterations++;
-        slope = fsi_norm(n, w->residual);
-        stalled = !moved && fabs(energy - next) <= 1e-13 * fabs(next) && slope > s->report.residual / 2;      /* neither energy nor residual falls */
+        s->report.restarts += cut;
+        slope = fsi_norm(n, w->residual);              /* stalled: no better point along the step, or neither energy nor residual falls */
+        stalled = cut >= 30 || (!whole && fabs(energy - next) <= 1e-13 * fabs(next) && slope > s->report.residual / 2);
         s->report.residual = slope;
         energy = next;
-        if (moved) fsi_fill(n, 0, given);
-        moved = 0;
+        if (whole) fsi_fill(n, 0, given);
+        whole = 0;
     }
     r = iterations == 1 || s->report.residual <= scale ? FSI_OK : stalled ? FSI_STALLED : FSI_NOT_CONVERGED;
     return s->report.reason = r;
@@ -4891,11 +4882,33 @@ static fsi_result fsi__soft_self(fsi_soft *s, fsi_real dt, int *hits) {
     return FSI_OK;
 }
 
+/* Contact changed v of some nodes against w->z. The others follow through the implicit elasticity, (M + dt^2 K + dt C) dv = 0 with dv given there:
+   otherwise a hit squeezes the first layer of elements flat before the next step sees it. */
+static fsi_result fsi__soft_spread(fsi_soft *s, fsi_real dt) {
+    fsi__soft_work *w = s->work;
+    size_t i, n = 3 * (size_t)s->desc.vertex_count;
+    fsi__soft_system q;
+    fsi_result r;
+    q.cm = 1; q.ck = dt * (dt + s->desc.damping_stiffness); q.cd = q.cp = 0;
+    for (i = 0; i < n; i++) {
+        w->y[i] = s->v[i] - w->z[i];
+        w->residual[i] = 0;
+        if (w->y[i] != 0) w->fixed[i] |= 2;
+    }
+    r = fsi__soft_solve(s, s->x, &q, 2, w->residual, w->y, w->step);
+    for (i = 0; i < n; i++) {
+        if (r >= 0 && !w->fixed[i]) s->v[i] += w->step[i];
+        w->fixed[i] &= 1;
+    }
+    return r < 0 ? r : FSI_OK;
+}
+
 FSI_API fsi_result fsi_soft_contact(fsi_soft *s, const fsi_obstacle *obstacle, int count, fsi_real dt, int *contacts) {
     int i, k, hits = 0;
     fsi_result r = FSI_OK;
     if (!s || !s->block) return FSI_ERR_STATE;
     if (!fsi__soft_ready(s, dt) || count < 0 || (count && !obstacle)) return FSI_ERR_ARGUMENT;
+    fsi_copy(3 * (size_t)s->desc.vertex_count, s->v, s->work->z);
     if (s->desc.self_collision) r = fsi__soft_self(s, dt, &hits);
     for (k = 0; k < count; k++)
         for (i = 0; i < s->desc.vertex_count; i++) {
@@ -4911,6 +4924,7 @@ FSI_API fsi_result fsi_soft_contact(fsi_soft *s, const fsi_obstacle *obstacle, i
             hits += fsi__soft_push(s, 1, &node, &one, n, v, target, obstacle[k].friction);
         }
     if (contacts) *contacts = hits;
+    if (hits && s->desc.tet_count && s->K.rows && r == FSI_OK) r = fsi__soft_spread(s, dt);
     return r;
 }
 

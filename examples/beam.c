@@ -1,0 +1,101 @@
+/* beam: a wave of fluid runs against an elastic beam clamped to the floor and bends it (paper 004, fig. 6; the beam has no weight there either).
+   cc -O2 -I. -Iexamples examples/beam.c -o beam -lm
+   The tank is made of boundary particles, the beam of tetrahedra: both act on the same fluid. */
+#define FSI_IMPLEMENTATION
+#include "fsi_couple.h"
+#include "common.h"
+
+static double now(void *user) { (void)user; return ex_now(); }
+
+static void draw(ex_args *a, const fsi_sph *s, const fsi_tled *t, const double *hi) {
+    ex_image m = ex_image_make(720, 440);
+    ex_camera c = ex_camera_make(0.95, 0.75, 2.3, 0.8, 0.3, 0.2, 1, 36);
+    double lo[3] = {0, 0, 0};
+    fsi_surface f = fsi_tled_surface(t);
+    int i;
+    ex_floor(&m, &c, lo, hi, 1, -0.002, 0.2);
+    ex_draw_surface3(&m, &c, &f, ex_rgb(220, 110, 60));
+    for (i = 0; i < s->now.count; i++) {
+        double p[3] = {(double)s->x[i], (double)s->y[i], (double)s->z[i]}, q[3];
+        int shade = (int)(100 * fmin(1, fabs((double)s->vx[i]) / 2));
+        if (ex_project(&m, &c, p, q) && q[0] > 3 && q[1] > 3 && q[0] < m.w - 4 && q[1] < m.h - 4 && q[2] < (double)m.depth[(int)q[1] * m.w + (int)q[0]])
+            ex_disk(&m, q[0], q[1], 2.4, ex_rgb(40 + shade, 100 + shade, 220));
+    }
+    ex_box3(&m, &c, lo, hi, ex_rgb(130, 130, 130));
+    ex_frame(a, &m);
+    ex_image_free(&m);
+}
+
+int main(int argc, char **argv) {
+    static const ex_key keys[] = {{"restitution", "", "e of the collisions", "0", 0, 1, NULL},
+                                  {"slip", "", "delta: 0 no slip, 1 free slip", "1", 0, 1, NULL},
+                                  {"particles", "", "most fluid particles", "20000", 100, 1e6, NULL},
+                                  {"tets", "", "about so many tetrahedra", "1150", 100, 1e6, NULL},
+                                  {"young", "Pa", "Young's modulus", "3e5", 1e3, 1e8, NULL},
+                                  {"density", "kg/m^3", "of the beam", "1000", 10, 1e5, NULL},
+                                  {"gravity", "m/s^2", "on the fluid", "9.81", 0, 100, NULL}};
+    ex_args a;
+    fsi_sph sph;
+    fsi_sph_desc f = {0};
+    fsi_tled beam;
+    fsi_tled_desc t = {0};
+    fsi_mesh mesh;
+    fsi_proxy proxy;
+    fsi_proxy_desc p = {0};
+    fsi_proxy_solid solid = {0};
+    fsi_bvh tree;
+    fsi_report report;
+    int frame, i, n, stable = 1, per;
+    long steps = 0, bad = 0;
+    double ms[3] = {0, 0, 0}, density = 0, closest = 1e9, gain = -1e9, dt, hi[3] = {1.6, 0.8, 0.4}, bend = 0, now_bend = 0;
+    ex_begin(&a, argc, argv, "beam", "A wave bends an elastic beam.", keys, 7, 12, 50);
+    n = (int)fmax(1, pow(ex_number(&a, "tets") / 6 / 24, 1.0 / 3) + 0.5);              /* n x 6 n x 4 n bricks */
+    if (fsi_mesh_box(&mesh, fsi_vec(FSI_R(0.95), FSI_R(0.005), FSI_R(0.1)), fsi_vec(FSI_R(1.01), FSI_R(0.4), FSI_R(0.3)), n, 6 * n, 4 * n, 1, NULL) != FSI_OK) return 1;
+    t.nodes = mesh.vertex_count; t.tets = mesh.tet_count; t.x = mesh.x; t.tet = mesh.tet; t.density = (fsi_real)ex_number(&a, "density");
+    t.young = (fsi_real)ex_number(&a, "young"); t.poisson = FSI_R(0.3); t.damping = 2;
+    f.spacing = FSI_R(0.4) / (fsi_real)a.size; f.capacity = (int)ex_number(&a, "particles"); f.boundary_capacity = 40 * a.size * a.size + 4000; f.density = 1000;
+    f.sound_speed = 30; f.viscosity = 1; f.artificial = FSI_R(0.1); f.gravity = fsi_vec(0, (fsi_real)-ex_number(&a, "gravity"), 0);
+    if (fsi_tled_init(&beam, &t) != FSI_OK || fsi_sph_init(&sph, &f) != FSI_OK) return 1;
+    for (i = 0; i < beam.nodes; i++) if (beam.x[3 * i + 1] < FSI_R(0.01)) fsi_tled_fix(&beam, i, fsi_vec(0, 0, 0));
+    if (fsi_sph_add_block(&sph, fsi_vec(0, 0, 0), fsi_vec(FSI_R(0.5), FSI_R(0.5), FSI_R(0.4)), fsi_vec(0, 0, 0), NULL) != FSI_OK) return 1;
+    fsi_sph_add_box_walls(&sph, fsi_vec(0, 0, 0), fsi_vec((fsi_real)hi[0], (fsi_real)hi[1], (fsi_real)hi[2]), 1u << 3, NULL);
+    solid.tled = &beam; solid.restitution = (fsi_real)ex_number(&a, "restitution"); solid.slip = (fsi_real)ex_number(&a, "slip");
+    p.sph = &sph; p.solid = &solid; p.count = 1; p.clock_fn = now;
+    if (fsi_proxy_init(&proxy, &p) != FSI_OK) return 1;
+    if (fsi_bvh_init(&tree, beam.triangles, NULL) != FSI_OK) return 1;
+    dt = 0.4 * (double)f.spacing / (30 + 5);
+    per = (int)ceil(0.02 / dt); dt = 0.02 / per;
+    for (frame = 0; frame < a.frames && stable; frame++) {
+        for (i = 0; i < per && stable; i++, steps++) {
+            stable = fsi_proxy_step(&proxy, (fsi_real)dt, &report) >= 0;
+            ms[0] += 1e3 * proxy.stats.seconds_sph; ms[1] += 1e3 * proxy.stats.seconds_solid; ms[2] += 1e3 * proxy.stats.seconds_coupling;
+            density = fmax(density, (double)sph.stats.max_density); gain = fmax(gain, proxy.stats.energy_change);
+        }
+        if (fsi_bvh_build(&tree, &solid.door.surface) != FSI_OK) return 1;
+        for (i = 0; i < sph.now.count; i++) {
+            fsi_vec3 x = fsi_vec(sph.x[i], sph.y[i], sph.z[i]);
+            fsi_hit h;
+            if (!fsi_proxy_closest(&proxy, x, f.spacing, NULL, &h)) continue;
+            closest = fmin(closest, (double)h.t);
+            bad += fsi_bvh_inside(&tree, x);
+        }
+        for (i = 0, now_bend = 0; i < beam.nodes; i++) now_bend = fmax(now_bend, (double)(beam.x[3 * i] - mesh.x[3 * i]));
+        bend = fmax(bend, now_bend);
+        if (a.out) draw(&a, &sph, &beam, hi);
+        ex_progress(&a, frame);
+    }
+    for (i = 0; i < 3; i++) ex_result(i == 0 ? "ms_sph" : i == 1 ? "ms_tled" : "ms_coupling", "%.4f", ms[i] / (steps > 0 ? steps : 1));
+    ex_result("particles", "%d", sph.now.count);
+    ex_result("tets", "%d", mesh.tet_count);
+    ex_result("penetrations", "%ld", bad);
+    ex_result("closest", "%.4f", closest / (double)proxy.desc.radius);
+    ex_result("contacts", "%ld", (long)proxy.stats.all_contacts);
+    ex_result("skipped", "%ld", (long)proxy.stats.all_skipped);
+    ex_result("max_density_ratio", "%.4f", density);
+    ex_result("energy_gain", "%.3g", gain);
+    ex_result("substeps", "%d", solid.substeps);
+    ex_result("bend", "%.4f", bend);                          /* largest displacement along the flow, m */
+    ex_result("bend_end", "%.4f", now_bend);
+    fsi_bvh_free(&tree); fsi_proxy_free(&proxy); fsi_tled_free(&beam); fsi_sph_free(&sph); fsi_mesh_free(&mesh);
+    return ex_end(&a, steps, stable);
+}

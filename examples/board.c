@@ -1,0 +1,121 @@
+/* board: the same drop of fluid on four reclining boards, side by side: no slip, free slip, elastic, inelastic (paper 004, fig. 10).
+   cc -O2 -I. -Iexamples examples/board.c -o board -lm
+   Every board is a solid of its own with its own restitution and slip; all of them and the fluid are one simulation. */
+#define FSI_IMPLEMENTATION
+#include "fsi_couple.h"
+#include "common.h"
+
+enum { BOARDS = 4 };
+static double now(void *user) { (void)user; return ex_now(); }
+
+static void draw(ex_args *a, const fsi_sph *s, const fsi_tled *t) {
+    static const char *name[BOARDS] = {"NO SLIP", "FREE SLIP", "ELASTIC", "INELASTIC"};
+    ex_image m = ex_image_make(900, 420);
+    ex_camera c = ex_camera_make(1.35, 0.95, 3.6, 1.35, 0.33, 0, 1, 26);
+    double lo[3] = {-0.3, 0, -0.6}, hi[3] = {3, 0, 1};
+    int i, k;
+    ex_floor(&m, &c, lo, hi, 1, -0.05, 0.2);
+    for (k = 0; k < BOARDS; k++) {
+        fsi_surface f = fsi_tled_surface(&t[k]);
+        ex_draw_surface3(&m, &c, &f, ex_rgb(190, 150, 100));
+        ex_text(&m, 95 + 200 * k, 392, 1, ex_rgb(60, 60, 60), name[k]);
+    }
+    for (i = 0; i < s->now.count; i++) {
+        double p[3] = {(double)s->x[i], (double)s->y[i], (double)s->z[i]}, q[3];
+        if (ex_project(&m, &c, p, q) && q[0] > 3 && q[1] > 3 && q[0] < m.w - 4 && q[1] < m.h - 4 && q[2] < (double)m.depth[(int)q[1] * m.w + (int)q[0]])
+            ex_disk(&m, q[0], q[1], 2.4, ex_rgb(50, 120, 220));
+    }
+    ex_frame(a, &m);
+    ex_image_free(&m);
+}
+
+int main(int argc, char **argv) {
+    static const ex_key keys[] = {{"restitution", "", "e of the elastic board", "0.8", 0, 1, NULL},
+                                  {"slip", "", "delta of the slippery boards", "1", 0, 1, NULL},
+                                  {"particles", "", "most fluid particles", "10000", 100, 1e6, NULL},
+                                  {"tets", "", "about so many tetrahedra per board", "400", 50, 1e6, NULL},
+                                  {"angle", "rad", "of the boards", "0.5", 0, 1.4, NULL},
+                                  {"gravity", "m/s^2", "downwards", "9.81", 0, 100, NULL}};
+    static const char *slide_name[BOARDS] = {"slide_noslip", "slide_slip", "slide_elastic", "slide_inelastic"};
+    static const char *high_name[BOARDS] = {"height_noslip", "height_slip", "height_elastic", "height_inelastic"};
+    ex_args a;
+    fsi_sph sph;
+    fsi_sph_desc f = {0};
+    fsi_tled board[BOARDS];
+    fsi_tled_desc t = {0};
+    fsi_mesh mesh[BOARDS];
+    fsi_proxy proxy;
+    fsi_proxy_desc p = {0};
+    fsi_proxy_solid solid[BOARDS];
+    fsi_bvh tree[BOARDS];
+    fsi_report report;
+    int frame, i, k, n, stable = 1, per, first[BOARDS + 1] = {0};
+    long steps = 0, bad = 0;
+    double ms[3] = {0, 0, 0}, density = 0, closest = 1e9, gain = -1e9, dt, angle, slide[BOARDS] = {0}, high[BOARDS] = {0};
+    ex_begin(&a, argc, argv, "board", "Four boundary conditions side by side.", keys, 6, 8, 40);
+    memset(solid, 0, sizeof solid);
+    angle = ex_number(&a, "angle");
+    n = (int)fmax(3, sqrt(ex_number(&a, "tets") / 6) + 0.5);
+    f.spacing = FSI_R(0.24) / (fsi_real)a.size; f.capacity = (int)ex_number(&a, "particles"); f.density = 1000; f.sound_speed = 30; f.viscosity = 1;
+    f.artificial = FSI_R(0.05); f.gravity = fsi_vec(0, (fsi_real)-ex_number(&a, "gravity"), 0);
+    if (fsi_sph_init(&sph, &f) != FSI_OK) return 1;
+    t.density = 1000; t.young = FSI_R(2e6); t.poisson = FSI_R(0.3); t.damping = 5;
+    for (k = 0; k < BOARDS; k++) {
+        double x0 = 0.9 * k;
+        if (fsi_mesh_box(&mesh[k], fsi_vec(-FSI_R(0.3), -FSI_R(0.04), -FSI_R(0.25)), fsi_vec(FSI_R(0.3), 0, FSI_R(0.25)), n, 1, n, 0, NULL) != FSI_OK) return 1;
+        for (i = 0; i < mesh[k].vertex_count; i++) {          /* lean it and put it in its place */
+            double x = (double)mesh[k].x[3 * i], y = (double)mesh[k].x[3 * i + 1];
+            mesh[k].x[3 * i] = (fsi_real)(x0 + x * cos(angle) + y * sin(angle));
+            mesh[k].x[3 * i + 1] = (fsi_real)(0.25 - x * sin(angle) + y * cos(angle));
+        }
+        t.nodes = mesh[k].vertex_count; t.tets = mesh[k].tet_count; t.x = mesh[k].x; t.tet = mesh[k].tet;
+        if (fsi_tled_init(&board[k], &t) != FSI_OK) return 1;
+        for (i = 0; i < t.nodes; i++) if (fabs((double)mesh[k].x[3 * i] - x0) > 0.24) fsi_tled_fix(&board[k], i, fsi_vec(0, 0, 0));      /* both ends held */
+        if (fsi_sph_add_block(&sph, fsi_vec((fsi_real)x0 - FSI_R(0.22), FSI_R(0.5), -FSI_R(0.12)), fsi_vec((fsi_real)x0 + FSI_R(0.02), FSI_R(0.68), FSI_R(0.12)),
+                              fsi_vec(0, -1, 0), NULL) != FSI_OK) return 1;
+        first[k + 1] = sph.now.count;                         /* ids of this board's fluid */
+        solid[k].tled = &board[k];
+        solid[k].slip = k == 0 ? 0 : (fsi_real)ex_number(&a, "slip");
+        solid[k].restitution = k == 2 ? (fsi_real)ex_number(&a, "restitution") : 0;
+    }
+    solid[3].slip = FSI_R(0.9);
+    p.sph = &sph; p.solid = solid; p.count = BOARDS; p.clock_fn = now;
+    if (fsi_proxy_init(&proxy, &p) != FSI_OK) return 1;
+    for (k = 0; k < BOARDS; k++) if (fsi_bvh_init(&tree[k], board[k].triangles, NULL) != FSI_OK) return 1;
+    dt = 0.4 * (double)f.spacing / (30 + 5);
+    per = (int)ceil(0.01 / dt); dt = 0.01 / per;
+    for (frame = 0; frame < a.frames && stable; frame++) {
+        for (i = 0; i < per && stable; i++, steps++) {
+            stable = fsi_proxy_step(&proxy, (fsi_real)dt, &report) >= 0;
+            ms[0] += 1e3 * proxy.stats.seconds_sph; ms[1] += 1e3 * proxy.stats.seconds_solid; ms[2] += 1e3 * proxy.stats.seconds_coupling;
+            density = fmax(density, (double)sph.stats.max_density); gain = fmax(gain, proxy.stats.energy_change);
+        }
+        memset(slide, 0, sizeof slide); memset(high, 0, sizeof high);
+        for (k = 0; k < BOARDS; k++) if (fsi_bvh_build(&tree[k], &solid[k].door.surface) != FSI_OK) return 1;
+        for (i = 0; i < sph.now.count; i++) {
+            fsi_vec3 x = fsi_vec(sph.x[i], sph.y[i], sph.z[i]);
+            fsi_hit h;
+            int s;
+            for (k = 0; sph.id[i] >= first[k + 1]; k++) {}
+            slide[k] += ((double)x.x - 0.9 * k + 0.1) / (first[k + 1] - first[k]);
+            high[k] += (double)x.y / (first[k + 1] - first[k]);
+            if (!fsi_proxy_closest(&proxy, x, f.spacing, &s, &h)) continue;
+            closest = fmin(closest, (double)h.t);
+            bad += fsi_bvh_inside(&tree[s], x);
+        }
+        if (a.out) draw(&a, &sph, board);
+        ex_progress(&a, frame);
+    }
+    for (i = 0; i < 3; i++) ex_result(i == 0 ? "ms_sph" : i == 1 ? "ms_tled" : "ms_coupling", "%.4f", ms[i] / (steps > 0 ? steps : 1));
+    ex_result("particles", "%d", sph.now.count);
+    ex_result("penetrations", "%ld", bad);
+    ex_result("closest", "%.4f", closest / (double)proxy.desc.radius);
+    ex_result("skipped", "%ld", (long)proxy.stats.all_skipped);
+    ex_result("max_density_ratio", "%.4f", density);
+    ex_result("energy_gain", "%.3g", gain);
+    for (k = 0; k < BOARDS; k++) ex_result(slide_name[k], "%.4f", slide[k]);   /* mean way down the slope, m */
+    for (k = 0; k < BOARDS; k++) ex_result(high_name[k], "%.4f", high[k]);     /* mean height, m */
+    fsi_proxy_free(&proxy); fsi_sph_free(&sph);
+    for (k = 0; k < BOARDS; k++) { fsi_bvh_free(&tree[k]); fsi_tled_free(&board[k]); fsi_mesh_free(&mesh[k]); }
+    return ex_end(&a, steps, stable);
+}

@@ -1,0 +1,105 @@
+/* cloth_holes: water is poured onto a cloth with four holes, hung at its corners (paper 004, fig. 7). The cloth is an fsi_soft shell, wet on both
+   sides; what passes does so through the holes. cc -O2 -I. -Iexamples examples/cloth_holes.c -o cloth_holes -lm */
+#define FSI_IMPLEMENTATION
+#include "fsi_couple.h"
+#include "common.h"
+
+static double now(void *user) { (void)user; return ex_now(); }
+
+static int keep(fsi_vec3 c, void *user) {                     /* 0: a hole here */
+    double x = fabs((double)c.x) - 0.22, z = fabs((double)c.z) - 0.22;
+    (void)user;
+    return x * x + z * z > 0.085 * 0.085;
+}
+
+static void draw(ex_args *a, const fsi_sph *s, const fsi_soft *t) {
+    ex_image m = ex_image_make(640, 520);
+    ex_camera c = ex_camera_make(0.9, 1.25, 1.6, 0, 0.42, 0, 1, 38);
+    double lo[3] = {-0.8, 0, -0.8}, hi[3] = {0.8, 0, 0.8};
+    fsi_surface f = fsi_soft_surface(t);
+    int i;
+    ex_floor(&m, &c, lo, hi, 1, -0.002, 0.2);
+    ex_draw_surface3(&m, &c, &f, ex_rgb(200, 80, 90));
+    for (i = 0; i < s->now.count; i++) {
+        double p[3] = {(double)s->x[i], (double)s->y[i], (double)s->z[i]}, q[3];
+        int shade = (int)(90 * fmin(1, fabs((double)s->vy[i]) / 2));
+        if (ex_project(&m, &c, p, q) && q[0] > 3 && q[1] > 3 && q[0] < m.w - 4 && q[1] < m.h - 4 && q[2] < (double)m.depth[(int)q[1] * m.w + (int)q[0]])
+            ex_disk(&m, q[0], q[1], 2.4, ex_rgb(40 + shade, 100 + shade, 220));
+    }
+    ex_frame(a, &m);
+    ex_image_free(&m);
+}
+
+int main(int argc, char **argv) {
+    static const ex_key keys[] = {{"restitution", "", "e of the collisions", "0", 0, 1, NULL},
+                                  {"slip", "", "delta: 0 no slip, 1 free slip", "0.95", 0, 1, NULL},
+                                  {"particles", "", "most fluid particles", "2500", 100, 1e6, NULL},
+                                  {"tets", "", "about so many triangles", "700", 100, 1e6, NULL},
+                                  {"stretch", "N/m", "Young's modulus times thickness", "6000", 10, 1e6, NULL},
+                                  {"area_density", "kg/m^2", "of the cloth", "2", 0.01, 100, NULL},
+                                  {"gravity", "m/s^2", "downwards", "9.81", 0, 100, NULL}};
+    ex_args a;
+    fsi_sph sph;
+    fsi_sph_desc f = {0};
+    fsi_sph_emitter tap = {0};
+    fsi_soft cloth;
+    fsi_soft_desc d = {0};
+    fsi_mesh mesh;
+    fsi_proxy proxy;
+    fsi_proxy_desc p = {0};
+    fsi_proxy_solid solid = {0};
+    fsi_report report;
+    unsigned char *pin;
+    int frame, i, n, stable = 1, per;
+    long steps = 0, below = 0;
+    double ms[3] = {0, 0, 0}, density = 0, closest = 1e9, gain = -1e9, dt, sag = 1e9;
+    ex_begin(&a, argc, argv, "cloth_holes", "Water on a cloth with holes.", keys, 7, 12, 50);
+    n = (int)(sqrt(ex_number(&a, "tets") / 2) + 0.5);
+    if (fsi_mesh_sheet(&mesh, fsi_vec(-FSI_R(0.5), FSI_R(0.6), -FSI_R(0.5)), fsi_vec(0, 0, 1), fsi_vec(1, 0, 0), n, n, 1, keep, NULL, NULL) != FSI_OK) return 1;
+    pin = (unsigned char *)calloc((size_t)mesh.vertex_count, 1);
+    if (!pin) return 1;
+    for (i = 0; i < mesh.vertex_count; i++) if (fabs((double)mesh.x[3 * i]) + fabs((double)mesh.x[3 * i + 2]) > 0.9) pin[i] = 7;
+    d.dim = 3; d.vertex_count = mesh.vertex_count; d.x = mesh.x; d.triangle_count = mesh.element_count; d.triangle = mesh.index; d.pin = pin;
+    d.area_density = (fsi_real)ex_number(&a, "area_density"); d.stretch = (fsi_real)ex_number(&a, "stretch"); d.stretch_poisson = FSI_R(0.3); d.bend = FSI_R(0.01);
+    d.damping_stiffness = FSI_R(1e-3); d.gravity = fsi_vec(0, (fsi_real)-ex_number(&a, "gravity"), 0); d.use_cg = 1; d.tolerance = 1e-5;
+    f.capacity = (int)ex_number(&a, "particles"); f.boundary_capacity = 20000; f.spacing = FSI_R(0.36) / (fsi_real)a.size; f.density = 1000; f.sound_speed = 30;
+    f.viscosity = 2; f.artificial = FSI_R(0.1); f.gravity = d.gravity;
+    if (fsi_soft_init(&cloth, &d) != FSI_OK || fsi_sph_init(&sph, &f) != FSI_OK) return 1;
+    tap.centre = fsi_vec(0, FSI_R(0.95), 0); tap.direction = fsi_vec(0, -1, 0); tap.radius = FSI_R(0.15); tap.speed = 1;
+    fsi_sph_add_emitter(&sph, &tap);
+    fsi_sph_add_box_walls(&sph, fsi_vec(-FSI_R(0.8), 0, -FSI_R(0.8)), fsi_vec(FSI_R(0.8), FSI_R(0.2), FSI_R(0.8)), 1u << 3, NULL);
+    solid.soft = &cloth; solid.restitution = (fsi_real)ex_number(&a, "restitution"); solid.slip = (fsi_real)ex_number(&a, "slip");
+    p.sph = &sph; p.solid = &solid; p.count = 1; p.clock_fn = now;
+    if (fsi_proxy_init(&proxy, &p) != FSI_OK) return 1;
+    dt = 0.4 * (double)f.spacing / (30 + 5);
+    per = (int)ceil(0.02 / dt); dt = 0.02 / per;
+    for (frame = 0; frame < a.frames && stable; frame++) {
+        for (i = 0; i < per && stable; i++, steps++) {
+            if (sph.now.count > f.capacity - 200) sph.now.emitter[0].until = FSI_R(1e-9);
+            stable = fsi_proxy_step(&proxy, (fsi_real)dt, &report) >= 0;
+            ms[0] += 1e3 * proxy.stats.seconds_sph; ms[1] += 1e3 * proxy.stats.seconds_solid; ms[2] += 1e3 * proxy.stats.seconds_coupling;
+            density = fmax(density, (double)sph.stats.max_density); gain = fmax(gain, proxy.stats.energy_change);
+        }
+        for (i = 0; i < sph.now.count; i++) {
+            fsi_hit h;
+            if (fsi_proxy_closest(&proxy, fsi_vec(sph.x[i], sph.y[i], sph.z[i]), f.spacing, NULL, &h)) closest = fmin(closest, (double)h.t);
+        }
+        if (a.out) draw(&a, &sph, &cloth);
+        ex_progress(&a, frame);
+    }
+    for (i = 0; i < sph.now.count; i++) below += sph.y[i] < FSI_R(0.2);
+    for (i = 0; i < mesh.vertex_count; i++) sag = fmin(sag, (double)cloth.x[3 * i + 1]);
+    for (i = 0; i < 3; i++) ex_result(i == 0 ? "ms_sph" : i == 1 ? "ms_tled" : "ms_coupling", "%.4f", ms[i] / (steps > 0 ? steps : 1));
+    ex_result("particles", "%d", sph.now.count);
+    ex_result("triangles", "%d", mesh.element_count);
+    ex_result("penetrations", "%ld", (long)proxy.stats.all_skipped);           /* corrections that found no way out */
+    ex_result("closest", "%.4f", closest / (double)proxy.desc.radius);
+    ex_result("contacts", "%ld", (long)proxy.stats.all_contacts);
+    ex_result("crossed", "%ld", (long)proxy.stats.all_crossed);                /* taken back to their side */
+    ex_result("max_density_ratio", "%.4f", density);
+    ex_result("energy_gain", "%.3g", gain);
+    ex_result("passed", "%ld", below);                                         /* through the holes and over the edges */
+    ex_result("sag", "%.4f", 0.6 - sag);
+    fsi_proxy_free(&proxy); fsi_soft_free(&cloth); fsi_sph_free(&sph); fsi_mesh_free(&mesh); free(pin);
+    return ex_end(&a, steps, stable);
+}

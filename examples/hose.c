@@ -1,0 +1,130 @@
+/* hose: water is driven through a soft thin-walled hose, clamped at its inlet (paper 004, fig. 1).
+   cc -O2 -I. -Iexamples examples/hose.c -o hose -lm
+   The wall is one layer of tetrahedra. penetrations counts particles found inside or outside the wall between the ends. */
+#define FSI_IMPLEMENTATION
+#include "fsi_couple.h"
+#include "common.h"
+
+static double now(void *user) { (void)user; return ex_now(); }
+
+/* A tube of nu x nv x 1 bricks, six tetrahedra each: vertex i + nu * (j + (nv + 1) * layer), layer 0 inside, 1 outside. */
+static int32_t *tube(int nu, int nv, fsi_real *x, int *tets) {
+    static const int order[6][3] = {{0, 1, 2}, {0, 2, 1}, {1, 0, 2}, {1, 2, 0}, {2, 0, 1}, {2, 1, 0}};
+    int32_t *tet = (int32_t *)malloc((size_t)(24 * nu * nv) * sizeof *tet);
+    int i, j, l, p, k, n = 0;
+    for (l = 0; l < 2; l++)
+        for (j = 0; j <= nv; j++)
+            for (i = 0; i < nu; i++) {
+                double s = (double)j / nv, angle = 6.283185307 * i / nu, r = 0.1 + 0.024 * l;
+                fsi_vec_store(x + 3 * (i + nu * (j + (nv + 1) * l)), fsi_vec((fsi_real)(1.2 * s), (fsi_real)(0.8 + r * sin(angle)), (fsi_real)(r * cos(angle))));
+            }
+    for (j = 0; j < nv && tet; j++)
+        for (i = 0; i < nu; i++)
+            for (p = 0; p < 6; p++) {                         /* along the edges of the brick in every order: neighbours fit */
+                int at[3] = {i, j, 0};
+                for (k = 0; k < 4; k++) {
+                    tet[n++] = at[0] % nu + nu * (at[1] + (nv + 1) * at[2]);
+                    if (k < 3) at[order[p][k]]++;
+                }
+            }
+    *tets = n / 4;
+    return tet;
+}
+
+static void draw(ex_args *a, const fsi_sph *s, const fsi_tled *t) {
+    ex_image m = ex_image_make(720, 480);
+    ex_camera c = ex_camera_make(0.9, 1.15, 2.3, 0.72, 0.62, 0, 1, 34);
+    fsi_surface f = fsi_tled_surface(t);
+    int i;
+    ex_draw_surface3(&m, &c, &f, ex_rgb(90, 170, 110));
+    for (i = 0; i < s->now.count; i++) {                      /* water in the hose is drawn through its wall, paler */
+        double p[3] = {(double)s->x[i], (double)s->y[i], (double)s->z[i]}, q[3];
+        int hidden;
+        if (!ex_project(&m, &c, p, q) || q[0] < 3 || q[1] < 3 || q[0] > m.w - 4 || q[1] > m.h - 4) continue;
+        hidden = q[2] > (double)m.depth[(int)q[1] * m.w + (int)q[0]];
+        ex_disk(&m, q[0], q[1], hidden ? 1 : 2.6, hidden ? ex_rgb(40, 110, 150) : ex_rgb(60, 130, 225));
+    }
+    ex_frame(a, &m);
+    ex_image_free(&m);
+}
+
+int main(int argc, char **argv) {
+    static const ex_key keys[] = {{"restitution", "", "e of the collisions", "0", 0, 1, NULL},
+                                  {"slip", "", "delta: 0 no slip, 1 free slip", "1", 0, 1, NULL},
+                                  {"particles", "", "most fluid particles", "4000", 100, 1e6, NULL},
+                                  {"tets", "", "about so many tetrahedra", "2900", 500, 1e6, NULL},
+                                  {"young", "Pa", "Young's modulus", "6e5", 1e3, 1e8, NULL},
+                                  {"speed", "m/s", "of the water at the inlet", "1.5", 0.1, 5, NULL},
+                                  {"gravity", "m/s^2", "downwards", "9.81", 0, 100, NULL}};
+    ex_args a;
+    fsi_sph sph;
+    fsi_sph_desc f = {0};
+    fsi_sph_emitter tap = {0};
+    fsi_sph_box drain = {{0, 0, 0}, {0, 0, 0}, 0};
+    fsi_tled hose;
+    fsi_tled_desc t = {0};
+    fsi_proxy proxy;
+    fsi_proxy_desc p = {0};
+    fsi_proxy_solid solid = {0};
+    fsi_report report;
+    fsi_real *x;
+    int32_t *tet;
+    int frame, i, k, nu, nv, tets, stable = 1, per;
+    long steps = 0, bad = 0;
+    double ms[3] = {0, 0, 0}, density = 0, closest = 1e9, gain = -1e9, dt, tip = 0;
+    ex_begin(&a, argc, argv, "hose", "Water through a soft hose.", keys, 7, 12, 60);
+    nu = (int)(sqrt(ex_number(&a, "tets") / 12) + 0.5); nv = 2 * nu;
+    x = (fsi_real *)malloc((size_t)(6 * nu * (nv + 1)) * sizeof *x);
+    tet = x ? tube(nu, nv, x, &tets) : NULL;
+    if (!tet) return 1;
+    t.nodes = 2 * nu * (nv + 1); t.tets = tets; t.x = x; t.tet = tet; t.density = 1000; t.young = (fsi_real)ex_number(&a, "young"); t.poisson = FSI_R(0.3);
+    t.damping = 2; t.gravity = fsi_vec(0, (fsi_real)-ex_number(&a, "gravity"), 0);
+    f.capacity = (int)ex_number(&a, "particles"); f.boundary_capacity = 2000; f.spacing = FSI_R(0.3) / (fsi_real)a.size; f.density = 1000; f.sound_speed = 30; f.viscosity = 2;
+    f.artificial = FSI_R(0.1); f.gravity = t.gravity;
+    if (fsi_tled_init(&hose, &t) != FSI_OK || fsi_sph_init(&sph, &f) != FSI_OK) return 1;
+    for (i = 0; i < hose.nodes; i++)
+        if (x[3 * i] < FSI_R(0.25)) fsi_tled_fix(&hose, i, fsi_vec(0, 0, 0));
+    tap.centre = fsi_vec(FSI_R(0.08), FSI_R(0.8), 0); tap.direction = fsi_vec(1, 0, 0); tap.radius = FSI_R(0.05);
+    tap.speed = (fsi_real)ex_number(&a, "speed");
+    drain.lo = fsi_vec(-10, -10, -10); drain.hi = fsi_vec(10, FSI_R(-0.3), 10);
+    fsi_sph_add_emitter(&sph, &tap); fsi_sph_add_removal(&sph, &drain);
+    drain.hi = fsi_vec(FSI_R(-0.02), 10, 10); fsi_sph_add_removal(&sph, &drain);
+    if (fsi_sph_add_plane(&sph, fsi_vec(FSI_R(0.04), FSI_R(0.68), FSI_R(-0.12)), fsi_vec(0, 0, FSI_R(0.24)), fsi_vec(0, FSI_R(0.24), 0), fsi_vec(1, 0, 0), NULL) < 0) return 1;   /* a lid behind the tap */
+    solid.tled = &hose; solid.restitution = (fsi_real)ex_number(&a, "restitution"); solid.slip = (fsi_real)ex_number(&a, "slip");
+    p.sph = &sph; p.solid = &solid; p.count = 1; p.clock_fn = now;
+    if (fsi_proxy_init(&proxy, &p) != FSI_OK) return 1;
+    dt = 0.4 * (double)f.spacing / (30 + 5);
+    per = (int)ceil(0.02 / dt); dt = 0.02 / per;
+    for (frame = 0; frame < a.frames && stable; frame++) {
+        for (i = 0; i < per && stable; i++, steps++) {
+            stable = fsi_proxy_step(&proxy, (fsi_real)dt, &report) >= 0;
+            ms[0] += 1e3 * proxy.stats.seconds_sph; ms[1] += 1e3 * proxy.stats.seconds_solid; ms[2] += 1e3 * proxy.stats.seconds_coupling;
+            density = fmax(density, (double)sph.stats.max_density); gain = fmax(gain, proxy.stats.energy_change);
+        }
+        for (i = 0; i < sph.now.count; i++) {
+            fsi_vec3 q = fsi_vec(sph.x[i], sph.y[i], sph.z[i]);
+            fsi_hit h;
+            if (!fsi_proxy_closest(&proxy, q, FSI_R(0.3), NULL, &h)) continue;
+            closest = fmin(closest, (double)h.t);
+            for (k = 0; k < 3 && hose.triangle[3 * h.element + k] >= nu * (nv + 1); k++) {}
+            bad += k == 3 && q.x > FSI_R(0.05) && q.x < FSI_R(0.9);                /* nearest to the outer layer and well before the outlet */
+        }
+        if (a.out) draw(&a, &sph, &hose);
+        ex_progress(&a, frame);
+    }
+    for (i = 0; i < nu; i++) tip += (double)hose.x[3 * (i + nu * nv) + 1] / nu;
+    for (i = 0; i < 3; i++) ex_result(i == 0 ? "ms_sph" : i == 1 ? "ms_tled" : "ms_coupling", "%.4f", ms[i] / (steps > 0 ? steps : 1));
+    ex_result("particles", "%d", sph.now.count);
+    ex_result("tets", "%d", tets);
+    ex_result("penetrations", "%ld", bad);
+    ex_result("closest", "%.4f", closest / (double)proxy.desc.radius);
+    ex_result("contacts", "%ld", (long)proxy.stats.all_contacts);
+    ex_result("crossed", "%ld", (long)proxy.stats.all_crossed);
+    ex_result("skipped", "%ld", (long)proxy.stats.all_skipped);
+    ex_result("max_density_ratio", "%.4f", density);
+    ex_result("energy_gain", "%.3g", gain);
+    ex_result("substeps", "%d", solid.substeps);
+    ex_result("tip", "%.4f", tip);                            /* height of the outlet, m; 0.8 at rest without load */
+    fsi_proxy_free(&proxy); fsi_tled_free(&hose); fsi_sph_free(&sph); free(x); free(tet);
+    return ex_end(&a, steps, stable);
+}

@@ -1,0 +1,160 @@
+/* jellyfish: a bell with four jointed arms swims by contracting its bell (REDUCED fig. 8, 9), one or three of them.
+   cc -O2 -I. -Iexamples examples/jellyfish.c -o jellyfish -lm
+   The bell is a reduced body with its own basis: contraction fields instead of vibration modes. The muscle moves the rest shape, so its force acts
+   on the modes alone: in the body's coordinates (momentum, angular momentum, q) it is balanced exactly. Neutral density, no gravity. */
+#define FSI_IMPLEMENTATION
+#include "fsi_couple.h"
+#include "common.h"
+#include "swarm.h"
+
+enum { BASIS = 3, ARMS = 4 };
+static swarm s;
+static const double RADIUS = 0.2, HEIGHT = 0.2, ARM = 0.2;
+typedef struct muscle { double time, period, strength, part; fsi_real target[BASIS]; int bodies; } muscle;
+
+/* Field k of the bell at x, t = 0 at the top to 1 at the rim. */
+static fsi_vec3 field(int k, fsi_vec3 x, fsi_real top) {
+    fsi_real t = (top - x.y) / (fsi_real)HEIGHT;
+    switch (k) {
+        case 0: return fsi_vec(-t * x.x, 0, -t * x.z);         /* contraction */
+        case 1: return fsi_vec(-t * t * x.x, 0, -t * t * x.z);
+        default: return fsi_vec(0, t * t, 0);                  /* the rim goes up and down */
+    }
+}
+/* Contracts during `part` of the period, relaxes during the rest; part 0.5 is the sine. */
+static void drive(swarm *w, fsi_real dt, void *user) {
+    muscle *m = (muscle *)user;
+    double phase = fmod(m->time / m->period, 1.0), c;
+    int i, k;
+    c = phase < m->part ? 0.5 - 0.5 * cos(3.14159265358979 * phase / m->part) : 0.5 + 0.5 * cos(3.14159265358979 * (phase - m->part) / (1 - m->part));
+    for (i = 0; i < m->bodies; i++) {
+        fsi_reduced *bell = &w->body[i * (ARMS + 1)];
+        for (k = 0; k < BASIS; k++) bell->push[6 + k] += (fsi_real)(m->strength * c) * bell->model->omega2[k] * m->target[k];
+    }
+    m->time += (double)dt;
+}
+static void draw(ex_args *a, fsi_world *w) {
+    const fsi_grid *g = &w->grid;
+    ex_image m = ex_image_make(w->guest_count > 1 ? 800 : 480, 600);
+    double lo[3] = {0, 0, 0}, hi[3];
+    ex_camera c;
+    int i;
+    hi[0] = (double)(g->h * g->nx); hi[1] = (double)(g->h * g->ny); hi[2] = (double)(g->h * g->nz);
+    c = ex_camera_make(hi[0] * 0.5 + 0.6, 0.5, 3.2, hi[0] * 0.5, 0.45 * hi[1], 0.5 * hi[2], 1, m.w * 0.01 + 28);
+    ex_clear(&m, ex_rgb(20, 50, 80));
+    ex_floor(&m, &c, lo, hi, 1, 0, 0.2);
+    for (i = 0; i < s.groups; i++) {
+        fsi_surface f = fsi_reduced_group_surface(&s.group[i]);
+        ex_draw_surface3(&m, &c, &f, ex_rgb(240, 140 + 40 * i, 150));
+    }
+    ex_box3(&m, &c, lo, hi, ex_rgb(150, 170, 190));
+    ex_frame(a, &m);
+    ex_image_free(&m);
+}
+static int nearest(const fsi_reduced_model *m, fsi_vec3 x) {   /* x in the mesh's coordinates */
+    fsi_real best = FSI_R(1e30);
+    int i, at = 0;
+    x = fsi_vec_sub(x, m->center);
+    for (i = 0; i < m->vertex_count; i++) {
+        fsi_vec3 d = fsi_vec_sub(fsi_vec_load(m->x0 + 3 * i), x);
+        if (fsi_vec_dot(d, d) < best) best = fsi_vec_dot(d, d), at = i;
+    }
+    return at;
+}
+static int make_models(const ex_args *a, fsi_mesh *mesh, fsi_reduced_model *model, muscle *muscle) {
+    fsi_form bell = {FSI_FORM_BELL, 0, 0, 0, 0, {0, 0, 0}}, arm = {FSI_FORM_ARM, 0, 0, 0, 0, {0, 0, 0}};
+    fsi_reduced_desc d = {0};
+    fsi_real *basis, top = FSI_R(-1e30);
+    int i, k, n;
+    bell.a = (fsi_real)RADIUS; bell.b = FSI_R(0.09); bell.c = (fsi_real)HEIGHT;
+    arm.a = (fsi_real)ARM; arm.b = FSI_R(0.04); arm.c = FSI_R(0.03);
+    if (!swarm_mesh(&mesh[0], &bell, fsi_vec(FSI_R(0.3), FSI_R(0.3), FSI_R(0.3)), (int)ex_number(a, "tets"))) return 0;
+    if (!swarm_mesh(&mesh[1], &arm, fsi_vec(FSI_R(0.06), FSI_R(0.26), FSI_R(0.06)), (int)ex_number(a, "tets") / 10)) return 0;
+    n = 3 * mesh[0].vertex_count;
+    basis = (fsi_real *)malloc(sizeof *basis * (size_t)(BASIS * n));
+    for (i = 0; i < n / 3; i++) if (mesh[0].x[3 * i + 1] > top) top = mesh[0].x[3 * i + 1];
+    for (k = 0; k < BASIS; k++) for (i = 0; i < n / 3; i++) fsi_vec_store(basis + k * n + 3 * i, field(k, fsi_vec_load(mesh[0].x + 3 * i), top));
+    d.mesh = &mesh[0]; d.modes = BASIS; d.basis = basis; d.density = 1000; d.young = (fsi_real)ex_number(a, "young"); d.poisson = FSI_R(0.3);
+    d.damping_stiffness = FSI_R(0.01); d.samples = 60; d.field = 16;
+    i = fsi_reduced_model_init(&model[0], &d);
+    for (k = 0; k < BASIS && i == FSI_OK; k++) {               /* q = S^T M u of the wanted contraction */
+        muscle->target[k] = 0;
+        for (n = 0; n < model[0].vertex_count; n++) {
+            fsi_real u[3];
+            int c;
+            fsi_vec_store(u, field(0, fsi_vec_load(mesh[0].x + 3 * n), top));
+            for (c = 0; c < 3; c++) muscle->target[k] += model[0].S[(3 * n + c) * BASIS + k] * model[0].node_mass[n] * u[c];
+        }
+    }
+    free(basis);
+    d.mesh = &mesh[1]; d.modes = (int)ex_number(a, "modes"); d.basis = NULL; d.young = FSI_R(2e4); d.poisson = FSI_R(0.4);
+    return i == FSI_OK && fsi_reduced_model_init(&model[1], &d) == FSI_OK;
+}
+
+int main(int argc, char **argv) {
+    static const ex_key keys[] = {{"bodies", "", "jellyfish", "1", 1, 3, NULL}, {"modes", "", "per arm", "4", 0, 20, NULL}, {"tets", "", "of the bell, about", "4000", 300, 50000, NULL},
+                                  {"actuation", "", "share of the bell's radius taken in at the rim", "0.5", 0, 0.8, NULL}, {"period", "s", "of a stroke", "0.5", 0.05, 10, NULL},
+                                  {"part", "", "of the period in which it contracts; 0.5 = sine", "0.3", 0.05, 0.95, NULL}, {"young", "Pa", "stiffness of the bell", "2e5", 100, 1e8, NULL},
+                                  {"dt", "s", "time step, at most 0.04", "0.01", 1e-4, 0.04, NULL}};
+    ex_args a;
+    fsi_world_desc d = {0};
+    fsi_world w;
+    fsi_mesh mesh[2];
+    fsi_reduced_model model[2];
+    muscle m = {0};
+    double total = 0, y0[3], dt, length = 0, swum = 0, sway = 0, squeeze = 0, rim0;
+    int bodies, i, k, frame, steps = 0, stable = 1, rim;
+    ex_begin(&a, argc, argv, "jellyfish", "Jellyfish swim by contracting their bells.", keys, 8, 27, 250);
+    bodies = (int)ex_number(&a, "bodies"); dt = ex_number(&a, "dt");
+    d.grid.ny = a.size; d.grid.h = FSI_R(1.8) / (fsi_real)a.size; d.grid.nz = a.size * 4 / 9; d.grid.nx = bodies > 1 ? d.grid.nz * (bodies * 3 + 1) / 4 : d.grid.nz;
+    d.grid.rho = 1000; d.grid.side[3].kind = FSI_SIDE_OPEN; d.max_guests = bodies;
+    if (fsi_world_init(&w, &d) != FSI_OK || !make_models(&a, mesh, model, &m)) return 1;
+    m.period = ex_number(&a, "period"); m.part = ex_number(&a, "part"); m.strength = ex_number(&a, "actuation"); m.bodies = bodies;
+    for (i = 0; i < bodies; i++) {
+        fsi_reduced_joint joint[ARMS];
+        fsi_vec3 at = fsi_vec((fsi_real)((i + 0.5) * (double)w.grid.h * w.grid.nx / bodies), FSI_R(0.5) + FSI_R(0.05) * (fsi_real)(i % 2), (fsi_real)(0.5 * (double)w.grid.h * w.grid.nz));
+        if (!swarm_add(&s, &w, &model[0], at, swarm_turn(0, 0.4 * i, 0))) return 1;
+        for (k = 0; k < ARMS; k++) {
+            double t = 1.5707963 * k + 0.785;
+            int up = nearest(&model[1], fsi_vec(0, 0, 0)), under = nearest(&model[0], fsi_vec((fsi_real)(0.09 * cos(t)), FSI_R(0.06), (fsi_real)(0.09 * sin(t))));
+            fsi_reduced *bell = &s.body[i * (ARMS + 1)];
+            fsi_vec3 T = fsi_vec_sub(fsi_reduced_point(bell, under), fsi_vec_load(model[1].x0 + 3 * up));
+            joint[k].body[0] = 0; joint[k].body[1] = k + 1; joint[k].vertex[0] = under; joint[k].vertex[1] = up;
+            if (!swarm_add(&s, &w, &model[1], T, swarm_turn(0, 0, 0))) return 1;
+        }
+        if (!swarm_group(&s, ARMS + 1, joint, ARMS, NULL)) return 1;
+    }
+    s.no_contact = 1; s.drive_fn = drive; s.user = &m;
+    { double lo = 1e9, hi = -1e9; fsi_surface f = fsi_reduced_group_surface(&s.group[0]);
+      for (i = 0; i < f.vertex_count; i++) { lo = fmin(lo, (double)f.x[3 * i + 1]); hi = fmax(hi, (double)f.x[3 * i + 1]); } length = hi - lo; }
+    rim = nearest(&model[0], fsi_vec((fsi_real)RADIUS, FSI_R(-1), 0));
+    rim0 = hypot((double)model[0].x0[3 * rim], (double)model[0].x0[3 * rim + 2]);
+    for (i = 0; i < bodies; i++) y0[i] = (double)s.body[i * (ARMS + 1)].T[1];
+    for (frame = 0; frame < a.frames && stable; frame++) {
+        for (i = 0; i < (int)(0.04 / dt + 0.5) && stable; i++, steps++) {
+            fsi_report report;
+            fsi_result rc = fsi_world_step(&w, (fsi_real)dt, &report);
+            fsi_vec3 p = fsi_vec_sub(fsi_reduced_point(&s.body[0], rim), fsi_vec_load(s.body[0].T));
+            if (rc < 0) stable = 0, fprintf(stderr, "step %d: %s\n", steps, fsi_result_text(rc));
+            total += report.iterations;
+            squeeze = fmax(squeeze, 1 - hypot((double)p.x, (double)p.z) / rim0);
+        }
+        if (a.out) draw(&a, &w);
+        ex_progress(&a, frame);
+    }
+    for (i = 0; i < bodies; i++) {
+        const fsi_real *T = s.body[i * (ARMS + 1)].T;
+        swum += ((double)T[1] - y0[i]) / length / bodies;
+        sway = fmax(sway, fabs((double)T[2] - 0.5 * (double)w.grid.h * w.grid.nz) / length);
+    }
+    ex_result("length", "%.4f", length);                       /* m */
+    ex_result("swim_distance", "%.4f", swum);                  /* body lengths, upwards, mean */
+    ex_result("sway", "%.4f", sway);
+    ex_result("squeeze", "%.3f", squeeze);                     /* largest share of the rim's radius taken in */
+    ex_result("joint_error", "%.6f", (double)s.joint_error / length);
+    ex_result("iterations", "%.2f", total / (steps ? steps : 1));
+    swarm_free(&s);
+    for (i = 0; i < 2; i++) { fsi_reduced_model_free(&model[i]); fsi_mesh_free(&mesh[i]); }
+    fsi_world_free(&w);
+    return ex_end(&a, steps, stable);
+}

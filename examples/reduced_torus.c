@@ -1,0 +1,162 @@
+/* reduced_torus: soft tori fall into a pool (REDUCED fig. 4, 6, 7) and what a step costs with few and many tetrahedra (fig. 11).
+   cc -O2 -I. -Iexamples examples/reduced_torus.c -o reduced_torus -lm
+   bodies copies of one model with `modes` modes. compare=1: the same steps once more with a mesh of tets_many, and once with fully
+   deformable tori of both meshes, and prints the cost of each. */
+#define FSI_IMPLEMENTATION
+#include "fsi_couple.h"
+#include "common.h"
+#include "swarm.h"
+
+static swarm s;
+static double cpu(void) { return (double)clock() / CLOCKS_PER_SEC; }     /* processor time: what else the machine does is left out */
+static const double R = 0.085, TUBE = 0.035;
+static fsi_real water(fsi_vec3 x, void *user) { return x.y - (fsi_real)*(double *)user; }
+
+static void draw(ex_args *a, fsi_world *w) {
+    const fsi_grid *g = &w->grid;
+    ex_image m = ex_image_make(640, 480);
+    double lo[3] = {0, 0, 0}, hi[3];
+    ex_camera c = ex_camera_make(0.5, 1.55, 2.3, 0.5, 0.4, 0.5, 1, 40);
+    int i;
+    hi[0] = (double)(g->h * g->nx); hi[1] = (double)(g->h * g->ny); hi[2] = (double)(g->h * g->nz);
+    ex_clear(&m, ex_rgb(245, 248, 250));
+    ex_floor(&m, &c, lo, hi, 1, 0, 0.125);
+    for (i = 0; i < s.groups; i++) {
+        fsi_surface f = fsi_reduced_group_surface(&s.group[i]);
+        ex_draw_surface3(&m, &c, &f, ex_map(0, 0.25 + 0.6 * (i * 7 % 10) / 9.0));
+    }
+    ex_draw_water(&m, &c, g->nx, g->ny, g->nz, (double)g->h, g->phi, ex_rgb(80, 160, 220), 0.6);
+    ex_box3(&m, &c, lo, hi, ex_rgb(110, 110, 110));
+    ex_frame(a, &m);
+    ex_image_free(&m);
+}
+static fsi_vec3 place(int i) {                                /* layers of 3 x 3 above the water, shifted against each other */
+    int layer = i / 9, k = i % 9;
+    return fsi_vec((fsi_real)(0.2 + 0.28 * (k % 3) + 0.04 * (layer % 2)), (fsi_real)(0.42 + 0.1 * layer), (fsi_real)(0.2 + 0.28 * (k / 3) - 0.04 * (layer % 2)));
+}
+static int make_mesh(fsi_mesh *mesh, int tets) {
+    fsi_form form = {FSI_FORM_TORUS, 0, 0, 0, 0, {0, 0, 0}};
+    form.a = (fsi_real)R; form.b = (fsi_real)TUBE;
+    return swarm_mesh(mesh, &form, fsi_vec((fsi_real)(R + TUBE), (fsi_real)TUBE, (fsi_real)(R + TUBE)), tets);
+}
+static int make_world(fsi_world *w, const ex_args *a, int guests, double *level) {
+    fsi_world_desc d = {0};
+    d.grid.nx = d.grid.nz = a->size; d.grid.ny = a->size * 5 / 4; d.grid.h = 1 / (fsi_real)a->size;
+    d.grid.rho = 1000; d.grid.gravity = fsi_vec(0, FSI_R(-9.81), 0); d.grid.liquid = 1; d.grid.volume_correction = 1; d.grid.side[3].kind = FSI_SIDE_OPEN;
+    d.max_guests = guests;
+    if (fsi_world_init(w, &d) != FSI_OK) return 0;
+    fsi_grid_set_field(&w->grid, FSI_FIELD_PHI, water, level);
+    return fsi_grid_classify(&w->grid) >= 0;
+}
+/* Runs the reduced scene: seconds per step without set-up and the first step; 0 on failure. */
+static double run(ex_args *a, int tets, int bodies, int frames, int pictures, double *iterations, int *got, size_t *bytes, double *solid) {
+    fsi_world w;
+    fsi_mesh mesh;
+    fsi_reduced_model model;
+    fsi_reduced_desc m = {0};
+    double level = 0.35, begin = 0, seconds;
+    int i, frame, k, steps = 0;
+    memset(&s, 0, sizeof s);
+    if (!make_world(&w, a, bodies, &level) || !make_mesh(&mesh, tets)) return 0;
+    m.mesh = &mesh; m.modes = (int)ex_number(a, "modes"); m.density = (fsi_real)(1000 * ex_number(a, "density")); m.young = FSI_R(3e4); m.poisson = FSI_R(0.4);
+    m.damping_stiffness = FSI_R(0.005); m.samples = 80; m.field = 20;
+    if (fsi_reduced_model_init(&model, &m) != FSI_OK) return 0;
+    for (i = 0; i < bodies; i++)
+        if (!swarm_add(&s, &w, &model, place(i), swarm_turn(0.5 * sin(i * 2.0), 0, 0.5 * cos(i * 3.0))) || !swarm_group(&s, 1, NULL, 0, NULL)) return 0;
+    *iterations = 0;
+    for (frame = 0; frame < frames; frame++) {
+        for (k = 0; k < 2; k++, steps++) {
+            fsi_report report;
+            fsi_result rc = fsi_world_step(&w, (fsi_real)ex_number(a, "dt"), &report);
+            if (rc < 0) { fprintf(stderr, "step %d: %s\n", steps, fsi_result_text(rc)); return 0; }
+            if (steps == 0) begin = cpu(), s.solid_seconds = 0;
+            *iterations += report.iterations;
+        }
+        if (pictures && a->out) { double t = cpu(); draw(a, &w); begin += cpu() - t; }
+        ex_progress(a, frame);
+    }
+    seconds = (cpu() - begin) / (steps - 1);
+    *solid = s.solid_seconds / (steps - 1);
+    *iterations /= steps; *got = mesh.tet_count; *bytes = s.body[0].size + sizeof(fsi_reduced);
+    swarm_free(&s);
+    fsi_reduced_model_free(&model); fsi_mesh_free(&mesh); fsi_world_free(&w);
+    return seconds;
+}
+/* The same with fully deformable tori (nodal, implicit forces in the coupled solve). */
+typedef struct soft_door { fsi_soft soft; fsi_coupled door; fsi_obstacle wall; } soft_door;
+static fsi_result soft_begin(void *user, fsi_real dt) {
+    soft_door *q = (soft_door *)user;
+    fsi_result r = fsi_soft_forces(&q->soft, dt);
+    if (r >= 0) fsi_soft_coupled(&q->soft, &q->door);
+    return r;
+}
+static fsi_result soft_move(void *user, fsi_real dt) {
+    soft_door *q = (soft_door *)user;
+    fsi_result r = fsi_soft_contact(&q->soft, &q->wall, 1, dt, NULL);
+    return r < 0 ? r : fsi_soft_move(&q->soft, dt);
+}
+static double run_full(ex_args *a, int tets, int bodies, int steps, double *iterations) {
+    fsi_world w;
+    fsi_mesh mesh;
+    double level = 0.35, begin = 0, seconds = 0;
+    int i, k, v;
+    soft_door *q = (soft_door *)calloc((size_t)bodies, sizeof *q);
+    if (!make_world(&w, a, bodies, &level) || !make_mesh(&mesh, tets)) return 0;
+    for (i = 0; i < bodies; i++) {
+        fsi_soft_desc d = {0};
+        fsi_guest g = {0};
+        d.dim = 3; d.vertex_count = mesh.vertex_count; d.x = mesh.x; d.tet = mesh.tet; d.tet_count = mesh.tet_count; d.density = (fsi_real)(1000 * ex_number(a, "density"));
+        d.young = FSI_R(3e4); d.poisson = FSI_R(0.4); d.damping_stiffness = FSI_R(0.005); d.integrator = FSI_SOFT_SPLIT; d.gravity = fsi_vec(0, FSI_R(-9.81), 0);
+        if (fsi_soft_init(&q[i].soft, &d) != FSI_OK) return 0;
+        for (v = 0; v < d.vertex_count; v++) fsi_vec_store(q[i].soft.x + 3 * v, fsi_vec_add(fsi_vec_load(q[i].soft.x + 3 * v), place(i)));
+        q[i].wall.distance_fn = swarm_box; q[i].wall.user = &w.grid;
+        g.door = &q[i].door; g.begin_fn = soft_begin; g.move_fn = soft_move; g.user = &q[i];
+        fsi_world_add_guest(&w, &g);
+    }
+    for (*iterations = 0, k = 0; k < steps; k++) {
+        fsi_report report;
+        fsi_result rc = fsi_world_step(&w, (fsi_real)ex_number(a, "dt"), &report);
+        if (rc < 0) { fprintf(stderr, "deformable step %d: %s\n", k, fsi_result_text(rc)); break; }
+        if (k == 0) begin = cpu();
+        *iterations += (double)report.iterations / steps;
+        seconds = (cpu() - begin) / (k ? k : 1);
+    }
+    for (i = 0; i < bodies; i++) fsi_soft_free(&q[i].soft);
+    free(q); fsi_mesh_free(&mesh); fsi_world_free(&w);
+    return seconds;
+}
+
+int main(int argc, char **argv) {
+    static const ex_key keys[] = {{"bodies", "", "tori; 0 = the water alone", "9", 0, 200, NULL}, {"modes", "", "per torus", "10", 0, 40, NULL}, {"tets", "", "tetrahedra per torus, about", "1000", 100, 100000, NULL},
+                                  {"density", "", "over the water's", "0.7", 0.01, 100, NULL}, {"dt", "s", "time step", "0.008", 1e-5, 0.1, NULL},
+                                  {"compare", "", "1: cost with tets and tets_many, reduced and fully deformable", "0", 0, 1, NULL}, {"tets_many", "", "for compare", "8000", 100, 200000, NULL},
+                                  {"full_bodies", "", "fully deformable tori for compare", "2", 1, 50, NULL}};
+    ex_args a;
+    double cost, solid = 0, its = 0, its2, alone;
+    int bodies, got = 0;
+    size_t bytes = 0;
+    ex_begin(&a, argc, argv, "reduced_torus", "Soft tori fall into a pool; cost against the number of tetrahedra.", keys, 8, 40, 80);
+    bodies = (int)ex_number(&a, "bodies");
+    cost = run(&a, (int)ex_number(&a, "tets"), bodies, a.frames, 1, &its, &got, &bytes, &solid);
+    ex_result("tets", "%d", got);
+    ex_result("seconds_few", "%.5f", cost);                    /* per step, set-up excluded */
+    ex_result("seconds_few_bodies", "%.5f", solid);            /* the bodies' own stages among them */
+    if (ex_number(&a, "compare") > 0 && cost > 0) {
+        double many = run(&a, (int)ex_number(&a, "tets_many"), bodies, a.frames, 0, &its2, &got, &bytes, &solid), full[2];
+        int n = (int)ex_number(&a, "full_bodies");
+        ex_result("tets_many", "%d", got);
+        ex_result("seconds_many", "%.5f", many);
+        ex_result("seconds_many_bodies", "%.5f", solid);
+        ex_result("ratio", "%.3f", many / cost);
+        alone = run(&a, (int)ex_number(&a, "tets"), n, 4, 0, &its2, &got, &bytes, &solid);
+        full[0] = run_full(&a, (int)ex_number(&a, "tets"), n, 8, &its2);
+        full[1] = run_full(&a, (int)ex_number(&a, "tets_many"), n, 8, &its2);
+        ex_result("seconds_reduced_full_bodies", "%.5f", alone);
+        ex_result("seconds_deformable_few", "%.5f", full[0]);
+        ex_result("seconds_deformable_many", "%.5f", full[1]);
+        ex_result("ratio_deformable", "%.3f", full[0] > 0 ? full[1] / full[0] : 0);
+    }
+    ex_result("iterations", "%.2f", its);
+    ex_result("bytes_per_body", "%lu", (unsigned long)bytes);
+    return ex_end(&a, 2 * a.frames, cost > 0);
+}

@@ -1,0 +1,105 @@
+/* What the reduced-body examples share: copies of a few models in a fluid world. Each group is a guest of the world; the first guest's
+   functions run the stages for all of them: forces, doors, (coupled solve), velocities back, contact, motion. */
+#ifndef SWARM_H
+#define SWARM_H
+enum { SWARM_BODIES = 256 };
+typedef struct swarm {
+    fsi_world *world;
+    fsi_reduced body[SWARM_BODIES], *list[SWARM_BODIES];
+    fsi_reduced_group group[SWARM_BODIES];
+    fsi_coupled door[SWARM_BODIES];
+    int bodies, groups;
+    fsi_reduced_contacts contacts;
+    fsi_obstacle wall;
+    fsi_real damping;                                         /* 1/s on momenta; the world's own damping for the fluid */
+    int no_contact;
+    void (*drive_fn)(struct swarm *s, fsi_real dt, void *user); /* pushes before the forces; may be NULL */
+    void *user;
+    fsi_real joint_error;                                     /* largest so far, m */
+    double solid_seconds;                                     /* processor time in the stages */
+} swarm;
+
+static fsi_real swarm_box(fsi_vec3 x, fsi_vec3 *normal, fsi_vec3 *velocity, void *user) {     /* inside of the grid's box, open above */
+    const fsi_grid *g = (const fsi_grid *)user;
+    fsi_real d[5], best;
+    int i, k = 0;
+    d[0] = x.y; d[1] = x.x; d[2] = (fsi_real)g->nx * g->h - x.x; d[3] = x.z; d[4] = (fsi_real)g->nz * g->h - x.z;
+    for (best = d[0], i = 1; i < 5; i++) if (d[i] < best) best = d[i], k = i;
+    *normal = k == 0 ? fsi_vec(0, 1, 0) : k == 1 ? fsi_vec(1, 0, 0) : k == 2 ? fsi_vec(-1, 0, 0) : k == 3 ? fsi_vec(0, 0, 1) : fsi_vec(0, 0, -1);
+    *velocity = fsi_vec(0, 0, 0);
+    return best;
+}
+static fsi_result swarm_begin(void *user, fsi_real dt) {
+    swarm *s = (swarm *)user;
+    clock_t t = clock();
+    fsi_result r = FSI_OK;
+    int i, k;
+    if (s->drive_fn) s->drive_fn(s, dt, s->user);
+    for (i = 0; i < s->bodies && r >= 0; i++) {
+        fsi_reduced *b = &s->body[i];
+        for (k = 0; k < 3 && s->damping > 0; k++) { b->p[k] /= 1 + dt * s->damping; b->L[k] /= 1 + dt * s->damping; }
+        r = fsi_reduced_forces(b, dt);
+    }
+    for (i = 0; i < s->groups && r >= 0; i++) {
+        r = fsi_reduced_group_couple(&s->group[i], dt, &s->door[i]);
+        if (s->group[i].joint_error > s->joint_error) s->joint_error = s->group[i].joint_error;
+    }
+    s->solid_seconds += (double)(clock() - t) / CLOCKS_PER_SEC;
+    return r;
+}
+static fsi_result swarm_move(void *user, fsi_real dt) {
+    swarm *s = (swarm *)user;
+    clock_t t = clock();
+    fsi_result r = FSI_OK;
+    int i;
+    for (i = 0; i < s->groups && r >= 0; i++) r = fsi_reduced_group_take(&s->group[i]);
+    if (r >= 0 && !s->no_contact) r = fsi_reduced_contact(&s->contacts, s->list, s->bodies, &s->wall, 1, dt);
+    for (i = 0; i < s->bodies && r >= 0; i++) r = fsi_reduced_move(&s->body[i], dt);
+    s->solid_seconds += (double)(clock() - t) / CLOCKS_PER_SEC;
+    return r;
+}
+/* A copy at T, turned by q; it joins a group later (swarm_group). */
+static int swarm_add(swarm *s, fsi_world *w, const fsi_reduced_model *m, fsi_vec3 T, fsi_quat q) {
+    fsi_reduced *b = &s->body[s->bodies];
+    s->world = w;
+    if (s->bodies == SWARM_BODIES || fsi_reduced_init(b, m, T, NULL) != FSI_OK) return 0;
+    fsi_reduced_place(b, T, q, fsi_vec(0, 0, 0), fsi_vec(0, 0, 0));
+    b->gravity = w->grid.desc.gravity;
+    s->wall.distance_fn = swarm_box; s->wall.user = &w->grid; s->wall.friction = FSI_R(0.2);
+    s->list[s->bodies++] = b;
+    return 1;
+}
+/* The last count bodies become one group and a guest of the world. */
+static int swarm_group(swarm *s, int count, const fsi_reduced_joint *joint, int joints, const fsi_reduced_skin *skin) {
+    fsi_guest guest;
+    int k = s->groups++;
+    memset(&guest, 0, sizeof guest);
+    if (fsi_reduced_group_init(&s->group[k], s->list + s->bodies - count, count, joint, joints, skin, NULL) != FSI_OK) return 0;
+    guest.door = &s->door[k];
+    if (k == 0) { guest.begin_fn = swarm_begin; guest.move_fn = swarm_move; guest.user = s; }
+    return fsi_world_add_guest(s->world, &guest) == FSI_OK;
+}
+static void swarm_free(swarm *s) {
+    int i;
+    for (i = 0; i < s->groups; i++) fsi_reduced_group_free(&s->group[i]);
+    for (i = 0; i < s->bodies; i++) fsi_reduced_free(&s->body[i]);
+    fsi_reduced_contacts_free(&s->contacts);
+}
+static fsi_quat swarm_turn(double x, double y, double z) { return fsi_quat_from_rotation(fsi_vec((fsi_real)x, (fsi_real)y, (fsi_real)z)); }
+/* Tetrahedra of a form; the lattice is chosen so that there are about tets of them. */
+static int swarm_mesh(fsi_mesh *mesh, fsi_form *form, fsi_vec3 half, int tets) {
+    double h = pow(8.0 * (double)(half.x * half.y * half.z) * 12 * 0.5 / tets, 1.0 / 3), got;
+    int k;
+    for (k = 0; k < 4; k++) {
+        fsi_real m = (fsi_real)(2 * h);
+        memset(mesh, 0, sizeof *mesh);
+        if (fsi_mesh_from_sdf(mesh, fsi_form_distance, form, fsi_vec(-half.x - m, -half.y - m, -half.z - m), fsi_vec(half.x + m, half.y + m, half.z + m),
+                              (fsi_real)h, NULL) != FSI_OK) { h *= 0.7; continue; }
+        got = mesh->tet_count;
+        if (k == 3 || fabs(got / tets - 1) < 0.1) return 1;
+        fsi_mesh_free(mesh);
+        h *= pow(got / tets, 1.0 / 3);
+    }
+    return 0;
+}
+#endif

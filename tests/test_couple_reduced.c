@@ -1,0 +1,544 @@
+/* Fluids and reduced deformable bodies (REDUCED, math.md section 5): the coupled system with 6 + modes columns per body. */
+#define FSI_IMPLEMENTATION
+#include "fsi_couple.h"
+#include "greatest.h"
+#include "check.h"
+
+#define MOST 4
+typedef struct scene {
+    fsi_grid grid;
+    fsi_couple couple;
+    fsi_mesh mesh[MOST];
+    fsi_reduced_model model[MOST];
+    fsi_reduced body[MOST];
+    fsi_reduced_group group[MOST];
+    fsi_coupled door[MOST];
+    fsi_coupled *list[MOST];
+    int bodies, groups, doors;
+} scene;
+static scene S, T;
+static uint64_t seed = 7;
+static const fsi_real DT = FSI_R(0.01);
+static fsi_real rnd(void) { return (fsi_real)check_random(&seed); }
+static fsi_vec3 random_velocity(fsi_vec3 x, double t, void *user) { (void)x; (void)t; (void)user; return fsi_vec(rnd(), rnd(), rnd()); }
+
+static int open_scene(scene *s, int nx, int ny, int nz, fsi_couple_solver solver) {     /* closed but for the top, density 1, h = 1/8 */
+    fsi_grid_desc d;
+    fsi_couple_desc c;
+    memset(s, 0, sizeof *s);
+    memset(&d, 0, sizeof d);
+    memset(&c, 0, sizeof c);
+    d.nx = nx; d.ny = ny; d.nz = nz; d.h = FSI_R(0.125); d.rho = 1;
+    d.side[3].kind = FSI_SIDE_OPEN;
+    d.tolerance = TOL(1e-13, 1e-5); d.max_iterations = 2000;
+    c.solver = solver;
+    return fsi_grid_init(&s->grid, &d) == FSI_OK && fsi_couple_init(&s->couple, &s->grid, &c) == FSI_OK;
+}
+static void close_scene(scene *s) {
+    int i;
+    fsi_couple_free(&s->couple);
+    fsi_grid_free(&s->grid);
+    for (i = 0; i < MOST; i++) {
+        fsi_reduced_group_free(&s->group[i]);
+        fsi_reduced_free(&s->body[i]);
+        fsi_reduced_model_free(&s->model[i]);
+        fsi_mesh_free(&s->mesh[i]);
+    }
+}
+/* A soft brick of nx x ny x nz cubes around (x, y, z). modes -1: a full basis. */
+static int add_brick(scene *s, int nx, int ny, int nz, int modes, double x, double y, double z, double density) {
+    int k = s->bodies, i, n;
+    fsi_reduced_desc d;
+    fsi_real *basis = NULL;
+    fsi_result r;
+    memset(&d, 0, sizeof d);
+    if (fsi_mesh_box(&s->mesh[k], fsi_vec(-FSI_R(0.24), -FSI_R(0.17), -FSI_R(0.16)), fsi_vec(FSI_R(0.24), FSI_R(0.17), FSI_R(0.16)), nx, ny, nz, 1, NULL) != FSI_OK) return 0;
+    n = 3 * s->mesh[k].vertex_count;
+    if (modes < 0) {                                   /* unit vectors but for the last node: with the rigid frame all motions */
+        modes = n - 3;
+        basis = (fsi_real *)calloc((size_t)(modes * n), sizeof *basis);
+        for (i = 0; i < modes; i++) basis[i * n + i] = 1;
+    }
+    d.mesh = &s->mesh[k]; d.modes = modes; d.basis = basis; d.density = (fsi_real)density; d.young = 500; d.poisson = FSI_R(0.3); d.field = 8;
+    d.damping_stiffness = basis ? 0 : FSI_R(1e-3);
+    r = fsi_reduced_model_init(&s->model[k], &d);
+    free(basis);
+    s->bodies++;
+    return r == FSI_OK && fsi_reduced_init(&s->body[k], &s->model[k], fsi_vec((fsi_real)x, (fsi_real)y, (fsi_real)z), NULL) == FSI_OK;
+}
+static int add_group(scene *s, int first, int count, const fsi_reduced_joint *joint, int joints) {
+    fsi_reduced *list[MOST];
+    int i;
+    for (i = 0; i < count; i++) list[i] = &s->body[first + i];
+    s->list[s->doors] = &s->door[s->doors];
+    s->doors++;
+    return fsi_reduced_group_init(&s->group[s->groups++], list, count, joint, joints, NULL, NULL) == FSI_OK;
+}
+/* Turned, moving, bent on request. */
+static void stir(fsi_reduced *b, double bend) {
+    fsi_quat q;
+    int k;
+    q.w = 1; q.x = q.y = q.z = 0;
+    if (bend > 0) q.x = FSI_R(0.1) * rnd(), q.y = FSI_R(0.1) * rnd(), q.z = FSI_R(0.3) * rnd();
+    fsi_reduced_place(b, fsi_vec_load(b->T), q, fsi_vec(rnd(), rnd(), rnd()), fsi_vec(rnd(), rnd(), rnd()));
+    for (k = 0; k < b->model->modes; k++) { b->q[k] = (fsi_real)bend * rnd(); b->dq[k] = FSI_R(0.1) * rnd(); }
+    fsi__reduced_update(b);
+}
+/* Forces, doors, interface; random fluid. */
+static int ready(scene *s, int random) {
+    int i;
+    for (i = 0; i < s->bodies; i++) if (fsi_reduced_forces(&s->body[i], DT) != FSI_OK) return 0;
+    for (i = 0; i < s->groups; i++) if (fsi_reduced_group_couple(&s->group[i], DT, &s->door[i]) != FSI_OK) return 0;
+    if (random && fsi_grid_set_velocity(&s->grid, random_velocity, NULL) != FSI_OK) return 0;
+    return fsi_couple_detect(&s->couple, s->list, s->doors) == FSI_OK;
+}
+
+/* ---- Every velocity there is: open faces, sides, solids. The slow, obvious twin of the solve works on these. */
+typedef struct everything {
+    int n, faces, sides;                               /* all; open faces; sides (then solids) */
+    int axis[8000]; size_t face[8000]; fsi_vec3 at[8000];
+    double mass[8000], v[8000];                        /* mass of faces and sides */
+} everything;
+static everything before, after;
+static size_t stride(const fsi_interface *f, int a) { return a == 0 ? 1 : a == 1 ? (size_t)f->nx : (size_t)f->nx * (size_t)f->ny; }
+
+static void collect(const scene *s, everything *e, const fsi_real *side_u) {
+    const fsi_interface *f = &s->couple.interface;
+    double m = (double)(s->grid.desc.rho * s->grid.h * s->grid.h * s->grid.h), h = (double)s->grid.h;
+    int a, i, k;
+    size_t n;
+    e->n = 0;
+    for (a = 0; a < 3; a++)
+        for (n = 0; n < s->grid.faces[a]; n++) {
+            int at[3];
+            size_t c;
+            fsi__face_ijk(f, a, n, at);
+            if (at[a] == 0 || f->blocked[a][n] || (at[a] == f->n[a] && a != 1)) continue;     /* only the top is open */
+            c = (size_t)at[0] + (size_t)f->nx * ((size_t)at[1] + (size_t)f->ny * (size_t)at[2]);
+            if (f->covered[c - stride(f, a)] || (at[a] < f->n[a] && f->covered[c])) continue;
+            e->axis[e->n] = a; e->face[e->n] = n; e->mass[e->n] = m; e->v[e->n] = (double)s->grid.u[a][n];
+            e->at[e->n++] = fsi_vec((fsi_real)(h * (at[0] + (a == 0 ? 0 : 0.5))), (fsi_real)(h * (at[1] + (a == 1 ? 0 : 0.5))), (fsi_real)(h * (at[2] + (a == 2 ? 0 : 0.5))));
+        }
+    e->faces = e->n;
+    e->sides = f->sides;
+    for (i = 0; i < f->sides; i++) {
+        e->axis[e->n] = f->side[i].axis; e->mass[e->n] = (double)f->side[i].mass; e->v[e->n] = (double)side_u[i];
+        e->at[e->n++] = fsi_interface_centre(f, f->side + i);
+    }
+    for (k = 0; k < s->doors; k++) for (i = 0; i < s->door[k].dof; i++) e->v[e->n++] = (double)s->door[k].v[i];
+}
+/* Linear momentum and angular momentum about the origin of fluid and groups. */
+static void ledger(const scene *s, const everything *e, double *out) {
+    int i, k, a, at = e->faces + e->sides;
+    memset(out, 0, 6 * sizeof *out);
+    for (i = 0; i < e->faces + e->sides; i++) {
+        double x[3], p = e->mass[i] * e->v[i];
+        x[0] = (double)e->at[i].x; x[1] = (double)e->at[i].y; x[2] = (double)e->at[i].z;
+        a = e->axis[i];
+        out[a] += p;
+        out[3 + (a + 1) % 3] += x[(a + 2) % 3] * p;    /* x cross p e_a */
+        out[3 + (a + 2) % 3] -= x[(a + 1) % 3] * p;
+    }
+    for (k = 0; k < s->groups; k++)
+        for (i = 0; i < s->group[k].body_count; i++) {
+            const fsi_reduced *b = s->group[k].body[i];
+            int n = 6 + b->model->modes, c;
+            fsi_real mass[64 * 64];
+            double p[3], x[3];
+            fsi_reduced_mass(b, 0, mass, NULL);
+            for (a = 0; a < 3; a++) { p[a] = (double)b->model->mass * e->v[at + a]; x[a] = (double)b->T[a]; out[a] += p[a]; }
+            for (a = 0; a < 3; a++) {
+                out[3 + a] += x[(a + 1) % 3] * p[(a + 2) % 3] - x[(a + 2) % 3] * p[(a + 1) % 3];
+                for (c = 0; c < 3; c++) out[3 + a] += (double)mass[(3 + a) * n + 3 + c] * e->v[at + 3 + c];
+            }
+            at += n;
+        }
+}
+static void wall_impulse(const scene *s, double *out) {
+    const fsi_interface *f = &s->couple.interface;
+    double h = (double)s->grid.h;
+    int i[3], a, up;
+    memset(out, 0, 6 * sizeof *out);
+    for (i[2] = 0; i[2] < f->nz; i[2]++)
+        for (i[1] = 0; i[1] < f->ny; i[1]++)
+            for (i[0] = 0; i[0] < f->nx; i[0]++)
+                for (a = 0; a < 3; a++)
+                    for (up = 0; up < 2; up++) {
+                        size_t c = (size_t)i[0] + (size_t)f->nx * ((size_t)i[1] + (size_t)f->ny * (size_t)i[2]);
+                        double x[3], p;
+                        if (i[a] != (up ? f->n[a] - 1 : 0) || (a == 1 && up) || f->covered[c]) continue;
+                        p = (double)s->grid.pressure[c] * h * h * (up ? -1 : 1);
+                        x[0] = h * (i[0] + 0.5); x[1] = h * (i[1] + 0.5); x[2] = h * (i[2] + 0.5);
+                        x[a] = h * (i[a] + up);
+                        out[a] += p;
+                        out[3 + (a + 1) % 3] += x[(a + 2) % 3] * p;
+                        out[3 + (a + 2) % 3] -= x[(a + 1) % 3] * p;
+                    }
+}
+/* Interface and samples as they are before the solve. */
+static int sides_before(scene *s, fsi_real *u) {
+    int i;
+    if (fsi_grid_classify(&s->grid) < 0 || fsi_interface_sides(&s->couple.interface, &s->grid) != FSI_OK || fsi_grid_build_pressure(&s->grid, DT) < 0) return 0;
+    for (i = 0; i < s->couple.interface.sides; i++) u[i] = fsi_interface_sample(&s->grid, s->couple.interface.side + i);
+    return 1;
+}
+static int crowd(scene *s, fsi_couple_solver solver) {  /* one bent brick, two jointed ones */
+    static const fsi_reduced_joint corner = {{0, 1}, {26, 0}};         /* 3 x 3 x 3 vertices: the last of one on the first of the other */
+    int i;
+    seed = 21;
+    if (!open_scene(s, 12, 16, 10, solver)) return 0;
+    if (!add_brick(s, 2, 2, 2, 8, 0.51, 0.42, 0.62, 0.3) || !add_brick(s, 2, 2, 2, 6, 0.46, 1.12, 0.42, 2.0) || !add_brick(s, 2, 2, 2, 6, 0.94, 1.46, 0.74, 0.8)) return 0;
+    if (!add_group(s, 0, 1, NULL, 0) || !add_group(s, 1, 2, &corner, 1)) return 0;
+    for (i = 0; i < 3; i++) stir(&s->body[i], i ? 0 : 0.01);
+    return ready(s, 1);
+}
+static fsi_real side_u[4000];
+
+/* ---- what the solve sees does not know how many tetrahedra there are. */
+TEST A_12_size_independent_of_tetrahedra(void) {
+    int i, pass;
+    size_t bytes[2] = {0, 0};
+    for (pass = 0; pass < 2; pass++) {
+        scene *s = pass ? &T : &S;
+        int n = pass ? 6 : 2;
+        ASSERT(open_scene(s, 8, 12, 8, FSI_COUPLE_DEFLATED));
+        ASSERT(add_brick(s, n, n, n, 10, 0.51, 0.73, 0.49, 0.5));
+        ASSERT(add_group(s, 0, 1, NULL, 0));
+        ASSERT(ready(s, 1));
+        ASSERT(fsi_couple_solve(&s->couple, DT, NULL) >= 0);
+        for (i = 0; i < 40; i++) bytes[pass] += s->couple.block[i].bytes;
+    }
+    ASSERT(T.mesh[0].tet_count >= 27 * S.mesh[0].tet_count);
+    ASSERT(S.couple.interface.sides > 40);
+    ASSERT_EQ(16, S.couple.columns);
+    ASSERT_EQ(S.couple.columns, T.couple.columns);
+    ASSERT_EQ(S.couple.interface.sides, T.couple.interface.sides);
+    ASSERT_EQ(S.couple.interface.entries, T.couple.interface.entries);
+    ASSERT(bytes[0] == bytes[1]);
+    ASSERT(fsi_reduced_state_size(&S.body[0]) == fsi_reduced_state_size(&T.body[0]));
+    if (getenv("FSI_VERBOSE")) printf("A-12: %d and %d tets: %d sides, %d entries, %d columns in both\n", S.mesh[0].tet_count, T.mesh[0].tet_count,
+                                      S.couple.interface.sides, S.couple.interface.entries, S.couple.columns);
+    close_scene(&S); close_scene(&T);
+    PASS();
+}
+
+/* ---- S = 0 is the rigid system. modes 0, and three modes whose columns are zeroed. */
+TEST A_13_no_modes_is_rigid(void) {
+    int pass, i, k, e;
+    for (pass = 0; pass < 2; pass++) {
+        fsi_body rigid;
+        fsi_real mass[81];
+        int n = pass ? 9 : 6;
+        memset(&rigid, 0, sizeof rigid);
+        seed = 3;
+        ASSERT(open_scene(&S, 8, 12, 8, FSI_COUPLE_DEFLATED));
+        ASSERT(add_brick(&S, 2, 2, 2, n - 6, 0.51, 0.73, 0.49, 0.5));
+        if (pass) { fsi_fill((size_t)(9 * S.model[0].vertex_count), 0, S.model[0].S); fsi_fill(27, 0, S.model[0].G0); fsi_fill(81, 0, S.model[0].G); }
+        stir(&S.body[0], pass ? 0 : 1);
+        fsi_fill((size_t)(n - 6), 0, S.body[0].dq);
+        ASSERT(add_group(&S, 0, 1, NULL, 0));
+        ASSERT(ready(&S, 1));
+        fsi_reduced_mass(&S.body[0], 0, mass, NULL);
+        rigid.mass = mass[0];
+        for (i = 0; i < 3; i++) for (k = 0; k < 3; k++) rigid.inertia.m[3 * i + k] = mass[(3 + i) * n + 3 + k];
+        rigid.centre = fsi_vec_load(S.body[0].T); rigid.velocity = fsi_vec_load(S.group[0].v); rigid.spin = fsi_vec_load(S.group[0].v + 3);
+        seed = 3;
+        ASSERT(open_scene(&T, 8, 12, 8, FSI_COUPLE_DEFLATED));
+        for (i = 0; i < 3; i++) fsi_copy(S.grid.faces[i], S.grid.u[i], T.grid.u[i]);
+        CHECK_OK(fsi_body_give(&rigid, &S.door[0].surface, &T.door[0]));
+        T.list[0] = &T.door[0]; T.doors = 1;
+        CHECK_OK(fsi_couple_detect(&T.couple, T.list, 1));
+        CHECK_OK(fsi_couple_solve(&S.couple, DT, NULL));
+        CHECK_OK(fsi_couple_solve(&T.couple, DT, NULL));
+        ASSERT_EQ(T.couple.interface.sides, S.couple.interface.sides);
+        for (i = 0; i < S.couple.interface.sides; i++) {               /* the rows themselves */
+            const fsi_side *a = S.couple.interface.side + i, *b = T.couple.interface.side + i;
+            for (k = 0; k < n; k++) {
+                double va = 0, vb = 0;
+                for (e = a->row; e < a->row_end; e++) if (S.couple.interface.col[e] == k) va += (double)S.couple.interface.val[e];
+                for (e = b->row; e < b->row_end; e++) if (T.couple.interface.col[e] == k) vb += (double)T.couple.interface.val[e];
+                CHECK_NEAR(vb, va, TOL(1e-14, 1e-6));
+            }
+        }
+        fsi_body_take(&rigid);
+        for (i = 0; i < 3; i++) {
+            CHECK_NEAR(T.door[0].v[i], S.door[0].v[i], TOL(1e-11, 1e-4));
+            CHECK_NEAR(T.door[0].v[3 + i], S.door[0].v[3 + i], TOL(1e-11, 1e-3));
+        }
+        for (i = 6; i < n; i++) CHECK_NEAR(0, S.door[0].v[i], 0);
+        for (i = 0; i < (int)S.grid.cells; i++) CHECK_NEAR(T.grid.pressure[i], S.grid.pressure[i], TOL(1e-11, 1e-4));
+        close_scene(&S); close_scene(&T);
+    }
+    PASS();
+}
+
+/* ---- C-14 and the slow twin: the velocities nearest to u*, v* in the mass norm with no divergence and u = J v at the sides,
+        y = y* - M^-1 C^T (C M^-1 C^T)^-1 C y*, all dense. C M^-1 C^T is the system of eq. (45), with joints (49). */
+static int dense_twin(const scene *s, const everything *e, double *y, double *least) {
+    const fsi_interface *f = &s->couple.interface;
+    int cells = (int)s->grid.cells, m = cells + f->sides, n = e->n, i, j, k, a, d;
+    double area = (double)(s->grid.h * s->grid.h), *C = (double *)calloc((size_t)m * (size_t)n, sizeof *C), *MC = (double *)calloc((size_t)m * (size_t)n, sizeof *C);
+    double *A = (double *)calloc((size_t)m * (size_t)m, sizeof *A), *b = (double *)calloc((size_t)m, sizeof *b);
+    int ok = 1;
+    for (i = 0; i < e->faces; i++) {
+        int at[3];
+        size_t c;
+        a = e->axis[i];
+        fsi__face_ijk(f, a, e->face[i], at);
+        c = (size_t)at[0] + (size_t)f->nx * ((size_t)at[1] + (size_t)f->ny * (size_t)at[2]);
+        C[(c - stride(f, a)) * (size_t)n + (size_t)i] = area;
+        if (at[a] < f->n[a]) C[c * (size_t)n + (size_t)i] = -area;
+    }
+    for (i = 0; i < f->sides; i++) {
+        const fsi_side *q = f->side + i;
+        int first = e->faces + e->sides;
+        for (k = 0; k < q->solid; k++) first += s->door[k].dof;
+        C[(size_t)q->cell * (size_t)n + (size_t)(e->faces + i)] += area * q->sign;
+        C[(size_t)(cells + i) * (size_t)n + (size_t)(e->faces + i)] = 1;
+        for (k = q->row; k < q->row_end; k++) C[(size_t)(cells + i) * (size_t)n + (size_t)(first + f->col[k])] -= (double)f->val[k];
+    }
+    for (i = 0; i < m; i++) {
+        const double *c = C + (size_t)i * (size_t)n;
+        double *o = MC + (size_t)i * (size_t)n;
+        int first = e->faces + e->sides;
+        for (j = 0; j < first; j++) o[j] = c[j] / e->mass[j];
+        for (k = 0; k < s->doors; first += s->door[k++].dof)
+            for (j = 0, d = s->door[k].dof; j < d; j++) for (a = 0; a < d; a++) o[first + j] += (double)s->door[k].inverse_mass[j * d + a] * c[first + a];
+    }
+    for (i = 0; i < m; i++) {
+        for (j = 0; j < m; j++) for (k = 0; k < n; k++) A[(size_t)i * (size_t)m + (size_t)j] += C[(size_t)i * (size_t)n + (size_t)k] * MC[(size_t)j * (size_t)n + (size_t)k];
+        for (k = 0; k < n; k++) b[i] += C[(size_t)i * (size_t)n + (size_t)k] * e->v[k];
+    }
+    for (i = 0; i < m; i++) for (j = 0; j < i; j++) if (!(fabs(A[(size_t)i * (size_t)m + (size_t)j] - A[(size_t)j * (size_t)m + (size_t)i]) <= 1e-12 * fabs(A[(size_t)i * (size_t)m + (size_t)i]) + 1e-13)) ok = 0;
+    for (i = 0; i < cells; i++) if (f->covered[i]) A[(size_t)i * (size_t)(m + 1)] = 1;       /* no row of its own */
+    *least = 1e300;
+    for (i = 0; i < m && ok; i++) {                    /* Cholesky: positive pivots = positive definite */
+        for (j = 0; j <= i; j++) {
+            double sum = A[(size_t)i * (size_t)m + (size_t)j];
+            for (k = 0; k < j; k++) sum -= A[(size_t)i * (size_t)m + (size_t)k] * A[(size_t)j * (size_t)m + (size_t)k];
+            if (i == j) { if (!(sum > 0)) ok = 0; *least = fmin(*least, sum); A[(size_t)i * (size_t)m + (size_t)i] = sqrt(sum); }
+            else A[(size_t)i * (size_t)m + (size_t)j] = sum / A[(size_t)j * (size_t)m + (size_t)j];
+        }
+    }
+    for (i = 0; i < m && ok; i++) { for (k = 0; k < i; k++) b[i] -= A[(size_t)i * (size_t)m + (size_t)k] * b[k]; b[i] /= A[(size_t)i * (size_t)(m + 1)]; }
+    for (i = m - 1; i >= 0 && ok; i--) { for (k = i + 1; k < m; k++) b[i] -= A[(size_t)k * (size_t)m + (size_t)i] * b[k]; b[i] /= A[(size_t)i * (size_t)(m + 1)]; }
+    for (k = 0; k < n; k++) for (y[k] = e->v[k], i = 0; i < m; i++) y[k] -= MC[(size_t)i * (size_t)n + (size_t)k] * b[i];
+    free(C); free(MC); free(A); free(b);
+    return ok;
+}
+TEST C_14_symmetric_positive_and_dense_twin(void) {
+    static double y[8000];
+    static const fsi_reduced_joint corner = {{0, 1}, {7, 0}};
+    double least, worst = 0;
+    int joints, i;
+    for (joints = 0; joints < 2; joints++) {
+        seed = 5;
+        ASSERT(open_scene(&S, 8, 8, 5, FSI_COUPLE_DEFLATED));
+        ASSERT(add_brick(&S, 1, 1, 1, 6, 0.37, 0.36, 0.24, 0.3) && add_brick(&S, 1, 1, 1, 4, 0.85, joints ? 0.70 : 0.62, joints ? 0.56 : 0.38, 3));
+        ASSERT(joints ? add_group(&S, 0, 2, &corner, 1) : add_group(&S, 0, 1, NULL, 0) && add_group(&S, 1, 1, NULL, 0));
+        for (i = 0; i < 2; i++) stir(&S.body[i], joints ? 0 : 0.005);
+        ASSERT(ready(&S, 1));
+        ASSERT(sides_before(&S, side_u));
+        collect(&S, &before, side_u);
+        ASSERT(S.couple.interface.sides > 30);
+        ASSERT(dense_twin(&S, &before, y, &least));
+        CHECK_OK(fsi_couple_solve(&S.couple, DT, NULL));
+        collect(&S, &after, S.couple.side_velocity);
+        ASSERT_EQ(before.n, after.n);
+        for (i = 0; i < after.n; i++) { CHECK_NEAR(y[i], after.v[i], TOL(1e-9, 2e-3)); worst = fmax(worst, fabs(y[i] - after.v[i])); }
+        if (getenv("FSI_VERBOSE")) printf("C-14: %d sides, least pivot %.3g, dense twin differs by %.2g\n", S.couple.interface.sides, least, worst);
+        close_scene(&S);
+    }
+    PASS();
+}
+
+/* The operator of the pressure solve and its preconditioners on the bigger scene. */
+TEST C_14_operator(void) {
+    fsi_real *m, *x, *y, *ax, *ay;
+    size_t n, i;
+    int trial;
+    ASSERT(crowd(&S, FSI_COUPLE_DEFLATED));
+    CHECK_OK(fsi_couple_solve(&S.couple, DT, NULL));
+    n = S.grid.cells;
+    m = (fsi_real *)calloc(4 * n, sizeof *m); x = m; y = m + n; ax = m + 2 * n; ay = m + 3 * n;
+    for (trial = 0; trial < 20; trial++) {
+        double scale;
+        for (i = 0; i < n; i++) { x[i] = y[i] = 0; if (S.grid.cell[i] == FSI_CELL_FLUID) { x[i] = rnd(); y[i] = rnd(); } }
+        memset(ax, 0, 2 * n * sizeof *ax);
+        fsi_mg_apply(S.grid.mg, x, ax); fsi__extra(x, ax, &S.couple);
+        fsi_mg_apply(S.grid.mg, y, ay); fsi__extra(y, ay, &S.couple);
+        scale = sqrt(fsi_dot(n, ax, ax) * fsi_dot(n, y, y));
+        CHECK_NEAR(fsi_dot(n, x, ay), fsi_dot(n, y, ax), TOL(1e-12, 1e-4) * scale);
+        ASSERT(fsi_dot(n, x, ax) > 0);
+    }
+    free(m);
+    close_scene(&S);
+    PASS();
+}
+
+/* ---- All solvers give one answer with reduced bodies and joints. */
+TEST C_15_solvers_agree(void) {
+    int k, i;
+    ASSERT(crowd(&T, FSI_COUPLE_DEFLATED));
+    ASSERT(fsi_couple_solve(&T.couple, DT, NULL) >= 0);
+    collect(&T, &before, T.couple.side_velocity);
+    for (k = 1; k <= FSI_COUPLE_INDEFINITE; k++) {
+        double worst = 0;
+        ASSERT(crowd(&S, (fsi_couple_solver)k));
+        ASSERT(fsi_couple_solve(&S.couple, DT, NULL) >= 0);
+        collect(&S, &after, S.couple.side_velocity);
+        for (i = 0; i < after.n; i++) worst = fmax(worst, fabs(after.v[i] - before.v[i]));
+        if (getenv("FSI_VERBOSE")) printf("C-15: solver %d differs by %.2g, %d iterations\n", k, worst, S.couple.report.iterations);
+        CHECK_MOST(worst, TOL(1e-8, 2e-2));
+        close_scene(&S);
+    }
+    close_scene(&T);
+    PASS();
+}
+
+/* ---- S-19 in the fluid: a full basis is the fully deformable body. Same J: rows at the crossing as nodal solids have them. */
+static void (*group_row)(const fsi_coupled *self, int element, const fsi_real *weight, fsi_vec3 point, fsi_vec3 dir, fsi_real *row);
+static void row_at_surface(const fsi_coupled *self, int element, const fsi_real *weight, fsi_vec3 point, fsi_vec3 dir, fsi_real *row) {
+    int a;
+    point = fsi_vec(0, 0, 0);
+    for (a = 0; a < 3; a++) point = fsi_vec_mad(point, fsi_vec_load(self->surface.x + 3 * self->surface.index[3 * element + a]), weight[a]);
+    group_row(self, element, weight, point, dir, row);
+}
+TEST S_19_full_basis_is_deformable(void) {
+    fsi_soft soft;
+    fsi_soft_desc d;
+    fsi_coupled *one[1];
+    double worst = 0;
+    int i, k, a;
+    seed = 9;
+    memset(&d, 0, sizeof d);
+    ASSERT(open_scene(&S, 8, 12, 8, FSI_COUPLE_DEFLATED) && open_scene(&T, 8, 12, 8, FSI_COUPLE_DEFLATED));
+    ASSERT(add_brick(&S, 2, 1, 1, -1, 0.51, 0.73, 0.49, 0.5));
+    ASSERT(add_group(&S, 0, 1, NULL, 0));
+    for (i = 0; i < S.mesh[0].vertex_count; i++) {     /* the same brick at its place */
+        S.mesh[0].x[3 * i] += FSI_R(0.51); S.mesh[0].x[3 * i + 1] += FSI_R(0.73); S.mesh[0].x[3 * i + 2] += FSI_R(0.49);
+    }
+    d.dim = 3; d.vertex_count = S.mesh[0].vertex_count; d.x = S.mesh[0].x; d.tet = S.mesh[0].tet; d.tet_count = S.mesh[0].tet_count;
+    d.density = FSI_R(0.5); d.young = 500; d.poisson = FSI_R(0.3); d.model = FSI_SOFT_LINEAR; d.integrator = FSI_SOFT_SPLIT;
+    CHECK_OK(fsi_soft_init(&soft, &d));
+    fsi_vec_store(S.body[0].T, S.model[0].center);
+    for (a = 0; a < 3; a++) S.body[0].T[a] += a == 0 ? FSI_R(0.51) : a == 1 ? FSI_R(0.73) : FSI_R(0.49);
+    stir(&S.body[0], 0);
+    for (i = 0; i < d.vertex_count; i++) fsi_vec_store(soft.v + 3 * i, fsi_reduced_velocity(&S.body[0], i));
+    for (k = 0; k < S.model[0].modes; k++) S.body[0].dq[k] /= fsi__reduced_stiff(&S.model[0], k, DT);      /* M^_r^-1 M_r q'* */
+    CHECK_OK(fsi_reduced_group_couple(&S.group[0], DT, &S.door[0]));
+    group_row = S.door[0].row_fn;
+    S.door[0].row_fn = row_at_surface;
+    CHECK_OK(fsi_soft_forces(&soft, DT));
+    fsi_soft_coupled(&soft, &T.door[0]);
+    one[0] = &T.door[0];
+    CHECK_OK(fsi_grid_set_velocity(&S.grid, random_velocity, NULL));
+    for (a = 0; a < 3; a++) fsi_copy(S.grid.faces[a], S.grid.u[a], T.grid.u[a]);
+    CHECK_OK(fsi_couple_detect(&S.couple, S.list, 1));
+    CHECK_OK(fsi_couple_detect(&T.couple, one, 1));
+    CHECK_OK(fsi_couple_solve(&S.couple, DT, NULL));
+    CHECK_OK(fsi_couple_solve(&T.couple, DT, NULL));
+    ASSERT_EQ(T.couple.interface.sides, S.couple.interface.sides);
+    for (a = 0; a < 3; a++) for (i = 0; i < (int)S.grid.faces[a]; i++) worst = fmax(worst, fabs((double)(S.grid.u[a][i] - T.grid.u[a][i])));
+    if (getenv("FSI_VERBOSE")) printf("S-19: %d modes, fluid differs by %.2g", S.model[0].modes, worst);
+    CHECK_MOST(worst, TOL(1e-8, 1e-2));
+    CHECK_OK(fsi_reduced_group_take(&S.group[0]));
+    for (i = 0; i < d.vertex_count; i++)
+        worst = fmax(worst, (double)fsi_vec_length(fsi_vec_sub(fsi_vec_load(T.door[0].v + 3 * i), fsi_reduced_velocity(&S.body[0], i))));
+    if (getenv("FSI_VERBOSE")) printf(", nodes by %.2g\n", worst);
+    CHECK_MOST(worst, TOL(1e-8, 1e-2));
+    fsi_soft_free(&soft);
+    close_scene(&S); close_scene(&T);
+    PASS();
+}
+
+/* ---- Momentum of bodies and fluid: changed by the walls alone, in every step, converged or not. */
+TEST C_16_17_momentum(void) {
+    double a[6], b[6], w[6], worst[2] = {0, 0};
+    int step, i, cap;
+    for (cap = 0; cap < 3; cap++) {                    /* 1, 4, all iterations */
+        ASSERT(crowd(&S, FSI_COUPLE_DEFLATED));
+        S.couple.desc.max_iterations = cap == 0 ? 1 : cap == 1 ? 4 : 0;
+        for (step = 0; step < 6; step++) {
+            if (step) ASSERT(ready(&S, 0));
+            ASSERT(fsi_grid_forces(&S.grid, DT) >= 0);
+            ASSERT(sides_before(&S, side_u));
+            collect(&S, &before, side_u);
+            ASSERT(fsi_couple_solve(&S.couple, DT, NULL) >= 0);
+            collect(&S, &after, S.couple.side_velocity);
+            ledger(&S, &before, a); ledger(&S, &after, b); wall_impulse(&S, w);
+            for (i = 0; i < 6; i++) {
+                worst[i / 3] = fmax(worst[i / 3], fabs(b[i] - a[i] - w[i]));
+                CHECK_NEAR(w[i], b[i] - a[i], TOL(1e-13, 1e-4) + (i < 3 ? 0 : (double)S.group[1].joint_error));   /* joint impulses act at two points this far apart */
+            }
+            if (step == 0) for (i = 3; i < 6; i++) CHECK_NEAR(w[i], b[i] - a[i], TOL(1e-13, 1e-4));
+            for (i = 0; i < S.groups; i++) CHECK_OK(fsi_reduced_group_take(&S.group[i]));
+            for (i = 0; i < S.bodies; i++) CHECK_OK(fsi_reduced_move(&S.body[i], DT));
+            ASSERT(fsi_grid_extrapolate(&S.grid) >= 0);
+        }
+        close_scene(&S);
+    }
+    if (getenv("FSI_VERBOSE")) printf("C-16: linear %.2g N s, angular %.2g N m s\n", worst[0], worst[1]);
+    PASS();
+}
+
+/* ---- Joints hold in the coupled velocity: A v + gap / dt = 0 after the solve. */
+TEST joints_after_the_solve(void) {
+    fsi_vec3 gap, v;
+    int step, i;
+    double worst = 0;
+    ASSERT(crowd(&S, FSI_COUPLE_DEFLATED));
+    for (step = 0; step < 10; step++) {
+        if (step) ASSERT(ready(&S, 0));
+        ASSERT(fsi_couple_solve(&S.couple, DT, NULL) >= 0);
+        for (i = 0; i < S.groups; i++) CHECK_OK(fsi_reduced_group_take(&S.group[i]));
+        gap = fsi_vec_sub(fsi_reduced_point(&S.body[1], 26), fsi_reduced_point(&S.body[2], 0));
+        v = fsi_vec_sub(fsi_reduced_velocity(&S.body[1], 26), fsi_reduced_velocity(&S.body[2], 0));
+        CHECK_NEAR(0, fsi_vec_length(fsi_vec_mad(gap, v, DT)), TOL(1e-12, 1e-4));
+        for (i = 0; i < S.bodies; i++) CHECK_OK(fsi_reduced_move(&S.body[i], DT));
+        ASSERT(fsi_grid_extrapolate(&S.grid) >= 0);
+        worst = fmax(worst, (double)S.group[1].joint_error);
+    }
+    CHECK_MOST(worst, 5e-3);
+    close_scene(&S);
+    PASS();
+}
+
+TEST same_bits(void) {
+    static const int threads[4] = {1, 2, 3, 8};
+    uint64_t first = 0;
+    int t, a, i, step;
+    for (t = 0; t < 4; t++) {
+        uint64_t h = 1;
+        check_threads(threads[t]);
+        ASSERT(crowd(&S, FSI_COUPLE_DEFLATED));
+        for (step = 0; step < 3; step++) {
+            if (step) ASSERT(ready(&S, 0));
+            ASSERT(fsi_couple_solve(&S.couple, DT, NULL) >= 0);
+            for (i = 0; i < S.groups; i++) CHECK_OK(fsi_reduced_group_take(&S.group[i]));
+            for (i = 0; i < S.bodies; i++) CHECK_OK(fsi_reduced_move(&S.body[i], DT));
+        }
+        for (a = 0; a < 3; a++) h = check_hash(S.grid.u[a], S.grid.faces[a] * sizeof(fsi_real), h);
+        for (i = 0; i < S.bodies; i++) h = check_hash(S.body[i].state, fsi_reduced_state_size(&S.body[i]), h);
+        if (!t) first = h;
+        ASSERT(h == first);
+        close_scene(&S);
+    }
+    check_threads(1);
+    PASS();
+}
+
+GREATEST_MAIN_DEFS();
+int main(int argc, char **argv) {
+    GREATEST_MAIN_BEGIN();
+    RUN_TEST(A_12_size_independent_of_tetrahedra);
+    RUN_TEST(A_13_no_modes_is_rigid);
+    RUN_TEST(C_14_symmetric_positive_and_dense_twin);
+    RUN_TEST(C_14_operator);
+    RUN_TEST(C_15_solvers_agree);
+    RUN_TEST(S_19_full_basis_is_deformable);
+    RUN_TEST(C_16_17_momentum);
+    RUN_TEST(joints_after_the_solve);
+    RUN_TEST(same_bits);
+    GREATEST_MAIN_END();
+}
