@@ -477,10 +477,13 @@ typedef struct fsi_slip {
     fsi_real *vec[4];         /* [cells + ghosts + columns] */
     fsi_real *row;            /* longest row of J, three times */
     int columns, *offset;     /* degrees of freedom of two-way solids; [solids + 1] */
-    fsi_real *K;              /* factors of M + J^T b J: dense [dof * dof], nodal [dof] inverse; [K_at] */
-    size_t *K_at;
+    fsi_real *K;              /* M + J^T b J: dense [dof * dof] Cholesky factor, nodal [dof] lumped */
+    size_t *K_at;             /* [solids + 1] */
+    fsi_real *stick;          /* [sides] part of u* along the axis that does not slide */
+    fsi_real *solid;          /* [4 * columns] v*, v without pressure, v, work */
+    double *coarse;           /* [2 * regions] */
     fsi_cholesky start, block;/* links alone; block of the ghosts in the matrix */
-    int room[16];
+    int room[24];
     void *memory; size_t size;
 } fsi_slip;
 
@@ -3307,6 +3310,7 @@ FSI_API fsi_result fsi_world_restore(fsi_world *w, const void *block) {
    v_ghost     flux, link_flux         relative flux through a side, flux along a link; conductance coefficient / ghost_mass and 1 / ghost_mass
    v_occ       velocity . axis         sample at the side, not part of any divergence (recipe 7, 12)
    J           interface rows          velocity of the solid along the axis of a side
+   N^T W       fsi__paper.C            only in the paper's form
    K           K                       M + J^T b J, b = fluid mass of a side: the fluid right at the wall moves with it */
 #ifndef FSI_COUPLE_NO_GRID
 static int fsi__slip_grow(fsi_slip *s, void **list, int which, size_t need, size_t size) {
@@ -3358,7 +3362,7 @@ FSI_API void fsi_slip_free(fsi_slip *slip) {
     FSI__SLIP_FREE(ghost, 0); FSI__SLIP_FREE(flux, 1); FSI__SLIP_FREE(velocity, 2); FSI__SLIP_FREE(link, 3); FSI__SLIP_FREE(link_flux, 4);
     FSI__SLIP_FREE(group, 5); FSI__SLIP_FREE(group_open, 6); FSI__SLIP_FREE(body, 7); FSI__SLIP_FREE(conduct, 8); FSI__SLIP_FREE(wall, 9);
     FSI__SLIP_FREE(spot, 10); FSI__SLIP_FREE(root, 11); FSI__SLIP_FREE(sum, 12); FSI__SLIP_FREE(vec[0], 13); FSI__SLIP_FREE(row, 14);
-    FSI__SLIP_FREE(offset, 15);
+    FSI__SLIP_FREE(offset, 15); FSI__SLIP_FREE(K, 16); FSI__SLIP_FREE(K_at, 17); FSI__SLIP_FREE(stick, 18); FSI__SLIP_FREE(solid, 19); FSI__SLIP_FREE(coarse, 20);
 #undef FSI__SLIP_FREE
     fsi_cholesky_free(&s->start);
     fsi_cholesky_free(&s->block);
@@ -3491,7 +3495,7 @@ static int fsi__slip_links(fsi_slip *s) {
             if (!fsi__slip_link_add(s, s->room + 3, s->ghost[i], s->ghost[k])) return 0;
         }
     }
-    qsort(s->link, (size_t)s->links, sizeof *s->link, fsi__slip_order);
+    if (s->links) qsort(s->link, (size_t)s->links, sizeof *s->link, fsi__slip_order);
     for (i = j = 0; i < s->links; i++)
         if (!i || fsi__slip_order(s->link + i, s->link + i - 1)) s->link[j++] = s->link[i];
     s->links = j;
@@ -3590,6 +3594,7 @@ static void fsi__slip_estimate(fsi_slip *s, int start) {
         slide = fsi_vec_load(v);
         slide = fsi_vec_scale(fsi_vec_mad(slide, side->normal, -fsi_vec_dot(slide, side->normal)), coefficient);   /* (I - N N^T)(V^ - V_s) */
         s->velocity[i] = fsi_vec_add(s->body[i], slide);
+        if (start) s->stick[i] = fsi__get(s->body[i], side->axis) + v[side->axis] - fsi__get(slide, side->axis);
         if (start) s->flux[i] = (fsi_real)side->sign * fsi__get(slide, side->axis);
     }
 }
@@ -3700,6 +3705,200 @@ static fsi_result fsi__slip_factor(fsi_slip *s, fsi__slip_part part, const int32
     return r;
 }
 
+/* ---- Two-way solids: K v = M v* + J^T b u*_stick + A (S J)^T p^, S = sign of each side in its cell, A = area of a face. Eliminated, the cells get
+   rho h A S J K^-1 (S J)^T p^. Degrees of freedom without inverse mass keep v*. */
+static int fsi__slip_two_way(const fsi_coupled *b) {
+    int i, n = b->dof;
+    for (i = 0; i < n; i++)
+        if (b->node ? b->inverse_mass[i / 3] > 0 : b->inverse_mass[i * n + i] > 0) return 1;
+    return 0;
+}
+static int fsi__slip_movable(const fsi_coupled *b, int k) { return b->node ? b->inverse_mass[k / 3] > 0 : b->inverse_mass[k * b->dof + k] > 0; }
+static fsi_real fsi__slip_area(const fsi_slip *s) { return s->grid->dim == 3 ? s->grid->h * s->grid->h : s->grid->h; }
+
+static void fsi__slip_gather(const fsi_slip *s, const fsi_real *cells, const fsi_real *sides, fsi_real *out) {    /* out = (S J)^T cells, or J^T b sides */
+    const fsi_interface *f = &s->interface;
+    int i, e;
+    fsi_fill((size_t)s->columns, 0, out);
+    for (i = 0; i < f->sides; i++) {
+        const fsi_side *d = f->side + i;
+        int at = s->offset[d->solid];
+        fsi_real t = sides ? d->mass * sides[i] : (fsi_real)d->sign * cells[d->cell];
+        for (e = d->row; at < s->offset[d->solid + 1] && e < d->row_end; e++)
+            if (fsi__slip_movable(f->solid[d->solid], f->col[e])) out[at + f->col[e]] += f->val[e] * t;
+    }
+}
+static void fsi__slip_scatter(const fsi_slip *s, const fsi_real *v, fsi_real scale, fsi_real *cells) {            /* cells += scale S J v, movable part */
+    const fsi_interface *f = &s->interface;
+    int i, e;
+    for (i = 0; i < f->sides; i++) {
+        const fsi_side *d = f->side + i;
+        int at = s->offset[d->solid];
+        fsi_real t = 0;
+        for (e = d->row; at < s->offset[d->solid + 1] && e < d->row_end; e++)
+            if (fsi__slip_movable(f->solid[d->solid], f->col[e])) t += f->val[e] * v[at + f->col[e]];
+        cells[d->cell] += scale * (fsi_real)d->sign * t;
+    }
+}
+static void fsi__slip_K(const fsi_slip *s, fsi_real *v, int inverse) {         /* v = K^-1 v or K v */
+    int i, j, k;
+    for (i = 0; i < s->interface.solids; i++) {
+        int n = s->offset[i + 1] - s->offset[i];
+        fsi_real *x = v + s->offset[i];
+        const fsi_real *L = s->K + s->K_at[i];
+        if (!n) continue;
+        if (s->interface.solid[i]->node) { for (k = 0; k < n; k++) x[k] = inverse ? x[k] / L[k] : x[k] * L[k]; continue; }
+        if (inverse) { fsi_dense_cholesky_solve(n, L, x); continue; }
+        for (j = 0; j < n; j++) { fsi_real t = 0; for (k = j; k < n; k++) t += L[k * n + j] * x[k]; x[j] = t; }         /* L^T x, then L */
+        for (j = n - 1; j >= 0; j--) { fsi_real t = 0; for (k = 0; k <= j; k++) t += L[j * n + k] * x[k]; x[j] = t; }
+    }
+}
+/* Columns, K and its factors; v* kept in solid. */
+static fsi_result fsi__slip_solids(fsi_slip *s) {
+    const fsi_interface *f = &s->interface;
+    size_t n = 0;
+    int i, j, k, e;
+    if (!FSI__SLIP_GROW(s, K_at, 17, f->solids + 1)) return FSI_ERR_MEMORY;
+    for (s->columns = 0, i = 0; i < f->solids; i++) {
+        const fsi_coupled *b = f->solid[i];
+        s->offset[i] = s->columns;
+        s->K_at[i] = n;
+        if (!fsi__slip_two_way(b)) continue;
+        if (b->implicit || !b->mass) return FSI_ERR_ARGUMENT;          /* implicit solids are not supported here */
+        s->columns += b->dof;
+        n += b->node ? (size_t)b->dof : (size_t)b->dof * (size_t)b->dof;
+    }
+    s->offset[f->solids] = s->columns;
+    if (!FSI__SLIP_GROW(s, K, 16, n + 1) || !FSI__SLIP_GROW(s, solid, 19, 4 * s->columns + 1)) return FSI_ERR_MEMORY;
+    for (i = 0; i < f->solids; i++) {
+        const fsi_coupled *b = f->solid[i];
+        int dof = s->offset[i + 1] - s->offset[i];
+        fsi_real *K = s->K + s->K_at[i];
+        if (!dof) continue;
+        fsi_copy((size_t)dof, b->v, s->solid + s->offset[i]);
+        for (j = 0; j < dof; j++)
+            if (b->node) K[j] = fsi__slip_movable(b, j) ? b->mass[j / 3] : 1;
+            else for (k = 0; k < dof; k++)
+                K[j * dof + k] = fsi__slip_movable(b, j) && fsi__slip_movable(b, k) ? b->mass[j * dof + k] : (fsi_real)(j == k);
+    }
+    for (i = 0; i < f->sides; i++) {
+        const fsi_side *d = f->side + i;
+        const fsi_coupled *b = f->solid[d->solid];
+        int dof = s->offset[d->solid + 1] - s->offset[d->solid];
+        fsi_real *K = s->K + s->K_at[d->solid];
+        for (e = d->row; dof && e < d->row_end; e++) {
+            if (!fsi__slip_movable(b, f->col[e])) continue;
+            if (b->node) { K[f->col[e]] += d->mass * f->val[e]; continue; }              /* rows of J sum to one: lumped */
+            for (k = d->row; k < d->row_end; k++)
+                if (fsi__slip_movable(b, f->col[k])) K[f->col[e] * dof + f->col[k]] += d->mass * f->val[e] * f->val[k];
+        }
+    }
+    for (i = 0; i < f->solids; i++)
+        if (s->offset[i + 1] > s->offset[i] && !f->solid[i]->node) {
+            fsi_result r = fsi_dense_cholesky(f->solid[i]->dof, s->K + s->K_at[i]);
+            if (r != FSI_OK) return r;
+        }
+    return FSI_OK;
+}
+/* v without pressure: K^-1 (M v* + J^T b u*_stick) = v* + K^-1 J^T b (u*_stick - J v*). First pass only. */
+static void fsi__slip_free_velocity(fsi_slip *s) {
+    const fsi_interface *f = &s->interface;
+    size_t n = (size_t)s->columns;
+    fsi_real *v0 = s->solid + n;
+    int i;
+    if (!n) return;
+    for (i = 0; i < f->sides; i++) s->stick[i] -= s->wall[i];
+    fsi__slip_gather(s, NULL, s->stick, v0);
+    fsi__slip_K(s, v0, 1);
+    for (i = 0; i < s->columns; i++) v0[i] += s->solid[i];
+}
+/* Velocities v into the solids, and what follows at the sides. */
+static void fsi__slip_give(fsi_slip *s, const fsi_real *v) {
+    const fsi_interface *f = &s->interface;
+    int i;
+    if (!s->columns) return;
+    for (i = 0; i < f->solids; i++)
+        if (s->offset[i + 1] > s->offset[i]) fsi_copy((size_t)f->solid[i]->dof, v + s->offset[i], f->solid[i]->v);
+    for (i = 0; i < f->sides; i++) {
+        const fsi_side *d = f->side + i;
+        if (s->offset[d->solid + 1] == s->offset[d->solid]) continue;
+        s->body[i] = fsi__slip_body_velocity(s, d);
+        s->wall[i] = fsi_interface_velocity(f, d, f->solid[d->solid]->v);
+    }
+}
+static void fsi__slip_impulses(const fsi_slip *s) {                            /* M (v - v*) */
+    const fsi_interface *f = &s->interface;
+    int i, j, k;
+    for (i = 0; i < f->solids; i++) {
+        const fsi_coupled *b = f->solid[i];
+        const fsi_real *old = s->solid + s->offset[i];
+        if (s->offset[i + 1] == s->offset[i] || !b->impulse) continue;
+        for (j = 0; j < b->dof; j++) {
+            b->impulse[j] = b->node ? b->mass[j / 3] * (b->v[j] - old[j]) : 0;
+            for (k = 0; !b->node && k < b->dof; k++) if (fsi__slip_movable(b, j) && fsi__slip_movable(b, k)) b->impulse[j] += b->mass[j * b->dof + k] * (b->v[k] - old[k]);
+        }
+    }
+}
+
+/* Regions whose constant pressure pushes a solid are no null vectors. Two of them (both sides of a plate) may be one together. */
+static void fsi__slip_pushed(fsi_slip *s) {
+    const fsi_interface *f = &s->interface;
+    const fsi_mg *mg = s->grid->mg;
+    fsi_real *x = s->vec[2], *w = s->solid + 3 * (size_t)s->columns, limit = FSI_R(1e-3);
+    int32_t seen[16], pushed[16];
+    int i, j, n = 0, p = 0;
+    if (!s->columns) return;
+    for (i = 0; i < f->sides; i++) {
+        int32_t r = mg->label[f->side[i].cell] < 0 ? -1 : fsi__slip_root(s->root, mg->label[f->side[i].cell]);
+        if (r < 0 || s->count[r] < 0) continue;
+        for (j = 0; j < n && seen[j] != r; j++) {}
+        if (j == n && n < 16) seen[n++] = r;
+    }
+    for (j = 0; j <= n; j++) {                         /* each alone, at last the pushed ones together */
+        if (j == n && !p) return;
+        for (i = 0; i < f->sides; i++) {
+            int32_t r = mg->label[f->side[i].cell] < 0 ? -1 : fsi__slip_root(s->root, mg->label[f->side[i].cell]);
+            int k, in = 0;
+            for (k = 0; j == n && k < p; k++) in |= r == pushed[k];
+            x[f->side[i].cell] = (fsi_real)(j < n ? r == seen[j] : in);
+        }
+        fsi__slip_gather(s, x, NULL, w);
+        if (!(fsi_max_abs((size_t)s->columns, w) > limit)) continue;
+        if (j < n) { pushed[p++] = seen[j]; continue; }
+        for (i = 0; i < p; i++) s->count[pushed[i]] = -1;
+        return;
+    }
+    for (i = 1; i < p; i++) fsi__slip_join(s->root, pushed[0], pushed[i]);
+}
+
+/* Constants of the regions that the V-cycle leaves out: z += 1 (1.r) / (1.A 1). */
+static void fsi__slip_coarse_build(fsi_slip *s) {
+    const fsi_interface *f = &s->interface;
+    const fsi_mg *mg = s->grid->mg;
+    fsi_real k = s->grid->desc.rho * s->grid->h * fsi__slip_area(s), *w = s->solid + 3 * (size_t)s->columns, *x = s->vec[2];
+    int i, r;
+    for (r = 0; r < 2 * mg->regions; r++) s->coarse[r] = 0;
+    for (i = 0; i < f->sides; i++) if (mg->label[f->side[i].cell] >= 0) s->coarse[mg->label[f->side[i].cell]] += (double)s->conduct[i];
+    for (r = 0; s->columns && r < fsi__imin(mg->regions, 16); r++) {
+        for (i = 0; i < f->sides; i++) x[f->side[i].cell] = (fsi_real)(mg->label[f->side[i].cell] == r);
+        fsi__slip_gather(s, x, NULL, w);
+        fsi_copy((size_t)s->columns, w, s->solid + 2 * (size_t)s->columns);
+        fsi__slip_K(s, w, 1);
+        s->coarse[r] += (double)k * fsi_dot((size_t)s->columns, w, s->solid + 2 * (size_t)s->columns);
+    }
+}
+static void fsi__slip_coarse(fsi_slip *s, const fsi_real *r, fsi_real *z) {
+    const fsi_mg *mg = s->grid->mg;
+    double *sum = s->coarse + mg->regions;
+    size_t c;
+    int i;
+    if (!mg->regions) return;
+    for (i = 0; i < mg->regions; i++) sum[i] = 0;
+    for (c = 0; c < s->grid->cells; c++) if (mg->label[c] >= 0) sum[mg->label[c]] += (double)r[c];
+    for (i = 0; i < mg->regions; i++) sum[i] = s->coarse[i] > 0 ? sum[i] / s->coarse[i] : 0;
+    for (c = 0; c < s->grid->cells; c++) if (mg->label[c] >= 0) z[c] += (fsi_real)sum[mg->label[c]];
+}
+
 static void fsi__slip_apply(const fsi_real *x, fsi_real *y, void *user) {                      /* y = A x on cells and ghosts */
     const fsi_slip *s = (const fsi_slip *)user;
     const fsi_interface *f = &s->interface;
@@ -3719,11 +3918,41 @@ static void fsi__slip_apply(const fsi_real *x, fsi_real *y, void *user) {       
         if (s->link[i].b >= 0) yg[s->link[i].b] -= d;
     }
 }
+static void fsi__slip_apply_two_way(const fsi_real *x, fsi_real *y, void *user) {              /* solids eliminated */
+    fsi_slip *s = (fsi_slip *)user;
+    fsi_real *w = s->solid + 3 * (size_t)s->columns;
+    fsi__slip_apply(x, y, s);
+    if (!s->columns) return;
+    fsi__slip_gather(s, x, NULL, w);
+    fsi__slip_K(s, w, 1);
+    fsi__slip_scatter(s, w, s->grid->desc.rho * s->grid->h * fsi__slip_area(s), y);
+}
+/* Unknowns (p, v): (A, rho h S J; rho h (S J)^T, -(rho h / A) K), symmetric and indefinite. */
+static void fsi__slip_apply_indefinite(const fsi_real *x, fsi_real *y, void *user) {
+    fsi_slip *s = (fsi_slip *)user;
+    size_t n = s->grid->cells + (size_t)s->ghosts, m = (size_t)s->columns, i;
+    fsi_real k = s->grid->desc.rho * s->grid->h, *w = s->solid + 3 * m;
+    fsi__slip_apply(x, y, s);
+    fsi__slip_scatter(s, x + n, k, y);
+    fsi__slip_gather(s, x, NULL, y + n);
+    fsi_copy(m, x + n, w);
+    fsi__slip_K(s, w, 0);
+    for (i = 0; i < m; i++) y[n + i] = k * (y[n + i] - w[i] / fsi__slip_area(s));
+}
 static void fsi__slip_precondition(const fsi_real *r, fsi_real *z, void *user) {
     fsi_slip *s = (fsi_slip *)user;
     size_t cells = s->grid->cells;
     fsi_mg_cycle(s->grid->mg, r, z);
+    fsi__slip_coarse(s, r, z);
     if (s->ghosts) (void)fsi_cholesky_solve(&s->block, r + cells, z + cells);
+}
+static void fsi__slip_precondition_indefinite(const fsi_real *r, fsi_real *z, void *user) {
+    fsi_slip *s = (fsi_slip *)user;
+    size_t n = s->grid->cells + (size_t)s->ghosts, m = (size_t)s->columns, i;
+    fsi__slip_precondition(r, z, s);
+    fsi_copy(m, r + n, z + n);
+    fsi__slip_K(s, z + n, 1);
+    for (i = 0; i < m; i++) z[n + i] *= -fsi__slip_area(s) / (s->grid->desc.rho * s->grid->h);
 }
 /* Takes the mean out of x over every region without given pressure (cells and ghosts together). */
 static void fsi__slip_project(fsi_real *x, void *user) {
@@ -3762,7 +3991,7 @@ static fsi_result fsi__slip_sides(fsi_slip *s) {
     if (!FSI__SLIP_GROW(s, ghost, 0, sides) || !FSI__SLIP_GROW(s, flux, 1, sides) || !FSI__SLIP_GROW(s, velocity, 2, sides) ||
         !FSI__SLIP_GROW(s, group, 5, sides) || !FSI__SLIP_GROW(s, group_open, 6, sides) || !FSI__SLIP_GROW(s, body, 7, sides) ||
         !FSI__SLIP_GROW(s, conduct, 8, sides) || !FSI__SLIP_GROW(s, wall, 9, sides) || !FSI__SLIP_GROW(s, spot, 10, sides) ||
-        !FSI__SLIP_GROW(s, row, 14, longest) || !FSI__SLIP_GROW(s, offset, 15, f->solids + 1)) return FSI_ERR_MEMORY;
+        !FSI__SLIP_GROW(s, row, 14, longest) || !FSI__SLIP_GROW(s, stick, 18, sides) || !FSI__SLIP_GROW(s, offset, 15, f->solids + 1)) return FSI_ERR_MEMORY;
     for (i = 0; i < f->sides; i++) {
         const fsi_side *side = f->side + i;
         s->conduct[i] = (s->desc.coefficient ? s->desc.coefficient[side->solid] : 1) / (s->desc.ghost_mass > 0 ? s->desc.ghost_mass : 30);
@@ -3788,10 +4017,15 @@ static fsi_result fsi__slip_prepare(fsi_slip *s, fsi_real dt) {
     if (!fsi__slip_links(s) || !FSI__SLIP_GROW(s, link_flux, 4, s->links + 1) || !FSI__SLIP_GROW(s, root, 11, n) || !FSI__SLIP_GROW(s, sum, 12, 2 * n))
         return FSI_ERR_MEMORY;
     s->count = s->sum + n;
-    n = g->cells + (size_t)s->ghosts;
+    r = fsi__slip_solids(s);
+    if (r < 0) return r;
+    if (!FSI__SLIP_GROW(s, coarse, 20, 2 * g->mg->regions + 1)) return FSI_ERR_MEMORY;
+    n = g->cells + (size_t)s->ghosts + (size_t)s->columns;
     if (!FSI__SLIP_GROW(s, vec[0], 13, 4 * n)) return FSI_ERR_MEMORY;
     for (i = 1; i < 4; i++) s->vec[i] = s->vec[0] + (size_t)i * n;
     fsi__slip_regions(s);
+    fsi__slip_coarse_build(s);
+    if (s->columns && (s->desc.solver == FSI_SLIP_DIRECT || s->desc.form == FSI_SLIP_PAPER)) return FSI_ERR_ARGUMENT;
     r = fsi__slip_factor(s, FSI__SLIP_START, NULL, &s->start);
     return r == FSI_OK ? fsi__slip_factor(s, FSI__SLIP_BLOCK, NULL, &s->block) : r;
 }
@@ -3825,18 +4059,34 @@ static fsi_result fsi__slip_update(fsi_slip *s, const fsi_real *p) {
     return fsi_grid_apply_pressure(s->grid);
 }
 
-static fsi_result fsi__slip_cg(fsi_slip *s, const fsi_real *b, fsi_real *x, fsi_report *report) {
+static fsi_result fsi__slip_cg(fsi_slip *s, fsi_real *b, fsi_real *x, fsi_report *report) {
+    size_t n = s->grid->cells + (size_t)s->ghosts, m = (size_t)s->columns;
+    fsi_real *v0 = s->solid + m, *v = v0 + m;
     fsi_krylov_desc d;
+    fsi_result r;
+    size_t i;
+    int indefinite = s->desc.solver == FSI_SLIP_INDEFINITE && m;
     memset(&d, 0, sizeof d);
-    d.n = s->grid->cells + (size_t)s->ghosts;
-    d.A.apply_fn = fsi__slip_apply; d.A.user = s;
-    d.precondition.apply_fn = fsi__slip_precondition; d.precondition.user = s;
+    d.n = indefinite ? n + m : n;
+    d.A.apply_fn = indefinite ? fsi__slip_apply_indefinite : fsi__slip_apply_two_way;
+    d.precondition.apply_fn = indefinite ? fsi__slip_precondition_indefinite : fsi__slip_precondition;
+    d.A.user = d.precondition.user = s;
     d.project_fn = fsi__slip_project; d.project_user = s;
     d.tolerance = s->desc.tolerance > 0 ? s->desc.tolerance : s->grid->desc.tolerance;
     d.tolerance_abs = s->grid->noise;
     d.max_iterations = s->desc.max_iterations ? s->desc.max_iterations : 2000;
     d.allocator = s->desc.allocator;
-    return fsi_cg_solve(&d, b, x, NULL, 0, report);
+    fsi_fill(m, 0, b + n);                             /* v = v0 + what the pressure adds */
+    r = indefinite ? fsi_symmqmr_solve(&d, b, x, NULL, 0, report) : fsi_cg_solve(&d, b, x, NULL, 0, report);
+    if (r < 0 || !m) return r;
+    if (indefinite) fsi_copy(m, x + n, v);
+    else {
+        fsi__slip_gather(s, x, NULL, v);
+        fsi__slip_K(s, v, 1);
+        fsi_scale(m, fsi__slip_area(s), v);
+    }
+    for (i = 0; i < m; i++) v[i] += v0[i];
+    return r;
 }
 
 /* Direct solve: compact numbering of the fluid cells in map, factor on first use. */
@@ -3999,10 +4249,9 @@ static fsi_result fsi__paper_solve(fsi_slip *s, fsi_report *rep) {
     return r;
 }
 
-static void fsi__slip_finish(fsi_slip *s, fsi_real dt) {
+static void fsi__slip_finish(fsi_slip *s) {
     fsi_interface *f = &s->interface;
     int i;
-    (void)dt;
     for (i = 0; i < f->sides; i++) {
         const fsi_side *side = f->side + i;
         if (!side->shell) f->velocity[side->axis][side->face] = s->wall[i] + (fsi_real)side->sign * s->flux[i];
@@ -4030,8 +4279,11 @@ static fsi_result fsi__slip_passes(fsi_slip *s, fsi_report *rep) {
         fsi_report one;
         memset(&one, 0, sizeof one);
         fsi__slip_estimate(s, 1);
+        if (!pass) fsi__slip_free_velocity(s);
         fsi__slip_start(s);
         fsi__slip_regions(s);
+        fsi__slip_pushed(s);
+        fsi__slip_give(s, s->solid + s->columns);
         fsi__slip_rhs(s, s->vec[3]);
         for (k = 0; k < g->dim; k++) fsi_copy(g->faces[k], s->u[k], g->u[k]);
         r = map ? fsi__slip_direct(s, &all, map, s->vec[3], s->vec[0]) : fsi__slip_cg(s, s->vec[3], s->vec[0], &one);
@@ -4040,7 +4292,10 @@ static fsi_result fsi__slip_passes(fsi_slip *s, fsi_report *rep) {
         rep->iterations += one.iterations; rep->residual = one.residual;
         if (!pass) rep->residual_start = one.residual_start;
         r = fsi__slip_update(s, s->vec[0]);
+        fsi__slip_give(s, s->solid + 2 * (size_t)s->columns);
     }
+    if (r >= 0) fsi__slip_impulses(s);
+    else fsi__slip_give(s, s->solid);                  /* v* back */
     fsi_cholesky_free(&all);
     fsi_free(a, map, (g->cells + 1) * sizeof *map);
     return r < 0 ? r : worst;
@@ -4060,7 +4315,7 @@ FSI_API fsi_result fsi_slip_solve(fsi_slip *slip, fsi_real dt, fsi_report *repor
     if (r >= 0) r = s->desc.form == FSI_SLIP_PAPER ? fsi__paper_solve(s, &rep) : fsi__slip_passes(s, &rep);
     if (r >= 0) {
         if (s->desc.form != FSI_SLIP_PAPER) fsi__slip_estimate(s, 0);
-        fsi__slip_finish(s, dt);
+        fsi__slip_finish(s);
     }
     s->desc.ghost_mass = given;
     if (r < 0) return r;

@@ -7,6 +7,8 @@
 
 static double now(void *user) { (void)user; return ex_now(); }
 
+static fsi_result stay(void *user, fsi_real dt) { (void)user; (void)dt; return FSI_OK; }
+
 static void draw(ex_args *a, const fsi_sph *s, const fsi_tled *t, const double *hi) {
     ex_image m = ex_image_make(720, 440);
     ex_camera c = ex_camera_make(0.95, 0.75, 2.3, 0.8, 0.3, 0.2, 1, 36);
@@ -39,14 +41,17 @@ int main(int argc, char **argv) {
     fsi_sph_desc f = {0};
     fsi_tled beam;
     fsi_tled_desc t = {0};
-    fsi_mesh mesh;
+    fsi_mesh mesh, tank;
     fsi_proxy proxy;
     fsi_proxy_desc p = {0};
-    fsi_proxy_solid solid = {0};
+    fsi_proxy_solid solid[2];
+    fsi_coupled *door = &solid[1].door;
+    static fsi_real zero[24], one[8] = {1, 1, 1, 1, 1, 1, 1, 1};
+    static const int32_t node[8] = {0, 1, 2, 3, 4, 5, 6, 7};
     fsi_bvh tree;
     fsi_report report;
     int frame, i, n, stable = 1, per;
-    long steps = 0, bad = 0;
+    long steps = 0, bad = 0, lost = 0;
     double ms[3] = {0, 0, 0}, density = 0, closest = 1e9, gain = -1e9, dt, hi[3] = {1.6, 0.8, 0.4}, bend = 0, now_bend = 0;
     ex_begin(&a, argc, argv, "beam", "A wave bends an elastic beam.", keys, 7, 12, 50);
     n = (int)fmax(1, pow(ex_number(&a, "tets") / 6 / 24, 1.0 / 3) + 0.5);              /* n x 6 n x 4 n bricks */
@@ -59,8 +64,13 @@ int main(int argc, char **argv) {
     for (i = 0; i < beam.nodes; i++) if (beam.x[3 * i + 1] < FSI_R(0.01)) fsi_tled_fix(&beam, i, fsi_vec(0, 0, 0));
     if (fsi_sph_add_block(&sph, fsi_vec(0, 0, 0), fsi_vec(FSI_R(0.5), FSI_R(0.5), FSI_R(0.4)), fsi_vec(0, 0, 0), NULL) != FSI_OK) return 1;
     fsi_sph_add_box_walls(&sph, fsi_vec(0, 0, 0), fsi_vec((fsi_real)hi[0], (fsi_real)hi[1], (fsi_real)hi[2]), 1u << 3, NULL);
-    solid.tled = &beam; solid.restitution = (fsi_real)ex_number(&a, "restitution"); solid.slip = (fsi_real)ex_number(&a, "slip");
-    p.sph = &sph; p.solid = &solid; p.count = 1; p.clock_fn = now;
+    if (fsi_mesh_box(&tank, fsi_vec_scale(fsi_vec(1, 1, 1), FSI_R(-0.4) * f.spacing), fsi_vec((fsi_real)hi[0] + FSI_R(0.4) * f.spacing, 2, (fsi_real)hi[2] + FSI_R(0.4) * f.spacing),
+                     1, 1, 1, 0, NULL) != FSI_OK) return 1;
+    memset(solid, 0, sizeof solid);                           /* spray has no pressure and would pass boundary particles: a fixed sheet outside holds it */
+    solid[1].advance_fn = stay; solid[1].slip = 1;
+    door->surface = fsi_mesh_surface(&tank); door->surface.closed = 0; door->dof = 24; door->v = zero; door->mass = one; door->inverse_mass = zero; door->node = node;
+    solid[0].tled = &beam; solid[0].restitution = (fsi_real)ex_number(&a, "restitution"); solid[0].slip = (fsi_real)ex_number(&a, "slip");
+    p.sph = &sph; p.solid = solid; p.count = 2; p.clock_fn = now;
     if (fsi_proxy_init(&proxy, &p) != FSI_OK) return 1;
     if (fsi_bvh_init(&tree, beam.triangles, NULL) != FSI_OK) return 1;
     dt = 0.4 * (double)f.spacing / (30 + 5);
@@ -71,7 +81,7 @@ int main(int argc, char **argv) {
             ms[0] += 1e3 * proxy.stats.seconds_sph; ms[1] += 1e3 * proxy.stats.seconds_solid; ms[2] += 1e3 * proxy.stats.seconds_coupling;
             density = fmax(density, (double)sph.stats.max_density); gain = fmax(gain, proxy.stats.energy_change);
         }
-        if (fsi_bvh_build(&tree, &solid.door.surface) != FSI_OK) return 1;
+        if (fsi_bvh_build(&tree, &solid[0].door.surface) != FSI_OK) return 1;
         for (i = 0; i < sph.now.count; i++) {
             fsi_vec3 x = fsi_vec(sph.x[i], sph.y[i], sph.z[i]);
             fsi_hit h;
@@ -84,6 +94,7 @@ int main(int argc, char **argv) {
         if (a.out) draw(&a, &sph, &beam, hi);
         ex_progress(&a, frame);
     }
+    for (i = 0; i < sph.now.count; i++) lost += !(sph.x[i] > -0.01 && sph.x[i] < hi[0] + 0.01 && sph.y[i] > -0.01 && sph.z[i] > -0.01 && sph.z[i] < hi[2] + 0.01);
     for (i = 0; i < 3; i++) ex_result(i == 0 ? "ms_sph" : i == 1 ? "ms_tled" : "ms_coupling", "%.4f", ms[i] / (steps > 0 ? steps : 1));
     ex_result("particles", "%d", sph.now.count);
     ex_result("tets", "%d", mesh.tet_count);
@@ -93,9 +104,10 @@ int main(int argc, char **argv) {
     ex_result("skipped", "%ld", (long)proxy.stats.all_skipped);
     ex_result("max_density_ratio", "%.4f", density);
     ex_result("energy_gain", "%.3g", gain);
-    ex_result("substeps", "%d", solid.substeps);
+    ex_result("substeps", "%d", solid[0].substeps);
+    ex_result("lost", "%ld", lost);                           /* outside the tank */
     ex_result("bend", "%.4f", bend);                          /* largest displacement along the flow, m */
     ex_result("bend_end", "%.4f", now_bend);
-    fsi_bvh_free(&tree); fsi_proxy_free(&proxy); fsi_tled_free(&beam); fsi_sph_free(&sph); fsi_mesh_free(&mesh);
+    fsi_bvh_free(&tree); fsi_proxy_free(&proxy); fsi_tled_free(&beam); fsi_sph_free(&sph); fsi_mesh_free(&mesh); fsi_mesh_free(&tank);
     return ex_end(&a, steps, stable);
 }

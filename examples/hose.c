@@ -54,7 +54,7 @@ int main(int argc, char **argv) {
                                   {"particles", "", "most fluid particles", "4000", 100, 1e6, NULL},
                                   {"tets", "", "about so many tetrahedra", "2900", 500, 1e6, NULL},
                                   {"young", "Pa", "Young's modulus", "6e5", 1e3, 1e8, NULL},
-                                  {"speed", "m/s", "of the water at the inlet", "1.5", 0.1, 5, NULL},
+                                  {"speed", "m/s", "of the water at the inlet", "1", 0.1, 5, NULL},
                                   {"gravity", "m/s^2", "downwards", "9.81", 0, 100, NULL}};
     ex_args a;
     fsi_sph sph;

@@ -10,7 +10,7 @@
 enum { BASIS = 3, ARMS = 4 };
 static swarm s;
 static const double RADIUS = 0.2, HEIGHT = 0.2, ARM = 0.2;
-typedef struct muscle { double time, period, strength, part; fsi_real target[BASIS]; int bodies; } muscle;
+typedef struct muscle { double time, period, strength, part, friction; fsi_real target[BASIS]; int bodies; } muscle;
 
 /* Field k of the bell at x, t = 0 at the top to 1 at the rim. */
 static fsi_vec3 field(int k, fsi_vec3 x, fsi_real top) {
@@ -21,6 +21,14 @@ static fsi_vec3 field(int k, fsi_vec3 x, fsi_real top) {
         default: return fsi_vec(0, t * t, 0);                  /* the rim goes up and down */
     }
 }
+/* Angular velocity of a body's momentum. */
+static fsi_vec3 spin(const fsi_reduced *b) {
+    fsi_real inverse[26 * 26], w[3];
+    int n = 6 + b->model->modes, i;
+    fsi_reduced_mass(b, 0, NULL, inverse);
+    for (i = 0; i < 3; i++) w[i] = inverse[(3 + i) * n + 3] * b->L[0] + inverse[(3 + i) * n + 4] * b->L[1] + inverse[(3 + i) * n + 5] * b->L[2];
+    return fsi_vec_load(w);
+}
 /* Contracts during `part` of the period, relaxes during the rest; part 0.5 is the sine. */
 static void drive(swarm *w, fsi_real dt, void *user) {
     muscle *m = (muscle *)user;
@@ -30,6 +38,11 @@ static void drive(swarm *w, fsi_real dt, void *user) {
     for (i = 0; i < m->bodies; i++) {
         fsi_reduced *bell = &w->body[i * (ARMS + 1)];
         for (k = 0; k < BASIS; k++) bell->push[6 + k] += (fsi_real)(m->strength * c) * bell->model->omega2[k] * m->target[k];
+        for (k = 1; k <= ARMS; k++) {                          /* friction of the joints: opposite torques */
+            fsi_vec3 torque = fsi_vec_scale(fsi_vec_sub(spin(bell), spin(bell + k)), (fsi_real)m->friction);
+            fsi_vec_store(bell[k].push + 3, fsi_vec_add(fsi_vec_load(bell[k].push + 3), torque));
+            fsi_vec_store(bell->push + 3, fsi_vec_sub(fsi_vec_load(bell->push + 3), torque));
+        }
     }
     m->time += (double)dt;
 }
@@ -67,7 +80,7 @@ static int make_models(const ex_args *a, fsi_mesh *mesh, fsi_reduced_model *mode
     fsi_real *basis, top = FSI_R(-1e30);
     int i, k, n;
     bell.a = (fsi_real)RADIUS; bell.b = FSI_R(0.09); bell.c = (fsi_real)HEIGHT;
-    arm.a = (fsi_real)ARM; arm.b = FSI_R(0.04); arm.c = FSI_R(0.03);
+    arm.a = (fsi_real)ARM; arm.b = FSI_R(0.032); arm.c = FSI_R(0.026);
     if (!swarm_mesh(&mesh[0], &bell, fsi_vec(FSI_R(0.3), FSI_R(0.3), FSI_R(0.3)), (int)ex_number(a, "tets"))) return 0;
     if (!swarm_mesh(&mesh[1], &arm, fsi_vec(FSI_R(0.06), FSI_R(0.26), FSI_R(0.06)), (int)ex_number(a, "tets") / 10)) return 0;
     n = 3 * mesh[0].vertex_count;
@@ -93,8 +106,9 @@ static int make_models(const ex_args *a, fsi_mesh *mesh, fsi_reduced_model *mode
 
 int main(int argc, char **argv) {
     static const ex_key keys[] = {{"bodies", "", "jellyfish", "1", 1, 3, NULL}, {"modes", "", "per arm", "4", 0, 20, NULL}, {"tets", "", "of the bell, about", "4000", 300, 50000, NULL},
-                                  {"actuation", "", "share of the bell's radius taken in at the rim", "0.5", 0, 0.8, NULL}, {"period", "s", "of a stroke", "0.5", 0.05, 10, NULL},
+                                  {"actuation", "", "share of the bell's radius taken in at the rim", "0.42", 0, 0.8, NULL}, {"period", "s", "of a stroke", "0.5", 0.05, 10, NULL},
                                   {"part", "", "of the period in which it contracts; 0.5 = sine", "0.3", 0.05, 0.95, NULL}, {"young", "Pa", "stiffness of the bell", "2e5", 100, 1e8, NULL},
+                                  {"friction", "N m s", "of the joints", "0.02", 0, 0.02, NULL},
                                   {"dt", "s", "time step, at most 0.04", "0.01", 1e-4, 0.04, NULL}};
     ex_args a;
     fsi_world_desc d = {0};
@@ -104,19 +118,19 @@ int main(int argc, char **argv) {
     muscle m = {0};
     double total = 0, y0[3], dt, length = 0, swum = 0, sway = 0, squeeze = 0, rim0;
     int bodies, i, k, frame, steps = 0, stable = 1, rim;
-    ex_begin(&a, argc, argv, "jellyfish", "Jellyfish swim by contracting their bells.", keys, 8, 27, 250);
+    ex_begin(&a, argc, argv, "jellyfish", "Jellyfish swim by contracting their bells.", keys, 9, 27, 250);
     bodies = (int)ex_number(&a, "bodies"); dt = ex_number(&a, "dt");
     d.grid.ny = a.size; d.grid.h = FSI_R(1.8) / (fsi_real)a.size; d.grid.nz = a.size * 4 / 9; d.grid.nx = bodies > 1 ? d.grid.nz * (bodies * 3 + 1) / 4 : d.grid.nz;
     d.grid.rho = 1000; d.grid.side[3].kind = FSI_SIDE_OPEN; d.max_guests = bodies;
     if (fsi_world_init(&w, &d) != FSI_OK || !make_models(&a, mesh, model, &m)) return 1;
-    m.period = ex_number(&a, "period"); m.part = ex_number(&a, "part"); m.strength = ex_number(&a, "actuation"); m.bodies = bodies;
+    m.period = ex_number(&a, "period"); m.part = ex_number(&a, "part"); m.strength = ex_number(&a, "actuation"); m.bodies = bodies; m.friction = ex_number(&a, "friction");
     for (i = 0; i < bodies; i++) {
         fsi_reduced_joint joint[ARMS];
         fsi_vec3 at = fsi_vec((fsi_real)((i + 0.5) * (double)w.grid.h * w.grid.nx / bodies), FSI_R(0.5) + FSI_R(0.05) * (fsi_real)(i % 2), (fsi_real)(0.5 * (double)w.grid.h * w.grid.nz));
         if (!swarm_add(&s, &w, &model[0], at, swarm_turn(0, 0.4 * i, 0))) return 1;
         for (k = 0; k < ARMS; k++) {
             double t = 1.5707963 * k + 0.785;
-            int up = nearest(&model[1], fsi_vec(0, 0, 0)), under = nearest(&model[0], fsi_vec((fsi_real)(0.09 * cos(t)), FSI_R(0.06), (fsi_real)(0.09 * sin(t))));
+            int up = nearest(&model[1], fsi_vec(0, 0, 0)), under = nearest(&model[0], fsi_vec((fsi_real)(0.05 * cos(t)), FSI_R(0.1), (fsi_real)(0.05 * sin(t))));
             fsi_reduced *bell = &s.body[i * (ARMS + 1)];
             fsi_vec3 T = fsi_vec_sub(fsi_reduced_point(bell, under), fsi_vec_load(model[1].x0 + 3 * up));
             joint[k].body[0] = 0; joint[k].body[1] = k + 1; joint[k].vertex[0] = under; joint[k].vertex[1] = up;

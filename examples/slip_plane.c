@@ -94,8 +94,11 @@ int main(int argc, char **argv) {
         }
         ex_progress(&a, frame);
     }
-    for (i = 0; i < TRACERS; i++)
-        crossed += (height(&s[0], (double)begin[0][3 * i], (double)begin[0][3 * i + 1]) > 0) != (height(&s[0], (double)s[0].point[3 * i], (double)s[0].point[3 * i + 1]) > 0);
+    for (i = 0; i < TRACERS; i++) {                            /* those still in the box */
+        double x = (double)s[0].point[3 * i], y = (double)s[0].point[3 * i + 1], h = 1.0 / a.size;
+        if (fmin(fmin(x, 1 - x), fmin(y, 1 - y)) < h) continue;
+        crossed += (height(&s[0], (double)begin[0][3 * i], (double)begin[0][3 * i + 1]) > 0) != (height(&s[0], x, y) > 0);
+    }
     ex_result("error_slip", "%.3e", error[SLIP]);
     ex_result("error_voxel", "%.3e", error[VOXEL]);
     ex_result("groups_on_both_sides", "%d", leaks);

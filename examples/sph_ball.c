@@ -35,7 +35,7 @@ int main(int argc, char **argv) {
                                   {"scene", "", "what falls", "fall", 0, 0, "drop,fall"},
                                   {"seed", "", "disturbs the particles by 1 % of their spacing", "1", 0, 1e6, NULL},
                                   {"omega", "", "under-relaxation of p", "0.05", 1e-3, 1, NULL},
-                                  {"tolerance", "", "of the motion, over the particle radius", "0.02", 1e-6, 10, NULL},
+                                  {"tolerance", "", "of the motion, over the particle radius", "0.005", 1e-6, 10, NULL},
                                   {"reuse", "", "xpm: steps whose pairs are kept", "5", 0, 16, NULL},
                                   {"dt", "s", "largest step", "0.002", 1e-5, 0.05, NULL},
                                   {"gravity", "m/s^2", "downwards", "9.81", 0, 100, NULL}};

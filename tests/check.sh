@@ -23,7 +23,7 @@ install() {
         for p in $missing; do DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends "$p" >>"$dir/apt" 2>&1; done
 }
 want matrix && install clang g++
-want ports && install tcc gcc-multilib gcc-mingw-w64-x86-64 wine64 qemu-user gcc-s390x-linux-gnu libc6-dev-s390x-cross
+want ports && install tcc gcc-multilib gcc-mingw-w64-x86-64 qemu-user
 want static && install cppcheck clang-tidy
 want valgrind && install valgrind
 
