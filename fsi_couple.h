@@ -84,6 +84,7 @@
 #define fsi_slip_solve fsi_slip_solve_f32
 #define fsi_slip_step fsi_slip_step_f32
 #define fsi_slip_surface fsi_slip_surface_f32
+#define fsi_slip_trace fsi_slip_trace_f32
 #define fsi_slip_max_divergence fsi_slip_max_divergence_f32
 #define fsi_partitioned_init fsi_partitioned_init_f32
 #define fsi_partitioned_free fsi_partitioned_free_f32
@@ -500,6 +501,8 @@ FSI_API fsi_result fsi_slip_solve(fsi_slip *slip, fsi_real dt, fsi_report *repor
 FSI_API fsi_result fsi_slip_step(fsi_slip *slip, const fsi_scene *scene, fsi_real dt, fsi_report *report);
 /* Surface velocities (velocity) from the velocity on the grid as it is, without solving: for measuring other schemes. After fsi_slip_detect. */
 FSI_API fsi_result fsi_slip_surface(fsi_slip *slip);
+/* Moves count tracer points x[3 * count] for dt (midpoint rule); a path ends just before the first surface it meets, so none crosses a solid at rest. */
+FSI_API fsi_result fsi_slip_trace(const fsi_slip *slip, fsi_real dt, int count, fsi_real *x);
 /* Largest |net outflow| / h over fluid cells and over ghosts after a solve, 1/s. */
 FSI_API double fsi_slip_max_divergence(const fsi_slip *slip);
 #endif
@@ -4323,6 +4326,35 @@ FSI_API fsi_result fsi_slip_solve(fsi_slip *slip, fsi_real dt, fsi_report *repor
     s->report = rep;
     if (report) *report = rep;
     return r;
+}
+
+/* b, or the point of a -> b just before the first surface. */
+static fsi_vec3 fsi__slip_until(const fsi_slip *s, fsi_vec3 a, fsi_vec3 b) {
+    fsi_vec3 d = fsi_vec_sub(b, a);
+    fsi_hit hit;
+    int solid;
+    if (!fsi_interface_first_hit(&s->interface, a, b, &hit, &solid)) return b;
+    return fsi_vec_mad(a, d, fsi__max(hit.t - FSI_R(1e-3) * s->grid->h / fsi__max(fsi__length(d), FSI_R(1e-6) * s->grid->h), 0));
+}
+FSI_API fsi_result fsi_slip_trace(const fsi_slip *slip, fsi_real dt, int count, fsi_real *x) {
+    ptrdiff_t i;
+    if (!slip || !slip->memory) return FSI_ERR_STATE;
+    if (!fsi__finite(dt) || count < 0 || (count && !x) || !fsi_all_finite(3 * (size_t)count, x)) return FSI_ERR_ARGUMENT;
+    FSI__OMP(parallel for schedule(static) if (count > 1000))
+    for (i = 0; i < count; i++) {
+        const fsi_grid *g = slip->grid;
+        fsi_vec3 a = fsi_vec_load(x + 3 * i), v = fsi_grid_velocity_at(g, a), m = fsi__slip_until(slip, a, fsi_vec_mad(a, v, dt / 2)), b;
+        int k;
+        b = fsi_vec_mad(a, fsi_grid_velocity_at(g, m), dt);
+        fsi_vec_store(x + 3 * i, b);
+        for (k = 0; k < g->dim; k++) {                 /* stay in the box, then short of the surface */
+            fsi_real o = fsi__get(g->origin, k);
+            x[3 * i + k] = fsi__clamp(x[3 * i + k], o, o + g->h * (fsi_real)slip->interface.n[k]);
+        }
+        b = fsi__slip_until(slip, a, fsi_vec_load(x + 3 * i));
+        fsi_vec_store(x + 3 * i, b);
+    }
+    return FSI_OK;
 }
 
 FSI_API fsi_result fsi_slip_surface(fsi_slip *slip) {

@@ -4524,17 +4524,17 @@ static fsi_result fsi__soft_linear(fsi_soft *s, const fsi_real *b, fsi_real *x) 
     return r == FSI_NOT_CONVERGED || r == FSI_STALLED ? FSI_OK : r;
 }
 
-/* Solves for step: r is overwritten. hessian 1 falls back to 2 when the exact matrix is indefinite. */
+/* Solves for step: r is overwritten. hessian 1 falls back to 2 when the exact matrix is indefinite, 2 to a small shift. */
 static fsi_result fsi__soft_solve(fsi_soft *s, const fsi_real *x, const fsi__soft_system *q, int hessian, fsi_real *r, const fsi_real *given, fsi_real *step) {
     fsi__soft_work *w = s->work;
     size_t n = 3 * (size_t)s->desc.vertex_count, i;
     fsi_result result = FSI_ERR_SINGULAR;
     fsi_copy(n, r, w->other);
-    for (; hessian <= 2; hessian++) {
+    for (; hessian <= 3; hessian++) {
         fsi_copy(n, w->other, r);
-        fsi__soft_assemble(s, x, hessian);
+        fsi__soft_assemble(s, x, fsi__imin(hessian, 2));
         fsi__soft_system_build(s, q, r, given);
-        if (hessian == 2 && q->cm == 0) {              /* static: folds without bending stiffness leave flat directions */
+        if (hessian == 3) {                            /* static: cloth without tension or bending stiffness leaves flat directions */
             fsi_real tau = fsi__max(FSI_R(1e-9), 16 * FSI_REAL_EPS) * fsi_max_abs((size_t)s->K.row[s->K.rows], s->K.val);
             for (i = 0; i < n; i++) {
                 int32_t k = s->K.row[i];

@@ -106,7 +106,7 @@ static int make_models(const ex_args *a, fsi_mesh *mesh, fsi_reduced_model *mode
 
 int main(int argc, char **argv) {
     static const ex_key keys[] = {{"bodies", "", "jellyfish", "1", 1, 3, NULL}, {"modes", "", "per arm", "4", 0, 20, NULL}, {"tets", "", "of the bell, about", "4000", 300, 50000, NULL},
-                                  {"actuation", "", "share of the bell's radius taken in at the rim", "0.42", 0, 0.8, NULL}, {"period", "s", "of a stroke", "0.5", 0.05, 10, NULL},
+                                  {"actuation", "", "share of the bell's radius taken in at the rim", "0.4", 0, 0.8, NULL}, {"period", "s", "of a stroke", "0.7", 0.05, 10, NULL},
                                   {"part", "", "of the period in which it contracts; 0.5 = sine", "0.3", 0.05, 0.95, NULL}, {"young", "Pa", "stiffness of the bell", "2e5", 100, 1e8, NULL},
                                   {"friction", "N m s", "of the joints", "0.02", 0, 0.02, NULL},
                                   {"dt", "s", "time step, at most 0.04", "0.01", 1e-4, 0.04, NULL}};

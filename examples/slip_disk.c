@@ -48,7 +48,7 @@ static void trace(scene *s, int frame, double dt) {
             s->point[3 * i + 1] = (fsi_real)(0.02 + 0.96 * (rand() / (RAND_MAX + 1.0)));
         }
     memcpy(old, s->point, sizeof old);
-    (void)fsi_grid_trace(&s->grid, (fsi_real)dt, TRACERS, s->point);
+    (void)fsi_slip_trace(&s->slip, (fsi_real)dt, TRACERS, s->point);
     for (i = 0; i < TRACERS; i++) {
         double a = height(s, (double)old[3 * i], (double)old[3 * i + 1]), b = height(s, (double)s->point[3 * i], (double)s->point[3 * i + 1]);
         double l = (a * along(s, (double)s->point[3 * i], (double)s->point[3 * i + 1]) - b * along(s, (double)old[3 * i], (double)old[3 * i + 1])) / (a - b);

@@ -85,7 +85,7 @@ int main(int argc, char **argv) {
         }
     for (w = SLIP; w <= VOXEL; w++) memcpy(begin[w], s[w].point, sizeof begin[w]);
     for (frame = 0; frame < a.frames && stable; frame++) {
-        for (w = SLIP; w <= VOXEL; w++) (void)fsi_grid_trace(&s[w].grid, (fsi_real)(0.5 / a.size), TRACERS, s[w].point);
+        for (w = SLIP; w <= VOXEL; w++) (void)fsi_slip_trace(&s[w].slip, (fsi_real)(0.5 / a.size), TRACERS, s[w].point);
         if (a.out) {
             ex_image m = ex_image_make(640, 350);
             for (w = SLIP; w <= VOXEL; w++) draw(&s[w], &m, w, begin[w]);

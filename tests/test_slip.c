@@ -255,7 +255,7 @@ TEST C_09_slip_speed_on_a_cylinder(void) {
             rms = surface_rms(&c, &most, &top);
             CHECK_MOST(rms, gate[b][fine]);
             CHECK_MOST(most, gate[b][2 + fine]);
-            if (fine) CHECK_NEAR(1, top, 0.06);
+            if (fine) CHECK_NEAR(1, top, 0.04);        /* mean speed at 90 degrees */
             channel_free(&c);
         }
     PASS();
@@ -569,7 +569,44 @@ TEST C_03_falling_disk(void) {
     PASS();
 }
 
-/*MORE*/
+/* Steps with advection around a plate: finite, divergence free, and no tracer crosses it. */
+TEST C_12_tracers_never_cross_a_plate(void) {
+    enum { POINTS = 400 };
+    static fsi_real x[3 * POINTS], old[3 * POINTS];
+    fsi_grid_desc gd = box(24, 24, 1, FSI_SIDE_SLIP);
+    uint64_t seed = 9;
+    fsi_scene scene;
+    fsi_report report;
+    fsi_grid g;
+    fsi_slip s;
+    plane q;
+    size_t i;
+    int k, p;
+    gd.side[0].kind = FSI_SIDE_INFLOW; gd.side[0].velocity.x = 1; gd.side[1].kind = FSI_SIDE_OPEN;
+    memset(&scene, 0, sizeof scene);
+    plane_make(&q, 2, 0.5, 0.5, 0, -0.3, 1, 0, 0.2);
+    scene.solid = q.list; scene.count = 1;
+    CHECK_OK(fsi_grid_init(&g, &gd));
+    CHECK_OK(fsi_slip_init(&s, &g, NULL));
+    for (i = 0; i < g.faces[0]; i++) g.u[0][i] = g.u_plus[0][i] = 1;
+    for (k = 0; k < 3 * POINTS; k++) x[k] = k % 3 == 2 ? 0 : (fsi_real)(0.5 + 0.45 * check_random(&seed));
+    for (k = 0; k < 60; k++) {
+        ASSERT(fsi_slip_step(&s, &scene, FSI_R(0.04), &report) >= 0);
+        CHECK_MOST(report.divergence, 1e-2);
+        memcpy(old, x, sizeof old);
+        CHECK_OK(fsi_slip_trace(&s, FSI_R(0.04), POINTS, x));
+        for (p = 0; p < POINTS; p++) {
+            fsi_hit hit;
+            int solid;
+            ASSERT(!fsi_interface_first_hit(&s.interface, fsi_vec_load(old + 3 * p), fsi_vec_load(x + 3 * p), &hit, &solid));
+            if (x[3 * p] > FSI_R(0.95)) { x[3 * p] = FSI_R(0.02); x[3 * p + 1] = (fsi_real)(0.5 + 0.45 * check_random(&seed)); }
+        }
+    }
+    fsi_slip_free(&s);
+    fsi_grid_free(&g);
+    PASS();
+}
+
 GREATEST_MAIN_DEFS();
 int main(int argc, char **argv) {
     GREATEST_MAIN_BEGIN();
@@ -587,6 +624,6 @@ int main(int argc, char **argv) {
     RUN_TEST(C_27_free_plate_between_opposite_streams);
     RUN_TEST(C_15_eliminated_and_indefinite_agree);
     RUN_TEST(C_03_falling_disk);
-    /*RUN*/
+    RUN_TEST(C_12_tracers_never_cross_a_plate);
     GREATEST_MAIN_END();
 }
