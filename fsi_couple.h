@@ -1128,6 +1128,10 @@ FSI_API int fsi_interface_first_hit(const fsi_interface *face, fsi_vec3 a, fsi_v
     fsi_hit h;
     int i, found = 0;
     for (i = 0; i < face->solids; i++) {
+        const fsi_bvh_node *root = face->bvh[i].node;
+        if (face->bvh[i].nodes == 0 || fsi__max(a.x, b.x) < root->lo[0] || fsi__min(a.x, b.x) > root->hi[0] || fsi__max(a.y, b.y) < root->lo[1] ||
+            fsi__min(a.y, b.y) > root->hi[1]) continue;                                  /* nowhere near; 2D surfaces ignore z */
+        if (face->dim == 3 && (fsi__max(a.z, b.z) < root->lo[2] || fsi__min(a.z, b.z) > root->hi[2])) continue;
         if (!fsi_bvh_first_hit(face->bvh + i, a, b, &h)) continue;
         if (found && h.t >= hit->t) continue;
         *hit = h;

@@ -1992,7 +1992,7 @@ static void fsi__contact_restitution(fsi_solids *w, fsi_real threshold) {
    world point (the anchor of a), so momentum is exact even while there is drift. The equality rows of all joints are solved at
    once, directly in a band, so chains are exact; drift is corrected in every substep before the positions move, and the velocity is solved again without the
    correction afterwards, so that it adds no energy. Row 6 is the free coordinate: motor, spring, stops. */
-#define FSI__FREE 6
+#define FSI__JOINT_FREE 6
 #define FSI__JOINT_SWEEPS 8              /* sweeps where the direct solve has no room */
 #define FSI__BAND 96                     /* widest coupling of rows for the direct solve: 16 joints of 6 */
 #define FSI__JOINT_RATE FSI_R(0.2)       /* share of the drift removed per substep */
@@ -2047,20 +2047,20 @@ static void fsi__joint_geometry(const fsi_solids *w, const fsi_joint *j, fsi__jo
         fsi_vec3 tilt = fsi_vec_cross(ub, ua);
         fsi__row_angle(r, r->n++, t1, tilt);
         fsi__row_angle(r, r->n++, t2, tilt);
-        fsi__row_angle(r, FSI__FREE, ub, error);
-        r->C[FSI__FREE] = 2 * fsi__atan2(fsi_vec_dot(ub, fsi_vec(e.x, e.y, e.z)), e.w);  /* twist angle */
+        fsi__row_angle(r, FSI__JOINT_FREE, ub, error);
+        r->C[FSI__JOINT_FREE] = 2 * fsi__atan2(fsi_vec_dot(ub, fsi_vec(e.x, e.y, e.z)), e.w);  /* twist angle */
     }
     if (j->kind == FSI_JOINT_PRISMATIC) {
         fsi__row_point(r, r->n++, t1, ra, rb, d);
         fsi__row_point(r, r->n++, t2, ra, rb, d);
-        fsi__row_point(r, FSI__FREE, ub, ra, rb, d);
+        fsi__row_point(r, FSI__JOINT_FREE, ub, ra, rb, d);
     }
     if (j->kind == FSI_JOINT_PRISMATIC || j->kind == FSI_JOINT_WELD)
         for (i = 0; i < 3; i++) fsi__row_angle(r, r->n++, fsi_vec_load(unit[i]), error);
     if (j->kind == FSI_JOINT_SPRING) {
         fsi_real len = fsi__length(d);
-        fsi__row_point(r, FSI__FREE, len > 0 ? fsi_vec_scale(d, 1 / len) : fsi_vec(0, 1, 0), ra, fsi_vec_sub(rb, d), d);
-        r->C[FSI__FREE] = len;
+        fsi__row_point(r, FSI__JOINT_FREE, len > 0 ? fsi_vec_scale(d, 1 / len) : fsi_vec(0, 1, 0), ra, fsi_vec_sub(rb, d), d);
+        r->C[FSI__JOINT_FREE] = len;
     }
     r->free = j->kind == FSI_JOINT_SPRING || j->motor || j->limit || j->stiffness > 0 || j->damping > 0;
 }
@@ -2113,7 +2113,7 @@ static void fsi__joint_factor(fsi_solids *w) {
     fsi__joint_profile(w);
     for (j = 0; j < w->joint_count; j++) {
         const fsi__joint_rows *r = w->work->rows + j;
-        fsi_real k = r->free ? fsi__row_coupling(w, j, FSI__FREE, j, FSI__FREE) : 0;
+        fsi_real k = r->free ? fsi__row_coupling(w, j, FSI__JOINT_FREE, j, FSI__JOINT_FREE) : 0;
         int begin = w->work->rows[r->first].at;
         w->work->rows[j].mass_free = k > 0 ? 1 / k : 0;
         for (p = 0; p < r->n; p++) {
@@ -2165,26 +2165,26 @@ static void fsi__row_apply(const fsi_solids *w, const fsi_joint *j, const fsi__j
 static void fsi__joint_warm(const fsi_solids *w, fsi_joint *j, const fsi__joint_rows *r) {
     int i;
     for (i = 0; i < r->n; i++) fsi__row_apply(w, j, r, i, j->impulse[i]);
-    if (r->free) fsi__row_apply(w, j, r, FSI__FREE, j->impulse_free + j->impulse_limit);
+    if (r->free) fsi__row_apply(w, j, r, FSI__JOINT_FREE, j->impulse_free + j->impulse_limit);
 }
 
 /* Motor: speed with a force limit. Spring: implicit, k and d folded into the effective mass, stable for any stiffness. Stops: one-sided. */
 static void fsi__joint_free(const fsi_solids *w, fsi_joint *j, const fsi__joint_rows *r, fsi_real h, const fsi__soft *soft, int push) {
-    fsi_real m = r->mass_free, v = fsi__row_velocity(w, j, r, FSI__FREE), before = j->impulse_free, next = before;
+    fsi_real m = r->mass_free, v = fsi__row_velocity(w, j, r, FSI__JOINT_FREE), before = j->impulse_free, next = before;
     if (j->motor) next = fsi__clamp(before - m * (v - j->motor_speed), -h * j->motor_limit, h * j->motor_limit);
     else if (m > 0 && (j->stiffness > 0 || j->damping > 0)) {
         fsi_real gamma = 1 / (h * (j->damping + h * j->stiffness));
-        next = before - (v + (r->C[FSI__FREE] - j->rest) * h * j->stiffness * gamma + gamma * before) / (1 / m + gamma);
+        next = before - (v + (r->C[FSI__JOINT_FREE] - j->rest) * h * j->stiffness * gamma + gamma * before) / (1 / m + gamma);
     }
-    if (next != before) fsi__row_apply(w, j, r, FSI__FREE, next - before);
+    if (next != before) fsi__row_apply(w, j, r, FSI__JOINT_FREE, next - before);
     j->impulse_free = next;
     if (j->limit && m > 0) {
-        int low = r->C[FSI__FREE] - j->lower < j->upper - r->C[FSI__FREE];
-        fsi_real sign = low ? FSI_R(1.) : FSI_R(-1.), gap = low ? r->C[FSI__FREE] - j->lower : j->upper - r->C[FSI__FREE], bias = 0, s;
-        v = sign * fsi__row_velocity(w, j, r, FSI__FREE);
+        int low = r->C[FSI__JOINT_FREE] - j->lower < j->upper - r->C[FSI__JOINT_FREE];
+        fsi_real sign = low ? FSI_R(1.) : FSI_R(-1.), gap = low ? r->C[FSI__JOINT_FREE] - j->lower : j->upper - r->C[FSI__JOINT_FREE], bias = 0, s;
+        v = sign * fsi__row_velocity(w, j, r, FSI__JOINT_FREE);
         bias = gap > 0 ? gap / h : push ? soft->rate * gap : 0;
         s = fsi__max(0, sign * j->impulse_limit - m * (v + bias)) * sign;
-        fsi__row_apply(w, j, r, FSI__FREE, s - j->impulse_limit);
+        fsi__row_apply(w, j, r, FSI__JOINT_FREE, s - j->impulse_limit);
         j->impulse_limit = s;
     }
 }
@@ -2275,7 +2275,7 @@ FSI_API fsi_result fsi_solids_join(fsi_solids *w, const fsi_joint_desc *desc, in
     j->q0 = fsi_quat_mul(fsi__quat_back(b->q), a->q);
     fsi__joint_geometry(w, j, &rows);
     j->rows = rows.n;
-    if (desc->kind == FSI_JOINT_SPRING && desc->rest == 0) j->rest = rows.C[FSI__FREE];
+    if (desc->kind == FSI_JOINT_SPRING && desc->rest == 0) j->rest = rows.C[FSI__JOINT_FREE];
     if (id) *id = w->joint_count;
     w->joint_count++;
     return FSI_OK;
@@ -3173,7 +3173,7 @@ FSI_API fsi_result fsi_solids_measure(const fsi_solids *w, fsi_solids_report *r)
         for (k = 0; k < rows.n; k++) if (fsi_vec_dot(rows.l[k], rows.l[k]) > 0) e += (double)(rows.C[k] * rows.C[k]);
         if (sqrt(e) > r->joint_error) r->joint_error = sqrt(e);
         if (rows.free && w->joint[i].stiffness > 0) {
-            double s = (double)(rows.C[FSI__FREE] - w->joint[i].rest);
+            double s = (double)(rows.C[FSI__JOINT_FREE] - w->joint[i].rest);
             r->potential += 0.5 * (double)w->joint[i].stiffness * s * s;
         }
     }
