@@ -83,8 +83,8 @@ TEST P_05a_partitioned_equals_monolithic(void) {
             if (form == 0) {
                 double scale = fabs((double)s.body.velocity.y) + .01;
                 fsi_body_take(&t.body);
-                CHECK_NEAR(s.body.velocity.y, t.body.velocity.y, TOL(1e-9, 1e-3) * scale);
-                CHECK_NEAR(s.body.velocity.x, t.body.velocity.x, TOL(1e-9, 1e-3) * scale);
+                CHECK_NEAR(s.body.velocity.y, t.body.velocity.y, TOL(1e-9, 4e-3) * scale);
+                CHECK_NEAR(s.body.velocity.x, t.body.velocity.x, TOL(1e-9, 4e-3) * scale);
                 CHECK_NEAR(s.body.spin.z, t.body.spin.z, TOL(1e-9, 2e-3));
                 for (i = 0; i < (int)a.faces[1]; i++) worst = fmax(worst, fabs((double)(a.u[1][i] - b.u[1][i])));
                 CHECK_MOST(worst, TOL(1e-9, 2e-3));
@@ -235,7 +235,7 @@ static fsi_result wave_run(double m, double stiff, int scheme_kind, int steps, d
     w.p.door.surface.vertex_count = 2; w.p.door.surface.element_count = 1; w.p.door.surface.closed = 0; w.p.door.surface.index = segment; w.p.door.row_fn = wave_row;
     w.mass = m / 2; w.stiff = stiff / 2; w.x = 1e-4; w.dt = .01;    /* modal: integral of cos^2 = 1/2 */
     list[0] = &w.p.door;
-    pd.n = pd.m = 4; pd.tolerance = FSI_R(TOL(1e-13, 1e-9)); pd.scheme = (fsi_scheme)scheme_kind; pd.omega = 1; pd.max_iterations = 30;
+    pd.n = pd.m = 4; pd.tolerance = FSI_R(TOL(1e-13, 1e-8)); pd.scheme = (fsi_scheme)scheme_kind; pd.omega = 1; pd.max_iterations = 30;
     fsi_partitioned_init(&scheme, &pd);
     fluid.grid = &g; fluid.face = &face; fluid.bpp = 1; fluid.tolerance = TOL(1e-12, 1e-6);
     F = fsi_fluid_box_door(&fluid);
