@@ -563,9 +563,6 @@ typedef struct fsi_partitioned {
     int capped, stalled;      /* steps that ended at the cap, or without progress, since init */
     int64_t steps, fluid_calls, solid_calls; /* since init; the final solid call is not counted */
     double used_columns;      /* mean columns of the fluid's reduced model per step (the paper's modes) */
-    double seconds;           /* spent in the scheme itself, with clock_fn */
-    double (*clock_fn)(void *user); /* optional: seconds; set after init */
-    void *clock_user;
     /* private */
     int columns;              /* room in fluid and solid */
     int step_columns[16], kept_steps; /* pairs stored per earlier step */

@@ -395,7 +395,7 @@ TEST C_23_boundary_projection(void) {
     for (regions = 1; regions <= 3; regions++) {
         bpp q, q2;
         fsi_real p0[4], p1[4], work[32];
-        double orth = 0, scale = 0;
+        double scale = 0;
         bpp_make(&q, 40, regions, 5, (uint64_t)(40 + regions));
         q2 = q;
         q2.b.u = q2.u;
@@ -410,7 +410,6 @@ TEST C_23_boundary_projection(void) {
         q2.b.u = q2.u;
         CHECK_OK(fsi_boundary_project(&q2.b, FSI_R(0.1), p1, work));                              /* P^2 = P */
         for (f = 0; f < 40; f++) { CHECK_NEAR(q.u[f], q2.u[f], TOL(1e-13, 1e-5)); scale += fabs((double)q.u[f]); }
-        (void)orth;
         ASSERT(scale > 0);
     }
     PASS();
