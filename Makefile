@@ -12,6 +12,9 @@ endif
 ifeq ($(SINGLE),1)
 STD     += -DFSI_SINGLE
 endif
+ifneq ($(GREATEST),tests/greatest.h)
+INSTEAD := -DGREATEST_INSTEAD='"$(abspath $(GREATEST))"'
+endif
 FLAGS   = $(STD) $(CFLAGS) $(OMP) -Wall -Wextra -I.
 HEADERS := $(wildcard fsi_*.h)
 TESTS   := $(patsubst tests/%.c,$(B)/%,$(wildcard tests/test_*.c))
@@ -38,10 +41,8 @@ $(EXAMPLES): $(B)/%: examples/%.c examples/common.h $(B)/fsi.o
 	$(CC) $(FLAGS) -DFSI_DECLARATIONS_ONLY -Iexamples $< $(B)/fsi.o -o $@ -lm
 $(BENCHES): $(B)/%: bench/%.c $(wildcard bench/*.h) $(B)/fsi.o
 	$(CC) $(FLAGS) -DFSI_DECLARATIONS_ONLY -Ibench $< $(B)/fsi.o -o $@ -lm
-$(B)/greatest/greatest.h: $(GREATEST) $(B)/config
-	@mkdir -p $(B)/greatest && cp $(GREATEST) $@
-$(TESTS): $(B)/%: tests/%.c tests/check.h $(B)/greatest/greatest.h $(HEADERS) $(B)/config
-	$(CC) $(FLAGS) -I$(B)/greatest -Itests $< -o $@ -lm
+$(TESTS): $(B)/%: tests/%.c tests/check.h tests/greatest.h $(GREATEST) $(HEADERS) $(B)/config
+	$(CC) $(FLAGS) $(INSTEAD) -Itests $< -o $@ -lm
 
 # make test builds two at a time even without -j
 test:

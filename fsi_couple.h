@@ -52,6 +52,8 @@
 #define fsi_interface_free fsi_interface_free_f32
 #define fsi_interface_detect fsi_interface_detect_f32
 #define fsi_interface_sides fsi_interface_sides_f32
+#define fsi_interface_move_surface fsi_interface_move_surface_f32
+#define fsi_interface_moved fsi_interface_moved_f32
 #define fsi_interface_velocity fsi_interface_velocity_f32
 #define fsi_interface_sample fsi_interface_sample_f32
 #define fsi_interface_set_sample fsi_interface_set_sample_f32
@@ -193,6 +195,8 @@ typedef struct fsi_interface {
     fsi_cut *cut;             /* [cuts] */
     int cuts, cut_room;
     int8_t *delta;            /* [cells] private: winding number steps, zero between calls */
+    fsi_real *was;            /* [3 vertices of all open surfaces] where they were in the last detect */
+    int was_count, was_room;
     int started;              /* 1 after the first detect */
     fsi_bvh *bvh;             /* [solids] tree over each surface */
     int bvh_room;
@@ -212,6 +216,11 @@ FSI_API void fsi_interface_free(fsi_interface *face);
 FSI_API fsi_result fsi_interface_detect(fsi_interface *face, fsi_grid *grid, fsi_coupled *const *solid, int count);
 /* Lists the sides and their rows of J for the present classification of the grid (fsi_grid_classify). */
 FSI_API fsi_result fsi_interface_sides(fsi_interface *face, const fsi_grid *grid);
+/* fsi_grid_move_surface, but the level set does not reach through thin surfaces: a cell beside one stays liquid (or air) when all it sees was. */
+FSI_API fsi_result fsi_interface_move_surface(fsi_interface *face, fsi_grid *grid, fsi_real dt, fsi_report *report);
+/* After the solids moved in the same step: cells that an open surface passed over are on its other side now and take level set and scalars from
+   there; markers it ran over go. The surfaces' arrays must be up to date. The number of cells that changed side goes to *passed (may be NULL). */
+FSI_API fsi_result fsi_interface_moved(fsi_interface *face, fsi_grid *grid, int *passed);
 /* (J v)_s of one side, m/s. v: generalised velocity of its solid. */
 FSI_API fsi_real fsi_interface_velocity(const fsi_interface *face, const fsi_side *side, const fsi_real *v);
 /* The fluid's velocity sample at a side, m/s; and setting it. */
@@ -515,7 +524,7 @@ FSI_API double fsi_slip_max_divergence(const fsi_slip *slip);
        F_X, S_p   reduced Jacobians from the pairs seen so far */
 
 /* One black box. Every solve starts from the state of the last accepted step: either the box has no memory inside a step, or it gives
-   save_fn and restore_fn. All callbacks return FSI_OK or a positive result; a negative one ends the step with FSI_ERR_CALLBACK. */
+   save_fn and restore_fn. All callbacks return FSI_OK or a positive result; a negative one ends the step and is what it returns. */
 typedef struct fsi_blackbox {
     fsi_result (*solve_fn)(void *user, const fsi_real *in, fsi_real *out); /* required: one step of this solver with boundary values in */
     fsi_result (*save_fn)(void *user);    /* once at the start of a step; NULL = no memory to save */
@@ -619,6 +628,8 @@ typedef struct fsi_fluid_box {
     fsi_interface *face;      /* the caller's; detected, see fsi_fluid_box_begin */
     int pressure_form;        /* 0: conservative impulses, XPM section 5; 1: pressure forces alone (P and RMI of the paper) */
     int bpp;                  /* 1: closed regions push the solids; 0: velocities are made compatible, but the solids do not feel it */
+    int swept;                /* 1: a closed region grows by the volume that the elements of nodal surfaces around it sweep, to round-off; they must lie
+                                 in the box and be oriented alike. 0: by the flux through the cut faces, as in the monolithic solve (O(h) off) */
     double tolerance;         /* of the pressure solve; 0 = 1e-10 (single 1e-5) */
     fsi_allocator allocator;  /* zero = malloc */
     /* set by fsi_fluid_box_begin */
@@ -627,14 +638,16 @@ typedef struct fsi_fluid_box {
     fsi_real dt;
     int64_t solves, iterations; /* pressure solves and their iterations since begin */
     double injected;          /* net volume that sources and scripted faces push into closed regions, m^3/s */
+    double leak;              /* volume that the closed regions gain too much in this step, m^3: by the last solve; after a scene's step by the solids' motion */
     /* private */
     int *offset;              /* [solids + 1] first degree of freedom of each solid */
     fsi_real *rhs0;           /* [cells] right-hand side with the solids at rest */
     fsi_real *u, *u_star;     /* [sides] velocity at the sides, and the fluid's before the solve */
     fsi_real *area, *mass;    /* [sides] */
     int32_t *minus, *plus;    /* [sides] */
-    fsi_real *p0, *stiff;     /* [regions] pressure of the projection, C^T M^-1 C */
+    fsi_real *p0, *stiff, *sweep; /* [regions] pressure of the projection, C^T M^-1 C, flux by swept volumes less that through the sides, m^3/s */
     int region_room;
+    int32_t *element, *vertex;/* swept: [2 * elements], [2 * vertices] closed region behind and before each, -1 none, -2 not known */
     void *block; size_t size;
 } fsi_fluid_box;
 /* Lists the sides for the present solids, builds the pressure system and keeps it for all solves of the step. FSI_ERR_STATE without a detected
@@ -928,6 +941,7 @@ FSI_API void fsi_interface_free(fsi_interface *face) {
     fsi_free(a, face->crossing, (size_t)face->crossing_room * sizeof *face->crossing);
     fsi_free(a, face->order, (size_t)face->order_room * sizeof *face->order);
     fsi_free(a, face->cut, (size_t)face->cut_room * sizeof *face->cut);
+    fsi_free(a, face->was, (size_t)face->was_room * sizeof *face->was);
     fsi_free(a, face->submerged, (size_t)face->submerged_room * sizeof *face->submerged);
     fsi_free(a, face->block, face->size);
     memset(face, 0, sizeof *face);
@@ -1208,6 +1222,207 @@ static void fsi__interface_uncover(fsi_interface *f, fsi_grid *g) {
     f->started = 1;
 }
 
+/* ---- Cells that a thin surface runs over. */
+static int fsi__interface_remember(fsi_interface *f) {
+    size_t n = 0;
+    int i;
+    for (i = 0; i < f->solids; i++) n += f->solid[i]->surface.closed ? 0 : 3 * (size_t)f->solid[i]->surface.vertex_count;
+    if (!FSI__GROW(f, was, was_room, 0, n)) return 0;
+    f->was_count = (int)n;
+    for (n = 0, i = 0; i < f->solids; i++) {
+        const fsi_surface *s = &f->solid[i]->surface;
+        if (s->closed) continue;
+        memcpy(f->was + n, s->x, 3 * (size_t)s->vertex_count * sizeof(fsi_real));
+        n += 3 * (size_t)s->vertex_count;
+    }
+    return 1;
+}
+
+/* Height of c over the element at time t of its way from a to b, times its area; w: weights of its foot, not normalised. */
+static fsi_real fsi__element_height(int dim, const fsi_vec3 *a, const fsi_vec3 *b, fsi_real t, fsi_vec3 c, fsi_real *w) {
+    fsi_vec3 x[3], n, p, q;
+    int k;
+    for (k = 0; k < dim; k++) x[k] = fsi_vec_mad(a[k], fsi_vec_sub(b[k], a[k]), t);
+    p = fsi_vec_sub(x[1], x[0]); q = fsi_vec_sub(c, x[0]);
+    if (dim == 2) {
+        w[1] = fsi_vec_dot(p, q); w[0] = fsi_vec_dot(p, p) - w[1]; w[2] = 0;
+        return p.x * q.y - p.y * q.x;
+    }
+    n = fsi_vec_cross(p, fsi_vec_sub(x[2], x[0]));
+    for (k = 0; k < 3; k++) w[k] = fsi_vec_dot(n, fsi_vec_cross(fsi_vec_sub(x[(k + 2) % 3], x[(k + 1) % 3]), fsi_vec_sub(c, x[(k + 1) % 3])));
+    return fsi_vec_dot(n, q);
+}
+/* When the element goes over c on its way: 1 + the direction (2 axis + up) that leads most straight to where it came from, else 0. */
+static int fsi__element_passes(int dim, const fsi_vec3 *a, const fsi_vec3 *b, fsi_vec3 c) {
+    fsi_vec3 n;
+    fsi_real w[3], lo = 0, hi = 1;
+    int below = fsi__element_height(dim, a, b, 0, c, w) < 0, k;
+    if (below == (fsi__element_height(dim, a, b, 1, c, w) < 0)) return 0;
+    for (k = 0; k < 30; k++) {
+        fsi_real mid = (lo + hi) / 2;
+        if ((fsi__element_height(dim, a, b, mid, c, w) < 0) == below) lo = mid; else hi = mid;
+    }
+    lo = -FSI_R(1e-6) * (fsi__abs(w[0]) + fsi__abs(w[1]) + fsi__abs(w[2]));                  /* over a seam: both elements say so */
+    if (!(w[0] >= lo && w[1] >= lo && w[2] >= lo)) return 0;
+    n = fsi_vec_sub(a[1], a[0]);
+    n = dim == 2 ? fsi_vec(-n.y, n.x, 0) : fsi_vec_cross(n, fsi_vec_sub(a[2], a[0]));       /* height grows along n: c came from above when it is below now */
+    if (!below) n = fsi_vec_scale(n, -1);
+    for (k = 0; k < 3; k++) w[k] = fsi__get(n, k);
+    k = fsi__abs(w[1]) > fsi__abs(w[0]) ? 1 : 0;
+    if (dim == 3 && fsi__abs(w[2]) > fsi__abs(w[k])) k = 2;
+    return 1 + 2 * k + (w[k] > 0);
+}
+
+/* Cells from .. to that a box meets, clipped to the grid; 0 when there are none. */
+static int fsi__cells_met(const fsi_interface *f, const fsi_real *lo, const fsi_real *hi, int *from, int *to) {
+    int k;
+    from[2] = to[2] = 0;
+    for (k = 0; k < f->dim; k++) {
+        fsi_real o = fsi__get(f->origin, k), last = (fsi_real)(f->n[k] - 1);
+        if (hi[k] < o || lo[k] > o + f->h * (last + 1)) return 0;
+        from[k] = (int)fsi__clamp(fsi__floor((lo[k] - o) / f->h), 0, last);
+        to[k] = (int)fsi__clamp(fsi__floor((hi[k] - o) / f->h), 0, last);
+    }
+    return 1;
+}
+
+enum { FSI__PASSED = 1, FSI__TOUCHED = 2, FSI__TAKEN = 4, FSI__TAKING = 8, FSI__CAME = 16 };       /* CAME * direction the surface came from */
+/* delta: cells whose centre a surface went over, and cells that any of them touched. Two layers that go over a cell in one step are taken for one. */
+static void fsi__interface_sweep(fsi_interface *f) {
+    const fsi_real *was = f->was;
+    int i, e, k, c[3], from[3], to[3];
+    for (i = 0; i < f->solids; i++) {
+        const fsi_surface *s = &f->solid[i]->surface;
+        if (s->closed) continue;
+        for (e = 0; e < s->element_count; e++) {
+            fsi_vec3 a[3], b[3];
+            fsi_real lo[3] = {FSI_REAL_MAX, FSI_REAL_MAX, FSI_REAL_MAX}, hi[3] = {-FSI_REAL_MAX, -FSI_REAL_MAX, -FSI_REAL_MAX};
+            for (k = 0; k < 2 * s->dim; k++) {
+                const fsi_real *x = (k < s->dim ? was : s->x) + 3 * s->index[s->dim * e + k % s->dim];
+                int q;
+                (k < s->dim ? a : b)[k % s->dim] = fsi_vec(x[0], x[1], x[2]);
+                for (q = 0; q < 3; q++) lo[q] = fsi__min(lo[q], x[q]), hi[q] = fsi__max(hi[q], x[q]);
+            }
+            if (!fsi__cells_met(f, lo, hi, from, to)) continue;
+            for (c[2] = from[2]; c[2] <= to[2]; c[2]++)
+                for (c[1] = from[1]; c[1] <= to[1]; c[1]++)
+                    for (c[0] = from[0]; c[0] <= to[0]; c[0]++) {
+                        fsi_vec3 x = fsi_vec(f->origin.x + f->h * ((fsi_real)c[0] + FSI_R(0.5)), f->origin.y + f->h * ((fsi_real)c[1] + FSI_R(0.5)),
+                                             f->dim == 2 ? a[0].z : f->origin.z + f->h * ((fsi_real)c[2] + FSI_R(0.5)));
+                        int8_t *mark = f->delta + fsi__cell_index(f, c);
+                        *mark |= FSI__TOUCHED;
+                        if (!(*mark & FSI__PASSED) && (k = fsi__element_passes(f->dim, a, b, x)) != 0) *mark = (int8_t)(*mark | FSI__PASSED | (k - 1) * FSI__CAME);
+                    }
+        }
+        was += 3 * (size_t)s->vertex_count;
+    }
+}
+
+/* Cells on the new side of cell c: those that a surface hid from it and that stayed, and those that came along and know already. */
+static int fsi__interface_new_side(const fsi_interface *f, size_t c, size_t *out) {
+    int axis, up, n = 0, i[3];
+    i[0] = (int)(c % (size_t)f->nx); i[1] = (int)(c / (size_t)f->nx % (size_t)f->ny); i[2] = (int)(c / ((size_t)f->nx * (size_t)f->ny));
+    for (axis = 0; axis < f->dim; axis++)
+        for (up = 0; up < 2; up++) {
+            size_t m = up ? c + (size_t)fsi__stride(f, axis) : c - (size_t)fsi__stride(f, axis);
+            int hidden, j[3];
+            if (up ? i[axis] == f->n[axis] - 1 : i[axis] == 0) continue;
+            j[0] = i[0]; j[1] = i[1]; j[2] = i[2];
+            j[axis] += up;
+            hidden = f->blocked[axis][fsi__face_index(f, axis, j)];
+            if (f->covered[m]) continue;
+            if (!(f->delta[m] & FSI__PASSED ? !hidden && (f->delta[m] & FSI__TAKEN) : hidden)) continue;
+            if (2 * axis + up == f->delta[c] / FSI__CAME) { out[0] = m; return 1; }            /* others may be hidden twice, by a fold */
+            out[n++] = m;
+        }
+    return n;
+}
+
+static void fsi__interface_drop_markers(const fsi_interface *f, fsi_levelset *ls) {
+    size_t p, n = 0;
+    for (p = 0; p < ls->state->count; p++) {
+        fsi_real lo[3], hi[3];
+        int from[3], to[3];
+        lo[0] = hi[0] = ls->px[p]; lo[1] = hi[1] = ls->py[p]; lo[2] = hi[2] = f->dim == 3 ? ls->pz[p] : 0;
+        if (fsi__cells_met(f, lo, hi, from, to) && (f->delta[fsi__cell_index(f, from)] & FSI__TOUCHED)) continue;
+        ls->px[n] = ls->px[p]; ls->py[n] = ls->py[p]; ls->pr[n] = ls->pr[p];
+        if (f->dim == 3) ls->pz[n] = ls->pz[p];
+        n++;
+    }
+    ls->state->count = n;
+}
+
+/* What a cell can see beside it: number of cells across open faces (into seen), or -1 when no face of it is cut. */
+static int fsi__interface_seen(const fsi_interface *f, size_t c, size_t *seen) {
+    int axis, up, n = 0, cut = 0, i[3];
+    i[0] = (int)(c % (size_t)f->nx); i[1] = (int)(c / (size_t)f->nx % (size_t)f->ny); i[2] = (int)(c / ((size_t)f->nx * (size_t)f->ny));
+    for (axis = 0; axis < f->dim; axis++)
+        for (up = 0; up < 2; up++) {
+            size_t m = up ? c + (size_t)fsi__stride(f, axis) : c - (size_t)fsi__stride(f, axis);
+            int j[3];
+            if (up ? i[axis] == f->n[axis] - 1 : i[axis] == 0) continue;
+            j[0] = i[0]; j[1] = i[1]; j[2] = i[2];
+            j[axis] += up;
+            if (f->blocked[axis][fsi__face_index(f, axis, j)]) cut = 1;
+            else if (!f->covered[m]) seen[n++] = m;
+        }
+    return cut ? n : -1;
+}
+
+FSI_API fsi_result fsi_interface_move_surface(fsi_interface *face, fsi_grid *grid, fsi_real dt, fsi_report *report) {
+    enum { LIQUID = 1, HELD = 2 };
+    uint8_t *mark;
+    size_t c, seen[6];
+    fsi_result r;
+    int n, k, guard;
+    if (!face || !face->block || !grid || grid->cells != face->cells) return FSI_ERR_STATE;
+    guard = grid->phi && face->shells;
+    mark = face->before;                                                /* free between two detects */
+    for (c = 0; guard && c < face->cells; c++) {
+        int same = 1, liquid = grid->phi[c] < 0;
+        n = face->covered[c] ? -1 : fsi__interface_seen(face, c, seen);
+        for (k = 0; k < n; k++) same &= (grid->phi[seen[k]] < 0) == liquid;
+        mark[c] = (uint8_t)(liquid | (n >= 0 && same ? HELD : 0));
+    }
+    if ((r = fsi_grid_move_surface(grid, dt, report)) < 0) return r;
+    for (c = 0; guard && c < face->cells; c++) {
+        fsi_real sum = 0, sign = mark[c] & LIQUID ? -1 : 1;
+        if (!(mark[c] & HELD) || (grid->phi[c] < 0) == (mark[c] & LIQUID)) continue;
+        n = fsi__interface_seen(face, c, seen);
+        for (k = 0; k < n; k++) if ((grid->phi[seen[k]] < 0) == (mark[c] & LIQUID)) sum = fsi__max(sum, fsi__abs(grid->phi[seen[k]]));
+        grid->phi[c] = sign * (sum > 0 ? sum / 2 : face->h / 2);
+    }
+    return r;
+}
+
+FSI_API fsi_result fsi_interface_moved(fsi_interface *face, fsi_grid *grid, int *passed) {
+    size_t c, source[6];
+    int q, k, n, round, count = 0, open = 0, i;
+    if (passed) *passed = 0;
+    if (!face || !face->block || !grid || grid->cells != face->cells) return FSI_ERR_STATE;
+    for (i = 0; i < face->solids; i++) open += face->solid[i]->surface.closed ? 0 : 3 * face->solid[i]->surface.vertex_count;
+    if (!open || open != face->was_count) return FSI_OK;
+    fsi__interface_sweep(face);
+    for (round = 0; round < 8; round++) {                              /* several rounds where it ran over several layers */
+        for (c = 0; c < face->cells; c++) {
+            if ((face->delta[c] & (FSI__PASSED | FSI__TAKEN)) != FSI__PASSED || face->covered[c]) continue;
+            if ((n = fsi__interface_new_side(face, c, source)) == 0) continue;
+            for (q = FSI_FIELD_DENSITY; q < FSI_FIELD_SCALAR + FSI_GRID_SCALARS; q++) {
+                fsi_real *field = fsi_grid_field(grid, (fsi_field)q), sum = 0;
+                for (k = 0; field && k < n; k++) sum += field[source[k]];
+                if (field) field[c] = sum / (fsi_real)n;
+            }
+            face->delta[c] |= FSI__TAKING;                                    /* known from the next round on: no order of cells matters */
+            count++;
+        }
+        for (c = 0; c < face->cells; c++) if (face->delta[c] & FSI__TAKING) face->delta[c] = (int8_t)((face->delta[c] & ~FSI__TAKING) | FSI__TAKEN);
+    }
+    if (grid->phi) fsi__interface_drop_markers(face, &grid->levelset);
+    memset(face->delta, 0, face->cells);
+    if (passed) *passed = count;
+    return FSI_OK;
+}
+
 FSI_API fsi_result fsi_interface_detect(fsi_interface *face, fsi_grid *grid, fsi_coupled *const *solid, int count) {
     fsi_result r;
     int s, e, axis, from[3], to[3];
@@ -1218,6 +1433,7 @@ FSI_API fsi_result fsi_interface_detect(fsi_interface *face, fsi_grid *grid, fsi
     fsi__interface_clear(face);
     face->solid = solid;
     face->solids = count;
+    if (!fsi__interface_remember(face)) return FSI_ERR_MEMORY;
     for (s = 0; s < count; s++) {
         const fsi_bvh_node *root = face->bvh[s].node;
         if (!solid[s]->surface.element_count || !fsi__cell_range(face, root->lo, root->hi, from, to)) continue;
@@ -3030,6 +3246,11 @@ FSI_API fsi_result fsi_couple_added_mass(fsi_couple *couple, int solid, fsi_real
     return FSI_OK;
 }
 
+/* The result of a step: what the solve says, else whether the fluid moved further than advised. */
+static fsi_result fsi__step_result(const fsi_grid *g, fsi_result solve) {
+    return solve == FSI_OK && g->stats.cfl > (double)g->desc.cfl ? FSI_DT_TOO_LARGE : solve;
+}
+
 FSI_API fsi_result fsi_couple_step(fsi_couple *couple, const fsi_scene *scene, fsi_real dt, fsi_report *report) {
     fsi_grid *g;
     fsi_report rep;
@@ -3047,10 +3268,11 @@ FSI_API fsi_result fsi_couple_step(fsi_couple *couple, const fsi_scene *scene, f
     solve = fsi_couple_solve(couple, dt, &rep);                                             /* 4., 5. one solve; pressures and impulses */
     if (solve < 0) return solve;
     r = fsi_grid_extrapolate(g);
-    if (r >= 0) r = fsi_grid_move_surface(g, dt, &rep);                                     /* 6. the liquid's surface and the solids move */
+    if (r >= 0) r = fsi_interface_move_surface(&couple->interface, g, dt, &rep);            /* 6. the liquid's surface and the solids move */
     if (r >= 0 && scene->move_fn) r = scene->move_fn(scene->user, dt);
+    if (r >= 0) r = fsi_interface_moved(&couple->interface, g, NULL);
     if (r < 0) return r;
-    rep.reason = solve;
+    rep.reason = solve = fsi__step_result(g, solve);
     rep.iterations = couple->report.iterations;
     rep.residual = couple->report.residual;
     rep.residual_start = couple->report.residual_start;
@@ -4483,31 +4705,43 @@ FSI_API void fsi_partitioned_forget(fsi_partitioned *c) {
     c->has_load = 0;
 }
 
-/* Dynamic state: the counters (one struct image) and the part of the block before q. */
-FSI_API size_t fsi_partitioned_state_size(const fsi_partitioned *c) {
-    return c->block ? sizeof *c + (size_t)((const unsigned char *)c->fluid.q - (const unsigned char *)c->block) : 0;
-}
+/* Dynamic state: the counters, then the part of the block before q. No addresses, so the same run gives the same bytes everywhere. */
+typedef struct fsi__partitioned_head {
+    size_t size;
+    int64_t steps, fluid_calls, solid_calls;
+    double used_columns;
+    int columns, n, m, capped, stalled, kept_steps, has_load, current[2], old[2], step_columns[16];
+} fsi__partitioned_head;
+
+static size_t fsi__partitioned_kept(const fsi_partitioned *c) { return (size_t)((const unsigned char *)c->fluid.q - (const unsigned char *)c->block); }
+
+FSI_API size_t fsi_partitioned_state_size(const fsi_partitioned *c) { return c && c->block ? sizeof(fsi__partitioned_head) + fsi__partitioned_kept(c) : 0; }
 
 FSI_API fsi_result fsi_partitioned_save(const fsi_partitioned *c, void *block) {
+    fsi__partitioned_head h;
     if (!c || !c->block || !block) return FSI_ERR_STATE;
-    memcpy(block, c, sizeof *c);
-    memcpy((unsigned char *)block + sizeof *c, c->block, fsi_partitioned_state_size(c) - sizeof *c);
+    memset(&h, 0, sizeof h);
+    h.size = c->size; h.columns = c->columns; h.n = c->n; h.m = c->m; h.capped = c->capped; h.stalled = c->stalled;
+    h.steps = c->steps; h.fluid_calls = c->fluid_calls; h.solid_calls = c->solid_calls; h.used_columns = c->used_columns;
+    h.kept_steps = c->kept_steps; h.has_load = c->has_load;
+    h.current[0] = c->fluid.current; h.old[0] = c->fluid.old; h.current[1] = c->solid.current; h.old[1] = c->solid.old;
+    memcpy(h.step_columns, c->step_columns, sizeof h.step_columns);
+    memcpy(block, &h, sizeof h);
+    memcpy((unsigned char *)block + sizeof h, c->block, fsi__partitioned_kept(c));
     return FSI_OK;
 }
 
 FSI_API fsi_result fsi_partitioned_restore(fsi_partitioned *c, const void *block) {
-    fsi_partitioned was;
+    fsi__partitioned_head h;
     if (!c || !c->block || !block) return FSI_ERR_STATE;
-    memcpy(&was, block, sizeof was);
-    if (was.size != c->size || was.columns != c->columns) return FSI_ERR_SIZE;
-    c->n = was.n; c->m = was.m;
-    c->capped = was.capped; c->stalled = was.stalled;
-    c->steps = was.steps; c->fluid_calls = was.fluid_calls; c->solid_calls = was.solid_calls;
-    c->used_columns = was.used_columns;
-    memcpy(c->step_columns, was.step_columns, sizeof c->step_columns);
-    c->kept_steps = was.kept_steps; c->has_load = was.has_load;
-    c->fluid.current = was.fluid.current; c->fluid.old = was.fluid.old; c->solid.current = was.solid.current; c->solid.old = was.solid.old;
-    memcpy(c->block, (const unsigned char *)block + sizeof was, fsi_partitioned_state_size(c) - sizeof *c);
+    memcpy(&h, block, sizeof h);
+    if (h.size != c->size || h.columns != c->columns) return FSI_ERR_SIZE;
+    c->n = h.n; c->m = h.m; c->capped = h.capped; c->stalled = h.stalled;
+    c->steps = h.steps; c->fluid_calls = h.fluid_calls; c->solid_calls = h.solid_calls; c->used_columns = h.used_columns;
+    c->kept_steps = h.kept_steps; c->has_load = h.has_load;
+    c->fluid.current = h.current[0]; c->fluid.old = h.old[0]; c->solid.current = h.current[1]; c->solid.old = h.old[1];
+    memcpy(c->step_columns, h.step_columns, sizeof h.step_columns);
+    memcpy(c->block, (const unsigned char *)block + sizeof h, fsi__partitioned_kept(c));
     return FSI_OK;
 }
 
@@ -4644,8 +4878,8 @@ static int fsi__rmi_predict(fsi_partitioned *c, const fsi__pairs *own, const fsi
 
 /* One call of a black box from the state of the last accepted step. */
 static fsi_result fsi__box_solve(const fsi_blackbox *box, int first, const fsi_real *in, fsi_real *out, int out_count) {
-    if (!first && box->restore_fn && box->restore_fn(box->user) < 0) return FSI_ERR_CALLBACK;
-    if (box->solve_fn(box->user, in, out) < 0) return FSI_ERR_CALLBACK;
+    fsi_result r = !first && box->restore_fn ? box->restore_fn(box->user) : FSI_OK;
+    if (r < 0 || (r = box->solve_fn(box->user, in, out)) < 0) return r;
     return fsi_all_finite((size_t)out_count, out) ? FSI_OK : FSI_ERR_NUMERIC;
 }
 
@@ -4803,7 +5037,7 @@ FSI_API fsi_result fsi_partitioned_step(fsi_partitioned *c, int n, int m, const 
     c->fluid.used = c->solid.used = 0;
     memset(&e, 0, sizeof e);
     e.fluid = fluid; e.solid = solid; e.omega = c->desc.omega;
-    if ((fluid->save_fn && fluid->save_fn(fluid->user) < 0) || (solid->save_fn && solid->save_fn(solid->user) < 0)) return FSI_ERR_CALLBACK;
+    if ((fluid->save_fn && (r = fluid->save_fn(fluid->user)) < 0) || (solid->save_fn && (r = solid->save_fn(solid->user)) < 0)) return r;
     if (c->desc.scheme == FSI_SCHEME_REDUCED) { fsi__pairs_build(&c->fluid, c->desc.filter); fsi__pairs_build(&c->solid, c->desc.filter); }
     fsi_copy((size_t)n, x, c->xf);
     r = fsi__partitioned_loop(c, &e, &first);
@@ -4904,6 +5138,13 @@ static void fsi__fluid_box_layout(fsi_fluid_box *b, fsi_arena *a, int sides) {
     b->mass = (fsi_real *)fsi_arena_take(a, s, sizeof(fsi_real));
     b->minus = (int32_t *)fsi_arena_take(a, s, sizeof(int32_t));
     b->plus = (int32_t *)fsi_arena_take(a, s, sizeof(int32_t));
+    if (b->swept) {
+        size_t elements = 0, vertices = 0;
+        int i;
+        for (i = 0; i < b->face->solids; i++) elements += (size_t)b->face->solid[i]->surface.element_count, vertices += (size_t)b->face->solid[i]->surface.vertex_count;
+        b->element = (int32_t *)fsi_arena_take(a, 2 * elements, sizeof(int32_t));
+        b->vertex = (int32_t *)fsi_arena_take(a, 2 * vertices, sizeof(int32_t));
+    }
 }
 
 /* Room for this many sides, with some to spare; keeps the block when it is large enough. */
@@ -4928,11 +5169,12 @@ static fsi_result fsi__fluid_box_reserve(fsi_fluid_box *b, int sides) {
 /* The same for closed regions, which are known only when the pressure system stands. */
 static fsi_result fsi__fluid_box_regions(fsi_fluid_box *b, int regions) {
     if (regions > b->region_room) {
-        fsi_free(&b->allocator, b->p0, 2 * (size_t)b->region_room * sizeof(fsi_real));
+        fsi_free(&b->allocator, b->p0, 3 * (size_t)b->region_room * sizeof(fsi_real));
         b->region_room = regions + 8;
-        b->p0 = (fsi_real *)fsi_alloc(&b->allocator, 2 * (size_t)b->region_room * sizeof(fsi_real));
+        b->p0 = (fsi_real *)fsi_alloc(&b->allocator, 3 * (size_t)b->region_room * sizeof(fsi_real));
         if (!b->p0) { b->region_room = 0; return FSI_ERR_MEMORY; }
         b->stiff = b->p0 + b->region_room;
+        b->sweep = b->stiff + b->region_room;
     }
     b->regions = regions;
     return FSI_OK;
@@ -4941,7 +5183,7 @@ static fsi_result fsi__fluid_box_regions(fsi_fluid_box *b, int regions) {
 FSI_API void fsi_fluid_box_free(fsi_fluid_box *box) {
     if (!box) return;
     fsi_free(&box->allocator, box->block, box->size);
-    fsi_free(&box->allocator, box->p0, 2 * (size_t)box->region_room * sizeof(fsi_real));
+    fsi_free(&box->allocator, box->p0, 3 * (size_t)box->region_room * sizeof(fsi_real));
     box->block = NULL;
     box->p0 = NULL;
     box->size = 0;
@@ -4952,6 +5194,84 @@ FSI_API void fsi_fluid_box_free(fsi_fluid_box *box) {
 static int fsi__closed_region(const fsi_grid *g, int32_t cell) {
     int32_t r = g->mg->label[cell];
     return r >= 0 ? (int)r : -1;
+}
+
+/* Which closed regions each element of a nodal surface lies between: told by the sides it makes, and carried on over shared vertices to elements
+   that no line of cell centres meets. element[2 e + 0] is behind the element (against its normal), [2 e + 1] before it. */
+static void fsi__fluid_box_elements(fsi_fluid_box *b) {
+    const fsi_interface *f = b->face;
+    size_t first = 0, e, v, total = 0, corner = 0;
+    int s, i, k, missing = 1, round;
+    for (i = 0; i < f->solids; i++) total += (size_t)f->solid[i]->surface.element_count, corner += (size_t)f->solid[i]->surface.vertex_count;
+    for (e = 0; e < 2 * total; e++) b->element[e] = -2;
+    for (v = 0; v < 2 * corner; v++) b->vertex[v] = -2;
+    for (s = 0; s < f->sides; s++) {
+        const fsi_side *q = &f->side[s];
+        fsi_vec3 n = fsi_surface_normal(&f->solid[q->solid]->surface, q->element);
+        for (first = 0, i = 0; i < q->solid; i++) first += (size_t)f->solid[i]->surface.element_count;
+        k = fsi__get(n, q->axis) * (fsi_real)q->sign < 0;                 /* the cell lies where the normal points to */
+        b->element[2 * (first + (size_t)q->element) + (size_t)k] = b->minus[s] >= 0 ? b->minus[s] : b->plus[s];
+    }
+    for (round = 0; missing && round < 64; round++)
+        for (missing = 0, first = corner = 0, i = 0; i < f->solids; first += (size_t)f->solid[i]->surface.element_count, corner += (size_t)f->solid[i]->surface.vertex_count, i++) {
+            const fsi_surface *u = &f->solid[i]->surface;
+            int c;
+            for (c = 0; c < 2 * u->element_count; c++) {                  /* known elements tell their vertices */
+                int32_t r = b->element[2 * first + (size_t)c];
+                for (k = 0; r != -2 && k < u->dim; k++) b->vertex[2 * (corner + (size_t)u->index[u->dim * (c / 2) + k]) + (size_t)(c & 1)] = r;
+            }
+            for (c = 0; c < 2 * u->element_count; c++) {                  /* and these the unknown ones */
+                int32_t *r = &b->element[2 * first + (size_t)c];
+                for (k = 0; *r == -2 && k < u->dim; k++) *r = b->vertex[2 * (corner + (size_t)u->index[u->dim * (c / 2) + k]) + (size_t)(c & 1)];
+                missing |= *r == -2;
+            }
+        }
+}
+
+/* Volume that an element sweeps along its normal while its vertices go from x to x + d: in 2D twice the area of a quadrilateral's halves,
+   in 3D the integral over the motion of area . velocity, exact for motion along straight lines. */
+static double fsi__swept_volume(int dim, const fsi_vec3 *x, const fsi_vec3 *d) {
+    fsi_vec3 p = fsi_vec_sub(x[1], x[0]), u = fsi_vec_sub(d[1], d[0]), q, w, sum, n0, n1, n2;
+    if (dim == 2) {                                                       /* mean displacement . normal (y, -x) of the mean edge */
+        fsi_vec3 m = fsi_vec_scale(fsi_vec_add(d[0], d[1]), FSI_R(0.5)), e = fsi_vec_mad(p, u, FSI_R(0.5));
+        return (double)m.x * (double)e.y - (double)m.y * (double)e.x;
+    }
+    q = fsi_vec_sub(x[2], x[0]); w = fsi_vec_sub(d[2], d[0]);
+    sum = fsi_vec_scale(fsi_vec_add(fsi_vec_add(d[0], d[1]), d[2]), FSI_R(1) / 6);        /* mean displacement / 2 */
+    n0 = fsi_vec_cross(p, q);                                             /* area normal n0 + t n1 + t^2 n2 */
+    n1 = fsi_vec_add(fsi_vec_cross(p, w), fsi_vec_cross(u, q));
+    n2 = fsi_vec_cross(u, w);
+    return (double)fsi_vec_dot(sum, fsi_vec_mad(fsi_vec_mad(n0, n1, FSI_R(0.5)), n2, FSI_R(1) / 3));
+}
+
+/* sweep[region] += volume that the nodal surfaces around it sweep under X, per second, less what their sides make of it. */
+static void fsi__fluid_box_sweep(fsi_fluid_box *b, const fsi_real *X) {
+    const fsi_interface *f = b->face;
+    size_t first = 0;
+    int i, e, k, s;
+    memset(b->sweep, 0, (size_t)b->regions * sizeof(fsi_real));
+    for (i = 0; i < f->solids; first += (size_t)f->solid[i]->surface.element_count, i++) {
+        const fsi_coupled *o = f->solid[i];
+        for (e = 0; o->node && e < o->surface.element_count; e++) {
+            int32_t back = b->element[2 * (first + (size_t)e)], front = b->element[2 * (first + (size_t)e) + 1];
+            fsi_vec3 x[3], d[3];
+            double volume;
+            if (back < 0 && front < 0) continue;
+            for (k = 0; k < o->surface.dim; k++) {
+                int v = o->surface.index[o->surface.dim * e + k];
+                const fsi_real *at = o->surface.x + 3 * v, *move = X + b->offset[i] + 3 * o->node[v];
+                x[k] = fsi_vec(at[0], at[1], at[2]);
+                d[k] = fsi_vec(move[0], move[1], move[2]);
+            }
+            volume = fsi__swept_volume(o->surface.dim, x, d) / (double)b->dt;
+            if (back >= 0) b->sweep[back] += (fsi_real)volume;
+            if (front >= 0) b->sweep[front] -= (fsi_real)volume;
+        }
+    }
+    for (s = 0; s < f->sides; s++) {
+        int region = b->minus[s] >= 0 ? b->minus[s] : b->plus[s];
+        if (region >= 0 && f->solid[f->side[s].solid]->node) b->sweep[region] -= (fsi_real)f->side[s].sign * b->area[s] * b->u[s];
+    }
 }
 
 FSI_API fsi_result fsi_fluid_box_begin(fsi_fluid_box *box, fsi_real dt) {
@@ -4989,6 +5309,7 @@ FSI_API fsi_result fsi_fluid_box_begin(fsi_fluid_box *box, fsi_real dt) {
         box->minus[s] = q->sign > 0 ? region : -1;
         box->plus[s] = q->sign > 0 ? -1 : region;
     }
+    if (box->swept && box->regions) fsi__fluid_box_elements(box);
     box->injected = 0;
     for (s = 0; s < (int)g->cells; s++)
         if (g->cell[s] == FSI_CELL_FLUID && fsi__closed_region(g, s) >= 0) box->injected += (double)(g->rhs[s] * area / (g->desc.rho * g->h));
@@ -5001,7 +5322,7 @@ static fsi_result fsi__fluid_box_project(fsi_fluid_box *b) {
     fsi_real area = g->dim == 2 ? g->h : g->h * g->h;
     fsi_result result = FSI_OK;
     int s, i;
-    memset(b->p0, 0, 2 * (size_t)b->region_room * sizeof(fsi_real));
+    memset(b->p0, 0, 2 * (size_t)b->region_room * sizeof(fsi_real));     /* and stiff */
     for (i = 0; i < (int)g->cells; i++)                                  /* fixed faces: what the solids at rest leave over */
         if (g->cell[i] == FSI_CELL_FLUID && fsi__closed_region(g, i) >= 0) b->p0[fsi__closed_region(g, i)] -= b->rhs0[i] * area / (g->desc.rho * g->h);
     for (s = 0; s < b->face->sides; s++) {
@@ -5017,6 +5338,10 @@ static fsi_result fsi__fluid_box_project(fsi_fluid_box *b) {
     for (s = 0; s < b->face->sides; s++) {
         int region = b->minus[s] >= 0 ? b->minus[s] : b->plus[s];
         if (region >= 0) b->u[s] += (fsi_real)b->face->side[s].sign * b->area[s] / b->mass[s] * b->p0[region];
+    }
+    for (b->leak = 0, i = 0; i < b->regions; i++) {
+        if (b->swept && b->stiff[i] > 0) b->p0[i] -= b->sweep[i] / b->stiff[i];
+        b->leak -= (double)(b->p0[i] * b->stiff[i] * b->dt);
     }
     return result;
 }
@@ -5042,21 +5367,29 @@ static fsi_result fsi__fluid_box_pressure(fsi_fluid_box *b) {
     return r;
 }
 
+/* Velocities at the sides for X, made compatible with the closed regions. */
+static fsi_result fsi__fluid_box_sides(fsi_fluid_box *b, const fsi_real *X) {
+    const fsi_interface *f = b->face;
+    int s, e;
+    for (s = 0; s < f->sides; s++) {
+        const fsi_side *q = &f->side[s];
+        const fsi_real *x = X + b->offset[q->solid];
+        fsi_real v = 0;
+        for (e = q->row; e < q->row_end; e++) v += f->val[e] * x[f->col[e]];
+        b->u[s] = v / b->dt;                                             /* J v */
+    }
+    if (!b->regions) return FSI_OK;
+    if (b->swept) fsi__fluid_box_sweep(b, X);
+    return fsi__fluid_box_project(b);
+}
+
 static fsi_result fsi__fluid_box_solve(void *user, const fsi_real *in, fsi_real *out) {
     fsi_fluid_box *b = (fsi_fluid_box *)user;
     const fsi_interface *f = b->face;
     fsi_grid *g = b->grid;
     fsi_real per_region = g->desc.rho * g->h / (2 * b->dt);              /* X entry of a region is its p dt over this: a displacement */
-    fsi_result r, worst = FSI_OK;
+    fsi_result r, worst = fsi__fluid_box_sides(b, in);
     int s, e, i;
-    for (s = 0; s < f->sides; s++) {
-        const fsi_side *q = &f->side[s];
-        const fsi_real *x = in + b->offset[q->solid];
-        fsi_real v = 0;
-        for (e = q->row; e < q->row_end; e++) v += f->val[e] * x[f->col[e]];
-        b->u[s] = v / b->dt;                                             /* J v */
-    }
-    if (b->regions && (r = fsi__fluid_box_project(b)) != FSI_OK) worst = r;
     if ((r = fsi__fluid_box_pressure(b)) < 0) return r;
     memset(out, 0, (size_t)b->n * sizeof(fsi_real));
     for (i = 0; i < b->regions; i++) out[b->dof + i] = in[b->dof + i] + (b->bpp ? b->p0[i] / per_region : 0);
@@ -5221,15 +5554,21 @@ FSI_API void fsi_soft_responder_free(fsi_soft_responder *r) {
 }
 
 /* ---- the whole step, design.md's six lines */
+static void fsi__scene_motion(fsi_partitioned_scene *s, fsi_real dt) {                   /* X = dt v of all solids */
+    fsi_real *x = s->x;
+    int i, k;
+    for (i = 0; i < s->solids.count; x += s->list[i]->dof, i++)
+        for (k = 0; k < s->list[i]->dof; k++) x[k] = dt * s->list[i]->v[k];
+}
+
 FSI_API fsi_result fsi_partitioned_scene_step(fsi_partitioned_scene *s, fsi_real dt, fsi_report *report) {
     fsi_blackbox fluid, solid;
     fsi_result r;
-    size_t at = 0;
-    int i, k;
+    int i;
     if (!s || !s->grid || !s->face || !s->scheme || !s->list) return FSI_ERR_ARGUMENT;
     s->fluid.grid = s->grid;
     s->fluid.face = s->face;
-    if (s->begin_fn && s->begin_fn(s->user, dt) < 0) return FSI_ERR_CALLBACK;            /* 1. solids: v* */
+    if (s->begin_fn && (r = s->begin_fn(s->user, dt)) < 0) return r;                     /* 1. solids: v* */
     for (i = 0; i < s->solids.count; i++) s->list[i] = s->solids.part[i].solid;
     if ((r = fsi_interface_detect(s->face, s->grid, s->list, s->solids.count)) < 0) return r;   /* 3. surfaces -> interface */
     if ((r = fsi_grid_advect(s->grid, dt)) < 0 || (r = fsi_grid_forces(s->grid, dt)) < 0) return r;   /* 2. fluid: u* */
@@ -5243,16 +5582,18 @@ FSI_API fsi_result fsi_partitioned_scene_step(fsi_partitioned_scene *s, fsi_real
         s->p = s->x + s->room;
     }
     memset(s->x, 0, (size_t)s->fluid.n * sizeof(fsi_real));
-    for (i = 0; i < s->solids.count; at += (size_t)s->list[i]->dof, i++)                 /* extrapolated X: the velocity the solid has */
-        for (k = 0; k < s->list[i]->dof; k++) s->x[at + (size_t)k] = dt * s->list[i]->v[k];
+    fsi__scene_motion(s, dt);                                                            /* extrapolated X: the velocity the solid has */
     fluid = fsi_fluid_box_door(&s->fluid);
     solid = fsi_solid_box_door(&s->solids);
     r = fsi_partitioned_step(s->scheme, s->fluid.n, s->fluid.n, &fluid, &solid, s->x, s->p, report);   /* 4. the exchange */
     if (r < 0) return r;
     if ((i = fsi_fluid_box_finish(&s->fluid)) < 0 || (i = fsi_grid_extrapolate(s->grid)) < 0) return (fsi_result)i;   /* 5. both take what they agreed on */
-    if (s->move_fn && s->move_fn(s->user, dt) < 0) return FSI_ERR_CALLBACK;              /* 6. solids move, the surface moves */
-    if ((i = fsi_grid_move_surface(s->grid, dt, NULL)) < 0) return (fsi_result)i;
-    return r;
+    fsi__scene_motion(s, dt);
+    (void)fsi__fluid_box_sides(&s->fluid, s->x);                                         /* leak: by the solids' own motion */
+    if ((i = fsi_interface_move_surface(s->face, s->grid, dt, NULL)) < 0) return (fsi_result)i;   /* 6. the liquid's surface and the solids move */
+    if (s->move_fn && (i = s->move_fn(s->user, dt)) < 0) return (fsi_result)i;
+    if ((i = fsi_interface_moved(s->face, s->grid, NULL)) < 0) return (fsi_result)i;
+    return fsi__step_result(s->grid, r);
 }
 
 FSI_API void fsi_partitioned_scene_free(fsi_partitioned_scene *s) {

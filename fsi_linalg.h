@@ -3366,6 +3366,9 @@ FSI__INLINE ptrdiff_t fsi__mg_at(const fsi_mg_level *l, int j, int k) {
 FSI__INLINE ptrdiff_t fsi__mg_id(const fsi_mg_level *l, int i, int j, int k) {
     return ((i + j + k) & 1 ? (ptrdiff_t)l->size : 0) + fsi__mg_at(l, j, k) + ((i + 2) >> 1) - 1;
 }
+/* Offsets of the cells of row (j, k) with even and odd i in the split arrays of the finest level. */
+FSI__INLINE ptrdiff_t fsi__mg_even(const fsi_mg_level *l, int j, int k) { return fsi__mg_at(l, j, k) + ((j + k) & 1 ? (ptrdiff_t)l->size : 0); }
+FSI__INLINE ptrdiff_t fsi__mg_odd(const fsi_mg_level *l, int j, int k) { return fsi__mg_at(l, j, k) + ((j + k) & 1 ? 0 : (ptrdiff_t)l->size); }
 FSI__INLINE size_t fsi__mg_line(const fsi_mg_level *l, int j, int k) { return (size_t)j + (size_t)l->n[1] * (size_t)k; }
 
 static void fsi__mg_layout_level(fsi_mg_level *l, fsi_arena *a, int finest) {
@@ -3891,15 +3894,29 @@ static void fsi__mg_fill(int32_t *label, ptrdiff_t begin, ptrdiff_t end, int32_t
     for (; begin < end; begin++) label[begin] = value;
 }
 
-/* Connected regions; those without a Dirichlet face get numbers, the ones of a single cell last. Size lives in label until the number replaces it. */
+/* Labels of one row from the numbers of its runs' regions. */
+static void fsi__mg_label_row(const fsi__mg_runs *u, ptrdiff_t line, int32_t *label) {
+    ptrdiff_t done = line * u->n, q;
+    for (q = 0; fsi__mg_run_at(u, line, q); q++) {
+        int32_t c = u->begin[line * u->n + q], value = u->size[c];
+        fsi__mg_fill(label, done, c, -1);
+        done = u->end[line * u->n + q];
+        fsi__mg_fill(label, c, done, value);
+    }
+    fsi__mg_fill(label, done, (line + 1) * u->n, -1);
+}
+
+/* Connected regions; those without a Dirichlet face get numbers, the ones of a single cell last. Only the union of runs is serial: their number is
+   that of the rows, and the order of the numbers must not depend on threads. Sizes live in label until the numbers replace them. */
 static void fsi__mg_regions(fsi_mg *mg) {
     ptrdiff_t line, lines = (ptrdiff_t)mg->n[1] * mg->n[2], q;
     int32_t *label = mg->label, large = 0, single;
     fsi__mg_runs u;
     u.begin = (int32_t *)(void *)mg->r; u.end = (int32_t *)(void *)mg->d; u.parent = (int32_t *)(void *)mg->q; u.size = label; u.n = mg->n[0];
     mg->regions = mg->large = 0;
+    FSI__OMP(parallel for schedule(static) if (mg->cells > FSI__GRAIN))
+    for (line = 0; line < lines; line++) fsi__mg_find_runs(mg, &u, line);
     for (line = 0; line < lines; line++) {
-        fsi__mg_find_runs(mg, &u, line);
         if (line % mg->n[1]) fsi__mg_join_rows(mg, &u, line, line - 1, 2);
         if (line >= mg->n[1]) fsi__mg_join_rows(mg, &u, line, line - mg->n[1], 4);
     }
@@ -3909,18 +3926,14 @@ static void fsi__mg_regions(fsi_mg *mg) {
             if (u.parent[c] == c && label[c] >= 0) { mg->regions++; mg->large += label[c] > 1; }
         }
     single = mg->large;
-    for (line = 0; line < lines; line++) {
-        ptrdiff_t done = line * u.n;
+    for (line = 0; line < lines; line++)                               /* the first run of a region comes first: its number is there when the others ask */
         for (q = 0; fsi__mg_run_at(&u, line, q); q++) {
             int32_t c = u.begin[line * u.n + q], root = fsi__mg_root(u.parent, c);
             if (root == c && label[c] >= 0) label[c] = label[c] > 1 ? large++ : single++;
-            fsi__mg_fill(label, done, c, -1);
-            done = u.end[line * u.n + q];
-            fsi__mg_fill(label, c, done, label[root]);
+            label[c] = label[root];
         }
-        fsi__mg_fill(label, done, (line + 1) * u.n, -1);
-    }
-    memset(mg->q, 0, mg->cells * sizeof *mg->q);       /* r and d are written before they are read */
+    FSI__OMP(parallel for schedule(static) if (mg->cells > FSI__GRAIN))
+    for (line = 0; line < lines; line++) fsi__mg_label_row(&u, line, label);
 }
 
 /* Weight of the upper face of cell (i, j, k) of level q along an axis; one index may be -1. Unit weights are not stored on the finest level. */
@@ -3939,16 +3952,15 @@ FSI__INLINE int fsi__mg_kind(const fsi_mg_level *l, int i, int j, int k) {
     return l->kind[fsi__mg_id(l, i, j, k)];
 }
 
-/* Finest level from the faces: kinds, and weights where the caller gave some. */
-static void fsi__mg_finest_row(fsi_mg *mg, int j, int k) {
-    fsi_mg_level *l = mg->level;
-    ptrdiff_t n = mg->n[0], c = n * (j + (ptrdiff_t)mg->n[1] * k), at = fsi__mg_at(l, j, k);
-    uint8_t *even = l->kind + at + ((j + k) & 1 ? l->size : 0), *odd = l->kind + at + ((j + k) & 1 ? 0 : l->size);
-    int i;
-    for (i = 0; i < n; i++) {
-        uint8_t m = (uint8_t)(mg->face[c + i] & FSI__FLUID ? (mg->count[c + i] ? mg->count[c + i] : 1) : 0);
-        if (i & 1) odd[i >> 1] = m; else even[i >> 1] = m;
+/* Kinds of a row of the finest level: the number of faces, 1 for a fluid cell without any. */
+FSI__HOT static void fsi__mg_finest_kinds(int n, const uint8_t *FSI__RESTRICT face, const uint8_t *FSI__RESTRICT count, uint8_t *FSI__RESTRICT even,
+                                          uint8_t *FSI__RESTRICT odd) {
+    int h, pairs = n / 2;
+    for (h = 0; h < pairs; h++) {
+        even[h] = (uint8_t)(count[2 * h] | ((face[2 * h] >> 6 & 1) & (count[2 * h] == 0)));
+        odd[h] = (uint8_t)(count[2 * h + 1] | ((face[2 * h + 1] >> 6 & 1) & (count[2 * h + 1] == 0)));
     }
+    if (n & 1) even[pairs] = (uint8_t)(count[n - 1] | ((face[n - 1] >> 6 & 1) & (count[n - 1] == 0)));
 }
 
 /* Weights of face slots (i, j, k), i = -1 .. n-1, of one row (j or k may be -1) along an axis, from the caller's arrays. */
@@ -3980,7 +3992,10 @@ static void fsi__mg_finest(fsi_mg *mg) {
     int j, k;
     FSI__OMP(parallel for schedule(static) private(j) if (fsi__mg_big(l)))
     for (k = -1; k < l->n[2]; k++) {
-        for (j = 0; j < l->n[1] && k >= 0; j++) fsi__mg_finest_row(mg, j, k);
+        for (j = 0; j < l->n[1] && k >= 0; j++) {
+            size_t c = (size_t)mg->n[0] * fsi__mg_line(l, j, k);
+            fsi__mg_finest_kinds(mg->n[0], mg->face + c, mg->count + c, l->kind + fsi__mg_even(l, j, k), l->kind + fsi__mg_odd(l, j, k));
+        }
         if (!mg->weighted) continue;
         for (j = 0; j < l->n[1]; j++) {
             if (k >= 0) fsi__mg_finest_weights(mg, 0, j, k);
@@ -4003,24 +4018,26 @@ static int fsi__mg_block(const fsi_mg_level *l, int I, int J, int K) {
     return mask;
 }
 
-/* all[h] = 0 unless both cells of a pair are unknowns with unit weights around */
-FSI__HOT static void fsi__mg_pairs(int n, const uint8_t *FSI__RESTRICT a, const uint8_t *FSI__RESTRICT b, uint8_t *FSI__RESTRICT all) {
+/* solid[h] loses bit 0 unless both cells of a pair are unknowns with unit weights around, and gets bit 1 if one is an unknown */
+FSI__HOT static void fsi__mg_pairs(int n, const uint8_t *FSI__RESTRICT a, const uint8_t *FSI__RESTRICT b, uint8_t *FSI__RESTRICT solid) {
     int h;
-    for (h = 0; h < n; h++) all[h] = (uint8_t)((a[h] > 0) & (a[h] < 7) & (b[h] > 0) & (b[h] < 7) & all[h]);
+    for (h = 0; h < n; h++)
+        solid[h] = (uint8_t)((solid[h] & (2 | ((a[h] > 0) & (a[h] < 7) & (b[h] > 0) & (b[h] < 7)))) | (((a[h] | b[h]) > 0) << 1));
 }
 
-/* solid[t] = 1 where block h0 + t of coarse row (J, K) is SOLID. */
+/* solid[t]: bit 0 where block h0 + t of coarse row (J, K) is SOLID, bit 1 where it has an unknown. */
 static void fsi__mg_solid(const fsi_mg_level *l, int J, int K, int h0, int n, uint8_t *solid) {
-    int q;
+    int q, t, whole = 1;
     memset(solid, 1, (size_t)n);
     for (q = 0; q < 4; q++) {
         int j = 2 * J + (q & 1), k = 2 * K + (q >> 1);
         const uint8_t *kind;
         if ((l->n[1] == 1 && q & 1) || (l->n[2] == 1 && q >> 1)) continue;
-        if (j >= l->n[1] || k >= l->n[2]) { memset(solid, 0, (size_t)n); return; }
+        if (j >= l->n[1] || k >= l->n[2]) { whole = 0; continue; }
         kind = l->kind + fsi__mg_at(l, j, k) + h0;
         fsi__mg_pairs(n, kind, kind + l->size, solid);
     }
+    for (t = 0; t < n && !whole; t++) solid[t] &= 2;
 }
 
 /* Largest connected part of the children in mask. */
@@ -4059,14 +4076,15 @@ static int fsi__mg_cut(fsi_mg *mg, int q, int I, int J, int K) {
 static void fsi__mg_parents(fsi_mg *mg, int q, int K) {
     fsi_mg_level *l = mg->level + q, *c = l + 1;
     uint8_t solid[FSI__MG_BLOCK];
-    int I, J, h;
+    int I, J, h, beside = q == 0 && c->n[1] == 1 && (mg->open[2] || mg->open[3]);      /* Dirichlet faces beside the one coarse row */
     for (J = 0; J < c->n[1]; J++)
         for (h = 0; h < c->n[0]; h += FSI__MG_BLOCK) {
             int n = fsi__imin(FSI__MG_BLOCK, c->n[0] - h);
-            if (q == 0 && l->n[1] == 1 && (mg->open[2] || mg->open[3])) memset(solid, 0, (size_t)n);   /* Dirichlet faces beside the row */
-            else fsi__mg_solid(l, J, K, h, n, solid);
-            for (I = h; I < h + n; I++)
-                c->kind[fsi__mg_id(c, I, J, K)] = (uint8_t)(solid[I - h] ? FSI__MG_SOLID : fsi__mg_cut(mg, q, I, J, K));
+            fsi__mg_solid(l, J, K, h, n, solid);
+            for (I = h; I < h + n; I++) {
+                int plain = solid[I - h] & 1 && !beside;
+                c->kind[fsi__mg_id(c, I, J, K)] = (uint8_t)(plain ? FSI__MG_SOLID : solid[I - h] ? fsi__mg_cut(mg, q, I, J, K) : 0);
+            }
         }
 }
 
@@ -4117,10 +4135,13 @@ static float fsi__mg_dirichlet(const fsi_mg *mg, int q, int d, int I, int J, int
     const fsi_mg_level *l = mg->level + q;
     float sum = 0;
     int c, solid = fsi__mg_kind(l + 1, I, J, K) == FSI__MG_SOLID;      /* then only the outer children count */
+    int at = d < 2 ? I : d < 4 ? J : K;
+    if (solid && !mg->open[d] && (d & 1 ? at + 1 == l[1].n[d >> 1] : at == 0)) return 0;       /* a wall */
     for (c = 0; c < 8; c++) {
         int i = 2 * I + (c & 1), j = 2 * J + (c >> 1 & 1), k = 2 * K + (c >> 2), m = fsi__mg_kind(l, i, j, k), behind;
         float r;
         if ((solid && (c >> (d >> 1) & 1) != (d & 1) && l->n[d >> 1] > 1) || !m || m >= FSI__ORPHAN) continue;
+        if (q == 0 && !(mg->face[i + (ptrdiff_t)mg->n[0] * (j + (ptrdiff_t)mg->n[1] * k)] & FSI__AIR)) continue;
         r = fsi__mg_resistance(mg, q, d, i, j, k, &behind);
         if (r > 0 && !behind) sum += 1 / r;
     }
@@ -4172,20 +4193,27 @@ static float fsi__mg_dir(const fsi_mg *mg, int q, int I, int J, int K) {
     return sum;
 }
 
-/* regular[t] = 1 where cell h0 + t of a row and colour and its six neighbours are SOLID: unit weights all around. */
+/* regular[t] = 1 where cell h0 + t of a row and colour and its six neighbours are SOLID: unit weights all around; 2 where none holds unknowns. */
 FSI__HOT static void fsi__mg_all_solid(int n, const uint8_t *FSI__RESTRICT own, const uint8_t *FSI__RESTRICT o, const uint8_t *FSI__RESTRICT y0,
                                        const uint8_t *FSI__RESTRICT y1, const uint8_t *FSI__RESTRICT z0, const uint8_t *FSI__RESTRICT z1,
                                        uint8_t *FSI__RESTRICT regular) {
     int h;
-    for (h = 0; h < n; h++)
-        regular[h] = (uint8_t)((own[h] == FSI__MG_SOLID) & (o[h] == FSI__MG_SOLID) & (o[h + 1] == FSI__MG_SOLID) & (y0[h] == FSI__MG_SOLID) &
-                               (y1[h] == FSI__MG_SOLID) & (z0[h] == FSI__MG_SOLID) & (z1[h] == FSI__MG_SOLID));
+    for (h = 0; h < n; h++) {
+        uint8_t all = (uint8_t)(own[h] & o[h] & o[h + 1] & y0[h] & y1[h] & z0[h] & z1[h]);
+        uint8_t any = (uint8_t)(own[h] | o[h] | o[h + 1] | y0[h] | y1[h] | z0[h] | z1[h]);
+        regular[h] = (uint8_t)((all == FSI__MG_SOLID) & (any == FSI__MG_SOLID)) | (uint8_t)((any == 0) << 1);
+    }
 }
-static void fsi__mg_regular(const fsi_mg_level *c, int color, int j, int k, int h0, int n, uint8_t *regular) {
-    const uint8_t *kind = c->kind + h0, *o = kind + (color ? 0 : c->size), *own = kind + (color ? c->size : 0) + fsi__mg_at(c, j, k);
-    int single = c->n[1] == 1;                         /* no neighbours along y: look at the cell itself */
-    fsi__mg_all_solid(n, own, o + fsi__mg_at(c, j, k) + ((j + k + color) & 1) - 1, single ? own : o + fsi__mg_at(c, j - 1, k),
-                      single ? own : o + fsi__mg_at(c, j + 1, k), o + fsi__mg_at(c, j, k - 1), o + fsi__mg_at(c, j, k + 1), regular);
+/* A neighbour behind a wall, or along y in a single row, counts as the cell itself. */
+static void fsi__mg_regular(const fsi_mg *mg, int q, int color, int j, int k, int h0, int n, uint8_t *regular) {
+    const fsi_mg_level *c = mg->level + q;
+    const uint8_t *kind = c->kind + h0, *o = kind + (color ? 0 : c->size), *own = kind + (color ? c->size : 0) + fsi__mg_at(c, j, k), *side[4];
+    int d;
+    for (d = 0; d < 4; d++) {
+        int axis = 1 + (d >> 1), s = d & 1 ? 1 : -1, at = (d < 2 ? j : k) + s, outside = at < 0 || at == c->n[axis];
+        side[d] = (outside && !mg->open[2 + d]) || (d < 2 && c->n[1] == 1) ? own : o + fsi__mg_at(c, d < 2 ? at : j, d < 2 ? k : at);
+    }
+    fsi__mg_all_solid(n, own, o + fsi__mg_at(c, j, k) + ((j + k + color) & 1) - 1, side[0], side[1], side[2], side[3], regular);
 }
 
 /* Weights of coarse row (j, k), one colour; regular cells in bulk. */
@@ -4196,13 +4224,13 @@ static void fsi__mg_coarse_row(fsi_mg *mg, int q, int color, int j, int k) {
     int h0, t, axis, s = (j + k + color) & 1;
     for (h0 = 0; h0 < c->half; h0 += FSI__MG_BLOCK) {
         int n = fsi__imin(FSI__MG_BLOCK, c->half - h0);
-        fsi__mg_regular(c, color, j, k, h0, n, regular);
+        fsi__mg_regular(mg, q + 1, color, j, k, h0, n, regular);
         for (t = 0; t < n; t++) {
             ptrdiff_t id = at + h0 + t;
             int i = 2 * (h0 + t) + s;
             if (regular[t]) {
-                c->w[0][id] = c->w[2][id] = 1; c->dir[id] = 0;
-                if (c->w[1]) c->w[1][id] = 1;
+                c->w[0][id] = (float)(regular[t] & 1); c->w[2][id] = k + 1 < c->n[2] ? (float)(regular[t] & 1) : 0; c->dir[id] = 0;
+                if (c->w[1]) c->w[1][id] = j + 1 < c->n[1] ? (float)(regular[t] & 1) : 0;
                 continue;
             }
             if (i >= c->n[0]) continue;
@@ -4280,14 +4308,14 @@ static int fsi__mg_diagonal(const fsi_mg *mg, int q, int i, int j, int k) {
 static void fsi__mg_classify(const fsi_mg *mg, int q, int j, int k) {
     const fsi_mg_level *l = mg->level + q;
     uint8_t regular[FSI__MG_BLOCK];
-    int color, h0, t, plain = 1, band = 0, ordinary = l->n[1] == 1 ? 4 : 6;
+    int color, h0, t, plain = 1, band = 0, ordinary = 2 + (l->n[1] > 1 ? (j > 0) + (j + 1 < l->n[1]) : 0) + (k > 0) + (k + 1 < l->n[2]);
     for (color = 0; color < 2; color++)
         for (h0 = 0; h0 < l->half; h0 += FSI__MG_BLOCK) {
             ptrdiff_t at = fsi__mg_at(l, j, k) + (color ? (ptrdiff_t)l->size : 0) + h0;
             int n = fsi__imin(FSI__MG_BLOCK, l->half - h0);
-            fsi__mg_regular(l, color, j, k, h0, n, regular);
+            fsi__mg_regular(mg, q, color, j, k, h0, n, regular);
             for (t = 0; t < n; t++) {
-                int m = regular[t] ? ordinary : !l->kind[at + t] ? 0 : fsi__mg_diagonal(mg, q, 2 * (h0 + t) + ((j + k + color) & 1), j, k);
+                int m = regular[t] == 1 ? ordinary : !l->kind[at + t] ? 0 : fsi__mg_diagonal(mg, q, 2 * (h0 + t) + ((j + k + color) & 1), j, k);
                 plain &= m >= 0;
                 band |= m < 0 || (l->kind[at + t] && l->kind[at + t] != FSI__MG_SOLID);
                 l->f[at + t] = (float)(m < 0 ? 7 : m);
@@ -4329,9 +4357,11 @@ FSI__HOT static int fsi__mg_mask_valid(size_t n, const uint8_t *cell) {
     return !bad;
 }
 static int fsi__mg_weights_valid(size_t n, const fsi_real *w) {
-    size_t i;
-    for (i = 0; i < n; i++) if (!fsi__finite(w[i]) || w[i] < 0) return 0;
-    return 1;
+    ptrdiff_t i, last = (ptrdiff_t)n;
+    int bad = 0;
+    FSI__OMP(parallel for schedule(static) reduction(| : bad) if (n > FSI__GRAIN))
+    for (i = 0; i < last; i++) bad |= !fsi__finite(w[i]) || w[i] < 0;
+    return !bad;
 }
 
 FSI__HOT static int fsi__mg_count_fluid(int n, const uint8_t *face) {
@@ -4539,10 +4569,6 @@ FSI__HOT static void fsi__mg_from_cycle(int n, const float *FSI__RESTRICT even, 
     if (n & 1) z[n - 1] = s * (fsi_real)even[pairs];
 }
 
-/* Offsets of the cells of row (j, k) with even and odd i in the split arrays of the finest level. */
-FSI__INLINE ptrdiff_t fsi__mg_even(const fsi_mg_level *l, int j, int k) { return fsi__mg_at(l, j, k) + ((j + k) & 1 ? (ptrdiff_t)l->size : 0); }
-FSI__INLINE ptrdiff_t fsi__mg_odd(const fsi_mg_level *l, int j, int k) { return fsi__mg_at(l, j, k) + ((j + k) & 1 ? 0 : (ptrdiff_t)l->size); }
-
 static double fsi__mg_parts(const fsi_mg *mg) {
     double s = 0;
     int k;
@@ -4586,8 +4612,9 @@ static double fsi__mg_update_residual(fsi__mg_cg *cg, double alpha) {
         double s = 0;
         for (j = 0; j < mg->n[1]; j++) {
             ptrdiff_t at = n * (j + (ptrdiff_t)mg->n[1] * k);
-            fsi__mg_residual_row(n, (fsi_real)alpha, mg->q + at, mg->r + at, (fsi_real)cg->scale, mg->level->f + fsi__mg_even(mg->level, j, k),
-                                 mg->level->f + fsi__mg_odd(mg->level, j, k));
+            float *even = mg->level->f + fsi__mg_even(mg->level, j, k), *odd = mg->level->f + fsi__mg_odd(mg->level, j, k);
+            if (alpha > 0) fsi__mg_residual_row(n, (fsi_real)alpha, mg->q + at, mg->r + at, (fsi_real)cg->scale, even, odd);
+            else fsi__mg_to_cycle(n, mg->r + at, (fsi_real)cg->scale, even, odd);      /* q may hold anything before the first step */
             s += fsi__mg_dot_real(n, mg->r + at, mg->r + at);
         }
         mg->part[k] = s;

@@ -338,7 +338,7 @@ typedef struct fsi_contact {
     int32_t a, b;             /* sides */
     uint32_t feature;         /* which point of the pair: the same number next step means the same point */
     int32_t point_a, point_b; /* external sides: point index for its callbacks; else -1 */
-    int32_t lead;             /* the smaller side: the point moves with it during a step */
+    int32_t lead;             /* the side it moves with during a step: the smaller of two bodies, or whose point it is */
     int32_t bounced;          /* 1: restitution acted in the last step */
     fsi_vec3 at;              /* world position, m; both sides get their impulses exactly here */
     fsi_vec3 normal;          /* unit, from b to a */
@@ -371,6 +371,10 @@ typedef struct fsi_external {
     /* NULL, or: signed distance of world point p, outward unit normal, and the own point nearest to it (for the callbacks above).
        Then samples of rigid bodies and points of other externals collide with this one too. */
     fsi_real (*distance_fn)(void *user, fsi_vec3 p, fsi_vec3 *normal, int *point);
+    /* NULL: it moves itself after fsi_solids_move. Or: h = 0 gets it ready for distance_fn, h > 0 moves it for h seconds at its present velocity, h < 0
+       ends the step: contact then sees it move in every substep, opens its overlaps without leaving a velocity behind, and angular momentum is exact. */
+    void (*advance_fn)(void *user, fsi_real h);
+    void (*touch_fn)(void *user, int point, fsi_vec3 at);                           /* NULL, or: told of every contact point before the other calls */
 } fsi_external;
 
 /* Answer of a distance query. */
@@ -459,6 +463,7 @@ typedef struct fsi_solids_report {
     double kinetic, potential; /* J; potential of gravity against the origin, and of springs */
     double momentum[3];       /* N s of the dynamic bodies */
     double angular[3];        /* N m s about the origin */
+    double work;              /* J that opening overlaps and joint drift did against gravity in the last step: without it energy never grows */
     double penetration;       /* deepest overlap among contacts, m, >= 0 */
     double joint_error;       /* largest distance of joint anchors, m (PRISMATIC: off the axis) */
     int contacts, pairs;      /* contact points with an impulse or overlap; body pairs near each other */
@@ -509,7 +514,8 @@ FSI_API fsi_result fsi_solids_take_coupled(fsi_solids *w, int body);
 /* Save, restore, look. */
 FSI_API size_t fsi_solids_state_size(const fsi_solids *w);                  /* bytes */
 FSI_API fsi_result fsi_solids_save(const fsi_solids *w, void *state);       /* copies the dynamic state out */
-/* Copies it back into a world with the same desc and the same shapes (pointers are kept as saved); continues bit for bit. */
+/* Copies it back into a world with the same desc and the same bodies added in the same order (each keeps its own shape); continues bit for bit.
+   FSI_ERR_SIZE: made by another desc; FSI_ERR_STATE: it has bodies this world never had. */
 FSI_API fsi_result fsi_solids_restore(fsi_solids *w, const void *state);
 /* Energies, momenta, overlap; contacts are those of the last step. */
 FSI_API fsi_result fsi_solids_measure(const fsi_solids *w, fsi_solids_report *report);
@@ -664,8 +670,9 @@ typedef struct fsi_soft {
     fsi_cholesky factor;
     fsi_report report;        /* of the last solve: iterations = Newton, residuals in N */
     struct fsi__soft_work *work; /* private tables */
-    fsi_bvh bvh;              /* self collision */
-    fsi_real dt;              /* of the running step */
+    fsi_bvh bvh;              /* surface, for self collision and other solids */
+    fsi_real dt, moved;       /* of the running step, s; how much of it the rigid world's move has already moved it */
+    double contact_work;      /* energy that opening overlaps put into elasticity and gravity in the last fsi_soft_contact, J */
     void *block; size_t size, state_size;
 } fsi_soft;
 /* Copies everything it needs. FSI_ERR_GEOMETRY: degenerate elements, bad indices; FSI_ERR_ARGUMENT: bad numbers. s is written only on success. */
@@ -679,10 +686,11 @@ FSI_API fsi_result fsi_soft_forces(fsi_soft *s, fsi_real dt);
 FSI_API void fsi_soft_coupled(fsi_soft *s, fsi_coupled *out);
 /* Stage 2 without a fluid, FSI_SOFT_SPLIT only: v = (M + B^T B)^-1 M v*; nothing to do for the others. */
 FSI_API fsi_result fsi_soft_finish(fsi_soft *s);
-/* Stage 3: contact of the surface vertices with obstacles and itself by impulses on v, so that after moving by dt no gap is closed. May be called
-   before or after fsi_soft_move. *contacts may be NULL. */
+/* Stage 3: contact of the vertices with obstacles and of the surface with itself by impulses on v, so that after moving by dt no gap is closed.
+   Self-collision keeps linear and angular momentum. Overlaps are opened by moving nodes, not through v (contact_work). May be called before or
+   after fsi_soft_move. *contacts may be NULL. */
 FSI_API fsi_result fsi_soft_contact(fsi_soft *s, const fsi_obstacle *obstacle, int count, fsi_real dt, int *contacts);
-/* Stage 4: x += dt v (Newmark: the trapezoidal position). */
+/* Stage 4: x += dt v (Newmark: the trapezoidal position); less what the rigid world has moved it already. */
 FSI_API fsi_result fsi_soft_move(fsi_soft *s, fsi_real dt);
 /* All stages for a life without fluid. */
 FSI_API fsi_result fsi_soft_step(fsi_soft *s, fsi_real dt, const fsi_obstacle *obstacle, int count);
@@ -701,7 +709,9 @@ FSI_API fsi_result fsi_soft_stiffness(fsi_soft *s);
 FSI_API void fsi_soft_elastic_force(const fsi_soft *s, fsi_real *f);
 /* What the fluid and the contact see. */
 FSI_API fsi_surface fsi_soft_surface(const fsi_soft *s);
-/* Contact in both directions with the rigid world: every vertex is a point of the external; call again after init only (it points into s). */
+/* Contact in both directions with the rigid world and the other externals: vertices are points, the surface is what they collide with; friction is
+   desc.friction, restitution the caller's to set in *out. Call once after init (it points into s). fsi_solids_move then moves s, too, and
+   fsi_soft_move has nothing left to do. */
 FSI_API void fsi_soft_external(fsi_soft *s, fsi_external *out);
 /* State: bytes, copy out, copy in. A restored run continues bit for bit. */
 FSI_API size_t fsi_soft_state_size(const fsi_soft *s);
@@ -760,6 +770,7 @@ typedef struct fsi_reduced {
     fsi_vec3 gravity;         /* m/s^2 */
     int fixed;                /* 1: does not move */
     fsi_real dt;              /* of the running step */
+    fsi_real moved;           /* s of the running step that the rigid world's move has already moved it */
     fsi_allocator allocator;
     void *block; size_t size; /* the one allocation */
 } fsi_reduced;
@@ -785,7 +796,9 @@ FSI_API fsi_result fsi_reduced_forces(fsi_reduced *b, fsi_real dt);
 FSI_API fsi_result fsi_reduced_move(fsi_reduced *b, fsi_real dt);
 /* Kinetic and elastic energy, J. */
 FSI_API void fsi_reduced_energy(const fsi_reduced *b, double *elastic, double *kinetic);
-/* Contact in both directions with the rigid world: the samples are points; x is the caller's [3 * model->sample_count], filled by each call. */
+/* Contact in both directions with the rigid world and the other externals: the samples are points; x is the caller's [3 * model->sample_count],
+   filled by each call: call before every step. Friction and restitution are the caller's to set in *out. fsi_solids_move then moves b, too, and
+   fsi_reduced_move has nothing left to do. */
 FSI_API void fsi_reduced_external(fsi_reduced *b, fsi_real *x, fsi_external *out);
 /* State: bytes, copy out, copy in. */
 FSI_API size_t fsi_reduced_state_size(const fsi_reduced *b);
@@ -834,7 +847,8 @@ FSI_API fsi_result fsi_reduced_group_take(fsi_reduced_group *g);
 FSI_API fsi_surface fsi_reduced_group_surface(fsi_reduced_group *g);
 
 /* Contact among many copies and with obstacles: sample points against the distance fields of the others (deformation taken back at the nearest
-   vertex), sequential impulses with friction. Memory grows when contacts outgrow it, never shrinks. */
+   vertex), sequential impulses with friction. Overlaps are opened by moving the bodies, never through their velocities: what that puts into
+   gravity, elasticity and rotation is reported as work. Memory grows when contacts outgrow it, never shrinks. */
 typedef struct fsi_reduced_contacts {
     fsi_real friction, restitution; /* between copies */
     fsi_real slop;            /* depth that is left alone, m */
@@ -843,6 +857,7 @@ typedef struct fsi_reduced_contacts {
     struct fsi__reduced_contact *contact; /* [room] */
     fsi_real *row, *u; size_t row_room, u_room; /* private */
     fsi_real depth;           /* deepest overlap met by the last call, m */
+    double work;              /* energy that opening overlaps put in during the last call, J: without it energy never grows */
     fsi_allocator allocator;
 } fsi_reduced_contacts;
 /* Stage 3: between fsi_reduced_forces (and the coupling) and fsi_reduced_move. Zero-initialise c, set its knobs. */
@@ -1864,6 +1879,7 @@ struct fsi__solids_work {
     int32_t *joint_begin;     /* [6 max_joints] first column of a row */
     int direct;               /* 1: joints are solved directly */
     struct fsi__door **door;  /* [max_bodies] coupled solids made so far */
+    fsi_vec3 *bound; int bound_room; /* [2 * bound_room] lower and upper corners of the externals, a block of its own */
     size_t max_pairs, pairs, rigid_pairs;
     int large_count, jointed_count, capped;
 };
@@ -1958,7 +1974,7 @@ static void fsi__contact_friction(const fsi_solids *w, fsi_contact *c) {
 static void fsi__contact_normal(const fsi_solids *w, fsi_contact *c, fsi_real h, fsi_real slop, const fsi__soft *soft, int push) {
     fsi_real vn = fsi_vec_dot(fsi__contact_velocity(w, c), c->normal), bias = 0, ms = 1, is = 0, j, before = c->impulse;
     if (c->gap > 0) bias = c->gap / h;
-    else if (push) { bias = soft->rate * fsi__min(0, c->gap + slop); ms = soft->mass; is = soft->impulse; }
+    else if (push) { bias = fsi__max(soft->rate * fsi__min(0, c->gap + slop), FSI_R(-0.1) * c->size / h); ms = soft->mass; is = soft->impulse; } /* a tenth of a radius at most */
     j = fsi__max(0, before - c->mass_n * ms * (vn + bias) - is * before);
     if (j == before) return;
     c->impulse = j;
@@ -2289,7 +2305,7 @@ typedef struct fsi__solids_head {        /* first bytes of the state */
     uint32_t tag;
     int32_t dim, max_bodies, max_joints, max_contacts, bodies, joints, contacts;
     fsi_real h;                          /* substep of the last move: impulses are scaled when it changes */
-    double time;
+    double time, work;                   /* s; J that opening overlaps did against gravity in the last move */
 } fsi__solids_head;
 
 struct fsi__door { fsi_coupled c; fsi_real v[6], impulse[6], mass[36], inverse_mass[36]; fsi_vec3 x; size_t size; };
@@ -2356,6 +2372,7 @@ FSI_API void fsi_solids_free(fsi_solids *w) {
     if (!w) return;
     for (i = 0; w->block && i < w->desc.max_bodies; i++)
         if (w->work->door[i]) fsi_free(&w->desc.allocator, w->work->door[i], w->work->door[i]->size);
+    if (w->block) fsi_free(&w->desc.allocator, w->work->bound, 2 * (size_t)w->work->bound_room * sizeof(fsi_vec3));
     fsi_free(&w->desc.allocator, w->block, w->block_size);
     memset(w, 0, sizeof *w);
 }
@@ -2653,17 +2670,20 @@ static void fsi__external_bounds(const fsi_external *e, fsi_real dt, fsi_vec3 *l
 
 static void fsi__external_pairs(fsi_solids *w, fsi_real dt) {
     int i, j, m = w->desc.max_bodies;
+    fsi_vec3 *bound = w->work->bound;
+    for (i = 0; i < w->external_count; i++) {
+        if (w->external[i].advance_fn) w->external[i].advance_fn(w->external[i].user, 0);
+        fsi__external_bounds(w->external + i, dt, bound + 2 * i, bound + 2 * i + 1);
+    }
     for (i = 0; i < w->external_count; i++) {
         const fsi_external *e = w->external + i;
-        fsi_vec3 lo, hi, lo2, hi2;
-        fsi__external_bounds(e, dt, &lo, &hi);
+        fsi_vec3 lo = bound[2 * i], hi = bound[2 * i + 1];
         for (j = 0; j < w->body_count; j++)
             if (!w->body[j].ghost && (e->group == 0 || e->group != w->body[j].group) && fsi__boxes_meet(lo, hi, w->work->lo[j], w->work->hi[j]))
                 fsi__pair_push(w, (uint64_t)1 << 63 | fsi__pair_key(j, m + i));
         for (j = i + 1; j < w->external_count; j++) {
             if ((e->group != 0 && e->group == w->external[j].group) || (!e->distance_fn && !w->external[j].distance_fn)) continue;
-            fsi__external_bounds(w->external + j, dt, &lo2, &hi2);
-            if (fsi__boxes_meet(lo, hi, lo2, hi2)) fsi__pair_push(w, (uint64_t)1 << 63 | fsi__pair_key(m + i, m + j));
+            if (fsi__boxes_meet(lo, hi, bound[2 * j], bound[2 * j + 1])) fsi__pair_push(w, (uint64_t)1 << 63 | fsi__pair_key(m + i, m + j));
         }
     }
 }
@@ -2760,18 +2780,23 @@ static void fsi__external_point(fsi_solids *w, int eside, int i, int other, fsi_
         n = fsi_mat3_mul_vec(&b->rotation, n);
     } else {
         const fsi_external *o = w->external + (other - m);
+        const fsi_vec3 *bound = w->work->bound + 2 * (other - m);
+        fsi_real grow = dt * fsi__length(v) + r;
+        fsi_vec3 room = fsi_vec(grow, grow, grow);
+        if (!fsi__boxes_meet(fsi_vec_sub(p, room), fsi_vec_add(p, room), bound[0], bound[1])) return;
         d = o->distance_fn(o->user, p, &n, &hit);
         if (d < FSI_REAL_MAX && hit >= 0) v = fsi_vec_sub(v, o->velocity_fn(o->user, hit, p));
         r += o->radius;
     }
     reach = dt * fsi__length(v) + FSI_R(0.1) * r;
     if (!(d - r < reach)) return;
-    q.at = fsi_vec_mad(p, n, -d); q.gap = d - r;
+    q.at = p; q.gap = d - r;                                       /* at the point itself: a node takes no torque */
     q.normal = eside < other ? n : fsi_vec_scale(n, -1);           /* from the higher side to the lower */
     q.feature = (uint32_t)i + (eside < other ? 0u : 1u << 31);
     c = fsi__contact_push(w, fsi__imin(eside, other), fsi__imax(eside, other), &q, match, scale);
     if (!c) return;
     c->point_a = eside < other ? i : hit; c->point_b = eside < other ? hit : i;
+    c->lead = eside;
     fsi__contact_material(w, c);
 }
 
@@ -2796,6 +2821,7 @@ static void fsi__external_samples(fsi_solids *w, int a, int b, fsi_real dt, fsi_
             c = fsi__contact_push(w, a, b, &q, match, scale);
             if (!c) return;
             c->point_b = hit;
+            c->lead = a;
             fsi__contact_material(w, c);
         }
     }
@@ -2904,6 +2930,8 @@ static void fsi__substep_solve(fsi_solids *w, const fsi__step *st, int push) {
 static void fsi__substep_move(fsi_solids *w, const fsi__step *st) {
     ptrdiff_t i, n = w->body_count;
     int k;
+    for (k = 0; k < w->external_count; k++)                        /* first: a soft body settles its velocities when it moves */
+        if (w->external[k].advance_fn) w->external[k].advance_fn(w->external[k].user, st->h);
     for (k = 0; k < w->contact_count; k++) {
         fsi_contact *c = w->contact + k;
         fsi_vec3 va = fsi__side_velocity(w, c->a, c->point_a, c->ra, c->at), vb = fsi__side_velocity(w, c->b, c->point_b, c->rb, c->at);
@@ -2934,6 +2962,27 @@ static fsi_real fsi__side_size(const fsi_solids *w, int side) {
     return side < w->desc.max_bodies ? w->body[side].shape->bound : w->external[side - w->desc.max_bodies].radius;
 }
 
+/* Where contacts and joints contradict each other (a body between closing walls) no impulses fit, and the guess for the next substep would grow
+   without bound: where the sweep left an approach of a tenth of a radius a substep, contact and joints of both bodies start from nothing. */
+static void fsi__guess_drop(fsi_solids *w, const fsi__step *st) {
+    int32_t *bad = w->work->large;
+    int i, side;
+    memset(bad, 0, (size_t)w->desc.max_bodies * sizeof *bad);
+    for (i = 0; i < w->contact_count; i++) {
+        fsi_contact *c = w->contact + i;
+        fsi_real vn = fsi_vec_dot(fsi__contact_velocity(w, c), c->normal);
+        if (vn * st->h >= FSI_R(-0.1) * c->size - fsi__max(0, c->gap)) continue;
+        c->impulse = c->impulse_t[0] = c->impulse_t[1] = 0;
+        for (side = 0; side < 2; side++) if ((side ? c->b : c->a) < w->desc.max_bodies) bad[side ? c->b : c->a] = 1;
+    }
+    for (i = 0; i < w->joint_count; i++) {
+        fsi_joint *j = w->joint + i;
+        if (!bad[j->a] && !bad[j->b]) continue;
+        memset(j->impulse, 0, sizeof j->impulse);
+        j->impulse_free = j->impulse_limit = 0;
+    }
+}
+
 /* Contacts are solved from the ground up: impulses then carry through a pile in one sweep. 1024 layers, each in list order. */
 static void fsi__contact_order(fsi_solids *w) {
     fsi_real lo = FSI_REAL_MAX, hi = -FSI_REAL_MAX, scale;
@@ -2951,7 +3000,7 @@ static void fsi__contact_order(fsi_solids *w) {
 
 /* Rates and masses of the step; approach speeds are those before the forces, so resting contacts do not bounce. */
 static void fsi__step_prepare(fsi_solids *w, fsi__step *st, fsi_real dt) {
-    int i;
+    int i, m = w->desc.max_bodies;
     st->n = w->desc.substeps; st->h = dt / (fsi_real)st->n; st->share = 1 / (fsi_real)st->n; st->slop = w->desc.slop;
     st->contact = fsi__soft_make(10, st->h);
     for (i = 0; i < w->body_count; i++) {                          /* v_start, L_start become the change of this step */
@@ -2965,9 +3014,14 @@ static void fsi__step_prepare(fsi_solids *w, fsi__step *st, fsi_real dt) {
         fsi__velocity_give(b, w->work->vel + i);
     }
     for (i = 0; i < w->contact_count; i++) {
+        const fsi_contact *c = w->contact + i;
+        if (c->a >= m && w->external[c->a - m].touch_fn) w->external[c->a - m].touch_fn(w->external[c->a - m].user, c->point_a, c->at);
+        if (c->b >= m && w->external[c->b - m].touch_fn) w->external[c->b - m].touch_fn(w->external[c->b - m].user, c->point_b, c->at);
+    }
+    for (i = 0; i < w->contact_count; i++) {
         fsi_contact *c = w->contact + i;
-        c->lead = fsi__side_size(w, c->a) <= fsi__side_size(w, c->b) ? c->a : c->b;
-        c->size = fsi__side_size(w, c->lead);
+        c->size = fsi__min(fsi__side_size(w, c->a), fsi__side_size(w, c->b));
+        if (c->b < m) c->lead = c->size == fsi__side_size(w, c->a) ? c->a : c->b;
         fsi__contact_prepare(w, c);
     }
     fsi__joint_factor(w);
@@ -2977,14 +3031,15 @@ FSI_API fsi_result fsi_solids_move(fsi_solids *w, fsi_real dt) {
     fsi__solids_head *head;
     fsi__step st;
     fsi_real scale, threshold;
-    int i, k;
+    int i, k, finite = 1;
     if (!w || !w->block) return FSI_ERR_STATE;
     if (!fsi__positive(dt)) return FSI_ERR_ARGUMENT;
     for (i = 0; i < w->body_count; i++)
         if (!fsi__finite_vec(w->body[i].v) || !fsi__finite_vec(w->body[i].L)) return FSI_ERR_NUMERIC;
     head = (fsi__solids_head *)w->block;
-    scale = head->h > 0 ? dt / (fsi_real)w->desc.substeps / head->h : 0;
+    scale = head->h > 0 ? fsi__min(1, dt / (fsi_real)w->desc.substeps / head->h) : 0;   /* a longer step never multiplies the guess */
     threshold = w->desc.bounce_speed > 0 ? w->desc.bounce_speed : 4 * dt * fsi__length(w->desc.gravity);
+    head->work = 0;
     fsi__collide(w, dt, scale);
     fsi__contact_order(w);
     fsi__step_prepare(w, &st, dt);
@@ -2999,17 +3054,25 @@ FSI_API fsi_result fsi_solids_move(fsi_solids *w, fsi_real dt) {
         fsi__substep_solve(w, &st, 1);
         fsi__substep_move(w, &st);
         fsi__substep_solve(w, &st, 0);
-        for (i = 0; i < w->body_count; i++) fsi__velocity_take(w->body + i, w->work->vel + i);
+        for (i = 0; i < w->body_count; i++) {
+            fsi_rigid *b = w->body + i;                            /* moved by v, keeps vel: the difference opened overlaps against gravity */
+            if (b->kind == FSI_RIGID_DYNAMIC) head->work -= (double)(st.h * b->mass * fsi_vec_dot(w->desc.gravity, fsi_vec_sub(b->v, w->work->vel[i].v)));
+            fsi__velocity_take(b, w->work->vel + i);
+        }
+        fsi__guess_drop(w, &st);
     }
     fsi__contact_restitution(w, threshold);
+    for (i = 0; i < w->external_count; i++)
+        if (w->external[i].advance_fn) w->external[i].advance_fn(w->external[i].user, -1);
     for (i = 0; i < w->body_count; i++) {
         fsi_rigid *b = w->body + i;
         fsi__velocity_take(b, w->work->vel + i);
         b->v_start = b->v; b->L_start = b->L;
+        if (!fsi__finite_vec(b->x) || !fsi__finite_vec(b->v) || !fsi__finite_vec(b->L) || !fsi__finite(b->q.w)) finite = 0;
     }
     head->h = st.h;
     w->time += (double)dt;
-    return w->work->capped ? FSI_CAPPED : FSI_OK;
+    return !finite ? FSI_ERR_NUMERIC : w->work->capped ? FSI_CAPPED : FSI_OK;
 }
 
 FSI_API fsi_result fsi_solids_step(fsi_solids *w, fsi_real dt) {
@@ -3025,6 +3088,12 @@ FSI_API fsi_result fsi_solids_set_externals(fsi_solids *w, const fsi_external *e
         if (e->point_count < 0 || (e->point_count > 0 && !e->x) || !e->velocity_fn || !e->inverse_mass_fn || !e->impulse_fn) return FSI_ERR_ARGUMENT;
         if (!fsi__finite(e->radius) || e->radius < 0 || !fsi__finite(e->friction) || e->friction < 0) return FSI_ERR_ARGUMENT;
         if (!fsi__finite(e->restitution) || e->restitution < 0 || e->restitution > 1) return FSI_ERR_ARGUMENT;
+    }
+    if (count > w->work->bound_room) {
+        fsi_vec3 *bound = (fsi_vec3 *)fsi_alloc(&w->desc.allocator, 2 * (size_t)count * sizeof *bound);
+        if (!bound) return FSI_ERR_MEMORY;
+        fsi_free(&w->desc.allocator, w->work->bound, 2 * (size_t)w->work->bound_room * sizeof *bound);
+        w->work->bound = bound; w->work->bound_room = count;
     }
     w->external = external; w->external_count = count;
     return FSI_OK;
@@ -3120,29 +3189,42 @@ static fsi__solids_head fsi__solids_stamp(const fsi_solids *w) {
     memset(&h, 0, sizeof h);
     h.tag = FSI__STATE_TAG; h.dim = w->desc.dim; h.max_bodies = w->desc.max_bodies; h.max_joints = w->desc.max_joints; h.max_contacts = w->desc.max_contacts;
     h.bodies = w->body_count; h.joints = w->joint_count; h.contacts = w->contact_count;
-    h.h = ((const fsi__solids_head *)w->block)->h; h.time = w->time;
+    h.h = ((const fsi__solids_head *)w->block)->h; h.work = ((const fsi__solids_head *)w->block)->work; h.time = w->time;
     return h;
 }
 
 FSI_API fsi_result fsi_solids_save(const fsi_solids *w, void *state) {
     fsi__solids_head h;
+    int i;
     if (!w || !w->block) return FSI_ERR_STATE;
     if (!state) return FSI_ERR_ARGUMENT;
     h = fsi__solids_stamp(w);
     memcpy(state, w->block, w->state_size);
     memcpy(state, &h, sizeof h);
+    for (i = 0; i < w->desc.max_bodies; i++)                  /* addresses are not state: the same scene gives the same bytes everywhere */
+        memset((unsigned char *)state + ((const unsigned char *)&w->body[i].shape - (const unsigned char *)w->block), 0, sizeof w->body[i].shape);
     return FSI_OK;
 }
 
 FSI_API fsi_result fsi_solids_restore(fsi_solids *w, const void *state) {
     fsi__solids_head h, mine;
+    size_t rest;
+    int i;
     if (!w || !w->block) return FSI_ERR_STATE;
     if (!state) return FSI_ERR_ARGUMENT;
     memcpy(&h, state, sizeof h);
     mine = fsi__solids_stamp(w);
     if (h.tag != mine.tag || h.dim != mine.dim || h.max_bodies != mine.max_bodies || h.max_joints != mine.max_joints || h.max_contacts != mine.max_contacts ||
         h.bodies < 0 || h.bodies > h.max_bodies || h.joints < 0 || h.joints > h.max_joints || h.contacts < 0 || h.contacts > h.max_contacts) return FSI_ERR_SIZE;
-    memcpy(w->block, state, w->state_size);
+    for (i = 0; i < h.bodies; i++) if (!w->body[i].shape) return FSI_ERR_STATE;
+    memcpy(w->block, state, (size_t)((unsigned char *)w->body - (unsigned char *)w->block));
+    for (i = 0; i < w->desc.max_bodies; i++) {                /* every body keeps its own shape */
+        const fsi_shape *shape = w->body[i].shape;
+        memcpy(&w->body[i], (const unsigned char *)state + ((unsigned char *)&w->body[i] - (unsigned char *)w->block), sizeof w->body[i]);
+        w->body[i].shape = shape;
+    }
+    rest = (size_t)((unsigned char *)w->joint - (unsigned char *)w->block);
+    memcpy((unsigned char *)w->block + rest, (const unsigned char *)state + rest, w->state_size - rest);
     w->body_count = h.bodies; w->joint_count = h.joints; w->contact_count = h.contacts; w->time = h.time;
     return FSI_OK;
 }
@@ -3178,6 +3260,7 @@ FSI_API fsi_result fsi_solids_measure(const fsi_solids *w, fsi_solids_report *r)
         }
     }
     r->pairs = (int)w->work->pairs;
+    r->work = ((const fsi__solids_head *)w->block)->work;
     return FSI_OK;
 }
 
@@ -3940,6 +4023,8 @@ typedef struct fsi__soft_work {
     fsi_real *kd;                        /* damping stiffness, values on the pattern of K; NULL without */
     fsi_real rest_volume;
     void *cg_work; size_t cg_size;
+    fsi_real response;                   /* dv = response * (matrix of the last solve)^-1 impulse; 0: no such matrix */
+    struct fsi__patch *patch;            /* contact with other solids; NULL until fsi_soft_external */
 } fsi__soft_work;
 
 typedef struct fsi__elem {
@@ -4674,6 +4759,7 @@ static fsi_result fsi__soft_implicit(fsi_soft *s, fsi_real dt) {
     r = fsi__soft_newton(s, w->x0, &q, s->desc.newton, w->v_old);
     fsi_copy(n, s->v, w->v_old);
     if (r < 0) return r;
+    w->response = s->report.iterations > 0 ? 1 / (h * h) : 0;         /* (cm M + K + ...) dx = f, dv = dx / h, f = j / h */
     for (i = 0; i < n; i++)
         s->v[i] = w->fixed[i] ? s->drive[i] : newmark ? 2 * (w->x0[i] - s->x[i]) / dt - s->v[i] : (w->x0[i] - s->x[i]) / dt;
     return r;
@@ -4684,6 +4770,7 @@ FSI_API fsi_result fsi_soft_forces(fsi_soft *s, fsi_real dt) {
     if (!s || !s->block) return FSI_ERR_STATE;
     if (!fsi__soft_ready(s, dt)) return FSI_ERR_ARGUMENT;
     s->dt = dt;
+    s->moved = s->work->response = 0;
     fsi_fill(3 * (size_t)s->desc.vertex_count, 0, s->impulse);
     if (s->desc.integrator == FSI_SOFT_IMPLICIT || s->desc.integrator == FSI_SOFT_NEWMARK) {
         if (!fsi_all_finite(6 * (size_t)s->desc.vertex_count, s->x)) return FSI_ERR_NUMERIC;
@@ -4713,6 +4800,7 @@ FSI_API fsi_result fsi_soft_finish(fsi_soft *s) {
     if (r < 0) return r;
     if (!fsi_all_finite((size_t)n, w->step)) return FSI_ERR_NUMERIC;
     fsi_copy((size_t)n, w->step, s->v);
+    w->response = 1;                                   /* (M + B^T B) dv = j */
     return r;
 }
 
@@ -4737,18 +4825,6 @@ FSI_API fsi_surface fsi_soft_surface(const fsi_soft *s) {
     f.dim = s->desc.dim; f.vertex_count = s->desc.vertex_count; f.element_count = s->surface_count; f.closed = s->desc.tet_count ? 1 : 0;
     f.x = s->x; f.v = s->v; f.index = s->surface;
     return f;
-}
-
-FSI_API fsi_result fsi_soft_move(fsi_soft *s, fsi_real dt) {
-    size_t n, i;
-    if (!s || !s->block) return FSI_ERR_STATE;
-    if (!fsi__soft_ready(s, dt)) return FSI_ERR_ARGUMENT;
-    n = 3 * (size_t)s->desc.vertex_count;
-    if (!fsi_all_finite(n, s->v)) return FSI_ERR_NUMERIC;
-    if (s->desc.integrator != FSI_SOFT_NEWMARK) fsi_axpy(n, dt, s->v, s->x);
-    else
-        for (i = 0; i < n; i++) s->x[i] += dt / 2 * (s->v[i] + s->work->v_old[i]);
-    return FSI_OK;
 }
 
 FSI_API fsi_result fsi_soft_step(fsi_soft *s, fsi_real dt, const fsi_obstacle *obstacle, int count) {
@@ -4806,79 +4882,279 @@ FSI_API fsi_real fsi_soft_max_dt(fsi_soft *s) {        /* omega_max^2 by power i
 }
 
 /* ------------------------------------------------------------------------------------------------ >>soft contact */
-/* Impulse along n with friction on the weighted nodes a (sign +) and b (sign -): relative normal velocity becomes at least target. */
-static int fsi__soft_push(fsi_soft *s, int count, const int32_t *node, const fsi_real *weight, fsi_vec3 n, fsi_vec3 other, fsi_real target, fsi_real friction) {
-    fsi_vec3 v = fsi_vec_scale(other, -1), t, j;
-    fsi_real k = 0, vn, jn, vt;
-    int a, i;
-    for (a = 0; a < count; a++) {
-        v = fsi_vec_mad(v, fsi_vec_load(s->v + 3 * node[a]), weight[a]);
-        k += weight[a] * weight[a] * s->inverse_mass[node[a]];
+/* A site is a place where a body is touched: a vertex, or the world point `at` carried by a surface element. An impulse j at `at` becomes
+   f_a = w_a j + (I^-1 (d x j)) x r_a on the element's nodes: w weights of the nearest point c of the element, d = at - c, r_a arms from the nodes'
+   mean, I = sum |r|^2 - r r^T. Then sum f = j and sum x_a x f_a = at x j, so linear and angular momentum are exact at any distance.
+   The velocity there is the transpose: u = sum w_a v_a + (I^-1 sum r_a x v_a) x d. */
+typedef struct fsi__site {
+    int count;
+    int32_t node[3];
+    fsi_real weight[3];
+    fsi_vec3 arm[3], off;
+    fsi_mat3 inverse;         /* zero: nothing to turn, or an element without width */
+} fsi__site;
+
+static void fsi__site_make(const fsi_soft *s, int point, fsi_vec3 at, fsi__site *q) {
+    fsi_vec3 x[3], mean = fsi_vec(0, 0, 0);
+    fsi_mat3 I;
+    int a, i, n = s->desc.dim;
+    memset(q, 0, sizeof *q);
+    q->count = 1;
+    q->node[0] = point;
+    q->weight[0] = 1;
+    if (point < s->desc.vertex_count) return;
+    q->count = n;
+    for (a = 0; a < n; a++) {
+        q->node[a] = s->surface[n * (point - s->desc.vertex_count) + a];
+        x[a] = fsi_vec_load(s->x + 3 * q->node[a]);
+        mean = fsi_vec_mad(mean, x[a], 1 / (fsi_real)n);
     }
-    vn = fsi_vec_dot(v, n);
-    if (!(vn < target) || !(k > 0)) return 0;
-    jn = (target - vn) / k;
-    t = fsi_vec_mad(v, n, -vn);
-    vt = fsi__length(t);
-    j = fsi_vec_scale(n, jn);
-    if (vt > 0) j = fsi_vec_mad(j, t, -fsi__min(friction * jn, vt / k) / vt);  /* Coulomb */
-    for (a = 0; a < count; a++)
-        for (i = 0; i < 3; i++)
-            if (!s->work->fixed[3 * node[a] + i]) s->v[3 * node[a] + i] += weight[a] * s->inverse_mass[node[a]] * fsi__get(j, i);
+    if (n == 2) fsi_closest_on_segment(at, x[0], x[1], q->weight); else fsi_closest_on_triangle(at, x[0], x[1], x[2], q->weight);
+    q->off = at;
+    memset(&I, 0, sizeof I);
+    for (a = 0; a < n; a++) {
+        fsi_vec3 r = q->arm[a] = fsi_vec_sub(x[a], mean);
+        q->off = fsi_vec_mad(q->off, x[a], -q->weight[a]);
+        for (i = 0; i < 9; i++) I.m[i] += (i % 4 == 0 ? fsi_vec_dot(r, r) : 0) - fsi__get(r, i / 3) * fsi__get(r, i % 3);
+    }
+    if (n == 2) { if (I.m[8] > 0) q->inverse.m[8] = 1 / I.m[8]; }
+    else if (fsi_mat3_det(&I) > FSI_R(1e-6) * I.m[0] * I.m[4] * I.m[8]) fsi_mat3_inverse(&I, &q->inverse);
+}
+
+static fsi_vec3 fsi__site_velocity(const fsi__site *q, const fsi_real *v) {
+    fsi_vec3 u = fsi_vec(0, 0, 0), spin = u;
+    int a;
+    for (a = 0; a < q->count; a++) {
+        fsi_vec3 va = fsi_vec_load(v + 3 * q->node[a]);
+        u = fsi_vec_mad(u, va, q->weight[a]);
+        spin = fsi_vec_add(spin, fsi_vec_cross(q->arm[a], va));
+    }
+    return fsi_vec_add(u, fsi_vec_cross(fsi_mat3_mul_vec(&q->inverse, spin), q->off));
+}
+
+/* Nodes touched by other solids in this step. With an implicit integrator they answer through its matrix, dv = A^-1 f, or a hit would squeeze the first
+   layer of elements before elasticity knows: C is the part of A^-1 between them. The other nodes follow when the body moves (fsi__patch_flush). */
+#define FSI__PATCH 200
+typedef struct fsi__patch {
+    int count, room, ready;              /* nodes; most of them; 1: C is there, 0: lumped masses answer */
+    int32_t *place, *node;               /* [vertices] place in the patch or -1; [room] */
+    fsi_real *C, *impulse, *base;        /* [(3 room)^2], [3 vertices] not yet handed to the others, [3 room] velocities at the last flush */
+    size_t size;
+} fsi__patch;
+
+static fsi_vec3 fsi__site_force(const fsi__site *q, int a, fsi_vec3 j) {      /* f_a */
+    return fsi_vec_mad(fsi_vec_cross(fsi_mat3_mul_vec(&q->inverse, fsi_vec_cross(q->off, j)), q->arm[a]), j, q->weight[a]);
+}
+
+static fsi_vec3 fsi__node_answer(const fsi_soft *s, const fsi__site *q, int node, int own, fsi_vec3 j) {   /* velocity change of a node (own: q's a-th) by j at q */
+    const fsi__patch *p = s->work->patch;
+    const unsigned char *fixed = s->work->fixed + 3 * node;
+    fsi_vec3 u = fsi_vec(0, 0, 0);
+    int b, n;
+    if (!p || !p->ready) {
+        u = fsi_vec_scale(fsi__site_force(q, own, j), s->inverse_mass[node]);
+        return fsi_vec(fixed[0] ? 0 : u.x, fixed[1] ? 0 : u.y, fixed[2] ? 0 : u.z);
+    }
+    n = 3 * p->count;
+    for (b = 0; b < q->count; b++) {
+        const fsi_real *C = p->C + (size_t)(3 * p->place[node]) * (size_t)n + 3 * p->place[q->node[b]];
+        fsi_vec3 f = fsi__site_force(q, b, j);
+        u = fsi_vec_add(u, fsi_vec(fsi_vec_dot(fsi_vec_load(C), f), fsi_vec_dot(fsi_vec_load(C + n), f), fsi_vec_dot(fsi_vec_load(C + 2 * n), f)));
+    }
+    return u;
+}
+
+static void fsi__site_impulse(const fsi_soft *s, const fsi__site *q, fsi_vec3 j, fsi_real *v) { /* v: velocities, or positions for j in kg m */
+    const fsi__patch *p = s->work->patch;
+    int a, n = p && p->ready ? p->count : q->count;
+    for (a = 0; a < n; a++) {
+        int node = p && p->ready ? p->node[a] : q->node[a];
+        fsi_vec_store(v + 3 * node, fsi_vec_add(fsi_vec_load(v + 3 * node), fsi__node_answer(s, q, node, a, j)));
+    }
+    for (a = 0; p && p->ready && a < q->count; a++) {
+        fsi_real *f = p->impulse + 3 * q->node[a];
+        fsi_vec_store(f, fsi_vec_add(fsi_vec_load(f), fsi__site_force(q, a, j)));
+    }
+}
+
+static fsi_vec3 fsi__site_response(const fsi_soft *s, const fsi__site *q, fsi_vec3 j) {         /* velocity change there by impulse j there */
+    fsi_vec3 u = fsi_vec(0, 0, 0), spin = u;
+    int a;
+    for (a = 0; a < q->count; a++) {
+        fsi_vec3 va = fsi__node_answer(s, q, q->node[a], a, j);
+        u = fsi_vec_mad(u, va, q->weight[a]);
+        spin = fsi_vec_add(spin, fsi_vec_cross(q->arm[a], va));
+    }
+    return fsi_vec_add(u, fsi_vec_cross(fsi_mat3_mul_vec(&q->inverse, spin), q->off));
+}
+
+static fsi_result fsi__patch_solve(fsi_soft *s, const fsi_real *f) {          /* w->step = A^-1 f, prescribed coordinates stay */
+    fsi__soft_work *w = s->work;
+    size_t i, n = 3 * (size_t)s->desc.vertex_count;
+    for (i = 0; i < n; i++) w->residual[i] = w->fixed[i] ? 0 : w->response * f[i];
+    return fsi__soft_linear(s, w->residual, w->step);
+}
+
+static void fsi__patch_make(fsi_soft *s) {                                     /* columns of A^-1 at the nodes */
+    fsi__patch *p = s->work->patch;
+    int i, k, n = 3 * p->count;
+    for (i = 0; i < n; i++) {
+        int at = 3 * p->node[i / 3] + i % 3;
+        fsi_result r;
+        p->impulse[at] = 1;
+        r = fsi__patch_solve(s, p->impulse);
+        p->impulse[at] = 0;
+        if (r < 0) return;
+        for (k = 0; k < n; k++) p->C[(size_t)k * (size_t)n + (size_t)i] = s->work->step[3 * p->node[k / 3] + k % 3];
+    }
+    for (i = 0; i < p->count; i++) memcpy(p->base + 3 * i, s->v + 3 * p->node[i], 3 * sizeof(fsi_real));
+    p->ready = 1;
+}
+
+/* What the tangent matrix of a strained body loses: v gets the rigid motion that makes the change of momentum exactly that of the impulses f.
+   dv is what the nodes have got. */
+static void fsi__patch_balance(fsi_soft *s, const fsi_real *f, const fsi_real *dv) {
+    fsi_vec3 p = fsi_vec(0, 0, 0), L = p, c = p;
+    fsi_real mass = 0;
+    fsi_mat3 I, inverse;
+    int i, k;
+    for (i = 0; i < s->desc.vertex_count; i++) { mass += s->mass[i]; c = fsi_vec_mad(c, fsi_vec_load(s->x + 3 * i), s->mass[i]); }
+    c = fsi_vec_scale(c, 1 / mass);
+    memset(&I, 0, sizeof I); memset(&inverse, 0, sizeof inverse);
+    for (i = 0; i < s->desc.vertex_count; i++) {
+        fsi_vec3 e = fsi_vec_mad(fsi_vec_load(f + 3 * i), fsi_vec_load(dv + 3 * i), -s->mass[i]), r = fsi_vec_sub(fsi_vec_load(s->x + 3 * i), c);
+        for (k = 0; k < s->desc.dim; k++) if (s->work->fixed[3 * i + k]) return;            /* held: nothing to balance */
+        p = fsi_vec_add(p, e);
+        L = fsi_vec_add(L, fsi_vec_cross(r, e));
+        for (k = 0; k < 9; k++) I.m[k] += s->mass[i] * ((k % 4 == 0 ? fsi_vec_dot(r, r) : 0) - fsi__get(r, k / 3) * fsi__get(r, k % 3));
+    }
+    if (s->desc.dim == 2) inverse.m[8] = I.m[8] > 0 ? 1 / I.m[8] : 0; else fsi_mat3_inverse(&I, &inverse);
+    p = fsi_vec_scale(p, 1 / mass);
+    L = fsi_mat3_mul_vec(&inverse, L);
+    for (i = 0; i < s->desc.vertex_count; i++) {
+        fsi_vec3 u = fsi_vec_add(p, fsi_vec_cross(L, fsi_vec_sub(fsi_vec_load(s->x + 3 * i), c)));
+        for (k = 0; k < s->desc.dim; k++) s->v[3 * i + k] += fsi__get(u, k);
+    }
+}
+
+static void fsi__patch_flush(fsi_soft *s) {                                    /* the other nodes take their part of the impulses */
+    fsi__patch *p = s->work->patch;
+    size_t n = 3 * (size_t)s->desc.vertex_count, i;
+    fsi_real *dv = s->work->step;
+    if (!p || !p->ready || !(fsi_max_abs(n, p->impulse) > 0) || fsi__patch_solve(s, p->impulse) < 0) return;
+    for (i = 0; i < n; i++) {
+        int at = p->place[i / 3];
+        if (at >= 0) dv[i] = s->v[i] - p->base[3 * at + (int)(i % 3)]; else s->v[i] += dv[i];
+    }
+    fsi__patch_balance(s, p->impulse, dv);
+    fsi_fill(n, 0, p->impulse);
+    for (i = 0; i < (size_t)p->count; i++) memcpy(p->base + 3 * i, s->v + 3 * p->node[i], 3 * sizeof(fsi_real));
+}
+
+/* Vertex a against site b (NULL: an obstacle with velocity other): normal velocity becomes at least target, then Coulomb friction. */
+static int fsi__soft_hit(fsi_soft *s, const fsi__site *a, const fsi__site *b, fsi_vec3 n, fsi_vec3 other, fsi_real target, fsi_real friction) {
+    fsi_real jn = 0, jt, k, vn, vt;
+    fsi_vec3 v, dir = n;
+    int pass;
+    for (pass = 0; pass < 2; pass++) {                 /* along n, then along what slips */
+        v = fsi_vec_sub(fsi__site_velocity(a, s->v), b ? fsi__site_velocity(b, s->v) : other);
+        vn = fsi_vec_dot(v, n);
+        if (pass) {
+            dir = fsi_vec_mad(v, n, -vn);
+            vt = fsi__length(dir);
+            if (!(vt > 0) || (b && !(b->inverse.m[8] + b->inverse.m[0] + b->inverse.m[4] > 0))) return 1;   /* no width: a central impulse only */
+            dir = fsi_vec_scale(dir, -1 / vt);
+        } else if (!(vn < target)) return 0;
+        k = fsi_vec_dot(dir, fsi__site_response(s, a, dir)) + (b ? fsi_vec_dot(dir, fsi__site_response(s, b, dir)) : 0);
+        if (!(k > 0)) return pass;
+        jt = pass ? fsi__min(friction * jn, vt / k) : (target - vn) / k;
+        if (!pass) jn = jt;
+        fsi__site_impulse(s, a, fsi_vec_scale(dir, jt), s->v);
+        if (b) fsi__site_impulse(s, b, fsi_vec_scale(dir, -jt), s->v);
+    }
     return 1;
 }
 
-/* Normal velocity wanted for a gap: not closed within dt; a quarter of an overlap is opened per step. */
-static fsi_real fsi__soft_target(fsi_real gap, fsi_real dt) { return gap > 0 ? -gap / dt : -gap / (4 * dt); }
+/* A quarter of an overlap is opened by moving nodes; velocities do not know. */
+static int fsi__soft_open(fsi_soft *s, const fsi__site *a, const fsi__site *b, fsi_vec3 n, fsi_real gap) {
+    fsi_real k, depth = -gap - FSI_R(0.01) * s->desc.thickness;
+    if (!(depth > 0)) return 0;
+    k = fsi_vec_dot(n, fsi__site_response(s, a, n)) + (b ? fsi_vec_dot(n, fsi__site_response(s, b, n)) : 0);
+    if (!(k > 0)) return 0;
+    fsi__site_impulse(s, a, fsi_vec_scale(n, depth / (4 * k)), s->x);
+    if (b) fsi__site_impulse(s, b, fsi_vec_scale(n, -depth / (4 * k)), s->x);
+    return 1;
+}
 
-typedef struct fsi__soft_pairs { fsi_soft *s; int vertex, hits; fsi_real dt; } fsi__soft_pairs;
+static fsi_real fsi__soft_target(fsi_real gap, fsi_real dt) { return gap > 0 ? -gap / dt : 0; }   /* a gap is not closed within dt */
+
+typedef struct fsi__soft_pairs { fsi_soft *s; int vertex, hits, open; fsi_real dt; } fsi__soft_pairs;
+
+static fsi_real fsi__element_distance2(const fsi_soft *s, const fsi_real *x, int vertex, const int32_t *t, fsi_vec3 *at) {   /* squared; *at: the nearest point */
+    fsi_vec3 p = fsi_vec_load(x + 3 * vertex), c[3];
+    fsi_real w[3], d;
+    int a, dim = s->desc.dim;
+    for (a = 0; a < dim; a++) c[a] = fsi_vec_load(x + 3 * t[a]);
+    d = dim == 2 ? fsi_closest_on_segment(p, c[0], c[1], w) : fsi_closest_on_triangle(p, c[0], c[1], c[2], w);
+    *at = fsi_vec(0, 0, 0);
+    for (a = 0; a < dim; a++) *at = fsi_vec_mad(*at, c[a], w[a]);
+    return d;
+}
 
 static int fsi__soft_visit(int e, void *user) {
     fsi__soft_pairs *q = (fsi__soft_pairs *)user;
     fsi_soft *s = q->s;
-    int dim = s->desc.dim, a;
-    const int32_t *t = s->surface + dim * e;
-    fsi_real w[4], weight[4], d, rest, gap;
-    int32_t node[4];
-    fsi_vec3 p = fsi_vec_load(s->x + 3 * q->vertex), at = fsi_vec(0, 0, 0), c[2][3];
-    for (a = 0; a < dim; a++) {
-        if (t[a] == q->vertex) return 0;
-        c[0][a] = fsi_vec_load(s->x + 3 * t[a]);
-        c[1][a] = fsi_vec_load(s->work->rest_x + 3 * t[a]);
-    }
-    rest = dim == 2 ? fsi_closest_on_segment(fsi_vec_load(s->work->rest_x + 3 * q->vertex), c[1][0], c[1][1], w)
-                    : fsi_closest_on_triangle(fsi_vec_load(s->work->rest_x + 3 * q->vertex), c[1][0], c[1][1], c[1][2], w);
-    d = dim == 2 ? fsi_closest_on_segment(p, c[0][0], c[0][1], w) : fsi_closest_on_triangle(p, c[0][0], c[0][1], c[0][2], w);
-    d = fsi__sqrt(d);
-    gap = d - fsi__min(s->desc.thickness, fsi__sqrt(rest) * FSI_R(0.9));       /* neighbours at rest keep their place */
-    for (a = 0; a < dim; a++) {
-        at = fsi_vec_mad(at, c[0][a], w[a]);
-        node[1 + a] = t[a];
-        weight[1 + a] = -w[a];
-    }
+    const int32_t *t = s->surface + s->desc.dim * e;
+    fsi_vec3 p = fsi_vec_load(s->x + 3 * q->vertex), at, n;
+    fsi_real d, gap;
+    fsi__site a, b;
+    int k;
+    for (k = 0; k < s->desc.dim; k++) if (t[k] == q->vertex) return 0;
+    gap = fsi__sqrt(fsi__element_distance2(s, s->work->rest_x, q->vertex, t, &at)) * FSI_R(0.9);
+    d = fsi__sqrt(fsi__element_distance2(s, s->x, q->vertex, t, &at));
+    gap = d - fsi__min(s->desc.thickness, gap);        /* neighbours at rest keep their place */
     if (!(d > 0)) return 0;
-    node[0] = q->vertex;
-    weight[0] = 1;
-    q->hits += fsi__soft_push(s, dim + 1, node, weight, fsi_vec_scale(fsi_vec_sub(p, at), 1 / d), fsi_vec(0, 0, 0), fsi__soft_target(gap, q->dt), s->desc.friction);
+    n = fsi_vec_scale(fsi_vec_sub(p, at), 1 / d);
+    fsi__site_make(s, q->vertex, p, &a);
+    fsi__site_make(s, s->desc.vertex_count + e, p, &b);
+    q->hits += q->open ? fsi__soft_open(s, &a, &b, n, gap) : fsi__soft_hit(s, &a, &b, n, fsi_vec(0, 0, 0), fsi__soft_target(gap, q->dt), s->desc.friction);
     return 0;
 }
 
-static fsi_result fsi__soft_self(fsi_soft *s, fsi_real dt, int *hits) {
-    fsi_surface f = fsi_soft_surface(s);
+/* Vertices against elements of the own surface: velocities (two passes), or overlaps (open). Returns how many changed something. */
+static int fsi__soft_self(fsi_soft *s, fsi_real dt, int open) {
     fsi__soft_pairs q;
-    fsi_result r = fsi_bvh_build(&s->bvh, &f);
     int i, pass;
-    if (r != FSI_OK) return r;
-    q.s = s; q.dt = dt; q.hits = 0;
-    for (pass = 0; pass < 2; pass++)
+    q.s = s; q.dt = dt; q.hits = 0; q.open = open;
+    for (pass = 0; pass < (open ? 1 : 2); pass++)
         for (i = 0; i < s->desc.vertex_count; i++) {
             fsi_vec3 p = fsi_vec_load(s->x + 3 * i);
-            fsi_real reach = s->desc.thickness + fsi__min(dt * fsi__length(fsi_vec_load(s->v + 3 * i)), 4 * s->desc.thickness);
+            fsi_real reach = s->desc.thickness + (open ? 0 : fsi__min(dt * fsi__length(fsi_vec_load(s->v + 3 * i)), 4 * s->desc.thickness));
             fsi_vec3 box = fsi_vec(reach, reach, reach);
             q.vertex = i;
             fsi_bvh_overlap(&s->bvh, fsi_vec_sub(p, box), fsi_vec_add(p, box), fsi__soft_visit, &q);
         }
-    *hits += q.hits;
+    return q.hits;
+}
+
+/* Vertices against obstacles: velocities, or overlaps (open). */
+static fsi_result fsi__soft_walls(fsi_soft *s, const fsi_obstacle *o, int count, fsi_real dt, int open, int *hits) {
+    int i, k;
+    for (k = 0; k < count; k++)
+        for (i = 0; i < s->desc.vertex_count; i++) {
+            fsi_vec3 n = fsi_vec(0, 0, 0), v = n, x = fsi_vec_load(s->x + 3 * i);
+            fsi_real gap, target, vn;
+            fsi__site a;
+            if (s->inverse_mass[i] == 0) continue;
+            gap = o[k].distance_fn(x, &n, &v, o[k].user) - s->desc.thickness / 2;
+            if (!fsi__finite(gap) || !fsi__finite_vec(n)) return FSI_ERR_CALLBACK;
+            fsi__site_make(s, i, x, &a);
+            if (open) { *hits += fsi__soft_open(s, &a, NULL, n, gap); continue; }
+            vn = fsi_vec_dot(fsi_vec_sub(fsi_vec_load(s->v + 3 * i), v), n);
+            target = fsi__soft_target(gap, dt);
+            if (vn < target) target = fsi__max(target, -o[k].restitution * vn);
+            *hits += fsi__soft_hit(s, &a, NULL, n, v, target, o[k].friction);
+        }
     return FSI_OK;
 }
 
@@ -4903,55 +5179,139 @@ static fsi_result fsi__soft_spread(fsi_soft *s, fsi_real dt) {
     return r < 0 ? r : FSI_OK;
 }
 
+static double fsi__soft_potential(const fsi_soft *s) {                        /* elastic, pressure and gravity's energy */
+    double e = fsi__soft_internal(s, s->x, NULL);
+    int i;
+    for (i = 0; i < s->desc.vertex_count; i++) e -= (double)(s->mass[i] * fsi_vec_dot(s->desc.gravity, fsi_vec_load(s->x + 3 * i)));
+    return e;
+}
+
 FSI_API fsi_result fsi_soft_contact(fsi_soft *s, const fsi_obstacle *obstacle, int count, fsi_real dt, int *contacts) {
-    int i, k, hits = 0;
     fsi_result r = FSI_OK;
+    int own = 0, walls = 0, opened = 0;
+    size_t n;
     if (!s || !s->block) return FSI_ERR_STATE;
     if (!fsi__soft_ready(s, dt) || count < 0 || (count && !obstacle)) return FSI_ERR_ARGUMENT;
-    fsi_copy(3 * (size_t)s->desc.vertex_count, s->v, s->work->z);
-    if (s->desc.self_collision) r = fsi__soft_self(s, dt, &hits);
-    for (k = 0; k < count; k++)
-        for (i = 0; i < s->desc.vertex_count; i++) {
-            fsi_vec3 n = fsi_vec(0, 0, 0), v = fsi_vec(0, 0, 0), x = fsi_vec_load(s->x + 3 * i);
-            fsi_real gap, target, vn, one = 1;
-            int32_t node = i;
-            if (s->inverse_mass[i] == 0) continue;
-            gap = obstacle[k].distance_fn(x, &n, &v, obstacle[k].user) - s->desc.thickness / 2;
-            if (!fsi__finite(gap) || !fsi__finite_vec(n)) return FSI_ERR_CALLBACK;
-            vn = fsi_vec_dot(fsi_vec_sub(fsi_vec_load(s->v + 3 * i), v), n);
-            target = fsi__soft_target(gap, dt);
-            if (vn < target) target = fsi__max(target, -obstacle[k].restitution * vn);
-            hits += fsi__soft_push(s, 1, &node, &one, n, v, target, obstacle[k].friction);
-        }
-    if (contacts) *contacts = hits;
-    if (hits && s->desc.tet_count && s->K.rows && r == FSI_OK) r = fsi__soft_spread(s, dt);
+    n = 3 * (size_t)s->desc.vertex_count;
+    s->contact_work = 0;
+    if (s->desc.self_collision) {
+        fsi_surface f = fsi_soft_surface(s);
+        r = fsi_bvh_build(&s->bvh, &f);
+        if (r != FSI_OK) return r;
+        own = fsi__soft_self(s, dt, 0);                /* before the walls: only theirs is spread, so momentum of these stays exact */
+    }
+    fsi_copy(n, s->v, s->work->z);
+    r = fsi__soft_walls(s, obstacle, count, dt, 0, &walls);
+    if (contacts) *contacts = own + walls;
+    if (walls && s->desc.tet_count && s->K.rows && r == FSI_OK) r = fsi__soft_spread(s, dt);
+    if (own + walls == 0 || r != FSI_OK) return r;
+    fsi_copy(n, s->x, s->work->z);
+    if (own) opened = fsi__soft_self(s, dt, 1);
+    r = fsi__soft_walls(s, obstacle, count, dt, 1, &opened);
+    if (opened && r == FSI_OK) {                       /* energy of the new place less that of the old */
+        s->contact_work = fsi__soft_potential(s);
+        fsi_copy(n, s->x, s->work->trial);
+        fsi_copy(n, s->work->z, s->x);
+        s->contact_work -= fsi__soft_potential(s);
+        fsi_copy(n, s->work->trial, s->x);
+    }
     return r;
 }
 
+static void fsi__soft_touch(void *user, int point, fsi_vec3 at) {
+    const fsi_soft *s = (const fsi_soft *)user;
+    fsi__patch *p = s->work->patch;
+    fsi__site q;
+    int a;
+    if (!p || !(s->work->response > 0)) return;
+    fsi__site_make(s, point, at, &q);
+    for (a = 0; a < q.count && p->count <= p->room; a++)
+        if (p->place[q.node[a]] < 0) {
+            if (p->count < p->room) p->node[p->count] = q.node[a];
+            p->place[q.node[a]] = p->count++;                         /* one too many: the step does without */
+        }
+}
+
+/* What the rigid world and other externals see: points 0 .. vertices - 1 are vertices, beyond them elements of the surface. */
 static fsi_vec3 fsi__soft_point_velocity(void *user, int point, fsi_vec3 at) {
-    (void)at;
-    return fsi_vec_load(((fsi_soft *)user)->v + 3 * point);
+    fsi__site q;
+    fsi__site_make((const fsi_soft *)user, point, at, &q);
+    return fsi__site_velocity(&q, ((const fsi_soft *)user)->v);
 }
 
 static void fsi__soft_point_inverse(void *user, int point, fsi_vec3 at, fsi_mat3 *K) {
-    fsi_soft *s = (fsi_soft *)user;
-    int i;
-    (void)at;
-    memset(K, 0, sizeof *K);
-    for (i = 0; i < 3; i++) K->m[4 * i] = s->work->fixed[3 * point + i] ? 0 : s->inverse_mass[point];
+    fsi__patch *p = ((fsi_soft *)user)->work->patch;
+    fsi__site q;
+    int j;
+    if (p && !p->ready && p->count > 0 && p->count <= p->room) fsi__patch_make((fsi_soft *)user);
+    fsi__site_make((const fsi_soft *)user, point, at, &q);
+    for (j = 0; j < 3; j++) {
+        fsi_vec3 u = fsi__site_response((const fsi_soft *)user, &q, fsi_vec(j == 0, j == 1, j == 2));
+        K->m[j] = u.x; K->m[3 + j] = u.y; K->m[6 + j] = u.z;
+    }
 }
 
 static void fsi__soft_point_impulse(void *user, int point, fsi_vec3 at, fsi_vec3 j) {
+    fsi__site q;
+    fsi__site_make((const fsi_soft *)user, point, at, &q);
+    fsi__site_impulse((const fsi_soft *)user, &q, j, ((fsi_soft *)user)->v);
+}
+
+/* Tetrahedra: signed. Shells: both sides are outside. */
+static fsi_real fsi__soft_point_distance(void *user, fsi_vec3 p, fsi_vec3 *normal, int *point) {
+    const fsi_soft *s = (const fsi_soft *)user;
+    fsi_hit hit;
+    if (!fsi_bvh_closest(&s->bvh, p, FSI_REAL_MAX, &hit)) return FSI_REAL_MAX;
+    *point = s->desc.vertex_count + hit.element;
+    *normal = hit.t > 0 ? fsi_vec_scale(fsi_vec_sub(p, hit.point), 1 / hit.t) : fsi__unit(fsi_surface_normal(&s->bvh.surface, hit.element));
+    if (!fsi_bvh_inside(&s->bvh, p)) return hit.t;
+    *normal = fsi_vec_scale(*normal, -1);
+    return -hit.t;
+}
+
+static void fsi__soft_advance(void *user, fsi_real h) {
     fsi_soft *s = (fsi_soft *)user;
-    int i;
-    (void)at;
-    for (i = 0; i < 3; i++)
-        if (!s->work->fixed[3 * point + i]) s->v[3 * point + i] += s->inverse_mass[point] * fsi__get(j, i);
+    fsi__patch *p = s->work->patch;
+    size_t n = 3 * (size_t)s->desc.vertex_count, i;
+    if (h == 0) {
+        fsi_surface f = fsi_soft_surface(s);
+        if (fsi_bvh_build(&s->bvh, &f) != FSI_OK) s->bvh.nodes = 0;   /* positions that are not finite: nobody meets them */
+    } else fsi__patch_flush(s);
+    if (h <= 0 && p) {                                                 /* a step begins or ends: no patch */
+        p->count = p->ready = 0;
+        for (i = 0; i < n / 3; i++) p->place[i] = -1;
+    }
+    if (!(h > 0)) return;
+    if (s->desc.integrator != FSI_SOFT_NEWMARK) fsi_axpy(n, h, s->v, s->x);
+    else for (i = 0; i < n; i++) s->x[i] += h / 2 * (s->v[i] + s->work->v_old[i]);
+    s->moved += h;
+}
+
+FSI_API fsi_result fsi_soft_move(fsi_soft *s, fsi_real dt) {
+    if (!s || !s->block) return FSI_ERR_STATE;
+    if (!fsi__soft_ready(s, dt)) return FSI_ERR_ARGUMENT;
+    if (!fsi_all_finite(3 * (size_t)s->desc.vertex_count, s->v)) return FSI_ERR_NUMERIC;
+    dt -= s->moved;
+    if (dt > 16 * FSI_REAL_EPS * s->moved) fsi__soft_advance(s, dt);
+    s->moved = 0;
+    return FSI_OK;
 }
 
 FSI_API void fsi_soft_external(fsi_soft *s, fsi_external *out) {
     memset(out, 0, sizeof *out);
     if (!s || !s->block) return;
+    if (!s->work->patch && s->desc.integrator != FSI_SOFT_EXPLICIT) {
+        fsi__patch *p;
+        size_t n = (size_t)s->desc.vertex_count, room = n < FSI__PATCH ? n : FSI__PATCH;
+        size_t size = sizeof *p + (9 * room * room + 3 * n + 3 * room) * sizeof(fsi_real) + (n + room) * sizeof(int32_t);
+        p = (fsi__patch *)fsi_alloc(&s->desc.allocator, size);
+        if (p) {
+            p->room = (int)room; p->size = size;
+            p->C = (fsi_real *)(void *)(p + 1); p->impulse = p->C + 9 * room * room; p->base = p->impulse + 3 * n;
+            p->place = (int32_t *)(void *)(p->base + 3 * room); p->node = p->place + n;
+            s->work->patch = p;
+        }
+    }
     out->point_count = s->desc.vertex_count;
     out->x = s->x;
     out->radius = s->desc.thickness / 2;
@@ -4960,6 +5320,9 @@ FSI_API void fsi_soft_external(fsi_soft *s, fsi_external *out) {
     out->velocity_fn = fsi__soft_point_velocity;
     out->inverse_mass_fn = fsi__soft_point_inverse;
     out->impulse_fn = fsi__soft_point_impulse;
+    out->advance_fn = fsi__soft_advance;
+    out->touch_fn = fsi__soft_touch;
+    if (s->surface_count) out->distance_fn = fsi__soft_point_distance;
 }
 
 /* ------------------------------------------------------------------------------------------------ >>soft setup */
@@ -5217,7 +5580,7 @@ FSI_API fsi_result fsi_soft_init(fsi_soft *out, const fsi_soft_desc *desc) {
         c.allocator = desc->allocator;
         r = fsi_cholesky_init(&s.factor, &s.K, &c);
     }
-    if (r == FSI_OK && s.desc.self_collision) r = fsi_bvh_init(&s.bvh, surface, &desc->allocator);
+    if (r == FSI_OK && surface) r = fsi_bvh_init(&s.bvh, surface, &desc->allocator);
     if (r < 0) { fsi_soft_free(&s); return r; }
     *out = s;
     return FSI_OK;
@@ -5227,6 +5590,7 @@ FSI_API void fsi_soft_free(fsi_soft *s) {
     if (!s || !s->block) return;
     fsi_cholesky_free(&s->factor);
     fsi_bvh_free(&s->bvh);
+    if (s->work->patch) fsi_free(&s->desc.allocator, s->work->patch, s->work->patch->size);
     fsi_free(&s->desc.allocator, s->work->slot_block, s->work->slot_size);
     fsi_free(&s->desc.allocator, s->block, s->size);
     memset(s, 0, sizeof *s);
@@ -5715,6 +6079,7 @@ FSI_API fsi_result fsi_reduced_forces(fsi_reduced *b, fsi_real dt) {
     m = b->model;
     if (!fsi_all_finite(13 + 2 * (size_t)m->modes, b->state) || !fsi_all_finite(6 + (size_t)m->modes, b->push)) return FSI_ERR_NUMERIC;
     b->dt = dt;
+    b->moved = 0;
     if (b->fixed) { memset(b->push, 0, (size_t)(6 + m->modes) * sizeof *b->push); return FSI_OK; }
     fsi__reduced_update(b);
     R = fsi__reduced_matrix(b, 0); I = fsi__reduced_matrix(b, 1); inverse = fsi__reduced_matrix(b, 2);
@@ -5744,14 +6109,12 @@ static void fsi__reduced_turn(fsi_reduced *b, const fsi_real *from, fsi_vec3 rot
     fsi__reduced_update(b);
 }
 
-FSI_API fsi_result fsi_reduced_move(fsi_reduced *b, fsi_real dt) {
+static void fsi__reduced_advance(void *user, fsi_real dt) {
+    fsi_reduced *b = (fsi_reduced *)user;
     fsi_vec3 v, frame;
     fsi_real from[4];
     int k;
-    if (!b || !b->block) return FSI_ERR_STATE;
-    if (!fsi__finite(dt) || !(dt > 0)) return FSI_ERR_ARGUMENT;
-    if (!fsi_all_finite(13 + 2 * (size_t)b->model->modes, b->state)) return FSI_ERR_NUMERIC;
-    if (b->fixed) return FSI_OK;
+    if (b->fixed || !(dt > 0)) return;
     memcpy(from, b->Q, sizeof from);
     fsi__reduced_spin(b, &v, NULL, &frame);
     for (k = 0; k < b->model->modes; k++) b->q[k] += dt / 2 * b->dq[k];
@@ -5760,6 +6123,16 @@ FSI_API fsi_result fsi_reduced_move(fsi_reduced *b, fsi_real dt) {
     for (k = 0; k < b->model->modes; k++) b->q[k] += dt / 2 * b->dq[k];
     fsi__reduced_turn(b, from, fsi_vec_scale(frame, dt));
     fsi_vec_store(b->T, fsi_vec_mad(fsi_vec_load(b->T), v, dt));
+    b->moved += dt;
+}
+
+FSI_API fsi_result fsi_reduced_move(fsi_reduced *b, fsi_real dt) {
+    if (!b || !b->block) return FSI_ERR_STATE;
+    if (!fsi__finite(dt) || !(dt > 0)) return FSI_ERR_ARGUMENT;
+    if (!fsi_all_finite(13 + 2 * (size_t)b->model->modes, b->state)) return FSI_ERR_NUMERIC;
+    dt -= b->moved;
+    if (dt > 16 * FSI_REAL_EPS * b->moved) fsi__reduced_advance(b, dt);
+    b->moved = 0;
     return FSI_OK;
 }
 
@@ -6153,26 +6526,30 @@ static fsi_result fsi__reduced_narrow(fsi_reduced_contacts *c, fsi_reduced **bod
     return r;
 }
 
+static void fsi__reduced_momentum(fsi_reduced *b, const fsi_real *u, const fsi_real *C) {     /* p and L of unit-mass coordinates, L = C u */
+    int i;
+    for (i = 0; i < 3; i++) b->p[i] = u[i] * fsi__sqrt(b->model->mass);
+    b->L[0] = C[0] * u[3]; b->L[1] = C[3] * u[3] + C[4] * u[4]; b->L[2] = C[6] * u[3] + C[7] * u[4] + C[8] * u[5];
+}
+
 /* Velocity of every body in coordinates with unit mass: u = (sqrt(m) v, C^T w, sqrt(M^) q'), world inertia I = C C^T. fold -1: back to the state. */
 static void fsi__reduced_unit(fsi_reduced *b, fsi_real dt, fsi_real *u, fsi_real *C, int back) {
     const fsi_reduced_model *m = b->model;
     fsi_mat3 R = fsi__reduced_matrix(b, 0), I = fsi__reduced_matrix(b, 1);
     fsi_vec3 v, w;
-    fsi_real s = fsi__sqrt(m->mass);
-    int i, k;
+    int k;
     if (!back) {
         I = fsi_mat3_rotate(&R, &I);
         memcpy(C, I.m, sizeof I.m);
         fsi_dense_cholesky(3, C);
         fsi__reduced_spin(b, &v, &w, NULL);
-        fsi_vec_store(u, fsi_vec_scale(v, s));
+        fsi_vec_store(u, fsi_vec_scale(v, fsi__sqrt(m->mass)));
         u[3] = C[0] * w.x + C[3] * w.y + C[6] * w.z; u[4] = C[4] * w.y + C[7] * w.z; u[5] = C[8] * w.z;
         for (k = 0; k < m->modes; k++) u[6 + k] = b->dq[k] * fsi__sqrt(fsi__reduced_stiff(m, k, dt));
         return;
     }
     if (b->fixed) return;
-    for (i = 0; i < 3; i++) b->p[i] = u[i] * s;
-    b->L[0] = C[0] * u[3]; b->L[1] = C[3] * u[3] + C[4] * u[4]; b->L[2] = C[6] * u[3] + C[7] * u[4] + C[8] * u[5];   /* L = C u */
+    fsi__reduced_momentum(b, u, C);
     for (k = 0; k < m->modes; k++) b->dq[k] = u[6 + k] / fsi__sqrt(fsi__reduced_stiff(m, k, dt));
 }
 
@@ -6291,11 +6668,59 @@ static fsi_result fsi__reduced_prepare(fsi_reduced_contacts *c, fsi_reduced **bo
             }
             q->weight[d] = k > 0 ? (fsi_real)(1 / k) : 0;
             if (d) continue;
-            q->target = q->gap > 0 ? -q->gap / dt : fsi__min(fsi__max(-q->gap - c->slop, 0) * FSI_R(0.2) / dt, m->radius);
+            q->target = q->gap > 0 ? -q->gap / dt : 0;
             if (vel < -m->radius) q->target = fsi__max(q->target, -q->restitution * vel);
         }
     }
     return r;
+}
+
+static double fsi__reduced_total(const fsi_reduced *b) {                       /* elastic, kinetic and gravity's energy */
+    double e, k;
+    fsi_reduced_energy(b, &e, &k);
+    return e + k - (double)(b->model->mass * fsi_vec_dot(b->gravity, fsi_vec_load(b->T)));
+}
+
+/* A fifth of every overlap is opened by moving the bodies: the same impulses without friction on velocities of their own (c->u from zero), which
+   move the bodies for dt and are forgotten. Momentum and modal velocity stay. */
+static void fsi__reduced_open(fsi_reduced_contacts *c, fsi_reduced **body, int n, const int32_t *dof, const fsi_real *chol, int stride, fsi_real dt) {
+    fsi_real keep[6], *row, *u;
+    int i, k, s, pass, any = 0;
+    fsi_fill((size_t)dof[n], 0, c->u);
+    for (i = 0; i < c->count; i++) {
+        fsi__reduced_contact *q = &c->contact[i];
+        q->target = fsi__min(fsi__max(-q->gap - c->slop, 0) * FSI_R(0.2) / dt, body[q->body[0]]->model->radius);
+        q->impulse[0] = 0;
+        any |= q->target > 0;
+    }
+    for (pass = 0; any && pass < (c->iterations ? c->iterations : 20); pass++)
+        for (i = 0; i < c->count; i++) {
+            fsi__reduced_contact *q = &c->contact[i];
+            fsi_real vel = 0, next;
+            if (q->gap > 0) continue;
+            row = c->row + (size_t)(3 * i) * 2 * (size_t)stride;
+            for (s = 0; s < 2; s++)
+                if (q->body[s] >= 0) vel += (fsi_real)fsi__reduced_dot(row + s * stride, c->u + dof[q->body[s]], dof[q->body[s] + 1] - dof[q->body[s]]);
+            next = fsi__max(q->impulse[0] + q->weight[0] * (q->target - vel), 0);
+            for (s = 0; s < 2; s++)
+                if (q->body[s] >= 0) fsi_axpy((size_t)(dof[q->body[s] + 1] - dof[q->body[s]]), next - q->impulse[0], row + s * stride, c->u + dof[q->body[s]]);
+            q->impulse[0] = next;
+        }
+    for (i = 0; i < n && any; i++) {
+        fsi_reduced *b = body[i];
+        size_t modes = (size_t)b->model->modes;
+        u = c->u + dof[i];
+        if (b->fixed || !(fsi_max_abs(6 + modes, u) > 0)) continue;
+        c->work -= fsi__reduced_total(b);
+        memcpy(keep, b->p, sizeof keep);                              /* p and L lie side by side */
+        for (k = 0; k < (int)modes; k++) { fsi_real dq = b->dq[k]; b->dq[k] = u[6 + k] / fsi__sqrt(fsi__reduced_stiff(b->model, k, dt)); u[6 + k] = dq; }
+        fsi__reduced_momentum(b, u, chol + 9 * i);
+        fsi__reduced_advance(b, dt);
+        b->moved -= dt;
+        memcpy(b->p, keep, sizeof keep);
+        fsi_copy(modes, u + 6, b->dq);
+        c->work += fsi__reduced_total(b);
+    }
 }
 
 FSI_API fsi_result fsi_reduced_contact(fsi_reduced_contacts *c, fsi_reduced **body, int n, const fsi_obstacle *obstacle, int obstacle_count, fsi_real dt) {
@@ -6319,6 +6744,7 @@ FSI_API fsi_result fsi_reduced_contact(fsi_reduced_contacts *c, fsi_reduced **bo
     c->u = (fsi_real *)p;
     c->count = 0;
     c->depth = 0;
+    c->work = 0;
     if (r != FSI_OK || !n) return r;
     bound = c->u + dofs; order = bound + 4 * n; chol = order + 2 * n; point = chol + 9 * n;
     first = (int32_t *)(void *)(point + 3 * points);
@@ -6333,8 +6759,8 @@ FSI_API fsi_result fsi_reduced_contact(fsi_reduced_contacts *c, fsi_reduced **bo
     if (r != FSI_OK) return r;
     for (i = 0; i < (c->iterations ? c->iterations : 20); i++) fsi__reduced_sweep(c, dof, stride);
     if (!fsi_all_finite((size_t)dofs, c->u)) return FSI_ERR_NUMERIC;
-    if (c->count)
-        for (i = 0; i < n; i++) fsi__reduced_unit(body[i], dt, c->u + dof[i], chol + 9 * i, 1);
+    for (i = 0; i < n && c->count; i++) fsi__reduced_unit(body[i], dt, c->u + dof[i], chol + 9 * i, 1);
+    fsi__reduced_open(c, body, n, dof, chol, stride, dt);
     return FSI_OK;
 }
 
@@ -6403,6 +6829,7 @@ FSI_API void fsi_reduced_external(fsi_reduced *b, fsi_real *x, fsi_external *out
     out->inverse_mass_fn = fsi__reduced_point_inverse;
     out->impulse_fn = fsi__reduced_point_impulse;
     out->distance_fn = fsi__reduced_point_distance;
+    out->advance_fn = fsi__reduced_advance;
 }
 
 #ifdef __cplusplus

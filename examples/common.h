@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Unlicense
    common.h: what every example shares, so that an example itself shows only the library: options and --help, progress, result lines,
-   pictures (PNG, animated PNG, a small renderer for 2D fields and 3D meshes), plots, VTK and OBJ files.
+   pictures (PNG, animated PNG, a view in the terminal, a small renderer for 2D fields and 3D meshes), plots as PNG or SVG, VTK and OBJ files.
 
    static const ex_key keys[] = {{"density", "kg/m^3", "of the body", "500", 1e-3, 1e7, NULL}, {"scheme", "", "coupling", "xpm", 0, 0, "xpm,weak"}};
    ex_args a;
@@ -16,6 +16,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -36,7 +37,8 @@ typedef struct ex_key {
 } ex_key;
 typedef struct ex_args {
     int size, frames, threads;               /* --size, --frames, --threads (0 = as the system has it) */
-    const char *out;                         /* --out: folder for pictures, NULL = none */
+    const char *out;                         /* --out: folder for pictures, NULL = nothing to draw; EX_NOWHERE with view=term alone */
+    int term;                                /* --set view=term: frames are also drawn in the terminal */
     const char *name;
     const ex_key *keys;
     const char *value[32];                   /* current text of each key */
@@ -47,6 +49,8 @@ typedef struct ex_args {
     uint32_t movie_serial;
     int movie_w, movie_h;
 } ex_args;
+
+#define EX_NOWHERE "/dev/null"               /* a folder in which no file can be made */
 
 EX double ex_now(void) {
     struct timespec t;
@@ -60,6 +64,13 @@ EX void ex_die(const char *format, const char *a, const char *b) {
     exit(2);
 }
 
+EX int ex_find(const ex_args *a, const char *name) {
+    int i;
+    for (i = 0; i < a->key_count; i++)
+        if (!strcmp(a->keys[i].name, name)) return i;
+    return -1;
+}
+
 EX void ex_help(const ex_args *a, const char *what) {
     int i;
     printf("%s: %s\n\nusage: build/%s [--size N] [--frames N] [--out DIR] [--threads N] [--set KEY=VALUE]... [--help]\n", a->name, what, a->name);
@@ -71,6 +82,7 @@ EX void ex_help(const ex_args *a, const char *what) {
         if (k->words) printf("one of %s\n", k->words);
         else printf("range %g to %g\n", k->min, k->max);
     }
+    if (ex_find(a, "view") < 0) printf("  %-14s where frames go, default files, one of files,term (block characters in the terminal)\n", "view");
 }
 
 /* 1 when text is one of the comma separated words */
@@ -101,13 +113,6 @@ EX void ex_check(const ex_key *k, const char *text) {
     } while (*p);
 }
 
-EX int ex_find(const ex_args *a, const char *name) {
-    int i;
-    for (i = 0; i < a->key_count; i++)
-        if (!strcmp(a->keys[i].name, name)) return i;
-    return -1;
-}
-
 EX int ex_int(const char *name, const char *text, int min) {
     char *end;
     long v = strtol(text ? text : "", &end, 10);
@@ -135,8 +140,12 @@ EX void ex_begin(ex_args *a, int argc, char **argv, const char *name, const char
             char key[64];
             int k;
             snprintf(key, sizeof key, "%.*s", (int)(strchr(v, '=') - v), v);
-            if ((k = ex_find(a, key)) < 0) ex_die("unknown key '%s'; %s --help lists them", key, name);
-            ex_check(&keys[k], a->value[k] = strchr(v, '=') + 1);
+            if ((k = ex_find(a, key)) < 0 && !strcmp(key, "view")) {
+                static const ex_key view = {"view", "", "", "files", 0, 0, "files,term"};
+                ex_check(&view, strchr(v, '=') + 1);
+                a->term = !strcmp(strchr(v, '='), "=term");
+            } else if (k < 0) ex_die("unknown key '%s'; %s --help lists them", key, name);
+            else ex_check(&keys[k], a->value[k] = strchr(v, '=') + 1);
             i++;
         } else ex_die("unknown option '%s'; %s --help lists them", argv[i], name);
     }
@@ -144,6 +153,7 @@ EX void ex_begin(ex_args *a, int argc, char **argv, const char *name, const char
     if (a->threads) omp_set_num_threads(a->threads);
 #endif
     if (a->out) mkdir(a->out, 0777);
+    else if (a->term) a->out = EX_NOWHERE;
     a->begin = ex_now();
 }
 
@@ -166,7 +176,7 @@ EX int ex_list(const ex_args *a, const char *key, double *out, int most) {
 EX void ex_progress(ex_args *a, int frame) {
     double now = ex_now(), part = (double)(frame + 1) / a->frames;
     int i;
-    if (!isatty(2) || (now - a->shown < 0.1 && frame + 1 < a->frames)) return;
+    if (a->term || !isatty(2) || (now - a->shown < 0.1 && frame + 1 < a->frames)) return;
     a->shown = now;
     fprintf(stderr, "\r%s [", a->name);
     for (i = 0; i < 40; i++) fputc(i < (int)(40 * part) ? '#' : ' ', stderr);
@@ -357,11 +367,50 @@ EX int ex_png(const char *path, const ex_image *m) {
     return fclose(f) == 0;
 }
 
+/* Mean colour of the box of pixels that (column, row) of a grid of columns x rows covers. */
+EX ex_color ex_average(const ex_image *m, int column, int columns, int row, int rows) {
+    int x0 = m->w * column / columns, x1 = m->w * (column + 1) / columns, y0 = m->h * row / rows, y1 = m->h * (row + 1) / rows, x, y, c;
+    long sum[3] = {0, 0, 0}, n = (long)(x1 - x0) * (y1 - y0);
+    for (y = y0; y < y1; y++)
+        for (x = x0; x < x1; x++)
+            for (c = 0; c < 3; c++) sum[c] += m->rgb[3 * ((size_t)y * (size_t)m->w + (size_t)x) + (size_t)c];
+    return n > 0 ? ex_rgb((int)(sum[0] / n), (int)(sum[1] / n), (int)(sum[2] / n)) : ex_rgb(0, 0, 0);
+}
+/* The picture in the terminal: two pixels a character in colour; piped: five shades of blocks, dark is full. */
+EX void ex_term(FILE *f, const ex_image *m, int columns, int color, int again) {
+    static const char *shade[5] = {"\xe2\x96\x88", "\xe2\x96\x93", "\xe2\x96\x92", "\xe2\x96\x91", " "};
+    int rows = m->h * columns / (2 * m->w), i, j;
+    if (rows < 1) rows = 1;
+    if (color && again) fprintf(f, "\x1b[%dA", rows);                  /* over the frame before */
+    for (j = 0; j < rows; j++, fputs(color ? "\x1b[0m\n" : "\n", f))
+        for (i = 0; i < columns; i++)
+            if (color) {
+                ex_color a = ex_average(m, i, columns, 2 * j, 2 * rows), b = ex_average(m, i, columns, 2 * j + 1, 2 * rows);
+                fprintf(f, "\x1b[38;2;%d;%d;%dm\x1b[48;2;%d;%d;%dm\xe2\x96\x80", a.r, a.g, a.b, b.r, b.g, b.b);
+            } else {
+                ex_color a = ex_average(m, i, columns, j, rows);
+                fputs(shade[(2 * a.r + 5 * a.g + a.b) * 5 / 2048], f);
+            }
+    fflush(f);
+}
+EX void ex_term_frame(const ex_args *a, const ex_image *m) {
+    int columns = 80, color = isatty(1);
+#ifdef TIOCGWINSZ
+    struct winsize size;
+    if (color && ioctl(1, TIOCGWINSZ, &size) == 0 && size.ws_col > 8 && size.ws_row > 8) {
+        columns = 2 * m->w * (size.ws_row - 4) / m->h;                 /* as high as the window, at most as wide */
+        if (columns > size.ws_col) columns = size.ws_col;
+    }
+#endif
+    ex_term(stdout, m, columns, color, a->written > 0);
+}
+
 /* One frame: DIR/NAME_0000.png, and the same frame appended to the animated DIR/NAME.png (25 frames per second). */
 EX void ex_frame(ex_args *a, const ex_image *m) {
     char path[512];
     ex_bytes data, head;
-    if (!a->out) return;
+    if (a->term) ex_term_frame(a, m);
+    if (!a->out || !strcmp(a->out, EX_NOWHERE)) { a->written++; return; }
     snprintf(path, sizeof path, "%s/%s_%04d.png", a->out, a->name, a->written);
     if (!ex_png(path, m)) ex_die("cannot write %s%s", path, "");
     if (!a->movie) {
@@ -590,45 +639,178 @@ EX void ex_colorbar(ex_image *m, const ex_view *v, int map, double lo, double hi
 }
 
 /* ------------------------------------------------------------------------------------------------ plots */
+/* A curve with a name; points that are not finite (or not positive on a logarithmic axis) are left out. */
 typedef struct ex_curve { const char *name; int n; const double *x, *y; ex_color color; } ex_curve;
+typedef struct ex_axis { double lo, hi, tick[16]; int log, ticks; } ex_axis;  /* range and ticks in what is drawn: log10 where log is set */
 
-/* Axes with ticks and curves; log_x, log_y for powers of ten. */
-EX void ex_plot(ex_image *m, const char *title, const char *xname, const char *yname, const ex_curve *c, int curves, int log_x, int log_y) {
-    double lo[2] = {1e300, 1e300}, hi[2] = {-1e300, -1e300};
-    ex_view v;
-    int i, j;
-    char text[32];
+EX int ex_plot_value(const ex_axis *a, double v, double *out) {
+    *out = a->log ? (v > 0 ? log10(v) : -1e301) : v;
+    return fabs(*out) < 1e300;
+}
+EX int ex_plot_point(const ex_axis *a, const ex_curve *c, int k, double p[2]) {
+    return ex_plot_value(&a[0], c->x[k], &p[0]) && ex_plot_value(&a[1], c->y[k], &p[1]);
+}
+/* Ticks at 1, 2, 5 times a power of ten, at most seven; decades (and 2, 5 inside where they are few) on a logarithmic axis. */
+EX void ex_axis_ticks(ex_axis *a) {
+    double step = pow(10, floor(log10((a->hi - a->lo) / 6))), t;
+    static const double part[3] = {0, 0.30102999566398, 0.69897000433602}; /* log10 of 1, 2, 5 */
+    int i, few = a->hi - a->lo < 2.5;
+    a->ticks = 0;
+    if (a->log) {
+        int every = (int)((a->hi - a->lo) / 7) + 1;
+        for (t = floor(a->lo); t <= a->hi; t += few ? 1 : every)
+            for (i = 0; i < (few ? 3 : 1); i++)
+                if (t + part[i] >= a->lo - 1e-9 && t + part[i] <= a->hi + 1e-9 && a->ticks < 16) a->tick[a->ticks++] = t + part[i];
+        return;
+    }
+    for (i = 0; (a->hi - a->lo) / step > 7; i++) step *= i % 3 == 1 ? 2.5 : 2;
+    for (t = ceil(a->lo / step - 1e-9); t * step <= a->hi + 1e-9 * step && a->ticks < 16; t++) a->tick[a->ticks++] = t * step;
+}
+EX void ex_plot_axes(const ex_curve *c, int curves, int log_x, int log_y, ex_axis a[2]) {
+    int i, j, k;
+    memset(a, 0, 2 * sizeof *a);
+    a[0].log = log_x; a[1].log = log_y;
+    for (k = 0; k < 2; k++) a[k].lo = 1e300, a[k].hi = -1e300;
     for (i = 0; i < curves; i++)
         for (j = 0; j < c[i].n; j++) {
-            double x = log_x ? log10(c[i].x[j]) : c[i].x[j], y = log_y ? log10(c[i].y[j]) : c[i].y[j];
-            if (x < lo[0]) lo[0] = x;
-            if (x > hi[0]) hi[0] = x;
-            if (y < lo[1]) lo[1] = y;
-            if (y > hi[1]) hi[1] = y;
+            double p[2];
+            for (k = 0; k < 2 && ex_plot_point(a, &c[i], j, p); k++) {
+                if (p[k] < a[k].lo) a[k].lo = p[k];
+                if (p[k] > a[k].hi) a[k].hi = p[k];
+            }
         }
-    if (!log_y && lo[1] > 0 && lo[1] < 0.7 * hi[1]) lo[1] = 0;
-    for (i = 0; i < 2; i++) { double pad = hi[i] > lo[i] ? 0.05 * (hi[i] - lo[i]) : 1; hi[i] += pad; if (lo[i] != 0) lo[i] -= pad; }
-    v = ex_view_make(lo[0], lo[1], hi[0], hi[1], 70, 36, m->w - 90, m->h - 90);
-    for (i = 0; i <= 5; i++) {
-        double x = lo[0] + (hi[0] - lo[0]) * i / 5, y = lo[1] + (hi[1] - lo[1]) * i / 5;
-        ex_line(m, ex_px(&v, x), v.top, ex_px(&v, x), v.top + v.h, 1, ex_rgb(225, 225, 225));
-        ex_line(m, v.left, ex_py(&v, y), v.left + v.w, ex_py(&v, y), 1, ex_rgb(225, 225, 225));
-        snprintf(text, sizeof text, "%.3g", log_x ? pow(10, x) : x);
-        ex_text(m, (int)ex_px(&v, x) - 12, v.top + v.h + 8, 1, ex_rgb(60, 60, 60), text);
-        snprintf(text, sizeof text, "%.3g", log_y ? pow(10, y) : y);
-        ex_text(m, 8, (int)ex_py(&v, y) - 3, 1, ex_rgb(60, 60, 60), text);
+    for (k = 0; k < 2; k++) {
+        double pad;
+        if (a[k].lo > a[k].hi) a[k].lo = 0, a[k].hi = 1;
+        pad = a[k].hi > a[k].lo ? 0.05 * (a[k].hi - a[k].lo) : a[k].hi != 0 ? 0.1 * fabs(a[k].hi) : 1;
+        if (k && !a[k].log && a[k].lo >= 0 && a[k].lo < 0.7 * a[k].hi) a[k].lo = 0;   /* show zero where it is near */
+        else a[k].lo -= pad;
+        a[k].hi += pad;
+        ex_axis_ticks(&a[k]);
     }
-    ex_text(m, v.left, 10, 2, ex_rgb(20, 20, 20), title);
-    ex_text(m, v.left + v.w / 2 - 40, m->h - 16, 1, ex_rgb(20, 20, 20), xname);
-    ex_text(m, 8, 26, 1, ex_rgb(20, 20, 20), yname);
+}
+EX void ex_plot_tick(const ex_axis *a, int k, char text[32]) {
+    double v = a->log ? pow(10, a->tick[k]) : fabs(a->tick[k]) < 1e-12 * (a->hi - a->lo) ? 0 : a->tick[k];
+    snprintf(text, 32, "%.4g", v);
+}
+
+/* Axes with ticks and curves into a picture; log_x, log_y for powers of ten. */
+EX void ex_plot(ex_image *m, const char *title, const char *xname, const char *yname, const ex_curve *c, int curves, int log_x, int log_y) {
+    ex_axis a[2];
+    ex_view v;
+    int i, j, x;
+    char text[32];
+    ex_plot_axes(c, curves, log_x, log_y, a);
+    v = ex_view_make(a[0].lo, a[1].lo, a[0].hi, a[1].hi, 70, 44, m->w - 90, m->h - 98);
+    for (i = 0; i < a[0].ticks; i++) {
+        double at = ex_px(&v, a[0].tick[i]);
+        ex_line(m, at, v.top, at, v.top + v.h, 1, ex_rgb(225, 225, 225));
+        ex_plot_tick(&a[0], i, text);
+        ex_text(m, (int)at - 3 * (int)strlen(text), v.top + v.h + 8, 1, ex_rgb(60, 60, 60), text);
+    }
+    for (i = 0; i < a[1].ticks; i++) {
+        double y = ex_py(&v, a[1].tick[i]);
+        ex_line(m, v.left, y, v.left + v.w, y, 1, ex_rgb(225, 225, 225));
+        ex_plot_tick(&a[1], i, text);
+        ex_text(m, v.left - 6 - 6 * (int)strlen(text), (int)y - 3, 1, ex_rgb(60, 60, 60), text);
+    }
+    ex_text(m, v.left, 8, 2, ex_rgb(20, 20, 20), title);
+    ex_text(m, v.left + v.w / 2 - 3 * (int)strlen(xname), m->h - 16, 1, ex_rgb(20, 20, 20), xname);
+    ex_text(m, 8, 30, 1, ex_rgb(20, 20, 20), yname);
+    for (i = curves, x = v.left + v.w; i-- > 0;) {                      /* names in the margin above, in the order of the curves */
+        ex_text(m, x -= 6 * (int)strlen(c[i].name), v.top - 12, 1, c[i].color, c[i].name);
+        x -= 18;
+    }
     for (i = 0; i < curves; i++) {
+        double p[2], q[2] = {0, 0};
+        int last = 0;
         for (j = 0; j < c[i].n; j++) {
-            double x = ex_px(&v, log_x ? log10(c[i].x[j]) : c[i].x[j]), y = ex_py(&v, log_y ? log10(c[i].y[j]) : c[i].y[j]);
-            if (j) ex_line(m, ex_px(&v, log_x ? log10(c[i].x[j - 1]) : c[i].x[j - 1]), ex_py(&v, log_y ? log10(c[i].y[j - 1]) : c[i].y[j - 1]), x, y, 2, c[i].color);
-            ex_disk(m, x, y, 3, c[i].color);
+            int ok = ex_plot_point(a, &c[i], j, p);
+            if (ok && last) ex_line(m, ex_px(&v, q[0]), ex_py(&v, q[1]), ex_px(&v, p[0]), ex_py(&v, p[1]), 2, c[i].color);
+            if (ok && c[i].n <= 40) ex_disk(m, ex_px(&v, p[0]), ex_py(&v, p[1]), 3, c[i].color);
+            last = ok; q[0] = p[0]; q[1] = p[1];
         }
-        ex_text(m, v.left + v.w - 150, v.top + 8 + 14 * i, 1, c[i].color, c[i].name);
     }
+}
+/* Axes around a view of the world (a field, a scene): ticks outside its left and lower edge. Leave 40 pixels on the left, 26 below. */
+EX void ex_axes(ex_image *m, const ex_view *v, const char *xname, const char *yname) {
+    ex_color dark = ex_rgb(40, 40, 40);
+    ex_axis a[2];
+    int i, k;
+    char text[32];
+    memset(a, 0, sizeof a);
+    a[0].lo = v->x0; a[0].hi = v->x1; a[1].lo = v->y0; a[1].hi = v->y1;
+    for (k = 0; k < 2; k++)
+        for (ex_axis_ticks(&a[k]), i = 0; i < a[k].ticks; i++) {
+            double x = k ? v->left : ex_px(v, a[0].tick[i]), y = k ? ex_py(v, a[1].tick[i]) : v->top + v->h;
+            ex_line(m, x, y, k ? x - 4 : x, k ? y : y + 4, 1, dark);
+            ex_plot_tick(&a[k], i, text);
+            ex_text(m, (int)x - (k ? 7 + 6 * (int)strlen(text) : 3 * (int)strlen(text)), (int)y + (k ? -3 : 7), 1, dark, text);
+        }
+    ex_line(m, v->left, v->top, v->left, v->top + v->h, 1, dark);
+    ex_line(m, v->left, v->top + v->h, v->left + v->w, v->top + v->h, 1, dark);
+    ex_text(m, v->left + v->w / 2 - 3 * (int)strlen(xname), v->top + v->h + 18, 1, dark, xname);
+    ex_text(m, v->left, v->top - 12, 1, dark, yname);
+}
+EX void ex_svg_text(FILE *f, double x, double y, const char *anchor, const char *style, const char *text) {
+    fprintf(f, "<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"%s\" %s>", x, y, anchor, style);
+    for (; *text; text++) {
+        if (*text == '<') fputs("&lt;", f);
+        else if (*text == '>') fputs("&gt;", f);
+        else if (*text == '&') fputs("&amp;", f);
+        else fputc(*text, f);
+    }
+    fputs("</text>\n", f);
+}
+EX void ex_svg_curve(FILE *f, const ex_view *v, const ex_axis *a, const ex_curve *c) {
+    double p[2];
+    int j, last = 0;
+    fprintf(f, "<path fill=\"none\" stroke=\"#%02x%02x%02x\" stroke-width=\"2\" d=\"", c->color.r, c->color.g, c->color.b);
+    for (j = 0; j < c->n; j++) {
+        int ok = ex_plot_point(a, c, j, p);
+        if (ok) fprintf(f, "%c%.1f %.1f", last ? 'L' : 'M', ex_px(v, p[0]), ex_py(v, p[1]));
+        last = ok;
+    }
+    fprintf(f, "\"/>\n<g fill=\"#%02x%02x%02x\">", c->color.r, c->color.g, c->color.b);
+    for (j = 0; j < c->n && c->n <= 40; j++)
+        if (ex_plot_point(a, c, j, p)) fprintf(f, "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"3\"/>", ex_px(v, p[0]), ex_py(v, p[1]));
+    fputs("</g>\n", f);
+}
+/* The same plot as a text file: 640 x 400 SVG. 0 if it cannot be written. */
+EX int ex_plot_svg(const char *path, const char *title, const char *xname, const char *yname, const ex_curve *c, int curves, int log_x, int log_y) {
+    FILE *f = fopen(path, "w");
+    ex_axis a[2];
+    ex_view v;
+    int i, right = 620;
+    char text[64];
+    if (!f) return 0;
+    ex_plot_axes(c, curves, log_x, log_y, a);
+    v = ex_view_make(a[0].lo, a[1].lo, a[0].hi, a[1].hi, 66, 44, 554, 300);
+    fprintf(f, "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 640 400\" font-family=\"sans-serif\" font-size=\"12\" fill=\"#333\">\n"
+               "<rect width=\"640\" height=\"400\" fill=\"#fff\"/>\n");
+    for (i = 0; i < a[0].ticks; i++) {
+        double x = ex_px(&v, a[0].tick[i]);
+        fprintf(f, "<path stroke=\"#ddd\" d=\"M%.1f 44V344\"/>\n", x);
+        ex_plot_tick(&a[0], i, text);
+        ex_svg_text(f, x, 360, "middle", "", text);
+    }
+    for (i = 0; i < a[1].ticks; i++) {
+        double y = ex_py(&v, a[1].tick[i]);
+        fprintf(f, "<path stroke=\"#ddd\" d=\"M66 %.1fH620\"/>\n", y);
+        ex_plot_tick(&a[1], i, text);
+        ex_svg_text(f, 60, y + 4, "end", "", text);
+    }
+    fputs("<rect x=\"66\" y=\"44\" width=\"554\" height=\"300\" fill=\"none\" stroke=\"#999\"/>\n", f);
+    ex_svg_text(f, 66, 20, "start", "font-size=\"16\"", title);
+    ex_svg_text(f, 343, 388, "middle", "", xname);
+    ex_svg_text(f, 66, 38, "start", "", yname);
+    for (i = curves; i-- > 0; right -= 7 * (int)strlen(c[i].name) + 16) {   /* names in the margin above */
+        ex_svg_curve(f, &v, a, &c[i]);
+        snprintf(text, sizeof text, "fill=\"#%02x%02x%02x\"", c[i].color.r, c[i].color.g, c[i].color.b);
+        ex_svg_text(f, right, 38, "end", text, c[i].name);
+    }
+    fputs("</svg>\n", f);
+    return fclose(f) == 0;
 }
 
 /* ------------------------------------------------------------------------------------------------ 3D drawing */

@@ -593,12 +593,14 @@ TEST S_07_cook_membrane(void) {
     PASS();
 }
 
-/* ---------------------------------------------------------------- S-08: Turek-Hron CSM: plane strain flag as a slab one element thick */
+/* ---------------------------------------------------------------- S-08: Turek-Hron CSM: plane strain flag as a slab one element thick.
+   Nothing moves in z, so the slab may be as thick as one likes: the mirrored diagonals of its two faces lock least when it is thick (measured at n = 16,
+   nx = 280: u_x 1.36 %, 1.04 %, 0.96 % off with a thickness of 1, 2, 4 cells; twice as fine along the flag 1.17 %, 1.05 %, 1.02 %). */
 static int csm(int n, double mu, fsi_soft_integrator integrator, fsi_soft *s, fsi_mesh *m, int *tip) {
     fsi_soft_desc d;
     unsigned char *pin;
-    int i, ok, nx = 35 * n;                            /* twice as fine along the flag: less locking in bending */
-    if (fsi_mesh_box(m, fsi_vec(0, 0, 0), fsi_vec(1, 1, FSI_R(0.02) / (fsi_real)n), nx, n, 1, 1, NULL) != FSI_OK) return 0;
+    int i, ok, nx = 35 * n / 2;                        /* squares */
+    if (fsi_mesh_box(m, fsi_vec(0, 0, 0), fsi_vec(1, 1, FSI_R(0.08) / (fsi_real)n), nx, n, 1, 1, NULL) != FSI_OK) return 0;
     pin = (unsigned char *)calloc((size_t)m->vertex_count, 1);
     for (i = 0; i < m->vertex_count; i++) {            /* the clamped end is the arc of the cylinder, radius 0.05 around (0.2, 0.2) */
         double a = (double)m->x[3 * i], y = ((double)m->x[3 * i + 1] - 0.5) * 0.02, left = 0.2 + sqrt(0.0025 - y * y);
@@ -635,11 +637,40 @@ TEST S_08_turek_hron_csm(void) {
             uy = (double)(s.x[3 * tip + 1] - m.x[3 * tip + 1]);
             if (getenv("FSI_VERBOSE")) printf("CSM%d n %d: %.3f (%.3f) %.3f (%.3f) mm, %.2f %% %.2f %%, %d Newton\n", k + 1, n, 1e3 * ux, 1e3 * ref[k][1], 1e3 * uy, 1e3 * ref[k][2],
                 100 * (ux / ref[k][1] - 1), 100 * (uy / ref[k][2] - 1), s.report.iterations);
-            CHECK_REL(ref[k][1], ux, n == 8 ? 0.05 : 0.0125);                 /* u_x goes with the square of the slope: twice the error of u_y */
+            CHECK_REL(ref[k][1], ux, n == 8 ? 0.05 : 0.01);                   /* u_x goes with the square of the slope: twice the error of u_y */
             CHECK_REL(ref[k][2], uy, n == 8 ? 0.05 : 0.01);
             fsi_soft_free(&s);
             fsi_mesh_free(&m);
         }
+    PASS();
+}
+
+/* CSM3: the flag of CSM1 let go at t = 0. Mean and amplitude over the first swing, and its frequency from the return to the top. */
+TEST S_08_turek_hron_csm3(void) {
+    static const double ref[4] = {-14.305e-3, 14.305e-3, -63.607e-3, 65.160e-3};
+    int full = getenv("FSI_TEST_FULL") != NULL, n = full ? 16 : 8, i, tip;
+    double dt = full ? 0.005 : 0.02, lo[2] = {0, 0}, hi[2] = {-1, -1}, last[3] = {0, 0, 0}, back = 0, got[4];
+    fsi_soft s;
+    fsi_mesh m;
+    ASSERT(csm(n, .5e6, FSI_SOFT_NEWMARK, &s, &m, &tip));
+    for (i = 1; i * dt < 1.0; i++) {
+        int k;
+        ASSERT(fsi_soft_step(&s, (fsi_real)dt, NULL, 0) >= 0);
+        for (k = 0; k < 2; k++) {
+            double u = (double)(s.x[3 * tip + k] - m.x[3 * tip + k]);
+            lo[k] = fmin(lo[k], u);
+            if (i * dt > 0.5) hi[k] = fmax(hi[k], u);
+        }
+        last[0] = last[1]; last[1] = last[2]; last[2] = (double)(s.x[3 * tip + 1] - m.x[3 * tip + 1]);
+        if (i * dt > 0.5 && last[1] > last[0] && last[1] >= last[2])           /* top of the parabola through three samples */
+            back = (i - 1) * dt + dt * (last[0] - last[2]) / (2 * (last[0] - 2 * last[1] + last[2]));
+    }
+    for (i = 0; i < 2; i++) { got[2 * i] = (hi[i] + lo[i]) / 2; got[2 * i + 1] = (hi[i] - lo[i]) / 2; }
+    if (getenv("FSI_VERBOSE")) printf("CSM3 n %d: %.3f +- %.3f, %.3f +- %.3f mm, %.4f Hz\n", n, 1e3 * got[0], 1e3 * got[1], 1e3 * got[2], 1e3 * got[3], 1 / back);
+    for (i = 0; i < 4; i++) CHECK_REL(ref[i], got[i], full ? 0.01 : 0.05);
+    CHECK_REL(1.0995, 1 / back, full ? 0.01 : 0.05);
+    fsi_soft_free(&s);
+    fsi_mesh_free(&m);
     PASS();
 }
 
@@ -1185,6 +1216,7 @@ int main(int argc, char **argv) {
     RUN_TEST(inverted_elements_recover);
     RUN_TEST(S_07_cook_membrane);
     RUN_TEST(S_08_turek_hron_csm);
+    RUN_TEST(S_08_turek_hron_csm3);
     RUN_TEST(S_13_catenary);
     RUN_TEST(S_13_cloth_two_corners);
     RUN_TEST(free_flight_energy_and_momentum);

@@ -1,0 +1,242 @@
+/* examples/common.h: options, pictures, plots and files. The compressor is read back by a small inflate of its own here. */
+#define FSI_IMPLEMENTATION
+#include "fsi_linalg.h"
+#include "greatest.h"
+#include "check.h"
+#include "../examples/common.h"
+#include <sys/wait.h>
+
+/* ---- zlib with fixed codes, read the slow obvious way */
+typedef struct reader { const uint8_t *at; size_t bit, bits; } reader;
+static int read_bits(reader *r, int count) {                          /* least significant bit first; past the end: zeros */
+    int v = 0, i;
+    for (i = 0; i < count; i++, r->bit++)
+        if (r->bit < r->bits) v |= (r->at[r->bit >> 3] >> (r->bit & 7) & 1) << i;
+    return v;
+}
+static int read_literal(reader *r) {                                  /* RFC 1951, 3.2.6 */
+    int code = 0, n;
+    for (n = 1; n <= 9; n++) {
+        code = code << 1 | read_bits(r, 1);
+        if (n == 7 && code <= 23) return code + 256;
+        if (n == 8 && code >= 48 && code <= 191) return code - 48;
+        if (n == 8 && code >= 192 && code <= 199) return code - 192 + 280;
+        if (n == 9) return code - 400 + 144;
+    }
+    return -1;
+}
+static size_t inflate_fixed(const uint8_t *z, size_t size, uint8_t *out, size_t room) {
+    static const int length[29] = {3,4,5,6,7,8,9,10,11,13,15,17,19,23,27,31,35,43,51,59,67,83,99,115,131,163,195,227,258};
+    static const int distance[30] = {1,2,3,4,5,7,9,13,17,25,33,49,65,97,129,193,257,385,513,769,1025,1537,2049,3073,4097,6145,8193,12289,16385,24577};
+    reader r;
+    size_t n = 0;
+    r.at = z + 2; r.bit = 0; r.bits = 8 * (size - 6);
+    if (size < 6 || (z[0] * 256 + z[1]) % 31 || read_bits(&r, 3) != 3) return 0;
+    for (;;) {
+        int v = read_literal(&r), d = 0, i, len;
+        if (v == 256 || v < 0 || n + 258 > room) break;
+        if (v < 256) { out[n++] = (uint8_t)v; continue; }
+        v -= 257;
+        len = length[v] + read_bits(&r, v < 8 || v == 28 ? 0 : v / 4 - 1);
+        for (i = 0; i < 5; i++) d = d << 1 | read_bits(&r, 1);
+        d = distance[d] + read_bits(&r, d < 4 ? 0 : d / 2 - 1);
+        if ((size_t)d > n) return 0;
+        for (i = 0; i < len; i++, n++) out[n] = out[n - (size_t)d];
+    }
+    return n;
+}
+
+TEST deflate_comes_back(void) {
+    enum { N = 70000 };
+    uint8_t *data = (uint8_t *)malloc(N), *back = (uint8_t *)malloc(N + 1000);
+    uint64_t seed = 5;
+    int kind, sizes[] = {0, 1, 2, 3, 258, 259, N}, q, i;
+    for (kind = 0; kind < 4; kind++)
+        for (q = 0; q < 7; q++) {
+            ex_bytes z;
+            memset(&z, 0, sizeof z);
+            for (i = 0; i < sizes[q]; i++)
+                data[i] = (uint8_t)(kind == 0 ? 7 : kind == 1 ? (int)(127 * check_random(&seed)) : kind == 2 ? i / 300 : i % 253 * (i / 40000));
+            ex_deflate(&z, data, sizes[q]);
+            ASSERT_EQ_FMT((size_t)sizes[q], inflate_fixed(z.at, z.size, back, N + 1000), "%lu");
+            ASSERT(sizes[q] == 0 || !memcmp(data, back, (size_t)sizes[q]));
+            if (q == 6 && kind != 1) ASSERTm("it compresses", z.size < N / 20);
+            free(z.at);
+        }
+    free(data); free(back);
+    PASS();
+}
+
+static size_t slurp(const char *path, uint8_t *out, size_t room) {
+    FILE *f = fopen(path, "rb");
+    size_t n = f ? fread(out, 1, room, f) : 0;
+    if (f) fclose(f);
+    remove(path);
+    return n;
+}
+static uint32_t word(const uint8_t *p) { return (uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 | (uint32_t)p[2] << 8 | p[3]; }
+static uint32_t crc(const uint8_t *p, size_t n) {
+    uint32_t c = 0xffffffffu;
+    int k;
+    for (; n--; p++) for (c ^= *p, k = 0; k < 8; k++) c = c & 1 ? 0xedb88320u ^ c >> 1 : c >> 1;
+    return c ^ 0xffffffffu;
+}
+/* Number of chunks of a type; -1 when the file is not a chain of chunks with right checksums that ends in IEND. */
+static int chunks(const uint8_t *p, size_t n, const char *type) {
+    size_t at = 8;
+    int count = 0;
+    while (at + 12 <= n) {
+        size_t len = word(p + at);
+        if (at + 12 + len > n || crc(p + at + 4, len + 4) != word(p + at + 8 + len)) return -1;
+        count += !memcmp(p + at + 4, type, 4);
+        if (!memcmp(p + at + 4, "IEND", 4)) return at + 12 == n ? count : -1;
+        at += 12 + len;
+    }
+    return -1;
+}
+
+TEST png_frames_and_movie_are_whole(void) {
+    static uint8_t file[200000];
+    ex_args a;
+    ex_image m = ex_image_make(60, 40);
+    size_t n;
+    char name[32], path[64], first[80];
+    int frame;
+    memset(&a, 0, sizeof a);
+    snprintf(name, sizeof name, "fsi_common_%ld", (long)getpid());
+    a.name = name; a.out = "/tmp";
+    for (frame = 0; frame < 3; frame++) { ex_disk(&m, 10 + 10 * frame, 20, 8, ex_rgb(200, 30, 30)); ex_frame(&a, &m); }
+    ASSERT_EQ(3, a.written);
+    ex_end(&a, 3, 1);
+    for (frame = 0; frame < 3; frame++) {
+        snprintf(first, sizeof first, "/tmp/%s_%04d.png", name, frame);
+        n = slurp(first, file, sizeof file);
+        ASSERT_EQ(1, chunks(file, n, "IDAT"));
+        ASSERT_EQ_FMT(60u, word(file + 16), "%u");
+    }
+    snprintf(path, sizeof path, "/tmp/%s.png", name);
+    n = slurp(path, file, sizeof file);
+    ASSERT_EQ(3, chunks(file, n, "fcTL"));
+    ASSERT_EQ(2, chunks(file, n, "fdAT"));
+    ASSERT_EQ(1, chunks(file, n, "acTL"));
+    ASSERT_EQ_FMT(3u, word(file + 41), "%u");                          /* frames in acTL, written at the end */
+    ex_image_free(&m);
+    PASS();
+}
+
+static int status_of(const char *arg, const char *value) {             /* exit status of ex_begin on these arguments, in a child */
+    static const ex_key keys[] = {{"density", "kg/m^3", "of the body", "500", 1, 1000, NULL}, {"scheme", "", "coupling", "xpm", 0, 0, "xpm,weak"}};
+    pid_t child;
+    int status = 0;
+    fflush(stdout);
+    child = fork();
+    if (child == 0) {
+        ex_args a;
+        char *argv[4];
+        argv[0] = (char *)(uintptr_t)"x"; argv[1] = (char *)(uintptr_t)arg; argv[2] = (char *)(uintptr_t)value; argv[3] = NULL;
+        if (!freopen("/dev/null", "w", stderr) || !freopen("/dev/null", "w", stdout)) _exit(9);
+        ex_begin(&a, value ? 3 : 2, argv, "x", "Nothing.", keys, 2, 64, 10);
+        _exit(0);
+    }
+    waitpid(child, &status, 0);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+TEST options_are_checked(void) {
+    ASSERT_EQ(0, status_of("--help", NULL));
+    ASSERT_EQ(0, status_of("--set", "density=3,4,5"));
+    ASSERT_EQ(0, status_of("--set", "scheme=weak"));
+    ASSERT_EQ(0, status_of("--set", "view=term"));
+    ASSERT_EQ(0, status_of("--size", "12"));
+    ASSERT_EQ(2, status_of("--set", "density=0.5"));
+    ASSERT_EQ(2, status_of("--set", "density=nan"));
+    ASSERT_EQ(2, status_of("--set", "density=5x"));
+    ASSERT_EQ(2, status_of("--set", "scheme=wea"));
+    ASSERT_EQ(2, status_of("--set", "view=window"));
+    ASSERT_EQ(2, status_of("--set", "densit=5"));
+    ASSERT_EQ(2, status_of("--set", "density"));
+    ASSERT_EQ(2, status_of("--size", "-3"));
+    ASSERT_EQ(2, status_of("--size", "12.5"));
+    ASSERT_EQ(2, status_of("--frames", NULL));
+    ASSERT_EQ(2, status_of("--verbose", NULL));
+    PASS();
+}
+
+TEST plots_and_terminal(void) {
+    static uint8_t file[100000];
+    double x[5] = {1, 10, 100, 1000, 10000}, y[5] = {2, NAN, 1e-3, 0, 1e-6};
+    ex_curve c[2];
+    ex_axis a[2];
+    ex_image m = ex_image_make(640, 400);
+    char path[64];
+    FILE *f;
+    size_t n;
+    int i, dark = 0;
+    c[0].name = "a < b"; c[0].n = 5; c[0].x = x; c[0].y = y; c[0].color = ex_rgb(200, 30, 30);
+    c[1] = c[0]; c[1].n = 0;
+    ex_plot_axes(c, 2, 1, 1, a);
+    ASSERT_EQ(5, a[0].ticks);
+    CHECK_NEAR(-6, a[1].lo + 0.05 / 1.1 * (a[1].hi - a[1].lo), 1e-9);    /* NaN and 0 are left out of a logarithmic axis */
+    for (i = 0; i < 40; i++) {                                          /* linear ticks: two to eight, round numbers, inside */
+        a[0].log = 0; a[0].lo = pow(10, i % 9 - 4) * (i % 5 - 2); a[0].hi = a[0].lo + pow(1.7, i - 15);
+        ex_axis_ticks(&a[0]);
+        ASSERT(a[0].ticks >= 2 && a[0].ticks <= 8);
+        ASSERT(a[0].tick[0] >= a[0].lo - 1e-6 * (a[0].hi - a[0].lo) && a[0].tick[a[0].ticks - 1] <= a[0].hi + 1e-6 * (a[0].hi - a[0].lo));
+    }
+    ex_plot(&m, "title", "x", "y", c, 2, 1, 1);
+    for (i = 0; i < 640 * 400; i++) dark += m.rgb[3 * i] == 200 && m.rgb[3 * i + 1] == 30;
+    ASSERT(dark > 50);
+    snprintf(path, sizeof path, "/tmp/fsi_common_%ld.svg", (long)getpid());
+    ASSERT(ex_plot_svg(path, "t & u", "x", "y", c, 2, 1, 1));
+    n = slurp(path, file, sizeof file - 1);
+    file[n] = 0;
+    ASSERT(n > 500 && strstr((char *)file, "a &lt; b") && strstr((char *)file, "</svg>") && !strstr((char *)file, "nan"));
+    f = tmpfile();
+    ASSERT(f != NULL);
+    ex_term(f, &m, 40, 0, 0);
+    ex_term(f, &m, 40, 1, 1);
+    rewind(f);
+    n = fread(file, 1, sizeof file, f);
+    for (dark = 0, i = 0; i < (int)n; i++) dark += file[i] == '\n';
+    ASSERT_EQ(2 * 12, dark);                                           /* 400 * 40 / (2 * 640) lines each */
+    fclose(f);
+    ex_image_free(&m);
+    PASS();
+}
+
+TEST obj_files_come_back(void) {
+    fsi_real x[12] = {0, 0, 0, 1, 0, 0, 0, FSI_R(0.5), 0, 0, 0, FSI_R(-2.25)}, *y;
+    int32_t index[12] = {0, 2, 1, 0, 1, 3, 1, 2, 3, 2, 0, 3}, *back;
+    int nv, nt;
+    char path[64];
+    FILE *f;
+    snprintf(path, sizeof path, "/tmp/fsi_common_%ld.obj", (long)getpid());
+    ASSERT(ex_obj_write(path, 4, x, 4, index));
+    ASSERT(ex_obj_read(path, &nv, &y, &nt, &back));
+    ASSERT_EQ(4, nv);
+    ASSERT_EQ(4, nt);
+    ASSERT(!memcmp(x, y, sizeof x) && !memcmp(index, back, sizeof index));
+    free(y); free(back);
+    f = fopen(path, "w");
+    fprintf(f, "v 0 0 0\nv 1 0 0\nv 1 1 0\nv 0 1 0\nf 1/1/1 2//2 3 -1\n");   /* a polygon with texture indices, the last one relative */
+    fclose(f);
+    ASSERT(ex_obj_read(path, &nv, &y, &nt, &back));
+    ASSERT(nv == 4 && nt == 2 && back[5] == 3);
+    free(y); free(back);
+    f = fopen(path, "w");
+    fprintf(f, "v 0 0 0\nv 1 0 0\nf 1 2 7\n");
+    fclose(f);
+    ASSERT_FALSE(ex_obj_read(path, &nv, &y, &nt, &back));
+    remove(path);
+    PASS();
+}
+
+GREATEST_MAIN_DEFS();
+int main(int argc, char **argv) {
+    GREATEST_MAIN_BEGIN();
+    RUN_TEST(deflate_comes_back);
+    RUN_TEST(png_frames_and_movie_are_whole);
+    RUN_TEST(options_are_checked);
+    RUN_TEST(plots_and_terminal);
+    RUN_TEST(obj_files_come_back);
+    GREATEST_MAIN_END();
+}

@@ -1,0 +1,193 @@
+/* fsi_solids.h: contact between all kinds of solids through the rigid world: momentum, energy, speed. */
+#define FSI_IMPLEMENTATION
+#include "fsi_solids.h"
+#include "greatest.h"
+#include "check.h"
+
+enum { BALL, BOX, CLOTH, TETS, REDUCED, KINDS };
+static const char *kind_name[KINDS] = {"ball", "box", "cloth", "tetrahedra", "reduced"};
+typedef struct actor { int kind, at; fsi_soft soft; fsi_reduced copy; fsi_reduced_model model; fsi_real *x; } actor;   /* at: body or external */
+typedef struct stage { fsi_solids w; fsi_external external[2]; int externals; actor a[2]; fsi_shape ball, box; fsi_real restitution; } stage;
+
+static void add(stage *s, int which, int kind, double x, double speed, fsi_soft_integrator integrator, int cg) {
+    actor *a = s->a + which;
+    fsi_mesh m;
+    int i;
+    memset(a, 0, sizeof *a); memset(&m, 0, sizeof m);
+    a->kind = kind;
+    if (kind == BALL || kind == BOX) {
+        fsi_rigid_desc b;
+        memset(&b, 0, sizeof b);
+        b.kind = FSI_RIGID_DYNAMIC; b.shape = kind == BOX ? &s->box : &s->ball; b.density = 300; b.friction = FSI_R(0.5); b.restitution = s->restitution;
+        b.x = fsi_vec((fsi_real)x, FSI_R(0.05), FSI_R(0.03)); b.v = fsi_vec((fsi_real)speed, 0, 0); b.w = fsi_vec(1, FSI_R(0.5), 2);
+        if (fsi_solids_add(&s->w, &b, &a->at) != FSI_OK) printf("\n  body refused\n");
+        return;
+    }
+    a->at = s->externals++;
+    if (kind == CLOTH) fsi_mesh_sheet(&m, fsi_vec((fsi_real)x, FSI_R(-0.5), FSI_R(-0.5)), fsi_vec(0, 1, 0), fsi_vec(FSI_R(0.1), 0, 1), 10, 10, 1, NULL, NULL, NULL);
+    else fsi_mesh_box(&m, fsi_vec((fsi_real)(x - .2), FSI_R(-0.2), FSI_R(-0.2)), fsi_vec((fsi_real)(x + .2), FSI_R(0.2), FSI_R(0.2)), 3, 3, 3, 1, NULL);
+    if (kind == REDUCED) {
+        fsi_reduced_desc r;
+        fsi_quat q = {1, 0, 0, 0};
+        memset(&r, 0, sizeof r);
+        r.mesh = &m; r.modes = 10; r.density = 300; r.young = FSI_R(2e5); r.poisson = FSI_R(0.3); r.damping_stiffness = FSI_R(0.002); r.field = 20;
+        if (fsi_reduced_model_init(&a->model, &r) != FSI_OK || fsi_reduced_init(&a->copy, &a->model, fsi_vec(0, 0, 0), NULL) != FSI_OK) printf("\n  model refused\n");
+        fsi_reduced_place(&a->copy, fsi_vec((fsi_real)x, 0, 0), q, fsi_vec((fsi_real)speed, 0, 0), fsi_vec(FSI_R(0.3), 0, FSI_R(0.2)));
+        a->x = (fsi_real *)malloc(3 * (size_t)a->model.sample_count * sizeof *a->x);
+    } else {
+        fsi_soft_desc d;
+        memset(&d, 0, sizeof d);
+        d.dim = 3; d.x = m.x; d.vertex_count = m.vertex_count; d.friction = FSI_R(0.5); d.integrator = integrator; d.use_cg = cg;
+        if (integrator != FSI_SOFT_EXPLICIT) d.damping_stiffness = FSI_R(0.002);
+        if (kind == CLOTH) { d.triangle = m.index; d.triangle_count = m.element_count; d.area_density = 20; d.stretch = 2000; d.bend = FSI_R(0.01); d.thickness = FSI_R(0.02); }
+        else { d.tet = m.tet; d.tet_count = m.tet_count; d.density = 300; d.young = FSI_R(2e5); d.poisson = FSI_R(0.3); d.thickness = FSI_R(0.01); }
+        if (fsi_soft_init(&a->soft, &d) != FSI_OK) printf("\n  soft body refused\n");
+        for (i = 0; i < m.vertex_count; i++) a->soft.v[3 * i] = (fsi_real)speed;
+        fsi_soft_external(&a->soft, s->external + a->at);
+        s->external[a->at].restitution = s->restitution;
+    }
+    fsi_mesh_free(&m);
+}
+
+static void stage_make(stage *s, int first, int second, double apart, double speed, double restitution, fsi_soft_integrator integrator, int cg) {
+    fsi_shape_desc d;
+    fsi_solids_desc wd;
+    memset(s, 0, sizeof *s); memset(&d, 0, sizeof d); memset(&wd, 0, sizeof wd);
+    s->restitution = (fsi_real)restitution;
+    d.kind = FSI_SHAPE_SPHERE; d.radius = FSI_R(0.2);
+    if (fsi_shape_init(&s->ball, &d) != FSI_OK) printf("\n  ball refused\n");
+    d.kind = FSI_SHAPE_BOX; d.half = fsi_vec(FSI_R(0.2), FSI_R(0.15), FSI_R(0.25));
+    if (fsi_shape_init(&s->box, &d) != FSI_OK) printf("\n  box refused\n");
+    wd.dim = 3; wd.max_bodies = 2; wd.max_contacts = 4000;
+    if (fsi_solids_init(&s->w, &wd) != FSI_OK) printf("\n  world refused\n");
+    add(s, 0, first, -apart, speed, integrator, cg);
+    add(s, 1, second, apart, -speed, integrator, cg);
+}
+
+static void stage_free(stage *s) {
+    int k;
+    for (k = 0; k < 2; k++) { fsi_soft_free(&s->a[k].soft); fsi_reduced_free(&s->a[k].copy); fsi_reduced_model_free(&s->a[k].model); free(s->a[k].x); }
+    fsi_solids_free(&s->w); fsi_shape_free(&s->ball); fsi_shape_free(&s->box);
+}
+
+/* p, L about the origin and energy of both into o[7]. */
+static void measure(const stage *s, double *o) {
+    int k, i;
+    memset(o, 0, 7 * sizeof *o);
+    for (k = 0; k < 2; k++) {
+        const actor *a = s->a + k;
+        int n = a->kind == CLOTH || a->kind == TETS ? a->soft.desc.vertex_count : 1;
+        double e = 0, t = 0;
+        for (i = 0; i < n; i++) {
+            const fsi_rigid *b = s->w.body + a->at;
+            fsi_vec3 p, x, L = fsi_vec(0, 0, 0);
+            if (a->kind == BALL || a->kind == BOX) { p = fsi_vec_scale(b->v, b->mass); x = b->x; L = b->L; }
+            else if (a->kind == REDUCED) { p = fsi_vec_load(a->copy.p); x = fsi_vec_load(a->copy.T); L = fsi_vec_load(a->copy.L); }
+            else { p = fsi_vec_scale(fsi_vec_load(a->soft.v + 3 * i), a->soft.mass[i]); x = fsi_vec_load(a->soft.x + 3 * i); }
+            L = fsi_vec_add(L, fsi_vec_cross(x, p));
+            o[0] += (double)p.x; o[1] += (double)p.y; o[2] += (double)p.z;
+            o[3] += (double)L.x; o[4] += (double)L.y; o[5] += (double)L.z;
+            if (a->kind == BALL || a->kind == BOX) t = (double)(fsi_vec_dot(b->v, p) + fsi_vec_dot(b->w, b->L)) / 2;
+        }
+        if (a->kind == REDUCED) fsi_reduced_energy(&a->copy, &e, &t);
+        else if (n > 1) fsi_soft_energy(&a->soft, &e, &t);
+        o[6] += e + t;
+    }
+}
+
+static fsi_vec3 middle(const stage *s, int k) {        /* centre of mass; cloth: its middle vertex */
+    const actor *a = s->a + k;
+    fsi_vec3 c = fsi_vec(0, 0, 0);
+    int i, n = a->soft.desc.vertex_count;
+    if (a->kind == BALL || a->kind == BOX) return s->w.body[a->at].x;
+    if (a->kind == REDUCED) return fsi_vec_load(a->copy.T);
+    if (a->kind == CLOTH) return fsi_vec_load(a->soft.x + 3 * (n / 2));
+    for (i = 0; i < n; i++) c = fsi_vec_mad(c, fsi_vec_load(a->soft.x + 3 * i), 1 / (fsi_real)n);
+    return c;
+}
+
+/* One step; the largest change of p, L by the move, and the energy before (after the forces) and after it. */
+static fsi_result stage_step(stage *s, fsi_real dt, double *dp, double *dl, double *energy) {
+    double b[7], o[7];
+    fsi_result r;
+    int k;
+    for (k = 0; k < 2; k++) {
+        actor *a = s->a + k;
+        if (a->kind == REDUCED) {
+            fsi_reduced_external(&a->copy, a->x, s->external + a->at);
+            s->external[a->at].friction = FSI_R(0.5); s->external[a->at].restitution = s->restitution;
+            fsi_reduced_forces(&a->copy, dt);
+        }
+        if (a->kind == CLOTH || a->kind == TETS) { if (fsi_soft_forces(&a->soft, dt) < 0 || fsi_soft_finish(&a->soft) < 0) return FSI_ERR_NUMERIC; }
+    }
+    r = fsi_solids_set_externals(&s->w, s->external, s->externals);
+    if (r == FSI_OK) r = fsi_solids_forces(&s->w, dt);
+    measure(s, b);
+    if (r == FSI_OK) r = fsi_solids_move(&s->w, dt);
+    for (k = 0; k < 2; k++) {
+        if (s->a[k].kind == REDUCED) fsi_reduced_move(&s->a[k].copy, dt);
+        if (s->a[k].kind == CLOTH || s->a[k].kind == TETS) fsi_soft_move(&s->a[k].soft, dt);
+    }
+    measure(s, o);
+    for (k = 0; k < 3; k++) { *dp = fmax(*dp, fabs(o[k] - b[k])); *dl = fmax(*dl, fabs(o[3 + k] - b[3 + k])); }
+    *energy = o[6];
+    return r;
+}
+
+/* Every kind against every kind: momentum to round-off through every impulse, energy never grows, nothing gets through, bounces bounce. */
+TEST every_pair_keeps_momentum_and_energy(void) {
+    int i, k, bounce, n;
+    for (bounce = 0; bounce < 2; bounce++)
+        for (i = 0; i < KINDS; i++)
+            for (k = i; k < KINDS; k++) {
+                stage s;
+                double dp = 0, dl = 0, gain = 0, e = 0, last, o[7];
+                stage_make(&s, i, k, .4, 2, bounce ? .5 : 0, FSI_SOFT_IMPLICIT, 0);
+                measure(&s, o);
+                last = o[6];
+                for (n = 0; n < 40; n++) {
+                    CHECK_OK(stage_step(&s, FSI_R(0.01), &dp, &dl, &e));
+                    gain = fmax(gain, e - last);
+                    last = e;
+                }
+                if (getenv("FSI_VERBOSE")) printf("%s - %s, restitution %.1f: momentum %.1e %.1e, energy %.1f -> %.1f J, largest rise %.1e\n", kind_name[i], kind_name[k], bounce ? .5 : 0., dp, dl, o[6], e, gain);
+                CHECK_MOST(dp, TOL(1e-12, 2e-4));      /* N s, of some 20 */
+                CHECK_MOST(dl, TOL(1e-12, 2e-4));
+                CHECK_MOST(gain, TOL(1e-4, 1e-2));     /* J, of some 70 */
+                ASSERTm("they met", e < .8 * o[6]);
+                ASSERTm("nothing got through", middle(&s, 0).x < middle(&s, 1).x);
+                stage_free(&s);
+            }
+    PASS();
+}
+
+/* The other integrators and the other linear solver. Explicit steps are small: lumped masses answer. */
+TEST integrators_in_contact(void) {
+    static const fsi_soft_integrator kind[4] = {FSI_SOFT_EXPLICIT, FSI_SOFT_NEWMARK, FSI_SOFT_SPLIT, FSI_SOFT_IMPLICIT};
+    int i, n;
+    for (i = 0; i < 8; i++) {
+        stage s;
+        fsi_real dt = kind[i / 2] == FSI_SOFT_EXPLICIT ? FSI_R(0.001) : FSI_R(0.01);
+        double dp = 0, dl = 0, e = 0, o[7], top = 0;
+        stage_make(&s, i & 1 ? CLOTH : BOX, TETS, .4, 2, 0, kind[i / 2], 1);
+        measure(&s, o);
+        for (n = 0; n < (kind[i / 2] == FSI_SOFT_EXPLICIT ? 300 : 30); n++) { CHECK_OK(stage_step(&s, dt, &dp, &dl, &e)); top = fmax(top, e); }
+        if (getenv("FSI_VERBOSE")) printf("integrator %d, %s - tetrahedra: momentum %.1e %.1e, energy %.1f -> %.1f J, highest %.1f\n", (int)kind[i / 2], i & 1 ? "cloth" : "box", dp, dl, o[6], e, top);
+        CHECK_MOST(dp, TOL(1e-11, 2e-4));
+        if (kind[i / 2] != FSI_SOFT_NEWMARK) CHECK_MOST(dl, TOL(1e-11, 2e-4));   /* the trapezoidal rule moves along another velocity than it ends with */
+        CHECK_MOST(top, o[6] * (kind[i / 2] == FSI_SOFT_NEWMARK ? 1.05 : 1.001));
+        ASSERTm("they met", e < .9 * o[6]);
+        ASSERTm("nothing got through", middle(&s, 0).x < middle(&s, 1).x);
+        stage_free(&s);
+    }
+    PASS();
+}
+
+GREATEST_MAIN_DEFS();
+int main(int argc, char **argv) {
+    GREATEST_MAIN_BEGIN();
+    check_threads(1);
+    RUN_TEST(every_pair_keeps_momentum_and_energy);
+    RUN_TEST(integrators_in_contact);
+    GREATEST_MAIN_END();
+}
