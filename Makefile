@@ -22,7 +22,7 @@ EXAMPLES := $(patsubst examples/%.c,$(B)/%,$(wildcard examples/*.c))
 BENCHES := $(patsubst bench/%.c,$(B)/%,$(wildcard bench/bench_*.c))
 CONFIG  := $(CC) $(FLAGS) $(GREATEST)
 
-.PHONY: demo test examples gallery bench bench-peers check check-full fuzz single clean FORCE
+.PHONY: demo test examples gallery picture bench bench-peers check check-full fuzz single clean FORCE
 demo: $(B)/balls
 	@mkdir -p out
 	$(B)/balls --out out
@@ -56,8 +56,12 @@ examples:
 .PHONY: example-programs
 example-programs: $(EXAMPLES)
 
-gallery: examples
+gallery: examples $(B)/plot
 	@sh bench/gallery.sh
+$(B)/plot $(B)/picture: $(B)/%: bench/%.c examples/common.h $(B)/fsi.o
+	$(CC) $(FLAGS) -DFSI_DECLARATIONS_ONLY -Iexamples $< $(B)/fsi.o -o $@ -lm
+picture: $(B)/picture
+	$(B)/picture docs/balls.svg
 
 bench:
 	@$(MAKE) --no-print-directory -j2 bench-programs

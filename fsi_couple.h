@@ -21,8 +21,7 @@
                      fluid's density stays (C-02). Voxel added mass is first order (7.5 % at 16 cells per radius), area fractions 0.5 % (C-04).
                    - Stopping early is stable from a zero start (C-20), and momentum is exact at any iterate (C-16, C-17). A warm start is dropped
                      when it would add energy (C-21).
-                   - Iterations of the default solver do not depend on the density ratio in 3D and with one body; with many light bodies in a
-                     closed 2D box they grow to about 1.6 times those of the fluid alone (fsi_couple_desc.band trades set-up for iterations).
+                   - Iterations of the default solver are those of the fluid alone, up to 3 more with many bodies 1e4 times lighter (docs/schur.md).
                    - Two surfaces closer than a cell act as one wall; fluid between them is lost. Surfaces within round-off of cell centres are
                      cut at the nearest point.
    MEMORY          cell and face arrays at init; lists grow when an interface outgrows them; nothing is allocated once they fit.
@@ -88,6 +87,10 @@
 #define fsi_slip_surface fsi_slip_surface_f32
 #define fsi_slip_trace fsi_slip_trace_f32
 #define fsi_slip_max_divergence fsi_slip_max_divergence_f32
+#define fsi_slip_force fsi_slip_force_f32
+#define fsi_slip_state_size fsi_slip_state_size_f32
+#define fsi_slip_save fsi_slip_save_f32
+#define fsi_slip_restore fsi_slip_restore_f32
 #define fsi_partitioned_init fsi_partitioned_init_f32
 #define fsi_partitioned_free fsi_partitioned_free_f32
 #define fsi_partitioned_step fsi_partitioned_step_f32
@@ -108,6 +111,10 @@
 #define fsi_soft_responder_free fsi_soft_responder_free_f32
 #define fsi_partitioned_scene_step fsi_partitioned_scene_step_f32
 #define fsi_partitioned_scene_free fsi_partitioned_scene_free_f32
+#define fsi_world_exchange fsi_world_exchange_f32
+#define fsi_embedded_begin fsi_embedded_begin_f32
+#define fsi_embedded_respond fsi_embedded_respond_f32
+#define fsi_embedded_free fsi_embedded_free_f32
 #define fsi_proxy_init fsi_proxy_init_f32
 #define fsi_proxy_free fsi_proxy_free_f32
 #define fsi_proxy_step fsi_proxy_step_f32
@@ -115,9 +122,15 @@
 #define fsi_proxy_correct fsi_proxy_correct_f32
 #define fsi_proxy_response fsi_proxy_response_f32
 #define fsi_proxy_closest fsi_proxy_closest_f32
+#define fsi_clamp_init fsi_clamp_init_f32
+#define fsi_clamp_free fsi_clamp_free_f32
+#define fsi_clamp_advance fsi_clamp_advance_f32
 #define fsi_sph_rigid_init fsi_sph_rigid_init_f32
 #define fsi_sph_rigid_free fsi_sph_rigid_free_f32
 #define fsi_sph_rigid_step fsi_sph_rigid_step_f32
+#define fsi_sph_rigid_state_size fsi_sph_rigid_state_size_f32
+#define fsi_sph_rigid_save fsi_sph_rigid_save_f32
+#define fsi_sph_rigid_restore fsi_sph_rigid_restore_f32
 #endif
 #ifdef __cplusplus
 extern "C" {
@@ -165,6 +178,7 @@ typedef struct fsi_cut { int32_t face, solid; int axis; fsi_real share; } fsi_cu
 typedef struct fsi_interface_desc {
     int fractions;            /* 1: closed surfaces close a part of each face (area fractions, second order); 0: voxel faces with half dual mass */
     int average;              /* nodal solids: 1 = J averages over the surface in the dual cell (SLIP app. A), 0 = J at the crossing */
+    int smooth;               /* given on to the grid: fsi_occlusion.smooth; may be changed before detect */
     fsi_allocator allocator;  /* zero = malloc */
 } fsi_interface_desc;
 
@@ -236,8 +250,8 @@ FSI_API int fsi_interface_first_hit(const fsi_interface *face, fsi_vec3 a, fsi_v
 #ifndef FSI_COUPLE_NO_GRID
 /* All of these give the same answer; they differ in speed. Symbols of math.md 2.1: Sigma = L_N + Z K^-1 Z^T. */
 typedef enum fsi_couple_solver {
-    FSI_COUPLE_DEFLATED = 0,  /* Sigma by CG: V-cycle on L_N, solids' modes smoothed in bands around them and deflated. Any number of bodies */
-    FSI_COUPLE_WOODBURY,      /* Sigma by CG: low-rank part taken out exactly; one V-cycle per degree of freedom and step: few bodies */
+    FSI_COUPLE_DEFLATED = 0,  /* Sigma by CG: V-cycle on L_N that takes the solids' columns Z along (fsi_mg_rank). Any number of bodies */
+    FSI_COUPLE_WOODBURY,      /* the same with columns that are not cut off: (B^-1 + Z K^-1 Z^T)^-1 exactly, a little more set-up */
     FSI_COUPLE_NEUMANN,       /* Sigma by CG: V-cycle on L_N only */
     FSI_COUPLE_SCHUR,         /* Sigma by CG with SCHUR's P(s), s = terms (-1: no preconditioner) */
     FSI_COUPLE_FULL,          /* (p, lambda) by CG, SCHUR eq. 17, or RMSF11 with implicit solid forces; voxel form only */
@@ -259,7 +273,7 @@ typedef struct fsi_couple_desc {
     void *clock_user;
     double seconds;           /* time budget of the solve; 0 = none; needs clock_fn */
     int warm_start;           /* 1: start from the last pressure when that passes the energy test; 0: from zero */
-    int band;                 /* DEFLATED: layers of cells around a solid; 0 = 12 in 2D, 4 in 3D */
+    int band;                 /* DEFLATED: cells by which a solid's columns may spread on each level, see fsi_mg_rank; 0 = 3, with many 2 */
     fsi_allocator allocator;  /* zero = malloc */
 } fsi_couple_desc;
 
@@ -284,11 +298,6 @@ typedef struct fsi_body_report {
 } fsi_body_report;
 
 typedef struct fsi__block { void *ptr; size_t bytes; } fsi__block; /* private */
-typedef struct fsi__band {    /* private: cells around one solid and its smoothed columns */
-    int begin, inner, end;    /* cells band_cell[begin .. end), the columns live in the first inner ones */
-    size_t y, s;              /* offsets in band_y (columns) and band_s (L_N times columns) */
-    int lo[3], hi[3];         /* cells it may touch */
-} fsi__band;
 
 typedef struct fsi_couple {
     fsi_couple_desc desc;     /* as given; solver, terms, tolerance, budgets, warm_start may be changed between solves */
@@ -307,6 +316,7 @@ typedef struct fsi_couple {
     int *first;               /* [solids + 1] first of each solid in by_solid */
     int32_t *by_solid;        /* [sides] sides ordered by solid */
     size_t *row;              /* [sides] first entry of the side in q (dense solids) */
+    fsi_real *v_before;       /* v* of the dense solids, one after the other: for the ledger */
     fsi_real *q;              /* rows of J F, F F^T = M^-1 (dense solids) */
     fsi_real *F;              /* dense: [dof * rank]; one after the other */
     size_t *F_at;             /* [solids + 1] */
@@ -314,13 +324,13 @@ typedef struct fsi_couple {
     size_t *K_at;             /* [solids + 1] */
     fsi_real *coef[8];        /* [columns] work */
     fsi_real *cells[3];       /* [cells] work */
-    fsi__band *band;          /* [solids] */
-    int32_t *band_cell, *band_link, *band_mark;
-    fsi_real *band_y, *band_s, *band_coef, *band_work;
-    int coarse;               /* columns of the coarse space */
-    fsi_real *E, *coarse_work;/* [coarse * coarse] factor; [2 coarse] */
-    fsi_real *GY;             /* [coarse * columns] Z^T Y */
-    fsi_real *wood;           /* Woodbury: B Z [columns * cells] */
+    fsi_real *K_full;         /* dense: K itself / scale, for the columns of the V-cycle; as K */
+    fsi_mg_group *group;      /* [solids] columns of the dense solids */
+    fsi_mg_rank rank;
+    int32_t *side_cell;       /* [sides] cell and factor of Z, ordered by solid */
+    fsi_real *side_factor;
+    fsi_real *E, *coarse_work;/* [regions^2] factor; [regions] */
+    fsi_real *GY;             /* [2 * regions * columns] Z^T 1 of the regions, and K^-1 times that */
     int regions, region_of[64]; /* closed regions that solids feel */
     int null_count;           /* null vectors of Sigma: combinations of constants on closed regions */
     fsi_real *null_vector;    /* [null_count * 64] */
@@ -397,6 +407,9 @@ typedef struct fsi_guest {
     fsi_result (*begin_fn)(void *user, fsi_real dt); /* explicit forces, v* and surface into the door; may be NULL */
     fsi_result (*move_fn)(void *user, fsi_real dt);  /* takes the door's velocity, moves; may be NULL */
     void *user;
+    /* fsi_world_exchange only: as in fsi_solid_part, called with respond_user; NULL = the door's own mass */
+    fsi_result (*respond_fn)(void *user, fsi_real dt, const fsi_real *impulse, fsi_real *v);
+    void *respond_user;
 } fsi_guest;
 
 typedef struct fsi_world {
@@ -424,7 +437,7 @@ FSI_API fsi_result fsi_world_add_guest(fsi_world *w, const fsi_guest *guest);
 FSI_API fsi_result fsi_world_step(fsi_world *w, fsi_real dt, fsi_report *report);
 /* Force, torque, submerged volume of a rigid body in the last step; FSI_ERR_ARGUMENT when it was not coupled. */
 FSI_API fsi_result fsi_world_body(const fsi_world *w, int body, fsi_body_report *out);
-/* State of grid and rigid bodies (guests save their own): bytes, copy out, copy in. A restored run continues bit for bit. */
+/* State of grid, rigid bodies and coupling (guests save their own): bytes, copy out, copy in. A restored run continues bit for bit. */
 FSI_API size_t fsi_world_state_size(const fsi_world *w);
 FSI_API fsi_result fsi_world_save(const fsi_world *w, void *block);
 FSI_API fsi_result fsi_world_restore(fsi_world *w, const void *block);
@@ -442,13 +455,13 @@ FSI_API fsi_result fsi_world_restore(fsi_world *w, const void *block);
    voxels. Solids with inverse_mass 0 (or dof 0: surface.v) are static or scripted; others are moved by the solve (two-way). */
 typedef enum fsi_slip_form {
     FSI_SLIP_REPAIRED = 0,    /* flux-consistent start, corner links, no reaction of the constraint on regular faces: first order */
-    FSI_SLIP_PAPER,           /* SLIP eq. 10 as printed (sign corrected), one-way only: kept as reference. Does not converge on a cylinder */
+    FSI_SLIP_PAPER,           /* SLIP eq. 10, 12, 16 as printed (sign corrected), one pass: kept as reference. Does not converge on a cylinder (docs/slip.md) */
     FSI_SLIP_FORM_FORCE_INT = 0x7fffffff
 } fsi_slip_form;
 typedef enum fsi_slip_solver {
-    FSI_SLIP_CG = 0,          /* conjugate gradients: V-cycle on the cells, sparse Cholesky on the ghosts; solids eliminated */
+    FSI_SLIP_CG = 0,          /* conjugate gradients with the grid's V-cycle: ghosts eliminated by sparse Cholesky, solids too */
     FSI_SLIP_DIRECT,          /* sparse Cholesky on everything, for small grids; one-way only */
-    FSI_SLIP_INDEFINITE,      /* two-way: (p, v) by SYMMQMR; one-way: as CG */
+    FSI_SLIP_INDEFINITE,      /* two-way: velocities of the solids kept as unknowns, SYMMQMR (V-cycle; paper's form: incomplete Cholesky); one-way: as CG */
     FSI_SLIP_SOLVER_FORCE_INT = 0x7fffffff
 } fsi_slip_solver;
 typedef struct fsi_slip_desc {
@@ -457,6 +470,9 @@ typedef struct fsi_slip_desc {
     int passes;               /* solves per call, each with fresh starts of the ghost fluxes from the same u*; 0 = 3. One is enough in a slowly changing flow */
     fsi_real ghost_mass;      /* mass of a ghost flux over that of a face; 0 = 30 (10 .. 10000 do the same) */
     const fsi_real *coefficient; /* [solids] 1 = slip, 0 = no-slip, between = that share of the relative velocity; NULL = all 1. The caller's, read in every solve */
+    int fractions;            /* 1: closed solids by area fractions in place of ghost cells (second order field); open shells keep their ghosts. Fixed at init */
+    int reflect;              /* 1: second order in time (docs/slip.md): half of the last pressure gradient travels with the fluid. Only while all solids
+                                 are closed and scripted and there is no free surface; else as 0. Fixed at init */
     double tolerance;         /* relative residual; 0 = the grid's */
     int max_iterations;       /* 0 = 2000 */
     fsi_allocator allocator;  /* zero = malloc */
@@ -476,6 +492,8 @@ typedef struct fsi_slip {
     fsi_real *link_flux;      /* [links] m/s */
     int32_t *group;           /* [ghosts] number of the connected set of linked ghosts */
     uint8_t *group_open;      /* [groups] 1: it reaches an open or inflow side of the box */
+    fsi_real *tracer;         /* the caller's, may be NULL: [3 * tracers] points, m, that fsi_slip_step moves with the fluid and keeps on their side of every surface */
+    int tracers;
     /* private */
     fsi_real *u[3];           /* [faces] u* */
     fsi_vec3 *body;           /* [sides] velocity of the solid */
@@ -490,21 +508,28 @@ typedef struct fsi_slip {
     fsi_real *K;              /* M + J^T b J: dense [dof * dof] Cholesky factor, nodal [dof] lumped */
     size_t *K_at;             /* [solids + 1] */
     fsi_real *stick;          /* [sides] part of u* along the axis that does not slide */
-    fsi_real *solid;          /* [4 * columns] v*, v without pressure, v, work */
+    int *z_row; int32_t *z_col; fsi_real *z_val; /* [sides + 1], [z_row[sides]]: what the solid's new velocity moves through a side: closed solids J, shells P N N^T J */
+    fsi_real *solid;          /* [5 * columns] v* after friction, v without pressure, v, work, v* as given */
     double *coarse;           /* [2 * regions] */
     fsi_cholesky start, block;/* links alone; block of the ghosts in the matrix */
-    int room[24];
+    fsi_cholesky *soft;       /* [solids] K of solids with implicit forces */
+    fsi_real *aux;            /* [ghosts] work */
+    fsi_real *half[3];        /* reflect: [faces] half of the last step's pressure gradient over rho, m/s */
+    fsi_real *total;          /* reflect: [cells] p^ of the whole last step, Pa s */
+    fsi_real dt;              /* of the last solve */
+    struct fsi__slip_heap *heap; /* memory of factors and solvers, kept from solve to solve */
+    int room[26];
     void *memory; size_t size;
 } fsi_slip;
 
-/* Ties the scheme to a grid (which must outlive it); thin shells need fsi_grid_desc.shells = 1 to be advected right. desc may be NULL. */
+/* Ties the scheme to a grid (which must outlive it; the struct may be moved); thin shells need fsi_grid_desc.shells = 1 to be advected right. desc may be NULL. */
 FSI_API fsi_result fsi_slip_init(fsi_slip *slip, fsi_grid *grid, const fsi_slip_desc *desc);
 /* Frees everything; safe on a zeroed struct and twice. */
 FSI_API void fsi_slip_free(fsi_slip *slip);
 /* Where the solids are now; before the fluid is advected. As fsi_interface_detect. */
 FSI_API fsi_result fsi_slip_detect(fsi_slip *slip, fsi_coupled *const *solid, int count);
 /* The solve: u* and v* in; u, p, samples at the sides, v and impulse of the solids out. After advection, forces and viscosity. dt in s, > 0.
-   Memory is taken for the ghosts' factors in every call. report may be NULL. Positive results leave a valid state. */
+   Memory is taken in the first calls and when the interface outgrows it. report may be NULL. Positive results leave a valid state. */
 FSI_API fsi_result fsi_slip_solve(fsi_slip *slip, fsi_real dt, fsi_report *report);
 /* One step of fluid and solids, as fsi_couple_step. */
 FSI_API fsi_result fsi_slip_step(fsi_slip *slip, const fsi_scene *scene, fsi_real dt, fsi_report *report);
@@ -512,6 +537,12 @@ FSI_API fsi_result fsi_slip_step(fsi_slip *slip, const fsi_scene *scene, fsi_rea
 FSI_API fsi_result fsi_slip_surface(fsi_slip *slip);
 /* Moves count tracer points x[3 * count] for dt (midpoint rule); a path ends just before the first surface it meets, so none crosses a solid at rest. */
 FSI_API fsi_result fsi_slip_trace(const fsi_slip *slip, fsi_real dt, int count, fsi_real *x);
+/* Force of the fluid's pressure on a solid in the last solve, N (2D: N/m): mean over the step, along the face axes. */
+FSI_API fsi_vec3 fsi_slip_force(const fsi_slip *slip, int solid);
+/* What the scheme carries from step to step beside the grid (covered cells; reflect: the last pressure): bytes, copy out, copy back. */
+FSI_API size_t fsi_slip_state_size(const fsi_slip *slip);
+FSI_API fsi_result fsi_slip_save(const fsi_slip *slip, void *block);
+FSI_API fsi_result fsi_slip_restore(fsi_slip *slip, const void *block);
 /* Largest |net outflow| / h over fluid cells and over ghosts after a solve, 1/s. */
 FSI_API double fsi_slip_max_divergence(const fsi_slip *slip);
 #endif
@@ -554,24 +585,40 @@ typedef struct fsi_partitioned_desc {
     int relaxed_residual;     /* RELAXED: 1 = stop on omega |R| as the paper does (flatters small omega), 0 = on |R| */
     int no_final_solve;       /* 1: the solid keeps the load of the reduced model; 0: it is solved once more with p_F itself, so that what the fluid
                                  lost is what the solid got, and |R| is the true one (that call is not counted as an iteration) */
+    double (*clock_fn)(void *user); /* optional: seconds, for fsi_partitioned.seconds */
+    void *clock_user;         /* handed to clock_fn */
     fsi_allocator allocator;  /* zero = malloc */
 } fsi_partitioned_desc;
 
-/* Pairs of one solver as orthonormal inputs q_i and their images y_i: Jacobian = sum y_i q_i^T. */
+/* Pairs of one solver. Inputs of this step are orthonormal, q_i -> y_i; those of earlier steps stay as they are, d_j -> e_j. With C = Q^T D and
+   L L^T = D^T D - C^T C (what is new in D), Jacobian = [Y E] R [Q D]^T, R = [[1 + C W C^T, -C W], [-W C^T, W]], W = (L L^T)^-1. All products of
+   two columns are formed once a step, when first asked for, so an iteration costs some columns' length and no square of their number. */
 typedef struct fsi__pairs {
-    fsi_real *dq, *dy;        /* [columns * in], [columns * out] differences of the current step, then of earlier steps, newest first */
-    fsi_real *q, *y;          /* the same after filtering */
+    fsi_real *dq, *dy;        /* [columns * in], [columns * out] unit differences of the current step, then of earlier steps, newest first */
+    fsi_real *q, *y;          /* [basis * in], [basis * out] those of this step made orthonormal, and their images */
     int in, out;              /* lengths */
     int current, old;         /* stored differences of this step and of earlier ones */
-    int used, used_old;       /* columns in q and how many of them come from earlier steps */
+    int kept, chosen;         /* columns in q; old ones in use */
+    int used;                 /* kept + chosen */
+    int stale;                /* 1: chosen is not up to date */
+    int dependent;            /* newest pairs of this step that said nothing new: round-off, or in the span of the others */
+    int columns, basis;       /* room */
+    int32_t *choice;          /* [columns] numbers of the old ones in use, newest first */
+    uint8_t *dropped;         /* [columns] an old pair that said nothing new: it cannot later in the same step, when more is known */
+    fsi_real *C, *G, *L;      /* [basis * columns], [columns * columns] products; factor. FSI_REAL_MAX = not formed yet */
+    fsi_real *part;           /* [columns] scratch */
+    fsi_real *cross[2];       /* both: [most * most] products of the fluid's inputs with the solid's images, and of the solid's with the fluid's */
+    size_t most;              /* basis + columns */
 } fsi__pairs;
 
 typedef struct fsi_partitioned {
     fsi_partitioned_desc desc; /* defaults filled in */
     int n, m;                 /* lengths of the last step; another length forgets the pairs */
     int capped, stalled;      /* steps that ended at the cap, or without progress, since init */
+    int dependent;            /* pairs of the last step that said nothing new and were left out (see report.restarts) */
     int64_t steps, fluid_calls, solid_calls; /* since init; the final solid call is not counted */
-    double used_columns;      /* mean columns of the fluid's reduced model per step (the paper's modes) */
+    double used_columns;      /* mean columns of the fluid's reduced model per step */
+    double seconds[3];        /* since init, with clock_fn: in the fluid, in the solid, in the scheme itself */
     /* private */
     int columns;              /* room in fluid and solid */
     int step_columns[16], kept_steps; /* pairs stored per earlier step */
@@ -581,6 +628,7 @@ typedef struct fsi_partitioned {
     fsi_real *r, *r0, *p_last;         /* residual, the one before, load of the last step */
     fsi_real *small, *work;            /* k x k system, vectors of length n + m */
     int32_t *pivot;
+    void *gmres; size_t gmres_size;    /* its work space */
     int has_load;                      /* p_last is valid */
     void *block; size_t size;          /* the one allocation; state (pairs, p_last) is all of it */
 } fsi_partitioned;
@@ -591,7 +639,8 @@ FSI_API fsi_result fsi_partitioned_init(fsi_partitioned *c, const fsi_partitione
 FSI_API void fsi_partitioned_free(fsi_partitioned *c);
 /* One coupled step. x[n]: in the extrapolated X, out the X the fluid saw last; p[m]: out the load the solid got. n, m at most those of the desc.
    FSI_NOT_CONVERGED at the cap, FSI_STALLED when the residual no longer falls (both leave the solvers at their last call);
-   report: iterations = pairs, residual_start, residual = |R| in the unit of X, restarts = times the reduced model was dropped. */
+   report: iterations = pairs, residual_start, residual = |R| in the unit of X, restarts = times the reduced model was dropped,
+   plus pairs that were left out because they depend on others. */
 FSI_API fsi_result fsi_partitioned_step(fsi_partitioned *c, int n, int m, const fsi_blackbox *fluid, const fsi_blackbox *solid, fsi_real *x, fsi_real *p, fsi_report *report);
 /* Forgets all pairs of earlier steps, e.g. after a jump. */
 FSI_API void fsi_partitioned_forget(fsi_partitioned *c);
@@ -626,7 +675,8 @@ FSI_API fsi_result fsi_boundary_project(const fsi_boundary_faces *b, fsi_real dt
 typedef struct fsi_fluid_box {
     fsi_grid *grid;           /* the caller's; after advection, forces and viscosity */
     fsi_interface *face;      /* the caller's; detected, see fsi_fluid_box_begin */
-    int pressure_form;        /* 0: conservative impulses, XPM section 5; 1: pressure forces alone (P and RMI of the paper) */
+    int pressure_form;        /* 0: conservative impulses, XPM section 5; 1: pressure forces alone (P and RMI of the paper), through the same rows of J;
+                                 2: pressure forces at the vertices, means of the faces around each (XPM section 4.5): smoother, loses momentum */
     int bpp;                  /* 1: closed regions push the solids; 0: velocities are made compatible, but the solids do not feel it */
     int swept;                /* 1: a closed region grows by the volume that the elements of nodal surfaces around it sweep, to round-off; they must lie
                                  in the box and be oriented alike. 0: by the flux through the cut faces, as in the monolithic solve (O(h) off) */
@@ -648,6 +698,12 @@ typedef struct fsi_fluid_box {
     fsi_real *p0, *stiff, *sweep; /* [regions] pressure of the projection, C^T M^-1 C, flux by swept volumes less that through the sides, m^3/s */
     int region_room;
     int32_t *element, *vertex;/* swept: [2 * elements], [2 * vertices] closed region behind and before each, -1 none, -2 not known */
+    struct fsi__kernel_entry { int32_t side, vertex; fsi_real weight; } *kernel; /* pressure_form 2: what a side adds to a vertex; [kernels] */
+    int kernels, kernel_room, vertices;
+    fsi_real *push, *normal;  /* [vertices] mean pressure, [3 * vertices] area normal */
+    fsi_real *jump;           /* [sides] signed pressure, Pa s */
+    int32_t *stamp, *corner;  /* [vertices] last side seen; an element of the vertex */
+    fsi_real *row;            /* [dof of the largest dense solid] */
     void *block; size_t size;
 } fsi_fluid_box;
 /* Lists the sides for the present solids, builds the pressure system and keeps it for all solves of the step. FSI_ERR_STATE without a detected
@@ -673,7 +729,7 @@ typedef struct fsi_solid_box {
     int regions;              /* as the fluid box says */
     fsi_real dt;
     fsi_allocator allocator;
-    fsi_real *v0; size_t v0_room; /* private: v* */
+    fsi_real *v0; size_t v0_room; /* private: v*, then work space of doors with an implicit part */
     fsi_result status;        /* worst result of a respond_fn since begin */
 } fsi_solid_box;
 /* Remembers v* of all solids. */
@@ -687,6 +743,22 @@ typedef struct fsi_soft_responder { fsi_soft *soft; void *state; size_t room; fs
 FSI_API fsi_result fsi_soft_responder_begin(fsi_soft_responder *r);
 FSI_API fsi_result fsi_soft_respond(void *responder, fsi_real dt, const fsi_real *impulse, fsi_real *v);
 FSI_API void fsi_soft_responder_free(fsi_soft_responder *r);
+
+/* Embedded points (XPM section 4.4): any dense solid (rigid, reduced, your own) that the schemes see by the points of its surface instead of its degrees
+   of freedom. The surface should have its vertices 1 to 1.5 cells apart. begin after the solid's v* stands; then use door, fsi_embedded_respond
+   and the struct as user in fsi_solid_part. The answer is in inner->v. */
+typedef struct fsi_embedded {
+    fsi_coupled *inner;       /* the caller's, dense */
+    fsi_coupled door;         /* nodal: 3 per vertex of the surface */
+    fsi_allocator allocator;  /* zero = malloc */
+    /* private */
+    fsi_real *J;              /* [3 vertices * inner->dof] rows */
+    fsi_real *v, *v0, *ones, *load; int32_t *node, *element; /* [3 vertices], [dof], [vertices], [dof], [vertices] x 2 */
+    void *block; size_t size;
+} fsi_embedded;
+FSI_API fsi_result fsi_embedded_begin(fsi_embedded *e);
+FSI_API fsi_result fsi_embedded_respond(void *embedded, fsi_real dt, const fsi_real *impulse, fsi_real *v);
+FSI_API void fsi_embedded_free(fsi_embedded *e);
 
 /* A whole partitioned step for a grid and solids: detect, advect, exchange until they agree, move. */
 typedef struct fsi_partitioned_scene {
@@ -705,6 +777,9 @@ typedef struct fsi_partitioned_scene {
 } fsi_partitioned_scene;
 FSI_API fsi_result fsi_partitioned_scene_step(fsi_partitioned_scene *s, fsi_real dt, fsi_report *report);
 FSI_API void fsi_partitioned_scene_free(fsi_partitioned_scene *s);
+/* fsi_world_step by exchange instead of one solve: s gives scheme, options of the fluid box, and room for one solids.part and one list entry per
+   rigid body and guest; grid, interface and callbacks are the world's. fsi_world_body then reports nothing. */
+FSI_API fsi_result fsi_world_exchange(fsi_world *w, fsi_partitioned_scene *s, fsi_real dt, fsi_report *report);
 #endif
 
 /* ------------------------------------------------------------------------------------------------ >>proxy */
@@ -765,6 +840,7 @@ typedef struct fsi__proxy_near {  /* private: a fluid particle near a surface */
     int32_t nodes;            /* of its proxy; 0 = no contact */
     fsi_real weight[3];       /* of the nearest point */
     fsi_vec3 offset;          /* from there to the particle */
+    fsi_vec3 start;           /* where the particle was then */
     fsi_vec3 normal;          /* n_c */
     fsi_vec3 at;              /* where the proxy is */
     fsi_vec3 impulse;         /* on the proxy, N s */
@@ -786,6 +862,10 @@ typedef struct fsi_proxy {
     int32_t *order;           /* [capacity * FSI_PROXY_NODES] entry numbers sorted by node */
     fsi_real *load;           /* [nodes] W_j */
     double *energy;           /* [nodes] */
+    fsi_real *x_old;          /* [3 nodes] positions at the last collide */
+    fsi_real moved;           /* the longest way of a node since then, m */
+    uint32_t *near_cell;      /* one bit per hashed cell: some triangle is within reach of it */
+    fsi_real cell;            /* size of these cells, m */
     int ready;                /* 1 after collide */
     void *block; size_t size; /* the one allocation besides the trees' */
 } fsi_proxy;
@@ -805,6 +885,28 @@ FSI_API fsi_result fsi_proxy_correct(fsi_proxy *c);
 FSI_API fsi_vec3 fsi_proxy_response(fsi_vec3 v_f, fsi_vec3 v_p, fsi_real inverse_f, fsi_real inverse_p, fsi_vec3 n, fsi_real restitution, fsi_real slip);
 /* Nearest triangle of any solid to p within reach m, at the positions of the last stage: 1, *solid and *hit (hit->t is the distance), or 0. */
 FSI_API int fsi_proxy_closest(const fsi_proxy *c, fsi_vec3 p, fsi_real reach, int *solid, fsi_hit *hit);
+
+/* A flexible part clamped to a rigid body: some nodes of a TLED solid follow the body, and the body gets what they are pulled with. Internal forces sum
+   to 0, so free nodes and body together keep their momentum to round-off; the mass of the clamped nodes is taken as part of the body. */
+typedef struct fsi_clamp {
+    fsi_tled *tled;           /* the caller's */
+    fsi_solids *world;        /* the caller's */
+    int body;                 /* dynamic or scripted body of world */
+    int count;                /* clamped nodes */
+    int substeps;             /* out: of the last advance */
+    fsi_vec3 impulse, angular; /* out: handed to the body in the last advance, N s and N m s about its centre */
+    /* private */
+    int32_t *node;            /* [count] */
+    fsi_real *local;          /* [3 count] places in the body's frame */
+    fsi_allocator allocator;
+    void *block; size_t size;
+} fsi_clamp;
+/* Clamps the nodes where they are now. FSI_ERR_ARGUMENT: numbers out of range. */
+FSI_API fsi_result fsi_clamp_init(fsi_clamp *c, fsi_tled *tled, fsi_solids *world, int body, const int32_t *node, int count, const fsi_allocator *allocator);
+FSI_API void fsi_clamp_free(fsi_clamp *c);
+/* Takes the solid through dt s in as many steps as it needs, its clamped nodes with the body's motion; what they feel (and what
+   a collide before handed to them) becomes force and torque on the body, for the next step of world. An advance_fn with user = the clamp. */
+FSI_API fsi_result fsi_clamp_advance(void *clamp, fsi_real dt);
 #endif
 
 /* ------------------------------------------------------------------------------------------------ >>sphrigid */
@@ -812,10 +914,13 @@ FSI_API int fsi_proxy_closest(const fsi_proxy *c, fsi_vec3 p, fsi_real reach, in
 /* SPH fluid and rigid bodies that meet at boundary particles (Akinci et al. 2012; paper XPM, section 7.4).
    WEAK: the fluid sees the bodies' old velocities, its forces move the bodies: one call of each, conserves momentum, unstable for light bodies.
    The strong schemes repeat the step from the saved state until the motion the fluid saw is the motion its impulses cause:
-       X = dt (velocity of the centre, angular velocity * radius) of every body after this step, m      p = (impulse, angular impulse / radius), N s
-   so that the residual is the distance by which fluid and body disagree about the surface. */
+       X = dt u, u = (velocity of the centre, angular velocity * radius) of every body after this step      p = (impulse, angular impulse / radius), N s
+   so that the residual dt |S(F(u)) - u|, m, is the distance by which fluid and body disagree about the surface.
+   XPM here: a fluid solve costs as much as a thousand solid solves, so only the fluid gets a reduced model, p(u) = p_F - K (u - u_F), K the added
+   mass seen so far; eq. (6) is then solved with the solid itself, u = S(p(u)), by Newton's method. A linear model of the solid fails
+   where a body leaves the floor: its pairs come from both sides of the kink. */
 typedef enum fsi_sph_scheme {
-    FSI_SPH_XPM = 0,          /* reduced model interface over the 6 degrees of freedom of every body */
+    FSI_SPH_XPM = 0,          /* reduced model of the fluid over the 6 degrees of freedom of every body, the solid itself */
     FSI_SPH_RELAXED = 1,      /* Gauss-Seidel with under-relaxation omega */
     FSI_SPH_AITKEN = 2,       /* the same with Aitken's omega */
     FSI_SPH_WEAK = 3          /* no iteration: the reference */
@@ -831,19 +936,24 @@ typedef struct fsi_sph_rigid_desc {
     fsi_real omega;           /* RELAXED, and AITKEN's first, (0, 1]; 0 = 0.05 */
     fsi_real tolerance;       /* share of the particle radius (spacing / 2) that X may be wrong; 0 = 0.1 */
     int max_iterations;       /* 0 = 60 */
-    int reuse;                /* XPM: steps whose pairs are kept; 0 = 5, -1 = none */
     fsi_allocator allocator;  /* zero = malloc */
 } fsi_sph_rigid_desc;
 
 typedef struct fsi_sph_rigid {
     fsi_sph_rigid_desc desc;  /* defaults filled in; body and object point to own copies */
-    fsi_partitioned scheme;   /* pairs of earlier steps; its counters count */
+    fsi_partitioned scheme;   /* of RELAXED and AITKEN; its counters count */
     fsi_report fluid;         /* of the last fluid solve */
     double momentum[3];       /* impulse the fluid gave less impulse the bodies took in the last step, N s; 0 but for the residual of RELAXED */
+    int64_t fluid_calls, solid_calls; /* XPM and WEAK: since init */
+    /* private */
     int *body, *object;       /* [count] */
-    fsi_vec3 *x0; fsi_quat *q0; /* [count] poses at the start of the step */
+    fsi_vec3 *x0, *v0; fsi_quat *q0; /* [count] poses and velocities at the start of the step */
     fsi_real *turn;           /* [count] length that makes a rotation a displacement: bounding radius, m */
     fsi_real *X, *p;          /* [6 count] */
+    fsi_real *K;              /* [6 count squared] added mass seen so far, kg: kept from step to step */
+    fsi_real *J;              /* [6 count squared] I + S_p K */
+    fsi_real *work;           /* [11 * 6 count] vectors of the iteration */
+    int32_t *pivot;           /* [6 count] */
     void *sph_state, *world_state; /* saved at the start of the step */
     fsi_real dt;              /* of the running step, s */
     void *block; size_t size; /* the one allocation besides the scheme's */
@@ -853,9 +963,13 @@ typedef struct fsi_sph_rigid {
 FSI_API fsi_result fsi_sph_rigid_init(fsi_sph_rigid *c, const fsi_sph_rigid_desc *desc);
 /* Frees; safe on a zeroed struct and twice. The solvers are the caller's. */
 FSI_API void fsi_sph_rigid_free(fsi_sph_rigid *c);
-/* One coupled step of dt > 0 s for fluid and world. report (may be NULL): iterations = pairs of one fluid and one solid call, residual in m,
-   momentum. FSI_NOT_CONVERGED, FSI_STALLED: the step is done with the last exchange. FSI_ERR_NUMERIC: something is no longer finite. */
+/* One coupled step of dt > 0 s for fluid and world. report (may be NULL): iterations = fluid calls (each with a solid call; XPM's Newton steps use
+   more of these, see solid_calls), residual in m, momentum. FSI_NOT_CONVERGED, FSI_STALLED: the step is done with the last exchange. FSI_ERR_NUMERIC: something is no longer finite. */
 FSI_API fsi_result fsi_sph_rigid_step(fsi_sph_rigid *c, fsi_real dt, fsi_report *report);
+/* Everything that decides the next step: fluid, world and what the coupling remembers. A restored run continues bit for bit. */
+FSI_API size_t fsi_sph_rigid_state_size(const fsi_sph_rigid *c); /* bytes */
+FSI_API fsi_result fsi_sph_rigid_save(const fsi_sph_rigid *c, void *state);
+FSI_API fsi_result fsi_sph_rigid_restore(fsi_sph_rigid *c, const void *state);
 #endif
 
 #ifdef __cplusplus
@@ -1119,19 +1233,34 @@ static int fsi__crossing_sort(fsi_interface *f) {
     return 1;
 }
 
+/* Velocity of a solid where a ray met it: from the surface where that has velocities, else from the solid's own. */
+static fsi_vec3 fsi__hit_velocity(const fsi_coupled *c, const fsi_hit *hit, fsi_vec3 at) {
+    const fsi_surface *s = &c->surface;
+    fsi_real row[6], out[3] = {0, 0, 0};
+    int k, i;
+    for (k = 0; k < s->dim && (s->v || c->node); k++) {
+        int vertex = s->index[s->dim * hit->element + k];
+        const fsi_real *v = s->v ? s->v + 3 * vertex : c->v + 3 * c->node[vertex];
+        for (i = 0; i < 3; i++) out[i] += hit->weight[k] * v[i];
+    }
+    for (k = 0; k < s->dim && !s->v && !c->node && c->dof > 0 && c->dof <= 6; k++) {
+        c->row_fn(c, hit->element, hit->weight, at, fsi_vec((fsi_real)(k == 0), (fsi_real)(k == 1), (fsi_real)(k == 2)), row);
+        for (i = 0; i < c->dof; i++) out[k] += row[i] * c->v[i];
+    }
+    return fsi_vec_load(out);
+}
+
 static int fsi__occlusion_hit(void *user, fsi_vec3 a, fsi_vec3 b, fsi_real *t, fsi_vec3 *normal, fsi_vec3 *velocity) {
     const fsi_interface *f = (const fsi_interface *)user;
     const fsi_surface *s;
     fsi_hit hit;
-    int solid, k;
+    int solid;
     if (!fsi_interface_first_hit(f, a, b, &hit, &solid)) return 0;
     s = &f->solid[solid]->surface;
     *t = hit.t;
     *normal = fsi__unit(fsi_surface_normal(s, hit.element));
     if (hit.side > 0) *normal = fsi_vec_scale(*normal, -1);            /* towards a */
-    *velocity = fsi_vec(0, 0, 0);
-    for (k = 0; s->v && k < s->dim; k++)
-        *velocity = fsi_vec_mad(*velocity, fsi_vec_load(s->v + 3 * s->index[s->dim * hit.element + k]), hit.weight[k]);
+    *velocity = fsi__hit_velocity(f->solid[solid], &hit, fsi_vec_mad(a, fsi_vec_sub(b, a), hit.t));
     return 1;
 }
 
@@ -1460,6 +1589,8 @@ FSI_API fsi_result fsi_interface_detect(fsi_interface *face, fsi_grid *grid, fsi
     if (face->desc.fractions) {
         r = fsi__fractions(face);
         if (r != FSI_OK) return r;
+        for (s = 0; s < face->crossings && face->desc.smooth; s++)       /* the flow goes on into closed solids: only shells hide */
+            if (solid[face->crossing[s].solid]->surface.closed) face->blocked[face->crossing[s].axis][face->crossing[s].face] = 0;
     }
     fsi__interface_uncover(face, grid);
     memset(&face->occlusion, 0, sizeof face->occlusion);
@@ -1471,6 +1602,7 @@ FSI_API fsi_result fsi_interface_detect(fsi_interface *face, fsi_grid *grid, fsi
     }
     face->occlusion.hit_fn = fsi__occlusion_hit;
     face->occlusion.user = face;
+    face->occlusion.smooth = face->desc.smooth;
     return fsi_grid_set_occlusion(grid, &face->occlusion);
 }
 
@@ -1840,11 +1972,9 @@ static fsi_result fsi__fraction_sides(fsi_interface *f, const fsi_grid *g) {
        lambda = b (J v - u*) - A o share p^_c                     impulse on the solid = -J^T lambda
    The grid's matrix and right-hand side are rho h^(2-dim) times these: `scale`. */
 #define FSI__REGIONS 64                  /* closed regions told apart */
-#define FSI__COARSE 1500                 /* most columns of the coarse space */
 static void fsi__bubble_extra(const fsi_couple *c, const fsi_real *x, fsi_real *y);
 enum { FSI__B_OFFSET, FSI__B_FIRST, FSI__B_BY, FSI__B_ROW, FSI__B_Q, FSI__B_F, FSI__B_FAT, FSI__B_K, FSI__B_KAT, FSI__B_COEF, FSI__B_CELLS,
-       FSI__B_LAMBDA, FSI__B_VELOCITY, FSI__B_BAND, FSI__B_BCELL, FSI__B_BLINK, FSI__B_BMARK, FSI__B_BY_Y, FSI__B_BS, FSI__B_BCOEF,
-       FSI__B_BWORK, FSI__B_E, FSI__B_CWORK, FSI__B_GY, FSI__B_WOOD, FSI__B_NULL, FSI__B_BUBBLE, FSI__B_BW, FSI__B_BF, FSI__B_KRYLOV,
+       FSI__B_LAMBDA, FSI__B_VELOCITY, FSI__B_BEFORE, FSI__B_KFULL, FSI__B_GROUP, FSI__B_SCELL, FSI__B_SFACTOR, FSI__B_E, FSI__B_CWORK, FSI__B_GY, FSI__B_NULL, FSI__B_BUBBLE, FSI__B_BW, FSI__B_BF, FSI__B_KRYLOV,
        FSI__B_VECTOR, FSI__B_WEIGHT, FSI__B_SMALL, FSI__B_BFACE, FSI__B_COUNT };
 
 /* Room for count items in list number slot; old contents are kept. NULL: no memory (the old list stays). */
@@ -1878,10 +2008,11 @@ FSI_API fsi_result fsi_couple_init(fsi_couple *couple, fsi_grid *grid, const fsi
         return FSI_ERR_ARGUMENT;
     }
     memset(&id, 0, sizeof id);
-    id.fractions = desc->fractions; id.average = desc->average; id.allocator = desc->allocator;
+    id.fractions = id.smooth = desc->fractions; id.average = desc->average; id.allocator = desc->allocator;
     r = fsi_interface_init(&couple->interface, grid, &id);
     if (r != FSI_OK) { memset(couple, 0, sizeof *couple); return r; }
     couple->grid = grid;
+    couple->rank.allocator = desc->allocator;
     return FSI_OK;
 }
 
@@ -1890,6 +2021,7 @@ FSI_API void fsi_couple_free(fsi_couple *couple) {
     if (!couple || !couple->grid) return;
     for (i = 0; i < FSI__B_COUNT; i++) fsi_free(&couple->desc.allocator, couple->block[i].ptr, couple->block[i].bytes);
     fsi_mg_free(&couple->second);
+    fsi_mg_rank_free(&couple->rank);
     fsi_interface_free(&couple->interface);
     memset(couple, 0, sizeof *couple);
 }
@@ -1981,7 +2113,8 @@ static int fsi__mono_lists(fsi_couple *c) {
         if (!b->node) biggest = fsi__imax(biggest, b->dof);
     }
     c->F_at[f->solids] = fs; c->K_at[f->solids] = ks;
-    return FSI__ROOM(c, F, fsi_real, FSI__B_F, fs) && FSI__ROOM(c, K, fsi_real, FSI__B_K, ks) && FSI__ROOM(c, q, fsi_real, FSI__B_Q, entries) &&
+    return FSI__ROOM(c, F, fsi_real, FSI__B_F, fs) && FSI__ROOM(c, K, fsi_real, FSI__B_K, ks) && FSI__ROOM(c, K_full, fsi_real, FSI__B_KFULL, ks) &&
+           FSI__ROOM(c, q, fsi_real, FSI__B_Q, entries) &&
            fsi__room(c, FSI__B_SMALL, 2 * (size_t)biggest * (size_t)biggest, sizeof(fsi_real)) != NULL;
 }
 
@@ -1989,7 +2122,7 @@ static int fsi__mono_lists(fsi_couple *c) {
 static void fsi__mono_dense(fsi_couple *c, int s, size_t *entry) {
     fsi_interface *f = &c->interface;
     const fsi_coupled *b = f->solid[s];
-    fsi_real *work = (fsi_real *)c->block[FSI__B_SMALL].ptr, *F = c->F + c->F_at[s], *K = c->K + c->K_at[s], *L = work;
+    fsi_real *work = (fsi_real *)c->block[FSI__B_SMALL].ptr, *F = c->F + c->F_at[s], *K = c->K + c->K_at[s], *L = work, *full = c->K_full + c->K_at[s];
     int i, j, k, e, r = fsi__psd_factor(b->dof, b->inverse_mass, F, work);
     c->offset[s + 1] = c->offset[s] + r;
     memset(L, 0, (size_t)r * (size_t)r * sizeof *L);
@@ -2005,6 +2138,8 @@ static void fsi__mono_dense(fsi_couple *c, int s, size_t *entry) {
         for (j = 0; j < r; j++)
             for (k = 0; k <= j; k++) L[j * r + k] += side->mass * q[j] * q[k];
     }
+    for (j = 0; j < r; j++)
+        for (k = 0; k <= j; k++) full[j * r + k] = full[k * r + j] = L[j * r + k] / fsi__scale_of(c);
     fsi__psd_cholesky(r, L);
     for (j = 0; j < r; j++) {
         fsi_real *x = K + j * r;
@@ -2237,7 +2372,7 @@ static void fsi__mono_finish(fsi_couple *c, const fsi_real *p) {
     }
 }
 
-/* ---- Coarse space of the deflation: smoothed columns of every dense solid, and the constants of closed regions that a solid can feel. */
+/* ---- Closed regions: constants that a solid can feel are deflated, those that nobody feels are null vectors. */
 typedef struct fsi__cellfaces { ptrdiff_t cell[6]; fsi_real w[6]; fsi_real diagonal; } fsi__cellfaces;
 
 /* Row c of L_N: fluid neighbours (or -1) and weights. */
@@ -2264,158 +2399,23 @@ static void fsi__cell_row(const fsi_couple *c, ptrdiff_t cell, fsi__cellfaces *o
         }
 }
 
-static int fsi__layers(const fsi_couple *c) { return c->desc.band ? c->desc.band : c->interface.dim == 3 ? 4 : 12; }
-
-/* Breadth-first layers around the solid's wet cells; links and weights of L_N among them. Returns 0 without memory. */
-static int fsi__band_cells(fsi_couple *c, int s) {
-    fsi_interface *f = &c->interface;
-    fsi__band *b = c->band + s;
-    fsi__cellfaces row;
-    int i, k, layer, layers = fsi__layers(c), from, to = b->begin, faces = 2 * f->dim;
-#define FSI__BAND_PUSH(n) do { c->band_mark[n] = to - b->begin + 1; \
-        if (!FSI__ROOM(c, band_cell, int32_t, FSI__B_BCELL, to + 1)) return 0; \
-        c->band_cell[to++] = (int32_t)(n); } while (0)
-    for (i = c->first[s]; i < c->first[s + 1]; i++) {
-        int32_t n = fsi__side_of(c, i)->cell;
-        if (!c->band_mark[n]) FSI__BAND_PUSH(n);
-    }
-    for (from = b->begin, layer = 0; layer < layers; layer++) {
-        b->inner = to;
-        for (i = from; i < b->inner; i++) {
-            fsi__cell_row(c, c->band_cell[i], &row);
-            for (k = 0; k < faces; k++)
-                if (row.cell[k] >= 0 && !c->band_mark[row.cell[k]]) FSI__BAND_PUSH(row.cell[k]);
-        }
-        from = b->inner;
-    }
-#undef FSI__BAND_PUSH
-    b->end = to;
-    for (k = 0; k < 3; k++) { b->lo[k] = f->n[k]; b->hi[k] = -1; }
-    for (i = b->begin; i < to; i++) {
-        int at[3];
-        at[0] = c->band_cell[i] % f->nx; at[1] = c->band_cell[i] / f->nx % f->ny; at[2] = c->band_cell[i] / (f->nx * f->ny);
-        for (k = 0; k < 3; k++) { b->lo[k] = fsi__imin(b->lo[k], at[k]); b->hi[k] = fsi__imax(b->hi[k], at[k]); }
-    }
-    if (!FSI__ROOM(c, band_link, int32_t, FSI__B_BLINK, (size_t)faces * (size_t)to) ||
-        !FSI__ROOM(c, band_coef, fsi_real, FSI__B_BCOEF, (size_t)(faces + 1) * (size_t)to)) return 0;
-    for (i = b->begin; i < to; i++) {
-        fsi__cell_row(c, c->band_cell[i], &row);
-        c->band_coef[(size_t)i * (size_t)(faces + 1)] = row.diagonal;
-        for (k = 0; k < faces; k++) {
-            int m = row.cell[k] >= 0 ? c->band_mark[row.cell[k]] - 1 : -1;
-            c->band_link[(size_t)i * (size_t)faces + (size_t)k] = m >= b->inner - b->begin ? -1 : m;      /* columns are 0 beyond inner */
-            c->band_coef[(size_t)i * (size_t)(faces + 1) + 1 + (size_t)k] = row.w[k];
-        }
-    }
-    for (i = b->begin; i < to; i++) c->band_mark[c->band_cell[i]] = 0;
-    return 1;
-}
-
-/* y = L_N x for cells begin .. last of the band; x [inner]. */
-static void fsi__band_apply(const fsi_couple *c, const fsi__band *b, int last, const fsi_real *x, fsi_real *y) {
-    int faces = 2 * c->interface.dim, k;
-    ptrdiff_t i;
-    for (i = b->begin; i < last; i++) {
-        const int32_t *link = c->band_link + i * faces;
-        const fsi_real *w = c->band_coef + i * (faces + 1);
-        fsi_real sum = i < b->inner ? w[0] * x[i - b->begin] : 0;
-        for (k = 0; k < faces; k++)
-            if (link[k] >= 0) sum -= w[1 + k] * x[link[k]];
-        y[i - b->begin] = sum;
-    }
-}
-
-/* A few conjugate gradient steps on L_N y = column of Z in the band, y = 0 outside; then s = L_N y. */
-static int fsi__band_columns(fsi_couple *c, int s) {
-    fsi_interface *f = &c->interface;
-    fsi__band *b = c->band + s;
-    int i, k, it, faces = 2 * f->dim, r = c->offset[s + 1] - c->offset[s], inner = b->inner - b->begin, all = b->end - b->begin;
-    size_t n = (size_t)inner;
-    fsi_real *res, *d, *q, *y, *sy;
-    if (!FSI__ROOM(c, band_y, fsi_real, FSI__B_BY_Y, b->y + n * (size_t)r) ||
-        !FSI__ROOM(c, band_s, fsi_real, FSI__B_BS, b->s + (size_t)all * (size_t)r) ||
-        !FSI__ROOM(c, band_work, fsi_real, FSI__B_BWORK, 2 * n + (size_t)all)) return 0;
-    res = c->band_work; d = res + n; q = d + n;
-    for (k = 0; k < r; k++) {
-        double rz = 0, old, start = 0, dq;
-        y = c->band_y + b->y + n * (size_t)k;
-        sy = c->band_s + b->s + (size_t)all * (size_t)k;
-        for (i = 0; i < inner; i++) y[i] = d[i] = res[i] = 0;
-        for (i = c->first[s]; i < c->first[s + 1]; i++) {
-            const fsi_side *side = fsi__side_of(c, i);
-            c->cells[0][side->cell] += fsi__side_z(f, side) * c->q[c->row[i] + (size_t)k];
-        }
-        for (i = 0; i < inner; i++) { res[i] = c->cells[0][c->band_cell[b->begin + i]]; c->cells[0][c->band_cell[b->begin + i]] = 0; }
-        for (it = 0; it < 2 + fsi__layers(c); it++) {
-            const fsi_real *w = c->band_coef + (size_t)b->begin * (size_t)(faces + 1);
-            old = rz;
-            for (i = 0, rz = 0; i < inner; i++) rz += w[i * (faces + 1)] > 0 ? (double)res[i] * (double)res[i] / (double)w[i * (faces + 1)] : 0;
-            if (it == 0) start = rz;
-            if (!(rz > 1e-6 * start)) break;
-            for (i = 0; i < inner; i++)
-                d[i] = (w[i * (faces + 1)] > 0 ? res[i] / w[i * (faces + 1)] : 0) + (fsi_real)(it ? rz / old : 0) * d[i];
-            fsi__band_apply(c, b, b->inner, d, q);
-            dq = fsi_dot(n, d, q);
-            if (!(dq > 0)) break;
-            fsi_axpy(n, (fsi_real)(rz / dq), d, y);
-            fsi_axpy(n, (fsi_real)(-rz / dq), q, res);
-        }
-        fsi__band_apply(c, b, b->end, y, sy);
-    }
-    return 1;
-}
-
-static int fsi__bands_touch(const fsi__band *a, const fsi__band *b) {
+/* Sums of x over the felt regions; x += constants e on them. */
+static void fsi__coarse_sums(const fsi_couple *c, const fsi_real *x, fsi_real *out) {
+    size_t n;
     int k;
-    for (k = 0; k < 3 && a->lo[k] <= b->hi[k] && b->lo[k] <= a->hi[k]; k++) {}
-    return k == 3;
-}
-
-/* x . Y_j and x . (L_N Y)_j for all coarse columns j (either may be NULL); regions: sums of x over them. near: x lives in this band only
-   (columns that do not touch it get 0, regions are left out); NULL: x lives everywhere. */
-static void fsi__coarse_dots(const fsi_couple *c, const fsi_real *x, fsi_real *y, fsi_real *sy, const fsi__band *near_band) {
-    int s, i, k, bodies = c->coarse - c->regions;
-    int col = 0;
-    for (s = 0; bodies && s < c->interface.solids; s++) {
-        const fsi__band *b = c->band + s;
-        int r = b->end > b->begin ? c->offset[s + 1] - c->offset[s] : 0, inner = b->inner - b->begin, all = b->end - b->begin;
-        const int32_t *cell = c->band_cell + b->begin;
-        for (k = 0; k < r; k++, col++) {
-            const fsi_real *Y = c->band_y + b->y + (size_t)inner * (size_t)k, *S = c->band_s + b->s + (size_t)all * (size_t)k;
-            double sum = 0;
-            int seen = !near_band || fsi__bands_touch(b, near_band);
-            for (i = 0; y && seen && i < inner; i++) sum += (double)Y[i] * (double)x[cell[i]];
-            if (y) y[col] = (fsi_real)sum;
-            for (i = 0, sum = 0; sy && seen && i < all; i++) sum += (double)S[i] * (double)x[cell[i]];
-            if (sy) sy[col] = (fsi_real)sum;
-        }
-    }
-    for (k = 0; k < c->regions && !near_band; k++) {
+    for (k = 0; k < c->regions; k++) {
         double sum = 0;
-        size_t n;
-        if (sy) sy[bodies + k] = 0;
-        if (!y) continue;
         for (n = 0; n < c->interface.cells; n++)
             if (c->grid->mg->label[n] == c->region_of[k]) sum += (double)x[n];
-        y[bodies + k] = (fsi_real)sum;
+        out[k] = (fsi_real)sum;
     }
 }
-
-/* x += Y e. */
 static void fsi__coarse_add(const fsi_couple *c, const fsi_real *e, fsi_real *x) {
-    int s, i, k, bodies = c->coarse - c->regions, col = 0;
     size_t n;
-    for (s = 0; bodies && s < c->interface.solids; s++) {
-        const fsi__band *b = c->band + s;
-        int r = b->end > b->begin ? c->offset[s + 1] - c->offset[s] : 0, inner = b->inner - b->begin;
-        for (k = 0; k < r; k++, col++) {
-            const fsi_real *Y = c->band_y + b->y + (size_t)inner * (size_t)k;
-            for (i = 0; i < inner; i++) x[c->band_cell[b->begin + i]] += e[col] * Y[i];
-        }
-    }
+    int k;
     for (k = 0; k < c->regions; k++)
         for (n = 0; n < c->interface.cells; n++)
-            if (c->grid->mg->label[n] == c->region_of[k]) x[n] += e[bodies + k];
+            if (c->grid->mg->label[n] == c->region_of[k]) x[n] += e[k];
 }
 
 /* Which closed regions a solid that can move feels: those get a column; GY row = Z^T 1 on the region. */
@@ -2511,87 +2511,40 @@ static double fsi__null_project(const fsi_couple *c, fsi_real *x) {
     return worst;
 }
 
-static int fsi__coarse_size(fsi_couple *c, int bodies) {
+/* E = 1^T Sigma 1 of the felt regions, and KG = scale K^-1 Z^T 1. */
+static int fsi__coarse_build(fsi_couple *c) {
     fsi_interface *f = &c->interface;
-    size_t y = 0, sy = 0;
-    int s, begin = 0, columns = 0;
-    if (!FSI__ROOM(c, band, fsi__band, FSI__B_BAND, f->solids)) return 0;
-    if (bodies && !c->band_mark && !FSI__ROOM(c, band_mark, int32_t, FSI__B_BMARK, f->cells)) return 0;
-    fsi_fill(f->cells, 0, c->cells[0]);
-    for (s = 0; s < f->solids; s++) {
-        fsi__band *b = c->band + s;
-        int r = c->offset[s + 1] - c->offset[s];
-        b->begin = b->inner = b->end = begin;
-        b->y = y; b->s = sy;
-        if (!bodies || f->solid[s]->node || !r || c->first[s + 1] == c->first[s] || columns + r > FSI__COARSE) continue;
-        if (!fsi__band_cells(c, s) || !fsi__band_columns(c, s)) return 0;
-        y += (size_t)r * (size_t)(b->inner - b->begin);
-        sy += (size_t)r * (size_t)(b->end - b->begin);
-        begin = b->end;
-        columns += r;
-    }
-    c->coarse = columns + c->regions;
-    return FSI__ROOM(c, E, fsi_real, FSI__B_E, (size_t)c->coarse * (size_t)c->coarse) &&
-           FSI__ROOM(c, coarse_work, fsi_real, FSI__B_CWORK, 3 * (size_t)c->coarse) &&
-           FSI__ROOM(c, GY, fsi_real, FSI__B_GY, 2 * (size_t)c->coarse * (size_t)c->columns);
-}
-
-/* E = Y^T Sigma Y and KG = K^-1 Z^T Y, factored. Row j of GY and KG belongs to coarse column j. */
-static int fsi__coarse_build(fsi_couple *c, int bodies) {
-    fsi_interface *f = &c->interface;
-    fsi_real *G, *KG, *col, scale = fsi__scale_of(c);
-    size_t m;
-    int s, t, k, j = 0, i, n;
-    c->coarse = 0;
-    if (!c->columns) { c->regions = c->null_count = 0; return 1; }
-    c->null_count = 0;
+    fsi_real *G, *KG;
+    size_t m = (size_t)c->columns;
+    int s, k, j, i, n;
+    c->regions = c->null_count = 0;
+    if (!c->columns || !c->grid->mg->regions) return 1;
     fsi__coarse_regions(c);
-    if (!fsi__coarse_size(c, bodies)) return 0;
-    n = c->coarse; m = (size_t)c->columns;
-    G = c->GY; KG = c->GY + (size_t)n * m; col = c->coarse_work;
-    fsi_fill((size_t)n * (size_t)n, 0, c->E);
-    fsi_fill((size_t)n * m, 0, G);
-    fsi_fill(f->cells, 0, c->cells[0]);
-    fsi_fill(f->cells, 0, c->cells[1]);
-    for (s = 0; s < f->solids && n > c->regions; s++) {
-        fsi__band *b = c->band + s;
-        int r = b->end > b->begin ? c->offset[s + 1] - c->offset[s] : 0, inner = b->inner - b->begin, all = b->end - b->begin;
-        for (k = 0; k < r; k++, j++) {
-            const fsi_real *Y = c->band_y + b->y + (size_t)inner * (size_t)k, *S = c->band_s + b->s + (size_t)all * (size_t)k;
-            for (i = 0; i < inner; i++) c->cells[0][c->band_cell[b->begin + i]] = Y[i];
-            for (i = 0; i < all; i++) c->cells[1][c->band_cell[b->begin + i]] = S[i];
-            for (t = 0; t < f->solids; t++)
-                if (c->offset[t + 1] > c->offset[t] && (c->band[t].end == c->band[t].begin || fsi__bands_touch(b, c->band + t)))
-                    fsi__zt(c, t, c->cells[0], G + (size_t)j * m + c->offset[t]);
-            fsi__coarse_dots(c, c->cells[1], col, NULL, b);
-            for (i = 0; i < n; i++) c->E[i * n + j] = i < n - c->regions ? col[i] : 0;
-            for (i = 0; i < inner; i++) c->cells[0][c->band_cell[b->begin + i]] = 0;
-            for (i = 0; i < all; i++) c->cells[1][c->band_cell[b->begin + i]] = 0;
-        }
-    }
-    for (k = 0; k < c->regions; k++) fsi__region_row(c, c->region_of[k], G + (size_t)(n - c->regions + k) * m);
+    n = c->regions;
+    if (!FSI__ROOM(c, E, fsi_real, FSI__B_E, n * n) || !FSI__ROOM(c, coarse_work, fsi_real, FSI__B_CWORK, n) ||
+        !FSI__ROOM(c, GY, fsi_real, FSI__B_GY, 2 * (size_t)n * m)) return 0;
+    G = c->GY; KG = c->GY + (size_t)n * m;
+    for (k = 0; k < n; k++) fsi__region_row(c, c->region_of[k], G + (size_t)k * m);
     for (j = 0; j < n; j++)
         for (s = 0; s < f->solids; s++)
             if (c->offset[s + 1] > c->offset[s]) fsi__k_solve(c, s, G + (size_t)j * m + c->offset[s], KG + (size_t)j * m + c->offset[s]);
-    fsi_scale((size_t)n * m, scale, KG);
+    fsi_scale((size_t)n * m, fsi__scale_of(c), KG);
     for (i = 0; i < n; i++)
-        for (j = 0; j <= i; j++) c->E[i * n + j] += (fsi_real)fsi_dot(m, G + (size_t)i * m, KG + (size_t)j * m);
-    if (!fsi__null_vectors(c, G + (size_t)(n - c->regions) * m, KG + (size_t)(n - c->regions) * m)) return 0;
+        for (j = 0; j < n; j++) c->E[i * n + j] = (fsi_real)fsi_dot(m, G + (size_t)i * m, KG + (size_t)j * m);
+    if (!fsi__null_vectors(c, G, KG)) return 0;
     fsi__psd_cholesky(n, c->E);
     return 1;
 }
 
-/* z += Y E^-1 (Y^T r - (Sigma Y)^T z): with the start below, this is deflated CG (A-DEF2). r NULL counts as Y^T r = 0. */
+/* z += 1 E^-1 (1^T r - (Sigma 1)^T z): with the start below, this is deflated CG (A-DEF2). */
 static void fsi__coarse_correct(fsi_couple *c, const fsi_real *r, fsi_real *z) {
-    int n = c->coarse, j, s;
-    fsi_real *yr = c->coarse_work, *sz = yr + n, *KG = c->GY + (size_t)n * (size_t)c->columns;
+    int n = c->regions, j, s;
+    fsi_real *yr = c->coarse_work, *KG = c->GY + (size_t)n * (size_t)c->columns;
     if (!n) return;
-    fsi__coarse_dots(c, r, yr, NULL, NULL);
-    fsi__coarse_dots(c, z, NULL, sz, NULL);
+    fsi__coarse_sums(c, r, yr);
     for (s = 0; s < c->interface.solids; s++)
         if (c->offset[s + 1] > c->offset[s]) fsi__zt(c, s, z, c->coef[0] + c->offset[s]);
-    for (j = 0; j < n; j++)
-        yr[j] -= sz[j] + (fsi_real)fsi_dot((size_t)c->columns, KG + (size_t)j * (size_t)c->columns, c->coef[0]);
+    for (j = 0; j < n; j++) yr[j] -= (fsi_real)fsi_dot((size_t)c->columns, KG + (size_t)j * (size_t)c->columns, c->coef[0]);
     fsi__psd_solve(n, n, c->E, yr);
     fsi__coarse_add(c, yr, z);
 }
@@ -2725,45 +2678,32 @@ static void fsi__bubble_finish(fsi_couple *c, fsi_real dt) {
 
 #ifndef FSI_COUPLE_NO_GRID
 /* ------------------------------------------------------------------------------------------------ >>coupled solvers */
-/* Woodbury: P = B - B Z (K + Z^T B Z)^-1 Z^T B with B one V-cycle; B Z is kept, one cell vector per column. */
-static int fsi__mono_woodbury_build(fsi_couple *c) {
+/* The columns of the dense solids for the V-cycle. */
+static fsi_result fsi__rank_build(fsi_couple *c) {
     fsi_interface *f = &c->interface;
-    int s, j, k, i, n = c->columns;
-    fsi_real *E, scale = fsi__scale_of(c);
-    if (!FSI__ROOM(c, wood, fsi_real, FSI__B_WOOD, (size_t)n * f->cells + (size_t)n * (size_t)n)) return 0;
-    E = c->wood + (size_t)n * f->cells;
-    for (s = 0; s < f->solids; s++)
-        for (j = c->offset[s]; j < c->offset[s + 1]; j++) {
-            fsi_real *a = c->coef[4];
-            fsi_fill((size_t)n, 0, a);
-            a[j] = 1;
-            fsi_fill(f->cells, 0, c->cells[0]);
-            fsi__z_add(c, s, a + c->offset[s], 1, c->cells[0]);
-            fsi_mg_cycle(c->grid->mg, c->cells[0], c->wood + (size_t)j * f->cells);
-            for (k = 0; k < f->solids; k++) fsi__zt(c, k, c->wood + (size_t)j * f->cells, E + (size_t)j * (size_t)n + c->offset[k]);
-            fsi_fill((size_t)n, 0, c->coef[0]);        /* + K / scale: column j of K */
-            if (f->solid[s]->node) fsi__k_apply(c, s, a + c->offset[s], c->coef[0] + c->offset[s]);
-            else {
-                c->coef[0][j] = 1;
-                for (i = c->first[s]; i < c->first[s + 1]; i++)
-                    for (k = 0; k < c->offset[s + 1] - c->offset[s]; k++)
-                        c->coef[0][c->offset[s] + k] += fsi__side_of(c, i)->mass * c->q[c->row[i] + (size_t)k] * c->q[c->row[i] + (size_t)(j - c->offset[s])];
-            }
-            for (i = 0; i < n; i++) E[(size_t)j * (size_t)n + (size_t)i] += c->coef[0][i] / scale;
-        }
-    for (j = 0; j < n; j++)
-        for (i = 0; i < j; i++) E[j * n + i] = (E[j * n + i] + E[i * n + j]) / 2;
-    fsi__psd_cholesky(n, E);
-    return 1;
-}
-
-static void fsi__mono_woodbury(fsi_couple *c, const fsi_real *r, fsi_real *z) {
-    int s, j, n = c->columns;
-    size_t cells = c->interface.cells;
-    fsi_mg_cycle(c->grid->mg, r, z);
-    for (s = 0; s < c->interface.solids; s++) fsi__zt(c, s, z, c->coef[0] + c->offset[s]);
-    fsi__psd_solve(n, n, c->wood + (size_t)n * cells, c->coef[0]);
-    for (j = 0; j < n; j++) fsi_axpy(cells, -c->coef[0][j], c->wood + (size_t)j * cells, z);
+    int s, i, full = 2 * (c->grid->mg->sweeps + c->grid->mg->band);
+    fsi_result r;
+    if (!FSI__ROOM(c, group, fsi_mg_group, FSI__B_GROUP, f->solids) || !FSI__ROOM(c, side_cell, int32_t, FSI__B_SCELL, f->sides) ||
+        !FSI__ROOM(c, side_factor, fsi_real, FSI__B_SFACTOR, f->sides)) return FSI_ERR_MEMORY;
+    for (i = 0; i < f->sides; i++) {
+        const fsi_side *side = fsi__side_of(c, i);
+        c->side_cell[i] = side->cell;
+        c->side_factor[i] = fsi__side_z(f, side);
+    }
+    for (s = 0; s < f->solids; s++) {
+        fsi_mg_group *g = c->group + s;
+        memset(g, 0, sizeof *g);
+        if (f->solid[s]->node) continue;
+        g->columns = c->offset[s + 1] - c->offset[s];
+        g->entries = g->columns ? c->first[s + 1] - c->first[s] : 0;
+        g->cell = c->side_cell + c->first[s];
+        g->factor = c->side_factor + c->first[s];
+        g->val = g->entries ? c->q + c->row[c->first[s]] : NULL;
+        g->K = c->K_full + c->K_at[s];
+    }
+    c->rank.reach = c->desc.solver == FSI_COUPLE_WOODBURY ? full : c->desc.band;
+    r = fsi_mg_rank_build(&c->rank, c->grid->mg, c->group, f->solids);
+    return r == FSI_ERR_SINGULAR ? FSI_OK : r;         /* then the plain V-cycle has to do */
 }
 
 /* Weight of a side in A11: G^T b^-1 G of its cell, in the grid's scale. */
@@ -2821,8 +2761,7 @@ static void fsi__schur_apply(fsi_couple *c, const fsi_real *r, fsi_real *z) {
 static void fsi__precondition(const fsi_real *r, fsi_real *z, void *user) {
     fsi_couple *c = (fsi_couple *)user;
     if (c->desc.solver == FSI_COUPLE_SCHUR) { fsi__schur_apply(c, r, z); return; }
-    if (c->desc.solver == FSI_COUPLE_WOODBURY && c->columns) fsi__mono_woodbury(c, r, z);
-    else fsi_mg_cycle(c->grid->mg, r, z);
+    fsi_mg_cycle(c->grid->mg, r, z);
     fsi__coarse_correct(c, r, z);
 }
 
@@ -2833,7 +2772,6 @@ static fsi_result fsi__solve_sigma(fsi_couple *c, fsi_report *report) {
     fsi_grid *g = c->grid;
     fsi_mg_solve_desc d;
     size_t n = c->interface.cells, i;
-    int deflate = c->desc.solver == FSI_COUPLE_DEFLATED;
     double lost = 0;
     fsi_result r;
     memset(&d, 0, sizeof d);
@@ -2841,17 +2779,18 @@ static fsi_result fsi__solve_sigma(fsi_couple *c, fsi_report *report) {
     d.max_iterations = c->desc.max_iterations ? c->desc.max_iterations : g->desc.max_iterations;
     d.clock_fn = c->desc.clock_fn; d.clock_user = c->desc.clock_user; d.seconds = c->desc.seconds;
     d.guess = c->desc.warm_start;
-    c->coarse = 0;
+    c->regions = c->null_count = 0;
     if (!c->desc.warm_start) fsi_fill(n, 0, g->pressure);
     if (c->columns || c->bubbles) {
         d.extra.apply_fn = fsi__extra; d.extra.user = c;
-        if (c->desc.solver != FSI_COUPLE_SCHUR && !fsi__coarse_build(c, deflate)) return FSI_ERR_MEMORY;
-        if (c->desc.solver == FSI_COUPLE_WOODBURY && c->columns && !fsi__mono_woodbury_build(c)) return FSI_ERR_MEMORY;
-        if (c->desc.solver == FSI_COUPLE_SCHUR) { r = fsi__second_build(c); if (r != FSI_OK) return r; }
-        d.precondition.apply_fn = fsi__precondition; d.precondition.user = c;
+        if (c->desc.solver != FSI_COUPLE_SCHUR && !fsi__coarse_build(c)) return FSI_ERR_MEMORY;
+        r = c->desc.solver == FSI_COUPLE_SCHUR ? fsi__second_build(c) : c->desc.solver <= FSI_COUPLE_WOODBURY ? fsi__rank_build(c) : FSI_OK;
+        if (r < 0) return r;
+        if (c->desc.solver <= FSI_COUPLE_WOODBURY) d.rank = &c->rank;
+        if (c->desc.solver == FSI_COUPLE_SCHUR || c->regions) { d.precondition.apply_fn = fsi__precondition; d.precondition.user = c; }
         for (i = 0; i < n; i++) if (g->cell[i] != FSI_CELL_FLUID) g->rhs[i] = 0;
         lost = fsi__null_project(c, g->rhs);
-        if (c->coarse) {                               /* start with the coarse part solved: x0 = g + Y E^-1 Y^T (b - Sigma g) */
+        if (c->regions) {                              /* start with the coarse part solved: x0 = g + 1 E^-1 1^T (b - Sigma g) */
             fsi__coarse_correct(c, g->rhs, g->pressure);
             d.guess = 1;
         }
@@ -3126,6 +3065,36 @@ static void fsi__give_impulses(fsi_couple *c) {
     }
 }
 
+/* Keeps v* of the dense solids; afterwards: what they gained less what the fluid gave, mass (v - v*) - impulse, over free ones. */
+static int fsi__ledger_begin(fsi_couple *c) {
+    fsi_interface *f = &c->interface;
+    size_t n = 0;
+    int s;
+    for (s = 0; s < f->solids; s++) n += f->solid[s]->node ? 0 : (size_t)f->solid[s]->dof;
+    if (!FSI__ROOM(c, v_before, fsi_real, FSI__B_BEFORE, n)) return 0;
+    for (s = 0, n = 0; s < f->solids; s++) {
+        if (f->solid[s]->node || !f->solid[s]->dof) continue;
+        fsi_copy((size_t)f->solid[s]->dof, f->solid[s]->v, c->v_before + n);
+        n += (size_t)f->solid[s]->dof;
+    }
+    return 1;
+}
+static void fsi__ledger_end(const fsi_couple *c, fsi_report *rep) {
+    const fsi_interface *f = &c->interface;
+    const fsi_real *before = c->v_before;
+    int s, k, i;
+    for (s = 0; s < f->solids; s++) {
+        const fsi_coupled *b = f->solid[s];
+        if (b->node || !b->dof) continue;
+        for (k = 0; k < f->dim && b->dof >= 6 && b->mass && b->impulse && c->offset[s + 1] - c->offset[s] == b->dof - (f->dim == 2 ? 3 : 0); k++) {
+            double gained = -(double)b->impulse[k];
+            for (i = 0; i < b->dof; i++) gained += (double)b->mass[k * b->dof + i] * (double)(b->v[i] - before[i]);
+            rep->momentum[k] += gained;
+        }
+        before += b->dof;
+    }
+}
+
 /* Puts the answer into the grid: pressure gradient on open faces, the sides' own samples, solid velocities for whoever asks later. */
 static fsi_result fsi__mono_write(fsi_couple *c) {
     fsi_interface *f = &c->interface;
@@ -3171,6 +3140,7 @@ FSI_API fsi_result fsi_couple_solve(fsi_couple *couple, fsi_real dt, fsi_report 
     if (r < 0) return r;
     r = fsi__bubble_build(c, dt);
     if (r < 0) return r;
+    if (!fsi__ledger_begin(c)) return FSI_ERR_MEMORY;
     fsi__mono_rhs(c, low_rank);
     if (c->desc.solver == FSI_COUPLE_FULL) r = fsi__solve_full(c, &rep);
     else if (c->desc.solver == FSI_COUPLE_INDEFINITE) r = fsi__solve_indefinite(c, &rep);
@@ -3178,6 +3148,7 @@ FSI_API fsi_result fsi_couple_solve(fsi_couple *couple, fsi_real dt, fsi_report 
     if (r < 0) return r;
     if (c->desc.solver != FSI_COUPLE_FULL) fsi__mono_finish(c, g->pressure);
     fsi__give_impulses(c);
+    fsi__ledger_end(c, &rep);
     fsi__bubble_finish(c, dt);
     rep.reason = r;
     r = fsi__mono_write(c);
@@ -3276,6 +3247,7 @@ FSI_API fsi_result fsi_couple_step(fsi_couple *couple, const fsi_scene *scene, f
     rep.iterations = couple->report.iterations;
     rep.residual = couple->report.residual;
     rep.residual_start = couple->report.residual_start;
+    memcpy(rep.momentum, couple->report.momentum, sizeof rep.momentum);
     if (report) { rep.divergence = fsi_grid_max_divergence(g); *report = rep; }
     return solve;
 }
@@ -3512,20 +3484,32 @@ FSI_API fsi_result fsi_world_body(const fsi_world *w, int body, fsi_body_report 
     return FSI_ERR_ARGUMENT;
 }
 
-FSI_API size_t fsi_world_state_size(const fsi_world *w) { return w ? ((fsi_grid_state_size(&w->grid) + 63) & ~(size_t)63) + fsi_solids_state_size(&w->solids) : 0; }
+/* State: grid, rigid bodies, coupling, each on a multiple of 64 bytes. */
+static size_t fsi__world_at(const fsi_world *w, int part) {
+    size_t at = 0;
+    if (part > 0) at += (fsi_grid_state_size(&w->grid) + 63) & ~(size_t)63;
+    if (part > 1) at += (fsi_solids_state_size(&w->solids) + 63) & ~(size_t)63;
+    if (part > 2) at += fsi_couple_state_size(&w->couple);
+    return at;
+}
+FSI_API size_t fsi_world_state_size(const fsi_world *w) { return w && w->block ? fsi__world_at(w, 3) : 0; }
 
 FSI_API fsi_result fsi_world_save(const fsi_world *w, void *block) {
+    unsigned char *p = (unsigned char *)block;
     fsi_result r;
     if (!w || !w->block || !block) return FSI_ERR_STATE;
-    r = fsi_grid_save(&w->grid, block);
-    return r < 0 ? r : fsi_solids_save(&w->solids, (unsigned char *)block + ((fsi_grid_state_size(&w->grid) + 63) & ~(size_t)63));
+    r = fsi_grid_save(&w->grid, p);
+    if (r >= 0) r = fsi_solids_save(&w->solids, p + fsi__world_at(w, 1));
+    return r < 0 ? r : fsi_couple_save(&w->couple, p + fsi__world_at(w, 2));
 }
 
 FSI_API fsi_result fsi_world_restore(fsi_world *w, const void *block) {
+    const unsigned char *p = (const unsigned char *)block;
     fsi_result r;
     if (!w || !w->block || !block) return FSI_ERR_STATE;
-    r = fsi_grid_restore(&w->grid, block);
-    return r < 0 ? r : fsi_solids_restore(&w->solids, (const unsigned char *)block + ((fsi_grid_state_size(&w->grid) + 63) & ~(size_t)63));
+    r = fsi_grid_restore(&w->grid, p);
+    if (r >= 0) r = fsi_solids_restore(&w->solids, p + fsi__world_at(w, 1));
+    return r < 0 ? r : fsi_couple_restore(&w->couple, p + fsi__world_at(w, 2));
 }
 #endif
 
@@ -3544,9 +3528,55 @@ static int fsi__slip_grow(fsi_slip *s, void **list, int which, size_t need, size
 }
 #define FSI__SLIP_GROW(s, list, which, need) fsi__slip_grow(s, (void **)(void *)&(s)->list, which, (size_t)(need), sizeof *(s)->list)
 
+/* Memory of a solve: a block from which pieces are cut one after the other. What does not fit comes from the caller's allocator, and the next
+   solve starts with a block that would have held it all. */
+struct fsi__slip_heap { fsi_allocator base; unsigned char *block; size_t size, used, over, most; };
+static void *fsi__heap_alloc(size_t size, size_t align, void *user) {
+    struct fsi__slip_heap *h = (struct fsi__slip_heap *)user;
+    size_t at = (h->used + 63) / 64 * 64;
+    void *p = NULL;
+    (void)align;
+    if (size <= h->size && at <= h->size - size) { h->used = at + size; p = h->block + at; }
+    else if ((p = fsi_alloc(&h->base, size)) != NULL) h->over += size + 64;
+    if (h->used + h->over > h->most) h->most = h->used + h->over;
+    return p;
+}
+static void fsi__heap_free(void *ptr, size_t size, void *user) {
+    struct fsi__slip_heap *h = (struct fsi__slip_heap *)user;
+    unsigned char *p = (unsigned char *)ptr;
+    if (h->block && p >= h->block && p < h->block + h->size) {
+        if (p + size == h->block + h->used) h->used = (size_t)(p - h->block);
+        return;
+    }
+    fsi_free(&h->base, ptr, size);
+    h->over -= size + 64;
+}
+static fsi_allocator fsi__slip_memory(const fsi_slip *s) {
+    fsi_allocator a;
+    a.alloc_fn = fsi__heap_alloc; a.free_fn = fsi__heap_free; a.user = s->heap;
+    return a;
+}
+/* Factors of the last solve away; a block for the next one. */
+static void fsi__slip_forget(fsi_slip *s) {
+    struct fsi__slip_heap *h = s->heap;
+    int i;
+    fsi_cholesky_free(&s->start);
+    fsi_cholesky_free(&s->block);
+    for (i = 0; i < s->room[21]; i++) fsi_cholesky_free(s->soft + i);
+    h->used = 0;
+    if (h->most <= h->size) return;
+    fsi_free(&h->base, h->block, h->size);
+    h->size = h->most + h->most / 4;
+    h->block = (unsigned char *)fsi_alloc(&h->base, h->size);
+    if (!h->block) h->size = 0;
+}
+
 static void fsi__slip_layout(fsi_slip *s, fsi_arena *arena) {
     int a;
+    s->heap = (struct fsi__slip_heap *)fsi_arena_take(arena, 1, sizeof *s->heap);
     for (a = 0; a < s->grid->dim; a++) s->u[a] = (fsi_real *)fsi_arena_take(arena, s->grid->faces[a], sizeof *s->u[a]);
+    for (a = 0; s->desc.reflect && a < s->grid->dim; a++) s->half[a] = (fsi_real *)fsi_arena_take(arena, s->grid->faces[a], sizeof *s->half[a]);
+    if (s->desc.reflect) s->total = (fsi_real *)fsi_arena_take(arena, s->grid->cells, sizeof *s->total);
 }
 
 static int fsi__slip_desc_valid(const fsi_slip_desc *d) {
@@ -3566,7 +3596,7 @@ FSI_API fsi_result fsi_slip_init(fsi_slip *slip, fsi_grid *grid, const fsi_slip_
     memset(&fd, 0, sizeof fd);
     if (desc) s.desc = *desc;
     s.grid = grid;
-    fd.average = 1; fd.allocator = s.desc.allocator;
+    fd.average = 1; fd.fractions = s.desc.fractions; fd.allocator = s.desc.allocator;
     r = fsi_interface_init(&s.interface, grid, &fd);
     if (r != FSI_OK) return r;
     fsi__slip_layout(&s, &arena);
@@ -3575,6 +3605,8 @@ FSI_API fsi_result fsi_slip_init(fsi_slip *slip, fsi_grid *grid, const fsi_slip_
     if (!s.memory) { fsi_interface_free(&s.interface); return arena.failed ? FSI_ERR_SIZE : FSI_ERR_MEMORY; }
     arena.base = (unsigned char *)s.memory; arena.size = s.size; arena.used = 0;
     fsi__slip_layout(&s, &arena);
+    memset(s.memory, 0, s.size);
+    s.heap->base = s.desc.allocator;
     *slip = s;
     return FSI_OK;
 }
@@ -3584,21 +3616,25 @@ FSI_API void fsi_slip_free(fsi_slip *slip) {
     const fsi_allocator *a;
     if (!s || !s->memory) return;
     a = &s->desc.allocator;
+    fsi__slip_forget(s);
+    fsi_free(a, s->heap->block, s->heap->size);
 #define FSI__SLIP_FREE(list, which) fsi_free(a, s->list, (size_t)s->room[which] * sizeof *s->list)
     FSI__SLIP_FREE(ghost, 0); FSI__SLIP_FREE(flux, 1); FSI__SLIP_FREE(velocity, 2); FSI__SLIP_FREE(link, 3); FSI__SLIP_FREE(link_flux, 4);
     FSI__SLIP_FREE(group, 5); FSI__SLIP_FREE(group_open, 6); FSI__SLIP_FREE(body, 7); FSI__SLIP_FREE(conduct, 8); FSI__SLIP_FREE(wall, 9);
     FSI__SLIP_FREE(spot, 10); FSI__SLIP_FREE(root, 11); FSI__SLIP_FREE(sum, 12); FSI__SLIP_FREE(vec[0], 13); FSI__SLIP_FREE(row, 14);
     FSI__SLIP_FREE(offset, 15); FSI__SLIP_FREE(K, 16); FSI__SLIP_FREE(K_at, 17); FSI__SLIP_FREE(stick, 18); FSI__SLIP_FREE(solid, 19); FSI__SLIP_FREE(coarse, 20);
+    FSI__SLIP_FREE(soft, 21); FSI__SLIP_FREE(aux, 22); FSI__SLIP_FREE(z_row, 23); FSI__SLIP_FREE(z_col, 24); FSI__SLIP_FREE(z_val, 25);
 #undef FSI__SLIP_FREE
-    fsi_cholesky_free(&s->start);
-    fsi_cholesky_free(&s->block);
     fsi_interface_free(&s->interface);
     fsi_free(a, s->memory, s->size);
     memset(s, 0, sizeof *s);
 }
 
 FSI_API fsi_result fsi_slip_detect(fsi_slip *slip, fsi_coupled *const *solid, int count) {
+    int i;
     if (!slip || !slip->memory) return FSI_ERR_STATE;
+    slip->interface.desc.smooth = 1;                   /* where all of it slides, the flow goes on into closed solids (fsi_grid_extrapolate) */
+    for (i = 0; slip->desc.coefficient && i < count; i++) if (!(slip->desc.coefficient[i] >= 1)) slip->interface.desc.smooth = 0;
     return fsi_interface_detect(&slip->interface, slip->grid, solid, count);
 }
 
@@ -3776,11 +3812,10 @@ static fsi_vec3 fsi__slip_body_velocity(const fsi_slip *s, const fsi_side *side)
         }
         return fsi_vec_load(v);
     }
-    for (k = 0; k < q->dim; k++) {
-        int32_t vertex = q->index[q->dim * side->element + k];
-        const fsi_real *x = b->dof ? b->v + 3 * b->node[vertex] : q->v ? q->v + 3 * vertex : NULL;
-        for (axis = 0; x && axis < f->dim; axis++) v[axis] += side->weight[k] * x[axis];
-    }
+    for (k = side->row; b->dof && k < side->row_end; k++)          /* the row of J along the axis has the weights of all components */
+        for (axis = 0; axis < f->dim; axis++) v[axis] += f->val[k] * b->v[f->col[k] - side->axis + axis];
+    for (k = 0; !b->dof && q->v && k < q->dim; k++)
+        for (axis = 0; axis < f->dim; axis++) v[axis] += side->weight[k] * q->v[3 * q->index[q->dim * side->element + k] + axis];
     return fsi_vec_load(v);
 }
 
@@ -3792,7 +3827,7 @@ static int fsi__slip_samples(const fsi_slip *s, size_t c, int axis, int steps, f
         for (dir = 2 * axis; dir < 2 * axis + 2; dir++) {
             size_t face;
             ptrdiff_t m = fsi__slip_next(f, c, dir, &face);
-            if (f->blocked[axis][face] || (m >= 0 && f->covered[m])) continue;
+            if ((f->blocked[axis][face] || (m >= 0 && f->covered[m])) && !(f->desc.fractions && s->grid->weight[axis][face] > 0)) continue;
             *sum += s->grid->u[axis][face];
             n++;
         }
@@ -3821,7 +3856,7 @@ static void fsi__slip_estimate(fsi_slip *s, int start) {
         slide = fsi_vec_scale(fsi_vec_mad(slide, side->normal, -fsi_vec_dot(slide, side->normal)), coefficient);   /* (I - N N^T)(V^ - V_s) */
         s->velocity[i] = fsi_vec_add(s->body[i], slide);
         if (start) s->stick[i] = fsi__get(s->body[i], side->axis) + v[side->axis] - fsi__get(slide, side->axis);
-        if (start) s->flux[i] = (fsi_real)side->sign * fsi__get(slide, side->axis);
+        if (start) s->flux[i] = s->conduct[i] > 0 ? (fsi_real)side->sign * fsi__get(slide, side->axis) : 0;
     }
 }
 
@@ -3899,7 +3934,7 @@ static void fsi__slip_pins(fsi_slip *s, fsi__slip_part part, const int32_t *map,
 }
 
 static fsi_result fsi__slip_factor(fsi_slip *s, fsi__slip_part part, const int32_t *map, fsi_cholesky *out) {
-    const fsi_allocator *a = &s->desc.allocator;
+    const fsi_allocator memory = fsi__slip_memory(s), *a = &memory;
     int n = s->ghosts + (part == FSI__SLIP_ALL ? map[s->grid->cells] : 0);
     fsi__slip_entries e = {NULL, NULL, NULL, 0, 0};
     fsi_cholesky_desc d;
@@ -3942,29 +3977,103 @@ static int fsi__slip_two_way(const fsi_coupled *b) {
 static int fsi__slip_movable(const fsi_coupled *b, int k) { return b->node ? b->inverse_mass[k / 3] > 0 : b->inverse_mass[k * b->dof + k] > 0; }
 static fsi_real fsi__slip_area(const fsi_slip *s) { return s->grid->dim == 3 ? s->grid->h * s->grid->h : s->grid->h; }
 
-static void fsi__slip_gather(const fsi_slip *s, const fsi_real *cells, const fsi_real *sides, fsi_real *out) {    /* out = (S J)^T cells, or J^T b sides */
+/* Rows Z of the two-way solids' movable degrees of freedom. A shell is pushed along its normal only: the pressures in the two cells of a cut face belong
+   to places h apart, and the difference along the shell must not move it (in water at rest a leaning sheet would rise). */
+static fsi_result fsi__slip_rows(fsi_slip *s) {
+    const fsi_interface *f = &s->interface;
+    size_t n = 0;
+    int i, e, b;
+    if (!FSI__SLIP_GROW(s, z_row, 23, f->sides + 1)) return FSI_ERR_MEMORY;
+    for (i = 0; i < f->sides; i++) n += f->side[i].shell && !f->solid[f->side[i].solid]->node ? (size_t)f->solid[f->side[i].solid]->dof : 3 * (size_t)(f->side[i].row_end - f->side[i].row);
+    if (!FSI__SLIP_GROW(s, z_col, 24, n + 1) || !FSI__SLIP_GROW(s, z_val, 25, n + 1)) return FSI_ERR_MEMORY;
+    for (n = 0, i = 0; i < f->sides; i++) {
+        const fsi_side *d = f->side + i;
+        const fsi_coupled *body = f->solid[d->solid];
+        int at = s->offset[d->solid], on = s->offset[d->solid + 1] > at;
+        fsi_real along = fsi__get(d->normal, d->axis);
+        s->z_row[i] = (int)n;
+        if (on && d->shell && !body->node) body->row_fn(body, d->element, d->weight, fsi_interface_centre(f, d), d->normal, s->row);
+        for (e = 0; on && d->shell && !body->node && e < body->dof; e++)
+            if (fsi__slip_movable(body, e)) { s->z_col[n] = at + e; s->z_val[n++] = along * s->row[e]; }
+        for (e = d->row; on && (!d->shell || body->node) && e < d->row_end; e++)
+            for (b = 0; b < (d->shell ? f->dim : 1) && fsi__slip_movable(body, f->col[e]); b++) {
+                s->z_col[n] = at + f->col[e] + (d->shell ? b - d->axis : 0);
+                s->z_val[n++] = f->val[e] * (d->shell ? along * fsi__get(d->normal, b) : 1);
+            }
+    }
+    s->z_row[f->sides] = (int)n;
+    return FSI_OK;
+}
+static void fsi__slip_gather(const fsi_slip *s, const fsi_real *cells, const fsi_real *sides, fsi_real *out) {    /* out = (S Z)^T cells, or Z^T b sides */
     const fsi_interface *f = &s->interface;
     int i, e;
     fsi_fill((size_t)s->columns, 0, out);
     for (i = 0; i < f->sides; i++) {
         const fsi_side *d = f->side + i;
-        int at = s->offset[d->solid];
-        fsi_real t = sides ? d->mass * sides[i] : (fsi_real)d->sign * cells[d->cell];
-        for (e = d->row; at < s->offset[d->solid + 1] && e < d->row_end; e++)
-            if (fsi__slip_movable(f->solid[d->solid], f->col[e])) out[at + f->col[e]] += f->val[e] * t;
+        fsi_real t = sides ? d->mass * sides[i] : d->share * (fsi_real)d->sign * cells[d->cell];
+        for (e = s->z_row[i]; e < s->z_row[i + 1]; e++) out[s->z_col[e]] += s->z_val[e] * t;
     }
 }
-static void fsi__slip_scatter(const fsi_slip *s, const fsi_real *v, fsi_real scale, fsi_real *cells) {            /* cells += scale S J v, movable part */
+static fsi_real fsi__slip_through(const fsi_slip *s, int side, const fsi_real *v) {                /* (Z v)_s */
+    fsi_real t = 0;
+    int e;
+    for (e = s->z_row[side]; e < s->z_row[side + 1]; e++) t += s->z_val[e] * v[s->z_col[e]];
+    return t;
+}
+static void fsi__slip_scatter(const fsi_slip *s, const fsi_real *v, fsi_real scale, fsi_real *cells) {            /* cells += scale S Z v */
     const fsi_interface *f = &s->interface;
+    int i;
+    for (i = 0; i < f->sides; i++) cells[f->side[i].cell] += scale * f->side[i].share * (fsi_real)f->side[i].sign * fsi__slip_through(s, i, v);
+}
+/* x = K^-1 x or K x of a nodal solid: K = 3 x 3 blocks (mass, fluid at the sides lumped to the nodes) + B^T B on the movable part. */
+static void fsi__slip_soft(const fsi_slip *s, int solid, fsi_real *x, int inverse) {
+    const fsi_coupled *b = s->interface.solid[solid];
+    const fsi_csr *B = b->implicit;
+    const fsi_real *K = s->K + s->K_at[solid];
+    fsi_real *out = s->K + s->K_at[solid] + 3 * b->dof;
     int i, e;
-    for (i = 0; i < f->sides; i++) {
-        const fsi_side *d = f->side + i;
-        int at = s->offset[d->solid];
+    if (inverse) { (void)fsi_cholesky_solve(s->soft + solid, x, x); return; }
+    for (i = 0; i < b->dof; i++) { const fsi_real *y = x + i / 3 * 3; out[i] = K[3 * i] * y[0] + K[3 * i + 1] * y[1] + K[3 * i + 2] * y[2]; }
+    for (i = 0; B && i < B->rows; i++) {
         fsi_real t = 0;
-        for (e = d->row; at < s->offset[d->solid + 1] && e < d->row_end; e++)
-            if (fsi__slip_movable(f->solid[d->solid], f->col[e])) t += f->val[e] * v[at + f->col[e]];
-        cells[d->cell] += scale * (fsi_real)d->sign * t;
+        for (e = B->row[i]; e < B->row[i + 1]; e++) if (fsi__slip_movable(b, B->col[e])) t += B->val[e] * x[B->col[e]];
+        for (e = B->row[i]; e < B->row[i + 1]; e++) if (fsi__slip_movable(b, B->col[e])) out[B->col[e]] += B->val[e] * t;
     }
+    fsi_copy((size_t)b->dof, out, x);
+}
+static fsi_result fsi__slip_soft_factor(fsi_slip *s, int solid) {
+    const fsi_allocator memory = fsi__slip_memory(s), *a = &memory;
+    const fsi_coupled *b = s->interface.solid[solid];
+    const fsi_csr *B = b->implicit;
+    size_t room = 3 * (size_t)b->dof, n = 0;
+    int32_t *row, *col;
+    fsi_real *val;
+    fsi_csr A;
+    fsi_cholesky_desc d;
+    fsi_result r = FSI_ERR_MEMORY;
+    int i, e, k;
+    for (i = 0; B && i < B->rows; i++) room += (size_t)(B->row[i + 1] - B->row[i]) * (size_t)(B->row[i + 1] - B->row[i]);
+    row = (int32_t *)fsi_alloc(a, room * sizeof *row);
+    col = (int32_t *)fsi_alloc(a, room * sizeof *col);
+    val = (fsi_real *)fsi_alloc(a, room * sizeof *val);
+    memset(&A, 0, sizeof A);
+    memset(&d, 0, sizeof d);
+    d.allocator = memory;
+    if (row && col && val) {
+        for (i = 0; i < 3 * b->dof; i++) { row[n] = i / 3; col[n] = i / 9 * 3 + i % 3; val[n++] = s->K[s->K_at[solid] + (size_t)i]; }
+        for (i = 0; B && i < B->rows; i++)
+            for (e = B->row[i]; e < B->row[i + 1]; e++)
+                for (k = B->row[i]; k < B->row[i + 1]; k++)
+                    if (fsi__slip_movable(b, B->col[e]) && fsi__slip_movable(b, B->col[k])) { row[n] = B->col[e]; col[n] = B->col[k]; val[n++] = B->val[e] * B->val[k]; }
+        r = fsi_csr_from_triplets(&A, b->dof, b->dof, n, row, col, val, a);
+    }
+    if (r == FSI_OK) r = fsi_cholesky_init(s->soft + solid, &A, &d);
+    if (r == FSI_OK) r = fsi_cholesky_factor(s->soft + solid, &A, 0, NULL);
+    fsi_csr_free(&A, a);
+    fsi_free(a, val, room * sizeof *val);
+    fsi_free(a, col, room * sizeof *col);
+    fsi_free(a, row, room * sizeof *row);
+    return r;
 }
 static void fsi__slip_K(const fsi_slip *s, fsi_real *v, int inverse) {         /* v = K^-1 v or K v */
     int i, j, k;
@@ -3973,60 +4082,194 @@ static void fsi__slip_K(const fsi_slip *s, fsi_real *v, int inverse) {         /
         fsi_real *x = v + s->offset[i];
         const fsi_real *L = s->K + s->K_at[i];
         if (!n) continue;
-        if (s->interface.solid[i]->node) { for (k = 0; k < n; k++) x[k] = inverse ? x[k] / L[k] : x[k] * L[k]; continue; }
+        if (s->interface.solid[i]->node) { fsi__slip_soft(s, i, x, inverse); continue; }
         if (inverse) { fsi_dense_cholesky_solve(n, L, x); continue; }
         for (j = 0; j < n; j++) { fsi_real t = 0; for (k = j; k < n; k++) t += L[k * n + j] * x[k]; x[j] = t; }         /* L^T x, then L */
         for (j = n - 1; j >= 0; j--) { fsi_real t = 0; for (k = 0; k <= j; k++) t += L[j * n + k] * x[k]; x[j] = t; }
+    }
+}
+/* ---- Friction: where the coefficient is below 1 all components of W v are tied, not only the normal one. The cell's two samples along every other axis
+   join the solid by the share 1 - coefficient before the pressure solve, as in a plastic collision: (M + sum m J^T J) v = M v* + sum m J^T u*,
+   u = u* + share (J v - u*), m = share * mass of the sample: no momentum is lost, for any mass of the solid. */
+typedef struct fsi__tie { int32_t side, face; int axis; fsi_real share, old; } fsi__tie;
+
+static fsi_real fsi__tie_row(const fsi_slip *s, const fsi__tie *t, fsi_real *row) {                /* J v there; row: of a dense solid */
+    const fsi_interface *f = &s->interface;
+    const fsi_side *d = f->side + t->side;
+    const fsi_coupled *b = f->solid[d->solid];
+    fsi_real v = 0;
+    int k;
+    if (!b->dof) return fsi__get(s->body[t->side], t->axis);
+    if (!b->node) {
+        fsi_vec3 dir = fsi_vec((fsi_real)(t->axis == 0), (fsi_real)(t->axis == 1), (fsi_real)(t->axis == 2));
+        b->row_fn(b, d->element, d->weight, fsi_interface_centre(f, d), dir, row);
+        for (k = 0; k < b->dof; k++) v += row[k] * b->v[k];
+        return v;
+    }
+    for (k = d->row; k < d->row_end; k++) v += f->val[k] * b->v[f->col[k] - d->axis + t->axis];
+    return v;
+}
+/* Velocity of one solid after the collision; work [dof * dof + 2 dof]. */
+static fsi_result fsi__tie_solid(fsi_slip *s, int solid, const fsi__tie *tie, int ties, fsi_real *work) {
+    const fsi_interface *f = &s->interface;
+    const fsi_coupled *b = f->solid[solid];
+    fsi_real mass = s->grid->desc.rho * s->grid->h * (s->grid->dim == 3 ? s->grid->h * s->grid->h : s->grid->h), *push = work, *row = work + b->dof, *K = row + b->dof;
+    int n = b->dof, i, j, k;
+    for (i = 0; i < n; i++) push[i] = 0;
+    for (i = 0; i < (b->node ? n : n * n); i++) K[i] = b->node ? b->mass[i / 3] : fsi__slip_movable(b, i / n) && fsi__slip_movable(b, i % n) ? b->mass[i] : (fsi_real)(i / n == i % n);
+    for (k = 0; k < ties; k++) {
+        const fsi__tie *t = tie + k;
+        const fsi_side *d = f->side + t->side;
+        fsi_real m = mass * t->share, gap;
+        if (d->solid != solid) continue;
+        gap = t->old - fsi__tie_row(s, t, row);
+        for (i = d->row; b->node && i < d->row_end; i++) {             /* lumped: rows of J sum to one */
+            j = f->col[i] - d->axis + t->axis;
+            push[j] += m * f->val[i] * gap;
+            K[j] += m * f->val[i];
+        }
+        for (i = 0; !b->node && i < n; i++) {
+            if (!fsi__slip_movable(b, i)) continue;
+            push[i] += m * row[i] * gap;
+            for (j = 0; j < n; j++) if (fsi__slip_movable(b, j)) K[i * n + j] += m * row[i] * row[j];
+        }
+    }
+    if (!b->node) {
+        fsi_result r = fsi_dense_cholesky(n, K);
+        if (r != FSI_OK) return r;
+        fsi_dense_cholesky_solve(n, K, push);
+    }
+    for (i = 0; i < n; i++) if (fsi__slip_movable(b, i)) b->v[i] += b->node ? push[i] / K[i] : push[i];
+    return FSI_OK;
+}
+static int fsi__tie_list(fsi_slip *s, fsi__tie *tie) {                 /* counts them; tie: fills it */
+    const fsi_interface *f = &s->interface;
+    int i, dir, n = 0, round;
+    for (round = 0; round < 3; round++)                                 /* s->u counts the sides that hold a sample */
+        for (n = 0, i = 0; i < f->sides; i++) {
+            const fsi_side *d = f->side + i;
+            fsi_real share = 1 - s->desc.coefficient[d->solid];
+            for (dir = 0; share > 0 && dir < 2 * f->dim; dir++) {
+                size_t face;
+                ptrdiff_t m = fsi__slip_next(f, (size_t)d->cell, dir, &face);
+                if (dir / 2 == d->axis || m < 0 || f->blocked[dir / 2][face] || f->covered[m] || !(s->grid->weight[dir / 2][face] > 0)) continue;
+                if (round < 2) s->u[dir / 2][face] = round ? s->u[dir / 2][face] + 1 : 0;
+                else if (tie) {
+                    tie[n].side = i; tie[n].face = (int32_t)face; tie[n].axis = dir / 2;
+                    tie[n].share = share / s->u[dir / 2][face]; tie[n].old = s->grid->u[dir / 2][face];
+                }
+                n++;
+            }
+        }
+    return n;
+}
+static fsi_result fsi__slip_tie(fsi_slip *s, fsi_real dt) {
+    const fsi_allocator memory = fsi__slip_memory(s);
+    const fsi_interface *f = &s->interface;
+    size_t bytes, room, longest = 1;
+    fsi__tie *tie;
+    fsi_real *work;
+    fsi_result r = FSI_OK;
+    int i, n;
+    if (!s->desc.coefficient || s->desc.form == FSI_SLIP_PAPER) return FSI_OK;
+    n = fsi__tie_list(s, NULL);
+    if (!n) return FSI_OK;
+    for (i = 0; i < f->solids; i++) {
+        size_t dof = (size_t)f->solid[i]->dof;
+        if (f->solid[i]->node ? 3 * dof > longest : dof * (dof + 2) > longest) longest = f->solid[i]->node ? 3 * dof : dof * (dof + 2);
+    }
+    bytes = (size_t)n * sizeof *tie; room = longest * sizeof *work;
+    tie = (fsi__tie *)fsi_alloc(&memory, bytes);
+    work = (fsi_real *)fsi_alloc(&memory, room);
+    if (tie && work) {
+        n = fsi__tie_list(s, tie);
+        for (i = 0; i < f->solids && r == FSI_OK; i++) if (fsi__slip_two_way(f->solid[i])) r = fsi__tie_solid(s, i, tie, n, work);
+        for (i = 0; i < n && r == FSI_OK; i++) {
+            const fsi__tie *t = tie + i;
+            s->grid->u[t->axis][t->face] += t->share * (fsi__tie_row(s, t, work) - t->old);
+            if (s->grid->u_plus[t->axis]) s->grid->u_plus[t->axis][t->face] = s->grid->u[t->axis][t->face];
+        }
+    } else r = FSI_ERR_MEMORY;
+    fsi_free(&memory, work, room);
+    fsi_free(&memory, tie, bytes);
+    return r == FSI_OK ? fsi_grid_build_pressure(s->grid, dt) : r;     /* the right-hand side of the new u* */
+}
+
+/* K += Z^T b Z of a side; for nodes lumped: rows of J sum to one. */
+static void fsi__slip_add_mass(fsi_slip *s, int side) {
+    const fsi_interface *f = &s->interface;
+    const fsi_side *d = f->side + side;
+    int at = s->offset[d->solid], dof = s->offset[d->solid + 1] - at, e, k, j;
+    fsi_real *K = s->K + s->K_at[d->solid], along = d->shell ? fsi__get(d->normal, d->axis) : 1;
+    if (!dof) return;
+    if (!f->solid[d->solid]->node) {
+        for (e = s->z_row[side]; e < s->z_row[side + 1]; e++)
+            for (k = s->z_row[side]; k < s->z_row[side + 1]; k++) K[(s->z_col[e] - at) * dof + s->z_col[k] - at] += d->mass * s->z_val[e] * s->z_val[k];
+        return;
+    }
+    for (e = d->row; e < d->row_end; e++) {
+        int base = (f->col[e] - d->axis) / 3 * 9;
+        if (!fsi__slip_movable(f->solid[d->solid], f->col[e])) continue;
+        for (j = 0; j < f->dim; j++)
+            for (k = 0; k < f->dim; k++)
+                K[base + 3 * j + k] += d->mass * f->val[e] * along * along *
+                                       (d->shell ? fsi__get(d->normal, j) * fsi__get(d->normal, k) : (fsi_real)(j == d->axis && k == d->axis));
     }
 }
 /* Columns, K and its factors; v* kept in solid. */
 static fsi_result fsi__slip_solids(fsi_slip *s) {
     const fsi_interface *f = &s->interface;
     size_t n = 0;
-    int i, j, k, e;
-    if (!FSI__SLIP_GROW(s, K_at, 17, f->solids + 1)) return FSI_ERR_MEMORY;
+    int i, j, k;
+    i = s->room[21];
+    if (!FSI__SLIP_GROW(s, K_at, 17, f->solids + 1) || !FSI__SLIP_GROW(s, soft, 21, f->solids + 1)) return FSI_ERR_MEMORY;
+    for (; i < s->room[21]; i++) memset(s->soft + i, 0, sizeof *s->soft);
     for (s->columns = 0, i = 0; i < f->solids; i++) {
         const fsi_coupled *b = f->solid[i];
         s->offset[i] = s->columns;
         s->K_at[i] = n;
         if (!fsi__slip_two_way(b)) continue;
-        if (b->implicit || !b->mass) return FSI_ERR_ARGUMENT;          /* implicit solids are not supported here */
+        if (!b->mass) return FSI_ERR_ARGUMENT;
         s->columns += b->dof;
-        n += b->node ? (size_t)b->dof : (size_t)b->dof * (size_t)b->dof;
+        n += b->node ? 4 * (size_t)b->dof : (size_t)b->dof * (size_t)b->dof;
     }
     s->offset[f->solids] = s->columns;
-    if (!FSI__SLIP_GROW(s, K, 16, n + 1) || !FSI__SLIP_GROW(s, solid, 19, 4 * s->columns + 1)) return FSI_ERR_MEMORY;
+    if (fsi__slip_rows(s) != FSI_OK) return FSI_ERR_MEMORY;
+    if (!FSI__SLIP_GROW(s, K, 16, n + 1) || !FSI__SLIP_GROW(s, solid, 19, 5 * s->columns + 1)) return FSI_ERR_MEMORY;
     for (i = 0; i < f->solids; i++) {
         const fsi_coupled *b = f->solid[i];
         int dof = s->offset[i + 1] - s->offset[i];
         fsi_real *K = s->K + s->K_at[i];
         if (!dof) continue;
-        fsi_copy((size_t)dof, b->v, s->solid + s->offset[i]);
-        for (j = 0; j < dof; j++)
-            if (b->node) K[j] = fsi__slip_movable(b, j) ? b->mass[j / 3] : 1;
-            else for (k = 0; k < dof; k++)
+        fsi_copy((size_t)dof, b->v, s->solid + 4 * s->columns + s->offset[i]);
+        for (j = 0; b->node && j < 3 * dof; j++) K[j] = j % 3 != j / 3 % 3 ? 0 : fsi__slip_movable(b, j / 3) ? b->mass[j / 9] : 1;
+        for (j = 0; !b->node && j < dof; j++)
+            for (k = 0; k < dof; k++)
                 K[j * dof + k] = fsi__slip_movable(b, j) && fsi__slip_movable(b, k) ? b->mass[j * dof + k] : (fsi_real)(j == k);
     }
-    for (i = 0; i < f->sides; i++) {
-        const fsi_side *d = f->side + i;
-        const fsi_coupled *b = f->solid[d->solid];
-        int dof = s->offset[d->solid + 1] - s->offset[d->solid];
-        fsi_real *K = s->K + s->K_at[d->solid];
-        for (e = d->row; dof && e < d->row_end; e++) {
-            if (!fsi__slip_movable(b, f->col[e])) continue;
-            if (b->node) { K[f->col[e]] += d->mass * f->val[e]; continue; }              /* rows of J sum to one: lumped */
-            for (k = d->row; k < d->row_end; k++)
-                if (fsi__slip_movable(b, f->col[k])) K[f->col[e] * dof + f->col[k]] += d->mass * f->val[e] * f->val[k];
-        }
+    for (i = 0; i < f->sides && s->desc.form != FSI_SLIP_PAPER; i++) fsi__slip_add_mass(s, i);
+    for (i = 0; i < f->solids; i++) {
+        fsi_result r = FSI_OK;
+        if (s->offset[i + 1] == s->offset[i]) continue;
+        if (!f->solid[i]->node) r = fsi_dense_cholesky(f->solid[i]->dof, s->K + s->K_at[i]);
+        else r = fsi__slip_soft_factor(s, i);
+        if (r != FSI_OK) return r;
     }
-    for (i = 0; i < f->solids; i++)
-        if (s->offset[i + 1] > s->offset[i] && !f->solid[i]->node) {
-            fsi_result r = fsi_dense_cholesky(f->solid[i]->dof, s->K + s->K_at[i]);
-            if (r != FSI_OK) return r;
-        }
     return FSI_OK;
 }
-/* v without pressure: K^-1 (M v* + J^T b u*_stick) = v* + K^-1 J^T b (u*_stick - J v*). First pass only. */
+static void fsi__slip_implicit(const fsi_slip *s, const fsi_real *v, fsi_real scale, fsi_real *out) {              /* out += scale B^T B v, movable rows */
+    int i, k, e;
+    for (i = 0; i < s->interface.solids; i++) {
+        const fsi_coupled *b = s->interface.solid[i];
+        const fsi_csr *B = s->offset[i + 1] > s->offset[i] ? b->implicit : NULL;
+        for (k = 0; B && k < B->rows; k++) {
+            fsi_real t = 0;
+            for (e = B->row[k]; e < B->row[k + 1]; e++) t += B->val[e] * v[s->offset[i] + B->col[e]];
+            for (e = B->row[k]; e < B->row[k + 1]; e++) if (fsi__slip_movable(b, B->col[e])) out[s->offset[i] + B->col[e]] += scale * B->val[e] * t;
+        }
+    }
+}
+/* v without pressure: K^-1 (M v* + J^T b u*_stick) = v* + K^-1 (J^T b (u*_stick - J v*) - B^T B v*). First pass only. */
 static void fsi__slip_free_velocity(fsi_slip *s) {
     const fsi_interface *f = &s->interface;
     size_t n = (size_t)s->columns;
@@ -4034,11 +4277,13 @@ static void fsi__slip_free_velocity(fsi_slip *s) {
     int i;
     if (!n) return;
     for (i = 0; i < f->sides; i++) s->stick[i] -= s->wall[i];
-    fsi__slip_gather(s, NULL, s->stick, v0);
+    if (s->desc.form == FSI_SLIP_PAPER) fsi_fill(n, 0, v0);
+    else fsi__slip_gather(s, NULL, s->stick, v0);
+    fsi__slip_implicit(s, s->solid, -1, v0);
     fsi__slip_K(s, v0, 1);
     for (i = 0; i < s->columns; i++) v0[i] += s->solid[i];
 }
-/* Velocities v into the solids, and what follows at the sides. */
+/* Velocities v into the solids, and what they are at the sides. */
 static void fsi__slip_give(fsi_slip *s, const fsi_real *v) {
     const fsi_interface *f = &s->interface;
     int i;
@@ -4049,18 +4294,36 @@ static void fsi__slip_give(fsi_slip *s, const fsi_real *v) {
         const fsi_side *d = f->side + i;
         if (s->offset[d->solid + 1] == s->offset[d->solid]) continue;
         s->body[i] = fsi__slip_body_velocity(s, d);
-        s->wall[i] = fsi_interface_velocity(f, d, f->solid[d->solid]->v);
     }
 }
-static void fsi__slip_impulses(const fsi_slip *s) {                            /* M (v - v*) */
+/* What the walls push before the solve adds Z (v - v0): closed solids J v0; shells slide with what the starts of the fluxes were taken for, J v - Z (v - v0). */
+static void fsi__slip_walls(fsi_slip *s, const fsi_real *v) {
     const fsi_interface *f = &s->interface;
+    const fsi_real *v0 = s->solid + s->columns;
+    int i;
+    if (!s->columns) return;
+    fsi__slip_give(s, v);
+    for (i = 0; i < f->sides; i++)
+        if (s->offset[f->side[i].solid + 1] > s->offset[f->side[i].solid])
+            s->wall[i] = fsi_interface_velocity(f, f->side + i, f->solid[f->side[i].solid]->v) - fsi__slip_through(s, i, v) + fsi__slip_through(s, i, v0);
+}
+static void fsi__slip_walls_moved(fsi_slip *s, const fsi_real *v) {
+    int i;
+    for (i = 0; s->columns && i < s->interface.sides; i++) s->wall[i] += fsi__slip_through(s, i, v) - fsi__slip_through(s, i, s->solid + s->columns);
+}
+static void fsi__slip_impulses(const fsi_slip *s) {                            /* M (v - v*) + B^T B v */
+    const fsi_interface *f = &s->interface;
+    fsi_real *inner = s->solid + 3 * (size_t)s->columns;
     int i, j, k;
+    fsi_fill((size_t)s->columns, 0, inner);
+    for (i = 0; i < f->solids; i++) if (s->offset[i + 1] > s->offset[i]) fsi_copy((size_t)f->solid[i]->dof, f->solid[i]->v, s->solid + s->columns + s->offset[i]);
+    fsi__slip_implicit(s, s->solid + s->columns, 1, inner);
     for (i = 0; i < f->solids; i++) {
         const fsi_coupled *b = f->solid[i];
-        const fsi_real *old = s->solid + s->offset[i];
+        const fsi_real *old = s->solid + 4 * s->columns + s->offset[i];
         if (s->offset[i + 1] == s->offset[i] || !b->impulse) continue;
         for (j = 0; j < b->dof; j++) {
-            b->impulse[j] = b->node ? b->mass[j / 3] * (b->v[j] - old[j]) : 0;
+            b->impulse[j] = b->node ? b->mass[j / 3] * (b->v[j] - old[j]) + inner[s->offset[i] + j] : 0;
             for (k = 0; !b->node && k < b->dof; k++) if (fsi__slip_movable(b, j) && fsi__slip_movable(b, k)) b->impulse[j] += b->mass[j * b->dof + k] * (b->v[k] - old[k]);
         }
     }
@@ -4097,6 +4360,15 @@ static void fsi__slip_pushed(fsi_slip *s) {
     for (i = 1; i < p; i++) fsi__slip_join(s->root, pushed[0], pushed[i]);
 }
 
+/* Pressure of the ghosts that goes with the cells' x: G^-1 (b + B^T x), B = conductances. */
+static void fsi__slip_ghost_pressure(fsi_slip *s, const fsi_real *x, const fsi_real *b, fsi_real *out) {
+    const fsi_interface *f = &s->interface;
+    int i;
+    if (!s->ghosts) return;
+    for (i = 0; i < s->ghosts; i++) out[i] = b ? b[i] : 0;
+    for (i = 0; i < f->sides; i++) if (x) out[s->ghost[i]] += s->conduct[i] * x[f->side[i].cell];
+    (void)fsi_cholesky_solve(&s->block, out, out);
+}
 /* Constants of the regions that the V-cycle leaves out: z += 1 (1.r) / (1.A 1). */
 static void fsi__slip_coarse_build(fsi_slip *s) {
     const fsi_interface *f = &s->interface;
@@ -4104,9 +4376,14 @@ static void fsi__slip_coarse_build(fsi_slip *s) {
     fsi_real k = s->grid->desc.rho * s->grid->h * fsi__slip_area(s), *w = s->solid + 3 * (size_t)s->columns, *x = s->vec[2];
     int i, r;
     for (r = 0; r < 2 * mg->regions; r++) s->coarse[r] = 0;
-    for (i = 0; i < f->sides; i++) if (mg->label[f->side[i].cell] >= 0) s->coarse[mg->label[f->side[i].cell]] += (double)s->conduct[i];
-    for (r = 0; s->columns && r < fsi__imin(mg->regions, 16); r++) {
+    for (r = 0; r < fsi__imin(mg->regions, 16); r++) {
+        double most = 0;
         for (i = 0; i < f->sides; i++) x[f->side[i].cell] = (fsi_real)(mg->label[f->side[i].cell] == r);
+        fsi__slip_ghost_pressure(s, x, NULL, s->aux);
+        for (i = 0; i < f->sides; i++)
+            if (mg->label[f->side[i].cell] == r) { s->coarse[r] += (double)(s->conduct[i] * (1 - s->aux[s->ghost[i]])); most += (double)s->conduct[i]; }
+        if (!(s->coarse[r] > 1e-6 * most)) s->coarse[r] = 0;
+        if (!s->columns) continue;
         fsi__slip_gather(s, x, NULL, w);
         fsi_copy((size_t)s->columns, w, s->solid + 2 * (size_t)s->columns);
         fsi__slip_K(s, w, 1);
@@ -4125,24 +4402,14 @@ static void fsi__slip_coarse(fsi_slip *s, const fsi_real *r, fsi_real *z) {
     for (c = 0; c < s->grid->cells; c++) if (mg->label[c] >= 0) z[c] += (fsi_real)sum[mg->label[c]];
 }
 
-static void fsi__slip_apply(const fsi_real *x, fsi_real *y, void *user) {                      /* y = A x on cells and ghosts */
-    const fsi_slip *s = (const fsi_slip *)user;
+/* y = S x on the cells, ghosts eliminated: S = A + C - B G^-1 B^T. The correction is at most 1 / ghost_mass per side, so the V-cycle of A serves. */
+static void fsi__slip_apply(const fsi_real *x, fsi_real *y, void *user) {
+    fsi_slip *s = (fsi_slip *)user;
     const fsi_interface *f = &s->interface;
-    const fsi_real *xg = x + s->grid->cells, k = 1 / s->desc.ghost_mass;
-    fsi_real *yg = y + s->grid->cells;
     int i;
     fsi_mg_apply(s->grid->mg, x, y);
-    for (i = 0; i < s->ghosts; i++) yg[i] = 0;
-    for (i = 0; i < f->sides; i++) {
-        fsi_real d = s->conduct[i] * (x[f->side[i].cell] - xg[s->ghost[i]]);
-        y[f->side[i].cell] += d;
-        yg[s->ghost[i]] -= d;
-    }
-    for (i = 0; i < s->links; i++) {
-        fsi_real d = k * (xg[s->link[i].a] - (s->link[i].b >= 0 ? xg[s->link[i].b] : 0));
-        yg[s->link[i].a] += d;
-        if (s->link[i].b >= 0) yg[s->link[i].b] -= d;
-    }
+    fsi__slip_ghost_pressure(s, x, NULL, s->aux);
+    for (i = 0; i < f->sides; i++) y[f->side[i].cell] += s->conduct[i] * (x[f->side[i].cell] - s->aux[s->ghost[i]]);
 }
 static void fsi__slip_apply_two_way(const fsi_real *x, fsi_real *y, void *user) {              /* solids eliminated */
     fsi_slip *s = (fsi_slip *)user;
@@ -4156,7 +4423,7 @@ static void fsi__slip_apply_two_way(const fsi_real *x, fsi_real *y, void *user) 
 /* Unknowns (p, v): (A, rho h S J; rho h (S J)^T, -(rho h / A) K), symmetric and indefinite. */
 static void fsi__slip_apply_indefinite(const fsi_real *x, fsi_real *y, void *user) {
     fsi_slip *s = (fsi_slip *)user;
-    size_t n = s->grid->cells + (size_t)s->ghosts, m = (size_t)s->columns, i;
+    size_t n = s->grid->cells, m = (size_t)s->columns, i;
     fsi_real k = s->grid->desc.rho * s->grid->h, *w = s->solid + 3 * m;
     fsi__slip_apply(x, y, s);
     fsi__slip_scatter(s, x + n, k, y);
@@ -4167,37 +4434,35 @@ static void fsi__slip_apply_indefinite(const fsi_real *x, fsi_real *y, void *use
 }
 static void fsi__slip_precondition(const fsi_real *r, fsi_real *z, void *user) {
     fsi_slip *s = (fsi_slip *)user;
-    size_t cells = s->grid->cells;
     fsi_mg_cycle(s->grid->mg, r, z);
     fsi__slip_coarse(s, r, z);
-    if (s->ghosts) (void)fsi_cholesky_solve(&s->block, r + cells, z + cells);
 }
 static void fsi__slip_precondition_indefinite(const fsi_real *r, fsi_real *z, void *user) {
     fsi_slip *s = (fsi_slip *)user;
-    size_t n = s->grid->cells + (size_t)s->ghosts, m = (size_t)s->columns, i;
+    size_t n = s->grid->cells, m = (size_t)s->columns, i;
     fsi__slip_precondition(r, z, s);
     fsi_copy(m, r + n, z + n);
     fsi__slip_K(s, z + n, 1);
     for (i = 0; i < m; i++) z[n + i] *= -fsi__slip_area(s) / (s->grid->desc.rho * s->grid->h);
 }
-/* Takes the mean out of x over every region without given pressure (cells and ghosts together). */
-static void fsi__slip_project(fsi_real *x, void *user) {
-    fsi_slip *s = (fsi_slip *)user;
+/* Takes the mean out of x over every region without given pressure; ghosts: they count too (x goes on with them). */
+static void fsi__slip_mean(fsi_slip *s, fsi_real *x, int ghosts) {
     const fsi_mg *mg = s->grid->mg;
     size_t c, cells = s->grid->cells;
     int i, n = mg->regions + s->ghosts;
     for (i = 0; i < n; i++) { s->sum[i] = 0; if (s->count[i] > 0) s->count[i] = 0; }
     for (c = 0; c < cells; c++)
         if (mg->label[c] >= 0) { int32_t r = fsi__slip_root(s->root, mg->label[c]); s->sum[r] += (double)x[c]; if (s->count[r] >= 0) s->count[r] += 1; }
-    for (i = 0; i < s->ghosts; i++) {
+    for (i = 0; ghosts && i < s->ghosts; i++) {
         int32_t r = fsi__slip_root(s->root, mg->regions + i);
         s->sum[r] += (double)x[cells + (size_t)i];
         if (s->count[r] >= 0) s->count[r] += 1;
     }
     for (i = 0; i < n; i++) s->sum[i] = s->count[i] > 0 ? s->sum[i] / s->count[i] : 0;
     for (c = 0; c < cells; c++) if (mg->label[c] >= 0) x[c] -= (fsi_real)s->sum[fsi__slip_root(s->root, mg->label[c])];
-    for (i = 0; i < s->ghosts; i++) x[cells + (size_t)i] -= (fsi_real)s->sum[fsi__slip_root(s->root, mg->regions + i)];
+    for (i = 0; ghosts && i < s->ghosts; i++) x[cells + (size_t)i] -= (fsi_real)s->sum[fsi__slip_root(s->root, mg->regions + i)];
 }
+static void fsi__slip_project(fsi_real *x, void *user) { fsi__slip_mean((fsi_slip *)user, x, 0); }
 
 /* ---- The solve. */
 /* Sides, and what is known of the solids there. */
@@ -4220,7 +4485,7 @@ static fsi_result fsi__slip_sides(fsi_slip *s) {
         !FSI__SLIP_GROW(s, row, 14, longest) || !FSI__SLIP_GROW(s, stick, 18, sides) || !FSI__SLIP_GROW(s, offset, 15, f->solids + 1)) return FSI_ERR_MEMORY;
     for (i = 0; i < f->sides; i++) {
         const fsi_side *side = f->side + i;
-        s->conduct[i] = (s->desc.coefficient ? s->desc.coefficient[side->solid] : 1) / (s->desc.ghost_mass > 0 ? s->desc.ghost_mass : 30);
+        s->conduct[i] = !(side->mass > 0) ? 0 : (s->desc.coefficient ? s->desc.coefficient[side->solid] : 1) / (s->desc.ghost_mass > 0 ? s->desc.ghost_mass : 30);
         s->body[i] = fsi__slip_body_velocity(s, side);
         s->wall[i] = f->solid[side->solid]->dof ? fsi_interface_velocity(f, side, f->solid[side->solid]->v) : fsi__get(s->body[i], side->axis);
     }
@@ -4244,16 +4509,22 @@ static fsi_result fsi__slip_prepare(fsi_slip *s, fsi_real dt) {
         return FSI_ERR_MEMORY;
     s->count = s->sum + n;
     r = fsi__slip_solids(s);
+    if (r >= 0) r = fsi__slip_tie(s, dt);
     if (r < 0) return r;
+    for (i = 0; i < f->solids; i++) if (s->offset[i + 1] > s->offset[i]) fsi_copy((size_t)f->solid[i]->dof, f->solid[i]->v, s->solid + s->offset[i]);
+    fsi__slip_give(s, s->solid);
+    for (i = 0; i < f->sides; i++)
+        if (s->offset[f->side[i].solid + 1] > s->offset[f->side[i].solid]) s->wall[i] = fsi_interface_velocity(f, f->side + i, f->solid[f->side[i].solid]->v);
     if (!FSI__SLIP_GROW(s, coarse, 20, 2 * g->mg->regions + 1)) return FSI_ERR_MEMORY;
     n = g->cells + (size_t)s->ghosts + (size_t)s->columns;
-    if (!FSI__SLIP_GROW(s, vec[0], 13, 4 * n)) return FSI_ERR_MEMORY;
+    if (!FSI__SLIP_GROW(s, vec[0], 13, 4 * n) || !FSI__SLIP_GROW(s, aux, 22, s->ghosts + 1)) return FSI_ERR_MEMORY;
     for (i = 1; i < 4; i++) s->vec[i] = s->vec[0] + (size_t)i * n;
     fsi__slip_regions(s);
-    fsi__slip_coarse_build(s);
-    if (s->columns && (s->desc.solver == FSI_SLIP_DIRECT || s->desc.form == FSI_SLIP_PAPER)) return FSI_ERR_ARGUMENT;
+    if (s->columns && s->desc.solver == FSI_SLIP_DIRECT) return FSI_ERR_ARGUMENT;
     r = fsi__slip_factor(s, FSI__SLIP_START, NULL, &s->start);
-    return r == FSI_OK ? fsi__slip_factor(s, FSI__SLIP_BLOCK, NULL, &s->block) : r;
+    if (r == FSI_OK) r = fsi__slip_factor(s, FSI__SLIP_BLOCK, NULL, &s->block);
+    if (r == FSI_OK) fsi__slip_coarse_build(s);
+    return r;
 }
 
 /* b = -rho h * outflow of the starts, in cells and ghosts. */
@@ -4265,7 +4536,7 @@ static void fsi__slip_rhs(fsi_slip *s, fsi_real *b) {
     fsi_copy(cells, s->grid->rhs, b);
     fsi_fill((size_t)s->ghosts, 0, bg);
     for (i = 0; i < f->sides; i++) {
-        b[f->side[i].cell] += scale * (s->flux[i] + (fsi_real)f->side[i].sign * s->wall[i]);
+        b[f->side[i].cell] += scale * (s->flux[i] + f->side[i].share * (fsi_real)f->side[i].sign * s->wall[i]);
         bg[s->ghost[i]] -= scale * s->flux[i];
     }
     for (i = 0; i < s->links; i++) {
@@ -4285,13 +4556,14 @@ static fsi_result fsi__slip_update(fsi_slip *s, const fsi_real *p) {
     return fsi_grid_apply_pressure(s->grid);
 }
 
-static fsi_result fsi__slip_cg(fsi_slip *s, fsi_real *b, fsi_real *x, fsi_report *report) {
-    size_t n = s->grid->cells + (size_t)s->ghosts, m = (size_t)s->columns;
-    fsi_real *v0 = s->solid + m, *v = v0 + m;
+/* b: cells, then ghosts; x likewise. pass > 0: x holds the pressure of the pass before. */
+static fsi_result fsi__slip_cg(fsi_slip *s, const fsi_real *b, fsi_real *x, int pass, fsi_report *report) {
+    const fsi_interface *f = &s->interface;
+    size_t n = s->grid->cells, m = (size_t)s->columns, i;
+    fsi_real *v0 = s->solid + m, *v = v0 + m, *B = s->vec[1], *X = s->vec[2];
     fsi_krylov_desc d;
     fsi_result r;
-    size_t i;
-    int indefinite = s->desc.solver == FSI_SLIP_INDEFINITE && m;
+    int k, indefinite = s->desc.solver == FSI_SLIP_INDEFINITE && m;
     memset(&d, 0, sizeof d);
     d.n = indefinite ? n + m : n;
     d.A.apply_fn = indefinite ? fsi__slip_apply_indefinite : fsi__slip_apply_two_way;
@@ -4301,11 +4573,19 @@ static fsi_result fsi__slip_cg(fsi_slip *s, fsi_real *b, fsi_real *x, fsi_report
     d.tolerance = s->desc.tolerance > 0 ? s->desc.tolerance : s->grid->desc.tolerance;
     d.tolerance_abs = s->grid->noise;
     d.max_iterations = s->desc.max_iterations ? s->desc.max_iterations : 2000;
-    d.allocator = s->desc.allocator;
-    fsi_fill(m, 0, b + n);                             /* v = v0 + what the pressure adds */
-    r = indefinite ? fsi_symmqmr_solve(&d, b, x, NULL, 0, report) : fsi_cg_solve(&d, b, x, NULL, 0, report);
-    if (r < 0 || !m) return r;
-    if (indefinite) fsi_copy(m, x + n, v);
+    d.allocator = fsi__slip_memory(s);
+    d.guess = pass > 0;
+    fsi_copy(n, b, B);
+    fsi__slip_ghost_pressure(s, NULL, b + n, s->aux);
+    for (k = 0; k < f->sides; k++) B[f->side[k].cell] += s->conduct[k] * s->aux[s->ghost[k]];
+    fsi_fill(m, 0, B + n);                             /* v = v0 + what the pressure adds */
+    if (d.guess) { fsi_copy(n, x, X); for (i = 0; i < m; i++) X[n + i] = v[i] - v0[i]; }
+    r = indefinite ? fsi_symmqmr_solve(&d, B, X, NULL, 0, report) : fsi_cg_solve(&d, B, X, NULL, 0, report);
+    if (r < 0) return r;
+    fsi_copy(n, X, x);
+    fsi__slip_ghost_pressure(s, x, b + n, x + n);
+    if (!m) return r;
+    if (indefinite) fsi_copy(m, X + n, v);
     else {
         fsi__slip_gather(s, x, NULL, v);
         fsi__slip_K(s, v, 1);
@@ -4324,7 +4604,7 @@ static fsi_result fsi__slip_direct(fsi_slip *s, fsi_cholesky *all, const int32_t
         r = fsi__slip_factor(s, FSI__SLIP_ALL, map, all);
         if (r != FSI_OK) return r;
     }
-    fsi__slip_project(b, s);
+    fsi__slip_mean(s, b, 1);
     for (c = 0; c < cells; c++) if (map[c] >= 0) s->vec[2][map[c]] = b[c];
     for (i = 0; i < s->ghosts; i++) s->vec[2][map[cells] + i] = b[cells + (size_t)i];
     r = fsi_cholesky_solve(all, s->vec[2], s->vec[2]);
@@ -4333,15 +4613,24 @@ static fsi_result fsi__slip_direct(fsi_slip *s, fsi_cholesky *all, const int32_t
     return r;
 }
 
-/* ---- The paper's system (eq. 10, top right-hand side with its sign corrected), kept as reference: x = (p, lambda), v = v* - D^T p - C^T lambda,
-   row s of C = N^T W: own v_occ along the axis, mean of the cell's two samples across it. D as above; rows of C also act on regular faces. */
-typedef struct fsi__paper { fsi_slip *s; fsi_csr C; fsi_real *z, *w, *diagonal, *target; size_t base[4]; } fsi__paper;
+/* ---- The paper's system (eq. 10, 12, 16, top right-hand side with its sign corrected), kept as reference. With mu = lambda + S p, S = sign N_axis of a
+   side, its modified divergence becomes x = (p, mu), v = v* - D^T p - C^T mu, row s of C = N^T W: own v_occ along the axis, mean of the cell's two samples
+   across it; C v = Q V, Q = N^T J; outflow of the cell through a side S Q V + v_ghost. Two-way K V = M V* + m Q^T (mu - S p), m = rho h^dim; eliminated the
+   block m [-S, 1]^T Q K^-1 Q^T [-S, 1] is added (CG), kept it is (p, mu, V) by SYMMQMR with incomplete Cholesky of the (p, mu) block and -K below. */
+typedef struct fsi__paper {
+    fsi_slip *s;
+    fsi_csr C, Q, A;          /* A: assembled (p, mu) block with ghosts, compact cells (SYMMQMR) */
+    fsi_ic ic;
+    int32_t *map;             /* [cells + 1] compact numbers */
+    fsi_real *z, *w, *diagonal, *target, *side;
+    size_t base[4];
+} fsi__paper;
 
 /* Entries of C; what prescribed faces and v_s give goes to the target N^T V_s. */
 static fsi_result fsi__paper_rows(fsi__paper *q) {
     fsi_slip *s = q->s;
     const fsi_interface *f = &s->interface;
-    const fsi_allocator *a = &s->desc.allocator;
+    const fsi_allocator memory = fsi__slip_memory(s), *a = &memory;
     size_t room = (size_t)f->sides * 5 + 1, n = 0;
     int32_t *i = (int32_t *)fsi_alloc(a, room * sizeof *i), *j = (int32_t *)fsi_alloc(a, room * sizeof *j);
     fsi_real *v = (fsi_real *)fsi_alloc(a, room * sizeof *v);
@@ -4382,23 +4671,165 @@ static void fsi__paper_faces(const fsi__paper *q, const fsi_real *x, fsi_real *y
             else y[q->base[dir / 2] + face] += sign * x[c];
         }
 }
+/* Rows of Q for the two-way solids: N^T J, from the rows of J along the axis (nodal: the same weights for all components). */
+static fsi_result fsi__paper_solid_rows(fsi__paper *q) {
+    fsi_slip *s = q->s;
+    const fsi_interface *f = &s->interface;
+    const fsi_allocator memory = fsi__slip_memory(s), *a = &memory;
+    size_t room = 1, n = 0;
+    int32_t *i, *j;
+    fsi_real *v;
+    fsi_result r = FSI_ERR_MEMORY;
+    int k, e, b;
+    for (k = 0; k < f->sides; k++) {
+        const fsi_coupled *body = f->solid[f->side[k].solid];
+        room += body->node ? 3 * (size_t)(f->side[k].row_end - f->side[k].row) : (size_t)body->dof;
+    }
+    i = (int32_t *)fsi_alloc(a, room * sizeof *i); j = (int32_t *)fsi_alloc(a, room * sizeof *j); v = (fsi_real *)fsi_alloc(a, room * sizeof *v);
+    for (k = 0; i && j && v && k < f->sides; k++) {
+        const fsi_side *d = f->side + k;
+        const fsi_coupled *body = f->solid[d->solid];
+        int at = s->offset[d->solid];
+        if (s->offset[d->solid + 1] == at) continue;
+        if (!body->node) body->row_fn(body, d->element, d->weight, fsi_interface_centre(f, d), d->normal, s->row);
+        for (e = 0; !body->node && e < body->dof; e++)
+            if (fsi__slip_movable(body, e)) { i[n] = k; j[n] = at + e; v[n++] = s->row[e]; }
+        for (e = d->row; body->node && e < d->row_end; e++)
+            for (b = 0; b < f->dim; b++)
+                if (fsi__slip_movable(body, f->col[e])) { i[n] = k; j[n] = at + f->col[e] - d->axis + b; v[n++] = f->val[e] * fsi__get(d->normal, b); }
+    }
+    if (i && j && v) r = fsi_csr_from_triplets(&q->Q, f->sides, s->columns, n, i, j, v, a);
+    fsi_free(a, v, room * sizeof *v);
+    fsi_free(a, j, room * sizeof *j);
+    fsi_free(a, i, room * sizeof *i);
+    return r;
+}
+/* w = Q^T (mu - S p) */
+static void fsi__paper_push(const fsi__paper *q, const fsi_real *p, const fsi_real *mu, fsi_real *w) {
+    const fsi_interface *f = &q->s->interface;
+    int k;
+    for (k = 0; k < f->sides; k++) q->side[k] = mu[k] - (fsi_real)f->side[k].sign * fsi__get(f->side[k].normal, f->side[k].axis) * p[f->side[k].cell];
+    fsi_csr_tmul(&q->Q, q->side, w);
+}
+/* p, mu += scale [-S, 1]^T Q v */
+static void fsi__paper_pull(const fsi__paper *q, const fsi_real *v, fsi_real scale, fsi_real *p, fsi_real *mu) {
+    const fsi_interface *f = &q->s->interface;
+    int k;
+    fsi_csr_mul(&q->Q, v, q->side);
+    for (k = 0; k < f->sides; k++) {
+        mu[k] += scale * q->side[k];
+        p[f->side[k].cell] -= scale * (fsi_real)f->side[k].sign * fsi__get(f->side[k].normal, f->side[k].axis) * q->side[k];
+    }
+}
+static fsi_real fsi__paper_mass(const fsi_slip *s) { return s->grid->desc.rho * s->grid->h * fsi__slip_area(s); }
 static void fsi__paper_apply(const fsi_real *x, fsi_real *y, void *user) {
     fsi__paper *q = (fsi__paper *)user;
-    size_t n = q->s->grid->cells + (size_t)q->s->ghosts;
+    fsi_real *w = q->s->solid + 3 * (size_t)q->s->columns;
+    size_t n = q->s->grid->cells;
     fsi__slip_apply(x, y, q->s);
-    fsi_csr_tmul(&q->C, x + n, q->z);                  /* C^T lambda */
+    fsi_csr_tmul(&q->C, x + n, q->z);                  /* C^T mu */
     fsi__paper_faces(q, q->z, y, 1);
     fsi__paper_faces(q, x, q->z, 0);
     fsi_csr_mul(&q->C, q->z, y + n);
+    if (!q->s->columns) return;
+    fsi__paper_push(q, x, x + n, w);
+    fsi__slip_K(q->s, w, 1);
+    fsi__paper_pull(q, w, fsi__paper_mass(q->s), y, y + n);
 }
 static void fsi__paper_precondition(const fsi_real *r, fsi_real *z, void *user) {
     fsi__paper *q = (fsi__paper *)user;
-    size_t n = q->s->grid->cells + (size_t)q->s->ghosts;
+    size_t n = q->s->grid->cells;
     int k;
     fsi__slip_precondition(r, z, q->s);
     for (k = 0; k < q->s->interface.sides; k++) z[n + (size_t)k] = r[n + (size_t)k] / fsi__max(q->diagonal[k], FSI_R(1e-3));
 }
 static void fsi__paper_project(fsi_real *x, void *user) { fsi__slip_project(x, ((fsi__paper *)user)->s); }
+
+/* The (p, mu) block assembled: cells and ghosts as in the matrix above, D C^T and C C^T through the samples that rows of C share. */
+static void fsi__paper_fill(const fsi__paper *q, const fsi_csr *T, fsi__slip_entries *e) {
+    const fsi_slip *s = q->s;
+    int32_t sides = q->map[s->grid->cells] + s->ghosts;
+    size_t c, face, j;
+    int dir, k, l;
+    fsi__slip_fill(s, FSI__SLIP_ALL, q->map, e);
+    for (c = 0; c < s->grid->cells; c++)
+        for (dir = 0; q->map[c] >= 0 && dir < 2 * s->grid->dim; dir++) {
+            (void)fsi__slip_next(&s->interface, c, dir, &face);
+            if (!(s->grid->weight[dir / 2][face] > 0)) continue;
+            j = q->base[dir / 2] + face;
+            for (k = T->row[j]; k < T->row[j + 1]; k++) {
+                fsi_real v = (fsi_real)(dir & 1 ? 1 : -1) * T->val[k];
+                fsi__slip_put(e, q->map[c], sides + T->col[k], v);
+                fsi__slip_put(e, sides + T->col[k], q->map[c], v);
+            }
+        }
+    for (j = 0; j < (size_t)T->rows; j++)
+        for (k = T->row[j]; k < T->row[j + 1]; k++)
+            for (l = T->row[j]; l < T->row[j + 1]; l++) fsi__slip_put(e, sides + T->col[k], sides + T->col[l], T->val[k] * T->val[l]);
+}
+static fsi_result fsi__paper_assemble(fsi__paper *q) {
+    fsi_slip *s = q->s;
+    const fsi_allocator memory = fsi__slip_memory(s), *a = &memory;
+    fsi__slip_entries e = {NULL, NULL, NULL, 0, 0};
+    fsi_ic_desc d;
+    fsi_csr T;
+    fsi_result r;
+    size_t c;
+    int k = 0, n;
+    memset(&d, 0, sizeof d);
+    memset(&T, 0, sizeof T);
+    d.allocator = memory;
+    q->map = (int32_t *)fsi_alloc(a, (s->grid->cells + 1) * sizeof *q->map);
+    if (!q->map) return FSI_ERR_MEMORY;
+    for (c = 0; c < s->grid->cells; c++) q->map[c] = s->grid->cell[c] == FSI_CELL_FLUID ? k++ : -1;
+    q->map[s->grid->cells] = k;
+    n = k + s->ghosts + s->interface.sides;
+    r = fsi_csr_transpose(&q->C, &T, a);
+    if (r != FSI_OK) return r;
+    fsi__paper_fill(q, &T, &e);
+    e.room = e.count + 1;
+    e.i = (int32_t *)fsi_alloc(a, e.room * sizeof *e.i); e.j = (int32_t *)fsi_alloc(a, e.room * sizeof *e.j); e.v = (fsi_real *)fsi_alloc(a, e.room * sizeof *e.v);
+    r = FSI_ERR_MEMORY;
+    if (e.i && e.j && e.v) {
+        fsi__paper_fill(q, &T, &e);
+        r = fsi_csr_from_triplets(&q->A, n, n, e.count, e.i, e.j, e.v, a);
+    }
+    fsi_free(a, e.v, e.room * sizeof *e.v); fsi_free(a, e.j, e.room * sizeof *e.j); fsi_free(a, e.i, e.room * sizeof *e.i);
+    fsi_csr_free(&T, a);
+    if (r == FSI_OK) r = fsi_ic_init(&q->ic, &q->A, &d);
+    return r;
+}
+/* (cells, sides) <-> compact (cells, ghosts, sides). */
+static void fsi__paper_spread(const fsi__paper *q, const fsi_real *x, fsi_real *full, fsi_real *mu) {
+    size_t c, cells = q->s->grid->cells, sides = (size_t)(q->map[cells] + q->s->ghosts);
+    for (c = 0; c < cells; c++) full[c] = q->map[c] >= 0 ? x[q->map[c]] : 0;
+    fsi_copy((size_t)q->s->interface.sides, x + sides, mu);
+}
+static void fsi__paper_apply_kept(const fsi_real *x, fsi_real *y, void *user) {
+    fsi__paper *q = (fsi__paper *)user;
+    fsi_slip *s = q->s;
+    size_t n = (size_t)q->A.rows, m = (size_t)s->columns, i, sides = n - (size_t)s->interface.sides;
+    fsi_real *p = s->vec[2], *mu = q->w, *w = s->solid + 3 * m;
+    fsi_csr_mul(&q->A, x, y);
+    fsi__paper_spread(q, x, p, mu);
+    fsi__paper_push(q, p, mu, y + n);
+    fsi_copy(m, x + n, w);
+    fsi__slip_K(s, w, 0);
+    for (i = 0; i < m; i++) y[n + i] -= w[i] / fsi__paper_mass(s);
+    fsi_fill(s->grid->cells, 0, p);
+    fsi_fill((size_t)s->interface.sides, 0, mu);
+    fsi__paper_pull(q, x + n, 1, p, mu);
+    for (i = 0; i < s->grid->cells; i++) if (q->map[i] >= 0) y[q->map[i]] += p[i];
+    for (i = 0; i < (size_t)s->interface.sides; i++) y[sides + i] += mu[i];
+}
+static void fsi__paper_precondition_kept(const fsi_real *r, fsi_real *z, void *user) {
+    fsi__paper *q = (fsi__paper *)user;
+    size_t n = (size_t)q->A.rows, m = (size_t)q->s->columns;
+    (void)fsi_ic_solve(&q->ic, r, z);
+    fsi_copy(m, r + n, z + n);
+    fsi__slip_K(q->s, z + n, 1);
+    fsi_scale(m, -fsi__paper_mass(q->s), z + n);
+}
 
 /* v* of all samples into z: regular faces and the starts of v_occ. */
 static void fsi__paper_samples(const fsi__paper *q) {
@@ -4425,53 +4856,120 @@ static void fsi__paper_surface(const fsi__paper *q) {
     }
 }
 
-static fsi_result fsi__paper_solve(fsi_slip *s, fsi_report *rep) {
+/* b, x: cells, sides; bg: ghosts. */
+static fsi_result fsi__paper_cg(fsi__paper *q, fsi_real *b, fsi_real *x, const fsi_real *bg, fsi_krylov_desc *d, fsi_report *rep) {
+    fsi_slip *s = q->s;
+    const fsi_interface *f = &s->interface;
+    int k;
+    fsi__slip_ghost_pressure(s, NULL, bg, s->aux);
+    for (k = 0; k < f->sides; k++) b[f->side[k].cell] += s->conduct[k] * s->aux[s->ghost[k]];
+    d->n = s->grid->cells + (size_t)f->sides;
+    d->A.apply_fn = fsi__paper_apply; d->precondition.apply_fn = fsi__paper_precondition;
+    if (!s->columns) d->project_fn = fsi__paper_project;
+    return fsi_cg_solve(d, b, x, NULL, 0, rep);
+}
+static fsi_result fsi__paper_qmr(fsi__paper *q, const fsi_real *b, fsi_real *x, const fsi_real *bg, fsi_krylov_desc *d, fsi_report *rep) {
+    fsi_slip *s = q->s;
+    const fsi_allocator memory = fsi__slip_memory(s), *a = &memory;
+    size_t cells = s->grid->cells, n, m = (size_t)s->columns, i;
+    fsi_real *y;
+    fsi_result r = fsi__paper_assemble(q);
+    if (r < 0) return r;
+    n = (size_t)q->A.rows;
+    y = (fsi_real *)fsi_alloc(a, 2 * (n + m) * sizeof *y);
+    if (!y) return FSI_ERR_MEMORY;
+    for (i = 0; i < 2 * (n + m); i++) y[i] = 0;
+    for (i = 0; i < cells; i++) if (q->map[i] >= 0) y[q->map[i]] = b[i];
+    fsi_copy((size_t)s->ghosts, bg, y + q->map[cells]);
+    fsi_copy((size_t)s->interface.sides, b + cells, y + n - (size_t)s->interface.sides);
+    d->n = n + m;
+    d->A.apply_fn = fsi__paper_apply_kept; d->precondition.apply_fn = fsi__paper_precondition_kept;
+    r = fsi_symmqmr_solve(d, y, y + n + m, NULL, 0, rep);
+    if (r >= 0) {
+        fsi__paper_spread(q, y + n + m, x, x + cells);
+        fsi_copy(m, y + 2 * n + m, s->solid + 2 * m);
+    }
+    fsi_free(a, y, 2 * (n + m) * sizeof *y);
+    return r;
+}
+/* The solids' velocity v, and as the paper has it at the walls. */
+static void fsi__paper_walls(fsi_slip *s, const fsi_real *v) {
+    const fsi_interface *f = &s->interface;
+    int k;
+    fsi__slip_give(s, v);
+    for (k = 0; k < f->sides; k++) s->wall[k] = fsi__get(f->side[k].normal, f->side[k].axis) * fsi_vec_dot(f->side[k].normal, s->body[k]);
+}
+static void fsi__paper_finish(fsi__paper *q, const fsi_real *x, const fsi_real *bg, int kept) {
+    fsi_slip *s = q->s;
     fsi_grid *g = s->grid;
-    size_t n = g->cells + (size_t)s->ghosts, sides = (size_t)s->interface.sides, m = n + sides, total, i;
-    fsi_real scale = g->desc.rho * g->h, *mem, *b, *x;
+    size_t n = g->cells, m = (size_t)s->columns, sides = (size_t)s->interface.sides, i;
+    fsi_real scale = g->desc.rho * g->h, *v0 = s->solid + m, *v = v0 + m;
+    int a;
+    if (m && !kept) {
+        fsi__paper_push(q, x, x + n, v);
+        fsi__slip_K(s, v, 1);
+        fsi_scale(m, fsi__paper_mass(s), v);
+    }
+    for (i = 0; i < m; i++) v[i] += v0[i];
+    if (m) fsi__paper_walls(s, v);
+    fsi__slip_ghost_pressure(s, x, bg, s->vec[0] + n);
+    for (i = 0; i < n; i++) s->vec[0][i] = -scale * x[i];
+    for (i = 0; i < (size_t)s->ghosts; i++) s->vec[0][n + i] *= -scale;
+    fsi_csr_tmul(&q->C, x + n, q->w);
+    (void)fsi__slip_update(s, s->vec[0]);
+    fsi__paper_samples(q);
+    for (i = 0; i < q->base[3] + sides; i++) q->z[i] -= q->w[i];
+    for (a = 0; a < g->dim; a++) fsi_copy(g->faces[a], q->z + q->base[a], g->u[a]);
+    fsi__paper_surface(q);
+    if (m) fsi__slip_impulses(s);
+}
+
+static fsi_result fsi__paper_solve(fsi_slip *s, fsi_report *rep) {
+    const fsi_allocator memory = fsi__slip_memory(s), *al = &memory;
+    fsi_grid *g = s->grid;
+    size_t n = g->cells, sides = (size_t)s->interface.sides, m = n + sides, total, i;
+    fsi_real scale = g->desc.rho * g->h, *mem, *b, *x, *bg = s->vec[3] + n;
+    int a, kept = s->columns && s->desc.solver == FSI_SLIP_INDEFINITE;
     fsi_krylov_desc d;
     fsi__paper q;
     fsi_result r;
-    int a;
     memset(&q, 0, sizeof q);
     memset(&d, 0, sizeof d);
     q.s = s;
     for (a = 0; a < g->dim; a++) q.base[a + 1] = q.base[a] + g->faces[a];
     q.base[3] = q.base[g->dim];
-    total = 2 * m + 2 * (q.base[3] + sides) + 2 * sides + 1;
-    mem = (fsi_real *)fsi_alloc(&s->desc.allocator, total * sizeof *mem);
+    total = 2 * m + 2 * (q.base[3] + sides) + 3 * sides + 1;
+    mem = (fsi_real *)fsi_alloc(al, total * sizeof *mem);
     if (!mem) return FSI_ERR_MEMORY;
-    b = mem; x = b + m; q.z = x + m; q.w = q.z + q.base[3] + sides; q.diagonal = q.w + q.base[3] + sides; q.target = q.diagonal + sides;
+    b = mem; x = b + m; q.z = x + m; q.w = q.z + q.base[3] + sides; q.diagonal = q.w + q.base[3] + sides; q.target = q.diagonal + sides; q.side = q.target + sides;
     fsi__slip_estimate(s, 1);
+    fsi__slip_free_velocity(s);
     fsi__slip_start(s);
     fsi__slip_regions(s);
+    fsi__paper_walls(s, s->solid + s->columns);
     r = fsi__paper_rows(&q);
+    if (r >= 0 && s->columns) r = fsi__paper_solid_rows(&q);
     if (r >= 0) {
-        fsi__slip_rhs(s, b);
-        for (i = 0; i < n; i++) b[i] /= -scale;        /* D v* */
+        fsi__slip_rhs(s, s->vec[3]);
+        for (i = 0; i < n; i++) b[i] = s->vec[3][i] / -scale;          /* D v* */
+        for (i = 0; i < (size_t)s->ghosts; i++) bg[i] /= -scale;
         fsi__paper_samples(&q);
         fsi_csr_mul(&q.C, q.z, b + n);
         for (i = 0; i < sides; i++) b[n + i] -= q.target[i];
-        d.n = m; d.A.apply_fn = fsi__paper_apply; d.precondition.apply_fn = fsi__paper_precondition; d.project_fn = fsi__paper_project;
         d.A.user = d.precondition.user = d.project_user = &q;
         d.tolerance = s->desc.tolerance > 0 ? s->desc.tolerance : g->desc.tolerance;
-        d.max_iterations = s->desc.max_iterations ? s->desc.max_iterations : 2000;
-        d.allocator = s->desc.allocator;
-        r = fsi_cg_solve(&d, b, x, NULL, 0, rep);
+        d.max_iterations = s->desc.max_iterations ? s->desc.max_iterations : 20000;
+        d.allocator = memory;
+        r = kept ? fsi__paper_qmr(&q, b, x, bg, &d, rep) : fsi__paper_cg(&q, b, x, bg, &d, rep);
     }
-    if (r >= 0) {
-        fsi_result done;
-        for (i = 0; i < n; i++) s->vec[0][i] = -scale * x[i];
-        done = fsi__slip_update(s, s->vec[0]);
-        r = done < 0 ? done : r;
-        fsi_csr_tmul(&q.C, x + n, q.w);
-        fsi__paper_samples(&q);
-        for (i = 0; i < q.base[3] + sides; i++) q.z[i] -= q.w[i];
-        for (a = 0; a < g->dim; a++) fsi_copy(g->faces[a], q.z + q.base[a], g->u[a]);
-        fsi__paper_surface(&q);
-    }
-    fsi_csr_free(&q.C, &s->desc.allocator);
-    fsi_free(&s->desc.allocator, mem, total * sizeof *mem);
+    if (r >= 0) fsi__paper_finish(&q, x, bg, kept);
+    else fsi__slip_give(s, s->solid + 4 * (size_t)s->columns);
+    fsi_ic_free(&q.ic);
+    fsi_csr_free(&q.A, al);
+    fsi_free(al, q.map, (g->cells + 1) * sizeof *q.map);
+    fsi_csr_free(&q.Q, al);
+    fsi_csr_free(&q.C, al);
+    fsi_free(al, mem, total * sizeof *mem);
     return r;
 }
 
@@ -4481,12 +4979,12 @@ static void fsi__slip_finish(fsi_slip *s) {
     for (i = 0; i < f->sides; i++) {
         const fsi_side *side = f->side + i;
         if (!side->shell) f->velocity[side->axis][side->face] = s->wall[i] + (fsi_real)side->sign * s->flux[i];
-        fsi_interface_set_sample(f, s->grid, side, fsi__get(s->velocity[i], side->axis));
+        if (side->mass > 0 || !(s->grid->weight[side->axis][side->face] > 0)) fsi_interface_set_sample(f, s->grid, side, fsi__get(s->velocity[i], side->axis));
     }
 }
 
 static fsi_result fsi__slip_passes(fsi_slip *s, fsi_report *rep) {
-    const fsi_allocator *a = &s->desc.allocator;
+    const fsi_allocator memory = fsi__slip_memory(s), *a = &memory;
     fsi_grid *g = s->grid;
     fsi_cholesky all;
     fsi_result r = FSI_OK, worst = FSI_OK;
@@ -4505,23 +5003,28 @@ static fsi_result fsi__slip_passes(fsi_slip *s, fsi_report *rep) {
         fsi_report one;
         memset(&one, 0, sizeof one);
         fsi__slip_estimate(s, 1);
-        if (!pass) fsi__slip_free_velocity(s);
+        if (!pass && s->columns) {
+            fsi__slip_free_velocity(s);
+            fsi__slip_give(s, s->solid + s->columns);
+            fsi__slip_estimate(s, 1);
+        }
         fsi__slip_start(s);
         fsi__slip_regions(s);
         fsi__slip_pushed(s);
-        fsi__slip_give(s, s->solid + s->columns);
+        fsi__slip_walls(s, s->solid + (pass ? 2 : 1) * (size_t)s->columns);
         fsi__slip_rhs(s, s->vec[3]);
         for (k = 0; k < g->dim; k++) fsi_copy(g->faces[k], s->u[k], g->u[k]);
-        r = map ? fsi__slip_direct(s, &all, map, s->vec[3], s->vec[0]) : fsi__slip_cg(s, s->vec[3], s->vec[0], &one);
+        r = map ? fsi__slip_direct(s, &all, map, s->vec[3], s->vec[0]) : fsi__slip_cg(s, s->vec[3], s->vec[0], pass, &one);
         if (r < 0) break;
         worst = r > worst ? r : worst;
         rep->iterations += one.iterations; rep->residual = one.residual;
         if (!pass) rep->residual_start = one.residual_start;
         r = fsi__slip_update(s, s->vec[0]);
         fsi__slip_give(s, s->solid + 2 * (size_t)s->columns);
+        fsi__slip_walls_moved(s, s->solid + 2 * (size_t)s->columns);
     }
     if (r >= 0) fsi__slip_impulses(s);
-    else fsi__slip_give(s, s->solid);                  /* v* back */
+    else fsi__slip_give(s, s->solid + 4 * (size_t)s->columns);         /* v* back */
     fsi_cholesky_free(&all);
     fsi_free(a, map, (g->cells + 1) * sizeof *map);
     return r < 0 ? r : worst;
@@ -4537,6 +5040,8 @@ FSI_API fsi_result fsi_slip_solve(fsi_slip *slip, fsi_real dt, fsi_report *repor
     memset(&rep, 0, sizeof rep);
     given = s->desc.ghost_mass;
     if (!(given > 0)) s->desc.ghost_mass = 30;
+    s->dt = dt;
+    fsi__slip_forget(s);
     r = fsi__slip_prepare(s, dt);
     if (r >= 0) r = s->desc.form == FSI_SLIP_PAPER ? fsi__paper_solve(s, &rep) : fsi__slip_passes(s, &rep);
     if (r >= 0) {
@@ -4580,6 +5085,53 @@ FSI_API fsi_result fsi_slip_trace(const fsi_slip *slip, fsi_real dt, int count, 
     return FSI_OK;
 }
 
+/* After the open surfaces moved: points that one of them ran over go with the element that came first, and stay just before it. */
+static void fsi__slip_carry(const fsi_slip *s) {
+    const fsi_interface *f = &s->interface;
+    ptrdiff_t p;
+    FSI__OMP(parallel for schedule(static) if (s->tracers > 100))
+    for (p = 0; p < s->tracers; p++) {
+        fsi_vec3 c = fsi_vec_load(s->tracer + 3 * p), to = c;
+        const fsi_real *was = f->was;
+        fsi_real first = 2;
+        int i, e, k;
+        for (i = 0; i < f->solids; i++) {
+            const fsi_surface *q = &f->solid[i]->surface;
+            if (q->closed) continue;
+            for (e = 0; e < q->element_count; e++) {
+                fsi_vec3 a[3], b[3], n;
+                fsi_real w[3] = {0, 0, 0}, lo = 0, hi = 1, sum, up;
+                int below, out = 0;
+                for (k = 0; k < q->dim; k++) { a[k] = fsi_vec_load(was + 3 * q->index[q->dim * e + k]); b[k] = fsi_vec_load(q->x + 3 * q->index[q->dim * e + k]); }
+                for (k = 0; k < q->dim && !out; k++) {                 /* cheap: all of it on one side of the point along an axis */
+                    int j, more = 0, less = 0;
+                    for (j = 0; j < q->dim; j++) {
+                        more += fsi__get(a[j], k) > fsi__get(c, k) && fsi__get(b[j], k) > fsi__get(c, k);
+                        less += fsi__get(a[j], k) < fsi__get(c, k) && fsi__get(b[j], k) < fsi__get(c, k);
+                    }
+                    out = more == q->dim || less == q->dim;
+                }
+                if (out || !fsi__element_passes(f->dim, a, b, c)) continue;
+                below = fsi__element_height(f->dim, a, b, 0, c, w) < 0;
+                for (k = 0; k < 30; k++) { fsi_real mid = (lo + hi) / 2; if ((fsi__element_height(f->dim, a, b, mid, c, w) < 0) == below) lo = mid; else hi = mid; }
+                if (hi >= first) continue;
+                (void)fsi__element_height(f->dim, a, b, hi, c, w);
+                for (sum = 0, k = 0; k < q->dim; k++) { w[k] = fsi__max(w[k], 0); sum += w[k]; }
+                if (!(sum > 0)) continue;
+                for (k = 0; k < q->dim; k++) w[k] += FSI_R(0.02) * sum;           /* away from seams: before a fold's other half too */
+                sum *= 1 + FSI_R(0.02) * (fsi_real)q->dim;
+                n = fsi_vec_sub(b[1], b[0]);
+                n = fsi__unit(f->dim == 2 ? fsi_vec(-n.y, n.x, 0) : fsi_vec_cross(n, fsi_vec_sub(b[2], b[0])));
+                up = (below ? -FSI_R(1e-3) : FSI_R(1e-3)) * f->h;
+                first = hi;
+                for (to = fsi_vec_scale(n, up), k = 0; k < q->dim; k++) to = fsi_vec_mad(to, b[k], w[k] / sum);
+            }
+            was += 3 * (size_t)q->vertex_count;
+        }
+        if (first < 2) fsi_vec_store(s->tracer + 3 * p, f->dim == 2 ? fsi_vec(to.x, to.y, c.z) : to);
+    }
+}
+
 FSI_API fsi_result fsi_slip_surface(fsi_slip *slip) {
     fsi_result r;
     if (!slip || !slip->memory) return FSI_ERR_STATE;
@@ -4602,8 +5154,9 @@ FSI_API double fsi_slip_max_divergence(const fsi_slip *slip) {
         for (dir = 0; dir < 2 * f->dim; dir++) {
             size_t face;
             ptrdiff_t m = fsi__slip_next(f, c, dir, &face);
-            if (!f->blocked[dir / 2][face] && (m < 0 || !f->covered[m])) out += (dir & 1 ? 1 : -1) * (double)slip->grid->u[dir / 2][face];
-            else if ((k = fsi__slip_side(f, c, dir)) >= 0) out += (double)slip->flux[k] + f->side[k].sign * (double)slip->wall[k];
+            if ((!f->blocked[dir / 2][face] && (m < 0 || !f->covered[m])) || f->desc.fractions)
+                out += (dir & 1 ? 1 : -1) * (double)f->open[dir / 2][face] * (double)slip->grid->u[dir / 2][face];
+            if ((k = fsi__slip_side(f, c, dir)) >= 0) out += (double)slip->flux[k] + (double)f->side[k].share * f->side[k].sign * (double)slip->wall[k];
         }
         if (fabs(out) / h > most) most = fabs(out) / h;
     }
@@ -4617,48 +5170,148 @@ FSI_API double fsi_slip_max_divergence(const fsi_slip *slip) {
     return most;
 }
 
+/* Second order in time (docs/slip.md): the fluid carries w = u - G p / 2 along the paths of u, p the pressure of the whole last step, and the solve finds the
+   rest of the new one. Without this the drag of a body in steady flow is of first order in dt. */
+static void fsi__slip_reflect(fsi_slip *s) {
+    size_t i;
+    int a;
+    for (a = 0; a < s->grid->dim; a++) {
+        for (i = 0; i < s->grid->faces[a]; i++) s->u[a][i] = s->grid->u[a][i] - s->half[a][i];
+        s->grid->carried[a] = s->u[a];
+    }
+}
+/* After the solve: s->u = u*, so u* - u is the gradient of the new part. */
+static void fsi__slip_reflected(fsi_slip *s, int on) {
+    size_t i;
+    int a;
+    for (a = 0; a < s->grid->dim; a++)
+        for (i = 0; i < s->grid->faces[a]; i++)
+            s->half[a][i] = on && s->grid->weight[a][i] > 0 ? (s->half[a][i] + s->u[a][i] - s->grid->u[a][i]) / 2 : 0;
+    for (i = 0; i < s->grid->cells; i++) s->total[i] = (on ? s->total[i] / 2 : 0) + s->grid->pressure[i];
+}
+FSI_API fsi_vec3 fsi_slip_force(const fsi_slip *slip, int solid) {
+    const fsi_real *p;
+    fsi_real F[3] = {0, 0, 0};
+    int i;
+    if (!slip || !slip->memory || !(slip->dt > 0)) return fsi_vec(0, 0, 0);
+    p = slip->total ? slip->total : slip->grid->pressure;
+    for (i = 0; i < slip->interface.sides; i++) {
+        const fsi_side *d = slip->interface.side + i;
+        if (d->solid == solid) F[d->axis] += d->share * (fsi_real)d->sign * p[d->cell] * fsi__slip_area(slip) / slip->dt;
+    }
+    return fsi_vec_load(F);
+}
+
+/* Pieces of the state in their order, after a word for "started"; NULL after the last. */
+static void *fsi__slip_piece(const fsi_slip *s, int which, size_t *bytes) {
+    *bytes = which == 0 ? s->grid->cells : which == 1 ? s->grid->cells * sizeof *s->total : which < 5 ? s->grid->faces[which - 2] * sizeof(fsi_real) : 0;
+    return which == 0 ? (void *)s->interface.covered : which == 1 ? (void *)s->total : which < 2 + s->grid->dim ? (void *)s->half[which - 2] : NULL;
+}
+FSI_API size_t fsi_slip_state_size(const fsi_slip *slip) {
+    size_t n = sizeof(int64_t), bytes;
+    int k;
+    if (!slip || !slip->memory) return 0;
+    for (k = 0; fsi__slip_piece(slip, k, &bytes); k++) n += bytes;
+    return n;
+}
+FSI_API fsi_result fsi_slip_save(const fsi_slip *slip, void *block) {
+    unsigned char *at = (unsigned char *)block;
+    int64_t started;
+    const void *part;
+    size_t bytes;
+    int k;
+    if (!slip || !slip->memory) return FSI_ERR_STATE;
+    if (!block) return FSI_ERR_ARGUMENT;
+    started = slip->interface.started;
+    memcpy(at, &started, sizeof started);
+    for (at += sizeof started, k = 0; (part = fsi__slip_piece(slip, k, &bytes)) != NULL; k++, at += bytes) memcpy(at, part, bytes);
+    return FSI_OK;
+}
+FSI_API fsi_result fsi_slip_restore(fsi_slip *slip, const void *block) {
+    const unsigned char *at = (const unsigned char *)block;
+    int64_t started;
+    void *part;
+    size_t bytes;
+    int k;
+    if (!slip || !slip->memory) return FSI_ERR_STATE;
+    if (!block) return FSI_ERR_ARGUMENT;
+    memcpy(&started, at, sizeof started);
+    fsi__interface_clear(&slip->interface);            /* what was cut is found again by the next detect */
+    slip->interface.started = started != 0;
+    for (at += sizeof started, k = 0; (part = fsi__slip_piece(slip, k, &bytes)) != NULL; k++, at += bytes) memcpy(part, at, bytes);
+    return FSI_OK;
+}
+
 FSI_API fsi_result fsi_slip_step(fsi_slip *slip, const fsi_scene *scene, fsi_real dt, fsi_report *report) {
     fsi_grid *g;
     fsi_report rep;
     fsi_result r = FSI_OK, solve;
+    int reflect, i;
     if (!slip || !slip->memory || !scene || !(dt > 0) || !fsi__finite(dt)) return FSI_ERR_ARGUMENT;
     g = slip->grid;
     if (scene->begin_fn) r = scene->begin_fn(scene->user, dt);
     if (r >= 0) r = fsi_slip_detect(slip, scene->solid, scene->count);
+    reflect = slip->total && slip->desc.form == FSI_SLIP_REPAIRED && !slip->interface.shells && !g->phi && slip->interface.desc.smooth;
+    for (i = 0; i < scene->count; i++) if (fsi__slip_two_way(scene->solid[i])) reflect = 0;
+    if (reflect && r >= 0) fsi__slip_reflect(slip);
     if (r >= 0) r = fsi_grid_advect(g, dt);
     if (r >= 0) r = fsi_grid_forces(g, dt);
     if (r >= 0) r = fsi_grid_viscosity(g, dt, NULL);
     if (r < 0) return r;
     solve = fsi_slip_solve(slip, dt, &rep);
     if (solve < 0) return solve;
+    if (slip->total) fsi__slip_reflected(slip, reflect);
     r = fsi_grid_extrapolate(g);
-    if (r >= 0) r = fsi_grid_move_surface(g, dt, &rep);
+    if (r >= 0) r = fsi_interface_move_surface(&slip->interface, g, dt, &rep);
+    if (r >= 0 && slip->tracer) r = fsi_slip_trace(slip, dt, slip->tracers, slip->tracer);
     if (r >= 0 && scene->move_fn) r = scene->move_fn(scene->user, dt);
+    if (r >= 0) r = fsi_interface_moved(&slip->interface, g, NULL);
     if (r < 0) return r;
+    if (slip->tracer) fsi__slip_carry(slip);
     if (report) { *report = slip->report; report->divergence = fsi_slip_max_divergence(slip); }
     return solve;
 }
 #endif
 
 /* ------------------------------------------------------------------------------------------------ >>partitioned */
-#define FSI__KEEP 1e-9                   /* a pair of this step is kept unless it depends on newer ones to this share */
+#define FSI__BASIS 128                   /* most pairs of one step in a reduced model */
+#define FSI__KEEP (sizeof(fsi_real) == 4 ? 2e-4 : 1e-9) /* a pair of this step is kept unless it depends on newer ones to this share */
+
+static void fsi__rmi_apply(const fsi_real *x, fsi_real *y, void *user);
 
 static void fsi__partitioned_layout(fsi_partitioned *c, fsi_arena *a) {
-    size_t n = (size_t)c->desc.n, m = (size_t)c->desc.m, k = (size_t)c->columns;
-    fsi__pairs *f = &c->fluid, *s = &c->solid;
+    size_t n = (size_t)c->desc.n, m = (size_t)c->desc.m, k = (size_t)c->columns, basis = (size_t)c->fluid.basis, most = k + basis, i;
+    fsi__pairs *f = &c->fluid, *s = &c->solid, *p;
     f->dq = (fsi_real *)fsi_arena_take(a, k * n, sizeof(fsi_real)); f->dy = (fsi_real *)fsi_arena_take(a, k * m, sizeof(fsi_real));
     s->dq = (fsi_real *)fsi_arena_take(a, k * m, sizeof(fsi_real)); s->dy = (fsi_real *)fsi_arena_take(a, k * n, sizeof(fsi_real));
     c->p_last = (fsi_real *)fsi_arena_take(a, m, sizeof(fsi_real));
-    f->q = (fsi_real *)fsi_arena_take(a, k * n, sizeof(fsi_real)); f->y = (fsi_real *)fsi_arena_take(a, k * m, sizeof(fsi_real));
-    s->q = (fsi_real *)fsi_arena_take(a, k * m, sizeof(fsi_real)); s->y = (fsi_real *)fsi_arena_take(a, k * n, sizeof(fsi_real));
+    f->q = (fsi_real *)fsi_arena_take(a, basis * n, sizeof(fsi_real)); f->y = (fsi_real *)fsi_arena_take(a, basis * m, sizeof(fsi_real));
+    s->q = (fsi_real *)fsi_arena_take(a, basis * m, sizeof(fsi_real)); s->y = (fsi_real *)fsi_arena_take(a, basis * n, sizeof(fsi_real));
     c->xf = (fsi_real *)fsi_arena_take(a, n, sizeof(fsi_real)); c->xs = (fsi_real *)fsi_arena_take(a, n, sizeof(fsi_real));
     c->xf0 = (fsi_real *)fsi_arena_take(a, n, sizeof(fsi_real)); c->xs0 = (fsi_real *)fsi_arena_take(a, n, sizeof(fsi_real));
     c->pf = (fsi_real *)fsi_arena_take(a, m, sizeof(fsi_real)); c->ps = (fsi_real *)fsi_arena_take(a, m, sizeof(fsi_real));
     c->pf0 = (fsi_real *)fsi_arena_take(a, m, sizeof(fsi_real)); c->ps0 = (fsi_real *)fsi_arena_take(a, m, sizeof(fsi_real));
     c->r = (fsi_real *)fsi_arena_take(a, n, sizeof(fsi_real)); c->r0 = (fsi_real *)fsi_arena_take(a, n, sizeof(fsi_real));
-    c->small = (fsi_real *)fsi_arena_take(a, k * k + 2 * k, sizeof(fsi_real));
+    c->small = (fsi_real *)fsi_arena_take(a, most * most + 6 * most, sizeof(fsi_real));
+    for (i = 0; i < 2; i++) f->cross[i] = s->cross[i] = (fsi_real *)fsi_arena_take(a, most * most, sizeof(fsi_real));
+    f->most = s->most = most;
     c->work = (fsi_real *)fsi_arena_take(a, 4 * (n + m), sizeof(fsi_real));
-    c->pivot = (int32_t *)fsi_arena_take(a, k, sizeof(int32_t));
+    c->pivot = (int32_t *)fsi_arena_take(a, most, sizeof(int32_t));
+    for (i = 0; i < 2; i++) {
+        p = i ? s : f;
+        p->C = (fsi_real *)fsi_arena_take(a, basis * k, sizeof(fsi_real));
+        p->G = (fsi_real *)fsi_arena_take(a, k * k, sizeof(fsi_real)); p->L = (fsi_real *)fsi_arena_take(a, k * k, sizeof(fsi_real));
+        p->part = (fsi_real *)fsi_arena_take(a, most, sizeof(fsi_real));
+        p->choice = (int32_t *)fsi_arena_take(a, k, sizeof(int32_t)); p->dropped = (uint8_t *)fsi_arena_take(a, k, 1);
+    }
+    c->gmres_size = 0;
+    if (c->desc.gmres) {
+        fsi_krylov_desc d;
+        memset(&d, 0, sizeof d);
+        d.n = n > m ? n : m; d.A.apply_fn = fsi__rmi_apply; d.restart = fsi__imin((int)d.n, c->columns + 2);
+        c->gmres_size = fsi_gmres_work_size(&d);
+        c->gmres = fsi_arena_take(a, c->gmres_size, 1);
+    }
 }
 
 FSI_API fsi_result fsi_partitioned_init(fsi_partitioned *c, const fsi_partitioned_desc *desc) {
@@ -4679,7 +5332,9 @@ FSI_API fsi_result fsi_partitioned_init(fsi_partitioned *c, const fsi_partitione
         !(d.filter > 0 && d.filter < 1) || (int)d.scheme < 0 || (int)d.scheme > 2 || !fsi__finite(d.tolerance) || !fsi_allocator_valid(&d.allocator))
         return FSI_ERR_ARGUMENT;
     c->desc = d;
-    c->columns = d.scheme == FSI_SCHEME_REDUCED ? d.max_iterations + 1 + 8 * d.reuse : 1;   /* old steps keep at most 8 pairs each on average */
+    c->fluid.basis = c->solid.basis = d.scheme == FSI_SCHEME_REDUCED ? fsi__imin(d.max_iterations + 1, FSI__BASIS) : 1;
+    c->columns = d.scheme == FSI_SCHEME_REDUCED ? c->fluid.basis + 8 * d.reuse : 1;         /* old steps keep at most 8 pairs each on average */
+    c->fluid.columns = c->solid.columns = c->columns;
     memset(&a, 0, sizeof a);
     fsi__partitioned_layout(c, &a);
     if (a.failed) return FSI_ERR_SIZE;
@@ -4765,13 +5420,57 @@ static int fsi__round_off(size_t n, const fsi_real *a, const fsi_real *a0, fsi_r
     return !(d > s * share * share);
 }
 
+/* Old column j, and column i of those in use: its input, its image, its number among all products. */
+FSI__INLINE fsi_real *fsi__old_input(const fsi__pairs *p, int j) { return p->dq + (size_t)(p->current + j) * (size_t)p->in; }
+FSI__INLINE fsi_real *fsi__old_image(const fsi__pairs *p, int j) { return p->dy + (size_t)(p->current + j) * (size_t)p->out; }
+FSI__INLINE const fsi_real *fsi__pair_input(const fsi__pairs *p, int i) { return i < p->kept ? p->q + (size_t)i * (size_t)p->in : fsi__old_input(p, p->choice[i - p->kept]); }
+FSI__INLINE const fsi_real *fsi__pair_image(const fsi__pairs *p, int i) { return i < p->kept ? p->y + (size_t)i * (size_t)p->out : fsi__old_image(p, p->choice[i - p->kept]); }
+FSI__INLINE int fsi__pair_number(const fsi__pairs *p, int i) { return i < p->kept ? i : p->basis + p->choice[i - p->kept]; }
+FSI__INLINE fsi_real fsi__once(fsi_real *slot, int n, const fsi_real *a, const fsi_real *b) {            /* a . b, formed when first asked for */
+    if (!(*slot < FSI_REAL_MAX)) *slot = (fsi_real)fsi_dot((size_t)n, a, b);
+    return *slot;
+}
+
+/* A new step: nothing of this step is known, no product is formed. */
+static void fsi__pairs_begin(fsi__pairs *p) {
+    size_t i, k = (size_t)p->columns;
+    p->current = p->kept = p->chosen = p->used = p->dependent = 0;
+    p->stale = 1;
+    memset(p->dropped, 0, k);
+    for (i = 0; i < k * k; i++) p->G[i] = FSI_REAL_MAX;
+    for (i = 0; i < k * (size_t)p->basis; i++) p->C[i] = FSI_REAL_MAX;
+    for (i = 0; i < p->most * p->most; i++) p->cross[0][i] = p->cross[1][i] = FSI_REAL_MAX;
+}
+
+/* Difference c joins the orthonormal ones of this step (twice is enough); 0 when it says nothing new. */
+static int fsi__pairs_join(fsi__pairs *p, int c) {
+    size_t in = (size_t)p->in, out = (size_t)p->out;
+    fsi_real *q = p->q + (size_t)p->kept * in, *y = p->y + (size_t)p->kept * out, length = 1;
+    int i, pass;
+    if (p->kept == p->basis) return 0;
+    fsi_copy(in, p->dq + (size_t)c * in, q);
+    fsi_copy(out, p->dy + (size_t)c * out, y);
+    for (pass = 0; pass < 2; pass++)
+        for (i = 0; i < p->kept; i++) {
+            fsi_real s = (fsi_real)fsi_dot(in, p->q + (size_t)i * in, q);           /* q -= q_i (q_i . q) */
+            fsi_axpy(in, -s, p->q + (size_t)i * in, q);
+            fsi_axpy(out, -s, p->y + (size_t)i * out, y);
+        }
+    length = (fsi_real)fsi_norm(in, q);
+    if (!(length > (fsi_real)FSI__KEEP) || !fsi_all_finite(out, y)) return 0;
+    fsi_scale(in, 1 / length, q);
+    fsi_scale(out, 1 / length, y);
+    p->kept++;
+    return 1;
+}
+
 /* New difference (a - a0 -> b - b0) in front of all others; both scaled by the length of the input. */
-static void fsi__pairs_push(fsi__pairs *p, int room, const fsi_real *a, const fsi_real *a0, const fsi_real *b, const fsi_real *b0) {
+static void fsi__pairs_push(fsi__pairs *p, const fsi_real *a, const fsi_real *a0, const fsi_real *b, const fsi_real *b0) {
     size_t in = (size_t)p->in, out = (size_t)p->out, i, keep = (size_t)(p->current + p->old);
     fsi_real length, s;
-    if (fsi__round_off(in, a, a0, 256 * FSI_REAL_EPS)) return;     /* a difference of round-off says nothing */
-    if (fsi__round_off(in, a, a0, fsi__sqrt(FSI_REAL_EPS)) && fsi__round_off(out, b, b0, 256 * FSI_REAL_EPS)) return;
-    if (keep == (size_t)room) { keep--; if (p->old > 0) p->old--; else p->current--; }
+    if (fsi__round_off(in, a, a0, 256 * FSI_REAL_EPS) ||           /* a difference of round-off says nothing */
+        (fsi__round_off(in, a, a0, fsi__sqrt(FSI_REAL_EPS)) && fsi__round_off(out, b, b0, 256 * FSI_REAL_EPS))) { p->dependent++; return; }
+    if (keep == (size_t)p->columns) { keep--; if (p->old > 0) p->old--; else p->current--; }
     memmove(p->dq + in, p->dq, keep * in * sizeof(fsi_real));
     memmove(p->dy + out, p->dy, keep * out * sizeof(fsi_real));
     for (i = 0; i < in; i++) p->dq[i] = a[i] - a0[i];
@@ -4782,57 +5481,98 @@ static void fsi__pairs_push(fsi__pairs *p, int room, const fsi_real *a, const fs
     fsi_scale(in, s, p->dq);
     fsi_scale(out, s, p->dy);
     p->current++;
+    p->stale = 1;
+    if (fsi__pairs_join(p, 0)) { if (sizeof(fsi_real) == 8) return; }   /* single: always newest first, round-off decides there */
+    else p->dependent++;                                                /* the newest counts most: all anew, newest first, and older ones leave */
+    for (i = 0; i < (size_t)p->columns * (size_t)p->basis; i++) p->C[i] = FSI_REAL_MAX;
+    for (i = 0; i < p->most * p->most; i++) p->cross[0][i] = p->cross[1][i] = FSI_REAL_MAX;
+    for (p->kept = 0, i = 0; i < (size_t)p->current && 4 * p->kept < 3 * p->basis; i++) (void)fsi__pairs_join(p, (int)i);
 }
 
-/* Orthonormalises the inputs, newest first, twice, and carries the images along: Jacobian = sum y_i q_i^T (= P R^-1 Q^T of the paper).
-   Pairs of this step stay unless they depend on newer ones; older ones only where enough of them is new. */
+/* Chooses old pairs, newest first, where more than filter of one is new to this step's and to newer ones: rows of L. */
 static void fsi__pairs_build(fsi__pairs *p, fsi_real filter) {
-    size_t in = (size_t)p->in, out = (size_t)p->out;
-    int c, i, pass;
-    p->used = p->used_old = 0;
-    for (c = 0; c < p->current + p->old; c++) {
-        fsi_real *q = p->q + (size_t)p->used * in, *y = p->y + (size_t)p->used * out, length;
-        fsi_copy(in, p->dq + (size_t)c * in, q);
-        fsi_copy(out, p->dy + (size_t)c * out, y);
-        for (pass = 0; pass < 2; pass++)
-            for (i = 0; i < p->used; i++) {
-                fsi_real s = (fsi_real)fsi_dot(in, p->q + (size_t)i * in, q);           /* q -= q_i (q_i . q) */
-                fsi_axpy(in, -s, p->q + (size_t)i * in, q);
-                fsi_axpy(out, -s, p->y + (size_t)i * out, y);
-            }
-        length = (fsi_real)fsi_norm(in, q);
-        if (!(length > (c < p->current ? FSI_R(FSI__KEEP) : filter)) || !fsi_all_finite(out, y)) continue;
-        fsi_scale(in, 1 / length, q);
-        fsi_scale(out, 1 / length, y);
-        p->used++;
-        p->used_old += c >= p->current;
+    size_t k = (size_t)p->columns;
+    int i, j, l, m;
+    if (!p->stale) return;
+    p->stale = p->chosen = 0;
+    for (j = 0; j < p->old; j++) {
+        fsi_real *row = p->L + (size_t)p->chosen * k, rest;
+        if (p->dropped[j]) continue;
+        for (l = 0; l <= p->chosen; l++) {                         /* d_j . d_l - (C^T C)_jl, then L row = L^-1 of it */
+            int o = l < p->chosen ? p->choice[l] : j;
+            fsi_real sum = fsi__once(p->G + (size_t)j * k + (size_t)o, p->in, fsi__old_input(p, j), fsi__old_input(p, o));
+            for (i = 0; i < p->kept; i++)
+                sum -= fsi__once(p->C + (size_t)i * k + (size_t)j, p->in, p->q + (size_t)i * (size_t)p->in, fsi__old_input(p, j)) * p->C[(size_t)i * k + (size_t)o];
+            for (m = 0; m < l; m++) sum -= row[m] * (l < p->chosen ? p->L[(size_t)l * k + (size_t)m] : row[m]);
+            row[l] = l < p->chosen ? sum / p->L[(size_t)l * k + (size_t)l] : sum;
+        }
+        rest = row[p->chosen];
+        if (!(rest > filter * filter) || !fsi_all_finite((size_t)p->out, fsi__old_image(p, j))) { p->dropped[j] = 1; continue; }
+        row[p->chosen] = fsi__sqrt(rest);
+        p->choice[p->chosen++] = j;
     }
+    p->used = p->kept + p->chosen;
+}
+
+/* t = R t for coefficients of the columns in use. */
+static void fsi__pairs_weigh(const fsi__pairs *p, fsi_real *t) {
+    size_t k = (size_t)p->columns;
+    fsi_real *w = t + p->kept;
+    int i, j;
+    for (j = 0; j < p->chosen; j++) for (i = 0; i < p->kept; i++) w[j] -= p->C[(size_t)i * k + (size_t)p->choice[j]] * t[i];
+    for (j = 0; j < p->chosen; j++) {                              /* w = (L L^T)^-1 (w - C^T t) */
+        for (i = 0; i < j; i++) w[j] -= p->L[(size_t)j * k + (size_t)i] * w[i];
+        w[j] /= p->L[(size_t)j * k + (size_t)j];
+    }
+    for (j = p->chosen - 1; j >= 0; j--) {
+        for (i = j + 1; i < p->chosen; i++) w[j] -= p->L[(size_t)i * k + (size_t)j] * w[i];
+        w[j] /= p->L[(size_t)j * k + (size_t)j];
+    }
+    for (i = 0; i < p->kept; i++) for (j = 0; j < p->chosen; j++) t[i] -= p->C[(size_t)i * k + (size_t)p->choice[j]] * w[j];
 }
 
 /* y = J x from the pairs; add = 1: y += J x. */
 static void fsi__pairs_apply(const fsi__pairs *p, const fsi_real *x, int add, fsi_real *y) {
     int i;
     if (!add) memset(y, 0, (size_t)p->out * sizeof(fsi_real));
-    for (i = 0; i < p->used; i++)
-        fsi_axpy((size_t)p->out, (fsi_real)fsi_dot((size_t)p->in, p->q + (size_t)i * (size_t)p->in, x), p->y + (size_t)i * (size_t)p->out, y);
+    for (i = 0; i < p->used; i++) p->part[i] = (fsi_real)fsi_dot((size_t)p->in, fsi__pair_input(p, i), x);
+    fsi__pairs_weigh(p, p->part);
+    for (i = 0; i < p->used; i++) fsi_axpy((size_t)p->out, p->part[i], fsi__pair_image(p, i), y);
 }
 
-/* x solves (I - A B) x = rhs, where A maps p->X (or X->p) and B back: x = rhs + A C z with C = A.q^T B.y, (I - B.q^T A.y C) z = B.q^T rhs. */
+/* out = P^T V t: products of the inputs of p with the images of v, t the coefficients of v. */
+static void fsi__rmi_cross(fsi_partitioned *c, const fsi__pairs *p, const fsi__pairs *v, const fsi_real *t, fsi_real *out) {
+    fsi_real *table = p->cross[p == &c->solid];
+    int i, j;
+    for (i = 0; i < p->used; i++) {
+        fsi_real sum = 0, *row = table + (size_t)fsi__pair_number(p, i) * p->most;
+        for (j = 0; j < v->used; j++) sum += fsi__once(row + fsi__pair_number(v, j), p->in, fsi__pair_input(p, i), fsi__pair_image(v, j)) * t[j];
+        out[i] = sum;
+    }
+}
+
+/* x solves (I - A B) x = rhs, where A maps p->X (or X->p) and B back. With the columns D and images Y of each and z = D_B^T x:
+   (1 - D_B^T Y_A R_A D_A^T Y_B R_B) z = D_B^T rhs, x = rhs + A Y_B R_B z. */
 static int fsi__rmi_solve(fsi_partitioned *c, const fsi__pairs *A, const fsi__pairs *B, const fsi_real *rhs, fsi_real *x) {
-    int ka = A->used, kb = B->used, i, j;
+    int ka = A->used, kb = B->used, i, j, most = ka > kb ? ka : kb;
     size_t na = (size_t)A->out, nb = (size_t)B->out;              /* x has length na = B->in */
-    fsi_real *M = c->small, *z = M + (size_t)kb * (size_t)kb, *t = c->work + 2 * (size_t)(c->n + c->m);
+    fsi_real *M = c->small, *z = M + (size_t)kb * (size_t)kb, *u = z + kb, *v = u + most, *t = c->work + 2 * (size_t)(c->n + c->m);
     fsi_copy(na, rhs, x);
     if (!ka || !kb) return 1;
-    for (j = 0; j < kb; j++) {                                    /* column j of A C: A applied to B.y_j */
-        fsi__pairs_apply(A, B->y + (size_t)j * nb, 0, t);
-        for (i = 0; i < kb; i++) M[i * kb + j] = (i == j) - (fsi_real)fsi_dot(na, B->q + (size_t)i * na, t);
-        z[j] = (fsi_real)fsi_dot(na, B->q + (size_t)j * na, rhs);
+    for (j = 0; j < kb; j++) {
+        for (i = 0; i < kb; i++) u[i] = i == j;
+        fsi__pairs_weigh(B, u);
+        fsi__rmi_cross(c, A, B, u, v);
+        fsi__pairs_weigh(A, v);
+        fsi__rmi_cross(c, B, A, v, u);
+        for (i = 0; i < kb; i++) M[i * kb + j] = (i == j) - u[i];
+        z[j] = (fsi_real)fsi_dot(na, fsi__pair_input(B, j), rhs);
     }
     if (fsi_dense_lu(kb, M, c->pivot) != FSI_OK) return 0;
     fsi_dense_lu_solve(kb, M, c->pivot, z);
+    fsi__pairs_weigh(B, z);
     memset(t, 0, nb * sizeof(fsi_real));
-    for (j = 0; j < kb; j++) fsi_axpy(nb, z[j], B->y + (size_t)j * nb, t);      /* t = B x */
+    for (j = 0; j < kb; j++) fsi_axpy(nb, z[j], fsi__pair_image(B, j), t);      /* t = B x */
     fsi__pairs_apply(A, t, 1, x);                                 /* x = rhs + A t */
     return fsi_all_finite(na, x);
 }
@@ -4859,7 +5599,7 @@ static int fsi__rmi_gmres(fsi_partitioned *c, const fsi__pairs *A, const fsi__pa
     d.tolerance = sizeof(fsi_real) == 4 ? 1e-6 : 1e-12;
     d.allocator = c->desc.allocator;
     fsi_copy((size_t)A->out, rhs, x);
-    r = fsi_gmres_solve(&d, rhs, x, NULL, 0, NULL);
+    r = fsi_gmres_solve(&d, rhs, x, c->gmres, c->gmres_size, NULL);
     return r >= 0 && r != FSI_BREAKDOWN && fsi_all_finite((size_t)A->out, x);
 }
 
@@ -4876,10 +5616,17 @@ static int fsi__rmi_predict(fsi_partitioned *c, const fsi__pairs *own, const fsi
     return c->desc.gmres ? fsi__rmi_gmres(c, other, own, rhs, x) : fsi__rmi_solve(c, other, own, rhs, x);
 }
 
-/* One call of a black box from the state of the last accepted step. */
-static fsi_result fsi__box_solve(const fsi_blackbox *box, int first, const fsi_real *in, fsi_real *out, int out_count) {
+static double fsi__partitioned_clock(const fsi_partitioned *c) { return c->desc.clock_fn ? c->desc.clock_fn(c->desc.clock_user) : 0; }
+
+/* One call of a black box from the state of the last accepted step; its time goes to seconds[which]. */
+static fsi_result fsi__box_solve(fsi_partitioned *c, int which, const fsi_blackbox *box, int first, const fsi_real *in, fsi_real *out, int out_count) {
+    double start = fsi__partitioned_clock(c), took;
     fsi_result r = !first && box->restore_fn ? box->restore_fn(box->user) : FSI_OK;
-    if (r < 0 || (r = box->solve_fn(box->user, in, out)) < 0) return r;
+    if (r >= 0) r = box->solve_fn(box->user, in, out);
+    took = fsi__partitioned_clock(c) - start;
+    c->seconds[which] += took;
+    c->seconds[2] -= took;
+    if (r < 0) return r;
     return fsi_all_finite((size_t)out_count, out) ? FSI_OK : FSI_ERR_NUMERIC;
 }
 
@@ -4895,13 +5642,13 @@ typedef struct fsi__exchange {
 /* One pair of calls: p_F = F(X_F), then the solid with p_F, or with the prediction of eq. (7). */
 static fsi_result fsi__call_pair(fsi_partitioned *c, fsi__exchange *e) {
     int n = c->n, m = c->m, i, reduced = c->desc.scheme == FSI_SCHEME_REDUCED;
-    fsi_result r = fsi__box_solve(e->fluid, e->k == 0, c->xf, c->pf, m);
+    fsi_result r = fsi__box_solve(c, 0, e->fluid, e->k == 0, c->xf, c->pf, m);
     if (r < 0) return r;
     c->fluid_calls++;
     fsi_copy((size_t)m, c->pf, c->ps);
     e->exact = 1;
     if (reduced && e->k > 0) {
-        fsi__pairs_push(&c->fluid, c->columns, c->xf, c->xf0, c->pf, c->pf0);
+        fsi__pairs_push(&c->fluid, c->xf, c->xf0, c->pf, c->pf0);
         fsi__pairs_build(&c->fluid, c->desc.filter);
         if (e->k > 1 || c->solid.used > 0) {                       /* eq. (7); the second start-up pair of Algorithm 1 takes p_F */
             fsi_copy((size_t)m, c->ps0, c->ps);
@@ -4913,11 +5660,11 @@ static fsi_result fsi__call_pair(fsi_partitioned *c, fsi__exchange *e) {
         for (i = 0; i < m; i++) c->ps[i] = c->p_last[i] + c->desc.start * (c->pf[i] - c->p_last[i]);
         e->exact = 0;
     }
-    r = fsi__box_solve(e->solid, e->k == 0, c->ps, c->xs, n);
+    r = fsi__box_solve(c, 1, e->solid, e->k == 0, c->ps, c->xs, n);
     if (r < 0) return r;
     c->solid_calls++;
     if (reduced && e->k > 0) {
-        fsi__pairs_push(&c->solid, c->columns, c->ps, c->ps0, c->xs, c->xs0);
+        fsi__pairs_push(&c->solid, c->ps, c->ps0, c->xs, c->xs0);
         fsi__pairs_build(&c->solid, c->desc.filter);
     }
     e->k++;
@@ -4942,9 +5689,9 @@ static fsi_result fsi__final_solve(fsi_partitioned *c, fsi__exchange *e) {
     fsi_copy((size_t)c->m, c->ps, c->ps0);
     fsi_copy((size_t)c->n, c->xs, c->xs0);
     fsi_copy((size_t)c->m, c->pf, c->ps);
-    r = fsi__box_solve(e->solid, 0, c->ps, c->xs, c->n);
+    r = fsi__box_solve(c, 1, e->solid, 0, c->ps, c->xs, c->n);
     if (r < 0) return r;
-    if (c->desc.scheme == FSI_SCHEME_REDUCED) fsi__pairs_push(&c->solid, c->columns, c->ps, c->ps0, c->xs, c->xs0);
+    if (c->desc.scheme == FSI_SCHEME_REDUCED) fsi__pairs_push(&c->solid, c->ps, c->ps0, c->xs, c->xs0);
     e->exact = 1;
     fsi__residual(c, e);
     return FSI_OK;
@@ -4957,13 +5704,14 @@ static void fsi__next_input(fsi_partitioned *c, fsi__exchange *e) {
     fsi_real omega = c->desc.omega;
     size_t i;
     if (c->desc.scheme == FSI_SCHEME_AITKEN && e->k > 1) {         /* omega' = -omega r0.(r - r0) / |r - r0|^2 */
-        double a = 0, b = 0;
+        double a = 0, b = 0, size = 0, least = 256 * (double)FSI_REAL_EPS;
         for (i = 0; i < n; i++) {
             double d = (double)(c->r[i] - c->r0[i]);
             a += (double)c->r0[i] * d;
             b += d * d;
+            size += (double)c->r[i] * (double)c->r[i];
         }
-        if (b > 0) e->omega = -e->omega * (fsi_real)(a / b);
+        if (b > least * least * size) e->omega = -e->omega * (fsi_real)(a / b);
         omega = e->omega;
     }
     fsi_copy(n, c->r, c->r0);
@@ -4989,8 +5737,8 @@ static void fsi__pairs_age(fsi_partitioned *c) {
     c->step_columns[0] = newest;
     c->kept_steps = fsi__imin(c->kept_steps + 1, keep);
     for (i = 0; i < c->kept_steps; i++) total += c->step_columns[i];
-    c->fluid.old = fsi__imin(total, fsi__imin(c->fluid.current + c->fluid.old, c->columns - c->desc.max_iterations - 1));
-    c->solid.old = fsi__imin(total, fsi__imin(c->solid.current + c->solid.old, c->columns - c->desc.max_iterations - 1));
+    c->fluid.old = fsi__imin(total, fsi__imin(c->fluid.current + c->fluid.old, c->columns - c->fluid.basis));
+    c->solid.old = fsi__imin(total, fsi__imin(c->solid.current + c->solid.old, c->columns - c->fluid.basis));
     c->fluid.current = c->solid.current = 0;
 }
 
@@ -5000,7 +5748,12 @@ static int fsi__finished(fsi_partitioned *c, fsi__exchange *e, fsi_result *why) 
     *why = FSI_OK;
     if (norm <= c->desc.tolerance && e->k >= c->desc.min_iterations) return 1;
     if (e->norm < FSI_R(0.999) * e->best) e->best = e->norm, e->lean = 0;
-    else e->lean++;
+    else if (++e->lean == 5 && c->fluid.old + c->solid.old > 0) {  /* pairs of earlier steps mislead: go on without them */
+        memset(c->fluid.dropped, 1, (size_t)c->columns); memset(c->solid.dropped, 1, (size_t)c->columns);
+        c->fluid.stale = c->solid.stale = 1;
+        c->fluid.old = c->solid.old = 0;
+        e->dropped++;
+    }
     *why = e->k >= c->desc.max_iterations ? FSI_NOT_CONVERGED : FSI_STALLED;
     return e->k >= c->desc.max_iterations || (c->desc.scheme == FSI_SCHEME_REDUCED && e->lean >= 12);
 }
@@ -5025,25 +5778,27 @@ static fsi_result fsi__partitioned_loop(fsi_partitioned *c, fsi__exchange *e, do
 FSI_API fsi_result fsi_partitioned_step(fsi_partitioned *c, int n, int m, const fsi_blackbox *fluid, const fsi_blackbox *solid, fsi_real *x, fsi_real *p, fsi_report *report) {
     fsi__exchange e;
     fsi_result r;
-    double first = 0;
+    double first = 0, start;
     if (!c || !c->block) return FSI_ERR_STATE;
+    start = fsi__partitioned_clock(c);
     if (!fluid || !solid || !fluid->solve_fn || !solid->solve_fn || !x || !p || n < 1 || m < 1 || n > c->desc.n || m > c->desc.m || !fsi_all_finite((size_t)n, x))
         return FSI_ERR_ARGUMENT;
     if (n != c->n || m != c->m) fsi_partitioned_forget(c);
     c->n = c->fluid.in = c->solid.out = n;
     c->m = c->fluid.out = c->solid.in = m;
     if (c->desc.reuse == 0) c->fluid.old = c->solid.old = 0;
-    c->fluid.current = c->solid.current = 0;
-    c->fluid.used = c->solid.used = 0;
+    fsi__pairs_begin(&c->fluid); fsi__pairs_begin(&c->solid);
     memset(&e, 0, sizeof e);
     e.fluid = fluid; e.solid = solid; e.omega = c->desc.omega;
     if ((fluid->save_fn && (r = fluid->save_fn(fluid->user)) < 0) || (solid->save_fn && (r = solid->save_fn(solid->user)) < 0)) return r;
     if (c->desc.scheme == FSI_SCHEME_REDUCED) { fsi__pairs_build(&c->fluid, c->desc.filter); fsi__pairs_build(&c->solid, c->desc.filter); }
     fsi_copy((size_t)n, x, c->xf);
+    c->seconds[2] -= start;
     r = fsi__partitioned_loop(c, &e, &first);
     c->steps++;
     c->capped += r == FSI_NOT_CONVERGED;
     c->stalled += r == FSI_STALLED;
+    c->dependent = c->fluid.dependent + c->solid.dependent;
     c->used_columns += ((double)c->fluid.used - c->used_columns) / (double)c->steps;
     if (r >= 0) {
         fsi_copy((size_t)n, c->xf, x);
@@ -5054,9 +5809,10 @@ FSI_API fsi_result fsi_partitioned_step(fsi_partitioned *c, int n, int m, const 
     } else fsi_partitioned_forget(c);
     if (report) {
         memset(report, 0, sizeof *report);
-        report->reason = r; report->iterations = e.k; report->restarts = e.dropped;
+        report->reason = r; report->iterations = e.k; report->restarts = e.dropped + c->dependent;
         report->residual_start = first; report->residual = (double)e.norm;
     }
+    c->seconds[2] += fsi__partitioned_clock(c);
     return r;
 }
 
@@ -5145,6 +5901,21 @@ static void fsi__fluid_box_layout(fsi_fluid_box *b, fsi_arena *a, int sides) {
         b->element = (int32_t *)fsi_arena_take(a, 2 * elements, sizeof(int32_t));
         b->vertex = (int32_t *)fsi_arena_take(a, 2 * vertices, sizeof(int32_t));
     }
+    if (b->pressure_form == 2) {
+        size_t vertices = 0, dof = 1;
+        int i;
+        for (i = 0; i < b->face->solids; i++) {
+            vertices += (size_t)b->face->solid[i]->surface.vertex_count;
+            if (!b->face->solid[i]->node && (size_t)b->face->solid[i]->dof > dof) dof = (size_t)b->face->solid[i]->dof;
+        }
+        b->vertices = (int)vertices;
+        b->push = (fsi_real *)fsi_arena_take(a, vertices, sizeof(fsi_real));
+        b->jump = (fsi_real *)fsi_arena_take(a, s, sizeof(fsi_real));
+        b->normal = (fsi_real *)fsi_arena_take(a, 3 * vertices, sizeof(fsi_real));
+        b->stamp = (int32_t *)fsi_arena_take(a, vertices, sizeof(int32_t));
+        b->corner = (int32_t *)fsi_arena_take(a, vertices, sizeof(int32_t));
+        b->row = (fsi_real *)fsi_arena_take(a, dof, sizeof(fsi_real));
+    }
 }
 
 /* Room for this many sides, with some to spare; keeps the block when it is large enough. */
@@ -5184,6 +5955,9 @@ FSI_API void fsi_fluid_box_free(fsi_fluid_box *box) {
     if (!box) return;
     fsi_free(&box->allocator, box->block, box->size);
     fsi_free(&box->allocator, box->p0, 3 * (size_t)box->region_room * sizeof(fsi_real));
+    fsi_free(&box->allocator, box->kernel, (size_t)box->kernel_room * sizeof *box->kernel);
+    box->kernel = NULL;
+    box->kernels = box->kernel_room = 0;
     box->block = NULL;
     box->p0 = NULL;
     box->size = 0;
@@ -5194,6 +5968,84 @@ FSI_API void fsi_fluid_box_free(fsi_fluid_box *box) {
 static int fsi__closed_region(const fsi_grid *g, int32_t cell) {
     int32_t r = g->mg->label[cell];
     return r >= 0 ? (int)r : -1;
+}
+
+/* ---- Forces at the vertices (XPM section 4.5). f_i = A_i n_i sum_f K_if dp_f (n_f . n_i) / sum_f K_if |n_f . n_i| over the cut faces within 1.5 cells.
+   The paper divides by sum K_if alone, which loses the mean of |n_f . n_i| on slanted surfaces; so divided a constant jump gives its exact force. */
+typedef struct fsi__kernel_visit { fsi_fluid_box *b; const fsi_surface *u; fsi_vec3 centre; int side, first, failed; fsi_real share; } fsi__kernel_visit;
+static int fsi__kernel_add(int e, void *user) {
+    fsi__kernel_visit *k = (fsi__kernel_visit *)user;
+    fsi_fluid_box *b = k->b;
+    const fsi_side *q = &b->face->side[k->side];
+    fsi_real reach = FSI_R(1.5) * b->face->h;
+    int c;
+    for (c = 0; c < k->u->dim; c++) {
+        int v = k->u->index[k->u->dim * e + c];
+        const fsi_real *x = k->u->x + 3 * v, *n = b->normal + 3 * (k->first + v);
+        fsi_vec3 d = fsi_vec_sub(fsi_vec(x[0], x[1], k->u->dim == 2 ? 0 : x[2]), k->centre);
+        fsi_real r = fsi_vec_dot(d, d) / (reach * reach), w, length = fsi__sqrt(n[0] * n[0] + n[1] * n[1] + n[2] * n[2]);
+        if (b->stamp[k->first + v] == k->side || !(r < 1) || !(length > 0)) continue;
+        b->stamp[k->first + v] = k->side;
+        if (!fsi__list_grow(&b->allocator, (void **)(void *)&b->kernel, &b->kernel_room, b->kernels, (size_t)b->kernels + 1, sizeof *b->kernel)) { k->failed = 1; return 1; }
+        w = (1 - r) * (1 - r) * n[q->axis] / length;
+        b->kernel[b->kernels].side = k->side; b->kernel[b->kernels].vertex = k->first + v; b->kernel[b->kernels++].weight = w;
+        b->push[k->first + v] += k->share * fsi__abs(w);
+    }
+    return 0;
+}
+static fsi_result fsi__fluid_box_kernel(fsi_fluid_box *b) {
+    const fsi_interface *f = b->face;
+    fsi__kernel_visit k;
+    fsi_real reach = FSI_R(1.5) * f->h;
+    int i, e, c, s, first = 0;
+    b->kernels = 0;
+    memset(b->push, 0, (size_t)b->vertices * sizeof(fsi_real));
+    memset(b->normal, 0, 3 * (size_t)b->vertices * sizeof(fsi_real));
+    for (i = 0; i < f->solids; first += f->solid[i]->surface.vertex_count, i++) {        /* area normals, shared out to the vertices */
+        const fsi_surface *u = &f->solid[i]->surface;
+        for (e = 0; e < u->element_count; e++)
+            for (c = 0; c < u->dim; c++) {
+                fsi_vec3 n = fsi_vec_scale(fsi_surface_normal(u, e), 1 / (fsi_real)u->dim);
+                fsi_real *to = b->normal + 3 * (first + u->index[u->dim * e + c]);
+                to[0] += n.x; to[1] += n.y; to[2] += n.z;
+                b->corner[first + u->index[u->dim * e + c]] = e;
+            }
+    }
+    for (i = 0; i < b->vertices; i++) b->stamp[i] = -1;
+    memset(&k, 0, sizeof k);
+    k.b = b;
+    for (s = 0; s < f->sides && !k.failed; s++) {
+        const fsi_side *q = &f->side[s];
+        int twin = (s && q[-1].face == q->face && q[-1].axis == q->axis) || (s + 1 < f->sides && q[1].face == q->face && q[1].axis == q->axis);
+        for (k.first = 0, i = 0; i < q->solid; i++) k.first += f->solid[i]->surface.vertex_count;
+        k.u = &f->solid[q->solid]->surface; k.side = s; k.centre = fsi_interface_centre(f, q);
+        k.share = twin ? FSI_R(0.5) : 1;                                  /* a face counts once, with fluid on one side or on both */
+        (void)fsi_bvh_overlap(f->bvh + q->solid, fsi_vec_sub(k.centre, fsi_vec(reach, reach, reach)), fsi_vec_add(k.centre, fsi_vec(reach, reach, reach)), fsi__kernel_add, &k);
+    }
+    if (k.failed) return FSI_ERR_MEMORY;
+    for (e = 0; e < b->kernels; e++) if (b->push[b->kernel[e].vertex] > 0) b->kernel[e].weight /= b->push[b->kernel[e].vertex];
+    return FSI_OK;
+}
+/* out += the impulses of the sides' signed pressures p, Pa s, at the vertices. */
+static void fsi__fluid_box_push(fsi_fluid_box *b, const fsi_real *p, fsi_real *out) {
+    const fsi_interface *f = b->face;
+    int e, i, v, c, k, first = 0;
+    memset(b->push, 0, (size_t)b->vertices * sizeof(fsi_real));
+    for (e = 0; e < b->kernels; e++) b->push[b->kernel[e].vertex] += b->kernel[e].weight * p[b->kernel[e].side];
+    for (i = 0; i < f->solids; first += f->solid[i]->surface.vertex_count, i++) {
+        const fsi_coupled *o = f->solid[i];
+        fsi_real *to = out + b->offset[i];
+        for (v = 0; v < o->surface.vertex_count; v++) {
+            const fsi_real *x = o->surface.x + 3 * v;
+            for (c = 0; c < f->dim && b->push[first + v] != 0; c++) {
+                fsi_real w[3] = {0, 0, 0}, push = b->push[first + v] * b->normal[3 * (first + v) + c];
+                if (o->node) { to[3 * o->node[v] + c] += push; continue; }
+                for (k = 0; k < f->dim; k++) w[k] = o->surface.index[f->dim * b->corner[first + v] + k] == v;
+                o->row_fn(o, b->corner[first + v], w, fsi_vec(x[0], x[1], x[2]), fsi_vec((fsi_real)(c == 0), (fsi_real)(c == 1), (fsi_real)(c == 2)), b->row);
+                for (k = 0; k < o->dof; k++) to[k] += b->row[k] * push;
+            }
+        }
+    }
 }
 
 /* Which closed regions each element of a nodal surface lies between: told by the sides it makes, and carried on over shared vertices to elements
@@ -5310,6 +6162,7 @@ FSI_API fsi_result fsi_fluid_box_begin(fsi_fluid_box *box, fsi_real dt) {
         box->plus[s] = q->sign > 0 ? -1 : region;
     }
     if (box->swept && box->regions) fsi__fluid_box_elements(box);
+    if (box->pressure_form == 2 && (r = fsi__fluid_box_kernel(box)) < 0) return r;
     box->injected = 0;
     for (s = 0; s < (int)g->cells; s++)
         if (g->cell[s] == FSI_CELL_FLUID && fsi__closed_region(g, s) >= 0) box->injected += (double)(g->rhs[s] * area / (g->desc.rho * g->h));
@@ -5398,9 +6251,11 @@ static fsi_result fsi__fluid_box_solve(void *user, const fsi_real *in, fsi_real 
         int region = b->minus[s] >= 0 ? b->minus[s] : b->plus[s];
         fsi_real p = g->pressure[q->cell] + (region >= 0 && b->bpp ? out[b->dof + region] * per_region : 0);
         fsi_real impulse = (fsi_real)q->sign * b->area[s] * p;
+        if (b->pressure_form == 2) { b->jump[s] = (fsi_real)q->sign * p; continue; }
         if (!b->pressure_form) impulse -= q->mass * (b->u[s] - b->u_star[s]);
         for (e = q->row; e < q->row_end; e++) out[b->offset[q->solid] + f->col[e]] += f->val[e] * impulse;
     }
+    if (b->pressure_form == 2) fsi__fluid_box_push(b, b->jump, out);
     return worst;
 }
 
@@ -5423,19 +6278,75 @@ FSI_API fsi_result fsi_fluid_box_finish(fsi_fluid_box *box) {
 }
 
 /* ---- solids */
+typedef struct fsi__implicit_mass { const fsi_coupled *s; fsi_real *t; } fsi__implicit_mass;
+static void fsi__implicit_mass_apply(const fsi_real *x, fsi_real *y, void *user) {        /* y = (M + B^T B) x, fixed nodes as identity */
+    const fsi__implicit_mass *m = (const fsi__implicit_mass *)user;
+    int i;
+    fsi_csr_mul(m->s->implicit, x, m->t);
+    fsi_csr_tmul(m->s->implicit, m->t, y);
+    for (i = 0; i < m->s->dof; i++) {
+        fsi_real w = m->s->inverse_mass[i / 3];
+        y[i] = w > 0 ? y[i] + x[i] / w : x[i];
+    }
+}
+
+/* The linear system of a door with an implicit part; m->t, b and x of length rows, dof, dof stand at the head of its work space. */
+static void fsi__door_system(const fsi_coupled *s, fsi__implicit_mass *m, fsi_krylov_desc *d) {
+    memset(d, 0, sizeof *d);
+    m->s = s;
+    d->n = (size_t)s->dof; d->A.apply_fn = fsi__implicit_mass_apply; d->A.user = m;
+    d->tolerance = sizeof(fsi_real) == 4 ? 1e-5 : 1e-12;
+}
+/* Reals of work space that the response of a door needs. */
+static size_t fsi__door_work(const fsi_coupled *s) {
+    fsi_krylov_desc d;
+    fsi__implicit_mass m;
+    if (!s->node || !s->implicit) return 0;
+    fsi__door_system(s, &m, &d);
+    return (size_t)s->implicit->rows + 2 * (size_t)s->dof + 16 + fsi_cg_work_size(&d) / sizeof(fsi_real);
+}
+
+/* dv = (M + B^T B)^-1 impulse of one solid through its door. */
+static fsi_result fsi__door_respond(const fsi_coupled *s, fsi_real *work, const fsi_real *impulse, fsi_real *v) {
+    int i, j, n = s->dof;
+    if (!s->node) {
+        for (i = 0; i < n; i++) for (j = 0; j < n; j++) v[i] += s->inverse_mass[i * n + j] * impulse[j];
+        return FSI_OK;
+    }
+    if (!s->implicit) {
+        for (i = 0; i < n; i++) v[i] += s->inverse_mass[i / 3] * impulse[i];
+        return FSI_OK;
+    }
+    {                                                                    /* (M + B^T B) v = M v* + impulse */
+        fsi_krylov_desc d;
+        fsi__implicit_mass m;
+        fsi_real *b = work + s->implicit->rows, *x = b + n;
+        unsigned char *rest = (unsigned char *)(x + n);
+        fsi_result r;
+        rest += (64 - (size_t)((uintptr_t)rest & 63)) & 63;
+        m.t = work;
+        fsi__door_system(s, &m, &d);
+        for (i = 0; i < n; i++) b[i] = s->inverse_mass[i / 3] > 0 ? v[i] / s->inverse_mass[i / 3] + impulse[i] : v[i];
+        r = fsi_cg_solve(&d, b, x, rest, fsi_cg_work_size(&d), NULL);
+        if (r >= 0) fsi_copy((size_t)n, x, v);
+        return r < 0 ? r : FSI_OK;
+    }
+}
+
 FSI_API fsi_result fsi_solid_box_begin(fsi_solid_box *box, fsi_real dt, int regions) {
-    size_t n = 0;
+    size_t n = 0, work = 0;
     int i;
     if (!box || !box->part || box->count < 0 || regions < 0 || !(dt > 0)) return FSI_ERR_ARGUMENT;
     for (i = 0; i < box->count; i++) {
         if (!box->part[i].solid || !box->part[i].solid->v) return FSI_ERR_ARGUMENT;
         n += (size_t)box->part[i].solid->dof;
+        if (!box->part[i].respond_fn && fsi__door_work(box->part[i].solid) > work) work = fsi__door_work(box->part[i].solid);
     }
-    if (n > box->v0_room) {
+    if (n + work > box->v0_room) {
         fsi_free(&box->allocator, box->v0, box->v0_room * sizeof(fsi_real));
-        box->v0 = (fsi_real *)fsi_alloc(&box->allocator, n * sizeof(fsi_real));
-        box->v0_room = box->v0 ? n : 0;
-        if (!box->v0) return FSI_ERR_MEMORY;
+        box->v0_room = n + work + work / 8;                              /* rows of an implicit part may grow a little */
+        box->v0 = (fsi_real *)fsi_alloc(&box->allocator, box->v0_room * sizeof(fsi_real));
+        if (!box->v0) { box->v0_room = 0; return FSI_ERR_MEMORY; }
     }
     for (n = 0, i = 0; i < box->count; n += (size_t)box->part[i].solid->dof, i++) fsi_copy((size_t)box->part[i].solid->dof, box->part[i].solid->v, box->v0 + n);
     box->dt = dt;
@@ -5451,48 +6362,6 @@ FSI_API void fsi_solid_box_free(fsi_solid_box *box) {
     box->v0_room = 0;
 }
 
-typedef struct fsi__implicit_mass { const fsi_coupled *s; fsi_real *t; } fsi__implicit_mass;
-static void fsi__implicit_mass_apply(const fsi_real *x, fsi_real *y, void *user) {        /* y = (M + B^T B) x, fixed nodes as identity */
-    const fsi__implicit_mass *m = (const fsi__implicit_mass *)user;
-    int i;
-    fsi_csr_mul(m->s->implicit, x, m->t);
-    fsi_csr_tmul(m->s->implicit, m->t, y);
-    for (i = 0; i < m->s->dof; i++) {
-        fsi_real w = m->s->inverse_mass[i / 3];
-        y[i] = w > 0 ? y[i] + x[i] / w : x[i];
-    }
-}
-
-/* dv = (M + B^T B)^-1 impulse of one solid through its door. */
-static fsi_result fsi__door_respond(const fsi_coupled *s, const fsi_allocator *allocator, const fsi_real *impulse, fsi_real *v) {
-    int i, j, n = s->dof;
-    if (!s->node) {
-        for (i = 0; i < n; i++) for (j = 0; j < n; j++) v[i] += s->inverse_mass[i * n + j] * impulse[j];
-        return FSI_OK;
-    }
-    if (!s->implicit) {
-        for (i = 0; i < n; i++) v[i] += s->inverse_mass[i / 3] * impulse[i];
-        return FSI_OK;
-    }
-    {                                                                    /* (M + B^T B) v = M v* + impulse */
-        fsi_krylov_desc d;
-        fsi__implicit_mass m;
-        size_t bytes = ((size_t)s->implicit->rows + 2 * (size_t)n) * sizeof(fsi_real);
-        fsi_real *t = (fsi_real *)fsi_alloc(allocator, bytes), *b = t + s->implicit->rows, *x = b + n;
-        fsi_result r;
-        if (!t) return FSI_ERR_MEMORY;
-        memset(&d, 0, sizeof d);
-        m.s = s; m.t = t;
-        d.n = (size_t)n; d.A.apply_fn = fsi__implicit_mass_apply; d.A.user = &m;
-        d.tolerance = sizeof(fsi_real) == 4 ? 1e-5 : 1e-12; d.allocator = *allocator;
-        for (i = 0; i < n; i++) b[i] = s->inverse_mass[i / 3] > 0 ? v[i] / s->inverse_mass[i / 3] + impulse[i] : v[i];
-        r = fsi_cg_solve(&d, b, x, NULL, 0, NULL);
-        if (r >= 0) fsi_copy((size_t)n, x, v);
-        fsi_free(allocator, t, bytes);
-        return r < 0 ? r : FSI_OK;
-    }
-}
-
 static fsi_result fsi__solid_box_solve(void *user, const fsi_real *in, fsi_real *out) {
     fsi_solid_box *b = (fsi_solid_box *)user;
     size_t at = 0;
@@ -5502,7 +6371,7 @@ static fsi_result fsi__solid_box_solve(void *user, const fsi_real *in, fsi_real 
         fsi_real *v = p->solid->v;
         fsi_result r;
         fsi_copy((size_t)p->solid->dof, b->v0 + at, v);
-        r = p->respond_fn ? p->respond_fn(p->user, b->dt, in + at, v) : fsi__door_respond(p->solid, &b->allocator, in + at, v);
+        r = p->respond_fn ? p->respond_fn(p->user, b->dt, in + at, v) : fsi__door_respond(p->solid, b->v0 + b->v0_room - fsi__door_work(p->solid), in + at, v);
         if (r < 0) return r;
         if (r > 0) b->status = r;
         if (p->solid->impulse) fsi_copy((size_t)p->solid->dof, in + at, p->solid->impulse);
@@ -5553,6 +6422,75 @@ FSI_API void fsi_soft_responder_free(fsi_soft_responder *r) {
     r->room = 0;
 }
 
+/* ---- embedded points */
+static void fsi__embedded_layout(fsi_embedded *e, fsi_arena *a) {
+    size_t n = (size_t)e->inner->surface.vertex_count, dof = (size_t)e->inner->dof;
+    e->J = (fsi_real *)fsi_arena_take(a, 3 * n * dof, sizeof(fsi_real));
+    e->v = (fsi_real *)fsi_arena_take(a, 3 * n, sizeof(fsi_real));
+    e->v0 = (fsi_real *)fsi_arena_take(a, dof, sizeof(fsi_real));
+    e->ones = (fsi_real *)fsi_arena_take(a, n, sizeof(fsi_real));
+    e->load = (fsi_real *)fsi_arena_take(a, dof, sizeof(fsi_real));
+    e->node = (int32_t *)fsi_arena_take(a, n, sizeof(int32_t));
+    e->element = (int32_t *)fsi_arena_take(a, n, sizeof(int32_t));
+}
+
+FSI_API void fsi_embedded_free(fsi_embedded *e) {
+    if (!e) return;
+    fsi_free(&e->allocator, e->block, e->size);
+    e->block = NULL;
+    e->size = 0;
+}
+
+static void fsi__embedded_velocity(const fsi_embedded *e, fsi_real *v) {                 /* v = J v of the solid */
+    int i, k, dof = e->inner->dof;
+    for (i = 0; i < e->door.dof; i++) for (v[i] = 0, k = 0; k < dof; k++) v[i] += e->J[(size_t)i * (size_t)dof + (size_t)k] * e->inner->v[k];
+}
+
+FSI_API fsi_result fsi_embedded_begin(fsi_embedded *e) {
+    const fsi_surface *u;
+    fsi_arena a;
+    int i, k, c;
+    if (!e || !e->inner || e->inner->node || !e->inner->row_fn) return FSI_ERR_ARGUMENT;
+    u = &e->inner->surface;
+    memset(&a, 0, sizeof a);
+    fsi__embedded_layout(e, &a);
+    if (a.failed) return FSI_ERR_SIZE;
+    if (a.used > e->size) {
+        fsi_embedded_free(e);
+        if (!(e->block = fsi_alloc(&e->allocator, a.used))) return FSI_ERR_MEMORY;
+        e->size = a.used;
+    }
+    memset(&a, 0, sizeof a);
+    a.base = (unsigned char *)e->block; a.size = e->size;
+    fsi__embedded_layout(e, &a);
+    for (i = 0; i < u->element_count * u->dim; i++) e->element[u->index[i]] = i / u->dim;
+    for (i = 0; i < u->vertex_count; i++) {
+        fsi_real w[3] = {0, 0, 0};
+        e->node[i] = i; e->ones[i] = 1;
+        for (k = 0; k < u->dim; k++) w[k] = u->index[u->dim * e->element[i] + k] == i;
+        for (c = 0; c < 3; c++)
+            e->inner->row_fn(e->inner, e->element[i], w, fsi_vec(u->x[3 * i], u->x[3 * i + 1], u->x[3 * i + 2]),
+                             fsi_vec((fsi_real)(c == 0), (fsi_real)(c == 1), (fsi_real)(c == 2)), e->J + (size_t)(3 * i + c) * (size_t)e->inner->dof);
+    }
+    fsi_copy((size_t)e->inner->dof, e->inner->v, e->v0);
+    memset(&e->door, 0, sizeof e->door);
+    e->door.surface = *u; e->door.dof = 3 * u->vertex_count; e->door.node = e->node; e->door.mass = e->door.inverse_mass = e->ones; e->door.v = e->v;
+    fsi__embedded_velocity(e, e->v);
+    return FSI_OK;
+}
+
+FSI_API fsi_result fsi_embedded_respond(void *embedded, fsi_real dt, const fsi_real *impulse, fsi_real *v) {
+    fsi_embedded *e = (fsi_embedded *)embedded;
+    int i, k, n = e->inner->dof;
+    (void)dt;
+    memset(e->load, 0, (size_t)n * sizeof(fsi_real));
+    for (i = 0; i < e->door.dof; i++) for (k = 0; k < n; k++) e->load[k] += e->J[(size_t)i * (size_t)n + (size_t)k] * impulse[i];       /* force and torque */
+    for (i = 0; i < n; i++) for (e->inner->v[i] = e->v0[i], k = 0; k < n; k++) e->inner->v[i] += e->inner->inverse_mass[i * n + k] * e->load[k];
+    if (e->inner->impulse) fsi_copy((size_t)n, e->load, e->inner->impulse);
+    fsi__embedded_velocity(e, v);
+    return FSI_OK;
+}
+
 /* ---- the whole step, design.md's six lines */
 static void fsi__scene_motion(fsi_partitioned_scene *s, fsi_real dt) {                   /* X = dt v of all solids */
     fsi_real *x = s->x;
@@ -5582,11 +6520,14 @@ FSI_API fsi_result fsi_partitioned_scene_step(fsi_partitioned_scene *s, fsi_real
         s->p = s->x + s->room;
     }
     memset(s->x, 0, (size_t)s->fluid.n * sizeof(fsi_real));
-    fsi__scene_motion(s, dt);                                                            /* extrapolated X: the velocity the solid has */
+    fsi__scene_motion(s, dt);                                                            /* extrapolated X: the velocity the solid has, */
+    if (s->scheme->has_load && s->scheme->n == s->fluid.n)                               /* and the pressure that closed regions had */
+        fsi_copy((size_t)s->fluid.regions, s->scheme->p_last + s->fluid.dof, s->x + s->fluid.dof);
     fluid = fsi_fluid_box_door(&s->fluid);
     solid = fsi_solid_box_door(&s->solids);
     r = fsi_partitioned_step(s->scheme, s->fluid.n, s->fluid.n, &fluid, &solid, s->x, s->p, report);   /* 4. the exchange */
     if (r < 0) return r;
+    if (report) report->regions = s->fluid.regions;
     if ((i = fsi_fluid_box_finish(&s->fluid)) < 0 || (i = fsi_grid_extrapolate(s->grid)) < 0) return (fsi_result)i;   /* 5. both take what they agreed on */
     fsi__scene_motion(s, dt);
     (void)fsi__fluid_box_sides(&s->fluid, s->x);                                         /* leak: by the solids' own motion */
@@ -5604,10 +6545,42 @@ FSI_API void fsi_partitioned_scene_free(fsi_partitioned_scene *s) {
     s->x = s->p = NULL;
     s->room = 0;
 }
+
+typedef struct fsi__world_boxes { fsi_world *w; fsi_partitioned_scene *s; } fsi__world_boxes;
+static fsi_result fsi__world_boxes_begin(void *user, fsi_real dt) {
+    fsi__world_boxes *b = (fsi__world_boxes *)user;
+    fsi_result r = fsi__world_begin(b->w, dt);
+    int i, guest = 0;
+    for (i = 0; r >= 0 && i < b->w->door_count; i++) {
+        fsi_solid_part *part = &b->s->solids.part[i];
+        memset(part, 0, sizeof *part);
+        part->solid = b->w->door[i];
+        if (b->w->door_body[i] >= 0) continue;
+        part->respond_fn = b->w->guest[guest].respond_fn;
+        part->user = b->w->guest[guest++].respond_user;
+    }
+    b->s->solids.count = b->w->door_count;
+    return r;
+}
+static fsi_result fsi__world_boxes_move(void *user, fsi_real dt) { return fsi__world_move(((fsi__world_boxes *)user)->w, dt); }
+
+FSI_API fsi_result fsi_world_exchange(fsi_world *w, fsi_partitioned_scene *s, fsi_real dt, fsi_report *report) {
+    fsi__world_boxes b;
+    fsi_result r;
+    if (!w || !w->block || !s || !s->solids.part) return FSI_ERR_ARGUMENT;
+    b.w = w; b.s = s;
+    s->grid = &w->grid; s->face = &w->couple.interface;
+    s->begin_fn = fsi__world_boxes_begin; s->move_fn = fsi__world_boxes_move; s->user = &b;
+    r = fsi_partitioned_scene_step(s, dt, report);
+    s->user = NULL;
+    return r;
+}
 #endif
 
 /* ------------------------------------------------------------------------------------------------ >>proxy */
 #ifndef FSI_COUPLE_NO_SPH
+#define FSI__PROXY_BITS 262144           /* cells of the look-up; two that share a bit cost time, not truth */
+
 static fsi_coupled fsi__proxy_door(fsi_proxy_solid *s) {        /* the solid as it is now */
     fsi_coupled d = s->door;
     if (s->tled) d = fsi_tled_coupled(s->tled);
@@ -5627,6 +6600,8 @@ static void fsi__proxy_layout(fsi_proxy *c, fsi_arena *a, int nodes) {
     c->start = (int32_t *)fsi_arena_take(a, (size_t)nodes + 2, sizeof(int32_t));
     c->load = (fsi_real *)fsi_arena_take(a, (size_t)nodes, sizeof(fsi_real));
     c->energy = (double *)fsi_arena_take(a, (size_t)nodes, sizeof(double));
+    c->x_old = (fsi_real *)fsi_arena_take(a, 3 * (size_t)nodes, sizeof(fsi_real));
+    c->near_cell = (uint32_t *)fsi_arena_take(a, FSI__PROXY_BITS / 32, sizeof(uint32_t));
 }
 
 static fsi_result fsi__proxy_check(const fsi_proxy_desc *d, int *nodes) {
@@ -5781,14 +6756,48 @@ static fsi_vec3 fsi__proxy_normal(const fsi__proxy_touch *t, fsi_real r0) {
 }
 
 /* ---- collisions */
+FSI__INLINE int fsi__proxy_cell(fsi_real x, fsi_real size) { return (int)fsi__max(FSI_R(-1e9), fsi__min(FSI_R(1e9), fsi__floor(x / size))); }
+FSI__INLINE uint32_t fsi__proxy_hash(int i, int j, int k) {
+    uint32_t h = (uint32_t)i * 73856093u ^ (uint32_t)j * 19349663u ^ (uint32_t)k * 83492791u;
+    return (h ^ h >> 15) & (FSI__PROXY_BITS - 1);
+}
+
+/* Marks every cell within reach of a triangle: most particles then need no walk through the trees. */
+static void fsi__proxy_mark(fsi_proxy *c, fsi_real reach) {
+    fsi_real lo[3], hi[3];
+    int pass, i, e, k, a[3], b[3], x, y, z;
+    c->cell = fsi__max(3 * c->desc.radius, reach);
+    memset(c->near_cell, 0, FSI__PROXY_BITS / 8);
+    for (pass = 0; pass < 2; pass++)                             /* first the size: a triangle spans at most 4 cells */
+        for (i = 0; i < c->desc.count; i++) {
+            const fsi_surface *s = &c->desc.solid[i].door.surface;
+            for (e = 0; e < s->element_count; e++) {
+                fsi_surface_bounds(s, e, lo, hi);
+                if (!pass) { c->cell = fsi__max(c->cell, fsi__max(hi[0] - lo[0], fsi__max(hi[1] - lo[1], hi[2] - lo[2])) / 4); continue; }
+                for (k = 0; k < 3; k++) {
+                    a[k] = fsi__proxy_cell(lo[k] - reach, c->cell);
+                    b[k] = fsi__imin(fsi__proxy_cell(hi[k] + reach, c->cell), a[k] + 8);
+                }
+                for (z = a[2]; z <= b[2]; z++)
+                    for (y = a[1]; y <= b[1]; y++)
+                        for (x = a[0]; x <= b[0]; x++) {
+                            uint32_t h = fsi__proxy_hash(x, y, z);
+                            c->near_cell[h >> 5] |= 1u << (h & 31);
+                        }
+            }
+        }
+}
+
 static void fsi__proxy_find(fsi_proxy *c, int i, fsi_real dt, const fsi_real top) {  /* nearest surface of particle i; mark = 1 when near */
     const fsi_sph *s = c->desc.sph;
     fsi__proxy_near *q = &c->near[i];
     fsi_vec3 x = fsi_vec(s->x[i], s->y[i], s->z[i]), v = fsi_vec(s->vx[i], s->vy[i], s->vz[i]);
     fsi_real reach = FSI_R(1.5) * c->desc.radius + 2 * dt * (fsi__length(v) + top);
     fsi_hit h;
+    uint32_t cell = fsi__proxy_hash(fsi__proxy_cell(x.x, c->cell), fsi__proxy_cell(x.y, c->cell), fsi__proxy_cell(x.z, c->cell));
     int k;
     c->mark[i] = 0;
+    if (!(c->near_cell[cell >> 5] >> (cell & 31) & 1)) return;
     for (k = 0; k < c->desc.count; k++) {
         if (!fsi_bvh_closest(&c->bvh[k], x, reach, &h)) continue;
         reach = h.t;
@@ -5796,6 +6805,7 @@ static void fsi__proxy_find(fsi_proxy *c, int i, fsi_real dt, const fsi_real top
         q->particle = i; q->solid = k; q->element = h.element;
         q->weight[0] = h.weight[0]; q->weight[1] = h.weight[1]; q->weight[2] = h.weight[2];
         q->offset = fsi_vec_sub(x, h.point);
+        q->start = x;
     }
 }
 
@@ -5836,11 +6846,12 @@ static void fsi__proxy_make(fsi_proxy *c, int k, fsi_real dt) {
     int i = q->particle;
     fsi_vec3 from = fsi_vec(s->x[i], s->y[i], s->z[i]), x;
     fsi__proxy_touch t;
-    x = fsi_vec_mad(from, fsi_vec_sub(fsi_vec(s->vx[i], s->vy[i], s->vz[i]), fsi__proxy_at(d, q, 1)), dt);   /* relative motion: the surface stands still */
-    fsi__proxy_cross(c, from, &x);
-    fsi__proxy_gather(c, from, x, c->desc.radius, &t);
     q->nodes = 0;
     q->impulse = fsi_vec(0, 0, 0);
+    x = fsi_vec_mad(from, fsi_vec_sub(fsi_vec(s->vx[i], s->vy[i], s->vz[i]), fsi__proxy_at(d, q, 1)), dt);   /* relative motion: the surface stands still */
+    if (fsi__length(q->offset) - fsi__length(fsi_vec_sub(x, from)) > FSI_R(1.001) * c->desc.radius) return;   /* too far to touch anything */
+    fsi__proxy_cross(c, from, &x);
+    fsi__proxy_gather(c, from, x, c->desc.radius, &t);
     if (!t.count) return;
     q->normal = fsi__proxy_normal(&t, c->desc.radius);
     q->at = fsi_vec_mad(x, q->normal, -c->desc.radius);          /* behind the fluid particle */
@@ -5942,7 +6953,7 @@ static void fsi__proxy_account(fsi_proxy *c) {
 
 FSI_API fsi_result fsi_proxy_collide(fsi_proxy *c, fsi_real dt) {
     fsi_result r;
-    fsi_real top = 0;
+    fsi_real top = 0, fast = 0;
     ptrdiff_t i, n, nodes;
     int k;
     if (!c || !c->block) return FSI_ERR_STATE;
@@ -5952,8 +6963,11 @@ FSI_API fsi_result fsi_proxy_collide(fsi_proxy *c, fsi_real dt) {
     for (k = 0; k < c->desc.count; k++) {
         const fsi_coupled *d = &c->desc.solid[k].door;
         for (i = 0; i < d->dof / 3; i++) top = fsi__max(top, fsi__length(fsi_vec_load(d->v + 3 * i)));
+        for (i = 0; i < d->surface.vertex_count; i++) fsi_vec_store(c->x_old + 3 * (c->offset[k] + d->node[i]), fsi_vec_load(d->surface.x + 3 * i));
     }
-    if (!fsi__finite(top)) return FSI_ERR_NUMERIC;
+    for (i = 0; i < n; i++) fast = fsi__max(fast, fsi__length(fsi_vec(c->desc.sph->vx[i], c->desc.sph->vy[i], c->desc.sph->vz[i])));
+    if (!fsi__finite(top) || !fsi__finite(fast)) return FSI_ERR_NUMERIC;
+    fsi__proxy_mark(c, FSI_R(1.5) * c->desc.radius + 2 * dt * (fast + top));
     FSI__OMP(parallel for schedule(static) if (n > 256))
     for (i = 0; i < n; i++) fsi__proxy_find(c, (int)i, dt, top);
     for (c->stats.near = 0, i = 0; i < n; i++)
@@ -6003,6 +7017,9 @@ static void fsi__proxy_settle(const fsi_proxy *c, fsi__proxy_near *q) {
     fsi_vec3 from = fsi_vec_add(fsi__proxy_at(&c->desc.solid[q->solid].door, q, 0), q->offset);     /* where it was, carried along by the surface */
     fsi__proxy_touch t;
     int k, j;
+    q->state = 0;
+    q->out = x;
+    if (fsi__length(q->offset) - fsi__length(fsi_vec_sub(x, q->start)) - c->moved > FSI_R(1.001) * r0) return;  /* nothing can be near */
     q->state = fsi__proxy_cross(c, from, &x) ? 2 : 0;
     for (y = x, k = 0; k <= c->desc.iterations; k++) {
         fsi__proxy_gather(c, from, y, r0, &t);
@@ -6026,10 +7043,16 @@ FSI_API fsi_result fsi_proxy_correct(fsi_proxy *c) {
     fsi_sph *s;
     fsi_result r;
     ptrdiff_t i, n;
+    int k;
     if (!c || !c->block || !c->ready) return FSI_ERR_STATE;
     if ((r = fsi__proxy_refresh(c)) < 0) return r;
     s = c->desc.sph;
     n = c->stats.near;
+    for (c->moved = 0, k = 0; k < c->desc.count; k++) {
+        const fsi_coupled *d = &c->desc.solid[k].door;
+        for (i = 0; i < d->surface.vertex_count; i++)
+            c->moved = fsi__max(c->moved, fsi__length(fsi_vec_sub(fsi_vec_load(c->x_old + 3 * (c->offset[k] + d->node[i])), fsi_vec_load(d->surface.x + 3 * i))));
+    }
     FSI__OMP(parallel for schedule(static) if (n > 64))
     for (i = 0; i < n; i++) fsi__proxy_settle(c, &c->near[i]);
     c->stats.corrected = c->stats.crossed = c->stats.skipped = 0;
@@ -6088,6 +7111,77 @@ FSI_API fsi_result fsi_proxy_step(fsi_proxy *c, fsi_real dt, fsi_report *report)
     if (report) report->energy_change = c->stats.energy_change;
     return worst;
 }
+
+/* ---- clamp */
+FSI_API fsi_result fsi_clamp_init(fsi_clamp *c, fsi_tled *tled, fsi_solids *world, int body, const int32_t *node, int count, const fsi_allocator *allocator) {
+    const fsi_rigid *b;
+    size_t n = (size_t)(count > 0 ? count : 0);
+    int i;
+    if (!c) return FSI_ERR_ARGUMENT;
+    memset(c, 0, sizeof *c);
+    if (!tled || !tled->block || !world || !world->block || body < 0 || body >= world->body_count || !node || count < 1) return FSI_ERR_ARGUMENT;
+    for (i = 0; i < count; i++) if (node[i] < 0 || node[i] >= tled->nodes) return FSI_ERR_ARGUMENT;
+    if (allocator) c->allocator = *allocator;
+    c->size = n * 3 * sizeof(fsi_real) + n * sizeof(int32_t);
+    c->block = fsi_alloc(&c->allocator, c->size);
+    if (!c->block) { memset(c, 0, sizeof *c); return FSI_ERR_MEMORY; }
+    c->local = (fsi_real *)c->block;
+    c->node = (int32_t *)(c->local + 3 * n);
+    c->tled = tled; c->world = world; c->body = body; c->count = count;
+    b = &world->body[body];
+    for (i = 0; i < count; i++) {
+        c->node[i] = node[i];
+        fsi_vec_store(c->local + 3 * i, fsi_mat3_tmul_vec(&b->rotation, fsi_vec_sub(fsi_vec_load(tled->x + 3 * node[i]), b->x)));
+        fsi_tled_fix(tled, node[i], fsi_vec(0, 0, 0));
+    }
+    return FSI_OK;
+}
+
+FSI_API void fsi_clamp_free(fsi_clamp *c) {
+    if (!c) return;
+    fsi_free(&c->allocator, c->block, c->size);
+    memset(c, 0, sizeof *c);
+}
+
+FSI_API fsi_result fsi_clamp_advance(void *clamp, fsi_real dt) {
+    fsi_clamp *c = (fsi_clamp *)clamp;
+    fsi_tled *t;
+    fsi_rigid *b;
+    fsi_quat turn;
+    fsi_result r, worst = FSI_OK;
+    fsi_real h;
+    int i, k;
+    if (!c || !c->block) return FSI_ERR_STATE;
+    if (!(dt > 0) || !fsi__finite(dt)) return FSI_ERR_ARGUMENT;
+    t = c->tled; b = &c->world->body[c->body];
+    c->substeps = fsi__imax((int)fsi__min(fsi__ceil(dt / fsi_tled_max_dt(t) - FSI_R(1e-3)), FSI_R(1e6)), 1);
+    h = dt / (fsi_real)c->substeps;
+    turn = fsi_quat_mul(fsi_quat_from_rotation(fsi_vec_scale(b->w, dt)), b->q);
+    c->impulse = c->angular = fsi_vec(0, 0, 0);
+    for (i = 0; i < c->count; i++) {                             /* straight to where the body will be */
+        fsi_vec3 x = fsi_vec_load(t->x + 3 * c->node[i]), to = fsi_vec_mad(fsi_vec_add(b->x, fsi_quat_rotate(turn, fsi_vec_load(c->local + 3 * i))), b->v, dt);
+        fsi_vec3 J = fsi_vec_load(t->impulse + 3 * c->node[i]);
+        fsi_vec_store(t->drive + 3 * c->node[i], fsi_vec_scale(fsi_vec_sub(to, x), 1 / dt));
+        fsi_vec_store(t->impulse + 3 * c->node[i], fsi_vec(0, 0, 0));
+        c->impulse = fsi_vec_add(c->impulse, J);
+        c->angular = fsi_vec_add(c->angular, fsi_vec_cross(fsi_vec_sub(x, b->x), J));
+    }
+    for (k = 0; k < c->substeps; k++) {
+        fsi_real gain = ((fsi_real)t->clock[1] + h) / 2;         /* as fsi_tled_accelerate weighs the forces */
+        gain /= 1 + t->desc.damping * gain / 2;
+        if ((r = fsi_tled_accelerate(t, h)) < 0) return r;
+        if (r != FSI_OK) worst = r;
+        for (i = 0; i < c->count; i++) {
+            fsi_vec3 J = fsi_vec_scale(fsi_vec_load(t->force + 3 * c->node[i]), gain);
+            c->impulse = fsi_vec_add(c->impulse, J);
+            c->angular = fsi_vec_add(c->angular, fsi_vec_cross(fsi_vec_sub(fsi_vec_load(t->x + 3 * c->node[i]), b->x), J));
+        }
+        if ((r = fsi_tled_move(t, h)) < 0) return r;
+    }
+    b->force = fsi_vec_mad(b->force, c->impulse, 1 / dt);
+    b->torque = fsi_vec_mad(b->torque, c->angular, 1 / dt);
+    return worst;
+}
 #endif
 
 /* ------------------------------------------------------------------------------------------------ >>sphrigid */
@@ -6097,10 +7191,15 @@ static void fsi__sph_rigid_layout(fsi_sph_rigid *c, fsi_arena *a) {
     c->body = (int *)fsi_arena_take(a, n, sizeof(int));
     c->object = (int *)fsi_arena_take(a, n, sizeof(int));
     c->x0 = (fsi_vec3 *)fsi_arena_take(a, n, sizeof(fsi_vec3));
+    c->v0 = (fsi_vec3 *)fsi_arena_take(a, n, sizeof(fsi_vec3));
     c->q0 = (fsi_quat *)fsi_arena_take(a, n, sizeof(fsi_quat));
     c->turn = (fsi_real *)fsi_arena_take(a, n, sizeof(fsi_real));
     c->X = (fsi_real *)fsi_arena_take(a, 6 * n, sizeof(fsi_real));
     c->p = (fsi_real *)fsi_arena_take(a, 6 * n, sizeof(fsi_real));
+    c->K = (fsi_real *)fsi_arena_take(a, 36 * n * n, sizeof(fsi_real));
+    c->J = (fsi_real *)fsi_arena_take(a, 36 * n * n, sizeof(fsi_real));
+    c->work = (fsi_real *)fsi_arena_take(a, 66 * n, sizeof(fsi_real));
+    c->pivot = (int32_t *)fsi_arena_take(a, 6 * n, sizeof(int32_t));
     c->sph_state = fsi_arena_take(a, fsi_sph_state_size(c->desc.sph), 1);
     c->world_state = fsi_arena_take(a, fsi_solids_state_size(c->desc.world), 1);
 }
@@ -6108,8 +7207,7 @@ static void fsi__sph_rigid_layout(fsi_sph_rigid *c, fsi_arena *a) {
 static int fsi__sph_rigid_valid(const fsi_sph_rigid_desc *d) {
     int i;
     if (!d || !d->sph || !d->sph->block || !d->world || !d->world->block || d->count < 1 || !d->body || !d->object) return 0;
-    if ((int)d->scheme < 0 || (int)d->scheme > 3 || !(d->omega >= 0 && d->omega <= 1) || !(d->tolerance >= 0 && d->tolerance < 100) || d->max_iterations < 0 ||
-        d->reuse < -1) return 0;
+    if ((int)d->scheme < 0 || (int)d->scheme > 3 || !(d->omega >= 0 && d->omega <= 1) || !(d->tolerance >= 0 && d->tolerance < 100) || d->max_iterations < 0) return 0;
     for (i = 0; i < d->count; i++)
         if (d->body[i] < 0 || d->body[i] >= d->world->body_count || d->object[i] < 0 || d->object[i] >= d->sph->now.objects ||
             !d->sph->now.object[d->object[i]].two_way) return 0;
@@ -6120,11 +7218,12 @@ FSI_API fsi_result fsi_sph_rigid_init(fsi_sph_rigid *c, const fsi_sph_rigid_desc
     fsi_partitioned_desc s;
     fsi_arena a;
     fsi_result r;
-    int i;
+    int i, k, n;
     if (!c) return FSI_ERR_ARGUMENT;
     memset(c, 0, sizeof *c);
     if (!fsi__sph_rigid_valid(desc)) return FSI_ERR_ARGUMENT;
     c->desc = *desc;
+    n = desc->count;
     if (!(c->desc.omega > 0)) c->desc.omega = FSI_R(0.05);
     if (!(c->desc.tolerance > 0)) c->desc.tolerance = FSI_R(0.1);
     if (c->desc.max_iterations == 0) c->desc.max_iterations = 60;
@@ -6135,7 +7234,6 @@ FSI_API fsi_result fsi_sph_rigid_init(fsi_sph_rigid *c, const fsi_sph_rigid_desc
     s.omega = c->desc.omega;
     s.tolerance = c->desc.tolerance * c->desc.sph->desc.spacing / 2;
     s.max_iterations = c->desc.max_iterations;
-    s.reuse = c->desc.reuse;
     s.allocator = c->desc.allocator;
     memset(&a, 0, sizeof a);
     fsi__sph_rigid_layout(c, &a);
@@ -6150,6 +7248,8 @@ FSI_API fsi_result fsi_sph_rigid_init(fsi_sph_rigid *c, const fsi_sph_rigid_desc
         c->body[i] = desc->body[i];
         c->object[i] = desc->object[i];
         c->turn[i] = c->desc.world->body[c->body[i]].shape->bound;
+        for (k = 0; k < 6; k++)                                  /* first guess: half the displaced fluid, as for a ball in the open */
+            c->K[(6 * i + k) * (6 * n + 1)] = (k < 3 ? FSI_R(0.5) : FSI_R(0.02)) * desc->sph->desc.density * c->desc.world->body[c->body[i]].shape->volume;
     }
     c->desc.body = c->body; c->desc.object = c->object;
     if ((r = fsi_partitioned_init(&c->scheme, &s)) < 0) fsi_sph_rigid_free(c);
@@ -6169,6 +7269,7 @@ static fsi_result fsi__sph_rigid_flow(void *user, const fsi_real *X, fsi_real *p
     fsi_sph *s = c->desc.sph;
     fsi_result r;
     int i;
+    c->fluid_calls++;
     for (i = 0; i < c->desc.count; i++) {
         fsi_vec3 v = fsi_vec_scale(fsi_vec_load(X + 6 * i), 1 / c->dt), w = fsi_vec_scale(fsi_vec_load(X + 6 * i + 3), 1 / (c->dt * c->turn[i]));
         if ((r = fsi_sph_object_pose(s, c->object[i], c->x0[i], c->q0[i], v, w)) < 0) return r;
@@ -6184,13 +7285,16 @@ static fsi_result fsi__sph_rigid_flow(void *user, const fsi_real *X, fsi_real *p
 static fsi_result fsi__sph_rigid_flow_save(void *user) { return fsi_sph_save(((fsi_sph_rigid *)user)->desc.sph, ((fsi_sph_rigid *)user)->sph_state); }
 static fsi_result fsi__sph_rigid_flow_back(void *user) { return fsi_sph_restore(((fsi_sph_rigid *)user)->desc.sph, ((fsi_sph_rigid *)user)->sph_state); }
 
-/* The solid: a whole step of the world, contacts and joints included, with the impulses as forces; out comes dt times the end velocity.
-   (Not the displacement: the world spreads the impulse over its substeps, so that would be v + 0.6 dv, and v would swing about the answer.) */
+/* The solid: a whole step of the world, contacts and joints included, with the impulses as forces; out comes dt times the velocity that
+   the displacement tells: x - x0 = dt (v0 + f dv), f the world's share of the step's dv (it spreads the change over its substeps, a free body
+   flies a parabola). Without contact this is the end velocity; where a contact stops the body it is the way to the contact, which changes
+   continuously with the impulse, while the end velocity jumps from its value on arrival to 0. */
 static fsi_result fsi__sph_rigid_move(void *user, const fsi_real *p, fsi_real *X) {
     fsi_sph_rigid *c = (fsi_sph_rigid *)user;
     fsi_solids *w = c->desc.world;
     fsi_result r;
     int i;
+    c->solid_calls++;
     for (i = 0; i < c->desc.count; i++) {
         fsi_rigid *b = &w->body[c->body[i]];
         b->force = fsi_vec_mad(b->force, fsi_vec_load(p + 6 * i), 1 / c->dt);
@@ -6199,13 +7303,139 @@ static fsi_result fsi__sph_rigid_move(void *user, const fsi_real *p, fsi_real *X
     if ((r = fsi_solids_step(w, c->dt)) < 0) return r;
     for (i = 0; i < c->desc.count; i++) {
         const fsi_rigid *b = &w->body[c->body[i]];
-        fsi_vec_store(X + 6 * i, fsi_vec_scale(b->v, c->dt));
+        fsi_real n = (fsi_real)w->desc.substeps, f = b->touching ? (n + 1) / (2 * n) : FSI_R(0.5);
+        fsi_vec3 plain = fsi_vec_scale(c->v0[i], c->dt), way = fsi_vec_sub(fsi_vec_sub(b->x, c->x0[i]), plain);
+        fsi_vec_store(X + 6 * i, b->kind == FSI_RIGID_DYNAMIC ? fsi_vec_mad(plain, way, 1 / f) : fsi_vec_scale(b->v, c->dt));
         fsi_vec_store(X + 6 * i + 3, fsi_vec_scale(b->w, c->dt * c->turn[i]));
     }
     return FSI_OK;
 }
 static fsi_result fsi__sph_rigid_move_save(void *user) { return fsi_solids_save(((fsi_sph_rigid *)user)->desc.world, ((fsi_sph_rigid *)user)->world_state); }
 static fsi_result fsi__sph_rigid_move_back(void *user) { return fsi_solids_restore(((fsi_sph_rigid *)user)->desc.world, ((fsi_sph_rigid *)user)->world_state); }
+
+/* ---- XPM. Vectors of length n = 6 count in c->work; X in m (dt u), K in kg: the model is p(X) = p_b - K (X - X_b) / dt about the base b. */
+typedef struct fsi__sph_xpm {
+    fsi_real *X, *p, *s;      /* what the fluid sees, its impulses, the solid's answer to them */
+    fsi_real *Xb, *pb, *rb;   /* base: the best pair so far, and its residual */
+    fsi_real *r, *pm, *d;     /* Newton: residual, impulses of the model, step */
+    fsi_real *t, *rt;         /* trial point, its residual */
+    fsi_real *e, *y;          /* differences */
+    int n;
+    fsi_real tolerance, best;
+} fsi__sph_xpm;
+
+static fsi_result fsi__sph_rigid_answer(fsi_sph_rigid *c, const fsi_real *p, fsi_real *X) {
+    fsi_result r = fsi__sph_rigid_move_back(c);
+    return r < 0 ? r : fsi__sph_rigid_move(c, p, X);
+}
+
+/* Residual of the reduced system at X: r = S(p(X)) - X, pm = p(X). */
+static fsi_result fsi__sph_rigid_gap(fsi_sph_rigid *c, const fsi__sph_xpm *m, const fsi_real *X, fsi_real *pm, fsi_real *r, fsi_real *norm) {
+    int i, j;
+    fsi_result result;
+    for (i = 0; i < m->n; i++)
+        for (pm[i] = m->pb[i], j = 0; j < m->n; j++) pm[i] -= c->K[i * m->n + j] * (X[j] - m->Xb[j]) / c->dt;
+    if ((result = fsi__sph_rigid_answer(c, pm, r)) < 0) return result;
+    for (i = 0; i < m->n; i++) r[i] -= X[i];
+    *norm = fsi__node_norm(m->n, 3, r);
+    return FSI_OK;
+}
+
+/* d = (I + S_p K)^-1 r with S_p by differences: 6 solid calls per body. 0 = singular. */
+static fsi_result fsi__sph_rigid_newton(fsi_sph_rigid *c, fsi__sph_xpm *m, int *ok) {
+    int n = m->n, i, j, k;
+    fsi_result result;
+    for (i = 0; i < n * n; i++) c->J[i] = i % (n + 1) == 0;
+    for (k = 0; k < n; k++) {
+        const fsi_rigid *b = &c->desc.world->body[c->body[k / 6]];
+        fsi_real was = m->pm[k], h = FSI_R(0.02) * m->tolerance * b->mass / c->dt;        /* moves the body by about 0.02 tolerance */
+        if (!(h > 0)) continue;
+        m->pm[k] += was < 0 ? -h : h;
+        h = m->pm[k] - was;
+        if ((result = fsi__sph_rigid_answer(c, m->pm, m->t)) < 0) return result;
+        m->pm[k] = was;
+        for (i = 0; i < n; i++) {
+            fsi_real slope = (m->t[i] - m->r[i] - m->s[i]) / h;   /* s = X: r + X = S(pm) */
+            for (j = 0; j < n; j++) c->J[i * n + j] += slope * c->K[k * n + j] / c->dt;
+        }
+    }
+    fsi_copy((size_t)n, m->r, m->d);
+    *ok = fsi_dense_lu(n, c->J, c->pivot) == FSI_OK;
+    if (*ok) fsi_dense_lu_solve(n, c->J, c->pivot, m->d);
+    *ok = *ok && fsi_all_finite((size_t)n, m->d);
+    return FSI_OK;
+}
+
+/* X = S(p(X)): Newton with halved steps where a contact opens or closes. m->X in: first guess, out: the answer. */
+static fsi_result fsi__sph_rigid_meet(fsi_sph_rigid *c, fsi__sph_xpm *m) {
+    fsi_result result;
+    fsi_real norm, next = 0, t;
+    int it, i, ok;
+    if ((result = fsi__sph_rigid_gap(c, m, m->X, m->pm, m->r, &norm)) < 0) return result;
+    for (it = 0; it < 20 && norm > FSI_R(1e-3) * m->tolerance; it++) {
+        fsi_copy((size_t)m->n, m->X, m->s);
+        if ((result = fsi__sph_rigid_newton(c, m, &ok)) < 0) return result;
+        if (!ok) break;
+        for (t = 1; t > FSI_R(0.01); t /= 2) {
+            for (i = 0; i < m->n; i++) m->t[i] = m->X[i] + t * m->d[i];
+            if ((result = fsi__sph_rigid_gap(c, m, m->t, m->e, m->rt, &next)) < 0) return result;
+            if (next < (1 - t / 4) * norm) break;
+        }
+        if (!(next < norm)) break;
+        fsi_copy((size_t)m->n, m->t, m->X);
+        fsi_copy((size_t)m->n, m->rt, m->r);
+        fsi_copy((size_t)m->n, m->e, m->pm);
+        norm = next;
+    }
+    return FSI_OK;
+}
+
+/* What the fluid said at X against the base: K e = y afterwards (Broyden's update). A passive fluid resists: y . e >= 0 is enforced. */
+static void fsi__sph_rigid_learn(fsi_sph_rigid *c, fsi__sph_xpm *m) {
+    fsi_real ee = 0, ye = 0;
+    int n = m->n, i, j;
+    for (i = 0; i < n; i++) {
+        m->e[i] = (m->X[i] - m->Xb[i]) / c->dt;
+        m->y[i] = m->pb[i] - m->p[i];
+        ee += m->e[i] * m->e[i]; ye += m->e[i] * m->y[i];
+    }
+    if (!(ee > 0) || !fsi__finite(1 / ee)) return;
+    if (ye < 0) for (i = 0; i < n; i++) m->y[i] -= m->e[i] * ye / ee;
+    for (i = 0; i < n; i++) for (j = 0; j < n; j++) m->y[i] -= c->K[i * n + j] * m->e[j];      /* y - K e */
+    for (i = 0; i < n; i++) for (j = 0; j < n; j++) c->K[i * n + j] += m->y[i] * m->e[j] / ee;
+}
+
+static fsi_result fsi__sph_rigid_xpm(fsi_sph_rigid *c, fsi_report *report) {
+    fsi__sph_xpm m;
+    fsi_result r, why = FSI_NOT_CONVERGED;
+    fsi_real norm, *w = c->work;
+    int i, k, n = 6 * c->desc.count;
+    m.n = n; m.best = FSI_REAL_MAX; m.tolerance = c->desc.tolerance * c->desc.sph->desc.spacing / 2;
+    m.X = c->X; m.p = c->p; m.s = w; m.Xb = w + n; m.pb = w + 2 * n; m.r = w + 3 * n; m.pm = w + 4 * n; m.d = w + 5 * n; m.t = w + 6 * n; m.rt = w + 7 * n;
+    m.e = w + 8 * n; m.y = w + 9 * n; m.rb = w + 10 * n;
+    if ((r = fsi__sph_rigid_flow_save(c)) < 0 || (r = fsi__sph_rigid_move_save(c)) < 0) return r;
+    for (k = 1;; k++) {
+        if (k > 1 && (r = fsi__sph_rigid_flow_back(c)) < 0) return r;
+        if ((r = fsi__sph_rigid_flow(c, m.X, m.p)) < 0 || (r = fsi__sph_rigid_answer(c, m.p, m.s)) < 0) return r;
+        for (i = 0; i < n; i++) m.r[i] = m.s[i] - m.X[i];
+        norm = fsi__node_norm(n, 3, m.r);
+        if (!fsi__finite(norm)) return FSI_ERR_NUMERIC;
+        if (k == 1) report->residual_start = (double)norm;
+        if (norm <= m.tolerance) { why = FSI_OK; break; }
+        if (k > c->desc.max_iterations) break;                   /* this was the best one again */
+        if (k > 1) fsi__sph_rigid_learn(c, &m);
+        if (norm < m.best) { m.best = norm; fsi_copy((size_t)n, m.X, m.Xb); fsi_copy((size_t)n, m.p, m.pb); fsi_copy((size_t)n, m.r, m.rb); }
+        fsi_copy((size_t)n, m.Xb, m.X);
+        if (k < c->desc.max_iterations && (r = fsi__sph_rigid_meet(c, &m)) < 0) return r;
+        for (i = 0; i < n && m.X[i] == m.Xb[i]; i++) {}
+        for (i = i == n && k < c->desc.max_iterations ? n : 0; i > 0; i--) {     /* no way down: relax, shorter each time */
+            fsi_real mass = c->desc.world->body[c->body[(i - 1) / 6]].mass;
+            m.X[i - 1] += m.rb[i - 1] * mass / ((mass + fsi__abs(c->K[(i - 1) * (n + 1)])) * (fsi_real)k);
+        }
+    }
+    report->iterations = k; report->residual = (double)norm; report->reason = why;
+    return why;
+}
 
 FSI_API fsi_result fsi_sph_rigid_step(fsi_sph_rigid *c, fsi_real dt, fsi_report *report) {
     fsi_blackbox fluid, solid;
@@ -6219,13 +7449,15 @@ FSI_API fsi_result fsi_sph_rigid_step(fsi_sph_rigid *c, fsi_real dt, fsi_report 
     c->dt = dt;
     for (i = 0; i < c->desc.count; i++) {                        /* first guess: everything goes on as it did */
         const fsi_rigid *b = &c->desc.world->body[c->body[i]];
-        c->x0[i] = b->x; c->q0[i] = b->q;
+        c->x0[i] = b->x; c->q0[i] = b->q; c->v0[i] = b->v;
         fsi_vec_store(c->X + 6 * i, fsi_vec_scale(b->v, dt));
         fsi_vec_store(c->X + 6 * i + 3, fsi_vec_scale(b->w, dt * c->turn[i]));
     }
     if (c->desc.scheme == FSI_SPH_WEAK) {
         report->iterations = 1;
         if ((r = fsi__sph_rigid_flow(c, c->X, c->p)) < 0 || (r = fsi__sph_rigid_move(c, c->p, c->X)) < 0) return r;
+    } else if (c->desc.scheme == FSI_SPH_XPM) {
+        if ((r = fsi__sph_rigid_xpm(c, report)) < 0) return r;
     } else {
         fluid.solve_fn = fsi__sph_rigid_flow; fluid.save_fn = fsi__sph_rigid_flow_save; fluid.restore_fn = fsi__sph_rigid_flow_back; fluid.user = c;
         solid.solve_fn = fsi__sph_rigid_move; solid.save_fn = fsi__sph_rigid_move_save; solid.restore_fn = fsi__sph_rigid_move_back; solid.user = c;
@@ -6242,6 +7474,38 @@ FSI_API fsi_result fsi_sph_rigid_step(fsi_sph_rigid *c, fsi_real dt, fsi_report 
         if ((r2 = fsi_sph_object_pose(c->desc.sph, c->object[i], b->x, b->q, b->v, b->w)) < 0) return r2;
     }
     return r;
+}
+
+/* Fluid, world, K, the scheme's pairs. */
+FSI_API size_t fsi_sph_rigid_state_size(const fsi_sph_rigid *c) {
+    size_t n = c ? (size_t)c->desc.count : 0;
+    return c && c->block ? fsi_sph_state_size(c->desc.sph) + fsi_solids_state_size(c->desc.world) + 36 * n * n * sizeof(fsi_real) + fsi_partitioned_state_size(&c->scheme) : 0;
+}
+
+FSI_API fsi_result fsi_sph_rigid_save(const fsi_sph_rigid *c, void *state) {
+    unsigned char *to = (unsigned char *)state;
+    fsi_result r;
+    if (!c || !c->block) return FSI_ERR_STATE;
+    if (!state) return FSI_ERR_ARGUMENT;
+    if ((r = fsi_sph_save(c->desc.sph, to)) < 0) return r;
+    to += fsi_sph_state_size(c->desc.sph);
+    if ((r = fsi_solids_save(c->desc.world, to)) < 0) return r;
+    to += fsi_solids_state_size(c->desc.world);
+    memcpy(to, c->K, 36 * (size_t)c->desc.count * (size_t)c->desc.count * sizeof(fsi_real));
+    return fsi_partitioned_save(&c->scheme, to + 36 * (size_t)c->desc.count * (size_t)c->desc.count * sizeof(fsi_real));
+}
+
+FSI_API fsi_result fsi_sph_rigid_restore(fsi_sph_rigid *c, const void *state) {
+    const unsigned char *from = (const unsigned char *)state;
+    fsi_result r;
+    if (!c || !c->block) return FSI_ERR_STATE;
+    if (!state) return FSI_ERR_ARGUMENT;
+    if ((r = fsi_sph_restore(c->desc.sph, from)) < 0) return r;
+    from += fsi_sph_state_size(c->desc.sph);
+    if ((r = fsi_solids_restore(c->desc.world, from)) < 0) return r;
+    from += fsi_solids_state_size(c->desc.world);
+    memcpy(c->K, from, 36 * (size_t)c->desc.count * (size_t)c->desc.count * sizeof(fsi_real));
+    return fsi_partitioned_restore(&c->scheme, from + 36 * (size_t)c->desc.count * (size_t)c->desc.count * sizeof(fsi_real));
 }
 #endif
 

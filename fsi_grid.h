@@ -77,7 +77,7 @@
    NUMERICAL NOTES
    - Step: any dt is stable; accuracy wants max |u| dt / h near 1, fsi_grid_max_dt allows desc.cfl = 3. Beyond it the step is done and
      says FSI_DT_TOO_LARGE.
-   - Paths are quadratic with one midpoint evaluation per cell (E, see >>grid advection): second order. MacCormack falls back to linear
+   - Paths are quadratic with one midpoint evaluation per cell (see >>grid advection): second order. MacCormack falls back to linear
      where a path leaves the box or comes near a solid.
    - Measured (tests F_01 .. F_22): inviscid Taylor-Green kinetic energy kept at T = 1 on 32/64/128: linear .854 .923 .960, MacCormack
      .955 .976 .988. Gresho vortex on 32/64: linear .425 .610, MacCormack .815 .893. Rotated bump: order 1 and 2 (1.9).
@@ -90,7 +90,7 @@
 
    MEMORY
    One allocation for the grid, one for the pressure solver, one for the level set; all in fsi_grid_init, none in a step. In double: smoke
-   178 bytes per cell, liquid without markers 200. desc.shells adds 48.
+   194 bytes per cell, liquid without markers 216. desc.shells adds 48.
 
    ERRORS
    Functions return an fsi_result. Negative: refused, the grid is as before; this holds for fsi_grid_step as well: dt, fields and callbacks are
@@ -178,7 +178,7 @@ extern "C" {
    Cells are i + nx * (j + ny * k) with centre origin + h * (i + 1/2, j + 1/2, k + 1/2); faces u[0][(nx+1)*ny*nz], u[1][nx*(ny+1)*nz],
    u[2][nx*ny*(nz+1)]; with nz = 1 (2D) u[2] is never read and volumes are areas, m^2. */
 typedef struct fsi_levelset_desc {
-    int nx, ny, nz;           /* cells, >= 1 each; nz = 1 is 2D. Required */
+    int nx, ny, nz;           /* cells, >= 2, >= 2, >= 1; nz = 1 is 2D. Required */
     fsi_real h;               /* cell size, m, > 0. Required */
     fsi_vec3 origin;          /* corner of cell 0, m */
     int particles;            /* markers per cell and side of a cell, n^dim in each cell near the surface: 0 = default (4 in 2D, 3 in 3D), 1 .. 8; -1 = none (pure level set) */
@@ -338,6 +338,7 @@ typedef struct fsi_occlusion {
        from several threads. Without it rays stop at blocked faces. Also answers "does b see a". */
     int (*hit_fn)(void *user, fsi_vec3 a, fsi_vec3 b, fsi_real *t, fsi_vec3 *normal, fsi_vec3 *velocity);
     void *user;
+    int smooth;               /* 1: the velocity inside solid cells continues the flow outside (slip walls): only shells hide anything from the advection */
 } fsi_occlusion;
 
 typedef struct fsi_grid_desc {
@@ -406,6 +407,7 @@ typedef struct fsi_grid {
     double time;              /* s since init */
     int64_t steps;            /* steps done */
     fsi_real *u[3];           /* [faces[a]] velocity along a, m/s. At a blocked face: the sample of the cell on the minus side */
+    const fsi_real *carried[3]; /* optional, a coupling's: [faces[a]] what the next fsi_grid_advect carries along the paths of u in place of u, away from shells; cleared by it */
     fsi_real *u_plus[3];      /* desc.shells: [faces[a]] sample of the cell on the plus side; equal to u where the face is not blocked. Else NULL */
     fsi_real *pressure;       /* [cells] p^ = p dt, Pa s; guess of the next solve */
     fsi_real *density, *temperature; /* [cells] with desc.smoke, else NULL */
@@ -434,6 +436,7 @@ typedef struct fsi_grid {
     /* private */
     fsi_real *scratch[4];     /* [largest faces] work space between stages: free for the caller inside a stage boundary */
     int32_t *stencil;         /* [largest faces] lower corner of the back-traced stencil */
+    fsi_real *way[2];         /* [cells] ways of the forward paths along y and z */
     uint8_t *mark[3];         /* [faces[a]] */
     fsi_real *plus_work[3];   /* desc.shells: [faces[a]] */
     int mg_plain;             /* 1: the solver holds the plain box (all fluid, all weights one) */
@@ -591,6 +594,7 @@ static void fsi__grid_layout(fsi_grid *g, fsi_arena *a) {
     for (d = 0; d < 4; d++) g->scratch[d] = end ? (fsi_real *)(void *)end + (size_t)d * most : NULL;
     for (d = 0; d < g->dim && g->desc.shells; d++) g->plus_work[d] = (fsi_real *)fsi_arena_take(a, g->faces[d], R);
     g->stencil = (int32_t *)fsi_arena_take(a, most, sizeof(int32_t));
+    for (d = 0; d < g->dim - 1; d++) g->way[d] = (fsi_real *)fsi_arena_take(a, g->cells, R);
     for (d = 0; d < g->dim; d++) g->mark[d] = (uint8_t *)fsi_arena_take(a, g->faces[d], 1);
     g->cell = (uint8_t *)fsi_arena_take(a, g->cells, 1);
     g->near_cell = (uint8_t *)fsi_arena_take(a, g->cells, 1);
@@ -736,22 +740,23 @@ FSI_API fsi_result fsi_grid_set_occlusion(fsi_grid *grid, const fsi_occlusion *o
 static double fsi__now(const fsi_grid *g) { return g->clock_fn ? g->clock_fn(g->clock_user) : 0; }
 static int fsi__dt_valid(fsi_real dt) { return fsi__finite(dt) && dt > 0; }
 
-/* Largest velocity component; not finite when one of them is not. */
-static fsi_real fsi__max_speed(const fsi_grid *g) {
+/* Largest velocity component, and that of each axis (speed, may be NULL); not finite when one of them is not. */
+static fsi_real fsi__max_speed(const fsi_grid *g, fsi_real *speed) {
     fsi_real m = 0;
     int a;
     for (a = 0; a < g->dim; a++) {
         fsi_real v = fsi_max_abs(g->faces[a], g->u[a]), w = g->u_plus[a] ? fsi_max_abs(g->faces[a], g->u_plus[a]) : 0;
         if (!fsi__finite(v) || !fsi__finite(w)) return v - w;
         m = fsi__max(m, fsi__max(v, w));
+        if (speed) speed[a] = fsi__max(v, w);
     }
     return m;
 }
 
-static fsi_result fsi__check_state(const fsi_grid *g, fsi_real *speed) {
+static fsi_result fsi__check_state(const fsi_grid *g, fsi_real *most, fsi_real *speed) {
     int q;
-    *speed = fsi__max_speed(g);
-    if (!fsi__finite(*speed) || !fsi_all_finite(g->cells, g->pressure)) return FSI_ERR_NUMERIC;
+    *most = fsi__max_speed(g, speed);
+    if (!fsi__finite(*most) || !fsi_all_finite(g->cells, g->pressure)) return FSI_ERR_NUMERIC;
     for (q = 0; q < 2 + g->desc.scalars; q++) {
         const fsi_real *s = fsi__scalar(g, q, NULL);
         if (s && !fsi_all_finite(g->cells, s)) return FSI_ERR_NUMERIC;
@@ -761,13 +766,13 @@ static fsi_result fsi__check_state(const fsi_grid *g, fsi_real *speed) {
 }
 
 FSI_API fsi_real fsi_grid_cfl(const fsi_grid *grid, fsi_real dt) {
-    return grid && grid->block && fsi__dt_valid(dt) ? fsi__max_speed(grid) * dt / grid->h : 0;
+    return grid && grid->block && fsi__dt_valid(dt) ? fsi__max_speed(grid, NULL) * dt / grid->h : 0;
 }
 
 FSI_API fsi_real fsi_grid_max_dt(const fsi_grid *grid) {
     fsi_real v, c;
     if (!grid || !grid->block) return 0;
-    v = fsi__max_speed(grid);
+    v = fsi__max_speed(grid, NULL);
     if (!fsi__finite(v)) return 0;
     c = grid->desc.cfl * grid->h;
     v += fsi__sqrt(c * fsi__length(grid->desc.gravity));        /* speed gained while falling over cfl cells */
@@ -867,24 +872,27 @@ FSI__FLAT void fsi__mac_at(const fsi__mac *m, int three, fsi_real x, fsi_real y,
 }
 
 /* ------------------------------------------------------------------------------------------------ >>grid advection
-   Paths are quadratic: x(t) = x0 + t u + t^2/2 a with the acceleration along the path from the midpoint rule, once per cell:
-   the backward path ends at x0 - dt u(x0 - dt/2 u) = x0 - dt u + E, E = dt (u - u(x0 - dt/2 u)), the forward path at x0 + dt u + E
-   (second order; E is stored at cell centres and averaged to faces, u is not). Samples are traced row by row in chunks.
+   Paths are quadratic with the acceleration from the midpoint rule, once per cell: with m = x0 - dt/2 u the backward path ends at x0 - dt u(m),
+   the forward path, bent the same way, at x0 + dt (2 u - u(m)): second order. A face takes the mean of the ways of its two cells. Samples are
+   traced row by row in chunks, in loops without branches; tests/test_grid.c has the same in plain words (advection_equals_its_slow_twin).
    Semi-Lagrangian: new = old at the end of the backward path. MacCormack: hat = that; out = hat + (old - hat carried forward) / 2,
    limited to the old values around the end of the backward path. */
-#define FSI__CHUNK 128
+#define FSI__CHUNK 136
+#define FSI__NO_STENCIL INT32_MIN
 typedef struct fsi__job {
     fsi__mac mac;
     int family, n[3];         /* samples of the family */
     fsi_real o[3];            /* offset of sample 0 */
     fsi_real s;               /* dt / h */
-    fsi_real *E[3];           /* [cells] bend of the paths, in cells */
-    int reach;                /* cells: longer than any path, |dt u| + |E| <= 3 cfl, plus the stencil */
+    fsi_real *back[3], *forth[3]; /* [cells] half the ways from the cell centres, in cells */
+    int reach[3];             /* cells: samples this far from a side are not led out of the box by their path, stencil included */
     int count;                /* quantities carried along the same paths, 1 or 2 */
     const fsi_real *old[2];
     fsi_real *hat[2], *out[2];
+    ptrdiff_t base, out_base; /* hat and stencil begin with this sample, out with that one: they hold the layers in work only */
     int keep[2], limit[2];    /* keep: MacCormack; limit: with limiter */
-    int32_t *stencil;         /* lower corner at the end of the backward path; -1: path left the box, no correction */
+    int32_t *stencil;         /* lower corner at the end of the backward path, relative to the sample; FSI__NO_STENCIL: it left the box, no correction */
+    uint8_t *rows;            /* [rows] bit p: pass p has to look at the row; NULL: at all of them */
 } fsi__job;
 
 /* ------------------------------------------------------------------------------------------------ >>grid sight
@@ -1075,12 +1083,12 @@ static int fsi__seen_sample(const fsi_grid *g, const fsi__job *q, int i, int j, 
     return 1;
 }
 
-/* The samples whose paths may meet a solid, done again with sight; linear interpolation only (stencil -1: no correction). */
-static void fsi__advect_seen(const fsi_grid *g, const fsi__job *q) {
-    ptrdiff_t r, rows = (ptrdiff_t)q->n[1] * q->n[2];
+/* The samples whose paths may meet a solid, done again with sight; linear interpolation only (no stencil: no correction). */
+static void fsi__advect_seen(const fsi_grid *g, const fsi__job *q, ptrdiff_t from, ptrdiff_t to) {
+    ptrdiff_t r;
     const int a = q->family;
     FSI__OMP(parallel for schedule(static))
-    for (r = 0; r < rows; r++) {
+    for (r = from; r < to; r++) {
         int i, j = (int)(r % q->n[1]), k = (int)(r / q->n[1]), m;
         for (i = 0; i < q->n[0]; i++) {
             size_t f = fsi__at(q->n, i, j, k);
@@ -1091,8 +1099,11 @@ static void fsi__advect_seen(const fsi_grid *g, const fsi__job *q) {
             v[0] = q->old[0][f];
             v[1] = q->count > 1 ? q->old[1][f] : 0;
             fsi__seen_sample(g, q, i, j, k, 0, v);
-            for (m = 0; m < q->count; m++) (q->keep[m] ? q->hat[m] : q->out[m])[f] = v[m];
-            q->stencil[f] = -1;
+            for (m = 0; m < q->count; m++) {
+                if (q->keep[m]) q->hat[m][(ptrdiff_t)f - q->base] = v[m];
+                else q->out[m][(ptrdiff_t)f - q->out_base] = v[m];
+            }
+            q->stencil[(ptrdiff_t)f - q->base] = FSI__NO_STENCIL;
             if (a == 3 || !g->u_plus[a]) continue;
             g->plus_work[a][f] = v[0];
             if (!fsi__blocked(g, a, i, j, k)) continue;
@@ -1129,8 +1140,18 @@ static void fsi__grow_line(uint8_t *p, size_t step, int n, int reach) {
     }
     for (i = 0; i < n; i++) p[(size_t)i * step] = p[(size_t)i * step] != 0;
 }
+/* Blocked faces, with smooth ones only shells. */
+static int fsi__hides(const fsi_grid *g, int a, int i, int j, int k) {
+    int c[3];
+    if (!fsi__blocked(g, a, i, j, k)) return 0;
+    if (!g->occlusion.smooth) return 1;
+    c[0] = i; c[1] = j; c[2] = k;
+    if (fsi__solid_at(g, c)) return 0;
+    c[a]--;
+    return c[a] < 0 || !fsi__solid_at(g, c);
+}
 static void fsi__mark_near(fsi_grid *g, fsi_real dt) {
-    const fsi_real cfl = fsi__max_speed(g) * dt / g->h;
+    const fsi_real cfl = fsi__max_speed(g, NULL) * dt / g->h;
     int n[3], i, j, k, a, reach = cfl < FSI_R(1e6) ? 3 + (int)cfl : 1000000;
     fsi__family_size(g, 3, n);
     for (k = 0; k < n[2]; k++)
@@ -1138,8 +1159,8 @@ static void fsi__mark_near(fsi_grid *g, fsi_real dt) {
             for (i = 0; i < n[0]; i++) {
                 int c[3], near_it;
                 c[0] = i; c[1] = j; c[2] = k;
-                near_it = fsi__solid_at(g, c);
-                for (a = 0; a < g->dim && !near_it; a++) near_it = fsi__blocked(g, a, i, j, k);
+                near_it = fsi__solid_at(g, c) && !g->occlusion.smooth;
+                for (a = 0; a < g->dim && !near_it; a++) near_it = fsi__hides(g, a, i, j, k);
                 g->near_cell[fsi__at(n, i, j, k)] = (uint8_t)near_it;
             }
     for (k = 0; k < n[2]; k++) for (j = 0; j < n[1]; j++) fsi__grow_line(g->near_cell + fsi__at(n, 0, j, k), 1, n[0], reach);
@@ -1210,144 +1231,160 @@ FSI_API fsi_result fsi_grid_trace(const fsi_grid *grid, fsi_real dt, int count, 
 }
 
 /* ------------------------------------------------------------------------------------------------ >>grid advection rows */
-/* Rows around the samples of row (j,k) of the family, two cells l = 0, 1 along the family's axis: their mean is the value at the samples.
-   p[2 l + t]: component c, lower and upper (t) face of cell l (own component: the face itself); e[l]: bend of cell l, component c. */
-static void fsi__rows_around(const fsi__job *q, int c, int j, int k, const fsi_real **p, const fsi_real **e) {
-    const int *n = q->mac.n, a = q->family;
-    const ptrdiff_t nx = n[0], ny = n[1], w = nx + (c == 0), hgt = ny + (c == 1);
-    int l, t;
-    for (l = 0; l < 2; l++) {
-        int cell[3];
-        cell[0] = 0; cell[1] = j; cell[2] = k;
-        if (a < 3) cell[a] -= l == 0;
-        if (a == 1 || a == 2) cell[a] = fsi__iclamp(cell[a], 0, n[a] - 1);     /* beyond the box: the cell inside */
-        e[l] = q->E[c] + (nx * ((ptrdiff_t)cell[1] + ny * cell[2]) + cell[0]);
-        for (t = 0; t < 2; t++) {
-            int f[3];
-            f[0] = cell[0]; f[1] = cell[1]; f[2] = cell[2];
-            if (a == c) { f[0] = 0; f[1] = j; f[2] = k; }
-            else f[c] += t;
-            p[2 * l + t] = q->mac.u[c] + (w * ((ptrdiff_t)f[1] + hgt * f[2]) + f[0]);
-        }
+/* Ends of the paths of a chunk of samples, cut into stencils. */
+typedef struct fsi__ends {
+    fsi_real F[3][FSI__CHUNK];/* weight of the upper samples along each axis */
+    int32_t shift[FSI__CHUNK];/* lower corner of the stencil in the family's array, relative to the sample itself */
+    fsi_real off[FSI__CHUNK]; /* > 0: the path left the box */
+} fsi__ends;
+
+/* Coordinate x on a line of n samples: lower sample (as a real number: see below), weight of the upper one; edge = 1: x may lie beyond the ends. */
+FSI__FLAT fsi_real fsi__cut_line(fsi_real x, int n, int edge, fsi_real *F) {
+    const fsi_real end = (fsi_real)(n - 1), top = (fsi_real)(n - 2);
+    fsi_real b;
+    if (edge) { x = x > 0 ? x : 0; x = x < end ? x : end; }
+    b = (fsi_real)(int32_t)x;
+    if (edge) b = b < top ? b : top;
+    *F = x - b;
+    return b;
+}
+/* How far x lies outside of the box, which ends o before the first and o behind the last sample. */
+FSI__FLAT fsi_real fsi__beyond(fsi_real x, int n, fsi_real o) {
+    fsi_real y = x > -o ? x : -o;
+    y = y < (fsi_real)(n - 1) + o ? y : (fsi_real)(n - 1) + o;
+    return fsi__abs(x - y);
+}
+/* Cuts the ends of the paths of samples from .. to-1 of a chunk that starts at sample i0 of row (j,k). r, t: half ways of the cells on the two sides of
+   the samples. edge = 0: all paths stay inside, and instead of its own number a sample may take any (reach) that keeps the coordinate positive. No
+   branches: vector code. The shift is summed up in doubles: exact, and products of these are vector code where those of ints are not. */
+FSI__FLAT void fsi__cut_ends(const fsi__job *q, int three, int edge, int j, int k, int i0, int from, int to, const fsi_real *const *r,
+                             const fsi_real *const *t, fsi__ends *e) {
+    const fsi_real *r0 = r[0] + i0, *r1 = r[1] + i0, *r2 = three ? r[2] + i0 : r1, *t0 = t[0] + i0, *t1 = t[1] + i0, *t2 = three ? t[2] + i0 : t1;
+    const fsi_real x0 = (fsi_real)(edge ? i0 : q->reach[0]), y = (fsi_real)(edge ? j : q->reach[1]), z = (fsi_real)(edge ? k : q->reach[2]);
+    const fsi_real ox = q->o[0], oy = q->o[1], oz = q->o[2];
+    const int nx = q->n[0], ny = q->n[1], nz = q->n[2];
+    const double sy = nx, sz = sy * ny, here = (double)x0 + sy * (double)y + (three ? sz * (double)z : 0);
+    fsi_real *FSI__RESTRICT F0 = e->F[0], *FSI__RESTRICT F1 = e->F[1], *FSI__RESTRICT F2 = e->F[2], *FSI__RESTRICT off = e->off;
+    int32_t *FSI__RESTRICT shift = e->shift;
+    int i;
+    FSI__OMP(simd)
+    for (i = from; i < to; i++) {
+        const fsi_real x = edge ? x0 + (fsi_real)i : x0, X = x + (r0[i] + t0[i]), Y = y + (r1[i] + t1[i]), Z = three ? z + (r2[i] + t2[i]) : 0;
+        double sum = (double)fsi__cut_line(X, nx, edge, &F0[i]) + sy * (double)fsi__cut_line(Y, ny, edge, &F1[i]);
+        if (three) sum += sz * (double)fsi__cut_line(Z, nz, edge, &F2[i]);
+        shift[i] = (int32_t)(sum - (edge ? here + (double)i : here));
+        if (edge) off[i] = fsi__beyond(X, nx, ox) + fsi__beyond(Y, ny, oy) + (three ? fsi__beyond(Z, nz, oz) : 0);
     }
 }
-/* End points X of the paths over s (> 0 forward, < 0 backward) from samples i0 .. i0+count of a row. */
-static void fsi__trace_chunk(const fsi__job *q, fsi_real s, int j, int k, int i0, int count, fsi_real (*X)[FSI__CHUNK]) {
-    int i, c, first = q->family == 0 && i0 == 0, last = q->family == 0 && i0 + count == q->n[0] ? count - 1 : count;
-    fsi_real at[3];
-    at[0] = (fsi_real)i0 + q->o[0]; at[1] = (fsi_real)j + q->o[1]; at[2] = (fsi_real)k + q->o[2];
-    for (c = 0; c < 2 + q->mac.three; c++) {
-        const fsi_real *p[4], *e[2], *p0, *p1, *p2, *p3, *e0, *e1;
-        fsi_real *FSI__RESTRICT x = X[c];
-        const fsi_real x0 = at[c], one = c == 0, s4 = FSI_R(0.25) * s, s2 = FSI_R(0.5) * s;
-        fsi__rows_around(q, c, j, k, p, e);
-        p0 = p[0] + i0; p1 = p[1] + i0; p2 = p[2] + i0; p3 = p[3] + i0; e0 = e[0] + i0; e1 = e[1] + i0;
-        if (q->family == 3) {                          /* p0 = p2, p1 = p3, e0 = e1 */
-            FSI__OMP(simd)
-            for (i = 0; i < count; i++) x[i] = x0 + one * (fsi_real)i + s2 * (p0[i] + p1[i]) + e0[i];
-        } else if (q->family == c) {                   /* p0 = p1 = p2 = p3 */
-            FSI__OMP(simd)
-            for (i = first; i < last; i++) x[i] = x0 + one * (fsi_real)i + s * p0[i] + FSI_R(0.5) * (e0[i] + e1[i]);
-        } else {
-            FSI__OMP(simd)
-            for (i = first; i < last; i++)
-                x[i] = x0 + one * (fsi_real)i + s4 * ((p0[i] + p1[i]) + (p2[i] + p3[i])) + FSI_R(0.5) * (e0[i] + e1[i]);
-        }
-        if (first) x[0] = x0 + s2 * (p2[0] + p3[0]) + e1[0];           /* x faces on the box have one cell */
-        if (last < count) x[last] = x0 + one * (fsi_real)last + s2 * (p0[last] + p1[last]) + e0[last];
-    }
-}
-static int fsi__safe_row(const fsi__job *q, int j, int k) {
-    return j >= q->reach && j < q->mac.n[1] - q->reach && (!q->mac.three || (k >= q->reach && k < q->mac.n[2] - q->reach));
-}
-/* Cuts end points X into the lower corner of their stencil in a family's array, at[i], and weights F (may be X); off[i] > 0: the point is
-   off the box. safe: the row is so far from the box's y and z sides that no path leaves through them. Loops without branches: vector code. */
-FSI__FLAT void fsi__cut_chunk(const fsi__job *q, int family, int three, int safe, int count, fsi_real (*X)[FSI__CHUNK], fsi_real (*F)[FSI__CHUNK],
-                              int32_t *FSI__RESTRICT at, fsi_real *FSI__RESTRICT off) {
-    fsi_real low[FSI__CHUNK];
-    int32_t stride = 1;
+/* Ends of the paths of samples i0 .. i0+count of row (j,k) of the family: the way of a cell, or the mean of the two cells beside a face.
+   Returns 1 when one of them left the box. */
+FSI__FLAT int fsi__find_ends(const fsi__job *q, int three, int back, int j, int k, int i0, int count, fsi__ends *e) {
+    const int *n = q->mac.n, a = q->family, safe = j >= q->reach[1] && j < n[1] - q->reach[1] && (!three || (k >= q->reach[2] && k < n[2] - q->reach[2]));
+    const int first = a == 0 && i0 == 0, last = count - (a == 0 && i0 + count == q->n[0]);         /* x faces on the box have one cell */
+    const int lo = safe ? fsi__iclamp(q->reach[0] - i0, first, last) : last, hi = safe ? fsi__iclamp(n[0] - q->reach[0] - i0, lo, last) : last;
+    const fsi_real *r[3], *t[3], *one[3];
+    fsi_real any = 0;
     int i, c;
-    for (i = 0; i < count; i++) { at[i] = 0; off[i] = 0; }
-    for (c = 0; c < 2 + three; c++) {
-        const int n = q->mac.n[c] + (family == c);
-        const fsi_real o = family == c ? 0 : FSI_R(0.5), end = (fsi_real)(n - 1), top = (fsi_real)(n - 2), box = (fsi_real)q->mac.n[c];
-        const fsi_real *x = X[c];
-        fsi_real *f = F[c];
-        if (safe && c > 0) {
-            FSI__OMP(simd)
-            for (i = 0; i < count; i++) low[i] = f[i] = x[i] - o;
-        } else {
-            FSI__OMP(simd)
-            for (i = 0; i < count; i++) {
-                const fsi_real X0 = x[i];
-                fsi_real y = X0 > 0 ? X0 : 0, z = X0 - o;
-                y = y < box ? y : box;
-                off[i] += fsi__abs(X0 - y);
-                z = z > 0 ? z : 0;
-                z = z < end ? z : end;
-                f[i] = z;
-                low[i] = z < top ? z : top;
-            }
-        }
-        FSI__OMP(simd)
-        for (i = 0; i < count; i++) {                  /* apart from the clamps above, which would else become branches */
-            const int32_t b = (int32_t)low[i];
-            f[i] -= (fsi_real)b;
-            at[i] += stride * b;
-        }
-        stride *= n;
+    for (c = 0; c < 3; c++) {
+        const fsi_real *way = back ? q->back[c] : q->forth[c];
+        r[c] = way + (n[0] * ((a == 1 ? fsi__imin(j, n[1] - 1) : j) + (ptrdiff_t)n[1] * (a == 2 ? fsi__imin(k, n[2] - 1) : k)));
+        t[c] = way + (n[0] * ((a == 1 ? fsi__imax(j - 1, 0) : j) + (ptrdiff_t)n[1] * (a == 2 ? fsi__imax(k - 1, 0) : k)) - (a == 0));
+        one[c] = r[c] - 1;
     }
+    if (first) fsi__cut_ends(q, three, 1, j, k, 0, 0, 1, r, r, e);
+    fsi__cut_ends(q, three, 1, j, k, i0, first, lo, r, t, e);
+    fsi__cut_ends(q, three, 0, j, k, i0, lo, hi, r, t, e);
+    fsi__cut_ends(q, three, 1, j, k, i0, hi, last, r, t, e);
+    if (last < count) fsi__cut_ends(q, three, 1, j, k, i0, last, count, one, one, e);
+    for (i = 0; i < lo; i++) any += e->off[i];
+    for (i = hi; i < count; i++) any += e->off[i];
+    for (i = lo; any > 0 && i < hi; i++) e->off[i] = 0;
+    return any > 0;
 }
-/* out[i] = a interpolated at the cut points. Where neighbours in the row share their shift the loads are contiguous and the loop is vector code. */
-FSI__FLAT void fsi__mix_chunk(const fsi_real *a, size_t sy, size_t sz, int three, int count, const int32_t *at, fsi_real (*F)[FSI__CHUNK],
+
+#define FSI__BLOCK 8          /* samples whose stencils are looked at together */
+/* 1 when all samples of a block have the same shift, as they do where neighbours have gone the same number of cells: the loads are contiguous. */
+FSI__FLAT int fsi__side_by_side(const int32_t *shift) {
+    uint64_t w[FSI__BLOCK / 2];                        /* two at a time */
+    memcpy(w, shift, sizeof w);
+    return !((w[0] ^ w[1]) | (w[0] ^ w[2]) | (w[0] ^ w[3]) | (w[0] ^ (w[0] << 32 | w[0] >> 32)));
+}
+/* out[i] = interpolated at the cut points; a: the array at the first sample of the chunk. */
+FSI__FLAT void fsi__mix_chunk(const fsi_real *a, size_t sy, size_t sz, int three, int count, const int32_t *shift, const fsi_real *fx, const fsi_real *fy, const fsi_real *fz,
                               fsi_real *FSI__RESTRICT out) {
-    const fsi_real *fx = F[0], *fy = F[1], *fz = F[2];
-    int from, to, i;
-    for (from = 0; from < count; from = to) {
-        const fsi_real *p = a + (ptrdiff_t)at[from] - from;
-        for (to = from + 1; to < count && at[to] - to == at[from] - from;) to++;
-        FSI__OMP(simd)
-        for (i = from; i < to; i++) out[i] = fsi__corner_mix(p + i, sy, sz, fx[i], fy[i], three ? fz[i] : 0, three);
-    }
-}
-/* E at the cell centres of a chunk, from the velocity at the middle of the straight path; q is a job of family 3. */
-FSI__FLAT void fsi__bend_chunk(const fsi__job *q, int three, int j, int k, int i0, int count, fsi_real (*X)[FSI__CHUNK]) {
-    const size_t nx = (size_t)q->n[0], ny = (size_t)q->n[1], row = (size_t)i0 + nx * ((size_t)j + ny * (size_t)k);
-    fsi_real V[3][FSI__CHUNK], F[3][FSI__CHUNK], x0[3], mid[FSI__CHUNK];
-    int32_t at[FSI__CHUNK];
-    fsi_real off[FSI__CHUNK];
-    const fsi_real s = q->s;
-    int i, c;
-    x0[0] = (fsi_real)i0 + FSI_R(0.5); x0[1] = (fsi_real)j + FSI_R(0.5); x0[2] = (fsi_real)k + FSI_R(0.5);
-    for (c = 0; c < 2 + three; c++) {
-        const fsi_real *p[4], *e[2], *p0, *p1, one = c == 0, y0 = x0[c];
-        fsi__rows_around(q, c, j, k, p, e);
-        p0 = p[0] + i0; p1 = p[1] + i0;
-        FSI__OMP(simd)
-        for (i = 0; i < count; i++) {
-            V[c][i] = FSI_R(0.5) * (p0[i] + p1[i]);
-            X[c][i] = y0 + one * (fsi_real)i - FSI_R(0.5) * s * V[c][i];
-        }
-    }
-    for (c = 0; c < 2 + three; c++) {
-        const size_t w = nx + (c == 0), hgt = ny + (c == 1);
-        fsi_real *E = q->E[c] + row;
-        fsi__cut_chunk(q, c, three, fsi__safe_row(q, j, k), count, X, F, at, off);
-        fsi__mix_chunk(q->mac.u[c], w, w * hgt, three, count, at, F, mid);
-        FSI__OMP(simd)
-        for (i = 0; i < count; i++) E[i] = s * (V[c][i] - mid[i]);
+    int from, i;
+    for (from = 0; from < count; from += FSI__BLOCK) {
+        if (from + FSI__BLOCK <= count && fsi__side_by_side(shift + from)) {
+            const fsi_real *p = a + (ptrdiff_t)shift[from];
+            FSI__OMP(simd)
+            for (i = from; i < from + FSI__BLOCK; i++) out[i] = fsi__corner_mix(p + i, sy, sz, fx[i], fy[i], three ? fz[i] : 0, three);
+        } else for (i = from; i < fsi__imin(from + FSI__BLOCK, count); i++)
+            out[i] = fsi__corner_mix(a + i + shift[i], sy, sz, fx[i], fy[i], three ? fz[i] : 0, three);
     }
 }
 
-FSI__FLAT void fsi__advect_back(const fsi__job *q, int three, int j, int k, int i0, int count, fsi_real (*X)[FSI__CHUNK]) {
-    const size_t sy = (size_t)q->n[0], sz = sy * (size_t)q->n[1], row = (size_t)i0 + sy * (size_t)j + sz * (size_t)k;
-    int32_t at[FSI__CHUNK];
-    fsi_real off[FSI__CHUNK];
-    int i, m;
-    fsi__trace_chunk(q, -q->s, j, k, i0, count, X);
-    fsi__cut_chunk(q, q->family, three, fsi__safe_row(q, j, k), count, X, X, at, off);
-    for (i = 0; i < count; i++) q->stencil[row + (size_t)i] = off[i] > 0 ? -1 : at[i];
-    for (m = 0; m < q->count; m++) fsi__mix_chunk(q->old[m], sy, sz, three, count, at, X, (q->keep[m] ? q->hat[m] : q->out[m]) + row);
+/* The middles of the straight paths back from the cells from .. to-1 of a chunk, cut at centres (F[.][0]) and at faces (F[.][1]) of each axis; component c
+   uses the faces along c and the centres across, shift[c]. v: velocity at the cells. edge as in fsi__cut_ends. */
+FSI__FLAT void fsi__cut_middles(const fsi__job *q, int three, int edge, int j, int k, int i0, int from, int to, const fsi_real *const *p, fsi_real (*V)[FSI__CHUNK],
+                                fsi_real (*F)[2][FSI__CHUNK], int32_t (*shift)[FSI__CHUNK]) {
+    const fsi_real *p0 = p[0] + i0, *p1 = p[1] + i0, *p2 = three ? p[2] + i0 : p1, half = FSI_R(0.5), s = -half * q->s;
+    const fsi_real x0 = (fsi_real)(edge ? i0 : q->reach[0]), y = (fsi_real)(edge ? j : q->reach[1]), z = (fsi_real)(edge ? k : q->reach[2]);
+    const int nx = q->n[0], ny = q->n[1], nz = q->n[2];
+    const ptrdiff_t up1 = nx, up2 = (ptrdiff_t)nx * ny;
+    const double w = nx, s0 = (w + 1) * ny, s1 = w * (ny + 1), s2 = w * ny;   /* from plane to plane in the three arrays */
+    fsi_real *FSI__RESTRICT V0 = V[0], *FSI__RESTRICT V1 = V[1], *FSI__RESTRICT V2 = V[2];
+    fsi_real *FSI__RESTRICT E0 = F[0][0], *FSI__RESTRICT E1 = F[1][0], *FSI__RESTRICT E2 = F[2][0], *FSI__RESTRICT F0 = F[0][1], *FSI__RESTRICT F1 = F[1][1], *FSI__RESTRICT F2 = F[2][1];
+    int32_t *FSI__RESTRICT a0 = shift[0], *FSI__RESTRICT a1 = shift[1], *FSI__RESTRICT a2 = shift[2];
+    int i;
+    FSI__OMP(simd)
+    for (i = from; i < to; i++) {
+        const fsi_real v0 = half * (p0[i] + p0[i + 1]), v1 = half * (p1[i] + p1[i + up1]), v2 = three ? half * (p2[i] + p2[i + up2]) : 0;
+        const fsi_real x = edge ? x0 + (fsi_real)i : x0, X = x + s * v0, Y = y + s * v1, Z = z + s * v2;
+        const fsi_real bx = fsi__cut_line(X, nx, edge, &E0[i]) - x, fx = fsi__cut_line(X + half, nx + 1, edge, &F0[i]) - x;
+        const fsi_real by = fsi__cut_line(Y, ny, edge, &E1[i]) - y, fy = fsi__cut_line(Y + half, ny + 1, edge, &F1[i]) - y;
+        fsi_real bz = 0, fz = 0;
+        if (three) { bz = fsi__cut_line(Z, nz, edge, &E2[i]) - z; fz = fsi__cut_line(Z + half, nz + 1, edge, &F2[i]) - z; V2[i] = v2; }
+        V0[i] = v0; V1[i] = v1;
+        a0[i] = (int32_t)((double)fx + (w + 1) * (double)by + (three ? s0 * (double)bz : 0));
+        a1[i] = (int32_t)((double)bx + w * (double)fy + (three ? s1 * (double)bz : 0));
+        if (three) a2[i] = (int32_t)((double)bx + w * (double)by + s2 * (double)fz);
+    }
+}
+/* Half the ways of the cells of a chunk: back -dt u(m), forth dt (2 u - u(m)), with u at the middle m of the straight path back. q is a job of family 3. */
+FSI__FLAT void fsi__ways_chunk(const fsi__job *q, int three, int j, int k, int i0, int count) {
+    const ptrdiff_t nx = q->n[0], ny = q->n[1], row = i0 + nx * (j + ny * k);
+    const int *n = q->n, safe = j >= q->reach[1] && j < n[1] - q->reach[1] && (!three || (k >= q->reach[2] && k < n[2] - q->reach[2]));
+    const int lo = safe ? fsi__iclamp(q->reach[0] - i0, 0, count) : count, hi = safe ? fsi__iclamp(n[0] - q->reach[0] - i0, lo, count) : count;
+    fsi_real V[3][FSI__CHUNK], F[3][2][FSI__CHUNK], mid[FSI__CHUNK];
+    int32_t shift[3][FSI__CHUNK];
+    const fsi_real half = FSI_R(-0.5) * q->s, *p[3];
+    int i, c;
+    for (c = 0; c < 3; c++) p[c] = q->mac.u[c] ? q->mac.u[c] + (nx + (c == 0)) * (j + (ny + (c == 1)) * k) : NULL;
+    fsi__cut_middles(q, three, 1, j, k, i0, 0, lo, p, V, F, shift);
+    fsi__cut_middles(q, three, 0, j, k, i0, lo, hi, p, V, F, shift);
+    fsi__cut_middles(q, three, 1, j, k, i0, hi, count, p, V, F, shift);
+    for (c = 0; c < 2 + three; c++) {
+        const size_t w = (size_t)nx + (c == 0), hgt = (size_t)ny + (c == 1);
+        const fsi_real *v = V[c];
+        fsi_real *FSI__RESTRICT back = q->back[c] + row, *FSI__RESTRICT forth = q->forth[c] + row;
+        fsi__mix_chunk(p[c] + i0, w, w * hgt, three, count, shift[c], F[0][c == 0], F[1][c == 1], F[2][c == 2], mid);
+        FSI__OMP(simd)
+        for (i = 0; i < count; i++) {
+            back[i] = half * mid[i];
+            forth[i] = half * (mid[i] - 2 * v[i]);
+        }
+    }
+}
+
+FSI__FLAT void fsi__advect_back(const fsi__job *q, int three, int j, int k, int i0, int count) {
+    const size_t sy = (size_t)q->n[0], sz = sy * (size_t)q->n[1];
+    const ptrdiff_t row = (ptrdiff_t)((size_t)i0 + sy * (size_t)j + sz * (size_t)k), in = row - q->base;
+    fsi__ends e;
+    int i, m, off;
+    off = fsi__find_ends(q, three, 1, j, k, i0, count, &e);
+    for (m = 0; m < q->count; m++) fsi__mix_chunk(q->old[m] + row, sy, sz, three, count, e.shift, e.F[0], e.F[1], e.F[2], q->keep[m] ? q->hat[m] + in : q->out[m] + (row - q->out_base));
+    for (i = 0; off && i < count; i++) if (e.off[i] > 0) e.shift[i] = FSI__NO_STENCIL;
+    memcpy(q->stencil + in, e.shift, (size_t)count * sizeof e.shift[0]);
 }
 
 /* min and max over the corners of a stencil, then clamp. */
@@ -1358,63 +1395,62 @@ FSI__FLAT fsi_real fsi__limit(const fsi_real *p, size_t sy, size_t sz, int three
         lo = fsi__min(lo, fsi__min(fsi__min(p[0], p[1]), fsi__min(p[sy], p[sy + 1])));
         hi = fsi__max(hi, fsi__max(fsi__max(p[0], p[1]), fsi__max(p[sy], p[sy + 1])));
     }
-    return v < lo ? lo : v > hi ? hi : v;
+    return fsi__min(fsi__max(v, lo), hi);
 }
 
-/* out = limited MacCormack where both paths stay in the box and away from solids (st >= 0, off = 0), else hat; runs as in fsi__mix_chunk. */
-FSI__FLAT void fsi__limit_chunk(const fsi_real *a, size_t sy, size_t sz, int three, int count, const int32_t *st, const fsi_real *off, const fsi_real *hat,
-                                const fsi_real *old, const fsi_real *forth, fsi_real *FSI__RESTRICT out) {
-    int from, to, i;
-    for (from = 0; from < count; from = to) {
-        const fsi_real *p = a + (ptrdiff_t)st[from] - from;
-        if (st[from] < 0) { out[from] = hat[from]; to = from + 1; continue; }
-        for (to = from + 1; to < count && st[to] - to == st[from] - from;) to++;
-        FSI__OMP(simd)
-        for (i = from; i < to; i++) {
-            fsi_real v = fsi__limit(p + i, sy, sz, three, hat[i] + FSI_R(0.5) * (old[i] - forth[i]));
-            out[i] = off[i] > 0 ? hat[i] : v;
+/* out = MacCormack where both paths stay in the box and away from solids (st), else hat. limit: to the old values around the end of the backward path. */
+FSI__FLAT void fsi__correct_chunk(size_t sy, size_t sz, int three, int limit, int count, const int32_t *st, const fsi_real *hat, const fsi_real *old, const fsi_real *forth,
+                                  fsi_real *FSI__RESTRICT out) {
+    int from, i;
+    for (from = 0; from < count; from += FSI__BLOCK) {
+        if (from + FSI__BLOCK <= count && st[from] != FSI__NO_STENCIL && fsi__side_by_side(st + from)) {
+            const fsi_real *p = old + (ptrdiff_t)st[from];
+            FSI__OMP(simd)
+            for (i = from; i < from + FSI__BLOCK; i++) {
+                const fsi_real v = hat[i] + FSI_R(0.5) * (old[i] - forth[i]);
+                out[i] = limit ? fsi__limit(p + i, sy, sz, three, v) : v;
+            }
+        } else for (i = from; i < fsi__imin(from + FSI__BLOCK, count); i++) {
+            const fsi_real v = hat[i] + FSI_R(0.5) * (old[i] - forth[i]);
+            out[i] = st[i] == FSI__NO_STENCIL ? hat[i] : limit ? fsi__limit(old + i + st[i], sy, sz, three, v) : v;
         }
     }
 }
-
-FSI__FLAT void fsi__advect_forth(const fsi__job *q, int three, int j, int k, int i0, int count, fsi_real (*X)[FSI__CHUNK]) {
-    const size_t sy = (size_t)q->n[0], sz = sy * (size_t)q->n[1], row = (size_t)i0 + sy * (size_t)j + sz * (size_t)k;
-    const int32_t *st = q->stencil + row;
-    int32_t at[FSI__CHUNK];
-    fsi_real off[FSI__CHUNK];
-    int i, m;
-    fsi__trace_chunk(q, q->s, j, k, i0, count, X);
-    fsi__cut_chunk(q, q->family, three, fsi__safe_row(q, j, k), count, X, X, at, off);
+FSI__FLAT void fsi__advect_forth(const fsi__job *q, int three, int j, int k, int i0, int count) {
+    const size_t sy = (size_t)q->n[0], sz = sy * (size_t)q->n[1];
+    const ptrdiff_t row = (ptrdiff_t)((size_t)i0 + sy * (size_t)j + sz * (size_t)k), in = row - q->base;
+    fsi_real forth[FSI__CHUNK];
+    fsi__ends e;
+    int i, m, off;
+    off = fsi__find_ends(q, three, 0, j, k, i0, count, &e);
+    for (i = 0; off && i < count; i++) if (e.off[i] > 0) q->stencil[in + i] = FSI__NO_STENCIL;
     for (m = 0; m < q->count; m++) {
-        const fsi_real *hat = q->hat[m] + row, *old = q->old[m] + row;
-        fsi_real *FSI__RESTRICT out = q->out[m] + row, forth[FSI__CHUNK];
         if (!q->keep[m]) continue;
-        fsi__mix_chunk(q->hat[m], sy, sz, three, count, at, X, forth);
-        if (q->limit[m]) fsi__limit_chunk(q->old[m], sy, sz, three, count, st, off, hat, old, forth, out);
-        else for (i = 0; i < count; i++) out[i] = st[i] < 0 || off[i] > 0 ? hat[i] : hat[i] + FSI_R(0.5) * (old[i] - forth[i]);
+        fsi__mix_chunk(q->hat[m] + in, sy, sz, three, count, e.shift, e.F[0], e.F[1], e.F[2], forth);
+        fsi__correct_chunk(sy, sz, three, q->limit[m], count, q->stencil + in, q->hat[m] + in, q->old[m] + row, forth, q->out[m] + (row - q->out_base));
     }
 }
 
-/* One pass over all rows: 0 the bend of the paths, 1 backward, 2 correction. */
-static void fsi__advect_pass(const fsi__job *q, int pass) {
+/* One pass over some rows: 0 the ways, 1 backward, 2 correction. */
+static void fsi__advect_pass(const fsi__job *q, int pass, ptrdiff_t from, ptrdiff_t to) {
     const int three = q->mac.three;
-    ptrdiff_t r, rows = (ptrdiff_t)q->n[1] * q->n[2];
-    FSI__OMP(parallel for schedule(static) if (rows * q->n[0] > 20000))
-    for (r = 0; r < rows; r++) {
-        fsi_real X[3][FSI__CHUNK];
+    ptrdiff_t r;
+    FSI__OMP(parallel for schedule(static) if ((to - from) * q->n[0] > 8000))
+    for (r = from; r < to; r++) {
         int i0, j = (int)(r % q->n[1]), k = (int)(r / q->n[1]);
+        if (q->rows && !(q->rows[r] & pass)) continue;
         for (i0 = 0; i0 < q->n[0]; i0 += FSI__CHUNK) {
-            int count = fsi__imin(FSI__CHUNK, q->n[0] - i0);
-            if (pass == 0 && three) fsi__bend_chunk(q, 1, j, k, i0, count, X);
-            else if (pass == 0) fsi__bend_chunk(q, 0, j, k, i0, count, X);
-            else if (pass == 1 && three) fsi__advect_back(q, 1, j, k, i0, count, X);
-            else if (pass == 1) fsi__advect_back(q, 0, j, k, i0, count, X);
-            else if (three) fsi__advect_forth(q, 1, j, k, i0, count, X);
-            else fsi__advect_forth(q, 0, j, k, i0, count, X);
+            const int count = fsi__imin(FSI__CHUNK, q->n[0] - i0);
+            if (pass == 0 && three) fsi__ways_chunk(q, 1, j, k, i0, count);    /* the compiler makes one version of each for 2D and one for 3D */
+            else if (pass == 0) fsi__ways_chunk(q, 0, j, k, i0, count);
+            else if (pass == 1 && three) fsi__advect_back(q, 1, j, k, i0, count);
+            else if (pass == 1) fsi__advect_back(q, 0, j, k, i0, count);
+            else if (three) fsi__advect_forth(q, 1, j, k, i0, count);
+            else fsi__advect_forth(q, 0, j, k, i0, count);
         }
     }
 }
-static void fsi__job_begin(const fsi_grid *g, int family, fsi_real dt, fsi__job *q) {
+static void fsi__job_begin(const fsi_grid *g, int family, fsi_real dt, const fsi_real *way, fsi__job *q) {
     fsi_vec3 o = fsi__sample_place(family, 0, 0, 0);
     int a;
     memset(q, 0, sizeof *q);
@@ -1424,8 +1460,11 @@ static void fsi__job_begin(const fsi_grid *g, int family, fsi_real dt, fsi__job 
     q->o[0] = o.x; q->o[1] = o.y; q->o[2] = o.z;
     q->s = dt / g->h;
     q->stencil = g->stencil;
-    q->reach = g->stats.cfl < 1e6 ? 3 + (int)(3 * g->stats.cfl) : 1 << 30;
-    for (a = 0; a < 3; a++) q->E[a] = g->weight[a];    /* not needed before build_pressure makes new ones */
+    for (a = 0; a < 3; a++) {
+        q->reach[a] = way[a] < FSI_R(1e6) ? 2 + (int)way[a] : 1 << 29;
+        q->back[a] = g->weight[a];                     /* not needed before build_pressure makes new ones */
+        q->forth[a] = a == 0 ? g->rhs : g->way[a - 1];
+    }
 }
 static void fsi__job_add(fsi__job *q, const fsi_real *old, fsi_real *hat, fsi_real *out, fsi_advection mode) {
     int m = q->count++;
@@ -1433,51 +1472,122 @@ static void fsi__job_add(fsi__job *q, const fsi_real *old, fsi_real *hat, fsi_re
     q->keep[m] = mode == FSI_ADVECT_MACCORMACK || mode == FSI_ADVECT_MACCORMACK_FREE;
     q->limit[m] = mode == FSI_ADVECT_MACCORMACK;
 }
-static void fsi__job_run(fsi_grid *g, const fsi__job *q) {
-    int corrected = q->keep[0] || q->keep[1];
-    fsi__advect_pass(q, 1);
-    if (g->occluded) fsi__advect_seen(g, q);
-    if (corrected) fsi__advect_pass(q, 2);
+/* Smoke fills a part of the box only. Rows whose values lie within round-off (of the largest) of the still value, and whose neighbours within reach
+   do, keep them: no work there. Bit 2 of rows: the row may change; bit 1: a row that may change needs its hat. q carries scalars. */
+static void fsi__find_calm_rows(fsi_grid *g, fsi__job *q, const fsi_real *still) {
+    ptrdiff_t r, rows = (ptrdiff_t)g->ny * g->nz;
+    uint8_t *may = g->mark[0], *near_it = g->mark[1];
+    fsi_real *most = g->scratch[3];
+    int m, i, pass;
+    memset(may, 0, (size_t)rows);
+    for (m = 0; m < q->count; m++) {
+        fsi_real limit;
+        FSI__OMP(parallel for schedule(static) if (g->cells > 20000))
+        for (r = 0; r < rows; r++) {
+            const fsi_real *s = q->old[m] + r * g->nx;
+            fsi_real far = 0;
+            int n;
+            for (n = 0; n < g->nx; n++) far = fsi__max(far, fsi__abs(s[n] - still[m]));
+            most[r] = far;
+        }
+        limit = FSI_REAL_EPS * fsi_max_abs((size_t)rows, most);
+        for (r = 0; r < rows; r++) may[r] |= most[r] > limit;
+    }
+    for (pass = 0; pass < 2; pass++) {
+        uint8_t *p = pass ? near_it : may;
+        if (pass) memcpy(near_it, may, (size_t)rows);
+        for (i = 0; i < g->nz; i++) fsi__grow_line(p + (size_t)i * (size_t)g->ny, 1, g->ny, q->reach[1]);
+        for (i = 0; i < g->ny && g->dim == 3; i++) fsi__grow_line(p + i, (size_t)g->ny, g->nz, q->reach[2]);
+    }
+    for (r = 0; r < rows; r++) may[r] = (uint8_t)(near_it[r] + 2 * may[r]);
+    q->rows = may;
+}
+static void fsi__copy_rows(const fsi__job *q, int m, ptrdiff_t from, ptrdiff_t to, fsi_real *field) {
+    const ptrdiff_t w = q->n[0];
+    ptrdiff_t r;
+    FSI__OMP(parallel for schedule(static) if ((to - from) * w > 8000))
+    for (r = from; r < to; r++)
+        if (!q->rows || (q->rows[r] & 2u)) memcpy(field + r * w, q->out[m] + (r * w - q->out_base), (size_t)w * sizeof *field);
+}
+/* Moves what is still needed of hat, stencil and out, samples from .. to-1, to the front. */
+static void fsi__job_slide(fsi__job *q, int early, ptrdiff_t from, ptrdiff_t to) {
+    const size_t n = (size_t)(to - from);
+    int m;
+    for (m = 0; m < q->count; m++) {
+        if (q->keep[m]) memmove(q->hat[m], q->hat[m] + (from - q->base), n * sizeof *q->hat[m]);
+        if (early) memmove(q->out[m], q->out[m] + (from - q->out_base), n * sizeof *q->out[m]);
+    }
+    memmove(q->stencil, q->stencil + (from - q->base), n * sizeof *q->stencil);
+    q->base = from;
+    if (early) q->out_base = from;
+}
+/* All passes of a job, layer after layer (a plane, in 2D a row), each pass as far behind the one before it as paths reach: what a pass makes is still in
+   the cache when the next one reads it, and hat, stencil and out need room for some layers only. field: where the results go; NULL: they stay in out. */
+static void fsi__job_run(fsi_grid *g, fsi__job *q, fsi_real *const *field) {
+    const int three = q->mac.three, layers = three ? q->n[2] : q->n[1], per = three ? q->n[1] : 1, reach = fsi__imin(q->reach[1 + three], layers);
+    const ptrdiff_t size = (ptrdiff_t)per * q->n[0];   /* samples of a layer */
+    const int step = (int)(1 + 32768 / size), room = 2 * reach + 4 * step;
+    int back = 0, forth = 0, copied = 0, m;            /* layers done */
+    while (forth < layers || (field && copied < layers)) {
+        int to = fsi__imin(back + step, layers), from = fsi__imin(copied, forth - reach);
+        if (to * size - q->base > room * size && from * size > q->base) fsi__job_slide(q, field != NULL, from * size, back * size);
+        fsi__advect_pass(q, 1, (ptrdiff_t)back * per, (ptrdiff_t)to * per);
+        if (g->occluded) fsi__advect_seen(g, q, (ptrdiff_t)back * per, (ptrdiff_t)to * per);
+        back = to;
+        to = back == layers ? layers : fsi__imax(back - reach, forth);
+        if (q->keep[0] || q->keep[1]) fsi__advect_pass(q, 2, (ptrdiff_t)forth * per, (ptrdiff_t)to * per);
+        forth = to;
+        to = forth == layers ? layers : fsi__imax(forth - reach, copied);
+        for (m = 0; m < q->count && field; m++) fsi__copy_rows(q, m, (ptrdiff_t)copied * per, (ptrdiff_t)to * per, field[m]);
+        copied = to;
+    }
 }
 
 FSI_API fsi_result fsi_grid_advect(fsi_grid *grid, fsi_real dt) {
     fsi_grid *g = grid;
     fsi__job q;
-    fsi_real speed;
+    fsi_real speed, axis_speed[3] = {0, 0, 0}, way[3], still[2];
     double t0;
-    int i, m, group[2], total;
+    fsi_real *field[2];
+    int i, total;
     fsi_result r;
     if (!g || !g->block) return FSI_ERR_STATE;
     if (!fsi__dt_valid(dt)) return FSI_ERR_ARGUMENT;
     t0 = fsi__now(g);
-    r = fsi__check_state(g, &speed);
+    r = fsi__check_state(g, &speed, axis_speed);
     if (r < 0) return r;
     g->stats.max_speed = (double)speed;
     g->stats.cfl = g->stats.max_speed * (double)dt / (double)g->h;
     if (g->occluded) fsi__mark_near(g, dt);
-    fsi__job_begin(g, 3, dt, &q);
-    fsi__advect_pass(&q, 0);
+    for (i = 0; i < 3; i++) way[i] = FSI_R(0.5) * (dt / g->h * axis_speed[i] + 1);
+    fsi__job_begin(g, 3, dt, way, &q);
+    fsi__advect_pass(&q, 0, 0, (ptrdiff_t)g->ny * g->nz);
+    for (i = 0; i < 3; i++) way[i] = 3 * dt / g->h * axis_speed[i];    /* |2 u - u(m)| */
     g->weights_are_one = 0;
     total = 2 + g->desc.scalars;
     for (i = 0; i < total;) {                          /* scalars first, two at a time, all by the old velocity */
-        fsi__job_begin(g, 3, dt, &q);
+        fsi__job_begin(g, 3, dt, way, &q);
         for (; i < total && q.count < 2; i++) {
             fsi_advection mode;
-            const fsi_real *s = fsi__scalar(g, i, &mode);
+            fsi_real *s = fsi__scalar(g, i, &mode);
             if (!s || mode == FSI_ADVECT_NONE) continue;
-            group[q.count] = i;
+            field[q.count] = s;
+            still[q.count] = i == 1 ? g->desc.ambient : 0;
             fsi__job_add(&q, s, g->scratch[q.count], g->scratch[2 + q.count], mode);
         }
-        if (q.count) fsi__job_run(g, &q);
-        for (m = 0; m < q.count; m++) fsi_copy(g->cells, q.out[m], fsi__scalar(g, group[m], NULL));
+        if (!q.count) continue;
+        fsi__find_calm_rows(g, &q, still);
+        fsi__job_run(g, &q, field);
     }
     for (i = 0; i < g->dim && g->desc.advect_velocity != FSI_ADVECT_NONE; i++) {
-        fsi__job_begin(g, i, dt, &q);
-        fsi__job_add(&q, g->u[i], g->scratch[3], g->scratch[i], g->desc.advect_velocity);
-        fsi__job_run(g, &q);
+        fsi__job_begin(g, i, dt, way, &q);
+        fsi__job_add(&q, g->carried[i] ? g->carried[i] : g->u[i], g->scratch[3], g->scratch[i], g->desc.advect_velocity);
+        field[0] = g->u[i];
+        fsi__job_run(g, &q, g->occluded ? NULL : field);               /* next to solids all components of the old velocity are looked at again */
     }
     for (i = 0; i < g->dim && g->desc.advect_velocity != FSI_ADVECT_NONE; i++) {
-        fsi_copy(g->faces[i], g->scratch[i], g->u[i]);
+        if (g->occluded) fsi_copy(g->faces[i], g->scratch[i], g->u[i]);
+        g->carried[i] = NULL;
         if (g->u_plus[i]) fsi__plus_equal(g, i, g->plus_work[i]);
     }
     fsi__grid_walls(g, 0);
@@ -1626,28 +1736,28 @@ static fsi_result fsi__apply_sources(fsi_grid *g) {
 }
 
 /* ------------------------------------------------------------------------------------------------ >>grid forces */
-/* Acceleration at faces of axis a from a quantity at cells: mean of the two cells beside each inner face, u += dt * mean. */
-typedef fsi_real (*fsi__cell_force_fn)(const fsi_grid *g, int a, int i, int j, int k);
-static void fsi__add_cell_force(fsi_grid *g, int a, fsi_real dt, fsi__cell_force_fn fn) {
-    ptrdiff_t r, rows;
-    int n[3];
-    fsi__family_size(g, a, n);
-    rows = (ptrdiff_t)n[1] * n[2];
+/* Adds dt times an acceleration of the cells to the faces of axis a inside the box: the mean of the two cells beside a face. f holds half of it. */
+static void fsi__push_faces(fsi_grid *g, int a, fsi_real dt, const fsi_real *f) {
+    const ptrdiff_t below = a == 0 ? 1 : a == 1 ? g->nx : (ptrdiff_t)g->nx * g->ny;
+    const int first = a == 0, rows = (a == 1 ? g->ny - 1 : g->ny) * (a == 2 ? g->nz - 1 : g->nz), per = a == 1 ? g->ny - 1 : g->ny;
+    ptrdiff_t r;
     FSI__OMP(parallel for schedule(static) if (g->cells > 20000))
     for (r = 0; r < rows; r++) {
-        int i, j = (int)(r % n[1]), k = (int)(r / n[1]), at = a == 1 ? j : k;
-        fsi_real *u = g->u[a] + (size_t)r * (size_t)n[0];
-        if (a != 0 && (at == 0 || at == n[a] - 1)) continue;           /* faces of the box: open sides follow the flow */
-        if (a == 0) {
-            fsi_real last = fn(g, a, 0, j, k);
-            for (i = 1; i < n[0] - 1; i++) { fsi_real f = fn(g, a, i, j, k); u[i] += dt * FSI_R(0.5) * (last + f); last = f; }
-        } else for (i = 0; i < n[0]; i++) u[i] += dt * FSI_R(0.5) * (fn(g, a, i, j, k) + fn(g, a, i, j - (a == 1), k - (a == 2)));
+        const ptrdiff_t j = r % per + (a == 1), k = r / per + (a == 2);
+        const fsi_real *hi = f + g->nx * (j + (ptrdiff_t)g->ny * k), *lo = hi - below;
+        fsi_real *FSI__RESTRICT u = g->u[a] + (g->nx + (a == 0)) * (j + (ptrdiff_t)(g->ny + (a == 1)) * k);
+        int i;
+        FSI__OMP(simd)
+        for (i = first; i < g->nx; i++) u[i] += dt * (lo[i] + hi[i]);
     }
 }
-/* f = up (-alpha density + beta (T - T0)) */
-static fsi_real fsi__buoyancy(const fsi_grid *g, int a, int i, int j, int k) {
-    size_t c = (size_t)i + (size_t)g->nx * ((size_t)j + (size_t)g->ny * (size_t)k);
-    return fsi__get(g->desc.up, a) * (g->desc.buoyancy_temperature * (g->temperature[c] - g->desc.ambient) - g->desc.buoyancy_density * g->density[c]);
+/* Half of -alpha density + beta (T - T0), of all cells. */
+static void fsi__buoyancy(fsi_grid *g, fsi_real *FSI__RESTRICT f) {
+    const fsi_real alpha = FSI_R(0.5) * g->desc.buoyancy_density, beta = FSI_R(0.5) * g->desc.buoyancy_temperature, T0 = g->desc.ambient;
+    const fsi_real *s = g->density, *T = g->temperature;
+    ptrdiff_t c;
+    FSI__OMP(parallel for simd schedule(static) if (g->cells > 20000))
+    for (c = 0; c < (ptrdiff_t)g->cells; c++) f[c] = beta * (T[c] - T0) - alpha * s[c];
 }
 
 /* Vorticity at cell centres by central differences of the cell means (one-sided at the box), into scratch[0..2]; |omega| into scratch[3]. */
@@ -1692,6 +1802,14 @@ static fsi_real fsi__confine(const fsi_grid *g, int a, int i, int j, int k) {
     N.z = w[k < g->nz - 1 ? c + sz : c] - w[k > 0 ? c - sz : c];
     return g->desc.confinement * g->h * fsi__get(fsi_vec_cross(fsi__unit(N), fsi_vec(g->scratch[0][c], g->scratch[1][c], g->scratch[2][c])), a);
 }
+static void fsi__confinement(const fsi_grid *g, int a, fsi_real *f) {   /* half of it, of all cells */
+    ptrdiff_t r, rows = (ptrdiff_t)g->ny * g->nz;
+    FSI__OMP(parallel for schedule(static) if (g->cells > 20000))
+    for (r = 0; r < rows; r++) {
+        int i;
+        for (i = 0; i < g->nx; i++) f[r * g->nx + i] = FSI_R(0.5) * fsi__confine(g, a, i, (int)(r % g->ny), (int)(r / g->ny));
+    }
+}
 
 static void fsi__user_force(fsi_grid *g, int a, fsi_real dt) {
     int n[3], i, j, k;
@@ -1712,26 +1830,33 @@ static void fsi__decay(fsi_grid *g, fsi_real dt) {
         g->temperature[i] = g->desc.ambient + (g->temperature[i] - g->desc.ambient) * warm;
 }
 
+static void fsi__add_to_all(size_t n, fsi_real by, fsi_real *v) {
+    ptrdiff_t f;
+    FSI__OMP(parallel for schedule(static) if (n > 20000))
+    for (f = 0; f < (ptrdiff_t)n; f++) v[f] += by;
+}
 FSI_API fsi_result fsi_grid_forces(fsi_grid *grid, fsi_real dt) {
     fsi_grid *g = grid;
     fsi_result r;
     double t0;
-    size_t f;
     int a;
     if (!g || !g->block) return FSI_ERR_STATE;
     if (!fsi__dt_valid(dt)) return FSI_ERR_ARGUMENT;
     r = fsi__check_callbacks(g);
     if (r < 0) return r;
     t0 = fsi__now(g);
-    if (g->desc.confinement > 0 || g->desc.confinement < 0) fsi__vorticity(g);
+    if (fsi__abs(g->desc.confinement) > 0) fsi__vorticity(g);          /* of the velocity before any force */
+    if (g->density && (fsi__abs(g->desc.buoyancy_density) > 0 || fsi__abs(g->desc.buoyancy_temperature) > 0)) {
+        fsi__buoyancy(g, g->rhs);
+        for (a = 0; a < g->dim; a++) if (fsi__abs(fsi__get(g->desc.up, a)) > 0) fsi__push_faces(g, a, dt * fsi__get(g->desc.up, a), g->rhs);
+    }
     for (a = 0; a < g->dim; a++) {
         fsi_real kick = dt * fsi__get(g->desc.gravity, a);
-        if (g->density && (fsi__abs(g->desc.buoyancy_density) > 0 || fsi__abs(g->desc.buoyancy_temperature) > 0) && fsi__abs(fsi__get(g->desc.up, a)) > 0)
-            fsi__add_cell_force(g, a, dt, fsi__buoyancy);
-        if (fsi__abs(g->desc.confinement) > 0) fsi__add_cell_force(g, a, dt, fsi__confine);
+        if (fsi__abs(g->desc.confinement) > 0) { fsi__confinement(g, a, g->rhs); fsi__push_faces(g, a, dt, g->rhs); }
         if (g->desc.force_fn) fsi__user_force(g, a, dt);
-        for (f = 0; fsi__abs(kick) > 0 && f < g->faces[a]; f++) g->u[a][f] += kick;
-        for (f = 0; g->u_plus[a] && fsi__abs(kick) > 0 && f < g->faces[a]; f++) g->u_plus[a][f] += kick;
+        if (!(fsi__abs(kick) > 0)) continue;
+        fsi__add_to_all(g->faces[a], kick, g->u[a]);
+        if (g->u_plus[a]) fsi__add_to_all(g->faces[a], kick, g->u_plus[a]);
     }
     fsi__decay(g, dt);
     r = fsi__apply_sources(g);
@@ -1918,7 +2043,7 @@ FSI_API fsi_result fsi_grid_build_pressure(fsi_grid *grid, fsi_real dt) {
         for (a = 0; a < g->dim; a++) fsi__build_weights(g, a);
     g->weights_are_one = !g->phi && !g->occluded;
     scale = -g->desc.rho * g->h;
-    g->noise = (4 + fsi__imax(g->nx, fsi__imax(g->ny, g->nz))) * (double)FSI_REAL_EPS * (double)(-scale * fsi__max_speed(g)) * sqrt((double)g->cells);
+    g->noise = (4 + fsi__imax(g->nx, fsi__imax(g->ny, g->nz))) * (double)FSI_REAL_EPS * (double)(-scale * fsi__max_speed(g, NULL)) * sqrt((double)g->cells);
     fsi__all_outflow(g, scale, g->rhs);
     fsi__add_divergence_sources(g, g->rhs, -scale * g->h);
     g->stats.seconds_project = fsi__now(g) - t0;
@@ -2488,9 +2613,15 @@ static fsi_vec3 fsi__ls_lattice(const fsi_levelset *ls, fsi_vec3 x) {
                    d->nz > 1 ? fsi__clamp((x.z - d->origin.z) * s - half, -half, (fsi_real)d->nz - half) : 0);
 }
 
-static fsi_real fsi__ls_phi(const fsi_levelset *ls, fsi_vec3 x) {      /* phi at a world point, linear */
-    return fsi__ls_interpolate(ls, ls->phi, fsi__ls_lattice(ls, x), 0, 0, NULL);
+/* phi at a lattice point, linear, continued to half a cell outside: fsi__ls_interpolate without its weights of cubics. */
+static fsi_real fsi__ls_linear(const fsi_levelset *ls, fsi_vec3 g) {
+    const int nx = ls->desc.nx, ny = ls->desc.ny, nz = ls->desc.nz;
+    const int i = fsi__iclamp((int)g.x, 0, nx - 2), j = fsi__iclamp((int)g.y, 0, ny - 2), k = nz > 1 ? fsi__iclamp((int)g.z, 0, nz - 2) : 0;
+    const size_t sy = (size_t)nx, sz = sy * (size_t)ny;
+    const fsi_real *p = ls->phi + ((size_t)i + sy * (size_t)j + sz * (size_t)k);
+    return fsi__corner_mix(p, sy, sz, g.x - (fsi_real)i, g.y - (fsi_real)j, g.z - (fsi_real)k, nz > 1);
 }
+static fsi_real fsi__ls_phi(const fsi_levelset *ls, fsi_vec3 x) { return fsi__ls_linear(ls, fsi__ls_lattice(ls, x)); }
 
 FSI_API fsi_real fsi_levelset_sample(const fsi_levelset *ls, fsi_vec3 x, fsi_vec3 *gradient) {
     fsi_real v = fsi__ls_interpolate(ls, ls->phi, fsi__ls_lattice(ls, x), 0, 0, gradient);
@@ -2498,34 +2629,16 @@ FSI_API fsi_real fsi_levelset_sample(const fsi_levelset *ls, fsi_vec3 x, fsi_vec
     return v;
 }
 
-/* One velocity component at lattice point g (cell centres), linear on its own faces, constant beyond the outermost ones. */
-static fsi_real fsi__ls_face(const fsi_levelset *ls, const fsi_real *u, int axis, fsi_vec3 g) {
-    int n[3], b[3], m, nx, ny, up[3];
-    fsi_real t[3], c[3];
-    size_t at, sx, sy, sz;
-    c[0] = g.x; c[1] = g.y; c[2] = g.z;
-    n[0] = ls->desc.nx; n[1] = ls->desc.ny; n[2] = ls->desc.nz;
-    n[axis]++; c[axis] += FSI_R(0.5);
-    for (m = 0; m < 3; m++) {
-        fsi_real q = fsi__clamp(c[m], 0, (fsi_real)(n[m] - 1));
-        b[m] = fsi__imin((int)q, fsi__imax(n[m] - 2, 0));
-        t[m] = q - (fsi_real)b[m]; up[m] = n[m] > 1;
-    }
-    nx = n[0]; ny = n[1];
-    at = (size_t)b[0] + (size_t)nx * ((size_t)b[1] + (size_t)ny * (size_t)b[2]);
-    sx = up[0] ? 1 : 0; sy = up[1] ? (size_t)nx : 0; sz = up[2] ? (size_t)nx * (size_t)ny : 0;
-#define FSI__LS_ROW(o) (u[o] + t[0] * (u[(o) + sx] - u[o]))
-    {
-        fsi_real a = FSI__LS_ROW(at), e = a + t[1] * (FSI__LS_ROW(at + sy) - a), p, q;
-        if (!sz) return e;
-        p = FSI__LS_ROW(at + sz); q = p + t[1] * (FSI__LS_ROW(at + sy + sz) - p);
-        return e + t[2] * (q - e);
-    }
-#undef FSI__LS_ROW
-}
-
+/* Velocity at lattice point g (cell centres): linear on the faces of each component, constant beyond the outermost ones. */
 static fsi_vec3 fsi__ls_velocity(const fsi_levelset *ls, const fsi_real *const u[3], fsi_vec3 g) {
-    return fsi_vec(fsi__ls_face(ls, u[0], 0, g), fsi__ls_face(ls, u[1], 1, g), ls->desc.nz > 1 ? fsi__ls_face(ls, u[2], 2, g) : 0);
+    const fsi_real half = FSI_R(0.5);
+    fsi_vec3 v;
+    fsi__mac m;
+    m.u[0] = u[0]; m.u[1] = u[1]; m.u[2] = u[2];
+    m.n[0] = ls->desc.nx; m.n[1] = ls->desc.ny; m.n[2] = ls->desc.nz;
+    if (m.n[2] > 1) fsi__mac_at(&m, 1, g.x + half, g.y + half, g.z + half, &v.x, &v.y, &v.z);
+    else fsi__mac_at(&m, 0, g.x + half, g.y + half, half, &v.x, &v.y, &v.z);
+    return v;
 }
 
 /* Where lattice point g comes to in dt / h (negative: comes from): the midpoint rule. */
@@ -2600,7 +2713,7 @@ static fsi_result fsi__ls_resolve(fsi_levelset *ls, const fsi_levelset_desc *des
     fsi_levelset_desc *d = &ls->desc;
     size_t n, full;
     *d = *desc;
-    if (d->nx < 1 || d->ny < 1 || d->nz < 1 || !fsi__finite(d->h) || !(d->h > 0) || !fsi__finite_vec(d->origin)) return FSI_ERR_ARGUMENT;
+    if (d->nx < 2 || d->ny < 2 || d->nz < 1 || !fsi__finite(d->h) || !(d->h > 0) || !fsi__finite_vec(d->origin)) return FSI_ERR_ARGUMENT;
     if (d->particles < -1 || d->particles > 8 || d->reseed < -1 || d->redistance < -1 || d->band < 0 || !fsi_allocator_valid(&d->allocator))
         return FSI_ERR_ARGUMENT;
     if (!fsi_size_mul((size_t)d->nx + 1, (size_t)d->ny + 1, &n) || !fsi_size_mul(n, (size_t)d->nz + 1, &n) || n > 0x7fffffffu) return FSI_ERR_SIZE;
@@ -2897,12 +3010,10 @@ static fsi__ls_faces fsi__ls_faces_of(const fsi_levelset *ls, int axis) {
 }
 
 /* Mean of phi over the two cells of a face (one at the border); *wet: one of them is liquid. */
-static fsi_real fsi__ls_face_phi(const fsi_levelset *ls, const fsi__ls_faces *f, ptrdiff_t at, int *wet) {
-    ptrdiff_t i[3], nx = ls->desc.nx, ny = ls->desc.ny, step, c;
+static fsi_real fsi__ls_face_phi(const fsi_levelset *ls, const fsi__ls_faces *f, const ptrdiff_t *i, int *wet) {
+    const ptrdiff_t nx = ls->desc.nx, ny = ls->desc.ny, step = f->axis == 0 ? 1 : f->axis == 1 ? nx : nx * ny;
+    const ptrdiff_t c = i[0] + nx * (i[1] + ny * i[2]);                /* the cell above the face */
     fsi_real a, b;
-    i[0] = at % f->n[0]; i[1] = at / f->n[0] % f->n[1]; i[2] = at / f->step[2];
-    step = f->axis == 0 ? 1 : f->axis == 1 ? nx : nx * ny;
-    c = i[0] + nx * (i[1] + ny * i[2]);                                /* the cell above the face */
     a = i[f->axis] > 0 ? ls->phi[c - step] : ls->phi[c];
     b = i[f->axis] + 1 < f->n[f->axis] ? ls->phi[c] : ls->phi[c - step];
     *wet = a < 0 || b < 0;
@@ -2921,22 +3032,25 @@ static fsi_real fsi__ls_handed(const fsi_levelset *ls, const fsi_real *u, ptrdif
 /* n . grad u = 0 at a face, upwind in phi: the mean of the neighbours with lower phi, weighted by the drop. Returns 0 while one of them is not
    known yet; with force it takes what is known, and the plain mean where none of that lies lower. */
 static int fsi__ls_extend(const fsi_levelset *ls, const fsi__ls_faces *f, const fsi_real *u, ptrdiff_t at, int force, fsi_real *out) {
-    ptrdiff_t q = at;
     fsi_real here, wsum = 0, sum = 0, mean = 0, h = ls->desc.h;
+    ptrdiff_t place[3];
     int m, s, wet, count = 0, wait = 0;
-    here = fsi__ls_face_phi(ls, f, at, &wet);
-    for (m = 0; m < 3; q /= f->n[m], m++) {
+    place[0] = at % f->n[0]; place[1] = at / f->n[0] % f->n[1]; place[2] = at / f->step[2];
+    here = fsi__ls_face_phi(ls, f, place, &wet);
+    for (m = 0; m < (ls->desc.nz > 1 ? 3 : 2); m++) {
         fsi_real best = FSI_R(1e-3) * h, v = 0, w = 0;                 /* smaller drops count as level */
         int known = 1;
         for (s = 0; s < 2; s++) {
-            ptrdiff_t i = q % f->n[m], step = s ? f->step[m] : -f->step[m], o = at + step;
+            const ptrdiff_t i = place[m], step = s ? f->step[m] : -f->step[m], o = at + step;
             fsi_real drop, from = 0;
             int is;
             if ((s ? i + 1 >= f->n[m] : i < 1) || ls->mark[o] == 2) continue;
             is = ls->mark[o] == 1;
             if (is) { mean += u[o]; count++; from = fsi__ls_handed(ls, u, o, step, here < 2 * h ? (s ? f->n[m] - 2 - i : i - 1) : 0); }
             else if (force) continue;
-            drop = here - fsi__ls_face_phi(ls, f, o, &wet);
+            place[m] += s ? 1 : -1;
+            drop = here - fsi__ls_face_phi(ls, f, place, &wet);
+            place[m] = i;
             if (drop > best + FSI_R(1e-6) * h) { best = w = drop; v = from; known = is; }
             else if (drop > best - FSI_R(1e-6) * h) { v = (v + from) / 2; known = known && is; }  /* both sides alike: stays mirrored */
         }
@@ -2971,14 +3085,18 @@ FSI_API void fsi_levelset_extrapolate(fsi_levelset *ls, fsi_real *const u[3], co
         fsi__ls_faces f = fsi__ls_faces_of(ls, axis);
         const uint8_t *given = valid ? valid[axis] : NULL;
         fsi_real *v = u[axis], reach = (fsi_real)layers * ls->desc.h;
-        ptrdiff_t at;
+        ptrdiff_t at, r;
         FSI__OMP(parallel for schedule(static) if (f.count > FSI__GRAIN))
-        for (at = 0; at < f.count; at++) {
-            int wet = 0;
-            fsi_real far = fsi__ls_face_phi(ls, &f, at, &wet);
-            ls->mark[at] = given ? given[at] : (uint8_t)wet;
-            ls->slot[at] = ls->mark[at] == 0 && far < reach;
-            if (ls->mark[at] == 0) v[at] = 0;
+        for (r = 0; r < f.n[1] * f.n[2]; r++) {
+            ptrdiff_t i[3], to = r * f.n[0];
+            i[1] = r % f.n[1]; i[2] = r / f.n[1];
+            for (i[0] = 0; i[0] < f.n[0]; i[0]++, to++) {
+                int wet = 0;
+                fsi_real far = fsi__ls_face_phi(ls, &f, i, &wet);
+                ls->mark[to] = given ? given[to] : (uint8_t)wet;
+                ls->slot[to] = ls->mark[to] == 0 && far < reach;
+                if (ls->mark[to] == 0) v[to] = 0;
+            }
         }
         for (at = 0, left = 0; at < f.count; at++)
             if (ls->slot[at]) ls->heap[left++] = (int32_t)at;
@@ -3252,7 +3370,7 @@ static void fsi__ls_advect(fsi_levelset *ls, const fsi_real *const u[3], fsi_rea
         fsi_vec3 g = fsi__ls_centre(ls, c), x;
         fsi_real out, v;
         x = fsi__ls_clip(ls, walls, g, fsi__ls_trace(ls, u, g, -dth), &out);
-        v = fsi__ls_interpolate(ls, ls->phi, x, 0, 0, NULL);
+        v = fsi__ls_linear(ls, x);
         if (cubic && fsi__abs(v) < 4 * h) v = fsi__ls_interpolate(ls, ls->phi, x, 1, 1, NULL);
         ls->work[0][c] = out > 0 ? fsi__max(v, out * h) : v;           /* what comes in from outside is air */
     }

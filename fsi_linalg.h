@@ -92,6 +92,7 @@
      MIC(0) 30 / 44 / 66 (square root of 2). Test L_09.
    - CG is exact after as many steps as there are distinct eigenvalues (L_01); SYMMQMR takes 3 steps with the ideal saddle-point
      preconditioner (L_12); GMRES(m) stagnates for ever on a cyclic shift with m < n and says FSI_STALLED (L_10).
+   - SYMMQMR and GMRES never return an x with a larger residual than the start; CG never one with more energy.
    - CG and SYMMQMR divide by p.A p. For A = [0 1; 1 0], b = (1, 0) that is 0: FSI_BREAKDOWN; GMRES solves it in 2 steps (L_14).
    - Pivoted QR drops columns whose remaining length is below tolerance * |r_00|. That keeps quasi-Newton histories with repeated
      columns bounded (L_17) but is no proof of rank (L_16).
@@ -100,7 +101,8 @@
    - Woodbury is symmetric by construction and holds 1e-8 relative for mass ratios from 1e-4 to 1e4 (L_19).
    - Modes are accepted on the residual of the inverse problem; eigenvalues are Rayleigh quotients, so their error is its square.
      Single precision input limits them: entries of K are known to 6e-8, so the lowest modes carry an error of 6e-8 times the largest.
-   - Magnitudes: squares of entries must not overflow or vanish: keep |b| between 1e-140 and 1e140 (double), 1e-15 and 1e15 (single).
+   - Magnitudes: a right-hand side beyond 1e30 or below 1e-30 (single: 1e8) is solved in units of a power of two, so that no square overflows
+     or vanishes; history_fn then sees x in these units. Answers that do not fit into fsi_real are FSI_ERR_NUMERIC.
    - -ffast-math: tests for NaN and infinity look at the bits, so input checks and breakdown guards keep working; the solver tests
      pass with it. Bits then differ from a plain build, but still not with the number of threads.
 
@@ -109,7 +111,7 @@
    one allocation (the sparse Cholesky one more while it orders), held until its *_free, which is safe on a zeroed struct and twice.
    fsi_eigen_dense and fsi_modes_solve only borrow. Nothing is allocated by dense, batch and QR routines, by *_update, *_factor and
    *_solve, nor by a Krylov solver that was given a workspace.
-     bytes:  CG 5 n, SYMMQMR 6 n, GMRES (restart + 3) n fsi_reals; IC(0) 16 or 20 per lower entry;
+     bytes:  CG 5 n, SYMMQMR 6 n (7 with a guess), GMRES (restart + 3) n fsi_reals; IC(0) 16 or 20 per lower entry;
              sparse Cholesky 12 per entry of L; modes: a factor and about 3 count + 50 vectors of doubles.
 
    ERRORS
@@ -221,6 +223,8 @@
 #define fsi_mg_project fsi_mg_project_f32
 #define fsi_mg_incompatibility fsi_mg_incompatibility_f32
 #define fsi_mg_solve fsi_mg_solve_f32
+#define fsi_mg_rank_build fsi_mg_rank_build_f32
+#define fsi_mg_rank_free fsi_mg_rank_free_f32
 #define fsi_closest_on_segment fsi_closest_on_segment_f32
 #define fsi_closest_on_triangle fsi_closest_on_triangle_f32
 #define fsi_surface_cross fsi_surface_cross_f32
@@ -731,6 +735,7 @@ typedef struct fsi_mg {
     uint8_t *edge;            /* [2 * nx] rows of Dirichlet and Neumann cells: outside an open and a closed side */
     double *part;             /* [nz] sums per plane */
     fsi_mg_level *level;      /* [levels], finest first */
+    const struct fsi_mg_rank *rank; /* low-rank term that the V-cycle takes along; NULL outside a solve with one. Set it to use fsi_mg_cycle with one */
 } fsi_mg;
 
 typedef struct fsi_mg_solve_desc {
@@ -740,6 +745,7 @@ typedef struct fsi_mg_solve_desc {
     int guess;                /* 1: p holds a guess; used only if q(p) = p.A p / 2 - b.p <= 0 (energy test), else dropped */
     fsi_operator extra;       /* optional: y += E x on cells, E symmetric positive semi-definite (low-rank terms of solids) */
     fsi_operator precondition;/* optional: z = P r instead of one V-cycle; may call fsi_mg_cycle */
+    const struct fsi_mg_rank *rank; /* optional: low-rank part of `extra` that the V-cycle takes along */
     double (*clock_fn)(void *user); /* optional: seconds, for the time budget */
     void *clock_user;
     double seconds;           /* stop after this many seconds (0 = no budget; needs clock_fn) */
@@ -765,6 +771,41 @@ FSI_API double fsi_mg_incompatibility(const fsi_mg *mg, const fsi_real *b);
    (FSI_INCOMPATIBLE otherwise, and the compatible part is solved). report->residual is recomputed from p at the end, and a residual that
    rounding of p alone explains (FSI_SINGLE on large grids) counts as converged. */
 FSI_API fsi_result fsi_mg_solve(fsi_mg *mg, const fsi_mg_solve_desc *desc, const fsi_real *b, fsi_real *p, fsi_report *report);
+
+/* Low-rank terms through the V-cycle: P = (B^-1 + Z K^-1 Z^T)^-1 for B the V-cycle, in one V-cycle (Woodbury on all levels at once). Columns of
+   Z come in groups (the degrees of freedom of one solid), K is block diagonal. Set-up and cost grow with the cells the columns touch. */
+typedef struct fsi_mg_group {
+    int columns, entries;     /* >= 0 */
+    const int32_t *cell;      /* [entries] fluid cells; may repeat */
+    const fsi_real *factor;   /* [entries] */
+    const fsi_real *val;      /* [entries * columns]: Z[cell[e]][c] += factor[e] val[e * columns + c] */
+    const fsi_real *K;        /* [columns * columns] symmetric positive definite */
+} fsi_mg_group;
+
+typedef struct fsi__mg_patch {           /* private: where a group lives on one level, cells lo .. hi-1 in the internal axes */
+    int lo[3], hi[3], mlo[3], mhi[3];    /* of its columns t; of the smoothed columns m */
+    size_t t, m, x;                      /* their places in data; of all cells of m in work */
+} fsi__mg_patch;
+
+typedef struct fsi_mg_rank {
+    int reach;                /* cells a smoothed column may spread on each level, >= 1; 0 = 3, with many columns 2. 2 * (sweeps + band sweeps) = exact */
+    int max_columns;          /* groups beyond are left out (they cost iterations then); 0 = 600 */
+    fsi_allocator allocator;  /* set before the first build; zero = malloc */
+    int columns;              /* taken, of all groups */
+    /* private */
+    int groups, levels, spread; /* spread: reach as used */
+    int *offset;              /* [groups + 1] first column of each group */
+    fsi__mg_patch *patch;     /* [levels * groups] */
+    float *data, *work, *local;
+    fsi_real *E, *c;          /* [columns^2] factor of K + Z^T B Z; [columns] */
+    double *sum;              /* [columns, each group padded to lanes] */
+    void *block[6]; size_t bytes[6];
+} fsi_mg_rank;
+/* Columns of all groups for the mask and weights mg has now. The V-cycle is used as work space. FSI_ERR_SINGULAR: K + Z^T B Z is not positive
+   definite; the rank has no columns then. */
+FSI_API fsi_result fsi_mg_rank_build(fsi_mg_rank *rank, fsi_mg *mg, const fsi_mg_group *group, int groups);
+/* Frees everything; safe on a zeroed struct and twice. */
+FSI_API void fsi_mg_rank_free(fsi_mg_rank *rank);
 
 /* ------------------------------------------------------------------------------------------------ >>geometry */
 /* Queries on surfaces (segments in 2D, triangles in 3D; 2D queries ignore z). Weights are barycentric, >= 0, and sum to 1. */
@@ -1149,23 +1190,48 @@ FSI_API double fsi_sum(size_t n, const fsi_real *a) {
 
 FSI_API double fsi_norm(size_t n, const fsi_real *a) { return sqrt(fsi_dot(n, a, a)); }
 
-FSI_API fsi_real fsi_max_abs(size_t n, const fsi_real *a) {
-    fsi_real m = 0;
-    size_t i;
-    for (i = 0; i < n; i++) {
-        fsi_real x = fsi__abs(a[i]);
-        if (!(x <= m)) m = x;                          /* true for NaN too */
-        if (!fsi__finite(m)) break;
+/* Largest |a| as bits: of numbers without sign the bits order like the values, infinity above them and NaN above that. */
+#ifdef FSI_SINGLE
+typedef uint32_t fsi__bits;
+#define FSI__INF_BITS 0x7f800000u
+#else
+typedef uint64_t fsi__bits;
+#define FSI__INF_BITS ((uint64_t)0x7ff << 52)
+#endif
+FSI__INLINE fsi__bits fsi__bits_max(fsi__bits m, const fsi_real *a) {
+    fsi__bits b;
+    memcpy(&b, a, sizeof b);
+    b &= (fsi__bits)-1 >> 1;
+    return b > m ? b : m;
+}
+static fsi__bits fsi__max_bits(size_t begin, size_t end, const fsi_real *a) {
+    fsi__bits m0 = 0, m1 = 0, m2 = 0, m3 = 0;
+    for (; begin + 4 <= end; begin += 4) {                             /* four chains: a maximum waits for the one before it */
+        m0 = fsi__bits_max(m0, a + begin); m1 = fsi__bits_max(m1, a + begin + 1);
+        m2 = fsi__bits_max(m2, a + begin + 2); m3 = fsi__bits_max(m3, a + begin + 3);
     }
+    for (; begin < end; begin++) m0 = fsi__bits_max(m0, a + begin);
+    m0 = m1 > m0 ? m1 : m0;
+    m2 = m3 > m2 ? m3 : m2;
+    return m2 > m0 ? m2 : m0;
+}
+static fsi__bits fsi__max_all(size_t n, const fsi_real *a) {
+    fsi__bits part[FSI__CHUNKS], most = 0;
+    size_t chunk = n / FSI__CHUNKS + 1;
+    ptrdiff_t c, used = (ptrdiff_t)((n + chunk - 1) / chunk);
+    if (n < 1024) return fsi__max_bits(0, n, a);
+    FSI__OMP(parallel for schedule(static) if (n > FSI__GRAIN))
+    for (c = 0; c < used; c++) part[c] = fsi__max_bits((size_t)c * chunk, (size_t)c * chunk + chunk < n ? (size_t)c * chunk + chunk : n, a);
+    for (c = 0; c < used; c++) most = part[c] > most ? part[c] : most;
+    return most;
+}
+FSI_API fsi_real fsi_max_abs(size_t n, const fsi_real *a) {
+    fsi__bits b = fsi__max_all(n, a);
+    fsi_real m;
+    memcpy(&m, &b, sizeof m);
     return m;
 }
-
-FSI_API int fsi_all_finite(size_t n, const fsi_real *a) {
-    size_t i;
-    for (i = 0; i < n; i++)
-        if (!fsi__finite(a[i])) return 0;
-    return 1;
-}
+FSI_API int fsi_all_finite(size_t n, const fsi_real *a) { return fsi__max_all(n, a) < FSI__INF_BITS; }
 
 FSI_API void fsi_axpy(size_t n, fsi_real s, const fsi_real *x, fsi_real *y) {
     ptrdiff_t i, m = (ptrdiff_t)n;
@@ -1410,6 +1476,7 @@ typedef struct fsi__krylov {
     double *s;                /* small arrays */
     double target;            /* stop when |b - A x| <= target */
     double size;              /* |b| */
+    double unit;              /* b and x are multiplied by this power of two where their squares would overflow or vanish; 1 elsewhere */
     double checked;           /* last recomputed residual that missed the target; < 0 = none yet */
     double began;             /* clock at the start */
     int cap, incompatible;
@@ -1462,6 +1529,21 @@ static fsi_result fsi__krylov_room(fsi__krylov *k, size_t vectors, size_t small,
     return k->arena.failed ? FSI_ERR_SIZE : FSI_OK;
 }
 
+/* A power of two that brings a largest entry to 1 when it lies outside the range where squares are safe. */
+static double fsi__krylov_unit(double largest) {
+    const double safe = sizeof(fsi_real) == 8 ? 1e30 : 1e8;
+    int e = 0;
+    if (!(largest > 0) || (largest <= safe && largest >= 1 / safe)) return 1;
+    (void)frexp(largest, &e);
+    return ldexp(1.0, -(sizeof(fsi_real) == 8 ? fsi__iclamp(e, -1000, 1000) : fsi__iclamp(e, -120, 120)));
+}
+
+/* r = b in the solver's unit */
+static void fsi__krylov_rhs(const fsi__krylov *k, fsi_real *r) {
+    fsi_copy(k->n, k->b, r);
+    if (k->unit < 1 || k->unit > 1) fsi_scale(k->n, (fsi_real)k->unit, r);
+}
+
 /* Checks, workspace, target. FSI_EMPTY: n = 0, nothing to do. */
 static fsi_result fsi__krylov_open(fsi__krylov *k, const fsi_krylov_desc *d, const fsi_real *b, const fsi_real *x, size_t vectors, size_t small,
                                    void *work, size_t work_size) {
@@ -1470,13 +1552,15 @@ static fsi_result fsi__krylov_open(fsi__krylov *k, const fsi_krylov_desc *d, con
     if (!fsi__krylov_valid(d)) return FSI_ERR_ARGUMENT;
     if (d->n == 0) return FSI_EMPTY;
     if (!b || !x || (d->guess && !fsi_all_finite(d->n, x))) return FSI_ERR_ARGUMENT;
+    if (!fsi_all_finite(d->n, b)) return FSI_ERR_ARGUMENT;
     k->d = d; k->n = d->n; k->b = b; k->checked = -1;
-    k->size = fsi_norm(d->n, b);
-    if (!fsi__finite64(k->size)) return fsi_all_finite(d->n, b) ? FSI_ERR_NUMERIC : FSI_ERR_ARGUMENT;
     r = fsi__krylov_room(k, vectors, small, work, work_size);
     if (r != FSI_OK) return r;
+    k->unit = fsi__krylov_unit((double)fsi_max_abs(d->n, b));
+    fsi__krylov_rhs(k, k->v[0]);
+    k->size = fsi_norm(d->n, k->v[0]);
     k->target = (d->tolerance > 0 ? d->tolerance : 1e-6) * k->size;
-    if (d->tolerance_abs > k->target) k->target = d->tolerance_abs;
+    if (d->tolerance_abs * k->unit > k->target) k->target = d->tolerance_abs * k->unit;
     k->cap = d->max_iterations ? d->max_iterations : d->n < 990 ? (int)(10 * d->n) + 100 : 10000;
     k->began = d->clock_fn ? d->clock_fn(d->clock_user) : 0;
     return FSI_OK;
@@ -1486,6 +1570,7 @@ static fsi_result fsi__krylov_close(fsi__krylov *k, fsi_result r, fsi_report *re
     if (r == FSI_EMPTY) r = FSI_OK;
     if (r >= 0 && k->incompatible) r = FSI_INCOMPATIBLE;
     k->report.reason = r;
+    if (k->unit > 0) { k->report.residual /= k->unit; k->report.residual_start /= k->unit; }
     if (k->d && k->d->clock_fn) k->report.seconds = k->d->clock_fn(k->d->clock_user) - k->began;
     if (k->owned) fsi_free(&k->d->allocator, k->arena.base, k->arena.size);
     if (report) *report = k->report;
@@ -1505,7 +1590,8 @@ static void fsi__krylov_precondition(const fsi__krylov *k, const fsi_real *r, fs
 /* r = b - A x without its null-space part; returns |r| */
 static double fsi__krylov_residual(const fsi__krylov *k, const fsi_real *x, fsi_real *r) {
     k->d->A.apply_fn(x, r, k->d->A.user);
-    fsi_xpay(k->n, k->b, -1, r);
+    fsi_scale(k->n, -1, r);
+    fsi_axpy(k->n, (fsi_real)k->unit, k->b, r);
     fsi__krylov_project(k, r);
     return fsi_norm(k->n, r);
 }
@@ -1513,31 +1599,67 @@ static double fsi__krylov_residual(const fsi__krylov *k, const fsi_real *x, fsi_
 /* Start: r = b - A x for the guess if it passes its test, else x = 0. t is scratch. Returns |r|. */
 static double fsi__krylov_start(fsi__krylov *k, fsi_real *x, fsi_real *r, fsi_real *t, int energy) {
     double norm, loss;
-    fsi_copy(k->n, k->b, r);
+    fsi__krylov_rhs(k, r);
     fsi__krylov_project(k, r);
     norm = fsi_norm(k->n, r);
-    fsi_copy(k->n, k->b, t);
+    fsi__krylov_rhs(k, t);
     fsi_axpy(k->n, -1, r, t);
     loss = fsi_norm(k->n, t);  /* the part of b that A cannot reach */
     k->incompatible = loss > k->target && loss > 64 * (double)FSI_REAL_EPS * k->size;
-    if (k->d->guess) {
-        double q;
+    if (k->d->guess && norm > 0) {
+        double q, left;
+        fsi_scale(k->n, (fsi_real)k->unit, x);
         fsi__krylov_project(k, x);
         k->d->A.apply_fn(x, t, k->d->A.user);
         q = fsi_dot(k->n, x, t) / 2 - fsi_dot(k->n, x, r);  /* q(x) = x.A x / 2 - b.x */
         fsi_xpay(k->n, r, -1, t);                                        /* t = b - A x */
         fsi__krylov_project(k, t);
-        if (energy ? q <= 0 : fsi_norm(k->n, t) <= norm) {
+        left = fsi_norm(k->n, t);
+        if (fsi__finite64(left) && (energy ? q <= 0 : left <= norm)) {
             fsi_copy(k->n, t, r);
-            norm = fsi_norm(k->n, r);
-            k->report.residual_start = k->report.residual = norm;
-            return norm;
+            return k->report.residual_start = k->report.residual = left;
         }
         k->report.restarts++;
     }
     fsi_fill(k->n, 0, x);
-    k->report.residual_start = k->report.residual = norm;
-    return norm;
+    return k->report.residual_start = k->report.residual = norm;
+}
+
+/* The size of A as far as its own image q tells: |A q| / |q|; *image = |q|. q is scaled, t is scratch. */
+static double fsi__krylov_magnitude(fsi__krylov *k, fsi_real *q, fsi_real *t, double *image) {
+    *image = fsi_norm(k->n, q);
+    if (!(*image > 0) || !fsi__finite((fsi_real)(1 / *image))) return 0;
+    fsi_scale(k->n, (fsi_real)(1 / *image), q);                          /* squares of A A p would overflow or vanish sooner */
+    k->d->A.apply_fn(q, t, k->d->A.user);
+    return fsi_norm(k->n, t);
+}
+
+/* What every solve ends with: the true residual of x into r, x finite and (with keep) not worse than the start (NULL = zero), and the unit taken
+   out. A residual that a symmetric A maps to nothing cannot be reduced: b is incompatible. t is scratch. */
+static fsi_result fsi__krylov_finish(fsi__krylov *k, fsi_result result, fsi_real *x, fsi_real *r, fsi_real *t, const fsi_real *start, int keep, int symmetric) {
+    int whole = fsi_all_finite(k->n, x);
+    double first = k->report.residual_start, norm = k->report.residual;
+    if (whole && result != FSI_OK) norm = fsi__krylov_residual(k, x, r);   /* FSI_OK was given on the true residual */
+    if (!whole || !fsi__finite64(norm) || (keep && norm > first)) {
+        if (start) fsi_copy(k->n, start, x);
+        else fsi_fill(k->n, 0, x);
+        norm = fsi__krylov_residual(k, x, r);
+        if (!fsi__finite64(norm)) { norm = first; result = FSI_ERR_NUMERIC; }
+        else if (result == FSI_OK) result = FSI_STALLED;
+    }
+    k->report.residual = norm;
+    if (result > 0 && norm <= k->target) result = FSI_OK;
+    if (symmetric && result > 0 && result != FSI_INCOMPATIBLE) {
+        double image, size;
+        k->d->A.apply_fn(r, t, k->d->A.user);
+        size = fsi__krylov_magnitude(k, t, r, &image);
+        if (image <= FSI__ROOT_EPS * size * norm) result = FSI_INCOMPATIBLE;
+    }
+    if (k->unit < 1 || k->unit > 1) {
+        fsi_scale(k->n, (fsi_real)(1 / k->unit), x);
+        if (!fsi_all_finite(k->n, x)) { fsi_fill(k->n, 0, x); k->report.residual = k->size; result = FSI_ERR_NUMERIC; }
+    }
+    return result;
 }
 
 /* After an iteration: FSI_OK to go on, FSI_NOT_CONVERGED to stop. */
@@ -1596,13 +1718,9 @@ static double fsi__cg_update(const fsi__krylov *k, fsi_real alpha, const fsi_rea
 
 /* The direction p has no curvature. If A p is nothing against what A does to its own image, p lies in the null space and b has a part
    along it: incompatible; x goes back to saved or zero. Otherwise A is indefinite. t is scratch. */
-static fsi_result fsi__cg_flat(fsi__krylov *k, fsi_real *x, const fsi_real *p, const fsi_real *q, fsi_real *t, const fsi_real *saved) {
-    double pp = fsi_dot(k->n, p, p), image = fsi_norm(k->n, q), again = 0;
-    if (image > 0) {
-        k->d->A.apply_fn(q, t, k->d->A.user);
-        again = fsi_norm(k->n, t) / image;  /* |A q| / |q| */
-    }
-    if (!(image <= 16 * FSI__ROOT_EPS * again * sqrt(pp))) return FSI_BREAKDOWN;
+static fsi_result fsi__cg_flat(fsi__krylov *k, fsi_real *x, const fsi_real *p, fsi_real *q, fsi_real *t, const fsi_real *saved) {
+    double pp = fsi_dot(k->n, p, p), image, size = fsi__krylov_magnitude(k, q, t, &image);
+    if (!(image <= 16 * FSI__ROOT_EPS * size * sqrt(pp))) return FSI_BREAKDOWN;
     if (saved) fsi_copy(k->n, saved, x);
     else fsi_fill(k->n, 0, x);
     fsi_axpy(k->n, (fsi_real)(-fsi_dot(k->n, x, p) / pp), p, x);         /* x without its part along the null vector */
@@ -1645,7 +1763,7 @@ static fsi_result fsi__cg_run(fsi__krylov *k, fsi_real *x) {
         curvature = fsi_dot(k->n, p, q);
         if (!fsi__finite64(curvature)) return FSI_ERR_NUMERIC;
         k->report.iterations++;
-        if (curvature <= 4 * (double)FSI_REAL_EPS * steepest * pi || !fsi__finite((fsi_real)(rz / curvature)))
+        if (curvature <= 64 * (double)FSI_REAL_EPS * steepest * pi || !fsi__finite((fsi_real)(rz / curvature)))
             return fsi__cg_flat(k, x, p, q, z, best < first ? k->v[4] : NULL);
         if (curvature > steepest * pi) steepest = curvature / pi;
         if (curvature < 0.1 * steepest * pi && norm < 0.8 * best) {  /* p may be turning into a null vector: keep the best x */
@@ -1667,7 +1785,7 @@ FSI_API size_t fsi_cg_work_size(const fsi_krylov_desc *desc) { return fsi__krylo
 FSI_API fsi_result fsi_cg_solve(const fsi_krylov_desc *desc, const fsi_real *b, fsi_real *x, void *work, size_t work_size, fsi_report *report) {
     fsi__krylov k;
     fsi_result r = fsi__krylov_open(&k, desc, b, x, 5, 0, work, work_size);
-    if (r == FSI_OK) r = fsi__cg_run(&k, x);
+    if (r == FSI_OK) r = fsi__krylov_finish(&k, fsi__cg_run(&k, x), x, k.v[0], k.v[1], NULL, 0, 1);
     return fsi__krylov_close(&k, r, report);
 }
 
@@ -1731,6 +1849,7 @@ static fsi_result fsi__symmqmr_run(fsi__krylov *k, fsi_real *x) {
     fsi__qmr m = {0, 0, 0};
     double norm = fsi__krylov_start(k, x, s, k->v[2], 0);
     int steps = 0, fresh = 1;                                            /* steps since the last start */
+    if (k->d->guess) fsi_copy(k->n, x, k->v[6]);
     for (;;) {
         fsi_result stop;
         int told;
@@ -1761,12 +1880,15 @@ static fsi_result fsi__symmqmr_run(fsi__krylov *k, fsi_real *x) {
     }
 }
 
-FSI_API size_t fsi_symmqmr_work_size(const fsi_krylov_desc *desc) { return fsi__krylov_size(desc, 6, 0); }
+/* The guess is kept beside: quasi-minimal residuals may end above it. */
+static size_t fsi__symmqmr_vectors(const fsi_krylov_desc *d) { return d && d->guess ? 7 : 6; }
+
+FSI_API size_t fsi_symmqmr_work_size(const fsi_krylov_desc *desc) { return fsi__krylov_size(desc, fsi__symmqmr_vectors(desc), 0); }
 
 FSI_API fsi_result fsi_symmqmr_solve(const fsi_krylov_desc *desc, const fsi_real *b, fsi_real *x, void *work, size_t work_size, fsi_report *report) {
     fsi__krylov k;
-    fsi_result r = fsi__krylov_open(&k, desc, b, x, 6, 0, work, work_size);
-    if (r == FSI_OK) r = fsi__symmqmr_run(&k, x);
+    fsi_result r = fsi__krylov_open(&k, desc, b, x, fsi__symmqmr_vectors(desc), 0, work, work_size);
+    if (r == FSI_OK) r = fsi__krylov_finish(&k, fsi__symmqmr_run(&k, x), x, k.v[5], k.v[2], desc->guess ? k.v[6] : NULL, 1, 1);
     return fsi__krylov_close(&k, r, report);
 }
 
@@ -1792,24 +1914,24 @@ static double fsi__gmres_extend(fsi__krylov *k, size_t j, double *h) {
     return fsi_norm(k->n, w);
 }
 
-/* x += P V y with R y = g; R upper triangular, column j at H + j (m + 1). Returns 0 when R is singular. */
+/* x += P V y with R y = g; R upper triangular, column j at H + j (m + 1). The old x is left in u. Returns 0 when R is singular. */
 static int fsi__gmres_gather(fsi__krylov *k, size_t m, size_t used, const double *H, double *g, fsi_real *x) {
     fsi_real **V = k->v + 2, *z = k->v[0], *u = k->v[1];
     size_t i, j;
     double top = 0;
     for (j = 0; j < used; j++) if (fabs(H[j * (m + 1) + j]) > top) top = fabs(H[j * (m + 1) + j]);
     while (used > 0 && fabs(H[(used - 1) * (m + 1) + used - 1]) <= top * (double)FSI_REAL_EPS) used--;  /* A is singular on the last vector */
-    if (used == 0) return 0;
     for (j = used; j-- > 0;) {
         g[j] /= H[j * (m + 1) + j];
-        if (!fsi__finite((fsi_real)g[j])) return 0;
+        if (!fsi__finite((fsi_real)g[j])) used = 0, j = 0;
         for (i = 0; i < j; i++) g[i] -= H[j * (m + 1) + i] * g[j];
     }
     fsi_fill(k->n, 0, u);
     for (j = 0; j < used; j++) fsi_axpy(k->n, (fsi_real)g[j], V[j], u);
-    fsi__krylov_precondition(k, u, z);
-    fsi_axpy(k->n, 1, z, x);
-    return 1;
+    if (used) fsi__krylov_precondition(k, u, z);
+    fsi_copy(k->n, x, u);
+    if (used) fsi_axpy(k->n, 1, z, x);
+    return used > 0;
 }
 
 /* One cycle from the residual in V[0] (norm given). Afterwards x is updated. */
@@ -1860,7 +1982,13 @@ static fsi_result fsi__gmres_run(fsi__krylov *k, fsi_real *x) {
         if (stop != FSI_OK) return stop;
         stop = fsi__gmres_cycle(k, m, norm, x);
         if (stop < 0) return stop;
-        norm = k->report.residual = fsi__krylov_residual(k, x, k->v[2]);
+        norm = fsi__krylov_residual(k, x, k->v[2]);
+        if (!(norm <= was)) {                                            /* rounding spoilt the step: back to the x before */
+            fsi_copy(k->n, k->v[1], x);
+            norm = was;
+            if (stop == FSI_OK) stop = FSI_STALLED;
+        }
+        k->report.residual = norm;
         if (stop != FSI_OK) return norm <= k->target ? FSI_OK : stop;
         if (norm > k->target) {
             if (norm >= was * (1 - 1e-8)) return FSI_STALLED;  /* the next cycle would be the same */
@@ -1886,7 +2014,7 @@ FSI_API fsi_result fsi_gmres_solve(const fsi_krylov_desc *desc, const fsi_real *
         plain.project_fn = NULL;
     }
     r = fsi__krylov_open(&k, desc ? &plain : NULL, b, x, m + 3, fsi__gmres_small(m), work, work_size);
-    if (r == FSI_OK) r = fsi__gmres_run(&k, x);
+    if (r == FSI_OK) r = fsi__krylov_finish(&k, fsi__gmres_run(&k, x), x, k.v[2], k.v[0], NULL, 0, 0);
     return fsi__krylov_close(&k, r, report);
 }
 
@@ -3736,6 +3864,9 @@ static void fsi__mg_bottom(const fsi_mg_level *l, int pairs) {
         for (k = 0; k < l->n[2]; k++) fsi__mg_sweep(l, t < 2 * pairs ? t & 1 : !(t & 1), k, t == 0, 0);
 }
 
+static void fsi__mg_rank_correct(const fsi_mg *mg, const fsi_mg_rank *r);
+static double fsi__mg_rank_energy(const fsi_mg *mg, const fsi_mg_rank *r);
+
 /* x of the finest level = V-cycle on f of the finest level; returns f . x. */
 static double fsi__mg_vcycle(fsi_mg *mg) {
     fsi__mg_job job;
@@ -3748,13 +3879,17 @@ static double fsi__mg_vcycle(fsi_mg *mg) {
         fsi__mg_restrict_orphans(job.l, job.l + 1);
     }
     fsi__mg_bottom(mg->level + last, 8);
+    if (mg->rank && mg->rank->columns) {
+        fsi__mg_rank_correct(mg, mg->rank);
+        fsi__mg_bottom(mg->level + last, 8);
+    }
     for (q = last - 1; q >= 0; q--) {
         job.l = mg->level + q;
         job.part = q ? NULL : mg->part;
         fsi__mg_wave(job.l->n[2], job.half_sweeps + job.band + 1, fsi__mg_big(job.l), fsi__mg_up, &job);
     }
     for (k = 0; k < mg->n[2]; k++) s += last ? mg->part[k] : fsi__mg_plane_dot(mg->level, k);
-    return s;
+    return mg->rank && mg->rank->columns ? s + fsi__mg_rank_energy(mg, mg->rank) : s;
 }
 
 /* ---- set-up: faces, regions, coarse levels */
@@ -4130,6 +4265,11 @@ static float fsi__mg_resistance(const fsi_mg *mg, int q, int d, int i, int j, in
     return 1 / w;
 }
 
+/* Whether a cell of this kind can have Dirichlet faces: a bit of the finest level; above it such cells are never plain (fsi__mg_diagonal). */
+FSI__INLINE int fsi__mg_airy(const fsi_mg *mg, int q, int i, int j, int k, int kind) {
+    return q ? (kind & 7) == 7 : mg->face[i + (ptrdiff_t)mg->n[0] * (j + (ptrdiff_t)mg->n[1] * k)] & FSI__AIR;
+}
+
 /* Sum over the children of a block of the Dirichlet faces in direction d. */
 static float fsi__mg_dirichlet(const fsi_mg *mg, int q, int d, int I, int J, int K) {
     const fsi_mg_level *l = mg->level + q;
@@ -4141,7 +4281,7 @@ static float fsi__mg_dirichlet(const fsi_mg *mg, int q, int d, int I, int J, int
         int i = 2 * I + (c & 1), j = 2 * J + (c >> 1 & 1), k = 2 * K + (c >> 2), m = fsi__mg_kind(l, i, j, k), behind;
         float r;
         if ((solid && (c >> (d >> 1) & 1) != (d & 1) && l->n[d >> 1] > 1) || !m || m >= FSI__ORPHAN) continue;
-        if (q == 0 && !(mg->face[i + (ptrdiff_t)mg->n[0] * (j + (ptrdiff_t)mg->n[1] * k)] & FSI__AIR)) continue;
+        if (!fsi__mg_airy(mg, q, i, j, k, m)) continue;
         r = fsi__mg_resistance(mg, q, d, i, j, k, &behind);
         if (r > 0 && !behind) sum += 1 / r;
     }
@@ -4176,15 +4316,16 @@ static float fsi__mg_slot(const fsi_mg *mg, int q, int axis, int I, int J, int K
 static float fsi__mg_dir(const fsi_mg *mg, int q, int I, int J, int K) {
     const fsi_mg_level *l = mg->level + q, *c = l + 1;
     float sum = 0;
-    int child, d;
+    int child, d, airy = 0;
     for (child = 0; child < 8; child++) {
         int i = 2 * I + (child & 1), j = 2 * J + (child >> 1 & 1), k = 2 * K + (child >> 2), m = fsi__mg_kind(l, i, j, k);
         if (!m || m >= FSI__ORPHAN) continue;
+        airy |= fsi__mg_airy(mg, q, i, j, k, m);
         if (l->dir && (q || mg->weighted)) sum += l->dir[fsi__mg_id(l, i, j, k)];
         else if (l->n[1] == 1) sum += (float)((mg->face[i + (ptrdiff_t)l->n[0] * k] >> 2 & 1) + (mg->face[i + (ptrdiff_t)l->n[0] * k] >> 3 & 1));
     }
     sum *= l->scale;
-    for (d = 0; d < 6; d++) {
+    for (d = 0; d < 6 && airy; d++) {
         int axis = d >> 1, s = d & 1 ? 1 : -1;
         int next = fsi__mg_kind(c, I + (axis == 0 ? s : 0), J + (axis == 1 ? s : 0), K + (axis == 2 ? s : 0));
         if (next == FSI__MG_SOLID && fsi__mg_kind(c, I, J, K) == FSI__MG_SOLID) continue;
@@ -4292,13 +4433,13 @@ static void fsi__mg_coarse_orphans(fsi_mg *mg, int q) {
             }
 }
 
-/* Whether all weights around the unknown (i, j, k) are 1 or lead nowhere, and how many are 1; -1 if not. */
+/* Whether all weights around the unknown (i, j, k) are 1 or lead nowhere, and how many are 1; -1 if not, or where one leads to a Dirichlet value. */
 static int fsi__mg_diagonal(const fsi_mg *mg, int q, int i, int j, int k) {
     int d, count = 0, behind;
     if (mg->level[q].dir[fsi__mg_id(mg->level + q, i, j, k)] > 0) return -1;
     for (d = 0; d < 6; d++) {
         float w = fsi__mg_face(mg, q, d, i, j, k, &behind);
-        if (w >= 1 && w <= 1) count++;
+        if (w >= 1 && w <= 1 && behind) count++;
         else if (w > 0 || behind) return -1;
     }
     return count ? count : 1;
@@ -4391,6 +4532,510 @@ FSI_API fsi_result fsi_mg_update(fsi_mg *mg, const uint8_t *cell, const fsi_real
     fsi__mg_finest(mg);
     for (q = 0; q + 1 < mg->levels; q++) fsi__mg_coarsen(mg, q);
     return mg->fluid ? FSI_OK : FSI_EMPTY;
+}
+
+/* ---- low-rank terms */
+/* Let D r = (r_0, r_1, ...) be the right-hand sides of the way down, M the sweeps before and M^T those after the coarse correction of a level:
+       B = D^T S D,  S = M + M^T - M^T A M on every level.      Columns on every level: t_0 = Z, m = M t, t_(l+1) = R (t - A m).
+   Woodbury: P r = B (r - Z c),  (K + Z^T B Z) c = Z^T B r = sum over levels of t^T x + m^T (f - A x) with x, f after the way down, so
+   between down and up only f -= t c and x -= m c near the solids. (R is s P^T, so level l counts 1 / s^l in those sums.) m may be cut off anywhere: the same vector t^T M + m^T (1 - A M) stands on
+   both sides, so P stays symmetric; the less is cut the nearer to Woodbury. Here m lives in boxes that end `reach` cells around t, closed so
+   that no level gains a constant. Black cells have no defect and are overwritten by the first sweep up: m is kept on red cells. */
+#define FSI__LANES 4                     /* columns side by side */
+
+static void *fsi__mg_rank_room(fsi_mg_rank *k, int slot, size_t count, size_t size) {
+    size_t bytes;
+    void *p;
+    if (!fsi_size_mul(count ? count : 1, size, &bytes)) return NULL;
+    if (bytes <= k->bytes[slot]) return k->block[slot];
+    bytes += k->bytes[slot] ? bytes / 4 : 0;
+    p = fsi_alloc(&k->allocator, bytes);
+    if (!p) return NULL;
+    fsi_free(&k->allocator, k->block[slot], k->bytes[slot]);
+    k->block[slot] = p;
+    k->bytes[slot] = bytes;
+    return p;
+}
+
+FSI_API void fsi_mg_rank_free(fsi_mg_rank *rank) {
+    fsi_allocator a;
+    int i;
+    if (!rank) return;
+    a = rank->allocator;
+    for (i = 0; i < 6; i++) fsi_free(&a, rank->block[i], rank->bytes[i]);
+    memset(rank, 0, sizeof *rank);
+}
+
+FSI__INLINE int fsi__mg_packs(const fsi_mg_rank *k, int g) { return (k->offset[g + 1] - k->offset[g] + FSI__LANES - 1) / FSI__LANES; }
+FSI__INLINE size_t fsi__box_cells(const int *lo, const int *hi) {
+    return (size_t)(hi[0] - lo[0]) * (size_t)(hi[1] - lo[1]) * (size_t)(hi[2] - lo[2]);
+}
+FSI__INLINE size_t fsi__box_at(const int *lo, const int *hi, int i, int j, int k) {
+    return (size_t)(i - lo[0]) + (size_t)(hi[0] - lo[0]) * ((size_t)(j - lo[1]) + (size_t)(hi[1] - lo[1]) * (size_t)(k - lo[2]));
+}
+static void fsi__box_grow(const fsi_mg_level *l, int by, const int *lo, const int *hi, int *out_lo, int *out_hi) {
+    int a;
+    for (a = 0; a < 3; a++) { out_lo[a] = fsi__imax(lo[a] - by, 0); out_hi[a] = fsi__imin(hi[a] + by, l->n[a]); }
+    out_lo[0] &= ~1;
+    out_hi[0] = (out_hi[0] + 1) & ~1;                  /* whole pairs of colours */
+}
+
+/* Boxes of a group on all levels, and their places. Returns 0 if it touches no cell. */
+static void fsi__mg_rank_boxes(const fsi_mg *mg, fsi_mg_rank *k, const fsi_mg_group *group, int g, size_t *data, size_t *work) {
+    int e, a, q, j, kk, lo[3], hi[3];
+    size_t lanes = (size_t)(FSI__LANES * fsi__mg_packs(k, g));
+    for (a = 0; a < 3; a++) { lo[a] = mg->n[a]; hi[a] = 0; }
+    for (e = 0; e < group->entries; e++) {
+        int at[3];
+        at[0] = group->cell[e] % mg->n[0]; at[1] = group->cell[e] / mg->n[0] % mg->n[1]; at[2] = group->cell[e] / (mg->n[0] * mg->n[1]);
+        for (a = 0; a < 3; a++) { lo[a] = fsi__imin(lo[a], at[a]); hi[a] = fsi__imax(hi[a], at[a] + 1); }
+    }
+    for (q = 0; q < k->levels; q++) {
+        const fsi_mg_level *l = mg->level + q;
+        fsi__mg_patch *p = k->patch + (size_t)q * (size_t)k->groups + (size_t)g;
+        int orphans = 0;
+        fsi__box_grow(l, 0, lo, hi, p->lo, p->hi);
+        fsi__box_grow(l, k->spread, lo, hi, p->mlo, p->mhi);
+        p->t = *data; *data += lanes * fsi__box_cells(p->lo, p->hi);
+        p->m = *data; *data += lanes * (fsi__box_cells(p->mlo, p->mhi) / 2);
+        if (lanes * fsi__box_cells(p->mlo, p->mhi) > *work) *work = lanes * fsi__box_cells(p->mlo, p->mhi);
+        for (kk = p->mlo[2]; kk < p->mhi[2]; kk++)
+            for (j = p->mlo[1]; j < p->mhi[1]; j++) orphans |= l->row[fsi__mg_line(l, j, kk)] & FSI__ROW_ORPHAN;
+        for (a = 0; a < 3 && q + 1 < k->levels; a++) {
+            lo[a] = fsi__imax((p->mlo[a] >> 1) - (orphans != 0), 0);
+            hi[a] = fsi__imin(((p->mhi[a] + 1) >> 1) + (orphans != 0), l[1].n[a]);
+        }
+    }
+}
+
+/* The level's operator in a box with closed sides, one layer of zeros around: weights of upper faces, diagonal and its inverse. */
+typedef struct fsi__mg_local {
+    int n[3], three;
+    ptrdiff_t sy, sz;         /* strides; sy is not used in 2D */
+    size_t cells;
+    float *w[3], *diagonal, *inverse, *x, *f;
+} fsi__mg_local;
+
+FSI__INLINE ptrdiff_t fsi__local_at(const fsi__mg_local *b, int i, int j, int k) { return (i + 1) + b->sy * (j + b->three) + b->sz * (k + 1); }
+
+static size_t fsi__mg_local_size(const fsi__mg_patch *p, int three) {
+    return (size_t)(p->mhi[0] - p->mlo[0] + 2) * (size_t)(p->mhi[1] - p->mlo[1] + 2 * three) * (size_t)(p->mhi[2] - p->mlo[2] + 2);
+}
+
+/* One row of it. Weights lead from unknown to unknown; what crosses the box's side leaves the diagonal. */
+FSI__HOT static void fsi__mg_local_line(const fsi_mg_level *l, const fsi__mg_patch *p, const fsi__mg_local *b, int j, int k) {
+    int c, h, d;
+    for (c = 0; c < 2; c++) {
+        fsi__mg_row r = fsi__mg_row_get(l, c, j, k, p->mlo[0] / 2, b->n[0] / 2, 0);
+        const uint8_t *x0 = l->kind + (r.o - l->x), *y0 = l->kind + (r.y0 - l->x), *y1 = l->kind + (r.y1 - l->x), *z0 = l->kind + (r.z0 - l->x), *z1 = l->kind + (r.z1 - l->x);
+        ptrdiff_t at = fsi__local_at(b, (j + k + c) & 1, j - p->mlo[1], k - p->mlo[2]);
+        int edge[6];
+        edge[2] = j == p->mlo[1]; edge[3] = j + 1 == p->mhi[1]; edge[4] = k == p->mlo[2]; edge[5] = k + 1 == p->mhi[2];
+        for (h = 0; h < r.n; h++, at += 2) {
+            float w[6], diagonal = 0;
+            int behind[6], kind = r.kind[h];
+            if (!kind) continue;
+            behind[0] = x0[h]; behind[1] = x0[h + 1]; behind[2] = y0[h]; behind[3] = y1[h]; behind[4] = z0[h]; behind[5] = z1[h];
+            edge[0] = h == 0 && !((j + k + c) & 1); edge[1] = h + 1 == r.n && ((j + k + c) & 1);
+            if (r.plain) { diagonal = (float)(kind & 7); for (d = 0; d < 6; d++) w[d] = 1; }
+            else {
+                w[0] = r.wx0[h]; w[1] = r.wx1[h]; w[2] = r.wy0[h]; w[3] = r.wy1[h]; w[4] = r.wz0[h]; w[5] = r.wz1[h];
+                diagonal = ((w[0] + w[1]) + (w[2] + w[3])) + ((w[4] + w[5]) + r.dir[h]);
+            }
+            for (d = 0; d < 6; d++) {
+                w[d] = behind[d] ? w[d] : 0.0f;
+                if (edge[d]) { diagonal -= w[d]; w[d] = 0; }
+            }
+            b->w[0][at] = w[1]; b->w[1][at] = w[3]; b->w[2][at] = w[5];
+            b->diagonal[at] = diagonal;
+            b->inverse[at] = diagonal > 1e-6f ? 1 / diagonal : 0;
+        }
+    }
+}
+
+static void fsi__mg_local_set(const fsi_mg *mg, int q, const fsi__mg_patch *p, float *memory, fsi__mg_local *b) {
+    const fsi_mg_level *l = mg->level + q;
+    int j, k, a;
+    b->three = l->n[1] > 1 || mg->n[1] > 1;
+    for (a = 0; a < 3; a++) b->n[a] = p->mhi[a] - p->mlo[a];
+    b->sy = b->n[0] + 2; b->sz = b->sy * (b->n[1] + 2 * b->three);
+    b->cells = fsi__mg_local_size(p, b->three);
+    for (a = 0; a < 3; a++) b->w[a] = memory + (size_t)a * b->cells;
+    b->diagonal = memory + 3 * b->cells; b->inverse = memory + 4 * b->cells;
+    b->x = memory + 5 * b->cells; b->f = b->x + FSI__LANES * b->cells;
+    memset(memory, 0, 5 * b->cells * sizeof *memory);
+    for (k = p->mlo[2]; k < p->mhi[2]; k++)
+        for (j = p->mlo[1]; j < p->mhi[1]; j++) fsi__mg_local_line(l, p, b, j, k);
+}
+
+/* v = f + sum of w x over the neighbours, in four lanes. */
+#define FSI__LOCAL_SUM                                                                                                              \
+    float a0 = wx[c - 1], a1 = wx[c], c0 = wz[c - sz], c1 = wz[c], v[FSI__LANES];                                                   \
+    const float *u = x + FSI__LANES * c;                                                                                            \
+    for (e = 0; e < FSI__LANES; e++)                                                                                                \
+        v[e] = f[FSI__LANES * c + e] + ((a0 * u[e - FSI__LANES] + a1 * u[e + FSI__LANES]) + (c0 * u[e - FSI__LANES * sz] + c1 * u[e + FSI__LANES * sz])); \
+    if (b->three) {                                                                                                                 \
+        float b0 = wy[c - sy], b1 = wy[c];                                                                                          \
+        for (e = 0; e < FSI__LANES; e++) v[e] += b0 * u[e - FSI__LANES * sy] + b1 * u[e + FSI__LANES * sy];                         \
+    }
+#define FSI__LOCAL_NAMES                                                                                                            \
+    const float *FSI__RESTRICT wx = b->w[0], *FSI__RESTRICT wy = b->w[1], *FSI__RESTRICT wz = b->w[2], *FSI__RESTRICT f = b->f;      \
+    ptrdiff_t sy = b->sy, sz = b->sz, c;                                                                                            \
+    int e
+
+/* Cells from, from + 2, ... before to: one half sweep of a row. */
+FSI__HOT static void fsi__mg_local_row(const fsi__mg_local *b, ptrdiff_t from, ptrdiff_t to) {
+    FSI__LOCAL_NAMES;
+    float *x = b->x;
+    const float *inverse = b->inverse;
+    for (c = from; c < to; c += 2) {
+        float g = inverse[c];
+        FSI__LOCAL_SUM
+        for (e = 0; e < FSI__LANES; e++) x[FSI__LANES * c + e] = g * v[e];
+    }
+}
+/* The same cells: out = f - A x, out in steps of two cells. */
+FSI__HOT static void fsi__mg_local_defect(const fsi__mg_local *b, ptrdiff_t from, ptrdiff_t to, float *FSI__RESTRICT out) {
+    FSI__LOCAL_NAMES;
+    const float *x = b->x, *diagonal = b->diagonal;
+    for (c = from; c < to; c += 2, out += 2 * FSI__LANES) {
+        float g = diagonal[c];
+        FSI__LOCAL_SUM
+        for (e = 0; e < FSI__LANES; e++) out[e] = v[e] - g * u[e];
+    }
+}
+
+/* The sweeps of the way down in the box. */
+static void fsi__mg_local_smooth(const fsi_mg *mg, int q, const fsi__mg_patch *p, const fsi__mg_local *b) {
+    const fsi_mg_level *l = mg->level + q;
+    int t, j, k, band = 2 * mg->band;
+    for (t = 0; t < band + 2 * mg->sweeps; t++)
+        for (k = 0; k < b->n[2]; k++)
+            for (j = 0; j < b->n[1]; j++) {
+                int first = (p->mlo[1] + j + p->mlo[2] + k + t) & 1;   /* mlo[0] is even; sweeps start with red */
+                if (t < band && !(l->row[fsi__mg_line(l, p->mlo[1] + j, p->mlo[2] + k)] & FSI__ROW_BAND)) continue;
+                fsi__mg_local_row(b, fsi__local_at(b, first, j, k), fsi__local_at(b, b->n[0], j, k));
+            }
+}
+
+/* Coarse columns from the defects of the red cells. */
+static void fsi__mg_rank_restrict(const fsi_mg *mg, int q, const fsi__mg_patch *p, const fsi__mg_patch *up, const float *d, float *t) {
+    const fsi_mg_level *l = mg->level + q, *c = l + 1;
+    int i, j, k, e, at[3];
+    for (k = p->mlo[2]; k < p->mhi[2]; k++)
+        for (j = p->mlo[1]; j < p->mhi[1]; j++)
+            for (i = p->mlo[0] + ((j + k) & 1); i < p->mhi[0] && i < l->n[0]; i += 2) {
+                int kind = l->kind[fsi__mg_id(l, i, j, k)];
+                const float *from = d + FSI__LANES * fsi__box_at(p->mlo, p->mhi, i, j, k);
+                float *to;
+                if (fsi__mg_parent(c, i, j, k, kind, at) < 0) continue;
+                for (e = 0; e < 3 && at[e] >= up->lo[e] && at[e] < up->hi[e]; e++) {}
+                if (e < 3) continue;
+                to = t + FSI__LANES * fsi__box_at(up->lo, up->hi, at[0], at[1], at[2]);
+                for (e = 0; e < FSI__LANES; e++) to[e] += l->scale * from[e];
+            }
+}
+
+/* One group on one level: x = m on all cells and d = t - A m (for E), m of red cells kept, and t of the next level. */
+static void fsi__mg_rank_level(const fsi_mg *mg, fsi_mg_rank *r, int q, int g, float *memory, float *x, float *d) {
+    const fsi__mg_patch *p = r->patch + (size_t)q * (size_t)r->groups + (size_t)g, *up = p + r->groups;
+    const fsi_mg_level *l = mg->level + q;
+    size_t cells = fsi__box_cells(p->mlo, p->mhi), tc = fsi__box_cells(p->lo, p->hi), uc = fsi__box_cells(up->lo, up->hi), row;
+    fsi__mg_local b;
+    int pack, i, j, k;
+    fsi__mg_local_set(mg, q, p, memory, &b);
+    memset(r->data + up->t, 0, (size_t)(FSI__LANES * fsi__mg_packs(r, g)) * uc * sizeof(float));
+    for (pack = 0; pack < fsi__mg_packs(r, g); pack++, x += FSI__LANES * cells, d += FSI__LANES * cells) {
+        const float *t = r->data + p->t + FSI__LANES * tc * (size_t)pack;
+        float *m = r->data + p->m + FSI__LANES * (cells / 2) * (size_t)pack;
+        memset(b.x, 0, 2 * FSI__LANES * b.cells * sizeof(float));
+        memset(d, 0, FSI__LANES * cells * sizeof(float));
+        row = FSI__LANES * (size_t)(p->hi[0] - p->lo[0]);
+        for (k = p->lo[2]; k < p->hi[2]; k++)
+            for (j = p->lo[1]; j < p->hi[1]; j++, t += row)
+                memcpy(b.f + FSI__LANES * fsi__local_at(&b, p->lo[0] - p->mlo[0], j - p->mlo[1], k - p->mlo[2]), t, row * sizeof(float));
+        fsi__mg_local_smooth(mg, q, p, &b);
+        row = FSI__LANES * (size_t)b.n[0];
+        for (k = 0; k < b.n[2]; k++)
+            for (j = 0; j < b.n[1]; j++) {
+                int first = (p->mlo[1] + j + p->mlo[2] + k) & 1;
+                size_t line = (size_t)j + (size_t)b.n[1] * (size_t)k;
+                ptrdiff_t at = fsi__local_at(&b, 0, j, k);
+                memcpy(x + row * line, b.x + FSI__LANES * at, row * sizeof(float));
+                fsi__mg_local_defect(&b, at + first, at + b.n[0], d + row * line + FSI__LANES * first);
+                for (i = 0; i < b.n[0] / 2; i++) {
+                    int kind = l->kind[fsi__mg_at(l, p->mlo[1] + j, p->mlo[2] + k) + p->mlo[0] / 2 + i];
+                    const float *from = b.x + FSI__LANES * (at + first + 2 * i);
+                    float *to = m + row / 2 * line + FSI__LANES * (size_t)i, keep = kind < FSI__ORPHAN ? 1.0f : 0.0f;   /* defects of orphans are not asked for */
+                    to[0] = keep * from[0]; to[1] = keep * from[1]; to[2] = keep * from[2]; to[3] = keep * from[3];
+                }
+            }
+        fsi__mg_rank_restrict(mg, q, p, up, d, r->data + up->t + FSI__LANES * uc * (size_t)pack);
+    }
+}
+
+/* sum[i][j] += a_i . b_j over the cells of both boxes; step 2: red ones only. */
+FSI__HOT static void fsi__mg_rank_outer(const int *alo, const int *ahi, const float *a, const int *blo, const int *bhi, const float *b, int step, float *FSI__RESTRICT sum) {
+    float s0[FSI__LANES] = {0}, s1[FSI__LANES] = {0}, s2[FSI__LANES] = {0}, s3[FSI__LANES] = {0};
+    int lo[3], hi[3], i, j, k, v;
+    for (i = 0; i < 3; i++) { lo[i] = fsi__imax(alo[i], blo[i]); hi[i] = fsi__imin(ahi[i], bhi[i]); }
+    for (k = lo[2]; k < hi[2]; k++)
+        for (j = lo[1]; j < hi[1]; j++) {
+            int first = lo[0] + (step == 2 ? (j + k) & 1 : 0);
+            const float *p = a + FSI__LANES * fsi__box_at(alo, ahi, first, j, k), *q = b + FSI__LANES * fsi__box_at(blo, bhi, first, j, k);
+            for (i = first; i < hi[0]; i += step, p += FSI__LANES * step, q += FSI__LANES * step)
+                for (v = 0; v < FSI__LANES; v++) { s0[v] += p[0] * q[v]; s1[v] += p[1] * q[v]; s2[v] += p[2] * q[v]; s3[v] += p[3] * q[v]; }
+        }
+    for (v = 0; v < FSI__LANES; v++) { sum[v] += s0[v]; sum[4 + v] += s1[v]; sum[8 + v] += s2[v]; sum[12 + v] += s3[v]; }
+}
+
+static int fsi__mg_boxes_meet(const int *alo, const int *ahi, const int *blo, const int *bhi) {
+    int k;
+    for (k = 0; k < 3 && alo[k] < bhi[k] && blo[k] < ahi[k]; k++) {}
+    return k == 3;
+}
+
+FSI__INLINE float fsi__mg_rank_weight(const fsi_mg *mg, int q) {
+    float w = 1;
+    while (q-- > 0) w /= mg->level[q].scale;
+    return w;
+}
+
+/* E_gh += what a level adds to Z^T B Z, half of each of the two orders. */
+static void fsi__mg_rank_pair(const fsi_mg *mg, fsi_mg_rank *r, int q, int g, int h) {
+    const fsi__mg_patch *p = r->patch + (size_t)q * (size_t)r->groups + (size_t)g, *o = p + (h - g);
+    size_t cp = FSI__LANES * fsi__box_cells(p->mlo, p->mhi), co = FSI__LANES * fsi__box_cells(o->mlo, o->mhi);
+    size_t tp = FSI__LANES * fsi__box_cells(p->lo, p->hi), to = FSI__LANES * fsi__box_cells(o->lo, o->hi);
+    float weight = fsi__mg_rank_weight(mg, q) / 2;
+    int a, b, u, v, n = r->columns;
+    if (!fsi__mg_boxes_meet(p->mlo, p->mhi, o->mlo, o->mhi)) return;
+    for (a = 0; a < fsi__mg_packs(r, g); a++)
+        for (b = 0; b < fsi__mg_packs(r, h); b++) {
+            float s[FSI__LANES * FSI__LANES] = {0};
+            size_t np = cp * (size_t)fsi__mg_packs(r, g), no = co * (size_t)fsi__mg_packs(r, h);
+            const float *xp = r->work + p->x + cp * (size_t)a, *xo = r->work + o->x + co * (size_t)b, *dp = xp + np, *dd = xo + no;
+            fsi__mg_rank_outer(p->lo, p->hi, r->data + p->t + tp * (size_t)a, o->mlo, o->mhi, xo, 1, s);
+            fsi__mg_rank_outer(p->mlo, p->mhi, xp, o->lo, o->hi, r->data + o->t + to * (size_t)b, 1, s);
+            fsi__mg_rank_outer(p->mlo, p->mhi, xp, o->mlo, o->mhi, dd, 2, s);
+            fsi__mg_rank_outer(p->mlo, p->mhi, dp, o->mlo, o->mhi, xo, 2, s);
+            for (u = 0; u < FSI__LANES; u++)
+                for (v = 0; v < FSI__LANES; v++) {
+                    int i = r->offset[g] + FSI__LANES * a + u, j = r->offset[h] + FSI__LANES * b + v;
+                    if (i < r->offset[g + 1] && j < r->offset[h + 1]) r->E[(size_t)j * (size_t)n + (size_t)i] += (fsi_real)(weight * s[FSI__LANES * u + v]);
+                }
+        }
+}
+
+/* The coarsest level: x = its sweeps on t, column by column. */
+static void fsi__mg_rank_bottom(const fsi_mg *mg, fsi_mg_rank *r, int g, float *x) {
+    const fsi_mg_level *l = mg->level + r->levels - 1;
+    const fsi__mg_patch *p = r->patch + (size_t)(r->levels - 1) * (size_t)r->groups + (size_t)g;
+    size_t cells = fsi__box_cells(p->mlo, p->mhi), tc = fsi__box_cells(p->lo, p->hi);
+    int c, i, j, k;
+    memset(x, 0, 2 * FSI__LANES * cells * (size_t)fsi__mg_packs(r, g) * sizeof *x);
+    for (c = 0; c < r->offset[g + 1] - r->offset[g]; c++) {
+        const float *t = r->data + p->t + FSI__LANES * tc * (size_t)(c / FSI__LANES) + c % FSI__LANES;
+        float *to = x + FSI__LANES * cells * (size_t)(c / FSI__LANES) + c % FSI__LANES;
+        memset(l->f, 0, 2 * l->size * sizeof *l->f);
+        for (k = p->lo[2]; k < p->hi[2]; k++)
+            for (j = p->lo[1]; j < p->hi[1]; j++)
+                for (i = p->lo[0]; i < p->hi[0] && i < l->n[0]; i++) l->f[fsi__mg_id(l, i, j, k)] = t[FSI__LANES * fsi__box_at(p->lo, p->hi, i, j, k)];
+        fsi__mg_bottom(l, 8);
+        for (k = p->mlo[2]; k < p->mhi[2]; k++)
+            for (j = p->mlo[1]; j < p->mhi[1]; j++)
+                for (i = p->mlo[0]; i < p->mhi[0] && i < l->n[0]; i++) to[FSI__LANES * fsi__box_at(p->mlo, p->mhi, i, j, k)] = l->x[fsi__mg_id(l, i, j, k)];
+    }
+    memset(l->f, 0, 2 * l->size * sizeof *l->f);
+}
+
+/* Sizes, places and the columns on the finest level. */
+static fsi_result fsi__mg_rank_begin(const fsi_mg *mg, fsi_mg_rank *r, const fsi_mg_group *group, int groups) {
+    size_t data = 0, work = 0, biggest = 0;
+    int g, c, e, q, most = r->max_columns ? r->max_columns : 600, n = 0;
+    r->groups = groups; r->levels = mg->levels;
+    r->offset = (int *)fsi__mg_rank_room(r, 0, (size_t)groups + 1, sizeof(int));
+    r->patch = (fsi__mg_patch *)fsi__mg_rank_room(r, 1, (size_t)groups * (size_t)mg->levels, sizeof(fsi__mg_patch));
+    if (!r->offset || !r->patch) return FSI_ERR_MEMORY;
+    for (g = 0; g < groups; g++) {
+        r->offset[g] = n;
+        if (group[g].entries > 0 && n + group[g].columns <= most) n += group[g].columns;
+    }
+    r->offset[groups] = r->columns = n;
+    r->spread = r->reach ? r->reach : n > 80 ? 2 : 3;
+    for (g = 0; g < groups; g++)
+        if (r->offset[g + 1] > r->offset[g]) fsi__mg_rank_boxes(mg, r, group + g, g, &data, &biggest);
+        else for (q = 0; q < r->levels; q++) memset(r->patch + (size_t)q * (size_t)groups + (size_t)g, 0, sizeof *r->patch);
+    for (q = 0; q < r->levels; q++) {                  /* x and d of all groups on one level share the work space */
+        size_t used = 0;
+        for (g = 0; g < groups; g++) {
+            fsi__mg_patch *p = r->patch + (size_t)q * (size_t)groups + (size_t)g;
+            p->x = used;
+            used += 2 * FSI__LANES * (size_t)fsi__mg_packs(r, g) * fsi__box_cells(p->mlo, p->mhi);
+        }
+        if (used > work) work = used;
+    }
+    for (g = 0; g < groups; g++) for (q = 0; q < r->levels; q++) {
+        size_t size = fsi__mg_local_size(r->patch + (size_t)q * (size_t)groups + (size_t)g, mg->n[1] > 1);
+        if (size > biggest) biggest = size;
+    }
+    r->data = (float *)fsi__mg_rank_room(r, 2, data, sizeof(float));
+    r->work = (float *)fsi__mg_rank_room(r, 3, work + (5 + 2 * FSI__LANES) * biggest, sizeof(float));
+    r->E = (fsi_real *)fsi__mg_rank_room(r, 4, (size_t)n * (size_t)n, sizeof(fsi_real));
+    r->sum = (double *)fsi__mg_rank_room(r, 5, 2 * (size_t)n + FSI__LANES * ((size_t)groups + 1), sizeof(double));
+    if (!r->data || !r->work || !r->E || !r->sum) return FSI_ERR_MEMORY;
+    r->c = (fsi_real *)(r->sum + n + FSI__LANES * (groups + 1));
+    r->local = r->work + work;
+    memset(r->E, 0, (size_t)n * (size_t)n * sizeof *r->E);
+    for (g = 0; g < groups; g++) {
+        const fsi__mg_patch *p = r->patch + g;
+        size_t tc = fsi__box_cells(p->lo, p->hi);
+        int columns = r->offset[g + 1] - r->offset[g];
+        if (!columns) continue;
+        memset(r->data + p->t, 0, FSI__LANES * tc * (size_t)fsi__mg_packs(r, g) * sizeof(float));
+        for (e = 0; e < group[g].entries; e++) {
+            int32_t cell = group[g].cell[e];
+            float *t = r->data + p->t + FSI__LANES * fsi__box_at(p->lo, p->hi, cell % mg->n[0], cell / mg->n[0] % mg->n[1], cell / (mg->n[0] * mg->n[1]));
+            for (c = 0; c < columns; c++)
+                t[FSI__LANES * tc * (size_t)(c / FSI__LANES) + (size_t)(c % FSI__LANES)] += (float)(group[g].factor[e] * group[g].val[(size_t)e * (size_t)columns + (size_t)c]);
+        }
+        for (c = 0; c < columns; c++)
+            for (e = 0; e <= c; e++) r->E[(size_t)(r->offset[g] + c) * (size_t)n + (size_t)(r->offset[g] + e)] = group[g].K[c * columns + e];
+    }
+    return FSI_OK;
+}
+
+FSI_API fsi_result fsi_mg_rank_build(fsi_mg_rank *rank, fsi_mg *mg, const fsi_mg_group *group, int groups) {
+    fsi_mg_rank *r = rank;
+    fsi_result result;
+    int g, h, q;
+    if (!r || !mg || !mg->block || groups < 0 || (groups && !group) || r->reach < 0 || r->max_columns < 0) return FSI_ERR_ARGUMENT;
+    r->columns = 0;
+    result = fsi__mg_rank_begin(mg, r, group, groups);
+    if (result != FSI_OK) { r->columns = 0; return result; }
+    for (q = 0; q < r->levels && r->columns; q++) {
+        for (g = 0; g < groups; g++) {
+            const fsi__mg_patch *p = r->patch + (size_t)q * (size_t)groups + (size_t)g;
+            size_t all = FSI__LANES * (size_t)fsi__mg_packs(r, g) * fsi__box_cells(p->mlo, p->mhi);
+            if (r->offset[g + 1] == r->offset[g]) continue;
+            if (q + 1 < r->levels) fsi__mg_rank_level(mg, r, q, g, r->local, r->work + p->x, r->work + p->x + all);
+            else fsi__mg_rank_bottom(mg, r, g, r->work + p->x);
+        }
+        for (g = 0; g < groups; g++)
+            for (h = g; h < groups; h++)
+                if (r->offset[g + 1] > r->offset[g] && r->offset[h + 1] > r->offset[h]) fsi__mg_rank_pair(mg, r, q, g, h);
+    }
+    result = fsi_dense_cholesky(r->columns, r->E);
+    if (result != FSI_OK) r->columns = 0;
+    return result;
+}
+
+/* sum[c] += t_c . x over the box of the columns (both colours). */
+static void fsi__mg_rank_dot_t(const fsi_mg_level *l, const fsi__mg_patch *p, const float *t, const float *x, double *sum) {
+    int j, k, h, c, e, n = (p->hi[0] - p->lo[0]) / 2;
+    for (k = p->lo[2]; k < p->hi[2]; k++)
+        for (j = p->lo[1]; j < p->hi[1]; j++, t += 2 * n * FSI__LANES) {
+            float s[FSI__LANES] = {0};
+            for (c = 0; c < 2; c++) {
+                const float *from = x + (c ? l->size : 0) + fsi__mg_at(l, j, k) + p->lo[0] / 2, *tt = t + FSI__LANES * ((j + k + c) & 1);
+                for (h = 0; h < n; h++)
+                    for (e = 0; e < FSI__LANES; e++) s[e] += tt[2 * FSI__LANES * h + e] * from[h];
+            }
+            for (e = 0; e < FSI__LANES; e++) sum[e] += (double)s[e];
+        }
+}
+
+/* sum[c] += m_c . (f - A x) over red cells. */
+static void fsi__mg_rank_dot_m(const fsi_mg_level *l, const fsi__mg_patch *p, int packs, const float *m, double *sum) {
+    float d[FSI__MG_BLOCK];
+    int j, k, h0, h, e, pack, half = (p->mhi[0] - p->mlo[0]) / 2;
+    size_t one = FSI__LANES * (fsi__box_cells(p->mlo, p->mhi) / 2);
+    for (k = p->mlo[2]; k < p->mhi[2]; k++)
+        for (j = p->mlo[1]; j < p->mhi[1]; j++, m += FSI__LANES * half)
+            for (h0 = 0; h0 < half; h0 += FSI__MG_BLOCK) {
+                int n = fsi__imin(FSI__MG_BLOCK, half - h0);
+                fsi__mg_row r = fsi__mg_row_get(l, 0, j, k, p->mlo[0] / 2 + h0, n, 0);
+                memset(d, 0, (size_t)n * sizeof *d);
+                if (r.plain) fsi__mg_defect_plain(&r, d); else fsi__mg_defect_weighted(&r, d);
+                for (pack = 0; pack < packs; pack++) {
+                    const float *a = m + one * (size_t)pack + FSI__LANES * h0;
+                    float s[FSI__LANES] = {0};
+                    for (h = 0; h < n; h++)
+                        for (e = 0; e < FSI__LANES; e++) s[e] += a[FSI__LANES * h + e] * d[h];
+                    for (e = 0; e < FSI__LANES; e++) sum[FSI__LANES * pack + e] += (double)s[e];
+                }
+            }
+}
+
+/* f -= t c on both colours; x -= m c on red cells. */
+static void fsi__mg_rank_sub_t(const fsi_mg_level *l, const fsi__mg_patch *p, const float *t, const float *c) {
+    int j, k, h, color, n = (p->hi[0] - p->lo[0]) / 2;
+    for (k = p->lo[2]; k < p->hi[2]; k++)
+        for (j = p->lo[1]; j < p->hi[1]; j++, t += 2 * n * FSI__LANES)
+            for (color = 0; color < 2; color++) {
+                float *f = l->f + (color ? l->size : 0) + fsi__mg_at(l, j, k) + p->lo[0] / 2;
+                const float *a = t + FSI__LANES * ((j + k + color) & 1);
+                for (h = 0; h < n; h++, a += 2 * FSI__LANES) f[h] -= (a[0] * c[0] + a[1] * c[1]) + (a[2] * c[2] + a[3] * c[3]);
+            }
+}
+static void fsi__mg_rank_sub_m(const fsi_mg_level *l, const fsi__mg_patch *p, const float *m, const float *c) {
+    int j, k, h, n = (p->mhi[0] - p->mlo[0]) / 2;
+    for (k = p->mlo[2]; k < p->mhi[2]; k++)
+        for (j = p->mlo[1]; j < p->mhi[1]; j++) {
+            float *x = l->x + fsi__mg_at(l, j, k) + p->mlo[0] / 2;
+            for (h = 0; h < n; h++, m += FSI__LANES) x[h] -= (m[0] * c[0] + m[1] * c[1]) + (m[2] * c[2] + m[3] * c[3]);
+        }
+}
+
+/* t^T x of one level (and m^T of the defect above the coarsest one) for group g, added to sum[padded columns]. Called from coarse to fine. */
+static void fsi__mg_rank_gather(const fsi_mg *mg, const fsi_mg_rank *r, int q, int g, double *sum) {
+    const fsi__mg_patch *p = r->patch + (size_t)q * (size_t)r->groups + (size_t)g;
+    int pack, packs = fsi__mg_packs(r, g);
+    size_t tc = FSI__LANES * fsi__box_cells(p->lo, p->hi);
+    for (pack = 0; pack < FSI__LANES * packs; pack++) sum[pack] /= (double)mg->level[q].scale;
+    for (pack = 0; pack < packs; pack++) fsi__mg_rank_dot_t(mg->level + q, p, r->data + p->t + tc * (size_t)pack, mg->level[q].x, sum + FSI__LANES * pack);
+    if (q + 1 < r->levels) fsi__mg_rank_dot_m(mg->level + q, p, packs, r->data + p->m, sum);
+}
+
+/* After the way down: c, and the corrections of all levels. */
+static void fsi__mg_rank_correct(const fsi_mg *mg, const fsi_mg_rank *r) {
+    int g, q;
+    FSI__OMP(parallel for schedule(static) private(q) if (r->columns > 12))
+    for (g = 0; g < r->groups; g++) {
+        double *sum = r->sum + r->offset[g] + FSI__LANES * g;
+        int c, n = r->offset[g + 1] - r->offset[g];
+        memset(sum, 0, (size_t)(n + FSI__LANES - 1) * sizeof *sum);
+        for (q = r->levels - 1; q >= 0 && n; q--) fsi__mg_rank_gather(mg, r, q, g, sum);
+        for (c = 0; c < n; c++) r->c[r->offset[g] + c] = (fsi_real)sum[c];
+    }
+    fsi_dense_cholesky_solve(r->columns, r->E, r->c);
+    for (q = 0; q < r->levels; q++)
+        for (g = 0; g < r->groups; g++) {
+            const fsi__mg_patch *p = r->patch + (size_t)q * (size_t)r->groups + (size_t)g;
+            size_t tc = FSI__LANES * fsi__box_cells(p->lo, p->hi), mc = FSI__LANES * (fsi__box_cells(p->mlo, p->mhi) / 2);
+            int pack, e;
+            for (pack = 0; pack < fsi__mg_packs(r, g); pack++) {
+                float c[FSI__LANES] = {0};
+                for (e = 0; e < FSI__LANES && r->offset[g] + FSI__LANES * pack + e < r->offset[g + 1]; e++) c[e] = (float)r->c[r->offset[g] + FSI__LANES * pack + e];
+                fsi__mg_rank_sub_t(mg->level + q, p, r->data + p->t + tc * (size_t)pack, c);
+                if (q + 1 < r->levels) fsi__mg_rank_sub_m(mg->level + q, p, r->data + p->m + mc * (size_t)pack, c);
+            }
+        }
+}
+
+/* What f . x lacks of r . z on the finest level: c . t^T x. */
+static double fsi__mg_rank_energy(const fsi_mg *mg, const fsi_mg_rank *r) {
+    double s = 0;
+    int g, c;
+    for (g = 0; g < r->groups; g++) {
+        const fsi__mg_patch *p = r->patch + g;
+        double *sum = r->sum + r->offset[g] + FSI__LANES * g;
+        int pack, n = r->offset[g + 1] - r->offset[g];
+        memset(sum, 0, (size_t)(n + FSI__LANES - 1) * sizeof *sum);
+        for (pack = 0; pack < fsi__mg_packs(r, g); pack++)
+            fsi__mg_rank_dot_t(mg->level, p, r->data + p->t + FSI__LANES * fsi__box_cells(p->lo, p->hi) * (size_t)pack, mg->level->x, sum + FSI__LANES * pack);
+        for (c = 0; c < n; c++) s += sum[c] * (double)r->c[r->offset[g] + c];
+    }
+    return s;
 }
 
 /* ---- the operator */
@@ -4529,6 +5174,7 @@ typedef struct fsi__mg_cg {
     double scale;                        /* f = scale r in the cycle, a power of two */
     double limit;                        /* stop at this residual */
     double rr;                           /* r . r */
+    double unit;                         /* b, p and r are multiplied by this power of two: 1 unless squares would overflow or vanish */
 } fsi__mg_cg;
 
 /* The pending step of p, then the next direction d = z / scale + beta d; z comes split by colour, or (even NULL) plain. */
@@ -4678,12 +5324,12 @@ static fsi_result fsi__mg_iterate(fsi__mg_cg *cg, int cap, int *iterations, doub
     return FSI_OK;
 }
 
-/* r = b - q on the fluid */
-FSI__HOT static void fsi__mg_difference(int n, const uint8_t *FSI__RESTRICT face, const fsi_real *FSI__RESTRICT b, const fsi_real *FSI__RESTRICT q,
-                                        fsi_real *FSI__RESTRICT r) {
+/* r = unit b - q on the fluid */
+FSI__HOT static void fsi__mg_difference(int n, const uint8_t *FSI__RESTRICT face, const fsi_real *FSI__RESTRICT b, fsi_real unit,
+                                        const fsi_real *FSI__RESTRICT q, fsi_real *FSI__RESTRICT r) {
     int i;
     for (i = 0; i < n; i++) {
-        fsi_real v = b[i] - q[i];
+        fsi_real v = unit * b[i] - q[i];
         r[i] = face[i] & FSI__FLUID ? v : 0;
     }
 }
@@ -4702,7 +5348,7 @@ static void fsi__mg_finish(void *user, int t, int k) {
             continue;
         }
         fsi__mg_apply_row(mg, cg->p, mg->q, j, k, 1);
-        fsi__mg_difference(n, mg->face + at, cg->b + at, mg->q + at, mg->r + at);
+        fsi__mg_difference(n, mg->face + at, cg->b + at, (fsi_real)cg->unit, mg->q + at, mg->r + at);
         s += fsi__mg_dot_real(n, mg->r + at, mg->r + at);
     }
     if (t) mg->part[k] = s;
@@ -4758,10 +5404,9 @@ static int fsi__mg_load_guess(fsi_mg *mg, fsi_real *p, int guess) {
     return 1;
 }
 
-/* r = b on the fluid, r . r and the limit; 0 if b is not finite. */
-static int fsi__mg_load(fsi__mg_cg *cg) {
+/* r = b on the fluid and r . r */
+static void fsi__mg_load_rhs(fsi__mg_cg *cg) {
     fsi_mg *mg = cg->mg;
-    double tolerance = cg->s->tolerance > 0 ? cg->s->tolerance : 1e-6;
     int k;
     FSI__OMP(parallel for schedule(static) if (mg->cells > FSI__GRAIN))
     for (k = 0; k < mg->n[2]; k++) {
@@ -4769,14 +5414,27 @@ static int fsi__mg_load(fsi__mg_cg *cg) {
         double s = 0;
         for (j = 0; j < mg->n[1]; j++) {
             ptrdiff_t at = n * (j + (ptrdiff_t)mg->n[1] * k);
-            fsi__mg_difference(n, mg->face + at, cg->b + at, mg->zero, mg->r + at);
+            fsi__mg_difference(n, mg->face + at, cg->b + at, (fsi_real)cg->unit, mg->zero, mg->r + at);
             s += fsi__mg_dot_real(n, mg->r + at, mg->r + at);
         }
         mg->part[k] = s;
     }
     cg->rr = fsi__mg_parts(mg);
-    cg->limit = tolerance * sqrt(cg->rr) > cg->s->tolerance_abs ? tolerance * sqrt(cg->rr) : cg->s->tolerance_abs;
-    return fsi__finite((fsi_real)cg->rr) || fsi_all_finite(mg->cells, mg->r);
+}
+
+/* The right-hand side in its unit, and the limit; 0 if b is not finite. */
+static int fsi__mg_load(fsi__mg_cg *cg) {
+    double tolerance = cg->s->tolerance > 0 ? cg->s->tolerance : 1e-6, safe = sizeof(fsi_real) == 8 ? 1e60 : 1e16, absolute;
+    cg->unit = 1;
+    fsi__mg_load_rhs(cg);
+    if (!(cg->rr >= 1 / safe && cg->rr <= safe)) {
+        if (!fsi_all_finite(cg->mg->cells, cg->mg->r)) return 0;
+        cg->unit = fsi__krylov_unit((double)fsi_max_abs(cg->mg->cells, cg->mg->r));
+        if (cg->unit < 1 || cg->unit > 1) fsi__mg_load_rhs(cg);
+    }
+    absolute = cg->s->tolerance_abs * cg->unit;
+    cg->limit = tolerance * sqrt(cg->rr) > absolute ? tolerance * sqrt(cg->rr) : absolute;
+    return 1;
 }
 
 /* 1 if the guess in p does not raise the energy q(p) = p . (A + E) p / 2 - b . p above that of p = 0. */
@@ -4784,12 +5442,26 @@ static int fsi__mg_guess_good(fsi__mg_cg *cg) {
     fsi_mg *mg = cg->mg;
     fsi_mg_apply(mg, cg->p, mg->q);
     if (cg->s->extra.apply_fn) cg->s->extra.apply_fn(cg->p, mg->q, cg->s->extra.user);
-    return fsi_dot(mg->cells, cg->p, mg->q) / 2 - fsi_dot(mg->cells, cg->p, mg->r) <= 0;
+    return fsi_dot(mg->cells, cg->p, mg->q) / 2 - fsi_dot(mg->cells, cg->p, mg->r) <= 0 && fsi__finite64(fsi_dot(mg->cells, mg->q, mg->q));
 }
 
-/* The residual that rounding of p alone leaves: a few units of |A| |p|. Below it there is nothing to gain. */
+/* The residual that rounding of p alone leaves: a few units of |D p|, D the diagonal of A. Below it there is nothing to gain. A applied to
+   one colour of p has D p there, because its neighbours are zero. Overwrites d and q. */
 static double fsi__mg_floor(const fsi__mg_cg *cg) {
-    return 8 * (double)FSI_REAL_EPS * fsi_norm(cg->mg->cells, cg->p) * (cg->mg->weighted ? 2 : 1);
+    fsi_mg *mg = cg->mg;
+    double s = 0;
+    int color, pass, j, k, n = mg->n[0];
+    for (color = 0; color < 2; color++)
+        for (pass = 0; pass < 2; pass++) {
+            for (k = 0; k < mg->n[2]; k++)
+                for (j = 0; j < mg->n[1]; j++) {
+                    ptrdiff_t at = n * (j + (ptrdiff_t)mg->n[1] * k), i, first = (j + k + color) & 1;
+                    for (i = 0; i < n && !pass; i++) mg->d[at + i] = (i & 1) == first ? cg->p[at + i] : 0;
+                    for (i = first; i < n && pass; i += 2) s += (double)mg->q[at + i] * (double)mg->q[at + i];
+                }
+            if (!pass) fsi_mg_apply(mg, mg->d, mg->q);
+        }
+    return 2 * (double)FSI_REAL_EPS * sqrt(s);
 }
 
 /* Conjugate gradients, checked against the true residual: where the recurrence was too hopeful, it starts again from there. */
@@ -4831,18 +5503,29 @@ FSI_API fsi_result fsi_mg_solve(fsi_mg *mg, const fsi_mg_solve_desc *desc, const
     if (!b || !p || !fsi__mg_desc_valid(&s)) return FSI_ERR_ARGUMENT;
     rep.regions = mg->regions;
     if (s.extra.apply_fn && mg->regions) mg->hidden = fsi__mg_regular_regions(mg, &s);
-    if (!fsi__mg_load(&cg) || !fsi__mg_load_guess(mg, p, s.guess)) { mg->hidden = 0; return FSI_ERR_ARGUMENT; }
-    least = s.tolerance_abs > 1e-4 * cg.limit ? s.tolerance_abs : 1e-4 * cg.limit;
+    mg->rank = s.rank;
+    if (!fsi__mg_load(&cg) || !fsi__mg_load_guess(mg, p, s.guess)) { mg->hidden = 0; mg->rank = NULL; return FSI_ERR_ARGUMENT; }
+    least = s.tolerance_abs * cg.unit > 1e-4 * cg.limit ? s.tolerance_abs * cg.unit : 1e-4 * cg.limit;
     imbalance = fsi__mg_imbalance(mg, mg->r, least);
     fsi_mg_project(mg, mg->r);
     if (mg->regions) cg.rr = fsi_dot(mg->cells, mg->r, mg->r);
     if (s.guess) {
+        if (cg.unit < 1 || cg.unit > 1) fsi_scale(mg->cells, (fsi_real)cg.unit, p);
         if (fsi__mg_guess_good(&cg)) fsi__mg_true_residual(&cg);
         else { fsi_fill(mg->cells, 0, p); rep.restarts = 1; }
     }
     rep.residual_start = rep.residual = sqrt(cg.rr);
     if (rep.residual > cg.limit) rep.reason = fsi__mg_loop(&cg, &rep, s.max_iterations ? s.max_iterations : 200);
     mg->hidden = 0;
+    mg->rank = NULL;
+    if (cg.unit < 1 || cg.unit > 1) {
+        fsi_scale(mg->cells, (fsi_real)(1 / cg.unit), p);
+        rep.residual /= cg.unit; rep.residual_start /= cg.unit;
+    }
+    if (!fsi_all_finite(mg->cells, p)) {                               /* the answer does not fit, or weights differ too much for float */
+        fsi_fill(mg->cells, 0, p);
+        rep.residual = rep.residual_start; rep.reason = FSI_ERR_NUMERIC;
+    }
     if (!mg->fluid) rep.reason = FSI_EMPTY;
     else if (rep.reason == FSI_OK && imbalance > sqrt((double)FSI_REAL_EPS)) rep.reason = FSI_INCOMPATIBLE;
     if (report) *report = rep;

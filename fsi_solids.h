@@ -40,6 +40,7 @@
    WHAT IT DOES NOT
    - No sleeping, no fracture, no rolling friction, no removal of single bodies (make them ghosts and fixed, or restore).
    - Meshes collide by their vertices and a distance grid: an edge of one mesh can sink into an edge of another by up to a grid cell.
+     Cloth and tetrahedra collide by vertices against elements, not by edges against edges: thickness covers that.
    - One very large body among small ones is tested against all of them; many sizes of both kinds slow the broad phase down.
 
    CONFIGURATION (define before the include)
@@ -56,22 +57,26 @@
       What forces and coupling have added to v and L is spread evenly over the substeps of the move.
    2. Coupling: fsi_solids_coupled(&world, id, &c), solve, fsi_solids_take_coupled(&world, id). Generalised velocity: v, then angular velocity.
    3. Scripted bodies: set their velocity (or fsi_solids_script for a pose) before every step; they push and are never pushed.
-   4. Other solids in contact: fill an fsi_external (fsi_soft_external, fsi_reduced_external do), fsi_solids_set_externals, step
-      their forces, fsi_solids_forces, fsi_solids_move, then let them move.
+   4. Other solids in contact, with bodies and with each other: fill an fsi_external (fsi_soft_external, fsi_reduced_external do),
+      fsi_solids_set_externals, step their forces, fsi_solids_forces, fsi_solids_move; then call their own move.
    5. Meshes: FSI_SHAPE_MESH with a closed surface; mass properties come by the divergence theorem. Share shapes between bodies.
 
    NUMERICAL NOTES
    - State: position, velocity, quaternion, angular momentum. Free rotation is fourth order with L fixed to the bit, free flight the
      exact parabola. Symmetric top: phase error below 1e-3 after ten periods at dt = .01 (R_01); asymmetric: R_02, R_03.
    - Contact: sequential impulses with warm starts over desc.substeps; overlap is pushed out by a soft constraint, and the velocity of the
-     push is taken away again. Ten boxes for 10 s at dt = 1/60: overlap .22 %, drift .4 % of the edge, kinetic energy 1e-9 J (R_08).
-     Slope of 20 degrees: acceleration to 1e-5, stick and slip within 1 % of the angle (R_06). Friction is a cone.
-   - Impacts: restitution acts on the approach before the forces of the step; two spheres to 1e-12 (R_05). Energy rises only by
-     lifting bodies out of overlap: 1e-4 of the energy dropped in the test with all shapes.
+     push is taken away again. Ten boxes for 10 s at dt = 1/60: overlap .22 %, drift .4 % of the edge (R_08). Slope of 20 degrees: acceleration to 1e-5, stick and slip within 1 % of the angle (R_06). Friction is a cone.
+   - Impacts: restitution acts on the approach before the forces of the step; two spheres to 1e-12 (R_05).
+   - Energy never grows but by the work of opening overlaps, which every kind reports (fsi_solids_report.work, fsi_soft.contact_work,
+     fsi_reduced_contacts.work): where impulses of a substep are not solved to the end and would add some, a share of all is taken back.
+     Not guarded: worlds with motors, springs, moving scripted bodies or other solids. Measured growth there: below 3e-5 J of 60 J for all
+     pairs of kinds at 2 m/s (test_contact). A cloth hit so fast that it moves an element's length in a step does gain: take smaller steps.
+   - Soft bodies with an implicit integrator answer other solids through the integrator's matrix (up to 200 touched nodes, else lumped masses).
    - Contacts ahead (positive gap) limit the approach to gap / h, so a 2 cm plank stops a ball at 300 m/s. The price: a body that
      would just miss another by less than its motion in a step may be brushed.
    - Joints: all equality rows in one direct solve (up to 16 joints deep in a band; else sweeps), prediction along arcs. Ten links for 60 s
-     at dt = 1/240: error 2e-5 of a link, energy within 1e-3 of m g L (R_09). Impacts on links: a few 1e-3 for a moment.
+     at dt = 1/240: error 2e-5 of a link, energy within 1e-3 of m g L (R_09). Impacts on links: a few 1e-3 for a moment. Joints torn apart
+     come back slowly, max_force and max_torque limit what holds them.
    - Impulses act at one common point of both sides: linear and angular momentum are kept to round-off by every contact and joint.
    - A box 30 times heavier on two light ones overlaps by .6 %, 100 times by 3 %, 300 times squeezes them out: raise desc.substeps there.
    - fsi_solids_max_dt advises a step; larger ones are stable but less exact.
@@ -411,10 +416,12 @@ typedef struct fsi_joint_desc {
     fsi_real stiffness;       /* N/m (HINGE: N m/rad, PRISMATIC: N/m; pulls the coordinate to rest), >= 0 */
     fsi_real damping;         /* N s/m or N m s, >= 0 */
     fsi_real rest;            /* rest length m or coordinate; SPRING: 0 = distance now */
+    fsi_real max_force;       /* largest force that holds the anchors together, N, >= 0; 0 = no limit */
+    fsi_real max_torque;      /* largest torque that holds the angles, N m, >= 0; 0 = no limit */
     int collide;              /* 1: the two bodies still collide */
 } fsi_joint_desc;
 
-/* A joint; world->joint[i]. Read only, except motor_speed, motor_limit, stiffness, damping, rest. */
+/* A joint; world->joint[i]. Read only, except motor_speed, motor_limit, stiffness, damping, rest, max_force, max_torque. */
 typedef struct fsi_joint {
     fsi_joint_kind kind;
     int32_t a, b;
@@ -422,7 +429,8 @@ typedef struct fsi_joint {
     fsi_vec3 axis_a, axis_b;  /* axis in the body frames */
     fsi_quat q0;              /* rotation of a relative to b at rest */
     int32_t motor, limit, collide, rows; /* rows: equality rows */
-    fsi_real motor_speed, motor_limit, lower, upper, stiffness, damping, rest;
+    int32_t limited;          /* 1: max_force or max_torque was reached in the last step */
+    fsi_real motor_speed, motor_limit, lower, upper, stiffness, damping, rest, max_force, max_torque;
     fsi_real impulse[6];      /* N s, N m s of the rows in the last substep */
     fsi_real impulse_free;    /* along the free coordinate: motor and spring */
     fsi_real impulse_limit;   /* along the free coordinate: stop (positive = lower stop) */
@@ -467,6 +475,7 @@ typedef struct fsi_solids_report {
     double penetration;       /* deepest overlap among contacts, m, >= 0 */
     double joint_error;       /* largest distance of joint anchors, m (PRISMATIC: off the axis) */
     int contacts, pairs;      /* contact points with an impulse or overlap; body pairs near each other */
+    int joints_limited;       /* joints whose max_force or max_torque was reached in the last step */
 } fsi_solids_report;
 
 /* Primary: make, fill, step, free. */
@@ -506,7 +515,8 @@ FSI_API fsi_result fsi_solids_closest(const fsi_solids *w, fsi_vec3 p, fsi_real 
 /* Doors. The surface in world coordinates: x, v are [3 * shape->surface.vertex_count], the caller's (v may be NULL). */
 FSI_API fsi_result fsi_solids_surface(const fsi_solids *w, int body, fsi_real *x, fsi_real *v, fsi_surface *out);
 /* The body as a coupled solid (dense, 6 degrees of freedom) in its present state: *out points into the world, filled again by every call
-   (memory per body is allocated on the first one). After the solve hand the velocities back with fsi_solids_take_coupled. */
+   (memory per body is allocated on the first one). After the solve hand the velocities back with fsi_solids_take_coupled.
+   Joints with fixed or scripted bodies are part of the door: a hinged body has only its turning left in inverse_mass. */
 FSI_API fsi_result fsi_solids_coupled(fsi_solids *w, int body, fsi_coupled **out);
 /* Takes (*out)->v after a solve: the body's velocity and angular momentum change. */
 FSI_API fsi_result fsi_solids_take_coupled(fsi_solids *w, int body);
@@ -1954,9 +1964,9 @@ static void fsi__contact_prepare(const fsi_solids *w, fsi_contact *c) {
     c->impulse_max = 0; c->bounced = 0;
 }
 
-static void fsi__contact_warm(const fsi_solids *w, const fsi_contact *c) {
+static void fsi__contact_warm(const fsi_solids *w, const fsi_contact *c, fsi_real scale) {      /* the impulses so far once more */
     if (c->impulse == 0 && c->impulse_t[0] == 0 && c->impulse_t[1] == 0) return;
-    fsi__contact_apply(w, c, fsi_vec_mad(fsi__tangent_impulse(c, c->impulse_t[0], c->impulse_t[1]), c->normal, c->impulse));
+    fsi__contact_apply(w, c, fsi_vec_scale(fsi_vec_mad(fsi__tangent_impulse(c, c->impulse_t[0], c->impulse_t[1]), c->normal, c->impulse), scale));
 }
 
 /* Coulomb's cone: the tangent velocity is stopped, and the impulse brought back to |jt| <= mu jn along its own direction. */
@@ -1970,16 +1980,17 @@ static void fsi__contact_friction(const fsi_solids *w, fsi_contact *c) {
     c->impulse_t[0] = t; c->impulse_t[1] = s;
 }
 
-/* One normal impulse. push: with push-out of overlap. A gap only limits the approach to gap / h. */
-static void fsi__contact_normal(const fsi_solids *w, fsi_contact *c, fsi_real h, fsi_real slop, const fsi__soft *soft, int push) {
+/* One normal impulse. push: with push-out of overlap. A gap only limits the approach to gap / h. Returns how far beyond that it was met, over its size. */
+static fsi_real fsi__contact_normal(const fsi_solids *w, fsi_contact *c, fsi_real h, fsi_real slop, const fsi__soft *soft, int push) {
     fsi_real vn = fsi_vec_dot(fsi__contact_velocity(w, c), c->normal), bias = 0, ms = 1, is = 0, j, before = c->impulse;
     if (c->gap > 0) bias = c->gap / h;
     else if (push) { bias = fsi__max(soft->rate * fsi__min(0, c->gap + slop), FSI_R(-0.1) * c->size / h); ms = soft->mass; is = soft->impulse; } /* a tenth of a radius at most */
     j = fsi__max(0, before - c->mass_n * ms * (vn + bias) - is * before);
-    if (j == before) return;
+    if (j == before) return 0;
     c->impulse = j;
     if (j > c->impulse_max) c->impulse_max = j;
     fsi__contact_apply(w, c, fsi_vec_scale(c->normal, j - before));
+    return c->b < w->desc.max_bodies ? -h * (vn + fsi__max(bias, 0)) / c->size : 0;
 }
 
 /* Where the body hit faster than the threshold, the normal velocity becomes -e times the approach. Swept until all agree. */
@@ -2178,10 +2189,10 @@ static void fsi__row_apply(const fsi_solids *w, const fsi_joint *j, const fsi__j
     b->w = fsi_vec_mad(b->w, fsi_mat3_mul_vec(&b->I, r->b[i]), -s);
 }
 
-static void fsi__joint_warm(const fsi_solids *w, fsi_joint *j, const fsi__joint_rows *r) {
+static void fsi__joint_warm(const fsi_solids *w, const fsi_joint *j, const fsi__joint_rows *r, fsi_real scale) {
     int i;
-    for (i = 0; i < r->n; i++) fsi__row_apply(w, j, r, i, j->impulse[i]);
-    if (r->free) fsi__row_apply(w, j, r, FSI__JOINT_FREE, j->impulse_free + j->impulse_limit);
+    for (i = 0; i < r->n; i++) fsi__row_apply(w, j, r, i, scale * j->impulse[i]);
+    if (r->free) fsi__row_apply(w, j, r, FSI__JOINT_FREE, scale * (j->impulse_free + j->impulse_limit));
 }
 
 /* Motor: speed with a force limit. Spring: implicit, k and d folded into the effective mass, stable for any stiffness. Stops: one-sided. */
@@ -2217,16 +2228,31 @@ static void fsi__joint_residual(const fsi_solids *w, int j, fsi_real h, int push
     const fsi__joint_rows *r = w->work->rows + j;
     fsi_vec3 bend = fsi_vec(0, 0, 0);
     int i;
+    fsi_real reach = FSI_R(0.25) * fsi__min(w->body[w->joint[j].a].shape->bound, w->body[w->joint[j].b].shape->bound);
     if (push) bend = fsi_vec_sub(fsi__arc(w->work->vel[w->joint[j].a].w, r->ra, h), fsi__arc(w->work->vel[w->joint[j].b].w, r->rb, h));
-    for (i = 0; i < r->n; i++) x[r->at + i] = fsi__row_velocity(w, w->joint + j, r, i) + (push ? FSI__JOINT_RATE / h * r->C[i] : 0) + fsi_vec_dot(r->l[i], bend);
+    for (i = 0; i < r->n; i++) {                                   /* a joint torn apart comes back no faster than from a quarter of a radius (radian) */
+        fsi_real far = fsi_vec_dot(r->l[i], r->l[i]) > 0 ? reach : FSI_R(0.25);
+        x[r->at + i] = fsi__row_velocity(w, w->joint + j, r, i) + (push ? FSI__JOINT_RATE / h * fsi__clamp(r->C[i], -far, far) : 0) + fsi_vec_dot(r->l[i], bend);
+    }
 }
 
-static void fsi__joint_apply(const fsi_solids *w, int j, const fsi_real *x) {
+static void fsi__joint_apply(const fsi_solids *w, int j, const fsi_real *x, fsi_real h) {
     const fsi__joint_rows *r = w->work->rows + j;
+    fsi_joint *q = w->joint + j;
+    fsi_real next[6], sum[2] = {0, 0}, keep[2] = {1, 1};           /* forces, torques */
     int i;
     for (i = 0; i < r->n; i++) {
-        w->joint[j].impulse[i] -= x[r->at + i];
-        fsi__row_apply(w, w->joint + j, r, i, -x[r->at + i]);
+        next[i] = q->impulse[i] - x[r->at + i];
+        sum[fsi_vec_dot(r->l[i], r->l[i]) > 0 ? 0 : 1] += next[i] * next[i];
+    }
+    for (i = 0; i < 2; i++) {
+        fsi_real most = h * (i ? q->max_torque : q->max_force), size = fsi__sqrt(sum[i]);
+        if (most > 0 && size > most) { keep[i] = most / size; q->limited = 1; }
+    }
+    for (i = 0; i < r->n; i++) {
+        next[i] *= keep[fsi_vec_dot(r->l[i], r->l[i]) > 0 ? 0 : 1];
+        fsi__row_apply(w, q, r, i, next[i] - q->impulse[i]);
+        q->impulse[i] = next[i];
     }
 }
 
@@ -2242,22 +2268,23 @@ static void fsi__joints_solve(fsi_solids *w, fsi_real h, const fsi__soft *soft, 
             if (w->work->direct) continue;
             fsi__joint_residual(w, j, h, push, x);
             fsi__joint_backsolve(w, w->work->rows[j].at, w->work->rows[j].at + w->work->rows[j].n, x);
-            fsi__joint_apply(w, j, x);
+            fsi__joint_apply(w, j, x, h);
         }
         if (!w->work->direct) continue;
         for (j = 0; j < n; j++) fsi__joint_residual(w, j, h, push, x);
         fsi__joint_backsolve(w, 0, w->work->rows[last].at + w->work->rows[last].n, x);
-        for (j = 0; j < n; j++) fsi__joint_apply(w, j, x);
+        for (j = 0; j < n; j++) fsi__joint_apply(w, j, x, h);
     }
 }
 
 static int fsi__joint_valid(const fsi_solids *w, const fsi_joint_desc *d) {
-    fsi_real v[17];
+    fsi_real v[19];
     int coordinate = d->kind == FSI_JOINT_HINGE || d->kind == FSI_JOINT_PRISMATIC;
     v[0] = d->anchor.x; v[1] = d->anchor.y; v[2] = d->anchor.z; v[3] = d->axis.x; v[4] = d->axis.y; v[5] = d->axis.z;
     v[6] = d->motor_speed; v[7] = d->motor_limit; v[8] = d->lower; v[9] = d->upper; v[10] = d->stiffness; v[11] = d->damping; v[12] = d->rest;
     v[13] = d->anchor_b.x; v[14] = d->anchor_b.y; v[15] = d->anchor_b.z; v[16] = fsi_vec_dot(d->axis, d->axis);
-    if (d->kind < FSI_JOINT_POINT || d->kind > FSI_JOINT_SPRING || !fsi_all_finite(17, v)) return 0;
+    v[17] = d->max_force; v[18] = d->max_torque;
+    if (d->kind < FSI_JOINT_POINT || d->kind > FSI_JOINT_SPRING || !fsi_all_finite(19, v) || d->max_force < 0 || d->max_torque < 0) return 0;
     if (d->a < 0 || d->b < 0 || d->a >= w->body_count || d->b >= w->body_count || d->a == d->b) return 0;
     if (w->body[d->a].inverse_mass == 0 && w->body[d->b].inverse_mass == 0) return 0;
     if (d->motor_limit < 0 || d->stiffness < 0 || d->damping < 0 || (d->limit && !(d->lower <= d->upper))) return 0;
@@ -2282,7 +2309,7 @@ FSI_API fsi_result fsi_solids_join(fsi_solids *w, const fsi_joint_desc *desc, in
     memset(j, 0, sizeof *j);
     j->kind = desc->kind; j->a = desc->a; j->b = desc->b; j->motor = desc->motor != 0; j->limit = desc->limit != 0; j->collide = desc->collide != 0;
     j->motor_speed = desc->motor_speed; j->motor_limit = desc->motor_limit; j->lower = desc->lower; j->upper = desc->upper;
-    j->stiffness = desc->stiffness; j->damping = desc->damping; j->rest = desc->rest;
+    j->stiffness = desc->stiffness; j->damping = desc->damping; j->rest = desc->rest; j->max_force = desc->max_force; j->max_torque = desc->max_torque;
     pb = desc->kind == FSI_JOINT_SPRING ? desc->anchor_b : desc->anchor;
     j->pa = fsi_mat3_tmul_vec(&a->rotation, fsi_vec_sub(desc->anchor, a->x));
     j->pb = fsi_mat3_tmul_vec(&b->rotation, fsi_vec_sub(pb, b->x));
@@ -2897,7 +2924,7 @@ static void fsi__velocity_give(const fsi_rigid *b, fsi__velocity *s) {
     s->v = b->v; s->w = b->w; s->inverse_mass = b->inverse_mass; s->I = b->inverse_inertia;
 }
 
-typedef struct fsi__step { fsi_real h, share, slop; int n; fsi__soft contact; } fsi__step;
+typedef struct fsi__step { fsi_real h, share, slop; int n, guard; fsi__soft contact; } fsi__step;
 
 /* v += (v* - v) / n, L the same; v* was kept in force and torque's place: see fsi_solids_move. */
 static void fsi__substep_begin(fsi_solids *w, const fsi__step *st) {
@@ -2914,16 +2941,68 @@ static void fsi__substep_begin(fsi_solids *w, const fsi__step *st) {
     }
 }
 
+#define FSI__SWEEPS 32                   /* most sweeps of a violent substep: one where contacts are still met a hundredth of their size too far */
 static void fsi__substep_solve(fsi_solids *w, const fsi__step *st, int push) {
+    fsi_real left = 0;
     int i, pass;
-    for (pass = 0; pass < w->desc.iterations; pass++) {
+    for (pass = 0; pass < w->desc.iterations || (left > FSI_R(0.01) && pass < FSI__SWEEPS); pass++) {
+        left = 0;
         fsi__joints_solve(w, st->h, &st->contact, push);
         for (i = 0; i < w->contact_count; i++) {
             fsi_contact *c = w->contact + (w->work->order[i] & 0xffffffffu);
-            if (c->friction > 0) fsi__contact_friction(w, c);
-            fsi__contact_normal(w, c, st->h, st->slop * c->size, &st->contact, push);
+            if (c->friction > 0 && c->gap < FSI_R(0.1) * c->size) fsi__contact_friction(w, c);     /* what is still far does not rub */
+            left = fsi__max(left, fsi__contact_normal(w, c, st->h, st->slop * c->size, &st->contact, push));
         }
     }
+}
+
+static double fsi__touching_energy(const fsi_solids *w) {          /* kinetic, J */
+    double e = 0;
+    int i;
+    for (i = 0; i < w->body_count; i++) {
+        const fsi_rigid *b = w->body + i;
+        if (b->kind == FSI_RIGID_DYNAMIC && b->touching) e += (double)(b->mass * fsi_vec_dot(b->v, b->v) + fsi_vec_dot(b->w, b->L)) / 2;
+    }
+    return e;
+}
+
+/* Impulses that are not solved to the end can put energy in. From v over v' = v + h f / m to v'' after the impulses kinetic and potential energy together
+   change by E(v'') - E(v) - (p' - p) . v'', which is <= 0 when no contact pulls or drives. Where it is not, the share s of all impulses
+   of the substep is taken back that makes it 0; they are equal and opposite as before. energy: E(v). */
+static void fsi__substep_guard(fsi_solids *w, const fsi__step *st, double energy) {
+    double a = 0, b = 0, c = fsi__touching_energy(w) - energy, s = 0;
+    int i, k;
+    for (i = 0; i < w->body_count; i++) {
+        const fsi_rigid *q = w->body + i;
+        if (q->kind == FSI_RIGID_DYNAMIC && q->touching) c -= (double)(st->share * (q->mass * fsi_vec_dot(q->v_start, q->v) + fsi_vec_dot(q->L_start, q->w)));
+    }
+    if (!(c > 0)) return;
+    for (i = 0; i < w->contact_count; i++) fsi__contact_warm(w, w->contact + i, -1);
+    for (i = 0; i < w->joint_count; i++) fsi__joint_warm(w, w->joint + i, w->work->rows + i, -1);
+    for (k = 0; k < 2; k++) {                                      /* first a s^2 + b s + c, then the step of length s */
+        for (i = 0; i < w->body_count; i++) {
+            fsi_rigid *q = w->body + i;
+            fsi__velocity *n = w->work->vel + i;
+            fsi_vec3 dv = fsi_vec_sub(n->v, q->v), dw = fsi_vec_sub(n->w, q->w), dL;
+            if (q->kind != FSI_RIGID_DYNAMIC || !q->touching) continue;
+            dL = fsi_mat3_mul_vec(&q->rotation, fsi_mat3_mul_vec(&q->inertia_body, fsi_mat3_tmul_vec(&q->rotation, dw)));
+            a += (double)(q->mass * fsi_vec_dot(dv, dv) + fsi_vec_dot(dw, dL)) / 2;
+            b += (double)(q->mass * fsi_vec_dot(fsi_vec_mad(q->v, q->v_start, -st->share), dv) + fsi_vec_dot(fsi_vec_mad(q->L, q->L_start, -st->share), dw));
+            if (k) { n->v = fsi_vec_mad(q->v, dv, (fsi_real)s); n->w = fsi_vec_mad(q->w, dw, (fsi_real)s); fsi__velocity_take(q, n); }
+        }
+        if (!(a > 0)) return;
+        if (k == 0) s = b * b > 4 * a * c ? (-b - sqrt(b * b - 4 * a * c)) / (2 * a) : -b / (2 * a);
+        if (k == 0) s = s > 0 ? s < 1 ? s : 1 : 0;
+    }
+}
+
+/* Scripted motion, motors, springs and other solids do work of their own: then nobody guards. */
+static int fsi__step_guarded(const fsi_solids *w) {
+    int i;
+    for (i = 0; i < w->joint_count; i++) if (w->joint[i].motor || w->joint[i].stiffness > 0) return 0;
+    for (i = 0; i < w->body_count; i++)
+        if (w->body[i].kind == FSI_RIGID_SCRIPTED && w->body[i].touching && fsi_vec_dot(w->body[i].v, w->body[i].v) + fsi_vec_dot(w->body[i].w, w->body[i].w) > 0) return 0;
+    return w->external_count == 0;
 }
 
 /* Gaps follow the normal velocity, bodies move; the point goes with the smaller side, and both arms end in it: momentum stays exact. */
@@ -2935,7 +3014,10 @@ static void fsi__substep_move(fsi_solids *w, const fsi__step *st) {
     for (k = 0; k < w->contact_count; k++) {
         fsi_contact *c = w->contact + k;
         fsi_vec3 va = fsi__side_velocity(w, c->a, c->point_a, c->ra, c->at), vb = fsi__side_velocity(w, c->b, c->point_b, c->rb, c->at);
+        fsi_real open = fsi__max(c->gap, 0);
         c->gap += st->h * fsi_vec_dot(c->normal, fsi_vec_sub(va, vb));
+        open = (open - fsi__max(c->gap, 0)) / 2;                   /* the point lies in the middle of the gap: it comes nearer as that closes */
+        if (c->lead == c->a) c->ra = fsi_vec_mad(c->ra, c->normal, open); else c->rb = fsi_vec_mad(c->rb, c->normal, -open);
         if (c->lead >= w->desc.max_bodies) c->at = fsi_vec_mad(c->at, c->lead == c->a ? va : vb, st->h);
     }
     FSI__OMP(parallel for schedule(static) if (n > 512))
@@ -2958,8 +3040,11 @@ static void fsi__substep_move(fsi_solids *w, const fsi__step *st) {
     fsi__joint_factor(w);
 }
 
-static fsi_real fsi__side_size(const fsi_solids *w, int side) {
-    return side < w->desc.max_bodies ? w->body[side].shape->bound : w->external[side - w->desc.max_bodies].radius;
+static fsi_real fsi__side_size(const fsi_solids *w, int side) {    /* other solids: their points stand for a twentieth of them */
+    const fsi_vec3 *bound;
+    if (side < w->desc.max_bodies) return w->body[side].shape->bound;
+    bound = w->work->bound + 2 * (side - w->desc.max_bodies);
+    return fsi__max(w->external[side - w->desc.max_bodies].radius, FSI_R(0.05) * fsi__length(fsi_vec_sub(bound[1], bound[0])));
 }
 
 /* Where contacts and joints contradict each other (a body between closing walls) no impulses fit, and the guess for the next substep would grow
@@ -3045,20 +3130,25 @@ FSI_API fsi_result fsi_solids_move(fsi_solids *w, fsi_real dt) {
     fsi__step_prepare(w, &st, dt);
     for (i = 0; i < w->joint_count; i++) {
         for (k = 0; k < 6; k++) w->joint[i].impulse[k] *= scale;
-        w->joint[i].impulse_free *= scale; w->joint[i].impulse_limit *= scale;
+        w->joint[i].impulse_free *= scale; w->joint[i].impulse_limit *= scale; w->joint[i].limited = 0;
     }
+    st.guard = fsi__step_guarded(w);
     for (k = 0; k < st.n; k++) {
+        double energy = st.guard ? fsi__touching_energy(w) : 0;
         fsi__substep_begin(w, &st);
-        for (i = 0; i < w->joint_count; i++) fsi__joint_warm(w, w->joint + i, w->work->rows + i);
-        for (i = 0; i < w->contact_count; i++) fsi__contact_warm(w, w->contact + i);
+        for (i = 0; i < w->joint_count; i++) fsi__joint_warm(w, w->joint + i, w->work->rows + i, 1);
+        for (i = 0; i < w->contact_count; i++) fsi__contact_warm(w, w->contact + i, 1);
         fsi__substep_solve(w, &st, 1);
         fsi__substep_move(w, &st);
         fsi__substep_solve(w, &st, 0);
         for (i = 0; i < w->body_count; i++) {
             fsi_rigid *b = w->body + i;                            /* moved by v, keeps vel: the difference opened overlaps against gravity */
-            if (b->kind == FSI_RIGID_DYNAMIC) head->work -= (double)(st.h * b->mass * fsi_vec_dot(w->desc.gravity, fsi_vec_sub(b->v, w->work->vel[i].v)));
+            if (b->kind == FSI_RIGID_DYNAMIC) head->work -= (double)(st.h * b->mass * fsi_vec_dot(w->desc.gravity, b->v));
             fsi__velocity_take(b, w->work->vel + i);
         }
+        if (st.guard) fsi__substep_guard(w, &st, energy);
+        for (i = 0; i < w->body_count; i++)
+            if (w->body[i].kind == FSI_RIGID_DYNAMIC) head->work += (double)(st.h * w->body[i].mass * fsi_vec_dot(w->desc.gravity, w->body[i].v));
         fsi__guess_drop(w, &st);
     }
     fsi__contact_restitution(w, threshold);
@@ -3135,6 +3225,33 @@ static void fsi__rigid_row(const fsi_coupled *self, int element, const fsi_real 
     fsi_vec_store(row + 3, fsi_vec_cross(fsi_vec_sub(point, d->x), dir));
 }
 
+/* Joints with bodies that are not pushed (posts, walls, scripted ones) inside the door: v and M^-1 on the motions they leave, one row r after
+   the other: v += g (target - r.v) / r.g, M^-1 -= g g^T / r.g with g = M^-1 r. Rows already held stay held. */
+static void fsi__door_hold(const fsi_solids *w, int body, fsi__door *d) {
+    int j, i, k, n;
+    for (n = 0; n < w->joint_count; n++) {
+        const fsi_joint *joint = w->joint + n;
+        int first = joint->a == body, other = first ? joint->b : joint->a;
+        fsi__joint_rows rows;
+        if ((!first && joint->b != body) || w->body[other].kind == FSI_RIGID_DYNAMIC) continue;
+        fsi__joint_geometry(w, joint, &rows);
+        for (j = 0; j < rows.n; j++) {
+            fsi_real r[6], g[6], target = fsi_vec_dot(rows.l[j], w->body[other].v) + fsi_vec_dot(first ? rows.b[j] : rows.a[j], w->body[other].w), full = 0, rg = 0, rv = 0;
+            fsi_vec_store(r, rows.l[j]); fsi_vec_store(r + 3, first ? rows.a[j] : rows.b[j]);
+            for (i = 0; i < 6; i++) {
+                for (g[i] = 0, k = 0; k < 6; k++) g[i] += d->inverse_mass[6 * i + k] * r[k];
+                full += r[i] * r[i] * (i < 3 ? w->body[body].inverse_mass : w->body[body].inverse_inertia.m[4 * (i - 3)]);
+                rg += r[i] * g[i]; rv += r[i] * d->v[i];
+            }
+            if (!(rg > 64 * FSI_REAL_EPS * full)) continue;            /* already held by other rows */
+            for (i = 0; i < 6; i++) {
+                d->v[i] += g[i] * (target - rv) / rg;
+                for (k = 0; k < 6; k++) d->inverse_mass[6 * i + k] -= g[i] * g[k] / rg;
+            }
+        }
+    }
+}
+
 FSI_API fsi_result fsi_solids_coupled(fsi_solids *w, int body, fsi_coupled **out) {
     const fsi_rigid *b;
     const fsi_surface *s;
@@ -3164,6 +3281,7 @@ FSI_API fsi_result fsi_solids_coupled(fsi_solids *w, int body, fsi_coupled **out
     d->x = b->x;
     d->c.dof = 6; d->c.v = d->v; d->c.impulse = d->impulse; d->c.mass = d->mass; d->c.inverse_mass = d->inverse_mass;
     d->c.node = NULL; d->c.implicit = NULL; d->c.row_fn = fsi__rigid_row; d->c.user = d;
+    if (b->kind == FSI_RIGID_DYNAMIC) fsi__door_hold(w, body, d);
     *out = &d->c;
     return FSI_OK;
 }
@@ -3254,6 +3372,7 @@ FSI_API fsi_result fsi_solids_measure(const fsi_solids *w, fsi_solids_report *r)
         fsi__joint_geometry(w, w->joint + i, &rows);
         for (k = 0; k < rows.n; k++) if (fsi_vec_dot(rows.l[k], rows.l[k]) > 0) e += (double)(rows.C[k] * rows.C[k]);
         if (sqrt(e) > r->joint_error) r->joint_error = sqrt(e);
+        r->joints_limited += w->joint[i].limited;
         if (rows.free && w->joint[i].stiffness > 0) {
             double s = (double)(rows.C[FSI__JOINT_FREE] - w->joint[i].rest);
             r->potential += 0.5 * (double)w->joint[i].stiffness * s * s;
@@ -5011,21 +5130,25 @@ static void fsi__patch_make(fsi_soft *s) {                                     /
     p->ready = 1;
 }
 
-/* What the tangent matrix of a strained body loses: v gets the rigid motion that makes the change of momentum exactly that of the impulses f.
-   dv is what the nodes have got. */
-static void fsi__patch_balance(fsi_soft *s, const fsi_real *f, const fsi_real *dv) {
-    fsi_vec3 p = fsi_vec(0, 0, 0), L = p, c = p;
+static fsi_vec3 fsi__soft_center(const fsi_soft *s) {                         /* of mass */
+    fsi_vec3 c = fsi_vec(0, 0, 0);
+    fsi_real mass = 0;
+    int i;
+    for (i = 0; i < s->desc.vertex_count; i++) { mass += s->mass[i]; c = fsi_vec_mad(c, fsi_vec_load(s->x + 3 * i), s->mass[i]); }
+    return fsi_vec_scale(c, 1 / mass);
+}
+
+/* v gets the rigid motion with momentum p and angular momentum L about the centre of mass; a body that is held anywhere takes none. */
+static void fsi__soft_balance(fsi_soft *s, fsi_vec3 p, fsi_vec3 L) {
+    fsi_vec3 c = fsi__soft_center(s);
     fsi_real mass = 0;
     fsi_mat3 I, inverse;
     int i, k;
-    for (i = 0; i < s->desc.vertex_count; i++) { mass += s->mass[i]; c = fsi_vec_mad(c, fsi_vec_load(s->x + 3 * i), s->mass[i]); }
-    c = fsi_vec_scale(c, 1 / mass);
     memset(&I, 0, sizeof I); memset(&inverse, 0, sizeof inverse);
     for (i = 0; i < s->desc.vertex_count; i++) {
-        fsi_vec3 e = fsi_vec_mad(fsi_vec_load(f + 3 * i), fsi_vec_load(dv + 3 * i), -s->mass[i]), r = fsi_vec_sub(fsi_vec_load(s->x + 3 * i), c);
-        for (k = 0; k < s->desc.dim; k++) if (s->work->fixed[3 * i + k]) return;            /* held: nothing to balance */
-        p = fsi_vec_add(p, e);
-        L = fsi_vec_add(L, fsi_vec_cross(r, e));
+        fsi_vec3 r = fsi_vec_sub(fsi_vec_load(s->x + 3 * i), c);
+        for (k = 0; k < s->desc.dim; k++) if (s->work->fixed[3 * i + k]) return;
+        mass += s->mass[i];
         for (k = 0; k < 9; k++) I.m[k] += s->mass[i] * ((k % 4 == 0 ? fsi_vec_dot(r, r) : 0) - fsi__get(r, k / 3) * fsi__get(r, k % 3));
     }
     if (s->desc.dim == 2) inverse.m[8] = I.m[8] > 0 ? 1 / I.m[8] : 0; else fsi_mat3_inverse(&I, &inverse);
@@ -5041,12 +5164,19 @@ static void fsi__patch_flush(fsi_soft *s) {                                    /
     fsi__patch *p = s->work->patch;
     size_t n = 3 * (size_t)s->desc.vertex_count, i;
     fsi_real *dv = s->work->step;
+    fsi_vec3 c, lost = fsi_vec(0, 0, 0), turn = lost;
     if (!p || !p->ready || !(fsi_max_abs(n, p->impulse) > 0) || fsi__patch_solve(s, p->impulse) < 0) return;
     for (i = 0; i < n; i++) {
         int at = p->place[i / 3];
         if (at >= 0) dv[i] = s->v[i] - p->base[3 * at + (int)(i % 3)]; else s->v[i] += dv[i];
     }
-    fsi__patch_balance(s, p->impulse, dv);
+    c = fsi__soft_center(s);
+    for (i = 0; i < n / 3; i++) {                      /* what the tangent matrix of a strained body has lost of the impulses */
+        fsi_vec3 e = fsi_vec_mad(fsi_vec_load(p->impulse + 3 * i), fsi_vec_load(dv + 3 * i), -s->mass[i]);
+        lost = fsi_vec_add(lost, e);
+        turn = fsi_vec_add(turn, fsi_vec_cross(fsi_vec_sub(fsi_vec_load(s->x + 3 * i), c), e));
+    }
+    fsi__soft_balance(s, lost, turn);
     fsi_fill(n, 0, p->impulse);
     for (i = 0; i < (size_t)p->count; i++) memcpy(p->base + 3 * i, s->v + 3 * p->node[i], 3 * sizeof(fsi_real));
 }
@@ -5188,7 +5318,7 @@ static double fsi__soft_potential(const fsi_soft *s) {                        /*
 
 FSI_API fsi_result fsi_soft_contact(fsi_soft *s, const fsi_obstacle *obstacle, int count, fsi_real dt, int *contacts) {
     fsi_result r = FSI_OK;
-    int own = 0, walls = 0, opened = 0;
+    int own = 0, walls = 0, opened = 0, i;
     size_t n;
     if (!s || !s->block) return FSI_ERR_STATE;
     if (!fsi__soft_ready(s, dt) || count < 0 || (count && !obstacle)) return FSI_ERR_ARGUMENT;
@@ -5207,6 +5337,12 @@ FSI_API fsi_result fsi_soft_contact(fsi_soft *s, const fsi_obstacle *obstacle, i
     if (own + walls == 0 || r != FSI_OK) return r;
     fsi_copy(n, s->x, s->work->z);
     if (own) opened = fsi__soft_self(s, dt, 1);
+    if (opened) {                                      /* moving parts that pass each other apart turns the body: m dx x v is taken from its spin */
+        fsi_vec3 turn = fsi_vec(0, 0, 0);
+        for (i = 0; i < s->desc.vertex_count; i++)
+            turn = fsi_vec_mad(turn, fsi_vec_cross(fsi_vec_sub(fsi_vec_load(s->x + 3 * i), fsi_vec_load(s->work->z + 3 * i)), fsi_vec_load(s->v + 3 * i)), -s->mass[i]);
+        fsi__soft_balance(s, fsi_vec(0, 0, 0), turn);
+    }
     r = fsi__soft_walls(s, obstacle, count, dt, 1, &opened);
     if (opened && r == FSI_OK) {                       /* energy of the new place less that of the old */
         s->contact_work = fsi__soft_potential(s);
@@ -6316,7 +6452,7 @@ static void fsi__group_row(const fsi_coupled *self, int element, const fsi_real 
 /* Joint impulses eliminated: K <- K - K A^T (A K A^T)^-1 A K, v <- v - K A^T (A K A^T)^-1 (A v + gap / dt). A = J_0 - J_1. */
 static fsi_result fsi__group_joints(fsi_reduced_group *g, fsi_real dt) {
     int n = g->dof, m = 3 * g->joint_count, i, j, k, s;
-    fsi_real *rhs = g->LA + m * m, most = 0;
+    fsi_real *rhs = g->LA + m * m, most = 0, far;
     memset(g->A, 0, (size_t)(m * n) * sizeof *g->A);
     g->joint_error = 0;
     for (i = 0; i < g->joint_count; i++) {
@@ -6333,6 +6469,8 @@ static fsi_result fsi__group_joints(fsi_reduced_group *g, fsi_real dt) {
         }
         gap = fsi_vec_sub(x[0], x[1]);
         g->joint_error = fsi__max(g->joint_error, fsi__length(gap));
+        far = FSI_R(0.25) * fsi__min(g->body[g->joint[i].body[0]]->model->radius, g->body[g->joint[i].body[1]]->model->radius);
+        if (fsi__length(gap) > far) gap = fsi_vec_scale(gap, far / fsi__length(gap));         /* torn apart: a quarter of a radius a step */
         fsi_vec_store(rhs + 3 * i, fsi_vec_scale(gap, 1 / dt));
     }
     for (i = 0; i < m; i++) {
@@ -6706,12 +6844,12 @@ static void fsi__reduced_open(fsi_reduced_contacts *c, fsi_reduced **body, int n
                 if (q->body[s] >= 0) fsi_axpy((size_t)(dof[q->body[s] + 1] - dof[q->body[s]]), next - q->impulse[0], row + s * stride, c->u + dof[q->body[s]]);
             q->impulse[0] = next;
         }
+    for (i = 0; i < n && any; i++) c->work -= fsi__reduced_total(body[i]);
     for (i = 0; i < n && any; i++) {
         fsi_reduced *b = body[i];
         size_t modes = (size_t)b->model->modes;
         u = c->u + dof[i];
         if (b->fixed || !(fsi_max_abs(6 + modes, u) > 0)) continue;
-        c->work -= fsi__reduced_total(b);
         memcpy(keep, b->p, sizeof keep);                              /* p and L lie side by side */
         for (k = 0; k < (int)modes; k++) { fsi_real dq = b->dq[k]; b->dq[k] = u[6 + k] / fsi__sqrt(fsi__reduced_stiff(b->model, k, dt)); u[6 + k] = dq; }
         fsi__reduced_momentum(b, u, chol + 9 * i);
@@ -6719,8 +6857,17 @@ static void fsi__reduced_open(fsi_reduced_contacts *c, fsi_reduced **body, int n
         b->moved -= dt;
         memcpy(b->p, keep, sizeof keep);
         fsi_copy(modes, u + 6, b->dq);
-        c->work += fsi__reduced_total(b);
     }
+    for (i = 0; i < c->count && any; i++) {            /* moving two bodies that pass each other apart turns them: m dx x v is taken from their spin */
+        fsi__reduced_contact *q = &c->contact[i];
+        fsi_vec3 turn;
+        if (q->gap > 0 || q->body[1] < 0 || body[q->body[0]]->fixed || body[q->body[1]]->fixed) continue;
+        fsi__reduced_spin(body[q->body[0]], &turn, NULL, NULL);
+        turn = fsi_vec_mad(turn, fsi_vec_load(body[q->body[1]]->p), -1 / body[q->body[1]]->model->mass);
+        turn = fsi_vec_scale(fsi_vec_cross(q->dir[0], turn), -dt * q->impulse[0] / 2);
+        for (s = 0; s < 2; s++) fsi_vec_store(body[q->body[s]]->L, fsi_vec_add(fsi_vec_load(body[q->body[s]]->L), turn));
+    }
+    for (i = 0; i < n && any; i++) c->work += fsi__reduced_total(body[i]);
 }
 
 FSI_API fsi_result fsi_reduced_contact(fsi_reduced_contacts *c, fsi_reduced **body, int n, const fsi_obstacle *obstacle, int obstacle_count, fsi_real dt) {

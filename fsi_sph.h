@@ -39,8 +39,8 @@
 
    NUMERICAL NOTES
    Steps: fsi_sph_max_dt and fsi_tled_max_dt. WCSPH with c = 10 times the top speed compresses by about 1 %.
-   Support: 2 spacings is fastest (about 30 neighbours in 3D); hydrostatic pressures are then within 1 % on average and 3 % at the bottom
-   (tests, H-08; columns only 10 particles wide: up to 8 %). Wider supports smooth more and cost more. The first half spacing below a free surface carries no pressure.
+   Support: 2 spacings is fastest (about 30 neighbours in 3D); hydrostatic pressures are then within 2 % on average and up to 8 % in the bottom
+   layer (H-08, docs/sph.md). Wider supports smooth more and cost more. The first half spacing below a free surface carries no pressure.
    DFSPH: a mean density error e lets an acceleration of e * depth / dt^2 go unnoticed: small steps need a smaller density_error, or a column
    at rest breathes. Iterations: projected Jacobi with momentum; a tall column at rest needs tens, a dam break about ten.
    Nearly inviscid 2D columns of DFSPH are restless: give them some artificial viscosity (0.05 to 0.2).
@@ -194,7 +194,7 @@ typedef struct fsi_sph_emitter {
     fsi_real radius;          /* of the disk, half length of the segment, m, > 0 */
     fsi_real speed;           /* m/s, > 0 */
     fsi_real from, until;     /* active time, s; until 0 = for ever */
-    fsi_real due;             /* private: time of the next layer, s */
+    double due;               /* private: time of the next layer, s */
 } fsi_sph_emitter;
 
 /* Fluid particles inside (or, with outside = 1, outside) the box vanish at the start of the next step. */
@@ -212,6 +212,7 @@ typedef struct fsi_sph_scalars {
     double time;              /* s */
     fsi_real dt_old;          /* last step, s: leap-frog kicks by (dt_old + dt) / 2 */
     fsi_real max_acceleration;/* of the last accelerate, m/s^2 (DFSPH: without pressure) */
+    fsi_real mean_pressure;   /* of the last accelerate, Pa (DFSPH) */
     fsi_sph_object object[FSI_SPH_OBJECTS];
     fsi_sph_emitter emitter[FSI_SPH_EMITTERS];
     fsi_sph_box box[FSI_SPH_EMITTERS];
@@ -228,13 +229,14 @@ typedef struct fsi_sph_stats {
     int max_neighbors;        /* longest list */
     int truncated;            /* particles whose list was cut for lack of room: the step returns FSI_CAPPED */
     int rebuilt;              /* 1: lists were made new in this step */
-    int blocked;              /* particles an emitter could not place for lack of capacity in this step */
+    int blocked;              /* layers of emitters that found no room (capacity) in this step, wholly or in part */
 } fsi_sph_stats;
 
 typedef struct fsi__sph_cells {  /* private: counting-sorted cells on a torus: any positions, fixed memory */
     int t[3];                 /* table size in cells */
     int wrap[3];              /* 1: this axis is longer than the table and wraps round */
     fsi_real inv;             /* 1 / cell edge */
+    int fine;                 /* cells are this many times shorter along x: a search ends where the sphere ends */
     int base[3];              /* cell coordinate of table entry 0 */
     int32_t *start;           /* [room + 1] first particle of each cell */
     int room;                 /* most cells */
@@ -267,13 +269,14 @@ typedef struct fsi_sph {
     int32_t *list;            /* fluid: index; boundary: index into border[] */
     int32_t *border;          /* [boundary_capacity] boundary particle behind a list entry */
     /* private */
-    fsi_real *grad;           /* per list entry: W'(r) / r */
+    fsi_real *grad;           /* per list entry: m F = m W'(r) / r */
     fsi_real *xm, *vp;        /* packed copies for the pair loops: x y z m and vx vy vz s; fluid first, then boundary */
     fsi_real *factor, *work, *cx, *cy, *cz; /* per particle scratch; sorted boundary positions */
     int32_t *key, *order;     /* sorting */
     fsi__sph_cells cells, bcells;
     int ready;                /* 1 after prepare, 2 after accelerate */
     int list_room;            /* list entries per chunk of particles */
+    fsi_real excess;          /* DFSPH: compression undone in this step at most, kg/m^3 */
     fsi_real least_factor;    /* DFSPH: sum |m grad W|^2 of a full neighbourhood */
     fsi_real wall_scale;      /* calibrates boundary volumes: a flat wall at rest spacing completes the density */
     void *block, *state;      /* the one allocation, and where the state begins in it */
@@ -321,8 +324,8 @@ FSI_API fsi_result fsi_sph_accelerate(fsi_sph *s, fsi_real dt, fsi_report *repor
 FSI_API fsi_result fsi_sph_move(fsi_sph *s, fsi_real dt);
 /* Steps of at most max_dt until duration is over (the last ones evened out). steps (may be NULL) gets how many; at most max_steps (0 = no cap). */
 FSI_API fsi_result fsi_sph_advance(fsi_sph *s, fsi_real duration, int max_steps, int *steps, fsi_report *report);
-/* Largest advisable step, s. WCSPH: cfl * h / (c + speed) with h = support / 2; DFSPH: cfl * spacing / speed (also speed gained by gravity);
-   both: 0.125 h^2 rho / mu, 0.5 h / (alpha c), 0.25 sqrt(h / |acceleration|). */
+/* Largest advisable step, s. WCSPH: cfl * h / (c + speed) with h = support / 2; DFSPH: cfl * spacing / speed, where the speed is at least
+   sqrt(g * spacing) and sqrt(2 mean pressure / density): beyond that the lattice of a compressed column buckles from step to step; both: 0.125 h^2 rho / mu, 0.5 h / (alpha c), 0.25 sqrt(h / |acceleration|). */
 FSI_API fsi_real fsi_sph_max_dt(const fsi_sph *s);
 
 /* Bytes that fsi_sph_save writes; the same for one object during its life. */
@@ -456,35 +459,45 @@ extern "C" {
 #define FSI__SPH_FORCE_INLINE static inline
 #endif
 
+#if defined(__GNUC__) && !defined(__clang__) && __GNUC__ >= 8
+#define FSI__SPH_LANES _Pragma("GCC unroll 1")         /* gcc -O3 unrolls short loops before it could vectorise them */
+#else
+#define FSI__SPH_LANES
+#endif
+
 static fsi_real fsi__kernel_sigma(fsi_kernel kernel, int dim, fsi_real R) {     /* makes the integral of W one */
     static const double s2[5] = {40.0 / 7, 7, 4, 10, 10.0 / 3}, s3[5] = {8, 10.5, 315.0 / 64, 15, 7.5};
     double r = (double)R, pi = 3.14159265358979323846;
     return (fsi_real)(dim == 2 ? s2[kernel] / (pi * r * r) : s3[kernel] / (pi * r * r * r));
 }
 
-FSI__SPH_FORCE_INLINE fsi_real fsi__kernel_w(fsi_kernel kernel, fsi_real q) {   /* w(q); 0 <= q <= 1 */
-    fsi_real a = 1 - q, b = fsi__max(FSI_R(0.5) - q, 0);
+FSI__SPH_FORCE_INLINE fsi_real fsi__sph_clip(fsi_real x) { return FSI_R(0.5) * (x + fsi__abs(x)); }    /* max(x, 0) without a branch, exact */
+
+FSI__SPH_FORCE_INLINE fsi_real fsi__kernel_w(fsi_kernel kernel, fsi_real q) {   /* w(q), q >= 0; 0 from 1 on */
+    fsi_real a = fsi__sph_clip(1 - q), b = fsi__sph_clip(FSI_R(0.5) - q);
     switch (kernel) {
         case FSI_KERNEL_CUBIC: return 2 * a * a * a - 8 * b * b * b;
         case FSI_KERNEL_WENDLAND: return a * a * a * a * (4 * q + 1);
-        case FSI_KERNEL_POLY6: a = 1 - q * q; return a * a * a;
+        case FSI_KERNEL_POLY6: a *= 1 + q; return a * a * a;
         case FSI_KERNEL_SPIKY: return a * a * a;
         case FSI_KERNEL_VISCOSITY: return -q * q * q / 2 + q * q + 1 / (2 * q) - 1;
     }
     return 0;
 }
 
-FSI__SPH_FORCE_INLINE fsi_real fsi__kernel_f(fsi_kernel kernel, fsi_real q) {   /* w'(q) / q; 0 < q <= 1 */
-    fsi_real a = 1 - q, b = fsi__max(FSI_R(0.5) - q, 0);
+FSI__SPH_FORCE_INLINE fsi_real fsi__kernel_fi(fsi_kernel kernel, fsi_real q, fsi_real i) {      /* w'(q) / q, q > 0, i = 1 / q */
+    fsi_real a = fsi__sph_clip(1 - q), b = fsi__sph_clip(FSI_R(0.5) - q);
     switch (kernel) {
-        case FSI_KERNEL_CUBIC: return (24 * b * b - 6 * a * a) / q;
+        case FSI_KERNEL_CUBIC: return (24 * b * b - 6 * a * a) * i;
         case FSI_KERNEL_WENDLAND: return -20 * a * a * a;
-        case FSI_KERNEL_POLY6: a = 1 - q * q; return -6 * a * a;
-        case FSI_KERNEL_SPIKY: return -3 * a * a / q;
-        case FSI_KERNEL_VISCOSITY: return (-3 * q * q / 2 + 2 * q - 1 / (2 * q * q)) / q;
+        case FSI_KERNEL_POLY6: a *= 1 + q; return -6 * a * a;
+        case FSI_KERNEL_SPIKY: return -3 * a * a * i;
+        case FSI_KERNEL_VISCOSITY: return (-3 * q * q / 2 + 2 * q - i * i / 2) * i;
     }
     return 0;
 }
+
+FSI__INLINE fsi_real fsi__kernel_f(fsi_kernel kernel, fsi_real q) { return fsi__kernel_fi(kernel, q, 1 / q); }
 
 static int fsi__kernel_ok(fsi_kernel k, int dim, fsi_real R, fsi_real r) {
     return (int)k >= 0 && (int)k <= 4 && (dim == 2 || dim == 3) && R > 0 && r >= 0 && r < R;
@@ -520,6 +533,7 @@ FSI_API fsi_real fsi_sph_tait(fsi_real density, fsi_real rest_density, fsi_real 
 
 /* ------------------------------------------------------------------------------------------------ >>cells */
 #define FSI__SPH_FAR FSI_R(1e8)          /* particles further than this many cells from the origin are lost */
+#define FSI__SPH_FINE 4                  /* fluid cells along x per support radius */
 
 FSI__INLINE int fsi__sph_floor(fsi_real t) { int i = (int)t; return i - (t < (fsi_real)i); }    /* |t| <= FSI__SPH_FAR */
 
@@ -535,13 +549,14 @@ static void fsi__sph_cells_fit(fsi__sph_cells *c, const int lo[3], const int hi[
     }
     while ((double)c->t[0] * (double)c->t[1] * (double)c->t[2] > (double)c->room) {
         big = c->t[0] >= c->t[1] ? (c->t[0] >= c->t[2] ? 0 : 2) : (c->t[1] >= c->t[2] ? 1 : 2);
-        c->t[big] = (c->t[big] + 1) / 2;               /* room >= 64 cells: never below 4 */
+        for (d = 1; 2 * d < c->t[big]; d *= 2) {}      /* the next power of two below; room >= 4096 cells: never below 8 */
+        c->t[big] = d;
         c->wrap[big] = 1;
     }
 }
 
 FSI__INLINE void fsi__sph_cell_of(const fsi__sph_cells *c, fsi_real x, fsi_real y, fsi_real z, int at[3]) {
-    at[0] = fsi__sph_floor(x * c->inv);
+    at[0] = fsi__sph_floor(x * ((fsi_real)c->fine * c->inv));
     at[1] = fsi__sph_floor(y * c->inv);
     at[2] = fsi__sph_floor(z * c->inv);
 }
@@ -550,42 +565,63 @@ FSI__INLINE int fsi__sph_key(const fsi__sph_cells *c, const int at[3]) {
     int a[3], d;
     for (d = 0; d < 3; d++) {
         a[d] = at[d] - c->base[d];
-        if (c->wrap[d]) a[d] %= c->t[d];
+        if (c->wrap[d]) a[d] &= c->t[d] - 1;
     }
     return a[0] + c->t[0] * (a[1] + c->t[1] * a[2]);
 }
 
-/* Ranges of sorted particles in the cells around cell at; row code dy + 1 + 3 (dz + 1). At most 27. */
-typedef struct fsi__sph_rows { int32_t begin[27], end[27]; signed char dy[27], dz[27]; int n; } fsi__sph_rows;
+/* Rows of cells along x around (at[1], at[2]): table entry of each row's first cell, and where it lies. */
+typedef struct fsi__sph_rows { int row[9]; signed char dy[9], dz[9]; int n; } fsi__sph_rows;
 
 static int fsi__sph_wrapped(const fsi__sph_cells *c, int d, int at) {           /* table coordinate, or -1 when outside */
     int a = at - c->base[d];
-    if (c->wrap[d]) { a %= c->t[d]; return a < 0 ? a + c->t[d] : a; }
+    if (c->wrap[d]) return a & (c->t[d] - 1);
     return a < 0 || a >= c->t[d] ? -1 : a;
 }
 
 static void fsi__sph_rows_around(const fsi__sph_cells *c, const int at[3], fsi__sph_rows *r) {
-    int dz, dy, dx, nz = c->t[2] > 1 ? 1 : 0;
+    int dz, dy, nz = c->t[2] > 1 ? 1 : 0;
     r->n = 0;
     for (dz = -nz; dz <= nz; dz++) {
         int b2 = nz ? fsi__sph_wrapped(c, 2, at[2] + dz) : 0;
-        if (b2 < 0) continue;
-        for (dy = -1; dy <= 1; dy++) {
-            int b1 = fsi__sph_wrapped(c, 1, at[1] + dy), old = -2;
+        for (dy = -1; dy <= 1 && b2 >= 0; dy++) {
+            int b1 = fsi__sph_wrapped(c, 1, at[1] + dy);
             if (b1 < 0) continue;
-            for (dx = -1; dx <= 1; dx++) {
-                int b0 = fsi__sph_wrapped(c, 0, at[0] + dx), key = b0 + c->t[0] * (b1 + c->t[1] * b2);
-                if (b0 < 0) continue;
-                if (b0 == old + 1) r->end[r->n - 1] = c->start[key + 1];        /* goes on without a gap */
-                else {
-                    r->begin[r->n] = c->start[key]; r->end[r->n] = c->start[key + 1];
-                    r->dy[r->n] = (signed char)dy; r->dz[r->n] = (signed char)dz;
-                    r->n++;
-                }
-                old = b0;
-            }
+            r->row[r->n] = c->t[0] * (b1 + c->t[1] * b2);
+            r->dy[r->n] = (signed char)dy; r->dz[r->n++] = (signed char)dz;
         }
     }
+}
+
+/* Sorted particles of cells lo .. hi of one row: span[0] .. span[1] and, where the row wraps, span[2] .. span[3]. Returns how many pairs. */
+FSI__INLINE int fsi__sph_span(const fsi__sph_cells *c, int row, int lo, int hi, int32_t span[4]) {
+    const int32_t *start = c->start + row;
+    int t = c->t[0];
+    lo -= c->base[0]; hi -= c->base[0];
+    if (!c->wrap[0] || hi - lo >= t - 1) {
+        if (lo < 0 || c->wrap[0]) lo = 0;
+        if (hi > t - 1 || c->wrap[0]) hi = t - 1;
+        if (lo > hi) return 0;
+        span[0] = start[lo]; span[1] = start[hi + 1];
+        return span[0] < span[1];
+    }
+    lo &= t - 1; hi &= t - 1;
+    span[0] = start[lo]; span[1] = start[lo <= hi ? hi + 1 : t];
+    if (lo <= hi) return 1;
+    span[2] = start[0]; span[3] = start[hi + 1];
+    return 2;
+}
+
+/* All sorted particles in the cells around a point, as at most 18 ranges. */
+typedef struct fsi__sph_ranges { int32_t at[2 * 18]; int n; } fsi__sph_ranges;
+
+static void fsi__sph_ranges_around(const fsi__sph_cells *c, fsi_real x, fsi_real y, fsi_real z, fsi__sph_ranges *r) {
+    fsi__sph_rows rows;
+    int at[3], k;
+    fsi__sph_cell_of(c, x, y, z, at);
+    fsi__sph_rows_around(c, at, &rows);
+    for (r->n = 0, k = 0; k < rows.n; k++)
+        r->n += fsi__sph_span(c, rows.row[k], at[0] - c->fine, at[0] + c->fine, r->at + 2 * r->n);
 }
 
 /* Counting sort, stable: order[k] = particle at sorted place k. key[n] holds the cells. */
@@ -600,23 +636,25 @@ static void fsi__sph_cells_sort(fsi__sph_cells *c, int n, const int32_t *key, in
     start[0] = 0;
 }
 
-/* Tests the sorted particles begin .. end - 1 against point p (packed distances in blocks of 8, then branch-free packing).
+/* Appends those of the sorted particles begin .. end - 1 that are nearer than sqrt(r2) to p: 8 distances at once, then branch-free packing.
    Returns the new list length, or -1 when it would pass room. */
-FSI__INLINE int fsi__sph_collect(const fsi_real *FSI__RESTRICT x, const fsi_real *FSI__RESTRICT y, const fsi_real *FSI__RESTRICT z,
-                                 int begin, int end, int self, fsi_vec3 p, fsi_real r2, int32_t *FSI__RESTRICT out, int n, int room) {
-    int j, k;
+FSI__INLINE ptrdiff_t fsi__sph_collect(const fsi_real *const xyz[3], int begin, int end, fsi_vec3 p, fsi_real r2, int32_t *FSI__RESTRICT out, ptrdiff_t n, ptrdiff_t room) {
+    static const int32_t lane[8] = {0, 1, 2, 3, 4, 5, 6, 7};
+    int j;
     for (j = begin; j < end; j += 8) {
+        const fsi_real *FSI__RESTRICT x = xyz[0] + j, *FSI__RESTRICT y = xyz[1] + j, *FSI__RESTRICT z = xyz[2] + j;
         fsi_real d2[8];
-        int m = end - j < 8 ? end - j : 8;
+        int32_t hit[8], left = end - j, k;
+        if (n + 8 > room) return -1;
+        FSI__SPH_LANES
         for (k = 0; k < 8; k++) {
-            fsi_real dx = x[j + k] - p.x, dy = y[j + k] - p.y, dz = z[j + k] - p.z;
+            fsi_real dx = x[k] - p.x, dy = y[k] - p.y, dz = z[k] - p.z;
             d2[k] = dx * dx + dy * dy + dz * dz;
         }
-        if (n + 8 > room) return -1;
-        for (k = 0; k < m; k++) {
-            out[n] = j + k;
-            n += (d2[k] < r2) & (j + k != self);
-        }
+        FSI__SPH_LANES
+        for (k = 0; k < 8; k++) hit[k] = (d2[k] < r2) & (lane[k] < left);
+        out[n] = j; n += hit[0]; out[n] = j + 1; n += hit[1]; out[n] = j + 2; n += hit[2]; out[n] = j + 3; n += hit[3];
+        out[n] = j + 4; n += hit[4]; out[n] = j + 5; n += hit[5]; out[n] = j + 6; n += hit[6]; out[n] = j + 7; n += hit[7];
     }
     return n;
 }
@@ -679,7 +717,7 @@ static int fsi__sph_desc_ok(const fsi_sph_desc *d) {
            fsi__sph_positive(d->spacing) && fsi__sph_positive(d->density) && d->support >= d->spacing && d->support <= 6 * d->spacing &&
            d->gamma >= 1 && d->gamma <= 7 && d->xsph <= 1 && fsi__finite_vec(d->gravity) && d->skin <= d->support &&
            (d->solver == FSI_SPH_DFSPH || d->sound_speed > 0) && fsi_allocator_valid(&d->allocator) &&
-           d->capacity < 0x3fffffff && d->boundary_capacity < 0x3fffffff;
+           d->capacity < 0x1fffff00 && d->boundary_capacity < 0x1fffff00;
 }
 
 static void fsi__sph_defaults(fsi_sph_desc *d) {
@@ -744,9 +782,11 @@ FSI_API fsi_result fsi_sph_init(fsi_sph *s, const fsi_sph_desc *desc) {
     if (!fsi__sph_desc_ok(&d)) return FSI_ERR_ARGUMENT;
     memset(s, 0, sizeof *s);
     s->desc = d;
-    s->cells.room = 2 * d.capacity + 4096;
+    s->cells.room = 4 * d.capacity + 4096;
     s->bcells.room = 2 * d.boundary_capacity + 4096;
     s->cells.inv = s->bcells.inv = 1 / (d.support + d.skin);
+    s->cells.fine = FSI__SPH_FINE;
+    s->bcells.fine = 1;
     if ((double)d.neighbors * FSI__SPH_CHUNK > 1e9) return FSI_ERR_SIZE;
     s->list_room = d.neighbors * FSI__SPH_CHUNK + 64;
     memset(&a, 0, sizeof a);
@@ -777,6 +817,10 @@ FSI_API double fsi_sph_bytes_per_particle(const fsi_sph *s) {
 }
 
 /* ------------------------------------------------------------------------------------------------ >>sph filling */
+static int fsi__sph_within(const fsi_sph *s, fsi_vec3 p) {                      /* inside the outermost cells? (NaN is not) */
+    return fsi__max(fsi__max(fsi__abs(p.x), fsi__abs(p.y)), fsi__abs(p.z)) * s->cells.inv < FSI__SPH_FAR && fsi__finite_vec(p);
+}
+
 static void fsi__sph_append(fsi_sph *s, fsi_vec3 x, fsi_vec3 v, fsi_real mass) {
     int i = s->now.count++, flat = s->desc.dim == 2;
     s->x[i] = x.x; s->y[i] = x.y; s->z[i] = flat ? 0 : x.z;
@@ -796,9 +840,7 @@ FSI_API fsi_result fsi_sph_add(fsi_sph *s, int n, const fsi_real *x, const fsi_r
     if (n > s->desc.capacity - s->now.count || s->now.next_id > 0x7fffffff - n) return FSI_ERR_SIZE;
     if (!fsi_all_finite(3 * (size_t)n, x) || (v && !fsi_all_finite(3 * (size_t)n, v))) return FSI_ERR_ARGUMENT;
     for (i = 0; i < n; i++) {
-        fsi_vec3 p = fsi_vec_load(x + 3 * i);
-        fsi_real far = fsi__max(fsi__max(fsi__abs(p.x), fsi__abs(p.y)), fsi__abs(p.z)) * s->cells.inv;
-        if ((mass && !fsi__sph_positive(mass[i])) || !(far < FSI__SPH_FAR)) return FSI_ERR_ARGUMENT;
+        if ((mass && !fsi__sph_positive(mass[i])) || !fsi__sph_within(s, fsi_vec_load(x + 3 * i))) return FSI_ERR_ARGUMENT;
     }
     for (i = 0; i < n; i++)
         fsi__sph_append(s, fsi_vec_load(x + 3 * i), v ? fsi_vec_load(v + 3 * i) : fsi_vec(0, 0, 0), mass ? mass[i] : fsi__sph_rest_mass(&s->desc));
@@ -810,12 +852,12 @@ FSI_API fsi_result fsi_sph_add_block(fsi_sph *s, fsi_vec3 lo, fsi_vec3 hi, fsi_v
     int i, j, k;
     if (count) *count = 0;
     if (!s || !s->block) return FSI_ERR_STATE;
-    if (!fsi__finite_vec(lo) || !fsi__finite_vec(hi) || !fsi__finite_vec(v)) return FSI_ERR_ARGUMENT;
+    if (!fsi__sph_within(s, lo) || !fsi__sph_within(s, hi) || !fsi__finite_vec(v)) return FSI_ERR_ARGUMENT;
     d = (double)s->desc.spacing;
     n[0] = floor((double)(hi.x - lo.x) / d + 1e-4); n[1] = floor((double)(hi.y - lo.y) / d + 1e-4);
     n[2] = s->desc.dim == 3 ? floor((double)(hi.z - lo.z) / d + 1e-4) : 1;
     if (n[0] <= 0 || n[1] <= 0 || n[2] <= 0) return FSI_EMPTY;
-    if (n[0] * n[1] * n[2] > (double)(s->desc.capacity - s->now.count)) return FSI_ERR_SIZE;
+    if (n[0] * n[1] * n[2] > (double)(s->desc.capacity - s->now.count) || n[0] * n[1] * n[2] > (double)(0x7fffffff - s->now.next_id)) return FSI_ERR_SIZE;
     for (k = 0; k < (int)n[2]; k++)
         for (j = 0; j < (int)n[1]; j++)
             for (i = 0; i < (int)n[0]; i++)
@@ -826,13 +868,15 @@ FSI_API fsi_result fsi_sph_add_block(fsi_sph *s, fsi_vec3 lo, fsi_vec3 hi, fsi_v
 }
 
 FSI_API fsi_result fsi_sph_add_emitter(fsi_sph *s, const fsi_sph_emitter *e) {
+    double across;                                     /* a layer that could never fit is refused */
     if (!s || !s->block) return FSI_ERR_STATE;
     if (!e || !fsi__finite_vec(e->centre) || !fsi__finite_vec(e->direction) || !(fsi__length(e->direction) > 0) || !fsi__sph_positive(e->radius) ||
-        !fsi__sph_positive(e->speed) || !fsi__finite(e->from) || !fsi__finite(e->until)) return FSI_ERR_ARGUMENT;
-    if (s->now.emitters == FSI_SPH_EMITTERS) return FSI_ERR_SIZE;
+        !fsi__sph_positive(e->speed) || !fsi__finite(e->from) || !fsi__finite(e->until) || !fsi__sph_within(s, e->centre)) return FSI_ERR_ARGUMENT;
+    across = (double)e->radius / (double)s->desc.spacing;
+    if (s->now.emitters == FSI_SPH_EMITTERS || across * (s->desc.dim == 3 ? across : 1) > (double)s->desc.capacity) return FSI_ERR_SIZE;
     s->now.emitter[s->now.emitters] = *e;
     s->now.emitter[s->now.emitters].direction = fsi__unit(e->direction);
-    s->now.emitter[s->now.emitters++].due = fsi__max(e->from, (fsi_real)s->now.time);
+    s->now.emitter[s->now.emitters++].due = (double)e->from > s->now.time ? (double)e->from : s->now.time;
     return FSI_OK;
 }
 
@@ -875,6 +919,7 @@ static void fsi__sph_remove(fsi_sph *s, int far) {
     s->now.count = n;
 }
 
+/* One layer, along m downstream of the disk; what would lie beyond all cells is lost at once. */
 static void fsi__sph_emit_layer(fsi_sph *s, const fsi_sph_emitter *e, fsi_real along) {
     fsi_vec3 d = e->direction, u, w;
     fsi_real h = s->desc.spacing;
@@ -884,10 +929,12 @@ static void fsi__sph_emit_layer(fsi_sph *s, const fsi_sph_emitter *e, fsi_real a
     for (i = -m; i <= m; i++)
         for (j = -mj; j <= mj; j++) {
             fsi_real a = (fsi_real)i * h, b = (fsi_real)j * h;
+            fsi_vec3 p = fsi_vec_mad(fsi_vec_mad(fsi_vec_mad(e->centre, u, a), w, b), d, along);
             if (a * a + b * b > e->radius * e->radius) continue;
-            if (s->now.count == s->desc.capacity || s->now.next_id == 0x7fffffff) { s->stats.blocked++; continue; }
-            fsi__sph_append(s, fsi_vec_mad(fsi_vec_mad(fsi_vec_mad(e->centre, u, a), w, b), d, along), fsi_vec_scale(d, e->speed), fsi__sph_rest_mass(&s->desc));
+            if (s->now.count == s->desc.capacity || s->now.next_id == 0x7fffffff) { s->stats.blocked++; return; }
             s->now.emitted++;
+            if (fsi__sph_within(s, p)) fsi__sph_append(s, p, fsi_vec_scale(d, e->speed), fsi__sph_rest_mass(&s->desc));
+            else s->now.lost++;
         }
 }
 
@@ -895,10 +942,10 @@ static void fsi__sph_emit(fsi_sph *s) {
     int k, layers;
     for (k = 0; k < s->now.emitters; k++) {
         fsi_sph_emitter *e = &s->now.emitter[k];
-        for (layers = 0; (double)e->due <= s->now.time && layers < 1000; layers++) {
-            if (e->until > 0 && e->due > e->until) break;
-            fsi__sph_emit_layer(s, e, (fsi_real)(s->now.time - (double)e->due) * e->speed);
-            e->due += s->desc.spacing / e->speed;
+        for (layers = 0; e->due <= s->now.time && layers < 1000; layers++) {
+            if (e->until > 0 && e->due > (double)e->until) break;
+            fsi__sph_emit_layer(s, e, (fsi_real)(s->now.time - e->due) * e->speed);
+            e->due += (double)s->desc.spacing / (double)e->speed;
         }
     }
 }
@@ -1177,13 +1224,12 @@ static void fsi__sph_boundary_volumes(fsi_sph *s) {
     fsi_real R = s->desc.support, sigma = fsi__kernel_sigma(s->desc.kernel, s->desc.dim, R);
     FSI__OMP(parallel for schedule(static) if (n > 512))
     for (i = 0; i < n; i++) {
-        fsi__sph_rows rows;
+        fsi__sph_ranges in;
         fsi_real sum = 0;
-        int at[3], k, j;
-        fsi__sph_cell_of(&s->bcells, s->cx[i], s->cy[i], s->cz[i], at);
-        fsi__sph_rows_around(&s->bcells, at, &rows);
-        for (k = 0; k < rows.n; k++)
-            for (j = rows.begin[k]; j < rows.end[k]; j++) {
+        int k, j;
+        fsi__sph_ranges_around(&s->bcells, s->cx[i], s->cy[i], s->cz[i], &in);
+        for (k = 0; k < in.n; k++)
+            for (j = in.at[2 * k]; j < in.at[2 * k + 1]; j++) {
                 fsi_real dx = s->cx[j] - s->cx[i], dy = s->cy[j] - s->cy[i], dz = s->cz[j] - s->cz[i], r2 = dx * dx + dy * dy + dz * dz;
                 if (r2 < R * R) sum += sigma * fsi__kernel_w(s->desc.kernel, fsi__sqrt(r2) / R);
             }
@@ -1262,45 +1308,61 @@ static void fsi__sph_sort(fsi_sph *s, const fsi_real blo[3], const fsi_real bhi[
     memcpy(s->id, s->first, (size_t)n * sizeof *s->id);
 }
 
-/* Appends the neighbours of point p from the given rows; rows out of reach sideways are skipped. */
-static int fsi__sph_collect_rows(const fsi__sph_cells *c, const fsi__sph_rows *rows, const int at[3], const fsi_real *const x[3], int self,
-                                 fsi_vec3 p, fsi_real r2, int32_t *out, int n, int room, int *full) {
-    fsi_real fy = p.y * c->inv - (fsi_real)at[1], fz = p.z * c->inv - (fsi_real)at[2];          /* place in the cell, 0 .. 1 */
-    int k, m;
-    for (k = 0; k < rows->n; k++) {
-        fsi_real ay = rows->dy[k] < 0 ? fy : rows->dy[k] > 0 ? 1 - fy : 0, az = rows->dz[k] < 0 ? fz : rows->dz[k] > 0 ? 1 - fz : 0;
-        if (ay * ay + az * az > FSI_R(1.0001)) continue;
-        m = fsi__sph_collect(x[0], x[1], x[2], rows->begin[k], rows->end[k], self, p, r2, out, n, room);
-        if (m < 0) { *full = 1; return n; }
-        n = m;
+/* What of the rows around cell at is within R of p: only the cells the sphere reaches. All ranges first, then the tests: the branches of
+   the tests must not wait for the square roots. */
+static void fsi__sph_reach(const fsi__sph_cells *c, const fsi__sph_rows *rows, const int at[3], fsi_vec3 p, fsi_real R, fsi__sph_ranges *in) {
+    fsi_real slack = FSI_R(1e-4) + 4 * FSI_REAL_EPS * (fsi_real)(abs(at[1]) + abs(at[2]));      /* rounding of y / edge - cell */
+    fsi_real fy = p.y * c->inv - (fsi_real)at[1], fz = p.z * c->inv - (fsi_real)at[2], inv = (fsi_real)c->fine * c->inv;
+    fsi_real away[2][3];                               /* squared distance of the rows before, at and behind p, in cells */
+    int k;
+    away[0][0] = fsi__max(fy - slack, 0); away[0][1] = 0; away[0][2] = fsi__max(1 - fy - slack, 0);
+    away[1][0] = fsi__max(fz - slack, 0); away[1][1] = 0; away[1][2] = fsi__max(1 - fz - slack, 0);
+    for (k = 0; k < 3; k++) { away[0][k] *= away[0][k]; away[1][k] *= away[1][k]; }
+    for (in->n = 0, k = 0; k < rows->n; k++) {
+        fsi_real left = FSI_R(1.0001) - away[0][rows->dy[k] + 1] - away[1][rows->dz[k] + 1], reach = R * fsi__sqrt(fsi__max(left, 0));
+        in->n += fsi__sph_span(c, rows->row[k], fsi__sph_floor((p.x - reach) * inv), fsi__sph_floor((p.x + reach) * inv), in->at + 2 * in->n);
+    }
+}
+
+/* Appends the neighbours of p among the given ranges, without the particle itself. full: the room ended. */
+static int fsi__sph_collect_ranges(const fsi__sph_ranges *in, const fsi_real *const xyz[3], int self, fsi_vec3 p, fsi_real r2, int32_t *out, int n, int room, int *full) {
+    int k;
+    for (k = 0; k < in->n; k++) {
+        int begin = in->at[2 * k], end = in->at[2 * k + 1], own = self >= begin && self < end;
+        ptrdiff_t r = fsi__sph_collect(xyz, begin, own ? self : end, p, r2, out, n, room);
+        if (r >= 0 && own) r = fsi__sph_collect(xyz, self + 1, end, p, r2, out, r, room);
+        if (r < 0) { *full = 1; return n; }
+        n = (int)r;
     }
     return n;
 }
 
 /* Lists of the particles of one chunk, packed one after the other in the chunk's pool. order[i] = 1 marks a list cut short. */
 static void fsi__sph_list_chunk(fsi_sph *s, int chunk) {
-    fsi__sph_rows rows, brows;
+    fsi__sph_rows rows;
+    fsi__sph_ranges in, wall;
     int begin = chunk * FSI__SPH_CHUNK, end = fsi__imin(begin + FSI__SPH_CHUNK, s->now.count), base = chunk * s->list_room, n = 0, i;
     int at[3], old[3] = {0, 0, 0}, most = 8 * s->desc.neighbors, pool = s->list_room - 16;
-    fsi_real R = s->desc.support + s->desc.skin, r2 = R * R;
+    fsi_real R = s->desc.support + s->desc.skin;
     int32_t *out = s->list + base;
     const fsi_real *fx[3], *bx[3];
     fx[0] = s->x; fx[1] = s->y; fx[2] = s->z;
     bx[0] = s->cx; bx[1] = s->cy; bx[2] = s->cz;
+    wall.n = 0;
     for (i = begin; i < end; i++) {
         fsi_vec3 p = fsi_vec(s->x[i], s->y[i], s->z[i]);
         int room = fsi__imin(n + most, pool), full = 0;
-        fsi__sph_cell_of(&s->cells, p.x, p.y, p.z, at);
+        fsi__sph_cell_of(&s->bcells, p.x, p.y, p.z, at);
         if (i == begin || at[0] != old[0] || at[1] != old[1] || at[2] != old[2]) {              /* a new cell: its surroundings once */
             fsi__sph_rows_around(&s->cells, at, &rows);
-            brows.n = 0;
-            if (s->now.boundary_count) fsi__sph_rows_around(&s->bcells, at, &brows);
+            if (s->now.boundary_count) fsi__sph_ranges_around(&s->bcells, p.x, p.y, p.z, &wall);
             memcpy(old, at, sizeof old);
         }
         s->first[i] = base + n;
-        n = fsi__sph_collect_rows(&s->cells, &rows, at, fx, i, p, r2, out, n, room, &full);
+        fsi__sph_reach(&s->cells, &rows, at, p, R, &in);
+        n = fsi__sph_collect_ranges(&in, fx, i, p, R * R, out, n, room, &full);
         s->middle[i] = base + n;
-        n = fsi__sph_collect_rows(&s->bcells, &brows, at, bx, -1, p, r2, out, n, room, &full);
+        n = fsi__sph_collect_ranges(&wall, bx, -1, p, R * R, out, n, room, &full);
         s->last[i] = base + n;
         s->order[i] = full;
     }
@@ -1372,54 +1434,98 @@ static void fsi__sph_recall(fsi_sph *s) {
 }
 
 /* ------------------------------------------------------------------------------------------------ >>sph sums */
-typedef struct fsi__sph_sum { fsi_real rho, gx, gy, gz, g2; } fsi__sph_sum;
+/* y = 1 / sqrt(x), x > 0, for 8 lanes: a guess from the bits, then Newton. sqrt() keeps gcc from vectorising (it may set errno). */
+FSI__SPH_FORCE_INLINE void fsi__sph_rsqrt8(const fsi_real *FSI__RESTRICT x, fsi_real *FSI__RESTRICT y) {
+#ifdef FSI_SINGLE
+    uint32_t bits[8], magic = 0x5f375a86u;
+#else
+    uint64_t bits[8], magic = (uint64_t)0x5fe6eb50u << 32 | 0xc7b537a9u;
+#endif
+    int k, i;
+    memcpy(bits, x, sizeof bits);
+    FSI__SPH_LANES
+    for (k = 0; k < 8; k++) bits[k] = magic - (bits[k] >> 1);
+    memcpy(y, bits, sizeof bits);
+    for (i = 0; i < (sizeof(fsi_real) == 4 ? 3 : 4); i++) {
+        FSI__SPH_LANES
+        for (k = 0; k < 8; k++) y[k] *= FSI_R(1.5) - FSI_R(0.5) * x[k] * y[k] * y[k];
+    }
+}
 
-/* Sums over list entries k0 .. k1: density, sum m grad W, sum |m grad W|^2; leaves F in grad[]. other: packed particles x y z m. */
+/* What one list adds: density, G = sum m grad W and sum |m grad W|^2, for 8 entries at a time; partial sums per lane. */
+typedef struct fsi__sph_lanes { fsi_real rho[8], gx[8], gy[8], gz[8], g2[8]; } fsi__sph_lanes;
+
+/* Sums over list entries k0 .. k1 of one particle; other: packed particles x y z m. Leaves m F of each pair in grad for later passes.
+   Writes may pass k1: those entries are written later by the same thread, and the pool has room. */
 FSI__SPH_FORCE_INLINE void fsi__sph_sum_list(const fsi_real *FSI__RESTRICT other, const int32_t *FSI__RESTRICT list, fsi_real *FSI__RESTRICT grad,
-                                             int k0, int k1, const fsi_real *me, fsi_kernel wk, fsi_kernel fk, fsi_real R, fsi_real f0, int full,
-                                             fsi__sph_sum *out) {
-    fsi_real inv = 1 / R, tiny = FSI_R(1e-12) * R * R, x = me[0], y = me[1], z = me[2];
-    fsi__sph_sum t = *out;
-    int k;
-    for (k = k0; k < k1; k++) {
-        const fsi_real *o = other + 4 * (size_t)list[k];
-        fsi_real dx = x - o[0], dy = y - o[1], dz = z - o[2], m = o[3];
-        fsi_real q = fsi__sqrt(dx * dx + dy * dy + dz * dz + tiny) * inv, F;
-        q = q < 1 ? q : 1;                             /* beyond the support (Verlet skin) everything is 0 */
-        F = f0 * fsi__kernel_f(fk, q);
-        grad[k] = F;
-        t.rho += m * fsi__kernel_w(wk, q);
-        if (full) {
-            F *= m;
-            dx *= F; dy *= F; dz *= F;
-            t.gx += dx; t.gy += dy; t.gz += dz;
-            t.g2 += dx * dx + dy * dy + dz * dz;
+                                             int k0, int k1, const fsi_real *FSI__RESTRICT me, fsi_kernel wk, fsi_kernel fk, fsi_real R, fsi_real f0,
+                                             int full, fsi__sph_lanes *FSI__RESTRICT sum) {
+    const fsi_real inv = 1 / R, tiny = FSI_R(1e-12) * R * R;
+    fsi_real t[32][4], m[8], r2[8], y[8], F[8];
+    int k, l, d, j;
+    for (k = k0; k < k1; k += 32) {
+        int n = k1 - k < 32 ? k1 - k : 32;
+        for (l = 0; l < n; l++) {                      /* all differences first: what was just written in pieces is slow to read in one */
+            const fsi_real *o = other + 4 * (size_t)list[k + l];
+            FSI__SPH_LANES
+            for (d = 0; d < 4; d++) t[l][d] = me[d] - o[d];
+        }
+        for (; l & 7; l++) { t[l][0] = R; t[l][1] = t[l][2] = 0; t[l][3] = me[3]; }             /* no mass behind the end */
+        for (j = 0; j < n; j += 8) {
+            FSI__SPH_LANES
+            for (l = 0; l < 8; l++) {
+                r2[l] = t[j + l][0] * t[j + l][0] + t[j + l][1] * t[j + l][1] + t[j + l][2] * t[j + l][2] + tiny;
+                m[l] = me[3] - t[j + l][3];
+            }
+            fsi__sph_rsqrt8(r2, y);
+            FSI__SPH_LANES
+            for (l = 0; l < 8; l++) {
+                fsi_real q = r2[l] * y[l] * inv;       /* q > 1 (Verlet skin): everything is 0 */
+                F[l] = m[l] * f0 * fsi__kernel_fi(fk, q, y[l] * R);
+                sum->rho[l] += m[l] * fsi__kernel_w(wk, q);
+            }
+            memcpy(grad + k + j, F, sizeof F);
+            if (!full) continue;
+            FSI__SPH_LANES
+            for (l = 0; l < 8; l++) {
+                fsi_real x = F[l] * t[j + l][0], v = F[l] * t[j + l][1], z = F[l] * t[j + l][2];
+                sum->gx[l] += x; sum->gy[l] += v; sum->gz[l] += z;
+                sum->g2[l] += x * x + v * v + z * z;
+            }
         }
     }
-    *out = t;
 }
+
+FSI__INLINE fsi_real fsi__sph_sum8(const fsi_real *a) { return ((a[0] + a[4]) + (a[1] + a[5])) + ((a[2] + a[6]) + (a[3] + a[7])); }
 
 /* Densities and kernel slopes of all pairs; DFSPH: factor = 1 / (G . G' + sum |m grad W|^2), the inverse of -d(rho)/d(k) / dt^2, where
    G = sum m grad W over everything and G' counts walls FSI__SPH_MIRROR times (their pressure mirrors ours). */
-FSI__SPH_FORCE_INLINE void fsi__sph_sums_kernel(fsi_sph *s, fsi_kernel wk, fsi_kernel fk, int full) {
+FSI__SPH_FORCE_INLINE void fsi__sph_sums_chunk(fsi_sph *s, int begin, int end, fsi_kernel wk, fsi_kernel fk, int full) {
     const fsi_real R = s->desc.support, sigma = fsi__kernel_sigma(wk, s->desc.dim, R), f0 = fsi__kernel_sigma(fk, s->desc.dim, R) / (R * R);
-    const fsi_real w0 = sigma * fsi__kernel_w(wk, 0);
-    const fsi_real *border = s->xm + 4 * (size_t)s->desc.capacity;
-    int keep = s->desc.delta > 0;                      /* the density is integrated, not summed */
-    ptrdiff_t i, n = s->now.count;
-    FSI__OMP(parallel for schedule(static) if (n > 256))
-    for (i = 0; i < n; i++) {
-        const fsi_real *me = s->xm + 4 * i;
-        fsi__sph_sum f = {0, 0, 0, 0, 0}, b = {0, 0, 0, 0, 0};
+    const fsi_real w0 = sigma * fsi__kernel_w(wk, 0), *border = s->xm + 4 * (size_t)s->desc.capacity;
+    int keep = s->desc.delta > 0 && !full, i;          /* the density is integrated, not summed */
+    for (i = begin; i < end; i++) {
+        const fsi_real *me = s->xm + 4 * (size_t)i;
+        fsi__sph_lanes f, b;
+        memset(&f, 0, sizeof f);
+        memset(&b, 0, sizeof b);
         fsi__sph_sum_list(s->xm, s->list, s->grad, s->first[i], s->middle[i], me, wk, fk, R, f0, full, &f);
         fsi__sph_sum_list(border, s->list, s->grad, s->middle[i], s->last[i], me, wk, fk, R, f0, full, &b);
-        if (!keep) s->rho[i] = me[3] * w0 + sigma * (f.rho + b.rho);
+        if (!keep) s->rho[i] = me[3] * w0 + sigma * (fsi__sph_sum8(f.rho) + fsi__sph_sum8(b.rho));
         if (full) {
             const fsi_real c = FSI__SPH_MIRROR;
-            fsi_real D = (f.gx + b.gx) * (f.gx + c * b.gx) + (f.gy + b.gy) * (f.gy + c * b.gy) + (f.gz + b.gz) * (f.gz + c * b.gz) + f.g2;
+            fsi_vec3 u = fsi_vec(fsi__sph_sum8(f.gx), fsi__sph_sum8(f.gy), fsi__sph_sum8(f.gz)), v = fsi_vec(fsi__sph_sum8(b.gx), fsi__sph_sum8(b.gy), fsi__sph_sum8(b.gz));
+            fsi_real D = fsi_vec_dot(fsi_vec_add(u, v), fsi_vec_mad(u, v, c)) + fsi__sph_sum8(f.g2);
             s->factor[i] = 1 / fsi__max(D, s->least_factor);    /* few neighbours must not mean a huge correction */
         }
     }
+}
+
+FSI__SPH_FORCE_INLINE void fsi__sph_sums_kernel(fsi_sph *s, fsi_kernel wk, fsi_kernel fk, int full) {
+    ptrdiff_t c, chunks = (s->now.count + FSI__SPH_CHUNK - 1) / FSI__SPH_CHUNK;
+    FSI__OMP(parallel for schedule(static) if (chunks > 1))
+    for (c = 0; c < chunks; c++)
+        fsi__sph_sums_chunk(s, (int)c * FSI__SPH_CHUNK, fsi__imin(((int)c + 1) * FSI__SPH_CHUNK, s->now.count), wk, fk, full);
 }
 
 static void fsi__sph_sums(fsi_sph *s) {
@@ -1509,55 +1615,67 @@ static fsi__sph_law fsi__sph_make_law(const fsi_sph_desc *d) {
     return l;
 }
 
-/* -2 F r^2 / (r^2 + eta), or the viscosity kernel's Laplacian: how fast a velocity difference is evened out. */
-FSI__SPH_FORCE_INLINE fsi_real fsi__sph_diffusion(const fsi__sph_law *l, fsi_real F, fsi_real r2, fsi_real inv_r2) {
-    if (l->lap > 0) return l->lap * fsi__max(1 - fsi__sqrt(r2) * l->inv, 0);
-    return -2 * F * r2 * inv_r2;
+/* m F to -2 m F r^2 / (r^2 + eta), or m times the viscosity kernel's Laplacian: how fast a velocity difference is evened out. */
+FSI__SPH_FORCE_INLINE fsi_real fsi__sph_diffusion(const fsi__sph_law *l, fsi_real m, fsi_real mF, fsi_real r2, fsi_real inv_r2) {
+    if (l->lap > 0) return m * l->lap * fsi__max(1 - fsi__sqrt(r2) * l->inv, 0);
+    return -2 * mF * r2 * inv_r2;
 }
 
+enum { FSI__SPH_PLAIN = 0, FSI__SPH_ARTIFICIAL = 1, FSI__SPH_LAMINAR = 2 };     /* friction terms of a list */
+
+/* Adds the accelerations of one list. acc has 4 lanes, the last without meaning. */
 FSI__SPH_FORCE_INLINE void fsi__sph_force_list(const fsi_real *FSI__RESTRICT x4, const fsi_real *FSI__RESTRICT v4, const int32_t *FSI__RESTRICT list,
-                                               const fsi_real *FSI__RESTRICT grad, int k0, int k1, const fsi_real *me, const fsi_real *mv,
-                                               fsi_real si, fsi_real nu, const fsi__sph_law *l, int viscous, fsi_vec3 *acc) {
-    fsi_real x = me[0], y = me[1], z = me[2], ax = 0, ay = 0, az = 0;
-    int k;
+                                               const fsi_real *FSI__RESTRICT grad, int k0, int k1, const fsi_real *FSI__RESTRICT me,
+                                               const fsi_real *FSI__RESTRICT mv, fsi_real si, fsi_real nu, const fsi__sph_law *l, int kind, fsi_real *FSI__RESTRICT acc) {
+    fsi_real a[4] = {0, 0, 0, 0}, r[4], u[4], rr[4], ru[4];
+    int k, d;
     for (k = k0; k < k1; k++) {
         const fsi_real *o = x4 + 4 * (size_t)list[k], *w = v4 + 4 * (size_t)list[k];
-        fsi_real dx = x - o[0], dy = y - o[1], dz = z - o[2], F = grad[k] * o[3], A = -(si + w[3]);
-        if (viscous) {
-            fsi_real ux = mv[0] - w[0], uy = mv[1] - w[1], uz = mv[2] - w[2];
-            fsi_real r2 = dx * dx + dy * dy + dz * dz, inv = 1 / (r2 + l->eta), ur = ux * dx + uy * dy + uz * dz, B;
-            B = -nu * o[3] * fsi__sph_diffusion(l, grad[k], r2, inv);
-            A += l->artificial * (ur < 0 ? ur : 0) * inv;
-            ax += B * ux; ay += B * uy; az += B * uz;
+        fsi_real F = grad[k], A = -(si + w[3]) * F;
+        FSI__SPH_LANES
+        for (d = 0; d < 4; d++) r[d] = me[d] - o[d];
+        if (kind) {
+            fsi_real r2, inv, ur;
+            FSI__SPH_LANES
+            for (d = 0; d < 4; d++) { u[d] = mv[d] - w[d]; rr[d] = r[d] * r[d]; ru[d] = r[d] * u[d]; }
+            r2 = rr[0] + rr[1] + rr[2];
+            inv = 1 / (r2 + l->eta);
+            ur = ru[0] + ru[1] + ru[2];
+            if (kind & FSI__SPH_ARTIFICIAL) A += l->artificial * (ur < 0 ? ur : 0) * inv * F;
+            if (kind & FSI__SPH_LAMINAR) {
+                fsi_real B = -nu * fsi__sph_diffusion(l, o[3], F, r2, inv);
+                FSI__SPH_LANES
+                for (d = 0; d < 4; d++) a[d] += B * u[d];
+            }
         }
-        A *= F;
-        ax += A * dx; ay += A * dy; az += A * dz;
+        FSI__SPH_LANES
+        for (d = 0; d < 4; d++) a[d] += A * r[d];
     }
-    acc->x += ax; acc->y += ay; acc->z += az;
+    for (d = 0; d < 4; d++) acc[d] += a[d];
 }
 
-FSI__SPH_FORCE_INLINE void fsi__sph_forces_kind(fsi_sph *s, int viscous, int walls) {
+FSI__SPH_FORCE_INLINE void fsi__sph_forces_kind(fsi_sph *s, int fluid, int walls) {
     const fsi_real *bx = s->xm + 4 * (size_t)s->desc.capacity, *bv = s->vp + 4 * (size_t)s->desc.capacity;
-    fsi__sph_law law = fsi__sph_make_law(&s->desc), rub = law;
+    fsi__sph_law law = fsi__sph_make_law(&s->desc);
     ptrdiff_t i, n = s->now.count;
-    rub.artificial = 0;
     FSI__OMP(parallel for schedule(static) if (n > 256))
     for (i = 0; i < n; i++) {
         const fsi_real *me = s->xm + 4 * i, *mv = s->vp + 4 * i;
-        fsi_vec3 a = s->desc.gravity;
-        if (s->desc.dim == 2) a.z = 0;
-        fsi__sph_force_list(s->xm, s->vp, s->list, s->grad, s->first[i], s->middle[i], me, mv, mv[3], law.laminar, &law, viscous, &a);
-        fsi__sph_force_list(bx, bv, s->list, s->grad, s->middle[i], s->last[i], me, mv, FSI__SPH_MIRROR * mv[3], law.wall, &rub, walls, &a);
-        s->ax[i] = a.x; s->ay[i] = a.y; s->az[i] = a.z;
+        fsi_real a[4] = {0, 0, 0, 0};
+        fsi__sph_force_list(s->xm, s->vp, s->list, s->grad, s->first[i], s->middle[i], me, mv, mv[3], law.laminar, &law, fluid, a);
+        fsi__sph_force_list(bx, bv, s->list, s->grad, s->middle[i], s->last[i], me, mv, FSI__SPH_MIRROR * mv[3], law.wall, &law, walls, a);
+        s->ax[i] = a[0] + s->desc.gravity.x; s->ay[i] = a[1] + s->desc.gravity.y;
+        s->az[i] = s->desc.dim == 2 ? 0 : a[2] + s->desc.gravity.z;
     }
 }
 
 /* Accelerations from vp = (v, p / rho^2). */
 static void fsi__sph_forces(fsi_sph *s) {
-    int viscous = s->desc.viscosity > 0 || s->desc.artificial > 0, walls = s->desc.wall_viscosity > 0;
-    if (walls) fsi__sph_forces_kind(s, 1, 1);
-    else if (viscous) fsi__sph_forces_kind(s, 1, 0);
-    else fsi__sph_forces_kind(s, 0, 0);
+    int laminar = s->desc.viscosity > 0, artificial = s->desc.artificial * s->desc.sound_speed > 0;
+    if (s->desc.wall_viscosity > 0) fsi__sph_forces_kind(s, FSI__SPH_ARTIFICIAL | FSI__SPH_LAMINAR, FSI__SPH_LAMINAR);
+    else if (laminar) fsi__sph_forces_kind(s, FSI__SPH_ARTIFICIAL | FSI__SPH_LAMINAR, FSI__SPH_PLAIN);
+    else if (artificial) fsi__sph_forces_kind(s, FSI__SPH_ARTIFICIAL, FSI__SPH_PLAIN);
+    else fsi__sph_forces_kind(s, FSI__SPH_PLAIN, FSI__SPH_PLAIN);
 }
 
 static void fsi__sph_pressures(fsi_sph *s) {           /* p by Tait; work = p / rho^2; stats of the density */
@@ -1635,12 +1753,11 @@ static fsi_vec3 fsi__sph_react_one(const fsi_sph *s, int sorted, const fsi__sph_
     fsi_kernel fk = s->desc.kernel == FSI_KERNEL_POLY6 ? FSI_KERNEL_SPIKY : s->desc.kernel;
     fsi_real R = s->desc.support, f0 = fsi__kernel_sigma(fk, s->desc.dim, R) / (R * R), tiny = FSI_R(1e-12) * R * R;
     fsi_vec3 f = fsi_vec(0, 0, 0);
-    fsi__sph_rows rows;
-    int at[3], k, i;
-    fsi__sph_cell_of(&s->cells, o[0], o[1], o[2], at);
-    fsi__sph_rows_around(&s->cells, at, &rows);
-    for (k = 0; k < rows.n; k++)
-        for (i = rows.begin[k]; i < rows.end[k]; i++) {
+    fsi__sph_ranges in;
+    int k, i;
+    fsi__sph_ranges_around(&s->cells, o[0], o[1], o[2], &in);
+    for (k = 0; k < in.n; k++)
+        for (i = in.at[2 * k]; i < in.at[2 * k + 1]; i++) {
             const fsi_real *me = s->xm + 4 * (size_t)i, *mv = s->vp + 4 * (size_t)i;
             fsi_vec3 d = fsi_vec(me[0] - o[0], me[1] - o[1], me[2] - o[2]), u = fsi_vec(mv[0] - w[0], mv[1] - w[1], mv[2] - w[2]);
             fsi_real r2 = fsi_vec_dot(d, d), F, m;
@@ -1648,7 +1765,7 @@ static fsi_vec3 fsi__sph_react_one(const fsi_sph *s, int sorted, const fsi__sph_
             F = f0 * fsi__kernel_f(fk, fsi__min(fsi__sqrt(r2 + tiny) / R, 1));
             m = me[3] * o[3];                          /* m_i Psi_b */
             if (pressure) f = fsi_vec_mad(f, d, m * FSI__SPH_MIRROR * s->work[i] * F);
-            if (friction) f = fsi_vec_mad(f, u, m * law->wall * fsi__sph_diffusion(law, F, r2, 1 / (r2 + law->eta)));
+            if (friction) f = fsi_vec_mad(f, u, m * law->wall * fsi__sph_diffusion(law, 1, F, r2, 1 / (r2 + law->eta)));
         }
     return f;
 }
@@ -1714,13 +1831,12 @@ static void fsi__sph_guard_react(fsi_sph *s, fsi_real dt) {
     for (b = 0; b < n; b++) {
         const fsi_real *o = s->xm + 4 * ((size_t)s->desc.capacity + (size_t)b);
         fsi_real *f = s->bf + 3 * (size_t)s->border[b];
-        fsi__sph_rows rows;
-        int at[3], k, i;
+        fsi__sph_ranges in;
+        int k, i;
         if (!s->now.object[s->bobject[s->border[b]]].two_way) continue;
-        fsi__sph_cell_of(&s->cells, o[0], o[1], o[2], at);
-        fsi__sph_rows_around(&s->cells, at, &rows);
-        for (k = 0; k < rows.n; k++)
-            for (i = rows.begin[k]; i < rows.end[k]; i++) {
+        fsi__sph_ranges_around(&s->cells, o[0], o[1], o[2], &in);
+        for (k = 0; k < in.n; k++)
+            for (i = in.at[2 * k]; i < in.at[2 * k + 1]; i++) {
                 const fsi_real *me = s->xm + 4 * (size_t)i, *v = s->vp + 4 * (size_t)i;
                 fsi_real w;
                 if (!(s->factor[i] > 0)) continue;
@@ -1756,20 +1872,22 @@ static void fsi__sph_sum_objects(fsi_sph *s) {         /* force and torque of ea
    Nesterov's momentum is put on top (from 10 to 7 iterations in a dam break of 40,000).
    residual: rho_i + dt D_i - rho0 for the density, D_i for the divergence, D_i = sum m_j v_ij . grad W.
    kappa = dt^2 k and kappa_v = dt k are kept for the next step. The packed velocities vp = (v, change of k) are iterated. */
+#define FSI__DF_EXCESS FSI_R(0.02)       /* compression undone in one step of max_dt: all at once would throw particles that hit a wall back at twice their speed */
 #define FSI__DF_OMEGA FSI_R(0.4)         /* measured: 0.5 may burst with wide supports, 0.3 costs a third more iterations */
 
+/* D rho / D t by the packed velocities: sum m F x_ij . v_ij over list entries k0 .. k1 of the particle at me with velocity mv. */
 FSI__SPH_FORCE_INLINE fsi_real fsi__df_rate_list(const fsi_real *FSI__RESTRICT x4, const fsi_real *FSI__RESTRICT v4, const int32_t *FSI__RESTRICT list,
-                                                 const fsi_real *FSI__RESTRICT grad, int k0, int k1, const fsi_real *me, const fsi_real *mv) {
-    fsi_real x = me[0], y = me[1], z = me[2], u = mv[0], v = mv[1], w = mv[2], D = 0;
-    int k;
+                                                 const fsi_real *FSI__RESTRICT grad, int k0, int k1, const fsi_real *FSI__RESTRICT me, const fsi_real *FSI__RESTRICT mv) {
+    fsi_real a[4] = {0, 0, 0, 0};
+    int k, d;
     for (k = k0; k < k1; k++) {
-        const fsi_real *o = x4 + 4 * (size_t)list[k], *p = v4 + 4 * (size_t)list[k];
-        D += grad[k] * o[3] * ((u - p[0]) * (x - o[0]) + (v - p[1]) * (y - o[1]) + (w - p[2]) * (z - o[2]));
+        const fsi_real *o = x4 + 4 * (size_t)list[k], *p = v4 + 4 * (size_t)list[k], F = grad[k];
+        FSI__SPH_LANES
+        for (d = 0; d < 4; d++) a[d] += F * (me[d] - o[d]) * (mv[d] - p[d]);
     }
-    return D;
+    return a[0] + a[1] + a[2];
 }
 
-/* D rho / D t of particle i by the packed velocities. */
 FSI__INLINE fsi_real fsi__df_rate(const fsi_sph *s, ptrdiff_t i) {
     const fsi_real *me = s->xm + 4 * i, *mv = s->vp + 4 * i;
     size_t b = 4 * (size_t)s->desc.capacity;
@@ -1783,8 +1901,10 @@ static fsi_real fsi__df_residual(fsi_sph *s, fsi_real dt, int density, fsi_real 
     int few = density ? 0 : s->desc.dim == 3 ? 20 : 7;  /* with fewer neighbours the divergence means nothing */
     ptrdiff_t i, n = s->now.count;
     FSI__OMP(parallel for schedule(static) if (n > 256))
+    for (i = 0; i < n; i++) s->work[i] = fsi__df_rate(s, i); /* apart from what follows: the lanes read vp[3] of neighbours too, and drop it */
+    FSI__OMP(parallel for schedule(static) if (n > 4096))
     for (i = 0; i < n; i++) {
-        fsi_real y, D = fsi__df_rate(s, i), r = density ? s->rho[i] + dt * D - rest : D, k = kappa[i] + omega * r * s->factor[i];
+        fsi_real y, D = s->work[i], r = density ? fsi__min(s->rho[i] - rest, s->excess) + dt * D : D, k = kappa[i] + omega * r * s->factor[i];
         int loose = s->last[i] - s->first[i] < few, two_sided = s->desc.tension && !density;
         if (loose) { k = 0; r = 0; }
         if (k < 0 && !two_sided) k = 0;
@@ -1798,16 +1918,19 @@ static fsi_real fsi__df_residual(fsi_sph *s, fsi_real dt, int density, fsi_real 
     return (fsi_real)(fsi_sum((size_t)n, s->work) / (double)n);
 }
 
-FSI__SPH_FORCE_INLINE void fsi__df_push_list(const fsi_real *FSI__RESTRICT x4, const fsi_real *FSI__RESTRICT v4, const int32_t *FSI__RESTRICT list,
-                                             const fsi_real *FSI__RESTRICT grad, int k0, int k1, const fsi_real *me, fsi_real ki, fsi_vec3 *sum) {
-    fsi_real x = me[0], y = me[1], z = me[2], ax = 0, ay = 0, az = 0;
-    int k;
+/* sum += (k_i + k_j) m grad W over list entries k0 .. k1; k4: stiffness changes, 4 apart; walls: (k_i) m grad W. */
+FSI__SPH_FORCE_INLINE void fsi__df_push_list(const fsi_real *FSI__RESTRICT x4, const fsi_real *FSI__RESTRICT k4, const int32_t *FSI__RESTRICT list,
+                                             const fsi_real *FSI__RESTRICT grad, int k0, int k1, const fsi_real *FSI__RESTRICT me, fsi_real ki, int walls,
+                                             fsi_real *FSI__RESTRICT sum) {
+    fsi_real a[4] = {0, 0, 0, 0};
+    int k, d;
     for (k = k0; k < k1; k++) {
         const fsi_real *o = x4 + 4 * (size_t)list[k];
-        fsi_real c = grad[k] * o[3] * (v4 ? ki + v4[4 * (size_t)list[k] + 3] : ki);
-        ax += c * (x - o[0]); ay += c * (y - o[1]); az += c * (z - o[2]);
+        fsi_real c = grad[k] * (walls ? ki : ki + k4[4 * (size_t)list[k]]);
+        FSI__SPH_LANES
+        for (d = 0; d < 4; d++) a[d] += c * (me[d] - o[d]);
     }
-    sum->x += ax; sum->y += ay; sum->z += az;
+    for (d = 0; d < 4; d++) sum[d] += a[d];
 }
 
 /* v -= scale * (sum of the changes in vp[3]), and takes the changes into kappa. */
@@ -1817,11 +1940,10 @@ static void fsi__df_push(fsi_sph *s, fsi_real scale, fsi_real *kappa) {
     FSI__OMP(parallel for schedule(static) if (n > 256))
     for (i = 0; i < n; i++) {
         const fsi_real *me = s->xm + 4 * i;
-        fsi_real *mv = s->vp + 4 * i;
-        fsi_vec3 a = fsi_vec(0, 0, 0);
-        fsi__df_push_list(s->xm, s->vp, s->list, s->grad, s->first[i], s->middle[i], me, mv[3], &a);
-        fsi__df_push_list(bx, NULL, s->list, s->grad, s->middle[i], s->last[i], me, FSI__SPH_MIRROR * mv[3], &a);
-        mv[0] -= scale * a.x; mv[1] -= scale * a.y; mv[2] -= scale * a.z;
+        fsi_real *mv = s->vp + 4 * i, a[4] = {0, 0, 0, 0};
+        fsi__df_push_list(s->xm, s->vp + 3, s->list, s->grad, s->first[i], s->middle[i], me, mv[3], 0, a);
+        fsi__df_push_list(bx, NULL, s->list, s->grad, s->middle[i], s->last[i], me, FSI__SPH_MIRROR * mv[3], 1, a);
+        mv[0] -= scale * a[0]; mv[1] -= scale * a[1]; mv[2] -= scale * a[2];
         if (kappa) kappa[i] += mv[3];
     }
 }
@@ -1871,6 +1993,7 @@ static void fsi__df_accelerate(fsi_sph *s, fsi_real dt) {
         s->work[i] = s->kappa[i] / (dt * dt) + s->kappa_v[i] / dt;
         s->p[i] = s->work[i] * s->rho[i] * s->rho[i];
     }
+    s->now.mean_pressure = (fsi_real)(fsi_sum((size_t)n, s->p) / (double)n);
     fsi__sph_react(s, 1, 0, 1);
 }
 
@@ -1905,6 +2028,7 @@ FSI_API fsi_result fsi_sph_accelerate(fsi_sph *s, fsi_real dt, fsi_report *repor
     if (s->now.count == 0) { fsi__sph_react(s, 0, 0, 0); fsi__sph_sum_objects(s); fsi__sph_report(s, dt, FSI_EMPTY, report); return FSI_EMPTY; }
     safe = fsi_sph_max_dt(s);
     fsi__sph_density_stats(s);
+    s->excess = FSI__DF_EXCESS * s->desc.density * fsi__min(dt / safe, 1);      /* a rate: a step cut short must not push as far as a full one */
     if (s->desc.solver == FSI_SPH_DFSPH) fsi__df_accelerate(s, dt);
     else fsi__wc_accelerate(s, dt);
     if (s->now.boundary_count) {
@@ -1927,17 +2051,19 @@ FSI_API fsi_result fsi_sph_accelerate(fsi_sph *s, fsi_real dt, fsi_report *repor
 static void fsi__sph_integrate_density(fsi_sph *s, fsi_real dt) {
     fsi_real c = s->desc.sound_speed, k = s->desc.delta * s->desc.support * c / s->desc.density;     /* 2 h = support */
     fsi_vec3 g = fsi_vec_scale(s->desc.gravity, s->desc.density / (c * c));     /* d rho / d x at rest */
+    const fsi_real *bx = s->xm + 4 * (size_t)s->desc.capacity, *bv = s->vp + 4 * (size_t)s->desc.capacity;
     ptrdiff_t i, n = s->now.count;
     fsi__sph_pack_velocity(s, s->rho);
     FSI__OMP(parallel for schedule(static) if (n > 256))
     for (i = 0; i < n; i++) {
-        const fsi_real *me = s->xm + 4 * i;
-        fsi_real D = fsi__df_rate(s, i), r = s->vp[4 * i + 3];
+        const fsi_real *me = s->xm + 4 * i, *mv = s->vp + 4 * i;
+        fsi_real D = 0;
         int q;
-        for (q = s->first[i]; q < s->middle[i]; q++) {
-            const fsi_real *o = s->xm + 4 * (size_t)s->list[q];
-            fsi_real rest = g.x * (me[0] - o[0]) + g.y * (me[1] - o[1]) + g.z * (me[2] - o[2]);
-            D += k * o[3] * s->grad[q] * (r - s->vp[4 * (size_t)s->list[q] + 3] - rest);
+        for (q = s->first[i]; q < s->last[i]; q++) {
+            int wall = q >= s->middle[i];
+            const fsi_real *o = (wall ? bx : s->xm) + 4 * (size_t)s->list[q], *w = (wall ? bv : s->vp) + 4 * (size_t)s->list[q];
+            fsi_vec3 r = fsi_vec(me[0] - o[0], me[1] - o[1], me[2] - o[2]), u = fsi_vec(mv[0] - w[0], mv[1] - w[1], mv[2] - w[2]);
+            D += s->grad[q] * (fsi_vec_dot(u, r) + (wall ? 0 : k * (mv[3] - w[3] - fsi_vec_dot(g, r))));
         }
         s->rho[i] += dt * D;
     }
@@ -1954,6 +2080,7 @@ FSI_API fsi_result fsi_sph_move(fsi_sph *s, fsi_real dt) {
     s->now.time += (double)dt;
     s->now.dt_old = dt;
     s->ready = 0;
+    if (!fsi_all_finite((size_t)n, s->x) || !fsi_all_finite((size_t)n, s->y) || !fsi_all_finite((size_t)n, s->z)) return FSI_ERR_NUMERIC;
     return n ? FSI_OK : FSI_EMPTY;
 }
 
@@ -1974,7 +2101,10 @@ FSI_API fsi_real fsi_sph_max_dt(const fsi_sph *s) {
     g = fsi__length(s->desc.gravity);
     a = fsi__max(g, s->now.max_acceleration);
     if (s->desc.solver == FSI_SPH_WCSPH) dt = s->desc.cfl * h / (s->desc.sound_speed + speed);
-    else if (speed > 0 || g > 0) dt = s->desc.cfl * s->desc.spacing / fsi__max(speed, fsi__sqrt(g * s->desc.spacing));
+    else {
+        speed = fsi__max(speed, fsi__sqrt(fsi__max(g * s->desc.spacing, 2 * s->now.mean_pressure / s->desc.density)));
+        if (speed > 0) dt = s->desc.cfl * s->desc.spacing / speed;
+    }
     if (s->desc.viscosity > 0) dt = fsi__min(dt, FSI_R(0.125) * h * h * s->desc.density / s->desc.viscosity);
     if (s->desc.artificial * s->desc.sound_speed > 0) dt = fsi__min(dt, FSI_R(0.5) * h / (s->desc.artificial * s->desc.sound_speed));
     if (s->desc.wall_viscosity > 0) dt = fsi__min(dt, FSI_R(0.125) * h * h * s->desc.density / s->desc.wall_viscosity);
@@ -2053,12 +2183,12 @@ FSI_API void fsi_sph_totals(const fsi_sph *s, double *mass, double momentum[3], 
 static fsi_real fsi__sph_level_at(const fsi_sph *s, fsi_vec3 p, fsi_real radius) {
     fsi_real R = s->desc.support, w = 0;
     fsi_vec3 c = fsi_vec(0, 0, 0);
-    fsi__sph_rows rows;
-    int at[3], k, j;
-    fsi__sph_cell_of(&s->cells, p.x, p.y, p.z, at);
-    fsi__sph_rows_around(&s->cells, at, &rows);
-    for (k = 0; k < rows.n; k++)
-        for (j = rows.begin[k]; j < rows.end[k] && j < s->now.count; j++) {
+    fsi__sph_ranges in;
+    int k, j;
+    if (!fsi__sph_within(s, p)) return R;
+    fsi__sph_ranges_around(&s->cells, p.x, p.y, p.z, &in);
+    for (k = 0; k < in.n; k++)
+        for (j = in.at[2 * k]; j < in.at[2 * k + 1] && j < s->now.count; j++) {
             fsi_vec3 d = fsi_vec(s->x[j] - p.x, s->y[j] - p.y, s->z[j] - p.z);
             fsi_real a = 1 - fsi_vec_dot(d, d) / (R * R);
             if (!(a > 0)) continue;

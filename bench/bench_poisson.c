@@ -1,7 +1,8 @@
 /* Benchmarks of the multigrid in fsi_linalg.h. bench NAME VALUE UNIT.
    Problems: smoke = unit box, open top, solid ball of radius 0.2; pool = 60 % full, air above, eight boxes.
    Arguments (used by bench/peers.sh): N kind rhs prints one line in the peers' form: name, problem, N, unknowns, threads, tolerance,
-   set-up s, solve s, iterations, residual, MB, ns per unknown and digit. kind 0 smoke, 1 pool; rhs 0 noise, 1 smooth. */
+   set-up s (memory and all), solve s, iterations, residual, MB, ns per unknown and digit, then the solve in Laplacian applies, a new mask over a
+   solve, bytes per cell with b and p. kind 0 smoke, 1 pool; rhs 0 noise, 1 smooth. */
 #include "fsi_linalg.h"
 #include <math.h>
 #include <stdio.h>
@@ -236,15 +237,78 @@ static void bench_kernels(int n, int threads, double alone[2]) {
 static int peer_line(int n, int kind, int rhs) {
     bench_case t;
     timing m;
-    double r;
+    double r, whole, bytes;
     if (n < 4 || !case_make(&t, n, kind, rhs)) return 1;
     m = measure(&t, 1e-6);
     r = residual(&t);
-    printf("fsi,%s%s,%d,%ld,%d,1e-06,%.4f,%.4f,%d,%.2e,%.0f,%.1f,%.2f\n", kind ? "pool" : "smoke", rhs ? "-grav" : "", n, (long)t.mg.fluid, max_threads(), m.setup,
-           m.solve, m.iterations, r, ((double)t.mg.bytes + 2.0 * (double)t.cells * sizeof(fsi_real)) / 1048576.0,
-           1e9 * m.solve / (double)t.mg.fluid / -log10(r), m.solve / m.plain);
+    bytes = (double)t.mg.bytes + 2.0 * (double)t.cells * sizeof(fsi_real);
+    whole = now();
+    {
+        fsi_mg mg;
+        if (fsi_mg_init(&mg, &t.mg.desc) < 0) return 1;
+        fsi_mg_update(&mg, t.cell, NULL);
+        whole = now() - whole;
+        fsi_mg_free(&mg);
+    }
+    printf("fsi,%s%s,%d,%ld,%d,1e-06,%.4f,%.4f,%d,%.3e,%.0f,%.1f,%.2f,%.3f,%.1f\n", kind ? "pool" : "smoke", rhs ? "-grav" : "", n, (long)t.mg.fluid,
+           max_threads(), whole, m.solve, m.iterations, r, bytes / 1048576.0, 1e9 * m.solve / (double)t.mg.fluid / -log10(r), m.solve / m.plain,
+           m.setup / m.solve, bytes / (double)t.cells);
     case_free(&t);
     return m.result < 0;
+}
+
+/* Iterations to 1e-6 from 32 to 256 cells a side: box (closed), sphere (removed, open top), pool (boxes and air), plate (closed faces right across). */
+static int scene_iterations(int scene, int dim, int n) {
+    static const double box[3][6] = {{0.1, 0.3, 0.2, 0.4, 0.1, 0.35}, {0.5, 0.8, 0.1, 0.3, 0.0, 0.2}, {0.45, 0.6, 0.5, 0.75, 0.3, 0.62}};
+    int nz = dim == 3 ? n : 1, q;
+    size_t cells = (size_t)n * (size_t)n * (size_t)nz, wide = (size_t)(n + 1) * (size_t)n * (size_t)nz, c;
+    uint8_t *cell = (uint8_t *)calloc(cells, 1);
+    fsi_real *b = (fsi_real *)calloc(cells, sizeof *b), *p = (fsi_real *)calloc(cells, sizeof *p), *wx = scene == 3 ? (fsi_real *)malloc(wide * sizeof *wx) : NULL;
+    const fsi_real *w[3] = {NULL, NULL, NULL};
+    fsi_mg_desc d;
+    fsi_mg_solve_desc s;
+    fsi_report r;
+    fsi_mg mg;
+    memset(&d, 0, sizeof d);
+    memset(&s, 0, sizeof s);
+    memset(&r, 0, sizeof r);
+    s.tolerance = sizeof(fsi_real) == 8 ? 1e-6 : 1e-4;
+    d.nx = d.ny = n; d.nz = nz; d.open[dim == 3 ? 5 : 3] = scene == 1 || scene == 3;
+    for (c = 0; c < wide && wx; c++) wx[c] = c % (size_t)(n + 1) == (size_t)(5 * n / 8 + 1) ? 0 : 1;
+    w[0] = wx;
+    for (c = 0; c < cells && cell; c++) {
+        double x = ((double)(c % (size_t)n) + 0.5) / n, y = ((double)(c / (size_t)n % (size_t)n) + 0.5) / n, z = dim == 3 ? ((double)(c / (size_t)n / (size_t)n) + 0.5) / n : 0.5;
+        double up = dim == 3 ? z : y, side = dim == 3 ? y : 0.25;
+        if (scene == 1 && (x - 0.5) * (x - 0.5) + (y - 0.5) * (y - 0.5) + (z - 0.5) * (z - 0.5) < 0.04) cell[c] = FSI_CELL_NEUMANN;
+        if (scene == 2 && up > 0.6) cell[c] = FSI_CELL_DIRICHLET;
+        for (q = 0; q < 3 && scene == 2; q++)
+            if (x > box[q][0] && x < box[q][1] && side > box[q][2] && side < box[q][3] && up > box[q][4] && up < box[q][5]) cell[c] = FSI_CELL_NEUMANN;
+        if (b && cell[c] == FSI_CELL_FLUID) b[c] = (fsi_real)(2 * mix(c) - 1);
+    }
+    q = -1;
+    if (cell && b && p && (scene != 3 || wx) && fsi_mg_init(&mg, &d) == FSI_OK) {
+        fsi_mg_update(&mg, cell, w);
+        fsi_mg_project(&mg, b);
+        if (fsi_mg_solve(&mg, &s, b, p, &r) == FSI_OK) q = r.iterations;
+        fsi_mg_free(&mg);
+    }
+    free(cell); free(b); free(p); free(wx);
+    return q;
+}
+static void bench_growth(void) {
+    static const char *const name[4] = {"box", "sphere", "pool", "plate"};
+    int scene, dim, n;
+    for (dim = 2; dim <= 3; dim++)
+        for (scene = 0; scene < 4; scene++) {
+            int first = 0, worst = 0;
+            for (n = 32; n <= 256; n *= 2) {
+                int it = scene_iterations(scene, dim, n);
+                if (n == 32) first = it;
+                if (it < 0 || it - first > worst) worst = it < 0 ? 999 : it - first;
+                printf("bench poisson_%s_%dd_%d %d iterations\n", name[scene], dim, n, it);
+            }
+            printf("bench poisson_%s_%dd_growth %d iterations\n", name[scene], dim, worst);
+        }
 }
 
 int main(int argc, char **argv) {
@@ -257,5 +321,6 @@ int main(int argc, char **argv) {
         bench_problem("poisson_smoke_256", 256, 0, threads, alone[2]);
         bench_kernels(128, threads, kernels);
     }
+    bench_growth();
     return 0;
 }

@@ -1,4 +1,4 @@
-/* Benchmarks of fsi_solids.h, rigid part: bodies per millisecond for piles in a bin, cost per contact as the pile grows, a chain of joints.
+/* Benchmarks of fsi_solids.h: bodies per millisecond for piles of rigid and reduced bodies, cost per contact as the pile grows, a chain of joints.
    bench NAME VALUE UNIT. Optional argument: bodies of the large pile (default 1000). */
 #include "fsi_solids.h"
 #include <math.h>
@@ -90,6 +90,59 @@ static double chain(int links) {
     return 1e6 * t / links;
 }
 
+static fsi_real bumpy(fsi_vec3 x, fsi_vec3 *n, fsi_vec3 *v, void *user) {      /* floor y = 0.15 sin(3x) sin(3z) between walls at |x|, |z| = *user */
+    double half = *(const double *)user, sx = sin(3 * (double)x.x), sz = sin(3 * (double)x.z);
+    fsi_vec3 g = fsi_vec((fsi_real)(-.45 * cos(3 * (double)x.x) * sz), 1, (fsi_real)(-.45 * sx * cos(3 * (double)x.z)));
+    double d = ((double)x.y - .15 * sx * sz) / (double)fsi_vec_length(g);
+    *v = fsi_vec(0, 0, 0);
+    *n = fsi_vec_unit(g);
+    if (half - fabs((double)x.x) < d) { d = half - fabs((double)x.x); *n = fsi_vec(x.x > 0 ? FSI_R(-1.) : FSI_R(1.), 0, 0); }
+    if (half - fabs((double)x.z) < d) { d = half - fabs((double)x.z); *n = fsi_vec(0, 0, x.z > 0 ? FSI_R(-1.) : FSI_R(1.)); }
+    return (fsi_real)d;
+}
+
+/* n reduced starfish with 20 modes dropped on a bumpy floor with walls, six layers, settled for a second and a half, then timed. */
+static pile run_reduced(int n) {
+    int side = (int)ceil(sqrt(n / 6.) - 1e-9), i, k;
+    double half = .3 * side, best = 1e30;
+    fsi_form form;
+    fsi_mesh mesh;
+    fsi_reduced_desc d;
+    fsi_reduced_model m;
+    fsi_reduced *b = (fsi_reduced *)calloc((size_t)n, sizeof *b), **list = (fsi_reduced **)calloc((size_t)n, sizeof *list);
+    fsi_reduced_contacts c;
+    fsi_obstacle o;
+    pile p;
+    memset(&form, 0, sizeof form); memset(&d, 0, sizeof d); memset(&c, 0, sizeof c); memset(&o, 0, sizeof o);
+    form.kind = FSI_FORM_STARFISH; form.a = FSI_R(0.25); form.b = FSI_R(0.05); form.c = FSI_R(0.07);
+    if (!b || !list || fsi_mesh_from_sdf(&mesh, fsi_form_distance, &form, fsi_vec(-FSI_R(0.3), -FSI_R(0.1), -FSI_R(0.3)), fsi_vec(FSI_R(0.3), FSI_R(0.1), FSI_R(0.3)), FSI_R(0.045), NULL) != FSI_OK) exit(1);
+    d.mesh = &mesh; d.modes = 20; d.density = 1000; d.young = FSI_R(2e5); d.poisson = FSI_R(0.3); d.damping_stiffness = FSI_R(0.005); d.samples = 80; d.field = 28;
+    if (fsi_reduced_model_init(&m, &d) != FSI_OK) exit(1);
+    o.distance_fn = bumpy; o.user = &half; o.friction = c.friction = FSI_R(0.4); c.slop = FSI_R(0.002);
+    for (i = 0; i < n; i++) {
+        if (fsi_reduced_init(b + i, &m, fsi_vec((fsi_real)(.55 * (i % side - .5 * (side - 1))), (fsi_real)(.5 + .35 * (i / side / side)),
+                                                (fsi_real)(.55 * (i / side % side - .5 * (side - 1)))), NULL) != FSI_OK) exit(1);
+        b[i].gravity = fsi_vec(0, -10, 0);
+        list[i] = b + i;
+    }
+    for (k = -15; k < 3; k++) {                                       /* batches of ten steps; the first fifteen settle */
+        double t = now();
+        int step;
+        for (step = 0; step < 10; step++) {
+            for (i = 0; i < n; i++) fsi_reduced_forces(b + i, FSI_R(0.01));
+            if (fsi_reduced_contact(&c, list, n, &o, 1, FSI_R(0.01)) != FSI_OK) exit(1);
+            for (i = 0; i < n; i++) fsi_reduced_move(b + i, FSI_R(0.01));
+        }
+        t = (now() - t) / 10;
+        if (k >= 0 && t < best) best = t;
+    }
+    p.ms = 1e3 * best; p.contacts = c.count; p.per_contact = 1e9 * best / c.count;
+    for (i = 0; i < n; i++) fsi_reduced_free(b + i);
+    fsi_reduced_contacts_free(&c); fsi_reduced_model_free(&m); fsi_mesh_free(&mesh);
+    free(b); free(list);
+    return p;
+}
+
 int main(int argc, char **argv) {
     int n = argc > 1 ? atoi(argv[1]) : 1000, t;
     double one = 0, first = 0;
@@ -116,6 +169,15 @@ int main(int argc, char **argv) {
         printf("bench rigid_contact_cost_%d %.1f ns (x%.2f)\n", t, p.per_contact, p.per_contact / first);
     }
     printf("bench rigid_contact_growth %.2f x\n", p.per_contact / first);
+    p = run_reduced(150);
+    printf("bench reduced_150_t1 %.2f ms (%d contacts)\nbench reduced_150_t1_bodies_per_ms %.2f 1/ms\n", p.ms, p.contacts, 150 / p.ms);
+    first = 0;
+    for (t = 54; t <= 216; t *= 2) {
+        p = run_reduced(t);
+        if (first == 0) first = p.per_contact;
+        printf("bench reduced_contact_cost_%d %.1f ns (x%.2f)\n", t, p.per_contact, p.per_contact / first);
+    }
+    printf("bench reduced_contact_growth %.2f x\n", p.per_contact / first);
     printf("bench joint_chain_200 %.2f us (per joint and step)\n", chain(200));
     return 0;
 }

@@ -1,4 +1,4 @@
-/* balls: balls of several densities dropped into a pool (XPM fig. 7): light ones float, heavy ones sink, all in one solve a step.
+/* balls: balls of several densities dropped into a pool (XPM fig. 7): light ones float, heavy ones sink, all in one solve a step, or by exchange (scheme=xpm).
    cc -O2 -I. -Iexamples examples/balls.c -o balls -lm */
 #define FSI_IMPLEMENTATION
 #include "fsi_couple.h"
@@ -42,17 +42,22 @@ int main(int argc, char **argv) {
     static const ex_key keys[] = {{"dim", "", "2 or 3", "2", 2, 3, NULL}, {"density", "", "list, over the water's", "0.1,0.5,0.9,10", 1e-6, 1e6, NULL},
                                   {"scheme", "", "coupling", "monolithic", 0, 0, "monolithic,xpm"}, {"settle", "", "1: run on until at rest, with damping", "0", 0, 1, NULL},
                                   {"dt", "s", "time step", "0.005", 1e-5, 0.1, NULL}, {"fractions", "", "1: area fractions instead of voxel faces", "0", 0, 1, NULL}};
+    static fsi_partitioned_scene x;
+    static fsi_solid_part part[MOST + 1];
+    fsi_coupled *list[MOST + 1];
+    fsi_partitioned scheme = {0};
+    fsi_partitioned_desc pd = {0};
     fsi_world_desc d = {0};
     fsi_world w;
     fsi_shape ball;
     fsi_shape_desc sd = {0};
     pool p;
     ex_args a;
-    double density[MOST], depth[MOST], r = 0.13, dt, total = 0, volume0;
-    int balls, i, id[MOST], frame, stable = 1, steps = 0, settle;
+    double density[MOST], depth[MOST], r = 0.13, dt, total = 0, volume0, spent = 0, start;
+    int balls, i, id[MOST], frame, stable = 1, steps = 0, settle, xpm;
     char text[256] = "";
     ex_begin(&a, argc, argv, "balls", "Balls of several densities dropped into a pool of water.", keys, 6, 96, 100);
-    p.dim = (int)ex_number(&a, "dim"); p.level = 0.55; dt = ex_number(&a, "dt"); settle = (int)ex_number(&a, "settle");
+    p.dim = (int)ex_number(&a, "dim"); p.level = 0.55; dt = ex_number(&a, "dt"); settle = (int)ex_number(&a, "settle"); xpm = ex_is(&a, "scheme", "xpm");
     balls = ex_list(&a, "density", density, MOST);
     d.grid.nx = a.size; d.grid.ny = a.size / 2; d.grid.nz = p.dim == 3 ? a.size / 2 : 1;
     d.grid.h = FSI_R(2.0) / (fsi_real)a.size; d.grid.rho = 1000; d.grid.gravity = fsi_vec(0, FSI_R(-9.81), 0); d.grid.liquid = 1; d.grid.volume_correction = 1;
@@ -70,31 +75,37 @@ int main(int argc, char **argv) {
     }
     fsi_grid_set_field(&w.grid, FSI_FIELD_PHI, water, &p);
     fsi_grid_classify(&w.grid);
+    pd.n = pd.m = 6 * MOST + 64; pd.group = 3; pd.tolerance = FSI_R(0.05) * w.grid.h; pd.clock_fn = ex_clock;
+    x.scheme = &scheme; x.list = list; x.solids.part = part; x.fluid.bpp = 1; x.fluid.tolerance = 1e-6;
+    if (xpm && fsi_partitioned_init(&scheme, &pd) != FSI_OK) return 1;
     volume0 = w.grid.stats.liquid_volume;
     if (settle) printf("damping=2 1/s on bodies and fluid\n");
     for (frame = 0; frame < (settle ? 4 : 1) * a.frames && stable; frame++) {
         for (i = 0; i < 2 && stable; i++, steps++) {
             fsi_report report;
-            fsi_result rc = fsi_world_step(&w, (fsi_real)dt, &report);
+            fsi_result rc;
+            start = ex_now();
+            rc = xpm ? fsi_world_exchange(&w, &x, (fsi_real)dt, &report) : fsi_world_step(&w, (fsi_real)dt, &report);
             if (rc < 0) stable = 0, fprintf(stderr, "step %d: %s\n", steps, fsi_result_text(rc));
+            spent += ex_now() - start;
             total += report.iterations;
         }
         if (a.out && frame < a.frames) draw(&a, &w, balls, id, density);
         ex_progress(&a, frame < a.frames ? frame : a.frames - 1);
     }
     for (i = 0; i < balls; i++) {                              /* submerged depth over the radius: below the mean level of the water */
-        fsi_body_report b = {{0, 0, 0}, {0, 0, 0}, {0, 0, 0}, 0, 0};
         double level, area = 2.0 * (p.dim == 3 ? 1.0 : 1.0), below = 0;
         int k;
-        for (k = 0; k < balls; k++) { fsi_world_body(&w, id[k], &b); below += b.submerged; }
+        for (k = 0; k < w.door_count; k++) below += w.couple.interface.submerged[k];
         level = (w.grid.stats.liquid_volume + below) / area;
         depth[i] = (level - ((double)w.solids.body[id[i]].x.y - r)) / r;
         snprintf(text + strlen(text), sizeof text - strlen(text), "%s%.4f", i ? "," : "", depth[i]);
     }
     ex_result("depth", "%s", text);
-    ex_result("iterations", "%.2f", total / (steps ? steps : 1));
+    if (xpm) ex_result("mean_iterations", "%.3f", total / (steps ? steps : 1)), ex_result("xpm_share", "%.4f", scheme.seconds[2] / spent);
+    else ex_result("iterations", "%.2f", total / (steps ? steps : 1));
     ex_result("volume_error", "%.6f", (w.grid.stats.liquid_volume - volume0) / volume0);
-    fsi_world_free(&w);
+    fsi_partitioned_scene_free(&x); fsi_partitioned_free(&scheme); fsi_world_free(&w);
     fsi_shape_free(&ball);
     return ex_end(&a, steps, stable);
 }

@@ -34,6 +34,8 @@ static void draw(ex_args *a, const fsi_soft *s) {
     ex_floor(&m, &c, lo, hi, 1, -0.004, 0.2);
     if (fsi_mesh_sphere(&sphere, fsi_vec(0, (fsi_real)height, 0), (fsi_real)radius * FSI_R(0.985), 16, NULL) == FSI_OK) {
         b = fsi_mesh_surface(&sphere);
+        ex_shadow(&m, &c, &b, -0.002);
+        ex_shadow(&m, &c, &f, -0.002);
         ex_draw_surface3(&m, &c, &b, ex_rgb(230, 170, 60));
         fsi_mesh_free(&sphere);
     }

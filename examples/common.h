@@ -57,6 +57,7 @@ EX double ex_now(void) {
     clock_gettime(CLOCK_MONOTONIC, &t);
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
+EX double ex_clock(void *user) { (void)user; return ex_now(); } /* for clock_fn of the library's descs */
 
 EX void ex_die(const char *format, const char *a, const char *b) {
     fprintf(stderr, format, a, b);
@@ -959,6 +960,20 @@ EX void ex_draw_surface3(ex_image *m, const ex_camera *c, const fsi_surface *s, 
     ex_mesh mesh;
     mesh.vertices = s->vertex_count; mesh.triangles = s->element_count; mesh.x = s->x; mesh.index = s->index; mesh.color = color; mesh.glass = 0;
     ex_draw_mesh(m, c, &mesh);
+}
+
+/* Shadow of a surface on the floor at height y, light from above and a little from the side: draw after the floor, before the surface. */
+EX void ex_shadow(ex_image *m, const ex_camera *c, const fsi_surface *s, double y) {
+    fsi_real *x = (fsi_real *)malloc(3 * (size_t)s->vertex_count * sizeof *x + 1);
+    fsi_surface flat = *s;
+    int i;
+    for (i = 0; x && i < s->vertex_count; i++) {
+        fsi_real up = s->x[3 * i + 1] - (fsi_real)y;
+        x[3 * i] = s->x[3 * i] + up * (fsi_real)0.3; x[3 * i + 1] = (fsi_real)y; x[3 * i + 2] = s->x[3 * i + 2] - up * (fsi_real)0.15;
+    }
+    flat.x = x;
+    if (x) ex_draw_surface3(m, c, &flat, ex_rgb(128, 128, 130));
+    free(x);
 }
 /* Liquid where phi < 0 (cell-centred, metres) as a clear body; draw it after the solids. */
 EX void ex_draw_water(ex_image *m, const ex_camera *c, int nx, int ny, int nz, double h, const fsi_real *phi, ex_color color, double glass) {

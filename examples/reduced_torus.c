@@ -54,15 +54,16 @@ static double run(ex_args *a, int tets, int bodies, int frames, int pictures, do
     fsi_mesh mesh;
     fsi_reduced_model model;
     fsi_reduced_desc m = {0};
+    swarm_hide hide = {0};
     double level = 0.35, begin = 0, seconds;
     int i, frame, k, steps = 0;
     memset(&s, 0, sizeof s);
     if (!make_world(&w, a, bodies, &level) || !make_mesh(&mesh, tets)) return 0;
     m.mesh = &mesh; m.modes = (int)ex_number(a, "modes"); m.density = (fsi_real)(1000 * ex_number(a, "density")); m.young = FSI_R(3e4); m.poisson = FSI_R(0.4);
     m.damping_stiffness = FSI_R(0.005); m.samples = 80; m.field = 20;
-    if (fsi_reduced_model_init(&model, &m) != FSI_OK) return 0;
+    if (fsi_reduced_model_init(&model, &m) != FSI_OK || (ex_number(a, "skin") > 0 && !swarm_skin(&hide, &model))) return 0;
     for (i = 0; i < bodies; i++)
-        if (!swarm_add(&s, &w, &model, place(i), swarm_turn(0.5 * sin(i * 2.0), 0, 0.5 * cos(i * 3.0))) || !swarm_group(&s, 1, NULL, 0, NULL)) return 0;
+        if (!swarm_add(&s, &w, &model, place(i), swarm_turn(0.5 * sin(i * 2.0), 0, 0.5 * cos(i * 3.0))) || !swarm_group(&s, 1, NULL, 0, hide.skin.terms ? &hide.skin : NULL)) return 0;
     *iterations = 0;
     for (frame = 0; frame < frames; frame++) {
         for (k = 0; k < 2; k++, steps++) {
@@ -78,7 +79,7 @@ static double run(ex_args *a, int tets, int bodies, int frames, int pictures, do
     seconds = (cpu() - begin) / (steps - 1);
     *solid = s.solid_seconds / (steps - 1);
     *iterations /= steps; *got = mesh.tet_count; *bytes = s.body[0].size + sizeof(fsi_reduced);
-    swarm_free(&s);
+    swarm_free(&s); swarm_skin_free(&hide);
     fsi_reduced_model_free(&model); fsi_mesh_free(&mesh); fsi_world_free(&w);
     return seconds;
 }
@@ -130,12 +131,13 @@ int main(int argc, char **argv) {
     static const ex_key keys[] = {{"bodies", "", "tori; 0 = the water alone", "9", 0, 200, NULL}, {"modes", "", "per torus", "10", 0, 40, NULL}, {"tets", "", "tetrahedra per torus, about", "1000", 100, 100000, NULL},
                                   {"density", "", "over the water's", "0.7", 0.01, 100, NULL}, {"dt", "s", "time step", "0.008", 1e-5, 0.1, NULL},
                                   {"compare", "", "1: cost with tets and tets_many, reduced and fully deformable", "0", 0, 1, NULL}, {"tets_many", "", "for compare", "8000", 100, 200000, NULL},
-                                  {"full_bodies", "", "fully deformable tori for compare", "2", 1, 50, NULL}};
+                                  {"full_bodies", "", "fully deformable tori for compare", "2", 1, 50, NULL},
+                                  {"skin", "", "1: the fluid sees a skin whose size does not depend on the tetrahedra; 0: the mesh's own surface", "1", 0, 1, NULL}};
     ex_args a;
     double cost, solid = 0, its = 0, its2, alone;
     int bodies, got = 0;
     size_t bytes = 0;
-    ex_begin(&a, argc, argv, "reduced_torus", "Soft tori fall into a pool; cost against the number of tetrahedra.", keys, 8, 40, 80);
+    ex_begin(&a, argc, argv, "reduced_torus", "Soft tori fall into a pool; cost against the number of tetrahedra.", keys, 9, 40, 80);
     bodies = (int)ex_number(&a, "bodies");
     cost = run(&a, (int)ex_number(&a, "tets"), bodies, a.frames, 1, &its, &got, &bytes, &solid);
     ex_result("tets", "%d", got);

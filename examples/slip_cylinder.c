@@ -79,12 +79,12 @@ static int run(channel *c, int wall, int n, double blockage, int passes) {
     d.passes = passes;
     d.tolerance = 1e-7;
     d.form = wall == PAPER ? FSI_SLIP_PAPER : FSI_SLIP_REPAIRED;
-    d.coefficient = wall == NOSLIP || wall == VOXEL ? &zero : NULL;
+    d.coefficient = wall == NOSLIP ? &zero : NULL;
     if (!make(c, n, blockage, &d)) return 0;
-    if (wall == FRACTION) {
+    if (wall == FRACTION || wall == VOXEL) {                   /* no ghosts: the monolithic solve */
         fsi_couple couple;
         fsi_couple_desc cd = {0};
-        cd.fractions = 1; cd.tolerance = 1e-7;
+        cd.fractions = wall == FRACTION; cd.tolerance = 1e-7;
         if (fsi_couple_init(&couple, &c->grid, &cd) != FSI_OK) return 0;
         r = fsi_couple_detect(&couple, c->list, 1);
         if (r >= 0) r = fsi_couple_solve(&couple, 1, NULL);
@@ -94,7 +94,6 @@ static int run(channel *c, int wall, int n, double blockage, int passes) {
         r = fsi_slip_detect(&c->slip, c->list, 1);
         if (r >= 0) r = fsi_slip_solve(&c->slip, 1, NULL);
     }
-    if (wall == VOXEL) c->slip.desc.coefficient = NULL;
     if (r >= 0 && (wall == VOXEL || wall == FRACTION)) r = fsi_slip_surface(&c->slip);
     if (r >= 0 && wall == FRACTION) open_faces(c);
     measure(c);

@@ -29,7 +29,8 @@ static void draw(ex_args *a, const fsi_soft *s) {
     double lo[3] = {-1.2, 0, -1.2}, hi[3] = {1.2, 0, 1.2};
     fsi_surface f = fsi_soft_surface(s);
     int i, k;
-    ex_floor(&m, &c, lo, hi, 1, -0.002, 0.2);
+    ex_floor(&m, &c, lo, hi, 1, -0.004, 0.2);
+    ex_shadow(&m, &c, &f, -0.002);
     for (i = 0; i < 2; i++) {
         fsi_real x[3 * 66];
         int32_t index[6 * 32];

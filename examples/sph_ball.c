@@ -35,9 +35,10 @@ int main(int argc, char **argv) {
                                   {"scene", "", "what falls", "fall", 0, 0, "drop,fall"},
                                   {"seed", "", "disturbs the particles by 1 % of their spacing", "1", 0, 1e6, NULL},
                                   {"omega", "", "under-relaxation of p", "0.05", 1e-3, 1, NULL},
-                                  {"tolerance", "", "of the motion, over the particle radius", "0.005", 1e-6, 10, NULL},
-                                  {"reuse", "", "xpm: steps whose pairs are kept", "5", 0, 16, NULL},
+                                  {"tolerance", "", "of the motion, over the particle radius", "0.1", 1e-6, 10, NULL},
                                   {"dt", "s", "largest step", "0.002", 1e-5, 0.05, NULL},
+                                  {"height", "m", "fall: of the fluid's lower side above the floor", "0.5", 0.46, 1.4, NULL},
+                                  {"viscosity", "Pa s", "of the fluid", "1", 0, 100, NULL},
                                   {"gravity", "m/s^2", "downwards", "9.81", 0, 100, NULL}};
     ex_args a;
     fsi_sph sph;
@@ -57,12 +58,12 @@ int main(int argc, char **argv) {
     double h, time, total = 0, peak = 0, density = 0, momentum = 0, start, hard_total = 0, hi[3];
     uint32_t noise;
     fsi_real fall, r = FSI_R(0.2);
-    ex_begin(&a, argc, argv, "sph_ball", "A light rigid ball in a fluid of particles.", keys, 9, 14, 30);
-    h = 0.7 / a.size; fall = ex_is(&a, "scene", "fall") ? 1 : 0;
+    ex_begin(&a, argc, argv, "sph_ball", "A light rigid ball in a fluid of particles.", keys, 10, 14, 30);
+    h = 0.7 / a.size; fall = ex_is(&a, "scene", "fall") ? (fsi_real)ex_number(&a, "height") : 0;
     hi[0] = (2 * a.size + 1) * h; hi[1] = 2.2; hi[2] = a.size * h; /* 14 x 14 x 29 = 5684 particles */
     n = a.size * a.size * (2 * a.size + 1);
     f.capacity = n; f.boundary_capacity = 60 * a.size * a.size + 4000; f.solver = FSI_SPH_DFSPH; f.spacing = (fsi_real)h; f.density = 1000;
-    f.gravity = fsi_vec(0, (fsi_real)-ex_number(&a, "gravity"), 0);  f.viscosity = 1; f.dt_max = (fsi_real)ex_number(&a, "dt");
+    f.gravity = fsi_vec(0, (fsi_real)-ex_number(&a, "gravity"), 0);  f.viscosity = (fsi_real)ex_number(&a, "viscosity"); f.dt_max = (fsi_real)ex_number(&a, "dt");
     f.density_error = f.divergence_error = FSI_R(1e-12); f.max_iterations = 5; /* always five: the fluid's answer changes smoothly with the ball's motion */
     w.dim = 3; w.max_bodies = 2; w.gravity = f.gravity; w.substeps = 1;
     if (fsi_sph_init(&sph, &f) != FSI_OK || fsi_solids_init(&world, &w) != FSI_OK) return 1;
@@ -75,7 +76,7 @@ int main(int argc, char **argv) {
     b.shape = &ball; b.kind = FSI_RIGID_DYNAMIC; b.density = (fsi_real)(1000 * ex_number(&a, "density"));
     b.x = fsi_vec((fsi_real)hi[0] / 2, fall > 0 ? r + FSI_R(0.05) : FSI_R(0.7) + r + FSI_R(0.1), (fsi_real)hi[2] / 2);
     fsi_solids_add(&world, &b, &body);
-    fsi_sph_add_block(&sph, fsi_vec(0, fall * FSI_R(0.5), 0), fsi_vec((fsi_real)hi[0], fall * FSI_R(0.5) + FSI_R(0.7), (fsi_real)hi[2]), fsi_vec(0, 0, 0), &n);
+    fsi_sph_add_block(&sph, fsi_vec(0, fall, 0), fsi_vec((fsi_real)hi[0], fall + FSI_R(0.7), (fsi_real)hi[2]), fsi_vec(0, 0, 0), &n);
     noise = (uint32_t)ex_number(&a, "seed") * 2654435761u + 12345u;
     for (i = 0; i < n; i++) {
         fsi_real *x[3];
@@ -90,11 +91,11 @@ int main(int argc, char **argv) {
     d.sph = &sph; d.world = &world; d.count = 1; d.body = &body; d.object = &object;
     d.scheme = ex_is(&a, "scheme", "weak") ? FSI_SPH_WEAK : ex_is(&a, "scheme", "p") ? FSI_SPH_RELAXED : ex_is(&a, "scheme", "aitken") ? FSI_SPH_AITKEN : FSI_SPH_XPM;
     d.omega = (fsi_real)ex_number(&a, "omega"); d.tolerance = (fsi_real)ex_number(&a, "tolerance");
-    d.reuse = ex_number(&a, "reuse") > 0 ? (int)ex_number(&a, "reuse") : -1; d.max_iterations = 200;
+    d.max_iterations = 200;
     if (fsi_sph_rigid_init(&couple, &d) != FSI_OK) return 1;
     for (frame = 0, time = 0; frame < a.frames && stable; frame++) {
         for (start = time; time < start + 0.02 - 1e-9 && stable; steps++) {
-            double dt = fmin((double)fsi_sph_max_dt(&sph), start + 0.02 - time), speed;
+            double rest = start + 0.02 - time, dt = rest / ceil(rest / (double)fsi_sph_max_dt(&sph) - 1e-6), speed;   /* equal steps, no sliver at the end */
             fsi_result result = fsi_sph_rigid_step(&couple, (fsi_real)dt, &report);
             speed = (double)fsi_vec_length(world.body[body].v);
             stable = result >= 0 && speed < 100;

@@ -34,6 +34,7 @@ static void draw(ex_args *a, ex_image *m, const ex_camera *c, const fsi_solids *
         ex_mesh mesh;
         if (w->body[i].shape->surface.vertex_count == 0 || w->body[i].shape->surface.vertex_count > 4096) continue;
         fsi_solids_surface(w, i, x, NULL, &s);
+        ex_shadow(m, c, &s, 0.01);
         mesh.vertices = s.vertex_count; mesh.triangles = s.element_count; mesh.x = x; mesh.index = s.index; mesh.glass = 0;
         mesh.color = w->body[i].shape->kind == FSI_SHAPE_SPHERE ? ex_rgb(60, 70, 90) : i % 2 ? ex_rgb(222, 120, 62) : ex_rgb(70, 130, 180);
         if (w->body[i].shape->kind == FSI_SHAPE_BOX) {                /* corners of their own for every triangle: sharp edges */

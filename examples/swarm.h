@@ -79,6 +79,36 @@ static int swarm_group(swarm *s, int count, const fsi_reduced_joint *joint, int 
     if (k == 0) { guest.begin_fn = swarm_begin; guest.move_fn = swarm_move; guest.user = s; }
     return fsi_world_add_guest(s->world, &guest) == FSI_OK;
 }
+/* A skin for all copies of a model from its distance field: as many triangles as the field has cells on the surface, however many tetrahedra there are.
+   Each vertex hangs on the triangle of the model's own surface next to it. Groups copy it. */
+typedef struct swarm_hide { fsi_iso_mesh mesh; int32_t *body, *vertex; fsi_real *weight; fsi_reduced_skin skin; } swarm_hide;
+static int swarm_skin(swarm_hide *hide, const fsi_reduced_model *m) {
+    fsi_iso_desc d = {0};
+    fsi_surface own = {0};
+    fsi_bvh bvh;
+    fsi_real *x = (fsi_real *)malloc(3 * (size_t)m->surface_count * sizeof *x);
+    int i, k, ok;
+    memset(hide, 0, sizeof *hide);
+    d.nx = m->nx; d.ny = m->ny; d.nz = m->nz; d.h = m->h; d.origin = m->origin; d.value = m->phi;
+    for (i = 0; i < m->surface_count; i++) fsi_vec_store(x + 3 * i, fsi_vec_load(m->x0 + 3 * m->surface[i]));
+    own.dim = 3; own.vertex_count = m->surface_count; own.element_count = m->element_count; own.x = x; own.index = m->index;
+    ok = fsi_iso_build(&d, &hide->mesh) == FSI_OK && fsi_bvh_init(&bvh, own.element_count, NULL) == FSI_OK;
+    if (!ok || fsi_bvh_build(&bvh, &own) != FSI_OK) { free(x); return 0; }
+    hide->body = (int32_t *)calloc(3 * (size_t)hide->mesh.vertex_count, sizeof(int32_t));
+    hide->vertex = (int32_t *)malloc(3 * (size_t)hide->mesh.vertex_count * sizeof(int32_t));
+    hide->weight = (fsi_real *)malloc(3 * (size_t)hide->mesh.vertex_count * sizeof(fsi_real));
+    for (i = 0; i < hide->mesh.vertex_count; i++) {
+        fsi_hit hit;
+        if (!fsi_bvh_closest(&bvh, fsi_vec_load(hide->mesh.x + 3 * i), m->radius, &hit)) ok = 0;
+        for (k = 0; k < 3 && ok; k++) { hide->vertex[3 * i + k] = m->surface[m->index[3 * hit.element + k]]; hide->weight[3 * i + k] = hit.weight[k]; }
+    }
+    hide->skin.vertex_count = hide->mesh.vertex_count; hide->skin.element_count = hide->mesh.element_count; hide->skin.index = hide->mesh.index; hide->skin.terms = 3;
+    hide->skin.body = hide->body; hide->skin.vertex = hide->vertex; hide->skin.weight = hide->weight;
+    fsi_bvh_free(&bvh);
+    free(x);
+    return ok;
+}
+static void swarm_skin_free(swarm_hide *hide) { fsi_iso_free(&hide->mesh); free(hide->body); free(hide->vertex); free(hide->weight); }
 static void swarm_free(swarm *s) {
     int i;
     for (i = 0; i < s->groups; i++) fsi_reduced_group_free(&s->group[i]);

@@ -1,6 +1,7 @@
 #!/bin/sh
 # check.sh [GROUP...]: what make check runs. Every row is one command that must succeed; rows run two at a time.
-# Groups: hygiene readme matrix ports link folded symbols static single asan threads valgrind (all by default). CHECK_FULL=1 runs the long parts in full.
+# Groups: hygiene readme matrix ports link folded symbols static single asan threads tsan golden fuzz valgrind commands coverage (all by default; coverage and
+# the long parts of the others only with CHECK_FULL=1).
 cd "$(dirname "$0")/.." || exit 1
 top=$(pwd) dir=$(mktemp -d) rows=$dir/rows
 trap 'rm -rf "$dir"' EXIT
@@ -9,7 +10,7 @@ CC=${CC:-cc}
 strict="-Wall -Wextra -Wpedantic -Wconversion -Wsign-conversion -Wshadow -Wcast-qual -Wdouble-promotion -Wundef -Wvla -Werror"
 strict_c="$strict -Wstrict-prototypes -Wmissing-prototypes"
 headers=$(ls fsi_*.h)
-groups=${*:-hygiene readme matrix ports link folded symbols static single asan threads valgrind}
+groups=${*:-hygiene readme matrix ports link folded symbols static single asan threads tsan golden fuzz valgrind commands ${CHECK_FULL:+coverage}}
 want() { case " $groups " in *" $1 "*) return 0 ;; esac; return 1; }
 row() { printf '%s\t%s\n' "$1" "$2" >>"$rows"; }             # row NAME COMMAND
 have() { command -v "$1" >/dev/null 2>&1; }
@@ -23,7 +24,9 @@ install() {
         for p in $missing; do DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends "$p" >>"$dir/apt" 2>&1; done
 }
 want matrix && install clang g++
-want ports && install tcc gcc-multilib gcc-mingw-w64-x86-64 qemu-user
+want ports && install tcc gcc-multilib gcc-mingw-w64-x86-64 qemu-user gcc-s390x-linux-gnu libc6-dev-s390x-cross emscripten
+want tsan && install clang libomp-dev
+want fuzz && install clang libclang-rt-14-dev
 want static && install cppcheck clang-tidy
 want valgrind && install valgrind
 
@@ -50,6 +53,12 @@ fi
 if want readme; then
     awk '/^```c$/ { on = 1; next } /^```$/ { on = 0 } on' README.md >"$dir/readme.c"
     row "readme: the program of the first screen compiles, runs and floats" "cc -O2 -I. $dir/readme.c -o $dir/readme -lm && $dir/readme | grep -E 'floats at 0.5[0-9]+ m'"
+fi
+if want readme; then
+    for n in fsi_linalg fsi_grid fsi_solids; do                      # the quick starts are programs
+        awk '/QUICK START/ { on = 1; next } /^   Compile:|^   WHAT IT/ { on = 0 } on' $n.h >"$dir/$n.quick.c"
+        row "readme: the quick start of $n.h compiles and runs" "cc -std=c99 -I. $dir/$n.quick.c -o $dir/$n.quick -lm && $dir/$n.quick | grep '[0-9]'"
+    done
 fi
 if want folded; then
     sh tests/single.sh "$dir/folded" >/dev/null
@@ -92,6 +101,10 @@ if want ports; then
     if have s390x-linux-gnu-gcc && have qemu-s390x; then
         row "ports: test_geometry on big-endian s390x" "s390x-linux-gnu-gcc -static -std=c99 -O1 -D_POSIX_C_SOURCE=200809L -I. -Itests tests/test_geometry.c -o $dir/be -lm && qemu-s390x $dir/be >/dev/null"
     else row "skip: big-endian" ""; fi
+    if have emcc && have node; then
+        for h in $headers; do row "ports: ${h%.h} emscripten" "EM_CACHE=$dir/em emcc -std=c99 -I. -c $dir/${h%.h}.impl.c -o $dir/${h%.h}.wasm.o"; done
+        row "ports: tests as wasm under node" "for t in test_geometry test_iso test_partitioned; do EM_CACHE=$dir/em emcc -std=c99 -O1 -D_POSIX_C_SOURCE=200809L -sALLOW_MEMORY_GROWTH=1 -I. -Itests tests/\$t.c -o $dir/\$t.js -lm && node $dir/\$t.js | grep 'Pass: [1-9]' || exit 1; done"
+    else row "skip: emscripten" ""; fi
     if have x86_64-w64-mingw32-gcc && have wine64; then
         row "ports: test_geometry under wine" "x86_64-w64-mingw32-gcc -static -std=c99 -O1 -I. -Itests tests/test_geometry.c -o $dir/g.exe -lm && WINEDEBUG=-all WINEPREFIX=$dir/wine timeout 300 wine64 $dir/g.exe >/dev/null"
     else row "skip: wine" ""; fi
@@ -137,6 +150,19 @@ fi
 if want threads; then
     for t in 3; do row "threads: all tests with OMP_NUM_THREADS=$t" "OMP_NUM_THREADS=$t make --no-print-directory test B=$dir/threads$t"; done
 fi
+if want golden; then
+    # the same bits from -O0 and -O2 without contraction, for 1, 2, 3 and 8 threads, and as golden.txt says (made by this row's program on x86-64)
+    row "golden: 14 scenes, -O0 and -O2, 1 2 3 8 threads" \
+        "for o in O0 O2; do cc -std=c99 -D_POSIX_C_SOURCE=200809L -\$o -ffp-contract=off -fopenmp -I. -Itests tests/golden.c -o $dir/golden.\$o -lm || exit 1; for t in 1 2 3 8; do $dir/golden.\$o \$t >$dir/golden.\$o.\$t || exit 1; cmp $dir/golden.O0.1 $dir/golden.\$o.\$t || { diff $dir/golden.O0.1 $dir/golden.\$o.\$t; exit 1; }; done; done; [ \$(uname -m) != x86_64 ] || diff tests/golden.txt $dir/golden.O0.1"
+fi
+if want tsan; then
+    if echo 'int main(void){return 0;}' | clang -fopenmp -fsanitize=thread -x c - -o /dev/null 2>/dev/null; then
+        row "tsan: every scene on two threads" "clang -std=c99 -D_POSIX_C_SOURCE=200809L -O1 -g -fopenmp -fsanitize=thread -I. -Itests tests/golden.c -o $dir/tsan -lm && OMP_TOOL_LIBRARIES=\$(ls /usr/lib/llvm-*/lib/libarcher.so 2>/dev/null | head -n 1) TSAN_OPTIONS='ignore_noninstrumented_modules=1 exitcode=66' $dir/tsan 2"
+    else row "skip: tsan" ""; fi
+fi
+if want fuzz; then row "fuzz: seeds and libFuzzer" "FUZZ_SECONDS=\${FUZZ_SECONDS:-40} sh tests/fuzz.sh"; fi
+if want commands; then row "commands: what README and docs print runs" "sh tests/commands.sh"; fi
+if want coverage; then row "coverage: lines and public functions" "sh tests/coverage.sh"; fi
 if want valgrind && have valgrind; then
     for n in test_geometry; do
         row "valgrind: $n" "cc -std=c99 -D_POSIX_C_SOURCE=200809L -O1 -g -I. -Itests tests/$n.c -o $dir/$n.vg -lm && valgrind -q --error-exitcode=1 --leak-check=full $dir/$n.vg >/dev/null"

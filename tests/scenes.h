@@ -4,7 +4,7 @@
 #define SCENES_H
 
 /* One saved object: a size query, a copy out, a copy in. */
-typedef enum scene_what { PART_GRID, PART_SOLIDS, PART_SOFT, PART_REDUCED, PART_WORLD, PART_COUPLE, PART_SCHEME, PART_SPH, PART_TLED } scene_what;
+typedef enum scene_what { PART_GRID, PART_SOLIDS, PART_SOFT, PART_REDUCED, PART_WORLD, PART_COUPLE, PART_SLIP, PART_SCHEME, PART_SPH, PART_TLED } scene_what;
 typedef struct scene_part { scene_what what; void *object; } scene_part;
 typedef struct scene_kind {
     const char *name;
@@ -25,6 +25,7 @@ static size_t scene_part_size(const scene_part *p) {
     case PART_REDUCED: return fsi_reduced_state_size((const fsi_reduced *)p->object);
     case PART_WORLD: return fsi_world_state_size((const fsi_world *)p->object);
     case PART_COUPLE: return fsi_couple_state_size((const fsi_couple *)p->object);
+    case PART_SLIP: return fsi_slip_state_size((const fsi_slip *)p->object);
     case PART_SCHEME: return fsi_partitioned_state_size((const fsi_partitioned *)p->object);
     case PART_SPH: return fsi_sph_state_size((const fsi_sph *)p->object);
     case PART_TLED: return fsi_tled_state_size((const fsi_tled *)p->object);
@@ -39,6 +40,7 @@ static fsi_result scene_part_save(const scene_part *p, void *out) {
     case PART_REDUCED: return fsi_reduced_save((const fsi_reduced *)p->object, out);
     case PART_WORLD: return fsi_world_save((const fsi_world *)p->object, out);
     case PART_COUPLE: return fsi_couple_save((const fsi_couple *)p->object, out);
+    case PART_SLIP: return fsi_slip_save((const fsi_slip *)p->object, out);
     case PART_SCHEME: return fsi_partitioned_save((const fsi_partitioned *)p->object, out);
     case PART_SPH: return fsi_sph_save((const fsi_sph *)p->object, out);
     case PART_TLED: return fsi_tled_save((const fsi_tled *)p->object, out);
@@ -53,6 +55,7 @@ static fsi_result scene_part_restore(const scene_part *p, const void *in) {
     case PART_REDUCED: return fsi_reduced_restore((fsi_reduced *)p->object, in);
     case PART_WORLD: return fsi_world_restore((fsi_world *)p->object, in);
     case PART_COUPLE: return fsi_couple_restore((fsi_couple *)p->object, in);
+    case PART_SLIP: return fsi_slip_restore((fsi_slip *)p->object, in);
     case PART_SCHEME: return fsi_partitioned_restore((fsi_partitioned *)p->object, in);
     case PART_SPH: return fsi_sph_restore((fsi_sph *)p->object, in);
     case PART_TLED: return fsi_tled_restore((fsi_tled *)p->object, in);
@@ -405,7 +408,11 @@ static fsi_result slip_make(void *scene, const fsi_allocator *a) {
     return r < 0 ? r : fsi_slip_init(&s->slip, &s->grid, &d);
 }
 static fsi_result slip_step(void *scene) { scene_slip *s = (scene_slip *)scene; return fsi_slip_step(&s->slip, &s->step, FSI_R(0.02), NULL); }
-static int slip_parts(void *scene, scene_part *p) { p[0].what = PART_GRID; p[0].object = &((scene_slip *)scene)->grid; return 1; }
+static int slip_parts(void *scene, scene_part *p) {
+    p[0].what = PART_GRID; p[0].object = &((scene_slip *)scene)->grid;
+    p[1].what = PART_SLIP; p[1].object = &((scene_slip *)scene)->slip;
+    return 2;
+}
 static void slip_drop(void *scene) { fsi_slip_free(&((scene_slip *)scene)->slip); fsi_grid_free(&((scene_slip *)scene)->grid); }
 
 /* ------------------------------------------------------------------------------------------------ particles */

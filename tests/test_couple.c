@@ -226,14 +226,15 @@ TEST C_14_symmetric_positive(void) {
     int trial, what;
     ASSERT(crowd(&S, 16, FSI_COUPLE_FULL, 1, 0));
     CHECK_OK(fsi_couple_solve(&S.couple, FSI_R(0.01), NULL));
-    for (what = 0; what < 7; what++) {
+    for (what = 0; what < 8; what++) {
         size_t cells = S.grid.cells, n = cells + (what == 0 ? (size_t)S.couple.interface.sides + (size_t)springs.rows : what == 1 ? (size_t)S.couple.columns : 0), i;
         fsi_real *m = (fsi_real *)calloc(4 * n, sizeof *m), *x = m, *y = m + n, *ax = m + 2 * n, *ay = m + 3 * n;
         fsi__full f;
         memset(&f, 0, sizeof f);
         f.c = &S.couple; f.cells = cells; f.sides = (size_t)S.couple.interface.sides; f.rows = (size_t)springs.rows;
-        S.couple.desc.solver = what == 6 ? FSI_COUPLE_WOODBURY : FSI_COUPLE_SCHUR;
-        if (what == 6) { ASSERT(fsi__coarse_build(&S.couple, 0)); ASSERT(fsi__mono_woodbury_build(&S.couple)); }
+        S.couple.desc.solver = what == 6 ? FSI_COUPLE_WOODBURY : what == 7 ? FSI_COUPLE_DEFLATED : FSI_COUPLE_SCHUR;
+        S.grid.mg->rank = NULL;
+        if (what >= 6) { ASSERT(fsi__coarse_build(&S.couple)); CHECK_OK(fsi__rank_build(&S.couple)); S.grid.mg->rank = &S.couple.rank; ASSERT(S.couple.rank.columns > 0); }
         S.couple.desc.terms = what - 3;
         ASSERT(fsi__second_build(&S.couple) == FSI_OK);
         for (trial = 0; trial < 20; trial++) {
@@ -253,7 +254,51 @@ TEST C_14_symmetric_positive(void) {
         }
         free(m);
     }
+    S.grid.mg->rank = NULL;
     close_scene(&S);
+    PASS();
+}
+
+/* The V-cycle that takes the columns along is Woodbury's formula, B - B Z (K + Z^T B Z)^-1 Z^T B, and cut-off columns change it little. */
+TEST L_20_columns_through_the_cycle_are_woodbury(void) {
+    int closed, j, k, n, s, cut;
+    for (closed = 0; closed < 2; closed++)
+        for (cut = 0; cut < 2; cut++) {
+            size_t cells, i;
+            fsi_real *Z, *BZ, *E, *r, *z, *w;
+            double err = 0, size = 0;
+            ASSERT(crowd(&S, 16, cut ? FSI_COUPLE_DEFLATED : FSI_COUPLE_WOODBURY, 0, closed));
+            CHECK_OK(fsi_couple_solve(&S.couple, FSI_R(0.01), NULL));
+            cells = S.grid.cells; n = S.couple.rank.columns;
+            ASSERT(n > 3);
+            Z = (fsi_real *)calloc((2 * (size_t)n + 3) * cells + (size_t)(n * n), sizeof *Z);
+            BZ = Z + (size_t)n * cells; r = BZ + (size_t)n * cells; z = r + cells; w = z + cells; E = w + cells;
+            for (s = 0; s < S.couple.interface.solids; s++) {
+                const fsi_mg_group *g = S.couple.group + s;
+                for (j = 0; j < g->entries; j++)
+                    for (k = 0; k < g->columns; k++) Z[(size_t)(S.couple.rank.offset[s] + k) * cells + (size_t)g->cell[j]] += g->factor[j] * g->val[j * g->columns + k];
+                for (j = 0; j < g->columns * g->columns; j++)
+                    E[(S.couple.rank.offset[s] + j / g->columns) * n + S.couple.rank.offset[s] + j % g->columns] = g->K[j];
+            }
+            for (j = 0; j < n; j++) {
+                fsi_mg_cycle(S.grid.mg, Z + (size_t)j * cells, BZ + (size_t)j * cells);
+                for (k = 0; k < n; k++) E[j * n + k] += (fsi_real)fsi_dot(cells, BZ + (size_t)j * cells, Z + (size_t)k * cells);
+            }
+            CHECK_OK(fsi_dense_cholesky(n, E));
+            for (i = 0; i < cells; i++) r[i] = S.grid.cell[i] == FSI_CELL_FLUID ? rnd() : 0;
+            fsi_mg_project(S.grid.mg, r);
+            S.grid.mg->rank = &S.couple.rank;
+            fsi_mg_cycle(S.grid.mg, r, z);
+            S.grid.mg->rank = NULL;
+            fsi_mg_cycle(S.grid.mg, r, w);
+            for (j = 0; j < n; j++) S.couple.coef[0][j] = (fsi_real)fsi_dot(cells, BZ + (size_t)j * cells, r);
+            fsi_dense_cholesky_solve(n, E, S.couple.coef[0]);
+            for (j = 0; j < n; j++) fsi_axpy(cells, -S.couple.coef[0][j], BZ + (size_t)j * cells, w);
+            for (i = 0; i < cells; i++) { err = fmax(err, fabs((double)(z[i] - w[i]))); size = fmax(size, fabs((double)w[i])); }
+            CHECK_NEAR(0, err, (cut ? 0.05 : 2e-5) * size);
+            free(Z);
+            close_scene(&S);
+        }
     PASS();
 }
 
@@ -531,7 +576,7 @@ TEST A_07_08_iterations(void) {
                 ASSERT(lift(&S, 64, bodies, density[k], FSI_COUPLE_DEFLATED, open));
                 r = fall(&S, FSI_R(0.01), NULL);
                 ASSERT(r == FSI_OK || (sizeof(fsi_real) == 4 && r > 0));
-                CHECK_MOST(S.couple.report.iterations, bodies == 1 ? 1.2 * fluid + 2 : 20);
+                CHECK_MOST(S.couple.report.iterations, 1.2 * fluid + 1);
                 close_scene(&S);
             }
         }
@@ -779,9 +824,230 @@ TEST C_07_floating_depth(void) {
                 level += S.grid.stats.liquid_volume + S.couple.interface.submerged[0];     /* per metre of width */
             }
             mean /= count; level /= count;
-            CHECK_NEAR(expect, level - (mean - 0.15), 1.5 / n);
+            CHECK_NEAR(expect, level - (mean - 0.15), 1.0 / n);
             close_scene(&S);
         }
+    PASS();
+}
+
+/* ---- Bodies that move. The test's own integrator: new velocity, then the mean of old and new for the path, so that a constant acceleration is exact. */
+static fsi_real before[BODIES];
+static double drag;                                   /* 1/s, to come to rest */
+static fsi_result free_begin(void *user, fsi_real dt) {
+    scene *s = (scene *)user;
+    int k;
+    for (k = 0; k < s->count; k++) {
+        fsi_body *b = s->body + k;
+        before[k] = b->velocity.y;
+        if (!(b->mass > 0)) continue;
+        b->velocity = fsi_vec_scale(b->velocity, (fsi_real)(1 / (1 + drag * (double)dt)));
+        b->spin.z *= (fsi_real)(1 / (1 + drag * (double)dt));
+        b->velocity.y += s->grid.desc.gravity.y * dt;
+    }
+    for (k = 0; k < s->count; k++) if (fsi_body_give(s->body + k, s->surface + k, s->door + k) < 0) return FSI_ERR_ARGUMENT;
+    return FSI_OK;
+}
+static fsi_result free_move(void *user, fsi_real dt) {
+    scene *s = (scene *)user;
+    int k, i;
+    take(s);
+    for (k = 0; k < s->count; k++) {
+        fsi_body *b = s->body + k;
+        fsi_vec3 d = fsi_vec(b->velocity.x * dt, (b->velocity.y + before[k]) / 2 * dt, 0), c = b->centre;
+        double t = (double)(b->spin.z * dt), cs = cos(t), sn = sin(t);
+        b->centre = fsi_vec_add(c, d);
+        for (i = 0; i < s->surface[k].vertex_count; i++) {
+            double x = (double)(s->x[k][3 * i] - c.x), y = (double)(s->x[k][3 * i + 1] - c.y);
+            s->x[k][3 * i] = b->centre.x + (fsi_real)(cs * x - sn * y);
+            s->x[k][3 * i + 1] = b->centre.y + (fsi_real)(sn * x + cs * y);
+        }
+    }
+    return FSI_OK;
+}
+static fsi_scene moving(scene *s) {
+    fsi_scene sc;
+    memset(&sc, 0, sizeof sc);
+    sc.solid = s->list; sc.count = s->count; sc.begin_fn = free_begin; sc.move_fn = free_move; sc.user = s;
+    drag = 0;
+    return sc;
+}
+
+/* A disk of radius 0.2 in the middle of a closed box of half width 1: z = a t^2 / 2 with a = (1 - s) g / (s + C_m), C_m = 1.071199. */
+TEST C_05_06_buoyancy_trajectory(void) {
+    static const double density[5] = {0.1, 0.5, 2, 10, 1e-4};
+    int k, step, n = 160, steps = 6;
+    for (k = 0; k < 5; k++) {
+        fsi_grid_desc d = tank(n, 2);
+        fsi_scene sc;
+        double end = 0.1 * sqrt(0.2 / 9.81), a = (1 - density[k]) * 9.81 / (density[k] + 1.071199), slack = 0.05 + 0.005;
+        d.ny = d.nx; d.h *= 2; d.side[3].kind = FSI_SIDE_SLIP; d.tolerance = TOL(1e-8, 1e-5);
+        ASSERT(open_scene(&S, &d, FSI_COUPLE_DEFLATED, 1));
+        add_polygon(&S, VERTS, 1, 1, 0.2, 0.2, 0, density[k]);
+        sc = moving(&S);
+        for (step = 0; step < steps; step++) {
+            ASSERT(fsi_couple_step(&S.couple, &sc, (fsi_real)(end / steps), NULL) >= 0);
+            if (step == 0) CHECK_REL(a, (double)S.body[0].velocity.y / (end / steps), 0.02);       /* C_m constant to 2 % */
+        }
+        CHECK_REL(a * end * end / 2, S.body[0].centre.y - 1, slack);
+        CHECK_NEAR(0, S.body[0].centre.x - 1, 1e-3 * end * end * 9.81);
+        close_scene(&S);
+    }
+    PASS();
+}
+
+/* A square of half edge 0.15 in a pool: GM / b = 1 / (12 s) - (1 - s) / 2 says when it stays upright. */
+TEST C_08_metacentric_tilt(void) {
+    static const double density[3] = {0.1, 0.5, 0.9};
+    int k, step, n = 40;
+    for (k = 0; k < 3; k++) {
+        fsi_grid_desc d = pool(n);
+        fsi_scene sc;
+        double angle = 5 * 3.14159265358979 / 180, most = 0;
+        d.tolerance = 1e-4;
+        ASSERT(open_scene(&S, &d, FSI_COUPLE_DEFLATED, 1));
+        CHECK_OK(fsi_grid_set_field(&S.grid, FSI_FIELD_PHI, pool_with_hole, &S));
+        add_polygon(&S, 4, 0.5, 0.8 + 0.15 - 0.3 * density[k], 0.15, 0.15, angle, density[k]);
+        sc = moving(&S);
+        drag = 2;
+        for (step = 0; step < 200; step++) {
+            fsi_real *x = S.x[0];
+            ASSERT(fsi_couple_step(&S.couple, &sc, FSI_R(0.01), NULL) >= 0);
+            angle = atan2((double)(x[4] - x[1]), (double)(x[3] - x[0]));
+            if (step > 60) most = fmax(most, fabs(angle));
+        }
+        if (k == 1) ASSERT(fabs(angle) > 25 * 3.14159265358979 / 180);         /* on its way to 45 degrees, or there */
+        else CHECK_MOST(most, 5 * 3.14159265358979 / 180);
+        close_scene(&S);
+    }
+    PASS();
+}
+
+/* A tilted box from 1e-4 to 1e4 times the fluid's density: finite, the acceleration identity holds, iterations flat. */
+TEST C_19_density_sweep(void) {
+    int k, least = 1000, most = 0;
+    for (k = 0; k < 9; k++) {
+        fsi_grid_desc d = tank(48, 2);
+        double density = pow(10, k - 4), dv;
+        fsi_real ma[36];
+        fsi_scene sc;
+        fsi_report rep;
+        int step;
+        d.tolerance = TOL(1e-10, 1e-5);
+        ASSERT(open_scene(&S, &d, FSI_COUPLE_DEFLATED, 0));
+        add_polygon(&S, 4, 0.5, 0.7, 0.15, 0.15, 0.2, density);
+        CHECK_OK(fall(&S, FSI_R(0.001), &rep));
+        CHECK_OK(fsi_couple_added_mass(&S.couple, 0, ma));
+        least = rep.iterations < least ? rep.iterations : least; most = rep.iterations > most ? rep.iterations : most;
+        dv = (double)S.body[0].mass * ((double)S.body[0].velocity.y + 9.81 * 0.001);               /* M (v - v*) = fluid's impulse = buoyancy - m_a a */
+        CHECK_REL((double)S.body[0].impulse.y, dv, TOL(1e-8, 1e-2));
+        for (step = 0, sc = moving(&S); step < 5; step++) {
+            ASSERT(fsi_couple_step(&S.couple, &sc, FSI_R(0.005), NULL) >= 0);
+            ASSERT(fsi_all_finite(6, S.door[0].v) && fabs((double)S.body[0].velocity.y) < 1);
+        }
+        ASSERT(density < 1 ? S.body[0].velocity.y > 0 : density > 1 ? S.body[0].velocity.y < 0 : fabs((double)S.body[0].velocity.y) < 0.02);
+        close_scene(&S);
+    }
+    CHECK_MOST(most, 1.2 * least + 1);
+    PASS();
+}
+
+/* Iterations in 2D and 3D at the same resolution. */
+TEST A_09_same_count_in_2d_and_3d(void) {
+    static fsi_real x[24];
+    static const int32_t cube[36] = {0, 2, 1, 0, 3, 2, 4, 5, 6, 4, 6, 7, 0, 1, 5, 0, 5, 4, 2, 3, 7, 2, 7, 6, 1, 2, 6, 1, 6, 5, 3, 0, 4, 3, 4, 7};
+    int dim, k, i, sum[2] = {0, 0};
+    for (dim = 2; dim <= 3; dim++)
+        for (k = 0; k < 3; k++) {
+            fsi_grid_desc d = tank(32, dim);
+            d.tolerance = 1e-6;
+            ASSERT(open_scene(&S, &d, FSI_COUPLE_SCHUR, 0));
+            S.couple.desc.terms = 0;
+            add_polygon(&S, 4, 0.5, 0.8, 0.15, 0.15, 0.1, pow(100, k - 1));
+            if (dim == 3) {
+                for (i = 0; i < 8; i++) { memcpy(x + 3 * i, S.x[0] + 3 * (i % 4), 2 * sizeof *x); x[3 * i + 2] = i < 4 ? FSI_R(0.35) : FSI_R(0.65); }
+                S.surface[0].dim = 3; S.surface[0].vertex_count = 8; S.surface[0].element_count = 12; S.surface[0].x = x; S.surface[0].index = cube;
+                S.body[0].mass *= FSI_R(0.3); S.body[0].centre.z = FSI_R(0.5);
+                for (i = 0; i < 9; i += 4) S.body[0].inertia.m[i] = S.body[0].mass * FSI_R(0.015);
+            }
+            ASSERT(fall(&S, FSI_R(0.01), NULL) >= 0);
+            sum[dim - 2] += S.couple.report.iterations;
+            close_scene(&S);
+        }
+    CHECK_NEAR(sum[0], sum[1], 0.2 * sum[0]);
+    PASS();
+}
+
+/* A light block rises with at most 10 iterations a step: energy bounded, it only goes up, and nearer to the truth than IC in the same time
+   (three of its iterations cost less than one V-cycle). */
+TEST A_10_fixed_budget(void) {
+    double height[3], kinetic = 0;
+    int run, step;
+    for (run = 0; run < 3; run++) {                                        /* converged, P(0) and IC on a budget */
+        fsi_grid_desc d = tank(32, 2);
+        fsi_scene sc;
+        d.tolerance = TOL(1e-8, 1e-5);
+        ASSERT(open_scene(&S, &d, run == 0 ? FSI_COUPLE_DEFLATED : run == 1 ? FSI_COUPLE_SCHUR : FSI_COUPLE_FULL, 0));
+        S.couple.desc.precondition = FSI_PRECONDITION_IC;
+        if (run) S.couple.desc.max_iterations = run == 1 ? 10 : 30;
+        add_polygon(&S, 4, 0.5, 0.4, 0.15, 0.15, 0.1, 0.01);
+        sc = moving(&S);
+        for (step = 0; step < 100; step++) {
+            size_t f;
+            int a;
+            double e = 0;
+            ASSERT(fsi_couple_step(&S.couple, &sc, FSI_R(0.005), NULL) >= 0);
+            for (a = 0; a < 2; a++) for (f = 0; f < S.grid.faces[a]; f++) e += (double)(S.grid.u[a][f] * S.grid.u[a][f]) / (2 * 32 * 32);
+            kinetic = fmax(kinetic, e);
+            if (run == 1) ASSERT(S.body[0].velocity.y > 0);
+        }
+        height[run] = (double)S.body[0].centre.y;
+        close_scene(&S);
+    }
+    CHECK_MOST(kinetic, 9.81 * 0.09 * 2);                                  /* never more than the lift could give */
+    CHECK_MOST(fabs(height[1] - height[0]), fabs(height[2] - height[0]));
+    PASS();
+}
+
+/* A bar on a hinge: the door has only its turning left, and the solve answers with velocities that keep the pin where it is. */
+TEST hinged_body_sees_its_hinge(void) {
+    fsi_world_desc d;
+    fsi_world w;
+    fsi_shape bar, post;
+    fsi_shape_desc sd;
+    fsi_rigid_desc b;
+    fsi_joint_desc j;
+    fsi_coupled *door;
+    fsi_real inverse[36], v[6];
+    int i, k;
+    memset(&d, 0, sizeof d); memset(&sd, 0, sizeof sd); memset(&b, 0, sizeof b); memset(&j, 0, sizeof j);
+    d.grid = tank(32, 2); d.max_bodies = 2; d.max_joints = 1;
+    CHECK_OK(fsi_world_init(&w, &d));
+    sd.kind = FSI_SHAPE_BOX; sd.dim = 2; sd.half = fsi_vec(FSI_R(0.2), FSI_R(0.05), 0);
+    CHECK_OK(fsi_shape_init(&bar, &sd));
+    sd.half = fsi_vec(FSI_R(0.01), FSI_R(0.01), 0);
+    CHECK_OK(fsi_shape_init(&post, &sd));
+    b.shape = &post; b.x = fsi_vec(FSI_R(0.3), FSI_R(0.8), 0); b.ghost = 1;
+    CHECK_OK(fsi_world_add(&w, &b, &j.b));
+    b.kind = FSI_RIGID_DYNAMIC; b.shape = &bar; b.density = 3; b.x.x += FSI_R(0.15); b.ghost = 0; b.group = 1;
+    CHECK_OK(fsi_world_add(&w, &b, &j.a));
+    j.kind = FSI_JOINT_HINGE; j.anchor = fsi_vec(FSI_R(0.3), FSI_R(0.8), 0);
+    CHECK_OK(fsi_solids_join(&w.solids, &j, NULL));
+    CHECK_OK(fsi_solids_forces(&w.solids, FSI_R(0.01)));
+    CHECK_OK(fsi_solids_coupled(&w.solids, j.a, &door));
+    memcpy(inverse, door->inverse_mass, sizeof inverse); memcpy(v, door->v, sizeof v);
+    CHECK_NEAR(0, v[1] - FSI_R(0.15) * v[5], TOL(1e-12, 1e-6));        /* the pin stands still: v + w x r = 0 there */
+    CHECK_REL(9.81 * 0.01 * 0.15 / (0.15 * 0.15 + (0.04 + 0.0025) / 3), -v[5], TOL(1e-9, 1e-5));   /* m g r dt / (I + m r^2) */
+    CHECK_OK(fsi_couple_detect(&w.couple, &door, 1));
+    CHECK_OK(fsi_grid_forces(&w.grid, FSI_R(0.01)));
+    ASSERT(fsi_couple_solve(&w.couple, FSI_R(0.01), NULL) >= 0);
+    CHECK_NEAR(0, door->v[1] - FSI_R(0.15) * door->v[5], TOL(1e-10, 1e-5));
+    ASSERT(door->v[5] < 0 && door->v[5] > v[5]);                       /* still sinks, slower */
+    for (i = 0; i < 6; i++) {
+        double sum = (double)v[i];
+        for (k = 0; k < 6; k++) sum += (double)(inverse[6 * i + k] * door->impulse[k]);
+        CHECK_NEAR(sum, door->v[i], TOL(1e-9, 1e-4));
+    }
+    fsi_world_free(&w); fsi_shape_free(&bar); fsi_shape_free(&post);
     PASS();
 }
 
@@ -901,6 +1167,7 @@ SUITE(couple) {
     RUN_TEST(C_02_neutral_body_stays);
     RUN_TEST(C_03_discrete_acceleration_identity);
     RUN_TEST(C_14_symmetric_positive);
+    RUN_TEST(L_20_columns_through_the_cycle_are_woodbury);
     RUN_TEST(C_15_formulations_agree);
     RUN_TEST(C_15_dense_reference);
     RUN_TEST(C_16_17_momentum_at_any_budget);
@@ -914,6 +1181,12 @@ SUITE(couple) {
     RUN_TEST(C_26_bubble_flux);
     RUN_TEST(C_26_bubble_keeps_its_volume);
     RUN_TEST(C_07_floating_depth);
+    RUN_TEST(C_05_06_buoyancy_trajectory);
+    RUN_TEST(C_08_metacentric_tilt);
+    RUN_TEST(C_19_density_sweep);
+    RUN_TEST(A_09_same_count_in_2d_and_3d);
+    RUN_TEST(A_10_fixed_budget);
+    RUN_TEST(hinged_body_sees_its_hinge);
     RUN_TEST(bad_input);
     RUN_TEST(memory_runs_out_cleanly);
     RUN_TEST(restore_continues_bit_for_bit);

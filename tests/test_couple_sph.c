@@ -328,6 +328,82 @@ TEST A_05_light_ball_weak_fails_xpm_holds(void) {
     PASS();
 }
 
+TEST rigid_same_bits_for_any_threads_and_after_restore(void) {
+    static const int threads[3] = {1, 2, 5};
+    uint64_t first = 0, hash;
+    int k, i, scheme;
+    for (scheme = 0; scheme < 2; scheme++)
+        for (k = 0; k < 3; k++) {
+            pool p;
+            void *a;
+            check_threads(threads[k]);
+            CHECK_OK(pool_make(&p, 5, 0.05, scheme ? FSI_SPH_AITKEN : FSI_SPH_XPM, 0.02, 0.05, plain()));
+            for (i = 0; i < 40; i++) ASSERT(fsi_sph_rigid_step(&p.couple, FSI_R(2e-3), NULL) >= 0);
+            a = malloc(fsi_sph_rigid_state_size(&p.couple));
+            CHECK_OK(fsi_sph_rigid_save(&p.couple, a));
+            for (i = 0; i < 40; i++) ASSERT(fsi_sph_rigid_step(&p.couple, FSI_R(2e-3), NULL) >= 0);
+            hash = check_hash(p.sph.y, sizeof(fsi_real) * (size_t)p.sph.now.count, check_hash(&p.world.body[p.body].x, sizeof(fsi_vec3), 1));
+            ASSERTm("the ball should be wet", p.sph.now.object[p.object].contact > 0);
+            CHECK_OK(fsi_sph_rigid_restore(&p.couple, a));
+            for (i = 0; i < 40; i++) ASSERT(fsi_sph_rigid_step(&p.couple, FSI_R(2e-3), NULL) >= 0);
+            ASSERT(hash == check_hash(p.sph.y, sizeof(fsi_real) * (size_t)p.sph.now.count, check_hash(&p.world.body[p.body].x, sizeof(fsi_vec3), 1)));
+            if (k == 0) first = hash;
+            ASSERT(hash == first);
+            free(a);
+            pool_free(&p);
+        }
+    check_threads(1);
+    PASS();
+}
+
+TEST clamp_keeps_momentum_and_place(void) {
+    fsi_mesh mesh;
+    fsi_tled flap;
+    fsi_tled_desc t;
+    fsi_solids world;
+    fsi_solids_desc w;
+    fsi_shape box;
+    fsi_shape_desc s;
+    fsi_rigid_desc b;
+    fsi_clamp clamp;
+    int32_t node[64];
+    double first[3], most = 0, gap = 0, bend = 0;
+    int i, d, n = 0, body, step;
+    memset(&t, 0, sizeof t); memset(&w, 0, sizeof w); memset(&s, 0, sizeof s); memset(&b, 0, sizeof b);
+    CHECK_OK(fsi_mesh_box(&mesh, fsi_vec(FSI_R(0.1), 0, 0), fsi_vec(FSI_R(0.7), FSI_R(0.05), FSI_R(0.1)), 12, 1, 2, 0, NULL));
+    t.nodes = mesh.vertex_count; t.tets = mesh.tet_count; t.x = mesh.x; t.tet = mesh.tet; t.density = 500; t.young = FSI_R(1e5); t.poisson = FSI_R(0.3);
+    w.dim = 3; w.max_bodies = 1; s.kind = FSI_SHAPE_BOX; s.half = fsi_vec(FSI_R(0.2), FSI_R(0.1), FSI_R(0.2));
+    CHECK_OK(fsi_tled_init(&flap, &t));
+    CHECK_OK(fsi_solids_init(&world, &w));
+    CHECK_OK(fsi_shape_init(&box, &s));
+    b.shape = &box; b.kind = FSI_RIGID_DYNAMIC; b.density = 300;
+    CHECK_OK(fsi_solids_add(&world, &b, &body));
+    for (i = 0; i < flap.nodes; i++) if (flap.x[3 * i] < FSI_R(0.16)) node[n++] = i;
+    CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_clamp_init(&clamp, &flap, &world, 3, node, n, NULL));
+    CHECK_OK(fsi_clamp_init(&clamp, &flap, &world, body, node, n, NULL));
+    for (i = 0; i < flap.nodes; i++) if (flap.inverse_mass[i] > 0) flap.v[3 * i + 1] = 2 * (flap.x[3 * i] - FSI_R(0.1));
+    for (step = 0; step <= 400; step++) {
+        double P[3] = {0, 0, 0};
+        for (i = 0; i < flap.nodes; i++) if (flap.inverse_mass[i] > 0) for (d = 0; d < 3; d++) P[d] += (double)(flap.mass[i] * flap.v[3 * i + d]);
+        P[0] += (double)(world.body[body].mass * world.body[body].v.x);
+        P[1] += (double)(world.body[body].mass * world.body[body].v.y);
+        P[2] += (double)(world.body[body].mass * world.body[body].v.z);
+        for (d = 0; d < 3; d++) { if (step == 0) first[d] = P[d]; most = fmax(most, fabs(P[d] - first[d])); }
+        for (i = 0; i < n; i++) {
+            fsi_vec3 to = fsi_vec_add(world.body[body].x, fsi_mat3_mul_vec(&world.body[body].rotation, fsi_vec_load(clamp.local + 3 * i)));
+            gap = fmax(gap, (double)fsi_vec_length(fsi_vec_sub(to, fsi_vec_load(flap.x + 3 * node[i]))));
+        }
+        bend = fmax(bend, fabs((double)world.body[body].w.z));
+        CHECK_OK(fsi_clamp_advance(&clamp, FSI_R(1e-3)));
+        CHECK_OK(fsi_solids_step(&world, FSI_R(1e-3)));
+    }
+    CHECK_MOST(most, TOL(1e-12, 1e-4) * fabs(first[1]));
+    CHECK_MOST(gap, 1e-3);                                        /* m: the body's change within one step */
+    ASSERTm("the body should turn", bend > 0.05);
+    fsi_clamp_free(&clamp); fsi_clamp_free(&clamp); fsi_tled_free(&flap); fsi_solids_free(&world); fsi_shape_free(&box); fsi_mesh_free(&mesh);
+    PASS();
+}
+
 /* ------------------------------------------------------------------------------------------------ manners */
 TEST bad_input_is_refused(void) {
     rig r;
@@ -394,6 +470,8 @@ int main(int argc, char **argv) {
     RUN_TEST(H_17_cloth_is_wet_on_both_sides);
     RUN_TEST(proxy_same_bits_for_any_threads_and_after_restore);
     RUN_TEST(A_05_light_ball_weak_fails_xpm_holds);
+    RUN_TEST(rigid_same_bits_for_any_threads_and_after_restore);
+    RUN_TEST(clamp_keeps_momentum_and_place);
     RUN_TEST(bad_input_is_refused);
     RUN_TEST(failing_allocator_leaves_nothing_behind);
     GREATEST_MAIN_END();

@@ -1356,6 +1356,123 @@ TEST same_bits_for_any_thread_count(void) {
     PASS();
 }
 
+/* ------------------------------------------------------------------------------------------------ hostile systems */
+enum { HOSTILE = 20 };
+static int hostile_n;
+static fsi_real hostile_A[HOSTILE * HOSTILE], hostile_P[HOSTILE * HOSTILE];
+static void hostile_apply(const fsi_real *x, fsi_real *y, void *user) {
+    const fsi_real *M = (const fsi_real *)user;
+    int i, j;
+    for (i = 0; i < hostile_n; i++) {
+        double s = 0;
+        for (j = 0; j < hostile_n; j++) s += (double)M[i * hostile_n + j] * (double)x[j];
+        y[i] = (fsi_real)s;
+    }
+}
+/* |b - A x| from scratch; *size: the sum of absolute terms, what rounding is measured against. Scaled, so that squares neither overflow nor vanish. */
+static double hostile_residual(const fsi_real *b, const fsi_real *x, double *size) {
+    double big = 0, s = 0, t = 0;
+    int i, j, n = hostile_n;
+    for (i = 0; i < n; i++) { big = fmax(big, fabs((double)b[i])); for (j = 0; j < n; j++) big = fmax(big, fabs((double)hostile_A[i * n + j] * (double)x[j])); }
+    for (i = 0; i < n && big > 0; i++) {
+        double r = (double)b[i] / big, a = fabs(r);
+        for (j = 0; j < n; j++) { double v = (double)hostile_A[i * n + j] * (double)x[j] / big; r -= v; a += fabs(v); }
+        s += r * r; t += a * a;
+    }
+    *size = sqrt(t) * big;
+    return sqrt(s) * big;
+}
+/* Kinds: 0 positive definite, 1 singular, b in its range, 2 singular, b outside, 3 indefinite, 4 unsymmetric, 5 rows of zeros, 6 all zero, 7 almost
+   singular, 8 saddle. Returns the smallest eigenvalue's vector by which kind 2 is incompatible. */
+static void hostile_matrix(int kind, double scale, uint64_t *seed, double *null_vector) {
+    double Q[HOSTILE * HOSTILE], lambda[HOSTILE];
+    int i, j, k, pass, n = hostile_n;
+    for (i = 0; i < n * n; i++) Q[i] = check_random(seed);
+    for (i = 0; i < n; i++) {
+        double c;
+        for (pass = 0; pass < 2; pass++)
+            for (j = 0; j < i; j++) {
+                for (c = 0, k = 0; k < n; k++) c += Q[i * n + k] * Q[j * n + k];
+                for (k = 0; k < n; k++) Q[i * n + k] -= c * Q[j * n + k];
+            }
+        for (c = 0, k = 0; k < n; k++) c += Q[i * n + k] * Q[i * n + k];
+        for (k = 0; k < n; k++) Q[i * n + k] /= sqrt(c);
+        lambda[i] = pow(10, (kind == 7 ? -14 : -3) * (check_random(seed) + 1) / 2) * (kind == 3 && check_random(seed) < 0 ? -1 : 1);
+        if (kind == 6 || ((kind == 1 || kind == 2) && i >= n / 2)) lambda[i] = 0;
+    }
+    for (i = 0; i < n; i++)
+        for (j = 0; j <= i; j++) {
+            double s = 0, m = 0;
+            for (k = 0; k < n; k++) { s += lambda[k] * Q[k * n + i] * Q[k * n + j]; m += (0.1 + k % 3) * Q[k * n + i] * Q[k * n + j]; }
+            if (kind == 8 && i >= n / 2 && j >= n / 2) s = 0;
+            hostile_A[i * n + j] = hostile_A[j * n + i] = (fsi_real)(s * scale);
+            hostile_P[i * n + j] = hostile_P[j * n + i] = (fsi_real)m;
+        }
+    for (i = 0; i < n * n && kind == 4; i++) hostile_A[i] = (fsi_real)(scale * check_random(seed));
+    for (i = 0; i < n && kind == 5; i += 3) for (j = 0; j < n; j++) hostile_A[i * n + j] = hostile_A[j * n + i] = 0;
+    for (i = 0; i < n; i++) null_vector[i] = Q[(n - 1) * n + i];
+}
+static const char *hostile_case(uint64_t seed) {
+    static const char *const text[3] = {"cg", "symmqmr", "gmres"};
+    static char where[80];
+    const double far = TOL(120, 6);
+    int kind = (int)(seed % 9), method = (int)(seed / 9 % 3), i;
+    double scale, size, b_size, null_vector[HOSTILE], tolerance, left, given, norm = 0, outside = 0;
+    fsi_real b[HOSTILE], x[HOSTILE], x0[HOSTILE];
+    fsi_krylov_desc d;
+    fsi_report r;
+    fsi_result got;
+    memset(&d, 0, sizeof d);
+    memset(x, 0, sizeof x);
+    hostile_n = 1 + (int)((check_random(&seed) + 1) / 2 * (HOSTILE - 1));
+    scale = seed & 64 ? 1 : pow(10, far * check_random(&seed));
+    b_size = seed & 128 ? 1 : pow(10, far * check_random(&seed));
+    if (seed % 31 == 0) b_size = TOL(1e170, 1e12);
+    if (seed % 31 == 1) b_size = TOL(1e-170, 1e-12);
+    hostile_matrix(kind, scale, &seed, null_vector);
+    for (i = 0; i < hostile_n; i++) { b[i] = (fsi_real)(check_random(&seed) * b_size); x[i] = (fsi_real)(check_random(&seed)); }
+    if (kind == 1 || kind == 5) {
+        hostile_apply(x, b, hostile_A);
+        for (i = 0; i < hostile_n; i++) b[i] = (fsi_real)((double)b[i] / scale * b_size);
+    }
+    for (i = 0; i < hostile_n; i++) {
+        norm = fmax(norm, fabs((double)b[i]));
+        x0[i] = x[i] = (fsi_real)((double)x[i] * fmin(fmax(b_size / scale, TOL(1e-200, 1e-20)), TOL(1e200, 1e20)));
+    }
+    for (left = 0, i = 0; i < hostile_n && norm > 0; i++) { left += pow((double)b[i] / norm, 2); outside += null_vector[i] * (double)b[i] / norm; }
+    norm *= sqrt(left);
+    d.n = (size_t)hostile_n;
+    d.A.apply_fn = hostile_apply; d.A.user = hostile_A;
+    if (seed & 256) { d.precondition.apply_fn = hostile_apply; d.precondition.user = hostile_P; }
+    tolerance = d.tolerance = pow(10, TOL(-10, -4) * (check_random(&seed) + 1) / 2);
+    d.max_iterations = seed & 512 ? 0 : 1 + (int)(seed % 7);
+    d.restart = seed & 1024 ? 0 : 1 + (int)(seed % 5);
+    d.guess = (seed & 2048) != 0;
+    got = (method == 0 ? fsi_cg_solve : method == 1 ? fsi_symmqmr_solve : fsi_gmres_solve)(&d, b, x, NULL, 0, &r);
+    snprintf(where, sizeof where, "%s, kind %d, n %d, result %d", text[method], kind, hostile_n, (int)got);
+    if (!fsi_all_finite(d.n, x) || r.residual - r.residual != 0) return "not finite";
+    if (got < 0) return got == FSI_ERR_NUMERIC && (seed % 31 < 2 || !TOL(1, 0)) ? NULL : where;
+    left = hostile_residual(b, x, &size);
+    size *= 64 * (double)FSI_REAL_EPS;
+    if (got == FSI_OK && left > 1.0001 * tolerance * norm + size) return where;               /* converged is true */
+    if (fabs(left - r.residual) > 1e-6 * left + size) return where;                           /* what is reported is true */
+    if (r.iterations > (d.max_iterations ? d.max_iterations : 10 * hostile_n + 100)) return where;
+    given = d.guess ? fmin(norm, hostile_residual(b, x0, &scale)) : norm;
+    if (method && left > given * (1 + 1e-6) + size) return where;                             /* not worse than what was given */
+    if (method == 0 && kind == 2 && hostile_n > 1 && !d.max_iterations && fabs(outside) * 1e-3 > tolerance && got != FSI_INCOMPATIBLE && got != FSI_STALLED &&
+        (TOL(1, 0) || got != FSI_BREAKDOWN)) return where;                                     /* never a loop to the cap; float: rank is a matter of opinion */
+    if (kind == 0 && !d.max_iterations && (method < 2 || !d.restart) && got != FSI_OK && left > 100 * size) return where;    /* and the easy ones are solved */
+    return NULL;
+}
+TEST L_06_L_14_hostile_systems_are_told_true(void) {
+    uint64_t q;
+    for (q = 0; q < (getenv("FSI_TEST_FULL") ? 300000u : 6000u); q++) {
+        const char *error = hostile_case(q);
+        if (error) { printf("\n  case %lu: %s\n", (unsigned long)q, error); FAIL(); }
+    }
+    PASS();
+}
+
 SUITE(krylov_suite) {
     RUN_TEST(csr_against_dense);
     RUN_TEST(csr_symmetry_and_refusals);
@@ -1374,6 +1491,7 @@ SUITE(krylov_suite) {
     RUN_TEST(L_14_breakdown);
     RUN_TEST(L_15_trivial_and_refused);
     RUN_TEST(krylov_limits);
+    RUN_TEST(L_06_L_14_hostile_systems_are_told_true);
 }
 SUITE(direct_suite) {
     RUN_TEST(L_16_pivoted_qr);

@@ -367,6 +367,116 @@ TEST P_bad_input_and_partners(void) {
     PASS();
 }
 
+/* Boxes that misbehave: what comes back is a clear result, and the scheme works on. */
+typedef struct odd { int calls, fail_at, kind; uint64_t seed; } odd;
+static fsi_result odd_solve(void *user, const fsi_real *in, fsi_real *out) {
+    odd *o = (odd *)user;
+    if (++o->calls == o->fail_at && o->kind == 0) return FSI_ERR_MEMORY;                         /* gives up */
+    out[0] = -3 * in[0] + FSI_R(1); out[1] = in[1] / 2;
+    if (o->calls == o->fail_at && o->kind == 1) out[1] = (fsi_real)HUGE_VAL;
+    if (o->kind == 2) out[0] += (fsi_real)check_random(&o->seed), out[1] += (fsi_real)check_random(&o->seed);   /* noise: no fixed point */
+    if (o->kind == 3) out[0] = in[0] + 1, out[1] = in[1];                                        /* runs away for ever */
+    return o->kind == 4 ? FSI_CAPPED : FSI_OK;                                                   /* says it did its best */
+}
+static fsi_result odd_back(void *user) { return ((odd *)user)->kind == 5 ? FSI_ERR_STATE : FSI_OK; }
+static fsi_result same_solve(void *user, const fsi_real *in, fsi_real *out) { (void)user; out[0] = in[0]; out[1] = in[1]; return FSI_OK; }
+TEST P_boxes_that_misbehave(void) {
+    static const fsi_result expected[6] = {FSI_ERR_MEMORY, FSI_ERR_NUMERIC, FSI_NOT_CONVERGED, FSI_STALLED, FSI_OK, FSI_ERR_STATE};
+    int kind, scheme;
+    for (scheme = 0; scheme < 3; scheme++)
+        for (kind = 0; kind < 6; kind++) {
+            fsi_partitioned c;
+            fsi_partitioned_desc d;
+            fsi_blackbox f, s;
+            fsi_real x[2] = {0, 0}, p[2] = {0, 0};
+            fsi_report report;
+            fsi_result r;
+            odd o;
+            memset(&d, 0, sizeof d); memset(&f, 0, sizeof f); memset(&o, 0, sizeof o);
+            d.n = d.m = 2; d.scheme = (fsi_scheme)scheme; d.tolerance = FSI_R(1e-3); d.omega = FSI_R(0.2);
+            CHECK_OK(fsi_partitioned_init(&c, &d));
+            o.kind = kind; o.fail_at = 2; o.seed = 5;
+            f.solve_fn = odd_solve; f.restore_fn = odd_back; f.user = &o;
+            s = f; s.solve_fn = same_solve; s.restore_fn = NULL;
+            r = fsi_partitioned_step(&c, 2, 2, &f, &s, x, p, &report);
+            if (kind == 2 || kind == 3) ASSERT(r == FSI_NOT_CONVERGED || r == FSI_STALLED || r == FSI_ERR_NUMERIC);
+            else CHECK_RESULT(expected[kind], r);
+            ASSERT_EQ(r, report.reason);
+            o.kind = 4; o.calls = 0;
+            x[0] = x[1] = 0;
+            CHECK_OK(fsi_partitioned_step(&c, 2, 2, &f, &s, x, p, &report));                     /* and it works on */
+            CHECK_NEAR(.25, x[0], 1e-3);
+            CHECK_OK(fsi_partitioned_step(&c, 2, 2, &f, &s, x, p, &report));
+            fsi_partitioned_free(&c);
+        }
+    PASS();
+}
+TEST P_lengths_may_change(void) {
+    pair_box p[2];
+    fsi_partitioned c;
+    fsi_partitioned_desc d;
+    fsi_real x[16], y[16], P[16];
+    int step, i;
+    memset(&d, 0, sizeof d);
+    d.n = d.m = 8; d.tolerance = FSI_R(TOL(1e-8, 2e-2));
+    CHECK_OK(fsi_partitioned_init(&c, &d));
+    pair_make(&p[0], 6, 6, 20, 1); pair_make(&p[1], 3, 3, 20, 2);
+    for (step = 0; step < 8; step++) {                             /* solids come and go: pairs of another length are forgotten */
+        pair_box *q = &p[step / 2 % 2];
+        int n = q->f.in;
+        fsi_blackbox f = linear_door(&q->f), s = linear_door(&q->s);
+        memset(x, 0, sizeof x);
+        CHECK_OK(fsi_partitioned_step(&c, n, n, &f, &s, x, P, NULL));
+        pair_exact(q, n, y);
+        for (i = 0; i < n; i++) CHECK_NEAR(y[i], x[i], TOL(1e-7, 4e-2));
+    }
+    CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_partitioned_step(&c, 9, 9, NULL, NULL, x, P, NULL));
+    fsi_partitioned_free(&c);
+    PASS();
+}
+/* Near-dependence is said: a fluid of rank 1 makes the third pair repeat the others. */
+TEST P_dependent_pairs_are_told(void) {
+    pair_box p;
+    fsi_partitioned c;
+    fsi_partitioned_desc d;
+    fsi_blackbox f, s;
+    fsi_real x[16] = {0}, P[16];
+    fsi_report report;
+    memset(&d, 0, sizeof d);
+    pair_make(&p, 1, 1, 40, 9);
+    d.n = d.m = 1; d.tolerance = FSI_R(1e-30); d.reuse = -1; d.start = 1; d.max_iterations = 8; d.no_final_solve = 1;
+    f = linear_door(&p.f); s = linear_door(&p.s);
+    CHECK_OK(fsi_partitioned_init(&c, &d));
+    ASSERT(fsi_partitioned_step(&c, 1, 1, &f, &s, x, P, &report) >= 0);
+    ASSERT(c.dependent > 0 && report.restarts >= c.dependent);
+    fsi_partitioned_free(&c);
+    PASS();
+}
+TEST P_no_allocation_in_a_step(void) {
+    int gmres;
+    for (gmres = 0; gmres < 2; gmres++) {
+        fail_allocator count = fail_begin(-1);
+        pair_box p;
+        fsi_partitioned c;
+        fsi_partitioned_desc d;
+        fsi_blackbox f, s;
+        fsi_real x[16] = {0}, P[16];
+        long made;
+        int step;
+        memset(&d, 0, sizeof d);
+        d.n = d.m = 6; d.tolerance = FSI_R(TOL(1e-8, 2e-2)); d.gmres = gmres; d.allocator = fail_make(&count);
+        pair_make(&p, 6, 6, 20, 4);
+        f = linear_door(&p.f); s = linear_door(&p.s);
+        CHECK_OK(fsi_partitioned_init(&c, &d));
+        made = count.calls;
+        for (step = 0; step < 4; step++) CHECK_OK(fsi_partitioned_step(&c, 6, 6, &f, &s, x, P, NULL));
+        ASSERT_EQ(made, count.calls);
+        fsi_partitioned_free(&c);
+        ASSERT_EQ(0, count.live);
+    }
+    PASS();
+}
+
 /* ------------------------------------------------------------------------------------------------ boundary pressure projection */
 typedef struct bpp { fsi_boundary_faces b; fsi_real area[64], mass[64], u[64]; int32_t minus[64], plus[64]; uint8_t fixed[64]; } bpp;
 static void bpp_make(bpp *q, int faces, int regions, int fixed, uint64_t seed) {
@@ -462,6 +572,10 @@ SUITE(partitioned) {
     RUN_TEST(P_09_roll_back);
     RUN_TEST(P_10_aitken_scalar);
     RUN_TEST(P_bad_input_and_partners);
+    RUN_TEST(P_boxes_that_misbehave);
+    RUN_TEST(P_lengths_may_change);
+    RUN_TEST(P_dependent_pairs_are_told);
+    RUN_TEST(P_no_allocation_in_a_step);
 }
 SUITE(boundary_pressure) {
     RUN_TEST(C_23_boundary_projection);

@@ -397,6 +397,32 @@ TEST impulses(void) {
     PASS();
 }
 
+/* Actuation: a pair of forces bends the body and moves nothing, a single one accelerates it. */
+TEST actuation(void) {
+    fsi_reduced_model m;
+    fsi_reduced b;
+    fsi_reduced_desc d = reduced_desc(&brick, 6);
+    int i;
+    CHECK_OK(fsi_reduced_model_init(&m, &d));
+    CHECK_OK(fsi_reduced_init(&b, &m, fsi_vec(0, 0, 0), NULL));
+    for (i = 0; i < 50; i++) {
+        fsi_vec3 along = fsi_vec_scale(fsi_vec_unit(fsi_vec_sub(fsi_reduced_point(&b, 0), fsi_reduced_point(&b, 11))), 500);
+        fsi_reduced_push(&b, 0, along);
+        fsi_reduced_push(&b, 11, fsi_vec_scale(along, -1));
+        CHECK_OK(fsi_reduced_forces(&b, FSI_R(0.01)));
+        CHECK_OK(fsi_reduced_move(&b, FSI_R(0.01)));
+    }
+    ASSERT(fsi_vec_length(fsi_vec_sub(fsi_reduced_point(&b, 0), fsi_reduced_point(&b, 11))) >
+           fsi_vec_length(fsi_vec_sub(fsi_vec_load(m.x0), fsi_vec_load(m.x0 + 33))) * FSI_R(1.0001));
+    for (i = 0; i < 3; i++) { CHECK_NEAR(0, b.p[i], TOL(1e-12, 1e-4)); CHECK_NEAR(0, b.L[i], TOL(1e-12, 1e-4)); }
+    fsi_reduced_push(&b, 3, fsi_vec(0, 7, 0));
+    CHECK_OK(fsi_reduced_forces(&b, FSI_R(0.01)));
+    CHECK_NEAR(0.07, b.p[1], TOL(1e-12, 1e-5));
+    fsi_reduced_free(&b);
+    fsi_reduced_model_free(&m);
+    PASS();
+}
+
 /* ---------------------------------------------------------------- S-20 */
 TEST S_20_articulation(void) {
     fsi_reduced_model m;
@@ -630,6 +656,43 @@ TEST collision_momentum(void) {
     PASS();
 }
 
+/* Two bodies put into each other while they pass: opened by moving them, and momentum is kept all the same. */
+TEST opening_overlaps_keeps_momentum(void) {
+    fsi_reduced_model m;
+    fsi_reduced b[2], *list[2];
+    fsi_reduced_contacts c;
+    fsi_quat one;
+    double sum[2][6];
+    int i, k, n;
+    one.w = 1; one.x = FSI_R(0.3); one.y = FSI_R(0.1); one.z = 0;
+    memset(&c, 0, sizeof c);
+    CHECK_OK(star_model(&m, 20, NULL));
+    for (i = 0; i < 2; i++) {
+        CHECK_OK(fsi_reduced_init(&b[i], &m, fsi_vec(0, 0, 0), NULL));
+        CHECK_OK(fsi_reduced_place(&b[i], fsi_vec(FSI_R(0.05) * (fsi_real)i, FSI_R(0.06) * (fsi_real)i, 0), one, fsi_vec((fsi_real)(2 * i), 0, FSI_R(0.5)), fsi_vec(0, 1, 0)));
+        list[i] = &b[i];
+    }
+    for (k = 0; k < 2; k++) {
+        memset(sum[k], 0, sizeof sum[k]);
+        for (i = 0; i < 2; i++) {
+            fsi_vec3 l = fsi_vec_add(fsi_vec_load(b[i].L), fsi_vec_cross(fsi_vec_load(b[i].T), fsi_vec_load(b[i].p)));
+            for (n = 0; n < 3; n++) { sum[k][n] += (double)b[i].p[n]; sum[k][3 + n] += (double)fsi__get(l, n); }
+        }
+        for (n = 0; n < 10 && !k; n++) {
+            for (i = 0; i < 2; i++) CHECK_OK(fsi_reduced_forces(&b[i], FSI_R(0.005)));
+            CHECK_OK(fsi_reduced_contact(&c, list, 2, NULL, 0, FSI_R(0.005)));
+            ASSERT(n || c.depth > FSI_R(0.01));
+            for (i = 0; i < 2; i++) CHECK_OK(fsi_reduced_move(&b[i], FSI_R(0.005)));
+        }
+    }
+    ASSERT(c.depth < FSI_R(0.01));
+    for (n = 0; n < 6; n++) CHECK_NEAR(sum[0][n], sum[1][n], TOL(1e-12, 1e-4));
+    for (i = 0; i < 2; i++) fsi_reduced_free(&b[i]);
+    fsi_reduced_contacts_free(&c);
+    fsi_reduced_model_free(&m);
+    PASS();
+}
+
 /* A rigid box lands on a reduced body through the rigid world; K of the callbacks is the answer to unit impulses. */
 TEST external_callbacks(void) {
     fsi_reduced_model m;
@@ -794,10 +857,12 @@ int main(int argc, char **argv) {
     RUN_TEST(S_19_rigid_and_full);
     RUN_TEST(free_flight);
     RUN_TEST(impulses);
+    RUN_TEST(actuation);
     RUN_TEST(S_20_articulation);
     RUN_TEST(pile_settles);
     RUN_TEST(same_bits);
     RUN_TEST(collision_momentum);
+    RUN_TEST(opening_overlaps_keeps_momentum);
     RUN_TEST(external_callbacks);
     RUN_TEST(group_rows);
     RUN_TEST(copy_is_small);

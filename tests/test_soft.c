@@ -637,8 +637,8 @@ TEST S_08_turek_hron_csm(void) {
             uy = (double)(s.x[3 * tip + 1] - m.x[3 * tip + 1]);
             if (getenv("FSI_VERBOSE")) printf("CSM%d n %d: %.3f (%.3f) %.3f (%.3f) mm, %.2f %% %.2f %%, %d Newton\n", k + 1, n, 1e3 * ux, 1e3 * ref[k][1], 1e3 * uy, 1e3 * ref[k][2],
                 100 * (ux / ref[k][1] - 1), 100 * (uy / ref[k][2] - 1), s.report.iterations);
-            CHECK_REL(ref[k][1], ux, n == 8 ? 0.05 : 0.01);                   /* u_x goes with the square of the slope: twice the error of u_y */
-            CHECK_REL(ref[k][2], uy, n == 8 ? 0.05 : 0.01);
+            CHECK_REL(ref[k][1], ux, n == 8 ? 0.05 : TOL(0.01, 0.015));                 /* u_x goes with the square of the slope: twice the error of u_y */
+            CHECK_REL(ref[k][2], uy, n == 8 ? 0.05 : TOL(0.01, 0.015));
             fsi_soft_free(&s);
             fsi_mesh_free(&m);
         }
@@ -1057,6 +1057,105 @@ TEST fold_on_itself(void) {                            /* a strip falls in loops
     PASS();
 }
 
+/* A cube of tetrahedra and a cloth fall on the floor: energy grows by no more than the reported work of opening overlaps. */
+TEST falling_bodies_never_gain_energy(void) {
+    int k;
+    for (k = 0; k < 3; k++) {
+        fsi_mesh m;
+        fsi_soft_desc d;
+        fsi_soft s;
+        fsi_obstacle o;
+        double e, t, last = 0, grown = 0, worked = 0, low = 1;
+        int i, n;
+        memset(&o, 0, sizeof o);
+        o.distance_fn = floor_distance;
+        o.friction = FSI_R(0.4);
+        if (k == 2) CHECK_OK(fsi_mesh_sheet(&m, fsi_vec(0, FSI_R(0.3), 0), fsi_vec(1, FSI_R(0.2), 0), fsi_vec(0, FSI_R(0.1), 1), 10, 10, 1, NULL, NULL, NULL));
+        else CHECK_OK(fsi_mesh_box(&m, fsi_vec(0, k ? FSI_R(-0.05) : FSI_R(0.3), 0), fsi_vec(1, k ? FSI_R(0.95) : FSI_R(1.3), 1), 4, 4, 4, 1, NULL));   /* k = 1: starts in the floor */
+        d = solid_desc(&m);
+        d.young = FSI_R(1e5);
+        d.area_density = FSI_R(0.5); d.stretch = 200; d.bend = FSI_R(1e-3);
+        if (k == 2) { d.thickness = FSI_R(0.02); d.self_collision = 1; }
+        d.gravity = fsi_vec(0, -10, 0);
+        d.damping_stiffness = FSI_R(0.005);
+        CHECK_OK(fsi_soft_init(&s, &d));
+        for (i = 0; i < 200; i++) {
+            CHECK_OK(fsi_soft_step(&s, FSI_R(0.01), &o, 1));
+            fsi_soft_energy(&s, &e, &t);
+            for (n = 0; n < m.vertex_count; n++) e += 10 * (double)(s.mass[n] * s.x[3 * n + 1]);
+            if (i) grown = fmax(grown, e + t - last - s.contact_work);
+            worked = fmax(worked, s.contact_work);
+            last = e + t;
+        }
+        for (n = 0; n < m.vertex_count; n++) low = fmin(low, (double)s.x[3 * n + 1]);
+        if (getenv("FSI_VERBOSE")) printf("fall %d: largest rise %.2e J beyond the work (at most %.2e), kinetic %.2e of %.2e J, lowest %.5f\n", k, grown, worked, t, e, low);
+        CHECK_MOST(grown, TOL(1e-6, 1e-3) * (k == 2 ? 1 : 1e4));               /* of 2 J and 10 kJ */
+        CHECK_MOST(-low, 0.01);
+        fsi_soft_free(&s);
+        fsi_mesh_free(&m);
+    }
+    PASS();
+}
+
+/* A folded cloth thrown together in free space: self-collision with friction keeps linear and angular momentum. */
+TEST self_collision_keeps_momentum(void) {
+    int dim;
+    for (dim = 2; dim <= 3; dim++) {
+        fsi_mesh m;
+        fsi_soft_desc d;
+        fsi_soft s;
+        double p0[3], L0[3], p[3], L[3], worst = 0;
+        int i, n, hits, all = 0;
+        if (dim == 3) CHECK_OK(fsi_mesh_sheet(&m, fsi_vec(-1, 0, 0), fsi_vec(2, 0, 0), fsi_vec(FSI_R(0.1), 0, 1), 16, 8, 1, NULL, NULL, NULL));
+        else CHECK_OK(fsi_mesh_strip(&m, fsi_vec(-1, 0, 0), fsi_vec(1, 0, 0), 32, NULL));
+        d = solid_desc(&m);
+        d.area_density = 1; d.stretch = 100; d.thickness = FSI_R(0.04); d.self_collision = 1; d.friction = FSI_R(0.5);
+        CHECK_OK(fsi_soft_init(&s, &d));
+        for (i = 0; i < m.vertex_count; i++) {                                /* a hairpin about x = 0 that closes, one half gliding */
+            fsi_real a = m.x[3 * i];
+            s.x[3 * i] = fsi__abs(a) * FSI_R(0.97); s.x[3 * i + 1] = a * FSI_R(0.2);
+            s.v[3 * i] = a > 0 ? FSI_R(0.3) : 0; s.v[3 * i + 1] = -2 * a;
+            if (dim == 3) s.v[3 * i + 2] = a > 0 ? FSI_R(0.4) : 0;
+        }
+        for (n = 0; n < 40; n++) {
+            CHECK_OK(fsi_soft_forces(&s, FSI_R(0.01)));
+            total_momentum(&s, p0, L0);
+            CHECK_OK(fsi_soft_contact(&s, NULL, 0, FSI_R(0.01), &hits));
+            total_momentum(&s, p, L);
+            for (i = 0; i < 3; i++) worst = fmax(worst, fmax(fabs(p[i] - p0[i]), fabs(L[i] - L0[i])));
+            all += hits;
+            CHECK_OK(fsi_soft_move(&s, FSI_R(0.01)));
+        }
+        if (getenv("FSI_VERBOSE")) printf("hairpin %dD: %d hits, momentum %.1e\n", dim, all, worst);
+        ASSERT(all > 20);
+        CHECK_MOST(worst, TOL(1e-13, 1e-5));
+        fsi_soft_free(&s);
+        fsi_mesh_free(&m);
+    }
+    PASS();
+}
+
+static int ring_only(fsi_vec3 c, void *user) { (void)user; return c.x * c.x + c.y * c.y > FSI_R(0.1); }
+static int nothing(fsi_vec3 c, void *user) { (void)c; (void)user; return 0; }
+
+TEST sheet_with_a_hole(void) {
+    fsi_mesh m, whole;
+    fsi_surface s;
+    double area = 0;
+    int i;
+    CHECK_OK(fsi_mesh_sheet(&whole, fsi_vec(-1, -1, 0), fsi_vec(2, 0, 0), fsi_vec(0, 2, 0), 20, 20, 0, NULL, NULL, NULL));
+    CHECK_OK(fsi_mesh_sheet(&m, fsi_vec(-1, -1, 0), fsi_vec(2, 0, 0), fsi_vec(0, 2, 0), 20, 20, 0, ring_only, NULL, NULL));
+    s = fsi_mesh_surface(&m);
+    CHECK_OK(fsi_surface_check(&s));
+    for (i = 0; i < m.element_count; i++) area += (double)fsi__length(fsi_surface_normal(&s, i));
+    CHECK_NEAR(4 - 3.14159265 * 0.1, area, 0.04);
+    ASSERT(m.vertex_count < whole.vertex_count);
+    CHECK_RESULT(FSI_EMPTY, fsi_mesh_sheet(&whole, fsi_vec(0, 0, 0), fsi_vec(1, 0, 0), fsi_vec(0, 1, 0), 2, 2, 0, nothing, NULL, NULL));
+    fsi_mesh_free(&m);
+    fsi_mesh_free(&whole);
+    PASS();
+}
+
 /* ---------------------------------------------------------------- house rules */
 static fsi_soft_desc scene(const fsi_mesh *m) {
     fsi_soft_desc d = solid_desc(m);
@@ -1226,6 +1325,9 @@ int main(int argc, char **argv) {
     RUN_TEST(balloon);
     RUN_TEST(cloth_on_ball);
     RUN_TEST(fold_on_itself);
+    RUN_TEST(falling_bodies_never_gain_energy);
+    RUN_TEST(self_collision_keeps_momentum);
+    RUN_TEST(sheet_with_a_hole);
     RUN_TEST(same_bits);
     RUN_TEST(failing_allocator);
     RUN_TEST(bad_input);

@@ -91,11 +91,16 @@ TEST H_03_density_of_the_solver(void) {                            /* the same s
 }
 
 TEST H_05_tait(void) {
-    CHECK_REL(57142.857142857, 1000.0 * 400 / 7, 1e-9);
-    CHECK_REL(401.2028, fsi_sph_tait(1001, 1000, 20, 7), TOL(3e-6, 1e-3));
-    CHECK_REL(4122.0205, fsi_sph_tait(1010, 1000, 20, 7), TOL(3e-6, 1e-4));
-    CHECK_REL(54212.4, fsi_sph_tait(1100, 1000, 20, 7), 1e-5);
+    static const double ratio[3] = {1.001, 1.01, 1.1}, printed[3] = {401.202, 4122.020, 54212.4}, digits[3] = {6e-4, 6e-4, 6e-2};
+    double B = 1000.0 * 400 / 7;
+    int k;
+    CHECK_NEAR(57142.857, B, 6e-4);
+    for (k = 0; k < 3; k++) {                                      /* the catalogue's digits, and the formula itself */
+        CHECK_NEAR(printed[k], B * (pow(ratio[k], 7) - 1), digits[k]);
+        CHECK_REL(B * (pow(ratio[k], 7) - 1), fsi_sph_tait((fsi_real)(1000 * ratio[k]), 1000, 20, 7), TOL(1e-9, 1e-3));
+    }
     CHECK_REL(400, (fsi_sph_tait(FSI_R(1000.5), 1000, 20, 7) - fsi_sph_tait(FSI_R(999.5), 1000, 20, 7)), TOL(1e-5, 1e-3));
+    CHECK_REL(400, (fsi_sph_tait(FSI_R(1000.0001), 1000, 20, 7) - fsi_sph_tait(FSI_R(999.9999), 1000, 20, 7)) / FSI_R(0.0002), TOL(1e-7, 1));
     CHECK_REL(4000, fsi_sph_tait(1010, 1000, 20, 1), TOL(1e-9, 1e-4));
     PASS();
 }
@@ -199,49 +204,73 @@ TEST H_07_momentum(void) {
     PASS();
 }
 
-/* A column of water at rest, 2D, depth 0.1 m, c = 20: mean error of the pressure over rho g d, and the bottom's over its own. */
-static int column(fsi_sph_solver solver, double delta, double support, double spacing, double seconds, double *mean, double *bottom, double *energy) {
+/* A column of water at rest, 2D, depth 0.1 m, c = 20, everything else as init sets it but for viscosity (particles without any never come to
+   rest) and delta. Over the last 30 % of the time: mean over layers of |pressure - rho g depth| over rho g d (layers cannot cancel), and
+   the bottom layer over its own. */
+static int column(fsi_sph_solver solver, double alpha, double delta, double spacing, double seconds, double *layers, double *bottom, double *energy) {
     fsi_sph s;
     fsi_sph_desc d = desc_of(2, solver, spacing, 4000, 1000);
-    double depth = 0.1, width = 20 * spacing, sum = 0, low = 0, low_exact = 0, n = 0, E, M;
+    double depth = 0.1, width = 20 * spacing, p[64], y[64], n[64], all = 0, E, M;
     fsi_result r = FSI_OK;
-    int i;
+    int i, l;
+    memset(p, 0, sizeof p); memset(y, 0, sizeof y); memset(n, 0, sizeof n);
     d.gravity = vec(0, -9.81, 0);
-    d.artificial = solver == FSI_SPH_DFSPH ? FSI_R(0.2) : FSI_R(0.3);
+    d.artificial = (fsi_real)alpha;
     d.delta = (fsi_real)delta;
-    d.support = (fsi_real)(support * spacing);
-    d.dt_max = FSI_R(4e-3);
-    d.density_error = FSI_R(2e-5);                                 /* gravity must be resolved: error * depth / dt^2 << g */
-    d.max_iterations = 400;
+    d.density_error = FSI_R(1e-5);                                 /* the header's rule for DFSPH: far below g dt^2 / depth */
     if (fsi_sph_init(&s, &d) != FSI_OK) return 0;
     fsi_sph_add_block(&s, vec(0, 0, 0), vec(width, depth, 0), vec(0, 0, 0), NULL);
     fsi_sph_add_box_walls(&s, vec(0, 0, 0), vec(width, 2 * depth, 0), 0, NULL);
     while (s.now.time < seconds && r >= 0) {
         r = fsi_sph_step(&s, fsi_sph_max_dt(&s), NULL);
         for (i = 0; i < s.now.count && s.now.time > 0.7 * seconds; i++) {
-            double exact = 9810 * (depth - (double)s.y[i]);
-            if (exact < 0) exact = 0;
-            sum += (double)s.p[i] - exact; n++;
-            if ((double)s.y[i] < spacing) { low += (double)s.p[i]; low_exact += exact; }
+            l = (int)fmin(fmax((double)s.y[i] / spacing, 0), 63);
+            p[l] += (double)s.p[i]; y[l] += (double)s.y[i]; n[l]++;
         }
     }
     fsi_sph_totals(&s, &M, NULL, NULL, &E);
-    *mean = sum / n / (9810 * depth);
-    *bottom = low / low_exact - 1;
+    for (*layers = 0, l = 0; l < 64; l++) {
+        if (n[l] > 0) *layers += n[l] * fabs(p[l] / n[l] - fmax(9810 * (depth - y[l] / n[l]), 0));
+        all += n[l];
+    }
+    *layers /= all * 9810 * depth;
+    *bottom = p[0] / (9810 * (n[0] * depth - y[0])) - 1;
     *energy = E / (M * 9.81 * depth);
     fsi_sph_free(&s);
     return r >= 0;
 }
 
 TEST H_08_hydrostatic_column(void) {
-    double mean, bottom, energy;
-    ASSERT(column(FSI_SPH_WCSPH, 0, 2, 0.0025, 0.4, &mean, &bottom, &energy));
-    CHECK_MOST(fabs(bottom), 0.05);
-    CHECK_MOST(fabs(mean), 0.02);
+    double layers, bottom, energy;
+    int delta;
+    for (delta = 0; delta < 2; delta++) {                          /* summed density, and delta-SPH on a coarser column */
+        ASSERT(column(FSI_SPH_WCSPH, 0.3, 0.1 * delta, delta ? 0.005 : 0.0025, delta ? 0.6 : 0.4, &layers, &bottom, &energy));
+        CHECK_MOST(fabs(bottom), 0.05);
+        CHECK_MOST(layers, 0.02);
+        CHECK_MOST(energy, 1e-4);
+    }
+    ASSERT(column(FSI_SPH_DFSPH, 0.2, 0, 0.005, 0.8, &layers, &bottom, &energy));
+    CHECK_MOST(layers, 0.02);
     CHECK_MOST(energy, 1e-4);
-    ASSERT(column(FSI_SPH_DFSPH, 0, 2.6, 0.0025, 0.4, &mean, &bottom, &energy));
-    CHECK_MOST(fabs(mean), 0.02);
-    CHECK_MOST(energy, 1e-4);
+    PASS();
+}
+
+TEST resting_column_does_not_burst(void) {                         /* without any viscosity, by max_dt: restless, but in its place */
+    fsi_sph s;
+    fsi_sph_desc d = desc_of(2, FSI_SPH_DFSPH, 0.005, 400, 400);
+    double top = 0;
+    int i;
+    d.gravity = vec(0, -9.81, 0);
+    CHECK_OK(fsi_sph_init(&s, &d));
+    CHECK_OK(fsi_sph_add_block(&s, vec(0, 0, 0), vec(0.1, 0.1, 0), vec(0, 0, 0), NULL));
+    CHECK_OK(fsi_sph_add_box_walls(&s, vec(0, 0, 0), vec(0.1, 0.2, 0), 0, NULL));
+    while (s.now.time < 0.5) {
+        CHECK_OK(fsi_sph_step(&s, fsi_sph_max_dt(&s), NULL));
+        CHECK_MOST(s.stats.max_density, 1.2);
+    }
+    for (i = 0; i < s.now.count; i++) top += (double)s.y[i] / s.now.count;
+    CHECK_NEAR(0.05, top, 0.003);
+    fsi_sph_free(&s);
     PASS();
 }
 
@@ -259,18 +288,25 @@ static int make_dam(fsi_sph *s, fsi_sph_solver solver, int n, double skin) {   /
 
 TEST H_09_dfsph_density_error(void) {
     fsi_sph s;
-    double worst = 0;
-    int k, n = getenv("FSI_TEST_FULL") ? 17 : 10;
+    double worst = 0, real = 0;
+    int k, n = getenv("FSI_TEST_FULL") ? 17 : 10, steps = 0;
     ASSERT(make_dam(&s, FSI_SPH_DFSPH, n, 0));
     while (s.now.time < 0.8) {
-        CHECK_OK(fsi_sph_step(&s, fsi_sph_max_dt(&s), NULL));      /* the iteration cap is never hit */
+        fsi_real dt = fsi_sph_max_dt(&s);
+        double sum = 0;
+        CHECK_OK(fsi_sph_prepare(&s, dt));
+        for (k = 0; k < s.now.count; k++) sum += fmax((double)s.rho[k] / 1000 - 1, 0);
+        real += sum / s.now.count; steps++;
+        CHECK_OK(fsi_sph_accelerate(&s, dt, NULL));                /* the iteration cap is never hit */
+        CHECK_OK(fsi_sph_move(&s, dt));
         CHECK_MOST(s.stats.density_error, 1e-4);                   /* as set */
         CHECK_MOST(s.stats.divergence_error, 1e-3);
         worst = fmax(worst, (double)s.stats.max_speed);
     }
+    CHECK_MOST(real / steps, 1e-3);                                /* compression that is really there, summed anew */
     for (k = 0; k < s.now.count; k++)
         ASSERT(s.x[k] > FSI_R(-0.03) && s.y[k] > FSI_R(-0.03) && s.z[k] > FSI_R(-0.03) && s.x[k] < (fsi_real)(3 * n * 0.05 + 0.03) && s.z[k] < (fsi_real)(n * 0.05 + 0.03));
-    CHECK_MOST(worst, 5 * sqrt(2 * 9.81 * n * 0.05));               /* nothing is shot away */
+    CHECK_MOST(worst, 2.5 * sqrt(2 * 9.81 * n * 0.05));            /* nothing is shot away (was 5 times that speed and more) */
     fsi_sph_free(&s);
     PASS();
 }
@@ -363,15 +399,16 @@ TEST H_12_courant_limit(void) {
 }
 
 TEST two_way_forces_balance(void) {                                /* what the fluid loses, the object gets */
-    int solver, a;
-    for (solver = 0; solver < 2; solver++) {
+    int kind, a;
+    for (kind = 0; kind < 4; kind++) {
         fsi_sph s;
+        int solver = kind % 2;
         fsi_sph_desc d = desc_of(3, (fsi_sph_solver)solver, 0.1, 2000, 4000);
         double P0[3], P1[3], L0[3], L1[3], kick, scale;
         int ball, i, k;
         static fsi_real x[3 * 2000];
         int n = 0;
-        d.wall_viscosity = 5;
+        d.wall_viscosity = kind < 2 ? 5 : 0;                       /* laminar friction is not central: no angular momentum to keep */
         CHECK_OK(fsi_sph_init(&s, &d));
         CHECK_OK(fsi_sph_add_block(&s, vec(0, 0, 0), vec(1, 1, 1), vec(0.3, -0.5, 0.2), NULL));
         for (i = 0; i < 100; i++, n++) { x[3 * i] = FSI_R(0.1) * (fsi_real)(i % 10) + FSI_R(0.05); x[3 * i + 1] = FSI_R(-0.02); x[3 * i + 2] = FSI_R(0.1) * (fsi_real)(i / 10) + FSI_R(0.05); }
@@ -569,6 +606,38 @@ TEST degenerate_input(void) {
     PASS();
 }
 
+TEST strays_and_wild_emitters(void) {                              /* beyond the last cell: lost and counted, never a crash */
+    int dim, k;
+    for (dim = 2; dim <= 3; dim++) {
+        fsi_sph s;
+        fsi_sph_desc d = desc_of(dim, FSI_SPH_WCSPH, 0.1, 500, 0);
+        fsi_sph_emitter e;
+        fsi_real phi[8], x[3] = {0, 0, 0};
+        memset(&e, 0, sizeof e);
+        CHECK_OK(fsi_sph_init(&s, &d));
+        e.direction = vec(1, 2, 0); e.radius = FSI_R(0.15); e.speed = (fsi_real)1e12;
+        e.centre = vec(1e30, 0, 0);
+        CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_sph_add_emitter(&s, &e));
+        e.centre = vec(1e7, 0, 0);
+        CHECK_OK(fsi_sph_add_emitter(&s, &e));                     /* blows a kilometre and more between two steps */
+        for (k = 0; k < 4; k++) ASSERT(fsi_sph_step(&s, FSI_R(1e-3), NULL) >= 0);
+        ASSERT(s.now.emitted > 0 && s.now.lost > 0 && s.now.lost <= s.now.emitted);
+        e.radius = (fsi_real)1e20;
+        CHECK_RESULT(FSI_ERR_SIZE, fsi_sph_add_emitter(&s, &e));   /* no layer of this could ever fit */
+        CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_sph_add_block(&s, vec(1e12, 0, 0), vec(1e12 + 1, 1, 1), vec(0, 0, 0), NULL));
+        s.now.emitters = 0;
+        CHECK_OK(fsi_sph_add(&s, 1, x, NULL, NULL));
+        ASSERT(fsi_sph_step(&s, FSI_R(1e-3), NULL) >= 0);
+        CHECK_OK(fsi_sph_level(&s, vec(1e15, -1e15, 0), 1, 2, 2, 2, 0, phi));
+        ASSERT(phi[0] > 0 && phi[7] > 0);
+        for (k = 0; k < s.now.count; k++) { s.x[k] = (fsi_real)(k % 2 ? 1e12 : -1e12); s.vx[k] = 0; }
+        ASSERT(fsi_sph_step(&s, FSI_R(1e-3), NULL) >= 0);
+        ASSERT(s.now.count == 0);
+        fsi_sph_free(&s);
+    }
+    PASS();
+}
+
 TEST bad_descs_and_failing_allocator(void) {
     fsi_sph s;
     fsi_sph_desc d;
@@ -658,6 +727,7 @@ int main(int argc, char **argv) {
     RUN_TEST(H_06_neighbours_equal_brute_force);
     RUN_TEST(H_07_momentum);
     RUN_TEST(H_08_hydrostatic_column);
+    RUN_TEST(resting_column_does_not_burst);
     RUN_TEST(H_09_dfsph_density_error);
     RUN_TEST(H_10_divergence_solve);
     RUN_TEST(H_11_dam_break_front);
@@ -670,6 +740,7 @@ int main(int argc, char **argv) {
     RUN_TEST(verlet_lists_change_nothing);
     RUN_TEST(emitters_and_removal);
     RUN_TEST(degenerate_input);
+    RUN_TEST(strays_and_wild_emitters);
     RUN_TEST(bad_descs_and_failing_allocator);
     RUN_TEST(free_fall_and_level);
     GREATEST_MAIN_END();
