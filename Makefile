@@ -37,7 +37,7 @@ FORCE:
 $(B)/fsi.o: $(HEADERS) $(B)/config
 	@for h in $(HEADERS); do echo "#include \"$$h\""; done > $(B)/fsi.c
 	$(CC) $(FLAGS) -DFSI_IMPLEMENTATION -c $(B)/fsi.c -o $@
-$(EXAMPLES): $(B)/%: examples/%.c examples/common.h $(B)/fsi.o
+$(EXAMPLES): $(B)/%: examples/%.c $(wildcard examples/*.h) $(B)/fsi.o
 	$(CC) $(FLAGS) -DFSI_DECLARATIONS_ONLY -Iexamples $< $(B)/fsi.o -o $@ -lm
 $(BENCHES): $(B)/%: bench/%.c $(wildcard bench/*.h) $(B)/fsi.o
 	$(CC) $(FLAGS) -DFSI_DECLARATIONS_ONLY -Ibench $< $(B)/fsi.o -o $@ -lm

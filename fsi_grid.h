@@ -1286,7 +1286,7 @@ FSI__FLAT int fsi__find_ends(const fsi__job *q, int three, int back, int j, int 
     fsi_real any = 0;
     int i, c;
     for (c = 0; c < 3; c++) {
-        const fsi_real *way = back ? q->back[c] : q->forth[c];
+        const fsi_real *way = (back ? q->back : q->forth)[c < 2 || three ? c : 0];                  /* 2D: z is not read */
         r[c] = way + (n[0] * ((a == 1 ? fsi__imin(j, n[1] - 1) : j) + (ptrdiff_t)n[1] * (a == 2 ? fsi__imin(k, n[2] - 1) : k)));
         t[c] = way + (n[0] * ((a == 1 ? fsi__imax(j - 1, 0) : j) + (ptrdiff_t)n[1] * (a == 2 ? fsi__imax(k - 1, 0) : k)) - (a == 0));
         one[c] = r[c] - 1;

@@ -1,5 +1,5 @@
 /* The coupled solve beside the fluid alone: seconds, iterations, ratio; against IC on the full system where that ends in reasonable time.
-   cc -O3 -march=native -fopenmp -I. -Itests bench/bench_couple.c -lm;  bench_couple [cells along the short side, default 128] */
+   cc -O3 -march=native -fopenmp -I. -Itests bench/bench_couple.c -lm;  bench_couple [cells along the short side, default 128; 0 = the realtime scenes only] */
 #define FSI_IMPLEMENTATION
 #include "fsi_couple.h"
 #include <stdio.h>
@@ -7,6 +7,8 @@
 #ifdef _OPENMP
 #include <omp.h>
 #endif
+
+#include "../examples/realtime.h"
 
 #define MOST 64
 static const int32_t quad[8] = {0, 1, 1, 2, 2, 3, 3, 0};
@@ -79,9 +81,43 @@ static double run(int dim, int n, int bodies, int closed, fsi_couple_solver solv
     return best;
 }
 
+/* The scenes of realtime_pool and realtime_tank: mean time of a whole coupled step without a budget, ms; < 0 on failure. */
+static double clock_now(void *user) { (void)user; return now(); }
+static double realtime(int dim, int steps) {
+    static rt_scene s;
+    double ms;
+    int ok = rt_begin(&s, dim, dim == 2 ? 128 : 48, dim == 2 ? 1.0 / 60 : 0.02, 1e-3, 2, 0, clock_now);
+    while (ok && s.steps < steps) ok = rt_step(&s) >= 0;
+    ms = ok ? rt_mean(&s) : -1;
+    rt_end(&s);
+    return ms;
+}
+static void realtime_lines(void) {
+    int dim, threads;
+    for (dim = 2; dim <= 3; dim++) {
+        const char *name = dim == 2 ? "realtime_2d_128x128" : "realtime_3d_48";
+        double ms = 0, one = 0;
+        for (threads = 1; threads <= 2; threads++) {
+#ifdef _OPENMP
+            omp_set_num_threads(threads);
+#else
+            if (threads > 1) break;
+#endif
+            ms = realtime(dim, dim == 2 ? 100 : 20);
+            printf("bench %s_%dthreads %.3f ms\n", name, threads, ms);
+            if (threads == 1) one = ms;
+            else printf("bench %s_speedup %.2f x\n", name, one / ms);
+        }
+        printf("bench %s %.3f ms\n", name, ms);                        /* with as many threads as there are, at most two */
+        fflush(stdout);
+    }
+}
+
 int main(int argc, char **argv) {
     int n = argc > 1 ? atoi(argv[1]) : 128, dim, b, closed, threads;
     static const int bodies[3] = {1, 12, 50};
+    realtime_lines();
+    if (n < 1) return 0;
     for (threads = 1; threads <= 2; threads++) {
 #ifdef _OPENMP
         omp_set_num_threads(threads);

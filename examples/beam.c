@@ -58,7 +58,9 @@ int main(int argc, char **argv) {
     if (fsi_mesh_box(&mesh, fsi_vec(FSI_R(0.95), FSI_R(0.005), FSI_R(0.1)), fsi_vec(FSI_R(1.01), FSI_R(0.4), FSI_R(0.3)), n, 6 * n, 4 * n, 1, NULL) != FSI_OK) return 1;
     t.nodes = mesh.vertex_count; t.tets = mesh.tet_count; t.x = mesh.x; t.tet = mesh.tet; t.density = (fsi_real)ex_number(&a, "density");
     t.young = (fsi_real)ex_number(&a, "young"); t.poisson = FSI_R(0.3); t.damping = 2;
-    f.spacing = FSI_R(0.4) / (fsi_real)a.size; f.capacity = (int)ex_number(&a, "particles"); f.boundary_capacity = 40 * a.size * a.size + 4000; f.density = 1000;
+    f.capacity = (int)ex_number(&a, "particles");
+    for (dt = 0.4 / a.size; ceil(0.5 / dt) * ceil(0.5 / dt) * ceil(0.4 / dt) > f.capacity; dt *= 1.02) {}                /* coarser where they would not fit */
+    f.spacing = (fsi_real)dt; f.boundary_capacity = 40 * a.size * a.size + 4000; f.density = 1000;
     f.sound_speed = 30; f.viscosity = 1; f.artificial = FSI_R(0.1); f.gravity = fsi_vec(0, (fsi_real)-ex_number(&a, "gravity"), 0);
     if (fsi_tled_init(&beam, &t) != FSI_OK || fsi_sph_init(&sph, &f) != FSI_OK) return 1;
     for (i = 0; i < beam.nodes; i++) if (beam.x[3 * i + 1] < FSI_R(0.01)) fsi_tled_fix(&beam, i, fsi_vec(0, 0, 0));

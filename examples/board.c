@@ -56,7 +56,9 @@ int main(int argc, char **argv) {
     memset(solid, 0, sizeof solid);
     angle = ex_number(&a, "angle");
     n = (int)fmax(3, sqrt(ex_number(&a, "tets") / 6) + 0.5);
-    f.spacing = FSI_R(0.24) / (fsi_real)a.size; f.capacity = (int)ex_number(&a, "particles"); f.density = 1000; f.sound_speed = 30; f.viscosity = 1;
+    f.capacity = (int)ex_number(&a, "particles");
+    for (dt = 0.24 / a.size; BOARDS * ceil(0.24 / dt) * ceil(0.18 / dt) * ceil(0.24 / dt) > f.capacity; dt *= 1.02) {}   /* coarser where they would not fit */
+    f.spacing = (fsi_real)dt; f.density = 1000; f.sound_speed = 30; f.viscosity = 1;
     f.artificial = FSI_R(0.05); f.gravity = fsi_vec(0, (fsi_real)-ex_number(&a, "gravity"), 0);
     if (fsi_sph_init(&sph, &f) != FSI_OK) return 1;
     t.density = 1000; t.young = FSI_R(2e6); t.poisson = FSI_R(0.3); t.damping = 5;

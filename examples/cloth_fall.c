@@ -78,9 +78,10 @@ int main(int argc, char **argv) {
         ex_result(w ? "slid_noslip" : "slid_slip", "%.4f", to[0] - from[0]);
         ex_result(w ? "fell_noslip" : "fell_slip", "%.4f", from[1] - to[1]);
         ex_result(w ? "stretch_noslip" : "stretch_slip", "%.4f", sheet_stretch(&s[w], &mesh));
-        ex_result(w ? "leak_noslip" : "leak", "%d", s[w].crossed);
+        ex_result(w ? "crossed_noslip" : "crossed_slip", "%d", s[w].crossed);
         sheet_free(&s[w]);
     }
+    ex_result("leak", "%.5f", (double)s[ex_is(&a, "wall", "noslip")].crossed / TRACERS);   /* share of the tracers */
     fsi_mesh_free(&mesh);
     return ex_end(&a, steps, stable);
 }

@@ -163,6 +163,8 @@ int main(int argc, char **argv) {
     }
     ex_result("length", "%.4f", length);                       /* m */
     ex_result("swim_distance", "%.4f", swum);                  /* body lengths, upwards, mean */
+    ex_result("bytes_per_body", "%lu", (unsigned long)(s.body[0].size + ARMS * s.body[1].size + (ARMS + 1) * sizeof(fsi_reduced)));   /* bell and arms */
+    ex_result("depth", "%.4f", (double)(w.grid.h * w.grid.ny - s.body[0].T[1]) / RADIUS);   /* of the first bell under the top, over its radius */
     ex_result("sway", "%.4f", sway);
     ex_result("squeeze", "%.3f", squeeze);                     /* largest share of the rim's radius taken in */
     ex_result("joint_error", "%.6f", (double)s.joint_error / length);

@@ -36,7 +36,8 @@ static double archimedes(double q) {
 }
 
 int main(int argc, char **argv) {
-    static const ex_key keys[] = {{"density", "", "list, over the water's", "0.3,0.6,0.9,1.0,1.2", 1e-3, 100, NULL}, {"modes", "", "vibration modes per ball", "10", 0, 40, NULL},
+    static const ex_key keys[] = {{"density", "", "list, over the water's", "0.3,0.6,0.9,1.0,1.2", 1e-3, 100, NULL}, {"bodies", "", "balls; 0: one of each density; else densities in turn", "0", 0, MOST, NULL},
+                                  {"modes", "", "vibration modes per ball", "10", 0, 40, NULL},
                                   {"tets", "", "tetrahedra per ball, about", "1500", 50, 100000, NULL}, {"young", "Pa", "stiffness", "2e4", 100, 1e9, NULL},
                                   {"dt", "s", "time step", "0.01", 1e-5, 0.1, NULL}, {"damping", "1/s", "on bodies and fluid", "2", 0, 100, NULL},
                                   {"fractions", "", "1: area fractions instead of voxel faces", "0", 0, 1, NULL}};
@@ -49,8 +50,11 @@ int main(int argc, char **argv) {
     double density[MOST], r = 0.17, level = 0.55, dt, total = 0, volume0 = 1, worst = 0, below = 0, out_of = 0;
     int balls, i, k, frame, steps = 0, stable = 1;
     char text[256] = "", exact[256] = "";
-    ex_begin(&a, argc, argv, "reduced_spheres", "Soft balls of five densities in a tank.", keys, 7, 60, 120);
-    balls = ex_list(&a, "density", density, MOST); dt = ex_number(&a, "dt");
+    ex_begin(&a, argc, argv, "reduced_spheres", "Soft balls of five densities in a tank.", keys, 8, 60, 120);
+    balls = ex_list(&a, "density", density, MOST);
+    for (i = balls; i < (int)ex_number(&a, "bodies"); i++) density[i] = density[i - balls];
+    if (ex_number(&a, "bodies") > 0) balls = (int)ex_number(&a, "bodies");
+    dt = ex_number(&a, "dt");
     d.grid.nx = a.size; d.grid.ny = a.size * 2 / 5; d.grid.nz = a.size / 5; d.grid.h = FSI_R(2.5) / (fsi_real)a.size;
     d.grid.rho = 1000; d.grid.gravity = fsi_vec(0, FSI_R(-9.81), 0); d.grid.liquid = 1; d.grid.volume_correction = 1; d.grid.side[3].kind = FSI_SIDE_OPEN;
     d.max_guests = balls; d.damping = (fsi_real)ex_number(&a, "damping"); d.couple.fractions = (int)ex_number(&a, "fractions");
@@ -94,6 +98,7 @@ int main(int argc, char **argv) {
         if (density[i] >= 1 && density[i] < 1.1) ex_result("drift_neutral_cells", "%.3f", ((double)b->T[1] - 0.3) / (double)w.grid.h);
     }
     ex_result("depth", "%s", text);
+    swarm_results(&s, 2 * r);
     ex_result("depth_exact", "%s", exact);                     /* floating ones; others just covered */
     ex_result("depth_error_cells", "%.3f", worst);             /* of those that float */
     ex_result("sunk_gap_cells", "%.3f", out_of);               /* lowest point of the heavy one above the floor */

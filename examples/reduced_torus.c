@@ -78,6 +78,10 @@ static double run(ex_args *a, int tets, int bodies, int frames, int pictures, do
     }
     seconds = (cpu() - begin) / (steps - 1);
     *solid = s.solid_seconds / (steps - 1);
+    if (pictures) {
+        ex_result("depth", "%.4f", swarm_depth(&s, level, TUBE));   /* of the lowest points under the first level, over the tube's radius, mean */
+        swarm_results(&s, 2 * (R + TUBE));
+    }
     *iterations /= steps; *got = mesh.tet_count; *bytes = s.body[0].size + sizeof(fsi_reduced);
     swarm_free(&s); swarm_skin_free(&hide);
     fsi_reduced_model_free(&model); fsi_mesh_free(&mesh); fsi_world_free(&w);
@@ -159,6 +163,5 @@ int main(int argc, char **argv) {
         ex_result("ratio_deformable", "%.3f", full[0] > 0 ? full[1] / full[0] : 0);
     }
     ex_result("iterations", "%.2f", its);
-    ex_result("bytes_per_body", "%lu", (unsigned long)bytes);
     return ex_end(&a, 2 * a.frames, cost > 0);
 }

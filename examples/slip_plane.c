@@ -99,6 +99,8 @@ int main(int argc, char **argv) {
         if (fmin(fmin(x, 1 - x), fmin(y, 1 - y)) < h) continue;
         crossed += (height(&s[0], (double)begin[0][3 * i], (double)begin[0][3 * i + 1]) > 0) != (height(&s[0], x, y) > 0);
     }
+    ex_result("error", "%.3e", error[SLIP]);                   /* largest difference from the streams, which have speed 1; of all angles */
+    ex_result("leak", "%.5f", (double)crossed / TRACERS);      /* share of the tracers that changed sides */
     ex_result("error_slip", "%.3e", error[SLIP]);
     ex_result("error_voxel", "%.3e", error[VOXEL]);
     ex_result("groups_on_both_sides", "%d", leaks);

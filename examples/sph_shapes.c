@@ -104,7 +104,9 @@ int main(int argc, char **argv) {
     int frame, i, k, n = 0, stable = 1, worst = 0, capped = 0, fall;
     long steps = 0, lost = 0;
     ex_begin(&a, argc, argv, "sph_shapes", "Ball, cylinder and torus in a fluid of particles.", keys, 8, 18, 50);
-    if (ex_list(&a, "density", ratio, SHAPES) != SHAPES) { fprintf(stderr, "sph_shapes: density takes three numbers\n"); return 2; }
+    k = ex_list(&a, "density", ratio, SHAPES);
+    if (k == 1) ratio[1] = ratio[2] = ratio[0];                /* one for all */
+    else if (k != SHAPES) { fprintf(stderr, "sph_shapes: density takes one or three numbers\n"); return 2; }
     h = 1.0 / a.size; fall = ex_is(&a, "scene", "fall");
     f.capacity = a.size * a.size * (a.size + 1) / 2 + a.size * a.size; f.boundary_capacity = 40 * a.size * a.size + 8000; f.solver = FSI_SPH_DFSPH; f.spacing = (fsi_real)h;
     f.density = 1000; f.viscosity = 1; f.gravity = fsi_vec(0, (fsi_real)-ex_number(&a, "gravity"), 0); f.dt_max = (fsi_real)ex_number(&a, "dt");

@@ -88,7 +88,8 @@ int main(int argc, char **argv) {
     ex_result("overlap_cells", "%.3f", deepest / (double)w.grid.h);    /* deepest contact met */
     ex_result("below_floor_cells", "%.3f", fmax(0, -low / (double)w.grid.h));
     ex_result("contacts", "%d", s.contacts.count);
-    ex_result("bytes_per_body", "%lu", (unsigned long)(s.body[0].size + sizeof(fsi_reduced)));
+    ex_result("depth", "%.4f", swarm_depth(&s, level, (double)form.a));   /* mean, of the lowest points under the level of the start */
+    swarm_results(&s, 2 * (double)form.a);
     ex_result("bytes_per_body_coupling", "%lu", (unsigned long)(s.group[0].size + sizeof(fsi_reduced_group) + sizeof(fsi_coupled)));   /* scratch: surface and mass */
     ex_result("iterations", "%.2f", total / (steps ? steps : 1));
     swarm_free(&s);

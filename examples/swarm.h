@@ -16,6 +16,7 @@ typedef struct swarm {
     void (*drive_fn)(struct swarm *s, fsi_real dt, void *user); /* pushes before the forces; may be NULL */
     void *user;
     fsi_real joint_error;                                     /* largest so far, m */
+    double begin[SWARM_BODIES];                               /* height at which each was added, m */
     double solid_seconds;                                     /* processor time in the stages */
 } swarm;
 
@@ -66,6 +67,7 @@ static int swarm_add(swarm *s, fsi_world *w, const fsi_reduced_model *m, fsi_vec
     fsi_reduced_place(b, T, q, fsi_vec(0, 0, 0), fsi_vec(0, 0, 0));
     b->gravity = w->grid.desc.gravity;
     s->wall.distance_fn = swarm_box; s->wall.user = &w->grid; s->wall.friction = FSI_R(0.2);
+    s->begin[s->bodies] = (double)T.y;
     s->list[s->bodies++] = b;
     return 1;
 }
@@ -82,7 +84,7 @@ static int swarm_group(swarm *s, int count, const fsi_reduced_joint *joint, int 
 /* A skin for all copies of a model from its distance field: as many triangles as the field has cells on the surface, however many tetrahedra there are.
    Each vertex hangs on the triangle of the model's own surface next to it. Groups copy it. */
 typedef struct swarm_hide { fsi_iso_mesh mesh; int32_t *body, *vertex; fsi_real *weight; fsi_reduced_skin skin; } swarm_hide;
-static int swarm_skin(swarm_hide *hide, const fsi_reduced_model *m) {
+EX int swarm_skin(swarm_hide *hide, const fsi_reduced_model *m) {
     fsi_iso_desc d = {0};
     fsi_surface own = {0};
     fsi_bvh bvh;
@@ -108,7 +110,27 @@ static int swarm_skin(swarm_hide *hide, const fsi_reduced_model *m) {
     free(x);
     return ok;
 }
-static void swarm_skin_free(swarm_hide *hide) { fsi_iso_free(&hide->mesh); free(hide->body); free(hide->vertex); free(hide->weight); }
+EX void swarm_skin_free(swarm_hide *hide) { fsi_iso_free(&hide->mesh); free(hide->body); free(hide->vertex); free(hide->weight); }
+/* What all of them print: gap of the joints (0 without any), mean way upwards in body lengths, memory of a copy. */
+EX void swarm_results(const swarm *s, double length) {
+    double way = 0;
+    int i;
+    for (i = 0; i < s->bodies; i++) way += ((double)s->body[i].T[1] - s->begin[i]) / s->bodies;
+    ex_result("joint_error", "%.6f", (double)s->joint_error / length);
+    ex_result("swim_distance", "%.4f", way / length);
+    ex_result("bytes_per_body", "%lu", s->bodies ? (unsigned long)(s->body[0].size + sizeof(fsi_reduced)) : 0ul);
+}
+/* Mean depth of the lowest points under a level, over radius. */
+EX double swarm_depth(const swarm *s, double level, double radius) {
+    double sum = 0, low;
+    int i, k;
+    for (i = 0; i < s->bodies; i++) {
+        const fsi_reduced_model *m = s->body[i].model;
+        for (low = 1e9, k = 0; k < m->surface_count; k++) low = fmin(low, (double)fsi_reduced_point(&s->body[i], m->surface[k]).y);
+        sum += fmax(0, level - low) / radius / s->bodies;
+    }
+    return sum;
+}
 static void swarm_free(swarm *s) {
     int i;
     for (i = 0; i < s->groups; i++) fsi_reduced_group_free(&s->group[i]);

@@ -1,6 +1,6 @@
 #!/bin/sh
 # check.sh [GROUP...]: what make check runs. Every row is one command that must succeed; rows run two at a time.
-# Groups: hygiene readme matrix ports link folded symbols static single asan threads tsan golden fuzz valgrind commands coverage (all by default; coverage and
+# Groups: hygiene readme matrix ports link folded symbols static single asan threads tsan golden fuzz valgrind commands coverage (all by default; commands, coverage and
 # the long parts of the others only with CHECK_FULL=1).
 cd "$(dirname "$0")/.." || exit 1
 top=$(pwd) dir=$(mktemp -d) rows=$dir/rows
@@ -10,7 +10,7 @@ CC=${CC:-cc}
 strict="-Wall -Wextra -Wpedantic -Wconversion -Wsign-conversion -Wshadow -Wcast-qual -Wdouble-promotion -Wundef -Wvla -Werror"
 strict_c="$strict -Wstrict-prototypes -Wmissing-prototypes"
 headers=$(ls fsi_*.h)
-groups=${*:-hygiene readme matrix ports link folded symbols static single asan threads tsan golden fuzz valgrind commands ${CHECK_FULL:+coverage}}
+groups=${*:-hygiene readme matrix ports link folded symbols static single asan threads tsan golden fuzz valgrind ${CHECK_FULL:+commands coverage}}
 want() { case " $groups " in *" $1 "*) return 0 ;; esac; return 1; }
 row() { printf '%s\t%s\n' "$1" "$2" >>"$rows"; }             # row NAME COMMAND
 have() { command -v "$1" >/dev/null 2>&1; }
@@ -24,7 +24,7 @@ install() {
         for p in $missing; do DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends "$p" >>"$dir/apt" 2>&1; done
 }
 want matrix && install clang g++
-want ports && install tcc gcc-multilib gcc-mingw-w64-x86-64 qemu-user gcc-s390x-linux-gnu libc6-dev-s390x-cross emscripten
+want ports && install tcc gcc-multilib gcc-mingw-w64-x86-64 qemu-user gcc-s390x-linux-gnu libc6-dev-s390x-cross ${CHECK_FULL:+emscripten}
 want tsan && install clang libomp-dev
 want fuzz && install clang libclang-rt-14-dev
 want static && install cppcheck clang-tidy
@@ -142,13 +142,16 @@ if want static && have cppcheck; then
 fi
 if want single; then row "single: all tests in single precision" "make --no-print-directory test SINGLE=1 B=$dir/single"; fi
 if want asan; then
-    for t in tests/test_*.c; do
+    # bounded: every scheme through test_trust and the fuzz seeds, and what is quick; all tests with CHECK_FULL=1
+    for t in $([ -n "$CHECK_FULL" ] && ls tests/test_*.c || for n in common contact couple couple_reduced cycle fuzz geometry iso trust; do echo tests/test_$n.c; done); do
         n=$(basename "$t" .c)
         row "asan: $n" "gcc -std=c99 -D_POSIX_C_SOURCE=200809L -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all -I. -Itests $t -o $dir/$n.asan -lm && ASAN_OPTIONS=detect_leaks=1 FSI_TEST_SANITIZER=1 $dir/$n.asan >$dir/$n.asan.log 2>&1 || { tail -n 30 $dir/$n.asan.log; false; }"
     done
 fi
 if want threads; then
-    for t in 3; do row "threads: all tests with OMP_NUM_THREADS=$t" "OMP_NUM_THREADS=$t make --no-print-directory test B=$dir/threads$t"; done
+    # test_trust itself compares 1, 2, 3 and 8 threads for every scheme; all tests on three threads with CHECK_FULL=1
+    if [ -n "$CHECK_FULL" ]; then row "threads: all tests with OMP_NUM_THREADS=3" "OMP_NUM_THREADS=3 make --no-print-directory test B=$dir/threads3"
+    else row "threads: every scheme" "OMP_NUM_THREADS=3 make --no-print-directory B=$dir/threads3 $dir/threads3/test_trust && OMP_NUM_THREADS=3 $dir/threads3/test_trust"; fi
 fi
 if want golden; then
     # the same bits from -O0 and -O2 without contraction, for 1, 2, 3 and 8 threads, and as golden.txt says (made by this row's program on x86-64)
@@ -160,7 +163,7 @@ if want tsan; then
         row "tsan: every scene on two threads" "clang -std=c99 -D_POSIX_C_SOURCE=200809L -O1 -g -fopenmp -fsanitize=thread -I. -Itests tests/golden.c -o $dir/tsan -lm && OMP_TOOL_LIBRARIES=\$(ls /usr/lib/llvm-*/lib/libarcher.so 2>/dev/null | head -n 1) TSAN_OPTIONS='ignore_noninstrumented_modules=1 exitcode=66' $dir/tsan 2"
     else row "skip: tsan" ""; fi
 fi
-if want fuzz; then row "fuzz: seeds and libFuzzer" "FUZZ_SECONDS=\${FUZZ_SECONDS:-40} sh tests/fuzz.sh"; fi
+if want fuzz; then row "fuzz: seeds and libFuzzer" "FUZZ_RUNS=\${FUZZ_RUNS:-50} sh tests/fuzz.sh"; fi
 if want commands; then row "commands: what README and docs print runs" "sh tests/commands.sh"; fi
 if want coverage; then row "coverage: lines and public functions" "sh tests/coverage.sh"; fi
 if want valgrind && have valgrind; then

@@ -1,0 +1,121 @@
+/* torus_cloth: a rigid torus falls onto a cloth held along two sides, in air (SLIP fig. 12). Tracers show the air.
+   cc -O2 -I. -Iexamples examples/torus_cloth.c -o torus_cloth -lm
+   Cloth and torus are both in the coupled solve and touch each other in both directions (fsi_external). Air under the cloth has to get out of its way.
+   leak: tracers that got through the cloth or into the torus, over all. */
+#define FSI_IMPLEMENTATION
+#include "fsi_couple.h"
+#include "common.h"
+#include "slip_sheet.h"
+
+enum { SIDE = 16, TRACERS = 600 };
+static const double ring = 0.2, tube = 0.08, held = 0.5;       /* m: torus; height of the cloth; box 1 x 1 x 1 */
+typedef struct pond { sheet s; fsi_solids rigid; fsi_shape torus, floor; fsi_external touch; } pond;
+
+static fsi_result begin(void *user, fsi_real dt) {
+    pond *p = (pond *)user;
+    fsi_result r = fsi_solids_forces(&p->rigid, dt);
+    if (r >= 0) r = sheet_begin(&p->s, dt);
+    return r < 0 ? r : fsi_solids_coupled(&p->rigid, 0, &p->s.list[1]);
+}
+static fsi_result move(void *user, fsi_real dt) {
+    pond *p = (pond *)user;
+    fsi_result r = fsi_solids_take_coupled(&p->rigid, 0);
+    if (r >= 0) r = fsi_solids_move(&p->rigid, dt);            /* contact of both, motion of the torus */
+    return r < 0 ? r : sheet_move(&p->s, dt);
+}
+static double depth(const pond *p, const fsi_real *x) {        /* of a point inside the torus, m; negative: outside */
+    const fsi_rigid *b = &p->rigid.body[0];
+    fsi_vec3 d = fsi_vec_sub(fsi_vec_load(x), b->x), y = fsi_vec(b->rotation.m[1], b->rotation.m[4], b->rotation.m[7]);
+    double up = (double)fsi_vec_dot(d, y), out = sqrt(fmax(0, (double)fsi_vec_dot(d, d) - up * up)) - ring;
+    return tube - hypot(up, out);
+}
+static void seed(pond *p) {                                    /* tracers spread evenly, none in the torus */
+    int i, n = 0;
+    for (i = 0; n < TRACERS; i++) {
+        double a = i * 0.8191725134, b = i * 0.6710436067, c = i * 0.5497004779;
+        fsi_real *x = p->s.point + 3 * n;
+        x[0] = (fsi_real)(0.05 + 0.9 * (a - floor(a))); x[1] = (fsi_real)(0.05 + 0.9 * (b - floor(b))); x[2] = (fsi_real)(0.05 + 0.9 * (c - floor(c)));
+        if (depth(p, x) < 0) n++;
+    }
+}
+static int make(pond *p, const fsi_mesh *mesh, int size, double coefficient, double density, double tilt) {
+    static unsigned char pin[(SIDE + 1) * (SIDE + 1)];
+    fsi_grid_desc g = {0};
+    fsi_soft_desc c = {0};
+    fsi_shape_desc t = {0}, f = {0};
+    fsi_solids_desc w = {0};
+    fsi_rigid_desc b = {0}, ground = {0};
+    int i;
+    g.nx = g.ny = g.nz = size; g.h = 1 / (fsi_real)size; g.rho = FSI_R(1.2); g.gravity.y = FSI_R(-9.81); g.shells = 1; g.side[3].kind = FSI_SIDE_OPEN;
+    for (i = 0; i <= SIDE; i++) pin[i * (SIDE + 1)] = pin[i * (SIDE + 1) + SIDE] = 7;
+    c.dim = 3; c.area_density = FSI_R(0.5); c.stretch = 1000; c.bend = FSI_R(0.002); c.damping_stiffness = FSI_R(0.01); c.gravity.y = FSI_R(-9.81); c.pin = pin;
+    c.thickness = FSI_R(0.02); c.friction = FSI_R(0.3);
+    t.kind = FSI_SHAPE_TORUS; t.length = (fsi_real)ring; t.radius = (fsi_real)tube;
+    f.kind = FSI_SHAPE_PLANE;
+    w.dim = 3; w.max_bodies = 2; w.max_contacts = 2000; w.gravity.y = FSI_R(-9.81);
+    b.kind = FSI_RIGID_DYNAMIC; b.shape = &p->torus; b.x = fsi_vec(FSI_R(0.5), FSI_R(0.75), FSI_R(0.5)); b.q = fsi_quat_from_rotation(fsi_vec((fsi_real)tilt, 0, 0));
+    b.density = (fsi_real)density; b.friction = FSI_R(0.3);
+    ground.kind = FSI_RIGID_FIXED; ground.shape = &p->floor;
+    if (fsi_shape_init(&p->torus, &t) != FSI_OK || fsi_shape_init(&p->floor, &f) != FSI_OK || fsi_solids_init(&p->rigid, &w) != FSI_OK) return 0;
+    if (fsi_solids_add(&p->rigid, &b, NULL) != FSI_OK || fsi_solids_add(&p->rigid, &ground, NULL) != FSI_OK) return 0;
+    if (!sheet_make(&p->s, &g, &c, mesh, coefficient, TRACERS)) return 0;
+    fsi_soft_external(&p->s.cloth, &p->touch);
+    if (fsi_solids_set_externals(&p->rigid, &p->touch, 1) != FSI_OK || fsi_solids_coupled(&p->rigid, 0, &p->s.list[1]) != FSI_OK) return 0;
+    p->s.scene.count = 2; p->s.scene.begin_fn = begin; p->s.scene.move_fn = move; p->s.scene.user = p;
+    seed(p);
+    return 1;
+}
+static void draw(ex_args *a, pond *p) {
+    ex_image m = ex_image_make(640, 560);
+    ex_camera c = ex_camera_make(0.1, 1.3, 2.75, 0.5, 0.42, 0.5, 1, 36);
+    const double lo[3] = {0, 0, 0}, hi[3] = {1, 1, 1};
+    fsi_surface cloth = fsi_soft_surface(&p->s.cloth);
+    int i;
+    ex_clear(&m, ex_rgb(240, 246, 250));
+    ex_floor(&m, &c, lo, hi, 1, 0, 0.125);
+    if (fsi_solids_coupled(&p->rigid, 0, &p->s.list[1]) == FSI_OK) ex_draw_surface3(&m, &c, &p->s.list[1]->surface, ex_rgb(225, 150, 50));
+    ex_draw_surface3(&m, &c, &cloth, ex_rgb(70, 110, 200));
+    for (i = 0; i < TRACERS; i++) {
+        fsi_mesh dot;
+        if (i % 3 || fsi_mesh_sphere(&dot, fsi_vec_load(p->s.point + 3 * i), FSI_R(0.007), 5, NULL) != FSI_OK) continue;
+        { fsi_surface s = fsi_mesh_surface(&dot); ex_draw_surface3(&m, &c, &s, ex_rgb(60, 160, 150)); }
+        fsi_mesh_free(&dot);
+    }
+    ex_box3(&m, &c, lo, hi, ex_rgb(120, 120, 120));
+    ex_frame(a, &m);
+    ex_image_free(&m);
+}
+
+int main(int argc, char **argv) {
+    static const ex_key keys[] = {{"wall", "", "of cloth and torus", "slip", 0, 0, "slip,noslip"}, {"density", "kg/m^3", "of the torus; the air has 1.2", "60", 1, 10000, NULL},
+                                  {"tilt", "rad", "of the torus at first", "0.25", -1.5, 1.5, NULL}, {"dt", "s", "time step", "0.005", 1e-4, 0.02, NULL}};
+    static pond p;
+    fsi_mesh mesh;
+    ex_args a;
+    double its = 0, deepest = 0, from = 0;
+    int frame = 0, i, inside = 0, stable;
+    ex_begin(&a, argc, argv, "torus_cloth", "A torus falls onto a cloth in air.", keys, 4, 24, 120);
+    if (fsi_mesh_sheet(&mesh, fsi_vec(FSI_R(0.1), (fsi_real)held, FSI_R(0.9)), fsi_vec(FSI_R(0.8), 0, 0), fsi_vec(0, 0, FSI_R(-0.8)), SIDE, SIDE, 1, NULL, NULL, NULL) != FSI_OK) return 1;
+    stable = make(&p, &mesh, a.size, ex_is(&a, "wall", "slip"), ex_number(&a, "density"), ex_number(&a, "tilt"));
+    from = stable ? (double)p.rigid.body[0].x.y : 0;
+    for (; frame < a.frames && stable; frame++) {
+        fsi_solids_report r;
+        stable = sheet_step(&p.s, ex_number(&a, "dt")) >= 0 && fsi_all_finite(3 * mesh.vertex_count, p.s.cloth.x);
+        fsi_solids_measure(&p.rigid, &r);
+        deepest = fmax(deepest, r.penetration);
+        its += p.s.report.iterations;
+        if (a.out && frame % 3 == 2) draw(&a, &p);
+        ex_progress(&a, frame);
+    }
+    for (i = 0; i < TRACERS && stable; i++) inside += depth(&p, p.s.point + 3 * i) > 0.25 * (double)p.s.grid.h;
+    ex_result("leak", "%.5f", (double)(p.s.crossed + inside) / TRACERS);
+    ex_result("crossed", "%d", p.s.crossed);
+    ex_result("inside", "%d", inside);
+    ex_result("fell", "%.4f", stable ? from - (double)p.rigid.body[0].x.y : 0);
+    ex_result("penetration", "%.5f", deepest);                 /* of cloth into torus, m */
+    ex_result("stretch", "%.4f", stable ? sheet_stretch(&p.s, &mesh) : 0);
+    ex_result("iterations", "%.2f", its / (frame > 0 ? frame : 1));
+    sheet_free(&p.s); fsi_solids_free(&p.rigid); fsi_shape_free(&p.torus); fsi_shape_free(&p.floor);
+    fsi_mesh_free(&mesh);
+    return ex_end(&a, frame, stable);
+}
