@@ -63,11 +63,19 @@ $(B)/plot $(B)/picture: $(B)/%: bench/%.c examples/common.h $(B)/fsi.o
 picture: $(B)/picture
 	$(B)/picture docs/balls.svg
 
+# The particles also as their peers were measured: single precision, -O2 (single_) and -O3 -march=native (native_).
+PEER    = $(CC) -std=c99 -D_POSIX_C_SOURCE=200809L -DFSI_SINGLE -DFSI_IMPLEMENTATION $(OMP) -Wall -Wextra -I. -Ibench
 bench:
 	@$(MAKE) --no-print-directory -j2 bench-programs
-	@for b in $(BENCHES); do $$b || exit 1; done
+	@for b in $(filter-out %/bench_sph %/bench_proxy,$(BENCHES)); do $$b || exit 1; done
+	@$(B)/bench_sph "" quick && $(B)/bench_proxy "" 0 && $(B)/single_sph single_ quick && $(B)/native_sph native_ && $(B)/native_proxy native_
+	@$(B)/reduced_torus --frames 3 --set bodies=50 --set tets=5000 --set compare=1 --set tets_many=60000 | awk -F'[ =]' '$$1 == "result" { print "bench reduced_torus_50_" $$2, $$3, $$2 ~ /seconds/ ? "s" : $$2 ~ /ratio/ ? "x" : $$2 ~ /bytes/ ? "B" : "1" }'
 .PHONY: bench-programs
-bench-programs: $(BENCHES)
+bench-programs: $(BENCHES) $(B)/reduced_torus $(B)/single_sph $(B)/native_sph $(B)/native_proxy
+$(B)/single_%: bench/bench_%.c $(HEADERS) $(B)/config
+	$(PEER) -O2 $< -o $@ -lm
+$(B)/native_%: bench/bench_%.c $(HEADERS) $(B)/config
+	$(PEER) -O3 -march=native $< -o $@ -lm || $(PEER) -O3 $< -o $@ -lm
 
 bench-peers: $(B)/fsi.o
 	@CC='$(CC)' sh bench/peers.sh

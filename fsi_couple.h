@@ -1,12 +1,41 @@
 /* fsi_couple.h - two-way coupling of fluids and solids (SPDX-License-Identifier: MIT OR Unlicense; full text at the end)
 
-   QUICK START     a body of your own engine in a box of fluid:
-       fsi_grid_init(&grid, &(fsi_grid_desc){.nx = 64, .ny = 128, .nz = 1, .h = 1/64., .rho = 1, .gravity = {0, -9.81, 0}});
-       fsi_couple_init(&couple, &grid, NULL);
-       each step:  body.mass, inertia, centre, velocity, spin = yours (after gravity);  fsi_body_give(&body, &surface, &door);
-                   fsi_couple_detect(&couple, list, 1);  fsi_grid_advect(&grid, dt);  fsi_grid_forces(&grid, dt);
-                   fsi_couple_solve(&couple, dt, NULL);  fsi_body_take(&body);  then move it yourself
-       or give fsi_couple_step a scene with two callbacks. examples/box_lift.c is such a program.
+   QUICK START
+       #define FSI_IMPLEMENTATION                          // in exactly one file, before the include
+       #include "fsi_couple.h"
+       #include <stdio.h>
+       int main(void) {                                    // a light box of your own engine rises in a closed tank
+           fsi_real x[12] = {0}, dt = FSI_R(0.01), at = FSI_R(0.5), speed = 0;       // yours: corners, height of the centre
+           int32_t loop[8] = {0, 1, 1, 2, 2, 3, 3, 0};     // counter-clockwise
+           fsi_grid_desc desc = {0};
+           fsi_grid grid;
+           fsi_couple couple;
+           fsi_body body = {0};
+           fsi_surface outline = {0};
+           fsi_coupled door, *list[1] = {&door};
+           desc.nx = 32; desc.ny = 64; desc.nz = 1; desc.h = FSI_R(1) / 32; desc.rho = 1; desc.gravity.y = FSI_R(-9.81);
+           if (fsi_grid_init(&grid, &desc) < 0 || fsi_couple_init(&couple, &grid, NULL) < 0) return 1;
+           outline.dim = 2; outline.closed = 1; outline.vertex_count = outline.element_count = 4; outline.x = x; outline.index = loop;
+           body.mass = FSI_R(0.01); body.inertia.m[8] = body.mass * FSI_R(0.08) / 12;   // 0.2 m x 0.2 m, a quarter of the fluid's density
+           for (int step = 0; step < 20; step++) {
+               speed -= FSI_R(9.81) * dt;                  // your forces, then the fluid's, then you move it
+               for (int k = 0; k < 4; k++) { x[3 * k] = FSI_R(k == 0 || k == 3 ? 0.4 : 0.6); x[3 * k + 1] = at + FSI_R(k < 2 ? -0.1 : 0.1); }
+               body.centre = fsi_vec(FSI_R(0.5), at, 0); body.velocity = fsi_vec(0, speed, 0);
+               fsi_body_give(&body, &outline, &door);
+               fsi_couple_detect(&couple, list, 1);
+               fsi_grid_advect(&grid, dt);
+               fsi_grid_forces(&grid, dt);
+               fsi_couple_solve(&couple, dt, NULL);
+               fsi_body_take(&body);
+               speed = body.velocity.y;
+               at += dt * speed;
+           }
+           printf("after 0.2 s it rises at %.2f m/s\n", (double)speed);
+           fsi_couple_free(&couple);
+           fsi_grid_free(&grid);
+           return 0;
+       }
+   Compile: cc main.c -lm          (bodies of ours: fsi_world, see README; a scene with callbacks: fsi_couple_step, see examples/box_lift.c)
 
    WHAT IT DOES    interface     coupling sides by ray casts between cell centres; thin shells have two independent sides; area fractions
                    monolithic    one linear solve for pressure and all solids (rigid, reduced, cloth, tetrahedra), several solvers, one answer
@@ -70,6 +99,7 @@
 #define fsi_couple_save fsi_couple_save_f32
 #define fsi_couple_restore fsi_couple_restore_f32
 #define fsi_couple_step fsi_couple_step_f32
+#define fsi_couple_half fsi_couple_half_f32
 #define fsi_body_give fsi_body_give_f32
 #define fsi_body_take fsi_body_take_f32
 #define fsi_world_init fsi_world_init_f32
@@ -216,6 +246,8 @@ typedef struct fsi_interface {
     int started;              /* 1 after the first detect */
     fsi_bvh *bvh;             /* [solids] tree over each surface */
     int bvh_room;
+    int bins[3];              /* private: the box in bins, so that a ray asks only the solids near it; 0 = few solids, asked one after the other */
+    int32_t *bin; int bin_room; /* [6 * solids] bins of each solid's bounds, then [all bins + 1] where each bin's list begins, then the lists */
     int uncovered, newly_covered; /* cells that changed in the last detect */
     double *submerged;        /* [solids] volume of each solid below the liquid's surface (smoke: inside the box), m^3 (m^2 in 2D) */
     int submerged_room;
@@ -373,6 +405,10 @@ typedef struct fsi_scene {
 } fsi_scene;
 /* One coupled step, design.md's six lines. report: of the solve plus ledger; may be NULL. */
 FSI_API fsi_result fsi_couple_step(fsi_couple *couple, const fsi_scene *scene, fsi_real dt, fsi_report *report);
+/* First half of the Newmark step (REDUCED section 6, see fsi_reduced_half): explicit forces on the fluid for dt / 2 (no advection) and the coupled solve with
+   dt / 2; the doors go in with v* of half a step and come out with v^(n+1/2), the fluid is left as it was. The second half, after the solids moved and
+   got their v^n back, is fsi_couple_step with a move_fn that takes velocities only. dt in s, > 0, of the whole step; report may be NULL. */
+FSI_API fsi_result fsi_couple_half(fsi_couple *couple, fsi_coupled *const *solid, int count, fsi_real dt, fsi_report *report);
 
 /* A rigid body of your own engine: fill the first part each step, couple it, take velocity, spin and impulse back. */
 typedef struct fsi_body {
@@ -473,8 +509,8 @@ typedef struct fsi_slip_desc {
     fsi_real ghost_mass;      /* mass of a ghost flux over that of a face; 0 = 30 (10 .. 10000 do the same) */
     const fsi_real *coefficient; /* [solids] 1 = slip, 0 = no-slip, between = that share of the relative velocity; NULL = all 1. The caller's, read in every solve */
     int fractions;            /* 1: closed solids by area fractions in place of ghost cells (second order field); open shells keep their ghosts. Fixed at init */
-    int reflect;              /* 1: second order in time (docs/slip.md): half of the last pressure gradient travels with the fluid. Only while all solids
-                                 are closed and scripted and there is no free surface; else as 0. Fixed at init */
+    int first_order;          /* 0: steps are of second order in time (docs/slip.md: half of the last pressure gradient travels with the fluid) while all solids are
+                                 closed and scripted, there is no free surface and max |u| dt / h <= 2; else, and with 1, of first. Fixed at init */
     double tolerance;         /* relative residual; 0 = the grid's */
     int max_iterations;       /* 0 = 2000 */
     fsi_allocator allocator;  /* zero = malloc */
@@ -507,20 +543,27 @@ typedef struct fsi_slip {
     fsi_real *vec[4];         /* [cells + ghosts + columns] */
     fsi_real *row;            /* longest row of J, three times */
     int columns, *offset;     /* degrees of freedom of two-way solids; [solids + 1] */
-    fsi_real *K;              /* M + J^T b J: dense [dof * dof] Cholesky factor, nodal [dof] lumped */
+    fsi_real *K;              /* M + Y^T b Y: dense [dof * dof] Cholesky factor; nodal [dof] work, the factor is in soft */
     size_t *K_at;             /* [solids + 1] */
     fsi_real *stick;          /* [sides] part of u* along the axis that does not slide */
     int *z_row; int32_t *z_col; fsi_real *z_val; /* [sides + 1], [z_row[sides]]: what the solid's new velocity moves through a side: closed solids J, shells P N N^T J */
+    int *y_row; int32_t *y_col; fsi_real *y_val; /* the same of the fluid's mass at a side: P (c N N^T + (1 - c) I) J, c the coefficient */
     fsi_real *solid;          /* [5 * columns] v* after friction, v without pressure, v, work, v* as given */
     double *coarse;           /* [2 * regions] */
     fsi_cholesky start, block;/* links alone; block of the ghosts in the matrix */
-    fsi_cholesky *soft;       /* [solids] K of solids with implicit forces */
+    fsi_cholesky *soft;       /* [solids] K of nodal solids */
     fsi_real *aux;            /* [ghosts] work */
-    fsi_real *half[3];        /* reflect: [faces] half of the last step's pressure gradient over rho, m/s */
-    fsi_real *total;          /* reflect: [cells] p^ of the whole last step, Pa s */
+    fsi_real *half[3];        /* second order: [faces] half of the last step's pressure gradient over rho, m/s */
+    fsi_real *total;          /* second order: [cells] p^ of the whole last step, Pa s */
+    int stepped;              /* 1: total is of the last solve */
     fsi_real dt;              /* of the last solve */
     struct fsi__slip_heap *heap; /* memory of factors and solvers, kept from solve to solve */
-    int room[26];
+    fsi_mg_rank rank;         /* columns of the dense solids for the V-cycle, as in the monolithic solve */
+    fsi_mg_group *group_of;   /* [solids] */
+    int32_t *rank_cell; fsi_real *rank_val; /* [sides]; factors, rows and K of all groups */
+    fsi_real *was; int was_count, was_elements; /* where all surfaces were when the tracers were last kept clear of them, 3 per vertex */
+    fsi_real *from;           /* [3 * tracers] where they were before the step */
+    int room[34];
     void *memory; size_t size;
 } fsi_slip;
 
@@ -541,7 +584,7 @@ FSI_API fsi_result fsi_slip_surface(fsi_slip *slip);
 FSI_API fsi_result fsi_slip_trace(const fsi_slip *slip, fsi_real dt, int count, fsi_real *x);
 /* Force of the fluid's pressure on a solid in the last solve, N (2D: N/m): mean over the step, along the face axes. */
 FSI_API fsi_vec3 fsi_slip_force(const fsi_slip *slip, int solid);
-/* What the scheme carries from step to step beside the grid (covered cells; reflect: the last pressure): bytes, copy out, copy back. */
+/* What the scheme carries from step to step beside the grid (covered cells, the last pressure, the surfaces' places when there are tracers): bytes, copy out, copy back. */
 FSI_API size_t fsi_slip_state_size(const fsi_slip *slip);
 FSI_API fsi_result fsi_slip_save(const fsi_slip *slip, void *block);
 FSI_API fsi_result fsi_slip_restore(fsi_slip *slip, const void *block);
@@ -1051,6 +1094,7 @@ FSI_API void fsi_interface_free(fsi_interface *face) {
     a = &face->desc.allocator;
     for (i = 0; i < face->bvh_room; i++) fsi_bvh_free(face->bvh + i);
     fsi_free(a, face->bvh, (size_t)face->bvh_room * sizeof *face->bvh);
+    fsi_free(a, face->bin, (size_t)face->bin_room * sizeof *face->bin);
     fsi_free(a, face->side, (size_t)face->side_room * sizeof *face->side);
     fsi_free(a, face->col, (size_t)face->entry_room * sizeof *face->col);
     fsi_free(a, face->val, (size_t)face->val_room * sizeof *face->val);
@@ -1266,21 +1310,88 @@ static int fsi__occlusion_hit(void *user, fsi_vec3 a, fsi_vec3 b, fsi_real *t, f
     return 1;
 }
 
-FSI_API int fsi_interface_first_hit(const fsi_interface *face, fsi_vec3 a, fsi_vec3 b, fsi_hit *hit, int *solid) {
+/* Nearer hit of solid i, ties to the lower number. */
+static void fsi__interface_try(const fsi_interface *face, int i, fsi_vec3 a, fsi_vec3 b, fsi_hit *hit, int *solid, int *found) {
+    const fsi_bvh_node *root = face->bvh[i].node;
     fsi_hit h;
-    int i, found = 0;
-    for (i = 0; i < face->solids; i++) {
-        const fsi_bvh_node *root = face->bvh[i].node;
-        if (face->bvh[i].nodes == 0 || fsi__max(a.x, b.x) < root->lo[0] || fsi__min(a.x, b.x) > root->hi[0] || fsi__max(a.y, b.y) < root->lo[1] ||
-            fsi__min(a.y, b.y) > root->hi[1]) continue;                                  /* nowhere near; 2D surfaces ignore z */
-        if (face->dim == 3 && (fsi__max(a.z, b.z) < root->lo[2] || fsi__min(a.z, b.z) > root->hi[2])) continue;
-        if (!fsi_bvh_first_hit(face->bvh + i, a, b, &h)) continue;
-        if (found && h.t >= hit->t) continue;
-        *hit = h;
-        *solid = i;
-        found = 1;
+    if (face->bvh[i].nodes == 0 || fsi__max(a.x, b.x) < root->lo[0] || fsi__min(a.x, b.x) > root->hi[0] || fsi__max(a.y, b.y) < root->lo[1] ||
+        fsi__min(a.y, b.y) > root->hi[1]) return;                                        /* nowhere near; 2D surfaces ignore z */
+    if (face->dim == 3 && (fsi__max(a.z, b.z) < root->lo[2] || fsi__min(a.z, b.z) > root->hi[2])) return;
+    if (!fsi_bvh_first_hit(face->bvh + i, a, b, &h)) return;
+    if (*found && (h.t > hit->t || (!(h.t < hit->t) && i > *solid))) return;
+    *hit = h;
+    *solid = i;
+    *found = 1;
+}
+
+/* Bins lo[3], hi[3] of a box; what lies outside the grid counts as its rim. */
+static void fsi__interface_bins(const fsi_interface *f, fsi_vec3 lo, fsi_vec3 hi, int32_t *out) {
+    int a;
+    for (a = 0; a < 3; a++) {
+        fsi_real scale = (fsi_real)f->bins[a] / ((fsi_real)f->n[a] * f->h), most = (fsi_real)(f->bins[a] - 1), from = fsi__get(f->origin, a);
+        out[a] = f->bins[a] > 1 ? (int32_t)fsi__clamp((fsi__get(lo, a) - from) * scale, 0, most) : 0;
+        out[3 + a] = f->bins[a] > 1 ? (int32_t)fsi__clamp((fsi__get(hi, a) - from) * scale, 0, most) : 0;
     }
+}
+
+FSI_API int fsi_interface_first_hit(const fsi_interface *face, fsi_vec3 a, fsi_vec3 b, fsi_hit *hit, int *solid) {
+    int32_t box[6];
+    const int32_t *first = face->bin + 6 * face->solids, *list = first + face->bins[0] * face->bins[1] * face->bins[2] + 1;
+    int i, j, k, e, found = 0;
+    if (!face->bins[0]) {
+        for (i = 0; i < face->solids; i++) fsi__interface_try(face, i, a, b, hit, solid, &found);
+        return found;
+    }
+    fsi__interface_bins(face, fsi_vec(fsi__min(a.x, b.x), fsi__min(a.y, b.y), fsi__min(a.z, b.z)), fsi_vec(fsi__max(a.x, b.x), fsi__max(a.y, b.y), fsi__max(a.z, b.z)), box);
+    for (k = box[2]; k <= box[5]; k++)
+        for (j = box[1]; j <= box[4]; j++)
+            for (i = box[0]; i <= box[3]; i++) {
+                int at = i + face->bins[0] * (j + face->bins[1] * k);
+                for (e = first[at]; e < first[at + 1]; e++) {                            /* in the first bin that ray and solid share */
+                    const int32_t *r = face->bin + 6 * list[e];
+                    if (i == fsi__imax(box[0], r[0]) && j == fsi__imax(box[1], r[1]) && k == fsi__imax(box[2], r[2])) fsi__interface_try(face, list[e], a, b, hit, solid, &found);
+                }
+            }
     return found;
+}
+
+/* Lists of the solids in every bin of about three cells. */
+static fsi_result fsi__interface_sort(fsi_interface *f, int count) {
+    int32_t *first, *list;
+    int a, i, pass, all;
+    size_t entries = 0;
+    f->bins[0] = 0;
+    if (count < 8) return FSI_OK;
+    for (a = 0; a < 3; a++) f->bins[a] = fsi__imax(1, fsi__imin(f->n[a] / 3, 64));
+    all = f->bins[0] * f->bins[1] * f->bins[2];
+    for (pass = 0; pass < 2; pass++) {
+        if (!FSI__GROW(f, bin, bin_room, pass ? 6 * count : 0, 6 * (size_t)count + (size_t)all + 1 + entries)) { f->bins[0] = 0; return FSI_ERR_MEMORY; }
+        for (i = 0; i < count; i++) {
+            const fsi_bvh_node *n = f->bvh[i].node;
+            int32_t *r = f->bin + 6 * i;
+            if (pass) continue;
+            memset(r, 0, 6 * sizeof *r);
+            r[3] = -1;                                                                   /* no surface: nowhere */
+            if (f->bvh[i].nodes) fsi__interface_bins(f, fsi_vec(n->lo[0], n->lo[1], n->lo[2]), fsi_vec(n->hi[0], n->hi[1], n->hi[2]), r);
+            entries += (size_t)(r[3] - r[0] + 1) * (size_t)(r[4] - r[1] + 1) * (size_t)(r[5] - r[2] + 1);
+        }
+    }
+    first = f->bin + 6 * count;
+    list = first + all + 1;
+    memset(first, 0, (size_t)(all + 1) * sizeof *first);
+    for (pass = 0; pass < 2; pass++) {                                                   /* count, then fill backwards so that lists ascend */
+        for (i = count - 1; i >= 0; i--) {
+            const int32_t *r = f->bin + 6 * i;
+            int x, y, z;
+            for (z = r[2]; z <= r[5]; z++) for (y = r[1]; y <= r[4]; y++) for (x = r[0]; x <= r[3]; x++) {
+                int at = x + f->bins[0] * (y + f->bins[1] * z);
+                if (pass) list[--first[at]] = i;
+                else first[at]++;
+            }
+        }
+        for (i = 1; i <= all && !pass; i++) first[i] += first[i - 1];
+    }
+    return FSI_OK;
 }
 
 /* Check and build the trees; the first thing of a detect, so that a bad solid changes nothing. */
@@ -1302,7 +1413,7 @@ static fsi_result fsi__interface_trees(fsi_interface *f, fsi_coupled *const *sol
         if (f->bvh[i].block) r = fsi_bvh_build(f->bvh + i, s);
         if (r != FSI_OK) return r;
     }
-    return FSI_OK;
+    return fsi__interface_sort(f, count);
 }
 
 static void fsi__interface_clear(fsi_interface *f) {
@@ -1977,7 +2088,7 @@ static fsi_result fsi__fraction_sides(fsi_interface *f, const fsi_grid *g) {
 static void fsi__bubble_extra(const fsi_couple *c, const fsi_real *x, fsi_real *y);
 enum { FSI__B_OFFSET, FSI__B_FIRST, FSI__B_BY, FSI__B_ROW, FSI__B_Q, FSI__B_F, FSI__B_FAT, FSI__B_K, FSI__B_KAT, FSI__B_COEF, FSI__B_CELLS,
        FSI__B_LAMBDA, FSI__B_VELOCITY, FSI__B_BEFORE, FSI__B_KFULL, FSI__B_GROUP, FSI__B_SCELL, FSI__B_SFACTOR, FSI__B_E, FSI__B_CWORK, FSI__B_GY, FSI__B_NULL, FSI__B_BUBBLE, FSI__B_BW, FSI__B_BF, FSI__B_KRYLOV,
-       FSI__B_VECTOR, FSI__B_WEIGHT, FSI__B_SMALL, FSI__B_BFACE, FSI__B_COUNT };
+       FSI__B_VECTOR, FSI__B_WEIGHT, FSI__B_SMALL, FSI__B_BFACE, FSI__B_HALF, FSI__B_COUNT };
 
 /* Room for count items in list number slot; old contents are kept. NULL: no memory (the old list stays). */
 static void *fsi__room(fsi_couple *c, int slot, size_t count, size_t size) {
@@ -3300,6 +3411,27 @@ FSI_API fsi_result fsi_couple_restore(fsi_couple *couple, const void *block) {
     return FSI_OK;
 }
 
+FSI_API fsi_result fsi_couple_half(fsi_couple *couple, fsi_coupled *const *solid, int count, fsi_real dt, fsi_report *report) {
+    size_t fluid;
+    unsigned char *keep;
+    fsi_result r, solve = FSI_OK, back;
+    if (!couple || !couple->grid) return FSI_ERR_STATE;
+    if (!(dt > 0) || !fsi__finite(dt)) return FSI_ERR_ARGUMENT;
+    fluid = (fsi_grid_state_size(couple->grid) + 63) & ~(size_t)63;
+    keep = (unsigned char *)fsi__room(couple, FSI__B_HALF, fluid + fsi_couple_state_size(couple), 1);
+    if (!keep) return FSI_ERR_MEMORY;
+    r = fsi_grid_save(couple->grid, keep);
+    if (r >= 0) r = fsi_couple_save(couple, keep + fluid);
+    if (r < 0) return r;
+    r = fsi_couple_detect(couple, solid, count);
+    if (r >= 0) r = fsi_grid_forces(couple->grid, dt / 2);
+    if (r >= 0) r = fsi_grid_viscosity(couple->grid, dt / 2, NULL);
+    if (r >= 0) r = solve = fsi_couple_solve(couple, dt / 2, report);
+    back = fsi_grid_restore(couple->grid, keep);
+    if (back >= 0) back = fsi_couple_restore(couple, keep + fluid);
+    return r < 0 ? r : back < 0 ? back : solve;
+}
+
 /* ---- A body of somebody else's engine. */
 static void fsi__body_row(const fsi_coupled *self, int element, const fsi_real *weight, fsi_vec3 point, fsi_vec3 dir, fsi_real *row) {
     const fsi_body *b = (const fsi_body *)self->user;
@@ -3523,7 +3655,7 @@ FSI_API fsi_result fsi_world_restore(fsi_world *w, const void *block) {
    v_occ       velocity . axis         sample at the side, not part of any divergence (recipe 7, 12)
    J           interface rows          velocity of the solid along the axis of a side
    N^T W       fsi__paper.C            only in the paper's form
-   K           K                       M + J^T b J, b = fluid mass of a side: the fluid right at the wall moves with it */
+   K           K                       M + Y^T b Y, b = fluid mass of a side: the fluid right at the wall follows it along the normal */
 #ifndef FSI_COUPLE_NO_GRID
 static int fsi__slip_grow(fsi_slip *s, void **list, int which, size_t need, size_t size) {
     return fsi__list_grow(&s->desc.allocator, list, s->room + which, 0, need, size);
@@ -3577,8 +3709,8 @@ static void fsi__slip_layout(fsi_slip *s, fsi_arena *arena) {
     int a;
     s->heap = (struct fsi__slip_heap *)fsi_arena_take(arena, 1, sizeof *s->heap);
     for (a = 0; a < s->grid->dim; a++) s->u[a] = (fsi_real *)fsi_arena_take(arena, s->grid->faces[a], sizeof *s->u[a]);
-    for (a = 0; s->desc.reflect && a < s->grid->dim; a++) s->half[a] = (fsi_real *)fsi_arena_take(arena, s->grid->faces[a], sizeof *s->half[a]);
-    if (s->desc.reflect) s->total = (fsi_real *)fsi_arena_take(arena, s->grid->cells, sizeof *s->total);
+    for (a = 0; !s->desc.first_order && a < s->grid->dim; a++) s->half[a] = (fsi_real *)fsi_arena_take(arena, s->grid->faces[a], sizeof *s->half[a]);
+    if (!s->desc.first_order) s->total = (fsi_real *)fsi_arena_take(arena, s->grid->cells, sizeof *s->total);
 }
 
 static int fsi__slip_desc_valid(const fsi_slip_desc *d) {
@@ -3608,7 +3740,7 @@ FSI_API fsi_result fsi_slip_init(fsi_slip *slip, fsi_grid *grid, const fsi_slip_
     arena.base = (unsigned char *)s.memory; arena.size = s.size; arena.used = 0;
     fsi__slip_layout(&s, &arena);
     memset(s.memory, 0, s.size);
-    s.heap->base = s.desc.allocator;
+    s.heap->base = s.rank.allocator = s.desc.allocator;
     *slip = s;
     return FSI_OK;
 }
@@ -3626,6 +3758,9 @@ FSI_API void fsi_slip_free(fsi_slip *slip) {
     FSI__SLIP_FREE(spot, 10); FSI__SLIP_FREE(root, 11); FSI__SLIP_FREE(sum, 12); FSI__SLIP_FREE(vec[0], 13); FSI__SLIP_FREE(row, 14);
     FSI__SLIP_FREE(offset, 15); FSI__SLIP_FREE(K, 16); FSI__SLIP_FREE(K_at, 17); FSI__SLIP_FREE(stick, 18); FSI__SLIP_FREE(solid, 19); FSI__SLIP_FREE(coarse, 20);
     FSI__SLIP_FREE(soft, 21); FSI__SLIP_FREE(aux, 22); FSI__SLIP_FREE(z_row, 23); FSI__SLIP_FREE(z_col, 24); FSI__SLIP_FREE(z_val, 25);
+    FSI__SLIP_FREE(y_row, 26); FSI__SLIP_FREE(y_col, 27); FSI__SLIP_FREE(y_val, 28);
+    FSI__SLIP_FREE(group_of, 29); FSI__SLIP_FREE(rank_cell, 30); FSI__SLIP_FREE(rank_val, 31); FSI__SLIP_FREE(was, 32); FSI__SLIP_FREE(from, 33);
+    fsi_mg_rank_free(&s->rank);
 #undef FSI__SLIP_FREE
     fsi_interface_free(&s->interface);
     fsi_free(a, s->memory, s->size);
@@ -3829,7 +3964,8 @@ static int fsi__slip_samples(const fsi_slip *s, size_t c, int axis, int steps, f
         for (dir = 2 * axis; dir < 2 * axis + 2; dir++) {
             size_t face;
             ptrdiff_t m = fsi__slip_next(f, c, dir, &face);
-            if ((f->blocked[axis][face] || (m >= 0 && f->covered[m])) && !(f->desc.fractions && s->grid->weight[axis][face] > 0)) continue;
+            if (f->desc.fractions ? !(f->open[axis][face] > 0) || (m >= 0 && f->covered[m] && !(s->grid->weight[axis][face] > 0))
+                                  : f->blocked[axis][face] || (m >= 0 && f->covered[m])) continue;
             *sum += s->grid->u[axis][face];
             n++;
         }
@@ -3968,8 +4104,9 @@ static fsi_result fsi__slip_factor(fsi_slip *s, fsi__slip_part part, const int32
     return r;
 }
 
-/* ---- Two-way solids: K v = M v* + J^T b u*_stick + A (S J)^T p^, S = sign of each side in its cell, A = area of a face. Eliminated, the cells get
-   rho h A S J K^-1 (S J)^T p^. Degrees of freedom without inverse mass keep v*. */
+/* ---- Two-way solids: K v = M v* + Y^T b u*_stick + A (S Z)^T p^, K = M + Y^T b Y + B^T B, S = sign of each side in its cell, A = area of a face.
+   Eliminated, the cells get rho h A S Z K^-1 (S Z)^T p^. Degrees of freedom without inverse mass keep v*. Y^T b Y is not lumped to the nodes: v* of a light
+   sheet holds stiff forces over its own small mass, and lumped fluid would be given that velocity too, also where J sees none of it (it blew up). */
 static int fsi__slip_two_way(const fsi_coupled *b) {
     int i, n = b->dof;
     for (i = 0; i < n; i++)
@@ -3979,41 +4116,54 @@ static int fsi__slip_two_way(const fsi_coupled *b) {
 static int fsi__slip_movable(const fsi_coupled *b, int k) { return b->node ? b->inverse_mass[k / 3] > 0 : b->inverse_mass[k * b->dof + k] > 0; }
 static fsi_real fsi__slip_area(const fsi_slip *s) { return s->grid->dim == 3 ? s->grid->h * s->grid->h : s->grid->h; }
 
-/* Rows Z of the two-way solids' movable degrees of freedom. A shell is pushed along its normal only: the pressures in the two cells of a cut face belong
-   to places h apart, and the difference along the shell must not move it (in water at rest a leaning sheet would rise). */
+/* Entries of d^T J at a side for the movable degrees of freedom of its two-way solid; returns how many. */
+static size_t fsi__slip_row(const fsi_slip *s, const fsi_side *side, fsi_vec3 d, int32_t *col, fsi_real *val) {
+    const fsi_interface *f = &s->interface;
+    const fsi_coupled *body = f->solid[side->solid];
+    int at = s->offset[side->solid], e, b;
+    fsi_real length = fsi__length(d);
+    size_t n = 0;
+    if (s->offset[side->solid + 1] == at || !(length > 0)) return 0;
+    if (!body->node) body->row_fn(body, side->element, side->weight, fsi_interface_centre(f, side), fsi_vec_scale(d, 1 / length), s->row);
+    for (e = 0; !body->node && e < body->dof; e++)
+        if (fsi__slip_movable(body, e)) { col[n] = at + e; val[n++] = length * s->row[e]; }
+    for (e = side->row; body->node && e < side->row_end; e++)          /* the row of J along the axis has the weights of all components */
+        for (b = 0; b < f->dim && fsi__slip_movable(body, f->col[e]); b++) {
+            fsi_real v = f->val[e] * fsi__get(d, b);
+            if (v < 0 || v > 0) { col[n] = at + f->col[e] + b - side->axis; val[n++] = v; }
+        }
+    return n;
+}
+/* Rows Z (what pressure pushes) and Y (what fluid at the side pushes). A shell is pushed along its normal only: the pressures in the two cells of a cut
+   face belong to places h apart, and the difference along the shell must not move it (in water at rest a leaning sheet would rise). The fluid's mass at a
+   side follows the solid along the normal, and by 1 - c across it. */
 static fsi_result fsi__slip_rows(fsi_slip *s) {
     const fsi_interface *f = &s->interface;
-    size_t n = 0;
-    int i, e, b;
-    if (!FSI__SLIP_GROW(s, z_row, 23, f->sides + 1)) return FSI_ERR_MEMORY;
-    for (i = 0; i < f->sides; i++) n += f->side[i].shell && !f->solid[f->side[i].solid]->node ? (size_t)f->solid[f->side[i].solid]->dof : 3 * (size_t)(f->side[i].row_end - f->side[i].row);
-    if (!FSI__SLIP_GROW(s, z_col, 24, n + 1) || !FSI__SLIP_GROW(s, z_val, 25, n + 1)) return FSI_ERR_MEMORY;
+    size_t n = 0, m = 0;
+    int i;
+    for (i = 0; i < f->sides; i++) n += f->solid[f->side[i].solid]->node ? 3 * (size_t)(f->side[i].row_end - f->side[i].row) : (size_t)f->solid[f->side[i].solid]->dof;
+    if (!FSI__SLIP_GROW(s, z_row, 23, f->sides + 1) || !FSI__SLIP_GROW(s, z_col, 24, n + 1) || !FSI__SLIP_GROW(s, z_val, 25, n + 1) ||
+        !FSI__SLIP_GROW(s, y_row, 26, f->sides + 1) || !FSI__SLIP_GROW(s, y_col, 27, n + 1) || !FSI__SLIP_GROW(s, y_val, 28, n + 1)) return FSI_ERR_MEMORY;
     for (n = 0, i = 0; i < f->sides; i++) {
         const fsi_side *d = f->side + i;
-        const fsi_coupled *body = f->solid[d->solid];
-        int at = s->offset[d->solid], on = s->offset[d->solid + 1] > at;
-        fsi_real along = fsi__get(d->normal, d->axis);
-        s->z_row[i] = (int)n;
-        if (on && d->shell && !body->node) body->row_fn(body, d->element, d->weight, fsi_interface_centre(f, d), d->normal, s->row);
-        for (e = 0; on && d->shell && !body->node && e < body->dof; e++)
-            if (fsi__slip_movable(body, e)) { s->z_col[n] = at + e; s->z_val[n++] = along * s->row[e]; }
-        for (e = d->row; on && (!d->shell || body->node) && e < d->row_end; e++)
-            for (b = 0; b < (d->shell ? f->dim : 1) && fsi__slip_movable(body, f->col[e]); b++) {
-                s->z_col[n] = at + f->col[e] + (d->shell ? b - d->axis : 0);
-                s->z_val[n++] = f->val[e] * (d->shell ? along * fsi__get(d->normal, b) : 1);
-            }
+        fsi_real c = s->desc.coefficient ? s->desc.coefficient[d->solid] : 1, along = fsi__get(d->normal, d->axis);
+        fsi_vec3 axis = fsi_vec((fsi_real)(d->axis == 0), (fsi_real)(d->axis == 1), (fsi_real)(d->axis == 2)), across = fsi_vec_scale(d->normal, along);
+        s->z_row[i] = (int)n; s->y_row[i] = (int)m;
+        n += fsi__slip_row(s, d, d->shell ? across : axis, s->z_col + n, s->z_val + n);
+        m += fsi__slip_row(s, d, fsi_vec_mad(fsi_vec_scale(across, c), axis, 1 - c), s->y_col + m, s->y_val + m);
     }
-    s->z_row[f->sides] = (int)n;
+    s->z_row[f->sides] = (int)n; s->y_row[f->sides] = (int)m;
     return FSI_OK;
 }
-static void fsi__slip_gather(const fsi_slip *s, const fsi_real *cells, const fsi_real *sides, fsi_real *out) {    /* out = (S Z)^T cells, or Z^T b sides */
+static void fsi__slip_gather(const fsi_slip *s, const fsi_real *cells, const fsi_real *sides, fsi_real *out) {    /* out = (S Z)^T cells, or Y^T b sides */
     const fsi_interface *f = &s->interface;
     int i, e;
     fsi_fill((size_t)s->columns, 0, out);
     for (i = 0; i < f->sides; i++) {
         const fsi_side *d = f->side + i;
         fsi_real t = sides ? d->mass * sides[i] : d->share * (fsi_real)d->sign * cells[d->cell];
-        for (e = s->z_row[i]; e < s->z_row[i + 1]; e++) out[s->z_col[e]] += s->z_val[e] * t;
+        for (e = s->y_row[i]; sides && e < s->y_row[i + 1]; e++) out[s->y_col[e]] += s->y_val[e] * t;
+        for (e = s->z_row[i]; cells && e < s->z_row[i + 1]; e++) out[s->z_col[e]] += s->z_val[e] * t;
     }
 }
 static fsi_real fsi__slip_through(const fsi_slip *s, int side, const fsi_real *v) {                /* (Z v)_s */
@@ -4027,15 +4177,25 @@ static void fsi__slip_scatter(const fsi_slip *s, const fsi_real *v, fsi_real sca
     int i;
     for (i = 0; i < f->sides; i++) cells[f->side[i].cell] += scale * f->side[i].share * (fsi_real)f->side[i].sign * fsi__slip_through(s, i, v);
 }
-/* x = K^-1 x or K x of a nodal solid: K = 3 x 3 blocks (mass, fluid at the sides lumped to the nodes) + B^T B on the movable part. */
+/* Sum of m r^T r over rows r given as lists; what the fluid at the walls adds to a nodal solid. */
+typedef struct fsi__slip_rank_one { int rows, base; const int *row; const int32_t *col; const fsi_real *val, *mass; } fsi__slip_rank_one;
+static fsi_real fsi__slip_side_mass(const fsi_slip *s, int solid, int side) {
+    return s->desc.form != FSI_SLIP_PAPER && s->interface.side[side].solid == solid ? s->interface.side[side].mass : 0;
+}
+/* x = K^-1 x or K x of a nodal solid: K = M + Y^T b Y + B^T B on the movable part, fixed degrees of freedom as identity. */
 static void fsi__slip_soft(const fsi_slip *s, int solid, fsi_real *x, int inverse) {
     const fsi_coupled *b = s->interface.solid[solid];
     const fsi_csr *B = b->implicit;
-    const fsi_real *K = s->K + s->K_at[solid];
-    fsi_real *out = s->K + s->K_at[solid] + 3 * b->dof;
-    int i, e;
+    fsi_real *out = s->K + s->K_at[solid];
+    int i, e, at = s->offset[solid];
     if (inverse) { (void)fsi_cholesky_solve(s->soft + solid, x, x); return; }
-    for (i = 0; i < b->dof; i++) { const fsi_real *y = x + i / 3 * 3; out[i] = K[3 * i] * y[0] + K[3 * i + 1] * y[1] + K[3 * i + 2] * y[2]; }
+    for (i = 0; i < b->dof; i++) out[i] = fsi__slip_movable(b, i) ? b->mass[i / 3] * x[i] : x[i];
+    for (i = 0; i < s->interface.sides; i++) {
+        fsi_real t = 0, m = fsi__slip_side_mass(s, solid, i);
+        if (!(m > 0)) continue;
+        for (e = s->y_row[i]; e < s->y_row[i + 1]; e++) t += s->y_val[e] * x[s->y_col[e] - at];
+        for (e = s->y_row[i]; e < s->y_row[i + 1]; e++) out[s->y_col[e] - at] += m * t * s->y_val[e];
+    }
     for (i = 0; B && i < B->rows; i++) {
         fsi_real t = 0;
         for (e = B->row[i]; e < B->row[i + 1]; e++) if (fsi__slip_movable(b, B->col[e])) t += B->val[e] * x[B->col[e]];
@@ -4043,38 +4203,43 @@ static void fsi__slip_soft(const fsi_slip *s, int solid, fsi_real *x, int invers
     }
     fsi_copy((size_t)b->dof, out, x);
 }
-static fsi_result fsi__slip_soft_factor(fsi_slip *s, int solid) {
+/* Factor of M + sum m r^T r + B^T B, movable part. */
+static fsi_result fsi__slip_soft_factor(const fsi_slip *s, int solid, const fsi__slip_rank_one *q, fsi_cholesky *out) {
     const fsi_allocator memory = fsi__slip_memory(s), *a = &memory;
     const fsi_coupled *b = s->interface.solid[solid];
     const fsi_csr *B = b->implicit;
-    size_t room = 3 * (size_t)b->dof, n = 0;
-    int32_t *row, *col;
-    fsi_real *val;
+    size_t room = (size_t)b->dof;
+    fsi__slip_entries t = {NULL, NULL, NULL, 0, 0};
     fsi_csr A;
     fsi_cholesky_desc d;
     fsi_result r = FSI_ERR_MEMORY;
     int i, e, k;
+    for (i = 0; i < q->rows; i++) if (q->mass[i] > 0) room += (size_t)(q->row[i + 1] - q->row[i]) * (size_t)(q->row[i + 1] - q->row[i]);
     for (i = 0; B && i < B->rows; i++) room += (size_t)(B->row[i + 1] - B->row[i]) * (size_t)(B->row[i + 1] - B->row[i]);
-    row = (int32_t *)fsi_alloc(a, room * sizeof *row);
-    col = (int32_t *)fsi_alloc(a, room * sizeof *col);
-    val = (fsi_real *)fsi_alloc(a, room * sizeof *val);
+    t.room = room;
+    t.i = (int32_t *)fsi_alloc(a, room * sizeof *t.i);
+    t.j = (int32_t *)fsi_alloc(a, room * sizeof *t.j);
+    t.v = (fsi_real *)fsi_alloc(a, room * sizeof *t.v);
     memset(&A, 0, sizeof A);
     memset(&d, 0, sizeof d);
     d.allocator = memory;
-    if (row && col && val) {
-        for (i = 0; i < 3 * b->dof; i++) { row[n] = i / 3; col[n] = i / 9 * 3 + i % 3; val[n++] = s->K[s->K_at[solid] + (size_t)i]; }
+    if (t.i && t.j && t.v) {
+        for (i = 0; i < b->dof; i++) fsi__slip_put(&t, i, i, fsi__slip_movable(b, i) ? b->mass[i / 3] : 1);
+        for (i = 0; i < q->rows; i++)
+            for (e = q->row[i]; q->mass[i] > 0 && e < q->row[i + 1]; e++)
+                for (k = q->row[i]; k < q->row[i + 1]; k++) fsi__slip_put(&t, q->col[e] - q->base, q->col[k] - q->base, q->mass[i] * q->val[e] * q->val[k]);
         for (i = 0; B && i < B->rows; i++)
             for (e = B->row[i]; e < B->row[i + 1]; e++)
                 for (k = B->row[i]; k < B->row[i + 1]; k++)
-                    if (fsi__slip_movable(b, B->col[e]) && fsi__slip_movable(b, B->col[k])) { row[n] = B->col[e]; col[n] = B->col[k]; val[n++] = B->val[e] * B->val[k]; }
-        r = fsi_csr_from_triplets(&A, b->dof, b->dof, n, row, col, val, a);
+                    if (fsi__slip_movable(b, B->col[e]) && fsi__slip_movable(b, B->col[k])) fsi__slip_put(&t, B->col[e], B->col[k], B->val[e] * B->val[k]);
+        r = fsi_csr_from_triplets(&A, b->dof, b->dof, t.count, t.i, t.j, t.v, a);
     }
-    if (r == FSI_OK) r = fsi_cholesky_init(s->soft + solid, &A, &d);
-    if (r == FSI_OK) r = fsi_cholesky_factor(s->soft + solid, &A, 0, NULL);
+    if (r == FSI_OK) r = fsi_cholesky_init(out, &A, &d);
+    if (r == FSI_OK) r = fsi_cholesky_factor(out, &A, 0, NULL);
     fsi_csr_free(&A, a);
-    fsi_free(a, val, room * sizeof *val);
-    fsi_free(a, col, room * sizeof *col);
-    fsi_free(a, row, room * sizeof *row);
+    fsi_free(a, t.v, room * sizeof *t.v);
+    fsi_free(a, t.j, room * sizeof *t.j);
+    fsi_free(a, t.i, room * sizeof *t.i);
     return r;
 }
 static void fsi__slip_K(const fsi_slip *s, fsi_real *v, int inverse) {         /* v = K^-1 v or K v */
@@ -4088,6 +4253,15 @@ static void fsi__slip_K(const fsi_slip *s, fsi_real *v, int inverse) {         /
         if (inverse) { fsi_dense_cholesky_solve(n, L, x); continue; }
         for (j = 0; j < n; j++) { fsi_real t = 0; for (k = j; k < n; k++) t += L[k * n + j] * x[k]; x[j] = t; }         /* L^T x, then L */
         for (j = n - 1; j >= 0; j--) { fsi_real t = 0; for (k = 0; k <= j; k++) t += L[j * n + k] * x[k]; x[j] = t; }
+    }
+}
+static void fsi__slip_implicit_one(const fsi_coupled *b, const fsi_real *v, fsi_real scale, fsi_real *out) {       /* out += scale B^T B v, movable rows */
+    const fsi_csr *B = b->implicit;
+    int k, e;
+    for (k = 0; B && k < B->rows; k++) {
+        fsi_real t = 0;
+        for (e = B->row[k]; e < B->row[k + 1]; e++) t += B->val[e] * v[B->col[e]];
+        for (e = B->row[k]; e < B->row[k + 1]; e++) if (fsi__slip_movable(b, B->col[e])) out[B->col[e]] += scale * B->val[e] * t;
     }
 }
 /* ---- Friction: where the coefficient is below 1 all components of W v are tied, not only the normal one. The cell's two samples along every other axis
@@ -4111,38 +4285,84 @@ static fsi_real fsi__tie_row(const fsi_slip *s, const fsi__tie *t, fsi_real *row
     for (k = d->row; k < d->row_end; k++) v += f->val[k] * b->v[f->col[k] - d->axis + t->axis];
     return v;
 }
-/* Velocity of one solid after the collision; work [dof * dof + 2 dof]. */
-static fsi_result fsi__tie_solid(fsi_slip *s, int solid, const fsi__tie *tie, int ties, fsi_real *work) {
-    const fsi_interface *f = &s->interface;
-    const fsi_coupled *b = f->solid[solid];
-    fsi_real mass = s->grid->desc.rho * s->grid->h * (s->grid->dim == 3 ? s->grid->h * s->grid->h : s->grid->h), *push = work, *row = work + b->dof, *K = row + b->dof;
+static fsi_real fsi__tie_mass(const fsi_slip *s, const fsi__tie *t) {
+    return t->share * s->grid->desc.rho * s->grid->h * (s->grid->dim == 3 ? s->grid->h * s->grid->h : s->grid->h);
+}
+/* Velocity of one dense solid after the collision; work [dof * dof + 2 dof]. */
+static fsi_result fsi__tie_dense(fsi_slip *s, int solid, const fsi__tie *tie, int ties, fsi_real *work) {
+    const fsi_coupled *b = s->interface.solid[solid];
+    fsi_real *push = work, *row = work + b->dof, *K = row + b->dof;
     int n = b->dof, i, j, k;
+    fsi_result r;
     for (i = 0; i < n; i++) push[i] = 0;
-    for (i = 0; i < (b->node ? n : n * n); i++) K[i] = b->node ? b->mass[i / 3] : fsi__slip_movable(b, i / n) && fsi__slip_movable(b, i % n) ? b->mass[i] : (fsi_real)(i / n == i % n);
+    for (i = 0; i < n * n; i++) K[i] = fsi__slip_movable(b, i / n) && fsi__slip_movable(b, i % n) ? b->mass[i] : (fsi_real)(i / n == i % n);
     for (k = 0; k < ties; k++) {
         const fsi__tie *t = tie + k;
-        const fsi_side *d = f->side + t->side;
-        fsi_real m = mass * t->share, gap;
-        if (d->solid != solid) continue;
+        fsi_real m = fsi__tie_mass(s, t), gap;
+        if (s->interface.side[t->side].solid != solid) continue;
         gap = t->old - fsi__tie_row(s, t, row);
-        for (i = d->row; b->node && i < d->row_end; i++) {             /* lumped: rows of J sum to one */
-            j = f->col[i] - d->axis + t->axis;
-            push[j] += m * f->val[i] * gap;
-            K[j] += m * f->val[i];
-        }
-        for (i = 0; !b->node && i < n; i++) {
+        for (i = 0; i < n; i++) {
             if (!fsi__slip_movable(b, i)) continue;
             push[i] += m * row[i] * gap;
             for (j = 0; j < n; j++) if (fsi__slip_movable(b, j)) K[i * n + j] += m * row[i] * row[j];
         }
     }
-    if (!b->node) {
-        fsi_result r = fsi_dense_cholesky(n, K);
-        if (r != FSI_OK) return r;
-        fsi_dense_cholesky_solve(n, K, push);
-    }
-    for (i = 0; i < n; i++) if (fsi__slip_movable(b, i)) b->v[i] += b->node ? push[i] / K[i] : push[i];
+    r = fsi_dense_cholesky(n, K);
+    if (r != FSI_OK) return r;
+    fsi_dense_cholesky_solve(n, K, push);
+    for (i = 0; i < n; i++) if (fsi__slip_movable(b, i)) b->v[i] += push[i];
     return FSI_OK;
+}
+/* The same of a nodal one with its implicit forces, (M + sum m J^T J + B^T B) v = M v* + sum m J^T u*: a stiff force in v* must not drive the fluid alone. */
+static fsi_result fsi__tie_nodal(fsi_slip *s, int solid, const fsi__tie *tie, int ties, fsi_real *push) {
+    const fsi_allocator memory = fsi__slip_memory(s), *a = &memory;
+    const fsi_interface *f = &s->interface;
+    const fsi_coupled *b = f->solid[solid];
+    size_t room = 1;
+    fsi__slip_rank_one q;
+    fsi_cholesky factor;
+    fsi_result r = FSI_ERR_MEMORY;
+    int *row, k, e, n = 0;
+    int32_t *col;
+    fsi_real *val, *mass;
+    for (k = 0; k < ties; k++) if (f->side[tie[k].side].solid == solid) room += (size_t)(f->side[tie[k].side].row_end - f->side[tie[k].side].row);
+    memset(&factor, 0, sizeof factor);
+    row = (int *)fsi_alloc(a, ((size_t)ties + 1) * sizeof *row); col = (int32_t *)fsi_alloc(a, room * sizeof *col);
+    val = (fsi_real *)fsi_alloc(a, room * sizeof *val); mass = (fsi_real *)fsi_alloc(a, ((size_t)ties + 1) * sizeof *mass);
+    if (row && col && val && mass) {
+        for (k = 0; k < b->dof; k++) push[k] = 0;
+        for (k = 0; k < ties; k++) {
+            const fsi_side *d = f->side + tie[k].side;
+            fsi_real gap = d->solid == solid ? tie[k].old - fsi__tie_row(s, tie + k, NULL) : 0;
+            row[k] = n;
+            mass[k] = d->solid == solid ? fsi__tie_mass(s, tie + k) : 0;
+            for (e = d->row; d->solid == solid && e < d->row_end; e++)
+                if (fsi__slip_movable(b, f->col[e])) { col[n] = f->col[e] - d->axis + tie[k].axis; val[n] = f->val[e]; push[col[n]] += mass[k] * val[n] * gap; n++; }
+        }
+        row[ties] = n;
+        fsi__slip_implicit_one(b, b->v, -1, push);
+        q.rows = ties; q.base = 0; q.row = row; q.col = col; q.val = val; q.mass = mass;
+        r = fsi__slip_soft_factor(s, solid, &q, &factor);
+        if (r == FSI_OK) r = fsi_cholesky_solve(&factor, push, push);
+        for (k = 0; r == FSI_OK && k < b->dof; k++) if (fsi__slip_movable(b, k)) b->v[k] += push[k];
+    }
+    fsi_cholesky_free(&factor);
+    fsi_free(a, mass, ((size_t)ties + 1) * sizeof *mass); fsi_free(a, val, room * sizeof *val);
+    fsi_free(a, col, room * sizeof *col); fsi_free(a, row, ((size_t)ties + 1) * sizeof *row);
+    return r;
+}
+/* From v after the collision to the v* that gives it once the implicit forces act: M v* = M v*_old + what the fluid lost. */
+static void fsi__tie_back(const fsi_slip *s, int solid, const fsi__tie *tie, int ties, const fsi_real *old, fsi_real *push) {
+    const fsi_interface *f = &s->interface;
+    const fsi_coupled *b = f->solid[solid];
+    int k, e;
+    for (k = 0; k < b->dof; k++) push[k] = 0;
+    for (k = 0; k < ties; k++) {
+        const fsi_side *d = f->side + tie[k].side;
+        fsi_real lost = d->solid == solid ? fsi__tie_mass(s, tie + k) * (tie[k].old - fsi__tie_row(s, tie + k, NULL)) : 0;
+        for (e = d->row; d->solid == solid && e < d->row_end; e++) push[f->col[e] - d->axis + tie[k].axis] += f->val[e] * lost;
+    }
+    for (k = 0; k < b->dof; k++) b->v[k] = fsi__slip_movable(b, k) ? old[k] + push[k] * b->inverse_mass[k / 3] : old[k];
 }
 static int fsi__tie_list(fsi_slip *s, fsi__tie *tie) {                 /* counts them; tie: fills it */
     const fsi_interface *f = &s->interface;
@@ -4185,38 +4405,36 @@ static fsi_result fsi__slip_tie(fsi_slip *s, fsi_real dt) {
     work = (fsi_real *)fsi_alloc(&memory, room);
     if (tie && work) {
         n = fsi__tie_list(s, tie);
-        for (i = 0; i < f->solids && r == FSI_OK; i++) if (fsi__slip_two_way(f->solid[i])) r = fsi__tie_solid(s, i, tie, n, work);
+        for (i = 0; i < f->solids && r == FSI_OK; i++)
+            if (s->offset[i + 1] > s->offset[i]) r = f->solid[i]->node ? fsi__tie_nodal(s, i, tie, n, work) : fsi__tie_dense(s, i, tie, n, work);
         for (i = 0; i < n && r == FSI_OK; i++) {
             const fsi__tie *t = tie + i;
             s->grid->u[t->axis][t->face] += t->share * (fsi__tie_row(s, t, work) - t->old);
             if (s->grid->u_plus[t->axis]) s->grid->u_plus[t->axis][t->face] = s->grid->u[t->axis][t->face];
         }
+        for (i = 0; i < f->solids && r == FSI_OK; i++)
+            if (s->offset[i + 1] > s->offset[i] && f->solid[i]->node) fsi__tie_back(s, i, tie, n, s->solid + 4 * (size_t)s->columns + s->offset[i], work);
     } else r = FSI_ERR_MEMORY;
     fsi_free(&memory, work, room);
     fsi_free(&memory, tie, bytes);
     return r == FSI_OK ? fsi_grid_build_pressure(s->grid, dt) : r;     /* the right-hand side of the new u* */
 }
 
-/* K += Z^T b Z of a side; for nodes lumped: rows of J sum to one. */
+/* K += Y^T b Y of a side of a dense solid. */
 static void fsi__slip_add_mass(fsi_slip *s, int side) {
-    const fsi_interface *f = &s->interface;
-    const fsi_side *d = f->side + side;
-    int at = s->offset[d->solid], dof = s->offset[d->solid + 1] - at, e, k, j;
-    fsi_real *K = s->K + s->K_at[d->solid], along = d->shell ? fsi__get(d->normal, d->axis) : 1;
-    if (!dof) return;
-    if (!f->solid[d->solid]->node) {
-        for (e = s->z_row[side]; e < s->z_row[side + 1]; e++)
-            for (k = s->z_row[side]; k < s->z_row[side + 1]; k++) K[(s->z_col[e] - at) * dof + s->z_col[k] - at] += d->mass * s->z_val[e] * s->z_val[k];
-        return;
-    }
-    for (e = d->row; e < d->row_end; e++) {
-        int base = (f->col[e] - d->axis) / 3 * 9;
-        if (!fsi__slip_movable(f->solid[d->solid], f->col[e])) continue;
-        for (j = 0; j < f->dim; j++)
-            for (k = 0; k < f->dim; k++)
-                K[base + 3 * j + k] += d->mass * f->val[e] * along * along *
-                                       (d->shell ? fsi__get(d->normal, j) * fsi__get(d->normal, k) : (fsi_real)(j == d->axis && k == d->axis));
-    }
+    const fsi_side *d = s->interface.side + side;
+    int at = s->offset[d->solid], dof = s->offset[d->solid + 1] - at, e, k;
+    fsi_real *K = s->K + s->K_at[d->solid];
+    if (!dof || s->interface.solid[d->solid]->node) return;
+    for (e = s->y_row[side]; e < s->y_row[side + 1]; e++)
+        for (k = s->y_row[side]; k < s->y_row[side + 1]; k++) K[(s->y_col[e] - at) * dof + s->y_col[k] - at] += d->mass * s->y_val[e] * s->y_val[k];
+}
+static fsi_result fsi__slip_soft_sides(fsi_slip *s, int solid) {
+    fsi__slip_rank_one q;
+    int i;
+    q.rows = s->interface.sides; q.base = s->offset[solid]; q.row = s->y_row; q.col = s->y_col; q.val = s->y_val; q.mass = s->stick;
+    for (i = 0; i < q.rows; i++) s->stick[i] = fsi__slip_side_mass(s, solid, i);       /* free until the starts are made */
+    return fsi__slip_soft_factor(s, solid, &q, s->soft + solid);
 }
 /* Columns, K and its factors; v* kept in solid. */
 static fsi_result fsi__slip_solids(fsi_slip *s) {
@@ -4233,7 +4451,7 @@ static fsi_result fsi__slip_solids(fsi_slip *s) {
         if (!fsi__slip_two_way(b)) continue;
         if (!b->mass) return FSI_ERR_ARGUMENT;
         s->columns += b->dof;
-        n += b->node ? 4 * (size_t)b->dof : (size_t)b->dof * (size_t)b->dof;
+        n += b->node ? (size_t)b->dof : (size_t)b->dof * (size_t)b->dof;
     }
     s->offset[f->solids] = s->columns;
     if (fsi__slip_rows(s) != FSI_OK) return FSI_ERR_MEMORY;
@@ -4244,7 +4462,6 @@ static fsi_result fsi__slip_solids(fsi_slip *s) {
         fsi_real *K = s->K + s->K_at[i];
         if (!dof) continue;
         fsi_copy((size_t)dof, b->v, s->solid + 4 * s->columns + s->offset[i]);
-        for (j = 0; b->node && j < 3 * dof; j++) K[j] = j % 3 != j / 3 % 3 ? 0 : fsi__slip_movable(b, j / 3) ? b->mass[j / 9] : 1;
         for (j = 0; !b->node && j < dof; j++)
             for (k = 0; k < dof; k++)
                 K[j * dof + k] = fsi__slip_movable(b, j) && fsi__slip_movable(b, k) ? b->mass[j * dof + k] : (fsi_real)(j == k);
@@ -4254,24 +4471,54 @@ static fsi_result fsi__slip_solids(fsi_slip *s) {
         fsi_result r = FSI_OK;
         if (s->offset[i + 1] == s->offset[i]) continue;
         if (!f->solid[i]->node) r = fsi_dense_cholesky(f->solid[i]->dof, s->K + s->K_at[i]);
-        else r = fsi__slip_soft_factor(s, i);
+        else r = fsi__slip_soft_sides(s, i);
         if (r != FSI_OK) return r;
     }
     return FSI_OK;
 }
-static void fsi__slip_implicit(const fsi_slip *s, const fsi_real *v, fsi_real scale, fsi_real *out) {              /* out += scale B^T B v, movable rows */
-    int i, k, e;
-    for (i = 0; i < s->interface.solids; i++) {
-        const fsi_coupled *b = s->interface.solid[i];
-        const fsi_csr *B = s->offset[i + 1] > s->offset[i] ? b->implicit : NULL;
-        for (k = 0; B && k < B->rows; k++) {
-            fsi_real t = 0;
-            for (e = B->row[k]; e < B->row[k + 1]; e++) t += B->val[e] * v[s->offset[i] + B->col[e]];
-            for (e = B->row[k]; e < B->row[k + 1]; e++) if (fsi__slip_movable(b, B->col[e])) out[s->offset[i] + B->col[e]] += scale * B->val[e] * t;
+/* Columns S Z and K / (rho h A) of the dense solids, which the V-cycle takes along (fsi_mg_rank): rho h A S Z K^-1 (S Z)^T is the low-rank part of the matrix. */
+static fsi_result fsi__slip_rank(fsi_slip *s) {
+    const fsi_interface *f = &s->interface;
+    size_t room = (size_t)f->sides, at = room, sides = 0;
+    int i, j, k, n, solid;
+    fsi_result r;
+    for (i = 0; i < f->solids; i++) if (!f->solid[i]->node) room += (size_t)f->solid[i]->dof * (size_t)f->solid[i]->dof;
+    for (i = 0; i < f->sides; i++) if (!f->solid[f->side[i].solid]->node) room += (size_t)f->solid[f->side[i].solid]->dof;
+    if (!FSI__SLIP_GROW(s, group_of, 29, f->solids + 1) || !FSI__SLIP_GROW(s, rank_cell, 30, f->sides + 1) || !FSI__SLIP_GROW(s, rank_val, 31, room + 1)) return FSI_ERR_MEMORY;
+    for (solid = 0; solid < f->solids; solid++) {
+        const fsi_coupled *b = f->solid[solid];
+        const fsi_real *L = s->K + s->K_at[solid];
+        fsi_mg_group *g = s->group_of + solid;
+        fsi_real *K = s->rank_val + at, scale = 1 / (s->grid->desc.rho * s->grid->h * fsi__slip_area(s));
+        int dof = s->offset[solid + 1] - s->offset[solid];
+        memset(g, 0, sizeof *g);
+        if (!dof || b->node) continue;
+        for (n = 0, i = 0; i < dof; i++)                                       /* movable rows of L L^T */
+            for (j = 0; fsi__slip_movable(b, i) && j < dof; j++) {
+                fsi_real t = 0;
+                for (k = 0; k <= fsi__imin(i, j); k++) t += L[i * dof + k] * L[j * dof + k];
+                if (fsi__slip_movable(b, j)) K[n++] = scale * t;
+            }
+        for (g->columns = 0, i = 0; i < dof; i++) g->columns += fsi__slip_movable(b, i);
+        at += (size_t)n;
+        g->K = K; g->cell = s->rank_cell + sides; g->factor = s->rank_val + sides; g->val = s->rank_val + at;
+        for (i = 0; i < f->sides; i++) {
+            if (f->side[i].solid != solid) continue;
+            s->rank_cell[sides] = f->side[i].cell;
+            s->rank_val[sides++] = f->side[i].share * (fsi_real)f->side[i].sign;
+            for (k = 0; k < g->columns; k++) s->rank_val[at++] = s->z_row[i] < s->z_row[i + 1] ? s->z_val[s->z_row[i] + k] : 0;
+            g->entries++;
         }
     }
+    r = fsi_mg_rank_build(&s->rank, s->grid->mg, s->group_of, f->solids);
+    return r == FSI_ERR_SINGULAR ? FSI_OK : r;         /* then the plain V-cycle has to do */
 }
-/* v without pressure: K^-1 (M v* + J^T b u*_stick) = v* + K^-1 (J^T b (u*_stick - J v*) - B^T B v*). First pass only. */
+static void fsi__slip_implicit(const fsi_slip *s, const fsi_real *v, fsi_real scale, fsi_real *out) {              /* of all two-way solids */
+    int i;
+    for (i = 0; i < s->interface.solids; i++)
+        if (s->offset[i + 1] > s->offset[i]) fsi__slip_implicit_one(s->interface.solid[i], v + s->offset[i], scale, out + s->offset[i]);
+}
+/* v without pressure: K^-1 (M v* + Y^T b u*_stick) = v* + K^-1 (Y^T b (u*_stick - Y v*) - B^T B v*). First pass only. */
 static void fsi__slip_free_velocity(fsi_slip *s) {
     const fsi_interface *f = &s->interface;
     size_t n = (size_t)s->columns;
@@ -4526,6 +4773,8 @@ static fsi_result fsi__slip_prepare(fsi_slip *s, fsi_real dt) {
     r = fsi__slip_factor(s, FSI__SLIP_START, NULL, &s->start);
     if (r == FSI_OK) r = fsi__slip_factor(s, FSI__SLIP_BLOCK, NULL, &s->block);
     if (r == FSI_OK) fsi__slip_coarse_build(s);
+    s->rank.columns = 0;
+    if (r == FSI_OK && s->columns && s->desc.solver == FSI_SLIP_CG && s->desc.form == FSI_SLIP_REPAIRED) r = fsi__slip_rank(s);
     return r;
 }
 
@@ -4582,7 +4831,9 @@ static fsi_result fsi__slip_cg(fsi_slip *s, const fsi_real *b, fsi_real *x, int 
     for (k = 0; k < f->sides; k++) B[f->side[k].cell] += s->conduct[k] * s->aux[s->ghost[k]];
     fsi_fill(m, 0, B + n);                             /* v = v0 + what the pressure adds */
     if (d.guess) { fsi_copy(n, x, X); for (i = 0; i < m; i++) X[n + i] = v[i] - v0[i]; }
+    s->grid->mg->rank = !indefinite && s->rank.columns ? &s->rank : NULL;
     r = indefinite ? fsi_symmqmr_solve(&d, B, X, NULL, 0, report) : fsi_cg_solve(&d, B, X, NULL, 0, report);
+    s->grid->mg->rank = NULL;
     if (r < 0) return r;
     fsi_copy(n, X, x);
     fsi__slip_ghost_pressure(s, x, b + n, x + n);
@@ -5043,6 +5294,7 @@ FSI_API fsi_result fsi_slip_solve(fsi_slip *slip, fsi_real dt, fsi_report *repor
     given = s->desc.ghost_mass;
     if (!(given > 0)) s->desc.ghost_mass = 30;
     s->dt = dt;
+    s->stepped = 0;
     fsi__slip_forget(s);
     r = fsi__slip_prepare(s, dt);
     if (r >= 0) r = s->desc.form == FSI_SLIP_PAPER ? fsi__paper_solve(s, &rep) : fsi__slip_passes(s, &rep);
@@ -5066,72 +5318,161 @@ static fsi_vec3 fsi__slip_until(const fsi_slip *s, fsi_vec3 a, fsi_vec3 b) {
     if (!fsi_interface_first_hit(&s->interface, a, b, &hit, &solid)) return b;
     return fsi_vec_mad(a, d, fsi__max(hit.t - FSI_R(1e-3) * s->grid->h / fsi__max(fsi__length(d), FSI_R(1e-6) * s->grid->h), 0));
 }
+/* Where the flow carries a point over dt (midpoint rule), not beyond the box; the middle of the path is looked up short of surfaces. */
+static fsi_vec3 fsi__slip_drift(const fsi_slip *s, fsi_vec3 a, fsi_real dt) {
+    const fsi_grid *g = s->grid;
+    fsi_vec3 m = fsi__slip_until(s, a, fsi_vec_mad(a, fsi_grid_velocity_at(g, a), dt / 2));
+    fsi_real x[3];
+    int k;
+    fsi_vec_store(x, fsi_vec_mad(a, fsi_grid_velocity_at(g, m), dt));
+    for (k = 0; k < g->dim; k++) x[k] = fsi__clamp(x[k], fsi__get(g->origin, k), fsi__get(g->origin, k) + g->h * (fsi_real)s->interface.n[k]);
+    return fsi_vec_load(x);
+}
 FSI_API fsi_result fsi_slip_trace(const fsi_slip *slip, fsi_real dt, int count, fsi_real *x) {
     ptrdiff_t i;
     if (!slip || !slip->memory) return FSI_ERR_STATE;
     if (!fsi__finite(dt) || count < 0 || (count && !x) || !fsi_all_finite(3 * (size_t)count, x)) return FSI_ERR_ARGUMENT;
     FSI__OMP(parallel for schedule(static) if (count > 1000))
     for (i = 0; i < count; i++) {
-        const fsi_grid *g = slip->grid;
-        fsi_vec3 a = fsi_vec_load(x + 3 * i), v = fsi_grid_velocity_at(g, a), m = fsi__slip_until(slip, a, fsi_vec_mad(a, v, dt / 2)), b;
-        int k;
-        b = fsi_vec_mad(a, fsi_grid_velocity_at(g, m), dt);
-        fsi_vec_store(x + 3 * i, b);
-        for (k = 0; k < g->dim; k++) {                 /* stay in the box, then short of the surface */
-            fsi_real o = fsi__get(g->origin, k);
-            x[3 * i + k] = fsi__clamp(x[3 * i + k], o, o + g->h * (fsi_real)slip->interface.n[k]);
-        }
-        b = fsi__slip_until(slip, a, fsi_vec_load(x + 3 * i));
-        fsi_vec_store(x + 3 * i, b);
+        fsi_vec3 a = fsi_vec_load(x + 3 * i);
+        fsi_vec_store(x + 3 * i, fsi__slip_until(slip, a, fsi__slip_drift(slip, a, dt)));
     }
     return FSI_OK;
 }
 
-/* After the open surfaces moved: points that one of them ran over go with the element that came first, and stay just before it. */
-static void fsi__slip_carry(const fsi_slip *s) {
-    const fsi_interface *f = &s->interface;
-    ptrdiff_t p;
-    FSI__OMP(parallel for schedule(static) if (s->tracers > 100))
-    for (p = 0; p < s->tracers; p++) {
-        fsi_vec3 c = fsi_vec_load(s->tracer + 3 * p), to = c;
-        const fsi_real *was = f->was;
-        fsi_real first = 2;
-        int i, e, k;
-        for (i = 0; i < f->solids; i++) {
-            const fsi_surface *q = &f->solid[i]->surface;
-            if (q->closed) continue;
-            for (e = 0; e < q->element_count; e++) {
-                fsi_vec3 a[3], b[3], n;
-                fsi_real w[3] = {0, 0, 0}, lo = 0, hi = 1, sum, up;
-                int below, out = 0;
-                for (k = 0; k < q->dim; k++) { a[k] = fsi_vec_load(was + 3 * q->index[q->dim * e + k]); b[k] = fsi_vec_load(q->x + 3 * q->index[q->dim * e + k]); }
-                for (k = 0; k < q->dim && !out; k++) {                 /* cheap: all of it on one side of the point along an axis */
-                    int j, more = 0, less = 0;
-                    for (j = 0; j < q->dim; j++) {
-                        more += fsi__get(a[j], k) > fsi__get(c, k) && fsi__get(b[j], k) > fsi__get(c, k);
-                        less += fsi__get(a[j], k) < fsi__get(c, k) && fsi__get(b[j], k) < fsi__get(c, k);
-                    }
-                    out = more == q->dim || less == q->dim;
-                }
-                if (out || !fsi__element_passes(f->dim, a, b, c)) continue;
-                below = fsi__element_height(f->dim, a, b, 0, c, w) < 0;
-                for (k = 0; k < 30; k++) { fsi_real mid = (lo + hi) / 2; if ((fsi__element_height(f->dim, a, b, mid, c, w) < 0) == below) lo = mid; else hi = mid; }
-                if (hi >= first) continue;
-                (void)fsi__element_height(f->dim, a, b, hi, c, w);
-                for (sum = 0, k = 0; k < q->dim; k++) { w[k] = fsi__max(w[k], 0); sum += w[k]; }
-                if (!(sum > 0)) continue;
-                for (k = 0; k < q->dim; k++) w[k] += FSI_R(0.02) * sum;           /* away from seams: before a fold's other half too */
-                sum *= 1 + FSI_R(0.02) * (fsi_real)q->dim;
-                n = fsi_vec_sub(b[1], b[0]);
-                n = fsi__unit(f->dim == 2 ? fsi_vec(-n.y, n.x, 0) : fsi_vec_cross(n, fsi_vec_sub(b[2], b[0])));
-                up = (below ? -FSI_R(1e-3) : FSI_R(1e-3)) * f->h;
-                first = hi;
-                for (to = fsi_vec_scale(n, up), k = 0; k < q->dim; k++) to = fsi_vec_mad(to, b[k], w[k] / sum);
-            }
-            was += 3 * (size_t)q->vertex_count;
-        }
-        if (first < 2) fsi_vec_store(s->tracer + 3 * p, f->dim == 2 ? fsi_vec(to.x, to.y, c.z) : to);
+static fsi_result fsi__slip_flow(fsi_slip *s, fsi_real dt) {           /* the tracers with the flow; where they were into from */
+    ptrdiff_t i;
+    if (s->tracers < 0 || !fsi_all_finite(3 * (size_t)s->tracers, s->tracer)) return FSI_ERR_ARGUMENT;
+    if (!FSI__SLIP_GROW(s, from, 33, 3 * (size_t)s->tracers + 1)) return FSI_ERR_MEMORY;
+    fsi_copy(3 * (size_t)s->tracers, s->tracer, s->from);
+    FSI__OMP(parallel for schedule(static) if (s->tracers > 1000))
+    for (i = 0; i < s->tracers; i++) {
+        fsi_vec3 x = fsi__slip_drift(s, fsi_vec_load(s->tracer + 3 * i), dt);
+        fsi_vec_store(s->tracer + 3 * i, x);
     }
+    return FSI_OK;
+}
+/* ---- Tracers beside moving surfaces. Point and vertices move straight from their old to their new place; a point that would meet an element on the way
+   slides along it, on its own side. */
+typedef struct fsi__sweep_hit { fsi_real t, w[3]; int solid, element, below; const fsi_real *was; } fsi__sweep_hit;
+
+/* Does the point p -> q meet the element a -> b? The height over it is a cubic in time (2D: quadratic): between its extrema it changes its sign at most
+   once. A sign change while the foot is inside (a little more: over a seam both elements say so) is a hit; t: the last time before it. */
+static int fsi__sweep_element(int dim, const fsi_vec3 *a, const fsi_vec3 *b, fsi_vec3 p, fsi_vec3 q, fsi__sweep_hit *hit) {
+    const fsi_vec3 zero = {0, 0, 0};
+    fsi_vec3 x[3], y[3];
+    fsi_real f[4], cut[4], A, B, C, d;
+    int k, j, n = 1;
+    for (k = 0; k < dim; k++) { x[k] = fsi_vec_sub(a[k], p); y[k] = fsi_vec_sub(b[k], q); }
+    for (k = 0; k < dim; k++) {                        /* all of it on one side of the point along an axis, all the time */
+        int more = 0, less = 0;
+        for (j = 0; j < dim; j++) { more += fsi__get(x[j], k) > 0 && fsi__get(y[j], k) > 0; less += fsi__get(x[j], k) < 0 && fsi__get(y[j], k) < 0; }
+        if (more == dim || less == dim) return 0;
+    }
+    for (k = 0; k < 4; k++) f[k] = fsi__element_height(dim, x, y, (fsi_real)k / 3, zero, hit->w);
+    A = FSI_R(13.5) * (3 * (f[1] - f[2]) + f[3] - f[0]); B = 9 * (2 * f[0] - 5 * f[1] + 4 * f[2] - f[3]); C = (18 * f[1] - 11 * f[0] - 9 * f[2] + 2 * f[3]) / 2;
+    d = B * B - 4 * A * C;
+    cut[0] = 0;
+    if (d > 0) {                                       /* extrema: A t^2 + B t + C = 0 */
+        d = (B < 0 ? fsi__sqrt(d) - B : -fsi__sqrt(d) - B) / 2;
+        cut[1] = A < 0 || A > 0 ? d / A : 2; cut[2] = d < 0 || d > 0 ? C / d : 2;
+        if (cut[2] < cut[1]) { d = cut[1]; cut[1] = cut[2]; cut[2] = d; }
+        for (k = 1; k < 3; k++) if (cut[k] > 0 && cut[k] < 1) cut[n++] = cut[k];
+    }
+    cut[n] = 1;
+    for (k = 0; k < n; k++) {
+        fsi_real lo = cut[k], hi = cut[k + 1], least;
+        int below = fsi__element_height(dim, x, y, lo, zero, hit->w) < 0;
+        if (below == (fsi__element_height(dim, x, y, hi, zero, hit->w) < 0)) continue;
+        for (j = 0; j < 45; j++) { fsi_real mid = (lo + hi) / 2; if ((fsi__element_height(dim, x, y, mid, zero, hit->w) < 0) == below) lo = mid; else hi = mid; }
+        (void)fsi__element_height(dim, x, y, hi, zero, hit->w);
+        least = -64 * fsi__sqrt(FSI_REAL_EPS) * (fsi__abs(hit->w[0]) + fsi__abs(hit->w[1]) + fsi__abs(hit->w[2]));
+        if (!(hit->w[0] >= least && hit->w[1] >= least && (dim == 2 || hit->w[2] >= least))) continue;
+        hit->t = lo; hit->below = below;
+        return 1;
+    }
+    return 0;
+}
+static void fsi__sweep_corners(const fsi_surface *q, int e, const fsi_real *was, fsi_real t, fsi_vec3 *x) {      /* at t of the way */
+    int k;
+    for (k = 0; k < q->dim; k++) {
+        int v = 3 * q->index[q->dim * e + k];
+        fsi_vec3 a = fsi_vec_load(was + v);
+        x[k] = t < 1 ? fsi_vec_mad(a, fsi_vec_sub(fsi_vec_load(q->x + v), a), t) : fsi_vec_load(q->x + v);
+        if (q->dim == 2) x[k].z = 0;
+    }
+}
+/* First element that the point p -> q meets while the surfaces go from t0 to t1 of their way. */
+static int fsi__sweep_first(const fsi_slip *s, fsi_real t0, fsi_real t1, fsi_vec3 p, fsi_vec3 q, fsi__sweep_hit *first) {
+    const fsi_interface *f = &s->interface;
+    const fsi_real *was = s->was;
+    int i, e, found = 0;
+    for (i = 0; i < f->solids; i++) {
+        const fsi_surface *u = &f->solid[i]->surface;
+        for (e = 0; e < u->element_count; e++) {
+            fsi_vec3 a[3], b[3];
+            fsi__sweep_hit h;
+            fsi__sweep_corners(u, e, was, t0, a);
+            fsi__sweep_corners(u, e, was, t1, b);
+            if (!fsi__sweep_element(f->dim, a, b, p, q, &h) || (found && h.t >= first->t)) continue;
+            *first = h;
+            first->solid = i; first->element = e; first->was = was;
+            found = 1;
+        }
+        was += 3 * (size_t)u->vertex_count;
+    }
+    return found;
+}
+/* A place near `to` on the side of a hit element that the point came from: slid along it, or (stuck) where the element's own point went, at a distance. */
+static fsi_vec3 fsi__sweep_beside(const fsi_slip *s, const fsi__sweep_hit *h, fsi_real t1, fsi_vec3 to, int stuck, fsi_real distance) {
+    const fsi_surface *u = &s->interface.solid[h->solid]->surface;
+    fsi_vec3 x[3], n, at = fsi_vec(0, 0, 0);
+    fsi_real sum = 0, w[3];
+    int k;
+    fsi__sweep_corners(u, h->element, h->was, t1, x);
+    n = fsi_vec_sub(x[1], x[0]);
+    n = fsi__unit(u->dim == 2 ? fsi_vec(-n.y, n.x, 0) : fsi_vec_cross(n, fsi_vec_sub(x[2], x[0])));
+    if (h->below) n = fsi_vec_scale(n, -1);
+    if (!stuck) return fsi_vec_mad(to, n, distance - fsi_vec_dot(n, fsi_vec_sub(to, x[0])));
+    for (k = 0; k < u->dim; k++) { w[k] = fsi__max(h->w[k], 0); sum += w[k]; }
+    for (k = 0; k < u->dim; k++) at = fsi_vec_mad(at, x[k], sum > 0 ? w[k] / sum : 1 / (fsi_real)u->dim);
+    return fsi_vec_mad(at, n, distance);
+}
+/* Where a point ends that wants to go from p to q: as far as it can on straight ways that meet nothing; where none is found the time is cut in two. */
+static fsi_vec3 fsi__sweep(const fsi_slip *s, fsi_real t0, fsi_real t1, fsi_vec3 p, fsi_vec3 q, int depth) {
+    fsi_vec3 to = q;
+    fsi__sweep_hit hit;
+    int k;
+    if (s->grid->dim == 2) p.z = to.z = 0;
+    for (k = 0; k < 10; k++) {
+        if (!fsi__sweep_first(s, t0, t1, p, to, &hit)) return to;
+        to = fsi__sweep_beside(s, &hit, t1, to, k > 2, s->grid->h * (k < 6 ? FSI_R(1e-3) : k < 8 ? FSI_R(1e-4) : FSI_R(1e-5)));
+    }
+    if (!depth) return to;
+    to = fsi__sweep(s, t0, (t0 + t1) / 2, p, fsi_vec_scale(fsi_vec_add(p, q), FSI_R(0.5)), depth - 1);
+    return fsi__sweep(s, (t0 + t1) / 2, t1, to, q, depth - 1);
+}
+/* All tracers from `from` (NULL: at rest) to where they are now, past the surfaces that went from `was` to where they are now; those are remembered. */
+static fsi_result fsi__slip_carry(fsi_slip *s, const fsi_real *from) {
+    const fsi_interface *f = &s->interface;
+    size_t n = 0;
+    ptrdiff_t p;
+    int i, elements = 0;
+    if (!s->tracer) { s->was_count = 0; return FSI_OK; }
+    for (i = 0; i < f->solids; i++) { n += 3 * (size_t)f->solid[i]->surface.vertex_count; elements += f->solid[i]->surface.element_count; }
+    if ((size_t)s->was_count == n && s->was_elements == elements) {
+        FSI__OMP(parallel for schedule(static) if (s->tracers > 100))
+        for (p = 0; p < s->tracers; p++) {
+            fsi_real *x = s->tracer + 3 * p, z = x[2];
+            fsi_vec_store(x, fsi__sweep(s, 0, 1, fsi_vec_load((from ? from : s->tracer) + 3 * p), fsi_vec_load(x), 5));
+            if (f->dim == 2) x[2] = z;
+        }
+    }
+    if (!FSI__SLIP_GROW(s, was, 32, n + 1)) return FSI_ERR_MEMORY;
+    for (n = 0, i = 0; i < f->solids; n += 3 * (size_t)f->solid[i++]->surface.vertex_count)
+        memcpy(s->was + n, f->solid[i]->surface.x, 3 * (size_t)f->solid[i]->surface.vertex_count * sizeof(fsi_real));
+    s->was_count = (int)n; s->was_elements = elements;
+    return FSI_OK;
 }
 
 FSI_API fsi_result fsi_slip_surface(fsi_slip *slip) {
@@ -5190,13 +5531,14 @@ static void fsi__slip_reflected(fsi_slip *s, int on) {
         for (i = 0; i < s->grid->faces[a]; i++)
             s->half[a][i] = on && s->grid->weight[a][i] > 0 ? (s->half[a][i] + s->u[a][i] - s->grid->u[a][i]) / 2 : 0;
     for (i = 0; i < s->grid->cells; i++) s->total[i] = (on ? s->total[i] / 2 : 0) + s->grid->pressure[i];
+    s->stepped = 1;
 }
 FSI_API fsi_vec3 fsi_slip_force(const fsi_slip *slip, int solid) {
     const fsi_real *p;
     fsi_real F[3] = {0, 0, 0};
     int i;
     if (!slip || !slip->memory || !(slip->dt > 0)) return fsi_vec(0, 0, 0);
-    p = slip->total ? slip->total : slip->grid->pressure;
+    p = slip->stepped ? slip->total : slip->grid->pressure;
     for (i = 0; i < slip->interface.sides; i++) {
         const fsi_side *d = slip->interface.side + i;
         if (d->solid == solid) F[d->axis] += d->share * (fsi_real)d->sign * p[d->cell] * fsi__slip_area(slip) / slip->dt;
@@ -5204,43 +5546,50 @@ FSI_API fsi_vec3 fsi_slip_force(const fsi_slip *slip, int solid) {
     return fsi_vec_load(F);
 }
 
-/* Pieces of the state in their order, after a word for "started"; NULL after the last. */
+/* Pieces of the state in their order, after a head; NULL after the last. `was` comes last. */
+typedef struct fsi__slip_state { int32_t started, was_count, was_elements, unused; } fsi__slip_state;
 static void *fsi__slip_piece(const fsi_slip *s, int which, size_t *bytes) {
     *bytes = which == 0 ? s->grid->cells : which == 1 ? s->grid->cells * sizeof *s->total : which < 5 ? s->grid->faces[which - 2] * sizeof(fsi_real) : 0;
     return which == 0 ? (void *)s->interface.covered : which == 1 ? (void *)s->total : which < 2 + s->grid->dim ? (void *)s->half[which - 2] : NULL;
 }
 FSI_API size_t fsi_slip_state_size(const fsi_slip *slip) {
-    size_t n = sizeof(int64_t), bytes;
+    size_t n = sizeof(fsi__slip_state), bytes;
     int k;
     if (!slip || !slip->memory) return 0;
     for (k = 0; fsi__slip_piece(slip, k, &bytes); k++) n += bytes;
-    return n;
+    return n + (size_t)slip->was_count * sizeof *slip->was;
 }
 FSI_API fsi_result fsi_slip_save(const fsi_slip *slip, void *block) {
     unsigned char *at = (unsigned char *)block;
-    int64_t started;
+    fsi__slip_state head;
     const void *part;
     size_t bytes;
     int k;
     if (!slip || !slip->memory) return FSI_ERR_STATE;
     if (!block) return FSI_ERR_ARGUMENT;
-    started = slip->interface.started;
-    memcpy(at, &started, sizeof started);
-    for (at += sizeof started, k = 0; (part = fsi__slip_piece(slip, k, &bytes)) != NULL; k++, at += bytes) memcpy(at, part, bytes);
+    memset(&head, 0, sizeof head);
+    head.started = slip->interface.started; head.was_count = slip->was_count; head.was_elements = slip->was_elements;
+    memcpy(at, &head, sizeof head);
+    for (at += sizeof head, k = 0; (part = fsi__slip_piece(slip, k, &bytes)) != NULL; k++, at += bytes) memcpy(at, part, bytes);
+    if (slip->was_count) memcpy(at, slip->was, (size_t)slip->was_count * sizeof *slip->was);
     return FSI_OK;
 }
 FSI_API fsi_result fsi_slip_restore(fsi_slip *slip, const void *block) {
     const unsigned char *at = (const unsigned char *)block;
-    int64_t started;
+    fsi__slip_state head;
     void *part;
     size_t bytes;
     int k;
     if (!slip || !slip->memory) return FSI_ERR_STATE;
     if (!block) return FSI_ERR_ARGUMENT;
-    memcpy(&started, at, sizeof started);
+    memcpy(&head, at, sizeof head);
+    if (head.was_count < 0) return FSI_ERR_SIZE;
+    if (!FSI__SLIP_GROW(slip, was, 32, head.was_count + 1)) return FSI_ERR_MEMORY;
     fsi__interface_clear(&slip->interface);            /* what was cut is found again by the next detect */
-    slip->interface.started = started != 0;
-    for (at += sizeof started, k = 0; (part = fsi__slip_piece(slip, k, &bytes)) != NULL; k++, at += bytes) memcpy(part, at, bytes);
+    slip->interface.started = head.started != 0;
+    for (at += sizeof head, k = 0; (part = fsi__slip_piece(slip, k, &bytes)) != NULL; k++, at += bytes) memcpy(part, at, bytes);
+    slip->was_count = head.was_count; slip->was_elements = head.was_elements;
+    if (slip->was_count) memcpy(slip->was, at, (size_t)slip->was_count * sizeof *slip->was);
     return FSI_OK;
 }
 
@@ -5253,7 +5602,8 @@ FSI_API fsi_result fsi_slip_step(fsi_slip *slip, const fsi_scene *scene, fsi_rea
     g = slip->grid;
     if (scene->begin_fn) r = scene->begin_fn(scene->user, dt);
     if (r >= 0) r = fsi_slip_detect(slip, scene->solid, scene->count);
-    reflect = slip->total && slip->desc.form == FSI_SLIP_REPAIRED && !slip->interface.shells && !g->phi && slip->interface.desc.smooth;
+    if (r >= 0) r = fsi__slip_carry(slip, NULL);       /* begin_fn may have brought the surfaces up to date */
+    reflect = slip->total && slip->desc.form == FSI_SLIP_REPAIRED && !slip->interface.shells && !g->phi && slip->interface.desc.smooth && fsi_grid_cfl(g, dt) <= 2;
     for (i = 0; i < scene->count; i++) if (fsi__slip_two_way(scene->solid[i])) reflect = 0;
     if (reflect && r >= 0) fsi__slip_reflect(slip);
     if (r >= 0) r = fsi_grid_advect(g, dt);
@@ -5265,11 +5615,11 @@ FSI_API fsi_result fsi_slip_step(fsi_slip *slip, const fsi_scene *scene, fsi_rea
     if (slip->total) fsi__slip_reflected(slip, reflect);
     r = fsi_grid_extrapolate(g);
     if (r >= 0) r = fsi_interface_move_surface(&slip->interface, g, dt, &rep);
-    if (r >= 0 && slip->tracer) r = fsi_slip_trace(slip, dt, slip->tracers, slip->tracer);
+    if (r >= 0 && slip->tracer) r = fsi__slip_flow(slip, dt);
     if (r >= 0 && scene->move_fn) r = scene->move_fn(scene->user, dt);
     if (r >= 0) r = fsi_interface_moved(&slip->interface, g, NULL);
+    if (r >= 0) r = fsi__slip_carry(slip, slip->from);
     if (r < 0) return r;
-    if (slip->tracer) fsi__slip_carry(slip);
     if (report) { *report = slip->report; report->divergence = fsi_slip_max_divergence(slip); }
     return solve;
 }
@@ -6994,20 +7344,22 @@ FSI_API fsi_result fsi_proxy_collide(fsi_proxy *c, fsi_real dt) {
 
 /* ---- positions */
 /* Displacement that takes the particle to r0 from all triangles it touches: along n_c by (15); where a normal points against n_c
-   (the paper's figure 4 c, d) the least u with n_j . u >= r0 - d_j, by projection on one triangle after the other. */
+   (the paper's figure 4 c, d) the least u with n_j . u >= r0 - d_j: u = sum l_j n_j with l_j >= 0, one l_j after the other (Hildreth). */
 static fsi_vec3 fsi__proxy_way(const fsi__proxy_touch *t, fsi_real r0) {
     fsi_vec3 dir = fsi__proxy_normal(t, r0), u = fsi_vec(0, 0, 0);
-    fsi_real dis = 0, worst = 1;
+    fsi_real dis = 0, worst = 1, push[FSI_PROXY_TRIANGLES] = {0};
     int j, sweep, moved = 1;
     for (j = 0; j < t->count; j++) worst = fsi__min(worst, fsi_vec_dot(t->n[j], dir));
     if (worst > FSI_R(0.7)) {
         for (j = 0; j < t->count; j++) dis = fsi__max(dis, (r0 - t->d[j]) * fsi_vec_dot(t->n[j], dir));
         return fsi_vec_scale(dir, dis);
     }
-    for (sweep = 0; sweep < 40 && moved; sweep++)
+    for (sweep = 0; sweep < 100 && moved; sweep++)
         for (moved = 0, j = 0; j < t->count; j++) {
-            fsi_real gap = r0 - t->d[j] - fsi_vec_dot(t->n[j], u);
-            if (gap > FSI_R(1e-4) * r0) { u = fsi_vec_mad(u, t->n[j], gap); moved = 1; }
+            fsi_real gap = fsi__max(r0 - t->d[j] - fsi_vec_dot(t->n[j], u), -push[j]);
+            u = fsi_vec_mad(u, t->n[j], gap);
+            push[j] += gap;
+            moved |= fsi__abs(gap) > FSI_R(1e-4) * r0;
         }
     return u;
 }
@@ -7027,6 +7379,7 @@ static void fsi__proxy_settle(const fsi_proxy *c, fsi__proxy_near *q) {
         fsi__proxy_gather(c, from, y, r0, &t);
         for (least = r0, j = 0; j < t.count; j++) least = fsi__min(least, t.d[j]);
         if (least >= ok || k == c->desc.iterations) break;
+        if (k) fsi__proxy_gather(c, from, y, FSI_R(1.25) * r0, &t); /* what lies behind counts too, or two walls of a wedge take turns */
         y = fsi_vec_add(y, fsi__proxy_way(&t, r0 * FSI_R(1.0002)));
         q->state |= 1;
         if (!(fsi__length(fsi_vec_sub(y, x)) < 4 * r0)) break;

@@ -175,6 +175,7 @@
 #define fsi_fill fsi_fill_f32
 #define fsi_all_finite fsi_all_finite_f32
 #define fsi_reduce fsi_reduce_f32
+#define fsi_parallel_for fsi_parallel_for_f32
 #define fsi_csr_from_triplets fsi_csr_from_triplets_f32
 #define fsi_csr_free fsi_csr_free_f32
 #define fsi_csr_check fsi_csr_check_f32
@@ -424,6 +425,8 @@ FSI_API void fsi_fill(size_t n, fsi_real s, fsi_real *x);                       
 FSI_API int fsi_all_finite(size_t n, const fsi_real *a);                                      /* 1 when no NaN or infinity; bitwise, safe under -ffast-math */
 /* Sum of range_fn over fixed chunks of [0, n): the reduction behind the ones above, for any summand. */
 FSI_API double fsi_reduce(size_t n, double (*range_fn)(size_t begin, size_t end, void *user), void *user);
+/* Calls range_fn on the same chunks, on several threads where OpenMP is on; each may write only what belongs to its range. */
+FSI_API void fsi_parallel_for(size_t n, void (*range_fn)(size_t begin, size_t end, void *user), void *user);
 
 /* ------------------------------------------------------------------------------------------------ >>doors */
 /* A surface: what a fluid sees of a solid. Solids hand one out; a user's own engine can fill one in.
@@ -477,8 +480,8 @@ typedef struct fsi_csr {
 } fsi_csr;
 
 /* Sums count entries (i[k], j[k], v[k]) into A, duplicates added in the order given. One allocation is kept (free it with fsi_csr_free
-   and the same allocator), one is temporary. a: NULL or zero = malloc. Indices out of range or values not finite: FSI_ERR_ARGUMENT.
-   A is written only on success. */
+   and the same allocator), one is temporary. a: NULL or zero = malloc. Indices out of range or values not finite: FSI_ERR_ARGUMENT;
+   a sum that does not fit: FSI_ERR_NUMERIC.   A is written only on success. */
 FSI_API fsi_result fsi_csr_from_triplets(fsi_csr *A, int rows, int cols, size_t count, const int32_t *i, const int32_t *j, const fsi_real *v,
                                          const fsi_allocator *a);
 /* Frees a matrix made by fsi_csr_from_triplets or fsi_csr_transpose and zeroes it; safe on a zeroed struct and twice. */
@@ -587,7 +590,7 @@ typedef struct fsi_ic {
 /* Makes the factor of A (square, symmetric; only the lower triangle is read). FSI_SHIFTED: done, with a shift. FSI_ERR_SINGULAR: a diagonal
    entry is not positive. desc may be NULL. */
 FSI_API fsi_result fsi_ic_init(fsi_ic *ic, const fsi_csr *A, const fsi_ic_desc *desc);
-/* New values on the same pattern and memory. */
+/* New values on the same pattern and memory. FSI_ERR_SINGULAR also when entries differ so much that no shift helps: the factor is 1 / diagonal then. */
 FSI_API fsi_result fsi_ic_update(fsi_ic *ic, const fsi_csr *A);
 /* z = (L L^T)^-1 r; z may be r. */
 FSI_API void fsi_ic_solve(const fsi_ic *ic, const fsi_real *r, fsi_real *z);
@@ -625,7 +628,7 @@ FSI_API fsi_result fsi_cholesky_init(fsi_cholesky *c, const fsi_csr *A, const fs
 /* Numbers of A + shift * B on the pattern of init (pattern of B inside it; B NULL = identity). No allocation; repeat at will.
    FSI_ERR_SINGULAR: not positive definite, see failed. */
 FSI_API fsi_result fsi_cholesky_factor(fsi_cholesky *c, const fsi_csr *A, double shift, const fsi_csr *B);
-/* x = A^-1 b; x may be b. FSI_ERR_STATE before a successful factorisation. */
+/* x = A^-1 b; x may be b. FSI_ERR_STATE before a successful factorisation; FSI_ERR_NUMERIC, x untouched: b is not finite or x does not fit. */
 FSI_API fsi_result fsi_cholesky_solve(fsi_cholesky *c, const fsi_real *b, fsi_real *x);
 /* The factor as a preconditioner or inverse; refers to c. */
 FSI_API fsi_operator fsi_cholesky_operator(fsi_cholesky *c);
@@ -724,12 +727,13 @@ typedef struct fsi_mg {
     int n[3], open[6];        /* internal axes: 2D is stored as nx, 1, ny, so that axis 2 is always the outer one */
     int levels, sweeps, band; /* of the V-cycle */
     int large, weighted;      /* regions of two cells or more (the first numbers); 1: weights were given */
-    uint64_t hidden;          /* regions that the extra term of the running solve makes regular; 0 outside a solve */
+    int hidden;               /* number of regions that the extra term of the running solve makes regular; 0 outside a solve */
     size_t cells;
     const fsi_real *w[3];     /* the caller's weights, internal axes; NULL = 1 */
     uint8_t *face;            /* [cells] bits 0-5: face -x +x -y +y -z +z enters A; bit 6: fluid; bit 7: a Dirichlet face */
     uint8_t *count;           /* [cells] number of those faces */
     int32_t *label;           /* [cells] number of the region if it has no Dirichlet cells (single cells last), else -1 */
+    uint8_t *regular;         /* [cells / 8 + 1] a bit per region: hidden now */
     fsi_real *r, *d, *q;      /* [cells] conjugate gradients */
     fsi_real *zero, *one;     /* [nx], [nx + 1] zeros: the row outside the grid; ones: missing weights */
     uint8_t *edge;            /* [2 * nx] rows of Dirichlet and Neumann cells: outside an open and a closed side */
@@ -794,6 +798,7 @@ typedef struct fsi_mg_rank {
     int columns;              /* taken, of all groups */
     /* private */
     int groups, levels, spread; /* spread: reach as used */
+    size_t cells;             /* of the grid it was built for */
     int *offset;              /* [groups + 1] first column of each group */
     fsi__mg_patch *patch;     /* [levels * groups] */
     float *data, *work, *local;
@@ -1049,8 +1054,17 @@ FSI_API void fsi_log(const fsi_logger *logger, int level, const char *text) {
     if (logger && logger->log_fn) logger->log_fn(level, text, logger->user);
 }
 
-FSI_API fsi_real fsi_vec_length(fsi_vec3 a) { return fsi__sqrt(fsi_vec_dot(a, a)); }
-FSI_API fsi_vec3 fsi_vec_unit(fsi_vec3 a) { return fsi__unit(a); }
+/* 1 where the square of a length neither overflowed nor lost digits. */
+static int fsi__ordinary(fsi_real length) { return length > (sizeof(fsi_real) == 8 ? FSI_R(1e-140) : FSI_R(1e-15)) && length < (sizeof(fsi_real) == 8 ? FSI_R(1e140) : FSI_R(1e15)); }
+
+FSI_API fsi_real fsi_vec_length(fsi_vec3 a) {
+    fsi_real n = fsi__length(a);
+    return fsi__ordinary(n) ? n : (fsi_real)hypot(hypot((double)a.x, (double)a.y), (double)a.z);
+}
+FSI_API fsi_vec3 fsi_vec_unit(fsi_vec3 a) {
+    fsi_real m = fsi__max(fsi__abs(a.x), fsi__max(fsi__abs(a.y), fsi__abs(a.z)));
+    return fsi__unit(fsi__ordinary(m) || !(m > 0) ? a : fsi_vec(a.x / m, a.y / m, a.z / m));
+}
 
 FSI_API fsi_mat3 fsi_mat3_mul(const fsi_mat3 *A, const fsi_mat3 *B) {
     fsi_mat3 C;
@@ -1114,7 +1128,9 @@ FSI_API fsi_quat fsi_quat_mul(fsi_quat a, fsi_quat b) {
 }
 
 FSI_API fsi_quat fsi_quat_unit(fsi_quat q) {
-    fsi_real n = fsi__sqrt(q.w * q.w + q.x * q.x + q.y * q.y + q.z * q.z);
+    fsi_real m = fsi__max(fsi__max(fsi__abs(q.w), fsi__abs(q.x)), fsi__max(fsi__abs(q.y), fsi__abs(q.z))), n;
+    if (m > 0 && fsi__finite(m) && !fsi__ordinary(m)) { q.w /= m; q.x /= m; q.y /= m; q.z /= m; }
+    n = fsi__sqrt(q.w * q.w + q.x * q.x + q.y * q.y + q.z * q.z);
     if (!(n > 0) || !fsi__finite(n)) { q.w = 1; q.x = q.y = q.z = 0; return q; }
     q.w /= n; q.x /= n; q.y /= n; q.z /= n;
     return q;
@@ -1149,6 +1165,13 @@ FSI_API double fsi_reduce(size_t n, double (*range_fn)(size_t, size_t, void *), 
     }
     for (c = 0; c < used; c++) total += part[c];
     return total;
+}
+
+FSI_API void fsi_parallel_for(size_t n, void (*range_fn)(size_t, size_t, void *), void *user) {
+    size_t chunk = n / FSI__CHUNKS + 1;
+    ptrdiff_t c, used = (ptrdiff_t)((n + chunk - 1) / chunk);
+    FSI__OMP(parallel for schedule(static) if (n > FSI__GRAIN))
+    for (c = 0; c < used; c++) range_fn((size_t)c * chunk, (size_t)c * chunk + chunk < n ? (size_t)c * chunk + chunk : n, user);
 }
 
 typedef struct fsi__pair { const fsi_real *a, *b; } fsi__pair;
@@ -1188,8 +1211,6 @@ FSI_API double fsi_sum(size_t n, const fsi_real *a) {
     return fsi_reduce(n, fsi__sum_range, &p);
 }
 
-FSI_API double fsi_norm(size_t n, const fsi_real *a) { return sqrt(fsi_dot(n, a, a)); }
-
 /* Largest |a| as bits: of numbers without sign the bits order like the values, infinity above them and NaN above that. */
 #ifdef FSI_SINGLE
 typedef uint32_t fsi__bits;
@@ -1205,15 +1226,23 @@ FSI__INLINE fsi__bits fsi__bits_max(fsi__bits m, const fsi_real *a) {
     return b > m ? b : m;
 }
 static fsi__bits fsi__max_bits(size_t begin, size_t end, const fsi_real *a) {
-    fsi__bits m0 = 0, m1 = 0, m2 = 0, m3 = 0;
-    for (; begin + 4 <= end; begin += 4) {                             /* four chains: a maximum waits for the one before it */
-        m0 = fsi__bits_max(m0, a + begin); m1 = fsi__bits_max(m1, a + begin + 1);
-        m2 = fsi__bits_max(m2, a + begin + 2); m3 = fsi__bits_max(m3, a + begin + 3);
+    const fsi__bits all = (fsi__bits)-1 >> 1, one = FSI__INF_BITS & (~FSI__INF_BITS + 1);  /* no sign; the lowest bit of the exponent */
+    fsi_real lane[8] = {0, 0, 0, 0, 0, 0, 0, 0};
+    fsi__bits wrong[8] = {0, 0, 0, 0, 0, 0, 0, 0}, m = 0;
+    int k;
+    for (; begin + 8 <= end; begin += 8) {                             /* eight lanes: vector code */
+        fsi__bits b[8];
+        memcpy(b, a + begin, sizeof b);
+        FSI__OMP(simd)
+        for (k = 0; k < 8; k++) {
+            const fsi_real x = fsi__abs(a[begin + (size_t)k]);
+            wrong[k] |= (b[k] & all) + one;                            /* not finite: the sum runs over into the sign */
+            lane[k] = x > lane[k] ? x : lane[k];
+        }
     }
-    for (; begin < end; begin++) m0 = fsi__bits_max(m0, a + begin);
-    m0 = m1 > m0 ? m1 : m0;
-    m2 = m3 > m2 ? m3 : m2;
-    return m2 > m0 ? m2 : m0;
+    for (k = 0; k < 8; k++) m = wrong[k] > all ? all : fsi__bits_max(m, lane + k);
+    for (; begin < end; begin++) m = fsi__bits_max(m, a + begin);
+    return m;
 }
 static fsi__bits fsi__max_all(size_t n, const fsi_real *a) {
     fsi__bits part[FSI__CHUNKS], most = 0;
@@ -1232,6 +1261,24 @@ FSI_API fsi_real fsi_max_abs(size_t n, const fsi_real *a) {
     return m;
 }
 FSI_API int fsi_all_finite(size_t n, const fsi_real *a) { return fsi__max_all(n, a) < FSI__INF_BITS; }
+
+typedef struct fsi__scaled { const fsi_real *a; double size; } fsi__scaled;
+
+static double fsi__scaled_range(size_t begin, size_t end, void *user) {
+    const fsi__scaled *p = (const fsi__scaled *)user;
+    double s = 0;
+    size_t i;
+    for (i = begin; i < end; i++) s += ((double)p->a[i] / p->size) * ((double)p->a[i] / p->size);
+    return s;
+}
+FSI_API double fsi_norm(size_t n, const fsi_real *a) {
+    double square = fsi_dot(n, a, a);
+    fsi__scaled p;
+    if (square > 1e-280 && square < 1e300) return sqrt(square);
+    p.a = a;
+    p.size = (double)fsi_max_abs(n, a);                /* squares overflowed or vanished: in units of the largest */
+    return p.size > 0 && fsi__finite((fsi_real)p.size) ? p.size * sqrt(fsi_reduce(n, fsi__scaled_range, &p)) : p.size;
+}
 
 FSI_API void fsi_axpy(size_t n, fsi_real s, const fsi_real *x, fsi_real *y) {
     ptrdiff_t i, m = (ptrdiff_t)n;
@@ -1350,8 +1397,9 @@ FSI_API fsi_result fsi_csr_from_triplets(fsi_csr *A, int rows, int cols, size_t 
     fsi__bucket_sort(count, i, rows, head, by_col, by_row);
     r = fsi__csr_make(&out, rows, cols, fsi__csr_gather(count, i, j, v, by_row, &out), a);
     if (r == FSI_OK) {
-        fsi__csr_gather(count, i, j, v, by_row, &out);
-        *A = out;
+        size_t used = fsi__csr_gather(count, i, j, v, by_row, &out);
+        if (fsi_all_finite(used, out.val)) *A = out;
+        else { fsi_csr_free(&out, a); r = FSI_ERR_NUMERIC; }           /* a sum of duplicates does not fit */
     }
     fsi_free(a, arena.base, arena.size);
     return r;
@@ -1943,16 +1991,16 @@ static fsi_result fsi__gmres_cycle(fsi__krylov *k, size_t m, double norm, fsi_re
     fsi_scale(k->n, (fsi_real)(1 / norm), V[0]);
     g[0] = norm;
     for (j = 0; j < m && stop == FSI_OK; j++) {
-        double *h = H + j * (m + 1), rest = fsi__gmres_extend(k, j, h), whole = rest * rest, t;
+        double *h = H + j * (m + 1), rest = fsi__gmres_extend(k, j, h), whole = rest, t;
         if (!fsi__finite64(rest)) return FSI_ERR_NUMERIC;
-        for (i = 0; i <= j; i++) whole += h[i] * h[i];
-        if (rest <= 8 * (double)FSI_REAL_EPS * sqrt(whole)) rest = 0;  /* the space is exhausted: happy breakdown */
+        for (i = 0; i <= j; i++) whole = hypot(whole, h[i]);
+        if (rest <= 8 * (double)FSI_REAL_EPS * whole) rest = 0;        /* the space is exhausted: happy breakdown */
         for (i = 0; i < j; i++) {
             t = c[i] * h[i] + s[i] * h[i + 1];
             h[i + 1] = c[i] * h[i + 1] - s[i] * h[i];
             h[i] = t;
         }
-        t = sqrt(h[j] * h[j] + rest * rest);
+        t = hypot(h[j], rest);
         c[j] = t > 0 ? h[j] / t : 1;
         s[j] = t > 0 ? rest / t : 0;
         h[j] = t;
@@ -2081,7 +2129,7 @@ static int fsi__ldlt_pivot(size_t n, const fsi_real *A, size_t k, size_t *swap) 
     if (here >= golden * below) return 1;
     for (i = k; i < r; i++) other = fsi__max(other, fsi__abs(A[r * n + i]));
     for (i = r + 1; i < n; i++) other = fsi__max(other, fsi__abs(A[i * n + r]));
-    if (here * other >= golden * below * below) return 1;
+    if (here >= golden * below * (below / other)) return 1;
     *swap = r;
     return fsi__abs(A[r * n + r]) >= golden * other ? 1 : 2;
 }
@@ -2165,7 +2213,7 @@ FSI_API fsi_result fsi_dense_lu(int n, fsi_real *A, int32_t *pivot) {
             if (l != 0) for (j = k + 1; j < m; j++) A[i * m + j] -= l * A[k * m + j];
         }
     }
-    return FSI_OK;
+    return fsi_all_finite(m * m, A) ? FSI_OK : FSI_ERR_SINGULAR;
 }
 
 FSI_API void fsi_dense_lu_solve(int n, const fsi_real *A, const int32_t *pivot, fsi_real *x) {
@@ -2258,7 +2306,6 @@ FSI_API fsi_result fsi_qr_factor(int rows, int cols, fsi_real *A, fsi_real *tau,
         double norm = fsi__qr_pivot(m, n, k, A, pivot);
         if (k == 0) first = norm;
         if (!(norm > tolerance * first)) break;  /* everything left is rounding */
-        c = A + k * m;
         beta = (fsi_real)(c[k] > 0 ? -norm : norm);
         tau[k] = (beta - c[k]) / beta;
         fsi_scale(m - k - 1, 1 / (c[k] - beta), c + k + 1);
@@ -2338,7 +2385,7 @@ static int fsi__ic_try(fsi_ic *ic, const fsi__ic_extra *x, const fsi_csr *A, dou
     for (i = 0; i < ic->n; i++) ic->diagonal_inv[i] = x->d[i];  /* what the pivot is compared with */
     for (i = 0; i < ic->n; i++) {
         fsi_real d = x->d[i];
-        if (!(d > small * ic->diagonal_inv[i]) || !fsi__finite(d)) return 0;
+        if (!(d > small * ic->diagonal_inv[i]) || !fsi__finite(d) || !fsi__finite(1 / d)) return 0;
         fsi__ic_column(ic, x, i, d, FSI_R(ic->desc.modified));
         ic->diagonal_inv[i] = 1 / d;
     }
@@ -2370,6 +2417,7 @@ FSI_API fsi_result fsi_ic_update(fsi_ic *ic, const fsi_csr *A) {
     fsi_arena arena = {NULL, 0, 0, 0};
     size_t entries = 0;
     double shift;
+    int32_t i;
     int tries;
     fsi_result r;
     if (!ic || !ic->block) return FSI_ERR_STATE;
@@ -2386,6 +2434,8 @@ FSI_API fsi_result fsi_ic_update(fsi_ic *ic, const fsi_csr *A) {
         }
         shift = shift > 5e-4 ? 2 * shift : 1e-3;
     }
+    fsi_fill(entries, 0, ic->val);                     /* no shift helps: the diagonal is left as a preconditioner */
+    for (i = 0; i < ic->n; i++) ic->diagonal_inv[i] = fsi__min(1 / A->val[fsi__csr_find(A->row, A->col, i, i)], FSI_REAL_MAX);
     return FSI_ERR_SINGULAR;
 }
 
@@ -2475,13 +2525,14 @@ static int fsi__woodbury_root(size_t n, const fsi_real *C, fsi_real *F) {
     for (j = 0; j < n; j++) {
         double d = (double)C[j * n + j], whole = d;
         for (k = 0; k < j; k++) d -= (double)F[j * n + k] * (double)F[j * n + k];
-        if (!(fabs(d) > 64 * (double)FSI_REAL_EPS * fabs(whole))) continue;
-        if (d < 0) return 0;
-        F[j * n + j] = (fsi_real)sqrt(d);
+        int zero = !(fabs(d) > 64 * (double)FSI_REAL_EPS * fabs(whole));
+        if (!zero && d < 0) return 0;
+        F[j * n + j] = (fsi_real)(zero ? 0 : sqrt(d));
         for (i = j + 1; i < n; i++) {
             double sum = (double)C[i * n + j];
             for (k = 0; k < j; k++) sum -= (double)F[i * n + k] * (double)F[j * n + k];
-            F[i * n + j] = (fsi_real)(sum / (double)F[j * n + j]);
+            if (!zero) F[i * n + j] = (fsi_real)(sum / (double)F[j * n + j]);
+            else if (fabs(sum) > FSI__ROOT_EPS * sqrt(fabs(whole)) * sqrt(fabs((double)C[i * n + i]))) return 0;   /* nothing can stand beside a zero */
         }
     }
     return 1;
@@ -2983,6 +3034,7 @@ FSI_API fsi_result fsi_cholesky_solve(fsi_cholesky *c, const fsi_real *b, fsi_re
     if (c->n && (!b || !x)) return FSI_ERR_ARGUMENT;
     for (i = 0; i < c->n; i++) c->work[i] = (double)b[c->order[i]];
     fsi__cholesky_sweep(c, c->work);
+    for (i = 0; i < c->n; i++) if (!fsi__finite((fsi_real)c->work[i])) return FSI_ERR_NUMERIC;
     for (i = 0; i < c->n; i++) x[c->order[i]] = (fsi_real)c->work[i];
     return FSI_OK;
 }
@@ -3075,9 +3127,15 @@ static void fsi__ql_sweep(size_t n, double *d, double *e, double *Z, size_t l, s
 
 /* Eigenvalues of full symmetric A (destroyed) ascending in d, eigenvectors in the rows of Z. w is scratch [3 n]. 0 when QL does not end. */
 static int fsi__eigen_all(size_t n, double *A, double *d, double *Z, double *w) {
-    double *e = w + 2 * n;
+    double *e = w + 2 * n, top = 0, unit = 1;
     size_t i, j, l, m;
-    int sweeps;
+    int sweeps, power = 0;
+    for (i = 0; i < n * n; i++) { if (!fsi__finite64(A[i])) return 0; if (fabs(A[i]) > top) top = fabs(A[i]); }
+    if (top > 0 && !(top > 1e-100 && top < 1e100)) {                   /* squares would overflow or vanish */
+        (void)frexp(top, &power);
+        unit = ldexp(1.0, -fsi__iclamp(power, -1000, 1000));
+        for (i = 0; i < n * n; i++) A[i] *= unit;
+    }
     fsi__tridiagonal(n, A, d, e, Z, w);
     if (n) e[n - 1] = 0;
     for (l = 0; l < n; l++)
@@ -3088,6 +3146,7 @@ static int fsi__eigen_all(size_t n, double *A, double *d, double *Z, double *w) 
             if (sweeps == 100) return 0;
             fsi__ql_sweep(n, d, e, Z, l, m);
         }
+    for (i = 0; i < n; i++) d[i] /= unit;
     for (i = 0; i < n; i++) {
         double t;
         for (l = i, j = i + 1; j < n; j++) if (d[j] < d[l]) l = j;
@@ -3157,9 +3216,10 @@ FSI_API fsi_result fsi_eigen_dense(int n, const fsi_real *A, const fsi_real *B, 
                 z[i] /= L[i * m + i];
                 for (j = 0; j < i; j++) z[j] -= L[i * m + j] * z[i];
             }
-        w[k] = (fsi_real)d[k];
-        for (i = 0; V && i < m; i++) V[k * m + i] = (fsi_real)z[i];
+        for (i = 0; i < m; i++) if (!fsi__finite((fsi_real)z[i]) || !fsi__finite((fsi_real)d[k])) r = FSI_ERR_NUMERIC;
     }
+    for (i = 0; r == FSI_OK && i < m; i++) w[i] = (fsi_real)d[i];
+    for (i = 0; r == FSI_OK && V && i < m * m; i++) V[i] = (fsi_real)Z[i];
     fsi_free(a, arena.base, arena.size);
     return r;
 }
@@ -3171,6 +3231,7 @@ typedef struct fsi__modes {
     size_t n, locked, wanted, block, room, most; /* room: basis vectors kept, most: all there can be */
     size_t size, done;        /* basis vectors, of which processed */
     double shift, tolerance;
+    double unit;              /* theta is multiplied by this power of two near the shift, so that squares neither overflow nor vanish */
     double *V, *Y, *t, *u;    /* [(locked + room + 1) n], [(wanted + block) n], [n], [n] */
     double *H, *S, *C, *theta, *scratch, *c; /* room x room each, [room], [3 room], [locked + room + 1] */
     uint64_t random;
@@ -3256,7 +3317,7 @@ static void fsi__modes_process(fsi__modes *s, size_t j) {
     fsi__modes_mul(s->d->M, n, s->V + (s->locked + j) * n, s->t);
     for (i = 0; i < n; i++) y[i] = s->t[s->factor.order[i]];
     fsi__cholesky_sweep(&s->factor, y);
-    for (i = 0; i < n; i++) w[s->factor.order[i]] = y[i];
+    for (i = 0; i < n; i++) w[s->factor.order[i]] = s->unit * y[i];
     s->solves++;
     norm = fsi__modes_orthogonal(s, s->locked + s->size, w, c, &before);
     for (i = 0; i < s->size; i++) s->H[i * s->room + j] = c[s->locked + i];
@@ -3327,12 +3388,13 @@ static fsi_result fsi__modes_factor(fsi__modes *s) {
         r = fsi_cholesky_factor(&s->factor, s->d->K, s->shift, s->d->M);
         if (s->d->shift > 0) break;
     }
+    s->unit = 1 / fsi__krylov_unit(s->shift);
     return r;
 }
 
 /* Our first shift is a guess from the traces; if it turns out far above the modes, start again at the lowest wanted one. */
 static fsi_result fsi__modes_reshift(fsi__modes *s) {
-    double low = 1 / s->theta[s->done - 1 - (size_t)s->d->skip] - s->shift;
+    double low = s->unit / s->theta[s->done - 1 - (size_t)s->d->skip] - s->shift;
     size_t i, start = s->block < s->done ? s->block : s->done;
     if (s->d->shift > 0 || !(low > 0) || s->shift < 10 * low) return FSI_EMPTY;
     fsi__modes_lift(s, start);
@@ -3366,8 +3428,8 @@ static fsi_result fsi__modes_iterate(fsi__modes *s, fsi_report *report) {
     }
 }
 
-/* Writes the modes in ascending order of their Rayleigh quotients. */
-static void fsi__modes_write(fsi__modes *s, fsi_real *w, fsi_real *V) {
+/* Writes the modes in ascending order of their Rayleigh quotients; 0 (and nothing written) if one is not finite. */
+static int fsi__modes_write(fsi__modes *s, fsi_real *w, fsi_real *V) {
     size_t k, i, n = s->n, skip = (size_t)s->d->skip;
     fsi__modes_lift(s, s->wanted);
     for (k = 0; k < s->wanted; k++) {
@@ -3375,13 +3437,13 @@ static void fsi__modes_write(fsi__modes *s, fsi_real *w, fsi_real *V) {
         fsi__modes_mul(s->d->K, n, y, s->t);
         fsi__modes_mul(s->d->M, n, y, s->u);
         s->theta[k] = fsi__dot64(n, y, s->t) / fsi__dot64(n, y, s->u);  /* w = y.K y / y.M y */
+        if (!fsi__finite((fsi_real)s->theta[k])) return 0;
     }
     for (k = 0; k < s->wanted; k++) {
         size_t best = s->wanted, top = 0;
         const double *y;
         for (i = 0; i < s->wanted; i++)
             if (fsi__finite64(s->theta[i]) && (best == s->wanted || s->theta[i] < s->theta[best])) best = i;
-        if (best == s->wanted) return;
         if (k >= skip) {
             y = s->Y + best * n;
             for (i = 1; i < n; i++) if (fabs(y[i]) > fabs(y[top]) * (1 + 1e-6)) top = i;
@@ -3390,6 +3452,7 @@ static void fsi__modes_write(fsi__modes *s, fsi_real *w, fsi_real *V) {
         }
         s->theta[best] = HUGE_VAL;
     }
+    return 1;
 }
 
 /* Null vectors to the locked rows; the first shift from the traces. */
@@ -3433,7 +3496,7 @@ FSI_API fsi_result fsi_modes_solve(const fsi_modes_desc *desc, fsi_real *w, fsi_
         s.d = desc;
         s.n = (size_t)desc->K->rows;
         s.locked = (size_t)desc->null_count;
-        s.wanted = (size_t)(desc->count + desc->skip);
+        s.wanted = (size_t)desc->count + (size_t)desc->skip;
         s.most = s.n - s.locked;
         s.block = s.most < 8 ? s.most : 8;
         s.room = 2 * s.wanted + 40 < s.most ? 2 * s.wanted + 40 : s.most;
@@ -3452,7 +3515,7 @@ FSI_API fsi_result fsi_modes_solve(const fsi_modes_desc *desc, fsi_real *w, fsi_
         r = fsi__modes_prepare(&s);
     }
     if (r == FSI_OK) r = fsi__modes_iterate(&s, &done);
-    if (r >= 0) fsi__modes_write(&s, w, V);
+    if (r >= 0 && !fsi__modes_write(&s, w, V)) r = FSI_ERR_NUMERIC;
     done.iterations = s.solves;
     done.reason = r;
     if (report) *report = done;
@@ -3524,6 +3587,7 @@ static void fsi__mg_layout(fsi_mg *mg, fsi_arena *a, fsi_mg_level *level) {
     mg->face = (uint8_t *)fsi_arena_take(a, mg->cells, 1);
     mg->count = (uint8_t *)fsi_arena_take(a, mg->cells, 1);
     mg->label = (int32_t *)fsi_arena_take(a, mg->cells, sizeof *mg->label);
+    mg->regular = (uint8_t *)fsi_arena_take(a, mg->cells / 8 + 1, 1);
     mg->r = (fsi_real *)fsi_arena_take(a, mg->cells, sizeof *mg->r);
     mg->d = (fsi_real *)fsi_arena_take(a, mg->cells, sizeof *mg->d);
     mg->q = (fsi_real *)fsi_arena_take(a, mg->cells, sizeof *mg->q);
@@ -4904,12 +4968,23 @@ static fsi_result fsi__mg_rank_begin(const fsi_mg *mg, fsi_mg_rank *r, const fsi
     return FSI_OK;
 }
 
+static int fsi__mg_group_valid(const fsi_mg *mg, const fsi_mg_group *g) {
+    size_t columns = (size_t)fsi__imax(g->columns, 0), entries = (size_t)fsi__imax(g->entries, 0), e;
+    if (g->columns < 0 || g->entries < 0 || g->columns > 30000) return 0;
+    if (!columns || !entries) return 1;
+    if (!g->cell || !g->factor || !g->val || !g->K) return 0;
+    for (e = 0; e < entries; e++) if (g->cell[e] < 0 || (size_t)g->cell[e] >= mg->cells) return 0;
+    return fsi_all_finite(entries, g->factor) && fsi_all_finite(entries * columns, g->val) && fsi_all_finite(columns * columns, g->K);
+}
+
 FSI_API fsi_result fsi_mg_rank_build(fsi_mg_rank *rank, fsi_mg *mg, const fsi_mg_group *group, int groups) {
     fsi_mg_rank *r = rank;
     fsi_result result;
     int g, h, q;
-    if (!r || !mg || !mg->block || groups < 0 || (groups && !group) || r->reach < 0 || r->max_columns < 0) return FSI_ERR_ARGUMENT;
+    if (!r || !mg || !mg->block || groups < 0 || (groups && !group) || r->reach < 0 || r->max_columns < 0 || !fsi_allocator_valid(&r->allocator)) return FSI_ERR_ARGUMENT;
     r->columns = 0;
+    r->cells = mg->cells;
+    for (g = 0; g < groups; g++) if (!fsi__mg_group_valid(mg, group + g)) return FSI_ERR_ARGUMENT;
     result = fsi__mg_rank_begin(mg, r, group, groups);
     if (result != FSI_OK) { r->columns = 0; return result; }
     for (q = 0; q < r->levels && r->columns; q++) {
@@ -5103,10 +5178,10 @@ FSI_API void fsi_mg_apply(const fsi_mg *mg, const fsi_real *x, fsi_real *y) {
 }
 
 /* ---- regions without Dirichlet cells */
-/* Sums of x, |x| and the cells of regions first .. first+63. Chunks are fixed: the same bits for any number of threads. */
+/* Sums of x, |x| and the cells of up to 64 regions. Chunks are fixed: the same bits for any number of threads. */
 typedef struct fsi__mg_sums { double sum[64], abs[64], size[64]; } fsi__mg_sums;
 
-static void fsi__mg_region_sums(const fsi_mg *mg, const fsi_real *x, int first, fsi__mg_sums *out) {
+static void fsi__mg_region_sums(const fsi_mg *mg, const fsi_real *x, fsi__mg_sums *out) {
     fsi__mg_sums part[16];
     ptrdiff_t cells = (ptrdiff_t)mg->cells, c;
     int chunk, chunks = cells > FSI__GRAIN ? 16 : 1, r;
@@ -5115,8 +5190,8 @@ static void fsi__mg_region_sums(const fsi_mg *mg, const fsi_real *x, int first, 
         fsi__mg_sums *p = part + chunk;
         memset(p, 0, sizeof *p);
         for (c = cells * chunk / chunks; c < cells * (chunk + 1) / chunks; c++) {
-            int a = mg->label[c] - first;
-            if (a < 0 || a >= 64 || mg->label[c] >= mg->large) continue;
+            int a = mg->label[c];
+            if (a < 0 || a >= mg->large) continue;
             p->sum[a] += (double)x[c]; p->abs[a] += fabs((double)x[c]); p->size[a] += 1;
         }
     }
@@ -5127,38 +5202,64 @@ static void fsi__mg_region_sums(const fsi_mg *mg, const fsi_real *x, int first, 
         }
 }
 
+/* More regions: serial, one pass for all of them. There are at most half as many as cells, so their sums fit into the right-hand side and unknowns of the
+   finest level, which are idle between cycles and must be zeros afterwards (fsi__mg_room_clear). sum += x or |x|, size += 1 (NULL = not wanted). */
+static double *fsi__mg_room(const fsi_mg *mg, int second) { return (double *)(void *)(second ? mg->level->x : mg->level->f); }
+static void fsi__mg_room_clear(const fsi_mg *mg) {
+    memset(mg->level->f, 0, 2 * mg->level->size * sizeof(float));
+    memset(mg->level->x, 0, 2 * mg->level->size * sizeof(float));
+}
+static void fsi__mg_many_sums(const fsi_mg *mg, const fsi_real *x, int absolute, double *sum, double *size) {
+    size_t c;
+    for (c = 0; c < mg->cells; c++) {
+        int a = mg->label[c];
+        if (a < 0 || a >= mg->large) continue;
+        sum[a] += absolute ? fabs((double)x[c]) : (double)x[c];
+        if (size) size[a] += 1;
+    }
+}
+FSI__INLINE int fsi__mg_hidden(const fsi_mg *mg, int region) { return mg->hidden && mg->regular[region >> 3] >> (region & 7) & 1; }
+
 FSI_API void fsi_mg_project(const fsi_mg *mg, fsi_real *x) {
     ptrdiff_t cells = (ptrdiff_t)mg->cells, c;
-    int first, r;
+    double *mean, *size;
+    fsi__mg_sums s;
+    int r, many = mg->large > 64;
     if (!mg->regions) return;
-    for (first = 0; first == 0 || first < mg->large; first += 64) {
-        fsi__mg_sums s;
-        fsi__mg_region_sums(mg, x, first, &s);
-        for (r = 0; r < 64; r++) s.sum[r] = s.size[r] > 0 && !(first == 0 && r < 63 && mg->hidden >> r & 1) ? s.sum[r] / s.size[r] : 0;
-        FSI__OMP(parallel for schedule(static) if (cells > FSI__GRAIN))
-        for (c = 0; c < cells; c++) {
-            int a = mg->label[c] - first;
-            if (mg->label[c] >= mg->large) x[c] = mg->hidden >> 63 ? x[c] : 0;
-            else if (a >= 0 && a < 64) x[c] -= (fsi_real)s.sum[a];
-        }
+    mean = many ? fsi__mg_room(mg, 0) : s.sum;
+    size = many ? fsi__mg_room(mg, 1) : s.size;
+    if (many) { fsi__mg_room_clear(mg); fsi__mg_many_sums(mg, x, 0, mean, size); }
+    else fsi__mg_region_sums(mg, x, &s);
+    for (r = 0; r < mg->large; r++) mean[r] = fsi__mg_hidden(mg, r) ? 0 : mean[r] / size[r];
+    FSI__OMP(parallel for schedule(static) if (cells > FSI__GRAIN))
+    for (c = 0; c < cells; c++) {
+        int a = mg->label[c];
+        if (a >= mg->large) x[c] = fsi__mg_hidden(mg, a) ? x[c] : 0;
+        else if (a >= 0) x[c] -= (fsi_real)mean[a];
     }
+    if (many) fsi__mg_room_clear(mg);
 }
 
 /* Largest imbalance: |sum| / sum of |.| over regions where the part outside the range, |sum| / sqrt(cells), exceeds least. */
 static double fsi__mg_imbalance(const fsi_mg *mg, const fsi_real *b, double least) {
-    double worst = 0;
+    double worst = 0, *sum, *other;
+    fsi__mg_sums s;
     size_t c;
-    int first, r;
+    int r, many = mg->large > 64;
     if (!mg->regions) return 0;
-    for (first = 0; first < mg->large; first += 64) {
-        fsi__mg_sums s;
-        fsi__mg_region_sums(mg, b, first, &s);
-        for (r = 0; r < 64; r++)
-            if (s.abs[r] > 0 && fabs(s.sum[r]) > least * sqrt(s.size[r]) && fabs(s.sum[r]) > worst * s.abs[r] &&
-                !(first == 0 && r < 63 && mg->hidden >> r & 1)) worst = fabs(s.sum[r]) / s.abs[r];
+    sum = many ? fsi__mg_room(mg, 0) : s.sum;
+    other = many ? fsi__mg_room(mg, 1) : s.size;
+    if (many) { fsi__mg_room_clear(mg); fsi__mg_many_sums(mg, b, 0, sum, other); }
+    else fsi__mg_region_sums(mg, b, &s);
+    for (r = 0; r < mg->large; r++) {
+        if (fsi__mg_hidden(mg, r) || !(fabs(sum[r]) > least * sqrt(other[r]))) sum[r] = 0;
+        other[r] = many ? 0 : s.abs[r];
     }
-    for (c = 0; c < mg->cells && mg->regions > mg->large && !(mg->hidden >> 63); c++)
-        if (mg->label[c] >= mg->large && fabs((double)b[c]) > least) return 1;
+    if (many) fsi__mg_many_sums(mg, b, 1, other, NULL);
+    for (r = 0; r < mg->large; r++) if (fabs(sum[r]) > worst * other[r]) worst = fabs(sum[r]) / other[r];
+    if (many) fsi__mg_room_clear(mg);
+    for (c = 0; c < mg->cells && mg->regions > mg->large; c++)
+        if (mg->label[c] >= mg->large && fabs((double)b[c]) > least && !fsi__mg_hidden(mg, mg->label[c])) return 1;
     return worst;
 }
 
@@ -5273,6 +5374,7 @@ FSI_API void fsi_mg_cycle(fsi_mg *mg, const fsi_real *r, fsi_real *z) {
     ptrdiff_t c, cells = (ptrdiff_t)mg->cells;
     double big, scale;
     int k, e = 0;
+    if (!mg->block) return;
     FSI__OMP(parallel for schedule(static) if (cells > FSI__GRAIN))
     for (c = 0; c < cells; c++) z[c] = mg->face[c] & FSI__FLUID ? r[c] : 0;
     fsi_mg_project(mg, z);
@@ -5371,28 +5473,33 @@ static void fsi__mg_true_residual(fsi__mg_cg *cg) {
 }
 
 /* With an extra term a region without Dirichlet cells may have no null vector: E applied to constants of random size per region tells.
-   Such regions are left alone by fsi_mg_project during the solve: bits 0-62 of hidden, and bit 63 for all single cells. */
-static uint64_t fsi__mg_regular_regions(fsi_mg *mg, const fsi_mg_solve_desc *s) {
+   Such regions are left alone by fsi_mg_project during the solve. Overwrites r, d, q. */
+static void fsi__mg_hide_regular(fsi_mg *mg, const fsi_mg_solve_desc *s) {
     ptrdiff_t c, n = (ptrdiff_t)mg->cells;
-    fsi__mg_sums constant, noise;
-    uint64_t seed, hidden = 0;
+    double *sum = fsi__mg_room(mg, 0), *noise = fsi__mg_room(mg, 1);
+    uint64_t seed;
     int r;
     for (c = 0; c < n; c++) {
-        seed = (uint64_t)(mg->label[c] + 1);
+        seed = (uint64_t)((int64_t)mg->label[c] + 1);
         mg->d[c] = mg->label[c] < 0 ? 0 : 1 + fsi__random_unit(&seed);
         mg->q[c] = mg->r[c] = 0;
     }
     s->extra.apply_fn(mg->d, mg->q, s->extra.user);
     for (seed = 1, c = 0; c < n; c++) mg->d[c] *= 2 * fsi__random_unit(&seed) - 1;     /* noise of the same size gives the scale of E */
     s->extra.apply_fn(mg->d, mg->r, s->extra.user);
-    fsi__mg_region_sums(mg, mg->q, 0, &constant);
-    fsi__mg_region_sums(mg, mg->r, 0, &noise);
-    for (r = 0; r < 63; r++)
-        if (fabs(constant.sum[r]) > 1e4 * (double)FSI_REAL_EPS * sqrt(constant.size[r]) * noise.abs[r]) hidden |= (uint64_t)1 << r;
+    memset(mg->d, 0, mg->cells * sizeof *mg->d);
+    memset(mg->regular, 0, mg->cells / 8 + 1);
+    fsi__mg_room_clear(mg);
+    fsi__mg_many_sums(mg, mg->q, 0, sum, NULL);
+    fsi__mg_many_sums(mg, mg->r, 1, noise, NULL);
+    for (c = 0; c < n; c++) if (mg->label[c] >= 0) mg->d[mg->label[c]] += 1;           /* cells of each region */
+    for (r = 0; r < mg->large; r++)
+        if (fabs(sum[r]) > 1e4 * (double)FSI_REAL_EPS * sqrt((double)mg->d[r]) * noise[r]) mg->regular[r >> 3] |= (uint8_t)(1 << (r & 7));
     for (c = 0; c < n; c++)
-        if (mg->label[c] >= mg->large && fsi__abs(mg->q[c]) > 0) hidden |= (uint64_t)1 << 63;
+        if (mg->label[c] >= mg->large && fsi__abs(mg->q[c]) > 0) mg->regular[mg->label[c] >> 3] |= (uint8_t)(1 << (mg->label[c] & 7));
+    for (r = 0; r < mg->regions; r++) mg->hidden += mg->regular[r >> 3] >> (r & 7) & 1;
+    fsi__mg_room_clear(mg);
     memset(mg->q, 0, mg->cells * sizeof *mg->q);
-    return hidden;
 }
 
 /* Clears p outside the fluid, everywhere without a guess; 0 (and p untouched) if the guess is not finite. */
@@ -5501,8 +5608,9 @@ FSI_API fsi_result fsi_mg_solve(fsi_mg *mg, const fsi_mg_solve_desc *desc, const
     if (desc) s = *desc;
     cg.mg = mg; cg.s = &s; cg.b = b; cg.p = p;
     if (!b || !p || !fsi__mg_desc_valid(&s)) return FSI_ERR_ARGUMENT;
+    if (s.rank && s.rank->columns && (s.rank->cells != mg->cells || s.rank->levels != mg->levels)) return FSI_ERR_SIZE;
     rep.regions = mg->regions;
-    if (s.extra.apply_fn && mg->regions) mg->hidden = fsi__mg_regular_regions(mg, &s);
+    if (s.extra.apply_fn && mg->regions) fsi__mg_hide_regular(mg, &s);
     mg->rank = s.rank;
     if (!fsi__mg_load(&cg) || !fsi__mg_load_guess(mg, p, s.guess)) { mg->hidden = 0; mg->rank = NULL; return FSI_ERR_ARGUMENT; }
     least = s.tolerance_abs * cg.unit > 1e-4 * cg.limit ? s.tolerance_abs * cg.unit : 1e-4 * cg.limit;

@@ -67,10 +67,11 @@
    - Contact: sequential impulses with warm starts over desc.substeps; overlap is pushed out by a soft constraint, and the velocity of the
      push is taken away again. Ten boxes for 10 s at dt = 1/60: overlap .22 %, drift .4 % of the edge (R_08). Slope of 20 degrees: acceleration to 1e-5, stick and slip within 1 % of the angle (R_06). Friction is a cone.
    - Impacts: restitution acts on the approach before the forces of the step; two spheres to 1e-12 (R_05).
-   - Energy never grows but by the work of opening overlaps, which every kind reports (fsi_solids_report.work, fsi_soft.contact_work,
-     fsi_reduced_contacts.work): where impulses of a substep are not solved to the end and would add some, a share of all is taken back.
-     Not guarded: worlds with motors, springs, moving scripted bodies or other solids. Measured growth there: below 3e-5 J of 60 J for all
-     pairs of kinds at 2 m/s (test_contact). A cloth hit so fast that it moves an element's length in a step does gain: take smaller steps.
+   - Energy never grows without work: kinetic + potential of the bodies rises in a step by at most report.work + drive + others + applied, for the bodies
+     with all externals that have energy_fn (soft and reduced do) by work + drive + applied. Impulses that are not solved to the end and would add some are
+     taken back by a share, bounces give back no more than the impact took, and what a soft or reduced body gains too much leaves its inner motion, momentum
+     unchanged. Measured beyond the work: 6e-11 of 3e4 J with motors, springs, scripted bodies, forces and bounces (test_solids), 0 of 5 kJ with all kinds at
+     once (test_contact). fsi_soft_contact and fsi_reduced_contact report their own work. Explicit and trapezoidal soft bodies swing about their energy.
    - Soft bodies with an implicit integrator answer other solids through the integrator's matrix (up to 200 touched nodes, else lumped masses).
    - Contacts ahead (positive gap) limit the approach to gap / h, so a 2 cm plank stops a ball at 300 m/s. The price: a body that
      would just miss another by less than its motion in a step may be brushed.
@@ -184,6 +185,8 @@
 #define fsi_reduced_row fsi_reduced_row_f32
 #define fsi_reduced_mass fsi_reduced_mass_f32
 #define fsi_reduced_forces fsi_reduced_forces_f32
+#define fsi_reduced_half fsi_reduced_half_f32
+#define fsi_reduced_rewind fsi_reduced_rewind_f32
 #define fsi_reduced_move fsi_reduced_move_f32
 #define fsi_reduced_energy fsi_reduced_energy_f32
 #define fsi_reduced_external fsi_reduced_external_f32
@@ -194,6 +197,7 @@
 #define fsi_reduced_group_free fsi_reduced_group_free_f32
 #define fsi_reduced_group_couple fsi_reduced_group_couple_f32
 #define fsi_reduced_group_take fsi_reduced_group_take_f32
+#define fsi_reduced_group_move fsi_reduced_group_move_f32
 #define fsi_reduced_group_surface fsi_reduced_group_surface_f32
 #define fsi_reduced_contact fsi_reduced_contact_f32
 #define fsi_reduced_contacts_free fsi_reduced_contacts_free_f32
@@ -358,6 +362,7 @@ typedef struct fsi_contact {
     fsi_real size;            /* bounding radius of the smaller side: the slop's scale, m */
     fsi_real mass_n;          /* effective mass along the normal, kg */
     fsi_real mass_t;          /* effective mass along the tangents, kg */
+    fsi_real start[2];        /* impulse and normal velocity when restitution began: what it gave can be told and taken back */
 } fsi_contact;
 
 /* A solid of another kind (cloth, tetrahedra, reduced, a user's own) that takes part in contact with the rigid world and with other
@@ -380,6 +385,9 @@ typedef struct fsi_external {
        ends the step: contact then sees it move in every substep, opens its overlaps without leaving a velocity behind, and angular momentum is exact. */
     void (*advance_fn)(void *user, fsi_real h);
     void (*touch_fn)(void *user, int point, fsi_vec3 at);                           /* NULL, or: told of every contact point before the other calls */
+    /* NULL, or, called when a step ends. take = 0: J that contact has brought it beyond what it had, or would have without contact. take > 0: takes up to
+       so many J out of the motion inside it, momentum unchanged, and returns what it took. With it the energy of all together never grows without work. */
+    double (*energy_fn)(void *user, double take);
 } fsi_external;
 
 /* Answer of a distance query. */
@@ -471,7 +479,11 @@ typedef struct fsi_solids_report {
     double kinetic, potential; /* J; potential of gravity against the origin, and of springs */
     double momentum[3];       /* N s of the dynamic bodies */
     double angular[3];        /* N m s about the origin */
-    double work;              /* J that opening overlaps and joint drift did against gravity in the last step: without it energy never grows */
+    /* Work in the last step, J: kinetic + potential grows by no more than the four together. */
+    double work;              /* of opening overlaps and joint drift, against gravity and inside other solids */
+    double drive;             /* of motors and of scripted bodies */
+    double others;            /* of the externals on the bodies (negative: they took more than they gave) */
+    double applied;           /* of force, torque, couplings and, negative, of damping */
     double penetration;       /* deepest overlap among contacts, m, >= 0 */
     double joint_error;       /* largest distance of joint anchors, m (PRISMATIC: off the axis) */
     int contacts, pairs;      /* contact points with an impulse or overlap; body pairs near each other */
@@ -733,7 +745,8 @@ FSI_API fsi_result fsi_soft_restore(fsi_soft *s, const void *in);
    The velocity of a copy is (w, q'): w = M_rig^-1 (momentum, angular momentum), q' modal velocities; v = J_rig w + P_d^T R S q'.
    In these coordinates the mass is block diagonal and an impulse f gives J_rig^T f to w and S^T R^-1 P_d f to q': momentum is exact. */
 typedef struct fsi_reduced_desc {
-    const fsi_mesh *mesh;     /* tetrahedra and surface at rest; read during init only; required */
+    const fsi_mesh *mesh;     /* tetrahedra and surface at rest; dim 2: a flat sheet of triangles (fsi_mesh_sheet); read during init only; required */
+    int dim;                  /* 0, 3: tetrahedra; 2: triangles in the plane z = 0 (plane stress), per metre of depth: 3 + modes move */
     int modes;                /* vibration modes, 0 = rigid */
     const fsi_real *basis;    /* [modes * 3 * vertex_count] own basis, vector after vector, instead of modal analysis; its mean
                                  translation is taken out, its span is kept; NULL = the lowest vibration modes */
@@ -746,7 +759,7 @@ typedef struct fsi_reduced_desc {
 } fsi_reduced_desc;
 typedef struct fsi_reduced_model {
     fsi_reduced_desc desc;    /* resolved; mesh and basis pointers are NULL */
-    int vertex_count, element_count, modes;
+    int vertex_count, element_count, modes, dim;
     fsi_real mass;            /* kg */
     fsi_real radius;          /* of a sphere about the centre of mass that holds the rest shape, m */
     fsi_vec3 center;          /* centre of mass in the mesh's coordinates, m */
@@ -755,7 +768,7 @@ typedef struct fsi_reduced_model {
     fsi_real *S;              /* [vertex_count * 3 * modes] S[(3 i + axis) * modes + k], 1/sqrt(kg): M_r = S^T M S = 1 */
     fsi_real *omega2;         /* [modes] K_r = S^T K S is diagonal, 1/s^2 (own bases are turned into their eigenvectors) */
     int surface_count; int32_t *surface; /* [surface_count] mesh vertex of each surface vertex */
-    int32_t *index;           /* [3 * element_count] surface, numbers of surface vertices */
+    int32_t *index;           /* [dim * element_count] surface, numbers of surface vertices */
     fsi_real *C0;             /* [9] sum m x0 x0^T */
     fsi_real *G0;             /* [modes * 9] sum m s_k x0^T */
     fsi_real *G;              /* [modes * modes * 9] sum m s_k s_l^T */
@@ -777,10 +790,14 @@ typedef struct fsi_reduced {
     fsi_real *q, *dq;         /* [modes] modal displacement and velocity */
     fsi_real *cache;          /* [27 + 3 modes] R, I (body), I^-1 (body), H = sum m r x s_k; follows the state */
     fsi_real *push;           /* [6 + modes] generalised force (force, torque about T, modal), cleared by fsi_reduced_forces */
+    fsi_real *begin;          /* [12 + 3 modes] p, L, q, q' and push at the start of a Newmark step; private */
+    int half;                 /* 1: between fsi_reduced_half and fsi_reduced_forces */
     fsi_vec3 gravity;         /* m/s^2 */
     int fixed;                /* 1: does not move */
     fsi_real dt;              /* of the running step */
     fsi_real moved;           /* s of the running step that the rigid world's move has already moved it */
+    double energy, reference; /* private: J when the step began; the most it may have at its end but for the work of others */
+    int touched;              /* private: others touch it in this step */
     fsi_allocator allocator;
     void *block; size_t size; /* the one allocation */
 } fsi_reduced;
@@ -802,6 +819,14 @@ FSI_API void fsi_reduced_row(const fsi_reduced *b, fsi_vec3 x, int count, const 
 FSI_API void fsi_reduced_mass(const fsi_reduced *b, fsi_real dt, fsi_real *mass, fsi_real *inverse);
 /* Stage 1: gravity, push, fictitious and internal forces; dq becomes M^_r^-1 M_r q'*, the answer without fluid. */
 FSI_API fsi_result fsi_reduced_forces(fsi_reduced *b, fsi_real dt);
+/* The Newmark step (REDUCED section 6), two coupled solves a step:
+       fsi_reduced_half; couple and solve with dt / 2, take       v^(n+1/2), v^n kept aside
+       fsi_reduced_group_move (or fsi_reduced_move) by dt         x^(n+1)
+       fsi_reduced_rewind; fsi_reduced_contact                    v^n, then without collisions, at x^(n+1)
+       fsi_reduced_forces; couple and solve with dt, take         v^(n+1): elastic force K (q^n + dt q'^(n+1)), rest at x^(n+1)
+   fsi_reduced_half: stage 1 for dt / 2. fsi_reduced_rewind: v^n and the pushes come back, places stay. */
+FSI_API fsi_result fsi_reduced_half(fsi_reduced *b, fsi_real dt);
+FSI_API fsi_result fsi_reduced_rewind(fsi_reduced *b);
 /* Stage 4: q += dt q', T += dt v, frame turned by its own angular velocity. */
 FSI_API fsi_result fsi_reduced_move(fsi_reduced *b, fsi_real dt);
 /* Kinetic and elastic energy, J. */
@@ -823,8 +848,8 @@ typedef struct fsi_reduced_joint {
 } fsi_reduced_joint;
 typedef struct fsi_reduced_skin {
     int vertex_count, element_count;
-    const int32_t *index;     /* [3 * element_count] */
-    int terms;                /* component vertices per skin vertex, >= 1 */
+    const int32_t *index;     /* [dim * element_count] */
+    int terms;                /* component vertices per skin vertex, 1 .. 16, of at most 4 bodies */
     const int32_t *body, *vertex; /* [terms * vertex_count] */
     const fsi_real *weight;   /* [terms * vertex_count] >= 0, sum 1 */
 } fsi_reduced_skin;
@@ -834,12 +859,13 @@ typedef struct fsi_reduced_group {
     fsi_reduced_joint *joint; /* [joint_count] */
     fsi_reduced_skin skin;    /* copied; terms 0 = none */
     fsi_real *x, *velocity;   /* [3 * surface vertices] */
-    int32_t *index, *owner;   /* surface elements; body of each vertex (no skin) */
+    int32_t *index, *owner;   /* surface elements; body of each vertex (skin: the one it hangs on most) */
     int vertex_count, element_count; /* of the surface */
     fsi_real *v, *impulse;    /* [dof] */
     fsi_real *mass, *inverse; /* [dof * dof] */
     fsi_real *A, *AK, *LA;    /* joints: [3 joints * dof], [3 joints * dof], [(3 joints)^2] */
     fsi_real *scratch;        /* [dof * dof] */
+    fsi_real *pose;           /* [dof + bodies] place, rotation and q of the bodies before they move */
     int32_t *skin_body; fsi_real *skin_weight; /* the copy behind skin */
     fsi_real joint_error;     /* largest distance of joined points when last coupled, m */
     fsi_allocator allocator;
@@ -853,19 +879,27 @@ FSI_API void fsi_reduced_group_free(fsi_reduced_group *g);
 FSI_API fsi_result fsi_reduced_group_couple(fsi_reduced_group *g, fsi_real dt, fsi_coupled *out);
 /* Stage 2, after the solve (or at once without fluid): the bodies take the velocities in g->v. */
 FSI_API fsi_result fsi_reduced_group_take(fsi_reduced_group *g);
+/* Stage 4 for all bodies of the group: impulses in the joints (pre-stabilisation) so that the joined points meet at the end of the move. Balanced, at points
+   that meet at its start: momentum and angular momentum stay. Points further apart than a quarter of the smaller radius come nearer by that much. */
+FSI_API fsi_result fsi_reduced_group_move(fsi_reduced_group *g, fsi_real dt);
 /* Surface of bodies or skin at the present state (arrays of the group). */
 FSI_API fsi_surface fsi_reduced_group_surface(fsi_reduced_group *g);
 
 /* Contact among many copies and with obstacles: sample points against the distance fields of the others (deformation taken back at the nearest
    vertex), sequential impulses with friction. Overlaps are opened by moving the bodies, never through their velocities: what that puts into
-   gravity, elasticity and rotation is reported as work. Memory grows when contacts outgrow it, never shrinks. */
+   gravity, elasticity and rotation is reported as work. Memory grows when contacts outgrow it, never shrinks.
+   Bodies of one group do not touch each other. A group with a skin touches others with the vertices of its skin: a skin vertex moves as the weighted particles
+   behind it and hands impulses on to them with the same weights. */
 typedef struct fsi_reduced_contacts {
+    fsi_reduced_group *const *group; int group_count; /* groups of the bodies given (all of their bodies must be given, too); the caller's; none = every body on its own */
     fsi_real friction, restitution; /* between copies */
     fsi_real slop;            /* depth that is left alone, m */
     int iterations;           /* 0 = 20 */
     int count, room;          /* contacts of the last call */
     struct fsi__reduced_contact *contact; /* [room] */
     fsi_real *row, *u; size_t row_room, u_room; /* private */
+    int parts;                /* private: bodies behind one contact at most */
+    int32_t *where; size_t where_room; /* private: [bodies] group + 1 of each body, then the bodies' numbers group after group */
     fsi_real depth;           /* deepest overlap met by the last call, m */
     double work;              /* energy that opening overlaps put in during the last call, J: without it energy never grows */
     fsi_allocator allocator;
@@ -1051,7 +1085,7 @@ static void fsi__tess_round3(const fsi_shape *s, const fsi__tess *t, fsi_real ra
             c = r * fsi__cos(a); d = r * fsi__sin(a);
             x = t->loop ? fsi__put(x, d, along, c) : fsi__put(x, along, c, d); /* axes cyclic: orientation is kept */
         }
-    if (!t->loop) x = fsi__put(x, -tip, 0, 0);
+    if (!t->loop) (void)fsi__put(x, -tip, 0, 0);
     for (i = 0; i < last; i++)
         for (j = 0; j < n; j++) {                                  /* profile direction x direction around = outward */
             int i1 = (i + 1) % t->rings, j1 = (j + 1) % n, a = first + i * n + j, b = first + i1 * n + j, c = first + i1 * n + j1, d = first + i * n + j1;
@@ -1882,6 +1916,7 @@ struct fsi__solids_work {
     uint64_t *cell, *cell_scratch; /* [max_bodies] */
     uint64_t *jointed, *jointed_scratch; /* [max_joints] sorted pairs that do not collide */
     fsi_vec3 *lo, *hi;        /* [max_bodies] bounds of the coming step */
+    fsi_vec3 *taken;          /* [2 * max_bodies] impulse and its moment that bodies without inverse mass took in the substep, N s, N m s */
     fsi_real *extent;         /* [max_bodies] */
     int32_t *large;           /* [max_bodies] bodies outside the broad phase grid */
     struct fsi__joint_rows *rows; /* [max_joints] */
@@ -1912,13 +1947,18 @@ FSI__INLINE fsi_vec3 fsi__side_velocity(const fsi_solids *w, int side, int point
     }
 }
 
+/* Impulse j and its moment l about the centre of mass. What scripted bodies take is added up: with their velocity it is their work. */
+FSI__INLINE void fsi__body_impulse(const fsi_solids *w, int body, fsi_vec3 j, fsi_vec3 l) {
+    fsi__velocity *b = w->work->vel + body;
+    fsi_vec3 *taken = w->work->taken + 2 * body;
+    if (b->inverse_mass == 0) { taken[0] = fsi_vec_add(taken[0], j); taken[1] = fsi_vec_add(taken[1], l); return; }
+    b->v = fsi_vec_mad(b->v, j, b->inverse_mass);
+    b->w = fsi_vec_add(b->w, fsi_mat3_mul_vec(&b->I, l));
+}
+
 FSI__INLINE void fsi__side_impulse(const fsi_solids *w, int side, int point, fsi_vec3 r, fsi_vec3 at, fsi_vec3 j) {
-    if (side < w->desc.max_bodies) {
-        fsi__velocity *b = w->work->vel + side;
-        if (b->inverse_mass == 0) return;
-        b->v = fsi_vec_mad(b->v, j, b->inverse_mass);
-        b->w = fsi_vec_add(b->w, fsi_mat3_mul_vec(&b->I, fsi_vec_cross(r, j)));  /* I^-1 (r x j) */
-    } else {
+    if (side < w->desc.max_bodies) fsi__body_impulse(w, side, j, fsi_vec_cross(r, j));
+    else {
         const fsi_external *e = w->external + (side - w->desc.max_bodies);
         e->impulse_fn(e->user, point, at, j);
     }
@@ -1993,25 +2033,45 @@ static fsi_real fsi__contact_normal(const fsi_solids *w, fsi_contact *c, fsi_rea
     return c->b < w->desc.max_bodies ? -h * (vn + fsi__max(bias, 0)) / c->size : 0;
 }
 
-/* Where the body hit faster than the threshold, the normal velocity becomes -e times the approach. Swept until all agree. */
-static void fsi__contact_restitution(fsi_solids *w, fsi_real threshold) {
+/* Where the body hit faster than the threshold, the normal velocity becomes -e times the approach. Swept until all agree. Impulses d from normal
+   velocities v0 to v1 give sum d (v0 + v1) / 2: where that is more than the impact has lost (many contacts at once), all bounce by the share that is not.
+   Returns what they gave, J. */
+static double fsi__contact_restitution(fsi_solids *w, fsi_real threshold, double lost) {
+    double a = 0, b = 0, share = 1;
     int i, pass, any = 1;
+    for (i = 0; i < w->contact_count; i++) {
+        fsi_contact *c = w->contact + i;
+        if (c->restitution == 0 || c->approach > -threshold || c->impulse_max == 0) continue;
+        c->bounced = 1; c->start[0] = c->impulse; c->start[1] = fsi_vec_dot(fsi__contact_velocity(w, c), c->normal);
+    }
     for (pass = 0; pass < 20 && any; pass++) {
         any = 0;
         for (i = 0; i < w->contact_count; i++) {
             fsi_contact *c = w->contact + i;
             fsi_real vn, j, before = c->impulse;
-            if (c->restitution == 0 || c->approach > -threshold || c->impulse_max == 0) continue;
+            if (!c->bounced) continue;
             vn = fsi_vec_dot(fsi__contact_velocity(w, c), c->normal);
             j = fsi__max(0, before - c->mass_n * (vn + c->restitution * c->approach));
             if (fsi__abs(j - before) > 8 * FSI_REAL_EPS * j) any = 1;
             c->impulse = j;
             fsi__contact_apply(w, c, fsi_vec_scale(c->normal, j - before));
-            c->bounced = 1;
         }
     }
-    for (i = 0; i < w->contact_count; i++)                         /* a bounce is no guess for the next step */
-        if (w->contact[i].bounced) w->contact[i].impulse = w->contact[i].impulse_t[0] = w->contact[i].impulse_t[1] = 0;
+    for (i = 0; i < w->contact_count; i++) {                       /* share s of the impulses gives a s^2 + b s */
+        const fsi_contact *c = w->contact + i;
+        double d = (double)(c->impulse - c->start[0]), v0 = (double)c->start[1];
+        if (!c->bounced) continue;
+        a += d * ((double)fsi_vec_dot(fsi__contact_velocity(w, c), c->normal) - v0) / 2;
+        b += d * v0;
+    }
+    if (a + b > lost && a > 0) share = fsi__clamp((fsi_real)((sqrt(b * b + 4 * a * lost) - b) / (2 * a)), 0, 1);
+    for (i = 0; i < w->contact_count; i++) {
+        fsi_contact *c = w->contact + i;
+        if (!c->bounced) continue;
+        if (share < 1) fsi__contact_apply(w, c, fsi_vec_scale(c->normal, (fsi_real)(share - 1) * (c->impulse - c->start[0])));
+        c->impulse = c->impulse_t[0] = c->impulse_t[1] = 0;        /* a bounce is no guess for the next step */
+    }
+    return share * (a * share + b);
 }
 
 /* ------------------------------------------------------------------------------------------------ >>joints */
@@ -2089,7 +2149,7 @@ static void fsi__joint_geometry(const fsi_solids *w, const fsi_joint *j, fsi__jo
         fsi__row_point(r, FSI__JOINT_FREE, len > 0 ? fsi_vec_scale(d, 1 / len) : fsi_vec(0, 1, 0), ra, fsi_vec_sub(rb, d), d);
         r->C[FSI__JOINT_FREE] = len;
     }
-    r->free = j->kind == FSI_JOINT_SPRING || j->motor || j->limit || j->stiffness > 0 || j->damping > 0;
+    r->free = j->kind == FSI_JOINT_SPRING || j->motor || j->limit || ((j->kind == FSI_JOINT_HINGE || j->kind == FSI_JOINT_PRISMATIC) && (j->stiffness > 0 || j->damping > 0));
 }
 
 /* (J M^-1 J^T) between row i of joint p and row k of joint q: through the bodies they share. */
@@ -2182,11 +2242,8 @@ static fsi_real fsi__row_velocity(const fsi_solids *w, const fsi_joint *j, const
 }
 
 static void fsi__row_apply(const fsi_solids *w, const fsi_joint *j, const fsi__joint_rows *r, int i, fsi_real s) {
-    fsi__velocity *a = w->work->vel + j->a, *b = w->work->vel + j->b;
-    a->v = fsi_vec_mad(a->v, r->l[i], s * a->inverse_mass);
-    a->w = fsi_vec_mad(a->w, fsi_mat3_mul_vec(&a->I, r->a[i]), s);
-    b->v = fsi_vec_mad(b->v, r->l[i], -s * b->inverse_mass);
-    b->w = fsi_vec_mad(b->w, fsi_mat3_mul_vec(&b->I, r->b[i]), -s);
+    fsi__body_impulse(w, j->a, fsi_vec_scale(r->l[i], s), fsi_vec_scale(r->a[i], s));
+    fsi__body_impulse(w, j->b, fsi_vec_scale(r->l[i], -s), fsi_vec_scale(r->b[i], -s));
 }
 
 static void fsi__joint_warm(const fsi_solids *w, const fsi_joint *j, const fsi__joint_rows *r, fsi_real scale) {
@@ -2332,7 +2389,7 @@ typedef struct fsi__solids_head {        /* first bytes of the state */
     uint32_t tag;
     int32_t dim, max_bodies, max_joints, max_contacts, bodies, joints, contacts;
     fsi_real h;                          /* substep of the last move: impulses are scaled when it changes */
-    double time, work;                   /* s; J that opening overlaps did against gravity in the last move */
+    double time, work, drive, others, applied; /* s; J in the last move: see fsi_solids_report */
 } fsi__solids_head;
 
 struct fsi__door { fsi_coupled c; fsi_real v[6], impulse[6], mass[36], inverse_mass[36]; fsi_vec3 x; size_t size; };
@@ -2361,6 +2418,7 @@ static void fsi__solids_layout(fsi_solids *w, fsi_arena *arena) {
     work.jointed_scratch = (uint64_t *)fsi_arena_take(arena, nj, sizeof(uint64_t));
     work.lo = (fsi_vec3 *)fsi_arena_take(arena, n, sizeof(fsi_vec3));
     work.hi = (fsi_vec3 *)fsi_arena_take(arena, n, sizeof(fsi_vec3));
+    work.taken = (fsi_vec3 *)fsi_arena_take(arena, 2 * n, sizeof(fsi_vec3));
     work.extent = (fsi_real *)fsi_arena_take(arena, n, sizeof(fsi_real));
     work.large = (int32_t *)fsi_arena_take(arena, n, sizeof(int32_t));
     work.rows = (fsi__joint_rows *)fsi_arena_take(arena, nj, sizeof *work.rows);
@@ -2924,7 +2982,7 @@ static void fsi__velocity_give(const fsi_rigid *b, fsi__velocity *s) {
     s->v = b->v; s->w = b->w; s->inverse_mass = b->inverse_mass; s->I = b->inverse_inertia;
 }
 
-typedef struct fsi__step { fsi_real h, share, slop; int n, guard; fsi__soft contact; } fsi__step;
+typedef struct fsi__step { fsi_real h, share, slop; int n; fsi__soft contact; double lost; } fsi__step;   /* lost: J that impulses took in the step */
 
 /* v += (v* - v) / n, L the same; v* was kept in force and torque's place: see fsi_solids_move. */
 static void fsi__substep_begin(fsi_solids *w, const fsi__step *st) {
@@ -2938,6 +2996,7 @@ static void fsi__substep_begin(fsi_solids *w, const fsi__step *st) {
             b->w = fsi_mat3_mul_vec(&b->inverse_inertia, b->L);
         }
         fsi__velocity_give(b, w->work->vel + i);
+        w->work->taken[2 * i] = w->work->taken[2 * i + 1] = fsi_vec(0, 0, 0);
     }
 }
 
@@ -2956,53 +3015,127 @@ static void fsi__substep_solve(fsi_solids *w, const fsi__step *st, int push) {
     }
 }
 
-static double fsi__touching_energy(const fsi_solids *w) {          /* kinetic, J */
+/* ---- energy of a substep. From v over v' = v + h f / m to v'' after the impulses kinetic energy less the work of the forces changes by
+   E(v'') - E(v) - (p' - p) . v'' = -|v'' - v|^2 / 2 + impulses . v''. The last term is <= 0 for contacts, joints and springs that are solved to the end; motors,
+   scripted bodies and other solids add their own work. What is left above 0 comes from unfinished sweeps: a share of all impulses is then taken back. */
+static double fsi__touching_energy(const fsi_solids *w) {          /* kinetic, of the solver's velocities, J */
     double e = 0;
     int i;
     for (i = 0; i < w->body_count; i++) {
         const fsi_rigid *b = w->body + i;
-        if (b->kind == FSI_RIGID_DYNAMIC && b->touching) e += (double)(b->mass * fsi_vec_dot(b->v, b->v) + fsi_vec_dot(b->w, b->L)) / 2;
+        const fsi__velocity *s = w->work->vel + i;
+        fsi_vec3 l = fsi_mat3_tmul_vec(&b->rotation, s->w);
+        if (b->kind == FSI_RIGID_DYNAMIC && b->touching) e += (double)(b->mass * fsi_vec_dot(s->v, s->v) + fsi_vec_dot(l, fsi_mat3_mul_vec(&b->inertia_body, l))) / 2;
     }
     return e;
 }
 
-/* Impulses that are not solved to the end can put energy in. From v over v' = v + h f / m to v'' after the impulses kinetic and potential energy together
-   change by E(v'') - E(v) - (p' - p) . v'', which is <= 0 when no contact pulls or drives. Where it is not, the share s of all impulses
-   of the substep is taken back that makes it 0; they are equal and opposite as before. energy: E(v). */
-static void fsi__substep_guard(fsi_solids *w, const fsi__step *st, double energy) {
-    double a = 0, b = 0, c = fsi__touching_energy(w) - energy, s = 0;
-    int i, k;
-    for (i = 0; i < w->body_count; i++) {
-        const fsi_rigid *q = w->body + i;
-        if (q->kind == FSI_RIGID_DYNAMIC && q->touching) c -= (double)(st->share * (q->mass * fsi_vec_dot(q->v_start, q->v) + fsi_vec_dot(q->L_start, q->w)));
+static double fsi__spring_energy(const fsi_solids *w) {            /* of the joints' springs at the present poses (work->rows), J */
+    double e = 0;
+    int i;
+    for (i = 0; i < w->joint_count; i++) {
+        const fsi_joint *j = w->joint + i;
+        double s = (double)(w->work->rows[i].C[FSI__JOINT_FREE] - j->rest);
+        if (w->work->rows[i].free && j->stiffness > 0) e += (double)j->stiffness * s * s / 2;
     }
-    if (!(c > 0)) return;
-    for (i = 0; i < w->contact_count; i++) fsi__contact_warm(w, w->contact + i, -1);
-    for (i = 0; i < w->joint_count; i++) fsi__joint_warm(w, w->joint + i, w->work->rows + i, -1);
-    for (k = 0; k < 2; k++) {                                      /* first a s^2 + b s + c, then the step of length s */
-        for (i = 0; i < w->body_count; i++) {
-            fsi_rigid *q = w->body + i;
-            fsi__velocity *n = w->work->vel + i;
-            fsi_vec3 dv = fsi_vec_sub(n->v, q->v), dw = fsi_vec_sub(n->w, q->w), dL;
-            if (q->kind != FSI_RIGID_DYNAMIC || !q->touching) continue;
-            dL = fsi_mat3_mul_vec(&q->rotation, fsi_mat3_mul_vec(&q->inertia_body, fsi_mat3_tmul_vec(&q->rotation, dw)));
-            a += (double)(q->mass * fsi_vec_dot(dv, dv) + fsi_vec_dot(dw, dL)) / 2;
-            b += (double)(q->mass * fsi_vec_dot(fsi_vec_mad(q->v, q->v_start, -st->share), dv) + fsi_vec_dot(fsi_vec_mad(q->L, q->L_start, -st->share), dw));
-            if (k) { n->v = fsi_vec_mad(q->v, dv, (fsi_real)s); n->w = fsi_vec_mad(q->w, dw, (fsi_real)s); fsi__velocity_take(q, n); }
+    return e;
+}
+
+/* Work of the externals on the others through the impulses of the substep: minus impulse times velocity at their end. known: of those with energy_fn. */
+static double fsi__others_work(const fsi_solids *w, double *known) {
+    double sum = 0;
+    int i, side, m = w->desc.max_bodies;
+    *known = 0;
+    for (i = 0; i < w->contact_count; i++) {
+        const fsi_contact *c = w->contact + i;
+        fsi_vec3 j = fsi_vec_mad(fsi__tangent_impulse(c, c->impulse_t[0], c->impulse_t[1]), c->normal, c->impulse);
+        if (c->b < m || (j.x == 0 && j.y == 0 && j.z == 0)) continue;
+        for (side = c->a < m; side < 2; side++) {
+            int e = side ? c->b : c->a;
+            double x = (double)fsi_vec_dot(j, fsi__side_velocity(w, e, side ? c->point_b : c->point_a, side ? c->rb : c->ra, c->at));
+            if (!side) x = -x;
+            sum += x;
+            if (w->external[e - m].energy_fn) *known += x;
         }
-        if (!(a > 0)) return;
-        if (k == 0) s = b * b > 4 * a * c ? (-b - sqrt(b * b - 4 * a * c)) / (2 * a) : -b / (2 * a);
-        if (k == 0) s = s > 0 ? s < 1 ? s : 1 : 0;
+    }
+    return sum;
+}
+
+static double fsi__drive_work(const fsi_solids *w, double share) { /* of motors, with a share of their impulses, and of scripted bodies, J */
+    double sum = 0;
+    int i;
+    for (i = 0; i < w->joint_count; i++)
+        if (w->joint[i].motor) sum += share * (double)(w->joint[i].impulse_free * fsi__row_velocity(w, w->joint + i, w->work->rows + i, FSI__JOINT_FREE));
+    for (i = 0; i < w->body_count; i++)
+        if (w->body[i].kind == FSI_RIGID_SCRIPTED) sum -= (double)(fsi_vec_dot(w->work->taken[2 * i], w->body[i].v) + fsi_vec_dot(w->work->taken[2 * i + 1], w->body[i].w));
+    return sum;
+}
+
+static double fsi__substep_balance(const fsi_solids *w, const fsi__step *st, double share) {     /* with a share of the impulses in the solver's velocities */
+    double e = fsi__touching_energy(w) - fsi__drive_work(w, share), known;
+    int i;
+    if (w->external_count) e -= share * fsi__others_work(w, &known);
+    for (i = 0; i < w->body_count; i++) {
+        const fsi_rigid *b = w->body + i;
+        const fsi__velocity *s = w->work->vel + i;
+        if (b->kind == FSI_RIGID_DYNAMIC && b->touching) e -= (double)(st->share * (b->mass * fsi_vec_dot(b->v_start, s->v) + fsi_vec_dot(b->L_start, s->w)));
+    }
+    return e;
+}
+
+static void fsi__impulses_again(fsi_solids *w, double share) {
+    int i;
+    for (i = 0; i < w->joint_count; i++) fsi__joint_warm(w, w->joint + i, w->work->rows + i, (fsi_real)share);
+    for (i = 0; i < w->contact_count; i++) fsi__contact_warm(w, w->contact + i, (fsi_real)share);
+}
+
+/* energy: kinetic of the start less what springs have gained since. Returns the share of the impulses that stays; *left: J gained (+) or lost (-). */
+static double fsi__substep_guard(fsi_solids *w, const fsi__step *st, double energy, double *left) {
+    double c[3], a, b, s = 0, root;
+    c[0] = fsi__substep_balance(w, st, 1) - energy;
+    *left = c[0];
+    if (!(c[0] > 4 * (double)FSI_REAL_EPS * fabs(energy))) return 1;
+    fsi__impulses_again(w, -0.5);
+    c[1] = fsi__substep_balance(w, st, 0.5) - energy;
+    fsi__impulses_again(w, -0.5);
+    c[2] = fsi__substep_balance(w, st, 0) - energy;
+    a = 2 * (c[0] - 2 * c[1] + c[2]);                              /* the parabola a s^2 + b s + c[0] for the share s taken back */
+    b = 4 * c[1] - 3 * c[0] - c[2];
+    root = b * b - 4 * a * c[0];
+    if (b < 0) s = root >= 0 ? 2 * c[0] / (sqrt(root) - b) : -b / (2 * a);     /* its first zero, or its lowest point */
+    s = s > 0 ? s < 1 ? s : 1 : 0;
+    fsi__impulses_again(w, 1 - s);
+    *left = (a * s + b) * s + c[0];
+    return 1 - s;
+}
+
+/* Work of the substep for the report. Bodies that touch nothing fly the exact parabola: force times the mean velocity; else times the last. */
+static void fsi__substep_ledger(const fsi_solids *w, fsi__step *st, fsi__solids_head *head, double share, double left, double *known) {
+    double mine = 0;
+    int i;
+    head->drive += fsi__drive_work(w, share);
+    if (w->external_count) head->others += share * fsi__others_work(w, &mine);
+    *known += share * mine;
+    st->lost -= left < 0 ? left : 0;
+    head->work += left > 0 ? left : 0;
+    for (i = 0; i < w->body_count; i++) {
+        const fsi_rigid *b = w->body + i;
+        const fsi__velocity *s = w->work->vel + i;
+        fsi_real mean = b->touching ? 0 : st->share / 2;
+        fsi_vec3 dp = fsi_vec_sub(fsi_vec_scale(b->v_start, st->share), fsi_vec_scale(w->desc.gravity, st->h)), v = fsi_vec_mad(s->v, b->v_start, -mean);
+        fsi_vec3 turn = fsi_vec_mad(s->w, fsi_mat3_mul_vec(&b->inverse_inertia, b->L_start), -mean);
+        if (b->kind == FSI_RIGID_DYNAMIC) head->applied += (double)(b->mass * fsi_vec_dot(dp, v) + st->share * fsi_vec_dot(b->L_start, turn));
     }
 }
 
-/* Scripted motion, motors, springs and other solids do work of their own: then nobody guards. */
-static int fsi__step_guarded(const fsi_solids *w) {
+/* All together: what the bodies gained from the externals beside what those have. An excess is taken out of the motion inside them. */
+static void fsi__step_balance(fsi_solids *w, fsi__solids_head *head, double gained) {
     int i;
-    for (i = 0; i < w->joint_count; i++) if (w->joint[i].motor || w->joint[i].stiffness > 0) return 0;
-    for (i = 0; i < w->body_count; i++)
-        if (w->body[i].kind == FSI_RIGID_SCRIPTED && w->body[i].touching && fsi_vec_dot(w->body[i].v, w->body[i].v) + fsi_vec_dot(w->body[i].w, w->body[i].w) > 0) return 0;
-    return w->external_count == 0;
+    for (i = 0; i < w->external_count; i++)
+        if (w->external[i].energy_fn) gained += w->external[i].energy_fn(w->external[i].user, 0);
+    for (i = 0; i < w->external_count && gained > 0; i++)
+        if (w->external[i].energy_fn) gained -= w->external[i].energy_fn(w->external[i].user, gained);
+    if (gained > 0) head->work += gained;
 }
 
 /* Gaps follow the normal velocity, bodies move; the point goes with the smaller side, and both arms end in it: momentum stays exact. */
@@ -3087,7 +3220,7 @@ static void fsi__contact_order(fsi_solids *w) {
 static void fsi__step_prepare(fsi_solids *w, fsi__step *st, fsi_real dt) {
     int i, m = w->desc.max_bodies;
     st->n = w->desc.substeps; st->h = dt / (fsi_real)st->n; st->share = 1 / (fsi_real)st->n; st->slop = w->desc.slop;
-    st->contact = fsi__soft_make(10, st->h);
+    st->contact = fsi__soft_make(10, st->h); st->lost = 0;
     for (i = 0; i < w->body_count; i++) {                          /* v_start, L_start become the change of this step */
         fsi_rigid *b = w->body + i;
         fsi_vec3 v = b->v, L = b->L;
@@ -3112,10 +3245,32 @@ static void fsi__step_prepare(fsi_solids *w, fsi__step *st, fsi_real dt) {
     fsi__joint_factor(w);
 }
 
+static void fsi__substep(fsi_solids *w, fsi__step *st, fsi__solids_head *head, double *known) {
+    double energy, share, left;
+    int i;
+    energy = fsi__touching_energy(w) + fsi__spring_energy(w);
+    fsi__substep_begin(w, st);
+    fsi__impulses_again(w, 1);                                     /* the guess */
+    fsi__substep_solve(w, st, 1);
+    fsi__substep_move(w, st);
+    fsi__substep_solve(w, st, 0);
+    for (i = 0; i < w->body_count; i++)                            /* moved by v, keeps vel: the difference opened overlaps against gravity */
+        if (w->body[i].kind == FSI_RIGID_DYNAMIC) head->work -= (double)(st->h * w->body[i].mass * fsi_vec_dot(w->desc.gravity, w->body[i].v));
+    share = fsi__substep_guard(w, st, energy - fsi__spring_energy(w), &left);
+    fsi__substep_ledger(w, st, head, share, left, known);
+    for (i = 0; i < w->body_count; i++) {
+        fsi_rigid *b = w->body + i;
+        fsi__velocity_take(b, w->work->vel + i);
+        if (b->kind == FSI_RIGID_DYNAMIC) head->work += (double)(st->h * b->mass * fsi_vec_dot(w->desc.gravity, b->v));
+    }
+    fsi__guess_drop(w, st);
+}
+
 FSI_API fsi_result fsi_solids_move(fsi_solids *w, fsi_real dt) {
     fsi__solids_head *head;
     fsi__step st;
     fsi_real scale, threshold;
+    double known = 0, kinetic, bounce, driven;
     int i, k, finite = 1;
     if (!w || !w->block) return FSI_ERR_STATE;
     if (!fsi__positive(dt)) return FSI_ERR_ARGUMENT;
@@ -3124,7 +3279,7 @@ FSI_API fsi_result fsi_solids_move(fsi_solids *w, fsi_real dt) {
     head = (fsi__solids_head *)w->block;
     scale = head->h > 0 ? fsi__min(1, dt / (fsi_real)w->desc.substeps / head->h) : 0;   /* a longer step never multiplies the guess */
     threshold = w->desc.bounce_speed > 0 ? w->desc.bounce_speed : 4 * dt * fsi__length(w->desc.gravity);
-    head->work = 0;
+    head->work = head->drive = head->others = head->applied = 0;
     fsi__collide(w, dt, scale);
     fsi__contact_order(w);
     fsi__step_prepare(w, &st, dt);
@@ -3132,28 +3287,17 @@ FSI_API fsi_result fsi_solids_move(fsi_solids *w, fsi_real dt) {
         for (k = 0; k < 6; k++) w->joint[i].impulse[k] *= scale;
         w->joint[i].impulse_free *= scale; w->joint[i].impulse_limit *= scale; w->joint[i].limited = 0;
     }
-    st.guard = fsi__step_guarded(w);
-    for (k = 0; k < st.n; k++) {
-        double energy = st.guard ? fsi__touching_energy(w) : 0;
-        fsi__substep_begin(w, &st);
-        for (i = 0; i < w->joint_count; i++) fsi__joint_warm(w, w->joint + i, w->work->rows + i, 1);
-        for (i = 0; i < w->contact_count; i++) fsi__contact_warm(w, w->contact + i, 1);
-        fsi__substep_solve(w, &st, 1);
-        fsi__substep_move(w, &st);
-        fsi__substep_solve(w, &st, 0);
-        for (i = 0; i < w->body_count; i++) {
-            fsi_rigid *b = w->body + i;                            /* moved by v, keeps vel: the difference opened overlaps against gravity */
-            if (b->kind == FSI_RIGID_DYNAMIC) head->work -= (double)(st.h * b->mass * fsi_vec_dot(w->desc.gravity, b->v));
-            fsi__velocity_take(b, w->work->vel + i);
-        }
-        if (st.guard) fsi__substep_guard(w, &st, energy);
-        for (i = 0; i < w->body_count; i++)
-            if (w->body[i].kind == FSI_RIGID_DYNAMIC) head->work += (double)(st.h * w->body[i].mass * fsi_vec_dot(w->desc.gravity, w->body[i].v));
-        fsi__guess_drop(w, &st);
-    }
-    fsi__contact_restitution(w, threshold);
+    for (k = 0; k < st.n; k++) fsi__substep(w, &st, head, &known);
+    memset(w->work->taken, 0, 2 * (size_t)w->body_count * sizeof *w->work->taken);
+    kinetic = fsi__touching_energy(w);
+    bounce = fsi__contact_restitution(w, threshold, st.lost);
+    kinetic = fsi__touching_energy(w) - kinetic;
+    driven = fsi__drive_work(w, 0);
+    head->drive += driven;
+    head->others += kinetic - driven - bounce;                     /* minus what restitution gave to other solids */
     for (i = 0; i < w->external_count; i++)
         if (w->external[i].advance_fn) w->external[i].advance_fn(w->external[i].user, -1);
+    if (w->external_count) fsi__step_balance(w, head, known - st.lost + kinetic - driven);
     for (i = 0; i < w->body_count; i++) {
         fsi_rigid *b = w->body + i;
         fsi__velocity_take(b, w->work->vel + i);
@@ -3303,11 +3447,10 @@ FSI_API fsi_result fsi_solids_take_coupled(fsi_solids *w, int body) {
 FSI_API size_t fsi_solids_state_size(const fsi_solids *w) { return w ? w->state_size : 0; }
 
 static fsi__solids_head fsi__solids_stamp(const fsi_solids *w) {
-    fsi__solids_head h;
-    memset(&h, 0, sizeof h);
+    fsi__solids_head h = *(const fsi__solids_head *)w->block;
     h.tag = FSI__STATE_TAG; h.dim = w->desc.dim; h.max_bodies = w->desc.max_bodies; h.max_joints = w->desc.max_joints; h.max_contacts = w->desc.max_contacts;
     h.bodies = w->body_count; h.joints = w->joint_count; h.contacts = w->contact_count;
-    h.h = ((const fsi__solids_head *)w->block)->h; h.work = ((const fsi__solids_head *)w->block)->work; h.time = w->time;
+    h.time = w->time;
     return h;
 }
 
@@ -3348,8 +3491,10 @@ FSI_API fsi_result fsi_solids_restore(fsi_solids *w, const void *state) {
 }
 
 FSI_API fsi_result fsi_solids_measure(const fsi_solids *w, fsi_solids_report *r) {
+    const fsi__solids_head *head;
     int i;
     if (!w || !w->block || !r) return FSI_ERR_ARGUMENT;
+    head = (const fsi__solids_head *)w->block;
     memset(r, 0, sizeof *r);
     for (i = 0; i < w->body_count; i++) {
         const fsi_rigid *b = w->body + i;
@@ -3379,7 +3524,7 @@ FSI_API fsi_result fsi_solids_measure(const fsi_solids *w, fsi_solids_report *r)
         }
     }
     r->pairs = (int)w->work->pairs;
-    r->work = ((const fsi__solids_head *)w->block)->work;
+    r->work = head->work; r->drive = head->drive; r->others = head->others; r->applied = head->applied;
     return FSI_OK;
 }
 
@@ -4138,12 +4283,15 @@ typedef struct fsi__soft_work {
     fsi_real *batch;                     /* [FSI__SOFT_BATCH * 144] */
     fsi_real *slot_block; int32_t *slot; /* matrix memory; [16 elements] place of the block of two corners in its block row */
     size_t slot_size;
-    fsi_real *x0, *y, *z, *trial, *step, *residual, *gradient, *other, *v_old, *precondition; /* [3 vertices] each */
+    fsi_real *x0, *y, *z, *trial, *step, *residual, *gradient, *other, *jump, *precondition; /* [3 vertices] each */
     fsi_real *kd;                        /* damping stiffness, values on the pattern of K; NULL without */
     fsi_real rest_volume;
     void *cg_work; size_t cg_size;
     fsi_real response;                   /* dv = response * (matrix of the last solve)^-1 impulse; 0: no such matrix */
     struct fsi__patch *patch;            /* contact with other solids; NULL until fsi_soft_external */
+    int watched, touched;                /* 1: fsi_soft_external was called; 1: others touch it in this step */
+    double energy, reference;            /* J when the step began; the most it may have at its end but for the work of others */
+    int jumps;                           /* 1: jump is still to be added to x (Newmark: dt/2 (v_old - v); then x moves with v like the others) */
 } fsi__soft_work;
 
 typedef struct fsi__elem {
@@ -4524,6 +4672,21 @@ FSI_API void fsi_soft_energy(const fsi_soft *s, double *elastic, double *kinetic
     }
 }
 
+/* Elastic, pressure, gravity's and the constant forces' energy at x, J. */
+static double fsi__soft_potential(const fsi_soft *s, const fsi_real *x) {
+    double e = fsi__soft_internal(s, x, NULL);
+    int i;
+    for (i = 0; i < s->desc.vertex_count; i++)
+        e -= (double)fsi_vec_dot(fsi_vec_mad(fsi_vec_load(s->force + 3 * i), s->desc.gravity, s->mass[i]), fsi_vec_load(x + 3 * i));
+    return e;
+}
+
+static double fsi__soft_total(const fsi_soft *s, const fsi_real *x) {          /* with the kinetic energy */
+    double k;
+    fsi_soft_energy(s, NULL, &k);
+    return fsi__soft_potential(s, x) + k;
+}
+
 FSI_API fsi_real fsi_soft_volume(const fsi_soft *s) { return s && s->block ? fsi__soft_volume(s, s->x, 0, NULL) : 0; }
 
 /* ------------------------------------------------------------------------------------------------ >>soft matrix */
@@ -4874,13 +5037,16 @@ static fsi_result fsi__soft_implicit(fsi_soft *s, fsi_real dt) {
         w->x0[i] = x;
         w->precondition[i] = w->fixed[i] ? (newmark ? h * (v + s->drive[i]) : dt * s->drive[i]) : 0;
     }
-    fsi_copy(n, w->precondition, w->v_old);     /* v_old carries the given change through the solve */
-    r = fsi__soft_newton(s, w->x0, &q, s->desc.newton, w->v_old);
-    fsi_copy(n, s->v, w->v_old);
+    fsi_copy(n, w->precondition, w->jump);      /* jump carries the given change through the solve */
+    r = fsi__soft_newton(s, w->x0, &q, s->desc.newton, w->jump);
     if (r < 0) return r;
     w->response = s->report.iterations > 0 ? 1 / (h * h) : 0;         /* (cm M + K + ...) dx = f, dv = dx / h, f = j / h */
-    for (i = 0; i < n; i++)
-        s->v[i] = w->fixed[i] ? s->drive[i] : newmark ? 2 * (w->x0[i] - s->x[i]) / dt - s->v[i] : (w->x0[i] - s->x[i]) / dt;
+    for (i = 0; i < n; i++) {
+        fsi_real before = s->v[i];
+        s->v[i] = w->fixed[i] ? s->drive[i] : newmark ? 2 * (w->x0[i] - s->x[i]) / dt - before : (w->x0[i] - s->x[i]) / dt;
+        w->jump[i] = dt / 2 * (before - s->v[i]);
+    }
+    w->jumps = newmark;
     return r;
 }
 
@@ -4890,6 +5056,8 @@ FSI_API fsi_result fsi_soft_forces(fsi_soft *s, fsi_real dt) {
     if (!fsi__soft_ready(s, dt)) return FSI_ERR_ARGUMENT;
     s->dt = dt;
     s->moved = s->work->response = 0;
+    s->work->jumps = 0;
+    if (s->work->watched) s->work->energy = fsi__soft_total(s, s->x);
     fsi_fill(3 * (size_t)s->desc.vertex_count, 0, s->impulse);
     if (s->desc.integrator == FSI_SOFT_IMPLICIT || s->desc.integrator == FSI_SOFT_NEWMARK) {
         if (!fsi_all_finite(6 * (size_t)s->desc.vertex_count, s->x)) return FSI_ERR_NUMERIC;
@@ -4970,8 +5138,8 @@ FSI_API fsi_result fsi_soft_static(fsi_soft *s, int linear, int max_iterations, 
     q.ck = 1;
     q.cp = fsi__soft_has_pressure(s) ? s->desc.volume_stiffness / w->rest_volume : 0;
     fsi_copy(n, linear ? w->rest_x : s->x, w->x0);
-    fsi_fill(n, 0, w->v_old);
-    r = fsi__soft_newton(s, w->x0, &q, linear ? 1 : max_iterations ? max_iterations : 100, w->v_old);
+    fsi_fill(n, 0, w->jump);
+    r = fsi__soft_newton(s, w->x0, &q, linear ? 1 : max_iterations ? max_iterations : 100, w->jump);
     if (report) *report = s->report;
     if (r < 0) return r;
     fsi_copy(n, w->x0, s->x);
@@ -5114,6 +5282,12 @@ static fsi_result fsi__patch_solve(fsi_soft *s, const fsi_real *f) {          /*
     return fsi__soft_linear(s, w->residual, w->step);
 }
 
+static void fsi__patch_base(fsi_soft *s) {                                     /* velocities from which the next flush counts */
+    fsi__patch *p = s->work->patch;
+    int i;
+    for (i = 0; p && p->ready && i < p->count; i++) memcpy(p->base + 3 * i, s->v + 3 * p->node[i], 3 * sizeof(fsi_real));
+}
+
 static void fsi__patch_make(fsi_soft *s) {                                     /* columns of A^-1 at the nodes */
     fsi__patch *p = s->work->patch;
     int i, k, n = 3 * p->count;
@@ -5126,8 +5300,8 @@ static void fsi__patch_make(fsi_soft *s) {                                     /
         if (r < 0) return;
         for (k = 0; k < n; k++) p->C[(size_t)k * (size_t)n + (size_t)i] = s->work->step[3 * p->node[k / 3] + k % 3];
     }
-    for (i = 0; i < p->count; i++) memcpy(p->base + 3 * i, s->v + 3 * p->node[i], 3 * sizeof(fsi_real));
     p->ready = 1;
+    fsi__patch_base(s);
 }
 
 static fsi_vec3 fsi__soft_center(const fsi_soft *s) {                         /* of mass */
@@ -5138,24 +5312,31 @@ static fsi_vec3 fsi__soft_center(const fsi_soft *s) {                         /*
     return fsi_vec_scale(c, 1 / mass);
 }
 
-/* v gets the rigid motion with momentum p and angular momentum L about the centre of mass; a body that is held anywhere takes none. */
-static void fsi__soft_balance(fsi_soft *s, fsi_vec3 p, fsi_vec3 L) {
-    fsi_vec3 c = fsi__soft_center(s);
+/* Velocity *v and spin *w of the rigid motion with momentum p and angular momentum L about the centre of mass *c; 0: the body is held somewhere. */
+static int fsi__soft_rigid(const fsi_soft *s, fsi_vec3 p, fsi_vec3 L, fsi_vec3 *c, fsi_vec3 *v, fsi_vec3 *w) {
     fsi_real mass = 0;
     fsi_mat3 I, inverse;
     int i, k;
     memset(&I, 0, sizeof I); memset(&inverse, 0, sizeof inverse);
+    *c = fsi__soft_center(s);
     for (i = 0; i < s->desc.vertex_count; i++) {
-        fsi_vec3 r = fsi_vec_sub(fsi_vec_load(s->x + 3 * i), c);
-        for (k = 0; k < s->desc.dim; k++) if (s->work->fixed[3 * i + k]) return;
+        fsi_vec3 r = fsi_vec_sub(fsi_vec_load(s->x + 3 * i), *c);
+        for (k = 0; k < s->desc.dim; k++) if (s->work->fixed[3 * i + k]) return 0;
         mass += s->mass[i];
         for (k = 0; k < 9; k++) I.m[k] += s->mass[i] * ((k % 4 == 0 ? fsi_vec_dot(r, r) : 0) - fsi__get(r, k / 3) * fsi__get(r, k % 3));
     }
     if (s->desc.dim == 2) inverse.m[8] = I.m[8] > 0 ? 1 / I.m[8] : 0; else fsi_mat3_inverse(&I, &inverse);
-    p = fsi_vec_scale(p, 1 / mass);
-    L = fsi_mat3_mul_vec(&inverse, L);
+    *v = fsi_vec_scale(p, 1 / mass);
+    *w = fsi_mat3_mul_vec(&inverse, L);
+    return 1;
+}
+
+static void fsi__soft_balance(fsi_soft *s, fsi_vec3 p, fsi_vec3 L) {          /* adds momentum and angular momentum as a rigid motion, if it is free to move */
+    fsi_vec3 c, v, w;
+    int i, k;
+    if (!fsi__soft_rigid(s, p, L, &c, &v, &w)) return;
     for (i = 0; i < s->desc.vertex_count; i++) {
-        fsi_vec3 u = fsi_vec_add(p, fsi_vec_cross(L, fsi_vec_sub(fsi_vec_load(s->x + 3 * i), c)));
+        fsi_vec3 u = fsi_vec_add(v, fsi_vec_cross(w, fsi_vec_sub(fsi_vec_load(s->x + 3 * i), c)));
         for (k = 0; k < s->desc.dim; k++) s->v[3 * i + k] += fsi__get(u, k);
     }
 }
@@ -5178,7 +5359,7 @@ static void fsi__patch_flush(fsi_soft *s) {                                    /
     }
     fsi__soft_balance(s, lost, turn);
     fsi_fill(n, 0, p->impulse);
-    for (i = 0; i < (size_t)p->count; i++) memcpy(p->base + 3 * i, s->v + 3 * p->node[i], 3 * sizeof(fsi_real));
+    fsi__patch_base(s);
 }
 
 /* Vertex a against site b (NULL: an obstacle with velocity other): normal velocity becomes at least target, then Coulomb friction. */
@@ -5309,11 +5490,9 @@ static fsi_result fsi__soft_spread(fsi_soft *s, fsi_real dt) {
     return r < 0 ? r : FSI_OK;
 }
 
-static double fsi__soft_potential(const fsi_soft *s) {                        /* elastic, pressure and gravity's energy */
-    double e = fsi__soft_internal(s, s->x, NULL);
-    int i;
-    for (i = 0; i < s->desc.vertex_count; i++) e -= (double)(s->mass[i] * fsi_vec_dot(s->desc.gravity, fsi_vec_load(s->x + 3 * i)));
-    return e;
+static void fsi__soft_jump(fsi_soft *s) {
+    if (s->work->jumps) fsi_axpy(3 * (size_t)s->desc.vertex_count, 1, s->work->jump, s->x);
+    s->work->jumps = 0;
 }
 
 FSI_API fsi_result fsi_soft_contact(fsi_soft *s, const fsi_obstacle *obstacle, int count, fsi_real dt, int *contacts) {
@@ -5324,6 +5503,7 @@ FSI_API fsi_result fsi_soft_contact(fsi_soft *s, const fsi_obstacle *obstacle, i
     if (!fsi__soft_ready(s, dt) || count < 0 || (count && !obstacle)) return FSI_ERR_ARGUMENT;
     n = 3 * (size_t)s->desc.vertex_count;
     s->contact_work = 0;
+    fsi__soft_jump(s);
     if (s->desc.self_collision) {
         fsi_surface f = fsi_soft_surface(s);
         r = fsi_bvh_build(&s->bvh, &f);
@@ -5344,28 +5524,59 @@ FSI_API fsi_result fsi_soft_contact(fsi_soft *s, const fsi_obstacle *obstacle, i
         fsi__soft_balance(s, fsi_vec(0, 0, 0), turn);
     }
     r = fsi__soft_walls(s, obstacle, count, dt, 1, &opened);
-    if (opened && r == FSI_OK) {                       /* energy of the new place less that of the old */
-        s->contact_work = fsi__soft_potential(s);
-        fsi_copy(n, s->x, s->work->trial);
-        fsi_copy(n, s->work->z, s->x);
-        s->contact_work -= fsi__soft_potential(s);
-        fsi_copy(n, s->work->trial, s->x);
-    }
+    if (opened && r == FSI_OK) s->contact_work = fsi__soft_potential(s, s->x) - fsi__soft_potential(s, s->work->z);   /* new place less old */
     return r;
 }
 
 static void fsi__soft_touch(void *user, int point, fsi_vec3 at) {
-    const fsi_soft *s = (const fsi_soft *)user;
-    fsi__patch *p = s->work->patch;
+    fsi_soft *s = (fsi_soft *)user;
+    fsi__soft_work *w = s->work;
+    fsi__patch *p = w->patch;
     fsi__site q;
-    int a;
-    if (!p || !(s->work->response > 0)) return;
+    int a, n = 3 * s->desc.vertex_count;
+    if (!w->touched) {                                 /* what it would have without contact, or had */
+        for (a = 0; a < n; a++) w->trial[a] = s->x[a] + s->dt * s->v[a];
+        w->reference = fsi__soft_total(s, w->trial);
+        if (w->energy > w->reference) w->reference = w->energy;
+        w->touched = 1;
+    }
+    if (!p || !(w->response > 0)) return;
     fsi__site_make(s, point, at, &q);
     for (a = 0; a < q.count && p->count <= p->room; a++)
         if (p->place[q.node[a]] < 0) {
             if (p->count < p->room) p->node[p->count] = q.node[a];
             p->place[q.node[a]] = p->count++;                         /* one too many: the step does without */
         }
+}
+
+/* See fsi_external. Motion inside: what is left of v without the rigid motion of the same momenta (a body that is held: all of v). */
+static double fsi__soft_surplus(void *user, double take) {
+    fsi_soft *s = (fsi_soft *)user;
+    fsi_vec3 c = fsi_vec(0, 0, 0), v = c, w = c, p = c, L = c;
+    double inside = 0, keep;
+    int i, k, pass;
+    if (!s->work->touched) return 0;
+    if (!(take > 0)) return fsi__soft_total(s, s->x) - s->work->reference;
+    c = fsi__soft_center(s);
+    for (i = 0; i < s->desc.vertex_count; i++) {
+        fsi_vec3 q = fsi_vec_scale(fsi_vec_load(s->v + 3 * i), s->mass[i]);
+        p = fsi_vec_add(p, q);
+        L = fsi_vec_add(L, fsi_vec_cross(fsi_vec_sub(fsi_vec_load(s->x + 3 * i), c), q));
+    }
+    fsi__soft_rigid(s, p, L, &c, &v, &w);
+    for (keep = 0, pass = 0; pass < 2; pass++) {
+        for (i = 0; i < s->desc.vertex_count; i++) {
+            fsi_vec3 u = fsi_vec_add(v, fsi_vec_cross(w, fsi_vec_sub(fsi_vec_load(s->x + 3 * i), c)));
+            for (k = 0; k < s->desc.dim; k++) {
+                fsi_real *q = s->v + 3 * i + k, d = *q - fsi__get(u, k);
+                if (s->work->fixed[3 * i + k]) continue;
+                if (pass) *q = fsi__get(u, k) + (fsi_real)keep * d;
+                else inside += 0.5 * (double)(s->mass[i] * d * d);
+            }
+        }
+        if (!pass) { take = take < inside ? take : inside; keep = inside > 0 ? sqrt(1 - take / inside) : 1; }
+    }
+    return take;
 }
 
 /* What the rigid world and other externals see: points 0 .. vertices - 1 are vertices, beyond them elements of the surface. */
@@ -5409,17 +5620,18 @@ static void fsi__soft_advance(void *user, fsi_real h) {
     fsi_soft *s = (fsi_soft *)user;
     fsi__patch *p = s->work->patch;
     size_t n = 3 * (size_t)s->desc.vertex_count, i;
+    fsi__soft_jump(s);
     if (h == 0) {
         fsi_surface f = fsi_soft_surface(s);
         if (fsi_bvh_build(&s->bvh, &f) != FSI_OK) s->bvh.nodes = 0;   /* positions that are not finite: nobody meets them */
     } else fsi__patch_flush(s);
+    if (h == 0) s->work->touched = 0;
     if (h <= 0 && p) {                                                 /* a step begins or ends: no patch */
         p->count = p->ready = 0;
         for (i = 0; i < n / 3; i++) p->place[i] = -1;
     }
     if (!(h > 0)) return;
-    if (s->desc.integrator != FSI_SOFT_NEWMARK) fsi_axpy(n, h, s->v, s->x);
-    else for (i = 0; i < n; i++) s->x[i] += h / 2 * (s->v[i] + s->work->v_old[i]);
+    fsi_axpy(n, h, s->v, s->x);
     s->moved += h;
 }
 
@@ -5458,6 +5670,8 @@ FSI_API void fsi_soft_external(fsi_soft *s, fsi_external *out) {
     out->impulse_fn = fsi__soft_point_impulse;
     out->advance_fn = fsi__soft_advance;
     out->touch_fn = fsi__soft_touch;
+    out->energy_fn = fsi__soft_surplus;
+    s->work->watched = 1;
     if (s->surface_count) out->distance_fn = fsi__soft_point_distance;
 }
 
@@ -5552,7 +5766,7 @@ static void fsi__soft_layout(fsi_soft *s, fsi_arena *m, int surface) {
     s->mass = (fsi_real *)fsi_arena_take(m, n, r);
     s->inverse_mass = (fsi_real *)fsi_arena_take(m, n, r);
     s->impulse = (fsi_real *)fsi_arena_take(m, 3 * n, r);
-    s->surface = (int32_t *)fsi_arena_take(m, (size_t)(surface * s->desc.dim), sizeof(int32_t));
+    s->surface = (int32_t *)fsi_arena_take(m, (size_t)surface * (size_t)s->desc.dim, sizeof(int32_t));
     s->surface_node = (int32_t *)fsi_arena_take(m, n, sizeof(int32_t));
     s->work = w;
     if (!w) w = &none;
@@ -5566,7 +5780,7 @@ static void fsi__soft_layout(fsi_soft *s, fsi_arena *m, int surface) {
     w->batch = (fsi_real *)fsi_arena_take(m, 144 * (e < FSI__SOFT_BATCH ? e : FSI__SOFT_BATCH), r);
     w->rest_x = (fsi_real *)fsi_arena_take(m, 3 * n, r);
     vec[0] = &w->x0; vec[1] = &w->y; vec[2] = &w->z; vec[3] = &w->trial; vec[4] = &w->step; vec[5] = &w->residual;
-    vec[6] = &w->gradient; vec[7] = &w->other; vec[8] = &w->v_old; vec[9] = &w->precondition;
+    vec[6] = &w->gradient; vec[7] = &w->other; vec[8] = &w->jump; vec[9] = &w->precondition;
     for (i = 0; i < 10; i++) *vec[i] = (fsi_real *)fsi_arena_take(m, 3 * n, r);
     if (s->desc.use_cg) {
         fsi_krylov_desc k;
@@ -5743,6 +5957,7 @@ FSI_API fsi_result fsi_soft_save(const fsi_soft *s, void *out) {
 FSI_API fsi_result fsi_soft_restore(fsi_soft *s, const void *in) {
     if (!s || !s->block || !in) return FSI_ERR_ARGUMENT;
     memcpy(s->x, in, s->state_size);
+    s->work->jumps = 0;
     return FSI_OK;
 }
 
@@ -5755,6 +5970,8 @@ typedef struct fsi__reduced_build {      /* what init works with, one temporary 
     fsi_soft soft;
     fsi_real *V, *w, *null;              /* [modes * 3n] vectors, [modes], [6 * 3n] */
     int32_t *map;                        /* [n] mesh vertex -> surface vertex or -1 */
+    const int32_t *index;                /* the surface: triangles of the mesh, 2D: edge below */
+    uint64_t *edge; size_t edges;        /* 2D: directed edges, sorted; then the segments of the boundary in the same block */
     void *block; size_t size;
 } fsi__reduced_build;
 
@@ -5768,10 +5985,53 @@ static void fsi__reduced_layout(fsi_reduced_model *m, fsi_arena *a, int cells) {
     m->G0 = (fsi_real *)fsi_arena_take(a, 9 * k, r);
     m->G = (fsi_real *)fsi_arena_take(a, 9 * k * k, r);
     m->surface = (int32_t *)fsi_arena_take(a, (size_t)m->surface_count, sizeof(int32_t));
-    m->index = (int32_t *)fsi_arena_take(a, 3 * (size_t)m->element_count, sizeof(int32_t));
+    m->index = (int32_t *)fsi_arena_take(a, (size_t)m->dim * (size_t)m->element_count, sizeof(int32_t));
     m->sample = (int32_t *)fsi_arena_take(a, (size_t)m->sample_count, sizeof(int32_t));
     m->phi = (fsi_real *)fsi_arena_take(a, (size_t)cells, r);
     m->near_vertex = (int32_t *)fsi_arena_take(a, (size_t)cells, sizeof(int32_t));
+}
+
+/* K of a flat sheet has nothing across its plane: a spring on every vertex above all its own frequencies. */
+static void fsi__reduced_flat(fsi_soft *s) {
+    fsi_real most = 0;
+    int i, j, pass;
+    for (pass = 0; pass < 2; pass++)
+        for (i = 0; i < s->K.rows; i++)
+            for (j = s->K.row[i]; j < s->K.row[i + 1]; j++)
+                if (s->K.col[j] == i) {
+                    if (!pass) most = fsi__max(most, s->K.val[j] / s->mass[i / 3]);
+                    else if (i % 3 == 2) s->K.val[j] = 4 * most * s->mass[i / 3];
+                }
+}
+
+/* The edges of a sheet that belong to one triangle only, the sheet on their left. */
+static fsi_result fsi__reduced_edges(fsi_reduced_model *m, fsi__reduced_build *t, const fsi_mesh *mesh) {
+    size_t n = 3 * (size_t)mesh->element_count, i;
+    int32_t *out;
+    uint64_t *sorted;
+    for (i = 0; i < n; i++)
+        if (mesh->index[i] < 0 || mesh->index[i] >= mesh->vertex_count) return FSI_ERR_GEOMETRY;
+    for (i = 0; i < (size_t)mesh->vertex_count; i++)
+        if (fsi__abs(mesh->x[3 * i + 2]) > 0) return FSI_ERR_GEOMETRY;
+    for (i = 0; i < n; i += 3)
+        if (!(fsi_vec_cross(fsi_vec_sub(fsi_vec_load(mesh->x + 3 * mesh->index[i + 1]), fsi_vec_load(mesh->x + 3 * mesh->index[i])),
+                            fsi_vec_sub(fsi_vec_load(mesh->x + 3 * mesh->index[i + 2]), fsi_vec_load(mesh->x + 3 * mesh->index[i]))).z > 0)) return FSI_ERR_GEOMETRY;
+    t->edges = n;
+    t->edge = (uint64_t *)fsi_alloc(&m->desc.allocator, 3 * n * sizeof *t->edge);
+    if (!t->edge) return FSI_ERR_MEMORY;
+    for (i = 0; i < n; i++) t->edge[i] = fsi__pair_key(mesh->index[i], mesh->index[i - i % 3 + (i + 1) % 3]);
+    sorted = fsi__sort_keys(n, t->edge, t->edge + n);
+    out = (int32_t *)(void *)(t->edge + 2 * n);
+    t->index = out;
+    for (m->element_count = 0, i = 0; i < n; i++) {
+        uint64_t back = sorted[i] >> 32 | sorted[i] << 32;
+        size_t at = fsi__lower_bound(n, sorted, back);
+        if (i && sorted[i] == sorted[i - 1]) return FSI_ERR_GEOMETRY;
+        if (at < n && sorted[at] == back) continue;
+        out[2 * m->element_count] = (int32_t)(sorted[i] >> 32);
+        out[2 * m->element_count++ + 1] = (int32_t)(sorted[i] & 0xffffffffu);
+    }
+    return FSI_OK;
 }
 
 /* Modes of the free body by the eigen solver, or the given basis turned into eigenvectors of its own M_r, K_r. */
@@ -5797,12 +6057,20 @@ static fsi_result fsi__reduced_modes(fsi_reduced_model *m, fsi__reduced_build *t
                 fsi_vec_store(t->null + (3 + a) * n + 3 * i, fsi_vec_cross(fsi_vec(a == 0, a == 1, a == 2), x));
             }
         }
-        e.K = &s->K; e.M = &M; e.count = k; e.null_count = 6; e.null_vectors = t->null; e.allocator = d->allocator;
+        e.null_count = 6;
+        if (m->dim == 2) {                             /* x, y and the turn about z; across the plane far stiffer than anything inside it */
+            fsi__reduced_flat(s);
+            fsi_copy((size_t)n, t->null + 5 * n, t->null + 2 * n);
+            e.null_count = 3;
+        }
+        e.K = &s->K; e.M = &M; e.count = k; e.null_vectors = t->null; e.allocator = d->allocator;
         r = fsi_modes_solve(&e, t->w, t->V, NULL);
         fsi_free(&d->allocator, M.row, (size_t)(2 * n + 1) * sizeof(int32_t) + (size_t)n * sizeof(fsi_real) + 16);
+        for (i = 2; i < k * n && m->dim == 2; i += 3) t->V[i] = 0;
         return r < 0 ? r : r == FSI_NOT_CONVERGED ? FSI_ERR_NUMERIC : FSI_OK;
     }
     fsi_copy((size_t)k * (size_t)n, d->basis, t->V);
+    for (i = 2; i < k * n && m->dim == 2; i += 3) t->V[i] = 0;
     for (a = 0; a < 3 * k; a++) {                      /* mass-weighted column sums become zero */
         double sum = 0;
         fsi_real *v = t->V + (size_t)(a / 3) * (size_t)n + a % 3;
@@ -5869,7 +6137,7 @@ static fsi_result fsi__reduced_field(fsi_reduced_model *m, fsi_real *apart) {
     memset(&s, 0, sizeof s);
     memset(&bvh, 0, sizeof bvh);
     for (i = 0; i < m->surface_count; i++) memcpy(apart + 3 * i, m->x0 + 3 * m->surface[i], 3 * sizeof *apart);
-    s.dim = 3; s.closed = 1; s.vertex_count = m->surface_count; s.element_count = m->element_count; s.x = apart; s.index = m->index;
+    s.dim = m->dim; s.closed = 1; s.vertex_count = m->surface_count; s.element_count = m->element_count; s.x = apart; s.index = m->index;
     r = fsi_bvh_init(&bvh, m->element_count, &m->desc.allocator);
     if (r == FSI_OK) r = fsi_bvh_build(&bvh, &s);
     for (k = 0; k < m->nz && r == FSI_OK; k++)
@@ -5878,10 +6146,11 @@ static fsi_result fsi__reduced_field(fsi_reduced_model *m, fsi_real *apart) {
                 fsi_vec3 p = fsi_vec_mad(m->origin, fsi_vec((fsi_real)i, (fsi_real)j, (fsi_real)k), m->h);
                 fsi_hit hit;
                 int at = fsi__reduced_node(m, i, j, k);
+                if (m->dim == 2) p.z = 0;              /* every layer is the plane */
                 if (!fsi_bvh_closest(&bvh, p, FSI_R(1e18), &hit)) { r = FSI_ERR_GEOMETRY; break; }
                 best = hit.weight[1] > hit.weight[0] ? 1 : 0;
-                if (hit.weight[2] > hit.weight[best]) best = 2;
-                m->near_vertex[at] = m->surface[m->index[3 * hit.element + best]];
+                if (m->dim == 3 && hit.weight[2] > hit.weight[best]) best = 2;
+                m->near_vertex[at] = m->surface[m->index[m->dim * hit.element + best]];
                 m->phi[at] = fsi_bvh_inside(&bvh, p) ? -hit.t : hit.t;
             }
     fsi_bvh_free(&bvh);
@@ -5906,8 +6175,8 @@ static fsi_result fsi__reduced_place(fsi_reduced_model *m, fsi__reduced_build *t
     int i, a, n = mesh->vertex_count, pass;
     fsi_real mass = 0, size;
     for (i = 0; i < n; i++) t->map[i] = -1;
-    for (i = 0; i < 3 * mesh->element_count; i++)
-        if (t->map[mesh->index[i]] < 0) t->map[mesh->index[i]] = m->surface_count++;
+    for (i = 0; i < m->dim * m->element_count; i++)
+        if (t->map[t->index[i]] < 0) t->map[t->index[i]] = m->surface_count++;
     for (i = 0; i < n; i++) {
         mass += t->soft.mass[i];
         for (a = 0; a < 3; a++) c[a] += (double)(t->soft.mass[i] * mesh->x[3 * i + a]);
@@ -5943,38 +6212,48 @@ static fsi_result fsi__reduced_place(fsi_reduced_model *m, fsi__reduced_build *t
         m->node_mass[i] = t->soft.mass[i];
         if (t->map[i] >= 0) m->surface[t->map[i]] = i;
     }
-    for (i = 0; i < 3 * mesh->element_count; i++) m->index[i] = t->map[mesh->index[i]];
+    for (i = 0; i < m->dim * m->element_count; i++) m->index[i] = t->map[t->index[i]];
     return FSI_OK;
+}
+
+/* The elastic body behind the modes: lumped masses and K. */
+static fsi_result fsi__reduced_soft(fsi_reduced_model *m, fsi__reduced_build *t, const fsi_reduced_desc *desc) {
+    const fsi_mesh *mesh = desc->mesh;
+    fsi_soft_desc d;
+    memset(&d, 0, sizeof d);
+    d.dim = m->dim; d.vertex_count = m->vertex_count; d.x = mesh->x; d.model = FSI_SOFT_LINEAR; d.integrator = FSI_SOFT_EXPLICIT;
+    if (m->dim == 3) { d.tet = mesh->tet; d.tet_count = mesh->tet_count; d.density = desc->density; d.young = desc->young; d.poisson = desc->poisson; }
+    else { d.triangle = mesh->index; d.triangle_count = mesh->element_count; d.area_density = desc->density; d.stretch = desc->young; d.stretch_poisson = desc->poisson; }
+    d.damping_mass = desc->damping_mass; d.damping_stiffness = desc->damping_stiffness; d.allocator = desc->allocator;
+    t->index = mesh->index;
+    return fsi_soft_init(&t->soft, &d);
 }
 
 FSI_API fsi_result fsi_reduced_model_init(fsi_reduced_model *out, const fsi_reduced_desc *desc) {
     fsi_reduced_model m;
     fsi__reduced_build t;
-    fsi_soft_desc sd;
     fsi_result r;
     size_t n, k, i, a;
-    if (!out || !desc || !desc->mesh || !fsi_allocator_valid(&desc->allocator) || desc->mesh->tet_count < 1) return FSI_ERR_ARGUMENT;
+    if (!out || !desc || !desc->mesh || !fsi_allocator_valid(&desc->allocator) || (desc->dim != 0 && desc->dim != 2 && desc->dim != 3)) return FSI_ERR_ARGUMENT;
+    if (desc->dim == 2 ? desc->mesh->dim != 3 || desc->mesh->element_count < 1 : desc->mesh->tet_count < 1) return FSI_ERR_ARGUMENT;
     if (desc->modes < 0 || desc->modes > 3 * desc->mesh->vertex_count || !(desc->density > 0) || (desc->modes && !(desc->young > 0))) return FSI_ERR_ARGUMENT;
     if (desc->samples < 0 || desc->field < 0 || desc->field > 512) return FSI_ERR_ARGUMENT;
     memset(&m, 0, sizeof m);
     memset(&t, 0, sizeof t);
-    memset(&sd, 0, sizeof sd);
     m.desc = *desc;
     m.desc.mesh = NULL; m.desc.basis = NULL;
+    m.dim = m.desc.dim = desc->dim == 2 ? 2 : 3;
     if (!m.desc.samples) m.desc.samples = 200;
     if (!m.desc.field) m.desc.field = 32;
     m.vertex_count = desc->mesh->vertex_count; m.element_count = desc->mesh->element_count; m.modes = desc->modes;
     n = 3 * (size_t)m.vertex_count;
     k = (size_t)m.modes;
     if (desc->basis && !fsi_all_finite(n * k, desc->basis)) return FSI_ERR_ARGUMENT;
-    sd.dim = 3; sd.vertex_count = m.vertex_count; sd.x = desc->mesh->x; sd.tet = desc->mesh->tet; sd.tet_count = desc->mesh->tet_count;
-    sd.density = desc->density; sd.young = desc->young; sd.poisson = desc->poisson; sd.model = FSI_SOFT_LINEAR; sd.integrator = FSI_SOFT_EXPLICIT;
-    sd.damping_mass = desc->damping_mass; sd.damping_stiffness = desc->damping_stiffness; sd.allocator = desc->allocator;
-    r = fsi_soft_init(&t.soft, &sd);
+    r = fsi__reduced_soft(&m, &t, desc);
     if (r != FSI_OK) return r;
+    if (m.dim == 2) r = fsi__reduced_edges(&m, &t, desc->mesh);
     t.size = (k * n + k + 7 * n) * sizeof(fsi_real) + n * sizeof(int32_t);
-    t.block = fsi_alloc(&desc->allocator, t.size);
-    if (!t.block) r = FSI_ERR_MEMORY;
+    if (r == FSI_OK && !(t.block = fsi_alloc(&desc->allocator, t.size))) r = FSI_ERR_MEMORY;
     t.V = (fsi_real *)t.block;
     if (r == FSI_OK) {
         t.w = t.V + k * n;
@@ -5993,6 +6272,7 @@ FSI_API fsi_result fsi_reduced_model_init(fsi_reduced_model *out, const fsi_redu
         r = fsi__reduced_field(&m, t.null);
     }
     fsi_free(&desc->allocator, t.block, t.size);
+    fsi_free(&desc->allocator, t.edge, 3 * t.edges * sizeof *t.edge);
     fsi_soft_free(&t.soft);
     if (r != FSI_OK) { fsi_free(&desc->allocator, m.block, m.size); return r; }
     *out = m;
@@ -6049,7 +6329,7 @@ FSI_API fsi_result fsi_reduced_init(fsi_reduced *b, const fsi_reduced_model *m, 
     if (!b || !m || !m->block || !fsi_allocator_valid(allocator) || !fsi__finite_vec(T)) return FSI_ERR_ARGUMENT;
     memset(b, 0, sizeof *b);
     k = (size_t)m->modes;
-    n = 13 + 2 * k + 27 + 3 * k + 6 + k;
+    n = 13 + 2 * k + 27 + 3 * k + 6 + k + 12 + 3 * k;
     b->size = n * sizeof(fsi_real);
     b->block = fsi_alloc(allocator, b->size);
     if (!b->block) { memset(b, 0, sizeof *b); return FSI_ERR_MEMORY; }
@@ -6059,6 +6339,7 @@ FSI_API fsi_result fsi_reduced_init(fsi_reduced *b, const fsi_reduced_model *m, 
     b->T = b->state; b->Q = b->T + 3; b->p = b->Q + 4; b->L = b->p + 3; b->q = b->L + 3; b->dq = b->q + k;
     b->cache = b->dq + k;
     b->push = b->cache + 27 + 3 * k;
+    b->begin = b->push + 6 + k;
     fsi_vec_store(b->T, T);
     b->Q[0] = 1;
     fsi__reduced_update(b);
@@ -6188,7 +6469,35 @@ FSI_API void fsi_reduced_mass(const fsi_reduced *b, fsi_real dt, fsi_real *mass,
             fsi_real s = fsi__reduced_stiff(b->model, i - 6, dt);
             out[i * (n + 1)] = which ? 1 / s : s;
         }
+        for (i = 2; i < 5 && which && b->model->dim == 2; i++)                 /* z and the spins about x and y do not move */
+            for (j = 2; j < 5; j++) out[i * n + j] = 0;
     }
+}
+
+static double fsi__reduced_inside(const fsi_reduced *b) {                       /* kinetic energy of q' alone: q' (1 - H^T I^-1 H) q' / 2 */
+    fsi_mat3 inverse = fsi__reduced_matrix(b, 2);
+    fsi_vec3 h = fsi_vec(0, 0, 0);
+    double t = 0;
+    int k;
+    for (k = 0; k < b->model->modes; k++) {
+        t += 0.5 * (double)(b->dq[k] * b->dq[k]);
+        h = fsi_vec_mad(h, fsi_vec_load(b->cache + 27 + 3 * k), b->dq[k]);
+    }
+    return t - 0.5 * (double)fsi_vec_dot(h, fsi_mat3_mul_vec(&inverse, h));
+}
+
+FSI_API void fsi_reduced_energy(const fsi_reduced *b, double *elastic, double *kinetic) {
+    fsi_vec3 v, w;
+    int k;
+    fsi__reduced_spin(b, &v, &w, NULL);
+    if (elastic) for (*elastic = 0, k = 0; k < b->model->modes; k++) *elastic += 0.5 * (double)(b->model->omega2[k] * b->q[k] * b->q[k]);
+    if (kinetic) *kinetic = fsi__reduced_inside(b) + 0.5 * (double)(fsi_vec_dot(fsi_vec_load(b->p), v) + fsi_vec_dot(fsi_vec_load(b->L), w));
+}
+
+static double fsi__reduced_total(const fsi_reduced *b) {                       /* elastic, kinetic and gravity's energy */
+    double e, k;
+    fsi_reduced_energy(b, &e, &k);
+    return e + k - (double)(b->model->mass * fsi_vec_dot(b->gravity, fsi_vec_load(b->T)));
 }
 
 /* P_d-projected fictitious force of mode k (times M): centrifugal and Coriolis; the Euler force is a rigid field and drops out. w: body frame. */
@@ -6218,6 +6527,7 @@ FSI_API fsi_result fsi_reduced_forces(fsi_reduced *b, fsi_real dt) {
     b->moved = 0;
     if (b->fixed) { memset(b->push, 0, (size_t)(6 + m->modes) * sizeof *b->push); return FSI_OK; }
     fsi__reduced_update(b);
+    b->energy = fsi__reduced_total(b);
     R = fsi__reduced_matrix(b, 0); I = fsi__reduced_matrix(b, 1); inverse = fsi__reduced_matrix(b, 2);
     fsi__reduced_spin(b, NULL, NULL, &w);
     w = fsi_mat3_tmul_vec(&R, w);
@@ -6229,11 +6539,33 @@ FSI_API fsi_result fsi_reduced_forces(fsi_reduced *b, fsi_real dt) {
     }
     torque = fsi_mat3_mul_vec(&inverse, torque);
     for (k = 0; k < m->modes; k++)                     /* push is the scratch: all see the old q' */
-        b->push[6 + k] = b->dq[k] + dt * (b->push[6 + k] - fsi__reduced_fictitious(b, k, w, torque) - m->omega2[k] * b->q[k]);      /* q'* */
+        b->push[6 + k] = b->dq[k] + dt * (b->push[6 + k] - fsi__reduced_fictitious(b, k, w, torque) - m->omega2[k] * (b->half ? b->begin[6 + k] : b->q[k]));      /* q'* */
+    b->half = 0;
     for (k = 0; k < m->modes; k++) b->dq[k] = b->push[6 + k] / fsi__reduced_stiff(m, k, dt);                                   /* M^_r^-1 M_r q'* */
     fsi_vec_store(b->p, fsi_vec_mad(fsi_vec_load(b->p), fsi_vec_mad(fsi_vec_load(b->push), b->gravity, m->mass), dt));
     fsi_vec_store(b->L, fsi_vec_mad(fsi_vec_load(b->L), fsi_vec_load(b->push + 3), dt));
     memset(b->push, 0, (size_t)(6 + m->modes) * sizeof *b->push);
+    return FSI_OK;
+}
+
+FSI_API fsi_result fsi_reduced_half(fsi_reduced *b, fsi_real dt) {
+    fsi_result r;
+    if (!b || !b->block) return FSI_ERR_STATE;
+    b->half = 0;
+    memcpy(b->begin, b->p, (6 + 2 * (size_t)b->model->modes) * sizeof *b->begin);             /* p, L, q, q' lie side by side */
+    memcpy(b->begin + 6 + 2 * b->model->modes, b->push, (6 + (size_t)b->model->modes) * sizeof *b->begin);
+    r = fsi_reduced_forces(b, dt / 2);
+    b->half = r >= 0;
+    return r;
+}
+
+FSI_API fsi_result fsi_reduced_rewind(fsi_reduced *b) {
+    size_t n;
+    if (!b || !b->block || !b->half) return FSI_ERR_STATE;
+    n = (size_t)b->model->modes;
+    memcpy(b->p, b->begin, 6 * sizeof *b->p);
+    memcpy(b->dq, b->begin + 6 + n, n * sizeof *b->dq);
+    memcpy(b->push, b->begin + 6 + 2 * n, (6 + n) * sizeof *b->push);
     return FSI_OK;
 }
 
@@ -6250,6 +6582,7 @@ static void fsi__reduced_advance(void *user, fsi_real dt) {
     fsi_vec3 v, frame;
     fsi_real from[4];
     int k;
+    if (dt == 0) b->touched = 0;
     if (b->fixed || !(dt > 0)) return;
     memcpy(from, b->Q, sizeof from);
     fsi__reduced_spin(b, &v, NULL, &frame);
@@ -6272,24 +6605,6 @@ FSI_API fsi_result fsi_reduced_move(fsi_reduced *b, fsi_real dt) {
     return FSI_OK;
 }
 
-FSI_API void fsi_reduced_energy(const fsi_reduced *b, double *elastic, double *kinetic) {
-    const fsi_reduced_model *m = b->model;
-    fsi_mat3 inverse = fsi__reduced_matrix(b, 2);
-    fsi_vec3 v, w, h = fsi_vec(0, 0, 0);
-    double e = 0, t = 0;
-    int k;
-    fsi__reduced_spin(b, &v, &w, NULL);
-    for (k = 0; k < m->modes; k++) {
-        e += 0.5 * (double)(m->omega2[k] * b->q[k] * b->q[k]);
-        t += 0.5 * (double)(b->dq[k] * b->dq[k]);
-        h = fsi_vec_mad(h, fsi_vec_load(b->cache + 27 + 3 * k), b->dq[k]);
-    }
-    t -= 0.5 * (double)fsi_vec_dot(h, fsi_mat3_mul_vec(&inverse, h));          /* q' (1 - H^T I^-1 H) q' / 2 */
-    t += 0.5 * (double)(fsi_vec_dot(fsi_vec_load(b->p), v) + fsi_vec_dot(fsi_vec_load(b->L), w));
-    if (elastic) *elastic = e;
-    if (kinetic) *kinetic = t;
-}
-
 FSI_API size_t fsi_reduced_state_size(const fsi_reduced *b) { return b && b->model ? (13 + 2 * (size_t)b->model->modes) * sizeof(fsi_real) : 0; }
 
 FSI_API fsi_result fsi_reduced_save(const fsi_reduced *b, void *out) {
@@ -6306,13 +6621,15 @@ FSI_API fsi_result fsi_reduced_restore(fsi_reduced *b, const void *in) {
 }
 
 /* ------------------------------------------------------------------------------------------------ >>reduced group */
+enum { FSI__REDUCED_PARTS = 4 };         /* bodies behind one skin vertex at most */
+
 static void fsi__group_layout(fsi_reduced_group *g, fsi_arena *a) {
-    size_t r = sizeof(fsi_real), n = (size_t)g->dof, j = 3 * (size_t)g->joint_count, v = (size_t)g->vertex_count, k = (size_t)(g->skin.terms * g->skin.vertex_count);
+    size_t r = sizeof(fsi_real), n = (size_t)g->dof, j = 3 * (size_t)g->joint_count, v = (size_t)g->vertex_count, k = (size_t)g->skin.terms * (size_t)g->skin.vertex_count;
     g->body = (fsi_reduced **)fsi_arena_take(a, (size_t)g->body_count, sizeof *g->body);
     g->joint = (fsi_reduced_joint *)fsi_arena_take(a, (size_t)g->joint_count, sizeof *g->joint);
     g->x = (fsi_real *)fsi_arena_take(a, 3 * v, r);
     g->velocity = (fsi_real *)fsi_arena_take(a, 3 * v, r);
-    g->index = (int32_t *)fsi_arena_take(a, 3 * (size_t)g->element_count, sizeof(int32_t));
+    g->index = (int32_t *)fsi_arena_take(a, 3 * (size_t)g->element_count, sizeof(int32_t));      /* [dim * elements] */
     g->owner = (int32_t *)fsi_arena_take(a, v + (size_t)g->body_count, sizeof(int32_t));      /* body of a vertex; then first dof of a body */
     g->v = (fsi_real *)fsi_arena_take(a, n, r);
     g->impulse = (fsi_real *)fsi_arena_take(a, n, r);
@@ -6320,8 +6637,9 @@ static void fsi__group_layout(fsi_reduced_group *g, fsi_arena *a) {
     g->inverse = (fsi_real *)fsi_arena_take(a, n * n, r);
     g->A = (fsi_real *)fsi_arena_take(a, j * n, r);
     g->AK = (fsi_real *)fsi_arena_take(a, j * n, r);
-    g->LA = (fsi_real *)fsi_arena_take(a, j * j + j, r);
+    g->LA = (fsi_real *)fsi_arena_take(a, j * j + 2 * j, r);
     g->scratch = (fsi_real *)fsi_arena_take(a, n * n, r);
+    g->pose = (fsi_real *)fsi_arena_take(a, n + (size_t)g->body_count, r);
     g->skin_body = (int32_t *)fsi_arena_take(a, 2 * k, sizeof(int32_t));
     g->skin_weight = (fsi_real *)fsi_arena_take(a, k, r);
 }
@@ -6329,7 +6647,7 @@ static void fsi__group_layout(fsi_reduced_group *g, fsi_arena *a) {
 static int fsi__group_check(fsi_reduced_group *g, fsi_reduced **body, const fsi_reduced_joint *joint, const fsi_reduced_skin *skin) {
     int i, s;
     for (i = 0; i < g->body_count; i++) {
-        if (!body[i] || !body[i]->block) return 0;
+        if (!body[i] || !body[i]->block || body[i]->model->dim != body[0]->model->dim) return 0;
         g->dof += 6 + body[i]->model->modes;
         if (!skin) { g->vertex_count += body[i]->model->surface_count; g->element_count += body[i]->model->element_count; }
     }
@@ -6338,16 +6656,36 @@ static int fsi__group_check(fsi_reduced_group *g, fsi_reduced **body, const fsi_
             if (joint[i].body[s] < 0 || joint[i].body[s] >= g->body_count || joint[i].body[0] == joint[i].body[1] || joint[i].vertex[s] < 0 ||
                 joint[i].vertex[s] >= body[joint[i].body[s]]->model->vertex_count) return 0;
     if (!skin) return 1;
-    if (skin->terms < 1 || skin->vertex_count < 1 || skin->element_count < 1 || !skin->index || !skin->body || !skin->vertex || !skin->weight) return 0;
-    for (i = 0; i < 3 * skin->element_count; i++)
+    if (skin->terms < 1 || skin->terms > 16 || skin->vertex_count < 1 || skin->element_count < 1 || !skin->index || !skin->body || !skin->vertex || !skin->weight) return 0;
+    for (i = 0; i < body[0]->model->dim * skin->element_count; i++)
         if (skin->index[i] < 0 || skin->index[i] >= skin->vertex_count) return 0;
-    for (i = 0; i < skin->terms * skin->vertex_count; i++)
+    for (i = 0; i < skin->terms * skin->vertex_count; i++) {
+        int t = i - i % skin->terms, other = 0, k;
         if (skin->body[i] < 0 || skin->body[i] >= g->body_count || skin->vertex[i] < 0 || !fsi__finite(skin->weight[i]) ||
             skin->vertex[i] >= body[skin->body[i]]->model->vertex_count) return 0;
+        for (; t < i; t++) {                           /* bodies met before this one, each once */
+            for (k = i - i % skin->terms; k < t && skin->body[k] != skin->body[t]; k++) { }
+            if (k == t && skin->body[t] != skin->body[i]) other++;
+        }
+        if (other >= FSI__REDUCED_PARTS) return 0;
+    }
     g->skin = *skin;
     g->vertex_count = skin->vertex_count;
     g->element_count = skin->element_count;
     return 1;
+}
+
+/* The body that carries most of each skin vertex. */
+static void fsi__group_owners(fsi_reduced_group *g, const fsi_reduced_skin *skin) {
+    int i, k, t;
+    for (i = 0; i < skin->vertex_count; i++) {
+        fsi_real most = -1;
+        for (k = skin->terms * i; k < skin->terms * (i + 1); k++) {
+            fsi_real share = 0;
+            for (t = skin->terms * i; t < skin->terms * (i + 1); t++) share += skin->body[t] == skin->body[k] ? skin->weight[t] : 0;
+            if (share > most) most = share, g->owner[i] = skin->body[k];
+        }
+    }
 }
 
 FSI_API fsi_result fsi_reduced_group_init(fsi_reduced_group *out, fsi_reduced **body, int body_count, const fsi_reduced_joint *joint, int joint_count,
@@ -6379,17 +6717,18 @@ FSI_API fsi_result fsi_reduced_group_init(fsi_reduced_group *out, fsi_reduced **
         g.body[i] = body[i];
         g.owner[g.vertex_count + i] = dof;
         dof += 6 + m->modes;
-        for (k = 0; !skin && k < 3 * m->element_count; k++) g.index[3 * element + k] = m->index[k] + vertex;
+        for (k = 0; !skin && k < m->dim * m->element_count; k++) g.index[m->dim * element + k] = m->index[k] + vertex;
         for (k = 0; !skin && k < m->surface_count; k++) g.owner[vertex + k] = i;
         vertex += m->surface_count;
         element += m->element_count;
     }
     if (skin) {
-        size_t n = (size_t)(skin->terms * skin->vertex_count);
-        memcpy(g.index, skin->index, 3 * (size_t)skin->element_count * sizeof(int32_t));
+        size_t n = (size_t)skin->terms * (size_t)skin->vertex_count;
+        memcpy(g.index, skin->index, (size_t)body[0]->model->dim * (size_t)skin->element_count * sizeof(int32_t));
         memcpy(g.skin_body, skin->body, n * sizeof(int32_t));
         memcpy(g.skin_body + n, skin->vertex, n * sizeof(int32_t));
         memcpy(g.skin_weight, skin->weight, n * sizeof(fsi_real));
+        fsi__group_owners(&g, skin);
         g.skin.index = g.index; g.skin.body = g.skin_body; g.skin.vertex = g.skin_body + n; g.skin.weight = g.skin_weight;
     }
     *out = g;
@@ -6422,56 +6761,71 @@ FSI_API fsi_surface fsi_reduced_group_surface(fsi_reduced_group *g) {
         fsi_vec_store(g->x + 3 * i, x);
         fsi_vec_store(g->velocity + 3 * i, v);
     }
-    s.dim = 3; s.closed = 1; s.vertex_count = g->vertex_count; s.element_count = g->element_count; s.x = g->x; s.v = g->velocity; s.index = g->index;
+    s.dim = g->body[0]->model->dim; s.closed = 1; s.vertex_count = g->vertex_count; s.element_count = g->element_count; s.x = g->x; s.v = g->velocity; s.index = g->index;
     return s;
 }
 
-/* Row of J at a point of a surface element: the skin's particles, or the three vertices of one body with the point as arm. */
+/* Row of J at a point of a surface element: the element's vertices, or through the skin's weights the particles behind them. The arms are those of the point
+   (each particle's is moved by what the point is off the surface), so torques are exact. */
 static void fsi__group_row(const fsi_coupled *self, int element, const fsi_real *weight, fsi_vec3 point, fsi_vec3 dir, fsi_real *row) {
     const fsi_reduced_group *g = (const fsi_reduced_group *)self->user;
-    const int32_t *t = g->index + 3 * element;
-    int a, k, i;
+    int a, k, i, dim = g->body[0]->model->dim;
+    const int32_t *t = g->index + dim * element;
     memset(row, 0, (size_t)g->dof * sizeof *row);
     if (!g->skin.terms) {
         int body = g->owner[t[0]];
         int32_t vertex[3];
         for (k = 0, i = 0; i < body; i++) k += g->body[i]->model->surface_count;
-        for (a = 0; a < 3; a++) vertex[a] = g->body[body]->model->surface[t[a] - k];
+        for (a = 0; a < dim; a++) vertex[a] = g->body[body]->model->surface[t[a] - k];
         row += g->owner[g->vertex_count + body];
-        fsi__reduced_apply(g->body[body], point, 3, vertex, weight, dir, 0, row, row + 3, row + 6);
+        fsi__reduced_apply(g->body[body], point, dim, vertex, weight, dir, 0, row, row + 3, row + 6);
         return;
     }
-    for (a = 0; a < 3; a++)
+    for (a = 0; a < dim; a++) point = fsi_vec_mad(point, fsi_vec_load(g->x + 3 * t[a]), -weight[a]);     /* from the skin to the face's centre */
+    for (a = 0; a < dim; a++)
         for (k = g->skin.terms * t[a]; k < g->skin.terms * (t[a] + 1); k++) {
             const fsi_reduced *b = g->body[g->skin.body[k]];
             fsi_real *r = row + g->owner[g->vertex_count + g->skin.body[k]], one = 1;
-            fsi__reduced_apply(b, fsi_reduced_point(b, g->skin.vertex[k]), 1, g->skin.vertex + k, &one, fsi_vec_scale(dir, weight[a] * g->skin.weight[k]), 0, r, r + 3, r + 6);
+            fsi__reduced_apply(b, fsi_vec_add(fsi_reduced_point(b, g->skin.vertex[k]), point), 1, g->skin.vertex + k, &one, fsi_vec_scale(dir, weight[a] * g->skin.weight[k]), 0, r, r + 3, r + 6);
         }
+}
+
+/* What the joined points are apart, [3 joints]; the longest of them, m. */
+static fsi_real fsi__group_gaps(const fsi_reduced_group *g, fsi_real *gap) {
+    fsi_real most = 0;
+    int i, k;
+    for (i = 0; i < g->joint_count; i++) {
+        fsi_vec3 x[2];
+        for (k = 0; k < 2; k++) x[k] = fsi_reduced_point(g->body[g->joint[i].body[k]], g->joint[i].vertex[k]);
+        fsi_vec_store(gap + 3 * i, fsi_vec_sub(x[0], x[1]));
+        most = fsi__max(most, fsi__length(fsi_vec_load(gap + 3 * i)));
+    }
+    return most;
+}
+
+/* The part of a gap that one step may close: torn apart, a quarter of a radius. */
+static fsi_vec3 fsi__group_closes(const fsi_reduced_group *g, int joint, fsi_vec3 gap) {
+    fsi_real far = FSI_R(0.25) * fsi__min(g->body[g->joint[joint].body[0]]->model->radius, g->body[g->joint[joint].body[1]]->model->radius);
+    return fsi__length(gap) > far ? fsi_vec_scale(gap, far / fsi__length(gap)) : gap;
 }
 
 /* Joint impulses eliminated: K <- K - K A^T (A K A^T)^-1 A K, v <- v - K A^T (A K A^T)^-1 (A v + gap / dt). A = J_0 - J_1. */
 static fsi_result fsi__group_joints(fsi_reduced_group *g, fsi_real dt) {
     int n = g->dof, m = 3 * g->joint_count, i, j, k, s;
-    fsi_real *rhs = g->LA + m * m, most = 0, far;
+    fsi_real *rhs = g->LA + m * m, most = 0;
     memset(g->A, 0, (size_t)(m * n) * sizeof *g->A);
-    g->joint_error = 0;
+    g->joint_error = fsi__group_gaps(g, rhs);
     for (i = 0; i < g->joint_count; i++) {
-        fsi_vec3 x[2], gap;
         for (s = 0; s < 2; s++) {
             fsi_reduced *b = g->body[g->joint[i].body[s]];
             int32_t vertex = g->joint[i].vertex[s];
             fsi_real one = 1;
-            x[s] = fsi_reduced_point(b, vertex);
             for (k = 0; k < 3; k++) {
                 fsi_real *r = g->A + (3 * i + k) * n + g->owner[g->vertex_count + g->joint[i].body[s]], sign = s ? FSI_R(-1.0) : FSI_R(1.0);
-                fsi__reduced_apply(b, x[s], 1, &vertex, &one, fsi_vec(k == 0 ? sign : 0, k == 1 ? sign : 0, k == 2 ? sign : 0), 0, r, r + 3, r + 6);
+                fsi__reduced_apply(b, fsi_reduced_point(b, vertex), 1, &vertex, &one, fsi_vec(k == 0 ? sign : 0, k == 1 ? sign : 0, k == 2 ? sign : 0), 0, r, r + 3, r + 6);
             }
         }
-        gap = fsi_vec_sub(x[0], x[1]);
-        g->joint_error = fsi__max(g->joint_error, fsi__length(gap));
-        far = FSI_R(0.25) * fsi__min(g->body[g->joint[i].body[0]]->model->radius, g->body[g->joint[i].body[1]]->model->radius);
-        if (fsi__length(gap) > far) gap = fsi_vec_scale(gap, far / fsi__length(gap));         /* torn apart: a quarter of a radius a step */
-        fsi_vec_store(rhs + 3 * i, fsi_vec_scale(gap, 1 / dt));
+        fsi_vec_store(rhs + 3 * i, fsi_vec_scale(fsi__group_closes(g, i, fsi_vec_load(rhs + 3 * i)), 1 / dt));
     }
     for (i = 0; i < m; i++) {
         for (j = 0; j < n; j++) {
@@ -6567,6 +6921,53 @@ FSI_API fsi_result fsi_reduced_group_take(fsi_reduced_group *g) {
     return FSI_OK;
 }
 
+/* Place, rotation and q of all bodies to or from g->pose. */
+static void fsi__group_pose(fsi_reduced_group *g, int back) {
+    fsi_real *p = g->pose;
+    int k;
+    for (k = 0; k < g->body_count; k++) {
+        fsi_reduced *b = g->body[k];
+        size_t n = (size_t)b->model->modes;
+        memcpy(back ? b->T : p, back ? p : b->T, 7 * sizeof *p);               /* T and Q lie side by side */
+        memcpy(back ? b->q : p + 7, back ? p + 7 : b->q, n * sizeof *p);
+        if (back) fsi__reduced_update(b);
+        p += 7 + n;
+    }
+}
+
+/* Fixed-point iteration with the matrices of the last fsi_reduced_group_couple: each pass takes the gap down by about the angle turned in a step. */
+FSI_API fsi_result fsi_reduced_group_move(fsi_reduced_group *g, fsi_real dt) {
+    int m, n, i, j, k, pass;
+    fsi_real *gap, *left, least = 0;
+    fsi_result r = FSI_OK;
+    if (!g || !g->block) return FSI_ERR_STATE;
+    m = 3 * g->joint_count; n = g->dof;
+    gap = g->LA + m * m; left = gap + m;
+    fsi__group_pose(g, 0);
+    fsi__group_gaps(g, left);
+    for (i = 0; i < g->joint_count; i++) {             /* what is to be left of them */
+        fsi_vec3 all = fsi_vec_load(left + 3 * i);
+        fsi_vec_store(left + 3 * i, fsi_vec_sub(all, fsi__group_closes(g, i, all)));
+    }
+    for (k = 0; k < g->body_count; k++) {
+        fsi__group_exchange(g, k, 0);
+        least = fsi__max(least, 64 * FSI_REAL_EPS * (g->body[k]->model->radius + fsi__length(fsi_vec_load(g->body[k]->T))));
+    }
+    for (pass = 0;; pass++) {
+        fsi_real moved = g->body[0]->moved;
+        for (k = 0; k < g->body_count && r == FSI_OK; k++) r = fsi_reduced_move(g->body[k], dt);
+        if (r != FSI_OK || !m) return r;
+        fsi__group_gaps(g, gap);
+        fsi_axpy((size_t)m, -1, left, gap);
+        if (pass == 15 || moved > 0 || !(fsi_max_abs((size_t)m, gap) > least)) return FSI_OK;
+        fsi_dense_cholesky_solve(m, g->LA, gap);
+        for (j = 0; j < n; j++)
+            for (i = 0; i < m; i++) g->v[j] -= g->AK[i * n + j] * gap[i] / dt;
+        fsi__group_pose(g, 1);
+        for (k = 0; k < g->body_count; k++) fsi__group_exchange(g, k, 1);
+    }
+}
+
 /* ------------------------------------------------------------------------------------------------ >>reduced contact */
 /* Signed distance of world point p to the deformed body: the displacement of the nearest surface vertex is taken back, then the rest field is read. */
 static fsi_real fsi__reduced_distance(const fsi_reduced *b, fsi_vec3 p, fsi_vec3 *normal, int *vertex) {
@@ -6598,6 +6999,9 @@ static fsi_real fsi__reduced_distance(const fsi_reduced *b, fsi_vec3 p, fsi_vec3
 
 typedef struct fsi__reduced_contact {
     int32_t body[2], vertex[2];          /* second body -1: obstacle */
+    int32_t skin;                        /* group + 1 whose skin vertex is vertex[0]; 0 = a vertex of body[0] */
+    int32_t parts, part[FSI__REDUCED_PARTS + 1]; /* bodies that take part: those behind the first point, then body[1] */
+    fsi_real share[FSI__REDUCED_PARTS + 1];      /* of the impulse; negative for body[1] */
     fsi_vec3 at, dir[3], velocity;       /* dir[0] normal, out of the second; velocity of the obstacle */
     fsi_real gap, target, friction, restitution, impulse[3], weight[3]; /* weight: 1 / (row . row) */
 } fsi__reduced_contact;
@@ -6632,8 +7036,9 @@ static fsi_result fsi__reduced_add(fsi_reduced_contacts *c, const fsi__reduced_c
     return FSI_OK;
 }
 
-/* Samples of body a against body b's field, or against an obstacle (b < 0). bound[4]: centre and radius of each body. */
-static fsi_result fsi__reduced_narrow(fsi_reduced_contacts *c, fsi_reduced **body, int a, int b, const fsi_obstacle *o, const fsi_real *point, const fsi_real *bound,
+/* Points first .. last - 1 of body a against body b's field, or against an obstacle (b < 0). bound[4]: centre and radius of each body. */
+typedef struct fsi__reduced_points { fsi_real *x; int32_t *name, *first; } fsi__reduced_points;    /* places; vertices of body or skin; where each body's begin */
+static fsi_result fsi__reduced_narrow(fsi_reduced_contacts *c, fsi_reduced **body, int a, int b, const fsi_obstacle *o, const fsi__reduced_points *p, const fsi_real *bound,
                                       fsi_real dt) {
     fsi__reduced_contact q;
     const fsi_reduced_model *m = body[a]->model;
@@ -6641,10 +7046,11 @@ static fsi_result fsi__reduced_narrow(fsi_reduced_contacts *c, fsi_reduced **bod
     int i, nearest = 0;
     memset(&q, 0, sizeof q);
     q.body[0] = a; q.body[1] = b;
+    q.skin = c->where[a] && c->group[c->where[a] - 1]->skin.terms ? c->where[a] : 0;
     q.friction = o ? o->friction : c->friction;
     q.restitution = o ? o->restitution : c->restitution;
-    for (i = 0; i < m->sample_count && r == FSI_OK; i++) {
-        fsi_vec3 x = fsi_vec_load(point + 3 * i), d;
+    for (i = p->first[a]; i < p->first[a + 1] && r == FSI_OK; i++) {
+        fsi_vec3 x = fsi_vec_load(p->x + 3 * i), d;
         if (o) q.gap = o->distance_fn(x, &q.dir[0], &q.velocity, o->user);
         else {
             d = fsi_vec_sub(x, fsi_vec_load(bound + 4 * b));
@@ -6653,9 +7059,9 @@ static fsi_result fsi__reduced_narrow(fsi_reduced_contacts *c, fsi_reduced **bod
         }
         if (!(q.gap < bound[4 * a + 3])) continue;
         if (!fsi__finite_vec(q.dir[0])) return FSI_ERR_CALLBACK;
-        q.vertex[0] = m->sample[i];
+        q.vertex[0] = p->name[i];
         q.vertex[1] = nearest;
-        d = fsi_reduced_velocity(body[a], q.vertex[0]);
+        d = q.skin ? fsi_vec_load(c->group[q.skin - 1]->velocity + 3 * q.vertex[0]) : fsi_reduced_velocity(body[a], q.vertex[0]);
         d = fsi_vec_sub(d, o ? q.velocity : fsi_reduced_velocity(body[b], nearest));
         if (q.gap + dt * fsi_vec_dot(d, q.dir[0]) > m->h / 4) continue;          /* does not touch within this step */
         q.at = x;
@@ -6691,11 +7097,11 @@ static void fsi__reduced_unit(fsi_reduced *b, fsi_real dt, fsi_real *u, fsi_real
     for (k = 0; k < m->modes; k++) b->dq[k] = u[6 + k] / fsi__sqrt(fsi__reduced_stiff(m, k, dt));
 }
 
-/* Row of one side in unit-mass coordinates. */
-static void fsi__reduced_unit_row(const fsi_reduced *b, int32_t vertex, fsi_vec3 at, fsi_vec3 dir, fsi_real dt, const fsi_real *C, fsi_real *row) {
-    fsi_real one = 1, s = 1 / fsi__sqrt(b->model->mass);
+/* Row of one body in unit-mass coordinates. */
+static void fsi__reduced_unit_row(const fsi_reduced *b, fsi_vec3 at, int count, const int32_t *vertex, const fsi_real *weight, fsi_vec3 dir, fsi_real dt, const fsi_real *C, fsi_real *row) {
+    fsi_real s = 1 / fsi__sqrt(b->model->mass);
     int k;
-    fsi_reduced_row(b, at, 1, &vertex, &one, dir, row);
+    fsi_reduced_row(b, at, count, vertex, weight, dir, row);
     if (b->fixed) s = 0;
     for (k = 0; k < 3; k++) row[k] *= s;
     row[3] /= C[0];                                    /* C^-1 of the angular part */
@@ -6712,6 +7118,11 @@ static double fsi__reduced_dot(const fsi_real *a, const fsi_real *b, int n) {
     return (double)s;
 }
 
+/* Rows of contact i along direction d, one per part; two parts where no skin is about. */
+static fsi_real *fsi__reduced_row_of(const fsi_reduced_contacts *c, int i, int d, int stride) {
+    return c->row + (size_t)(3 * i + d) * (size_t)c->parts * (size_t)stride;
+}
+
 /* One sweep of sequential impulses: normal, then friction inside the cone. */
 static void fsi__reduced_sweep(fsi_reduced_contacts *c, const int32_t *dof, int stride) {
     int i, d, s, k;
@@ -6719,9 +7130,8 @@ static void fsi__reduced_sweep(fsi_reduced_contacts *c, const int32_t *dof, int 
         fsi__reduced_contact *q = &c->contact[i];
         fsi_real lambda[3], most;
         for (d = 0; d < 3; d++) {
-            fsi_real *row = c->row + (size_t)(3 * i + d) * 2 * (size_t)stride, vel = -fsi_vec_dot(q->velocity, q->dir[d]), change;
-            for (s = 0; s < 2; s++)
-                if (q->body[s] >= 0) vel += (fsi_real)fsi__reduced_dot(row + s * stride, c->u + dof[q->body[s]], dof[q->body[s] + 1] - dof[q->body[s]]);
+            fsi_real *row = fsi__reduced_row_of(c, i, d, stride), vel = -fsi_vec_dot(q->velocity, q->dir[d]), change;
+            for (s = 0; s < q->parts; s++) vel += (fsi_real)fsi__reduced_dot(row + s * stride, c->u + dof[q->part[s]], dof[q->part[s] + 1] - dof[q->part[s]]);
             lambda[d] = q->impulse[d] + q->weight[d] * ((d ? 0 : q->target) - vel);
             if (d == 0) lambda[0] = fsi__max(lambda[0], 0);
             else {
@@ -6734,12 +7144,11 @@ static void fsi__reduced_sweep(fsi_reduced_contacts *c, const int32_t *dof, int 
             }
             change = lambda[d] - q->impulse[d];
             q->impulse[d] = lambda[d];
-            for (s = 0; s < 2; s++)
-                if (q->body[s] >= 0) {
-                    fsi_real *u = c->u + dof[q->body[s]];
-                    int n = dof[q->body[s] + 1] - dof[q->body[s]];
-                    for (k = 0; k < n; k++) u[k] += change * row[s * stride + k];
-                }
+            for (s = 0; s < q->parts; s++) {
+                fsi_real *u = c->u + dof[q->part[s]];
+                int n = dof[q->part[s] + 1] - dof[q->part[s]];
+                for (k = 0; k < n; k++) u[k] += change * row[s * stride + k];
+            }
         }
     }
 }
@@ -6751,18 +7160,14 @@ static int fsi__reduced_sweep_order(const void *pa, const void *pb) {
 
 /* Candidates: samples in world space, spheres around them, sweep along x. */
 static fsi_result fsi__reduced_broad(fsi_reduced_contacts *c, fsi_reduced **body, int n, const fsi_obstacle *o, int obstacles, fsi_real dt,
-                                     fsi_real *bound, fsi_real *order, fsi_real *point, const int32_t *first) {
+                                     fsi_real *bound, fsi_real *order, const fsi__reduced_points *p) {
     fsi_result r = FSI_OK;
     int i, j, k;
     for (i = 0; i < n; i++) {
         const fsi_reduced_model *m = body[i]->model;
         fsi_vec3 T = fsi_vec_load(body[i]->T);
         fsi_real apart = 0;
-        for (k = 0; k < m->sample_count; k++) {
-            fsi_vec3 x = fsi_reduced_point(body[i], m->sample[k]);
-            fsi_vec_store(point + 3 * (first[i] + k), x);
-            apart = fsi__max(apart, fsi__length(fsi_vec_sub(x, T)));
-        }
+        for (k = p->first[i]; k < p->first[i + 1]; k++) apart = fsi__max(apart, fsi__length(fsi_vec_sub(fsi_vec_load(p->x + 3 * k), T)));
         fsi_vec_store(bound + 4 * i, T);
         bound[4 * i + 3] = apart + m->h + dt * fsi__length(fsi_vec_load(body[i]->p)) / m->mass;
         order[2 * i] = T.x - bound[4 * i + 3];
@@ -6771,38 +7176,81 @@ static fsi_result fsi__reduced_broad(fsi_reduced_contacts *c, fsi_reduced **body
     qsort(order, (size_t)n, 2 * sizeof *order, fsi__reduced_sweep_order);
     for (i = 0; i < n && r == FSI_OK; i++) {
         int a = (int)order[2 * i + 1];
-        for (k = 0; k < obstacles && r == FSI_OK && !body[a]->fixed; k++) r = fsi__reduced_narrow(c, body, a, -1, o + k, point + 3 * first[a], bound, dt);
+        for (k = 0; k < obstacles && r == FSI_OK && !body[a]->fixed; k++) r = fsi__reduced_narrow(c, body, a, -1, o + k, p, bound, dt);
         for (j = i + 1; j < n && r == FSI_OK && order[2 * j] < bound[4 * a] + bound[4 * a + 3]; j++) {
             int b = (int)order[2 * j + 1];
             fsi_vec3 d = fsi_vec_sub(fsi_vec_load(bound + 4 * a), fsi_vec_load(bound + 4 * b));
             fsi_real reach = bound[4 * a + 3] + bound[4 * b + 3];
-            if (fsi_vec_dot(d, d) > reach * reach || (body[a]->fixed && body[b]->fixed)) continue;
-            r = fsi__reduced_narrow(c, body, a, b, NULL, point + 3 * first[a], bound, dt);
-            if (r == FSI_OK) r = fsi__reduced_narrow(c, body, b, a, NULL, point + 3 * first[b], bound, dt);
+            if (fsi_vec_dot(d, d) > reach * reach || (body[a]->fixed && body[b]->fixed) || (c->where[a] && c->where[a] == c->where[b])) continue;
+            r = fsi__reduced_narrow(c, body, a, b, NULL, p, bound, dt);
+            if (r == FSI_OK) r = fsi__reduced_narrow(c, body, b, a, NULL, p, bound, dt);
         }
     }
     return r;
 }
 
+/* Numbers of a group's bodies in the list given: behind the groups of all n bodies. */
+static const int32_t *fsi__reduced_numbers(const fsi_reduced_contacts *c, int n, int group) {
+    const int32_t *at = c->where + n;
+    while (group-- > 0) at += c->group[group]->body_count;
+    return at;
+}
+
+/* Parts of contact i and their rows: the bodies behind its first point, then the one it touches. */
+static void fsi__reduced_part_rows(fsi_reduced_contacts *c, fsi_reduced **body, int n, int i, int stride, fsi_real dt, const fsi_real *chol) {
+    fsi__reduced_contact *q = &c->contact[i];
+    const fsi_reduced_group *g = q->skin ? c->group[q->skin - 1] : NULL;
+    const int32_t *number = g ? fsi__reduced_numbers(c, n, q->skin - 1) : NULL;
+    int s, d, k, t, terms = g ? g->skin.terms : 1, from = g ? terms * q->vertex[0] : 0;
+    q->parts = 0;
+    for (k = from; k < from + terms; k++) {            /* each body once, with all its particles */
+        int32_t vertex[16], count = 0, b = g ? number[g->skin.body[k]] : q->body[0];
+        fsi_real weight[16], share = 0;
+        fsi_vec3 at = fsi_vec(0, 0, 0);
+        for (s = 0; s < q->parts && q->part[s] != b; s++) { }
+        if (s < q->parts) continue;
+        for (t = k; t < from + terms; t++) {
+            if (g && g->skin.body[t] != g->skin.body[k]) continue;
+            vertex[count] = g ? g->skin.vertex[t] : q->vertex[0];
+            weight[count] = g ? g->skin.weight[t] : 1;
+            if (g) at = fsi_vec_mad(at, fsi_reduced_point(body[b], vertex[count]), weight[count]);
+            share += weight[count++];
+        }
+        if (!(fsi__abs(share) > 0)) continue;
+        for (t = 0; t < count; t++) weight[t] /= share;
+        q->part[q->parts] = b;
+        q->share[q->parts] = share;
+        for (d = 0; d < 3; d++)
+            fsi__reduced_unit_row(body[b], g ? fsi_vec_scale(at, 1 / share) : q->at, count, vertex, weight, fsi_vec_scale(q->dir[d], share), dt, chol + 9 * b, fsi__reduced_row_of(c, i, d, stride) + q->parts * stride);
+        q->parts++;
+    }
+    if (q->body[1] >= 0) {
+        fsi_real one = 1;
+        q->part[q->parts] = q->body[1];
+        q->share[q->parts] = -1;
+        for (d = 0; d < 3; d++)
+            fsi__reduced_unit_row(body[q->body[1]], q->at, 1, q->vertex + 1, &one, fsi_vec_scale(q->dir[d], -1), dt, chol + 9 * q->body[1], fsi__reduced_row_of(c, i, d, stride) + q->parts * stride);
+        q->parts++;
+    }
+}
+
 /* Rows, weights and wanted normal velocities of all contacts. */
-static fsi_result fsi__reduced_prepare(fsi_reduced_contacts *c, fsi_reduced **body, const int32_t *dof, const fsi_real *chol, int stride, fsi_real dt) {
+static fsi_result fsi__reduced_prepare(fsi_reduced_contacts *c, fsi_reduced **body, int n, const int32_t *dof, const fsi_real *chol, int stride, fsi_real dt) {
     void *p = c->row;
-    fsi_result r = fsi__reduced_grow(&c->allocator, &p, &c->row_room, (size_t)c->count * 6 * (size_t)stride, sizeof(fsi_real));
+    fsi_result r = fsi__reduced_grow(&c->allocator, &p, &c->row_room, (size_t)c->count * 3 * (size_t)c->parts * (size_t)stride, sizeof(fsi_real));
     int i, d, s;
     c->row = (fsi_real *)p;
     for (i = 0; i < c->count && r == FSI_OK; i++) {
         fsi__reduced_contact *q = &c->contact[i];
         const fsi_reduced_model *m = body[q->body[0]]->model;
+        fsi__reduced_part_rows(c, body, n, i, stride, dt, chol);
         for (d = 0; d < 3; d++) {
-            fsi_real *row = c->row + (size_t)(3 * i + d) * 2 * (size_t)stride, vel = -fsi_vec_dot(q->velocity, q->dir[d]);
+            fsi_real *row = fsi__reduced_row_of(c, i, d, stride), vel = -fsi_vec_dot(q->velocity, q->dir[d]);
             double k = 0;
-            for (s = 0; s < 2; s++) {
-                int b = q->body[s], n;
-                if (b < 0) continue;
-                n = dof[b + 1] - dof[b];
-                fsi__reduced_unit_row(body[b], q->vertex[s], q->at, fsi_vec_scale(q->dir[d], s ? FSI_R(-1.0) : FSI_R(1.0)), dt, chol + 9 * b, row + s * stride);
-                k += fsi__reduced_dot(row + s * stride, row + s * stride, n);
-                vel += (fsi_real)fsi__reduced_dot(row + s * stride, c->u + dof[b], n);
+            for (s = 0; s < q->parts; s++) {
+                int b = q->part[s], m_b = dof[b + 1] - dof[b];
+                k += fsi__reduced_dot(row + s * stride, row + s * stride, m_b);
+                vel += (fsi_real)fsi__reduced_dot(row + s * stride, c->u + dof[b], m_b);
             }
             q->weight[d] = k > 0 ? (fsi_real)(1 / k) : 0;
             if (d) continue;
@@ -6811,12 +7259,6 @@ static fsi_result fsi__reduced_prepare(fsi_reduced_contacts *c, fsi_reduced **bo
         }
     }
     return r;
-}
-
-static double fsi__reduced_total(const fsi_reduced *b) {                       /* elastic, kinetic and gravity's energy */
-    double e, k;
-    fsi_reduced_energy(b, &e, &k);
-    return e + k - (double)(b->model->mass * fsi_vec_dot(b->gravity, fsi_vec_load(b->T)));
 }
 
 /* A fifth of every overlap is opened by moving the bodies: the same impulses without friction on velocities of their own (c->u from zero), which
@@ -6836,12 +7278,10 @@ static void fsi__reduced_open(fsi_reduced_contacts *c, fsi_reduced **body, int n
             fsi__reduced_contact *q = &c->contact[i];
             fsi_real vel = 0, next;
             if (q->gap > 0) continue;
-            row = c->row + (size_t)(3 * i) * 2 * (size_t)stride;
-            for (s = 0; s < 2; s++)
-                if (q->body[s] >= 0) vel += (fsi_real)fsi__reduced_dot(row + s * stride, c->u + dof[q->body[s]], dof[q->body[s] + 1] - dof[q->body[s]]);
+            row = fsi__reduced_row_of(c, i, 0, stride);
+            for (s = 0; s < q->parts; s++) vel += (fsi_real)fsi__reduced_dot(row + s * stride, c->u + dof[q->part[s]], dof[q->part[s] + 1] - dof[q->part[s]]);
             next = fsi__max(q->impulse[0] + q->weight[0] * (q->target - vel), 0);
-            for (s = 0; s < 2; s++)
-                if (q->body[s] >= 0) fsi_axpy((size_t)(dof[q->body[s] + 1] - dof[q->body[s]]), next - q->impulse[0], row + s * stride, c->u + dof[q->body[s]]);
+            for (s = 0; s < q->parts; s++) fsi_axpy((size_t)(dof[q->part[s] + 1] - dof[q->part[s]]), next - q->impulse[0], row + s * stride, c->u + dof[q->part[s]]);
             q->impulse[0] = next;
         }
     for (i = 0; i < n && any; i++) c->work -= fsi__reduced_total(body[i]);
@@ -6860,49 +7300,95 @@ static void fsi__reduced_open(fsi_reduced_contacts *c, fsi_reduced **body, int n
     }
     for (i = 0; i < c->count && any; i++) {            /* moving two bodies that pass each other apart turns them: m dx x v is taken from their spin */
         fsi__reduced_contact *q = &c->contact[i];
-        fsi_vec3 turn;
+        fsi_vec3 turn = fsi_vec(0, 0, 0);
         if (q->gap > 0 || q->body[1] < 0 || body[q->body[0]]->fixed || body[q->body[1]]->fixed) continue;
-        fsi__reduced_spin(body[q->body[0]], &turn, NULL, NULL);
-        turn = fsi_vec_mad(turn, fsi_vec_load(body[q->body[1]]->p), -1 / body[q->body[1]]->model->mass);
+        for (s = 0; s < q->parts; s++) turn = fsi_vec_mad(turn, fsi_vec_load(body[q->part[s]]->p), q->share[s] / body[q->part[s]]->model->mass);
         turn = fsi_vec_scale(fsi_vec_cross(q->dir[0], turn), -dt * q->impulse[0] / 2);
         for (s = 0; s < 2; s++) fsi_vec_store(body[q->body[s]]->L, fsi_vec_add(fsi_vec_load(body[q->body[s]]->L), turn));
     }
     for (i = 0; i < n && any; i++) c->work += fsi__reduced_total(body[i]);
 }
 
+/* Which group each body is in; how many points touch in all, or -1 when a group's body is not in the list. Skins come up to date. */
+static int fsi__reduced_gather(fsi_reduced_contacts *c, fsi_reduced **body, int n) {
+    int32_t *at = c->where + n;
+    int i, j, k, points = 0;
+    c->parts = 2;
+    memset(c->where, 0, (size_t)n * sizeof *c->where);
+    for (j = 0; j < c->group_count; j++) {
+        fsi_reduced_group *g = c->group[j];
+        for (k = 0; k < g->body_count; k++) {
+            for (i = 0; i < n && body[i] != g->body[k]; i++) { }
+            if (i == n || c->where[i]) return -1;
+            c->where[i] = j + 1;
+            *at++ = i;
+        }
+        if (!g->skin.terms) continue;
+        points += g->skin.vertex_count;
+        c->parts = FSI__REDUCED_PARTS + 1;
+        fsi_reduced_group_surface(g);
+    }
+    for (i = 0; i < n; i++)
+        if (!c->where[i] || !c->group[c->where[i] - 1]->skin.terms) points += body[i]->model->sample_count;
+    return points;
+}
+
+/* Points of all bodies: samples, or the vertices of the skin that hang on the body most. */
+static void fsi__reduced_sample(const fsi_reduced_contacts *c, fsi_reduced **body, int n, const fsi__reduced_points *p) {
+    int i, k, at = 0;
+    for (i = 0; i < n; i++) {
+        const fsi_reduced_model *m = body[i]->model;
+        const fsi_reduced_group *g = c->where[i] ? c->group[c->where[i] - 1] : NULL;
+        p->first[i] = at;
+        for (k = 0; g && k < g->skin.vertex_count; k++)
+            if (g->body[g->owner[k]] == body[i]) { p->name[at] = k; fsi_vec_store(p->x + 3 * at++, fsi_vec_load(g->x + 3 * k)); }
+        for (k = 0; k < m->sample_count && !(g && g->skin.terms); k++) { p->name[at] = m->sample[k]; fsi_vec_store(p->x + 3 * at++, fsi_reduced_point(body[i], m->sample[k])); }
+    }
+    p->first[n] = at;
+}
+
 FSI_API fsi_result fsi_reduced_contact(fsi_reduced_contacts *c, fsi_reduced **body, int n, const fsi_obstacle *obstacle, int obstacle_count, fsi_real dt) {
-    int i, stride = 6, points = 0, dofs = 0;
-    size_t need;
-    fsi_real *bound, *order, *point, *chol;
-    int32_t *first, *dof;
+    int i, stride = 6, points, dofs = 0, members = 0;
+    fsi_real *bound, *order, *chol;
+    fsi__reduced_points point;
+    int32_t *dof;
     void *p;
     fsi_result r;
     if (!c || n < 0 || (n && !body) || obstacle_count < 0 || (obstacle_count && !obstacle) || !fsi__finite(dt) || !(dt > 0)) return FSI_ERR_ARGUMENT;
     if (!(c->friction >= 0) || !(c->restitution >= 0) || !(c->slop >= 0) || c->iterations < 0 || !fsi_allocator_valid(&c->allocator)) return FSI_ERR_ARGUMENT;
+    if (c->group_count < 0 || (c->group_count && !c->group)) return FSI_ERR_ARGUMENT;
     for (i = 0; i < n; i++) {
         if (!body[i] || !body[i]->block) return FSI_ERR_ARGUMENT;
         stride = fsi__imax(stride, 6 + body[i]->model->modes);
         dofs += 6 + body[i]->model->modes;
-        points += body[i]->model->sample_count;
     }
-    need = (size_t)dofs + 15 * (size_t)n + 3 * (size_t)points + 2 * (size_t)n + 4;
-    p = c->u;
-    r = fsi__reduced_grow(&c->allocator, &p, &c->u_room, need, sizeof(fsi_real));
-    c->u = (fsi_real *)p;
+    for (i = 0; i < c->group_count; i++) {
+        if (!c->group[i] || !c->group[i]->block) return FSI_ERR_ARGUMENT;
+        members += c->group[i]->body_count;
+    }
     c->count = 0;
     c->depth = 0;
     c->work = 0;
+    p = c->where;
+    r = fsi__reduced_grow(&c->allocator, &p, &c->where_room, (size_t)n + (size_t)members, sizeof *c->where);
+    c->where = (int32_t *)p;
     if (r != FSI_OK || !n) return r;
-    bound = c->u + dofs; order = bound + 4 * n; chol = order + 2 * n; point = chol + 9 * n;
-    first = (int32_t *)(void *)(point + 3 * points);
-    dof = first + n;
-    for (dof[0] = first[0] = 0, i = 0; i < n; i++) {
-        dof[i + 1] = dof[i] + 6 + body[i]->model->modes;
-        if (i + 1 < n) first[i + 1] = first[i] + body[i]->model->sample_count;
-    }
-    r = fsi__reduced_broad(c, body, n, obstacle, obstacle_count, dt, bound, order, point, first);
+    points = fsi__reduced_gather(c, body, n);
+    if (points < 0) return FSI_ERR_ARGUMENT;
+    p = c->u;
+    r = fsi__reduced_grow(&c->allocator, &p, &c->u_room, (size_t)dofs + 17 * (size_t)n + 4 * (size_t)points + 4, sizeof(fsi_real));
+    c->u = (fsi_real *)p;
+    if (r != FSI_OK) return r;
+    bound = c->u + dofs; order = bound + 4 * n; chol = order + 2 * n;
+    point.x = chol + 9 * n;
+    point.first = (int32_t *)(void *)(point.x + 3 * points);
+    dof = point.first + n + 1;
+    point.name = dof + n + 1;
+    for (dof[0] = 0, i = 0; i < n; i++) dof[i + 1] = dof[i] + 6 + body[i]->model->modes;
+    fsi__reduced_sample(c, body, n, &point);
+    r = fsi__reduced_broad(c, body, n, obstacle, obstacle_count, dt, bound, order, &point);
     for (i = 0; i < n && r == FSI_OK; i++) fsi__reduced_unit(body[i], dt, c->u + dof[i], chol + 9 * i, 0);
-    if (r == FSI_OK) r = fsi__reduced_prepare(c, body, dof, chol, stride, dt);
+    if (r == FSI_OK) r = fsi__reduced_prepare(c, body, n, dof, chol, stride, dt);
     if (r != FSI_OK) return r;
     for (i = 0; i < (c->iterations ? c->iterations : 20); i++) fsi__reduced_sweep(c, dof, stride);
     if (!fsi_all_finite((size_t)dofs, c->u)) return FSI_ERR_NUMERIC;
@@ -6916,7 +7402,8 @@ FSI_API void fsi_reduced_contacts_free(fsi_reduced_contacts *c) {
     fsi_free(&c->allocator, c->contact, (size_t)c->room * sizeof *c->contact);
     fsi_free(&c->allocator, c->row, c->row_room * sizeof *c->row);
     fsi_free(&c->allocator, c->u, c->u_room * sizeof *c->u);
-    c->contact = NULL; c->row = c->u = NULL; c->room = c->count = 0; c->row_room = c->u_room = 0;
+    fsi_free(&c->allocator, c->where, c->where_room * sizeof *c->where);
+    c->contact = NULL; c->row = c->u = NULL; c->where = NULL; c->room = c->count = 0; c->row_room = c->u_room = c->where_room = 0;
 }
 
 /* The rigid world's view: points are the samples. */
@@ -6964,6 +7451,30 @@ static fsi_real fsi__reduced_point_distance(void *user, fsi_vec3 p, fsi_vec3 *no
     return d;
 }
 
+static void fsi__reduced_touch(void *user, int point, fsi_vec3 at) {            /* what it would have without contact, or had */
+    fsi_reduced *b = (fsi_reduced *)user;
+    double next = -(double)(b->dt * fsi_vec_dot(b->gravity, fsi_vec_load(b->p)));
+    int k;
+    (void)point; (void)at;
+    if (b->touched) return;
+    for (k = 0; k < b->model->modes; k++) next += (double)(b->model->omega2[k] * b->dt * b->dq[k] * (b->q[k] + b->dt * b->dq[k] / 2));
+    b->reference = fsi__reduced_total(b) + next;
+    if (b->energy > b->reference) b->reference = b->energy;
+    b->touched = 1;
+}
+
+static double fsi__reduced_surplus(void *user, double take) {                  /* see fsi_external; motion inside is q' */
+    fsi_reduced *b = (fsi_reduced *)user;
+    double inside;
+    if (!b->touched || b->fixed) return 0;
+    if (!(take > 0)) return fsi__reduced_total(b) - b->reference;
+    inside = fsi__reduced_inside(b);
+    if (!(inside > 0)) return 0;
+    if (take > inside) take = inside;
+    fsi_scale((size_t)b->model->modes, (fsi_real)sqrt(1 - take / inside), b->dq);
+    return take;
+}
+
 FSI_API void fsi_reduced_external(fsi_reduced *b, fsi_real *x, fsi_external *out) {
     int i;
     memset(out, 0, sizeof *out);
@@ -6977,6 +7488,8 @@ FSI_API void fsi_reduced_external(fsi_reduced *b, fsi_real *x, fsi_external *out
     out->impulse_fn = fsi__reduced_point_impulse;
     out->distance_fn = fsi__reduced_point_distance;
     out->advance_fn = fsi__reduced_advance;
+    out->touch_fn = fsi__reduced_touch;
+    out->energy_fn = fsi__reduced_surplus;
 }
 
 #ifdef __cplusplus

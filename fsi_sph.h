@@ -4,19 +4,21 @@
    QUICK START
        #define FSI_IMPLEMENTATION
        #include "fsi_sph.h"
-       int main(void) {
+       #include <stdio.h>
+       int main(void) {                                          // a block of water breaks down in a tank
            fsi_sph s;
            fsi_sph_desc d = {0};
-           d.solver = FSI_SPH_DFSPH; d.capacity = 8000; d.boundary_capacity = 12000;
-           d.spacing = FSI_R(0.05); d.density = 1000; d.gravity = fsi_vec(0, FSI_R(-9.81), 0);
+           d.solver = FSI_SPH_DFSPH; d.capacity = 1000; d.boundary_capacity = 6000;
+           d.spacing = FSI_R(0.1); d.density = 1000; d.gravity = fsi_vec(0, FSI_R(-9.81), 0);
            if (fsi_sph_init(&s, &d) != FSI_OK) return 1;
            fsi_sph_add_block(&s, fsi_vec(0, 0, 0), fsi_vec(1, 1, 1), fsi_vec(0, 0, 0), NULL);
            fsi_sph_add_box_walls(&s, fsi_vec(0, 0, 0), fsi_vec(3, 2, 1), 0, NULL);
-           fsi_sph_advance(&s, FSI_R(0.5), 0, NULL, NULL);       steps of max_dt until half a second is over
+           fsi_sph_advance(&s, FSI_R(0.5), 0, NULL, NULL);       // steps of max_dt until half a second is over
+           printf("%d particles after %g s\n", s.now.count, s.now.time);
            fsi_sph_free(&s);
            return 0;
        }
-   Build: cc main.c -lm. A first TLED: examples/tled_beam.c.
+   Compile: cc main.c -lm          (a first TLED: examples/tled_beam.c)
 
    WHAT IT DOES AND DOES NOT
    Fluids: weakly compressible (Tait, leap-frog, optional delta-SPH density) or divergence-free (density and divergence solves, warm start);
@@ -60,7 +62,7 @@
 
    REFERENCES
    Yang et al. 2012 (paper 004); Monaghan 1992, 2005; Mueller et al. 2003; Becker and Teschner 2007; Akinci et al. 2012 (boundaries);
-   Bender and Koschier 2017 (DFSPH); Antuono et al. 2010 (delta-SPH); Miller et al. 2007 (TLED); Bonet and Burton 1998 (nodal pressure);
+   Adami, Hu and Adams 2012 (pressure in walls); Bender and Koschier 2017 (DFSPH); Antuono et al. 2010 (delta-SPH); Miller et al. 2007 (TLED); Bonet and Burton 1998 (nodal pressure);
    Zhu and Bridson 2005 (surface).
    CHANGES  1.0 first release.  LICENCE  at the end. */
 #if defined(FSI_IMPLEMENTATION) && !defined(FSI_DECLARATIONS_ONLY) && !defined(FSI_SPH_IMPLEMENTATION)
@@ -636,25 +638,24 @@ static void fsi__sph_cells_sort(fsi__sph_cells *c, int n, const int32_t *key, in
     start[0] = 0;
 }
 
-/* Appends those of the sorted particles begin .. end - 1 that are nearer than sqrt(r2) to p: 8 distances at once, then branch-free packing.
+/* Appends those of the sorted particles begin .. end - 1 that are nearer than sqrt(r2) to p: 4 distances at once, then branch-free packing.
    Returns the new list length, or -1 when it would pass room. */
 FSI__INLINE ptrdiff_t fsi__sph_collect(const fsi_real *const xyz[3], int begin, int end, fsi_vec3 p, fsi_real r2, int32_t *FSI__RESTRICT out, ptrdiff_t n, ptrdiff_t room) {
-    static const int32_t lane[8] = {0, 1, 2, 3, 4, 5, 6, 7};
+    static const int32_t lane[4] = {0, 1, 2, 3};
     int j;
-    for (j = begin; j < end; j += 8) {
+    for (j = begin; j < end; j += 4) {
         const fsi_real *FSI__RESTRICT x = xyz[0] + j, *FSI__RESTRICT y = xyz[1] + j, *FSI__RESTRICT z = xyz[2] + j;
-        fsi_real d2[8];
-        int32_t hit[8], left = end - j, k;
-        if (n + 8 > room) return -1;
+        fsi_real d2[4];
+        int32_t hit[4], left = end - j, k;
+        if (n + 4 > room) return -1;
         FSI__SPH_LANES
-        for (k = 0; k < 8; k++) {
+        for (k = 0; k < 4; k++) {
             fsi_real dx = x[k] - p.x, dy = y[k] - p.y, dz = z[k] - p.z;
             d2[k] = dx * dx + dy * dy + dz * dz;
         }
         FSI__SPH_LANES
-        for (k = 0; k < 8; k++) hit[k] = (d2[k] < r2) & (lane[k] < left);
+        for (k = 0; k < 4; k++) hit[k] = (d2[k] < r2) & (lane[k] < left);
         out[n] = j; n += hit[0]; out[n] = j + 1; n += hit[1]; out[n] = j + 2; n += hit[2]; out[n] = j + 3; n += hit[3];
-        out[n] = j + 4; n += hit[4]; out[n] = j + 5; n += hit[5]; out[n] = j + 6; n += hit[6]; out[n] = j + 7; n += hit[7];
     }
     return n;
 }
@@ -1600,8 +1601,11 @@ FSI_API fsi_result fsi_sph_prepare(fsi_sph *s, fsi_real dt) {
 /* m_i a_i = -sum m_i m_j (p_i/rho_i^2 + p_j/rho_j^2) grad W + viscosity + m_i g. Friction terms, all antisymmetric in i, j:
    laminar     2 mu / rho0^2 m_j F r^2 / (r^2 + eta) v_ij          (Morris; with FSI_KERNEL_POLY6: -mu / rho0^2 m_j lap W v_ij)
    artificial  alpha c h / rho0 m_j min(0, v_ij . x_ij) / (r^2 + eta) F x_ij      (Monaghan; central, keeps angular momentum)
-   The rest density stands for rho_i and rho_j here: summed densities near a free surface are too small. */
-typedef struct fsi__sph_law { fsi_real laminar, artificial, wall, eta, lap, inv; } fsi__sph_law;
+   The rest density stands for rho_i and rho_j here: summed densities near a free surface are too small.
+   Walls: k_b = k_i + g . (x_b - x_i) / rho0, k = p / rho^2: the pressure at rest goes on into the wall (Adami et al. 2012). With k_b = k_i alone the
+   layer at the floor must carry the weight of half a layer too much, and the layers above it alternate about rho g depth. The addition is at
+   most k_i, so that a lone particle beside a wall, without pressure, feels nothing. */
+typedef struct fsi__sph_law { fsi_real laminar, artificial, wall, eta, lap, inv; fsi_vec3 lift; } fsi__sph_law;
 
 static fsi__sph_law fsi__sph_make_law(const fsi_sph_desc *d) {
     fsi__sph_law l;
@@ -1612,6 +1616,7 @@ static fsi__sph_law fsi__sph_make_law(const fsi_sph_desc *d) {
     l.artificial = d->artificial * d->sound_speed * h / r;
     l.eta = FSI_R(0.01) * h * h;
     l.inv = 1 / d->support;
+    l.lift = fsi_vec_scale(d->gravity, -1 / r);
     return l;
 }
 
@@ -1621,37 +1626,60 @@ FSI__SPH_FORCE_INLINE fsi_real fsi__sph_diffusion(const fsi__sph_law *l, fsi_rea
     return -2 * mF * r2 * inv_r2;
 }
 
-enum { FSI__SPH_PLAIN = 0, FSI__SPH_ARTIFICIAL = 1, FSI__SPH_LAMINAR = 2 };     /* friction terms of a list */
+enum { FSI__SPH_PLAIN = 0, FSI__SPH_ARTIFICIAL = 1, FSI__SPH_LAMINAR = 2, FSI__SPH_WALL = 4 };    /* terms of a list */
 
-/* Adds the accelerations of one list. acc has 4 lanes, the last without meaning. */
+/* Adds the accelerations of list entries k0 .. k1 of the particle at me with mv = (v, k), 8 pairs at a time. Slopes behind the end of a list are
+   finite (the sums wrote them) and meet a zero distance. Walls: k_b = k_i + lift . x_ij, bounded by limit. */
 FSI__SPH_FORCE_INLINE void fsi__sph_force_list(const fsi_real *FSI__RESTRICT x4, const fsi_real *FSI__RESTRICT v4, const int32_t *FSI__RESTRICT list,
                                                const fsi_real *FSI__RESTRICT grad, int k0, int k1, const fsi_real *FSI__RESTRICT me,
-                                               const fsi_real *FSI__RESTRICT mv, fsi_real si, fsi_real nu, const fsi__sph_law *l, int kind, fsi_real *FSI__RESTRICT acc) {
-    fsi_real a[4] = {0, 0, 0, 0}, r[4], u[4], rr[4], ru[4];
-    int k, d;
-    for (k = k0; k < k1; k++) {
-        const fsi_real *o = x4 + 4 * (size_t)list[k], *w = v4 + 4 * (size_t)list[k];
-        fsi_real F = grad[k], A = -(si + w[3]) * F;
-        FSI__SPH_LANES
-        for (d = 0; d < 4; d++) r[d] = me[d] - o[d];
-        if (kind) {
-            fsi_real r2, inv, ur;
+                                               const fsi_real *FSI__RESTRICT mv, fsi_real limit, fsi_real nu, const fsi__sph_law *l, int kind, fsi_real *FSI__RESTRICT acc) {
+    fsi_real r[32][4], u[32][4], F[8], A[8], B[8], r2[8], ax[8], ay[8], az[8];
+    int k, i, d, j;
+    if (k0 == k1) return;
+    FSI__SPH_LANES
+    for (i = 0; i < 8; i++) ax[i] = ay[i] = az[i] = 0;
+    for (k = k0; k < k1; k += 32) {
+        int n = k1 - k < 32 ? k1 - k : 32;
+        for (i = 0; i < n; i++) {
+            const fsi_real *o = x4 + 4 * (size_t)list[k + i], *w = v4 + 4 * (size_t)list[k + i];
             FSI__SPH_LANES
-            for (d = 0; d < 4; d++) { u[d] = mv[d] - w[d]; rr[d] = r[d] * r[d]; ru[d] = r[d] * u[d]; }
-            r2 = rr[0] + rr[1] + rr[2];
-            inv = 1 / (r2 + l->eta);
-            ur = ru[0] + ru[1] + ru[2];
-            if (kind & FSI__SPH_ARTIFICIAL) A += l->artificial * (ur < 0 ? ur : 0) * inv * F;
-            if (kind & FSI__SPH_LAMINAR) {
-                fsi_real B = -nu * fsi__sph_diffusion(l, o[3], F, r2, inv);
-                FSI__SPH_LANES
-                for (d = 0; d < 4; d++) a[d] += B * u[d];
-            }
+            for (d = 0; d < 4; d++) r[i][d] = me[d] - o[d];
+            FSI__SPH_LANES
+            for (d = 0; d < 4; d++) u[i][d] = mv[d] - w[d];
         }
-        FSI__SPH_LANES
-        for (d = 0; d < 4; d++) a[d] += A * r[d];
+        for (; i & 7; i++) for (d = 0; d < 4; d++) r[i][d] = u[i][d] = 0;
+        for (j = 0; j < n; j += 8) {
+            memcpy(F, grad + k + j, sizeof F);
+            FSI__SPH_LANES
+            for (i = 0; i < 8; i++) r2[i] = r[j + i][0] * r[j + i][0] + r[j + i][1] * r[j + i][1] + r[j + i][2] * r[j + i][2];
+            if (kind & FSI__SPH_WALL) {
+                FSI__SPH_LANES
+                for (i = 0; i < 8; i++) {
+                    fsi_real t = l->lift.x * r[j + i][0] + l->lift.y * r[j + i][1] + l->lift.z * r[j + i][2];
+                    t = t < limit ? t : limit; t = t > -limit ? t : -limit;
+                    A[i] = -(FSI__SPH_MIRROR * mv[3] + t) * F[i];
+                }
+            } else {
+                FSI__SPH_LANES
+                for (i = 0; i < 8; i++) A[i] = -(2 * mv[3] - u[j + i][3]) * F[i];
+            }
+            if (kind & FSI__SPH_ARTIFICIAL) {
+                FSI__SPH_LANES
+                for (i = 0; i < 8; i++) {
+                    fsi_real ur = r[j + i][0] * u[j + i][0] + r[j + i][1] * u[j + i][1] + r[j + i][2] * u[j + i][2];
+                    A[i] += l->artificial * (ur < 0 ? ur : 0) / (r2[i] + l->eta) * F[i];
+                }
+            }
+            if (kind & FSI__SPH_LAMINAR) {
+                for (i = 0; i < 8; i++) B[i] = -nu * fsi__sph_diffusion(l, me[3] - r[j + i][3], F[i], r2[i], 1 / (r2[i] + l->eta));
+                FSI__SPH_LANES
+                for (i = 0; i < 8; i++) { ax[i] += B[i] * u[j + i][0]; ay[i] += B[i] * u[j + i][1]; az[i] += B[i] * u[j + i][2]; }
+            }
+            FSI__SPH_LANES
+            for (i = 0; i < 8; i++) { ax[i] += A[i] * r[j + i][0]; ay[i] += A[i] * r[j + i][1]; az[i] += A[i] * r[j + i][2]; }
+        }
     }
-    for (d = 0; d < 4; d++) acc[d] += a[d];
+    acc[0] += fsi__sph_sum8(ax); acc[1] += fsi__sph_sum8(ay); acc[2] += fsi__sph_sum8(az);
 }
 
 FSI__SPH_FORCE_INLINE void fsi__sph_forces_kind(fsi_sph *s, int fluid, int walls) {
@@ -1661,15 +1689,15 @@ FSI__SPH_FORCE_INLINE void fsi__sph_forces_kind(fsi_sph *s, int fluid, int walls
     FSI__OMP(parallel for schedule(static) if (n > 256))
     for (i = 0; i < n; i++) {
         const fsi_real *me = s->xm + 4 * i, *mv = s->vp + 4 * i;
-        fsi_real a[4] = {0, 0, 0, 0};
-        fsi__sph_force_list(s->xm, s->vp, s->list, s->grad, s->first[i], s->middle[i], me, mv, mv[3], law.laminar, &law, fluid, a);
-        fsi__sph_force_list(bx, bv, s->list, s->grad, s->middle[i], s->last[i], me, mv, FSI__SPH_MIRROR * mv[3], law.wall, &law, walls, a);
+        fsi_real a[3] = {0, 0, 0};
+        fsi__sph_force_list(s->xm, s->vp, s->list, s->grad, s->first[i], s->middle[i], me, mv, 0, law.laminar, &law, fluid, a);
+        fsi__sph_force_list(bx, bv, s->list, s->grad, s->middle[i], s->last[i], me, mv, fsi__max(s->work[i], 0), law.wall, &law, walls | FSI__SPH_WALL, a);
         s->ax[i] = a[0] + s->desc.gravity.x; s->ay[i] = a[1] + s->desc.gravity.y;
         s->az[i] = s->desc.dim == 2 ? 0 : a[2] + s->desc.gravity.z;
     }
 }
 
-/* Accelerations from vp = (v, p / rho^2). */
+/* Accelerations from vp = (v, p / rho^2; DFSPH: 0) and work = p / rho^2 (DFSPH: of the step before). */
 static void fsi__sph_forces(fsi_sph *s) {
     int laminar = s->desc.viscosity > 0, artificial = s->desc.artificial * s->desc.sound_speed > 0;
     if (s->desc.wall_viscosity > 0) fsi__sph_forces_kind(s, FSI__SPH_ARTIFICIAL | FSI__SPH_LAMINAR, FSI__SPH_LAMINAR);
@@ -1748,7 +1776,7 @@ static fsi_real fsi__sph_top_speed(const fsi_sph *s) {
 }
 
 /* Reaction of the fluid on one boundary particle, gathered from the fluid around it: f_b = -sum (force of b on i). */
-static fsi_vec3 fsi__sph_react_one(const fsi_sph *s, int sorted, const fsi__sph_law *law, int pressure, int friction) {
+static fsi_vec3 fsi__sph_react_one(const fsi_sph *s, int sorted, const fsi__sph_law *law, int pressure, int known) {
     const fsi_real *o = s->xm + 4 * ((size_t)s->desc.capacity + (size_t)sorted), *w = s->vp + 4 * ((size_t)s->desc.capacity + (size_t)sorted);
     fsi_kernel fk = s->desc.kernel == FSI_KERNEL_POLY6 ? FSI_KERNEL_SPIKY : s->desc.kernel;
     fsi_real R = s->desc.support, f0 = fsi__kernel_sigma(fk, s->desc.dim, R) / (R * R), tiny = FSI_R(1e-12) * R * R;
@@ -1760,31 +1788,34 @@ static fsi_vec3 fsi__sph_react_one(const fsi_sph *s, int sorted, const fsi__sph_
         for (i = in.at[2 * k]; i < in.at[2 * k + 1]; i++) {
             const fsi_real *me = s->xm + 4 * (size_t)i, *mv = s->vp + 4 * (size_t)i;
             fsi_vec3 d = fsi_vec(me[0] - o[0], me[1] - o[1], me[2] - o[2]), u = fsi_vec(mv[0] - w[0], mv[1] - w[1], mv[2] - w[2]);
-            fsi_real r2 = fsi_vec_dot(d, d), F, m;
+            fsi_real r2 = fsi_vec_dot(d, d), F, m, limit;
             if (!(r2 < R * R)) continue;
             F = f0 * fsi__kernel_f(fk, fsi__min(fsi__sqrt(r2 + tiny) / R, 1));
             m = me[3] * o[3];                          /* m_i Psi_b */
             if (pressure) f = fsi_vec_mad(f, d, m * FSI__SPH_MIRROR * s->work[i] * F);
-            if (friction) f = fsi_vec_mad(f, u, m * law->wall * fsi__sph_diffusion(law, 1, F, r2, 1 / (r2 + law->eta)));
+            if (!known) continue;
+            limit = fsi__max(s->work[i], 0);
+            f = fsi_vec_mad(f, d, m * fsi__max(fsi__min(fsi_vec_dot(law->lift, d), limit), -limit) * F);
+            if (law->wall > 0) f = fsi_vec_mad(f, u, m * law->wall * fsi__sph_diffusion(law, 1, F, r2, 1 / (r2 + law->eta)));
         }
     return f;
 }
 
-/* Forces on two-way objects: work[] holds p / rho^2 of the fluid, vp the velocities the friction acted on. add = 0 starts from zero. */
-static void fsi__sph_react(fsi_sph *s, int pressure, int friction, int add) {
+/* Forces on two-way objects: work[] holds p / rho^2 of the fluid, vp the velocities. pressure: the mirrored pressure; known: what fsi__sph_forces added
+   (friction and lift). add = 0 starts from zero. */
+static void fsi__sph_react(fsi_sph *s, int pressure, int known, int add) {
     fsi__sph_law law = fsi__sph_make_law(&s->desc);
     ptrdiff_t i, n = s->now.boundary_count;
     int any = 0, k;
-    friction = friction && law.wall > 0;
     for (k = 0; k < s->now.objects; k++) any |= s->now.object[k].two_way;
-    if (!any || (add && !pressure && !friction)) return;
+    if (!any) return;
     FSI__OMP(parallel for schedule(static) if (n > 256))
     for (i = 0; i < n; i++) {
         int b = s->border[i];
         fsi_vec3 f = fsi_vec_load(s->bf + 3 * b);
         if (!s->now.object[s->bobject[b]].two_way) continue;
         if (!add) f = fsi_vec(0, 0, 0);
-        if (pressure || friction) f = fsi_vec_add(f, fsi__sph_react_one(s, (int)i, &law, pressure, friction));
+        if (pressure || known) f = fsi_vec_add(f, fsi__sph_react_one(s, (int)i, &law, pressure, known));
         fsi_vec_store(s->bf + 3 * b, f);
     }
 }
@@ -1878,14 +1909,22 @@ static void fsi__sph_sum_objects(fsi_sph *s) {         /* force and torque of ea
 /* D rho / D t by the packed velocities: sum m F x_ij . v_ij over list entries k0 .. k1 of the particle at me with velocity mv. */
 FSI__SPH_FORCE_INLINE fsi_real fsi__df_rate_list(const fsi_real *FSI__RESTRICT x4, const fsi_real *FSI__RESTRICT v4, const int32_t *FSI__RESTRICT list,
                                                  const fsi_real *FSI__RESTRICT grad, int k0, int k1, const fsi_real *FSI__RESTRICT me, const fsi_real *FSI__RESTRICT mv) {
-    fsi_real a[4] = {0, 0, 0, 0};
+    fsi_real a[4] = {0, 0, 0, 0}, b[4] = {0, 0, 0, 0};
     int k, d;
-    for (k = k0; k < k1; k++) {
+    for (k = k0; k + 1 < k1; k += 2) {                 /* two sums: one addition need not wait for the other */
+        const fsi_real *o = x4 + 4 * (size_t)list[k], *p = v4 + 4 * (size_t)list[k], F = grad[k];
+        const fsi_real *o2 = x4 + 4 * (size_t)list[k + 1], *p2 = v4 + 4 * (size_t)list[k + 1], F2 = grad[k + 1];
+        FSI__SPH_LANES
+        for (d = 0; d < 4; d++) a[d] += F * (me[d] - o[d]) * (mv[d] - p[d]);
+        FSI__SPH_LANES
+        for (d = 0; d < 4; d++) b[d] += F2 * (me[d] - o2[d]) * (mv[d] - p2[d]);
+    }
+    if (k < k1) {
         const fsi_real *o = x4 + 4 * (size_t)list[k], *p = v4 + 4 * (size_t)list[k], F = grad[k];
         FSI__SPH_LANES
         for (d = 0; d < 4; d++) a[d] += F * (me[d] - o[d]) * (mv[d] - p[d]);
     }
-    return a[0] + a[1] + a[2];
+    return (a[0] + b[0]) + (a[1] + b[1]) + (a[2] + b[2]);
 }
 
 FSI__INLINE fsi_real fsi__df_rate(const fsi_sph *s, ptrdiff_t i) {
@@ -1982,7 +2021,8 @@ static void fsi__df_accelerate(fsi_sph *s, fsi_real dt) {
     s->stats.divergence_iterations = fsi__df_solve(s, dt, 0, &s->stats.divergence_error);
     fsi__df_unpack(s);
     fsi__sph_pack_velocity(s, NULL);
-    fsi__sph_forces(s);                                /* gravity and viscosity: vp[3] = 0 */
+    for (i = 0; i < n; i++) s->work[i] = s->now.dt_old > 0 ? s->kappa[i] / (s->now.dt_old * s->now.dt_old) + s->kappa_v[i] / dt : 0;
+    fsi__sph_forces(s);                                /* gravity, viscosity, lift of the walls: vp[3] = 0 */
     fsi__sph_react(s, 0, 1, 0);
     fsi__sph_kick(s, dt);
     fsi__sph_xsph(s);

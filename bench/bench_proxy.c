@@ -1,6 +1,7 @@
 /* The five scenes of paper 004 at its sizes (tetrahedra, surface triangles, particles), with the fluid lying against the solid: milliseconds of
    TLED, SPH and coupling per step beside the paper's (GTX 580). bench NAME VALUE UNIT. "To reach": the sum at most the paper's in every scene on
-   two cores, single precision, -O3 -march=native:  make bench SINGLE=1 CFLAGS="-O3 -march=native"  */
+   two cores, single precision, -O3 -march=native: `make bench` builds that itself and runs it as native_. Arguments: a tag put before every name, one scene's
+   number (-1 = all), steps before and steps of the measurement. */
 #include "fsi_couple.h"
 #include <math.h>
 #include <stdio.h>
@@ -162,27 +163,32 @@ static answer measure(const scene *s, int threads, int skip, int count) {
     return a;
 }
 
+static const char *tag = "";
+static void line(const char *name, const char *what, double value, const char *unit) { printf("bench %s%s%s %.4g %s\n", tag, name, what, value, unit); }
+
 int main(int argc, char **argv) {
-    int only = argc > 1 ? atoi(argv[1]) : -1, skip = argc > 2 ? atoi(argv[2]) : 60, count = argc > 3 ? atoi(argv[3]) : 40, k;
+    int only = argc > 2 ? atoi(argv[2]) : -1, skip = argc > 3 ? atoi(argv[3]) : 60, count = argc > 4 ? atoi(argv[4]) : 40, k;
+    if (argc > 1) tag = argv[1];
     for (k = 0; k < 5; k++) {
         const scene *s = &scenes[k];
         double paper = s->paper[0] + s->paper[1] + s->paper[2], sum;
+        char name[32];
         answer one, a;
         if (only >= 0 && only != k) continue;
+        snprintf(name, sizeof name, "proxy_%s", s->name);
         a = measure(s, 2, skip, count);
         sum = a.ms[0] + a.ms[1] + a.ms[2];
-        if (!a.ok) { printf("bench proxy_%s failed\n", s->name); continue; }
-        printf("bench proxy_%s %.2f ms\nbench proxy_%s_tled %.2f ms\nbench proxy_%s_sph %.2f ms\nbench proxy_%s_coupling %.2f ms\n", s->name, sum, s->name, a.ms[0], s->name,
-               a.ms[1], s->name, a.ms[2]);
-        printf("bench proxy_%s_of_paper %.3f x\nbench proxy_%s_tets %d tetrahedra\nbench proxy_%s_triangles %d triangles\nbench proxy_%s_particles %d particles\n", s->name, sum / paper,
-               s->name, a.tets, s->name, a.triangles, s->name, a.particles);
-        printf("bench proxy_%s_contacts %.0f contacts/step\nbench proxy_%s_substeps %.1f per step\nbench proxy_%s_density %.3f x\nbench proxy_%s_skipped %.2e of contacts\n", s->name,
-               a.contacts, s->name, a.substeps, s->name, a.density, s->name, a.skipped);
+        if (!a.ok) { printf("bench %s%s failed\n", tag, name); continue; }
+        line(name, "", sum, "ms"); line(name, "_tled", a.ms[0], "ms"); line(name, "_sph", a.ms[1], "ms"); line(name, "_coupling", a.ms[2], "ms");
+        line(name, "_paper", paper, "ms"); line(name, "_paper_tled", s->paper[0], "ms"); line(name, "_paper_sph", s->paper[1], "ms"); line(name, "_paper_coupling", s->paper[2], "ms");
+        line(name, "_of_paper", sum / paper, "x");
+        line(name, "_tets", a.tets, "tetrahedra"); line(name, "_triangles", a.triangles, "triangles"); line(name, "_particles", a.particles, "particles");
+        line(name, "_contacts", a.contacts, "contacts/step"); line(name, "_substeps", a.substeps, "per step"); line(name, "_density", a.density, "x"); line(name, "_skipped", a.skipped, "of contacts");
         fflush(stdout);
         if (k > 0) continue;
         one = measure(s, 1, skip / 3, count / 2);
-        printf("bench proxy_40k_15k %.2f ms\nbench proxy_40k_15k_1thread %.2f ms\nbench proxy_40k_15k_speedup %.2f x\n", sum, one.ms[0] + one.ms[1] + one.ms[2],
-               (one.ms[0] + one.ms[1] + one.ms[2]) / sum);
+        line("proxy_40k_15k", "", sum, "ms"); line("proxy_40k_15k", "_1thread", one.ms[0] + one.ms[1] + one.ms[2], "ms");
+        line("proxy_40k_15k", "_speedup", (one.ms[0] + one.ms[1] + one.ms[2]) / sum, "x");
         fflush(stdout);
     }
     return 0;

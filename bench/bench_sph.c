@@ -1,6 +1,7 @@
 /* Benchmarks of fsi_sph.h: WCSPH and DFSPH dam breaks, cost per particle from 10,000 to 1,000,000, TLED, each at 1 and 2 threads.
-   bench NAME VALUE UNIT. The set-up of shared/peers: block of N^3 at spacing 0.05, support 0.1, box 3N x 2N x N, gamma 7, Courant factor as there.
-   Single precision is what the peers use: build with SINGLE=1. Argument "quick" leaves out 1,000,000. */
+   bench NAME VALUE UNIT. The set-up of the peers: block of N^3 at spacing 0.05, support 0.1, box 3N x 2N x N, gamma 7, Courant factor as there.
+   Arguments: a tag that is put before every name, and "quick" to leave out the row of sizes. `make bench` runs it three times: as CFLAGS and SINGLE
+   say, as single_ (single precision, -O2) and as native_ (single precision, -O3 -march=native), which are the peers' two settings. */
 #include "fsi_sph.h"
 #include <math.h>
 #include <stdio.h>
@@ -58,7 +59,8 @@ static double laplacian_ms(void) {
     return best;
 }
 
-typedef struct result { double step, prepare, search, density, divergence, error, bytes; } result;
+typedef struct result { double step, middle, prepare, search, density, divergence, error, bytes; } result;
+static const char *tag = "";
 static double scale;                                       /* this machine's yardstick over the peers', the smaller of 1 and 2 threads: scales their figures */
 
 static int dam(fsi_sph *s, fsi_sph_solver solver, int n) {
@@ -108,9 +110,12 @@ static double search_ms(const fsi_sph *from) {
     return best[0] - best[1];
 }
 
-/* skip steps to get going, then the mean of count steps. prepare = sorting, neighbour lists, densities. */
+static int by_size(const void *a, const void *b) { return (*(const double *)a > *(const double *)b) - (*(const double *)a < *(const double *)b); }
+
+/* skip steps to get going, then the mean (and the median) of count <= 100 steps. prepare = sorting, neighbour lists, densities. */
 static int measure(fsi_sph_solver solver, int n, int skip, int count, result *r) {
     fsi_sph s;
+    double each[100];
     int k;
     memset(r, 0, sizeof *r);
     if (!dam(&s, solver, n)) return 0;
@@ -124,30 +129,34 @@ static int measure(fsi_sph_solver solver, int n, int skip, int count, result *r)
         t2 = now();
         if (k < skip) continue;
         r->prepare += 1e3 * (t1 - t0) / count;
-        r->step += 1e3 * (t2 - t0) / count;
+        each[k - skip] = 1e3 * (t2 - t0);
+        r->step += each[k - skip] / count;
         r->density += (double)s.stats.density_iterations / count;
         r->divergence += (double)s.stats.divergence_iterations / count;
         r->error += (double)s.stats.density_error / count;
     }
+    qsort(each, (size_t)count, sizeof *each, by_size);
+    r->middle = each[count / 2];
     if (solver == FSI_SPH_WCSPH && count > 10) r->search = search_ms(&s);
     fsi_sph_free(&s);
     return 1;
 }
 
-/* peer, peer_search: SPlisHSPlasH's ms on two threads of its machine (shared/peers), scaled to this one by the yardstick; 0 = none. */
+static void line(const char *name, const char *what, double value, const char *unit) { printf("bench %s%s%s %.4g %s\n", tag, name, what, value, unit); }
+
+/* peer, peer_search: SPlisHSPlasH's ms on two threads of its machine, scaled to this one by the yardstick; 0 = none. */
 static void report(const char *name, fsi_sph_solver solver, int n, int skip, int count, double peer, double peer_search) {
     result one, two;
     threads(1);
-    if (!measure(solver, n, skip, count, &one)) { printf("bench %s failed\n", name); return; }
+    if (!measure(solver, n, skip, count, &one)) { printf("bench %s%s failed\n", tag, name); return; }
     threads(2);
     if (!measure(solver, n, skip, count, &two)) return;
-    printf("bench %s %.2f ms\nbench %s_1thread %.2f ms\nbench %s_speedup %.2f x\n", name, two.step, name, one.step, name, one.step / two.step);
-    printf("bench %s_neighbours_and_density %.2f ms\nbench %s_neighbour_share %.2f x\n", name, two.prepare, name, two.prepare / two.step);
-    printf("bench %s_peer %.2f ms\nbench %s_faster_than_peer %.2f x\n", name, peer * scale, name, peer * scale / two.step);
-    if (two.search > 0) printf("bench %s_neighbours %.2f ms\nbench %s_neighbours_faster_than_peer %.2f x\n", name, two.search, name, peer_search * scale / two.search);
-    if (solver == FSI_SPH_DFSPH)
-        printf("bench %s_iterations %.2f density\nbench %s_divergence_iterations %.2f divergence\nbench %s_density_error %.2e relative\n", name, two.density, name, two.divergence, name, two.error);
-    printf("bench %s_bytes %.0f bytes/particle\n", name, two.bytes);
+    line(name, "", two.step, "ms"); line(name, "_1thread", one.step, "ms"); line(name, "_speedup", one.step / two.step, "x");
+    line(name, "_neighbours_and_density", two.prepare, "ms"); line(name, "_neighbour_share", two.prepare / two.step, "x");
+    line(name, "_peer", peer * scale, "ms"); line(name, "_faster_than_peer", peer * scale / two.step, "x");
+    if (two.search > 0) { line(name, "_neighbours", two.search, "ms"); line(name, "_neighbours_faster_than_peer", peer_search * scale / two.search, "x"); }
+    if (solver == FSI_SPH_DFSPH) { line(name, "_iterations", two.density, "density"); line(name, "_divergence_iterations", two.divergence, "divergence"); line(name, "_density_error", two.error, "relative"); }
+    line(name, "_bytes", two.bytes, "bytes/particle");
     fflush(stdout);
 }
 
@@ -194,35 +203,39 @@ static void report_tled(const char *name, fsi_tled_material material, int nx, in
     one = tled_ms(material, nx, ny, nz, 100, &tets);
     threads(2);
     two = tled_ms(material, nx, ny, nz, 100, &tets);
-    printf("bench %s %.3f ms\nbench %s_1thread %.3f ms\nbench %s_speedup %.2f x\nbench %s_tets %d tetrahedra\n", name, two, name, one, name, one / two, name, tets);
+    line(name, "", two, "ms"); line(name, "_1thread", one, "ms"); line(name, "_speedup", one / two, "x"); line(name, "_tets", tets, "tetrahedra");
     fflush(stdout);
 }
 
 int main(int argc, char **argv) {
     static const int size[4] = {22, 34, 58, 100};          /* 10,648  39,304  195,112  1,000,000 particles */
-    int quick = argc > 1 && !strcmp(argv[1], "quick"), k;
+    int quick = argc > 2 && !strcmp(argv[2], "quick"), k;
     double low = 1e9, high = 0, yard[3];
+    if (argc > 1) tag = argv[1];
     threads(2);
     yard[2] = laplacian_ms();
     threads(1);
     yard[1] = laplacian_ms();
-    printf("bench yardstick_laplacian %.3f ms\nbench yardstick_laplacian_1thread %.3f ms\n", yard[2], yard[1]);
+    line("yardstick_laplacian", "", yard[2], "ms"); line("yardstick_laplacian", "_1thread", yard[1], "ms");
     scale = yard[1] / 0.90 < yard[2] / 0.43 ? yard[1] / 0.90 : yard[2] / 0.43;
-    printf("bench yardstick_scale %.3f x\n", scale);
+    line("yardstick_scale", "", scale, "x");
     report("wcsph_40k", FSI_SPH_WCSPH, 34, 10, 40, 54.9, 32.9);
     report("dfsph_40k", FSI_SPH_DFSPH, 34, 20, 80, 56.8, 0);
     report("wcsph_200k", FSI_SPH_WCSPH, 58, 3, 12, 257, 148);
     threads(2);
-    for (k = 0; k < (quick ? 3 : 4); k++) {
+    for (k = 0; k < 4 && !quick; k++) {
+        char name[64];
+        int n = size[k] * size[k] * size[k];
         result r;
-        if (!measure(FSI_SPH_WCSPH, size[k], 2, k < 2 ? 30 : 6, &r)) continue;
-        r.step *= 1e6 / ((double)size[k] * size[k] * size[k]);
-        printf("bench wcsph_ns_per_particle_%d %.1f ns\n", size[k] * size[k] * size[k], r.step);
-        if (r.step < low) low = r.step;
-        if (r.step > high) high = r.step;
+        if (!measure(FSI_SPH_WCSPH, size[k], 3, k < 2 ? 60 : k < 3 ? 12 : 7, &r)) { printf("bench %swcsph_ns_per_particle_%d failed\n", tag, n); continue; }
+        r.middle *= 1e6 / (double)n;
+        snprintf(name, sizeof name, "wcsph_ns_per_particle_%d", n);
+        line(name, "", r.middle, "ns"); line(name, "_bytes", r.bytes, "bytes/particle");
+        if (r.middle < low) low = r.middle;
+        if (r.middle > high) high = r.middle;
         fflush(stdout);
     }
-    printf("bench wcsph_flatness %.3f x\n", high / low);
+    if (!quick) line("wcsph_flatness", "", high / low, "x");
     report_tled("tled_15k", FSI_TLED_NEARLY, 49, 10, 5);
     report_tled("tled_15k_log", FSI_TLED_NEOHOOKEAN, 49, 10, 5);
     report_tled("tled_15k_stvk", FSI_TLED_STVK, 49, 10, 5);

@@ -4,6 +4,7 @@
 #define FSI_IMPLEMENTATION
 #include "fsi_couple.h"
 #include "common.h"
+#include "water.h"
 
 static double now(void *user) { (void)user; return ex_now(); }
 
@@ -14,28 +15,22 @@ static void draw(ex_args *a, const fsi_sph *s, const fsi_tled *t, const double *
     ex_camera c = ex_camera_make(0.95, 0.75, 2.3, 0.8, 0.3, 0.2, 1, 36);
     double lo[3] = {0, 0, 0};
     fsi_surface f = fsi_tled_surface(t);
-    int i;
     ex_floor(&m, &c, lo, hi, 1, -0.002, 0.2);
     ex_draw_surface3(&m, &c, &f, ex_rgb(220, 110, 60));
-    for (i = 0; i < s->now.count; i++) {
-        double p[3] = {(double)s->x[i], (double)s->y[i], (double)s->z[i]}, q[3];
-        int shade = (int)(100 * fmin(1, fabs((double)s->vx[i]) / 2));
-        if (ex_project(&m, &c, p, q) && q[0] > 3 && q[1] > 3 && q[0] < m.w - 4 && q[1] < m.h - 4 && q[2] < (double)m.depth[(int)q[1] * m.w + (int)q[0]])
-            ex_disk(&m, q[0], q[1], 2.4, ex_rgb(40 + shade, 100 + shade, 220));
-    }
+    water_draw(&m, &c, s, lo, hi);
     ex_box3(&m, &c, lo, hi, ex_rgb(130, 130, 130));
     ex_frame(a, &m);
     ex_image_free(&m);
 }
 
+static const ex_key keys[] = {{"restitution", "", "e of the collisions", "0", 0, 1, NULL},
+                              {"slip", "", "delta: 0 no slip, 1 free slip", "1", 0, 1, NULL},
+                              {"particles", "", "most fluid particles", "20000", 100, 1e6, NULL},
+                              {"tets", "", "about so many tetrahedra", "1150", 100, 1e6, NULL},
+                              {"young", "Pa", "Young's modulus", "3e5", 1e3, 1e8, NULL},
+                              {"density", "kg/m^3", "of the beam", "1000", 10, 1e5, NULL},
+                              {"gravity", "m/s^2", "on the fluid", "9.81", 0, 100, NULL}};
 int main(int argc, char **argv) {
-    static const ex_key keys[] = {{"restitution", "", "e of the collisions", "0", 0, 1, NULL},
-                                  {"slip", "", "delta: 0 no slip, 1 free slip", "1", 0, 1, NULL},
-                                  {"particles", "", "most fluid particles", "20000", 100, 1e6, NULL},
-                                  {"tets", "", "about so many tetrahedra", "1150", 100, 1e6, NULL},
-                                  {"young", "Pa", "Young's modulus", "3e5", 1e3, 1e8, NULL},
-                                  {"density", "kg/m^3", "of the beam", "1000", 10, 1e5, NULL},
-                                  {"gravity", "m/s^2", "on the fluid", "9.81", 0, 100, NULL}};
     ex_args a;
     fsi_sph sph;
     fsi_sph_desc f = {0};

@@ -4,6 +4,7 @@
 #define FSI_IMPLEMENTATION
 #include "fsi_couple.h"
 #include "common.h"
+#include "water.h"
 
 enum { BOARDS = 4 };
 static double now(void *user) { (void)user; return ex_now(); }
@@ -12,30 +13,37 @@ static void draw(ex_args *a, const fsi_sph *s, const fsi_tled *t) {
     static const char *name[BOARDS] = {"NO SLIP", "FREE SLIP", "ELASTIC", "INELASTIC"};
     ex_image m = ex_image_make(900, 420);
     ex_camera c = ex_camera_make(1.35, 0.95, 3.6, 1.35, 0.33, 0, 1, 26);
-    double lo[3] = {-0.3, 0, -0.6}, hi[3] = {3, 0, 1};
-    int i, k;
+    double lo[3] = {-0.3, -0.05, -0.6}, hi[3] = {3, 1, 1};
+    int k;
     ex_floor(&m, &c, lo, hi, 1, -0.05, 0.2);
     for (k = 0; k < BOARDS; k++) {
         fsi_surface f = fsi_tled_surface(&t[k]);
         ex_draw_surface3(&m, &c, &f, ex_rgb(190, 150, 100));
         ex_text(&m, 95 + 200 * k, 392, 1, ex_rgb(60, 60, 60), name[k]);
     }
-    for (i = 0; i < s->now.count; i++) {
-        double p[3] = {(double)s->x[i], (double)s->y[i], (double)s->z[i]}, q[3];
-        if (ex_project(&m, &c, p, q) && q[0] > 3 && q[1] > 3 && q[0] < m.w - 4 && q[1] < m.h - 4 && q[2] < (double)m.depth[(int)q[1] * m.w + (int)q[0]])
-            ex_disk(&m, q[0], q[1], 2.4, ex_rgb(50, 120, 220));
-    }
+    water_draw(&m, &c, s, lo, hi);
     ex_frame(a, &m);
     ex_image_free(&m);
 }
 
+/* A board of n x n bricks, leant and put in its place. */
+static fsi_result lean(fsi_mesh *m, int n, double x0, double angle) {
+    fsi_result r = fsi_mesh_box(m, fsi_vec(-FSI_R(0.3), -FSI_R(0.04), -FSI_R(0.25)), fsi_vec(FSI_R(0.3), 0, FSI_R(0.25)), n, 1, n, 0, NULL);
+    for (int i = 0; r == FSI_OK && i < m->vertex_count; i++) {
+        double x = (double)m->x[3 * i], y = (double)m->x[3 * i + 1];
+        m->x[3 * i] = (fsi_real)(x0 + x * cos(angle) + y * sin(angle));
+        m->x[3 * i + 1] = (fsi_real)(0.25 - x * sin(angle) + y * cos(angle));
+    }
+    return r;
+}
+
+static const ex_key keys[] = {{"restitution", "", "e of the elastic board", "0.8", 0, 1, NULL},
+                              {"slip", "", "delta of the slippery boards", "1", 0, 1, NULL},
+                              {"particles", "", "most fluid particles", "10000", 100, 1e6, NULL},
+                              {"tets", "", "about so many tetrahedra per board", "400", 50, 1e6, NULL},
+                              {"angle", "rad", "of the boards", "0.5", 0, 1.4, NULL},
+                              {"gravity", "m/s^2", "downwards", "9.81", 0, 100, NULL}};
 int main(int argc, char **argv) {
-    static const ex_key keys[] = {{"restitution", "", "e of the elastic board", "0.8", 0, 1, NULL},
-                                  {"slip", "", "delta of the slippery boards", "1", 0, 1, NULL},
-                                  {"particles", "", "most fluid particles", "10000", 100, 1e6, NULL},
-                                  {"tets", "", "about so many tetrahedra per board", "400", 50, 1e6, NULL},
-                                  {"angle", "rad", "of the boards", "0.5", 0, 1.4, NULL},
-                                  {"gravity", "m/s^2", "downwards", "9.81", 0, 100, NULL}};
     static const char *slide_name[BOARDS] = {"slide_noslip", "slide_slip", "slide_elastic", "slide_inelastic"};
     static const char *high_name[BOARDS] = {"height_noslip", "height_slip", "height_elastic", "height_inelastic"};
     ex_args a;
@@ -53,8 +61,7 @@ int main(int argc, char **argv) {
     long steps = 0, bad = 0;
     double ms[3] = {0, 0, 0}, density = 0, closest = 1e9, gain = -1e9, dt, angle, slide[BOARDS] = {0}, high[BOARDS] = {0};
     ex_begin(&a, argc, argv, "board", "Four boundary conditions side by side.", keys, 6, 8, 40);
-    memset(solid, 0, sizeof solid);
-    angle = ex_number(&a, "angle");
+    angle = ex_number(&a, "angle"); memset(solid, 0, sizeof solid);
     n = (int)fmax(3, sqrt(ex_number(&a, "tets") / 6) + 0.5);
     f.capacity = (int)ex_number(&a, "particles");
     for (dt = 0.24 / a.size; BOARDS * ceil(0.24 / dt) * ceil(0.18 / dt) * ceil(0.24 / dt) > f.capacity; dt *= 1.02) {}   /* coarser where they would not fit */
@@ -64,12 +71,7 @@ int main(int argc, char **argv) {
     t.density = 1000; t.young = FSI_R(2e6); t.poisson = FSI_R(0.3); t.damping = 5;
     for (k = 0; k < BOARDS; k++) {
         double x0 = 0.9 * k;
-        if (fsi_mesh_box(&mesh[k], fsi_vec(-FSI_R(0.3), -FSI_R(0.04), -FSI_R(0.25)), fsi_vec(FSI_R(0.3), 0, FSI_R(0.25)), n, 1, n, 0, NULL) != FSI_OK) return 1;
-        for (i = 0; i < mesh[k].vertex_count; i++) {          /* lean it and put it in its place */
-            double x = (double)mesh[k].x[3 * i], y = (double)mesh[k].x[3 * i + 1];
-            mesh[k].x[3 * i] = (fsi_real)(x0 + x * cos(angle) + y * sin(angle));
-            mesh[k].x[3 * i + 1] = (fsi_real)(0.25 - x * sin(angle) + y * cos(angle));
-        }
+        if (lean(&mesh[k], n, x0, angle) != FSI_OK) return 1;
         t.nodes = mesh[k].vertex_count; t.tets = mesh[k].tet_count; t.x = mesh[k].x; t.tet = mesh[k].tet;
         if (fsi_tled_init(&board[k], &t) != FSI_OK) return 1;
         for (i = 0; i < t.nodes; i++) if (fabs((double)mesh[k].x[3 * i] - x0) > 0.24) fsi_tled_fix(&board[k], i, fsi_vec(0, 0, 0));      /* both ends held */

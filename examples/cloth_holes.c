@@ -3,6 +3,7 @@
 #define FSI_IMPLEMENTATION
 #include "fsi_couple.h"
 #include "common.h"
+#include "water.h"
 
 static double now(void *user) { (void)user; return ex_now(); }
 
@@ -15,17 +16,11 @@ static int keep(fsi_vec3 c, void *user) {                     /* 0: a hole here 
 static void draw(ex_args *a, const fsi_sph *s, const fsi_soft *t) {
     ex_image m = ex_image_make(640, 520);
     ex_camera c = ex_camera_make(0.9, 1.25, 1.6, 0, 0.42, 0, 1, 38);
-    double lo[3] = {-0.8, 0, -0.8}, hi[3] = {0.8, 0, 0.8};
+    double lo[3] = {-0.8, 0, -0.8}, hi[3] = {0.8, 1.2, 0.8};
     fsi_surface f = fsi_soft_surface(t);
-    int i;
     ex_floor(&m, &c, lo, hi, 1, -0.002, 0.2);
     ex_draw_surface3(&m, &c, &f, ex_rgb(200, 80, 90));
-    for (i = 0; i < s->now.count; i++) {
-        double p[3] = {(double)s->x[i], (double)s->y[i], (double)s->z[i]}, q[3];
-        int shade = (int)(90 * fmin(1, fabs((double)s->vy[i]) / 2));
-        if (ex_project(&m, &c, p, q) && q[0] > 3 && q[1] > 3 && q[0] < m.w - 4 && q[1] < m.h - 4 && q[2] < (double)m.depth[(int)q[1] * m.w + (int)q[0]])
-            ex_disk(&m, q[0], q[1], 2.4, ex_rgb(40 + shade, 100 + shade, 220));
-    }
+    water_draw(&m, &c, s, lo, hi);
     ex_frame(a, &m);
     ex_image_free(&m);
 }

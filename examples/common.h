@@ -989,6 +989,78 @@ EX void ex_draw_water(ex_image *m, const ex_camera *c, int nx, int ny, int nz, d
     ex_draw_mesh(m, c, &s);
     fsi_iso_free(&mesh);
 }
+/* Value of a cell-centred field at a point in cells, linear; 0 outside. */
+EX double ex_volume_at(const fsi_real *f, const int *n, const double *p) {
+    double w[3], sum = 0;
+    int b[3], q, a;
+    for (a = 0; a < 3; a++) {
+        double x = p[a] - 0.5;
+        b[a] = (int)floor(x);
+        w[a] = x - b[a];
+    }
+    for (q = 0; q < 8; q++) {
+        int i = b[0] + (q & 1), j = b[1] + (q >> 1 & 1), k = b[2] + (q >> 2);
+        if (i < 0 || j < 0 || k < 0 || i >= n[0] || j >= n[1] || k >= n[2]) continue;
+        sum += (double)f[i + n[0] * (j + n[1] * k)] * (q & 1 ? w[0] : 1 - w[0]) * (q & 2 ? w[1] : 1 - w[1]) * (q & 4 ? w[2] : 1 - w[2]);
+    }
+    return sum;
+}
+/* The light that reaches every cell from above left, 0 .. 1, row of cells by row of cells downward; absorb per cell of density 1. */
+EX fsi_real *ex_smoke_light(const int *n, const fsi_real *density, double absorb) {
+    const double slant[2] = {-0.5, 0.5625};              /* as the light of ex_shade, per row upward */
+    fsi_real *lit = (fsi_real *)malloc((size_t)n[0] * (size_t)n[1] * (size_t)n[2] * sizeof *lit);
+    int i, j, k, q;
+    for (j = n[1] - 1; lit && j >= 0; j--) for (k = 0; k < n[2]; k++) for (i = 0; i < n[0]; i++) {
+        double x = i + slant[0], z = k + slant[1], sum = 0;
+        int x0 = (int)floor(x), z0 = (int)floor(z);
+        for (q = 0; q < 4; q++) {
+            int a = x0 + (q & 1), b = z0 + (q >> 1);
+            double w = (q & 1 ? x - x0 : 1 - x + x0) * (q & 2 ? z - z0 : 1 - z + z0);
+            if (j + 1 >= n[1] || a < 0 || b < 0 || a >= n[0] || b >= n[2]) { sum += w; continue; }
+            sum += w * (double)lit[a + n[0] * (j + 1 + n[1] * b)] * exp(-absorb * 1.25 * (double)density[a + n[0] * (j + 1 + n[1] * b)]);
+        }
+        lit[i + n[0] * (j + n[1] * k)] = (fsi_real)sum;
+    }
+    return lit;
+}
+/* Smoke in the box from the origin, over and behind what is drawn already: rays through it, single scattering. clear: metres of density 1 that let 37 %
+   of the light through. */
+EX void ex_draw_smoke(ex_image *m, const ex_camera *c, int nx, int ny, int nz, double h, const fsi_real *density, double clear, ex_color color) {
+    const int n[3] = {nx, ny, nz};
+    fsi_real *lit = ex_smoke_light(n, density, h / clear);
+    int x, y, a, i, lo[3] = {nx, ny, nz}, hi[3] = {0, 0, 0};
+    for (i = 0; i < nx * ny * nz; i++) {                 /* the part of the box that holds smoke */
+        int at[3];
+        if (!((double)density[i] > 1e-3)) continue;
+        at[0] = i % nx; at[1] = i / nx % ny; at[2] = i / nx / ny;
+        for (a = 0; a < 3; a++) { if (at[a] < lo[a]) lo[a] = at[a]; if (at[a] >= hi[a]) hi[a] = at[a] + 1; }
+    }
+    for (y = 0; lit && y < m->h; y++) for (x = 0; x < m->w; x++) {
+        double px = (x + 0.5 - m->w / 2.0) * 2 / (m->h * c->zoom), py = (m->h / 2.0 - y - 0.5) * 2 / (m->h * c->zoom), d[3], near_it = 0, far_it = (double)m->depth[y * m->w + x];
+        double through = 1, light = 0, t;
+        for (a = 0; a < 3; a++) {
+            double p, q;
+            d[a] = c->ahead[a] + px * c->right[a] + py * c->up[a];
+            if (fabs(d[a]) < 1e-9) d[a] = 1e-9;
+            p = ((lo[a] - 1) * h - c->eye[a]) / d[a]; q = ((hi[a] + 1) * h - c->eye[a]) / d[a];
+            near_it = fmax(near_it, fmin(p, q)); far_it = fmin(far_it, fmax(p, q));
+        }
+        for (t = near_it; t < far_it && through > 0.005; t += h) {
+            double p[3], v, part, step = fmin(h, far_it - t);
+            for (a = 0; a < 3; a++) p[a] = (c->eye[a] + (t + step / 2) * d[a]) / h;
+            v = ex_volume_at(density, n, p);
+            if (!(v > 1e-4)) continue;
+            part = through * (1 - exp(-v * step / clear));
+            light += part * (0.3 + 0.75 * ex_volume_at(lit, n, p));
+            through -= part;
+        }
+        if (through < 1) {
+            uint8_t *o = m->rgb + 3 * ((size_t)y * (size_t)m->w + (size_t)x);
+            o[0] = (uint8_t)fmin(255, o[0] * through + color.r * light); o[1] = (uint8_t)fmin(255, o[1] * through + color.g * light); o[2] = (uint8_t)fmin(255, o[2] * through + color.b * light);
+        }
+    }
+    free(lit);
+}
 /* A checkered floor in the plane 'up = height'. */
 EX void ex_floor(ex_image *m, const ex_camera *c, const double *lo, const double *hi, int up_axis, double height, double tile) {
     int u = up_axis == 1 ? 0 : 0, v = up_axis == 1 ? 2 : 1, i, j, nu = (int)ceil((hi[u] - lo[u]) / tile), nv = (int)ceil((hi[v] - lo[v]) / tile), k;

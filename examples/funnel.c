@@ -4,23 +4,18 @@
 #define FSI_IMPLEMENTATION
 #include "fsi_couple.h"
 #include "common.h"
+#include "water.h"
 
 static double now(void *user) { (void)user; return ex_now(); }
 
 static void draw(ex_args *a, const fsi_sph *s, const fsi_tled *t) {
     ex_image m = ex_image_make(640, 480);
     ex_camera c = ex_camera_make(0.8, 1.0, 1.2, 0, 0.32, 0, 1, 36);
-    double lo[3] = {-1, 0, -1}, hi[3] = {1, 0, 1};
+    double lo[3] = {-1, 0, -1}, hi[3] = {1, 1, 1};
     fsi_surface f = fsi_tled_surface(t);
-    int i;
     ex_floor(&m, &c, lo, hi, 1, -0.002, 0.2);
     ex_draw_surface3(&m, &c, &f, ex_rgb(215, 140, 70));
-    for (i = 0; i < s->now.count; i++) {
-        double p[3] = {(double)s->x[i], (double)s->y[i], (double)s->z[i]}, q[3];
-        int shade = 40 + (int)(90 * fmin(1, fabs((double)s->vy[i]) / 2));
-        if (ex_project(&m, &c, p, q) && q[0] > 2 && q[1] > 2 && q[0] < m.w - 3 && q[1] < m.h - 3 && q[2] < (double)m.depth[(int)q[1] * m.w + (int)q[0]])
-            ex_disk(&m, q[0], q[1], 2.6, ex_rgb(shade, 70 + shade, 220));
-    }
+    water_draw(&m, &c, s, lo, hi);
     ex_frame(a, &m);
     ex_image_free(&m);
 }

@@ -4,6 +4,7 @@
 #define FSI_IMPLEMENTATION
 #include "fsi_couple.h"
 #include "common.h"
+#include "water.h"
 
 static double now(void *user) { (void)user; return ex_now(); }
 
@@ -35,15 +36,13 @@ static void draw(ex_args *a, const fsi_sph *s, const fsi_tled *t) {
     ex_image m = ex_image_make(720, 480);
     ex_camera c = ex_camera_make(0.9, 1.15, 2.3, 0.72, 0.62, 0, 1, 34);
     fsi_surface f = fsi_tled_surface(t);
-    int i;
-    ex_draw_surface3(&m, &c, &f, ex_rgb(90, 170, 110));
-    for (i = 0; i < s->now.count; i++) {                      /* water in the hose is drawn through its wall, paler */
-        double p[3] = {(double)s->x[i], (double)s->y[i], (double)s->z[i]}, q[3];
-        int hidden;
-        if (!ex_project(&m, &c, p, q) || q[0] < 3 || q[1] < 3 || q[0] > m.w - 4 || q[1] > m.h - 4) continue;
-        hidden = q[2] > (double)m.depth[(int)q[1] * m.w + (int)q[0]];
-        ex_disk(&m, q[0], q[1], hidden ? 1 : 2.6, hidden ? ex_rgb(40, 110, 150) : ex_rgb(60, 130, 225));
-    }
+    double lo[3] = {-0.5, -0.3, -1}, hi[3] = {2, 1.5, 1}, flo[3] = {-1, 0, -1.4}, fhi[3] = {2.6, 0, 1.2};
+    ex_mesh hose;
+    ex_floor(&m, &c, flo, fhi, 1, -0.3, 0.2);
+    water_draw_as(&m, &c, s, lo, hi, 0);
+    hose.vertices = f.vertex_count; hose.triangles = f.element_count; hose.x = f.x; hose.index = f.index;
+    hose.color = ex_rgb(90, 170, 110); hose.glass = 0.15;     /* a clear wall: the water is seen in it */
+    ex_draw_mesh(&m, &c, &hose);
     ex_frame(a, &m);
     ex_image_free(&m);
 }

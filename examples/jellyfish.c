@@ -1,16 +1,19 @@
 /* jellyfish: a bell with four jointed arms swims by contracting its bell (REDUCED fig. 8, 9), one or three of them.
    cc -O2 -I. -Iexamples examples/jellyfish.c -o jellyfish -lm
    The bell is a reduced body with its own basis: contraction fields instead of vibration modes. The muscle moves the rest shape, so its force acts
-   on the modes alone: in the body's coordinates (momentum, angular momentum, q) it is balanced exactly. Neutral density, no gravity. */
+   on the modes alone: in the body's coordinates (momentum, angular momentum, q) it is balanced exactly. Neutral density: weight and buoyancy cancel but for
+   their couple, which rights the bell (its weight hangs lower than its buoyancy). Bell and arms wear one skin. The dots are plankton. */
 #define FSI_IMPLEMENTATION
 #include "fsi_couple.h"
 #include "common.h"
 #include "swarm.h"
 
-enum { BASIS = 3, ARMS = 4 };
+enum { BASIS = 3, ARMS = 4, PLANKTON = 1500 };
+static fsi_real plankton[3 * PLANKTON];
+static fsi_form bell = {FSI_FORM_BELL, FSI_R(0.2), FSI_R(0.09), FSI_R(0.2), 0, {0, 0, 0}}, arm = {FSI_FORM_ARM, FSI_R(0.2), FSI_R(0.032), FSI_R(0.026), 0, {0, 0, 0}};
 static swarm s;
-static const double RADIUS = 0.2, HEIGHT = 0.2, ARM = 0.2;
-typedef struct muscle { double time, period, strength, part, friction; fsi_real target[BASIS]; int bodies; } muscle;
+static const double RADIUS = 0.2, HEIGHT = 0.2;
+typedef struct muscle { double time, period, strength, part, friction, righting; fsi_real target[BASIS]; int bodies; } muscle;
 
 /* Field k of the bell at x, t = 0 at the top to 1 at the rim. */
 static fsi_vec3 field(int k, fsi_vec3 x, fsi_real top) {
@@ -37,6 +40,8 @@ static void drive(swarm *w, fsi_real dt, void *user) {
     c = phase < m->part ? 0.5 - 0.5 * cos(3.14159265358979 * phase / m->part) : 0.5 + 0.5 * cos(3.14159265358979 * (phase - m->part) / (1 - m->part));
     for (i = 0; i < m->bodies; i++) {
         fsi_reduced *bell = &w->body[i * (ARMS + 1)];
+        fsi_vec3 axis = fsi_vec(bell->cache[1], bell->cache[4], bell->cache[7]), right = fsi_vec_scale(fsi_vec_cross(axis, fsi_vec(0, 1, 0)), (fsi_real)m->righting);
+        fsi_vec_store(bell->push + 3, fsi_vec_add(fsi_vec_load(bell->push + 3), right));
         for (k = 0; k < BASIS; k++) bell->push[6 + k] += (fsi_real)(m->strength * c) * bell->model->omega2[k] * m->target[k];
         for (k = 1; k <= ARMS; k++) {                          /* friction of the joints: opposite torques */
             fsi_vec3 torque = fsi_vec_scale(fsi_vec_sub(spin(bell), spin(bell + k)), (fsi_real)m->friction);
@@ -53,12 +58,19 @@ static void draw(ex_args *a, fsi_world *w) {
     ex_camera c;
     int i;
     hi[0] = (double)(g->h * g->nx); hi[1] = (double)(g->h * g->ny); hi[2] = (double)(g->h * g->nz);
-    c = ex_camera_make(hi[0] * 0.5 + 0.6, 0.5, 3.2, hi[0] * 0.5, 0.45 * hi[1], 0.5 * hi[2], 1, m.w * 0.01 + 28);
-    ex_clear(&m, ex_rgb(20, 50, 80));
+    c = ex_camera_make(hi[0] * 0.5 + 0.6, 0.35, 0.5 * hi[2] + 2.3 + 0.5 * hi[0], hi[0] * 0.5, 0.5 * hi[1], 0.5 * hi[2], 1, 40);
+    ex_clear(&m, ex_rgb(14, 44, 72));
     ex_floor(&m, &c, lo, hi, 1, 0, 0.2);
     for (i = 0; i < s.groups; i++) {
         fsi_surface f = fsi_reduced_group_surface(&s.group[i]);
-        ex_draw_surface3(&m, &c, &f, ex_rgb(240, 140 + 40 * i, 150));
+        ex_draw_surface3(&m, &c, &f, ex_rgb(245 - 60 * (i == 2), 140 + 50 * (i == 1), 150 + 80 * (i == 2)));
+    }
+    for (i = 0; i < PLANKTON; i++) {                           /* those behind a jellyfish do not show */
+        double p[3], q[3];
+        int u;
+        for (u = 0; u < 3; u++) p[u] = (double)plankton[3 * i + u];
+        if (ex_project(&m, &c, p, q) && q[0] >= 0 && q[1] >= 0 && q[0] < m.w && q[1] < m.h && q[2] < (double)m.depth[(int)q[0] + m.w * (int)q[1]])
+            ex_blend(&m, (int)q[0], (int)q[1], ex_rgb(190, 230, 200), 0.9);
     }
     ex_box3(&m, &c, lo, hi, ex_rgb(150, 170, 190));
     ex_frame(a, &m);
@@ -75,12 +87,9 @@ static int nearest(const fsi_reduced_model *m, fsi_vec3 x) {   /* x in the mesh'
     return at;
 }
 static int make_models(const ex_args *a, fsi_mesh *mesh, fsi_reduced_model *model, muscle *muscle) {
-    fsi_form bell = {FSI_FORM_BELL, 0, 0, 0, 0, {0, 0, 0}}, arm = {FSI_FORM_ARM, 0, 0, 0, 0, {0, 0, 0}};
     fsi_reduced_desc d = {0};
     fsi_real *basis, top = FSI_R(-1e30);
     int i, k, n;
-    bell.a = (fsi_real)RADIUS; bell.b = FSI_R(0.09); bell.c = (fsi_real)HEIGHT;
-    arm.a = (fsi_real)ARM; arm.b = FSI_R(0.032); arm.c = FSI_R(0.026);
     if (!swarm_mesh(&mesh[0], &bell, fsi_vec(FSI_R(0.3), FSI_R(0.3), FSI_R(0.3)), (int)ex_number(a, "tets"))) return 0;
     if (!swarm_mesh(&mesh[1], &arm, fsi_vec(FSI_R(0.06), FSI_R(0.26), FSI_R(0.06)), (int)ex_number(a, "tets") / 10)) return 0;
     n = 3 * mesh[0].vertex_count;
@@ -104,11 +113,33 @@ static int make_models(const ex_args *a, fsi_mesh *mesh, fsi_reduced_model *mode
     return i == FSI_OK && fsi_reduced_model_init(&model[1], &d) == FSI_OK;
 }
 
+/* One skin over bell (b[0]) and arms, forms joined smoothly: numbers of particles and weights, so it serves all jellyfish. */
+static int make_skin(swarm_hide *hide, const fsi_reduced *b) {
+    enum { N = 30 };
+    static fsi_real value[N * N * N];
+    fsi_iso_desc d = {0};
+    int i, k;
+    d.nx = d.ny = d.nz = N; d.h = FSI_R(0.56) / (N - 1);
+    d.origin = fsi_vec_sub(fsi_vec_load(b[0].T), fsi_vec(FSI_R(0.28), FSI_R(0.32), FSI_R(0.28)));
+    d.value = value;
+    for (i = 0; i < N * N * N; i++) {
+        fsi_vec3 x = fsi_vec_mad(d.origin, fsi_vec((fsi_real)(i % N), (fsi_real)(i / N % N), (fsi_real)(i / N / N)), d.h);
+        double sum = 0;
+        for (k = 0; k <= ARMS; k++)                            /* x in the mesh's coordinates; distances joined over a centimetre */
+            sum += exp(-100 * (double)fsi_form_distance(fsi_vec_add(fsi_vec_sub(x, fsi_vec_load(b[k].T)), b[k].model->center), k ? &arm : &bell));
+        value[i] = (fsi_real)fmin(-log(fmax(sum, 1e-30)) / 100, 0.2);
+    }
+    return swarm_skin(hide, b, ARMS + 1, &d, 0.04);
+}
+
 int main(int argc, char **argv) {
     static const ex_key keys[] = {{"bodies", "", "jellyfish", "1", 1, 3, NULL}, {"modes", "", "per arm", "4", 0, 20, NULL}, {"tets", "", "of the bell, about", "4000", 300, 50000, NULL},
-                                  {"actuation", "", "share of the bell's radius taken in at the rim", "0.4", 0, 0.8, NULL}, {"period", "s", "of a stroke", "0.7", 0.05, 10, NULL},
+                                  {"actuation", "", "share of the bell's radius taken in at the rim", "0.4", 0, 0.8, NULL}, {"period", "s", "of a stroke", "0.5", 0.05, 10, NULL},
                                   {"part", "", "of the period in which it contracts; 0.5 = sine", "0.3", 0.05, 0.95, NULL}, {"young", "Pa", "stiffness of the bell", "2e5", 100, 1e8, NULL},
                                   {"friction", "N m s", "of the joints", "0.02", 0, 0.02, NULL},
+                                  {"righting", "N m", "couple of weight and buoyancy at a right angle", "0.4", 0, 10, NULL},
+                                  {"skin", "", "1: fluid and contact see one skin over bell and arms; 0: their own surfaces", "1", 0, 1, NULL},
+                                  {"newmark", "", "1: the two solves a step of the paper's section 6", "0", 0, 1, NULL},
                                   {"dt", "s", "time step, at most 0.04", "0.01", 1e-4, 0.04, NULL}};
     ex_args a;
     fsi_world_desc d = {0};
@@ -116,14 +147,15 @@ int main(int argc, char **argv) {
     fsi_mesh mesh[2];
     fsi_reduced_model model[2];
     muscle m = {0};
+    swarm_hide hide = {0};
     double total = 0, y0[3], dt, length = 0, swum = 0, sway = 0, squeeze = 0, rim0;
     int bodies, i, k, frame, steps = 0, stable = 1, rim;
-    ex_begin(&a, argc, argv, "jellyfish", "Jellyfish swim by contracting their bells.", keys, 9, 27, 250);
+    ex_begin(&a, argc, argv, "jellyfish", "Jellyfish swim by contracting their bells.", keys, 12, 27, 250);
     bodies = (int)ex_number(&a, "bodies"); dt = ex_number(&a, "dt");
     d.grid.ny = a.size; d.grid.h = FSI_R(1.8) / (fsi_real)a.size; d.grid.nz = a.size * 4 / 9; d.grid.nx = bodies > 1 ? d.grid.nz * (bodies * 3 + 1) / 4 : d.grid.nz;
     d.grid.rho = 1000; d.grid.side[3].kind = FSI_SIDE_OPEN; d.max_guests = bodies;
     if (fsi_world_init(&w, &d) != FSI_OK || !make_models(&a, mesh, model, &m)) return 1;
-    m.period = ex_number(&a, "period"); m.part = ex_number(&a, "part"); m.strength = ex_number(&a, "actuation"); m.bodies = bodies; m.friction = ex_number(&a, "friction");
+    m.period = ex_number(&a, "period"); m.part = ex_number(&a, "part"); m.strength = ex_number(&a, "actuation"); m.bodies = bodies; m.friction = ex_number(&a, "friction"); m.righting = ex_number(&a, "righting");
     for (i = 0; i < bodies; i++) {
         fsi_reduced_joint joint[ARMS];
         fsi_vec3 at = fsi_vec((fsi_real)((i + 0.5) * (double)w.grid.h * w.grid.nx / bodies), FSI_R(0.5) + FSI_R(0.05) * (fsi_real)(i % 2), (fsi_real)(0.5 * (double)w.grid.h * w.grid.nz));
@@ -136,11 +168,14 @@ int main(int argc, char **argv) {
             joint[k].body[0] = 0; joint[k].body[1] = k + 1; joint[k].vertex[0] = under; joint[k].vertex[1] = up;
             if (!swarm_add(&s, &w, &model[1], T, swarm_turn(0, 0, 0))) return 1;
         }
-        if (!swarm_group(&s, ARMS + 1, joint, ARMS, NULL)) return 1;
+        if (i == 0 && ex_number(&a, "skin") > 0 && !make_skin(&hide, s.body)) return 1;
+        if (!swarm_group(&s, ARMS + 1, joint, ARMS, hide.skin.terms ? &hide.skin : NULL)) return 1;
     }
-    s.no_contact = 1; s.drive_fn = drive; s.user = &m;
+    s.newmark = (int)ex_number(&a, "newmark"); s.drive_fn = drive; s.user = &m;
     { double lo = 1e9, hi = -1e9; fsi_surface f = fsi_reduced_group_surface(&s.group[0]);
       for (i = 0; i < f.vertex_count; i++) { lo = fmin(lo, (double)f.x[3 * i + 1]); hi = fmax(hi, (double)f.x[3 * i + 1]); } length = hi - lo; }
+    for (i = 0; i < 3 * PLANKTON; i++)                         /* evenly spread */
+        plankton[i] = (fsi_real)(fmod(0.5 + (i / 3) * (i % 3 == 0 ? 0.8191725134 : i % 3 == 1 ? 0.6710436067 : 0.5497004779), 1) * (double)w.grid.h * (i % 3 == 0 ? w.grid.nx : i % 3 == 1 ? w.grid.ny : w.grid.nz));
     rim = nearest(&model[0], fsi_vec((fsi_real)RADIUS, FSI_R(-1), 0));
     rim0 = hypot((double)model[0].x0[3 * rim], (double)model[0].x0[3 * rim + 2]);
     for (i = 0; i < bodies; i++) y0[i] = (double)s.body[i * (ARMS + 1)].T[1];
@@ -153,6 +188,7 @@ int main(int argc, char **argv) {
             total += report.iterations;
             squeeze = fmax(squeeze, 1 - hypot((double)p.x, (double)p.z) / rim0);
         }
+        fsi_grid_trace(&w.grid, (fsi_real)(dt * (int)(0.04 / dt + 0.5)), PLANKTON, plankton);
         if (a.out) draw(&a, &w);
         ex_progress(&a, frame);
     }
@@ -169,7 +205,7 @@ int main(int argc, char **argv) {
     ex_result("squeeze", "%.3f", squeeze);                     /* largest share of the rim's radius taken in */
     ex_result("joint_error", "%.6f", (double)s.joint_error / length);
     ex_result("iterations", "%.2f", total / (steps ? steps : 1));
-    swarm_free(&s);
+    swarm_free(&s); swarm_skin_free(&hide);
     for (i = 0; i < 2; i++) { fsi_reduced_model_free(&model[i]); fsi_mesh_free(&mesh[i]); }
     fsi_world_free(&w);
     return ex_end(&a, steps, stable);

@@ -1,19 +1,20 @@
 /* reduced_torus: soft tori fall into a pool (REDUCED fig. 4, 6, 7) and what a step costs with few and many tetrahedra (fig. 11).
    cc -O2 -I. -Iexamples examples/reduced_torus.c -o reduced_torus -lm
-   bodies copies of one model with `modes` modes. compare=1: the same steps once more with a mesh of tets_many, and once with fully
-   deformable tori of both meshes, and prints the cost of each. */
+   bodies copies of one model with `modes` modes. compare=1: beside it, step by step, the same scene with a mesh of tets_many and the water alone, then
+   fully deformable tori of both meshes; prints the cost of each. */
 #define FSI_IMPLEMENTATION
 #include "fsi_couple.h"
 #include "common.h"
 #include "swarm.h"
 
-static swarm s;
+typedef struct scene { swarm s; fsi_world w; fsi_mesh mesh; fsi_reduced_model model; swarm_hide hide; double level, seconds, iterations; int steps; } scene;
+static scene few, many, alone, reduced;
 static double cpu(void) { return (double)clock() / CLOCKS_PER_SEC; }     /* processor time: what else the machine does is left out */
 static const double R = 0.085, TUBE = 0.035;
 static fsi_real water(fsi_vec3 x, void *user) { return x.y - (fsi_real)*(double *)user; }
 
-static void draw(ex_args *a, fsi_world *w) {
-    const fsi_grid *g = &w->grid;
+static void draw(ex_args *a, scene *q) {
+    const fsi_grid *g = &q->w.grid;
     ex_image m = ex_image_make(640, 480);
     double lo[3] = {0, 0, 0}, hi[3];
     ex_camera c = ex_camera_make(0.5, 1.55, 2.3, 0.5, 0.4, 0.5, 1, 40);
@@ -21,8 +22,8 @@ static void draw(ex_args *a, fsi_world *w) {
     hi[0] = (double)(g->h * g->nx); hi[1] = (double)(g->h * g->ny); hi[2] = (double)(g->h * g->nz);
     ex_clear(&m, ex_rgb(245, 248, 250));
     ex_floor(&m, &c, lo, hi, 1, 0, 0.125);
-    for (i = 0; i < s.groups; i++) {
-        fsi_surface f = fsi_reduced_group_surface(&s.group[i]);
+    for (i = 0; i < q->s.groups; i++) {
+        fsi_surface f = fsi_reduced_group_surface(&q->s.group[i]);
         ex_draw_surface3(&m, &c, &f, ex_map(0, 0.25 + 0.6 * (i * 7 % 10) / 9.0));
     }
     ex_draw_water(&m, &c, g->nx, g->ny, g->nz, (double)g->h, g->phi, ex_rgb(80, 160, 220), 0.6);
@@ -48,44 +49,34 @@ static int make_world(fsi_world *w, const ex_args *a, int guests, double *level)
     fsi_grid_set_field(&w->grid, FSI_FIELD_PHI, water, level);
     return fsi_grid_classify(&w->grid) >= 0;
 }
-/* Runs the reduced scene: seconds per step without set-up and the first step; 0 on failure. */
-static double run(ex_args *a, int tets, int bodies, int frames, int pictures, double *iterations, int *got, size_t *bytes, double *solid) {
-    fsi_world w;
-    fsi_mesh mesh;
-    fsi_reduced_model model;
+static int open_scene(scene *q, ex_args *a, int tets, int bodies) {
     fsi_reduced_desc m = {0};
-    swarm_hide hide = {0};
-    double level = 0.35, begin = 0, seconds;
-    int i, frame, k, steps = 0;
-    memset(&s, 0, sizeof s);
-    if (!make_world(&w, a, bodies, &level) || !make_mesh(&mesh, tets)) return 0;
-    m.mesh = &mesh; m.modes = (int)ex_number(a, "modes"); m.density = (fsi_real)(1000 * ex_number(a, "density")); m.young = FSI_R(3e4); m.poisson = FSI_R(0.4);
+    int i;
+    q->level = 0.35;
+    if (!make_world(&q->w, a, bodies, &q->level)) return 0;
+    if (bodies && !make_mesh(&q->mesh, tets)) return 0;
+    m.mesh = &q->mesh; m.modes = (int)ex_number(a, "modes"); m.density = (fsi_real)(1000 * ex_number(a, "density")); m.young = FSI_R(3e4); m.poisson = FSI_R(0.4);
     m.damping_stiffness = FSI_R(0.005); m.samples = 80; m.field = 20;
-    if (fsi_reduced_model_init(&model, &m) != FSI_OK || (ex_number(a, "skin") > 0 && !swarm_skin(&hide, &model))) return 0;
+    if (bodies && (fsi_reduced_model_init(&q->model, &m) != FSI_OK || (ex_number(a, "skin") > 0 && !swarm_skin_model(&q->hide, &q->model)))) return 0;
     for (i = 0; i < bodies; i++)
-        if (!swarm_add(&s, &w, &model, place(i), swarm_turn(0.5 * sin(i * 2.0), 0, 0.5 * cos(i * 3.0))) || !swarm_group(&s, 1, NULL, 0, hide.skin.terms ? &hide.skin : NULL)) return 0;
-    *iterations = 0;
-    for (frame = 0; frame < frames; frame++) {
-        for (k = 0; k < 2; k++, steps++) {
-            fsi_report report;
-            fsi_result rc = fsi_world_step(&w, (fsi_real)ex_number(a, "dt"), &report);
-            if (rc < 0) { fprintf(stderr, "step %d: %s\n", steps, fsi_result_text(rc)); return 0; }
-            if (steps == 0) begin = cpu(), s.solid_seconds = 0;
-            *iterations += report.iterations;
-        }
-        if (pictures && a->out) { double t = cpu(); draw(a, &w); begin += cpu() - t; }
-        ex_progress(a, frame);
-    }
-    seconds = (cpu() - begin) / (steps - 1);
-    *solid = s.solid_seconds / (steps - 1);
-    if (pictures) {
-        ex_result("depth", "%.4f", swarm_depth(&s, level, TUBE));   /* of the lowest points under the first level, over the tube's radius, mean */
-        swarm_results(&s, 2 * (R + TUBE));
-    }
-    *iterations /= steps; *got = mesh.tet_count; *bytes = s.body[0].size + sizeof(fsi_reduced);
-    swarm_free(&s); swarm_skin_free(&hide);
-    fsi_reduced_model_free(&model); fsi_mesh_free(&mesh); fsi_world_free(&w);
-    return seconds;
+        if (!swarm_add(&q->s, &q->w, &q->model, place(i), swarm_turn(0.5 * sin(i * 2.0), 0, 0.5 * cos(i * 3.0))) || !swarm_group(&q->s, 1, NULL, 0, q->hide.skin.terms ? &q->hide.skin : NULL)) return 0;
+    return 1;
+}
+/* One step; set-up and the first step do not count. */
+static int step(scene *q, ex_args *a) {
+    fsi_report report;
+    double begin = cpu();
+    fsi_result rc = fsi_world_step(&q->w, (fsi_real)ex_number(a, "dt"), &report);
+    if (rc < 0) { fprintf(stderr, "step %d: %s\n", q->steps, fsi_result_text(rc)); return 0; }
+    if (q->steps++) q->seconds += cpu() - begin;
+    else q->s.solid_seconds = 0;
+    q->iterations += report.iterations;
+    return 1;
+}
+static double cost(const scene *q) { return q->seconds / fmax(1, q->steps - 1); }
+static void close_scene(scene *q) {
+    swarm_free(&q->s); swarm_skin_free(&q->hide);
+    fsi_reduced_model_free(&q->model); fsi_mesh_free(&q->mesh); fsi_world_free(&q->w);
 }
 /* The same with fully deformable tori (nodal, implicit forces in the coupled solve). */
 typedef struct soft_door { fsi_soft soft; fsi_coupled door; fsi_obstacle wall; } soft_door;
@@ -138,30 +129,40 @@ int main(int argc, char **argv) {
                                   {"full_bodies", "", "fully deformable tori for compare", "2", 1, 50, NULL},
                                   {"skin", "", "1: the fluid sees a skin whose size does not depend on the tetrahedra; 0: the mesh's own surface", "1", 0, 1, NULL}};
     ex_args a;
-    double cost, solid = 0, its = 0, its2, alone;
-    int bodies, got = 0;
-    size_t bytes = 0;
+    int bodies, compare, frame, k, ok;
     ex_begin(&a, argc, argv, "reduced_torus", "Soft tori fall into a pool; cost against the number of tetrahedra.", keys, 9, 40, 80);
-    bodies = (int)ex_number(&a, "bodies");
-    cost = run(&a, (int)ex_number(&a, "tets"), bodies, a.frames, 1, &its, &got, &bytes, &solid);
-    ex_result("tets", "%d", got);
-    ex_result("seconds_few", "%.5f", cost);                    /* per step, set-up excluded */
-    ex_result("seconds_few_bodies", "%.5f", solid);            /* the bodies' own stages among them */
-    if (ex_number(&a, "compare") > 0 && cost > 0) {
-        double many = run(&a, (int)ex_number(&a, "tets_many"), bodies, a.frames, 0, &its2, &got, &bytes, &solid), full[2];
+    bodies = (int)ex_number(&a, "bodies"); compare = ex_number(&a, "compare") > 0;
+    ok = open_scene(&few, &a, (int)ex_number(&a, "tets"), bodies);
+    if (compare) ok = ok && open_scene(&many, &a, (int)ex_number(&a, "tets_many"), bodies) && open_scene(&alone, &a, 0, 0);
+    for (frame = 0; frame < a.frames && ok; frame++) {
+        for (k = 0; k < 2 && ok; k++) ok = step(&few, &a) && (!compare || (step(&many, &a) && step(&alone, &a)));     /* in turn: both see the same machine */
+        if (a.out) draw(&a, &few);
+        ex_progress(&a, frame);
+    }
+    ex_result("depth", "%.4f", swarm_depth(&few.s, few.level, TUBE));   /* of the lowest points under the first level, over the tube's radius, mean */
+    swarm_results(&few.s, 2 * (R + TUBE));
+    ex_result("tets", "%d", few.mesh.tet_count);
+    ex_result("seconds_few", "%.5f", cost(&few));              /* processor time per step, set-up excluded */
+    ex_result("seconds_few_bodies", "%.5f", few.s.solid_seconds / fmax(1, few.steps - 1));    /* the bodies' own stages among them */
+    if (compare && ok) {
+        double its, full[2];
         int n = (int)ex_number(&a, "full_bodies");
-        ex_result("tets_many", "%d", got);
-        ex_result("seconds_many", "%.5f", many);
-        ex_result("seconds_many_bodies", "%.5f", solid);
-        ex_result("ratio", "%.3f", many / cost);
-        alone = run(&a, (int)ex_number(&a, "tets"), n, 4, 0, &its2, &got, &bytes, &solid);
-        full[0] = run_full(&a, (int)ex_number(&a, "tets"), n, 8, &its2);
-        full[1] = run_full(&a, (int)ex_number(&a, "tets_many"), n, 8, &its2);
-        ex_result("seconds_reduced_full_bodies", "%.5f", alone);
+        ex_result("tets_many", "%d", many.mesh.tet_count);
+        ex_result("seconds_many", "%.5f", cost(&many));
+        ex_result("seconds_many_bodies", "%.5f", many.s.solid_seconds / fmax(1, many.steps - 1));
+        ex_result("ratio", "%.3f", cost(&many) / cost(&few));
+        ex_result("seconds_water", "%.5f", cost(&alone));
+        ex_result("iterations_water", "%.2f", alone.iterations / alone.steps);
+        if (open_scene(&reduced, &a, (int)ex_number(&a, "tets"), n)) for (k = 0; k < 5; k++) step(&reduced, &a);
+        full[0] = run_full(&a, (int)ex_number(&a, "tets"), n, 5, &its);
+        full[1] = run_full(&a, (int)ex_number(&a, "tets_many"), n, 5, &its);
+        ex_result("seconds_reduced_full_bodies", "%.5f", cost(&reduced));
         ex_result("seconds_deformable_few", "%.5f", full[0]);
         ex_result("seconds_deformable_many", "%.5f", full[1]);
         ex_result("ratio_deformable", "%.3f", full[0] > 0 ? full[1] / full[0] : 0);
     }
-    ex_result("iterations", "%.2f", its);
-    return ex_end(&a, 2 * a.frames, cost > 0);
+    ex_result("iterations", "%.2f", few.iterations / fmax(1, few.steps));
+    k = few.steps;
+    close_scene(&few); close_scene(&many); close_scene(&alone); close_scene(&reduced);
+    return ex_end(&a, k, ok);
 }

@@ -10,16 +10,17 @@
 #define SLIP_TERMS 8
 typedef struct slip_exact { double a, H, c[SLIP_TERMS]; } slip_exact;
 
-static double complex slip_basis(const slip_exact *e, int m, double complex z, int derivative) {
+/* G_m (or its derivative) for all m. */
+static void slip_basis(const slip_exact *e, double complex z, int derivative, double complex *out) {
     const double pi = 3.14159265358979323846;
-    double complex sum = 0, s = pi / (2 * e->H);
-    int k, p = 2 * m + 1;
-    if (!m) return derivative ? -s * s / (csinh(s * z) * csinh(s * z)) : s * ccosh(s * z) / csinh(s * z);
+    double complex s = pi / (2 * e->H);
+    int k, m;
+    for (m = 1; m < SLIP_TERMS; m++) out[m] = 0;
+    out[0] = derivative ? -s * s / (csinh(s * z) * csinh(s * z)) : s * ccosh(s * z) / csinh(s * z);
     for (k = -60; k <= 60; k++) {
-        double complex w = z - 2 * I * e->H * k;
-        sum += derivative ? -p * cpow(w, -p - 1) : cpow(w, -p);
+        double complex w = 1 / (z - 2 * I * e->H * k), w2 = w * w, power = derivative ? w2 * w2 : w * w2;
+        for (m = 1; m < SLIP_TERMS; m++, power *= w2) out[m] += derivative ? -(2 * m + 1) * power : power;
     }
-    return sum;
 }
 /* Walls at +-H around a cylinder of radius a at the origin, stream 1. */
 static void slip_exact_make(slip_exact *e, double a, double H) {
@@ -31,8 +32,10 @@ static void slip_exact_make(slip_exact *e, double a, double H) {
     e->a = a; e->H = H;
     for (k = 0; k < POINTS; k++) {
         double complex z = a * cexp(I * pi * (k + 0.5) / (2 * POINTS));
+        double complex basis[N];
         double row[N], y = cimag(z);
-        for (i = 0; i < N; i++) row[i] = cimag(slip_basis(e, i, z, 0)) * pow(a, 2 * i + 1);
+        slip_basis(e, z, 0, basis);
+        for (i = 0; i < N; i++) row[i] = cimag(basis[i]) * pow(a, 2 * i + 1);
         for (i = 0; i < N; i++) {
             for (j = 0; j < N; j++) A[i][j] += row[i] * row[j];
             A[i][N] -= row[i] * y;
@@ -52,9 +55,10 @@ static void slip_exact_make(slip_exact *e, double a, double H) {
     for (i = 0; i < N; i++) e->c[i] *= pow(a, 2 * i + 1);
 }
 static void slip_exact_velocity(const slip_exact *e, double x, double y, double *u, double *v) {
-    double complex w = 1;
+    double complex w = 1, basis[SLIP_TERMS];
     int m;
-    for (m = 0; m < SLIP_TERMS; m++) w += e->c[m] * slip_basis(e, m, x + I * y, 1);
+    slip_basis(e, x + I * y, 1, basis);
+    for (m = 0; m < SLIP_TERMS; m++) w += e->c[m] * basis[m];
     *u = creal(w);
     *v = -cimag(w);
 }

@@ -24,30 +24,55 @@ static int hit(void *user, fsi_vec3 a, fsi_vec3 b, fsi_real *t, fsi_vec3 *normal
     return 1;
 }
 
-/* Smoke as seen along z: the light that gets through. */
+/* The ball, seen by the camera. */
+static void draw_ball(ex_image *m, const ex_camera *c, const ball *b) {
+    int x, y, i;
+    for (y = 0; y < m->h; y++) for (x = 0; x < m->w; x++) {
+        double px = (x + 0.5 - m->w / 2.0) * 2 / (m->h * c->zoom), py = (m->h / 2.0 - y - 0.5) * 2 / (m->h * c->zoom), d[3], o[3], n[3], A = 0, B = 0, C, t;
+        const double at[3] = {(double)b->centre.x, (double)b->centre.y, (double)b->centre.z};
+        C = -(double)(b->radius * b->radius);
+        for (i = 0; i < 3; i++) {
+            d[i] = c->ahead[i] + px * c->right[i] + py * c->up[i];
+            o[i] = c->eye[i] - at[i];
+            A += d[i] * d[i]; B += d[i] * o[i]; C += o[i] * o[i];
+        }
+        if (B * B < A * C) continue;
+        t = (-B - sqrt(B * B - A * C)) / A;
+        for (i = 0; i < 3; i++) n[i] = o[i] + t * d[i];
+        ex_blend(m, x, y, ex_shade(c, n, ex_rgb(215, 120, 60), 0.5), 1);
+        m->depth[y * m->w + x] = (float)t;
+    }
+}
+/* 2D: the density. 3D: lit smoke before a dark room. */
 static void draw(ex_args *a, const fsi_grid *g, const ball *b) {
-    int W = 480, H = W * g->ny / g->nx, i, j, k;
+    int W = 480, H = g->dim == 3 ? 660 : W * g->ny / g->nx, y;
+    double w = (double)(g->nx * g->h), h = (double)(g->ny * g->h);
     ex_image m = ex_image_make(W, H);
-    ex_view v = ex_view_make(0, 0, (double)(g->nx * g->h), (double)(g->ny * g->h), 0, 0, W, H);
-    fsi_real *thick = (fsi_real *)calloc((size_t)g->nx * (size_t)g->ny, sizeof(fsi_real));
-    for (k = 0; thick && k < g->nz; k++) for (j = 0; j < g->ny; j++) for (i = 0; i < g->nx; i++)
-        thick[i + g->nx * j] += g->density[i + g->nx * (j + g->ny * k)] * (g->nz > 1 ? g->h * 6 : 1);
-    for (i = 0; thick && i < g->nx * g->ny; i++) thick[i] = (fsi_real)(g->nz > 1 ? 1 - exp(-(double)thick[i]) : (double)thick[i]);
-    if (thick) ex_draw_field(&m, &v, g->nx, g->ny, thick, 0, 1, 0);
-    if (b->radius > 0) ex_disk(&m, ex_px(&v, (double)b->centre.x), ex_py(&v, (double)b->centre.y), (double)b->radius * W / (double)(g->nx * g->h), ex_rgb(180, 110, 70));
+    if (g->dim == 3) {
+        const double lo[3] = {0, 0, 0}, hi[3] = {w, h, w};
+        ex_camera c = ex_camera_make(1.35, 1.05, 3.6, 0.5 * w, 0.48 * h, 0.5 * w, 1, 36);
+        for (y = 0; y < H; y++) ex_line(&m, 0, y, W, y, 1.5, ex_rgb(22 + 26 * y / H, 26 + 30 * y / H, 38 + 36 * y / H));
+        ex_floor(&m, &c, lo, hi, 1, 0, 0.25);
+        if (b->radius > 0) draw_ball(&m, &c, b);
+        ex_box3(&m, &c, lo, hi, ex_rgb(120, 128, 145));
+        ex_draw_smoke(&m, &c, g->nx, g->ny, g->nz, (double)g->h, g->density, 0.06, ex_rgb(250, 244, 236));
+    } else {
+        ex_view v = ex_view_make(0, 0, w, h, 0, 0, W, H);
+        ex_draw_field(&m, &v, g->nx, g->ny, g->density, 0, 1, 0);
+        if (b->radius > 0) ex_disk(&m, ex_px(&v, (double)b->centre.x), ex_py(&v, (double)b->centre.y), (double)b->radius * W / w, ex_rgb(180, 110, 70));
+    }
     ex_frame(a, &m);
-    free(thick);
     ex_image_free(&m);
 }
 
+static const ex_key keys[] = {{"dim", "", "2 or 3", "2", 2, 3, NULL},
+                              {"ball", "", "1: a ball in the way", "1", 0, 1, NULL},
+                              {"advection", "", "how velocity and smoke are carried", "maccormack", 0, 0, "maccormack,linear"},
+                              {"buoyancy", "m/s^2", "acceleration of the hottest smoke", "8", 0, 100, NULL},
+                              {"confinement", "", "vorticity confinement", "0.15", 0, 5, NULL},
+                              {"dt", "s", "time of one frame", "0.025", 1e-4, 1, NULL},
+                              {"export", "", "1: write the density as VTK", "0", 0, 1, NULL}};
 int main(int argc, char **argv) {
-    static const ex_key keys[] = {{"dim", "", "2 or 3", "2", 2, 3, NULL},
-                                  {"ball", "", "1: a ball in the way", "1", 0, 1, NULL},
-                                  {"advection", "", "how velocity and smoke are carried", "maccormack", 0, 0, "maccormack,linear"},
-                                  {"buoyancy", "m/s^2", "acceleration of the hottest smoke", "8", 0, 100, NULL},
-                                  {"confinement", "", "vorticity confinement", "0.15", 0, 5, NULL},
-                                  {"dt", "s", "time of one frame", "0.025", 1e-4, 1, NULL},
-                                  {"export", "", "1: write the density as VTK", "0", 0, 1, NULL}};
     ex_args a;
     fsi_grid g;
     fsi_grid_desc d;

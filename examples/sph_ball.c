@@ -5,41 +5,36 @@
 #define FSI_IMPLEMENTATION
 #include "fsi_couple.h"
 #include "common.h"
+#include "water.h"
 
 static void draw(ex_args *a, const fsi_sph *s, const fsi_rigid *ball, const double *hi) {
     ex_image m = ex_image_make(640, 480);
     ex_camera c = ex_camera_make(hi[0] * 0.5, 1.05, 4.1, hi[0] / 2, 0.75, hi[2] / 2, 1, 34);
     double lo[3] = {0, 0, 0};
     fsi_mesh ball_mesh;
-    int i;
     ex_floor(&m, &c, lo, hi, 1, -0.002, 0.2);
     if (fsi_mesh_sphere(&ball_mesh, ball->x, FSI_R(0.2), 12, NULL) == FSI_OK) {
         fsi_surface f = fsi_mesh_surface(&ball_mesh);
         ex_draw_surface3(&m, &c, &f, ex_rgb(225, 120, 50));
     }
     fsi_mesh_free(&ball_mesh);
-    for (i = 0; i < s->now.count; i++) {                      /* particles as small disks, blue to white by speed, hidden behind the ball */
-        double p[3] = {(double)s->x[i], (double)s->y[i], (double)s->z[i]}, q[3], v = sqrt((double)(s->vx[i] * s->vx[i] + s->vy[i] * s->vy[i] + s->vz[i] * s->vz[i]));
-        int t = v > 4 ? 160 : (int)(40 * v);
-        if (ex_project(&m, &c, p, q) && q[0] > 1 && q[1] > 1 && q[0] < m.w - 2 && q[1] < m.h - 2 && q[2] < (double)m.depth[(int)q[1] * m.w + (int)q[0]])
-            ex_disk(&m, q[0], q[1], 2.2, ex_rgb(30 + t, 90 + t * 3 / 4, 215));
-    }
+    water_draw(&m, &c, s, lo, hi);
     ex_box3(&m, &c, lo, hi, ex_rgb(120, 120, 120));
     ex_frame(a, &m);
     ex_image_free(&m);
 }
 
+static const ex_key keys[] = {{"density", "", "ball over fluid", "0.05", 1e-3, 100, NULL},
+                              {"scheme", "", "coupling", "xpm", 0, 0, "weak,p,aitken,xpm"},
+                              {"scene", "", "what falls", "fall", 0, 0, "drop,fall"},
+                              {"seed", "", "disturbs the particles by 1 % of their spacing", "1", 0, 1e6, NULL},
+                              {"omega", "", "under-relaxation of p", "0.05", 1e-3, 1, NULL},
+                              {"tolerance", "", "of the motion, over the particle radius", "0.1", 1e-6, 10, NULL},
+                              {"dt", "s", "largest step", "0.002", 1e-5, 0.05, NULL},
+                              {"height", "m", "fall: of the fluid's lower side above the floor", "0.5", 0.46, 1.4, NULL},
+                              {"viscosity", "Pa s", "of the fluid", "1", 0, 100, NULL},
+                              {"gravity", "m/s^2", "downwards", "9.81", 0, 100, NULL}};
 int main(int argc, char **argv) {
-    static const ex_key keys[] = {{"density", "", "ball over fluid", "0.05", 1e-3, 100, NULL},
-                                  {"scheme", "", "coupling", "xpm", 0, 0, "weak,p,aitken,xpm"},
-                                  {"scene", "", "what falls", "fall", 0, 0, "drop,fall"},
-                                  {"seed", "", "disturbs the particles by 1 % of their spacing", "1", 0, 1e6, NULL},
-                                  {"omega", "", "under-relaxation of p", "0.05", 1e-3, 1, NULL},
-                                  {"tolerance", "", "of the motion, over the particle radius", "0.1", 1e-6, 10, NULL},
-                                  {"dt", "s", "largest step", "0.002", 1e-5, 0.05, NULL},
-                                  {"height", "m", "fall: of the fluid's lower side above the floor", "0.5", 0.46, 1.4, NULL},
-                                  {"viscosity", "Pa s", "of the fluid", "1", 0, 100, NULL},
-                                  {"gravity", "m/s^2", "downwards", "9.81", 0, 100, NULL}};
     ex_args a;
     fsi_sph sph;
     fsi_sph_desc f = {0};
@@ -56,7 +51,6 @@ int main(int argc, char **argv) {
     int body, object, frame, i, n, stable = 1, worst = 0, capped = 0, hard = 0;
     long steps = 0, lost = 0;
     double h, time, total = 0, peak = 0, density = 0, momentum = 0, start, hard_total = 0, hi[3];
-    uint32_t noise;
     fsi_real fall, r = FSI_R(0.2);
     ex_begin(&a, argc, argv, "sph_ball", "A light rigid ball in a fluid of particles.", keys, 10, 14, 30);
     h = 0.7 / a.size; fall = ex_is(&a, "scene", "fall") ? (fsi_real)ex_number(&a, "height") : 0;
@@ -77,13 +71,7 @@ int main(int argc, char **argv) {
     b.x = fsi_vec((fsi_real)hi[0] / 2, fall > 0 ? r + FSI_R(0.05) : FSI_R(0.7) + r + FSI_R(0.1), (fsi_real)hi[2] / 2);
     fsi_solids_add(&world, &b, &body);
     fsi_sph_add_block(&sph, fsi_vec(0, fall, 0), fsi_vec((fsi_real)hi[0], fall + FSI_R(0.7), (fsi_real)hi[2]), fsi_vec(0, 0, 0), &n);
-    noise = (uint32_t)ex_number(&a, "seed") * 2654435761u + 12345u;
-    for (i = 0; i < n; i++) {
-        fsi_real *x[3];
-        int k;
-        x[0] = sph.x + i; x[1] = sph.y + i; x[2] = sph.z + i;
-        for (k = 0; k < 3; k++) noise = noise * 1664525u + 1013904223u, *x[k] += (fsi_real)(0.01 * h * ((double)noise / 2147483648.0 - 1));
-    }
+    water_disturb(&sph, (uint32_t)ex_number(&a, "seed"), 0.01 * h);
     fsi_sph_add_box_walls(&sph, fsi_vec(0, 0, 0), fsi_vec((fsi_real)hi[0], (fsi_real)hi[1], (fsi_real)hi[2]), 0, NULL);
     if (fsi_mesh_sphere(&mesh, b.x, r - (fsi_real)h / 2, 6, NULL) != FSI_OK) return 1;    /* particles sit half a spacing inside the surface */
     skin = fsi_mesh_surface(&mesh);

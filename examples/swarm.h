@@ -1,18 +1,19 @@
 /* What the reduced-body examples share: copies of a few models in a fluid world. Each group is a guest of the world; the first guest's
-   functions run the stages for all of them: forces, doors, (coupled solve), velocities back, contact, motion. */
+   functions run the stages for all of them: forces, doors, (coupled solve), velocities back, contact, motion. With newmark the scheme of REDUCED
+   section 6 instead: a coupled solve of half a step, motion and contact come first, then forces, doors, (coupled solve), velocities back. */
 #ifndef SWARM_H
 #define SWARM_H
 enum { SWARM_BODIES = 256 };
 typedef struct swarm {
     fsi_world *world;
     fsi_reduced body[SWARM_BODIES], *list[SWARM_BODIES];
-    fsi_reduced_group group[SWARM_BODIES];
-    fsi_coupled door[SWARM_BODIES];
+    fsi_reduced_group group[SWARM_BODIES], *groups_list[SWARM_BODIES];
+    fsi_coupled door[SWARM_BODIES], *doors_list[SWARM_BODIES];
     int bodies, groups;
     fsi_reduced_contacts contacts;
     fsi_obstacle wall;
     fsi_real damping;                                         /* 1/s on momenta; the world's own damping for the fluid */
-    int no_contact;
+    int no_contact, newmark;
     void (*drive_fn)(struct swarm *s, fsi_real dt, void *user); /* pushes before the forces; may be NULL */
     void *user;
     fsi_real joint_error;                                     /* largest so far, m */
@@ -30,32 +31,60 @@ static fsi_real swarm_box(fsi_vec3 x, fsi_vec3 *normal, fsi_vec3 *velocity, void
     *velocity = fsi_vec(0, 0, 0);
     return best;
 }
+static fsi_result swarm_doors(swarm *s, fsi_real dt) {
+    fsi_result r = FSI_OK;
+    int i;
+    for (i = 0; i < s->groups && r >= 0; i++) {
+        r = fsi_reduced_group_couple(&s->group[i], dt, &s->door[i]);
+        if (s->group[i].joint_error > s->joint_error) s->joint_error = s->group[i].joint_error;
+    }
+    return r;
+}
+static fsi_result swarm_take(swarm *s) {
+    fsi_result r = FSI_OK;
+    int i;
+    for (i = 0; i < s->groups && r >= 0; i++) r = fsi_reduced_group_take(&s->group[i]);
+    return r;
+}
+/* Contact, then motion; Newmark: motion, v^n back, contact. */
+static fsi_result swarm_go(swarm *s, fsi_real dt) {
+    fsi_result r = FSI_OK;
+    int i, pass;
+    for (pass = 0; pass < 2 && r >= 0; pass++)
+        if (pass == s->newmark) {
+            s->contacts.group = s->groups_list; s->contacts.group_count = s->bodies > s->groups ? s->groups : 0;   /* copies on their own: by their samples */
+            if (!s->no_contact) r = fsi_reduced_contact(&s->contacts, s->list, s->bodies, &s->wall, 1, dt);
+        } else {
+            for (i = 0; i < s->groups && r >= 0; i++) r = fsi_reduced_group_move(&s->group[i], dt);
+            for (i = 0; i < s->bodies && r >= 0 && s->newmark; i++) r = fsi_reduced_rewind(&s->body[i]);
+        }
+    return r;
+}
 static fsi_result swarm_begin(void *user, fsi_real dt) {
     swarm *s = (swarm *)user;
     clock_t t = clock();
     fsi_result r = FSI_OK;
     int i, k;
     if (s->drive_fn) s->drive_fn(s, dt, s->user);
-    for (i = 0; i < s->bodies && r >= 0; i++) {
-        fsi_reduced *b = &s->body[i];
-        for (k = 0; k < 3 && s->damping > 0; k++) { b->p[k] /= 1 + dt * s->damping; b->L[k] /= 1 + dt * s->damping; }
-        r = fsi_reduced_forces(b, dt);
+    for (i = 0; i < s->bodies && s->damping > 0; i++)
+        for (k = 0; k < 3; k++) { s->body[i].p[k] /= 1 + dt * s->damping; s->body[i].L[k] /= 1 + dt * s->damping; }
+    if (s->newmark) {
+        for (i = 0; i < s->bodies && r >= 0; i++) r = fsi_reduced_half(&s->body[i], dt);
+        if (r >= 0) r = swarm_doors(s, dt / 2);
+        if (r >= 0) r = fsi_couple_half(&s->world->couple, s->doors_list, s->groups, dt, NULL);
+        if (r >= 0) r = swarm_take(s);
+        if (r >= 0) r = swarm_go(s, dt);
     }
-    for (i = 0; i < s->groups && r >= 0; i++) {
-        r = fsi_reduced_group_couple(&s->group[i], dt, &s->door[i]);
-        if (s->group[i].joint_error > s->joint_error) s->joint_error = s->group[i].joint_error;
-    }
+    for (i = 0; i < s->bodies && r >= 0; i++) r = fsi_reduced_forces(&s->body[i], dt);
+    if (r >= 0) r = swarm_doors(s, dt);
     s->solid_seconds += (double)(clock() - t) / CLOCKS_PER_SEC;
     return r;
 }
 static fsi_result swarm_move(void *user, fsi_real dt) {
     swarm *s = (swarm *)user;
     clock_t t = clock();
-    fsi_result r = FSI_OK;
-    int i;
-    for (i = 0; i < s->groups && r >= 0; i++) r = fsi_reduced_group_take(&s->group[i]);
-    if (r >= 0 && !s->no_contact) r = fsi_reduced_contact(&s->contacts, s->list, s->bodies, &s->wall, 1, dt);
-    for (i = 0; i < s->bodies && r >= 0; i++) r = fsi_reduced_move(&s->body[i], dt);
+    fsi_result r = swarm_take(s);
+    if (r >= 0 && !s->newmark) r = swarm_go(s, dt);
     s->solid_seconds += (double)(clock() - t) / CLOCKS_PER_SEC;
     return r;
 }
@@ -77,37 +106,67 @@ static int swarm_group(swarm *s, int count, const fsi_reduced_joint *joint, int 
     int k = s->groups++;
     memset(&guest, 0, sizeof guest);
     if (fsi_reduced_group_init(&s->group[k], s->list + s->bodies - count, count, joint, joints, skin, NULL) != FSI_OK) return 0;
-    guest.door = &s->door[k];
+    guest.door = s->doors_list[k] = &s->door[k];
+    s->groups_list[k] = &s->group[k];
     if (k == 0) { guest.begin_fn = swarm_begin; guest.move_fn = swarm_move; guest.user = s; }
     return fsi_world_add_guest(s->world, &guest) == FSI_OK;
 }
-/* A skin for all copies of a model from its distance field: as many triangles as the field has cells on the surface, however many tetrahedra there are.
-   Each vertex hangs on the triangle of the model's own surface next to it. Groups copy it. */
+/* A skin around bodies at their present places: the isosurface d, as fine as its lattice, however many tetrahedra there are. Each vertex hangs on the triangle
+   next to it of the nearest body and, the more the nearer it is (fading within `blend` m), of the second. Numbers are those in body; groups copy it. */
 typedef struct swarm_hide { fsi_iso_mesh mesh; int32_t *body, *vertex; fsi_real *weight; fsi_reduced_skin skin; } swarm_hide;
-EX int swarm_skin(swarm_hide *hide, const fsi_reduced_model *m) {
-    fsi_iso_desc d = {0};
-    fsi_surface own = {0};
-    fsi_bvh bvh;
-    fsi_real *x = (fsi_real *)malloc(3 * (size_t)m->surface_count * sizeof *x);
-    int i, k, ok;
-    memset(hide, 0, sizeof *hide);
-    d.nx = m->nx; d.ny = m->ny; d.nz = m->nz; d.h = m->h; d.origin = m->origin; d.value = m->phi;
-    for (i = 0; i < m->surface_count; i++) fsi_vec_store(x + 3 * i, fsi_vec_load(m->x0 + 3 * m->surface[i]));
-    own.dim = 3; own.vertex_count = m->surface_count; own.element_count = m->element_count; own.x = x; own.index = m->index;
-    ok = fsi_iso_build(&d, &hide->mesh) == FSI_OK && fsi_bvh_init(&bvh, own.element_count, NULL) == FSI_OK;
-    if (!ok || fsi_bvh_build(&bvh, &own) != FSI_OK) { free(x); return 0; }
-    hide->body = (int32_t *)calloc(3 * (size_t)hide->mesh.vertex_count, sizeof(int32_t));
-    hide->vertex = (int32_t *)malloc(3 * (size_t)hide->mesh.vertex_count * sizeof(int32_t));
-    hide->weight = (fsi_real *)malloc(3 * (size_t)hide->mesh.vertex_count * sizeof(fsi_real));
-    for (i = 0; i < hide->mesh.vertex_count; i++) {
-        fsi_hit hit;
-        if (!fsi_bvh_closest(&bvh, fsi_vec_load(hide->mesh.x + 3 * i), m->radius, &hit)) ok = 0;
-        for (k = 0; k < 3 && ok; k++) { hide->vertex[3 * i + k] = m->surface[m->index[3 * hit.element + k]]; hide->weight[3 * i + k] = hit.weight[k]; }
+EX int swarm_skin(swarm_hide *hide, const fsi_reduced *body, int count, const fsi_iso_desc *d, double blend) {
+    enum { MOST = 8 };
+    fsi_bvh bvh[MOST];
+    fsi_surface own[MOST];
+    fsi_real *x[MOST] = {NULL};
+    int i, k, b, n, ok, terms = count > 1 ? 6 : 3;
+    memset(hide, 0, sizeof *hide); memset(own, 0, sizeof own); memset(bvh, 0, sizeof bvh);
+    ok = count >= 1 && count <= MOST && fsi_iso_build(d, &hide->mesh) == FSI_OK;
+    n = hide->mesh.vertex_count;
+    for (b = 0; b < count && ok; b++) {
+        const fsi_reduced_model *m = body[b].model;
+        x[b] = (fsi_real *)malloc(3 * (size_t)m->surface_count * sizeof **x);
+        for (i = 0; i < m->surface_count; i++) fsi_vec_store(x[b] + 3 * i, fsi_reduced_point(&body[b], m->surface[i]));
+        own[b].dim = 3; own[b].vertex_count = m->surface_count; own[b].element_count = m->element_count; own[b].x = x[b]; own[b].index = m->index;
+        ok = fsi_bvh_init(&bvh[b], m->element_count, NULL) == FSI_OK && fsi_bvh_build(&bvh[b], &own[b]) == FSI_OK;
     }
-    hide->skin.vertex_count = hide->mesh.vertex_count; hide->skin.element_count = hide->mesh.element_count; hide->skin.index = hide->mesh.index; hide->skin.terms = 3;
+    hide->body = (int32_t *)calloc((size_t)(terms * n), sizeof(int32_t));
+    hide->vertex = (int32_t *)calloc((size_t)(terms * n), sizeof(int32_t));
+    hide->weight = (fsi_real *)calloc((size_t)(terms * n), sizeof(fsi_real));
+    for (i = 0; i < n && ok; i++) {
+        fsi_hit hit[2], h;
+        int near_body[2] = {0, 0}, found = 0;
+        double second;
+        for (b = 0; b < count; b++) {
+            if (!fsi_bvh_closest(&bvh[b], fsi_vec_load(hide->mesh.x + 3 * i), FSI_R(1e3), &h)) continue;
+            if (!found || h.t < hit[0].t) { hit[1] = hit[0]; near_body[1] = near_body[0]; hit[0] = h; near_body[0] = b; }
+            else if (found == 1 || h.t < hit[1].t) { hit[1] = h; near_body[1] = b; }
+            found++;
+        }
+        if (!found) { ok = 0; break; }
+        second = found > 1 && blend > 0 ? 0.5 * fmax(0, 1 - (double)(hit[1].t - hit[0].t) / blend) : 0;
+        for (b = 0; b < terms / 3; b++)
+            for (k = 0; k < 3; k++) {
+                const fsi_reduced_model *m = body[near_body[b]].model;
+                hide->body[terms * i + 3 * b + k] = near_body[b];
+                hide->vertex[terms * i + 3 * b + k] = m->surface[m->index[3 * hit[b].element + k]];
+                hide->weight[terms * i + 3 * b + k] = hit[b].weight[k] * (fsi_real)(b ? second : 1 - second);
+            }
+    }
+    hide->skin.vertex_count = n; hide->skin.element_count = hide->mesh.element_count; hide->skin.index = hide->mesh.index; hide->skin.terms = terms;
     hide->skin.body = hide->body; hide->skin.vertex = hide->vertex; hide->skin.weight = hide->weight;
-    fsi_bvh_free(&bvh);
-    free(x);
+    for (b = 0; b < MOST; b++) { fsi_bvh_free(&bvh[b]); free(x[b]); }
+    return ok;
+}
+/* The same for every copy of one model, from the model's own distance field. */
+EX int swarm_skin_model(swarm_hide *hide, const fsi_reduced_model *m) {
+    fsi_iso_desc d = {0};
+    fsi_reduced b;
+    int ok;
+    d.nx = m->nx; d.ny = m->ny; d.nz = m->nz; d.h = m->h; d.origin = m->origin; d.value = m->phi;
+    if (fsi_reduced_init(&b, m, fsi_vec(0, 0, 0), NULL) != FSI_OK) return 0;
+    ok = swarm_skin(hide, &b, 1, &d, 0);
+    fsi_reduced_free(&b);
     return ok;
 }
 EX void swarm_skin_free(swarm_hide *hide) { fsi_iso_free(&hide->mesh); free(hide->body); free(hide->vertex); free(hide->weight); }

@@ -1,6 +1,6 @@
 #!/bin/sh
 # check.sh [GROUP...]: what make check runs. Every row is one command that must succeed; rows run two at a time.
-# Groups: hygiene readme matrix ports link folded symbols static single asan threads tsan golden fuzz valgrind commands coverage (all by default; commands, coverage and
+# Groups: hygiene readme matrix subsets ports link folded symbols static single asan threads full tsan golden fuzz valgrind commands coverage (all by default; commands, coverage and
 # the long parts of the others only with CHECK_FULL=1).
 cd "$(dirname "$0")/.." || exit 1
 top=$(pwd) dir=$(mktemp -d) rows=$dir/rows
@@ -9,8 +9,8 @@ trap 'rm -rf "$dir"' EXIT
 CC=${CC:-cc}
 strict="-Wall -Wextra -Wpedantic -Wconversion -Wsign-conversion -Wshadow -Wcast-qual -Wdouble-promotion -Wundef -Wvla -Werror"
 strict_c="$strict -Wstrict-prototypes -Wmissing-prototypes"
-headers=$(ls fsi_*.h)
-groups=${*:-hygiene readme matrix ports link folded symbols static single asan threads tsan golden fuzz valgrind ${CHECK_FULL:+commands coverage}}
+headers=${HEADERS:-$(ls fsi_*.h)}                               # HEADERS=fsi_linalg.h: only what concerns that one
+groups=${*:-hygiene readme matrix subsets ports link folded symbols static single asan threads full tsan golden fuzz valgrind ${CHECK_FULL:+commands coverage}}
 want() { case " $groups " in *" $1 "*) return 0 ;; esac; return 1; }
 row() { printf '%s\t%s\n' "$1" "$2" >>"$rows"; }             # row NAME COMMAND
 have() { command -v "$1" >/dev/null 2>&1; }
@@ -55,7 +55,7 @@ if want readme; then
     row "readme: the program of the first screen compiles, runs and floats" "cc -O2 -I. $dir/readme.c -o $dir/readme -lm && $dir/readme | grep -E 'floats at 0.5[0-9]+ m'"
 fi
 if want readme; then
-    for n in fsi_linalg fsi_grid fsi_solids; do                      # the quick starts are programs
+    for n in fsi_linalg fsi_grid fsi_solids fsi_sph fsi_couple; do   # the quick starts are programs
         awk '/QUICK START/ { on = 1; next } /^   Compile:|^   WHAT IT/ { on = 0 } on' $n.h >"$dir/$n.quick.c"
         row "readme: the quick start of $n.h compiles and runs" "cc -std=c99 -I. $dir/$n.quick.c -o $dir/$n.quick -lm && $dir/$n.quick | grep '[0-9]'"
     done
@@ -87,6 +87,23 @@ if want matrix; then
             row "matrix: $n $c c++11 single" "$c -std=c++11 -DFSI_SINGLE $strict -I. -c $dir/$n.impl.cpp -o /dev/null"
         done
     done
+fi
+if want subsets; then                                                  # what a user may vendor, with nothing else in the folder
+    subset() { # subset FLAGS HEADER...: the last includes what it builds on
+        flags=$1; shift
+        name=$(echo "$*${flags:+ }${flags#-DFSI_COUPLE_}" | sed 's/fsi_//g; s/\.h//g; s/-DFSI_COUPLE_//g') d=$dir/$(echo "$name" | tr -c 'a-zA-Z\n' _)
+        mkdir -p "$d"
+        cp "$@" "$d"
+        for h in "$@"; do echo "#include \"$h\""; done >"$d/main.c"
+        echo 'int main(void) { return fsi_result_text(FSI_OK) == 0; }' >>"$d/main.c"
+        cp "$d/main.c" "$d/main.cpp"
+        row "subsets: $name" "cd $d && gcc -std=c99 $strict_c $flags -DFSI_IMPLEMENTATION main.c -o c -lm && ./c && g++ -std=c++11 $strict $flags -DFSI_IMPLEMENTATION main.cpp -o cpp && ./cpp"
+    }
+    b=fsi_linalg.h g=fsi_grid.h s=fsi_solids.h p=fsi_sph.h c=fsi_couple.h
+    for l in "$b" "$b $g" "$b $s" "$b $p" "$b $g $s" "$b $g $p" "$b $s $p" "$b $g $s $p" "$b $g $s $p $c"; do subset "" $l; done
+    subset -DFSI_COUPLE_NO_GRID $b $s $p $c
+    subset -DFSI_COUPLE_NO_SPH $b $g $s $c
+    subset "-DFSI_COUPLE_NO_GRID -DFSI_COUPLE_NO_SPH" $b $s $c
 fi
 if want ports; then
     for h in $headers; do
@@ -140,10 +157,16 @@ if want static && have cppcheck; then
     # nullPointer* (offsets computed before the check of the block they point into)
     for h in $headers; do row "static: cppcheck ${h%.h}" "cppcheck -q --error-exitcode=1 --std=c99 --max-configs=1 -DFSI_IMPLEMENTATION --enable=warning,portability --inline-suppr --suppress=missingIncludeSystem --suppress=invalidPointerCast --suppress=uninitvar --suppress=legacyUninitvar --suppress=ctuuninitvar --suppress=nullPointer --suppress=nullPointerArithmeticRedundantCheck -I. $dir/${h%.h}.impl.c"; done
 fi
+if want static && ! have clang-tidy; then row "skip: clang-tidy" ""; elif want static; then
+    # off: what -Wconversion says better (narrowing, implicit widening), style (swappable parameters, parentheses in lists), what is meant (row = i / n, arrays of
+    # pointers, memcmp as a truth value, small signed tables), and the analyzer's guesses about arrays filled in loops: the sanitizers and valgrind find the real ones
+    tidy='-*,bugprone-*,clang-analyzer-*,-bugprone-narrowing-conversions,-bugprone-implicit-widening-of-multiplication-result,-bugprone-easily-swappable-parameters,-bugprone-macro-parentheses,-bugprone-integer-division,-bugprone-sizeof-expression,-bugprone-suspicious-string-compare,-bugprone-signed-char-misuse,-clang-analyzer-core.uninitialized.*,-clang-analyzer-core.CallAndMessage,-clang-analyzer-core.UndefinedBinaryOperatorResult,-clang-analyzer-core.NonNullParamChecker'
+    for h in $headers; do row "static: clang-tidy ${h%.h}" "clang-tidy --quiet --warnings-as-errors='*' --checks='$tidy' $h -- -x c -std=c99 -DFSI_IMPLEMENTATION -I."; done
+fi
 if want single; then row "single: all tests in single precision" "make --no-print-directory test SINGLE=1 B=$dir/single"; fi
 if want asan; then
     # bounded: every scheme through test_trust and the fuzz seeds, and what is quick; all tests with CHECK_FULL=1
-    for t in $([ -n "$CHECK_FULL" ] && ls tests/test_*.c || for n in common contact couple couple_reduced cycle fuzz geometry iso trust; do echo tests/test_$n.c; done); do
+    for t in $([ -n "$CHECK_FULL" ] && ls tests/test_*.c || for n in common contact couple couple_reduced cycle fuzz geometry iso linalg multigrid trust; do echo tests/test_$n.c; done); do
         n=$(basename "$t" .c)
         row "asan: $n" "gcc -std=c99 -D_POSIX_C_SOURCE=200809L -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all -I. -Itests $t -o $dir/$n.asan -lm && ASAN_OPTIONS=detect_leaks=1 FSI_TEST_SANITIZER=1 $dir/$n.asan >$dir/$n.asan.log 2>&1 || { tail -n 30 $dir/$n.asan.log; false; }"
     done
@@ -152,6 +175,9 @@ if want threads; then
     # test_trust itself compares 1, 2, 3 and 8 threads for every scheme; all tests on three threads with CHECK_FULL=1
     if [ -n "$CHECK_FULL" ]; then row "threads: all tests with OMP_NUM_THREADS=3" "OMP_NUM_THREADS=3 make --no-print-directory test B=$dir/threads3"
     else row "threads: every scheme" "OMP_NUM_THREADS=3 make --no-print-directory B=$dir/threads3 $dir/threads3/test_trust && OMP_NUM_THREADS=3 $dir/threads3/test_trust"; fi
+fi
+if want full; then                                                     # the catalogue's own sizes; 100 steps with 1, 2 and 3 threads
+    for t in test_grid test_levelset test_liquid; do row "full: $t" "make --no-print-directory B=$dir/full.$t $dir/full.$t/$t && FSI_TEST_FULL=1 $dir/full.$t/$t"; done
 fi
 if want golden; then
     # the same bits from -O0 and -O2 without contraction, for 1, 2, 3 and 8 threads, and as golden.txt says (made by this row's program on x86-64)
@@ -166,9 +192,11 @@ fi
 if want fuzz; then row "fuzz: seeds and libFuzzer" "FUZZ_RUNS=\${FUZZ_RUNS:-50} sh tests/fuzz.sh"; fi
 if want commands; then row "commands: what README and docs print runs" "sh tests/commands.sh"; fi
 if want coverage; then row "coverage: lines and public functions" "sh tests/coverage.sh"; fi
-if want valgrind && have valgrind; then
-    for n in test_geometry; do
-        row "valgrind: $n" "cc -std=c99 -D_POSIX_C_SOURCE=200809L -O1 -g -I. -Itests tests/$n.c -o $dir/$n.vg -lm && valgrind -q --error-exitcode=1 --leak-check=full $dir/$n.vg >/dev/null"
+if want valgrind && have valgrind; then                                # the quick start of each header
+    for h in $headers; do
+        n=${h%.h}
+        awk '/QUICK START/ { on = 1; next } /^   Compile:|^   WHAT IT/ { on = 0 } on' "$h" >"$dir/$n.vg.c"
+        row "valgrind: quick start of $h" "cc -std=c99 -O1 -g -I. $dir/$n.vg.c -o $dir/$n.vg -lm && valgrind -q --error-exitcode=1 --leak-check=full $dir/$n.vg"
     done
 fi
 
@@ -177,13 +205,16 @@ cat >"$dir/one.sh" <<'X'
 name=$(printf '%s' "$1" | cut -f1); cmd=$(printf '%s' "$1" | cut -f2-)
 log=$(mktemp "$2/log.XXXXXX")
 case $name in skip:*) echo "$name" >>"$2/skipped"; exit 0 ;; esac
+begin=$(date +%s)
 if sh -c "$cmd" >"$log" 2>&1; then echo "$name" >>"$2/passed"; else echo "$name" >>"$2/failed"; echo "FAILED $name"; tail -n 25 "$log"; fi
+echo "${name%%:*} $(($(date +%s) - begin))" >>"$2/times"
 rm -f "$log"
 X
 : >"$dir/passed"; : >"$dir/failed"; : >"$dir/skipped"
 begin=$(date +%s)
 tr '\n' '\0' <"$rows" | xargs -0 -P 2 -I{} sh "$dir/one.sh" {} "$dir"
 sort -u "$dir/skipped"
+awk '{ t[$1] += $2; n[$1]++ } END { for (g in t) printf "check: %-9s %3d rows, %5.1f min\n", g, n[g], t[g] / 60 }' "$dir/times" | sort
 echo "check: $(wc -l <"$rows") rows in $(($(date +%s) - begin)) s"
 p=$(wc -l <"$dir/passed") f=$(wc -l <"$dir/failed") s=$(wc -l <"$dir/skipped")
 echo "$p passed, $f failed, $s skipped"

@@ -11,7 +11,7 @@ for p in "$@"; do
     line=$(grep -E '^Pass: [0-9]+, fail: [0-9]+, skip: [0-9]+' "$dir/$name.log" 2>/dev/null | tail -n 1)
     ok=$(echo "$line" | sed -n 's/^Pass: \([0-9]*\),.*/\1/p')
     bad=$(echo "$line" | sed -n 's/.*fail: \([0-9]*\),.*/\1/p')
-    time=$(sed -n 's/^Total: .*(\([0-9.]*\) sec).*/\1/p' "$dir/$name.log" 2>/dev/null | tail -n 1)
+    time=$(sed -n 's/^Total: .*[( ]\([0-9.]*\) sec).*/\1/p' "$dir/$name.log" 2>/dev/null | tail -n 1)
     if [ -z "$line" ] || [ "${ok:-0}" = 0 ]; then bad=$((${bad:-0} + 1)); ok=${ok:-0}; echo "$name: exit status $rc and no test passed"; fi
     if [ "$rc" != 0 ] && [ "$bad" = 0 ]; then bad=1; fi
     passed=$((passed + ok)); failed=$((failed + bad))

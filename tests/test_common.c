@@ -124,6 +124,116 @@ TEST png_frames_and_movie_are_whole(void) {
     PASS();
 }
 
+/* The pixels of a picture come back through inflate and the two row filters. */
+TEST png_pixels_come_back(void) {
+    enum { W = 61, H = 37 };
+    static uint8_t file[100000], raw[(3 * W + 1) * H + 1000];
+    ex_image m = ex_image_make(W, H);
+    char path[64];
+    size_t n, at, len;
+    int x, y;
+    for (y = 0; y < H; y++) for (x = 0; x < W; x++) ex_blend(&m, x, y, ex_rgb(x * 4, y * 6, (x * y) & 255), 1);
+    ex_line(&m, 3, 3, 50, 30, 3, ex_rgb(255, 255, 255));
+    snprintf(path, sizeof path, "/tmp/fsi_common_%ld_p.png", (long)getpid());
+    ASSERT(ex_png(path, &m));
+    n = slurp(path, file, sizeof file);
+    for (at = 8; at + 12 <= n && memcmp(file + at + 4, "IDAT", 4); at += 12 + word(file + at)) {}
+    len = word(file + at);
+    ASSERT_EQ_FMT((size_t)((3 * W + 1) * H), inflate_fixed(file + at + 8, len, raw, sizeof raw), "%lu");
+    for (y = 0; y < H; y++)
+        for (x = 0; x < 3 * W; x++) {
+            uint8_t *row = raw + (3 * W + 1) * y, *p = row + 1 + x;
+            ASSERT(row[0] == 1 || row[0] == 2);
+            *p = (uint8_t)(*p + (row[0] == 2 ? (y ? p[-(3 * W + 1)] : 0) : x >= 3 ? p[-3] : 0));
+            ASSERT_EQ(m.rgb[3 * W * y + x], *p);
+        }
+    ex_image_free(&m);
+    PASS();
+}
+
+static int bright(const ex_image *m, int x, int y) { const uint8_t *p = m->rgb + 3 * (y * m->w + x); return p[0] + p[1] + p[2]; }
+TEST fields_and_liquid_are_drawn(void) {
+    fsi_real f[8 * 4], phi[8 * 4];
+    ex_image m = ex_image_make(100, 60);
+    ex_view v = ex_view_make(0, 0, 8, 4, 10, 10, 80, 40);
+    int i, x;
+    for (i = 0; i < 32; i++) { f[i] = (fsi_real)(i % 8); phi[i] = (fsi_real)(i / 8 + 0.5 - 2); }   /* a ramp along x; liquid below y = 2 */
+    ex_draw_field(&m, &v, 8, 4, f, 0, 7, 0);
+    for (x = 11; x < 90; x++) ASSERT(bright(&m, x, 30) >= bright(&m, x - 1, 30));     /* dark to bright */
+    ASSERT(bright(&m, 12, 30) < 150 && bright(&m, 88, 30) > 600 && bright(&m, 5, 30) == 765 && bright(&m, 30, 55) == 765);
+    CHECK_NEAR(3.5, ex_field_at(f, 8, 4, 0.5, 0.5), 1e-6);
+    ex_clear(&m, ex_rgb(255, 255, 255));
+    ex_draw_liquid(&m, &v, 8, 4, phi, ex_rgb(0, 0, 255));
+    ASSERT(bright(&m, 50, 15) == 765 && bright(&m, 50, 45) == 255);                  /* above and below the surface at pixel row 30 */
+    f[0] = (fsi_real)NAN;
+    ex_draw_field(&m, &v, 8, 4, f, 0, 7, 1);                                          /* not finite: some colour, no crash */
+    ex_image_free(&m);
+    PASS();
+}
+
+/* A ball as level set and as mesh: covers what it should, is lit from above, and the nearer of two hides the other in any order. */
+TEST meshes_and_level_sets_are_drawn(void) {
+    enum { N = 20 };
+    static fsi_real phi[N * N * N], far_x[3 * 4000];
+    const double h = 1.0 / N;
+    fsi_iso_desc d;
+    fsi_iso_mesh ball;
+    ex_camera c = ex_camera_make(0.5, 0.5, 4, 0.5, 0.5, 0.5, 1, 30);
+    ex_image m = ex_image_make(80, 80), o = ex_image_make(80, 80);
+    ex_mesh near_ball, far_ball;
+    double corner[3] = {0.5, 0.5, 0.5}, out[3];
+    int i, order, covered = 0;
+    for (i = 0; i < N * N * N; i++)
+        phi[i] = (fsi_real)(sqrt(pow((i % N + 0.5) * h - 0.5, 2) + pow((i / N % N + 0.5) * h - 0.5, 2) + pow((i / N / N + 0.5) * h - 0.5, 2)) - 0.3);
+    memset(&d, 0, sizeof d);
+    d.nx = d.ny = d.nz = N; d.h = (fsi_real)h; d.value = phi; d.origin = fsi_vec((fsi_real)(h / 2), (fsi_real)(h / 2), (fsi_real)(h / 2));
+    CHECK_OK(fsi_iso_build(&d, &ball));
+    ASSERT(ball.vertex_count < 4000);
+    near_ball.vertices = ball.vertex_count; near_ball.triangles = ball.element_count; near_ball.x = ball.x; near_ball.index = ball.index;
+    near_ball.color = ex_rgb(200, 40, 40); near_ball.glass = 0;
+    far_ball = near_ball; far_ball.color = ex_rgb(40, 40, 200); far_ball.x = far_x;
+    for (i = 0; i < 3 * ball.vertex_count; i++) far_x[i] = ball.x[i] - (fsi_real)(i % 3 == 2 ? 1.5 : 0);
+    for (order = 0; order < 2; order++) {
+        ex_clear(&m, ex_rgb(255, 255, 255));
+        ex_draw_mesh(&m, &c, order ? &far_ball : &near_ball);
+        ex_draw_mesh(&m, &c, order ? &near_ball : &far_ball);
+        ASSERT(m.rgb[3 * (80 * 40 + 40)] > 2 * m.rgb[3 * (80 * 40 + 40) + 2]);        /* red in front */
+        if (order) ASSERT(!memcmp(m.rgb, o.rgb, 3 * 80 * 80));
+        else memcpy(o.rgb, m.rgb, 3 * 80 * 80);
+    }
+    ASSERT(bright(&m, 2, 2) == 765 && bright(&m, 40, 30) > bright(&m, 40, 50));       /* background; lit from above */
+    for (i = 0; i < 80 * 80; i++) covered += m.depth[i] < 1e29f;
+    CHECK_REL(3.14159 * pow(0.3 / sqrt(3.5 * 3.5 - 0.09) / tan(15 * 3.14159265 / 180) * 40, 2), covered, 0.03);   /* the disc its silhouette fills */
+    ASSERT(ex_project(&m, &c, corner, out) && fabs(out[0] - 40) < 1e-9 && fabs(out[2] - 3.5) < 1e-9);
+    ex_clear(&m, ex_rgb(255, 255, 255));
+    ex_draw_mesh(&m, &c, &far_ball);
+    i = bright(&m, 40, 40);
+    ex_draw_water(&m, &c, N, N, N, h, phi, ex_rgb(80, 155, 215), 0.3);               /* the level set itself, clear: what is behind shines through */
+    ASSERT(bright(&m, 40, 40) != i && bright(&m, 40, 40) < 765 && bright(&m, 2, 2) == 765);
+    fsi_iso_free(&ball); ex_image_free(&m); ex_image_free(&o);
+    PASS();
+}
+
+TEST vtk_files_are_whole(void) {
+    static uint8_t file[10000];
+    fsi_real f[24];
+    char path[64], *at;
+    size_t n;
+    int i;
+    for (i = 0; i < 24; i++) f[i] = (fsi_real)(i * 0.25 - 3);
+    snprintf(path, sizeof path, "/tmp/fsi_common_%ld.vtk", (long)getpid());
+    ASSERT(ex_vtk(path, 4, 3, 2, 0.5, "pressure", f));
+    n = slurp(path, file, sizeof file - 1);
+    file[n] = 0;
+    ASSERT_STRN_EQ("# vtk DataFile Version 3.0\n", (char *)file, 27);
+    ASSERT(strstr((char *)file, "DATASET STRUCTURED_POINTS\nDIMENSIONS 5 4 3\nORIGIN 0 0 0\nSPACING 0.5 0.5 0.5\nCELL_DATA 24\nSCALARS pressure double 1\n"));
+    at = strstr((char *)file, "LOOKUP_TABLE default\n");
+    ASSERT(at != NULL);
+    for (at += 21, i = 0; i < 24; i++) CHECK_NEAR(f[i], strtod(at, &at), 0);
+    ASSERT_FALSE(ex_vtk("/nowhere/x.vtk", 4, 3, 2, 0.5, "p", f));
+    PASS();
+}
+
 static int status_of(const char *arg, const char *value) {             /* exit status of ex_begin on these arguments, in a child */
     static const ex_key keys[] = {{"density", "kg/m^3", "of the body", "500", 1, 1000, NULL}, {"scheme", "", "coupling", "xpm", 0, 0, "xpm,weak"}};
     pid_t child;
@@ -235,6 +345,10 @@ int main(int argc, char **argv) {
     GREATEST_MAIN_BEGIN();
     RUN_TEST(deflate_comes_back);
     RUN_TEST(png_frames_and_movie_are_whole);
+    RUN_TEST(png_pixels_come_back);
+    RUN_TEST(fields_and_liquid_are_drawn);
+    RUN_TEST(meshes_and_level_sets_are_drawn);
+    RUN_TEST(vtk_files_are_whole);
     RUN_TEST(options_are_checked);
     RUN_TEST(plots_and_terminal);
     RUN_TEST(obj_files_come_back);

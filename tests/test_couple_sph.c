@@ -226,6 +226,124 @@ TEST H_17_cloth_is_wet_on_both_sides(void) {
     PASS();
 }
 
+/* Fixed or free square patches, two triangles each, as solids of the caller's own. */
+typedef struct patch { fsi_real x[12], v[12], mass[4], inverse[4], impulse[12]; int32_t index[6], node[4]; } patch;
+static fsi_result patch_stay(void *user, fsi_real dt) { (void)user; (void)dt; return FSI_OK; }
+static void patch_make(patch *p, fsi_proxy_solid *s, fsi_vec3 centre, fsi_vec3 normal, double inverse) {
+    static const int32_t index[6] = {0, 1, 2, 0, 2, 3};
+    fsi_vec3 n = fsi_vec_unit(normal), u = fsi_vec_unit(fsi_vec_cross(n, fabs((double)n.x) < 0.7 ? fsi_vec(1, 0, 0) : fsi_vec(0, 0, 1))), w = fsi_vec_cross(n, u);
+    int i;
+    memset(p, 0, sizeof *p); memset(s, 0, sizeof *s);
+    memcpy(p->index, index, sizeof index);
+    for (i = 0; i < 4; i++) {
+        fsi_vec_store(p->x + 3 * i, fsi_vec_mad(fsi_vec_mad(centre, u, i == 1 || i == 2 ? 1 : -1), w, i > 1 ? 1 : -1));
+        p->mass[i] = 1; p->inverse[i] = (fsi_real)inverse; p->node[i] = i;
+    }
+    s->door.surface.dim = 3; s->door.surface.vertex_count = 4; s->door.surface.element_count = 2; s->door.surface.x = p->x; s->door.surface.index = p->index;
+    s->door.dof = 12; s->door.v = p->v; s->door.mass = p->mass; s->door.inverse_mass = p->inverse; s->door.impulse = p->impulse; s->door.node = p->node;
+    s->advance_fn = patch_stay; s->slip = 1;
+}
+static fsi_result one_particle(fsi_sph *s, fsi_proxy *c, fsi_proxy_solid *solid, int count, fsi_vec3 x, fsi_vec3 v) {
+    fsi_sph_desc f;
+    fsi_proxy_desc p;
+    fsi_real at[3], speed[3];
+    fsi_result r;
+    memset(&f, 0, sizeof f); memset(&p, 0, sizeof p);
+    f.capacity = 1; f.spacing = FSI_R(0.1); f.density = 1000; f.sound_speed = 20;
+    fsi_vec_store(at, x); fsi_vec_store(speed, v);
+    if ((r = fsi_sph_init(s, &f)) < 0 || (r = fsi_sph_add(s, 1, at, speed, NULL)) < 0) return r;
+    p.sph = s; p.solid = solid; p.count = count;
+    return fsi_proxy_init(c, &p);
+}
+
+/* Least u with n_j . u >= g_j for two triangles, by cases: one alone or both. */
+static double least_of_two(fsi_vec3 n1, double g1, fsi_vec3 n2, double g2) {
+    double c = (double)fsi_vec_dot(n1, n2), s = 1 - c * c;
+    if (c * g1 >= g2) return g1;
+    if (c * g2 >= g1) return g2;
+    return sqrt((g1 * g1 - 2 * c * g1 * g2 + g2 * g2) / s);
+}
+
+TEST figure_4_least_way_out(void) {                               /* cases a, b, c: one triangle, two that agree, two that conflict */
+    uint64_t seed = 5;
+    int i, j;
+    for (i = 0; i < 500; i++) {
+        fsi__proxy_touch t;
+        fsi_vec3 u;
+        double best, angle = 0.05 + 2.5 * fabs(check_random(&seed));   /* between the normals; near pi there is no way out */
+        memset(&t, 0, sizeof t);
+        t.count = i % 5 ? 2 : 1;
+        t.n[0] = fsi_vec_unit(fsi_vec((fsi_real)check_random(&seed), (fsi_real)check_random(&seed), (fsi_real)check_random(&seed)));
+        u = fsi_vec_unit(fsi_vec_cross(t.n[0], fsi_vec((fsi_real)check_random(&seed), (fsi_real)check_random(&seed), (fsi_real)check_random(&seed))));
+        t.n[1] = fsi_vec_mad(fsi_vec_scale(t.n[0], (fsi_real)cos(angle)), u, (fsi_real)sin(angle));
+        for (j = 0; j < 2; j++) t.d[j] = (fsi_real)(0.05 * fabs(check_random(&seed)));
+        u = fsi__proxy_way(&t, FSI_R(0.05));
+        for (j = 0; j < t.count; j++)
+            if (t.count == 1 || angle > 1.6) CHECK_MOST(0.05 - (double)t.d[j] - (double)fsi_vec_dot(u, t.n[j]), 2e-4 * 0.05 + TOL(1e-12, 1e-7));
+        if (t.count == 1) CHECK_NEAR(0.05 - (double)t.d[0], (double)fsi_vec_length(u), TOL(1e-12, 1e-7));
+        if (t.count == 2 && angle > 1.6) {                        /* conflict: n_j . n_c <= 0.7 */
+            best = least_of_two(t.n[0], 0.05 - (double)t.d[0], t.n[1], 0.05 - (double)t.d[1]);
+            CHECK_NEAR(best, (double)fsi_vec_length(u), 0.01 * best + TOL(1e-9, 1e-6));
+        }
+    }
+    PASS();
+}
+
+TEST figure_4_wedges_and_gaps_and_several_solids(void) {
+    static const double half[5] = {0.9, 0.6, 0.4, 0.3, 0.15};     /* half angle of the wedge, rad: sharper and sharper */
+    fsi_sph s;
+    fsi_proxy c;
+    fsi_proxy_solid solid[3];
+    patch p[3];
+    double P[3], Q[3];
+    int k, d, i;
+    for (k = 0; k < 10; k++) {                                    /* slow, then so fast that only the correction helps; two solids meet in a wedge at the origin; a particle falls into it */
+        for (d = 0; d < 2; d++) {
+            double sign = d ? -1 : 1, a = half[k % 5];
+            patch_make(&p[d], &solid[d], fsi_vec((fsi_real)(-sign * sin(a)), (fsi_real)cos(a), 0), fsi_vec((fsi_real)(sign * cos(a)), (fsi_real)sin(a), 0), 0);
+        }
+        CHECK_OK(one_particle(&s, &c, solid, 2, fsi_vec(FSI_R(0.004), FSI_R(0.06) / (fsi_real)sin(half[k % 5]), 0), fsi_vec(FSI_R(0.3), -3, 0)));
+        for (i = 0; i < 40; i++) {
+            ASSERT(fsi_proxy_step(&c, k < 5 ? FSI_R(1e-3) : FSI_R(2e-2), NULL) >= 0);
+            for (d = 0; d < 2; d++) CHECK_MOST(0.05 * 0.999, brute_distance(&solid[d].door.surface, fsi_vec(s.x[0], s.y[0], s.z[0])) + TOL(1e-12, 1e-7));
+            ASSERT_EQ(0, (int)c.stats.all_skipped);
+        }
+        ASSERT(c.stats.all_contacts > 0);
+        fsi_proxy_free(&c); fsi_sph_free(&s);
+    }
+    patch_make(&p[0], &solid[0], fsi_vec(0, 0, 0), fsi_vec(0, 1, 0), 0);     /* case d: two sheets nearer than a particle is wide: no way out */
+    patch_make(&p[1], &solid[1], fsi_vec(0, FSI_R(0.08), 0), fsi_vec(0, 1, 0), 0);
+    CHECK_OK(one_particle(&s, &c, solid, 2, fsi_vec(0, FSI_R(0.03), 0), fsi_vec(0, 1, 0)));
+    for (i = 0; i < 50; i++) {
+        ASSERT(fsi_proxy_step(&c, FSI_R(1e-3), NULL) >= 0);
+        ASSERT(s.y[0] > 0 && s.y[0] < FSI_R(0.08));               /* counted, and on its side of both */
+    }
+    ASSERT_EQ(50, (int)c.stats.all_skipped);
+    fsi_proxy_free(&c); fsi_sph_free(&s);
+    patch_make(&p[0], &solid[0], fsi_vec(-1, 0, 0), fsi_vec(1, 0, 0), 1);    /* one particle flies into the corner of three free solids: all get their share */
+    patch_make(&p[1], &solid[1], fsi_vec(0, -1, 0), fsi_vec(0, 1, 0), 1);
+    patch_make(&p[2], &solid[2], fsi_vec(0, 0, -1), fsi_vec(0, 0, 1), 1);
+    CHECK_OK(one_particle(&s, &c, solid, 3, fsi_vec(FSI_R(-0.9), FSI_R(-0.9), FSI_R(-0.9)), fsi_vec(-64, -60, -56)));
+    CHECK_OK(fsi_sph_prepare(&s, FSI_R(1e-3)));
+    ASSERT(fsi_sph_accelerate(&s, FSI_R(1e-3), NULL) >= 0);
+    fsi_sph_totals(&s, NULL, P, NULL, NULL);
+    CHECK_OK(fsi_proxy_collide(&c, FSI_R(1e-3)));
+    CHECK_MOST(c.stats.energy_change, 0);
+    fsi_sph_totals(&s, NULL, Q, NULL, NULL);
+    for (d = 0; d < 3; d++) {
+        double given = 0, all = 0;
+        for (k = 0; k < 3; k++)
+            for (i = 0; i < 4; i++) { given += (double)p[k].impulse[3 * i + d]; all += fabs((double)p[d].impulse[3 * i]) + fabs((double)p[d].impulse[3 * i + 1]) + fabs((double)p[d].impulse[3 * i + 2]); }
+        CHECK_NEAR(P[d] - Q[d], given, TOL(1e-12, 1e-5) * fabs(P[d]));
+        ASSERTm("every solid takes part", all > 0);
+    }
+    CHECK_OK(fsi_sph_move(&s, FSI_R(1e-3)));
+    CHECK_OK(fsi_proxy_correct(&c));
+    for (d = 0; d < 3; d++) CHECK_MOST(0.05 * 0.999, brute_distance(&solid[d].door.surface, fsi_vec(s.x[0], s.y[0], s.z[0])) + TOL(1e-12, 1e-7));
+    fsi_proxy_free(&c); fsi_sph_free(&s);
+    PASS();
+}
+
 TEST proxy_same_bits_for_any_threads_and_after_restore(void) {
     static const int threads[4] = {1, 2, 3, 8};
     uint64_t first = 0, hash;
@@ -435,6 +553,28 @@ TEST bad_input_is_refused(void) {
     PASS();
 }
 
+TEST no_allocation_in_a_coupled_step(void) {
+    fail_allocator f = fail_begin(-1);
+    long calls;
+    rig r;
+    pool p;
+    int i;
+    CHECK_OK(rig_make(&r, 6, 0, 1, 300, fail_make(&f)));
+    calls = f.calls;
+    for (i = 0; i < 30; i++) ASSERT(fsi_proxy_step(&r.proxy, FSI_R(5e-4), NULL) >= 0);
+    ASSERT(r.proxy.stats.all_contacts > 0);
+    ASSERT_EQ(calls, f.calls);
+    rig_free(&r);
+    CHECK_OK(pool_make(&p, 5, 0.05, FSI_SPH_XPM, 0.02, 0, fail_make(&f)));
+    for (i = 0; i < 60; i++) {
+        if (i == 2) calls = f.calls;                              /* the first steps may make room */
+        ASSERT(fsi_sph_rigid_step(&p.couple, FSI_R(2e-3), NULL) >= 0);
+    }
+    ASSERT_EQ(calls, f.calls);
+    pool_free(&p);
+    PASS();
+}
+
 TEST failing_allocator_leaves_nothing_behind(void) {
     long k;
     int done = 0, both;
@@ -468,11 +608,14 @@ int main(int argc, char **argv) {
     RUN_TEST(H_15_torque_defect_is_reported);
     RUN_TEST(H_16_nothing_gets_into_or_through_the_plate);
     RUN_TEST(H_17_cloth_is_wet_on_both_sides);
+    RUN_TEST(figure_4_least_way_out);
+    RUN_TEST(figure_4_wedges_and_gaps_and_several_solids);
     RUN_TEST(proxy_same_bits_for_any_threads_and_after_restore);
     RUN_TEST(A_05_light_ball_weak_fails_xpm_holds);
     RUN_TEST(rigid_same_bits_for_any_threads_and_after_restore);
     RUN_TEST(clamp_keeps_momentum_and_place);
     RUN_TEST(bad_input_is_refused);
+    RUN_TEST(no_allocation_in_a_coupled_step);
     RUN_TEST(failing_allocator_leaves_nothing_behind);
     GREATEST_MAIN_END();
 }

@@ -268,6 +268,41 @@ TEST V_02_volume_correction_reports(void) {
     PASS();
 }
 
+/* A corrected surface stays where it was put: its markers go with it, none of them counts as escaped and takes the correction back. */
+TEST V_04_markers_follow_the_correction(void) {
+    int dim, sign;
+    for (dim = 2; dim <= 3; dim++)
+        for (sign = -1; sign <= 1; sign += 2) {
+            const int n = dim == 3 ? 24 : 40;
+            fsi_levelset_desc d = box(n, n, dim == 3 ? n : 1, 1.0 / n);
+            fsi_levelset ls;
+            fsi_levelset_report rep;
+            fsi_real *zero;
+            const fsi_real *u[3];
+            ball b;
+            double target;
+            int s;
+            memset(&rep, 0, sizeof rep);
+            b.x = 0.5; b.y = 0.5; b.z = dim == 3 ? 0.5 : 0; b.r = 0.3;
+            CHECK_OK(fsi_levelset_init(&ls, &d));
+            CHECK_OK(fsi_levelset_shape(&ls, ball_fn, &b, 1, NULL));
+            zero = (fsi_real *)calloc((size_t)(n + 1) * (size_t)n * (size_t)(dim == 3 ? n : 1), sizeof *zero);
+            u[0] = u[1] = u[2] = zero;
+            ls.state->target *= 1 + 0.08 * sign;
+            target = ls.state->target;
+            CHECK_OK(fsi_levelset_correct_volume(&ls, NULL, FSI_R(1.0), &rep));
+            ASSERT(fabs(rep.shift) * n > 0.15);                        /* more than the smallest radius of a marker */
+            for (s = 0; s < 12; s++) {
+                CHECK_OK(fsi_levelset_advance(&ls, u, FSI_R(0.1), NULL, &rep));
+                CHECK_MOST((double)rep.escaped, 0.002 * (double)rep.markers);
+            }
+            CHECK_REL(target, rep.volume, 0.004);
+            fsi_levelset_free(&ls);
+            free(zero);
+        }
+    PASS();
+}
+
 TEST V_03_shapes_add_cut_and_keep_the_books(void) {
     fsi_levelset_desc d = box(50, 50, 1, 0.02);
     fsi_levelset ls;
@@ -470,6 +505,7 @@ int main(int argc, char **argv) {
     RUN_TEST(F_09_planes_are_exact);
     RUN_TEST(V_01_volume_of_planes_and_balls);
     RUN_TEST(V_02_volume_correction_reports);
+    RUN_TEST(V_04_markers_follow_the_correction);
     RUN_TEST(V_03_shapes_add_cut_and_keep_the_books);
     RUN_TEST(E_01_extrapolation_is_constant_along_normals);
     RUN_TEST(E_02_solid_cells_continue_the_surface);

@@ -481,6 +481,44 @@ TEST region_cut_off_between_updates(void) {
     PASS();
 }
 
+/* Thousands of closed pockets of two cells each: one pass sums them all (64 at a time took minutes), and an extra term that makes them regular
+   is seen in every one. */
+static void add_tenth(const fsi_real *x, fsi_real *y, void *user) {
+    int c;
+    for (c = 0; c < *(int *)user; c++) y[c] += x[c] / 10;
+}
+TEST any_number_of_closed_regions(void) {
+    problem p = make(60, 41, 41, 0);
+    fsi_real *b = vector(&p), *x = vector(&p), *y = vector(&p);
+    fsi_mg_solve_desc s;
+    fsi_report r;
+    fsi_mg mg;
+    int c, extra;
+    memset(&s, 0, sizeof s);
+    s.tolerance = TOL(1e-8, 1e-4);
+    for (c = 0; c < p.cells; c++) if (c % 60 % 3 == 2 || (c / 60 % 41) & 1 || (c / 60 / 41) & 1) p.cell[c] = FSI_CELL_NEUMANN;
+    p.cell[0] = FSI_CELL_NEUMANN;                                        /* one pocket of a single cell */
+    CHECK_OK(start(&mg, &p));
+    ASSERT_EQ(20 * 21 * 21, mg.regions);
+    noise(&p, b, NULL);
+    CHECK_NEAR(1, fsi_mg_incompatibility(&mg, b), 1e-12);
+    for (extra = 0; extra < 2; extra++) {
+        double rest = 0;
+        if (extra) { s.extra.apply_fn = add_tenth; s.extra.user = &p.cells; CHECK_OK(fsi_mg_solve(&mg, &s, b, x, &r)); }
+        else CHECK_RESULT(FSI_INCOMPATIBLE, fsi_mg_solve(&mg, &s, b, x, &r));
+        ASSERT_EQ(0, mg.hidden);
+        for (c = 0; c < p.cells; c++) y[c] = 0;
+        fsi_mg_apply(&mg, x, y);
+        if (extra) add_tenth(x, y, &p.cells);
+        for (c = 0; c < p.cells; c++) y[c] = p.cell[c] ? 0 : b[c] - y[c];
+        if (!extra) fsi_mg_project(&mg, y);                              /* the compatible part was solved */
+        for (c = 0; c < p.cells; c++) rest += (double)y[c] * (double)y[c];
+        CHECK_MOST(sqrt(rest / dot(p.cells, b, b)), 1.01 * s.tolerance);
+    }
+    fsi_mg_free(&mg); drop(&p); free(b); free(x); free(y);
+    PASS();
+}
+
 /* ------------------------------------------------------------------------------------------------ hooks */
 typedef struct low_rank { int cells; fsi_real *u; fsi_mg *mg; int calls; } low_rank;
 static void add_low_rank(const fsi_real *x, fsi_real *y, void *user) {          /* y += u u^T x */
@@ -813,6 +851,23 @@ TEST bad_input_is_refused(void) {
     ASSERT_EQ(42, x[3]);                               /* untouched */
     b[11] = keep; x[3] = (fsi_real)INFINITY; s.guess = 1;
     CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_mg_solve(&mg, &s, b, x, &r));
+    {
+        fsi_mg_rank rank;
+        fsi_mg_group g;
+        int32_t cell = p.cells;
+        fsi_real value = 1, K = 1;
+        memset(&rank, 0, sizeof rank);
+        g.columns = g.entries = 1; g.cell = &cell; g.factor = g.val = &value; g.K = &K;
+        CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_mg_rank_build(&rank, &mg, &g, 1));    /* outside the grid */
+        cell = 100; value = (fsi_real)NAN; CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_mg_rank_build(&rank, &mg, &g, 1));
+        value = 1; K = -1000; CHECK_RESULT(FSI_ERR_SINGULAR, fsi_mg_rank_build(&rank, &mg, &g, 1));
+        K = 1; g.entries = -1; CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_mg_rank_build(&rank, &mg, &g, 1));
+        g.entries = 1; g.val = NULL; CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_mg_rank_build(&rank, &mg, &g, 1));
+        g.val = &value; CHECK_OK(fsi_mg_rank_build(&rank, &mg, &g, 1));
+        rank.cells--; s.rank = &rank; s.guess = 0; CHECK_RESULT(FSI_ERR_SIZE, fsi_mg_solve(&mg, &s, b, x, &r));   /* of another grid */
+        fsi_mg_rank_free(&rank);
+        fsi_mg_cycle(&none, b, x);                     /* of nothing: nothing */
+    }
     fsi_fill((size_t)p.cells, 0, b);
     CHECK_OK(fsi_mg_solve(&mg, NULL, b, x, &r));       /* b = 0: p = 0 at once */
     ASSERT_EQ(0, r.iterations);
@@ -856,6 +911,7 @@ int main(int argc, char **argv) {
     RUN_TEST(L_05_L_06_closed_box);
     RUN_TEST(M_04_pockets_gaps_and_nothing);
     RUN_TEST(region_cut_off_between_updates);
+    RUN_TEST(any_number_of_closed_regions);
     RUN_TEST(extra_and_precondition);
     RUN_TEST(low_rank_through_the_cycle);
     RUN_TEST(guesses_pass_an_energy_test);

@@ -101,6 +101,79 @@ TEST S_16_modal_step(void) {
     PASS();
 }
 
+/* REDUCED section 6: q^(n+1) = q + dt v^(n+1/2), v^(n+1/2) from half a step, v^(n+1) from a whole one; both backward Euler with the elastic force of q^n. */
+TEST S_16_newmark_step(void) {
+    fsi_reduced_model m;
+    fsi_reduced b;
+    fsi_reduced_desc d = reduced_desc(&brick, 3);
+    double dt, w2, c, q = 1e-3, v = 0.02, f = 3;
+    int n;
+    d.damping_stiffness = FSI_R(1e-4);
+    CHECK_OK(fsi_reduced_model_init(&m, &d));
+    CHECK_OK(fsi_reduced_init(&b, &m, fsi_vec(0, 0, 0), NULL));
+    w2 = (double)m.omega2[1]; dt = 0.4 / sqrt(w2); c = 1e-4 * w2;
+    b.q[1] = (fsi_real)q; b.dq[1] = (fsi_real)v;
+    ASSERT(fsi_reduced_rewind(&b) == FSI_ERR_STATE);   /* nothing begun */
+    for (n = 0; n < 40; n++) {
+        double h = dt / 2, half = (v + h * (f - w2 * q)) / (1 + h * c + h * h * w2), next = (v + dt * (f - w2 * q)) / (1 + dt * c + dt * dt * w2);
+        b.push[7] = (fsi_real)f;
+        CHECK_OK(fsi_reduced_half(&b, (fsi_real)dt));
+        CHECK_REL(half, b.dq[1], TOL(1e-11, 1e-3));
+        CHECK_OK(fsi_reduced_move(&b, (fsi_real)dt));
+        CHECK_OK(fsi_reduced_rewind(&b));
+        CHECK_NEAR(v, b.dq[1], TOL(1e-14, 1e-5));
+        CHECK_OK(fsi_reduced_forces(&b, (fsi_real)dt));
+        q += dt * half; v = next;
+        CHECK_NEAR(q, b.q[1], TOL(1e-13, 1e-6));
+        CHECK_NEAR(v, b.dq[1], TOL(1e-12, 1e-4));
+    }
+    fsi_reduced_free(&b);
+    fsi_reduced_model_free(&m);
+    PASS();
+}
+
+/* Two dimensions: a flat sheet has three rigid motions and modes inside its plane. A free-free beam of plane stress, first bending frequency. */
+TEST S_15_flat(void) {
+    fsi_mesh sheet;
+    fsi_reduced_model m;
+    fsi_reduced b;
+    fsi_reduced_desc d;
+    fsi_real inverse[100];
+    double exact, f;
+    int i, k, l;
+    CHECK_OK(fsi_mesh_sheet(&sheet, fsi_vec(2, 1, 0), fsi_vec(1, 0, 0), fsi_vec(0, FSI_R(0.1), 0), 40, 4, 1, NULL, NULL, NULL));
+    d = reduced_desc(&sheet, 4);
+    d.dim = 2; d.poisson = 0;
+    CHECK_OK(fsi_reduced_model_init(&m, &d));
+    CHECK_OK(fsi_reduced_init(&b, &m, fsi_vec(0, 0, 0), NULL));
+    CHECK_REL(1000 * 0.1, m.mass, TOL(1e-12, 1e-5));
+    CHECK_NEAR(2.5, m.center.x, TOL(1e-12, 1e-5));
+    ASSERT_EQ(88, m.element_count);                    /* the rim, the sheet on its left */
+    for (k = 0; k < 4; k++) {
+        ASSERT(m.omega2[k] > 0);
+        for (l = 0; l < 4; l++) {
+            double sum = 0;
+            for (i = 0; i < 3 * m.vertex_count; i++) sum += (double)(m.S[i * 4 + k] * m.S[i * 4 + l] * m.node_mass[i / 3]);
+            CHECK_NEAR(k == l, sum, TOL(1e-10, 1e-4));
+        }
+        for (i = 0; i < m.vertex_count; i++) CHECK_NEAR(0, m.S[(3 * i + 2) * 4 + k], TOL(1e-12, 1e-5));
+        CHECK_NEAR(0, fsi__skew(m.G0 + 9 * k).z, TOL(1e-9, 1e-3));            /* no spin in a mode */
+    }
+    f = sqrt((double)m.omega2[0]) / 6.283185307;
+    exact = 4.73004 * 4.73004 / 6.283185307 * sqrt(1e6 * (1e-3 / 12) / (1000 * 0.1));
+    if (getenv("FSI_VERBOSE")) printf("flat beam f1 %.4f, exact %.4f, ratio %.3f\n", f, exact, f / exact);
+    ASSERT(f / exact > 0.95 && f / exact < 1.1);
+    fsi_reduced_mass(&b, 0, NULL, inverse);
+    for (i = 0; i < 10; i++) ASSERT((inverse[11 * i] > 0) == (i < 2 || i > 4));               /* 3 + modes move */
+    for (i = 0; i < m.nx * m.ny; i++) for (k = 1; k < m.nz; k++) ASSERT(!(fsi__abs(m.phi[i] - m.phi[i + k * m.nx * m.ny]) > 0));
+    fsi_reduced_free(&b);
+    fsi_reduced_model_free(&m);
+    sheet.x[2] = FSI_R(0.1);                           /* not flat: refused */
+    ASSERT(fsi_reduced_model_init(&m, &d) < 0);
+    fsi_mesh_free(&sheet);
+    PASS();
+}
+
 /* ---------------------------------------------------------------- dense twins of math.md section 5 */
 typedef struct dense { int n, k; double *M, *J, *Mrig, *Minv, *RS, *P, *Pd, *B; } dense;  /* J [n*6], RS [n*k], P_rig [n*n], P_d, B = P_d^T R S */
 
@@ -464,17 +537,22 @@ TEST S_20_articulation(void) {
             if (!k) { CHECK_OK(fsi_reduced_group_couple(&g, FSI_R(0.01), &c)); CHECK_OK(fsi_reduced_group_take(&g)); }
         }
         worst = fmax(worst, (double)g.joint_error);
-        /* equal and opposite impulses at two points that drift apart by joint_error */
-        for (i = 0; i < 6; i++) CHECK_NEAR(before[i], after[i], TOL(1e-8, 2e-1) + 1e5 * (i < 3 ? 0 : (double)g.joint_error));
+        for (i = 0; i < 6; i++) CHECK_NEAR(before[i], after[i], TOL(1e-8, 2e-1));
         for (i = 0; i < 3; i++) {
             fsi_vec3 gap = fsi_vec_sub(fsi_reduced_point(&b[0], joint[i].vertex[0]), fsi_reduced_point(&b[1], joint[i].vertex[1]));
             fsi_vec3 v = fsi_vec_sub(fsi_reduced_velocity(&b[0], joint[i].vertex[0]), fsi_reduced_velocity(&b[1], joint[i].vertex[1]));
             CHECK_NEAR(0, fsi_vec_length(fsi_vec_mad(v, gap, 1 / FSI_R(0.01))), TOL(1e-8, 1e-1));
         }
-        for (i = 0; i < 2; i++) CHECK_OK(fsi_reduced_move(&b[i], FSI_R(0.01)));
+        CHECK_OK(fsi_reduced_group_move(&g, FSI_R(0.01)));                     /* pre-stabilisation: momentum stays, points meet */
+        for (i = 0; i < 2; i++) momentum_by_points(&b[i], p[i], L[i]);
+        for (i = 0; i < 3; i++) {
+            int a = (i + 1) % 3, e = (i + 2) % 3;
+            CHECK_NEAR(after[i], p[0][i] + p[1][i], TOL(1e-8, 2e-1));
+            CHECK_NEAR(after[3 + i], L[0][i] + L[1][i] + (double)b[0].T[a] * p[0][e] - (double)b[0].T[e] * p[0][a] + (double)b[1].T[a] * p[1][e] - (double)b[1].T[e] * p[1][a], TOL(1e-8, 2e-1));
+        }
     }
     if (getenv("FSI_VERBOSE")) printf("joint error %.2e of size 2\n", worst);
-    CHECK_MOST(worst, 2e-3);
+    CHECK_MOST(worst, TOL(1e-12, 1e-4));
     ASSERT_EQ(28, g.dof);
     fsi_reduced_group_free(&g);
     for (i = 0; i < 2; i++) fsi_reduced_free(&b[i]);
@@ -774,6 +852,73 @@ TEST group_rows(void) {
     PASS();
 }
 
+/* A skin vertex between two bodies meets a wall that neither body touches: it stops, and the bodies share the impulse by its weights. */
+static fsi_real wall_at(fsi_vec3 x, fsi_vec3 *n, fsi_vec3 *v, void *user) { *n = fsi_vec(0, 1, 0); *v = fsi_vec(0, 0, 0); return x.y - *(fsi_real *)user; }
+TEST contact_through_the_skin(void) {
+    fsi_reduced_model m;
+    fsi_reduced b[3], *list[3];
+    fsi_reduced_group g, *groups[1];
+    fsi_reduced_skin skin;
+    fsi_reduced_contacts c;
+    fsi_obstacle o;
+    fsi_quat one = {1, 0, 0, 0};
+    int32_t index[3] = {0, 1, 2}, body[6] = {0, 1, 0, 0, 1, 1}, vertex[6];
+    fsi_real weight[6] = {FSI_R(0.75), FSI_R(0.25), 1, 0, 0, 1}, level;
+    double p[3][3], L[3][3], before[6] = {0}, after[6] = {0};
+    int i, k, pass;
+    fsi_reduced_desc d = reduced_desc(&brick, 6);
+    CHECK_OK(fsi_reduced_model_init(&m, &d));
+    for (vertex[0] = vertex[1] = 0, i = 0; i < m.vertex_count; i++) {          /* a lowest and a highest one */
+        if (m.x0[3 * i + 1] < m.x0[3 * vertex[0] + 1]) vertex[0] = i;
+        if (m.x0[3 * i + 1] > m.x0[3 * vertex[1] + 1]) vertex[1] = i;
+    }
+    for (i = 2; i < 6; i++) vertex[i] = vertex[1];
+    vertex[1] = vertex[0];
+    memset(&skin, 0, sizeof skin); memset(&c, 0, sizeof c); memset(&o, 0, sizeof o);
+    skin.vertex_count = 3; skin.element_count = 1; skin.index = index; skin.terms = 2; skin.body = body; skin.vertex = vertex; skin.weight = weight;
+    for (i = 0; i < 3; i++) {
+        CHECK_OK(fsi_reduced_init(&b[i], &m, fsi_vec(0, 0, 0), NULL));
+        CHECK_OK(fsi_reduced_place(&b[i], fsi_vec((fsi_real)(4 * i), i == 1 ? 6 : 3, 0), one, fsi_vec(0, i == 2 ? 0 : -1, 0), fsi_vec(0, 0, i == 2 ? 0 : FSI_R(0.1))));
+        list[i] = &b[i];
+    }
+    CHECK_OK(fsi_reduced_group_init(&g, list, 2, NULL, 0, &skin, NULL));
+    groups[0] = &g;
+    c.group = groups; c.group_count = 1;
+    level = fsi_reduced_group_surface(&g).x[1];        /* the wall is at the first skin vertex: above the lowest points of the first body, which do not count */
+    o.distance_fn = wall_at; o.user = &level;
+    ASSERT(fsi_reduced_point(&b[0], vertex[0]).y < level - FSI_R(0.1));
+    CHECK_OK(fsi_reduced_contact(&c, list, 2, &o, 1, FSI_R(0.01)));
+    ASSERT_EQ(1, c.count);
+    CHECK_NEAR(0, fsi_reduced_group_surface(&g).v[1], TOL(1e-12, 1e-4));       /* the skin stopped */
+    CHECK_NEAR(0.75 / 0.25, (b[0].p[1] / m.mass + 1) / (b[1].p[1] / m.mass + 1), TOL(1e-9, 1e-3));
+    CHECK_NEAR(0, b[0].p[0], TOL(1e-12, 1e-4));
+    for (i = 0; i < 2; i++) CHECK_OK(fsi_reduced_place(&b[i], fsi_vec((fsi_real)(4 * i), i == 1 ? 6 : 3, 0), one, fsi_vec(0, -1, 0), fsi_vec(FSI_R(0.2), 0, FSI_R(0.1))));
+    {                                                  /* the third body under the first skin vertex: momentum and angular momentum of all three stay */
+        fsi_vec3 x = fsi_vec_load(fsi_reduced_group_surface(&g).x), top = fsi_vec_load(m.x0 + 3 * vertex[2]);
+        CHECK_OK(fsi_reduced_place(&b[2], fsi_vec_sub(fsi_vec(x.x, x.y, x.z), fsi_vec(0, top.y - FSI_R(0.01), 0)), one, fsi_vec(0, 1, 0), fsi_vec(0, FSI_R(0.3), 0)));
+    }
+    for (pass = 0; pass < 2; pass++) {
+        double *out = pass ? after : before;
+        for (i = 0; i < 3; i++) {
+            momentum_by_points(&b[i], p[i], L[i]);
+            for (k = 0; k < 3; k++) {
+                int a = (k + 1) % 3, e = (k + 2) % 3;
+                out[k] += p[i][k];
+                out[3 + k] += L[i][k] + (double)b[i].T[a] * p[i][e] - (double)b[i].T[e] * p[i][a];
+            }
+        }
+        if (!pass) { c.slop = 1; CHECK_OK(fsi_reduced_contact(&c, list, 3, NULL, 0, FSI_R(0.01))); ASSERT(c.count >= 1); }
+    }
+    for (k = 0; k < 6; k++) CHECK_NEAR(before[k], after[k], TOL(1e-9, 1e-1));
+    ASSERT(fsi__abs(b[0].p[1] + m.mass) > FSI_R(1e-3) && fsi__abs(b[1].p[1] + m.mass) > FSI_R(1e-3));     /* both took part */
+    ASSERT(fsi_reduced_contact(&c, list + 1, 2, NULL, 0, FSI_R(0.01)) == FSI_ERR_ARGUMENT);     /* a body of the group is missing */
+    fsi_reduced_contacts_free(&c);
+    fsi_reduced_group_free(&g);
+    for (i = 0; i < 3; i++) fsi_reduced_free(&b[i]);
+    fsi_reduced_model_free(&m);
+    PASS();
+}
+
 /* ---------------------------------------------------------------- house rules */
 TEST copy_is_small(void) {
     fsi_reduced_model m;
@@ -851,7 +996,9 @@ int main(int argc, char **argv) {
     fsi_mesh_box(&brick, fsi_vec(0, 0, 0), fsi_vec(2, 1, 1), 2, 1, 1, 0, NULL);
     RUN_TEST(S_15_modal_analysis);
     RUN_TEST(S_15_free_beam_frequency);
+    RUN_TEST(S_15_flat);
     RUN_TEST(S_16_modal_step);
+    RUN_TEST(S_16_newmark_step);
     RUN_TEST(S_17_projections);
     RUN_TEST(S_18_impulse_factor);
     RUN_TEST(S_19_rigid_and_full);
@@ -865,6 +1012,7 @@ int main(int argc, char **argv) {
     RUN_TEST(opening_overlaps_keeps_momentum);
     RUN_TEST(external_callbacks);
     RUN_TEST(group_rows);
+    RUN_TEST(contact_through_the_skin);
     RUN_TEST(copy_is_small);
     RUN_TEST(failing_allocator);
     RUN_TEST(bad_input);

@@ -239,22 +239,26 @@ static double surface_rms(const channel *c, double *most, double *top) {
 
 TEST C_09_slip_speed_on_a_cylinder(void) {
     static const double table[3][5] = {{0.1, 1.00821, 1.42588, 1.74641, 2.01667}, {0.25, 1.05089, 1.48843, 1.82584, 2.11181}, {0.5, 1.19837, 1.73130, 2.17502, 2.58949}};
-    static const double gate[3][4] = {{0.13, 0.07, 0.35, 0.20}, {0.13, 0.07, 0.35, 0.20}, {0.14, 0.075, 0.35, 0.20}};
+    static const double gate[3][6] = {{0.13, 0.07, 0.035, 0.35, 0.20, 0.11}, {0.13, 0.07, 0.035, 0.35, 0.20, 0.11}, {0.14, 0.075, 0.04, 0.35, 0.20, 0.11}};
     static const double angle[4] = {30, 45, 60, 90};
+    double coarse = 1;
     int b, k, fine;
     for (b = 0; b < 3; b++)
-        for (fine = 0; fine < (b == 0 ? 1 : 2); fine++) {
+        for (fine = 0; fine < (getenv("FSI_TEST_FULL") ? 3 : b == 0 ? 1 : 2); fine++) {
             fsi_slip_desc sd;
             channel c;
             double most, top, rms;
             memset(&sd, 0, sizeof sd);
             sd.passes = 5;
-            CHECK_OK(channel_make(&c, fine ? 20 : 10, table[b][0], &sd));
+            CHECK_OK(channel_make(&c, 10 << fine, table[b][0], &sd));
             for (k = 0; k < 4; k++) CHECK_NEAR(table[b][k + 1], slip_exact_speed(&c.exact, angle[k] * 3.14159265358979 / 180), 2e-5);
             CHECK_OK(fsi_slip_solve(&c.s, 1, NULL));
             rms = surface_rms(&c, &most, &top);
             CHECK_MOST(rms, gate[b][fine]);
-            CHECK_MOST(most, gate[b][2 + fine]);
+            CHECK_MOST(most, gate[b][3 + fine]);
+            if (!fine) coarse = rms;
+            else ASSERT(log2(coarse / rms) >= 0.8 * fine);     /* first order */
+            printf("  a/H %.2f, %d cells per radius: rms %.4f, largest %.3f, 90 degrees %.4f of exact\n", table[b][0], 10 << fine, rms, most, top);
             if (fine) CHECK_NEAR(1, top, 0.04);        /* mean speed at 90 degrees */
             channel_free(&c);
         }
@@ -599,28 +603,6 @@ static double any_difference(const any_solid *a, const any_solid *b) {
     for (k = 0; k < a->count; k++) for (i = 0; i < (size_t)a->door[k].dof; i++) worst = fmax(worst, fabs((double)a->door[k].v[i] - (double)b->door[k].v[i]));
     return worst;
 }
-/* K of one solid, dense: M + sum of b over the sides (lumped for nodes) + B^T B; fixed degrees of freedom do not occur here. */
-static void dense_K(const fsi_slip *s, int solid, double *K) {
-    const fsi_coupled *b = s->interface.solid[solid];
-    const fsi_interface *f = &s->interface;
-    int n = b->dof, at = s->offset[solid], i, j, e, k;
-    for (i = 0; i < n; i++) for (j = 0; j < n; j++) K[i * n + j] = b->node ? (i == j) * (double)b->mass[i / 3] : (double)b->mass[i * n + j];
-    for (i = 0; i < f->sides; i++) {
-        const fsi_side *d = f->side + i;
-        for (e = d->row; d->solid == solid && b->node && e < d->row_end; e++)          /* shells: m (P.N)^2 N N^T at each node, else m P P^T */
-            for (j = 0; j < 3; j++)
-                for (k = 0; k < 3; k++) {
-                    double nj = (double)fsi__get(d->normal, j), nk = (double)fsi__get(d->normal, k), np = (double)fsi__get(d->normal, d->axis);
-                    int base = f->col[e] - d->axis;
-                    K[(base + j) * n + base + k] += (double)(d->mass * f->val[e]) * (d->shell ? np * np * nj * nk : j == d->axis && k == d->axis);
-                }
-        for (e = s->z_row[i]; d->solid == solid && !b->node && e < s->z_row[i + 1]; e++)
-            for (k = s->z_row[i]; k < s->z_row[i + 1]; k++) K[(s->z_col[e] - at) * n + s->z_col[k] - at] += (double)(d->mass * s->z_val[e] * s->z_val[k]);
-    }
-    for (i = 0; b->implicit && i < b->implicit->rows; i++)
-        for (e = b->implicit->row[i]; e < b->implicit->row[i + 1]; e++)
-            for (k = b->implicit->row[i]; k < b->implicit->row[i + 1]; k++) K[b->implicit->col[e] * n + b->implicit->col[k]] += (double)b->implicit->val[e] * (double)b->implicit->val[k];
-}
 static int gauss(int n, double *A, double *b) {                /* A x = b by elimination with pivots, x in b */
     int i, j, k;
     for (k = 0; k < n; k++) {
@@ -638,92 +620,244 @@ static int gauss(int n, double *A, double *b) {                /* A x = b by eli
     for (k = n - 1; k >= 0; k--) { for (j = k + 1; j < n; j++) b[k] -= A[(size_t)k * n + j] * b[j]; b[k] /= A[(size_t)k * n + k]; }
     return 1;
 }
-/* v0 by a dense solve of K v0 = K v* + Z^T b (u_stick - J v*) - B^T B v* (stick holds the difference by now): largest difference. */
-static double dense_free(const fsi_slip *s) {
-    const fsi_interface *f = &s->interface;
-    double worst = 0;
-    int k, i, j, e;
-    for (k = 0; k < f->solids; k++) {
-        const fsi_csr *B = f->solid[k]->implicit;
-        int dof = f->solid[k]->dof, at = s->offset[k];
-        double *K = (double *)calloc((size_t)dof * (size_t)dof, sizeof *K), *b = (double *)calloc((size_t)dof, sizeof *b);
-        dense_K(s, k, K);
-        for (i = 0; i < dof; i++) for (j = 0; j < dof; j++) b[i] += K[i * dof + j] * (double)s->solid[at + j];
-        for (i = 0; B && i < B->rows; i++) {
-            double t = 0;
-            for (e = B->row[i]; e < B->row[i + 1]; e++) t += (double)B->val[e] * (double)s->solid[at + B->col[e]];
-            for (e = B->row[i]; e < B->row[i + 1]; e++) b[B->col[e]] -= (double)B->val[e] * t;
-        }
-        for (i = 0; i < f->sides; i++)
-            for (e = s->z_row[i]; f->side[i].solid == k && e < s->z_row[i + 1]; e++) b[s->z_col[e] - at] += (double)f->side[i].mass * (double)s->z_val[e] * (double)s->stick[i];
-        if (!gauss(dof, K, b)) worst = 1e30;
-        for (i = 0; i < dof; i++) worst = fmax(worst, fabs(b[i] - (double)s->solid[s->columns + at + i]));
-        free(K); free(b);
-    }
-    return worst;
+/* ---- A slow twin of the repaired form: the rules of docs/slip.md once more, dense, from the list of sides alone. */
+typedef struct twin {
+    const fsi_grid *g; const fsi_interface *f; fsi_coupled *const *solid; const fsi_real *coefficient;
+    int cells, sides, ghosts, links, dof, at[3], *ghost, (*link)[2], *group, groups, *open;
+    double *v, *flux, *link_flux;                              /* v: v*; then v without pressure */
+} twin;
+static int twin_next(const twin *t, int c, int dir) {          /* neighbour or -1 */
+    int n[3], i[3], a = dir / 2;
+    n[0] = t->g->nx; n[1] = t->g->ny; n[2] = t->g->nz;
+    i[0] = c % n[0]; i[1] = c / n[0] % n[1]; i[2] = c / (n[0] * n[1]);
+    i[a] += dir & 1 ? 1 : -1;
+    return i[a] < 0 || i[a] >= n[a] ? -1 : i[0] + n[0] * (i[1] + n[1] * i[2]);
 }
-/* The system of the repaired form with all unknowns kept, (p of cells, p of ghosts, v of solids), dense: largest difference of v and p from a solved run. */
-static double any_dense(any_solid *w, const any_solid *solved) {
-    fsi_slip *s = &w->s;
-    fsi_interface *f = &s->interface;
-    int cells = (int)w->g.cells, ghosts, n, m, i, j, k, e;
-    double *A, *b, rho_h = (double)(w->g.desc.rho * w->g.h), area = w->g.dim == 3 ? (double)(w->g.h * w->g.h) : (double)w->g.h, worst = 0;
-    s->desc.ghost_mass = 30;
-    if (fsi__slip_prepare(s, FSI_R(0.01)) < 0) return 1e30;
-    fsi__slip_estimate(s, 1);
-    fsi__slip_free_velocity(s);
-    worst = dense_free(s);
-    fsi__slip_give(s, s->solid + s->columns);
-    fsi__slip_estimate(s, 1);
-    fsi__slip_start(s);
-    fsi__slip_walls(s, s->solid + s->columns);
-    fsi__slip_rhs(s, s->vec[3]);
-    ghosts = s->ghosts;
-    n = cells + ghosts + s->columns;
-    A = (double *)calloc((size_t)n * (size_t)n, sizeof *A); b = (double *)calloc((size_t)n, sizeof *b);
-    for (i = 0; i < cells; i++) {
-        int dir;
-        if (w->g.cell[i] != FSI_CELL_FLUID) { A[(size_t)i * n + i] = 1; continue; }
-        for (dir = 0; dir < 2 * w->g.dim; dir++) {
-            size_t face;
-            ptrdiff_t o = fsi__slip_next(f, (size_t)i, dir, &face);
-            double wt = (double)w->g.weight[dir / 2][face];
-            A[(size_t)i * n + i] += wt;
-            if (o >= 0 && w->g.cell[o] == FSI_CELL_FLUID) A[(size_t)i * n + (size_t)o] -= wt;
+static size_t twin_face(const twin *t, int c, int dir) {
+    int n[3], i[3], a = dir / 2;
+    n[0] = t->g->nx; n[1] = t->g->ny; n[2] = t->g->nz;
+    i[0] = c % n[0]; i[1] = c / n[0] % n[1]; i[2] = c / (n[0] * n[1]);
+    i[a] += dir & 1; n[a]++;
+    return (size_t)(i[0] + n[0] * (i[1] + n[1] * i[2]));
+}
+static int twin_regular(const twin *t, int c, int dir) {       /* nothing between this cell and the face's other one */
+    int m = twin_next(t, c, dir);
+    return !t->f->blocked[dir / 2][twin_face(t, c, dir)] && (m < 0 || !t->f->covered[m]);
+}
+/* number of walks of at most `steps` steps through regular faces from a to every cell */
+static void twin_walk(const twin *t, int a, int steps, double *count) {
+    double *now = (double *)calloc((size_t)t->cells, sizeof *now), *next = (double *)calloc((size_t)t->cells, sizeof *next);
+    int c, dir, k;
+    for (c = 0; c < t->cells; c++) count[c] = 0;
+    now[a] = 1;
+    for (k = 0; k <= steps; k++) {
+        for (c = 0; c < t->cells; c++) { count[c] += now[c]; next[c] = 0; }
+        for (c = 0; c < t->cells; c++)
+            for (dir = 0; now[c] > 0 && dir < 2 * t->g->dim; dir++) if (twin_regular(t, c, dir) && twin_next(t, c, dir) >= 0) next[twin_next(t, c, dir)] += now[c];
+        memcpy(now, next, (size_t)t->cells * sizeof *now);
+    }
+    free(now); free(next);
+}
+static void twin_same(int n, int *of, int a, int b) { int i, x = of[a], y = of[b]; for (i = 0; i < n; i++) if (of[i] == y) of[i] = x; }
+static void twin_link(twin *t, int a, int b) {
+    int i, lo = b >= 0 && b < a ? b : a, hi = b >= 0 && b < a ? a : b;
+    for (i = 0; i < t->links; i++) if (t->link[i][0] == lo && t->link[i][1] == hi) return;
+    if (a == b) return;
+    t->link[t->links][0] = lo; t->link[t->links++][1] = hi;
+}
+static void twin_graph(twin *t) {                              /* ghosts, links, groups */
+    double *near2 = (double *)calloc((size_t)t->cells, sizeof *near2);
+    int i, j, dir, *of = (int *)calloc((size_t)t->sides + 1, sizeof *of);
+    const fsi_side *s = t->f->side;
+#define TWIN_BEHIND(k) twin_next(t, s[k].cell, 2 * s[k].axis + (s[k].sign > 0))
+    for (i = 0; i < t->sides; i++) of[i] = i;
+    for (i = 0; i < t->sides; i++)
+        for (twin_walk(t, s[i].cell, 2, near2), j = 0; j < t->sides; j++) if (TWIN_BEHIND(i) == TWIN_BEHIND(j) && near2[s[j].cell] > 0) twin_same(t->sides, of, i, j);
+    for (i = 0; i < t->sides; i++) t->ghost[i] = of[i] == i ? t->ghosts++ : -1;
+    for (i = 0; i < t->sides; i++) {
+        for (j = 0; of[j] != of[i] || t->ghost[j] < 0; j++) {}
+        if (t->ghost[i] < 0) t->ghost[i] = t->ghost[j];
+    }
+    for (i = 0; i < t->sides; i++) {
+        twin_walk(t, s[i].cell, 1, near2);
+        for (dir = 0; dir < 2 * t->g->dim; dir++) {
+            int m = twin_next(t, TWIN_BEHIND(i), dir);
+            fsi_side_kind kind = t->g->desc.side[dir].kind;
+            if (m < 0 && (kind == FSI_SIDE_OPEN || kind == FSI_SIDE_INFLOW)) twin_link(t, t->ghost[i], -1);
+            for (j = 0; m >= 0 && j < t->sides; j++) if (TWIN_BEHIND(j) == m && near2[s[j].cell] > 0) twin_link(t, t->ghost[i], t->ghost[j]);
+        }
+        for (j = 0; j < t->sides; j++) if (s[j].cell == s[i].cell && s[j].axis != s[i].axis && s[j].solid == s[i].solid) twin_link(t, t->ghost[i], t->ghost[j]);
+    }
+    for (i = 0; i < t->ghosts; i++) t->group[i] = i;
+    for (i = 0; i < t->links; i++) if (t->link[i][1] >= 0) twin_same(t->ghosts, t->group, t->link[i][0], t->link[i][1]);
+    for (i = 0; i < t->links; i++) if (t->link[i][1] < 0) t->open[t->group[t->link[i][0]]] = 1;
+    free(near2); free(of);
+}
+static void twin_estimate(const twin *t, int side, double *v) {/* mean of the regular samples of the cell, else of cells one, then two steps away */
+    double *count = (double *)calloc((size_t)t->cells, sizeof *count);
+    int a, c, k, ring;
+    for (a = 0; a < 3; a++) v[a] = 0;
+    for (a = 0; a < t->g->dim; a++) {
+        double sum = 0, n = 0;
+        for (ring = 0; ring <= 2 && !(n > 0); ring++)
+            for (twin_walk(t, t->f->side[side].cell, ring, count), c = 0; c < t->cells; c++)
+                for (k = 2 * a; count[c] > 0 && k < 2 * a + 2; k++) if (twin_regular(t, c, k)) { sum += count[c] * (double)t->g->u[a][twin_face(t, c, k)]; n += count[c]; }
+        v[a] = n > 0 ? sum / n : 0;
+    }
+    free(count);
+}
+static void twin_row(const twin *t, int side, const double *d, double *row) {  /* d^T J over all degrees of freedom */
+    const fsi_side *s = t->f->side + side;
+    const fsi_coupled *b = t->solid[s->solid];
+    int k, e, a;
+    for (k = 0; k < t->dof; k++) row[k] = 0;
+    for (e = s->row; b->node && e < s->row_end; e++) for (a = 0; a < t->g->dim; a++) row[t->at[s->solid] + t->f->col[e] - s->axis + a] += (double)t->f->val[e] * d[a];
+    if (!b->node) {
+        const fsi_body *body = (const fsi_body *)b->user;
+        fsi_vec3 x = fsi_vec_sub(fsi_interface_centre(t->f, s), body->centre), D = fsi_vec((fsi_real)d[0], (fsi_real)d[1], (fsi_real)d[2]), w = fsi_vec_cross(x, D);
+        for (a = 0; a < 3; a++) { row[t->at[s->solid] + a] = d[a]; row[t->at[s->solid] + 3 + a] = (double)fsi__get(w, a); }
+        for (a = 0; a < 6; a++) if (!(b->inverse_mass[7 * a] > 0)) row[t->at[s->solid] + a] = 0;
+    }
+}
+static double twin_normal(const twin *t, int side, int a) { return (double)fsi__get(t->f->side[side].normal, a); }
+/* K = M + sum of b y^T y + B^T B, and K v0 = M v* + sum of b y^T (y's part of V^) */
+static int twin_free(twin *t, double *K, double *row) {
+    double *b = (double *)calloc((size_t)t->dof + 1, sizeof *b), *copy = (double *)calloc((size_t)(t->dof * t->dof) + 1, sizeof *copy), V[3], d[3];
+    int i, j, k, e, n = t->dof, s, ok;
+    for (s = 0; t->solid[s]; s++) {
+        const fsi_coupled *q = t->solid[s];
+        for (i = 0; i < q->dof; i++)
+            for (j = 0; j < q->dof; j++) {
+                double m = q->node ? (i == j) * (double)q->mass[i / 3] : (double)q->mass[i * q->dof + j];
+                if (!q->node && (!(q->inverse_mass[7 * i] > 0) || !(q->inverse_mass[7 * j] > 0))) m = i == j;
+                K[(t->at[s] + i) * n + t->at[s] + j] = m;
+                b[t->at[s] + i] += m * t->v[t->at[s] + j];
+            }
+        for (k = 0; q->implicit && k < q->implicit->rows; k++)
+            for (i = q->implicit->row[k]; i < q->implicit->row[k + 1]; i++)
+                for (j = q->implicit->row[k]; j < q->implicit->row[k + 1]; j++) K[(t->at[s] + q->implicit->col[i]) * n + t->at[s] + q->implicit->col[j]] += (double)q->implicit->val[i] * (double)q->implicit->val[j];
+    }
+    for (e = 0; e < t->sides; e++) {
+        double c = (double)t->coefficient[t->f->side[e].solid], along = 0, m = (double)t->f->side[e].mass;
+        int axis = t->f->side[e].axis;
+        for (k = 0; k < 3; k++) d[k] = c * twin_normal(t, e, axis) * twin_normal(t, e, k) + (1 - c) * (k == axis);
+        twin_row(t, e, d, row);
+        twin_estimate(t, e, V);
+        for (k = 0; k < 3; k++) along += d[k] * V[k];
+        for (i = 0; i < n; i++) for (b[i] += m * row[i] * along, j = 0; j < n; j++) K[i * n + j] += m * row[i] * row[j];
+    }
+    memcpy(copy, K, (size_t)(n * n) * sizeof *K);
+    ok = gauss(n, copy, b);
+    memcpy(t->v, b, (size_t)n * sizeof *b);
+    free(b); free(copy);
+    return ok;
+}
+static int twin_start(twin *t, double *row) {                  /* fluxes relative to the solid, and the least link fluxes that carry them on */
+    double *L = (double *)calloc((size_t)(t->ghosts * t->ghosts) + 1, sizeof *L), *q = (double *)calloc((size_t)t->ghosts + 1, sizeof *q), d[3], V[3], n = 0, sum;
+    int i, j, k, ok;
+    for (i = 0; i < t->sides; i++) {
+        double slide[3], along = 0, c = (double)t->coefficient[t->f->side[i].solid];
+        int axis = t->f->side[i].axis;
+        twin_estimate(t, i, V);
+        for (k = 0; k < 3; k++) {
+            for (j = 0; j < 3; j++) d[j] = j == k;
+            twin_row(t, i, d, row);
+            for (slide[k] = V[k], j = 0; j < t->dof; j++) slide[k] -= row[j] * t->v[j];
+            if (k >= t->g->dim) slide[k] = 0;
+            along += slide[k] * twin_normal(t, i, k);
+        }
+        t->flux[i] = c * t->f->side[i].sign * (slide[axis] - along * twin_normal(t, i, axis));
+        q[t->ghost[i]] += t->flux[i];
+    }
+    for (i = 0; i < t->links; i++) {
+        int a = t->link[i][0], b = t->link[i][1];
+        L[a * t->ghosts + a] += 1;
+        if (b >= 0) { L[b * t->ghosts + b] += 1; L[a * t->ghosts + b] -= 1; L[b * t->ghosts + a] -= 1; }
+    }
+    for (k = 0; k < t->ghosts; k++) {                          /* closed groups: without the mean, and one value given */
+        if (t->group[k] != k || t->open[k]) continue;
+        for (sum = n = 0, i = 0; i < t->ghosts; i++) if (t->group[i] == k) { sum += q[i]; n++; }
+        for (i = 0; i < t->ghosts; i++) if (t->group[i] == k) q[i] -= sum / n;
+        L[k * t->ghosts + k] += 1;
+    }
+    ok = gauss(t->ghosts, L, q);
+    for (i = 0; i < t->links; i++) t->link_flux[i] = q[t->link[i][0]] - (t->link[i][1] >= 0 ? q[t->link[i][1]] : 0);
+    free(L); free(q);
+    return ok;
+}
+/* The system with all unknowns kept, (p of cells, p of ghosts, v); x has them in this order. */
+static int twin_solve(twin *t, const double *K, double *row, double *x) {
+    int n = t->cells + t->ghosts + t->dof, i, j, k, dir, ok;
+    double *A = (double *)calloc((size_t)n * (size_t)n, sizeof *A), h = (double)t->g->h, rho_h = (double)t->g->desc.rho * h, area = t->g->dim == 3 ? h * h : h, d[3];
+    const fsi_side *s = t->f->side;
+#define TWIN_A(i, j) A[(size_t)(i) * (size_t)n + (size_t)(j)]
+    for (i = 0; i < n; i++) x[i] = 0;
+    for (i = 0; i < t->cells; i++) {
+        if (t->g->cell[i] != FSI_CELL_FLUID) { TWIN_A(i, i) = 1; continue; }
+        for (dir = 0; dir < 2 * t->g->dim; dir++) {
+            size_t face = twin_face(t, i, dir);
+            double w = (double)t->g->weight[dir / 2][face];
+            int o = twin_next(t, i, dir);
+            if (!twin_regular(t, i, dir)) continue;
+            TWIN_A(i, i) += w;
+            if (o >= 0 && t->g->cell[o] == FSI_CELL_FLUID) TWIN_A(i, o) -= w;
+            x[i] -= rho_h * (dir & 1 ? 1 : -1) * (double)t->g->u[dir / 2][face];
         }
     }
-    for (k = 0; k < f->sides; k++) {
-        int c = f->side[k].cell, g = cells + s->ghost[k];
-        double t = 1.0 / 30;
-        A[(size_t)c * n + c] += t; A[(size_t)g * n + g] += t; A[(size_t)c * n + g] -= t; A[(size_t)g * n + c] -= t;
-    }
-    for (k = 0; k < s->links; k++) {
-        int g = cells + s->link[k].a, h = cells + s->link[k].b;
-        A[(size_t)g * n + g] += 1.0 / 30;
-        if (s->link[k].b >= 0) { A[(size_t)h * n + h] += 1.0 / 30; A[(size_t)g * n + h] -= 1.0 / 30; A[(size_t)h * n + g] -= 1.0 / 30; }
-    }
-    for (i = 0; i < cells + ghosts; i++) b[i] = i < cells && w->g.cell[i] != FSI_CELL_FLUID ? 0 : (double)s->vec[3][i];
-    for (k = 0; k < f->sides; k++) {                           /* walls move with the unknown v: by Z (v - v0) */
-        const fsi_side *d = f->side + k;
-        int at = cells + ghosts;
-        for (e = s->z_row[k]; e < s->z_row[k + 1]; e++) {
-            A[(size_t)d->cell * n + at + s->z_col[e]] += rho_h * d->sign * (double)s->z_val[e];
-            A[(size_t)(at + s->z_col[e]) * n + d->cell] -= area * d->sign * (double)s->z_val[e];
-            b[d->cell] += rho_h * d->sign * (double)s->z_val[e] * (double)s->solid[s->columns + s->z_col[e]];
+    for (k = 0; k < t->sides; k++) {
+        int c = s[k].cell, g = t->cells + t->ghost[k], axis = s[k].axis;
+        double m = (double)t->coefficient[s[k].solid] / 30, wall = 0;
+        TWIN_A(c, c) += m; TWIN_A(g, g) += m; TWIN_A(c, g) -= m; TWIN_A(g, c) -= m;
+        for (j = 0; j < 3; j++) d[j] = j == axis;
+        twin_row(t, k, d, row);
+        for (j = 0; j < t->dof; j++) wall += row[j] * t->v[j];
+        x[c] -= rho_h * (t->flux[k] + s[k].sign * wall);
+        x[g] += rho_h * t->flux[k];
+        for (j = 0; j < 3; j++) if (s[k].shell) d[j] = twin_normal(t, k, axis) * twin_normal(t, k, j);
+        twin_row(t, k, d, row);                                /* the wall moves by Z (v - v0) more; K v - A (S Z)^T p = K v0 */
+        for (j = 0; j < t->dof; j++) {
+            TWIN_A(c, t->cells + t->ghosts + j) += rho_h * s[k].sign * row[j];
+            x[c] += rho_h * s[k].sign * row[j] * t->v[j];
+            TWIN_A(t->cells + t->ghosts + j, c) -= area * s[k].sign * row[j];
         }
     }
-    for (k = 0; k < f->solids; k++) {                          /* K v - A (S Z)^T p = K v0 */
-        int dof = f->solid[k]->dof, at = cells + ghosts + s->offset[k];
-        double *K = (double *)calloc((size_t)dof * (size_t)dof, sizeof *K);
-        dense_K(s, k, K);
-        for (i = 0; i < dof; i++) for (j = 0; j < dof; j++) { A[(size_t)(at + i) * n + at + j] += K[i * dof + j]; b[at + i] += K[i * dof + j] * (double)s->solid[s->columns + s->offset[k] + j]; }
-        free(K);
+    for (k = 0; k < t->links; k++) {
+        int g = t->cells + t->link[k][0], o = t->cells + t->link[k][1];
+        TWIN_A(g, g) += 1.0 / 30; x[g] -= rho_h * t->link_flux[k];
+        if (t->link[k][1] >= 0) { TWIN_A(o, o) += 1.0 / 30; TWIN_A(g, o) -= 1.0 / 30; TWIN_A(o, g) -= 1.0 / 30; x[o] += rho_h * t->link_flux[k]; }
     }
-    if (!gauss(n, A, b)) worst = 1e30;
-    for (i = 0; i < cells; i++) worst = fmax(worst, fabs(b[i] - (double)solved->g.pressure[i]));
-    for (k = 0; k < f->solids; k++)
-        for (m = 0; m < f->solid[k]->dof; m++) worst = fmax(worst, fabs(b[cells + ghosts + s->offset[k] + m] - (double)solved->door[k].v[m]));
-    free(A); free(b);
+    for (i = 0; i < t->dof; i++)
+        for (j = 0; j < t->dof; j++) { TWIN_A(t->cells + t->ghosts + i, t->cells + t->ghosts + j) += K[i * t->dof + j]; x[t->cells + t->ghosts + i] += K[i * t->dof + j] * t->v[j]; }
+    ok = gauss(n, A, x);
+    free(A);
+    return ok;
+}
+/* u* and v* as they were: largest difference of pressure, velocity of the solids and fluxes of the sides from the solved run. */
+static double twin_compare(any_solid *before, const any_solid *solved, const fsi_real *coefficient) {
+    fsi_coupled *list[3] = {NULL, NULL, NULL};
+    twin t;
+    double worst = 0, *K, *row, *x, scale = 1 / ((double)before->g.desc.rho * (double)before->g.h);
+    int i, k;
+    memset(&t, 0, sizeof t);
+    for (i = 0; i < before->count; i++) { list[i] = before->list[i]; t.at[i] = t.dof; t.dof += list[i]->dof; }
+    t.g = &before->g; t.f = &solved->s.interface; t.solid = list; t.coefficient = coefficient;
+    t.cells = (int)before->g.cells; t.sides = t.f->sides;
+    t.ghost = (int *)calloc((size_t)t.sides + 1, sizeof *t.ghost); t.group = (int *)calloc((size_t)t.sides + 1, sizeof *t.group); t.open = (int *)calloc((size_t)t.sides + 1, sizeof *t.open);
+    t.link = (int (*)[2])calloc(16 * (size_t)t.sides + 1, sizeof *t.link);
+    t.flux = (double *)calloc((size_t)t.sides + 1, sizeof *t.flux); t.link_flux = (double *)calloc(16 * (size_t)t.sides + 1, sizeof *t.link_flux);
+    t.v = (double *)calloc((size_t)t.dof + 1, sizeof *t.v); K = (double *)calloc((size_t)(t.dof * t.dof) + 1, sizeof *K); row = (double *)calloc((size_t)t.dof + 1, sizeof *row);
+    for (i = 0; i < before->count; i++) for (k = 0; k < list[i]->dof; k++) t.v[t.at[i] + k] = (double)list[i]->v[k];
+    twin_graph(&t);
+    x = (double *)calloc((size_t)(t.cells + t.ghosts + t.dof), sizeof *x);
+    if (t.ghosts != solved->s.ghosts || t.links != solved->s.links || !twin_free(&t, K, row) || !twin_start(&t, row) || !twin_solve(&t, K, row, x)) worst = 1e30;
+    for (i = 0; i < t.cells; i++) worst = fmax(worst, fabs(x[i] - (double)solved->g.pressure[i]));
+    for (i = 0; i < before->count; i++)
+        for (k = 0; k < list[i]->dof; k++) worst = fmax(worst, fabs(x[t.cells + t.ghosts + t.at[i] + k] - (double)solved->door[i].v[k]));
+    for (i = 0; i < t.sides; i++) {
+        double m = (double)coefficient[t.f->side[i].solid] / 30;
+        worst = fmax(worst, fabs(t.flux[i] + scale * m * (x[t.f->side[i].cell] - x[t.cells + t.ghost[i]]) - (double)solved->s.flux[i]));
+    }
+    free(t.ghost); free(t.group); free(t.open); free(t.link); free(t.flux); free(t.link_flux); free(t.v); free(K); free(row); free(x);
     return worst;
 }
 TEST C_15_every_solid_both_forms(void) {
@@ -738,8 +872,10 @@ TEST C_15_every_solid_both_forms(void) {
             CHECK_OK(any_solve(&b));
             worst = any_difference(&a, &b);
             if (form == FSI_SLIP_REPAIRED) {
+                static const fsi_real one[2] = {1, 1};
                 CHECK_OK(any_make(&c, kind, form, FSI_SLIP_CG));
-                dense = any_dense(&c, &a);
+                ASSERT(fsi_grid_classify(&c.g) >= 0 && fsi_grid_build_pressure(&c.g, FSI_R(0.01)) >= 0);
+                dense = twin_compare(&c, &a, one);
                 any_free(&c);
                 CHECK_MOST(dense, TOL(1e-8, 1e-3));
             }
@@ -897,6 +1033,388 @@ TEST C_12_tracers_never_cross_a_plate(void) {
     PASS();
 }
 
+/* ---- drag */
+/* u* = u - dt (u . grad) u of the exact flow on top of the scheme's own steady one: the pressure is Bernoulli's and its force zero (C-10: 1 % of rho U^2 a).
+   Pressure at the surface: line through the cell and the one before it. */
+TEST C_10_steady_potential_flow_has_no_drag(void) {
+    fsi_slip_desc sd;
+    channel c;
+    double *q, force = 0, plain, dt = 0.5;
+    int a, i, j, k, n = 20;
+    memset(&sd, 0, sizeof sd);
+    sd.tolerance = TOL(1e-9, 1e-5);
+    CHECK_OK(channel_make(&c, n, 0.5, &sd));
+    channel_exact(&c);
+    for (k = 0; k < 5; k++) CHECK_OK(fsi_slip_solve(&c.s, 1, NULL));
+    q = (double *)calloc(c.g.cells, sizeof *q);
+    for (j = 0; j < c.g.ny; j++)
+        for (i = 0; i < c.g.nx; i++) {
+            double u, v, x = i + 0.5 - c.cx, y = j + 0.5 - c.cy;
+            if (hypot(x, y) < n - 2) continue;
+            slip_exact_velocity(&c.exact, x, y, &u, &v);
+            q[i + c.g.nx * j] = (u * u + v * v) / 2;
+        }
+    for (a = 0; a < 2; a++)
+        for (j = a; j < c.g.ny; j++)
+            for (i = 1 - a; i < c.g.nx; i++) {
+                int cell = i + c.g.nx * j, other = cell - (a ? c.g.nx : 1);
+                if (q[cell] > 0 && q[other] > 0) c.g.u[a][i + (c.g.nx + (a == 0)) * j] -= (fsi_real)(dt * (q[cell] - q[other]));
+            }
+    free(q);
+    CHECK_OK(fsi_slip_solve(&c.s, (fsi_real)dt, NULL));
+    plain = (double)fsi_slip_force(&c.s, 0).x / n;
+    for (k = 0; k < c.s.interface.sides; k++) {
+        const fsi_side *s = c.s.interface.side + k;
+        double p = (double)c.g.pressure[s->cell];
+        if (s->axis == 0) force += s->sign * (p + (double)s->t * (p - (double)c.g.pressure[s->cell - s->sign])) / (dt * n);
+    }
+    printf("  drag of steady potential flow over rho U^2 a: %.5f, with the pressure of the cells %.5f\n", force, plain);
+    CHECK_MOST(fabs(force), TOL(0.01, 0.03));                  /* single: what the solver leaves, over dt */
+    channel_free(&c);
+    PASS();
+}
+/* A stream past a cylinder, step after step: mean drag of the last third over rho U^2 a. */
+static fsi_result drag_run(int first_order, double coefficient, double *drag) {
+    enum { STEPS = 60 };
+    fsi_real share = (fsi_real)coefficient;
+    fsi_result r;
+    fsi_slip_desc sd;
+    fsi_scene scene;
+    channel c;
+    int k;
+    memset(&sd, 0, sizeof sd);
+    memset(&scene, 0, sizeof scene);
+    sd.passes = 1; sd.first_order = first_order; sd.coefficient = &share;
+    r = channel_make(&c, 8, 0.25, &sd);
+    scene.solid = c.list; scene.count = 1;
+    for (*drag = 0, k = 0; k < STEPS && r >= 0; k++) {
+        r = fsi_slip_step(&c.s, &scene, FSI_R(0.5), NULL);
+        if (k >= 2 * STEPS / 3) *drag += (double)fsi_slip_force(&c.s, 0).x / 8 / (STEPS / 3);
+    }
+    channel_free(&c);
+    return r;
+}
+TEST C_10_drag_in_time(void) {
+    double slip, first, half, none;
+    ASSERT(drag_run(0, 1, &slip) >= 0 && drag_run(1, 1, &first) >= 0 && drag_run(0, 0.95, &half) >= 0 && drag_run(0, 0, &none) >= 0);
+    printf("  drag in time over rho U^2 a: slip %.4f, no-slip %.4f (ratio %.1f), coefficient 0.95 %.4f, slip with steps of first order %.4f\n", slip, none, none / fabs(slip), half, first);
+    CHECK_MOST(fabs(slip), 0.1 * none);
+    ASSERT(half > fabs(slip) && half < none && fabs(first) < none);
+    PASS();
+}
+/* With area fractions: at the faces between a centre outside and one inside, from its own sample or the open faces of the outer cell, along the circle. */
+static double open_rms(const channel *c) {
+    const fsi_grid *g = &c->g;
+    double sum = 0;
+    int i, j, dir, a, n = 0;
+    for (j = 1; j < g->ny - 1; j++)
+        for (i = 1; i < g->nx - 1; i++)
+            for (dir = 0; dir < 4; dir++) {
+                double x = i + 0.5 - c->cx, y = j + 0.5 - c->cy, dx = dir < 2 ? 2 * dir - 1 : 0, dy = dir < 2 ? 0 : 2 * dir - 5, t, v[2], e;
+                if (!(hypot(x, y) >= c->exact.a && hypot(x + dx, y + dy) < c->exact.a)) continue;
+                t = atan2(y + dy / 2, x + dx / 2);
+                for (a = 0; a < 2; a++) {
+                    size_t lo = a ? (size_t)(i + g->nx * j) : (size_t)(i + (g->nx + 1) * j), hi = lo + (size_t)(a ? g->nx : 1);
+                    int p = g->weight[a][lo] > 0, q = g->weight[a][hi] > 0;
+                    if (a == dir / 2 && p && q) { if (dir & 1) p = 0; else q = 0; }                /* its own sample */
+                    v[a] = p + q ? ((p ? (double)g->u[a][lo] : 0) + (q ? (double)g->u[a][hi] : 0)) / (p + q) : 0;
+                }
+                e = v[0] * sin(t) - v[1] * cos(t) - slip_exact_speed(&c->exact, t);
+                sum += e * e; n++;
+            }
+    return sqrt(sum / n);
+}
+TEST C_09_area_fractions(void) {
+    static const double gate[3] = {0.07, 0.04, 0.02};
+    int k;
+    for (k = 0; k < (getenv("FSI_TEST_FULL") ? 3 : 2); k++) {
+        fsi_slip_desc sd;
+        channel c;
+        double rms;
+        memset(&sd, 0, sizeof sd);
+        sd.fractions = 1;
+        CHECK_OK(channel_make(&c, 10 << k, 0.25, &sd));
+        CHECK_OK(fsi_slip_solve(&c.s, 1, NULL));
+        rms = open_rms(&c);
+        printf("  slip with area fractions, %d cells per radius: rms %.4f\n", 10 << k, rms);
+        CHECK_MOST(rms, gate[k]);
+        CHECK_MOST(fsi_slip_max_divergence(&c.s), TOL(1e-4, 5e-3));
+        channel_free(&c);
+    }
+    PASS();
+}
+/* Friction is a plastic collision: fluid and solid together keep their momentum, also with stiff forces in v*. */
+TEST slip_friction_keeps_momentum(void) {
+    static const int kinds[3] = {KIND_DISK, KIND_STRIP, KIND_PLATE3};
+    static any_solid w;
+    int i, k, a;
+    for (i = 0; i < 3; i++) {
+        static const fsi_real coefficient[2] = {FSI_R(0.25), FSI_R(0.25)};
+        double gained[3] = {0, 0, 0}, moved = 0, volume;
+        fsi_real *old[3] = {NULL, NULL, NULL};
+        size_t f;
+        CHECK_OK(any_make(&w, kinds[i], FSI_SLIP_REPAIRED, FSI_SLIP_CG));
+        w.s.desc.coefficient = coefficient;
+        volume = pow((double)w.g.h, w.g.dim);
+        for (a = 0; a < w.g.dim; a++) { old[a] = (fsi_real *)malloc(w.g.faces[a] * sizeof(fsi_real)); memcpy(old[a], w.g.u[a], w.g.faces[a] * sizeof(fsi_real)); }
+        w.s.desc.ghost_mass = 30;
+        ASSERT(fsi__slip_prepare(&w.s, FSI_R(0.01)) >= 0);
+        for (a = 0; a < w.g.dim; a++) for (f = 0; f < w.g.faces[a]; f++) if (w.g.weight[a][f] > 0) gained[a] += volume * ((double)w.g.u[a][f] - (double)old[a][f]);
+        for (k = 0; k < w.door[0].dof; k++) {
+            double dv = (double)w.door[0].v[k] - (double)w.s.solid[4 * w.s.columns + k];
+            if (w.has_soft || k < 3) gained[k % 3] += (double)(w.has_soft ? w.door[0].mass[k / 3] : w.body.mass) * dv;
+            moved = fmax(moved, fabs(dv));
+        }
+        for (a = 0; a < w.g.dim; a++) { CHECK_NEAR(0, gained[a], TOL(1e-13, 1e-6)); free(old[a]); }
+        ASSERT(moved > 1e-4);
+        any_free(&w);
+    }
+    PASS();
+}
+/* C-27 in motion: plate and both streams carried along by a common velocity, which also has a part along the normal. Nothing changes. */
+TEST C_27_moving_plate_between_opposite_streams(void) {
+    uint64_t seed = 31;
+    int k, a;
+    size_t i;
+    for (k = 0; k < 4; k++) {
+        double angle = 3.14159265358979 * (1 + check_random(&seed)) / 2, t[2], common[2] = {0.4, -0.7}, worst = 0;
+        fsi_grid_desc gd = box(24, 24, 1, FSI_SIDE_OPEN);
+        fsi_body body = rigid(k & 1 ? 3 : 0.01, 0.02, 0.5, 0.5, common[1]);
+        fsi_slip_desc sd;
+        fsi_surface surface;
+        fsi_grid g;
+        fsi_slip s;
+        plane q;
+        memset(&sd, 0, sizeof sd);
+        sd.tolerance = TOL(1e-12, 1e-6);
+        sd.solver = k & 2 ? FSI_SLIP_INDEFINITE : FSI_SLIP_CG;
+        body.velocity.x = (fsi_real)common[0];
+        t[0] = cos(angle); t[1] = sin(angle);
+        plane_make(&q, 2, 0.503, 0.491, 0, -t[1], t[0], 0, 3);
+        surface = q.door.surface;
+        CHECK_OK(fsi_body_give(&body, &surface, &q.door));
+        CHECK_OK(fsi_grid_init(&g, &gd));
+        CHECK_OK(fsi_slip_init(&s, &g, &sd));
+        CHECK_OK(fsi_slip_detect(&s, q.list, 1));
+        shear(&g, NULL, &q, t, 1);
+        for (a = 0; a < 2; a++) for (i = 0; i < g.faces[a]; i++) { g.u[a][i] += (fsi_real)common[a]; g.u_plus[a][i] = g.u[a][i]; }
+        CHECK_OK(fsi_slip_solve(&s, FSI_R(0.01), NULL));
+        fsi_body_take(&body);
+        CHECK_MOST(fsi_vec_length(body.impulse) + fsi_vec_length(body.twist), TOL(1e-10, 1e-5));
+        for (a = 0; a < 2; a++) for (i = 0; i < g.faces[a]; i++) { g.u[a][i] -= (fsi_real)common[a]; }
+        worst = shear(&g, &s.interface, &q, t, 0);
+        CHECK_MOST(worst, TOL(1e-10, 1e-4));
+        fsi_slip_free(&s);
+        fsi_grid_free(&g);
+    }
+    PASS();
+}
+/* The impulse of slip on a flat plate is along its normal, whatever the flow. */
+TEST C_13_no_tangential_impulse(void) {
+    int plate;
+    for (plate = 1; plate < 3; plate++) {
+        two_way a;
+        double l = sqrt(1.09), along;
+        CHECK_OK(two_way_run(&a, plate, FSI_SLIP_CG, FSI_SIDE_OPEN, TOL(1e-12, 1e-6)));
+        along = ((double)a.body.impulse.x * 1 + (double)a.body.impulse.y * 0.3) / l;      /* the plate's normal is (-0.3, 1) */
+        CHECK_MOST(fabs(along), TOL(1e-12, 1e-6) * (double)fsi_vec_length(a.body.impulse) + TOL(1e-12, 1e-7));
+        ASSERT(fsi_vec_length(a.body.impulse) > FSI_R(1e-4));
+        fsi_slip_free(&a.s); fsi_grid_free(&a.g);
+    }
+    PASS();
+}
+/* Cloth a hundred times lighter than the water around it, stiff: v* holds forces the lumped fluid must not take over (docs/slip.md). */
+TEST slip_light_stiff_cloth_in_water(void) {
+    int k, i, wall;
+    for (wall = 0; wall < 2; wall++) {
+        fsi_real coefficient = (fsi_real)wall;
+        fsi_grid_desc gd = box(16, 16, 1, FSI_SIDE_SLIP);
+        unsigned char pin[25] = {0};
+        fsi_coupled door, *list[1];
+        fsi_slip_desc sd;
+        fsi_soft_desc d;
+        fsi_soft soft;
+        fsi_mesh m;
+        fsi_grid g;
+        fsi_slip s;
+        double speed = 0;
+        memset(&d, 0, sizeof d);
+        memset(&sd, 0, sizeof sd);
+        memset(&m, 0, sizeof m);
+        memset(&door, 0, sizeof door);
+        list[0] = &door;
+        sd.coefficient = &coefficient; sd.passes = 2;
+        gd.rho = 1000; gd.side[3].kind = FSI_SIDE_OPEN;
+        CHECK_OK(fsi_mesh_strip(&m, fsi_vec(FSI_R(0.2), FSI_R(0.52), 0), fsi_vec(FSI_R(0.8), FSI_R(0.61), 0), 24, NULL));
+        pin[0] = pin[24] = 7;
+        d.dim = 2; d.vertex_count = m.vertex_count; d.x = m.x; d.segment_count = m.element_count; d.segment = m.index; d.pin = pin;
+        d.area_density = FSI_R(0.5); d.stretch = 4000; d.bend = FSI_R(0.05); d.damping_stiffness = FSI_R(0.01); d.integrator = FSI_SOFT_SPLIT;
+        CHECK_OK(fsi_soft_init(&soft, &d));
+        fsi_mesh_free(&m);
+        CHECK_OK(fsi_grid_init(&g, &gd));
+        CHECK_OK(fsi_slip_init(&s, &g, &sd));
+        for (i = 1; i < 24; i++) soft.v[3 * i + 1] = (fsi_real)(i % 2 ? 0.01 : -0.01);
+        for (k = 0; k < 25; k++) {
+            CHECK_OK(fsi_soft_forces(&soft, FSI_R(0.01)));
+            fsi_soft_coupled(&soft, &door);
+            CHECK_OK(fsi_slip_detect(&s, list, 1));
+            ASSERT(fsi_slip_solve(&s, FSI_R(0.01), NULL) >= 0);
+            ASSERT(fsi_soft_move(&soft, FSI_R(0.01)) >= 0);
+        }
+        for (i = 0; i < 25; i++) speed = fmax(speed, hypot((double)soft.v[3 * i], (double)soft.v[3 * i + 1]));
+        CHECK_MOST(speed, 0.02);                               /* the old form: 1e3 */
+        fsi_slip_free(&s); fsi_grid_free(&g); fsi_soft_free(&soft);
+    }
+    PASS();
+}
+/* Light bodies in a closed box: the columns in the V-cycle keep the count that of the water alone. */
+TEST A_08_two_way_slip_takes_the_low_rank_solve(void) {
+    static const double density[3] = {1e-3, 1, 1e3};
+    int k, its[3][2], plain;
+    for (k = 0; k < 3; k++)
+        for (plain = 0; plain < 2; plain++) {
+            fsi_grid_desc gd = box(64, 64, 1, FSI_SIDE_SLIP);
+            fsi_body body = rigid(density[k] * 0.0707, density[k] * 0.0707 * 0.01, 0.5, 0.5, 1);
+            fsi_coupled door, *list[1];
+            fsi_surface surface;
+            fsi_slip_desc sd;
+            fsi_report report;
+            fsi_grid g;
+            fsi_slip s;
+            int i;
+            list[0] = &door;
+            memset(&sd, 0, sizeof sd);
+            memset(&surface, 0, sizeof surface);
+            sd.passes = 1; sd.tolerance = 1e-6;
+            sd.solver = plain ? FSI_SLIP_INDEFINITE : FSI_SLIP_CG;
+            for (i = 0; i < ROUND; i++) {
+                double t = 2 * 3.14159265358979323846 * i / ROUND;
+                round_x[3 * i] = (fsi_real)(0.5 + 0.15 * cos(t)); round_x[3 * i + 1] = (fsi_real)(0.5 + 0.15 * sin(t)); round_x[3 * i + 2] = 0;
+                round_index[2 * i] = i; round_index[2 * i + 1] = (i + 1) % ROUND;
+            }
+            surface.dim = 2; surface.closed = 1; surface.vertex_count = surface.element_count = ROUND; surface.x = round_x; surface.index = round_index;
+            CHECK_OK(fsi_body_give(&body, &surface, &door));
+            CHECK_OK(fsi_grid_init(&g, &gd));
+            CHECK_OK(fsi_slip_init(&s, &g, &sd));
+            CHECK_OK(fsi_slip_detect(&s, list, 1));
+            ASSERT(fsi_slip_solve(&s, FSI_R(0.01), &report) >= 0);
+            if (!plain) ASSERT_EQ(3, s.rank.columns);
+            its[k][plain] = report.iterations;
+            fsi_slip_free(&s);
+            fsi_grid_free(&g);
+        }
+    printf("  two-way slip, density 0.001, 1, 1000: %d, %d, %d iterations with the columns in the V-cycle; SYMMQMR without %d, %d, %d\n", its[0][0], its[1][0], its[2][0], its[0][1], its[1][1], its[2][1]);
+    for (k = 0; k < 3; k++) CHECK_MOST(its[k][0], 9);
+    PASS();
+}
+
+/* ---- tracers beside a surface that moves and folds, 2D and 3D */
+typedef struct flapping { fsi_real x[3 * 64], v[3 * 64], from[3 * 64]; int vertices, dim; double t; } flapping;
+static void flap_place(flapping *w, double t, fsi_real *x) {   /* bends, swings and wanders; the tips go several cells a step */
+    int i;
+    for (i = 0; i < w->vertices; i++) {
+        double a = (double)w->from[3 * i] - 0.5, b = 0.35 * sin(3 * t) * a * a + 0.06 * sin(9 * a + 5 * t), turn = 1.6 * sin(2.3 * t);
+        x[3 * i] = (fsi_real)(0.5 + 0.1 * sin(t) + a * cos(turn) - b * sin(turn));
+        x[3 * i + 1] = (fsi_real)(0.5 + 0.1 * cos(1.7 * t) + a * sin(turn) + b * cos(turn));
+        x[3 * i + 2] = w->dim == 2 ? 0 : w->from[3 * i + 2] + (fsi_real)(0.05 * sin(4 * t + 3 * a));
+    }
+}
+static fsi_result flap_begin(void *user, fsi_real dt) {
+    flapping *w = (flapping *)user;
+    fsi_real next[3 * 64];
+    int i;
+    flap_place(w, w->t + (double)dt, next);
+    for (i = 0; i < 3 * w->vertices; i++) w->v[i] = (next[i] - w->x[i]) / dt;
+    return FSI_OK;
+}
+static fsi_result flap(void *user, fsi_real dt) {
+    flapping *w = (flapping *)user;
+    w->t += (double)dt;
+    flap_place(w, w->t, w->x);
+    return FSI_OK;
+}
+/* height of the point over the element and whether its foot is inside, both at t of the way */
+static double flap_height(int dim, const int32_t *e, const fsi_real *x0, const fsi_real *x1, const fsi_real *p, const fsi_real *q, double t, int *in) {
+    double x[3][3], c[3], u[3], v[3], n[3], b[3], nn;
+    int i, k;
+    for (k = 0; k < 3; k++) {
+        for (i = 0; i < dim; i++) x[i][k] = (1 - t) * (double)x0[3 * e[i] + k] + t * (double)x1[3 * e[i] + k];
+        c[k] = (1 - t) * (double)p[k] + t * (double)q[k] - x[0][k]; u[k] = x[1][k] - x[0][k]; v[k] = dim == 3 ? x[2][k] - x[0][k] : k == 2;
+    }
+#define CROSS(a, b, r) (r[0] = a[1] * b[2] - a[2] * b[1], r[1] = a[2] * b[0] - a[0] * b[2], r[2] = a[0] * b[1] - a[1] * b[0])
+    CROSS(u, v, n);
+    nn = n[0] * n[0] + n[1] * n[1] + n[2] * n[2];
+    CROSS(c, v, b);
+    t = (b[0] * n[0] + b[1] * n[1] + b[2] * n[2]) / nn;
+    CROSS(u, c, b);
+    nn = dim == 3 ? (b[0] * n[0] + b[1] * n[1] + b[2] * n[2]) / nn : 0;
+    *in = t >= 0 && nn >= 0 && t + nn <= 1;
+    return n[0] * c[0] + n[1] * c[1] + n[2] * c[2];
+}
+TEST C_12_tracers_never_cross_a_moving_shell(void) {
+    enum { POINTS = 300, SIDE = 5 };
+    uint64_t seed = 3;
+    int dim, k, p, e, i, steps = 40, moved = 0;
+    for (dim = 2; dim <= 3; dim++) {
+        static fsi_real x[3 * POINTS], old[3 * POINTS], was[3 * 64];
+        static flapping w;
+        int32_t index[6 * SIDE * SIDE];
+        fsi_grid_desc gd = box(dim == 2 ? 24 : 12, dim == 2 ? 24 : 12, dim == 2 ? 1 : 6, FSI_SIDE_SLIP);
+        fsi_coupled door, *list[1];
+        fsi_slip_desc sd;
+        fsi_scene scene;
+        fsi_grid g;
+        fsi_slip s;
+        int elements = 0, crossed = 0;
+        memset(&w, 0, sizeof w);
+        memset(&door, 0, sizeof door);
+        memset(&scene, 0, sizeof scene);
+        memset(&sd, 0, sizeof sd);
+        sd.passes = 1;
+        w.dim = dim;
+        w.vertices = dim == 2 ? 12 : (SIDE + 1) * (SIDE + 1);
+        for (i = 0; i < w.vertices; i++) {
+            w.from[3 * i] = (fsi_real)(0.25 + 0.5 * (dim == 2 ? i / 11.0 : (double)(i % (SIDE + 1)) / SIDE));
+            w.from[3 * i + 2] = dim == 2 ? 0 : (fsi_real)(0.1 + 0.3 * (i / (SIDE + 1)) / SIDE);
+        }
+        for (i = 0; i < (dim == 2 ? 11 : SIDE * SIDE); i++) {
+            int a = dim == 2 ? i : i % SIDE + (SIDE + 1) * (i / SIDE);
+            if (dim == 2) { index[2 * i] = a; index[2 * i + 1] = a + 1; elements++; continue; }
+            index[6 * i] = a; index[6 * i + 1] = a + 1; index[6 * i + 2] = a + SIDE + 1; index[6 * i + 3] = a + 1; index[6 * i + 4] = a + SIDE + 2; index[6 * i + 5] = a + SIDE + 1;
+            elements += 2;
+        }
+        door.surface.dim = dim; door.surface.vertex_count = w.vertices; door.surface.element_count = elements; door.surface.x = w.x; door.surface.v = w.v; door.surface.index = index;
+        list[0] = &door;
+        scene.solid = list; scene.count = 1; scene.begin_fn = flap_begin; scene.move_fn = flap; scene.user = &w;
+        CHECK_OK(fsi_grid_init(&g, &gd));
+        CHECK_OK(fsi_slip_init(&s, &g, &sd));
+        for (i = 0; i < 3 * POINTS; i++) x[i] = i % 3 == 2 && dim == 2 ? 0 : (fsi_real)(i % 3 == 2 ? 0.25 + 0.2 * check_random(&seed) : 0.5 + 0.3 * check_random(&seed));
+        s.tracer = x; s.tracers = POINTS;
+        (void)flap(&w, 0);
+        for (k = 0; k < steps; k++) {
+            memcpy(old, x, sizeof old);
+            memcpy(was, w.x, sizeof was);
+            ASSERT(fsi_slip_step(&s, &scene, FSI_R(0.04), NULL) >= 0);
+            for (p = 0; p < POINTS; p++)
+                for (e = 0; e < elements; e++) {               /* looked at 65 times on the way */
+                    int in0, in, t, sign = flap_height(dim, index + dim * e, was, w.x, old + 3 * p, x + 3 * p, 0, &in0) < 0;
+                    for (t = 1; t <= 64; t++, in0 = in) {
+                        int now = flap_height(dim, index + dim * e, was, w.x, old + 3 * p, x + 3 * p, t / 64.0, &in) < 0;
+                        if (now != sign && in0 && in) crossed++;
+                        sign = now;
+                    }
+                }
+            for (p = 0; p < 3 * POINTS; p++) moved += fabs((double)x[p] - (double)old[p]) > 0.02;
+        }
+        printf("  %dD: %d of %d tracers crossed a flapping shell in %d steps\n", dim, crossed, POINTS, steps);
+        ASSERT_EQ(0, crossed);
+        fsi_slip_free(&s);
+        fsi_grid_free(&g);
+    }
+    ASSERT(moved > 100);
+    PASS();
+}
+
 GREATEST_MAIN_DEFS();
 int main(int argc, char **argv) {
     GREATEST_MAIN_BEGIN();
@@ -917,5 +1435,14 @@ int main(int argc, char **argv) {
     RUN_TEST(slip_costs_at_most_twice_the_monolithic_step);
     RUN_TEST(C_03_falling_disk);
     RUN_TEST(C_12_tracers_never_cross_a_plate);
+    RUN_TEST(C_12_tracers_never_cross_a_moving_shell);
+    RUN_TEST(C_10_steady_potential_flow_has_no_drag);
+    RUN_TEST(C_10_drag_in_time);
+    RUN_TEST(C_09_area_fractions);
+    RUN_TEST(C_13_no_tangential_impulse);
+    RUN_TEST(C_27_moving_plate_between_opposite_streams);
+    RUN_TEST(slip_friction_keeps_momentum);
+    RUN_TEST(slip_light_stiff_cloth_in_water);
+    RUN_TEST(A_08_two_way_slip_takes_the_low_rank_solve);
     GREATEST_MAIN_END();
 }

@@ -597,6 +597,111 @@ TEST joints_keep_momentum(void) {
     PASS();
 }
 
+/* ------------------------------------------------------------------------------------------------ energy */
+/* The zoo with all that does work: a motor's paddle, a scripted plate that shoves, springs, forces, torques, damping, bounces, a heavy body on light ones.
+   After every step the energy is at most what it was and the reported work. */
+static int energy_scene(int kind, int steps, double *worst, double *scale, double *driven, double *opened) {
+    zoo z;
+    fsi_solids w;
+    fsi_solids_report r;
+    fsi_joint_desc j;
+    fsi_shape plate = make_shape(FSI_SHAPE_BOX, 3, 0, 0, .1, .5, 1.5);
+    double energy;
+    int i, k;
+    zoo_make(&z, 0);
+    w = make_world(3, 24, 8, fsi_vec(0, kind == 3 ? 0 : -G, 0));
+    for (i = 0; i < 20; i++) {
+        fsi_rigid_desc b = body_at(i < 2 ? FSI_RIGID_FIXED : FSI_RIGID_DYNAMIC, z.s + (i == 0 ? 6 : i == 1 ? 7 : i % 6), 0, i == 0 ? 4 : 0, 0);
+        if (i >= 2) b.x = fsi_vec((fsi_real)(-1 + (i % 3)), (fsi_real)(.7 + .9 * (i / 9)), (fsi_real)(-1 + (i / 3 % 3)));
+        if (i == 19) b.density = 20000;
+        b.restitution = kind == 2 || kind == 3 ? 1 : FSI_R(0.2); b.friction = kind == 3 ? 0 : FSI_R(0.6);
+        if (kind == 3 && i >= 2) b.v = fsi_vec((fsi_real)(3 * sin(5. * i)), (fsi_real)(3 * cos(3. * i)), (fsi_real)(i % 4 - 2));
+        if (fsi_solids_add(&w, &b, NULL) != FSI_OK) return 0;
+    }
+    {
+        fsi_rigid_desc b = body_at(FSI_RIGID_SCRIPTED, &plate, -1.8, .6, 0), p = body_at(FSI_RIGID_DYNAMIC, z.s + 1, 0, 3, 0);
+        if (fsi_solids_add(&w, &b, NULL) != FSI_OK || fsi_solids_add(&w, &p, NULL) != FSI_OK) return 0;
+        j = joint_of(FSI_JOINT_HINGE, 21, 1, fsi_vec(0, 3, 0), fsi_vec(0, 0, 1)); j.motor = 1; j.motor_speed = 6; j.motor_limit = 2000;
+        if (kind != 3 && fsi_solids_join(&w, &j, NULL) != FSI_OK) return 0;
+        j = joint_of(FSI_JOINT_SPRING, 5, 1, w.body[5].x, fsi_vec(0, 0, 0)); j.anchor_b = fsi_vec(0, 3, 0); j.stiffness = 3000; j.rest = 1;
+        if (fsi_solids_join(&w, &j, NULL) != FSI_OK) return 0;
+        j = joint_of(FSI_JOINT_SPRING, 7, 8, w.body[7].x, fsi_vec(0, 0, 0)); j.anchor_b = w.body[8].x; j.stiffness = 20000; j.damping = 30;
+        if (fsi_solids_join(&w, &j, NULL) != FSI_OK) return 0;
+        j = joint_of(FSI_JOINT_POINT, 10, 20, fsi_vec(FSI_R(-1.6), FSI_R(1.2), 0), fsi_vec(0, 0, 0));                 /* hangs on the scripted plate */
+        if (kind == 1 && fsi_solids_join(&w, &j, NULL) != FSI_OK) return 0;
+    }
+    fsi_solids_measure(&w, &r);
+    energy = r.kinetic + r.potential;
+    *worst = *scale = *driven = *opened = 0;
+    for (i = 0; i < steps; i++) {
+        double s = sin(.05 * i);
+        if (kind != 3) fsi_solids_set_velocity(&w, 20, fsi_vec((fsi_real)(2 * cos(.04 * i)), 0, (fsi_real)(.5 * s)), fsi_vec(0, (fsi_real)s, (fsi_real)(.5 * s)));
+        for (k = 2; k < 20 && kind == 1; k += 3) { w.body[k].force = fsi_vec((fsi_real)(3000 * s), 500, 0); w.body[k].torque = fsi_vec(0, (fsi_real)(100 * s), 50); }
+        if (fsi_solids_step(&w, FSI_R(1.) / (kind == 2 ? 60 : 120)) != FSI_OK) return 0;
+        fsi_solids_measure(&w, &r);
+        *worst = fmax(*worst, r.kinetic + r.potential - energy - r.work - r.drive - r.others - r.applied);
+        *scale = fmax(*scale, fabs(r.potential) + r.kinetic);
+        *driven += fabs(r.drive) + fabs(r.applied);
+        *opened += r.work;
+        energy = r.kinetic + r.potential;
+    }
+    if (getenv("FSI_VERBOSE")) printf("energy scene %d: worst growth beyond work %.2e of %.2e J; driven %.2e J, opened %.2e J, end %.2e J, kinetic %.2e J\n", kind, *worst, *scale, *driven, *opened, energy, r.kinetic);
+    fsi_solids_free(&w); fsi_shape_free(&plate);
+    zoo_free(&z);
+    return 1;
+}
+
+TEST energy_never_grows_without_work(int kind) {
+    double worst, scale, driven, opened;
+    ASSERT(energy_scene(kind, 240, &worst, &scale, &driven, &opened));
+    CHECK_MOST(worst, TOL(1e-12, 2e-5) * scale);
+    ASSERTm("something was driven", kind == 3 || driven > 10);
+    CHECK_MOST(opened, .02 * (scale + driven));                      /* and lifting out of overlaps is little of it */
+    PASS();
+}
+
+/* In free flight the report is exact: force, torque and damping are all there is. A swinging mass on a spring keeps its energy but for damping. */
+TEST energy_report_is_exact(void) {
+    fsi_shape box = make_shape(FSI_SHAPE_BOX, 3, 0, 0, .3, .2, .25), ball = make_shape(FSI_SHAPE_SPHERE, 3, .1, 0, 0, 0, 0);
+    fsi_solids w = make_world(3, 1, 0, fsi_vec(0, -G, 0));
+    fsi_rigid_desc d = body_at(FSI_RIGID_DYNAMIC, &box, 0, 0, 0);
+    fsi_joint_desc j;
+    fsi_solids_report a, b;
+    double e0, low;
+    int i;
+    d.v = fsi_vec(1, 2, 3); d.w = fsi_vec(1, 5, 2); d.linear_damping = FSI_R(0.3); d.angular_damping = FSI_R(0.1);
+    fsi_solids_add(&w, &d, NULL);
+    for (i = 0; i < 50; i++) {
+        fsi_solids_measure(&w, &a);
+        w.body[0].force = fsi_vec(100, 50, -20); w.body[0].torque = fsi_vec(3, (fsi_real)i, 1);
+        CHECK_OK(fsi_solids_step(&w, FSI_R(0.01)));
+        fsi_solids_measure(&w, &b);
+        CHECK_NEAR(b.kinetic + b.potential - a.kinetic - a.potential, b.applied, TOL(2e-5, 2e-3) * a.kinetic);    /* the spin turns within the step */
+        CHECK_NEAR(0, fabs(b.work) + fabs(b.drive) + fabs(b.others), 0);
+    }
+    fsi_solids_free(&w);
+    w = make_world(3, 2, 1, fsi_vec(0, 0, 0));
+    d = body_at(FSI_RIGID_FIXED, &ball, 0, 0, 0);
+    fsi_solids_add(&w, &d, NULL);
+    d = body_at(FSI_RIGID_DYNAMIC, &ball, 1, 0, 0); d.mass = 1; d.v = fsi_vec(0, 3, 1);
+    fsi_solids_add(&w, &d, NULL);
+    j = joint_of(FSI_JOINT_SPRING, 1, 0, fsi_vec(1, 0, 0), fsi_vec(0, 0, 0)); j.stiffness = 50; j.rest = FSI_R(0.5);
+    CHECK_OK(fsi_solids_join(&w, &j, NULL));
+    fsi_solids_measure(&w, &a);
+    e0 = low = a.kinetic + a.potential;
+    for (i = 0; i < 480; i++) {
+        CHECK_OK(fsi_solids_step(&w, FSI_R(1.) / 240));
+        fsi_solids_measure(&w, &b);
+        CHECK_MOST(b.kinetic + b.potential, low + b.work + TOL(1e-12, 1e-4));
+        low = b.kinetic + b.potential;
+        CHECK_MOST(fabs(b.drive) + fabs(b.applied), 0);
+    }
+    if (getenv("FSI_VERBOSE")) printf("mass on a spring: %.4f -> %.4f J in 2 s\n", e0, low);
+    ASSERTm("not damped away", low > .9 * e0);
+    fsi_solids_free(&w); fsi_shape_free(&box); fsi_shape_free(&ball);
+    PASS();
+}
+
 /* ------------------------------------------------------------------------------------------------ meshes and shapes */
 TEST R_10_mass_of_meshes(void) {
     fsi_shape box = make_shape(FSI_SHAPE_BOX, 3, 0, 0, .5, 1, 1.5), torus = make_shape(FSI_SHAPE_TORUS, 3, .3, 1, 0, 0, 0);
@@ -995,6 +1100,11 @@ int main(int argc, char **argv) {
     RUN_TEST(joints_motor_limit_spring_weld);
     RUN_TEST(joints_have_limits);
     RUN_TEST(joints_keep_momentum);
+    RUN_TESTp(energy_never_grows_without_work, 0);
+    RUN_TESTp(energy_never_grows_without_work, 1);
+    RUN_TESTp(energy_never_grows_without_work, 2);
+    RUN_TESTp(energy_never_grows_without_work, 3);
+    RUN_TEST(energy_report_is_exact);
     RUN_TEST(R_10_mass_of_meshes);
     RUN_TEST(shapes_surfaces_are_closed_and_exact);
     RUN_TEST(shapes_distance);
