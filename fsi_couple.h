@@ -50,9 +50,9 @@
                      fluid's density stays (C-02). Voxel added mass is first order (7.5 % at 16 cells per radius), area fractions 0.5 % (C-04).
                    - Stopping early is stable from a zero start (C-20), and momentum is exact at any iterate (C-16, C-17). A warm start is dropped
                      when it would add energy (C-21).
-                   - Iterations of the default solver are those of the fluid alone, up to 3 more with many bodies 1e4 times lighter (docs/schur.md).
-                   - Single precision with area fractions: a body 10,000 times lighter than the fluid gets a wrong acceleration (measured 30 times too
-                     much); use double, or voxel faces, whose half dual mass keeps the system tame.
+                   - Iterations of the default solver are those of the fluid alone, at most 2 more, for any density (docs/schur.md).
+                   - Single precision: the solids' velocities are carried beside the pressure, so bodies 10,000 times lighter than the fluid move as in
+                     double; take their velocity from the solve, not impulse over mass, which is small against the rounding of the pressure.
                    - Two surfaces closer than a cell act as one wall; fluid between them is lost. Surfaces within round-off of cell centres are
                      cut at the nearest point.
    MEMORY          cell and face arrays at init; lists grow when an interface outgrows them; nothing is allocated once they fit.
@@ -133,6 +133,7 @@
 #define fsi_boundary_project fsi_boundary_project_f32
 #define fsi_fluid_box_begin fsi_fluid_box_begin_f32
 #define fsi_fluid_box_door fsi_fluid_box_door_f32
+#define fsi_fluid_box_follow fsi_fluid_box_follow_f32
 #define fsi_fluid_box_finish fsi_fluid_box_finish_f32
 #define fsi_fluid_box_free fsi_fluid_box_free_f32
 #define fsi_solid_box_begin fsi_solid_box_begin_f32
@@ -457,8 +458,8 @@ typedef struct fsi_world {
     fsi_real damping;         /* 1/s, may be changed */
     fsi_guest *guest;         /* [guest_count] */
     int guest_count, guest_room;
-    fsi_coupled **door;       /* [door_count] of the last step: rigid bodies with a surface, then guests */
-    int *door_body;           /* [door_count] body number, -1 = guest */
+    fsi_coupled **door;       /* [door_count] of the last step: rigid bodies with a surface (jointed ones together), then guests */
+    int *door_body;           /* [door_count] body number (the lowest of those together), -1 = guest */
     int door_count;
     fsi_shape room;           /* the walls */
     void *block; size_t size;
@@ -623,8 +624,10 @@ typedef struct fsi_partitioned_desc {
     int max_iterations;       /* pairs of one fluid and one solid call; 0 = 30 */
     int min_iterations;       /* 0 = 1; the paper's algorithm never ends before 2 */
     int reuse;                /* REDUCED: steps whose pairs are kept; 0 = 5, -1 = none */
-    fsi_real start;           /* REDUCED: share of the first solid load and of the second step taken while nothing is known, (0, 1]; 0 = 0.1.
-                                 1 = Algorithm 1 of the paper, which multiplies the error by the added-mass ratio first */
+    fsi_real start;           /* REDUCED: share of the way from the last step's load to p_F that the first solid call gets, and of the second step taken while
+                                 nothing is known, (0, 1]; 0 = 0.1. 1 = Algorithm 1 of the paper, which multiplies the error by the added-mass ratio first */
+    int gentle;               /* REDUCED: 1 = the first load is mild in a first step too, from none (light nonlinear solids; closed regions take longer then);
+                                 0 = it is p_F there */
     fsi_real filter;          /* REDUCED: an old pair is used if this share of it is new; 0 = 0.1 */
     int gmres;                /* REDUCED: 1 = eq. (6), (7) matrix-free by GMRES as in the paper, 0 = exactly by the small system */
     int relaxed_residual;     /* RELAXED: 1 = stop on omega |R| as the paper does (flatters small omega), 0 = on |R| */
@@ -636,10 +639,11 @@ typedef struct fsi_partitioned_desc {
 } fsi_partitioned_desc;
 
 /* Pairs of one solver. Inputs of this step are orthonormal, q_i -> y_i; those of earlier steps stay as they are, d_j -> e_j. With C = Q^T D and
-   L L^T = D^T D - C^T C (what is new in D), Jacobian = [Y E] R [Q D]^T, R = [[1 + C W C^T, -C W], [-W C^T, W]], W = (L L^T)^-1. All products of
-   two columns are formed once a step, when first asked for, so an iteration costs some columns' length and no square of their number. */
+   L L^T = D^T D - C^T C (what is new in D), Jacobian = [Y E] R [Q D]^T, R = [[1 + C W C^T, -C W], [-W C^T, W]], W = (L L^T)^-1. A product of
+   two columns is formed once in their life, when first asked for, so an iteration costs some columns' length and no square of their number. */
 typedef struct fsi__pairs {
-    fsi_real *dq, *dy;        /* [columns * in], [columns * out] unit differences of the current step, then of earlier steps, newest first */
+    fsi_real *dq, *dy;        /* [columns * in], [columns * out] unit differences, in slots */
+    int32_t *slot;            /* [columns] slots of the current step's, then of earlier steps', newest first; then free ones */
     fsi_real *q, *y;          /* [basis * in], [basis * out] those of this step made orthonormal, and their images */
     int in, out;              /* lengths */
     int current, old;         /* stored differences of this step and of earlier ones */
@@ -650,7 +654,7 @@ typedef struct fsi__pairs {
     int columns, basis;       /* room */
     int32_t *choice;          /* [columns] numbers of the old ones in use, newest first */
     uint8_t *dropped;         /* [columns] an old pair that said nothing new: it cannot later in the same step, when more is known */
-    fsi_real *C, *G, *L;      /* [basis * columns], [columns * columns] products; factor. FSI_REAL_MAX = not formed yet */
+    fsi_real *C, *G, *L;      /* [basis * columns], [columns * columns] products q . d and d . d by slots; factor. FSI_REAL_MAX = not formed yet */
     fsi_real *part;           /* [columns] scratch */
     fsi_real *cross[2];       /* both: [most * most] products of the fluid's inputs with the solid's images, and of the solid's with the fluid's */
     size_t most;              /* basis + columns */
@@ -717,6 +721,8 @@ FSI_API fsi_result fsi_boundary_project(const fsi_boundary_faces *b, fsi_real dt
    Closed regions (boundary pressure projection, XPM section 6): the fluid makes the solids' velocities compatible and tells by which pressure.
    The paper hands that pressure p0 to the solid and forgets it, so it vanishes when the solid obeys and the fixed point is not the coupled
    solution. Here the region's pressure pi is an interface unknown of its own, pi' = pi + p0, and p0 = 0 is part of convergence. */
+/* Solids as given to detect, and their doubles under X; velocities before the solve. */
+typedef struct fsi__follow { fsi_coupled *const *given; fsi_coupled **list, *copy; fsi_real *x, *u[3], *plus[3]; void *block; size_t size; } fsi__follow;
 typedef struct fsi_fluid_box {
     fsi_grid *grid;           /* the caller's; after advection, forces and viscosity */
     fsi_interface *face;      /* the caller's; detected, see fsi_fluid_box_begin */
@@ -725,6 +731,8 @@ typedef struct fsi_fluid_box {
     int bpp;                  /* 1: closed regions push the solids; 0: velocities are made compatible, but the solids do not feel it */
     int swept;                /* 1: a closed region grows by the volume that the elements of nodal surfaces around it sweep, to round-off; they must lie
                                  in the box and be oriented alike. 0: by the flux through the cut faces, as in the monolithic solve (O(h) off) */
+    int follow;               /* 0: geometry stays where the step began. > 0: open nodal surfaces (cloth, rubber) are where X takes them, see fsi_fluid_box_follow;
+                                 fsi_partitioned_scene_step finds them anew and exchanges again up to so many times, until X moves no more than the tolerance */
     double tolerance;         /* of the pressure solve; 0 = 1e-10 (single 1e-5) */
     fsi_allocator allocator;  /* zero = malloc */
     /* set by fsi_fluid_box_begin */
@@ -733,6 +741,7 @@ typedef struct fsi_fluid_box {
     fsi_real dt;
     int64_t solves, iterations; /* pressure solves and their iterations since begin */
     double injected;          /* net volume that sources and scripted faces push into closed regions, m^3/s */
+    double lag;               /* follow: largest way of a node from where the fluid saw it to where it ended, m */
     double leak;              /* volume that the closed regions gain too much in this step, m^3: by the last solve; after a scene's step by the solids' motion */
     /* private */
     int *offset;              /* [solids + 1] first degree of freedom of each solid */
@@ -749,6 +758,7 @@ typedef struct fsi_fluid_box {
     fsi_real *jump;           /* [sides] signed pressure, Pa s */
     int32_t *stamp, *corner;  /* [vertices] last side seen; an element of the vertex */
     fsi_real *row;            /* [dof of the largest dense solid] */
+    fsi__follow moved;        /* follow */
     void *block; size_t size;
 } fsi_fluid_box;
 /* Lists the sides for the present solids, builds the pressure system and keeps it for all solves of the step. FSI_ERR_STATE without a detected
@@ -756,6 +766,9 @@ typedef struct fsi_fluid_box {
 FSI_API fsi_result fsi_fluid_box_begin(fsi_fluid_box *box, fsi_real dt);
 /* The door: X -> p. Has no memory: nothing to save or restore. */
 FSI_API fsi_blackbox fsi_fluid_box_door(fsi_fluid_box *box);
+/* Between two exchanges of a step, with follow set: finds open nodal surfaces anew where X takes them, from the same u*. Closed solids stay where they
+   are. n and regions may change. The next fsi_interface_detect must see the surfaces where the step began (fsi_interface_moved compares with it). */
+FSI_API fsi_result fsi_fluid_box_follow(fsi_fluid_box *box, const fsi_real *X);
 /* Takes the last solve as the new state of the grid: velocities and pressure. */
 FSI_API fsi_result fsi_fluid_box_finish(fsi_fluid_box *box);
 /* Frees its memory; safe on a zeroed struct and twice. */
@@ -817,7 +830,7 @@ typedef struct fsi_partitioned_scene {
     fsi_result (*begin_fn)(void *user, fsi_real dt);
     fsi_result (*move_fn)(void *user, fsi_real dt);
     void *user;
-    fsi_real *x, *p; size_t room; /* private */
+    fsi_real *x, *p, *seen; size_t room; /* private: [room] X, load, X that the geometry was found at */
     fsi_allocator allocator;
 } fsi_partitioned_scene;
 FSI_API fsi_result fsi_partitioned_scene_step(fsi_partitioned_scene *s, fsi_real dt, fsi_report *report);
@@ -923,7 +936,8 @@ FSI_API void fsi_proxy_free(fsi_proxy *c);
 FSI_API fsi_result fsi_proxy_step(fsi_proxy *c, fsi_real dt, fsi_report *report);
 /* The stages. Collide: after fsi_sph_accelerate, changes velocities of particles and solids. */
 FSI_API fsi_result fsi_proxy_collide(fsi_proxy *c, fsi_real dt);
-/* Correct: after fluid and solids have moved; moves fluid particles only. */
+/* Correct: after fluid and solids have moved; moves fluid particles only. Between collide and correct the order of the particles must stay: a prepare
+   in between may only find them sorted already (as a fluid step does right after another prepare). */
 FSI_API fsi_result fsi_proxy_correct(fsi_proxy *c);
 /* The two-body response (9)-(12): velocities v_f, v_p before, 1/m_f and 1/m_p >= 0 (not both 0), unit normal n from the solid to the fluid.
    Returns the impulse on the proxy; the fluid particle gets the opposite. */
@@ -1464,6 +1478,40 @@ static void fsi__interface_uncover(fsi_interface *f, fsi_grid *g) {
     f->started = 1;
 }
 
+/* Smooth walls: the advection samples across them, so scalars, like the flow, go on a few cells into closed solids: means of the layer before. */
+static void fsi__interface_continue(fsi_interface *f, const fsi_grid *g) {
+    enum { LAYERS = 4 };
+    fsi_real *field[FSI_GRID_SCALARS + 8];
+    int q, fields = 0, s, layer, axis, up, i[3], from[3], to[3];
+    for (q = FSI_FIELD_DENSITY; q < FSI_FIELD_SCALAR + FSI_GRID_SCALARS; q++)
+        if (q != FSI_FIELD_PHI && fsi_grid_field(g, (fsi_field)q)) field[fields++] = fsi_grid_field(g, (fsi_field)q);
+    for (layer = 1; fields && layer <= LAYERS + 1; layer++)            /* the last pass clears the marks */
+        for (s = 0; s < f->solids; s++) {
+            if (!f->solid[s]->surface.closed || !f->solid[s]->surface.element_count || !fsi__cell_range(f, f->bvh[s].node->lo, f->bvh[s].node->hi, from, to)) continue;
+            for (i[2] = from[2]; i[2] < to[2]; i[2]++)
+                for (i[1] = from[1]; i[1] < to[1]; i[1]++)
+                    for (i[0] = from[0]; i[0] < to[0]; i[0]++) {
+                        size_t c = fsi__cell_index(f, i), near_it[6];
+                        int n = 0;
+                        if (layer > LAYERS) { f->delta[c] = 0; continue; }
+                        if (!f->covered[c] || f->delta[c]) continue;
+                        for (axis = 0; axis < f->dim; axis++)
+                            for (up = -1; up <= 1; up += 2) {
+                                size_t m = (size_t)((ptrdiff_t)c + up * fsi__stride(f, axis));
+                                if (i[axis] + up < 0 || i[axis] + up >= f->n[axis]) continue;
+                                if (!f->covered[m] || (f->delta[m] && f->delta[m] < layer)) near_it[n++] = m;
+                            }
+                        if (!n) continue;
+                        f->delta[c] = (int8_t)layer;
+                        for (q = 0; q < fields; q++) {
+                            fsi_real sum = 0;
+                            for (up = 0; up < n; up++) sum += field[q][near_it[up]];
+                            field[q][c] = sum / (fsi_real)n;
+                        }
+                    }
+        }
+}
+
 /* ---- Cells that a thin surface runs over. */
 static int fsi__interface_remember(fsi_interface *f) {
     size_t n = 0;
@@ -1627,12 +1675,12 @@ FSI_API fsi_result fsi_interface_move_surface(fsi_interface *face, fsi_grid *gri
         mark[c] = (uint8_t)(liquid | (n >= 0 && same ? HELD : 0));
     }
     if ((r = fsi_grid_move_surface(grid, dt, report)) < 0) return r;
-    for (c = 0; guard && c < face->cells; c++) {
-        fsi_real sum = 0, sign = mark[c] & LIQUID ? -1 : 1;
-        if (!(mark[c] & HELD) || (grid->phi[c] < 0) == (mark[c] & LIQUID)) continue;
-        n = fsi__interface_seen(face, c, seen);
+    for (c = 0; guard && c < face->cells; c++) {       /* what the other side put near 0 comes back to half a cell at least: all it sees is far from a surface */
+        fsi_real sum = 0, sign = mark[c] & LIQUID ? FSI_R(-1.0) : FSI_R(1.0);
+        if (!(mark[c] & HELD) || sign * grid->phi[c] >= face->h / 2) continue;
+        n = sign * grid->phi[c] > 0 ? 0 : fsi__interface_seen(face, c, seen);
         for (k = 0; k < n; k++) if ((grid->phi[seen[k]] < 0) == (mark[c] & LIQUID)) sum = fsi__max(sum, fsi__abs(grid->phi[seen[k]]));
-        grid->phi[c] = sign * (sum > 0 ? sum / 2 : face->h / 2);
+        grid->phi[c] = sign * fsi__max(sum / 2, face->h / 2);
     }
     return r;
 }
@@ -1706,6 +1754,7 @@ FSI_API fsi_result fsi_interface_detect(fsi_interface *face, fsi_grid *grid, fsi
             if (solid[face->crossing[s].solid]->surface.closed) face->blocked[face->crossing[s].axis][face->crossing[s].face] = 0;
     }
     fsi__interface_uncover(face, grid);
+    if (face->desc.smooth) fsi__interface_continue(face, grid);
     memset(&face->occlusion, 0, sizeof face->occlusion);
     face->occlusion.solid = face->covered;
     for (axis = 0; axis < face->dim; axis++) {
@@ -1824,14 +1873,89 @@ static int fsi__side_add(fsi_interface *f, const fsi_grid *g, const fsi_crossing
     return 1;
 }
 
-/* Volume of every solid in the box below the liquid's surface. */
+/* Volume of a closed surface where n . x < d, by cones from a point o of that plane: the cut face has o in its plane and adds nothing.
+   In 2D the area, by triangles from o. */
+static double fsi__volume_below(const fsi_surface *s, fsi_vec3 n, fsi_real d) {
+    fsi_vec3 o = fsi_vec_scale(n, d / fsi_vec_dot(n, n));
+    double sum = 0;
+    int e, k, m = s->dim;
+    for (e = 0; e < s->element_count; e++) {
+        fsi_vec3 x[4];
+        int count = 0;
+        for (k = 0; k < m; k++) {
+            fsi_vec3 a = fsi_vec_sub(fsi_vec_load(s->x + 3 * s->index[m * e + k]), o), b = fsi_vec_sub(fsi_vec_load(s->x + 3 * s->index[m * e + (k + 1) % m]), o);
+            fsi_real ha = fsi_vec_dot(n, a), hb = fsi_vec_dot(n, b);
+            if (m == 2) { a.z = b.z = 0; }
+            if (ha < 0) x[count++] = a;
+            if ((ha < 0) != (hb < 0) && (m == 3 || k == 0)) x[count++] = fsi_vec_mad(a, fsi_vec_sub(b, a), ha / (ha - hb));
+        }
+        if (m == 2 && count == 2) sum += (double)(x[0].x * x[1].y - x[0].y * x[1].x) / 2;
+        for (k = 2; k < count; k++) sum += (double)fsi_vec_dot(x[0], fsi_vec_cross(x[k - 1], x[k])) / 6;
+    }
+    return sum;
+}
+
+/* The liquid's surface around a solid as a plane n . x = d: least squares of phi over the free cells within two cells of the surface, in the solid's
+   bounds and three cells more. Too few of them, or far from level: level with their mean height. Returns 0: no surface near; *d = sign of phi there. */
+static int fsi__waterline(const fsi_interface *f, const fsi_grid *g, const int *from, const int *to, fsi_vec3 *n, fsi_real *d) {
+    double S[16] = {0}, b[4] = {0}, count = 0, wet = 0, size, level;
+    fsi_real A[16], x[4], c[3];
+    fsi_vec3 up = fsi_vec_scale(g->desc.gravity, -1);
+    int i[3], j, k, m = f->dim + 1;
+    up = fsi__length(up) > 0 ? fsi__unit(up) : fsi_vec(0, 1, 0);
+    for (i[2] = from[2]; i[2] < to[2]; i[2]++)
+        for (i[1] = from[1]; i[1] < to[1]; i[1]++)
+            for (i[0] = from[0]; i[0] < to[0]; i[0]++) {
+                size_t at = fsi__cell_index(f, i);
+                double row[4] = {1, 0, 0, 0};
+                if (f->covered[at]) continue;
+                wet += g->phi[at] < 0 ? 1 : -1;
+                if (fsi__abs(g->phi[at]) > 2 * f->h) continue;
+                for (k = 0; k < f->dim; k++) row[1 + k] = (double)(i[k] - from[k]);        /* in cells from the corner: well scaled */
+                for (j = 0; j < m; j++) {
+                    for (k = 0; k < m; k++) S[m * j + k] += row[j] * row[k];
+                    b[j] += row[j] * (double)(g->phi[at] / f->h);
+                }
+                count++;
+            }
+    *d = wet > 0 ? FSI_R(-1.0) : FSI_R(1.0);
+    if (count < 1) return 0;
+    for (j = 0; j < m * m; j++) A[j] = (fsi_real)(S[j] / count + (j % (m + 1) ? 0 : 1e-9));
+    for (j = 0; j < m; j++) x[j] = (fsi_real)(b[j] / count);
+    for (k = 0; k < 3; k++) c[k] = fsi__get(f->origin, k) + (k < f->dim ? f->h * ((fsi_real)from[k] + FSI_R(0.5)) : 0);
+    if (count > 2 * m && fsi_dense_cholesky(m, A) == FSI_OK) {
+        fsi_dense_cholesky_solve(m, A, x);
+        *n = fsi_vec(x[1], x[2], m == 4 ? x[3] : 0);
+        size = (double)fsi__length(*n);
+        if (size > 0.3 && size < 3 && (double)fsi_vec_dot(*n, up) > 0.5 * size) { *d = fsi_vec_dot(*n, fsi_vec_load(c)) - x[0] * f->h; return 1; }
+    }
+    for (level = -b[0] / count, k = 0; k < f->dim; k++) level += (double)fsi__get(up, k) * S[1 + k] / count;      /* mean of up . x - phi, in cells */
+    *n = up;
+    *d = (fsi_real)level * f->h + fsi_vec_dot(up, fsi_vec_load(c));
+    return 1;
+}
+
+/* Volume of a closed surface within lo .. hi below the liquid's surface, continued level through the solid (phi inside solids is no surface). */
+static double fsi__submerged(const fsi_interface *f, const fsi_grid *g, const fsi_surface *surface, const fsi_real *lo, const fsi_real *hi) {
+    fsi_vec3 n = fsi_vec(0, 1, 0);
+    fsi_real d = hi[1] + f->h;
+    int k, from[3], to[3];
+    if (!surface->closed || !surface->element_count || !fsi__cell_range(f, lo, hi, from, to)) return 0;
+    for (k = 0; k < f->dim; k++) { from[k] = fsi__imax(from[k] - 2, 0); to[k] = fsi__imin(to[k] + 2, f->n[k]); }
+    if (g->phi && !fsi__waterline(f, g, from, to, &n, &d)) {
+        if (d > 0) return 0;
+        d = hi[1] + f->h;
+    }
+    return fsi__volume_below(surface, n, d);
+}
+
+/* Of every solid; in smoke what lies in the box. */
 static void fsi__interface_submerged(fsi_interface *f, const fsi_grid *g) {
-    double volume = (double)f->h * (double)f->h * (f->dim == 3 ? (double)f->h : 1);
+    double cell = (double)f->h * (double)f->h * (f->dim == 3 ? (double)f->h : 1);
     size_t c;
     int s;
-    for (s = 0; s < f->solids; s++) f->submerged[s] = 0;
-    for (c = 0; c < f->cells; c++)
-        if (f->covered[c]) f->submerged[f->owner[c]] += volume * (g->phi ? (double)fsi__clamp(FSI_R(0.5) - g->phi[c] / f->h, 0, 1) : 1);
+    for (s = 0; s < f->solids; s++) f->submerged[s] = g->phi && f->solid[s]->surface.element_count ? fsi__submerged(f, g, &f->solid[s]->surface, f->bvh[s].node->lo, f->bvh[s].node->hi) : 0;
+    for (c = 0; c < f->cells && !g->phi; c++) if (f->covered[c]) f->submerged[f->owner[c]] += cell;
 }
 
 FSI_API fsi_result fsi_interface_sides(fsi_interface *face, const fsi_grid *grid) {
@@ -1978,15 +2102,30 @@ static void fsi__share_lines(fsi_interface *f, const fsi_surface *s, int e, int 
     }
 }
 
+/* A solid smaller than a cell may close far more than it fills: the factor that makes its shares along an axis add up to its volume, at most 1. */
+static fsi_real fsi__share_grain(const fsi_interface *f, int solid, int axis, const int *from, const int *to) {
+    const fsi_bvh_node *root = f->bvh[solid].node;
+    double sum = 0, volume;
+    int i[3], k;
+    for (k = 0; k < f->dim; k++) if (root->hi[k] - root->lo[k] > f->h) return 1;
+    for (i[2] = from[2]; i[2] < to[2]; i[2]++)
+        for (i[1] = from[1]; i[1] < to[1]; i[1]++)
+            for (i[0] = from[0]; i[0] < to[0]; i[0]++) sum += (double)f->velocity[axis][fsi__face_index(f, axis, i)];
+    volume = fsi__volume_below(&f->solid[solid]->surface, fsi_vec(0, 1, 0), root->hi[1] + f->h) / (double)(f->h * f->h * (f->dim == 3 ? f->h : 1));
+    return sum > volume ? (fsi_real)(fmax(volume, 0) / sum) : 1;
+}
+
 /* Collects the shares of one solid into the list of cuts and into open[]. */
 static int fsi__share_collect(fsi_interface *f, int solid, const int *from, const int *to) {
     int i[3], axis;
-    for (axis = 0; axis < f->dim; axis++)
+    fsi_real grain = 1;
+    for (axis = 0; axis < f->dim; axis++) {
+        grain = fsi__share_grain(f, solid, axis, from, to);
         for (i[2] = from[2]; i[2] < to[2]; i[2]++)
             for (i[1] = from[1]; i[1] < to[1]; i[1]++)
                 for (i[0] = from[0]; i[0] < to[0]; i[0]++) {
                     size_t face = fsi__face_index(f, axis, i);
-                    fsi_real share = f->velocity[axis][face];
+                    fsi_real share = grain * f->velocity[axis][face];
                     f->velocity[axis][face] = 0;
                     share = share > FSI_R(0.999) ? 1 : share < FSI_R(1e-3) ? 0 : share;
                     share = fsi__min(share, f->open[axis][face]);
@@ -1998,6 +2137,7 @@ static int fsi__share_collect(fsi_interface *f, int solid, const int *from, cons
                     f->open[axis][face] -= share;
                     if (f->open[axis][face] < FSI_R(1e-3)) f->open[axis][face] = 0;
                 }
+    }
     return 1;
 }
 
@@ -2334,18 +2474,28 @@ FSI__INLINE fsi_real fsi__u_row(const fsi_couple *c, int s, int i, const fsi_rea
 /* out = Z^T x for one solid; y += s Z a. */
 static void fsi__zt(const fsi_couple *c, int s, const fsi_real *x, fsi_real *out) {
     const fsi_interface *f = &c->interface;
-    int i, e, k, r = c->offset[s + 1] - c->offset[s], nodal = f->solid[s]->node != NULL;
+    int i, e, k, k0, r = c->offset[s + 1] - c->offset[s];
     const fsi_real *K = c->K + c->K_at[s];
+    if (!f->solid[s]->node) {                          /* summed in double: the pressures around a light body nearly cancel */
+        for (k0 = 0; k0 < r; k0 += 8) {
+            double sum[8] = {0, 0, 0, 0, 0, 0, 0, 0};
+            int n = fsi__imin(r - k0, 8);
+            for (i = c->first[s]; i < c->first[s + 1]; i++) {
+                const fsi_side *side = fsi__side_of(c, i);
+                const fsi_real *q = c->q + c->row[i] + k0;
+                double w = (double)fsi__side_z(f, side) * (double)x[side->cell];
+                for (k = 0; k < n; k++) sum[k] += w * (double)q[k];
+            }
+            for (k = 0; k < n; k++) out[k0 + k] = (fsi_real)sum[k];
+        }
+        return;
+    }
     for (k = 0; k < r; k++) out[k] = 0;
     for (i = c->first[s]; i < c->first[s + 1]; i++) {
         const fsi_side *side = fsi__side_of(c, i);
         fsi_real w = fsi__side_z(f, side) * x[side->cell];
-        if (!nodal) {
-            const fsi_real *q = c->q + c->row[i];
-            for (k = 0; k < r; k++) out[k] += w * q[k];
-        } else
-            for (e = side->row; e < side->row_end; e++)
-                if (K[f->col[e]] > 0) out[f->col[e]] += w * f->val[e];
+        for (e = side->row; e < side->row_end; e++)
+            if (K[f->col[e]] > 0) out[f->col[e]] += w * f->val[e];
     }
 }
 static void fsi__z_add(const fsi_couple *c, int s, const fsi_real *a, fsi_real scale, fsi_real *y) {
@@ -2464,18 +2614,26 @@ static void fsi__solid_add(fsi_couple *c, int s, const fsi_real *a) {
     }
 }
 
-/* Velocities and impulses that belong to p^: exact momentum for any p^. */
-static void fsi__mono_finish(fsi_couple *c, const fsi_real *p) {
-    fsi_interface *f = &c->interface;
-    int s, i;
-    for (s = 0; s < f->solids; s++) {
-        fsi_real *a = c->coef[0] + c->offset[s], *b = c->coef[1] + c->offset[s], *hat = c->coef[3] + c->offset[s];
-        size_t n = (size_t)(c->offset[s + 1] - c->offset[s]);
+/* coef[4] = start - K^-1 Z^T p, the solids' answer to p^ (start NULL: 0; may be coef[4] itself). */
+static void fsi__answer(fsi_couple *c, const fsi_real *p, const fsi_real *start) {
+    int s, k;
+    for (s = 0; s < c->interface.solids; s++) {
+        fsi_real *a = c->coef[0] + c->offset[s], *b = c->coef[1] + c->offset[s];
+        int n = c->offset[s + 1] - c->offset[s];
         if (!n) continue;
         fsi__zt(c, s, p, a);
         fsi__k_solve(c, s, a, b);
-        fsi_xpay(n, hat, -1, b);                       /* a_hat - K^-1 Z^T p */
-        fsi__solid_add(c, s, b);
+        for (k = 0; k < n; k++) c->coef[4][c->offset[s] + k] = (start ? start[c->offset[s] + k] : 0) - b[k];
+    }
+}
+
+/* Velocities and impulses that belong to p^ and the answer in coef[4]: exact momentum for any p^. */
+static void fsi__mono_finish(fsi_couple *c, const fsi_real *p) {
+    fsi_interface *f = &c->interface;
+    int s, i;
+    for (s = 0; s < f->solids; s++) if (c->offset[s + 1] > c->offset[s]) {
+        fsi_axpy((size_t)(c->offset[s + 1] - c->offset[s]), 1, c->coef[3] + c->offset[s], c->coef[4] + c->offset[s]);        /* a_hat - K^-1 Z^T p */
+        fsi__solid_add(c, s, c->coef[4] + c->offset[s]);
     }
     for (i = 0; i < f->sides; i++) {
         const fsi_side *side = f->side + i;
@@ -2880,12 +3038,57 @@ static void fsi__precondition(const fsi_real *r, fsi_real *z, void *user) {
 
 static double fsi__tolerance(const fsi_couple *c) { return c->desc.tolerance > 0 ? c->desc.tolerance : c->grid->desc.tolerance; }
 
-/* Sigma p = b by CG on the grid's solver; b = grid.rhs, p = grid.pressure. */
+/* Sigma x = b by CG on the grid's solver, null vectors taken out of both; felt constants start solved: x0 = x + 1 E^-1 1^T (b - Sigma x). */
+static fsi_result fsi__sigma_cg(fsi_couple *c, fsi_mg_solve_desc *d, fsi_real *b, fsi_real *x, fsi_report *report) {
+    double lost = fsi__null_project(c, b);
+    fsi_result r;
+    if (c->regions) {
+        fsi__coarse_correct(c, b, x);
+        d->guess = 1;
+    }
+    r = fsi_mg_solve(c->grid->mg, d, b, x, report);
+    (void)fsi__null_project(c, x);
+    return r == FSI_OK && lost > (sizeof(fsi_real) == 8 ? 1e-6 : 1e-3) ? FSI_INCOMPATIBLE : r;
+}
+
+/* Single precision: rounding of p times K^-1 Z^T is a large velocity for a light solid. The solids' answer a is kept beside p and improved
+   with it: Sigma x = r = b - L_N p + Z a, p += x, a -= K^-1 Z^T x. What rounding of x does to a shrinks with x. */
+static fsi_result fsi__sigma_refine(fsi_couple *c, fsi_mg_solve_desc *d, double tolerance, fsi_report *report, fsi_result result) {
+    fsi_grid *g = c->grid;
+    fsi_real *r = c->cells[0], *x = c->cells[1], *t = c->cells[2];
+    size_t n = c->interface.cells, i;
+    double limit = tolerance * fsi_norm(n, g->rhs), size, last = 0;
+    int pass, s, cap = d->max_iterations;
+    for (pass = 0; pass < 4 && d->tolerance > tolerance && result != FSI_NOT_CONVERGED; pass++) {
+        fsi_report more;
+        fsi_result again;
+        fsi_mg_apply(g->mg, g->pressure, r);
+        fsi_fill(n, 0, t);
+        fsi__bubble_extra(c, g->pressure, t);
+        for (i = 0; i < n; i++) r[i] = g->cell[i] == FSI_CELL_FLUID ? g->rhs[i] - r[i] - t[i] : 0;
+        for (s = 0; s < c->interface.solids; s++)
+            if (c->offset[s + 1] > c->offset[s]) fsi__z_add(c, s, c->coef[4] + c->offset[s], fsi__scale_of(c), r);
+        size = fsi_norm(n, r);
+        if (!(size > 2 * limit) || (pass && size > last / 2)) break;
+        last = size;
+        d->tolerance = fmin(fmax(limit / size, 1e-3), 0.1);
+        d->guess = 0;
+        if ((d->max_iterations = cap - report->iterations) < 1) return FSI_NOT_CONVERGED;
+        fsi_fill(n, 0, x);
+        if ((again = fsi__sigma_cg(c, d, r, x, &more)) < 0) return again;
+        fsi_axpy(n, 1, x, g->pressure);
+        fsi__answer(c, x, c->coef[4]);
+        report->iterations += more.iterations;
+        report->residual = more.residual;
+    }
+    return result;
+}
+
+/* Sigma p = b; b = grid.rhs, p = grid.pressure; the solids' answer to it into coef[4]. */
 static fsi_result fsi__solve_sigma(fsi_couple *c, fsi_report *report) {
     fsi_grid *g = c->grid;
     fsi_mg_solve_desc d;
     size_t n = c->interface.cells, i;
-    double lost = 0;
     fsi_result r;
     memset(&d, 0, sizeof d);
     d.tolerance = fsi__tolerance(c);
@@ -2902,16 +3105,12 @@ static fsi_result fsi__solve_sigma(fsi_couple *c, fsi_report *report) {
         if (c->desc.solver <= FSI_COUPLE_WOODBURY) d.rank = &c->rank;
         if (c->desc.solver == FSI_COUPLE_SCHUR || c->regions) { d.precondition.apply_fn = fsi__precondition; d.precondition.user = c; }
         for (i = 0; i < n; i++) if (g->cell[i] != FSI_CELL_FLUID) g->rhs[i] = 0;
-        lost = fsi__null_project(c, g->rhs);
-        if (c->regions) {                              /* start with the coarse part solved: x0 = g + 1 E^-1 1^T (b - Sigma g) */
-            fsi__coarse_correct(c, g->rhs, g->pressure);
-            d.guess = 1;
-        }
     }
-    r = fsi_mg_solve(g->mg, &d, g->rhs, g->pressure, report);
-    (void)fsi__null_project(c, g->pressure);
-    if (r == FSI_OK && lost > (sizeof(fsi_real) == 8 ? 1e-6 : 1e-3)) r = report->reason = FSI_INCOMPATIBLE;
-    return r;
+    if (sizeof(fsi_real) == 4 && c->columns && c->desc.solver != FSI_COUPLE_SCHUR) d.tolerance = fmax(d.tolerance, 1e-3);   /* the rest by fsi__sigma_refine */
+    r = fsi__sigma_cg(c, &d, g->rhs, g->pressure, report);
+    if (r < 0) return r;
+    fsi__answer(c, g->pressure, NULL);
+    return report->reason = fsi__sigma_refine(c, &d, fsi__tolerance(c), report, r);
 }
 
 /* ---- The full system in (p^, l, w), l = lambda / A, w = B v / A, all rows times scale (A for those of l and w):
@@ -3159,7 +3358,9 @@ static fsi_result fsi__solve_indefinite(fsi_couple *c, fsi_report *report) {
     for (i = 0; i < cells; i++) x[n + i] = c->grid->cell[i] == FSI_CELL_FLUID ? c->grid->rhs[i] : 0;
     for (i = 0; i < (size_t)c->columns; i++) x[n + cells + i] = -fsi__scale_of(c) * c->coef[2][i];
     r = fsi_symmqmr_solve(&d, x + n, x, c->block[FSI__B_KRYLOV].ptr, c->block[FSI__B_KRYLOV].bytes, report);
-    if (r >= 0) fsi_copy(cells, x, c->grid->pressure);
+    if (r < 0) return r;
+    fsi_copy(cells, x, c->grid->pressure);
+    fsi__answer(c, x, NULL);
     return r;
 }
 
@@ -3271,27 +3472,43 @@ FSI_API fsi_result fsi_couple_solve(fsi_couple *couple, fsi_real dt, fsi_report 
     return rep.reason;
 }
 
-FSI_API fsi_result fsi_couple_body(const fsi_couple *couple, int solid, fsi_body_report *out) {
-    const fsi_interface *f;
-    const fsi_surface *s;
+/* Of elements first .. last - 1 of a solid's surface. */
+static void fsi__body_part(const fsi_couple *couple, int solid, int first, int last, fsi_body_report *out) {
+    const fsi_interface *f = &couple->interface;
+    const fsi_surface *s = &f->solid[solid]->surface;
     fsi_vec3 sum = {0, 0, 0};
-    int i;
-    if (!couple || !couple->grid || !out) return FSI_ERR_ARGUMENT;
-    f = &couple->interface;
-    if (solid < 0 || solid >= f->solids || !(couple->dt > 0)) return FSI_ERR_ARGUMENT;
+    int i, all = first == 0 && last == s->element_count;
     memset(out, 0, sizeof *out);
-    s = &f->solid[solid]->surface;
-    for (i = 0; i < s->vertex_count; i++) sum = fsi_vec_add(sum, fsi_vec_load(s->x + 3 * i));
-    if (s->vertex_count) out->about = fsi_vec_scale(sum, 1 / (fsi_real)s->vertex_count);
+    for (i = s->dim * first; i < s->dim * last && !all; i++) sum = fsi_vec_add(sum, fsi_vec_load(s->x + 3 * s->index[i]));
+    for (i = 0; i < s->vertex_count && all; i++) sum = fsi_vec_add(sum, fsi_vec_load(s->x + 3 * i));
+    i = all ? s->vertex_count : s->dim * (last - first);
+    if (i) out->about = fsi_vec_scale(sum, 1 / (fsi_real)i);
     out->submerged = f->submerged[solid];
+    if (!all) {
+        fsi_real lo[3] = {FSI_REAL_MAX, FSI_REAL_MAX, FSI_REAL_MAX}, hi[3] = {-FSI_REAL_MAX, -FSI_REAL_MAX, -FSI_REAL_MAX};
+        fsi_surface part = *s;
+        for (i = 3 * s->dim * first; i < 3 * s->dim * last; i++) {
+            fsi_real x = s->x[3 * s->index[i / 3] + i % 3];
+            lo[i % 3] = fsi__min(lo[i % 3], x); hi[i % 3] = fsi__max(hi[i % 3], x);
+        }
+        part.index += s->dim * first; part.element_count = last - first;
+        out->submerged = fsi__submerged(f, couple->grid, &part, lo, hi);
+    }
     for (i = couple->first[solid]; i < couple->first[solid + 1]; i++) {
         const fsi_side *side = fsi__side_of(couple, i);
         fsi_real j = -couple->lambda[couple->by_solid[i]] / (fsi_real)couple->dt;
         fsi_vec3 force = fsi_vec(side->axis == 0 ? j : 0, side->axis == 1 ? j : 0, side->axis == 2 ? j : 0);
+        if (side->element < first || side->element >= last) continue;
         out->force = fsi_vec_add(out->force, force);
         out->torque = fsi_vec_add(out->torque, fsi_vec_cross(fsi_vec_sub(fsi_interface_centre(f, side), out->about), force));
         out->sides++;
     }
+}
+
+FSI_API fsi_result fsi_couple_body(const fsi_couple *couple, int solid, fsi_body_report *out) {
+    if (!couple || !couple->grid || !out) return FSI_ERR_ARGUMENT;
+    if (solid < 0 || solid >= couple->interface.solids || !(couple->dt > 0)) return FSI_ERR_ARGUMENT;
+    fsi__body_part(couple, solid, 0, couple->interface.solid[solid]->surface.element_count, out);
     return FSI_OK;
 }
 
@@ -3560,8 +3777,7 @@ FSI_API fsi_result fsi_world_add_guest(fsi_world *w, const fsi_guest *guest) {
 }
 
 /* v* of all solids, and their doors. */
-static fsi_result fsi__world_begin(void *user, fsi_real dt) {
-    fsi_world *w = (fsi_world *)user;
+static fsi_result fsi__world_begin(fsi_world *w, fsi_real dt, int joined) {
     fsi_real keep = 1 / (1 + dt * w->damping);
     fsi_result r = fsi_solids_forces(&w->solids, dt);
     int i, a;
@@ -3576,8 +3792,9 @@ static fsi_result fsi__world_begin(void *user, fsi_real dt) {
     }
     for (w->door_count = 0, i = 0; i < w->solids.body_count; i++) {
         if (w->solids.body[i].shape->surface.vertex_count == 0) continue;                /* planes, rooms, height fields */
-        if ((r = fsi_solids_coupled(&w->solids, i, &w->door[w->door_count])) < 0) return r;
-        w->door_body[w->door_count++] = i;
+        r = joined ? fsi_solids_coupled_joined(&w->solids, i, &w->door[w->door_count]) : fsi_solids_coupled(&w->solids, i, &w->door[w->door_count]);
+        if (r < 0) return r;
+        if (w->door[w->door_count]) w->door_body[w->door_count++] = i;
     }
     for (i = 0; i < w->guest_count; i++) {
         if (w->guest[i].begin_fn && (r = w->guest[i].begin_fn(w->guest[i].user, dt)) < 0) return r;
@@ -3592,8 +3809,8 @@ static fsi_result fsi__world_move(void *user, fsi_real dt) {
     fsi_world *w = (fsi_world *)user;
     fsi_result r = FSI_OK;
     int i;
-    for (i = 0; i < w->door_count && r >= 0; i++)
-        if (w->door_body[i] >= 0 && w->solids.body[w->door_body[i]].kind == FSI_RIGID_DYNAMIC) r = fsi_solids_take_coupled(&w->solids, w->door_body[i]);
+    for (i = 0; i < w->solids.body_count && r >= 0; i++)
+        if (w->solids.body[i].shape->surface.vertex_count > 0 && w->solids.body[i].kind == FSI_RIGID_DYNAMIC) r = fsi_solids_take_coupled(&w->solids, i);
     if (r >= 0) r = fsi_solids_move(&w->solids, dt);
     for (i = 0; i < w->guest_count && r >= 0; i++)
         if (w->guest[i].move_fn) r = w->guest[i].move_fn(w->guest[i].user, dt);
@@ -3606,15 +3823,16 @@ FSI_API fsi_result fsi_world_step(fsi_world *w, fsi_real dt, fsi_report *report)
     if (!w || !w->block) return FSI_ERR_STATE;
     if (!(dt > 0) || !fsi__finite(dt)) return FSI_ERR_ARGUMENT;
     memset(&scene, 0, sizeof scene);
-    if ((r = fsi__world_begin(w, dt)) < 0) return r;
+    if ((r = fsi__world_begin(w, dt, 1)) < 0) return r;
     scene.solid = w->door; scene.count = w->door_count; scene.move_fn = fsi__world_move; scene.user = w;
     return fsi_couple_step(&w->couple, &scene, dt, report);
 }
 
 FSI_API fsi_result fsi_world_body(const fsi_world *w, int body, fsi_body_report *out) {
-    int i;
-    for (i = 0; w && i < w->door_count; i++)
-        if (w->door_body[i] == body) return fsi_couple_body(&w->couple, i, out);
+    int i, owner, first, elements;
+    if (!w || !w->block || !out || !(w->couple.dt > 0) || fsi_solids_joined_part(&w->solids, body, &owner, &first, &elements) < 0) return FSI_ERR_ARGUMENT;
+    for (i = 0; i < w->door_count; i++)
+        if (w->door_body[i] == owner) { fsi__body_part(&w->couple, i, first, first + elements, out); return FSI_OK; }
     return FSI_ERR_ARGUMENT;
 }
 
@@ -5636,6 +5854,7 @@ static void fsi__partitioned_layout(fsi_partitioned *c, fsi_arena *a) {
     fsi__pairs *f = &c->fluid, *s = &c->solid, *p;
     f->dq = (fsi_real *)fsi_arena_take(a, k * n, sizeof(fsi_real)); f->dy = (fsi_real *)fsi_arena_take(a, k * m, sizeof(fsi_real));
     s->dq = (fsi_real *)fsi_arena_take(a, k * m, sizeof(fsi_real)); s->dy = (fsi_real *)fsi_arena_take(a, k * n, sizeof(fsi_real));
+    f->slot = (int32_t *)fsi_arena_take(a, k, sizeof(int32_t)); s->slot = (int32_t *)fsi_arena_take(a, k, sizeof(int32_t));
     c->p_last = (fsi_real *)fsi_arena_take(a, m, sizeof(fsi_real));
     f->q = (fsi_real *)fsi_arena_take(a, basis * n, sizeof(fsi_real)); f->y = (fsi_real *)fsi_arena_take(a, basis * m, sizeof(fsi_real));
     s->q = (fsi_real *)fsi_arena_take(a, basis * m, sizeof(fsi_real)); s->y = (fsi_real *)fsi_arena_take(a, basis * n, sizeof(fsi_real));
@@ -5666,9 +5885,18 @@ static void fsi__partitioned_layout(fsi_partitioned *c, fsi_arena *a) {
     }
 }
 
+/* No product of two columns is known. */
+static void fsi__pairs_unknown(fsi_partitioned *c) {
+    fsi__pairs *f = &c->fluid, *s = &c->solid;
+    size_t i, k = (size_t)c->columns;
+    for (i = 0; i < k * k; i++) f->G[i] = s->G[i] = FSI_REAL_MAX;
+    for (i = 0; i < f->most * f->most; i++) f->cross[0][i] = f->cross[1][i] = FSI_REAL_MAX;
+}
+
 FSI_API fsi_result fsi_partitioned_init(fsi_partitioned *c, const fsi_partitioned_desc *desc) {
     fsi_partitioned_desc d;
     fsi_arena a;
+    int i;
     if (!c || !desc) return FSI_ERR_ARGUMENT;
     memset(c, 0, sizeof *c);
     d = *desc;
@@ -5697,6 +5925,8 @@ FSI_API fsi_result fsi_partitioned_init(fsi_partitioned *c, const fsi_partitione
     a.base = (unsigned char *)c->block;
     a.size = c->size;
     fsi__partitioned_layout(c, &a);
+    for (i = 0; i < c->columns; i++) c->fluid.slot[i] = c->solid.slot[i] = i;
+    fsi__pairs_unknown(c);
     return FSI_OK;
 }
 
@@ -5710,6 +5940,7 @@ FSI_API void fsi_partitioned_forget(fsi_partitioned *c) {
     c->fluid.current = c->fluid.old = c->solid.current = c->solid.old = 0;
     c->kept_steps = 0;
     c->has_load = 0;
+    if (c->block) memset(c->p_last, 0, (size_t)c->desc.m * sizeof(fsi_real));
 }
 
 /* Dynamic state: the counters, then the part of the block before q. No addresses, so the same run gives the same bytes everywhere. */
@@ -5749,6 +5980,7 @@ FSI_API fsi_result fsi_partitioned_restore(fsi_partitioned *c, const void *block
     c->fluid.current = h.current[0]; c->fluid.old = h.old[0]; c->solid.current = h.current[1]; c->solid.old = h.old[1];
     memcpy(c->step_columns, h.step_columns, sizeof h.step_columns);
     memcpy(c->block, (const unsigned char *)block + sizeof h, fsi__partitioned_kept(c));
+    fsi__pairs_unknown(c);
     return FSI_OK;
 }
 
@@ -5773,25 +6005,37 @@ static int fsi__round_off(size_t n, const fsi_real *a, const fsi_real *a0, fsi_r
 }
 
 /* Old column j, and column i of those in use: its input, its image, its number among all products. */
-FSI__INLINE fsi_real *fsi__old_input(const fsi__pairs *p, int j) { return p->dq + (size_t)(p->current + j) * (size_t)p->in; }
-FSI__INLINE fsi_real *fsi__old_image(const fsi__pairs *p, int j) { return p->dy + (size_t)(p->current + j) * (size_t)p->out; }
+FSI__INLINE int fsi__old_slot(const fsi__pairs *p, int j) { return p->slot[p->current + j]; }
+FSI__INLINE fsi_real *fsi__old_input(const fsi__pairs *p, int j) { return p->dq + (size_t)fsi__old_slot(p, j) * (size_t)p->in; }
+FSI__INLINE fsi_real *fsi__old_image(const fsi__pairs *p, int j) { return p->dy + (size_t)fsi__old_slot(p, j) * (size_t)p->out; }
 FSI__INLINE const fsi_real *fsi__pair_input(const fsi__pairs *p, int i) { return i < p->kept ? p->q + (size_t)i * (size_t)p->in : fsi__old_input(p, p->choice[i - p->kept]); }
 FSI__INLINE const fsi_real *fsi__pair_image(const fsi__pairs *p, int i) { return i < p->kept ? p->y + (size_t)i * (size_t)p->out : fsi__old_image(p, p->choice[i - p->kept]); }
-FSI__INLINE int fsi__pair_number(const fsi__pairs *p, int i) { return i < p->kept ? i : p->basis + p->choice[i - p->kept]; }
+FSI__INLINE int fsi__pair_number(const fsi__pairs *p, int i) { return i < p->kept ? i : p->basis + fsi__old_slot(p, p->choice[i - p->kept]); }
 FSI__INLINE fsi_real fsi__once(fsi_real *slot, int n, const fsi_real *a, const fsi_real *b) {            /* a . b, formed when first asked for */
     if (!(*slot < FSI_REAL_MAX)) *slot = (fsi_real)fsi_dot((size_t)n, a, b);
     return *slot;
 }
 
-/* A new step: nothing of this step is known, no product is formed. */
+/* Products with columns from .. to - 1 (numbers among all products) are not known any more. */
+static void fsi__pairs_changed(fsi__pairs *p, size_t from, size_t to) {
+    size_t i, j;
+    for (i = from; i < to; i++)
+        for (j = 0; j < p->most; j++)
+            p->cross[0][i * p->most + j] = p->cross[0][j * p->most + i] = p->cross[1][i * p->most + j] = p->cross[1][j * p->most + i] = FSI_REAL_MAX;
+}
+/* The orthonormal columns of this step are about to change. */
+static void fsi__pairs_restart(fsi__pairs *p) {
+    size_t i;
+    for (i = 0; i < (size_t)p->columns * (size_t)p->basis; i++) p->C[i] = FSI_REAL_MAX;
+    fsi__pairs_changed(p, 0, (size_t)p->kept);
+    p->kept = 0;
+}
+/* A new step: nothing of this step is known. */
 static void fsi__pairs_begin(fsi__pairs *p) {
-    size_t i, k = (size_t)p->columns;
-    p->current = p->kept = p->chosen = p->used = p->dependent = 0;
+    fsi__pairs_restart(p);
+    p->current = p->chosen = p->used = p->dependent = 0;
     p->stale = 1;
-    memset(p->dropped, 0, k);
-    for (i = 0; i < k * k; i++) p->G[i] = FSI_REAL_MAX;
-    for (i = 0; i < k * (size_t)p->basis; i++) p->C[i] = FSI_REAL_MAX;
-    for (i = 0; i < p->most * p->most; i++) p->cross[0][i] = p->cross[1][i] = FSI_REAL_MAX;
+    memset(p->dropped, 0, (size_t)p->columns);
 }
 
 /* Difference c joins the orthonormal ones of this step (twice is enough); 0 when it says nothing new. */
@@ -5800,8 +6044,8 @@ static int fsi__pairs_join(fsi__pairs *p, int c) {
     fsi_real *q = p->q + (size_t)p->kept * in, *y = p->y + (size_t)p->kept * out, length = 1;
     int i, pass;
     if (p->kept == p->basis) return 0;
-    fsi_copy(in, p->dq + (size_t)c * in, q);
-    fsi_copy(out, p->dy + (size_t)c * out, y);
+    fsi_copy(in, p->dq + (size_t)p->slot[c] * in, q);
+    fsi_copy(out, p->dy + (size_t)p->slot[c] * out, y);
     for (pass = 0; pass < 2; pass++)
         for (i = 0; i < p->kept; i++) {
             fsi_real s = (fsi_real)fsi_dot(in, p->q + (size_t)i * in, q);           /* q -= q_i (q_i . q) */
@@ -5818,27 +6062,29 @@ static int fsi__pairs_join(fsi__pairs *p, int c) {
 
 /* New difference (a - a0 -> b - b0) in front of all others; both scaled by the length of the input. */
 static void fsi__pairs_push(fsi__pairs *p, const fsi_real *a, const fsi_real *a0, const fsi_real *b, const fsi_real *b0) {
-    size_t in = (size_t)p->in, out = (size_t)p->out, i, keep = (size_t)(p->current + p->old);
-    fsi_real length, s;
+    size_t in = (size_t)p->in, out = (size_t)p->out, i, k = (size_t)p->columns, keep = (size_t)(p->current + p->old), at;
+    fsi_real length, s, *dq, *dy;
     if (fsi__round_off(in, a, a0, 256 * FSI_REAL_EPS) ||           /* a difference of round-off says nothing */
         (fsi__round_off(in, a, a0, fsi__sqrt(FSI_REAL_EPS)) && fsi__round_off(out, b, b0, 256 * FSI_REAL_EPS))) { p->dependent++; return; }
-    if (keep == (size_t)p->columns) { keep--; if (p->old > 0) p->old--; else p->current--; }
-    memmove(p->dq + in, p->dq, keep * in * sizeof(fsi_real));
-    memmove(p->dy + out, p->dy, keep * out * sizeof(fsi_real));
-    for (i = 0; i < in; i++) p->dq[i] = a[i] - a0[i];
-    for (i = 0; i < out; i++) p->dy[i] = b[i] - b0[i];
-    length = (fsi_real)fsi_norm(in, p->dq);
+    if (keep == k) { keep--; if (p->old > 0) p->old--; else p->current--; }
+    at = (size_t)p->slot[keep];
+    memmove(p->slot + 1, p->slot, keep * sizeof *p->slot);
+    p->slot[0] = (int32_t)at;
+    dq = p->dq + at * in; dy = p->dy + at * out;
+    for (i = 0; i < in; i++) dq[i] = a[i] - a0[i];
+    for (i = 0; i < out; i++) dy[i] = b[i] - b0[i];
+    length = (fsi_real)fsi_norm(in, dq);
     s = length > 0 ? 1 / length : 0;
     if (!fsi__finite(s)) s = 0;
-    fsi_scale(in, s, p->dq);
-    fsi_scale(out, s, p->dy);
+    fsi_scale(in, s, dq);
+    fsi_scale(out, s, dy);
+    for (i = 0; i < k; i++) p->G[at * k + i] = p->G[i * k + at] = FSI_REAL_MAX;
+    fsi__pairs_changed(p, (size_t)p->basis + at, (size_t)p->basis + at + 1);
     p->current++;
     p->stale = 1;
     if (fsi__pairs_join(p, 0)) { if (sizeof(fsi_real) == 8) return; }   /* single: always newest first, round-off decides there */
     else p->dependent++;                                                /* the newest counts most: all anew, newest first, and older ones leave */
-    for (i = 0; i < (size_t)p->columns * (size_t)p->basis; i++) p->C[i] = FSI_REAL_MAX;
-    for (i = 0; i < p->most * p->most; i++) p->cross[0][i] = p->cross[1][i] = FSI_REAL_MAX;
-    for (p->kept = 0, i = 0; i < (size_t)p->current && 4 * p->kept < 3 * p->basis; i++) (void)fsi__pairs_join(p, (int)i);
+    for (fsi__pairs_restart(p), i = 0; i < (size_t)p->current && 4 * p->kept < 3 * p->basis; i++) (void)fsi__pairs_join(p, (int)i);
 }
 
 /* Chooses old pairs, newest first, where more than filter of one is new to this step's and to newer ones: rows of L. */
@@ -5852,9 +6098,10 @@ static void fsi__pairs_build(fsi__pairs *p, fsi_real filter) {
         if (p->dropped[j]) continue;
         for (l = 0; l <= p->chosen; l++) {                         /* d_j . d_l - (C^T C)_jl, then L row = L^-1 of it */
             int o = l < p->chosen ? p->choice[l] : j;
-            fsi_real sum = fsi__once(p->G + (size_t)j * k + (size_t)o, p->in, fsi__old_input(p, j), fsi__old_input(p, o));
+            size_t sj = (size_t)fsi__old_slot(p, j), so = (size_t)fsi__old_slot(p, o);
+            fsi_real sum = fsi__once(p->G + sj * k + so, p->in, fsi__old_input(p, j), fsi__old_input(p, o));
             for (i = 0; i < p->kept; i++)
-                sum -= fsi__once(p->C + (size_t)i * k + (size_t)j, p->in, p->q + (size_t)i * (size_t)p->in, fsi__old_input(p, j)) * p->C[(size_t)i * k + (size_t)o];
+                sum -= fsi__once(p->C + (size_t)i * k + sj, p->in, p->q + (size_t)i * (size_t)p->in, fsi__old_input(p, j)) * p->C[(size_t)i * k + so];
             for (m = 0; m < l; m++) sum -= row[m] * (l < p->chosen ? p->L[(size_t)l * k + (size_t)m] : row[m]);
             row[l] = l < p->chosen ? sum / p->L[(size_t)l * k + (size_t)l] : sum;
         }
@@ -5871,7 +6118,7 @@ static void fsi__pairs_weigh(const fsi__pairs *p, fsi_real *t) {
     size_t k = (size_t)p->columns;
     fsi_real *w = t + p->kept;
     int i, j;
-    for (j = 0; j < p->chosen; j++) for (i = 0; i < p->kept; i++) w[j] -= p->C[(size_t)i * k + (size_t)p->choice[j]] * t[i];
+    for (j = 0; j < p->chosen; j++) for (i = 0; i < p->kept; i++) w[j] -= p->C[(size_t)i * k + (size_t)fsi__old_slot(p, p->choice[j])] * t[i];
     for (j = 0; j < p->chosen; j++) {                              /* w = (L L^T)^-1 (w - C^T t) */
         for (i = 0; i < j; i++) w[j] -= p->L[(size_t)j * k + (size_t)i] * w[i];
         w[j] /= p->L[(size_t)j * k + (size_t)j];
@@ -5880,7 +6127,7 @@ static void fsi__pairs_weigh(const fsi__pairs *p, fsi_real *t) {
         for (i = j + 1; i < p->chosen; i++) w[j] -= p->L[(size_t)i * k + (size_t)j] * w[i];
         w[j] /= p->L[(size_t)j * k + (size_t)j];
     }
-    for (i = 0; i < p->kept; i++) for (j = 0; j < p->chosen; j++) t[i] -= p->C[(size_t)i * k + (size_t)p->choice[j]] * w[j];
+    for (i = 0; i < p->kept; i++) for (j = 0; j < p->chosen; j++) t[i] -= p->C[(size_t)i * k + (size_t)fsi__old_slot(p, p->choice[j])] * w[j];
 }
 
 /* y = J x from the pairs; add = 1: y += J x. */
@@ -6008,7 +6255,7 @@ static fsi_result fsi__call_pair(fsi_partitioned *c, fsi__exchange *e) {
                 fsi_copy((size_t)m, c->work + 3 * (n + m), c->ps), e->exact = 0;
             else fsi_copy((size_t)m, c->pf, c->ps), e->dropped++;
         }
-    } else if (reduced && c->has_load && c->desc.start < 1) {      /* mild start from the load of the last step */
+    } else if (reduced && (c->has_load || c->desc.gentle) && c->desc.start < 1) {   /* mild start from the load of the last step, or from none */
         for (i = 0; i < m; i++) c->ps[i] = c->p_last[i] + c->desc.start * (c->pf[i] - c->p_last[i]);
         e->exact = 0;
     }
@@ -6099,7 +6346,8 @@ static int fsi__finished(fsi_partitioned *c, fsi__exchange *e, fsi_result *why) 
     fsi_real norm = c->desc.scheme == FSI_SCHEME_RELAXED && c->desc.relaxed_residual ? c->desc.omega * e->norm : e->norm;
     *why = FSI_OK;
     if (norm <= c->desc.tolerance && e->k >= c->desc.min_iterations) return 1;
-    if (e->norm < FSI_R(0.999) * e->best) e->best = e->norm, e->lean = 0;
+    if (e->k == 1 && !e->exact) { }                                /* the solid's answer to a mild load: no measure of progress */
+    else if (e->norm < FSI_R(0.999) * e->best) e->best = e->norm, e->lean = 0;
     else if (++e->lean == 5 && c->fluid.old + c->solid.old > 0) {  /* pairs of earlier steps mislead: go on without them */
         memset(c->fluid.dropped, 1, (size_t)c->columns); memset(c->solid.dropped, 1, (size_t)c->columns);
         c->fluid.stale = c->solid.stale = 1;
@@ -6115,7 +6363,7 @@ static fsi_result fsi__partitioned_loop(fsi_partitioned *c, fsi__exchange *e, do
     for (;;) {
         if ((r = fsi__call_pair(c, e)) < 0) return r;
         fsi__residual(c, e);
-        if (e->k == 1) *first = (double)e->norm, e->best = e->norm;
+        if (e->k == 1) *first = (double)e->norm, e->best = FSI_REAL_MAX;
         if (fsi__finished(c, e, &why)) {
             if ((r = fsi__final_solve(c, e)) < 0) return r;        /* the true residual decides */
             if (why != FSI_OK || e->norm <= c->desc.tolerance || c->desc.relaxed_residual || e->k >= c->desc.max_iterations) break;
@@ -6308,6 +6556,8 @@ FSI_API void fsi_fluid_box_free(fsi_fluid_box *box) {
     fsi_free(&box->allocator, box->block, box->size);
     fsi_free(&box->allocator, box->p0, 3 * (size_t)box->region_room * sizeof(fsi_real));
     fsi_free(&box->allocator, box->kernel, (size_t)box->kernel_room * sizeof *box->kernel);
+    fsi_free(&box->allocator, box->moved.block, box->moved.size);
+    memset(&box->moved, 0, sizeof box->moved);
     box->kernel = NULL;
     box->kernels = box->kernel_room = 0;
     box->block = NULL;
@@ -6337,6 +6587,7 @@ static int fsi__kernel_add(int e, void *user) {
         fsi_vec3 d = fsi_vec_sub(fsi_vec(x[0], x[1], k->u->dim == 2 ? 0 : x[2]), k->centre);
         fsi_real r = fsi_vec_dot(d, d) / (reach * reach), w, length = fsi__sqrt(n[0] * n[0] + n[1] * n[1] + n[2] * n[2]);
         if (b->stamp[k->first + v] == k->side || !(r < 1) || !(length > 0)) continue;
+        if (k->u->closed && n[q->axis] * (fsi_real)q->sign > 0) continue;               /* a face around the corner of a closed body */
         b->stamp[k->first + v] = k->side;
         if (!fsi__list_grow(&b->allocator, (void **)(void *)&b->kernel, &b->kernel_room, b->kernels, (size_t)b->kernels + 1, sizeof *b->kernel)) { k->failed = 1; return 1; }
         w = (1 - r) * (1 - r) * n[q->axis] / length;
@@ -6371,7 +6622,7 @@ static fsi_result fsi__fluid_box_kernel(fsi_fluid_box *b) {
         int twin = (s && q[-1].face == q->face && q[-1].axis == q->axis) || (s + 1 < f->sides && q[1].face == q->face && q[1].axis == q->axis);
         for (k.first = 0, i = 0; i < q->solid; i++) k.first += f->solid[i]->surface.vertex_count;
         k.u = &f->solid[q->solid]->surface; k.side = s; k.centre = fsi_interface_centre(f, q);
-        k.share = twin ? FSI_R(0.5) : 1;                                  /* a face counts once, with fluid on one side or on both */
+        k.share = twin && !k.u->closed ? FSI_R(0.5) : 1;                  /* a face counts once, with fluid on one side or on both */
         (void)fsi_bvh_overlap(f->bvh + q->solid, fsi_vec_sub(k.centre, fsi_vec(reach, reach, reach)), fsi_vec_add(k.centre, fsi_vec(reach, reach, reach)), fsi__kernel_add, &k);
     }
     if (k.failed) return FSI_ERR_MEMORY;
@@ -6455,7 +6706,7 @@ static void fsi__fluid_box_sweep(fsi_fluid_box *b, const fsi_real *X) {
     int i, e, k, s;
     memset(b->sweep, 0, (size_t)b->regions * sizeof(fsi_real));
     for (i = 0; i < f->solids; first += (size_t)f->solid[i]->surface.element_count, i++) {
-        const fsi_coupled *o = f->solid[i];
+        const fsi_coupled *o = b->follow ? b->moved.given[i] : f->solid[i];
         for (e = 0; o->node && e < o->surface.element_count; e++) {
             int32_t back = b->element[2 * (first + (size_t)e)], front = b->element[2 * (first + (size_t)e) + 1];
             fsi_vec3 x[3], d[3];
@@ -6478,33 +6729,27 @@ static void fsi__fluid_box_sweep(fsi_fluid_box *b, const fsi_real *X) {
     }
 }
 
-FSI_API fsi_result fsi_fluid_box_begin(fsi_fluid_box *box, fsi_real dt) {
-    fsi_grid *g = box ? box->grid : NULL;
-    fsi_interface *f = box ? box->face : NULL;
-    fsi_real area;
+/* The pressure system for the sides of the present interface. */
+static fsi_result fsi__fluid_box_system(fsi_fluid_box *box) {
+    fsi_grid *g = box->grid;
+    fsi_interface *f = box->face;
+    const fsi_real *w[3];
+    fsi_real area = g->dim == 2 ? g->h : g->h * g->h;
     fsi_result r;
     int s, a;
-    if (!g || !f || !(dt > 0) || !fsi__finite(dt)) return FSI_ERR_ARGUMENT;
-    if ((r = fsi_grid_classify(g)) < 0 || (r = fsi_interface_sides(f, g)) < 0) return r;
-    if ((r = fsi__fluid_box_reserve(box, f->sides)) < 0) return r;
+    if ((r = fsi_interface_sides(f, g)) < 0 || (r = fsi__fluid_box_reserve(box, f->sides)) < 0) return r;
     for (s = 0; s < f->sides; s++) {
         f->velocity[f->side[s].axis][f->side[s].face] = 0;                               /* solids at rest; their flux is added in every solve */
         box->u_star[s] = fsi_interface_sample(g, &f->side[s]);                           /* build_pressure writes over it */
     }
-    if ((r = fsi_grid_build_pressure(g, dt)) < 0) return r;
-    {
-        const fsi_real *w[3];
-        for (a = 0; a < 3; a++) w[a] = g->weight[a];
-        if ((r = fsi_mg_update(g->mg, g->cell, w)) < 0) return r;                        /* labels of the closed regions */
-    }
+    if ((r = fsi_grid_build_pressure(g, box->dt)) < 0) return r;
+    for (a = 0; a < 3; a++) w[a] = g->weight[a];
+    if ((r = fsi_mg_update(g->mg, g->cell, w)) < 0) return r;                            /* labels of the closed regions */
     fsi_copy(g->cells, g->rhs, box->rhs0);
-    box->dt = dt;
     if ((r = fsi__fluid_box_regions(box, g->mg->regions)) < 0) return r;
-    box->solves = box->iterations = 0;
     for (box->offset[0] = 0, s = 0; s < f->solids; s++) box->offset[s + 1] = box->offset[s] + f->solid[s]->dof;
     box->dof = box->offset[f->solids];
     box->n = box->dof + box->regions;
-    area = g->dim == 2 ? g->h : g->h * g->h;
     for (s = 0; s < f->sides; s++) {
         const fsi_side *q = &f->side[s];
         int region = fsi__closed_region(g, q->cell);
@@ -6514,10 +6759,89 @@ FSI_API fsi_result fsi_fluid_box_begin(fsi_fluid_box *box, fsi_real dt) {
         box->plus[s] = q->sign > 0 ? -1 : region;
     }
     if (box->swept && box->regions) fsi__fluid_box_elements(box);
-    if (box->pressure_form == 2 && (r = fsi__fluid_box_kernel(box)) < 0) return r;
-    box->injected = 0;
-    for (s = 0; s < (int)g->cells; s++)
-        if (g->cell[s] == FSI_CELL_FLUID && fsi__closed_region(g, s) >= 0) box->injected += (double)(g->rhs[s] * area / (g->desc.rho * g->h));
+    return box->pressure_form == 2 ? fsi__fluid_box_kernel(box) : FSI_OK;
+}
+
+/* ---- Geometry that follows: doubles of the solids whose open nodal surfaces go where X says. */
+static void fsi__follow_layout(fsi_fluid_box *b, fsi_arena *a) {
+    const fsi_interface *f = b->face;
+    fsi__follow *m = &b->moved;
+    size_t vertices = 0;
+    int i;
+    for (i = 0; i < f->solids; i++) vertices += (size_t)f->solid[i]->surface.vertex_count;
+    m->list = (fsi_coupled **)fsi_arena_take(a, (size_t)f->solids + 1, sizeof *m->list);
+    m->copy = (fsi_coupled *)fsi_arena_take(a, (size_t)f->solids + 1, sizeof *m->copy);
+    m->x = (fsi_real *)fsi_arena_take(a, 3 * vertices + 1, sizeof(fsi_real));
+    for (i = 0; i < b->grid->dim; i++) {
+        m->u[i] = (fsi_real *)fsi_arena_take(a, b->grid->faces[i], sizeof(fsi_real));
+        m->plus[i] = b->grid->u_plus[i] ? (fsi_real *)fsi_arena_take(a, b->grid->faces[i], sizeof(fsi_real)) : NULL;
+    }
+}
+static fsi_result fsi__follow_begin(fsi_fluid_box *b) {
+    fsi__follow *m = &b->moved;
+    fsi_arena a;
+    int i;
+    memset(&a, 0, sizeof a);
+    fsi__follow_layout(b, &a);
+    if (a.failed) return FSI_ERR_SIZE;
+    if (a.used > m->size) {
+        fsi_free(&b->allocator, m->block, m->size);
+        m->block = fsi_alloc(&b->allocator, a.used);
+        m->size = m->block ? a.used : 0;
+        if (!m->block) return FSI_ERR_MEMORY;
+    }
+    memset(&a, 0, sizeof a);
+    a.base = (unsigned char *)m->block; a.size = m->size;
+    fsi__follow_layout(b, &a);
+    m->given = b->face->solid;
+    for (i = 0; i < b->face->solids; i++) m->list[i] = &m->copy[i];
+    for (i = 0; i < b->grid->dim; i++) {
+        fsi_copy(b->grid->faces[i], b->grid->u[i], m->u[i]);
+        if (m->plus[i]) fsi_copy(b->grid->faces[i], b->grid->u_plus[i], m->plus[i]);
+    }
+    return FSI_OK;
+}
+FSI_API fsi_result fsi_fluid_box_follow(fsi_fluid_box *box, const fsi_real *X) {
+    fsi_fluid_box *b = box;
+    fsi__follow *m = &b->moved;
+    fsi_interface *f = b->face;
+    fsi_grid *g = b->grid;
+    fsi_real *x = m->x;
+    size_t q;
+    fsi_result r;
+    int i, v, k;
+    if (!b->follow || !m->block) return FSI_ERR_STATE;
+    for (i = 0; i < f->solids; X += m->given[i]->dof, i++) {
+        const fsi_coupled *from = m->given[i];
+        m->copy[i] = *from;
+        if (!from->node || from->surface.closed) continue;
+        for (v = 0; v < from->surface.vertex_count; v++) for (k = 0; k < 3; k++) x[3 * v + k] = from->surface.x[3 * v + k] + X[3 * from->node[v] + k];
+        m->copy[i].surface.x = x;
+        x += 3 * (size_t)from->surface.vertex_count;
+    }
+    if ((r = fsi_interface_detect(f, g, m->list, f->solids)) < 0) return r;
+    for (i = 0; i < g->dim; i++) {
+        fsi_copy(g->faces[i], m->u[i], g->u[i]);
+        for (q = 0; m->plus[i] && q < g->faces[i]; q++)                                  /* no longer cut: both sides' samples become one, momentum stays */
+            if (f->blocked[i][q]) g->u_plus[i][q] = m->plus[i][q];
+            else g->u[i][q] = g->u_plus[i][q] = (m->u[i][q] + m->plus[i][q]) / 2;
+    }
+    return fsi__fluid_box_system(b);
+}
+
+FSI_API fsi_result fsi_fluid_box_begin(fsi_fluid_box *box, fsi_real dt) {
+    fsi_grid *g = box ? box->grid : NULL;
+    fsi_interface *f = box ? box->face : NULL;
+    fsi_real area;
+    fsi_result r;
+    size_t c;
+    if (!g || !f || !(dt > 0) || !fsi__finite(dt)) return FSI_ERR_ARGUMENT;
+    box->dt = dt;
+    if ((r = fsi_grid_classify(g)) < 0 || (box->follow && (r = fsi__follow_begin(box)) < 0) || (r = fsi__fluid_box_system(box)) < 0) return r;
+    box->solves = box->iterations = 0;
+    area = g->dim == 2 ? g->h : g->h * g->h;
+    for (box->injected = 0, c = 0; c < g->cells; c++)
+        if (g->cell[c] == FSI_CELL_FLUID && fsi__closed_region(g, (int32_t)c) >= 0) box->injected += (double)(g->rhs[c] * area / (g->desc.rho * g->h));
     return FSI_OK;
 }
 
@@ -6851,8 +7175,49 @@ static void fsi__scene_motion(fsi_partitioned_scene *s, fsi_real dt) {          
         for (k = 0; k < s->list[i]->dof; k++) x[k] = dt * s->list[i]->v[k];
 }
 
+/* Room for X and p of the present length; region entries of X from the last load, 0 where there is none. */
+static fsi_result fsi__scene_room(fsi_partitioned_scene *s) {
+    size_t n = (size_t)s->fluid.n;
+    if (n > s->room) {
+        fsi_real *x = (fsi_real *)fsi_alloc(&s->allocator, 3 * n * sizeof(fsi_real));
+        if (!x) return FSI_ERR_MEMORY;
+        if (s->x) fsi_copy(s->room, s->x, x);
+        fsi_free(&s->allocator, s->x, 3 * s->room * sizeof(fsi_real));
+        s->x = x; s->p = x + n; s->seen = x + 2 * n;
+        s->room = n;
+    }
+    memset(s->x + s->fluid.dof, 0, (size_t)s->fluid.regions * sizeof(fsi_real));
+    if (s->scheme->has_load && s->scheme->n == s->fluid.n) fsi_copy((size_t)s->fluid.regions, s->scheme->p_last + s->fluid.dof, s->x + s->fluid.dof);
+    s->solids.regions = s->fluid.regions;
+    return FSI_OK;
+}
+/* Design's line 4: the exchange; where the geometry follows, again at the place that came out, until it stays. */
+static fsi_result fsi__scene_exchange(fsi_partitioned_scene *s, fsi_report *report) {
+    fsi_blackbox fluid = fsi_fluid_box_door(&s->fluid), solid = fsi_solid_box_door(&s->solids);
+    fsi_report all, one;
+    fsi_result r;
+    int round, i;
+    memset(&all, 0, sizeof all);
+    for (round = 0;; round++) {
+        if (s->fluid.follow) {
+            fsi_copy((size_t)s->fluid.dof, s->x, s->seen);
+            if ((r = fsi_fluid_box_follow(&s->fluid, s->seen)) < 0) return r;
+        }
+        if ((r = fsi__scene_room(s)) < 0) return r;
+        if (s->fluid.n > s->scheme->desc.n) return FSI_ERR_SIZE;
+        r = fsi_partitioned_step(s->scheme, s->fluid.n, s->fluid.n, &fluid, &solid, s->x, s->p, &one);
+        one.iterations += all.iterations; one.restarts += all.restarts;
+        if (round) one.residual_start = all.residual_start;
+        all = one;
+        if (report) *report = all, report->regions = s->fluid.regions;
+        if (r < 0 || !s->fluid.follow) return r;
+        for (i = 0; i < s->fluid.dof; i++) s->p[i] = s->x[i] - s->seen[i];
+        s->fluid.lag = (double)fsi__node_norm(s->fluid.dof, s->scheme->desc.group, s->p);
+        if (r != FSI_OK || s->fluid.lag <= (double)s->scheme->desc.tolerance || round + 1 >= s->fluid.follow) return r;
+    }
+}
+
 FSI_API fsi_result fsi_partitioned_scene_step(fsi_partitioned_scene *s, fsi_real dt, fsi_report *report) {
-    fsi_blackbox fluid, solid;
     fsi_result r;
     int i;
     if (!s || !s->grid || !s->face || !s->scheme || !s->list) return FSI_ERR_ARGUMENT;
@@ -6863,26 +7228,13 @@ FSI_API fsi_result fsi_partitioned_scene_step(fsi_partitioned_scene *s, fsi_real
     if ((r = fsi_interface_detect(s->face, s->grid, s->list, s->solids.count)) < 0) return r;   /* 3. surfaces -> interface */
     if ((r = fsi_grid_advect(s->grid, dt)) < 0 || (r = fsi_grid_forces(s->grid, dt)) < 0) return r;   /* 2. fluid: u* */
     if ((r = fsi_grid_viscosity(s->grid, dt, NULL)) < 0 || (r = fsi_fluid_box_begin(&s->fluid, dt)) < 0) return r;
-    if ((r = fsi_solid_box_begin(&s->solids, dt, s->fluid.regions)) < 0) return r;
-    if ((size_t)s->fluid.n > s->room) {
-        fsi_free(&s->allocator, s->x, 2 * s->room * sizeof(fsi_real));
-        s->x = (fsi_real *)fsi_alloc(&s->allocator, 2 * (size_t)s->fluid.n * sizeof(fsi_real));
-        s->room = s->x ? (size_t)s->fluid.n : 0;
-        if (!s->x) return FSI_ERR_MEMORY;
-        s->p = s->x + s->room;
-    }
-    memset(s->x, 0, (size_t)s->fluid.n * sizeof(fsi_real));
-    fsi__scene_motion(s, dt);                                                            /* extrapolated X: the velocity the solid has, */
-    if (s->scheme->has_load && s->scheme->n == s->fluid.n)                               /* and the pressure that closed regions had */
-        fsi_copy((size_t)s->fluid.regions, s->scheme->p_last + s->fluid.dof, s->x + s->fluid.dof);
-    fluid = fsi_fluid_box_door(&s->fluid);
-    solid = fsi_solid_box_door(&s->solids);
-    r = fsi_partitioned_step(s->scheme, s->fluid.n, s->fluid.n, &fluid, &solid, s->x, s->p, report);   /* 4. the exchange */
-    if (r < 0) return r;
-    if (report) report->regions = s->fluid.regions;
+    if ((r = fsi_solid_box_begin(&s->solids, dt, s->fluid.regions)) < 0 || (r = fsi__scene_room(s)) < 0) return r;
+    fsi__scene_motion(s, dt);                                                            /* extrapolated X: the velocity the solid has */
+    if ((r = fsi__scene_exchange(s, report)) < 0) return r;                              /* 4. the exchange */
     if ((i = fsi_fluid_box_finish(&s->fluid)) < 0 || (i = fsi_grid_extrapolate(s->grid)) < 0) return (fsi_result)i;   /* 5. both take what they agreed on */
     fsi__scene_motion(s, dt);
     (void)fsi__fluid_box_sides(&s->fluid, s->x);                                         /* leak: by the solids' own motion */
+    if (s->fluid.follow && (i = fsi_interface_detect(s->face, s->grid, s->list, s->solids.count)) < 0) return (fsi_result)i;   /* where the step began */
     if ((i = fsi_interface_move_surface(s->face, s->grid, dt, NULL)) < 0) return (fsi_result)i;   /* 6. the liquid's surface and the solids move */
     if (s->move_fn && (i = s->move_fn(s->user, dt)) < 0) return (fsi_result)i;
     if ((i = fsi_interface_moved(s->face, s->grid, NULL)) < 0) return (fsi_result)i;
@@ -6893,15 +7245,15 @@ FSI_API void fsi_partitioned_scene_free(fsi_partitioned_scene *s) {
     if (!s) return;
     fsi_fluid_box_free(&s->fluid);
     fsi_solid_box_free(&s->solids);
-    fsi_free(&s->allocator, s->x, 2 * s->room * sizeof(fsi_real));
-    s->x = s->p = NULL;
+    fsi_free(&s->allocator, s->x, 3 * s->room * sizeof(fsi_real));
+    s->x = s->p = s->seen = NULL;
     s->room = 0;
 }
 
 typedef struct fsi__world_boxes { fsi_world *w; fsi_partitioned_scene *s; } fsi__world_boxes;
 static fsi_result fsi__world_boxes_begin(void *user, fsi_real dt) {
     fsi__world_boxes *b = (fsi__world_boxes *)user;
-    fsi_result r = fsi__world_begin(b->w, dt);
+    fsi_result r = fsi__world_begin(b->w, dt, 0);
     int i, guest = 0;
     for (i = 0; r >= 0 && i < b->w->door_count; i++) {
         fsi_solid_part *part = &b->s->solids.part[i];

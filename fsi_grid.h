@@ -754,13 +754,15 @@ static fsi_real fsi__max_speed(const fsi_grid *g, fsi_real *speed) {
     return m;
 }
 
+/* Density and temperature are looked at by fsi__find_calm_rows when they are advected. */
 static fsi_result fsi__check_state(const fsi_grid *g, fsi_real *most, fsi_real *speed) {
     int q;
     *most = fsi__max_speed(g, speed);
     if (!fsi__finite(*most) || !fsi_all_finite(g->cells, g->pressure)) return FSI_ERR_NUMERIC;
     for (q = 0; q < 2 + g->desc.scalars; q++) {
-        const fsi_real *s = fsi__scalar(g, q, NULL);
-        if (s && !fsi_all_finite(g->cells, s)) return FSI_ERR_NUMERIC;
+        fsi_advection mode;
+        const fsi_real *s = fsi__scalar(g, q, &mode);
+        if (s && (q >= 2 || mode == FSI_ADVECT_NONE) && !fsi_all_finite(g->cells, s)) return FSI_ERR_NUMERIC;
     }
     if (g->phi && !fsi_all_finite(g->cells, g->phi)) return FSI_ERR_NUMERIC;
     return FSI_OK;
@@ -1289,6 +1291,25 @@ FSI__FLAT fsi_real fsi__beyond(fsi_real x, int n, fsi_real o) {
     y = y < (fsi_real)(n - 1) + o ? y : (fsi_real)(n - 1) + o;
     return fsi__abs(x - y);
 }
+/* Largest |a| of a chunk, in lanes: vector code. */
+FSI__FLAT fsi_real fsi__chunk_most(int count, const fsi_real *a) {
+    fsi_real lane[8] = {0, 0, 0, 0, 0, 0, 0, 0};
+    int i, k;
+    for (i = 0; i + 8 <= count; i += 8) {
+        FSI__OMP(simd)
+        for (k = 0; k < 8; k++) { const fsi_real x = fsi__abs(a[i + k]); lane[k] = x > lane[k] ? x : lane[k]; }
+    }
+    for (; i < count; i++) lane[0] = fsi__max(lane[0], fsi__abs(a[i]));
+    for (k = 1; k < 8; k++) lane[0] = fsi__max(lane[0], lane[k]);
+    return lane[0];
+}
+/* The samples lo .. hi-1 of first .. last-1 in a chunk that starts at sample i0 of a line of n cells whose paths surely stay inside; whole vectors on both
+   sides where that can be. */
+FSI__FLAT void fsi__inside(int n, int reach, int i0, int first, int last, int *lo, int *hi) {
+    *lo = first + ((fsi__iclamp(reach - i0, first, last) - first + 3) & ~3);
+    *lo = fsi__imin(*lo, last);
+    *hi = *lo + ((fsi__iclamp(n - reach - i0, *lo, last) - *lo) & ~3);
+}
 /* Cuts the ends of the paths of samples from .. to-1 of a chunk that starts at sample i0 of row (j,k). r, t: half ways of the cells on the two sides of
    the samples. edge = 0: all paths stay inside, and instead of its own number a sample may take any (reach) that keeps the coordinate positive. No
    branches: vector code. The shift is summed up in doubles: exact, and products of these are vector code where those of ints are not. */
@@ -1316,9 +1337,9 @@ FSI__FLAT void fsi__cut_ends(const fsi__job *q, int three, int edge, int j, int 
 FSI__FLAT int fsi__find_ends(const fsi__job *q, int three, int back, int j, int k, int i0, int count, fsi__ends *e) {
     const int *n = q->mac.n, a = q->family, safe = j >= q->reach[1] && j < n[1] - q->reach[1] && (!three || (k >= q->reach[2] && k < n[2] - q->reach[2]));
     const int first = a == 0 && i0 == 0, last = count - (a == 0 && i0 + count == q->n[0]);         /* x faces on the box have one cell */
-    const int lo = safe ? fsi__iclamp(q->reach[0] - i0, first, last) : last, hi = safe ? fsi__iclamp(n[0] - q->reach[0] - i0, lo, last) : last;
+    int lo = last, hi = last;
     const fsi_real *r[3], *t[3], *one[3];
-    fsi_real any = 0;
+    fsi_real any;
     int i, c;
     for (c = 0; c < 3; c++) {
         const fsi_real *way = (back ? q->back : q->forth)[c < 2 || three ? c : 0];                  /* 2D: z is not read */
@@ -1326,13 +1347,13 @@ FSI__FLAT int fsi__find_ends(const fsi__job *q, int three, int back, int j, int 
         t[c] = way + (n[0] * ((a == 1 ? fsi__imax(j - 1, 0) : j) + (ptrdiff_t)n[1] * (a == 2 ? fsi__imax(k - 1, 0) : k)) - (a == 0));
         one[c] = r[c] - 1;
     }
+    if (safe) fsi__inside(n[0], q->reach[0], i0, first, last, &lo, &hi);
     if (first) fsi__cut_ends(q, three, 1, j, k, 0, 0, 1, r, r, e);
     fsi__cut_ends(q, three, 1, j, k, i0, first, lo, r, t, e);
     fsi__cut_ends(q, three, 0, j, k, i0, lo, hi, r, t, e);
     fsi__cut_ends(q, three, 1, j, k, i0, hi, last, r, t, e);
     if (last < count) fsi__cut_ends(q, three, 1, j, k, i0, last, count, one, one, e);
-    for (i = 0; i < lo; i++) any += e->off[i];
-    for (i = hi; i < count; i++) any += e->off[i];
+    any = fsi__max(fsi__chunk_most(lo, e->off), fsi__chunk_most(count - hi, e->off + hi));
     for (i = lo; any > 0 && i < hi; i++) e->off[i] = 0;
     return any > 0;
 }
@@ -1385,28 +1406,17 @@ FSI__FLAT void fsi__cut_middles(const fsi__job *q, int three, int edge, int j, i
         if (three) a2[i] = (int32_t)((double)bx + w * (double)by + s2 * (double)fz);
     }
 }
-/* Largest |a| of a chunk, in lanes: vector code. */
-FSI__FLAT fsi_real fsi__chunk_most(int count, const fsi_real *a) {
-    fsi_real lane[8] = {0, 0, 0, 0, 0, 0, 0, 0};
-    int i, k;
-    for (i = 0; i + 8 <= count; i += 8) {
-        FSI__OMP(simd)
-        for (k = 0; k < 8; k++) { const fsi_real x = fsi__abs(a[i + k]); lane[k] = x > lane[k] ? x : lane[k]; }
-    }
-    for (; i < count; i++) lane[0] = fsi__max(lane[0], fsi__abs(a[i]));
-    for (k = 1; k < 8; k++) lane[0] = fsi__max(lane[0], lane[k]);
-    return lane[0];
-}
 /* Half the ways of the cells of a chunk: back -dt u(m), forth dt (2 u - u(m)), with u at the middle m of the straight path back. q is a job of family 3. */
 FSI__FLAT void fsi__ways_chunk(const fsi__job *q, int three, int j, int k, int i0, int count) {
     const ptrdiff_t nx = q->n[0], ny = q->n[1], row = i0 + nx * (j + ny * k);
     const int *n = q->n, safe = j >= q->reach[1] && j < n[1] - q->reach[1] && (!three || (k >= q->reach[2] && k < n[2] - q->reach[2]));
-    const int lo = safe ? fsi__iclamp(q->reach[0] - i0, 0, count) : count, hi = safe ? fsi__iclamp(n[0] - q->reach[0] - i0, lo, count) : count;
+    int lo = count, hi = count;
     fsi_real V[3][FSI__CHUNK], F[3][2][FSI__CHUNK], mid[FSI__CHUNK];
     int32_t shift[3][FSI__CHUNK];
     const fsi_real half = FSI_R(-0.5) * q->s, *p[3];
     int i, c;
     for (c = 0; c < 3; c++) p[c] = q->mac.u[c] ? q->mac.u[c] + (nx + (c == 0)) * (j + (ny + (c == 1)) * k) : NULL;
+    if (safe) fsi__inside(n[0], q->reach[0], i0, 0, count, &lo, &hi);
     fsi__cut_middles(q, three, 1, j, k, i0, 0, lo, p, V, F, shift);
     fsi__cut_middles(q, three, 0, j, k, i0, lo, hi, p, V, F, shift);
     fsi__cut_middles(q, three, 1, j, k, i0, hi, count, p, V, F, shift);
@@ -1551,8 +1561,9 @@ static void fsi__job_add(fsi__job *q, const fsi_real *old, fsi_real *hat, fsi_re
     q->limit[m] = mode == FSI_ADVECT_MACCORMACK;
 }
 /* Smoke fills a part of the box only. Rows whose values lie within round-off (of the largest) of the still value, and whose neighbours within reach
-   do, keep them: no work there. Bit 2 of rows: the row may change; bit 1: a row that may change needs its hat. q carries scalars. */
-static void fsi__find_calm_rows(fsi_grid *g, fsi__job *q) {
+   do, keep them: no work there. Bit 2 of rows: the row may change; bit 1: a row that may change needs its hat. q carries scalars. Returns 0 when one of
+   them is not finite. */
+static int fsi__find_calm_rows(fsi_grid *g, fsi__job *q) {
     ptrdiff_t r, rows = (ptrdiff_t)g->ny * g->nz;
     uint8_t *may = g->mark[0], *near_it = g->mark[1];
     fsi_real *most = g->scratch[3];
@@ -1563,12 +1574,14 @@ static void fsi__find_calm_rows(fsi_grid *g, fsi__job *q) {
         FSI__OMP(parallel for schedule(static) if (g->cells > 20000))
         for (r = 0; r < rows; r++) {
             const fsi_real *s = q->old[m] + r * g->nx;
-            fsi_real far = 0;
+            fsi_real far = fsi_max_abs((size_t)g->nx, s);
             int n;
-            for (n = 0; n < g->nx; n++) far = fsi__max(far, fsi__abs(s[n] - q->still[m]));
+            if (fsi__abs(q->still[m]) > 0 && fsi__finite(far))
+                for (far = 0, n = 0; n < g->nx; n++) far = fsi__max(far, fsi__abs(s[n] - q->still[m]));
             most[r] = far;
         }
         limit = FSI_REAL_EPS * fsi_max_abs((size_t)rows, most);
+        if (!fsi__finite(limit)) return 0;
         for (r = 0; r < rows; r++) may[r] |= most[r] > limit;
     }
     for (pass = 0; pass < 2; pass++) {
@@ -1579,6 +1592,7 @@ static void fsi__find_calm_rows(fsi_grid *g, fsi__job *q) {
     }
     for (r = 0; r < rows; r++) may[r] = (uint8_t)(near_it[r] + 2 * may[r]);
     q->rows = may;
+    return 1;
 }
 static void fsi__copy_rows(const fsi__job *q, int m, ptrdiff_t from, ptrdiff_t to, fsi_real *field) {
     const ptrdiff_t w = q->n[0];
@@ -1668,7 +1682,7 @@ FSI_API fsi_result fsi_grid_advect(fsi_grid *grid, fsi_real dt) {
             fsi__job_add(&q, s, g->scratch[q.count], g->scratch[2 + q.count], mode);
         }
         if (!q.count) continue;
-        fsi__find_calm_rows(g, &q);
+        if (!fsi__find_calm_rows(g, &q)) return FSI_ERR_NUMERIC;       /* only the first ones can be: nothing has changed yet */
         fsi__job_run(g, &q, field);
     }
     for (i = 0; i < g->dim && g->desc.advect_velocity != FSI_ADVECT_NONE; i++) {

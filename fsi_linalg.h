@@ -89,7 +89,8 @@
      1e-12 to 1e-14 in double and 1e-4 to 1e-6 in single for the pressure equation.
    - Dot products are summed in double in both precisions. The sparse Cholesky factor and all eigen work are double in both.
    - Iterations for the 2D Poisson equation, smooth right-hand side, 1e-6, on 64^2 / 128^2 / 256^2: IC(0) 56 / 111 / 222 (doubles),
-     MIC(0) 30 / 44 / 66 (square root of 2). Test L_09.
+     MIC(0) 30 / 44 / 66 (square root of 2). For other right-hand sides
+     single doublings vary by 5 %; the root of the condition grows by 1.96, 1.98, 1.99 and by 1.44 each. Test L_09.
    - CG is exact after as many steps as there are distinct eigenvalues (L_01); SYMMQMR takes 3 steps with the ideal saddle-point
      preconditioner (L_12); GMRES(m) stagnates for ever on a cyclic shift with m < n and says FSI_STALLED (L_10).
    - SYMMQMR and GMRES never return an x with a larger residual than the start; CG never one with more energy.
@@ -98,6 +99,8 @@
      columns bounded (L_17) but is no proof of rank (L_16).
    - Cholesky refuses a pivot that cancelled to rounding (4 eps of the diagonal entry; 1e-15 in the sparse one): FSI_ERR_SINGULAR.
      LU and LDL^T refuse only exact zeros: a nearly singular matrix gives a large answer.
+   - Multigrid keeps one unknown per coarse cell: of channels side by side that share a coarse cell but not their water, one is seen by it. A few plates or
+     shells cost an iteration or two (M_02); a serpentine of 32 channels on 128^2 cells takes more than the default cap of 200.
    - Woodbury is symmetric by construction and holds 1e-8 relative for mass ratios from 1e-4 to 1e4 (L_19).
    - Modes are accepted on the residual of the inverse problem; eigenvalues are Rayleigh quotients, so their error is its square.
      Single precision input limits them: entries of K are known to 6e-8, so the lowest modes carry an error of 6e-8 times the largest.
@@ -802,6 +805,7 @@ typedef struct fsi_mg_rank {
     int *offset;              /* [groups + 1] first column of each group */
     fsi__mg_patch *patch;     /* [levels * groups] */
     float *data, *work, *local;
+    size_t part;              /* floats of local per part */
     fsi_real *E, *c;          /* [columns^2] factor of K + Z^T B Z; [columns] */
     double *sum;              /* [columns, each group padded to lanes] */
     void *block[6]; size_t bytes[6];
@@ -833,7 +837,8 @@ FSI_API void fsi_surface_closest(const fsi_surface *s, int e, fsi_vec3 p, fsi_hi
 FSI_API fsi_vec3 fsi_surface_normal(const fsi_surface *s, int e);
 /* Bounds of element e, m; z = 0 in 2D. */
 FSI_API void fsi_surface_bounds(const fsi_surface *s, int e, fsi_real lo[3], fsi_real hi[3]);
-/* FSI_OK; FSI_ERR_ARGUMENT: missing arrays, bad sizes, dim not 2 or 3; FSI_ERR_GEOMETRY: index out of range or a position or velocity not finite. */
+/* FSI_OK; FSI_ERR_ARGUMENT: missing arrays, bad sizes, dim not 2 or 3; FSI_ERR_GEOMETRY: index out of range, a position or velocity
+   not finite, or a position beyond 1e70 m (single: 1e9). */
 FSI_API fsi_result fsi_surface_check(const fsi_surface *s);
 
 /* The part of element e inside the box [lo, hi] (SLIP appendix A). */
@@ -2640,7 +2645,7 @@ static void fsi__amd_layout(fsi__amd *g, size_t entries, fsi_arena *arena) {
     one[12] = &g->next; one[13] = &g->prev; one[14] = &g->bucket; one[15] = &g->chain; one[16] = &g->hash; one[17] = &g->member; one[18] = &g->last;
     for (i = 0; i < 19; i++) *one[i] = (int32_t *)fsi_arena_take(arena, (size_t)g->n, sizeof(int32_t));
     FSI__TAKE(g->list, int32_t, arena, entries);
-    FSI__TAKE(g->pool, int32_t, arena, 2 * entries + (size_t)g->n);
+    FSI__TAKE(g->pool, int32_t, arena, entries + (size_t)g->n);
     FSI__TAKE(g->scratch, int32_t, arena, (size_t)g->n + 1);
 }
 
@@ -2673,7 +2678,7 @@ static void fsi__amd_begin(fsi__amd *g, const fsi_csr *A) {
     for (i = g->n; i-- > 0;) fsi__amd_link(g, i);
 }
 
-/* Moves the living elements to the front of the pool. They never hold more than the graph had entries, so half of the pool is free then. */
+/* Moves the living elements to the front of the pool. They never hold more than the graph had entries, so n places are free then, enough for one more. */
 static void fsi__amd_compact(fsi__amd *g, const int32_t *order, int32_t done) {
     int32_t i, k, at = 0;
     for (i = 0; i < done; i++) {  /* elements lie in the pool in the order they were made */
@@ -2812,7 +2817,7 @@ static int32_t fsi__amd_eliminate(fsi__amd *g, int32_t p, int32_t left) {
 
 /* order[n]; pivots is scratch [n]. The graph is laid out in g. */
 static void fsi__amd_order(fsi__amd *g, const fsi_csr *A, int32_t *order, int32_t *pivots) {
-    int32_t left = g->n, made = 0, k, at = 0, room = 2 * A->row[g->n] + g->n;
+    int32_t left = g->n, made = 0, k, at = 0, room = A->row[g->n] + g->n;
     fsi__amd_begin(g, A);
     while (left > 0) {
         int32_t p, e, need;
@@ -3659,7 +3664,8 @@ FSI_API void fsi_mg_free(fsi_mg *mg) {
 typedef void (*fsi__mg_stage)(void *user, int stage, int plane);
 
 /* Runs stage t = 0 .. stages-1 on all planes, where stage t on a plane needs stage t - 1 on it and both neighbours, and must come before
-   stage t + 1 there. Chunks of planes shrink by a plane per stage at inner borders (parallel); the gaps left are filled afterwards. */
+   stage t + 1 there. Chunks of planes shrink by a plane per stage at inner borders (parallel); the gaps left are filled afterwards.
+   The last stage may work on pairs of planes (k - 1, k odd): a pair that is not whole above a border belongs to the gap. */
 static void fsi__mg_wave(int planes, int stages, int parallel, fsi__mg_stage fn, void *user) {
     int room = fsi__imax(32, fsi__imax(2 * stages + 2, planes / 32)), chunks = parallel && planes >= 2 * room ? planes / room : 1;
     int c;
@@ -3669,14 +3675,14 @@ static void fsi__mg_wave(int planes, int stages, int parallel, fsi__mg_stage fn,
         int k, t;
         for (k = a; k < b + stages - 1; k++)
             for (t = 0; t < stages; t++)
-                if (k - t >= a + (c ? t : 0) && k - t < b - (c + 1 < chunks ? t : 0)) fn(user, t, k - t);
+                if (k - t >= a + (c ? t + (t + 1 == stages && t & 1) : 0) && k - t < b - (c + 1 < chunks ? t : 0)) fn(user, t, k - t);
     }
     if (chunks == 1) return;
     FSI__OMP(parallel for schedule(static))
     for (c = 1; c < chunks; c++) {
         int border = (int)((ptrdiff_t)planes * c / chunks) & ~1, t, k;
         for (t = 1; t < stages; t++)
-            for (k = border - t; k < border + t; k++) fn(user, t, k);
+            for (k = border - t; k < border + t + (t + 1 == stages && t & 1); k++) fn(user, t, k);
     }
 }
 FSI__INLINE int fsi__mg_big(const fsi_mg_level *l) { return l->size > 16384; }
@@ -3840,6 +3846,21 @@ static ptrdiff_t fsi__mg_parent(const fsi_mg_level *c, int i, int j, int k, int 
     return fsi__mg_id(c, p[0], p[1], p[2]);
 }
 
+/* d[t] = f - A x where cell h0 + t of row (j, k), red, is an orphan. */
+static void fsi__mg_defect_orphans(const fsi_mg_level *l, int j, int k, int h0, int n, float *d) {
+    int t;
+    for (t = 0; t < n; t++) {
+        int kind = l->kind[fsi__mg_at(l, j, k) + h0 + t];
+        uint8_t own = (uint8_t)(kind & 15);            /* without the orphan's mark */
+        fsi__mg_row r;
+        if (kind < FSI__ORPHAN) continue;
+        r = fsi__mg_row_get(l, 0, j, k, h0 + t, 1, 0);
+        r.kind = &own;
+        d[t] = 0;
+        if (r.plain) fsi__mg_defect_plain(&r, d + t); else fsi__mg_defect_weighted(&r, d + t);
+    }
+}
+
 /* Orphans of red colour: adds their defect to the right-hand side of their parents (serial: parents are shared). */
 static void fsi__mg_restrict_orphans(const fsi_mg_level *l, const fsi_mg_level *c) {
     int j, k, h, p[3];
@@ -3849,13 +3870,9 @@ static void fsi__mg_restrict_orphans(const fsi_mg_level *l, const fsi_mg_level *
             for (h = 0; h < l->half; h++) {
                 int kind = l->kind[fsi__mg_at(l, j, k) + h];
                 ptrdiff_t parent = kind < FSI__ORPHAN ? -1 : fsi__mg_parent(c, 2 * h + ((j + k) & 1), j, k, kind, p);
-                uint8_t own = (uint8_t)(kind & 15);    /* without the orphan's mark */
                 float sum = 0;
-                fsi__mg_row r;
                 if (parent < 0) continue;
-                r = fsi__mg_row_get(l, 0, j, k, h, 1, 0);
-                r.kind = &own;
-                if (r.plain) fsi__mg_defect_plain(&r, &sum); else fsi__mg_defect_weighted(&r, &sum);
+                fsi__mg_defect_orphans(l, j, k, h, 1, &sum);
                 c->f[parent] += l->scale * sum;
             }
         }
@@ -4606,6 +4623,7 @@ FSI_API fsi_result fsi_mg_update(fsi_mg *mg, const uint8_t *cell, const fsi_real
    both sides, so P stays symmetric; the less is cut the nearer to Woodbury. Here m lives in boxes that end `reach` cells around t, closed so
    that no level gains a constant. Black cells have no defect and are overwritten by the first sweep up: m is kept on red cells. */
 #define FSI__LANES 4                     /* columns side by side */
+#define FSI__RANK_PARTS 4                /* groups are built in this many parts, each with work space of its own */
 
 static void *fsi__mg_rank_room(fsi_mg_rank *k, int slot, size_t count, size_t size) {
     size_t bytes;
@@ -4803,7 +4821,6 @@ static void fsi__mg_rank_restrict(const fsi_mg *mg, int q, const fsi__mg_patch *
 /* One group on one level: x = m on all cells and d = t - A m (for E), m of red cells kept, and t of the next level. */
 static void fsi__mg_rank_level(const fsi_mg *mg, fsi_mg_rank *r, int q, int g, float *memory, float *x, float *d) {
     const fsi__mg_patch *p = r->patch + (size_t)q * (size_t)r->groups + (size_t)g, *up = p + r->groups;
-    const fsi_mg_level *l = mg->level + q;
     size_t cells = fsi__box_cells(p->mlo, p->mhi), tc = fsi__box_cells(p->lo, p->hi), uc = fsi__box_cells(up->lo, up->hi), row;
     fsi__mg_local b;
     int pack, i, j, k;
@@ -4827,12 +4844,7 @@ static void fsi__mg_rank_level(const fsi_mg *mg, fsi_mg_rank *r, int q, int g, f
                 ptrdiff_t at = fsi__local_at(&b, 0, j, k);
                 memcpy(x + row * line, b.x + FSI__LANES * at, row * sizeof(float));
                 fsi__mg_local_defect(&b, at + first, at + b.n[0], d + row * line + FSI__LANES * first);
-                for (i = 0; i < b.n[0] / 2; i++) {
-                    int kind = l->kind[fsi__mg_at(l, p->mlo[1] + j, p->mlo[2] + k) + p->mlo[0] / 2 + i];
-                    const float *from = b.x + FSI__LANES * (at + first + 2 * i);
-                    float *to = m + row / 2 * line + FSI__LANES * (size_t)i, keep = kind < FSI__ORPHAN ? 1.0f : 0.0f;   /* defects of orphans are not asked for */
-                    to[0] = keep * from[0]; to[1] = keep * from[1]; to[2] = keep * from[2]; to[3] = keep * from[3];
-                }
+                for (i = 0; i < b.n[0] / 2; i++) memcpy(m + row / 2 * line + FSI__LANES * (size_t)i, b.x + FSI__LANES * (at + first + 2 * i), FSI__LANES * sizeof(float));
             }
         fsi__mg_rank_restrict(mg, q, p, up, d, r->data + up->t + FSI__LANES * uc * (size_t)pack);
     }
@@ -4943,7 +4955,8 @@ static fsi_result fsi__mg_rank_begin(const fsi_mg *mg, fsi_mg_rank *r, const fsi
         if (size > biggest) biggest = size;
     }
     r->data = (float *)fsi__mg_rank_room(r, 2, data, sizeof(float));
-    r->work = (float *)fsi__mg_rank_room(r, 3, work + (5 + 2 * FSI__LANES) * biggest, sizeof(float));
+    r->part = (5 + 2 * FSI__LANES) * biggest;
+    r->work = (float *)fsi__mg_rank_room(r, 3, work + FSI__RANK_PARTS * r->part, sizeof(float));
     r->E = (fsi_real *)fsi__mg_rank_room(r, 4, (size_t)n * (size_t)n, sizeof(fsi_real));
     r->sum = (double *)fsi__mg_rank_room(r, 5, 2 * (size_t)n + FSI__LANES * ((size_t)groups + 1), sizeof(double));
     if (!r->data || !r->work || !r->E || !r->sum) return FSI_ERR_MEMORY;
@@ -4977,10 +4990,28 @@ static int fsi__mg_group_valid(const fsi_mg *mg, const fsi_mg_group *g) {
     return fsi_all_finite(entries, g->factor) && fsi_all_finite(entries * columns, g->val) && fsi_all_finite(columns * columns, g->K);
 }
 
+/* Every FSI__RANK_PARTS-th group of one level (all on the coarsest, which works in the level's own arrays), and its pairs with the groups after it. */
+static void fsi__mg_rank_part(const fsi_mg *mg, fsi_mg_rank *r, int q, int part) {
+    int g, bottom = q + 1 == r->levels;
+    for (g = part; g < r->groups; g += bottom ? 1 : FSI__RANK_PARTS) {
+        const fsi__mg_patch *p = r->patch + (size_t)q * (size_t)r->groups + (size_t)g;
+        size_t all = FSI__LANES * (size_t)fsi__mg_packs(r, g) * fsi__box_cells(p->mlo, p->mhi);
+        if (r->offset[g + 1] == r->offset[g]) continue;
+        if (bottom) fsi__mg_rank_bottom(mg, r, g, r->work + p->x);
+        else fsi__mg_rank_level(mg, r, q, g, r->local + r->part * (size_t)part, r->work + p->x, r->work + p->x + all);
+    }
+}
+static void fsi__mg_rank_pairs(const fsi_mg *mg, fsi_mg_rank *r, int q, int part) {
+    int g, h;
+    for (g = part; g < r->groups; g += FSI__RANK_PARTS)
+        for (h = g; h < r->groups; h++)
+            if (r->offset[g + 1] > r->offset[g] && r->offset[h + 1] > r->offset[h]) fsi__mg_rank_pair(mg, r, q, g, h);
+}
+
 FSI_API fsi_result fsi_mg_rank_build(fsi_mg_rank *rank, fsi_mg *mg, const fsi_mg_group *group, int groups) {
     fsi_mg_rank *r = rank;
     fsi_result result;
-    int g, h, q;
+    int g, k, q, bottom;
     if (!r || !mg || !mg->block || groups < 0 || (groups && !group) || r->reach < 0 || r->max_columns < 0 || !fsi_allocator_valid(&r->allocator)) return FSI_ERR_ARGUMENT;
     r->columns = 0;
     r->cells = mg->cells;
@@ -4988,16 +5019,11 @@ FSI_API fsi_result fsi_mg_rank_build(fsi_mg_rank *rank, fsi_mg *mg, const fsi_mg
     result = fsi__mg_rank_begin(mg, r, group, groups);
     if (result != FSI_OK) { r->columns = 0; return result; }
     for (q = 0; q < r->levels && r->columns; q++) {
-        for (g = 0; g < groups; g++) {
-            const fsi__mg_patch *p = r->patch + (size_t)q * (size_t)groups + (size_t)g;
-            size_t all = FSI__LANES * (size_t)fsi__mg_packs(r, g) * fsi__box_cells(p->mlo, p->mhi);
-            if (r->offset[g + 1] == r->offset[g]) continue;
-            if (q + 1 < r->levels) fsi__mg_rank_level(mg, r, q, g, r->local, r->work + p->x, r->work + p->x + all);
-            else fsi__mg_rank_bottom(mg, r, g, r->work + p->x);
-        }
-        for (g = 0; g < groups; g++)
-            for (h = g; h < groups; h++)
-                if (r->offset[g + 1] > r->offset[g] && r->offset[h + 1] > r->offset[h]) fsi__mg_rank_pair(mg, r, q, g, h);
+        bottom = q + 1 == r->levels;
+        FSI__OMP(parallel for schedule(static) if (r->columns > 12 && !bottom))
+        for (k = 0; k < (bottom ? 1 : FSI__RANK_PARTS); k++) fsi__mg_rank_part(mg, r, q, k);
+        FSI__OMP(parallel for schedule(static) if (r->columns > 12))
+        for (k = 0; k < FSI__RANK_PARTS; k++) fsi__mg_rank_pairs(mg, r, q, k);
     }
     result = fsi_dense_cholesky(r->columns, r->E);
     if (result != FSI_OK) r->columns = 0;
@@ -5031,6 +5057,7 @@ static void fsi__mg_rank_dot_m(const fsi_mg_level *l, const fsi__mg_patch *p, in
                 fsi__mg_row r = fsi__mg_row_get(l, 0, j, k, p->mlo[0] / 2 + h0, n, 0);
                 memset(d, 0, (size_t)n * sizeof *d);
                 if (r.plain) fsi__mg_defect_plain(&r, d); else fsi__mg_defect_weighted(&r, d);
+                if (l->row[fsi__mg_line(l, j, k)] & FSI__ROW_ORPHAN) fsi__mg_defect_orphans(l, j, k, p->mlo[0] / 2 + h0, n, d);
                 for (pack = 0; pack < packs; pack++) {
                     const float *a = m + one * (size_t)pack + FSI__LANES * h0;
                     float s[FSI__LANES] = {0};
@@ -5568,6 +5595,13 @@ static double fsi__mg_floor(const fsi__mg_cg *cg) {
                 }
             if (!pass) fsi_mg_apply(mg, mg->d, mg->q);
         }
+    if (cg->s->extra.apply_fn) {                       /* and E applied to such a rounding */
+        size_t c;
+        uint64_t seed = 1;
+        for (c = 0; c < mg->cells; c++) { mg->d[c] = cg->p[c] * FSI_REAL_EPS * (fsi__random_unit(&seed) < FSI_R(0.5) ? 1 : -1); mg->q[c] = 0; }
+        cg->s->extra.apply_fn(mg->d, mg->q, cg->s->extra.user);
+        s += fsi_dot(mg->cells, mg->q, mg->q) / ((double)FSI_REAL_EPS * (double)FSI_REAL_EPS);
+    }
     return 2 * (double)FSI_REAL_EPS * sqrt(s);
 }
 
@@ -5584,8 +5618,9 @@ static fsi_result fsi__mg_loop(fsi__mg_cg *cg, fsi_report *rep, int cap) {
         fsi_mg_project(cg->mg, cg->p);
         rep->residual = sqrt(cg->rr);
         if (rep->residual <= cg->limit) return FSI_OK;
-        if (reason == FSI_OK && rep->residual <= fsi__mg_floor(cg)) return FSI_OK;
-        if (reason == FSI_OK && tries && cg->rr > before / 4) reason = FSI_STALLED;
+        if (reason != FSI_NOT_CONVERGED && rep->residual <= fsi__mg_floor(cg)) return FSI_OK;
+        if (reason == FSI_BREAKDOWN && cg->rr < before / 4) reason = FSI_OK;           /* rounding of the recurrence: once more from the truth */
+        else if (reason == FSI_OK && tries && cg->rr > before / 4) reason = FSI_STALLED;
         rep->restarts++;
     } while (reason == FSI_OK && ++tries < 8);
     return reason == FSI_OK ? FSI_STALLED : reason;
@@ -5716,7 +5751,7 @@ FSI_API fsi_result fsi_surface_check(const fsi_surface *s) {
         if (s->index[i] < 0 || s->index[i] >= s->vertex_count) return FSI_ERR_GEOMETRY;
     n = 3 * (size_t)s->vertex_count;
     if (!fsi_all_finite(n, s->x) || (s->v && !fsi_all_finite(n, s->v))) return FSI_ERR_GEOMETRY;
-    return FSI_OK;
+    return fsi_max_abs(n, s->x) <= (sizeof(fsi_real) == 8 ? FSI_R(1e70) : FSI_R(1e9)) ? FSI_OK : FSI_ERR_GEOMETRY;   /* areas are squared */
 }
 
 /* ---- Crossings. The query segment becomes the axis w of a sheared frame in which it runs from 0 to 1 at u = v = 0. A vertex has the
@@ -6184,7 +6219,7 @@ static int fsi__iso_vertex(fsi__iso *s, fsi_vec3 x, fsi_vec3 normal) {
     if (!m->x) return v;
     if (v >= m->vertex_room) { s->full = 1; return 0; }
     fsi_vec_store(m->x + 3 * (size_t)v, x);
-    if (m->normal) fsi_vec_store(m->normal + 3 * (size_t)v, fsi__unit(normal));
+    if (m->normal) fsi_vec_store(m->normal + 3 * (size_t)v, fsi__finite_vec(normal) ? fsi_vec_unit(normal) : fsi_vec(0, 0, 0));
     return v;
 }
 
@@ -6211,7 +6246,7 @@ static int fsi__iso_edge(fsi__iso *s, int i, int j, int k, int edge) {
     if (*slot >= 0) return *slot;
     b[0] = a[0]; b[1] = a[1]; b[2] = a[2]; b[axis]++;
     va = fsi__iso_value(s->d, a[0], a[1], a[2]); vb = fsi__iso_value(s->d, b[0], b[1], b[2]);
-    t = va / (va - vb);
+    t = fsi__finite(va - vb) ? va / (va - vb) : FSI_R(0.5);
     p = fsi_vec((fsi_real)a[0], (fsi_real)a[1], (fsi_real)a[2]);
     if (axis == 0) p.x += t; else if (axis == 1) p.y += t; else p.z += t;
     n = fsi_vec_add(fsi_vec_scale(fsi__iso_gradient(s, a[0], a[1], a[2]), 1 - t), fsi_vec_scale(fsi__iso_gradient(s, b[0], b[1], b[2]), t));

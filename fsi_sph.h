@@ -41,7 +41,7 @@
 
    NUMERICAL NOTES
    Steps: fsi_sph_max_dt and fsi_tled_max_dt. WCSPH with c = 10 times the top speed compresses by about 1 %.
-   Support: 2 spacings is fastest (about 30 neighbours in 3D); hydrostatic pressures are then within 2 % on average and up to 8 % in the bottom
+   Support: 2 spacings is fastest (about 30 neighbours in 3D); hydrostatic pressures are then within 1 % on average and 1.5 % in the bottom
    layer (H-08, docs/sph.md). Wider supports smooth more and cost more. The first half spacing below a free surface carries no pressure.
    DFSPH: a mean density error e lets an acceleration of e * depth / dt^2 go unnoticed: small steps need a smaller density_error, or a column
    at rest breathes. Iterations: projected Jacobi with momentum; a tall column at rest needs tens, a dam break about ten.
@@ -189,7 +189,7 @@ typedef struct fsi_sph_object {
     fsi_vec3 force, torque;   /* of the fluid on the object in the last step, N and N m (per metre in 2D) */
 } fsi_sph_object;
 
-/* Blows a layer of particles through a disk (3D) or segment (2D) every spacing / speed seconds. */
+/* Blows a layer of particles through a disk (3D) or segment (2D) every spacing / speed seconds, where no other particle is in the way. */
 typedef struct fsi_sph_emitter {
     fsi_vec3 centre;          /* m */
     fsi_vec3 direction;       /* any length > 0 */
@@ -920,11 +920,35 @@ static void fsi__sph_remove(fsi_sph *s, int far) {
     s->now.count = n;
 }
 
-/* One layer, along m downstream of the disk; what would lie beyond all cells is lost at once. */
+#define FSI__SPH_FREE FSI_R(0.75)        /* spacings: an emitter puts no particle nearer than this to another */
+
+/* Particles that may be in the way of a layer around x: their numbers into key. Returns how many. */
+static int fsi__sph_in_the_way(fsi_sph *s, fsi_vec3 x, fsi_real radius) {
+    fsi_real r = radius + FSI__SPH_FREE * s->desc.spacing;
+    int i, n = 0;
+    for (i = 0; i < s->now.count; i++) {
+        fsi_vec3 d = fsi_vec_sub(fsi_vec(s->x[i], s->y[i], s->z[i]), x);
+        if (fsi_vec_dot(d, d) < r * r) s->key[n++] = i;
+    }
+    return n;
+}
+
+static int fsi__sph_is_free(const fsi_sph *s, int near, fsi_vec3 x) {
+    fsi_real r = FSI__SPH_FREE * s->desc.spacing;
+    int k;
+    for (k = 0; k < near; k++) {
+        fsi_vec3 d = fsi_vec_sub(fsi_vec(s->x[s->key[k]], s->y[s->key[k]], s->z[s->key[k]]), x);
+        if (fsi_vec_dot(d, d) < r * r) return 0;
+    }
+    return 1;
+}
+
+/* One layer, along m downstream of the disk; what would lie beyond all cells is lost at once. Fluid that has come to a stop before the emitter leaves
+   no room: a particle put onto another would be a burst of pressure. */
 static void fsi__sph_emit_layer(fsi_sph *s, const fsi_sph_emitter *e, fsi_real along) {
     fsi_vec3 d = e->direction, u, w;
     fsi_real h = s->desc.spacing;
-    int i, j, m = (int)(e->radius / h), mj = s->desc.dim == 3 ? m : 0;
+    int i, j, m = (int)(e->radius / h), mj = s->desc.dim == 3 ? m : 0, near = fsi__sph_in_the_way(s, fsi_vec_mad(e->centre, d, along), e->radius);
     u = s->desc.dim == 2 ? fsi_vec(-d.y, d.x, 0) : fsi__unit(fsi_vec_cross(d, fsi__abs(d.x) < FSI_R(0.7) ? fsi_vec(1, 0, 0) : fsi_vec(0, 1, 0)));
     w = fsi_vec_cross(d, u);
     for (i = -m; i <= m; i++)
@@ -933,6 +957,7 @@ static void fsi__sph_emit_layer(fsi_sph *s, const fsi_sph_emitter *e, fsi_real a
             fsi_vec3 p = fsi_vec_mad(fsi_vec_mad(fsi_vec_mad(e->centre, u, a), w, b), d, along);
             if (a * a + b * b > e->radius * e->radius) continue;
             if (s->now.count == s->desc.capacity || s->now.next_id == 0x7fffffff) { s->stats.blocked++; return; }
+            if (!fsi__sph_is_free(s, near, p)) continue;
             s->now.emitted++;
             if (fsi__sph_within(s, p)) fsi__sph_append(s, p, fsi_vec_scale(d, e->speed), fsi__sph_rest_mass(&s->desc));
             else s->now.lost++;

@@ -312,6 +312,10 @@ EX void ex_clear(ex_image *m, ex_color c) {
     for (i = 0; i < m->w * m->h; i++) m->rgb[3 * i] = c.r, m->rgb[3 * i + 1] = c.g, m->rgb[3 * i + 2] = c.b;
     if (m->depth) for (i = 0; i < m->w * m->h; i++) m->depth[i] = 1e30f;
 }
+EX void ex_paste(ex_image *m, const ex_image *part, int x, int y) {             /* part must fit */
+    int i;
+    for (i = 0; i < part->h; i++) memcpy(m->rgb + 3 * ((size_t)(y + i) * (size_t)m->w + (size_t)x), part->rgb + 3 * (size_t)i * (size_t)part->w, 3 * (size_t)part->w);
+}
 EX ex_image ex_image_make(int w, int h) {
     ex_image m;
     m.w = w;

@@ -10,7 +10,7 @@ static double now(void *user) { (void)user; return ex_now(); }
 
 static void draw(ex_args *a, const fsi_sph *s, const fsi_tled *t) {
     ex_image m = ex_image_make(640, 480);
-    ex_camera c = ex_camera_make(0.8, 1.0, 1.2, 0, 0.32, 0, 1, 36);
+    ex_camera c = ex_camera_make(0.75, 1.35, 1.1, 0, 0.3, 0, 1, 36);
     double lo[3] = {-1, 0, -1}, hi[3] = {1, 1, 1};
     fsi_surface f = fsi_tled_surface(t);
     ex_floor(&m, &c, lo, hi, 1, -0.002, 0.2);

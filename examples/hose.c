@@ -34,7 +34,7 @@ static int32_t *tube(int nu, int nv, fsi_real *x, int *tets) {
 
 static void draw(ex_args *a, const fsi_sph *s, const fsi_tled *t) {
     ex_image m = ex_image_make(720, 480);
-    ex_camera c = ex_camera_make(0.9, 1.15, 2.3, 0.72, 0.62, 0, 1, 34);
+    ex_camera c = ex_camera_make(1.05, 1.05, 2.5, 0.85, 0.42, 0, 1, 36);
     fsi_surface f = fsi_tled_surface(t);
     double lo[3] = {-0.5, -0.3, -1}, hi[3] = {2, 1.5, 1}, flo[3] = {-1, 0, -1.4}, fhi[3] = {2.6, 0, 1.2};
     ex_mesh hose;
@@ -83,7 +83,7 @@ int main(int argc, char **argv) {
     if (fsi_tled_init(&hose, &t) != FSI_OK || fsi_sph_init(&sph, &f) != FSI_OK) return 1;
     for (i = 0; i < hose.nodes; i++)
         if (x[3 * i] < FSI_R(0.25)) fsi_tled_fix(&hose, i, fsi_vec(0, 0, 0));
-    tap.centre = fsi_vec(FSI_R(0.08), FSI_R(0.8), 0); tap.direction = fsi_vec(1, 0, 0); tap.radius = FSI_R(0.05);
+    tap.centre = fsi_vec(FSI_R(0.08), FSI_R(0.8), 0); tap.direction = fsi_vec(1, 0, 0); tap.radius = FSI_R(0.065);
     tap.speed = (fsi_real)ex_number(&a, "speed");
     drain.lo = fsi_vec(-10, -10, -10); drain.hi = fsi_vec(10, FSI_R(-0.3), 10);
     fsi_sph_add_emitter(&sph, &tap); fsi_sph_add_removal(&sph, &drain);

@@ -92,7 +92,8 @@ int main(int argc, char **argv) {
     for (frame = 0, time = 0; frame < a.frames && stable; frame++) {
         for (start = time; time < start + 0.03 - 1e-9 && stable; steps++) {
             double rest = start + 0.03 - time, dt = rest / ceil(rest / (double)fsi_sph_max_dt(&sph) - 1e-6);
-            fsi_result r = fsi_proxy_collide(&proxy, (fsi_real)dt);            /* fluid hits the soft part */
+            fsi_result r = fsi_sph_prepare(&sph, (fsi_real)dt);                 /* sorted here: the order must not change between collide and correct */
+            if (r >= 0) r = fsi_proxy_collide(&proxy, (fsi_real)dt);            /* fluid hits the soft part */
             if (r >= 0) r = fsi_clamp_advance(&clamp, (fsi_real)dt);            /* the soft part moves and pulls at the raft */
             if (r >= 0) r = fsi_sph_rigid_step(&couple, (fsi_real)dt, &report); /* fluid and raft move */
             if (r == FSI_NOT_CONVERGED) capped++;

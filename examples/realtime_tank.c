@@ -1,5 +1,5 @@
 /* realtime_tank: five bodies in a 3D tank of 48^3 cells, one pulled about by a scripted mouse, each coupled step with a time budget. The aim is 15
-   steps a second on two cores; one core alone makes about 8 (the budget shortens the iterations of the pressure solve only, about an eighth of a step).
+   steps a second on two cores (the budget shortens the iterations of the pressure solve only, about an eighth of a step).
    cc -O2 -fopenmp -I. -Iexamples examples/realtime_tank.c -o realtime_tank -lm */
 #define FSI_IMPLEMENTATION
 #include "fsi_couple.h"

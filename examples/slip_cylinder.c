@@ -169,7 +169,7 @@ int main(int argc, char **argv) {
         ex_curve curve[WALLS + 1];
         ex_image m = ex_image_make(640, 340);
         draw(&c[SLIP], &m, 0, "SLIP");
-        draw(&c[NOSLIP], &m, 1, "VOXEL WALL");
+        draw(&c[NOSLIP], &m, 1, "NO-SLIP");
         ex_frame(&a, &m);
         ex_image_free(&m);
         m = ex_image_make(640, 340);

@@ -57,14 +57,24 @@ static int make(scene *s, int size, double angle, int wall) {
 }
 static void draw(const scene *s, ex_image *m, int at, const fsi_real *begin) {
     ex_view v = ex_view_make(0, 0, 1, 1, 20 + at * 310, 40, 290, 290);
+    const fsi_grid *g = &s->grid;
+    fsi_real *lost = (fsi_real *)calloc(g->cells, sizeof *lost);
     int i;
-    for (i = 0; i < TRACERS; i++) {
+    for (i = 0; lost && i < (int)g->cells; i++) {              /* difference from the streams: 0 white, 1 dark; each cell from its own side of the plate */
+        size_t f = (size_t)(i + i / g->nx), e = (size_t)i;
+        double sign = height(s, (i % g->nx + 0.5) / g->nx, (i / g->nx + 0.5) / g->ny) > 0 ? 1 : -1;
+        lost[i] = (fsi_real)hypot((double)(g->u_plus[0][f] + g->u[0][f + 1]) / 2 - sign * s->t[0], (double)(g->u_plus[1][e] + g->u[1][e + (size_t)g->nx]) / 2 - sign * s->t[1]);
+    }
+    if (lost) ex_draw_field(m, &v, g->nx, g->ny, lost, 0, 1, 3);
+    free(lost);
+    for (i = 0; i < TRACERS; i += 2) {
         double x = (double)s->point[3 * i], y = (double)s->point[3 * i + 1];
         if (x > 0.01 && x < 0.99 && y > 0.01 && y < 0.99)
             ex_disk(m, ex_px(&v, x), ex_py(&v, y), 1.3, height(s, (double)begin[3 * i], (double)begin[3 * i + 1]) > 0 ? ex_rgb(20, 110, 200) : ex_rgb(215, 90, 40));
     }
     ex_line(m, ex_px(&v, fmax(0, 0.503 - 0.6 * s->t[0])), ex_py(&v, 0.4837 - 0.5 * s->t[1]), ex_px(&v, fmin(1, 0.503 + 0.5 * s->t[0])), ex_py(&v, 0.4837 + 0.5 * s->t[1]), 2.5, ex_rgb(30, 30, 30));
     ex_text(m, v.left, 16, 2, ex_rgb(20, 20, 20), at ? "VOXEL FACES" : "SLIP");
+    ex_text(m, v.left, 336, 1, ex_rgb(20, 20, 20), at ? "BLUE: WHAT THE STREAMS LOST" : "");
 }
 
 int main(int argc, char **argv) {

@@ -69,7 +69,7 @@ static const ex_key keys[] = {{"dim", "", "2 or 3", "2", 2, 3, NULL},
                               {"ball", "", "1: a ball in the way", "1", 0, 1, NULL},
                               {"advection", "", "how velocity and smoke are carried", "maccormack", 0, 0, "maccormack,linear"},
                               {"buoyancy", "m/s^2", "acceleration of the hottest smoke", "8", 0, 100, NULL},
-                              {"confinement", "", "vorticity confinement", "0.15", 0, 5, NULL},
+                              {"confinement", "", "vorticity confinement", "0.06", 0, 5, NULL},
                               {"dt", "s", "time of one frame", "0.025", 1e-4, 1, NULL},
                               {"export", "", "1: write the density as VTK", "0", 0, 1, NULL}};
 int main(int argc, char **argv) {

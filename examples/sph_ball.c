@@ -48,9 +48,9 @@ int main(int argc, char **argv) {
     fsi_sph_rigid couple;
     fsi_sph_rigid_desc d = {0};
     fsi_report report;
-    int body, object, frame, i, n, stable = 1, worst = 0, capped = 0, hard = 0;
+    int body, object, frame, i, n, stable = 1, worst = 0, capped = 0, hard = 0, last[20] = {0};
     long steps = 0, lost = 0;
-    double h, time, total = 0, peak = 0, density = 0, momentum = 0, start, hard_total = 0, hi[3];
+    double h, time, total = 0, peak = 0, density = 0, momentum = 0, start, hard_total = 0, hi[3], window = 0, hardest = 0;
     fsi_real fall, r = FSI_R(0.2);
     ex_begin(&a, argc, argv, "sph_ball", "A light rigid ball in a fluid of particles.", keys, 10, 14, 30);
     h = 0.7 / a.size; fall = ex_is(&a, "scene", "fall") ? (fsi_real)ex_number(&a, "height") : 0;
@@ -89,6 +89,7 @@ int main(int argc, char **argv) {
             stable = result >= 0 && speed < 100;
             capped += result == FSI_NOT_CONVERGED || result == FSI_STALLED;
             time += dt; total += report.iterations;
+            window += report.iterations - last[steps % 20]; last[steps % 20] = report.iterations; hardest = fmax(hardest, window / 20);
             if (report.iterations > worst) worst = report.iterations;
             if (sph.now.object[object].contact > 20) hard++, hard_total += report.iterations;    /* the ball is wet */
             peak = fmax(peak, speed); density = fmax(density, (double)sph.stats.density_error);
@@ -102,6 +103,7 @@ int main(int argc, char **argv) {
     ex_result("particles", "%d", n);
     ex_result("mean_iterations", "%.3f", total / (steps > 0 ? steps : 1));
     ex_result("wet_iterations", "%.3f", hard_total / (hard > 0 ? hard : 1));
+    ex_result("hard_iterations", "%.3f", hardest);            /* mean of the hardest 20 steps */
     ex_result("max_iterations", "%d", worst);
     ex_result("capped", "%d", capped);
     ex_result("max_density_error", "%.5f", density);

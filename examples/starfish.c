@@ -1,6 +1,7 @@
 /* starfish: a heap of starfish sinks through water, rigid ones beside soft ones (REDUCED fig. 2, 3, 10).
    cc -O2 -I. -Iexamples examples/starfish.c -o starfish -lm
-   All are copies of two models (modes and no modes); a copy holds its state only, printed as bytes_per_body. */
+   All are copies of two models (modes and no modes); a copy holds its state only, printed as bytes_per_body. bodies=2: one of each side by side (fig. 3).
+   bodies=150 --frames 300: the heap of fig. 10 comes to rest. */
 #define FSI_IMPLEMENTATION
 #include "fsi_couple.h"
 #include "common.h"
@@ -13,7 +14,7 @@ static void draw(ex_args *a, fsi_world *w, const fsi_reduced_model *soft) {
     const fsi_grid *g = &w->grid;
     ex_image m = ex_image_make(640, 520);
     double lo[3] = {0, 0, 0}, hi[3];
-    ex_camera c = ex_camera_make(0.5, 1.5, 2.4, 0.5, 0.45, 0.5, 1, 38);
+    ex_camera c = s.groups == 2 ? ex_camera_make(0.5, 0.75, 2.1, 0.5, 0.3, 0.5, 1, 32) : ex_camera_make(0.5, 1.5, 2.4, 0.5, 0.45, 0.5, 1, 38);
     int i;
     hi[0] = (double)(g->h * g->nx); hi[1] = (double)(g->h * g->ny); hi[2] = (double)(g->h * g->nz);
     ex_clear(&m, ex_rgb(245, 248, 250));
@@ -64,9 +65,11 @@ int main(int argc, char **argv) {
     for (i = 0; i < bodies; i++) {                             /* layers of 3 x 3 */
         int layer = i / 9, q = i % 9, hard = (int)((i + 1) * share) > (int)(i * share);
         fsi_vec3 T = fsi_vec((fsi_real)(0.19 + 0.3 * (q % 3) + 0.02 * (layer % 2)), (fsi_real)(0.35 + 0.14 * layer), (fsi_real)(0.19 + 0.3 * (q / 3) + 0.02 * (layer % 2)));
-        if (!swarm_add(&s, &w, &model[hard], T, swarm_turn(0.4 * sin(i * 2.3), i * 0.7, 0.4 * cos(i * 1.7))) || !swarm_group(&s, 1, NULL, 0, NULL)) return 1;
+        fsi_quat turn = swarm_turn(0.4 * sin(i * 2.3), i * 0.7, 0.4 * cos(i * 1.7));
+        if (bodies == 2) { T = fsi_vec(i ? FSI_R(0.25) : FSI_R(0.75), FSI_R(0.7), FSI_R(0.5)); turn = swarm_turn(1.1, 0.2, 0.3); }
+        if (!swarm_add(&s, &w, &model[hard], T, turn) || !swarm_group(&s, 1, NULL, 0, NULL)) return 1;
     }
-    s.damping = d.damping; s.contacts.friction = FSI_R(0.3); s.contacts.slop = FSI_R(0.1) * w.grid.h;
+    s.damping = d.damping; s.contacts.friction = FSI_R(0.3); s.contacts.slop = FSI_R(0.1) * w.grid.h; s.contacts.iterations = 100;
     fsi_grid_set_field(&w.grid, FSI_FIELD_PHI, water, &level);
     fsi_grid_classify(&w.grid);
     printf("damping=%g 1/s on bodies and fluid, %d tetrahedra each\n", (double)d.damping, mesh.tet_count);

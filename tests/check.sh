@@ -136,8 +136,8 @@ if want link; then
             "cc -c -I. $dir/$n.user.c -o $dir/$n.u.o && cc -c -I. -DFSI_SINGLE $dir/$n.user.c -o $dir/$n.us.o && cc -DFSI_SINGLE -DFSI_IMPLEMENTATION -I. -x c -c $h -o $dir/$n.s.o && cc $dir/$n.us.o $dir/$n.s.o -o $dir/$n.same -lm && $dir/$n.same && ! cc $dir/$n.u.o $dir/$n.s.o -o $dir/$n.mix -lm 2>$dir/$n.mix.log && grep -q 'undefined reference.*fsi_result_text' $dir/$n.mix.log"
     done
     row "link: one implementation file per header" \
-        "objs=; for h in $(echo $headers); do m=\$(echo \${h%.h} | tr a-z A-Z)_IMPLEMENTATION; echo \"#include \\\"\$h\\\"\" >$dir/split.\${h%.h}.c; cc -D\$m -I. -c $dir/split.\${h%.h}.c -o $dir/split.\${h%.h}.o || exit 1; objs=\"\$objs $dir/split.\${h%.h}.o\"; done; for e in balls sph_dam_break; do cc -D_POSIX_C_SOURCE=200809L -DFSI_DECLARATIONS_ONLY -I. -Iexamples examples/\$e.c \$objs -o $dir/split.\$e -lm && $dir/split.\$e --size 12 --frames 1 | grep -q 'result stable=1' || exit 1; done"
-    if [ -f fsi_couple.h ]; then
+        "objs=; for h in $(echo $(ls fsi_*.h)); do m=\$(echo \${h%.h} | tr a-z A-Z)_IMPLEMENTATION; echo \"#include \\\"\$h\\\"\" >$dir/split.\${h%.h}.c; cc -D\$m -I. -c $dir/split.\${h%.h}.c -o $dir/split.\${h%.h}.o || exit 1; objs=\"\$objs $dir/split.\${h%.h}.o\"; done; for e in balls sph_dam_break; do cc -D_POSIX_C_SOURCE=200809L -DFSI_DECLARATIONS_ONLY -I. -Iexamples examples/\$e.c \$objs -o $dir/split.\$e -lm && $dir/split.\$e --size 12 --frames 1 | grep -q 'result stable=1' || exit 1; done"
+    if [ -f "$dir/fsi_couple.impl.c" ]; then
         for sub in NO_GRID NO_SPH "NO_GRID -DFSI_COUPLE_NO_SPH"; do row "link: fsi_couple.h with $sub" "cc -std=c99 $strict_c -DFSI_COUPLE_$sub -I. $dir/fsi_couple.impl.c -o $dir/sub.\$\$ -lm"; done
     fi
 fi

@@ -575,8 +575,8 @@ TEST A_07_08_iterations(void) {
             for (k = 0; k < 5; k++) {
                 ASSERT(lift(&S, 64, bodies, density[k], FSI_COUPLE_DEFLATED, open));
                 r = fall(&S, FSI_R(0.01), NULL);
-                ASSERT(r == FSI_OK || (sizeof(fsi_real) == 4 && r > 0));
-                CHECK_MOST(S.couple.report.iterations, 1.2 * fluid + TOL(1, 2));     /* single: one more, its residual ends at rounding */
+                CHECK_RESULT(FSI_OK, r);
+                CHECK_MOST(S.couple.report.iterations, 1.2 * fluid + 1);
                 close_scene(&S);
             }
         }
@@ -876,20 +876,21 @@ static fsi_scene moving(scene *s) {
 TEST C_05_06_buoyancy_trajectory(void) {
     static const double density[5] = {0.1, 0.5, 2, 10, 1e-4};
     int k, step, n = 160, steps = 6;
-    for (k = 0; k < (int)TOL(5, 4); k++) {                     /* single with area fractions: 1e-4 is beyond it (numerical notes) */
+    for (k = 0; k < 5; k++) {
         fsi_grid_desc d = tank(n, 2);
         fsi_scene sc;
-        double end = 0.1 * sqrt(0.2 / 9.81), a = (1 - density[k]) * 9.81 / (density[k] + 1.071199), slack = 0.05 + 0.005;
+        double end = 0.1 * sqrt(0.2 / 9.81), a = (1 - density[k]) * 9.81 / (density[k] + 1.071199), slack = 0.05 + 0.005, mid;
         d.ny = d.nx; d.h *= 2; d.side[3].kind = FSI_SIDE_SLIP; d.tolerance = TOL(1e-8, 1e-5);
         ASSERT(open_scene(&S, &d, FSI_COUPLE_DEFLATED, 1));
-        add_polygon(&S, VERTS, 1, 1, 0.2, 0.2, 0, density[k]);
+        mid = k == 4 ? 1 + 0.25 / 80 : 1;              /* on a node the chords at the faces add up to 0.6 % less than the disk */
+        add_polygon(&S, VERTS, mid, mid, 0.2, 0.2, 0, density[k]);
         sc = moving(&S);
         for (step = 0; step < steps; step++) {
             ASSERT(fsi_couple_step(&S.couple, &sc, (fsi_real)(end / steps), NULL) >= 0);
-            if (step == 0) CHECK_REL(a, (double)S.body[0].velocity.y / (end / steps), TOL(0.02, 0.025));       /* C_m constant to 2 % */
+            if (step == 0) CHECK_REL(a, (double)S.body[0].velocity.y / (end / steps), k == 4 ? 0.01 : 0.02);  /* C-06: as C-04; C-05: C_m constant to 2 % */
         }
-        CHECK_REL(a * end * end / 2, S.body[0].centre.y - 1, slack);
-        CHECK_NEAR(0, S.body[0].centre.x - 1, 1e-3 * end * end * 9.81);
+        CHECK_REL(a * end * end / 2, (double)S.body[0].centre.y - mid, slack);
+        CHECK_NEAR(0, (double)S.body[0].centre.x - mid, 1e-3 * end * end * 9.81);
         close_scene(&S);
     }
     PASS();
@@ -1051,6 +1052,70 @@ TEST hinged_body_sees_its_hinge(void) {
     PASS();
 }
 
+/* Two bars on one pin, both free: the solve sees them as one solid, and its answer is what an impulse at the pin makes of the two answers. */
+TEST jointed_bodies_see_their_joint(void) {
+    fsi_world_desc d;
+    fsi_world w;
+    fsi_shape bar;
+    fsi_shape_desc sd;
+    fsi_rigid_desc b;
+    fsi_joint_desc j;
+    fsi_coupled *door, *none;
+    fsi_real v[12];
+    fsi_body_report one, two, rep;
+    double k[4], g[2], p[2], det, u[6];
+    int i, step, id[2];
+    memset(&d, 0, sizeof d); memset(&sd, 0, sizeof sd); memset(&b, 0, sizeof b); memset(&j, 0, sizeof j);
+    d.grid = tank(48, 2); d.max_bodies = 2; d.max_joints = 1; d.no_walls = 1;
+    CHECK_OK(fsi_world_init(&w, &d));
+    sd.kind = FSI_SHAPE_BOX; sd.dim = 2; sd.half = fsi_vec(FSI_R(0.12), FSI_R(0.04), 0);
+    CHECK_OK(fsi_shape_init(&bar, &sd));
+    b.kind = FSI_RIGID_DYNAMIC; b.shape = &bar; b.group = 1;
+    for (i = 0; i < 2; i++) {
+        b.density = i ? FSI_R(0.2) : 3; b.x = fsi_vec(i ? FSI_R(0.63) : FSI_R(0.37), FSI_R(0.8), 0);
+        CHECK_OK(fsi_world_add(&w, &b, &id[i]));
+    }
+    j.kind = FSI_JOINT_HINGE; j.a = id[0]; j.b = id[1]; j.anchor = fsi_vec(FSI_R(0.5), FSI_R(0.8), 0);
+    CHECK_OK(fsi_solids_join(&w.solids, &j, NULL));
+    CHECK_OK(fsi_solids_forces(&w.solids, FSI_R(0.01)));
+    CHECK_OK(fsi_solids_coupled_joined(&w.solids, id[0], &door));
+    CHECK_OK(fsi_solids_coupled_joined(&w.solids, id[1], &none));
+    ASSERT(none == NULL && door->dof == 12 && door->surface.element_count == 8);
+    memcpy(v, door->v, sizeof v);
+    CHECK_OK(fsi_couple_detect(&w.couple, &door, 1));
+    CHECK_OK(fsi_grid_forces(&w.grid, FSI_R(0.01)));
+    ASSERT(fsi_couple_solve(&w.couple, FSI_R(0.01), NULL) >= 0);
+    for (i = 0; i < 2; i++) {                          /* v* + M^-1 j of each alone: x, y, spin */
+        double m = (double)w.solids.body[id[i]].mass, inertia = (double)w.solids.body[id[i]].inertia_body.m[8];
+        u[3 * i] = (double)v[6 * i] + (double)door->impulse[6 * i] / m; u[3 * i + 1] = (double)v[6 * i + 1] + (double)door->impulse[6 * i + 1] / m;
+        u[3 * i + 2] = (double)v[6 * i + 5] + (double)door->impulse[6 * i + 5] / inertia;
+    }
+    memset(k, 0, sizeof k);
+    for (i = 0; i < 2; i++) {                          /* pin at r = (+-0.13, 0): velocity there (vx, vy + r w) */
+        double m = (double)w.solids.body[id[i]].mass, inertia = (double)w.solids.body[id[i]].inertia_body.m[8], r = i ? -0.13 : 0.13;
+        k[0] += 1 / m; k[3] += 1 / m + r * r / inertia;
+    }
+    g[0] = u[0] - u[3]; g[1] = u[1] + 0.13 * u[2] - u[4] + 0.13 * u[5];
+    det = k[0] * k[3] - k[1] * k[2];
+    p[0] = -(k[3] * g[0] - k[1] * g[1]) / det; p[1] = -(k[0] * g[1] - k[2] * g[0]) / det;
+    for (i = 0; i < 2; i++) {
+        double m = (double)w.solids.body[id[i]].mass, inertia = (double)w.solids.body[id[i]].inertia_body.m[8], s = i ? -1 : 1, r = i ? -0.13 : 0.13;
+        CHECK_NEAR(u[3 * i] + s * p[0] / m, door->v[6 * i], TOL(1e-9, 1e-4));
+        CHECK_NEAR(u[3 * i + 1] + s * p[1] / m, door->v[6 * i + 1], TOL(1e-9, 1e-4));
+        CHECK_NEAR(u[3 * i + 2] + s * r * p[1] / inertia, door->v[6 * i + 5], TOL(1e-8, 1e-3));
+    }
+    CHECK_NEAR(0, door->v[1] + FSI_R(0.13) * door->v[5] - door->v[7] + FSI_R(0.13) * door->v[11], TOL(1e-10, 1e-5));
+    for (step = 0; step < 20; step++) ASSERT(fsi_world_step(&w, FSI_R(0.005), NULL) >= 0);
+    ASSERT_EQ(1, w.door_count);
+    CHECK_OK(fsi_world_body(&w, id[0], &one)); CHECK_OK(fsi_world_body(&w, id[1], &two)); CHECK_OK(fsi_couple_body(&w.couple, 0, &rep));
+    CHECK_NEAR(rep.force.y, one.force.y + two.force.y, TOL(1e-12, 1e-4)); ASSERT_EQ(rep.sides, one.sides + two.sides);
+    CHECK_NEAR(0.24 * 0.08, one.submerged, 2e-3);
+    ASSERT(w.solids.body[id[0]].x.y < w.solids.body[id[1]].x.y);       /* the heavy one hangs below */
+    { fsi_solids_report sr; fsi_solids_measure(&w.solids, &sr); CHECK_MOST(sr.joint_error, 1e-3); }
+    fsi_world_free(&w); fsi_shape_free(&bar);
+    PASS();
+}
+
 TEST bad_input(void) {
     fsi_grid_desc d = tank(16, 2);
     fsi_real old;
@@ -1077,6 +1142,217 @@ TEST bad_input(void) {
     ASSERT(fall(&S, FSI_R(0.01), NULL) >= 0);                      /* and away again */
     ASSERT(fsi_all_finite(S.grid.faces[0], S.grid.u[0]));
     close_scene(&S);
+    PASS();
+}
+
+/* ---- Nothing passes. */
+/* A bag of cloth hung up at its rim, half full of water, pinned points swinging: no cell outside gets wet, none of the water is lost. */
+static fsi_soft bag;
+static fsi_result bag_begin(void *user, fsi_real dt) {
+    scene *s = (scene *)user;
+    fsi_result r = fsi_soft_forces(&bag, dt);
+    fsi_soft_coupled(&bag, s->door);
+    return r;
+}
+static fsi_result bag_move(void *user, fsi_real dt) { (void)user; return fsi_soft_move(&bag, dt); }
+static double bag_side(double x, double y) {          /* > 0 inside the bag closed by its rim: winding number by crossings to the right */
+    int i, inside = 0, n = bag.desc.vertex_count;
+    for (i = 0; i < n; i++) {
+        const fsi_real *a = bag.x + 3 * i, *b = bag.x + 3 * ((i + 1) % n);
+        if (((double)a[1] > y) == ((double)b[1] > y)) continue;
+        if (x < (double)a[0] + (y - (double)a[1]) * (double)(b[0] - a[0]) / (double)(b[1] - a[1])) inside = !inside;
+    }
+    return inside ? 1 : -1;
+}
+static fsi_real bag_water(fsi_vec3 x, void *user) {   /* below y = 0.75 inside the bag as it hangs now; sign only, distances come from reset */
+    fsi_real d = fsi__abs(x.y - FSI_R(0.75));
+    (void)user;
+    if (bag_side((double)x.x, (double)x.y) > 0) return x.y < FSI_R(0.75) ? -fsi__min(d, FSI_R(0.05)) : d;
+    return FSI_R(0.05);
+}
+TEST C_12_a_cup_of_cloth_holds_water(void) {
+    enum { N = 41 };
+    static fsi_real x[3 * N];
+    static int32_t segment[2 * N];
+    static unsigned char pin[N];
+    fsi_soft_desc c;
+    fsi_grid_desc d = pool(24);
+    fsi_scene sc;
+    double volume = 0, least = 1e9, most = 0;
+    int i, step, wet = 0, crossed = 0;
+    memset(&c, 0, sizeof c); memset(&sc, 0, sizeof sc);
+    for (i = 0; i < N; i++) {                          /* half an ellipse below two straight sides */
+        double t = 3.14159265358979 * i / (N - 1);
+        x[3 * i] = (fsi_real)(0.5 - 0.31 * cos(t)); x[3 * i + 1] = (fsi_real)(0.9 - 0.55 * sin(t));
+        if (i) { segment[2 * i - 2] = i - 1; segment[2 * i - 1] = i; }
+    }
+    pin[0] = pin[N - 1] = 7;
+    c.dim = 2; c.vertex_count = N; c.x = x; c.segment_count = N - 1; c.segment = segment; c.area_density = 20; c.stretch = 30000; c.bend = FSI_R(0.5);
+    c.damping_stiffness = FSI_R(0.01); c.gravity.y = FSI_R(-9.81); c.pin = pin; c.integrator = FSI_SOFT_SPLIT;
+    d.rho = 1000; d.tolerance = 1e-5; d.volume_correction = 1;
+    ASSERT(open_scene(&S, &d, FSI_COUPLE_DEFLATED, 0));
+    CHECK_OK(fsi_soft_init(&bag, &c));
+    S.list[0] = S.door; S.count = 1;
+    sc.solid = S.list; sc.count = 1; sc.begin_fn = bag_begin; sc.move_fn = bag_move; sc.user = &S;
+    CHECK_OK(fsi_grid_set_field(&S.grid, FSI_FIELD_PHI, bag_water, NULL));
+    for (step = 0; step < 500; step++) {
+        size_t k;
+        fsi_result r;
+        for (i = 0; i < 2; i++) bag.drive[3 * (i ? N - 1 : 0)] = (fsi_real)(0.1 * cos(3 * 0.004 * step));     /* swings the rim */
+        r = fsi_couple_step(&S.couple, &sc, FSI_R(0.004), NULL);
+        ASSERT(r >= 0);
+        ASSERT(fsi_all_finite(3 * N, bag.x));
+        for (k = 0, wet = 0; k < S.grid.cells; k++) {
+            fsi_vec3 at = fsi_grid_cell_centre(&S.grid, (int)(k % (size_t)S.grid.nx), (int)(k / (size_t)S.grid.nx), 0);
+            wet += S.grid.phi[k] < 0 && bag_side((double)at.x, (double)at.y) < 0;
+        }
+        crossed += wet;
+        if (step == 0) volume = S.grid.stats.liquid_volume;
+        least = fmin(least, S.grid.stats.liquid_volume); most = fmax(most, S.grid.stats.liquid_volume);
+    }
+    ASSERT_EQ(0, crossed);
+    CHECK_NEAR(volume, least, 0.03 * volume); CHECK_NEAR(volume, most, 0.03 * volume);
+    fsi_soft_free(&bag);
+    close_scene(&S);
+    PASS();
+}
+
+/* A plate across the tank is pushed 3 cells a step: smoke, or water, stays on its own side to the last cell. */
+static fsi_real plate_x;
+static fsi_real left_smoke(fsi_vec3 x, void *user) { (void)user; return x.x < plate_x ? 1 : 0; }
+static fsi_real right_water(fsi_vec3 x, void *user) {
+    fsi_real a = plate_x - x.x, b = x.y - FSI_R(0.6);
+    (void)user;
+    return a > b ? a : b;
+}
+static fsi_result plate_begin(void *user, fsi_real dt) {
+    scene *s = (scene *)user;
+    (void)dt;
+    return fsi_body_give(s->body, s->surface, s->door);
+}
+static fsi_result plate_move(void *user, fsi_real dt) {
+    scene *s = (scene *)user;
+    int i;
+    s->body[0].centre.x += s->body[0].velocity.x * dt;
+    for (i = 0; i < 2; i++) s->x[0][3 * i] += s->body[0].velocity.x * dt;
+    return FSI_OK;
+}
+TEST C_12_a_swept_plate_lets_nothing_through(void) {
+    int liquid, step, n = 40;
+    for (liquid = 0; liquid < 2; liquid++) {
+        fsi_grid_desc d = tank(n, 2);
+        fsi_scene sc;
+        double wrong = 0;
+        size_t k;
+        memset(&sc, 0, sizeof sc);
+        d.nx = 2 * n; d.ny = n; d.tolerance = 1e-6; d.liquid = liquid; d.smoke = !liquid; d.gravity.y = liquid ? FSI_R(-9.81) : 0;
+        d.side[0].kind = d.side[1].kind = FSI_SIDE_OPEN; d.side[3].kind = liquid ? FSI_SIDE_OPEN : FSI_SIDE_SLIP;
+        if (liquid) d.side[1].kind = FSI_SIDE_SLIP, d.side[3].kind = FSI_SIDE_OPEN;
+        ASSERT(open_scene(&S, &d, FSI_COUPLE_DEFLATED, 0));
+        plate_x = FSI_R(0.513);
+        S.count = 1; S.list[0] = S.door;
+        S.x[0][0] = S.x[0][3] = plate_x; S.x[0][1] = FSI_R(-0.1); S.x[0][4] = FSI_R(1.1);
+        S.index[0][0] = 0; S.index[0][1] = 1;
+        S.surface[0].dim = 2; S.surface[0].vertex_count = 2; S.surface[0].element_count = 1; S.surface[0].x = S.x[0]; S.surface[0].index = S.index[0];
+        S.body[0].centre = fsi_vec(plate_x, FSI_R(0.5), 0); S.body[0].velocity.x = liquid ? FSI_R(0.75) : FSI_R(7.5);     /* 3 h / dt */
+        sc.solid = S.list; sc.count = 1; sc.begin_fn = plate_begin; sc.move_fn = plate_move; sc.user = &S;
+        CHECK_OK(fsi_grid_set_field(&S.grid, liquid ? FSI_FIELD_PHI : FSI_FIELD_DENSITY, liquid ? right_water : left_smoke, NULL));
+        for (step = 0; step < (liquid ? 6 : 15); step++) {
+            fsi_result r = fsi_couple_step(&S.couple, &sc, liquid ? FSI_R(0.1) : FSI_R(0.01), NULL);
+            ASSERT(r >= 0);
+            for (k = 0; k < S.grid.cells; k++) {
+                double at = (double)fsi_grid_cell_centre(&S.grid, (int)(k % (size_t)S.grid.nx), (int)(k / (size_t)S.grid.nx), 0).x;
+                int left = at < (double)S.x[0][0];
+                if (liquid) wrong += left && S.grid.phi[k] < 0;
+                else wrong = fmax(wrong, fabs((double)S.grid.density[k] - left));
+            }
+        }
+        CHECK_NEAR(0, wrong, liquid ? 0 : TOL(1e-12, 1e-5));
+        close_scene(&S);
+    }
+    PASS();
+}
+
+/* A sphere of 16 cells' radius in the middle of a cube twice as wide: C_m = 0.62282, from one solve. */
+TEST C_04_sphere_added_mass(void) {
+    fsi_grid_desc d = tank(64, 3);
+    fsi_mesh mesh;
+    fsi_surface s;
+    double volume, added;
+    int i;
+    d.ny = d.nx; d.h = FSI_R(1.0) / 64; d.gravity.y = 0; d.side[3].kind = FSI_SIDE_SLIP; d.tolerance = TOL(1e-8, 1e-5); d.shells = 0;
+    ASSERT(open_scene(&S, &d, FSI_COUPLE_DEFLATED, 1));
+    CHECK_OK(fsi_mesh_sphere(&mesh, fsi_vec(FSI_R(0.5), FSI_R(0.5), FSI_R(0.5)), FSI_R(0.25), 20, NULL));
+    s = fsi_mesh_surface(&mesh);
+    s.closed = 1;
+    volume = 4 * 3.14159265358979 / 3 * 0.25 * 0.25 * 0.25;
+    S.body[0].mass = (fsi_real)volume; S.body[0].centre = fsi_vec(FSI_R(0.5), FSI_R(0.5), FSI_R(0.5)); S.body[0].velocity.y = 1;
+    for (i = 0; i < 9; i += 4) S.body[0].inertia.m[i] = FSI_R(0.4) * (fsi_real)(volume * 0.0625);
+    S.surface[0] = s; S.list[0] = S.door; S.count = 1;
+    CHECK_OK(fall(&S, FSI_R(0.01), NULL));
+    added = volume * (1 / (double)S.body[0].velocity.y - 1) / volume;
+    CHECK_REL(0.62282, added, 0.01);
+    fsi_mesh_free(&mesh);
+    close_scene(&S);
+    PASS();
+}
+
+/* Submerged volume: exact under level water for any pose, nothing above, all below; tilted water counts as it lies. */
+static fsi_real slope;
+static fsi_real sloped(fsi_vec3 x, void *user) { (void)user; return (x.y - FSI_R(0.5) - slope * (x.x - FSI_R(0.5))) / (fsi_real)sqrt(1 + (double)(slope * slope)); }
+TEST submerged_volume_is_geometric(void) {
+    static const double y[4] = {0.5, 0.46, 0.2, 0.9}, share[4] = {0.5, -1, 1, 0};
+    int fractions, k, t;
+    for (fractions = 0; fractions < 2; fractions++)
+        for (t = 0; t < 2; t++)
+            for (k = 0; k < 4; k++) {
+                fsi_grid_desc d = pool(40);
+                fsi_body_report rep;
+                double expect = share[k];
+                slope = t ? FSI_R(0.2) : 0;
+                ASSERT(open_scene(&S, &d, FSI_COUPLE_DEFLATED, fractions));
+                CHECK_OK(fsi_grid_set_field(&S.grid, FSI_FIELD_PHI, sloped, NULL));
+                add_polygon(&S, 4, 0.5, y[k], 0.15, 0.06, t ? atan(0.2) : k == 1 ? 0 : 0.4, 0.5);
+                if (k == 1) expect = t ? 0.5 + 0.04 * cos(atan(0.2)) / 0.12 : (0.5 - (0.46 - 0.06)) / 0.12;
+                CHECK_OK(give(&S));
+                ASSERT(fsi_couple_solve(&S.couple, FSI_R(0.01), NULL) >= 0);
+                CHECK_OK(fsi_couple_body(&S.couple, 0, &rep));
+                CHECK_NEAR(expect, rep.submerged / (0.3 * 0.12), TOL(0.02, 0.02));
+                close_scene(&S);
+            }
+    PASS();
+}
+
+/* Whatever is put in, by every solver and both forms of the boundary: a clear result or finite physics. */
+TEST bad_solids_stay_finite(void) {
+    int solver, fractions, kind, i, step;
+    for (solver = 0; solver <= FSI_COUPLE_INDEFINITE; solver++)
+        for (fractions = 0; fractions < (solver == FSI_COUPLE_FULL ? 1 : 2); fractions++)
+            for (kind = 0; kind < 7; kind++) {
+                fsi_grid_desc d = tank(16, 2);
+                d.tolerance = 1e-5; d.max_iterations = 300;
+                if (kind % 2) d.side[3].kind = FSI_SIDE_SLIP;          /* closed tanks, too */
+                ASSERT(open_scene(&S, &d, (fsi_couple_solver)solver, fractions));
+                if (kind == 0) { add_polygon(&S, 24, 0.5, 1, 0.2, 0.2, 0, 1e-4); add_polygon(&S, 24, 0.5, 1, 0.2, 0.2, 0, 1e4); }     /* one on the other */
+                if (kind == 1) { add_polygon(&S, 4, 0.5, 1, 0.3, 0.3, 0.2, 0.5); add_polygon(&S, 4, 0.5, 1, 0.1, 0.1, 0.7, 3); }        /* one in the other */
+                if (kind == 2) add_polygon(&S, 4, 0, 0, 0.3, 0.3, 0.2, 0.5);                                               /* half outside, in a corner */
+                if (kind == 3) add_polygon(&S, 4, 0.5, 1, 4, 4, 0.3, 1);                                                    /* fills the tank */
+                if (kind == 4) add_polygon(&S, 4, 0.5, 1, 0.2, 0.2, 0.3, 0);                                                /* no mass: held */
+                if (kind == 5) { add_polygon(&S, 4, 0.5, 1, 1e-4, 1e-4, 0.3, 1); add_polygon(&S, 4, -3, 1, 0.1, 0.1, 0, 2); }             /* a grain; one outside */
+                if (kind == 6) {                                                                                            /* a shell folded on itself */
+                    add_strip(&S, 21, 0.2, 0.9, 0.8, 0.9, 0.01, 0);
+                    for (i = 11; i < 21; i++) memcpy(S.x[0] + 3 * i, S.x[0] + 3 * (20 - i), 3 * sizeof(fsi_real));
+                }
+                for (step = 0; step < 2; step++) {
+                    fsi_result r = fall(&S, FSI_R(0.01), NULL);
+                    ASSERT(r >= 0);
+                    for (i = 0; i < S.count; i++) if (!(fsi_all_finite((size_t)S.door[i].dof, S.door[i].v) && fabs((double)S.door[i].v[1]) < 10)) printf("solver %d fractions %d kind %d body %d v %g\n", solver, fractions, kind, i, (double)S.door[i].v[1]);
+                    for (i = 0; i < S.count; i++) ASSERT(fsi_all_finite((size_t)S.door[i].dof, S.door[i].v) && fabs((double)S.door[i].v[1]) < 10);
+                    ASSERT(fsi_all_finite(S.grid.faces[0], S.grid.u[0]) && fsi_all_finite(S.grid.faces[1], S.grid.u[1]) && fsi_all_finite(S.grid.cells, S.grid.pressure));
+                }
+                if (kind == 3 || kind == 5) CHECK_NEAR(-2 * 0.0981, S.body[kind == 5].velocity.y, 1e-6);       /* nothing there to hold it */
+                close_scene(&S);
+            }
     PASS();
 }
 
@@ -1187,7 +1463,13 @@ SUITE(couple) {
     RUN_TEST(A_09_same_count_in_2d_and_3d);
     RUN_TEST(A_10_fixed_budget);
     RUN_TEST(hinged_body_sees_its_hinge);
+    RUN_TEST(jointed_bodies_see_their_joint);
+    RUN_TEST(C_12_a_cup_of_cloth_holds_water);
+    RUN_TEST(C_12_a_swept_plate_lets_nothing_through);
+    RUN_TEST(C_04_sphere_added_mass);
+    RUN_TEST(submerged_volume_is_geometric);
     RUN_TEST(bad_input);
+    RUN_TEST(bad_solids_stay_finite);
     RUN_TEST(memory_runs_out_cleanly);
     RUN_TEST(restore_continues_bit_for_bit);
     RUN_TEST(same_bits_for_any_threads);

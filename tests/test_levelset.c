@@ -123,17 +123,14 @@ TEST F_08_vortex_in_a_box(void) {
 
 TEST F_08_enright_3d(void) {
     double moved, a;
-    int n;
     if (!getenv("FSI_TEST_FULL")) {
         a = go_round(2, 24, 4.0, 2, &moved);                           /* too coarse to keep the sheet: runs and stays finite */
         CHECK_NEAR(1.0, a, 0.5);
         PASS();
     }
-    for (n = 64; n <= 100; n += 36) {                                  /* 100^3 is the catalogue's size; its 2.6 % is recalled, so 6 % is the gate */
-        a = go_round(2, n, 2.0, 0, &moved);
-        printf("  %d^3, T = 3: %+.2f %% of the volume, %.1f %% of the cells differ\n", n, 100 * (a - 1), 100 * moved);
-        CHECK_NEAR(1.0, a, 0.06);
-    }
+    a = go_round(2, 100, 2.0, 0, &moved);                              /* the catalogue's size; its 2.6 % is recalled, so 6 % is the gate */
+    printf("  100^3, T = 3: %+.2f %% of the volume, %.1f %% of the cells differ\n", 100 * (a - 1), 100 * moved);
+    CHECK_NEAR(1.0, a, 0.06);
     PASS();
 }
 

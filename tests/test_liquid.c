@@ -254,7 +254,7 @@ static fsi_real above_fn(fsi_vec3 x, void *user) {
 TEST F_18_torricelli(void) {
     const int nx = 80, hole = 8, below = 32, full = 64, ny = below + full + 8;
     const double h = 1.0 / nx;
-    double y[2], scale = sqrt(2 * full * h / G), flux = 0, speed = 0, volume = 0, since = 0, coefficient = 0, by_volume = 0;
+    double y[2], scale = sqrt(2 * full * h / G), speed = 0, volume = 0, since = 0, coefficient = 0, by_volume = 0;
     fsi_grid_desc d = tank(nx, ny, 1, h);
     fsi_grid g;
     fsi_occlusion o;
@@ -284,7 +284,6 @@ TEST F_18_torricelli(void) {
         speed += -(double)g.u[1][nx * (below - 2 * hole)] / sqrt(2 * G * (depth + 2 * hole * h));
         if (!samples) { volume = depth; since = g.time; }
         else by_volume = (volume - depth) / (g.time - since) / (hole * h * sqrt(2 * G * depth));
-        flux += q;
         samples++;
     }
     coefficient /= samples; speed /= samples;

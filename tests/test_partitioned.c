@@ -452,6 +452,36 @@ TEST P_dependent_pairs_are_told(void) {
     fsi_partitioned_free(&c);
     PASS();
 }
+/* F(x) = x, S(p) = p + 1: the reduced model is singular, there is nothing to find. Stall and dropped models are said, and the next step is not harmed. */
+TEST P_stall_is_told(void) {
+    static const double one = 1, shift[2] = {0, 1};
+    int scheme;
+    for (scheme = 0; scheme < 3; scheme++) {
+        linear_box f, s;
+        fsi_blackbox F, S;
+        fsi_partitioned c;
+        fsi_partitioned_desc d;
+        fsi_real x = 0, p = 0;
+        fsi_report report;
+        double half = -.5;
+        memset(&f, 0, sizeof f); memset(&d, 0, sizeof d);
+        f.in = f.out = 1; f.A = &one; f.b = shift;
+        s = f; s.b = shift + 1;
+        F = linear_door(&f); S = linear_door(&s);
+        d.n = d.m = 1; d.tolerance = FSI_R(1e-3); d.scheme = (fsi_scheme)scheme;
+        CHECK_OK(fsi_partitioned_init(&c, &d));
+        CHECK_RESULT(scheme == FSI_SCHEME_REDUCED ? FSI_STALLED : FSI_NOT_CONVERGED, fsi_partitioned_step(&c, 1, 1, &F, &S, &x, &p, &report));
+        ASSERT_EQ(scheme == FSI_SCHEME_REDUCED, c.stalled == 1 && c.capped == 0 && report.restarts > 0 && report.iterations < 30);
+        ASSERT_EQ(scheme != FSI_SCHEME_REDUCED, c.capped == 1);
+        CHECK_NEAR(1, report.residual, TOL(1e-12, 1e-4));
+        s.A = &half;
+        x = 0;
+        CHECK_OK(fsi_partitioned_step(&c, 1, 1, &F, &S, &x, &p, &report));
+        CHECK_NEAR(1 / 1.5, x, 1e-3);
+        fsi_partitioned_free(&c);
+    }
+    PASS();
+}
 TEST P_no_allocation_in_a_step(void) {
     int gmres;
     for (gmres = 0; gmres < 2; gmres++) {
@@ -575,6 +605,7 @@ SUITE(partitioned) {
     RUN_TEST(P_boxes_that_misbehave);
     RUN_TEST(P_lengths_may_change);
     RUN_TEST(P_dependent_pairs_are_told);
+    RUN_TEST(P_stall_is_told);
     RUN_TEST(P_no_allocation_in_a_step);
 }
 SUITE(boundary_pressure) {

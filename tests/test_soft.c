@@ -1135,6 +1135,88 @@ TEST self_collision_keeps_momentum(void) {
     PASS();
 }
 
+/* Edges that pierce triangles they do not belong to: 0 while nothing has passed through anything. */
+static int crossings(const fsi_soft *s) {
+    fsi_surface f = fsi_soft_surface(s);
+    int e, k, count = 0;
+    for (k = 0; k < s->work->edge_count; k++) {
+        const int32_t *g = s->work->edge + 3 * k;
+        for (e = 0; e < f.element_count; e++) {
+            const int32_t *t = f.index + 3 * e;
+            fsi_hit hit;
+            if (t[0] == g[0] || t[1] == g[0] || t[2] == g[0] || t[0] == g[1] || t[1] == g[1] || t[2] == g[1]) continue;
+            count += fsi_surface_cross(&f, e, fsi_vec_load(s->x + 3 * g[0]), fsi_vec_load(s->x + 3 * g[1]), &hit) != 0;
+        }
+    }
+    return count;
+}
+
+/* Two ribbons of two triangles each, crossed: only edges meet. */
+TEST crossed_ribbons_do_not_pass(void) {
+    static const double speed[] = {1, 5, 20, 60};
+    int k, i;
+    for (k = 0; k < 4; k++) {
+        fsi_real x[24] = {-1, 0, -.05f, 1, 0, -.05f, -1, 0, .05f, 1, 0, .05f, -.05f, .3f, -1, .05f, .3f, -1, -.05f, .3f, 1, .05f, .3f, 1};
+        int32_t t[12] = {0, 1, 3, 0, 3, 2, 4, 7, 5, 4, 6, 7};
+        fsi_soft_desc d;
+        fsi_soft s;
+        double p0[3], L0[3], p[3], L[3], gap = 1;
+        memset(&d, 0, sizeof d);
+        d.dim = 3; d.vertex_count = 8; d.x = x; d.triangle = t; d.triangle_count = 4; d.area_density = 1; d.stretch = 1000; d.bend = FSI_R(0.01);
+        d.thickness = FSI_R(0.02); d.self_collision = 1; d.friction = FSI_R(0.3);
+        CHECK_OK(fsi_soft_init(&s, &d));
+        ASSERT_EQ(10, s.work->edge_count);
+        for (i = 4; i < 8; i++) { s.v[3 * i + 1] = (fsi_real)-speed[k]; s.v[3 * i] = FSI_R(0.2); }
+        for (i = 0; i < 60; i++) {
+            int c;
+            CHECK_OK(fsi_soft_forces(&s, FSI_R(0.01)));
+            total_momentum(&s, p0, L0);
+            CHECK_OK(fsi_soft_contact(&s, NULL, 0, FSI_R(0.01), NULL));
+            total_momentum(&s, p, L);
+            for (c = 0; c < 3; c++) { CHECK_NEAR(p0[c], p[c], TOL(1e-13, 1e-5) * speed[k]); CHECK_NEAR(L0[c], L[c], TOL(1e-13, 1e-5) * speed[k]); }
+            CHECK_OK(fsi_soft_move(&s, FSI_R(0.01)));
+            ASSERT_EQ(0, crossings(&s));
+            gap = fmin(gap, (double)(s.x[13] + s.x[16] + s.x[19] + s.x[22] - s.x[1] - s.x[4] - s.x[7] - s.x[10]) / 4);
+        }
+        if (getenv("FSI_VERBOSE")) printf("ribbons at %.0f m/s: nearest %.4f\n", speed[k], gap);
+        ASSERTm("the upper one stays above", gap > .01);
+        fsi_soft_free(&s);
+    }
+    PASS();
+}
+
+/* A sheet crumpled by random and closing velocities many thicknesses a step. */
+TEST crumpled_sheet_does_not_pass(void) {
+    static const double speed[] = {2, 8, 20};
+    int k, i, step, steps = getenv("FSI_TEST_FULL") ? 120 : 40;
+    for (k = 0; k < 3; k++) {
+        fsi_mesh m;
+        fsi_soft_desc d;
+        fsi_soft s;
+        uint64_t seed = 5;
+        int through = 0;
+        CHECK_OK(fsi_mesh_sheet(&m, fsi_vec(-1, 0, -1), fsi_vec(2, 0, 0), fsi_vec(0, 0, 2), 12, 12, 1, NULL, NULL, NULL));
+        d = solid_desc(&m);
+        d.area_density = FSI_R(0.5); d.stretch = 300; d.bend = FSI_R(1e-4); d.thickness = FSI_R(0.03); d.self_collision = 1; d.friction = FSI_R(0.2); d.damping_stiffness = FSI_R(0.003);
+        CHECK_OK(fsi_soft_init(&s, &d));
+        for (i = 0; i < m.vertex_count; i++) {
+            fsi_real a = m.x[3 * i], b = m.x[3 * i + 2];
+            s.v[3 * i] = (fsi_real)-speed[k] * a; s.v[3 * i + 2] = (fsi_real)-speed[k] * b;
+            s.v[3 * i + 1] = (fsi_real)(speed[k] * (.8 * sin(5 * (double)a) * cos(4 * (double)b) + .3 * check_random(&seed)));
+        }
+        for (step = 0; step < steps; step++) {
+            ASSERT(fsi_soft_step(&s, FSI_R(0.005), NULL, 0) >= 0);
+            through = crossings(&s);
+            if (through) break;
+        }
+        if (getenv("FSI_VERBOSE")) printf("crumple at %.0f m/s: %d crossings at step %d\n", speed[k], through, step);
+        ASSERT_EQ(0, through);
+        fsi_soft_free(&s);
+        fsi_mesh_free(&m);
+    }
+    PASS();
+}
+
 static int ring_only(fsi_vec3 c, void *user) { (void)user; return c.x * c.x + c.y * c.y > FSI_R(0.1); }
 static int nothing(fsi_vec3 c, void *user) { (void)c; (void)user; return 0; }
 
@@ -1327,6 +1409,8 @@ int main(int argc, char **argv) {
     RUN_TEST(fold_on_itself);
     RUN_TEST(falling_bodies_never_gain_energy);
     RUN_TEST(self_collision_keeps_momentum);
+    RUN_TEST(crossed_ribbons_do_not_pass);
+    RUN_TEST(crumpled_sheet_does_not_pass);
     RUN_TEST(sheet_with_a_hole);
     RUN_TEST(same_bits);
     RUN_TEST(failing_allocator);

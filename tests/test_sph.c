@@ -572,6 +572,29 @@ TEST emitters_and_removal(void) {
     PASS();
 }
 
+TEST emitters_leave_room(void) {                                   /* against a wall the fluid backs up: nothing is put onto another particle */
+    fsi_sph s;
+    fsi_sph_desc d = desc_of(3, FSI_SPH_WCSPH, 0.05, 2000, 4000);
+    fsi_sph_emitter e;
+    double top = 0;
+    int i;
+    memset(&e, 0, sizeof e);
+    e.centre = vec(0.1, 0.25, 0.25); e.direction = vec(1, 0, 0); e.radius = FSI_R(0.15); e.speed = 1;
+    d.artificial = FSI_R(0.1);
+    CHECK_OK(fsi_sph_init(&s, &d));
+    CHECK_OK(fsi_sph_add_box_walls(&s, vec(0, 0, 0), vec(0.5, 0.5, 0.5), 0, NULL));
+    CHECK_OK(fsi_sph_add_emitter(&s, &e));
+    CHECK_OK(fsi_sph_add_emitter(&s, &e));                         /* twice in one place: as good as once */
+    for (i = 0; i < 1500; i++) {
+        ASSERT(fsi_sph_step(&s, fsi_sph_max_dt(&s), NULL) >= 0);
+        top = fmax(top, (double)s.stats.max_density);
+    }
+    ASSERT(s.now.emitted > 300);
+    CHECK_MOST(top, 1.2);
+    fsi_sph_free(&s);
+    PASS();
+}
+
 TEST degenerate_input(void) {
     int solver, k;
     for (solver = 0; solver < 2; solver++) {
@@ -737,6 +760,7 @@ int main(int argc, char **argv) {
     RUN_TEST(saved_runs_continue_bit_for_bit);
     RUN_TEST(verlet_lists_change_nothing);
     RUN_TEST(emitters_and_removal);
+    RUN_TEST(emitters_leave_room);
     RUN_TEST(degenerate_input);
     RUN_TEST(strays_and_wild_emitters);
     RUN_TEST(bad_descs_and_failing_allocator);
