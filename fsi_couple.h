@@ -318,6 +318,7 @@ typedef struct fsi_bubble {
     int region;               /* number in grid.regions */
     double volume;            /* now, m^3 (m^2 in 2D) */
     double target;            /* should be */
+    double drift;             /* what a step loses as a rule (the level set's error), same unit: made good in advance */
     fsi_real pressure;        /* Pa, from the last solve */
     int first, last;          /* private: its faces */
     fsi_real weight, rhs;     /* private: sum of face weights, right-hand side of its row */
@@ -369,7 +370,7 @@ typedef struct fsi_couple {
     int regions, region_of[64]; /* closed regions that solids feel */
     int null_count;           /* null vectors of Sigma: combinations of constants on closed regions */
     fsi_real *null_vector;    /* [null_count * 64] */
-    int32_t *bubble_cell;     /* [cells] bubble of the step before + 1; 0 = none */
+    int32_t *bubble_cell;     /* [cells] bubble of the step before + 1; 0 = none, -1 = open air */
     fsi__bubble_face *bubble_face; /* faces between fluid and bubbles, by bubble */
     fsi__block block[40];     /* the lists above */
 } fsi_couple;
@@ -420,7 +421,8 @@ typedef struct fsi_body {
     fsi_vec3 impulse, twist;  /* N s and N m s about the centre, of the last solve; after fsi_body_take */
     fsi_real v[6], j[6], mass_matrix[36], inverse_mass[36]; /* private: what the coupling reads and writes */
 } fsi_body;
-/* Door of the body with this surface (copied struct, arrays referenced). out and body must stay in place until fsi_body_take. */
+/* Door of the body with this surface (copied struct, arrays referenced). out and body must stay in place until fsi_body_take. surface->v, where given,
+   is how fast it really moves (the fluid's advection asks); without it v* counts, which is far off when strong forces act on a light body. */
 FSI_API fsi_result fsi_body_give(fsi_body *body, const fsi_surface *surface, fsi_coupled *out);
 /* Copies velocity, spin, impulse and twist back. */
 FSI_API void fsi_body_take(fsi_body *body);
@@ -2835,27 +2837,38 @@ static void fsi__bubble_extra(const fsi_couple *c, const fsi_real *x, fsi_real *
     }
 }
 
-/* Volumes carried over: a new region takes each old bubble's target in proportion to the cells it got from it. */
+/* Volumes carried over: a new region takes each old bubble's target in proportion to the cells it got from it; what opened to the air is gone. */
 static void fsi__bubble_targets(fsi_couple *c, const fsi_bubble *old, int olds, int *share) {
     fsi_grid *g = c->grid;
+    double debt = 0, lost = 0;                         /* lost: of bubbles too small for the grid to hold: the largest one takes it on */
     size_t n;
-    int b, o, total;
-    memset(share, 0, (size_t)(olds * (c->bubbles + 1)) * sizeof *share);       /* [old][new], last column: all */
+    int b, o, total, largest = 0;
+    memset(share, 0, (size_t)((olds + 1) * (c->bubbles + 1)) * sizeof *share);         /* [old][new], last column: all; last row: from the open air */
     for (n = 0; n < g->cells; n++) {
-        o = c->bubble_cell[n] - 1;
+        o = c->bubble_cell[n] < 0 ? olds : c->bubble_cell[n] - 1;
         if (o < 0 || g->region[n] < 0) continue;
         for (b = 0; b < c->bubbles && c->bubble[b].region != g->region[n]; b++) {}
         if (b < c->bubbles) share[o * (c->bubbles + 1) + b]++;
         share[o * (c->bubbles + 1) + c->bubbles]++;
     }
+    for (o = 0; o < olds; o++) if (!share[o * (c->bubbles + 1) + c->bubbles]) lost += old[o].target;
+    for (b = 1; b < c->bubbles; b++) if (c->bubble[b].volume > c->bubble[largest].volume) largest = b;
     for (b = 0; b < c->bubbles; b++) {
-        double target = 0;
+        double target = b == largest ? lost : 0, drift = 0;
         for (o = 0; o < olds; o++) {
             total = share[o * (c->bubbles + 1) + c->bubbles];
-            if (total) target += old[o].target * (double)share[o * (c->bubbles + 1) + b] / (double)total;
+            if (!total) continue;
+            target += old[o].target * (double)share[o * (c->bubbles + 1) + b] / (double)total;
+            drift += old[o].drift * (double)share[o * (c->bubbles + 1) + b] / (double)total;
         }
-        c->bubble[b].target = target > 0 ? target : c->bubble[b].volume;
+        c->bubble[b].drift = drift;
+        if (!(target > (b == largest ? lost : 0))) {   /* without a past: air caught from outside is new, a pocket that came off unseen is not */
+            target += c->bubble[b].volume;
+            if (olds && !share[olds * (c->bubbles + 1) + b]) debt += c->bubble[b].volume;
+        }
+        c->bubble[b].target = target;
     }
+    if (c->bubbles) c->bubble[largest].target = fmax(c->bubble[largest].target - debt, c->bubble[largest].target / 2);
 }
 
 static int fsi__bubble_list(fsi_couple *c) {
@@ -2882,7 +2895,7 @@ static int fsi__bubble_list(fsi_couple *c) {
         c->bubble_cell[n] = 0;
         if (g->region[n] < 0) continue;
         while (b < c->bubbles && list[b].region != g->region[n]) b++;
-        if (b < c->bubbles) c->bubble_cell[n] = b + 1;
+        c->bubble_cell[n] = b < c->bubbles ? b + 1 : -1;
     }
     return 1;
 }
@@ -2923,8 +2936,9 @@ static fsi_result fsi__bubble_build(fsi_couple *c, fsi_real dt) {
                 }
         }
         u->last = count;
-        change = 0.5 * (u->target - u->volume);
-        if (fabs(change) > 0.02 * u->volume) change = change > 0 ? 0.02 * u->volume : -0.02 * u->volume;
+        u->drift += 0.25 * (u->target - u->volume);
+        u->drift = fmin(fmax(u->drift, -0.01 * u->volume), 0.01 * u->volume);
+        change = fmin(fmax(0.75 * (u->target - u->volume) + u->drift, -0.03 * u->volume), 0.03 * u->volume);
         u->rhs = (fsi_real)(-(double)g->desc.rho * (double)f->h * (flux - change / (double)dt / cell_volume * (double)f->h));
         for (n = (size_t)u->first; n < (size_t)u->last && u->weight > 0; n++)
             g->rhs[c->bubble_face[n].cell] += c->bubble_face[n].w * u->rhs / u->weight;
@@ -2942,7 +2956,7 @@ static void fsi__bubble_finish(fsi_couple *c, fsi_real dt) {
         u->pressure = u->weight > 0 ? (fsi_real)(sum / (double)u->weight) / dt : 0;
     }
     for (n = 0; c->bubbles && n < c->grid->cells; n++)         /* the grid reads the air's pressure when it takes the gradient */
-        if (c->bubble_cell[n]) c->grid->pressure[n] = c->bubble[c->bubble_cell[n] - 1].pressure * dt;
+        if (c->bubble_cell[n] > 0) c->grid->pressure[n] = c->bubble[c->bubble_cell[n] - 1].pressure * dt;
 }
 
 #endif
@@ -2952,7 +2966,7 @@ static void fsi__bubble_finish(fsi_couple *c, fsi_real dt) {
 /* The columns of the dense solids for the V-cycle. */
 static fsi_result fsi__rank_build(fsi_couple *c) {
     fsi_interface *f = &c->interface;
-    int s, i, full = 2 * (c->grid->mg->sweeps + c->grid->mg->band);
+    int s, i, full = 2 * (c->grid->mg->sweeps + c->grid->mg->band) + 3;
     fsi_result r;
     if (!FSI__ROOM(c, group, fsi_mg_group, FSI__B_GROUP, f->solids) || !FSI__ROOM(c, side_cell, int32_t, FSI__B_SCELL, f->sides) ||
         !FSI__ROOM(c, side_factor, fsi_real, FSI__B_SFACTOR, f->sides)) return FSI_ERR_MEMORY;
@@ -5863,7 +5877,7 @@ static void fsi__partitioned_layout(fsi_partitioned *c, fsi_arena *a) {
     c->pf = (fsi_real *)fsi_arena_take(a, m, sizeof(fsi_real)); c->ps = (fsi_real *)fsi_arena_take(a, m, sizeof(fsi_real));
     c->pf0 = (fsi_real *)fsi_arena_take(a, m, sizeof(fsi_real)); c->ps0 = (fsi_real *)fsi_arena_take(a, m, sizeof(fsi_real));
     c->r = (fsi_real *)fsi_arena_take(a, n, sizeof(fsi_real)); c->r0 = (fsi_real *)fsi_arena_take(a, n, sizeof(fsi_real));
-    c->small = (fsi_real *)fsi_arena_take(a, most * most + 6 * most, sizeof(fsi_real));
+    c->small = (fsi_real *)fsi_arena_take(a, 3 * most * most + most, sizeof(fsi_real));
     for (i = 0; i < 2; i++) f->cross[i] = s->cross[i] = (fsi_real *)fsi_arena_take(a, most * most, sizeof(fsi_real));
     f->most = s->most = most;
     c->work = (fsi_real *)fsi_arena_take(a, 4 * (n + m), sizeof(fsi_real));
@@ -6139,37 +6153,46 @@ static void fsi__pairs_apply(const fsi__pairs *p, const fsi_real *x, int add, fs
     for (i = 0; i < p->used; i++) fsi_axpy((size_t)p->out, p->part[i], fsi__pair_image(p, i), y);
 }
 
-/* out = P^T V t: products of the inputs of p with the images of v, t the coefficients of v. */
-static void fsi__rmi_cross(fsi_partitioned *c, const fsi__pairs *p, const fsi__pairs *v, const fsi_real *t, fsi_real *out) {
+/* out[i * row + j * col] = product of input i of p with image j of v. */
+static void fsi__rmi_products(fsi_partitioned *c, const fsi__pairs *p, const fsi__pairs *v, size_t row, size_t col, fsi_real *out) {
     fsi_real *table = p->cross[p == &c->solid];
     int i, j;
     for (i = 0; i < p->used; i++) {
-        fsi_real sum = 0, *row = table + (size_t)fsi__pair_number(p, i) * p->most;
-        for (j = 0; j < v->used; j++) sum += fsi__once(row + fsi__pair_number(v, j), p->in, fsi__pair_input(p, i), fsi__pair_image(v, j)) * t[j];
-        out[i] = sum;
+        fsi_real *at = table + (size_t)fsi__pair_number(p, i) * p->most;
+        for (j = 0; j < v->used; j++) out[(size_t)i * row + (size_t)j * col] = fsi__once(at + fsi__pair_number(v, j), p->in, fsi__pair_input(p, i), fsi__pair_image(v, j));
     }
 }
+/* Product of inputs i and j, i <= j: the inverse of R, known from the choice of columns. */
+static fsi_real fsi__pairs_gram(const fsi__pairs *p, int i, int j) {
+    size_t k = (size_t)p->columns, sj;
+    if (j < p->kept) return (fsi_real)(i == j);
+    sj = (size_t)fsi__old_slot(p, p->choice[j - p->kept]);
+    return i < p->kept ? p->C[(size_t)i * k + sj] : p->G[sj * k + (size_t)fsi__old_slot(p, p->choice[i - p->kept])];
+}
 
-/* x solves (I - A B) x = rhs, where A maps p->X (or X->p) and B back. With the columns D and images Y of each and z = D_B^T x:
-   (1 - D_B^T Y_A R_A D_A^T Y_B R_B) z = D_B^T rhs, x = rhs + A Y_B R_B z. */
+/* x solves (I - A B) x = rhs, where A maps p->X (or X->p) and B back. With the columns D and images Y of each and b = R_B D_B^T x:
+   (R_B^-1 - D_B^T Y_A R_A D_A^T Y_B) b = D_B^T rhs, x = rhs + A Y_B b. */
 static int fsi__rmi_solve(fsi_partitioned *c, const fsi__pairs *A, const fsi__pairs *B, const fsi_real *rhs, fsi_real *x) {
-    int ka = A->used, kb = B->used, i, j, most = ka > kb ? ka : kb;
-    size_t na = (size_t)A->out, nb = (size_t)B->out;              /* x has length na = B->in */
-    fsi_real *M = c->small, *z = M + (size_t)kb * (size_t)kb, *u = z + kb, *v = u + most, *t = c->work + 2 * (size_t)(c->n + c->m);
+    int ka = A->used, kb = B->used, i, j, l;
+    size_t na = (size_t)A->out, nb = (size_t)B->out, sa = (size_t)ka, sb = (size_t)kb;    /* x has length na = B->in */
+    fsi_real *M = c->small, *AB = M + sb * sb, *BA = AB + sa * sb, *z = BA + sa * sb, *t = c->work + 2 * (size_t)(c->n + c->m);
     fsi_copy(na, rhs, x);
     if (!ka || !kb) return 1;
+    fsi__rmi_products(c, A, B, 1, sa, AB);
+    fsi__rmi_products(c, B, A, sa, 1, BA);
     for (j = 0; j < kb; j++) {
-        for (i = 0; i < kb; i++) u[i] = i == j;
-        fsi__pairs_weigh(B, u);
-        fsi__rmi_cross(c, A, B, u, v);
+        fsi_real *v = AB + (size_t)j * sa;
         fsi__pairs_weigh(A, v);
-        fsi__rmi_cross(c, B, A, v, u);
-        for (i = 0; i < kb; i++) M[i * kb + j] = (i == j) - u[i];
+        for (i = 0; i < kb; i++) {
+            const fsi_real *u = BA + (size_t)i * sa;
+            fsi_real sum = i <= j ? fsi__pairs_gram(B, i, j) : fsi__pairs_gram(B, j, i);
+            for (l = 0; l < ka; l++) sum -= u[l] * v[l];
+            M[(size_t)i * sb + (size_t)j] = sum;
+        }
         z[j] = (fsi_real)fsi_dot(na, fsi__pair_input(B, j), rhs);
     }
     if (fsi_dense_lu(kb, M, c->pivot) != FSI_OK) return 0;
     fsi_dense_lu_solve(kb, M, c->pivot, z);
-    fsi__pairs_weigh(B, z);
     memset(t, 0, nb * sizeof(fsi_real));
     for (j = 0; j < kb; j++) fsi_axpy(nb, z[j], fsi__pair_image(B, j), t);      /* t = B x */
     fsi__pairs_apply(A, t, 1, x);                                 /* x = rhs + A t */

@@ -742,7 +742,7 @@ typedef struct fsi_mg {
     uint8_t *edge;            /* [2 * nx] rows of Dirichlet and Neumann cells: outside an open and a closed side */
     double *part;             /* [nz] sums per plane */
     fsi_mg_level *level;      /* [levels], finest first */
-    const struct fsi_mg_rank *rank; /* low-rank term that the V-cycle takes along; NULL outside a solve with one. Set it to use fsi_mg_cycle with one */
+    const struct fsi_mg_rank *rank; /* low-rank term that the V-cycle takes along; NULL outside a solve with one. Set it to use fsi_mg_cycle with one (then one sweep more on coarse levels) */
 } fsi_mg;
 
 typedef struct fsi_mg_solve_desc {
@@ -795,7 +795,7 @@ typedef struct fsi__mg_patch {           /* private: where a group lives on one 
 } fsi__mg_patch;
 
 typedef struct fsi_mg_rank {
-    int reach;                /* cells a smoothed column may spread on each level, >= 1; 0 = 3, with many columns 2. 2 * (sweeps + band sweeps) = exact */
+    int reach;                /* cells a smoothed column may spread on each level, >= 1; 0 = 3, with many columns 2. 2 * (sweeps + band sweeps) + 3 = exact */
     int max_columns;          /* groups beyond are left out (they cost iterations then); 0 = 600 */
     fsi_allocator allocator;  /* set before the first build; zero = malloc */
     int columns;              /* taken, of all groups */
@@ -3948,14 +3948,18 @@ static void fsi__mg_bottom(const fsi_mg_level *l, int pairs) {
 static void fsi__mg_rank_correct(const fsi_mg *mg, const fsi_mg_rank *r);
 static double fsi__mg_rank_energy(const fsi_mg *mg, const fsi_mg_rank *r);
 
+/* Sweeps each way on level q. What solids that move leave to do is smooth: one more on the coarse levels takes an iteration less there. */
+FSI__INLINE int fsi__mg_sweeps(const fsi_mg *mg, int q, int columns) { return mg->sweeps + (q > 0 && columns); }
+
 /* x of the finest level = V-cycle on f of the finest level; returns f . x. */
 static double fsi__mg_vcycle(fsi_mg *mg) {
     fsi__mg_job job;
     double s = 0;
     int q, k, last = mg->levels - 1;
-    job.half_sweeps = 2 * mg->sweeps; job.band = 2 * mg->band; job.part = NULL;
+    job.band = 2 * mg->band; job.part = NULL;
     for (q = 0; q < last; q++) {
         job.l = mg->level + q;
+        job.half_sweeps = 2 * fsi__mg_sweeps(mg, q, mg->rank != NULL);
         fsi__mg_wave(job.l->n[2], job.half_sweeps + job.band + (job.band > 0) + 1, fsi__mg_big(job.l), fsi__mg_down, &job);
         fsi__mg_restrict_orphans(job.l, job.l + 1);
     }
@@ -3966,6 +3970,7 @@ static double fsi__mg_vcycle(fsi_mg *mg) {
     }
     for (q = last - 1; q >= 0; q--) {
         job.l = mg->level + q;
+        job.half_sweeps = 2 * fsi__mg_sweeps(mg, q, mg->rank != NULL);
         job.part = q ? NULL : mg->part;
         fsi__mg_wave(job.l->n[2], job.half_sweeps + job.band + 1, fsi__mg_big(job.l), fsi__mg_up, &job);
     }
@@ -4790,8 +4795,8 @@ FSI__HOT static void fsi__mg_local_defect(const fsi__mg_local *b, ptrdiff_t from
 /* The sweeps of the way down in the box. */
 static void fsi__mg_local_smooth(const fsi_mg *mg, int q, const fsi__mg_patch *p, const fsi__mg_local *b) {
     const fsi_mg_level *l = mg->level + q;
-    int t, j, k, band = 2 * mg->band;
-    for (t = 0; t < band + 2 * mg->sweeps; t++)
+    int t, j, k, band = 2 * mg->band, stages = band + 2 * fsi__mg_sweeps(mg, q, 1);
+    for (t = 0; t < stages; t++)
         for (k = 0; k < b->n[2]; k++)
             for (j = 0; j < b->n[1]; j++) {
                 int first = (p->mlo[1] + j + p->mlo[2] + k + t) & 1;   /* mlo[0] is even; sweeps start with red */

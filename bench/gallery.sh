@@ -37,7 +37,7 @@ cloth_fall||Falling cloth|002 fig. 11
 torus_cloth||A torus falls on cloth|002 fig. 12
 starfish|--frames 45 --set bodies=2 --set young=1e4 --set modes=20 --set tets=1500 --set density=2.5|A soft starfish and a rigid one|003 fig. 3
 starfish||Starfish sink, rigid ones beside soft ones|003 fig. 2
-starfish|--frames 250 --set bodies=150 --set damping=2|A heap of 150 comes to rest|003 fig. 10
+starfish|--frames 250 --set bodies=150 --set damping=2|A heap of 150|003 fig. 10
 reduced_torus||Reduced tori|003 fig. 4, 6
 reduced_torus|--set bodies=50|Fifty of them|003 fig. 7
 reduced_spheres||Reduced spheres of five densities|003 fig. 5

@@ -2,7 +2,7 @@
    cc -O2 -I. -Iexamples examples/balloon.c -o balloon -lm
    The fluid inside touches no free surface: without the boundary pressure projection (bpp=0) the rubber never feels the pressure and does not
    inflate; with it, the balloon gains what is injected. fluid=water: water inside, air outside. compare=1 runs the monolithic solve beside it.
-   Figure 12 (iterations while it grows): --frames 540 --set walls=open --set ramp=60 --set tolerance=0.001 --set scheme=p, or xpm. */
+   Figure 12 (iterations while it grows): --frames 540 --set walls=open --set ramp=540 --set tolerance=0.01 --set scheme=p, or xpm. */
 #define FSI_IMPLEMENTATION
 #include "fsi_couple.h"
 #include "common.h"

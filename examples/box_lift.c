@@ -13,7 +13,7 @@ typedef struct block {
     fsi_body body;                       /* what the coupling sees */
     fsi_quat turn;
     fsi_real half, inertia;              /* half edge, m; moment of inertia of the cube (square) */
-    fsi_real x[24];                      /* corners */
+    fsi_real x[24], v[24];               /* corners and how fast they move: the advection asks, and v* of a light block is far off */
     fsi_surface surface;
     double density;
     fsi_real before;                     /* v* of the step, m/s */
@@ -24,7 +24,9 @@ static void corners(block *b, int dim) {
     int i;
     for (i = 0; i < (dim == 3 ? 8 : 4); i++) {
         fsi_vec3 p = fsi_vec(i % 4 == 1 || i % 4 == 2 ? b->half : -b->half, i % 4 >= 2 ? b->half : -b->half, dim == 2 ? 0 : i >= 4 ? b->half : -b->half);
-        fsi_vec_store(b->x + 3 * i, fsi_vec_add(b->body.centre, fsi_quat_rotate(b->turn, p)));
+        p = fsi_quat_rotate(b->turn, p);
+        fsi_vec_store(b->x + 3 * i, fsi_vec_add(b->body.centre, p));
+        fsi_vec_store(b->v + 3 * i, fsi_vec_add(b->body.velocity, fsi_vec_cross(b->body.spin, p)));
     }
 }
 
@@ -44,7 +46,7 @@ static void place(scene *s, int bodies, double density) {
             : fsi_vec((fsi_real)((k % per + 0.5) / per), (fsi_real)(0.2 + 1.6 * (k / per + 0.5) / rows), s->dim == 3 ? (fsi_real)(0.3 + 0.4 * (k % 2)) : 0);
         b->turn = fsi_quat_from_rotation(fsi_vec(0, 0, (fsi_real)angle));
         b->surface.dim = s->dim; b->surface.vertex_count = s->dim == 3 ? 8 : 4; b->surface.element_count = s->dim == 3 ? 12 : 4;
-        b->surface.closed = 1; b->surface.x = b->x; b->surface.index = s->dim == 3 ? cube : quad;
+        b->surface.closed = 1; b->surface.x = b->x; b->surface.v = b->v; b->surface.index = s->dim == 3 ? cube : quad;
         s->list[k] = s->door + k;
         corners(b, s->dim);
     }
@@ -157,7 +159,7 @@ int main(int argc, char **argv) {
                 if (fsi_couple_solve(&alone, dt, &r) >= 0) fluid = r.iterations;
             }
             fsi_couple_free(&alone);
-            for (k = 0; k < s.count; k++) s.block[k] = copy->block[k], s.block[k].surface.x = s.block[k].x;
+            for (k = 0; k < s.count; k++) s.block[k] = copy->block[k];
             s.held = 0;
             free(copy);
             for (k = 0; k < s.dim; k++) {

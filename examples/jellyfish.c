@@ -10,10 +10,10 @@
 
 enum { BASIS = 3, ARMS = 4, PLANKTON = 1500 };
 static fsi_real plankton[3 * PLANKTON];
-static fsi_form bell = {FSI_FORM_BELL, FSI_R(0.2), FSI_R(0.09), FSI_R(0.2), 0, {0, 0, 0}}, arm = {FSI_FORM_ARM, FSI_R(0.2), FSI_R(0.032), FSI_R(0.026), 0, {0, 0, 0}};
+static fsi_form bell_form = {FSI_FORM_BELL, FSI_R(0.2), FSI_R(0.09), FSI_R(0.2), 0, {0, 0, 0}}, arm_form = {FSI_FORM_ARM, FSI_R(0.2), FSI_R(0.032), FSI_R(0.026), 0, {0, 0, 0}};
 static swarm s;
 static const double RADIUS = 0.2, HEIGHT = 0.2;
-typedef struct muscle { double time, period, strength, part, friction, righting; fsi_real target[BASIS]; int bodies; } muscle;
+typedef struct muscle { double time, period, strength, part, friction, spring, righting; fsi_real target[BASIS]; int bodies; } muscle;
 
 /* Field k of the bell at x, t = 0 at the top to 1 at the rim. */
 static fsi_vec3 field(int k, fsi_vec3 x, fsi_real top) {
@@ -43,8 +43,9 @@ static void drive(swarm *w, fsi_real dt, void *user) {
         fsi_vec3 axis = fsi_vec(bell->cache[1], bell->cache[4], bell->cache[7]), right = fsi_vec_scale(fsi_vec_cross(axis, fsi_vec(0, 1, 0)), (fsi_real)m->righting);
         fsi_vec_store(bell->push + 3, fsi_vec_add(fsi_vec_load(bell->push + 3), right));
         for (k = 0; k < BASIS; k++) bell->push[6 + k] += (fsi_real)(m->strength * c) * bell->model->omega2[k] * m->target[k];
-        for (k = 1; k <= ARMS; k++) {                          /* friction of the joints: opposite torques */
+        for (k = 1; k <= ARMS; k++) {                          /* joints: friction, and a spring that keeps the arm along the bell's axis: opposite torques */
             fsi_vec3 torque = fsi_vec_scale(fsi_vec_sub(spin(bell), spin(bell + k)), (fsi_real)m->friction);
+            torque = fsi_vec_mad(torque, fsi_vec_cross(fsi_vec(bell[k].cache[1], bell[k].cache[4], bell[k].cache[7]), axis), (fsi_real)m->spring);
             fsi_vec_store(bell[k].push + 3, fsi_vec_add(fsi_vec_load(bell[k].push + 3), torque));
             fsi_vec_store(bell->push + 3, fsi_vec_sub(fsi_vec_load(bell->push + 3), torque));
         }
@@ -86,12 +87,12 @@ static int nearest(const fsi_reduced_model *m, fsi_vec3 x) {   /* x in the mesh'
     }
     return at;
 }
-static int make_models(const ex_args *a, fsi_mesh *mesh, fsi_reduced_model *model, muscle *muscle) {
+static int make_models(const ex_args *a, fsi_mesh *mesh, fsi_reduced_model *model, muscle *m) {
     fsi_reduced_desc d = {0};
     fsi_real *basis, top = FSI_R(-1e30);
     int i, k, n;
-    if (!swarm_mesh(&mesh[0], &bell, fsi_vec(FSI_R(0.3), FSI_R(0.3), FSI_R(0.3)), (int)ex_number(a, "tets"))) return 0;
-    if (!swarm_mesh(&mesh[1], &arm, fsi_vec(FSI_R(0.06), FSI_R(0.26), FSI_R(0.06)), (int)ex_number(a, "tets") / 10)) return 0;
+    if (!swarm_mesh(&mesh[0], &bell_form, fsi_vec(FSI_R(0.3), FSI_R(0.3), FSI_R(0.3)), (int)ex_number(a, "tets"))) return 0;
+    if (!swarm_mesh(&mesh[1], &arm_form, fsi_vec(FSI_R(0.06), FSI_R(0.26), FSI_R(0.06)), (int)ex_number(a, "tets") / 10)) return 0;
     n = 3 * mesh[0].vertex_count;
     basis = (fsi_real *)malloc(sizeof *basis * (size_t)(BASIS * n));
     for (i = 0; i < n / 3; i++) if (mesh[0].x[3 * i + 1] > top) top = mesh[0].x[3 * i + 1];
@@ -100,12 +101,12 @@ static int make_models(const ex_args *a, fsi_mesh *mesh, fsi_reduced_model *mode
     d.damping_stiffness = FSI_R(0.01); d.samples = 60; d.field = 16;
     i = fsi_reduced_model_init(&model[0], &d);
     for (k = 0; k < BASIS && i == FSI_OK; k++) {               /* q = S^T M u of the wanted contraction */
-        muscle->target[k] = 0;
+        m->target[k] = 0;
         for (n = 0; n < model[0].vertex_count; n++) {
             fsi_real u[3];
             int c;
             fsi_vec_store(u, field(0, fsi_vec_load(mesh[0].x + 3 * n), top));
-            for (c = 0; c < 3; c++) muscle->target[k] += model[0].S[(3 * n + c) * BASIS + k] * model[0].node_mass[n] * u[c];
+            for (c = 0; c < 3; c++) m->target[k] += model[0].S[(3 * n + c) * BASIS + k] * model[0].node_mass[n] * u[c];
         }
     }
     free(basis);
@@ -126,7 +127,7 @@ static int make_skin(swarm_hide *hide, const fsi_reduced *b) {
         fsi_vec3 x = fsi_vec_mad(d.origin, fsi_vec((fsi_real)(i % N), (fsi_real)(i / N % N), (fsi_real)(i / N / N)), d.h);
         double sum = 0;
         for (k = 0; k <= ARMS; k++)                            /* x in the mesh's coordinates; distances joined over a centimetre */
-            sum += exp(-100 * (double)fsi_form_distance(fsi_vec_add(fsi_vec_sub(x, fsi_vec_load(b[k].T)), b[k].model->center), k ? &arm : &bell));
+            sum += exp(-100 * (double)fsi_form_distance(fsi_vec_add(fsi_vec_sub(x, fsi_vec_load(b[k].T)), b[k].model->center), k ? &arm_form : &bell_form));
         value[i] = (fsi_real)fmin(-log(fmax(sum, 1e-30)) / 100, 0.2);
     }
     return swarm_skin(hide, b, ARMS + 1, &d, 0.04);
@@ -137,6 +138,7 @@ int main(int argc, char **argv) {
                                   {"actuation", "", "share of the bell's radius taken in at the rim", "0.4", 0, 0.8, NULL}, {"period", "s", "of a stroke", "0.5", 0.05, 10, NULL},
                                   {"part", "", "of the period in which it contracts; 0.5 = sine", "0.3", 0.05, 0.95, NULL}, {"young", "Pa", "stiffness of the bell", "2e5", 100, 1e8, NULL},
                                   {"friction", "N m s", "of the joints", "0.02", 0, 0.02, NULL},
+                                  {"spring", "N m", "of the joints, at a right angle", "1", 0, 10, NULL},
                                   {"righting", "N m", "couple of weight and buoyancy at a right angle", "0.4", 0, 10, NULL},
                                   {"skin", "", "1: fluid and contact see one skin over bell and arms; 0: their own surfaces", "1", 0, 1, NULL},
                                   {"newmark", "", "1: the two solves a step of the paper's section 6", "0", 0, 1, NULL},
@@ -150,12 +152,12 @@ int main(int argc, char **argv) {
     swarm_hide hide = {0};
     double total = 0, y0[3], dt, length = 0, swum = 0, sway = 0, squeeze = 0, rim0;
     int bodies, i, k, frame, steps = 0, stable = 1, rim;
-    ex_begin(&a, argc, argv, "jellyfish", "Jellyfish swim by contracting their bells.", keys, 12, 27, 250);
+    ex_begin(&a, argc, argv, "jellyfish", "Jellyfish swim by contracting their bells.", keys, 13, 27, 250);
     bodies = (int)ex_number(&a, "bodies"); dt = ex_number(&a, "dt");
     d.grid.ny = a.size; d.grid.h = FSI_R(1.8) / (fsi_real)a.size; d.grid.nz = a.size * 4 / 9; d.grid.nx = bodies > 1 ? d.grid.nz * (bodies * 3 + 1) / 4 : d.grid.nz;
     d.grid.rho = 1000; d.grid.side[3].kind = FSI_SIDE_OPEN; d.max_guests = bodies;
     if (fsi_world_init(&w, &d) != FSI_OK || !make_models(&a, mesh, model, &m)) return 1;
-    m.period = ex_number(&a, "period"); m.part = ex_number(&a, "part"); m.strength = ex_number(&a, "actuation"); m.bodies = bodies; m.friction = ex_number(&a, "friction"); m.righting = ex_number(&a, "righting");
+    m.period = ex_number(&a, "period"); m.part = ex_number(&a, "part"); m.strength = ex_number(&a, "actuation"); m.bodies = bodies; m.friction = ex_number(&a, "friction"); m.righting = ex_number(&a, "righting"); m.spring = ex_number(&a, "spring");
     for (i = 0; i < bodies; i++) {
         fsi_reduced_joint joint[ARMS];
         fsi_vec3 at = fsi_vec((fsi_real)((i + 0.5) * (double)w.grid.h * w.grid.nx / bodies), FSI_R(0.5) + FSI_R(0.05) * (fsi_real)(i % 2), (fsi_real)(0.5 * (double)w.grid.h * w.grid.nz));

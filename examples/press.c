@@ -53,14 +53,15 @@ static fsi_result move(void *user, fsi_real dt) {
     return FSI_OK;
 }
 static void draw(ex_args *a, scene *s, const fsi_grid *g) {
-    ex_image m = ex_image_make(640, 480);
-    ex_view v = ex_view_make(0, 0, (double)(g->nx * g->h), (double)(g->ny * g->h), 20, 20, 560, (int)(560.0 * g->ny / g->nx));
-    double hi = 1e-9;
+    int tall = (int)(560.0 * g->ny / g->nx);
+    ex_image m = ex_image_make(660, tall + 40);
+    ex_view v = ex_view_make(0, 0, (double)(g->nx * g->h), (double)(g->ny * g->h), 20, 20, 560, tall);
+    double lo = 0, hi = 1e-9;
     size_t i;
-    for (i = 0; i < g->cells; i++) if ((double)g->pressure[i] > hi) hi = (double)g->pressure[i];
-    ex_draw_field(&m, &v, g->nx, g->ny, g->pressure, 0, hi, 3);
+    for (i = 0; i < g->cells; i++) lo = fmin(lo, (double)g->pressure[i]), hi = fmax(hi, (double)g->pressure[i]);    /* less the mean of the closed chamber */
+    ex_draw_field(&m, &v, g->nx, g->ny, g->pressure, lo, hi, 3);
     for (i = 0; i < 3; i++) refresh(&s->part[i]), ex_draw_surface(&m, &v, &s->part[i].door.surface, i == 2 ? ex_rgb(150, 150, 150) : ex_rgb(205, 120, 60));
-    ex_colorbar(&m, &v, 3, 0, hi, "P DT");
+    ex_colorbar(&m, &v, 3, lo, hi, "P DT");
     ex_frame(a, &m);
     ex_image_free(&m);
 }
@@ -86,7 +87,7 @@ int main(int argc, char **argv) {
     ex_args a;
     int small, ratio, frame, i, stable = 1, monolithic;
     double h, dt, force[2] = {0, 0}, speed[2] = {0, 0}, fall[2], m1, total = 0;
-    ex_begin(&a, argc, argv, "press", "A hydraulic press: force and speed ratios of two pistons over closed fluid.", keys, 4, 64, 40);
+    ex_begin(&a, argc, argv, "press", "A hydraulic press: force and speed ratios of two pistons over closed fluid.", keys, 4, 64, 60);
     ratio = (int)ex_number(&a, "area_ratio");
     small = (a.size - WALL) / (1 + ratio);
     if (small < 1) small = 1;
@@ -98,7 +99,7 @@ int main(int argc, char **argv) {
     m1 = ex_number(&a, "mass") * 1000 * small * h * PLATE * h;
     make(&s.part[0], 0, 20 * h, small * h, (20 + PLATE) * h, m1);
     make(&s.part[1], (small + WALL) * h, 20 * h, g.nx * h, (20 + PLATE) * h, m1 * ratio);
-    make(&s.part[2], small * h, DEPTH * h, (small + WALL) * h, 40 * h, 0);
+    make(&s.part[2], small * h, DEPTH * h, (small + WALL) * h, 36 * h, 0);
     s.part[0].load = -10.0; s.part[1].load = -5.0 * ratio;     /* N on the small plate, and half of what would balance on the large one */
     dt = 0.2 * sqrt(m1 * h / 10.0);
     d.n = d.m = 16; d.tolerance = (fsi_real)(1e-10 * h); d.scheme = ex_is(&a, "scheme", "aitken") ? FSI_SCHEME_AITKEN : FSI_SCHEME_REDUCED;

@@ -1,7 +1,7 @@
 /* starfish: a heap of starfish sinks through water, rigid ones beside soft ones (REDUCED fig. 2, 3, 10).
    cc -O2 -I. -Iexamples examples/starfish.c -o starfish -lm
    All are copies of two models (modes and no modes); a copy holds its state only, printed as bytes_per_body. bodies=2: one of each side by side (fig. 3).
-   bodies=150 --frames 300: the heap of fig. 10 comes to rest. */
+   bodies=150 --frames 250 --set damping=2: the heap of fig. 10. */
 #define FSI_IMPLEMENTATION
 #include "fsi_couple.h"
 #include "common.h"

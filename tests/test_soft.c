@@ -73,8 +73,8 @@ TEST mesh_from_sdf_forms(void) {
         if (exact[i] > 0) CHECK_REL(exact[i], V, 0.04);
         if (getenv("FSI_VERBOSE")) printf("form %d: %d vertices %d tets, angles %.1f..%.1f deg, volume %.4f\n", i, m.vertex_count, m.tet_count,
             (double)m.angle_min * 57.29578, (double)m.angle_max * 57.29578, V);
-        ASSERT(m.angle_min > 0.14);                    /* 8 degrees */
-        ASSERT(m.angle_max < 2.92);
+        ASSERT(m.angle_min > FSI_R(0.14));             /* 8 degrees */
+        ASSERT(m.angle_max < FSI_R(2.92));
         for (t = 0; t < m.element_count; t++) {        /* outward: the middle of a face pushed out is outside */
             fsi_surface s = fsi_mesh_surface(&m);
             fsi_vec3 n = fsi__unit(fsi_surface_normal(&s, t)), c = fsi_vec(0, 0, 0);
@@ -248,6 +248,12 @@ TEST S_01_patch_test(void) {
             worst = (double)fsi_vec_length(fsi_vec_sub(want, fsi_vec_load(s.x + 39)));
         }
         CHECK_NEAR(0, worst, TOL(1e-12, 1e-5));
+        fsi_soft_energy(&s, NULL, NULL);
+        {                                              /* constant strain: the same energy density in every element */
+            double e;
+            fsi_soft_energy(&s, &e, NULL);
+            for (i = 0; i < s.element_count; i++) CHECK_REL(e, s.work->element_energy[i] / s.work->rest[FSI__REST * i + 9], TOL(1e-11, 1e-3));   /* of volume 1 */
+        }
         fsi_soft_free(&s);
     }
     fsi_mesh_free(&m);
@@ -402,7 +408,9 @@ TEST S_04_cantilever_frequencies(void) {
         ASSERT(clamped_modes(2 << i, 0.3, 1, w));
         CHECK_NEAR(ref3[i], sqrt((double)w[0]) / 6.283185307 / 0.510835, TOL(0.005, 0.01));
     }
-    ASSERT(clamped_modes(2, 0, 12, w));                /* axial mode */
+    ASSERT(clamped_modes(2, 0, 12, w));                /* the split makes the two bending modes differ; axial mode */
+    CHECK_NEAR(.642, sqrt((double)w[0]) / 6.283185307, 1e-3);
+    CHECK_NEAR(.733, sqrt((double)w[1]) / 6.283185307, 1e-3);
     for (k = 0; k < 12; k++) if (fabs(sqrt((double)w[k]) / 6.283185307 - 7.9035) < 0.003) found = 1;
     ASSERT(found);
     PASS();
@@ -438,6 +446,33 @@ TEST S_05_elastica_strip(void) {
         CHECK_NEAR(elastica[k][2], dv, 0.01 * elastica[k][2]);
         fsi_soft_free(&s);
     }
+    fsi_mesh_free(&m);
+    PASS();
+}
+
+/* The same with tetrahedra, 8 through the thickness of a 10:1 beam (FSI_TEST_FULL; else 2 under a load raised by S-03's factor of that mesh). */
+TEST S_05_elastica_tetrahedra(void) {
+    int nt = getenv("FSI_TEST_FULL") ? 8 : 2, k;
+    fsi_mesh m;
+    fsi_soft_desc d;
+    unsigned char *pin;
+    CHECK_OK(fsi_mesh_box(&m, fsi_vec(0, 0, 0), fsi_vec(1, FSI_R(0.1), FSI_R(0.1)), 10 * nt, nt, nt, 0, NULL));
+    pin = (unsigned char *)malloc((size_t)m.vertex_count);
+    beam_pins(&m, pin);
+    d = solid_desc(&m);
+    d.poisson = 0; d.pin = pin; d.model = FSI_SOFT_STVK; d.tolerance = 1e-6;
+    for (k = 0; k < (nt == 8 ? 3 : 2); k++) {
+        fsi_soft s;
+        double dv, locks = nt == 8 ? 1 : .553;         /* S-03's factor of the same mesh: the load of the stiffer beam */
+        CHECK_OK(fsi_soft_init(&s, &d));
+        tip_load(&s, &m, -elastica[k][0] * 1e6 * 1e-4 / 12 / locks, 1, 1);     /* alpha EI / L^2 */
+        fsi_soft_static(&s, 0, 200, NULL);
+        dv = -tip_load(&s, &m, 0, 1, 0);
+        if (getenv("FSI_VERBOSE")) printf("elastica of tetrahedra, nt %d, alpha %.1f: %.5f (%.5f)\n", nt, elastica[k][0], dv, elastica[k][2]);
+        CHECK_REL(elastica[k][2], dv, .08);
+        fsi_soft_free(&s);
+    }
+    free(pin);
     fsi_mesh_free(&m);
     PASS();
 }
@@ -504,16 +539,23 @@ TEST S_06_neohookean_uniaxial(void) {
     for (k = 0; k < 5; k++) {
         fsi_soft s;
         fsi_real f[24];
-        double P = 0;
+        double P = 0, l = ref[k][0], lat = 1, lambda = .3 / (1.3 * .4), mu = 1 / 2.6, exact;
+        for (i = 0; i < 60; i++) {                     /* mu (lat^2 - 1) + lambda ln(l lat^2) = 0 by Newton */
+            double g = mu * (lat * lat - 1) + lambda * log(l * lat * lat), dg = 2 * mu * lat + 2 * lambda / lat;
+            lat -= g / dg;
+        }
+        exact = mu * (l - 1 / l) + lambda * log(l * lat * lat) / l;
+        CHECK_NEAR(ref[k][1], lat, 1e-6);
+        CHECK_NEAR(ref[k][2], exact, 1e-6);
         CHECK_OK(fsi_soft_init(&s, &d));
         for (i = 0; i < 8; i++) s.x[3 * i] *= (fsi_real)ref[k][0];
         fsi_soft_static(&s, 0, 100, NULL);
         fsi_soft_elastic_force(&s, f);
         for (i = 0; i < 8; i++) {
             if (m.x[3 * i] > FSI_R(0.5)) P -= (double)f[3 * i];                /* area 1 */
-            if (m.x[3 * i + 1] > FSI_R(0.5)) CHECK_NEAR(ref[k][1], s.x[3 * i + 1], TOL(1e-6, 1e-4));
+            if (m.x[3 * i + 1] > FSI_R(0.5)) CHECK_NEAR(lat, s.x[3 * i + 1], TOL(1e-8, 1e-4));
         }
-        CHECK_NEAR(ref[k][2], P, TOL(1e-6, 1e-4));
+        CHECK_NEAR(exact, P, TOL(1e-8, 1e-4));
         fsi_soft_free(&s);
     }
     fsi_mesh_free(&m);
@@ -587,8 +629,8 @@ TEST S_07_cook_membrane(void) {
     for (i = 0; i < n; i++) {
         double a = cook(4 << i, 0), b = cook(4 << i, 1);
         if (getenv("FSI_VERBOSE")) printf("cook n %d: %.3f (%.2f) %.3f (%.2f)\n", 4 << i, a, one[i], b, alt[i]);
-        CHECK_NEAR(one[i], a, TOL(0.011, 0.1));
-        CHECK_NEAR(alt[i], b, TOL(0.011, 0.1));
+        CHECK_NEAR(one[i], a, TOL(0.01, 0.1));
+        CHECK_NEAR(alt[i], b, TOL(0.01, 0.1));
     }
     PASS();
 }
@@ -1057,30 +1099,39 @@ TEST fold_on_itself(void) {                            /* a strip falls in loops
     PASS();
 }
 
-/* A cube of tetrahedra and a cloth fall on the floor: energy grows by no more than the reported work of opening overlaps. */
+static fsi_real lift_distance(fsi_vec3 x, fsi_vec3 *n, fsi_vec3 *v, void *user) {                 /* a floor that goes up and down */
+    double t = *(const double *)user;
+    *n = fsi_vec(0, 1, 0);
+    *v = fsi_vec(0, (fsi_real)(.6 * cos(6 * t)), 0);
+    return x.y - (fsi_real)(.1 * sin(6 * t));
+}
+
+/* A cube of tetrahedra and a cloth fall on the floor: energy grows by no more than the reported work of opening overlaps. 3: the floor moves. */
 TEST falling_bodies_never_gain_energy(void) {
     int k;
-    for (k = 0; k < 3; k++) {
+    for (k = 0; k < 4; k++) {
         fsi_mesh m;
         fsi_soft_desc d;
         fsi_soft s;
         fsi_obstacle o;
-        double e, t, last = 0, grown = 0, worked = 0, low = 1;
+        double e, t, last = 0, grown = 0, worked = 0, low = 1, now = 0;
         int i, n;
         memset(&o, 0, sizeof o);
         o.distance_fn = floor_distance;
         o.friction = FSI_R(0.4);
-        if (k == 2) CHECK_OK(fsi_mesh_sheet(&m, fsi_vec(0, FSI_R(0.3), 0), fsi_vec(1, FSI_R(0.2), 0), fsi_vec(0, FSI_R(0.1), 1), 10, 10, 1, NULL, NULL, NULL));
-        else CHECK_OK(fsi_mesh_box(&m, fsi_vec(0, k ? FSI_R(-0.05) : FSI_R(0.3), 0), fsi_vec(1, k ? FSI_R(0.95) : FSI_R(1.3), 1), 4, 4, 4, 1, NULL));   /* k = 1: starts in the floor */
+        if (k > 2) { o.distance_fn = lift_distance; o.user = &now; o.restitution = FSI_R(0.3); }
+        if (k == 2 || k == 4) CHECK_OK(fsi_mesh_sheet(&m, fsi_vec(0, FSI_R(0.3), 0), fsi_vec(1, FSI_R(0.2), 0), fsi_vec(0, FSI_R(0.1), 1), 10, 10, 1, NULL, NULL, NULL));
+        else CHECK_OK(fsi_mesh_box(&m, fsi_vec(0, k == 1 ? FSI_R(-0.05) : FSI_R(0.3), 0), fsi_vec(1, k == 1 ? FSI_R(0.95) : FSI_R(1.3), 1), 4, 4, 4, 1, NULL));   /* k = 1: starts in the floor */
         d = solid_desc(&m);
         d.young = FSI_R(1e5);
         d.area_density = FSI_R(0.5); d.stretch = 200; d.bend = FSI_R(1e-3);
-        if (k == 2) { d.thickness = FSI_R(0.02); d.self_collision = 1; }
+        if (k == 2 || k == 4) { d.thickness = FSI_R(0.02); d.self_collision = 1; }
         d.gravity = fsi_vec(0, -10, 0);
         d.damping_stiffness = FSI_R(0.005);
         CHECK_OK(fsi_soft_init(&s, &d));
         for (i = 0; i < 200; i++) {
             CHECK_OK(fsi_soft_step(&s, FSI_R(0.01), &o, 1));
+            now += .01;
             fsi_soft_energy(&s, &e, &t);
             for (n = 0; n < m.vertex_count; n++) e += 10 * (double)(s.mass[n] * s.x[3 * n + 1]);
             if (i) grown = fmax(grown, e + t - last - s.contact_work);
@@ -1089,8 +1140,9 @@ TEST falling_bodies_never_gain_energy(void) {
         }
         for (n = 0; n < m.vertex_count; n++) low = fmin(low, (double)s.x[3 * n + 1]);
         if (getenv("FSI_VERBOSE")) printf("fall %d: largest rise %.2e J beyond the work (at most %.2e), kinetic %.2e of %.2e J, lowest %.5f\n", k, grown, worked, t, e, low);
-        CHECK_MOST(grown, TOL(1e-6, 1e-3) * (k == 2 ? 1 : 1e4));               /* of 2 J and 10 kJ */
-        CHECK_MOST(-low, 0.01);
+        CHECK_MOST(grown, TOL(k < 3 ? 1e-9 : 1e-6, 1e-3) * (k == 2 || k == 4 ? 1 : 1e4));   /* of 2 J and 10 kJ */
+        if (k < 3) CHECK_MOST(-low, 0.01);
+        else ASSERT(worked > 1e-3);
         fsi_soft_free(&s);
         fsi_mesh_free(&m);
     }
@@ -1346,6 +1398,73 @@ TEST failing_allocator(void) {
     PASS();
 }
 
+/* Surface door and boundary of a mesh: counts, orientation, room, bad indices. */
+TEST doors(void) {
+    fsi_mesh m;
+    fsi_soft_desc d;
+    fsi_soft s;
+    fsi_surface f;
+    fsi_real volume;
+    fsi_vec3 com;
+    fsi_mat3 I;
+    int32_t tri[3 * 48], keep[3 * 48], bad[4] = {0, 1, 2, 99};
+    int count = -1, i;
+    CHECK_OK(fsi_mesh_box(&m, fsi_vec(0, 0, 0), fsi_vec(1, 2, 3), 2, 2, 2, 1, NULL));
+    d = solid_desc(&m);
+    CHECK_OK(fsi_soft_init(&s, &d));
+    for (i = 0; i < 3 * m.vertex_count; i++) s.v[i] = (fsi_real)i;
+    f = fsi_soft_surface(&s);
+    CHECK_OK(fsi_surface_check(&f));
+    ASSERT(f.x == s.x && f.v == s.v && f.closed == 1 && f.vertex_count == m.vertex_count && f.element_count == 48);
+    CHECK_OK(fsi_mesh_mass(&f, NULL, &volume, &com, &I));
+    CHECK_REL(6, volume, TOL(1e-12, 1e-5)); CHECK_NEAR(1, com.y, TOL(1e-12, 1e-5));
+    CHECK_OK(fsi_mesh_boundary(m.vertex_count, m.tet_count, m.tet, NULL, 0, &count, NULL));
+    ASSERT_EQ(48, count);
+    CHECK_OK(fsi_mesh_boundary(m.vertex_count, m.tet_count, m.tet, tri, 48, &count, NULL));
+    ASSERT(!memcmp(tri, m.index, sizeof tri));
+    memset(keep, 7, sizeof keep); memset(tri, 7, sizeof tri);
+    CHECK_RESULT(FSI_ERR_SIZE, fsi_mesh_boundary(m.vertex_count, m.tet_count, m.tet, tri, 10, &count, NULL));
+    ASSERT(count == 48 && !memcmp(tri + 30, keep + 30, sizeof tri - 30 * sizeof *tri));             /* nothing beyond the room */
+    CHECK_RESULT(FSI_ERR_GEOMETRY, fsi_mesh_boundary(m.vertex_count, 1, bad, tri, 48, &count, NULL));
+    CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_mesh_boundary(m.vertex_count, 1, NULL, tri, 48, &count, NULL));
+    CHECK_OK(fsi_mesh_boundary(0, 0, NULL, NULL, 0, &count, NULL));
+    ASSERT_EQ(0, count);
+    fsi_soft_free(&s);
+    f = fsi_soft_surface(&s);
+    ASSERT_EQ(0, f.vertex_count);
+    fsi_mesh_free(&m);
+    PASS();
+}
+
+static fsi_real no_number(fsi_vec3 x, void *user) { (void)user; return x.x / (x.x - x.x); }
+
+/* Every mesh constructor with numbers that are none: refused, and the mesh is as before. */
+TEST refused_meshes(void) {
+    fsi_real zero = 0, none = zero / zero;
+    fsi_vec3 o = fsi_vec(0, 0, 0), one = fsi_vec(1, 1, 1), bad = fsi_vec(0, none, 0);
+    fsi_form form;
+    fsi_mesh m, before;
+    fsi_surface s;
+    memset(&m, 0x5a, sizeof m);
+    before = m;
+    memset(&form, 0, sizeof form);
+    form.a = FSI_R(0.4);
+    ASSERT(fsi_mesh_box(&m, o, bad, 1, 1, 1, 0, NULL) < 0 && fsi_mesh_box(&m, o, one, 0, 1, 1, 0, NULL) < 0 && fsi_mesh_box(&m, one, o, 1, 1, 1, 0, NULL) < 0);
+    ASSERT(fsi_mesh_sheet(&m, bad, one, o, 2, 2, 0, NULL, NULL, NULL) < 0 && fsi_mesh_sheet(&m, o, fsi_vec(1, 0, 0), fsi_vec(2, 0, 0), 2, 2, 0, NULL, NULL, NULL) < 0);
+    ASSERT(fsi_mesh_sheet(&m, o, fsi_vec(1, 0, 0), bad, 2, 2, 0, NULL, NULL, NULL) < 0);
+    ASSERT(fsi_mesh_strip(&m, o, o, 3, NULL) < 0 && fsi_mesh_strip(&m, o, bad, 3, NULL) < 0 && fsi_mesh_strip(&m, o, one, 0, NULL) < 0);
+    ASSERT(fsi_mesh_circle(&m, o, none, 8, NULL) < 0 && fsi_mesh_circle(&m, o, 1, 2, NULL) < 0 && fsi_mesh_circle(&m, bad, 1, 8, NULL) < 0);
+    ASSERT(fsi_mesh_sphere(&m, o, 0, 2, NULL) < 0 && fsi_mesh_sphere(&m, bad, 1, 2, NULL) < 0 && fsi_mesh_sphere(&m, o, 1, 0, NULL) < 0);
+    ASSERT(fsi_mesh_torus(&m, o, 1, 2, 8, 8, NULL) < 0 && fsi_mesh_torus(&m, o, none, FSI_R(0.2), 8, 8, NULL) < 0 && fsi_mesh_torus(&m, o, 1, FSI_R(0.2), 2, 8, NULL) < 0);
+    ASSERT(fsi_mesh_from_sdf(&m, fsi_form_distance, &form, o, bad, FSI_R(0.1), NULL) < 0 && fsi_mesh_from_sdf(&m, fsi_form_distance, &form, o, one, none, NULL) < 0);
+    CHECK_RESULT(FSI_ERR_CALLBACK, fsi_mesh_from_sdf(&m, no_number, NULL, o, one, FSI_R(0.2), NULL));
+    CHECK_RESULT(FSI_EMPTY, fsi_mesh_from_sdf(&m, fsi_form_distance, &form, fsi_vec(2, 2, 2), fsi_vec(3, 3, 3), FSI_R(0.2), NULL));
+    ASSERTm("mesh untouched", !memcmp(&m, &before, sizeof m));
+    memset(&s, 0, sizeof s);
+    ASSERT_EQ(0, fsi_surface_sample(&s, none, NULL, NULL, NULL, NULL, 0));
+    PASS();
+}
+
 TEST bad_input(void) {
     fsi_mesh m;
     fsi_soft_desc d, good;
@@ -1392,7 +1511,10 @@ int main(int argc, char **argv) {
     RUN_TEST(S_03_cantilever_static);
     RUN_TEST(S_04_cantilever_frequencies);
     RUN_TEST(S_05_elastica_strip);
+    RUN_TEST(S_05_elastica_tetrahedra);
     RUN_TEST(S_14_elastica_shell);
+    RUN_TEST(doors);
+    RUN_TEST(refused_meshes);
     RUN_TEST(S_06_neohookean_uniaxial);
     RUN_TEST(inverted_elements_recover);
     RUN_TEST(S_07_cook_membrane);

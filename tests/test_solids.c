@@ -107,6 +107,7 @@ TEST R_04_conservation_in_free_flight(void) {
     fsi_shape s = make_shape(FSI_SHAPE_BOX, 3, 0, 0, .5, .2, .1);
     fsi_solids w = make_world(3, 8, 0, fsi_vec(0, 0, 0));
     fsi_solids_report a, b;
+    fsi_vec3 v0[8], L0[8];
     uint64_t seed = 4;
     int i;
     for (i = 0; i < 8; i++) {
@@ -115,6 +116,7 @@ TEST R_04_conservation_in_free_flight(void) {
         d.v = fsi_vec((fsi_real)check_random(&seed), (fsi_real)check_random(&seed), (fsi_real)check_random(&seed));
         d.w = fsi_vec((fsi_real)check_random(&seed), (fsi_real)check_random(&seed), (fsi_real)check_random(&seed));
         CHECK_OK(fsi_solids_add(&w, &d, NULL));
+        v0[i] = w.body[i].v; L0[i] = w.body[i].L;
     }
     fsi_solids_measure(&w, &a);
     for (i = 0; i < 10000; i++) CHECK_OK(fsi_solids_step(&w, FSI_R(0.01)));
@@ -124,6 +126,7 @@ TEST R_04_conservation_in_free_flight(void) {
         CHECK_NEAR(a.angular[i], b.angular[i], TOL(1e-12, 1e-3) * 1e5);      /* positions reach 100 m and are rounded 4e4 times */
     }
     CHECK_REL(a.kinetic, b.kinetic, TOL(1e-9, 1e-4));
+    for (i = 0; i < 8; i++) ASSERTm("v and L of every body to the bit", !memcmp(&w.body[i].v, v0 + i, sizeof *v0) && !memcmp(&w.body[i].L, L0 + i, sizeof *L0));
     fsi_solids_free(&w); fsi_shape_free(&s);
     PASS();
 }
@@ -206,6 +209,7 @@ TEST R_07_sliding_sphere_rolls(void) {
         fsi_solids w = make_world(dim, 2, 0, fsi_vec(0, -G, 0));
         fsi_rigid_desc a = body_at(FSI_RIGID_FIXED, &plane, 0, 0, 0), b = body_at(FSI_RIGID_DYNAMIC, &ball, 0, .2, 0);
         double mu = .3, v0 = 4, k = dim == 3 ? .4 : .5, t_roll = v0 / (mu * 9.81) * k / (1 + k), found = -1, dt = 1. / 240; /* 2 v0/(7 mu g) in 3D */
+        double last = v0;
         int i;
         a.friction = b.friction = (fsi_real)mu; b.v = fsi_vec((fsi_real)v0, 0, 0);
         fsi_solids_add(&w, &a, NULL); fsi_solids_add(&w, &b, NULL);
@@ -213,9 +217,10 @@ TEST R_07_sliding_sphere_rolls(void) {
             double slip;
             fsi_solids_step(&w, (fsi_real)dt);
             slip = (double)w.body[1].v.x + .2 * (double)w.body[1].w.z;
-            if (slip < 1e-3 * v0 && found < 0) found = i * dt;
+            if (slip < 1e-3 * v0 && found < 0) found = (i - 1) * dt + dt * last / (mu * 9.81 * (1 + 1 / k) * dt);   /* the slip falls at mu g (1 + 1/k) to its end */
+            last = slip;
         }
-        CHECK_REL(t_roll, found, .015);
+        CHECK_REL(t_roll, found, .01);
         CHECK_REL(v0 / (1 + k), w.body[1].v.x, .01);                 /* 5 v0 / 7 in 3D, 2 v0 / 3 for a disk */
         fsi_solids_free(&w); fsi_shape_free(&plane); fsi_shape_free(&ball);
     }
@@ -724,6 +729,18 @@ TEST R_10_mass_of_meshes(void) {
     CHECK_OK(fsi_mesh_mass(&torus.surface, NULL, &volume, &com, &I));
     CHECK_REL(torus.volume, volume, TOL(1e-6, 1e-4));                /* the tessellation has the exact volume */
     CHECK_REL(torus.inertia.m[4], I.m[4], .02);
+    {                                                                /* exact for polyhedra: the same mesh 100 m away */
+        fsi_surface far = torus.surface;
+        fsi_real *y = (fsi_real *)malloc(3 * (size_t)far.vertex_count * sizeof *y), v2;
+        fsi_mat3 J;
+        for (i = 0; i < 3 * far.vertex_count; i++) y[i] = far.x[i] + 64;
+        far.x = y;
+        CHECK_OK(fsi_mesh_mass(&far, NULL, &v2, &com2, &J));
+        CHECK_REL(volume, v2, TOL(1e-12, 1e-4));
+        for (i = 0; i < 9; i++) CHECK_NEAR(I.m[i], J.m[i], TOL(1e-12, 1e-4) * (double)I.m[4]);
+        CHECK_NEAR(64, com2.y, TOL(1e-12, 1e-4) * 64);
+        free(y);
+    }
     com2 = com; I2 = I;
     { int32_t bad[12]; fsi_surface o = t; memcpy(bad, t.index, sizeof bad); o.index = bad;
       o.element_count = 3; CHECK_RESULT(FSI_ERR_GEOMETRY, fsi_mesh_mass(&o, NULL, &volume, &com, &I));         /* open */
@@ -911,6 +928,103 @@ TEST inverse_mass_room_compound_and_hub(void) {
     ASSERTm("finite", fsi_all_finite(6 * 40, lines));
     fsi_solids_free(&w);
     zoo_free(&z);
+    PASS();
+}
+
+/* The surface door: closed, at the pose, velocities of the points; static shapes hand out none; bad arguments. */
+TEST doors_surface(void) {
+    zoo z;
+    fsi_real *x = (fsi_real *)malloc(3 * 4096 * sizeof *x), *v = (fsi_real *)malloc(3 * 4096 * sizeof *v);
+    fsi_surface s;
+    int k, i;
+    zoo_make(&z, 9);
+    for (i = 0; i < 5; i++) fsi_solids_step(&z.w, FSI_R(0.01));
+    for (k = 0; k < z.w.body_count; k++) {
+        fsi_real volume;
+        fsi_vec3 com;
+        fsi_mat3 I;
+        CHECK_OK(fsi_solids_surface(&z.w, k, x, v, &s));
+        ASSERT_EQ(z.w.body[k].shape->surface.vertex_count, s.vertex_count);
+        if (k < 2) { ASSERT_EQ(0, s.vertex_count); continue; }
+        ASSERT(s.vertex_count <= 4096 && s.x == x && s.v == v);
+        for (i = 0; i < s.vertex_count; i++) {
+            fsi_vec3 u = fsi_solids_velocity(&z.w, k, fsi_vec_load(x + 3 * i));
+            CHECK_NEAR(0, fsi_vec_length(fsi_vec_sub(u, fsi_vec_load(v + 3 * i))), TOL(1e-12, 1e-4));
+        }
+        CHECK_OK(fsi_solids_surface(&z.w, k, x, NULL, &s));
+        ASSERT(s.v == NULL);
+        if (z.w.body[k].shape->kind == FSI_SHAPE_COMPOUND) continue;         /* its parts may overlap */
+        CHECK_OK(fsi_mesh_mass(&s, NULL, &volume, &com, &I));
+        CHECK_REL(z.w.body[k].shape->volume, volume, TOL(1e-4, 1e-3));
+        CHECK_NEAR(0, fsi_vec_length(fsi_vec_sub(com, z.w.body[k].x)), TOL(1e-6, 1e-4));
+    }
+    CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_solids_surface(&z.w, 99, x, v, &s));
+    CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_solids_surface(&z.w, 2, NULL, v, &s));
+    CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_solids_surface(&z.w, 2, x, v, NULL));
+    free(x); free(v);
+    zoo_free(&z);
+    PASS();
+}
+
+/* Meshes that are no bodies, poses and numbers that are none, for every constructor and setter: a clear result, and not a byte of the world changed. */
+TEST refusals_change_nothing(void) {
+    fsi_surface good = tetra(), bad;
+    fsi_shape_desc sd;
+    fsi_shape s, part_of = make_shape(FSI_SHAPE_BOX, 3, 0, 0, .5, .5, .5), plane = make_shape(FSI_SHAPE_PLANE, 3, 0, 0, 0, 0, 0);
+    fsi_shape_part part;
+    fsi_real x[12], zero = 0, none = zero / zero;
+    int32_t index[12];
+    zoo z;
+    fsi_joint_desc j;
+    fsi_rigid_desc d;
+    fsi_quat q = {none, 0, 0, 0}, one = {1, 0, 0, 0};
+    fsi_coupled *c;
+    void *before, *after;
+    int i;
+    for (i = 0; i < 7; i++) {
+        static const fsi_result want[7] = {FSI_ERR_GEOMETRY, FSI_ERR_GEOMETRY, FSI_ERR_GEOMETRY, FSI_ERR_GEOMETRY, FSI_ERR_GEOMETRY, FSI_ERR_GEOMETRY, FSI_ERR_GEOMETRY};
+        fsi_result r;
+        memcpy(x, good.x, sizeof x); memcpy(index, good.index, sizeof index);
+        bad = good; bad.x = x; bad.index = index;
+        if (i == 0) bad.element_count = 3;                               /* open */
+        if (i == 1) index[1] = index[0];                                 /* degenerate */
+        if (i == 2) { int32_t k = index[0]; index[0] = index[1]; index[1] = k; }                     /* one triangle the wrong way round */
+        if (i == 3) index[5] = 4;                                        /* no such vertex */
+        if (i == 4) x[11] = 0;                                           /* flat: no volume */
+        if (i == 5) bad.element_count = 0;
+        if (i == 6) { x[3] = x[6] = x[9] = 0; x[4] = 0; x[8] = 0; x[7] = 0; }                        /* all in one line */
+        memset(&sd, 0, sizeof sd);
+        sd.kind = FSI_SHAPE_MESH; sd.surface = &bad; sd.sdf_cells = 8;
+        r = fsi_shape_init(&s, &sd);
+        CHECK_RESULT(want[i], r);
+        ASSERT(s.block == NULL && s.kind == FSI_SHAPE_NONE);
+    }
+    memcpy(x, good.x, sizeof x); x[4] = none; bad = good; bad.x = x; sd.surface = &bad;
+    ASSERT(fsi_shape_init(&s, &sd) < 0); ASSERT(s.block == NULL);
+    memset(&sd, 0, sizeof sd); memset(&part, 0, sizeof part);
+    sd.kind = FSI_SHAPE_COMPOUND; sd.part = &part; sd.part_count = 1;
+    part.shape = &plane; CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_shape_init(&s, &sd));
+    part.shape = &part_of; part.q.x = none; CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_shape_init(&s, &sd));
+    zoo_make(&z, 9);
+    for (i = 0; i < 10; i++) fsi_solids_step(&z.w, FSI_R(0.01));
+    before = malloc(fsi_solids_state_size(&z.w)); after = malloc(fsi_solids_state_size(&z.w));
+    fsi_solids_save(&z.w, before);
+    d = body_at(FSI_RIGID_DYNAMIC, &part_of, none, 0, 0);
+    ASSERT(fsi_solids_add(&z.w, &d, NULL) < 0);
+    ASSERT(fsi_solids_set_pose(&z.w, 3, fsi_vec(0, 0, 0), q) < 0 && fsi_solids_set_pose(&z.w, 3, fsi_vec(0, none, 0), one) < 0 && fsi_solids_set_pose(&z.w, -1, fsi_vec(0, 0, 0), one) < 0);
+    ASSERT(fsi_solids_set_velocity(&z.w, 3, fsi_vec(none, 0, 0), fsi_vec(0, 0, 0)) < 0 && fsi_solids_set_velocity(&z.w, 0, fsi_vec(1, 0, 0), fsi_vec(0, 0, 0)) < 0);
+    ASSERT(fsi_solids_script(&z.w, 3, fsi_vec(0, 0, 0), one, 1) < 0);                               /* not a scripted body */
+    ASSERT(fsi_solids_impulse(&z.w, 3, fsi_vec(none, 0, 0), fsi_vec(1, 0, 0)) < 0 && fsi_solids_impulse(&z.w, 3, fsi_vec(0, 0, 0), fsi_vec(0, 0, none)) < 0);
+    j = joint_of(FSI_JOINT_POINT, 2, 3, fsi_vec(none, 0, 0), fsi_vec(0, 0, 0)); ASSERT(fsi_solids_join(&z.w, &j, NULL) < 0);
+    j = joint_of(FSI_JOINT_HINGE, 2, 99, fsi_vec(0, 0, 0), fsi_vec(0, 0, 0)); ASSERT(fsi_solids_join(&z.w, &j, NULL) < 0);
+    j = joint_of(FSI_JOINT_NONE, 2, 3, fsi_vec(0, 0, 0), fsi_vec(0, 0, 0)); ASSERT(fsi_solids_join(&z.w, &j, NULL) < 0);
+    ASSERT(fsi_solids_forces(&z.w, none) < 0 && fsi_solids_move(&z.w, -1) < 0 && fsi_solids_step(&z.w, 0) < 0);
+    ASSERT(fsi_solids_coupled(&z.w, 99, &c) < 0 && fsi_solids_take_coupled(&z.w, 99) < 0 && fsi_solids_set_externals(&z.w, NULL, 1) < 0);
+    ASSERT(fsi_solids_restore(&z.w, NULL) < 0 && fsi_solids_save(&z.w, NULL) < 0);
+    fsi_solids_save(&z.w, after);
+    ASSERTm("not a byte changed", !memcmp(before, after, fsi_solids_state_size(&z.w)));
+    free(before); free(after);
+    zoo_free(&z); fsi_shape_free(&part_of); fsi_shape_free(&plane);
     PASS();
 }
 
@@ -1109,6 +1223,8 @@ int main(int argc, char **argv) {
     RUN_TEST(shapes_surfaces_are_closed_and_exact);
     RUN_TEST(shapes_distance);
     RUN_TEST(doors_coupled_body);
+    RUN_TEST(doors_surface);
+    RUN_TEST(refusals_change_nothing);
     RUN_TEST(external_points_rest_on_a_body);
     RUN_TEST(inverse_mass_room_compound_and_hub);
     RUN_TEST(scripted_body_reaches_its_pose);
