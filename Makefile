@@ -1,7 +1,7 @@
 # fsi: make = make demo. Only a C compiler and make are needed for demo, test, examples, gallery and bench.
 CC      ?= cc
 CFLAGS  ?= -O2
-OPENMP  ?= $(shell echo 'int main(void){return 0;}' | $(CC) -fopenmp -x c - -o /dev/null 2>/dev/null && echo 1 || echo 0)
+OPENMP  ?= $(shell t=$$(mktemp) && echo 'int main(void){return 0;}' | $(CC) -fopenmp -x c - -o $$t 2>/dev/null && echo 1 || echo 0; rm -f $$t)
 SINGLE  ?= 0
 GREATEST ?= tests/greatest.h
 B       ?= build

@@ -4393,9 +4393,8 @@ static void fsi__slip_gather(const fsi_slip *s, const fsi_real *cells, const fsi
     fsi_fill((size_t)s->columns, 0, out);
     for (i = 0; i < f->sides; i++) {
         const fsi_side *d = f->side + i;
-        fsi_real t = sides ? d->mass * sides[i] : d->share * (fsi_real)d->sign * cells[d->cell];
-        for (e = s->y_row[i]; sides && e < s->y_row[i + 1]; e++) out[s->y_col[e]] += s->y_val[e] * t;
-        for (e = s->z_row[i]; cells && e < s->z_row[i + 1]; e++) out[s->z_col[e]] += s->z_val[e] * t;
+        if (sides) for (e = s->y_row[i]; e < s->y_row[i + 1]; e++) out[s->y_col[e]] += s->y_val[e] * (d->mass * sides[i]);
+        else for (e = s->z_row[i]; e < s->z_row[i + 1]; e++) out[s->z_col[e]] += s->z_val[e] * (d->share * (fsi_real)d->sign * cells[d->cell]);
     }
 }
 static fsi_real fsi__slip_through(const fsi_slip *s, int side, const fsi_real *v) {                /* (Z v)_s */
@@ -5286,7 +5285,7 @@ static fsi_result fsi__paper_assemble(fsi__paper *q) {
 }
 /* (cells, sides) <-> compact (cells, ghosts, sides). */
 static void fsi__paper_spread(const fsi__paper *q, const fsi_real *x, fsi_real *full, fsi_real *mu) {
-    size_t c, cells = q->s->grid->cells, sides = (size_t)(q->map[cells] + q->s->ghosts);
+    size_t c, cells = q->s->grid->cells, sides = (size_t)q->map[cells] + (size_t)q->s->ghosts;
     for (c = 0; c < cells; c++) full[c] = q->map[c] >= 0 ? x[q->map[c]] : 0;
     fsi_copy((size_t)q->s->interface.sides, x + sides, mu);
 }
@@ -6076,7 +6075,7 @@ static int fsi__pairs_join(fsi__pairs *p, int c) {
 
 /* New difference (a - a0 -> b - b0) in front of all others; both scaled by the length of the input. */
 static void fsi__pairs_push(fsi__pairs *p, const fsi_real *a, const fsi_real *a0, const fsi_real *b, const fsi_real *b0) {
-    size_t in = (size_t)p->in, out = (size_t)p->out, i, k = (size_t)p->columns, keep = (size_t)(p->current + p->old), at;
+    size_t in = (size_t)p->in, out = (size_t)p->out, i, k = (size_t)p->columns, keep = (size_t)p->current + (size_t)p->old, at;
     fsi_real length, s, *dq, *dy;
     if (fsi__round_off(in, a, a0, 256 * FSI_REAL_EPS) ||           /* a difference of round-off says nothing */
         (fsi__round_off(in, a, a0, fsi__sqrt(FSI_REAL_EPS)) && fsi__round_off(out, b, b0, 256 * FSI_REAL_EPS))) { p->dependent++; return; }

@@ -2557,7 +2557,7 @@ FSI_API fsi_result fsi_grid_step(fsi_grid *grid, fsi_real dt, fsi_report *report
         g->stats.kinetic_energy = fsi_grid_kinetic_energy(g);
     }
     if (r >= 0) worst = fsi__worse(worst, r = fsi_grid_extrapolate(g));
-    if (r >= 0) worst = fsi__worse(worst, r = fsi_grid_move_surface(g, dt, rep));
+    if (r >= 0) worst = fsi__worse(worst, fsi_grid_move_surface(g, dt, rep));
     if (worst == FSI_OK && g->stats.cfl > (double)g->desc.cfl) worst = FSI_DT_TOO_LARGE;
     rep->reason = worst;
     if (worst != FSI_OK) fsi_log(&g->desc.logger, worst < 0 ? 2 : 1, fsi_result_text(worst));

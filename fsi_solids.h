@@ -2076,7 +2076,7 @@ static double fsi__contact_restitution(fsi_solids *w, fsi_real threshold, double
         a += d * ((double)fsi_vec_dot(fsi__contact_velocity(w, c), c->normal) - v0) / 2;
         b += d * v0;
     }
-    if (a + b > lost && a > 0) share = fsi__clamp((fsi_real)((sqrt(b * b + 4 * a * lost) - b) / (2 * a)), 0, 1);
+    if (a + b > lost && a > 0) share = (double)fsi__clamp((fsi_real)((sqrt(b * b + 4 * a * lost) - b) / (2 * a)), 0, 1);
     for (i = 0; i < w->contact_count; i++) {
         fsi_contact *c = w->contact + i;
         if (!c->bounced) continue;

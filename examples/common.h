@@ -881,18 +881,38 @@ EX void ex_box3(ex_image *m, const ex_camera *c, const double *lo, const double 
 
 typedef struct ex_mesh { int vertices, triangles; const fsi_real *x; const int32_t *index; ex_color color; double glass; } ex_mesh; /* glass: 0 solid; > 0: clear, absorbs 63 % after this many metres */
 
+EX void ex_face_normal(const ex_mesh *s, int t, double *c) {
+    const fsi_real *p[3];
+    double a[3], b[3];
+    int k;
+    for (k = 0; k < 3; k++) p[k] = s->x + 3 * s->index[3 * t + k];
+    for (k = 0; k < 3; k++) a[k] = (double)(p[1][k] - p[0][k]), b[k] = (double)(p[2][k] - p[0][k]);
+    ex_cross(a, b, c);
+}
+/* n [3 * vertices]: of the vertices, faces weighted by their area. */
 EX void ex_normals(const ex_mesh *s, double *n) {
+    double c[3];
     int t, k, i;
     memset(n, 0, (size_t)s->vertices * 3 * sizeof *n);
     for (t = 0; t < s->triangles; t++) {
-        const fsi_real *p[3];
-        double a[3], b[3], c[3];
-        for (k = 0; k < 3; k++) p[k] = s->x + 3 * s->index[3 * t + k];
-        for (i = 0; i < 3; i++) a[i] = (double)(p[1][i] - p[0][i]), b[i] = (double)(p[2][i] - p[0][i]);
-        ex_cross(a, b, c);
+        ex_face_normal(s, t, c);
         for (k = 0; k < 3; k++) for (i = 0; i < 3; i++) n[3 * s->index[3 * t + k] + i] += c[i];
     }
     for (k = 0; k < s->vertices; k++) ex_unit(n + 3 * k);
+}
+/* n [9 * triangles]: those of the vertices v, but of the face where they differ by more than 41 degrees: boxes keep their edges. */
+EX void ex_corner_normals(const ex_mesh *s, const double *v, double *n) {
+    double c[3];
+    int t, k, i;
+    for (t = 0; t < s->triangles; t++) {
+        ex_face_normal(s, t, c);
+        ex_unit(c);
+        for (k = 0; k < 3; k++) {
+            const double *smooth = v + 3 * s->index[3 * t + k];
+            int sharp = smooth[0] * c[0] + smooth[1] * c[1] + smooth[2] * c[2] < 0.75;
+            for (i = 0; i < 3; i++) n[9 * t + 3 * k + i] = sharp ? c[i] : smooth[i];
+        }
+    }
 }
 /* Light from above left: ambient from the sky, diffuse, a highlight. */
 EX ex_color ex_shade(const ex_camera *c, const double *n0, ex_color base, double gloss) {
@@ -934,7 +954,7 @@ EX void ex_raster(ex_image *m, const ex_camera *c, const ex_mesh *s, const doubl
                 depth = 1 / (w[0] / p[0][2] + w[1] / p[1][2] + w[2] / p[2][2]);
                 if (pass == 0) { if (depth < (double)*at) *at = (float)depth; continue; }
                 if (depth > (double)*at * 1.0000005 + 1e-7) continue;
-                for (k = 0; k < 3; k++) for (i = 0; i < 3; i++) normal[i] += w[k] * n[3 * s->index[3 * t + k] + i];
+                for (k = 0; k < 3; k++) for (i = 0; i < 3; i++) normal[i] += w[k] * n[9 * t + 3 * k + i];
                 if (s->glass > 0) {
                     double behind = (double)m->depth[y * m->w + x] - depth;
                     if (behind > 0) ex_blend(m, x, y, ex_shade(c, normal, s->color, 0.7), 0.25 + 0.65 * (1 - exp(-behind / s->glass)));
@@ -945,8 +965,11 @@ EX void ex_raster(ex_image *m, const ex_camera *c, const ex_mesh *s, const doubl
 }
 /* Draw all solid meshes first, then the clear ones. */
 EX void ex_draw_mesh(ex_image *m, const ex_camera *c, const ex_mesh *s) {
-    double *n = (double *)malloc((size_t)(s->vertices > 0 ? s->vertices : 1) * 3 * sizeof(double));
-    ex_normals(s, n);
+    double *v = (double *)malloc((size_t)(s->vertices > 0 ? s->vertices : 1) * 3 * sizeof(double));
+    double *n = (double *)malloc((size_t)(s->triangles > 0 ? s->triangles : 1) * 9 * sizeof(double));
+    ex_normals(s, v);
+    ex_corner_normals(s, v, n);
+    free(v);
     if (s->glass > 0) {
         float *z = (float *)malloc((size_t)m->w * (size_t)m->h * sizeof(float));
         int i;

@@ -31,6 +31,7 @@ want static && install cppcheck clang-tidy
 want valgrind && install valgrind
 
 # ---- sources used by the rows
+# outputs go to $dir, never to /dev/null: clang removes the output of a compilation that fails, as root also a device
 for h in $headers; do
     n=${h%.h}
     printf '#define FSI_IMPLEMENTATION\n#include "%s"\nint main(void) { return 0; }\n' "$h" >"$dir/$n.impl.c"
@@ -64,7 +65,7 @@ if want folded; then
     sh tests/single.sh "$dir/folded" >/dev/null
     for h in $headers fsi.h; do
         printf '#define FSI_IMPLEMENTATION\n#include "%s"\nint main(void) { return 0; }\n' "$h" >"$dir/folded.${h%.h}.c"
-        row "folded: ${h%.h} alone" "cd $dir/folded && mkdir -p ${h%.h}.d && cp $h ${h%.h}.d/ && gcc -std=c99 $strict_c -I${h%.h}.d -c $dir/folded.${h%.h}.c -o /dev/null"
+        row "folded: ${h%.h} alone" "cd $dir/folded && mkdir -p ${h%.h}.d && cp $h ${h%.h}.d/ && gcc -std=c99 $strict_c -I${h%.h}.d -c $dir/folded.${h%.h}.c -o $dir/\$\$.o"
     done
     printf '#include "fsi_grid.h"\n#define FSI_IMPLEMENTATION\n#include "fsi_sph.h"\n#include "fsi_solids.h"\n#include "fsi.h"\nint main(void) { return 0; }\n' >"$dir/mixed.c"
     row "folded: they mix in one program" "gcc -std=c99 -I$dir/folded $dir/mixed.c -o $dir/mixed -lm"
@@ -74,17 +75,17 @@ if want matrix; then
         n=${h%.h}
         for c in gcc clang; do
             have $c || { row "skip: $c" ""; continue; }
-            for s in c99 c11 c17; do row "matrix: $n $c $s" "$c -std=$s $strict_c -I. -c $dir/$n.impl.c -o /dev/null"; done
-            for v in late twice private user; do row "matrix: $n $c c99 $v" "$c -std=c99 $strict_c -I. -c $dir/$n.$v.c -o /dev/null"; done
-            row "matrix: $n $c c99 single" "$c -std=c99 -DFSI_SINGLE $strict_c -I. -c $dir/$n.impl.c -o /dev/null"
+            for s in c99 c11 c17; do row "matrix: $n $c $s" "$c -std=$s $strict_c -I. -c $dir/$n.impl.c -o $dir/\$\$.o"; done
+            for v in late twice private user; do row "matrix: $n $c c99 $v" "$c -std=c99 $strict_c -I. -c $dir/$n.$v.c -o $dir/\$\$.o"; done
+            row "matrix: $n $c c99 single" "$c -std=c99 -DFSI_SINGLE $strict_c -I. -c $dir/$n.impl.c -o $dir/\$\$.o"
         done
-        row "matrix: $n gcc c99 -O2 -fopenmp" "gcc -std=c99 -O2 -fopenmp $strict_c -I. -c $dir/$n.impl.c -o /dev/null"
-        row "matrix: $n gcc c99 -O2" "gcc -std=c99 -O2 $strict_c -I. -c $dir/$n.impl.c -o /dev/null"
+        row "matrix: $n gcc c99 -O2 -fopenmp" "gcc -std=c99 -O2 -fopenmp $strict_c -I. -c $dir/$n.impl.c -o $dir/\$\$.o"
+        row "matrix: $n gcc c99 -O2" "gcc -std=c99 -O2 $strict_c -I. -c $dir/$n.impl.c -o $dir/\$\$.o"
         for c in g++ clang++; do
             have $c || { row "skip: $c" ""; continue; }
-            for s in c++11 c++17 c++20; do row "matrix: $n $c $s" "$c -std=$s $strict -I. -c $dir/$n.impl.cpp -o /dev/null"; done
-            for v in late private user; do row "matrix: $n $c c++11 $v" "$c -std=c++11 $strict -I. -c $dir/$n.$v.cpp -o /dev/null"; done
-            row "matrix: $n $c c++11 single" "$c -std=c++11 -DFSI_SINGLE $strict -I. -c $dir/$n.impl.cpp -o /dev/null"
+            for s in c++11 c++17 c++20; do row "matrix: $n $c $s" "$c -std=$s $strict -I. -c $dir/$n.impl.cpp -o $dir/\$\$.o"; done
+            for v in late private user; do row "matrix: $n $c c++11 $v" "$c -std=c++11 $strict -I. -c $dir/$n.$v.cpp -o $dir/\$\$.o"; done
+            row "matrix: $n $c c++11 single" "$c -std=c++11 -DFSI_SINGLE $strict -I. -c $dir/$n.impl.cpp -o $dir/\$\$.o"
         done
     done
 fi
@@ -109,7 +110,7 @@ if want ports; then
     for h in $headers; do
         n=${h%.h}
         if have tcc; then row "ports: $n tcc" "tcc -I. -c $dir/$n.impl.c -o $dir/$n.tcc.o"; else row "skip: tcc" ""; fi
-        if echo 'int main(void){return 0;}' | gcc -m32 -x c - -o /dev/null 2>/dev/null; then
+        if echo 'int main(void){return 0;}' | gcc -m32 -x c - -o $dir/probe 2>/dev/null; then
             row "ports: $n gcc -m32" "gcc -m32 -std=c99 $strict_c -I. $dir/$n.impl.c -o $dir/$n.m32 -lm && $dir/$n.m32"
         else row "skip: -m32" ""; fi
         if have x86_64-w64-mingw32-gcc; then row "ports: $n mingw-w64" "x86_64-w64-mingw32-gcc -std=c99 $strict_c -I. $dir/$n.impl.c -o $dir/$n.exe -lm"
@@ -159,8 +160,9 @@ if want static && have cppcheck; then
 fi
 if want static && ! have clang-tidy; then row "skip: clang-tidy" ""; elif want static; then
     # off: what -Wconversion says better (narrowing, implicit widening), style (swappable parameters, parentheses in lists), what is meant (row = i / n, arrays of
-    # pointers, memcmp as a truth value, small signed tables), and the analyzer's guesses about arrays filled in loops: the sanitizers and valgrind find the real ones
-    tidy='-*,bugprone-*,clang-analyzer-*,-bugprone-narrowing-conversions,-bugprone-implicit-widening-of-multiplication-result,-bugprone-easily-swappable-parameters,-bugprone-macro-parentheses,-bugprone-integer-division,-bugprone-sizeof-expression,-bugprone-suspicious-string-compare,-bugprone-signed-char-misuse,-clang-analyzer-core.uninitialized.*,-clang-analyzer-core.CallAndMessage,-clang-analyzer-core.UndefinedBinaryOperatorResult,-clang-analyzer-core.NonNullParamChecker'
+    # pointers, memcmp as a truth value, small signed tables, halved steps, padding), and the analyzer's guesses about arrays filled in loops or
+    # taken together: the sanitizers and valgrind find the real ones
+    tidy='-*,bugprone-*,clang-analyzer-*,-bugprone-narrowing-conversions,-bugprone-implicit-widening-of-multiplication-result,-bugprone-easily-swappable-parameters,-bugprone-macro-parentheses,-bugprone-integer-division,-bugprone-sizeof-expression,-bugprone-suspicious-string-compare,-bugprone-signed-char-misuse,-clang-analyzer-core.uninitialized.*,-clang-analyzer-core.CallAndMessage,-clang-analyzer-core.UndefinedBinaryOperatorResult,-clang-analyzer-core.NonNullParamChecker,-clang-analyzer-core.NullDereference,-clang-analyzer-optin.performance.Padding,-clang-analyzer-security.FloatLoopCounter'
     for h in $headers; do row "static: clang-tidy ${h%.h}" "clang-tidy --quiet --warnings-as-errors='*' --checks='$tidy' $h -- -x c -std=c99 -DFSI_IMPLEMENTATION -I."; done
 fi
 if want single; then row "single: all tests in single precision" "make --no-print-directory test SINGLE=1 B=$dir/single"; fi
@@ -185,7 +187,7 @@ if want golden; then
         "for o in O0 O2; do cc -std=c99 -D_POSIX_C_SOURCE=200809L -\$o -ffp-contract=off -fopenmp -I. -Itests tests/golden.c -o $dir/golden.\$o -lm || exit 1; for t in 1 2 3 8; do $dir/golden.\$o \$t >$dir/golden.\$o.\$t || exit 1; cmp $dir/golden.O0.1 $dir/golden.\$o.\$t || { diff $dir/golden.O0.1 $dir/golden.\$o.\$t; exit 1; }; done; done; [ \$(uname -m) != x86_64 ] || diff tests/golden.txt $dir/golden.O0.1"
 fi
 if want tsan; then
-    if echo 'int main(void){return 0;}' | clang -fopenmp -fsanitize=thread -x c - -o /dev/null 2>/dev/null; then
+    if echo 'int main(void){return 0;}' | clang -fopenmp -fsanitize=thread -x c - -o $dir/probe 2>/dev/null; then
         row "tsan: every scene on two threads" "clang -std=c99 -D_POSIX_C_SOURCE=200809L -O1 -g -fopenmp -fsanitize=thread -I. -Itests tests/golden.c -o $dir/tsan -lm && OMP_TOOL_LIBRARIES=\$(ls /usr/lib/llvm-*/lib/libarcher.so 2>/dev/null | head -n 1) TSAN_OPTIONS='ignore_noninstrumented_modules=1 exitcode=66' $dir/tsan 2"
     else row "skip: tsan" ""; fi
 fi
