@@ -179,7 +179,7 @@ if want threads; then
     else row "threads: every scheme" "OMP_NUM_THREADS=3 make --no-print-directory B=$dir/threads3 $dir/threads3/test_trust && OMP_NUM_THREADS=3 $dir/threads3/test_trust"; fi
 fi
 if want full; then                                                     # the catalogue's own sizes; 100 steps with 1, 2 and 3 threads
-    for t in test_grid test_levelset test_liquid; do row "full: $t" "make --no-print-directory B=$dir/full.$t $dir/full.$t/$t && FSI_TEST_FULL=1 $dir/full.$t/$t"; done
+    for t in test_grid ${CHECK_FULL:+test_levelset test_liquid}; do row "full: $t" "make --no-print-directory B=$dir/full.$t $dir/full.$t/$t && FSI_TEST_FULL=1 $dir/full.$t/$t"; done
 fi
 if want golden; then
     # the same bits from -O0 and -O2 without contraction, for 1, 2, 3 and 8 threads, and as golden.txt says (made by this row's program on x86-64)
