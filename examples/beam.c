@@ -5,8 +5,7 @@
 #include "fsi_couple.h"
 #include "common.h"
 #include "water.h"
-
-static double now(void *user) { (void)user; return ex_now(); }
+#include "pour.h"
 
 static fsi_result stay(void *user, fsi_real dt) { (void)user; (void)dt; return FSI_OK; }
 
@@ -44,10 +43,10 @@ int main(int argc, char **argv) {
     static fsi_real zero[24], one[8] = {1, 1, 1, 1, 1, 1, 1, 1};
     static const int32_t node[8] = {0, 1, 2, 3, 4, 5, 6, 7};
     fsi_bvh tree;
-    fsi_report report;
-    int frame, i, n, stable = 1, per;
-    long steps = 0, bad = 0, lost = 0;
-    double ms[3] = {0, 0, 0}, density = 0, closest = 1e9, gain = -1e9, dt, hi[3] = {1.6, 0.8, 0.4}, bend = 0, now_bend = 0;
+    pour w;
+    int frame, i, n;
+    long bad = 0, lost = 0;
+    double dt, hi[3] = {1.6, 0.8, 0.4}, bend = 0, now_bend = 0;
     ex_begin(&a, argc, argv, "beam", "A wave bends an elastic beam.", keys, 7, 12, 50);
     n = (int)fmax(1, pow(ex_number(&a, "tets") / 6 / 24, 1.0 / 3) + 0.5);              /* n x 6 n x 4 n bricks */
     if (fsi_mesh_box(&mesh, fsi_vec(FSI_R(0.95), FSI_R(0.005), FSI_R(0.1)), fsi_vec(FSI_R(1.01), FSI_R(0.4), FSI_R(0.3)), n, 6 * n, 4 * n, 1, NULL) != FSI_OK) return 1;
@@ -67,23 +66,15 @@ int main(int argc, char **argv) {
     solid[1].advance_fn = stay; solid[1].slip = 1;
     door->surface = fsi_mesh_surface(&tank); door->surface.closed = 0; door->dof = 24; door->v = zero; door->mass = one; door->inverse_mass = zero; door->node = node;
     solid[0].tled = &beam; solid[0].restitution = (fsi_real)ex_number(&a, "restitution"); solid[0].slip = (fsi_real)ex_number(&a, "slip");
-    p.sph = &sph; p.solid = solid; p.count = 2; p.clock_fn = now;
-    if (fsi_proxy_init(&proxy, &p) != FSI_OK) return 1;
+    p.sph = &sph; p.solid = solid; p.count = 2;
+    if (pour_begin(&w, &proxy, &p, 0.02) != FSI_OK) return 1;
     if (fsi_bvh_init(&tree, beam.triangles, NULL) != FSI_OK) return 1;
-    dt = 0.4 * (double)f.spacing / (30 + 5);
-    per = (int)ceil(0.02 / dt); dt = 0.02 / per;
-    for (frame = 0; frame < a.frames && stable; frame++) {
-        for (i = 0; i < per && stable; i++, steps++) {
-            stable = fsi_proxy_step(&proxy, (fsi_real)dt, &report) >= 0;
-            ms[0] += 1e3 * proxy.stats.seconds_sph; ms[1] += 1e3 * proxy.stats.seconds_solid; ms[2] += 1e3 * proxy.stats.seconds_coupling;
-            density = fmax(density, (double)sph.stats.max_density); gain = fmax(gain, proxy.stats.energy_change);
-        }
+    for (frame = 0; frame < a.frames && pour_frame(&w); frame++) {
         if (fsi_bvh_build(&tree, &solid[0].door.surface) != FSI_OK) return 1;
         for (i = 0; i < sph.now.count; i++) {
             fsi_vec3 x = fsi_vec(sph.x[i], sph.y[i], sph.z[i]);
             fsi_hit h;
-            if (!fsi_proxy_closest(&proxy, x, f.spacing, NULL, &h)) continue;
-            closest = fmin(closest, (double)h.t);
+            if (!pour_near(&w, i, f.spacing, NULL, &h)) continue;
             bad += fsi_bvh_inside(&tree, x);
         }
         for (i = 0, now_bend = 0; i < beam.nodes; i++) now_bend = fmax(now_bend, (double)(beam.x[3 * i] - mesh.x[3 * i]));
@@ -92,19 +83,11 @@ int main(int argc, char **argv) {
         ex_progress(&a, frame);
     }
     for (i = 0; i < sph.now.count; i++) lost += !(sph.x[i] > -0.01 && sph.x[i] < hi[0] + 0.01 && sph.y[i] > -0.01 && sph.z[i] > -0.01 && sph.z[i] < hi[2] + 0.01);
-    for (i = 0; i < 3; i++) ex_result(i == 0 ? "ms_sph" : i == 1 ? "ms_tled" : "ms_coupling", "%.4f", ms[i] / (steps > 0 ? steps : 1));
-    ex_result("particles", "%d", sph.now.count);
+    pour_results(&w, bad);
     ex_result("tets", "%d", mesh.tet_count);
-    ex_result("penetrations", "%ld", bad);
-    ex_result("closest", "%.4f", closest / (double)proxy.desc.radius);
-    ex_result("contacts", "%ld", (long)proxy.stats.all_contacts);
-    ex_result("skipped", "%ld", (long)proxy.stats.all_skipped);
-    ex_result("max_density_ratio", "%.4f", density);
-    ex_result("energy_gain", "%.3g", gain);
-    ex_result("substeps", "%d", solid[0].substeps);
     ex_result("lost", "%ld", lost);                           /* outside the tank */
     ex_result("bend", "%.4f", bend);                          /* largest displacement along the flow, m */
     ex_result("bend_end", "%.4f", now_bend);
     fsi_bvh_free(&tree); fsi_proxy_free(&proxy); fsi_tled_free(&beam); fsi_sph_free(&sph); fsi_mesh_free(&mesh); fsi_mesh_free(&tank);
-    return ex_end(&a, steps, stable);
+    return ex_end(&a, w.steps, w.stable);
 }

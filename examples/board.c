@@ -5,10 +5,9 @@
 #include "fsi_couple.h"
 #include "common.h"
 #include "water.h"
+#include "pour.h"
 
 enum { BOARDS = 4 };
-static double now(void *user) { (void)user; return ex_now(); }
-
 static void draw(ex_args *a, const fsi_sph *s, const fsi_tled *t) {
     static const char *name[BOARDS] = {"NO SLIP", "FREE SLIP", "ELASTIC", "INELASTIC"};
     ex_image m = ex_image_make(900, 420);
@@ -56,10 +55,10 @@ int main(int argc, char **argv) {
     fsi_proxy_desc p = {0};
     fsi_proxy_solid solid[BOARDS];
     fsi_bvh tree[BOARDS];
-    fsi_report report;
-    int frame, i, k, n, stable = 1, per, first[BOARDS + 1] = {0};
-    long steps = 0, bad = 0;
-    double ms[3] = {0, 0, 0}, density = 0, closest = 1e9, gain = -1e9, dt, angle, slide[BOARDS] = {0}, high[BOARDS] = {0};
+    pour w;
+    int frame, i, k, n, first[BOARDS + 1] = {0};
+    long bad = 0;
+    double dt, angle, slide[BOARDS] = {0}, high[BOARDS] = {0};
     ex_begin(&a, argc, argv, "board", "Four boundary conditions side by side.", keys, 6, 8, 40);
     angle = ex_number(&a, "angle"); memset(solid, 0, sizeof solid);
     n = (int)fmax(3, sqrt(ex_number(&a, "tets") / 6) + 0.5);
@@ -83,17 +82,10 @@ int main(int argc, char **argv) {
         solid[k].restitution = k == 2 ? (fsi_real)ex_number(&a, "restitution") : 0;
     }
     solid[3].slip = FSI_R(0.9);
-    p.sph = &sph; p.solid = solid; p.count = BOARDS; p.clock_fn = now;
-    if (fsi_proxy_init(&proxy, &p) != FSI_OK) return 1;
+    p.sph = &sph; p.solid = solid; p.count = BOARDS;
+    if (pour_begin(&w, &proxy, &p, 0.01) != FSI_OK) return 1;
     for (k = 0; k < BOARDS; k++) if (fsi_bvh_init(&tree[k], board[k].triangles, NULL) != FSI_OK) return 1;
-    dt = 0.4 * (double)f.spacing / (30 + 5);
-    per = (int)ceil(0.01 / dt); dt = 0.01 / per;
-    for (frame = 0; frame < a.frames && stable; frame++) {
-        for (i = 0; i < per && stable; i++, steps++) {
-            stable = fsi_proxy_step(&proxy, (fsi_real)dt, &report) >= 0;
-            ms[0] += 1e3 * proxy.stats.seconds_sph; ms[1] += 1e3 * proxy.stats.seconds_solid; ms[2] += 1e3 * proxy.stats.seconds_coupling;
-            density = fmax(density, (double)sph.stats.max_density); gain = fmax(gain, proxy.stats.energy_change);
-        }
+    for (frame = 0; frame < a.frames && pour_frame(&w); frame++) {
         memset(slide, 0, sizeof slide); memset(high, 0, sizeof high);
         for (k = 0; k < BOARDS; k++) if (fsi_bvh_build(&tree[k], &solid[k].door.surface) != FSI_OK) return 1;
         for (i = 0; i < sph.now.count; i++) {
@@ -103,23 +95,16 @@ int main(int argc, char **argv) {
             for (k = 0; sph.id[i] >= first[k + 1]; k++) {}
             slide[k] += ((double)x.x - 0.9 * k + 0.1) / (first[k + 1] - first[k]);
             high[k] += (double)x.y / (first[k + 1] - first[k]);
-            if (!fsi_proxy_closest(&proxy, x, f.spacing, &s, &h)) continue;
-            closest = fmin(closest, (double)h.t);
+            if (!pour_near(&w, i, f.spacing, &s, &h)) continue;
             bad += fsi_bvh_inside(&tree[s], x);
         }
         if (a.out) draw(&a, &sph, board);
         ex_progress(&a, frame);
     }
-    for (i = 0; i < 3; i++) ex_result(i == 0 ? "ms_sph" : i == 1 ? "ms_tled" : "ms_coupling", "%.4f", ms[i] / (steps > 0 ? steps : 1));
-    ex_result("particles", "%d", sph.now.count);
-    ex_result("penetrations", "%ld", bad);
-    ex_result("closest", "%.4f", closest / (double)proxy.desc.radius);
-    ex_result("skipped", "%ld", (long)proxy.stats.all_skipped);
-    ex_result("max_density_ratio", "%.4f", density);
-    ex_result("energy_gain", "%.3g", gain);
+    pour_results(&w, bad);
     for (k = 0; k < BOARDS; k++) ex_result(slide_name[k], "%.4f", slide[k]);   /* mean way down the slope, m */
     for (k = 0; k < BOARDS; k++) ex_result(high_name[k], "%.4f", high[k]);     /* mean height, m */
     fsi_proxy_free(&proxy); fsi_sph_free(&sph);
     for (k = 0; k < BOARDS; k++) { fsi_bvh_free(&tree[k]); fsi_tled_free(&board[k]); fsi_mesh_free(&mesh[k]); }
-    return ex_end(&a, steps, stable);
+    return ex_end(&a, w.steps, w.stable);
 }

@@ -4,8 +4,7 @@
 #include "fsi_couple.h"
 #include "common.h"
 #include "water.h"
-
-static double now(void *user) { (void)user; return ex_now(); }
+#include "pour.h"
 
 static int keep(fsi_vec3 c, void *user) {                     /* 0: a hole here */
     double x = fabs((double)c.x) - 0.22, z = fabs((double)c.z) - 0.22;
@@ -43,11 +42,11 @@ int main(int argc, char **argv) {
     fsi_proxy proxy;
     fsi_proxy_desc p = {0};
     fsi_proxy_solid solid = {0};
-    fsi_report report;
+    pour w;
     unsigned char *pin;
-    int frame, i, n, stable = 1, per;
-    long steps = 0, below = 0;
-    double ms[3] = {0, 0, 0}, density = 0, closest = 1e9, gain = -1e9, dt, sag = 1e9;
+    int frame, i, n;
+    long below = 0;
+    double sag = 1e9;
     ex_begin(&a, argc, argv, "cloth_holes", "Water on a cloth with holes.", keys, 7, 12, 50);
     n = (int)(sqrt(ex_number(&a, "tets") / 2) + 0.5);
     if (fsi_mesh_sheet(&mesh, fsi_vec(-FSI_R(0.5), FSI_R(0.6), -FSI_R(0.5)), fsi_vec(0, 0, 1), fsi_vec(1, 0, 0), n, n, 1, keep, NULL, NULL) != FSI_OK) return 1;
@@ -61,40 +60,26 @@ int main(int argc, char **argv) {
     f.viscosity = 2; f.artificial = FSI_R(0.1); f.gravity = d.gravity;
     if (fsi_soft_init(&cloth, &d) != FSI_OK || fsi_sph_init(&sph, &f) != FSI_OK) return 1;
     tap.centre = fsi_vec(0, FSI_R(0.95), 0); tap.direction = fsi_vec(0, -1, 0); tap.radius = FSI_R(0.15); tap.speed = 1;
+    tap.until = (fsi_real)(0.9 * f.capacity * pow((double)f.spacing, 3) / (3.14159 * 0.15 * 0.15));      /* nearly as many as there is room for */
     fsi_sph_add_emitter(&sph, &tap);
     fsi_sph_add_box_walls(&sph, fsi_vec(-FSI_R(0.8), 0, -FSI_R(0.8)), fsi_vec(FSI_R(0.8), FSI_R(0.2), FSI_R(0.8)), 1u << 3, NULL);
     solid.soft = &cloth; solid.restitution = (fsi_real)ex_number(&a, "restitution"); solid.slip = (fsi_real)ex_number(&a, "slip");
-    p.sph = &sph; p.solid = &solid; p.count = 1; p.clock_fn = now;
-    if (fsi_proxy_init(&proxy, &p) != FSI_OK) return 1;
-    dt = 0.4 * (double)f.spacing / (30 + 5);
-    per = (int)ceil(0.02 / dt); dt = 0.02 / per;
-    for (frame = 0; frame < a.frames && stable; frame++) {
-        for (i = 0; i < per && stable; i++, steps++) {
-            if (sph.now.count > f.capacity - 200) sph.now.emitter[0].until = FSI_R(1e-9);
-            stable = fsi_proxy_step(&proxy, (fsi_real)dt, &report) >= 0;
-            ms[0] += 1e3 * proxy.stats.seconds_sph; ms[1] += 1e3 * proxy.stats.seconds_solid; ms[2] += 1e3 * proxy.stats.seconds_coupling;
-            density = fmax(density, (double)sph.stats.max_density); gain = fmax(gain, proxy.stats.energy_change);
-        }
+    p.sph = &sph; p.solid = &solid; p.count = 1;
+    if (pour_begin(&w, &proxy, &p, 0.02) != FSI_OK) return 1;
+    for (frame = 0; frame < a.frames && pour_frame(&w); frame++) {
         for (i = 0; i < sph.now.count; i++) {
             fsi_hit h;
-            if (fsi_proxy_closest(&proxy, fsi_vec(sph.x[i], sph.y[i], sph.z[i]), f.spacing, NULL, &h)) closest = fmin(closest, (double)h.t);
+            pour_near(&w, i, f.spacing, NULL, &h);
         }
         if (a.out) draw(&a, &sph, &cloth);
         ex_progress(&a, frame);
     }
     for (i = 0; i < sph.now.count; i++) below += sph.y[i] < FSI_R(0.2);
     for (i = 0; i < mesh.vertex_count; i++) sag = fmin(sag, (double)cloth.x[3 * i + 1]);
-    for (i = 0; i < 3; i++) ex_result(i == 0 ? "ms_sph" : i == 1 ? "ms_tled" : "ms_coupling", "%.4f", ms[i] / (steps > 0 ? steps : 1));
-    ex_result("particles", "%d", sph.now.count);
+    pour_results(&w, (long)proxy.stats.all_skipped);
     ex_result("triangles", "%d", mesh.element_count);
-    ex_result("penetrations", "%ld", (long)proxy.stats.all_skipped);           /* corrections that found no way out */
-    ex_result("closest", "%.4f", closest / (double)proxy.desc.radius);
-    ex_result("contacts", "%ld", (long)proxy.stats.all_contacts);
-    ex_result("crossed", "%ld", (long)proxy.stats.all_crossed);                /* taken back to their side */
-    ex_result("max_density_ratio", "%.4f", density);
-    ex_result("energy_gain", "%.3g", gain);
     ex_result("passed", "%ld", below);                                         /* through the holes and over the edges */
     ex_result("sag", "%.4f", 0.6 - sag);
     fsi_proxy_free(&proxy); fsi_soft_free(&cloth); fsi_sph_free(&sph); fsi_mesh_free(&mesh); free(pin);
-    return ex_end(&a, steps, stable);
+    return ex_end(&a, w.steps, w.stable);
 }

@@ -5,8 +5,7 @@
 #include "fsi_couple.h"
 #include "common.h"
 #include "water.h"
-
-static double now(void *user) { (void)user; return ex_now(); }
+#include "pour.h"
 
 static void draw(ex_args *a, const fsi_sph *s, const fsi_tled *t) {
     ex_image m = ex_image_make(640, 480);
@@ -38,10 +37,10 @@ int main(int argc, char **argv) {
     fsi_proxy proxy;
     fsi_proxy_desc p = {0};
     fsi_proxy_solid solid = {0};
-    fsi_report report;
-    int frame, i, n, stable = 1, per, side;
-    long steps = 0, bad = 0, sub = 0;
-    double ms[3] = {0, 0, 0}, density = 0, closest = 1e9, gain = -1e9, dt, rim = 1e9;
+    pour w;
+    int frame, i, n, side;
+    long bad = 0;
+    double rim = 1e9;
     ex_begin(&a, argc, argv, "funnel", "Water poured into a soft cone.", keys, 7, 12, 60);
     n = (int)(sqrt(ex_number(&a, "tets") / 6) / 2 + 0.5) * 2;
     side = n + 1;                                             /* vertex i + side * (j + 2 k), j = 0 below, 1 above */
@@ -61,21 +60,13 @@ int main(int argc, char **argv) {
     tap.until = (fsi_real)(f.capacity * pow((double)f.spacing, 3) / (3.14159 * 0.1 * 0.1 * 1.5));
     fsi_sph_add_emitter(&sph, &tap);
     solid.tled = &cone; solid.restitution = (fsi_real)ex_number(&a, "restitution"); solid.slip = (fsi_real)ex_number(&a, "slip");
-    p.sph = &sph; p.solid = &solid; p.count = 1; p.clock_fn = now;
-    if (fsi_proxy_init(&proxy, &p) != FSI_OK) return 1;
-    dt = 0.4 * (double)f.spacing / (30 + 5);
-    per = (int)ceil(0.02 / dt); dt = 0.02 / per;
-    for (frame = 0; frame < a.frames && stable; frame++) {
-        for (i = 0; i < per && stable; i++, steps++) {
-            stable = fsi_proxy_step(&proxy, (fsi_real)dt, &report) >= 0;
-            ms[0] += 1e3 * proxy.stats.seconds_sph; ms[1] += 1e3 * proxy.stats.seconds_solid; ms[2] += 1e3 * proxy.stats.seconds_coupling;
-            density = fmax(density, (double)sph.stats.max_density); gain = fmax(gain, proxy.stats.energy_change); sub += solid.substeps;
-        }
+    p.sph = &sph; p.solid = &solid; p.count = 1;
+    if (pour_begin(&w, &proxy, &p, 0.02) != FSI_OK) return 1;
+    for (frame = 0; frame < a.frames && pour_frame(&w); frame++) {
         for (i = 0; i < sph.now.count; i++) {                 /* on the wrong side: nearest to the lower layer of nodes */
             fsi_vec3 x = fsi_vec(sph.x[i], sph.y[i], sph.z[i]);
             fsi_hit h;
-            if (!fsi_proxy_closest(&proxy, x, FSI_R(0.5), NULL, &h)) continue;
-            closest = fmin(closest, (double)h.t);
+            if (!pour_near(&w, i, FSI_R(0.5), NULL, &h)) continue;
             for (n = 0; n < 3 && cone.triangle[3 * h.element + n] / side % 2 == 0; n++) {}    /* layers of nodes alternate: 0 below, 1 above */
             bad += n == 3 && hypot((double)x.x, (double)x.z) < 0.3;
         }
@@ -83,18 +74,9 @@ int main(int argc, char **argv) {
         ex_progress(&a, frame);
     }
     for (i = 0; i < cone.nodes; i++) rim = fmin(rim, (double)cone.x[3 * i + 1]);
-    for (i = 0; i < 3; i++) ex_result(i == 0 ? "ms_sph" : i == 1 ? "ms_tled" : "ms_coupling", "%.4f", ms[i] / (steps > 0 ? steps : 1));
-    ex_result("particles", "%d", sph.now.count);
+    pour_results(&w, bad);
     ex_result("tets", "%d", mesh.tet_count);
-    ex_result("penetrations", "%ld", bad);
-    ex_result("closest", "%.4f", closest / (double)proxy.desc.radius);         /* over the particle radius */
-    ex_result("contacts", "%ld", (long)proxy.stats.all_contacts);
-    ex_result("crossed", "%ld", (long)proxy.stats.all_crossed);
-    ex_result("skipped", "%ld", (long)proxy.stats.all_skipped);
-    ex_result("max_density_ratio", "%.4f", density);
-    ex_result("energy_gain", "%.3g", gain);                                    /* largest, through collisions, J: never positive */
-    ex_result("substeps", "%.2f", (double)sub / (steps > 0 ? steps : 1));
     ex_result("tip", "%.4f", rim);                            /* lowest point, m; 0.1 at rest */
     fsi_proxy_free(&proxy); fsi_tled_free(&cone); fsi_sph_free(&sph); fsi_mesh_free(&mesh);
-    return ex_end(&a, steps, stable);
+    return ex_end(&a, w.steps, w.stable);
 }

@@ -5,8 +5,7 @@
 #include "fsi_couple.h"
 #include "common.h"
 #include "water.h"
-
-static double now(void *user) { (void)user; return ex_now(); }
+#include "pour.h"
 
 /* A tube of nu x nv x 1 bricks, six tetrahedra each: vertex i + nu * (j + (nv + 1) * layer), layer 0 inside, 1 outside. */
 static int32_t *tube(int nu, int nv, fsi_real *x, int *tets) {
@@ -65,12 +64,12 @@ int main(int argc, char **argv) {
     fsi_proxy proxy;
     fsi_proxy_desc p = {0};
     fsi_proxy_solid solid = {0};
-    fsi_report report;
+    pour w;
     fsi_real *x;
     int32_t *tet;
-    int frame, i, k, nu, nv, tets, stable = 1, per;
-    long steps = 0, bad = 0;
-    double ms[3] = {0, 0, 0}, density = 0, closest = 1e9, gain = -1e9, dt, tip = 0;
+    int frame, i, k, nu, nv, tets;
+    long bad = 0;
+    double tip = 0;
     ex_begin(&a, argc, argv, "hose", "Water through a soft hose.", keys, 7, 12, 60);
     nu = (int)(sqrt(ex_number(&a, "tets") / 12) + 0.5); nv = 2 * nu;
     x = (fsi_real *)malloc((size_t)(6 * nu * (nv + 1)) * sizeof *x);
@@ -90,21 +89,13 @@ int main(int argc, char **argv) {
     drain.hi = fsi_vec(FSI_R(-0.02), 10, 10); fsi_sph_add_removal(&sph, &drain);
     if (fsi_sph_add_plane(&sph, fsi_vec(FSI_R(0.04), FSI_R(0.68), FSI_R(-0.12)), fsi_vec(0, 0, FSI_R(0.24)), fsi_vec(0, FSI_R(0.24), 0), fsi_vec(1, 0, 0), NULL) < 0) return 1;   /* a lid behind the tap */
     solid.tled = &hose; solid.restitution = (fsi_real)ex_number(&a, "restitution"); solid.slip = (fsi_real)ex_number(&a, "slip");
-    p.sph = &sph; p.solid = &solid; p.count = 1; p.clock_fn = now;
-    if (fsi_proxy_init(&proxy, &p) != FSI_OK) return 1;
-    dt = 0.4 * (double)f.spacing / (30 + 5);
-    per = (int)ceil(0.02 / dt); dt = 0.02 / per;
-    for (frame = 0; frame < a.frames && stable; frame++) {
-        for (i = 0; i < per && stable; i++, steps++) {
-            stable = fsi_proxy_step(&proxy, (fsi_real)dt, &report) >= 0;
-            ms[0] += 1e3 * proxy.stats.seconds_sph; ms[1] += 1e3 * proxy.stats.seconds_solid; ms[2] += 1e3 * proxy.stats.seconds_coupling;
-            density = fmax(density, (double)sph.stats.max_density); gain = fmax(gain, proxy.stats.energy_change);
-        }
+    p.sph = &sph; p.solid = &solid; p.count = 1;
+    if (pour_begin(&w, &proxy, &p, 0.02) != FSI_OK) return 1;
+    for (frame = 0; frame < a.frames && pour_frame(&w); frame++) {
         for (i = 0; i < sph.now.count; i++) {
             fsi_vec3 q = fsi_vec(sph.x[i], sph.y[i], sph.z[i]);
             fsi_hit h;
-            if (!fsi_proxy_closest(&proxy, q, FSI_R(0.3), NULL, &h)) continue;
-            closest = fmin(closest, (double)h.t);
+            if (!pour_near(&w, i, FSI_R(0.3), NULL, &h)) continue;
             for (k = 0; k < 3 && hose.triangle[3 * h.element + k] >= nu * (nv + 1); k++) {}
             bad += k == 3 && q.x > FSI_R(0.05) && q.x < FSI_R(0.9);                /* nearest to the outer layer and well before the outlet */
         }
@@ -112,18 +103,9 @@ int main(int argc, char **argv) {
         ex_progress(&a, frame);
     }
     for (i = 0; i < nu; i++) tip += (double)hose.x[3 * (i + nu * nv) + 1] / nu;
-    for (i = 0; i < 3; i++) ex_result(i == 0 ? "ms_sph" : i == 1 ? "ms_tled" : "ms_coupling", "%.4f", ms[i] / (steps > 0 ? steps : 1));
-    ex_result("particles", "%d", sph.now.count);
+    pour_results(&w, bad);
     ex_result("tets", "%d", tets);
-    ex_result("penetrations", "%ld", bad);
-    ex_result("closest", "%.4f", closest / (double)proxy.desc.radius);
-    ex_result("contacts", "%ld", (long)proxy.stats.all_contacts);
-    ex_result("crossed", "%ld", (long)proxy.stats.all_crossed);
-    ex_result("skipped", "%ld", (long)proxy.stats.all_skipped);
-    ex_result("max_density_ratio", "%.4f", density);
-    ex_result("energy_gain", "%.3g", gain);
-    ex_result("substeps", "%d", solid.substeps);
     ex_result("tip", "%.4f", tip);                            /* height of the outlet, m; 0.8 at rest without load */
     fsi_proxy_free(&proxy); fsi_tled_free(&hose); fsi_sph_free(&sph); free(x); free(tet);
-    return ex_end(&a, steps, stable);
+    return ex_end(&a, w.steps, w.stable);
 }
