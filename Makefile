@@ -41,8 +41,15 @@ $(EXAMPLES): $(B)/%: examples/%.c $(wildcard examples/*.h) $(B)/fsi.o
 	$(CC) $(FLAGS) -DFSI_DECLARATIONS_ONLY -Iexamples $< $(B)/fsi.o -o $@ -lm
 $(BENCHES): $(B)/%: bench/%.c $(wildcard bench/*.h) $(B)/fsi.o
 	$(CC) $(FLAGS) -DFSI_DECLARATIONS_ONLY -Ibench $< $(B)/fsi.o -o $@ -lm
-$(TESTS): $(B)/%: tests/%.c tests/check.h tests/greatest.h $(GREATEST) $(HEADERS) $(B)/config
-	$(CC) $(FLAGS) $(INSTEAD) -Itests $< -o $@ -lm
+# Tests link the headers compiled one by one; a test that looks inside one defines that one's FSI_..._IMPLEMENTATION itself.
+OBJECTS := $(patsubst %.h,$(B)/%.o,$(HEADERS))
+$(OBJECTS): $(B)/%.o: %.h $(HEADERS) $(B)/config
+	$(CC) $(FLAGS) -DFSI_DECLARATIONS_ONLY -D$(shell echo $* | tr a-z A-Z)_IMPLEMENTATION -x c -c $< -o $@
+$(B)/libfsi.a: $(OBJECTS)
+	@rm -f $@
+	$(AR) rcs $@ $^
+$(TESTS): $(B)/%: tests/%.c $(wildcard tests/*.h) $(GREATEST) $(B)/libfsi.a
+	$(CC) $(FLAGS) $(INSTEAD) -DFSI_DECLARATIONS_ONLY -Itests $< $(B)/libfsi.a -o $@ -lm
 
 # make test builds two at a time even without -j
 test:

@@ -1,5 +1,6 @@
 /* fsi_solids.h: contact between all kinds of solids through the rigid world: momentum, energy, speed. */
 #define FSI_IMPLEMENTATION
+#define FSI_SOLIDS_IMPLEMENTATION  /* it looks inside, so it compiles this one itself */
 #include "fsi_solids.h"
 #include "greatest.h"
 #include "check.h"

@@ -1,5 +1,6 @@
 /* Monolithic coupling: interface, the three kinds of solvers, shells, area fractions, bubbles. Names carry the catalogue's ids. */
 #define FSI_IMPLEMENTATION
+#define FSI_COUPLE_IMPLEMENTATION  /* it looks inside, so it compiles this one itself */
 #include "fsi_couple.h"
 #include "greatest.h"
 #include "check.h"

@@ -1,5 +1,7 @@
 /* Fluids and reduced deformable bodies (REDUCED, math.md section 5): the coupled system with 6 + modes columns per body. */
 #define FSI_IMPLEMENTATION
+#define FSI_SOLIDS_IMPLEMENTATION  /* it looks inside, so it compiles this one itself */
+#define FSI_COUPLE_IMPLEMENTATION  /* it looks inside, so it compiles this one itself */
 #include "fsi_couple.h"
 #include "greatest.h"
 #include "check.h"

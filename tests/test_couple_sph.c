@@ -1,5 +1,6 @@
 /* SPH with deformable solids by proxy particles and with rigid bodies: catalogue H-13, H-14, H-15, A-05. */
 #define FSI_IMPLEMENTATION
+#define FSI_COUPLE_IMPLEMENTATION  /* it looks inside, so it compiles this one itself */
 #include "fsi_couple.h"
 #include "greatest.h"
 #include "check.h"

@@ -10,6 +10,7 @@
 #undef FSI_SINGLE
 #define float double
 #define FSI_IMPLEMENTATION
+#define FSI_LINALG_IMPLEMENTATION  /* it looks inside, so it compiles this one itself */
 #include "fsi_linalg.h"
 #undef float
 #define main multigrid_main

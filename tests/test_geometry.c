@@ -1,5 +1,6 @@
 /* Geometry of the base: closest points, watertight crossings, trees of boxes, inside test, clipping; each against an obvious twin. */
 #define FSI_IMPLEMENTATION
+#define FSI_LINALG_IMPLEMENTATION  /* it looks inside, so it compiles this one itself */
 #include "fsi_linalg.h"
 #include "greatest.h"
 #include "check.h"

@@ -1,6 +1,7 @@
 /* Tests of the solvers in fsi_linalg.h: sparse and dense matrices, Krylov methods, factorisations, eigenproblems. Multigrid has its own file.
    Every fast solver is held against a slow obvious one written here (dense elimination, dense products). */
 #define FSI_IMPLEMENTATION
+#define FSI_LINALG_IMPLEMENTATION  /* it looks inside, so it compiles this one itself */
 #include "fsi_linalg.h"
 #include "greatest.h"
 #include "check.h"

@@ -1,6 +1,7 @@
 /* Tests of the geometric multigrid in fsi_linalg.h. The slow obvious version is `obvious`: the operator written cell by cell from the
    mask and the weights, with regions found by relabelling until nothing changes. */
 #define FSI_IMPLEMENTATION
+#define FSI_LINALG_IMPLEMENTATION  /* it looks inside, so it compiles this one itself */
 #include "fsi_linalg.h"
 #include "greatest.h"
 #include "check.h"

@@ -1,5 +1,6 @@
 /* Reduced deformable bodies of fsi_solids.h. Catalogue S-15 .. S-20. */
 #define FSI_IMPLEMENTATION
+#define FSI_SOLIDS_IMPLEMENTATION  /* it looks inside, so it compiles this one itself */
 #include "fsi_solids.h"
 #include "greatest.h"
 #include "check.h"

@@ -1,5 +1,6 @@
 /* Slip at solids (fsi_slip): catalogue C-09 .. C-13, C-15, C-27 with the numbers of docs/slip.md. */
 #define FSI_IMPLEMENTATION
+#define FSI_COUPLE_IMPLEMENTATION  /* it looks inside, so it compiles this one itself */
 #define FSI_COUPLE_NO_SPH
 #include "fsi_couple.h"
 #include "greatest.h"

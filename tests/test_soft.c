@@ -1,5 +1,6 @@
 /* Deformables of fsi_solids.h: meshes, cloth, shells, tetrahedra. Catalogue S-01 .. S-08, S-13, S-14. */
 #define FSI_IMPLEMENTATION
+#define FSI_SOLIDS_IMPLEMENTATION  /* it looks inside, so it compiles this one itself */
 #include "fsi_solids.h"
 #include "greatest.h"
 #include "check.h"

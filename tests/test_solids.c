@@ -1,5 +1,6 @@
 /* fsi_solids.h: rigid bodies, contact, joints (catalogue R-01 .. R-10), doors, memory, determinism. */
 #define FSI_IMPLEMENTATION
+#define FSI_SOLIDS_IMPLEMENTATION  /* it looks inside, so it compiles this one itself */
 #include "fsi_solids.h"
 #include "greatest.h"
 #include "check.h"

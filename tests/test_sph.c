@@ -1,5 +1,6 @@
 /* Particles of fsi_sph.h: catalogue H-01 .. H-12 and everything an object must do. */
 #define FSI_IMPLEMENTATION
+#define FSI_SPH_IMPLEMENTATION  /* it looks inside, so it compiles this one itself */
 #include "fsi_sph.h"
 #include "greatest.h"
 #include "check.h"

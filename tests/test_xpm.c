@@ -1,5 +1,6 @@
 /* Partitioned coupling with our own solvers behind the door: catalogue P-05, P-06, C-22, C-25, A-01, A-03. */
 #define FSI_IMPLEMENTATION
+#define FSI_COUPLE_IMPLEMENTATION  /* it looks inside, so it compiles this one itself */
 #include "fsi_couple.h"
 #include "greatest.h"
 #include "check.h"
