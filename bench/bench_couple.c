@@ -3,10 +3,7 @@
 #define FSI_IMPLEMENTATION
 #include "fsi_couple.h"
 #include <stdio.h>
-#include <time.h>
-#ifdef _OPENMP
-#include <omp.h>
-#endif
+#include "bench.h"
 
 #include "../examples/realtime.h"
 
@@ -17,11 +14,6 @@ static fsi_real x[MOST][24];
 static fsi_body body[MOST];
 static fsi_coupled door[MOST], *list[MOST];
 
-static double now(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 /* Blocks on a lattice, turned; mixed densities 0.1, 1, 10 (one block: 0.1); held = 1: the fluid alone around them. */
 static void place(int dim, int bodies, int held) {
@@ -97,12 +89,8 @@ static void realtime_lines(void) {
     for (dim = 2; dim <= 3; dim++) {
         const char *name = dim == 2 ? "realtime_2d_128x128" : "realtime_3d_48";
         double ms = 0, one = 0;
-        for (threads = 1; threads <= 2; threads++) {
-#ifdef _OPENMP
-            omp_set_num_threads(threads);
-#else
-            if (threads > 1) break;
-#endif
+        for (threads = 1; threads <= most_threads(); threads++) {
+            use_threads(threads);
             ms = realtime(dim, dim == 2 ? 100 : 20);
             printf("bench %s_%dthreads %.3f ms\n", name, threads, ms);
             if (threads == 1) one = ms;
@@ -118,12 +106,8 @@ int main(int argc, char **argv) {
     static const int bodies[3] = {1, 12, 50};
     realtime_lines();
     if (n < 1) return 0;
-    for (threads = 1; threads <= 2; threads++) {
-#ifdef _OPENMP
-        omp_set_num_threads(threads);
-#else
-        if (threads > 1) break;
-#endif
+    for (threads = 1; threads <= most_threads(); threads++) {
+        use_threads(threads);
         for (dim = 2; dim <= 3; dim++)
             for (closed = 0; closed < 2; closed++)
                 for (b = 0; b < 3; b++) {

@@ -4,24 +4,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
-#ifdef _OPENMP
-#include <omp.h>
-#endif
+#include "bench.h"
 
-static double now(void *user) {
-    struct timespec t;
-    (void)user;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-static void threads(int n) {
-#ifdef _OPENMP
-    omp_set_num_threads(n);
-#else
-    (void)n;
-#endif
-}
 
 static int make_smoke(fsi_grid *g, int nx, int ny, int nz, fsi_advection mode) {
     fsi_grid_desc d;
@@ -43,13 +27,13 @@ static int make_smoke(fsi_grid *g, int nx, int ny, int nz, fsi_advection mode) {
     s.density = 1;
     s.temperature = 1;
     s.velocity = fsi_vec(0, (fsi_real)0.8, 0);
-    g->clock_fn = now;
+    g->clock_fn = now_fn;
     return fsi_grid_add_source(g, &s) >= 0;
 }
 
 /* A few steps of a rising plume at one cell per step and more; returns seconds per step, shares through the stats. */
 static double steps(fsi_grid *g, int count, double share[3], double *iterations) {
-    double t0 = now(NULL);
+    double t0 = now();
     int i;
     share[0] = share[1] = share[2] = *iterations = 0;
     for (i = 0; i < count; i++) {
@@ -60,7 +44,7 @@ static double steps(fsi_grid *g, int count, double share[3], double *iterations)
         share[2] += g->stats.seconds_project / count;
         *iterations += (double)r.iterations / count;
     }
-    return (now(NULL) - t0) / count;
+    return (now() - t0) / count;
 }
 
 /* A developed plume: forty steps on a grid half as fine, carried over. */
@@ -79,7 +63,7 @@ static void develop(fsi_grid *g, fsi_grid *coarse) {
 static double smoke_step(int n, int nthreads, fsi_advection mode, const char *label, double base, fsi_grid *coarse) {
     fsi_grid g;
     double share[3], its, t;
-    threads(nthreads);
+    use_threads(nthreads);
     if (!make_smoke(&g, n, n, n, mode)) return 0;
     if (coarse) develop(&g, coarse);
     steps(&g, 2, share, &its);
@@ -111,9 +95,9 @@ static void liquid_memory(int n) {
     d.liquid = 1;
     d.particles = -1;
     if (fsi_grid_init(&g, &d) < 0 || fsi_grid_set_field(&g, FSI_FIELD_PHI, pool, NULL) < 0) return;
-    t = now(NULL);
+    t = now();
     fsi_grid_step(&g, (fsi_real)0.005, &r);
-    t = now(NULL) - t;
+    t = now() - t;
     printf("bench liquid_bytes_per_cell %.1f B\n", (double)fsi_grid_memory(&g) / (double)g.cells);
     printf("bench pool_step_%d %.4f s\n", n, t);
     fsi_grid_free(&g);
@@ -122,7 +106,7 @@ static void liquid_memory(int n) {
 static void realtime(int nthreads) {
     fsi_grid g;
     double share[3], its;
-    threads(nthreads);
+    use_threads(nthreads);
     if (!make_smoke(&g, 128, 128, 1, FSI_ADVECT_MACCORMACK)) return;
     steps(&g, 20, share, &its);
     printf("bench smoke_2d_128x128_%dt %.3f ms\n", nthreads, 1e3 * steps(&g, 50, share, &its));

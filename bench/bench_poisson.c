@@ -8,30 +8,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
-#ifdef _OPENMP
-#include <omp.h>
-#endif
+#include "bench.h"
 
-static double now(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-static void set_threads(int n) {
-#ifdef _OPENMP
-    omp_set_num_threads(n);
-#else
-    (void)n;
-#endif
-}
-static int max_threads(void) {
-#ifdef _OPENMP
-    return omp_get_max_threads();
-#else
-    return 1;
-#endif
-}
 
 typedef struct bench_case { int n, kind; size_t cells; uint8_t *cell; fsi_real *b, *p; fsi_mg mg; } bench_case;
 
@@ -197,7 +175,7 @@ static void bench_problem(const char *name, int n, int kind, int threads, double
     bench_case t;
     timing m;
     char full[64];
-    set_threads(threads);
+    use_threads(threads);
     if (!case_make(&t, n, kind, 0)) { printf("bench %s 0 out_of_memory\n", name); return; }
     m = measure(&t, sizeof(fsi_real) == 8 ? 1e-6 : 1e-4);
     snprintf(full, sizeof full, "%s_t%d", name, threads);
@@ -218,7 +196,7 @@ static void bench_kernels(int n, int threads, double alone[2]) {
     bench_case t;
     double copy, apply, cycle, cells;
     timing m;
-    set_threads(threads);
+    use_threads(threads);
     if (!case_make(&t, n, 0, 0)) return;
     cells = (double)t.cells;
     m = measure(&t, 1e-2);

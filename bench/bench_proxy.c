@@ -7,17 +7,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
-#ifdef _OPENMP
-#include <omp.h>
-#endif
+#include "bench.h"
 
-static double now(void *user) {
-    struct timespec t;
-    (void)user;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 typedef struct scene {
     const char *name;
@@ -133,18 +124,14 @@ static answer measure(const scene *s, int threads, int skip, int count) {
     answer a;
     int k, i;
     double spacing = cbrt(s->volume / s->particles), dt = 0.4 * spacing / 25;
-#ifdef _OPENMP
-    omp_set_num_threads(threads);
-#else
-    (void)threads;
-#endif
+    use_threads(threads);
     memset(&a, 0, sizeof a); memset(&f, 0, sizeof f); memset(&t, 0, sizeof t); memset(&d, 0, sizeof d); memset(&part, 0, sizeof part);
     tet = mesh(s, &x, &t.nodes, &t.tets);
     t.x = x; t.tet = tet; t.density = 1000; t.young = FSI_R(6e5); t.poisson = FSI_R(0.3); t.damping = 2; t.gravity = fsi_vec(0, FSI_R(-9.81), 0);
     f.capacity = s->particles; f.spacing = (fsi_real)spacing; f.density = 1000; f.sound_speed = 20; f.viscosity = FSI_R(0.2); f.artificial = FSI_R(0.05);
     f.gravity = t.gravity;                                    /* c and mu of the paper's table 1 */
     part.tled = &solid; part.slip = 1;
-    d.sph = &sph; d.solid = &part; d.count = 1; d.clock_fn = now;
+    d.sph = &sph; d.solid = &part; d.count = 1; d.clock_fn = now_fn;
     if (fsi_tled_init(&solid, &t) != FSI_OK || fsi_sph_init(&sph, &f) != FSI_OK) return a;
     for (i = 0; i < t.nodes; i++) if (held(s, x + 3 * i)) fsi_tled_fix(&solid, i, fsi_vec(0, 0, 0));
     a.particles = fill(s, &sph, 0.99 * spacing);              /* under pressure: it lies against the wall everywhere */

@@ -6,17 +6,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
+#include "bench.h"
 
 enum { ROUND = 200, ROUNDS = 6 };
 static fsi_real x[3 * ROUND];
 static int32_t segment[2 * ROUND];
 
-static double now(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 static fsi_surface disk(void) {
     fsi_surface s;
     int i;

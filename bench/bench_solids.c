@@ -5,16 +5,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
-#ifdef _OPENMP
-#include <omp.h>
-#endif
+#include "bench.h"
 
-static double now(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 static fsi_shape shape(fsi_shape_kind kind, double radius, double length, double hx, double hy, double hz) {
     fsi_shape_desc d;
@@ -147,20 +139,14 @@ int main(int argc, char **argv) {
     int n = argc > 1 ? atoi(argv[1]) : 1000, t;
     double one = 0, first = 0;
     pile p;
-#ifdef _OPENMP
-    for (t = 1; t <= 2; t++) {
-        omp_set_num_threads(t);
-#else
-    for (t = 1; t <= 1; t++) {
-#endif
+    for (t = 1; t <= most_threads(); t++) {
+        use_threads(t);
         p = run(n, 1);
         printf("bench rigid_boxes_%d_t%d %.2f ms (%d contacts)\n", n, t, p.ms, p.contacts);
         printf("bench rigid_boxes_%d_t%d_bodies_per_ms %.1f 1/ms\n", n, t, n / p.ms);
         if (t == 1) one = p.ms; else printf("bench rigid_boxes_%d_speedup %.2f x\n", n, one / p.ms);
     }
-#ifdef _OPENMP
-    omp_set_num_threads(1);
-#endif
+    use_threads(1);
     p = run(n, 3);
     printf("bench rigid_mixed_%d_t1 %.2f ms (%d contacts)\nbench rigid_mixed_%d_t1_bodies_per_ms %.1f 1/ms\n", n, p.ms, p.contacts, n, n / p.ms);
     for (t = n / 8; t <= 2 * n; t *= 2) {

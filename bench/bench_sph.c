@@ -7,23 +7,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
-#ifdef _OPENMP
-#include <omp.h>
-#endif
+#include "bench.h"
 
-static double now(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-static void threads(int n) {
-#ifdef _OPENMP
-    omp_set_num_threads(n);
-#else
-    (void)n;
-#endif
-}
 
 /* The yardstick: one plain 7-point Laplacian on 128^3 floats, ms; 0.90 on one thread, 0.43 on two on the peers' machine, where it was compiled
    with -O3 -march=native (AVX2). So its rows are compiled like that here too, whatever the flags: at plain -O2 it is 3 times slower and would
@@ -147,9 +132,9 @@ static void line(const char *name, const char *what, double value, const char *u
 /* peer, peer_search: SPlisHSPlasH's ms on two threads of its machine, scaled to this one by the yardstick; 0 = none. */
 static void report(const char *name, fsi_sph_solver solver, int n, int skip, int count, double peer, double peer_search) {
     result one, two;
-    threads(1);
+    use_threads(1);
     if (!measure(solver, n, skip, count, &one)) { printf("bench %s%s failed\n", tag, name); return; }
-    threads(2);
+    use_threads(2);
     if (!measure(solver, n, skip, count, &two)) return;
     line(name, "", two.step, "ms"); line(name, "_1thread", one.step, "ms"); line(name, "_speedup", one.step / two.step, "x");
     line(name, "_neighbours_and_density", two.prepare, "ms"); line(name, "_neighbour_share", two.prepare / two.step, "x");
@@ -199,9 +184,9 @@ static double tled_ms(fsi_tled_material material, int nx, int ny, int nz, int co
 static void report_tled(const char *name, fsi_tled_material material, int nx, int ny, int nz) {
     int tets;
     double one, two;
-    threads(1);
+    use_threads(1);
     one = tled_ms(material, nx, ny, nz, 100, &tets);
-    threads(2);
+    use_threads(2);
     two = tled_ms(material, nx, ny, nz, 100, &tets);
     line(name, "", two, "ms"); line(name, "_1thread", one, "ms"); line(name, "_speedup", one / two, "x"); line(name, "_tets", tets, "tetrahedra");
     fflush(stdout);
@@ -212,9 +197,9 @@ int main(int argc, char **argv) {
     int quick = argc > 2 && !strcmp(argv[2], "quick"), k;
     double low = 1e9, high = 0, yard[3];
     if (argc > 1) tag = argv[1];
-    threads(2);
+    use_threads(2);
     yard[2] = laplacian_ms();
-    threads(1);
+    use_threads(1);
     yard[1] = laplacian_ms();
     line("yardstick_laplacian", "", yard[2], "ms"); line("yardstick_laplacian", "_1thread", yard[1], "ms");
     scale = yard[1] / 0.90 < yard[2] / 0.43 ? yard[1] / 0.90 : yard[2] / 0.43;
@@ -222,7 +207,7 @@ int main(int argc, char **argv) {
     report("wcsph_40k", FSI_SPH_WCSPH, 34, 10, 40, 54.9, 32.9);
     report("dfsph_40k", FSI_SPH_DFSPH, 34, 20, 80, 56.8, 0);
     report("wcsph_200k", FSI_SPH_WCSPH, 58, 3, 12, 257, 148);
-    threads(2);
+    use_threads(2);
     for (k = 0; k < 4 && !quick; k++) {
         char name[64];
         int n = size[k] * size[k] * size[k];
