@@ -94,6 +94,15 @@ EX int ex_has_word(const char *words, const char *text) {
     return 0;
 }
 
+/* Makes a folder and those above it; one that cannot be made is told by the first file. */
+EX void ex_folder(const char *path) {
+    char part[512];
+    size_t i;
+    for (i = 0; path[i] && i < sizeof part - 1; i++) {
+        part[i] = path[i]; part[i + 1] = 0;
+        if (path[i + 1] == '/' || !path[i + 1]) mkdir(part, 0777);
+    }
+}
 /* Checks one value against its key; exits with status 2 and one line when it does not fit. */
 EX void ex_check(const ex_key *k, const char *text) {
     const char *p = text;
@@ -153,7 +162,7 @@ EX void ex_begin(ex_args *a, int argc, char **argv, const char *name, const char
 #ifdef _OPENMP
     if (a->threads) omp_set_num_threads(a->threads);
 #endif
-    if (a->out) mkdir(a->out, 0777);
+    if (a->out) ex_folder(a->out);
     else if (a->term) a->out = EX_NOWHERE;
     a->begin = ex_now();
 }
