@@ -572,8 +572,9 @@ FSI__INLINE int fsi__sph_key(const fsi__sph_cells *c, const int at[3]) {
     return a[0] + c->t[0] * (a[1] + c->t[1] * a[2]);
 }
 
-/* Rows of cells along x around (at[1], at[2]): table entry of each row's first cell, and where it lies. */
-typedef struct fsi__sph_rows { int row[9]; signed char dy[9], dz[9]; int n; } fsi__sph_rows;
+/* Rows of cells along x around (at[1], at[2]): table entry of each row's first cell, and how far along y and z a point at fraction f of the middle
+   cell is from the row, in cells: max(0, a + b f). Twelve places for at most nine rows: whole vectors. */
+typedef struct fsi__sph_rows { int32_t row[12]; fsi_real ya[12], yb[12], za[12], zb[12]; int n; } fsi__sph_rows;
 
 static int fsi__sph_wrapped(const fsi__sph_cells *c, int d, int at) {           /* table coordinate, or -1 when outside */
     int a = at - c->base[d];
@@ -582,15 +583,18 @@ static int fsi__sph_wrapped(const fsi__sph_cells *c, int d, int at) {           
 }
 
 static void fsi__sph_rows_around(const fsi__sph_cells *c, const int at[3], fsi__sph_rows *r) {
+    const fsi_real slack = FSI_R(1e-4) + 4 * FSI_REAL_EPS * (fsi_real)(abs(at[1]) + abs(at[2]));      /* rounding of y / edge - cell */
+    const fsi_real a[3] = {-slack, 0, 1 - slack}, b[3] = {1, 0, -1};            /* rows before, at and behind the point */
     int dz, dy, nz = c->t[2] > 1 ? 1 : 0;
-    r->n = 0;
+    memset(r, 0, sizeof *r);
     for (dz = -nz; dz <= nz; dz++) {
         int b2 = nz ? fsi__sph_wrapped(c, 2, at[2] + dz) : 0;
         for (dy = -1; dy <= 1 && b2 >= 0; dy++) {
-            int b1 = fsi__sph_wrapped(c, 1, at[1] + dy);
+            int b1 = fsi__sph_wrapped(c, 1, at[1] + dy), k = r->n;
             if (b1 < 0) continue;
-            r->row[r->n] = c->t[0] * (b1 + c->t[1] * b2);
-            r->dy[r->n] = (signed char)dy; r->dz[r->n++] = (signed char)dz;
+            r->row[k] = c->t[0] * (b1 + c->t[1] * b2);
+            r->ya[k] = a[dy + 1]; r->yb[k] = b[dy + 1]; r->za[k] = a[dz + 1]; r->zb[k] = b[dz + 1];
+            r->n++;
         }
     }
 }
@@ -638,26 +642,63 @@ static void fsi__sph_cells_sort(fsi__sph_cells *c, int n, const int32_t *key, in
     start[0] = 0;
 }
 
-/* Appends those of the sorted particles begin .. end - 1 that are nearer than sqrt(r2) to p: 4 distances at once, then branch-free packing.
-   Returns the new list length, or -1 when it would pass room. */
-FSI__INLINE ptrdiff_t fsi__sph_collect(const fsi_real *const xyz[3], int begin, int end, fsi_vec3 p, fsi_real r2, int32_t *FSI__RESTRICT out, ptrdiff_t n, ptrdiff_t room) {
-    static const int32_t lane[4] = {0, 1, 2, 3};
-    int j;
-    for (j = begin; j < end; j += 4) {
-        const fsi_real *FSI__RESTRICT x = xyz[0] + j, *FSI__RESTRICT y = xyz[1] + j, *FSI__RESTRICT z = xyz[2] + j;
-        fsi_real d2[4];
-        int32_t hit[4], left = end - j, k;
-        if (n + 4 > room) return -1;
+/* Candidates of a search in groups of eight sorted particles: at = the first, end = where its range ends. Groups of all ranges stand in one row, so
+   that one loop tests them: a loop for each short range would end where the processor does not expect it. */
+#define FSI__SPH_GROUPS 64
+typedef struct fsi__sph_search {
+    const fsi_real *x, *y, *z;           /* sorted particles to search among */
+    fsi_vec3 p;                          /* neighbours of this point ... */
+    fsi_real r2;                         /* ... nearer than the root of this ... */
+    int self;                            /* ... but not this particle (-1: none) */
+    int32_t *out;                        /* list to append to: n entries so far, at most room */
+    int n, room, full;                   /* full: the room ended */
+    int groups;
+    int32_t at[FSI__SPH_GROUPS + 4], end[FSI__SPH_GROUPS + 4];
+} fsi__sph_search;
+
+/* Tests the groups and appends the hits in order, without a branch: four tests make a number 0 .. 15 that looks up how the hits move up. */
+static void fsi__sph_test(fsi__sph_search *q) {
+    static const int32_t lane[8] = {0, 1, 2, 3, 4, 5, 6, 7}, bit[8] = {1, 2, 4, 8, 16, 32, 64, 128};
+    static const int32_t count[16] = {0, 1, 1, 2, 1, 2, 2, 3, 1, 2, 2, 3, 2, 3, 3, 4};
+    static const int32_t up[16][4] = {{0, 0, 0, 0}, {0, 0, 0, 0}, {1, 0, 0, 0}, {0, 1, 0, 0}, {2, 0, 0, 0}, {0, 2, 0, 0}, {1, 2, 0, 0}, {0, 1, 2, 0},
+                                      {3, 0, 0, 0}, {0, 3, 0, 0}, {1, 3, 0, 0}, {0, 1, 3, 0}, {2, 3, 0, 0}, {0, 2, 3, 0}, {1, 2, 3, 0}, {0, 1, 2, 3}};
+    const fsi_real px = q->p.x, py = q->p.y, pz = q->p.z, r2 = q->r2;
+    int32_t *FSI__RESTRICT out = q->out;
+    ptrdiff_t n = q->n;
+    int g;
+    for (g = 0; g < q->groups && n + 8 <= q->room; g++) {
+        int32_t j = q->at[g], left = q->end[g] - j, own = q->self - j, hits = 0, k;
+        const fsi_real *FSI__RESTRICT x = q->x + j, *FSI__RESTRICT y = q->y + j, *FSI__RESTRICT z = q->z + j;
         FSI__SPH_LANES
-        for (k = 0; k < 4; k++) {
-            fsi_real dx = x[k] - p.x, dy = y[k] - p.y, dz = z[k] - p.z;
-            d2[k] = dx * dx + dy * dy + dz * dz;
+        for (k = 0; k < 8; k++) {
+            fsi_real dx = x[k] - px, dy = y[k] - py, dz = z[k] - pz;
+            hits |= (dx * dx + dy * dy + dz * dz < r2 ? bit[k] : 0) & (lane[k] < left ? bit[k] : 0) & (lane[k] != own ? bit[k] : 0);
         }
         FSI__SPH_LANES
-        for (k = 0; k < 4; k++) hit[k] = (d2[k] < r2) & (lane[k] < left);
-        out[n] = j; n += hit[0]; out[n] = j + 1; n += hit[1]; out[n] = j + 2; n += hit[2]; out[n] = j + 3; n += hit[3];
+        for (k = 0; k < 4; k++) out[n + k] = j + up[hits & 15][k];
+        n += count[hits & 15];
+        FSI__SPH_LANES
+        for (k = 0; k < 4; k++) out[n + k] = j + 4 + up[hits >> 4][k];
+        n += count[hits >> 4];
     }
-    return n;
+    q->full |= g < q->groups;
+    q->n = (int)n;
+    q->groups = 0;
+}
+
+/* Makes groups of the sorted particles begin .. end - 1; four are written whether needed or not: more than a row of a fluid at rest has. */
+FSI__INLINE void fsi__sph_candidates(fsi__sph_search *q, int begin, int end) {
+    static const int32_t next[4] = {0, 8, 16, 24};
+    int32_t k, g;
+    do {
+        int32_t *FSI__RESTRICT at = q->at + q->groups, *FSI__RESTRICT to = q->end + q->groups;
+        FSI__SPH_LANES
+        for (k = 0; k < 4; k++) { at[k] = begin + next[k]; to[k] = end; }
+        g = (end - begin + 7) >> 3;
+        q->groups += fsi__imin(g, 4);
+        begin += 32;
+        if (q->groups > FSI__SPH_GROUPS - 4) fsi__sph_test(q);
+    } while (g > 4);
 }
 
 /* ------------------------------------------------------------------------------------------------ >>sph */
@@ -1334,63 +1375,63 @@ static void fsi__sph_sort(fsi_sph *s, const fsi_real blo[3], const fsi_real bhi[
     memcpy(s->id, s->first, (size_t)n * sizeof *s->id);
 }
 
-/* What of the rows around cell at is within R of p: only the cells the sphere reaches. All ranges first, then the tests: the branches of
-   the tests must not wait for the square roots. */
-static void fsi__sph_reach(const fsi__sph_cells *c, const fsi__sph_rows *rows, const int at[3], fsi_vec3 p, fsi_real R, fsi__sph_ranges *in) {
-    fsi_real slack = FSI_R(1e-4) + 4 * FSI_REAL_EPS * (fsi_real)(abs(at[1]) + abs(at[2]));      /* rounding of y / edge - cell */
-    fsi_real fy = p.y * c->inv - (fsi_real)at[1], fz = p.z * c->inv - (fsi_real)at[2], inv = (fsi_real)c->fine * c->inv;
-    fsi_real away[2][3];                               /* squared distance of the rows before, at and behind p, in cells */
+/* Candidates among the rows around cell at: of each row the cells that the sphere of radius R reaches. Half its chord there is R sqrt(t), t = 1 - distance^2;
+   three tangents bound the root from above by at most a tenth (a root would keep compilers from vectorising). */
+static void fsi__sph_reach(const fsi__sph_cells *c, const fsi__sph_rows *rows, const int at[3], fsi_real R, fsi__sph_search *q) {
+    const fsi_real fy = q->p.y * c->inv - (fsi_real)at[1], fz = q->p.z * c->inv - (fsi_real)at[2], inv = (fsi_real)c->fine * c->inv, px = q->p.x * inv, r = R * inv;
+    int32_t lo[12], hi[12], span[4];
     int k;
-    away[0][0] = fsi__max(fy - slack, 0); away[0][1] = 0; away[0][2] = fsi__max(1 - fy - slack, 0);
-    away[1][0] = fsi__max(fz - slack, 0); away[1][1] = 0; away[1][2] = fsi__max(1 - fz - slack, 0);
-    for (k = 0; k < 3; k++) { away[0][k] *= away[0][k]; away[1][k] *= away[1][k]; }
-    for (in->n = 0, k = 0; k < rows->n; k++) {
-        fsi_real left = FSI_R(1.0001) - away[0][rows->dy[k] + 1] - away[1][rows->dz[k] + 1], reach = R * fsi__sqrt(fsi__max(left, 0));
-        in->n += fsi__sph_span(c, rows->row[k], fsi__sph_floor((p.x - reach) * inv), fsi__sph_floor((p.x + reach) * inv), in->at + 2 * in->n);
+    FSI__SPH_LANES
+    for (k = 0; k < 12; k++) {
+        fsi_real u = rows->ya[k] + rows->yb[k] * fy, w = rows->za[k] + rows->zb[k] * fz, t, s;
+        u = u > 0 ? u : 0; w = w > 0 ? w : 0;
+        t = FSI_R(1.001) - u * u - w * w;
+        s = FSI_R(0.5) + FSI_R(0.5) * t;
+        s = s < FSI_R(0.25) + t ? s : FSI_R(0.25) + t;
+        s = s < FSI_R(0.1) + FSI_R(2.5) * t ? s : FSI_R(0.1) + FSI_R(2.5) * t;
+        s *= r;
+        lo[k] = (int32_t)(px - s) - (px - s < (fsi_real)(int32_t)(px - s));
+        hi[k] = (int32_t)(px + s) - (px + s < (fsi_real)(int32_t)(px + s));
     }
-}
-
-/* Appends the neighbours of p among the given ranges, without the particle itself. full: the room ended. */
-static int fsi__sph_collect_ranges(const fsi__sph_ranges *in, const fsi_real *const xyz[3], int self, fsi_vec3 p, fsi_real r2, int32_t *out, int n, int room, int *full) {
-    int k;
-    for (k = 0; k < in->n; k++) {
-        int begin = in->at[2 * k], end = in->at[2 * k + 1], own = self >= begin && self < end;
-        ptrdiff_t r = fsi__sph_collect(xyz, begin, own ? self : end, p, r2, out, n, room);
-        if (r >= 0 && own) r = fsi__sph_collect(xyz, self + 1, end, p, r2, out, r, room);
-        if (r < 0) { *full = 1; return n; }
-        n = (int)r;
+    for (k = 0; k < rows->n; k++) {
+        int pieces = fsi__sph_span(c, rows->row[k], lo[k], hi[k], span);
+        if (pieces == 0) continue;
+        fsi__sph_candidates(q, span[0], span[1]);
+        if (pieces == 2) fsi__sph_candidates(q, span[2], span[3]);
     }
-    return n;
+    fsi__sph_test(q);
 }
 
 /* Lists of the particles of one chunk, packed one after the other in the chunk's pool. order[i] = 1 marks a list cut short. */
 static void fsi__sph_list_chunk(fsi_sph *s, int chunk) {
     fsi__sph_rows rows;
-    fsi__sph_ranges in, wall;
-    int begin = chunk * FSI__SPH_CHUNK, end = fsi__imin(begin + FSI__SPH_CHUNK, s->now.count), base = chunk * s->list_room, n = 0, i;
+    fsi__sph_ranges wall;
+    fsi__sph_search q;
+    int begin = chunk * FSI__SPH_CHUNK, end = fsi__imin(begin + FSI__SPH_CHUNK, s->now.count), base = chunk * s->list_room, i, k;
     int at[3], old[3] = {0, 0, 0}, most = 8 * s->desc.neighbors, pool = s->list_room - 16;
     fsi_real R = s->desc.support + s->desc.skin;
-    int32_t *out = s->list + base;
-    const fsi_real *fx[3], *bx[3];
-    fx[0] = s->x; fx[1] = s->y; fx[2] = s->z;
-    bx[0] = s->cx; bx[1] = s->cy; bx[2] = s->cz;
-    wall.n = 0;
+    q.r2 = R * R;
+    q.out = s->list + base;
+    q.n = q.groups = wall.n = 0;
     for (i = begin; i < end; i++) {
-        fsi_vec3 p = fsi_vec(s->x[i], s->y[i], s->z[i]);
-        int room = fsi__imin(n + most, pool), full = 0;
-        fsi__sph_cell_of(&s->bcells, p.x, p.y, p.z, at);
+        q.p = fsi_vec(s->x[i], s->y[i], s->z[i]);
+        q.room = fsi__imin(q.n + most, pool);
+        q.full = 0;
+        fsi__sph_cell_of(&s->bcells, q.p.x, q.p.y, q.p.z, at);
         if (i == begin || at[0] != old[0] || at[1] != old[1] || at[2] != old[2]) {              /* a new cell: its surroundings once */
             fsi__sph_rows_around(&s->cells, at, &rows);
-            if (s->now.boundary_count) fsi__sph_ranges_around(&s->bcells, p.x, p.y, p.z, &wall);
+            if (s->now.boundary_count) fsi__sph_ranges_around(&s->bcells, q.p.x, q.p.y, q.p.z, &wall);
             memcpy(old, at, sizeof old);
         }
-        s->first[i] = base + n;
-        fsi__sph_reach(&s->cells, &rows, at, p, R, &in);
-        n = fsi__sph_collect_ranges(&in, fx, i, p, R * R, out, n, room, &full);
-        s->middle[i] = base + n;
-        n = fsi__sph_collect_ranges(&wall, bx, -1, p, R * R, out, n, room, &full);
-        s->last[i] = base + n;
-        s->order[i] = full;
+        s->first[i] = base + q.n;
+        q.x = s->x; q.y = s->y; q.z = s->z; q.self = i;
+        fsi__sph_reach(&s->cells, &rows, at, R, &q);
+        s->middle[i] = base + q.n;
+        q.x = s->cx; q.y = s->cy; q.z = s->cz; q.self = -1;
+        for (k = 0; k < wall.n; k++) fsi__sph_candidates(&q, wall.at[2 * k], wall.at[2 * k + 1]);
+        fsi__sph_test(&q);
+        s->last[i] = base + q.n;
+        s->order[i] = q.full;
     }
 }
 
@@ -1460,22 +1501,20 @@ static void fsi__sph_recall(fsi_sph *s) {
 }
 
 /* ------------------------------------------------------------------------------------------------ >>sph sums */
-/* y = 1 / sqrt(x), x > 0, for 8 lanes: a guess from the bits, then Newton. sqrt() keeps gcc from vectorising (it may set errno). */
-FSI__SPH_FORCE_INLINE void fsi__sph_rsqrt8(const fsi_real *FSI__RESTRICT x, fsi_real *FSI__RESTRICT y) {
+/* 1 / sqrt(x), x > 0: a guess from the bits, then Newton. A call of sqrt() would keep gcc from vectorising (it may set errno). */
+FSI__SPH_FORCE_INLINE fsi_real fsi__sph_rsqrt(fsi_real x) {
 #ifdef FSI_SINGLE
-    uint32_t bits[8], magic = 0x5f375a86u;
+    uint32_t bits, magic = 0x5f375a86u;
 #else
-    uint64_t bits[8], magic = (uint64_t)0x5fe6eb50u << 32 | 0xc7b537a9u;
+    uint64_t bits, magic = (uint64_t)0x5fe6eb50u << 32 | 0xc7b537a9u;
 #endif
-    int k, i;
-    memcpy(bits, x, sizeof bits);
-    FSI__SPH_LANES
-    for (k = 0; k < 8; k++) bits[k] = magic - (bits[k] >> 1);
-    memcpy(y, bits, sizeof bits);
-    for (i = 0; i < (sizeof(fsi_real) == 4 ? 3 : 4); i++) {
-        FSI__SPH_LANES
-        for (k = 0; k < 8; k++) y[k] *= FSI_R(1.5) - FSI_R(0.5) * x[k] * y[k] * y[k];
-    }
+    fsi_real y;
+    int i;
+    memcpy(&bits, &x, sizeof bits);
+    bits = magic - (bits >> 1);
+    memcpy(&y, &bits, sizeof bits);
+    for (i = 0; i < (sizeof(fsi_real) == 4 ? 3 : 4); i++) y *= FSI_R(1.5) - FSI_R(0.5) * x * y * y;
+    return y;
 }
 
 /* What one list adds: density, G = sum m grad W and sum |m grad W|^2, for 8 entries at a time; partial sums per lane. */
@@ -1486,8 +1525,8 @@ typedef struct fsi__sph_lanes { fsi_real rho[8], gx[8], gy[8], gz[8], g2[8]; } f
 FSI__SPH_FORCE_INLINE void fsi__sph_sum_list(const fsi_real *FSI__RESTRICT other, const int32_t *FSI__RESTRICT list, fsi_real *FSI__RESTRICT grad,
                                              int k0, int k1, const fsi_real *FSI__RESTRICT me, fsi_kernel wk, fsi_kernel fk, fsi_real R, fsi_real f0,
                                              int full, fsi__sph_lanes *FSI__RESTRICT sum) {
-    const fsi_real inv = 1 / R, tiny = FSI_R(1e-12) * R * R;
-    fsi_real t[32][4], m[8], r2[8], y[8], F[8];
+    const fsi_real inv = 1 / R, tiny = FSI_R(1e-12) * R * R, mi = me[3];
+    fsi_real t[32][4];
     int k, l, d, j;
     for (k = k0; k < k1; k += 32) {
         int n = k1 - k < 32 ? k1 - k : 32;
@@ -1496,27 +1535,20 @@ FSI__SPH_FORCE_INLINE void fsi__sph_sum_list(const fsi_real *FSI__RESTRICT other
             FSI__SPH_LANES
             for (d = 0; d < 4; d++) t[l][d] = me[d] - o[d];
         }
-        for (; l & 7; l++) { t[l][0] = R; t[l][1] = t[l][2] = 0; t[l][3] = me[3]; }             /* no mass behind the end */
+        for (; l & 7; l++) { t[l][0] = R; t[l][1] = t[l][2] = 0; t[l][3] = mi; }                /* no mass behind the end */
         for (j = 0; j < n; j += 8) {
+            fsi_real *FSI__RESTRICT out = grad + k + j;
             FSI__SPH_LANES
             for (l = 0; l < 8; l++) {
-                r2[l] = t[j + l][0] * t[j + l][0] + t[j + l][1] * t[j + l][1] + t[j + l][2] * t[j + l][2] + tiny;
-                m[l] = me[3] - t[j + l][3];
-            }
-            fsi__sph_rsqrt8(r2, y);
-            FSI__SPH_LANES
-            for (l = 0; l < 8; l++) {
-                fsi_real q = r2[l] * y[l] * inv;       /* q > 1 (Verlet skin): everything is 0 */
-                F[l] = m[l] * f0 * fsi__kernel_fi(fk, q, y[l] * R);
-                sum->rho[l] += m[l] * fsi__kernel_w(wk, q);
-            }
-            memcpy(grad + k + j, F, sizeof F);
-            if (!full) continue;
-            FSI__SPH_LANES
-            for (l = 0; l < 8; l++) {
-                fsi_real x = F[l] * t[j + l][0], v = F[l] * t[j + l][1], z = F[l] * t[j + l][2];
-                sum->gx[l] += x; sum->gy[l] += v; sum->gz[l] += z;
-                sum->g2[l] += x * x + v * v + z * z;
+                fsi_real x = t[j + l][0], y = t[j + l][1], z = t[j + l][2], m = mi - t[j + l][3];
+                fsi_real r2 = x * x + y * y + z * z + tiny, i = fsi__sph_rsqrt(r2), q = r2 * i * inv;       /* q > 1 (Verlet skin): everything is 0 */
+                fsi_real F = m * f0 * fsi__kernel_fi(fk, q, i * R);
+                out[l] = F;
+                sum->rho[l] += m * fsi__kernel_w(wk, q);
+                if (!full) continue;
+                x *= F; y *= F; z *= F;
+                sum->gx[l] += x; sum->gy[l] += y; sum->gz[l] += z;
+                sum->g2[l] += x * x + y * y + z * z;
             }
         }
     }
@@ -1547,24 +1579,23 @@ FSI__SPH_FORCE_INLINE void fsi__sph_sums_chunk(fsi_sph *s, int begin, int end, f
     }
 }
 
-FSI__SPH_FORCE_INLINE void fsi__sph_sums_kernel(fsi_sph *s, fsi_kernel wk, fsi_kernel fk, int full) {
-    ptrdiff_t c, chunks = (s->now.count + FSI__SPH_CHUNK - 1) / FSI__SPH_CHUNK;
-    FSI__OMP(parallel for schedule(static) if (chunks > 1))
-    for (c = 0; c < chunks; c++)
-        fsi__sph_sums_chunk(s, (int)c * FSI__SPH_CHUNK, fsi__imin(((int)c + 1) * FSI__SPH_CHUNK, s->now.count), wk, fk, full);
-}
+/* One function per kernel: a kernel that is a constant leaves no choice in the pair loops, and only then they are vectorised. (Through the body of
+   a parallel loop a constant does not pass.) */
+static void fsi__sph_sums_cubic(fsi_sph *s, int begin, int end) { fsi__sph_sums_chunk(s, begin, end, FSI_KERNEL_CUBIC, FSI_KERNEL_CUBIC, 0); }
+static void fsi__sph_sums_cubic_full(fsi_sph *s, int begin, int end) { fsi__sph_sums_chunk(s, begin, end, FSI_KERNEL_CUBIC, FSI_KERNEL_CUBIC, 1); }
+static void fsi__sph_sums_wendland(fsi_sph *s, int begin, int end) { fsi__sph_sums_chunk(s, begin, end, FSI_KERNEL_WENDLAND, FSI_KERNEL_WENDLAND, 0); }
+static void fsi__sph_sums_wendland_full(fsi_sph *s, int begin, int end) { fsi__sph_sums_chunk(s, begin, end, FSI_KERNEL_WENDLAND, FSI_KERNEL_WENDLAND, 1); }
+static void fsi__sph_sums_trio(fsi_sph *s, int begin, int end) { fsi__sph_sums_chunk(s, begin, end, FSI_KERNEL_POLY6, FSI_KERNEL_SPIKY, s->desc.solver == FSI_SPH_DFSPH); }
 
 static void fsi__sph_sums(fsi_sph *s) {
+    ptrdiff_t c, chunks = (s->now.count + FSI__SPH_CHUNK - 1) / FSI__SPH_CHUNK;
     int full = s->desc.solver == FSI_SPH_DFSPH;
-    switch (s->desc.kernel) {
-        case FSI_KERNEL_WENDLAND:
-            if (full) fsi__sph_sums_kernel(s, FSI_KERNEL_WENDLAND, FSI_KERNEL_WENDLAND, 1);
-            else fsi__sph_sums_kernel(s, FSI_KERNEL_WENDLAND, FSI_KERNEL_WENDLAND, 0);
-            break;
-        case FSI_KERNEL_POLY6: fsi__sph_sums_kernel(s, FSI_KERNEL_POLY6, FSI_KERNEL_SPIKY, full); break;
-        default:
-            if (full) fsi__sph_sums_kernel(s, FSI_KERNEL_CUBIC, FSI_KERNEL_CUBIC, 1);
-            else fsi__sph_sums_kernel(s, FSI_KERNEL_CUBIC, FSI_KERNEL_CUBIC, 0);
+    FSI__OMP(parallel for schedule(static) if (chunks > 1))
+    for (c = 0; c < chunks; c++) {
+        int begin = (int)c * FSI__SPH_CHUNK, end = fsi__imin(begin + FSI__SPH_CHUNK, s->now.count);
+        if (s->desc.kernel == FSI_KERNEL_POLY6) fsi__sph_sums_trio(s, begin, end);
+        else if (s->desc.kernel == FSI_KERNEL_WENDLAND) (full ? fsi__sph_sums_wendland_full : fsi__sph_sums_wendland)(s, begin, end);
+        else (full ? fsi__sph_sums_cubic_full : fsi__sph_sums_cubic)(s, begin, end);
     }
 }
 
@@ -1646,19 +1677,20 @@ static fsi__sph_law fsi__sph_make_law(const fsi_sph_desc *d) {
 }
 
 /* m F to -2 m F r^2 / (r^2 + eta), or m times the viscosity kernel's Laplacian: how fast a velocity difference is evened out. */
-FSI__SPH_FORCE_INLINE fsi_real fsi__sph_diffusion(const fsi__sph_law *l, fsi_real m, fsi_real mF, fsi_real r2, fsi_real inv_r2) {
-    if (l->lap > 0) return m * l->lap * fsi__max(1 - fsi__sqrt(r2) * l->inv, 0);
-    return -2 * mF * r2 * inv_r2;
+FSI__SPH_FORCE_INLINE fsi_real fsi__sph_diffusion(const fsi__sph_law *l, int trio, fsi_real m, fsi_real mF, fsi_real r2) {
+    if (trio) return m * l->lap * fsi__max(1 - fsi__sqrt(r2) * l->inv, 0);
+    return -2 * mF * r2 * (1 / (r2 + l->eta));
 }
 
-enum { FSI__SPH_PLAIN = 0, FSI__SPH_ARTIFICIAL = 1, FSI__SPH_LAMINAR = 2, FSI__SPH_WALL = 4 };    /* terms of a list */
+enum { FSI__SPH_PLAIN = 0, FSI__SPH_ARTIFICIAL = 1, FSI__SPH_LAMINAR = 2, FSI__SPH_WALL = 4, FSI__SPH_TRIO = 8 };      /* terms of a list */
 
 /* Adds the accelerations of list entries k0 .. k1 of the particle at me with mv = (v, k), 8 pairs at a time. Slopes behind the end of a list are
    finite (the sums wrote them) and meet a zero distance. Walls: k_b = k_i + lift . x_ij, bounded by limit. */
 FSI__SPH_FORCE_INLINE void fsi__sph_force_list(const fsi_real *FSI__RESTRICT x4, const fsi_real *FSI__RESTRICT v4, const int32_t *FSI__RESTRICT list,
                                                const fsi_real *FSI__RESTRICT grad, int k0, int k1, const fsi_real *FSI__RESTRICT me,
-                                               const fsi_real *FSI__RESTRICT mv, fsi_real limit, fsi_real nu, const fsi__sph_law *l, int kind, fsi_real *FSI__RESTRICT acc) {
-    fsi_real r[32][4], u[32][4], F[8], A[8], B[8], r2[8], ax[8], ay[8], az[8];
+                                               const fsi_real *FSI__RESTRICT mv, fsi_real limit, const fsi__sph_law *FSI__RESTRICT l, int kind, fsi_real *FSI__RESTRICT acc) {
+    const fsi_real nu = kind & FSI__SPH_WALL ? l->wall : l->laminar, mi = me[3], ki = mv[3];
+    fsi_real r[32][4], u[32][4], ax[8], ay[8], az[8];
     int k, i, d, j;
     if (k0 == k1) return;
     FSI__SPH_LANES
@@ -1674,61 +1706,67 @@ FSI__SPH_FORCE_INLINE void fsi__sph_force_list(const fsi_real *FSI__RESTRICT x4,
         }
         for (; i & 7; i++) for (d = 0; d < 4; d++) r[i][d] = u[i][d] = 0;
         for (j = 0; j < n; j += 8) {
-            memcpy(F, grad + k + j, sizeof F);
+            const fsi_real *FSI__RESTRICT slope = grad + k + j;
             FSI__SPH_LANES
-            for (i = 0; i < 8; i++) r2[i] = r[j + i][0] * r[j + i][0] + r[j + i][1] * r[j + i][1] + r[j + i][2] * r[j + i][2];
-            if (kind & FSI__SPH_WALL) {
-                FSI__SPH_LANES
-                for (i = 0; i < 8; i++) {
-                    fsi_real t = l->lift.x * r[j + i][0] + l->lift.y * r[j + i][1] + l->lift.z * r[j + i][2];
+            for (i = 0; i < 8; i++) {
+                fsi_real x = r[j + i][0], y = r[j + i][1], z = r[j + i][2], vx = u[j + i][0], vy = u[j + i][1], vz = u[j + i][2];
+                fsi_real F = slope[i], r2 = x * x + y * y + z * z, A, B;
+                if (kind & FSI__SPH_WALL) {
+                    fsi_real t = l->lift.x * x + l->lift.y * y + l->lift.z * z;
                     t = t < limit ? t : limit; t = t > -limit ? t : -limit;
-                    A[i] = -(FSI__SPH_MIRROR * mv[3] + t) * F[i];
+                    A = -(FSI__SPH_MIRROR * ki + t) * F;
+                } else A = -(2 * ki - u[j + i][3]) * F;
+                if (kind & FSI__SPH_ARTIFICIAL) {
+                    fsi_real approach = x * vx + y * vy + z * vz;
+                    A += l->artificial * (approach < 0 ? approach : 0) / (r2 + l->eta) * F;
                 }
-            } else {
-                FSI__SPH_LANES
-                for (i = 0; i < 8; i++) A[i] = -(2 * mv[3] - u[j + i][3]) * F[i];
-            }
-            if (kind & FSI__SPH_ARTIFICIAL) {
-                FSI__SPH_LANES
-                for (i = 0; i < 8; i++) {
-                    fsi_real ur = r[j + i][0] * u[j + i][0] + r[j + i][1] * u[j + i][1] + r[j + i][2] * u[j + i][2];
-                    A[i] += l->artificial * (ur < 0 ? ur : 0) / (r2[i] + l->eta) * F[i];
+                if (kind & FSI__SPH_LAMINAR) {
+                    B = -nu * fsi__sph_diffusion(l, kind & FSI__SPH_TRIO, mi - r[j + i][3], F, r2);
+                    ax[i] += B * vx; ay[i] += B * vy; az[i] += B * vz;
                 }
+                ax[i] += A * x; ay[i] += A * y; az[i] += A * z;
             }
-            if (kind & FSI__SPH_LAMINAR) {
-                for (i = 0; i < 8; i++) B[i] = -nu * fsi__sph_diffusion(l, me[3] - r[j + i][3], F[i], r2[i], 1 / (r2[i] + l->eta));
-                FSI__SPH_LANES
-                for (i = 0; i < 8; i++) { ax[i] += B[i] * u[j + i][0]; ay[i] += B[i] * u[j + i][1]; az[i] += B[i] * u[j + i][2]; }
-            }
-            FSI__SPH_LANES
-            for (i = 0; i < 8; i++) { ax[i] += A[i] * r[j + i][0]; ay[i] += A[i] * r[j + i][1]; az[i] += A[i] * r[j + i][2]; }
         }
     }
     acc[0] += fsi__sph_sum8(ax); acc[1] += fsi__sph_sum8(ay); acc[2] += fsi__sph_sum8(az);
 }
 
-FSI__SPH_FORCE_INLINE void fsi__sph_forces_kind(fsi_sph *s, int fluid, int walls) {
+FSI__SPH_FORCE_INLINE void fsi__sph_forces_chunk(fsi_sph *s, const fsi__sph_law *law, int begin, int end, int fluid, int walls) {
     const fsi_real *bx = s->xm + 4 * (size_t)s->desc.capacity, *bv = s->vp + 4 * (size_t)s->desc.capacity;
-    fsi__sph_law law = fsi__sph_make_law(&s->desc);
-    ptrdiff_t i, n = s->now.count;
-    FSI__OMP(parallel for schedule(static) if (n > 256))
-    for (i = 0; i < n; i++) {
+    ptrdiff_t i;
+    for (i = begin; i < end; i++) {
         const fsi_real *me = s->xm + 4 * i, *mv = s->vp + 4 * i;
         fsi_real a[3] = {0, 0, 0};
-        fsi__sph_force_list(s->xm, s->vp, s->list, s->grad, s->first[i], s->middle[i], me, mv, 0, law.laminar, &law, fluid, a);
-        fsi__sph_force_list(bx, bv, s->list, s->grad, s->middle[i], s->last[i], me, mv, fsi__max(s->work[i], 0), law.wall, &law, walls | FSI__SPH_WALL, a);
+        fsi__sph_force_list(s->xm, s->vp, s->list, s->grad, s->first[i], s->middle[i], me, mv, 0, law, fluid, a);
+        fsi__sph_force_list(bx, bv, s->list, s->grad, s->middle[i], s->last[i], me, mv, fsi__max(s->work[i], 0), law, walls | FSI__SPH_WALL, a);
         s->ax[i] = a[0] + s->desc.gravity.x; s->ay[i] = a[1] + s->desc.gravity.y;
         s->az[i] = s->desc.dim == 2 ? 0 : a[2] + s->desc.gravity.z;
     }
 }
 
+/* One function per set of terms, as for the sums. A term with a zero coefficient adds zero. */
+static void fsi__sph_forces_plain(fsi_sph *s, const fsi__sph_law *l, int begin, int end) { fsi__sph_forces_chunk(s, l, begin, end, FSI__SPH_PLAIN, FSI__SPH_PLAIN); }
+static void fsi__sph_forces_artificial(fsi_sph *s, const fsi__sph_law *l, int begin, int end) { fsi__sph_forces_chunk(s, l, begin, end, FSI__SPH_ARTIFICIAL, FSI__SPH_PLAIN); }
+static void fsi__sph_forces_laminar(fsi_sph *s, const fsi__sph_law *l, int begin, int end) {
+    fsi__sph_forces_chunk(s, l, begin, end, FSI__SPH_ARTIFICIAL | FSI__SPH_LAMINAR, FSI__SPH_PLAIN);
+}
+static void fsi__sph_forces_wall(fsi_sph *s, const fsi__sph_law *l, int begin, int end) {
+    fsi__sph_forces_chunk(s, l, begin, end, FSI__SPH_ARTIFICIAL | FSI__SPH_LAMINAR, FSI__SPH_LAMINAR);
+}
+static void fsi__sph_forces_trio(fsi_sph *s, const fsi__sph_law *l, int begin, int end) {
+    fsi__sph_forces_chunk(s, l, begin, end, FSI__SPH_ARTIFICIAL | FSI__SPH_LAMINAR | FSI__SPH_TRIO, FSI__SPH_LAMINAR | FSI__SPH_TRIO);
+}
+
 /* Accelerations from vp = (v, p / rho^2; DFSPH: 0) and work = p / rho^2 (DFSPH: of the step before). */
 static void fsi__sph_forces(fsi_sph *s) {
-    int laminar = s->desc.viscosity > 0, artificial = s->desc.artificial * s->desc.sound_speed > 0;
-    if (s->desc.wall_viscosity > 0) fsi__sph_forces_kind(s, FSI__SPH_ARTIFICIAL | FSI__SPH_LAMINAR, FSI__SPH_LAMINAR);
-    else if (laminar) fsi__sph_forces_kind(s, FSI__SPH_ARTIFICIAL | FSI__SPH_LAMINAR, FSI__SPH_PLAIN);
-    else if (artificial) fsi__sph_forces_kind(s, FSI__SPH_ARTIFICIAL, FSI__SPH_PLAIN);
-    else fsi__sph_forces_kind(s, FSI__SPH_PLAIN, FSI__SPH_PLAIN);
+    const fsi__sph_law law = fsi__sph_make_law(&s->desc);
+    int laminar = s->desc.viscosity > 0, wall = s->desc.wall_viscosity > 0, artificial = s->desc.artificial * s->desc.sound_speed > 0;
+    void (*chunk)(fsi_sph *, const fsi__sph_law *, int, int) = wall ? fsi__sph_forces_wall : laminar ? fsi__sph_forces_laminar
+                                                             : artificial ? fsi__sph_forces_artificial : fsi__sph_forces_plain;
+    ptrdiff_t c, chunks = (s->now.count + FSI__SPH_CHUNK - 1) / FSI__SPH_CHUNK;
+    if ((laminar || wall) && s->desc.kernel == FSI_KERNEL_POLY6) chunk = fsi__sph_forces_trio;
+    FSI__OMP(parallel for schedule(static) if (chunks > 1))
+    for (c = 0; c < chunks; c++) chunk(s, &law, (int)c * FSI__SPH_CHUNK, fsi__imin(((int)c + 1) * FSI__SPH_CHUNK, s->now.count));
 }
 
 static void fsi__sph_pressures(fsi_sph *s) {           /* p by Tait; work = p / rho^2; stats of the density */
@@ -1821,7 +1859,7 @@ static fsi_vec3 fsi__sph_react_one(const fsi_sph *s, int sorted, const fsi__sph_
             if (!known) continue;
             limit = fsi__max(s->work[i], 0);
             f = fsi_vec_mad(f, d, m * fsi__max(fsi__min(fsi_vec_dot(law->lift, d), limit), -limit) * F);
-            if (law->wall > 0) f = fsi_vec_mad(f, u, m * law->wall * fsi__sph_diffusion(law, 1, F, r2, 1 / (r2 + law->eta)));
+            if (law->wall > 0) f = fsi_vec_mad(f, u, m * law->wall * fsi__sph_diffusion(law, law->lap > 0, 1, F, r2));
         }
     return f;
 }
