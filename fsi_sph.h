@@ -1263,6 +1263,14 @@ FSI_API fsi_result fsi_sph_object_pose(fsi_sph *s, int object, fsi_vec3 centre, 
     return FSI_OK;
 }
 
+static void fsi__sph_copy_boundary(fsi_sph *s) {       /* positions in sorted order */
+    int i;
+    for (i = 0; i < s->now.boundary_count; i++) {
+        const fsi_real *x = s->bx + 3 * s->border[i];
+        s->cx[i] = x[0]; s->cy[i] = x[1]; s->cz[i] = x[2];
+    }
+}
+
 /* Sorts the boundary particles into their own cells and finds their volumes: V_b = wall_scale / sum_b' W (Akinci et al. 2012, eq. 4). */
 static void fsi__sph_sort_boundary(fsi_sph *s) {
     int lo[3] = {0, 0, 0}, hi[3] = {0, 0, 0}, at[3], i, d, n = s->now.boundary_count;
@@ -1279,10 +1287,7 @@ static void fsi__sph_sort_boundary(fsi_sph *s) {
         s->key[i] = fsi__sph_key(&s->bcells, at);
     }
     fsi__sph_cells_sort(&s->bcells, n, s->key, s->border);
-    for (i = 0; i < n; i++) {
-        const fsi_real *x = s->bx + 3 * s->border[i];
-        s->cx[i] = x[0]; s->cy[i] = x[1]; s->cz[i] = x[2];
-    }
+    fsi__sph_copy_boundary(s);
 }
 
 static void fsi__sph_boundary_volumes(fsi_sph *s) {
@@ -1319,6 +1324,19 @@ static void fsi__sph_pack_boundary(fsi_sph *s) {
 }
 
 /* ------------------------------------------------------------------------------------------------ >>sph neighbours */
+/* Least and largest of a[begin .. end - 1], eight lanes at a time: a single running minimum would wait for itself. */
+static void fsi__sph_range(const fsi_real *a, int begin, int end, fsi_real *least, fsi_real *most) {
+    fsi_real m[8], M[8];
+    int i, k;
+    for (k = 0; k < 8; k++) { m[k] = FSI_REAL_MAX; M[k] = -FSI_REAL_MAX; }
+    for (i = begin; i + 8 <= end; i += 8) {
+        FSI__SPH_LANES
+        for (k = 0; k < 8; k++) { m[k] = a[i + k] < m[k] ? a[i + k] : m[k]; M[k] = a[i + k] > M[k] ? a[i + k] : M[k]; }
+    }
+    for (; i < end; i++) { m[0] = fsi__min(m[0], a[i]); M[0] = fsi__max(M[0], a[i]); }
+    for (*least = m[0], *most = M[0], k = 1; k < 8; k++) { *least = fsi__min(*least, m[k]); *most = fsi__max(*most, M[k]); }
+}
+
 /* Bounds of all positions over fixed parts; 0 when a position or velocity is not finite. */
 static int fsi__sph_bounds(const fsi_sph *s, fsi_real lo[3], fsi_real hi[3]) {
     fsi_real part[FSI__SPH_PARTS][6];
@@ -1327,18 +1345,10 @@ static int fsi__sph_bounds(const fsi_sph *s, fsi_real lo[3], fsi_real hi[3]) {
     FSI__OMP(parallel for schedule(static) if (n > 4096))
     for (c = 0; c < FSI__SPH_PARTS; c++) {
         const fsi_real *a[6];
-        int i, k, begin = (int)c * size, end = begin + size < n ? begin + size : n;
+        int k, end = fsi__imin(((int)c + 1) * size, n), begin = fsi__imin((int)c * size, end);
         a[0] = s->x; a[1] = s->y; a[2] = s->z; a[3] = s->vx; a[4] = s->vy; a[5] = s->vz;
-        bad[c] = 0;
-        for (k = 0; k < 6; k++) {
-            fsi_real m = FSI_REAL_MAX, M = -FSI_REAL_MAX;
-            for (i = begin; i < end; i++) {
-                bad[c] |= !fsi__finite(a[k][i]);
-                m = a[k][i] < m ? a[k][i] : m;
-                M = a[k][i] > M ? a[k][i] : M;
-            }
-            if (k < 3) { part[c][k] = m; part[c][3 + k] = M; }
-        }
+        for (bad[c] = 0, k = 0; k < 6; k++) bad[c] |= fsi__max_bits((size_t)begin, (size_t)end, a[k]) >= FSI__INF_BITS;
+        for (k = 0; k < 3; k++) fsi__sph_range(a[k], begin, end, &part[c][k], &part[c][3 + k]);
     }
     for (d = 0; d < 3; d++) { lo[d] = FSI_REAL_MAX; hi[d] = -FSI_REAL_MAX; }
     for (c = 0; c < FSI__SPH_PARTS; c++) {
@@ -1348,17 +1358,35 @@ static int fsi__sph_bounds(const fsi_sph *s, fsi_real lo[3], fsi_real hi[3]) {
     return ok;
 }
 
-static void fsi__sph_gather(int n, const int32_t *order, fsi_real *a, fsi_real *scratch) {      /* a = a[order] */
-    ptrdiff_t i;
+/* Largest length of the vectors (x, y, z) of all fluid particles. */
+static fsi_real fsi__sph_longest(int n, const fsi_real *x, const fsi_real *y, const fsi_real *z) {
+    fsi_real top[FSI__SPH_PARTS], all = 0;
+    int size = (n / FSI__SPH_PARTS + 8) & ~7;
+    ptrdiff_t c;
     FSI__OMP(parallel for schedule(static) if (n > 4096))
-    for (i = 0; i < n; i++) scratch[i] = a[order[i]];
-    memcpy(a, scratch, (size_t)n * sizeof *a);
+    for (c = 0; c < FSI__SPH_PARTS; c++) {
+        fsi_real t[8] = {0, 0, 0, 0, 0, 0, 0, 0}, a;
+        int i, k, end = fsi__imin(((int)c + 1) * size, n);
+        for (i = (int)c * size; i + 8 <= end; i += 8) {
+            FSI__SPH_LANES
+            for (k = 0; k < 8; k++) {
+                fsi_real a2 = x[i + k] * x[i + k] + y[i + k] * y[i + k] + z[i + k] * z[i + k];
+                t[k] = a2 > t[k] ? a2 : t[k];
+            }
+        }
+        for (; i < end; i++) { a = x[i] * x[i] + y[i] * y[i] + z[i] * z[i]; t[0] = fsi__max(a, t[0]); }
+        for (top[c] = t[0], k = 1; k < 8; k++) top[c] = fsi__max(top[c], t[k]);
+    }
+    for (c = 0; c < FSI__SPH_PARTS; c++) all = fsi__max(all, top[c]);
+    return fsi__sqrt(all);
 }
 
 /* Sorts the fluid particles by cells, with everything they carry. */
 static void fsi__sph_sort(fsi_sph *s, const fsi_real blo[3], const fsi_real bhi[3]) {
-    int lo[3], hi[3], n = s->now.count, k, used = s->desc.solver == FSI_SPH_DFSPH ? 10 : s->desc.delta > 0 ? 8 : 7;
+    int lo[3], hi[3], n = s->now.count, used = s->desc.solver == FSI_SPH_DFSPH ? 10 : s->desc.delta > 0 ? 8 : 7;
     fsi_real *a[] = {s->x, s->y, s->z, s->vx, s->vy, s->vz, s->mass, s->rho, s->kappa, s->kappa_v};
+    size_t N = (size_t)s->desc.capacity;
+    fsi_real *to[] = {s->xm, s->xm + N, s->xm + 2 * N, s->xm + 3 * N, s->vp, s->vp + N, s->vp + 2 * N, s->vp + 3 * N, s->work, s->factor}; /* scratch now */
     ptrdiff_t i;
     fsi__sph_cell_of(&s->cells, blo[0], blo[1], blo[2], lo);
     fsi__sph_cell_of(&s->cells, bhi[0], bhi[1], bhi[2], hi);
@@ -1370,9 +1398,19 @@ static void fsi__sph_sort(fsi_sph *s, const fsi_real blo[3], const fsi_real bhi[
         s->key[i] = fsi__sph_key(&s->cells, at);
     }
     fsi__sph_cells_sort(&s->cells, n, s->key, s->order);
-    for (k = 0; k < used; k++) fsi__sph_gather(n, s->order, a[k], s->work);
-    for (i = 0; i < n; i++) s->first[i] = s->id[s->order[i]];
-    memcpy(s->id, s->first, (size_t)n * sizeof *s->id);
+    FSI__OMP(parallel for schedule(static) if (n > 4096))
+    for (i = 0; i < n; i++) {
+        int32_t from = s->order[i];
+        int k;
+        for (k = 0; k < used; k++) to[k][i] = a[k][from];
+        s->first[i] = s->id[from];
+    }
+    FSI__OMP(parallel for schedule(static) if (n > 4096))
+    for (i = 0; i < n; i++) {
+        int k;
+        for (k = 0; k < used; k++) a[k][i] = to[k][i];
+        s->id[i] = s->first[i];
+    }
 }
 
 /* Candidates among the rows around cell at: of each row the cells that the sphere of radius R reaches. Half its chord there is R sqrt(t), t = 1 - distance^2;
@@ -1435,22 +1473,6 @@ static void fsi__sph_list_chunk(fsi_sph *s, int chunk) {
     }
 }
 
-static void fsi__sph_build_lists(fsi_sph *s) {
-    ptrdiff_t c, chunks = (s->now.count + FSI__SPH_CHUNK - 1) / FSI__SPH_CHUNK;
-    int i;
-    FSI__OMP(parallel for schedule(static) if (chunks > 1))
-    for (c = 0; c < chunks; c++) fsi__sph_list_chunk(s, (int)c);
-    s->stats.pairs = 0;
-    s->stats.max_neighbors = s->stats.truncated = 0;
-    for (i = 0; i < s->now.count; i++) {
-        int m = s->last[i] - s->first[i];
-        s->stats.pairs += m;
-        s->stats.max_neighbors = fsi__imax(s->stats.max_neighbors, m);
-        s->stats.truncated += s->order[i];
-    }
-    s->stats.rebuilt = 1;
-}
-
 /* Verlet: may the old lists serve? 1 while nothing moved further than half the skin from where it was. ref: x, y, z, boundary. */
 static int fsi__sph_list_serves(const fsi_sph *s) {
     size_t n = (size_t)s->desc.capacity + 16;
@@ -1481,6 +1503,7 @@ static void fsi__sph_remember(fsi_sph *s) {
 static void fsi__sph_recall(fsi_sph *s) {
     size_t n = (size_t)s->desc.capacity + 16;
     fsi_real *x = s->x, *y = s->y, *z = s->z, *bx = s->bx, lo[3], hi[3];
+    ptrdiff_t c, chunks = (s->now.count + FSI__SPH_CHUNK - 1) / FSI__SPH_CHUNK;
     int cl[3], ch[3];
     s->x = s->ref; s->y = s->ref + n; s->z = s->ref + 2 * n; s->bx = s->ref + 3 * n;
     fsi__sph_bounds(s, lo, hi);
@@ -1496,7 +1519,7 @@ static void fsi__sph_recall(fsi_sph *s) {
     }
     fsi__sph_cells_sort(&s->cells, s->now.count, s->key, s->order);             /* already in order: only the table is needed */
     fsi__sph_sort_boundary(s);
-    fsi__sph_build_lists(s);
+    for (c = 0; c < chunks; c++) fsi__sph_list_chunk(s, (int)c);
     s->x = x; s->y = y; s->z = z; s->bx = bx;
 }
 
@@ -1587,16 +1610,51 @@ static void fsi__sph_sums_wendland(fsi_sph *s, int begin, int end) { fsi__sph_su
 static void fsi__sph_sums_wendland_full(fsi_sph *s, int begin, int end) { fsi__sph_sums_chunk(s, begin, end, FSI_KERNEL_WENDLAND, FSI_KERNEL_WENDLAND, 1); }
 static void fsi__sph_sums_trio(fsi_sph *s, int begin, int end) { fsi__sph_sums_chunk(s, begin, end, FSI_KERNEL_POLY6, FSI_KERNEL_SPIKY, s->desc.solver == FSI_SPH_DFSPH); }
 
-static void fsi__sph_sums(fsi_sph *s) {
-    ptrdiff_t c, chunks = (s->now.count + FSI__SPH_CHUNK - 1) / FSI__SPH_CHUNK;
+/* Sums of all particles, chunk by chunk; search: make their lists first, which are then still in the cache. */
+static void fsi__sph_sums(fsi_sph *s, int search) {
     int full = s->desc.solver == FSI_SPH_DFSPH;
+    void (*sums)(fsi_sph *, int, int) = s->desc.kernel == FSI_KERNEL_POLY6 ? fsi__sph_sums_trio
+        : s->desc.kernel == FSI_KERNEL_WENDLAND ? (full ? fsi__sph_sums_wendland_full : fsi__sph_sums_wendland)
+        : full ? fsi__sph_sums_cubic_full : fsi__sph_sums_cubic;
+    ptrdiff_t c, chunks = (s->now.count + FSI__SPH_CHUNK - 1) / FSI__SPH_CHUNK;
     FSI__OMP(parallel for schedule(static) if (chunks > 1))
     for (c = 0; c < chunks; c++) {
-        int begin = (int)c * FSI__SPH_CHUNK, end = fsi__imin(begin + FSI__SPH_CHUNK, s->now.count);
-        if (s->desc.kernel == FSI_KERNEL_POLY6) fsi__sph_sums_trio(s, begin, end);
-        else if (s->desc.kernel == FSI_KERNEL_WENDLAND) (full ? fsi__sph_sums_wendland_full : fsi__sph_sums_wendland)(s, begin, end);
-        else (full ? fsi__sph_sums_cubic_full : fsi__sph_sums_cubic)(s, begin, end);
+        if (search) fsi__sph_list_chunk(s, (int)c);
+        sums(s, (int)c * FSI__SPH_CHUNK, fsi__imin(((int)c + 1) * FSI__SPH_CHUNK, s->now.count));
     }
+}
+
+/* Statistics of lists (also of old ones: a list cut short stays so) and densities, over fixed parts. */
+static void fsi__sph_count(fsi_sph *s) {
+    typedef struct part { int64_t pairs; int most, cut; fsi_real top; double sum; } part;
+    part p[FSI__SPH_PARTS];
+    int n = s->now.count, size = n / FSI__SPH_PARTS + 1;
+    fsi_real rest = s->desc.density, top = 0;
+    double sum = 0;
+    ptrdiff_t c;
+    FSI__OMP(parallel for schedule(static) if (n > 4096))
+    for (c = 0; c < FSI__SPH_PARTS; c++) {
+        int i, end = fsi__imin(((int)c + 1) * size, n);
+        part t = {0, 0, 0, 0, 0};
+        for (i = (int)c * size; i < end; i++) {
+            int m = s->last[i] - s->first[i];
+            t.pairs += m;
+            t.most = fsi__imax(t.most, m);
+            t.cut += s->order[i];
+            t.top = fsi__max(t.top, s->rho[i]);
+            t.sum += (double)fsi__max(s->rho[i] - rest, 0);
+        }
+        p[c] = t;
+    }
+    for (c = 0; c < FSI__SPH_PARTS; c++) {
+        s->stats.pairs += p[c].pairs;
+        s->stats.max_neighbors = fsi__imax(s->stats.max_neighbors, p[c].most);
+        s->stats.truncated += p[c].cut;
+        top = fsi__max(top, p[c].top);
+        sum += p[c].sum;
+    }
+    s->stats.max_density = top / rest;
+    s->stats.density_error = (fsi_real)(sum / (double)n) / rest;
 }
 
 static void fsi__sph_pack(fsi_sph *s) {                /* positions and masses for the pair loops */
@@ -1620,10 +1678,10 @@ static void fsi__sph_pack_velocity(fsi_sph *s, const fsi_real *fourth) {
 
 FSI_API fsi_result fsi_sph_prepare(fsi_sph *s, fsi_real dt) {
     fsi_real lo[3], hi[3], limit;
-    int d, i, far = 0;
+    int d, i, far = 0, resort;
     if (!s || !s->block) return FSI_ERR_STATE;
-    if (!fsi__sph_positive(dt) || !fsi_all_finite(3 * (size_t)s->now.boundary_count, s->bx) ||
-        !fsi_all_finite(3 * (size_t)s->now.boundary_count, s->bv)) return FSI_ERR_ARGUMENT;
+    if (!fsi__sph_positive(dt) || (s->now.boundary_dirty && !(fsi_all_finite(3 * (size_t)s->now.boundary_count, s->bx) &&
+        fsi_all_finite(3 * (size_t)s->now.boundary_count, s->bv)))) return FSI_ERR_ARGUMENT;
     if (!fsi__sph_bounds(s, lo, hi)) return FSI_ERR_NUMERIC;
     memset(&s->stats, 0, sizeof s->stats);
     limit = FSI__SPH_FAR / s->cells.inv;
@@ -1632,23 +1690,21 @@ FSI_API fsi_result fsi_sph_prepare(fsi_sph *s, fsi_real dt) {
     i = s->now.count;
     fsi__sph_emit(s);
     if (s->now.count == 0) { s->ready = 1; return FSI_EMPTY; }
-    if (fsi__sph_list_serves(s)) {
-        for (i = 0; i < s->now.boundary_count; i++) {
-            const fsi_real *x = s->bx + 3 * s->border[i];
-            s->cx[i] = x[0]; s->cy[i] = x[1]; s->cz[i] = x[2];
-        }
-    } else {
+    s->stats.rebuilt = !fsi__sph_list_serves(s);
+    resort = s->stats.rebuilt && (s->now.boundary_dirty || s->desc.skin > 0);
+    if (s->stats.rebuilt) {
         if (far || i != s->now.count || s->now.boxes) fsi__sph_bounds(s, lo, hi);
         fsi__sph_sort(s, lo, hi);
-        if (s->now.boundary_dirty || s->desc.skin > 0) fsi__sph_sort_boundary(s);
-        fsi__sph_build_lists(s);
         fsi__sph_remember(s);
     }
+    if (resort) fsi__sph_sort_boundary(s);
+    else if (s->now.boundary_dirty) fsi__sph_copy_boundary(s);
     if (s->now.boundary_dirty) fsi__sph_boundary_volumes(s);
-    fsi__sph_pack_boundary(s);
+    if (resort || s->now.boundary_dirty) fsi__sph_pack_boundary(s);
     s->now.boundary_dirty = 0;
     fsi__sph_pack(s);
-    fsi__sph_sums(s);
+    fsi__sph_sums(s, s->stats.rebuilt);
+    fsi__sph_count(s);
     s->ready = 1;
     return s->stats.truncated || s->stats.blocked ? FSI_CAPPED : FSI_OK;
 }
@@ -1769,7 +1825,7 @@ static void fsi__sph_forces(fsi_sph *s) {
     for (c = 0; c < chunks; c++) chunk(s, &law, (int)c * FSI__SPH_CHUNK, fsi__imin(((int)c + 1) * FSI__SPH_CHUNK, s->now.count));
 }
 
-static void fsi__sph_pressures(fsi_sph *s) {           /* p by Tait; work = p / rho^2; stats of the density */
+static void fsi__sph_pressures(fsi_sph *s) {           /* p by Tait; work = p / rho^2 */
     const fsi_sph_desc *d = &s->desc;
     ptrdiff_t i, n = s->now.count;
     FSI__OMP(parallel for schedule(static) if (n > 4096))
@@ -1779,18 +1835,6 @@ static void fsi__sph_pressures(fsi_sph *s) {           /* p by Tait; work = p / 
         s->p[i] = p;
         s->work[i] = r > 0 ? p / (r * r) : 0;
     }
-}
-
-static void fsi__sph_density_stats(fsi_sph *s) {
-    double sum = 0;
-    fsi_real top = 0, rest = s->desc.density;
-    int i;
-    for (i = 0; i < s->now.count; i++) {
-        top = fsi__max(top, s->rho[i]);
-        sum += s->rho[i] > rest ? (double)(s->rho[i] - rest) : 0;
-    }
-    s->stats.max_density = top / rest;
-    s->stats.density_error = (fsi_real)(sum / (double)s->now.count) / rest;
 }
 
 static void fsi__sph_kick(fsi_sph *s, fsi_real dt) {   /* v += dt a */
@@ -1820,24 +1864,6 @@ static void fsi__sph_xsph(fsi_sph *s) {
     }
 }
 
-static fsi_real fsi__sph_top_speed(const fsi_sph *s) {
-    fsi_real top[FSI__SPH_PARTS], all = 0;
-    int n = s->now.count, size = n / FSI__SPH_PARTS + 1;
-    ptrdiff_t c;
-    FSI__OMP(parallel for schedule(static) if (n > 4096))
-    for (c = 0; c < FSI__SPH_PARTS; c++) {
-        int i, end = fsi__imin(((int)c + 1) * size, n);
-        fsi_real t = 0, v2;
-        for (i = (int)c * size; i < end; i++) {
-            v2 = s->vx[i] * s->vx[i] + s->vy[i] * s->vy[i] + s->vz[i] * s->vz[i];
-            t = v2 > t ? v2 : t;
-        }
-        top[c] = t;
-    }
-    for (c = 0; c < FSI__SPH_PARTS; c++) all = fsi__max(all, top[c]);
-    return fsi__sqrt(all);
-}
-
 /* Reaction of the fluid on one boundary particle, gathered from the fluid around it: f_b = -sum (force of b on i). */
 static fsi_vec3 fsi__sph_react_one(const fsi_sph *s, int sorted, const fsi__sph_law *law, int pressure, int known) {
     const fsi_real *o = s->xm + 4 * ((size_t)s->desc.capacity + (size_t)sorted), *w = s->vp + 4 * ((size_t)s->desc.capacity + (size_t)sorted);
@@ -1864,14 +1890,18 @@ static fsi_vec3 fsi__sph_react_one(const fsi_sph *s, int sorted, const fsi__sph_
     return f;
 }
 
+static int fsi__sph_two_way(const fsi_sph *s) {        /* does any object want forces? */
+    int any = 0, k;
+    for (k = 0; k < s->now.objects; k++) any |= s->now.object[k].two_way;
+    return any;
+}
+
 /* Forces on two-way objects: work[] holds p / rho^2 of the fluid, vp the velocities. pressure: the mirrored pressure; known: what fsi__sph_forces added
    (friction and lift). add = 0 starts from zero. */
 static void fsi__sph_react(fsi_sph *s, int pressure, int known, int add) {
     fsi__sph_law law = fsi__sph_make_law(&s->desc);
     ptrdiff_t i, n = s->now.boundary_count;
-    int any = 0, k;
-    for (k = 0; k < s->now.objects; k++) any |= s->now.object[k].two_way;
-    if (!any) return;
+    if (!fsi__sph_two_way(s)) return;
     FSI__OMP(parallel for schedule(static) if (n > 256))
     for (i = 0; i < n; i++) {
         int b = s->border[i];
@@ -1921,6 +1951,7 @@ static void fsi__sph_guard(fsi_sph *s) {
 static void fsi__sph_guard_react(fsi_sph *s, fsi_real dt) {
     fsi_real reach = FSI__SPH_GUARD * s->desc.spacing;
     ptrdiff_t b, n = s->now.boundary_count;
+    if (!fsi__sph_two_way(s)) return;
     FSI__OMP(parallel for schedule(static) if (n > 256))
     for (b = 0; b < n; b++) {
         const fsi_real *o = s->xm + 4 * ((size_t)s->desc.capacity + (size_t)b);
@@ -2124,13 +2155,11 @@ static void fsi__sph_report(const fsi_sph *s, fsi_real dt, fsi_result r, fsi_rep
 
 FSI_API fsi_result fsi_sph_accelerate(fsi_sph *s, fsi_real dt, fsi_report *report) {
     fsi_result r = FSI_OK;
-    fsi_real safe, a2 = 0;
-    int i;
+    fsi_real safe;
     if (!s || !s->block || s->ready < 1) return FSI_ERR_STATE;
     if (!fsi__sph_positive(dt)) return FSI_ERR_ARGUMENT;
     if (s->now.count == 0) { fsi__sph_react(s, 0, 0, 0); fsi__sph_sum_objects(s); fsi__sph_report(s, dt, FSI_EMPTY, report); return FSI_EMPTY; }
     safe = fsi_sph_max_dt(s);
-    fsi__sph_density_stats(s);
     s->excess = FSI__DF_EXCESS * s->desc.density * fsi__min(dt / safe, 1);      /* a rate: a step cut short must not push as far as a full one */
     if (s->desc.solver == FSI_SPH_DFSPH) fsi__df_accelerate(s, dt);
     else fsi__wc_accelerate(s, dt);
@@ -2139,9 +2168,8 @@ FSI_API fsi_result fsi_sph_accelerate(fsi_sph *s, fsi_real dt, fsi_report *repor
         fsi__sph_guard_react(s, s->desc.solver == FSI_SPH_DFSPH ? dt : (s->now.dt_old + dt) / 2);
     }
     fsi__sph_sum_objects(s);
-    s->stats.max_speed = fsi__sph_top_speed(s);
-    for (i = 0; i < s->now.count; i++) a2 = fsi__max(a2, s->ax[i] * s->ax[i] + s->ay[i] * s->ay[i] + s->az[i] * s->az[i]);
-    s->now.max_acceleration = fsi__sqrt(a2);
+    s->stats.max_speed = fsi__sph_longest(s->now.count, s->vx, s->vy, s->vz);
+    s->now.max_acceleration = fsi__sph_longest(s->now.count, s->ax, s->ay, s->az);
     s->ready = 2;
     if (dt > safe * FSI_R(1.001)) r = FSI_DT_TOO_LARGE;
     if (s->stats.density_iterations >= s->desc.max_iterations || s->stats.divergence_iterations >= s->desc.max_iterations) r = FSI_NOT_CONVERGED;
@@ -2200,7 +2228,7 @@ FSI_API fsi_real fsi_sph_max_dt(const fsi_sph *s) {
     fsi_real h, speed, g, dt = FSI_REAL_MAX, a;
     if (!s || !s->block) return 0;
     h = s->desc.support / 2;
-    speed = fsi__sph_top_speed(s);
+    speed = fsi__sph_longest(s->now.count, s->vx, s->vy, s->vz);
     g = fsi__length(s->desc.gravity);
     a = fsi__max(g, s->now.max_acceleration);
     if (s->desc.solver == FSI_SPH_WCSPH) dt = s->desc.cfl * h / (s->desc.sound_speed + speed);
