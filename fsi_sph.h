@@ -1625,9 +1625,10 @@ static void fsi__sph_sums(fsi_sph *s, int search) {
 }
 
 /* Statistics of lists (also of old ones: a list cut short stays so) and densities, over fixed parts. */
+typedef struct fsi__sph_tally { int64_t pairs; int most, cut; fsi_real top; double sum; } fsi__sph_tally;
+
 static void fsi__sph_count(fsi_sph *s) {
-    typedef struct part { int64_t pairs; int most, cut; fsi_real top; double sum; } part;
-    part p[FSI__SPH_PARTS];
+    fsi__sph_tally p[FSI__SPH_PARTS];
     int n = s->now.count, size = n / FSI__SPH_PARTS + 1;
     fsi_real rest = s->desc.density, top = 0;
     double sum = 0;
@@ -1635,7 +1636,7 @@ static void fsi__sph_count(fsi_sph *s) {
     FSI__OMP(parallel for schedule(static) if (n > 4096))
     for (c = 0; c < FSI__SPH_PARTS; c++) {
         int i, end = fsi__imin(((int)c + 1) * size, n);
-        part t = {0, 0, 0, 0, 0};
+        fsi__sph_tally t = {0, 0, 0, 0, 0};
         for (i = (int)c * size; i < end; i++) {
             int m = s->last[i] - s->first[i];
             t.pairs += m;
