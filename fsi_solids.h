@@ -4504,7 +4504,7 @@ typedef struct fsi__soft_work {
     fsi_real *batch;                     /* [FSI__SOFT_BATCH * 144] */
     fsi_real *slot_block; int32_t *slot; /* matrix memory; [16 elements] place of the block of two corners in its block row */
     size_t slot_size;
-    fsi_real *x0, *y, *z, *trial, *step, *residual, *gradient, *other, *jump, *precondition; /* [3 vertices] each */
+    fsi_real *x0, *y, *z, *trial, *step, *residual, *gradient, *other, *jump, *precondition; /* [3 vertices] each; x0: v before the forces, until contact */
     fsi_real *kd;                        /* damping stiffness, values on the pattern of K; NULL without */
     fsi_real rest_volume;
     void *cg_work; size_t cg_size;
@@ -4897,9 +4897,9 @@ FSI_API void fsi_soft_energy(const fsi_soft *s, double *elastic, double *kinetic
     }
 }
 
-/* Elastic, pressure, gravity's and the constant forces' energy at x, J. */
-static double fsi__soft_potential(const fsi_soft *s, const fsi_real *x) {
-    double e = fsi__soft_internal(s, x, NULL);
+/* Elastic, pressure, gravity's and the constant forces' energy at x, J; f (may be NULL): the first two as forces. */
+static double fsi__soft_potential(const fsi_soft *s, const fsi_real *x, fsi_real *f) {
+    double e = fsi__soft_internal(s, x, f);
     int i;
     for (i = 0; i < s->desc.vertex_count; i++)
         e -= (double)fsi_vec_dot(fsi_vec_mad(fsi_vec_load(s->force + 3 * i), s->desc.gravity, s->mass[i]), fsi_vec_load(x + 3 * i));
@@ -4909,7 +4909,7 @@ static double fsi__soft_potential(const fsi_soft *s, const fsi_real *x) {
 static double fsi__soft_total(const fsi_soft *s, const fsi_real *x) {          /* with the kinetic energy */
     double k;
     fsi_soft_energy(s, NULL, &k);
-    return fsi__soft_potential(s, x) + k;
+    return fsi__soft_potential(s, x, NULL) + k;
 }
 
 FSI_API fsi_real fsi_soft_volume(const fsi_soft *s) { return s && s->block ? fsi__soft_volume(s, s->x, 0, NULL) : 0; }
@@ -5221,6 +5221,7 @@ static fsi_result fsi__soft_explicit(fsi_soft *s, fsi_real dt) {                
     fsi__soft_work *w = s->work;
     int i, n = 3 * s->desc.vertex_count;
     fsi_real beta = s->desc.integrator == FSI_SOFT_EXPLICIT ? s->desc.damping_stiffness : 0, keep = 1 / (1 + dt * s->desc.damping_mass);
+    fsi_copy((size_t)n, s->v, w->x0);
     fsi__soft_internal(s, s->x, w->residual);
     if (beta > 0) {                                    /* stiffness damping: (f(x + h v) - f(x)) / h */
         fsi_real h = FSI_R(1e-4) * dt;
@@ -5270,6 +5271,7 @@ static fsi_result fsi__soft_implicit(fsi_soft *s, fsi_real dt) {
         fsi_real before = s->v[i];
         s->v[i] = w->fixed[i] ? s->drive[i] : newmark ? 2 * (w->x0[i] - s->x[i]) / dt - before : (w->x0[i] - s->x[i]) / dt;
         w->jump[i] = dt / 2 * (before - s->v[i]);
+        w->x0[i] = before;
     }
     w->jumps = newmark;
     return r;
@@ -5282,7 +5284,7 @@ FSI_API fsi_result fsi_soft_forces(fsi_soft *s, fsi_real dt) {
     s->dt = dt;
     s->moved = s->work->response = 0;
     s->work->jumps = 0;
-    if (s->work->watched || s->desc.tet_count) s->work->energy = fsi__soft_total(s, s->x);
+    if (s->work->watched) s->work->energy = fsi__soft_total(s, s->x);
     fsi_fill(3 * (size_t)s->desc.vertex_count, 0, s->impulse);
     if (s->desc.integrator == FSI_SOFT_IMPLICIT || s->desc.integrator == FSI_SOFT_NEWMARK) {
         if (!fsi_all_finite(6 * (size_t)s->desc.vertex_count, s->x)) return FSI_ERR_NUMERIC;
@@ -5846,25 +5848,41 @@ static void fsi__soft_zones(fsi_soft *s, fsi_real dt) {
     if (round) fsi__patch_base(s);
 }
 
+/* Walls of one call. Nodes they push: their velocity is in work->jump, weighted by the impulses in work->gradient, 0 at all others. */
+typedef struct fsi__soft_push {
+    int hits;
+    fsi_real spread;          /* s: elasticity spread the impulses, it weighs (dt + beta) times its change of force; 0: the masses alone took them */
+    double work;              /* of the impulses as they were given, J */
+} fsi__soft_push;
+
+/* Speed after a bounce: restitution acts on the approach before the step's forces (they pull on by `more`), and gives back no more than falling that far takes. */
+static fsi_real fsi__soft_bounce(fsi_real restitution, fsi_real before, fsi_real now) {
+    fsi_real more = fsi__max(0, before - now);
+    return restitution > 0 && before < 0 ? fsi__min(-restitution * before, fsi__sqrt(more * more + before * before) - more) : 0;
+}
+
 /* Vertices against obstacles: velocities, or overlaps (open). */
-static fsi_result fsi__soft_walls(fsi_soft *s, const fsi_obstacle *o, int count, fsi_real dt, int open, int *hits, fsi_vec3 *speed, fsi_real *load) {
+static fsi_result fsi__soft_walls(fsi_soft *s, const fsi_obstacle *o, int count, fsi_real dt, int open, fsi__soft_push *push) {
     int i, k;
     for (k = 0; k < count; k++)
         for (i = 0; i < s->desc.vertex_count; i++) {
-            fsi_vec3 n = fsi_vec(0, 0, 0), v = n, x = fsi_vec_load(s->x + 3 * i);
+            fsi_vec3 n = fsi_vec(0, 0, 0), v = n, x = fsi_vec_load(s->x + 3 * i), before = fsi_vec_load(s->v + 3 * i), mean = fsi_vec_load(s->work->jump + 3 * i);
             fsi_real gap, target, vn;
             fsi__site a;
             if (s->inverse_mass[i] == 0) continue;
             gap = o[k].distance_fn(x, &n, &v, o[k].user) - s->desc.thickness / 2;
             if (!fsi__finite(gap) || !fsi__finite_vec(n)) return FSI_ERR_CALLBACK;
             fsi__site_make(s, i, x, &a);
-            if (open) { *hits += fsi__soft_open(s, &a, NULL, n, gap); continue; }
-            vn = fsi_vec_dot(fsi_vec_sub(fsi_vec_load(s->v + 3 * i), v), n);
+            if (open) { push->hits += fsi__soft_open(s, &a, NULL, n, gap); continue; }
+            vn = fsi_vec_dot(fsi_vec_sub(before, v), n);
             target = fsi__soft_target(gap, dt);
-            if (vn < target) target = fsi__max(target, -o[k].restitution * vn);
-            vn = s->mass[i] * fsi__soft_hit(s, &a, NULL, n, v, target, o[k].friction);
-            *hits += vn > 0;
-            *speed = fsi_vec_mad(*speed, v, vn); *load += vn;  /* mean velocity of what pushes */
+            if (vn < target) target = fsi__max(target, fsi__soft_bounce(o[k].restitution, fsi_vec_dot(fsi_vec_sub(fsi_vec_load(s->work->x0 + 3 * i), v), n), vn));
+            vn = fsi__soft_hit(s, &a, NULL, n, v, target, o[k].friction);
+            if (!(vn > 0)) continue;
+            push->hits++;
+            push->work += (double)(s->mass[i] * fsi_vec_dot(v, fsi_vec_sub(fsi_vec_load(s->v + 3 * i), before)));
+            s->work->gradient[i] += vn;                                        /* mean velocity of what pushes here */
+            fsi_vec_store(s->work->jump + 3 * i, fsi_vec_mad(mean, fsi_vec_sub(v, mean), vn / s->work->gradient[i]));
         }
     return FSI_OK;
 }
@@ -5890,35 +5908,60 @@ static fsi_result fsi__soft_spread(fsi_soft *s, fsi_real dt) {
     return r < 0 ? r : FSI_OK;
 }
 
-/* Energy after dt with the velocities z + share (v - z), less the work of walls with the mean velocity speed / load, J. */
-static double fsi__soft_ahead(fsi_soft *s, fsi_real dt, fsi_real share, fsi_vec3 speed, fsi_real load) {
+/* Energy after dt with the velocities z + share (v - z), J. *work: of the walls until then; their impulse is m dv - (dt + beta) (f - f_0) where elasticity
+   spread it to all nodes, f_0 (in work->other): forces without them. */
+static double fsi__soft_ahead(fsi_soft *s, fsi_real dt, fsi_real share, const fsi__soft_push *push, double *work) {
     fsi__soft_work *w = s->work;
     double e = 0;
     int i, n = 3 * s->desc.vertex_count;
     for (i = 0; i < n; i++) {
-        fsi_real d = share * (s->v[i] - w->z[i]), v = w->z[i] + d;
+        fsi_real v = w->z[i] + share * (s->v[i] - w->z[i]);
         w->trial[i] = s->x[i] + dt * v;
-        e += (double)(s->mass[i / 3] * (v * v / 2 - d * fsi__get(speed, i % 3) / load));
+        e += (double)(s->mass[i / 3] * v * v / 2);
     }
-    return e + fsi__soft_potential(s, w->trial);
+    e += fsi__soft_potential(s, w->trial, push->spread > 0 ? w->residual : NULL);
+    *work = (double)share * push->work;
+    for (i = 0; i < n && push->spread > 0 && share > 0; i++) *work -= (double)(push->spread * (w->residual[i] - w->other[i]) * w->jump[i]);
+    return e;
 }
 
-/* Walls changed v from z, spread by the implicit elasticity, which weighs more than the mass: a bounce can then give back more than was lost. The share of the
-   change stays that leaves the energy at what it was, or would be without walls; what is left above is reported. */
-static void fsi__soft_calm(fsi_soft *s, fsi_real dt, fsi_vec3 speed, fsi_real load) {
-    double e[3], a, b, t = 0, most = fsi__soft_ahead(s, dt, 0, speed, load), root;
+/* Energy when the step began, J: v of then is in x0, Newmark has added jump to x. */
+static double fsi__soft_began(fsi_soft *s, int jumped) {
+    fsi__soft_work *w = s->work;
+    double e = 0;
+    int i, n = 3 * s->desc.vertex_count;
+    for (i = 0; i < n; i++) {
+        w->trial[i] = s->x[i] - (jumped ? w->jump[i] : 0);
+        e += (double)(s->mass[i / 3] * w->x0[i] * w->x0[i] / 2);
+    }
+    return e + fsi__soft_potential(s, w->trial, NULL);
+}
+
+/* Contact changed v from z. A bounce, or elasticity that was solved without it, can then give back more than was lost. The share of the change stays that leaves
+   the energy less the work of walls at what it was (began) or would be without contact: between one that is known to be safe and one that is not. Returns the work. */
+static double fsi__soft_calm(fsi_soft *s, fsi_real dt, double began, const fsi__soft_push *push) {
+    double work, e[3], a, b, root, t, at, lo = 0, hi = 1, most = fsi__soft_ahead(s, dt, 0, push, &work);
     size_t i, n = 3 * (size_t)s->desc.vertex_count;
-    if (s->work->energy > most) most = s->work->energy;
-    e[0] = fsi__soft_ahead(s, dt, 1, speed, load) - most;
-    if (!(e[0] > 0)) return;
-    e[1] = fsi__soft_ahead(s, dt, FSI_R(0.5), speed, load) - most;
-    e[2] = fsi__soft_ahead(s, dt, 0, speed, load) - most;
-    a = 2 * (e[0] - 2 * e[1] + e[2]); b = 4 * e[1] - 3 * e[0] - e[2]; root = b * b - 4 * a * e[0];
-    if (b < 0) t = root >= 0 ? 2 * e[0] / (sqrt(root) - b) : -b / (2 * a);
-    t = t > 0 ? t < 1 ? t : 1 : 0;
-    for (i = 0; i < n; i++) s->v[i] += (fsi_real)t * (s->work->z[i] - s->v[i]);
-    e[0] = fsi__soft_ahead(s, dt, 1, speed, load) - most;
-    if (e[0] > 0) s->contact_work += e[0];
+    int k;
+    fsi_copy(n, s->work->residual, s->work->other);
+    e[0] = fsi__min(0, most - began);
+    if (began > most) most = began;
+    e[2] = fsi__soft_ahead(s, dt, 1, push, &work) - work - most;
+    if (!(e[2] > 0)) return work;
+    e[1] = fsi__soft_ahead(s, dt, FSI_R(0.5), push, &work) - work - most;
+    a = 2 * (e[2] - 2 * e[1] + e[0]); b = e[2] - e[0] - a; root = b * b - 4 * a * e[0];    /* the parabola a t^2 + b t + e[0], its larger zero */
+    t = root < 0 ? 0 : b > 0 ? -2 * e[0] / (b + sqrt(root)) : (sqrt(root) - b) / (2 * a);
+    if (!(e[1] > 0)) { lo = 0.5; e[0] = e[1]; } else { hi = 0.5; e[2] = e[1]; }
+    for (k = 0; k < 8; k++) {
+        if (!(t > lo && t < hi)) t = (lo + hi) / 2;
+        at = fsi__soft_ahead(s, dt, (fsi_real)t, push, &work) - work - most;
+        if (at > 0) { hi = t; e[2] = at; } else { lo = t; e[0] = at; }
+        if (at <= 0 && at > -1e-6 * e[2]) break;
+        t = lo + (hi - lo) * e[0] / (e[0] - e[2]);
+    }
+    fsi__soft_ahead(s, dt, (fsi_real)lo, push, &work);
+    for (i = 0; i < n; i++) s->v[i] = s->work->z[i] + (fsi_real)lo * (s->v[i] - s->work->z[i]);
+    return work;
 }
 
 /* From z to x nodes were moved to open overlaps. Where others would meet on the way, all go back. */
@@ -5936,45 +5979,70 @@ static void fsi__soft_jump(fsi_soft *s) {
     s->work->jumps = 0;
 }
 
-FSI_API fsi_result fsi_soft_contact(fsi_soft *s, const fsi_obstacle *obstacle, int count, fsi_real dt, int *contacts) {
-    fsi_result r = FSI_OK;
-    int own = 0, walls = 0, opened = 0, i;
-    fsi_vec3 speed = fsi_vec(0, 0, 0);
-    fsi_real load = 0;
-    size_t n;
-    if (!s || !s->block) return FSI_ERR_STATE;
-    if (!fsi__soft_ready(s, dt) || count < 0 || (count && !obstacle)) return FSI_ERR_ARGUMENT;
-    n = 3 * (size_t)s->desc.vertex_count;
-    s->contact_work = 0;
-    fsi__soft_jump(s);
-    if (s->desc.self_collision) {
-        fsi_surface f = fsi_soft_surface(s);
-        r = fsi_bvh_build(&s->bvh, &f);
-        if (r != FSI_OK) return r;
-        own = fsi__soft_self(s, dt, FSI__SELF_HIT);    /* before the walls: only theirs is spread, so momentum of these stays exact */
-    }
-    fsi_copy(n, s->v, s->work->z);
-    r = fsi__soft_walls(s, obstacle, count, dt, 0, &walls, &speed, &load);
-    if (contacts) *contacts = own + walls;
-    if (walls && s->desc.tet_count && s->K.rows && r == FSI_OK) {
-        r = fsi__soft_spread(s, dt);
-        if (r == FSI_OK) fsi__soft_calm(s, dt, speed, load);
-    }
-    for (i = 0; i < s->desc.vertex_count && load > 0; i++)                     /* impulse of the walls, spread to all, times their velocity */
-        s->contact_work += (double)(s->mass[i] / load * fsi_vec_dot(speed, fsi_vec_sub(fsi_vec_load(s->v + 3 * i), fsi_vec_load(s->work->z + 3 * i))));
-    if (own + walls == 0 || r != FSI_OK) return r;
-    fsi_copy(n, s->x, s->work->z);
-    if (own) opened = fsi__soft_self(s, dt, FSI__SELF_OPEN);
-    if (opened) opened = fsi__soft_keep_open(s);
-    if (opened) {                                      /* moving parts that pass each other apart turns the body: m dx x v is taken from its spin */
+static double fsi__soft_after(fsi_soft *s, fsi_real dt) {      /* energy after a move of dt, J */
+    size_t n = 3 * (size_t)s->desc.vertex_count;
+    fsi_copy(n, s->x, s->work->trial);
+    fsi_axpy(n, dt, s->v, s->work->trial);
+    return fsi__soft_total(s, s->work->trial);
+}
+
+/* Stage 3 after the velocities: overlaps are opened. What that puts into elasticity and gravity is work. */
+static fsi_result fsi__soft_part(fsi_soft *s, const fsi_obstacle *obstacle, int count, fsi_real dt, int own) {
+    double before = fsi__soft_after(s, dt);
+    fsi__soft_push push;
+    fsi_result r;
+    int i;
+    memset(&push, 0, sizeof push);
+    fsi_copy(3 * (size_t)s->desc.vertex_count, s->x, s->work->z);
+    if (own) push.hits = fsi__soft_self(s, dt, FSI__SELF_OPEN);
+    if (push.hits) push.hits = fsi__soft_keep_open(s);
+    if (push.hits) {                                   /* moving parts that pass each other apart turns the body: m dx x v is taken from its spin */
         fsi_vec3 turn = fsi_vec(0, 0, 0);
         for (i = 0; i < s->desc.vertex_count; i++)
             turn = fsi_vec_mad(turn, fsi_vec_cross(fsi_vec_sub(fsi_vec_load(s->x + 3 * i), fsi_vec_load(s->work->z + 3 * i)), fsi_vec_load(s->v + 3 * i)), -s->mass[i]);
         fsi__soft_balance(s, fsi_vec(0, 0, 0), turn);
     }
-    r = fsi__soft_walls(s, obstacle, count, dt, 1, &opened, &speed, &load);
-    if (opened && r == FSI_OK) s->contact_work += fsi__soft_potential(s, s->x) - fsi__soft_potential(s, s->work->z);   /* new place less old */
+    r = fsi__soft_walls(s, obstacle, count, dt, 1, &push);
+    if (push.hits && r == FSI_OK) s->contact_work += fsi__soft_after(s, dt) - before;
     return r;
+}
+
+FSI_API fsi_result fsi_soft_contact(fsi_soft *s, const fsi_obstacle *obstacle, int count, fsi_real dt, int *contacts) {
+    fsi_result r = FSI_OK;
+    fsi__soft_push push;
+    fsi__soft_work *w;
+    int own = 0, i;
+    double began;
+    size_t n;
+    if (!s || !s->block) return FSI_ERR_STATE;
+    if (!fsi__soft_ready(s, dt) || count < 0 || (count && !obstacle)) return FSI_ERR_ARGUMENT;
+    n = 3 * (size_t)s->desc.vertex_count;
+    w = s->work;
+    i = w->jumps;
+    s->contact_work = 0;
+    memset(&push, 0, sizeof push);
+    fsi__soft_jump(s);
+    began = count || s->desc.self_collision ? fsi__soft_began(s, i) : 0;
+    fsi_copy(n, s->v, w->z);
+    if (s->desc.self_collision) {
+        fsi_surface f = fsi_soft_surface(s);
+        r = fsi_bvh_build(&s->bvh, &f);
+        if (r != FSI_OK) return r;
+        own = fsi__soft_self(s, dt, FSI__SELF_HIT);    /* before the walls: only theirs is spread, so momentum of these stays exact */
+        if (own) fsi__soft_calm(s, dt, began, &push);
+        fsi_copy(n, s->v, w->z);
+    }
+    fsi_fill(n, 0, w->jump);
+    fsi_fill(n, 0, w->gradient);
+    r = fsi__soft_walls(s, obstacle, count, dt, 0, &push);
+    if (contacts) *contacts = own + push.hits;
+    if (push.hits && s->desc.tet_count && s->K.rows && r == FSI_OK) {
+        r = fsi__soft_spread(s, dt);
+        push.spread = dt + s->desc.damping_stiffness;
+    }
+    if (push.hits && r == FSI_OK) s->contact_work = fsi__soft_calm(s, dt, began, &push);
+    if (own + push.hits == 0 || r != FSI_OK) return r;
+    return fsi__soft_part(s, obstacle, count, dt, own);
 }
 
 static void fsi__soft_touch(void *user, int point, fsi_vec3 at) {
@@ -5982,10 +6050,9 @@ static void fsi__soft_touch(void *user, int point, fsi_vec3 at) {
     fsi__soft_work *w = s->work;
     fsi__patch *p = w->patch;
     fsi__site q;
-    int a, n = 3 * s->desc.vertex_count;
+    int a;
     if (!w->touched) {                                 /* what it would have without contact, or had */
-        for (a = 0; a < n; a++) w->trial[a] = s->x[a] + s->dt * s->v[a];
-        w->reference = fsi__soft_total(s, w->trial);
+        w->reference = fsi__soft_after(s, s->dt);
         if (w->energy > w->reference) w->reference = w->energy;
         w->touched = 1;
     }
