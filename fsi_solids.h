@@ -5944,7 +5944,7 @@ static double fsi__soft_calm(fsi_soft *s, fsi_real dt, double began, const fsi__
     size_t i, n = 3 * (size_t)s->desc.vertex_count;
     int k;
     fsi_copy(n, s->work->residual, s->work->other);
-    e[0] = fsi__min(0, most - began);
+    e[0] = most > began ? 0 : most - began;
     if (began > most) most = began;
     e[2] = fsi__soft_ahead(s, dt, 1, push, &work) - work - most;
     if (!(e[2] > 0)) return work;
