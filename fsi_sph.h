@@ -1347,7 +1347,7 @@ static int fsi__sph_bounds(const fsi_sph *s, fsi_real lo[3], fsi_real hi[3]) {
         const fsi_real *a[6];
         int k, end = fsi__imin(((int)c + 1) * size, n), begin = fsi__imin((int)c * size, end);
         a[0] = s->x; a[1] = s->y; a[2] = s->z; a[3] = s->vx; a[4] = s->vy; a[5] = s->vz;
-        for (bad[c] = 0, k = 0; k < 6; k++) bad[c] |= fsi__max_bits((size_t)begin, (size_t)end, a[k]) >= FSI__INF_BITS;
+        for (bad[c] = 0, k = 0; k < 6; k++) bad[c] |= !fsi_all_finite((size_t)(end - begin), a[k] + begin);
         for (k = 0; k < 3; k++) fsi__sph_range(a[k], begin, end, &part[c][k], &part[c][3 + k]);
     }
     for (d = 0; d < 3; d++) { lo[d] = FSI_REAL_MAX; hi[d] = -FSI_REAL_MAX; }
