@@ -1417,7 +1417,7 @@ static void fsi__sph_sort(fsi_sph *s, const fsi_real blo[3], const fsi_real bhi[
    three tangents bound the root from above by at most a tenth (a root would keep compilers from vectorising). */
 static void fsi__sph_reach(const fsi__sph_cells *c, const fsi__sph_rows *rows, const int at[3], fsi_real R, fsi__sph_search *q) {
     const fsi_real fy = q->p.y * c->inv - (fsi_real)at[1], fz = q->p.z * c->inv - (fsi_real)at[2], inv = (fsi_real)c->fine * c->inv, px = q->p.x * inv, r = R * inv;
-    int32_t lo[12], hi[12], span[4];
+    int32_t lo[12], hi[12], span[4] = {0, 0, 0, 0};
     int k;
     FSI__SPH_LANES
     for (k = 0; k < 12; k++) {
