@@ -1275,15 +1275,17 @@ typedef struct fsi__ends {
     fsi_real off[FSI__CHUNK]; /* > 0: the path left the box */
 } fsi__ends;
 
-/* Coordinate x on a line of n samples: lower sample (as a real number: see below), weight of the upper one; edge = 1: x may lie beyond the ends. */
-FSI__FLAT fsi_real fsi__cut_line(fsi_real x, int n, int edge, fsi_real *F) {
-    const fsi_real end = (fsi_real)(n - 1), top = (fsi_real)(n - 2);
-    fsi_real b;
-    if (edge) { x = x > 0 ? x : 0; x = x < end ? x : end; }
-    b = (fsi_real)(int32_t)x;
-    if (edge) b = b < top ? b : top;
+/* Coordinate x >= 0: lower sample (as a real number: see below), weight of the upper one. */
+FSI__FLAT fsi_real fsi__cut_line(fsi_real x, fsi_real *F) {
+    const fsi_real b = (fsi_real)(int32_t)x;
     *F = x - b;
     return b;
+}
+/* Coordinate kept on a line of n samples, just short of the last one: its stencil must not begin there. */
+FSI__FLAT fsi_real fsi__keep_on(fsi_real x, int n) {
+    const fsi_real end = (fsi_real)(n - 1) * (1 - FSI_REAL_EPS);
+    x = x > 0 ? x : 0;
+    return x < end ? x : end;
 }
 /* How far x lies outside of the box, which ends o before the first and o behind the last sample. */
 FSI__FLAT fsi_real fsi__beyond(fsi_real x, int n, fsi_real o) {
@@ -1303,16 +1305,28 @@ FSI__FLAT fsi_real fsi__chunk_most(int count, const fsi_real *a) {
     for (k = 1; k < 8; k++) lane[0] = fsi__max(lane[0], lane[k]);
     return lane[0];
 }
-/* The samples lo .. hi-1 of first .. last-1 in a chunk that starts at sample i0 of a line of n cells whose paths surely stay inside; whole vectors on both
-   sides where that can be. */
-FSI__FLAT void fsi__inside(int n, int reach, int i0, int first, int last, int *lo, int *hi) {
-    *lo = first + ((fsi__iclamp(reach - i0, first, last) - first + 3) & ~3);
-    *lo = fsi__imin(*lo, last);
-    *hi = *lo + ((fsi__iclamp(n - reach - i0, *lo, last) - *lo) & ~3);
+/* The samples of a chunk that starts at sample i0 of a line of n cells, in parts [from, to) whose loops are whole vectors wherever the line allows (parts
+   overlap then): part 0 holds all samples of first .. last-1 whose paths surely stay inside, if safe; the parts behind it, made after it, all others.
+   Returns the number of parts. */
+#define FSI__ROUND 8
+FSI__FLAT int fsi__parts(int n, int reach, int safe, int i0, int first, int last, int (*part)[2]) {
+    int lo = first + ((fsi__iclamp(reach - i0, first, last) - first + FSI__ROUND - 1) & ~(FSI__ROUND - 1));
+    int hi = last - ((last - fsi__iclamp(n - reach - i0, first, last) + FSI__ROUND - 1) & ~(FSI__ROUND - 1)), parts = 1;
+    if (!safe || lo >= hi) lo = hi = last;
+    part[0][0] = lo;
+    part[0][1] = fsi__imin(lo + ((hi - lo + FSI__ROUND - 1) & ~(FSI__ROUND - 1)), last);
+    if (lo > first) {
+        const int whole = (lo - first) & ~(FSI__ROUND - 1);
+        if (whole) { part[parts][0] = first; part[parts++][1] = first + whole; }
+        if (whole < lo - first) { part[parts][0] = whole ? lo - FSI__ROUND : first; part[parts++][1] = lo; }
+    }
+    if (hi < last) { part[parts][0] = hi; part[parts++][1] = last; }
+    return parts;
 }
 /* Cuts the ends of the paths of samples from .. to-1 of a chunk that starts at sample i0 of row (j,k). r, t: half ways of the cells on the two sides of
-   the samples. edge = 0: all paths stay inside, and instead of its own number a sample may take any (reach) that keeps the coordinate positive. No
-   branches: vector code. The shift is summed up in doubles: exact, and products of these are vector code where those of ints are not. */
+   the samples. edge = 0: all paths stay inside, and instead of its own number a sample may take any (reach) that keeps the coordinate positive; edge = 1:
+   first kept on the lines, in a loop of its own (a compiler that sees both at once makes branches of them). No branches: vector code. The shift is
+   summed up in doubles: exact, and products of these are vector code where those of ints are not. */
 FSI__FLAT void fsi__cut_ends(const fsi__job *q, int three, int edge, int j, int k, int i0, int from, int to, const fsi_real *const *r,
                              const fsi_real *const *t, fsi__ends *e) {
     const fsi_real *r0 = r[0] + i0, *r1 = r[1] + i0, *r2 = three ? r[2] + i0 : r1, *t0 = t[0] + i0, *t1 = t[1] + i0, *t2 = three ? t[2] + i0 : t1;
@@ -1323,13 +1337,22 @@ FSI__FLAT void fsi__cut_ends(const fsi__job *q, int three, int edge, int j, int 
     fsi_real *FSI__RESTRICT F0 = e->F[0], *FSI__RESTRICT F1 = e->F[1], *FSI__RESTRICT F2 = e->F[2], *FSI__RESTRICT off = e->off;
     int32_t *FSI__RESTRICT shift = e->shift;
     int i;
+    if (edge) {
+        FSI__OMP(simd)
+        for (i = from; i < to; i++) {
+            const fsi_real X = x0 + (fsi_real)i + (r0[i] + t0[i]), Y = y + (r1[i] + t1[i]), Z = three ? z + (r2[i] + t2[i]) : 0;
+            off[i] = fsi__beyond(X, nx, ox) + fsi__beyond(Y, ny, oy) + (three ? fsi__beyond(Z, nz, oz) : 0);
+            F0[i] = fsi__keep_on(X, nx);
+            F1[i] = fsi__keep_on(Y, ny);
+            if (three) F2[i] = fsi__keep_on(Z, nz);
+        }
+    }
     FSI__OMP(simd)
     for (i = from; i < to; i++) {
-        const fsi_real x = edge ? x0 + (fsi_real)i : x0, X = x + (r0[i] + t0[i]), Y = y + (r1[i] + t1[i]), Z = three ? z + (r2[i] + t2[i]) : 0;
-        double sum = (double)fsi__cut_line(X, nx, edge, &F0[i]) + sy * (double)fsi__cut_line(Y, ny, edge, &F1[i]);
-        if (three) sum += sz * (double)fsi__cut_line(Z, nz, edge, &F2[i]);
+        const fsi_real X = edge ? F0[i] : x0 + (r0[i] + t0[i]), Y = edge ? F1[i] : y + (r1[i] + t1[i]);
+        double sum = (double)fsi__cut_line(X, &F0[i]) + sy * (double)fsi__cut_line(Y, &F1[i]);
+        if (three) sum += sz * (double)fsi__cut_line(edge ? F2[i] : z + (r2[i] + t2[i]), &F2[i]);
         shift[i] = (int32_t)(sum - (edge ? here + (double)i : here));
-        if (edge) off[i] = fsi__beyond(X, nx, ox) + fsi__beyond(Y, ny, oy) + (three ? fsi__beyond(Z, nz, oz) : 0);
     }
 }
 /* Ends of the paths of samples i0 .. i0+count of row (j,k) of the family: the way of a cell, or the mean of the two cells beside a face.
@@ -1337,33 +1360,29 @@ FSI__FLAT void fsi__cut_ends(const fsi__job *q, int three, int edge, int j, int 
 FSI__FLAT int fsi__find_ends(const fsi__job *q, int three, int back, int j, int k, int i0, int count, fsi__ends *e) {
     const int *n = q->mac.n, a = q->family, safe = j >= q->reach[1] && j < n[1] - q->reach[1] && (!three || (k >= q->reach[2] && k < n[2] - q->reach[2]));
     const int first = a == 0 && i0 == 0, last = count - (a == 0 && i0 + count == q->n[0]);         /* x faces on the box have one cell */
-    int lo = last, hi = last;
     const fsi_real *r[3], *t[3], *one[3];
-    fsi_real any;
-    int i, c;
+    int i, c, p, part[5][2], parts;
     for (c = 0; c < 3; c++) {
         const fsi_real *way = (back ? q->back : q->forth)[c < 2 || three ? c : 0];                  /* 2D: z is not read */
         r[c] = way + (n[0] * ((a == 1 ? fsi__imin(j, n[1] - 1) : j) + (ptrdiff_t)n[1] * (a == 2 ? fsi__imin(k, n[2] - 1) : k)));
         t[c] = way + (n[0] * ((a == 1 ? fsi__imax(j - 1, 0) : j) + (ptrdiff_t)n[1] * (a == 2 ? fsi__imax(k - 1, 0) : k)) - (a == 0));
         one[c] = r[c] - 1;
     }
-    if (safe) fsi__inside(n[0], q->reach[0], i0, first, last, &lo, &hi);
+    parts = fsi__parts(n[0], q->reach[0], safe, i0, first, last, part);
+    fsi__cut_ends(q, three, 0, j, k, i0, part[0][0], part[0][1], r, t, e);
+    for (i = part[0][0]; i < part[0][1]; i++) e->off[i] = 0;
+    for (p = 1; p < parts; p++) fsi__cut_ends(q, three, 1, j, k, i0, part[p][0], part[p][1], r, t, e);
     if (first) fsi__cut_ends(q, three, 1, j, k, 0, 0, 1, r, r, e);
-    fsi__cut_ends(q, three, 1, j, k, i0, first, lo, r, t, e);
-    fsi__cut_ends(q, three, 0, j, k, i0, lo, hi, r, t, e);
-    fsi__cut_ends(q, three, 1, j, k, i0, hi, last, r, t, e);
     if (last < count) fsi__cut_ends(q, three, 1, j, k, i0, last, count, one, one, e);
-    any = fsi__max(fsi__chunk_most(lo, e->off), fsi__chunk_most(count - hi, e->off + hi));
-    for (i = lo; any > 0 && i < hi; i++) e->off[i] = 0;
-    return any > 0;
+    return fsi__chunk_most(count, e->off) > 0;
 }
 
-#define FSI__BLOCK 8          /* samples whose stencils are looked at together */
+#define FSI__BLOCK 4          /* samples whose stencils are looked at together */
 /* 1 when all samples of a block have the same shift, as they do where neighbours have gone the same number of cells: the loads are contiguous. */
 FSI__FLAT int fsi__side_by_side(const int32_t *shift) {
     uint64_t w[FSI__BLOCK / 2];                        /* two at a time */
     memcpy(w, shift, sizeof w);
-    return !((w[0] ^ w[1]) | (w[0] ^ w[2]) | (w[0] ^ w[3]) | (w[0] ^ (w[0] << 32 | w[0] >> 32)));
+    return !((w[0] ^ w[1]) | (w[0] ^ (w[0] << 32 | w[0] >> 32)));
 }
 /* out[i] = interpolated at the cut points; a: the array at the first sample of the chunk. */
 FSI__FLAT void fsi__mix_chunk(const fsi_real *a, size_t sy, size_t sz, int three, int count, const int32_t *shift, const fsi_real *fx, const fsi_real *fy, const fsi_real *fz,
@@ -1394,13 +1413,23 @@ FSI__FLAT void fsi__cut_middles(const fsi__job *q, int three, int edge, int j, i
     int i;
     FSI__OMP(simd)
     for (i = from; i < to; i++) {
-        const fsi_real v0 = half * (p0[i] + p0[i + 1]), v1 = half * (p1[i] + p1[i + up1]), v2 = three ? half * (p2[i] + p2[i + up2]) : 0;
-        const fsi_real x = edge ? x0 + (fsi_real)i : x0, X = x + s * v0, Y = y + s * v1, Z = z + s * v2;
-        const fsi_real bx = fsi__cut_line(X, nx, edge, &E0[i]) - x, fx = fsi__cut_line(X + half, nx + 1, edge, &F0[i]) - x;
-        const fsi_real by = fsi__cut_line(Y, ny, edge, &E1[i]) - y, fy = fsi__cut_line(Y + half, ny + 1, edge, &F1[i]) - y;
+        V0[i] = half * (p0[i] + p0[i + 1]);
+        V1[i] = half * (p1[i] + p1[i + up1]);
+        if (three) V2[i] = half * (p2[i] + p2[i + up2]);
+        if (!edge) continue;
+        E0[i] = fsi__keep_on(x0 + (fsi_real)i + s * V0[i], nx);
+        F0[i] = fsi__keep_on(x0 + (fsi_real)i + s * V0[i] + half, nx + 1);
+        E1[i] = fsi__keep_on(y + s * V1[i], ny);
+        F1[i] = fsi__keep_on(y + s * V1[i] + half, ny + 1);
+        if (three) { E2[i] = fsi__keep_on(z + s * V2[i], nz); F2[i] = fsi__keep_on(z + s * V2[i] + half, nz + 1); }
+    }
+    FSI__OMP(simd)
+    for (i = from; i < to; i++) {
+        const fsi_real x = edge ? x0 + (fsi_real)i : x0, X = x + s * V0[i], Y = y + s * V1[i], Z = three ? z + s * V2[i] : 0;
+        const fsi_real bx = fsi__cut_line(edge ? E0[i] : X, &E0[i]) - x, fx = fsi__cut_line(edge ? F0[i] : X + half, &F0[i]) - x;
+        const fsi_real by = fsi__cut_line(edge ? E1[i] : Y, &E1[i]) - y, fy = fsi__cut_line(edge ? F1[i] : Y + half, &F1[i]) - y;
         fsi_real bz = 0, fz = 0;
-        if (three) { bz = fsi__cut_line(Z, nz, edge, &E2[i]) - z; fz = fsi__cut_line(Z + half, nz + 1, edge, &F2[i]) - z; V2[i] = v2; }
-        V0[i] = v0; V1[i] = v1;
+        if (three) { bz = fsi__cut_line(edge ? E2[i] : Z, &E2[i]) - z; fz = fsi__cut_line(edge ? F2[i] : Z + half, &F2[i]) - z; }
         a0[i] = (int32_t)((double)fx + (w + 1) * (double)by + (three ? s0 * (double)bz : 0));
         a1[i] = (int32_t)((double)bx + w * (double)fy + (three ? s1 * (double)bz : 0));
         if (three) a2[i] = (int32_t)((double)bx + w * (double)by + s2 * (double)fz);
@@ -1410,16 +1439,13 @@ FSI__FLAT void fsi__cut_middles(const fsi__job *q, int three, int edge, int j, i
 FSI__FLAT void fsi__ways_chunk(const fsi__job *q, int three, int j, int k, int i0, int count) {
     const ptrdiff_t nx = q->n[0], ny = q->n[1], row = i0 + nx * (j + ny * k);
     const int *n = q->n, safe = j >= q->reach[1] && j < n[1] - q->reach[1] && (!three || (k >= q->reach[2] && k < n[2] - q->reach[2]));
-    int lo = count, hi = count;
     fsi_real V[3][FSI__CHUNK], F[3][2][FSI__CHUNK], mid[FSI__CHUNK];
     int32_t shift[3][FSI__CHUNK];
     const fsi_real half = FSI_R(-0.5) * q->s, *p[3];
-    int i, c;
+    int i, c, part[5][2], parts = fsi__parts(n[0], q->reach[0], safe, i0, 0, count, part);
     for (c = 0; c < 3; c++) p[c] = q->mac.u[c] ? q->mac.u[c] + (nx + (c == 0)) * (j + (ny + (c == 1)) * k) : NULL;
-    if (safe) fsi__inside(n[0], q->reach[0], i0, 0, count, &lo, &hi);
-    fsi__cut_middles(q, three, 1, j, k, i0, 0, lo, p, V, F, shift);
-    fsi__cut_middles(q, three, 0, j, k, i0, lo, hi, p, V, F, shift);
-    fsi__cut_middles(q, three, 1, j, k, i0, hi, count, p, V, F, shift);
+    fsi__cut_middles(q, three, 0, j, k, i0, part[0][0], part[0][1], p, V, F, shift);
+    for (i = 1; i < parts; i++) fsi__cut_middles(q, three, 1, j, k, i0, part[i][0], part[i][1], p, V, F, shift);
     for (c = 0; c < 2 + three; c++) {
         const size_t w = (size_t)nx + (c == 0), hgt = (size_t)ny + (c == 1);
         const fsi_real *v = V[c];
@@ -1504,7 +1530,8 @@ FSI__FLAT void fsi__advect_forth(const fsi__job *q, int three, int j, int k, int
     for (m = 0; m < q->count; m++) {
         if (!q->keep[m]) continue;
         fsi__mix_chunk(q->hat[m] + in, sy, sz, three, count, e.shift, e.F[0], e.F[1], e.F[2], forth);
-        fsi__correct_chunk(sy, sz, three, q->limit[m], count, q->stencil + in, q->hat[m] + in, q->old[m] + row, forth, q->out[m] + (row - q->out_base));
+        if (q->limit[m]) fsi__correct_chunk(sy, sz, three, 1, count, q->stencil + in, q->hat[m] + in, q->old[m] + row, forth, q->out[m] + (row - q->out_base));
+        else fsi__correct_chunk(sy, sz, three, 0, count, q->stencil + in, q->hat[m] + in, q->old[m] + row, forth, q->out[m] + (row - q->out_base));
     }
 }
 
@@ -1618,7 +1645,7 @@ static void fsi__job_slide(fsi__job *q, int early, ptrdiff_t from, ptrdiff_t to)
 static void fsi__job_run(fsi_grid *g, fsi__job *q, fsi_real *const *field) {
     const int three = q->mac.three, layers = three ? q->n[2] : q->n[1], per = three ? q->n[1] : 1, reach = fsi__imin(q->reach[1 + three], layers);
     const ptrdiff_t size = (ptrdiff_t)per * q->n[0];   /* samples of a layer */
-    const int step = (int)(1 + 32768 / size), room = 2 * reach + 4 * step;
+    const int step = (int)(1 + 131072 / size), room = 2 * reach + 4 * step;
     int back = 0, forth = 0, copied = 0, m;            /* layers done */
     while (forth < layers || (field && copied < layers)) {
         int to = fsi__imin(back + step, layers), from = fsi__imin(copied, forth - reach);
