@@ -204,6 +204,7 @@
 #define fsi_reduced_group_move fsi_reduced_group_move_f32
 #define fsi_reduced_group_surface fsi_reduced_group_surface_f32
 #define fsi_reduced_contact fsi_reduced_contact_f32
+#define fsi_reduced_contact_hold fsi_reduced_contact_hold_f32
 #define fsi_reduced_contacts_free fsi_reduced_contacts_free_f32
 #endif
 #ifdef __cplusplus
@@ -912,6 +913,10 @@ typedef struct fsi_reduced_contacts {
     fsi_real *row, *u; size_t row_room, u_room; /* private */
     int parts;                /* private: bodies behind one contact at most */
     int32_t *where; size_t where_room; /* private: [bodies] group + 1 of each body, then the bodies' numbers group after group */
+    struct fsi__reduced_past *past; size_t past_room; int past_count; /* private: impulses of the call before, sorted */
+    fsi_real *held; size_t held_room; /* private: [all degrees of freedom] what fsi_reduced_contact_hold gave */
+    int bodies, holds;        /* private: bodies of the last call; 1: held is in their velocities */
+    fsi_real dt;              /* private: of the last call */
     fsi_real depth;           /* deepest overlap met by the last call, m */
     double work;              /* energy that opening overlaps and moving obstacles put in during the last call, J: without it energy never grows */
     fsi_allocator allocator;
@@ -919,6 +924,10 @@ typedef struct fsi_reduced_contacts {
 /* Stage 3: between fsi_reduced_forces (and the coupling) and fsi_reduced_move. Zero-initialise c, set its knobs. */
 FSI_API fsi_result fsi_reduced_contact(fsi_reduced_contacts *c, fsi_reduced **body, int body_count, const fsi_obstacle *obstacle, int obstacle_count,
                                        fsi_real dt);
+/* Optional, between fsi_reduced_forces and the coupled solve: the contacts of the last call press once more as they did for two steps, at the present places, and
+   fsi_reduced_contact takes that back before it solves anew. A fluid then sees resting bodies at rest. Without it every solve begins with bodies that fall
+   for dt: a heap pumps water through itself at g dt. Same bodies in the same order as in the last call, else nothing is held. */
+FSI_API fsi_result fsi_reduced_contact_hold(fsi_reduced_contacts *c, fsi_reduced **body, int body_count, fsi_real dt);
 FSI_API void fsi_reduced_contacts_free(fsi_reduced_contacts *c);
 
 #ifdef __cplusplus
@@ -7558,13 +7567,15 @@ static fsi_real fsi__reduced_distance(const fsi_reduced *b, fsi_vec3 p, fsi_vec3
 }
 
 typedef struct fsi__reduced_contact {
-    int32_t body[2], vertex[2];          /* second body -1: obstacle */
+    int32_t body[2], vertex[2];          /* second body -1 - number of the obstacle */
     int32_t skin;                        /* group + 1 whose skin vertex is vertex[0]; 0 = a vertex of body[0] */
     int32_t parts, part[FSI__REDUCED_PARTS + 1]; /* bodies that take part: those behind the first point, then body[1] */
     fsi_real share[FSI__REDUCED_PARTS + 1];      /* of the impulse; negative for body[1] */
     fsi_vec3 at, dir[3], velocity;       /* dir[0] normal, out of the second; velocity of the obstacle */
     fsi_real gap, target, friction, restitution, impulse[3], weight[3]; /* weight: 1 / (row . row) */
+    fsi_real open, before;               /* impulse that opens the overlap; normal impulse of the call before, 0 = new */
 } fsi__reduced_contact;
+typedef struct fsi__reduced_past { int32_t name[3]; fsi_vec3 impulse; } fsi__reduced_past;     /* body, vertex, other; N s, on body */
 
 static fsi_result fsi__reduced_grow(const fsi_allocator *a, void **p, size_t *room, size_t need, size_t item) {   /* keeps the content */
     size_t next = need + need / 2 + 64, bytes;
@@ -7605,7 +7616,7 @@ static fsi_result fsi__reduced_narrow(fsi_reduced_contacts *c, fsi_reduced **bod
     fsi_result r = FSI_OK;
     int i, nearest = 0;
     memset(&q, 0, sizeof q);
-    q.body[0] = a; q.body[1] = b;
+    q.body[0] = a; q.body[1] = b;              /* b < 0: obstacle */
     q.skin = c->where[a] && c->group[c->where[a] - 1]->skin.terms ? c->where[a] : 0;
     q.friction = o ? o->friction : c->friction;
     q.restitution = o ? o->restitution : c->restitution;
@@ -7736,7 +7747,7 @@ static fsi_result fsi__reduced_broad(fsi_reduced_contacts *c, fsi_reduced **body
     qsort(order, (size_t)n, 2 * sizeof *order, fsi__reduced_sweep_order);
     for (i = 0; i < n && r == FSI_OK; i++) {
         int a = (int)order[2 * i + 1];
-        for (k = 0; k < obstacles && r == FSI_OK && !body[a]->fixed; k++) r = fsi__reduced_narrow(c, body, a, -1, o + k, p, bound, dt);
+        for (k = 0; k < obstacles && r == FSI_OK && !body[a]->fixed; k++) r = fsi__reduced_narrow(c, body, a, -1 - k, o + k, p, bound, dt);
         for (j = i + 1; j < n && r == FSI_OK && order[2 * j] < bound[4 * a] + bound[4 * a + 3]; j++) {
             int b = (int)order[2 * j + 1];
             fsi_vec3 d = fsi_vec_sub(fsi_vec_load(bound + 4 * a), fsi_vec_load(bound + 4 * b));
@@ -7830,7 +7841,7 @@ static void fsi__reduced_open(fsi_reduced_contacts *c, fsi_reduced **body, int n
     for (i = 0; i < c->count; i++) {
         fsi__reduced_contact *q = &c->contact[i];
         q->target = fsi__min(fsi__max(-q->gap - c->slop, 0) * FSI_R(0.2) / dt, body[q->body[0]]->model->radius);
-        q->impulse[0] = 0;
+        q->open = 0;
         any |= q->target > 0;
     }
     for (pass = 0; any && pass < (c->iterations ? c->iterations : 20); pass++)
@@ -7840,11 +7851,11 @@ static void fsi__reduced_open(fsi_reduced_contacts *c, fsi_reduced **body, int n
             if (q->gap > 0) continue;
             row = fsi__reduced_row_of(c, i, 0, stride);
             for (s = 0; s < q->parts; s++) vel += (fsi_real)fsi__reduced_dot(row + s * stride, c->u + dof[q->part[s]], dof[q->part[s] + 1] - dof[q->part[s]]);
-            next = fsi__max(q->impulse[0] + q->weight[0] * (q->target - vel), 0);
-            for (s = 0; s < q->parts; s++) fsi_axpy((size_t)(dof[q->part[s] + 1] - dof[q->part[s]]), next - q->impulse[0], row + s * stride, c->u + dof[q->part[s]]);
-            q->impulse[0] = next;
+            next = fsi__max(q->open + q->weight[0] * (q->target - vel), 0);
+            for (s = 0; s < q->parts; s++) fsi_axpy((size_t)(dof[q->part[s] + 1] - dof[q->part[s]]), next - q->open, row + s * stride, c->u + dof[q->part[s]]);
+            q->open = next;
         }
-    for (i = 0; i < n && any; i++) c->work -= fsi__reduced_total(body[i]);
+    for (i = 0; i < n && any; i++) c->work -= fsi__reduced_next(body[i]);        /* the move that follows crosses with it */
     for (i = 0; i < n && any; i++) {
         fsi_reduced *b = body[i];
         size_t modes = (size_t)b->model->modes;
@@ -7863,10 +7874,10 @@ static void fsi__reduced_open(fsi_reduced_contacts *c, fsi_reduced **body, int n
         fsi_vec3 turn = fsi_vec(0, 0, 0);
         if (q->gap > 0 || q->body[1] < 0 || body[q->body[0]]->fixed || body[q->body[1]]->fixed) continue;
         for (s = 0; s < q->parts; s++) turn = fsi_vec_mad(turn, fsi_vec_load(body[q->part[s]]->p), q->share[s] / body[q->part[s]]->model->mass);
-        turn = fsi_vec_scale(fsi_vec_cross(q->dir[0], turn), -dt * q->impulse[0] / 2);
+        turn = fsi_vec_scale(fsi_vec_cross(q->dir[0], turn), -dt * q->open / 2);
         for (s = 0; s < 2; s++) fsi_vec_store(body[q->body[s]]->L, fsi_vec_add(fsi_vec_load(body[q->body[s]]->L), turn));
     }
-    for (i = 0; i < n && any; i++) c->work += fsi__reduced_total(body[i]);
+    for (i = 0; i < n && any; i++) c->work += fsi__reduced_next(body[i]);
 }
 
 /* Which group each body is in; how many points touch in all, or -1 when a group's body is not in the list. Skins come up to date. */
@@ -7937,60 +7948,185 @@ static void fsi__reduced_take(fsi_reduced_contacts *c, fsi_reduced **body, int n
         if (b < 0) s = root >= 0 ? 2 * e[0] / (sqrt(root) - b) : -b / (2 * a);
         s = s > 0 ? s < 1 ? s : 1 : 0;
         fsi__reduced_ahead(c, body, n, dof, chol, dt, 1 - s);
+        for (i = 0; i < c->count; i++) for (d = 0; d < 3; d++) c->contact[i].impulse[d] *= (fsi_real)(1 - s);
     }
     c->work += (1 - s) * W;
 }
 
-FSI_API fsi_result fsi_reduced_contact(fsi_reduced_contacts *c, fsi_reduced **body, int n, const fsi_obstacle *obstacle, int obstacle_count, fsi_real dt) {
-    int i, stride = 6, points, dofs = 0, members = 0;
-    fsi_real *bound, *order, *chol;
-    fsi__reduced_points point;
-    int32_t *dof;
-    void *p;
-    double allowed = 0;
+static int fsi__reduced_past_order(const void *pa, const void *pb) {
+    const fsi__reduced_past *a = (const fsi__reduced_past *)pa, *b = (const fsi__reduced_past *)pb;
+    int k;
+    for (k = 0; k < 2 && a->name[k] == b->name[k]; k++) { }
+    return a->name[k] < b->name[k] ? -1 : a->name[k] > b->name[k];
+}
+static fsi__reduced_past fsi__reduced_named(const fsi__reduced_contact *q) {
+    fsi__reduced_past p;
+    int d;
+    p.name[0] = q->body[0]; p.name[1] = q->vertex[0]; p.name[2] = q->body[1];
+    for (p.impulse = fsi_vec(0, 0, 0), d = 0; d < 3; d++) p.impulse = fsi_vec_mad(p.impulse, q->dir[d], q->impulse[d]);
+    return p;
+}
+
+/* The impulses of the last call, as they would be in a step of dt. */
+static fsi_result fsi__reduced_remember(fsi_reduced_contacts *c, int n, fsi_real dt) {
+    void *p = c->past;
     fsi_result r;
-    if (!c || n < 0 || (n && !body) || obstacle_count < 0 || (obstacle_count && !obstacle) || !fsi__finite(dt) || !(dt > 0)) return FSI_ERR_ARGUMENT;
-    if (!(c->friction >= 0) || !(c->restitution >= 0) || !(c->slop >= 0) || c->iterations < 0 || !fsi_allocator_valid(&c->allocator)) return FSI_ERR_ARGUMENT;
-    if (c->group_count < 0 || (c->group_count && !c->group)) return FSI_ERR_ARGUMENT;
+    int i;
+    c->past_count = 0;
+    if (n != c->bodies || !(c->dt > 0)) return FSI_OK;
+    r = fsi__reduced_grow(&c->allocator, &p, &c->past_room, (size_t)c->count, sizeof *c->past);
+    c->past = (fsi__reduced_past *)p;
+    if (r != FSI_OK) return r;
+    for (i = 0; i < c->count; i++) {
+        c->past[i] = fsi__reduced_named(&c->contact[i]);
+        c->past[i].impulse = fsi_vec_scale(c->past[i].impulse, dt / c->dt);
+    }
+    c->past_count = c->count;
+    if (c->count) qsort(c->past, (size_t)c->count, sizeof *c->past, fsi__reduced_past_order);
+    return FSI_OK;
+}
+
+/* Adds share times the impulses of contact q to the velocities u. */
+static void fsi__reduced_press(fsi_reduced_contacts *c, int i, const int32_t *dof, int stride, fsi_real share) {
+    const fsi__reduced_contact *q = &c->contact[i];
+    int d, s;
+    for (d = 0; d < 3; d++)
+        for (s = 0; s < q->parts; s++)
+            fsi_axpy((size_t)(dof[q->part[s] + 1] - dof[q->part[s]]), share * q->impulse[d], fsi__reduced_row_of(c, i, d, stride) + s * stride, c->u + dof[q->part[s]]);
+}
+
+/* Warm start: a contact of the same vertex with the same body or obstacle begins with what it carried. */
+static void fsi__reduced_inherit(fsi_reduced_contacts *c, const int32_t *dof, int stride) {
+    int i, d;
+    for (i = 0; i < c->count; i++) {
+        fsi__reduced_contact *q = &c->contact[i];
+        fsi__reduced_past name = fsi__reduced_named(q), *was = NULL;
+        fsi_real side;
+        if (c->past_count) was = (fsi__reduced_past *)bsearch(&name, c->past, (size_t)c->past_count, sizeof name, fsi__reduced_past_order);
+        if (!was || !(fsi_vec_dot(was->impulse, q->dir[0]) > 0)) continue;
+        for (d = 0; d < 3; d++) q->impulse[d] = fsi_vec_dot(was->impulse, q->dir[d]);
+        q->before = q->impulse[0];
+        side = fsi__sqrt(q->impulse[1] * q->impulse[1] + q->impulse[2] * q->impulse[2]);
+        for (d = 1; d < 3 && side > q->friction * q->impulse[0]; d++) q->impulse[d] *= q->friction * q->impulse[0] / side;
+        fsi__reduced_press(c, i, dof, stride, 1);
+    }
+}
+
+/* Work space of a call: velocities u in unit-mass coordinates at dof, their start behind them. */
+typedef struct fsi__reduced_work { fsi_real *bound, *order, *chol; fsi__reduced_points point; int32_t *dof; int dofs, stride; } fsi__reduced_work;
+static fsi_result fsi__reduced_room(fsi_reduced_contacts *c, fsi_reduced **body, int n, fsi__reduced_work *t) {
+    int i, points, members = 0;
+    void *p = c->where;
+    fsi_result r;
+    t->stride = 6; t->dofs = 0;
     for (i = 0; i < n; i++) {
         if (!body[i] || !body[i]->block) return FSI_ERR_ARGUMENT;
-        stride = fsi__imax(stride, 6 + body[i]->model->modes);
-        dofs += 6 + body[i]->model->modes;
+        t->stride = fsi__imax(t->stride, 6 + body[i]->model->modes);
+        t->dofs += 6 + body[i]->model->modes;
     }
     for (i = 0; i < c->group_count; i++) {
         if (!c->group[i] || !c->group[i]->block) return FSI_ERR_ARGUMENT;
         members += c->group[i]->body_count;
     }
-    c->count = 0;
-    c->depth = 0;
-    c->work = 0;
-    p = c->where;
     r = fsi__reduced_grow(&c->allocator, &p, &c->where_room, (size_t)n + (size_t)members, sizeof *c->where);
     c->where = (int32_t *)p;
     if (r != FSI_OK || !n) return r;
     points = fsi__reduced_gather(c, body, n);
     if (points < 0) return FSI_ERR_ARGUMENT;
     p = c->u;
-    r = fsi__reduced_grow(&c->allocator, &p, &c->u_room, 2 * (size_t)dofs + 17 * (size_t)n + 4 * (size_t)points + 4, sizeof(fsi_real));
+    r = fsi__reduced_grow(&c->allocator, &p, &c->u_room, 2 * (size_t)t->dofs + 17 * (size_t)n + 4 * (size_t)points + 4, sizeof(fsi_real));
     c->u = (fsi_real *)p;
     if (r != FSI_OK) return r;
-    bound = c->u + 2 * dofs; order = bound + 4 * n; chol = order + 2 * n;
-    point.x = chol + 9 * n;
-    point.first = (int32_t *)(void *)(point.x + 3 * points);
-    dof = point.first + n + 1;
-    point.name = dof + n + 1;
-    for (dof[0] = 0, i = 0; i < n; i++) dof[i + 1] = dof[i] + 6 + body[i]->model->modes;
-    fsi__reduced_sample(c, body, n, &point);
-    r = fsi__reduced_broad(c, body, n, obstacle, obstacle_count, dt, bound, order, &point);
-    for (i = 0; i < n && r == FSI_OK; i++) fsi__reduced_unit(body[i], dt, c->u + dof[i], chol + 9 * i, 0);
-    if (r == FSI_OK) r = fsi__reduced_prepare(c, body, n, dof, chol, stride, dt);
+    t->bound = c->u + 2 * t->dofs; t->order = t->bound + 4 * n; t->chol = t->order + 2 * n;
+    t->point.x = t->chol + 9 * n;
+    t->point.first = (int32_t *)(void *)(t->point.x + 3 * points);
+    t->dof = t->point.first + n + 1;
+    t->point.name = t->dof + n + 1;
+    for (t->dof[0] = 0, i = 0; i < n; i++) t->dof[i + 1] = t->dof[i] + 6 + body[i]->model->modes;
+    return FSI_OK;
+}
+
+/* Takes back what fsi_reduced_contact_hold gave. */
+static void fsi__reduced_release(fsi_reduced_contacts *c, fsi_reduced **body, int n, const fsi__reduced_work *t, fsi_real dt) {
+    int i, any = c->holds && n == c->bodies;
+    c->holds = 0;
+    for (i = 0; i < n && any; i++) {
+        fsi__reduced_unit(body[i], dt, c->u + t->dof[i], t->chol + 9 * i, 0);
+        fsi_axpy((size_t)(t->dof[i + 1] - t->dof[i]), -1, c->held + t->dof[i], c->u + t->dof[i]);
+        fsi__reduced_unit(body[i], dt, c->u + t->dof[i], t->chol + 9 * i, 1);
+    }
+    for (i = 0; i < c->group_count && any; i++) if (c->group[i]->skin.terms) fsi_reduced_group_surface(c->group[i]);
+}
+
+static int fsi__reduced_knows(const fsi_reduced_contacts *c, fsi_reduced **body, const fsi__reduced_contact *q) {   /* the list may have changed: nothing outside it is read */
+    int count = q->skin > c->group_count ? 0 : q->skin ? c->group[q->skin - 1]->skin.vertex_count : body[q->body[0]]->model->vertex_count;
+    return (!q->skin || c->where[q->body[0]] == q->skin) && q->vertex[0] < count && (q->body[1] < 0 || q->vertex[1] < body[q->body[1]]->model->vertex_count);
+}
+
+FSI_API fsi_result fsi_reduced_contact_hold(fsi_reduced_contacts *c, fsi_reduced **body, int n, fsi_real dt) {
+    fsi__reduced_work t;
+    fsi_result r;
+    void *p;
+    int i;
+    if (!c || n < 0 || (n && !body) || !fsi__finite(dt) || !(dt > 0) || c->group_count < 0 || (c->group_count && !c->group) || !fsi_allocator_valid(&c->allocator)) return FSI_ERR_ARGUMENT;
+    c->holds = 0;
+    if (!c->count || n != c->bodies) return FSI_OK;
+    r = fsi__reduced_room(c, body, n, &t);
     if (r != FSI_OK) return r;
-    fsi_copy((size_t)dofs, c->u, c->u + dofs);
+    p = c->held;
+    r = fsi__reduced_grow(&c->allocator, &p, &c->held_room, (size_t)t.dofs, sizeof *c->held);
+    c->held = (fsi_real *)p;
+    if (r != FSI_OK) return r;
+    p = c->row;
+    r = fsi__reduced_grow(&c->allocator, &p, &c->row_room, (size_t)c->count * 3 * (size_t)c->parts * (size_t)t.stride, sizeof(fsi_real));
+    c->row = (fsi_real *)p;
+    if (r != FSI_OK) return r;
+    for (i = 0; i < n; i++) fsi__reduced_unit(body[i], dt, c->u + t.dof[i], t.chol + 9 * i, 0);
+    fsi_copy((size_t)t.dofs, c->u, c->u + t.dofs);
+    for (i = 0; i < c->count; i++) {
+        fsi__reduced_contact *q = &c->contact[i];
+        fsi_real still = fsi__min(q->impulse[0], q->before);   /* an impact lasts one step: the fluid is not to meet it again */
+        if (!(still > 0) || !fsi__reduced_knows(c, body, q)) continue;
+        if (!q->skin) q->at = fsi_reduced_point(body[q->body[0]], q->vertex[0]);
+        fsi__reduced_part_rows(c, body, n, i, t.stride, dt, t.chol);
+        fsi__reduced_press(c, i, t.dof, t.stride, still / q->impulse[0] * dt / c->dt);
+    }
+    if (!fsi_all_finite((size_t)t.dofs, c->u)) return FSI_ERR_NUMERIC;
+    for (i = 0; i < t.dofs; i++) c->held[i] = c->u[i] - c->u[t.dofs + i];
+    for (i = 0; i < n; i++) fsi__reduced_unit(body[i], dt, c->u + t.dof[i], t.chol + 9 * i, 1);
+    c->holds = 1;
+    return FSI_OK;
+}
+
+FSI_API fsi_result fsi_reduced_contact(fsi_reduced_contacts *c, fsi_reduced **body, int n, const fsi_obstacle *obstacle, int obstacle_count, fsi_real dt) {
+    fsi__reduced_work t;
+    double allowed = 0;
+    fsi_result r;
+    int i;
+    if (!c || n < 0 || (n && !body) || obstacle_count < 0 || (obstacle_count && !obstacle) || !fsi__finite(dt) || !(dt > 0)) return FSI_ERR_ARGUMENT;
+    if (!(c->friction >= 0) || !(c->restitution >= 0) || !(c->slop >= 0) || c->iterations < 0 || !fsi_allocator_valid(&c->allocator)) return FSI_ERR_ARGUMENT;
+    if (c->group_count < 0 || (c->group_count && !c->group)) return FSI_ERR_ARGUMENT;
+    r = fsi__reduced_room(c, body, n, &t);
+    if (r == FSI_OK) r = fsi__reduced_remember(c, n, dt);
+    c->count = 0;
+    c->depth = 0;
+    c->work = 0;
+    if (r != FSI_OK || !n) return r;
+    fsi__reduced_release(c, body, n, &t, dt);
+    c->bodies = n;
+    c->dt = dt;
+    fsi__reduced_sample(c, body, n, &t.point);
+    r = fsi__reduced_broad(c, body, n, obstacle, obstacle_count, dt, t.bound, t.order, &t.point);
+    for (i = 0; i < n && r == FSI_OK; i++) fsi__reduced_unit(body[i], dt, c->u + t.dof[i], t.chol + 9 * i, 0);
+    if (r == FSI_OK) r = fsi__reduced_prepare(c, body, n, t.dof, t.chol, t.stride, dt);
+    if (r != FSI_OK) return r;
+    fsi_copy((size_t)t.dofs, c->u, c->u + t.dofs);
     for (i = 0; i < n && c->count; i++) { double next = fsi__reduced_next(body[i]); allowed += next > body[i]->energy ? next : body[i]->energy; }
-    for (i = 0; i < (c->iterations ? c->iterations : 20); i++) fsi__reduced_sweep(c, dof, stride);
-    if (!fsi_all_finite((size_t)dofs, c->u)) return FSI_ERR_NUMERIC;
-    if (c->count) fsi__reduced_take(c, body, n, dof, chol, dt, allowed);
-    fsi__reduced_open(c, body, n, dof, chol, stride, dt);
+    fsi__reduced_inherit(c, t.dof, t.stride);
+    for (i = 0; i < (c->iterations ? c->iterations : 20); i++) fsi__reduced_sweep(c, t.dof, t.stride);
+    if (!fsi_all_finite((size_t)t.dofs, c->u)) return FSI_ERR_NUMERIC;
+    if (c->count) fsi__reduced_take(c, body, n, t.dof, t.chol, dt, allowed);
+    fsi__reduced_open(c, body, n, t.dof, t.chol, t.stride, dt);
     return FSI_OK;
 }
 
@@ -8000,6 +8136,8 @@ FSI_API void fsi_reduced_contacts_free(fsi_reduced_contacts *c) {
     fsi_free(&c->allocator, c->row, c->row_room * sizeof *c->row);
     fsi_free(&c->allocator, c->u, c->u_room * sizeof *c->u);
     fsi_free(&c->allocator, c->where, c->where_room * sizeof *c->where);
+    fsi_free(&c->allocator, c->past, c->past_room * sizeof *c->past);
+    fsi_free(&c->allocator, c->held, c->held_room * sizeof *c->held);
     c->contact = NULL; c->row = c->u = NULL; c->where = NULL; c->room = c->count = 0; c->row_room = c->u_room = c->where_room = 0;
 }
 

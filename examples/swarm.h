@@ -76,6 +76,7 @@ static fsi_result swarm_begin(void *user, fsi_real dt) {
         if (r >= 0) r = swarm_go(s, dt);
     }
     for (i = 0; i < s->bodies && r >= 0; i++) r = fsi_reduced_forces(&s->body[i], dt);
+    if (r >= 0 && !s->newmark && !s->no_contact) r = fsi_reduced_contact_hold(&s->contacts, s->list, s->bodies, dt);
     if (r >= 0) r = swarm_doors(s, dt);
     s->solid_seconds += (double)(clock() - t) / CLOCKS_PER_SEC;
     return r;
