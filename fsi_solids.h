@@ -205,6 +205,9 @@
 #define fsi_reduced_group_surface fsi_reduced_group_surface_f32
 #define fsi_reduced_contact fsi_reduced_contact_f32
 #define fsi_reduced_contact_hold fsi_reduced_contact_hold_f32
+#define fsi_reduced_contacts_state_size fsi_reduced_contacts_state_size_f32
+#define fsi_reduced_contacts_save fsi_reduced_contacts_save_f32
+#define fsi_reduced_contacts_restore fsi_reduced_contacts_restore_f32
 #define fsi_reduced_contacts_free fsi_reduced_contacts_free_f32
 #endif
 #ifdef __cplusplus
@@ -928,6 +931,10 @@ FSI_API fsi_result fsi_reduced_contact(fsi_reduced_contacts *c, fsi_reduced **bo
    fsi_reduced_contact takes that back before it solves anew. A fluid then sees resting bodies at rest. Without it every solve begins with bodies that fall
    for dt: a heap pumps water through itself at g dt. Same bodies in the same order as in the last call, else nothing is held. */
 FSI_API fsi_result fsi_reduced_contact_hold(fsi_reduced_contacts *c, fsi_reduced **body, int body_count, fsi_real dt);
+/* The impulses that the next call starts from: bytes now, copy out, copy in (may allocate). With the bodies' own states a run continues bit for bit. */
+FSI_API size_t fsi_reduced_contacts_state_size(const fsi_reduced_contacts *c);
+FSI_API fsi_result fsi_reduced_contacts_save(const fsi_reduced_contacts *c, void *out);
+FSI_API fsi_result fsi_reduced_contacts_restore(fsi_reduced_contacts *c, const void *in);
 FSI_API void fsi_reduced_contacts_free(fsi_reduced_contacts *c);
 
 #ifdef __cplusplus
@@ -7591,14 +7598,19 @@ static fsi_result fsi__reduced_grow(const fsi_allocator *a, void **p, size_t *ro
     return FSI_OK;
 }
 
-static fsi_result fsi__reduced_add(fsi_reduced_contacts *c, const fsi__reduced_contact *from) {
+static fsi_result fsi__reduced_contact_room(fsi_reduced_contacts *c, int count) {
     void *p = c->contact;
     size_t room = (size_t)c->room;
-    fsi__reduced_contact *q;
-    fsi_result r = fsi__reduced_grow(&c->allocator, &p, &room, (size_t)c->count + 1, sizeof *from);
-    if (r != FSI_OK) return r;
+    fsi_result r = fsi__reduced_grow(&c->allocator, &p, &room, (size_t)count, sizeof *c->contact);
     c->contact = (fsi__reduced_contact *)p;
     c->room = (int)room;
+    return r;
+}
+
+static fsi_result fsi__reduced_add(fsi_reduced_contacts *c, const fsi__reduced_contact *from) {
+    fsi__reduced_contact *q;
+    fsi_result r = fsi__reduced_contact_room(c, c->count + 1);
+    if (r != FSI_OK) return r;
     q = &c->contact[c->count++];
     *q = *from;
     q->dir[1] = fsi__unit(fsi_vec_cross(q->dir[0], fsi__abs(q->dir[0].x) < FSI_R(0.7) ? fsi_vec(1, 0, 0) : fsi_vec(0, 1, 0)));
@@ -8127,6 +8139,31 @@ FSI_API fsi_result fsi_reduced_contact(fsi_reduced_contacts *c, fsi_reduced **bo
     if (!fsi_all_finite((size_t)t.dofs, c->u)) return FSI_ERR_NUMERIC;
     if (c->count) fsi__reduced_take(c, body, n, t.dof, t.chol, dt, allowed);
     fsi__reduced_open(c, body, n, t.dof, t.chol, t.stride, dt);
+    return FSI_OK;
+}
+
+typedef struct fsi__reduced_state { double dt; int32_t count, bodies; } fsi__reduced_state;     /* then the contacts */
+FSI_API size_t fsi_reduced_contacts_state_size(const fsi_reduced_contacts *c) { return sizeof(fsi__reduced_state) + (c ? (size_t)c->count * sizeof(fsi__reduced_contact) : 0); }
+
+FSI_API fsi_result fsi_reduced_contacts_save(const fsi_reduced_contacts *c, void *out) {
+    fsi__reduced_state s;
+    if (!c || !out) return FSI_ERR_ARGUMENT;
+    s.dt = (double)c->dt; s.count = c->count; s.bodies = c->bodies;
+    memcpy(out, &s, sizeof s);
+    if (c->count) memcpy((unsigned char *)out + sizeof s, c->contact, (size_t)c->count * sizeof *c->contact);
+    return FSI_OK;
+}
+
+FSI_API fsi_result fsi_reduced_contacts_restore(fsi_reduced_contacts *c, const void *in) {
+    fsi__reduced_state s;
+    fsi_result r;
+    if (!c || !in || !fsi_allocator_valid(&c->allocator)) return FSI_ERR_ARGUMENT;
+    memcpy(&s, in, sizeof s);
+    r = fsi__reduced_contact_room(c, s.count);
+    if (r != FSI_OK) return r;
+    if (s.count) memcpy(c->contact, (const unsigned char *)in + sizeof s, (size_t)s.count * sizeof *c->contact);
+    c->dt = (fsi_real)s.dt; c->count = s.count; c->bodies = s.bodies;
+    c->holds = 0;
     return FSI_OK;
 }
 

@@ -29,11 +29,14 @@ static void draw(ex_args *a, fsi_world *w, const fsi_reduced_model *soft) {
     ex_frame(a, &m);
     ex_image_free(&m);
 }
-static double fastest(void) {
-    double v = 0;
+static double fastest(double *mean) {                          /* of the centres of mass, m/s */
+    double v, most = 0;
     int i;
-    for (i = 0; i < s.bodies; i++) v = fmax(v, (double)(fsi_vec_length(fsi_vec_load(s.body[i].p)) / s.body[i].model->mass));
-    return v;
+    for (*mean = 0, i = 0; i < s.bodies; i++) {
+        v = (double)(fsi_vec_length(fsi_vec_load(s.body[i].p)) / s.body[i].model->mass);
+        most = fmax(most, v); *mean += v / s.bodies;
+    }
+    return most;
 }
 
 int main(int argc, char **argv) {
@@ -46,7 +49,7 @@ int main(int argc, char **argv) {
     fsi_form form = {FSI_FORM_STARFISH, FSI_R(0.13), FSI_R(0.035), FSI_R(0.045), 5, {0, 0, 0}};
     fsi_mesh mesh;
     fsi_reduced_model model[2];
-    double level, total = 0, dt, peak = 0, deepest = 0, low = 1e9, share;
+    double level, total = 0, dt, peak = 0, last = 0, mean = 0, deepest = 0, low = 1e9, share;
     int bodies, i, k, frame, steps = 0, stable = 1;
     ex_begin(&a, argc, argv, "starfish", "A heap of starfish, rigid ones beside soft ones, sinks through water.", keys, 8, 24, 80);
     bodies = (int)ex_number(&a, "bodies"); dt = ex_number(&a, "dt"); share = ex_number(&a, "rigid");
@@ -79,7 +82,7 @@ int main(int argc, char **argv) {
             fsi_result rc = fsi_world_step(&w, (fsi_real)dt, &report);
             if (rc < 0) stable = 0, fprintf(stderr, "step %d: %s\n", steps, fsi_result_text(rc));
             total += report.iterations;
-            peak = fmax(peak, fastest());
+            peak = fmax(peak, last = fastest(&mean));
             deepest = fmax(deepest, (double)s.contacts.depth);
         }
         if (a.out) draw(&a, &w, &model[0]);
@@ -87,7 +90,9 @@ int main(int argc, char **argv) {
     }
     for (i = 0; i < bodies; i++) for (k = 0; k < s.body[i].model->surface_count; k++) low = fmin(low, (double)fsi_reduced_point(&s.body[i], s.body[i].model->surface[k]).y);
     ex_result("peak_speed", "%.4f", peak);
-    ex_result("end_speed", "%.4f", fastest());                 /* of the fastest one, m/s */
+    ex_result("end_speed", "%.4f", last);                      /* of the fastest one, m/s */
+    ex_result("end_speed_mean", "%.4f", mean);
+    ex_result("at_rest", "%d", last < 0.05 && mean < 0.01);
     ex_result("overlap_cells", "%.3f", deepest / (double)w.grid.h);    /* deepest contact met */
     ex_result("below_floor_cells", "%.3f", fmax(0, -low / (double)w.grid.h));
     ex_result("contacts", "%d", s.contacts.count);

@@ -759,6 +759,74 @@ TEST newmark_in_the_fluid(void) {
     PASS();
 }
 
+/* ---- Two bricks lie on each other under water. With the contacts held in the solve nothing moves, water included; without, the water is pumped at g dt. */
+static fsi_real tank_floor(fsi_vec3 x, fsi_vec3 *n, fsi_vec3 *v, void *user) { (void)user; *n = fsi_vec(0, 1, 0); *v = fsi_vec(0, 0, 0); return x.y; }
+static double momentum_of(const scene *s, double *p) {        /* linear and angular about the origin; returns the largest of them */
+    double most = 0;
+    int i;
+    memset(p, 0, 6 * sizeof *p);
+    for (i = 0; i < s->bodies; i++) {
+        fsi_vec3 q = fsi_vec_load(s->body[i].p), L = fsi_vec_add(fsi_vec_load(s->body[i].L), fsi_vec_cross(fsi_vec_load(s->body[i].T), q));
+        p[0] += (double)q.x; p[1] += (double)q.y; p[2] += (double)q.z; p[3] += (double)L.x; p[4] += (double)L.y; p[5] += (double)L.z;
+    }
+    for (i = 0; i < 6; i++) most = fmax(most, fabs(p[i]));
+    return most;
+}
+static int rest_under_water(int hold, double *water, double *speed, double *balance) {
+    fsi_reduced *list[2] = {&S.body[0], &S.body[1]};
+    fsi_reduced_contacts c;
+    fsi_obstacle o;
+    int i, step, a, ok = open_scene(&S, 8, 10, 6, FSI_COUPLE_DEFLATED) && add_brick(&S, 2, 2, 2, 6, .5, .171, .4, 2) && add_brick(&S, 2, 2, 2, 6, .53, .515, .42, 2);
+    size_t k;
+    memset(&c, 0, sizeof c); memset(&o, 0, sizeof o);
+    o.distance_fn = tank_floor; o.friction = c.friction = FSI_R(0.5); c.iterations = 50; c.slop = FSI_R(1e-3);
+    for (i = 0; i < 2; i++) ok = ok && add_group(&S, i, 1, NULL, 0);
+    S.grid.desc.gravity = S.body[0].gravity = S.body[1].gravity = fsi_vec(0, -10, 0);
+    *balance = 0;
+    for (step = 0; step < 90 && ok; step++) {
+        for (i = 0; i < 2; i++) ok = ok && fsi_reduced_forces(&S.body[i], DT) == FSI_OK;
+        if (hold) {                                    /* given and taken back: the state comes back; pressed between two bodies: momentum stays */
+            double p[2][6], size = momentum_of(&S, p[0]);
+            ok = ok && fsi_reduced_contact_hold(&c, list, 2, DT) == FSI_OK;
+            for (momentum_of(&S, p[1]), i = 0; i < 6; i++) p[1][i] -= p[0][i];
+            for (i = 0; i < c.count && c.holds; i++) {         /* what the floor pressed */
+                fsi__reduced_contact *q = &c.contact[i];
+                fsi_vec3 J = fsi_vec(0, 0, 0), L;
+                for (a = 0; a < 3; a++) J = fsi_vec_mad(J, q->dir[a], q->impulse[a]);
+                if (!(q->impulse[0] > 0) || q->body[1] >= 0) continue;
+                J = fsi_vec_scale(J, fsi__min(q->impulse[0], q->before) / q->impulse[0]);
+                L = fsi_vec_cross(q->at, J);
+                p[1][0] -= (double)J.x; p[1][1] -= (double)J.y; p[1][2] -= (double)J.z; p[1][3] -= (double)L.x; p[1][4] -= (double)L.y; p[1][5] -= (double)L.z;
+            }
+            for (i = 0; i < 6; i++) *balance = fmax(*balance, fabs(p[1][i]) / fmax(size, 1e-3));
+        }
+        for (i = 0; i < 2; i++) ok = ok && fsi_reduced_group_couple(&S.group[i], DT, &S.door[i]) == FSI_OK;
+        ok = ok && fsi_couple_detect(&S.couple, S.list, 2) == FSI_OK && fsi_grid_advect(&S.grid, DT) >= 0 && fsi_grid_forces(&S.grid, DT) >= 0;
+        ok = ok && fsi_couple_solve(&S.couple, DT, NULL) >= 0 && fsi_grid_extrapolate(&S.grid) >= 0;
+        for (a = 0; a < 3; a++) for (k = 0; k < S.grid.faces[a]; k++) S.grid.u[a][k] *= FSI_R(0.9);    /* what the start stirred up dies out */
+        for (i = 0; i < 2; i++) ok = ok && fsi_reduced_group_take(&S.group[i]) == FSI_OK;
+        ok = ok && fsi_reduced_contact(&c, list, 2, &o, 1, DT) == FSI_OK;
+        for (i = 0; i < 2; i++) ok = ok && fsi_reduced_group_move(&S.group[i], DT) == FSI_OK;
+    }
+    *speed = *water = 0;
+    for (i = 0; i < 2; i++) *speed = fmax(*speed, (double)(fsi_vec_length(fsi_vec_load(S.body[i].p)) / S.model[i].mass));
+    for (a = 0; a < 3; a++) for (k = 0; k < S.grid.faces[a]; k++) *water = fmax(*water, fabs((double)S.grid.u[a][k]));
+    fsi_reduced_contacts_free(&c);
+    close_scene(&S);
+    return ok;
+}
+TEST at_rest_under_water(void) {
+    double water[2], speed[2], balance[2];
+    ASSERT(rest_under_water(0, &water[0], &speed[0], &balance[0]));
+    ASSERT(rest_under_water(1, &water[1], &speed[1], &balance[1]));
+    if (getenv("FSI_VERBOSE")) printf("at rest: fastest water %.2e m/s, bodies %.2e m/s; contacts not held: %.2e and %.2e; momentum %.1e\n", water[1], speed[1], water[0], speed[0], balance[1]);
+    CHECK_MOST(water[1], 0.05 * water[0]);
+    CHECK_MOST(water[1], 5e-3);
+    CHECK_MOST(speed[1], 1e-3);
+    CHECK_MOST(balance[1], TOL(1e-12, 1e-4));
+    PASS();
+}
+
 /* ---- Many solids: a ray asks those near it only and finds what asking all of them finds. */
 TEST rays_of_many_solids(void) {
     static fsi_body rigid[12];
@@ -843,6 +911,7 @@ int main(int argc, char **argv) {
     RUN_TEST(mixed_with_rigid_and_deformable);
     RUN_TEST(A_12_13_two_dimensions);
     RUN_TEST(newmark_in_the_fluid);
+    RUN_TEST(at_rest_under_water);
     RUN_TEST(rays_of_many_solids);
     RUN_TEST(same_bits);
     GREATEST_MAIN_END();

@@ -704,9 +704,15 @@ static int pile(int count, int steps, int threads, int restart, uint64_t *hash, 
     *growth = *worked = *depth = *out = 0;
     for (n = 0; n < steps && ok; n++) {
         if (restart && n == steps / 2) {
+            void *past = malloc(fsi_reduced_contacts_state_size(&c));
+            ok &= c.count > 0 && fsi_reduced_contacts_save(&c, past) == FSI_OK;
             for (i = 0; i < count; i++) fsi_reduced_save(&b[i], keep + bytes * (size_t)i);
-            for (i = 0; i < count; i++) { fsi_reduced_forces(&b[i], dt); fsi_reduced_move(&b[i], dt); }
+            for (i = 0; i < count; i++) fsi_reduced_forces(&b[i], dt);
+            ok &= fsi_reduced_contact(&c, list, count, &o, 1, dt) == FSI_OK;
+            for (i = 0; i < count; i++) fsi_reduced_move(&b[i], dt);
             for (i = 0; i < count; i++) fsi_reduced_restore(&b[i], keep + bytes * (size_t)i);
+            ok &= fsi_reduced_contacts_restore(&c, past) == FSI_OK;
+            free(past);
         }
         for (i = 0; i < count; i++) ok &= fsi_reduced_forces(&b[i], dt) == FSI_OK;
         ok &= fsi_reduced_contact(&c, list, count, &o, 1, dt) == FSI_OK;
