@@ -1298,14 +1298,14 @@ static int fsi__crossing_sort(fsi_interface *f) {
 /* Velocity of a solid where a ray met it: from the surface where that has velocities, else from the solid's own. */
 static fsi_vec3 fsi__hit_velocity(const fsi_coupled *c, const fsi_hit *hit, fsi_vec3 at) {
     const fsi_surface *s = &c->surface;
-    fsi_real row[6], out[3] = {0, 0, 0};
+    fsi_real row[FSI__ROW_MOST], out[3] = {0, 0, 0};
     int k, i;
     for (k = 0; k < s->dim && (s->v || c->node); k++) {
         int vertex = s->index[s->dim * hit->element + k];
         const fsi_real *v = s->v ? s->v + 3 * vertex : c->v + 3 * c->node[vertex];
         for (i = 0; i < 3; i++) out[i] += hit->weight[k] * v[i];
     }
-    for (k = 0; k < s->dim && !s->v && !c->node && c->dof > 0 && c->dof <= 6; k++) {
+    for (k = 0; k < s->dim && !s->v && !c->node && c->dof > 0 && c->dof <= FSI__ROW_MOST; k++) {
         c->row_fn(c, hit->element, hit->weight, at, fsi_vec((fsi_real)(k == 0), (fsi_real)(k == 1), (fsi_real)(k == 2)), row);
         for (i = 0; i < c->dof; i++) out[k] += row[i] * c->v[i];
     }

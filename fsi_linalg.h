@@ -451,8 +451,9 @@ struct fsi_csr;
    in 2D too, the unused ones have zero inverse mass; reduced: 6 + modes); the solid fills rows of J through row_fn.
    Nodal (node != NULL): one velocity vector per node; J is barycentric interpolation of the surface vertices' nodes. */
 typedef struct fsi_coupled fsi_coupled;
+enum { FSI__ROW_MOST = 64 };  /* degrees of freedom up to which a dense solid's rows stand in for surface.v */
 struct fsi_coupled {
-    fsi_surface surface;      /* what the fluid sees now */
+    fsi_surface surface;      /* what the fluid sees now; v NULL: nodal and dense (at most 64 dof) ones from their own velocity */
     int dof;                  /* dense: number of degrees of freedom; nodal: 3 * nodes */
     fsi_real *v;              /* [dof] generalised velocity: v* before the solve, the answer after; owned by the solid */
     fsi_real *impulse;        /* [dof] or NULL: receives the generalised impulse the fluid gave in this step, N s */

@@ -874,14 +874,15 @@ typedef struct fsi_reduced_group {
     fsi_reduced **body;       /* [body_count] */
     fsi_reduced_joint *joint; /* [joint_count] */
     fsi_reduced_skin skin;    /* copied; terms 0 = none */
-    fsi_real *x, *velocity;   /* [3 * surface vertices] */
-    int32_t *index, *owner;   /* surface elements; body of each vertex (skin: the one it hangs on most) */
+    fsi_real *x, *velocity;   /* [3 * surface vertices]; velocity NULL for one body without skin: the rows give it */
+    int32_t *index;           /* surface elements; one body without skin: the model's */
+    int32_t *owner, *first;   /* [skin vertices] body it hangs on most; [body_count] first degree of freedom of each body */
     int vertex_count, element_count; /* of the surface */
     fsi_real *v, *impulse;    /* [dof] */
     fsi_real *mass, *inverse; /* [dof * dof] */
     fsi_real *A, *AK, *LA;    /* joints: [3 joints * dof], [3 joints * dof], [(3 joints)^2] */
-    fsi_real *scratch;        /* [dof * dof] */
-    fsi_real *pose;           /* [dof + bodies] place, rotation and q of the bodies before they move */
+    fsi_real *scratch;        /* [dof * dof] for several bodies */
+    fsi_real *pose;           /* joints: [dof + bodies] place, rotation and q of the bodies before they move */
     int32_t *skin_body; fsi_real *skin_weight; /* the copy behind skin */
     fsi_real joint_error;     /* largest distance of joined points when last coupled, m */
     fsi_allocator allocator;
@@ -7201,12 +7202,14 @@ enum { FSI__REDUCED_PARTS = 4 };         /* bodies behind one skin vertex at mos
 
 static void fsi__group_layout(fsi_reduced_group *g, fsi_arena *a) {
     size_t r = sizeof(fsi_real), n = (size_t)g->dof, j = 3 * (size_t)g->joint_count, v = (size_t)g->vertex_count, k = (size_t)g->skin.terms * (size_t)g->skin.vertex_count;
+    int several = g->body_count > 1, own = several || g->skin.terms;           /* one body without skin shares what its model has */
     g->body = (fsi_reduced **)fsi_arena_take(a, (size_t)g->body_count, sizeof *g->body);
     g->joint = (fsi_reduced_joint *)fsi_arena_take(a, (size_t)g->joint_count, sizeof *g->joint);
     g->x = (fsi_real *)fsi_arena_take(a, 3 * v, r);
-    g->velocity = (fsi_real *)fsi_arena_take(a, 3 * v, r);
-    g->index = (int32_t *)fsi_arena_take(a, 3 * (size_t)g->element_count, sizeof(int32_t));      /* [dim * elements] */
-    g->owner = (int32_t *)fsi_arena_take(a, v + (size_t)g->body_count, sizeof(int32_t));      /* body of a vertex; then first dof of a body */
+    g->velocity = own || g->dof > FSI__ROW_MOST ? (fsi_real *)fsi_arena_take(a, 3 * v, r) : NULL;
+    g->index = (int32_t *)fsi_arena_take(a, own ? 3 * (size_t)g->element_count : 0, sizeof(int32_t));      /* [dim * elements] */
+    g->owner = (int32_t *)fsi_arena_take(a, (size_t)g->skin.vertex_count + (size_t)g->body_count, sizeof(int32_t));
+    g->first = g->owner ? g->owner + g->skin.vertex_count : NULL;
     g->v = (fsi_real *)fsi_arena_take(a, n, r);
     g->impulse = (fsi_real *)fsi_arena_take(a, n, r);
     g->mass = (fsi_real *)fsi_arena_take(a, n * n, r);
@@ -7214,8 +7217,8 @@ static void fsi__group_layout(fsi_reduced_group *g, fsi_arena *a) {
     g->A = (fsi_real *)fsi_arena_take(a, j * n, r);
     g->AK = (fsi_real *)fsi_arena_take(a, j * n, r);
     g->LA = (fsi_real *)fsi_arena_take(a, j * j + 2 * j, r);
-    g->scratch = (fsi_real *)fsi_arena_take(a, n * n, r);
-    g->pose = (fsi_real *)fsi_arena_take(a, n + (size_t)g->body_count, r);
+    g->scratch = (fsi_real *)fsi_arena_take(a, several ? n * n : 0, r);
+    g->pose = (fsi_real *)fsi_arena_take(a, j ? n + (size_t)g->body_count : 0, r);
     g->skin_body = (int32_t *)fsi_arena_take(a, 2 * k, sizeof(int32_t));
     g->skin_weight = (fsi_real *)fsi_arena_take(a, k, r);
 }
@@ -7291,10 +7294,10 @@ FSI_API fsi_result fsi_reduced_group_init(fsi_reduced_group *out, fsi_reduced **
     for (i = 0; i < body_count; i++) {
         const fsi_reduced_model *m = body[i]->model;
         g.body[i] = body[i];
-        g.owner[g.vertex_count + i] = dof;
+        g.first[i] = dof;
         dof += 6 + m->modes;
-        for (k = 0; !skin && k < m->dim * m->element_count; k++) g.index[m->dim * element + k] = m->index[k] + vertex;
-        for (k = 0; !skin && k < m->surface_count; k++) g.owner[vertex + k] = i;
+        if (!skin && body_count == 1) g.index = m->index;
+        else for (k = 0; !skin && k < m->dim * m->element_count; k++) g.index[m->dim * element + k] = m->index[k] + vertex;
         vertex += m->surface_count;
         element += m->element_count;
     }
@@ -7325,7 +7328,7 @@ FSI_API fsi_surface fsi_reduced_group_surface(fsi_reduced_group *g) {
     for (i = 0; i < g->body_count && !g->skin.terms; i++)
         for (k = 0; k < g->body[i]->model->surface_count; k++, vertex++) {
             fsi_vec_store(g->x + 3 * vertex, fsi_reduced_point(g->body[i], g->body[i]->model->surface[k]));
-            fsi_vec_store(g->velocity + 3 * vertex, fsi_reduced_velocity(g->body[i], g->body[i]->model->surface[k]));
+            if (g->velocity) fsi_vec_store(g->velocity + 3 * vertex, fsi_reduced_velocity(g->body[i], g->body[i]->model->surface[k]));
         }
     for (i = 0; i < g->skin.vertex_count; i++) {
         fsi_vec3 x = fsi_vec(0, 0, 0), v = x;
@@ -7349,11 +7352,11 @@ static void fsi__group_row(const fsi_coupled *self, int element, const fsi_real 
     const int32_t *t = g->index + dim * element;
     memset(row, 0, (size_t)g->dof * sizeof *row);
     if (!g->skin.terms) {
-        int body = g->owner[t[0]];
+        int body = 0;
         int32_t vertex[3];
-        for (k = 0, i = 0; i < body; i++) k += g->body[i]->model->surface_count;
+        for (k = 0; t[0] - k >= g->body[body]->model->surface_count; body++) k += g->body[body]->model->surface_count;
         for (a = 0; a < dim; a++) vertex[a] = g->body[body]->model->surface[t[a] - k];
-        row += g->owner[g->vertex_count + body];
+        row += g->first[body];
         fsi__reduced_apply(g->body[body], point, dim, vertex, weight, dir, 0, row, row + 3, row + 6);
         return;
     }
@@ -7361,7 +7364,7 @@ static void fsi__group_row(const fsi_coupled *self, int element, const fsi_real 
     for (a = 0; a < dim; a++)
         for (k = g->skin.terms * t[a]; k < g->skin.terms * (t[a] + 1); k++) {
             const fsi_reduced *b = g->body[g->skin.body[k]];
-            fsi_real *r = row + g->owner[g->vertex_count + g->skin.body[k]], one = 1;
+            fsi_real *r = row + g->first[g->skin.body[k]], one = 1;
             fsi__reduced_apply(b, fsi_vec_add(fsi_reduced_point(b, g->skin.vertex[k]), point), 1, g->skin.vertex + k, &one, fsi_vec_scale(dir, weight[a] * g->skin.weight[k]), 0, r, r + 3, r + 6);
         }
 }
@@ -7397,7 +7400,7 @@ static fsi_result fsi__group_joints(fsi_reduced_group *g, fsi_real dt) {
             int32_t vertex = g->joint[i].vertex[s];
             fsi_real one = 1;
             for (k = 0; k < 3; k++) {
-                fsi_real *r = g->A + (3 * i + k) * n + g->owner[g->vertex_count + g->joint[i].body[s]], sign = s ? FSI_R(-1.0) : FSI_R(1.0);
+                fsi_real *r = g->A + (3 * i + k) * n + g->first[g->joint[i].body[s]], sign = s ? FSI_R(-1.0) : FSI_R(1.0);
                 fsi__reduced_apply(b, fsi_reduced_point(b, vertex), 1, &vertex, &one, fsi_vec(k == 0 ? sign : 0, k == 1 ? sign : 0, k == 2 ? sign : 0), 0, r, r + 3, r + 6);
             }
         }
@@ -7441,7 +7444,7 @@ static fsi_result fsi__group_joints(fsi_reduced_group *g, fsi_real dt) {
 /* Body k's block between g->v and its state. */
 static void fsi__group_exchange(fsi_reduced_group *g, int k, int take) {
     fsi_reduced *b = g->body[k];
-    fsi_real *v = g->v + g->owner[g->vertex_count + k];
+    fsi_real *v = g->v + g->first[k];
     size_t n = (size_t)b->model->modes;
     fsi_vec3 lin, ang;
     if (take) {
@@ -7468,12 +7471,12 @@ FSI_API fsi_result fsi_reduced_group_couple(fsi_reduced_group *g, fsi_real dt, f
     memset(g->mass, 0, (size_t)(n * n) * sizeof *g->mass);
     memset(g->inverse, 0, (size_t)(n * n) * sizeof *g->inverse);
     for (k = 0; k < g->body_count; k++) {
-        int first = g->owner[g->vertex_count + k], m = 6 + g->body[k]->model->modes, which;
+        int first = g->first[k], m = 6 + g->body[k]->model->modes, which;
         fsi__group_exchange(g, k, 0);
         for (which = 0; which < 2; which++) {
-            fsi_real *to = which ? g->inverse : g->mass, *from = g->scratch;
+            fsi_real *to = which ? g->inverse : g->mass, *from = m == n ? to : g->scratch;
             fsi_reduced_mass(g->body[k], dt, which ? NULL : from, which ? from : NULL);
-            for (i = 0; i < m; i++) memcpy(to + (first + i) * n + first, from + i * m, (size_t)m * sizeof *to);
+            for (i = 0; i < m && m < n; i++) memcpy(to + (first + i) * n + first, from + i * m, (size_t)m * sizeof *to);
         }
     }
     if (g->joint_count) r = fsi__group_joints(g, dt);
@@ -7518,6 +7521,8 @@ FSI_API fsi_result fsi_reduced_group_move(fsi_reduced_group *g, fsi_real dt) {
     fsi_result r = FSI_OK;
     if (!g || !g->block) return FSI_ERR_STATE;
     m = 3 * g->joint_count; n = g->dof;
+    for (k = 0; !m && k < g->body_count && r == FSI_OK; k++) r = fsi_reduced_move(g->body[k], dt);
+    if (!m) return r;
     gap = g->LA + m * m; left = gap + m;
     fsi__group_pose(g, 0);
     fsi__group_gaps(g, left);
@@ -7532,7 +7537,7 @@ FSI_API fsi_result fsi_reduced_group_move(fsi_reduced_group *g, fsi_real dt) {
     for (pass = 0;; pass++) {
         fsi_real moved = g->body[0]->moved;
         for (k = 0; k < g->body_count && r == FSI_OK; k++) r = fsi_reduced_move(g->body[k], dt);
-        if (r != FSI_OK || !m) return r;
+        if (r != FSI_OK) return r;
         fsi__group_gaps(g, gap);
         fsi_axpy((size_t)m, -1, left, gap);
         if (pass == 15 || moved > 0 || !(fsi_max_abs((size_t)m, gap) > least)) return FSI_OK;
