@@ -52,41 +52,7 @@ static void drive(swarm *w, fsi_real dt, void *user) {
     }
     m->time += (double)dt;
 }
-static void draw(ex_args *a, fsi_world *w) {
-    const fsi_grid *g = &w->grid;
-    ex_image m = ex_image_make(w->guest_count > 1 ? 800 : 480, 600);
-    double lo[3] = {0, 0, 0}, hi[3];
-    ex_camera c;
-    int i;
-    hi[0] = (double)(g->h * g->nx); hi[1] = (double)(g->h * g->ny); hi[2] = (double)(g->h * g->nz);
-    c = ex_camera_make(hi[0] * 0.5 + 0.6, 0.35, 0.5 * hi[2] + 2.3 + 0.5 * hi[0], hi[0] * 0.5, 0.5 * hi[1], 0.5 * hi[2], 1, 40);
-    ex_clear(&m, ex_rgb(14, 44, 72));
-    ex_floor(&m, &c, lo, hi, 1, 0, 0.2);
-    for (i = 0; i < s.groups; i++) {
-        fsi_surface f = fsi_reduced_group_surface(&s.group[i]);
-        ex_draw_surface3(&m, &c, &f, ex_rgb(245 - 60 * (i == 2), 140 + 50 * (i == 1), 150 + 80 * (i == 2)));
-    }
-    for (i = 0; i < PLANKTON; i++) {                           /* those behind a jellyfish do not show */
-        double p[3], q[3];
-        int u;
-        for (u = 0; u < 3; u++) p[u] = (double)plankton[3 * i + u];
-        if (ex_project(&m, &c, p, q) && q[0] >= 0 && q[1] >= 0 && q[0] < m.w && q[1] < m.h && q[2] < (double)m.depth[(int)q[0] + m.w * (int)q[1]])
-            ex_blend(&m, (int)q[0], (int)q[1], ex_rgb(190, 230, 200), 0.9);
-    }
-    ex_box3(&m, &c, lo, hi, ex_rgb(150, 170, 190));
-    ex_frame(a, &m);
-    ex_image_free(&m);
-}
-static int nearest(const fsi_reduced_model *m, fsi_vec3 x) {   /* x in the mesh's coordinates */
-    fsi_real best = FSI_R(1e30);
-    int i, at = 0;
-    x = fsi_vec_sub(x, m->center);
-    for (i = 0; i < m->vertex_count; i++) {
-        fsi_vec3 d = fsi_vec_sub(fsi_vec_load(m->x0 + 3 * i), x);
-        if (fsi_vec_dot(d, d) < best) best = fsi_vec_dot(d, d), at = i;
-    }
-    return at;
-}
+static ex_color color(const swarm *q, int i) { (void)q; return ex_rgb(245 - 60 * (i == 2), 140 + 50 * (i == 1), 150 + 80 * (i == 2)); }
 static int make_models(const ex_args *a, fsi_mesh *mesh, fsi_reduced_model *model, muscle *m) {
     fsi_reduced_desc d = {0};
     fsi_real *basis, top = FSI_R(-1e30);
@@ -114,25 +80,6 @@ static int make_models(const ex_args *a, fsi_mesh *mesh, fsi_reduced_model *mode
     return i == FSI_OK && fsi_reduced_model_init(&model[1], &d) == FSI_OK;
 }
 
-/* One skin over bell (b[0]) and arms, forms joined smoothly: numbers of particles and weights, so it serves all jellyfish. */
-static int make_skin(swarm_hide *hide, const fsi_reduced *b) {
-    enum { N = 30 };
-    static fsi_real value[N * N * N];
-    fsi_iso_desc d = {0};
-    int i, k;
-    d.nx = d.ny = d.nz = N; d.h = FSI_R(0.56) / (N - 1);
-    d.origin = fsi_vec_sub(fsi_vec_load(b[0].T), fsi_vec(FSI_R(0.28), FSI_R(0.32), FSI_R(0.28)));
-    d.value = value;
-    for (i = 0; i < N * N * N; i++) {
-        fsi_vec3 x = fsi_vec_mad(d.origin, fsi_vec((fsi_real)(i % N), (fsi_real)(i / N % N), (fsi_real)(i / N / N)), d.h);
-        double sum = 0;
-        for (k = 0; k <= ARMS; k++)                            /* x in the mesh's coordinates; distances joined over a centimetre */
-            sum += exp(-100 * (double)fsi_form_distance(fsi_vec_add(fsi_vec_sub(x, fsi_vec_load(b[k].T)), b[k].model->center), k ? &arm_form : &bell_form));
-        value[i] = (fsi_real)fmin(-log(fmax(sum, 1e-30)) / 100, 0.2);
-    }
-    return swarm_skin(hide, b, ARMS + 1, &d, 0.04);
-}
-
 int main(int argc, char **argv) {
     static const ex_key keys[] = {{"bodies", "", "jellyfish", "1", 1, 3, NULL}, {"modes", "", "per arm", "4", 0, 20, NULL}, {"tets", "", "of the bell, about", "4000", 300, 50000, NULL},
                                   {"actuation", "", "share of the bell's radius taken in at the rim", "0.4", 0, 0.8, NULL}, {"period", "s", "of a stroke", "0.5", 0.05, 10, NULL},
@@ -150,61 +97,56 @@ int main(int argc, char **argv) {
     fsi_reduced_model model[2];
     muscle m = {0};
     swarm_hide hide = {0};
-    double total = 0, y0[3], dt, length = 0, swum = 0, sway = 0, squeeze = 0, rim0;
-    int bodies, i, k, frame, steps = 0, stable = 1, rim;
+    swarm_view view = {480, 600, {{0}, {0}, {0}, {0}, 0}, {14, 44, 72}, {150, 170, 190}, color, 0.2, 0, plankton, PLANKTON};
+    fsi_form *forms[ARMS + 1] = {&bell_form, &arm_form, &arm_form, &arm_form, &arm_form};
+    double total = 0, y0[3], dt, length = 0, swum = 0, width, tall, deep;
+    int bodies, i, k, frame, steps = 0, stable = 1, inner;
     ex_begin(&a, argc, argv, "jellyfish", "Jellyfish swim by contracting their bells.", keys, 13, 27, 250);
     bodies = (int)ex_number(&a, "bodies"); dt = ex_number(&a, "dt");
     d.grid.ny = a.size; d.grid.h = FSI_R(1.8) / (fsi_real)a.size; d.grid.nz = a.size * 4 / 9; d.grid.nx = bodies > 1 ? d.grid.nz * (bodies * 3 + 1) / 4 : d.grid.nz;
     d.grid.rho = 1000; d.grid.side[3].kind = FSI_SIDE_OPEN; d.max_guests = bodies;
     if (fsi_world_init(&w, &d) != FSI_OK || !make_models(&a, mesh, model, &m)) return 1;
+    width = (double)(w.grid.h * w.grid.nx); tall = (double)(w.grid.h * w.grid.ny); deep = (double)(w.grid.h * w.grid.nz); inner = (int)(0.04 / dt + 0.5);
+    view.camera = ex_camera_make(0.5 * width + 0.6, 0.35, 0.5 * deep + 2.3 + 0.5 * width, 0.5 * width, 0.5 * tall, 0.5 * deep, 1, 40);
+    if (bodies > 1) view.width = 800;
     m.period = ex_number(&a, "period"); m.part = ex_number(&a, "part"); m.strength = ex_number(&a, "actuation"); m.bodies = bodies; m.friction = ex_number(&a, "friction"); m.righting = ex_number(&a, "righting"); m.spring = ex_number(&a, "spring");
     for (i = 0; i < bodies; i++) {
         fsi_reduced_joint joint[ARMS];
-        fsi_vec3 at = fsi_vec((fsi_real)((i + 0.5) * (double)w.grid.h * w.grid.nx / bodies), FSI_R(0.5) + FSI_R(0.05) * (fsi_real)(i % 2), (fsi_real)(0.5 * (double)w.grid.h * w.grid.nz));
+        fsi_vec3 at = fsi_vec((fsi_real)((i + 0.5) * width / bodies), FSI_R(0.5) + FSI_R(0.05) * (fsi_real)(i % 2), (fsi_real)(0.5 * deep));
         if (!swarm_add(&s, &w, &model[0], at, swarm_turn(0, 0.4 * i, 0))) return 1;
         for (k = 0; k < ARMS; k++) {
             double t = 1.5707963 * k + 0.785;
-            int up = nearest(&model[1], fsi_vec(0, 0, 0)), under = nearest(&model[0], fsi_vec((fsi_real)(0.05 * cos(t)), FSI_R(0.1), (fsi_real)(0.05 * sin(t))));
+            int up = swarm_nearest(&model[1], fsi_vec(0, 0, 0)), under = swarm_nearest(&model[0], fsi_vec((fsi_real)(0.05 * cos(t)), FSI_R(0.1), (fsi_real)(0.05 * sin(t))));
             fsi_reduced *bell = &s.body[i * (ARMS + 1)];
             fsi_vec3 T = fsi_vec_sub(fsi_reduced_point(bell, under), fsi_vec_load(model[1].x0 + 3 * up));
             joint[k].body[0] = 0; joint[k].body[1] = k + 1; joint[k].vertex[0] = under; joint[k].vertex[1] = up;
             if (!swarm_add(&s, &w, &model[1], T, swarm_turn(0, 0, 0))) return 1;
         }
-        if (i == 0 && ex_number(&a, "skin") > 0 && !make_skin(&hide, s.body)) return 1;
+        if (i == 0 && ex_number(&a, "skin") > 0 && !swarm_skin_forms(&hide, s.body, forms, ARMS + 1, fsi_vec_sub(at, fsi_vec(0, FSI_R(0.04), 0)), 0.28, 0.04)) return 1;
         if (!swarm_group(&s, ARMS + 1, joint, ARMS, hide.skin.terms ? &hide.skin : NULL)) return 1;
     }
     s.newmark = (int)ex_number(&a, "newmark"); s.drive_fn = drive; s.user = &m;
     { double lo = 1e9, hi = -1e9; fsi_surface f = fsi_reduced_group_surface(&s.group[0]);
       for (i = 0; i < f.vertex_count; i++) { lo = fmin(lo, (double)f.x[3 * i + 1]); hi = fmax(hi, (double)f.x[3 * i + 1]); } length = hi - lo; }
     for (i = 0; i < 3 * PLANKTON; i++)                         /* evenly spread */
-        plankton[i] = (fsi_real)(fmod(0.5 + (i / 3) * (i % 3 == 0 ? 0.8191725134 : i % 3 == 1 ? 0.6710436067 : 0.5497004779), 1) * (double)w.grid.h * (i % 3 == 0 ? w.grid.nx : i % 3 == 1 ? w.grid.ny : w.grid.nz));
-    rim = nearest(&model[0], fsi_vec((fsi_real)RADIUS, FSI_R(-1), 0));
-    rim0 = hypot((double)model[0].x0[3 * rim], (double)model[0].x0[3 * rim + 2]);
+        plankton[i] = (fsi_real)(fmod(0.5 + (i / 3) * (i % 3 == 0 ? 0.8191725134 : i % 3 == 1 ? 0.6710436067 : 0.5497004779), 1) * (i % 3 == 0 ? width : i % 3 == 1 ? tall : deep));
     for (i = 0; i < bodies; i++) y0[i] = (double)s.body[i * (ARMS + 1)].T[1];
     for (frame = 0; frame < a.frames && stable; frame++) {
-        for (i = 0; i < (int)(0.04 / dt + 0.5) && stable; i++, steps++) {
+        for (i = 0; i < inner && stable; i++, steps++) {
             fsi_report report;
             fsi_result rc = fsi_world_step(&w, (fsi_real)dt, &report);
-            fsi_vec3 p = fsi_vec_sub(fsi_reduced_point(&s.body[0], rim), fsi_vec_load(s.body[0].T));
             if (rc < 0) stable = 0, fprintf(stderr, "step %d: %s\n", steps, fsi_result_text(rc));
             total += report.iterations;
-            squeeze = fmax(squeeze, 1 - hypot((double)p.x, (double)p.z) / rim0);
         }
-        fsi_grid_trace(&w.grid, (fsi_real)(dt * (int)(0.04 / dt + 0.5)), PLANKTON, plankton);
-        if (a.out) draw(&a, &w);
+        fsi_grid_trace(&w.grid, (fsi_real)(dt * inner), PLANKTON, plankton);
+        if (a.out) swarm_draw(&a, &s, &view);
         ex_progress(&a, frame);
     }
-    for (i = 0; i < bodies; i++) {
-        const fsi_real *T = s.body[i * (ARMS + 1)].T;
-        swum += ((double)T[1] - y0[i]) / length / bodies;
-        sway = fmax(sway, fabs((double)T[2] - 0.5 * (double)w.grid.h * w.grid.nz) / length);
-    }
+    for (i = 0; i < bodies; i++) swum += ((double)s.body[i * (ARMS + 1)].T[1] - y0[i]) / length / bodies;
     ex_result("length", "%.4f", length);                       /* m */
     ex_result("swim_distance", "%.4f", swum);                  /* body lengths, upwards, mean */
     ex_result("bytes_per_body", "%lu", (unsigned long)(s.body[0].size + ARMS * s.body[1].size + (ARMS + 1) * sizeof(fsi_reduced)));   /* bell and arms */
-    ex_result("depth", "%.4f", (double)(w.grid.h * w.grid.ny - s.body[0].T[1]) / RADIUS);   /* of the first bell under the top, over its radius */
-    ex_result("sway", "%.4f", sway);
-    ex_result("squeeze", "%.3f", squeeze);                     /* largest share of the rim's radius taken in */
+    ex_result("depth", "%.4f", (tall - (double)s.body[0].T[1]) / RADIUS);   /* of the first bell under the top, over its radius */
     ex_result("joint_error", "%.6f", (double)s.joint_error / length);
     ex_result("iterations", "%.2f", total / (steps ? steps : 1));
     swarm_free(&s); swarm_skin_free(&hide);

@@ -9,24 +9,7 @@ enum { MOST = 8 };
 static swarm s;
 static fsi_real water(fsi_vec3 x, void *user) { return x.y - (fsi_real)*(double *)user; }
 
-static void draw(ex_args *a, fsi_world *w) {
-    const fsi_grid *g = &w->grid;
-    ex_image m = ex_image_make(720, 400);
-    double lo[3] = {0, 0, 0}, hi[3];
-    ex_camera c = ex_camera_make(1.25, 1.15, 3.0, 1.25, 0.28, 0.25, 1, 42);
-    int i;
-    hi[0] = (double)(g->h * g->nx); hi[1] = (double)(g->h * g->ny); hi[2] = (double)(g->h * g->nz);
-    ex_clear(&m, ex_rgb(245, 248, 250));
-    ex_floor(&m, &c, lo, hi, 1, 0, 0.125);
-    for (i = 0; i < s.groups; i++) {
-        fsi_surface f = fsi_reduced_group_surface(&s.group[i]);
-        ex_draw_surface3(&m, &c, &f, ex_map(0, 0.85 - 0.13 * i));
-    }
-    ex_draw_water(&m, &c, g->nx, g->ny, g->nz, (double)g->h, g->phi, ex_rgb(80, 160, 220), 0.5);
-    ex_box3(&m, &c, lo, hi, ex_rgb(110, 110, 110));
-    ex_frame(a, &m);
-    ex_image_free(&m);
-}
+static ex_color color(const swarm *q, int i) { (void)q; return ex_map(0, 0.85 - 0.13 * i); }
 /* Submerged depth over radius of a ball with density ratio q < 1: y^2 (3 - y) / 4 = q (C-07). */
 static double archimedes(double q) {
     double lo = 0, hi = 2;
@@ -49,6 +32,7 @@ int main(int argc, char **argv) {
     fsi_reduced_model model[MOST];
     double density[MOST], r = 0.17, level = 0.55, dt, total = 0, volume0 = 1, worst = 0, below = 0, out_of = 0;
     int balls, i, k, frame, steps = 0, stable = 1;
+    swarm_view view = {720, 400, {{0}, {0}, {0}, {0}, 0}, {245, 248, 250}, {110, 110, 110}, color, 0.125, 0.5, NULL, 0};
     char text[256] = "", exact[256] = "";
     ex_begin(&a, argc, argv, "reduced_spheres", "Soft balls of five densities in a tank.", keys, 8, 60, 120);
     balls = ex_list(&a, "density", density, MOST);
@@ -70,6 +54,7 @@ int main(int argc, char **argv) {
         if (!swarm_group(&s, 1, NULL, 0, NULL)) return 1;
     }
     s.damping = d.damping;
+    view.camera = ex_camera_make(1.25, 1.15, 3.0, 1.25, 0.28, 0.25, 1, 42);
     fsi_grid_set_field(&w.grid, FSI_FIELD_PHI, water, &level);
     fsi_grid_classify(&w.grid);
     printf("damping=%g 1/s on bodies and fluid, %d tetrahedra per ball\n", (double)d.damping, mesh.tet_count);
@@ -81,7 +66,7 @@ int main(int argc, char **argv) {
             total += report.iterations;
             if (steps == 0) volume0 = w.grid.stats.liquid_volume;       /* the balls have pushed their place free */
         }
-        if (a.out) draw(&a, &w);
+        if (a.out) swarm_draw(&a, &s, &view);
         ex_progress(&a, frame);
     }
     for (i = 0; i < balls; i++) { fsi_body_report b; if (fsi_couple_body(&w.couple, i, &b) == FSI_OK) below += b.submerged; }

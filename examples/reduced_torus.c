@@ -13,24 +13,7 @@ static double cpu(void) { return (double)clock() / CLOCKS_PER_SEC; }     /* proc
 static const double R = 0.085, TUBE = 0.035;
 static fsi_real water(fsi_vec3 x, void *user) { return x.y - (fsi_real)*(double *)user; }
 
-static void draw(ex_args *a, scene *q) {
-    const fsi_grid *g = &q->w.grid;
-    ex_image m = ex_image_make(640, 480);
-    double lo[3] = {0, 0, 0}, hi[3];
-    ex_camera c = ex_camera_make(0.5, 1.55, 2.3, 0.5, 0.4, 0.5, 1, 40);
-    int i;
-    hi[0] = (double)(g->h * g->nx); hi[1] = (double)(g->h * g->ny); hi[2] = (double)(g->h * g->nz);
-    ex_clear(&m, ex_rgb(245, 248, 250));
-    ex_floor(&m, &c, lo, hi, 1, 0, 0.125);
-    for (i = 0; i < q->s.groups; i++) {
-        fsi_surface f = fsi_reduced_group_surface(&q->s.group[i]);
-        ex_draw_surface3(&m, &c, &f, ex_map(0, 0.25 + 0.6 * (i * 7 % 10) / 9.0));
-    }
-    ex_draw_water(&m, &c, g->nx, g->ny, g->nz, (double)g->h, g->phi, ex_rgb(80, 160, 220), 0.6);
-    ex_box3(&m, &c, lo, hi, ex_rgb(110, 110, 110));
-    ex_frame(a, &m);
-    ex_image_free(&m);
-}
+static ex_color color(const swarm *q, int i) { (void)q; return ex_map(0, 0.25 + 0.6 * (i * 7 % 10) / 9.0); }
 static fsi_vec3 place(int i) {                                /* layers of 3 x 3 above the water, shifted against each other */
     int layer = i / 9, k = i % 9;
     return fsi_vec((fsi_real)(0.2 + 0.28 * (k % 3) + 0.04 * (layer % 2)), (fsi_real)(0.42 + 0.1 * layer), (fsi_real)(0.2 + 0.28 * (k / 3) - 0.04 * (layer % 2)));
@@ -129,14 +112,16 @@ int main(int argc, char **argv) {
                                   {"full_bodies", "", "fully deformable tori for compare", "2", 1, 50, NULL},
                                   {"skin", "", "1: the fluid sees a skin whose size does not depend on the tetrahedra; 0: the mesh's own surface", "1", 0, 1, NULL}};
     ex_args a;
+    swarm_view view = {640, 480, {{0}, {0}, {0}, {0}, 0}, {245, 248, 250}, {110, 110, 110}, color, 0.125, 0.6, NULL, 0};
     int bodies, compare, frame, k, ok;
+    view.camera = ex_camera_make(0.5, 1.55, 2.3, 0.5, 0.4, 0.5, 1, 40);
     ex_begin(&a, argc, argv, "reduced_torus", "Soft tori fall into a pool; cost against the number of tetrahedra.", keys, 9, 40, 80);
     bodies = (int)ex_number(&a, "bodies"); compare = ex_number(&a, "compare") > 0;
     ok = open_scene(&few, &a, (int)ex_number(&a, "tets"), bodies);
     if (compare) ok = ok && open_scene(&many, &a, (int)ex_number(&a, "tets_many"), bodies) && open_scene(&alone, &a, 0, 0);
     for (frame = 0; frame < a.frames && ok; frame++) {
         for (k = 0; k < 2 && ok; k++) ok = step(&few, &a) && (!compare || (step(&many, &a) && step(&alone, &a)));     /* in turn: both see the same machine */
-        if (a.out) draw(&a, &few);
+        if (a.out) swarm_draw(&a, &few.s, &view);
         ex_progress(&a, frame);
     }
     ex_result("depth", "%.4f", swarm_depth(&few.s, few.level, TUBE));   /* of the lowest points under the first level, over the tube's radius, mean */

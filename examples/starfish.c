@@ -10,24 +10,9 @@
 static swarm s;
 static fsi_real water(fsi_vec3 x, void *user) { return x.y - (fsi_real)*(double *)user; }
 
-static void draw(ex_args *a, fsi_world *w, const fsi_reduced_model *soft) {
-    const fsi_grid *g = &w->grid;
-    ex_image m = ex_image_make(640, 520);
-    double lo[3] = {0, 0, 0}, hi[3];
-    ex_camera c = s.groups == 2 ? ex_camera_make(0.5, 0.75, 2.1, 0.5, 0.3, 0.5, 1, 32) : ex_camera_make(0.5, 1.5, 2.4, 0.5, 0.45, 0.5, 1, 38);
-    int i;
-    hi[0] = (double)(g->h * g->nx); hi[1] = (double)(g->h * g->ny); hi[2] = (double)(g->h * g->nz);
-    ex_clear(&m, ex_rgb(245, 248, 250));
-    ex_floor(&m, &c, lo, hi, 1, 0, 0.125);
-    for (i = 0; i < s.groups; i++) {
-        fsi_surface f = fsi_reduced_group_surface(&s.group[i]);
-        int k = i * 37 % 50;
-        ex_draw_surface3(&m, &c, &f, s.body[i].model == soft ? ex_rgb(235 - k, 90 + k, 60) : ex_rgb(100 + k, 105 + k, 120 + k));
-    }
-    ex_draw_water(&m, &c, g->nx, g->ny, g->nz, (double)g->h, g->phi, ex_rgb(80, 160, 220), 0.8);
-    ex_box3(&m, &c, lo, hi, ex_rgb(110, 110, 110));
-    ex_frame(a, &m);
-    ex_image_free(&m);
+static ex_color color(const swarm *q, int i) {                 /* soft ones red, rigid ones grey */
+    int k = i * 37 % 50;
+    return q->body[i].model->modes ? ex_rgb(235 - k, 90 + k, 60) : ex_rgb(100 + k, 105 + k, 120 + k);
 }
 static double fastest(double *mean) {                          /* of the centres of mass, m/s */
     double v, most = 0;
@@ -50,6 +35,7 @@ int main(int argc, char **argv) {
     fsi_mesh mesh;
     fsi_reduced_model model[2];
     double level, total = 0, dt, peak = 0, last = 0, mean = 0, deepest = 0, low = 1e9, share;
+    swarm_view view = {640, 520, {{0}, {0}, {0}, {0}, 0}, {245, 248, 250}, {110, 110, 110}, color, 0.125, 0.8, NULL, 0};
     int bodies, i, k, frame, steps = 0, stable = 1;
     ex_begin(&a, argc, argv, "starfish", "A heap of starfish, rigid ones beside soft ones, sinks through water.", keys, 8, 24, 80);
     bodies = (int)ex_number(&a, "bodies"); dt = ex_number(&a, "dt"); share = ex_number(&a, "rigid");
@@ -72,6 +58,7 @@ int main(int argc, char **argv) {
         if (bodies == 2) { T = fsi_vec(i ? FSI_R(0.25) : FSI_R(0.75), FSI_R(0.7), FSI_R(0.5)); turn = swarm_turn(1.1, 0.2, 0.3); }
         if (!swarm_add(&s, &w, &model[hard], T, turn) || !swarm_group(&s, 1, NULL, 0, NULL)) return 1;
     }
+    view.camera = bodies == 2 ? ex_camera_make(0.5, 0.75, 2.1, 0.5, 0.3, 0.5, 1, 32) : ex_camera_make(0.5, 1.5, 2.4, 0.5, 0.45, 0.5, 1, 38);
     s.damping = d.damping; s.contacts.friction = FSI_R(0.3); s.contacts.slop = FSI_R(0.1) * w.grid.h; s.contacts.iterations = 100;
     fsi_grid_set_field(&w.grid, FSI_FIELD_PHI, water, &level);
     fsi_grid_classify(&w.grid);
@@ -85,7 +72,7 @@ int main(int argc, char **argv) {
             peak = fmax(peak, last = fastest(&mean));
             deepest = fmax(deepest, (double)s.contacts.depth);
         }
-        if (a.out) draw(&a, &w, &model[0]);
+        if (a.out) swarm_draw(&a, &s, &view);
         ex_progress(&a, frame);
     }
     for (i = 0; i < bodies; i++) for (k = 0; k < s.body[i].model->surface_count; k++) low = fmin(low, (double)fsi_reduced_point(&s.body[i], s.body[i].model->surface[k]).y);

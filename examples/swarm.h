@@ -170,6 +170,25 @@ EX int swarm_skin_model(swarm_hide *hide, const fsi_reduced_model *m) {
     fsi_reduced_free(&b);
     return ok;
 }
+/* One skin over bodies with these forms, joined smoothly over a centimetre; the cube of half-width half around at holds them. Numbers of particles and weights
+   only, so it serves all bodies made like these. */
+EX int swarm_skin_forms(swarm_hide *hide, const fsi_reduced *b, fsi_form *const *form, int count, fsi_vec3 at, double half, double blend) {
+    enum { N = 30 };
+    static fsi_real value[N * N * N];
+    fsi_iso_desc d = {0};
+    int i, k;
+    d.nx = d.ny = d.nz = N; d.h = (fsi_real)(2 * half) / (N - 1);
+    d.origin = fsi_vec_sub(at, fsi_vec((fsi_real)half, (fsi_real)half, (fsi_real)half));
+    d.value = value;
+    for (i = 0; i < N * N * N; i++) {
+        fsi_vec3 x = fsi_vec_mad(d.origin, fsi_vec((fsi_real)(i % N), (fsi_real)(i / N % N), (fsi_real)(i / N / N)), d.h);
+        double sum = 0;
+        for (k = 0; k < count; k++)                            /* x in the mesh's coordinates */
+            sum += exp(-100 * (double)fsi_form_distance(fsi_vec_add(fsi_vec_sub(x, fsi_vec_load(b[k].T)), b[k].model->center), form[k]));
+        value[i] = (fsi_real)fmin(-log(fmax(sum, 1e-30)) / 100, 0.2);
+    }
+    return swarm_skin(hide, b, count, &d, blend);
+}
 EX void swarm_skin_free(swarm_hide *hide) { fsi_iso_free(&hide->mesh); free(hide->body); free(hide->vertex); free(hide->weight); }
 /* What all of them print: gap of the joints (0 without any), mean way upwards in body lengths, memory of a copy. */
 EX void swarm_results(const swarm *s, double length) {
@@ -190,6 +209,48 @@ EX double swarm_depth(const swarm *s, double level, double radius) {
         sum += fmax(0, level - low) / radius / s->bodies;
     }
     return sum;
+}
+/* A picture of box, bodies, dots (those behind a body do not show) and water (share of it seen, 0 = none). */
+typedef struct swarm_view {
+    int width, height;
+    ex_camera camera;
+    ex_color back, edge;
+    ex_color (*color_fn)(const swarm *s, int group);
+    double tile, water;
+    const fsi_real *dots; int dot_count;
+} swarm_view;
+EX void swarm_draw(ex_args *a, swarm *s, const swarm_view *v) {
+    const fsi_grid *g = &s->world->grid;
+    ex_image m = ex_image_make(v->width, v->height);
+    double lo[3] = {0, 0, 0}, hi[3], p[3], q[3];
+    int i, k;
+    hi[0] = (double)(g->h * g->nx); hi[1] = (double)(g->h * g->ny); hi[2] = (double)(g->h * g->nz);
+    ex_clear(&m, v->back);
+    ex_floor(&m, &v->camera, lo, hi, 1, 0, v->tile);
+    for (i = 0; i < s->groups; i++) {
+        fsi_surface f = fsi_reduced_group_surface(&s->group[i]);
+        ex_draw_surface3(&m, &v->camera, &f, v->color_fn(s, i));
+    }
+    for (i = 0; i < v->dot_count; i++) {
+        for (k = 0; k < 3; k++) p[k] = (double)v->dots[3 * i + k];
+        if (ex_project(&m, &v->camera, p, q) && q[0] >= 0 && q[1] >= 0 && q[0] < m.w && q[1] < m.h && q[2] < (double)m.depth[(int)q[0] + m.w * (int)q[1]])
+            ex_blend(&m, (int)q[0], (int)q[1], ex_rgb(190, 230, 200), 0.9);
+    }
+    if (v->water > 0) ex_draw_water(&m, &v->camera, g->nx, g->ny, g->nz, (double)g->h, g->phi, ex_rgb(80, 160, 220), v->water);
+    ex_box3(&m, &v->camera, lo, hi, v->edge);
+    ex_frame(a, &m);
+    ex_image_free(&m);
+}
+/* Vertex of a model nearest to x, in the mesh's coordinates. */
+EX int swarm_nearest(const fsi_reduced_model *m, fsi_vec3 x) {
+    fsi_real best = FSI_R(1e30);
+    int i, at = 0;
+    x = fsi_vec_sub(x, m->center);
+    for (i = 0; i < m->vertex_count; i++) {
+        fsi_vec3 d = fsi_vec_sub(fsi_vec_load(m->x0 + 3 * i), x);
+        if (fsi_vec_dot(d, d) < best) best = fsi_vec_dot(d, d), at = i;
+    }
+    return at;
 }
 static void swarm_free(swarm *s) {
     int i;
