@@ -7348,7 +7348,7 @@ FSI_API fsi_surface fsi_reduced_group_surface(fsi_reduced_group *g) {
    (each particle's is moved by what the point is off the surface), so torques are exact. */
 static void fsi__group_row(const fsi_coupled *self, int element, const fsi_real *weight, fsi_vec3 point, fsi_vec3 dir, fsi_real *row) {
     const fsi_reduced_group *g = (const fsi_reduced_group *)self->user;
-    int a, k, i, dim = g->body[0]->model->dim;
+    int a, k, dim = g->body[0]->model->dim;
     const int32_t *t = g->index + dim * element;
     memset(row, 0, (size_t)g->dof * sizeof *row);
     if (!g->skin.terms) {
