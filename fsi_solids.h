@@ -8180,7 +8180,8 @@ FSI_API void fsi_reduced_contacts_free(fsi_reduced_contacts *c) {
     fsi_free(&c->allocator, c->where, c->where_room * sizeof *c->where);
     fsi_free(&c->allocator, c->past, c->past_room * sizeof *c->past);
     fsi_free(&c->allocator, c->held, c->held_room * sizeof *c->held);
-    c->contact = NULL; c->row = c->u = NULL; c->where = NULL; c->room = c->count = 0; c->row_room = c->u_room = c->where_room = 0;
+    c->contact = NULL; c->row = c->u = c->held = NULL; c->where = NULL; c->past = NULL;
+    c->room = c->count = c->past_count = c->bodies = c->holds = 0; c->row_room = c->u_room = c->where_room = c->past_room = c->held_room = 0;
 }
 
 /* The rigid world's view: points are the samples. */
