@@ -318,10 +318,10 @@ typedef struct fsi_bubble {
     int region;               /* number in grid.regions */
     double volume;            /* now, m^3 (m^2 in 2D) */
     double target;            /* should be */
-    double drift;             /* what a step loses as a rule (the level set's error), same unit: made good in advance */
     fsi_real pressure;        /* Pa, from the last solve */
     int first, last;          /* private: its faces */
     fsi_real weight, rhs;     /* private: sum of face weights, right-hand side of its row */
+    double area, shift, step, before; /* private: surface in m^2, correction of the surface and its last part in m, volume before that */
 } fsi_bubble;
 
 /* What the fluid did to one solid in the last solve. */
@@ -371,6 +371,7 @@ typedef struct fsi_couple {
     int null_count;           /* null vectors of Sigma: combinations of constants on closed regions */
     fsi_real *null_vector;    /* [null_count * 64] */
     int32_t *bubble_cell;     /* [cells] bubble of the step before + 1; 0 = none, -1 = open air */
+    int32_t *bubble_near;     /* [cells] bubble whose surface is next + 1; bubbles + 1 = the open surface, 0 = far from all */
     fsi__bubble_face *bubble_face; /* faces between fluid and bubbles, by bubble */
     fsi__block block[40];     /* the lists above */
 } fsi_couple;
@@ -2227,9 +2228,10 @@ static fsi_result fsi__fraction_sides(fsi_interface *f, const fsi_grid *g) {
        lambda = b (J v - u*) - A o share p^_c                     impulse on the solid = -J^T lambda
    The grid's matrix and right-hand side are rho h^(2-dim) times these: `scale`. */
 #define FSI__REGIONS 64                  /* closed regions told apart */
+#define FSI__BUBBLE_LAYER 65536          /* bubble_near = number + layer times this */
 static void fsi__bubble_extra(const fsi_couple *c, const fsi_real *x, fsi_real *y);
 enum { FSI__B_OFFSET, FSI__B_FIRST, FSI__B_BY, FSI__B_ROW, FSI__B_Q, FSI__B_F, FSI__B_FAT, FSI__B_K, FSI__B_KAT, FSI__B_COEF, FSI__B_CELLS,
-       FSI__B_LAMBDA, FSI__B_VELOCITY, FSI__B_BEFORE, FSI__B_KFULL, FSI__B_GROUP, FSI__B_SCELL, FSI__B_SFACTOR, FSI__B_E, FSI__B_CWORK, FSI__B_GY, FSI__B_NULL, FSI__B_BUBBLE, FSI__B_BW, FSI__B_BF, FSI__B_KRYLOV,
+       FSI__B_LAMBDA, FSI__B_VELOCITY, FSI__B_BEFORE, FSI__B_KFULL, FSI__B_GROUP, FSI__B_SCELL, FSI__B_SFACTOR, FSI__B_E, FSI__B_CWORK, FSI__B_GY, FSI__B_NULL, FSI__B_BUBBLE, FSI__B_BW, FSI__B_BF, FSI__B_BNEAR, FSI__B_KRYLOV,
        FSI__B_VECTOR, FSI__B_WEIGHT, FSI__B_SMALL, FSI__B_BFACE, FSI__B_HALF, FSI__B_COUNT };
 
 /* Room for count items in list number slot; old contents are kept. NULL: no memory (the old list stays). */
@@ -2854,14 +2856,12 @@ static void fsi__bubble_targets(fsi_couple *c, const fsi_bubble *old, int olds, 
     for (o = 0; o < olds; o++) if (!share[o * (c->bubbles + 1) + c->bubbles]) lost += old[o].target;
     for (b = 1; b < c->bubbles; b++) if (c->bubble[b].volume > c->bubble[largest].volume) largest = b;
     for (b = 0; b < c->bubbles; b++) {
-        double target = b == largest ? lost : 0, drift = 0;
+        double target = b == largest ? lost : 0;
         for (o = 0; o < olds; o++) {
             total = share[o * (c->bubbles + 1) + c->bubbles];
             if (!total) continue;
             target += old[o].target * (double)share[o * (c->bubbles + 1) + b] / (double)total;
-            drift += old[o].drift * (double)share[o * (c->bubbles + 1) + b] / (double)total;
         }
-        c->bubble[b].drift = drift;
         if (!(target > (b == largest ? lost : 0))) {   /* without a past: air caught from outside is new, a pocket that came off unseen is not */
             target += c->bubble[b].volume;
             if (olds && !share[olds * (c->bubbles + 1) + b]) debt += c->bubble[b].volume;
@@ -2877,10 +2877,10 @@ static int fsi__bubble_list(fsi_couple *c) {
     int r, olds = c->bubbles, count = 0, *share;
     size_t n;
     for (r = 0; r < g->region_count; r++) count += !g->regions[r].open && g->regions[r].cells > 0;
-    list = (fsi_bubble *)fsi__room(c, FSI__B_BUBBLE, 2 * (size_t)(olds + count), sizeof *list);
+    list = (fsi_bubble *)fsi__room(c, FSI__B_BUBBLE, 2 * (size_t)(olds + count) + 1, sizeof *list);
     share = (int *)fsi__room(c, FSI__B_BW, (size_t)(olds + 1) * (size_t)(count + 1), sizeof *share);
     if (!list || !share || !FSI__ROOM(c, bubble_cell, int32_t, FSI__B_BF, g->cells)) return 0;
-    old = list + count;
+    old = list + count + 1;                            /* one place more for the open surface, see fsi__bubble_settle */
     memmove(old, list, (size_t)olds * sizeof *list);
     c->bubble = list;
     for (r = 0, c->bubbles = 0; r < g->region_count; r++) {
@@ -2898,6 +2898,119 @@ static int fsi__bubble_list(fsi_couple *c) {
         c->bubble_cell[n] = b < c->bubbles ? b + 1 : -1;
     }
     return 1;
+}
+
+/* The level set gains and loses volume by itself (a few 1e-5 of a bubble a step, per cents of the pieces when it breaks up). That is made good where it
+   arises: the surface of every bubble moves by its own small shift until its volume is the target's, then the open surface's until the liquid's is. */
+/* Which surface is next to a cell: air cells know their region, liquid takes it from its neighbours, in the order that fsi_grid_classify counts volumes. */
+static void fsi__bubble_reach(fsi_couple *c) {
+    enum { LAYERS = 4 };
+    const fsi_grid *g = c->grid;
+    const fsi_interface *f = &c->interface;
+    int layer, axis, up;
+    size_t n;
+    for (n = 0; n < g->cells; n++) c->bubble_near[n] = c->bubble_cell[n] < 0 ? c->bubbles + 1 : c->bubble_cell[n];
+    for (layer = 1; layer <= LAYERS; layer++)
+        for (n = 0; n < g->cells; n++) {
+            if (c->bubble_near[n] || g->cell[n] != FSI_CELL_FLUID || g->phi[n] < (fsi_real)-(LAYERS + 1) * f->h) continue;
+            for (axis = 0; axis < f->dim && !c->bubble_near[n]; axis++)
+                for (up = 0; up < 2 && !c->bubble_near[n]; up++) {
+                    const int at = (int)(n / (size_t)fsi__stride(f, axis) % (size_t)f->n[axis]);
+                    int32_t next;
+                    if (up ? at + 1 >= f->n[axis] : at < 1) continue;
+                    next = c->bubble_near[(ptrdiff_t)n + (up ? 1 : -1) * fsi__stride(f, axis)];
+                    if (next && next / FSI__BUBBLE_LAYER < layer) c->bubble_near[n] = next % FSI__BUBBLE_LAYER + layer * FSI__BUBBLE_LAYER;
+                }
+        }
+}
+/* Volumes of the bubbles, and of the liquid in place of the open surface's (negative: it grows when the surface goes outward). */
+static void fsi__bubble_volumes(fsi_couple *c) {
+    fsi_grid *g = c->grid;
+    const double cell = (double)g->h * (double)fsi__area(&c->interface);
+    size_t n;
+    int b;
+    for (b = 0; b < c->bubbles; b++) c->bubble[b].volume = 0;
+    c->bubble[b].volume = -fsi_levelset_volume(&g->levelset, g->occluded ? g->occlusion.solid : NULL, c->cells[0]);
+    for (n = 0; n < g->cells; n++) {
+        b = c->bubble_near[n] % FSI__BUBBLE_LAYER - 1;
+        if (b >= 0 && b < c->bubbles && c->bubble_near[n] / FSI__BUBBLE_LAYER <= 1) c->bubble[b].volume += cell * (1 - (double)c->cells[0][n]);
+    }
+}
+/* phi, and at the end the markers: left behind they would soon count as escaped and undo the shift. */
+static void fsi__bubble_shift(fsi_couple *c, int markers) {
+    fsi_levelset *ls = &c->grid->levelset;
+    const fsi_interface *f = &c->interface;
+    const fsi_real end = (fsi_real)ls->desc.band * ls->desc.h;
+    size_t n;
+    for (n = 0; n < ls->cells && !markers; n++)
+        if (c->bubble_near[n] && fsi__abs(ls->phi[n]) < end) ls->phi[n] -= (fsi_real)c->bubble[c->bubble_near[n] % FSI__BUBBLE_LAYER - 1].step;
+    for (n = 0; n < ls->state->count && markers; n++) {
+        fsi_vec3 x = fsi_vec(ls->px[n], ls->py[n], f->dim == 3 ? ls->pz[n] : 0), normal;
+        fsi_real at[3];
+        int from[3], to[3], near;
+        fsi_vec_store(at, x);
+        if (!fsi__cells_met(f, at, at, from, to) || (near = c->bubble_near[fsi__cell_index(f, from)]) == 0) continue;
+        fsi_levelset_sample(ls, x, &normal);
+        x = fsi_vec_mad(x, fsi__unit(normal), (fsi_real)c->bubble[near % FSI__BUBBLE_LAYER - 1].shift);
+        fsi_vec_store(at, x);
+        if (!fsi__cells_met(f, at, at, from, to) || f->covered[fsi__cell_index(f, from)]) continue;
+        ls->px[n] = x.x; ls->py[n] = x.y;
+        if (f->dim == 3) ls->pz[n] = x.z;
+    }
+}
+/* Pieces too small for the grid to hold are left alone; the largest bubble makes up for them. */
+static void fsi__bubble_lend(fsi_couple *c) {
+    const double least = (c->interface.dim == 3 ? 8 : 4) * (double)c->grid->h * (double)fsi__area(&c->interface);
+    int b, largest = 0;
+    for (b = 1; b < c->bubbles; b++) if (c->bubble[b].volume > c->bubble[largest].volume) largest = b;
+    for (b = 0; b < c->bubbles; b++) {
+        if (b == largest || c->bubble[b].volume >= least) continue;
+        c->bubble[largest].target += c->bubble[b].target - c->bubble[b].volume;
+        c->bubble[b].target = c->bubble[b].volume;
+    }
+}
+/* Shifts, by secant steps, of at most a tenth of a cell. */
+static void fsi__bubble_match(fsi_couple *c) {
+    fsi_grid *g = c->grid;
+    const double most = 0.1 * (double)g->h;
+    size_t n;
+    int b, round, count;
+    memset(c->bubble + c->bubbles, 0, sizeof *c->bubble);              /* the open surface */
+    c->bubble[c->bubbles].target = -g->levelset.state->target;
+    for (b = 0; b < c->bubbles; b++) c->bubble[b].area = c->bubble[b].shift = c->bubble[b].step = 0;
+    for (n = 0; n < g->cells; n++)
+        if (c->bubble_near[n] / FSI__BUBBLE_LAYER == 1) c->bubble[c->bubble_near[n] % FSI__BUBBLE_LAYER - 1].area += (double)fsi__area(&c->interface);
+    count = c->bubbles + (g->desc.volume_correction != 0);
+    for (round = 0; round < 4; round++) {
+        fsi__bubble_volumes(c);
+        for (b = 0; b < count; b++) {
+            fsi_bubble *u = c->bubble + b;
+            if (fabs(u->step) > 1e-9 * (double)g->h && (u->before - u->volume) / u->step > 0.1 * u->area) u->area = (u->before - u->volume) / u->step;
+            u->before = u->volume;
+            u->step = u->area > 0 ? fmin(fmax(u->shift + (u->volume - u->target) / u->area, -most), most) - u->shift : 0;
+            u->shift += u->step;
+        }
+        fsi__bubble_shift(c, 0);
+    }
+    fsi__bubble_shift(c, 1);
+}
+static fsi_result fsi__bubble_settle(fsi_couple *c) {
+    fsi_grid *g = c->grid;
+    int b, pass;
+    if (!c->desc.bubbles || !g->region || !c->bubbles) return FSI_OK;
+    if (!FSI__ROOM(c, bubble_near, int32_t, FSI__B_BNEAR, g->cells)) return FSI_ERR_MEMORY;
+    for (pass = 0; pass < 6; pass++) {                                 /* again where a shift has parted or joined what it moved */
+        double off = 0, all = 0;
+        fsi_result r = fsi_grid_classify(g);
+        if (r < 0) return r;
+        if (!fsi__bubble_list(c)) return FSI_ERR_MEMORY;
+        fsi__bubble_lend(c);
+        for (b = 0; b < c->bubbles; b++) off += fabs(c->bubble[b].volume - c->bubble[b].target), all += c->bubble[b].target;
+        if (pass == 5 || (pass && off < 1e-3 * all) || c->bubbles + 1 >= FSI__BUBBLE_LAYER) break;
+        fsi__bubble_reach(c);
+        fsi__bubble_match(c);
+    }
+    return FSI_OK;
 }
 
 /* Faces of every bubble and its row; adds w rhs_b / W to the grid's right-hand side. */
@@ -2936,9 +3049,7 @@ static fsi_result fsi__bubble_build(fsi_couple *c, fsi_real dt) {
                 }
         }
         u->last = count;
-        u->drift += 0.25 * (u->target - u->volume);
-        u->drift = fmin(fmax(u->drift, -0.01 * u->volume), 0.01 * u->volume);
-        change = fmin(fmax(0.75 * (u->target - u->volume) + u->drift, -0.03 * u->volume), 0.03 * u->volume);
+        change = fmin(fmax(u->target - u->volume, -0.03 * u->volume), 0.03 * u->volume);   /* what fsi__bubble_settle could not mend */
         u->rhs = (fsi_real)(-(double)g->desc.rho * (double)f->h * (flux - change / (double)dt / cell_volume * (double)f->h));
         for (n = (size_t)u->first; n < (size_t)u->last && u->weight > 0; n++)
             g->rhs[c->bubble_face[n].cell] += c->bubble_face[n].w * u->rhs / u->weight;
@@ -3584,6 +3695,7 @@ FSI_API fsi_result fsi_couple_step(fsi_couple *couple, const fsi_scene *scene, f
     if (solve < 0) return solve;
     r = fsi_grid_extrapolate(g);
     if (r >= 0) r = fsi_interface_move_surface(&couple->interface, g, dt, &rep);            /* 6. the liquid's surface and the solids move */
+    if (r >= 0) r = fsi__bubble_settle(couple);
     if (r >= 0 && scene->move_fn) r = scene->move_fn(scene->user, dt);
     if (r >= 0) r = fsi_interface_moved(&couple->interface, g, NULL);
     if (r < 0) return r;
