@@ -2857,9 +2857,11 @@ static void fsi__bubble_targets(fsi_couple *c, const fsi_bubble *old, int olds, 
     for (b = 1; b < c->bubbles; b++) if (c->bubble[b].volume > c->bubble[largest].volume) largest = b;
     for (b = 0; b < c->bubbles; b++) {
         double target = b == largest ? lost : 0;
+        int most = 0;
         for (o = 0; o < olds; o++) {
             total = share[o * (c->bubbles + 1) + c->bubbles];
             if (!total) continue;
+            if (share[o * (c->bubbles + 1) + b] > most) { most = share[o * (c->bubbles + 1) + b]; c->bubble[b].pressure = old[o].pressure; }
             target += old[o].target * (double)share[o * (c->bubbles + 1) + b] / (double)total;
         }
         if (!(target > (b == largest ? lost : 0))) {   /* without a past: air caught from outside is new, a pocket that came off unseen is not */

@@ -4883,23 +4883,20 @@ FSI__INLINE float fsi__mg_rank_weight(const fsi_mg *mg, int q) {
     return w;
 }
 
-/* E_gh += what a level adds to Z^T B Z, half of each of the two orders. */
+/* E_gh += what a level adds to Z^T B Z: t_g^T m_h + m_g^T (t_h - A m_h). The other order gives the same, and differs a little only where the columns are cut. */
 static void fsi__mg_rank_pair(const fsi_mg *mg, fsi_mg_rank *r, int q, int g, int h) {
     const fsi__mg_patch *p = r->patch + (size_t)q * (size_t)r->groups + (size_t)g, *o = p + (h - g);
     size_t cp = FSI__LANES * fsi__box_cells(p->mlo, p->mhi), co = FSI__LANES * fsi__box_cells(o->mlo, o->mhi);
-    size_t tp = FSI__LANES * fsi__box_cells(p->lo, p->hi), to = FSI__LANES * fsi__box_cells(o->lo, o->hi);
-    float weight = fsi__mg_rank_weight(mg, q) / 2;
+    size_t tp = FSI__LANES * fsi__box_cells(p->lo, p->hi);
+    float weight = fsi__mg_rank_weight(mg, q);
     int a, b, u, v, n = r->columns;
     if (!fsi__mg_boxes_meet(p->mlo, p->mhi, o->mlo, o->mhi)) return;
     for (a = 0; a < fsi__mg_packs(r, g); a++)
         for (b = 0; b < fsi__mg_packs(r, h); b++) {
             float s[FSI__LANES * FSI__LANES] = {0};
-            size_t np = cp * (size_t)fsi__mg_packs(r, g), no = co * (size_t)fsi__mg_packs(r, h);
-            const float *xp = r->work + p->x + cp * (size_t)a, *xo = r->work + o->x + co * (size_t)b, *dp = xp + np, *dd = xo + no;
+            const float *xp = r->work + p->x + cp * (size_t)a, *xo = r->work + o->x + co * (size_t)b, *dd = xo + co * (size_t)fsi__mg_packs(r, h);
             fsi__mg_rank_outer(p->lo, p->hi, r->data + p->t + tp * (size_t)a, o->mlo, o->mhi, xo, 1, s);
-            fsi__mg_rank_outer(p->mlo, p->mhi, xp, o->lo, o->hi, r->data + o->t + to * (size_t)b, 1, s);
             fsi__mg_rank_outer(p->mlo, p->mhi, xp, o->mlo, o->mhi, dd, 2, s);
-            fsi__mg_rank_outer(p->mlo, p->mhi, dp, o->mlo, o->mhi, xo, 2, s);
             for (u = 0; u < FSI__LANES; u++)
                 for (v = 0; v < FSI__LANES; v++) {
                     int i = r->offset[g] + FSI__LANES * a + u, j = r->offset[h] + FSI__LANES * b + v;

@@ -789,6 +789,42 @@ TEST C_26_bubble_keeps_its_volume(void) {
     PASS();
 }
 
+/* A bubble two diameters under the surface rises, is pierced from below and falls into pieces: until the first of them opens to the air, all closed air
+   together keeps its volume, and so does the liquid. */
+static fsi_real deep_bubble(fsi_vec3 x, void *user) {
+    fsi_real a = x.y - FSI_R(1.1), b = FSI_R(0.15) - fsi_vec_length(fsi_vec_sub(x, fsi_vec(FSI_R(0.5), FSI_R(0.3), x.z)));
+    (void)user;
+    return a > b ? a : b;
+}
+TEST C_26_bubble_breaks_up(void) {
+    fsi_grid_desc d = tank(48, 2);
+    fsi_scene sc;
+    double first = 0, volume = 0, target = 0, worst = 0, liquid = 0, height = 0;
+    int step, k, most = 0;
+    memset(&sc, 0, sizeof sc);
+    d.ny = 72; d.liquid = 1; d.rho = 1000; d.volume_correction = 1; d.tolerance = TOL(1e-6, 1e-5);
+    ASSERT(open_scene(&S, &d, FSI_COUPLE_DEFLATED, 0));
+    S.couple.desc.bubbles = 1;
+    CHECK_OK(fsi_grid_set_field(&S.grid, FSI_FIELD_PHI, deep_bubble, NULL));
+    for (step = 0; step < 400; step++) {
+        ASSERT(fsi_couple_step(&S.couple, &sc, FSI_R(0.004), NULL) >= 0);
+        for (k = 0, volume = 0; k < S.grid.region_count; k++) if (!S.grid.regions[k].open) volume += S.grid.regions[k].volume;
+        for (k = 0, target = 0; k < S.couple.bubbles; k++) target += S.couple.bubble[k].target;
+        if (step == 0) first = target;
+        if (fabs(target - first) > 0.001 * first) break;               /* a piece has reached the surface */
+        if (S.couple.bubbles > most) most = S.couple.bubbles;
+        worst = fmax(worst, fabs(volume - first) / first);
+        liquid = fmax(liquid, fabs(S.grid.stats.liquid_volume / S.grid.levelset.state->target - 1));
+        for (k = 0; k < (int)S.grid.cells; k++)
+            if (S.couple.bubble_cell[k] > 0) height = fmax(height, (double)(k / S.grid.nx) * (double)S.grid.h);
+    }
+    CHECK_MOST(worst, 0.005);
+    CHECK_MOST(liquid, 0.001);
+    ASSERT(most >= 4 && height > 0.9);
+    close_scene(&S);
+    PASS();
+}
+
 static fsi_result float_begin(void *user, fsi_real dt) {
     scene *s = (scene *)user;
     int i, n = s->surface[0].vertex_count;
@@ -1465,6 +1501,7 @@ SUITE(couple) {
     RUN_TEST(shell_separates);
     RUN_TEST(C_26_bubble_flux);
     RUN_TEST(C_26_bubble_keeps_its_volume);
+    RUN_TEST(C_26_bubble_breaks_up);
     RUN_TEST(C_07_floating_depth);
     RUN_TEST(C_05_06_buoyancy_trajectory);
     RUN_TEST(C_08_metacentric_tilt);
