@@ -54,7 +54,7 @@ int main(int argc, char **argv) {
         if (!swarm_group(&s, 1, NULL, 0, NULL)) return 1;
     }
     s.damping = d.damping;
-    view.camera = ex_camera_make(1.25, 1.15, 3.0, 1.25, 0.28, 0.25, 1, 42);
+    view.camera = ex_camera_make(1.25, 1.15, 3.0, 1.25, 0.42, 0.25, 1, 42);
     fsi_grid_set_field(&w.grid, FSI_FIELD_PHI, water, &level);
     fsi_grid_classify(&w.grid);
     printf("damping=%g 1/s on bodies and fluid, %d tetrahedra per ball\n", (double)d.damping, mesh.tet_count);

@@ -58,7 +58,7 @@ int main(int argc, char **argv) {
         if (bodies == 2) { T = fsi_vec(i ? FSI_R(0.25) : FSI_R(0.75), FSI_R(0.7), FSI_R(0.5)); turn = swarm_turn(1.1, 0.2, 0.3); }
         if (!swarm_add(&s, &w, &model[hard], T, turn) || !swarm_group(&s, 1, NULL, 0, NULL)) return 1;
     }
-    view.camera = bodies == 2 ? ex_camera_make(0.5, 0.75, 2.1, 0.5, 0.3, 0.5, 1, 32) : ex_camera_make(0.5, 1.5, 2.4, 0.5, 0.45, 0.5, 1, 38);
+    view.camera = bodies == 2 ? ex_camera_make(0.5, 0.8, 2.2, 0.5, 0.4, 0.5, 1, 36) : ex_camera_make(0.5, 1.5, 2.4, 0.5, 0.45, 0.5, 1, 38);
     s.damping = d.damping; s.contacts.friction = FSI_R(0.3); s.contacts.slop = FSI_R(0.1) * w.grid.h; s.contacts.iterations = 100;
     fsi_grid_set_field(&w.grid, FSI_FIELD_PHI, water, &level);
     fsi_grid_classify(&w.grid);
