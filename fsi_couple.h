@@ -490,11 +490,13 @@ FSI_API fsi_result fsi_world_restore(fsi_world *w, const void *block);
 /* Frictionless walls on a voxel grid (SLIP, with the repairs of docs/slip.md): the fluid crosses the stair steps of a sloping surface through
    ghost cells, so that it slides along the surface and never through it. Every coupling side of fsi_interface gets a flux of its own and a
    ghost cell behind it; ghosts of the same side of the surface are merged and linked, ghosts of different sides never.
-       flux out of the fluid cell through a side      sign (J v)_s + coefficient * (relative flux), the second also enters the ghost
+       flux out of the fluid cell through a side      sign (J v)_s + (relative flux), the second also enters the ghost
        start of the relative flux                     sign * axis part of (I - N N^T)(V^ - V_s), V^ = mean of the cell's regular samples
-       surface velocity after the solve               V = V_s + coefficient (I - N N^T)(V^ - V_s)   (N.V = N.V_s exactly)
+       surface velocity after the solve               V = V_s + (I - N N^T)(V^ - V_s)   (N.V = N.V_s exactly)
+       friction, coefficient c < 1                    wall stress -FSI_SLIP_STRESS (1 - c) / c rho |V - V_s| (V - V_s); c = 0: V = V_s
    For static closed solids area fractions (fsi_couple_desc.fractions) are more accurate; this is for thin shells, and for closed solids on
    voxels. Solids with inverse_mass 0 (or dof 0: surface.v) are static or scripted; others are moved by the solve (two-way). */
+#define FSI_SLIP_STRESS FSI_R(0.05)      /* wall stress over rho |V - V_s|^2 at coefficient 1/2 */
 typedef enum fsi_slip_form {
     FSI_SLIP_REPAIRED = 0,    /* flux-consistent start, corner links, no reaction of the constraint on regular faces: first order */
     FSI_SLIP_PAPER,           /* SLIP eq. 10, 12, 16 as printed (sign corrected), one pass: kept as reference. Does not converge on a cylinder (docs/slip.md) */
@@ -511,7 +513,8 @@ typedef struct fsi_slip_desc {
     fsi_slip_solver solver;
     int passes;               /* solves per call, each with fresh starts of the ghost fluxes from the same u*; 0 = 3. One is enough in a slowly changing flow */
     fsi_real ghost_mass;      /* mass of a ghost flux over that of a face; 0 = 30 (10 .. 10000 do the same) */
-    const fsi_real *coefficient; /* [solids] 1 = slip, 0 = no-slip, between = that share of the relative velocity; NULL = all 1. The caller's, read in every solve */
+    const fsi_real *coefficient; /* [solids] 1 = slip, 0 = no-slip, between: friction (stress above; the same law for any grid, step and viscosity); NULL = all 1.
+                                 The caller's, read in every solve */
     int fractions;            /* 1: closed solids by area fractions in place of ghost cells (second order field); open shells keep their ghosts. Fixed at init */
     int first_order;          /* 0: steps are of second order in time (docs/slip.md: half of the last pressure gradient travels with the fluid) while all solids are
                                  closed and scripted, there is no free surface and max |u| dt / h <= 2; else, and with 1, of first. Fixed at init */
@@ -540,6 +543,8 @@ typedef struct fsi_slip {
     fsi_real *u[3];           /* [faces] u* */
     fsi_vec3 *body;           /* [sides] velocity of the solid */
     fsi_real *conduct;        /* [sides] coefficient / ghost_mass */
+    fsi_real *rate;           /* [sides] dt times wall stress over rho h |V - V_s|: what friction takes in a step; no-slip: FSI__SLIP_STUCK */
+    fsi_real *friction;       /* [3 * solids] force of the last solve's friction on the solids, N */
     fsi_real *wall;           /* [sides] (J v)_s along the axis */
     int32_t (*spot)[2];       /* [sides] location, side; sorted */
     int32_t *root;            /* [regions + ghosts] */
@@ -551,7 +556,7 @@ typedef struct fsi_slip {
     size_t *K_at;             /* [solids + 1] */
     fsi_real *stick;          /* [sides] part of u* along the axis that does not slide */
     int *z_row; int32_t *z_col; fsi_real *z_val; /* [sides + 1], [z_row[sides]]: what the solid's new velocity moves through a side: closed solids J, shells P N N^T J */
-    int *y_row; int32_t *y_col; fsi_real *y_val; /* the same of the fluid's mass at a side: P (c N N^T + (1 - c) I) J, c the coefficient */
+    int *y_row; int32_t *y_col; fsi_real *y_val; /* the same of the fluid's mass at a side: P (k N N^T + (1 - k) I) J, k = 1 / (1 + rate) */
     fsi_real *solid;          /* [5 * columns] v* after friction, v without pressure, v, work, v* as given */
     double *coarse;           /* [2 * regions] */
     fsi_cholesky start, block;/* links alone; block of the ghosts in the matrix */
@@ -567,7 +572,7 @@ typedef struct fsi_slip {
     int32_t *rank_cell; fsi_real *rank_val; /* [sides]; factors, rows and K of all groups */
     fsi_real *was; int was_count, was_elements; /* where all surfaces were when the tracers were last kept clear of them, 3 per vertex */
     fsi_real *from;           /* [3 * tracers] where they were before the step */
-    int room[34];
+    int room[36];
     void *memory; size_t size;
 } fsi_slip;
 
@@ -586,7 +591,7 @@ FSI_API fsi_result fsi_slip_step(fsi_slip *slip, const fsi_scene *scene, fsi_rea
 FSI_API fsi_result fsi_slip_surface(fsi_slip *slip);
 /* Moves count tracer points x[3 * count] for dt (midpoint rule); a path ends just before the first surface it meets, so none crosses a solid at rest. */
 FSI_API fsi_result fsi_slip_trace(const fsi_slip *slip, fsi_real dt, int count, fsi_real *x);
-/* Force of the fluid's pressure on a solid in the last solve, N (2D: N/m): mean over the step, along the face axes. */
+/* Force of the fluid's pressure (along the face axes) and friction on a solid in the last solve, N (2D: N/m): mean over the step. */
 FSI_API fsi_vec3 fsi_slip_force(const fsi_slip *slip, int solid);
 /* What the scheme carries from step to step beside the grid (covered cells, the last pressure, the surfaces' places when there are tracers): bytes, copy out, copy back. */
 FSI_API size_t fsi_slip_state_size(const fsi_slip *slip);
@@ -4106,6 +4111,7 @@ FSI_API void fsi_slip_free(fsi_slip *slip) {
     FSI__SLIP_FREE(soft, 21); FSI__SLIP_FREE(aux, 22); FSI__SLIP_FREE(z_row, 23); FSI__SLIP_FREE(z_col, 24); FSI__SLIP_FREE(z_val, 25);
     FSI__SLIP_FREE(y_row, 26); FSI__SLIP_FREE(y_col, 27); FSI__SLIP_FREE(y_val, 28);
     FSI__SLIP_FREE(group_of, 29); FSI__SLIP_FREE(rank_cell, 30); FSI__SLIP_FREE(rank_val, 31); FSI__SLIP_FREE(was, 32); FSI__SLIP_FREE(from, 33);
+    FSI__SLIP_FREE(rate, 34); FSI__SLIP_FREE(friction, 35);
     fsi_mg_rank_free(&s->rank);
 #undef FSI__SLIP_FREE
     fsi_interface_free(&s->interface);
@@ -4117,7 +4123,7 @@ FSI_API fsi_result fsi_slip_detect(fsi_slip *slip, fsi_coupled *const *solid, in
     int i;
     if (!slip || !slip->memory) return FSI_ERR_STATE;
     slip->interface.desc.smooth = 1;                   /* where all of it slides, the flow goes on into closed solids (fsi_grid_extrapolate) */
-    for (i = 0; slip->desc.coefficient && i < count; i++) if (!(slip->desc.coefficient[i] >= 1)) slip->interface.desc.smooth = 0;
+    for (i = 0; slip->desc.coefficient && i < count; i++) if (!(slip->desc.coefficient[i] > 0)) slip->interface.desc.smooth = 0;
     return fsi_interface_detect(&slip->interface, slip->grid, solid, count);
 }
 
@@ -4322,14 +4328,16 @@ static int fsi__slip_samples(const fsi_slip *s, size_t c, int axis, int steps, f
     return n;
 }
 
-/* Recipe 8: surface velocity from the regular samples; the relative part slides, its share is the coefficient. */
+static fsi_real fsi__slip_coefficient(const fsi_slip *s, int solid) { return s->desc.coefficient ? s->desc.coefficient[solid] : 1; }
+/* Recipe 8: surface velocity from the regular samples; the relative part slides (not with coefficient 0). What friction takes of it is taken from the
+   samples themselves (fsi__slip_tie), so not here a second time; stick: what the solid feels of u* at the side, the normal part and what friction ties. */
 static void fsi__slip_estimate(fsi_slip *s, int start) {
     const fsi_interface *f = &s->interface;
     ptrdiff_t i;
     FSI__OMP(parallel for schedule(static) if (f->sides > 2000))
     for (i = 0; i < f->sides; i++) {
         const fsi_side *side = f->side + i;
-        fsi_real v[3] = {0, 0, 0}, coefficient = s->desc.coefficient ? s->desc.coefficient[side->solid] : 1;
+        fsi_real v[3] = {0, 0, 0}, slides = fsi__slip_coefficient(s, side->solid) > 0 ? 1 : (fsi_real)0;
         fsi_vec3 slide;
         int axis, ring, n;
         for (axis = 0; axis < f->dim; axis++) {
@@ -4337,9 +4345,9 @@ static void fsi__slip_estimate(fsi_slip *s, int start) {
             v[axis] = n ? v[axis] / (fsi_real)n - fsi__get(s->body[i], axis) : 0;
         }
         slide = fsi_vec_load(v);
-        slide = fsi_vec_scale(fsi_vec_mad(slide, side->normal, -fsi_vec_dot(slide, side->normal)), coefficient);   /* (I - N N^T)(V^ - V_s) */
+        slide = fsi_vec_scale(fsi_vec_mad(slide, side->normal, -fsi_vec_dot(slide, side->normal)), slides);    /* (I - N N^T)(V^ - V_s) */
         s->velocity[i] = fsi_vec_add(s->body[i], slide);
-        if (start) s->stick[i] = fsi__get(s->body[i], side->axis) + v[side->axis] - fsi__get(slide, side->axis);
+        if (start) s->stick[i] = fsi__get(s->body[i], side->axis) + v[side->axis] - fsi__get(slide, side->axis) / (1 + s->rate[i]);
         if (start) s->flux[i] = s->conduct[i] > 0 ? (fsi_real)side->sign * fsi__get(slide, side->axis) : 0;
     }
 }
@@ -4482,7 +4490,7 @@ static size_t fsi__slip_row(const fsi_slip *s, const fsi_side *side, fsi_vec3 d,
 }
 /* Rows Z (what pressure pushes) and Y (what fluid at the side pushes). A shell is pushed along its normal only: the pressures in the two cells of a cut
    face belong to places h apart, and the difference along the shell must not move it (in water at rest a leaning sheet would rise). The fluid's mass at a
-   side follows the solid along the normal, and by 1 - c across it. */
+   side follows the solid along the normal, and across it by what friction ties. */
 static fsi_result fsi__slip_rows(fsi_slip *s) {
     const fsi_interface *f = &s->interface;
     size_t n = 0, m = 0;
@@ -4492,7 +4500,7 @@ static fsi_result fsi__slip_rows(fsi_slip *s) {
         !FSI__SLIP_GROW(s, y_row, 26, f->sides + 1) || !FSI__SLIP_GROW(s, y_col, 27, n + 1) || !FSI__SLIP_GROW(s, y_val, 28, n + 1)) return FSI_ERR_MEMORY;
     for (n = 0, i = 0; i < f->sides; i++) {
         const fsi_side *d = f->side + i;
-        fsi_real c = s->desc.coefficient ? s->desc.coefficient[d->solid] : 1, along = fsi__get(d->normal, d->axis);
+        fsi_real c = 1 / (1 + s->rate[i]), along = fsi__get(d->normal, d->axis);
         fsi_vec3 axis = fsi_vec((fsi_real)(d->axis == 0), (fsi_real)(d->axis == 1), (fsi_real)(d->axis == 2)), across = fsi_vec_scale(d->normal, along);
         s->z_row[i] = (int)n; s->y_row[i] = (int)m;
         n += fsi__slip_row(s, d, d->shell ? across : axis, s->z_col + n, s->z_val + n);
@@ -4609,9 +4617,26 @@ static void fsi__slip_implicit_one(const fsi_coupled *b, const fsi_real *v, fsi_
         for (e = B->row[k]; e < B->row[k + 1]; e++) if (fsi__slip_movable(b, B->col[e])) out[B->col[e]] += scale * B->val[e] * t;
     }
 }
-/* ---- Friction: where the coefficient is below 1 all components of W v are tied, not only the normal one. The cell's two samples along every other axis
-   join the solid by the share 1 - coefficient before the pressure solve, as in a plastic collision: (M + sum m J^T J) v = M v* + sum m J^T u*,
-   u = u* + share (J v - u*), m = share * mass of the sample: no momentum is lost, for any mass of the solid. */
+/* ---- Friction, coefficient c < 1. The wall's stress on the fluid is -C rho |V| V, V the sliding velocity, C = FSI_SLIP_STRESS (1 - c) / c: a number without unit,
+   so the law knows neither grid nor step nor viscosity. It acts on the cell's samples along the axes other than the side's (those along it are mostly normal
+   velocity, which the wall ties anyway). A side of axis a stands for the surface h^(dim-1) |N_a|, and the sides of all axes but k for 1 - N_k^2 of the surface, so
+   component k takes h^(dim-1) |N_a| / (1 - N_k^2) of each: a plane at any angle has its whole area. Over a step du/dt = -k |u| u gives u / (1 + rate).
+   Together with two-way solids it is a plastic collision by the share rate / (1 + rate): (M + sum m J^T J) v = M v* + sum m J^T u*, u = u* + share (J v - u*),
+   m = share * mass of the sample: no momentum is lost, for any mass of the solid. c = 0: the share is 1. */
+#define FSI__SLIP_STUCK FSI_R(1e12)
+static void fsi__slip_rates(fsi_slip *s, fsi_real dt) {
+    const fsi_interface *f = &s->interface;
+    int i, any = 0;
+    for (i = 0; i < f->sides; i++) s->rate[i] = 0;
+    for (i = 0; i < 3 * f->solids; i++) s->friction[i] = 0;
+    for (i = 0; i < f->solids; i++) any |= fsi__slip_coefficient(s, i) < 1;
+    if (!any) return;
+    fsi__slip_estimate(s, 0);
+    for (i = 0; i < f->sides; i++) {
+        fsi_real c = fsi__slip_coefficient(s, f->side[i].solid), v = fsi__length(fsi_vec_sub(s->velocity[i], s->body[i]));
+        s->rate[i] = c > 0 ? fsi__min(FSI_SLIP_STRESS * (1 - c) / c * v * dt / s->grid->h, FSI__SLIP_STUCK) : FSI__SLIP_STUCK;
+    }
+}
 typedef struct fsi__tie { int32_t side, face; int axis; fsi_real share, old; } fsi__tie;
 
 static fsi_real fsi__tie_row(const fsi_slip *s, const fsi__tie *t, fsi_real *row) {                /* J v there; row: of a dense solid */
@@ -4709,21 +4734,26 @@ static void fsi__tie_back(const fsi_slip *s, int solid, const fsi__tie *tie, int
     }
     for (k = 0; k < b->dof; k++) b->v[k] = fsi__slip_movable(b, k) ? old[k] + push[k] * b->inverse_mass[k / 3] : old[k];
 }
+static int fsi__tie_open(const fsi_slip *s, size_t cell, int dir, size_t *face) {  /* a sample between this cell and another that it sees */
+    ptrdiff_t m = fsi__slip_next(&s->interface, cell, dir, face);
+    return m >= 0 && !s->interface.blocked[dir / 2][*face] && !s->interface.covered[m] && s->grid->weight[dir / 2][*face] > 0;
+}
 static int fsi__tie_list(fsi_slip *s, fsi__tie *tie) {                 /* counts them; tie: fills it */
     const fsi_interface *f = &s->interface;
     int i, dir, n = 0, round;
-    for (round = 0; round < 3; round++)                                 /* s->u counts the sides that hold a sample */
+    for (round = 0; round < 3; round++)                                 /* s->u sums the rates of all sides that hold a sample */
         for (n = 0, i = 0; i < f->sides; i++) {
             const fsi_side *d = f->side + i;
-            fsi_real share = 1 - s->desc.coefficient[d->solid];
-            for (dir = 0; share > 0 && dir < 2 * f->dim; dir++) {
-                size_t face;
-                ptrdiff_t m = fsi__slip_next(f, (size_t)d->cell, dir, &face);
-                if (dir / 2 == d->axis || m < 0 || f->blocked[dir / 2][face] || f->covered[m] || !(s->grid->weight[dir / 2][face] > 0)) continue;
-                if (round < 2) s->u[dir / 2][face] = round ? s->u[dir / 2][face] + 1 : 0;
+            for (dir = 0; s->rate[i] > 0 && dir < 2 * f->dim; dir++) {
+                size_t face, other;
+                fsi_real across = fsi__get(d->normal, dir / 2), rate;
+                if (dir / 2 == d->axis || !fsi__tie_open(s, (size_t)d->cell, dir, &face)) continue;
+                rate = s->rate[i] * fsi__abs(fsi__get(d->normal, d->axis)) / fsi__max(1 - across * across, FSI_R(0.25));
+                if (fsi__tie_open(s, (size_t)d->cell, dir ^ 1, &other)) rate /= 2;
+                if (round < 2) s->u[dir / 2][face] = round ? s->u[dir / 2][face] + rate : 0;
                 else if (tie) {
                     tie[n].side = i; tie[n].face = (int32_t)face; tie[n].axis = dir / 2;
-                    tie[n].share = share / s->u[dir / 2][face]; tie[n].old = s->grid->u[dir / 2][face];
+                    tie[n].share = rate / (1 + s->u[dir / 2][face]); tie[n].old = s->grid->u[dir / 2][face];
                 }
                 n++;
             }
@@ -4738,7 +4768,6 @@ static fsi_result fsi__slip_tie(fsi_slip *s, fsi_real dt) {
     fsi_real *work;
     fsi_result r = FSI_OK;
     int i, n;
-    if (!s->desc.coefficient || s->desc.form == FSI_SLIP_PAPER) return FSI_OK;
     n = fsi__tie_list(s, NULL);
     if (!n) return FSI_OK;
     for (i = 0; i < f->solids; i++) {
@@ -4754,7 +4783,9 @@ static fsi_result fsi__slip_tie(fsi_slip *s, fsi_real dt) {
             if (s->offset[i + 1] > s->offset[i]) r = f->solid[i]->node ? fsi__tie_nodal(s, i, tie, n, work) : fsi__tie_dense(s, i, tie, n, work);
         for (i = 0; i < n && r == FSI_OK; i++) {
             const fsi__tie *t = tie + i;
-            s->grid->u[t->axis][t->face] += t->share * (fsi__tie_row(s, t, work) - t->old);
+            fsi_real gap = t->old - fsi__tie_row(s, t, work);
+            s->grid->u[t->axis][t->face] -= t->share * gap;
+            s->friction[3 * f->side[t->side].solid + t->axis] += fsi__tie_mass(s, t) * gap / dt;
             if (s->grid->u_plus[t->axis]) s->grid->u_plus[t->axis][t->face] = s->grid->u[t->axis][t->face];
         }
         for (i = 0; i < f->solids && r == FSI_OK; i++)
@@ -5076,10 +5107,11 @@ static fsi_result fsi__slip_sides(fsi_slip *s) {
     if (!FSI__SLIP_GROW(s, ghost, 0, sides) || !FSI__SLIP_GROW(s, flux, 1, sides) || !FSI__SLIP_GROW(s, velocity, 2, sides) ||
         !FSI__SLIP_GROW(s, group, 5, sides) || !FSI__SLIP_GROW(s, group_open, 6, sides) || !FSI__SLIP_GROW(s, body, 7, sides) ||
         !FSI__SLIP_GROW(s, conduct, 8, sides) || !FSI__SLIP_GROW(s, wall, 9, sides) || !FSI__SLIP_GROW(s, spot, 10, sides) ||
-        !FSI__SLIP_GROW(s, row, 14, longest) || !FSI__SLIP_GROW(s, stick, 18, sides) || !FSI__SLIP_GROW(s, offset, 15, f->solids + 1)) return FSI_ERR_MEMORY;
+        !FSI__SLIP_GROW(s, row, 14, longest) || !FSI__SLIP_GROW(s, stick, 18, sides) || !FSI__SLIP_GROW(s, offset, 15, f->solids + 1) ||
+        !FSI__SLIP_GROW(s, rate, 34, sides) || !FSI__SLIP_GROW(s, friction, 35, 3 * f->solids + 1)) return FSI_ERR_MEMORY;
     for (i = 0; i < f->sides; i++) {
         const fsi_side *side = f->side + i;
-        s->conduct[i] = !(side->mass > 0) ? 0 : (s->desc.coefficient ? s->desc.coefficient[side->solid] : 1) / (s->desc.ghost_mass > 0 ? s->desc.ghost_mass : 30);
+        s->conduct[i] = !(side->mass > 0) ? 0 : fsi__slip_coefficient(s, side->solid) / (s->desc.ghost_mass > 0 ? s->desc.ghost_mass : 30);
         s->body[i] = fsi__slip_body_velocity(s, side);
         s->wall[i] = f->solid[side->solid]->dof ? fsi_interface_velocity(f, side, f->solid[side->solid]->v) : fsi__get(s->body[i], side->axis);
     }
@@ -5093,6 +5125,7 @@ static fsi_result fsi__slip_prepare(fsi_slip *s, fsi_real dt) {
     size_t n;
     int i;
     if (r < 0) return r;
+    fsi__slip_rates(s, dt);
     for (i = 0; i < f->sides; i++) f->velocity[f->side[i].axis][f->side[i].face] = 0;
     r = fsi_grid_build_pressure(g, dt);
     if (r >= 0) r = fsi_mg_update(g->mg, g->cell, g->weights_are_one ? NULL : (const fsi_real *const *)g->weight);
@@ -5888,6 +5921,7 @@ FSI_API fsi_vec3 fsi_slip_force(const fsi_slip *slip, int solid) {
         const fsi_side *d = slip->interface.side + i;
         if (d->solid == solid) F[d->axis] += d->share * (fsi_real)d->sign * p[d->cell] * fsi__slip_area(slip) / slip->dt;
     }
+    for (i = 0; i < 3; i++) if (solid >= 0 && solid < slip->interface.solids) F[i] += slip->friction[3 * solid + i];
     return fsi_vec_load(F);
 }
 
@@ -5948,7 +5982,7 @@ FSI_API fsi_result fsi_slip_step(fsi_slip *slip, const fsi_scene *scene, fsi_rea
     if (scene->begin_fn) r = scene->begin_fn(scene->user, dt);
     if (r >= 0) r = fsi_slip_detect(slip, scene->solid, scene->count);
     if (r >= 0) r = fsi__slip_carry(slip, NULL);       /* begin_fn may have brought the surfaces up to date */
-    reflect = slip->total && slip->desc.form == FSI_SLIP_REPAIRED && !slip->interface.shells && !g->phi && slip->interface.desc.smooth && fsi_grid_cfl(g, dt) <= 2;
+    reflect = slip->total && slip->desc.form == FSI_SLIP_REPAIRED && !slip->interface.shells && !g->phi && fsi_grid_cfl(g, dt) <= 2;
     for (i = 0; i < scene->count; i++) if (fsi__slip_two_way(scene->solid[i])) reflect = 0;
     if (reflect && r >= 0) fsi__slip_reflect(slip);
     if (r >= 0) r = fsi_grid_advect(g, dt);

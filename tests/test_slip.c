@@ -1139,6 +1139,85 @@ TEST C_10_drag_in_time(void) {
     ASSERT(half > fabs(slip) && half < none && fabs(first) < none);
     PASS();
 }
+/* The coefficient between slip and no-slip: the flow has settled, drag over rho U^2 a falls with every step from no-slip to slip, and hardly knows the time step. */
+static fsi_result drag_settled(double coefficient, double dt, double *drag) {
+    enum { CELLS = 5 };
+    int k, steps = (int)(100 / dt);
+    fsi_real c = (fsi_real)coefficient;
+    fsi_slip_desc sd;
+    fsi_scene scene;
+    channel w;
+    fsi_result r;
+    memset(&sd, 0, sizeof sd);
+    memset(&scene, 0, sizeof scene);
+    sd.passes = 1; sd.coefficient = &c;
+    r = channel_make(&w, CELLS, 0.25, &sd);
+    scene.solid = w.list; scene.count = 1;
+    for (*drag = 0, k = 0; k < steps && r >= 0; k++) {
+        r = fsi_slip_step(&w.s, &scene, (fsi_real)dt, NULL);
+        if (k >= steps / 2) *drag += (double)fsi_slip_force(&w.s, 0).x / CELLS / (steps - steps / 2);
+    }
+    channel_free(&w);
+    return r;
+}
+TEST slip_coefficient_drag_is_monotone(void) {
+    double drag[5], fine;
+    int k;
+    for (k = 0; k < 5; k++) ASSERT(drag_settled(0.25 * k, 1, drag + k) >= 0);
+    ASSERT(drag_settled(0.5, 0.5, &fine) >= 0);
+    printf("  drag over rho U^2 a with coefficient 0, .25, .5, .75, 1: %.3f %.3f %.3f %.3f %.3f; .5 with half the time step %.3f\n", drag[0], drag[1], drag[2], drag[3], drag[4], fine);
+    for (k = 0; k < 4; k++) ASSERT(drag[k] > drag[k + 1]);
+    CHECK_NEAR(drag[2], fine, 0.1 * drag[2]);
+    PASS();
+}
+/* Friction's force on a plate in a stream along it, over what the law says: stress times the area of both sides; for any angle, grid and step. */
+static fsi_result plate_friction(int dim, int n, double dt, const double *normal, const double *t, double reach, double *ratio) {
+    fsi_real c = FSI_R(0.5);
+    fsi_grid_desc gd = box(n, n, dim == 3 ? n : 1, FSI_SIDE_OPEN);
+    fsi_slip_desc sd;
+    fsi_grid g;
+    fsi_slip s;
+    plane q;
+    size_t i;
+    int a;
+    fsi_result r;
+    memset(&sd, 0, sizeof sd);
+    sd.coefficient = &c;
+    plane_make(&q, dim, 0.503, 0.489, dim == 3 ? 0.507 : 0, normal[0], normal[1], normal[2], reach);
+    r = fsi_grid_init(&g, &gd);
+    if (r == FSI_OK) r = fsi_slip_init(&s, &g, &sd);
+    if (r == FSI_OK) r = fsi_slip_detect(&s, q.list, 1);
+    for (a = 0; a < dim; a++) for (i = 0; i < g.faces[a]; i++) g.u[a][i] = g.u_plus[a][i] = (fsi_real)(2 * t[a]);
+    if (r == FSI_OK) r = fsi_slip_solve(&s, (fsi_real)dt, NULL);
+    for (*ratio = 0, a = 0; a < dim; a++) *ratio += (double)s.friction[a] * t[a] / ((double)FSI_SLIP_STRESS * 4 * 2 * pow(2 * reach, dim - 1));
+    fsi_slip_free(&s);
+    fsi_grid_free(&g);
+    return r;
+}
+TEST slip_friction_law(void) {
+    uint64_t seed = 5;
+    double least = 9, most = 0, ratio, one[2];
+    int k, a, dim;
+    for (dim = 2; dim <= 3; dim++)
+        for (k = 0; k < (dim == 2 ? 12 : 6); k++) {
+            double n[3] = {0, 0, 0}, t[3] = {0, 0, 0}, l = 0, m = 0;
+            for (a = 0; a < dim; a++) n[a] = check_random(&seed);
+            for (a = 0; a < dim; a++) l += n[a] * n[a];
+            t[0] = n[1]; t[1] = -n[0];
+            for (a = 0; a < dim; a++) { n[a] /= sqrt(l); m += t[a] * t[a]; }
+            for (a = 0; a < dim; a++) t[a] /= sqrt(m);
+            ASSERT(plate_friction(dim, dim == 2 ? 64 : 32, 1e-4, n, t, 0.3, &ratio) >= 0);
+            least = fmin(least, ratio); most = fmax(most, ratio);
+        }
+    for (k = 0; k < 2; k++) {
+        double n[3] = {0.3, 0.95394, 0}, t[3] = {0.95394, -0.3, 0};
+        ASSERT(plate_friction(2, k ? 96 : 32, k ? 1e-5 : 1e-3, n, t, 0.3, one + k) >= 0);
+    }
+    printf("  friction of a plate over its law: %.3f .. %.3f for 18 directions; 32 and 96 cells, steps 1e-3 and 1e-5: %.3f %.3f\n", least, most, one[0], one[1]);
+    ASSERT(least > 0.85 && most < 1.15);
+    CHECK_NEAR(one[0], one[1], 0.08);
+    PASS();
+}
 /* With area fractions: at the faces between a centre outside and one inside, from its own sample or the open faces of the outer cell, along the circle. */
 static double open_rms(const channel *c) {
     const fsi_grid *g = &c->g;
@@ -1476,6 +1555,8 @@ int main(int argc, char **argv) {
     RUN_TEST(C_12_tracers_never_cross_a_moving_shell);
     RUN_TEST(C_10_steady_potential_flow_has_no_drag);
     RUN_TEST(C_10_drag_in_time);
+    RUN_TEST(slip_coefficient_drag_is_monotone);
+    RUN_TEST(slip_friction_law);
     RUN_TEST(C_09_area_fractions);
     RUN_TEST(C_13_no_tangential_impulse);
     RUN_TEST(C_27_moving_plate_between_opposite_streams);
