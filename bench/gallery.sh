@@ -34,7 +34,7 @@ slip_disk||A plate in a stream, slip beside no-slip|002 fig. 8
 cloth_pull||Cloth pulled through water, slip beside no-slip|002 fig. 9
 slip_buoyancy||Buoyancy with slip|002 fig. 10
 cloth_fall||Falling cloth|002 fig. 11
-torus_cloth||A spinning torus falls on cloth: with slip the air does not feel the spin, without it is wound round|002 fig. 12
+torus_cloth||A torus falls onto a light cloth in air and drags it down: with slip the air slides along both and the cloth closes round it|002 fig. 12
 starfish|--frames 45 --set bodies=2 --set young=1e4 --set modes=20 --set tets=1500 --set density=2.5|A soft starfish and a rigid one|003 fig. 3
 starfish||Starfish sink, rigid ones beside soft ones|003 fig. 2
 starfish|--frames 250 --set bodies=150 --set damping=2|A heap of 150|003 fig. 10

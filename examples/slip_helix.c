@@ -6,16 +6,16 @@
 #include "common.h"
 
 enum { ALONG = 72, AROUND = 16, VERTICES = (ALONG + 1) * AROUND, TRIANGLES = 2 * ALONG * AROUND };
-static const double tube = 0.21, turn = 0.22, low = 0.15, high = 1.6;   /* m: radius of tube and helix, its ends; box 1 x 2 x 1 */
+static const double tube = 0.21, turn = 0.22, straight = 0.2, high = 1.7;     /* m: radius of tube and helix, its start, its end; box 1 x 2 x 1 */
 static fsi_real x[3 * VERTICES];
 static int32_t index_of[3 * TRIANGLES];
-static void axis(double s, double *p) { double t = 2 * acos(-1.0) * 1.25 * s; p[0] = 0.5 + turn * cos(t); p[1] = low + (high - low) * s; p[2] = 0.5 + turn * sin(t); }
+static void axis(double y, double *p) { double t = 2 * acos(-1.0) * 1.25 * fmax(0, y - straight) / (high - straight); p[0] = 0.5 + turn * cos(t); p[1] = y; p[2] = 0.5 + turn * sin(t); }
 static void make_tube(void) {
     int i, j, n = 0;
     for (i = 0; i <= ALONG; i++)
         for (j = 0; j < AROUND; j++) {                         /* level circles: simple, and enough for a steep tube */
             double p[3], a = 2 * acos(-1.0) * j / AROUND;
-            axis((double)i / ALONG, p);
+            axis(high * i / ALONG, p);
             x[3 * (AROUND * i + j)] = (fsi_real)(p[0] + tube * cos(a)); x[3 * (AROUND * i + j) + 1] = (fsi_real)p[1]; x[3 * (AROUND * i + j) + 2] = (fsi_real)(p[2] + tube * sin(a));
             if (i == ALONG) continue;
             index_of[n++] = AROUND * i + j; index_of[n++] = AROUND * (i + 1) + j; index_of[n++] = AROUND * i + (j + 1) % AROUND;
@@ -29,8 +29,8 @@ static void measure(const fsi_grid *g, double *outside, double *height) {
         fsi_vec3 q = fsi_grid_cell_centre(g, (int)(c % (size_t)g->nx), (int)(c / (size_t)g->nx % (size_t)g->ny), (int)(c / ((size_t)g->nx * (size_t)g->ny)));
         double p[3], d = (double)g->density[c];
         all += d; up += d * (double)q.y;
-        if ((double)q.y < low || (double)q.y > high) continue;
-        axis(((double)q.y - low) / (high - low), p);
+        if ((double)q.y > high) continue;
+        axis((double)q.y, p);
         if (hypot((double)q.x - p[0], (double)q.z - p[2]) > tube + 0.5 * (double)g->h) out += d;
     }
     *outside = all > 0 ? out / all : 0;
