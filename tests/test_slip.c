@@ -1222,14 +1222,13 @@ TEST slip_friction_law(void) {
     CHECK_NEAR(one[0], one[1], 0.08);
     PASS();
 }
-/* Flow control: a surface that is no solid. A jet of smoke rises in a helical tube open at the top; none of it gets out at the side, and it gets as high as it does
-   only because the tube guides it. */
+/* Flow control: a surface that is no solid. A jet of smoke rises in a helical tube open at the top: none of it is beside the tube, as it is without one. */
 enum { TUBE_ALONG = 40, TUBE_AROUND = 12 };
 static void tube_axis(double y, double *x, double *z) { double t = 5 * fmax(0, y - 0.2); *x = 0.5 + 0.2 * cos(t); *z = 0.5 + 0.2 * sin(t); }
 static fsi_result tube_run(int with, double *outside, double *all) {
     static fsi_real x[3 * (TUBE_ALONG + 1) * TUBE_AROUND];
     static int32_t index[6 * TUBE_ALONG * TUBE_AROUND];
-    fsi_grid_desc gd = box(16, 28, 16, FSI_SIDE_SLIP);
+    fsi_grid_desc gd = box(12, 20, 12, FSI_SIDE_SLIP);
     fsi_grid_source jet;
     fsi_scene scene;
     fsi_coupled door;
@@ -1258,13 +1257,13 @@ static fsi_result tube_run(int with, double *outside, double *all) {
     r = fsi_grid_init(&g, &gd);
     if (r == FSI_OK) r = fsi_slip_init(&s, &g, &sd);
     if (r == FSI_OK) r = fsi_grid_add_source(&g, &jet);
-    for (i = 0; i < 24 && r >= 0; i++) r = fsi_slip_step(&s, &scene, FSI_R(0.04), NULL);
+    for (i = 0; i < 14 && r >= 0; i++) r = fsi_slip_step(&s, &scene, FSI_R(0.06), NULL);
     for (*outside = *all = 0, c = 0; c < g.cells; c++) {
-        fsi_vec3 at = fsi_grid_cell_centre(&g, (int)(c % 16), (int)(c / 16 % 28), (int)(c / (16 * 28)));
+        fsi_vec3 at = fsi_grid_cell_centre(&g, (int)(c % 12), (int)(c / 12 % 20), (int)(c / (12 * 20)));
         double cx, cz;
         tube_axis((double)at.y, &cx, &cz);
         *all += (double)g.density[c];
-        if ((double)at.y < 1.3 && hypot((double)at.x - cx, (double)at.z - cz) > 0.21) *outside += (double)g.density[c];
+        if ((double)at.y < 1.3 && hypot((double)at.x - cx, (double)at.z - cz) > 0.21 + 0.5 / 12) *outside += (double)g.density[c];
     }
     fsi_slip_free(&s);
     fsi_grid_free(&g);
@@ -1275,8 +1274,8 @@ TEST slip_flow_control(void) {
     int k;
     for (k = 0; k < 2; k++) ASSERT(tube_run(k, out + k, all + k) >= 0);
     printf("  smoke beside a helical tube: %.2f %%, without the tube %.1f %%\n", 100 * out[1] / all[1], 100 * out[0] / all[0]);
-    CHECK_MOST(out[1], 0.01 * all[1]);
-    ASSERT(out[0] > 0.3 * all[0]);
+    CHECK_MOST(out[1], 1e-4 * all[1]);
+    ASSERT(out[0] > 0.01 * all[0]);
     PASS();
 }
 /* With area fractions: at the faces between a centre outside and one inside, from its own sample or the open faces of the outer cell, along the circle. */
