@@ -676,11 +676,12 @@ typedef struct fsi_partitioned {
     int64_t steps, fluid_calls, solid_calls; /* since init; the final solid call is not counted */
     double used_columns;      /* mean columns of the fluid's reduced model per step */
     double seconds[3];        /* since init, with clock_fn: in the fluid, in the solid, in the scheme itself */
+    fsi_real *xf;             /* [n] X that the fluid was told last */
     /* private */
     int columns;              /* room in fluid and solid */
     int step_columns[16], kept_steps; /* pairs stored per earlier step */
     fsi__pairs fluid, solid;
-    fsi_real *xf, *xs, *pf, *ps;       /* X_F X_S p_F p_S */
+    fsi_real *xs, *pf, *ps;            /* X_S p_F p_S */
     fsi_real *xf0, *xs0, *pf0, *ps0;   /* of the pair before */
     fsi_real *r, *r0, *p_last;         /* residual, the one before, load of the last step */
     fsi_real *small, *work;            /* k x k system, vectors of length n + m */
@@ -805,10 +806,12 @@ FSI_API fsi_blackbox fsi_solid_box_door(fsi_solid_box *box);
 FSI_API void fsi_solid_box_free(fsi_solid_box *box);
 
 /* respond_fn of fsi_soft (any integrator, nonlinear too). The step begins with fsi_soft_responder_begin, which keeps the soft body's state. */
-typedef struct fsi_soft_responder { fsi_soft *soft; void *state; size_t room; fsi_allocator allocator; } fsi_soft_responder;
+typedef struct fsi_soft_responder { fsi_soft *soft; fsi_coupled door; void *state; size_t room; fsi_allocator allocator; } fsi_soft_responder; /* door: of fsi_soft_guest */
 FSI_API fsi_result fsi_soft_responder_begin(fsi_soft_responder *r);
 FSI_API fsi_result fsi_soft_respond(void *responder, fsi_real dt, const fsi_real *impulse, fsi_real *v);
 FSI_API void fsi_soft_responder_free(fsi_soft_responder *r);
+/* The soft body as a guest of a world, its door in the responder: for fsi_world_exchange, and with FSI_SOFT_SPLIT for fsi_world_step too. */
+FSI_API fsi_guest fsi_soft_guest(fsi_soft_responder *r);
 
 /* Embedded points (XPM section 4.4): any dense solid (rigid, reduced, your own) that the schemes see by the points of its surface instead of its degrees
    of freedom. The surface should have its vertices 1 to 1.5 cells apart. begin after the solid's v* stands; then use door, fsi_embedded_respond
@@ -6010,31 +6013,48 @@ FSI_API fsi_result fsi_slip_step(fsi_slip *slip, const fsi_scene *scene, fsi_rea
 
 static void fsi__rmi_apply(const fsi_real *x, fsi_real *y, void *user);
 
+#define FSI__REALS(p, a, n) ((p) = (fsi_real *)fsi_arena_take(a, n, sizeof(fsi_real)))    /* p[n] and so on of an arena */
+#define FSI__INTS(p, a, n) ((p) = (int32_t *)fsi_arena_take(a, n, sizeof(int32_t)))
+
+/* Room for what the arena counted, in a block that is kept while it is large enough (new ones get a share 1 / spare more); the arena is rewound. */
+static fsi_result fsi__arena_room(fsi_arena *a, void **block, size_t *size, size_t spare, const fsi_allocator *allocator) {
+    if (a->failed) return FSI_ERR_SIZE;
+    if (a->used > *size) {
+        fsi_free(allocator, *block, *size);
+        *size = a->used + (spare ? a->used / spare : 0);
+        if (!(*block = fsi_alloc(allocator, *size))) { *size = 0; return FSI_ERR_MEMORY; }
+    }
+    memset(a, 0, sizeof *a);
+    a->base = (unsigned char *)*block;
+    a->size = *size;
+    return FSI_OK;
+}
+
 static void fsi__partitioned_layout(fsi_partitioned *c, fsi_arena *a) {
     size_t n = (size_t)c->desc.n, m = (size_t)c->desc.m, k = (size_t)c->columns, basis = (size_t)c->fluid.basis, most = k + basis, i;
     fsi__pairs *f = &c->fluid, *s = &c->solid, *p;
-    f->dq = (fsi_real *)fsi_arena_take(a, k * n, sizeof(fsi_real)); f->dy = (fsi_real *)fsi_arena_take(a, k * m, sizeof(fsi_real));
-    s->dq = (fsi_real *)fsi_arena_take(a, k * m, sizeof(fsi_real)); s->dy = (fsi_real *)fsi_arena_take(a, k * n, sizeof(fsi_real));
-    f->slot = (int32_t *)fsi_arena_take(a, k, sizeof(int32_t)); s->slot = (int32_t *)fsi_arena_take(a, k, sizeof(int32_t));
-    c->p_last = (fsi_real *)fsi_arena_take(a, m, sizeof(fsi_real));
-    f->q = (fsi_real *)fsi_arena_take(a, basis * n, sizeof(fsi_real)); f->y = (fsi_real *)fsi_arena_take(a, basis * m, sizeof(fsi_real));
-    s->q = (fsi_real *)fsi_arena_take(a, basis * m, sizeof(fsi_real)); s->y = (fsi_real *)fsi_arena_take(a, basis * n, sizeof(fsi_real));
-    c->xf = (fsi_real *)fsi_arena_take(a, n, sizeof(fsi_real)); c->xs = (fsi_real *)fsi_arena_take(a, n, sizeof(fsi_real));
-    c->xf0 = (fsi_real *)fsi_arena_take(a, n, sizeof(fsi_real)); c->xs0 = (fsi_real *)fsi_arena_take(a, n, sizeof(fsi_real));
-    c->pf = (fsi_real *)fsi_arena_take(a, m, sizeof(fsi_real)); c->ps = (fsi_real *)fsi_arena_take(a, m, sizeof(fsi_real));
-    c->pf0 = (fsi_real *)fsi_arena_take(a, m, sizeof(fsi_real)); c->ps0 = (fsi_real *)fsi_arena_take(a, m, sizeof(fsi_real));
-    c->r = (fsi_real *)fsi_arena_take(a, n, sizeof(fsi_real)); c->r0 = (fsi_real *)fsi_arena_take(a, n, sizeof(fsi_real));
-    c->small = (fsi_real *)fsi_arena_take(a, 3 * most * most + most, sizeof(fsi_real));
-    for (i = 0; i < 2; i++) f->cross[i] = s->cross[i] = (fsi_real *)fsi_arena_take(a, most * most, sizeof(fsi_real));
+    FSI__REALS(f->dq, a, k * n); FSI__REALS(f->dy, a, k * m);
+    FSI__REALS(s->dq, a, k * m); FSI__REALS(s->dy, a, k * n);
+    FSI__INTS(f->slot, a, k); FSI__INTS(s->slot, a, k);
+    FSI__REALS(c->p_last, a, m);
+    FSI__REALS(f->q, a, basis * n); FSI__REALS(f->y, a, basis * m);
+    FSI__REALS(s->q, a, basis * m); FSI__REALS(s->y, a, basis * n);
+    FSI__REALS(c->xf, a, n); FSI__REALS(c->xs, a, n);
+    FSI__REALS(c->xf0, a, n); FSI__REALS(c->xs0, a, n);
+    FSI__REALS(c->pf, a, m); FSI__REALS(c->ps, a, m);
+    FSI__REALS(c->pf0, a, m); FSI__REALS(c->ps0, a, m);
+    FSI__REALS(c->r, a, n); FSI__REALS(c->r0, a, n);
+    FSI__REALS(c->small, a, 3 * most * most + most);
+    for (i = 0; i < 2; i++) f->cross[i] = FSI__REALS(s->cross[i], a, most * most);
     f->most = s->most = most;
-    c->work = (fsi_real *)fsi_arena_take(a, 4 * (n + m), sizeof(fsi_real));
-    c->pivot = (int32_t *)fsi_arena_take(a, most, sizeof(int32_t));
+    FSI__REALS(c->work, a, 4 * (n + m));
+    FSI__INTS(c->pivot, a, most);
     for (i = 0; i < 2; i++) {
         p = i ? s : f;
-        p->C = (fsi_real *)fsi_arena_take(a, basis * k, sizeof(fsi_real));
-        p->G = (fsi_real *)fsi_arena_take(a, k * k, sizeof(fsi_real)); p->L = (fsi_real *)fsi_arena_take(a, k * k, sizeof(fsi_real));
-        p->part = (fsi_real *)fsi_arena_take(a, most, sizeof(fsi_real));
-        p->choice = (int32_t *)fsi_arena_take(a, k, sizeof(int32_t)); p->dropped = (uint8_t *)fsi_arena_take(a, k, 1);
+        FSI__REALS(p->C, a, basis * k);
+        FSI__REALS(p->G, a, k * k); FSI__REALS(p->L, a, k * k);
+        FSI__REALS(p->part, a, most);
+        FSI__INTS(p->choice, a, k); p->dropped = (uint8_t *)fsi_arena_take(a, k, 1);
     }
     c->gmres_size = 0;
     if (c->desc.gmres) {
@@ -6057,6 +6077,7 @@ static void fsi__pairs_unknown(fsi_partitioned *c) {
 FSI_API fsi_result fsi_partitioned_init(fsi_partitioned *c, const fsi_partitioned_desc *desc) {
     fsi_partitioned_desc d;
     fsi_arena a;
+    fsi_result r;
     int i;
     if (!c || !desc) return FSI_ERR_ARGUMENT;
     memset(c, 0, sizeof *c);
@@ -6078,13 +6099,7 @@ FSI_API fsi_result fsi_partitioned_init(fsi_partitioned *c, const fsi_partitione
     c->fluid.columns = c->solid.columns = c->columns;
     memset(&a, 0, sizeof a);
     fsi__partitioned_layout(c, &a);
-    if (a.failed) return FSI_ERR_SIZE;
-    c->size = a.used;
-    c->block = fsi_alloc(&d.allocator, c->size);
-    if (!c->block) { memset(c, 0, sizeof *c); return FSI_ERR_MEMORY; }
-    memset(&a, 0, sizeof a);
-    a.base = (unsigned char *)c->block;
-    a.size = c->size;
+    if ((r = fsi__arena_room(&a, &c->block, &c->size, 0, &d.allocator)) < 0) { memset(c, 0, sizeof *c); return r; }
     fsi__partitioned_layout(c, &a);
     for (i = 0; i < c->columns; i++) c->fluid.slot[i] = c->solid.slot[i] = i;
     fsi__pairs_unknown(c);
@@ -6549,6 +6564,7 @@ FSI_API fsi_result fsi_partitioned_step(fsi_partitioned *c, int n, int m, const 
     fsi__exchange e;
     fsi_result r;
     double first = 0, start;
+    if (report) memset(report, 0, sizeof *report);
     if (!c || !c->block) return FSI_ERR_STATE;
     start = fsi__partitioned_clock(c);
     if (!fluid || !solid || !fluid->solve_fn || !solid->solve_fn || !x || !p || n < 1 || m < 1 || n > c->desc.n || m > c->desc.m || !fsi_all_finite((size_t)n, x))
@@ -6578,7 +6594,6 @@ FSI_API fsi_result fsi_partitioned_step(fsi_partitioned *c, int n, int m, const 
         fsi__pairs_age(c);
     } else fsi_partitioned_forget(c);
     if (report) {
-        memset(report, 0, sizeof *report);
         report->reason = r; report->iterations = e.k; report->restarts = e.dropped + c->dependent;
         report->residual_start = first; report->residual = (double)e.norm;
     }
@@ -6657,19 +6672,19 @@ FSI_API fsi_result fsi_boundary_project(const fsi_boundary_faces *b, fsi_real dt
 static void fsi__fluid_box_layout(fsi_fluid_box *b, fsi_arena *a, int sides) {
     size_t s = (size_t)(sides > 0 ? sides : 1);
     b->offset = (int *)fsi_arena_take(a, (size_t)b->face->solids + 1, sizeof(int));
-    b->rhs0 = (fsi_real *)fsi_arena_take(a, b->grid->cells, sizeof(fsi_real));
-    b->u = (fsi_real *)fsi_arena_take(a, s, sizeof(fsi_real));
-    b->u_star = (fsi_real *)fsi_arena_take(a, s, sizeof(fsi_real));
-    b->area = (fsi_real *)fsi_arena_take(a, s, sizeof(fsi_real));
-    b->mass = (fsi_real *)fsi_arena_take(a, s, sizeof(fsi_real));
-    b->minus = (int32_t *)fsi_arena_take(a, s, sizeof(int32_t));
-    b->plus = (int32_t *)fsi_arena_take(a, s, sizeof(int32_t));
+    FSI__REALS(b->rhs0, a, b->grid->cells);
+    FSI__REALS(b->u, a, s);
+    FSI__REALS(b->u_star, a, s);
+    FSI__REALS(b->area, a, s);
+    FSI__REALS(b->mass, a, s);
+    FSI__INTS(b->minus, a, s);
+    FSI__INTS(b->plus, a, s);
     if (b->swept) {
         size_t elements = 0, vertices = 0;
         int i;
         for (i = 0; i < b->face->solids; i++) elements += (size_t)b->face->solid[i]->surface.element_count, vertices += (size_t)b->face->solid[i]->surface.vertex_count;
-        b->element = (int32_t *)fsi_arena_take(a, 2 * elements, sizeof(int32_t));
-        b->vertex = (int32_t *)fsi_arena_take(a, 2 * vertices, sizeof(int32_t));
+        FSI__INTS(b->element, a, 2 * elements);
+        FSI__INTS(b->vertex, a, 2 * vertices);
     }
     if (b->pressure_form == 2) {
         size_t vertices = 0, dof = 1;
@@ -6679,32 +6694,24 @@ static void fsi__fluid_box_layout(fsi_fluid_box *b, fsi_arena *a, int sides) {
             if (!b->face->solid[i]->node && (size_t)b->face->solid[i]->dof > dof) dof = (size_t)b->face->solid[i]->dof;
         }
         b->vertices = (int)vertices;
-        b->push = (fsi_real *)fsi_arena_take(a, vertices, sizeof(fsi_real));
-        b->jump = (fsi_real *)fsi_arena_take(a, s, sizeof(fsi_real));
-        b->normal = (fsi_real *)fsi_arena_take(a, 3 * vertices, sizeof(fsi_real));
-        b->stamp = (int32_t *)fsi_arena_take(a, vertices, sizeof(int32_t));
-        b->corner = (int32_t *)fsi_arena_take(a, vertices, sizeof(int32_t));
-        b->row = (fsi_real *)fsi_arena_take(a, dof, sizeof(fsi_real));
+        FSI__REALS(b->push, a, vertices);
+        FSI__REALS(b->jump, a, s);
+        FSI__REALS(b->normal, a, 3 * vertices);
+        FSI__INTS(b->stamp, a, vertices);
+        FSI__INTS(b->corner, a, vertices);
+        FSI__REALS(b->row, a, dof);
     }
 }
 
 /* Room for this many sides, with some to spare; keeps the block when it is large enough. */
 static fsi_result fsi__fluid_box_reserve(fsi_fluid_box *b, int sides) {
     fsi_arena a;
+    fsi_result r;
     memset(&a, 0, sizeof a);
     fsi__fluid_box_layout(b, &a, sides);
-    if (a.failed) return FSI_ERR_SIZE;
-    if (a.used > b->size) {
-        fsi_free(&b->allocator, b->block, b->size);
-        b->size = a.used + a.used / 4;
-        b->block = fsi_alloc(&b->allocator, b->size);
-        if (!b->block) { b->size = 0; return FSI_ERR_MEMORY; }
-    }
-    memset(&a, 0, sizeof a);
-    a.base = (unsigned char *)b->block;
-    a.size = b->size;
-    fsi__fluid_box_layout(b, &a, sides);
-    return FSI_OK;
+    r = fsi__arena_room(&a, &b->block, &b->size, 4, &b->allocator);
+    if (r >= 0) fsi__fluid_box_layout(b, &a, sides);
+    return r;
 }
 
 /* The same for closed regions, which are known only when the pressure system stands. */
@@ -6941,27 +6948,20 @@ static void fsi__follow_layout(fsi_fluid_box *b, fsi_arena *a) {
     for (i = 0; i < f->solids; i++) vertices += (size_t)f->solid[i]->surface.vertex_count;
     m->list = (fsi_coupled **)fsi_arena_take(a, (size_t)f->solids + 1, sizeof *m->list);
     m->copy = (fsi_coupled *)fsi_arena_take(a, (size_t)f->solids + 1, sizeof *m->copy);
-    m->x = (fsi_real *)fsi_arena_take(a, 3 * vertices + 1, sizeof(fsi_real));
+    FSI__REALS(m->x, a, 3 * vertices + 1);
     for (i = 0; i < b->grid->dim; i++) {
-        m->u[i] = (fsi_real *)fsi_arena_take(a, b->grid->faces[i], sizeof(fsi_real));
+        FSI__REALS(m->u[i], a, b->grid->faces[i]);
         m->plus[i] = b->grid->u_plus[i] ? (fsi_real *)fsi_arena_take(a, b->grid->faces[i], sizeof(fsi_real)) : NULL;
     }
 }
 static fsi_result fsi__follow_begin(fsi_fluid_box *b) {
     fsi__follow *m = &b->moved;
     fsi_arena a;
+    fsi_result r;
     int i;
     memset(&a, 0, sizeof a);
     fsi__follow_layout(b, &a);
-    if (a.failed) return FSI_ERR_SIZE;
-    if (a.used > m->size) {
-        fsi_free(&b->allocator, m->block, m->size);
-        m->block = fsi_alloc(&b->allocator, a.used);
-        m->size = m->block ? a.used : 0;
-        if (!m->block) return FSI_ERR_MEMORY;
-    }
-    memset(&a, 0, sizeof a);
-    a.base = (unsigned char *)m->block; a.size = m->size;
+    if ((r = fsi__arena_room(&a, &m->block, &m->size, 0, &b->allocator)) < 0) return r;
     fsi__follow_layout(b, &a);
     m->given = b->face->solid;
     for (i = 0; i < b->face->solids; i++) m->list[i] = &m->copy[i];
@@ -7268,16 +7268,32 @@ FSI_API void fsi_soft_responder_free(fsi_soft_responder *r) {
     r->room = 0;
 }
 
+static fsi_result fsi__soft_guest_begin(void *responder, fsi_real dt) {
+    fsi_soft_responder *r = (fsi_soft_responder *)responder;
+    fsi_result result = r->soft->desc.integrator == FSI_SOFT_SPLIT ? fsi_soft_forces(r->soft, dt) : FSI_OK;
+    if (result < 0) return result;
+    fsi_soft_coupled(r->soft, &r->door);
+    return fsi_soft_responder_begin(r);
+}
+static fsi_result fsi__soft_guest_move(void *responder, fsi_real dt) { return fsi_soft_move(((fsi_soft_responder *)responder)->soft, dt); }
+FSI_API fsi_guest fsi_soft_guest(fsi_soft_responder *r) {
+    fsi_guest g;
+    memset(&g, 0, sizeof g);
+    g.door = &r->door; g.begin_fn = fsi__soft_guest_begin; g.move_fn = fsi__soft_guest_move; g.user = g.respond_user = r;
+    if (r->soft->desc.integrator != FSI_SOFT_SPLIT) g.respond_fn = fsi_soft_respond;
+    return g;
+}
+
 /* ---- embedded points */
 static void fsi__embedded_layout(fsi_embedded *e, fsi_arena *a) {
     size_t n = (size_t)e->inner->surface.vertex_count, dof = (size_t)e->inner->dof;
-    e->J = (fsi_real *)fsi_arena_take(a, 3 * n * dof, sizeof(fsi_real));
-    e->v = (fsi_real *)fsi_arena_take(a, 3 * n, sizeof(fsi_real));
-    e->v0 = (fsi_real *)fsi_arena_take(a, dof, sizeof(fsi_real));
-    e->ones = (fsi_real *)fsi_arena_take(a, n, sizeof(fsi_real));
-    e->load = (fsi_real *)fsi_arena_take(a, dof, sizeof(fsi_real));
-    e->node = (int32_t *)fsi_arena_take(a, n, sizeof(int32_t));
-    e->element = (int32_t *)fsi_arena_take(a, n, sizeof(int32_t));
+    FSI__REALS(e->J, a, 3 * n * dof);
+    FSI__REALS(e->v, a, 3 * n);
+    FSI__REALS(e->v0, a, dof);
+    FSI__REALS(e->ones, a, n);
+    FSI__REALS(e->load, a, dof);
+    FSI__INTS(e->node, a, n);
+    FSI__INTS(e->element, a, n);
 }
 
 FSI_API void fsi_embedded_free(fsi_embedded *e) {
@@ -7295,19 +7311,13 @@ static void fsi__embedded_velocity(const fsi_embedded *e, fsi_real *v) {        
 FSI_API fsi_result fsi_embedded_begin(fsi_embedded *e) {
     const fsi_surface *u;
     fsi_arena a;
+    fsi_result r;
     int i, k, c;
     if (!e || !e->inner || e->inner->node || !e->inner->row_fn) return FSI_ERR_ARGUMENT;
     u = &e->inner->surface;
     memset(&a, 0, sizeof a);
     fsi__embedded_layout(e, &a);
-    if (a.failed) return FSI_ERR_SIZE;
-    if (a.used > e->size) {
-        fsi_embedded_free(e);
-        if (!(e->block = fsi_alloc(&e->allocator, a.used))) return FSI_ERR_MEMORY;
-        e->size = a.used;
-    }
-    memset(&a, 0, sizeof a);
-    a.base = (unsigned char *)e->block; a.size = e->size;
+    if ((r = fsi__arena_room(&a, &e->block, &e->size, 0, &e->allocator)) < 0) return r;
     fsi__embedded_layout(e, &a);
     for (i = 0; i < u->element_count * u->dim; i++) e->element[u->index[i]] = i / u->dim;
     for (i = 0; i < u->vertex_count; i++) {
@@ -7390,6 +7400,7 @@ static fsi_result fsi__scene_exchange(fsi_partitioned_scene *s, fsi_report *repo
 FSI_API fsi_result fsi_partitioned_scene_step(fsi_partitioned_scene *s, fsi_real dt, fsi_report *report) {
     fsi_result r;
     int i;
+    if (report) memset(report, 0, sizeof *report);                                       /* a step may end before the exchange */
     if (!s || !s->grid || !s->face || !s->scheme || !s->list) return FSI_ERR_ARGUMENT;
     s->fluid.grid = s->grid;
     s->fluid.face = s->face;

@@ -1,5 +1,5 @@
 /* The coupled solve beside the fluid alone: seconds, iterations, ratio; against IC on the full system where that ends in reasonable time.
-   cc -O3 -march=native -fopenmp -I. -Itests bench/bench_couple.c -lm;  bench_couple [cells along the short side, default 128; 0 = the realtime scenes only] */
+   cc -O3 -march=native -fopenmp -I. -Itests bench/bench_couple.c -lm;  bench_couple [cells along the short side, default 128; 0 = share of XPM and the realtime scenes only] */
 #define FSI_IMPLEMENTATION
 #include "fsi_couple.h"
 #include <stdio.h>
@@ -74,11 +74,10 @@ static double run(int dim, int n, int bodies, int closed, fsi_couple_solver solv
 }
 
 /* The scenes of realtime_pool and realtime_tank: mean time of a whole coupled step without a budget, ms; < 0 on failure. */
-static double clock_now(void *user) { (void)user; return now(); }
 static double realtime(int dim, int steps) {
     static rt_scene s;
     double ms;
-    int ok = rt_begin(&s, dim, dim == 2 ? 128 : 48, dim == 2 ? 1.0 / 60 : 0.02, 1e-3, 2, 0, clock_now);
+    int ok = rt_begin(&s, dim, dim == 2 ? 128 : 48, dim == 2 ? 1.0 / 60 : 0.02, 1e-3, 2, 0, now_fn);
     while (ok && s.steps < steps) ok = rt_step(&s) >= 0;
     ms = ok ? rt_mean(&s) : -1;
     rt_end(&s);
@@ -101,9 +100,79 @@ static void realtime_lines(void) {
     }
 }
 
+/* What the partitioned scheme itself costs (XPM table 4): a pool, three balls and a sheet of cloth coupled by exchange; share of the steps' time that
+   is neither the fluid's nor the solids', and pairs of calls per step. */
+enum { SHEET = 13 };
+static fsi_real pool_water(fsi_vec3 p, void *user) { (void)user; return p.y - FSI_R(0.45); }
+static int share_cloth(fsi_soft *soft) {
+    static fsi_real at[3 * SHEET * SHEET];
+    static int32_t triangle[6 * (SHEET - 1) * (SHEET - 1)];
+    fsi_soft_desc d;
+    int i, k, n = 0;
+    memset(&d, 0, sizeof d);
+    for (i = 0; i < SHEET * SHEET; i++) {
+        const int a = i, b = i + 1, e = i + SHEET, f = e + 1, q[6] = {a, e, b, b, e, f};
+        at[3 * i] = (fsi_real)(1.2 + 0.6 * (i % SHEET) / (SHEET - 1)); at[3 * i + 1] = FSI_R(0.5); at[3 * i + 2] = (fsi_real)(0.2 + 0.6 * (i / SHEET) / (SHEET - 1));
+        for (k = 0; i % SHEET + 1 < SHEET && i / SHEET + 1 < SHEET && k < 6; k++) triangle[n++] = q[k];
+    }
+    d.dim = 3; d.vertex_count = SHEET * SHEET; d.x = at; d.triangle_count = n / 3; d.triangle = triangle; d.gravity.y = FSI_R(-9.81);
+    d.area_density = FSI_R(12.5); d.stretch = 400; d.stretch_poisson = FSI_R(0.3); d.bend = FSI_R(1e-3); d.damping_stiffness = FSI_R(0.02);
+    d.integrator = FSI_SOFT_IMPLICIT;
+    return fsi_soft_init(soft, &d) == FSI_OK;
+}
+static void share_lines(void) {
+    static fsi_partitioned_scene s;
+    static const double density[3] = {100, 500, 2000};
+    fsi_world_desc d;
+    fsi_world w;
+    fsi_partitioned_desc pd;
+    fsi_partitioned scheme;
+    fsi_shape ball;
+    fsi_shape_desc sd;
+    fsi_soft soft;
+    fsi_soft_responder responder;
+    fsi_solid_part part[4];
+    fsi_coupled *doors[4];
+    fsi_guest guest;
+    double spent = 0, pairs = 0;
+    int i, steps = 30;
+    memset(&d, 0, sizeof d); memset(&pd, 0, sizeof pd); memset(&sd, 0, sizeof sd); memset(&responder, 0, sizeof responder); memset(&s, 0, sizeof s);
+    d.grid.nx = 32; d.grid.ny = d.grid.nz = 16; d.grid.h = FSI_R(0.0625); d.grid.rho = 1000; d.grid.gravity.y = FSI_R(-9.81); d.grid.liquid = d.grid.shells = 1;
+    d.grid.side[3].kind = FSI_SIDE_OPEN; d.max_bodies = 3; d.max_guests = 1;
+    sd.dim = 3; sd.kind = FSI_SHAPE_SPHERE; sd.radius = FSI_R(0.11); sd.resolution = 20;
+    if (fsi_world_init(&w, &d) != FSI_OK || fsi_shape_init(&ball, &sd) != FSI_OK || !share_cloth(&soft)) return;
+    for (i = 0; i < 3; i++) {
+        fsi_rigid_desc b;
+        memset(&b, 0, sizeof b);
+        b.kind = FSI_RIGID_DYNAMIC; b.shape = &ball; b.density = (fsi_real)density[i]; b.x = fsi_vec((fsi_real)(0.2 + 0.3 * i), FSI_R(0.5), FSI_R(0.5));
+        if (fsi_world_add(&w, &b, NULL) < 0) return;
+    }
+    responder.soft = &soft;
+    guest = fsi_soft_guest(&responder);
+    fsi_world_add_guest(&w, &guest);
+    fsi_grid_set_field(&w.grid, FSI_FIELD_PHI, pool_water, NULL);
+    pd.n = pd.m = 6 * 4 + 3 * SHEET * SHEET + 64; pd.group = 3; pd.tolerance = FSI_R(0.05) * d.grid.h; pd.clock_fn = now_fn;
+    if (fsi_partitioned_init(&scheme, &pd) != FSI_OK) return;
+    s.scheme = &scheme; s.list = doors; s.solids.part = part; s.fluid.bpp = 1; s.fluid.tolerance = 1e-6;
+    for (i = 0; i < steps; i++) {
+        fsi_report r;
+        double start = now();
+        if (fsi_world_exchange(&w, &s, FSI_R(0.005), &r) < 0) break;
+        spent += now() - start;
+        pairs += r.iterations;
+    }
+    if (i == steps) {
+        printf("bench xpm_share %.4f x\nbench xpm_fluid_share %.4f x\nbench xpm_solid_share %.4f x\n", scheme.seconds[2] / spent, scheme.seconds[0] / spent, scheme.seconds[1] / spent);
+        printf("bench xpm_pairs %.2f 1\nbench xpm_step %.3f ms\n", pairs / steps, 1e3 * spent / steps);
+        fflush(stdout);
+    }
+    fsi_partitioned_scene_free(&s); fsi_partitioned_free(&scheme); fsi_soft_responder_free(&responder); fsi_soft_free(&soft); fsi_world_free(&w); fsi_shape_free(&ball);
+}
+
 int main(int argc, char **argv) {
     int n = argc > 1 ? atoi(argv[1]) : 128, dim, b, closed, threads;
     static const int bodies[3] = {1, 12, 50};
+    share_lines();
     realtime_lines();
     if (n < 1) return 0;
     for (threads = 1; threads <= most_threads(); threads++) {

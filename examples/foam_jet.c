@@ -5,14 +5,7 @@
 #include "common.h"
 #include "jet.h"
 
-typedef struct foam { fsi_soft soft; fsi_soft_responder responder; fsi_coupled door; int monolithic; } foam;
-static fsi_result foam_begin(void *user, fsi_real dt) {
-    foam *f = (foam *)user;
-    fsi_result r = f->monolithic ? fsi_soft_forces(&f->soft, dt) : FSI_OK;
-    fsi_soft_coupled(&f->soft, &f->door);
-    return r >= 0 ? fsi_soft_responder_begin(&f->responder) : r;
-}
-static fsi_result foam_move(void *user, fsi_real dt) { return fsi_soft_move(&((foam *)user)->soft, dt); }
+typedef struct foam { fsi_soft soft; fsi_soft_responder responder; int monolithic; } foam;
 
 /* A box of n[0] x n[1] x n[2] cubes, six tetrahedra each. */
 static int make_foam(foam *f, const int *n, const double *lo, const double *hi, double density, double young) {
@@ -45,7 +38,7 @@ int main(int argc, char **argv) {
     static jet j;
     static foam f;
     static const double lo[3] = {0.24, 0.42, 0.36}, hi[3] = {0.80, 0.52, 0.64};
-    fsi_guest guest = {0};
+    fsi_guest guest;
     ex_args a;
     int frame, stable = 1, n[3], k, i;
     double bend = 0, mean = 0;
@@ -54,8 +47,7 @@ int main(int argc, char **argv) {
     f.monolithic = ex_is(&a, "scheme", "monolithic");
     if (!make_foam(&f, n, lo, hi, ex_number(&a, "mass_ratio"), ex_number(&a, "young"))) return 1;
     if (!jet_make(&j, &a, 3, 0, 1, 3 * f.soft.desc.vertex_count)) return 1;
-    guest.door = &f.door; guest.begin_fn = foam_begin; guest.move_fn = foam_move; guest.user = &f;
-    if (!f.monolithic) guest.respond_fn = fsi_soft_respond, guest.respond_user = &f.responder;
+    guest = fsi_soft_guest(&f.responder);
     fsi_world_add_guest(&j.w, &guest);
     for (frame = 0; frame < a.frames && stable; frame++) {
         stable = jet_step(&j);

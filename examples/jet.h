@@ -46,7 +46,7 @@ static int jet_step(jet *j) {                                 /* 0 = it came apa
     for (i = 0; i < j->w.door_count && r >= 0; i++) speed = fmax(speed, (double)fsi_max_abs((size_t)j->w.door[i]->dof, j->w.door[i]->v));
     return r >= 0 && speed < 50;
 }
-/* Smoke as a translucent surface in 3D, as a field in 2D. */
+/* Smoke by rays in 3D, as a field in 2D. */
 static void jet_draw(jet *j, ex_args *a) {
     ex_image m = ex_image_make(400, 560);
     fsi_grid *g = &j->w.grid;
@@ -59,18 +59,10 @@ static void jet_draw(jet *j, ex_args *a) {
     } else {
         ex_camera c = ex_camera_make(1.9, 1.6, 2.7, 0.5, 0.7, 0.5, 1, 36);
         const double lo[3] = {0, 0, 0}, hi[3] = {1, 1.5, 1};
-        fsi_iso_desc d = {0};
-        fsi_iso_mesh mesh = {0};
         ex_clear(&m, ex_rgb(246, 248, 250));
         ex_floor(&m, &c, lo, hi, 1, 0, 0.125);
         for (i = 0; i < j->w.door_count; i++) ex_draw_surface3(&m, &c, &j->w.door[i]->surface, ex_rgb(215, 120, 60));
-        for (i = 0; i < (int)g->cells; i++) g->scratch[0][i] = FSI_R(0.25) - g->density[i];
-        d.nx = g->nx; d.ny = g->ny; d.nz = g->nz; d.h = g->h; d.value = g->scratch[0]; d.closed = 1; d.origin = fsi_vec(g->h / 2, g->h / 2, g->h / 2);
-        if (fsi_iso_build(&d, &mesh) == FSI_OK) {
-            ex_mesh smoke = {mesh.vertex_count, mesh.element_count, mesh.x, mesh.index, {120, 124, 135}, 0.3};
-            ex_draw_mesh(&m, &c, &smoke);
-            fsi_iso_free(&mesh);
-        }
+        ex_draw_smoke(&m, &c, g->nx, g->ny, g->nz, (double)g->h, g->density, 0.08, ex_rgb(120, 124, 135));
         ex_box3(&m, &c, lo, hi, ex_rgb(130, 130, 130));
     }
     ex_frame(a, &m);

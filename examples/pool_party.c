@@ -5,14 +5,7 @@
 #include "common.h"
 
 enum { BODIES = 8, SHEET = 13 };
-typedef struct cloth { fsi_soft soft; fsi_soft_responder responder; fsi_coupled door; int monolithic; } cloth;
-static fsi_result cloth_begin(void *user, fsi_real dt) {
-    cloth *c = (cloth *)user;
-    fsi_result r = c->monolithic ? fsi_soft_forces(&c->soft, dt) : FSI_OK;
-    fsi_soft_coupled(&c->soft, &c->door);
-    return r >= 0 ? fsi_soft_responder_begin(&c->responder) : r;
-}
-static fsi_result cloth_move(void *user, fsi_real dt) { return fsi_soft_move(&((cloth *)user)->soft, dt); }
+typedef struct cloth { fsi_soft soft; fsi_soft_responder responder; int monolithic; } cloth;
 static fsi_real water(fsi_vec3 x, void *user) { return x.y - *(const fsi_real *)user; }
 
 /* A square sheet whose two edges along x are held by posts at its corners. */
@@ -68,7 +61,7 @@ int main(int argc, char **argv) {
     fsi_world w;
     fsi_shape shape[2];
     fsi_shape_desc sd = {0};
-    fsi_guest guest = {0};
+    fsi_guest guest;
     fsi_real level = FSI_R(0.45);
     ex_args a;
     double total = 0, spent = 0, dt, volume0;
@@ -89,8 +82,7 @@ int main(int argc, char **argv) {
         if (fsi_world_add(&w, &b, NULL) < 0) return 1;
     }
     if (!make_cloth(&c, ex_number(&a, "mass_ratio") * 1000 * 2 * (double)d.grid.h, 0.5)) return 1;
-    guest.door = &c.door; guest.begin_fn = cloth_begin; guest.move_fn = cloth_move; guest.user = &c;
-    if (!c.monolithic) guest.respond_fn = fsi_soft_respond, guest.respond_user = &c.responder;
+    guest = fsi_soft_guest(&c.responder);
     fsi_world_add_guest(&w, &guest);
     fsi_grid_set_field(&w.grid, FSI_FIELD_PHI, water, &level);
     fsi_grid_classify(&w.grid);

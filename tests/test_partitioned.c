@@ -117,6 +117,41 @@ static void pair_make(pair_box *p, int n, int rank, double rho, uint64_t seed) {
     p->f.in = p->f.out = p->s.in = p->s.out = n;
     p->f.A = p->F; p->f.b = p->bf; p->s.A = p->S; p->s.b = p->bs;
 }
+/* Steps that end at the cap, piston (mass 1) and fluid (added mass mu) keep the velocities of their last calls: what they differ by is multiplied by
+   -mu (1 - omega (1 + mu))^(cap - 1) per step. So omega has a lower limit too, and there more added mass (impulses: the dual cell's) is stable where
+   less is not; at the upper limit it is the other way round. */
+typedef struct lagging { double mu, fluid, solid; } lagging;
+static fsi_result lagging_fluid(void *user, const fsi_real *in, fsi_real *out) { lagging *l = (lagging *)user; out[0] = (fsi_real)(-l->mu * ((double)in[0] - l->fluid)); return FSI_OK; }
+static fsi_result lagging_solid(void *user, const fsi_real *in, fsi_real *out) { lagging *l = (lagging *)user; out[0] = (fsi_real)(l->solid + (double)in[0]); return FSI_OK; }
+TEST P_02_growth_at_the_cap(void) {
+    static const double mu[6] = {3.5, 8.5, 61, 66, 2, 2}, omega[6] = {.008, .008, .03, .03, .1, .3};
+    static const int grows[6] = {1, 0, 0, 1, 0, 0};
+    int i, step;
+    for (i = 0; i < 6; i++) {
+        fsi_partitioned_desc d;
+        fsi_partitioned c;
+        fsi_blackbox f, s;
+        lagging l;
+        double factor = -mu[i] * pow(1 - omega[i] * (1 + mu[i]), 29);
+        memset(&d, 0, sizeof d); memset(&f, 0, sizeof f);
+        l.mu = mu[i]; l.fluid = 0; l.solid = 1;
+        d.n = d.m = 1; d.scheme = FSI_SCHEME_RELAXED; d.omega = (fsi_real)omega[i]; d.tolerance = FSI_R(1e-30);
+        f.solve_fn = lagging_fluid; f.user = &l; s = f; s.solve_fn = lagging_solid;
+        CHECK_OK(fsi_partitioned_init(&c, &d));
+        for (step = 0; step < 3; step++) {
+            fsi_real x = (fsi_real)l.solid, p = 0;
+            double before = l.solid - l.fluid;
+            CHECK_RESULT(FSI_NOT_CONVERGED, fsi_partitioned_step(&c, 1, 1, &f, &s, &x, &p, NULL));
+            l.fluid = (double)x; l.solid += (double)p;
+            CHECK_NEAR(factor, (l.solid - l.fluid) / before, TOL(1e-6, 1e-2) * (1 + fabs(factor)));
+            if (fabs(factor) < 1e-3) break;                        /* what is left is round-off */
+        }
+        ASSERT_EQ(grows[i], fabs(factor) > 1);
+        fsi_partitioned_free(&c);
+    }
+    PASS();
+}
+
 /* The exact answer: (I - S F) x = S bf + bs by elimination. */
 static void pair_exact(const pair_box *p, int n, fsi_real *x) {
     fsi_real A[256];
@@ -594,6 +629,7 @@ TEST C_23_two_regions_that_share_all_faces(void) {
 SUITE(partitioned) {
     RUN_TEST(P_01_gauss_seidel_factor);
     RUN_TEST(P_02_omega_window);
+    RUN_TEST(P_02_growth_at_the_cap);
     RUN_TEST(P_03_finite_termination);
     RUN_TEST(P_03_pairs_of_earlier_steps_save_calls);
     RUN_TEST(P_04_rank_deficient_interface);
