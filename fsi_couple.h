@@ -1139,6 +1139,9 @@ FSI__INLINE size_t fsi__face_index(const fsi_interface *f, int axis, const int *
 FSI__INLINE size_t fsi__cell_index(const fsi_interface *f, const int *i) {
     return (size_t)i[0] + (size_t)f->nx * ((size_t)i[1] + (size_t)f->ny * (size_t)i[2]);
 }
+FSI__INLINE void fsi__cell_ijk(const fsi_interface *f, size_t c, int *i) {
+    i[0] = (int)(c % (size_t)f->nx); i[1] = (int)(c / (size_t)f->nx % (size_t)f->ny); i[2] = (int)(c / ((size_t)f->nx * (size_t)f->ny));
+}
 FSI__INLINE void fsi__face_ijk(const fsi_interface *f, int axis, size_t face, int *i) {
     size_t nx = (size_t)f->nx + (axis == 0), ny = (size_t)f->ny + (axis == 1);
     i[0] = (int)(face % nx); i[1] = (int)(face / nx % ny); i[2] = (int)(face / (nx * ny));
@@ -1471,7 +1474,7 @@ static void fsi__interface_uncover(fsi_interface *f, fsi_grid *g) {
         if (f->covered[c] == f->before[c]) continue;
         if (f->covered[c]) { f->newly_covered++; continue; }
         f->uncovered++;
-        i[0] = (int)(c % (size_t)f->nx); i[1] = (int)(c / (size_t)f->nx % (size_t)f->ny); i[2] = (int)(c / ((size_t)f->nx * (size_t)f->ny));
+        fsi__cell_ijk(f, c, i);
         for (q = FSI_FIELD_DENSITY; q < FSI_FIELD_SCALAR + FSI_GRID_SCALARS; q++) {
             fsi_real *field = q == FSI_FIELD_PHI ? NULL : fsi_grid_field(g, (fsi_field)q), sum = 0;
             int n = 0;
@@ -1622,7 +1625,7 @@ static void fsi__interface_sweep(fsi_interface *f) {
 /* Cells on the new side of cell c: those that a surface hid from it and that stayed, and those that came along and know already. */
 static int fsi__interface_new_side(const fsi_interface *f, size_t c, size_t *out) {
     int axis, up, n = 0, i[3];
-    i[0] = (int)(c % (size_t)f->nx); i[1] = (int)(c / (size_t)f->nx % (size_t)f->ny); i[2] = (int)(c / ((size_t)f->nx * (size_t)f->ny));
+    fsi__cell_ijk(f, c, i);
     for (axis = 0; axis < f->dim; axis++)
         for (up = 0; up < 2; up++) {
             size_t m = up ? c + (size_t)fsi__stride(f, axis) : c - (size_t)fsi__stride(f, axis);
@@ -1656,7 +1659,7 @@ static void fsi__interface_drop_markers(const fsi_interface *f, fsi_levelset *ls
 /* What a cell can see beside it: number of cells across open faces (into seen), or -1 when no face of it is cut. */
 static int fsi__interface_seen(const fsi_interface *f, size_t c, size_t *seen) {
     int axis, up, n = 0, cut = 0, i[3];
-    i[0] = (int)(c % (size_t)f->nx); i[1] = (int)(c / (size_t)f->nx % (size_t)f->ny); i[2] = (int)(c / ((size_t)f->nx * (size_t)f->ny));
+    fsi__cell_ijk(f, c, i);
     for (axis = 0; axis < f->dim; axis++)
         for (up = 0; up < 2; up++) {
             size_t m = up ? c + (size_t)fsi__stride(f, axis) : c - (size_t)fsi__stride(f, axis);
@@ -2848,7 +2851,7 @@ static void fsi__bubble_extra(const fsi_couple *c, const fsi_real *x, fsi_real *
 }
 
 /* Volumes carried over: a new region takes each old bubble's target in proportion to the cells it got from it; what opened to the air is gone. */
-static void fsi__bubble_targets(fsi_couple *c, const fsi_bubble *old, int olds, int *share) {
+static void fsi__bubble_targets(fsi_couple *c, const fsi_bubble *old, int olds, const int *number, int *share) {
     fsi_grid *g = c->grid;
     double debt = 0, lost = 0;                         /* lost: of bubbles too small for the grid to hold: the largest one takes it on */
     size_t n;
@@ -2856,9 +2859,9 @@ static void fsi__bubble_targets(fsi_couple *c, const fsi_bubble *old, int olds, 
     memset(share, 0, (size_t)((olds + 1) * (c->bubbles + 1)) * sizeof *share);         /* [old][new], last column: all; last row: from the open air */
     for (n = 0; n < g->cells; n++) {
         o = c->bubble_cell[n] < 0 ? olds : c->bubble_cell[n] - 1;
-        if (o < 0 || g->region[n] < 0) continue;
-        for (b = 0; b < c->bubbles && c->bubble[b].region != g->region[n]; b++) {}
-        if (b < c->bubbles) share[o * (c->bubbles + 1) + b]++;
+        if (o < 0 || o > olds || g->region[n] < 0) continue;
+        b = number[g->region[n]] - 1;
+        if (b >= 0) share[o * (c->bubbles + 1) + b]++;
         share[o * (c->bubbles + 1) + c->bubbles]++;
     }
     for (o = 0; o < olds; o++) if (!share[o * (c->bubbles + 1) + c->bubbles]) lost += old[o].target;
@@ -2884,29 +2887,26 @@ static void fsi__bubble_targets(fsi_couple *c, const fsi_bubble *old, int olds, 
 static int fsi__bubble_list(fsi_couple *c) {
     fsi_grid *g = c->grid;
     fsi_bubble *list, *old;
-    int r, olds = c->bubbles, count = 0, *share;
+    int r, olds = c->bubbles, count = 0, *share, *number;
     size_t n;
     for (r = 0; r < g->region_count; r++) count += !g->regions[r].open && g->regions[r].cells > 0;
     list = (fsi_bubble *)fsi__room(c, FSI__B_BUBBLE, 2 * (size_t)(olds + count) + 1, sizeof *list);
-    share = (int *)fsi__room(c, FSI__B_BW, (size_t)(olds + 1) * (size_t)(count + 1), sizeof *share);
+    share = (int *)fsi__room(c, FSI__B_BW, (size_t)(olds + 1) * (size_t)(count + 1) + (size_t)g->region_count, sizeof *share);
     if (!list || !share || !FSI__ROOM(c, bubble_cell, int32_t, FSI__B_BF, g->cells)) return 0;
     old = list + count + 1;                            /* one place more for the open surface, see fsi__bubble_settle */
+    number = share + (olds + 1) * (count + 1);         /* [regions] bubble + 1, or -1 */
     memmove(old, list, (size_t)olds * sizeof *list);
     c->bubble = list;
     for (r = 0, c->bubbles = 0; r < g->region_count; r++) {
+        number[r] = -1;
         if (g->regions[r].open || g->regions[r].cells <= 0) continue;
+        number[r] = c->bubbles + 1;
         memset(list + c->bubbles, 0, sizeof *list);
         list[c->bubbles].region = r;
         list[c->bubbles++].volume = g->regions[r].volume;
     }
-    fsi__bubble_targets(c, old, olds, share);
-    for (n = 0; n < g->cells; n++) {
-        int b = 0;
-        c->bubble_cell[n] = 0;
-        if (g->region[n] < 0) continue;
-        while (b < c->bubbles && list[b].region != g->region[n]) b++;
-        c->bubble_cell[n] = b < c->bubbles ? b + 1 : -1;
-    }
+    fsi__bubble_targets(c, old, olds, number, share);
+    for (n = 0; n < g->cells; n++) c->bubble_cell[n] = g->region[n] < 0 ? 0 : number[g->region[n]];
     return 1;
 }
 
@@ -2925,9 +2925,12 @@ static void fsi__bubble_reach(fsi_couple *c) {
             if (c->bubble_near[n] || g->cell[n] != FSI_CELL_FLUID || g->phi[n] < (fsi_real)-(LAYERS + 1) * f->h) continue;
             for (axis = 0; axis < f->dim && !c->bubble_near[n]; axis++)
                 for (up = 0; up < 2 && !c->bubble_near[n]; up++) {
-                    const int at = (int)(n / (size_t)fsi__stride(f, axis) % (size_t)f->n[axis]);
                     int32_t next;
-                    if (up ? at + 1 >= f->n[axis] : at < 1) continue;
+                    int i[3];
+                    fsi__cell_ijk(f, n, i);
+                    if (up ? i[axis] + 1 >= f->n[axis] : i[axis] < 1) continue;
+                    i[axis] += up;
+                    if (f->blocked[axis][fsi__face_index(f, axis, i)]) continue;           /* not through a shell */
                     next = c->bubble_near[(ptrdiff_t)n + (up ? 1 : -1) * fsi__stride(f, axis)];
                     if (next && next / FSI__BUBBLE_LAYER < layer) c->bubble_near[n] = next % FSI__BUBBLE_LAYER + layer * FSI__BUBBLE_LAYER;
                 }
@@ -3023,46 +3026,60 @@ static fsi_result fsi__bubble_settle(fsi_couple *c) {
     return FSI_OK;
 }
 
-/* Faces of every bubble and its row; adds w rhs_b / W to the grid's right-hand side. */
+/* The face of air cell n on one side, when there is liquid behind it. */
+static int fsi__bubble_face_at(const fsi_couple *c, size_t n, int axis, int up, fsi__bubble_face *out) {
+    const fsi_grid *g = c->grid;
+    const fsi_interface *f = &c->interface;
+    ptrdiff_t m = (ptrdiff_t)n + (up ? 1 : -1) * fsi__stride(f, axis);
+    int i[3];
+    fsi__cell_ijk(f, n, i);
+    if ((up ? i[axis] + 1 >= f->n[axis] : i[axis] < 1) || g->cell[m] != FSI_CELL_FLUID) return 0;
+    i[axis] += up;
+    out->face = (int32_t)fsi__face_index(f, axis, i);
+    out->cell = (int32_t)m; out->axis = (int8_t)axis; out->sign = (int8_t)(up ? 1 : -1);
+    out->w = g->weight[axis][out->face];
+    return out->w > 0;
+}
+/* Faces of all bubbles, those of one after the other: counted, then listed. */
+static int fsi__bubble_faces(fsi_couple *c) {
+    fsi__bubble_face face;
+    size_t n;
+    int b, k, pass, count = 0;
+    for (b = 0; b < c->bubbles; b++) c->bubble[b].first = c->bubble[b].last = 0;
+    for (pass = 0; pass < 2; pass++) {
+        for (n = 0; n < c->grid->cells; n++)
+            for (k = 0; k < 2 * c->interface.dim && c->bubble_cell[n] > 0; k++) {
+                if (!fsi__bubble_face_at(c, n, k / 2, k % 2, &face)) continue;
+                b = c->bubble[c->bubble_cell[n] - 1].last++;
+                if (pass) c->bubble_face[b] = face;
+            }
+        for (b = 0; b < c->bubbles && !pass; b++) {
+            k = c->bubble[b].last;
+            c->bubble[b].first = c->bubble[b].last = count;
+            count += k;
+        }
+        if (!pass && !FSI__ROOM(c, bubble_face, fsi__bubble_face, FSI__B_BFACE, count + 1)) return 0;
+    }
+    return 1;
+}
+
+/* The row of every bubble; adds w rhs_b / W to the grid's right-hand side. */
 static fsi_result fsi__bubble_build(fsi_couple *c, fsi_real dt) {
     fsi_grid *g = c->grid;
-    fsi_interface *f = &c->interface;
-    double cell_volume = (double)f->h * (double)fsi__area(f);
-    int b, axis, up, i[3], count = 0;
-    size_t n;
+    double h = (double)g->h, area = (double)fsi__area(&c->interface);
+    int b, n;
     if (!c->desc.bubbles || !g->region) { c->bubbles = 0; return FSI_OK; }
-    if (!fsi__bubble_list(c)) return FSI_ERR_MEMORY;
+    if (!fsi__bubble_list(c) || !fsi__bubble_faces(c)) return FSI_ERR_MEMORY;
     for (b = 0; b < c->bubbles; b++) {
         fsi_bubble *u = c->bubble + b;
-        double flux = 0, change;
-        u->first = count;
-        u->weight = 0;
-        for (n = 0; n < g->cells; n++) {
-            if (c->bubble_cell[n] != b + 1) continue;
-            i[0] = (int)(n % (size_t)f->nx); i[1] = (int)(n / (size_t)f->nx % (size_t)f->ny); i[2] = (int)(n / ((size_t)f->nx * (size_t)f->ny));
-            for (axis = 0; axis < f->dim; axis++)
-                for (up = 0; up < 2; up++) {
-                    ptrdiff_t m = (ptrdiff_t)n + (up ? 1 : -1) * fsi__stride(f, axis);
-                    fsi__bubble_face *face;
-                    if ((up ? i[axis] + 1 >= f->n[axis] : i[axis] < 1) || g->cell[m] != FSI_CELL_FLUID) continue;
-                    if (!FSI__ROOM(c, bubble_face, fsi__bubble_face, FSI__B_BFACE, count + 1)) return FSI_ERR_MEMORY;
-                    face = c->bubble_face + count;
-                    i[axis] += up;
-                    face->face = (int32_t)fsi__face_index(f, axis, i);
-                    i[axis] -= up;
-                    face->cell = (int32_t)m; face->axis = (int8_t)axis; face->sign = (int8_t)(up ? 1 : -1);
-                    face->w = g->weight[axis][face->face];
-                    if (!(face->w > 0)) continue;
-                    flux += face->sign * (double)g->u[axis][face->face];           /* out of the bubble */
-                    u->weight += face->w;
-                    count++;
-                }
+        double flux = 0, change = fmin(fmax(u->target - u->volume, -0.03 * u->volume), 0.03 * u->volume);   /* what fsi__bubble_settle could not mend */
+        for (n = u->first, u->weight = 0; n < u->last; n++) {
+            const fsi__bubble_face *face = c->bubble_face + n;
+            flux += face->sign * (double)g->u[face->axis][face->face];             /* out of the bubble */
+            u->weight += face->w;
         }
-        u->last = count;
-        change = fmin(fmax(u->target - u->volume, -0.03 * u->volume), 0.03 * u->volume);   /* what fsi__bubble_settle could not mend */
-        u->rhs = (fsi_real)(-(double)g->desc.rho * (double)f->h * (flux - change / (double)dt / cell_volume * (double)f->h));
-        for (n = (size_t)u->first; n < (size_t)u->last && u->weight > 0; n++)
-            g->rhs[c->bubble_face[n].cell] += c->bubble_face[n].w * u->rhs / u->weight;
+        u->rhs = (fsi_real)(-(double)g->desc.rho * h * (flux - change / (double)dt / area));
+        for (n = u->first; n < u->last; n++) g->rhs[c->bubble_face[n].cell] += c->bubble_face[n].w * u->rhs / u->weight;
     }
     return FSI_OK;
 }

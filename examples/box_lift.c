@@ -17,6 +17,7 @@ typedef struct block {
     fsi_surface surface;
     double density;
     fsi_real before;                     /* v* of the step, m/s */
+    fsi_vec3 solved;                     /* v of the solve, before any bump */
 } block;
 typedef struct scene { fsi_grid grid; block block[MOST]; fsi_coupled door[MOST], *list[MOST]; int count, dim, open, prescribed; fsi_real g; } scene;
 
@@ -67,6 +68,20 @@ static fsi_result begin(void *user, fsi_real dt) {
     return r;
 }
 
+/* Round bumpers: two blocks that come near share their velocity along the line between them. */
+static void bump(block *a, block *b) {
+    fsi_vec3 d = fsi_vec_sub(b->body.centre, a->body.centre);
+    fsi_real l = fsi_vec_length(d), gap = FSI_R(1.25) * (a->half + b->half) - l, share = a->body.mass / (a->body.mass + b->body.mass), closing;
+    if (!(gap > 0) || !(l > 0)) return;
+    d = fsi_vec_scale(d, 1 / l);
+    closing = fsi_vec_dot(fsi_vec_sub(a->body.velocity, b->body.velocity), d);
+    a->body.centre = fsi_vec_mad(a->body.centre, d, (share - 1) * gap);
+    b->body.centre = fsi_vec_mad(b->body.centre, d, share * gap);
+    if (!(closing > 0)) return;
+    a->body.velocity = fsi_vec_mad(a->body.velocity, d, (share - 1) * closing);
+    b->body.velocity = fsi_vec_mad(b->body.velocity, d, share * closing);
+}
+
 /* The integrator of "your own engine": symplectic Euler; a cube's inertia does not turn. Blocks stop at the box. */
 static fsi_result move(void *user, fsi_real dt) {
     scene *s = (scene *)user;
@@ -75,6 +90,7 @@ static fsi_result move(void *user, fsi_real dt) {
         fsi_vec3 *x = &b->body.centre, *v = &b->body.velocity;
         fsi_real r = b->half * FSI_R(1.5);
         fsi_body_take(&b->body);
+        b->solved = *v;
         *x = fsi_vec_mad(*x, *v, dt);
         b->turn = fsi_quat_unit(fsi_quat_mul(fsi_quat_from_rotation(fsi_vec_scale(b->body.spin, dt)), b->turn));
         if (x->x < r) { x->x = r; if (v->x < 0) v->x = 0; }
@@ -83,28 +99,29 @@ static fsi_result move(void *user, fsi_real dt) {
         if (x->y > 2 - r) { x->y = 2 - r; if (v->y > 0) v->y = 0; }
         if (s->dim == 3 && x->z < r) { x->z = r; if (v->z < 0) v->z = 0; }
         if (s->dim == 3 && x->z > 1 - r) { x->z = 1 - r; if (v->z > 0) v->z = 0; }
-        corners(b, s->dim);
     }
+    for (int k = 0; k < s->count; k++) for (int l = 0; l < k; l++) bump(s->block + k, s->block + l);
+    for (int k = 0; k < s->count; k++) corners(s->block + k, s->dim);
     return FSI_OK;
 }
 
 static void draw(ex_args *a, scene *s) {
-    ex_image m = ex_image_make(s->dim == 3 ? 420 : 330, 620);
+    ex_image m = ex_image_make(s->dim == 3 ? 420 : 380, 620);
     if (s->dim == 3) {
         ex_camera c = ex_camera_make(3.4, 2.2, 4.2, 0.5, 0.95, 0.5, 1, 30);
         double lo[3] = {0, 0, 0}, hi[3] = {1, 2, 1};
         for (int k = 0; k < s->count; k++) ex_draw_surface3(&m, &c, &s->block[k].surface, ex_map(0, 0.3 + 0.2 * (k % 3)));
         ex_box3(&m, &c, lo, hi, ex_rgb(60, 60, 80));
     } else {
-        ex_view v = ex_view_make(0, 0, 1, 2, 15, 10, 280, 560);
+        ex_view v = ex_view_make(0, 0, 1, 2, 15, 30, 280, 560);
         for (size_t c = 0; c < s->grid.cells; c++) {
             int i = (int)(c % (size_t)s->grid.nx), j = (int)(c / (size_t)s->grid.nx);
             fsi_vec3 u = fsi_grid_velocity_at(&s->grid, fsi_grid_cell_centre(&s->grid, i, j, 0));
             s->grid.scratch[0][c] = fsi_vec_length(u);
         }
-        ex_draw_field(&m, &v, s->grid.nx, s->grid.ny, s->grid.scratch[0], 0, 1, 0);
+        ex_draw_field(&m, &v, s->grid.nx, s->grid.ny, s->grid.scratch[0], 0, 0.5, 0);
         for (int k = 0; k < s->count; k++) ex_draw_surface(&m, &v, &s->block[k].surface, ex_rgb(230, 230, 235));
-        ex_colorbar(&m, &v, 0, 0, 1, "SPEED M/S");
+        ex_colorbar(&m, &v, 0, 0, 0.5, "SPEED M/S");
     }
     ex_frame(a, &m);
     ex_image_free(&m);
@@ -154,13 +171,13 @@ int main(int argc, char **argv) {
         memcpy(alone.block, s.block, sizeof s.block);          /* where the blocks are now */
         if (fsi_couple_step(&couple, &sc, dt, &r) < 0) stable = 0;
         total += r.iterations;
-        for (k = 0; k < s.count; k++) { alone.block[k].body.velocity = s.block[k].body.velocity; alone.block[k].body.spin = s.block[k].body.spin; }
+        for (k = 0; k < s.count; k++) { alone.block[k].body.velocity = s.block[k].solved; alone.block[k].body.spin = s.block[k].body.spin; }
         if (fsi_couple_step(&fluid, &same, dt, &r) < 0) stable = 0;    /* the fluid alone: the same step with the blocks' motion prescribed */
         total_fluid += r.iterations;
-        if (frame == 0) acceleration = (double)s.block[0].body.velocity.y / (double)dt;
+        if (frame == 0) acceleration = (double)s.block[0].solved.y / (double)dt;
         for (k = 0; k < s.count; k++) {
             double speed = (double)fsi_vec_length(s.block[k].body.velocity), j = (double)s.block[k].body.impulse.y;
-            double gained = (double)s.block[k].body.mass * (double)(s.block[k].body.velocity.y - s.block[k].before);
+            double gained = (double)s.block[k].body.mass * (double)(s.block[k].solved.y - s.block[k].before);
             if (!(speed < 100)) stable = 0;
             if (fabs(gained - j) > momentum * fabs(j) && fabs(j) > 0) momentum = fabs(gained - j) / fabs(j);
         }

@@ -53,7 +53,7 @@ int main(int argc, char **argv) {
             fsi_surface s;
             ex_draw_field(&m, &view, w.grid.nx, w.grid.ny, w.grid.density, 0, 1, 2);
             ex_colorbar(&m, &view, 2, 0, 1, "SMOKE");
-            for (i = 1; i < w.solids.body_count; i++) {
+            for (i = w.solids.body_count - 1; i > 0; i--) {            /* pins over their planks */
                 fsi_solids_surface(&w.solids, i, x, v, &s);
                 if (i % 2) ex_disk(&m, ex_px(&view, (double)w.solids.body[i].x.x), ex_py(&view, (double)w.solids.body[i].x.y), 4, ex_rgb(30, 30, 30));
                 else ex_draw_surface(&m, &view, &s, ex_rgb(205, 120, 50));
