@@ -2774,25 +2774,33 @@ static int fsi__null_vectors(fsi_couple *c, const fsi_real *G, const fsi_real *K
     return 1;
 }
 
+typedef struct fsi__null_sum { const int32_t *label; const fsi_real *v, *x; } fsi__null_sum;
+static double fsi__null_dot(size_t begin, size_t end, void *user) {            /* v . x over cells, v . v without x */
+    const fsi__null_sum *s = (const fsi__null_sum *)user;
+    double sum = 0;
+    size_t n;
+    for (n = begin; n < end; n++)
+        if (s->label[n] >= 0 && s->label[n] < FSI__REGIONS) sum += (double)s->v[s->label[n]] * (double)(s->x ? s->x[n] : s->v[s->label[n]]);
+    return sum;
+}
 /* Takes the null vectors out of x; returns the largest share removed. */
 static double fsi__null_project(const fsi_couple *c, fsi_real *x) {
-    const int32_t *label = c->grid->mg->label;
-    double worst = 0, norm = fsi_norm(c->interface.cells, x);
-    size_t n;
-    int j, k;
+    const ptrdiff_t cells = (ptrdiff_t)c->interface.cells;
+    double worst = 0, norm = c->null_count ? fsi_norm(c->interface.cells, x) : 0;
+    ptrdiff_t n;
+    int j;
     for (j = 0; j < c->null_count; j++) {
-        const fsi_real *v = c->null_vector + FSI__REGIONS * j;
-        double xv = 0, vv = 0;
-        for (n = 0; n < c->interface.cells; n++) {
-            if (label[n] < 0 || label[n] >= FSI__REGIONS) continue;
-            k = label[n];
-            xv += (double)v[k] * (double)x[n];
-            vv += (double)v[k] * (double)v[k];
-        }
+        fsi__null_sum s;
+        double vv, xv;
+        s.label = c->grid->mg->label; s.v = c->null_vector + FSI__REGIONS * j; s.x = NULL;
+        vv = fsi_reduce(c->interface.cells, fsi__null_dot, &s);
+        s.x = x;
+        xv = fsi_reduce(c->interface.cells, fsi__null_dot, &s);
         if (!(vv > 0)) continue;
         if (norm > 0 && fabs(xv) / sqrt(vv) > worst * norm) worst = fabs(xv) / sqrt(vv) / norm;
-        for (n = 0; n < c->interface.cells; n++)
-            if (label[n] >= 0 && label[n] < FSI__REGIONS) x[n] -= (fsi_real)(xv / vv) * v[label[n]];
+        FSI__OMP(parallel for schedule(static) if (cells > 20000))
+        for (n = 0; n < cells; n++)
+            if (s.label[n] >= 0 && s.label[n] < FSI__REGIONS) x[n] -= (fsi_real)(xv / vv) * s.v[s.label[n]];
     }
     return worst;
 }
@@ -3256,7 +3264,7 @@ static fsi_result fsi__solve_sigma(fsi_couple *c, fsi_report *report) {
         if (r < 0) return r;
         if (c->desc.solver <= FSI_COUPLE_WOODBURY) d.rank = &c->rank;
         if (c->desc.solver == FSI_COUPLE_SCHUR || c->regions) { d.precondition.apply_fn = fsi__precondition; d.precondition.user = c; }
-        for (i = 0; i < n; i++) if (g->cell[i] != FSI_CELL_FLUID) g->rhs[i] = 0;
+        for (i = 0; i < n; i++) g->rhs[i] = g->cell[i] == FSI_CELL_FLUID ? g->rhs[i] : 0;
     }
     if (sizeof(fsi_real) == 4 && c->columns && c->desc.solver != FSI_COUPLE_SCHUR) d.tolerance = fmax(d.tolerance, 1e-3);   /* the rest by fsi__sigma_refine */
     r = fsi__sigma_cg(c, &d, g->rhs, g->pressure, report);

@@ -5507,15 +5507,19 @@ static void fsi__mg_true_residual(fsi__mg_cg *cg) {
 static void fsi__mg_hide_regular(fsi_mg *mg, const fsi_mg_solve_desc *s) {
     ptrdiff_t c, n = (ptrdiff_t)mg->cells;
     double *sum = fsi__mg_room(mg, 0), *noise = fsi__mg_room(mg, 1);
-    uint64_t seed;
     int r;
+    FSI__OMP(parallel for schedule(static) if (n > FSI__GRAIN))
     for (c = 0; c < n; c++) {
-        seed = (uint64_t)((int64_t)mg->label[c] + 1);
+        uint64_t seed = (uint64_t)((int64_t)mg->label[c] + 1);
         mg->d[c] = mg->label[c] < 0 ? 0 : 1 + fsi__random_unit(&seed);
         mg->q[c] = mg->r[c] = 0;
     }
     s->extra.apply_fn(mg->d, mg->q, s->extra.user);
-    for (seed = 1, c = 0; c < n; c++) mg->d[c] *= 2 * fsi__random_unit(&seed) - 1;     /* noise of the same size gives the scale of E */
+    FSI__OMP(parallel for schedule(static) if (n > FSI__GRAIN))
+    for (c = 0; c < n; c++) {                          /* noise of the same size gives the scale of E */
+        uint64_t seed = (uint64_t)c + 1;
+        mg->d[c] *= 2 * fsi__random_unit(&seed) - 1;
+    }
     s->extra.apply_fn(mg->d, mg->r, s->extra.user);
     memset(mg->d, 0, mg->cells * sizeof *mg->d);
     memset(mg->regular, 0, mg->cells / 8 + 1);
