@@ -809,7 +809,9 @@ typedef struct fsi_mg_rank {
     size_t part;              /* floats of local per part */
     fsi_real *E, *c;          /* [columns^2] factor of K + Z^T B Z; [columns] */
     double *sum;              /* [columns, each group padded to lanes] */
-    void *block[6]; size_t bytes[6];
+    float *defect;            /* [cells of one colour, levels after each other] for levels in `whole` */
+    uint32_t whole;           /* bit q: on level q the boxes cover so much that the defect is taken everywhere, once */
+    void *block[7]; size_t bytes[7];
 } fsi_mg_rank;
 /* Columns of all groups for the mask and weights mg has now. The V-cycle is used as work space. FSI_ERR_SINGULAR: K + Z^T B Z is not positive
    definite; the rank has no columns then. */
@@ -4650,7 +4652,7 @@ FSI_API void fsi_mg_rank_free(fsi_mg_rank *rank) {
     int i;
     if (!rank) return;
     a = rank->allocator;
-    for (i = 0; i < 6; i++) fsi_free(&a, rank->block[i], rank->bytes[i]);
+    for (i = 0; i < 7; i++) fsi_free(&a, rank->block[i], rank->bytes[i]);
     memset(rank, 0, sizeof *rank);
 }
 
@@ -4929,7 +4931,7 @@ static void fsi__mg_rank_bottom(const fsi_mg *mg, fsi_mg_rank *r, int g, float *
 
 /* Sizes, places and the columns on the finest level. */
 static fsi_result fsi__mg_rank_begin(const fsi_mg *mg, fsi_mg_rank *r, const fsi_mg_group *group, int groups) {
-    size_t data = 0, work = 0, biggest = 0;
+    size_t data = 0, work = 0, biggest = 0, all = 0;
     int g, c, e, q, most = r->max_columns ? r->max_columns : 600, n = 0;
     r->groups = groups; r->levels = mg->levels;
     r->offset = (int *)fsi__mg_rank_room(r, 0, (size_t)groups + 1, sizeof(int));
@@ -4944,14 +4946,17 @@ static fsi_result fsi__mg_rank_begin(const fsi_mg *mg, fsi_mg_rank *r, const fsi
     for (g = 0; g < groups; g++)
         if (r->offset[g + 1] > r->offset[g]) fsi__mg_rank_boxes(mg, r, group + g, g, &data, &biggest);
         else for (q = 0; q < r->levels; q++) memset(r->patch + (size_t)q * (size_t)groups + (size_t)g, 0, sizeof *r->patch);
-    for (q = 0; q < r->levels; q++) {                  /* x and d of all groups on one level share the work space */
-        size_t used = 0;
+    for (q = 0, r->whole = 0; q < r->levels; q++) {    /* x and d of all groups on one level share the work space */
+        size_t used = 0, covered = 0;
         for (g = 0; g < groups; g++) {
             fsi__mg_patch *p = r->patch + (size_t)q * (size_t)groups + (size_t)g;
             p->x = used;
             used += 2 * FSI__LANES * (size_t)fsi__mg_packs(r, g) * fsi__box_cells(p->mlo, p->mhi);
+            covered += fsi__box_cells(p->mlo, p->mhi);
         }
         if (used > work) work = used;
+        if (covered > mg->level[q].size) r->whole |= (uint32_t)1 << q;
+        all += mg->level[q].size;
     }
     for (g = 0; g < groups; g++) for (q = 0; q < r->levels; q++) {
         size_t size = fsi__mg_local_size(r->patch + (size_t)q * (size_t)groups + (size_t)g, mg->n[1] > 1);
@@ -4962,7 +4967,8 @@ static fsi_result fsi__mg_rank_begin(const fsi_mg *mg, fsi_mg_rank *r, const fsi
     r->work = (float *)fsi__mg_rank_room(r, 3, work + FSI__RANK_PARTS * r->part, sizeof(float));
     r->E = (fsi_real *)fsi__mg_rank_room(r, 4, (size_t)n * (size_t)n, sizeof(fsi_real));
     r->sum = (double *)fsi__mg_rank_room(r, 5, 2 * (size_t)n + FSI__LANES * ((size_t)groups + 1), sizeof(double));
-    if (!r->data || !r->work || !r->E || !r->sum) return FSI_ERR_MEMORY;
+    r->defect = (float *)fsi__mg_rank_room(r, 6, r->whole ? all : 0, sizeof(float));
+    if (!r->data || !r->work || !r->E || !r->sum || !r->defect) return FSI_ERR_MEMORY;
     r->c = (fsi_real *)(r->sum + n + FSI__LANES * (groups + 1));
     r->local = r->work + work;
     memset(r->E, 0, (size_t)n * (size_t)n * sizeof *r->E);
@@ -5048,19 +5054,45 @@ static void fsi__mg_rank_dot_t(const fsi_mg_level *l, const fsi__mg_patch *p, co
         }
 }
 
-/* sum[c] += m_c . (f - A x) over red cells. */
-static void fsi__mg_rank_dot_m(const fsi_mg_level *l, const fsi__mg_patch *p, int packs, const float *m, double *sum) {
-    float d[FSI__MG_BLOCK];
+/* f - A x of n red cells of a row. */
+static void fsi__mg_rank_defect(const fsi_mg_level *l, int j, int k, int h0, int n, float *d) {
+    fsi__mg_row r = fsi__mg_row_get(l, 0, j, k, h0, n, 0);
+    memset(d, 0, (size_t)n * sizeof *d);
+    if (r.plain) fsi__mg_defect_plain(&r, d); else fsi__mg_defect_weighted(&r, d);
+    if (l->row[fsi__mg_line(l, j, k)] & FSI__ROW_ORPHAN) fsi__mg_defect_orphans(l, j, k, h0, n, d);
+}
+/* Place of a level in r->defect, or NULL where boxes take their own. */
+static float *fsi__mg_rank_whole(const fsi_mg *mg, const fsi_mg_rank *r, int q) {
+    float *d = r->defect;
+    int i;
+    if (!(r->whole >> q & 1)) return NULL;
+    for (i = 0; i < q; i++) d += mg->level[i].size;
+    return d;
+}
+static void fsi__mg_rank_defects(const fsi_mg *mg, const fsi_mg_rank *r) {
+    int q, k;
+    for (q = 0; q + 1 < r->levels; q++) {
+        const fsi_mg_level *l = mg->level + q;
+        float *d = fsi__mg_rank_whole(mg, r, q);
+        if (!d) continue;
+        FSI__OMP(parallel for schedule(static) if (l->size > 2000))
+        for (k = 0; k < l->n[2]; k++) {
+            int j;
+            for (j = 0; j < l->n[1]; j++) fsi__mg_rank_defect(l, j, k, 0, (l->n[0] + 1) / 2, d + fsi__mg_at(l, j, k));
+        }
+    }
+}
+/* sum[c] += m_c . (f - A x) over red cells; whole: that defect, or NULL. */
+static void fsi__mg_rank_dot_m(const fsi_mg_level *l, const fsi__mg_patch *p, int packs, const float *m, const float *whole, double *sum) {
+    float own[FSI__MG_BLOCK];
     int j, k, h0, h, e, pack, half = (p->mhi[0] - p->mlo[0]) / 2;
     size_t one = FSI__LANES * (fsi__box_cells(p->mlo, p->mhi) / 2);
     for (k = p->mlo[2]; k < p->mhi[2]; k++)
         for (j = p->mlo[1]; j < p->mhi[1]; j++, m += FSI__LANES * half)
             for (h0 = 0; h0 < half; h0 += FSI__MG_BLOCK) {
                 int n = fsi__imin(FSI__MG_BLOCK, half - h0);
-                fsi__mg_row r = fsi__mg_row_get(l, 0, j, k, p->mlo[0] / 2 + h0, n, 0);
-                memset(d, 0, (size_t)n * sizeof *d);
-                if (r.plain) fsi__mg_defect_plain(&r, d); else fsi__mg_defect_weighted(&r, d);
-                if (l->row[fsi__mg_line(l, j, k)] & FSI__ROW_ORPHAN) fsi__mg_defect_orphans(l, j, k, p->mlo[0] / 2 + h0, n, d);
+                const float *d = whole ? whole + fsi__mg_at(l, j, k) + p->mlo[0] / 2 + h0 : own;
+                if (!whole) fsi__mg_rank_defect(l, j, k, p->mlo[0] / 2 + h0, n, own);
                 for (pack = 0; pack < packs; pack++) {
                     const float *a = m + one * (size_t)pack + FSI__LANES * h0;
                     float s[FSI__LANES] = {0};
@@ -5098,12 +5130,13 @@ static void fsi__mg_rank_gather(const fsi_mg *mg, const fsi_mg_rank *r, int q, i
     size_t tc = FSI__LANES * fsi__box_cells(p->lo, p->hi);
     for (pack = 0; pack < FSI__LANES * packs; pack++) sum[pack] /= (double)mg->level[q].scale;
     for (pack = 0; pack < packs; pack++) fsi__mg_rank_dot_t(mg->level + q, p, r->data + p->t + tc * (size_t)pack, mg->level[q].x, sum + FSI__LANES * pack);
-    if (q + 1 < r->levels) fsi__mg_rank_dot_m(mg->level + q, p, packs, r->data + p->m, sum);
+    if (q + 1 < r->levels) fsi__mg_rank_dot_m(mg->level + q, p, packs, r->data + p->m, fsi__mg_rank_whole(mg, r, q), sum);
 }
 
 /* After the way down: c, and the corrections of all levels. */
 static void fsi__mg_rank_correct(const fsi_mg *mg, const fsi_mg_rank *r) {
     int g, q;
+    fsi__mg_rank_defects(mg, r);
     FSI__OMP(parallel for schedule(static) private(q) if (r->columns > 12))
     for (g = 0; g < r->groups; g++) {
         double *sum = r->sum + r->offset[g] + FSI__LANES * g;
