@@ -11,8 +11,8 @@ balls|--set scheme=xpm|The same by exchange between two solvers|000 fig. 7
 cloth_jet||Cloth over a jet of smoke, by XPM|000 fig. 11
 balloon||A balloon is blown up|000 fig. 8
 balloon|--set bpp=0|Without the boundary pressure projection it stays flat|000 fig. 8
-balloon|--set dim=3|A balloon in 3D|000 fig. 6
-balloon|--set fluid=water|A water balloon|000 fig. 9
+balloon|--set dim=3 --size 32 --frames 80|A balloon of smoke in 3D, cut open|000 fig. 9
+balloon|--set dim=3 --set fluid=water --size 32 --frames 80|A water balloon, cut open|000 fig. 6
 press||A hydraulic press, areas 1 : 5|000 fig. 10
 press|--set bpp=0|Without the projection both plates fall|000 fig. 10
 plank_jet||A plank over a jet|000 fig. 4
