@@ -10,8 +10,8 @@ static fsi_real water(fsi_vec3 x, void *user) { return x.y - (fsi_real)((pool *)
 
 static void draw(ex_args *a, fsi_world *w, int balls, const int *id, const double *density) {
     static fsi_real x[3 * 4096], v[3 * 4096];
-    ex_image m = ex_image_make(720, 480);
     fsi_grid *g = &w->grid;
+    ex_image m = ex_image_make(720, g->dim == 3 ? 480 : 40 + 680 * g->ny / g->nx);
     fsi_surface s;
     int i;
     if (g->dim == 2) {
