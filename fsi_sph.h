@@ -1062,36 +1062,42 @@ static fsi_result fsi__sph_add_points(fsi_sph *s, const fsi__sph_points *p, fsi_
     return fsi_sph_add_boundary(s, p->n, p->out, centre, 0, object);
 }
 
+/* Place number i along one axis of a box: 0 .. n - 1 fill the side [lo, hi] evenly, numbers before and behind go on by the spacing h.
+   Returns 0 between the walls, 1 in the wall at lo, 2 in the wall at hi. */
+static int fsi__sph_wall_place(fsi_real lo, fsi_real hi, int n, int i, fsi_real h, fsi_real *place) {
+    fsi_real at = (fsi_real)i + FSI_R(0.5);
+    if (i < 0) { *place = lo + h * at; return 1; }
+    if (i >= n) { *place = hi + h * (at - (fsi_real)n); return 2; }
+    *place = lo + (hi - lo) / (fsi_real)n * at;
+    return 0;
+}
+
 FSI_API fsi_result fsi_sph_add_box_walls(fsi_sph *s, fsi_vec3 lo, fsi_vec3 hi, unsigned open, int *object) {
     fsi__sph_points p;
-    int i[3], n[3], d, dim, m;
-    fsi_real h;
+    fsi_real x[3] = {0, 0, 0};
+    int i[3] = {0, 0, 0}, n[3] = {1, 1, 1}, layers, m[3] = {0, 0, 0}, d;       /* places -m .. n + m - 1 on each axis */
     if (object) *object = -1;
     if (!s || !s->block) return FSI_ERR_STATE;
     if (!fsi__finite_vec(lo) || !fsi__finite_vec(hi)) return FSI_ERR_ARGUMENT;
-    dim = s->desc.dim;
-    h = s->desc.spacing;
-    m = fsi__sph_layers(&s->desc);
-    for (d = 0; d < 3; d++) {                          /* points -m .. n + m - 1 on each axis, at lo + h (i + 1/2); n fills the side exactly */
-        fsi_real side = (fsi__get(hi, d) - fsi__get(lo, d)) / h;
-        if (d == 2 && dim == 2) { n[2] = 0; continue; }
+    layers = fsi__sph_layers(&s->desc);
+    for (d = 0; d < s->desc.dim; d++) {
+        fsi_real side = (fsi__get(hi, d) - fsi__get(lo, d)) / s->desc.spacing;
         if (!(side > 0) || !(side < FSI_R(1e6))) return FSI_ERR_ARGUMENT;
         n[d] = fsi__imax(1, (int)(side + FSI_R(0.5)));
+        m[d] = layers;
     }
     p.out = s->bx + 3 * s->now.boundary_count; p.n = 0; p.room = s->desc.boundary_capacity - s->now.boundary_count;
-    for (i[2] = dim == 3 ? -m : 0; i[2] < (dim == 3 ? n[2] + m : 1); i[2]++)
-        for (i[1] = -m; i[1] < n[1] + m; i[1]++)
-            for (i[0] = -m; i[0] < n[0] + m; i[0]++) {
-                int side = 0, wall = 0;
-                fsi_real c[3];
-                for (d = 0; d < dim; d++) {
-                    fsi_real step = (fsi__get(hi, d) - fsi__get(lo, d)) / (fsi_real)n[d], at = (fsi_real)i[d] + FSI_R(0.5);
-                    int out = i[d] < 0 ? 1 : i[d] >= n[d] ? 2 : 0;
-                    if (out) { side++; wall += !(open >> (2 * d + out - 1) & 1u); }
-                    c[d] = out == 1 ? fsi__get(lo, d) + h * at : out == 2 ? fsi__get(hi, d) + h * (at - (fsi_real)n[d]) : fsi__get(lo, d) + step * at;
+    for (i[2] = -m[2]; i[2] < n[2] + m[2]; i[2]++)
+        for (i[1] = -m[1]; i[1] < n[1] + m[1]; i[1]++)
+            for (i[0] = -m[0]; i[0] < n[0] + m[0]; i[0]++) {
+                int walls = 0, left_open = 0;          /* in an edge two walls meet, in a corner three: one that is open opens it */
+                for (d = 0; d < s->desc.dim; d++) {
+                    int side = fsi__sph_wall_place(fsi__get(lo, d), fsi__get(hi, d), n[d], i[d], s->desc.spacing, &x[d]);
+                    walls += side > 0;
+                    left_open += side > 0 && (open >> (2 * d + side - 1) & 1u);
                 }
-                if (side && wall == side) fsi__sph_point(&p, fsi_vec(c[0], c[1], dim == 3 ? c[2] : 0));
-                else if (!side && i[0] == 0) i[0] = n[0] - 1;                   /* skip the inside */
+                if (walls && !left_open) fsi__sph_point(&p, fsi_vec_load(x));
+                else if (!walls) i[0] = n[0] - 1;                               /* nothing more before the wall at hi */
             }
     return fsi__sph_add_points(s, &p, fsi_vec_scale(fsi_vec_add(lo, hi), FSI_R(0.5)), object);
 }
@@ -1381,12 +1387,9 @@ static fsi_real fsi__sph_longest(int n, const fsi_real *x, const fsi_real *y, co
     return fsi__sqrt(all);
 }
 
-/* Sorts the fluid particles by cells, with everything they carry. */
-static void fsi__sph_sort(fsi_sph *s, const fsi_real blo[3], const fsi_real bhi[3]) {
-    int lo[3], hi[3], n = s->now.count, used = s->desc.solver == FSI_SPH_DFSPH ? 10 : s->desc.delta > 0 ? 8 : 7;
-    fsi_real *a[] = {s->x, s->y, s->z, s->vx, s->vy, s->vz, s->mass, s->rho, s->kappa, s->kappa_v};
-    size_t N = (size_t)s->desc.capacity;
-    fsi_real *to[] = {s->xm, s->xm + N, s->xm + 2 * N, s->xm + 3 * N, s->vp, s->vp + N, s->vp + 2 * N, s->vp + 3 * N, s->work, s->factor}; /* scratch now */
+/* Cells of the fluid particles within the bounds blo .. bhi, and in order[] the order by cells. */
+static void fsi__sph_fill_cells(fsi_sph *s, const fsi_real blo[3], const fsi_real bhi[3]) {
+    int lo[3], hi[3], n = s->now.count;
     ptrdiff_t i;
     fsi__sph_cell_of(&s->cells, blo[0], blo[1], blo[2], lo);
     fsi__sph_cell_of(&s->cells, bhi[0], bhi[1], bhi[2], hi);
@@ -1398,6 +1401,16 @@ static void fsi__sph_sort(fsi_sph *s, const fsi_real blo[3], const fsi_real bhi[
         s->key[i] = fsi__sph_key(&s->cells, at);
     }
     fsi__sph_cells_sort(&s->cells, n, s->key, s->order);
+}
+
+/* Sorts the fluid particles by cells, with everything they carry. */
+static void fsi__sph_sort(fsi_sph *s, const fsi_real lo[3], const fsi_real hi[3]) {
+    int n = s->now.count, used = s->desc.solver == FSI_SPH_DFSPH ? 10 : s->desc.delta > 0 ? 8 : 7;
+    fsi_real *a[] = {s->x, s->y, s->z, s->vx, s->vy, s->vz, s->mass, s->rho, s->kappa, s->kappa_v};
+    size_t N = (size_t)s->desc.capacity;
+    fsi_real *to[] = {s->xm, s->xm + N, s->xm + 2 * N, s->xm + 3 * N, s->vp, s->vp + N, s->vp + 2 * N, s->vp + 3 * N, s->work, s->factor}; /* scratch now */
+    ptrdiff_t i;
+    fsi__sph_fill_cells(s, lo, hi);
     FSI__OMP(parallel for schedule(static) if (n > 4096))
     for (i = 0; i < n; i++) {
         int32_t from = s->order[i];
@@ -1499,27 +1512,16 @@ static void fsi__sph_remember(fsi_sph *s) {
     s->now.list_valid = 1;
 }
 
-/* After a restore the Verlet lists are made again from the positions they came from: same order, same bits. */
+/* After a restore the Verlet lists are made again from the positions they came from (which are in the order of their cells): same order, same bits. */
 static void fsi__sph_recall(fsi_sph *s) {
     size_t n = (size_t)s->desc.capacity + 16;
     fsi_real *x = s->x, *y = s->y, *z = s->z, *bx = s->bx, lo[3], hi[3];
-    ptrdiff_t c, chunks = (s->now.count + FSI__SPH_CHUNK - 1) / FSI__SPH_CHUNK;
-    int cl[3], ch[3];
+    int c, chunks = (s->now.count + FSI__SPH_CHUNK - 1) / FSI__SPH_CHUNK;
     s->x = s->ref; s->y = s->ref + n; s->z = s->ref + 2 * n; s->bx = s->ref + 3 * n;
     fsi__sph_bounds(s, lo, hi);
-    fsi__sph_cell_of(&s->cells, lo[0], lo[1], lo[2], cl);
-    fsi__sph_cell_of(&s->cells, hi[0], hi[1], hi[2], ch);
-    fsi__sph_cells_fit(&s->cells, cl, ch, s->desc.dim);
-    {
-        int i, at[3];
-        for (i = 0; i < s->now.count; i++) {
-            fsi__sph_cell_of(&s->cells, s->x[i], s->y[i], s->z[i], at);
-            s->key[i] = fsi__sph_key(&s->cells, at);
-        }
-    }
-    fsi__sph_cells_sort(&s->cells, s->now.count, s->key, s->order);             /* already in order: only the table is needed */
+    fsi__sph_fill_cells(s, lo, hi);
     fsi__sph_sort_boundary(s);
-    for (c = 0; c < chunks; c++) fsi__sph_list_chunk(s, (int)c);
+    for (c = 0; c < chunks; c++) fsi__sph_list_chunk(s, c);
     s->x = x; s->y = y; s->z = z; s->bx = bx;
 }
 

@@ -10,7 +10,7 @@ static void draw(ex_args *a, const fsi_sph *s, double H) {
     double h = H / n, lo[3] = {0, 0, 0}, hi[3] = {3 * H, 2 * H, H}, flo[3] = {-2 * H, 0, -2 * H}, fhi[3] = {5 * H, 0, 3 * H};
     fsi_real *phi = (fsi_real *)malloc((size_t)(nx * ny * nz) * sizeof *phi);
     ex_image m = ex_image_make(800, 500);
-    ex_camera c = ex_camera_make(3.6 * H, 2.3 * H, 4.3 * H, 1.5 * H, 0.6 * H, 0.5 * H, 1, 38);
+    ex_camera c = ex_camera_make(3.6 * H, 2.3 * H, 4.3 * H, 1.5 * H, 0.75 * H, 0.5 * H, 1, 39);
     char text[96];
     if (!phi) return;
     ex_floor(&m, &c, flo, fhi, 1, -0.01 * H, H / 2);
