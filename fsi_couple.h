@@ -1677,16 +1677,19 @@ FSI_API fsi_result fsi_interface_move_surface(fsi_interface *face, fsi_grid *gri
     enum { LIQUID = 1, HELD = 2 };
     uint8_t *mark;
     size_t c, seen[6];
+    ptrdiff_t q, cells;
     fsi_result r;
     int n, k, guard;
     if (!face || !face->block || !grid || grid->cells != face->cells) return FSI_ERR_STATE;
     guard = grid->phi && face->shells;
     mark = face->before;                                                /* free between two detects */
-    for (c = 0; guard && c < face->cells; c++) {
-        int same = 1, liquid = grid->phi[c] < 0;
-        n = face->covered[c] ? -1 : fsi__interface_seen(face, c, seen);
-        for (k = 0; k < n; k++) same &= (grid->phi[seen[k]] < 0) == liquid;
-        mark[c] = (uint8_t)(liquid | (n >= 0 && same ? HELD : 0));
+    cells = guard ? (ptrdiff_t)face->cells : 0;
+    FSI__OMP(parallel for schedule(static) if (cells > 20000))
+    for (q = 0; q < cells; q++) {
+        size_t view[6];
+        int same = 1, liquid = grid->phi[q] < 0, m, count = face->covered[q] ? -1 : fsi__interface_seen(face, (size_t)q, view);
+        for (m = 0; m < count; m++) same &= (grid->phi[view[m]] < 0) == liquid;
+        mark[q] = (uint8_t)(liquid | (count >= 0 && same ? HELD : 0));
     }
     if ((r = fsi_grid_move_surface(grid, dt, report)) < 0) return r;
     for (c = 0; guard && c < face->cells; c++) {       /* what the other side put near 0 comes back to half a cell at least: all it sees is far from a surface */
@@ -2206,20 +2209,23 @@ static fsi_result fsi__fraction_sides(fsi_interface *f, const fsi_grid *g) {
         const fsi_cut *cut = f->cut + n;
         fsi_crossing c;
         fsi_hit hit;
+        fsi_side probe;
+        fsi_vec3 centre;
         size_t plus;
         memset(&c, 0, sizeof c);
         fsi__face_ijk(f, cut->axis, (size_t)cut->face, i);
         plus = fsi__cell_index(f, i);
+        if (g->cell[plus] != FSI_CELL_FLUID && g->cell[plus - (size_t)fsi__stride(f, cut->axis)] != FSI_CELL_FLUID) continue;
+        c.face = cut->face; c.solid = cut->solid; c.axis = (int8_t)cut->axis; c.t = FSI_R(0.5);
+        memset(&probe, 0, sizeof probe);
+        probe.face = cut->face; probe.axis = (int8_t)cut->axis;
+        centre = fsi_interface_centre(f, &probe);                       /* the surface cuts the face: hardly ever farther than two cells */
+        if (!fsi_bvh_closest(f->bvh + cut->solid, centre, 2 * f->h, &hit) && !fsi_bvh_closest(f->bvh + cut->solid, centre, FSI_REAL_MAX, &hit)) continue;
+        c.element = hit.element;
+        memcpy(c.weight, hit.weight, sizeof c.weight);
         for (up = 0; up < 2; up++) {
-            size_t cell = up ? plus : plus - (size_t)fsi__stride(f, cut->axis);
-            fsi_side probe;
+            const size_t cell = up ? plus : plus - (size_t)fsi__stride(f, cut->axis);
             if (g->cell[cell] != FSI_CELL_FLUID) continue;
-            c.face = cut->face; c.solid = cut->solid; c.axis = (int8_t)cut->axis; c.t = FSI_R(0.5);
-            memset(&probe, 0, sizeof probe);
-            probe.face = cut->face; probe.axis = (int8_t)cut->axis;
-            if (!fsi_bvh_closest(f->bvh + cut->solid, fsi_interface_centre(f, &probe), FSI_REAL_MAX, &hit)) continue;
-            c.element = hit.element;
-            memcpy(c.weight, hit.weight, sizeof c.weight);
             if (!fsi__side_add(f, g, &c, cell, up ? -1 : 1, 0)) return FSI_ERR_MEMORY;
             f->side[f->sides - 1].share = cut->share;
             f->side[f->sides - 1].mass = 0;

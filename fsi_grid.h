@@ -694,6 +694,7 @@ static void fsi__grid_walls(fsi_grid *g, int solids) {
         int n[3], side, rows;
         ptrdiff_t r;
         fsi_real *u = g->u[a], *up = g->u_plus[a];
+        const int all = g->occluded && (solids || up);     /* else the sides of the box are enough */
         const ptrdiff_t below = a == 0 ? 1 : a == 1 ? g->nx : (ptrdiff_t)g->nx * g->ny;
         fsi__family_size(g, a, n);
         rows = n[1] * n[2];
@@ -701,8 +702,8 @@ static void fsi__grid_walls(fsi_grid *g, int solids) {
         for (r = 0; r < rows; r++) {
             int i, j = (int)r % n[1], k = (int)r / n[1];
             int at = a == 1 ? j : k, step = a == 0 ? n[0] - 1 : 1;
-            if (!g->occluded && a != 0 && at != 0 && at != n[a] - 1) continue;
-            if (g->occluded) step = 1;
+            if (!all && a != 0 && at != 0 && at != n[a] - 1) continue;
+            if (all) step = 1;
             for (i = 0; i < n[0]; i += step) {
                 size_t f = fsi__at(n, i, j, k);
                 if (a == 0) at = i;
@@ -1178,15 +1179,15 @@ static void fsi__grow_all(uint8_t *mark, const int *n, const int *reach) {     /
     }
     if (n[2] > 1) fsi__grow_marks(mark, plane, plane, n[2], reach[2]);
 }
-/* near_cell: cells within reach of a surface: those that touch one, grown by the longest path and the stencils. shells: of shells only (where the
+/* near_cell: cells within reach of a surface: those that touch one, grown by the longest path and the stencils (more). shells: of shells only (where the
    flow goes on into closed solids only they hide anything from the advection). */
-static void fsi__mark_near(fsi_grid *g, fsi_real dt, int shells) {
+static void fsi__mark_near(fsi_grid *g, fsi_real dt, int shells, int more) {
     const fsi_real cfl = fsi__max_speed(g, NULL) * dt / g->h;
     const uint8_t *solid = g->occlusion.solid;
     int n[3], a, reach[3];
     ptrdiff_t r;
     fsi__family_size(g, 3, n);
-    reach[0] = reach[1] = reach[2] = cfl < FSI_R(1e6) ? 4 + (int)cfl : 1000000;
+    reach[0] = reach[1] = reach[2] = cfl < FSI_R(1e6) ? more + (int)cfl : 1000000;
     FSI__OMP(parallel for schedule(static) if (g->cells > 20000))
     for (r = 0; r < (ptrdiff_t)n[1] * n[2]; r++) {
         const ptrdiff_t row = r * n[0];
@@ -1693,7 +1694,7 @@ FSI_API fsi_result fsi_grid_advect(fsi_grid *grid, fsi_real dt) {
     if (r < 0) return r;
     g->stats.max_speed = (double)speed;
     g->stats.cfl = g->stats.max_speed * (double)dt / (double)g->h;
-    if (g->occluded) fsi__mark_near(g, dt, g->occlusion.smooth);
+    if (g->occluded) fsi__mark_near(g, dt, g->occlusion.smooth, 4);
     for (i = 0; i < 3; i++) way[i] = FSI_R(0.5) * (dt / g->h * axis_speed[i] + 1);
     fsi__find_ways(g, dt, axis_speed, way);
     g->weights_are_one = 0;
@@ -2546,7 +2547,7 @@ FSI_API fsi_result fsi_grid_move_surface(fsi_grid *grid, fsi_real dt, fsi_report
         int open[6];
         memset(&lr, 0, sizeof lr);
         fsi__surface_walls(g, &w, open);
-        if (g->occluded) { fsi__mark_near(g, dt, 0); w.near_cell = g->near_cell; }
+        if (g->occluded) { fsi__mark_near(g, dt, 0, 3); w.near_cell = g->near_cell; }    /* no stencils here: a path begun, a cell below its face, an edge beyond the last cut face */
         u[0] = g->u[0]; u[1] = g->u[1]; u[2] = g->u[2];
         r = fsi_levelset_advance(&g->levelset, u, dt, &w, &lr);
         if (r < 0) return r;
@@ -2713,12 +2714,12 @@ FSI_API size_t fsi_grid_memory(const fsi_grid *grid) {
    Cubic (Catmull-Rom) where four samples are there, else linear, continued to half a cell outside. */
 typedef struct fsi__ls_axis { int i[4]; fsi_real w[4], d[4]; } fsi__ls_axis;
 
-static fsi__ls_axis fsi__ls_weights(fsi_real g, int n, int cubic) {
+static fsi__ls_axis fsi__ls_weights(fsi_real g, int n) {
     fsi__ls_axis a;
     int b = fsi__iclamp((int)g, 0, fsi__imax(n - 2, 0)), m;             /* g > -1 */
     fsi_real t = n > 1 ? g - (fsi_real)b : 0, s = 1 - t;
     for (m = 0; m < 4; m++) a.i[m] = fsi__iclamp(b - 1 + m, 0, n - 1);
-    if (cubic && b > 0 && b < n - 2) {
+    if (b > 0 && b < n - 2) {
         a.w[0] = -t * s * s / 2; a.w[3] = -s * t * t / 2;
         a.w[1] = s * (1 + t - FSI_R(1.5) * t * t); a.w[2] = t * (1 + s - FSI_R(1.5) * s * s);
         a.d[0] = -s * (s - 2 * t) / 2; a.d[3] = t * (t - 2 * s) / 2;
@@ -2731,20 +2732,20 @@ static fsi__ls_axis fsi__ls_weights(fsi_real g, int n, int cubic) {
     return a;
 }
 
-/* f at lattice point g; gradient per cell if asked for. limit: not beyond the samples around the point. */
-static fsi_real fsi__ls_interpolate(const fsi_levelset *ls, const fsi_real *f, fsi_vec3 g, int cubic, int limit, fsi_vec3 *gradient) {
+/* phi at lattice point g by cubics (linear along an axis next to its ends); gradient per cell if asked for. limit: not beyond the samples around it. */
+static fsi_real fsi__ls_cubic(const fsi_levelset *ls, fsi_vec3 g, int limit, fsi_vec3 *gradient) {
     int nx = ls->desc.nx, ny = ls->desc.ny, nz = ls->desc.nz, i, j, k;
-    fsi__ls_axis X = fsi__ls_weights(g.x, nx, cubic), Y = fsi__ls_weights(g.y, ny, cubic), Z = fsi__ls_weights(g.z, nz, cubic);
+    fsi__ls_axis X = fsi__ls_weights(g.x, nx), Y = fsi__ls_weights(g.y, ny), Z = fsi__ls_weights(g.z, nz);
     fsi_real v = 0, lo = FSI_REAL_MAX, hi = -FSI_REAL_MAX, dx = 0, dy = 0, dz = 0;
-    int first = cubic ? 0 : 1, last = cubic ? 4 : 3, k0 = nz > 1 ? first : 1, k1 = nz > 1 ? last : 2;
+    const int k0 = nz > 1 ? 0 : 1, k1 = nz > 1 ? 4 : 2;
     for (k = k0; k < k1; k++)
-        for (j = first; j < last; j++) {
-            const fsi_real *row = f + (size_t)nx * ((size_t)Y.i[j] + (size_t)ny * (size_t)Z.i[k]);
+        for (j = 0; j < 4; j++) {
+            const fsi_real *row = ls->phi + (size_t)nx * ((size_t)Y.i[j] + (size_t)ny * (size_t)Z.i[k]);
             fsi_real a = 0, b = 0, yz = Y.w[j] * Z.w[k];
-            for (i = first; i < last; i++) a += X.w[i] * row[X.i[i]];
+            for (i = 0; i < 4; i++) a += X.w[i] * row[X.i[i]];
             v += a * yz;
             if (gradient) {
-                for (i = first; i < last; i++) b += X.d[i] * row[X.i[i]];
+                for (i = 0; i < 4; i++) b += X.d[i] * row[X.i[i]];
                 dx += b * yz; dy += a * Y.d[j] * Z.w[k]; dz += a * Y.w[j] * Z.d[k];
             }
             if (limit && (j == 1 || j == 2) && (k == 1 || k == 2)) {
@@ -2765,38 +2766,52 @@ static fsi_vec3 fsi__ls_lattice(const fsi_levelset *ls, fsi_vec3 x) {
                    d->nz > 1 ? fsi__clamp((x.z - d->origin.z) * s - half, -half, (fsi_real)d->nz - half) : 0);
 }
 
-/* phi at a lattice point, linear, continued to half a cell outside: fsi__ls_interpolate without its weights of cubics. */
-static fsi_real fsi__ls_linear(const fsi_levelset *ls, fsi_vec3 g) {
-    const int nx = ls->desc.nx, ny = ls->desc.ny, nz = ls->desc.nz;
-    const int i = fsi__iclamp((int)g.x, 0, nx - 2), j = fsi__iclamp((int)g.y, 0, ny - 2), k = nz > 1 ? fsi__iclamp((int)g.z, 0, nz - 2) : 0;
+/* phi at a lattice point, linear, continued to half a cell outside; its gradient per cell if asked for. */
+FSI__INLINE fsi_real fsi__ls_linear(const fsi_levelset *ls, fsi_vec3 g, fsi_vec3 *gradient) {
+    const int nx = ls->desc.nx, ny = ls->desc.ny, nz = ls->desc.nz, three = nz > 1;
+    const int i = fsi__iclamp((int)g.x, 0, nx - 2), j = fsi__iclamp((int)g.y, 0, ny - 2), k = three ? fsi__iclamp((int)g.z, 0, nz - 2) : 0;
     const size_t sy = (size_t)nx, sz = sy * (size_t)ny;
-    const fsi_real *p = ls->phi + ((size_t)i + sy * (size_t)j + sz * (size_t)k);
-    return fsi__corner_mix(p, sy, sz, g.x - (fsi_real)i, g.y - (fsi_real)j, g.z - (fsi_real)k, nz > 1);
+    const fsi_real *p = ls->phi + ((size_t)i + sy * (size_t)j + sz * (size_t)k), *q = three ? p + sz : p;
+    const fsi_real fx = g.x - (fsi_real)i, fy = g.y - (fsi_real)j, fz = three ? g.z - (fsi_real)k : 0;
+    if (gradient) {
+        const fsi_real a = fsi__mix(p[0], q[0], fz), b = fsi__mix(p[1], q[1], fz), c = fsi__mix(p[sy], q[sy], fz), d = fsi__mix(p[sy + 1], q[sy + 1], fz);
+        *gradient = fsi_vec(fsi__mix(b - a, d - c, fy), fsi__mix(c - a, d - b, fx),
+                            fsi__mix(fsi__mix(q[0] - p[0], q[1] - p[1], fx), fsi__mix(q[sy] - p[sy], q[sy + 1] - p[sy + 1], fx), fy));
+    }
+    return fsi__corner_mix(p, sy, sz, fx, fy, fz, three);
 }
-static fsi_real fsi__ls_phi(const fsi_levelset *ls, fsi_vec3 x) { return fsi__ls_linear(ls, fsi__ls_lattice(ls, x)); }
+static fsi_real fsi__ls_phi(const fsi_levelset *ls, fsi_vec3 x) { return fsi__ls_linear(ls, fsi__ls_lattice(ls, x), NULL); }
 
 FSI_API fsi_real fsi_levelset_sample(const fsi_levelset *ls, fsi_vec3 x, fsi_vec3 *gradient) {
-    fsi_real v = fsi__ls_interpolate(ls, ls->phi, fsi__ls_lattice(ls, x), 0, 0, gradient);
+    fsi_real v = fsi__ls_linear(ls, fsi__ls_lattice(ls, x), gradient);
     if (gradient) *gradient = fsi_vec_scale(*gradient, 1 / ls->desc.h);
     return v;
 }
 
 /* Velocity at lattice point g (cell centres): linear on the faces of each component, constant beyond the outermost ones. */
-static fsi_vec3 fsi__ls_velocity(const fsi_levelset *ls, const fsi_real *const u[3], fsi_vec3 g) {
+FSI__FLAT fsi_vec3 fsi__ls_velocity(const fsi__mac *m, fsi_vec3 g) {
     const fsi_real half = FSI_R(0.5);
     fsi_vec3 v;
+    if (m->three) fsi__mac_at(m, 1, g.x + half, g.y + half, g.z + half, &v.x, &v.y, &v.z);
+    else fsi__mac_at(m, 0, g.x + half, g.y + half, half, &v.x, &v.y, &v.z);
+    return v;
+}
+static fsi__mac fsi__ls_mac(const fsi_levelset *ls, const fsi_real *const u[3]) {
     fsi__mac m;
     m.u[0] = u[0]; m.u[1] = u[1]; m.u[2] = u[2];
     m.n[0] = ls->desc.nx; m.n[1] = ls->desc.ny; m.n[2] = ls->desc.nz;
-    if (m.n[2] > 1) fsi__mac_at(&m, 1, g.x + half, g.y + half, g.z + half, &v.x, &v.y, &v.z);
-    else fsi__mac_at(&m, 0, g.x + half, g.y + half, half, &v.x, &v.y, &v.z);
-    return v;
+    m.three = ls->desc.nz > 1;
+    return m;
 }
-
-/* Where lattice point g comes to in dt / h (negative: comes from): the midpoint rule. */
-static fsi_vec3 fsi__ls_trace(const fsi_levelset *ls, const fsi_real *const u[3], fsi_vec3 g, fsi_real dth) {
-    fsi_vec3 mid = fsi_vec_mad(g, fsi__ls_velocity(ls, u, g), dth / 2);
-    return fsi_vec_mad(g, fsi__ls_velocity(ls, u, mid), dth);
+/* At the centre of cell (i,j,k): the means of its faces. */
+FSI__FLAT fsi_vec3 fsi__ls_centre_velocity(const fsi__mac *m, ptrdiff_t i, ptrdiff_t j, ptrdiff_t k) {
+    const ptrdiff_t nx = m->n[0], ny = m->n[1];
+    const fsi_real *u = m->u[0] + i + (nx + 1) * (j + ny * k), *v = m->u[1] + i + nx * (j + (ny + 1) * k), *w = m->three ? m->u[2] + i + nx * (j + ny * k) : NULL;
+    return fsi_vec(FSI_R(0.5) * (u[0] + u[1]), FSI_R(0.5) * (v[0] + v[nx]), w ? FSI_R(0.5) * (w[0] + w[nx * ny]) : 0);
+}
+/* Where lattice point g with velocity v comes to in dt / h (negative: comes from): the midpoint rule. */
+FSI__FLAT fsi_vec3 fsi__ls_trace(const fsi__mac *m, fsi_vec3 g, fsi_vec3 v, fsi_real dth) {
+    return fsi_vec_mad(g, fsi__ls_velocity(m, fsi_vec_mad(g, v, dth / 2)), dth);
 }
 
 static fsi_vec3 fsi__ls_world(const fsi_levelset *ls, fsi_vec3 g) {
@@ -2974,7 +2989,7 @@ static fsi_real fsi__ls_closest(const fsi_levelset *ls, ptrdiff_t c) {
     int m;
     for (m = 0; m < 6 && move > 16 * FSI_REAL_EPS * FSI_REAL_EPS; m++) {
         fsi_vec3 to, slide;
-        f = fsi__ls_interpolate(ls, ls->phi, x, 1, 0, &g) * hs;
+        f = fsi__ls_cubic(ls, x, 0, &g) * hs;
         g = fsi_vec_scale(g, hs);
         gg = fsi_vec_dot(g, g);
         if (!(gg > FSI_R(0.01))) return -1;
@@ -3265,16 +3280,19 @@ static void fsi__ls_mark_faces(fsi_levelset *ls, const fsi__ls_faces *f, const u
 }
 /* Faces to be filled with a known neighbour, into the heap. */
 static int fsi__ls_front(fsi_levelset *ls, const fsi__ls_faces *f) {
-    ptrdiff_t at;
-    int m, count = 0;
-    for (at = 0; at < f->count; at++) {
-        int found = 0;
-        for (m = 0; ls->slot[at] == 1 && ls->mark[at] == 0 && m < f->dim && !found; m++) {
-            const ptrdiff_t i = at / f->step[m] % f->n[m];
-            found = (i > 0 && ls->mark[at - f->step[m]] == 1) || (i + 1 < f->n[m] && ls->mark[at + f->step[m]] == 1);
-        }
-        if (found) ls->heap[count++] = (int32_t)at;
+    ptrdiff_t at, r;
+    int count = 0;
+    FSI__OMP(parallel for schedule(static) if (f->count > FSI__GRAIN))
+    for (r = 0; r < f->n[1] * f->n[2]; r++) {
+        const ptrdiff_t j = r % f->n[1], k = r / f->n[1];
+        ptrdiff_t i, o = r * f->n[0];
+        for (i = 0; i < f->n[0]; i++, o++)
+            if (ls->slot[o] == 1 && ls->mark[o] == 0 &&
+                ((i > 0 && ls->mark[o - 1] == 1) || (i + 1 < f->n[0] && ls->mark[o + 1] == 1) || (j > 0 && ls->mark[o - f->step[1]] == 1) ||
+                 (j + 1 < f->n[1] && ls->mark[o + f->step[1]] == 1) || (k > 0 && ls->mark[o - f->step[2]] == 1) || (k + 1 < f->n[2] && ls->mark[o + f->step[2]] == 1)))
+                ls->slot[o] = 2;
     }
+    for (at = 0; at < f->count; at++) if (ls->slot[at] == 2) { ls->slot[at] = 1; ls->heap[count++] = (int32_t)at; }
     return count;
 }
 /* Fills faces from a front outward. A round sees only what earlier ones made known; the next one tries the neighbours of what this one made known. */
@@ -3288,14 +3306,16 @@ static void fsi__ls_fill(fsi_levelset *ls, const fsi__ls_faces *f, fsi_real *u, 
         for (p = 0; p < count; p++) ls->slot[list[p]] = fsi__ls_extend(ls, f, u, list[p], force, &u[list[p]]) ? 3 : 1;
         for (p = 0; p < count; p++)
             if (ls->slot[list[p]] == 3) { ls->mark[list[p]] = 1; list[done++] = list[p]; }
-        for (p = 0; p < done; p++)
+        for (p = 0; p < done; p++) {
+            const int32_t nx = (int32_t)f->n[0], row = list[p] / nx, place[3] = {list[p] % nx, row % (int32_t)f->n[1], row / (int32_t)f->n[1]};
             for (m = 0; m < f->dim; m++)
                 for (s = 0; s < 2; s++) {
-                    const ptrdiff_t i = list[p] / f->step[m] % f->n[m], o = list[p] + (s ? f->step[m] : -f->step[m]);
-                    if ((s ? i + 1 >= f->n[m] : i < 1) || ls->mark[o] || ls->slot[o] != 1) continue;
+                    const ptrdiff_t o = list[p] + (s ? f->step[m] : -f->step[m]);
+                    if ((s ? place[m] + 1 >= f->n[m] : place[m] < 1) || ls->mark[o] || ls->slot[o] != 1) continue;
                     ls->slot[o] = 2;                                   /* is in the list */
                     end[-++next] = (int32_t)o;
                 }
+        }
         for (p = 0; p < next; p++) list[p] = end[-next + p];
         count = next;
     }
@@ -3423,13 +3443,14 @@ static void fsi__ls_shift(fsi_levelset *ls, const uint8_t *solid, double by) {
     FSI__OMP(parallel for schedule(static) if (count > 1024))
     for (p = 0; p < count; p++) {
         fsi_vec3 x = fsi_vec(ls->px[p], ls->py[p], ls->desc.nz > 1 ? ls->pz[p] : 0), normal, g;
-        fsi_levelset_sample(ls, x, &normal);
+        fsi__ls_linear(ls, fsi__ls_lattice(ls, x), &normal);
         g = fsi__ls_lattice(ls, fsi_vec_mad(x, fsi__unit(normal), s));
         if (solid && solid[fsi__ls_cell(ls, g)]) continue;
         x = fsi__ls_world(ls, g);
         ls->px[p] = x.x; ls->py[p] = x.y;
         if (ls->desc.nz > 1) ls->pz[p] = x.z;
     }
+    FSI__OMP(parallel for schedule(static) if (n > FSI__GRAIN))
     for (c = 0; c < n; c++) if (fsi__abs(ls->phi[c]) < end) ls->phi[c] -= s;
 }
 
@@ -3461,12 +3482,13 @@ static fsi_vec3 fsi__ls_marker(const fsi_levelset *ls, ptrdiff_t p) {
 
 static void fsi__ls_markers_move(fsi_levelset *ls, const fsi_real *const u[3], fsi_real dt, const fsi_levelset_walls *walls) {
     ptrdiff_t p, n = (ptrdiff_t)ls->state->count;
-    fsi_real dth = dt / ls->desc.h;
+    const fsi_real dth = dt / ls->desc.h;
+    const fsi__mac m = fsi__ls_mac(ls, u);
     FSI__OMP(parallel for schedule(static) if (n > 1024))
     for (p = 0; p < n; p++) {
         fsi_vec3 g = fsi__ls_lattice(ls, fsi__ls_marker(ls, p)), x;
         fsi_real out;
-        x = fsi__ls_clip(ls, walls, g, fsi__ls_trace(ls, u, g, dth), &out);
+        x = fsi__ls_clip(ls, walls, g, fsi__ls_trace(&m, g, fsi__ls_velocity(&m, g), dth), &out);
         ls->pmark[p] = out > 0 ? 2 : 0;
         if (walls && walls->solid && walls->solid[fsi__ls_cell(ls, x)]) x = g;
         x = fsi__ls_world(ls, x);
@@ -3611,21 +3633,27 @@ static void fsi__ls_mark_moving(fsi_levelset *ls, const fsi_levelset_walls *wall
     fsi__grow_all(ls->mark, n, reach);
 }
 static void fsi__ls_advect(fsi_levelset *ls, const fsi_real *const u[3], fsi_real dt, const fsi_levelset_walls *walls, const int *reach) {
-    ptrdiff_t c, n = (ptrdiff_t)ls->cells;
-    fsi_real h = ls->desc.h, dth = dt / h;
-    int cubic = !ls->desc.linear;
+    const fsi_real h = ls->desc.h, dth = dt / h;
+    const fsi__mac m = fsi__ls_mac(ls, u);
+    const int nx = m.n[0], cubic = !ls->desc.linear;
+    ptrdiff_t r;
     fsi__ls_mark_moving(ls, walls, reach);
-    FSI__OMP(parallel for schedule(dynamic, 512) if (n > FSI__GRAIN))
-    for (c = 0; c < n; c++) {
-        fsi_vec3 g, x;
-        fsi_real out, v;
-        ls->work[0][c] = ls->phi[c];
-        if (!ls->mark[c]) continue;
-        g = fsi__ls_centre(ls, c);
-        x = fsi__ls_clip(ls, walls, g, fsi__ls_trace(ls, u, g, -dth), &out);
-        v = fsi__ls_linear(ls, x);
-        if (cubic && fsi__abs(v) < 4 * h && out < FSI_R(-0.5)) v = fsi__ls_interpolate(ls, ls->phi, x, 1, 1, NULL);   /* beyond the last centre: continued, not limited */
-        ls->work[0][c] = fsi__max(v, out * h);                         /* what comes in from outside is air */
+    FSI__OMP(parallel for schedule(dynamic, 16) if (ls->cells > FSI__GRAIN))
+    for (r = 0; r < (ptrdiff_t)m.n[1] * m.n[2]; r++) {
+        const int j = (int)(r % m.n[1]), k = (int)(r / m.n[1]);
+        int i;
+        for (i = 0; i < nx; i++) {
+            const ptrdiff_t c = r * nx + i;
+            const fsi_vec3 g = fsi_vec((fsi_real)i, (fsi_real)j, (fsi_real)k);
+            fsi_vec3 x;
+            fsi_real out, v;
+            ls->work[0][c] = ls->phi[c];
+            if (!ls->mark[c]) continue;
+            x = fsi__ls_clip(ls, walls, g, fsi__ls_trace(&m, g, fsi__ls_centre_velocity(&m, i, j, k), -dth), &out);
+            v = fsi__ls_linear(ls, x, NULL);
+            if (cubic && fsi__abs(v) < 4 * h && out < FSI_R(-0.5)) v = fsi__ls_cubic(ls, x, 1, NULL);   /* beyond the last centre: continued, not limited */
+            ls->work[0][c] = fsi__max(v, out * h);                     /* what comes in from outside is air */
+        }
     }
     fsi_copy(ls->cells, ls->work[0], ls->phi);
 }
