@@ -90,7 +90,8 @@
    Nothing is allocated in a step.
 
    ERRORS
-   Functions return an fsi_result. Negative: refused, nothing changed. FSI_CAPPED from a move: room for contacts was short, the rest was solved.
+   Functions return an fsi_result. Negative: refused, nothing changed. FSI_CAPPED from a move: room for contacts was short and
+   the rest was solved, or bodies met so fast that their impulses overflowed and they were stopped where they were.
    Open, degenerate and inside-out meshes: FSI_ERR_GEOMETRY. Poses and velocities that are not finite: FSI_ERR_ARGUMENT.
 
    THREADS AND DETERMINISM
@@ -509,7 +510,7 @@ FSI_API void fsi_solids_free(fsi_solids *w);
 FSI_API fsi_result fsi_solids_add(fsi_solids *w, const fsi_rigid_desc *desc, int *id);
 /* Adds a joint at the present poses; *id may be NULL. */
 FSI_API fsi_result fsi_solids_join(fsi_solids *w, const fsi_joint_desc *desc, int *id);
-/* One uncoupled step of dt seconds: forces, then move. FSI_CAPPED when contacts were left out for lack of room. */
+/* One uncoupled step of dt seconds: forces, then move. FSI_CAPPED when contacts were left out for lack of room or overflowing bodies were stopped. */
 FSI_API fsi_result fsi_solids_step(fsi_solids *w, fsi_real dt);
 
 /* The stages of a step, in order: forces (v*), [coupling changes velocities], move (contact, joints and positions together). */
@@ -1976,6 +1977,7 @@ struct fsi__solids_work {
     uint64_t *jointed, *jointed_scratch; /* [max_joints] sorted pairs that do not collide */
     fsi_vec3 *lo, *hi;        /* [max_bodies] bounds of the coming step */
     fsi_vec3 *taken;          /* [2 * max_bodies] impulse and its moment that bodies without inverse mass took in the substep, N s, N m s */
+    fsi_rigid *before;        /* [max_bodies] as the move found them */
     fsi_real *extent;         /* [max_bodies] */
     int32_t *large;           /* [max_bodies] bodies outside the broad phase grid */
     struct fsi__joint_rows *rows; /* [max_joints] */
@@ -2479,7 +2481,8 @@ static void fsi__solids_layout(fsi_solids *w, fsi_arena *arena) {
     FSI__TAKE(work.pair_scratch, uint64_t, arena, work.max_pairs); FSI__TAKE(work.cell, uint64_t, arena, n);
     FSI__TAKE(work.cell_scratch, uint64_t, arena, n); FSI__TAKE(work.jointed, uint64_t, arena, nj);
     FSI__TAKE(work.jointed_scratch, uint64_t, arena, nj); FSI__TAKE(work.lo, fsi_vec3, arena, n); FSI__TAKE(work.hi, fsi_vec3, arena, n);
-    FSI__TAKE(work.taken, fsi_vec3, arena, 2 * n); FSI__TAKE(work.extent, fsi_real, arena, n); FSI__TAKE(work.large, int32_t, arena, n);
+    FSI__TAKE(work.taken, fsi_vec3, arena, 2 * n); FSI__TAKE(work.before, fsi_rigid, arena, n);
+    FSI__TAKE(work.extent, fsi_real, arena, n); FSI__TAKE(work.large, int32_t, arena, n);
     FSI__TAKE(work.rows, fsi__joint_rows, arena, nj); FSI__TAKE(work.joint_k, fsi_real, arena, 6 * nj * FSI__BAND);
     FSI__TAKE(work.joint_x, fsi_real, arena, 6 * nj); FSI__TAKE(work.joint_begin, int32_t, arena, 6 * nj);
     FSI__TAKE(work.door, fsi__door *, arena, n);
@@ -3376,16 +3379,36 @@ static void fsi__substep(fsi_solids *w, fsi__step *st, fsi__solids_head *head, d
     fsi__guess_drop(w, st);
 }
 
+/* Bodies that meet at many times their size per step can drive the impulses out of range: these bodies stop where they were, with nothing to start from. */
+static int fsi__step_rescue(fsi_solids *w) {
+    int i, k, lost = 0;
+    for (i = 0; i < w->body_count; i++) {
+        fsi_rigid *b = w->body + i;
+        if (fsi__finite_vec(b->x) && fsi__finite_vec(b->v) && fsi__finite_vec(b->w) && fsi__finite_vec(b->L) && fsi__finite(b->q.w)) continue;
+        *b = w->work->before[i];
+        b->v = b->w = b->L = b->v_start = b->L_start = fsi_vec(0, 0, 0);
+        lost++;
+    }
+    if (!lost) return 0;
+    w->contact_count = 0;
+    for (i = 0; i < w->joint_count; i++) {
+        for (k = 0; k < 6; k++) w->joint[i].impulse[k] = 0;
+        w->joint[i].impulse_free = w->joint[i].impulse_limit = 0;
+    }
+    return lost;
+}
+
 FSI_API fsi_result fsi_solids_move(fsi_solids *w, fsi_real dt) {
     fsi__solids_head *head;
     fsi__step st;
     fsi_real scale, threshold;
     double known = 0, kinetic, bounce, driven;
-    int i, k, finite = 1;
+    int i, k;
     if (!w || !w->block) return FSI_ERR_STATE;
     if (!fsi__positive(dt)) return FSI_ERR_ARGUMENT;
     for (i = 0; i < w->body_count; i++)
         if (!fsi__finite_vec(w->body[i].v) || !fsi__finite_vec(w->body[i].L)) return FSI_ERR_NUMERIC;
+    memcpy(w->work->before, w->body, (size_t)w->body_count * sizeof *w->body);
     head = (fsi__solids_head *)w->block;
     scale = head->h > 0 ? fsi__min(1, dt / (fsi_real)w->desc.substeps / head->h) : 0;   /* a longer step never multiplies the guess */
     threshold = w->desc.bounce_speed > 0 ? w->desc.bounce_speed : 4 * dt * fsi__length(w->desc.gravity);
@@ -3412,11 +3435,10 @@ FSI_API fsi_result fsi_solids_move(fsi_solids *w, fsi_real dt) {
         fsi_rigid *b = w->body + i;
         fsi__velocity_take(b, w->work->vel + i);
         b->v_start = b->v; b->L_start = b->L;
-        if (!fsi__finite_vec(b->x) || !fsi__finite_vec(b->v) || !fsi__finite_vec(b->L) || !fsi__finite(b->q.w)) finite = 0;
     }
     head->h = st.h;
     w->time += (double)dt;
-    return !finite ? FSI_ERR_NUMERIC : w->work->capped ? FSI_CAPPED : FSI_OK;
+    return fsi__step_rescue(w) || w->work->capped ? FSI_CAPPED : FSI_OK;
 }
 
 FSI_API fsi_result fsi_solids_step(fsi_solids *w, fsi_real dt) {

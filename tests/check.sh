@@ -1,6 +1,7 @@
 #!/bin/sh
-# check.sh [GROUP...]: what make check runs. Every row is one command that must succeed; rows run two at a time.
-# Groups: hygiene readme matrix subsets ports link folded symbols static single asan threads full tsan golden fuzz valgrind commands coverage (all by default; commands, coverage and
+# check.sh [GROUP...]: what make check runs. Every row is one command that must succeed; rows run two at a time: what finds a typo first, then the long
+# ones, and many short ones last so that both end together.
+# CHECK_JOBS=1: one at a time. Groups: hygiene readme matrix subsets ports link folded symbols static single asan threads full tsan golden fuzz valgrind commands coverage (all by default; commands, coverage and
 # the long parts of the others only with CHECK_FULL=1).
 cd "$(dirname "$0")/.." || exit 1
 top=$(pwd) dir=$(mktemp -d) rows=$dir/rows
@@ -13,22 +14,32 @@ headers=${HEADERS:-$(ls fsi_*.h)}                               # HEADERS=fsi_li
 groups=${*:-hygiene readme matrix subsets ports link folded symbols static single asan threads full tsan golden fuzz valgrind ${CHECK_FULL:+commands coverage}}
 want() { case " $groups " in *" $1 "*) return 0 ;; esac; return 1; }
 row() { printf '%s\t%s\n' "$1" "$2" >>"$rows"; }             # row NAME COMMAND
+# lib NAME FLAGS: the five headers compiled once into $dir/NAME/libfsi.a; prog NAME FLAGS TARGET: a program of the Makefile linked to it
+lib() { echo "flock $dir/$1.lock make --no-print-directory B=$dir/$1 $2 $dir/$1/libfsi.a"; }
+prog() { echo "$(lib "$1" "$2") && make --no-print-directory B=$dir/$1 $2 $dir/$1/$3"; }
 have() { command -v "$1" >/dev/null 2>&1; }
 # Debian packages for what is missing; without root or network the rows that need them are skipped by name.
-install() {
+wanted=""
+install() { wanted="$wanted $*"; }
+install_all() {
     missing=""
-    for p in "$@"; do dpkg -s "$p" >/dev/null 2>&1 || missing="$missing $p"; done
+    for p in $wanted; do dpkg -s "$p" >/dev/null 2>&1 || missing="$missing $p"; done
+    have node && missing=$(echo "$missing" | sed 's/ nodejs//')
     [ -z "$missing" ] && return
     [ "$(id -u)" = 0 ] && have apt-get || return
     (apt-get update && DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends $missing) >"$dir/apt" 2>&1 ||
         for p in $missing; do DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends "$p" >>"$dir/apt" 2>&1; done
 }
 want matrix && install clang g++
-want ports && install tcc gcc-multilib gcc-mingw-w64-x86-64 qemu-user gcc-s390x-linux-gnu libc6-dev-s390x-cross ${CHECK_FULL:+emscripten}
+# not gcc-multilib, which throws the s390x compiler out
+want ports && install tcc "gcc-$(gcc -dumpversion | cut -d. -f1)-multilib" gcc-mingw-w64-x86-64 wine wine64 qemu-user gcc-s390x-linux-gnu libc6-dev-s390x-cross emscripten nodejs
 want tsan && install clang libomp-dev
 want fuzz && install clang libclang-rt-14-dev
 want static && install cppcheck clang-tidy
 want valgrind && install valgrind
+begin=$(date +%s)
+install_all
+echo "check: packages in $(($(date +%s) - begin)) s"
 
 # ---- sources used by the rows
 # outputs go to $dir, never to /dev/null: clang removes the output of a compilation that fails, as root also a device
@@ -75,7 +86,8 @@ if want matrix; then
         n=${h%.h}
         for c in gcc clang; do
             have $c || { row "skip: $c" ""; continue; }
-            for s in c99 c11 c17; do row "matrix: $n $c $s" "$c -std=$s $strict_c -I. -c $dir/$n.impl.c -o $dir/\$\$.o"; done
+            row "matrix: $n $c c99" "$c -std=c99 $strict_c -I. -c $dir/$n.impl.c -o $dir/\$\$.o"
+            for s in c11 c17; do row "matrix: $n $c $s" "$c -std=$s $strict_c -I. -fsyntax-only $dir/$n.impl.c"; done   # other standards: warnings only
             for v in late twice private user; do row "matrix: $n $c c99 $v" "$c -std=c99 $strict_c -I. -c $dir/$n.$v.c -o $dir/\$\$.o"; done
             row "matrix: $n $c c99 single" "$c -std=c99 -DFSI_SINGLE $strict_c -I. -c $dir/$n.impl.c -o $dir/\$\$.o"
         done
@@ -83,7 +95,8 @@ if want matrix; then
         row "matrix: $n gcc c99 -O2" "gcc -std=c99 -O2 $strict_c -I. -c $dir/$n.impl.c -o $dir/\$\$.o"
         for c in g++ clang++; do
             have $c || { row "skip: $c" ""; continue; }
-            for s in c++11 c++17 c++20; do row "matrix: $n $c $s" "$c -std=$s $strict -I. -c $dir/$n.impl.cpp -o $dir/\$\$.o"; done
+            row "matrix: $n $c c++11" "$c -std=c++11 $strict -I. -c $dir/$n.impl.cpp -o $dir/\$\$.o"
+            for s in c++17 c++20; do row "matrix: $n $c $s" "$c -std=$s $strict -I. -fsyntax-only $dir/$n.impl.cpp"; done
             for v in late private user; do row "matrix: $n $c c++11 $v" "$c -std=c++11 $strict -I. -c $dir/$n.$v.cpp -o $dir/\$\$.o"; done
             row "matrix: $n $c c++11 single" "$c -std=c++11 -DFSI_SINGLE $strict -I. -c $dir/$n.impl.cpp -o $dir/\$\$.o"
         done
@@ -116,21 +129,30 @@ if want ports; then
         if have x86_64-w64-mingw32-gcc; then row "ports: $n mingw-w64" "x86_64-w64-mingw32-gcc -std=c99 $strict_c -I. $dir/$n.impl.c -o $dir/$n.exe -lm"
         else row "skip: mingw-w64" ""; fi
     done
+    # tests run on other machines: the small ones and every scheme through test_trust; all of them with CHECK_FULL=1
+    some="test_geometry test_iso test_trust"
+    [ -n "$CHECK_FULL" ] && some=$(ls tests/test_*.c | sed 's,tests/\(.*\)\.c,\1,; /test_common/d')   # test_common is of the examples, which want POSIX
     if have s390x-linux-gnu-gcc && have qemu-s390x; then
-        row "ports: test_geometry on big-endian s390x" "s390x-linux-gnu-gcc -static -std=c99 -O1 -D_POSIX_C_SOURCE=200809L -I. -Itests tests/test_geometry.c -o $dir/be -lm && qemu-s390x $dir/be >/dev/null"
+        be="CC=s390x-linux-gnu-gcc AR=s390x-linux-gnu-ar OPENMP=0 CFLAGS='-O1 -static'"
+        row "ports: big-endian s390x, library" "$(lib be "$be")"
+        for t in $some; do row "ports: $t on big-endian s390x" "$(prog be "$be" "$t") && FSI_TEST_SANITIZER=1 qemu-s390x $dir/be/$t | grep 'Pass: [1-9][0-9]*, fail: 0'"; done
     else row "skip: big-endian" ""; fi
-    if have emcc && have node; then
-        for h in $headers; do row "ports: ${h%.h} emscripten" "EM_CACHE=$dir/em emcc -std=c99 -I. -c $dir/${h%.h}.impl.c -o $dir/${h%.h}.wasm.o"; done
-        row "ports: tests as wasm under node" "for t in test_geometry test_iso test_partitioned; do EM_CACHE=$dir/em emcc -std=c99 -O1 -D_POSIX_C_SOURCE=200809L -sALLOW_MEMORY_GROWTH=1 -I. -Itests tests/\$t.c -o $dir/\$t.js -lm && node $dir/\$t.js | grep 'Pass: [1-9]' || exit 1; done"
+    if have emcc && have node; then                                    # SINGLE_FILE: emscripten 3.1.6 reads its .wasm by fetch, which node has and which takes no path
+        em="CC=emcc AR=emar OPENMP=0 CFLAGS=-O1"
+        row "ports: emscripten, library" "$(lib em "$em")"
+        for t in $some; do row "ports: $t as wasm under node" "$(lib em "$em") && emcc -std=c99 -O1 -D_POSIX_C_SOURCE=200809L -DFSI_DECLARATIONS_ONLY -sALLOW_MEMORY_GROWTH=1 -sSINGLE_FILE=1 -sENVIRONMENT=node -I. -Itests tests/$t.c $dir/em/libfsi.a -o $dir/em/$t.js -lm && node $dir/em/$t.js | grep 'Pass: [1-9][0-9]*, fail: 0'"; done
     else row "skip: emscripten" ""; fi
-    if have x86_64-w64-mingw32-gcc && have wine64; then
-        row "ports: test_geometry under wine" "x86_64-w64-mingw32-gcc -static -std=c99 -O1 -I. -Itests tests/test_geometry.c -o $dir/g.exe -lm && WINEDEBUG=-all WINEPREFIX=$dir/wine timeout 300 wine64 $dir/g.exe >/dev/null"
+    if have x86_64-w64-mingw32-gcc && have wine; then
+        win="CC=x86_64-w64-mingw32-gcc AR=x86_64-w64-mingw32-ar OPENMP=0 CFLAGS='-O1 -static'"
+        row "ports: windows, library" "$(lib win "$win") && WINEDEBUG=-all WINEPREFIX=$dir/wine wine cmd /c exit"
+        for t in $some; do row "ports: $t under wine" "$(prog win "$win" "$t") && WINEDEBUG=-all WINEPREFIX=$dir/wine timeout 600 wine $dir/win/$t.exe | grep 'Pass: [1-9][0-9]*, fail: 0'"; done
     else row "skip: wine" ""; fi
+    if have tcc; then row "ports: test_geometry by tcc" "tcc -D_POSIX_C_SOURCE=200809L -I. -Itests tests/test_geometry.c -o $dir/tcc.geometry -lm && $dir/tcc.geometry | grep 'Pass: [1-9][0-9]*, fail: 0'"; fi
 fi
 if want link; then
     # a swapped test header must reach the tests: the stand-in leaves its own word in the program
     { echo '#define GREATEST_H_SWAPPED 1'; sed 's/Pass: %/Swapped pass: %/' tests/greatest.h | sed '/GREATEST_INSTEAD/d; s/^#elif !defined(GREATEST_H)/#ifndef GREATEST_H/'; } >"$dir/stand_in.h"
-    row "link: make GREATEST= reaches the tests" "make --no-print-directory CFLAGS=-O1 OPENMP=0 B=$dir/swap GREATEST=$dir/stand_in.h $dir/swap/test_iso && $dir/swap/test_iso | grep 'Swapped pass: [1-9]'"
+    row "link: make GREATEST= reaches the tests" "make --no-print-directory CFLAGS=-O0 OPENMP=0 B=$dir/swap GREATEST=$dir/stand_in.h $dir/swap/test_iso && $dir/swap/test_iso | grep 'Swapped pass: [1-9]'"
     for h in $headers; do
         n=${h%.h}
         row "link: $n double user, single implementation must not link" \
@@ -156,30 +178,35 @@ want valgrind && ! have valgrind && row "skip: valgrind" ""
 if want static && have cppcheck; then
     # off: uninitvar in its three forms (arrays filled through a pointer; gcc, clang and the sanitizers look for the real ones),
     # nullPointer* (offsets computed before the check of the block they point into)
-    for h in $headers; do row "static: cppcheck ${h%.h}" "cppcheck -q --error-exitcode=1 --std=c99 --max-configs=1 -DFSI_IMPLEMENTATION --enable=warning,portability --inline-suppr --suppress=missingIncludeSystem --suppress=invalidPointerCast --suppress=uninitvar --suppress=legacyUninitvar --suppress=ctuuninitvar --suppress=nullPointer --suppress=nullPointerArithmeticRedundantCheck -I. $dir/${h%.h}.impl.c"; done
+    for h in $headers; do row "static: cppcheck ${h%.h}" "cppcheck -q --error-exitcode=1 --std=c99 --max-configs=1 -DFSI_DECLARATIONS_ONLY -D\$(echo ${h%.h} | tr a-z A-Z)_IMPLEMENTATION --enable=warning,portability --inline-suppr --suppress=missingIncludeSystem --suppress=invalidPointerCast --suppress=uninitvar --suppress=legacyUninitvar --suppress=ctuuninitvar --suppress=nullPointer --suppress=nullPointerArithmeticRedundantCheck -I. $dir/${h%.h}.impl.c"; done
 fi
 if want static && ! have clang-tidy; then row "skip: clang-tidy" ""; elif want static; then
     # off: what -Wconversion says better (narrowing, implicit widening), style (swappable parameters, parentheses in lists), what is meant (row = i / n, arrays of
     # pointers, memcmp as a truth value, small signed tables, halved steps, padding), and the analyzer's guesses about arrays filled in loops or
     # taken together: the sanitizers and valgrind find the real ones
     tidy='-*,bugprone-*,clang-analyzer-*,-bugprone-narrowing-conversions,-bugprone-implicit-widening-of-multiplication-result,-bugprone-easily-swappable-parameters,-bugprone-macro-parentheses,-bugprone-integer-division,-bugprone-sizeof-expression,-bugprone-suspicious-string-compare,-bugprone-signed-char-misuse,-clang-analyzer-core.uninitialized.*,-clang-analyzer-core.CallAndMessage,-clang-analyzer-core.UndefinedBinaryOperatorResult,-clang-analyzer-core.NonNullParamChecker,-clang-analyzer-core.NullDereference,-clang-analyzer-optin.performance.Padding,-clang-analyzer-security.FloatLoopCounter'
-    for h in $headers; do row "static: clang-tidy ${h%.h}" "clang-tidy --quiet --warnings-as-errors='*' --checks='$tidy' $h -- -x c -std=c99 -DFSI_IMPLEMENTATION -I."; done
+    for h in $headers; do row "static: clang-tidy ${h%.h}" "clang-tidy --quiet --warnings-as-errors='*' --checks='$tidy' $h -- -x c -std=c99 -DFSI_DECLARATIONS_ONLY -D\$(echo ${h%.h} | tr a-z A-Z)_IMPLEMENTATION -I."; done   # what it includes has its own row
 fi
-if want single; then row "single: all tests in single precision" "make --no-print-directory test SINGLE=1 B=$dir/single"; fi
+all=$(ls tests/test_*.c | sed 's,tests/\(.*\)\.c,\1,')
+if want single; then
+    row "single: library" "$(lib single SINGLE=1)"
+    for t in $all; do row "single: $t" "$(prog single SINGLE=1 "$t") && sh tests/run.sh $dir/single/$t"; done
+fi
+asan="OPENMP=0 CFLAGS='-O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all'"
+if want asan || want fuzz; then row "asan: library" "$(lib asan "$asan")"; fi
 if want asan; then
     # bounded: every scheme through test_trust and the fuzz seeds, and what is quick; all tests with CHECK_FULL=1
-    for t in $([ -n "$CHECK_FULL" ] && ls tests/test_*.c || for n in common contact couple couple_reduced cycle fuzz geometry iso linalg multigrid trust; do echo tests/test_$n.c; done); do
-        n=$(basename "$t" .c)
-        row "asan: $n" "gcc -std=c99 -D_POSIX_C_SOURCE=200809L -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all -I. -Itests $t -o $dir/$n.asan -lm && ASAN_OPTIONS=detect_leaks=1 FSI_TEST_SANITIZER=1 $dir/$n.asan >$dir/$n.asan.log 2>&1 || { tail -n 30 $dir/$n.asan.log; false; }"
+    for t in $([ -n "$CHECK_FULL" ] && echo $all || for n in trust couple couple_reduced contact fuzz linalg multigrid cycle geometry iso common; do echo test_$n; done); do
+        row "asan: $t" "$(prog asan "$asan" "$t") && ASAN_OPTIONS=detect_leaks=1 FSI_TEST_SANITIZER=1 $dir/asan/$t"
     done
 fi
+if want threads || want full; then row "full: library" "$(lib plain "")"; fi
 if want threads; then
     # test_trust itself compares 1, 2, 3 and 8 threads for every scheme; all tests on three threads with CHECK_FULL=1
-    if [ -n "$CHECK_FULL" ]; then row "threads: all tests with OMP_NUM_THREADS=3" "OMP_NUM_THREADS=3 make --no-print-directory test B=$dir/threads3"
-    else row "threads: every scheme" "OMP_NUM_THREADS=3 make --no-print-directory B=$dir/threads3 $dir/threads3/test_trust && OMP_NUM_THREADS=3 $dir/threads3/test_trust"; fi
+    for t in $([ -n "$CHECK_FULL" ] && echo $all || echo test_trust); do row "threads: $t on three" "$(prog plain "" "$t") && OMP_NUM_THREADS=3 $dir/plain/$t"; done
 fi
-if want full; then                                                     # the catalogue's own sizes; 100 steps with 1, 2 and 3 threads
-    for t in test_grid ${CHECK_FULL:+test_levelset test_liquid}; do row "full: $t" "make --no-print-directory B=$dir/full.$t $dir/full.$t/$t && FSI_TEST_FULL=1 $dir/full.$t/$t"; done
+if want full; then                                                     # the catalogue's own sizes; test_trust: 20,000 steps and 1,000 frames of rollback
+    for t in test_grid ${CHECK_FULL:+test_levelset test_liquid test_trust}; do row "full: $t" "$(prog plain "" "$t") && FSI_TEST_FULL=1 $dir/plain/$t"; done
 fi
 if want golden; then
     # the same bits from -O0 and -O2 without contraction, for 1, 2, 3 and 8 threads, and as golden.txt says (made by this row's program on x86-64)
@@ -191,7 +218,10 @@ if want tsan; then
         row "tsan: every scene on two threads" "clang -std=c99 -D_POSIX_C_SOURCE=200809L -O1 -g -fopenmp -fsanitize=thread -I. -Itests tests/golden.c -o $dir/tsan -lm && OMP_TOOL_LIBRARIES=\$(ls /usr/lib/llvm-*/lib/libarcher.so 2>/dev/null | head -n 1) TSAN_OPTIONS='ignore_noninstrumented_modules=1 exitcode=66' $dir/tsan 2"
     else row "skip: tsan" ""; fi
 fi
-if want fuzz; then row "fuzz: seeds and libFuzzer" "FUZZ_RUNS=\${FUZZ_RUNS:-50} sh tests/fuzz.sh"; fi
+if want fuzz; then
+    row "fuzz: seeds" "$(lib asan "$asan") && FUZZ_ASAN=$dir/asan/libfsi.a FUZZ_RUNS=\${FUZZ_RUNS:-50} sh tests/fuzz.sh seeds"
+    row "fuzz: libFuzzer" "FUZZ_RUNS=\${FUZZ_RUNS:-50} sh tests/fuzz.sh lib"
+fi
 if want commands; then row "commands: what README and docs print runs" "sh tests/commands.sh"; fi
 if want coverage; then row "coverage: lines and public functions" "sh tests/coverage.sh"; fi
 if want valgrind && have valgrind; then                                # the quick start of each header
@@ -209,14 +239,16 @@ log=$(mktemp "$2/log.XXXXXX")
 case $name in skip:*) echo "$name" >>"$2/skipped"; exit 0 ;; esac
 begin=$(date +%s)
 if sh -c "$cmd" >"$log" 2>&1; then echo "$name" >>"$2/passed"; else echo "$name" >>"$2/failed"; echo "FAILED $name"; tail -n 25 "$log"; fi
-echo "${name%%:*} $(($(date +%s) - begin))" >>"$2/times"
+echo "${name%%:*} $(($(date +%s) - begin)) $name" >>"$2/times"
 rm -f "$log"
 X
 : >"$dir/passed"; : >"$dir/failed"; : >"$dir/skipped"
 begin=$(date +%s)
-tr '\n' '\0' <"$rows" | xargs -0 -P 2 -I{} sh "$dir/one.sh" {} "$dir"
+awk -F'\t' '{ w = 5 } /^(hygiene|readme|skip)/ || $1 ~ /^matrix: [a-z_]+ (gcc c99|g\+\+ c\+\+11)$/ { w = 1 } $1 ~ /library$/ || /^fuzz: lib/ { w = 2 } /^(golden|tsan|static: clang-tidy|fuzz: seeds)/ { w = 3 }
+    $1 !~ /library$/ && /^(asan|single|full|threads)/ { w = 4 } { print w "\t" $0 }' "$rows" | sort -s -n -k1,1 | cut -f2- | tr '\n' '\0' | xargs -0 -P "${CHECK_JOBS:-2}" -I{} sh "$dir/one.sh" {} "$dir"
 sort -u "$dir/skipped"
 awk '{ t[$1] += $2; n[$1]++ } END { for (g in t) printf "check: %-9s %3d rows, %5.1f min\n", g, n[g], t[g] / 60 }' "$dir/times" | sort
+sort -k2,2nr "$dir/times" | head -n 12 | while read -r g t name; do echo "check: $t s $name"; done
 echo "check: $(wc -l <"$rows") rows in $(($(date +%s) - begin)) s"
 p=$(wc -l <"$dir/passed") f=$(wc -l <"$dir/failed") s=$(wc -l <"$dir/skipped")
 echo "$p passed, $f failed, $s skipped"

@@ -19,6 +19,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
 int main(int argc, char **argv) {
     int target = argc > 1 ? atoi(argv[1]) : 0;
     unsigned long first = argc > 2 ? strtoul(argv[2], NULL, 10) : 1, count = argc > 3 ? strtoul(argv[3], NULL, 10) : 100, seed;
+    if (argc > 1 && strcmp(argv[1], "targets") == 0) {          /* the numbers fuzz.sh goes through */
+        for (target = 0; target < FUZZ_TARGETS; target++) printf("%d\n", target);
+        return 0;
+    }
     for (seed = first; seed < first + count; seed++) {
         int before = fuzz_failures;
         if (argc > 4) printf("%s %lu\n", fuzz_list[target].name, seed), fflush(stdout);

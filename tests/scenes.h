@@ -16,6 +16,7 @@ typedef struct scene_kind {
 } scene_kind;
 
 enum { SCENE_PARTS = 8 };
+static fsi_real scene_hurry = 1, scene_weight = 1;           /* factors of all time steps and of the solids' densities: test_trust's bad numbers */
 
 static size_t scene_part_size(const scene_part *p) {
     switch (p->what) {
@@ -136,7 +137,7 @@ static fsi_result smoke2_make(void *s, const fsi_allocator *a) { return smoke_ma
 static fsi_result smoke3_make(void *s, const fsi_allocator *a) { return smoke_make(s, a, 12, 3); }
 static fsi_result liquid2_make(void *s, const fsi_allocator *a) { return liquid_make(s, a, 24, 2); }
 static fsi_result liquid3_make(void *s, const fsi_allocator *a) { return liquid_make(s, a, 12, 3); }
-static fsi_result fluid_step(void *scene) { fsi_grid *g = &((scene_fluid *)scene)->grid; return fsi_grid_step(g, FSI_R(0.3) * g->h, NULL); }
+static fsi_result fluid_step(void *scene) { fsi_grid *g = &((scene_fluid *)scene)->grid; return fsi_grid_step(g, scene_hurry * FSI_R(0.3) * g->h, NULL); }
 static int fluid_parts(void *scene, scene_part *p) { p[0].what = PART_GRID; p[0].object = &((scene_fluid *)scene)->grid; return 1; }
 static void fluid_drop(void *scene) { fsi_grid_free(&((scene_fluid *)scene)->grid); }
 
@@ -162,7 +163,7 @@ static fsi_result bodies_make(void *scene, const fsi_allocator *a) {
     if (r >= 0) r = fsi_shape_init(&s->ball, &f);
     b.shape = &s->floor; b.x = fsi_vec(0, FSI_R(-0.5), 0); b.kind = FSI_RIGID_FIXED; b.friction = FSI_R(0.4);
     if (r >= 0) r = fsi_solids_add(&s->world, &b, NULL);
-    b.kind = FSI_RIGID_DYNAMIC; b.density = 500;
+    b.kind = FSI_RIGID_DYNAMIC; b.density = 500 * scene_weight;
     for (i = 0; i < 6 && r >= 0; i++) {
         b.shape = i % 3 == 2 ? &s->ball : &s->box;
         b.x = fsi_vec(FSI_R(0.03) * (fsi_real)i, FSI_R(0.2) + FSI_R(0.25) * (fsi_real)i, FSI_R(0.02) * (fsi_real)(i % 2));
@@ -172,7 +173,7 @@ static fsi_result bodies_make(void *scene, const fsi_allocator *a) {
     j.kind = FSI_JOINT_POINT; j.a = before; j.b = id; j.anchor = fsi_vec(FSI_R(0.14), FSI_R(1.32), FSI_R(0.01));
     return r < 0 ? r : fsi_solids_join(&s->world, &j, NULL);
 }
-static fsi_result bodies_step(void *scene) { return fsi_solids_step(&((scene_bodies *)scene)->world, FSI_R(0.01)); }
+static fsi_result bodies_step(void *scene) { return fsi_solids_step(&((scene_bodies *)scene)->world, scene_hurry * FSI_R(0.01)); }
 static int bodies_parts(void *scene, scene_part *p) { p[0].what = PART_SOLIDS; p[0].object = &((scene_bodies *)scene)->world; return 1; }
 static void bodies_drop(void *scene) {
     scene_bodies *s = (scene_bodies *)scene;
@@ -202,7 +203,7 @@ static fsi_result cloth_make(void *scene, const fsi_allocator *a) {
         tri[t++] = c + 1; tri[t++] = c + N + 1; tri[t++] = c + N;
     }
     d.dim = 3; d.vertex_count = N * N; d.x = x; d.triangle_count = t / 3; d.triangle = tri;
-    d.area_density = FSI_R(0.2); d.stretch = 500; d.bend = FSI_R(1e-4); d.damping_stiffness = FSI_R(0.005); d.gravity = fsi_vec(0, FSI_R(-9.81), 0);
+    d.area_density = FSI_R(0.2) * scene_weight; d.stretch = 500; d.bend = FSI_R(1e-4); d.damping_stiffness = FSI_R(0.005); d.gravity = fsi_vec(0, FSI_R(-9.81), 0);
     if (a) d.allocator = *a;
     s->ground.distance_fn = scene_ground; s->ground.friction = FSI_R(0.3);
     return fsi_soft_init(&s->soft, &d);
@@ -214,12 +215,12 @@ static fsi_result tets_make(void *scene, const fsi_allocator *a) {
     if (r < 0) return r;
     memset(&d, 0, sizeof d);
     d.dim = 3; d.vertex_count = s->mesh.vertex_count; d.x = s->mesh.x; d.tet_count = s->mesh.tet_count; d.tet = s->mesh.tet;
-    d.density = 1000; d.young = FSI_R(5e4); d.poisson = FSI_R(0.3); d.model = FSI_SOFT_NEOHOOKEAN; d.damping_stiffness = FSI_R(0.002); d.gravity = fsi_vec(0, FSI_R(-9.81), 0);
+    d.density = 1000 * scene_weight; d.young = FSI_R(5e4); d.poisson = FSI_R(0.3); d.model = FSI_SOFT_NEOHOOKEAN; d.damping_stiffness = FSI_R(0.002); d.gravity = fsi_vec(0, FSI_R(-9.81), 0);
     if (a) d.allocator = *a;
     s->ground.distance_fn = scene_ground; s->ground.friction = FSI_R(0.3);
     return fsi_soft_init(&s->soft, &d);
 }
-static fsi_result soft_step(void *scene) { scene_soft *s = (scene_soft *)scene; return fsi_soft_step(&s->soft, FSI_R(0.005), &s->ground, 1); }
+static fsi_result soft_step(void *scene) { scene_soft *s = (scene_soft *)scene; return fsi_soft_step(&s->soft, scene_hurry * FSI_R(0.005), &s->ground, 1); }
 static int soft_parts(void *scene, scene_part *p) { p[0].what = PART_SOFT; p[0].object = &((scene_soft *)scene)->soft; return 1; }
 static void soft_drop(void *scene) { fsi_soft_free(&((scene_soft *)scene)->soft); fsi_mesh_free(&((scene_soft *)scene)->mesh); }
 
@@ -232,7 +233,7 @@ static fsi_result reduced_make(void *scene, const fsi_allocator *a) {
     int i;
     memset(&d, 0, sizeof d);
     if (r < 0) return r;
-    d.mesh = &s->mesh; d.modes = 5; d.density = 800; d.young = FSI_R(1e5); d.poisson = FSI_R(0.3); d.damping_stiffness = FSI_R(0.01); d.samples = 30; d.field = 12;
+    d.mesh = &s->mesh; d.modes = 5; d.density = 800 * scene_weight; d.young = FSI_R(1e5); d.poisson = FSI_R(0.3); d.damping_stiffness = FSI_R(0.01); d.samples = 30; d.field = 12;
     if (a) d.allocator = s->contacts.allocator = *a;
     r = fsi_reduced_model_init(&s->model, &d);
     for (i = 0; i < 3 && r >= 0; i++) {
@@ -246,7 +247,7 @@ static fsi_result reduced_make(void *scene, const fsi_allocator *a) {
 }
 static fsi_result reduced_step(void *scene) {
     scene_reduced *s = (scene_reduced *)scene;
-    const fsi_real dt = FSI_R(0.005);
+    const fsi_real dt = scene_hurry * FSI_R(0.005);
     fsi_result r = FSI_OK;
     int i;
     for (i = 0; i < 3 && r >= 0; i++) r = fsi_reduced_forces(&s->body[i], dt);
@@ -288,13 +289,13 @@ static fsi_result world_make(void *scene, const fsi_allocator *a) {
     if (r >= 0) r = fsi_shape_init(&s->ball, &f);
     b.kind = FSI_RIGID_DYNAMIC; b.shape = &s->ball;
     for (i = 0; i < 2 && r >= 0; i++) {
-        b.density = i ? 3000 : 100;
+        b.density = (i ? 3000 : 100) * scene_weight;
         b.x = fsi_vec(i ? FSI_R(0.7) : FSI_R(0.3), FSI_R(0.7), 0);
         r = fsi_world_add(&s->world, &b, NULL);
     }
     return r < 0 ? r : fsi_grid_set_field(&s->world.grid, FSI_FIELD_PHI, scene_pool, NULL);
 }
-static fsi_result world_step(void *scene) { return fsi_world_step(&((scene_world *)scene)->world, FSI_R(0.005), NULL); }
+static fsi_result world_step(void *scene) { return fsi_world_step(&((scene_world *)scene)->world, scene_hurry * FSI_R(0.005), NULL); }
 static int world_parts(void *scene, scene_part *p) { p[0].what = PART_WORLD; p[0].object = &((scene_world *)scene)->world; return 1; }
 static void world_drop(void *scene) { fsi_world_free(&((scene_world *)scene)->world); fsi_shape_free(&((scene_world *)scene)->ball); }
 
@@ -335,7 +336,7 @@ static fsi_result strip_base(scene_strip *s, const fsi_allocator *a, int split) 
     }
     pin[0] = pin[N - 1] = 7;
     c.dim = 2; c.vertex_count = N; c.x = x; c.segment_count = N - 1; c.segment = segment; c.pin = pin;
-    c.area_density = FSI_R(0.05); c.stretch = 1; c.bend = FSI_R(1e-6); c.damping_stiffness = FSI_R(0.01);
+    c.area_density = FSI_R(0.05) * scene_weight; c.stretch = 1; c.bend = FSI_R(1e-6); c.damping_stiffness = FSI_R(0.01);
     c.integrator = split ? FSI_SOFT_SPLIT : FSI_SOFT_IMPLICIT;
     if (a) c.allocator = *a;
     s->list[0] = &s->door;
@@ -366,8 +367,8 @@ static fsi_result xpm_make(void *scene, const fsi_allocator *a) {
     if (r >= 0) r = fsi_interface_init(&s->face, &s->grid, &f);
     return r < 0 ? r : fsi_partitioned_init(&s->scheme, &d);
 }
-static fsi_result mono_step(void *scene) { scene_strip *s = (scene_strip *)scene; return fsi_couple_step(&s->couple, &s->mono, FSI_R(0.02), NULL); }
-static fsi_result xpm_step(void *scene) { scene_strip *s = (scene_strip *)scene; return fsi_partitioned_scene_step(&s->parted, FSI_R(0.02), NULL); }
+static fsi_result mono_step(void *scene) { scene_strip *s = (scene_strip *)scene; return fsi_couple_step(&s->couple, &s->mono, scene_hurry * FSI_R(0.02), NULL); }
+static fsi_result xpm_step(void *scene) { scene_strip *s = (scene_strip *)scene; return fsi_partitioned_scene_step(&s->parted, scene_hurry * FSI_R(0.02), NULL); }
 static int mono_parts(void *scene, scene_part *p) {
     scene_strip *s = (scene_strip *)scene;
     p[0].what = PART_GRID; p[0].object = &s->grid;
@@ -407,7 +408,7 @@ static fsi_result slip_make(void *scene, const fsi_allocator *a) {
     s->step.solid = s->list; s->step.count = 1;
     return r < 0 ? r : fsi_slip_init(&s->slip, &s->grid, &d);
 }
-static fsi_result slip_step(void *scene) { scene_slip *s = (scene_slip *)scene; return fsi_slip_step(&s->slip, &s->step, FSI_R(0.02), NULL); }
+static fsi_result slip_step(void *scene) { scene_slip *s = (scene_slip *)scene; return fsi_slip_step(&s->slip, &s->step, scene_hurry * FSI_R(0.02), NULL); }
 static int slip_parts(void *scene, scene_part *p) {
     p[0].what = PART_GRID; p[0].object = &((scene_slip *)scene)->grid;
     p[1].what = PART_SLIP; p[1].object = &((scene_slip *)scene)->slip;
@@ -428,7 +429,7 @@ static fsi_result proxy_make(void *scene, const fsi_allocator *a) {
     memset(&f, 0, sizeof f); memset(&t, 0, sizeof t); memset(&p, 0, sizeof p);
     if (r < 0) return r;
     if (a) f.allocator = t.allocator = p.allocator = *a;
-    t.nodes = s->mesh.vertex_count; t.tets = s->mesh.tet_count; t.x = s->mesh.x; t.tet = s->mesh.tet; t.density = 1000; t.young = FSI_R(2e5); t.poisson = FSI_R(0.3);
+    t.nodes = s->mesh.vertex_count; t.tets = s->mesh.tet_count; t.x = s->mesh.x; t.tet = s->mesh.tet; t.density = 1000 * scene_weight; t.young = FSI_R(2e5); t.poisson = FSI_R(0.3);
     t.damping = 4; t.gravity = fsi_vec(0, FSI_R(-9.81), 0);
     r = fsi_tled_init(&s->plate, &t);
     for (i = 0; r >= 0 && i < s->plate.nodes; i++)
@@ -440,7 +441,7 @@ static fsi_result proxy_make(void *scene, const fsi_allocator *a) {
     p.sph = &s->sph; p.solid = &s->solid; p.count = 1;
     return r < 0 ? r : fsi_proxy_init(&s->proxy, &p);
 }
-static fsi_result proxy_step(void *scene) { return fsi_proxy_step(&((scene_proxy *)scene)->proxy, FSI_R(0.0006), NULL); }
+static fsi_result proxy_step(void *scene) { return fsi_proxy_step(&((scene_proxy *)scene)->proxy, scene_hurry * FSI_R(0.0006), NULL); }
 static int proxy_parts(void *scene, scene_part *p) {
     p[0].what = PART_SPH; p[0].object = &((scene_proxy *)scene)->sph;
     p[1].what = PART_TLED; p[1].object = &((scene_proxy *)scene)->plate;
@@ -472,7 +473,7 @@ static fsi_result float_make(void *scene, const fsi_allocator *a) {
     r = fsi_sph_init(&s->sph, &f);
     if (r >= 0) r = fsi_solids_init(&s->world, &w);
     if (r >= 0) r = fsi_shape_init(&s->ball, &sd);
-    b.kind = FSI_RIGID_DYNAMIC; b.shape = &s->ball; b.density = 200; b.x = fsi_vec(FSI_R(0.24), FSI_R(0.5), FSI_R(0.24));
+    b.kind = FSI_RIGID_DYNAMIC; b.shape = &s->ball; b.density = 200 * scene_weight; b.x = fsi_vec(FSI_R(0.24), FSI_R(0.5), FSI_R(0.24));
     if (r >= 0) r = fsi_solids_add(&s->world, &b, &body);
     if (r >= 0) r = fsi_sph_add_block(&s->sph, fsi_vec(0, 0, 0), fsi_vec(FSI_R(0.48), FSI_R(0.3), FSI_R(0.48)), fsi_vec(0, 0, 0), &n);
     if (r >= 0) r = fsi_sph_add_box_walls(&s->sph, fsi_vec(0, 0, 0), fsi_vec(FSI_R(0.48), 1, FSI_R(0.48)), 0, NULL);
@@ -483,7 +484,7 @@ static fsi_result float_make(void *scene, const fsi_allocator *a) {
     d.sph = &s->sph; d.world = &s->world; d.count = 1; d.body = &body; d.object = &object;
     return r < 0 ? r : fsi_sph_rigid_init(&s->couple, &d);
 }
-static fsi_result float_step(void *scene) { return fsi_sph_rigid_step(&((scene_float *)scene)->couple, FSI_R(0.002), NULL); }
+static fsi_result float_step(void *scene) { return fsi_sph_rigid_step(&((scene_float *)scene)->couple, scene_hurry * FSI_R(0.002), NULL); }
 static int float_parts(void *scene, scene_part *p) {
     scene_float *s = (scene_float *)scene;
     p[0].what = PART_SPH; p[0].object = &s->sph;
@@ -494,6 +495,78 @@ static int float_parts(void *scene, scene_part *p) {
 static void float_drop(void *scene) {
     scene_float *s = (scene_float *)scene;
     fsi_sph_rigid_free(&s->couple); fsi_mesh_free(&s->mesh); fsi_shape_free(&s->ball); fsi_solids_free(&s->world); fsi_sph_free(&s->sph);
+}
+
+/* ------------------------------------------------------------------------------------------------ what a soak looks at */
+/* Sums over the parts of a scene after a step. The ledger is what one side of a coupling gained less what the other gave: with walls, gravity and held
+   nodes taken into account nothing may be left but round-off (world: of the solve; sph_float: of the exchange; proxy: of the fluid against its own sum). */
+typedef struct scene_meter {
+    double volume;                                            /* liquid, m^3 (m^2); 0 without */
+    double speed;                                             /* largest speed component of grid and solids, m/s */
+    double place;                                             /* sum of the heights of bodies and nodes, m: creep shows here */
+    double ledger, scale;                                     /* N s, of this step; what passed between the two in it */
+    double last_fluid;                                        /* N s, momentum of the particles along y after the step before */
+    int steps;
+} scene_meter;
+static double scene_most(double a, double b) { return a > b ? a : b; }
+static void scene_meter_grid(const fsi_grid *g, scene_meter *m) {
+    int a;
+    for (a = 0; a < g->dim; a++) m->speed = scene_most(m->speed, (double)fsi_max_abs((int)g->faces[a], g->u[a]));
+    if (g->phi) m->volume += g->stats.liquid_volume;
+}
+static void scene_meter_nodes(int n, const fsi_real *x, const fsi_real *v, scene_meter *m) {
+    int i;
+    for (i = 0; i < n; i++) m->place += (double)x[3 * i + 1];
+    m->speed = scene_most(m->speed, (double)fsi_max_abs(3 * n, v));
+}
+static void scene_meter_rigid(const fsi_solids *w, scene_meter *m) {
+    int i;
+    for (i = 0; i < w->body_count; i++) {
+        const fsi_rigid *b = &w->body[i];
+        m->place += (double)b->x.y;
+        m->speed = scene_most(m->speed, sqrt((double)fsi_vec_dot(b->v, b->v)));
+    }
+}
+static void scene_meter_ledger(void *scene, const char *name, scene_meter *m) {
+    int k;
+    m->ledger = m->scale = 0;
+    if (strcmp(name, "world") == 0) {
+        const fsi_world *w = &((scene_world *)scene)->world;
+        for (k = 0; k < 2; k++) m->ledger = scene_most(m->ledger, fabs(w->couple.report.momentum[k]));
+        for (k = 0; k < w->solids.body_count; k++) m->scale += (double)w->solids.body[k].mass * 9.81 * 0.005;
+    } else if (strcmp(name, "sph_float") == 0) {
+        const scene_float *s = (const scene_float *)scene;
+        for (k = 0; k < 3; k++) m->ledger = scene_most(m->ledger, fabs(s->couple.momentum[k]));
+        m->scale = (double)s->world.body[0].mass * 9.81 * 0.002;
+    } else if (strcmp(name, "proxy") == 0) {                  /* no walls: the fluid gains gravity less what it gave to the plate */
+        const scene_proxy *s = (const scene_proxy *)scene;
+        double mass, P[3];
+        fsi_sph_totals(&s->sph, &mass, P, NULL, NULL);
+        m->scale = mass * 9.81 * 0.0006;
+        if (m->steps) m->ledger = fabs(P[1] - m->last_fluid + m->scale + (double)s->proxy.stats.impulse.y);
+        m->last_fluid = P[1];
+    }
+}
+static CHECK_UNUSED void scene_measure(const scene_kind *k, void *scene, scene_meter *m) {
+    scene_part part[SCENE_PARTS];
+    int i, j, n = k->parts(scene, part);
+    m->volume = m->speed = m->place = 0;
+    for (i = 0; i < n; i++) {
+        void *o = part[i].object;
+        if (part[i].what == PART_GRID) scene_meter_grid((const fsi_grid *)o, m);
+        if (part[i].what == PART_WORLD) { scene_meter_grid(&((const fsi_world *)o)->grid, m); scene_meter_rigid(&((const fsi_world *)o)->solids, m); }
+        if (part[i].what == PART_SOLIDS) scene_meter_rigid((const fsi_solids *)o, m);
+        if (part[i].what == PART_SOFT) scene_meter_nodes(((const fsi_soft *)o)->desc.vertex_count, ((const fsi_soft *)o)->x, ((const fsi_soft *)o)->v, m);
+        if (part[i].what == PART_TLED) scene_meter_nodes(((const fsi_tled *)o)->nodes, ((const fsi_tled *)o)->x, ((const fsi_tled *)o)->v, m);
+        if (part[i].what == PART_REDUCED) {
+            const fsi_reduced *b = (const fsi_reduced *)o;
+            m->place += (double)b->T[1];
+            for (j = 0; j < 8; j++) { fsi_vec3 v = fsi_reduced_velocity(b, j); m->speed = scene_most(m->speed, sqrt((double)fsi_vec_dot(v, v))); }
+        }
+        if (part[i].what == PART_SPH) { double mass; fsi_sph_totals((const fsi_sph *)o, &mass, NULL, NULL, NULL); m->volume += mass / (double)((const fsi_sph *)o)->desc.density; }
+    }
+    scene_meter_ledger(scene, k->name, m);
+    m->steps++;
 }
 
 static const scene_kind scene_list[] = {

@@ -134,9 +134,36 @@ TEST allocation_failure_at_any_point(void) {
     PASS();
 }
 
-/* Soak: nothing is allocated once it runs, memory does not grow, and the state stays finite. */
+/* Soak: no memory is taken once it runs, the ledger stays closed, liquid stays, nothing creeps or speeds up. 20,000 steps with FSI_TEST_FULL=1. */
+typedef struct soak_log { double volume, volume_error, ledger, ledger_sum, scale, speed, place; } soak_log;
+static fsi_result soak(const scene_kind *k, void *scene, int steps, soak_log *log) {
+    scene_meter m;
+    fsi_result r = FSI_OK;
+    int j;
+    memset(&m, 0, sizeof m); memset(log, 0, sizeof *log);
+    for (j = 0; j < steps && r >= 0; j++) {
+        r = k->step(scene);
+        if (r < 0) break;
+        if (strcmp(k->name, "sph_float") == 0) {              /* its rigid world has no walls: a guide keeps the ball over the water */
+            fsi_rigid *b = &((scene_float *)scene)->world.body[0];
+            b->x.x = b->x.z = FSI_R(0.24); b->v.x = b->v.z = b->v_start.x = b->v_start.z = 0;
+        }
+        scene_measure(k, scene, &m);
+        if (j == 0) log->volume = m.volume;
+        if (j == steps / 2) log->place = m.place;
+        log->volume_error = scene_most(log->volume_error, fabs(m.volume - log->volume) / scene_most(log->volume, 1e-9));
+        log->ledger = scene_most(log->ledger, m.ledger);
+        log->ledger_sum += m.ledger;
+        log->scale += m.scale;
+        if (2 * j >= steps) log->speed = scene_most(log->speed, m.speed);
+        if (!(m.speed < 1e4)) { printf("\n  %s: %g m/s in step %d", k->name, m.speed, j); return FSI_ERR_NUMERIC; }
+    }
+    log->place = fabs(m.place - log->place);
+    return r;
+}
 TEST soak_without_growth(void) {
     int i, warm = slow() ? 20 : 60, steps = full() ? 20000 : slow() ? 5 : 60;
+    if (full()) printf("\n  %d steps    bytes  alloc.  liquid lost  ledger/step  of what passed  speed in 2nd half  creep in 2nd half", steps);
     for (i = 0; i < SCENES; i++) {
         const scene_kind *k = &scene_list[i];
         fail_allocator f = fail_begin(-1);
@@ -144,15 +171,20 @@ TEST soak_without_growth(void) {
         void *scene = run(k, &a, warm);
         size_t bytes = f.bytes;
         long calls = f.calls;
-        int j;
-        fsi_result r = FSI_OK;
+        soak_log log;
+        fsi_result r;
         ASSERTm(k->name, scene);
-        for (j = 0; j < steps && r >= 0; j++) r = k->step(scene);
-        if (full() || f.bytes > bytes || f.calls > calls)
-            printf("\n  %-12s %d steps: bytes %lu -> %lu, %ld allocations after the first %d steps", k->name, steps, (unsigned long)bytes, (unsigned long)f.bytes, f.calls - calls, warm);
+        r = soak(k, scene, steps, &log);
+        if (full()) {
+            printf("\n  %-11s %8lu %+7ld %11.1e %12.1e %15.1e %14.2e m/s %14.1e m", k->name, (unsigned long)f.bytes, f.calls - calls, log.volume_error, log.ledger,
+                   log.scale > 0 ? log.ledger_sum / log.scale : 0.0, log.speed, log.place);
+            fflush(stdout);
+        } else if (f.bytes > bytes || f.calls > calls) printf("\n  %s: bytes %lu -> %lu, %ld allocations", k->name, (unsigned long)bytes, (unsigned long)f.bytes, f.calls - calls);
         ASSERTm(k->name, r >= 0);
         ASSERTm(k->name, f.bytes <= 2 * bytes);       /* lists may outgrow their room, never without bound */
         ASSERTm(k->name, f.calls - calls <= 40);
+        CHECK_MOST(log.volume_error, 0.03);                                        /* F-17's figure for 20 cells */
+        CHECK_MOST(log.ledger_sum, TOL(1e-9, 1e-3) * scene_most(log.scale, 1e-9)); /* of the impulses that passed */
         drop(k, scene);
         ASSERT_EQm(k->name, 0, (int)f.live);
     }
@@ -214,7 +246,208 @@ TEST bad_numbers_stay_finite(void) {
     PASS();
 }
 
+/* The same for every scheme. What a scene is made of is pushed or weighed generically; after each step everything must be finite and the result not
+   negative: a scheme that cannot take the numbers says so with a positive one first. Steps of no length are refused and change nothing. */
+static void bad_gravity(const scene_part *p, fsi_vec3 g) {
+    if (p->what == PART_GRID) ((fsi_grid *)p->object)->desc.gravity = g;
+    if (p->what == PART_WORLD) { ((fsi_world *)p->object)->grid.desc.gravity = g; ((fsi_world *)p->object)->solids.desc.gravity = g; }
+    if (p->what == PART_SOLIDS) ((fsi_solids *)p->object)->desc.gravity = g;
+    if (p->what == PART_SOFT) ((fsi_soft *)p->object)->desc.gravity = g;
+    if (p->what == PART_REDUCED) ((fsi_reduced *)p->object)->gravity = g;
+    if (p->what == PART_SPH) ((fsi_sph *)p->object)->desc.gravity = g;
+    if (p->what == PART_TLED) ((fsi_tled *)p->object)->desc.gravity = g;
+}
+static void bad_speed(const scene_part *p, fsi_vec3 v) {
+    fsi_solids *w = p->what == PART_WORLD ? &((fsi_world *)p->object)->solids : p->what == PART_SOLIDS ? (fsi_solids *)p->object : NULL;
+    fsi_reduced *b = p->what == PART_REDUCED ? (fsi_reduced *)p->object : NULL;
+    int i, n = p->what == PART_SOFT ? ((fsi_soft *)p->object)->desc.vertex_count : p->what == PART_TLED ? ((fsi_tled *)p->object)->nodes : 0;
+    fsi_real *x = p->what == PART_SOFT ? ((fsi_soft *)p->object)->v : p->what == PART_TLED ? ((fsi_tled *)p->object)->v : NULL;
+    for (i = 0; i < n; i++) fsi_vec_store(x + 3 * i, v);
+    for (i = 0; w && i < w->body_count; i++) if (w->body[i].kind == FSI_RIGID_DYNAMIC) w->body[i].v = v;
+    if (b) (void)fsi_reduced_place(b, fsi_vec_load(b->T), fsi_quat_from_rotation(fsi_vec(0, 0, 0)), v, fsi_vec(0, 0, 0));
+}
+typedef struct bad_case { const char *name; double weight, hurry, gravity, cells; } bad_case;
+static fsi_result bad_run(const scene_kind *k, const bad_case *c, int *finite, fsi_result *worst) {
+    void *scene = calloc(1, k->bytes);
+    scene_part part[SCENE_PARTS];
+    scene_meter m;
+    fsi_result r;
+    int i, n;
+    memset(&m, 0, sizeof m);
+    *finite = 1; *worst = FSI_OK;
+    scene_weight = (fsi_real)c->weight;
+    r = k->make(scene, NULL);
+    if (r >= 0) r = k->step(scene);                           /* one good step, so that the bad numbers meet a running scene */
+    scene_hurry = (fsi_real)c->hurry;
+    for (n = r >= 0 ? k->parts(scene, part) : 0, i = 0; i < n; i++) {
+        if (c->gravity > 0) bad_gravity(&part[i], fsi_vec(0, (fsi_real)-c->gravity, 0));
+        if (c->cells > 0) bad_speed(&part[i], fsi_vec((fsi_real)(c->cells / 3), (fsi_real)-c->cells, 0));
+    }
+    for (i = 0; i < 8 && r >= 0; i++) {
+        r = k->step(scene);
+        if (r > *worst) *worst = r;
+        if (r >= 0) scene_measure(k, scene, &m);
+        if (!(fabs(m.speed) < 1e300) || !(fabs(m.place) < 1e300) || !(fabs(m.volume) < 1e300)) *finite = 0;
+    }
+    scene_hurry = scene_weight = 1;
+    drop(k, scene);
+    return r;
+}
+TEST bad_numbers_for_every_scheme(void) {
+    static const bad_case c[] = {{"density 1e-6", 1e-6, 1, 0, 0}, {"density 1e6", 1e6, 1, 0, 0}, {"dt 100 times", 1, 100, 0, 0}, {"gravity 1e6", 1, 1, 1e6, 0}, {"10 cells per step", 1, 1, 0, 300}};
+    static const bad_case none = {"dt = 0", 1, 0, 0, 0};
+    int i, j, bad = 0, finite;
+    for (i = 0; i < SCENES; i++) {
+        const scene_kind *k = &scene_list[i];
+        fsi_result worst, r = bad_run(k, &none, &finite, &worst);
+        if (r != FSI_ERR_ARGUMENT) { printf("\n  %s, %s: %s", k->name, none.name, fsi_result_text(r)); bad++; }
+        for (j = 0; j < 5; j++) {
+            r = bad_run(k, &c[j], &finite, &worst);
+            if (full() || (r < 0 && worst == FSI_OK) || !finite) printf("\n  %s, %s: %s, then %s%s", k->name, c[j].name, fsi_result_text(worst), r < 0 ? fsi_result_text(r) : "on", finite ? "" : ", not finite");
+            bad += (r < 0 && worst == FSI_OK) || !finite;     /* what steps explicitly may end with an error once it has said that dt is too long */
+        }
+    }
+    ASSERT_EQ(0, bad);
+    PASS();
+}
+
+/* A field that is one everywhere stays one, whatever bodies do: cells that come free and cells behind smooth walls take means of their neighbours. */
+static fsi_real one_everywhere(fsi_vec3 x, void *user) { (void)x; (void)user; return 1; }
+static double away_from_one(const fsi_grid *g, const uint8_t *covered) {
+    double most = 0;
+    size_t c;
+    for (c = 0; c < g->cells; c++) if (!covered[c]) most = scene_most(most, fabs((double)g->density[c] - 1));
+    return most;
+}
+TEST smoke_of_one_value_around_a_moving_body(void) {
+    scene_world s;
+    fsi_world_desc d;
+    fsi_shape_desc f;
+    fsi_rigid_desc b;
+    int i, freed = 0;
+    memset(&s, 0, sizeof s); memset(&d, 0, sizeof d); memset(&f, 0, sizeof f); memset(&b, 0, sizeof b);
+    d.grid = scene_grid(16, 2, 0, NULL);
+    d.max_bodies = 1;
+    CHECK_OK(fsi_world_init(&s.world, &d));
+    f.kind = FSI_SHAPE_BOX; f.dim = 2; f.half = fsi_vec(FSI_R(0.13), FSI_R(0.1), 0);
+    CHECK_OK(fsi_shape_init(&s.ball, &f));
+    b.kind = FSI_RIGID_SCRIPTED; b.shape = &s.ball; b.x = fsi_vec(FSI_R(0.5), FSI_R(0.4), 0); b.v = fsi_vec(FSI_R(0.3), 1, 0); b.w = fsi_vec(0, 0, 2);
+    CHECK_OK(fsi_world_add(&s.world, &b, NULL));
+    CHECK_OK(fsi_grid_set_field(&s.world.grid, FSI_FIELD_DENSITY, one_everywhere, NULL));
+    for (i = 0; i < 20; i++) {
+        ASSERT(fsi_world_step(&s.world, FSI_R(0.02), NULL) >= 0);
+        freed += s.world.couple.interface.uncovered;
+        CHECK_MOST(away_from_one(&s.world.grid, s.world.couple.interface.covered), TOL(1e-12, 1e-5));
+    }
+    ASSERTm("cells came free", freed > 20);
+    world_drop(&s);
+    PASS();
+}
+TEST smoke_of_one_value_around_a_smooth_wall(void) {
+    static const int32_t index[8] = {0, 1, 1, 2, 2, 3, 3, 0};
+    static const fsi_real x[12] = {FSI_R(0.33), FSI_R(0.31), 0, FSI_R(0.64), FSI_R(0.37), 0, FSI_R(0.58), FSI_R(0.66), 0, FSI_R(0.36), FSI_R(0.61), 0};
+    scene_slip s;
+    size_t c, inside = 0;
+    int i;
+    memset(&s, 0, sizeof s);
+    CHECK_OK(slip_make(&s, NULL));
+    s.door.surface.vertex_count = s.door.surface.element_count = 4; s.door.surface.closed = 1; s.door.surface.x = x; s.door.surface.index = index;
+    CHECK_OK(fsi_grid_set_field(&s.grid, FSI_FIELD_DENSITY, one_everywhere, NULL));
+    for (i = 0; i < 10; i++) ASSERT(slip_step(&s) >= 0);
+    CHECK_MOST(away_from_one(&s.grid, s.slip.interface.covered), TOL(1e-12, 1e-5));
+    for (c = 0; c < s.grid.cells; c++) inside += s.slip.interface.covered[c];
+    ASSERTm("cells are covered", inside > 20);
+    slip_drop(&s);
+    PASS();
+}
+/* Surface velocities of a stream that is the same everywhere, without a solve: the stream itself on both sides of a plate along it. */
+static fsi_vec3 even_stream(fsi_vec3 x, double t, void *user) { (void)x; (void)t; (void)user; return fsi_vec(FSI_R(0.7), 0, 0); }
+TEST surface_velocity_without_a_solve(void) {
+    scene_slip s;
+    int i, fluid = 0;
+    memset(&s, 0, sizeof s);
+    CHECK_RESULT(FSI_ERR_STATE, fsi_slip_surface(NULL));
+    CHECK_RESULT(FSI_ERR_STATE, fsi_slip_surface(&s.slip));
+    CHECK_OK(slip_make(&s, NULL));
+    s.x[4] = s.x[1];                                                    /* level */
+    CHECK_OK(fsi_grid_set_velocity(&s.grid, even_stream, NULL));
+    CHECK_OK(fsi_slip_detect(&s.slip, s.list, 1));
+    CHECK_OK(fsi_slip_surface(&s.slip));
+    for (i = 0; i < s.slip.interface.sides; i++) {
+        if (s.slip.interface.side[i].axis != 1) continue;
+        CHECK_NEAR(0.7, s.slip.velocity[i].x, TOL(1e-12, 1e-6));
+        CHECK_NEAR(0, s.slip.velocity[i].y, TOL(1e-12, 1e-6));
+        fluid++;
+    }
+    ASSERTm("sides of the plate", fluid >= 14);
+    slip_drop(&s);
+    PASS();
+}
+/* A guest of a world is the same solid as one given to the coupling by hand: bit for bit. */
+TEST guest_of_a_world(void) {
+    scene_strip hand, own;
+    fsi_world w;
+    fsi_world_desc d;
+    fsi_guest guest;
+    int i;
+    memset(&hand, 0, sizeof hand); memset(&own, 0, sizeof own); memset(&d, 0, sizeof d); memset(&guest, 0, sizeof guest);
+    CHECK_OK(mono_make(&hand, NULL));
+    CHECK_OK(mono_make(&own, NULL));                                    /* its grid stays unused */
+    d.grid = scene_grid(24, 2, 0, NULL);
+    d.grid.shells = 1; d.max_guests = 1;
+    CHECK_OK(fsi_world_init(&w, &d));
+    CHECK_OK(scene_jet(&w.grid));
+    guest.begin_fn = strip_begin; guest.move_fn = strip_move; guest.user = &own;
+    CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_world_add_guest(&w, &guest));    /* no door */
+    guest.door = &own.door;
+    CHECK_OK(fsi_world_add_guest(&w, &guest));
+    CHECK_RESULT(FSI_ERR_SIZE, fsi_world_add_guest(&w, &guest));
+    for (i = 0; i < 10; i++) {
+        ASSERT(mono_step(&hand) >= 0);
+        ASSERT(fsi_world_step(&w, FSI_R(0.02), NULL) >= 0);
+        ASSERT_EQ(0, memcmp(hand.cloth.x, own.cloth.x, 27 * sizeof(fsi_real)));
+        ASSERT_EQ(0, memcmp(hand.grid.u[1], w.grid.u[1], w.grid.faces[1] * sizeof(fsi_real)));
+    }
+    ASSERT_EQ(1, w.door_count);
+    ASSERT_EQ(-1, w.door_body[0]);
+    fsi_world_free(&w);
+    strip_drop(&hand); strip_drop(&own);
+    PASS();
+}
+/* A flat patch holds water: boundary particles half a spacing behind it, none of the water comes through. */
+TEST plane_of_boundary_particles(void) {
+    fsi_sph s;
+    fsi_sph_desc d;
+    const fsi_vec3 corner = fsi_vec(FSI_R(-0.2), 0, FSI_R(-0.2)), u = fsi_vec(FSI_R(0.6), 0, 0), v = fsi_vec(0, 0, FSI_R(0.6)), up = fsi_vec(0, 5, 0);
+    int i, n = 0, object = -1;
+    memset(&d, 0, sizeof d);
+    d.capacity = 400; d.boundary_capacity = 2000; d.spacing = FSI_R(0.04); d.density = 1000; d.sound_speed = 20; d.viscosity = 1; d.artificial = FSI_R(0.1); d.gravity = fsi_vec(0, FSI_R(-9.81), 0);
+    CHECK_OK(fsi_sph_init(&s, &d));
+    CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_sph_add_plane(&s, corner, u, v, fsi_vec(0, 0, 0), &object));
+    CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_sph_add_plane(&s, corner, fsi_vec(0, 0, 0), v, up, &object));
+    ASSERT_EQ(-1, object);
+    CHECK_OK(fsi_sph_add_plane(&s, corner, u, v, up, &object));
+    ASSERT_EQ(0, object);
+    ASSERT(s.now.boundary_count >= 16 * 16 && s.now.boundary_count % (16 * 16) == 0);
+    for (i = 0; i < 16 * 16; i++) CHECK_NEAR(-0.02, s.bx[3 * i + 1], 1e-6);                     /* the first layer */
+    for (; i < s.now.boundary_count; i++) ASSERT(s.bx[3 * i + 1] < FSI_R(-0.05));
+    CHECK_OK(fsi_sph_add_block(&s, fsi_vec(0, 0, 0), fsi_vec(FSI_R(0.2), FSI_R(0.2), FSI_R(0.2)), fsi_vec(0, 0, 0), &n));
+    ASSERT_EQ(125, n);
+    for (i = 0; i < 100; i++) ASSERT(fsi_sph_step(&s, FSI_R(0.0006), NULL) >= 0);
+    for (i = 0; i < n; i++) ASSERTm("above the plane", s.y[i] > 0);
+    ASSERT(fsi_sph_bytes_per_particle(&s) * 400 >= (double)fsi_sph_state_size(&s));
+    CHECK_NEAR((double)s.block_size / 400, fsi_sph_bytes_per_particle(&s), 1e-9);
+    fsi_sph_free(&s);
+    ASSERT(fsi_sph_bytes_per_particle(&s) == 0 && fsi_sph_bytes_per_particle(NULL) == 0);
+    PASS();
+}
+
 SUITE(trust) {
+    RUN_TEST(smoke_of_one_value_around_a_moving_body);
+    RUN_TEST(smoke_of_one_value_around_a_smooth_wall);
+    RUN_TEST(surface_velocity_without_a_solve);
+    RUN_TEST(guest_of_a_world);
+    RUN_TEST(plane_of_boundary_particles);
     RUN_TEST(same_bits_for_any_number_of_threads);
     RUN_TEST(snapshot_into_a_new_object);
     RUN_TEST(rollback_loop);
@@ -222,6 +455,7 @@ SUITE(trust) {
     RUN_TEST(soak_without_growth);
     RUN_TEST(bad_steps_change_nothing);
     RUN_TEST(bad_numbers_stay_finite);
+    RUN_TEST(bad_numbers_for_every_scheme);
 }
 GREATEST_MAIN_DEFS();
 int main(int argc, char **argv) {
