@@ -4459,49 +4459,55 @@ static void fsi__slip_pins(fsi_slip *s, fsi__slip_part part, const int32_t *map,
     }
 }
 
-static fsi_result fsi__slip_factor(fsi_slip *s, fsi__slip_part part, const int32_t *map, fsi_cholesky *out) {
-    const fsi_allocator memory = fsi__slip_memory(s), *a = &memory;
-    int n = s->ghosts + (part == FSI__SLIP_ALL ? map[s->grid->cells] : 0);
-    fsi__slip_entries e = {NULL, NULL, NULL, 0, 0};
+static fsi_result fsi__slip_entries_take(const fsi_allocator *a, size_t room, fsi__slip_entries *e) {
+    e->room = room; e->count = 0;
+    e->i = (int32_t *)fsi_alloc(a, room * sizeof *e->i);
+    e->j = (int32_t *)fsi_alloc(a, room * sizeof *e->j);
+    e->v = (fsi_real *)fsi_alloc(a, room * sizeof *e->v);
+    return e->i && e->j && e->v ? FSI_OK : FSI_ERR_MEMORY;
+}
+/* Cholesky factor of the sum of the entries, which are given back. r: how making them went. */
+static fsi_result fsi__slip_entries_factor(const fsi_allocator *a, int n, fsi__slip_entries *e, fsi_result r, fsi_cholesky *out) {
     fsi_cholesky_desc d;
     fsi_csr A;
-    fsi_result r;
     memset(&d, 0, sizeof d);
     memset(&A, 0, sizeof A);
     d.allocator = *a;
-    fsi_cholesky_free(out);
-    if (!n) return FSI_OK;
-    fsi__slip_fill(s, part, map, &e);
-    fsi__slip_pins(s, part, map, &e);
-    e.room = e.count + 1;
-    e.i = (int32_t *)fsi_alloc(a, e.room * sizeof *e.i);
-    e.j = (int32_t *)fsi_alloc(a, e.room * sizeof *e.j);
-    e.v = (fsi_real *)fsi_alloc(a, e.room * sizeof *e.v);
-    r = e.i && e.j && e.v ? FSI_OK : FSI_ERR_MEMORY;
-    if (r == FSI_OK) {
-        fsi__slip_fill(s, part, map, &e);
-        fsi__slip_pins(s, part, map, &e);
-        r = fsi_csr_from_triplets(&A, n, n, e.count, e.i, e.j, e.v, a);
-    }
+    if (r == FSI_OK) r = fsi_csr_from_triplets(&A, n, n, e->count, e->i, e->j, e->v, a);
     if (r == FSI_OK) r = fsi_cholesky_init(out, &A, &d);
     if (r == FSI_OK) r = fsi_cholesky_factor(out, &A, 0, NULL);
     fsi_csr_free(&A, a);
-    fsi_free(a, e.i, e.room * sizeof *e.i);
-    fsi_free(a, e.j, e.room * sizeof *e.j);
-    fsi_free(a, e.v, e.room * sizeof *e.v);
+    fsi_free(a, e->v, e->room * sizeof *e->v);
+    fsi_free(a, e->j, e->room * sizeof *e->j);
+    fsi_free(a, e->i, e->room * sizeof *e->i);
     return r;
+}
+static fsi_result fsi__slip_factor(fsi_slip *s, fsi__slip_part part, const int32_t *map, fsi_cholesky *out) {
+    const fsi_allocator memory = fsi__slip_memory(s);
+    int n = s->ghosts + (part == FSI__SLIP_ALL ? map[s->grid->cells] : 0);
+    fsi__slip_entries e = {NULL, NULL, NULL, 0, 0};
+    fsi_result r;
+    fsi_cholesky_free(out);
+    if (!n) return FSI_OK;
+    fsi__slip_fill(s, part, map, &e);                  /* counts */
+    fsi__slip_pins(s, part, map, &e);
+    r = fsi__slip_entries_take(&memory, e.count + 1, &e);
+    if (r == FSI_OK) {
+        fsi__slip_fill(s, part, map, &e);
+        fsi__slip_pins(s, part, map, &e);
+    }
+    return fsi__slip_entries_factor(&memory, n, &e, r, out);
 }
 
 /* ---- Two-way solids: K v = M v* + Y^T b u*_stick + A (S Z)^T p^, K = M + Y^T b Y + B^T B, S = sign of each side in its cell, A = area of a face.
    Eliminated, the cells get rho h A S Z K^-1 (S Z)^T p^. Degrees of freedom without inverse mass keep v*. Y^T b Y is not lumped to the nodes: v* of a light
    sheet holds stiff forces over its own small mass, and lumped fluid would be given that velocity too, also where J sees none of it (it blew up). */
+static int fsi__slip_movable(const fsi_coupled *b, int k) { return b->node ? b->inverse_mass[k / 3] > 0 : b->inverse_mass[k * b->dof + k] > 0; }
 static int fsi__slip_two_way(const fsi_coupled *b) {
-    int i, n = b->dof;
-    for (i = 0; i < n; i++)
-        if (b->node ? b->inverse_mass[i / 3] > 0 : b->inverse_mass[i * n + i] > 0) return 1;
+    int i;
+    for (i = 0; i < b->dof; i++) if (fsi__slip_movable(b, i)) return 1;
     return 0;
 }
-static int fsi__slip_movable(const fsi_coupled *b, int k) { return b->node ? b->inverse_mass[k / 3] > 0 : b->inverse_mass[k * b->dof + k] > 0; }
 static fsi_real fsi__slip_area(const fsi_slip *s) { return s->grid->dim == 3 ? s->grid->h * s->grid->h : s->grid->h; }
 
 /* Entries of d^T J at a side for the movable degrees of freedom of its two-way solid; returns how many. */
@@ -4592,42 +4598,25 @@ static void fsi__slip_soft(const fsi_slip *s, int solid, fsi_real *x, int invers
 }
 /* Factor of M + sum m r^T r + B^T B, movable part. */
 static fsi_result fsi__slip_soft_factor(const fsi_slip *s, int solid, const fsi__slip_rank_one *q, fsi_cholesky *out) {
-    const fsi_allocator memory = fsi__slip_memory(s), *a = &memory;
+    const fsi_allocator memory = fsi__slip_memory(s);
     const fsi_coupled *b = s->interface.solid[solid];
     const fsi_csr *B = b->implicit;
     size_t room = (size_t)b->dof;
     fsi__slip_entries t = {NULL, NULL, NULL, 0, 0};
-    fsi_csr A;
-    fsi_cholesky_desc d;
-    fsi_result r = FSI_ERR_MEMORY;
+    fsi_result r;
     int i, e, k;
     for (i = 0; i < q->rows; i++) if (q->mass[i] > 0) room += (size_t)(q->row[i + 1] - q->row[i]) * (size_t)(q->row[i + 1] - q->row[i]);
     for (i = 0; B && i < B->rows; i++) room += (size_t)(B->row[i + 1] - B->row[i]) * (size_t)(B->row[i + 1] - B->row[i]);
-    t.room = room;
-    t.i = (int32_t *)fsi_alloc(a, room * sizeof *t.i);
-    t.j = (int32_t *)fsi_alloc(a, room * sizeof *t.j);
-    t.v = (fsi_real *)fsi_alloc(a, room * sizeof *t.v);
-    memset(&A, 0, sizeof A);
-    memset(&d, 0, sizeof d);
-    d.allocator = memory;
-    if (t.i && t.j && t.v) {
-        for (i = 0; i < b->dof; i++) fsi__slip_put(&t, i, i, fsi__slip_movable(b, i) ? b->mass[i / 3] : 1);
-        for (i = 0; i < q->rows; i++)
-            for (e = q->row[i]; q->mass[i] > 0 && e < q->row[i + 1]; e++)
-                for (k = q->row[i]; k < q->row[i + 1]; k++) fsi__slip_put(&t, q->col[e] - q->base, q->col[k] - q->base, q->mass[i] * q->val[e] * q->val[k]);
-        for (i = 0; B && i < B->rows; i++)
-            for (e = B->row[i]; e < B->row[i + 1]; e++)
-                for (k = B->row[i]; k < B->row[i + 1]; k++)
-                    if (fsi__slip_movable(b, B->col[e]) && fsi__slip_movable(b, B->col[k])) fsi__slip_put(&t, B->col[e], B->col[k], B->val[e] * B->val[k]);
-        r = fsi_csr_from_triplets(&A, b->dof, b->dof, t.count, t.i, t.j, t.v, a);
-    }
-    if (r == FSI_OK) r = fsi_cholesky_init(out, &A, &d);
-    if (r == FSI_OK) r = fsi_cholesky_factor(out, &A, 0, NULL);
-    fsi_csr_free(&A, a);
-    fsi_free(a, t.v, room * sizeof *t.v);
-    fsi_free(a, t.j, room * sizeof *t.j);
-    fsi_free(a, t.i, room * sizeof *t.i);
-    return r;
+    r = fsi__slip_entries_take(&memory, room, &t);
+    for (i = 0; r == FSI_OK && i < b->dof; i++) fsi__slip_put(&t, i, i, fsi__slip_movable(b, i) ? b->mass[i / 3] : 1);
+    for (i = 0; r == FSI_OK && i < q->rows; i++)
+        for (e = q->row[i]; q->mass[i] > 0 && e < q->row[i + 1]; e++)
+            for (k = q->row[i]; k < q->row[i + 1]; k++) fsi__slip_put(&t, q->col[e] - q->base, q->col[k] - q->base, q->mass[i] * q->val[e] * q->val[k]);
+    for (i = 0; r == FSI_OK && B && i < B->rows; i++)
+        for (e = B->row[i]; e < B->row[i + 1]; e++)
+            for (k = B->row[i]; k < B->row[i + 1]; k++)
+                if (fsi__slip_movable(b, B->col[e]) && fsi__slip_movable(b, B->col[k])) fsi__slip_put(&t, B->col[e], B->col[k], B->val[e] * B->val[k]);
+    return fsi__slip_entries_factor(&memory, b->dof, &t, r, out);
 }
 static void fsi__slip_K(const fsi_slip *s, fsi_real *v, int inverse) {         /* v = K^-1 v or K v */
     int i, j, k;
@@ -4662,7 +4651,7 @@ static void fsi__slip_rates(fsi_slip *s, fsi_real dt) {
     const fsi_interface *f = &s->interface;
     int i, any = 0;
     for (i = 0; i < f->sides; i++) s->rate[i] = 0;
-    for (i = 0; i < 3 * f->solids; i++) s->friction[i] = 0;
+    for (i = 0; i < s->room[35]; i++) s->friction[i] = 0;
     for (i = 0; i < f->solids; i++) any |= fsi__slip_coefficient(s, i) < 1;
     if (!any) return;
     fsi__slip_estimate(s, 0);
@@ -5955,7 +5944,7 @@ FSI_API fsi_vec3 fsi_slip_force(const fsi_slip *slip, int solid) {
         const fsi_side *d = slip->interface.side + i;
         if (d->solid == solid) F[d->axis] += d->share * (fsi_real)d->sign * p[d->cell] * fsi__slip_area(slip) / slip->dt;
     }
-    for (i = 0; i < 3; i++) if (solid >= 0 && solid < slip->interface.solids) F[i] += slip->friction[3 * solid + i];
+    for (i = 0; i < 3; i++) if (solid >= 0 && 3 * solid + i < slip->room[35]) F[i] += slip->friction[3 * solid + i];
     return fsi_vec_load(F);
 }
 
