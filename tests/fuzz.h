@@ -291,8 +291,34 @@ static void fuzz_parted(gene *g) {
     fsi_partitioned_free(&c);
 }
 
+/* ---- 7: every scheme of scenes.h with other densities, gravity and steps, saved and restored in between */
+static void fuzz_scheme(gene *g) {
+    const scene_kind *k = &scene_list[gene_int(g, 0, SCENES - 1)];
+    void *scene = calloc(1, k->bytes), *block = NULL;
+    fsi_result r;
+    int steps = gene_int(g, 1, 6);
+    scene_weight = (fsi_real)pow(10, (double)gene_real(g, -4, 4));
+    r = k->make(scene, NULL);
+    if (r >= 0) { block = malloc(scene_size(k, scene)); r = scene_save(k, scene, block); }
+    for (; steps > 0 && r >= 0; steps--) {
+        scene_meter m;
+        memset(&m, 0, sizeof m);
+        scene_hurry = gene_int(g, 0, 3) ? gene_real(g, 0.01, 2) : gene_real(g, 0, 30);
+        r = k->step(scene);
+        if (r >= 0) {
+            scene_measure(k, scene, &m);
+            fuzz_expect(fabs(m.speed) < 1e300 && fabs(m.place) < 1e300 && fabs(m.volume) < 1e300, k->name);
+            if (strcmp(k->name, "world") == 0) fuzz_expect(m.ledger <= 1e-6 * (m.scale + m.speed * m.scale), "ledger of the world");
+        }
+        if (r < 0 || gene_int(g, 0, 3) == 0) { fuzz_expect(scene_restore(k, scene, block) >= 0, "restore of a scheme"); r = FSI_OK; }
+    }
+    scene_hurry = scene_weight = 1;
+    k->drop(scene);
+    free(scene); free(block);
+}
+
 typedef struct fuzz_target { const char *name; void (*run)(gene *g); } fuzz_target;
-static const fuzz_target fuzz_list[] = {{"linalg", fuzz_linalg}, {"grid", fuzz_grid}, {"solids", fuzz_solids}, {"soft", fuzz_soft}, {"sph", fuzz_sph}, {"world", fuzz_world}, {"parted", fuzz_parted}};
+static const fuzz_target fuzz_list[] = {{"linalg", fuzz_linalg}, {"grid", fuzz_grid}, {"solids", fuzz_solids}, {"soft", fuzz_soft}, {"sph", fuzz_sph}, {"world", fuzz_world}, {"parted", fuzz_parted}, {"scheme", fuzz_scheme}};
 enum { FUZZ_TARGETS = (int)(sizeof fuzz_list / sizeof fuzz_list[0]) };
 static void fuzz_run(int target, const uint8_t *data, size_t size) {
     gene g;
