@@ -1401,6 +1401,70 @@ TEST bad_solids_stay_finite(void) {
     PASS();
 }
 
+/* The same in 3D, in a pool with a bubble, whole steps. */
+static void add_cube(scene *s, double cx, double cy, double half, double density) {
+    static const int32_t cube[36] = {0, 2, 1, 0, 3, 2, 4, 5, 6, 4, 6, 7, 0, 1, 5, 0, 5, 4, 2, 3, 7, 2, 7, 6, 1, 2, 6, 1, 6, 5, 3, 0, 4, 3, 4, 7};
+    int k = s->count++, i;
+    for (i = 0; i < 8; i++) {
+        s->x[k][3 * i] = (fsi_real)(cx + (i % 4 == 1 || i % 4 == 2 ? half : -half));
+        s->x[k][3 * i + 1] = (fsi_real)(cy + (i % 4 >= 2 ? half : -half));
+        s->x[k][3 * i + 2] = (fsi_real)(0.5 + (i >= 4 ? half : -half));
+    }
+    s->surface[k].dim = 3; s->surface[k].vertex_count = 8; s->surface[k].element_count = 12; s->surface[k].closed = 1; s->surface[k].x = s->x[k]; s->surface[k].index = cube;
+    s->body[k].mass = (fsi_real)(density * pow(2 * half, 3));
+    for (i = 0; i < 9; i += 4) s->body[k].inertia.m[i] = s->body[k].mass * (fsi_real)(half * half * 2 / 3);
+    s->body[k].centre = fsi_vec((fsi_real)cx, (fsi_real)cy, FSI_R(0.5));
+    s->list[k] = s->door + k;
+}
+static fsi_result cubes_begin(void *user, fsi_real dt) {
+    scene *s = (scene *)user;
+    fsi_result r = FSI_OK;
+    int k;
+    for (k = 0; k < s->count && r >= 0; k++) {
+        if (s->body[k].mass > 0) s->body[k].velocity.y += s->grid.desc.gravity.y * dt;
+        r = fsi_body_give(s->body + k, s->surface + k, s->door + k);
+    }
+    return r;
+}
+static fsi_result cubes_move(void *user, fsi_real dt) {
+    (void)dt;
+    take((scene *)user);
+    return FSI_OK;
+}
+TEST bad_solids_stay_finite_3d(void) {
+    static const int32_t folded[12] = {0, 1, 2, 0, 2, 3, 0, 2, 1, 0, 3, 2};           /* a square and the same square turned over */
+    int fractions, kind, i, step;
+    for (fractions = 0; fractions < 2; fractions++)
+        for (kind = 0; kind < 6; kind++) {
+            fsi_grid_desc d = tank(8, 3);
+            fsi_scene sc;
+            memset(&sc, 0, sizeof sc);
+            d.liquid = 1; d.tolerance = 1e-5; d.max_iterations = 300; d.volume_correction = 1;
+            ASSERT(open_scene(&S, &d, FSI_COUPLE_DEFLATED, fractions));
+            S.couple.desc.bubbles = 1;
+            CHECK_OK(fsi_grid_set_field(&S.grid, FSI_FIELD_PHI, deep_bubble, NULL));
+            if (kind == 0) { add_cube(&S, 0.5, 0.8, 0.2, 1e-3); add_cube(&S, 0.55, 0.85, 0.2, 1e3); }      /* one through the other */
+            if (kind == 1) add_cube(&S, 5, 5, 0.2, 1);                                                       /* outside */
+            if (kind == 2) add_cube(&S, 0.5, 1, 4, 1);                                                       /* fills the tank */
+            if (kind == 3) add_cube(&S, 0.5, 0.8, 0.2, 0);                                                   /* no mass: held */
+            if (kind >= 4) add_cube(&S, 0.5, 0.8, 0.2, 1);
+            if (kind == 4) { S.surface[0].index = folded; S.surface[0].element_count = 4; S.surface[0].closed = 0; }
+            if (kind == 5) S.x[0][4] = (fsi_real)NAN;
+            sc.solid = S.list; sc.count = S.count; sc.begin_fn = cubes_begin; sc.move_fn = cubes_move; sc.user = &S;
+            for (step = 0; step < 3; step++) {
+                fsi_result r = fsi_couple_step(&S.couple, &sc, FSI_R(0.01), NULL);
+                if (kind == 5) { CHECK_RESULT(FSI_ERR_GEOMETRY, r); break; }
+                ASSERT(r >= 0);
+                for (i = 0; i < S.count; i++) ASSERT(fsi_all_finite(6, S.door[i].v) && fabs((double)S.door[i].v[1]) < 10);
+                for (i = 0; i < 3; i++) ASSERT(fsi_all_finite(S.grid.faces[i], S.grid.u[i]));
+                ASSERT(fsi_all_finite(S.grid.cells, S.grid.pressure) && fsi_all_finite(S.grid.cells, S.grid.phi));
+            }
+            if (kind == 1) CHECK_NEAR(-3 * 0.0981, S.body[0].velocity.y, 1e-6);                              /* falls freely */
+            close_scene(&S);
+        }
+    PASS();
+}
+
 TEST memory_runs_out_cleanly(void) {
     long k;
     int done = 0;
@@ -1516,6 +1580,7 @@ SUITE(couple) {
     RUN_TEST(submerged_volume_is_geometric);
     RUN_TEST(bad_input);
     RUN_TEST(bad_solids_stay_finite);
+    RUN_TEST(bad_solids_stay_finite_3d);
     RUN_TEST(memory_runs_out_cleanly);
     RUN_TEST(restore_continues_bit_for_bit);
     RUN_TEST(same_bits_for_any_threads);
