@@ -203,7 +203,7 @@ TEST H_07_momentum(void) {
     PASS();
 }
 
-/* A column of water at rest, 2D, depth 0.1 m, 20 layers, c = 20, the usual artificial viscosity 0.1 (particles without any never come to rest),
+/* A column of water at rest, 2D, depth 0.1 m, 20 layers, c = 20, artificial viscosity alpha (particles without any never come to rest),
    everything else as init sets it. Over the last 30 % of the time: mean over layers of |pressure - rho g depth| over rho g d (layers cannot cancel), and
    the bottom layer over its own. */
 static int column(fsi_sph_solver solver, double delta, double alpha, double seconds, double *layers, double *bottom, double *energy) {
@@ -240,15 +240,18 @@ static int column(fsi_sph_solver solver, double delta, double alpha, double seco
 }
 
 TEST H_08_hydrostatic_column(void) {
+    static const double alpha[4] = {0.1, 0.05, 0.2, 0.3};          /* the gates are for 0.1; the others are printed by FSI_TEST_FULL=1, docs/sph.md has them */
     double layers, bottom, energy;
-    int k;
-    for (k = 0; k < 3; k++) {                                      /* summed density, delta-SPH, DFSPH */
-        ASSERT(column(k < 2 ? FSI_SPH_WCSPH : FSI_SPH_DFSPH, k == 1 ? 0.1 : 0, 0.1, 1.2, &layers, &bottom, &energy));
-        printf("\n  %s: layers %.2f %%, bottom %+.2f %%, energy %.1e ", k == 0 ? "wcsph" : k == 1 ? "delta" : "dfsph", 100 * layers, 100 * bottom, energy);
-        CHECK_MOST(fabs(bottom), k < 2 ? 0.05 : 0.02);
-        CHECK_MOST(layers, 0.02);
-        CHECK_MOST(energy, 1e-4);
-    }
+    int k, a;
+    for (k = 0; k < 3; k++)                                        /* summed density, delta-SPH, DFSPH */
+        for (a = 0; a < (getenv("FSI_TEST_FULL") ? 4 : 1); a++) {
+            ASSERT(column(k < 2 ? FSI_SPH_WCSPH : FSI_SPH_DFSPH, k == 1 ? 0.1 : 0, alpha[a], 1.2, &layers, &bottom, &energy));
+            printf("\n  %s, alpha %.2f: layers %.2f %%, bottom %+.2f %%, energy %.1e ", k == 0 ? "wcsph" : k == 1 ? "delta" : "dfsph", alpha[a], 100 * layers, 100 * bottom, energy);
+            if (a) continue;
+            CHECK_MOST(fabs(bottom), k < 2 ? 0.05 : 0.02);
+            CHECK_MOST(layers, 0.02);
+            CHECK_MOST(energy, 1e-4);
+        }
     PASS();
 }
 
