@@ -6177,13 +6177,17 @@ FSI_API int fsi_bvh_all_hits(const fsi_bvh *bvh, fsi_vec3 p, fsi_vec3 q, fsi_hit
 FSI_API int fsi_bvh_overlap(const fsi_bvh *bvh, fsi_vec3 lo, fsi_vec3 hi, int (*visit_fn)(int element, void *user), void *user) {
     fsi__walk w;
     const fsi_bvh_node *n;
-    fsi_real a[3], b[3];
-    int i, k, dim = bvh->surface.dim, stop;
+    const fsi_real *x = bvh->surface.x;
+    int i, k, c, dim = bvh->surface.dim, stop;
     fsi__walk_start(&w, bvh, FSI__WALK_BOX, lo, hi, 0);
     while ((n = fsi__walk_next(&w)) != NULL)
         for (i = n->begin; i < n->end; i++) {
-            fsi_surface_bounds(&bvh->surface, bvh->order[i], a, b);
-            for (k = 0; k < dim && a[k] <= w.hi[k] && b[k] >= w.lo[k]; k++) {}
+            const int32_t *t = bvh->surface.index + (size_t)bvh->order[i] * (size_t)dim;
+            for (k = 0; k < dim; k++) {                /* bounds of the element, axis by axis: most are out along the first */
+                fsi_real least = x[3 * (size_t)t[0] + (size_t)k], most = least;
+                for (c = 1; c < dim; c++) { fsi_real y = x[3 * (size_t)t[c] + (size_t)k]; least = fsi__min(least, y); most = fsi__max(most, y); }
+                if (!(least <= w.hi[k] && most >= w.lo[k])) break;
+            }
             if (k < dim) continue;
             stop = visit_fn(bvh->order[i], user);
             if (stop) return stop;

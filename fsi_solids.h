@@ -5691,6 +5691,7 @@ typedef struct fsi__soft_pairs {
     fsi_soft *s;
     int what, vertex, edge, hits;
     fsi_real dt, missing;                /* s of the move; largest velocity that was missing in a pass, m/s */
+    fsi_vec3 lo, hi;                     /* box of the query: who is outside cannot be met */
     const fsi_real *u;                   /* way of every node, m per dt */
 } fsi__soft_pairs;
 
@@ -5786,6 +5787,11 @@ static int fsi__soft_visit(int e, void *user) {                                /
     return 0;
 }
 
+static int fsi__edge_outside(const fsi_real *a, const fsi_real *b, const fsi__soft_pairs *q) {
+    return fsi__max(a[0], b[0]) < q->lo.x || fsi__min(a[0], b[0]) > q->hi.x || fsi__max(a[1], b[1]) < q->lo.y || fsi__min(a[1], b[1]) > q->hi.y ||
+           fsi__max(a[2], b[2]) < q->lo.z || fsi__min(a[2], b[2]) > q->hi.z;
+}
+
 static int fsi__soft_visit_edges(int element, void *user) {                    /* edge against the edges of an element */
     fsi__soft_pairs *q = (fsi__soft_pairs *)user;
     fsi_soft *s = q->s;
@@ -5797,6 +5803,7 @@ static int fsi__soft_visit_edges(int element, void *user) {                    /
         fsi_real d, rest = FSI_REAL_MAX;
         int inside;
         if (mine[0] == other[0] || mine[0] == other[1] || mine[1] == other[0] || mine[1] == other[1]) continue;
+        if (fsi__edge_outside(s->x + 3 * other[0], s->x + 3 * other[1], q)) continue;
         d = fsi__edges_distance(s->x, mine, other, &a, &b, &inside);
         if (!(d > 0)) continue;
         if (q->what == FSI__SELF_CHECK) { fsi__soft_collides(q, 2, mine, other, d); continue; }
@@ -5830,7 +5837,8 @@ static void fsi__soft_visit_all(fsi__soft_pairs *q, const fsi_real *u) {
         }
         own = thick + (q->what == FSI__SELF_OPEN ? 0 : q->dt * (own + fast));
         box = fsi_vec(own, own, own);
-        fsi_bvh_overlap(&s->bvh, fsi_vec_sub(lo, box), fsi_vec_add(hi, box), i < n ? fsi__soft_visit : fsi__soft_visit_edges, q);
+        q->lo = fsi_vec_sub(lo, box); q->hi = fsi_vec_add(hi, box);
+        fsi_bvh_overlap(&s->bvh, q->lo, q->hi, i < n ? fsi__soft_visit : fsi__soft_visit_edges, q);
     }
 }
 
