@@ -46,7 +46,7 @@ static void draw(ex_args *a, const fsi_soft *s) {
 
 int main(int argc, char **argv) {
     static const ex_key keys[] = {{"stretch", "N/m", "Young's modulus times thickness", "400", 1, 1e6, NULL},
-                                  {"bend", "N m", "bending stiffness", "2e-4", 0, 10, NULL},
+                                  {"bend", "N m", "bending stiffness: folds of two cells", "1e-3", 0, 10, NULL},
                                   {"density", "kg/m^2", "of the cloth", "0.2", 1e-3, 100, NULL},
                                   {"friction", "", "Coulomb coefficient", "0.3", 0, 2, NULL},
                                   {"hole", "m", "radius of a hole in the middle", "0", 0, 0.4, NULL},
