@@ -45,7 +45,7 @@
    layer (H-08, docs/sph.md). Wider supports smooth more and cost more. The first half spacing below a free surface carries no pressure.
    DFSPH: a mean density error e lets an acceleration of e * depth / dt^2 go unnoticed: small steps need a smaller density_error, or a column
    at rest breathes. Iterations: projected Jacobi with momentum; a tall column at rest needs tens, a dam break about ten.
-   Nearly inviscid 2D columns of DFSPH are restless: give them some artificial viscosity (0.05 to 0.2).
+   Nearly inviscid 2D columns of DFSPH are restless: give them some artificial viscosity (0.05 to 0.1; more keeps them moving, docs/sph.md).
    Walls: boundary particles half a spacing outside; the wall guard keeps lone fast particles from slipping through a single layer.
    TLED: below min_volume the energy continues quadratically, so inverted elements push back instead of failing; such steps return FSI_CAPPED.
    St. Venant-Kirchhoff has no barrier against inversion. Near nu = 0.5 use FSI_TLED_NEARLY with average_pressure.
