@@ -191,6 +191,15 @@ TEST soak_without_growth(void) {
     PASS();
 }
 
+/* The volume that the grid reports is the level set's own. */
+TEST reported_volume(void) {
+    scene_fluid *s = (scene_fluid *)run(&scene_list[2], NULL, 5);
+    ASSERT(s);
+    CHECK_REL(fsi_levelset_volume(&s->grid.levelset, NULL, NULL), s->grid.stats.liquid_volume, TOL(1e-9, 1e-4));
+    drop(&scene_list[2], s);
+    PASS();
+}
+
 /* Nonsense is refused where it enters and changes nothing. */
 TEST bad_steps_change_nothing(void) {
     static const double bad[] = {-1, 0, 1e300 * 1e300, -1e300 * 1e300};
@@ -453,6 +462,7 @@ SUITE(trust) {
     RUN_TEST(rollback_loop);
     RUN_TEST(allocation_failure_at_any_point);
     RUN_TEST(soak_without_growth);
+    RUN_TEST(reported_volume);
     RUN_TEST(bad_steps_change_nothing);
     RUN_TEST(bad_numbers_stay_finite);
     RUN_TEST(bad_numbers_for_every_scheme);
