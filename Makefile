@@ -79,9 +79,9 @@ bench:
 	@$(B)/reduced_torus --frames 3 --set bodies=50 --set tets=5000 --set compare=1 --set tets_many=60000 | awk -F'[ =]' '$$1 == "result" { print "bench reduced_torus_50_" $$2, $$3, $$2 ~ /seconds/ ? "s" : $$2 ~ /ratio/ ? "x" : $$2 ~ /bytes/ ? "B" : "1" }'
 .PHONY: bench-programs
 bench-programs: $(BENCHES) $(B)/reduced_torus $(B)/single_sph $(B)/native_sph $(B)/native_proxy
-$(B)/single_%: bench/bench_%.c $(HEADERS) $(B)/config
+$(B)/single_%: bench/bench_%.c bench/bench.h $(HEADERS) $(B)/config
 	$(PEER) -O2 $< -o $@ -lm
-$(B)/native_%: bench/bench_%.c $(HEADERS) $(B)/config
+$(B)/native_%: bench/bench_%.c bench/bench.h $(HEADERS) $(B)/config
 	$(PEER) -O3 -march=native $< -o $@ -lm || $(PEER) -O3 $< -o $@ -lm
 
 bench-peers: $(B)/fsi.o
