@@ -106,6 +106,7 @@
 #define fsi_world_free fsi_world_free_f32
 #define fsi_world_add fsi_world_add_f32
 #define fsi_world_add_guest fsi_world_add_guest_f32
+#define fsi_soft_guest fsi_soft_guest_f32
 #define fsi_world_step fsi_world_step_f32
 #define fsi_world_body fsi_world_body_f32
 #define fsi_world_state_size fsi_world_state_size_f32

@@ -1179,15 +1179,15 @@ static void fsi__grow_all(uint8_t *mark, const int *n, const int *reach) {     /
     }
     if (n[2] > 1) fsi__grow_marks(mark, plane, plane, n[2], reach[2]);
 }
-/* near_cell: cells within reach of a surface: those that touch one, grown by the longest path and the stencils (more). shells: of shells only (where the
+/* near_cell: cells within reach of a surface: those that touch one, grown by the longest path and the stencils. shells: of shells only (where the
    flow goes on into closed solids only they hide anything from the advection). */
-static void fsi__mark_near(fsi_grid *g, fsi_real dt, int shells, int more) {
+static void fsi__mark_near(fsi_grid *g, fsi_real dt, int shells) {
     const fsi_real cfl = fsi__max_speed(g, NULL) * dt / g->h;
     const uint8_t *solid = g->occlusion.solid;
     int n[3], a, reach[3];
     ptrdiff_t r;
     fsi__family_size(g, 3, n);
-    reach[0] = reach[1] = reach[2] = cfl < FSI_R(1e6) ? more + (int)cfl : 1000000;
+    reach[0] = reach[1] = reach[2] = cfl < FSI_R(1e6) ? 4 + (int)cfl : 1000000;
     FSI__OMP(parallel for schedule(static) if (g->cells > 20000))
     for (r = 0; r < (ptrdiff_t)n[1] * n[2]; r++) {
         const ptrdiff_t row = r * n[0];
@@ -1694,7 +1694,7 @@ FSI_API fsi_result fsi_grid_advect(fsi_grid *grid, fsi_real dt) {
     if (r < 0) return r;
     g->stats.max_speed = (double)speed;
     g->stats.cfl = g->stats.max_speed * (double)dt / (double)g->h;
-    if (g->occluded) fsi__mark_near(g, dt, g->occlusion.smooth, 4);
+    if (g->occluded) fsi__mark_near(g, dt, g->occlusion.smooth);
     for (i = 0; i < 3; i++) way[i] = FSI_R(0.5) * (dt / g->h * axis_speed[i] + 1);
     fsi__find_ways(g, dt, axis_speed, way);
     g->weights_are_one = 0;
@@ -2547,7 +2547,7 @@ FSI_API fsi_result fsi_grid_move_surface(fsi_grid *grid, fsi_real dt, fsi_report
         int open[6];
         memset(&lr, 0, sizeof lr);
         fsi__surface_walls(g, &w, open);
-        if (g->occluded) { fsi__mark_near(g, dt, 0, 3); w.near_cell = g->near_cell; }    /* no stencils here: a path begun, a cell below its face, an edge beyond the last cut face */
+        if (g->occluded) { fsi__mark_near(g, dt, 0); w.near_cell = g->near_cell; }
         u[0] = g->u[0]; u[1] = g->u[1]; u[2] = g->u[2];
         r = fsi_levelset_advance(&g->levelset, u, dt, &w, &lr);
         if (r < 0) return r;
