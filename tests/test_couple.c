@@ -480,7 +480,7 @@ static void wall_impulse(const scene *s, double *out) {
         }
 }
 
-TEST C_16_17_momentum_at_any_budget(void) {
+TEST C_16_17_momentum_at_any_budget(void) {               /* C-16, C-17 */
     static fsi_real before_u[4000];
     int solver, strip, cap, i;
     for (strip = 0; strip < 2; strip++)
@@ -504,7 +504,7 @@ TEST C_16_17_momentum_at_any_budget(void) {
     PASS();
 }
 
-TEST C_18_20_energy_falls_monotonically(void) {
+TEST C_18_20_energy_falls_monotonically(void) {           /* C-18, C-20 */
     static const fsi_couple_solver which[3] = {FSI_COUPLE_DEFLATED, FSI_COUPLE_SCHUR, FSI_COUPLE_FULL};
     static fsi_real before_u[4000];
     int w, k, i;
@@ -600,7 +600,7 @@ TEST A_07_08_iterations(void) {
     PASS();
 }
 
-TEST A_07_11_paper_order(void) {
+TEST A_07_11_paper_order(void) {                           /* */
     int its[8], k;
     for (k = 0; k < 7; k++) {                          /* P0 P1 P2 P3, IC, Schur CG, CG */
         ASSERT(lift(&S, 64, 1, 1, k < 4 || k == 5 ? FSI_COUPLE_SCHUR : FSI_COUPLE_FULL, 1));

@@ -59,7 +59,7 @@ static double lattice_sum(fsi_kernel k, int dim, double R) {       /* sum V W on
     return sum;
 }
 
-TEST H_03_partition_of_unity_H_04_lattice_density(void) {
+TEST H_03_partition_of_unity_H_04_lattice_density(void) {        /* H-03, H-04 */
     static const double ratio[5] = {1.0, 1.2, 1.3, 1.5, 2.0}, in3[5] = {.999972, 1.000810, .997262, 1.001795, 1.000079},
                         in2[5] = {1.000862, .999757, .999947, 1.003440, .999958}, ratio6[3] = {2, 2.5, 3}, poly6[3] = {1.00978, .99543, 1.00219};
     double dx = 5.848035e-3, h = 0.01;
