@@ -2758,7 +2758,7 @@ static fsi_real fsi__ls_cubic(const fsi_levelset *ls, fsi_vec3 g, int limit, fsi
 }
 
 /* Lattice coordinates of a world point, clipped to the box. */
-static fsi_vec3 fsi__ls_lattice(const fsi_levelset *ls, fsi_vec3 x) {
+FSI__FLAT fsi_vec3 fsi__ls_lattice(const fsi_levelset *ls, fsi_vec3 x) {
     const fsi_levelset_desc *d = &ls->desc;
     fsi_real s = 1 / d->h, half = FSI_R(0.5);
     return fsi_vec(fsi__clamp((x.x - d->origin.x) * s - half, -half, (fsi_real)d->nx - half),
@@ -2767,7 +2767,7 @@ static fsi_vec3 fsi__ls_lattice(const fsi_levelset *ls, fsi_vec3 x) {
 }
 
 /* phi at a lattice point, linear, continued to half a cell outside; its gradient per cell if asked for. */
-FSI__INLINE fsi_real fsi__ls_linear(const fsi_levelset *ls, fsi_vec3 g, fsi_vec3 *gradient) {
+FSI__FLAT fsi_real fsi__ls_linear(const fsi_levelset *ls, fsi_vec3 g, fsi_vec3 *gradient) {
     const int nx = ls->desc.nx, ny = ls->desc.ny, nz = ls->desc.nz, three = nz > 1;
     const int i = fsi__iclamp((int)g.x, 0, nx - 2), j = fsi__iclamp((int)g.y, 0, ny - 2), k = three ? fsi__iclamp((int)g.z, 0, nz - 2) : 0;
     const size_t sy = (size_t)nx, sz = sy * (size_t)ny;
@@ -2814,14 +2814,14 @@ FSI__FLAT fsi_vec3 fsi__ls_trace(const fsi__mac *m, fsi_vec3 g, fsi_vec3 v, fsi_
     return fsi_vec_mad(g, fsi__ls_velocity(m, fsi_vec_mad(g, v, dth / 2)), dth);
 }
 
-static fsi_vec3 fsi__ls_world(const fsi_levelset *ls, fsi_vec3 g) {
+FSI__FLAT fsi_vec3 fsi__ls_world(const fsi_levelset *ls, fsi_vec3 g) {
     fsi_real h = ls->desc.h, half = FSI_R(0.5);
     return fsi_vec(ls->desc.origin.x + (g.x + half) * h, ls->desc.origin.y + (g.y + half) * h,
                    ls->desc.nz > 1 ? ls->desc.origin.z + (g.z + half) * h : 0);
 }
 
 /* Cell of a lattice point inside the box. */
-static size_t fsi__ls_cell(const fsi_levelset *ls, fsi_vec3 g) {
+FSI__FLAT size_t fsi__ls_cell(const fsi_levelset *ls, fsi_vec3 g) {
     int nx = ls->desc.nx, ny = ls->desc.ny, nz = ls->desc.nz;
     int i = fsi__iclamp((int)(g.x + FSI_R(0.5)), 0, nx - 1), j = fsi__iclamp((int)(g.y + FSI_R(0.5)), 0, ny - 1);
     int k = nz > 1 ? fsi__iclamp((int)(g.z + FSI_R(0.5)), 0, nz - 1) : 0;
@@ -2830,7 +2830,7 @@ static size_t fsi__ls_cell(const fsi_levelset *ls, fsi_vec3 g) {
 
 /* The way from a to b (lattice) ends at a solid; *out is how far b lies outside an open side to which the way leads, cells (negative: inside, by that much).
    Closed sides clip. */
-static fsi_vec3 fsi__ls_clip(const fsi_levelset *ls, const fsi_levelset_walls *walls, fsi_vec3 a, fsi_vec3 b, fsi_real *out) {
+FSI__FLAT fsi_vec3 fsi__ls_clip(const fsi_levelset *ls, const fsi_levelset_walls *walls, fsi_vec3 a, fsi_vec3 b, fsi_real *out) {
     fsi_real p[3], from[3], lo = FSI_R(-0.5), far = FSI_R(-1e6);
     int n[3], m;
     if (walls && walls->clip_fn && (!walls->near_cell || walls->near_cell[fsi__ls_cell(ls, a)])) {
@@ -3476,7 +3476,7 @@ FSI_API fsi_result fsi_levelset_correct_volume(fsi_levelset *ls, const uint8_t *
 }
 
 /* ------------------------------------------------------------------------------------------------ >>markers */
-static fsi_vec3 fsi__ls_marker(const fsi_levelset *ls, ptrdiff_t p) {
+FSI__FLAT fsi_vec3 fsi__ls_marker(const fsi_levelset *ls, ptrdiff_t p) {
     return fsi_vec(ls->px[p], ls->py[p], ls->desc.nz > 1 ? ls->pz[p] : 0);
 }
 
