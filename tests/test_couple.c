@@ -818,7 +818,7 @@ TEST C_26_bubble_breaks_up(void) {
         for (k = 0; k < (int)S.grid.cells; k++)
             if (S.couple.bubble_cell[k] > 0) height = fmax(height, (double)(k / S.grid.nx) * (double)S.grid.h);
     }
-    CHECK_MOST(worst, TOL(0.005, 0.008));      /* single: one frame in which pieces part before the shift follows */
+    CHECK_MOST(worst, TOL(0.005, 0.008));      /* single: 0.62 % was measured, above the 0.5 % asked; cause not looked into */
     CHECK_MOST(liquid, 0.001);
     ASSERT(most >= 4 && height > 0.9);
     close_scene(&S);
