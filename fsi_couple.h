@@ -505,7 +505,6 @@ typedef enum fsi_slip_form {
 } fsi_slip_form;
 typedef enum fsi_slip_solver {
     FSI_SLIP_CG = 0,          /* conjugate gradients with the grid's V-cycle: ghosts eliminated by sparse Cholesky, solids too */
-    FSI_SLIP_DIRECT,          /* sparse Cholesky on everything, for small grids; one-way only */
     FSI_SLIP_INDEFINITE,      /* two-way: velocities of the solids kept as unknowns, SYMMQMR (V-cycle; paper's form: incomplete Cholesky); one-way: as CG */
     FSI_SLIP_SOLVER_FORCE_INT = 0x7fffffff
 } fsi_slip_solver;
@@ -4413,7 +4412,7 @@ static void fsi__slip_put_pair(fsi__slip_entries *e, int32_t i, int32_t j, fsi_r
     fsi__slip_put(e, j, j, k); fsi__slip_put(e, i, j, -k); fsi__slip_put(e, j, i, -k);
 }
 typedef enum fsi__slip_part { FSI__SLIP_START, FSI__SLIP_BLOCK, FSI__SLIP_ALL } fsi__slip_part;
-/* START: links with conductance one. BLOCK: rows of the ghosts in the matrix. ALL: cells too. Closed sets are pinned at one unknown. */
+/* START: links with conductance one. BLOCK: rows of the ghosts in the matrix. ALL: cells too (map: their compact numbers, and how many). */
 static void fsi__slip_fill(const fsi_slip *s, fsi__slip_part part, const int32_t *map, fsi__slip_entries *e) {
     const fsi_interface *f = &s->interface;
     const fsi_grid *g = s->grid;
@@ -4436,28 +4435,14 @@ static void fsi__slip_fill(const fsi_slip *s, fsi__slip_part part, const int32_t
         }
 }
 
-/* Pins: START, BLOCK: first ghost of every group that nothing else holds. ALL: first unknown of every region without given pressure. */
-static void fsi__slip_pins(fsi_slip *s, fsi__slip_part part, const int32_t *map, fsi__slip_entries *e) {
+/* Pins: the first ghost of every group that nothing else holds. */
+static void fsi__slip_pins(fsi_slip *s, fsi__slip_part part, fsi__slip_entries *e) {
     const fsi_interface *f = &s->interface;
-    const fsi_mg *mg = s->grid->mg;
-    size_t c;
     int i;
-    if (part != FSI__SLIP_ALL) {
-        for (i = 0; i < s->groups; i++) s->sum[i] = s->group_open[i];
-        for (i = 0; part == FSI__SLIP_BLOCK && i < f->sides; i++) if (s->conduct[i] > 0) s->sum[s->group[s->ghost[i]]] = 1;
-        for (i = 0; i < s->ghosts; i++)
-            if (!(s->sum[s->group[i]] > 0)) { fsi__slip_put(e, i, i, 1); s->sum[s->group[i]] = 1; }
-        return;
-    }
-    for (i = 0; i < mg->regions + s->ghosts; i++) s->sum[i] = s->count[fsi__slip_root(s->root, i)] < 0;
-    for (c = 0; c < s->grid->cells; c++) {
-        int32_t r = map[c] >= 0 && mg->label[c] >= 0 ? fsi__slip_root(s->root, mg->label[c]) : -1;
-        if (r >= 0 && !(s->sum[r] > 0)) { fsi__slip_put(e, map[c], map[c], 1); s->sum[r] = 1; }
-    }
-    for (i = 0; i < s->ghosts; i++) {
-        int32_t r = fsi__slip_root(s->root, mg->regions + i);
-        if (!(s->sum[r] > 0)) { fsi__slip_put(e, map[s->grid->cells] + i, map[s->grid->cells] + i, 1); s->sum[r] = 1; }
-    }
+    for (i = 0; i < s->groups; i++) s->sum[i] = s->group_open[i];
+    for (i = 0; part == FSI__SLIP_BLOCK && i < f->sides; i++) if (s->conduct[i] > 0) s->sum[s->group[s->ghost[i]]] = 1;
+    for (i = 0; i < s->ghosts; i++)
+        if (!(s->sum[s->group[i]] > 0)) { fsi__slip_put(e, i, i, 1); s->sum[s->group[i]] = 1; }
 }
 
 static fsi_result fsi__slip_entries_take(const fsi_allocator *a, size_t room, fsi__slip_entries *e) {
@@ -4483,21 +4468,20 @@ static fsi_result fsi__slip_entries_factor(const fsi_allocator *a, int n, fsi__s
     fsi_free(a, e->i, e->room * sizeof *e->i);
     return r;
 }
-static fsi_result fsi__slip_factor(fsi_slip *s, fsi__slip_part part, const int32_t *map, fsi_cholesky *out) {
+static fsi_result fsi__slip_factor(fsi_slip *s, fsi__slip_part part, fsi_cholesky *out) {
     const fsi_allocator memory = fsi__slip_memory(s);
-    int n = s->ghosts + (part == FSI__SLIP_ALL ? map[s->grid->cells] : 0);
     fsi__slip_entries e = {NULL, NULL, NULL, 0, 0};
     fsi_result r;
     fsi_cholesky_free(out);
-    if (!n) return FSI_OK;
-    fsi__slip_fill(s, part, map, &e);                  /* counts */
-    fsi__slip_pins(s, part, map, &e);
+    if (!s->ghosts) return FSI_OK;
+    fsi__slip_fill(s, part, NULL, &e);                 /* counts */
+    fsi__slip_pins(s, part, &e);
     r = fsi__slip_entries_take(&memory, e.count + 1, &e);
     if (r == FSI_OK) {
-        fsi__slip_fill(s, part, map, &e);
-        fsi__slip_pins(s, part, map, &e);
+        fsi__slip_fill(s, part, NULL, &e);
+        fsi__slip_pins(s, part, &e);
     }
-    return fsi__slip_entries_factor(&memory, n, &e, r, out);
+    return fsi__slip_entries_factor(&memory, s->ghosts, &e, r, out);
 }
 
 /* ---- Two-way solids: K v = M v* + Y^T b u*_stick + A (S Z)^T p^, K = M + Y^T b Y + B^T B, S = sign of each side in its cell, A = area of a face.
@@ -5094,24 +5078,18 @@ static void fsi__slip_precondition_indefinite(const fsi_real *r, fsi_real *z, vo
     fsi__slip_K(s, z + n, 1);
     for (i = 0; i < m; i++) z[n + i] *= -fsi__slip_area(s) / (s->grid->desc.rho * s->grid->h);
 }
-/* Takes the mean out of x over every region without given pressure; ghosts: they count too (x goes on with them). */
-static void fsi__slip_mean(fsi_slip *s, fsi_real *x, int ghosts) {
+/* Takes the mean out of x over every region without given pressure. */
+static void fsi__slip_project(fsi_real *x, void *user) {
+    fsi_slip *s = (fsi_slip *)user;
     const fsi_mg *mg = s->grid->mg;
     size_t c, cells = s->grid->cells;
     int i, n = mg->regions + s->ghosts;
     for (i = 0; i < n; i++) { s->sum[i] = 0; if (s->count[i] > 0) s->count[i] = 0; }
     for (c = 0; c < cells; c++)
         if (mg->label[c] >= 0) { int32_t r = fsi__slip_root(s->root, mg->label[c]); s->sum[r] += (double)x[c]; if (s->count[r] >= 0) s->count[r] += 1; }
-    for (i = 0; ghosts && i < s->ghosts; i++) {
-        int32_t r = fsi__slip_root(s->root, mg->regions + i);
-        s->sum[r] += (double)x[cells + (size_t)i];
-        if (s->count[r] >= 0) s->count[r] += 1;
-    }
     for (i = 0; i < n; i++) s->sum[i] = s->count[i] > 0 ? s->sum[i] / s->count[i] : 0;
     for (c = 0; c < cells; c++) if (mg->label[c] >= 0) x[c] -= (fsi_real)s->sum[fsi__slip_root(s->root, mg->label[c])];
-    for (i = 0; ghosts && i < s->ghosts; i++) x[cells + (size_t)i] -= (fsi_real)s->sum[fsi__slip_root(s->root, mg->regions + i)];
 }
-static void fsi__slip_project(fsi_real *x, void *user) { fsi__slip_mean((fsi_slip *)user, x, 0); }
 
 /* ---- The solve. */
 /* Sides, and what is known of the solids there. */
@@ -5171,9 +5149,8 @@ static fsi_result fsi__slip_prepare(fsi_slip *s, fsi_real dt) {
     if (!FSI__SLIP_GROW(s, vec[0], 13, 4 * n) || !FSI__SLIP_GROW(s, aux, 22, s->ghosts + 1)) return FSI_ERR_MEMORY;
     for (i = 1; i < 4; i++) s->vec[i] = s->vec[0] + (size_t)i * n;
     fsi__slip_regions(s);
-    if (s->columns && s->desc.solver == FSI_SLIP_DIRECT) return FSI_ERR_ARGUMENT;
-    r = fsi__slip_factor(s, FSI__SLIP_START, NULL, &s->start);
-    if (r == FSI_OK) r = fsi__slip_factor(s, FSI__SLIP_BLOCK, NULL, &s->block);
+    r = fsi__slip_factor(s, FSI__SLIP_START, &s->start);
+    if (r == FSI_OK) r = fsi__slip_factor(s, FSI__SLIP_BLOCK, &s->block);
     if (r == FSI_OK) fsi__slip_coarse_build(s);
     s->rank.columns = 0;
     if (r == FSI_OK && s->columns && s->desc.solver == FSI_SLIP_CG && s->desc.form == FSI_SLIP_REPAIRED) r = fsi__slip_rank(s);
@@ -5247,24 +5224,6 @@ static fsi_result fsi__slip_cg(fsi_slip *s, const fsi_real *b, fsi_real *x, int 
         fsi_scale(m, fsi__slip_area(s), v);
     }
     for (i = 0; i < m; i++) v[i] += v0[i];
-    return r;
-}
-
-/* Direct solve: compact numbering of the fluid cells in map, factor on first use. */
-static fsi_result fsi__slip_direct(fsi_slip *s, fsi_cholesky *all, const int32_t *map, fsi_real *b, fsi_real *x) {
-    size_t c, cells = s->grid->cells;
-    fsi_result r;
-    int i;
-    if (!all->n) {
-        r = fsi__slip_factor(s, FSI__SLIP_ALL, map, all);
-        if (r != FSI_OK) return r;
-    }
-    fsi__slip_mean(s, b, 1);
-    for (c = 0; c < cells; c++) if (map[c] >= 0) s->vec[2][map[c]] = b[c];
-    for (i = 0; i < s->ghosts; i++) s->vec[2][map[cells] + i] = b[cells + (size_t)i];
-    r = fsi_cholesky_solve(all, s->vec[2], s->vec[2]);
-    for (c = 0; c < cells; c++) x[c] = map[c] >= 0 ? s->vec[2][map[c]] : 0;
-    for (i = 0; i < s->ghosts; i++) x[cells + (size_t)i] = s->vec[2][map[cells] + i];
     return r;
 }
 
@@ -5639,20 +5598,9 @@ static void fsi__slip_finish(fsi_slip *s) {
 }
 
 static fsi_result fsi__slip_passes(fsi_slip *s, fsi_report *rep) {
-    const fsi_allocator memory = fsi__slip_memory(s), *a = &memory;
     fsi_grid *g = s->grid;
-    fsi_cholesky all;
     fsi_result r = FSI_OK, worst = FSI_OK;
-    int32_t *map = NULL;
-    size_t c;
     int pass, k, passes = s->desc.passes ? s->desc.passes : 3;
-    memset(&all, 0, sizeof all);
-    if (s->desc.solver == FSI_SLIP_DIRECT) {
-        map = (int32_t *)fsi_alloc(a, (g->cells + 1) * sizeof *map);
-        if (!map) return FSI_ERR_MEMORY;
-        for (k = 0, c = 0; c < g->cells; c++) map[c] = g->cell[c] == FSI_CELL_FLUID ? k++ : -1;
-        map[g->cells] = k;
-    }
     for (k = 0; k < g->dim; k++) fsi_copy(g->faces[k], g->u[k], s->u[k]);
     for (pass = 0; pass < passes && r >= 0; pass++) {
         fsi_report one;
@@ -5669,7 +5617,7 @@ static fsi_result fsi__slip_passes(fsi_slip *s, fsi_report *rep) {
         fsi__slip_walls(s, s->solid + (pass ? 2 : 1) * (size_t)s->columns);
         fsi__slip_rhs(s, s->vec[3]);
         for (k = 0; k < g->dim; k++) fsi_copy(g->faces[k], s->u[k], g->u[k]);
-        r = map ? fsi__slip_direct(s, &all, map, s->vec[3], s->vec[0]) : fsi__slip_cg(s, s->vec[3], s->vec[0], pass, &one);
+        r = fsi__slip_cg(s, s->vec[3], s->vec[0], pass, &one);
         if (r < 0) break;
         worst = r > worst ? r : worst;
         rep->iterations += one.iterations; rep->residual = one.residual;
@@ -5680,8 +5628,6 @@ static fsi_result fsi__slip_passes(fsi_slip *s, fsi_report *rep) {
     }
     if (r >= 0) fsi__slip_impulses(s);
     else fsi__slip_give(s, s->solid + 4 * (size_t)s->columns);         /* v* back */
-    fsi_cholesky_free(&all);
-    fsi_free(a, map, (g->cells + 1) * sizeof *map);
     return r < 0 ? r : worst;
 }
 

@@ -91,9 +91,9 @@ static fsi_grid_desc box(int nx, int ny, int nz, int kind) {
 
 TEST C_11_opposite_flow_along_a_plane(void) {
     uint64_t seed = 7;
-    int k, solver;
+    int k, tight;
     for (k = 0; k < 11; k++)
-        for (solver = FSI_SLIP_CG; solver <= FSI_SLIP_DIRECT; solver++) {
+        for (tight = 0; tight < 2; tight++) {
             double angle = k ? 3.14159265358979 * (1 + check_random(&seed)) / 2 : 3.14159265358979 / 16, t[2];
             fsi_grid_desc gd = box(32, 40, 1, FSI_SIDE_OPEN);
             fsi_slip_desc sd;
@@ -101,8 +101,7 @@ TEST C_11_opposite_flow_along_a_plane(void) {
             fsi_slip s;
             plane q;
             memset(&sd, 0, sizeof sd);
-            sd.solver = (fsi_slip_solver)solver;
-            sd.tolerance = TOL(1e-10, 1e-5);
+            sd.tolerance = TOL(tight ? 1e-13 : 1e-10, 1e-5);
             t[0] = cos(angle); t[1] = sin(angle);
             plane_make(&q, 2, 0.5 + 0.1 * check_random(&seed), 0.6 + 0.1 * check_random(&seed), 0, -t[1], t[0], 0, 3);
             CHECK_OK(fsi_grid_init(&g, &gd));
@@ -110,7 +109,7 @@ TEST C_11_opposite_flow_along_a_plane(void) {
             CHECK_OK(fsi_slip_detect(&s, q.list, 1));
             shear(&g, NULL, &q, t, 1);
             CHECK_OK(fsi_slip_solve(&s, FSI_R(0.01), NULL));
-            CHECK_MOST(shear(&g, &s.interface, &q, t, 0), TOL(solver == FSI_SLIP_DIRECT ? 1e-10 : 1e-8, 1e-4));
+            CHECK_MOST(shear(&g, &s.interface, &q, t, 0), TOL(tight ? 1e-10 : 1e-8, 1e-4));
             ASSERT_EQ(0, leaks(&s, &q));
             fsi_slip_free(&s);
             fsi_grid_free(&g);
@@ -162,7 +161,6 @@ TEST C_12_closed_groups_keep_their_mass(void) {
         fsi_slip s;
         plane q;
         memset(&sd, 0, sizeof sd);
-        sd.solver = k == 1 ? FSI_SLIP_CG : FSI_SLIP_DIRECT;
         sd.tolerance = TOL(1e-13, 1e-6);
         plane_make(&q, k == 2 ? 3 : 2, 0.5, 0.5, k == 2 ? 0.25 : 0, -0.3, 1, k == 2 ? 0.2 : 0, k == 2 ? 0.13 : 0.25);
         CHECK_OK(fsi_grid_init(&g, &gd));
@@ -400,7 +398,6 @@ TEST slip_failing_allocator(void) {
         fsi_result r;
         memset(&sd, 0, sizeof sd);
         sd.allocator = fail_make(&f);
-        sd.solver = k & 1 ? FSI_SLIP_DIRECT : FSI_SLIP_CG;
         plane_make(&q, 2, 0.5, 0.5, 0, -0.3, 1, 0, 0.2);
         CHECK_OK(fsi_grid_init(&g, &gd));
         g.u[0][80] = 1;
@@ -408,7 +405,7 @@ TEST slip_failing_allocator(void) {
         if (r == FSI_OK) r = fsi_slip_detect(&s, q.list, 1);
         if (r == FSI_OK) r = fsi_slip_solve(&s, 1, NULL);
         ASSERT(r == FSI_OK || r == FSI_ERR_MEMORY);
-        done = r == FSI_OK && (k & 1);
+        done = r == FSI_OK;
         fsi_slip_free(&s);
         fsi_slip_free(&s);
         fsi_grid_free(&g);
@@ -474,7 +471,7 @@ TEST C_27_free_plate_between_opposite_streams(void) {
     uint64_t seed = 5;
     int k, solver;
     for (k = 0; k < 3; k++)
-        for (solver = FSI_SLIP_CG; solver <= FSI_SLIP_INDEFINITE; solver += 2) {
+        for (solver = FSI_SLIP_CG; solver <= FSI_SLIP_INDEFINITE; solver++) {
             double angle = 3.14159265358979 * (1 + check_random(&seed)) / 2, t[2];
             fsi_grid_desc gd = box(32, 32, 1, FSI_SIDE_OPEN);
             fsi_body body = rigid(0.3, 0.02, 0.5, 0.5, 0);
