@@ -1318,7 +1318,7 @@ static fsi_vec3 fsi__hit_velocity(const fsi_coupled *c, const fsi_hit *hit, fsi_
         for (i = 0; i < 3; i++) out[i] += hit->weight[k] * v[i];
     }
     for (k = 0; k < s->dim && !s->v && !c->node && c->dof > 0 && c->dof <= FSI__ROW_MOST; k++) {
-        c->row_fn(c, hit->element, hit->weight, at, fsi_vec((fsi_real)(k == 0), (fsi_real)(k == 1), (fsi_real)(k == 2)), row);
+        c->row_fn(c, hit->element, hit->weight, at, fsi__axis(k), row);
         for (i = 0; i < c->dof; i++) out[k] += row[i] * c->v[i];
     }
     return fsi_vec_load(out);
@@ -1852,8 +1852,7 @@ static int fsi__side_row(fsi_interface *f, fsi_side *s) {
     if (!FSI__GROW(f, col, entry_room, f->entries, f->entries + need) || !FSI__GROW(f, val, val_room, f->entries, f->entries + need)) return 0;
     s->row = f->entries;
     if (!body->node) {
-        fsi_vec3 dir = fsi_vec((fsi_real)(s->axis == 0), (fsi_real)(s->axis == 1), (fsi_real)(s->axis == 2));
-        if (body->dof) body->row_fn(body, s->element, s->weight, fsi_interface_centre(f, s), dir, f->val + s->row);
+        if (body->dof) body->row_fn(body, s->element, s->weight, fsi_interface_centre(f, s), fsi__axis(s->axis), f->val + s->row);
         for (k = 0; k < body->dof; k++) f->col[s->row + k] = k;
         f->entries += body->dof;
         if (s->shell) fsi__side_average(f, s, &a);
@@ -4287,12 +4286,8 @@ static int fsi__slip_links(fsi_slip *s) {
     return 1;
 }
 
-static int32_t fsi__slip_root(int32_t *root, int32_t i) {
-    while (root[i] != i) i = root[i] = root[root[i]];
-    return i;
-}
 static void fsi__slip_join(int32_t *root, int32_t a, int32_t b) {
-    a = fsi__slip_root(root, a); b = fsi__slip_root(root, b);
+    a = fsi__root(root, a); b = fsi__root(root, b);
     if (a < b) root[b] = a; else root[a] = b;
 }
 
@@ -4303,7 +4298,7 @@ static void fsi__slip_regions(fsi_slip *s) {
     int i, n = mg->regions + s->ghosts;
     for (i = 0; i < s->ghosts; i++) s->root[i] = i;
     for (i = 0; i < s->links; i++) if (s->link[i].b >= 0) fsi__slip_join(s->root, s->link[i].a, s->link[i].b);
-    for (s->groups = 0, i = 0; i < s->ghosts; i++) s->group[i] = fsi__slip_root(s->root, i) == i ? s->groups++ : s->group[fsi__slip_root(s->root, i)];
+    for (s->groups = 0, i = 0; i < s->ghosts; i++) s->group[i] = fsi__root(s->root, i) == i ? s->groups++ : s->group[fsi__root(s->root, i)];
     memset(s->group_open, 0, (size_t)s->groups);
     for (i = 0; i < s->links; i++) if (s->link[i].b < 0) s->group_open[s->group[s->link[i].a]] = 1;
     for (i = 0; i < n; i++) { s->root[i] = i; s->count[i] = 0; }
@@ -4314,9 +4309,9 @@ static void fsi__slip_regions(fsi_slip *s) {
         if (s->conduct[i] > 0 && label >= 0) fsi__slip_join(s->root, label, mg->regions + s->ghost[i]);
     }
     for (i = 0; i < f->sides; i++)                     /* count < 0: reaches a given pressure */
-        if (s->conduct[i] > 0 && mg->label[f->side[i].cell] < 0) s->count[fsi__slip_root(s->root, mg->regions + s->ghost[i])] = -1;
+        if (s->conduct[i] > 0 && mg->label[f->side[i].cell] < 0) s->count[fsi__root(s->root, mg->regions + s->ghost[i])] = -1;
     for (i = 0; i < s->links; i++)
-        if (s->link[i].b < 0) s->count[fsi__slip_root(s->root, mg->regions + s->link[i].a)] = -1;
+        if (s->link[i].b < 0) s->count[fsi__root(s->root, mg->regions + s->link[i].a)] = -1;
 }
 
 /* ---- Velocities at the sides. */
@@ -4329,8 +4324,7 @@ static fsi_vec3 fsi__slip_body_velocity(const fsi_slip *s, const fsi_side *side)
     int k, axis;
     if (b->dof && !b->node) {
         for (axis = 0; axis < f->dim; axis++) {
-            fsi_vec3 dir = fsi_vec((fsi_real)(axis == 0), (fsi_real)(axis == 1), (fsi_real)(axis == 2));
-            b->row_fn(b, side->element, side->weight, fsi_interface_centre(f, side), dir, s->row);
+            b->row_fn(b, side->element, side->weight, fsi_interface_centre(f, side), fsi__axis(axis), s->row);
             for (k = 0; k < b->dof; k++) v[axis] += s->row[k] * b->v[k];
         }
         return fsi_vec_load(v);
@@ -4971,7 +4965,7 @@ static void fsi__slip_pushed(fsi_slip *s) {
     int i, j, n = 0, p = 0;
     if (!s->columns) return;
     for (i = 0; i < f->sides; i++) {
-        int32_t r = mg->label[f->side[i].cell] < 0 ? -1 : fsi__slip_root(s->root, mg->label[f->side[i].cell]);
+        int32_t r = mg->label[f->side[i].cell] < 0 ? -1 : fsi__root(s->root, mg->label[f->side[i].cell]);
         if (r < 0 || s->count[r] < 0) continue;
         for (j = 0; j < n && seen[j] != r; j++) {}
         if (j == n && n < 16) seen[n++] = r;
@@ -4979,7 +4973,7 @@ static void fsi__slip_pushed(fsi_slip *s) {
     for (j = 0; j <= n; j++) {                         /* each alone, at last the pushed ones together */
         if (j == n && !p) return;
         for (i = 0; i < f->sides; i++) {
-            int32_t r = mg->label[f->side[i].cell] < 0 ? -1 : fsi__slip_root(s->root, mg->label[f->side[i].cell]);
+            int32_t r = mg->label[f->side[i].cell] < 0 ? -1 : fsi__root(s->root, mg->label[f->side[i].cell]);
             int k, in = 0;
             for (k = 0; j == n && k < p; k++) in |= r == pushed[k];
             x[f->side[i].cell] = (fsi_real)(j < n ? r == seen[j] : in);
@@ -5086,9 +5080,9 @@ static void fsi__slip_project(fsi_real *x, void *user) {
     int i, n = mg->regions + s->ghosts;
     for (i = 0; i < n; i++) { s->sum[i] = 0; if (s->count[i] > 0) s->count[i] = 0; }
     for (c = 0; c < cells; c++)
-        if (mg->label[c] >= 0) { int32_t r = fsi__slip_root(s->root, mg->label[c]); s->sum[r] += (double)x[c]; if (s->count[r] >= 0) s->count[r] += 1; }
+        if (mg->label[c] >= 0) { int32_t r = fsi__root(s->root, mg->label[c]); s->sum[r] += (double)x[c]; if (s->count[r] >= 0) s->count[r] += 1; }
     for (i = 0; i < n; i++) s->sum[i] = s->count[i] > 0 ? s->sum[i] / s->count[i] : 0;
-    for (c = 0; c < cells; c++) if (mg->label[c] >= 0) x[c] -= (fsi_real)s->sum[fsi__slip_root(s->root, mg->label[c])];
+    for (c = 0; c < cells; c++) if (mg->label[c] >= 0) x[c] -= (fsi_real)s->sum[fsi__root(s->root, mg->label[c])];
 }
 
 /* ---- The solve. */

@@ -985,6 +985,11 @@ FSI__INLINE fsi_vec3 fsi__unit(fsi_vec3 a) {
     return n > 0 ? fsi_vec_scale(a, 1 / n) : a;
 }
 FSI__INLINE fsi_real fsi__get(fsi_vec3 a, int axis) { return axis == 0 ? a.x : axis == 1 ? a.y : a.z; }
+FSI__INLINE fsi_vec3 fsi__axis(int axis) { return fsi_vec((fsi_real)(axis == 0), (fsi_real)(axis == 1), (fsi_real)(axis == 2)); }
+FSI__INLINE int32_t fsi__root(int32_t *parent, int32_t i) {            /* first of the set that i belongs to; shortens the way there */
+    while (parent[i] != i) i = parent[i] = parent[parent[i]];
+    return i;
+}
 /* Repeatable random numbers (splitmix64): state advances by one per call. */
 FSI__INLINE uint64_t fsi__random(uint64_t *state) {
     uint64_t z = (*state += ((uint64_t)0x9e3779b9u << 32 | 0x7f4a7c15u));
@@ -4070,10 +4075,6 @@ static void fsi__mg_faces(fsi_mg *mg, const uint8_t *cell, int j, int k) {
    A run is named by its first cell: parent leads to the first run of its region, where size holds the cells, or -1 once it touches air. */
 typedef struct fsi__mg_runs { int32_t *begin, *end, *parent, *size; ptrdiff_t n; } fsi__mg_runs;
 
-static int32_t fsi__mg_root(int32_t *parent, int32_t c) {
-    while (parent[c] != c) c = parent[c] = parent[parent[c]];
-    return c;
-}
 FSI__INLINE int fsi__mg_run_at(const fsi__mg_runs *u, ptrdiff_t line, ptrdiff_t q) { return q < u->n && u->begin[line * u->n + q] >= 0; }
 
 static void fsi__mg_find_runs(const fsi_mg *mg, const fsi__mg_runs *u, ptrdiff_t line) {
@@ -4103,7 +4104,7 @@ static void fsi__mg_join_rows(const fsi_mg *mg, const fsi__mg_runs *u, ptrdiff_t
         for (c = first; c < last; c++) {
             int32_t x, y;
             if (!(mg->face[c] >> d & 1)) continue;
-            x = fsi__mg_root(u->parent, a0); y = fsi__mg_root(u->parent, b0);
+            x = fsi__root(u->parent, a0); y = fsi__root(u->parent, b0);
             if (x == y) break;
             if (x > y) { int32_t swap = x; x = y; y = swap; }
             u->parent[y] = x;
@@ -4152,7 +4153,7 @@ static void fsi__mg_regions(fsi_mg *mg) {
     single = mg->large;
     for (line = 0; line < lines; line++)                               /* the first run of a region comes first: its number is there when the others ask */
         for (q = 0; fsi__mg_run_at(&u, line, q); q++) {
-            int32_t c = u.begin[line * u.n + q], root = fsi__mg_root(u.parent, c);
+            int32_t c = u.begin[line * u.n + q], root = fsi__root(u.parent, c);
             if (root == c && label[c] >= 0) label[c] = label[c] > 1 ? large++ : single++;
             label[c] = label[root];
         }

@@ -5744,11 +5744,6 @@ static void fsi__soft_pair(fsi__soft_pairs *q, int a, int b, fsi_vec3 at, fsi_ve
     q->missing = fsi__max(q->missing, missing);
 }
 
-static int32_t fsi__zone_of(int32_t *zone, int32_t i) {
-    while (zone[i] != i) i = zone[i] = zone[zone[i]];
-    return i;
-}
-
 /* Do a (first of the nodes, or first two) and b come together on their way u within dt? Distances change by no more than the nodes move against each other, so
    time goes on by distance over speed (conservative advancement). Those who meet become one impact zone. d: distance now. */
 static void fsi__soft_collides(fsi__soft_pairs *q, int first, const int32_t *a, const int32_t *b, fsi_real d) {
@@ -5766,7 +5761,7 @@ static void fsi__soft_collides(fsi__soft_pairs *q, int first, const int32_t *a, 
         d = first == 2 ? fsi__edges_distance(x, local, local + 2, &p, &r, &inside) : fsi__sqrt(fsi__element_distance2(s, x, 0, local + 1, &p));
     }
     q->hits++;
-    for (i = 1; i < n; i++) s->work->zone[fsi__zone_of(s->work->zone, node[i])] = fsi__zone_of(s->work->zone, node[0]);
+    for (i = 1; i < n; i++) s->work->zone[fsi__root(s->work->zone, node[i])] = fsi__root(s->work->zone, node[0]);
 }
 
 static int fsi__soft_visit(int e, void *user) {                                /* vertex against element */
@@ -5877,7 +5872,7 @@ static void fsi__zone_stiffen(fsi_soft *s, int32_t root) {
     int i, k, n = s->desc.vertex_count, count = 0;
     memset(&I, 0, sizeof I);
     for (i = 0; i < n; i++) {
-        if (fsi__zone_of(w->zone, i) != root) continue;
+        if (fsi__root(w->zone, i) != root) continue;
         mass += s->mass[i];
         c = fsi_vec_mad(c, fsi_vec_load(s->x + 3 * i), s->mass[i]);
         p = fsi_vec_mad(p, fsi_vec_load(s->v + 3 * i), s->mass[i]);
@@ -5886,7 +5881,7 @@ static void fsi__zone_stiffen(fsi_soft *s, int32_t root) {
     c = fsi_vec_scale(c, 1 / mass);
     for (i = 0; i < n && !count; i++) {
         fsi_vec3 r = fsi_vec_sub(fsi_vec_load(s->x + 3 * i), c);
-        if (fsi__zone_of(w->zone, i) != root) continue;
+        if (fsi__root(w->zone, i) != root) continue;
         L = fsi_vec_mad(L, fsi_vec_cross(r, fsi_vec_load(s->v + 3 * i)), s->mass[i]);
         fsi__inertia_point(&I, r, s->mass[i]);
     }
@@ -5895,7 +5890,7 @@ static void fsi__zone_stiffen(fsi_soft *s, int32_t root) {
     p = count ? fsi_vec_scale(held, 1 / (fsi_real)count) : fsi_vec_scale(p, 1 / mass);
     for (i = 0; i < n; i++) {
         fsi_vec3 u = fsi_vec_add(p, fsi_vec_cross(L, fsi_vec_sub(fsi_vec_load(s->x + 3 * i), c)));
-        for (k = 0; k < s->desc.dim && fsi__zone_of(w->zone, i) == root; k++) if (!w->fixed[3 * i + k]) s->v[3 * i + k] = fsi__get(u, k);
+        for (k = 0; k < s->desc.dim && fsi__root(w->zone, i) == root; k++) if (!w->fixed[3 * i + k]) s->v[3 * i + k] = fsi__get(u, k);
     }
 }
 
@@ -5907,10 +5902,10 @@ static void fsi__soft_zones(fsi_soft *s, fsi_real dt) {
     int round;
     if (!s->desc.self_collision || fsi_bvh_build(&s->bvh, &f) != FSI_OK) return;
     for (round = 0; round < FSI__ZONE_ROUNDS && fsi__soft_meet(s, s->v, dt, round == 0); round++) {
-        if (round == FSI__ZONE_ROUNDS - 1) for (i = 0; i < s->desc.vertex_count; i++) s->work->zone[fsi__zone_of(s->work->zone, i)] = fsi__zone_of(s->work->zone, 0);
+        if (round == FSI__ZONE_ROUNDS - 1) for (i = 0; i < s->desc.vertex_count; i++) s->work->zone[fsi__root(s->work->zone, i)] = fsi__root(s->work->zone, 0);
         fsi_fill((size_t)s->desc.vertex_count, 0, s->work->trial);
         for (i = 0; i < s->desc.vertex_count; i++)                             /* every zone of more than one node once */
-            if (s->work->zone[i] != i && s->work->trial[fsi__zone_of(s->work->zone, i)]++ == 0) fsi__zone_stiffen(s, s->work->zone[i]);
+            if (s->work->zone[i] != i && s->work->trial[fsi__root(s->work->zone, i)]++ == 0) fsi__zone_stiffen(s, s->work->zone[i]);
     }
     if (round) fsi__patch_base(s);
 }
