@@ -539,40 +539,42 @@ typedef struct fsi_slip {
     uint8_t *group_open;      /* [groups] 1: it reaches an open or inflow side of the box */
     fsi_real *tracer;         /* the caller's, may be NULL: [3 * tracers] points, m, that fsi_slip_step moves with the fluid and keeps on their side of every surface */
     int tracers;
-    /* private */
-    fsi_real *u[3];           /* [faces] u* */
+    /* private: of the last solve, in the heap */
+    struct fsi__slip_heap *heap;
     fsi_vec3 *body;           /* [sides] velocity of the solid */
     fsi_real *conduct;        /* [sides] coefficient / ghost_mass */
     fsi_real *rate;           /* [sides] dt times wall stress over rho h |V - V_s|: what friction takes in a step; no-slip: FSI__SLIP_STUCK */
-    fsi_real *friction;       /* [3 * solids] force of the last solve's friction on the solids, N */
+    fsi_real *mass;           /* [sides] fluid that follows the solid along Y, kg; 0 in the paper's form */
     fsi_real *wall;           /* [sides] (J v)_s along the axis */
+    fsi_real *stick;          /* [sides] part of u* along the axis that does not slide, then less the wall's */
+    fsi_real *push;           /* [sides] work */
+    fsi_real *friction;       /* [3 * solids] force of the last solve's friction on the solids, N */
     int32_t (*spot)[2];       /* [sides] location, side; sorted */
     int32_t *root;            /* [regions + ghosts] */
     double *sum, *count;      /* [regions + ghosts] */
+    double *coarse;           /* [2 * regions] */
     fsi_real *vec[4];         /* [cells + ghosts + columns] */
-    fsi_real *row;            /* longest row of J, three times */
-    int columns, *offset;     /* degrees of freedom of two-way solids; [solids + 1] */
+    fsi_real *aux;            /* [ghosts] work */
+    fsi_real *row;            /* longest row of J */
+    int solids, columns, *offset; /* degrees of freedom of two-way solids; [solids + 1] */
     fsi_real *K;              /* M + Y^T b Y: dense [dof * dof] Cholesky factor; nodal [dof] work, the factor is in soft */
     size_t *K_at;             /* [solids + 1] */
-    fsi_real *stick;          /* [sides] part of u* along the axis that does not slide */
-    int *z_row; int32_t *z_col; fsi_real *z_val; /* [sides + 1], [z_row[sides]]: what the solid's new velocity moves through a side: closed solids J, shells P N N^T J */
-    int *y_row; int32_t *y_col; fsi_real *y_val; /* the same of the fluid's mass at a side: P (k N N^T + (1 - k) I) J, k = 1 / (1 + rate) */
-    fsi_real *solid;          /* [5 * columns] v* after friction, v without pressure, v, work, v* as given */
-    double *coarse;           /* [2 * regions] */
-    fsi_cholesky start, block;/* links alone; block of the ghosts in the matrix */
     fsi_cholesky *soft;       /* [solids] K of nodal solids */
-    fsi_real *aux;            /* [ghosts] work */
+    fsi_csr Z;                /* rows [sides]: what the solid's new velocity moves through a side: closed solids J, shells P N N^T J */
+    fsi_csr Y;                /* the same of the fluid's mass at a side: P (k N N^T + (1 - k) I) J, k = 1 / (1 + rate) */
+    fsi_real *solid;          /* [5 * columns] v* after friction, v without pressure, v, work, v* as given */
+    fsi_cholesky start, block;/* links alone; block of the ghosts in the matrix */
+    fsi_mg_group *group_of;   /* [solids] columns of the dense solids for the V-cycle */
+    /* private: kept */
+    fsi_mg_rank rank;         /* what the V-cycle makes of them, as in the monolithic solve */
+    fsi_real *u[3];           /* [faces] u* */
     fsi_real *half[3];        /* second order: [faces] half of the last step's pressure gradient over rho, m/s */
     fsi_real *total;          /* second order: [cells] p^ of the whole last step, Pa s */
     int stepped;              /* 1: total is of the last solve */
     fsi_real dt;              /* of the last solve */
-    struct fsi__slip_heap *heap; /* memory of factors and solvers, kept from solve to solve */
-    fsi_mg_rank rank;         /* columns of the dense solids for the V-cycle, as in the monolithic solve */
-    fsi_mg_group *group_of;   /* [solids] */
-    int32_t *rank_cell; fsi_real *rank_val; /* [sides]; factors, rows and K of all groups */
     fsi_real *was; int was_count, was_elements; /* where all surfaces were when the tracers were last kept clear of them, 3 per vertex */
     fsi_real *from;           /* [3 * tracers] where they were before the step */
-    int room[36];
+    int link_room, was_room, from_room;
     void *memory; size_t size;
 } fsi_slip;
 
@@ -4041,47 +4043,54 @@ FSI_API fsi_result fsi_world_restore(fsi_world *w, const void *block) {
    N^T W       fsi__paper.C            only in the paper's form
    K           K                       M + Y^T b Y, b = fluid mass of a side: the fluid right at the wall follows it along the normal */
 #ifndef FSI_COUPLE_NO_GRID
-static int fsi__slip_grow(fsi_slip *s, void **list, int which, size_t need, size_t size) {
-    return fsi__list_grow(&s->desc.allocator, list, s->room + which, 0, need, size);
-}
-#define FSI__SLIP_GROW(s, list, which, need) fsi__slip_grow(s, (void **)(void *)&(s)->list, which, (size_t)(need), sizeof *(s)->list)
-
-/* Memory of a solve: a block from which pieces are cut one after the other. What does not fit comes from the caller's allocator, and the next
+/* Memory of a solve: pieces cut from one block, all given back when the next solve begins. What does not fit comes from the caller's allocator, and the next
    solve starts with a block that would have held it all. */
-struct fsi__slip_heap { fsi_allocator base; unsigned char *block; size_t size, used, over, most; };
+typedef struct fsi__slip_spill { struct fsi__slip_spill *next; size_t size; } fsi__slip_spill;      /* 64 bytes before a piece that did not fit */
+struct fsi__slip_heap { fsi_allocator base; unsigned char *block; size_t size, used, over, most; fsi__slip_spill *spill; int failed; };
 static void *fsi__heap_alloc(size_t size, size_t align, void *user) {
     struct fsi__slip_heap *h = (struct fsi__slip_heap *)user;
     size_t at = (h->used + 63) / 64 * 64;
-    void *p = NULL;
+    unsigned char *p;
     (void)align;
     if (size <= h->size && at <= h->size - size) { h->used = at + size; p = h->block + at; }
-    else if ((p = fsi_alloc(&h->base, size)) != NULL) h->over += size + 64;
+    else {
+        fsi__slip_spill *q = (fsi__slip_spill *)fsi_alloc(&h->base, size + 64);
+        if (!q) return NULL;
+        q->next = h->spill; q->size = size + 64;
+        h->spill = q; h->over += q->size;
+        p = (unsigned char *)q + 64;
+    }
     if (h->used + h->over > h->most) h->most = h->used + h->over;
     return p;
 }
-static void fsi__heap_free(void *ptr, size_t size, void *user) {
+static void fsi__heap_free(void *ptr, size_t size, void *user) {                               /* only the last piece goes at once */
     struct fsi__slip_heap *h = (struct fsi__slip_heap *)user;
     unsigned char *p = (unsigned char *)ptr;
-    if (h->block && p >= h->block && p < h->block + h->size) {
-        if (p + size == h->block + h->used) h->used = (size_t)(p - h->block);
-        return;
-    }
-    fsi_free(&h->base, ptr, size);
-    h->over -= size + 64;
+    fsi__slip_spill *q = h->spill;
+    if (q && p == (unsigned char *)q + 64) { h->spill = q->next; h->over -= q->size; fsi_free(&h->base, q, q->size); }
+    else if (h->used && p + size == h->block + h->used) h->used = (size_t)(p - h->block);
 }
 static fsi_allocator fsi__slip_memory(const fsi_slip *s) {
     fsi_allocator a;
     a.alloc_fn = fsi__heap_alloc; a.free_fn = fsi__heap_free; a.user = s->heap;
     return a;
 }
-/* Factors of the last solve away; a block for the next one. */
+static void *fsi__slip_take(const fsi_slip *s, size_t count, size_t size) {                    /* count + 1 items, zeroed; NULL: heap->failed */
+    const fsi_allocator memory = fsi__slip_memory(s);
+    size_t bytes;
+    void *p = fsi_size_mul(count + 1, size, &bytes) ? fsi_alloc(&memory, bytes) : NULL;
+    if (!p) s->heap->failed = 1;
+    return p;
+}
+#define FSI__SLIP_TAKE(s, list, T, count) ((list) = (T *)fsi__slip_take(s, (size_t)(count), sizeof(T)))
+/* Everything of the last solve away; a block for the next one. */
 static void fsi__slip_forget(fsi_slip *s) {
     struct fsi__slip_heap *h = s->heap;
-    int i;
-    fsi_cholesky_free(&s->start);
-    fsi_cholesky_free(&s->block);
-    for (i = 0; i < s->room[21]; i++) fsi_cholesky_free(s->soft + i);
-    h->used = 0;
+    s->ghosts = s->links = s->groups = s->columns = s->solids = 0;
+    memset(&s->start, 0, sizeof s->start);
+    memset(&s->block, 0, sizeof s->block);
+    while (h->spill) fsi__heap_free((unsigned char *)h->spill + 64, 0, h);
+    h->used = 0; h->failed = 0;
     if (h->most <= h->size) return;
     fsi_free(&h->base, h->block, h->size);
     h->size = h->most + h->most / 4;
@@ -4134,19 +4143,13 @@ FSI_API void fsi_slip_free(fsi_slip *slip) {
     const fsi_allocator *a;
     if (!s || !s->memory) return;
     a = &s->desc.allocator;
+    s->heap->most = 0;
     fsi__slip_forget(s);
     fsi_free(a, s->heap->block, s->heap->size);
-#define FSI__SLIP_FREE(list, which) fsi_free(a, s->list, (size_t)s->room[which] * sizeof *s->list)
-    FSI__SLIP_FREE(ghost, 0); FSI__SLIP_FREE(flux, 1); FSI__SLIP_FREE(velocity, 2); FSI__SLIP_FREE(link, 3); FSI__SLIP_FREE(link_flux, 4);
-    FSI__SLIP_FREE(group, 5); FSI__SLIP_FREE(group_open, 6); FSI__SLIP_FREE(body, 7); FSI__SLIP_FREE(conduct, 8); FSI__SLIP_FREE(wall, 9);
-    FSI__SLIP_FREE(spot, 10); FSI__SLIP_FREE(root, 11); FSI__SLIP_FREE(sum, 12); FSI__SLIP_FREE(vec[0], 13); FSI__SLIP_FREE(row, 14);
-    FSI__SLIP_FREE(offset, 15); FSI__SLIP_FREE(K, 16); FSI__SLIP_FREE(K_at, 17); FSI__SLIP_FREE(stick, 18); FSI__SLIP_FREE(solid, 19); FSI__SLIP_FREE(coarse, 20);
-    FSI__SLIP_FREE(soft, 21); FSI__SLIP_FREE(aux, 22); FSI__SLIP_FREE(z_row, 23); FSI__SLIP_FREE(z_col, 24); FSI__SLIP_FREE(z_val, 25);
-    FSI__SLIP_FREE(y_row, 26); FSI__SLIP_FREE(y_col, 27); FSI__SLIP_FREE(y_val, 28);
-    FSI__SLIP_FREE(group_of, 29); FSI__SLIP_FREE(rank_cell, 30); FSI__SLIP_FREE(rank_val, 31); FSI__SLIP_FREE(was, 32); FSI__SLIP_FREE(from, 33);
-    FSI__SLIP_FREE(rate, 34); FSI__SLIP_FREE(friction, 35);
+    fsi_free(a, s->link, (size_t)s->link_room * sizeof *s->link);
+    fsi_free(a, s->was, (size_t)s->was_room * sizeof *s->was);
+    fsi_free(a, s->from, (size_t)s->from_room * sizeof *s->from);
     fsi_mg_rank_free(&s->rank);
-#undef FSI__SLIP_FREE
     fsi_interface_free(&s->interface);
     fsi_free(a, s->memory, s->size);
     memset(s, 0, sizeof *s);
@@ -4201,6 +4204,7 @@ static int fsi__slip_side(const fsi_interface *f, size_t c, int dir) {
     return -1;
 }
 
+typedef int32_t fsi__slip_pair[2];
 static int fsi__slip_order(const void *a, const void *b) {                                     /* pairs of int32_t */
     const int32_t *p = (const int32_t *)a, *q = (const int32_t *)b;
     return p[0] != q[0] ? (p[0] < q[0] ? -1 : 1) : p[1] != q[1] ? (p[1] < q[1] ? -1 : 1) : 0;
@@ -4245,10 +4249,10 @@ static void fsi__slip_ghosts(fsi_slip *s) {
     }
 }
 
-static int fsi__slip_link_add(fsi_slip *s, int *room, int32_t a, int32_t b) {
+static int fsi__slip_link_add(fsi_slip *s, int32_t a, int32_t b) {
     if (b >= 0 && b < a) { int32_t t = a; a = b; b = t; }
     if (a == b) return 1;
-    if (!fsi__list_grow(&s->desc.allocator, (void **)(void *)&s->link, room, s->links, (size_t)s->links + 1, sizeof *s->link)) return 0;
+    if (!FSI__GROW(s, link, link_room, s->links, s->links + 1)) return 0;
     s->link[s->links].a = a; s->link[s->links++].b = b;
     return 1;
 }
@@ -4265,18 +4269,18 @@ static int fsi__slip_links(fsi_slip *s) {
             ptrdiff_t m = fsi__slip_next(f, at, dir, NULL);
             if (m < 0) {
                 fsi_side_kind kind = s->grid->desc.side[dir].kind;
-                if ((kind == FSI_SIDE_OPEN || kind == FSI_SIDE_INFLOW) && !fsi__slip_link_add(s, s->room + 3, s->ghost[i], -1)) return 0;
+                if ((kind == FSI_SIDE_OPEN || kind == FSI_SIDE_INFLOW) && !fsi__slip_link_add(s, s->ghost[i], -1)) return 0;
                 continue;
             }
             for (j = fsi__slip_spots(s, (size_t)m, &end); j < end; j++) {
                 k = s->spot[j][1];
                 if (s->ghost[k] > s->ghost[i] && fsi__slip_near(f, (size_t)a->cell, (size_t)f->side[k].cell, 1) &&
-                    !fsi__slip_link_add(s, s->room + 3, s->ghost[i], s->ghost[k])) return 0;
+                    !fsi__slip_link_add(s, s->ghost[i], s->ghost[k])) return 0;
             }
         }
         for (dir = 0; dir < 2 * f->dim; dir++) {
             if (dir / 2 == a->axis || (k = fsi__slip_side(f, (size_t)a->cell, dir)) < 0 || f->side[k].solid != a->solid) continue;
-            if (!fsi__slip_link_add(s, s->room + 3, s->ghost[i], s->ghost[k])) return 0;
+            if (!fsi__slip_link_add(s, s->ghost[i], s->ghost[k])) return 0;
         }
     }
     if (s->links) qsort(s->link, (size_t)s->links, sizeof *s->link, fsi__slip_order);
@@ -4439,43 +4443,31 @@ static void fsi__slip_pins(fsi_slip *s, fsi__slip_part part, fsi__slip_entries *
         if (!(s->sum[s->group[i]] > 0)) { fsi__slip_put(e, i, i, 1); s->sum[s->group[i]] = 1; }
 }
 
-static fsi_result fsi__slip_entries_take(const fsi_allocator *a, size_t room, fsi__slip_entries *e) {
+static fsi_result fsi__slip_entries_take(const fsi_slip *s, size_t room, fsi__slip_entries *e) {
     e->room = room; e->count = 0;
-    e->i = (int32_t *)fsi_alloc(a, room * sizeof *e->i);
-    e->j = (int32_t *)fsi_alloc(a, room * sizeof *e->j);
-    e->v = (fsi_real *)fsi_alloc(a, room * sizeof *e->v);
-    return e->i && e->j && e->v ? FSI_OK : FSI_ERR_MEMORY;
+    FSI__SLIP_TAKE(s, e->i, int32_t, room); FSI__SLIP_TAKE(s, e->j, int32_t, room); FSI__SLIP_TAKE(s, e->v, fsi_real, room);
+    return s->heap->failed ? FSI_ERR_MEMORY : FSI_OK;
 }
-/* Cholesky factor of the sum of the entries, which are given back. r: how making them went. */
-static fsi_result fsi__slip_entries_factor(const fsi_allocator *a, int n, fsi__slip_entries *e, fsi_result r, fsi_cholesky *out) {
+/* Cholesky factor of the sum of the entries. */
+static fsi_result fsi__slip_entries_factor(const fsi_slip *s, int n, const fsi__slip_entries *e, fsi_cholesky *out) {
     fsi_cholesky_desc d;
     fsi_csr A;
+    fsi_result r;
     memset(&d, 0, sizeof d);
-    memset(&A, 0, sizeof A);
-    d.allocator = *a;
-    if (r == FSI_OK) r = fsi_csr_from_triplets(&A, n, n, e->count, e->i, e->j, e->v, a);
+    d.allocator = fsi__slip_memory(s);
+    r = fsi_csr_from_triplets(&A, n, n, e->count, e->i, e->j, e->v, &d.allocator);
     if (r == FSI_OK) r = fsi_cholesky_init(out, &A, &d);
-    if (r == FSI_OK) r = fsi_cholesky_factor(out, &A, 0, NULL);
-    fsi_csr_free(&A, a);
-    fsi_free(a, e->v, e->room * sizeof *e->v);
-    fsi_free(a, e->j, e->room * sizeof *e->j);
-    fsi_free(a, e->i, e->room * sizeof *e->i);
-    return r;
+    return r == FSI_OK ? fsi_cholesky_factor(out, &A, 0, NULL) : r;
 }
 static fsi_result fsi__slip_factor(fsi_slip *s, fsi__slip_part part, fsi_cholesky *out) {
-    const fsi_allocator memory = fsi__slip_memory(s);
     fsi__slip_entries e = {NULL, NULL, NULL, 0, 0};
-    fsi_result r;
-    fsi_cholesky_free(out);
     if (!s->ghosts) return FSI_OK;
     fsi__slip_fill(s, part, NULL, &e);                 /* counts */
     fsi__slip_pins(s, part, &e);
-    r = fsi__slip_entries_take(&memory, e.count + 1, &e);
-    if (r == FSI_OK) {
-        fsi__slip_fill(s, part, NULL, &e);
-        fsi__slip_pins(s, part, &e);
-    }
-    return fsi__slip_entries_factor(&memory, s->ghosts, &e, r, out);
+    if (fsi__slip_entries_take(s, e.count, &e) != FSI_OK) return FSI_ERR_MEMORY;
+    fsi__slip_fill(s, part, NULL, &e);
+    fsi__slip_pins(s, part, &e);
+    return fsi__slip_entries_factor(s, s->ghosts, &e, out);
 }
 
 /* ---- Two-way solids: K v = M v* + Y^T b u*_stick + A (S Z)^T p^, K = M + Y^T b Y + B^T B, S = sign of each side in its cell, A = area of a face.
@@ -4489,59 +4481,64 @@ static int fsi__slip_two_way(const fsi_coupled *b) {
 }
 static fsi_real fsi__slip_area(const fsi_slip *s) { return s->grid->dim == 3 ? s->grid->h * s->grid->h : s->grid->h; }
 
-/* Entries of d^T J at a side for the movable degrees of freedom of its two-way solid; returns how many. */
-static size_t fsi__slip_row(const fsi_slip *s, const fsi_side *side, fsi_vec3 d, int32_t *col, fsi_real *val) {
+/* Most entries of a row of J at a side, any direction. */
+static size_t fsi__slip_row_room(const fsi_slip *s, const fsi_side *d) {
+    const fsi_coupled *b = s->interface.solid[d->solid];
+    return b->node ? 3 * (size_t)(d->row_end - d->row) : (size_t)b->dof;
+}
+/* A list of rows R of J, to be filled by fsi__slip_row: movable degrees of freedom of two-way solids only, in the order they come. */
+static fsi_result fsi__slip_rows_take(const fsi_slip *s, int rows, size_t entries, fsi_csr *R) {
+    R->rows = 0; R->cols = s->columns;
+    FSI__SLIP_TAKE(s, R->row, int32_t, rows + 1); FSI__SLIP_TAKE(s, R->col, int32_t, entries); FSI__SLIP_TAKE(s, R->val, fsi_real, entries);
+    return s->heap->failed ? FSI_ERR_MEMORY : FSI_OK;
+}
+/* The next row of R: d^T J at a side. */
+static void fsi__slip_row(const fsi_slip *s, const fsi_side *side, fsi_vec3 d, fsi_csr *R) {
     const fsi_interface *f = &s->interface;
     const fsi_coupled *body = f->solid[side->solid];
-    int at = s->offset[side->solid], e, b;
+    int at = s->offset[side->solid], e, b, two_way = s->offset[side->solid + 1] > at;
+    int32_t n = R->row[R->rows];
     fsi_real length = fsi__length(d);
-    size_t n = 0;
-    if (s->offset[side->solid + 1] == at || !(length > 0)) return 0;
-    if (!body->node) body->row_fn(body, side->element, side->weight, fsi_interface_centre(f, side), fsi_vec_scale(d, 1 / length), s->row);
-    for (e = 0; !body->node && e < body->dof; e++)
-        if (fsi__slip_movable(body, e)) { col[n] = at + e; val[n++] = length * s->row[e]; }
-    for (e = side->row; body->node && e < side->row_end; e++)          /* the row of J along the axis has the weights of all components */
+    if (two_way && !body->node && length > 0) {
+        body->row_fn(body, side->element, side->weight, fsi_interface_centre(f, side), fsi_vec_scale(d, 1 / length), s->row);
+        for (e = 0; e < body->dof; e++)
+            if (fsi__slip_movable(body, e)) { R->col[n] = at + e; R->val[n++] = length * s->row[e]; }
+    }
+    for (e = side->row; two_way && body->node && e < side->row_end; e++)           /* the row of J along the axis has the weights of all components */
         for (b = 0; b < f->dim && fsi__slip_movable(body, f->col[e]); b++) {
             fsi_real v = f->val[e] * fsi__get(d, b);
-            if (v < 0 || v > 0) { col[n] = at + f->col[e] + b - side->axis; val[n++] = v; }
+            if (v < 0 || v > 0) { R->col[n] = at + f->col[e] + b - side->axis; R->val[n++] = v; }
         }
-    return n;
+    R->row[++R->rows] = n;
 }
 /* Rows Z (what pressure pushes) and Y (what fluid at the side pushes). A shell is pushed along its normal only: the pressures in the two cells of a cut
    face belong to places h apart, and the difference along the shell must not move it (in water at rest a leaning sheet would rise). The fluid's mass at a
    side follows the solid along the normal, and across it by what friction ties. */
 static fsi_result fsi__slip_rows(fsi_slip *s) {
     const fsi_interface *f = &s->interface;
-    size_t n = 0, m = 0;
+    size_t room = 0;
     int i;
-    for (i = 0; i < f->sides; i++) n += f->solid[f->side[i].solid]->node ? 3 * (size_t)(f->side[i].row_end - f->side[i].row) : (size_t)f->solid[f->side[i].solid]->dof;
-    if (!FSI__SLIP_GROW(s, z_row, 23, f->sides + 1) || !FSI__SLIP_GROW(s, z_col, 24, n + 1) || !FSI__SLIP_GROW(s, z_val, 25, n + 1) ||
-        !FSI__SLIP_GROW(s, y_row, 26, f->sides + 1) || !FSI__SLIP_GROW(s, y_col, 27, n + 1) || !FSI__SLIP_GROW(s, y_val, 28, n + 1)) return FSI_ERR_MEMORY;
-    for (n = 0, i = 0; i < f->sides; i++) {
-        const fsi_side *d = f->side + i;
-        fsi_real c = 1 / (1 + s->rate[i]), along = fsi__get(d->normal, d->axis);
-        fsi_vec3 axis = fsi_vec((fsi_real)(d->axis == 0), (fsi_real)(d->axis == 1), (fsi_real)(d->axis == 2)), across = fsi_vec_scale(d->normal, along);
-        s->z_row[i] = (int)n; s->y_row[i] = (int)m;
-        n += fsi__slip_row(s, d, d->shell ? across : axis, s->z_col + n, s->z_val + n);
-        m += fsi__slip_row(s, d, fsi_vec_mad(fsi_vec_scale(across, c), axis, 1 - c), s->y_col + m, s->y_val + m);
-    }
-    s->z_row[f->sides] = (int)n; s->y_row[f->sides] = (int)m;
-    return FSI_OK;
-}
-static void fsi__slip_gather(const fsi_slip *s, const fsi_real *cells, const fsi_real *sides, fsi_real *out) {    /* out = (S Z)^T cells, or Y^T b sides */
-    const fsi_interface *f = &s->interface;
-    int i, e;
-    fsi_fill((size_t)s->columns, 0, out);
+    for (i = 0; i < f->sides; i++) room += fsi__slip_row_room(s, f->side + i);
+    if (fsi__slip_rows_take(s, f->sides, room, &s->Z) != FSI_OK || fsi__slip_rows_take(s, f->sides, room, &s->Y) != FSI_OK) return FSI_ERR_MEMORY;
     for (i = 0; i < f->sides; i++) {
         const fsi_side *d = f->side + i;
-        if (sides) for (e = s->y_row[i]; e < s->y_row[i + 1]; e++) out[s->y_col[e]] += s->y_val[e] * (d->mass * sides[i]);
-        else for (e = s->z_row[i]; e < s->z_row[i + 1]; e++) out[s->z_col[e]] += s->z_val[e] * (d->share * (fsi_real)d->sign * cells[d->cell]);
+        fsi_real c = 1 / (1 + s->rate[i]);
+        fsi_vec3 axis = fsi__axis(d->axis), across = fsi_vec_scale(d->normal, fsi__get(d->normal, d->axis));
+        fsi__slip_row(s, d, d->shell ? across : axis, &s->Z);
+        fsi__slip_row(s, d, fsi_vec_mad(fsi_vec_scale(across, c), axis, 1 - c), &s->Y);
     }
+    return FSI_OK;
+}
+static void fsi__slip_gather(const fsi_slip *s, const fsi_real *cells, fsi_real *out) {           /* out = (S Z)^T cells */
+    const fsi_interface *f = &s->interface;
+    int i;
+    for (i = 0; i < f->sides; i++) s->push[i] = f->side[i].share * (fsi_real)f->side[i].sign * cells[f->side[i].cell];
+    fsi_csr_tmul(&s->Z, s->push, out);
 }
 static fsi_real fsi__slip_through(const fsi_slip *s, int side, const fsi_real *v) {                /* (Z v)_s */
     fsi_real t = 0;
-    int e;
-    for (e = s->z_row[side]; e < s->z_row[side + 1]; e++) t += s->z_val[e] * v[s->z_col[e]];
+    int32_t e;
+    for (e = s->Z.row[side]; e < s->Z.row[side + 1]; e++) t += s->Z.val[e] * v[s->Z.col[e]];
     return t;
 }
 static void fsi__slip_scatter(const fsi_slip *s, const fsi_real *v, fsi_real scale, fsi_real *cells) {            /* cells += scale S Z v */
@@ -4549,53 +4546,67 @@ static void fsi__slip_scatter(const fsi_slip *s, const fsi_real *v, fsi_real sca
     int i;
     for (i = 0; i < f->sides; i++) cells[f->side[i].cell] += scale * f->side[i].share * (fsi_real)f->side[i].sign * fsi__slip_through(s, i, v);
 }
-/* Sum of m r^T r over rows r given as lists; what the fluid at the walls adds to a nodal solid. */
-typedef struct fsi__slip_rank_one { int rows, base; const int *row; const int32_t *col; const fsi_real *val, *mass; } fsi__slip_rank_one;
-static fsi_real fsi__slip_side_mass(const fsi_slip *s, int solid, int side) {
-    return s->desc.form != FSI_SLIP_PAPER && s->interface.side[side].solid == solid ? s->interface.side[side].mass : 0;
+
+/* ---- K = M + R^T m R + B^T B of every two-way solid, fixed degrees of freedom as identity. R: Y for the solve, and the ties of friction before it. */
+static int fsi__slip_owns(const fsi_slip *s, int solid, const fsi_csr *R, int i) {                 /* does row i move this solid? */
+    return R->row[i] < R->row[i + 1] && R->col[R->row[i]] >= s->offset[solid] && R->col[R->row[i]] < s->offset[solid + 1];
 }
-/* x = K^-1 x or K x of a nodal solid: K = M + Y^T b Y + B^T B on the movable part, fixed degrees of freedom as identity. */
-static void fsi__slip_soft(const fsi_slip *s, int solid, fsi_real *x, int inverse) {
+static fsi_result fsi__slip_K_dense(const fsi_slip *s, int solid, const fsi_csr *R, const fsi_real *mass) {
     const fsi_coupled *b = s->interface.solid[solid];
-    const fsi_csr *B = b->implicit;
+    fsi_real *K = s->K + s->K_at[solid];
+    int at = s->offset[solid], n = b->dof, i, j, k;
+    for (j = 0; j < n; j++)
+        for (k = 0; k < n; k++) K[j * n + k] = fsi__slip_movable(b, j) && fsi__slip_movable(b, k) ? b->mass[j * n + k] : (fsi_real)(j == k);
+    for (i = 0; i < R->rows; i++)
+        for (j = R->row[i]; fsi__slip_owns(s, solid, R, i) && j < R->row[i + 1]; j++)
+            for (k = R->row[i]; k < R->row[i + 1]; k++) K[(R->col[j] - at) * n + R->col[k] - at] += mass[i] * R->val[j] * R->val[k];
+    return fsi_dense_cholesky(n, K);
+}
+/* Entries of m r^T r, r = row i of R without fixed columns. */
+static void fsi__slip_put_row(const fsi_coupled *b, const fsi_csr *R, int i, int at, fsi_real m, fsi__slip_entries *t) {
+    int j, k;
+    for (j = R->row[i]; j < R->row[i + 1]; j++)
+        for (k = R->row[i]; k < R->row[i + 1]; k++)
+            if (fsi__slip_movable(b, R->col[j] - at) && fsi__slip_movable(b, R->col[k] - at)) fsi__slip_put(t, R->col[j] - at, R->col[k] - at, m * R->val[j] * R->val[k]);
+}
+static void fsi__slip_K_fill(const fsi_slip *s, int solid, const fsi_csr *R, const fsi_real *mass, fsi__slip_entries *t) {
+    const fsi_coupled *b = s->interface.solid[solid];
+    int i;
+    t->count = 0;
+    for (i = 0; i < b->dof; i++) fsi__slip_put(t, i, i, fsi__slip_movable(b, i) ? b->mass[i / 3] : 1);
+    for (i = 0; i < R->rows; i++) if (mass[i] > 0 && fsi__slip_owns(s, solid, R, i)) fsi__slip_put_row(b, R, i, s->offset[solid], mass[i], t);
+    for (i = 0; b->implicit && i < b->implicit->rows; i++) fsi__slip_put_row(b, b->implicit, i, 0, 1, t);
+}
+static fsi_result fsi__slip_K_factor(fsi_slip *s, const fsi_csr *R, const fsi_real *mass) {
+    fsi_result r = FSI_OK;
+    int i;
+    for (i = 0; i < s->solids && r == FSI_OK; i++) {
+        fsi__slip_entries t = {NULL, NULL, NULL, 0, 0};
+        if (s->offset[i + 1] == s->offset[i]) continue;
+        if (!s->interface.solid[i]->node) { r = fsi__slip_K_dense(s, i, R, mass); continue; }
+        fsi__slip_K_fill(s, i, R, mass, &t);           /* counts */
+        r = fsi__slip_entries_take(s, t.count, &t);
+        if (r != FSI_OK) return r;
+        fsi__slip_K_fill(s, i, R, mass, &t);
+        r = fsi__slip_entries_factor(s, s->interface.solid[i]->dof, &t, s->soft + i);
+    }
+    return r;
+}
+/* out += m r^T r x, r = row i of R without fixed columns. */
+static void fsi__slip_mul_row(const fsi_coupled *b, const fsi_csr *R, int i, int at, fsi_real m, const fsi_real *x, fsi_real *out) {
+    fsi_real t = 0;
+    int e;
+    for (e = R->row[i]; e < R->row[i + 1]; e++) if (fsi__slip_movable(b, R->col[e] - at)) t += R->val[e] * x[R->col[e] - at];
+    for (e = R->row[i]; e < R->row[i + 1]; e++) if (fsi__slip_movable(b, R->col[e] - at)) out[R->col[e] - at] += m * t * R->val[e];
+}
+static void fsi__slip_K_mul(const fsi_slip *s, int solid, fsi_real *x) {       /* x = K x of a nodal solid, K of the solve */
+    const fsi_coupled *b = s->interface.solid[solid];
     fsi_real *out = s->K + s->K_at[solid];
-    int i, e, at = s->offset[solid];
-    if (inverse) { (void)fsi_cholesky_solve(s->soft + solid, x, x); return; }
+    int i;
     for (i = 0; i < b->dof; i++) out[i] = fsi__slip_movable(b, i) ? b->mass[i / 3] * x[i] : x[i];
-    for (i = 0; i < s->interface.sides; i++) {
-        fsi_real t = 0, m = fsi__slip_side_mass(s, solid, i);
-        if (!(m > 0)) continue;
-        for (e = s->y_row[i]; e < s->y_row[i + 1]; e++) t += s->y_val[e] * x[s->y_col[e] - at];
-        for (e = s->y_row[i]; e < s->y_row[i + 1]; e++) out[s->y_col[e] - at] += m * t * s->y_val[e];
-    }
-    for (i = 0; B && i < B->rows; i++) {
-        fsi_real t = 0;
-        for (e = B->row[i]; e < B->row[i + 1]; e++) if (fsi__slip_movable(b, B->col[e])) t += B->val[e] * x[B->col[e]];
-        for (e = B->row[i]; e < B->row[i + 1]; e++) if (fsi__slip_movable(b, B->col[e])) out[B->col[e]] += B->val[e] * t;
-    }
+    for (i = 0; i < s->Y.rows; i++) if (s->mass[i] > 0 && fsi__slip_owns(s, solid, &s->Y, i)) fsi__slip_mul_row(b, &s->Y, i, s->offset[solid], s->mass[i], x, out);
+    for (i = 0; b->implicit && i < b->implicit->rows; i++) fsi__slip_mul_row(b, b->implicit, i, 0, 1, x, out);
     fsi_copy((size_t)b->dof, out, x);
-}
-/* Factor of M + sum m r^T r + B^T B, movable part. */
-static fsi_result fsi__slip_soft_factor(const fsi_slip *s, int solid, const fsi__slip_rank_one *q, fsi_cholesky *out) {
-    const fsi_allocator memory = fsi__slip_memory(s);
-    const fsi_coupled *b = s->interface.solid[solid];
-    const fsi_csr *B = b->implicit;
-    size_t room = (size_t)b->dof;
-    fsi__slip_entries t = {NULL, NULL, NULL, 0, 0};
-    fsi_result r;
-    int i, e, k;
-    for (i = 0; i < q->rows; i++) if (q->mass[i] > 0) room += (size_t)(q->row[i + 1] - q->row[i]) * (size_t)(q->row[i + 1] - q->row[i]);
-    for (i = 0; B && i < B->rows; i++) room += (size_t)(B->row[i + 1] - B->row[i]) * (size_t)(B->row[i + 1] - B->row[i]);
-    r = fsi__slip_entries_take(&memory, room, &t);
-    for (i = 0; r == FSI_OK && i < b->dof; i++) fsi__slip_put(&t, i, i, fsi__slip_movable(b, i) ? b->mass[i / 3] : 1);
-    for (i = 0; r == FSI_OK && i < q->rows; i++)
-        for (e = q->row[i]; q->mass[i] > 0 && e < q->row[i + 1]; e++)
-            for (k = q->row[i]; k < q->row[i + 1]; k++) fsi__slip_put(&t, q->col[e] - q->base, q->col[k] - q->base, q->mass[i] * q->val[e] * q->val[k]);
-    for (i = 0; r == FSI_OK && B && i < B->rows; i++)
-        for (e = B->row[i]; e < B->row[i + 1]; e++)
-            for (k = B->row[i]; k < B->row[i + 1]; k++)
-                if (fsi__slip_movable(b, B->col[e]) && fsi__slip_movable(b, B->col[k])) fsi__slip_put(&t, B->col[e], B->col[k], B->val[e] * B->val[k]);
-    return fsi__slip_entries_factor(&memory, b->dof, &t, r, out);
 }
 static void fsi__slip_K(const fsi_slip *s, fsi_real *v, int inverse) {         /* v = K^-1 v or K v */
     int i, j, k;
@@ -4604,20 +4615,43 @@ static void fsi__slip_K(const fsi_slip *s, fsi_real *v, int inverse) {         /
         fsi_real *x = v + s->offset[i];
         const fsi_real *L = s->K + s->K_at[i];
         if (!n) continue;
-        if (s->interface.solid[i]->node) { fsi__slip_soft(s, i, x, inverse); continue; }
+        if (s->interface.solid[i]->node && inverse) { (void)fsi_cholesky_solve(s->soft + i, x, x); continue; }
+        if (s->interface.solid[i]->node) { fsi__slip_K_mul(s, i, x); continue; }
         if (inverse) { fsi_dense_cholesky_solve(n, L, x); continue; }
         for (j = 0; j < n; j++) { fsi_real t = 0; for (k = j; k < n; k++) t += L[k * n + j] * x[k]; x[j] = t; }         /* L^T x, then L */
         for (j = n - 1; j >= 0; j--) { fsi_real t = 0; for (k = 0; k <= j; k++) t += L[j * n + k] * x[k]; x[j] = t; }
     }
 }
-static void fsi__slip_implicit_one(const fsi_coupled *b, const fsi_real *v, fsi_real scale, fsi_real *out) {       /* out += scale B^T B v, movable rows */
-    const fsi_csr *B = b->implicit;
-    int k, e;
-    for (k = 0; B && k < B->rows; k++) {
-        fsi_real t = 0;
-        for (e = B->row[k]; e < B->row[k + 1]; e++) t += B->val[e] * v[B->col[e]];
-        for (e = B->row[k]; e < B->row[k + 1]; e++) if (fsi__slip_movable(b, B->col[e])) out[B->col[e]] += scale * B->val[e] * t;
+static void fsi__slip_implicit(const fsi_slip *s, const fsi_real *v, fsi_real scale, fsi_real *out) {              /* out += scale B^T B v, movable rows */
+    int i, k, e;
+    for (i = 0; i < s->solids; i++) {
+        const fsi_coupled *b = s->interface.solid[i];
+        const fsi_csr *B = s->offset[i + 1] > s->offset[i] ? b->implicit : NULL;
+        for (k = 0; B && k < B->rows; k++) {
+            fsi_real t = 0;
+            for (e = B->row[k]; e < B->row[k + 1]; e++) t += B->val[e] * v[s->offset[i] + B->col[e]];
+            for (e = B->row[k]; e < B->row[k + 1]; e++) if (fsi__slip_movable(b, B->col[e])) out[s->offset[i] + B->col[e]] += scale * B->val[e] * t;
+        }
     }
+}
+/* Plastic collision of solids at `old` with fluid of mass m at the rows of R, gap = its velocity - R old (spoilt): K v = M old + R^T m u, that is
+   v = old + K^-1 (R^T m gap - B^T B old). */
+static void fsi__slip_collide(const fsi_slip *s, const fsi_csr *R, const fsi_real *mass, fsi_real *gap, const fsi_real *old, fsi_real *v) {
+    int i;
+    for (i = 0; i < R->rows; i++) gap[i] *= mass[i];
+    fsi_csr_tmul(R, gap, v);
+    fsi__slip_implicit(s, old, -1, v);
+    fsi__slip_K(s, v, 1);
+    for (i = 0; i < s->columns; i++) v[i] += old[i];
+}
+/* Velocities v into the solids, and what they are at the sides. */
+static void fsi__slip_give(fsi_slip *s, const fsi_real *v) {
+    const fsi_interface *f = &s->interface;
+    int i;
+    for (i = 0; i < s->solids; i++)
+        if (s->offset[i + 1] > s->offset[i]) fsi_copy((size_t)f->solid[i]->dof, v + s->offset[i], f->solid[i]->v);
+    for (i = 0; s->columns && i < f->sides; i++)
+        if (s->offset[f->side[i].solid + 1] > s->offset[f->side[i].solid]) s->body[i] = fsi__slip_body_velocity(s, f->side + i);
 }
 /* ---- Friction, coefficient c < 1. The wall's stress on the fluid is -C rho |V| V, V the sliding velocity, C = FSI_SLIP_STRESS (1 - c) / c: a number without unit,
    so the law knows neither grid nor step nor viscosity. It acts on the cell's samples along the axes other than the side's (those along it are mostly normal
@@ -4629,8 +4663,6 @@ static void fsi__slip_implicit_one(const fsi_coupled *b, const fsi_real *v, fsi_
 static void fsi__slip_rates(fsi_slip *s, fsi_real dt) {
     const fsi_interface *f = &s->interface;
     int i, any = 0;
-    for (i = 0; i < f->sides; i++) s->rate[i] = 0;
-    for (i = 0; i < s->room[35]; i++) s->friction[i] = 0;
     for (i = 0; i < f->solids; i++) any |= fsi__slip_coefficient(s, i) < 1;
     if (!any) return;
     fsi__slip_estimate(s, 0);
@@ -4641,101 +4673,6 @@ static void fsi__slip_rates(fsi_slip *s, fsi_real dt) {
 }
 typedef struct fsi__tie { int32_t side, face; int axis; fsi_real share, old; } fsi__tie;
 
-static fsi_real fsi__tie_row(const fsi_slip *s, const fsi__tie *t, fsi_real *row) {                /* J v there; row: of a dense solid */
-    const fsi_interface *f = &s->interface;
-    const fsi_side *d = f->side + t->side;
-    const fsi_coupled *b = f->solid[d->solid];
-    fsi_real v = 0;
-    int k;
-    if (!b->dof) return fsi__get(s->body[t->side], t->axis);
-    if (!b->node) {
-        fsi_vec3 dir = fsi_vec((fsi_real)(t->axis == 0), (fsi_real)(t->axis == 1), (fsi_real)(t->axis == 2));
-        b->row_fn(b, d->element, d->weight, fsi_interface_centre(f, d), dir, row);
-        for (k = 0; k < b->dof; k++) v += row[k] * b->v[k];
-        return v;
-    }
-    for (k = d->row; k < d->row_end; k++) v += f->val[k] * b->v[f->col[k] - d->axis + t->axis];
-    return v;
-}
-static fsi_real fsi__tie_mass(const fsi_slip *s, const fsi__tie *t) {
-    return t->share * s->grid->desc.rho * s->grid->h * (s->grid->dim == 3 ? s->grid->h * s->grid->h : s->grid->h);
-}
-/* Velocity of one dense solid after the collision; work [dof * dof + 2 dof]. */
-static fsi_result fsi__tie_dense(fsi_slip *s, int solid, const fsi__tie *tie, int ties, fsi_real *work) {
-    const fsi_coupled *b = s->interface.solid[solid];
-    fsi_real *push = work, *row = work + b->dof, *K = row + b->dof;
-    int n = b->dof, i, j, k;
-    fsi_result r;
-    for (i = 0; i < n; i++) push[i] = 0;
-    for (i = 0; i < n * n; i++) K[i] = fsi__slip_movable(b, i / n) && fsi__slip_movable(b, i % n) ? b->mass[i] : (fsi_real)(i / n == i % n);
-    for (k = 0; k < ties; k++) {
-        const fsi__tie *t = tie + k;
-        fsi_real m = fsi__tie_mass(s, t), gap;
-        if (s->interface.side[t->side].solid != solid) continue;
-        gap = t->old - fsi__tie_row(s, t, row);
-        for (i = 0; i < n; i++) {
-            if (!fsi__slip_movable(b, i)) continue;
-            push[i] += m * row[i] * gap;
-            for (j = 0; j < n; j++) if (fsi__slip_movable(b, j)) K[i * n + j] += m * row[i] * row[j];
-        }
-    }
-    r = fsi_dense_cholesky(n, K);
-    if (r != FSI_OK) return r;
-    fsi_dense_cholesky_solve(n, K, push);
-    for (i = 0; i < n; i++) if (fsi__slip_movable(b, i)) b->v[i] += push[i];
-    return FSI_OK;
-}
-/* The same of a nodal one with its implicit forces, (M + sum m J^T J + B^T B) v = M v* + sum m J^T u*: a stiff force in v* must not drive the fluid alone. */
-static fsi_result fsi__tie_nodal(fsi_slip *s, int solid, const fsi__tie *tie, int ties, fsi_real *push) {
-    const fsi_allocator memory = fsi__slip_memory(s), *a = &memory;
-    const fsi_interface *f = &s->interface;
-    const fsi_coupled *b = f->solid[solid];
-    size_t room = 1;
-    fsi__slip_rank_one q;
-    fsi_cholesky factor;
-    fsi_result r = FSI_ERR_MEMORY;
-    int *row, k, e, n = 0;
-    int32_t *col;
-    fsi_real *val, *mass;
-    for (k = 0; k < ties; k++) if (f->side[tie[k].side].solid == solid) room += (size_t)(f->side[tie[k].side].row_end - f->side[tie[k].side].row);
-    memset(&factor, 0, sizeof factor);
-    row = (int *)fsi_alloc(a, ((size_t)ties + 1) * sizeof *row); col = (int32_t *)fsi_alloc(a, room * sizeof *col);
-    val = (fsi_real *)fsi_alloc(a, room * sizeof *val); mass = (fsi_real *)fsi_alloc(a, ((size_t)ties + 1) * sizeof *mass);
-    if (row && col && val && mass) {
-        for (k = 0; k < b->dof; k++) push[k] = 0;
-        for (k = 0; k < ties; k++) {
-            const fsi_side *d = f->side + tie[k].side;
-            fsi_real gap = d->solid == solid ? tie[k].old - fsi__tie_row(s, tie + k, NULL) : 0;
-            row[k] = n;
-            mass[k] = d->solid == solid ? fsi__tie_mass(s, tie + k) : 0;
-            for (e = d->row; d->solid == solid && e < d->row_end; e++)
-                if (fsi__slip_movable(b, f->col[e])) { col[n] = f->col[e] - d->axis + tie[k].axis; val[n] = f->val[e]; push[col[n]] += mass[k] * val[n] * gap; n++; }
-        }
-        row[ties] = n;
-        fsi__slip_implicit_one(b, b->v, -1, push);
-        q.rows = ties; q.base = 0; q.row = row; q.col = col; q.val = val; q.mass = mass;
-        r = fsi__slip_soft_factor(s, solid, &q, &factor);
-        if (r == FSI_OK) r = fsi_cholesky_solve(&factor, push, push);
-        for (k = 0; r == FSI_OK && k < b->dof; k++) if (fsi__slip_movable(b, k)) b->v[k] += push[k];
-    }
-    fsi_cholesky_free(&factor);
-    fsi_free(a, mass, ((size_t)ties + 1) * sizeof *mass); fsi_free(a, val, room * sizeof *val);
-    fsi_free(a, col, room * sizeof *col); fsi_free(a, row, ((size_t)ties + 1) * sizeof *row);
-    return r;
-}
-/* From v after the collision to the v* that gives it once the implicit forces act: M v* = M v*_old + what the fluid lost. */
-static void fsi__tie_back(const fsi_slip *s, int solid, const fsi__tie *tie, int ties, const fsi_real *old, fsi_real *push) {
-    const fsi_interface *f = &s->interface;
-    const fsi_coupled *b = f->solid[solid];
-    int k, e;
-    for (k = 0; k < b->dof; k++) push[k] = 0;
-    for (k = 0; k < ties; k++) {
-        const fsi_side *d = f->side + tie[k].side;
-        fsi_real lost = d->solid == solid ? fsi__tie_mass(s, tie + k) * (tie[k].old - fsi__tie_row(s, tie + k, NULL)) : 0;
-        for (e = d->row; d->solid == solid && e < d->row_end; e++) push[f->col[e] - d->axis + tie[k].axis] += f->val[e] * lost;
-    }
-    for (k = 0; k < b->dof; k++) b->v[k] = fsi__slip_movable(b, k) ? old[k] + push[k] * b->inverse_mass[k / 3] : old[k];
-}
 static int fsi__tie_open(const fsi_slip *s, size_t cell, int dir, size_t *face) {  /* a sample between this cell and another that it sees */
     ptrdiff_t m = fsi__slip_next(&s->interface, cell, dir, face);
     return m >= 0 && !s->interface.blocked[dir / 2][*face] && !s->interface.covered[m] && s->grid->weight[dir / 2][*face] > 0;
@@ -4762,67 +4699,59 @@ static int fsi__tie_list(fsi_slip *s, fsi__tie *tie) {                 /* counts
         }
     return n;
 }
+static void fsi__tie_gaps(const fsi_slip *s, const fsi__tie *tie, int n, fsi_real *gap) {         /* fluid before - solid now */
+    int k;
+    for (k = 0; k < n; k++) gap[k] = tie[k].old - fsi__get(s->body[tie[k].side], tie[k].axis);
+}
+/* The solids' v* in s->solid and the fluid's u* after the collision. Nodal solids get the v* that leads to their velocity once the implicit forces act:
+   M v* = M v*_old + what the fluid lost. */
 static fsi_result fsi__slip_tie(fsi_slip *s, fsi_real dt) {
-    const fsi_allocator memory = fsi__slip_memory(s);
     const fsi_interface *f = &s->interface;
-    size_t bytes, room, longest = 1;
+    const fsi_real *given = s->solid + 4 * (size_t)s->columns;
+    fsi_real *v = s->solid, *push = s->solid + 3 * (size_t)s->columns, *mass, *gap;
+    int i, k, n = fsi__tie_list(s, NULL);
+    size_t room = 0;
     fsi__tie *tie;
-    fsi_real *work;
-    fsi_result r = FSI_OK;
-    int i, n;
-    n = fsi__tie_list(s, NULL);
+    fsi_result r;
+    fsi_csr R;
     if (!n) return FSI_OK;
-    for (i = 0; i < f->solids; i++) {
-        size_t dof = (size_t)f->solid[i]->dof;
-        if (f->solid[i]->node ? 3 * dof > longest : dof * (dof + 2) > longest) longest = f->solid[i]->node ? 3 * dof : dof * (dof + 2);
+    FSI__SLIP_TAKE(s, tie, fsi__tie, n); FSI__SLIP_TAKE(s, mass, fsi_real, n); FSI__SLIP_TAKE(s, gap, fsi_real, n);
+    if (s->heap->failed) return FSI_ERR_MEMORY;
+    (void)fsi__tie_list(s, tie);
+    for (k = 0; k < n; k++) room += fsi__slip_row_room(s, f->side + tie[k].side);
+    if (fsi__slip_rows_take(s, n, room, &R) != FSI_OK) return FSI_ERR_MEMORY;
+    for (k = 0; k < n; k++) {
+        fsi__slip_row(s, f->side + tie[k].side, fsi__axis(tie[k].axis), &R);
+        mass[k] = tie[k].share * s->grid->desc.rho * s->grid->h * fsi__slip_area(s);
     }
-    bytes = (size_t)n * sizeof *tie; room = longest * sizeof *work;
-    tie = (fsi__tie *)fsi_alloc(&memory, bytes);
-    work = (fsi_real *)fsi_alloc(&memory, room);
-    if (tie && work) {
-        n = fsi__tie_list(s, tie);
-        for (i = 0; i < f->solids && r == FSI_OK; i++)
-            if (s->offset[i + 1] > s->offset[i]) r = f->solid[i]->node ? fsi__tie_nodal(s, i, tie, n, work) : fsi__tie_dense(s, i, tie, n, work);
-        for (i = 0; i < n && r == FSI_OK; i++) {
-            const fsi__tie *t = tie + i;
-            fsi_real gap = t->old - fsi__tie_row(s, t, work);
-            s->grid->u[t->axis][t->face] -= t->share * gap;
-            s->friction[3 * f->side[t->side].solid + t->axis] += fsi__tie_mass(s, t) * gap / dt;
-            if (s->grid->u_plus[t->axis]) s->grid->u_plus[t->axis][t->face] = s->grid->u[t->axis][t->face];
-        }
-        for (i = 0; i < f->solids && r == FSI_OK; i++)
-            if (s->offset[i + 1] > s->offset[i] && f->solid[i]->node) fsi__tie_back(s, i, tie, n, s->solid + 4 * (size_t)s->columns + s->offset[i], work);
-    } else r = FSI_ERR_MEMORY;
-    fsi_free(&memory, work, room);
-    fsi_free(&memory, tie, bytes);
-    return r == FSI_OK ? fsi_grid_build_pressure(s->grid, dt) : r;     /* the right-hand side of the new u* */
+    r = fsi__slip_K_factor(s, &R, mass);
+    if (r != FSI_OK) return r;
+    fsi__tie_gaps(s, tie, n, gap);
+    fsi__slip_collide(s, &R, mass, gap, given, v);
+    fsi__slip_give(s, v);
+    fsi__tie_gaps(s, tie, n, gap);
+    for (k = 0; k < n; k++) {
+        int axis = tie[k].axis, face = tie[k].face;
+        s->grid->u[axis][face] -= tie[k].share * gap[k];
+        if (s->grid->u_plus[axis]) s->grid->u_plus[axis][face] = s->grid->u[axis][face];
+        gap[k] *= mass[k];
+        s->friction[3 * f->side[tie[k].side].solid + axis] += gap[k] / dt;
+    }
+    fsi_csr_tmul(&R, gap, push);
+    for (i = 0; i < s->solids; i++)
+        for (k = s->offset[i]; f->solid[i]->node && k < s->offset[i + 1]; k++) v[k] = given[k] + push[k] * f->solid[i]->inverse_mass[(k - s->offset[i]) / 3];
+    return fsi_grid_build_pressure(s->grid, dt);                        /* the right-hand side of the new u* */
 }
-
-/* K += Y^T b Y of a side of a dense solid. */
-static void fsi__slip_add_mass(fsi_slip *s, int side) {
-    const fsi_side *d = s->interface.side + side;
-    int at = s->offset[d->solid], dof = s->offset[d->solid + 1] - at, e, k;
-    fsi_real *K = s->K + s->K_at[d->solid];
-    if (!dof || s->interface.solid[d->solid]->node) return;
-    for (e = s->y_row[side]; e < s->y_row[side + 1]; e++)
-        for (k = s->y_row[side]; k < s->y_row[side + 1]; k++) K[(s->y_col[e] - at) * dof + s->y_col[k] - at] += d->mass * s->y_val[e] * s->y_val[k];
-}
-static fsi_result fsi__slip_soft_sides(fsi_slip *s, int solid) {
-    fsi__slip_rank_one q;
-    int i;
-    q.rows = s->interface.sides; q.base = s->offset[solid]; q.row = s->y_row; q.col = s->y_col; q.val = s->y_val; q.mass = s->stick;
-    for (i = 0; i < q.rows; i++) s->stick[i] = fsi__slip_side_mass(s, solid, i);       /* free until the starts are made */
-    return fsi__slip_soft_factor(s, solid, &q, s->soft + solid);
-}
-/* Columns, K and its factors; v* kept in solid. */
-static fsi_result fsi__slip_solids(fsi_slip *s) {
+/* Degrees of freedom of the two-way solids, and their v*. */
+static fsi_result fsi__slip_columns(fsi_slip *s) {
     const fsi_interface *f = &s->interface;
     size_t n = 0;
-    int i, j, k;
-    i = s->room[21];
-    if (!FSI__SLIP_GROW(s, K_at, 17, f->solids + 1) || !FSI__SLIP_GROW(s, soft, 21, f->solids + 1)) return FSI_ERR_MEMORY;
-    for (; i < s->room[21]; i++) memset(s->soft + i, 0, sizeof *s->soft);
-    for (s->columns = 0, i = 0; i < f->solids; i++) {
+    int i;
+    FSI__SLIP_TAKE(s, s->K_at, size_t, f->solids); FSI__SLIP_TAKE(s, s->soft, fsi_cholesky, f->solids);
+    FSI__SLIP_TAKE(s, s->offset, int, f->solids); FSI__SLIP_TAKE(s, s->friction, fsi_real, 3 * f->solids);
+    if (s->heap->failed) return FSI_ERR_MEMORY;
+    s->solids = f->solids;
+    for (i = 0; i < f->solids; i++) {
         const fsi_coupled *b = f->solid[i];
         s->offset[i] = s->columns;
         s->K_at[i] = n;
@@ -4832,26 +4761,11 @@ static fsi_result fsi__slip_solids(fsi_slip *s) {
         n += b->node ? (size_t)b->dof : (size_t)b->dof * (size_t)b->dof;
     }
     s->offset[f->solids] = s->columns;
-    if (fsi__slip_rows(s) != FSI_OK) return FSI_ERR_MEMORY;
-    if (!FSI__SLIP_GROW(s, K, 16, n + 1) || !FSI__SLIP_GROW(s, solid, 19, 5 * s->columns + 1)) return FSI_ERR_MEMORY;
-    for (i = 0; i < f->solids; i++) {
-        const fsi_coupled *b = f->solid[i];
-        int dof = s->offset[i + 1] - s->offset[i];
-        fsi_real *K = s->K + s->K_at[i];
-        if (!dof) continue;
-        fsi_copy((size_t)dof, b->v, s->solid + 4 * s->columns + s->offset[i]);
-        for (j = 0; !b->node && j < dof; j++)
-            for (k = 0; k < dof; k++)
-                K[j * dof + k] = fsi__slip_movable(b, j) && fsi__slip_movable(b, k) ? b->mass[j * dof + k] : (fsi_real)(j == k);
-    }
-    for (i = 0; i < f->sides && s->desc.form != FSI_SLIP_PAPER; i++) fsi__slip_add_mass(s, i);
-    for (i = 0; i < f->solids; i++) {
-        fsi_result r = FSI_OK;
-        if (s->offset[i + 1] == s->offset[i]) continue;
-        if (!f->solid[i]->node) r = fsi_dense_cholesky(f->solid[i]->dof, s->K + s->K_at[i]);
-        else r = fsi__slip_soft_sides(s, i);
-        if (r != FSI_OK) return r;
-    }
+    FSI__SLIP_TAKE(s, s->K, fsi_real, n); FSI__SLIP_TAKE(s, s->solid, fsi_real, 5 * s->columns);
+    if (s->heap->failed) return FSI_ERR_MEMORY;
+    for (i = 0; i < f->solids; i++)
+        if (s->offset[i + 1] > s->offset[i]) fsi_copy((size_t)f->solid[i]->dof, f->solid[i]->v, s->solid + 4 * s->columns + s->offset[i]);
+    fsi_copy((size_t)s->columns, s->solid + 4 * s->columns, s->solid);
     return FSI_OK;
 }
 /* Columns S Z and K / (rho h A) of the dense solids, which the V-cycle takes along (fsi_mg_rank): rho h A S Z K^-1 (S Z)^T is the low-rank part of the matrix. */
@@ -4859,17 +4773,19 @@ static fsi_result fsi__slip_rank(fsi_slip *s) {
     const fsi_interface *f = &s->interface;
     size_t room = (size_t)f->sides, at = room, sides = 0;
     int i, j, k, n, solid;
+    int32_t *cell;
+    fsi_real *val;
     fsi_result r;
     for (i = 0; i < f->solids; i++) if (!f->solid[i]->node) room += (size_t)f->solid[i]->dof * (size_t)f->solid[i]->dof;
     for (i = 0; i < f->sides; i++) if (!f->solid[f->side[i].solid]->node) room += (size_t)f->solid[f->side[i].solid]->dof;
-    if (!FSI__SLIP_GROW(s, group_of, 29, f->solids + 1) || !FSI__SLIP_GROW(s, rank_cell, 30, f->sides + 1) || !FSI__SLIP_GROW(s, rank_val, 31, room + 1)) return FSI_ERR_MEMORY;
+    FSI__SLIP_TAKE(s, s->group_of, fsi_mg_group, f->solids); FSI__SLIP_TAKE(s, cell, int32_t, f->sides); FSI__SLIP_TAKE(s, val, fsi_real, room);
+    if (s->heap->failed) return FSI_ERR_MEMORY;
     for (solid = 0; solid < f->solids; solid++) {
         const fsi_coupled *b = f->solid[solid];
         const fsi_real *L = s->K + s->K_at[solid];
         fsi_mg_group *g = s->group_of + solid;
-        fsi_real *K = s->rank_val + at, scale = 1 / (s->grid->desc.rho * s->grid->h * fsi__slip_area(s));
+        fsi_real *K = val + at, scale = 1 / (s->grid->desc.rho * s->grid->h * fsi__slip_area(s));
         int dof = s->offset[solid + 1] - s->offset[solid];
-        memset(g, 0, sizeof *g);
         if (!dof || b->node) continue;
         for (n = 0, i = 0; i < dof; i++)                                       /* movable rows of L L^T */
             for (j = 0; fsi__slip_movable(b, i) && j < dof; j++) {
@@ -4879,49 +4795,23 @@ static fsi_result fsi__slip_rank(fsi_slip *s) {
             }
         for (g->columns = 0, i = 0; i < dof; i++) g->columns += fsi__slip_movable(b, i);
         at += (size_t)n;
-        g->K = K; g->cell = s->rank_cell + sides; g->factor = s->rank_val + sides; g->val = s->rank_val + at;
+        g->K = K; g->cell = cell + sides; g->factor = val + sides; g->val = val + at;
         for (i = 0; i < f->sides; i++) {
             if (f->side[i].solid != solid) continue;
-            s->rank_cell[sides] = f->side[i].cell;
-            s->rank_val[sides++] = f->side[i].share * (fsi_real)f->side[i].sign;
-            for (k = 0; k < g->columns; k++) s->rank_val[at++] = s->z_row[i] < s->z_row[i + 1] ? s->z_val[s->z_row[i] + k] : 0;
+            cell[sides] = f->side[i].cell;
+            val[sides++] = f->side[i].share * (fsi_real)f->side[i].sign;
+            for (k = 0; k < g->columns; k++) val[at++] = s->Z.row[i] < s->Z.row[i + 1] ? s->Z.val[s->Z.row[i] + k] : 0;
             g->entries++;
         }
     }
     r = fsi_mg_rank_build(&s->rank, s->grid->mg, s->group_of, f->solids);
     return r == FSI_ERR_SINGULAR ? FSI_OK : r;         /* then the plain V-cycle has to do */
 }
-static void fsi__slip_implicit(const fsi_slip *s, const fsi_real *v, fsi_real scale, fsi_real *out) {              /* of all two-way solids */
-    int i;
-    for (i = 0; i < s->interface.solids; i++)
-        if (s->offset[i + 1] > s->offset[i]) fsi__slip_implicit_one(s->interface.solid[i], v + s->offset[i], scale, out + s->offset[i]);
-}
-/* v without pressure: K^-1 (M v* + Y^T b u*_stick) = v* + K^-1 (Y^T b (u*_stick - Y v*) - B^T B v*). First pass only. */
+/* v without pressure, from v*: the fluid at the walls has struck it. First pass only. */
 static void fsi__slip_free_velocity(fsi_slip *s) {
-    const fsi_interface *f = &s->interface;
-    size_t n = (size_t)s->columns;
-    fsi_real *v0 = s->solid + n;
     int i;
-    if (!n) return;
-    for (i = 0; i < f->sides; i++) s->stick[i] -= s->wall[i];
-    if (s->desc.form == FSI_SLIP_PAPER) fsi_fill(n, 0, v0);
-    else fsi__slip_gather(s, NULL, s->stick, v0);
-    fsi__slip_implicit(s, s->solid, -1, v0);
-    fsi__slip_K(s, v0, 1);
-    for (i = 0; i < s->columns; i++) v0[i] += s->solid[i];
-}
-/* Velocities v into the solids, and what they are at the sides. */
-static void fsi__slip_give(fsi_slip *s, const fsi_real *v) {
-    const fsi_interface *f = &s->interface;
-    int i;
-    if (!s->columns) return;
-    for (i = 0; i < f->solids; i++)
-        if (s->offset[i + 1] > s->offset[i]) fsi_copy((size_t)f->solid[i]->dof, v + s->offset[i], f->solid[i]->v);
-    for (i = 0; i < f->sides; i++) {
-        const fsi_side *d = f->side + i;
-        if (s->offset[d->solid + 1] == s->offset[d->solid]) continue;
-        s->body[i] = fsi__slip_body_velocity(s, d);
-    }
+    for (i = 0; i < s->interface.sides; i++) s->stick[i] -= s->wall[i];
+    fsi__slip_collide(s, &s->Y, s->mass, s->stick, s->solid, s->solid + s->columns);
 }
 /* What the walls push before the solve adds Z (v - v0): closed solids J v0; shells slide with what the starts of the fluxes were taken for, J v - Z (v - v0). */
 static void fsi__slip_walls(fsi_slip *s, const fsi_real *v) {
@@ -4978,7 +4868,7 @@ static void fsi__slip_pushed(fsi_slip *s) {
             for (k = 0; j == n && k < p; k++) in |= r == pushed[k];
             x[f->side[i].cell] = (fsi_real)(j < n ? r == seen[j] : in);
         }
-        fsi__slip_gather(s, x, NULL, w);
+        fsi__slip_gather(s, x, w);
         if (!(fsi_max_abs((size_t)s->columns, w) > limit)) continue;
         if (j < n) { pushed[p++] = seen[j]; continue; }
         for (i = 0; i < p; i++) s->count[pushed[i]] = -1;
@@ -5011,7 +4901,7 @@ static void fsi__slip_coarse_build(fsi_slip *s) {
             if (mg->label[f->side[i].cell] == r) { s->coarse[r] += (double)(s->conduct[i] * (1 - s->aux[s->ghost[i]])); most += (double)s->conduct[i]; }
         if (!(s->coarse[r] > 1e-6 * most)) s->coarse[r] = 0;
         if (!s->columns) continue;
-        fsi__slip_gather(s, x, NULL, w);
+        fsi__slip_gather(s, x, w);
         fsi_copy((size_t)s->columns, w, s->solid + 2 * (size_t)s->columns);
         fsi__slip_K(s, w, 1);
         s->coarse[r] += (double)k * fsi_dot((size_t)s->columns, w, s->solid + 2 * (size_t)s->columns);
@@ -5043,7 +4933,7 @@ static void fsi__slip_apply_two_way(const fsi_real *x, fsi_real *y, void *user) 
     fsi_real *w = s->solid + 3 * (size_t)s->columns;
     fsi__slip_apply(x, y, s);
     if (!s->columns) return;
-    fsi__slip_gather(s, x, NULL, w);
+    fsi__slip_gather(s, x, w);
     fsi__slip_K(s, w, 1);
     fsi__slip_scatter(s, w, s->grid->desc.rho * s->grid->h * fsi__slip_area(s), y);
 }
@@ -5054,7 +4944,7 @@ static void fsi__slip_apply_indefinite(const fsi_real *x, fsi_real *y, void *use
     fsi_real k = s->grid->desc.rho * s->grid->h, *w = s->solid + 3 * m;
     fsi__slip_apply(x, y, s);
     fsi__slip_scatter(s, x + n, k, y);
-    fsi__slip_gather(s, x, NULL, y + n);
+    fsi__slip_gather(s, x, y + n);
     fsi_copy(m, x + n, w);
     fsi__slip_K(s, w, 0);
     for (i = 0; i < m; i++) y[n + i] = k * (y[n + i] - w[i] / fsi__slip_area(s));
@@ -5089,9 +4979,9 @@ static void fsi__slip_project(fsi_real *x, void *user) {
 /* Sides, and what is known of the solids there. */
 static fsi_result fsi__slip_sides(fsi_slip *s) {
     fsi_interface *f = &s->interface;
-    size_t sides;
     fsi_result r;
-    int i, longest = 1;
+    int i, n, longest = 1;
+    fsi__slip_forget(s);
     r = fsi_grid_classify(s->grid);
     if (r >= 0) r = fsi_interface_sides(f, s->grid);
     if (r < 0) return r;
@@ -5099,15 +4989,16 @@ static fsi_result fsi__slip_sides(fsi_slip *s) {
         longest = fsi__imax(longest, f->solid[i]->dof);
         if (s->desc.coefficient && !(s->desc.coefficient[i] >= 0 && s->desc.coefficient[i] <= 1)) return FSI_ERR_ARGUMENT;
     }
-    sides = (size_t)f->sides + 1;
-    if (!FSI__SLIP_GROW(s, ghost, 0, sides) || !FSI__SLIP_GROW(s, flux, 1, sides) || !FSI__SLIP_GROW(s, velocity, 2, sides) ||
-        !FSI__SLIP_GROW(s, group, 5, sides) || !FSI__SLIP_GROW(s, group_open, 6, sides) || !FSI__SLIP_GROW(s, body, 7, sides) ||
-        !FSI__SLIP_GROW(s, conduct, 8, sides) || !FSI__SLIP_GROW(s, wall, 9, sides) || !FSI__SLIP_GROW(s, spot, 10, sides) ||
-        !FSI__SLIP_GROW(s, row, 14, longest) || !FSI__SLIP_GROW(s, stick, 18, sides) || !FSI__SLIP_GROW(s, offset, 15, f->solids + 1) ||
-        !FSI__SLIP_GROW(s, rate, 34, sides) || !FSI__SLIP_GROW(s, friction, 35, 3 * f->solids + 1)) return FSI_ERR_MEMORY;
+    n = f->sides;
+    FSI__SLIP_TAKE(s, s->ghost, int32_t, n); FSI__SLIP_TAKE(s, s->group, int32_t, n); FSI__SLIP_TAKE(s, s->group_open, uint8_t, n); FSI__SLIP_TAKE(s, s->spot, fsi__slip_pair, n);
+    FSI__SLIP_TAKE(s, s->flux, fsi_real, n); FSI__SLIP_TAKE(s, s->velocity, fsi_vec3, n); FSI__SLIP_TAKE(s, s->body, fsi_vec3, n); FSI__SLIP_TAKE(s, s->wall, fsi_real, n);
+    FSI__SLIP_TAKE(s, s->conduct, fsi_real, n); FSI__SLIP_TAKE(s, s->rate, fsi_real, n); FSI__SLIP_TAKE(s, s->mass, fsi_real, n);
+    FSI__SLIP_TAKE(s, s->stick, fsi_real, n); FSI__SLIP_TAKE(s, s->push, fsi_real, n); FSI__SLIP_TAKE(s, s->row, fsi_real, longest);
+    if (s->heap->failed) return FSI_ERR_MEMORY;
     for (i = 0; i < f->sides; i++) {
         const fsi_side *side = f->side + i;
         s->conduct[i] = !(side->mass > 0) ? 0 : fsi__slip_coefficient(s, side->solid) / (s->desc.ghost_mass > 0 ? s->desc.ghost_mass : 30);
+        s->mass[i] = s->desc.form == FSI_SLIP_PAPER ? 0 : side->mass;
         s->body[i] = fsi__slip_body_velocity(s, side);
         s->wall[i] = f->solid[side->solid]->dof ? fsi_interface_velocity(f, side, f->solid[side->solid]->v) : fsi__get(s->body[i], side->axis);
     }
@@ -5127,21 +5018,20 @@ static fsi_result fsi__slip_prepare(fsi_slip *s, fsi_real dt) {
     if (r >= 0) r = fsi_mg_update(g->mg, g->cell, g->weights_are_one ? NULL : (const fsi_real *const *)g->weight);
     if (r < 0) return r;
     fsi__slip_ghosts(s);
-    n = (size_t)g->mg->regions + (size_t)s->ghosts + 1;
-    if (!fsi__slip_links(s) || !FSI__SLIP_GROW(s, link_flux, 4, s->links + 1) || !FSI__SLIP_GROW(s, root, 11, n) || !FSI__SLIP_GROW(s, sum, 12, 2 * n))
-        return FSI_ERR_MEMORY;
-    s->count = s->sum + n;
-    r = fsi__slip_solids(s);
+    if (!fsi__slip_links(s)) return FSI_ERR_MEMORY;
+    r = fsi__slip_columns(s);
     if (r >= 0) r = fsi__slip_tie(s, dt);
+    if (r >= 0) r = fsi__slip_rows(s);
+    if (r >= 0) r = fsi__slip_K_factor(s, &s->Y, s->mass);
     if (r < 0) return r;
-    for (i = 0; i < f->solids; i++) if (s->offset[i + 1] > s->offset[i]) fsi_copy((size_t)f->solid[i]->dof, f->solid[i]->v, s->solid + s->offset[i]);
     fsi__slip_give(s, s->solid);
     for (i = 0; i < f->sides; i++)
         if (s->offset[f->side[i].solid + 1] > s->offset[f->side[i].solid]) s->wall[i] = fsi_interface_velocity(f, f->side + i, f->solid[f->side[i].solid]->v);
-    if (!FSI__SLIP_GROW(s, coarse, 20, 2 * g->mg->regions + 1)) return FSI_ERR_MEMORY;
-    n = g->cells + (size_t)s->ghosts + (size_t)s->columns;
-    if (!FSI__SLIP_GROW(s, vec[0], 13, 4 * n) || !FSI__SLIP_GROW(s, aux, 22, s->ghosts + 1)) return FSI_ERR_MEMORY;
-    for (i = 1; i < 4; i++) s->vec[i] = s->vec[0] + (size_t)i * n;
+    n = (size_t)g->mg->regions + (size_t)s->ghosts;
+    FSI__SLIP_TAKE(s, s->link_flux, fsi_real, s->links); FSI__SLIP_TAKE(s, s->root, int32_t, n); FSI__SLIP_TAKE(s, s->sum, double, n); FSI__SLIP_TAKE(s, s->count, double, n);
+    FSI__SLIP_TAKE(s, s->coarse, double, 2 * g->mg->regions); FSI__SLIP_TAKE(s, s->aux, fsi_real, s->ghosts);
+    for (i = 0; i < 4; i++) FSI__SLIP_TAKE(s, s->vec[i], fsi_real, g->cells + (size_t)s->ghosts + (size_t)s->columns);
+    if (s->heap->failed) return FSI_ERR_MEMORY;
     fsi__slip_regions(s);
     r = fsi__slip_factor(s, FSI__SLIP_START, &s->start);
     if (r == FSI_OK) r = fsi__slip_factor(s, FSI__SLIP_BLOCK, &s->block);
@@ -5213,7 +5103,7 @@ static fsi_result fsi__slip_cg(fsi_slip *s, const fsi_real *b, fsi_real *x, int 
     if (!m) return r;
     if (indefinite) fsi_copy(m, X + n, v);
     else {
-        fsi__slip_gather(s, x, NULL, v);
+        fsi__slip_gather(s, x, v);
         fsi__slip_K(s, v, 1);
         fsi_scale(m, fsi__slip_area(s), v);
     }
@@ -5637,7 +5527,6 @@ FSI_API fsi_result fsi_slip_solve(fsi_slip *slip, fsi_real dt, fsi_report *repor
     if (!(given > 0)) s->desc.ghost_mass = 30;
     s->dt = dt;
     s->stepped = 0;
-    fsi__slip_forget(s);
     r = fsi__slip_prepare(s, dt);
     if (r >= 0) r = s->desc.form == FSI_SLIP_PAPER ? fsi__paper_solve(s, &rep) : fsi__slip_passes(s, &rep);
     if (r >= 0) {
@@ -5685,7 +5574,7 @@ FSI_API fsi_result fsi_slip_trace(const fsi_slip *slip, fsi_real dt, int count, 
 static fsi_result fsi__slip_flow(fsi_slip *s, fsi_real dt) {           /* the tracers with the flow; where they were into from */
     ptrdiff_t i;
     if (s->tracers < 0 || !fsi_all_finite(3 * (size_t)s->tracers, s->tracer)) return FSI_ERR_ARGUMENT;
-    if (!FSI__SLIP_GROW(s, from, 33, 3 * (size_t)s->tracers + 1)) return FSI_ERR_MEMORY;
+    if (!FSI__GROW(s, from, from_room, 0, 3 * (size_t)s->tracers + 1)) return FSI_ERR_MEMORY;
     fsi_copy(3 * (size_t)s->tracers, s->tracer, s->from);
     FSI__OMP(parallel for schedule(static) if (s->tracers > 1000))
     for (i = 0; i < s->tracers; i++) {
@@ -5810,7 +5699,7 @@ static fsi_result fsi__slip_carry(fsi_slip *s, const fsi_real *from) {
             if (f->dim == 2) x[2] = z;
         }
     }
-    if (!FSI__SLIP_GROW(s, was, 32, n + 1)) return FSI_ERR_MEMORY;
+    if (!FSI__GROW(s, was, was_room, 0, n + 1)) return FSI_ERR_MEMORY;
     for (n = 0, i = 0; i < f->solids; n += 3 * (size_t)f->solid[i++]->surface.vertex_count)
         memcpy(s->was + n, f->solid[i]->surface.x, 3 * (size_t)f->solid[i]->surface.vertex_count * sizeof(fsi_real));
     s->was_count = (int)n; s->was_elements = elements;
@@ -5885,7 +5774,7 @@ FSI_API fsi_vec3 fsi_slip_force(const fsi_slip *slip, int solid) {
         const fsi_side *d = slip->interface.side + i;
         if (d->solid == solid) F[d->axis] += d->share * (fsi_real)d->sign * p[d->cell] * fsi__slip_area(slip) / slip->dt;
     }
-    for (i = 0; i < 3; i++) if (solid >= 0 && 3 * solid + i < slip->room[35]) F[i] += slip->friction[3 * solid + i];
+    for (i = 0; i < 3; i++) if (solid >= 0 && solid < slip->solids) F[i] += slip->friction[3 * solid + i];
     return fsi_vec_load(F);
 }
 
@@ -5927,7 +5816,7 @@ FSI_API fsi_result fsi_slip_restore(fsi_slip *slip, const void *block) {
     if (!block) return FSI_ERR_ARGUMENT;
     memcpy(&head, at, sizeof head);
     if (head.was_count < 0) return FSI_ERR_SIZE;
-    if (!FSI__SLIP_GROW(slip, was, 32, head.was_count + 1)) return FSI_ERR_MEMORY;
+    if (!FSI__GROW(slip, was, was_room, 0, head.was_count + 1)) return FSI_ERR_MEMORY;
     fsi__interface_clear(&slip->interface);            /* what was cut is found again by the next detect */
     slip->interface.started = head.started != 0;
     for (at += sizeof head, k = 0; (part = fsi__slip_piece(slip, k, &bytes)) != NULL; k++, at += bytes) memcpy(part, at, bytes);
