@@ -4750,19 +4750,17 @@ static fsi_result fsi__slip_columns(fsi_slip *s) {
     FSI__SLIP_TAKE(s, s->K_at, size_t, f->solids); FSI__SLIP_TAKE(s, s->soft, fsi_cholesky, f->solids);
     FSI__SLIP_TAKE(s, s->offset, int, f->solids); FSI__SLIP_TAKE(s, s->friction, fsi_real, 3 * f->solids);
     if (s->heap->failed) return FSI_ERR_MEMORY;
-    s->solids = f->solids;
     for (i = 0; i < f->solids; i++) {
         const fsi_coupled *b = f->solid[i];
-        s->offset[i] = s->columns;
+        int dof = fsi__slip_two_way(b) ? b->dof : 0;
+        if (dof && !b->mass) return FSI_ERR_ARGUMENT;
+        s->offset[i + 1] = s->offset[i] + dof;
         s->K_at[i] = n;
-        if (!fsi__slip_two_way(b)) continue;
-        if (!b->mass) return FSI_ERR_ARGUMENT;
-        s->columns += b->dof;
-        n += b->node ? (size_t)b->dof : (size_t)b->dof * (size_t)b->dof;
+        n += b->node ? (size_t)dof : (size_t)dof * (size_t)dof;
     }
-    s->offset[f->solids] = s->columns;
-    FSI__SLIP_TAKE(s, s->K, fsi_real, n); FSI__SLIP_TAKE(s, s->solid, fsi_real, 5 * s->columns);
+    FSI__SLIP_TAKE(s, s->K, fsi_real, n); FSI__SLIP_TAKE(s, s->solid, fsi_real, 5 * s->offset[f->solids]);
     if (s->heap->failed) return FSI_ERR_MEMORY;
+    s->solids = f->solids; s->columns = s->offset[f->solids];
     for (i = 0; i < f->solids; i++)
         if (s->offset[i + 1] > s->offset[i]) fsi_copy((size_t)f->solid[i]->dof, f->solid[i]->v, s->solid + 4 * s->columns + s->offset[i]);
     fsi_copy((size_t)s->columns, s->solid + 4 * s->columns, s->solid);
@@ -5120,40 +5118,43 @@ typedef struct fsi__paper {
     fsi_csr C, Q, A;          /* A: assembled (p, mu) block with ghosts, compact cells (SYMMQMR) */
     fsi_ic ic;
     int32_t *map;             /* [cells + 1] compact numbers */
-    fsi_real *z, *w, *diagonal, *target, *side;
-    size_t base[4];
+    fsi_real *z, *w;          /* [samples] regular faces of all axes, then v_occ of the sides */
+    fsi_real *diagonal, *target; /* [sides] of C C^T; N^T V_s less what prescribed faces give */
+    size_t base[4], samples;  /* where the faces of an axis begin, and v_occ */
 } fsi__paper;
 
-/* Entries of C; what prescribed faces and v_s give goes to the target N^T V_s. */
+/* Row W of a side: the sample in a direction of its cell and its weight (own v_occ along the axis, half of each sample across it), or -1. */
+static ptrdiff_t fsi__paper_sample(const fsi__paper *q, int side, int dir, fsi_real *weight) {
+    const fsi_interface *f = &q->s->interface;
+    int axis = dir / 2, along = axis == f->side[side].axis, other = fsi__slip_side(f, (size_t)f->side[side].cell, dir);
+    size_t face;
+    if (along && other != side) return -1;
+    (void)fsi__slip_next(f, (size_t)f->side[side].cell, dir, &face);
+    *weight = along ? 1 : FSI_R(0.5);
+    return (ptrdiff_t)(other >= 0 ? q->base[3] + (size_t)other : q->base[axis] + face);
+}
+/* C = N^T W. */
 static fsi_result fsi__paper_rows(fsi__paper *q) {
     fsi_slip *s = q->s;
     const fsi_interface *f = &s->interface;
-    const fsi_allocator memory = fsi__slip_memory(s), *a = &memory;
-    size_t room = (size_t)f->sides * 5 + 1, n = 0;
-    int32_t *i = (int32_t *)fsi_alloc(a, room * sizeof *i), *j = (int32_t *)fsi_alloc(a, room * sizeof *j);
-    fsi_real *v = (fsi_real *)fsi_alloc(a, room * sizeof *v);
-    fsi_result r = FSI_ERR_MEMORY;
+    const fsi_allocator memory = fsi__slip_memory(s);
+    fsi__slip_entries e;
     int k, dir;
-    for (k = 0; i && j && v && k < f->sides; k++) {
-        const fsi_side *side = f->side + k;
-        q->target[k] = fsi_vec_dot(side->normal, s->body[k]);
-        q->diagonal[k] = 0;
+    if (fsi__slip_entries_take(s, (size_t)f->sides * 5, &e) != FSI_OK) return FSI_ERR_MEMORY;
+    for (k = 0; k < f->sides; k++) {
+        q->target[k] = fsi_vec_dot(f->side[k].normal, s->body[k]);
         for (dir = 0; dir < 2 * f->dim; dir++) {
-            int axis = dir / 2, other = fsi__slip_side(f, (size_t)side->cell, dir);
-            fsi_real c = fsi__get(side->normal, axis) * (axis == side->axis ? 1 : FSI_R(0.5));
-            size_t face;
-            if (axis == side->axis && other != k) continue;
-            (void)fsi__slip_next(f, (size_t)side->cell, dir, &face);
-            if (other < 0 && !(s->grid->weight[axis][face] > 0)) { q->target[k] -= c * s->grid->u[axis][face]; continue; }
-            i[n] = k; j[n] = (int32_t)(other >= 0 ? q->base[3] + (size_t)other : q->base[axis] + face); v[n++] = c;
+            int axis = dir / 2;
+            fsi_real c;
+            ptrdiff_t at = fsi__paper_sample(q, k, dir, &c), face = at - (ptrdiff_t)q->base[axis];
+            if (at < 0) continue;
+            c *= fsi__get(f->side[k].normal, axis);
+            if (at < (ptrdiff_t)q->base[3] && !(s->grid->weight[axis][face] > 0)) { q->target[k] -= c * s->grid->u[axis][face]; continue; }
+            fsi__slip_put(&e, k, (int32_t)at, c);
             q->diagonal[k] += c * c;
         }
     }
-    if (i && j && v) r = fsi_csr_from_triplets(&q->C, f->sides, (int)q->base[3] + f->sides, n, i, j, v, a);
-    fsi_free(a, i, room * sizeof *i);
-    fsi_free(a, j, room * sizeof *j);
-    fsi_free(a, v, room * sizeof *v);
-    return r;
+    return fsi_csr_from_triplets(&q->C, f->sides, (int)q->samples, e.count, e.i, e.j, e.v, &memory);
 }
 /* z += D^T x on regular faces (up = 0), or y += D z (up = 1). */
 static void fsi__paper_faces(const fsi__paper *q, const fsi_real *x, fsi_real *y, int up) {
@@ -5169,54 +5170,31 @@ static void fsi__paper_faces(const fsi__paper *q, const fsi_real *x, fsi_real *y
             else y[q->base[dir / 2] + face] += sign * x[c];
         }
 }
-/* Rows of Q for the two-way solids: N^T J, from the rows of J along the axis (nodal: the same weights for all components). */
-static fsi_result fsi__paper_solid_rows(fsi__paper *q) {
-    fsi_slip *s = q->s;
-    const fsi_interface *f = &s->interface;
-    const fsi_allocator memory = fsi__slip_memory(s), *a = &memory;
-    size_t room = 1, n = 0;
-    int32_t *i, *j;
-    fsi_real *v;
-    fsi_result r = FSI_ERR_MEMORY;
-    int k, e, b;
-    for (k = 0; k < f->sides; k++) {
-        const fsi_coupled *body = f->solid[f->side[k].solid];
-        room += body->node ? 3 * (size_t)(f->side[k].row_end - f->side[k].row) : (size_t)body->dof;
-    }
-    i = (int32_t *)fsi_alloc(a, room * sizeof *i); j = (int32_t *)fsi_alloc(a, room * sizeof *j); v = (fsi_real *)fsi_alloc(a, room * sizeof *v);
-    for (k = 0; i && j && v && k < f->sides; k++) {
-        const fsi_side *d = f->side + k;
-        const fsi_coupled *body = f->solid[d->solid];
-        int at = s->offset[d->solid];
-        if (s->offset[d->solid + 1] == at) continue;
-        if (!body->node) body->row_fn(body, d->element, d->weight, fsi_interface_centre(f, d), d->normal, s->row);
-        for (e = 0; !body->node && e < body->dof; e++)
-            if (fsi__slip_movable(body, e)) { i[n] = k; j[n] = at + e; v[n++] = s->row[e]; }
-        for (e = d->row; body->node && e < d->row_end; e++)
-            for (b = 0; b < f->dim; b++)
-                if (fsi__slip_movable(body, f->col[e])) { i[n] = k; j[n] = at + f->col[e] - d->axis + b; v[n++] = f->val[e] * fsi__get(d->normal, b); }
-    }
-    if (i && j && v) r = fsi_csr_from_triplets(&q->Q, f->sides, s->columns, n, i, j, v, a);
-    fsi_free(a, v, room * sizeof *v);
-    fsi_free(a, j, room * sizeof *j);
-    fsi_free(a, i, room * sizeof *i);
-    return r;
+static fsi_result fsi__paper_solid_rows(fsi__paper *q) {                       /* Q = N^T J */
+    const fsi_interface *f = &q->s->interface;
+    size_t room = 0;
+    int k;
+    for (k = 0; k < f->sides; k++) room += fsi__slip_row_room(q->s, f->side + k);
+    if (fsi__slip_rows_take(q->s, f->sides, room, &q->Q) != FSI_OK) return FSI_ERR_MEMORY;
+    for (k = 0; k < f->sides; k++) fsi__slip_row(q->s, f->side + k, f->side[k].normal, &q->Q);
+    return FSI_OK;
 }
+static fsi_real fsi__paper_S(const fsi_side *d) { return (fsi_real)d->sign * fsi__get(d->normal, d->axis); }
 /* w = Q^T (mu - S p) */
 static void fsi__paper_push(const fsi__paper *q, const fsi_real *p, const fsi_real *mu, fsi_real *w) {
     const fsi_interface *f = &q->s->interface;
     int k;
-    for (k = 0; k < f->sides; k++) q->side[k] = mu[k] - (fsi_real)f->side[k].sign * fsi__get(f->side[k].normal, f->side[k].axis) * p[f->side[k].cell];
-    fsi_csr_tmul(&q->Q, q->side, w);
+    for (k = 0; k < f->sides; k++) q->s->push[k] = mu[k] - fsi__paper_S(f->side + k) * p[f->side[k].cell];
+    fsi_csr_tmul(&q->Q, q->s->push, w);
 }
 /* p, mu += scale [-S, 1]^T Q v */
 static void fsi__paper_pull(const fsi__paper *q, const fsi_real *v, fsi_real scale, fsi_real *p, fsi_real *mu) {
     const fsi_interface *f = &q->s->interface;
     int k;
-    fsi_csr_mul(&q->Q, v, q->side);
+    fsi_csr_mul(&q->Q, v, q->s->push);
     for (k = 0; k < f->sides; k++) {
-        mu[k] += scale * q->side[k];
-        p[f->side[k].cell] -= scale * (fsi_real)f->side[k].sign * fsi__get(f->side[k].normal, f->side[k].axis) * q->side[k];
+        mu[k] += scale * q->s->push[k];
+        p[f->side[k].cell] -= scale * fsi__paper_S(f->side + k) * q->s->push[k];
     }
 }
 static fsi_real fsi__paper_mass(const fsi_slip *s) { return s->grid->desc.rho * s->grid->h * fsi__slip_area(s); }
@@ -5267,7 +5245,6 @@ static void fsi__paper_fill(const fsi__paper *q, const fsi_csr *T, fsi__slip_ent
 }
 static fsi_result fsi__paper_assemble(fsi__paper *q) {
     fsi_slip *s = q->s;
-    const fsi_allocator memory = fsi__slip_memory(s), *a = &memory;
     fsi__slip_entries e = {NULL, NULL, NULL, 0, 0};
     fsi_ic_desc d;
     fsi_csr T;
@@ -5275,27 +5252,19 @@ static fsi_result fsi__paper_assemble(fsi__paper *q) {
     size_t c;
     int k = 0, n;
     memset(&d, 0, sizeof d);
-    memset(&T, 0, sizeof T);
-    d.allocator = memory;
-    q->map = (int32_t *)fsi_alloc(a, (s->grid->cells + 1) * sizeof *q->map);
-    if (!q->map) return FSI_ERR_MEMORY;
+    d.allocator = fsi__slip_memory(s);
+    if (!FSI__SLIP_TAKE(s, q->map, int32_t, s->grid->cells)) return FSI_ERR_MEMORY;
     for (c = 0; c < s->grid->cells; c++) q->map[c] = s->grid->cell[c] == FSI_CELL_FLUID ? k++ : -1;
     q->map[s->grid->cells] = k;
     n = k + s->ghosts + s->interface.sides;
-    r = fsi_csr_transpose(&q->C, &T, a);
+    r = fsi_csr_transpose(&q->C, &T, &d.allocator);
+    if (r != FSI_OK) return r;
+    fsi__paper_fill(q, &T, &e);                        /* counts */
+    r = fsi__slip_entries_take(s, e.count, &e);
     if (r != FSI_OK) return r;
     fsi__paper_fill(q, &T, &e);
-    e.room = e.count + 1;
-    e.i = (int32_t *)fsi_alloc(a, e.room * sizeof *e.i); e.j = (int32_t *)fsi_alloc(a, e.room * sizeof *e.j); e.v = (fsi_real *)fsi_alloc(a, e.room * sizeof *e.v);
-    r = FSI_ERR_MEMORY;
-    if (e.i && e.j && e.v) {
-        fsi__paper_fill(q, &T, &e);
-        r = fsi_csr_from_triplets(&q->A, n, n, e.count, e.i, e.j, e.v, a);
-    }
-    fsi_free(a, e.v, e.room * sizeof *e.v); fsi_free(a, e.j, e.room * sizeof *e.j); fsi_free(a, e.i, e.room * sizeof *e.i);
-    fsi_csr_free(&T, a);
-    if (r == FSI_OK) r = fsi_ic_init(&q->ic, &q->A, &d);
-    return r;
+    r = fsi_csr_from_triplets(&q->A, n, n, e.count, e.i, e.j, e.v, &d.allocator);
+    return r == FSI_OK ? fsi_ic_init(&q->ic, &q->A, &d) : r;
 }
 /* (cells, sides) <-> compact (cells, ghosts, sides). */
 static void fsi__paper_spread(const fsi__paper *q, const fsi_real *x, fsi_real *full, fsi_real *mu) {
@@ -5336,21 +5305,16 @@ static void fsi__paper_samples(const fsi__paper *q) {
     for (a = 0; a < s->grid->dim; a++) fsi_copy(s->grid->faces[a], s->grid->u[a], q->z + q->base[a]);
     for (k = 0; k < s->interface.sides; k++) q->z[q->base[3] + (size_t)k] = fsi__get(s->velocity[k], s->interface.side[k].axis);
 }
-/* W v at every side from the samples in z. */
-static void fsi__paper_surface(const fsi__paper *q) {
-    fsi_slip *s = q->s;
-    const fsi_interface *f = &s->interface;
+static void fsi__paper_surface(const fsi__paper *q) {                          /* W v at every side from the samples in z */
+    const fsi_interface *f = &q->s->interface;
     int k, dir;
     for (k = 0; k < f->sides; k++) {
-        fsi_real v[3] = {0, 0, 0};
+        fsi_real v[3] = {0, 0, 0}, weight;
         for (dir = 0; dir < 2 * f->dim; dir++) {
-            int axis = dir / 2, other = fsi__slip_side(f, (size_t)f->side[k].cell, dir);
-            size_t face;
-            if (axis == f->side[k].axis && other != k) continue;
-            (void)fsi__slip_next(f, (size_t)f->side[k].cell, dir, &face);
-            v[axis] += (axis == f->side[k].axis ? 1 : FSI_R(0.5)) * q->z[other >= 0 ? q->base[3] + (size_t)other : q->base[axis] + face];
+            ptrdiff_t at = fsi__paper_sample(q, k, dir, &weight);
+            if (at >= 0) v[dir / 2] += weight * q->z[at];
         }
-        s->velocity[k] = fsi_vec_load(v);
+        q->s->velocity[k] = fsi_vec_load(v);
     }
 }
 
@@ -5368,26 +5332,22 @@ static fsi_result fsi__paper_cg(fsi__paper *q, fsi_real *b, fsi_real *x, const f
 }
 static fsi_result fsi__paper_qmr(fsi__paper *q, const fsi_real *b, fsi_real *x, const fsi_real *bg, fsi_krylov_desc *d, fsi_report *rep) {
     fsi_slip *s = q->s;
-    const fsi_allocator memory = fsi__slip_memory(s), *a = &memory;
-    size_t cells = s->grid->cells, n, m = (size_t)s->columns, i;
-    fsi_real *y;
+    size_t cells = s->grid->cells, sides = (size_t)s->interface.sides, n, m = (size_t)s->columns, i;
+    fsi_real *B, *X;
     fsi_result r = fsi__paper_assemble(q);
     if (r < 0) return r;
     n = (size_t)q->A.rows;
-    y = (fsi_real *)fsi_alloc(a, 2 * (n + m) * sizeof *y);
-    if (!y) return FSI_ERR_MEMORY;
-    for (i = 0; i < 2 * (n + m); i++) y[i] = 0;
-    for (i = 0; i < cells; i++) if (q->map[i] >= 0) y[q->map[i]] = b[i];
-    fsi_copy((size_t)s->ghosts, bg, y + q->map[cells]);
-    fsi_copy((size_t)s->interface.sides, b + cells, y + n - (size_t)s->interface.sides);
+    FSI__SLIP_TAKE(s, B, fsi_real, n + m); FSI__SLIP_TAKE(s, X, fsi_real, n + m);
+    if (s->heap->failed) return FSI_ERR_MEMORY;
+    for (i = 0; i < cells; i++) if (q->map[i] >= 0) B[q->map[i]] = b[i];
+    fsi_copy((size_t)s->ghosts, bg, B + q->map[cells]);
+    fsi_copy(sides, b + cells, B + n - sides);
     d->n = n + m;
     d->A.apply_fn = fsi__paper_apply_kept; d->precondition.apply_fn = fsi__paper_precondition_kept;
-    r = fsi_symmqmr_solve(d, y, y + n + m, NULL, 0, rep);
-    if (r >= 0) {
-        fsi__paper_spread(q, y + n + m, x, x + cells);
-        fsi_copy(m, y + 2 * n + m, s->solid + 2 * m);
-    }
-    fsi_free(a, y, 2 * (n + m) * sizeof *y);
+    r = fsi_symmqmr_solve(d, B, X, NULL, 0, rep);
+    if (r < 0) return r;
+    fsi__paper_spread(q, X, x, x + cells);
+    fsi_copy(m, X + n, s->solid + 2 * m);
     return r;
 }
 /* The solids' velocity v, and as the paper has it at the walls. */
@@ -5400,7 +5360,7 @@ static void fsi__paper_walls(fsi_slip *s, const fsi_real *v) {
 static void fsi__paper_finish(fsi__paper *q, const fsi_real *x, const fsi_real *bg, int kept) {
     fsi_slip *s = q->s;
     fsi_grid *g = s->grid;
-    size_t n = g->cells, m = (size_t)s->columns, sides = (size_t)s->interface.sides, i;
+    size_t n = g->cells, m = (size_t)s->columns, i;
     fsi_real scale = g->desc.rho * g->h, *v0 = s->solid + m, *v = v0 + m;
     int a;
     if (m && !kept) {
@@ -5416,17 +5376,15 @@ static void fsi__paper_finish(fsi__paper *q, const fsi_real *x, const fsi_real *
     fsi_csr_tmul(&q->C, x + n, q->w);
     (void)fsi__slip_update(s, s->vec[0]);
     fsi__paper_samples(q);
-    for (i = 0; i < q->base[3] + sides; i++) q->z[i] -= q->w[i];
+    for (i = 0; i < q->samples; i++) q->z[i] -= q->w[i];
     for (a = 0; a < g->dim; a++) fsi_copy(g->faces[a], q->z + q->base[a], g->u[a]);
     fsi__paper_surface(q);
-    if (m) fsi__slip_impulses(s);
 }
 
 static fsi_result fsi__paper_solve(fsi_slip *s, fsi_report *rep) {
-    const fsi_allocator memory = fsi__slip_memory(s), *al = &memory;
     fsi_grid *g = s->grid;
-    size_t n = g->cells, sides = (size_t)s->interface.sides, m = n + sides, total, i;
-    fsi_real scale = g->desc.rho * g->h, *mem, *b, *x, *bg = s->vec[3] + n;
+    size_t n = g->cells, sides = (size_t)s->interface.sides, i;
+    fsi_real scale = g->desc.rho * g->h, *b, *x, *bg = s->vec[3] + n;
     int a, kept = s->columns && s->desc.solver == FSI_SLIP_INDEFINITE;
     fsi_krylov_desc d;
     fsi__paper q;
@@ -5436,38 +5394,30 @@ static fsi_result fsi__paper_solve(fsi_slip *s, fsi_report *rep) {
     q.s = s;
     for (a = 0; a < g->dim; a++) q.base[a + 1] = q.base[a] + g->faces[a];
     q.base[3] = q.base[g->dim];
-    total = 2 * m + 2 * (q.base[3] + sides) + 3 * sides + 1;
-    mem = (fsi_real *)fsi_alloc(al, total * sizeof *mem);
-    if (!mem) return FSI_ERR_MEMORY;
-    b = mem; x = b + m; q.z = x + m; q.w = q.z + q.base[3] + sides; q.diagonal = q.w + q.base[3] + sides; q.target = q.diagonal + sides; q.side = q.target + sides;
+    q.samples = q.base[3] + sides;
+    FSI__SLIP_TAKE(s, b, fsi_real, n + sides); FSI__SLIP_TAKE(s, x, fsi_real, n + sides); FSI__SLIP_TAKE(s, q.z, fsi_real, q.samples); FSI__SLIP_TAKE(s, q.w, fsi_real, q.samples);
+    FSI__SLIP_TAKE(s, q.diagonal, fsi_real, sides); FSI__SLIP_TAKE(s, q.target, fsi_real, sides);
+    if (s->heap->failed) return FSI_ERR_MEMORY;
     fsi__slip_estimate(s, 1);
     fsi__slip_free_velocity(s);
     fsi__slip_start(s);
     fsi__slip_regions(s);
     fsi__paper_walls(s, s->solid + s->columns);
     r = fsi__paper_rows(&q);
-    if (r >= 0 && s->columns) r = fsi__paper_solid_rows(&q);
-    if (r >= 0) {
-        fsi__slip_rhs(s, s->vec[3]);
-        for (i = 0; i < n; i++) b[i] = s->vec[3][i] / -scale;          /* D v* */
-        for (i = 0; i < (size_t)s->ghosts; i++) bg[i] /= -scale;
-        fsi__paper_samples(&q);
-        fsi_csr_mul(&q.C, q.z, b + n);
-        for (i = 0; i < sides; i++) b[n + i] -= q.target[i];
-        d.A.user = d.precondition.user = d.project_user = &q;
-        d.tolerance = s->desc.tolerance > 0 ? s->desc.tolerance : g->desc.tolerance;
-        d.max_iterations = s->desc.max_iterations ? s->desc.max_iterations : 20000;
-        d.allocator = memory;
-        r = kept ? fsi__paper_qmr(&q, b, x, bg, &d, rep) : fsi__paper_cg(&q, b, x, bg, &d, rep);
-    }
+    if (r >= 0) r = fsi__paper_solid_rows(&q);
+    if (r < 0) return r;
+    fsi__slip_rhs(s, s->vec[3]);
+    for (i = 0; i < n; i++) b[i] = s->vec[3][i] / -scale;              /* D v* */
+    for (i = 0; i < (size_t)s->ghosts; i++) bg[i] /= -scale;
+    fsi__paper_samples(&q);
+    fsi_csr_mul(&q.C, q.z, b + n);
+    for (i = 0; i < sides; i++) b[n + i] -= q.target[i];
+    d.A.user = d.precondition.user = d.project_user = &q;
+    d.tolerance = s->desc.tolerance > 0 ? s->desc.tolerance : g->desc.tolerance;
+    d.max_iterations = s->desc.max_iterations ? s->desc.max_iterations : 20000;
+    d.allocator = fsi__slip_memory(s);
+    r = kept ? fsi__paper_qmr(&q, b, x, bg, &d, rep) : fsi__paper_cg(&q, b, x, bg, &d, rep);
     if (r >= 0) fsi__paper_finish(&q, x, bg, kept);
-    else fsi__slip_give(s, s->solid + 4 * (size_t)s->columns);
-    fsi_ic_free(&q.ic);
-    fsi_csr_free(&q.A, al);
-    fsi_free(al, q.map, (g->cells + 1) * sizeof *q.map);
-    fsi_csr_free(&q.Q, al);
-    fsi_csr_free(&q.C, al);
-    fsi_free(al, mem, total * sizeof *mem);
     return r;
 }
 
@@ -5510,8 +5460,6 @@ static fsi_result fsi__slip_passes(fsi_slip *s, fsi_report *rep) {
         fsi__slip_give(s, s->solid + 2 * (size_t)s->columns);
         fsi__slip_walls_moved(s, s->solid + 2 * (size_t)s->columns);
     }
-    if (r >= 0) fsi__slip_impulses(s);
-    else fsi__slip_give(s, s->solid + 4 * (size_t)s->columns);         /* v* back */
     return r < 0 ? r : worst;
 }
 
@@ -5529,12 +5477,15 @@ FSI_API fsi_result fsi_slip_solve(fsi_slip *slip, fsi_real dt, fsi_report *repor
     s->stepped = 0;
     r = fsi__slip_prepare(s, dt);
     if (r >= 0) r = s->desc.form == FSI_SLIP_PAPER ? fsi__paper_solve(s, &rep) : fsi__slip_passes(s, &rep);
-    if (r >= 0) {
-        if (s->desc.form != FSI_SLIP_PAPER) fsi__slip_estimate(s, 0);
-        fsi__slip_finish(s);
-    }
     s->desc.ghost_mass = given;
-    if (r < 0) return r;
+    if (r < 0) {
+        fsi__slip_give(s, s->solid + 4 * (size_t)s->columns);          /* v* back */
+        s->interface.sides = 0;                        /* their lists may be missing */
+        return r;
+    }
+    fsi__slip_impulses(s);
+    if (s->desc.form != FSI_SLIP_PAPER) fsi__slip_estimate(s, 0);
+    fsi__slip_finish(s);
     rep.reason = r;
     s->report = rep;
     if (report) *report = rep;
