@@ -238,7 +238,7 @@ typedef struct fsi_interface {
     int entries, entry_room, val_room;
     fsi_crossing *crossing;   /* [crossings] */
     int crossings, crossing_room;
-    int32_t *order;           /* [crossings] by axis, face, t */
+    uint64_t *order;          /* [crossings] by axis, face, t */
     int order_room;
     fsi_cut *cut;             /* [cuts] */
     int cuts, cut_room;
@@ -549,7 +549,7 @@ typedef struct fsi_slip {
     fsi_real *stick;          /* [sides] part of u* along the axis that does not slide, then less the wall's */
     fsi_real *push;           /* [sides] work */
     fsi_real *friction;       /* [3 * solids] force of the last solve's friction on the solids, N */
-    int32_t (*spot)[2];       /* [sides] location, side; sorted */
+    uint64_t *spot;           /* [2 * sides] location << 32 | side, sorted */
     int32_t *root;            /* [regions + ghosts] */
     double *sum, *count;      /* [regions + ghosts] */
     double *coarse;           /* [2 * regions] */
@@ -1080,20 +1080,21 @@ static int fsi__list_grow(const fsi_allocator *a, void **list, int *room, int us
 
 static void fsi__interface_layout(fsi_interface *f, fsi_arena *arena) {
     int a;
-    f->covered = (uint8_t *)fsi_arena_take(arena, f->cells, 1);
-    f->before = (uint8_t *)fsi_arena_take(arena, f->cells, 1);
-    f->delta = (int8_t *)fsi_arena_take(arena, f->cells, 1);
-    f->owner = (int32_t *)fsi_arena_take(arena, f->cells, sizeof *f->owner);
+    FSI__TAKE(f->covered, uint8_t, arena, f->cells);
+    FSI__TAKE(f->before, uint8_t, arena, f->cells);
+    FSI__TAKE(f->delta, int8_t, arena, f->cells);
+    FSI__TAKE(f->owner, int32_t, arena, f->cells);
     for (a = 0; a < f->dim; a++) {
-        f->blocked[a] = (uint8_t *)fsi_arena_take(arena, f->faces[a], 1);
-        f->open[a] = (fsi_real *)fsi_arena_take(arena, f->faces[a], sizeof *f->open[a]);
-        f->velocity[a] = (fsi_real *)fsi_arena_take(arena, f->faces[a], sizeof *f->velocity[a]);
+        FSI__TAKE(f->blocked[a], uint8_t, arena, f->faces[a]);
+        FSI__TAKE(f->open[a], fsi_real, arena, f->faces[a]);
+        FSI__TAKE(f->velocity[a], fsi_real, arena, f->faces[a]);
     }
 }
 
 FSI_API fsi_result fsi_interface_init(fsi_interface *face, const fsi_grid *grid, const fsi_interface_desc *desc) {
     fsi_arena arena = {NULL, 0, 0, 0};
     fsi_interface f;
+    fsi_result r;
     int a;
     if (!face || !grid || !grid->block || (desc && !fsi_allocator_valid(&desc->allocator))) return FSI_ERR_ARGUMENT;
     memset(&f, 0, sizeof f);
@@ -1103,11 +1104,8 @@ FSI_API fsi_result fsi_interface_init(fsi_interface *face, const fsi_grid *grid,
     f.cells = grid->cells;
     for (a = 0; a < f.dim; a++) f.faces[a] = grid->faces[a];
     fsi__interface_layout(&f, &arena);
-    if (arena.failed) return FSI_ERR_SIZE;
-    f.size = arena.used;
-    f.block = fsi_alloc(&f.desc.allocator, f.size);
-    if (!f.block) return FSI_ERR_MEMORY;
-    arena.base = (unsigned char *)f.block; arena.size = f.size; arena.used = 0;
+    r = fsi__arena_block(&arena, &f.desc.allocator, &f.block, &f.size);
+    if (r != FSI_OK) return r;
     fsi__interface_layout(&f, &arena);
     for (a = 0; a < f.dim; a++) fsi_fill(f.faces[a], 1, f.open[a]);
     *face = f;
@@ -1148,9 +1146,35 @@ FSI__INLINE void fsi__face_ijk(const fsi_interface *f, int axis, size_t face, in
     size_t nx = (size_t)f->nx + (axis == 0), ny = (size_t)f->ny + (axis == 1);
     i[0] = (int)(face % nx); i[1] = (int)(face / nx % ny); i[2] = (int)(face / (nx * ny));
 }
+static fsi_vec3 fsi__face_centre(const fsi_interface *f, int axis, size_t face) {
+    int i[3];
+    fsi__face_ijk(f, axis, face, i);
+    return fsi_vec(f->origin.x + f->h * ((fsi_real)i[0] + (axis == 0 ? 0 : FSI_R(0.5))), f->origin.y + f->h * ((fsi_real)i[1] + (axis == 1 ? 0 : FSI_R(0.5))),
+                   f->dim == 2 ? 0 : f->origin.z + f->h * ((fsi_real)i[2] + (axis == 2 ? 0 : FSI_R(0.5))));
+}
 FSI__INLINE ptrdiff_t fsi__stride(const fsi_interface *f, int axis) {
     return axis == 0 ? 1 : axis == 1 ? f->nx : (ptrdiff_t)f->nx * f->ny;
 }
+
+/* The cell beside cell i in direction dir = 2 axis + up, or -1 outside the box; and the face between them. */
+FSI__INLINE ptrdiff_t fsi__beside(const fsi_interface *f, const int *i, int dir, size_t *face) {
+    int j[3], axis = dir / 2, up = dir & 1;
+    j[0] = i[0]; j[1] = i[1]; j[2] = i[2];
+    j[axis] += up;
+    *face = fsi__face_index(f, axis, j);
+    if (up ? i[axis] + 1 >= f->n[axis] : i[axis] < 1) return -1;
+    j[axis] = i[axis] + (up ? 1 : -1);
+    return (ptrdiff_t)fsi__cell_index(f, j);
+}
+/* i runs over from <= i < to, x first; the range is not empty. */
+FSI__INLINE void fsi__range_next(const int *from, const int *to, int *i) {
+    if (++i[0] < to[0]) return;
+    i[0] = from[0];
+    if (++i[1] < to[1]) return;
+    i[1] = from[1];
+    i[2]++;
+}
+#define FSI__EACH_CELL(i, from, to) for (memcpy(i, from, 3 * sizeof *(i)); (i)[2] < (to)[2]; fsi__range_next(from, to, i))
 
 /* Cells whose centres lie in [lo, hi] of the surface's bounds, one more on each side, cut to the box. 0: none. */
 static int fsi__cell_range(const fsi_interface *f, const fsi_real *lo, const fsi_real *hi, int *from, int *to) {
@@ -1163,6 +1187,11 @@ static int fsi__cell_range(const fsi_interface *f, const fsi_real *lo, const fsi
         if (from[k] >= to[k]) return 0;
     }
     return 1;
+}
+
+static int fsi__closed_range(const fsi_interface *f, int solid, int *from, int *to) {             /* the same of a solid; 0: none, or it is not closed */
+    const fsi_surface *s = &f->solid[solid]->surface;
+    return s->closed && s->element_count && fsi__cell_range(f, f->bvh[solid].node->lo, f->bvh[solid].node->hi, from, to);
 }
 
 static fsi_result fsi__coupled_check(const fsi_coupled *s, int dim) {
@@ -1256,55 +1285,33 @@ static void fsi__cover(fsi_interface *f, int solid, const int *from, const int *
 static int fsi__cover_seams(fsi_interface *f, int solid, const int *from, const int *to) {
     int i[3], axis;
     for (axis = 0; axis < f->dim; axis++)
-        for (i[2] = from[2]; i[2] < to[2]; i[2]++)
-            for (i[1] = from[1]; i[1] < to[1]; i[1]++)
-                for (i[0] = from[0]; i[0] < to[0]; i[0]++) {
-                    size_t c = fsi__cell_index(f, i), face, m;
-                    fsi_hit hit;
-                    if (i[axis] < 1) continue;
-                    m = c - (size_t)fsi__stride(f, axis);
-                    if (f->covered[c] == f->covered[m]) continue;
-                    face = fsi__face_index(f, axis, i);
-                    if (f->blocked[axis][face] || f->owner[f->covered[c] ? c : m] != solid) continue;
-                    if (!fsi_bvh_closest(f->bvh + solid, fsi_vec(f->origin.x + f->h * ((fsi_real)i[0] + FSI_R(0.5) * (axis != 0)),
-                                                                 f->origin.y + f->h * ((fsi_real)i[1] + FSI_R(0.5) * (axis != 1)),
-                                                                 f->origin.z + f->h * ((fsi_real)i[2] + FSI_R(0.5) * (axis != 2))),
-                                         FSI_REAL_MAX, &hit)) continue;
-                    hit.side = f->covered[c] ? -1 : 1;
-                    if (!fsi__crossing_add(f, axis, face, solid, &hit, FSI_R(0.5))) return 0;
-                }
+        FSI__EACH_CELL(i, from, to) {
+            size_t c = fsi__cell_index(f, i), face;
+            ptrdiff_t m = fsi__beside(f, i, 2 * axis, &face);
+            fsi_hit hit;
+            if (m < 0 || f->covered[c] == f->covered[m] || f->blocked[axis][face] || f->owner[f->covered[c] ? c : (size_t)m] != solid) continue;
+            if (!fsi_bvh_closest(f->bvh + solid, fsi__face_centre(f, axis, face), FSI_REAL_MAX, &hit)) continue;
+            hit.side = f->covered[c] ? -1 : 1;
+            if (!fsi__crossing_add(f, axis, face, solid, &hit, FSI_R(0.5))) return 0;
+        }
     return 1;
 }
 
-/* order = crossings sorted by axis, face, t, solid, element: bytewise radix passes on (axis, face), then insertion inside a face. */
+/* order = crossings sorted by axis, face, t, number: by one key, then by insertion inside a face. */
 static int fsi__crossing_sort(fsi_interface *f) {
-    int n = f->crossings, i, j, pass;
-    int32_t *from, *to, *swap;
+    int n = f->crossings, i, j;
+    const uint64_t *key;
     if (!FSI__GROW(f, order, order_room, 0, 2 * (size_t)n + 1)) return 0;
-    from = f->order; to = f->order + n;
-    for (i = 0; i < n; i++) from[i] = i;
-    for (pass = 0; pass < 6; pass++) {                 /* 4 bytes of the face, one pass for the axis, one to end where it began */
-        int count[257] = {0};
-        for (i = 0; i < n; i++) {
-            const fsi_crossing *c = f->crossing + from[i];
-            count[1 + (pass < 4 ? (int)((uint32_t)c->face >> (8 * pass) & 255u) : pass == 4 ? c->axis : 0)]++;
-        }
-        for (i = 0; i < 256; i++) count[i + 1] += count[i];
-        for (i = 0; i < n; i++) {
-            const fsi_crossing *c = f->crossing + from[i];
-            to[count[pass < 4 ? (int)((uint32_t)c->face >> (8 * pass) & 255u) : pass == 4 ? c->axis : 0]++] = from[i];
-        }
-        swap = from; from = to; to = swap;
-    }
-    for (i = 1; i < n; i++) {
-        int32_t k = f->order[i];
-        const fsi_crossing *c = f->crossing + k, *d;
+    for (i = 0; i < n; i++) f->order[i] = (uint64_t)f->crossing[i].axis << 62 | (uint64_t)f->crossing[i].face << 31 | (uint64_t)i;
+    key = fsi__sort_keys((size_t)n, f->order, f->order + n);
+    for (i = 0; i < n; i++) {
+        const fsi_crossing *c = f->crossing + (key[i] & 0x7fffffff);
         for (j = i; j > 0; j--) {
-            d = f->crossing + f->order[j - 1];
-            if (d->face != c->face || d->axis != c->axis || d->t < c->t || (d->t == c->t && d < c)) break;
+            const fsi_crossing *d = f->crossing + f->order[j - 1];
+            if (d->face != c->face || d->axis != c->axis || d->t <= c->t) break;
             f->order[j] = f->order[j - 1];
         }
-        f->order[j] = k;
+        f->order[j] = (uint64_t)(c - f->crossing);
     }
     return 1;
 }
@@ -1470,7 +1477,7 @@ static void fsi__interface_clear(fsi_interface *f) {
 /* Cells that come free take the mean of their free neighbours' scalars; a first call makes room for bodies inside the liquid. */
 static void fsi__interface_uncover(fsi_interface *f, fsi_grid *g) {
     size_t c;
-    int q, axis, up, i[3];
+    int q, dir, i[3];
     f->uncovered = f->newly_covered = 0;
     for (c = 0; c < f->cells; c++) {
         if (f->covered[c] == f->before[c]) continue;
@@ -1480,13 +1487,12 @@ static void fsi__interface_uncover(fsi_interface *f, fsi_grid *g) {
         for (q = FSI_FIELD_DENSITY; q < FSI_FIELD_SCALAR + FSI_GRID_SCALARS; q++) {
             fsi_real *field = q == FSI_FIELD_PHI ? NULL : fsi_grid_field(g, (fsi_field)q), sum = 0;
             int n = 0;
-            if (!field) continue;
-            for (axis = 0; axis < f->dim; axis++)
-                for (up = -1; up <= 1; up += 2) {
-                    size_t m = (size_t)((ptrdiff_t)c + up * fsi__stride(f, axis));
-                    if (i[axis] + up < 0 || i[axis] + up >= f->n[axis] || f->covered[m] || f->before[m]) continue;
-                    sum += field[m]; n++;
-                }
+            for (dir = 0; field && dir < 2 * f->dim; dir++) {
+                size_t face;
+                ptrdiff_t m = fsi__beside(f, i, dir, &face);
+                if (m < 0 || f->covered[m] || f->before[m]) continue;
+                sum += field[m]; n++;
+            }
             if (n) field[c] = sum / (fsi_real)n;
         }
     }
@@ -1498,33 +1504,29 @@ static void fsi__interface_uncover(fsi_interface *f, fsi_grid *g) {
 static void fsi__interface_continue(fsi_interface *f, const fsi_grid *g) {
     enum { LAYERS = 4 };
     fsi_real *field[FSI_GRID_SCALARS + 8];
-    int q, fields = 0, s, layer, axis, up, i[3], from[3], to[3];
+    int q, fields = 0, s, layer, dir, i[3], from[3], to[3];
     for (q = FSI_FIELD_DENSITY; q < FSI_FIELD_SCALAR + FSI_GRID_SCALARS; q++)
         if (q != FSI_FIELD_PHI && fsi_grid_field(g, (fsi_field)q)) field[fields++] = fsi_grid_field(g, (fsi_field)q);
     for (layer = 1; fields && layer <= LAYERS + 1; layer++)            /* the last pass clears the marks */
         for (s = 0; s < f->solids; s++) {
-            if (!f->solid[s]->surface.closed || !f->solid[s]->surface.element_count || !fsi__cell_range(f, f->bvh[s].node->lo, f->bvh[s].node->hi, from, to)) continue;
-            for (i[2] = from[2]; i[2] < to[2]; i[2]++)
-                for (i[1] = from[1]; i[1] < to[1]; i[1]++)
-                    for (i[0] = from[0]; i[0] < to[0]; i[0]++) {
-                        size_t c = fsi__cell_index(f, i), near_it[6];
-                        int n = 0;
-                        if (layer > LAYERS) { f->delta[c] = 0; continue; }
-                        if (!f->covered[c] || f->delta[c]) continue;
-                        for (axis = 0; axis < f->dim; axis++)
-                            for (up = -1; up <= 1; up += 2) {
-                                size_t m = (size_t)((ptrdiff_t)c + up * fsi__stride(f, axis));
-                                if (i[axis] + up < 0 || i[axis] + up >= f->n[axis]) continue;
-                                if (!f->covered[m] || (f->delta[m] && f->delta[m] < layer)) near_it[n++] = m;
-                            }
-                        if (!n) continue;
-                        f->delta[c] = (int8_t)layer;
-                        for (q = 0; q < fields; q++) {
-                            fsi_real sum = 0;
-                            for (up = 0; up < n; up++) sum += field[q][near_it[up]];
-                            field[q][c] = sum / (fsi_real)n;
-                        }
-                    }
+            if (!fsi__closed_range(f, s, from, to)) continue;
+            FSI__EACH_CELL(i, from, to) {
+                size_t c = fsi__cell_index(f, i), face;
+                ptrdiff_t near_it[6];
+                int n = 0, k;
+                if (layer > LAYERS) { f->delta[c] = 0; continue; }
+                if (!f->covered[c] || f->delta[c]) continue;
+                for (dir = 0; dir < 2 * f->dim; dir++) {
+                    ptrdiff_t m = fsi__beside(f, i, dir, &face);
+                    if (m >= 0 && (!f->covered[m] || (f->delta[m] && f->delta[m] < layer))) near_it[n++] = m;
+                }
+                if (n) f->delta[c] = (int8_t)layer;
+                for (q = 0; n && q < fields; q++) {
+                    fsi_real sum = 0;
+                    for (k = 0; k < n; k++) sum += field[q][near_it[k]];
+                    field[q][c] = sum / (fsi_real)n;
+                }
+            }
         }
 }
 
@@ -1626,21 +1628,17 @@ static void fsi__interface_sweep(fsi_interface *f) {
 
 /* Cells on the new side of cell c: those that a surface hid from it and that stayed, and those that came along and know already. */
 static int fsi__interface_new_side(const fsi_interface *f, size_t c, size_t *out) {
-    int axis, up, n = 0, i[3];
+    int dir, n = 0, i[3];
     fsi__cell_ijk(f, c, i);
-    for (axis = 0; axis < f->dim; axis++)
-        for (up = 0; up < 2; up++) {
-            size_t m = up ? c + (size_t)fsi__stride(f, axis) : c - (size_t)fsi__stride(f, axis);
-            int hidden, j[3];
-            if (up ? i[axis] == f->n[axis] - 1 : i[axis] == 0) continue;
-            j[0] = i[0]; j[1] = i[1]; j[2] = i[2];
-            j[axis] += up;
-            hidden = f->blocked[axis][fsi__face_index(f, axis, j)];
-            if (f->covered[m]) continue;
-            if (!(f->delta[m] & FSI__PASSED ? !hidden && (f->delta[m] & FSI__TAKEN) : hidden)) continue;
-            if (2 * axis + up == f->delta[c] / FSI__CAME) { out[0] = m; return 1; }            /* others may be hidden twice, by a fold */
-            out[n++] = m;
-        }
+    for (dir = 0; dir < 2 * f->dim; dir++) {
+        size_t face;
+        ptrdiff_t m = fsi__beside(f, i, dir, &face);
+        int hidden = f->blocked[dir / 2][face];
+        if (m < 0 || f->covered[m]) continue;
+        if (!(f->delta[m] & FSI__PASSED ? !hidden && (f->delta[m] & FSI__TAKEN) : hidden)) continue;
+        if (dir == f->delta[c] / FSI__CAME) { out[0] = (size_t)m; return 1; }      /* others may be hidden twice, by a fold */
+        out[n++] = (size_t)m;
+    }
     return n;
 }
 
@@ -1660,18 +1658,15 @@ static void fsi__interface_drop_markers(const fsi_interface *f, fsi_levelset *ls
 
 /* What a cell can see beside it: number of cells across open faces (into seen), or -1 when no face of it is cut. */
 static int fsi__interface_seen(const fsi_interface *f, size_t c, size_t *seen) {
-    int axis, up, n = 0, cut = 0, i[3];
+    int dir, n = 0, cut = 0, i[3];
     fsi__cell_ijk(f, c, i);
-    for (axis = 0; axis < f->dim; axis++)
-        for (up = 0; up < 2; up++) {
-            size_t m = up ? c + (size_t)fsi__stride(f, axis) : c - (size_t)fsi__stride(f, axis);
-            int j[3];
-            if (up ? i[axis] == f->n[axis] - 1 : i[axis] == 0) continue;
-            j[0] = i[0]; j[1] = i[1]; j[2] = i[2];
-            j[axis] += up;
-            if (f->blocked[axis][fsi__face_index(f, axis, j)]) cut = 1;
-            else if (!f->covered[m]) seen[n++] = m;
-        }
+    for (dir = 0; dir < 2 * f->dim; dir++) {
+        size_t face;
+        ptrdiff_t m = fsi__beside(f, i, dir, &face);
+        if (m < 0) continue;
+        if (f->blocked[dir / 2][face]) cut = 1;
+        else if (!f->covered[m]) seen[n++] = (size_t)m;
+    }
     return cut ? n : -1;
 }
 
@@ -1751,11 +1746,8 @@ FSI_API fsi_result fsi_interface_detect(fsi_interface *face, fsi_grid *grid, fsi
                 if (!fsi__cross_lines(face, s, e, axis, root->lo, root->hi, from, to)) return FSI_ERR_MEMORY;
         if (solid[s]->surface.closed) fsi__cover(face, s, from, to);
     }
-    for (s = 0; s < count; s++) {
-        const fsi_bvh_node *root = face->bvh[s].node;
-        if (!solid[s]->surface.element_count || !solid[s]->surface.closed || !fsi__cell_range(face, root->lo, root->hi, from, to)) continue;
-        if (!fsi__cover_seams(face, s, from, to)) return FSI_ERR_MEMORY;
-    }
+    for (s = 0; s < count; s++)
+        if (fsi__closed_range(face, s, from, to) && !fsi__cover_seams(face, s, from, to)) return FSI_ERR_MEMORY;
     if (!fsi__crossing_sort(face)) return FSI_ERR_MEMORY;
     for (s = 0; s < face->crossings; s++) {
         const fsi_crossing *c = face->crossing + s;
@@ -1921,21 +1913,19 @@ static int fsi__waterline(const fsi_interface *f, const fsi_grid *g, const int *
     fsi_vec3 up = fsi_vec_scale(g->desc.gravity, -1);
     int i[3], j, k, m = f->dim + 1;
     up = fsi__length(up) > 0 ? fsi__unit(up) : fsi_vec(0, 1, 0);
-    for (i[2] = from[2]; i[2] < to[2]; i[2]++)
-        for (i[1] = from[1]; i[1] < to[1]; i[1]++)
-            for (i[0] = from[0]; i[0] < to[0]; i[0]++) {
-                size_t at = fsi__cell_index(f, i);
-                double row[4] = {1, 0, 0, 0};
-                if (f->covered[at]) continue;
-                wet += g->phi[at] < 0 ? 1 : -1;
-                if (fsi__abs(g->phi[at]) > 2 * f->h) continue;
-                for (k = 0; k < f->dim; k++) row[1 + k] = (double)(i[k] - from[k]);        /* in cells from the corner: well scaled */
-                for (j = 0; j < m; j++) {
-                    for (k = 0; k < m; k++) S[m * j + k] += row[j] * row[k];
-                    b[j] += row[j] * (double)(g->phi[at] / f->h);
-                }
-                count++;
-            }
+    FSI__EACH_CELL(i, from, to) {
+        size_t at = fsi__cell_index(f, i);
+        double row[4] = {1, 0, 0, 0};
+        if (f->covered[at]) continue;
+        wet += g->phi[at] < 0 ? 1 : -1;
+        if (fsi__abs(g->phi[at]) > 2 * f->h) continue;
+        for (k = 0; k < f->dim; k++) row[1 + k] = (double)(i[k] - from[k]);                /* in cells from the corner: well scaled */
+        for (j = 0; j < m; j++) {
+            for (k = 0; k < m; k++) S[m * j + k] += row[j] * row[k];
+            b[j] += row[j] * (double)(g->phi[at] / f->h);
+        }
+        count++;
+    }
     *d = wet > 0 ? FSI_R(-1.0) : FSI_R(1.0);
     if (count < 1) return 0;
     for (j = 0; j < m * m; j++) A[j] = (fsi_real)(S[j] / count + (j % (m + 1) ? 0 : 1e-9));
@@ -2020,13 +2010,7 @@ FSI_API void fsi_interface_set_sample(const fsi_interface *face, fsi_grid *grid,
     if (plus && (side->plus || !side->shell)) plus[side->face] = u;
 }
 
-FSI_API fsi_vec3 fsi_interface_centre(const fsi_interface *face, const fsi_side *side) {
-    int i[3];
-    fsi__face_ijk(face, side->axis, (size_t)side->face, i);
-    return fsi_vec(face->origin.x + face->h * ((fsi_real)i[0] + (side->axis == 0 ? 0 : FSI_R(0.5))),
-                   face->origin.y + face->h * ((fsi_real)i[1] + (side->axis == 1 ? 0 : FSI_R(0.5))),
-                   face->dim == 2 ? 0 : face->origin.z + face->h * ((fsi_real)i[2] + (side->axis == 2 ? 0 : FSI_R(0.5))));
-}
+FSI_API fsi_vec3 fsi_interface_centre(const fsi_interface *face, const fsi_side *side) { return fsi__face_centre(face, side->axis, (size_t)side->face); }
 #endif
 
 #ifndef FSI_COUPLE_NO_GRID
@@ -2126,9 +2110,7 @@ static fsi_real fsi__share_grain(const fsi_interface *f, int solid, int axis, co
     double sum = 0, volume;
     int i[3], k;
     for (k = 0; k < f->dim; k++) if (root->hi[k] - root->lo[k] > f->h) return 1;
-    for (i[2] = from[2]; i[2] < to[2]; i[2]++)
-        for (i[1] = from[1]; i[1] < to[1]; i[1]++)
-            for (i[0] = from[0]; i[0] < to[0]; i[0]++) sum += (double)f->velocity[axis][fsi__face_index(f, axis, i)];
+    FSI__EACH_CELL(i, from, to) sum += (double)f->velocity[axis][fsi__face_index(f, axis, i)];
     volume = fsi__volume_below(&f->solid[solid]->surface, fsi_vec(0, 1, 0), root->hi[1] + f->h) / (double)(f->h * f->h * (f->dim == 3 ? f->h : 1));
     return sum > volume ? (fsi_real)(fmax(volume, 0) / sum) : 1;
 }
@@ -2136,46 +2118,37 @@ static fsi_real fsi__share_grain(const fsi_interface *f, int solid, int axis, co
 /* Collects the shares of one solid into the list of cuts and into open[]. */
 static int fsi__share_collect(fsi_interface *f, int solid, const int *from, const int *to) {
     int i[3], axis;
-    fsi_real grain = 1;
     for (axis = 0; axis < f->dim; axis++) {
-        grain = fsi__share_grain(f, solid, axis, from, to);
-        for (i[2] = from[2]; i[2] < to[2]; i[2]++)
-            for (i[1] = from[1]; i[1] < to[1]; i[1]++)
-                for (i[0] = from[0]; i[0] < to[0]; i[0]++) {
-                    size_t face = fsi__face_index(f, axis, i);
-                    fsi_real share = grain * f->velocity[axis][face];
-                    f->velocity[axis][face] = 0;
-                    share = share > FSI_R(0.999) ? 1 : share < FSI_R(1e-3) ? 0 : share;
-                    share = fsi__min(share, f->open[axis][face]);
-                    if (!(share > 0)) continue;
-                    if (!FSI__GROW(f, cut, cut_room, f->cuts, f->cuts + 1)) return 0;
-                    f->cut[f->cuts].face = (int32_t)face; f->cut[f->cuts].solid = solid;
-                    f->cut[f->cuts].axis = axis; f->cut[f->cuts].share = share;
-                    f->cuts++;
-                    f->open[axis][face] -= share;
-                    if (f->open[axis][face] < FSI_R(1e-3)) f->open[axis][face] = 0;
-                }
+        fsi_real grain = fsi__share_grain(f, solid, axis, from, to);
+        FSI__EACH_CELL(i, from, to) {
+            size_t face = fsi__face_index(f, axis, i);
+            fsi_real share = grain * f->velocity[axis][face];
+            fsi_cut *cut;
+            f->velocity[axis][face] = 0;
+            share = share > FSI_R(0.999) ? 1 : share < FSI_R(1e-3) ? 0 : share;
+            share = fsi__min(share, f->open[axis][face]);
+            if (!(share > 0)) continue;
+            if (!FSI__GROW(f, cut, cut_room, f->cuts, f->cuts + 1)) return 0;
+            cut = f->cut + f->cuts++;
+            cut->face = (int32_t)face; cut->solid = solid; cut->axis = axis; cut->share = share;
+            f->open[axis][face] -= share;
+            if (f->open[axis][face] < FSI_R(1e-3)) f->open[axis][face] = 0;
+        }
     }
     return 1;
 }
 
 /* A cell is solid only when none of its faces is open. */
 static void fsi__share_cover(fsi_interface *f, int solid, const int *from, const int *to) {
-    int i[3], axis, up;
-    for (i[2] = from[2]; i[2] < to[2]; i[2]++)
-        for (i[1] = from[1]; i[1] < to[1]; i[1]++)
-            for (i[0] = from[0]; i[0] < to[0]; i[0]++) {
-                size_t c = fsi__cell_index(f, i);
-                int open = 0, inner = 0;
-                for (axis = 0; axis < f->dim; axis++)
-                    for (up = 0; up < 2; up++) {
-                        i[axis] += up;
-                        if (i[axis] > 0 && i[axis] < f->n[axis]) { inner++; open |= f->open[axis][fsi__face_index(f, axis, i)] > 0; }
-                        i[axis] -= up;
-                    }
-                if (open || !inner) { if (f->covered[c] && f->owner[c] == solid) f->covered[c] = 0; }
-                else if (!f->covered[c]) { f->covered[c] = 1; f->owner[c] = solid; }
-            }
+    int i[3], dir;
+    FSI__EACH_CELL(i, from, to) {
+        size_t c = fsi__cell_index(f, i), face;
+        int open = 0, inner = 0;
+        for (dir = 0; dir < 2 * f->dim; dir++)
+            if (fsi__beside(f, i, dir, &face) >= 0) { inner++; open |= f->open[dir / 2][face] > 0; }
+        if (open || !inner) { if (f->covered[c] && f->owner[c] == solid) f->covered[c] = 0; }
+        else if (!f->covered[c]) { f->covered[c] = 1; f->owner[c] = solid; }
+    }
 }
 
 static fsi_result fsi__fractions(fsi_interface *f) {
@@ -2192,7 +2165,7 @@ static fsi_result fsi__fractions(fsi_interface *f) {
         for (s = 0; s < f->solids; s++) {
             const fsi_surface *surface = &f->solid[s]->surface;
             const fsi_bvh_node *root = f->bvh[s].node;
-            if (!surface->closed || !surface->element_count || !fsi__cell_range(f, root->lo, root->hi, from, to)) continue;
+            if (!fsi__closed_range(f, s, from, to)) continue;
             if (k == 1) { fsi__share_cover(f, s, from, to); continue; }
             for (e = 0; e < surface->element_count; e++)
                 for (a = 0; a < f->dim; a++) {
@@ -2210,17 +2183,14 @@ static fsi_result fsi__fraction_sides(fsi_interface *f, const fsi_grid *g) {
         const fsi_cut *cut = f->cut + n;
         fsi_crossing c;
         fsi_hit hit;
-        fsi_side probe;
-        fsi_vec3 centre;
+        fsi_vec3 centre = fsi__face_centre(f, cut->axis, (size_t)cut->face);
         size_t plus;
         memset(&c, 0, sizeof c);
         fsi__face_ijk(f, cut->axis, (size_t)cut->face, i);
         plus = fsi__cell_index(f, i);
         if (g->cell[plus] != FSI_CELL_FLUID && g->cell[plus - (size_t)fsi__stride(f, cut->axis)] != FSI_CELL_FLUID) continue;
         c.face = cut->face; c.solid = cut->solid; c.axis = (int8_t)cut->axis; c.t = FSI_R(0.5);
-        memset(&probe, 0, sizeof probe);
-        probe.face = cut->face; probe.axis = (int8_t)cut->axis;
-        centre = fsi_interface_centre(f, &probe);                       /* the surface cuts the face: hardly ever farther than two cells */
+        /* the surface cuts the face: hardly ever farther than two cells */
         if (!fsi_bvh_closest(f->bvh + cut->solid, centre, 2 * f->h, &hit) && !fsi_bvh_closest(f->bvh + cut->solid, centre, FSI_REAL_MAX, &hit)) continue;
         c.element = hit.element;
         memcpy(c.weight, hit.weight, sizeof c.weight);
@@ -4127,12 +4097,9 @@ FSI_API fsi_result fsi_slip_init(fsi_slip *slip, fsi_grid *grid, const fsi_slip_
     r = fsi_interface_init(&s.interface, grid, &fd);
     if (r != FSI_OK) return r;
     fsi__slip_layout(&s, &arena);
-    s.size = arena.used;
-    s.memory = arena.failed ? NULL : fsi_alloc(&s.desc.allocator, s.size);
-    if (!s.memory) { fsi_interface_free(&s.interface); return arena.failed ? FSI_ERR_SIZE : FSI_ERR_MEMORY; }
-    arena.base = (unsigned char *)s.memory; arena.size = s.size; arena.used = 0;
+    r = fsi__arena_block(&arena, &s.desc.allocator, &s.memory, &s.size);
+    if (r != FSI_OK) { fsi_interface_free(&s.interface); return r; }
     fsi__slip_layout(&s, &arena);
-    memset(s.memory, 0, s.size);
     s.heap->base = s.rank.allocator = s.desc.allocator;
     *slip = s;
     return FSI_OK;
@@ -4165,12 +4132,9 @@ FSI_API fsi_result fsi_slip_detect(fsi_slip *slip, fsi_coupled *const *solid, in
 
 /* ---- Who sees whom. Directions 0 .. 2 dim - 1: axis = dir / 2, up = dir & 1. */
 static ptrdiff_t fsi__slip_next(const fsi_interface *f, size_t c, int dir, size_t *face) {     /* neighbour, -1 = outside; and the face between */
-    int i[3], axis = dir / 2, up = dir & 1;
-    i[0] = (int)(c % (size_t)f->nx); i[1] = (int)(c / (size_t)f->nx % (size_t)f->ny); i[2] = (int)(c / ((size_t)f->nx * (size_t)f->ny));
-    i[axis] += up;
-    if (face) *face = fsi__face_index(f, axis, i);
-    if (up ? i[axis] >= f->n[axis] : i[axis] < 1) return -1;
-    return (ptrdiff_t)c + (up ? 1 : -1) * fsi__stride(f, axis);
+    int i[3];
+    fsi__cell_ijk(f, c, i);
+    return fsi__beside(f, i, dir, face);
 }
 static ptrdiff_t fsi__slip_seen(const fsi_interface *f, size_t c, int dir) {                   /* neighbour that c sees, or -1 */
     size_t face;
@@ -4204,36 +4168,28 @@ static int fsi__slip_side(const fsi_interface *f, size_t c, int dir) {
     return -1;
 }
 
-typedef int32_t fsi__slip_pair[2];
-static int fsi__slip_order(const void *a, const void *b) {                                     /* pairs of int32_t */
-    const int32_t *p = (const int32_t *)a, *q = (const int32_t *)b;
-    return p[0] != q[0] ? (p[0] < q[0] ? -1 : 1) : p[1] != q[1] ? (p[1] < q[1] ? -1 : 1) : 0;
-}
+static int fsi__slip_at(const fsi_slip *s, int k) { return (int)(uint32_t)s->spot[k]; }        /* the side of a spot */
 static int fsi__slip_spots(const fsi_slip *s, size_t location, int *end) {                     /* first .. end of spot[] at a location */
-    int lo = 0, hi = s->interface.sides;
-    while (lo < hi) {
-        int mid = (lo + hi) / 2;
-        if ((size_t)s->spot[mid][0] < location) lo = mid + 1; else hi = mid;
-    }
-    for (*end = lo; *end < s->interface.sides && (size_t)s->spot[*end][0] == location;) ++*end;
-    return lo;
+    int first = (int)fsi__lower_bound((size_t)s->interface.sides, s->spot, fsi__pair_key((int)location, 0));
+    for (*end = first; *end < s->interface.sides && s->spot[*end] >> 32 == location;) ++*end;
+    return first;
 }
 
 /* Recipe 3: a ghost across every side; those at one location are one where their fluid cells are at most two unoccluded steps apart. */
 static void fsi__slip_ghosts(fsi_slip *s) {
     const fsi_interface *f = &s->interface;
     int i, j, k, end;
-    for (i = 0; i < f->sides; i++) { s->spot[i][0] = (int32_t)fsi__slip_location(f, f->side + i); s->spot[i][1] = i; s->ghost[i] = -1; }
-    qsort(s->spot, (size_t)f->sides, sizeof *s->spot, fsi__slip_order);
+    for (i = 0; i < f->sides; i++) s->spot[i] = fsi__pair_key((int)fsi__slip_location(f, f->side + i), i);
+    s->spot = fsi__sort_keys((size_t)f->sides, s->spot, s->spot + f->sides);
     s->ghosts = 0;
     for (i = 0; i < f->sides; i = end) {
         int changed = 1;
-        for (end = i; end < f->sides && s->spot[end][0] == s->spot[i][0]; end++) {}
-        for (j = i; j < end; j++) s->ghost[s->spot[j][1]] = s->ghosts + j - i;
+        for (end = i; end < f->sides && s->spot[end] >> 32 == s->spot[i] >> 32; end++) {}
+        for (j = i; j < end; j++) s->ghost[fsi__slip_at(s, j)] = s->ghosts + j - i;
         while (changed)                                /* at most six sides: the smallest number of each set spreads */
             for (changed = 0, j = i; j < end; j++)
                 for (k = i; k < end; k++) {
-                    int a = s->spot[j][1], b = s->spot[k][1];
+                    int a = fsi__slip_at(s, j), b = fsi__slip_at(s, k);
                     if (s->ghost[a] >= s->ghost[b] || !fsi__slip_near(f, (size_t)f->side[a].cell, (size_t)f->side[b].cell, 2)) continue;
                     s->ghost[b] = s->ghost[a];
                     changed = 1;
@@ -4241,10 +4197,10 @@ static void fsi__slip_ghosts(fsi_slip *s) {
         for (k = 0, j = i; j < end; j++) {             /* number them without gaps */
             int32_t own = s->ghosts + j - i;
             int m, used = 0;
-            for (m = i; m < end; m++) if (s->ghost[s->spot[m][1]] == own) { used = 1; s->ghost[s->spot[m][1]] = -2 - (s->ghosts + k); }
+            for (m = i; m < end; m++) if (s->ghost[fsi__slip_at(s, m)] == own) { used = 1; s->ghost[fsi__slip_at(s, m)] = -2 - (s->ghosts + k); }
             k += used;
         }
-        for (j = i; j < end; j++) s->ghost[s->spot[j][1]] = -2 - s->ghost[s->spot[j][1]];
+        for (j = i; j < end; j++) s->ghost[fsi__slip_at(s, j)] = -2 - s->ghost[fsi__slip_at(s, j)];
         s->ghosts += k;
     }
 }
@@ -4261,19 +4217,20 @@ static int fsi__slip_link_add(fsi_slip *s, int32_t a, int32_t b) {
 static int fsi__slip_links(fsi_slip *s) {
     const fsi_interface *f = &s->interface;
     int i, j, k, dir, end;
+    uint64_t *key;
     s->links = 0;
     for (i = 0; i < f->sides; i++) {
         const fsi_side *a = f->side + i;
-        size_t at = fsi__slip_location(f, a);
+        size_t at = fsi__slip_location(f, a), face;
         for (dir = 0; dir < 2 * f->dim; dir++) {
-            ptrdiff_t m = fsi__slip_next(f, at, dir, NULL);
+            ptrdiff_t m = fsi__slip_next(f, at, dir, &face);
             if (m < 0) {
                 fsi_side_kind kind = s->grid->desc.side[dir].kind;
                 if ((kind == FSI_SIDE_OPEN || kind == FSI_SIDE_INFLOW) && !fsi__slip_link_add(s, s->ghost[i], -1)) return 0;
                 continue;
             }
             for (j = fsi__slip_spots(s, (size_t)m, &end); j < end; j++) {
-                k = s->spot[j][1];
+                k = fsi__slip_at(s, j);
                 if (s->ghost[k] > s->ghost[i] && fsi__slip_near(f, (size_t)a->cell, (size_t)f->side[k].cell, 1) &&
                     !fsi__slip_link_add(s, s->ghost[i], s->ghost[k])) return 0;
             }
@@ -4283,9 +4240,11 @@ static int fsi__slip_links(fsi_slip *s) {
             if (!fsi__slip_link_add(s, s->ghost[i], s->ghost[k])) return 0;
         }
     }
-    if (s->links) qsort(s->link, (size_t)s->links, sizeof *s->link, fsi__slip_order);
-    for (i = j = 0; i < s->links; i++)
-        if (!i || fsi__slip_order(s->link + i, s->link + i - 1)) s->link[j++] = s->link[i];
+    if (!FSI__SLIP_TAKE(s, key, uint64_t, 2 * s->links)) return 0;
+    for (i = 0; i < s->links; i++) key[i] = fsi__pair_key(s->link[i].a, s->link[i].b + 1);
+    key = fsi__sort_keys((size_t)s->links, key, key + s->links);
+    for (i = j = 0; i < s->links; i++)                 /* each once */
+        if (!i || key[i] != key[i - 1]) { s->link[j].a = (int32_t)(key[i] >> 32); s->link[j++].b = (int32_t)(uint32_t)key[i] - 1; }
     s->links = j;
     return 1;
 }
@@ -4988,7 +4947,7 @@ static fsi_result fsi__slip_sides(fsi_slip *s) {
         if (s->desc.coefficient && !(s->desc.coefficient[i] >= 0 && s->desc.coefficient[i] <= 1)) return FSI_ERR_ARGUMENT;
     }
     n = f->sides;
-    FSI__SLIP_TAKE(s, s->ghost, int32_t, n); FSI__SLIP_TAKE(s, s->group, int32_t, n); FSI__SLIP_TAKE(s, s->group_open, uint8_t, n); FSI__SLIP_TAKE(s, s->spot, fsi__slip_pair, n);
+    FSI__SLIP_TAKE(s, s->ghost, int32_t, n); FSI__SLIP_TAKE(s, s->group, int32_t, n); FSI__SLIP_TAKE(s, s->group_open, uint8_t, n); FSI__SLIP_TAKE(s, s->spot, uint64_t, 2 * n);
     FSI__SLIP_TAKE(s, s->flux, fsi_real, n); FSI__SLIP_TAKE(s, s->velocity, fsi_vec3, n); FSI__SLIP_TAKE(s, s->body, fsi_vec3, n); FSI__SLIP_TAKE(s, s->wall, fsi_real, n);
     FSI__SLIP_TAKE(s, s->conduct, fsi_real, n); FSI__SLIP_TAKE(s, s->rate, fsi_real, n); FSI__SLIP_TAKE(s, s->mass, fsi_real, n);
     FSI__SLIP_TAKE(s, s->stick, fsi_real, n); FSI__SLIP_TAKE(s, s->push, fsi_real, n); FSI__SLIP_TAKE(s, s->row, fsi_real, longest);

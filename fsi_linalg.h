@@ -990,6 +990,39 @@ FSI__INLINE int32_t fsi__root(int32_t *parent, int32_t i) {            /* first 
     while (parent[i] != i) i = parent[i] = parent[parent[i]];
     return i;
 }
+/* Stable radix sort of n keys, 8 bits a pass; passes whose digit is the same everywhere are skipped. Returns key or scratch. */
+FSI__INLINE uint64_t *fsi__sort_keys(size_t n, uint64_t *key, uint64_t *scratch) {
+    int shift;
+    for (shift = 0; shift < 64; shift += 8) {
+        size_t count[256], at = 0, i;
+        uint64_t *t = key;
+        memset(count, 0, sizeof count);
+        for (i = 0; i < n; i++) count[(key[i] >> shift) & 255u]++;
+        if (n == 0 || count[(key[0] >> shift) & 255u] == n) continue;
+        for (i = 0; i < 256; i++) { size_t c = count[i]; count[i] = at; at += c; }
+        for (i = 0; i < n; i++) scratch[count[(key[i] >> shift) & 255u]++] = key[i];
+        key = scratch; scratch = t;
+    }
+    return key;
+}
+FSI__INLINE size_t fsi__lower_bound(size_t n, const uint64_t *key, uint64_t k) { /* first i with key[i] >= k */
+    size_t lo = 0, hi = n;
+    while (lo < hi) {
+        size_t mid = (lo + hi) / 2;
+        if (key[mid] < k) lo = mid + 1; else hi = mid;
+    }
+    return lo;
+}
+FSI__INLINE uint64_t fsi__pair_key(int a, int b) { return (uint64_t)(uint32_t)a << 32 | (uint32_t)b; }
+#define FSI__TAKE(p, T, arena, n) ((p) = (T *)fsi_arena_take(arena, n, sizeof(T)))  /* p[n] of the arena */
+/* A block of the size the arena has counted; the arena starts again, so that the same layout places its arrays. */
+FSI__INLINE fsi_result fsi__arena_block(fsi_arena *arena, const fsi_allocator *a, void **block, size_t *size) {
+    if (arena->failed) return FSI_ERR_SIZE;
+    *size = arena->size = arena->used;
+    *block = fsi_alloc(a, *size);
+    arena->base = (unsigned char *)*block; arena->used = 0;
+    return *block ? FSI_OK : FSI_ERR_MEMORY;
+}
 /* Repeatable random numbers (splitmix64): state advances by one per call. */
 FSI__INLINE uint64_t fsi__random(uint64_t *state) {
     uint64_t z = (*state += ((uint64_t)0x9e3779b9u << 32 | 0x7f4a7c15u));
@@ -1326,8 +1359,6 @@ static int fsi__finite64(double x) {
     memcpy(&b, &x, sizeof b);
     return (b & ((uint64_t)0x7ff << 52)) != (uint64_t)0x7ff << 52;
 }
-
-#define FSI__TAKE(p, T, arena, n) ((p) = (T *)fsi_arena_take(arena, n, sizeof(T)))  /* p[n] of the arena */
 
 /* A block of the size an arena counted; the arena is rewound so that the same layout function can place its arrays. */
 static void *fsi__arena_open(fsi_arena *arena, const fsi_allocator *a) {

@@ -952,47 +952,7 @@ FSI_API void fsi_reduced_contacts_free(fsi_reduced_contacts *c);
 extern "C" {
 #endif
 
-/* ------------------------------------------------------------------------------------------------ >>sorting */
-/* Stable radix sort of n keys, 8 bits a pass; passes whose digit is the same everywhere are skipped. Returns key or scratch. */
-static uint64_t *fsi__sort_keys(size_t n, uint64_t *key, uint64_t *scratch) {
-    int shift;
-    for (shift = 0; shift < 64; shift += 8) {
-        size_t count[256], at = 0, i;
-        uint64_t *t = key;
-        memset(count, 0, sizeof count);
-        for (i = 0; i < n; i++) count[(key[i] >> shift) & 255u]++;
-        if (n == 0 || count[(key[0] >> shift) & 255u] == n) continue;
-        for (i = 0; i < 256; i++) { size_t c = count[i]; count[i] = at; at += c; }
-        for (i = 0; i < n; i++) scratch[count[(key[i] >> shift) & 255u]++] = key[i];
-        key = scratch; scratch = t;
-    }
-    return key;
-}
-
-static size_t fsi__lower_bound(size_t n, const uint64_t *key, uint64_t k) { /* first i with key[i] >= k */
-    size_t lo = 0, hi = n;
-    while (lo < hi) {
-        size_t mid = (lo + hi) / 2;
-        if (key[mid] < k) lo = mid + 1; else hi = mid;
-    }
-    return lo;
-}
-
-static uint64_t fsi__pair_key(int a, int b) { return (uint64_t)(uint32_t)a << 32 | (uint32_t)b; }
-
-/* ------------------------------------------------------------------------------------------------ >>blocks and shares */
-#ifndef FSI__TAKE
-#define FSI__TAKE(p, T, arena, n) ((p) = (T *)fsi_arena_take(arena, n, sizeof(T)))  /* p[n] of the arena */
-#endif
-/* A block of the size the arena has counted; the arena starts again, so that the same layout places its arrays. */
-static fsi_result fsi__arena_block(fsi_arena *arena, const fsi_allocator *a, void **block, size_t *size) {
-    if (arena->failed) return FSI_ERR_SIZE;
-    *size = arena->size = arena->used;
-    *block = fsi_alloc(a, *size);
-    arena->base = (unsigned char *)*block; arena->used = 0;
-    return *block ? FSI_OK : FSI_ERR_MEMORY;
-}
-
+/* ------------------------------------------------------------------------------------------------ >>shares */
 /* The share in 0 .. 1 of a change that keeps excess <= 0: 1, or the end of the safe range that reaches from 0 (excess(0) <= 0 is taken for granted), by the
    parabola through three points, then between a safe and an unsafe share. excess is called with the result last, so that its state is of that share. */
 static double fsi__safe_share(double (*excess)(double share, void *user), void *user) {
