@@ -497,6 +497,7 @@ FSI_API fsi_result fsi_world_restore(fsi_world *w, const void *block);
        friction, coefficient c < 1                    wall stress -FSI_SLIP_STRESS (1 - c) / c rho |V - V_s| (V - V_s); c = 0: V = V_s
    For static closed solids area fractions (fsi_couple_desc.fractions) are more accurate; this is for thin shells, and for closed solids on
    voxels. Solids with inverse_mass 0 (or dof 0: surface.v) are static or scripted; others are moved by the solve (two-way). */
+#define FSI__SLIP_GHOST_MASS FSI_R(30.0)/* mass of a ghost flux over that of a face (10 .. 10000 do the same) */
 #define FSI_SLIP_STRESS FSI_R(0.05)      /* wall stress over rho |V - V_s|^2 at coefficient 1/2 */
 typedef enum fsi_slip_form {
     FSI_SLIP_REPAIRED = 0,    /* flux-consistent start, corner links, no reaction of the constraint on regular faces: first order */
@@ -512,7 +513,6 @@ typedef struct fsi_slip_desc {
     fsi_slip_form form;
     fsi_slip_solver solver;
     int passes;               /* solves per call, each with fresh starts of the ghost fluxes from the same u*; 0 = 3. One is enough in a slowly changing flow */
-    fsi_real ghost_mass;      /* mass of a ghost flux over that of a face; 0 = 30 (10 .. 10000 do the same) */
     const fsi_real *coefficient; /* [solids] 1 = slip, 0 = no-slip, between: friction (stress above; the same law for any grid, step and viscosity); NULL = all 1.
                                  The caller's, read in every solve */
     int fractions;            /* 1: closed solids by area fractions in place of ghost cells (second order field); open shells keep their ghosts. Fixed at init */
@@ -542,7 +542,7 @@ typedef struct fsi_slip {
     /* private: of the last solve, in the heap */
     struct fsi__slip_heap *heap;
     fsi_vec3 *body;           /* [sides] velocity of the solid */
-    fsi_real *conduct;        /* [sides] coefficient / ghost_mass */
+    fsi_real *conduct;        /* [sides] coefficient / ghost mass */
     fsi_real *rate;           /* [sides] dt times wall stress over rho h |V - V_s|: what friction takes in a step; no-slip: FSI__SLIP_STUCK */
     fsi_real *mass;           /* [sides] fluid that follows the solid along Y, kg; 0 in the paper's form */
     fsi_real *wall;           /* [sides] (J v)_s along the axis */
@@ -4007,7 +4007,7 @@ FSI_API fsi_result fsi_world_restore(fsi_world *w, const void *block) {
    Unknowns x = (pressure of the cells, pressure of the ghosts, then velocities of two-way solids in the indefinite form).
    paper       here                    meaning
    p           vec[0]                  p^ = p dt, Pa s, of cells and ghosts
-   v_ghost     flux, link_flux         relative flux through a side, flux along a link; conductance coefficient / ghost_mass and 1 / ghost_mass
+   v_ghost     flux, link_flux         relative flux through a side, flux along a link; conductance coefficient / ghost mass and 1 / ghost mass
    v_occ       velocity . axis         sample at the side, not part of any divergence (recipe 7, 12)
    J           interface rows          velocity of the solid along the axis of a side
    N^T W       fsi__paper.C            only in the paper's form
@@ -4077,7 +4077,7 @@ static void fsi__slip_layout(fsi_slip *s, fsi_arena *arena) {
 }
 
 static int fsi__slip_desc_valid(const fsi_slip_desc *d) {
-    return fsi_allocator_valid(&d->allocator) && d->passes >= 0 && d->passes <= 1000 && d->ghost_mass >= 0 && fsi__finite(d->ghost_mass) &&
+    return fsi_allocator_valid(&d->allocator) && d->passes >= 0 && d->passes <= 1000 &&
            d->max_iterations >= 0 && d->tolerance >= 0 && d->tolerance < 1 && (unsigned)d->form <= FSI_SLIP_PAPER && (unsigned)d->solver <= FSI_SLIP_INDEFINITE;
 }
 
@@ -4175,33 +4175,25 @@ static int fsi__slip_spots(const fsi_slip *s, size_t location, int *end) {      
     return first;
 }
 
+static void fsi__slip_join(int32_t *root, int32_t a, int32_t b) {
+    a = fsi__root(root, a); b = fsi__root(root, b);
+    if (a < b) root[b] = a; else root[a] = b;
+}
 /* Recipe 3: a ghost across every side; those at one location are one where their fluid cells are at most two unoccluded steps apart. */
 static void fsi__slip_ghosts(fsi_slip *s) {
     const fsi_interface *f = &s->interface;
-    int i, j, k, end;
-    for (i = 0; i < f->sides; i++) s->spot[i] = fsi__pair_key((int)fsi__slip_location(f, f->side + i), i);
+    int32_t *root = s->group;                          /* free until the groups are made */
+    int i, j;
+    for (i = 0; i < f->sides; i++) { s->spot[i] = fsi__pair_key((int)fsi__slip_location(f, f->side + i), i); root[i] = i; }
     s->spot = fsi__sort_keys((size_t)f->sides, s->spot, s->spot + f->sides);
-    s->ghosts = 0;
-    for (i = 0; i < f->sides; i = end) {
-        int changed = 1;
-        for (end = i; end < f->sides && s->spot[end] >> 32 == s->spot[i] >> 32; end++) {}
-        for (j = i; j < end; j++) s->ghost[fsi__slip_at(s, j)] = s->ghosts + j - i;
-        while (changed)                                /* at most six sides: the smallest number of each set spreads */
-            for (changed = 0, j = i; j < end; j++)
-                for (k = i; k < end; k++) {
-                    int a = fsi__slip_at(s, j), b = fsi__slip_at(s, k);
-                    if (s->ghost[a] >= s->ghost[b] || !fsi__slip_near(f, (size_t)f->side[a].cell, (size_t)f->side[b].cell, 2)) continue;
-                    s->ghost[b] = s->ghost[a];
-                    changed = 1;
-                }
-        for (k = 0, j = i; j < end; j++) {             /* number them without gaps */
-            int32_t own = s->ghosts + j - i;
-            int m, used = 0;
-            for (m = i; m < end; m++) if (s->ghost[fsi__slip_at(s, m)] == own) { used = 1; s->ghost[fsi__slip_at(s, m)] = -2 - (s->ghosts + k); }
-            k += used;
+    for (i = 0; i < f->sides; i++)
+        for (j = i - 1; j >= 0 && s->spot[j] >> 32 == s->spot[i] >> 32; j--) {
+            int a = fsi__slip_at(s, i), b = fsi__slip_at(s, j);
+            if (fsi__slip_near(f, (size_t)f->side[a].cell, (size_t)f->side[b].cell, 2)) fsi__slip_join(root, a, b);
         }
-        for (j = i; j < end; j++) s->ghost[fsi__slip_at(s, j)] = -2 - s->ghost[fsi__slip_at(s, j)];
-        s->ghosts += k;
+    for (i = 0; i < f->sides; i++) {                   /* the first side of each ghost numbers it */
+        int a = fsi__slip_at(s, i), first = fsi__root(root, a);
+        s->ghost[a] = first == a ? s->ghosts++ : s->ghost[first];
     }
 }
 
@@ -4247,11 +4239,6 @@ static int fsi__slip_links(fsi_slip *s) {
         if (!i || key[i] != key[i - 1]) { s->link[j].a = (int32_t)(key[i] >> 32); s->link[j++].b = (int32_t)(uint32_t)key[i] - 1; }
     s->links = j;
     return 1;
-}
-
-static void fsi__slip_join(int32_t *root, int32_t a, int32_t b) {
-    a = fsi__root(root, a); b = fsi__root(root, b);
-    if (a < b) root[b] = a; else root[a] = b;
 }
 
 /* Connected sets of linked ghosts; after that root holds the regions without Dirichlet cells (first the solver's, then ghosts). */
@@ -4368,36 +4355,18 @@ static void fsi__slip_put_pair(fsi__slip_entries *e, int32_t i, int32_t j, fsi_r
     if (j < 0) return;
     fsi__slip_put(e, j, j, k); fsi__slip_put(e, i, j, -k); fsi__slip_put(e, j, i, -k);
 }
-typedef enum fsi__slip_part { FSI__SLIP_START, FSI__SLIP_BLOCK, FSI__SLIP_ALL } fsi__slip_part;
-/* START: links with conductance one. BLOCK: rows of the ghosts in the matrix. ALL: cells too (map: their compact numbers, and how many). */
-static void fsi__slip_fill(const fsi_slip *s, fsi__slip_part part, const int32_t *map, fsi__slip_entries *e) {
-    const fsi_interface *f = &s->interface;
-    const fsi_grid *g = s->grid;
-    const fsi_real k = part == FSI__SLIP_START ? 1 : 1 / s->desc.ghost_mass;
-    const int32_t base = part == FSI__SLIP_ALL ? map[g->cells] : 0;
-    int i, dir;
-    size_t c;
-    e->count = 0;
-    for (i = 0; i < s->links; i++) fsi__slip_put_pair(e, base + s->link[i].a, s->link[i].b < 0 ? -1 : base + s->link[i].b, k);
-    for (i = 0; i < f->sides; i++)
-        if (part == FSI__SLIP_ALL) fsi__slip_put_pair(e, base + s->ghost[i], map[f->side[i].cell], s->conduct[i]);
-        else fsi__slip_put(e, s->ghost[i], s->ghost[i], part == FSI__SLIP_START ? 0 : s->conduct[i]);
-    for (c = 0; part == FSI__SLIP_ALL && c < g->cells; c++)
-        for (dir = 0; map[c] >= 0 && dir < 2 * f->dim; dir++) {
-            size_t face;
-            ptrdiff_t m = fsi__slip_next(f, c, dir, &face);
-            fsi_real w = g->weight[dir / 2][face];
-            fsi__slip_put(e, map[c], map[c], w);
-            if (m >= 0 && map[m] >= 0) fsi__slip_put(e, map[c], map[m], -w);
-        }
-}
-
-/* Pins: the first ghost of every group that nothing else holds. */
-static void fsi__slip_pins(fsi_slip *s, fsi__slip_part part, fsi__slip_entries *e) {
+/* The graph of the ghosts. Alone: links with conductance one. Else: rows of the ghosts in the matrix. A group that nothing else holds is pinned at its first
+   ghost. */
+static void fsi__slip_fill(const fsi_slip *s, int alone, fsi__slip_entries *e) {
     const fsi_interface *f = &s->interface;
     int i;
+    e->count = 0;
     for (i = 0; i < s->groups; i++) s->sum[i] = s->group_open[i];
-    for (i = 0; part == FSI__SLIP_BLOCK && i < f->sides; i++) if (s->conduct[i] > 0) s->sum[s->group[s->ghost[i]]] = 1;
+    for (i = 0; i < s->links; i++) fsi__slip_put_pair(e, s->link[i].a, s->link[i].b, alone ? 1 : 1 / FSI__SLIP_GHOST_MASS);
+    for (i = 0; i < f->sides; i++) {
+        fsi__slip_put(e, s->ghost[i], s->ghost[i], alone ? 0 : s->conduct[i]);
+        if (!alone && s->conduct[i] > 0) s->sum[s->group[s->ghost[i]]] = 1;
+    }
     for (i = 0; i < s->ghosts; i++)
         if (!(s->sum[s->group[i]] > 0)) { fsi__slip_put(e, i, i, 1); s->sum[s->group[i]] = 1; }
 }
@@ -4418,14 +4387,12 @@ static fsi_result fsi__slip_entries_factor(const fsi_slip *s, int n, const fsi__
     if (r == FSI_OK) r = fsi_cholesky_init(out, &A, &d);
     return r == FSI_OK ? fsi_cholesky_factor(out, &A, 0, NULL) : r;
 }
-static fsi_result fsi__slip_factor(fsi_slip *s, fsi__slip_part part, fsi_cholesky *out) {
+static fsi_result fsi__slip_factor(const fsi_slip *s, int alone, fsi_cholesky *out) {
     fsi__slip_entries e = {NULL, NULL, NULL, 0, 0};
     if (!s->ghosts) return FSI_OK;
-    fsi__slip_fill(s, part, NULL, &e);                 /* counts */
-    fsi__slip_pins(s, part, &e);
+    fsi__slip_fill(s, alone, &e);                      /* counts */
     if (fsi__slip_entries_take(s, e.count, &e) != FSI_OK) return FSI_ERR_MEMORY;
-    fsi__slip_fill(s, part, NULL, &e);
-    fsi__slip_pins(s, part, &e);
+    fsi__slip_fill(s, alone, &e);
     return fsi__slip_entries_factor(s, s->ghosts, &e, out);
 }
 
@@ -4876,7 +4843,7 @@ static void fsi__slip_coarse(fsi_slip *s, const fsi_real *r, fsi_real *z) {
     for (c = 0; c < s->grid->cells; c++) if (mg->label[c] >= 0) z[c] += (fsi_real)sum[mg->label[c]];
 }
 
-/* y = S x on the cells, ghosts eliminated: S = A + C - B G^-1 B^T. The correction is at most 1 / ghost_mass per side, so the V-cycle of A serves. */
+/* y = S x on the cells, ghosts eliminated: S = A + C - B G^-1 B^T. The correction is at most 1 / ghost mass per side, so the V-cycle of A serves. */
 static void fsi__slip_apply(const fsi_real *x, fsi_real *y, void *user) {
     fsi_slip *s = (fsi_slip *)user;
     const fsi_interface *f = &s->interface;
@@ -4954,7 +4921,7 @@ static fsi_result fsi__slip_sides(fsi_slip *s) {
     if (s->heap->failed) return FSI_ERR_MEMORY;
     for (i = 0; i < f->sides; i++) {
         const fsi_side *side = f->side + i;
-        s->conduct[i] = !(side->mass > 0) ? 0 : fsi__slip_coefficient(s, side->solid) / (s->desc.ghost_mass > 0 ? s->desc.ghost_mass : 30);
+        s->conduct[i] = !(side->mass > 0) ? 0 : fsi__slip_coefficient(s, side->solid) / FSI__SLIP_GHOST_MASS;
         s->mass[i] = s->desc.form == FSI_SLIP_PAPER ? 0 : side->mass;
         s->body[i] = fsi__slip_body_velocity(s, side);
         s->wall[i] = f->solid[side->solid]->dof ? fsi_interface_velocity(f, side, f->solid[side->solid]->v) : fsi__get(s->body[i], side->axis);
@@ -4990,8 +4957,8 @@ static fsi_result fsi__slip_prepare(fsi_slip *s, fsi_real dt) {
     for (i = 0; i < 4; i++) FSI__SLIP_TAKE(s, s->vec[i], fsi_real, g->cells + (size_t)s->ghosts + (size_t)s->columns);
     if (s->heap->failed) return FSI_ERR_MEMORY;
     fsi__slip_regions(s);
-    r = fsi__slip_factor(s, FSI__SLIP_START, &s->start);
-    if (r == FSI_OK) r = fsi__slip_factor(s, FSI__SLIP_BLOCK, &s->block);
+    r = fsi__slip_factor(s, 1, &s->start);
+    if (r == FSI_OK) r = fsi__slip_factor(s, 0, &s->block);
     if (r == FSI_OK) fsi__slip_coarse_build(s);
     s->rank.columns = 0;
     if (r == FSI_OK && s->columns && s->desc.solver == FSI_SLIP_CG && s->desc.form == FSI_SLIP_REPAIRED) r = fsi__slip_rank(s);
@@ -5019,7 +4986,7 @@ static void fsi__slip_rhs(fsi_slip *s, fsi_real *b) {
 /* u = u* - grad p^ / rho; fluxes likewise. */
 static fsi_result fsi__slip_update(fsi_slip *s, const fsi_real *p) {
     const fsi_interface *f = &s->interface;
-    const fsi_real *pg = p + s->grid->cells, scale = 1 / (s->grid->desc.rho * s->grid->h), k = scale / s->desc.ghost_mass;
+    const fsi_real *pg = p + s->grid->cells, scale = 1 / (s->grid->desc.rho * s->grid->h), k = scale / FSI__SLIP_GHOST_MASS;
     int i;
     fsi_copy(s->grid->cells, p, s->grid->pressure);
     for (i = 0; i < f->sides; i++) s->flux[i] += scale * s->conduct[i] * (p[f->side[i].cell] - pg[s->ghost[i]]);
@@ -5183,14 +5150,20 @@ static void fsi__paper_project(fsi_real *x, void *user) { fsi__slip_project(x, (
 /* The (p, mu) block assembled: cells and ghosts as in the matrix above, D C^T and C C^T through the samples that rows of C share. */
 static void fsi__paper_fill(const fsi__paper *q, const fsi_csr *T, fsi__slip_entries *e) {
     const fsi_slip *s = q->s;
-    int32_t sides = q->map[s->grid->cells] + s->ghosts;
+    const fsi_interface *f = &s->interface;
+    const int32_t ghosts = q->map[s->grid->cells], sides = ghosts + s->ghosts;
     size_t c, face, j;
     int dir, k, l;
-    fsi__slip_fill(s, FSI__SLIP_ALL, q->map, e);
+    e->count = 0;
+    for (k = 0; k < s->links; k++) fsi__slip_put_pair(e, ghosts + s->link[k].a, s->link[k].b < 0 ? -1 : ghosts + s->link[k].b, 1 / FSI__SLIP_GHOST_MASS);
+    for (k = 0; k < f->sides; k++) fsi__slip_put_pair(e, ghosts + s->ghost[k], q->map[f->side[k].cell], s->conduct[k]);
     for (c = 0; c < s->grid->cells; c++)
-        for (dir = 0; q->map[c] >= 0 && dir < 2 * s->grid->dim; dir++) {
-            (void)fsi__slip_next(&s->interface, c, dir, &face);
-            if (!(s->grid->weight[dir / 2][face] > 0)) continue;
+        for (dir = 0; q->map[c] >= 0 && dir < 2 * f->dim; dir++) {
+            ptrdiff_t m = fsi__slip_next(f, c, dir, &face);
+            fsi_real w = s->grid->weight[dir / 2][face];
+            fsi__slip_put(e, q->map[c], q->map[c], w);
+            if (m >= 0 && q->map[m] >= 0) fsi__slip_put(e, q->map[c], q->map[m], -w);
+            if (!(w > 0)) continue;
             j = q->base[dir / 2] + face;
             for (k = T->row[j]; k < T->row[j + 1]; k++) {
                 fsi_real v = (fsi_real)(dir & 1 ? 1 : -1) * T->val[k];
@@ -5426,17 +5399,13 @@ FSI_API fsi_result fsi_slip_solve(fsi_slip *slip, fsi_real dt, fsi_report *repor
     fsi_slip *s = slip;
     fsi_report rep;
     fsi_result r;
-    fsi_real given;
     if (!s || !s->memory) return FSI_ERR_STATE;
     if (!(dt > 0) || !fsi__finite(dt) || !fsi__slip_desc_valid(&s->desc)) return FSI_ERR_ARGUMENT;
     memset(&rep, 0, sizeof rep);
-    given = s->desc.ghost_mass;
-    if (!(given > 0)) s->desc.ghost_mass = 30;
     s->dt = dt;
     s->stepped = 0;
     r = fsi__slip_prepare(s, dt);
     if (r >= 0) r = s->desc.form == FSI_SLIP_PAPER ? fsi__paper_solve(s, &rep) : fsi__slip_passes(s, &rep);
-    s->desc.ghost_mass = given;
     if (r < 0) {
         fsi__slip_give(s, s->solid + 4 * (size_t)s->columns);          /* v* back */
         s->interface.sides = 0;                        /* their lists may be missing */
@@ -5469,30 +5438,21 @@ static fsi_vec3 fsi__slip_drift(const fsi_slip *s, fsi_vec3 a, fsi_real dt) {
     for (k = 0; k < g->dim; k++) x[k] = fsi__clamp(x[k], fsi__get(g->origin, k), fsi__get(g->origin, k) + g->h * (fsi_real)s->interface.n[k]);
     return fsi_vec_load(x);
 }
-FSI_API fsi_result fsi_slip_trace(const fsi_slip *slip, fsi_real dt, int count, fsi_real *x) {
+static void fsi__slip_flow(const fsi_slip *s, fsi_real dt, int count, fsi_real *x, int stop) {   /* count points with the flow; stop: before surfaces as they are now */
     ptrdiff_t i;
-    if (!slip || !slip->memory) return FSI_ERR_STATE;
-    if (!fsi__finite(dt) || count < 0 || (count && !x) || !fsi_all_finite(3 * (size_t)count, x)) return FSI_ERR_ARGUMENT;
     FSI__OMP(parallel for schedule(static) if (count > 1000))
     for (i = 0; i < count; i++) {
-        fsi_vec3 a = fsi_vec_load(x + 3 * i);
-        fsi_vec_store(x + 3 * i, fsi__slip_until(slip, a, fsi__slip_drift(slip, a, dt)));
+        fsi_vec3 a = fsi_vec_load(x + 3 * i), b = fsi__slip_drift(s, a, dt);
+        fsi_vec_store(x + 3 * i, stop ? fsi__slip_until(s, a, b) : b);
     }
+}
+FSI_API fsi_result fsi_slip_trace(const fsi_slip *slip, fsi_real dt, int count, fsi_real *x) {
+    if (!slip || !slip->memory) return FSI_ERR_STATE;
+    if (!fsi__finite(dt) || count < 0 || (count && !x) || !fsi_all_finite(3 * (size_t)count, x)) return FSI_ERR_ARGUMENT;
+    fsi__slip_flow(slip, dt, count, x, 1);
     return FSI_OK;
 }
 
-static fsi_result fsi__slip_flow(fsi_slip *s, fsi_real dt) {           /* the tracers with the flow; where they were into from */
-    ptrdiff_t i;
-    if (s->tracers < 0 || !fsi_all_finite(3 * (size_t)s->tracers, s->tracer)) return FSI_ERR_ARGUMENT;
-    if (!FSI__GROW(s, from, from_room, 0, 3 * (size_t)s->tracers + 1)) return FSI_ERR_MEMORY;
-    fsi_copy(3 * (size_t)s->tracers, s->tracer, s->from);
-    FSI__OMP(parallel for schedule(static) if (s->tracers > 1000))
-    for (i = 0; i < s->tracers; i++) {
-        fsi_vec3 x = fsi__slip_drift(s, fsi_vec_load(s->tracer + 3 * i), dt);
-        fsi_vec_store(s->tracer + 3 * i, x);
-    }
-    return FSI_OK;
-}
 /* ---- Tracers beside moving surfaces. Point and vertices move straight from their old to their new place; a point that would meet an element on the way
    slides along it, on its own side. */
 typedef struct fsi__sweep_hit { fsi_real t, w[3]; int solid, element, below; const fsi_real *was; } fsi__sweep_hit;
@@ -5757,7 +5717,12 @@ FSI_API fsi_result fsi_slip_step(fsi_slip *slip, const fsi_scene *scene, fsi_rea
     if (slip->total) fsi__slip_reflected(slip, reflect);
     r = fsi_grid_extrapolate(g);
     if (r >= 0) r = fsi_interface_move_surface(&slip->interface, g, dt, &rep);
-    if (r >= 0 && slip->tracer) r = fsi__slip_flow(slip, dt);
+    if (r >= 0 && slip->tracer) {
+        if (slip->tracers < 0 || !fsi_all_finite(3 * (size_t)slip->tracers, slip->tracer)) return FSI_ERR_ARGUMENT;
+        if (!FSI__GROW(slip, from, from_room, 0, 3 * (size_t)slip->tracers + 1)) return FSI_ERR_MEMORY;
+        fsi_copy(3 * (size_t)slip->tracers, slip->tracer, slip->from);
+        fsi__slip_flow(slip, dt, slip->tracers, slip->tracer, 0);      /* past surfaces: fsi__slip_carry brings them back when those have moved too */
+    }
     if (r >= 0 && scene->move_fn) r = scene->move_fn(scene->user, dt);
     if (r >= 0) r = fsi_interface_moved(&slip->interface, g, NULL);
     if (r >= 0) r = fsi__slip_carry(slip, slip->from);
@@ -7836,18 +7801,18 @@ FSI_API fsi_result fsi_clamp_advance(void *clamp, fsi_real dt) {
 #ifndef FSI_COUPLE_NO_SPH
 static void fsi__sph_rigid_layout(fsi_sph_rigid *c, fsi_arena *a) {
     size_t n = (size_t)c->desc.count;
-    c->body = (int *)fsi_arena_take(a, n, sizeof(int));
-    c->object = (int *)fsi_arena_take(a, n, sizeof(int));
-    c->x0 = (fsi_vec3 *)fsi_arena_take(a, n, sizeof(fsi_vec3));
-    c->v0 = (fsi_vec3 *)fsi_arena_take(a, n, sizeof(fsi_vec3));
-    c->q0 = (fsi_quat *)fsi_arena_take(a, n, sizeof(fsi_quat));
-    c->turn = (fsi_real *)fsi_arena_take(a, n, sizeof(fsi_real));
-    c->X = (fsi_real *)fsi_arena_take(a, 6 * n, sizeof(fsi_real));
-    c->p = (fsi_real *)fsi_arena_take(a, 6 * n, sizeof(fsi_real));
-    c->K = (fsi_real *)fsi_arena_take(a, 36 * n * n, sizeof(fsi_real));
-    c->J = (fsi_real *)fsi_arena_take(a, 36 * n * n, sizeof(fsi_real));
-    c->work = (fsi_real *)fsi_arena_take(a, 66 * n, sizeof(fsi_real));
-    c->pivot = (int32_t *)fsi_arena_take(a, 6 * n, sizeof(int32_t));
+    FSI__TAKE(c->body, int, a, n);
+    FSI__TAKE(c->object, int, a, n);
+    FSI__TAKE(c->x0, fsi_vec3, a, n);
+    FSI__TAKE(c->v0, fsi_vec3, a, n);
+    FSI__TAKE(c->q0, fsi_quat, a, n);
+    FSI__TAKE(c->turn, fsi_real, a, n);
+    FSI__TAKE(c->X, fsi_real, a, 6 * n);
+    FSI__TAKE(c->p, fsi_real, a, 6 * n);
+    FSI__TAKE(c->K, fsi_real, a, 36 * n * n);
+    FSI__TAKE(c->J, fsi_real, a, 36 * n * n);
+    FSI__TAKE(c->work, fsi_real, a, 66 * n);
+    FSI__TAKE(c->pivot, int32_t, a, 6 * n);
     c->sph_state = fsi_arena_take(a, fsi_sph_state_size(c->desc.sph), 1);
     c->world_state = fsi_arena_take(a, fsi_solids_state_size(c->desc.world), 1);
 }
@@ -7885,12 +7850,8 @@ FSI_API fsi_result fsi_sph_rigid_init(fsi_sph_rigid *c, const fsi_sph_rigid_desc
     s.allocator = c->desc.allocator;
     memset(&a, 0, sizeof a);
     fsi__sph_rigid_layout(c, &a);
-    if (a.failed) return FSI_ERR_SIZE;
-    c->size = a.used;
-    c->block = fsi_alloc(&c->desc.allocator, c->size);
-    if (!c->block) { memset(c, 0, sizeof *c); return FSI_ERR_MEMORY; }
-    memset(&a, 0, sizeof a);
-    a.base = (unsigned char *)c->block; a.size = c->size;
+    r = fsi__arena_block(&a, &c->desc.allocator, &c->block, &c->size);
+    if (r < 0) { memset(c, 0, sizeof *c); return r; }
     fsi__sph_rigid_layout(c, &a);
     for (i = 0; i < c->desc.count; i++) {
         c->body[i] = desc->body[i];
@@ -8124,23 +8085,23 @@ FSI_API fsi_result fsi_sph_rigid_step(fsi_sph_rigid *c, fsi_real dt, fsi_report 
     return r;
 }
 
-/* Fluid, world, K, the scheme's pairs. */
-FSI_API size_t fsi_sph_rigid_state_size(const fsi_sph_rigid *c) {
-    size_t n = c ? (size_t)c->desc.count : 0;
-    return c && c->block ? fsi_sph_state_size(c->desc.sph) + fsi_solids_state_size(c->desc.world) + 36 * n * n * sizeof(fsi_real) + fsi_partitioned_state_size(&c->scheme) : 0;
+static size_t fsi__sph_rigid_at(const fsi_sph_rigid *c, int part) {             /* where fluid, world, K and the scheme's pairs begin in the state; 4: its end */
+    size_t n = 6 * (size_t)c->desc.count, at = 0;
+    if (part > 0) at += fsi_sph_state_size(c->desc.sph);
+    if (part > 1) at += fsi_solids_state_size(c->desc.world);
+    if (part > 2) at += n * n * sizeof *c->K;
+    return part > 3 ? at + fsi_partitioned_state_size(&c->scheme) : at;
 }
+FSI_API size_t fsi_sph_rigid_state_size(const fsi_sph_rigid *c) { return c && c->block ? fsi__sph_rigid_at(c, 4) : 0; }
 
 FSI_API fsi_result fsi_sph_rigid_save(const fsi_sph_rigid *c, void *state) {
     unsigned char *to = (unsigned char *)state;
     fsi_result r;
     if (!c || !c->block) return FSI_ERR_STATE;
     if (!state) return FSI_ERR_ARGUMENT;
-    if ((r = fsi_sph_save(c->desc.sph, to)) < 0) return r;
-    to += fsi_sph_state_size(c->desc.sph);
-    if ((r = fsi_solids_save(c->desc.world, to)) < 0) return r;
-    to += fsi_solids_state_size(c->desc.world);
-    memcpy(to, c->K, 36 * (size_t)c->desc.count * (size_t)c->desc.count * sizeof(fsi_real));
-    return fsi_partitioned_save(&c->scheme, to + 36 * (size_t)c->desc.count * (size_t)c->desc.count * sizeof(fsi_real));
+    if ((r = fsi_sph_save(c->desc.sph, to)) < 0 || (r = fsi_solids_save(c->desc.world, to + fsi__sph_rigid_at(c, 1))) < 0) return r;
+    memcpy(to + fsi__sph_rigid_at(c, 2), c->K, fsi__sph_rigid_at(c, 3) - fsi__sph_rigid_at(c, 2));
+    return fsi_partitioned_save(&c->scheme, to + fsi__sph_rigid_at(c, 3));
 }
 
 FSI_API fsi_result fsi_sph_rigid_restore(fsi_sph_rigid *c, const void *state) {
@@ -8148,12 +8109,9 @@ FSI_API fsi_result fsi_sph_rigid_restore(fsi_sph_rigid *c, const void *state) {
     fsi_result r;
     if (!c || !c->block) return FSI_ERR_STATE;
     if (!state) return FSI_ERR_ARGUMENT;
-    if ((r = fsi_sph_restore(c->desc.sph, from)) < 0) return r;
-    from += fsi_sph_state_size(c->desc.sph);
-    if ((r = fsi_solids_restore(c->desc.world, from)) < 0) return r;
-    from += fsi_solids_state_size(c->desc.world);
-    memcpy(c->K, from, 36 * (size_t)c->desc.count * (size_t)c->desc.count * sizeof(fsi_real));
-    return fsi_partitioned_restore(&c->scheme, from + 36 * (size_t)c->desc.count * (size_t)c->desc.count * sizeof(fsi_real));
+    if ((r = fsi_sph_restore(c->desc.sph, from)) < 0 || (r = fsi_solids_restore(c->desc.world, from + fsi__sph_rigid_at(c, 1))) < 0) return r;
+    memcpy(c->K, from + fsi__sph_rigid_at(c, 2), fsi__sph_rigid_at(c, 3) - fsi__sph_rigid_at(c, 2));
+    return fsi_partitioned_restore(&c->scheme, from + fsi__sph_rigid_at(c, 3));
 }
 #endif
 

@@ -425,7 +425,7 @@ TEST slip_bad_input(void) {
     CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_slip_init(&s, NULL, NULL));
     sd.passes = -1;
     CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_slip_init(&s, &g, &sd));
-    sd.passes = 0; sd.ghost_mass = -1;
+    sd.passes = 0; sd.max_iterations = -1;
     CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_slip_init(&s, &g, &sd));
     CHECK_RESULT(FSI_ERR_STATE, fsi_slip_solve(&s, 1, NULL));
     CHECK_OK(fsi_slip_init(&s, &g, NULL));
@@ -1330,7 +1330,6 @@ TEST slip_friction_keeps_momentum(void) {
         w.s.desc.coefficient = coefficient;
         volume = pow((double)w.g.h, w.g.dim);
         for (a = 0; a < w.g.dim; a++) { old[a] = (fsi_real *)malloc(w.g.faces[a] * sizeof(fsi_real)); memcpy(old[a], w.g.u[a], w.g.faces[a] * sizeof(fsi_real)); }
-        w.s.desc.ghost_mass = 30;
         ASSERT(fsi__slip_prepare(&w.s, FSI_R(0.01)) >= 0);
         for (a = 0; a < w.g.dim; a++) for (f = 0; f < w.g.faces[a]; f++) if (w.g.weight[a][f] > 0) gained[a] += volume * ((double)w.g.u[a][f] - (double)old[a][f]);
         for (k = 0; k < w.door[0].dof; k++) {
