@@ -1581,15 +1581,15 @@ static int fsi__element_passes(int dim, const fsi_vec3 *a, const fsi_vec3 *b, fs
     return 1 + 2 * k + (w[k] > 0);
 }
 
-/* Cells from .. to that a box meets, clipped to the grid; 0 when there are none. */
+/* Cells from <= i < to that a box meets, clipped to the grid; 0 when there are none. */
 static int fsi__cells_met(const fsi_interface *f, const fsi_real *lo, const fsi_real *hi, int *from, int *to) {
     int k;
-    from[2] = to[2] = 0;
+    from[2] = 0; to[2] = 1;
     for (k = 0; k < f->dim; k++) {
         fsi_real o = fsi__get(f->origin, k), last = (fsi_real)(f->n[k] - 1);
         if (hi[k] < o || lo[k] > o + f->h * (last + 1)) return 0;
         from[k] = (int)fsi__clamp(fsi__floor((lo[k] - o) / f->h), 0, last);
-        to[k] = (int)fsi__clamp(fsi__floor((hi[k] - o) / f->h), 0, last);
+        to[k] = (int)fsi__clamp(fsi__floor((hi[k] - o) / f->h), 0, last) + 1;
     }
     return 1;
 }
@@ -1612,15 +1612,13 @@ static void fsi__interface_sweep(fsi_interface *f) {
                 for (q = 0; q < 3; q++) lo[q] = fsi__min(lo[q], x[q]), hi[q] = fsi__max(hi[q], x[q]);
             }
             if (!fsi__cells_met(f, lo, hi, from, to)) continue;
-            for (c[2] = from[2]; c[2] <= to[2]; c[2]++)
-                for (c[1] = from[1]; c[1] <= to[1]; c[1]++)
-                    for (c[0] = from[0]; c[0] <= to[0]; c[0]++) {
-                        fsi_vec3 x = fsi_vec(f->origin.x + f->h * ((fsi_real)c[0] + FSI_R(0.5)), f->origin.y + f->h * ((fsi_real)c[1] + FSI_R(0.5)),
-                                             f->dim == 2 ? a[0].z : f->origin.z + f->h * ((fsi_real)c[2] + FSI_R(0.5)));
-                        int8_t *mark = f->delta + fsi__cell_index(f, c);
-                        *mark |= FSI__TOUCHED;
-                        if (!(*mark & FSI__PASSED) && (k = fsi__element_passes(f->dim, a, b, x)) != 0) *mark = (int8_t)(*mark | FSI__PASSED | (k - 1) * FSI__CAME);
-                    }
+            FSI__EACH_CELL(c, from, to) {
+                fsi_vec3 x = fsi_vec(f->origin.x + f->h * ((fsi_real)c[0] + FSI_R(0.5)), f->origin.y + f->h * ((fsi_real)c[1] + FSI_R(0.5)),
+                                     f->dim == 2 ? a[0].z : f->origin.z + f->h * ((fsi_real)c[2] + FSI_R(0.5)));
+                int8_t *mark = f->delta + fsi__cell_index(f, c);
+                *mark |= FSI__TOUCHED;
+                if (!(*mark & FSI__PASSED) && (k = fsi__element_passes(f->dim, a, b, x)) != 0) *mark = (int8_t)(*mark | FSI__PASSED | (k - 1) * FSI__CAME);
+            }
         }
         was += 3 * (size_t)s->vertex_count;
     }
@@ -4011,7 +4009,9 @@ FSI_API fsi_result fsi_world_restore(fsi_world *w, const void *block) {
    v_occ       velocity . axis         sample at the side, not part of any divergence (recipe 7, 12)
    J           interface rows          velocity of the solid along the axis of a side
    N^T W       fsi__paper.C            only in the paper's form
-   K           K                       M + Y^T b Y, b = fluid mass of a side: the fluid right at the wall follows it along the normal */
+   K           K                       M + Y^T b Y + B^T B, b = mass: the fluid right at the wall follows it along the normal; B implicit forces
+   v           solid                   v* given, v* after friction, v without pressure, v
+   S, A        sign of a side in its cell, area of a face; Z, Y: rows of J, what pressure pushes and what the fluid's mass follows */
 #ifndef FSI_COUPLE_NO_GRID
 /* Memory of a solve: pieces cut from one block, all given back when the next solve begins. What does not fit comes from the caller's allocator, and the next
    solve starts with a block that would have held it all. */
@@ -4405,6 +4405,9 @@ static int fsi__slip_two_way(const fsi_coupled *b) {
     for (i = 0; i < b->dof; i++) if (fsi__slip_movable(b, i)) return 1;
     return 0;
 }
+typedef enum fsi__slip_v { FSI__V_STAR, FSI__V_FREE, FSI__V_NEW, FSI__V_WORK, FSI__V_GIVEN, FSI__V_COUNT } fsi__slip_v;
+static fsi_real *fsi__slip_v_of(const fsi_slip *s, fsi__slip_v which) { return s->solid + (size_t)which * (size_t)s->columns; }
+static int fsi__slip_dof(const fsi_slip *s, int solid) { return s->offset[solid + 1] - s->offset[solid]; }      /* 0: not two-way */
 static fsi_real fsi__slip_area(const fsi_slip *s) { return s->grid->dim == 3 ? s->grid->h * s->grid->h : s->grid->h; }
 
 /* Most entries of a row of J at a side, any direction. */
@@ -4508,7 +4511,7 @@ static fsi_result fsi__slip_K_factor(fsi_slip *s, const fsi_csr *R, const fsi_re
     int i;
     for (i = 0; i < s->solids && r == FSI_OK; i++) {
         fsi__slip_entries t = {NULL, NULL, NULL, 0, 0};
-        if (s->offset[i + 1] == s->offset[i]) continue;
+        if (!fsi__slip_dof(s, i)) continue;
         if (!s->interface.solid[i]->node) { r = fsi__slip_K_dense(s, i, R, mass); continue; }
         fsi__slip_K_fill(s, i, R, mass, &t);           /* counts */
         r = fsi__slip_entries_take(s, t.count, &t);
@@ -4537,7 +4540,7 @@ static void fsi__slip_K_mul(const fsi_slip *s, int solid, fsi_real *x) {       /
 static void fsi__slip_K(const fsi_slip *s, fsi_real *v, int inverse) {         /* v = K^-1 v or K v */
     int i, j, k;
     for (i = 0; i < s->interface.solids; i++) {
-        int n = s->offset[i + 1] - s->offset[i];
+        int n = fsi__slip_dof(s, i);
         fsi_real *x = v + s->offset[i];
         const fsi_real *L = s->K + s->K_at[i];
         if (!n) continue;
@@ -4552,7 +4555,7 @@ static void fsi__slip_implicit(const fsi_slip *s, const fsi_real *v, fsi_real sc
     int i, k, e;
     for (i = 0; i < s->solids; i++) {
         const fsi_coupled *b = s->interface.solid[i];
-        const fsi_csr *B = s->offset[i + 1] > s->offset[i] ? b->implicit : NULL;
+        const fsi_csr *B = fsi__slip_dof(s, i) > 0 ? b->implicit : NULL;
         for (k = 0; B && k < B->rows; k++) {
             fsi_real t = 0;
             for (e = B->row[k]; e < B->row[k + 1]; e++) t += B->val[e] * v[s->offset[i] + B->col[e]];
@@ -4575,9 +4578,9 @@ static void fsi__slip_give(fsi_slip *s, const fsi_real *v) {
     const fsi_interface *f = &s->interface;
     int i;
     for (i = 0; i < s->solids; i++)
-        if (s->offset[i + 1] > s->offset[i]) fsi_copy((size_t)f->solid[i]->dof, v + s->offset[i], f->solid[i]->v);
+        if (fsi__slip_dof(s, i) > 0) fsi_copy((size_t)f->solid[i]->dof, v + s->offset[i], f->solid[i]->v);
     for (i = 0; s->columns && i < f->sides; i++)
-        if (s->offset[f->side[i].solid + 1] > s->offset[f->side[i].solid]) s->body[i] = fsi__slip_body_velocity(s, f->side + i);
+        if (fsi__slip_dof(s, f->side[i].solid) > 0) s->body[i] = fsi__slip_body_velocity(s, f->side + i);
 }
 /* ---- Friction, coefficient c < 1. The wall's stress on the fluid is -C rho |V| V, V the sliding velocity, C = FSI_SLIP_STRESS (1 - c) / c: a number without unit,
    so the law knows neither grid nor step nor viscosity. It acts on the cell's samples along the axes other than the side's (those along it are mostly normal
@@ -4633,8 +4636,8 @@ static void fsi__tie_gaps(const fsi_slip *s, const fsi__tie *tie, int n, fsi_rea
    M v* = M v*_old + what the fluid lost. */
 static fsi_result fsi__slip_tie(fsi_slip *s, fsi_real dt) {
     const fsi_interface *f = &s->interface;
-    const fsi_real *given = s->solid + 4 * (size_t)s->columns;
-    fsi_real *v = s->solid, *push = s->solid + 3 * (size_t)s->columns, *mass, *gap;
+    const fsi_real *given = fsi__slip_v_of(s, FSI__V_GIVEN);
+    fsi_real *v = fsi__slip_v_of(s, FSI__V_STAR), *push = fsi__slip_v_of(s, FSI__V_WORK), *mass, *gap;
     int i, k, n = fsi__tie_list(s, NULL);
     size_t room = 0;
     fsi__tie *tie;
@@ -4684,12 +4687,12 @@ static fsi_result fsi__slip_columns(fsi_slip *s) {
         s->K_at[i] = n;
         n += b->node ? (size_t)dof : (size_t)dof * (size_t)dof;
     }
-    FSI__SLIP_TAKE(s, s->K, fsi_real, n); FSI__SLIP_TAKE(s, s->solid, fsi_real, 5 * s->offset[f->solids]);
+    FSI__SLIP_TAKE(s, s->K, fsi_real, n); FSI__SLIP_TAKE(s, s->solid, fsi_real, FSI__V_COUNT * s->offset[f->solids]);
     if (s->heap->failed) return FSI_ERR_MEMORY;
     s->solids = f->solids; s->columns = s->offset[f->solids];
     for (i = 0; i < f->solids; i++)
-        if (s->offset[i + 1] > s->offset[i]) fsi_copy((size_t)f->solid[i]->dof, f->solid[i]->v, s->solid + 4 * s->columns + s->offset[i]);
-    fsi_copy((size_t)s->columns, s->solid + 4 * s->columns, s->solid);
+        if (fsi__slip_dof(s, i) > 0) fsi_copy((size_t)f->solid[i]->dof, f->solid[i]->v, fsi__slip_v_of(s, FSI__V_GIVEN) + s->offset[i]);
+    fsi_copy((size_t)s->columns, fsi__slip_v_of(s, FSI__V_GIVEN), fsi__slip_v_of(s, FSI__V_STAR));
     return FSI_OK;
 }
 /* Columns S Z and K / (rho h A) of the dense solids, which the V-cycle takes along (fsi_mg_rank): rho h A S Z K^-1 (S Z)^T is the low-rank part of the matrix. */
@@ -4709,7 +4712,7 @@ static fsi_result fsi__slip_rank(fsi_slip *s) {
         const fsi_real *L = s->K + s->K_at[solid];
         fsi_mg_group *g = s->group_of + solid;
         fsi_real *K = val + at, scale = 1 / (s->grid->desc.rho * s->grid->h * fsi__slip_area(s));
-        int dof = s->offset[solid + 1] - s->offset[solid];
+        int dof = fsi__slip_dof(s, solid);
         if (!dof || b->node) continue;
         for (n = 0, i = 0; i < dof; i++)                                       /* movable rows of L L^T */
             for (j = 0; fsi__slip_movable(b, i) && j < dof; j++) {
@@ -4735,34 +4738,33 @@ static fsi_result fsi__slip_rank(fsi_slip *s) {
 static void fsi__slip_free_velocity(fsi_slip *s) {
     int i;
     for (i = 0; i < s->interface.sides; i++) s->stick[i] -= s->wall[i];
-    fsi__slip_collide(s, &s->Y, s->mass, s->stick, s->solid, s->solid + s->columns);
+    fsi__slip_collide(s, &s->Y, s->mass, s->stick, fsi__slip_v_of(s, FSI__V_STAR), fsi__slip_v_of(s, FSI__V_FREE));
 }
 /* What the walls push before the solve adds Z (v - v0): closed solids J v0; shells slide with what the starts of the fluxes were taken for, J v - Z (v - v0). */
 static void fsi__slip_walls(fsi_slip *s, const fsi_real *v) {
     const fsi_interface *f = &s->interface;
-    const fsi_real *v0 = s->solid + s->columns;
+    const fsi_real *v0 = fsi__slip_v_of(s, FSI__V_FREE);
     int i;
     if (!s->columns) return;
     fsi__slip_give(s, v);
     for (i = 0; i < f->sides; i++)
-        if (s->offset[f->side[i].solid + 1] > s->offset[f->side[i].solid])
+        if (fsi__slip_dof(s, f->side[i].solid) > 0)
             s->wall[i] = fsi_interface_velocity(f, f->side + i, f->solid[f->side[i].solid]->v) - fsi__slip_through(s, i, v) + fsi__slip_through(s, i, v0);
 }
 static void fsi__slip_walls_moved(fsi_slip *s, const fsi_real *v) {
     int i;
-    for (i = 0; s->columns && i < s->interface.sides; i++) s->wall[i] += fsi__slip_through(s, i, v) - fsi__slip_through(s, i, s->solid + s->columns);
+    for (i = 0; s->columns && i < s->interface.sides; i++) s->wall[i] += fsi__slip_through(s, i, v) - fsi__slip_through(s, i, fsi__slip_v_of(s, FSI__V_FREE));
 }
 static void fsi__slip_impulses(const fsi_slip *s) {                            /* M (v - v*) + B^T B v */
     const fsi_interface *f = &s->interface;
-    fsi_real *inner = s->solid + 3 * (size_t)s->columns;
+    fsi_real *inner = fsi__slip_v_of(s, FSI__V_WORK);
     int i, j, k;
     fsi_fill((size_t)s->columns, 0, inner);
-    for (i = 0; i < f->solids; i++) if (s->offset[i + 1] > s->offset[i]) fsi_copy((size_t)f->solid[i]->dof, f->solid[i]->v, s->solid + s->columns + s->offset[i]);
-    fsi__slip_implicit(s, s->solid + s->columns, 1, inner);
+    fsi__slip_implicit(s, fsi__slip_v_of(s, FSI__V_NEW), 1, inner);
     for (i = 0; i < f->solids; i++) {
         const fsi_coupled *b = f->solid[i];
-        const fsi_real *old = s->solid + 4 * s->columns + s->offset[i];
-        if (s->offset[i + 1] == s->offset[i] || !b->impulse) continue;
+        const fsi_real *old = fsi__slip_v_of(s, FSI__V_GIVEN) + s->offset[i];
+        if (!fsi__slip_dof(s, i) || !b->impulse) continue;
         for (j = 0; j < b->dof; j++) {
             b->impulse[j] = b->node ? b->mass[j / 3] * (b->v[j] - old[j]) + inner[s->offset[i] + j] : 0;
             for (k = 0; !b->node && k < b->dof; k++) if (fsi__slip_movable(b, j) && fsi__slip_movable(b, k)) b->impulse[j] += b->mass[j * b->dof + k] * (b->v[k] - old[k]);
@@ -4774,7 +4776,7 @@ static void fsi__slip_impulses(const fsi_slip *s) {                            /
 static void fsi__slip_pushed(fsi_slip *s) {
     const fsi_interface *f = &s->interface;
     const fsi_mg *mg = s->grid->mg;
-    fsi_real *x = s->vec[2], *w = s->solid + 3 * (size_t)s->columns, limit = FSI_R(1e-3);
+    fsi_real *x = s->vec[2], *w = fsi__slip_v_of(s, FSI__V_WORK), limit = FSI_R(1e-3);
     int32_t seen[16], pushed[16];
     int i, j, n = 0, p = 0;
     if (!s->columns) return;
@@ -4814,7 +4816,7 @@ static void fsi__slip_ghost_pressure(fsi_slip *s, const fsi_real *x, const fsi_r
 static void fsi__slip_coarse_build(fsi_slip *s) {
     const fsi_interface *f = &s->interface;
     const fsi_mg *mg = s->grid->mg;
-    fsi_real k = s->grid->desc.rho * s->grid->h * fsi__slip_area(s), *w = s->solid + 3 * (size_t)s->columns, *x = s->vec[2];
+    fsi_real k = s->grid->desc.rho * s->grid->h * fsi__slip_area(s), *w = fsi__slip_v_of(s, FSI__V_WORK), *x = s->vec[2];
     int i, r;
     for (r = 0; r < 2 * mg->regions; r++) s->coarse[r] = 0;
     for (r = 0; r < fsi__imin(mg->regions, 16); r++) {
@@ -4826,9 +4828,9 @@ static void fsi__slip_coarse_build(fsi_slip *s) {
         if (!(s->coarse[r] > 1e-6 * most)) s->coarse[r] = 0;
         if (!s->columns) continue;
         fsi__slip_gather(s, x, w);
-        fsi_copy((size_t)s->columns, w, s->solid + 2 * (size_t)s->columns);
+        fsi_copy((size_t)s->columns, w, fsi__slip_v_of(s, FSI__V_NEW));
         fsi__slip_K(s, w, 1);
-        s->coarse[r] += (double)k * fsi_dot((size_t)s->columns, w, s->solid + 2 * (size_t)s->columns);
+        s->coarse[r] += (double)k * fsi_dot((size_t)s->columns, w, fsi__slip_v_of(s, FSI__V_NEW));
     }
 }
 static void fsi__slip_coarse(fsi_slip *s, const fsi_real *r, fsi_real *z) {
@@ -4854,7 +4856,7 @@ static void fsi__slip_apply(const fsi_real *x, fsi_real *y, void *user) {
 }
 static void fsi__slip_apply_two_way(const fsi_real *x, fsi_real *y, void *user) {              /* solids eliminated */
     fsi_slip *s = (fsi_slip *)user;
-    fsi_real *w = s->solid + 3 * (size_t)s->columns;
+    fsi_real *w = fsi__slip_v_of(s, FSI__V_WORK);
     fsi__slip_apply(x, y, s);
     if (!s->columns) return;
     fsi__slip_gather(s, x, w);
@@ -4865,7 +4867,7 @@ static void fsi__slip_apply_two_way(const fsi_real *x, fsi_real *y, void *user) 
 static void fsi__slip_apply_indefinite(const fsi_real *x, fsi_real *y, void *user) {
     fsi_slip *s = (fsi_slip *)user;
     size_t n = s->grid->cells, m = (size_t)s->columns, i;
-    fsi_real k = s->grid->desc.rho * s->grid->h, *w = s->solid + 3 * m;
+    fsi_real k = s->grid->desc.rho * s->grid->h, *w = fsi__slip_v_of(s, FSI__V_WORK);
     fsi__slip_apply(x, y, s);
     fsi__slip_scatter(s, x + n, k, y);
     fsi__slip_gather(s, x, y + n);
@@ -4948,9 +4950,9 @@ static fsi_result fsi__slip_prepare(fsi_slip *s, fsi_real dt) {
     if (r >= 0) r = fsi__slip_rows(s);
     if (r >= 0) r = fsi__slip_K_factor(s, &s->Y, s->mass);
     if (r < 0) return r;
-    fsi__slip_give(s, s->solid);
+    fsi__slip_give(s, fsi__slip_v_of(s, FSI__V_STAR));
     for (i = 0; i < f->sides; i++)
-        if (s->offset[f->side[i].solid + 1] > s->offset[f->side[i].solid]) s->wall[i] = fsi_interface_velocity(f, f->side + i, f->solid[f->side[i].solid]->v);
+        if (fsi__slip_dof(s, f->side[i].solid) > 0) s->wall[i] = fsi_interface_velocity(f, f->side + i, f->solid[f->side[i].solid]->v);
     n = (size_t)g->mg->regions + (size_t)s->ghosts;
     FSI__SLIP_TAKE(s, s->link_flux, fsi_real, s->links); FSI__SLIP_TAKE(s, s->root, int32_t, n); FSI__SLIP_TAKE(s, s->sum, double, n); FSI__SLIP_TAKE(s, s->count, double, n);
     FSI__SLIP_TAKE(s, s->coarse, double, 2 * g->mg->regions); FSI__SLIP_TAKE(s, s->aux, fsi_real, s->ghosts);
@@ -4998,7 +5000,7 @@ static fsi_result fsi__slip_update(fsi_slip *s, const fsi_real *p) {
 static fsi_result fsi__slip_cg(fsi_slip *s, const fsi_real *b, fsi_real *x, int pass, fsi_report *report) {
     const fsi_interface *f = &s->interface;
     size_t n = s->grid->cells, m = (size_t)s->columns, i;
-    fsi_real *v0 = s->solid + m, *v = v0 + m, *B = s->vec[1], *X = s->vec[2];
+    fsi_real *v0 = fsi__slip_v_of(s, FSI__V_FREE), *v = fsi__slip_v_of(s, FSI__V_NEW), *B = s->vec[1], *X = s->vec[2];
     fsi_krylov_desc d;
     fsi_result r;
     int k, indefinite = s->desc.solver == FSI_SLIP_INDEFINITE && m;
@@ -5126,7 +5128,7 @@ static void fsi__paper_pull(const fsi__paper *q, const fsi_real *v, fsi_real sca
 static fsi_real fsi__paper_mass(const fsi_slip *s) { return s->grid->desc.rho * s->grid->h * fsi__slip_area(s); }
 static void fsi__paper_apply(const fsi_real *x, fsi_real *y, void *user) {
     fsi__paper *q = (fsi__paper *)user;
-    fsi_real *w = q->s->solid + 3 * (size_t)q->s->columns;
+    fsi_real *w = fsi__slip_v_of(q->s, FSI__V_WORK);
     size_t n = q->s->grid->cells;
     fsi__slip_apply(x, y, q->s);
     fsi_csr_tmul(&q->C, x + n, q->z);                  /* C^T mu */
@@ -5208,7 +5210,7 @@ static void fsi__paper_apply_kept(const fsi_real *x, fsi_real *y, void *user) {
     fsi__paper *q = (fsi__paper *)user;
     fsi_slip *s = q->s;
     size_t n = (size_t)q->A.rows, m = (size_t)s->columns, i, sides = n - (size_t)s->interface.sides;
-    fsi_real *p = s->vec[2], *mu = q->w, *w = s->solid + 3 * m;
+    fsi_real *p = s->vec[2], *mu = q->w, *w = fsi__slip_v_of(s, FSI__V_WORK);
     fsi_csr_mul(&q->A, x, y);
     fsi__paper_spread(q, x, p, mu);
     fsi__paper_push(q, p, mu, y + n);
@@ -5279,7 +5281,7 @@ static fsi_result fsi__paper_qmr(fsi__paper *q, const fsi_real *b, fsi_real *x, 
     r = fsi_symmqmr_solve(d, B, X, NULL, 0, rep);
     if (r < 0) return r;
     fsi__paper_spread(q, X, x, x + cells);
-    fsi_copy(m, X + n, s->solid + 2 * m);
+    fsi_copy(m, X + n, fsi__slip_v_of(s, FSI__V_NEW));
     return r;
 }
 /* The solids' velocity v, and as the paper has it at the walls. */
@@ -5293,7 +5295,7 @@ static void fsi__paper_finish(fsi__paper *q, const fsi_real *x, const fsi_real *
     fsi_slip *s = q->s;
     fsi_grid *g = s->grid;
     size_t n = g->cells, m = (size_t)s->columns, i;
-    fsi_real scale = g->desc.rho * g->h, *v0 = s->solid + m, *v = v0 + m;
+    fsi_real scale = g->desc.rho * g->h, *v0 = fsi__slip_v_of(s, FSI__V_FREE), *v = fsi__slip_v_of(s, FSI__V_NEW);
     int a;
     if (m && !kept) {
         fsi__paper_push(q, x, x + n, v);
@@ -5334,7 +5336,7 @@ static fsi_result fsi__paper_solve(fsi_slip *s, fsi_report *rep) {
     fsi__slip_free_velocity(s);
     fsi__slip_start(s);
     fsi__slip_regions(s);
-    fsi__paper_walls(s, s->solid + s->columns);
+    fsi__paper_walls(s, fsi__slip_v_of(s, FSI__V_FREE));
     r = fsi__paper_rows(&q);
     if (r >= 0) r = fsi__paper_solid_rows(&q);
     if (r < 0) return r;
@@ -5374,13 +5376,13 @@ static fsi_result fsi__slip_passes(fsi_slip *s, fsi_report *rep) {
         fsi__slip_estimate(s, 1);
         if (!pass && s->columns) {
             fsi__slip_free_velocity(s);
-            fsi__slip_give(s, s->solid + s->columns);
+            fsi__slip_give(s, fsi__slip_v_of(s, FSI__V_FREE));
             fsi__slip_estimate(s, 1);
         }
         fsi__slip_start(s);
         fsi__slip_regions(s);
         fsi__slip_pushed(s);
-        fsi__slip_walls(s, s->solid + (pass ? 2 : 1) * (size_t)s->columns);
+        fsi__slip_walls(s, fsi__slip_v_of(s, pass ? FSI__V_NEW : FSI__V_FREE));
         fsi__slip_rhs(s, s->vec[3]);
         for (k = 0; k < g->dim; k++) fsi_copy(g->faces[k], s->u[k], g->u[k]);
         r = fsi__slip_cg(s, s->vec[3], s->vec[0], pass, &one);
@@ -5389,8 +5391,8 @@ static fsi_result fsi__slip_passes(fsi_slip *s, fsi_report *rep) {
         rep->iterations += one.iterations; rep->residual = one.residual;
         if (!pass) rep->residual_start = one.residual_start;
         r = fsi__slip_update(s, s->vec[0]);
-        fsi__slip_give(s, s->solid + 2 * (size_t)s->columns);
-        fsi__slip_walls_moved(s, s->solid + 2 * (size_t)s->columns);
+        fsi__slip_give(s, fsi__slip_v_of(s, FSI__V_NEW));
+        fsi__slip_walls_moved(s, fsi__slip_v_of(s, FSI__V_NEW));
     }
     return r < 0 ? r : worst;
 }
@@ -5407,7 +5409,7 @@ FSI_API fsi_result fsi_slip_solve(fsi_slip *slip, fsi_real dt, fsi_report *repor
     r = fsi__slip_prepare(s, dt);
     if (r >= 0) r = s->desc.form == FSI_SLIP_PAPER ? fsi__paper_solve(s, &rep) : fsi__slip_passes(s, &rep);
     if (r < 0) {
-        fsi__slip_give(s, s->solid + 4 * (size_t)s->columns);          /* v* back */
+        fsi__slip_give(s, fsi__slip_v_of(s, FSI__V_GIVEN));          /* v* back */
         s->interface.sides = 0;                        /* their lists may be missing */
         return r;
     }
