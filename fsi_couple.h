@@ -1401,18 +1401,16 @@ static fsi_result fsi__interface_sort(fsi_interface *f, int count) {
     if (count < 8) return FSI_OK;
     for (a = 0; a < 3; a++) f->bins[a] = fsi__imax(1, fsi__imin(f->n[a] / 3, 64));
     all = f->bins[0] * f->bins[1] * f->bins[2];
-    for (pass = 0; pass < 2; pass++) {
-        if (!FSI__GROW(f, bin, bin_room, pass ? 6 * count : 0, 6 * (size_t)count + (size_t)all + 1 + entries)) { f->bins[0] = 0; return FSI_ERR_MEMORY; }
-        for (i = 0; i < count; i++) {
-            const fsi_bvh_node *n = f->bvh[i].node;
-            int32_t *r = f->bin + 6 * i;
-            if (pass) continue;
-            memset(r, 0, 6 * sizeof *r);
-            r[3] = -1;                                                                   /* no surface: nowhere */
-            if (f->bvh[i].nodes) fsi__interface_bins(f, fsi_vec(n->lo[0], n->lo[1], n->lo[2]), fsi_vec(n->hi[0], n->hi[1], n->hi[2]), r);
-            entries += (size_t)(r[3] - r[0] + 1) * (size_t)(r[4] - r[1] + 1) * (size_t)(r[5] - r[2] + 1);
-        }
+    if (!FSI__GROW(f, bin, bin_room, 0, 6 * (size_t)count)) { f->bins[0] = 0; return FSI_ERR_MEMORY; }
+    for (i = 0; i < count; i++) {
+        const fsi_bvh_node *n = f->bvh[i].node;
+        int32_t *r = f->bin + 6 * i;
+        memset(r, 0, 6 * sizeof *r);
+        r[3] = -1;                                                                       /* no surface: nowhere */
+        if (f->bvh[i].nodes) fsi__interface_bins(f, fsi_vec_load(n->lo), fsi_vec_load(n->hi), r);
+        entries += (size_t)(r[3] - r[0] + 1) * (size_t)(r[4] - r[1] + 1) * (size_t)(r[5] - r[2] + 1);
     }
+    if (!FSI__GROW(f, bin, bin_room, 6 * count, 6 * (size_t)count + (size_t)all + 1 + entries)) { f->bins[0] = 0; return FSI_ERR_MEMORY; }
     first = f->bin + 6 * count;
     list = first + all + 1;
     memset(first, 0, (size_t)(all + 1) * sizeof *first);
@@ -1474,27 +1472,31 @@ static void fsi__interface_clear(fsi_interface *f) {
     f->shells = 0;
 }
 
+/* Every scalar of cell c (phi: the level set too) becomes the mean of those of n other cells. */
+static void fsi__interface_mean(const fsi_grid *g, size_t c, const size_t *from, int n, int phi) {
+    int q, k;
+    for (q = FSI_FIELD_DENSITY; n && q < FSI_FIELD_SCALAR + FSI_GRID_SCALARS; q++) {
+        fsi_real *field = q == FSI_FIELD_PHI && !phi ? NULL : fsi_grid_field(g, (fsi_field)q), sum = 0;
+        for (k = 0; field && k < n; k++) sum += field[from[k]];
+        if (field) field[c] = sum / (fsi_real)n;
+    }
+}
+
 /* Cells that come free take the mean of their free neighbours' scalars; a first call makes room for bodies inside the liquid. */
 static void fsi__interface_uncover(fsi_interface *f, fsi_grid *g) {
-    size_t c;
-    int q, dir, i[3];
+    size_t c, face, near_it[6];
+    int dir, n, i[3];
     f->uncovered = f->newly_covered = 0;
     for (c = 0; c < f->cells; c++) {
         if (f->covered[c] == f->before[c]) continue;
         if (f->covered[c]) { f->newly_covered++; continue; }
         f->uncovered++;
         fsi__cell_ijk(f, c, i);
-        for (q = FSI_FIELD_DENSITY; q < FSI_FIELD_SCALAR + FSI_GRID_SCALARS; q++) {
-            fsi_real *field = q == FSI_FIELD_PHI ? NULL : fsi_grid_field(g, (fsi_field)q), sum = 0;
-            int n = 0;
-            for (dir = 0; field && dir < 2 * f->dim; dir++) {
-                size_t face;
-                ptrdiff_t m = fsi__beside(f, i, dir, &face);
-                if (m < 0 || f->covered[m] || f->before[m]) continue;
-                sum += field[m]; n++;
-            }
-            if (n) field[c] = sum / (fsi_real)n;
+        for (n = 0, dir = 0; dir < 2 * f->dim; dir++) {
+            ptrdiff_t m = fsi__beside(f, i, dir, &face);
+            if (m >= 0 && !f->covered[m] && !f->before[m]) near_it[n++] = (size_t)m;
         }
+        fsi__interface_mean(g, c, near_it, n, 0);
     }
     if (!f->started && g->phi) g->levelset.state->target = fsi_levelset_volume(&g->levelset, f->covered, NULL);
     f->started = 1;
@@ -1503,29 +1505,21 @@ static void fsi__interface_uncover(fsi_interface *f, fsi_grid *g) {
 /* Smooth walls: the advection samples across them, so scalars, like the flow, go on a few cells into closed solids: means of the layer before. */
 static void fsi__interface_continue(fsi_interface *f, const fsi_grid *g) {
     enum { LAYERS = 4 };
-    fsi_real *field[FSI_GRID_SCALARS + 8];
-    int q, fields = 0, s, layer, dir, i[3], from[3], to[3];
-    for (q = FSI_FIELD_DENSITY; q < FSI_FIELD_SCALAR + FSI_GRID_SCALARS; q++)
-        if (q != FSI_FIELD_PHI && fsi_grid_field(g, (fsi_field)q)) field[fields++] = fsi_grid_field(g, (fsi_field)q);
-    for (layer = 1; fields && layer <= LAYERS + 1; layer++)            /* the last pass clears the marks */
+    int s, layer, dir, i[3], from[3], to[3];
+    for (layer = 1; layer <= LAYERS + 1; layer++)                      /* the last pass clears the marks */
         for (s = 0; s < f->solids; s++) {
             if (!fsi__closed_range(f, s, from, to)) continue;
             FSI__EACH_CELL(i, from, to) {
-                size_t c = fsi__cell_index(f, i), face;
-                ptrdiff_t near_it[6];
-                int n = 0, k;
+                size_t c = fsi__cell_index(f, i), face, near_it[6];
+                int n = 0;
                 if (layer > LAYERS) { f->delta[c] = 0; continue; }
                 if (!f->covered[c] || f->delta[c]) continue;
                 for (dir = 0; dir < 2 * f->dim; dir++) {
                     ptrdiff_t m = fsi__beside(f, i, dir, &face);
-                    if (m >= 0 && (!f->covered[m] || (f->delta[m] && f->delta[m] < layer))) near_it[n++] = m;
+                    if (m >= 0 && (!f->covered[m] || (f->delta[m] && f->delta[m] < layer))) near_it[n++] = (size_t)m;
                 }
                 if (n) f->delta[c] = (int8_t)layer;
-                for (q = 0; n && q < fields; q++) {
-                    fsi_real sum = 0;
-                    for (k = 0; k < n; k++) sum += field[q][near_it[k]];
-                    field[q][c] = sum / (fsi_real)n;
-                }
+                fsi__interface_mean(g, c, near_it, n, 0);
             }
         }
 }
@@ -1699,7 +1693,7 @@ FSI_API fsi_result fsi_interface_move_surface(fsi_interface *face, fsi_grid *gri
 
 FSI_API fsi_result fsi_interface_moved(fsi_interface *face, fsi_grid *grid, int *passed) {
     size_t c, source[6];
-    int q, k, n, round, count = 0, open = 0, i;
+    int n, round, count = 0, open = 0, i;
     if (passed) *passed = 0;
     if (!face || !face->block || !grid || grid->cells != face->cells) return FSI_ERR_STATE;
     for (i = 0; i < face->solids; i++) open += face->solid[i]->surface.closed ? 0 : 3 * face->solid[i]->surface.vertex_count;
@@ -1709,11 +1703,7 @@ FSI_API fsi_result fsi_interface_moved(fsi_interface *face, fsi_grid *grid, int 
         for (c = 0; c < face->cells; c++) {
             if ((face->delta[c] & (FSI__PASSED | FSI__TAKEN)) != FSI__PASSED || face->covered[c]) continue;
             if ((n = fsi__interface_new_side(face, c, source)) == 0) continue;
-            for (q = FSI_FIELD_DENSITY; q < FSI_FIELD_SCALAR + FSI_GRID_SCALARS; q++) {
-                fsi_real *field = fsi_grid_field(grid, (fsi_field)q), sum = 0;
-                for (k = 0; field && k < n; k++) sum += field[source[k]];
-                if (field) field[c] = sum / (fsi_real)n;
-            }
+            fsi__interface_mean(grid, c, source, n, 1);
             face->delta[c] |= FSI__TAKING;                                    /* known from the next round on: no order of cells matters */
             count++;
         }
@@ -1751,7 +1741,7 @@ FSI_API fsi_result fsi_interface_detect(fsi_interface *face, fsi_grid *grid, fsi
         const fsi_crossing *c = face->crossing + s;
         int i[3];
         size_t cell;
-        face->open[c->axis][c->face] = 0;
+        if (!face->desc.fractions || !solid[c->solid]->surface.closed) face->open[c->axis][c->face] = 0;
         fsi__face_ijk(face, c->axis, (size_t)c->face, i);
         cell = fsi__cell_index(face, i);
         if (!face->covered[cell] && !face->covered[cell - (size_t)fsi__stride(face, c->axis)]) face->shells = 1;
@@ -2151,14 +2141,6 @@ static void fsi__share_cover(fsi_interface *f, int solid, const int *from, const
 
 static fsi_result fsi__fractions(fsi_interface *f) {
     int s, e, a, k, from[3], to[3];
-    for (s = 0; s < f->crossings; s++) {               /* closed solids: undo the voxel form */
-        const fsi_crossing *c = f->crossing + s;
-        if (f->solid[c->solid]->surface.closed) f->open[c->axis][c->face] = 1;
-    }
-    for (s = 0; s < f->crossings; s++) {
-        const fsi_crossing *c = f->crossing + s;
-        if (!f->solid[c->solid]->surface.closed) f->open[c->axis][c->face] = 0;
-    }
     for (k = 0; k < 2; k++)
         for (s = 0; s < f->solids; s++) {
             const fsi_surface *surface = &f->solid[s]->surface;
@@ -4772,35 +4754,31 @@ static void fsi__slip_impulses(const fsi_slip *s) {                            /
     }
 }
 
-/* Regions whose constant pressure pushes a solid are no null vectors. Two of them (both sides of a plate) may be one together. */
-static void fsi__slip_pushed(fsi_slip *s) {
+/* Does a constant pressure in these regions push a solid? */
+static int fsi__slip_pushes(const fsi_slip *s, const int32_t *set, int n) {
     const fsi_interface *f = &s->interface;
     const fsi_mg *mg = s->grid->mg;
-    fsi_real *x = s->vec[2], *w = fsi__slip_v_of(s, FSI__V_WORK), limit = FSI_R(1e-3);
-    int32_t seen[16], pushed[16];
-    int i, j, n = 0, p = 0;
-    if (!s->columns) return;
+    fsi_real *x = s->vec[2], *w = fsi__slip_v_of(s, FSI__V_WORK);
+    int i, k, any = 0;
     for (i = 0; i < f->sides; i++) {
-        int32_t r = mg->label[f->side[i].cell] < 0 ? -1 : fsi__root(s->root, mg->label[f->side[i].cell]);
-        if (r < 0 || s->count[r] < 0) continue;
-        for (j = 0; j < n && seen[j] != r; j++) {}
-        if (j == n && n < 16) seen[n++] = r;
+        int32_t label = mg->label[f->side[i].cell];
+        int in = 0;
+        for (k = 0; label >= 0 && k < n; k++) in |= fsi__root(s->root, label) == set[k];
+        x[f->side[i].cell] = (fsi_real)in;
+        any |= in;
     }
-    for (j = 0; j <= n; j++) {                         /* each alone, at last the pushed ones together */
-        if (j == n && !p) return;
-        for (i = 0; i < f->sides; i++) {
-            int32_t r = mg->label[f->side[i].cell] < 0 ? -1 : fsi__root(s->root, mg->label[f->side[i].cell]);
-            int k, in = 0;
-            for (k = 0; j == n && k < p; k++) in |= r == pushed[k];
-            x[f->side[i].cell] = (fsi_real)(j < n ? r == seen[j] : in);
-        }
-        fsi__slip_gather(s, x, w);
-        if (!(fsi_max_abs((size_t)s->columns, w) > limit)) continue;
-        if (j < n) { pushed[p++] = seen[j]; continue; }
-        for (i = 0; i < p; i++) s->count[pushed[i]] = -1;
-        return;
-    }
-    for (i = 1; i < p; i++) fsi__slip_join(s->root, pushed[0], pushed[i]);
+    if (!any) return 0;
+    fsi__slip_gather(s, x, w);
+    return fsi_max_abs((size_t)s->columns, w) > FSI_R(1e-3);
+}
+/* Regions whose constant pressure pushes a solid are no null vectors. Several of them (both sides of a plate) may be one together. */
+static void fsi__slip_pushed(fsi_slip *s) {
+    int32_t pushed[16], r;
+    int i, n = 0;
+    for (r = 0; s->columns && r < s->grid->mg->regions && n < 16; r++)
+        if (fsi__root(s->root, r) == r && !(s->count[r] < 0) && fsi__slip_pushes(s, &r, 1)) pushed[n++] = r;
+    if (n && fsi__slip_pushes(s, pushed, n)) for (i = 0; i < n; i++) s->count[pushed[i]] = -1;
+    else for (i = 1; i < n; i++) fsi__slip_join(s->root, pushed[0], pushed[i]);
 }
 
 /* Pressure of the ghosts that goes with the cells' x: G^-1 (b + B^T x), B = conductances. */
