@@ -557,9 +557,9 @@ typedef struct fsi_slip {
     fsi_real *aux;            /* [ghosts] work */
     fsi_real *row;            /* longest row of J */
     int solids, columns, *offset; /* degrees of freedom of two-way solids; [solids + 1] */
-    fsi_real *K;              /* M + Y^T b Y: dense [dof * dof] Cholesky factor; nodal [dof] work, the factor is in soft */
+    fsi_real *K;              /* M + Y^T b Y: dense [dof * dof] Cholesky factor; nodal [dof] work, the matrix is soft_K */
     size_t *K_at;             /* [solids + 1] */
-    fsi_cholesky *soft;       /* [solids] K of nodal solids */
+    fsi_csr *soft_K; fsi_cholesky *soft; /* [solids] K of nodal solids, and its factor */
     fsi_csr Z;                /* rows [sides]: what the solid's new velocity moves through a side: closed solids J, shells P N N^T J */
     fsi_csr Y;                /* the same of the fluid's mass at a side: P (k N N^T + (1 - k) I) J, k = 1 / (1 + rate) */
     fsi_real *solid;          /* [5 * columns] v* after friction, v without pressure, v, work, v* as given */
@@ -4358,24 +4358,24 @@ static fsi_result fsi__slip_entries_take(const fsi_slip *s, size_t room, fsi__sl
     FSI__SLIP_TAKE(s, e->i, int32_t, room); FSI__SLIP_TAKE(s, e->j, int32_t, room); FSI__SLIP_TAKE(s, e->v, fsi_real, room);
     return s->heap->failed ? FSI_ERR_MEMORY : FSI_OK;
 }
-/* Cholesky factor of the sum of the entries. */
-static fsi_result fsi__slip_entries_factor(const fsi_slip *s, int n, const fsi__slip_entries *e, fsi_cholesky *out) {
+/* The sum of the entries, and its Cholesky factor. */
+static fsi_result fsi__slip_entries_factor(const fsi_slip *s, int n, const fsi__slip_entries *e, fsi_csr *A, fsi_cholesky *out) {
     fsi_cholesky_desc d;
-    fsi_csr A;
     fsi_result r;
     memset(&d, 0, sizeof d);
     d.allocator = fsi__slip_memory(s);
-    r = fsi_csr_from_triplets(&A, n, n, e->count, e->i, e->j, e->v, &d.allocator);
-    if (r == FSI_OK) r = fsi_cholesky_init(out, &A, &d);
-    return r == FSI_OK ? fsi_cholesky_factor(out, &A, 0, NULL) : r;
+    r = fsi_csr_from_triplets(A, n, n, e->count, e->i, e->j, e->v, &d.allocator);
+    if (r == FSI_OK) r = fsi_cholesky_init(out, A, &d);
+    return r == FSI_OK ? fsi_cholesky_factor(out, A, 0, NULL) : r;
 }
 static fsi_result fsi__slip_factor(const fsi_slip *s, int alone, fsi_cholesky *out) {
     fsi__slip_entries e = {NULL, NULL, NULL, 0, 0};
+    fsi_csr A;
     if (!s->ghosts) return FSI_OK;
     fsi__slip_fill(s, alone, &e);                      /* counts */
     if (fsi__slip_entries_take(s, e.count, &e) != FSI_OK) return FSI_ERR_MEMORY;
     fsi__slip_fill(s, alone, &e);
-    return fsi__slip_entries_factor(s, s->ghosts, &e, out);
+    return fsi__slip_entries_factor(s, s->ghosts, &e, &A, out);
 }
 
 /* ---- Two-way solids: K v = M v* + Y^T b u*_stick + A (S Z)^T p^, K = M + Y^T b Y + B^T B, S = sign of each side in its cell, A = area of a face.
@@ -4390,7 +4390,6 @@ static int fsi__slip_two_way(const fsi_coupled *b) {
 typedef enum fsi__slip_v { FSI__V_STAR, FSI__V_FREE, FSI__V_NEW, FSI__V_WORK, FSI__V_GIVEN, FSI__V_COUNT } fsi__slip_v;
 static fsi_real *fsi__slip_v_of(const fsi_slip *s, fsi__slip_v which) { return s->solid + (size_t)which * (size_t)s->columns; }
 static int fsi__slip_dof(const fsi_slip *s, int solid) { return s->offset[solid + 1] - s->offset[solid]; }      /* 0: not two-way */
-static fsi_real fsi__slip_area(const fsi_slip *s) { return s->grid->dim == 3 ? s->grid->h * s->grid->h : s->grid->h; }
 
 /* Most entries of a row of J at a side, any direction. */
 static size_t fsi__slip_row_room(const fsi_slip *s, const fsi_side *d) {
@@ -4499,25 +4498,9 @@ static fsi_result fsi__slip_K_factor(fsi_slip *s, const fsi_csr *R, const fsi_re
         r = fsi__slip_entries_take(s, t.count, &t);
         if (r != FSI_OK) return r;
         fsi__slip_K_fill(s, i, R, mass, &t);
-        r = fsi__slip_entries_factor(s, s->interface.solid[i]->dof, &t, s->soft + i);
+        r = fsi__slip_entries_factor(s, s->interface.solid[i]->dof, &t, s->soft_K + i, s->soft + i);
     }
     return r;
-}
-/* out += m r^T r x, r = row i of R without fixed columns. */
-static void fsi__slip_mul_row(const fsi_coupled *b, const fsi_csr *R, int i, int at, fsi_real m, const fsi_real *x, fsi_real *out) {
-    fsi_real t = 0;
-    int e;
-    for (e = R->row[i]; e < R->row[i + 1]; e++) if (fsi__slip_movable(b, R->col[e] - at)) t += R->val[e] * x[R->col[e] - at];
-    for (e = R->row[i]; e < R->row[i + 1]; e++) if (fsi__slip_movable(b, R->col[e] - at)) out[R->col[e] - at] += m * t * R->val[e];
-}
-static void fsi__slip_K_mul(const fsi_slip *s, int solid, fsi_real *x) {       /* x = K x of a nodal solid, K of the solve */
-    const fsi_coupled *b = s->interface.solid[solid];
-    fsi_real *out = s->K + s->K_at[solid];
-    int i;
-    for (i = 0; i < b->dof; i++) out[i] = fsi__slip_movable(b, i) ? b->mass[i / 3] * x[i] : x[i];
-    for (i = 0; i < s->Y.rows; i++) if (s->mass[i] > 0 && fsi__slip_owns(s, solid, &s->Y, i)) fsi__slip_mul_row(b, &s->Y, i, s->offset[solid], s->mass[i], x, out);
-    for (i = 0; b->implicit && i < b->implicit->rows; i++) fsi__slip_mul_row(b, b->implicit, i, 0, 1, x, out);
-    fsi_copy((size_t)b->dof, out, x);
 }
 static void fsi__slip_K(const fsi_slip *s, fsi_real *v, int inverse) {         /* v = K^-1 v or K v */
     int i, j, k;
@@ -4527,7 +4510,7 @@ static void fsi__slip_K(const fsi_slip *s, fsi_real *v, int inverse) {         /
         const fsi_real *L = s->K + s->K_at[i];
         if (!n) continue;
         if (s->interface.solid[i]->node && inverse) { (void)fsi_cholesky_solve(s->soft + i, x, x); continue; }
-        if (s->interface.solid[i]->node) { fsi__slip_K_mul(s, i, x); continue; }
+        if (s->interface.solid[i]->node) { fsi_csr_mul(s->soft_K + i, x, s->K + s->K_at[i]); fsi_copy((size_t)n, s->K + s->K_at[i], x); continue; }
         if (inverse) { fsi_dense_cholesky_solve(n, L, x); continue; }
         for (j = 0; j < n; j++) { fsi_real t = 0; for (k = j; k < n; k++) t += L[k * n + j] * x[k]; x[j] = t; }         /* L^T x, then L */
         for (j = n - 1; j >= 0; j--) { fsi_real t = 0; for (k = 0; k <= j; k++) t += L[j * n + k] * x[k]; x[j] = t; }
@@ -4633,7 +4616,7 @@ static fsi_result fsi__slip_tie(fsi_slip *s, fsi_real dt) {
     if (fsi__slip_rows_take(s, n, room, &R) != FSI_OK) return FSI_ERR_MEMORY;
     for (k = 0; k < n; k++) {
         fsi__slip_row(s, f->side + tie[k].side, fsi__axis(tie[k].axis), &R);
-        mass[k] = tie[k].share * s->grid->desc.rho * s->grid->h * fsi__slip_area(s);
+        mass[k] = tie[k].share * s->grid->desc.rho * s->grid->h * fsi__area(&s->interface);
     }
     r = fsi__slip_K_factor(s, &R, mass);
     if (r != FSI_OK) return r;
@@ -4658,7 +4641,7 @@ static fsi_result fsi__slip_columns(fsi_slip *s) {
     const fsi_interface *f = &s->interface;
     size_t n = 0;
     int i;
-    FSI__SLIP_TAKE(s, s->K_at, size_t, f->solids); FSI__SLIP_TAKE(s, s->soft, fsi_cholesky, f->solids);
+    FSI__SLIP_TAKE(s, s->K_at, size_t, f->solids); FSI__SLIP_TAKE(s, s->soft_K, fsi_csr, f->solids); FSI__SLIP_TAKE(s, s->soft, fsi_cholesky, f->solids);
     FSI__SLIP_TAKE(s, s->offset, int, f->solids); FSI__SLIP_TAKE(s, s->friction, fsi_real, 3 * f->solids);
     if (s->heap->failed) return FSI_ERR_MEMORY;
     for (i = 0; i < f->solids; i++) {
@@ -4693,7 +4676,7 @@ static fsi_result fsi__slip_rank(fsi_slip *s) {
         const fsi_coupled *b = f->solid[solid];
         const fsi_real *L = s->K + s->K_at[solid];
         fsi_mg_group *g = s->group_of + solid;
-        fsi_real *K = val + at, scale = 1 / (s->grid->desc.rho * s->grid->h * fsi__slip_area(s));
+        fsi_real *K = val + at, scale = 1 / (s->grid->desc.rho * s->grid->h * fsi__area(&s->interface));
         int dof = fsi__slip_dof(s, solid);
         if (!dof || b->node) continue;
         for (n = 0, i = 0; i < dof; i++)                                       /* movable rows of L L^T */
@@ -4794,7 +4777,7 @@ static void fsi__slip_ghost_pressure(fsi_slip *s, const fsi_real *x, const fsi_r
 static void fsi__slip_coarse_build(fsi_slip *s) {
     const fsi_interface *f = &s->interface;
     const fsi_mg *mg = s->grid->mg;
-    fsi_real k = s->grid->desc.rho * s->grid->h * fsi__slip_area(s), *w = fsi__slip_v_of(s, FSI__V_WORK), *x = s->vec[2];
+    fsi_real k = s->grid->desc.rho * s->grid->h * fsi__area(&s->interface), *w = fsi__slip_v_of(s, FSI__V_WORK), *x = s->vec[2];
     int i, r;
     for (r = 0; r < 2 * mg->regions; r++) s->coarse[r] = 0;
     for (r = 0; r < fsi__imin(mg->regions, 16); r++) {
@@ -4839,7 +4822,7 @@ static void fsi__slip_apply_two_way(const fsi_real *x, fsi_real *y, void *user) 
     if (!s->columns) return;
     fsi__slip_gather(s, x, w);
     fsi__slip_K(s, w, 1);
-    fsi__slip_scatter(s, w, s->grid->desc.rho * s->grid->h * fsi__slip_area(s), y);
+    fsi__slip_scatter(s, w, s->grid->desc.rho * s->grid->h * fsi__area(&s->interface), y);
 }
 /* Unknowns (p, v): (A, rho h S J; rho h (S J)^T, -(rho h / A) K), symmetric and indefinite. */
 static void fsi__slip_apply_indefinite(const fsi_real *x, fsi_real *y, void *user) {
@@ -4851,7 +4834,7 @@ static void fsi__slip_apply_indefinite(const fsi_real *x, fsi_real *y, void *use
     fsi__slip_gather(s, x, y + n);
     fsi_copy(m, x + n, w);
     fsi__slip_K(s, w, 0);
-    for (i = 0; i < m; i++) y[n + i] = k * (y[n + i] - w[i] / fsi__slip_area(s));
+    for (i = 0; i < m; i++) y[n + i] = k * (y[n + i] - w[i] / fsi__area(&s->interface));
 }
 static void fsi__slip_precondition(const fsi_real *r, fsi_real *z, void *user) {
     fsi_slip *s = (fsi_slip *)user;
@@ -4864,7 +4847,7 @@ static void fsi__slip_precondition_indefinite(const fsi_real *r, fsi_real *z, vo
     fsi__slip_precondition(r, z, s);
     fsi_copy(m, r + n, z + n);
     fsi__slip_K(s, z + n, 1);
-    for (i = 0; i < m; i++) z[n + i] *= -fsi__slip_area(s) / (s->grid->desc.rho * s->grid->h);
+    for (i = 0; i < m; i++) z[n + i] *= -fsi__area(&s->interface) / (s->grid->desc.rho * s->grid->h);
 }
 /* Takes the mean out of x over every region without given pressure. */
 static void fsi__slip_project(fsi_real *x, void *user) {
@@ -5009,7 +4992,7 @@ static fsi_result fsi__slip_cg(fsi_slip *s, const fsi_real *b, fsi_real *x, int 
     else {
         fsi__slip_gather(s, x, v);
         fsi__slip_K(s, v, 1);
-        fsi_scale(m, fsi__slip_area(s), v);
+        fsi_scale(m, fsi__area(&s->interface), v);
     }
     for (i = 0; i < m; i++) v[i] += v0[i];
     return r;
@@ -5103,7 +5086,7 @@ static void fsi__paper_pull(const fsi__paper *q, const fsi_real *v, fsi_real sca
         p[f->side[k].cell] -= scale * fsi__paper_S(f->side + k) * q->s->push[k];
     }
 }
-static fsi_real fsi__paper_mass(const fsi_slip *s) { return s->grid->desc.rho * s->grid->h * fsi__slip_area(s); }
+static fsi_real fsi__paper_mass(const fsi_slip *s) { return s->grid->desc.rho * s->grid->h * fsi__area(&s->interface); }
 static void fsi__paper_apply(const fsi_real *x, fsi_real *y, void *user) {
     fsi__paper *q = (fsi__paper *)user;
     fsi_real *w = fsi__slip_v_of(q->s, FSI__V_WORK);
@@ -5622,7 +5605,7 @@ FSI_API fsi_vec3 fsi_slip_force(const fsi_slip *slip, int solid) {
     p = slip->stepped ? slip->total : slip->grid->pressure;
     for (i = 0; i < slip->interface.sides; i++) {
         const fsi_side *d = slip->interface.side + i;
-        if (d->solid == solid) F[d->axis] += d->share * (fsi_real)d->sign * p[d->cell] * fsi__slip_area(slip) / slip->dt;
+        if (d->solid == solid) F[d->axis] += d->share * (fsi_real)d->sign * p[d->cell] * fsi__area(&slip->interface) / slip->dt;
     }
     for (i = 0; i < 3; i++) if (solid >= 0 && solid < slip->solids) F[i] += slip->friction[3 * solid + i];
     return fsi_vec_load(F);
