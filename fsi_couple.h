@@ -557,9 +557,7 @@ typedef struct fsi_slip {
     fsi_real *aux;            /* [ghosts] work */
     fsi_real *row;            /* longest row of J */
     int solids, columns, *offset; /* degrees of freedom of two-way solids; [solids + 1] */
-    fsi_real *K;              /* M + Y^T b Y: dense [dof * dof] Cholesky factor; nodal [dof] work, the matrix is soft_K */
-    size_t *K_at;             /* [solids + 1] */
-    fsi_csr *soft_K; fsi_cholesky *soft; /* [solids] K of nodal solids, and its factor */
+    fsi_csr K; fsi_cholesky K_factor; /* [columns] M + Y^T b Y + B^T B of all two-way solids, fixed degrees of freedom as identity */
     fsi_csr Z;                /* rows [sides]: what the solid's new velocity moves through a side: closed solids J, shells P N N^T J */
     fsi_csr Y;                /* the same of the fluid's mass at a side: P (k N N^T + (1 - k) I) J, k = 1 / (1 + rate) */
     fsi_real *solid;          /* [5 * columns] v* after friction, v without pressure, v, work, v* as given */
@@ -4457,65 +4455,37 @@ static void fsi__slip_scatter(const fsi_slip *s, const fsi_real *v, fsi_real sca
     for (i = 0; i < f->sides; i++) cells[f->side[i].cell] += scale * f->side[i].share * (fsi_real)f->side[i].sign * fsi__slip_through(s, i, v);
 }
 
-/* ---- K = M + R^T m R + B^T B of every two-way solid, fixed degrees of freedom as identity. R: Y for the solve, and the ties of friction before it. */
-static int fsi__slip_owns(const fsi_slip *s, int solid, const fsi_csr *R, int i) {                 /* does row i move this solid? */
-    return R->row[i] < R->row[i + 1] && R->col[R->row[i]] >= s->offset[solid] && R->col[R->row[i]] < s->offset[solid + 1];
-}
-static fsi_result fsi__slip_K_dense(const fsi_slip *s, int solid, const fsi_csr *R, const fsi_real *mass) {
-    const fsi_coupled *b = s->interface.solid[solid];
-    fsi_real *K = s->K + s->K_at[solid];
-    int at = s->offset[solid], n = b->dof, i, j, k;
-    for (j = 0; j < n; j++)
-        for (k = 0; k < n; k++) K[j * n + k] = fsi__slip_movable(b, j) && fsi__slip_movable(b, k) ? b->mass[j * n + k] : (fsi_real)(j == k);
-    for (i = 0; i < R->rows; i++)
-        for (j = R->row[i]; fsi__slip_owns(s, solid, R, i) && j < R->row[i + 1]; j++)
-            for (k = R->row[i]; k < R->row[i + 1]; k++) K[(R->col[j] - at) * n + R->col[k] - at] += mass[i] * R->val[j] * R->val[k];
-    return fsi_dense_cholesky(n, K);
-}
-/* Entries of m r^T r, r = row i of R without fixed columns. */
-static void fsi__slip_put_row(const fsi_coupled *b, const fsi_csr *R, int i, int at, fsi_real m, fsi__slip_entries *t) {
+/* ---- K = M + R^T m R + B^T B of all two-way solids, fixed degrees of freedom as identity. R: Y for the solve, and the ties of friction before it. */
+/* Entries of m r^T r, r = row i of R without the fixed columns of b (NULL: it has none). */
+static void fsi__slip_put_row(const fsi_csr *R, int i, int at, fsi_real m, const fsi_coupled *b, fsi__slip_entries *t) {
     int j, k;
     for (j = R->row[i]; j < R->row[i + 1]; j++)
-        for (k = R->row[i]; k < R->row[i + 1]; k++)
-            if (fsi__slip_movable(b, R->col[j] - at) && fsi__slip_movable(b, R->col[k] - at)) fsi__slip_put(t, R->col[j] - at, R->col[k] - at, m * R->val[j] * R->val[k]);
+        for (k = R->row[i]; (!b || fsi__slip_movable(b, R->col[j])) && k < R->row[i + 1]; k++)
+            if (!b || fsi__slip_movable(b, R->col[k])) fsi__slip_put(t, at + R->col[j], at + R->col[k], m * R->val[j] * R->val[k]);
 }
-static void fsi__slip_K_fill(const fsi_slip *s, int solid, const fsi_csr *R, const fsi_real *mass, fsi__slip_entries *t) {
-    const fsi_coupled *b = s->interface.solid[solid];
-    int i;
+static void fsi__slip_K_fill(const fsi_slip *s, const fsi_csr *R, const fsi_real *mass, fsi__slip_entries *t) {
+    int solid, i, j;
     t->count = 0;
-    for (i = 0; i < b->dof; i++) fsi__slip_put(t, i, i, fsi__slip_movable(b, i) ? b->mass[i / 3] : 1);
-    for (i = 0; i < R->rows; i++) if (mass[i] > 0 && fsi__slip_owns(s, solid, R, i)) fsi__slip_put_row(b, R, i, s->offset[solid], mass[i], t);
-    for (i = 0; b->implicit && i < b->implicit->rows; i++) fsi__slip_put_row(b, b->implicit, i, 0, 1, t);
+    for (solid = 0; solid < s->solids; solid++) {
+        const fsi_coupled *b = s->interface.solid[solid];
+        int at = s->offset[solid], n = fsi__slip_dof(s, solid);
+        for (i = 0; i < n; i++) {
+            if (b->node) fsi__slip_put(t, at + i, at + i, fsi__slip_movable(b, i) ? b->mass[i / 3] : 1);
+            for (j = 0; !b->node && j < n; j++) fsi__slip_put(t, at + i, at + j, fsi__slip_movable(b, i) && fsi__slip_movable(b, j) ? b->mass[i * n + j] : (fsi_real)(i == j));
+        }
+        for (i = 0; n && b->implicit && i < b->implicit->rows; i++) fsi__slip_put_row(b->implicit, i, at, 1, b, t);
+    }
+    for (i = 0; i < R->rows; i++) if (mass[i] > 0) fsi__slip_put_row(R, i, 0, mass[i], NULL, t);
 }
 static fsi_result fsi__slip_K_factor(fsi_slip *s, const fsi_csr *R, const fsi_real *mass) {
-    fsi_result r = FSI_OK;
-    int i;
-    for (i = 0; i < s->solids && r == FSI_OK; i++) {
-        fsi__slip_entries t = {NULL, NULL, NULL, 0, 0};
-        if (!fsi__slip_dof(s, i)) continue;
-        if (!s->interface.solid[i]->node) { r = fsi__slip_K_dense(s, i, R, mass); continue; }
-        fsi__slip_K_fill(s, i, R, mass, &t);           /* counts */
-        r = fsi__slip_entries_take(s, t.count, &t);
-        if (r != FSI_OK) return r;
-        fsi__slip_K_fill(s, i, R, mass, &t);
-        r = fsi__slip_entries_factor(s, s->interface.solid[i]->dof, &t, s->soft_K + i, s->soft + i);
-    }
-    return r;
+    fsi__slip_entries t = {NULL, NULL, NULL, 0, 0};
+    if (!s->columns) return FSI_OK;
+    fsi__slip_K_fill(s, R, mass, &t);                  /* counts */
+    if (fsi__slip_entries_take(s, t.count, &t) != FSI_OK) return FSI_ERR_MEMORY;
+    fsi__slip_K_fill(s, R, mass, &t);
+    return fsi__slip_entries_factor(s, s->columns, &t, &s->K, &s->K_factor);
 }
-static void fsi__slip_K(const fsi_slip *s, fsi_real *v, int inverse) {         /* v = K^-1 v or K v */
-    int i, j, k;
-    for (i = 0; i < s->interface.solids; i++) {
-        int n = fsi__slip_dof(s, i);
-        fsi_real *x = v + s->offset[i];
-        const fsi_real *L = s->K + s->K_at[i];
-        if (!n) continue;
-        if (s->interface.solid[i]->node && inverse) { (void)fsi_cholesky_solve(s->soft + i, x, x); continue; }
-        if (s->interface.solid[i]->node) { fsi_csr_mul(s->soft_K + i, x, s->K + s->K_at[i]); fsi_copy((size_t)n, s->K + s->K_at[i], x); continue; }
-        if (inverse) { fsi_dense_cholesky_solve(n, L, x); continue; }
-        for (j = 0; j < n; j++) { fsi_real t = 0; for (k = j; k < n; k++) t += L[k * n + j] * x[k]; x[j] = t; }         /* L^T x, then L */
-        for (j = n - 1; j >= 0; j--) { fsi_real t = 0; for (k = 0; k <= j; k++) t += L[j * n + k] * x[k]; x[j] = t; }
-    }
-}
+static void fsi__slip_K_solve(fsi_slip *s, fsi_real *v) { if (s->columns) (void)fsi_cholesky_solve(&s->K_factor, v, v); }      /* v = K^-1 v */
 static void fsi__slip_implicit(const fsi_slip *s, const fsi_real *v, fsi_real scale, fsi_real *out) {              /* out += scale B^T B v, movable rows */
     int i, k, e;
     for (i = 0; i < s->solids; i++) {
@@ -4530,12 +4500,12 @@ static void fsi__slip_implicit(const fsi_slip *s, const fsi_real *v, fsi_real sc
 }
 /* Plastic collision of solids at `old` with fluid of mass m at the rows of R, gap = its velocity - R old (spoilt): K v = M old + R^T m u, that is
    v = old + K^-1 (R^T m gap - B^T B old). */
-static void fsi__slip_collide(const fsi_slip *s, const fsi_csr *R, const fsi_real *mass, fsi_real *gap, const fsi_real *old, fsi_real *v) {
+static void fsi__slip_collide(fsi_slip *s, const fsi_csr *R, const fsi_real *mass, fsi_real *gap, const fsi_real *old, fsi_real *v) {
     int i;
     for (i = 0; i < R->rows; i++) gap[i] *= mass[i];
     fsi_csr_tmul(R, gap, v);
     fsi__slip_implicit(s, old, -1, v);
-    fsi__slip_K(s, v, 1);
+    fsi__slip_K_solve(s, v);
     for (i = 0; i < s->columns; i++) v[i] += old[i];
 }
 /* Velocities v into the solids, and what they are at the sides. */
@@ -4639,9 +4609,7 @@ static fsi_result fsi__slip_tie(fsi_slip *s, fsi_real dt) {
 /* Degrees of freedom of the two-way solids, and their v*. */
 static fsi_result fsi__slip_columns(fsi_slip *s) {
     const fsi_interface *f = &s->interface;
-    size_t n = 0;
     int i;
-    FSI__SLIP_TAKE(s, s->K_at, size_t, f->solids); FSI__SLIP_TAKE(s, s->soft_K, fsi_csr, f->solids); FSI__SLIP_TAKE(s, s->soft, fsi_cholesky, f->solids);
     FSI__SLIP_TAKE(s, s->offset, int, f->solids); FSI__SLIP_TAKE(s, s->friction, fsi_real, 3 * f->solids);
     if (s->heap->failed) return FSI_ERR_MEMORY;
     for (i = 0; i < f->solids; i++) {
@@ -4649,10 +4617,8 @@ static fsi_result fsi__slip_columns(fsi_slip *s) {
         int dof = fsi__slip_two_way(b) ? b->dof : 0;
         if (dof && !b->mass) return FSI_ERR_ARGUMENT;
         s->offset[i + 1] = s->offset[i] + dof;
-        s->K_at[i] = n;
-        n += b->node ? (size_t)dof : (size_t)dof * (size_t)dof;
     }
-    FSI__SLIP_TAKE(s, s->K, fsi_real, n); FSI__SLIP_TAKE(s, s->solid, fsi_real, FSI__V_COUNT * s->offset[f->solids]);
+    FSI__SLIP_TAKE(s, s->solid, fsi_real, FSI__V_COUNT * s->offset[f->solids]);
     if (s->heap->failed) return FSI_ERR_MEMORY;
     s->solids = f->solids; s->columns = s->offset[f->solids];
     for (i = 0; i < f->solids; i++)
@@ -4664,7 +4630,7 @@ static fsi_result fsi__slip_columns(fsi_slip *s) {
 static fsi_result fsi__slip_rank(fsi_slip *s) {
     const fsi_interface *f = &s->interface;
     size_t room = (size_t)f->sides, at = room, sides = 0;
-    int i, j, k, n, solid;
+    int i, k, solid;
     int32_t *cell;
     fsi_real *val;
     fsi_result r;
@@ -4674,19 +4640,15 @@ static fsi_result fsi__slip_rank(fsi_slip *s) {
     if (s->heap->failed) return FSI_ERR_MEMORY;
     for (solid = 0; solid < f->solids; solid++) {
         const fsi_coupled *b = f->solid[solid];
-        const fsi_real *L = s->K + s->K_at[solid];
         fsi_mg_group *g = s->group_of + solid;
         fsi_real *K = val + at, scale = 1 / (s->grid->desc.rho * s->grid->h * fsi__area(&s->interface));
-        int dof = fsi__slip_dof(s, solid);
+        int dof = fsi__slip_dof(s, solid), first = s->offset[solid];
         if (!dof || b->node) continue;
-        for (n = 0, i = 0; i < dof; i++)                                       /* movable rows of L L^T */
-            for (j = 0; fsi__slip_movable(b, i) && j < dof; j++) {
-                fsi_real t = 0;
-                for (k = 0; k <= fsi__imin(i, j); k++) t += L[i * dof + k] * L[j * dof + k];
-                if (fsi__slip_movable(b, j)) K[n++] = scale * t;
-            }
-        for (g->columns = 0, i = 0; i < dof; i++) g->columns += fsi__slip_movable(b, i);
-        at += (size_t)n;
+        for (i = 0; i < dof; i++) {                                            /* the movable part of K, full rows */
+            g->columns += fsi__slip_movable(b, i);
+            for (k = s->K.row[first + i]; fsi__slip_movable(b, i) && k < s->K.row[first + i + 1]; k++)
+                if (fsi__slip_movable(b, s->K.col[k] - first)) val[at++] = scale * s->K.val[k];
+        }
         g->K = K; g->cell = cell + sides; g->factor = val + sides; g->val = val + at;
         for (i = 0; i < f->sides; i++) {
             if (f->side[i].solid != solid) continue;
@@ -4790,7 +4752,7 @@ static void fsi__slip_coarse_build(fsi_slip *s) {
         if (!s->columns) continue;
         fsi__slip_gather(s, x, w);
         fsi_copy((size_t)s->columns, w, fsi__slip_v_of(s, FSI__V_NEW));
-        fsi__slip_K(s, w, 1);
+        fsi__slip_K_solve(s, w);
         s->coarse[r] += (double)k * fsi_dot((size_t)s->columns, w, fsi__slip_v_of(s, FSI__V_NEW));
     }
 }
@@ -4821,7 +4783,7 @@ static void fsi__slip_apply_two_way(const fsi_real *x, fsi_real *y, void *user) 
     fsi__slip_apply(x, y, s);
     if (!s->columns) return;
     fsi__slip_gather(s, x, w);
-    fsi__slip_K(s, w, 1);
+    fsi__slip_K_solve(s, w);
     fsi__slip_scatter(s, w, s->grid->desc.rho * s->grid->h * fsi__area(&s->interface), y);
 }
 /* Unknowns (p, v): (A, rho h S J; rho h (S J)^T, -(rho h / A) K), symmetric and indefinite. */
@@ -4832,8 +4794,7 @@ static void fsi__slip_apply_indefinite(const fsi_real *x, fsi_real *y, void *use
     fsi__slip_apply(x, y, s);
     fsi__slip_scatter(s, x + n, k, y);
     fsi__slip_gather(s, x, y + n);
-    fsi_copy(m, x + n, w);
-    fsi__slip_K(s, w, 0);
+    fsi_csr_mul(&s->K, x + n, w);
     for (i = 0; i < m; i++) y[n + i] = k * (y[n + i] - w[i] / fsi__area(&s->interface));
 }
 static void fsi__slip_precondition(const fsi_real *r, fsi_real *z, void *user) {
@@ -4846,7 +4807,7 @@ static void fsi__slip_precondition_indefinite(const fsi_real *r, fsi_real *z, vo
     size_t n = s->grid->cells, m = (size_t)s->columns, i;
     fsi__slip_precondition(r, z, s);
     fsi_copy(m, r + n, z + n);
-    fsi__slip_K(s, z + n, 1);
+    fsi__slip_K_solve(s, z + n);
     for (i = 0; i < m; i++) z[n + i] *= -fsi__area(&s->interface) / (s->grid->desc.rho * s->grid->h);
 }
 /* Takes the mean out of x over every region without given pressure. */
@@ -4991,7 +4952,7 @@ static fsi_result fsi__slip_cg(fsi_slip *s, const fsi_real *b, fsi_real *x, int 
     if (indefinite) fsi_copy(m, X + n, v);
     else {
         fsi__slip_gather(s, x, v);
-        fsi__slip_K(s, v, 1);
+        fsi__slip_K_solve(s, v);
         fsi_scale(m, fsi__area(&s->interface), v);
     }
     for (i = 0; i < m; i++) v[i] += v0[i];
@@ -5098,7 +5059,7 @@ static void fsi__paper_apply(const fsi_real *x, fsi_real *y, void *user) {
     fsi_csr_mul(&q->C, q->z, y + n);
     if (!q->s->columns) return;
     fsi__paper_push(q, x, x + n, w);
-    fsi__slip_K(q->s, w, 1);
+    fsi__slip_K_solve(q->s, w);
     fsi__paper_pull(q, w, fsi__paper_mass(q->s), y, y + n);
 }
 static void fsi__paper_precondition(const fsi_real *r, fsi_real *z, void *user) {
@@ -5175,8 +5136,7 @@ static void fsi__paper_apply_kept(const fsi_real *x, fsi_real *y, void *user) {
     fsi_csr_mul(&q->A, x, y);
     fsi__paper_spread(q, x, p, mu);
     fsi__paper_push(q, p, mu, y + n);
-    fsi_copy(m, x + n, w);
-    fsi__slip_K(s, w, 0);
+    fsi_csr_mul(&s->K, x + n, w);
     for (i = 0; i < m; i++) y[n + i] -= w[i] / fsi__paper_mass(s);
     fsi_fill(s->grid->cells, 0, p);
     fsi_fill((size_t)s->interface.sides, 0, mu);
@@ -5189,7 +5149,7 @@ static void fsi__paper_precondition_kept(const fsi_real *r, fsi_real *z, void *u
     size_t n = (size_t)q->A.rows, m = (size_t)q->s->columns;
     (void)fsi_ic_solve(&q->ic, r, z);
     fsi_copy(m, r + n, z + n);
-    fsi__slip_K(q->s, z + n, 1);
+    fsi__slip_K_solve(q->s, z + n);
     fsi_scale(m, -fsi__paper_mass(q->s), z + n);
 }
 
@@ -5260,7 +5220,7 @@ static void fsi__paper_finish(fsi__paper *q, const fsi_real *x, const fsi_real *
     int a;
     if (m && !kept) {
         fsi__paper_push(q, x, x + n, v);
-        fsi__slip_K(s, v, 1);
+        fsi__slip_K_solve(s, v);
         fsi_scale(m, fsi__paper_mass(s), v);
     }
     for (i = 0; i < m; i++) v[i] += v0[i];
