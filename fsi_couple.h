@@ -558,6 +558,7 @@ typedef struct fsi_slip {
     fsi_real *row;            /* longest row of J */
     int solids, columns, *offset; /* degrees of freedom of two-way solids; [solids + 1] */
     fsi_csr K; fsi_cholesky K_factor; /* [columns] M + Y^T b Y + B^T B of all two-way solids, fixed degrees of freedom as identity */
+    size_t *K_at;             /* [solids] where the entries of a solid begin while K is made */
     fsi_csr Z;                /* rows [sides]: what the solid's new velocity moves through a side: closed solids J, shells P N N^T J */
     fsi_csr Y;                /* the same of the fluid's mass at a side: P (k N N^T + (1 - k) I) J, k = 1 / (1 + rate) */
     fsi_real *solid;          /* [5 * columns] v* after friction, v without pressure, v, work, v* as given */
@@ -4456,6 +4457,11 @@ static void fsi__slip_scatter(const fsi_slip *s, const fsi_real *v, fsi_real sca
 }
 
 /* ---- K = M + R^T m R + B^T B of all two-way solids, fixed degrees of freedom as identity. R: Y for the solve, and the ties of friction before it. */
+static int fsi__slip_solid_of(const fsi_slip *s, int column) {                 /* the last solid that begins at or before the column */
+    int lo = 0, hi = s->solids;
+    while (lo + 1 < hi) { int mid = (lo + hi) / 2; if (s->offset[mid] <= column) lo = mid; else hi = mid; }
+    return lo;
+}
 /* Entries of m r^T r, r = row i of R without the fixed columns of b (NULL: it has none). */
 static void fsi__slip_put_row(const fsi_csr *R, int i, int at, fsi_real m, const fsi_coupled *b, fsi__slip_entries *t) {
     int j, k;
@@ -4463,19 +4469,31 @@ static void fsi__slip_put_row(const fsi_csr *R, int i, int at, fsi_real m, const
         for (k = R->row[i]; (!b || fsi__slip_movable(b, R->col[j])) && k < R->row[i + 1]; k++)
             if (!b || fsi__slip_movable(b, R->col[k])) fsi__slip_put(t, at + R->col[j], at + R->col[k], m * R->val[j] * R->val[k]);
 }
+/* The same of a dense solid, into the entries K of its mass. */
+static void fsi__slip_add_row(const fsi_csr *R, int i, int at, fsi_real m, int n, fsi_real *K) {
+    int j, k;
+    for (j = R->row[i]; j < R->row[i + 1]; j++)
+        for (k = R->row[i]; k < R->row[i + 1]; k++) K[(R->col[j] - at) * n + R->col[k] - at] += m * R->val[j] * R->val[k];
+}
 static void fsi__slip_K_fill(const fsi_slip *s, const fsi_csr *R, const fsi_real *mass, fsi__slip_entries *t) {
     int solid, i, j;
     t->count = 0;
     for (solid = 0; solid < s->solids; solid++) {
         const fsi_coupled *b = s->interface.solid[solid];
         int at = s->offset[solid], n = fsi__slip_dof(s, solid);
+        s->K_at[solid] = t->count;
         for (i = 0; i < n; i++) {
             if (b->node) fsi__slip_put(t, at + i, at + i, fsi__slip_movable(b, i) ? b->mass[i / 3] : 1);
             for (j = 0; !b->node && j < n; j++) fsi__slip_put(t, at + i, at + j, fsi__slip_movable(b, i) && fsi__slip_movable(b, j) ? b->mass[i * n + j] : (fsi_real)(i == j));
         }
         for (i = 0; n && b->implicit && i < b->implicit->rows; i++) fsi__slip_put_row(b->implicit, i, at, 1, b, t);
     }
-    for (i = 0; i < R->rows; i++) if (mass[i] > 0) fsi__slip_put_row(R, i, 0, mass[i], NULL, t);
+    for (i = 0; i < R->rows; i++) {
+        if (!(mass[i] > 0) || R->row[i] == R->row[i + 1]) continue;
+        solid = fsi__slip_solid_of(s, R->col[R->row[i]]);
+        if (s->interface.solid[solid]->node) fsi__slip_put_row(R, i, 0, mass[i], NULL, t);
+        else if (t->v) fsi__slip_add_row(R, i, s->offset[solid], mass[i], fsi__slip_dof(s, solid), t->v + s->K_at[solid]);
+    }
 }
 static fsi_result fsi__slip_K_factor(fsi_slip *s, const fsi_csr *R, const fsi_real *mass) {
     fsi__slip_entries t = {NULL, NULL, NULL, 0, 0};
@@ -4610,7 +4628,7 @@ static fsi_result fsi__slip_tie(fsi_slip *s, fsi_real dt) {
 static fsi_result fsi__slip_columns(fsi_slip *s) {
     const fsi_interface *f = &s->interface;
     int i;
-    FSI__SLIP_TAKE(s, s->offset, int, f->solids); FSI__SLIP_TAKE(s, s->friction, fsi_real, 3 * f->solids);
+    FSI__SLIP_TAKE(s, s->K_at, size_t, f->solids); FSI__SLIP_TAKE(s, s->offset, int, f->solids); FSI__SLIP_TAKE(s, s->friction, fsi_real, 3 * f->solids);
     if (s->heap->failed) return FSI_ERR_MEMORY;
     for (i = 0; i < f->solids; i++) {
         const fsi_coupled *b = f->solid[i];
