@@ -4009,65 +4009,44 @@ static fsi_result fsi__mesh_solid(fsi_mesh *mesh, int vertices, const fsi_real *
 }
 
 /* ------------------------------------------------------------------------------------------------ >>stuffing */
-/* Isosurface stuffing on a body-centred cubic lattice. Lattice node: corner (i, j, k) or centre (i+1/2, ...) of a cube.
-   Every node owns 7 of its 14 edges: 3 long ones (to the same kind along +x, +y, +z) and 4 short ones. */
+/* Isosurface stuffing on a body-centred cubic lattice. Coordinates of nodes count halves of h: all even at a corner of a cube, all odd at a centre.
+   Every node owns 7 of its 14 edges: long ones to its own kind along +x, +y, +z, short ones to the four nodes of the other kind below it. */
 typedef struct fsi__stuff {
-    int nx, ny, nz;           /* cubes */
-    fsi_vec3 lo;
-    fsi_real h;
-    int nodes;                /* 2 (nx+1)(ny+1)(nz+1); corners first, then centres (last layers unused) */
+    int n[3];                 /* cubes */
+    int nodes;                /* corners first, then centres, as many (their last layers are not used) */
     fsi_real *x, *phi;        /* position (warped) and value (0 when warped onto the surface) of each node */
-    int32_t *node_id;         /* output vertex of a node or of a cut edge, -1 = none yet */
-    int32_t *cut_id;          /* [7 nodes] */
+    int32_t *id;              /* [8 nodes] output vertex in the cut of each own edge, then at the node; -1 = none yet */
     fsi_real *out_x; int32_t *out_tet; int vertices, tets;  /* NULL in the counting pass */
 } fsi__stuff;
 
-static int fsi__stuff_node(const fsi__stuff *s, int centre, int i, int j, int k) {
-    return i + (s->nx + 1) * (j + (s->ny + 1) * (k + (s->nz + 1) * centre));
+static int fsi__stuff_node(const fsi__stuff *s, const int c[3]) {             /* number of the node there; -1: outside */
+    int a;
+    for (a = 0; a < 3; a++) if (c[a] < 0 || c[a] > 2 * s->n[a]) return -1;
+    return c[0] / 2 + (s->n[0] + 1) * (c[1] / 2 + (s->n[1] + 1) * (c[2] / 2 + (s->n[2] + 1) * (c[0] & 1)));
 }
 
-static int fsi__stuff_valid(const fsi__stuff *s, int centre, int i, int j, int k) {
-    return i >= 0 && j >= 0 && k >= 0 && i <= s->nx - centre && j <= s->ny - centre && k <= s->nz - centre;
+static void fsi__stuff_place(const fsi__stuff *s, int node, int c[3]) {
+    int nx = s->n[0] + 1, ny = s->n[1] + 1, corners = s->nodes / 2, centre = node >= corners;
+    node %= corners;
+    c[0] = 2 * (node % nx) + centre; c[1] = 2 * (node / nx % ny) + centre; c[2] = 2 * (node / (nx * ny)) + centre;
 }
 
-/* Other end of own edge e of the node, or -1. Short edges: centre (i,j,k) to the corners (i..i+1, ...) : 0-3 owned by the centre (k+0 side),
-   4-7 also by the centre (k+1 side) but numbered under the corner's slots, so that both kinds own 7. */
-static int fsi__stuff_other(const fsi__stuff *s, int centre, int i, int j, int k, int e) {
-    if (e < 3) {
-        i += e == 0; j += e == 1; k += e == 2;
-    } else {
-        int b = e - 3;
-        if (centre) { i += b & 1; j += b >> 1; }                              /* corners at the lower z side */
-        else { i -= b & 1; j -= b >> 1; k -= 1; }                             /* centre whose upper z side holds this corner */
-        centre = !centre;
-    }
-    return fsi__stuff_valid(s, centre, i, j, k) ? fsi__stuff_node(s, centre, i, j, k) : -1;
+static int fsi__stuff_other(const fsi__stuff *s, const int c[3], int e) {     /* other end of own edge e of the node at c, or -1 */
+    int d[3] = {c[0], c[1], c[2]}, sign = c[0] & 1 ? 1 : -1;
+    if (e < 3) d[e] += 2;
+    else { d[0] += (e - 3) & 1 ? sign : -sign; d[1] += (e - 3) & 2 ? sign : -sign; d[2]--; }
+    return fsi__stuff_node(s, d);
 }
 
-static void fsi__stuff_place(const fsi__stuff *s, int n, int *centre, int *i, int *j, int *k) {
-    int layer = (s->nx + 1) * (s->ny + 1), half = layer * (s->nz + 1);
-    *centre = n >= half;
-    n -= *centre * half;
-    *k = n / layer; *j = n % layer / (s->nx + 1); *i = n % (s->nx + 1);
-}
-
-static int32_t *fsi__stuff_cut_slot(const fsi__stuff *s, int a, int b) {
-    int e, c, i, j, k, swap;
+static int32_t *fsi__stuff_cut_id(const fsi__stuff *s, int a, int b) {
+    int e, c[3], swap;
     for (swap = 0; swap < 2; swap++) {
         int own = swap ? b : a, other = swap ? a : b;
-        fsi__stuff_place(s, own, &c, &i, &j, &k);
+        fsi__stuff_place(s, own, c);
         for (e = 0; e < 7; e++)
-            if (fsi__stuff_other(s, c, i, j, k, e) == other) return &s->cut_id[7 * own + e];
+            if (fsi__stuff_other(s, c, e) == other) return s->id + 8 * own + e;
     }
     return NULL;
-}
-
-static int32_t fsi__stuff_emit(fsi__stuff *s, int32_t *slot, fsi_vec3 x) {
-    if (*slot < 0) {
-        *slot = s->vertices++;
-        if (s->out_x) fsi_vec_store(s->out_x + 3 * *slot, x);
-    }
-    return *slot;
 }
 
 static fsi_vec3 fsi__stuff_cut(const fsi__stuff *s, int a, int b) {           /* zero of phi on the edge, linear */
@@ -4076,9 +4055,13 @@ static fsi_vec3 fsi__stuff_cut(const fsi__stuff *s, int a, int b) {           /*
     return fsi_vec_mad(p, fsi_vec_sub(fsi_vec_load(s->x + 3 * b), p), t);
 }
 
-static int32_t fsi__stuff_vertex(fsi__stuff *s, int in, int other) {          /* node itself (other < 0) or the cut between the two */
-    if (other < 0) return fsi__stuff_emit(s, &s->node_id[in], fsi_vec_load(s->x + 3 * in));
-    return fsi__stuff_emit(s, fsi__stuff_cut_slot(s, in, other), fsi__stuff_cut(s, in, other));
+static int32_t fsi__stuff_vertex(fsi__stuff *s, int in, int other) {          /* at the node itself (other < 0) or in the cut between the two */
+    int32_t *id = other < 0 ? s->id + 8 * in + 7 : fsi__stuff_cut_id(s, in, other);
+    if (*id < 0) {
+        *id = s->vertices++;
+        if (s->out_x) fsi_vec_store(s->out_x + 3 * *id, other < 0 ? fsi_vec_load(s->x + 3 * in) : fsi__stuff_cut(s, in, other));
+    }
+    return *id;
 }
 
 static void fsi__stuff_tet(fsi__stuff *s, int32_t a, int32_t b, int32_t c, int32_t d) {
@@ -4092,17 +4075,10 @@ static void fsi__stuff_tet(fsi__stuff *s, int32_t a, int32_t b, int32_t c, int32
     s->tets++;
 }
 
-/* Prism a0 a1 a2 - b0 b1 b2; diagonals leave the a with the smaller number: neighbours agree. */
-static void fsi__stuff_prism(fsi__stuff *s, const int32_t *a, const int32_t *b) {
-    fsi__stuff_tet(s, a[0], a[1], a[2], b[2]);
-    fsi__stuff_tet(s, a[0], a[1], b[1], b[2]);
-    fsi__stuff_tet(s, a[0], b[0], b[1], b[2]);
-}
-
 /* The inside part of one lattice tetrahedron: p nodes inside, z on the surface, n outside. */
 static void fsi__stuff_clip(fsi__stuff *s, const int *node) {
     int p[4], z[4], n[4], np = 0, nz = 0, nn = 0, i, j;
-    int32_t a[3], b[3];
+    int32_t a[4], b[3];
     for (i = 0; i < 4; i++) {
         fsi_real f = s->phi[node[i]];
         if (f < 0) p[np++] = node[i];
@@ -4113,38 +4089,34 @@ static void fsi__stuff_clip(fsi__stuff *s, const int *node) {
     for (i = 1; i < np; i++)
         for (j = i; j > 0 && p[j - 1] > p[j]; j--) { int t = p[j]; p[j] = p[j - 1]; p[j - 1] = t; }
     if (nn == 0 || np == 1) {                          /* whole, or one corner cut off */
-        int32_t v[4];
-        for (i = 0; i < np; i++) v[i] = fsi__stuff_vertex(s, p[i], -1);
-        for (j = 0; j < nz; j++) v[i++] = fsi__stuff_vertex(s, z[j], -1);
-        for (j = 0; j < nn; j++) v[i++] = fsi__stuff_vertex(s, p[0], n[j]);
-        fsi__stuff_tet(s, v[0], v[1], v[2], v[3]);
+        for (i = 0; i < np; i++) a[i] = fsi__stuff_vertex(s, p[i], -1);
+        for (j = 0; j < nz; j++) a[i++] = fsi__stuff_vertex(s, z[j], -1);
+        for (j = 0; j < nn; j++) a[i++] = fsi__stuff_vertex(s, p[0], n[j]);
+        fsi__stuff_tet(s, a[0], a[1], a[2], a[3]);
         return;
     }
     if (nn == 2) {                                     /* wedge: triangles (p0, cuts), (p1, cuts) */
-        for (i = 0; i < 2; i++) {
-            int32_t *t = i ? b : a;
-            t[0] = fsi__stuff_vertex(s, p[i], -1);
-            t[1] = fsi__stuff_vertex(s, p[i], n[0]);
-            t[2] = fsi__stuff_vertex(s, p[i], n[1]);
-        }
+        for (i = 0; i < 3; i++) a[i] = fsi__stuff_vertex(s, p[0], i ? n[i - 1] : -1);
+        for (i = 0; i < 3; i++) b[i] = fsi__stuff_vertex(s, p[1], i ? n[i - 1] : -1);
     } else {                                           /* one outside: frustum, a surface node closes it to a point */
         for (i = 0; i < 3; i++) {
             a[i] = fsi__stuff_vertex(s, i < np ? p[i] : z[0], -1);
             b[i] = i < np ? fsi__stuff_vertex(s, p[i], n[0]) : a[i];
         }
     }
-    fsi__stuff_prism(s, a, b);
+    fsi__stuff_tet(s, a[0], a[1], a[2], b[2]);         /* prism from a to b; diagonals leave the a with the smaller number: neighbours agree */
+    fsi__stuff_tet(s, a[0], a[1], b[1], b[2]);
+    fsi__stuff_tet(s, a[0], b[0], b[1], b[2]);
 }
 
 /* Nodes whose surface cut lies close are moved onto it (Labelle and Shewchuk's limits for long and short edges). */
 static void fsi__stuff_snap(fsi__stuff *s, fsi_real *best, fsi_real *goal) {
-    int n, e, c, i, j, k, side;
+    int n, e, c[3], side;
     for (n = 0; n < s->nodes; n++) best[n] = 1;
     for (n = 0; n < s->nodes; n++) {
-        fsi__stuff_place(s, n, &c, &i, &j, &k);
-        if (!fsi__stuff_valid(s, c, i, j, k)) continue;
+        fsi__stuff_place(s, n, c);
         for (e = 0; e < 7; e++) {
-            int m = fsi__stuff_other(s, c, i, j, k, e);
+            int m = fsi__stuff_node(s, c) < 0 ? -1 : fsi__stuff_other(s, c, e);
             if (m < 0 || !(s->phi[n] * s->phi[m] < 0)) continue;
             for (side = 0; side < 2; side++) {
                 int u = side ? m : n, v = side ? n : m;
@@ -4164,42 +4136,39 @@ static void fsi__stuff_snap(fsi__stuff *s, fsi_real *best, fsi_real *goal) {
 }
 
 static void fsi__stuff_all(fsi__stuff *s) {            /* 4 tetrahedra around every pair of neighbouring centres */
-    static const int ring[4][2] = {{0, 0}, {1, 0}, {1, 1}, {0, 1}};
-    int axis, i, j, k, r;
-    for (i = 0; i < 8 * s->nodes; i++) s->node_id[i] = -1;                    /* cut_id follows node_id */
+    static const int ring[5][2] = {{-1, -1}, {1, -1}, {1, 1}, {-1, 1}, {-1, -1}};
+    int axis, i, j, k, r, q;
+    for (i = 0; i < 8 * s->nodes; i++) s->id[i] = -1;
     s->vertices = s->tets = 0;
     for (axis = 0; axis < 3; axis++)
-        for (k = 0; k < s->nz; k++)
-            for (j = 0; j < s->ny; j++)
-                for (i = 0; i < s->nx; i++) {
-                    int c[3], node[4];
-                    c[0] = i + (axis == 0); c[1] = j + (axis == 1); c[2] = k + (axis == 2);
-                    if (!fsi__stuff_valid(s, 1, c[0], c[1], c[2])) continue;
-                    node[0] = fsi__stuff_node(s, 1, i, j, k);
-                    node[1] = fsi__stuff_node(s, 1, c[0], c[1], c[2]);
-                    for (r = 0; r < 4; r++) {
-                        int q, d[3];
+        for (k = 0; k < s->n[2]; k++)
+            for (j = 0; j < s->n[1]; j++)
+                for (i = 0; i < s->n[0]; i++) {
+                    int c[3] = {2 * i + 1, 2 * j + 1, 2 * k + 1}, node[4];
+                    node[0] = fsi__stuff_node(s, c);
+                    c[axis] += 2;
+                    node[1] = fsi__stuff_node(s, c);
+                    c[axis]--;                         /* centre of the square between them; two of its corners */
+                    for (r = 0; r < 4 && node[1] >= 0; r++) {
                         for (q = 0; q < 2; q++) {
-                            d[axis] = c[axis];
-                            d[(axis + 1) % 3] = (axis == 2 ? i : axis == 0 ? j : k) + ring[(r + q) % 4][0];
-                            d[(axis + 2) % 3] = (axis == 1 ? i : axis == 2 ? j : k) + ring[(r + q) % 4][1];
-                            node[2 + q] = fsi__stuff_node(s, 0, d[0], d[1], d[2]);
+                            int d[3] = {c[0], c[1], c[2]};
+                            d[(axis + 1) % 3] += ring[r + q][0];
+                            d[(axis + 2) % 3] += ring[r + q][1];
+                            node[2 + q] = fsi__stuff_node(s, d);
                         }
                         fsi__stuff_clip(s, node);
                     }
                 }
 }
 
-static fsi_result fsi__stuff_sample(fsi__stuff *s, fsi_sdf_fn sdf, void *user) {
-    int n, c, i, j, k;
+static fsi_result fsi__stuff_sample(fsi__stuff *s, fsi_vec3 lo, fsi_real h, fsi_sdf_fn sdf, void *user) {
+    int n, c[3];
     for (n = 0; n < s->nodes; n++) {
         fsi_vec3 x;
-        fsi__stuff_place(s, n, &c, &i, &j, &k);
-        x = fsi_vec((fsi_real)i, (fsi_real)j, (fsi_real)k);
-        if (c) x = fsi_vec_add(x, fsi_vec(FSI_R(0.5), FSI_R(0.5), FSI_R(0.5)));
-        x = fsi_vec_mad(s->lo, x, s->h);
+        fsi__stuff_place(s, n, c);
+        x = fsi_vec_mad(lo, fsi_vec((fsi_real)c[0] / 2, (fsi_real)c[1] / 2, (fsi_real)c[2] / 2), h);
         fsi_vec_store(s->x + 3 * n, x);
-        s->phi[n] = fsi__stuff_valid(s, c, i, j, k) ? sdf(x, user) : 1;
+        s->phi[n] = fsi__stuff_node(s, c) < 0 ? 1 : sdf(x, user);
         if (!fsi__finite(s->phi[n])) return FSI_ERR_CALLBACK;
     }
     return FSI_OK;
@@ -4208,26 +4177,23 @@ static fsi_result fsi__stuff_sample(fsi__stuff *s, fsi_sdf_fn sdf, void *user) {
 FSI_API fsi_result fsi_mesh_from_sdf(fsi_mesh *mesh, fsi_sdf_fn sdf, void *user, fsi_vec3 lo, fsi_vec3 hi, fsi_real h, const fsi_allocator *a) {
     fsi__stuff s;
     fsi_vec3 d = fsi_vec_sub(hi, lo);
-    unsigned char *block;
-    size_t size, out_size;
+    size_t size, out_size, n;
     fsi_result r;
     if (!mesh || !sdf || !fsi_allocator_valid(a) || !fsi__finite_vec(lo) || !fsi__finite_vec(hi) || !fsi__finite(h)) return FSI_ERR_ARGUMENT;
     if (!(h > 0) || !(d.x > 0) || !(d.y > 0) || !(d.z > 0)) return FSI_ERR_ARGUMENT;
     if (d.x / h > 2000 || d.y / h > 2000 || d.z / h > 2000 || (d.x / h + 2) * (d.y / h + 2) * (d.z / h + 2) > FSI_R(1e8)) return FSI_ERR_SIZE;
     memset(&s, 0, sizeof s);
-    s.nx = (int)fsi__ceil(d.x / h - FSI_R(1e-4)); s.ny = (int)fsi__ceil(d.y / h - FSI_R(1e-4)); s.nz = (int)fsi__ceil(d.z / h - FSI_R(1e-4));
-    s.lo = lo; s.h = h;
-    s.nodes = 2 * (s.nx + 1) * (s.ny + 1) * (s.nz + 1);
-    size = (size_t)s.nodes * (8 * sizeof(fsi_real) + 8 * sizeof(int32_t));
-    block = (unsigned char *)fsi_alloc(a, size);
-    if (!block) return FSI_ERR_MEMORY;
-    s.x = (fsi_real *)(void *)block;
-    s.phi = s.x + 3 * (size_t)s.nodes;
-    s.node_id = (int32_t *)(void *)(s.phi + 5 * (size_t)s.nodes);
-    s.cut_id = s.node_id + s.nodes;
-    r = fsi__stuff_sample(&s, sdf, user);
+    for (n = 0; n < 3; n++) s.n[n] = (int)fsi__ceil(fsi__get(d, (int)n) / h - FSI_R(1e-4));
+    s.nodes = 2 * (s.n[0] + 1) * (s.n[1] + 1) * (s.n[2] + 1);
+    n = (size_t)s.nodes;
+    size = n * (8 * sizeof(fsi_real) + 8 * sizeof(int32_t));
+    s.x = (fsi_real *)fsi_alloc(a, size);
+    if (!s.x) return FSI_ERR_MEMORY;
+    s.phi = s.x + 3 * n;
+    s.id = (int32_t *)(void *)(s.phi + 5 * n);
+    r = fsi__stuff_sample(&s, lo, h, sdf, user);
     if (r == FSI_OK) {
-        fsi__stuff_snap(&s, s.phi + s.nodes, s.phi + 2 * (size_t)s.nodes);
+        fsi__stuff_snap(&s, s.phi + n, s.phi + 2 * n);
         fsi__stuff_all(&s);                            /* counts */
         r = s.tets ? FSI_OK : FSI_EMPTY;
     }
@@ -4242,7 +4208,7 @@ FSI_API fsi_result fsi_mesh_from_sdf(fsi_mesh *mesh, fsi_sdf_fn sdf, void *user,
             fsi_free(a, s.out_x, out_size);
         }
     }
-    fsi_free(a, block, size);
+    fsi_free(a, s.x, size);
     return r;
 }
 
