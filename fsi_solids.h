@@ -1100,6 +1100,7 @@ static void fsi__tess_profile(const fsi_shape *s, const fsi__tess *t, int i, fsi
 }
 
 static fsi_real *fsi__put(fsi_real *x, fsi_real a, fsi_real b, fsi_real c) { x[0] = a; x[1] = b; x[2] = c; return x + 3; }
+static int32_t *fsi__triangle(int32_t *id, int a, int b, int c) { id[0] = a; id[1] = b; id[2] = c; return id + 3; }
 
 static void fsi__tess_round3(const fsi_shape *s, const fsi__tess *t, fsi_real radius, fsi_real *x, int32_t *id) {
     int i, j, n = t->n, first = t->loop ? 0 : 1, last = t->rings - (t->loop ? 0 : 1), end = t->vertices - 1;
@@ -1116,11 +1117,11 @@ static void fsi__tess_round3(const fsi_shape *s, const fsi__tess *t, fsi_real ra
     for (i = 0; i < last; i++)
         for (j = 0; j < n; j++) {                                  /* profile direction x direction around = outward */
             int i1 = (i + 1) % t->rings, j1 = (j + 1) % n, a = first + i * n + j, b = first + i1 * n + j, c = first + i1 * n + j1, d = first + i * n + j1;
-            *id++ = a; *id++ = b; *id++ = c; *id++ = a; *id++ = c; *id++ = d;
+            id = fsi__triangle(fsi__triangle(id, a, b, c), a, c, d);
         }
     for (j = 0; j < n && !t->loop; j++) {
-        *id++ = 0; *id++ = 1 + j; *id++ = 1 + (j + 1) % n;
-        *id++ = end; *id++ = end - n + (j + 1) % n; *id++ = end - n + j;
+        id = fsi__triangle(id, 0, 1 + j, 1 + (j + 1) % n);
+        id = fsi__triangle(id, end, end - n + (j + 1) % n, end - n + j);
     }
 }
 
@@ -3845,15 +3846,14 @@ static fsi_real fsi__helix_distance(const fsi_form *f, fsi_vec3 x) {
 
 FSI_API fsi_real fsi_form_distance(fsi_vec3 x, void *user) {
     const fsi_form *f = (const fsi_form *)user;
-    fsi_real u, v, w;
+    fsi_vec3 n;
+    fsi_real u;
     x = fsi_vec_sub(x, f->center);
     if (!(f->a > 0) || (f->kind != FSI_FORM_SPHERE && !(f->b > 0)) ||
         (f->kind != FSI_FORM_SPHERE && f->kind != FSI_FORM_TORUS && !(f->c > 0))) return FSI_R(1e30);
     switch (f->kind) {
         case FSI_FORM_SPHERE: return fsi__length(x) - f->a;
-        case FSI_FORM_BOX:
-            u = fsi__abs(x.x) - f->a; v = fsi__abs(x.y) - f->b; w = fsi__abs(x.z) - f->c;
-            return fsi__length(fsi_vec(fsi__max(u, 0), fsi__max(v, 0), fsi__max(w, 0))) + fsi__min(fsi__max(u, fsi__max(v, w)), 0);
+        case FSI_FORM_BOX: return fsi__distance_box(fsi_vec(f->a, f->b, f->c), 3, x, &n);
         case FSI_FORM_TORUS:
             u = fsi__sqrt(x.x * x.x + x.z * x.z) - f->a;
             return fsi__sqrt(u * u + x.y * x.y) - f->b;
@@ -3907,35 +3907,30 @@ static fsi_real fsi__tet_volume6(const fsi_real *x, const int32_t *t) {        /
     return fsi_vec_dot(fsi_vec_cross(a, b), fsi_vec_sub(fsi_vec_load(x + 3 * t[3]), o));
 }
 
-static void fsi__mesh_quality(fsi_mesh *m) {           /* dihedral angles of tetrahedra, or corner angles of triangles */
-    int e, i, j, n = m->tet_count ? m->tet_count : m->element_count;
-    m->angle_min = FSI_PI;
-    m->angle_max = 0;
-    for (e = 0; e < n; e++)
-        for (i = 0; i < 3; i++)
-            for (j = i + 1; j < (m->tet_count ? 4 : i + 2); j++) {
-                fsi_vec3 u, v;
-                fsi_real angle;
-                if (m->tet_count) {                    /* faces opposite to i and j meet in the edge of the other two */
-                    const int32_t *t = m->tet + 4 * e;
-                    int k, l;
-                    for (k = 0; k == i || k == j; k++) {}
-                    l = 6 - i - j - k;
-                    fsi_vec3 a = fsi_vec_load(m->x + 3 * t[k]), d = fsi__unit(fsi_vec_sub(fsi_vec_load(m->x + 3 * t[l]), a));
-                    u = fsi_vec_sub(fsi_vec_load(m->x + 3 * t[i]), a);
-                    v = fsi_vec_sub(fsi_vec_load(m->x + 3 * t[j]), a);
-                    u = fsi_vec_mad(u, d, -fsi_vec_dot(u, d));
-                    v = fsi_vec_mad(v, d, -fsi_vec_dot(v, d));
-                } else {
-                    const int32_t *t = m->index + 3 * e;
-                    fsi_vec3 a = fsi_vec_load(m->x + 3 * t[i]);
-                    u = fsi_vec_sub(fsi_vec_load(m->x + 3 * t[(i + 1) % 3]), a);
-                    v = fsi_vec_sub(fsi_vec_load(m->x + 3 * t[(i + 2) % 3]), a);
-                }
-                angle = fsi__acos(fsi__clamp(fsi_vec_dot(fsi__unit(u), fsi__unit(v)), -1, 1));
-                m->angle_min = fsi__min(m->angle_min, angle);
-                m->angle_max = fsi__max(m->angle_max, angle);
+static void fsi__mesh_angle(fsi_mesh *m, fsi_vec3 u, fsi_vec3 v) {             /* between u and v */
+    fsi_real angle = fsi__acos(fsi__clamp(fsi_vec_dot(fsi__unit(u), fsi__unit(v)), -1, 1));
+    m->angle_min = fsi__min(m->angle_min, angle);
+    m->angle_max = fsi__max(m->angle_max, angle);
+}
+
+/* A finished mesh goes out to the caller, with its quality: dihedral angles of tetrahedra, or corner angles of triangles. */
+static fsi_result fsi__mesh_finish(fsi_mesh *out, fsi_mesh *m, int closed) {
+    fsi_vec3 x[4];
+    int e, i, j, n = m->dim == 2 ? 0 : m->tet_count ? m->tet_count : m->element_count, corners = m->tet_count ? 4 : 3;
+    m->closed = closed;
+    if (n) m->angle_min = FSI_PI;
+    for (e = 0; e < n; e++) {
+        for (i = 0; i < corners; i++) x[i] = fsi_vec_load(m->x + 3 * (m->tet_count ? m->tet : m->index)[corners * e + i]);
+        for (i = 0; i < 3 && corners == 3; i++) fsi__mesh_angle(m, fsi_vec_sub(x[(i + 1) % 3], x[i]), fsi_vec_sub(x[(i + 2) % 3], x[i]));
+        for (i = 0; i < 3 && corners == 4; i++)
+            for (j = i + 1; j < 4; j++) {              /* faces opposite to i and j meet in the edge of the other two, k and 6 - i - j - k */
+                int k = i > 0 ? 0 : j > 1 ? 1 : 2;
+                fsi_vec3 d = fsi__unit(fsi_vec_sub(x[6 - i - j - k], x[k])), u = fsi_vec_sub(x[i], x[k]), v = fsi_vec_sub(x[j], x[k]);
+                fsi__mesh_angle(m, fsi_vec_mad(u, d, -fsi_vec_dot(u, d)), fsi_vec_mad(v, d, -fsi_vec_dot(v, d)));
             }
+    }
+    *out = *m;
+    return FSI_OK;
 }
 
 /* ------------------------------------------------------------------------------------------------ >>boundary */
@@ -4002,10 +3997,7 @@ static fsi_result fsi__mesh_solid(fsi_mesh *mesh, int vertices, const fsi_real *
     memcpy(m.tet, tet, (size_t)tets * 4 * sizeof *tet);
     r = fsi_mesh_boundary(vertices, tets, tet, m.index, faces, &faces, a);
     if (r != FSI_OK) { fsi_mesh_free(&m); return r; }
-    m.closed = 1;
-    fsi__mesh_quality(&m);
-    *mesh = m;
-    return FSI_OK;
+    return fsi__mesh_finish(mesh, &m, 1);
 }
 
 /* ------------------------------------------------------------------------------------------------ >>stuffing */
@@ -4254,17 +4246,21 @@ FSI_API fsi_result fsi_mesh_box(fsi_mesh *mesh, fsi_vec3 lo, fsi_vec3 hi, int nx
 }
 
 /* Drops vertices no element uses. */
-static void fsi__mesh_compact(fsi_mesh *m, int32_t *map) {
+static fsi_result fsi__mesh_compact(fsi_mesh *m) {
     int i, n = 0, count = m->dim * m->element_count;
-    for (i = 0; i < m->vertex_count; i++) map[i] = -1;
-    for (i = 0; i < count; i++) map[m->index[i]] = 0;
+    size_t size = (size_t)m->vertex_count * sizeof(int32_t);
+    int32_t *number = (int32_t *)fsi_alloc(&m->allocator, size);              /* 0 until used; then the new one + 1 */
+    if (!number) return FSI_ERR_MEMORY;
+    for (i = 0; i < count; i++) number[m->index[i]] = 1;
     for (i = 0; i < m->vertex_count; i++)
-        if (map[i] == 0) {
-            map[i] = n;
-            memmove(m->x + 3 * n++, m->x + 3 * i, 3 * sizeof *m->x);
+        if (number[i]) {
+            memmove(m->x + 3 * n, m->x + 3 * i, 3 * sizeof *m->x);
+            number[i] = ++n;
         }
-    for (i = 0; i < count; i++) m->index[i] = map[m->index[i]];
+    for (i = 0; i < count; i++) m->index[i] = number[m->index[i]] - 1;
     m->vertex_count = n;
+    fsi_free(&m->allocator, number, size);
+    return FSI_OK;
 }
 
 FSI_API fsi_result fsi_mesh_sheet(fsi_mesh *mesh, fsi_vec3 origin, fsi_vec3 along_x, fsi_vec3 along_y, int nx, int ny, int alternate,
@@ -4289,18 +4285,9 @@ FSI_API fsi_result fsi_mesh_sheet(fsi_mesh *mesh, fsi_vec3 origin, fsi_vec3 alon
             n++;
         }
     m.element_count = 2 * n;
-    if (!n) { fsi_mesh_free(&m); return FSI_EMPTY; }
-    if (keep_fn) {
-        size_t size = (size_t)m.vertex_count * sizeof(int32_t);
-        int32_t *map = (int32_t *)fsi_alloc(a, size);
-        if (!map) { fsi_mesh_free(&m); return FSI_ERR_MEMORY; }
-        i = m.vertex_count;
-        fsi__mesh_compact(&m, map);
-        fsi_free(a, map, (size_t)i * sizeof(int32_t));
-    }
-    fsi__mesh_quality(&m);
-    *mesh = m;
-    return FSI_OK;
+    r = !n ? FSI_EMPTY : keep_fn ? fsi__mesh_compact(&m) : FSI_OK;
+    if (r != FSI_OK) { fsi_mesh_free(&m); return r; }
+    return fsi__mesh_finish(mesh, &m, 0);
 }
 
 FSI_API fsi_result fsi_mesh_strip(fsi_mesh *mesh, fsi_vec3 p, fsi_vec3 q, int n, const fsi_allocator *a) {
@@ -4312,8 +4299,7 @@ FSI_API fsi_result fsi_mesh_strip(fsi_mesh *mesh, fsi_vec3 p, fsi_vec3 q, int n,
     if (r != FSI_OK) return r;
     for (i = 0; i <= n; i++) fsi_vec_store(m.x + 3 * i, fsi_vec_mad(p, fsi_vec_sub(q, p), (fsi_real)i / (fsi_real)n));
     for (i = 0; i < 2 * n; i++) m.index[i] = (i + 1) / 2;
-    *mesh = m;
-    return FSI_OK;
+    return fsi__mesh_finish(mesh, &m, 0);
 }
 
 FSI_API fsi_result fsi_mesh_circle(fsi_mesh *mesh, fsi_vec3 center, fsi_real radius, int n, const fsi_allocator *a) {
@@ -4329,9 +4315,7 @@ FSI_API fsi_result fsi_mesh_circle(fsi_mesh *mesh, fsi_vec3 center, fsi_real rad
         m.index[2 * i] = i;
         m.index[2 * i + 1] = (i + 1) % n;
     }
-    m.closed = 1;
-    *mesh = m;
-    return FSI_OK;
+    return fsi__mesh_finish(mesh, &m, 1);
 }
 
 /* Icosahedron, vertex numbers of its faces, outward. */
@@ -4344,7 +4328,7 @@ static fsi_vec3 fsi__ico_vertex(int i) {               /* (+-1, +-g, 0) and its 
 }
 
 /* Vertex number of lattice point (i, j) of face f: corners, edges (shared by both faces, in the direction of the smaller corner), inside. */
-static int fsi__ico_number(const int edge_of[12][12], int f, int i, int j, int n) {
+static int fsi__ico_number(int edge_of[12][12], int f, int i, int j, int n) {
     const int *c = fsi__ico_face[f];
     int k = n - i - j, p, q, along;
     if (i == n) return c[1];
@@ -4361,11 +4345,13 @@ static int fsi__ico_number(const int edge_of[12][12], int f, int i, int j, int n
 FSI_API fsi_result fsi_mesh_sphere(fsi_mesh *mesh, fsi_vec3 center, fsi_real radius, int n, const fsi_allocator *a) {
     fsi_mesh m;
     fsi_result r;
-    int edge_of[12][12], edges = 0, f, i, j, used = 0;
+    int edge_of[12][12], edges = 0, f, i, j;
+    int32_t *t;
     if (!mesh || n < 1 || n > 2000 || !fsi__finite_vec(center) || !fsi__finite(radius) || !(radius > 0)) return FSI_ERR_ARGUMENT;
     r = fsi__mesh_alloc(&m, 3, 10 * n * n + 2, 20 * n * n, 0, a);
     if (r != FSI_OK) return r;
     memset(edge_of, 0, sizeof edge_of);
+    t = m.index;
     for (f = 0; f < 20; f++)
         for (i = 0; i < 3; i++) {
             int p = fsi__ico_face[f][i], q = fsi__ico_face[f][(i + 1) % 3];
@@ -4377,25 +4363,16 @@ FSI_API fsi_result fsi_mesh_sphere(fsi_mesh *mesh, fsi_vec3 center, fsi_real rad
             for (i = 0; i + j <= n; i++) {
                 fsi_vec3 p = fsi_vec_scale(fsi__ico_vertex(c[0]), (fsi_real)(n - i - j));
                 p = fsi_vec_mad(fsi_vec_mad(p, fsi__ico_vertex(c[1]), (fsi_real)i), fsi__ico_vertex(c[2]), (fsi_real)j);
-                fsi_vec_store(m.x + 3 * fsi__ico_number((const int (*)[12])edge_of, f, i, j, n), fsi_vec_mad(center, fsi__unit(p), radius));
+                fsi_vec_store(m.x + 3 * fsi__ico_number(edge_of, f, i, j, n), fsi_vec_mad(center, fsi__unit(p), radius));
             }
         for (j = 0; j < n; j++)
             for (i = 0; i + j < n; i++) {
-                int32_t *t = m.index + 3 * used++;
-                t[0] = fsi__ico_number((const int (*)[12])edge_of, f, i, j, n);
-                t[1] = fsi__ico_number((const int (*)[12])edge_of, f, i + 1, j, n);
-                t[2] = fsi__ico_number((const int (*)[12])edge_of, f, i, j + 1, n);
-                if (i + j + 1 == n) continue;
-                t = m.index + 3 * used++;
-                t[0] = fsi__ico_number((const int (*)[12])edge_of, f, i + 1, j, n);
-                t[1] = fsi__ico_number((const int (*)[12])edge_of, f, i + 1, j + 1, n);
-                t[2] = fsi__ico_number((const int (*)[12])edge_of, f, i, j + 1, n);
+                int p = fsi__ico_number(edge_of, f, i, j, n), q = fsi__ico_number(edge_of, f, i + 1, j, n), s = fsi__ico_number(edge_of, f, i, j + 1, n);
+                t = fsi__triangle(t, p, q, s);
+                if (i + j + 1 < n) t = fsi__triangle(t, q, fsi__ico_number(edge_of, f, i + 1, j + 1, n), s);
             }
     }
-    m.closed = 1;
-    fsi__mesh_quality(&m);
-    *mesh = m;
-    return FSI_OK;
+    return fsi__mesh_finish(mesh, &m, 1);
 }
 
 FSI_API fsi_result fsi_mesh_torus(fsi_mesh *mesh, fsi_vec3 center, fsi_real ring, fsi_real tube, int nu, int nv, const fsi_allocator *a) {
@@ -4410,14 +4387,10 @@ FSI_API fsi_result fsi_mesh_torus(fsi_mesh *mesh, fsi_vec3 center, fsi_real ring
         for (i = 0; i < nv; i++) {
             fsi_real u = 2 * FSI_PI * (fsi_real)j / (fsi_real)nu, v = 2 * FSI_PI * (fsi_real)i / (fsi_real)nv, d = ring + tube * fsi__cos(v);
             int p = i + nv * j, q = (i + 1) % nv + nv * j, s = i + nv * ((j + 1) % nu), t = (i + 1) % nv + nv * ((j + 1) % nu);
-            int32_t *f = m.index + 6 * p;
             fsi_vec_store(m.x + 3 * p, fsi_vec_add(center, fsi_vec(d * fsi__cos(u), tube * fsi__sin(v), d * fsi__sin(u))));
-            f[0] = p; f[1] = q; f[2] = t; f[3] = p; f[4] = t; f[5] = s;
+            (void)fsi__triangle(fsi__triangle(m.index + 6 * p, p, q, t), p, t, s);
         }
-    m.closed = 1;
-    fsi__mesh_quality(&m);
-    *mesh = m;
-    return FSI_OK;
+    return fsi__mesh_finish(mesh, &m, 1);
 }
 
 /* ------------------------------------------------------------------------------------------------ >>sampling */
