@@ -5393,15 +5393,21 @@ static void fsi__site_make(const fsi_soft *s, int point, fsi_vec3 at, fsi__site 
     if (n == 2 || fsi_mat3_det(&I) > FSI_R(1e-6) * I.m[0] * I.m[4] * I.m[8]) q->inverse = fsi__inertia_inverse(&I, n);
 }
 
-static fsi_vec3 fsi__site_velocity(const fsi__site *q, const fsi_real *v) {
+static fsi_vec3 fsi__site_gather(const fsi__site *q, const fsi_vec3 *v) {      /* u from the velocities of its nodes */
     fsi_vec3 u = fsi_vec(0, 0, 0), spin = u;
     int a;
     for (a = 0; a < q->count; a++) {
-        fsi_vec3 va = fsi_vec_load(v + 3 * q->node[a]);
-        u = fsi_vec_mad(u, va, q->weight[a]);
-        spin = fsi_vec_add(spin, fsi_vec_cross(q->arm[a], va));
+        u = fsi_vec_mad(u, v[a], q->weight[a]);
+        spin = fsi_vec_add(spin, fsi_vec_cross(q->arm[a], v[a]));
     }
     return fsi_vec_add(u, fsi_vec_cross(fsi_mat3_mul_vec(&q->inverse, spin), q->off));
+}
+
+static fsi_vec3 fsi__site_velocity(const fsi__site *q, const fsi_real *v) {
+    fsi_vec3 u[3];
+    int a;
+    for (a = 0; a < q->count; a++) u[a] = fsi_vec_load(v + 3 * q->node[a]);
+    return fsi__site_gather(q, u);
 }
 
 /* Nodes touched by other solids in this step. With an implicit integrator they answer through its matrix, dv = A^-1 f, or a hit would squeeze the first
@@ -5450,14 +5456,10 @@ static void fsi__site_impulse(const fsi_soft *s, const fsi__site *q, fsi_vec3 j,
 }
 
 static fsi_vec3 fsi__site_response(const fsi_soft *s, const fsi__site *q, fsi_vec3 j) {         /* velocity change there by impulse j there */
-    fsi_vec3 u = fsi_vec(0, 0, 0), spin = u;
+    fsi_vec3 u[3];
     int a;
-    for (a = 0; a < q->count; a++) {
-        fsi_vec3 va = fsi__node_answer(s, q, q->node[a], a, j);
-        u = fsi_vec_mad(u, va, q->weight[a]);
-        spin = fsi_vec_add(spin, fsi_vec_cross(q->arm[a], va));
-    }
-    return fsi_vec_add(u, fsi_vec_cross(fsi_mat3_mul_vec(&q->inverse, spin), q->off));
+    for (a = 0; a < q->count; a++) u[a] = fsi__node_answer(s, q, q->node[a], a, j);
+    return fsi__site_gather(q, u);
 }
 
 static fsi_result fsi__patch_solve(fsi_soft *s, const fsi_real *f) {          /* w->step = A^-1 f, prescribed coordinates stay */
@@ -5588,22 +5590,11 @@ static fsi_real fsi__soft_target(fsi_real gap, fsi_real dt) { return gap > 0 ? -
 enum { FSI__SELF_HIT, FSI__SELF_OPEN, FSI__SELF_CHECK };   /* limit velocities; open overlaps by moving nodes; who would pass through whom on the way */
 typedef struct fsi__soft_pairs {
     fsi_soft *s;
-    int what, vertex, edge, hits;
+    int what, own, hits;                 /* own: vertex or edge that looks for others */
     fsi_real dt, missing;                /* s of the move; largest velocity that was missing in a pass, m/s */
     fsi_vec3 lo, hi;                     /* box of the query: who is outside cannot be met */
     const fsi_real *u;                   /* way of every node, m per dt */
 } fsi__soft_pairs;
-
-static fsi_real fsi__element_distance2(const fsi_soft *s, const fsi_real *x, int vertex, const int32_t *t, fsi_vec3 *at) {   /* squared; *at: the nearest point */
-    fsi_vec3 p = fsi_vec_load(x + 3 * vertex), c[3];
-    fsi_real w[3], d;
-    int a, dim = s->desc.dim;
-    for (a = 0; a < dim; a++) c[a] = fsi_vec_load(x + 3 * t[a]);
-    d = dim == 2 ? fsi_closest_on_segment(p, c[0], c[1], w) : fsi_closest_on_triangle(p, c[0], c[1], c[2], w);
-    *at = fsi_vec(0, 0, 0);
-    for (a = 0; a < dim; a++) *at = fsi_vec_mad(*at, c[a], w[a]);
-    return d;
-}
 
 /* Points *a and *b where edges e and f come closest, and their distance; *inside 0: at an end, a vertex, which looks for itself. */
 static fsi_real fsi__edges_distance(const fsi_real *x, const int32_t *e, const int32_t *f, fsi_vec3 *a, fsi_vec3 *b, int *inside) {
@@ -5618,7 +5609,22 @@ static fsi_real fsi__edges_distance(const fsi_real *x, const int32_t *e, const i
     return fsi__length(fsi_vec_sub(*a, *b));
 }
 
-/* How far the nodes of a (first of them) and of b can come together in q->dt, m. */
+/* A pair is a vertex a and an element b (first = 1) or two edges (first = 2): the first `first` of its dim + 1 nodes are a's. Their distance at positions x,
+   and the nearest points *p and *r of both. */
+static fsi_real fsi__pair_distance(const fsi_soft *s, const fsi_real *x, int first, const int32_t *a, const int32_t *b, fsi_vec3 *p, fsi_vec3 *r, int *inside) {
+    fsi_vec3 c[3];
+    fsi_real w[3], d2;
+    int k, dim = s->desc.dim;
+    if (first == 2) return fsi__edges_distance(x, a, b, p, r, inside);
+    for (k = 0; k < dim; k++) c[k] = fsi_vec_load(x + 3 * b[k]);
+    *inside = 1;
+    *p = fsi_vec_load(x + 3 * a[0]);
+    d2 = dim == 2 ? fsi_closest_on_segment(*p, c[0], c[1], w) : fsi_closest_on_triangle(*p, c[0], c[1], c[2], w);
+    for (*r = fsi_vec(0, 0, 0), k = 0; k < dim; k++) *r = fsi_vec_mad(*r, c[k], w[k]);
+    return fsi__sqrt(d2);
+}
+
+/* How far the nodes of a pair can come together in q->dt, m. */
 static fsi_real fsi__soft_way(const fsi__soft_pairs *q, int first, const int32_t *a, const int32_t *b) {
     fsi_real most = 0;
     int i, k;
@@ -5630,26 +5636,13 @@ static fsi_real fsi__soft_way(const fsi__soft_pairs *q, int first, const int32_t
     return q->dt * fsi__sqrt(most);
 }
 
-/* One pair with distance d along n (from b to a), both touched at `at`; rest: their distance at rest, neighbours keep their place. */
-static void fsi__soft_pair(fsi__soft_pairs *q, int a, int b, fsi_vec3 at, fsi_vec3 n, fsi_real d, fsi_real rest) {
-    fsi_soft *s = q->s;
-    fsi_real gap = d - fsi__min(s->desc.thickness, rest * FSI_R(0.9)), missing;
-    fsi__site p, r;
-    fsi__site_make(s, a, at, &p);
-    fsi__site_make(s, b, at, &r);
-    if (q->what == FSI__SELF_OPEN) { q->hits += fsi__soft_open(s, &p, &r, n, gap); return; }
-    missing = fsi__soft_hit(s, &p, &r, n, fsi_vec(0, 0, 0), fsi__soft_target(gap, q->dt), s->desc.friction);
-    q->hits += missing > 0;
-    q->missing = fsi__max(q->missing, missing);
-}
-
-/* Do a (first of the nodes, or first two) and b come together on their way u within dt? Distances change by no more than the nodes move against each other, so
-   time goes on by distance over speed (conservative advancement). Those who meet become one impact zone. d: distance now. */
+/* Does a pair come together on its way u within dt? Distances change by no more than the nodes move against each other, so time goes on by distance over
+   speed (conservative advancement). Those who meet become one impact zone. d: distance now. */
 static void fsi__soft_collides(fsi__soft_pairs *q, int first, const int32_t *a, const int32_t *b, fsi_real d) {
     static const int32_t local[4] = {0, 1, 2, 3};
     fsi_soft *s = q->s;
     fsi_real x[12], fast = fsi__soft_way(q, first, a, b), near = fsi__min(FSI_R(0.1) * s->desc.thickness, d / 2), t = 0;
-    int i, k, n = s->desc.dim == 2 ? 3 : 4, inside;
+    int i, k, n = s->desc.dim + 1, inside;
     int32_t node[4];
     for (i = 0; i < n; i++) node[i] = i < first ? a[i] : b[i - first];
     for (k = 0; k < 100 && d > near; k++) {
@@ -5657,27 +5650,40 @@ static void fsi__soft_collides(fsi__soft_pairs *q, int first, const int32_t *a, 
         if ((1 - t) * fast < d - near / 2) return;             /* not within what is left */
         t += (d - near / 2) / fast;
         for (i = 0; i < 3 * n; i++) x[i] = s->x[3 * node[i / 3] + i % 3] + t * q->dt * q->u[3 * node[i / 3] + i % 3];
-        d = first == 2 ? fsi__edges_distance(x, local, local + 2, &p, &r, &inside) : fsi__sqrt(fsi__element_distance2(s, x, 0, local + 1, &p));
+        d = fsi__pair_distance(s, x, first, local, local + first, &p, &r, &inside);
     }
     q->hits++;
     for (i = 1; i < n; i++) s->work->zone[fsi__root(s->work->zone, node[i])] = fsi__root(s->work->zone, node[0]);
 }
 
-static int fsi__soft_visit(int e, void *user) {                                /* vertex against element */
-    fsi__soft_pairs *q = (fsi__soft_pairs *)user;
+/* One pair of the own surface; a and b are touched at site_a and site_b. Neighbours keep the distance they have at rest. */
+static void fsi__soft_pair(fsi__soft_pairs *q, int first, const int32_t *a, const int32_t *b, int site_a, int site_b) {
     fsi_soft *s = q->s;
-    const int32_t *t = s->surface + s->desc.dim * e;
-    fsi_vec3 p = fsi_vec_load(s->x + 3 * q->vertex), at, skip;
-    fsi_real d, rest = FSI_REAL_MAX;
-    int32_t v = q->vertex;
-    int k;
-    for (k = 0; k < s->desc.dim; k++) if (t[k] == v) return 0;
-    d = fsi__sqrt(fsi__element_distance2(s, s->x, q->vertex, t, &at));
-    if (!(d > 0)) return 0;
-    if (q->what == FSI__SELF_CHECK) { fsi__soft_collides(q, 1, &v, t, d); return 0; }
-    if (q->what == FSI__SELF_HIT && d - s->desc.thickness > fsi__soft_way(q, 1, &v, t)) return 0;
-    if (d < 2 * s->desc.thickness) rest = fsi__sqrt(fsi__element_distance2(s, s->work->rest_x, q->vertex, t, &skip));
-    fsi__soft_pair(q, q->vertex, s->desc.vertex_count + e, p, fsi_vec_scale(fsi_vec_sub(p, at), 1 / d), d, rest);
+    fsi_real d, gap, missing, thick = s->desc.thickness, rest = FSI_REAL_MAX;
+    fsi_vec3 p, r, n, at, skip[2];
+    fsi__site u, v;
+    int i, inside;
+    for (i = 0; i < s->desc.dim + 1 - first; i++) if (a[0] == b[i] || (first == 2 && a[1] == b[i])) return;
+    d = fsi__pair_distance(s, s->x, first, a, b, &p, &r, &inside);
+    if (!(d > 0)) return;
+    if (q->what == FSI__SELF_CHECK) { fsi__soft_collides(q, first, a, b, d); return; }
+    if (!inside || (q->what == FSI__SELF_HIT && d - thick > fsi__soft_way(q, first, a, b))) return;
+    if (d < 2 * thick) rest = fsi__pair_distance(s, s->work->rest_x, first, a, b, skip, skip + 1, &inside);
+    gap = d - fsi__min(thick, rest * FSI_R(0.9));
+    n = fsi_vec_scale(fsi_vec_sub(p, r), 1 / d);
+    at = first == 1 ? p : fsi_vec_scale(fsi_vec_add(p, r), FSI_R(0.5));
+    fsi__site_make(s, site_a, at, &u);
+    fsi__site_make(s, site_b, at, &v);
+    if (q->what == FSI__SELF_OPEN) { q->hits += fsi__soft_open(s, &u, &v, n, gap); return; }
+    missing = fsi__soft_hit(s, &u, &v, n, fsi_vec(0, 0, 0), fsi__soft_target(gap, q->dt), s->desc.friction);
+    q->hits += missing > 0;
+    q->missing = fsi__max(q->missing, missing);
+}
+
+static int fsi__soft_visit(int element, void *user) {                          /* vertex against element */
+    fsi__soft_pairs *q = (fsi__soft_pairs *)user;
+    int32_t vertex = q->own;
+    fsi__soft_pair(q, 1, &vertex, q->s->surface + q->s->desc.dim * element, q->own, q->s->desc.vertex_count + element);
     return 0;
 }
 
@@ -5688,78 +5694,64 @@ static int fsi__edge_outside(const fsi_real *a, const fsi_real *b, const fsi__so
 
 static int fsi__soft_visit_edges(int element, void *user) {                    /* edge against the edges of an element */
     fsi__soft_pairs *q = (fsi__soft_pairs *)user;
-    fsi_soft *s = q->s;
-    const int32_t *mine = s->work->edge + 3 * q->edge;
+    const fsi_soft *s = q->s;
+    const int32_t *mine = s->work->edge + 3 * q->own, *other;
     int k;
-    for (k = fsi__imax(s->work->edge_first[element], q->edge + 1); k < s->work->edge_first[element + 1]; k++) {
-        const int32_t *other = s->work->edge + 3 * k;
-        fsi_vec3 a, b, c, e;
-        fsi_real d, rest = FSI_REAL_MAX;
-        int inside;
-        if (mine[0] == other[0] || mine[0] == other[1] || mine[1] == other[0] || mine[1] == other[1]) continue;
-        if (fsi__edge_outside(s->x + 3 * other[0], s->x + 3 * other[1], q)) continue;
-        d = fsi__edges_distance(s->x, mine, other, &a, &b, &inside);
-        if (!(d > 0)) continue;
-        if (q->what == FSI__SELF_CHECK) { fsi__soft_collides(q, 2, mine, other, d); continue; }
-        if (!inside || (q->what == FSI__SELF_HIT && d - s->desc.thickness > fsi__soft_way(q, 2, mine, other))) continue;
-        if (d < 2 * s->desc.thickness) rest = fsi__edges_distance(s->work->rest_x, mine, other, &c, &e, &inside);
-        fsi__soft_pair(q, mine[2], other[2], fsi_vec_scale(fsi_vec_add(a, b), FSI_R(0.5)), fsi_vec_scale(fsi_vec_sub(a, b), 1 / d), d, rest);
+    for (k = fsi__imax(s->work->edge_first[element], q->own + 1); k < s->work->edge_first[element + 1]; k++) {
+        other = s->work->edge + 3 * k;
+        if (!fsi__edge_outside(s->x + 3 * other[0], s->x + 3 * other[1], q)) fsi__soft_pair(q, 2, mine, other, mine[2], other[2]);
     }
     return 0;
 }
 
-/* All pairs of the own surface that may meet within q->dt, vertices against elements and edges against edges. u: ways of the nodes, m per dt. */
-static void fsi__soft_visit_all(fsi__soft_pairs *q, const fsi_real *u) {
-    fsi_soft *s = q->s;
-    const int32_t *edge = s->work->edge;
+/* All pairs of the own surface that may meet within dt, vertices against elements and edges against edges. u: ways of the nodes, m per dt.
+   Returns how many changed something; *missing grows to the largest velocity that was missing. */
+static int fsi__soft_visit_all(fsi_soft *s, const fsi_real *u, fsi_real dt, int what, fsi_real *missing) {
+    fsi__soft_pairs q;
     fsi_vec3 mean = fsi_vec(0, 0, 0);
-    fsi_real fast = 0, thick = q->what == FSI__SELF_CHECK ? FSI_R(0.1) * s->desc.thickness : s->desc.thickness;
+    fsi_real fast = 0, thick = what == FSI__SELF_CHECK ? FSI_R(0.1) * s->desc.thickness : s->desc.thickness;
     int i, n = s->desc.vertex_count;
-    q->u = u;
+    memset(&q, 0, sizeof q);
+    q.s = s; q.u = u; q.dt = dt; q.what = what;
     for (i = 0; i < n; i++) mean = fsi_vec_mad(mean, fsi_vec_load(u + 3 * i), 1 / (fsi_real)n);
     for (i = 0; i < n; i++) fast = fsi__max(fast, fsi__length(fsi_vec_sub(fsi_vec_load(u + 3 * i), mean)));
     for (i = 0; i < n + s->work->edge_count; i++) {
+        int own = i < n ? i : i - n, a = i < n ? i : s->work->edge[3 * own], b = i < n ? i : s->work->edge[3 * own + 1];  /* both ends of an edge, or twice the vertex */
         fsi_vec3 lo, hi, box;
-        fsi_real own;                                          /* both may come towards each other: the own way and the longest */
-        q->vertex = i; q->edge = i - n;
+        fsi_real reach;                                        /* both may come towards each other: the own way and the longest */
         if (i < n && !s->work->outside[i]) continue;
-        lo = hi = fsi_vec_load(s->x + 3 * (i < n ? i : edge[3 * (i - n)]));
-        own = fsi__length(fsi_vec_sub(fsi_vec_load(u + 3 * (i < n ? i : edge[3 * (i - n)])), mean));
-        if (i >= n) {
-            fsi__grow(&lo, &hi, fsi_vec_load(s->x + 3 * edge[3 * (i - n) + 1]));
-            own = fsi__max(own, fsi__length(fsi_vec_sub(fsi_vec_load(u + 3 * edge[3 * (i - n) + 1]), mean)));
-        }
-        own = thick + (q->what == FSI__SELF_OPEN ? 0 : q->dt * (own + fast));
-        box = fsi_vec(own, own, own);
-        q->lo = fsi_vec_sub(lo, box); q->hi = fsi_vec_add(hi, box);
-        fsi_bvh_overlap(&s->bvh, q->lo, q->hi, i < n ? fsi__soft_visit : fsi__soft_visit_edges, q);
+        q.own = own;
+        reach = fsi__max(fsi__length(fsi_vec_sub(fsi_vec_load(u + 3 * a), mean)), fsi__length(fsi_vec_sub(fsi_vec_load(u + 3 * b), mean)));
+        reach = thick + (what == FSI__SELF_OPEN ? 0 : dt * (reach + fast));
+        box = fsi_vec(reach, reach, reach);
+        lo = hi = fsi_vec_load(s->x + 3 * a);
+        fsi__grow(&lo, &hi, fsi_vec_load(s->x + 3 * b));
+        q.lo = fsi_vec_sub(lo, box); q.hi = fsi_vec_add(hi, box);
+        fsi_bvh_overlap(&s->bvh, q.lo, q.hi, i < n ? fsi__soft_visit : fsi__soft_visit_edges, &q);
     }
+    *missing = fsi__max(*missing, q.missing);
+    return q.hits;
 }
 
 /* Velocities, so that no gap that can be reached is closed (passes go on while something would still sink by a twentieth of the thickness), or overlaps.
    Returns how many pairs changed something. */
 #define FSI__SELF_PASSES 8
 static int fsi__soft_self(fsi_soft *s, fsi_real dt, int what) {
-    fsi__soft_pairs q;
-    int pass;
-    memset(&q, 0, sizeof q);
-    q.s = s; q.dt = dt; q.what = what;
-    for (pass = 0; pass < (what == FSI__SELF_OPEN ? 1 : FSI__SELF_PASSES) && (pass < 1 || q.missing * dt > FSI_R(0.05) * s->desc.thickness); pass++) {
-        q.missing = 0;
-        fsi__soft_visit_all(&q, s->v);
+    fsi_real missing = 0;
+    int pass, hits = 0;
+    for (pass = 0; pass < (what == FSI__SELF_OPEN ? 1 : FSI__SELF_PASSES) && (pass < 1 || missing * dt > FSI_R(0.05) * s->desc.thickness); pass++) {
+        missing = 0;
+        hits += fsi__soft_visit_all(s, s->v, dt, what, &missing);
     }
-    return q.hits;
+    return hits;
 }
 
 /* Who would pass through whom on the way u dt becomes one zone; zones are made, when first is 1, or grown. */
 static int fsi__soft_meet(fsi_soft *s, const fsi_real *u, fsi_real dt, int first) {
-    fsi__soft_pairs q;
+    fsi_real missing = 0;
     int i;
-    memset(&q, 0, sizeof q);
-    q.s = s; q.dt = dt; q.what = FSI__SELF_CHECK;
     for (i = 0; first && i < s->desc.vertex_count; i++) s->work->zone[i] = i;
-    fsi__soft_visit_all(&q, u);
-    return q.hits;
+    return fsi__soft_visit_all(s, u, dt, FSI__SELF_CHECK, &missing);
 }
 
 /* The nodes of a zone move on like a rigid body with their momentum and angular momentum; like the held ones where some are held. */
