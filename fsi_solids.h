@@ -5491,39 +5491,51 @@ static void fsi__patch_make(fsi_soft *s) {                                     /
     fsi__patch_base(s);
 }
 
-static fsi_vec3 fsi__soft_center(const fsi_soft *s) {                         /* of mass */
-    fsi_vec3 c = fsi_vec(0, 0, 0);
-    fsi_real mass = 0;
-    int i;
-    for (i = 0; i < s->desc.vertex_count; i++) { mass += s->mass[i]; c = fsi_vec_mad(c, fsi_vec_load(s->x + 3 * i), s->mass[i]); }
-    return fsi_vec_scale(c, 1 / mass);
-}
+static int fsi__in_zone(const fsi_soft *s, int32_t root, int i) { return root < 0 || fsi__root(s->work->zone, i) == root; }
 
-/* Velocity *v and spin *w of the rigid motion with momentum p and angular momentum L about the centre of mass *c; 0: the body is held somewhere. */
-static int fsi__soft_rigid(const fsi_soft *s, fsi_vec3 p, fsi_vec3 L, fsi_vec3 *c, fsi_vec3 *v, fsi_vec3 *w) {
-    fsi_real mass = 0;
-    fsi_mat3 I, inverse;
-    int i, k;
-    memset(&I, 0, sizeof I);
-    *c = fsi__soft_center(s);
-    for (i = 0; i < s->desc.vertex_count; i++) {
-        fsi_vec3 r = fsi_vec_sub(fsi_vec_load(s->x + 3 * i), *c);
-        for (k = 0; k < s->desc.dim; k++) if (s->work->fixed[3 * i + k]) return 0;
-        mass += s->mass[i];
+/* Nodes seen as one rigid body: all (root -1) or those of the zone of root. */
+typedef struct fsi__soft_body {
+    fsi_real mass;
+    fsi_vec3 c, p, L;         /* centre of mass, momentum, angular momentum about c */
+    fsi_mat3 inverse;         /* of the inertia */
+    fsi_vec3 driven; int held; /* mean velocity and number of the nodes with prescribed coordinates */
+} fsi__soft_body;
+
+static fsi__soft_body fsi__soft_gather_body(const fsi_soft *s, int32_t root) {
+    const unsigned char *fixed = s->work->fixed;
+    fsi__soft_body b;
+    fsi_mat3 I;
+    int i, n = s->desc.vertex_count;
+    memset(&b, 0, sizeof b); memset(&I, 0, sizeof I);
+    for (i = 0; i < n; i++) {
+        fsi_vec3 v = fsi_vec_load(s->v + 3 * i);
+        if (!fsi__in_zone(s, root, i)) continue;
+        b.mass += s->mass[i];
+        b.c = fsi_vec_mad(b.c, fsi_vec_load(s->x + 3 * i), s->mass[i]);
+        b.p = fsi_vec_mad(b.p, v, s->mass[i]);
+        if (fixed[3 * i] || fixed[3 * i + 1] || (fixed[3 * i + 2] && s->desc.dim == 3)) { b.driven = fsi_vec_add(b.driven, v); b.held++; }
+    }
+    b.c = fsi_vec_scale(b.c, 1 / b.mass);
+    if (b.held) b.driven = fsi_vec_scale(b.driven, 1 / (fsi_real)b.held);
+    for (i = 0; i < n; i++) {
+        fsi_vec3 r = fsi_vec_sub(fsi_vec_load(s->x + 3 * i), b.c);
+        if (!fsi__in_zone(s, root, i)) continue;
+        b.L = fsi_vec_mad(b.L, fsi_vec_cross(r, fsi_vec_load(s->v + 3 * i)), s->mass[i]);
         fsi__inertia_point(&I, r, s->mass[i]);
     }
-    inverse = fsi__inertia_inverse(&I, s->desc.dim);
-    *v = fsi_vec_scale(p, 1 / mass);
-    *w = fsi_mat3_mul_vec(&inverse, L);
-    return 1;
+    b.inverse = fsi__inertia_inverse(&I, s->desc.dim);
+    return b;
 }
 
-static void fsi__soft_balance(fsi_soft *s, fsi_vec3 p, fsi_vec3 L) {          /* adds momentum and angular momentum as a rigid motion, if it is free to move */
-    fsi_vec3 c, v, w;
+/* Velocity of node i in the rigid motion of b with momentum p and angular momentum L. */
+static fsi_vec3 fsi__soft_rigid(const fsi_soft *s, const fsi__soft_body *b, fsi_vec3 p, fsi_vec3 L, int i) {
+    return fsi_vec_add(fsi_vec_scale(p, 1 / b->mass), fsi_vec_cross(fsi_mat3_mul_vec(&b->inverse, L), fsi_vec_sub(fsi_vec_load(s->x + 3 * i), b->c)));
+}
+
+static void fsi__soft_balance(fsi_soft *s, const fsi__soft_body *b, fsi_vec3 p, fsi_vec3 L) {   /* adds momenta as a rigid motion, if it is free to move */
     int i, k;
-    if (!fsi__soft_rigid(s, p, L, &c, &v, &w)) return;
-    for (i = 0; i < s->desc.vertex_count; i++) {
-        fsi_vec3 u = fsi_vec_add(v, fsi_vec_cross(w, fsi_vec_sub(fsi_vec_load(s->x + 3 * i), c)));
+    for (i = 0; i < s->desc.vertex_count && !b->held; i++) {
+        fsi_vec3 u = fsi__soft_rigid(s, b, p, L, i);
         for (k = 0; k < s->desc.dim; k++) s->v[3 * i + k] += fsi__get(u, k);
     }
 }
@@ -5532,19 +5544,20 @@ static void fsi__patch_flush(fsi_soft *s) {                                    /
     fsi__patch *p = s->work->patch;
     size_t n = 3 * (size_t)s->desc.vertex_count, i;
     fsi_real *dv = s->work->step;
-    fsi_vec3 c, lost = fsi_vec(0, 0, 0), turn = lost;
+    fsi_vec3 lost = fsi_vec(0, 0, 0), turn = lost;
+    fsi__soft_body b;
     if (!p || !p->ready || !(fsi_max_abs(n, p->impulse) > 0) || fsi__patch_solve(s, p->impulse) < 0) return;
     for (i = 0; i < n; i++) {
         int at = p->place[i / 3];
         if (at >= 0) dv[i] = s->v[i] - p->base[3 * at + (int)(i % 3)]; else s->v[i] += dv[i];
     }
-    c = fsi__soft_center(s);
+    b = fsi__soft_gather_body(s, -1);
     for (i = 0; i < n / 3; i++) {                      /* what the tangent matrix of a strained body has lost of the impulses */
         fsi_vec3 e = fsi_vec_mad(fsi_vec_load(p->impulse + 3 * i), fsi_vec_load(dv + 3 * i), -s->mass[i]);
         lost = fsi_vec_add(lost, e);
-        turn = fsi_vec_add(turn, fsi_vec_cross(fsi_vec_sub(fsi_vec_load(s->x + 3 * i), c), e));
+        turn = fsi_vec_add(turn, fsi_vec_cross(fsi_vec_sub(fsi_vec_load(s->x + 3 * i), b.c), e));
     }
-    fsi__soft_balance(s, lost, turn);
+    fsi__soft_balance(s, &b, lost, turn);
     fsi_fill(n, 0, p->impulse);
     fsi__patch_base(s);
 }
@@ -5756,32 +5769,11 @@ static int fsi__soft_meet(fsi_soft *s, const fsi_real *u, fsi_real dt, int first
 
 /* The nodes of a zone move on like a rigid body with their momentum and angular momentum; like the held ones where some are held. */
 static void fsi__zone_stiffen(fsi_soft *s, int32_t root) {
-    fsi__soft_work *w = s->work;
-    fsi_vec3 c = fsi_vec(0, 0, 0), p = c, L = c, held = c;
-    fsi_real mass = 0;
-    fsi_mat3 I, inverse;
-    int i, k, n = s->desc.vertex_count, count = 0;
-    memset(&I, 0, sizeof I);
-    for (i = 0; i < n; i++) {
-        if (fsi__root(w->zone, i) != root) continue;
-        mass += s->mass[i];
-        c = fsi_vec_mad(c, fsi_vec_load(s->x + 3 * i), s->mass[i]);
-        p = fsi_vec_mad(p, fsi_vec_load(s->v + 3 * i), s->mass[i]);
-        if (w->fixed[3 * i] || w->fixed[3 * i + 1] || (w->fixed[3 * i + 2] && s->desc.dim == 3)) { held = fsi_vec_add(held, fsi_vec_load(s->v + 3 * i)); count++; }
-    }
-    c = fsi_vec_scale(c, 1 / mass);
-    for (i = 0; i < n && !count; i++) {
-        fsi_vec3 r = fsi_vec_sub(fsi_vec_load(s->x + 3 * i), c);
-        if (fsi__root(w->zone, i) != root) continue;
-        L = fsi_vec_mad(L, fsi_vec_cross(r, fsi_vec_load(s->v + 3 * i)), s->mass[i]);
-        fsi__inertia_point(&I, r, s->mass[i]);
-    }
-    inverse = fsi__inertia_inverse(&I, s->desc.dim);
-    L = fsi_mat3_mul_vec(&inverse, L);
-    p = count ? fsi_vec_scale(held, 1 / (fsi_real)count) : fsi_vec_scale(p, 1 / mass);
-    for (i = 0; i < n; i++) {
-        fsi_vec3 u = fsi_vec_add(p, fsi_vec_cross(L, fsi_vec_sub(fsi_vec_load(s->x + 3 * i), c)));
-        for (k = 0; k < s->desc.dim && fsi__root(w->zone, i) == root; k++) if (!w->fixed[3 * i + k]) s->v[3 * i + k] = fsi__get(u, k);
+    fsi__soft_body b = fsi__soft_gather_body(s, root);
+    int i, k;
+    for (i = 0; i < s->desc.vertex_count; i++) {
+        fsi_vec3 u = b.held ? b.driven : fsi__soft_rigid(s, &b, b.p, b.L, i);
+        for (k = 0; k < s->desc.dim && fsi__in_zone(s, root, i); k++) if (!s->work->fixed[3 * i + k]) s->v[3 * i + k] = fsi__get(u, k);
     }
 }
 
@@ -5947,10 +5939,11 @@ static fsi_result fsi__soft_part(fsi_soft *s, const fsi_obstacle *obstacle, int 
     if (own) push.hits = fsi__soft_self(s, dt, FSI__SELF_OPEN);
     if (push.hits) push.hits = fsi__soft_keep_open(s);
     if (push.hits) {                                   /* moving parts that pass each other apart turns the body: m dx x v is taken from its spin */
+        fsi__soft_body b = fsi__soft_gather_body(s, -1);
         fsi_vec3 turn = fsi_vec(0, 0, 0);
         for (i = 0; i < s->desc.vertex_count; i++)
             turn = fsi_vec_mad(turn, fsi_vec_cross(fsi_vec_sub(fsi_vec_load(s->x + 3 * i), fsi_vec_load(s->work->z + 3 * i)), fsi_vec_load(s->v + 3 * i)), -s->mass[i]);
-        fsi__soft_balance(s, fsi_vec(0, 0, 0), turn);
+        fsi__soft_balance(s, &b, fsi_vec(0, 0, 0), turn);
     }
     r = fsi__soft_walls(s, obstacle, count, dt, 1, &push);
     if (push.hits && r == FSI_OK) s->contact_work += fsi__soft_after(s, dt) - before;
@@ -6017,21 +6010,15 @@ static void fsi__soft_touch(void *user, int point, fsi_vec3 at) {
 /* See fsi_external. Motion inside: what is left of v without the rigid motion of the same momenta (a body that is held: all of v). */
 static double fsi__soft_surplus(void *user, double take) {
     fsi_soft *s = (fsi_soft *)user;
-    fsi_vec3 c = fsi_vec(0, 0, 0), v = c, w = c, p = c, L = c;
-    double inside = 0, keep;
+    fsi__soft_body b;
+    double inside = 0, keep = 0;
     int i, k, pass;
     if (!s->work->touched) return 0;
     if (!(take > 0)) return fsi__soft_total(s, s->x) - s->work->reference;
-    c = fsi__soft_center(s);
-    for (i = 0; i < s->desc.vertex_count; i++) {
-        fsi_vec3 q = fsi_vec_scale(fsi_vec_load(s->v + 3 * i), s->mass[i]);
-        p = fsi_vec_add(p, q);
-        L = fsi_vec_add(L, fsi_vec_cross(fsi_vec_sub(fsi_vec_load(s->x + 3 * i), c), q));
-    }
-    fsi__soft_rigid(s, p, L, &c, &v, &w);
-    for (keep = 0, pass = 0; pass < 2; pass++) {
+    b = fsi__soft_gather_body(s, -1);
+    for (pass = 0; pass < 2; pass++) {
         for (i = 0; i < s->desc.vertex_count; i++) {
-            fsi_vec3 u = fsi_vec_add(v, fsi_vec_cross(w, fsi_vec_sub(fsi_vec_load(s->x + 3 * i), c)));
+            fsi_vec3 u = b.held ? fsi_vec(0, 0, 0) : fsi__soft_rigid(s, &b, b.p, b.L, i);
             for (k = 0; k < s->desc.dim; k++) {
                 fsi_real *q = s->v + 3 * i + k, d = *q - fsi__get(u, k);
                 if (s->work->fixed[3 * i + k]) continue;
