@@ -4839,30 +4839,26 @@ static void fsi__soft_external(const fsi_soft *s, fsi_real *f) {
     }
 }
 
-FSI_API void fsi_soft_energy(const fsi_soft *s, double *elastic, double *kinetic) {
+static double fsi__soft_kinetic(const fsi_soft *s, const fsi_real *v) {
+    double e = 0;
     int i;
-    if (elastic) *elastic = s && s->block ? fsi__soft_internal(s, s->x, NULL) : 0;
-    if (!kinetic) return;
-    *kinetic = 0;
-    for (i = 0; s && i < s->desc.vertex_count; i++) {
-        fsi_vec3 v = fsi_vec_load(s->v + 3 * i);
-        *kinetic += (double)(s->mass[i] * fsi_vec_dot(v, v) / 2);
-    }
+    for (i = 0; i < s->desc.vertex_count; i++) e += (double)(s->mass[i] * fsi_vec_dot(fsi_vec_load(v + 3 * i), fsi_vec_load(v + 3 * i)) / 2);
+    return e;
 }
 
-/* Elastic, pressure, gravity's and the constant forces' energy at x, J; f (may be NULL): the first two as forces. */
-static double fsi__soft_potential(const fsi_soft *s, const fsi_real *x, fsi_real *f) {
+FSI_API void fsi_soft_energy(const fsi_soft *s, double *elastic, double *kinetic) {
+    int ready = s && s->block;
+    if (elastic) *elastic = ready ? fsi__soft_internal(s, s->x, NULL) : 0;
+    if (kinetic) *kinetic = ready ? fsi__soft_kinetic(s, s->v) : 0;
+}
+
+/* Energy with the nodes at x and velocities v, J: elastic, pressure, gravity's, the constant forces', kinetic. f (may be NULL): the first two as forces. */
+static double fsi__soft_total(const fsi_soft *s, const fsi_real *x, const fsi_real *v, fsi_real *f) {
     double e = fsi__soft_internal(s, x, f);
     int i;
     for (i = 0; i < s->desc.vertex_count; i++)
         e -= (double)fsi_vec_dot(fsi_vec_mad(fsi_vec_load(s->force + 3 * i), s->desc.gravity, s->mass[i]), fsi_vec_load(x + 3 * i));
-    return e;
-}
-
-static double fsi__soft_total(const fsi_soft *s, const fsi_real *x) {          /* with the kinetic energy */
-    double k;
-    fsi_soft_energy(s, NULL, &k);
-    return fsi__soft_potential(s, x, NULL) + k;
+    return e + fsi__soft_kinetic(s, v);
 }
 
 FSI_API fsi_real fsi_soft_volume(const fsi_soft *s) { return s && s->block ? fsi__soft_volume(s, s->x, 0, NULL) : 0; }
@@ -5231,7 +5227,7 @@ FSI_API fsi_result fsi_soft_forces(fsi_soft *s, fsi_real dt) {
     s->dt = dt;
     s->moved = s->work->response = 0;
     s->work->jumps = 0;
-    if (s->work->watched) s->work->energy = fsi__soft_total(s, s->x);
+    if (s->work->watched) s->work->energy = fsi__soft_total(s, s->x, s->v, NULL);
     fsi_fill(3 * (size_t)s->desc.vertex_count, 0, s->impulse);
     if (s->desc.integrator == FSI_SOFT_IMPLICIT || s->desc.integrator == FSI_SOFT_NEWMARK) {
         if (!fsi_all_finite(6 * (size_t)s->desc.vertex_count, s->x)) return FSI_ERR_NUMERIC;
@@ -5857,14 +5853,13 @@ static fsi_result fsi__soft_spread(fsi_soft *s, fsi_real dt) {
    spread it to all nodes, f_0 (in work->other): forces without them. */
 static double fsi__soft_ahead(fsi_soft *s, fsi_real dt, fsi_real share, const fsi__soft_push *push, double *work) {
     fsi__soft_work *w = s->work;
-    double e = 0;
+    double e;
     int i, n = 3 * s->desc.vertex_count;
     for (i = 0; i < n; i++) {
-        fsi_real v = w->z[i] + share * (s->v[i] - w->z[i]);
-        w->trial[i] = s->x[i] + dt * v;
-        e += (double)(s->mass[i / 3] * v * v / 2);
+        w->step[i] = w->z[i] + share * (s->v[i] - w->z[i]);
+        w->trial[i] = s->x[i] + dt * w->step[i];
     }
-    e += fsi__soft_potential(s, w->trial, push->spread > 0 ? w->residual : NULL);
+    e = fsi__soft_total(s, w->trial, w->step, push->spread > 0 ? w->residual : NULL);
     *work = (double)share * push->work;
     for (i = 0; i < n && push->spread > 0 && share > 0; i++) *work -= (double)(push->spread * (w->residual[i] - w->other[i]) * w->gradient[i]);
     return e;
@@ -5872,14 +5867,10 @@ static double fsi__soft_ahead(fsi_soft *s, fsi_real dt, fsi_real share, const fs
 
 /* Energy when the step began, J: v of then is in x0, Newmark has added jump to x. */
 static double fsi__soft_began(fsi_soft *s, int jumped) {
-    fsi__soft_work *w = s->work;
-    double e = 0;
-    int i, n = 3 * s->desc.vertex_count;
-    for (i = 0; i < n; i++) {
-        w->trial[i] = s->x[i] - (jumped ? w->jump[i] : 0);
-        e += (double)(s->mass[i / 3] * w->x0[i] * w->x0[i] / 2);
-    }
-    return e + fsi__soft_potential(s, w->trial, NULL);
+    size_t n = 3 * (size_t)s->desc.vertex_count;
+    fsi_copy(n, s->x, s->work->trial);
+    if (jumped) fsi_axpy(n, -1, s->work->jump, s->work->trial);
+    return fsi__soft_total(s, s->work->trial, s->work->x0, NULL);
 }
 
 typedef struct fsi__soft_trial { fsi_soft *s; fsi_real dt; const fsi__soft_push *push; double most, work; } fsi__soft_trial;
@@ -5925,7 +5916,7 @@ static double fsi__soft_after(fsi_soft *s, fsi_real dt) {      /* energy after a
     size_t n = 3 * (size_t)s->desc.vertex_count;
     fsi_copy(n, s->x, s->work->trial);
     fsi_axpy(n, dt, s->v, s->work->trial);
-    return fsi__soft_total(s, s->work->trial);
+    return fsi__soft_total(s, s->work->trial, s->v, NULL);
 }
 
 /* Stage 3 after the velocities: overlaps are opened. What that puts into elasticity and gravity is work. */
@@ -6014,7 +6005,7 @@ static double fsi__soft_surplus(void *user, double take) {
     double inside = 0, keep = 0;
     int i, k, pass;
     if (!s->work->touched) return 0;
-    if (!(take > 0)) return fsi__soft_total(s, s->x) - s->work->reference;
+    if (!(take > 0)) return fsi__soft_total(s, s->x, s->v, NULL) - s->work->reference;
     b = fsi__soft_gather_body(s, -1);
     for (pass = 0; pass < 2; pass++) {
         for (i = 0; i < s->desc.vertex_count; i++) {
