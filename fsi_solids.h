@@ -5031,14 +5031,17 @@ static void fsi__soft_system_build(fsi_soft *s, const fsi__soft_system *q, fsi_r
     }
 }
 
-static fsi_result fsi__soft_factor(fsi_soft *s) {
-    fsi_result r = FSI_OK;
+static fsi_result fsi__soft_symbolic(fsi_soft *s) {    /* once: memory and order of the factor */
     fsi_cholesky_desc d;
-    if (s->desc.use_cg) return FSI_OK;
+    if (s->desc.use_cg || s->factor.block) return FSI_OK;
     memset(&d, 0, sizeof d);
     d.allocator = s->desc.allocator;
-    if (!s->factor.block) r = fsi_cholesky_init(&s->factor, &s->K, &d);
-    return r < 0 ? r : fsi_cholesky_factor(&s->factor, &s->K, 0, NULL);
+    return fsi_cholesky_init(&s->factor, &s->K, &d);
+}
+
+static fsi_result fsi__soft_factor(fsi_soft *s) {
+    fsi_result r = fsi__soft_symbolic(s);
+    return r < 0 || s->desc.use_cg ? r : fsi_cholesky_factor(&s->factor, &s->K, 0, NULL);
 }
 
 static fsi_result fsi__soft_linear(fsi_soft *s, const fsi_real *b, fsi_real *x) {
@@ -6148,26 +6151,23 @@ static fsi_result fsi__soft_check(const fsi_soft_desc *d) {
     return d->segment_count + d->triangle_count + d->tet_count > 0 ? FSI_OK : FSI_ERR_ARGUMENT;
 }
 
-/* Hinges: nodes of 2D bends and of folds between triangles into out [4 each] (NULL = count); returns their number, -1 without memory. */
+/* Hinges: the nodes of 2D bends and of folds between triangles into out [4 each]; both return their number, -1 without memory. */
 static int fsi__soft_bends(const fsi_soft_desc *d, int32_t *out) {
     int i, n = 0;
-    size_t size = 4 * (size_t)d->vertex_count * sizeof(int32_t);
-    int32_t *in, *go;                                  /* segment that ends, begins at a vertex + 1; then how many */
+    size_t size = 2 * (size_t)d->vertex_count * sizeof(int32_t);
+    int32_t *before, *after;                           /* [vertices] where the segment comes from and goes to, + 1; -1: more than one does */
     if (d->dim != 2 || !d->segment_count || !(d->bend > 0)) return 0;
-    in = (int32_t *)fsi_alloc(&d->allocator, size);
-    if (!in) return -1;
-    go = in + d->vertex_count;
+    before = (int32_t *)fsi_alloc(&d->allocator, size);
+    if (!before) return -1;
+    after = before + d->vertex_count;
     for (i = 0; i < d->segment_count; i++) {
-        go[d->segment[2 * i]] = in[d->segment[2 * i + 1]] = i + 1;
-        go[d->vertex_count + d->segment[2 * i]]++;
-        go[2 * d->vertex_count + d->segment[2 * i + 1]]++;
+        int32_t a = d->segment[2 * i], b = d->segment[2 * i + 1];
+        after[a] = after[a] ? -1 : b + 1;
+        before[b] = before[b] ? -1 : a + 1;
     }
     for (i = 0; i < d->vertex_count; i++)
-        if (go[d->vertex_count + i] == 1 && go[2 * d->vertex_count + i] == 1) {
-            if (out) { out[4 * n] = d->segment[2 * (in[i] - 1)]; out[4 * n + 1] = i; out[4 * n + 2] = d->segment[2 * (go[i] - 1) + 1]; out[4 * n + 3] = -1; }
-            n++;
-        }
-    fsi_free(&d->allocator, in, size);
+        if (before[i] > 0 && after[i] > 0) { out[4 * n] = before[i] - 1; out[4 * n + 1] = i; out[4 * n++ + 2] = after[i] - 1; }
+    fsi_free(&d->allocator, before, size);
     return n;
 }
 
@@ -6192,41 +6192,32 @@ static int fsi__soft_folds(const fsi_soft_desc *d, int32_t *out) {
     fsi__face_edges(edges, d->triangle, f);
     for (i = 0; i + 1 < edges; i++)
         if (!memcmp(f[i].key, f[i + 1].key, sizeof f[i].key) && (i + 2 >= edges || memcmp(f[i].key, f[i + 2].key, sizeof f[i].key))) {
-            int32_t p = f[i].from, q = f[i + 1].from;
-            if (out) {
-                out[4 * n] = d->triangle[p]; out[4 * n + 1] = d->triangle[p - p % 3 + (p + 1) % 3];
-                out[4 * n + 2] = d->triangle[p - p % 3 + (p + 2) % 3];
-                out[4 * n + 3] = d->triangle[q - q % 3 + (q + 2) % 3];
-            }
-            n++;
-            i++;
+            int32_t p = f[i].from, q = f[++i].from, *node = out + 4 * n++;
+            node[0] = d->triangle[p]; node[1] = d->triangle[p - p % 3 + (p + 1) % 3];
+            node[2] = d->triangle[p - p % 3 + (p + 2) % 3]; node[3] = d->triangle[q - q % 3 + (q + 2) % 3];
         }
     fsi_free(&d->allocator, f, size);
     return n;
 }
 
-static void fsi__soft_layout(fsi_soft *s, fsi_arena *m, int surface) {
+static void fsi__soft_layout(fsi_soft *s, fsi_arena *m) {
     fsi__soft_work *w = (fsi__soft_work *)fsi_arena_take(m, 1, sizeof *w), none;
-    size_t n = (size_t)s->desc.vertex_count, e = (size_t)s->element_count, r = sizeof(fsi_real);
-    fsi_real **vec[10];
-    int i;
+    size_t n = (size_t)s->desc.vertex_count, e = (size_t)s->element_count, surface = (size_t)s->surface_count;
     FSI__TAKE(s->x, fsi_real, m, 3 * n * 4 + 1);                    /* state: x, v, drive, force, volume_target */
-    s->state_size = (12 * n + 1) * r;
+    s->state_size = (12 * n + 1) * sizeof(fsi_real);
     if (s->x) { s->v = s->x + 3 * n; s->drive = s->v + 3 * n; s->force = s->drive + 3 * n; s->volume_target = s->force + 3 * n; }
     FSI__TAKE(s->mass, fsi_real, m, n); FSI__TAKE(s->inverse_mass, fsi_real, m, n); FSI__TAKE(s->impulse, fsi_real, m, 3 * n);
-    FSI__TAKE(s->surface, int32_t, m, (size_t)surface * (size_t)s->desc.dim); FSI__TAKE(s->surface_node, int32_t, m, n);
+    FSI__TAKE(s->surface, int32_t, m, surface * (size_t)s->desc.dim); FSI__TAKE(s->surface_node, int32_t, m, n);
     s->work = w;
     if (!w) w = &none;
     FSI__TAKE(w->node, int32_t, m, 4 * e); FSI__TAKE(w->rest, fsi_real, m, FSI__REST * e); FSI__TAKE(w->element_force, fsi_real, m, 12 * e);
     FSI__TAKE(w->element_energy, fsi_real, m, e); FSI__TAKE(w->first, int32_t, m, n + 1); FSI__TAKE(w->corner, int32_t, m, 4 * e);
-    w->fixed = (unsigned char *)fsi_arena_take(m, 3 * n, 1);
-    w->outside = (unsigned char *)fsi_arena_take(m, n, 1);
-    FSI__TAKE(w->zone, int32_t, m, n); FSI__TAKE(w->edge, int32_t, m, s->desc.dim == 3 ? 9 * (size_t)surface : 0);
-    FSI__TAKE(w->edge_first, int32_t, m, (size_t)surface + 1); FSI__TAKE(w->batch, fsi_real, m, 144 * (e < FSI__SOFT_BATCH ? e : FSI__SOFT_BATCH));
-    FSI__TAKE(w->rest_x, fsi_real, m, 3 * n);
-    vec[0] = &w->x0; vec[1] = &w->y; vec[2] = &w->z; vec[3] = &w->trial; vec[4] = &w->step; vec[5] = &w->residual;
-    vec[6] = &w->gradient; vec[7] = &w->other; vec[8] = &w->jump; vec[9] = &w->precondition;
-    for (i = 0; i < 10; i++) *vec[i] = (fsi_real *)fsi_arena_take(m, 3 * n, r);
+    FSI__TAKE(w->fixed, unsigned char, m, 3 * n); FSI__TAKE(w->outside, unsigned char, m, n);
+    FSI__TAKE(w->zone, int32_t, m, n); FSI__TAKE(w->edge, int32_t, m, s->desc.dim == 3 ? 9 * surface : 0); FSI__TAKE(w->edge_first, int32_t, m, surface + 1);
+    FSI__TAKE(w->batch, fsi_real, m, 144 * (e < FSI__SOFT_BATCH ? e : FSI__SOFT_BATCH)); FSI__TAKE(w->rest_x, fsi_real, m, 3 * n);
+    FSI__TAKE(w->x0, fsi_real, m, 3 * n); FSI__TAKE(w->y, fsi_real, m, 3 * n); FSI__TAKE(w->z, fsi_real, m, 3 * n); FSI__TAKE(w->trial, fsi_real, m, 3 * n);
+    FSI__TAKE(w->step, fsi_real, m, 3 * n); FSI__TAKE(w->residual, fsi_real, m, 3 * n); FSI__TAKE(w->gradient, fsi_real, m, 3 * n);
+    FSI__TAKE(w->other, fsi_real, m, 3 * n); FSI__TAKE(w->jump, fsi_real, m, 3 * n); FSI__TAKE(w->precondition, fsi_real, m, 3 * n);
     if (s->desc.use_cg) {
         fsi_krylov_desc k;
         memset(&k, 0, sizeof k);
@@ -6283,13 +6274,11 @@ static int fsi__soft_rest(fsi_soft *s, int e, int kind, const unsigned char *hel
 static void fsi__soft_corners(fsi_soft *s) {           /* vertex -> corners, counting sort */
     fsi__soft_work *w = s->work;
     int i, n = 4 * s->element_count;
-    for (i = 0; i < n; i++)
-        if (w->node[i] >= 0) w->first[w->node[i] + 1]++;
+    for (i = 0; i < n; i++) if (w->node[i] >= 0) w->first[w->node[i] + 1]++;
     for (i = 0; i < s->desc.vertex_count; i++) w->first[i + 1] += w->first[i];
-    for (i = n - 1; i >= 0; i--)
-        if (w->node[i] >= 0) w->corner[--w->first[w->node[i] + 1]] = i;
-    for (i = 0; i < s->desc.vertex_count; i++) w->first[i] = w->first[i + 1];
-    for (w->first[s->desc.vertex_count] = 0, i = 0; i < n; i++) w->first[s->desc.vertex_count] += w->node[i] >= 0;
+    for (i = 0; i < n; i++) if (w->node[i] >= 0) w->corner[w->first[w->node[i]]++] = i;
+    for (i = s->desc.vertex_count; i > 0; i--) w->first[i] = w->first[i - 1];
+    w->first[0] = 0;
 }
 
 /* Nodes and edges of the surface; an edge goes with the first element that has it. 0: no memory. */
@@ -6304,11 +6293,10 @@ static int fsi__soft_edges(fsi_soft *s) {
     if (!f) return 0;
     fsi__face_edges(corners, s->surface, f);
     for (i = 0; i < corners; i++)                      /* mark the first of each in the place of its element */
-        if (i == 0 || memcmp(f[i].key, f[i - 1].key, sizeof f[i].key)) w->edge[f[i].from] = 1;
-    for (i = 0; i < corners; i++) f[i].from = w->edge[i];
+        f[f[i].from].key[2] = i == 0 || memcmp(f[i].key, f[i - 1].key, 2 * sizeof f[i].key[0]);
     for (i = 0; i < corners; i++) {
         if (i % 3 == 0) w->edge_first[i / 3] = w->edge_count;
-        if (!f[i].from) continue;
+        if (!f[i].key[2]) continue;
         k = 3 * w->edge_count++;
         w->edge[k] = s->surface[i]; w->edge[k + 1] = s->surface[i - i % 3 + (i + 1) % 3]; w->edge[k + 2] = s->desc.vertex_count + i / 3;
     }
@@ -6317,12 +6305,41 @@ static int fsi__soft_edges(fsi_soft *s) {
     return 1;
 }
 
+/* What others see as far as it is given or made of shells; NULL: the boundary of the tetrahedra. */
+static const int32_t *fsi__soft_skin(const fsi_soft_desc *d, int *count) {
+    *count = d->surface_count ? d->surface_count : d->dim == 2 ? d->segment_count : d->triangle_count;
+    return d->surface_count ? d->surface : !*count ? NULL : d->dim == 2 ? d->segment : d->triangle;
+}
+
+/* All elements, kind after kind, and the masses they give to the nodes. held: fully prescribed vertices. */
+static fsi_result fsi__soft_elements(fsi_soft *s, const fsi_soft_desc *d, const unsigned char *held) {
+    fsi__soft_work *w = s->work;
+    const int32_t *list[FSI__KINDS] = {NULL, NULL, NULL, NULL, NULL};
+    int count[FSI__KINDS] = {0, 0, 0, 0, 0}, i, e = 0, k;
+    list[FSI__SEG] = d->segment; list[FSI__TRI] = d->triangle; list[FSI__TET] = d->tet;
+    count[FSI__SEG] = d->segment_count; count[FSI__TRI] = d->triangle_count; count[FSI__TET] = d->tet_count;
+    for (i = 0; i < 4 * s->element_count; i++) w->node[i] = -1;
+    for (k = 0; k < FSI__KINDS; k++) {
+        int nodes = fsi__kind_nodes[k], first = w->begin[k] = e;
+        if (k == FSI__BEND) count[k] = fsi__soft_bends(d, w->node + 4 * e);
+        if (k == FSI__FOLD) count[k] = fsi__soft_folds(d, w->node + 4 * e);
+        if (count[k] < 0) return FSI_ERR_MEMORY;
+        for (; e < first + count[k]; e++) {
+            for (i = 0; list[k] && i < nodes; i++) w->node[4 * e + i] = list[k][nodes * (e - first) + i];
+            if (!fsi__soft_rest(s, e, k, held)) return FSI_ERR_GEOMETRY;
+        }
+    }
+    s->element_count = w->begin[FSI__KINDS] = e;
+    return FSI_OK;
+}
+
 /* Elements, masses, surface into the placed block. */
 static fsi_result fsi__soft_fill(fsi_soft *s, const fsi_soft_desc *d) {
     fsi__soft_work *w = s->work;
-    const int32_t *list[FSI__KINDS];
-    int i, a, e, k, n = d->vertex_count, moving = d->dim == 2 ? 3 : 7;
-    unsigned char *held = (unsigned char *)w->element_force;                   /* scratch: fully prescribed vertices */
+    int i, a, n = d->vertex_count, moving = d->dim == 2 ? 3 : 7;
+    const int32_t *skin = fsi__soft_skin(d, &i);
+    unsigned char *held = (unsigned char *)w->zone;    /* scratch */
+    fsi_result r;
     fsi_copy(3 * (size_t)n, d->x, s->x);
     fsi_copy(3 * (size_t)n, d->x, w->rest_x);
     for (i = 0; i < n; i++) {
@@ -6331,72 +6348,47 @@ static fsi_result fsi__soft_fill(fsi_soft *s, const fsi_soft_desc *d) {
         held[i] = (unsigned char)((pin & moving) == moving);
         s->surface_node[i] = i;
     }
-    list[FSI__SEG] = d->segment; list[FSI__TRI] = d->triangle; list[FSI__TET] = d->tet; list[FSI__BEND] = list[FSI__FOLD] = NULL;
-    for (i = 0; i < 4 * s->element_count; i++) w->node[i] = -1;
-    if (fsi__soft_bends(d, w->node + 4 * w->begin[FSI__BEND]) < 0 || fsi__soft_folds(d, w->node + 4 * w->begin[FSI__FOLD]) < 0) return FSI_ERR_MEMORY;
-    for (k = 0; k < FSI__KINDS; k++)
-        for (e = w->begin[k]; e < w->begin[k + 1]; e++) {
-            for (a = 0; list[k] && a < fsi__kind_nodes[k]; a++) w->node[4 * e + a] = list[k][fsi__kind_nodes[k] * (e - w->begin[k]) + a];
-            if (!fsi__soft_rest(s, e, k, held)) return FSI_ERR_GEOMETRY;
-        }
+    r = fsi__soft_elements(s, d, held);
+    if (r != FSI_OK) return r;
     for (i = 0; i < n; i++) {
         if (!(s->mass[i] > 0)) return FSI_ERR_GEOMETRY;
         s->inverse_mass[i] = held[i] ? 0 : 1 / s->mass[i];
     }
     fsi__soft_corners(s);
-    if (d->surface_count) memcpy(s->surface, d->surface, (size_t)(d->dim * d->surface_count) * sizeof(int32_t));
-    else if (d->dim == 2 && d->segment_count) memcpy(s->surface, d->segment, (size_t)(2 * d->segment_count) * sizeof(int32_t));
-    else if (d->dim == 3 && d->triangle_count) memcpy(s->surface, d->triangle, (size_t)(3 * d->triangle_count) * sizeof(int32_t));
-    else if (d->tet_count) {
-        fsi_result r = fsi_mesh_boundary(n, d->tet_count, d->tet, s->surface, s->surface_count, &i, &d->allocator);
-        if (r != FSI_OK) return r;
-    }
+    if (skin) memcpy(s->surface, skin, (size_t)(d->dim * s->surface_count) * sizeof(int32_t));
+    else r = fsi_mesh_boundary(n, d->tet_count, d->tet, s->surface, s->surface_count, &i, &d->allocator);
+    if (r != FSI_OK) return r;
     if (!fsi__soft_edges(s)) return FSI_ERR_MEMORY;
     s->closed = d->closed || d->tet_count > 0;
     w->rest_volume = s->volume_target[0] = s->closed ? fsi__soft_volume(s, s->x, 0, NULL) : 0;
-    if (fsi__soft_has_pressure(s) && !(w->rest_volume > 0)) return FSI_ERR_GEOMETRY;
-    return FSI_OK;
+    return fsi__soft_has_pressure(s) && !(w->rest_volume > 0) ? FSI_ERR_GEOMETRY : FSI_OK;
 }
 
 FSI_API fsi_result fsi_soft_init(fsi_soft *out, const fsi_soft_desc *desc) {
     fsi_soft s;
     fsi_arena arena;
     fsi_result r;
-    int count[FSI__KINDS], k, surface;
+    int hinges;
     if (!out || !desc) return FSI_ERR_ARGUMENT;
     r = fsi__soft_check(desc);
     if (r != FSI_OK) return r;
-    memset(&s, 0, sizeof s);
+    memset(&s, 0, sizeof s); memset(&arena, 0, sizeof arena);
     s.desc = *desc;
     if (!s.desc.newton) s.desc.newton = 1;
     if (!(s.desc.tolerance > 0)) s.desc.tolerance = sizeof(fsi_real) == 4 ? 1e-5 : 1e-8;
-    count[FSI__SEG] = desc->segment_count; count[FSI__TRI] = desc->triangle_count; count[FSI__TET] = desc->tet_count;
-    count[FSI__BEND] = fsi__soft_bends(desc, NULL);
-    count[FSI__FOLD] = fsi__soft_folds(desc, NULL);
-    if (count[FSI__BEND] < 0 || count[FSI__FOLD] < 0) return FSI_ERR_MEMORY;
-    surface = desc->surface_count ? desc->surface_count : desc->dim == 2 ? desc->segment_count : desc->triangle_count;
-    if (!surface && desc->tet_count) {
-        r = fsi_mesh_boundary(desc->vertex_count, desc->tet_count, desc->tet, NULL, 0, &surface, &desc->allocator);
-        if (r != FSI_OK) return r;
-    }
-    s.surface_count = surface;
-    for (k = 0; k < FSI__KINDS; k++) s.element_count += count[k];
-    memset(&arena, 0, sizeof arena);
-    fsi__soft_layout(&s, &arena, surface);
+    if (!fsi__soft_skin(desc, &s.surface_count)) r = fsi_mesh_boundary(desc->vertex_count, desc->tet_count, desc->tet, NULL, 0, &s.surface_count, &desc->allocator);
+    if (r != FSI_OK) return r;
+    hinges = !(desc->bend > 0) ? 0 : desc->dim == 2 ? (desc->segment_count ? desc->vertex_count : 0) : 3 * desc->triangle_count / 2;   /* at most */
+    s.element_count = desc->segment_count + desc->triangle_count + desc->tet_count + hinges;
+    fsi__soft_layout(&s, &arena);
     r = fsi__arena_block(&arena, &desc->allocator, &s.block, &s.size);
     if (r != FSI_OK) return r;
-    fsi__soft_layout(&s, &arena, surface);
-    for (k = 0; k < FSI__KINDS; k++) s.work->begin[k + 1] = s.work->begin[k] + count[k];
+    fsi__soft_layout(&s, &arena);
     r = fsi__soft_fill(&s, desc);
     s.desc.x = s.work->rest_x; s.desc.segment = s.desc.triangle = s.desc.tet = s.desc.surface = NULL; s.desc.pin = NULL;
     if (r == FSI_OK && s.desc.integrator != FSI_SOFT_EXPLICIT) r = fsi__soft_matrix(&s);
-    if (r == FSI_OK && s.desc.integrator != FSI_SOFT_EXPLICIT && !s.desc.use_cg) {
-        fsi_cholesky_desc c;
-        memset(&c, 0, sizeof c);
-        c.allocator = desc->allocator;
-        r = fsi_cholesky_init(&s.factor, &s.K, &c);
-    }
-    if (r == FSI_OK && surface) r = fsi_bvh_init(&s.bvh, surface, &desc->allocator);
+    if (r == FSI_OK && s.desc.integrator != FSI_SOFT_EXPLICIT) r = fsi__soft_symbolic(&s);
+    if (r == FSI_OK && s.surface_count) r = fsi_bvh_init(&s.bvh, s.surface_count, &desc->allocator);
     if (r < 0) { fsi_soft_free(&s); return r; }
     *out = s;
     return FSI_OK;
