@@ -1437,16 +1437,19 @@ FSI_API void fsi_shape_free(fsi_shape *s) {
 }
 
 /* ------------------------------------------------------------------------------------------------ >>distance */
+static fsi_real fsi__sign(fsi_real x) { return x < 0 ? FSI_R(-1.) : FSI_R(1.); }
+
+static fsi_real fsi__largest_axis(fsi_vec3 q, fsi_vec3 s, fsi_vec3 *n) {       /* of q; n: unit along it with the sign in s */
+    if (q.x >= q.y && q.x >= q.z) { *n = fsi_vec(s.x, 0, 0); return q.x; }
+    if (q.y >= q.z) { *n = fsi_vec(0, s.y, 0); return q.y; }
+    *n = fsi_vec(0, 0, s.z);
+    return q.z;
+}
+
 static fsi_real fsi__distance_box(fsi_vec3 h, int dim, fsi_vec3 p, fsi_vec3 *n) {
-    fsi_vec3 q = fsi_vec(fsi__abs(p.x) - h.x, fsi__abs(p.y) - h.y, dim == 3 ? fsi__abs(p.z) - h.z : -FSI_REAL_MAX), o, s;
+    fsi_vec3 q = fsi_vec(fsi__abs(p.x) - h.x, fsi__abs(p.y) - h.y, dim == 3 ? fsi__abs(p.z) - h.z : -FSI_REAL_MAX), s = fsi_vec(fsi__sign(p.x), fsi__sign(p.y), fsi__sign(p.z)), o;
     fsi_real d;
-    s = fsi_vec(p.x < 0 ? FSI_R(-1.) : FSI_R(1.), p.y < 0 ? FSI_R(-1.) : FSI_R(1.), p.z < 0 ? FSI_R(-1.) : FSI_R(1.));
-    if (q.x <= 0 && q.y <= 0 && q.z <= 0) {                        /* inside: nearest face */
-        if (q.x >= q.y && q.x >= q.z) { *n = fsi_vec(s.x, 0, 0); return q.x; }
-        if (q.y >= q.z) { *n = fsi_vec(0, s.y, 0); return q.y; }
-        *n = fsi_vec(0, 0, s.z);
-        return q.z;
-    }
+    if (q.x <= 0 && q.y <= 0 && q.z <= 0) return fsi__largest_axis(q, s, n);   /* inside: nearest face */
     o = fsi_vec(fsi__max(q.x, 0), fsi__max(q.y, 0), fsi__max(q.z, 0));
     d = fsi__length(o);
     *n = fsi_vec(s.x * o.x / d, s.y * o.y / d, s.z * o.z / d);
@@ -1454,11 +1457,8 @@ static fsi_real fsi__distance_box(fsi_vec3 h, int dim, fsi_vec3 p, fsi_vec3 *n) 
 }
 
 static fsi_real fsi__distance_room(fsi_vec3 h, int dim, fsi_vec3 p, fsi_vec3 *n) { /* nearest of the walls */
-    fsi_vec3 d = fsi_vec(h.x - fsi__abs(p.x), h.y - fsi__abs(p.y), dim == 3 ? h.z - fsi__abs(p.z) : FSI_REAL_MAX);
-    if (d.x <= d.y && d.x <= d.z) { *n = fsi_vec(p.x < 0 ? FSI_R(1.) : FSI_R(-1.), 0, 0); return d.x; }
-    if (d.y <= d.z) { *n = fsi_vec(0, p.y < 0 ? FSI_R(1.) : FSI_R(-1.), 0); return d.y; }
-    *n = fsi_vec(0, 0, p.z < 0 ? FSI_R(1.) : FSI_R(-1.));
-    return d.z;
+    fsi_vec3 q = fsi_vec(fsi__abs(p.x) - h.x, fsi__abs(p.y) - h.y, dim == 3 ? fsi__abs(p.z) - h.z : -FSI_REAL_MAX);
+    return -fsi__largest_axis(q, fsi_vec(-fsi__sign(p.x), -fsi__sign(p.y), -fsi__sign(p.z)), n);
 }
 
 static fsi_real fsi__from_axis(fsi_vec3 v, fsi_real r, fsi_vec3 fallback, fsi_vec3 *n) { /* |v| - r with its gradient */
@@ -1509,6 +1509,8 @@ static fsi_real fsi__distance_grid(const fsi_shape *s, fsi_vec3 p, fsi_vec3 *n) 
     return fsi__from_axis(fsi_vec_sub(p, surface), 0, *n, n);
 }
 
+static fsi_quat fsi__quat_back(fsi_quat q) { q.x = -q.x; q.y = -q.y; q.z = -q.z; return q; }
+
 FSI_API fsi_real fsi_shape_distance(const fsi_shape *s, fsi_vec3 p, fsi_vec3 *normal) {
     fsi_vec3 n = fsi_vec(0, 1, 0), c;
     fsi_real d = FSI_REAL_MAX, ring;
@@ -1533,10 +1535,7 @@ FSI_API fsi_real fsi_shape_distance(const fsi_shape *s, fsi_vec3 p, fsi_vec3 *no
     case FSI_SHAPE_COMPOUND:
         for (i = 0; i < s->part_count; i++) {
             const fsi_shape_part *part = s->part + i;
-            fsi_quat back = part->q;
-            fsi_real e;
-            back.x = -back.x; back.y = -back.y; back.z = -back.z;
-            e = fsi_shape_distance(part->shape, fsi_quat_rotate(back, fsi_vec_sub(p, part->x)), &c);
+            fsi_real e = fsi_shape_distance(part->shape, fsi_quat_rotate(fsi__quat_back(part->q), fsi_vec_sub(p, part->x)), &c);
             if (e < d) { d = e; n = fsi_quat_rotate(part->q, c); }
         }
         break;
@@ -1557,10 +1556,8 @@ static void fsi__rigid_refresh(fsi_rigid *b, int dim) {
 }
 
 static fsi_quat fsi__quat_rate(const fsi_rigid *b, fsi_quat q) {   /* dq/dt = q (0, w_body) / 2, w_body = I_body^-1 R^T L */
-    fsi_quat back = q, o;
-    fsi_vec3 w;
-    back.x = -q.x; back.y = -q.y; back.z = -q.z;
-    w = fsi_mat3_mul_vec(&b->inverse_inertia_body, fsi_quat_rotate(back, b->L));
+    fsi_vec3 w = fsi_mat3_mul_vec(&b->inverse_inertia_body, fsi_quat_rotate(fsi__quat_back(q), b->L));
+    fsi_quat o;
     o.w = 0; o.x = w.x / 2; o.y = w.y / 2; o.z = w.z / 2;
     return fsi_quat_mul(q, o);
 }
@@ -2128,8 +2125,6 @@ static fsi_vec3 fsi__any_tangent(fsi_vec3 n) {                     /* unit, perp
     return fsi__unit(t);
 }
 
-static fsi_quat fsi__quat_back(fsi_quat q) { q.x = -q.x; q.y = -q.y; q.z = -q.z; return q; }
-
 /* Rotation of a away from its rest pose at b, world frame: twice the vector part of q_a (q_b q0)^-1. */
 static fsi_quat fsi__joint_turn(const fsi_rigid *a, const fsi_rigid *b, const fsi_joint *j) {
     fsi_quat e = fsi_quat_mul(a->q, fsi__quat_back(fsi_quat_mul(b->q, j->q0)));
@@ -2357,16 +2352,12 @@ static void fsi__joints_solve(fsi_solids *w, fsi_real h, const fsi__soft *soft, 
 }
 
 static int fsi__joint_valid(const fsi_solids *w, const fsi_joint_desc *d) {
-    fsi_real v[19];
+    const fsi_real v[] = {d->motor_speed, d->motor_limit, d->lower, d->upper, d->stiffness, d->damping, d->rest, d->max_force, d->max_torque, fsi_vec_dot(d->axis, d->axis)};
     int coordinate = d->kind == FSI_JOINT_HINGE || d->kind == FSI_JOINT_PRISMATIC;
-    v[0] = d->anchor.x; v[1] = d->anchor.y; v[2] = d->anchor.z; v[3] = d->axis.x; v[4] = d->axis.y; v[5] = d->axis.z;
-    v[6] = d->motor_speed; v[7] = d->motor_limit; v[8] = d->lower; v[9] = d->upper; v[10] = d->stiffness; v[11] = d->damping; v[12] = d->rest;
-    v[13] = d->anchor_b.x; v[14] = d->anchor_b.y; v[15] = d->anchor_b.z; v[16] = fsi_vec_dot(d->axis, d->axis);
-    v[17] = d->max_force; v[18] = d->max_torque;
-    if (d->kind < FSI_JOINT_POINT || d->kind > FSI_JOINT_SPRING || !fsi_all_finite(19, v) || d->max_force < 0 || d->max_torque < 0) return 0;
+    if (d->kind < FSI_JOINT_POINT || d->kind > FSI_JOINT_SPRING || !fsi_all_finite(sizeof v / sizeof *v, v) || !fsi__finite_vec(d->anchor) || !fsi__finite_vec(d->anchor_b)) return 0;
     if (d->a < 0 || d->b < 0 || d->a >= w->body_count || d->b >= w->body_count || d->a == d->b) return 0;
     if (w->body[d->a].inverse_mass == 0 && w->body[d->b].inverse_mass == 0) return 0;
-    if (d->motor_limit < 0 || d->stiffness < 0 || d->damping < 0 || (d->limit && !(d->lower <= d->upper))) return 0;
+    if (d->motor_limit < 0 || d->stiffness < 0 || d->damping < 0 || d->max_force < 0 || d->max_torque < 0 || (d->limit && !(d->lower <= d->upper))) return 0;
     if (!coordinate && (d->motor || d->limit)) return 0;
     if (d->motor && (d->stiffness > 0 || d->damping > 0)) return 0;
     if (d->kind == FSI_JOINT_SPRING && !(d->stiffness > 0 || d->damping > 0)) return 0;
@@ -5004,6 +4995,12 @@ typedef struct fsi__soft_system {        /* (cm M + ck K + cd Kd + cp g g^T) dx 
     fsi_real cm, ck, cd, cp;
 } fsi__soft_system;
 
+static fsi__soft_system fsi__soft_velocity_system(const fsi_soft *s, fsi_real dt) {      /* M + dt^2 K + dt C */
+    fsi__soft_system q;
+    q.cm = 1; q.ck = dt * (dt + s->desc.damping_stiffness); q.cd = q.cp = 0;
+    return q;
+}
+
 static void fsi__soft_diagonal(const fsi_real *x, fsi_real *y, void *user) {
     const fsi_soft *s = (const fsi_soft *)user;
     int i;
@@ -5204,12 +5201,11 @@ static fsi_result fsi__soft_implicit(fsi_soft *s, fsi_real dt) {
     for (i = 0; i < n; i++) {
         fsi_real x = s->x[i], v = s->v[i], push = 0;
         if (newmark) push = (w->step[i] - (w->kd ? s->desc.damping_stiffness * w->trial[i] : 0)) / s->mass[i / 3];  /* = a_0 + alpha v_0 */
-        w->y[i] = newmark ? ((x + dt * v) / (h * h) + push + alpha / h * x) / q.cm : ((x + dt * v) / (h * h) + alpha / h * x) / q.cm;
+        w->y[i] = ((x + dt * v) / (h * h) + push + alpha / h * x) / q.cm;
         w->z[i] = newmark ? x + h * v : x;
         w->x0[i] = x;
-        w->precondition[i] = w->fixed[i] ? (newmark ? h * (v + s->drive[i]) : dt * s->drive[i]) : 0;
+        w->jump[i] = w->fixed[i] ? (newmark ? h * (v + s->drive[i]) : dt * s->drive[i]) : 0;   /* the given change, until after the solve */
     }
-    fsi_copy(n, w->precondition, w->jump);      /* jump carries the given change through the solve */
     r = fsi__soft_newton(s, w->x0, &q, s->desc.newton, w->jump);
     if (r < 0) return r;
     w->response = s->report.iterations > 0 ? 1 / (h * h) : 0;         /* (cm M + K + ...) dx = f, dv = dx / h, f = j / h */
@@ -5250,8 +5246,7 @@ FSI_API fsi_result fsi_soft_finish(fsi_soft *s) {
     if (s->desc.integrator != FSI_SOFT_SPLIT) return FSI_OK;
     w = s->work;
     n = 3 * s->desc.vertex_count;
-    q.cm = 1; q.cd = 0; q.cp = 0;
-    q.ck = s->dt * (s->dt + s->desc.damping_stiffness);
+    q = fsi__soft_velocity_system(s, s->dt);
     for (i = 0; i < n; i++) {
         w->residual[i] = s->mass[i / 3] * s->v[i];
         w->y[i] = w->fixed[i] ? s->drive[i] : 0;
@@ -5792,12 +5787,23 @@ static void fsi__soft_zones(fsi_soft *s, fsi_real dt) {
     if (round) fsi__patch_base(s);
 }
 
-/* Walls of one call. Nodes they push: their velocity is in work->gradient, weighted by the impulses in work->other, 0 at all others. */
+/* What contact changes in v from z on, and the energy it may leave. Nodes that walls push: the walls' velocity is in work->gradient, weighted by the impulses
+   in work->other, 0 at all others. */
 typedef struct fsi__soft_push {
+    fsi_soft *s;
+    fsi_real dt;
     int hits;
     fsi_real spread;          /* s: elasticity spread the impulses, it weighs (dt + beta) times its change of force; 0: the masses alone took them */
-    double work;              /* of the impulses as they were given, J */
+    double given;             /* work of the walls' impulses as they were given, J */
+    double most, work;        /* largest energy allowed but for the work; work of the share that was tried last */
 } fsi__soft_push;
+
+static fsi__soft_push fsi__soft_push_begin(fsi_soft *s, fsi_real dt) {
+    fsi__soft_push p;
+    memset(&p, 0, sizeof p);
+    p.s = s; p.dt = dt;
+    return p;
+}
 
 /* Speed after a bounce: restitution acts on the approach before the step's forces (they pull on by `more`), and gives back no more than falling that far takes. */
 static fsi_real fsi__soft_bounce(fsi_real restitution, fsi_real before, fsi_real now) {
@@ -5806,7 +5812,8 @@ static fsi_real fsi__soft_bounce(fsi_real restitution, fsi_real before, fsi_real
 }
 
 /* Vertices against obstacles: velocities, or overlaps (open). */
-static fsi_result fsi__soft_walls(fsi_soft *s, const fsi_obstacle *o, int count, fsi_real dt, int open, fsi__soft_push *push) {
+static fsi_result fsi__soft_walls(fsi__soft_push *push, const fsi_obstacle *o, int count, int open) {
+    fsi_soft *s = push->s;
     int i, k;
     for (k = 0; k < count; k++)
         for (i = 0; i < s->desc.vertex_count; i++) {
@@ -5819,12 +5826,12 @@ static fsi_result fsi__soft_walls(fsi_soft *s, const fsi_obstacle *o, int count,
             fsi__site_make(s, i, x, &a);
             if (open) { push->hits += fsi__soft_open(s, &a, NULL, n, gap); continue; }
             vn = fsi_vec_dot(fsi_vec_sub(before, v), n);
-            target = fsi__soft_target(gap, dt);
+            target = fsi__soft_target(gap, push->dt);
             if (vn < target) target = fsi__max(target, fsi__soft_bounce(o[k].restitution, fsi_vec_dot(fsi_vec_sub(fsi_vec_load(s->work->x0 + 3 * i), v), n), vn));
             vn = fsi__soft_hit(s, &a, NULL, n, v, target, o[k].friction);
             if (!(vn > 0)) continue;
             push->hits++;
-            push->work += (double)(s->mass[i] * fsi_vec_dot(v, fsi_vec_sub(fsi_vec_load(s->v + 3 * i), before)));
+            push->given += (double)(s->mass[i] * fsi_vec_dot(v, fsi_vec_sub(fsi_vec_load(s->v + 3 * i), before)));
             s->work->other[i] += vn;                                           /* mean velocity of what pushes here */
             fsi_vec_store(s->work->gradient + 3 * i, fsi_vec_mad(mean, fsi_vec_sub(v, mean), vn / s->work->other[i]));
         }
@@ -5836,9 +5843,8 @@ static fsi_result fsi__soft_walls(fsi_soft *s, const fsi_obstacle *o, int count,
 static fsi_result fsi__soft_spread(fsi_soft *s, fsi_real dt) {
     fsi__soft_work *w = s->work;
     size_t i, n = 3 * (size_t)s->desc.vertex_count;
-    fsi__soft_system q;
+    fsi__soft_system q = fsi__soft_velocity_system(s, dt);
     fsi_result r;
-    q.cm = 1; q.ck = dt * (dt + s->desc.damping_stiffness); q.cd = q.cp = 0;
     for (i = 0; i < n; i++) {
         w->y[i] = s->v[i] - w->z[i];
         w->residual[i] = 0;
@@ -5852,20 +5858,22 @@ static fsi_result fsi__soft_spread(fsi_soft *s, fsi_real dt) {
     return r < 0 ? r : FSI_OK;
 }
 
-/* Energy after dt with the velocities z + share (v - z), J. *work: of the walls until then; their impulse is m dv - (dt + beta) (f - f_0) where elasticity
-   spread it to all nodes, f_0 (in work->other): forces without them. */
-static double fsi__soft_ahead(fsi_soft *s, fsi_real dt, fsi_real share, const fsi__soft_push *push, double *work) {
+/* Energy after dt with the velocities z + share (v - z), less the work of the walls until then and what is allowed, J. Their impulse is
+   m dv - (dt + beta) (f - f_0) where elasticity spread it to all nodes, f_0 (in work->other): forces without them. */
+static double fsi__soft_excess(double share, void *user) {
+    fsi__soft_push *p = (fsi__soft_push *)user;
+    fsi_soft *s = p->s;
     fsi__soft_work *w = s->work;
     double e;
     int i, n = 3 * s->desc.vertex_count;
     for (i = 0; i < n; i++) {
-        w->step[i] = w->z[i] + share * (s->v[i] - w->z[i]);
-        w->trial[i] = s->x[i] + dt * w->step[i];
+        w->step[i] = w->z[i] + (fsi_real)share * (s->v[i] - w->z[i]);
+        w->trial[i] = s->x[i] + p->dt * w->step[i];
     }
-    e = fsi__soft_total(s, w->trial, w->step, push->spread > 0 ? w->residual : NULL);
-    *work = (double)share * push->work;
-    for (i = 0; i < n && push->spread > 0 && share > 0; i++) *work -= (double)(push->spread * (w->residual[i] - w->other[i]) * w->gradient[i]);
-    return e;
+    e = fsi__soft_total(s, w->trial, w->step, p->spread > 0 ? w->residual : NULL);
+    p->work = (double)(fsi_real)share * p->given;
+    for (i = 0; i < n && p->spread > 0 && share > 0; i++) p->work -= (double)(p->spread * (w->residual[i] - w->other[i]) * w->gradient[i]);
+    return e - p->work - p->most;
 }
 
 /* Energy when the step began, J: v of then is in x0, Newmark has added jump to x. */
@@ -5876,28 +5884,20 @@ static double fsi__soft_began(fsi_soft *s, int jumped) {
     return fsi__soft_total(s, s->work->trial, s->work->x0, NULL);
 }
 
-typedef struct fsi__soft_trial { fsi_soft *s; fsi_real dt; const fsi__soft_push *push; double most, work; } fsi__soft_trial;
-static double fsi__soft_excess(double share, void *user) {
-    fsi__soft_trial *q = (fsi__soft_trial *)user;
-    double e = fsi__soft_ahead(q->s, q->dt, (fsi_real)share, q->push, &q->work);
-    return e - q->work - q->most;
-}
-
 /* Contact changed v from z. A bounce, or elasticity that was solved without it, can then give back more than was lost: the share of the change stays that leaves
-   the energy less the work of walls at what it was (began) or would be without contact. Returns the work. */
-static double fsi__soft_calm(fsi_soft *s, fsi_real dt, double began, const fsi__soft_push *push) {
+   the energy less the work of walls at what it was (began) or would be without contact. */
+static void fsi__soft_calm(fsi__soft_push *p, double began) {
+    fsi_soft *s = p->s;
     size_t i, n = 3 * (size_t)s->desc.vertex_count;
-    fsi__soft_trial q;
     double share;
-    q.s = s; q.dt = dt; q.push = push; q.most = began;
-    if (!(push->spread > 0) && !(fsi__soft_excess(1, &q) > 0)) return q.work;              /* most often: no need to look further */
-    q.most = 0;
-    q.most = fsi__soft_excess(0, &q);
+    p->most = began;
+    if (!(p->spread > 0) && !(fsi__soft_excess(1, p) > 0)) return;                         /* most often: no need to look further */
+    p->most = 0;
+    p->most = fsi__soft_excess(0, p);
     fsi_copy(n, s->work->residual, s->work->other);
-    if (began > q.most) q.most = began;
-    share = fsi__safe_share(fsi__soft_excess, &q);
+    if (began > p->most) p->most = began;
+    share = fsi__safe_share(fsi__soft_excess, p);
     for (i = 0; i < n && share < 1; i++) s->v[i] = s->work->z[i] + (fsi_real)share * (s->v[i] - s->work->z[i]);
-    return q.work;
 }
 
 /* From z to x nodes were moved to open overlaps. Where others would meet on the way, all go back. */
@@ -5925,10 +5925,9 @@ static double fsi__soft_after(fsi_soft *s, fsi_real dt) {      /* energy after a
 /* Stage 3 after the velocities: overlaps are opened. What that puts into elasticity and gravity is work. */
 static fsi_result fsi__soft_part(fsi_soft *s, const fsi_obstacle *obstacle, int count, fsi_real dt, int own) {
     double before = fsi__soft_after(s, dt);
-    fsi__soft_push push;
+    fsi__soft_push push = fsi__soft_push_begin(s, dt);
     fsi_result r;
     int i;
-    memset(&push, 0, sizeof push);
     fsi_copy(3 * (size_t)s->desc.vertex_count, s->x, s->work->z);
     if (own) push.hits = fsi__soft_self(s, dt, FSI__SELF_OPEN);
     if (push.hits) push.hits = fsi__soft_keep_open(s);
@@ -5939,7 +5938,7 @@ static fsi_result fsi__soft_part(fsi_soft *s, const fsi_obstacle *obstacle, int 
             turn = fsi_vec_mad(turn, fsi_vec_cross(fsi_vec_sub(fsi_vec_load(s->x + 3 * i), fsi_vec_load(s->work->z + 3 * i)), fsi_vec_load(s->v + 3 * i)), -s->mass[i]);
         fsi__soft_balance(s, &b, fsi_vec(0, 0, 0), turn);
     }
-    r = fsi__soft_walls(s, obstacle, count, dt, 1, &push);
+    r = fsi__soft_walls(&push, obstacle, count, 1);
     if (push.hits && r == FSI_OK) s->contact_work += fsi__soft_after(s, dt) - before;
     return r;
 }
@@ -5957,7 +5956,7 @@ FSI_API fsi_result fsi_soft_contact(fsi_soft *s, const fsi_obstacle *obstacle, i
     w = s->work;
     jumped = w->jumps;
     s->contact_work = 0;
-    memset(&push, 0, sizeof push);
+    push = fsi__soft_push_begin(s, dt);
     fsi__soft_jump(s);
     fsi_copy(n, s->v, w->z);
     if (s->desc.self_collision) {
@@ -5965,19 +5964,19 @@ FSI_API fsi_result fsi_soft_contact(fsi_soft *s, const fsi_obstacle *obstacle, i
         r = fsi_bvh_build(&s->bvh, &f);
         if (r != FSI_OK) return r;
         own = fsi__soft_self(s, dt, FSI__SELF_HIT);    /* before the walls: only theirs is spread, so momentum of these stays exact */
-        if (own) { began = fsi__soft_began(s, jumped); fsi__soft_calm(s, dt, began, &push); }
+        if (own) { began = fsi__soft_began(s, jumped); fsi__soft_calm(&push, began); }
         fsi_copy(n, s->v, w->z);
     }
     fsi_fill(n, 0, w->gradient);
     fsi_fill(n, 0, w->other);
-    r = fsi__soft_walls(s, obstacle, count, dt, 0, &push);
+    r = fsi__soft_walls(&push, obstacle, count, 0);
     if (contacts) *contacts = own + push.hits;
     if (push.hits && s->desc.tet_count && s->K.rows && r == FSI_OK) {
         r = fsi__soft_spread(s, dt);
         push.spread = dt + s->desc.damping_stiffness;
     }
-    if (push.hits && r == FSI_OK) s->contact_work = fsi__soft_calm(s, dt, own ? began : fsi__soft_began(s, jumped), &push);
     if (own + push.hits == 0 || r != FSI_OK) return r;
+    if (push.hits) { fsi__soft_calm(&push, own ? began : fsi__soft_began(s, jumped)); s->contact_work = push.work; }
     return fsi__soft_part(s, obstacle, count, dt, own);
 }
 
