@@ -2717,14 +2717,17 @@ static uint64_t fsi__cell_key(const fsi_solids *w, int i, fsi_vec3 lo, fsi_real 
     return (z << 26 | y << 13 | x) << 24 | (uint64_t)i;            /* 13 bits each, then the body */
 }
 
+#define FSI__ROW ((uint64_t)1 << 13)                               /* from a cell to the next in y and in z */
+#define FSI__LAYER ((uint64_t)1 << 26)
 static void fsi__broad_phase(fsi_solids *w, fsi_real dt) {
+    static const uint64_t ahead[4] = {FSI__ROW, FSI__LAYER - FSI__ROW, FSI__LAYER, FSI__LAYER + FSI__ROW};
     struct fsi__solids_work *k = w->work;
     fsi_vec3 lo, hi;
     ptrdiff_t i, n = w->body_count;
     fsi_real cell;
     uint64_t *key;
     size_t s, row[4] = {0, 0, 0, 0}, t;
-    int small, c, j, dz[4] = {0, 1, 1, 1}, dy[4] = {1, -1, 0, 1}, rows = w->desc.dim == 3 ? 4 : 1;
+    int small, c, j, rows = w->desc.dim == 3 ? 4 : 1;
     k->pairs = 0; k->capped = 0;
     FSI__OMP(parallel for schedule(static) if (n > 512))
     for (i = 0; i < n; i++) fsi__bounds_make(w, (int)i, dt);
@@ -2742,11 +2745,9 @@ static void fsi__broad_phase(fsi_solids *w, fsi_real dt) {
         int a = (int)(key[s] & 0xffffffu);
         for (t = s + 1; t < (size_t)small && (key[t] >> 24) <= at + 1; t++) fsi__pair_try(w, a, (int)(key[t] & 0xffffffu));
         for (c = 0; c < rows; c++) {
-            uint64_t first = at + ((uint64_t)dz[c] << 26) - 1, last;
-            if (dy[c] > 0) first += 1u << 13; else if (dy[c] < 0) first -= 1u << 13;
-            last = first + 2;
-            while (row[c] < (size_t)small && (key[row[c]] >> 24) < first) row[c]++;
-            for (t = row[c]; t < (size_t)small && (key[t] >> 24) <= last; t++) fsi__pair_try(w, a, (int)(key[t] & 0xffffffu));
+            uint64_t beside = at + ahead[c];
+            while (row[c] < (size_t)small && (key[row[c]] >> 24) + 1 < beside) row[c]++;
+            for (t = row[c]; t < (size_t)small && (key[t] >> 24) <= beside + 1; t++) fsi__pair_try(w, a, (int)(key[t] & 0xffffffu));
         }
     }
 }
@@ -4385,17 +4386,6 @@ FSI_API fsi_result fsi_mesh_torus(fsi_mesh *mesh, fsi_vec3 center, fsi_real ring
 }
 
 /* ------------------------------------------------------------------------------------------------ >>sampling */
-static void fsi__sample_put(const fsi_surface *s, int e, const fsi_real *w, fsi_real *position, int32_t *element, fsi_real *weight, size_t at) {
-    fsi_vec3 p = fsi_vec(0, 0, 0);
-    int c;
-    for (c = 0; c < s->dim; c++) {
-        p = fsi_vec_mad(p, fsi_vec_load(s->x + 3 * s->index[s->dim * e + c]), w[c]);
-        if (weight) weight[(size_t)s->dim * at + (size_t)c] = w[c];
-    }
-    if (position) fsi_vec_store(position + 3 * at, p);
-    if (element) element[at] = e;
-}
-
 FSI_API size_t fsi_surface_sample(const fsi_surface *s, fsi_real spacing, fsi_real *position, int32_t *element, fsi_real *weight, fsi_real *area,
                                   size_t room) {
     size_t used = 0;
@@ -4403,6 +4393,7 @@ FSI_API size_t fsi_surface_sample(const fsi_surface *s, fsi_real spacing, fsi_re
     if (!s || fsi_surface_check(s) != FSI_OK || !fsi__finite(spacing) || !(spacing > 0)) return 0;
     for (e = 0; e < s->element_count; e++) {
         fsi_real longest = 0, whole = fsi__length(fsi_surface_normal(s, e)), w[3];
+        fsi_vec3 p;
         int n;
         for (c = 0; c < s->dim; c++)
             longest = fsi__max(longest, fsi__length(fsi_vec_sub(fsi_vec_load(s->x + 3 * s->index[s->dim * e + c]),
@@ -4418,7 +4409,12 @@ FSI_API size_t fsi_surface_sample(const fsi_surface *s, fsi_real spacing, fsi_re
                     w[2] = ((fsi_real)j + third) / (fsi_real)n;
                     w[0] = 1 - w[1] - w[2];
                 }
-                fsi__sample_put(s, e, w, position, element, weight, used);
+                for (p = fsi_vec(0, 0, 0), c = 0; c < s->dim; c++) {
+                    p = fsi_vec_mad(p, fsi_vec_load(s->x + 3 * s->index[s->dim * e + c]), w[c]);
+                    if (weight) weight[(size_t)s->dim * used + (size_t)c] = w[c];
+                }
+                if (position) fsi_vec_store(position + 3 * used, p);
+                if (element) element[used] = e;
                 if (area) area[used] = whole / (fsi_real)(s->dim == 3 ? n * n : n);
             }
     }
@@ -4431,7 +4427,7 @@ FSI_API size_t fsi_surface_sample(const fsi_surface *s, fsi_real spacing, fsi_re
    stiffness is the sum of r^T r) and geo, the rest of the exact stiffness. */
 enum { FSI__SEG, FSI__BEND, FSI__TRI, FSI__FOLD, FSI__TET, FSI__KINDS };
 static const int fsi__kind_nodes[FSI__KINDS] = {2, 3, 3, 4, 4};
-static const int fsi__kind_rows[FSI__KINDS] = {4, 1, 9, 1, 6};
+static const int fsi__kind_rows[FSI__KINDS] = {4, 1, 9, 1, 6}, fsi__kind_material[FSI__KINDS] = {1, 1, 3, 1, 6};   /* rows; without the positive part of geo */
 #define FSI__REST 10                     /* numbers kept per element: Dm^-1 (up to 9) and V; hinges: rest angle and stiffness */
 #define FSI__SOFT_BATCH 1024                  /* elements whose stiffness is computed (in parallel) before it is added (in order) */
 
@@ -4930,11 +4926,10 @@ static void fsi__soft_assemble(fsi_soft *s, const fsi_real *x, int hessian) {
         for (k = 0; k < count; k++) {
             fsi__elem o;
             fsi_real *ke = w->batch + 144 * k;
-            int n = 3 * fsi__kind_nodes[fsi__soft_kind(w, begin + (int)k)], exact;
+            int kind = fsi__soft_kind(w, begin + (int)k), n = 3 * fsi__kind_nodes[kind], exact;
             fsi__soft_eval(s, begin + (int)k, x, hessian, &o);
             exact = hessian == 1 && o.has_geo;
-            if (hessian == 1 && o.rows == 9) o.rows = 3;                      /* exact: geo instead of its positive rows */
-            if (hessian == 1 && o.rows == 4) o.rows = 1;
+            if (hessian == 1) o.rows = fsi__imin(o.rows, fsi__kind_material[kind]);   /* exact: geo instead of its positive rows */
             for (i = 0; i < n; i++)
                 for (j = 0; j < (exact ? n : i + 1); j++) {                   /* rows alone: symmetric to the bit */
                     fsi_real c = exact ? o.geo[i][j] : 0;
