@@ -4003,10 +4003,9 @@ typedef struct fsi__stuff {
     fsi_real *out_x; int32_t *out_tet; int vertices, tets;  /* NULL in the counting pass */
 } fsi__stuff;
 
-static int fsi__stuff_node(const fsi__stuff *s, const int c[3]) {             /* number of the node there; -1: outside */
-    int a;
-    for (a = 0; a < 3; a++) if (c[a] < 0 || c[a] > 2 * s->n[a]) return -1;
-    return c[0] / 2 + (s->n[0] + 1) * (c[1] / 2 + (s->n[1] + 1) * (c[2] / 2 + (s->n[2] + 1) * (c[0] & 1)));
+FSI__INLINE int fsi__stuff_node(const fsi__stuff *s, const int c[3]) {        /* number of the node there; -1: outside */
+    if (c[0] < 0 || c[1] < 0 || c[2] < 0 || c[0] > 2 * s->n[0] || c[1] > 2 * s->n[1] || c[2] > 2 * s->n[2]) return -1;
+    return (c[0] >> 1) + (s->n[0] + 1) * ((c[1] >> 1) + (s->n[1] + 1) * ((c[2] >> 1) + (s->n[2] + 1) * (c[0] & 1)));
 }
 
 static void fsi__stuff_place(const fsi__stuff *s, int node, int c[3]) {
@@ -4099,8 +4098,8 @@ static void fsi__stuff_snap(fsi__stuff *s, fsi_real *best, fsi_real *goal) {
     for (n = 0; n < s->nodes; n++) best[n] = 1;
     for (n = 0; n < s->nodes; n++) {
         fsi__stuff_place(s, n, c);
-        for (e = 0; e < 7; e++) {
-            int m = fsi__stuff_node(s, c) < 0 ? -1 : fsi__stuff_other(s, c, e);
+        for (e = 0; e < 7 && fsi__stuff_node(s, c) >= 0; e++) {
+            int m = fsi__stuff_other(s, c, e);
             if (m < 0 || !(s->phi[n] * s->phi[m] < 0)) continue;
             for (side = 0; side < 2; side++) {
                 int u = side ? m : n, v = side ? n : m;
@@ -4120,26 +4119,28 @@ static void fsi__stuff_snap(fsi__stuff *s, fsi_real *best, fsi_real *goal) {
 }
 
 static void fsi__stuff_all(fsi__stuff *s) {            /* 4 tetrahedra around every pair of neighbouring centres */
-    static const int ring[5][2] = {{-1, -1}, {1, -1}, {1, 1}, {-1, 1}, {-1, -1}};
-    int axis, i, j, k, r, q;
+    static const int ring[4][2] = {{-1, -1}, {1, -1}, {1, 1}, {-1, 1}};
+    int axis, i, j, k, r;
     for (i = 0; i < 8 * s->nodes; i++) s->id[i] = -1;
     s->vertices = s->tets = 0;
     for (axis = 0; axis < 3; axis++)
         for (k = 0; k < s->n[2]; k++)
             for (j = 0; j < s->n[1]; j++)
                 for (i = 0; i < s->n[0]; i++) {
-                    int c[3] = {2 * i + 1, 2 * j + 1, 2 * k + 1}, node[4];
+                    int c[3] = {2 * i + 1, 2 * j + 1, 2 * k + 1}, node[4], corner[4];
                     node[0] = fsi__stuff_node(s, c);
                     c[axis] += 2;
                     node[1] = fsi__stuff_node(s, c);
-                    c[axis]--;                         /* centre of the square between them; two of its corners */
-                    for (r = 0; r < 4 && node[1] >= 0; r++) {
-                        for (q = 0; q < 2; q++) {
-                            int d[3] = {c[0], c[1], c[2]};
-                            d[(axis + 1) % 3] += ring[r + q][0];
-                            d[(axis + 2) % 3] += ring[r + q][1];
-                            node[2 + q] = fsi__stuff_node(s, d);
-                        }
+                    if (node[1] < 0) continue;
+                    for (r = 0; r < 4; r++) {          /* of the square between them */
+                        int d[3] = {c[0], c[1], c[2]};
+                        d[axis]--;
+                        d[(axis + 1) % 3] += ring[r][0];
+                        d[(axis + 2) % 3] += ring[r][1];
+                        corner[r] = fsi__stuff_node(s, d);
+                    }
+                    for (r = 0; r < 4; r++) {
+                        node[2] = corner[r]; node[3] = corner[(r + 1) % 4];
                         fsi__stuff_clip(s, node);
                     }
                 }
@@ -5613,7 +5614,7 @@ static fsi_real fsi__edges_distance(const fsi_real *x, const int32_t *e, const i
 
 /* A pair is a vertex a and an element b (first = 1) or two edges (first = 2): the first `first` of its dim + 1 nodes are a's. Their distance at positions x,
    and the nearest points *p and *r of both. */
-static fsi_real fsi__pair_distance(const fsi_soft *s, const fsi_real *x, int first, const int32_t *a, const int32_t *b, fsi_vec3 *p, fsi_vec3 *r, int *inside) {
+FSI__INLINE fsi_real fsi__pair_distance(const fsi_soft *s, const fsi_real *x, int first, const int32_t *a, const int32_t *b, fsi_vec3 *p, fsi_vec3 *r, int *inside) {
     fsi_vec3 c[3];
     fsi_real w[3], d2;
     int k, dim = s->desc.dim;
@@ -5658,34 +5659,40 @@ static void fsi__soft_collides(fsi__soft_pairs *q, int first, const int32_t *a, 
     for (i = 1; i < n; i++) s->work->zone[fsi__root(s->work->zone, node[i])] = fsi__root(s->work->zone, node[0]);
 }
 
-/* One pair of the own surface; a and b are touched at site_a and site_b. Neighbours keep the distance they have at rest. */
-static void fsi__soft_pair(fsi__soft_pairs *q, int first, const int32_t *a, const int32_t *b, int site_a, int site_b) {
+/* Both sides of a pair are touched at `at`, n from b to a: velocities so that the gap is not closed, or an overlap opened. */
+static void fsi__soft_respond(fsi__soft_pairs *q, int site_a, int site_b, fsi_vec3 at, fsi_vec3 n, fsi_real gap) {
     fsi_soft *s = q->s;
-    fsi_real d, gap, missing, thick = s->desc.thickness, rest = FSI_REAL_MAX;
-    fsi_vec3 p, r, n, at, skip[2];
-    fsi__site u, v;
-    int i, inside;
-    for (i = 0; i < s->desc.dim + 1 - first; i++) if (a[0] == b[i] || (first == 2 && a[1] == b[i])) return;
+    fsi_real missing;
+    fsi__site a, b;
+    fsi__site_make(s, site_a, at, &a);
+    fsi__site_make(s, site_b, at, &b);
+    if (q->what == FSI__SELF_OPEN) { q->hits += fsi__soft_open(s, &a, &b, n, gap); return; }
+    missing = fsi__soft_hit(s, &a, &b, n, fsi_vec(0, 0, 0), fsi__soft_target(gap, q->dt), s->desc.friction);
+    q->hits += missing > 0;
+    q->missing = fsi__max(q->missing, missing);
+}
+
+/* One pair of the own surface, touched at site_a and site_b. Neighbours keep the distance they have at rest. */
+static void fsi__soft_pair(fsi__soft_pairs *q, int first, const int32_t *a, const int32_t *b, int site_a, int site_b) {
+    const fsi_soft *s = q->s;
+    fsi_real d, thick = s->desc.thickness, rest = FSI_REAL_MAX;
+    fsi_vec3 p, r, skip[2];
+    int inside;
     d = fsi__pair_distance(s, s->x, first, a, b, &p, &r, &inside);
     if (!(d > 0)) return;
     if (q->what == FSI__SELF_CHECK) { fsi__soft_collides(q, first, a, b, d); return; }
     if (!inside || (q->what == FSI__SELF_HIT && d - thick > fsi__soft_way(q, first, a, b))) return;
     if (d < 2 * thick) rest = fsi__pair_distance(s, s->work->rest_x, first, a, b, skip, skip + 1, &inside);
-    gap = d - fsi__min(thick, rest * FSI_R(0.9));
-    n = fsi_vec_scale(fsi_vec_sub(p, r), 1 / d);
-    at = first == 1 ? p : fsi_vec_scale(fsi_vec_add(p, r), FSI_R(0.5));
-    fsi__site_make(s, site_a, at, &u);
-    fsi__site_make(s, site_b, at, &v);
-    if (q->what == FSI__SELF_OPEN) { q->hits += fsi__soft_open(s, &u, &v, n, gap); return; }
-    missing = fsi__soft_hit(s, &u, &v, n, fsi_vec(0, 0, 0), fsi__soft_target(gap, q->dt), s->desc.friction);
-    q->hits += missing > 0;
-    q->missing = fsi__max(q->missing, missing);
+    fsi__soft_respond(q, site_a, site_b, first == 1 ? p : fsi_vec_scale(fsi_vec_add(p, r), FSI_R(0.5)), fsi_vec_scale(fsi_vec_sub(p, r), 1 / d),
+                      d - fsi__min(thick, rest * FSI_R(0.9)));
 }
 
 static int fsi__soft_visit(int element, void *user) {                          /* vertex against element */
     fsi__soft_pairs *q = (fsi__soft_pairs *)user;
-    int32_t vertex = q->own;
-    fsi__soft_pair(q, 1, &vertex, q->s->surface + q->s->desc.dim * element, q->own, q->s->desc.vertex_count + element);
+    const int32_t *t = q->s->surface + q->s->desc.dim * element, vertex = q->own;
+    int k;
+    for (k = 0; k < q->s->desc.dim; k++) if (t[k] == vertex) return 0;
+    fsi__soft_pair(q, 1, &vertex, t, q->own, q->s->desc.vertex_count + element);
     return 0;
 }
 
@@ -5701,6 +5708,7 @@ static int fsi__soft_visit_edges(int element, void *user) {                    /
     int k;
     for (k = fsi__imax(s->work->edge_first[element], q->own + 1); k < s->work->edge_first[element + 1]; k++) {
         other = s->work->edge + 3 * k;
+        if (mine[0] == other[0] || mine[0] == other[1] || mine[1] == other[0] || mine[1] == other[1]) continue;
         if (!fsi__edge_outside(s->x + 3 * other[0], s->x + 3 * other[1], q)) fsi__soft_pair(q, 2, mine, other, mine[2], other[2]);
     }
     return 0;
