@@ -1447,7 +1447,8 @@ static fsi_real fsi__largest_axis(fsi_vec3 q, fsi_vec3 s, fsi_vec3 *n) {       /
 }
 
 static fsi_real fsi__distance_box(fsi_vec3 h, int dim, fsi_vec3 p, fsi_vec3 *n) {
-    fsi_vec3 q = fsi_vec(fsi__abs(p.x) - h.x, fsi__abs(p.y) - h.y, dim == 3 ? fsi__abs(p.z) - h.z : -FSI_REAL_MAX), s = fsi_vec(fsi__sign(p.x), fsi__sign(p.y), fsi__sign(p.z)), o;
+    fsi_vec3 q = fsi_vec(fsi__abs(p.x) - h.x, fsi__abs(p.y) - h.y, dim == 3 ? fsi__abs(p.z) - h.z : -FSI_REAL_MAX);
+    fsi_vec3 s = fsi_vec(fsi__sign(p.x), fsi__sign(p.y), fsi__sign(p.z)), o;
     fsi_real d;
     if (q.x <= 0 && q.y <= 0 && q.z <= 0) return fsi__largest_axis(q, s, n);   /* inside: nearest face */
     o = fsi_vec(fsi__max(q.x, 0), fsi__max(q.y, 0), fsi__max(q.z, 0));
@@ -2352,9 +2353,11 @@ static void fsi__joints_solve(fsi_solids *w, fsi_real h, const fsi__soft *soft, 
 }
 
 static int fsi__joint_valid(const fsi_solids *w, const fsi_joint_desc *d) {
-    const fsi_real v[] = {d->motor_speed, d->motor_limit, d->lower, d->upper, d->stiffness, d->damping, d->rest, d->max_force, d->max_torque, fsi_vec_dot(d->axis, d->axis)};
+    const fsi_real v[] = {d->motor_speed, d->motor_limit, d->lower, d->upper, d->stiffness, d->damping, d->rest, d->max_force, d->max_torque,
+                          fsi_vec_dot(d->axis, d->axis)};
     int coordinate = d->kind == FSI_JOINT_HINGE || d->kind == FSI_JOINT_PRISMATIC;
-    if (d->kind < FSI_JOINT_POINT || d->kind > FSI_JOINT_SPRING || !fsi_all_finite(sizeof v / sizeof *v, v) || !fsi__finite_vec(d->anchor) || !fsi__finite_vec(d->anchor_b)) return 0;
+    if (d->kind < FSI_JOINT_POINT || d->kind > FSI_JOINT_SPRING) return 0;
+    if (!fsi_all_finite(sizeof v / sizeof *v, v) || !fsi__finite_vec(d->anchor) || !fsi__finite_vec(d->anchor_b)) return 0;
     if (d->a < 0 || d->b < 0 || d->a >= w->body_count || d->b >= w->body_count || d->a == d->b) return 0;
     if (w->body[d->a].inverse_mass == 0 && w->body[d->b].inverse_mass == 0) return 0;
     if (d->motor_limit < 0 || d->stiffness < 0 || d->damping < 0 || d->max_force < 0 || d->max_torque < 0 || (d->limit && !(d->lower <= d->upper))) return 0;
@@ -5614,7 +5617,8 @@ static fsi_real fsi__edges_distance(const fsi_real *x, const int32_t *e, const i
 
 /* A pair is a vertex a and an element b (first = 1) or two edges (first = 2): the first `first` of its dim + 1 nodes are a's. Their distance at positions x,
    and the nearest points *p and *r of both. */
-FSI__INLINE fsi_real fsi__pair_distance(const fsi_soft *s, const fsi_real *x, int first, const int32_t *a, const int32_t *b, fsi_vec3 *p, fsi_vec3 *r, int *inside) {
+FSI__INLINE fsi_real fsi__pair_distance(const fsi_soft *s, const fsi_real *x, int first, const int32_t *a, const int32_t *b, fsi_vec3 *p, fsi_vec3 *r,
+                                        int *inside) {
     fsi_vec3 c[3];
     fsi_real w[3], d2;
     int k, dim = s->desc.dim;
@@ -5726,7 +5730,8 @@ static int fsi__soft_visit_all(fsi_soft *s, const fsi_real *u, fsi_real dt, int 
     for (i = 0; i < n; i++) mean = fsi_vec_mad(mean, fsi_vec_load(u + 3 * i), 1 / (fsi_real)n);
     for (i = 0; i < n; i++) fast = fsi__max(fast, fsi__length(fsi_vec_sub(fsi_vec_load(u + 3 * i), mean)));
     for (i = 0; i < n + s->work->edge_count; i++) {
-        int own = i < n ? i : i - n, a = i < n ? i : s->work->edge[3 * own], b = i < n ? i : s->work->edge[3 * own + 1];  /* both ends of an edge, or twice the vertex */
+        int own = i < n ? i : i - n;                           /* vertices, then edges; a and b: both ends, or twice the vertex */
+        int a = i < n ? i : s->work->edge[3 * own], b = i < n ? i : s->work->edge[3 * own + 1];
         fsi_vec3 lo, hi, box;
         fsi_real reach;                                        /* both may come towards each other: the own way and the longest */
         if (i < n && !s->work->outside[i]) continue;
