@@ -1714,9 +1714,50 @@ FSI_API fsi_result fsi_interface_moved(fsi_interface *face, fsi_grid *grid, int 
     return FSI_OK;
 }
 
+/* Crossings, covered cells and closed faces of all solids; 0: no memory. */
+static int fsi__interface_cross(fsi_interface *f) {
+    int s, e, axis, from[3], to[3];
+    for (s = 0; s < f->solids; s++) {
+        const fsi_surface *surface = &f->solid[s]->surface;
+        const fsi_bvh_node *root = f->bvh[s].node;
+        if (!surface->element_count || !fsi__cell_range(f, root->lo, root->hi, from, to)) continue;
+        for (e = 0; e < surface->element_count; e++)
+            for (axis = 0; axis < f->dim; axis++)
+                if (!fsi__cross_lines(f, s, e, axis, root->lo, root->hi, from, to)) return 0;
+        if (surface->closed) fsi__cover(f, s, from, to);
+    }
+    for (s = 0; s < f->solids; s++)
+        if (fsi__closed_range(f, s, from, to) && !fsi__cover_seams(f, s, from, to)) return 0;
+    for (s = 0; s < f->crossings; s++) {
+        const fsi_crossing *c = f->crossing + s;
+        int i[3];
+        size_t cell;
+        if (!f->desc.fractions || !f->solid[c->solid]->surface.closed) f->open[c->axis][c->face] = 0;
+        fsi__face_ijk(f, c->axis, (size_t)c->face, i);
+        cell = fsi__cell_index(f, i);
+        if (!f->covered[cell] && !f->covered[cell - (size_t)fsi__stride(f, c->axis)]) f->shells = 1;
+    }
+    return fsi__crossing_sort(f);
+}
+
+static fsi_result fsi__interface_occlude(fsi_interface *f, fsi_grid *grid) {   /* hands it to the grid */
+    int axis;
+    memset(&f->occlusion, 0, sizeof f->occlusion);
+    f->occlusion.solid = f->covered;
+    for (axis = 0; axis < f->dim; axis++) {
+        if (f->shells || f->desc.fractions) f->occlusion.open[axis] = f->open[axis];
+        f->occlusion.blocked[axis] = f->blocked[axis];
+        f->occlusion.velocity[axis] = f->velocity[axis];
+    }
+    f->occlusion.hit_fn = fsi__occlusion_hit;
+    f->occlusion.user = f;
+    f->occlusion.smooth = f->desc.smooth;
+    return fsi_grid_set_occlusion(grid, &f->occlusion);
+}
+
 FSI_API fsi_result fsi_interface_detect(fsi_interface *face, fsi_grid *grid, fsi_coupled *const *solid, int count) {
     fsi_result r;
-    int s, e, axis, from[3], to[3];
+    int k;
     if (!face || !face->block || !grid || !grid->block || grid->cells != face->cells) return FSI_ERR_STATE;
     if (count < 0 || (count && !solid)) return FSI_ERR_ARGUMENT;
     r = fsi__interface_trees(face, solid, count);
@@ -1724,46 +1765,16 @@ FSI_API fsi_result fsi_interface_detect(fsi_interface *face, fsi_grid *grid, fsi
     fsi__interface_clear(face);
     face->solid = solid;
     face->solids = count;
-    if (!fsi__interface_remember(face)) return FSI_ERR_MEMORY;
-    for (s = 0; s < count; s++) {
-        const fsi_bvh_node *root = face->bvh[s].node;
-        if (!solid[s]->surface.element_count || !fsi__cell_range(face, root->lo, root->hi, from, to)) continue;
-        for (e = 0; e < solid[s]->surface.element_count; e++)
-            for (axis = 0; axis < face->dim; axis++)
-                if (!fsi__cross_lines(face, s, e, axis, root->lo, root->hi, from, to)) return FSI_ERR_MEMORY;
-        if (solid[s]->surface.closed) fsi__cover(face, s, from, to);
-    }
-    for (s = 0; s < count; s++)
-        if (fsi__closed_range(face, s, from, to) && !fsi__cover_seams(face, s, from, to)) return FSI_ERR_MEMORY;
-    if (!fsi__crossing_sort(face)) return FSI_ERR_MEMORY;
-    for (s = 0; s < face->crossings; s++) {
-        const fsi_crossing *c = face->crossing + s;
-        int i[3];
-        size_t cell;
-        if (!face->desc.fractions || !solid[c->solid]->surface.closed) face->open[c->axis][c->face] = 0;
-        fsi__face_ijk(face, c->axis, (size_t)c->face, i);
-        cell = fsi__cell_index(face, i);
-        if (!face->covered[cell] && !face->covered[cell - (size_t)fsi__stride(face, c->axis)]) face->shells = 1;
-    }
+    if (!fsi__interface_remember(face) || !fsi__interface_cross(face)) return FSI_ERR_MEMORY;
     if (face->desc.fractions) {
         r = fsi__fractions(face);
         if (r != FSI_OK) return r;
-        for (s = 0; s < face->crossings && face->desc.smooth; s++)       /* the flow goes on into closed solids: only shells hide */
-            if (solid[face->crossing[s].solid]->surface.closed) face->blocked[face->crossing[s].axis][face->crossing[s].face] = 0;
+        for (k = 0; k < face->crossings && face->desc.smooth; k++)       /* the flow goes on into closed solids: only shells hide */
+            if (solid[face->crossing[k].solid]->surface.closed) face->blocked[face->crossing[k].axis][face->crossing[k].face] = 0;
     }
     fsi__interface_uncover(face, grid);
     if (face->desc.smooth) fsi__interface_continue(face, grid);
-    memset(&face->occlusion, 0, sizeof face->occlusion);
-    face->occlusion.solid = face->covered;
-    for (axis = 0; axis < face->dim; axis++) {
-        if (face->shells || face->desc.fractions) face->occlusion.open[axis] = face->open[axis];
-        face->occlusion.blocked[axis] = face->blocked[axis];
-        face->occlusion.velocity[axis] = face->velocity[axis];
-    }
-    face->occlusion.hit_fn = fsi__occlusion_hit;
-    face->occlusion.user = face;
-    face->occlusion.smooth = face->desc.smooth;
-    return fsi_grid_set_occlusion(grid, &face->occlusion);
+    return fsi__interface_occlude(face, grid);
 }
 
 /* ---- Rows of J. */
@@ -4907,22 +4918,23 @@ static fsi_result fsi__slip_prepare(fsi_slip *s, fsi_real dt) {
     return r;
 }
 
-/* b = -rho h * outflow of the starts, in cells and ghosts. */
-static void fsi__slip_rhs(fsi_slip *s, fsi_real *b) {
-    const fsi_interface *f = &s->interface;
-    size_t cells = s->grid->cells;
-    fsi_real scale = -s->grid->desc.rho * s->grid->h, *bg = b + cells;
+static void fsi__slip_ghost_outflow(const fsi_slip *s, fsi_real scale, fsi_real *out) {        /* scale times what flows out of every ghost */
     int i;
-    fsi_copy(cells, s->grid->rhs, b);
-    fsi_fill((size_t)s->ghosts, 0, bg);
-    for (i = 0; i < f->sides; i++) {
-        b[f->side[i].cell] += scale * (s->flux[i] + f->side[i].share * (fsi_real)f->side[i].sign * s->wall[i]);
-        bg[s->ghost[i]] -= scale * s->flux[i];
-    }
+    fsi_fill((size_t)s->ghosts, 0, out);
+    for (i = 0; i < s->interface.sides; i++) out[s->ghost[i]] -= scale * s->flux[i];
     for (i = 0; i < s->links; i++) {
-        bg[s->link[i].a] += scale * s->link_flux[i];
-        if (s->link[i].b >= 0) bg[s->link[i].b] -= scale * s->link_flux[i];
+        out[s->link[i].a] += scale * s->link_flux[i];
+        if (s->link[i].b >= 0) out[s->link[i].b] -= scale * s->link_flux[i];
     }
+}
+/* b = -rho h * outflow of the starts, in cells and ghosts. */
+static void fsi__slip_rhs(const fsi_slip *s, fsi_real *b) {
+    const fsi_interface *f = &s->interface;
+    fsi_real scale = -s->grid->desc.rho * s->grid->h;
+    int i;
+    fsi_copy(s->grid->cells, s->grid->rhs, b);
+    for (i = 0; i < f->sides; i++) b[f->side[i].cell] += scale * (s->flux[i] + f->side[i].share * (fsi_real)f->side[i].sign * s->wall[i]);
+    fsi__slip_ghost_outflow(s, scale, b + s->grid->cells);
 }
 
 /* u = u* - grad p^ / rho; fluxes likewise. */
@@ -5545,12 +5557,7 @@ FSI_API double fsi_slip_max_divergence(const fsi_slip *slip) {
         }
         if (fabs(out) / h > most) most = fabs(out) / h;
     }
-    for (i = 0; i < slip->ghosts; i++) slip->vec[1][i] = 0;
-    for (i = 0; i < f->sides; i++) slip->vec[1][slip->ghost[i]] -= slip->flux[i];
-    for (i = 0; i < slip->links; i++) {
-        slip->vec[1][slip->link[i].a] += slip->link_flux[i];
-        if (slip->link[i].b >= 0) slip->vec[1][slip->link[i].b] -= slip->link_flux[i];
-    }
+    if (slip->ghosts) fsi__slip_ghost_outflow(slip, 1, slip->vec[1]);
     for (i = 0; i < slip->ghosts; i++) if (fabs((double)slip->vec[1][i]) / h > most) most = fabs((double)slip->vec[1][i]) / h;
     return most;
 }
