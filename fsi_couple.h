@@ -3907,10 +3907,9 @@ FSI_API fsi_result fsi_world_add_guest(fsi_world *w, const fsi_guest *guest) {
 /* v* of all solids, and their doors. */
 static fsi_result fsi__world_begin(fsi_world *w, fsi_real dt, int joined) {
     fsi_real keep = 1 / (1 + dt * w->damping);
-    fsi_result r = fsi_solids_forces(&w->solids, dt);
+    fsi_result r;
     int i, a;
     size_t f;
-    if (r < 0) return r;
     if (w->damping > 0) {
         for (a = 0; a < w->grid.dim; a++) for (f = 0; f < w->grid.faces[a]; f++) w->grid.u[a][f] *= keep;
         for (i = 0; i < w->solids.body_count; i++) {
@@ -3918,6 +3917,8 @@ static fsi_result fsi__world_begin(fsi_world *w, fsi_real dt, int joined) {
             if (b->kind == FSI_RIGID_DYNAMIC && (r = fsi_solids_set_velocity(&w->solids, i, fsi_vec_scale(b->v, keep), fsi_vec_scale(b->w, keep))) < 0) return r;
         }
     }
+    if ((r = fsi_solids_forces(&w->solids, dt)) < 0) return r;
+    if ((r = fsi_solids_hold(&w->solids, dt)) < 0) return r;
     for (w->door_count = 0, i = 0; i < w->solids.body_count; i++) {
         if (w->solids.body[i].shape->surface.vertex_count == 0) continue;                /* planes, rooms, height fields */
         r = joined ? fsi_solids_coupled_joined(&w->solids, i, &w->door[w->door_count]) : fsi_solids_coupled(&w->solids, i, &w->door[w->door_count]);

@@ -128,6 +128,7 @@
 #define fsi_solids_join fsi_solids_join_f32
 #define fsi_solids_step fsi_solids_step_f32
 #define fsi_solids_forces fsi_solids_forces_f32
+#define fsi_solids_hold fsi_solids_hold_f32
 #define fsi_solids_move fsi_solids_move_f32
 #define fsi_solids_set_externals fsi_solids_set_externals_f32
 #define fsi_solids_set_pose fsi_solids_set_pose_f32
@@ -348,6 +349,10 @@ typedef struct fsi_rigid {
     fsi_rigid_kind kind;
     int32_t group, ghost, user;
     int32_t touching;         /* contacts and joints of the last step */
+    /* Impulse and moment about the centre of mass, N s, N m s */
+    fsi_vec3 push[2], push_before[2]; /* that contact and joints gave in the last move, and in the one before */
+    fsi_vec3 load[2], load_before[2]; /* that forces gave in the last fsi_solids_forces, and in the one before */
+    fsi_vec3 held[2];         /* that fsi_solids_hold gave, until the next move takes it back */
 } fsi_rigid;
 
 /* ------------------------------------------------------------------------------------------------ >>contact */
@@ -515,6 +520,9 @@ FSI_API fsi_result fsi_solids_step(fsi_solids *w, fsi_real dt);
 
 /* The stages of a step, in order: forces (v*), [coupling changes velocities], move (contact, joints and positions together). */
 FSI_API fsi_result fsi_solids_forces(fsi_solids *w, fsi_real dt);
+/* Optional, between forces and a coupled solve: contacts and joints press once more as they did for two steps, and fsi_solids_move takes that back before it solves
+   them anew. A fluid then sees bodies at rest at rest; without it every solve begins with bodies that fall for dt. Changes velocities only; momentum stays exact. */
+FSI_API fsi_result fsi_solids_hold(fsi_solids *w, fsi_real dt);
 /* Finds contacts, then in every substep: a share of the step's velocity change, impulses of contacts and joints, new positions.
    Externals get their impulses here and move themselves afterwards. */
 FSI_API fsi_result fsi_solids_move(fsi_solids *w, fsi_real dt);
@@ -2551,6 +2559,7 @@ FSI_API fsi_result fsi_solids_set_pose(fsi_solids *w, int body, fsi_vec3 x, fsi_
     if (!fsi__solids_has(w, body) || !fsi__pose_valid(w, x, q)) return FSI_ERR_ARGUMENT;
     b = w->body + body;
     b->x = x; b->q = fsi_quat_unit(q);
+    b->push[0] = b->push[1] = fsi_vec(0, 0, 0);                    /* what it touched is not there */
     fsi__rigid_refresh(b, w->desc.dim);
     return FSI_OK;
 }
@@ -3014,6 +3023,50 @@ static void fsi__collide(fsi_solids *w, fsi_real dt, fsi_real scale) {
 }
 
 /* ------------------------------------------------------------------------------------------------ >>step */
+/* ---- What contact and joints will do, for a solve that must know before the move. Body of mass m, fluid of mass m_a that moves with it at u, their net load G,
+   held impulse h: the solve gives w = (G + h + m_a u) / (m + m_a), contact then j = max(0, h - m w). With h = the last j the error h + G and w shrink by
+   sqrt(m_a / (m + m_a)) a step for any masses; with h = 0 the fluid ends at G / m and stays there.
+   The smaller of two pushes: an impact is not repeated. Less what the forces no longer ask for: who is pulled off leaves. And where the push does not come
+   (the floor has gone) a body is off by h dt / m for one step: half its size at most. */
+static fsi_real fsi__load_dot(const fsi_rigid *b, const fsi_vec3 *p, const fsi_vec3 *q) {        /* p . M^-1 q */
+    return b->inverse_mass * fsi_vec_dot(p[0], q[0]) + fsi_vec_dot(p[1], fsi_mat3_mul_vec(&b->inverse_inertia, q[1]));
+}
+
+static void fsi__hold_give(fsi_rigid *b, fsi_real share) {         /* held times share into the velocities */
+    b->v = fsi_vec_mad(b->v, b->held[0], share * b->inverse_mass);
+    b->L = fsi_vec_mad(b->L, b->held[1], share);
+    b->w = fsi_mat3_mul_vec(&b->inverse_inertia, b->L);
+}
+
+static void fsi__hold_release(fsi_solids *w) {
+    int i;
+    for (i = 0; i < w->body_count; i++) {
+        fsi_rigid *b = w->body + i;
+        if (fsi__load_dot(b, b->held, b->held) > 0) fsi__hold_give(b, -1);
+        b->held[0] = b->held[1] = fsi_vec(0, 0, 0);
+    }
+}
+
+FSI_API fsi_result fsi_solids_hold(fsi_solids *w, fsi_real dt) {
+    fsi_real last;
+    int i, k;
+    if (!w || !w->block) return FSI_ERR_STATE;
+    if (!fsi__positive(dt)) return FSI_ERR_ARGUMENT;
+    fsi__hold_release(w);
+    last = ((const fsi__solids_head *)w->block)->h * (fsi_real)w->desc.substeps;
+    for (i = 0; i < w->body_count && last > 0; i++) {
+        fsi_rigid *b = w->body + i;
+        fsi_real scale = dt / last, pp = fsi__load_dot(b, b->push, b->push), share;
+        if (!(pp > 0)) continue;
+        share = fsi__min(1, fsi__load_dot(b, b->push, b->push_before) / pp);
+        share = fsi__min(share, 1 + fsi__load_dot(b, b->push, b->load_before) / pp - fsi__load_dot(b, b->push, b->load) / (pp * scale));
+        share = fsi__min(share, FSI_R(0.5) * b->shape->bound / (dt * scale * fsi__sqrt(pp * b->inverse_mass)));
+        for (k = 0; k < 2 && share > 0; k++) b->held[k] = fsi_vec_scale(b->push[k], share * scale);
+        if (share > 0) fsi__hold_give(b, 1);
+    }
+    return FSI_OK;
+}
+
 FSI_API fsi_result fsi_solids_forces(fsi_solids *w, fsi_real dt) {
     ptrdiff_t i, n;
     if (!w || !w->block) return FSI_ERR_STATE;
@@ -3021,6 +3074,7 @@ FSI_API fsi_result fsi_solids_forces(fsi_solids *w, fsi_real dt) {
     n = w->body_count;
     for (i = 0; i < n; i++)
         if (!fsi__finite_vec(w->body[i].force) || !fsi__finite_vec(w->body[i].torque)) return FSI_ERR_NUMERIC;
+    fsi__hold_release(w);
     for (i = 0; i < n; i++) {
         fsi_rigid *b = w->body + i;
         b->v_start = b->v; b->L_start = b->L;
@@ -3031,6 +3085,8 @@ FSI_API fsi_result fsi_solids_forces(fsi_solids *w, fsi_real dt) {
             if (b->linear_damping > 0) b->v = fsi_vec_scale(b->v, fsi__exp(-dt * b->linear_damping));
             if (b->angular_damping > 0) b->L = fsi_vec_scale(b->L, fsi__exp(-dt * b->angular_damping));
             b->w = fsi_mat3_mul_vec(&b->inverse_inertia, b->L);
+            b->load_before[0] = b->load[0]; b->load_before[1] = b->load[1];
+            b->load[0] = fsi_vec_scale(fsi_vec_sub(b->v, b->v_start), b->mass); b->load[1] = fsi_vec_sub(b->L, b->L_start);
         }
         b->force = b->torque = fsi_vec(0, 0, 0);
     }
@@ -3342,7 +3398,7 @@ static int fsi__step_rescue(fsi_solids *w) {
         fsi_rigid *b = w->body + i;
         if (fsi__finite_vec(b->x) && fsi__finite_vec(b->v) && fsi__finite_vec(b->w) && fsi__finite_vec(b->L) && fsi__finite(b->q.w)) continue;
         *b = w->work->before[i];
-        b->v = b->w = b->L = b->v_start = b->L_start = fsi_vec(0, 0, 0);
+        b->v = b->w = b->L = b->v_start = b->L_start = b->push[0] = b->push[1] = fsi_vec(0, 0, 0);
         lost++;
     }
     if (!lost) return 0;
@@ -3364,6 +3420,7 @@ FSI_API fsi_result fsi_solids_move(fsi_solids *w, fsi_real dt) {
     if (!fsi__positive(dt)) return FSI_ERR_ARGUMENT;
     for (i = 0; i < w->body_count; i++)
         if (!fsi__finite_vec(w->body[i].v) || !fsi__finite_vec(w->body[i].L)) return FSI_ERR_NUMERIC;
+    fsi__hold_release(w);
     memcpy(w->work->before, w->body, (size_t)w->body_count * sizeof *w->body);
     head = (fsi__solids_head *)w->block;
     scale = head->h > 0 ? fsi__min(1, dt / (fsi_real)w->desc.substeps / head->h) : 0;   /* a longer step never multiplies the guess */
@@ -3391,6 +3448,9 @@ FSI_API fsi_result fsi_solids_move(fsi_solids *w, fsi_real dt) {
         fsi_rigid *b = w->body + i;
         fsi__velocity_take(b, w->work->vel + i);
         b->v_start = b->v; b->L_start = b->L;
+        b->push_before[0] = b->push[0]; b->push_before[1] = b->push[1];
+        b->push[0] = fsi_vec_scale(fsi_vec_sub(b->v, w->work->before[i].v), b->touching ? b->mass : 0);
+        b->push[1] = fsi_vec_scale(fsi_vec_sub(b->L, w->work->before[i].L), b->touching ? 1 : 0);
     }
     head->h = st.h;
     w->time += (double)dt;
