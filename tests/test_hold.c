@@ -120,7 +120,7 @@ TEST heap_comes_to_rest(void) {
     CHECK_MOST(s[1].water, 0.2 * s[0].water);
     CHECK_MOST(s[1].water, 0.1);
     CHECK_MOST(s[1].body, 0.02);
-    ASSERT(lie(20, 3, 3, 1, 400, s));                  /* not held: 0.46 m/s */
+    ASSERT(lie(20, 3, 3, 1, 400, s));
     if (verbose()) printf("  heap of 12, 3D: fastest water %.1e m/s, body %.1e m/s\n", s[0].water, s[0].body);
     CHECK_MOST(s[0].water, 0.1);
     CHECK_MOST(s[0].body, 0.02);
