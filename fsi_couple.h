@@ -246,6 +246,7 @@ typedef struct fsi_interface {
     fsi_real *was;            /* [3 vertices of all open surfaces] where they were in the last detect */
     int was_count, was_room;
     int started;              /* 1 after the first detect */
+    int lean;                 /* private, set by fsi_couple: 1 = solids may work out places and masses when asked */
     fsi_bvh *bvh;             /* [solids] tree over each surface */
     int bvh_room;
     int bins[3];              /* private: the box in bins, so that a ray asks only the solids near it; 0 = few solids, asked one after the other */
@@ -353,15 +354,12 @@ typedef struct fsi_couple {
     int *first;               /* [solids + 1] first of each solid in by_solid */
     int32_t *by_solid;        /* [sides] sides ordered by solid */
     size_t *row;              /* [sides] first entry of the side in q (dense solids) */
-    fsi_real *v_before;       /* v* of the dense solids, one after the other: for the ledger */
+    fsi_real *v_before;       /* v* of the dense solids that take impulses, one after the other: for the ledger */
     fsi_real *q;              /* rows of J F, F F^T = M^-1 (dense solids) */
-    fsi_real *F;              /* dense: [dof * rank]; one after the other */
-    size_t *F_at;             /* [solids + 1] */
-    fsi_real *K;              /* dense: (I + F^T J^T beta J F)^-1 [rank * rank]; nodal: diagonal of K */
+    fsi_real *K;              /* dense: L, rows of its lower triangle, L L^T = I + F^T J^T beta J F; nodal: diagonal of K */
     size_t *K_at;             /* [solids + 1] */
-    fsi_real *coef[8];        /* [columns] work */
+    fsi_real *coef[8];        /* [columns] work; the last three only with nodal solids */
     fsi_real *cells[3];       /* [cells] work */
-    fsi_real *K_full;         /* dense: K itself / scale, for the columns of the V-cycle; as K */
     fsi_mg_group *group;      /* [solids] columns of the dense solids */
     fsi_mg_rank rank;
     int32_t *side_cell;       /* [sides] cell and factor of Z, ordered by solid */
@@ -1190,18 +1188,19 @@ static int fsi__cell_range(const fsi_interface *f, const fsi_real *lo, const fsi
 
 static int fsi__closed_range(const fsi_interface *f, int solid, int *from, int *to) {             /* the same of a solid; 0: none, or it is not closed */
     const fsi_surface *s = &f->solid[solid]->surface;
-    return s->closed && s->element_count && fsi__cell_range(f, f->bvh[solid].node->lo, f->bvh[solid].node->hi, from, to);
+    return s->closed && s->element_count && fsi__cell_range(f, f->bvh[solid].lo, f->bvh[solid].hi, from, to);
 }
 
-static fsi_result fsi__coupled_check(const fsi_coupled *s, int dim) {
+static fsi_result fsi__coupled_check(const fsi_coupled *s, int dim, int lean) {
     fsi_result r;
     int i, nodes;
     if (!s) return FSI_ERR_ARGUMENT;
     r = fsi_surface_check(&s->surface);
     if (r != FSI_OK) return r;
-    if (s->surface.dim != dim || s->dof < 0 || (s->dof && (!s->v || !s->inverse_mass)) || (!s->node && s->dof && !s->row_fn)) return FSI_ERR_ARGUMENT;
+    if (s->surface.dim != dim || s->dof < 0 || (s->dof && (!s->v || (!s->inverse_mass && !(lean && s->mass_fn && !s->node)))) || (!s->node && s->dof && !s->row_fn)) return FSI_ERR_ARGUMENT;
+    if (s->surface.vertex_count && !s->surface.x && !(lean && s->surface.closed)) return FSI_ERR_ARGUMENT;
     if (s->dof && !fsi_all_finite((size_t)s->dof, s->v)) return FSI_ERR_ARGUMENT;
-    if (!s->node) return fsi_all_finite((size_t)s->dof * (size_t)s->dof, s->inverse_mass) ? FSI_OK : FSI_ERR_ARGUMENT;
+    if (!s->node) return !s->inverse_mass || fsi_all_finite((size_t)s->dof * (size_t)s->dof, s->inverse_mass) ? FSI_OK : FSI_ERR_ARGUMENT;
     nodes = s->dof / 3;
     for (i = 0; i < nodes; i++)
         if (!fsi__finite(s->inverse_mass[i]) || s->inverse_mass[i] < 0) return FSI_ERR_ARGUMENT;
@@ -1348,9 +1347,9 @@ static int fsi__occlusion_hit(void *user, fsi_vec3 a, fsi_vec3 b, fsi_real *t, f
 
 /* Nearer hit of solid i, ties to the lower number. */
 static void fsi__interface_try(const fsi_interface *face, int i, fsi_vec3 a, fsi_vec3 b, fsi_hit *hit, int *solid, int *found) {
-    const fsi_bvh_node *root = face->bvh[i].node;
+    const fsi_bvh *root = face->bvh + i;
     fsi_hit h;
-    if (face->bvh[i].nodes == 0 || fsi__max(a.x, b.x) < root->lo[0] || fsi__min(a.x, b.x) > root->hi[0] || fsi__max(a.y, b.y) < root->lo[1] ||
+    if (root->nodes == 0 || fsi__max(a.x, b.x) < root->lo[0] || fsi__min(a.x, b.x) > root->hi[0] || fsi__max(a.y, b.y) < root->lo[1] ||
         fsi__min(a.y, b.y) > root->hi[1]) return;                                        /* nowhere near; 2D surfaces ignore z */
     if (face->dim == 3 && (fsi__max(a.z, b.z) < root->lo[2] || fsi__min(a.z, b.z) > root->hi[2])) return;
     if (!fsi_bvh_first_hit(face->bvh + i, a, b, &h)) return;
@@ -1402,7 +1401,7 @@ static fsi_result fsi__interface_sort(fsi_interface *f, int count) {
     all = f->bins[0] * f->bins[1] * f->bins[2];
     if (!FSI__GROW(f, bin, bin_room, 0, 6 * (size_t)count)) { f->bins[0] = 0; return FSI_ERR_MEMORY; }
     for (i = 0; i < count; i++) {
-        const fsi_bvh_node *n = f->bvh[i].node;
+        const fsi_bvh *n = f->bvh + i;
         int32_t *r = f->bin + 6 * i;
         memset(r, 0, 6 * sizeof *r);
         r[3] = -1;                                                                       /* no surface: nowhere */
@@ -1433,18 +1432,18 @@ static fsi_result fsi__interface_trees(fsi_interface *f, fsi_coupled *const *sol
     fsi_result r;
     int i;
     for (i = 0; i < count; i++) {
-        r = fsi__coupled_check(solid[i], f->dim);
+        r = fsi__coupled_check(solid[i], f->dim, f->lean);
         if (r != FSI_OK) return r;
     }
     if (!FSI__GROW(f, bvh, bvh_room, f->bvh_room, count) || !FSI__GROW(f, submerged, submerged_room, 0, count)) return FSI_ERR_MEMORY;
     for (i = 0; i < count; i++) {
         const fsi_surface *s = &solid[i]->surface;
-        if (s->element_count > f->bvh[i].capacity) {
+        if (s->element_count > f->bvh[i].capacity && !s->rest) {
             fsi_bvh_free(f->bvh + i);
             r = fsi_bvh_init(f->bvh + i, s->element_count, &f->desc.allocator);
             if (r != FSI_OK) return r;
         }
-        if (f->bvh[i].block) r = fsi_bvh_build(f->bvh + i, s);
+        if (f->bvh[i].block || s->rest) r = fsi_bvh_build(f->bvh + i, s);
         if (r != FSI_OK) return r;
     }
     return fsi__interface_sort(f, count);
@@ -1719,7 +1718,7 @@ static int fsi__interface_cross(fsi_interface *f) {
     int s, e, axis, from[3], to[3];
     for (s = 0; s < f->solids; s++) {
         const fsi_surface *surface = &f->solid[s]->surface;
-        const fsi_bvh_node *root = f->bvh[s].node;
+        const fsi_bvh *root = f->bvh + s;
         if (!surface->element_count || !fsi__cell_range(f, root->lo, root->hi, from, to)) continue;
         for (e = 0; e < surface->element_count; e++)
             for (axis = 0; axis < f->dim; axis++)
@@ -1891,7 +1890,7 @@ static double fsi__volume_below(const fsi_surface *s, fsi_vec3 n, fsi_real d) {
         fsi_vec3 x[4];
         int count = 0;
         for (k = 0; k < m; k++) {
-            fsi_vec3 a = fsi_vec_sub(fsi_vec_load(s->x + 3 * s->index[m * e + k]), o), b = fsi_vec_sub(fsi_vec_load(s->x + 3 * s->index[m * e + (k + 1) % m]), o);
+            fsi_vec3 a = fsi_vec_sub(fsi_surface_place(s, s->index[m * e + k]), o), b = fsi_vec_sub(fsi_surface_place(s, s->index[m * e + (k + 1) % m]), o);
             fsi_real ha = fsi_vec_dot(n, a), hb = fsi_vec_dot(n, b);
             if (m == 2) { a.z = b.z = 0; }
             if (ha < 0) x[count++] = a;
@@ -1960,7 +1959,7 @@ static void fsi__interface_submerged(fsi_interface *f, const fsi_grid *g) {
     double cell = (double)f->h * (double)f->h * (f->dim == 3 ? (double)f->h : 1);
     size_t c;
     int s;
-    for (s = 0; s < f->solids; s++) f->submerged[s] = g->phi && f->solid[s]->surface.element_count ? fsi__submerged(f, g, &f->solid[s]->surface, f->bvh[s].node->lo, f->bvh[s].node->hi) : 0;
+    for (s = 0; s < f->solids; s++) f->submerged[s] = g->phi && f->solid[s]->surface.element_count ? fsi__submerged(f, g, &f->solid[s]->surface, f->bvh[s].lo, f->bvh[s].hi) : 0;
     for (c = 0; c < f->cells && !g->phi; c++) if (f->covered[c]) f->submerged[f->owner[c]] += cell;
 }
 
@@ -2064,8 +2063,7 @@ static void fsi__share_lines(fsi_interface *f, const fsi_surface *s, int e, int 
     int b = (a + 1) % 3, c = (a + 2) % 3, i[3], v, first, last, n;
     fsi_real x[3][3], lo = FSI_REAL_MAX, hi = -FSI_REAL_MAX;
     fsi_vec3 normal = fsi_surface_normal(s, e);
-    for (v = 0; v < 3; v++)
-        for (n = 0; n < 3; n++) x[v][n] = (s->x[3 * s->index[3 * e + v] + n] - fsi__get(f->origin, n)) / f->h;
+    for (v = 0; v < 3; v++) fsi_vec_store(x[v], fsi_vec_scale(fsi_vec_sub(fsi_surface_place(s, s->index[3 * e + v]), f->origin), 1 / f->h));
     for (v = 0; v < 3; v++) { lo = fsi__min(lo, x[v][a]); hi = fsi__max(hi, x[v][a]); }
     first = (int)fsi__clamp(fsi__floor(lo), 1, (fsi_real)f->n[a]);
     last = (int)fsi__clamp(fsi__ceil(hi), 0, (fsi_real)f->n[a] - 1);
@@ -2104,7 +2102,7 @@ static void fsi__share_lines(fsi_interface *f, const fsi_surface *s, int e, int 
 
 /* A solid smaller than a cell may close far more than it fills: the factor that makes its shares along an axis add up to its volume, at most 1. */
 static fsi_real fsi__share_grain(const fsi_interface *f, int solid, int axis, const int *from, const int *to) {
-    const fsi_bvh_node *root = f->bvh[solid].node;
+    const fsi_bvh *root = f->bvh + solid;
     double sum = 0, volume;
     int i[3], k;
     for (k = 0; k < f->dim; k++) if (root->hi[k] - root->lo[k] > f->h) return 1;
@@ -2154,7 +2152,7 @@ static fsi_result fsi__fractions(fsi_interface *f) {
     for (k = 0; k < 2; k++)
         for (s = 0; s < f->solids; s++) {
             const fsi_surface *surface = &f->solid[s]->surface;
-            const fsi_bvh_node *root = f->bvh[s].node;
+            const fsi_bvh *root = f->bvh + s;
             if (!fsi__closed_range(f, s, from, to)) continue;
             if (k == 1) { fsi__share_cover(f, s, from, to); continue; }
             for (e = 0; e < surface->element_count; e++)
@@ -2208,8 +2206,8 @@ static fsi_result fsi__fraction_sides(fsi_interface *f, const fsi_grid *g) {
 #define FSI__REGIONS 64                  /* closed regions told apart */
 #define FSI__BUBBLE_LAYER 65536          /* bubble_near = number + layer times this */
 static void fsi__bubble_extra(const fsi_couple *c, const fsi_real *x, fsi_real *y);
-enum { FSI__B_OFFSET, FSI__B_FIRST, FSI__B_BY, FSI__B_ROW, FSI__B_Q, FSI__B_F, FSI__B_FAT, FSI__B_K, FSI__B_KAT, FSI__B_COEF, FSI__B_CELLS,
-       FSI__B_LAMBDA, FSI__B_VELOCITY, FSI__B_BEFORE, FSI__B_KFULL, FSI__B_GROUP, FSI__B_SCELL, FSI__B_SFACTOR, FSI__B_E, FSI__B_CWORK, FSI__B_GY, FSI__B_NULL, FSI__B_BUBBLE, FSI__B_BW, FSI__B_BF, FSI__B_BNEAR, FSI__B_KRYLOV,
+enum { FSI__B_OFFSET, FSI__B_FIRST, FSI__B_BY, FSI__B_ROW, FSI__B_Q, FSI__B_K, FSI__B_KAT, FSI__B_COEF, FSI__B_CELLS,
+       FSI__B_LAMBDA, FSI__B_VELOCITY, FSI__B_BEFORE, FSI__B_GROUP, FSI__B_SCELL, FSI__B_SFACTOR, FSI__B_E, FSI__B_CWORK, FSI__B_GY, FSI__B_NULL, FSI__B_BUBBLE, FSI__B_BW, FSI__B_BF, FSI__B_BNEAR, FSI__B_KRYLOV,
        FSI__B_VECTOR, FSI__B_WEIGHT, FSI__B_SMALL, FSI__B_BFACE, FSI__B_HALF, FSI__B_COUNT };
 
 /* Room for count items in list number slot; old contents are kept. NULL: no memory (the old list stays). */
@@ -2263,6 +2261,7 @@ FSI_API void fsi_couple_free(fsi_couple *couple) {
 
 FSI_API fsi_result fsi_couple_detect(fsi_couple *couple, fsi_coupled *const *solid, int count) {
     if (!couple || !couple->grid) return FSI_ERR_STATE;
+    couple->interface.lean = 1;
     return fsi_interface_detect(&couple->interface, couple->grid, solid, count);
 }
 
@@ -2329,11 +2328,11 @@ FSI__INLINE const fsi_side *fsi__side_of(const fsi_couple *c, int i) { return c-
 /* Sides sorted by solid, columns of every solid. */
 static int fsi__mono_lists(fsi_couple *c) {
     fsi_interface *f = &c->interface;
-    size_t entries = 0, fs = 0, ks = 0;
+    size_t entries = 0, ks = 0;
     int i, s, biggest = 0;
     if (!FSI__ROOM(c, offset, int, FSI__B_OFFSET, f->solids + 1) || !FSI__ROOM(c, first, int, FSI__B_FIRST, f->solids + 2) ||
         !FSI__ROOM(c, by_solid, int32_t, FSI__B_BY, f->sides) || !FSI__ROOM(c, row, size_t, FSI__B_ROW, f->sides) ||
-        !FSI__ROOM(c, F_at, size_t, FSI__B_FAT, f->solids + 1) || !FSI__ROOM(c, K_at, size_t, FSI__B_KAT, f->solids + 1) ||
+        !FSI__ROOM(c, K_at, size_t, FSI__B_KAT, f->solids + 1) ||
         !FSI__ROOM(c, lambda, fsi_real, FSI__B_LAMBDA, f->sides) || !FSI__ROOM(c, side_velocity, fsi_real, FSI__B_VELOCITY, f->sides)) return 0;
     memset(c->first, 0, (size_t)(f->solids + 2) * sizeof *c->first);
     for (i = 0; i < f->sides; i++) c->first[f->side[i].solid + 2]++;
@@ -2342,26 +2341,45 @@ static int fsi__mono_lists(fsi_couple *c) {
     for (s = 0; s < f->solids; s++) {
         const fsi_coupled *b = f->solid[s];
         size_t dof = (size_t)b->dof;
-        c->F_at[s] = fs; c->K_at[s] = ks;
-        if (!b->node) { fs += dof * dof; ks += dof * dof; entries += dof * (size_t)(c->first[s + 1] - c->first[s]); }
+        c->K_at[s] = ks;
+        if (!b->node) { ks += dof * (dof + 1) / 2; entries += dof * (size_t)(c->first[s + 1] - c->first[s]); }
         else ks += dof;
         if (!b->node) biggest = fsi__imax(biggest, b->dof);
     }
-    c->F_at[f->solids] = fs; c->K_at[f->solids] = ks;
-    return FSI__ROOM(c, F, fsi_real, FSI__B_F, fs) && FSI__ROOM(c, K, fsi_real, FSI__B_K, ks) && FSI__ROOM(c, K_full, fsi_real, FSI__B_KFULL, ks) &&
-           FSI__ROOM(c, q, fsi_real, FSI__B_Q, entries) &&
-           fsi__room(c, FSI__B_SMALL, 2 * (size_t)biggest * (size_t)biggest, sizeof(fsi_real)) != NULL;
+    c->K_at[f->solids] = ks;
+    return FSI__ROOM(c, K, fsi_real, FSI__B_K, ks) && FSI__ROOM(c, q, fsi_real, FSI__B_Q, entries) &&
+           fsi__room(c, FSI__B_SMALL, 3 * (size_t)biggest * (size_t)biggest, sizeof(fsi_real)) != NULL;
 }
 
-/* Dense solid: F, rows J F, and the inverse of K = I + U^T b U. */
+/* F of a dense solid, F F^T = M^-1, [dof * rank] in scratch: the same bits whenever it is asked for. Returns the rank. */
+static int fsi__mono_factor(const fsi_couple *c, int s, fsi_real **F) {
+    const fsi_coupled *b = c->interface.solid[s];
+    size_t n = (size_t)b->dof * (size_t)b->dof;
+    fsi_real *room = *F = (fsi_real *)c->block[FSI__B_SMALL].ptr;
+    if (!b->inverse_mass && b->dof) b->mass_fn(b, NULL, room + 2 * n);
+    return fsi__psd_factor(b->dof, b->inverse_mass ? b->inverse_mass : room + 2 * n, room, room + n);
+}
+
+/* L in place of K = I + A, rows of the lower triangle: its pivots are at least 1, whatever rounding says. */
+static void fsi__k_factor(int n, fsi_real *K) {
+    fsi_real *a = K, *b;
+    int i, j, k;
+    for (i = 0; i < n; a += ++i)
+        for (b = K, j = 0; j <= i; b += ++j) {
+            double sum = (double)a[j];
+            for (k = 0; k < j; k++) sum -= (double)a[k] * (double)b[k];
+            a[j] = (fsi_real)(j < i ? sum / (double)b[j] : sqrt(fmax(sum, 1)));
+        }
+}
+
+/* Dense solid: rows J F and the factor L of K = I + U^T b U. */
 static void fsi__mono_dense(fsi_couple *c, int s, size_t *entry) {
     fsi_interface *f = &c->interface;
-    const fsi_coupled *b = f->solid[s];
-    fsi_real *work = (fsi_real *)c->block[FSI__B_SMALL].ptr, *F = c->F + c->F_at[s], *K = c->K + c->K_at[s], *L = work, *full = c->K_full + c->K_at[s];
-    int i, j, k, e, r = fsi__psd_factor(b->dof, b->inverse_mass, F, work);
+    fsi_real *F, *K = c->K + c->K_at[s], *to;
+    int i, j, k, e, r = fsi__mono_factor(c, s, &F);
     c->offset[s + 1] = c->offset[s] + r;
-    memset(L, 0, (size_t)r * (size_t)r * sizeof *L);
-    for (i = 0; i < r; i++) L[i * r + i] = 1;
+    for (to = K, j = 0; j < r; j++)
+        for (k = 0; k <= j; k++) *to++ = (fsi_real)(j == k);
     for (i = c->first[s]; i < c->first[s + 1]; i++) {
         const fsi_side *side = fsi__side_of(c, i);
         fsi_real *q = c->q + *entry;
@@ -2370,17 +2388,10 @@ static void fsi__mono_dense(fsi_couple *c, int s, size_t *entry) {
         for (k = 0; k < r; k++) q[k] = 0;
         for (e = side->row; e < side->row_end; e++)
             for (k = 0; k < r; k++) q[k] += f->val[e] * F[f->col[e] * r + k];
-        for (j = 0; j < r; j++)
-            for (k = 0; k <= j; k++) L[j * r + k] += side->mass * q[j] * q[k];
+        for (to = K, j = 0; j < r; j++)
+            for (k = 0; k <= j; k++) *to++ += side->mass * q[j] * q[k];
     }
-    for (j = 0; j < r; j++)
-        for (k = 0; k <= j; k++) full[j * r + k] = full[k * r + j] = L[j * r + k] / fsi__scale_of(c);
-    fsi__psd_cholesky(r, L);
-    for (j = 0; j < r; j++) {
-        fsi_real *x = K + j * r;
-        for (k = 0; k < r; k++) x[k] = (fsi_real)(j == k);
-        fsi__psd_solve(r, r, L, x);
-    }
+    fsi__k_factor(r, K);
 }
 
 /* Nodal solid: diagonal of K = M + U^T b U + B^T B; 0 marks nodes that are fixed. */
@@ -2412,8 +2423,9 @@ static fsi_result fsi__mono_rows(fsi_couple *c) {
         if (f->solid[s]->node) fsi__mono_nodal(c, s);
         else fsi__mono_dense(c, s, &entry);
     c->columns = c->offset[f->solids];
-    p = (fsi_real *)fsi__room(c, FSI__B_COEF, 8 * (size_t)c->columns, sizeof *p);
-    for (k = 0; p && k < 8; k++) c->coef[k] = p + (size_t)k * (size_t)c->columns;
+    for (s = 0, k = 5; s < f->solids; s++) if (f->solid[s]->node) k = 8;
+    p = (fsi_real *)fsi__room(c, FSI__B_COEF, (size_t)k * (size_t)c->columns, sizeof *p);
+    for (; p && k-- > 0;) c->coef[k] = p + (size_t)k * (size_t)c->columns;
     if (!p) return FSI_ERR_MEMORY;
     p = (fsi_real *)fsi__room(c, FSI__B_CELLS, 3 * f->cells, sizeof *p);
     for (k = 0; p && k < 3; k++) c->cells[k] = p + (size_t)k * f->cells;
@@ -2518,21 +2530,31 @@ static void fsi__k_apply(const fsi_couple *c, int s, const fsi_real *x, fsi_real
     if (b->implicit) fsi__implicit_add(c, s, x, 1, y);
 }
 
+/* x = K^-1 b with L of a dense solid; b may be x. */
+static void fsi__k_back(int n, const fsi_real *L, const fsi_real *b, fsi_real *x) {
+    const fsi_real *row = L;
+    int i, k;
+    for (i = 0; i < n; row += ++i) {
+        double sum = (double)b[i];
+        for (k = 0; k < i; k++) sum -= (double)row[k] * (double)x[k];
+        x[i] = (fsi_real)(sum / (double)row[i]);
+    }
+    for (i = n - 1; i >= 0; i--) {                     /* row i of L begins i (i + 1) / 2 numbers behind its start */
+        row = L + i * (i + 1) / 2;
+        x[i] = (fsi_real)((double)x[i] / (double)row[i]);
+        for (k = 0; k < i; k++) x[k] -= row[k] * x[i];
+    }
+}
+
 /* x = K^-1 b of one solid. Nodal: conjugate gradients with the diagonal, to round-off; touches only the solid, so it is cheap. */
 static void fsi__k_solve(fsi_couple *c, int s, const fsi_real *b, fsi_real *x) {
     const fsi_real *K = c->K + c->K_at[s];
-    int i, k, r = c->offset[s + 1] - c->offset[s], it;
-    fsi_real *res = c->coef[5] + c->offset[s], *d = c->coef[6] + c->offset[s], *y = c->coef[7] + c->offset[s];
+    int i, r = c->offset[s + 1] - c->offset[s], it;
+    fsi_real *res, *d, *y;
     double rz = 0, old, start = 0;
     size_t n = (size_t)r;
-    if (!c->interface.solid[s]->node) {
-        for (i = 0; i < r; i++) {
-            double sum = 0;
-            for (k = 0; k < r; k++) sum += (double)K[i * r + k] * (double)b[k];
-            x[i] = (fsi_real)sum;
-        }
-        return;
-    }
+    if (!c->interface.solid[s]->node) { fsi__k_back(r, K, b, x); return; }
+    res = c->coef[5] + c->offset[s]; d = c->coef[6] + c->offset[s]; y = c->coef[7] + c->offset[s];
     for (i = 0; i < r; i++) { x[i] = d[i] = 0; res[i] = K[i] > 0 ? b[i] : 0; }
     for (it = 0; it < 1000; it++) {
         double dy;
@@ -2588,8 +2610,8 @@ static void fsi__mono_rhs(fsi_couple *c, int eliminate) {
 /* v += F a. */
 static void fsi__solid_add(fsi_couple *c, int s, const fsi_real *a) {
     const fsi_coupled *b = c->interface.solid[s];
-    const fsi_real *F = c->F + c->F_at[s];
-    int i, k, r = c->offset[s + 1] - c->offset[s];
+    fsi_real *F = NULL;
+    int i, k, r = b->node ? 0 : fsi__mono_factor(c, s, &F);
     for (i = 0; i < b->dof; i++) {
         if (b->node) { b->v[i] += a[i]; continue; }
         for (k = 0; k < r; k++) b->v[i] += F[i * r + k] * a[k];
@@ -3097,7 +3119,7 @@ static fsi_result fsi__rank_build(fsi_couple *c) {
         g->cell = c->side_cell + c->first[s];
         g->factor = c->side_factor + c->first[s];
         g->val = g->entries ? c->q + c->row[c->first[s]] : NULL;
-        g->K = c->K_full + c->K_at[s];
+        g->L = c->K + c->K_at[s]; g->unit = 1 / fsi__scale_of(c);
     }
     c->rank.reach = c->desc.solver == FSI_COUPLE_WOODBURY ? full : c->desc.band;
     r = fsi_mg_rank_build(&c->rank, c->grid->mg, c->group, f->solids);
@@ -3511,10 +3533,10 @@ static int fsi__ledger_begin(fsi_couple *c) {
     fsi_interface *f = &c->interface;
     size_t n = 0;
     int s;
-    for (s = 0; s < f->solids; s++) n += f->solid[s]->node ? 0 : (size_t)f->solid[s]->dof;
+    for (s = 0; s < f->solids; s++) n += f->solid[s]->node || !f->solid[s]->impulse ? 0 : (size_t)f->solid[s]->dof;
     if (!FSI__ROOM(c, v_before, fsi_real, FSI__B_BEFORE, n)) return 0;
     for (s = 0, n = 0; s < f->solids; s++) {
-        if (f->solid[s]->node || !f->solid[s]->dof) continue;
+        if (f->solid[s]->node || !f->solid[s]->dof || !f->solid[s]->impulse) continue;
         fsi_copy((size_t)f->solid[s]->dof, f->solid[s]->v, c->v_before + n);
         n += (size_t)f->solid[s]->dof;
     }
@@ -3526,8 +3548,8 @@ static void fsi__ledger_end(const fsi_couple *c, fsi_report *rep) {
     int s, k, i;
     for (s = 0; s < f->solids; s++) {
         const fsi_coupled *b = f->solid[s];
-        if (b->node || !b->dof) continue;
-        for (k = 0; k < f->dim && b->dof >= 6 && b->mass && b->impulse && c->offset[s + 1] - c->offset[s] == b->dof - (f->dim == 2 ? 3 : 0); k++) {
+        if (b->node || !b->dof || !b->impulse) continue;
+        for (k = 0; k < f->dim && b->dof >= 6 && b->mass && c->offset[s + 1] - c->offset[s] == b->dof - (f->dim == 2 ? 3 : 0); k++) {
             double gained = -(double)b->impulse[k];
             for (i = 0; i < b->dof; i++) gained += (double)b->mass[k * b->dof + i] * (double)(b->v[i] - before[i]);
             rep->momentum[k] += gained;
@@ -3606,8 +3628,8 @@ static void fsi__body_part(const fsi_couple *couple, int solid, int first, int l
     fsi_vec3 sum = {0, 0, 0};
     int i, all = first == 0 && last == s->element_count;
     memset(out, 0, sizeof *out);
-    for (i = s->dim * first; i < s->dim * last && !all; i++) sum = fsi_vec_add(sum, fsi_vec_load(s->x + 3 * s->index[i]));
-    for (i = 0; i < s->vertex_count && all; i++) sum = fsi_vec_add(sum, fsi_vec_load(s->x + 3 * i));
+    for (i = s->dim * first; i < s->dim * last && !all; i++) sum = fsi_vec_add(sum, fsi_surface_place(s, s->index[i]));
+    for (i = 0; i < s->vertex_count && all; i++) sum = fsi_vec_add(sum, fsi_surface_place(s, i));
     i = all ? s->vertex_count : s->dim * (last - first);
     if (i) out->about = fsi_vec_scale(sum, 1 / (fsi_real)i);
     out->submerged = f->submerged[solid];
@@ -3615,7 +3637,7 @@ static void fsi__body_part(const fsi_couple *couple, int solid, int first, int l
         fsi_real lo[3] = {FSI_REAL_MAX, FSI_REAL_MAX, FSI_REAL_MAX}, hi[3] = {-FSI_REAL_MAX, -FSI_REAL_MAX, -FSI_REAL_MAX};
         fsi_surface part = *s;
         for (i = 3 * s->dim * first; i < 3 * s->dim * last; i++) {
-            fsi_real x = s->x[3 * s->index[i / 3] + i % 3];
+            fsi_real x = fsi__get(fsi_surface_place(s, s->index[i / 3]), i % 3);
             lo[i % 3] = fsi__min(lo[i % 3], x); hi[i % 3] = fsi__max(hi[i % 3], x);
         }
         part.index += s->dim * first; part.element_count = last - first;

@@ -233,6 +233,7 @@
 #define fsi_closest_on_triangle fsi_closest_on_triangle_f32
 #define fsi_surface_cross fsi_surface_cross_f32
 #define fsi_surface_closest fsi_surface_closest_f32
+#define fsi_surface_place fsi_surface_place_f32
 #define fsi_surface_normal fsi_surface_normal_f32
 #define fsi_surface_bounds fsi_surface_bounds_f32
 #define fsi_surface_check fsi_surface_check_f32
@@ -439,10 +440,16 @@ typedef struct fsi_surface {
     int vertex_count;         /* >= 0 */
     int element_count;        /* >= 0 */
     int closed;               /* 1: encloses solid matter (its inside is not fluid); 0: thin shell, wet on both sides */
-    const fsi_real *x;        /* [3 * vertex_count] positions, m; z = 0 in 2D */
+    const fsi_real *x;        /* [3 * vertex_count] positions, m; z = 0 in 2D; NULL = place_fn gives them */
     const fsi_real *v;        /* [3 * vertex_count] velocities, m/s; NULL = at rest */
     const int32_t *index;     /* [dim * element_count] vertices; normals point out of the solid: triangles counter-clockwise
                                  seen from outside; segments a -> b with the solid on the left (counter-clockwise loop) */
+    /* Copies of one shape need not store their places (x NULL); with rest they share a tree of boxes, too. */
+    void (*place_fn)(const void *user, int vertex, fsi_real *x); /* x[3]: place of a vertex now, m; any thread may ask */
+    const void *user;         /* for place_fn */
+    const struct fsi_bvh *rest; /* tree over the same elements at rest (its own surface is not read); NULL = none; only without x */
+    const fsi_real *R, *T;    /* [9] rotation, [3] m: no vertex is further than `off` from R r + T, r its place in rest */
+    fsi_real off;             /* m, >= 0 */
 } fsi_surface;
 
 struct fsi_csr;
@@ -459,6 +466,8 @@ struct fsi_coupled {
     fsi_real *impulse;        /* [dof] or NULL: receives the generalised impulse the fluid gave in this step, N s */
     const fsi_real *mass;     /* dense: [dof * dof] symmetric generalised mass (ignored where inverse_mass is zero); nodal: [nodes] kg */
     const fsi_real *inverse_mass; /* dense: [dof * dof]; nodal: [nodes] 1/kg; zero rows = scripted or fixed */
+    /* Dense, in place of both (NULL then; fsi_couple only): fills mass and inverse [dof * dof] where not NULL. */
+    void (*mass_fn)(const fsi_coupled *self, fsi_real *mass, fsi_real *inverse);
     const int32_t *node;      /* NULL = dense; nodal: [surface.vertex_count] node of each surface vertex */
     const struct fsi_csr *implicit; /* nodal only, may be NULL: B with dof columns; the solve sees M + B^T B (time step folded in) */
     /* Dense: row[dof] of J so that (row . v) is the velocity along dir of the solid at the given world point, which lies on
@@ -787,7 +796,9 @@ typedef struct fsi_mg_group {
     const int32_t *cell;      /* [entries] fluid cells; may repeat */
     const fsi_real *factor;   /* [entries] */
     const fsi_real *val;      /* [entries * columns]: Z[cell[e]][c] += factor[e] val[e * columns + c] */
-    const fsi_real *K;        /* [columns * columns] symmetric positive definite */
+    const fsi_real *K;        /* [columns * columns] symmetric positive definite; or NULL: */
+    const fsi_real *L;        /* [columns (columns + 1) / 2] rows of a lower triangle, K = unit L L^T */
+    fsi_real unit;            /* > 0 */
 } fsi_mg_group;
 
 typedef struct fsi__mg_patch {           /* private: where a group lives on one level, cells lo .. hi-1 in the internal axes */
@@ -797,7 +808,7 @@ typedef struct fsi__mg_patch {           /* private: where a group lives on one 
 
 typedef struct fsi_mg_rank {
     int reach;                /* cells a smoothed column may spread on each level, >= 1; 0 = 3, with many columns 2. 2 * (sweeps + band sweeps) + 3 = exact */
-    int max_columns;          /* groups beyond are left out (they cost iterations then); 0 = 600 */
+    int max_columns;          /* beyond, each group brings its first ones only, but 6; then groups are left out. What is missing costs iterations; 0 = 600 */
     fsi_allocator allocator;  /* set before the first build; zero = malloc */
     int columns;              /* taken, of all groups */
     /* private */
@@ -836,6 +847,8 @@ FSI_API fsi_real fsi_closest_on_triangle(fsi_vec3 p, fsi_vec3 a, fsi_vec3 b, fsi
 FSI_API int fsi_surface_cross(const fsi_surface *s, int e, fsi_vec3 p, fsi_vec3 q, fsi_hit *hit);
 /* Distance of p to element e (hit->t), its weights and point. */
 FSI_API void fsi_surface_closest(const fsi_surface *s, int e, fsi_vec3 p, fsi_hit *hit);
+/* Where a vertex is, m. */
+FSI_API fsi_vec3 fsi_surface_place(const fsi_surface *s, int vertex);
 /* Normal of element e times its area (length in 2D), out of the solid. */
 FSI_API fsi_vec3 fsi_surface_normal(const fsi_surface *s, int e);
 /* Bounds of element e, m; z = 0 in 2D. */
@@ -858,12 +871,14 @@ typedef struct fsi_bvh_node {
     int32_t begin, end;       /* elements order[begin .. end) */
     int32_t right;            /* second child (the first is the next node); 0 = leaf */
 } fsi_bvh_node;
-/* Tree of boxes over the elements of one surface. Deterministic. Queries are read-only: any number of threads may ask at once. */
+/* Tree of boxes over the elements of one surface. Deterministic. Queries are read-only: any number of threads may ask at once.
+   A surface with a tree of its own (rest) is only looked at through that: such a tree needs no fsi_bvh_init, zero it. */
 typedef struct fsi_bvh {
     fsi_surface surface;      /* the surface of the last build or refit; its arrays are read by the queries */
+    fsi_real lo[3], hi[3];    /* bounds of all of it, slightly enlarged, m; where nodes > 0 */
     int capacity;             /* most elements it can hold */
     int nodes;                /* nodes in use; 0 = empty */
-    fsi_bvh_node *node;       /* [2 * capacity] */
+    fsi_bvh_node *node;       /* [as many as capacity elements need]; those of rest are in rest */
     int32_t *order;           /* [capacity] */
     fsi_allocator allocator;
     void *block; size_t size; /* the one allocation */
@@ -4961,17 +4976,39 @@ static void fsi__mg_rank_bottom(const fsi_mg *mg, fsi_mg_rank *r, int g, float *
     memset(l->f, 0, 2 * l->size * sizeof *l->f);
 }
 
+static fsi_real fsi__mg_group_K(const fsi_mg_group *g, int i, int j) {         /* j <= i */
+    fsi_real sum = 0;
+    int k;
+    if (g->K) return g->K[i * g->columns + j];
+    for (k = 0; k <= j; k++) sum += g->L[i * (i + 1) / 2 + k] * g->L[j * (j + 1) / 2 + k];
+    return g->unit * sum;
+}
+
+/* Columns a group may bring so that all fit into most: first come the rigid ones, then the softest modes. */
+static int fsi__mg_rank_cap(const fsi_mg_group *group, int groups, int most) {
+    int g, cap = 6, more;
+    for (;; cap++) {
+        double sum = 0;
+        for (g = 0, more = 0; g < groups; g++) {
+            if (group[g].entries > 0) sum += fsi__imin(group[g].columns, cap + 1);
+            more |= group[g].entries > 0 && group[g].columns > cap;
+        }
+        if (!more || sum > most) return cap;
+    }
+}
+
 /* Sizes, places and the columns on the finest level. */
 static fsi_result fsi__mg_rank_begin(const fsi_mg *mg, fsi_mg_rank *r, const fsi_mg_group *group, int groups) {
     size_t data = 0, work = 0, biggest = 0, all = 0;
-    int g, c, e, q, most = r->max_columns ? r->max_columns : 600, n = 0;
+    int g, c, e, q, most = r->max_columns ? r->max_columns : 600, n = 0, cap = fsi__mg_rank_cap(group, groups, most);
     r->groups = groups; r->levels = mg->levels;
     r->offset = (int *)fsi__mg_rank_room(r, 0, (size_t)groups + 1, sizeof(int));
     r->patch = (fsi__mg_patch *)fsi__mg_rank_room(r, 1, (size_t)groups * (size_t)mg->levels, sizeof(fsi__mg_patch));
     if (!r->offset || !r->patch) return FSI_ERR_MEMORY;
     for (g = 0; g < groups; g++) {
+        c = fsi__imin(group[g].columns, cap);
         r->offset[g] = n;
-        if (group[g].entries > 0 && n + group[g].columns <= most) n += group[g].columns;
+        if (group[g].entries > 0 && n + c <= most) n += c;
     }
     r->offset[groups] = r->columns = n;
     r->spread = r->reach ? r->reach : n > 80 ? 2 : 3;
@@ -5014,10 +5051,10 @@ static fsi_result fsi__mg_rank_begin(const fsi_mg *mg, fsi_mg_rank *r, const fsi
             int32_t cell = group[g].cell[e];
             float *t = r->data + p->t + FSI__LANES * fsi__box_at(p->lo, p->hi, cell % mg->n[0], cell / mg->n[0] % mg->n[1], cell / (mg->n[0] * mg->n[1]));
             for (c = 0; c < columns; c++)
-                t[FSI__LANES * tc * (size_t)(c / FSI__LANES) + (size_t)(c % FSI__LANES)] += (float)(group[g].factor[e] * group[g].val[(size_t)e * (size_t)columns + (size_t)c]);
+                t[FSI__LANES * tc * (size_t)(c / FSI__LANES) + (size_t)(c % FSI__LANES)] += (float)(group[g].factor[e] * group[g].val[(size_t)e * (size_t)group[g].columns + (size_t)c]);
         }
         for (c = 0; c < columns; c++)
-            for (e = 0; e <= c; e++) r->E[(size_t)(r->offset[g] + c) * (size_t)n + (size_t)(r->offset[g] + e)] = group[g].K[c * columns + e];
+            for (e = 0; e <= c; e++) r->E[(size_t)(r->offset[g] + c) * (size_t)n + (size_t)(r->offset[g] + e)] = fsi__mg_group_K(group + g, c, e);
     }
     return FSI_OK;
 }
@@ -5026,9 +5063,10 @@ static int fsi__mg_group_valid(const fsi_mg *mg, const fsi_mg_group *g) {
     size_t columns = (size_t)fsi__imax(g->columns, 0), entries = (size_t)fsi__imax(g->entries, 0), e;
     if (g->columns < 0 || g->entries < 0 || g->columns > 30000) return 0;
     if (!columns || !entries) return 1;
-    if (!g->cell || !g->factor || !g->val || !g->K) return 0;
+    if (!g->cell || !g->factor || !g->val || (!g->K && (!g->L || !(g->unit > 0)))) return 0;
     for (e = 0; e < entries; e++) if (g->cell[e] < 0 || (size_t)g->cell[e] >= mg->cells) return 0;
-    return fsi_all_finite(entries, g->factor) && fsi_all_finite(entries * columns, g->val) && fsi_all_finite(columns * columns, g->K);
+    return fsi_all_finite(entries, g->factor) && fsi_all_finite(entries * columns, g->val) &&
+           (g->K ? fsi_all_finite(columns * columns, g->K) : fsi_all_finite(columns * (columns + 1) / 2, g->L));
 }
 
 /* Every FSI__RANK_PARTS-th group of one level (all on the coarsest, which works in the level's own arrays), and its pairs with the groups after it. */
@@ -5748,8 +5786,22 @@ FSI_API fsi_result fsi_mg_solve(fsi_mg *mg, const fsi_mg_solve_desc *desc, const
 }
 
 /* ------------------------------------------------------------------------------------------------ >>geometry */
+/* Place of a corner: in the surface's array, or asked for and put into room[3]. */
+FSI__INLINE const fsi_real *fsi__surface_corner(const fsi_surface *s, int e, int corner, fsi_real *room) {
+    int32_t vertex = s->index[(size_t)e * (size_t)s->dim + (size_t)corner];
+    if (s->x) return s->x + 3 * (size_t)vertex;
+    s->place_fn(s->user, vertex, room);
+    return room;
+}
 FSI__INLINE fsi_vec3 fsi__surface_vertex(const fsi_surface *s, int e, int corner) {
-    return fsi_vec_load(s->x + 3 * (size_t)s->index[(size_t)e * (size_t)s->dim + (size_t)corner]);
+    fsi_real room[3];
+    return fsi_vec_load(fsi__surface_corner(s, e, corner, room));
+}
+FSI_API fsi_vec3 fsi_surface_place(const fsi_surface *s, int vertex) {
+    fsi_real x[3];
+    if (s->x) return fsi_vec_load(s->x + 3 * (size_t)vertex);
+    s->place_fn(s->user, vertex, x);
+    return fsi_vec_load(x);
 }
 
 FSI_API fsi_real fsi_closest_on_segment(fsi_vec3 p, fsi_vec3 a, fsi_vec3 b, fsi_real weight[2]) {
@@ -5815,15 +5867,22 @@ FSI_API fsi_vec3 fsi_surface_normal(const fsi_surface *s, int e) {
 }
 
 FSI_API fsi_result fsi_surface_check(const fsi_surface *s) {
+    const fsi_real most = sizeof(fsi_real) == 8 ? FSI_R(1e70) : FSI_R(1e9);       /* areas are squared */
     size_t i, n;
     if (!s || (s->dim != 2 && s->dim != 3) || s->vertex_count < 0 || s->element_count < 0) return FSI_ERR_ARGUMENT;
-    if ((s->vertex_count && !s->x) || (s->element_count && !s->index)) return FSI_ERR_ARGUMENT;
+    if ((s->vertex_count && !s->x && !s->place_fn) || (s->element_count && !s->index)) return FSI_ERR_ARGUMENT;
+    if (s->rest && (s->x || s->rest->surface.element_count != s->element_count || s->rest->surface.dim != s->dim || !s->R || !s->T || !(s->off >= 0))) return FSI_ERR_ARGUMENT;
     n = (size_t)s->element_count * (size_t)s->dim;
     for (i = 0; i < n; i++)
         if (s->index[i] < 0 || s->index[i] >= s->vertex_count) return FSI_ERR_GEOMETRY;
     n = 3 * (size_t)s->vertex_count;
-    if (!fsi_all_finite(n, s->x) || (s->v && !fsi_all_finite(n, s->v))) return FSI_ERR_GEOMETRY;
-    return fsi_max_abs(n, s->x) <= (sizeof(fsi_real) == 8 ? FSI_R(1e70) : FSI_R(1e9)) ? FSI_OK : FSI_ERR_GEOMETRY;   /* areas are squared */
+    if (s->v && !fsi_all_finite(n, s->v)) return FSI_ERR_GEOMETRY;
+    for (i = 0; !s->x && i < n; i += 3) {
+        fsi_real x[3];
+        s->place_fn(s->user, (int)(i / 3), x);
+        if (!fsi_all_finite(3, x) || !(fsi_max_abs(3, x) <= most)) return FSI_ERR_GEOMETRY;
+    }
+    return !s->x || (fsi_all_finite(n, s->x) && fsi_max_abs(n, s->x) <= most) ? FSI_OK : FSI_ERR_GEOMETRY;
 }
 
 /* ---- Crossings. The query segment becomes the axis w of a sheared frame in which it runs from 0 to 1 at u = v = 0. A vertex has the
@@ -5872,7 +5931,8 @@ static int fsi__ray_cross(const fsi__ray *r, const fsi_surface *s, int e, fsi_hi
     int i, sign[3];
     if (!r->dim) return 0;
     for (i = 0; i < s->dim; i++) {
-        const fsi_real *x = s->x + 3 * (size_t)s->index[(size_t)e * (size_t)s->dim + (size_t)i];
+        fsi_real room[3];
+        const fsi_real *x = fsi__surface_corner(s, e, i, room);
         c[i][2] = (double)x[r->w] - r->p[r->w];
         c[i][0] = ((double)x[r->u] - r->p[r->u]) + r->su * c[i][2];
         c[i][1] = s->dim == 3 ? ((double)x[r->v] - r->p[r->v]) + r->sv * c[i][2] : 0;
@@ -5958,8 +6018,11 @@ FSI_API int fsi_surface_clip(const fsi_surface *s, int e, fsi_vec3 lo, fsi_vec3 
 /* ---- Tree of boxes, depth first: the first child follows its parent, so children have larger numbers (refit runs backwards). */
 #define FSI__BVH_LEAF 4
 
+static size_t fsi__bvh_need(size_t n) {                        /* nodes over n elements; never falls as n grows */
+    return n <= FSI__BVH_LEAF ? 1 : 1 + fsi__bvh_need(n / 2) + fsi__bvh_need(n - n / 2);
+}
 static void fsi__bvh_layout(fsi_bvh *b, fsi_arena *arena) {
-    b->node = (fsi_bvh_node *)fsi_arena_take(arena, 2 * (size_t)b->capacity, sizeof *b->node);
+    b->node = (fsi_bvh_node *)fsi_arena_take(arena, fsi__bvh_need((size_t)b->capacity), sizeof *b->node);
     b->order = (int32_t *)fsi_arena_take(arena, (size_t)b->capacity, sizeof *b->order);
 }
 
@@ -5989,7 +6052,8 @@ FSI_API void fsi_surface_bounds(const fsi_surface *s, int e, fsi_real lo[3], fsi
     int i, k;
     for (k = 0; k < 3; k++) { lo[k] = k < s->dim ? FSI_REAL_MAX : 0; hi[k] = k < s->dim ? -FSI_REAL_MAX : 0; }
     for (i = 0; i < s->dim; i++) {
-        const fsi_real *x = s->x + 3 * (size_t)s->index[(size_t)e * (size_t)s->dim + (size_t)i];
+        fsi_real room[3];
+        const fsi_real *x = fsi__surface_corner(s, e, i, room);
         for (k = 0; k < s->dim; k++) { lo[k] = fsi__min(lo[k], x[k]); hi[k] = fsi__max(hi[k], x[k]); }
     }
 }
@@ -6023,6 +6087,15 @@ static void fsi__bvh_select(fsi_bvh *b, int begin, int end, int middle, int axis
     }
 }
 
+/* Room for the round-off of the box tests. */
+static void fsi__bvh_pad(fsi_real *lo, fsi_real *hi) {
+    int k;
+    for (k = 0; k < 3; k++) {
+        fsi_real pad = 8 * FSI_REAL_EPS * fsi__max(fsi__abs(lo[k]), fsi__abs(hi[k]));
+        lo[k] -= pad; hi[k] += pad;
+    }
+}
+
 static void fsi__bvh_fit(fsi_bvh *b, fsi_bvh_node *n) {
     const fsi_bvh_node *l = n + 1, *r = b->node + n->right;
     fsi_real lo[3], hi[3];
@@ -6036,10 +6109,7 @@ static void fsi__bvh_fit(fsi_bvh *b, fsi_bvh_node *n) {
         fsi_surface_bounds(&b->surface, b->order[i], lo, hi);
         for (k = 0; k < 3; k++) { n->lo[k] = fsi__min(n->lo[k], lo[k]); n->hi[k] = fsi__max(n->hi[k], hi[k]); }
     }
-    for (k = 0; k < 3; k++) {                          /* room for the round-off of the box tests */
-        fsi_real pad = 8 * FSI_REAL_EPS * fsi__max(fsi__abs(n->lo[k]), fsi__abs(n->hi[k]));
-        n->lo[k] -= pad; n->hi[k] += pad;
-    }
+    fsi__bvh_pad(n->lo, n->hi);
 }
 
 static int fsi__bvh_split(fsi_bvh *b, int begin, int end) {           /* returns the node's number; depth is log2 n */
@@ -6063,91 +6133,134 @@ static int fsi__bvh_split(fsi_bvh *b, int begin, int end) {           /* returns
     return self;
 }
 
+/* Bounds of everything: the root's, or those of all vertices. */
+static void fsi__bvh_bounds(fsi_bvh *b) {
+    const fsi_surface *s = &b->surface;
+    fsi_real x[3];
+    int i, k;
+    if (!s->rest && b->nodes) { memcpy(b->lo, b->node->lo, sizeof b->lo); memcpy(b->hi, b->node->hi, sizeof b->hi); }
+    if (!s->rest) return;
+    for (k = 0; k < 3; k++) { b->lo[k] = k < s->dim ? FSI_REAL_MAX : 0; b->hi[k] = k < s->dim ? -FSI_REAL_MAX : 0; }
+    for (i = 0; i < s->vertex_count; i++) {
+        s->place_fn(s->user, i, x);
+        for (k = 0; k < s->dim; k++) { b->lo[k] = fsi__min(b->lo[k], x[k]); b->hi[k] = fsi__max(b->hi[k], x[k]); }
+    }
+    fsi__bvh_pad(b->lo, b->hi);
+}
+
 FSI_API fsi_result fsi_bvh_build(fsi_bvh *bvh, const fsi_surface *surface) {
     fsi_result r;
     int i;
-    if (!bvh || !bvh->block) return FSI_ERR_STATE;
+    if (!bvh || !surface || (!bvh->block && !surface->rest)) return FSI_ERR_STATE;
     r = fsi_surface_check(surface);
     if (r != FSI_OK) return r;
-    if (surface->element_count > bvh->capacity) return FSI_ERR_SIZE;
+    if (!surface->rest && surface->element_count > bvh->capacity) return FSI_ERR_SIZE;
     bvh->surface = *surface;
-    bvh->nodes = 0;
-    for (i = 0; i < surface->element_count; i++) bvh->order[i] = i;
-    if (surface->element_count) (void)fsi__bvh_split(bvh, 0, surface->element_count);
+    bvh->nodes = surface->rest ? surface->rest->nodes : 0;
+    for (i = 0; i < surface->element_count && !surface->rest; i++) bvh->order[i] = i;
+    if (surface->element_count && !surface->rest) (void)fsi__bvh_split(bvh, 0, surface->element_count);
+    fsi__bvh_bounds(bvh);
     return FSI_OK;
 }
 
 FSI_API fsi_result fsi_bvh_refit(fsi_bvh *bvh, const fsi_surface *surface) {
     fsi_result r;
     int i;
+    if (surface && surface->rest) return fsi_bvh_build(bvh, surface);
     if (!bvh || !bvh->block) return FSI_ERR_STATE;
     r = fsi_surface_check(surface);
     if (r != FSI_OK) return r;
-    if (surface->element_count != bvh->surface.element_count || surface->dim != bvh->surface.dim) return FSI_ERR_STATE;
+    if (surface->element_count != bvh->surface.element_count || surface->dim != bvh->surface.dim || bvh->surface.rest) return FSI_ERR_STATE;
     bvh->surface = *surface;
     for (i = bvh->nodes - 1; i >= 0; i--) fsi__bvh_fit(bvh, bvh->node + i);
+    fsi__bvh_bounds(bvh);
     return FSI_OK;
 }
 
-/* One walk for all queries: gives the leaves whose box passes the test, near ones first for closest points. */
+/* One walk for all queries: gives the leaves whose box passes the test, near ones first for closest points. It runs in the tree's own frame: the world's, or
+   that of the surface at rest, where boxes are larger by `off` on all sides. */
 enum fsi__walk_kind { FSI__WALK_BOX, FSI__WALK_RAY, FSI__WALK_BALL };
 typedef struct fsi__walk {
-    const fsi_bvh *bvh;
-    int stack[64], top;
+    const fsi_bvh *tree;
+    int stack[64], top, dim;
     enum fsi__walk_kind kind;
-    fsi_real lo[3], hi[3];    /* box; or lo = centre of the ball, or from and direction of the ray */
+    fsi_real lo[3], hi[3];    /* box, or that of the ray's segment; lo = centre of the ball */
+    fsi_real from[3], over[3];/* ray: start, 1 / direction (0: none along this axis) */
     fsi_real reach;           /* ball: squared radius; ray: largest t; shrinks as hits are found */
 } fsi__walk;
 
-static fsi_real fsi__box_distance2(const fsi_bvh_node *n, const fsi_real *p, int dim) {
+static fsi_real fsi__box_distance2(const fsi_bvh_node *n, const fsi_real *p, int dim, fsi_real off) {
     fsi_real d2 = 0, d;
     int k;
     for (k = 0; k < dim; k++) {
-        d = fsi__max(fsi__max(n->lo[k] - p[k], p[k] - n->hi[k]), 0);
+        d = fsi__max(fsi__max(n->lo[k] - p[k], p[k] - n->hi[k]) - off, 0);
         d2 += d * d;
     }
     return d2;
 }
 
-static int fsi__walk_test(const fsi__walk *w, const fsi_bvh_node *n) {
-    int k, dim = w->bvh->surface.dim;
+static int fsi__walk_test(const fsi__walk *w, const fsi_bvh_node *n, fsi_real off) {
+    int k;
     fsi_real t0 = 0, t1 = w->reach, a, b;
-    if (w->kind == FSI__WALK_BALL) return fsi__box_distance2(n, w->lo, dim) <= w->reach;
-    for (k = 0; k < dim; k++) {
-        if (w->kind == FSI__WALK_BOX || w->hi[k] == 0) {
-            fsi_real lo = w->lo[k], hi = w->kind == FSI__WALK_BOX ? w->hi[k] : lo;
-            if (lo > n->hi[k] || hi < n->lo[k]) return 0;
-            continue;
-        }
-        a = (n->lo[k] - w->lo[k]) / w->hi[k];
-        b = (n->hi[k] - w->lo[k]) / w->hi[k];
+    if (w->kind == FSI__WALK_BALL) return fsi__box_distance2(n, w->lo, w->dim, off) <= w->reach;
+    for (k = 0; k < w->dim; k++)
+        if (w->lo[k] > n->hi[k] + off || w->hi[k] < n->lo[k] - off) return 0;
+    for (k = 0; k < w->dim && w->kind == FSI__WALK_RAY; k++) {
+        if (w->over[k] == 0) continue;
+        a = (n->lo[k] - off - w->from[k]) * w->over[k];
+        b = (n->hi[k] + off - w->from[k]) * w->over[k];
         t0 = fsi__max(t0, fsi__min(a, b));
         t1 = fsi__min(t1, fsi__max(a, b));
     }
-    return w->kind == FSI__WALK_BOX || t0 <= t1 + 16 * FSI_REAL_EPS;
+    return t0 <= t1 + 16 * FSI_REAL_EPS;
 }
 
+/* Box lo .. hi, segment lo -> hi or ball about lo: x R + T gives back what is asked for in the frame at rest. */
 static void fsi__walk_start(fsi__walk *w, const fsi_bvh *b, enum fsi__walk_kind kind, fsi_vec3 lo, fsi_vec3 hi, fsi_real reach) {
-    w->bvh = b;
+    const fsi_surface *s = &b->surface;
+    fsi_real p[2][3], d;
+    int e, k, i;
+    w->tree = s->rest ? s->rest : b;
     w->top = 0;
     w->kind = kind;
-    fsi_vec_store(w->lo, lo);
-    fsi_vec_store(w->hi, hi);
+    w->dim = s->dim;
     w->reach = reach;
+    fsi_vec_store(p[0], lo);
+    fsi_vec_store(p[1], hi);
+    if (s->rest && kind == FSI__WALK_BOX) {            /* the box's box in the other frame */
+        fsi_real middle[3], half[3], x[3];
+        for (k = 0; k < 3; k++) { middle[k] = k < s->dim ? (p[0][k] + p[1][k]) / 2 - s->T[k] : 0; half[k] = k < s->dim ? (p[1][k] - p[0][k]) / 2 : 0; }
+        for (k = 0; k < 3; k++) {
+            for (x[k] = d = 0, i = 0; i < 3; i++) { x[k] += s->R[3 * i + k] * middle[i]; d += fsi__abs(s->R[3 * i + k]) * half[i]; }
+            p[0][k] = x[k] - d; p[1][k] = x[k] + d;
+        }
+    } else if (s->rest)
+        for (e = 0; e < 2; e++) {
+            fsi_real x[3];
+            for (k = 0; k < 3; k++) x[k] = k < s->dim ? p[e][k] - s->T[k] : 0;
+            for (k = 0; k < 3; k++) p[e][k] = s->R[k] * x[0] + s->R[3 + k] * x[1] + s->R[6 + k] * x[2];
+        }
+    for (k = 0; k < 3; k++) {
+        w->from[k] = p[0][k];
+        d = p[1][k] - p[0][k];
+        w->over[k] = kind == FSI__WALK_RAY && d != 0 ? 1 / d : 0;
+        if (!fsi__finite(w->over[k])) w->over[k] = 0;  /* hardly any way along this axis: the segment's box decides */
+        w->lo[k] = kind == FSI__WALK_BALL ? p[0][k] : kind == FSI__WALK_RAY ? fsi__min(p[0][k], p[1][k]) : p[0][k];
+        w->hi[k] = kind == FSI__WALK_RAY ? fsi__max(p[0][k], p[1][k]) : p[1][k];
+    }
     if (b->nodes) w->stack[w->top++] = 0;
 }
 
-static const fsi_bvh_node *fsi__walk_next(fsi__walk *w) {
-    const fsi_bvh_node *nodes = w->bvh->node;
+static const fsi_bvh_node *fsi__walk_next(fsi__walk *w, fsi_real off) {
+    const fsi_bvh_node *nodes = w->tree->node;
     while (w->top > 0) {
         const fsi_bvh_node *n = nodes + w->stack[--w->top];
         int l, r;
-        if (!fsi__walk_test(w, n)) continue;
+        if (!fsi__walk_test(w, n, off)) continue;
         if (!n->right) return n;
         l = (int)(n - nodes) + 1;
         r = n->right;
-        if (w->kind == FSI__WALK_BALL &&
-            fsi__box_distance2(nodes + r, w->lo, w->bvh->surface.dim) < fsi__box_distance2(nodes + l, w->lo, w->bvh->surface.dim)) {
+        if (w->kind == FSI__WALK_BALL && fsi__box_distance2(nodes + r, w->lo, w->dim, 0) < fsi__box_distance2(nodes + l, w->lo, w->dim, 0)) {
             int swap = l; l = r; r = swap;
         }
         w->stack[w->top++] = r;
@@ -6155,18 +6268,28 @@ static const fsi_bvh_node *fsi__walk_next(fsi__walk *w) {
     }
     return NULL;
 }
+/* Round-off of the turned query beside what the vertices are off. */
+static fsi_real fsi__bvh_off(const fsi_bvh *b) {
+    const fsi_surface *s = &b->surface;
+    fsi_real most = 0;
+    int k;
+    if (!s->rest) return 0;
+    for (k = 0; k < 3; k++) most = fsi__max(most, fsi__max(fsi__abs(b->lo[k]), fsi__abs(b->hi[k])) + fsi__abs(s->T[k]));
+    return s->off + 64 * FSI_REAL_EPS * most;
+}
 
 FSI_API int fsi_bvh_closest(const fsi_bvh *bvh, fsi_vec3 p, fsi_real radius, fsi_hit *hit) {
     fsi__walk w;
     const fsi_bvh_node *n;
     fsi_hit h;
+    fsi_real off = fsi__bvh_off(bvh);
     int i, found = 0;
     if (!(radius >= 0) || !fsi__finite_vec(p)) return 0;
     if (bvh->surface.dim == 2) p.z = 0;
     fsi__walk_start(&w, bvh, FSI__WALK_BALL, p, p, radius < fsi__sqrt(FSI_REAL_MAX) ? radius * radius : FSI_REAL_MAX);
-    while ((n = fsi__walk_next(&w)) != NULL)
+    while ((n = fsi__walk_next(&w, off)) != NULL)
         for (i = n->begin; i < n->end; i++) {
-            fsi_surface_closest(&bvh->surface, bvh->order[i], p, &h);
+            fsi_surface_closest(&bvh->surface, w.tree->order[i], p, &h);
             if (h.t > radius || (found && (h.t > hit->t || (h.t == hit->t && h.element > hit->element)))) continue;
             *hit = h;
             found = 1;
@@ -6181,13 +6304,14 @@ static int fsi__bvh_hits(const fsi_bvh *bvh, fsi_vec3 p, fsi_vec3 q, fsi_hit *hi
     fsi__ray ray;
     const fsi_bvh_node *n;
     fsi_hit h;
+    fsi_real off = fsi__bvh_off(bvh);
     int i, j, count = 0;
     if (!fsi__finite_vec(p) || !fsi__finite_vec(q)) return 0;
     fsi__ray_init(&ray, bvh->surface.dim, p, q);
-    fsi__walk_start(&w, bvh, FSI__WALK_RAY, p, ray.dir, 1);
-    while ((n = fsi__walk_next(&w)) != NULL)
+    fsi__walk_start(&w, bvh, FSI__WALK_RAY, p, q, 1);
+    while ((n = fsi__walk_next(&w, off)) != NULL)
         for (i = n->begin; i < n->end; i++) {
-            if (!fsi__ray_cross(&ray, &bvh->surface, bvh->order[i], &h)) continue;
+            if (!fsi__ray_cross(&ray, &bvh->surface, w.tree->order[i], &h)) continue;
             j = count < room ? count : room;           /* insertion into the sorted list of the nearest ones */
             for (; j > 0 && (h.t < hits[j - 1].t || (h.t == hits[j - 1].t && h.element < hits[j - 1].element)); j--)
                 if (j < room) hits[j] = hits[j - 1];
@@ -6209,33 +6333,34 @@ FSI_API int fsi_bvh_all_hits(const fsi_bvh *bvh, fsi_vec3 p, fsi_vec3 q, fsi_hit
 FSI_API int fsi_bvh_overlap(const fsi_bvh *bvh, fsi_vec3 lo, fsi_vec3 hi, int (*visit_fn)(int element, void *user), void *user) {
     fsi__walk w;
     const fsi_bvh_node *n;
-    const fsi_real *x = bvh->surface.x;
+    fsi_real off = fsi__bvh_off(bvh), room[3][3];
     int i, k, c, dim = bvh->surface.dim, stop;
     fsi__walk_start(&w, bvh, FSI__WALK_BOX, lo, hi, 0);
-    while ((n = fsi__walk_next(&w)) != NULL)
+    while ((n = fsi__walk_next(&w, off)) != NULL)
         for (i = n->begin; i < n->end; i++) {
-            const int32_t *t = bvh->surface.index + (size_t)bvh->order[i] * (size_t)dim;
+            const fsi_real *x[3];
+            for (c = 0; c < dim; c++) x[c] = fsi__surface_corner(&bvh->surface, w.tree->order[i], c, room[c]);
             for (k = 0; k < dim; k++) {                /* bounds of the element, axis by axis: most are out along the first */
-                fsi_real least = x[3 * (size_t)t[0] + (size_t)k], most = least;
-                for (c = 1; c < dim; c++) { fsi_real y = x[3 * (size_t)t[c] + (size_t)k]; least = fsi__min(least, y); most = fsi__max(most, y); }
-                if (!(least <= w.hi[k] && most >= w.lo[k])) break;
+                fsi_real least = x[0][k], most = least;
+                for (c = 1; c < dim; c++) { fsi_real y = x[c][k]; least = fsi__min(least, y); most = fsi__max(most, y); }
+                if (!(least <= fsi__get(hi, k) && most >= fsi__get(lo, k))) break;
             }
             if (k < dim) continue;
-            stop = visit_fn(bvh->order[i], user);
+            stop = visit_fn(w.tree->order[i], user);
             if (stop) return stop;
         }
     return 0;
 }
 
 FSI_API int fsi_bvh_inside(const fsi_bvh *bvh, fsi_vec3 p) {
-    const fsi_bvh_node *root = bvh->node;
-    fsi_real x[3], size = 0;
+    fsi_real x[3], size = 0, off;
     int vote[3], ray, k, dim = bvh->surface.dim;
     if (!bvh->nodes || !bvh->surface.closed || !fsi__finite_vec(p)) return 0;
+    off = fsi__bvh_off(bvh);
     fsi_vec_store(x, p);
     for (k = 0; k < dim; k++) {
-        if (x[k] < root->lo[k] || x[k] > root->hi[k]) return 0;
-        size += root->hi[k] - root->lo[k];
+        if (x[k] < bvh->lo[k] || x[k] > bvh->hi[k]) return 0;
+        size += bvh->hi[k] - bvh->lo[k];
     }
     for (ray = 0; ray < 3; ray++) {                    /* winding number = signed crossings of a ray to the outside */
         fsi_vec3 q = p;
@@ -6248,10 +6373,10 @@ FSI_API int fsi_bvh_inside(const fsi_bvh *bvh, fsi_vec3 p) {
         if (ray != 0) q.y += (ray == 1 ? 2 : FSI_R(1.3)) * size;
         if (ray == 2 && dim == 3) q.z += FSI_R(0.7) * size;
         fsi__ray_init(&r, dim, p, q);
-        fsi__walk_start(&w, bvh, FSI__WALK_RAY, p, r.dir, 1);
-        while ((n = fsi__walk_next(&w)) != NULL)
+        fsi__walk_start(&w, bvh, FSI__WALK_RAY, p, q, 1);
+        while ((n = fsi__walk_next(&w, off)) != NULL)
             for (i = n->begin; i < n->end; i++)
-                if (fsi__ray_cross(&r, &bvh->surface, bvh->order[i], &h)) winding += h.side;
+                if (fsi__ray_cross(&r, &bvh->surface, w.tree->order[i], &h)) winding += h.side;
         vote[ray] = winding != 0;
         if (ray == 1 && vote[0] == vote[1]) break;
     }

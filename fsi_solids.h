@@ -194,6 +194,8 @@
 #define fsi_reduced_forces fsi_reduced_forces_f32
 #define fsi_reduced_half fsi_reduced_half_f32
 #define fsi_reduced_rewind fsi_reduced_rewind_f32
+#define fsi_reduced_couple fsi_reduced_couple_f32
+#define fsi_reduced_take fsi_reduced_take_f32
 #define fsi_reduced_move fsi_reduced_move_f32
 #define fsi_reduced_energy fsi_reduced_energy_f32
 #define fsi_reduced_external fsi_reduced_external_f32
@@ -802,6 +804,7 @@ typedef struct fsi_reduced_model {
     int nx, ny, nz; fsi_real h; fsi_vec3 origin; /* distance field of the rest shape: node i + nx * (j + ny * k) */
     fsi_real *phi;            /* [nx * ny * nz] m, negative inside */
     int32_t *near_vertex;     /* [nx * ny * nz] surface vertex nearest to the node */
+    fsi_bvh tree;             /* over the surface at rest, for all copies */
     void *block; size_t size;
 } fsi_reduced_model;
 FSI_API fsi_result fsi_reduced_model_init(fsi_reduced_model *m, const fsi_reduced_desc *desc);
@@ -816,7 +819,9 @@ typedef struct fsi_reduced {
     fsi_real *q, *dq;         /* [modes] modal displacement and velocity */
     fsi_real *cache;          /* [27 + 3 modes] R, I (body), I^-1 (body), H = sum m r x s_k; follows the state */
     fsi_real *push;           /* [6 + modes] generalised force (force, torque about T, modal), cleared by fsi_reduced_forces */
-    fsi_real *begin;          /* [12 + 3 modes] p, L, q, q' and push at the start of a Newmark step; then [modes] q kept aside; private */
+    fsi_real *v;              /* [6 + modes] velocity between fsi_reduced_couple and fsi_reduced_take */
+    fsi_real *aside;          /* [modes] private: q while a move is tried out */
+    fsi_real *begin;          /* [12 + 3 modes] private: p, L, q, q' and push at the start of a Newmark step; from the first one on */
     int half;                 /* 1: between fsi_reduced_half and fsi_reduced_forces */
     fsi_vec3 gravity;         /* m/s^2 */
     int fixed;                /* 1: does not move */
@@ -843,6 +848,11 @@ FSI_API void fsi_reduced_impulse(fsi_reduced *b, int i, fsi_vec3 impulse, int im
 FSI_API void fsi_reduced_row(const fsi_reduced *b, fsi_vec3 x, int count, const int32_t *vertex, const fsi_real *weight, fsi_vec3 dir, fsi_real *row);
 /* Generalised mass and inverse [(6 + modes)^2]: M_rig and M^_r of the running step (dt = 0: M_r). Either may be NULL. */
 FSI_API void fsi_reduced_mass(const fsi_reduced *b, fsi_real dt, fsi_real *mass, fsi_real *inverse);
+/* Stage 2 of a copy on its own (no joint, no skin: those are a group's), for fsi_couple with at most 58 modes: fills out after fsi_reduced_forces. Places and
+   masses are worked out when the solve asks for them: beside the door the copy needs no memory. */
+FSI_API fsi_result fsi_reduced_couple(fsi_reduced *b, fsi_coupled *out);
+/* Stage 2, after the solve: momenta and q' from b->v. */
+FSI_API fsi_result fsi_reduced_take(fsi_reduced *b);
 /* Stage 1: gravity, push, fictitious and internal forces; dq becomes M^_r^-1 M_r q'*, the answer without fluid. */
 FSI_API fsi_result fsi_reduced_forces(fsi_reduced *b, fsi_real dt);
 /* The Newmark step (REDUCED section 6), two coupled solves a step:
@@ -6648,16 +6658,14 @@ static int fsi__reduced_node(const fsi_reduced_model *m, int i, int j, int k) { 
 
 /* Distance field of the rest shape, nearest surface vertices, and contact samples (each next one farthest from the others). */
 static fsi_result fsi__reduced_field(fsi_reduced_model *m, fsi_real *apart) {
-    fsi_bvh bvh;
     fsi_surface s;
     fsi_result r;
     int i, j, k, best;
     memset(&s, 0, sizeof s);
-    memset(&bvh, 0, sizeof bvh);
     for (i = 0; i < m->surface_count; i++) memcpy(apart + 3 * i, m->x0 + 3 * m->surface[i], 3 * sizeof *apart);
     s.dim = m->dim; s.closed = 1; s.vertex_count = m->surface_count; s.element_count = m->element_count; s.x = apart; s.index = m->index;
-    r = fsi_bvh_init(&bvh, m->element_count, &m->desc.allocator);
-    if (r == FSI_OK) r = fsi_bvh_build(&bvh, &s);
+    r = fsi_bvh_init(&m->tree, m->element_count, &m->desc.allocator);
+    if (r == FSI_OK) r = fsi_bvh_build(&m->tree, &s);
     for (k = 0; k < m->nz && r == FSI_OK; k++)
         for (j = 0; j < m->ny; j++)
             for (i = 0; i < m->nx; i++) {
@@ -6665,13 +6673,13 @@ static fsi_result fsi__reduced_field(fsi_reduced_model *m, fsi_real *apart) {
                 fsi_hit hit;
                 int at = fsi__reduced_node(m, i, j, k);
                 if (m->dim == 2) p.z = 0;              /* every layer is the plane */
-                if (!fsi_bvh_closest(&bvh, p, FSI_R(1e18), &hit)) { r = FSI_ERR_GEOMETRY; break; }
+                if (!fsi_bvh_closest(&m->tree, p, FSI_R(1e18), &hit)) { r = FSI_ERR_GEOMETRY; break; }
                 best = hit.weight[1] > hit.weight[0] ? 1 : 0;
                 if (m->dim == 3 && hit.weight[2] > hit.weight[best]) best = 2;
                 m->near_vertex[at] = m->surface[m->index[m->dim * hit.element + best]];
-                m->phi[at] = fsi_bvh_inside(&bvh, p) ? -hit.t : hit.t;
+                m->phi[at] = fsi_bvh_inside(&m->tree, p) ? -hit.t : hit.t;
             }
-    fsi_bvh_free(&bvh);
+    m->tree.surface.x = NULL;                          /* from now on for copies only, which have places of their own */
     for (i = 0; i < m->surface_count; i++) apart[i] = FSI_REAL_MAX;
     for (best = 0, k = 0; k < m->sample_count; k++) {
         fsi_vec3 c = fsi_vec_load(m->x0 + 3 * m->surface[best]);
@@ -6786,13 +6794,14 @@ FSI_API fsi_result fsi_reduced_model_init(fsi_reduced_model *out, const fsi_redu
     fsi_free(&desc->allocator, t.block, t.size);
     fsi_free(&desc->allocator, t.edge, 3 * t.edges * sizeof *t.edge);
     fsi_soft_free(&t.soft);
-    if (r != FSI_OK) { fsi_free(&desc->allocator, m.block, m.size); return r; }
+    if (r != FSI_OK) { fsi_reduced_model_free(&m); return r; }
     *out = m;
     return FSI_OK;
 }
 
 FSI_API void fsi_reduced_model_free(fsi_reduced_model *m) {
     if (!m) return;
+    fsi_bvh_free(&m->tree);
     fsi_free(&m->desc.allocator, m->block, m->size);
     memset(m, 0, sizeof *m);
 }
@@ -6841,7 +6850,7 @@ FSI_API fsi_result fsi_reduced_init(fsi_reduced *b, const fsi_reduced_model *m, 
     if (!b || !m || !m->block || !fsi_allocator_valid(allocator) || !fsi__finite_vec(T)) return FSI_ERR_ARGUMENT;
     memset(b, 0, sizeof *b);
     k = (size_t)m->modes;
-    n = 13 + 2 * k + 27 + 3 * k + 6 + k + 12 + 4 * k;
+    n = 13 + 2 * k + 27 + 3 * k + 2 * (6 + k) + k;
     b->size = n * sizeof(fsi_real);
     b->block = fsi_alloc(allocator, b->size);
     if (!b->block) { memset(b, 0, sizeof *b); return FSI_ERR_MEMORY; }
@@ -6851,7 +6860,8 @@ FSI_API fsi_result fsi_reduced_init(fsi_reduced *b, const fsi_reduced_model *m, 
     b->T = b->state; b->Q = b->T + 3; b->p = b->Q + 4; b->L = b->p + 3; b->q = b->L + 3; b->dq = b->q + k;
     b->cache = b->dq + k;
     b->push = b->cache + 27 + 3 * k;
-    b->begin = b->push + 6 + k;
+    b->v = b->push + 6 + k;
+    b->aside = b->v + 6 + k;
     fsi_vec_store(b->T, T);
     b->Q[0] = 1;
     fsi__reduced_update(b);
@@ -6860,6 +6870,7 @@ FSI_API fsi_result fsi_reduced_init(fsi_reduced *b, const fsi_reduced_model *m, 
 
 FSI_API void fsi_reduced_free(fsi_reduced *b) {
     if (!b) return;
+    if (b->begin) fsi_free(&b->allocator, b->begin, (12 + 3 * (size_t)b->model->modes) * sizeof *b->begin);
     fsi_free(&b->allocator, b->block, b->size);
     memset(b, 0, sizeof *b);
 }
@@ -7065,6 +7076,7 @@ FSI_API fsi_result fsi_reduced_half(fsi_reduced *b, fsi_real dt) {
     fsi_result r;
     if (!b || !b->block) return FSI_ERR_STATE;
     b->half = 0;
+    if (!b->begin && !(b->begin = (fsi_real *)fsi_alloc(&b->allocator, (12 + 3 * (size_t)b->model->modes) * sizeof *b->begin))) return FSI_ERR_MEMORY;
     memcpy(b->begin, b->p, (6 + 2 * (size_t)b->model->modes) * sizeof *b->begin);             /* p, L, q, q' lie side by side */
     memcpy(b->begin + 6 + 2 * b->model->modes, b->push, (6 + (size_t)b->model->modes) * sizeof *b->begin);
     r = fsi_reduced_forces(b, dt / 2);
@@ -7109,7 +7121,7 @@ static void fsi__reduced_advance(void *user, fsi_real dt) {
 }
 
 static double fsi__reduced_next(fsi_reduced *b) {              /* energy at the end of the running step if nothing else happens: tried out */
-    fsi_real pose[7], moved = b->moved, *q = b->begin + 12 + 3 * b->model->modes;
+    fsi_real pose[7], moved = b->moved, *q = b->aside;
     double e;
     if (b->fixed || !(b->dt > 0)) return fsi__reduced_total(b);
     memcpy(pose, b->T, sizeof pose);                   /* T and Q lie side by side */
@@ -7145,6 +7157,81 @@ FSI_API fsi_result fsi_reduced_restore(fsi_reduced *b, const void *in) {
     if (!b || !b->block || !in) return FSI_ERR_ARGUMENT;
     memcpy(b->state, in, fsi_reduced_state_size(b));
     fsi__reduced_update(b);
+    return FSI_OK;
+}
+
+/* ---- A copy on its own as a coupled solid. */
+/* Between v [6 + modes] and the state. */
+static void fsi__reduced_exchange(fsi_reduced *b, fsi_real *v, int take) {
+    size_t n = (size_t)b->model->modes;
+    fsi_vec3 lin, ang;
+    if (take) {
+        fsi_mat3 R = fsi__reduced_matrix(b, 0), I = fsi__reduced_matrix(b, 1);
+        if (b->fixed) return;
+        I = fsi_mat3_rotate(&R, &I);
+        fsi_vec_store(b->p, fsi_vec_scale(fsi_vec_load(v), b->model->mass));
+        fsi_vec_store(b->L, fsi_mat3_mul_vec(&I, fsi_vec_load(v + 3)));
+        fsi_copy(n, v + 6, b->dq);
+    } else {
+        fsi__reduced_spin(b, &lin, &ang, NULL);
+        fsi_vec_store(v, lin);
+        fsi_vec_store(v + 3, ang);
+        fsi_copy(n, b->dq, v + 6);
+    }
+}
+
+static void fsi__reduced_at(const void *user, int vertex, fsi_real *x) {         /* place of a surface vertex */
+    const fsi_reduced *b = (const fsi_reduced *)user;
+    fsi_vec_store(x, fsi_reduced_point(b, b->model->surface[vertex]));
+}
+
+/* Row of J: the point's own arm, the element's vertices for the modes. */
+static void fsi__reduced_element_row(const fsi_reduced *b, const int32_t *corner, int first, const fsi_real *weight, fsi_vec3 point, fsi_vec3 dir, fsi_real *row) {
+    int32_t vertex[3];
+    int a;
+    for (a = 0; a < b->model->dim; a++) vertex[a] = b->model->surface[corner[a] - first];
+    fsi__reduced_apply(b, point, b->model->dim, vertex, weight, dir, 0, row, row + 3, row + 6);
+}
+
+static void fsi__reduced_door_row(const fsi_coupled *self, int element, const fsi_real *weight, fsi_vec3 point, fsi_vec3 dir, fsi_real *row) {
+    const fsi_reduced *b = (const fsi_reduced *)self->user;
+    memset(row, 0, (size_t)self->dof * sizeof *row);
+    fsi__reduced_element_row(b, b->model->index + b->model->dim * element, 0, weight, point, dir, row);
+}
+
+static void fsi__reduced_door_mass(const fsi_coupled *self, fsi_real *mass, fsi_real *inverse) {
+    const fsi_reduced *b = (const fsi_reduced *)self->user;
+    fsi_reduced_mass(b, b->dt, mass, inverse);
+}
+
+FSI_API fsi_result fsi_reduced_couple(fsi_reduced *b, fsi_coupled *out) {
+    const fsi_reduced_model *m;
+    fsi_real most = 0;
+    int i;
+    if (!b || !b->block || !(b->dt > 0)) return FSI_ERR_STATE;
+    m = b->model;
+    if (!out || 6 + m->modes > FSI__ROW_MOST) return FSI_ERR_ARGUMENT;
+    for (i = 0; i < m->surface_count && m->modes; i++) {       /* how far S q takes the surface at most */
+        fsi_vec3 d = fsi_vec_sub(fsi__reduced_lever(b, m->surface[i]), fsi_vec_load(m->x0 + 3 * m->surface[i]));
+        most = fsi__max(most, fsi_vec_dot(d, d));
+    }
+    fsi__reduced_exchange(b, b->v, 0);
+    memset(out, 0, sizeof *out);
+    out->surface.dim = m->dim; out->surface.closed = 1; out->surface.vertex_count = m->surface_count; out->surface.element_count = m->element_count;
+    out->surface.index = m->index; out->surface.place_fn = fsi__reduced_at; out->surface.user = b;
+    out->surface.rest = &m->tree; out->surface.R = b->cache; out->surface.T = b->T; out->surface.off = fsi__sqrt(most);
+    out->dof = 6 + m->modes;
+    out->v = b->v;
+    out->mass_fn = fsi__reduced_door_mass;
+    out->row_fn = fsi__reduced_door_row;
+    out->user = b;
+    return FSI_OK;
+}
+
+FSI_API fsi_result fsi_reduced_take(fsi_reduced *b) {
+    if (!b || !b->block) return FSI_ERR_STATE;
+    if (!fsi_all_finite(6 + (size_t)b->model->modes, b->v)) return FSI_ERR_NUMERIC;
+    fsi__reduced_exchange(b, b->v, 1);
     return FSI_OK;
 }
 
@@ -7298,11 +7385,8 @@ static void fsi__group_row(const fsi_coupled *self, int element, const fsi_real 
     memset(row, 0, (size_t)g->dof * sizeof *row);
     if (!g->skin.terms) {
         int body = 0;
-        int32_t vertex[3];
         for (k = 0; t[0] - k >= g->body[body]->model->surface_count; body++) k += g->body[body]->model->surface_count;
-        for (a = 0; a < dim; a++) vertex[a] = g->body[body]->model->surface[t[a] - k];
-        row += g->first[body];
-        fsi__reduced_apply(g->body[body], point, dim, vertex, weight, dir, 0, row, row + 3, row + 6);
+        fsi__reduced_element_row(g->body[body], t, k, weight, point, dir, row + g->first[body]);
         return;
     }
     for (a = 0; a < dim; a++) point = fsi_vec_mad(point, fsi_vec_load(g->x + 3 * t[a]), -weight[a]);     /* from the skin to the face's centre */
@@ -7387,25 +7471,7 @@ static fsi_result fsi__group_joints(fsi_reduced_group *g, fsi_real dt) {
 }
 
 /* Body k's block between g->v and its state. */
-static void fsi__group_exchange(fsi_reduced_group *g, int k, int take) {
-    fsi_reduced *b = g->body[k];
-    fsi_real *v = g->v + g->first[k];
-    size_t n = (size_t)b->model->modes;
-    fsi_vec3 lin, ang;
-    if (take) {
-        fsi_mat3 R = fsi__reduced_matrix(b, 0), I = fsi__reduced_matrix(b, 1);
-        if (b->fixed) return;
-        I = fsi_mat3_rotate(&R, &I);
-        fsi_vec_store(b->p, fsi_vec_scale(fsi_vec_load(v), b->model->mass));
-        fsi_vec_store(b->L, fsi_mat3_mul_vec(&I, fsi_vec_load(v + 3)));
-        fsi_copy(n, v + 6, b->dq);
-    } else {
-        fsi__reduced_spin(b, &lin, &ang, NULL);
-        fsi_vec_store(v, lin);
-        fsi_vec_store(v + 3, ang);
-        fsi_copy(n, b->dq, v + 6);
-    }
-}
+static void fsi__group_exchange(fsi_reduced_group *g, int k, int take) { fsi__reduced_exchange(g->body[k], g->v + g->first[k], take); }
 
 FSI_API fsi_result fsi_reduced_group_couple(fsi_reduced_group *g, fsi_real dt, fsi_coupled *out) {
     int k, i, n;

@@ -1,6 +1,7 @@
 /* starfish: a heap of starfish sinks through water, rigid ones beside soft ones (REDUCED fig. 2, 3, 10).
    cc -O2 -I. -Iexamples examples/starfish.c -o starfish -lm
-   All are copies of two models (modes and no modes); a copy holds its state only, printed as bytes_per_body. bodies=2: one of each side by side (fig. 3).
+   All are copies of two models (modes and no modes). bytes_per_body: its state; bytes_per_body_all: all that one more of them needs (measured through the
+   allocator) but for what goes with its coupling sides, which is bytes_per_side. bodies=2: one of each side by side (fig. 3).
    bodies=150 --frames 250 --set damping=2: the heap of fig. 10. */
 #define FSI_IMPLEMENTATION
 #include "fsi_couple.h"
@@ -85,7 +86,7 @@ int main(int argc, char **argv) {
     ex_result("contacts", "%d", s.contacts.count);
     ex_result("depth", "%.4f", swarm_depth(&s, level, (double)form.a));   /* mean, of the lowest points under the level of the start */
     swarm_results(&s, 2 * (double)form.a);
-    ex_result("bytes_per_body_coupling", "%lu", (unsigned long)(s.group[0].size + sizeof(fsi_reduced_group) + sizeof(fsi_coupled)));   /* scratch: surface and mass */
+    swarm_memory(&d, &model[0], water, &level);
     ex_result("iterations", "%.2f", total / (steps ? steps : 1));
     swarm_free(&s);
     for (i = 0; i < 2; i++) fsi_reduced_model_free(&model[i]);

@@ -8,6 +8,7 @@ typedef struct swarm {
     fsi_world *world;
     fsi_reduced body[SWARM_BODIES], *list[SWARM_BODIES];
     fsi_reduced_group group[SWARM_BODIES], *groups_list[SWARM_BODIES];
+    fsi_reduced *single[SWARM_BODIES];                        /* in place of a group: a copy on its own */
     fsi_coupled door[SWARM_BODIES], *doors_list[SWARM_BODIES];
     int bodies, groups;
     fsi_reduced_contacts contacts;
@@ -19,6 +20,7 @@ typedef struct swarm {
     fsi_real joint_error;                                     /* largest so far, m */
     double begin[SWARM_BODIES];                               /* height at which each was added, m */
     double solid_seconds;                                     /* processor time in the stages */
+    const fsi_allocator *allocator;                           /* of copies, groups and contacts; NULL = malloc */
 } swarm;
 
 static fsi_real swarm_box(fsi_vec3 x, fsi_vec3 *normal, fsi_vec3 *velocity, void *user) {     /* inside of the grid's box, open above */
@@ -35,7 +37,7 @@ static fsi_result swarm_doors(swarm *s, fsi_real dt) {
     fsi_result r = FSI_OK;
     int i;
     for (i = 0; i < s->groups && r >= 0; i++) {
-        r = fsi_reduced_group_couple(&s->group[i], dt, &s->door[i]);
+        r = s->single[i] ? fsi_reduced_couple(s->single[i], &s->door[i]) : fsi_reduced_group_couple(&s->group[i], dt, &s->door[i]);
         if (s->group[i].joint_error > s->joint_error) s->joint_error = s->group[i].joint_error;
     }
     return r;
@@ -43,7 +45,7 @@ static fsi_result swarm_doors(swarm *s, fsi_real dt) {
 static fsi_result swarm_take(swarm *s) {
     fsi_result r = FSI_OK;
     int i;
-    for (i = 0; i < s->groups && r >= 0; i++) r = fsi_reduced_group_take(&s->group[i]);
+    for (i = 0; i < s->groups && r >= 0; i++) r = s->single[i] ? fsi_reduced_take(s->single[i]) : fsi_reduced_group_take(&s->group[i]);
     return r;
 }
 /* Contact, then motion; Newmark: motion, v^n back, contact. */
@@ -55,7 +57,7 @@ static fsi_result swarm_go(swarm *s, fsi_real dt) {
             s->contacts.group = s->groups_list; s->contacts.group_count = s->bodies > s->groups ? s->groups : 0;   /* copies on their own: by their samples */
             if (!s->no_contact) r = fsi_reduced_contact(&s->contacts, s->list, s->bodies, &s->wall, 1, dt);
         } else {
-            for (i = 0; i < s->groups && r >= 0; i++) r = fsi_reduced_group_move(&s->group[i], dt);
+            for (i = 0; i < s->groups && r >= 0; i++) r = s->single[i] ? fsi_reduced_move(s->single[i], dt) : fsi_reduced_group_move(&s->group[i], dt);
             for (i = 0; i < s->bodies && r >= 0 && s->newmark; i++) r = fsi_reduced_rewind(&s->body[i]);
         }
     return r;
@@ -93,7 +95,7 @@ static fsi_result swarm_move(void *user, fsi_real dt) {
 static int swarm_add(swarm *s, fsi_world *w, const fsi_reduced_model *m, fsi_vec3 T, fsi_quat q) {
     fsi_reduced *b = &s->body[s->bodies];
     s->world = w;
-    if (s->bodies == SWARM_BODIES || fsi_reduced_init(b, m, T, NULL) != FSI_OK) return 0;
+    if (s->bodies == SWARM_BODIES || fsi_reduced_init(b, m, T, s->allocator) != FSI_OK) return 0;
     fsi_reduced_place(b, T, q, fsi_vec(0, 0, 0), fsi_vec(0, 0, 0));
     b->gravity = w->grid.desc.gravity;
     s->wall.distance_fn = swarm_box; s->wall.user = &w->grid; s->wall.friction = FSI_R(0.2);
@@ -106,7 +108,8 @@ static int swarm_group(swarm *s, int count, const fsi_reduced_joint *joint, int 
     fsi_guest guest;
     int k = s->groups++;
     memset(&guest, 0, sizeof guest);
-    if (fsi_reduced_group_init(&s->group[k], s->list + s->bodies - count, count, joint, joints, skin, NULL) != FSI_OK) return 0;
+    if (count == 1 && !joints && !skin) s->single[k] = s->list[s->bodies - 1];
+    else if (fsi_reduced_group_init(&s->group[k], s->list + s->bodies - count, count, joint, joints, skin, s->allocator) != FSI_OK) return 0;
     guest.door = s->doors_list[k] = &s->door[k];
     s->groups_list[k] = &s->group[k];
     if (k == 0) { guest.begin_fn = swarm_begin; guest.move_fn = swarm_move; guest.user = s; }
@@ -197,7 +200,60 @@ EX void swarm_results(const swarm *s, double length) {
     for (i = 0; i < s->bodies; i++) way += ((double)s->body[i].T[1] - s->begin[i]) / s->bodies;
     ex_result("joint_error", "%.6f", (double)s->joint_error / length);
     ex_result("swim_distance", "%.4f", way / length);
-    ex_result("bytes_per_body", "%lu", s->bodies ? (unsigned long)(s->body[0].size + sizeof(fsi_reduced)) : 0ul);
+    ex_result("bytes_per_body", "%lu", s->bodies ? (unsigned long)(s->body[0].size + sizeof(fsi_reduced)) : 0ul);      /* state of one copy */
+}
+/* Bytes held: what malloc gave through this allocator. */
+EX void *swarm_take_bytes(size_t size, size_t align, void *user) {
+    unsigned char *raw = (unsigned char *)malloc(size + 128), *p;
+    (void)align;
+    if (!raw) return NULL;
+    p = raw + 128 - ((uintptr_t)raw & 63u);
+    memcpy(p - 16, &raw, sizeof raw);
+    *(double *)user += (double)size;
+    return p;
+}
+EX void swarm_give_bytes(void *ptr, size_t size, void *user) {
+    void *raw;
+    if (!ptr) return;
+    memcpy(&raw, (unsigned char *)ptr - 16, sizeof raw);
+    *(double *)user -= (double)size;
+    free(raw);
+}
+/* Bytes in use after two steps of a world d with count copies of m on their own, the caller's structs included; they stand `aside` m beside the box's middle, in
+   layers of nine. *sides: coupling sides of all. 0: failed. */
+EX double swarm_bytes(const fsi_world_desc *d, const fsi_reduced_model *m, int count, double aside, fsi_real (*phi)(fsi_vec3 x, void *user), void *user, int *sides) {
+    static swarm s;
+    double bytes = 0, held = 0;
+    fsi_allocator a;
+    fsi_world_desc desc = *d;
+    fsi_world w;
+    int i, ok;
+    a.alloc_fn = swarm_take_bytes; a.free_fn = swarm_give_bytes; a.user = &bytes;
+    desc.grid.allocator = desc.couple.allocator = a; desc.max_guests = count;
+    memset(&s, 0, sizeof s);
+    s.allocator = &a; s.contacts.allocator = a; s.contacts.slop = d->grid.h / 10;
+    if (fsi_world_init(&w, &desc) != FSI_OK) return 0;
+    ok = fsi_grid_set_field(&w.grid, FSI_FIELD_PHI, phi, user) >= 0;
+    for (i = 0; i < count && ok; i++)
+        ok = swarm_add(&s, &w, m, fsi_vec((fsi_real)(aside + 0.2 + 0.3 * (i % 3)), (fsi_real)(0.2 + 0.14 * (i / 9)), (fsi_real)(0.2 + 0.3 * (i / 3 % 3))), fsi_quat_from_rotation(fsi_vec(0, 0, 0))) &&
+             swarm_group(&s, 1, NULL, 0, NULL);
+    s.no_contact = aside > 0;
+    for (i = 0; i < 2 && ok; i++) ok = fsi_world_step(&w, FSI_R(0.005), NULL) >= 0;
+    *sides = w.couple.interface.sides;
+    held = bytes + count * (double)(sizeof(fsi_reduced) + sizeof(fsi_coupled) + 2 * sizeof(void *));
+    swarm_free(&s);
+    fsi_world_free(&w);
+    return ok && bytes == 0 ? held : 0;
+}
+/* What one more copy costs: for itself (beside the box: no coupling sides), and per coupling side under water. */
+EX void swarm_memory(const fsi_world_desc *d, const fsi_reduced_model *m, fsi_real (*phi)(fsi_vec3 x, void *user), void *user) {
+    enum { FEW = 9, MORE = 18 };
+    int sides[2];
+    double own = swarm_bytes(d, m, MORE, 3, phi, user, sides) - swarm_bytes(d, m, FEW, 3, phi, user, sides), wet;
+    own /= MORE - FEW;
+    wet = swarm_bytes(d, m, MORE, 0, phi, user, sides) - swarm_bytes(d, m, FEW, 0, phi, user, sides + 1);
+    ex_result("bytes_per_body_all", "%.0f", own);
+    ex_result("bytes_per_side", "%.0f", (wet - (MORE - FEW) * own) / fmax(1, sides[0] - sides[1]));
 }
 /* Mean depth of the lowest points under a level, over radius. */
 EX double swarm_depth(const swarm *s, double level, double radius) {
@@ -228,8 +284,12 @@ EX void swarm_draw(ex_args *a, swarm *s, const swarm_view *v) {
     ex_clear(&m, v->back);
     ex_floor(&m, &v->camera, lo, hi, 1, 0, v->tile);
     for (i = 0; i < s->groups; i++) {
-        fsi_surface f = fsi_reduced_group_surface(&s->group[i]);
+        fsi_surface f = s->single[i] ? s->door[i].surface : fsi_reduced_group_surface(&s->group[i]);
+        fsi_real *x = (fsi_real *)malloc(3 * (size_t)f.vertex_count * sizeof *x + 1);
+        for (k = 0; k < f.vertex_count; k++) fsi_vec_store(x + 3 * k, fsi_surface_place(&f, k));
+        f.x = x;
         ex_draw_surface3(&m, &v->camera, &f, v->color_fn(s, i));
+        free(x);
     }
     for (i = 0; i < v->dot_count; i++) {
         for (k = 0; k < 3; k++) p[k] = (double)v->dots[3 * i + k];

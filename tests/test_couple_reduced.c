@@ -897,6 +897,156 @@ TEST same_bits(void) {
     PASS();
 }
 
+/* A copy that works out places and masses when asked is the same solid as a group of one, bit for bit; so are rays, nearest points and boxes on it. */
+static int twins(int fractions) {                      /* S: groups, T: copies on their own */
+    scene *s[2];
+    int k, i;
+    s[0] = &S; s[1] = &T;
+    for (k = 0; k < 2; k++) {
+        seed = 21;
+        if (!open_scene(s[k], 12, 14, 10, FSI_COUPLE_DEFLATED)) return 0;
+        s[k]->couple.desc.fractions = s[k]->couple.interface.desc.fractions = s[k]->couple.interface.desc.smooth = fractions;
+        if (!add_brick(s[k], 2, 2, 2, 6, 0.45, 0.7, 0.6, 0.6) || !add_brick(s[k], 3, 2, 2, 4, 1.03, 0.8, 0.63, 2)) return 0;
+        for (i = 0; i < 2; i++) {
+            stir(&s[k]->body[i], 0.02);
+            if (k == 0 && !add_group(s[k], i, 1, NULL, 0)) return 0;
+            s[k]->list[i] = &s[k]->door[i];
+        }
+        s[k]->doors = 2;
+    }
+    return 1;
+}
+TEST copies_on_their_own(void) {
+    int fractions, i, k, step, hits = 0;
+    for (fractions = 0; fractions < 2; fractions++) {
+        ASSERT(twins(fractions));
+        for (step = 0; step < 4; step++) {
+            uint64_t keep = seed;
+            ASSERT(ready(&S, 1));
+            seed = keep;
+            for (i = 0; i < 2; i++) { CHECK_OK(fsi_reduced_forces(&T.body[i], DT)); CHECK_OK(fsi_reduced_couple(&T.body[i], &T.door[i])); }
+            ASSERT(T.door[0].surface.x == NULL && T.door[0].inverse_mass == NULL && T.door[0].surface.off > 0);
+            CHECK_OK(fsi_grid_set_velocity(&T.grid, random_velocity, NULL));
+            CHECK_OK(fsi_couple_detect(&T.couple, T.list, 2));
+            for (i = 0; i < 300; i++) {
+                fsi_vec3 a = fsi_vec(FSI_R(0.75) + FSI_R(0.6) * rnd(), FSI_R(0.75) + FSI_R(0.4) * rnd(), FSI_R(0.6) + FSI_R(0.4) * rnd()), b = fsi_vec_mad(a, fsi_vec(rnd(), rnd(), rnd()), i % 3 ? FSI_R(0.2) : 2);
+                fsi_hit h[2];
+                memset(h, 0, sizeof h);
+                k = fsi_bvh_first_hit(&S.couple.interface.bvh[i % 2], a, b, h);
+                ASSERT_EQ(k, fsi_bvh_first_hit(&T.couple.interface.bvh[i % 2], a, b, h + 1));
+                if (k) { hits++; ASSERT(memcmp(h, h + 1, sizeof h[0]) == 0); }
+                ASSERT(fsi_bvh_closest(&S.couple.interface.bvh[i % 2], a, 9, h) && fsi_bvh_closest(&T.couple.interface.bvh[i % 2], a, 9, h + 1));
+                ASSERT_EQ(h[0].element, h[1].element); CHECK_NEAR(h[0].t, h[1].t, 0);
+                ASSERT_EQ(fsi_bvh_inside(&S.couple.interface.bvh[i % 2], a), fsi_bvh_inside(&T.couple.interface.bvh[i % 2], a));
+            }
+            CHECK_OK(fsi_couple_solve(&S.couple, DT, NULL)); CHECK_OK(fsi_couple_solve(&T.couple, DT, NULL));
+            for (k = 0; k < 3; k++) ASSERT(memcmp(S.grid.u[k], T.grid.u[k], S.grid.faces[k] * sizeof(fsi_real)) == 0);
+            ASSERT_EQ(S.couple.interface.sides, T.couple.interface.sides);
+            for (i = 0; i < 2; i++) {
+                ASSERT(memcmp(S.group[i].v, T.body[i].v, (size_t)S.group[i].dof * sizeof(fsi_real)) == 0);
+                CHECK_OK(fsi_reduced_group_take(&S.group[i])); CHECK_OK(fsi_reduced_take(&T.body[i]));
+                CHECK_OK(fsi_reduced_move(&S.body[i], DT)); CHECK_OK(fsi_reduced_move(&T.body[i], DT));
+            }
+        }
+        close_scene(&S); close_scene(&T);
+    }
+    ASSERT(hits > 200);
+    PASS();
+}
+/* Other schemes want arrays: they say so. */
+TEST copies_on_their_own_elsewhere(void) {
+    fsi_slip slip;
+    fsi_reduced b;
+    fsi_coupled door;
+    ASSERT(twins(0));
+    memset(&b, 0, sizeof b);
+    ASSERT_EQ(FSI_ERR_STATE, fsi_reduced_couple(&b, &door));
+    ASSERT_EQ(FSI_ERR_STATE, fsi_reduced_couple(&T.body[0], &door));       /* no forces yet: no time step */
+    CHECK_OK(fsi_reduced_forces(&T.body[0], DT));
+    ASSERT_EQ(FSI_ERR_ARGUMENT, fsi_reduced_couple(&T.body[0], NULL));
+    CHECK_OK(fsi_reduced_couple(&T.body[0], &T.door[0]));
+    CHECK_OK(fsi_slip_init(&slip, &T.grid, NULL));
+    ASSERT_EQ(FSI_ERR_ARGUMENT, fsi_slip_detect(&slip, T.list, 1));
+    fsi_slip_free(&slip);
+    T.body[0].v[0] = (fsi_real)NAN;
+    ASSERT_EQ(FSI_ERR_NUMERIC, fsi_reduced_take(&T.body[0]));
+    close_scene(&S); close_scene(&T);
+    PASS();
+}
+
+/* What one more starfish (8 modes, about 400 tetrahedra) costs: all bytes that come from the allocator and all that the caller holds, with `more` of them less
+   those without, over `more`. Beside the box they cut no face of the grid and have no coupling sides: that is what a body needs for itself. In the water comes what goes
+   with its sides (crossings, rows of J, its columns in the V-cycle; those are bounded by fsi_mg_rank.max_columns for all bodies together). */
+enum { STARS = 36 };
+static fsi_real pool_level;
+static fsi_real pool(fsi_vec3 x, void *user) { (void)user; return x.y - pool_level; }
+static fsi_result stars_begin(void *user, fsi_real dt) {
+    int i;
+    fsi_result r = FSI_OK;
+    fsi_scene *c = (fsi_scene *)user;
+    for (i = 0; i < c->count && r == FSI_OK; i++) {
+        fsi_reduced *b = (fsi_reduced *)c->solid[i]->user;
+        r = fsi_reduced_forces(b, dt);
+        if (r == FSI_OK) r = fsi_reduced_couple(b, c->solid[i]);
+    }
+    return r;
+}
+static size_t stars(const fsi_reduced_model *m, int count, double aside, int *sides) {
+    static fsi_reduced body[STARS];
+    static fsi_coupled door[STARS], *list[STARS];
+    fail_allocator counts = fail_begin(-1);
+    fsi_allocator a = fail_make(&counts);
+    fsi_grid grid;
+    fsi_couple couple;
+    fsi_grid_desc d;
+    fsi_couple_desc c;
+    fsi_scene scene;
+    size_t got = 0;
+    int i, k, ok = 1;
+    memset(&d, 0, sizeof d); memset(&c, 0, sizeof c); memset(&scene, 0, sizeof scene);
+    d.nx = d.nz = 24; d.ny = 30; d.h = FSI_R(1.0) / 24; d.rho = 1000; d.gravity = fsi_vec(0, FSI_R(-9.81), 0); d.liquid = 1; d.side[3].kind = FSI_SIDE_OPEN;
+    d.allocator = c.allocator = a;
+    pool_level = FSI_R(1.2);
+    ok = fsi_grid_init(&grid, &d) == FSI_OK && fsi_couple_init(&couple, &grid, &c) == FSI_OK && fsi_grid_set_field(&grid, FSI_FIELD_PHI, pool, NULL) == FSI_OK;
+    for (i = 0; i < count; i++) {
+        ok = ok && fsi_reduced_init(&body[i], m, fsi_vec((fsi_real)aside + FSI_R(0.19) + FSI_R(0.3) * (fsi_real)(i % 3), FSI_R(0.35) + FSI_R(0.14) * (fsi_real)(i / 9), FSI_R(0.19) + FSI_R(0.3) * (fsi_real)(i / 3 % 3)), &a) == FSI_OK;
+        door[i].user = &body[i];
+        list[i] = &door[i];
+    }
+    scene.solid = list; scene.count = count; scene.begin_fn = stars_begin; scene.user = &scene;
+    for (k = 0; k < 2; k++) ok = ok && fsi_couple_step(&couple, &scene, FSI_R(0.005), NULL) >= 0;
+    *sides = couple.interface.sides;
+    if (ok) got = counts.bytes + (size_t)count * (sizeof(fsi_reduced) + sizeof(fsi_coupled) + sizeof(fsi_coupled *));
+    for (i = 0; i < count; i++) fsi_reduced_free(&body[i]);
+    fsi_couple_free(&couple); fsi_grid_free(&grid);
+    return counts.bytes ? 0 : got;
+}
+TEST bytes_of_one_more_body(void) {
+    fsi_form form = {FSI_FORM_STARFISH, FSI_R(0.13), FSI_R(0.035), FSI_R(0.045), 5, {0, 0, 0}};
+    fsi_mesh mesh;
+    fsi_reduced_desc d;
+    fsi_reduced_model m;
+    int sides[2];
+    size_t few, many;
+    double own, wet;
+    memset(&d, 0, sizeof d); memset(&mesh, 0, sizeof mesh);
+    CHECK_OK(fsi_mesh_from_sdf(&mesh, fsi_form_distance, &form, fsi_vec(-FSI_R(0.2), -FSI_R(0.1), -FSI_R(0.2)), fsi_vec(FSI_R(0.2), FSI_R(0.1), FSI_R(0.2)), FSI_R(0.033), NULL));
+    d.mesh = &mesh; d.modes = 8; d.density = 1600; d.young = FSI_R(3e4); d.poisson = FSI_R(0.4); d.samples = 90; d.field = 24;
+    CHECK_OK(fsi_reduced_model_init(&m, &d));
+    few = stars(&m, 18, 2, sides); many = stars(&m, STARS, 2, sides + 1);
+    ASSERT(few > 0 && many > few);
+    ASSERT_EQ(0, sides[0]); ASSERT_EQ(0, sides[1]);
+    own = (double)(many - few) / (STARS - 18);
+    few = stars(&m, 18, 0, sides); many = stars(&m, STARS, 0, sides + 1);
+    ASSERT(few > 0 && many > few && sides[1] > sides[0]);
+    wet = (double)(many - few) / (STARS - 18);
+    printf("\none more starfish of %d tetrahedra, %d surface vertices: %.0f bytes; %.0f in water with %.0f sides: %.0f a side\n", mesh.tet_count, m.surface_count, own, wet,
+           (double)(sides[1] - sides[0]) / (STARS - 18), (wet - own) * (STARS - 18) / (sides[1] - sides[0]));
+    CHECK_MOST(own, 4096);
+    fsi_reduced_model_free(&m); fsi_mesh_free(&mesh);
+    PASS();
+}
+
 GREATEST_MAIN_DEFS();
 int main(int argc, char **argv) {
     GREATEST_MAIN_BEGIN();
@@ -914,5 +1064,8 @@ int main(int argc, char **argv) {
     RUN_TEST(at_rest_under_water);
     RUN_TEST(rays_of_many_solids);
     RUN_TEST(same_bits);
+    RUN_TEST(copies_on_their_own);
+    RUN_TEST(copies_on_their_own_elsewhere);
+    RUN_TEST(bytes_of_one_more_body);
     GREATEST_MAIN_END();
 }
