@@ -808,7 +808,7 @@ typedef struct fsi__mg_patch {           /* private: where a group lives on one 
 
 typedef struct fsi_mg_rank {
     int reach;                /* cells a smoothed column may spread on each level, >= 1; 0 = 3, with many columns 2. 2 * (sweeps + band sweeps) + 3 = exact */
-    int max_columns;          /* beyond, each group brings its first ones only, but 6; then groups are left out. What is missing costs iterations; 0 = 600 */
+    int max_columns;          /* groups beyond are left out whole: with a part of its columns a group costs more iterations than with none; 0 = 1000 */
     fsi_allocator allocator;  /* set before the first build; zero = malloc */
     int columns;              /* taken, of all groups */
     /* private */
@@ -4984,31 +4984,17 @@ static fsi_real fsi__mg_group_K(const fsi_mg_group *g, int i, int j) {         /
     return g->unit * sum;
 }
 
-/* Columns a group may bring so that all fit into most: first come the rigid ones, then the softest modes. */
-static int fsi__mg_rank_cap(const fsi_mg_group *group, int groups, int most) {
-    int g, cap = 6, more;
-    for (;; cap++) {
-        double sum = 0;
-        for (g = 0, more = 0; g < groups; g++) {
-            if (group[g].entries > 0) sum += fsi__imin(group[g].columns, cap + 1);
-            more |= group[g].entries > 0 && group[g].columns > cap;
-        }
-        if (!more || sum > most) return cap;
-    }
-}
-
 /* Sizes, places and the columns on the finest level. */
 static fsi_result fsi__mg_rank_begin(const fsi_mg *mg, fsi_mg_rank *r, const fsi_mg_group *group, int groups) {
     size_t data = 0, work = 0, biggest = 0, all = 0;
-    int g, c, e, q, most = r->max_columns ? r->max_columns : 600, n = 0, cap = fsi__mg_rank_cap(group, groups, most);
+    int g, c, e, q, most = r->max_columns ? r->max_columns : 1000, n = 0;
     r->groups = groups; r->levels = mg->levels;
     r->offset = (int *)fsi__mg_rank_room(r, 0, (size_t)groups + 1, sizeof(int));
     r->patch = (fsi__mg_patch *)fsi__mg_rank_room(r, 1, (size_t)groups * (size_t)mg->levels, sizeof(fsi__mg_patch));
     if (!r->offset || !r->patch) return FSI_ERR_MEMORY;
     for (g = 0; g < groups; g++) {
-        c = fsi__imin(group[g].columns, cap);
         r->offset[g] = n;
-        if (group[g].entries > 0 && n + c <= most) n += c;
+        if (group[g].entries > 0 && n + group[g].columns <= most) n += group[g].columns;
     }
     r->offset[groups] = r->columns = n;
     r->spread = r->reach ? r->reach : n > 80 ? 2 : 3;
@@ -5051,7 +5037,7 @@ static fsi_result fsi__mg_rank_begin(const fsi_mg *mg, fsi_mg_rank *r, const fsi
             int32_t cell = group[g].cell[e];
             float *t = r->data + p->t + FSI__LANES * fsi__box_at(p->lo, p->hi, cell % mg->n[0], cell / mg->n[0] % mg->n[1], cell / (mg->n[0] * mg->n[1]));
             for (c = 0; c < columns; c++)
-                t[FSI__LANES * tc * (size_t)(c / FSI__LANES) + (size_t)(c % FSI__LANES)] += (float)(group[g].factor[e] * group[g].val[(size_t)e * (size_t)group[g].columns + (size_t)c]);
+                t[FSI__LANES * tc * (size_t)(c / FSI__LANES) + (size_t)(c % FSI__LANES)] += (float)(group[g].factor[e] * group[g].val[(size_t)e * (size_t)columns + (size_t)c]);
         }
         for (c = 0; c < columns; c++)
             for (e = 0; e <= c; e++) r->E[(size_t)(r->offset[g] + c) * (size_t)n + (size_t)(r->offset[g] + e)] = fsi__mg_group_K(group + g, c, e);

@@ -202,59 +202,6 @@ EX void swarm_results(const swarm *s, double length) {
     ex_result("swim_distance", "%.4f", way / length);
     ex_result("bytes_per_body", "%lu", s->bodies ? (unsigned long)(s->body[0].size + sizeof(fsi_reduced)) : 0ul);      /* state of one copy */
 }
-/* Bytes held: what malloc gave through this allocator. */
-EX void *swarm_take_bytes(size_t size, size_t align, void *user) {
-    unsigned char *raw = (unsigned char *)malloc(size + 128), *p;
-    (void)align;
-    if (!raw) return NULL;
-    p = raw + 128 - ((uintptr_t)raw & 63u);
-    memcpy(p - 16, &raw, sizeof raw);
-    *(double *)user += (double)size;
-    return p;
-}
-EX void swarm_give_bytes(void *ptr, size_t size, void *user) {
-    void *raw;
-    if (!ptr) return;
-    memcpy(&raw, (unsigned char *)ptr - 16, sizeof raw);
-    *(double *)user -= (double)size;
-    free(raw);
-}
-/* Bytes in use after two steps of a world d with count copies of m on their own, the caller's structs included; they stand `aside` m beside the box's middle, in
-   layers of nine. *sides: coupling sides of all. 0: failed. */
-EX double swarm_bytes(const fsi_world_desc *d, const fsi_reduced_model *m, int count, double aside, fsi_real (*phi)(fsi_vec3 x, void *user), void *user, int *sides) {
-    static swarm s;
-    double bytes = 0, held = 0;
-    fsi_allocator a;
-    fsi_world_desc desc = *d;
-    fsi_world w;
-    int i, ok;
-    a.alloc_fn = swarm_take_bytes; a.free_fn = swarm_give_bytes; a.user = &bytes;
-    desc.grid.allocator = desc.couple.allocator = a; desc.max_guests = count;
-    memset(&s, 0, sizeof s);
-    s.allocator = &a; s.contacts.allocator = a; s.contacts.slop = d->grid.h / 10;
-    if (fsi_world_init(&w, &desc) != FSI_OK) return 0;
-    ok = fsi_grid_set_field(&w.grid, FSI_FIELD_PHI, phi, user) >= 0;
-    for (i = 0; i < count && ok; i++)
-        ok = swarm_add(&s, &w, m, fsi_vec((fsi_real)(aside + 0.2 + 0.3 * (i % 3)), (fsi_real)(0.2 + 0.14 * (i / 9)), (fsi_real)(0.2 + 0.3 * (i / 3 % 3))), fsi_quat_from_rotation(fsi_vec(0, 0, 0))) &&
-             swarm_group(&s, 1, NULL, 0, NULL);
-    s.no_contact = aside > 0;
-    for (i = 0; i < 2 && ok; i++) ok = fsi_world_step(&w, FSI_R(0.005), NULL) >= 0;
-    *sides = w.couple.interface.sides;
-    held = bytes + count * (double)(sizeof(fsi_reduced) + sizeof(fsi_coupled) + 2 * sizeof(void *));
-    swarm_free(&s);
-    fsi_world_free(&w);
-    return ok && bytes == 0 ? held : 0;
-}
-/* What one more copy costs: for itself (beside the box: no coupling sides), and per coupling side under water. */
-EX void swarm_memory(const fsi_world_desc *d, const fsi_reduced_model *m, fsi_real (*phi)(fsi_vec3 x, void *user), void *user) {
-    enum { FEW = 9, MORE = 18 };
-    int sides[2];
-    double own = swarm_bytes(d, m, MORE, 3, phi, user, sides) - swarm_bytes(d, m, FEW, 3, phi, user, sides), wet;
-    own /= MORE - FEW;
-    wet = swarm_bytes(d, m, MORE, 0, phi, user, sides) - swarm_bytes(d, m, FEW, 0, phi, user, sides + 1);
-    ex_result("bytes_per_body_all", "%.0f", own);
-    ex_result("bytes_per_side", "%.0f", (wet - (MORE - FEW) * own) / fmax(1, sides[0] - sides[1]));
-}
 /* Mean depth of the lowest points under a level, over radius. */
 EX double swarm_depth(const swarm *s, double level, double radius) {
     double sum = 0, low;
@@ -317,6 +264,59 @@ static void swarm_free(swarm *s) {
     for (i = 0; i < s->groups; i++) fsi_reduced_group_free(&s->group[i]);
     for (i = 0; i < s->bodies; i++) fsi_reduced_free(&s->body[i]);
     fsi_reduced_contacts_free(&s->contacts);
+}
+/* Bytes held: what malloc gave through this allocator. */
+EX void *swarm_take_bytes(size_t size, size_t align, void *user) {
+    unsigned char *raw = (unsigned char *)malloc(size + 128), *p;
+    (void)align;
+    if (!raw) return NULL;
+    p = raw + 128 - ((uintptr_t)raw & 63u);
+    memcpy(p - 16, &raw, sizeof raw);
+    *(double *)user += (double)size;
+    return p;
+}
+EX void swarm_give_bytes(void *ptr, size_t size, void *user) {
+    void *raw;
+    if (!ptr) return;
+    memcpy(&raw, (unsigned char *)ptr - 16, sizeof raw);
+    *(double *)user -= (double)size;
+    free(raw);
+}
+/* Bytes in use after two steps of a world d with count copies of m on their own, the caller's structs included; they stand `aside` m beside the box's middle, in
+   layers of nine. *sides: coupling sides of all. 0: failed. */
+EX double swarm_bytes(const fsi_world_desc *d, const fsi_reduced_model *m, int count, double aside, fsi_real (*phi)(fsi_vec3 x, void *user), void *user, int *sides) {
+    static swarm s;
+    double bytes = 0, held = 0;
+    fsi_allocator a;
+    fsi_world_desc desc = *d;
+    fsi_world w;
+    int i, ok;
+    a.alloc_fn = swarm_take_bytes; a.free_fn = swarm_give_bytes; a.user = &bytes;
+    desc.grid.allocator = desc.couple.allocator = a; desc.max_guests = count;
+    memset(&s, 0, sizeof s);
+    s.allocator = &a; s.contacts.allocator = a; s.contacts.slop = d->grid.h / 10;
+    if (fsi_world_init(&w, &desc) != FSI_OK) return 0;
+    ok = fsi_grid_set_field(&w.grid, FSI_FIELD_PHI, phi, user) >= 0;
+    for (i = 0; i < count && ok; i++)
+        ok = swarm_add(&s, &w, m, fsi_vec((fsi_real)(aside + 0.2 + 0.3 * (i % 3)), (fsi_real)(0.2 + 0.14 * (i / 9)), (fsi_real)(0.2 + 0.3 * (i / 3 % 3))), fsi_quat_from_rotation(fsi_vec(0, 0, 0))) &&
+             swarm_group(&s, 1, NULL, 0, NULL);
+    s.no_contact = aside > 0;
+    for (i = 0; i < 2 && ok; i++) ok = fsi_world_step(&w, FSI_R(0.005), NULL) >= 0;
+    *sides = w.couple.interface.sides;
+    held = bytes + count * (double)(sizeof(fsi_reduced) + sizeof(fsi_coupled) + 2 * sizeof(void *));
+    swarm_free(&s);
+    fsi_world_free(&w);
+    return ok && bytes == 0 ? held : 0;
+}
+/* What one more copy costs: for itself (beside the box: no coupling sides), and per coupling side under water. */
+EX void swarm_memory(const fsi_world_desc *d, const fsi_reduced_model *m, fsi_real (*phi)(fsi_vec3 x, void *user), void *user) {
+    enum { FEW = 9, MORE = 18 };
+    int sides[2];
+    double own = swarm_bytes(d, m, MORE, 3, phi, user, sides) - swarm_bytes(d, m, FEW, 3, phi, user, sides), wet;
+    own /= MORE - FEW;
+    wet = swarm_bytes(d, m, MORE, 0, phi, user, sides) - swarm_bytes(d, m, FEW, 0, phi, user, sides + 1);
+    ex_result("bytes_per_body_all", "%.0f", own);
+    ex_result("bytes_per_side", "%.0f", (wet - (MORE - FEW) * own) / fmax(1, sides[0] - sides[1]));
 }
 static fsi_quat swarm_turn(double x, double y, double z) { return fsi_quat_from_rotation(fsi_vec((fsi_real)x, (fsi_real)y, (fsi_real)z)); }
 /* Tetrahedra of a form; the lattice is chosen so that there are about tets of them. */
