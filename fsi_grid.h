@@ -880,7 +880,8 @@ FSI__FLAT void fsi__mac_at(const fsi__mac *m, int three, fsi_real x, fsi_real y,
    the forward path, bent the same way, at x0 + dt (2 u - u(m)): second order. A face takes the mean of the ways of its two cells. Samples are
    traced row by row in chunks, in loops without branches; tests/test_grid.c has the same in plain words (advection_equals_its_slow_twin).
    Semi-Lagrangian: new = old at the end of the backward path. MacCormack: hat = that; out = hat + (old - hat carried forward) / 2,
-   limited to the old values around the end of the backward path. */
+   limited to the old values around the end of the backward path. Within a cell of a liquid's surface it stays at hat: stencils there hold
+   velocities carried on into the air, to which the correction answers by feeding waves (test_liquid.c, slosh_comes_to_rest). */
 #define FSI__CHUNK 136
 #define FSI__NO_STENCIL INT32_MIN
 typedef struct fsi__job {
@@ -897,6 +898,8 @@ typedef struct fsi__job {
     ptrdiff_t base, out_base; /* hat and stencil begin with this sample, out with that one: they hold the layers in work only */
     int keep[2], limit[2];    /* keep: MacCormack; limit: with limiter */
     int32_t *stencil;         /* lower corner at the end of the backward path, relative to the sample; FSI__NO_STENCIL: it left the box, no correction */
+    const fsi_real *phi;      /* faces of a liquid: correction only below the surface; NULL: everywhere */
+    fsi_real half_inv_h;      /* 1 / (2 h) */
     uint8_t *rows;            /* [rows] bit p: pass p has to look at the row; NULL: at all of them */
     fsi_real still[2];        /* cells: value of fresh air, which comes in through open sides */
     int open[6];              /* sides, not 0: open */
@@ -1520,6 +1523,16 @@ FSI__FLAT void fsi__correct_chunk(size_t sy, size_t sz, int three, int limit, in
         }
     }
 }
+/* Takes the correction, old - forth, away where a face lies within a cell of the liquid's surface or above it; two cells deep it is whole. */
+FSI__FLAT void fsi__spare_surface(const fsi__job *q, int j, int k, int i0, int count, const fsi_real *old, fsi_real *forth) {
+    const int a = q->family, *n = q->mac.n, j0 = a == 1 ? fsi__imax(j - 1, 0) : j, k0 = a == 2 ? fsi__imax(k - 1, 0) : k;
+    const fsi_real *low = q->phi + (ptrdiff_t)n[0] * (j0 + (ptrdiff_t)n[1] * k0), *high = q->phi + (ptrdiff_t)n[0] * (fsi__imin(j, n[1] - 1) + (ptrdiff_t)n[1] * fsi__imin(k, n[2] - 1));
+    int i;
+    for (i = 0; i < count; i++) {
+        const fsi_real depth = -q->half_inv_h * (low[a == 0 ? fsi__imax(i0 + i - 1, 0) : i0 + i] + high[fsi__imin(i0 + i, n[0] - 1)]);
+        forth[i] = old[i] + fsi__min(fsi__max(depth - 1, 0), 1) * (forth[i] - old[i]);
+    }
+}
 FSI__FLAT void fsi__advect_forth(const fsi__job *q, int three, int j, int k, int i0, int count) {
     const size_t sy = (size_t)q->n[0], sz = sy * (size_t)q->n[1];
     const ptrdiff_t row = (ptrdiff_t)((size_t)i0 + sy * (size_t)j + sz * (size_t)k), in = row - q->base;
@@ -1531,6 +1544,7 @@ FSI__FLAT void fsi__advect_forth(const fsi__job *q, int three, int j, int k, int
     for (m = 0; m < q->count; m++) {
         if (!q->keep[m]) continue;
         fsi__mix_chunk(q->hat[m] + in, sy, sz, three, count, e.shift, e.F[0], e.F[1], e.F[2], forth);
+        if (q->phi) fsi__spare_surface(q, j, k, i0, count, q->old[m] + row, forth);
         if (q->limit[m]) fsi__correct_chunk(sy, sz, three, 1, count, q->stencil + in, q->hat[m] + in, q->old[m] + row, forth, q->out[m] + (row - q->out_base));
         else fsi__correct_chunk(sy, sz, three, 0, count, q->stencil + in, q->hat[m] + in, q->old[m] + row, forth, q->out[m] + (row - q->out_base));
     }
@@ -1575,6 +1589,8 @@ static void fsi__job_begin(const fsi_grid *g, int family, fsi_real dt, const fsi
     q->o[0] = o.x; q->o[1] = o.y; q->o[2] = o.z;
     q->s = dt / g->h;
     q->stencil = g->stencil;
+    q->phi = family < 3 ? g->phi : NULL;
+    q->half_inv_h = FSI_R(0.5) / g->h;
     for (a = 0; a < 6; a++) q->open[a] = fsi__side_open(g, a);
     for (a = 0; a < 3; a++) {
         q->reach[a] = way[a] < FSI_R(1e6) ? 2 + (int)way[a] : 1 << 29;

@@ -466,6 +466,37 @@ TEST G_12_memory_and_volume_correction(void) {
     PASS();
 }
 
+/* A column that falls in a tank of 12 cells comes to rest: its energy over the flat pool's, J per kg/m^3. It once stayed at 15 % for ever (a wave of
+   2.6 m/s, in 3D growing again to 14 m/s): MacCormack's correction next to the surface gave back what was lost. */
+static fsi_real slosh_fn(fsi_vec3 x, void *user) { (void)user; return x.x < FSI_R(0.4) ? x.y - FSI_R(0.6) : FSI_R(0.5) * (x.x - FSI_R(0.4)) + FSI_R(0.02); }
+static double slosh_energy(const fsi_grid *g, fsi_real *part) {
+    double h = (double)g->h, v = fsi_levelset_volume(&g->levelset, NULL, part), sum = -0.5 * G * v * v / (g->nx * h);
+    size_t c;
+    for (c = 0; c < g->cells; c++) {                       /* cells are filled from below where there is liquid below */
+        int j = (int)(c / (size_t)g->nx), below = j == 0 || part[c - (size_t)g->nx] >= FSI_R(0.5);
+        sum += h * h * h * G * (double)part[c] * (j + 0.5 * (below ? (double)part[c] : 1));
+    }
+    return sum + fsi_grid_kinetic_energy(g) / (double)g->desc.rho;
+}
+TEST slosh_comes_to_rest(void) {
+    fsi_grid g;
+    fsi_grid_desc d = tank(12, 15, 1, 1.0 / 12);
+    fsi_real part[12 * 15];
+    double first, last = 0;
+    int i;
+    d.side[3].kind = FSI_SIDE_OPEN; d.volume_correction = 1; d.particles = -1;
+    CHECK_OK(fsi_grid_init(&g, &d));
+    CHECK_OK(fsi_grid_set_field(&g, FSI_FIELD_PHI, slosh_fn, NULL));
+    first = slosh_energy(&g, part);
+    for (i = 0; i < 1500; i++) {
+        ASSERT(fsi_grid_step(&g, FSI_R(0.025), NULL) >= 0);
+        if (i >= 1200) last += slosh_energy(&g, part) / 300;
+    }
+    CHECK_MOST(last, 0.03 * first);
+    fsi_grid_free(&g);
+    PASS();
+}
+
 GREATEST_MAIN_DEFS();
 int main(int argc, char **argv) {
     GREATEST_MAIN_BEGIN();
@@ -475,6 +506,7 @@ int main(int argc, char **argv) {
     RUN_TEST(F_16_dam_break_front);
     RUN_TEST(F_17_dam_break_volume);
     RUN_TEST(F_18_torricelli);
+    RUN_TEST(slosh_comes_to_rest);
     RUN_TEST(F_22_mirrored_dam_break);
     RUN_TEST(G_10_a_block_leaves_the_ceiling);
     RUN_TEST(G_10_a_full_layer_under_a_lid);
