@@ -433,7 +433,7 @@ FSI_API void fsi_body_take(fsi_body *body);
 /* A fluid, rigid bodies and whatever else is coupled, in one object: the short way to a scene. Everything inside stays reachable. */
 typedef struct fsi_world_desc {
     fsi_grid_desc grid;       /* as for fsi_grid_init */
-    fsi_couple_desc couple;   /* zero = deflated solve, voxel faces */
+    fsi_couple_desc couple;   /* zero = deflated solve, voxel faces; zero allocator = the grid's, as for everything else here */
     int max_bodies;           /* rigid bodies, >= 0 */
     int max_joints;           /* >= 0 */
     int max_guests;           /* further coupled solids (cloth, tetrahedra, reduced bodies, your own), >= 0 */
@@ -3880,6 +3880,7 @@ static fsi_result fsi__world_walls(fsi_world *w, const fsi_grid_desc *g) {
 
 FSI_API fsi_result fsi_world_init(fsi_world *w, const fsi_world_desc *desc) {
     fsi_solids_desc s;
+    fsi_couple_desc c;
     fsi_arena a;
     fsi_result r;
     if (!w || !desc) return FSI_ERR_ARGUMENT;
@@ -3891,7 +3892,9 @@ FSI_API fsi_result fsi_world_init(fsi_world *w, const fsi_world_desc *desc) {
     s.dim = w->grid.dim; s.max_bodies = desc->max_bodies + 1; s.max_joints = desc->max_joints; s.gravity = desc->grid.gravity;
     s.substeps = desc->substeps; s.iterations = desc->iterations; s.allocator = desc->grid.allocator;
     r = fsi_solids_init(&w->solids, &s);
-    if (r >= 0) r = fsi_couple_init(&w->couple, &w->grid, &desc->couple);
+    c = desc->couple;
+    if (!c.allocator.alloc_fn && !c.allocator.free_fn) c.allocator = desc->grid.allocator;
+    if (r >= 0) r = fsi_couple_init(&w->couple, &w->grid, &c);
     if (r >= 0 && !desc->no_walls) r = fsi__world_walls(w, &w->grid.desc);
     memset(&a, 0, sizeof a);
     fsi__world_layout(w, &a, (size_t)s.max_bodies, (size_t)desc->max_guests);

@@ -1,6 +1,7 @@
 /* bench.h: what the benchmark programs share: the clock and the number of threads. */
 #ifndef BENCH_H
 #define BENCH_H
+#include <stdio.h>
 #include <time.h>
 #ifdef _OPENMP
 #include <omp.h>
@@ -36,5 +37,10 @@ BENCH int most_threads(void) {                                /* every figure at
 #else
     return 1;
 #endif
+}
+/* A figure of the contract under its plain name: with two threads (as many as there are), with one, and the speed-up. */
+BENCH void bench_pair(const char *name, double one, double most, const char *unit) {
+    printf("bench %s %.4g %s\nbench %s_1thread %.4g %s\nbench %s_speedup %.2f x\n", name, most, unit, name, one, unit, name, one / most);
+    fflush(stdout);
 }
 #endif

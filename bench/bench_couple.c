@@ -91,12 +91,9 @@ static void realtime_lines(void) {
         for (threads = 1; threads <= most_threads(); threads++) {
             use_threads(threads);
             ms = realtime(dim, dim == 2 ? 100 : 20);
-            printf("bench %s_%dthreads %.3f ms\n", name, threads, ms);
             if (threads == 1) one = ms;
-            else printf("bench %s_speedup %.2f x\n", name, one / ms);
         }
-        printf("bench %s %.3f ms\n", name, ms);                        /* with as many threads as there are, at most two */
-        fflush(stdout);
+        bench_pair(name, one, ms, "ms");
     }
 }
 
@@ -172,6 +169,7 @@ static void share_lines(void) {
 int main(int argc, char **argv) {
     int n = argc > 1 ? atoi(argv[1]) : 128, dim, b, closed, threads;
     static const int bodies[3] = {1, 12, 50};
+    double alone[3] = {0, 0, 0};
     share_lines();
     realtime_lines();
     if (n < 1) return 0;
@@ -188,6 +186,13 @@ int main(int argc, char **argv) {
                     printf("bench %s %.4f s\nbench %s_fluid %.4f s\nbench %s_iterations %d 1\nbench %s_fluid_iterations %d 1\n", name, t1, name, t0, name, i1, name, i0);
                     printf("bench %s_ratio %.3f x\nbench %s_interface %.3f x\n", name, t1 / t0, name, detect / t1);
                     fflush(stdout);
+                    if (dim == 3 && !closed && threads == 1) alone[b] = t1;
+                    if (dim == 3 && !closed && threads == most_threads()) {
+                        char plain[80];
+                        sprintf(plain, "coupled_%dx%dx%d_%dbodies", n, n, 2 * n, bodies[b]);
+                        bench_pair(plain, alone[b], t1, "s");
+                        printf("bench %s_iterations %d 1\nbench %s_ratio %.3f x\n", plain, i1, plain, t1 / t0);
+                    }
                     if (b == 0 && !closed && threads == 1) {
                         double t2 = run(dim, n, 1, 0, FSI_COUPLE_FULL, 0, &i1, NULL);
                         printf("bench %s_ic %.4f s\nbench %s_ic_iterations %d 1\nbench %s_faster_than_ic %.1f x\n", name, t2, name, i1, name, t2 / t1);

@@ -60,7 +60,7 @@ static void develop(fsi_grid *g, fsi_grid *coarse) {
 }
 
 /* The shares of a whole smoke step; coarse NULL: the first steps. */
-static double smoke_step(int n, int nthreads, fsi_advection mode, const char *label, double base, fsi_grid *coarse) {
+static double smoke_step(int n, int nthreads, fsi_advection mode, const char *label, double base, fsi_grid *coarse, double *advect) {
     fsi_grid g;
     double share[3], its, t;
     use_threads(nthreads);
@@ -75,6 +75,7 @@ static double smoke_step(int n, int nthreads, fsi_advection mode, const char *la
     printf("bench smoke_step_%d%s_%dt_iterations %.1f iterations\n", n, label, nthreads, its);
     printf("bench smoke_step_%d%s_%dt_share %.3f x\n", n, label, nthreads, (share[0] + share[1]) / share[2]);
     printf("bench advect_%d%s_%dt %.1f ns/cell\n", n, label, nthreads, share[0] / (double)g.cells * 1e9);
+    if (advect) *advect = share[0] / (double)g.cells * 1e9;
     if (nthreads == 1 && !coarse) printf("bench smoke_bytes_per_cell %.1f B\n", (double)fsi_grid_memory(&g) / (double)g.cells);
     if (base > 0) printf("bench smoke_step_%d%s_speedup %.2f x\n", n, label, base / t);
     fsi_grid_free(&g);
@@ -115,18 +116,19 @@ static void realtime(int nthreads) {
 
 int main(int argc, char **argv) {
     int n = argc > 1 ? atoi(argv[1]) : 128;
-    double one;
+    double one, advect[2];
     fsi_grid coarse;
     setvbuf(stdout, NULL, _IOLBF, 0);
     if (n < 8 || n > 512) { fprintf(stderr, "size must be 8..512\n"); return 2; }
-    one = smoke_step(n, 1, FSI_ADVECT_MACCORMACK, "", 0, NULL);
-    smoke_step(n, 2, FSI_ADVECT_MACCORMACK, "", one, NULL);
+    one = smoke_step(n, 1, FSI_ADVECT_MACCORMACK, "", 0, NULL, &advect[0]);
+    smoke_step(n, 2, FSI_ADVECT_MACCORMACK, "", one, NULL, &advect[1]);
+    bench_pair("advect", advect[0], advect[1], "ns/cell");
     if (make_smoke(&coarse, n / 2, n / 2, n / 2, FSI_ADVECT_MACCORMACK)) {
-        one = smoke_step(n, 1, FSI_ADVECT_MACCORMACK, "_plume", 0, &coarse);
-        smoke_step(n, 2, FSI_ADVECT_MACCORMACK, "_plume", one, &coarse);
+        one = smoke_step(n, 1, FSI_ADVECT_MACCORMACK, "_plume", 0, &coarse, NULL);
+        smoke_step(n, 2, FSI_ADVECT_MACCORMACK, "_plume", one, &coarse, NULL);
         fsi_grid_free(&coarse);
     }
-    smoke_step(n, 1, FSI_ADVECT_LINEAR, "_linear", 0, NULL);
+    smoke_step(n, 1, FSI_ADVECT_LINEAR, "_linear", 0, NULL, NULL);
     liquid_memory(n < 96 ? n : 96);
     realtime(1);
     realtime(2);

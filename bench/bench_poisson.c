@@ -187,12 +187,16 @@ static void bench_problem(const char *name, int n, int kind, int threads, double
     printf("bench %s_newmask %.4f s\n", full, m.setup);
     printf("bench %s_newmask_share %.3f x\n", full, m.setup / m.solve);
     printf("bench %s_residual %.2e relative\n", full, residual(&t));
+    if (threads == most_threads()) {
+        bench_pair(name, alone[0], m.solve, "s");
+        printf("bench %s_iterations %d iterations\nbench %s_applies %.1f applies\n", name, m.iterations, name, m.solve / m.plain);
+    }
     if (threads == 1) printf("bench %s_memory %.1f bytes_per_cell\n", name, (double)t.mg.bytes / (double)t.cells + 2.0 * sizeof(fsi_real));
     case_free(&t);
 }
 
 /* Bytes a fused pass must move: apply reads x and the count, writes y; the cycle reads f and kinds on both ways and writes x, levels 8/7. */
-static void bench_kernels(int n, int threads, double alone[2]) {
+static void bench_kernels(int n, int threads, double alone[4]) {
     bench_case t;
     double copy, apply, cycle, cells;
     timing m;
@@ -207,8 +211,11 @@ static void bench_kernels(int n, int threads, double alone[2]) {
     printf("bench laplacian_%d_t%d %.1f GB/s\nbench laplacian_%d_t%d_share %.2f x\n", n, threads, apply, n, threads, apply / copy);
     printf("bench vcycle_%d_t%d %.1f GB/s\nbench vcycle_%d_t%d_share %.2f x\n", n, threads, cycle, n, threads, cycle / copy);
     printf("bench vcycle_%d_t%d_applies %.2f applies\n", n, threads, m.cycle / m.plain);
-    if (threads == 1) { alone[0] = m.apply; alone[1] = m.cycle; }
-    else printf("bench laplacian_%d_speedup %.2f x\nbench vcycle_%d_speedup %.2f x\n", n, alone[0] / m.apply, n, alone[1] / m.cycle);
+    if (threads == 1) { alone[0] = m.apply; alone[1] = m.cycle; alone[2] = apply; alone[3] = cycle; }
+    if (threads == most_threads()) {
+        printf("bench laplacian %.4g GB/s\nbench laplacian_1thread %.4g GB/s\nbench laplacian_speedup %.2f x\nbench laplacian_share %.2f x\n", apply, alone[2], alone[0] / m.apply, apply / copy);
+        printf("bench vcycle %.4g GB/s\nbench vcycle_1thread %.4g GB/s\nbench vcycle_speedup %.2f x\nbench vcycle_share %.2f x\n", cycle, alone[3], alone[1] / m.cycle, cycle / copy);
+    }
     case_free(&t);
 }
 
@@ -290,8 +297,8 @@ static void bench_growth(void) {
 }
 
 int main(int argc, char **argv) {
-    double alone[3][1], kernels[2] = {0, 0};
-    int threads, limit = max_threads() > 1 ? 2 : 1;
+    double alone[3][1], kernels[4] = {0, 0, 0, 0};
+    int threads, limit = most_threads();
     if (argc > 3) return peer_line(atoi(argv[1]), atoi(argv[2]), atoi(argv[3]));
     for (threads = 1; threads <= limit; threads++) {
         bench_problem("poisson_smoke_128", 128, 0, threads, alone[0]);

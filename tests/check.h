@@ -53,6 +53,12 @@ static CHECK_UNUSED double check_random(uint64_t *state) {
     return (double)(z >> 11) / 4503599627370496.0 - 1.0;
 }
 
+#ifdef CHECK_TRACE
+#include "trace.h"
+#define CHECK_TRACED(failed) trace(failed)
+#else
+#define CHECK_TRACED(failed) (void)(failed)
+#endif
 /* An allocator that fails from its fail_at-th call on (counted from 0; -1 = never) and counts what is still held.
    Loop: for (k = 0; k < limit; k++) { fail_allocator f; f = fail_begin(k); run with fail_make(&f); until it succeeds }. */
 typedef struct fail_allocator { long calls, fail_at, live; size_t bytes, peak; } fail_allocator;
@@ -66,8 +72,8 @@ static CHECK_UNUSED void *fail_alloc_fn(size_t size, size_t align, void *user) {
     fail_allocator *f = (fail_allocator *)user;
     unsigned char *raw, *p;
     (void)align;
-    if (f->fail_at >= 0 && f->calls++ >= f->fail_at) return NULL;
-    if (f->fail_at < 0) f->calls++;
+    CHECK_TRACED(f->fail_at >= 0 && f->calls >= f->fail_at);
+    if (f->calls++ >= f->fail_at && f->fail_at >= 0) return NULL;
     raw = (unsigned char *)malloc(size + 128);
     if (!raw) return NULL;
     p = raw + (128 - (size_t)((uintptr_t)raw & 63u));

@@ -1,7 +1,7 @@
 #!/bin/sh
 # check.sh [GROUP...]: what make check runs. Every row is one command that must succeed; rows run two at a time: what finds a typo first, then the long
 # ones, and many short ones last so that both end together.
-# CHECK_JOBS=1: one at a time. Groups: hygiene readme matrix subsets ports link folded symbols static single asan threads full tsan golden fuzz valgrind commands coverage (all by default; commands, coverage and
+# CHECK_JOBS=1: one at a time. Groups: hygiene readme matrix subsets ports link folded symbols static single asan threads full tsan golden fuzz allocs valgrind commands coverage (all by default; commands, coverage and
 # the long parts of the others only with CHECK_FULL=1).
 cd "$(dirname "$0")/.." || exit 1
 top=$(pwd) dir=$(mktemp -d) rows=$dir/rows
@@ -11,7 +11,7 @@ CC=${CC:-cc}
 strict="-Wall -Wextra -Wpedantic -Wconversion -Wsign-conversion -Wshadow -Wcast-qual -Wdouble-promotion -Wundef -Wvla -Werror"
 strict_c="$strict -Wstrict-prototypes -Wmissing-prototypes"
 headers=${HEADERS:-$(ls fsi_*.h)}                               # HEADERS=fsi_linalg.h: only what concerns that one
-groups=${*:-hygiene readme matrix subsets ports link folded symbols static single asan threads full tsan golden fuzz valgrind ${CHECK_FULL:+commands coverage}}
+groups=${*:-hygiene readme matrix subsets ports link folded symbols static single asan threads full tsan golden fuzz allocs valgrind ${CHECK_FULL:+commands coverage}}
 want() { case " $groups " in *" $1 "*) return 0 ;; esac; return 1; }
 row() { printf '%s\t%s\n' "$1" "$2" >>"$rows"; }             # row NAME COMMAND
 # lib NAME FLAGS: the five headers compiled once into $dir/NAME/libfsi.a; prog NAME FLAGS TARGET: a program of the Makefile linked to it
@@ -220,8 +220,11 @@ if want tsan; then
 fi
 if want fuzz; then
     row "fuzz: seeds" "$(lib asan "$asan") && FUZZ_ASAN=$dir/asan/libfsi.a FUZZ_RUNS=\${FUZZ_RUNS:-50} sh tests/fuzz.sh seeds"
-    row "fuzz: libFuzzer" "FUZZ_RUNS=\${FUZZ_RUNS:-50} sh tests/fuzz.sh lib"
+    if echo 'int LLVMFuzzerTestOneInput(const char *p, unsigned long n); int LLVMFuzzerTestOneInput(const char *p, unsigned long n) { return p && n > 9 ? 0 : 0; }' | clang -fsanitize=fuzzer,address -x c - -o $dir/probe 2>/dev/null; then
+        row "fuzz: libFuzzer" "FUZZ_RUNS=\${FUZZ_RUNS:-50} sh tests/fuzz.sh lib"
+    else row "skip: libFuzzer" ""; fi
 fi
+if want allocs; then row "allocs: every line that allocates and every public function that reaches one has failed" "sh tests/allocs.sh"; fi
 if want commands; then row "commands: what README and docs print runs" "sh tests/commands.sh"; fi
 if want coverage; then row "coverage: lines and public functions" "sh tests/coverage.sh"; fi
 if want valgrind && have valgrind; then                                # the quick start of each header
@@ -238,17 +241,22 @@ name=$(printf '%s' "$1" | cut -f1); cmd=$(printf '%s' "$1" | cut -f2-)
 log=$(mktemp "$2/log.XXXXXX")
 case $name in skip:*) echo "$name" >>"$2/skipped"; exit 0 ;; esac
 begin=$(date +%s)
-if sh -c "$cmd" >"$log" 2>&1; then echo "$name" >>"$2/passed"; else echo "$name" >>"$2/failed"; echo "FAILED $name"; tail -n 25 "$log"; fi
+if sh -c "$cmd" >"$log" 2>&1; then echo "$name" >>"$2/passed"; grep -E '^(fuzz|allocs|stat|fsi_[a-z]+\.h): ' "$log" >>"$2/notes"; else echo "$name" >>"$2/failed"; echo "FAILED $name"; tail -n 25 "$log"; fi
 echo "${name%%:*} $(($(date +%s) - begin)) $name" >>"$2/times"
 rm -f "$log"
 X
-: >"$dir/passed"; : >"$dir/failed"; : >"$dir/skipped"
+: >"$dir/passed"; : >"$dir/failed"; : >"$dir/skipped"; : >"$dir/times"; : >"$dir/notes"
 begin=$(date +%s)
-awk -F'\t' '{ w = 5 } /^(hygiene|readme|skip)/ || $1 ~ /^matrix: [a-z_]+ (gcc c99|g\+\+ c\+\+11)$/ { w = 1 } $1 ~ /library$/ || /^fuzz: lib/ { w = 2 } /^(golden|tsan|static: clang-tidy|fuzz: seeds)/ { w = 3 }
+awk -F'\t' '{ w = 5 } /^(hygiene|readme|skip)/ || $1 ~ /^matrix: [a-z_]+ (gcc c99|g\+\+ c\+\+11)$/ { w = 1 } $1 ~ /library$/ || /^fuzz: lib/ { w = 2 } /^(golden|tsan|allocs|static: clang-tidy|fuzz: seeds)/ { w = 3 }
     $1 !~ /library$/ && /^(asan|single|full|threads)/ { w = 4 } { print w "\t" $0 }' "$rows" | sort -s -n -k1,1 | cut -f2- | tr '\n' '\0' | xargs -0 -P "${CHECK_JOBS:-2}" -I{} sh "$dir/one.sh" {} "$dir"
 sort -u "$dir/skipped"
 awk '{ t[$1] += $2; n[$1]++ } END { for (g in t) printf "check: %-9s %3d rows, %5.1f min\n", g, n[g], t[g] / 60 }' "$dir/times" | sort
 sort -k2,2nr "$dir/times" | head -n 12 | while read -r g t name; do echo "check: $t s $name"; done
+# closing figures
+sort -u "$dir/notes" | sed 's/^/check: /'
+awk -F'[:\t ]' '/^(matrix|subsets|folded|ports)/ { n[$1] += $1 == "subsets" ? 2 : 1; all += $1 == "subsets" ? 2 : 1 } END { if (all) printf "check: %d builds (compilers and standards %d, subsets %d, single files %d, other systems %d)\n", all, n["matrix"], n["subsets"], n["folded"], n["ports"] }' "$rows"
+lib=$(cat fsi_*.h | wc -l) own=$(cat tests/*.c tests/*.h tests/*.sh | wc -l) cases=$(cat tests/test_*.c | grep -c 'RUN_TEST')
+echo "check: $own lines of tests ($cases tests) against $lib of library, $(awk "BEGIN { printf \"%.2f\", $own / $lib }") to one"
 echo "check: $(wc -l <"$rows") rows in $(($(date +%s) - begin)) s"
 p=$(wc -l <"$dir/passed") f=$(wc -l <"$dir/failed") s=$(wc -l <"$dir/skipped")
 echo "$p passed, $f failed, $s skipped"

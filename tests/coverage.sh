@@ -6,7 +6,7 @@ trap 'rm -rf "$dir"' EXIT
 for t in tests/test_*.c; do
     n=$(basename "$t" .c)
     mkdir "$dir/$n"
-    (cd "$dir/$n" && gcc -std=c99 -D_POSIX_C_SOURCE=200809L -O1 --coverage -I"$top" -I"$top/tests" -I"$top/examples" "$top/$t" -o run -lm && ./run >log 2>&1 && gcov -o . ./*.gcda >/dev/null 2>&1)
+    (cd "$dir/$n" && gcc -std=c99 -D_POSIX_C_SOURCE=200809L -O1 --coverage -I"$top" -I"$top/tests" -I"$top/examples" "$top/$t" -o run -lm && ./run >log 2>&1 && gcov -o . ./*.gcda >/dev/null 2>&1) || { echo "$n did not run"; tail -n 5 "$dir/$n/log"; bad=1; }
 done
 for h in fsi_*.h; do                                           # a line counts when any test runs it
     cat "$dir"/*/"$h.gcov" 2>/dev/null | awk -F: -v h="$h" '

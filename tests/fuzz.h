@@ -237,13 +237,20 @@ static void fuzz_world(gene *g) {
     d.grid = fuzz_grid_desc(g);
     d.grid.viscosity = 0;
     dim = d.grid.nz == 1 ? 2 : 3;
-    d.max_bodies = gene_int(g, 0, 4); d.max_joints = gene_int(g, 0, 1);
+    d.max_bodies = gene_int(g, 0, 4); d.max_joints = gene_int(g, 0, 2);
     d.couple.fractions = gene_int(g, 0, 1); d.couple.bubbles = gene_int(g, 0, 1); d.couple.warm_start = gene_int(g, 0, 1); d.couple.max_iterations = gene_int(g, 0, 1) ? gene_int(g, 0, 20) : 0;
     if (fsi_world_init(&w, &d) != FSI_OK) return;
     for (i = 0; i < 2; i++) if (fuzz_shape(g, &shape[shapes], dim)) shapes++;
     for (i = 0; i < d.max_bodies && shapes > 0; i++) {
         fsi_rigid_desc b = fuzz_rigid(g, &shape[gene_int(g, 0, shapes - 1)], dim);
         (void)fsi_world_add(&w, &b, NULL);
+    }
+    for (i = 0; i < d.max_joints; i++) {                       /* bodies on joints are one door */
+        fsi_joint_desc j;
+        memset(&j, 0, sizeof j);
+        j.kind = (fsi_joint_kind)gene_int(g, 0, 5); j.a = gene_int(g, 0, 4) - 1; j.b = gene_int(g, 0, 4) - 1; j.anchor = gene_vec(g, 0, 1); j.axis = gene_vec(g, -1, 1);
+        j.motor = gene_int(g, 0, 1); j.motor_speed = gene_real(g, -5, 5); j.motor_limit = gene_real(g, 0, 100); j.stiffness = gene_real(g, 0, 1000);
+        (void)fsi_solids_join(&w.solids, &j, NULL);
     }
     if (d.grid.liquid) (void)fsi_grid_set_field(&w.grid, FSI_FIELD_PHI, fuzz_level, &level);
     state = malloc(fsi_world_state_size(&w));
@@ -317,8 +324,105 @@ static void fuzz_scheme(gene *g) {
     free(scene); free(block);
 }
 
+/* ---- 8: slip around a plate or a polygon, held, scripted or free, by every form and solver */
+static void fuzz_slip(gene *g) {
+    enum { N = 6 };
+    fsi_grid_desc d = fuzz_grid_desc(g);
+    fsi_grid grid;
+    fsi_slip slip;
+    fsi_slip_desc sd;
+    fsi_body body;
+    fsi_coupled door, *list[1];
+    fsi_scene scene;
+    fsi_surface s;
+    fsi_real x[3 * N], friction, radius, level;
+    int32_t index[2 * N];
+    void *state;
+    int i, n = gene_int(g, 2, N), steps;
+    memset(&sd, 0, sizeof sd); memset(&body, 0, sizeof body); memset(&door, 0, sizeof door); memset(&scene, 0, sizeof scene); memset(&s, 0, sizeof s);
+    d.nz = 1; d.viscosity = 0;
+    level = gene_real(g, 0, 1);
+    if (fsi_grid_init(&grid, &d) != FSI_OK) return;
+    if (d.liquid) (void)fsi_grid_set_field(&grid, FSI_FIELD_PHI, fuzz_level, &level);
+    body.mass = gene_int(g, 0, 2) ? gene_real(g, 0.01, 500) : 0; body.centre = gene_vec(g, 0, 1); body.velocity = gene_vec(g, -2, 2); body.spin.z = gene_real(g, -5, 5);
+    body.centre.z = body.velocity.z = 0;
+    for (i = 0; i < 9; i += 4) body.inertia.m[i] = body.mass * gene_real(g, 0.001, 0.1);
+    radius = gene_real(g, 0.02, 0.4); friction = gene_real(g, 0, 1);
+    for (i = 0; i < n; i++) { index[2 * i] = i; index[2 * i + 1] = (i + 1) % n; }
+    s.dim = 2; s.vertex_count = n; s.element_count = n == 2 ? 1 : n; s.closed = n > 2; s.x = x; s.index = index;
+    sd.form = (fsi_slip_form)gene_int(g, 0, 2); sd.solver = (fsi_slip_solver)gene_int(g, 0, 3); sd.passes = gene_int(g, 0, 3); sd.fractions = gene_int(g, 0, 1);
+    sd.first_order = gene_int(g, 0, 1); sd.coefficient = gene_int(g, 0, 1) ? &friction : NULL; sd.max_iterations = gene_int(g, 0, 1) ? gene_int(g, 0, 20) : 0;
+    if (fsi_slip_init(&slip, &grid, &sd) != FSI_OK) { fsi_grid_free(&grid); return; }
+    list[0] = &door; scene.solid = list; scene.count = 1;
+    state = calloc(1, fsi_slip_state_size(&slip));
+    fuzz_expect(fsi_slip_save(&slip, state) >= 0, "save of slip");
+    for (steps = gene_int(g, 1, 5); steps > 0; steps--) {
+        fsi_real dt = gene_real(g, 0.0001, 0.05), all[4];
+        for (i = 0; i < n; i++) {
+            double t = 6.283185307179586 * i / n + 0.3;
+            fsi_vec_store(x + 3 * i, fsi_vec(body.centre.x + radius * (fsi_real)cos(t), body.centre.y + radius * (fsi_real)sin(t), 0));
+        }
+        if (fsi_body_give(&body, &s, &door) < 0 || fsi_slip_step(&slip, &scene, dt, NULL) < 0) break;
+        fsi_body_take(&body);
+        fuzz_grid_state(&grid);
+        fsi_vec_store(all, body.velocity); all[3] = body.spin.z;
+        fuzz_finite(4, all, "a body with slip");
+        body.centre = fsi_vec_mad(body.centre, body.velocity, dt); body.centre.z = body.velocity.z = 0;
+        if (gene_int(g, 0, 3) == 0) fuzz_expect(fsi_slip_restore(&slip, state) >= 0, "restore of slip");
+    }
+    fsi_slip_free(&slip); fsi_grid_free(&grid);
+    free(state);
+}
+
+/* ---- 9: cloth and soft blocks that touch themselves, rigid bodies and each other */
+static void fuzz_contact(gene *g) {
+    enum { N = 5 };
+    fsi_solids_desc d;
+    fsi_solids w;
+    fsi_soft soft[2];
+    fsi_shape shape;
+    fsi_mesh mesh[2];
+    fsi_external external[2];
+    fsi_result r = FSI_OK;
+    int i, made = 0, steps, shaped;
+    memset(&d, 0, sizeof d); memset(soft, 0, sizeof soft); memset(mesh, 0, sizeof mesh); memset(&w, 0, sizeof w);
+    memset(external, 0, sizeof external);
+    d.dim = 3; d.max_bodies = 2; d.gravity = gene_vec(g, -10, 10);
+    shaped = fuzz_shape(g, &shape, 3);
+    if (fsi_solids_init(&w, &d) == FSI_OK) {
+        for (i = 0; i < 2 && shaped; i++) { fsi_rigid_desc b = fuzz_rigid(g, &shape, 3); (void)fsi_solids_add(&w, &b, NULL); }
+        for (i = 0; i < 2; i++) {
+            fsi_soft_desc s;
+            fsi_vec3 at = gene_vec(g, 0, 1);
+            memset(&s, 0, sizeof s);
+            if (gene_int(g, 0, 1)) r = fsi_mesh_sheet(&mesh[i], at, gene_vec(g, -0.5, 0.5), gene_vec(g, -0.5, 0.5), gene_int(g, 1, N), gene_int(g, 1, N), gene_int(g, 0, 1), NULL, NULL, NULL);
+            else r = fsi_mesh_box(&mesh[i], at, fsi_vec_add(at, gene_vec(g, 0.05, 0.5)), gene_int(g, 1, 2), gene_int(g, 1, 2), gene_int(g, 1, 2), 0, NULL);
+            if (r < 0) continue;
+            s.dim = 3; s.vertex_count = mesh[i].vertex_count; s.x = mesh[i].x; s.tet_count = mesh[i].tet_count; s.tet = mesh[i].tet;
+            if (!s.tet_count) { s.triangle_count = mesh[i].element_count; s.triangle = mesh[i].index; }
+            s.density = gene_real(g, 1, 2000); s.area_density = gene_real(g, 0.01, 2); s.young = gene_real(g, 1e3, 1e6); s.poisson = gene_real(g, 0, 0.45); s.stretch = gene_real(g, 0, 1000);
+            s.damping_stiffness = gene_real(g, 0, 0.1); s.gravity = d.gravity; s.thickness = gene_real(g, 0, 0.05); s.self_collision = gene_int(g, 0, 1);
+            s.integrator = (fsi_soft_integrator)gene_int(g, 0, 3);
+            if (fsi_soft_init(&soft[i], &s) == FSI_OK) fsi_soft_external(&soft[i], &external[made++]);
+        }
+        for (r = FSI_OK, steps = gene_int(g, 1, 8); steps > 0; steps--) {
+            fsi_real dt = gene_real(g, 0.0001, 0.02);
+            for (i = 0; i < 2 && r >= 0; i++) if (soft[i].x) r = fsi_soft_forces(&soft[i], dt);
+            if (r >= 0) r = fsi_solids_set_externals(&w, external, made);
+            if (r >= 0) r = fsi_solids_step(&w, dt);
+            for (i = 0; i < 2 && r >= 0; i++) if (soft[i].x) r = fsi_soft_move(&soft[i], dt);
+            if (r < 0) break;
+            fuzz_solids_state(&w);
+            for (i = 0; i < 2; i++) if (soft[i].x) { fuzz_finite((size_t)(3 * soft[i].desc.vertex_count), soft[i].x, "soft positions in contact"); fuzz_finite((size_t)(3 * soft[i].desc.vertex_count), soft[i].v, "soft velocities in contact"); }
+        }
+        fsi_solids_free(&w);
+    }
+    for (i = 0; i < 2; i++) { fsi_soft_free(&soft[i]); fsi_mesh_free(&mesh[i]); }
+    if (shaped) fsi_shape_free(&shape);
+}
+
 typedef struct fuzz_target { const char *name; void (*run)(gene *g); } fuzz_target;
-static const fuzz_target fuzz_list[] = {{"linalg", fuzz_linalg}, {"grid", fuzz_grid}, {"solids", fuzz_solids}, {"soft", fuzz_soft}, {"sph", fuzz_sph}, {"world", fuzz_world}, {"parted", fuzz_parted}, {"scheme", fuzz_scheme}};
+static const fuzz_target fuzz_list[] = {{"linalg", fuzz_linalg}, {"grid", fuzz_grid}, {"solids", fuzz_solids}, {"soft", fuzz_soft}, {"sph", fuzz_sph}, {"world", fuzz_world}, {"parted", fuzz_parted}, {"scheme", fuzz_scheme}, {"slip", fuzz_slip}, {"contact", fuzz_contact}};
 enum { FUZZ_TARGETS = (int)(sizeof fuzz_list / sizeof fuzz_list[0]) };
 static void fuzz_run(int target, const uint8_t *data, size_t size) {
     gene g;

@@ -29,7 +29,7 @@ if [ "$part" != seeds ]; then
     mkdir "$dir/corpus"
     if library clang clang "-O1 -g $san" >"$dir/why" 2>&1 && clang $flags -DFUZZ_LIB $san -fsanitize=fuzzer tests/fuzz.c "$dir/clang/libfsi.a" -o "$dir/lib" -lm 2>>"$dir/why"; then
         (cd "$dir" && ./lib $([ -n "$FUZZ_RUNS" ] && echo "-seed=1 -runs=$((50 * FUZZ_RUNS))" || echo "-max_total_time=$((seconds / 2))") -max_len=4000 -timeout=60 -print_final_stats=1 corpus) >"$dir/log" 2>&1 || { tail -n 40 "$dir/log"; bad=1; }
-        grep number_of_executed_units "$dir/log"
+        echo "fuzz: $(sed -n 's/^stat::number_of_executed_units: *//p' "$dir/log") inputs of libFuzzer"
     else
         echo "no libFuzzer here: $(tail -n 1 "$dir/why")"
     fi
