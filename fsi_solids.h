@@ -83,6 +83,8 @@
      come back slowly, max_force and max_torque limit what holds them.
    - Impulses act at one common point of both sides: linear and angular momentum are kept to round-off by every contact and joint.
    - A box 30 times heavier on two light ones overlaps by .6 %, 100 times by 3 %, 300 times squeezes them out: raise desc.substeps there.
+   - Soft contact gives way by 1/35 of the impulse in every sweep: under a body's own weight that is an overlap of 0.41 g h^2, h = dt / substeps (3e-5 m at dt = 0.01).
+     Pushing out is limited to a tenth of a radius a substep, so above g h^2 = 3.5 radii (gravity 1e6) bodies sink on, until no face is the nearest and they spin.
    - fsi_solids_max_dt advises a step; larger ones are stable but less exact.
 
    MEMORY
