@@ -763,7 +763,7 @@ typedef struct fsi_fluid_box {
     struct fsi__kernel_entry { int32_t side, vertex; fsi_real weight; } *kernel; /* pressure_form 2: what a side adds to a vertex; [kernels] */
     int kernels, kernel_room, vertices;
     fsi_real *push, *normal;  /* [vertices] mean pressure, [3 * vertices] area normal */
-    fsi_real *jump;           /* [sides] signed pressure, Pa s */
+    fsi_real *jump;           /* [sides] impulse, N s; pressure_form 2: signed pressure, Pa s */
     int32_t *stamp, *corner;  /* [vertices] last side seen; an element of the vertex */
     fsi_real *row;            /* [dof of the largest dense solid] */
     fsi__follow moved;        /* follow */
@@ -841,6 +841,7 @@ typedef struct fsi_partitioned_scene {
     fsi_result (*move_fn)(void *user, fsi_real dt);
     void *user;
     fsi_real *x, *p, *seen; size_t room; /* private: [room] X, load, X that the geometry was found at */
+    fsi_real *closed; size_t closed_room; int closed_known; /* private: closed regions */
     fsi_allocator allocator;
 } fsi_partitioned_scene;
 FSI_API fsi_result fsi_partitioned_scene_step(fsi_partitioned_scene *s, fsi_real dt, fsi_report *report);
@@ -6376,6 +6377,7 @@ static void fsi__fluid_box_layout(fsi_fluid_box *b, fsi_arena *a, int sides) {
     FSI__REALS(b->u_star, a, s);
     FSI__REALS(b->area, a, s);
     FSI__REALS(b->mass, a, s);
+    FSI__REALS(b->jump, a, s);
     FSI__INTS(b->minus, a, s);
     FSI__INTS(b->plus, a, s);
     if (b->swept) {
@@ -6394,7 +6396,6 @@ static void fsi__fluid_box_layout(fsi_fluid_box *b, fsi_arena *a, int sides) {
         }
         b->vertices = (int)vertices;
         FSI__REALS(b->push, a, vertices);
-        FSI__REALS(b->jump, a, s);
         FSI__REALS(b->normal, a, 3 * vertices);
         FSI__INTS(b->stamp, a, vertices);
         FSI__INTS(b->corner, a, vertices);
@@ -6781,26 +6782,34 @@ static fsi_result fsi__fluid_box_sides(fsi_fluid_box *b, const fsi_real *X) {
     return fsi__fluid_box_project(b);
 }
 
+/* What the sides take in box->jump, handed to the solids: out += J^T jump, or the means around the vertices. */
+static void fsi__fluid_box_hand(fsi_fluid_box *b, fsi_real *out) {
+    const fsi_interface *f = b->face;
+    int s, e;
+    if (b->pressure_form == 2) { fsi__fluid_box_push(b, b->jump, out); return; }
+    for (s = 0; s < f->sides; s++)
+        for (e = f->side[s].row; e < f->side[s].row_end; e++) out[b->offset[f->side[s].solid] + f->col[e]] += f->val[e] * b->jump[s];
+}
+/* X entry of a region: its p dt over this. A displacement: that of half a dual cell under p. */
+static fsi_real fsi__fluid_box_per_region(const fsi_fluid_box *b) { return b->grid->desc.rho * b->grid->h / (2 * b->dt); }
+
 static fsi_result fsi__fluid_box_solve(void *user, const fsi_real *in, fsi_real *out) {
     fsi_fluid_box *b = (fsi_fluid_box *)user;
-    const fsi_interface *f = b->face;
     fsi_grid *g = b->grid;
-    fsi_real per_region = g->desc.rho * g->h / (2 * b->dt);              /* X entry of a region is its p dt over this: a displacement */
+    fsi_real per_region = fsi__fluid_box_per_region(b);
     fsi_result r, worst = fsi__fluid_box_sides(b, in);
-    int s, e, i;
+    int s, i;
     if ((r = fsi__fluid_box_pressure(b)) < 0) return r;
     memset(out, 0, (size_t)b->n * sizeof(fsi_real));
     for (i = 0; i < b->regions; i++) out[b->dof + i] = in[b->dof + i] + (b->bpp ? b->p0[i] / per_region : 0);
-    for (s = 0; s < f->sides; s++) {                                     /* the solid gets -lambda = sign A p dt - beta (u - u*) */
-        const fsi_side *q = &f->side[s];
+    for (s = 0; s < b->face->sides; s++) {                               /* the solid gets -lambda = sign A p dt - beta (u - u*) */
+        const fsi_side *q = &b->face->side[s];
         int region = b->minus[s] >= 0 ? b->minus[s] : b->plus[s];
         fsi_real p = g->pressure[q->cell] + (region >= 0 && b->bpp ? out[b->dof + region] * per_region : 0);
-        fsi_real impulse = (fsi_real)q->sign * b->area[s] * p;
-        if (b->pressure_form == 2) { b->jump[s] = (fsi_real)q->sign * p; continue; }
-        if (!b->pressure_form) impulse -= q->mass * (b->u[s] - b->u_star[s]);
-        for (e = q->row; e < q->row_end; e++) out[b->offset[q->solid] + f->col[e]] += f->val[e] * impulse;
+        b->jump[s] = (fsi_real)q->sign * (b->pressure_form == 2 ? 1 : b->area[s]) * p;
+        if (!b->pressure_form) b->jump[s] -= q->mass * (b->u[s] - b->u_star[s]);
     }
-    if (b->pressure_form == 2) fsi__fluid_box_push(b, b->jump, out);
+    fsi__fluid_box_hand(b, out);
     return worst;
 }
 
@@ -7070,9 +7079,83 @@ static fsi_result fsi__scene_room(fsi_partitioned_scene *s) {
     s->solids.regions = s->fluid.regions;
     return FSI_OK;
 }
+/* ---- Closed regions. Handed to and fro like the rest, a region's pressure is slow to find: the solid obeys p0 by the ratio of dual to own mass, less for every
+   bit of added mass (docs/xpm.md). So every scheme sees solids that keep the volumes themselves: their load is in + G pi with the m pressures pi for which the
+   answer is compatible, by the m x m matrix of their answers to one pressure each. All motion is then compatible, and the scheme has only that to agree on. */
+static fsi_real *fsi__compatible_room(fsi_partitioned_scene *s) {                        /* [n] load, [n] answer, [m] pi, [m] flux, [2 m m] K and its factor */
+    size_t n = (size_t)s->fluid.n, m = (size_t)s->fluid.regions, need = 2 * n + 2 * m + 2 * m * m;
+    if (need > s->closed_room) {
+        fsi_free(&s->allocator, s->closed, s->closed_room * sizeof(fsi_real));
+        s->closed = (fsi_real *)fsi_alloc(&s->allocator, need * sizeof(fsi_real));
+        s->closed_room = s->closed ? need : 0;
+    }
+    return s->closed;
+}
+/* The solid's answer to load + G pi, and by how much its motion is incompatible: p0 as an X entry, m. */
+static fsi_result fsi__compatible_answer(fsi_partitioned_scene *s, const fsi_real *in, const fsi_real *pi, fsi_real *load, fsi_real *out, fsi_real *flux) {
+    fsi_fluid_box *b = &s->fluid;
+    fsi_real per_region = fsi__fluid_box_per_region(b);
+    fsi_result r;
+    int i;
+    for (i = 0; i < b->face->sides; i++) {
+        int region = b->minus[i] >= 0 ? b->minus[i] : b->plus[i];
+        b->jump[i] = region >= 0 ? (fsi_real)b->face->side[i].sign * (b->pressure_form == 2 ? 1 : b->area[i]) * pi[region] * per_region : 0;
+    }
+    fsi_copy((size_t)b->n, in, load);
+    fsi__fluid_box_hand(b, load);
+    if ((r = fsi__solid_box_solve(&s->solids, load, out)) < 0) return r;
+    if (!fsi_all_finite((size_t)b->n, out)) return FSI_ERR_NUMERIC;
+    (void)fsi__fluid_box_sides(b, out);
+    for (i = 0; i < b->regions; i++) flux[i] = -b->p0[i] * b->stiff[i] / per_region;     /* C^T v less what is injected */
+    return FSI_OK;
+}
+static fsi_result fsi__compatible_solve(void *user, const fsi_real *in, fsi_real *out) {
+    fsi_partitioned_scene *s = (fsi_partitioned_scene *)user;
+    size_t n = (size_t)s->fluid.n, m = (size_t)s->fluid.regions, i, j;
+    fsi_real *load = s->closed, *other = load + n, *pi = other + n, *flux = pi + m, *K = flux + m, *L = K + m * m, unit = s->fluid.grid->h / 64, most;
+    fsi_result r = fsi__compatible_answer(s, in, pi, load, out, flux);
+    int round;
+    for (j = 0; r >= 0 && j < m && !s->closed_known; j++) {                              /* columns of K = C^T S_p G */
+        pi[j] += unit;
+        r = fsi__compatible_answer(s, in, pi, load, other, L);
+        pi[j] -= unit;
+        for (i = 0; i < m; i++) K[i * m + j] = (L[i] - flux[i]) / unit;
+        if (!(K[j * m + j] > 4096 * FSI_REAL_EPS * s->fluid.stiff[j])) K[j * m + j] = 0;        /* round-off: this region's pressure moves nobody */
+    }
+    s->closed_known = 1;
+    for (round = 0; r >= 0; round++) {
+        for (most = 0, i = 0; i < m; i++) if (s->fluid.stiff[i] > 0 && fsi__abs(flux[i]) > most * s->fluid.stiff[i]) most = fsi__abs(flux[i]) / s->fluid.stiff[i];
+        if (round && (round == 4 || most <= s->scheme->desc.tolerance / 100)) break;
+        for (i = 0; i < m; i++) for (j = 0; j < m; j++) L[i * m + j] = K[i * m + i] > 0 && K[j * m + j] > 0 ? (K[i * m + j] + K[j * m + i]) / 2 : 0;
+        fsi__semidefinite_solve((int)m, L, flux);
+        for (i = 0; i < m; i++) pi[i] -= flux[i];
+        r = fsi__compatible_answer(s, in, pi, load, out, flux);
+    }
+    (void)fsi__fluid_box_sides(&s->fluid, s->scheme->xf);                                /* what the fluid was told stays its last solve */
+    for (i = n - m; i < n; i++) out[i] = s->scheme->xf[i];
+    return r;
+}
+/* The solid's door as the scheme needs it. */
+static fsi_result fsi__scene_solid(fsi_partitioned_scene *s, fsi_blackbox *door) {
+    *door = fsi_solid_box_door(&s->solids);
+    if (!s->fluid.regions || !s->fluid.bpp) return FSI_OK;
+    if (!fsi__compatible_room(s)) return FSI_ERR_MEMORY;
+    memset(s->closed + 2 * s->fluid.n, 0, (size_t)s->fluid.regions * sizeof(fsi_real));
+    s->closed_known = 0;
+    door->solve_fn = fsi__compatible_solve; door->user = s;
+    return FSI_OK;
+}
+/* What the solid got in the end is the load of the step. */
+static void fsi__scene_load(fsi_partitioned_scene *s, const fsi_blackbox *door) {
+    int i;
+    if (door->solve_fn != fsi__compatible_solve) return;
+    fsi_copy((size_t)s->fluid.n, s->closed, s->p);
+    for (i = 0; i < s->fluid.regions; i++) s->p[s->fluid.dof + i] += s->closed[2 * s->fluid.n + i];
+    fsi_copy((size_t)s->fluid.n, s->p, s->scheme->p_last);
+}
 /* Design's line 4: the exchange; where the geometry follows, again at the place that came out, until it stays. */
 static fsi_result fsi__scene_exchange(fsi_partitioned_scene *s, fsi_report *report) {
-    fsi_blackbox fluid = fsi_fluid_box_door(&s->fluid), solid = fsi_solid_box_door(&s->solids);
+    fsi_blackbox fluid = fsi_fluid_box_door(&s->fluid), solid;
     fsi_report all, one;
     fsi_result r;
     int round, i;
@@ -7084,11 +7167,13 @@ static fsi_result fsi__scene_exchange(fsi_partitioned_scene *s, fsi_report *repo
         }
         if ((r = fsi__scene_room(s)) < 0) return r;
         if (s->fluid.n > s->scheme->desc.n) return FSI_ERR_SIZE;
+        if ((r = fsi__scene_solid(s, &solid)) < 0) return r;
         r = fsi_partitioned_step(s->scheme, s->fluid.n, s->fluid.n, &fluid, &solid, s->x, s->p, &one);
         one.iterations += all.iterations; one.restarts += all.restarts;
         if (round) one.residual_start = all.residual_start;
         all = one;
         if (report) *report = all, report->regions = s->fluid.regions;
+        if (r >= 0) fsi__scene_load(s, &solid);
         if (r < 0 || !s->fluid.follow) return r;
         for (i = 0; i < s->fluid.dof; i++) s->p[i] = s->x[i] - s->seen[i];
         s->fluid.lag = (double)fsi__node_norm(s->fluid.dof, s->scheme->desc.group, s->p);
@@ -7126,8 +7211,9 @@ FSI_API void fsi_partitioned_scene_free(fsi_partitioned_scene *s) {
     fsi_fluid_box_free(&s->fluid);
     fsi_solid_box_free(&s->solids);
     fsi_free(&s->allocator, s->x, 3 * s->room * sizeof(fsi_real));
-    s->x = s->p = s->seen = NULL;
-    s->room = 0;
+    fsi_free(&s->allocator, s->closed, s->closed_room * sizeof(fsi_real));
+    s->x = s->p = s->seen = s->closed = NULL;
+    s->room = s->closed_room = 0;
 }
 
 typedef struct fsi__world_boxes { fsi_world *w; fsi_partitioned_scene *s; } fsi__world_boxes;

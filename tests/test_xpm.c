@@ -159,13 +159,18 @@ TEST C_22_hydraulic_press(void) {
     PASS();
 }
 
-/* Two closed regions that share a plate: what is blown in below the first plate must lift it, and the second one over the fluid enclosed between them. */
+/* Two closed regions that share a plate: what is blown in below the first plate must lift it, and the second one over the fluid enclosed between them.
+   All motion is given by the volumes, so relaxation multiplies its error by 1 - omega and nothing else: the number of calls is known. The others end with the third
+   call: S(F(X)) is constant (without the projection of rank 2: n + 2 = 4). */
 TEST C_23_coupled_regions_in_a_step(void) {
-    const double h = 1.0 / 32, rate = .02;
+    static const double omega[4] = {.5, .5, .1, .1};
+    static const int scheme[4] = {FSI_SCHEME_REDUCED, FSI_SCHEME_RELAXED, FSI_SCHEME_RELAXED, FSI_SCHEME_AITKEN};
+    const double h = 1.0 / 32, rate = .02, speed = rate / (4 * h);
     const fsi_real dt = FSI_R(0.01);
-    int form, bpp, i;
-    for (form = 0; form < 2; form++)
-        for (bpp = 0; bpp < 2; bpp++) {
+    int kind, form, bpp, i;
+    for (kind = 0; kind < 4; kind++)
+    for (form = 0; form < 3; form++)
+        for (bpp = kind > 0; bpp < 2; bpp++) {
             fsi_grid_desc gd;
             fsi_grid_source source;
             fsi_grid g;
@@ -185,17 +190,17 @@ TEST C_23_coupled_regions_in_a_step(void) {
             CHECK_OK(fsi_grid_add_source(&g, &source));
             piston_make(&p[0], 0, 6 * h, 4 * h, 9 * h, 10); piston_make(&p[1], 0, 15 * h, 4 * h, 18 * h, 3);
             for (i = 0; i < 2; i++) part[i].solid = &p[i].door;
-            pd.n = pd.m = 8; pd.tolerance = (fsi_real)(TOL(1e-9, 1e-4) * h);
+            pd.n = pd.m = 8; pd.tolerance = (fsi_real)(TOL(1e-9, 1e-4) * h); pd.scheme = (fsi_scheme)scheme[kind]; pd.omega = (fsi_real)omega[kind]; pd.max_iterations = kind ? 400 : 30;
             CHECK_OK(fsi_partitioned_init(&c, &pd));
             s.grid = &g; s.face = &face; s.scheme = &c; s.list = list; s.solids.part = part; s.solids.count = 2; s.fluid.bpp = bpp; s.fluid.pressure_form = form;
             r = fsi_partitioned_scene_step(&s, dt, NULL);
             ASSERT_EQ_FMT(2, s.fluid.regions, "%d");
-            if (getenv("FSI_VERBOSE")) printf("form %d bpp %d: result %d, %ld calls, speeds %.9f %.9f of %.9f\n", form, bpp, (int)r, (long)c.fluid_calls, (double)p[0].v, (double)p[1].v, rate / (4 * h));
+            if (getenv("FSI_VERBOSE")) printf("scheme %d omega %.1f form %d bpp %d: result %d, %ld calls, speeds %.9f %.9f of %.9f\n", scheme[kind], omega[kind], form, bpp, (int)r, (long)c.fluid_calls, (double)p[0].v, (double)p[1].v, speed);
             CHECK_OK(r);
-            CHECK_MOST((double)c.fluid_calls, 8);
+            CHECK_MOST((double)c.fluid_calls, kind == 0 ? (bpp ? 3 : TOL(4, 5)) : kind == 3 ? TOL(3, 4) : 1 + ceil(log((double)pd.tolerance / (speed * (double)dt)) / log(1 - omega[kind]) + TOL(1e-6, .1)));
             for (i = 0; i < 2; i++) {
-                if (bpp) CHECK_REL(rate / (4 * h), (double)p[i].v, TOL(1e-5, 1e-2));
-                else ASSERT(fabs((double)p[i].v - rate / (4 * h)) > .5 * rate / (4 * h));  /* neither feels the pressure it would need */
+                if (bpp) CHECK_REL(speed, (double)p[i].v, TOL(1e-5, 1e-2));
+                else ASSERT(fabs((double)p[i].v - speed) > .5 * speed);                  /* neither feels the pressure it would need */
             }
             fsi_partitioned_scene_free(&s); fsi_partitioned_free(&c); fsi_interface_free(&face); fsi_grid_free(&g);
         }
@@ -368,7 +373,7 @@ static double strip_mu(fsi_partitioned_scene *p, fsi_real dt) {
     }
     return -a / b;
 }
-typedef struct strip_run { double mass_ratio, omega, mean, most, speed, volume, injected, leak; int scheme, form, reuse, newton, steps, skip, balloon, bpp, capped, stable, ramp, split, gmres, water, open, follow, rest; double tolerance, first, last, share, modes, mu; long late; int carry; } strip_run;
+typedef struct strip_run { double mass_ratio, omega, mean, most, speed, volume, injected, leak; int scheme, form, reuse, newton, steps, skip, balloon, bpp, capped, stable, split, gmres, water, open, follow, rest; double tolerance, inflow, first, last, share, modes, mu; long late; int carry; } strip_run;
 static double strip_area(const fsi_soft *c) {
     double a = 0;
     int i;
@@ -436,7 +441,7 @@ static void strip_go(strip_run *q) {
     for (i = 0; i < q->steps && q->stable; i++) {
         fsi_report report;
         fsi_result r;
-        double share = q->ramp ? (i + 1.0) / q->ramp : 1, start = strip_clock(NULL);
+        double share = q->inflow > 0 ? q->inflow : 1, start = strip_clock(NULL);
         if (q->balloon) s.grid.source[0].divergence = (fsi_real)(12 * share);
         q->injected += share * 12 * h * h * 6 * h;             /* six cells of the nozzle */
         r = fsi_partitioned_scene_step(&p, (fsi_real)h, &report);
@@ -527,14 +532,21 @@ TEST A_01_added_mass_and_impulses(void) {
     }
     PASS();
 }
-/* Figure 12: both alike while it is easy; later under-relaxation needs three times as many and more. */
+/* Figure 12: both alike while it is easy. The larger the balloon the more its added mass, and under-relaxation takes three times as many iterations and more, until
+   at mu = 2 / omega - 1 it comes apart; the reduced model does not notice. With a fifth less inflow it is still twice as many; with a fifth more P is lost. */
 TEST A_02_iterations_while_a_balloon_grows(void) {
-    strip_run p = strip_make(.8, FSI_SCHEME_RELAXED, 1, .2, -1, 150), x = strip_make(.8, FSI_SCHEME_REDUCED, 0, .5, 5, 150);
-    p.balloon = x.balloon = p.open = x.open = 1; p.ramp = x.ramp = 150; p.tolerance = x.tolerance = .01;
-    strip_go(&p); strip_go(&x);
-    ASSERT(p.stable && x.stable);
-    CHECK_NEAR(x.first, p.first, 1);
-    CHECK_MOST(3 * x.last, p.last);
+    static const double inflow[3] = {.42, .42 * .8, .42 * 1.2};
+    int i;
+    for (i = 0; i < 3; i++) {
+        strip_run p = strip_make(.8, FSI_SCHEME_RELAXED, 1, .2, -1, 180), x = strip_make(.8, FSI_SCHEME_REDUCED, 0, .5, 5, 180);
+        p.balloon = x.balloon = 1; p.tolerance = x.tolerance = .05; p.inflow = x.inflow = inflow[i];
+        strip_go(&p); strip_go(&x);
+        if (getenv("FSI_VERBOSE")) printf("A-02: inflow %.2f, P %.2f to %.2f (stable %d, volume %.5f), XPM %.2f to %.2f (volume %.5f)\n", inflow[i], p.first, p.last, p.stable, p.volume / p.injected, x.first, x.last, x.volume / x.injected);
+        ASSERT(x.stable && p.stable == (i < 2));
+        CHECK_NEAR(1, x.volume / x.injected, 1e-3);
+        if (i == 0) { CHECK_NEAR(x.first, p.first, 2); CHECK_MOST(3 * x.last, p.last); }
+        if (i == 1) CHECK_MOST(2 * x.last, p.last);
+    }
     PASS();
 }
 /* Table 4: few modes, and the scheme costs little beside the solvers. The smallest of three runs: others work here too. */
