@@ -373,7 +373,7 @@ static double strip_mu(fsi_partitioned_scene *p, fsi_real dt) {
     }
     return -a / b;
 }
-typedef struct strip_run { double mass_ratio, omega, mean, most, speed, volume, injected, leak; int scheme, form, reuse, newton, steps, skip, balloon, bpp, capped, stable, split, gmres, water, open, follow, rest; double tolerance, inflow, first, last, share, modes, mu; long late; int carry; } strip_run;
+typedef struct strip_run { double mass_ratio, omega, mean, most, speed, volume, injected, leak; int scheme, form, reuse, newton, steps, skip, balloon, bpp, capped, stable, split, gmres, water, follow, rest; double tolerance, inflow, first, last, share, modes, mu; long late; int carry; } strip_run;
 static double strip_area(const fsi_soft *c) {
     double a = 0;
     int i;
@@ -405,7 +405,6 @@ static void strip_go(strip_run *q) {
     memset(&p, 0, sizeof p); memset(&s, 0, sizeof s); memset(x, 0, sizeof x); memset(pin, 0, sizeof pin);
     gd.nx = 48; gd.ny = q->balloon ? 48 : 72; gd.nz = 1; gd.h = (fsi_real)h; gd.rho = 1; gd.shells = 1; gd.side[3].kind = FSI_SIDE_OPEN; gd.advect_velocity = FSI_ADVECT_LINEAR;
     gd.liquid = q->water; gd.allocator = c.allocator = pd.allocator = p.allocator = p.fluid.allocator = p.solids.allocator = s.responder.allocator = fail_make(&count);
-    if (q->open) gd.side[0].kind = gd.side[1].kind = FSI_SIDE_OPEN;
     fsi_grid_init(&s.grid, &gd);
     if (q->water) fsi_grid_set_field(&s.grid, FSI_FIELD_PHI, strip_cap, NULL);
     jet.lo = fsi_vec(q->balloon ? FSI_R(.44) : FSI_R(.375), 0, 0); jet.hi = fsi_vec(q->balloon ? FSI_R(.56) : FSI_R(.625), (fsi_real)(1.01 * h), 0);
@@ -532,10 +531,81 @@ TEST A_01_added_mass_and_impulses(void) {
     }
     PASS();
 }
+/* A light float, 5 by 3 cells, that slides on a vertical rod in air at rest, pushed a little; every step takes exactly so many iterations of P or P-C. Returns its last
+   speed over the first. mu: its added mass over its own, as the form sees it. */
+static fsi_result float_begin(void *user, fsi_real dt) { (void)user; (void)dt; return FSI_OK; }
+static fsi_result float_move(void *user, fsi_real dt) {
+    piston *p = (piston *)user;
+    int i;
+    for (i = 0; i < 4; i++) p->x[3 * i + 1] += dt * p->v;
+    return FSI_OK;
+}
+static double float_run(double M, int form, double omega, int iterations, int steps, double *mu) {
+    static fsi_partitioned_scene s;
+    static piston p;
+    fsi_grid_desc gd;
+    fsi_grid g;
+    fsi_interface face;
+    fsi_partitioned c;
+    fsi_partitioned_desc pd;
+    fsi_solid_part part;
+    fsi_coupled *list[1];
+    const double h = 1.0 / 21, kick = 1e-6;
+    double speed = 0;
+    int i;
+    memset(&gd, 0, sizeof gd); memset(&pd, 0, sizeof pd); memset(&s, 0, sizeof s); memset(&part, 0, sizeof part);
+    gd.nx = gd.ny = 21; gd.nz = 1; gd.h = (fsi_real)h; gd.rho = 1;
+    for (i = 0; i < 4; i++) gd.side[i].kind = FSI_SIDE_OPEN;
+    fsi_grid_init(&g, &gd); fsi_interface_init(&face, &g, NULL);
+    piston_make(&p, 8 * h, 9 * h, 13 * h, 12 * h, M * 15 * h * h);
+    p.v = (fsi_real)kick;
+    pd.n = pd.m = 4; pd.tolerance = FSI_R(1e-30); pd.max_iterations = iterations; pd.scheme = FSI_SCHEME_RELAXED; pd.omega = (fsi_real)omega;
+    fsi_partitioned_init(&c, &pd);
+    part.solid = &p.door;
+    s.grid = &g; s.face = &face; s.scheme = &c; s.list = list; s.solids.part = &part; s.solids.count = 1; s.fluid.bpp = 1; s.fluid.pressure_form = form;
+    s.begin_fn = float_begin; s.move_fn = float_move; s.user = &p;
+    for (i = 0; i < steps && speed < 1e3 * kick; i++)
+        speed = fsi_partitioned_scene_step(&s, (fsi_real)h, NULL) < 0 ? 1e30 : fabs((double)p.v);
+    if (mu && fsi_interface_detect(&face, &g, list, 1) >= 0 && fsi_fluid_box_begin(&s.fluid, (fsi_real)h) >= 0) {
+        fsi_blackbox F = fsi_fluid_box_door(&s.fluid);
+        fsi_real x = 0, q0, q;
+        F.solve_fn(F.user, &x, &q0);
+        x = (fsi_real)h;
+        F.solve_fn(F.user, &x, &q);
+        *mu = (double)((q0 - q) * p.inverse);
+    }
+    fsi_partitioned_scene_free(&s); fsi_partitioned_free(&c); fsi_interface_free(&face); fsi_grid_free(&g);
+    return speed / kick;
+}
+/* With n iterations a step the difference of both velocities is multiplied by -mu (1 - omega (1 + mu))^(n - 1) (P_02_growth_at_the_cap), so omega also has a lower
+   limit (1 - mu^(-1 / (n - 1))) / (1 + mu), which falls with mu above 3.6. Impulses raise mu: between the two limits P-C is stable and P is not. A body
+   with one mu shows it (a disk turns too, with a mu of its own); a strip of cloth has modes of every mu, and those near the worst decide for both. Above, at the upper limit, it is the other way round. */
+TEST A_01_impulses_stable_where_pressure_is_not(void) {
+    static const double M[2] = {.1, .2};
+    static const int iterations[3] = {2, 3, 30}, steps[2] = {100, 300};
+    int i, k, j;
+    for (i = 0; i < 2; i++)
+        for (k = 0; k < (i ? 2 : 3); k++) {
+            double mu[2], low[2], omega;
+            for (j = 0; j < 2; j++) {
+                (void)float_run(M[i], j, .1, 2, 1, &mu[j]);
+                low[j] = (1 - pow(mu[j], -1.0 / (iterations[k] - 1))) / (1 + mu[j]);
+            }
+            omega = sqrt(low[0] * low[1]);
+            if (getenv("FSI_VERBOSE")) printf("M %g, %d iterations: mu %.3f P, %.3f P-C; lower limit %.5f P, %.5f P-C; growth at %.5f: %.3f P, %.3f P-C\n", M[i], iterations[k], mu[1], mu[0], low[1], low[0], omega,
+                                              mu[1] * pow(fabs(1 - omega * (1 + mu[1])), iterations[k] - 1), mu[0] * pow(fabs(1 - omega * (1 + mu[0])), iterations[k] - 1));
+            ASSERT(low[0] < low[1]);
+            for (j = 0; j < 2; j++) {
+                ASSERT(float_run(M[i], 1, omega, iterations[k], steps[j], NULL) > 1e3);
+                ASSERT(float_run(M[i], 0, omega, iterations[k], steps[j], NULL) < 1);
+            }
+        }
+    PASS();
+}
 /* Figure 12: both alike while it is easy. The larger the balloon the more its added mass, and under-relaxation takes three times as many iterations and more, until
    at mu = 2 / omega - 1 it comes apart; the reduced model does not notice. With a fifth less inflow it is still twice as many; with a fifth more P is lost. */
 TEST A_02_iterations_while_a_balloon_grows(void) {
-    static const double inflow[3] = {.42, .42 * .8, .42 * 1.2};
+    static const double inflow[3] = {.7, .7 * .8, .7 * 1.2};
     int i;
     for (i = 0; i < 3; i++) {
         strip_run p = strip_make(.8, FSI_SCHEME_RELAXED, 1, .2, -1, 180), x = strip_make(.8, FSI_SCHEME_REDUCED, 0, .5, 5, 180);
@@ -544,7 +614,7 @@ TEST A_02_iterations_while_a_balloon_grows(void) {
         if (getenv("FSI_VERBOSE")) printf("A-02: inflow %.2f, P %.2f to %.2f (stable %d, volume %.5f), XPM %.2f to %.2f (volume %.5f)\n", inflow[i], p.first, p.last, p.stable, p.volume / p.injected, x.first, x.last, x.volume / x.injected);
         ASSERT(x.stable && p.stable == (i < 2));
         CHECK_NEAR(1, x.volume / x.injected, 1e-3);
-        if (i == 0) { CHECK_NEAR(x.first, p.first, 2); CHECK_MOST(3 * x.last, p.last); }
+        if (i == 0) { CHECK_NEAR(x.first, p.first, 1); CHECK_MOST(3 * x.last, p.last); }
         if (i == 1) CHECK_MOST(2 * x.last, p.last);
     }
     PASS();
@@ -974,6 +1044,7 @@ SUITE(xpm) {
     RUN_TEST(A_01_cloth_in_a_jet);
     RUN_TEST(A_01_stability_of_relaxation);
     RUN_TEST(A_01_added_mass_and_impulses);
+    RUN_TEST(A_01_impulses_stable_where_pressure_is_not);
     RUN_TEST(A_01_light_and_nonlinear_cloth);
     RUN_TEST(A_01_kernel_forces);
     RUN_TEST(A_02_iterations_while_a_balloon_grows);
