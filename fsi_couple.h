@@ -728,7 +728,8 @@ FSI_API fsi_result fsi_boundary_project(const fsi_boundary_faces *b, fsi_real dt
 
    Closed regions (boundary pressure projection, XPM section 6): the fluid makes the solids' velocities compatible and tells by which pressure.
    The paper hands that pressure p0 to the solid and forgets it, so it vanishes when the solid obeys and the fixed point is not the coupled
-   solution. Here the region's pressure pi is an interface unknown of its own, pi' = pi + p0, and p0 = 0 is part of convergence. */
+   solution. Here the region's pressure pi is carried along, pi' = pi + p0, and p0 = 0 is part of convergence. A scene's step does better: its
+   solids find the pi for which their answer is compatible, in every call, so X and p only have to agree on compatible motion. */
 /* Solids as given to detect, and their doubles under X; velocities before the solve. */
 typedef struct fsi__follow { fsi_coupled *const *given; fsi_coupled **list, *copy; fsi_real *x, *u[3], *plus[3]; void *block; size_t size; } fsi__follow;
 typedef struct fsi_fluid_box {
@@ -736,7 +737,8 @@ typedef struct fsi_fluid_box {
     fsi_interface *face;      /* the caller's; detected, see fsi_fluid_box_begin */
     int pressure_form;        /* 0: conservative impulses, XPM section 5; 1: pressure forces alone (P and RMI of the paper), through the same rows of J;
                                  2: pressure forces at the vertices, means of the faces around each (XPM section 4.5): smoother, loses momentum */
-    int bpp;                  /* 1: closed regions push the solids; 0: velocities are made compatible, but the solids do not feel it */
+    int bpp;                  /* 1: closed regions push the solids (a scene's step then calls them twice an iteration, and once more per region and step);
+                                 0: velocities are made compatible, but the solids do not feel it */
     int swept;                /* 1: a closed region grows by the volume that the elements of nodal surfaces around it sweep, to round-off; they must lie
                                  in the box and be oriented alike. 0: by the flux through the cut faces, as in the monolithic solve (O(h) off) */
     int follow;               /* 0: geometry stays where the step began. > 0: open nodal surfaces (cloth, rubber) are where X takes them, see fsi_fluid_box_follow;

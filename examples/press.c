@@ -69,7 +69,8 @@ static void draw(ex_args *a, scene *s, const fsi_grid *g) {
 int main(int argc, char **argv) {
     static const ex_key keys[] = {{"area_ratio", "", "large piston over small piston", "5", 1, 20, NULL},
                                   {"bpp", "", "1: boundary pressure projection", "1", 0, 1, NULL},
-                                  {"scheme", "", "coupling", "xpm", 0, 0, "xpm,rmi,aitken,monolithic"},
+                                  {"scheme", "", "coupling", "xpm", 0, 0, "p,pc,xpm,rmi,aitken,monolithic"},
+                                  {"omega", "", "relaxation of p and pc", "0.1", 1e-4, 1.9, NULL},
                                   {"mass", "", "of the small piston over the fluid it displaces", "0.5", 1e-3, 1e4, NULL}};
     enum { WALL = 4, PLATE = 4, DEPTH = 12 };
     static scene s;
@@ -87,7 +88,7 @@ int main(int argc, char **argv) {
     ex_args a;
     int small, ratio, frame, i, stable = 1, monolithic;
     double h, dt, force[2] = {0, 0}, speed[2] = {0, 0}, fall[2], m1, total = 0;
-    ex_begin(&a, argc, argv, "press", "A hydraulic press: force and speed ratios of two pistons over closed fluid.", keys, 4, 64, 60);
+    ex_begin(&a, argc, argv, "press", "A hydraulic press: force and speed ratios of two pistons over closed fluid.", keys, 5, 64, 60);
     ratio = (int)ex_number(&a, "area_ratio");
     small = (a.size - WALL) / (1 + ratio);
     if (small < 1) small = 1;
@@ -102,14 +103,15 @@ int main(int argc, char **argv) {
     make(&s.part[2], small * h, DEPTH * h, (small + WALL) * h, 36 * h, 0);
     s.part[0].load = -10.0; s.part[1].load = -5.0 * ratio;     /* N on the small plate, and half of what would balance on the large one */
     dt = 0.2 * sqrt(m1 * h / 10.0);
-    d.n = d.m = 16; d.tolerance = (fsi_real)(1e-10 * h); d.scheme = ex_is(&a, "scheme", "aitken") ? FSI_SCHEME_AITKEN : FSI_SCHEME_REDUCED;
-    d.max_iterations = 60;
+    d.n = d.m = 16; d.tolerance = (fsi_real)(1e-10 * h); d.omega = (fsi_real)ex_number(&a, "omega");
+    d.scheme = ex_is(&a, "scheme", "aitken") ? FSI_SCHEME_AITKEN : ex_word(&a, "scheme")[0] == 'p' ? FSI_SCHEME_RELAXED : FSI_SCHEME_REDUCED;
+    d.max_iterations = d.scheme == FSI_SCHEME_REDUCED ? 60 : 1000;
     if (fsi_partitioned_init(&scheme, &d) != FSI_OK) return 1;
     cd.tolerance = 1e-10;
     if ((monolithic ? fsi_couple_init(&mono, &grid, &cd) : fsi_interface_init(&face, &grid, NULL)) != FSI_OK) return 1;
     for (i = 0; i < 3; i++) part[i].solid = list[i] = &s.part[i].door;
     p.grid = &grid; p.face = &face; p.scheme = &scheme; p.list = doors; p.solids.part = part; p.solids.count = 3;
-    p.fluid.bpp = (int)ex_number(&a, "bpp"); p.fluid.pressure_form = ex_is(&a, "scheme", "rmi");
+    p.fluid.bpp = (int)ex_number(&a, "bpp"); p.fluid.pressure_form = ex_is(&a, "scheme", "rmi") || ex_is(&a, "scheme", "p");
     p.begin_fn = begin; p.move_fn = move; p.user = &s;
     solids.solid = list; solids.count = 3; solids.begin_fn = begin; solids.move_fn = move; solids.user = &s;
     for (i = 0; i < 2; i++) fall[i] = s.part[i].lo[1];

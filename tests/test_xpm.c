@@ -579,7 +579,7 @@ static double float_run(double M, int form, double omega, int iterations, int st
 }
 /* With n iterations a step the difference of both velocities is multiplied by -mu (1 - omega (1 + mu))^(n - 1) (P_02_growth_at_the_cap), so omega also has a lower
    limit (1 - mu^(-1 / (n - 1))) / (1 + mu), which falls with mu above 3.6. Impulses raise mu: between the two limits P-C is stable and P is not. A body
-   with one mu shows it (a disk turns too, with a mu of its own); a strip of cloth has modes of every mu, and those near the worst decide for both. Above, at the upper limit, it is the other way round. */
+   with one mu shows it; a strip of cloth has modes of every mu, and those near the worst decide for both. Above, at the upper limit, it is the other way round. */
 TEST A_01_impulses_stable_where_pressure_is_not(void) {
     static const double M[2] = {.1, .2};
     static const int iterations[3] = {2, 3, 30}, steps[2] = {100, 300};
