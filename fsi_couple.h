@@ -923,7 +923,7 @@ typedef struct fsi_proxy {
     fsi_proxy_desc desc;      /* defaults filled in */
     fsi_proxy_stats stats;
     /* private */
-    fsi_bvh *bvh;             /* [count] */
+    fsi_lookup *lookup;       /* [count] surfaces at the last stage */
     int *offset;              /* [count + 1] first node of each solid in the common numbering */
     fsi__proxy_near *near;    /* [capacity] */
     int32_t *mark;            /* [capacity] */
@@ -935,10 +935,8 @@ typedef struct fsi_proxy {
     double *energy;           /* [nodes] */
     fsi_real *x_old;          /* [3 nodes] positions at the last collide */
     fsi_real moved;           /* the longest way of a node since then, m */
-    uint32_t *near_cell;      /* one bit per hashed cell: some triangle is within reach of it */
-    fsi_real cell;            /* size of these cells, m */
     int ready;                /* 1 after collide */
-    void *block; size_t size; /* the one allocation besides the trees' */
+    void *block; size_t size; /* the one allocation besides the look-ups' */
 } fsi_proxy;
 
 /* Checks and allocates for the solids as they are. FSI_ERR_ARGUMENT: dense doors, e or delta outside [0, 1], missing parts. */
@@ -7251,8 +7249,6 @@ FSI_API fsi_result fsi_world_exchange(fsi_world *w, fsi_partitioned_scene *s, fs
 
 /* ------------------------------------------------------------------------------------------------ >>proxy */
 #ifndef FSI_COUPLE_NO_SPH
-#define FSI__PROXY_BITS 262144           /* cells of the look-up; two that share a bit cost time, not truth */
-
 static fsi_coupled fsi__proxy_door(fsi_proxy_solid *s) {        /* the solid as it is now */
     fsi_coupled d = s->door;
     if (s->tled) d = fsi_tled_coupled(s->tled);
@@ -7262,7 +7258,7 @@ static fsi_coupled fsi__proxy_door(fsi_proxy_solid *s) {        /* the solid as 
 
 static void fsi__proxy_layout(fsi_proxy *c, fsi_arena *a, int nodes) {
     size_t n = (size_t)c->desc.sph->desc.capacity, k = (size_t)c->desc.count;
-    c->bvh = (fsi_bvh *)fsi_arena_take(a, k, sizeof(fsi_bvh));
+    c->lookup = (fsi_lookup *)fsi_arena_take(a, k, sizeof(fsi_lookup));
     c->offset = (int *)fsi_arena_take(a, k + 1, sizeof(int));
     c->near = (fsi__proxy_near *)fsi_arena_take(a, n, sizeof(fsi__proxy_near));
     c->mark = (int32_t *)fsi_arena_take(a, n, sizeof(int32_t));
@@ -7273,7 +7269,6 @@ static void fsi__proxy_layout(fsi_proxy *c, fsi_arena *a, int nodes) {
     c->load = (fsi_real *)fsi_arena_take(a, (size_t)nodes, sizeof(fsi_real));
     c->energy = (double *)fsi_arena_take(a, (size_t)nodes, sizeof(double));
     c->x_old = (fsi_real *)fsi_arena_take(a, 3 * (size_t)nodes, sizeof(fsi_real));
-    c->near_cell = (uint32_t *)fsi_arena_take(a, FSI__PROXY_BITS / 32, sizeof(uint32_t));
 }
 
 static fsi_result fsi__proxy_check(const fsi_proxy_desc *d, int *nodes) {
@@ -7314,7 +7309,7 @@ FSI_API fsi_result fsi_proxy_init(fsi_proxy *c, const fsi_proxy_desc *desc) {
     for (i = 0; i < desc->count && r >= 0; i++) {
         fsi_coupled door = fsi__proxy_door(&desc->solid[i]);
         c->offset[i + 1] = c->offset[i] + door.dof / 3;
-        if ((r = fsi_bvh_init(&c->bvh[i], fsi__imax(door.surface.element_count, 1), &c->desc.allocator)) >= 0) r = fsi_bvh_build(&c->bvh[i], &door.surface);
+        if ((r = fsi_lookup_init(&c->lookup[i], fsi__imax(door.surface.element_count, 1), &c->desc.allocator)) >= 0) r = fsi_lookup_build(&c->lookup[i], &door.surface, c->desc.radius);
     }
     if (r < 0) fsi_proxy_free(c);
     return r;
@@ -7323,27 +7318,29 @@ FSI_API fsi_result fsi_proxy_init(fsi_proxy *c, const fsi_proxy_desc *desc) {
 FSI_API void fsi_proxy_free(fsi_proxy *c) {
     int i;
     if (!c) return;
-    for (i = 0; c->block && i < c->desc.count; i++) fsi_bvh_free(&c->bvh[i]);
+    for (i = 0; c->block && i < c->desc.count; i++) fsi_lookup_free(&c->lookup[i]);
     fsi_free(&c->desc.allocator, c->block, c->size);
     memset(c, 0, sizeof *c);
 }
 
-/* Doors and trees of the present positions. */
-static fsi_result fsi__proxy_refresh(fsi_proxy *c) {
-    fsi_result r;
+static void fsi__proxy_doors(fsi_proxy *c) {
     int i;
-    for (i = 0; i < c->desc.count; i++) {
-        c->desc.solid[i].door = fsi__proxy_door(&c->desc.solid[i]);
-        if ((r = fsi_bvh_refit(&c->bvh[i], &c->desc.solid[i].door.surface)) < 0) return r;
-    }
-    return FSI_OK;
+    for (i = 0; i < c->desc.count; i++) c->desc.solid[i].door = fsi__proxy_door(&c->desc.solid[i]);
+}
+
+/* Look-ups of the present positions; reach: of most queries, m. */
+static fsi_result fsi__proxy_look(fsi_proxy *c, fsi_real reach) {
+    fsi_result r = FSI_OK;
+    int i;
+    for (i = 0; i < c->desc.count && r >= 0; i++) r = fsi_lookup_build(&c->lookup[i], &c->desc.solid[i].door.surface, reach);
+    return r;
 }
 
 FSI_API int fsi_proxy_closest(const fsi_proxy *c, fsi_vec3 p, fsi_real reach, int *solid, fsi_hit *hit) {
     fsi_hit h;
     int i, found = 0;
     for (i = 0; c && c->block && i < c->desc.count; i++)
-        if (fsi_bvh_closest(&c->bvh[i], p, reach, &h)) {
+        if (fsi_lookup_closest(&c->lookup[i], p, reach, &h)) {
             reach = h.t;
             found = 1;
             if (solid) *solid = i;
@@ -7358,31 +7355,22 @@ typedef struct fsi__proxy_touch {
     int32_t solid[FSI_PROXY_TRIANGLES], element[FSI_PROXY_TRIANGLES];
     fsi_real d[FSI_PROXY_TRIANGLES]; /* distances d_ij */
     fsi_vec3 n[FSI_PROXY_TRIANGLES]; /* normals n_j on the particle's side */
-    fsi_vec3 x, from;
-    fsi_real reach;
-    int current;              /* solid being searched */
-    const fsi_bvh *bvh;
 } fsi__proxy_touch;
 
-static int fsi__proxy_visit(int element, void *user) {
-    fsi__proxy_touch *t = (fsi__proxy_touch *)user;
-    const fsi_surface *s = &t->bvh->surface;
-    fsi_vec3 n, dir;
+/* The triangle of hit h at x, unless it is on the far side of a thin wall. */
+static void fsi__proxy_add(fsi__proxy_touch *t, const fsi_surface *s, int solid, const fsi_hit *h, fsi_vec3 from, fsi_vec3 x, fsi_real reach) {
+    fsi_vec3 n = fsi__unit(fsi_surface_normal(s, h->element)), dir;
     fsi_real side;
-    fsi_hit h, h0;
-    fsi_surface_closest(s, element, t->x, &h);
-    if (!(h.t < t->reach) || t->count == FSI_PROXY_TRIANGLES) return 0;
-    fsi_surface_closest(s, element, t->from, &h0);
-    n = fsi__unit(fsi_surface_normal(s, element));
-    side = fsi_vec_dot(fsi_vec_sub(t->from, h0.point), n);
-    if (s->closed && !(side > 0)) return 0;                      /* the far side of a thin wall */
+    fsi_hit h0;
+    fsi_surface_closest(s, h->element, from, &h0);
+    side = fsi_vec_dot(fsi_vec_sub(from, h0.point), n);
+    if ((s->closed && !(side > 0)) || t->count == FSI_PROXY_TRIANGLES) return;
     if (side < 0) n = fsi_vec_scale(n, -1);
-    dir = fsi_vec_sub(t->x, h.point);                            /* near a rim or hole the way out is beside the face, not above it */
-    if (h.t > FSI_R(1e-3) * t->reach && fsi_vec_dot(dir, n) < FSI_R(0.3) * h.t) n = fsi_vec_scale(dir, 1 / h.t);
-    t->solid[t->count] = t->current; t->element[t->count] = element;
-    t->d[t->count] = h.t; t->n[t->count] = n;
+    dir = fsi_vec_sub(x, h->point);                              /* near a rim or hole the way out is beside the face, not above it */
+    if (h->t > FSI_R(1e-3) * reach && fsi_vec_dot(dir, n) < FSI_R(0.3) * h->t) n = fsi_vec_scale(dir, 1 / h->t);
+    t->solid[t->count] = solid; t->element[t->count] = h->element;
+    t->d[t->count] = h->t; t->n[t->count] = n;
     t->count++;
-    return 0;
 }
 
 /* First crossing of from -> x with any solid: 1, and x becomes a point just before it. */
@@ -7392,8 +7380,8 @@ static int fsi__proxy_cross(const fsi_proxy *c, fsi_vec3 from, fsi_vec3 *x) {
     fsi_hit h;
     int i;
     for (i = 0; i < c->desc.count; i++) {
-        const fsi_surface *s = &c->bvh[i].surface;
-        if (!fsi_bvh_first_hit(&c->bvh[i], from, *x, &h) || !(h.t < best)) continue;
+        const fsi_surface *s = &c->lookup[i].surface;
+        if (!fsi_lookup_first_hit(&c->lookup[i], from, *x, &h) || !(h.t < best)) continue;
         if (s->closed && h.side > 0) continue;                   /* leaves a solid it should not have been in: let it */
         best = h.t;
         n = fsi__unit(fsi_surface_normal(s, h.element));
@@ -7404,12 +7392,13 @@ static int fsi__proxy_cross(const fsi_proxy *c, fsi_vec3 from, fsi_vec3 *x) {
     return 1;
 }
 
+/* Triangles nearer than reach to x; walls of thin solids show both sides, hence the room. */
 static void fsi__proxy_gather(const fsi_proxy *c, fsi_vec3 from, fsi_vec3 x, fsi_real reach, fsi__proxy_touch *t) {
-    fsi_vec3 r = fsi_vec(reach, reach, reach);
-    t->count = 0; t->x = x; t->from = from; t->reach = reach;
-    for (t->current = 0; t->current < c->desc.count; t->current++) {
-        t->bvh = &c->bvh[t->current];
-        fsi_bvh_overlap(t->bvh, fsi_vec_sub(x, r), fsi_vec_add(x, r), fsi__proxy_visit, t);
+    fsi_hit h[3 * FSI_PROXY_TRIANGLES];
+    int i, k, n;
+    for (t->count = i = 0; i < c->desc.count; i++) {
+        n = fsi__imin(fsi_lookup_sphere(&c->lookup[i], x, reach, h, 3 * FSI_PROXY_TRIANGLES), 3 * FSI_PROXY_TRIANGLES);
+        for (k = 0; k < n && h[k].t < reach; k++) fsi__proxy_add(t, &c->lookup[i].surface, i, &h[k], from, x, reach);
     }
 }
 
@@ -7428,50 +7417,16 @@ static fsi_vec3 fsi__proxy_normal(const fsi__proxy_touch *t, fsi_real r0) {
 }
 
 /* ---- collisions */
-FSI__INLINE int fsi__proxy_cell(fsi_real x, fsi_real size) { return (int)fsi__max(FSI_R(-1e9), fsi__min(FSI_R(1e9), fsi__floor(x / size))); }
-FSI__INLINE uint32_t fsi__proxy_hash(int i, int j, int k) {
-    uint32_t h = (uint32_t)i * 73856093u ^ (uint32_t)j * 19349663u ^ (uint32_t)k * 83492791u;
-    return (h ^ h >> 15) & (FSI__PROXY_BITS - 1);
-}
-
-/* Marks every cell within reach of a triangle: most particles then need no walk through the trees. */
-static void fsi__proxy_mark(fsi_proxy *c, fsi_real reach) {
-    fsi_real lo[3], hi[3];
-    int pass, i, e, k, a[3], b[3], x, y, z;
-    c->cell = fsi__max(3 * c->desc.radius, reach);
-    memset(c->near_cell, 0, FSI__PROXY_BITS / 8);
-    for (pass = 0; pass < 2; pass++)                             /* first the size: a triangle spans at most 4 cells */
-        for (i = 0; i < c->desc.count; i++) {
-            const fsi_surface *s = &c->desc.solid[i].door.surface;
-            for (e = 0; e < s->element_count; e++) {
-                fsi_surface_bounds(s, e, lo, hi);
-                if (!pass) { c->cell = fsi__max(c->cell, fsi__max(hi[0] - lo[0], fsi__max(hi[1] - lo[1], hi[2] - lo[2])) / 4); continue; }
-                for (k = 0; k < 3; k++) {
-                    a[k] = fsi__proxy_cell(lo[k] - reach, c->cell);
-                    b[k] = fsi__imin(fsi__proxy_cell(hi[k] + reach, c->cell), a[k] + 8);
-                }
-                for (z = a[2]; z <= b[2]; z++)
-                    for (y = a[1]; y <= b[1]; y++)
-                        for (x = a[0]; x <= b[0]; x++) {
-                            uint32_t h = fsi__proxy_hash(x, y, z);
-                            c->near_cell[h >> 5] |= 1u << (h & 31);
-                        }
-            }
-        }
-}
-
 static void fsi__proxy_find(fsi_proxy *c, int i, fsi_real dt, const fsi_real top) {  /* nearest surface of particle i; mark = 1 when near */
     const fsi_sph *s = c->desc.sph;
     fsi__proxy_near *q = &c->near[i];
     fsi_vec3 x = fsi_vec(s->x[i], s->y[i], s->z[i]), v = fsi_vec(s->vx[i], s->vy[i], s->vz[i]);
     fsi_real reach = FSI_R(1.5) * c->desc.radius + 2 * dt * (fsi__length(v) + top);
     fsi_hit h;
-    uint32_t cell = fsi__proxy_hash(fsi__proxy_cell(x.x, c->cell), fsi__proxy_cell(x.y, c->cell), fsi__proxy_cell(x.z, c->cell));
     int k;
     c->mark[i] = 0;
-    if (!(c->near_cell[cell >> 5] >> (cell & 31) & 1)) return;
     for (k = 0; k < c->desc.count; k++) {
-        if (!fsi_bvh_closest(&c->bvh[k], x, reach, &h)) continue;
+        if (!fsi_lookup_closest(&c->lookup[k], x, reach, &h)) continue;
         reach = h.t;
         c->mark[i] = 1;
         q->particle = i; q->solid = k; q->element = h.element;
@@ -7630,7 +7585,7 @@ FSI_API fsi_result fsi_proxy_collide(fsi_proxy *c, fsi_real dt) {
     int k;
     if (!c || !c->block) return FSI_ERR_STATE;
     if (!(dt > 0) || !fsi__finite(dt)) return FSI_ERR_ARGUMENT;
-    if ((r = fsi__proxy_refresh(c)) < 0) return r;
+    fsi__proxy_doors(c);
     n = c->desc.sph->now.count; nodes = c->offset[c->desc.count];
     for (k = 0; k < c->desc.count; k++) {
         const fsi_coupled *d = &c->desc.solid[k].door;
@@ -7639,7 +7594,7 @@ FSI_API fsi_result fsi_proxy_collide(fsi_proxy *c, fsi_real dt) {
     }
     for (i = 0; i < n; i++) fast = fsi__max(fast, fsi__length(fsi_vec(c->desc.sph->vx[i], c->desc.sph->vy[i], c->desc.sph->vz[i])));
     if (!fsi__finite(top) || !fsi__finite(fast)) return FSI_ERR_NUMERIC;
-    fsi__proxy_mark(c, FSI_R(1.5) * c->desc.radius + 2 * dt * (fast + top));
+    if ((r = fsi__proxy_look(c, fsi__min(FSI_R(1.5) * c->desc.radius + 2 * dt * (fast + top), 4 * c->desc.radius))) < 0) return r;   /* a few may be faster */
     FSI__OMP(parallel for schedule(static) if (n > 256))
     for (i = 0; i < n; i++) fsi__proxy_find(c, (int)i, dt, top);
     for (c->stats.near = 0, i = 0; i < n; i++)
@@ -7720,7 +7675,8 @@ FSI_API fsi_result fsi_proxy_correct(fsi_proxy *c) {
     ptrdiff_t i, n;
     int k;
     if (!c || !c->block || !c->ready) return FSI_ERR_STATE;
-    if ((r = fsi__proxy_refresh(c)) < 0) return r;
+    fsi__proxy_doors(c);
+    if ((r = fsi__proxy_look(c, FSI_R(1.25) * c->desc.radius)) < 0) return r;
     s = c->desc.sph;
     n = c->stats.near;
     for (c->moved = 0, k = 0; k < c->desc.count; k++) {

@@ -6272,7 +6272,7 @@ FSI_API int fsi_bvh_closest(const fsi_bvh *bvh, fsi_vec3 p, fsi_real radius, fsi
     int i, found = 0;
     if (!(radius >= 0) || !fsi__finite_vec(p)) return 0;
     if (bvh->surface.dim == 2) p.z = 0;
-    fsi__walk_start(&w, bvh, FSI__WALK_BALL, p, p, radius < fsi__sqrt(FSI_REAL_MAX) ? radius * radius : FSI_REAL_MAX);
+    fsi__walk_start(&w, bvh, FSI__WALK_BALL, p, p, radius < fsi__sqrt(FSI_REAL_MAX) / 2 ? radius * radius * (1 + 8 * FSI_REAL_EPS) : FSI_REAL_MAX);
     while ((n = fsi__walk_next(&w, off)) != NULL)
         for (i = n->begin; i < n->end; i++) {
             fsi_surface_closest(&bvh->surface, w.tree->order[i], p, &h);

@@ -105,6 +105,12 @@
 #define fsi_sph_totals fsi_sph_totals_f32
 #define fsi_sph_level fsi_sph_level_f32
 #define fsi_sph_bytes_per_particle fsi_sph_bytes_per_particle_f32
+#define fsi_lookup_init fsi_lookup_init_f32
+#define fsi_lookup_free fsi_lookup_free_f32
+#define fsi_lookup_build fsi_lookup_build_f32
+#define fsi_lookup_closest fsi_lookup_closest_f32
+#define fsi_lookup_first_hit fsi_lookup_first_hit_f32
+#define fsi_lookup_sphere fsi_lookup_sphere_f32
 #define fsi_tled_init fsi_tled_init_f32
 #define fsi_tled_free fsi_tled_free_f32
 #define fsi_tled_fix fsi_tled_fix_f32
@@ -344,6 +350,39 @@ FSI_API void fsi_sph_totals(const fsi_sph *s, double *mass, double momentum[3], 
 FSI_API fsi_result fsi_sph_level(const fsi_sph *s, fsi_vec3 origin, fsi_real h, int nx, int ny, int nz, fsi_real radius, fsi_real *phi);
 /* Bytes of memory per fluid particle of this object. */
 FSI_API double fsi_sph_bytes_per_particle(const fsi_sph *s);
+
+/* ------------------------------------------------------------------------------------------------ >>look-up */
+/* Uniform grid over the elements of one surface (triangles; segments in 2D), made anew in every step: closest element, first crossing of a
+   segment, all elements within a sphere. An element stands in every cell within `reach` of its bounds, so a query of at most that radius reads one cell;
+   larger ones are right too and read more. Cells are counted and sorted on a torus: memory is fixed, any positions do, the cost of a build is that of the
+   surface. Elements much larger than the cells stand in a list of their own. Against the tree of the base (fsi_bvh): faster where points come near the
+   surface, docs/sph.md. Queries are read-only: any number of threads may ask at once; answers do not depend on the cells. */
+typedef struct fsi_lookup {
+    fsi_surface surface;      /* the surface of the last build; its arrays are read by the queries */
+    int capacity;             /* most elements */
+    fsi_real reach;           /* of the last build, m */
+    /* private */
+    fsi_real lo[3], hi[3];    /* bounds of the surface */
+    fsi_real *box;            /* [6 * capacity] bounds of each element, slightly enlarged */
+    int32_t *item;            /* [capacity] 0, 1, 2 ...; then `large` large elements; then those of the cells */
+    int large;
+    fsi__sph_cells cells;
+    fsi_allocator allocator;
+    void *block; size_t size; /* the one allocation */
+} fsi_lookup;
+/* Room for capacity >= 1 elements in one block (about 200 bytes each in float). allocator may be NULL (malloc). */
+FSI_API fsi_result fsi_lookup_init(fsi_lookup *l, int capacity, const fsi_allocator *allocator);
+/* Frees the block; safe on a zeroed struct and twice. */
+FSI_API void fsi_lookup_free(fsi_lookup *l);
+/* The surface as it is now; reach >= 0, m: the radius most queries will have. Allocates nothing. FSI_ERR_SIZE: more elements than capacity;
+   FSI_ERR_ARGUMENT: a bad reach; other errors as fsi_surface_check. After an error the look-up is empty. */
+FSI_API fsi_result fsi_lookup_build(fsi_lookup *l, const fsi_surface *surface, fsi_real reach);
+/* Element nearest to p within radius (ties: lowest index). 1 and *hit, or 0. */
+FSI_API int fsi_lookup_closest(const fsi_lookup *l, fsi_vec3 p, fsi_real radius, fsi_hit *hit);
+/* First crossing of p -> q (smallest t, ties: lowest index; fsi_surface_cross). 1 and *hit, or 0. */
+FSI_API int fsi_lookup_first_hit(const fsi_lookup *l, fsi_vec3 p, fsi_vec3 q, fsi_hit *hit);
+/* All elements within radius of p, nearest first (ties: lowest index); writes at most room of them and returns how many there are. */
+FSI_API int fsi_lookup_sphere(const fsi_lookup *l, fsi_vec3 p, fsi_real radius, fsi_hit *hits, int room);
 
 /* ------------------------------------------------------------------------------------------------ >>tled */
 /* Total-Lagrangian explicit dynamics on linear tetrahedra (paper 004, section 3.3): P = dpsi/dF, nodal force -V0 P grad N0.
@@ -2952,6 +2991,277 @@ FSI_API fsi_result fsi_tled_restore(fsi_tled *t, const void *state) {
     memcpy(t->block, state, t->state_bytes);
     t->ready = 0;
     return FSI_OK;
+}
+
+/* ------------------------------------------------------------------------------------------------ >>look-up */
+#define FSI__LOOKUP_ITEMS 32             /* room per element, in cells */
+#define FSI__LOOKUP_MOST 128             /* an element in more cells than this is a large one ... */
+#define FSI__LOOKUP_LARGE 16             /* ... of which there may be so many */
+
+static void fsi__lookup_layout(fsi_lookup *l, fsi_arena *a) {
+    size_t n = (size_t)l->capacity;
+    l->box = (fsi_real *)fsi_arena_take(a, 6 * n, sizeof(fsi_real));
+    l->item = (int32_t *)fsi_arena_take(a, n * (FSI__LOOKUP_ITEMS + 1) + FSI__LOOKUP_LARGE, sizeof(int32_t));
+    l->cells.start = (int32_t *)fsi_arena_take(a, (size_t)l->cells.room + 2, sizeof(int32_t));
+}
+
+FSI_API fsi_result fsi_lookup_init(fsi_lookup *l, int capacity, const fsi_allocator *allocator) {
+    fsi_arena a = {NULL, 0, 0, 0};
+    if (!l || capacity < 1 || !fsi_allocator_valid(allocator)) return FSI_ERR_ARGUMENT;
+    memset(l, 0, sizeof *l);
+    if (capacity > INT32_MAX / (FSI__LOOKUP_ITEMS + 2)) return FSI_ERR_SIZE;    /* places in item[] are 32 bits */
+    l->capacity = capacity;
+    l->cells.room = fsi__imax(4096, 4 * capacity);
+    if (allocator) l->allocator = *allocator;
+    fsi__lookup_layout(l, &a);
+    l->size = a.used;
+    l->block = a.failed ? NULL : fsi_alloc(&l->allocator, l->size);
+    if (!l->block) { memset(l, 0, sizeof *l); return a.failed ? FSI_ERR_SIZE : FSI_ERR_MEMORY; }
+    a.base = (unsigned char *)l->block; a.size = l->size; a.used = 0;
+    fsi__lookup_layout(l, &a);
+    for (capacity--; capacity >= 0; capacity--) l->item[capacity] = capacity;
+    return FSI_OK;
+}
+
+FSI_API void fsi_lookup_free(fsi_lookup *l) {
+    if (!l) return;
+    fsi_free(&l->allocator, l->block, l->size);
+    memset(l, 0, sizeof *l);
+}
+
+FSI__INLINE int fsi__lookup_cell(const fsi_lookup *l, fsi_real x) {             /* rises with x, whatever x is */
+    x *= l->cells.inv;
+    return fsi__sph_floor(fsi__max(-FSI__SPH_FAR, fsi__min(FSI__SPH_FAR, x)));
+}
+
+/* Cells of the box lo .. hi enlarged by r, at least the middle one; z has one cell in 2D. */
+static void fsi__lookup_cells(const fsi_lookup *l, const fsi_real *lo, const fsi_real *hi, fsi_real r, int a[3], int b[3]) {
+    int d;
+    for (a[2] = b[2] = d = 0; d < l->surface.dim; d++) {
+        fsi_real x = lo[d] - r, y = hi[d] + r;
+        if (x > y) x = y = lo[d] / 2 + hi[d] / 2;
+        a[d] = fsi__lookup_cell(l, x); b[d] = fsi__lookup_cell(l, y);
+    }
+}
+
+/* Bounds of all elements, and of them together. */
+static void fsi__lookup_boxes(fsi_lookup *l) {
+    int e, d;
+    for (d = 0; d < 3; d++) { l->lo[d] = FSI_REAL_MAX; l->hi[d] = -FSI_REAL_MAX; }
+    for (e = 0; e < l->surface.element_count; e++) {
+        fsi_real *b = l->box + 6 * (size_t)e;
+        fsi_surface_bounds(&l->surface, e, b, b + 3);
+        for (d = 0; d < 3; d++) {
+            fsi_real pad = 8 * FSI_REAL_EPS * fsi__max(fsi__abs(b[d]), fsi__abs(b[3 + d]));    /* room for the round-off of the tests */
+            b[d] -= pad; b[3 + d] += pad;
+            l->lo[d] = fsi__min(l->lo[d], b[d]); l->hi[d] = fsi__max(l->hi[d], b[3 + d]);
+        }
+    }
+}
+
+/* Edge of the cells from the median of a few elements: neither huge nor degenerate ones count. */
+static fsi_real fsi__lookup_edge(const fsi_lookup *l) {
+    fsi_real size[31], s, edge;
+    int n = fsi__imin(31, l->surface.element_count), k, j;
+    for (k = 0; k < n; k++) {
+        const fsi_real *b = l->box + 6 * ((size_t)k * (size_t)l->surface.element_count / (size_t)n);
+        s = fsi__max(b[3] - b[0], fsi__max(b[4] - b[1], b[5] - b[2]));
+        for (j = k; j > 0 && size[j - 1] > s; j--) size[j] = size[j - 1];
+        size[j] = s;
+    }
+    edge = FSI_R(0.5) * (size[n / 2] + 2 * l->reach);
+    return edge > FSI_R(1e-30) ? edge : 1;
+}
+
+/* Element e into its cells: pass 0 counts them in start[cell + 2], pass 1 writes them behind start[cell + 1]. Returns how many; 0 = a large one. */
+static int fsi__lookup_put(fsi_lookup *l, int e, int pass) {
+    fsi__sph_cells *c = &l->cells;
+    const fsi_real *box = l->box + 6 * (size_t)e;
+    int a[3], b[3], d, x, y, z;
+    double n = 1;
+    fsi__lookup_cells(l, box, box + 3, l->reach, a, b);
+    for (d = 0; d < 3; d++) { b[d] = fsi__imin(b[d], a[d] + c->t[d] - 1); n *= b[d] - a[d] + 1; }
+    if (n > FSI__LOOKUP_MOST) return 0;
+    for (z = a[2]; z <= b[2]; z++)
+        for (y = a[1]; y <= b[1]; y++) {
+            int32_t *row = c->start + 1 + (ptrdiff_t)c->t[0] * (fsi__sph_wrapped(c, 1, y) + c->t[1] * fsi__sph_wrapped(c, 2, z));
+            for (x = a[0]; x <= b[0]; x++) {
+                int32_t *at = row + fsi__sph_wrapped(c, 0, x);
+                if (pass) l->item[(*at)++] = e; else at[1]++;
+            }
+        }
+    return (int)n;
+}
+
+/* Counts with cells of this edge; 0 when the items do not fit. */
+static int fsi__lookup_count(fsi_lookup *l, fsi_real edge) {
+    int a[3], b[3], e, k, n = l->surface.element_count, all = 0;
+    l->cells.inv = 1 / edge;
+    fsi__lookup_cells(l, l->lo, l->hi, l->reach, a, b);
+    fsi__sph_cells_fit(&l->cells, a, b, l->surface.dim);
+    memset(l->cells.start, 0, ((size_t)(l->cells.t[0] * l->cells.t[1] * l->cells.t[2]) + 2) * sizeof *l->cells.start);
+    for (l->large = 0, e = 0; e < n && all <= FSI__LOOKUP_ITEMS * n; e++) {
+        all += k = fsi__lookup_put(l, e, 0);
+        if (k) continue;
+        if (l->large == FSI__LOOKUP_LARGE) return 0;
+        l->item[l->capacity + l->large++] = e;
+    }
+    return all <= FSI__LOOKUP_ITEMS * n;
+}
+
+FSI_API fsi_result fsi_lookup_build(fsi_lookup *l, const fsi_surface *surface, fsi_real reach) {
+    int cells, k;
+    fsi_real edge;
+    fsi_result r;
+    if (!l || !l->block) return FSI_ERR_STATE;
+    l->surface.element_count = 0;
+    if (!(reach >= 0 && reach < fsi__sqrt(FSI_REAL_MAX))) return FSI_ERR_ARGUMENT;
+    if ((r = fsi_surface_check(surface)) != FSI_OK) return r;
+    if (surface->element_count > l->capacity) return FSI_ERR_SIZE;
+    l->surface = *surface;
+    l->reach = reach;
+    if (!surface->element_count) return FSI_OK;
+    fsi__lookup_boxes(l);
+    for (edge = fsi__lookup_edge(l); !fsi__lookup_count(l, edge); edge *= FSI_R(1.5)) {}  /* ends: an element no larger than a cell is in at most 8 */
+    cells = l->cells.t[0] * l->cells.t[1] * l->cells.t[2];
+    l->cells.start[0] = l->cells.start[1] = l->capacity + l->large;
+    for (k = 1; k <= cells; k++) l->cells.start[k + 1] += l->cells.start[k];
+    for (k = 0; k < surface->element_count; k++) (void)fsi__lookup_put(l, k, 1);
+    return FSI_OK;
+}
+
+/* One query: elements whose bounds come within the root of limit of the box lo .. hi, by distance from p or by crossing of p -> q. */
+typedef struct fsi__lookup_query {
+    const fsi_lookup *l;
+    fsi_vec3 p, q;
+    int ray;                  /* 1: crossings */
+    int first;                /* 1: only the first one matters; radius and limit shrink */
+    fsi_real lo[3], hi[3], radius, limit;
+    fsi_hit *hits;            /* sorted */
+    int room, count;
+} fsi__lookup_query;
+
+static void fsi__lookup_test(fsi__lookup_query *q, int e) {
+    const fsi_real *b = q->l->box + 6 * (size_t)e;
+    fsi_real d2 = 0, w;
+    fsi_hit h;
+    int k;
+    for (k = 0; k < 3; k++) { w = fsi__max(fsi__max(b[k] - q->hi[k], q->lo[k] - b[3 + k]), 0); d2 += w * w; }
+    if (!(d2 <= q->limit)) return;
+    if (q->ray && !fsi_surface_cross(&q->l->surface, e, q->p, q->q, &h)) return;
+    if (!q->ray) fsi_surface_closest(&q->l->surface, e, q->p, &h);
+    if (!(h.t <= q->radius)) return;
+    k = fsi__imin(q->count++, q->room);                /* insertion into the sorted list of the first ones */
+    for (; k > 0 && (h.t < q->hits[k - 1].t || (h.t == q->hits[k - 1].t && e < q->hits[k - 1].element)); k--)
+        if (k < q->room) q->hits[k] = q->hits[k - 1];
+    if (k < q->room) q->hits[k] = h;
+    if (!q->first) return;
+    q->radius = q->hits[0].t;
+    q->limit = fsi__min(q->limit, q->ray ? 0 : q->radius * q->radius * (1 + 8 * FSI_REAL_EPS));
+}
+
+/* Is this the first cell of the query that holds element e? */
+static int fsi__lookup_new(const fsi_lookup *l, int e, const int at[3], const int lo[3]) {
+    int d;
+    for (d = 0; d < l->surface.dim; d++)
+        if (at[d] != fsi__imax(fsi__lookup_cell(l, l->box[6 * (size_t)e + (size_t)d] - l->reach), lo[d])) return 0;
+    return 1;
+}
+
+/* Tests, each once, the elements of the cells that hold everything within r of the query's box. Returns 1 when it tested all there are instead,
+   because the cells were more. */
+static int fsi__lookup_search(fsi__lookup_query *q, fsi_real r) {
+    const fsi_lookup *l = q->l;
+    const fsi__sph_cells *c = &l->cells;
+    int lo[3], hi[3], at[3], d, k, all;
+    double n = 1;
+    fsi__lookup_cells(l, q->lo, q->hi, r - l->reach, lo, hi);
+    for (d = 0; d < 3; d++) {
+        if (!c->wrap[d]) { lo[d] = fsi__imax(lo[d], c->base[d]); hi[d] = fsi__imin(hi[d], c->base[d] + c->t[d] - 1); }
+        n *= fsi__imax(hi[d] - lo[d] + 1, 0);
+    }
+    all = n > l->surface.element_count;
+    for (k = 0; k < (all ? l->surface.element_count : l->large); k++) fsi__lookup_test(q, l->item[all ? k : l->capacity + k]);
+    for (at[2] = lo[2]; at[2] <= hi[2] && n > 0 && !all; at[2]++)
+        for (at[1] = lo[1]; at[1] <= hi[1]; at[1]++) {
+            const int32_t *row = c->start + (ptrdiff_t)c->t[0] * (fsi__sph_wrapped(c, 1, at[1]) + c->t[1] * fsi__sph_wrapped(c, 2, at[2]));
+            for (at[0] = lo[0]; at[0] <= hi[0]; at[0]++) {
+                const int32_t *run = row + fsi__sph_wrapped(c, 0, at[0]);
+                for (k = run[0]; k < run[1]; k++)
+                    if (n < 2 || fsi__lookup_new(l, l->item[k], at, lo)) fsi__lookup_test(q, l->item[k]);
+            }
+        }
+    return all;
+}
+
+static int fsi__lookup_begin(fsi__lookup_query *q, const fsi_lookup *l, fsi_vec3 p, fsi_hit *hits, int room) {     /* 0: nothing to find */
+    memset(q, 0, sizeof *q);
+    if (!l || !l->block || !l->surface.element_count || !fsi__finite_vec(p)) return 0;
+    if (l->surface.dim == 2) p.z = 0;
+    q->l = l; q->p = p; q->hits = hits; q->room = room;
+    fsi_vec_store(q->lo, p); fsi_vec_store(q->hi, p);
+    return 1;
+}
+
+static int fsi__lookup_within(fsi__lookup_query *q, fsi_real radius) {
+    q->radius = radius;
+    q->limit = radius < fsi__sqrt(FSI_REAL_MAX) / 2 ? radius * radius * (1 + 8 * FSI_REAL_EPS) : FSI_REAL_MAX;
+    return fsi__lookup_search(q, radius);
+}
+
+FSI_API int fsi_lookup_closest(const fsi_lookup *l, fsi_vec3 p, fsi_real radius, fsi_hit *hit) {
+    fsi__lookup_query q;
+    fsi_real r;
+    if (!(radius >= 0) || !fsi__lookup_begin(&q, l, p, hit, 1)) return 0;
+    q.first = 1;
+    for (r = fsi__min(radius, l->reach);; r = fsi__min(radius, fsi__max(2 * r, 1 / l->cells.inv))) {     /* the sphere grows until it holds one */
+        if (fsi__lookup_within(&q, r) && !q.count) (void)fsi__lookup_within(&q, r = radius);
+        if (q.count || r >= radius) return q.count > 0;
+    }
+}
+
+FSI_API int fsi_lookup_sphere(const fsi_lookup *l, fsi_vec3 p, fsi_real radius, fsi_hit *hits, int room) {
+    fsi__lookup_query q;
+    if (!(radius >= 0) || !fsi__lookup_begin(&q, l, p, hits, room)) return 0;
+    (void)fsi__lookup_within(&q, radius);
+    return q.count;
+}
+
+/* The part of p -> q within the bounds of the surface, in pieces about a cell long. slack: the round-off of points on it. Returns the number of pieces. */
+static int fsi__lookup_pieces(const fsi_lookup *l, const fsi_real p[3], const fsi_real q[3], const fsi_real slack[3], fsi_real t[2]) {
+    fsi_real way, most = 0, x, y, n;
+    int d;
+    for (t[0] = 0, t[1] = 1, d = 0; d < l->surface.dim; d++) {
+        way = q[d] - p[d];
+        most = fsi__max(most, fsi__abs(way));
+        if (way == 0 || !fsi__finite(way)) continue;
+        x = (l->lo[d] - slack[d] - p[d]) / way; y = (l->hi[d] + slack[d] - p[d]) / way;
+        t[0] = fsi__max(t[0], fsi__min(x, y)); t[1] = fsi__min(t[1], fsi__max(x, y));
+    }
+    if (!(t[0] <= t[1])) return 0;
+    n = fsi__ceil(most * (t[1] - t[0]) * l->cells.inv);
+    return n < (fsi_real)l->surface.element_count ? fsi__imax(1, (int)n) : 1;   /* more pieces than elements: look at all of them once */
+}
+
+FSI_API int fsi_lookup_first_hit(const fsi_lookup *l, fsi_vec3 p, fsi_vec3 q, fsi_hit *hit) {
+    fsi__lookup_query s;
+    fsi_real a[3], b[3], slack[3], t[2], u, v, x, y;
+    int d, k, n;
+    if (!fsi__lookup_begin(&s, l, p, hit, 1) || !fsi__finite_vec(q)) return 0;
+    if (l->surface.dim == 2) q.z = 0;
+    s.q = q; s.ray = s.first = 1; s.radius = 1;
+    fsi_vec_store(a, s.p); fsi_vec_store(b, q);
+    for (d = 0; d < 3; d++) slack[d] = 8 * FSI_REAL_EPS * (fsi__abs(a[d]) + fsi__abs(b[d]));
+    for (n = fsi__lookup_pieces(l, a, b, slack, t), k = 0; k < n; k++) {
+        u = t[0] + (t[1] - t[0]) * (fsi_real)k / (fsi_real)n; v = t[0] + (t[1] - t[0]) * (fsi_real)(k + 1) / (fsi_real)n;
+        if (s.count && hit->t < u - 16 * FSI_REAL_EPS) break;   /* what comes now is behind it */
+        for (d = 0; d < 3; d++) {
+            x = (1 - u) * a[d] + u * b[d]; y = (1 - v) * a[d] + v * b[d];
+            s.lo[d] = fsi__min(x, y) - slack[d]; s.hi[d] = fsi__max(x, y) + slack[d];
+        }
+        (void)fsi__lookup_search(&s, 0);
+    }
+    return s.count > 0;
 }
 
 #ifdef __cplusplus

@@ -158,6 +158,7 @@ static int count_visit(int e, void *user) { ((int *)user)[e]++; return 0; }
 
 TEST G_05_bvh_against_all_elements(void) {
     static int seen[2000];
+    fsi_bvh tree;
     int dim, i, e, pass, n = 700;
     for (dim = 2; dim <= 3; dim++) {
         fsi_bvh b;
@@ -171,6 +172,7 @@ TEST G_05_bvh_against_all_elements(void) {
                 fsi_real radius = FSI_R(0.1) + FSI_R(0.1) * rnd();
                 int found = 0, total = 0, got;
                 if (dim == 2) p.z = q.z = 0;
+                if (i % 3 == 0) { fsi_surface_closest(&soup.s, i, p, &h); radius = h.t; }     /* one just within reach */
                 for (e = 0; e < n; e++) {
                     fsi_surface_closest(&soup.s, e, p, &h);
                     if (h.t <= radius && (!found || h.t < best.t)) { best = h; found = 1; }
@@ -201,6 +203,16 @@ TEST G_05_bvh_against_all_elements(void) {
         }
         fsi_bvh_free(&b);
     }
+    make_ball(&ball, 8, 0);                                /* flat sides: boxes without thickness */
+    CHECK_OK(fsi_bvh_init(&tree, ball.s.element_count, NULL));
+    CHECK_OK(fsi_bvh_build(&tree, &ball.s));
+    for (i = 0; i < 2000; i++) {
+        fsi_vec3 p = fsi_vec(2 + rnd(), rnd(), rnd());
+        fsi_hit h;
+        ASSERT(fsi_bvh_closest(&tree, p, 9, &h));
+        ASSERT(fsi_bvh_closest(&tree, p, h.t, &h));        /* a sphere that just reaches */
+    }
+    fsi_bvh_free(&tree);
     PASS();
 }
 
