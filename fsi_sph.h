@@ -23,7 +23,7 @@
    WHAT IT DOES AND DOES NOT
    Fluids: weakly compressible (Tait, leap-frog, optional delta-SPH density) or divergence-free (density and divergence solves, warm start);
    laminar, artificial and XSPH viscosity; walls and moving bodies of boundary particles, forces and torques on them; emitters, removal boxes.
-   Solids: linear tetrahedra, three hyperelastic laws, explicit, with the exact critical step of every element.
+   Solids: linear tetrahedra, three hyperelastic laws, explicit, with the exact critical step of every element. Any surface: fsi_lookup.
    It does not do surface tension, several fluids in one object, plasticity or contact between solids.
 
    CONFIGURATION

@@ -447,12 +447,12 @@ TEST saved_runs_continue_bit_for_bit(void) {
     PASS();
 }
 
-TEST surface_is_closed_and_found(void) {                   /* the skin, and closest triangle, ray and sphere through the tree of the base */
+TEST surface_is_closed_and_found(void) {                   /* the skin, and closest triangle, ray and sphere on it */
     fsi_tled t;
     fsi_tled_desc d;
     fsi_surface s;
-    fsi_bvh bvh;
-    fsi_hit hit;
+    fsi_lookup look;
+    fsi_hit hit, near[8];
     fsi_coupled c;
     double volume = 0;
     int i;
@@ -467,15 +467,16 @@ TEST surface_is_closed_and_found(void) {                   /* the skin, and clos
         volume += (double)fsi_vec_dot(a, fsi_surface_normal(&s, i)) / 3;
     }
     CHECK_NEAR(1.5, volume, TOL(1e-12, 1e-5));             /* outward: the divergence theorem gives the volume */
-    CHECK_OK(fsi_bvh_init(&bvh, s.element_count, NULL));
-    CHECK_OK(fsi_bvh_build(&bvh, &s));
-    ASSERT(fsi_bvh_closest(&bvh, fsi_vec(FSI_R(0.7), FSI_R(1.3), FSI_R(0.4)), 10, &hit));
+    CHECK_OK(fsi_lookup_init(&look, s.element_count, NULL));
+    CHECK_OK(fsi_lookup_build(&look, &s, FSI_R(0.5)));
+    ASSERT(fsi_lookup_closest(&look, fsi_vec(FSI_R(0.7), FSI_R(1.3), FSI_R(0.4)), 10, &hit));
     CHECK_NEAR(0.3, hit.t, TOL(1e-12, 1e-5));
-    ASSERT(fsi_bvh_first_hit(&bvh, fsi_vec(-1, FSI_R(0.6), FSI_R(0.3)), fsi_vec(3, FSI_R(0.6), FSI_R(0.3)), &hit));
+    ASSERT(fsi_lookup_first_hit(&look, fsi_vec(-1, FSI_R(0.6), FSI_R(0.3)), fsi_vec(3, FSI_R(0.6), FSI_R(0.3)), &hit));
     CHECK_NEAR(0.25, hit.t, TOL(1e-12, 1e-5));
+    ASSERT_EQ(2, fsi_lookup_sphere(&look, fsi_vec(FSI_R(0.75), FSI_R(1.1), FSI_R(0.25)), FSI_R(0.12), near, 8));      /* both halves of a square */
     c = fsi_tled_coupled(&t);
     ASSERT(c.dof == 3 * t.nodes && c.node[5] == 5 && c.mass == t.mass && c.surface.closed);
-    fsi_bvh_free(&bvh);
+    fsi_lookup_free(&look);
     fsi_tled_free(&t);
     PASS();
 }
