@@ -370,7 +370,7 @@ typedef struct fsi_couple {
     int null_count;           /* null vectors of Sigma: combinations of constants on closed regions */
     fsi_real *null_vector;    /* [null_count * 64] */
     int32_t *bubble_cell;     /* [cells] bubble of the step before + 1; 0 = none, -1 = open air */
-    int32_t *bubble_near;     /* [cells] bubble whose surface is next + 1; bubbles + 1 = the open surface, 0 = far from all */
+    int32_t *bubble_near;     /* [cells] 1 + the air region whose surface is next; 0 = far from all */
     fsi__bubble_face *bubble_face; /* faces between fluid and bubbles, by bubble */
     fsi__block block[40];     /* the lists above */
 } fsi_couple;
@@ -2205,7 +2205,6 @@ static fsi_result fsi__fraction_sides(fsi_interface *f, const fsi_grid *g) {
        lambda = b (J v - u*) - A o share p^_c                     impulse on the solid = -J^T lambda
    The grid's matrix and right-hand side are rho h^(2-dim) times these: `scale`. */
 #define FSI__REGIONS 64                  /* closed regions told apart */
-#define FSI__BUBBLE_LAYER 65536          /* bubble_near = number + layer times this */
 static void fsi__bubble_extra(const fsi_couple *c, const fsi_real *x, fsi_real *y);
 enum { FSI__B_OFFSET, FSI__B_FIRST, FSI__B_BY, FSI__B_ROW, FSI__B_Q, FSI__B_K, FSI__B_KAT, FSI__B_COEF, FSI__B_CELLS,
        FSI__B_LAMBDA, FSI__B_VELOCITY, FSI__B_BEFORE, FSI__B_GROUP, FSI__B_SCELL, FSI__B_SFACTOR, FSI__B_E, FSI__B_CWORK, FSI__B_GY, FSI__B_NULL, FSI__B_BUBBLE, FSI__B_BW, FSI__B_BF, FSI__B_BNEAR, FSI__B_KRYLOV,
@@ -2882,7 +2881,8 @@ static void fsi__bubble_targets(fsi_couple *c, const fsi_bubble *old, int olds, 
     if (c->bubbles) c->bubble[largest].target = fmax(c->bubble[largest].target - debt, c->bubble[largest].target / 2);
 }
 
-static int fsi__bubble_list(fsi_couple *c) {
+/* number[region]: its bubble + 1, -1 for open air. NULL: no memory. */
+static const int *fsi__bubble_list(fsi_couple *c) {
     fsi_grid *g = c->grid;
     fsi_bubble *list, *old;
     int r, olds = c->bubbles, count = 0, *share, *number;
@@ -2890,9 +2890,9 @@ static int fsi__bubble_list(fsi_couple *c) {
     for (r = 0; r < g->region_count; r++) count += !g->regions[r].open && g->regions[r].cells > 0;
     list = (fsi_bubble *)fsi__room(c, FSI__B_BUBBLE, 2 * (size_t)(olds + count) + 1, sizeof *list);
     share = (int *)fsi__room(c, FSI__B_BW, (size_t)(olds + 1) * (size_t)(count + 1) + (size_t)g->region_count, sizeof *share);
-    if (!list || !share || !FSI__ROOM(c, bubble_cell, int32_t, FSI__B_BF, g->cells)) return 0;
+    if (!list || !share || !FSI__ROOM(c, bubble_cell, int32_t, FSI__B_BF, g->cells)) return NULL;
     old = list + count + 1;                            /* one place more for the open surface, see fsi__bubble_settle */
-    number = share + (olds + 1) * (count + 1);         /* [regions] bubble + 1, or -1 */
+    number = share + (olds + 1) * (count + 1);         /* [regions] */
     memmove(old, list, (size_t)olds * sizeof *list);
     c->bubble = list;
     for (r = 0, c->bubbles = 0; r < g->region_count; r++) {
@@ -2905,73 +2905,49 @@ static int fsi__bubble_list(fsi_couple *c) {
     }
     fsi__bubble_targets(c, old, olds, number, share);
     for (n = 0; n < g->cells; n++) c->bubble_cell[n] = g->region[n] < 0 ? 0 : number[g->region[n]];
-    return 1;
+    return number;
 }
 
 /* The level set gains and loses volume by itself (a few 1e-5 of a bubble a step, per cents of the pieces when it breaks up). That is made good where it
    arises: the surface of every bubble moves by its own small shift until its volume is the target's, then the open surface's until the liquid's is. */
-/* Which surface is next to a cell: air cells know their region, liquid takes it from its neighbours, in the order that fsi_grid_classify counts volumes. */
-static void fsi__bubble_reach(fsi_couple *c) {
-    enum { LAYERS = 4 };
-    const fsi_grid *g = c->grid;
-    const fsi_interface *f = &c->interface;
-    int layer, axis, up;
-    size_t n;
-    for (n = 0; n < g->cells; n++) c->bubble_near[n] = c->bubble_cell[n] < 0 ? c->bubbles + 1 : c->bubble_cell[n];
-    for (layer = 1; layer <= LAYERS; layer++)
-        for (n = 0; n < g->cells; n++) {
-            if (c->bubble_near[n] || g->cell[n] != FSI_CELL_FLUID || g->phi[n] < (fsi_real)-(LAYERS + 1) * f->h) continue;
-            for (axis = 0; axis < f->dim && !c->bubble_near[n]; axis++)
-                for (up = 0; up < 2 && !c->bubble_near[n]; up++) {
-                    int32_t next;
-                    int i[3];
-                    fsi__cell_ijk(f, n, i);
-                    if (up ? i[axis] + 1 >= f->n[axis] : i[axis] < 1) continue;
-                    i[axis] += up;
-                    if (f->blocked[axis][fsi__face_index(f, axis, i)]) continue;           /* not through a shell */
-                    next = c->bubble_near[(ptrdiff_t)n + (up ? 1 : -1) * fsi__stride(f, axis)];
-                    if (next && next / FSI__BUBBLE_LAYER < layer) c->bubble_near[n] = next % FSI__BUBBLE_LAYER + layer * FSI__BUBBLE_LAYER;
-                }
-        }
-}
 /* Volumes of the bubbles, and of the liquid in place of the open surface's (negative: it grows when the surface goes outward). */
 static void fsi__bubble_volumes(fsi_couple *c) {
-    fsi_grid *g = c->grid;
-    const double cell = (double)g->h * (double)fsi__area(&c->interface);
-    size_t n;
     int b;
-    for (b = 0; b < c->bubbles; b++) c->bubble[b].volume = 0;
-    c->bubble[b].volume = -fsi_levelset_volume(&g->levelset, g->occluded ? g->occlusion.solid : NULL, c->cells[0]);
-    for (n = 0; n < g->cells; n++) {
-        b = c->bubble_near[n] % FSI__BUBBLE_LAYER - 1;
-        if (b >= 0 && b < c->bubbles && c->bubble_near[n] / FSI__BUBBLE_LAYER <= 1) c->bubble[b].volume += cell * (1 - (double)c->cells[0][n]);
-    }
+    fsi_grid_air_volumes(c->grid, c->bubble_near);
+    for (b = 0; b < c->bubbles; b++) c->bubble[b].volume = c->grid->regions[c->bubble[b].region].volume;
+    c->bubble[b].volume = -c->grid->stats.liquid_volume;
+}
+/* The bubble (after the last: the open surface) whose surface is next to cell n. */
+static fsi_bubble *fsi__bubble_next(const fsi_couple *c, const int *number, size_t n) {
+    int r = c->bubble_near[n] - 1;
+    return r < 0 ? NULL : c->bubble + (number[r] < 0 ? c->bubbles : number[r] - 1);
 }
 /* phi, and at the end the markers: left behind they would soon count as escaped and undo the shift. */
-static void fsi__bubble_shift(fsi_couple *c, int markers) {
+static void fsi__bubble_shift(fsi_couple *c, const int *number, int markers) {
     fsi_levelset *ls = &c->grid->levelset;
     const fsi_interface *f = &c->interface;
     const fsi_real end = (fsi_real)ls->desc.band * ls->desc.h;
+    const fsi_bubble *u;
     size_t n;
     for (n = 0; n < ls->cells && !markers; n++)
-        if (c->bubble_near[n] && fsi__abs(ls->phi[n]) < end) ls->phi[n] -= (fsi_real)c->bubble[c->bubble_near[n] % FSI__BUBBLE_LAYER - 1].step;
+        if (fsi__abs(ls->phi[n]) < end && (u = fsi__bubble_next(c, number, n)) != NULL) ls->phi[n] -= (fsi_real)u->step;
     for (n = 0; n < ls->state->count && markers; n++) {
         fsi_vec3 x = fsi_vec(ls->px[n], ls->py[n], f->dim == 3 ? ls->pz[n] : 0), normal;
         fsi_real at[3];
-        int from[3], to[3], near;
+        int from[3], to[3];
         fsi_vec_store(at, x);
-        if (!fsi__cells_met(f, at, at, from, to) || (near = c->bubble_near[fsi__cell_index(f, from)]) == 0) continue;
+        if (!fsi__cells_met(f, at, at, from, to) || (u = fsi__bubble_next(c, number, fsi__cell_index(f, from))) == NULL) continue;
         fsi_levelset_sample(ls, x, &normal);
-        x = fsi_vec_mad(x, fsi__unit(normal), (fsi_real)c->bubble[near % FSI__BUBBLE_LAYER - 1].shift);
+        x = fsi_vec_mad(x, fsi__unit(normal), (fsi_real)u->shift);
         fsi_vec_store(at, x);
         if (!fsi__cells_met(f, at, at, from, to) || f->covered[fsi__cell_index(f, from)]) continue;
         ls->px[n] = x.x; ls->py[n] = x.y;
         if (f->dim == 3) ls->pz[n] = x.z;
     }
 }
-/* Pieces too small for the grid to hold are left alone; the largest bubble makes up for them. */
-static void fsi__bubble_lend(fsi_couple *c) {
-    const double least = (c->interface.dim == 3 ? 8 : 4) * (double)c->grid->h * (double)fsi__area(&c->interface);
+/* Pieces too small for the grid to hold, and from the third pass on all that are still off, are left alone; the largest bubble makes up for them. */
+static void fsi__bubble_lend(fsi_couple *c, int pass) {
+    const double least = pass > 1 ? FSI_REAL_MAX : (c->interface.dim == 3 ? 8 : 4) * (double)c->grid->h * (double)fsi__area(&c->interface);
     int b, largest = 0;
     for (b = 1; b < c->bubbles; b++) if (c->bubble[b].volume > c->bubble[largest].volume) largest = b;
     for (b = 0; b < c->bubbles; b++) {
@@ -2981,32 +2957,35 @@ static void fsi__bubble_lend(fsi_couple *c) {
     }
 }
 /* Shifts, by secant steps, of at most a tenth of a cell. */
-static void fsi__bubble_match(fsi_couple *c) {
+static void fsi__bubble_match(fsi_couple *c, const int *number, int pass) {
     fsi_grid *g = c->grid;
     const double most = 0.1 * (double)g->h;
+    fsi_bubble *u;
     size_t n;
     int b, round, count;
     memset(c->bubble + c->bubbles, 0, sizeof *c->bubble);              /* the open surface */
     c->bubble[c->bubbles].target = -g->levelset.state->target;
     for (b = 0; b < c->bubbles; b++) c->bubble[b].area = c->bubble[b].shift = c->bubble[b].step = 0;
     for (n = 0; n < g->cells; n++)
-        if (c->bubble_near[n] / FSI__BUBBLE_LAYER == 1) c->bubble[c->bubble_near[n] % FSI__BUBBLE_LAYER - 1].area += (double)fsi__area(&c->interface);
+        if (fsi__abs(g->phi[n]) < 2 * g->h && (u = fsi__bubble_next(c, number, n)) != NULL) u->area += (double)fsi__area(&c->interface) / 4;
     count = c->bubbles + (g->desc.volume_correction != 0);
     for (round = 0; round < 4; round++) {
         fsi__bubble_volumes(c);
+        fsi__bubble_lend(c, pass);
         for (b = 0; b < count; b++) {
-            fsi_bubble *u = c->bubble + b;
+            u = c->bubble + b;
             if (fabs(u->step) > 1e-9 * (double)g->h && (u->before - u->volume) / u->step > 0.1 * u->area) u->area = (u->before - u->volume) / u->step;
             u->before = u->volume;
             u->step = u->area > 0 ? fmin(fmax(u->shift + (u->volume - u->target) / u->area, -most), most) - u->shift : 0;
             u->shift += u->step;
         }
-        fsi__bubble_shift(c, 0);
+        fsi__bubble_shift(c, number, 0);
     }
-    fsi__bubble_shift(c, 1);
+    fsi__bubble_shift(c, number, 1);
 }
 static fsi_result fsi__bubble_settle(fsi_couple *c) {
     fsi_grid *g = c->grid;
+    const int *number;
     int b, pass;
     if (!c->desc.bubbles || !g->region || !c->bubbles) return FSI_OK;
     if (!FSI__ROOM(c, bubble_near, int32_t, FSI__B_BNEAR, g->cells)) return FSI_ERR_MEMORY;
@@ -3014,12 +2993,12 @@ static fsi_result fsi__bubble_settle(fsi_couple *c) {
         double off = 0, all = 0;
         fsi_result r = fsi_grid_classify(g);
         if (r < 0) return r;
-        if (!fsi__bubble_list(c)) return FSI_ERR_MEMORY;
-        fsi__bubble_lend(c);
+        if ((number = fsi__bubble_list(c)) == NULL) return FSI_ERR_MEMORY;
+        fsi__bubble_lend(c, pass);
         for (b = 0; b < c->bubbles; b++) off += fabs(c->bubble[b].volume - c->bubble[b].target), all += c->bubble[b].target;
-        if (pass == 5 || (pass && off < 1e-3 * all) || c->bubbles + 1 >= FSI__BUBBLE_LAYER) break;
-        fsi__bubble_reach(c);
-        fsi__bubble_match(c);
+        if (pass == 5 || (pass && off < 1e-3 * all)) break;
+        fsi_grid_air_near(g, c->bubble_near);
+        fsi__bubble_match(c, number, pass);
     }
     return FSI_OK;
 }

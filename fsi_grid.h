@@ -152,6 +152,8 @@
 #define fsi_grid_advect fsi_grid_advect_f32
 #define fsi_grid_forces fsi_grid_forces_f32
 #define fsi_grid_viscosity fsi_grid_viscosity_f32
+#define fsi_grid_air_near fsi_grid_air_near_f32
+#define fsi_grid_air_volumes fsi_grid_air_volumes_f32
 #define fsi_grid_classify fsi_grid_classify_f32
 #define fsi_grid_build_pressure fsi_grid_build_pressure_f32
 #define fsi_grid_solve_pressure fsi_grid_solve_pressure_f32
@@ -478,6 +480,10 @@ FSI_API fsi_result fsi_grid_advect(fsi_grid *grid, fsi_real dt);          /* vel
 FSI_API fsi_result fsi_grid_forces(fsi_grid *grid, fsi_real dt);          /* sources, gravity, buoyancy, confinement, force_fn, decay */
 FSI_API fsi_result fsi_grid_viscosity(fsi_grid *grid, fsi_real dt, fsi_report *report); /* implicit; does nothing where viscosity is 0 */
 FSI_API fsi_result fsi_grid_classify(fsi_grid *grid);                     /* cell, region, regions */
+/* After it: near[cells] = 1 + the air region within 4 cells, counted along open faces, 0 = none; and the regions' volumes (stats.liquid_volume, too) when phi
+   has changed since, with the regions as they were. */
+FSI_API void fsi_grid_air_near(const fsi_grid *grid, int32_t *near);
+FSI_API void fsi_grid_air_volumes(fsi_grid *grid, const int32_t *near);
 FSI_API fsi_result fsi_grid_build_pressure(fsi_grid *grid, fsi_real dt);  /* boundary velocities, weight, rhs; the coupling sits after this */
 FSI_API fsi_result fsi_grid_solve_pressure(fsi_grid *grid, fsi_report *report); /* A p^ = rhs */
 FSI_API fsi_result fsi_grid_apply_pressure(fsi_grid *grid);               /* u -= grad p^ / rho on open faces of fluid cells; boundary velocities */
@@ -2065,23 +2071,61 @@ static void fsi__flood_air(fsi_grid *g, size_t start, int number, fsi_air_region
     }
 }
 
-/* Air volumes: air cells by their air share; the air share of a liquid cell goes to the first air region beside it. */
-static void fsi__air_volumes(fsi_grid *g) {
-    const size_t step[3] = {1, (size_t)g->nx, (size_t)g->nx * (size_t)g->ny};
-    const double cell = g->dim == 2 ? (double)g->h * (double)g->h : (double)g->h * (double)g->h * (double)g->h;
-    fsi_real *liquid = g->scratch[0];
-    size_t c;
-    int a, m[3];
-    fsi__family_size(g, 3, m);
-    g->stats.liquid_volume = fsi_levelset_volume(&g->levelset, g->occluded ? g->occlusion.solid : NULL, liquid);
-    for (c = 0; c < g->cells; c++) {
-        int32_t r = g->region[c];
-        for (a = 0; a < g->dim && r < 0 && g->cell[c] == FSI_CELL_FLUID && liquid[c] < 1; a++) {
-            int at = (int)(c / step[a] % (size_t)m[a]);
-            if (at > 0 && g->region[c - step[a]] >= 0) r = g->region[c - step[a]];
-            else if (at < m[a] - 1 && g->region[c + step[a]] >= 0) r = g->region[c + step[a]];
+/* Of the first neighbour that has one in an earlier layer, one layer on; 0 without. */
+static int32_t fsi__air_beside(const fsi_grid *g, const int32_t *near, int i, int j, int k, int layer) {
+    const int n[3] = {g->nx, g->ny, g->nz}, at[3] = {i, j, k}, codes = g->desc.max_regions + 1;
+    const ptrdiff_t step[3] = {1, g->nx, (ptrdiff_t)g->nx * g->ny}, c = i + n[0] * (j + (ptrdiff_t)n[1] * k);
+    int a, up;
+    for (a = 0; a < g->dim; a++)
+        for (up = 0; up < 2; up++) {
+            int32_t next;
+            if (up ? at[a] + 1 >= n[a] : at[a] < 1) continue;
+            next = near[c + (up ? step[a] : -step[a])];
+            if (next > 0 && next < layer * codes && fsi__passes(g, a, i + (up && a == 0), j + (up && a == 1), k + (up && a == 2))) return next % codes + layer * codes;
         }
-        if (r >= 0) g->regions[r].volume += cell * (1 - (double)liquid[c]);
+    return 0;
+}
+FSI_API void fsi_grid_air_near(const fsi_grid *grid, int32_t *near) {
+    enum { LAYERS = 4 };
+    const fsi_grid *g = grid;
+    const fsi_real deep = -(LAYERS + 1) * g->h;
+    size_t c;
+    int i, j, k, layer;
+    for (c = 0; c < g->cells; c++) near[c] = g->region[c] >= 0 ? g->region[c] + 1 : g->cell[c] == FSI_CELL_FLUID && g->phi[c] >= deep ? 0 : -1;
+    for (layer = 1; layer <= LAYERS; layer++)
+        for (k = 0, c = 0; k < g->nz; k++) for (j = 0; j < g->ny; j++) for (i = 0; i < g->nx; i++, c++)
+            if (near[c] == 0) near[c] = fsi__air_beside(g, near, i, j, k, layer);
+    for (c = 0; c < g->cells; c++) near[c] = near[c] > 0 ? near[c] % (g->desc.max_regions + 1) : 0;
+}
+
+/* The air share of a liquid cell belongs to the air cells beside it, each in proportion to its phi: a film thinner than a cell has air on both sides, and
+   no volume jumps when a cell changes sides. Nothing beside it: to the region near it, for the same reason. */
+static void fsi__air_share(fsi_grid *g, const int32_t *near, int i, int j, int k, double share) {
+    const int n[3] = {g->nx, g->ny, g->nz}, at[3] = {i, j, k};
+    const ptrdiff_t step[3] = {1, g->nx, (ptrdiff_t)g->nx * g->ny}, c = i + n[0] * (j + (ptrdiff_t)n[1] * k);
+    double w[6] = {0}, sum = 0;
+    int q;
+    for (q = 0; q < 2 * g->dim; q++) {
+        const int a = q / 2, up = q % 2;
+        const ptrdiff_t b = c + (up ? step[a] : -step[a]);
+        if ((up ? at[a] + 1 >= n[a] : at[a] < 1) || near[b] <= 0 || !(g->phi[b] > 0) || !fsi__passes(g, a, i + (up && a == 0), j + (up && a == 1), k + (up && a == 2))) continue;
+        sum += w[q] = (double)g->phi[b];
+    }
+    for (q = 0; q < 2 * g->dim; q++) if (w[q] > 0) g->regions[near[c + (q % 2 ? step[q / 2] : -step[q / 2])] - 1].volume += share * w[q] / sum;
+    if (!(sum > 0) && near[c] > 0) g->regions[near[c] - 1].volume += share;
+}
+FSI_API void fsi_grid_air_volumes(fsi_grid *grid, const int32_t *near) {
+    fsi_grid *g = grid;
+    const double cell = g->dim == 2 ? (double)g->h * (double)g->h : (double)g->h * (double)g->h * (double)g->h;
+    const fsi_real *liquid = g->scratch[0];
+    size_t c;
+    int i, j, k, r;
+    g->stats.liquid_volume = fsi_levelset_volume(&g->levelset, g->occluded ? g->occlusion.solid : NULL, g->scratch[0]);
+    for (r = 0; r < g->region_count; r++) g->regions[r].volume = 0;
+    for (k = 0, c = 0; k < g->nz; k++) for (j = 0; j < g->ny; j++) for (i = 0; i < g->nx; i++, c++) {
+        if (!(liquid[c] < 1) || g->cell[c] == FSI_CELL_NEUMANN) continue;
+        if (g->phi[c] < 0) fsi__air_share(g, near, i, j, k, cell * (1 - (double)liquid[c]));
+        else if (near[c] > 0) g->regions[near[c] - 1].volume += cell * (1 - (double)liquid[c]);
     }
 }
 
@@ -2106,7 +2150,8 @@ FSI_API fsi_result fsi_grid_classify(fsi_grid *grid) {
         if (g->region_count < g->desc.max_regions) { g->regions[number] = r; g->region_count++; }
         else { g->regions[number].open = 1; g->regions[number].cells += r.cells; result = FSI_CAPPED; }   /* the last one collects the rest */
     }
-    fsi__air_volumes(g);
+    fsi_grid_air_near(g, g->stencil);
+    fsi_grid_air_volumes(g, g->stencil);
     return result;
 }
 
