@@ -878,7 +878,8 @@ typedef struct fsi_bvh {
     fsi_real lo[3], hi[3];    /* bounds of all of it, slightly enlarged, m; where nodes > 0 */
     int capacity;             /* most elements it can hold */
     int nodes;                /* nodes in use; 0 = empty */
-    fsi_bvh_node *node;       /* [as many as capacity elements need]; those of rest are in rest */
+    int leaf;                 /* elements in a leaf at most; 0 = 4; may be set before a build */
+    fsi_bvh_node *node;       /* [2 * capacity]; those of rest are in rest */
     int32_t *order;           /* [capacity] */
     fsi_allocator allocator;
     void *block; size_t size; /* the one allocation */
@@ -6004,11 +6005,8 @@ FSI_API int fsi_surface_clip(const fsi_surface *s, int e, fsi_vec3 lo, fsi_vec3 
 /* ---- Tree of boxes, depth first: the first child follows its parent, so children have larger numbers (refit runs backwards). */
 #define FSI__BVH_LEAF 4
 
-static size_t fsi__bvh_need(size_t n) {                        /* nodes over n elements; never falls as n grows */
-    return n <= FSI__BVH_LEAF ? 1 : 1 + fsi__bvh_need(n / 2) + fsi__bvh_need(n - n / 2);
-}
 static void fsi__bvh_layout(fsi_bvh *b, fsi_arena *arena) {
-    b->node = (fsi_bvh_node *)fsi_arena_take(arena, fsi__bvh_need((size_t)b->capacity), sizeof *b->node);
+    b->node = (fsi_bvh_node *)fsi_arena_take(arena, 2 * (size_t)b->capacity, sizeof *b->node);
     b->order = (int32_t *)fsi_arena_take(arena, (size_t)b->capacity, sizeof *b->order);
 }
 
@@ -6103,7 +6101,7 @@ static int fsi__bvh_split(fsi_bvh *b, int begin, int end) {           /* returns
     fsi_bvh_node *n = b->node + self;
     fsi_real lo[3], hi[3], x;
     n->begin = begin; n->end = end; n->right = 0;
-    if (end - begin <= FSI__BVH_LEAF) { fsi__bvh_fit(b, n); return self; }
+    if (end - begin <= (b->leaf > 0 ? b->leaf : FSI__BVH_LEAF)) { fsi__bvh_fit(b, n); return self; }
     for (k = 0; k < b->surface.dim; k++) { lo[k] = FSI_REAL_MAX; hi[k] = -FSI_REAL_MAX; }
     for (i = begin; i < end; i++)
         for (k = 0; k < b->surface.dim; k++) {

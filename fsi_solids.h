@@ -6667,6 +6667,7 @@ static fsi_result fsi__reduced_field(fsi_reduced_model *m, fsi_real *apart) {
     for (i = 0; i < m->surface_count; i++) memcpy(apart + 3 * i, m->x0 + 3 * m->surface[i], 3 * sizeof *apart);
     s.dim = m->dim; s.closed = 1; s.vertex_count = m->surface_count; s.element_count = m->element_count; s.x = apart; s.index = m->index;
     r = fsi_bvh_init(&m->tree, m->element_count, &m->desc.allocator);
+    m->tree.leaf = 1;                                  /* boxes are shared, corners have to be worked out: let boxes decide */
     if (r == FSI_OK) r = fsi_bvh_build(&m->tree, &s);
     for (k = 0; k < m->nz && r == FSI_OK; k++)
         for (j = 0; j < m->ny; j++)
