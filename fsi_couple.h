@@ -2947,7 +2947,7 @@ static void fsi__bubble_shift(fsi_couple *c, const int *number, int markers) {
 }
 /* Pieces too small for the grid to hold, and from the third pass on all that are still off, are left alone; the largest bubble makes up for them. */
 static void fsi__bubble_lend(fsi_couple *c, int pass) {
-    const double least = pass > 1 ? FSI_REAL_MAX : (c->interface.dim == 3 ? 8 : 4) * (double)c->grid->h * (double)fsi__area(&c->interface);
+    const double least = pass > 1 ? (double)FSI_REAL_MAX : (c->interface.dim == 3 ? 8 : 4) * (double)c->grid->h * (double)fsi__area(&c->interface);
     int b, largest = 0;
     for (b = 1; b < c->bubbles; b++) if (c->bubble[b].volume > c->bubble[largest].volume) largest = b;
     for (b = 0; b < c->bubbles; b++) {
