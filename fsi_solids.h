@@ -2190,11 +2190,12 @@ static void fsi__joint_geometry(const fsi_solids *w, const fsi_joint *j, fsi__jo
     r->free = j->kind == FSI_JOINT_SPRING || j->motor || j->limit || ((j->kind == FSI_JOINT_HINGE || j->kind == FSI_JOINT_PRISMATIC) && (j->stiffness > 0 || j->damping > 0));
 }
 
-/* (J M^-1 J^T) between row i of joint p and row k of joint q: through the bodies they share. */
+/* (J M^-1 J^T) between row i of joint p and row k of joint q: through the bodies they share. A joint at its limit is solved alone. */
 static fsi_real fsi__row_coupling(const fsi_solids *w, int p, int i, int q, int k) {
     const fsi__joint_rows *r = w->work->rows + p, *s = w->work->rows + q;
     fsi_real sum = 0;
     int side, other;
+    if (p != q && (w->joint[p].limited || w->joint[q].limited)) return 0;
     for (side = 0; side < 2; side++)
         for (other = 0; other < 2; other++) {
             int body = side ? w->joint[p].b : w->joint[p].a;
@@ -2331,44 +2332,70 @@ static void fsi__joint_residual(const fsi_solids *w, int j, fsi_real h, int push
     }
 }
 
-static void fsi__joint_apply(const fsi_solids *w, int j, const fsi_real *x, fsi_real h) {
+/* The joint's impulses after a solve, shortened to what max_force and max_torque allow; 1 where they were. */
+static int fsi__joint_limit(const fsi_solids *w, int j, const fsi_real *x, fsi_real h, fsi_real *next) {
     const fsi__joint_rows *r = w->work->rows + j;
-    fsi_joint *q = w->joint + j;
-    fsi_real next[6], sum[2] = {0, 0}, keep[2] = {1, 1};           /* forces, torques */
-    int i;
+    const fsi_joint *q = w->joint + j;
+    fsi_real sum[2] = {0, 0}, keep[2] = {1, 1};                    /* forces, torques */
+    int i, limited = 0;
     for (i = 0; i < r->n; i++) {
         next[i] = q->impulse[i] - x[r->at + i];
         sum[fsi_vec_dot(r->l[i], r->l[i]) > 0 ? 0 : 1] += next[i] * next[i];
     }
     for (i = 0; i < 2; i++) {
         fsi_real most = h * (i ? q->max_torque : q->max_force), size = fsi__sqrt(sum[i]);
-        if (most > 0 && size > most) { keep[i] = most / size; q->limited = 1; }
+        if (most > 0 && size > most) { keep[i] = most / size; limited = 1; }
     }
-    for (i = 0; i < r->n; i++) {
-        next[i] *= keep[fsi_vec_dot(r->l[i], r->l[i]) > 0 ? 0 : 1];
-        fsi__row_apply(w, q, r, i, next[i] - q->impulse[i]);
+    for (i = 0; i < r->n; i++) next[i] *= keep[fsi_vec_dot(r->l[i], r->l[i]) > 0 ? 0 : 1];
+    return limited;
+}
+
+static void fsi__joint_apply(const fsi_solids *w, int j, const fsi_real *x, fsi_real h) {
+    fsi_joint *q = w->joint + j;
+    fsi_real next[6];
+    int i;
+    if (fsi__joint_limit(w, j, x, h, next)) q->limited = 1;
+    for (i = 0; i < w->work->rows[j].n; i++) {
+        fsi__row_apply(w, q, w->work->rows + j, i, next[i] - q->impulse[i]);
         q->impulse[i] = next[i];
     }
+}
+
+static void fsi__joint_alone(fsi_solids *w, int j, fsi_real h, int push) {     /* its rows with all other joints as they are */
+    fsi_real *x = w->work->joint_x;
+    fsi__joint_residual(w, j, h, push, x);
+    fsi__joint_backsolve(w, w->work->rows[j].at, w->work->rows[j].at + w->work->rows[j].n, x);
+    fsi__joint_apply(w, j, x, h);
+}
+
+/* All joints at once. One that would pull harder than it may leaves K for the rest of the step: its impulse is bounded, the others are solved with that as it
+   is. (Shortening it after the solve for all gave its neighbours the impulses of a joint that holds, and energy from nowhere.) */
+static void fsi__joints_direct(fsi_solids *w, fsi_real h, int push) {
+    fsi_real *x = w->work->joint_x, next[6];
+    int j, n = w->joint_count, rows = w->work->rows[n - 1].at + w->work->rows[n - 1].n, left = 1;
+    while (left) {
+        for (j = 0; j < n; j++) if (w->joint[j].limited) fsi__joint_alone(w, j, h, push);
+        for (j = 0; j < n; j++)
+            if (w->joint[j].limited) fsi_fill((size_t)w->work->rows[j].n, 0, x + w->work->rows[j].at); else fsi__joint_residual(w, j, h, push, x);
+        fsi__joint_backsolve(w, 0, rows, x);
+        for (left = 0, j = 0; j < n; j++)
+            if (!w->joint[j].limited && fsi__joint_limit(w, j, x, h, next)) w->joint[j].limited = left = 1;
+        if (left) fsi__joint_factor(w);
+    }
+    for (j = 0; j < n; j++) if (!w->joint[j].limited) fsi__joint_apply(w, j, x, h);
 }
 
 /* All joints: motors, springs and stops one by one, then the equality rows in one direct solve. Where many joints meet in one body
    and the band is too narrow: joint by joint, sweeping there and back. */
 static void fsi__joints_solve(fsi_solids *w, fsi_real h, const fsi__soft *soft, int push) {
-    fsi_real *x = w->work->joint_x;
-    int j, k, pass, n = w->joint_count, last = n - 1;
+    int j, k, pass, n = w->joint_count;
     for (pass = 0; pass < (w->work->direct ? 1 : FSI__JOINT_SWEEPS) && n > 0; pass++) {
         for (k = 0; k < n; k++) {
-            j = pass & 1 ? last - k : k;
+            j = pass & 1 ? n - 1 - k : k;
             if (w->work->rows[j].free) fsi__joint_free(w, w->joint + j, w->work->rows + j, h, soft, push);
-            if (w->work->direct) continue;
-            fsi__joint_residual(w, j, h, push, x);
-            fsi__joint_backsolve(w, w->work->rows[j].at, w->work->rows[j].at + w->work->rows[j].n, x);
-            fsi__joint_apply(w, j, x, h);
+            if (!w->work->direct) fsi__joint_alone(w, j, h, push);
         }
-        if (!w->work->direct) continue;
-        for (j = 0; j < n; j++) fsi__joint_residual(w, j, h, push, x);
-        fsi__joint_backsolve(w, 0, w->work->rows[last].at + w->work->rows[last].n, x);
-        for (j = 0; j < n; j++) fsi__joint_apply(w, j, x, h);
+        if (w->work->direct) fsi__joints_direct(w, h, push);
     }
 }
 
@@ -3317,6 +3344,25 @@ static fsi_real fsi__side_size(const fsi_solids *w, int side) {    /* other soli
     return fsi__max(w->external[side - w->desc.max_bodies].radius, FSI_R(0.05) * fsi__length(fsi_vec_sub(bound[1], bound[0])));
 }
 
+/* Does a joint fight against something it cannot move (a scripted body, a wall): its rows are not met, though its impulse alone would throw the lighter body
+   a hundredth of its radius in the substep? */
+static int fsi__joint_fights(const fsi_solids *w, const fsi_joint *j, const fsi__joint_rows *r, fsi_real h) {
+    const fsi_rigid *a = w->body + j->a, *b = w->body + j->b;
+    fsi_real size = fsi__min(a->shape->bound, b->shape->bound), inverse = fsi__max(a->inverse_mass, b->inverse_mass), pull = 0, open = 0;
+    int i;
+    for (i = 0; i < r->n; i++) {
+        fsi_real arm = fsi_vec_dot(r->l[i], r->l[i]) > 0 ? FSI_R(1.) : size;   /* m of a turn, N s of a twist */
+        pull = fsi__max(pull, fsi__abs(j->impulse[i]) / arm);
+        open = fsi__max(open, fsi__abs(fsi__row_velocity(w, j, r, i)) * arm);
+    }
+    if (r->free && j->impulse_limit != 0) {
+        fsi_real arm = j->kind == FSI_JOINT_HINGE ? size : FSI_R(1.), v = fsi__row_velocity(w, j, r, FSI__JOINT_FREE);
+        pull = fsi__max(pull, fsi__abs(j->impulse_limit) / arm);
+        open = fsi__max(open, (j->impulse_limit > 0 ? -v : v) * arm);
+    }
+    return pull * inverse * h > FSI_R(0.01) * size && open * h > FSI_R(1e-4) * size;
+}
+
 /* Where contacts and joints contradict each other (a body between closing walls) no impulses fit, and the guess for the next substep would grow
    without bound: where the sweep left an approach of a tenth of a radius a substep, contact and joints of both bodies start from nothing. */
 static void fsi__guess_drop(fsi_solids *w, const fsi__step *st) {
@@ -3332,7 +3378,7 @@ static void fsi__guess_drop(fsi_solids *w, const fsi__step *st) {
     }
     for (i = 0; i < w->joint_count; i++) {
         fsi_joint *j = w->joint + i;
-        if (!bad[j->a] && !bad[j->b]) continue;
+        if (!bad[j->a] && !bad[j->b] && !fsi__joint_fights(w, j, w->work->rows + i, st->h)) continue;
         memset(j->impulse, 0, sizeof j->impulse);
         j->impulse_free = j->impulse_limit = 0;
     }
