@@ -4051,7 +4051,7 @@ static void *fsi__slip_take(const fsi_slip *s, size_t count, size_t size) {     
     return p;
 }
 #define FSI__SLIP_TAKE(s, list, T, count) ((list) = (T *)fsi__slip_take(s, (size_t)(count), sizeof(T)))
-/* Everything of the last solve away; a block for the next one. */
+/* Everything of the last solve away. */
 static void fsi__slip_forget(fsi_slip *s) {
     struct fsi__slip_heap *h = s->heap;
     s->ghosts = s->links = s->groups = s->columns = s->solids = 0;
@@ -4059,6 +4059,9 @@ static void fsi__slip_forget(fsi_slip *s) {
     memset(&s->block, 0, sizeof s->block);
     while (h->spill) fsi__heap_free((unsigned char *)h->spill + 64, 0, h);
     h->used = 0; h->failed = 0;
+}
+/* A block that would have held all of the last solve; without memory for it the next one spills again. */
+static void fsi__slip_room(struct fsi__slip_heap *h) {
     if (h->most <= h->size) return;
     fsi_free(&h->base, h->block, h->size);
     h->size = h->most + h->most / 4;
@@ -4108,7 +4111,6 @@ FSI_API void fsi_slip_free(fsi_slip *slip) {
     const fsi_allocator *a;
     if (!s || !s->memory) return;
     a = &s->desc.allocator;
-    s->heap->most = 0;
     fsi__slip_forget(s);
     fsi_free(a, s->heap->block, s->heap->size);
     fsi_free(a, s->link, (size_t)s->link_room * sizeof *s->link);
@@ -4865,6 +4867,7 @@ static fsi_result fsi__slip_sides(fsi_slip *s) {
     fsi_result r;
     int i, n, longest = 1;
     fsi__slip_forget(s);
+    fsi__slip_room(s->heap);
     r = fsi_grid_classify(s->grid);
     if (r >= 0) r = fsi_interface_sides(f, s->grid);
     if (r < 0) return r;

@@ -613,11 +613,11 @@ typedef struct fsi_mesh {
     fsi_allocator allocator;
     void *block; size_t size; /* the one allocation */
 } fsi_mesh;
-/* Frees the block; safe on a zeroed struct and twice. */
+/* Frees the block; safe on a zeroed struct and twice. Every maker below writes its mesh only on success: zero it first where it is freed in any case. */
 FSI_API void fsi_mesh_free(fsi_mesh *mesh);
 /* Tetrahedra of the inside of sdf in the box [lo, hi]: body-centred cubic lattice with cubes of size h, cut at the surface with snapping
    (isosurface stuffing), and the boundary as surface. The form should stay at least h away from the box. FSI_EMPTY: nothing inside.
-   lo < hi, h > 0. a may be NULL. mesh is written only on success. */
+   lo < hi, h > 0. a may be NULL. */
 FSI_API fsi_result fsi_mesh_from_sdf(fsi_mesh *mesh, fsi_sdf_fn sdf, void *user, fsi_vec3 lo, fsi_vec3 hi, fsi_real h, const fsi_allocator *a);
 /* A box of nx * ny * nz cubes cut into tetrahedra; vertex i + (nx + 1) * (j + (ny + 1) * k). alternate 0: six per cube, all alike;
    1: five per cube, mirrored from cube to cube (stiffens bending less). */
