@@ -187,6 +187,45 @@ TEST H_16_nothing_gets_into_or_through_the_plate(void) {
     PASS();
 }
 
+TEST H_16_thin_plate_between_two_jets(void) {                     /* one tetrahedron thick, thinner than a particle: struck from both sides, nothing passes or gets in */
+    static const double up[3] = {4, 2, 0};                        /* speeds from below, against 4 from above; 0: fluid that lies there */
+    int k;
+    for (k = 0; k < 3; k++) {
+        rig r;
+        fsi_surface s;
+        int i, step, above, wrong = 0, near = 0;
+        CHECK_OK(rig_make(&r, 6, 0, 1, 300, plain()));
+        r.sph.desc.gravity = fsi_vec(0, 0, 0);
+        above = r.sph.now.count;                                  /* ids below it start over the plate */
+        for (i = 0; i < above; i++) r.sph.vy[i] = -4;
+        CHECK_OK(fsi_sph_add_block(&r.sph, fsi_vec(-FSI_R(0.24), -FSI_R(0.31), -FSI_R(0.24)), fsi_vec(FSI_R(0.24), -FSI_R(0.11), FSI_R(0.24)), fsi_vec(0, (fsi_real)up[k], 0), NULL));
+        ASSERT(r.sph.now.count > above + 50);
+        for (step = 0; step < 200; step++) {
+            ASSERT(fsi_proxy_step(&r.proxy, FSI_R(2.5e-4), NULL) >= 0);
+            for (i = 0; i < r.sph.now.count; i++) {
+                fsi_hit h;
+                const int32_t *v;
+                fsi_vec3 p = fsi_vec(r.sph.x[i], r.sph.y[i], r.sph.z[i]), a, b;
+                s = fsi_tled_surface(&r.plate);
+                if (fabs((double)p.x) > 0.42 || fabs((double)p.z) > 0.42 || !fsi_proxy_closest(&r.proxy, p, FSI_R(0.08), NULL, &h)) continue;
+                near++;
+                if (step % 20 == 0) CHECK_NEAR(h.t, brute_distance(&s, p), TOL(1e-12, 1e-6));
+                ASSERT(r.proxy.stats.all_skipped > 0 || (double)h.t >= 0.999 * 0.04);
+                v = s.index + 3 * h.element;                      /* which face it is: by the normal at rest */
+                a = fsi_vec_sub(fsi_vec_load(r.plate.x0 + 3 * v[1]), fsi_vec_load(r.plate.x0 + 3 * v[0]));
+                b = fsi_vec_sub(fsi_vec_load(r.plate.x0 + 3 * v[2]), fsi_vec_load(r.plate.x0 + 3 * v[0]));
+                wrong += (fsi_vec_cross(a, b).y > 0) != (r.sph.id[i] < above) || fsi_vec_dot(fsi_vec_sub(p, h.point), fsi_surface_normal(&s, h.element)) < 0;
+            }
+        }
+        if (getenv("FSI_VERBOSE")) printf("\n  %g m/s: %d near, %g contacts, %g skipped, %d wrong ", up[k], near, (double)r.proxy.stats.all_contacts, (double)r.proxy.stats.all_skipped, wrong);
+        ASSERT_EQ(0, wrong);
+        ASSERT(near > 1000);
+        CHECK_MOST((double)r.proxy.stats.all_skipped, 1e-3 * (double)r.proxy.stats.all_contacts);
+        rig_free(&r);
+    }
+    PASS();
+}
+
 TEST H_17_cloth_is_wet_on_both_sides(void) {
     fsi_sph sph;
     fsi_sph_desc f;
@@ -608,6 +647,7 @@ int main(int argc, char **argv) {
     RUN_TEST(H_14_energy_never_grows_when_many_hit_light_nodes);
     RUN_TEST(H_15_torque_defect_is_reported);
     RUN_TEST(H_16_nothing_gets_into_or_through_the_plate);
+    RUN_TEST(H_16_thin_plate_between_two_jets);
     RUN_TEST(H_17_cloth_is_wet_on_both_sides);
     RUN_TEST(figure_4_least_way_out);
     RUN_TEST(figure_4_wedges_and_gaps_and_several_solids);
