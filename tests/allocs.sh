@@ -15,7 +15,7 @@ nm -g --defined-only "$dir/all.o" | awk '$3 ~ /^fsi_/ { print $3 }' | sort >"$di
 awk '$2 == "fsi_alloc" { split($3, w, ":"); print w[1] ":" w[2] }' "$dir/edges" | sort -u >"$dir/sites"
 awk '{ from[NR] = $1; to[NR] = $2 } END { reach["fsi_alloc"] = more = 1; while (more) { more = 0; for (i = 1; i <= NR; i++) if (to[i] in reach && !(from[i] in reach)) { reach[from[i]] = 1; more = 1 } }
     for (f in reach) print f }' "$dir/edges" >"$dir/reach"
-flags="-DCHECK_TRACE -O0 -g -no-pie"                    # every function keeps its frame
+flags="-DCHECK_TRACE -O0 -gdwarf-4 -no-pie"             # every function keeps its frame; DWARF 5 of a header compiled on its own names the wrong file
 one() { # one TEST: runs what uses fail_begin in it
     n=$(basename "$1" .c)
     make --no-print-directory CC=gcc OPENMP=0 SINGLE=0 B="$dir" CFLAGS="$flags" "$dir/$n" >"$dir/make.log" 2>&1 || { tail -n 20 "$dir/make.log"; return 1; }

@@ -1,7 +1,7 @@
 #!/bin/sh
 # check.sh [GROUP...]: what make check runs. Every row is one command that must succeed; rows run two at a time: what finds a typo first, then the long
 # ones, and many short ones last so that both end together.
-# CHECK_JOBS=1: one at a time. Groups: hygiene readme matrix subsets ports link folded symbols static single asan threads full tsan golden fuzz allocs valgrind commands coverage (all by default; allocs, commands, coverage and
+# CHECK_JOBS=1: one at a time. Groups: hygiene readme matrix subsets ports link folded symbols static single asan threads full tsan golden fuzz allocs valgrind commands coverage (all by default; commands, coverage and
 # the long parts of the others only with CHECK_FULL=1).
 cd "$(dirname "$0")/.." || exit 1
 top=$(pwd) dir=$(mktemp -d) rows=$dir/rows
@@ -11,7 +11,7 @@ CC=${CC:-cc}
 strict="-Wall -Wextra -Wpedantic -Wconversion -Wsign-conversion -Wshadow -Wcast-qual -Wdouble-promotion -Wundef -Wvla -Werror"
 strict_c="$strict -Wstrict-prototypes -Wmissing-prototypes"
 headers=${HEADERS:-$(ls fsi_*.h)}                               # HEADERS=fsi_linalg.h: only what concerns that one
-groups=${*:-hygiene readme matrix subsets ports link folded symbols static single asan threads full tsan golden fuzz valgrind ${CHECK_FULL:+allocs commands coverage}}
+groups=${*:-hygiene readme matrix subsets ports link folded symbols static single asan threads full tsan golden fuzz allocs valgrind ${CHECK_FULL:+commands coverage}}
 want() { case " $groups " in *" $1 "*) return 0 ;; esac; return 1; }
 row() { printf '%s\t%s\n' "$1" "$2" >>"$rows"; }             # row NAME COMMAND
 # lib NAME FLAGS: the five headers compiled once into $dir/NAME/libfsi.a; prog NAME FLAGS TARGET: a program of the Makefile linked to it
