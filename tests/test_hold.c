@@ -17,7 +17,7 @@ static int tank_open(tank *t, int n, int dim, int full, double rho, double dampi
     memset(t, 0, sizeof *t); memset(&d, 0, sizeof d);
     d.grid.nx = d.grid.ny = n; d.grid.nz = dim == 3 ? n / 2 : 1;
     d.grid.h = 1 / (fsi_real)n; d.grid.rho = (fsi_real)rho; d.grid.gravity = fsi_vec(0, -10, 0);
-    d.grid.liquid = !full;
+    d.grid.liquid = !full; d.grid.particles = -1;          /* no markers: after a splash they keep the surface moving by themselves, with the bodies nailed down too */
     if (full) d.grid.side[3].kind = FSI_SIDE_OPEN;
     d.max_bodies = BODIES; d.damping = (fsi_real)damping;
     if (fsi_world_init(&t->w, &d) != FSI_OK) return 0;
@@ -66,12 +66,21 @@ static fsi_result tank_step(tank *t, int hold) {
     sc.solid = list; sc.move_fn = plain_move; sc.user = t;
     return fsi_couple_step(&t->w.couple, &sc, DT, NULL);
 }
-static double fastest_water(const tank *t) {
+static double fastest_water(const tank *t) {           /* over faces of liquid cells: above the surface u is only a continuation */
     const fsi_grid *g = &t->w.grid;
+    const size_t n[3] = {(size_t)g->nx, (size_t)g->ny, (size_t)g->nz};
     double most = 0;
-    size_t f;
-    int a;
-    for (a = 0; a < g->dim; a++) for (f = 0; f < g->faces[a]; f++) most = fmax(most, fabs((double)g->u[a][f]));
+    size_t c, i[3];
+    int a, k;
+    for (c = 0; c < g->cells; c++) {
+        if (g->phi && g->phi[c] > 0) continue;
+        i[0] = c % n[0]; i[1] = c / n[0] % n[1]; i[2] = c / n[0] / n[1];
+        for (k = 0; k < 2 * g->dim; k++) {
+            a = k / 2; i[a] += (size_t)(k % 2);
+            most = fmax(most, fabs((double)g->u[a][i[0] + (n[0] + (a == 0)) * (i[1] + (n[1] + (a == 1)) * i[2])]));
+            i[a] -= (size_t)(k % 2);
+        }
+    }
     return most;
 }
 static double fastest_body(const tank *t) {
@@ -90,8 +99,11 @@ static int lie(int n, int dim, int kind, int hold, int steps, still *out) {     
     for (i = 0; i < (kind == 1 ? 1 : kind == 2 ? 3 : 0); i++) ok = ok && tank_add(&T, 0.1, 0.1, 0.5, 0.1 + 0.2 * i, 0, 2, 0.3) >= 0;
     for (i = 0; i < (kind == 3 ? 12 : 0); i++)
         ok = ok && tank_add(&T, size, i < 3 && i != 1 ? 0 : i % 2 ? size : 0.6 * size, 0.3 + 2.6 * size * (i % 3) + 0.01 * (i / 3), 1.3 * size + 2.3 * size * (i / 3), 0.2 * i, i % 4 == 0 ? 1.2 : i % 4 == 1 ? 8 : i % 4 == 2 ? 2 : 4, 0.4) >= 0;
-    for (i = 0; i < steps && ok; i++) ok = tank_step(&T, hold) >= 0;
-    out->water = fastest_water(&T); out->body = fastest_body(&T); out->sunk = 0.1 - (double)T.w.solids.body[1].x.y;
+    for (out->water = 0, i = 0; i < steps && ok; i++) {                /* the fastest of the last tenth */
+        ok = tank_step(&T, hold) >= 0;
+        if (i >= steps - steps / 10) out->water = fmax(out->water, fastest_water(&T));
+    }
+    out->body = fastest_body(&T); out->sunk = 0.1 - (double)T.w.solids.body[1].x.y;
     tank_close(&T);
     return ok;
 }
@@ -106,7 +118,7 @@ TEST at_rest_on_the_floor(void) {
     int kind, dim;
     for (kind = 0; kind < 3; kind++)
         for (dim = 2; dim < 4; dim++) {
-            ASSERT(lie_both(name[kind], dim == 3 ? 16 : 40, dim, kind, 200, s));
+            ASSERT(lie_both(name[kind], dim == 3 ? 16 : 32, dim, kind, 150, s));
             CHECK_MOST(0.05, s[0].water);
             CHECK_MOST(s[1].water, 2e-3);
             CHECK_MOST(s[1].body, 1e-3);
@@ -114,15 +126,16 @@ TEST at_rest_on_the_floor(void) {
         }
     PASS();
 }
+/* Bodies lie still after 1.3 s; then damping takes e^-2t from the water: 3 % are left at 3 s. */
 TEST heap_comes_to_rest(void) {
     still s[2];
     ASSERT(lie_both("heap of 12", 40, 2, 3, 400, s));
     CHECK_MOST(s[1].water, 0.2 * s[0].water);
-    CHECK_MOST(s[1].water, 0.1);
+    CHECK_MOST(s[1].water, 0.05);
     CHECK_MOST(s[1].body, 0.02);
-    ASSERT(lie(20, 3, 3, 1, 400, s));
+    ASSERT(lie(16, 3, 3, 1, 300, s));
     if (verbose()) printf("  heap of 12, 3D: fastest water %.1e m/s, body %.1e m/s\n", s[0].water, s[0].body);
-    CHECK_MOST(s[0].water, 0.1);
+    CHECK_MOST(s[0].water, 0.05);
     CHECK_MOST(s[0].body, 0.02);
     PASS();
 }
