@@ -1372,12 +1372,14 @@ static void fsi__interface_bins(const fsi_interface *f, fsi_vec3 lo, fsi_vec3 hi
 
 FSI_API int fsi_interface_first_hit(const fsi_interface *face, fsi_vec3 a, fsi_vec3 b, fsi_hit *hit, int *solid) {
     int32_t box[6];
-    const int32_t *first = face->bin + 6 * face->solids, *list = first + face->bins[0] * face->bins[1] * face->bins[2] + 1;
+    const int32_t *first, *list;
     int i, j, k, e, found = 0;
     if (!face->bins[0]) {
         for (i = 0; i < face->solids; i++) fsi__interface_try(face, i, a, b, hit, solid, &found);
         return found;
     }
+    first = face->bin + 6 * face->solids;
+    list = first + face->bins[0] * face->bins[1] * face->bins[2] + 1;
     fsi__interface_bins(face, fsi_vec(fsi__min(a.x, b.x), fsi__min(a.y, b.y), fsi__min(a.z, b.z)), fsi_vec(fsi__max(a.x, b.x), fsi__max(a.y, b.y), fsi__max(a.z, b.z)), box);
     for (k = box[2]; k <= box[5]; k++)
         for (j = box[1]; j <= box[4]; j++)
@@ -2539,10 +2541,10 @@ static void fsi__k_back(int n, const fsi_real *L, const fsi_real *b, fsi_real *x
         for (k = 0; k < i; k++) sum -= (double)row[k] * (double)x[k];
         x[i] = (fsi_real)(sum / (double)row[i]);
     }
-    for (i = n - 1; i >= 0; i--) {                     /* row i of L begins i (i + 1) / 2 numbers behind its start */
-        row = L + i * (i + 1) / 2;
-        x[i] = (fsi_real)((double)x[i] / (double)row[i]);
-        for (k = 0; k < i; k++) x[k] -= row[k] * x[i];
+    for (i = n - 1; i >= 0; i--) {                     /* row k of L begins k (k + 1) / 2 numbers behind its start */
+        double sum = (double)x[i];
+        for (k = i + 1; k < n; k++) sum -= (double)L[k * (k + 1) / 2 + i] * (double)x[k];
+        x[i] = (fsi_real)(sum / (double)L[i * (i + 1) / 2 + i]);
     }
 }
 
