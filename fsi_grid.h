@@ -697,7 +697,7 @@ static fsi_real fsi__open(const fsi_grid *g, int a, int i, int j, int k) {
 static void fsi__grid_walls(fsi_grid *g, int solids) {
     int a;
     for (a = 0; a < g->dim; a++) {
-        int n[3], side, rows;
+        int n[3], rows;
         ptrdiff_t r;
         fsi_real *u = g->u[a], *up = g->u_plus[a];
         const int all = g->occluded && (solids || up);     /* else the sides of the box are enough */
@@ -714,9 +714,7 @@ static void fsi__grid_walls(fsi_grid *g, int solids) {
                 size_t f = fsi__at(n, i, j, k);
                 if (a == 0) at = i;
                 if (at == 0 || at == n[a] - 1) {
-                    const fsi_grid_side *sd;
-                    side = 2 * a + (at > 0);
-                    sd = &g->desc.side[side];
+                    const fsi_grid_side *sd = &g->desc.side[2 * a + (at > 0)];
                     if (sd->kind != FSI_SIDE_OPEN) u[f] = sd->kind == FSI_SIDE_INFLOW ? fsi__get(sd->velocity, a) : 0;
                 } else if (solids && g->occluded && !(fsi__open_at(g, a, at, n[a] - 1, (ptrdiff_t)f, i + g->nx * (j + (ptrdiff_t)g->ny * k), below) > 0) && !(up && g->occlusion.blocked[a] && g->occlusion.blocked[a][f])) {
                     u[f] = g->occlusion.velocity[a] ? g->occlusion.velocity[a][f] : 0;
@@ -1193,14 +1191,14 @@ static void fsi__grow_all(uint8_t *mark, const int *n, const int *reach) {     /
 static void fsi__mark_near(fsi_grid *g, fsi_real dt, int shells) {
     const fsi_real cfl = fsi__max_speed(g, NULL) * dt / g->h;
     const uint8_t *solid = g->occlusion.solid;
-    int n[3], a, reach[3];
+    int n[3], reach[3];
     ptrdiff_t r;
     fsi__family_size(g, 3, n);
     reach[0] = reach[1] = reach[2] = cfl < FSI_R(1e6) ? 4 + (int)cfl : 1000000;
     FSI__OMP(parallel for schedule(static) if (g->cells > 20000))
     for (r = 0; r < (ptrdiff_t)n[1] * n[2]; r++) {
         const ptrdiff_t row = r * n[0];
-        int i, j = (int)(r % n[1]), k = (int)(r / n[1]);
+        int a, i, j = (int)(r % n[1]), k = (int)(r / n[1]);
         for (i = 0; i < n[0]; i++) g->near_cell[row + i] = (uint8_t)(solid && !shells && solid[row + i]);
         for (a = 0; a < g->dim; a++) {
             const ptrdiff_t step = a == 0 ? 1 : a == 1 ? n[0] : (ptrdiff_t)n[0] * n[1];
