@@ -4,7 +4,7 @@
 #define SCENES_H
 
 /* One saved object: a size query, a copy out, a copy in. */
-typedef enum scene_what { PART_GRID, PART_SOLIDS, PART_SOFT, PART_REDUCED, PART_WORLD, PART_COUPLE, PART_SLIP, PART_SCHEME, PART_SPH, PART_TLED } scene_what;
+typedef enum scene_what { PART_GRID, PART_SOLIDS, PART_SOFT, PART_REDUCED, PART_WORLD, PART_COUPLE, PART_SLIP, PART_SCHEME, PART_SPH, PART_TLED, PART_CONTACTS, PART_SPH_RIGID } scene_what;
 typedef struct scene_part { scene_what what; void *object; } scene_part;
 typedef struct scene_kind {
     const char *name;
@@ -13,9 +13,10 @@ typedef struct scene_kind {
     fsi_result (*step)(void *scene);
     int (*parts)(void *scene, scene_part *part);       /* what the state is made of, in order */
     void (*drop)(void *scene);                                /* safe on a zeroed or half-made scene */
+    int touch;                                                /* steps until what falls has landed: before that nothing is coupled and nothing in contact */
 } scene_kind;
 
-enum { SCENE_PARTS = 8 };
+enum { SCENE_PARTS = 8, SCENE_CONTACTS = 1 << 16 };              /* bytes for contacts, whose number changes */
 static fsi_real scene_hurry = 1, scene_weight = 1;           /* factors of all time steps and of the solids' densities: test_trust's bad numbers */
 
 static size_t scene_part_size(const scene_part *p) {
@@ -30,6 +31,8 @@ static size_t scene_part_size(const scene_part *p) {
     case PART_SCHEME: return fsi_partitioned_state_size((const fsi_partitioned *)p->object);
     case PART_SPH: return fsi_sph_state_size((const fsi_sph *)p->object);
     case PART_TLED: return fsi_tled_state_size((const fsi_tled *)p->object);
+    case PART_CONTACTS: return SCENE_CONTACTS;
+    case PART_SPH_RIGID: return fsi_sph_rigid_state_size((const fsi_sph_rigid *)p->object);
     }
     return 0;
 }
@@ -45,6 +48,8 @@ static fsi_result scene_part_save(const scene_part *p, void *out) {
     case PART_SCHEME: return fsi_partitioned_save((const fsi_partitioned *)p->object, out);
     case PART_SPH: return fsi_sph_save((const fsi_sph *)p->object, out);
     case PART_TLED: return fsi_tled_save((const fsi_tled *)p->object, out);
+    case PART_CONTACTS: return fsi_reduced_contacts_state_size((const fsi_reduced_contacts *)p->object) > SCENE_CONTACTS ? FSI_ERR_SIZE : fsi_reduced_contacts_save((const fsi_reduced_contacts *)p->object, out);
+    case PART_SPH_RIGID: return fsi_sph_rigid_save((const fsi_sph_rigid *)p->object, out);
     }
     return FSI_ERR_ARGUMENT;
 }
@@ -60,6 +65,8 @@ static fsi_result scene_part_restore(const scene_part *p, const void *in) {
     case PART_SCHEME: return fsi_partitioned_restore((fsi_partitioned *)p->object, in);
     case PART_SPH: return fsi_sph_restore((fsi_sph *)p->object, in);
     case PART_TLED: return fsi_tled_restore((fsi_tled *)p->object, in);
+    case PART_CONTACTS: return fsi_reduced_contacts_restore((fsi_reduced_contacts *)p->object, in);
+    case PART_SPH_RIGID: return fsi_sph_rigid_restore((fsi_sph_rigid *)p->object, in);
     }
     return FSI_ERR_ARGUMENT;
 }
@@ -258,7 +265,8 @@ static fsi_result reduced_step(void *scene) {
 static int reduced_parts(void *scene, scene_part *p) {
     int i;
     for (i = 0; i < 3; i++) { p[i].what = PART_REDUCED; p[i].object = &((scene_reduced *)scene)->body[i]; }
-    return 3;
+    p[3].what = PART_CONTACTS; p[3].object = &((scene_reduced *)scene)->contacts;
+    return 4;
 }
 static void reduced_drop(void *scene) {
     scene_reduced *s = (scene_reduced *)scene;
@@ -489,7 +497,7 @@ static int float_parts(void *scene, scene_part *p) {
     scene_float *s = (scene_float *)scene;
     p[0].what = PART_SPH; p[0].object = &s->sph;
     p[1].what = PART_SOLIDS; p[1].object = &s->world;
-    p[2].what = PART_SCHEME; p[2].object = &s->couple.scheme;
+    p[2].what = PART_SPH_RIGID; p[2].object = &s->couple;
     return 3;
 }
 static void float_drop(void *scene) {
@@ -570,19 +578,19 @@ static CHECK_UNUSED void scene_measure(const scene_kind *k, void *scene, scene_m
 }
 
 static const scene_kind scene_list[] = {
-    {"smoke_2d", sizeof(scene_fluid), smoke2_make, fluid_step, fluid_parts, fluid_drop},
-    {"smoke_3d", sizeof(scene_fluid), smoke3_make, fluid_step, fluid_parts, fluid_drop},
-    {"liquid_2d", sizeof(scene_fluid), liquid2_make, fluid_step, fluid_parts, fluid_drop},
-    {"liquid_3d", sizeof(scene_fluid), liquid3_make, fluid_step, fluid_parts, fluid_drop},
-    {"bodies", sizeof(scene_bodies), bodies_make, bodies_step, bodies_parts, bodies_drop},
-    {"cloth", sizeof(scene_soft), cloth_make, soft_step, soft_parts, soft_drop},
-    {"tets", sizeof(scene_soft), tets_make, soft_step, soft_parts, soft_drop},
-    {"reduced", sizeof(scene_reduced), reduced_make, reduced_step, reduced_parts, reduced_drop},
-    {"world", sizeof(scene_world), world_make, world_step, world_parts, world_drop},
-    {"mono_cloth", sizeof(scene_strip), mono_make, mono_step, mono_parts, strip_drop},
-    {"xpm_cloth", sizeof(scene_strip), xpm_make, xpm_step, xpm_parts, strip_drop},
-    {"slip", sizeof(scene_slip), slip_make, slip_step, slip_parts, slip_drop},
-    {"proxy", sizeof(scene_proxy), proxy_make, proxy_step, proxy_parts, proxy_drop},
-    {"sph_float", sizeof(scene_float), float_make, float_step, float_parts, float_drop}};
+    {"smoke_2d", sizeof(scene_fluid), smoke2_make, fluid_step, fluid_parts, fluid_drop, 0},
+    {"smoke_3d", sizeof(scene_fluid), smoke3_make, fluid_step, fluid_parts, fluid_drop, 0},
+    {"liquid_2d", sizeof(scene_fluid), liquid2_make, fluid_step, fluid_parts, fluid_drop, 0},
+    {"liquid_3d", sizeof(scene_fluid), liquid3_make, fluid_step, fluid_parts, fluid_drop, 0},
+    {"bodies", sizeof(scene_bodies), bodies_make, bodies_step, bodies_parts, bodies_drop, 30},
+    {"cloth", sizeof(scene_soft), cloth_make, soft_step, soft_parts, soft_drop, 50},
+    {"tets", sizeof(scene_soft), tets_make, soft_step, soft_parts, soft_drop, 36},
+    {"reduced", sizeof(scene_reduced), reduced_make, reduced_step, reduced_parts, reduced_drop, 60},
+    {"world", sizeof(scene_world), world_make, world_step, world_parts, world_drop, 40},
+    {"mono_cloth", sizeof(scene_strip), mono_make, mono_step, mono_parts, strip_drop, 0},
+    {"xpm_cloth", sizeof(scene_strip), xpm_make, xpm_step, xpm_parts, strip_drop, 0},
+    {"slip", sizeof(scene_slip), slip_make, slip_step, slip_parts, slip_drop, 0},
+    {"proxy", sizeof(scene_proxy), proxy_make, proxy_step, proxy_parts, proxy_drop, 80},
+    {"sph_float", sizeof(scene_float), float_make, float_step, float_parts, float_drop, 80}};
 enum { SCENES = (int)(sizeof scene_list / sizeof scene_list[0]) };
 #endif

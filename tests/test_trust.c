@@ -33,7 +33,7 @@ TEST same_bits_for_any_number_of_threads(void) {
             void *scene, *block;
             uint64_t h;
             check_threads(threads[t]);
-            scene = run(k, NULL, slow() ? 2 : 6);
+            scene = run(k, NULL, k->touch + (slow() ? 2 : 6));
             ASSERTm(k->name, scene);
             block = malloc(scene_size(k, scene));
             h = scene_hash(k, scene, block);
@@ -53,7 +53,7 @@ TEST snapshot_into_a_new_object(void) {
     for (i = 0; i < SCENES; i++) {
         const scene_kind *k = &scene_list[i];
         int at = 2 + (int)(3 * (1 + check_random(&seed))), j;
-        void *one = run(k, NULL, at), *two = run(k, NULL, 3), *block, *hash;
+        void *one = run(k, NULL, k->touch + at), *two = run(k, NULL, 3), *block, *hash;
         size_t size;
         ASSERTm(k->name, one && two);
         size = scene_size(k, one);
@@ -85,7 +85,7 @@ TEST rollback_loop(void) {
         uint64_t expected[BACK];
         int f, j;
         if (strcmp(k->name, names[n]) != 0) continue;
-        scene = run(k, NULL, 0);
+        scene = run(k, NULL, k->touch);
         ASSERTm(k->name, scene);
         size = scene_size(k, scene);
         ring = (unsigned char *)malloc(BACK * size); block = malloc(size);
@@ -112,9 +112,10 @@ TEST rollback_loop(void) {
 
 /* The k-th allocation fails, for all k: a negative result, everything given back, and the next try works. */
 TEST allocation_failure_at_any_point(void) {
-    int i, steps = 2;
+    int i;
     for (i = 0; i < SCENES; i++) {
         const scene_kind *k = &scene_list[i];
+        const int steps = 2 + k->touch;
         long at, stride = slow() ? 7 : 1;
         for (at = 0;; at += stride) {
             fail_allocator f = fail_begin(at);
