@@ -638,10 +638,11 @@ static void fsi__sph_rows_around(const fsi__sph_cells *c, const int at[3], fsi__
     }
 }
 
-/* Sorted particles of cells lo .. hi of one row: span[0] .. span[1] and, where the row wraps, span[2] .. span[3]. Returns how many pairs. */
+/* Sorted particles of cells lo .. hi of one row: span[0] .. span[1] and, where the row wraps, span[2] .. span[3]. Returns how many pairs,
+   none of them empty: a particle far from walls must not walk through nine empty rows of them. */
 FSI__INLINE int fsi__sph_span(const fsi__sph_cells *c, int row, int lo, int hi, int32_t span[4]) {
     const int32_t *start = c->start + row;
-    int t = c->t[0];
+    int t = c->t[0], n;
     lo -= c->base[0]; hi -= c->base[0];
     if (!c->wrap[0] || hi - lo >= t - 1) {
         if (lo < 0 || c->wrap[0]) lo = 0;
@@ -652,9 +653,10 @@ FSI__INLINE int fsi__sph_span(const fsi__sph_cells *c, int row, int lo, int hi, 
     }
     lo &= t - 1; hi &= t - 1;
     span[0] = start[lo]; span[1] = start[lo <= hi ? hi + 1 : t];
-    if (lo <= hi) return 1;
-    span[2] = start[0]; span[3] = start[hi + 1];
-    return 2;
+    n = span[0] < span[1];
+    if (lo <= hi) return n;
+    span[2 * n] = start[0]; span[2 * n + 1] = start[hi + 1];
+    return n + (span[2 * n] < span[2 * n + 1]);
 }
 
 /* All sorted particles in the cells around a point, as at most 18 ranges. */
