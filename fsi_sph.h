@@ -1386,22 +1386,20 @@ static void fsi__sph_range(const fsi_real *a, int begin, int end, fsi_real *leas
 
 /* Bounds of all positions over fixed parts; 0 when a position or velocity is not finite. */
 static int fsi__sph_bounds(const fsi_sph *s, fsi_real lo[3], fsi_real hi[3]) {
+    const fsi_real *a[6];
     fsi_real part[FSI__SPH_PARTS][6];
-    int bad[FSI__SPH_PARTS], n = s->now.count, size = n / FSI__SPH_PARTS + 1, d, ok = 1;
+    int n = s->now.count, size = n / FSI__SPH_PARTS + 1, d, ok = 1;
     ptrdiff_t c;
+    a[0] = s->x; a[1] = s->y; a[2] = s->z; a[3] = s->vx; a[4] = s->vy; a[5] = s->vz;
+    for (d = 0; d < 6; d++) ok &= fsi_all_finite((size_t)n, a[d]);              /* has threads of its own: not inside a part */
     FSI__OMP(parallel for schedule(static) if (n > 4096))
     for (c = 0; c < FSI__SPH_PARTS; c++) {
-        const fsi_real *a[6];
         int k, end = fsi__imin(((int)c + 1) * size, n), begin = fsi__imin((int)c * size, end);
-        a[0] = s->x; a[1] = s->y; a[2] = s->z; a[3] = s->vx; a[4] = s->vy; a[5] = s->vz;
-        for (bad[c] = 0, k = 0; k < 6; k++) bad[c] |= !fsi_all_finite((size_t)(end - begin), a[k] + begin);
         for (k = 0; k < 3; k++) fsi__sph_range(a[k], begin, end, &part[c][k], &part[c][3 + k]);
     }
     for (d = 0; d < 3; d++) { lo[d] = FSI_REAL_MAX; hi[d] = -FSI_REAL_MAX; }
-    for (c = 0; c < FSI__SPH_PARTS; c++) {
-        ok &= !bad[c];
+    for (c = 0; c < FSI__SPH_PARTS; c++)
         for (d = 0; d < 3; d++) { lo[d] = fsi__min(lo[d], part[c][d]); hi[d] = fsi__max(hi[d], part[c][3 + d]); }
-    }
     return ok;
 }
 
