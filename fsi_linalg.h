@@ -839,7 +839,8 @@ typedef struct fsi_hit {
     fsi_real weight[3];       /* barycentric weights of the point on the element; weight[2] = 0 in 2D */
     fsi_vec3 point;           /* the point on the element, m */
 } fsi_hit;
-/* Squared distance of p to the segment a b (triangle a b c) and the weights of the closest point; degenerate elements are allowed. */
+/* Squared distance of p to the segment a b (triangle a b c) and the weights of the closest point; degenerate elements are allowed. Areas are
+   squared: below 1e-70 m (single: 1e-8 m) an element counts as one without area, and squared distances end in zero at 1e-154 m (1e-19 m). */
 FSI_API fsi_real fsi_closest_on_segment(fsi_vec3 p, fsi_vec3 a, fsi_vec3 b, fsi_real weight[2]);
 FSI_API fsi_real fsi_closest_on_triangle(fsi_vec3 p, fsi_vec3 a, fsi_vec3 b, fsi_vec3 c, fsi_real weight[3]);
 /* Does the segment p -> q cross element e? 1 and *hit, or 0. Watertight: a segment that meets an edge or vertex shared by two elements
@@ -5834,8 +5835,8 @@ FSI_API fsi_real fsi_closest_on_triangle(fsi_vec3 p, fsi_vec3 a, fsi_vec3 b, fsi
         weight[2] = fsi_vec_dot(fsi_vec_cross(ab, ap), n) / n2;
         weight[0] = 1 - weight[1] - weight[2];
         if (weight[0] >= 0 && weight[1] >= 0 && weight[2] >= 0) {
-            d = fsi_vec_dot(ap, n);
-            return d * d / n2;
+            d = fsi_vec_dot(ap, n);                    /* a volume: its square leaves the range of numbers long before the distance does */
+            return d * d > 1 / (FSI_REAL_MAX * FSI_REAL_EPS) && d * d <= FSI_REAL_MAX ? d * d / n2 : d * (d / n2);
         }
     }
     x[0] = a; x[1] = b; x[2] = c;

@@ -356,7 +356,8 @@ FSI_API double fsi_sph_bytes_per_particle(const fsi_sph *s);
    segment, all elements within a sphere. An element stands in every cell within `reach` of its bounds, so a query of at most that radius reads one cell;
    larger ones are right too and read more. Cells are counted and sorted on a torus: memory is fixed, any positions do, the cost of a build is that of the
    surface. Elements much larger than the cells stand in a list of their own. Against the tree of the base (fsi_bvh): faster where points come near the
-   surface, docs/sph.md. Queries are read-only: any number of threads may ask at once; answers do not depend on the cells. */
+   surface, docs/sph.md. Queries are read-only: any number of threads may ask at once; answers do not depend on the cells
+   (as long as distances have squares: from 1e-154 m, single 1e-19 m, see fsi_closest_on_triangle). */
 typedef struct fsi_lookup {
     fsi_surface surface;      /* the surface of the last build; its arrays are read by the queries */
     int capacity;             /* most elements */

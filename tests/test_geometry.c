@@ -83,6 +83,23 @@ TEST G_01_closest_triangle_optimality(void) {
     PASS();
 }
 
+/* The same triangle and point in other units, down to the smallest and up to the largest positions allowed: the same distance in those units. */
+TEST G_01_closest_triangle_in_any_unit(void) {
+    int i, k, u;
+    for (i = 0; i < 2000; i++) {
+        fsi_vec3 x[4], y[4];
+        fsi_real w[3], d = 0, unit;
+        for (k = 0; k < 4; k++) x[k] = rnd3();
+        for (u = -4; u <= 4; u++) {
+            unit = (fsi_real)ldexp(1, u * TOL(58, u < 0 ? 6 : 7));              /* 2^-232 .. 2^232 m; single: 2^-24 .. 2^28 m */
+            for (k = 0; k < 4; k++) y[k] = fsi_vec_scale(x[k], unit);
+            if (u == -4) d = fsi__sqrt(fsi_closest_on_triangle(x[3], x[0], x[1], x[2], w));
+            CHECK_NEAR((double)d, (double)(fsi__sqrt(fsi_closest_on_triangle(y[3], y[0], y[1], y[2], w)) / unit), (double)(4 * FSI_REAL_EPS));
+        }
+    }
+    PASS();
+}
+
 TEST G_02_crossing_weights_and_side(void) {
     int dim, i, hits = 0;
     for (dim = 2; dim <= 3; dim++) {
@@ -323,6 +340,7 @@ TEST G_08_bad_input_and_memory(void) {
 
 SUITE(geometry) {
     RUN_TEST(G_01_closest_triangle_optimality);
+    RUN_TEST(G_01_closest_triangle_in_any_unit);
     RUN_TEST(G_02_crossing_weights_and_side);
     RUN_TEST(G_03_watertight);
     RUN_TEST(G_04_joints_count_once);

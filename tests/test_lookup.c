@@ -197,6 +197,23 @@ TEST lookup_bears_round_off(void) {
     PASS();
 }
 
+/* The same in other units: down to where squared distances end in zero, up to the largest positions allowed. */
+TEST lookup_bears_any_unit(void) {
+    fsi_lookup l;
+    int dim, u, i;
+    CHECK_OK(fsi_lookup_init(&l, MOST, NULL));
+    for (dim = 2; dim <= 3; dim++)
+        for (u = TOL(-70, -15); u <= TOL(68, 7); u += TOL(6, 1)) {
+            fsi_real unit = (fsi_real)pow(10, u);
+            make_soup(dim, 500, 1, u % 2 ? 0.02 : 0.2, u % 3 == 0);
+            for (i = 0; i < 3 * S.vertex_count; i++) X[i] *= unit;
+            CHECK_OK(fsi_lookup_build(&l, &S, unit * FSI_R(0.05)));
+            ASSERT(agrees_everywhere(&l, (double)unit, 120));
+        }
+    fsi_lookup_free(&l);
+    PASS();
+}
+
 TEST lookup_bad_input_and_memory(void) {
     const fsi_real inf = (fsi_real)INFINITY, nan = (fsi_real)NAN;
     fail_allocator f = fail_begin(0);
@@ -260,6 +277,7 @@ SUITE(lookup) {
     RUN_TEST(lookup_ties_go_to_the_lowest);
     RUN_TEST(lookup_bears_far_nodes);
     RUN_TEST(lookup_bears_round_off);
+    RUN_TEST(lookup_bears_any_unit);
     RUN_TEST(lookup_bad_input_and_memory);
 }
 GREATEST_MAIN_DEFS();
