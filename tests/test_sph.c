@@ -133,7 +133,8 @@ TEST H_06_neighbours_equal_brute_force(void) {
     int set, dim, i, n;
     static fsi_real x[3 * 5000];
     for (dim = 2; dim <= 3; dim++)
-        for (set = 0; set < 5; set++) {                            /* random, lattice on cell borders, clusters, strays far away, Verlet */
+        for (set = 0; set < 6; set++) {                            /* random, lattice on cell borders, clusters, strays far away, Verlet, walls far away */
+            fsi__sph_ranges walls;
             fsi_sph s;
             fsi_sph_desc d;
             uint64_t seed;
@@ -153,10 +154,13 @@ TEST H_06_neighbours_equal_brute_force(void) {
                 for (a = 0; a < 3; a++) x[3 * i + a] = a == 2 && dim == 2 ? 0 : (fsi_real)c[a];
             }
             CHECK_OK(fsi_sph_add(&s, n, x, NULL, NULL));
-            for (i = 0; i < 3 * 400; i++) x[i] = i % 3 == 2 && dim == 2 ? 0 : (fsi_real)(3 * check_random(&seed));
+            for (i = 0; i < 3 * 400; i++) x[i] = i % 3 == 2 && dim == 2 ? 0 : (fsi_real)(3 * check_random(&seed) * (set == 5 && i / 3 % 10 == 0 ? 1e3 : 1));
             CHECK_OK(fsi_sph_add_boundary(&s, 400, x, vec(0, 0, 0), 0, NULL));
             CHECK_OK(fsi_sph_prepare(&s, FSI_R(1e-3)));
             ASSERT(lists_equal_brute_force(&s));
+            ASSERT_EQ(set == 5, s.bcells.wrap[0] && s.bcells.wrap[1]);
+            for (i = 0; i < n; i++)                                /* nothing to search is no range, also where the table of the walls wraps */
+                for (fsi__sph_ranges_around(&s.bcells, s.x[i], s.y[i], s.z[i], &walls); walls.n > 0; walls.n--) ASSERT(walls.at[2 * walls.n - 2] < walls.at[2 * walls.n - 1]);
             fsi_sph_free(&s);
         }
     PASS();
