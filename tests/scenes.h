@@ -1,4 +1,4 @@
-/* Twelve small scenes, one for every solver and coupling scheme, behind one door: make, step, size of the state, save, restore, drop.
+/* Fourteen small scenes, one for every solver and coupling scheme, behind one door: make, step, size of the state, save, restore, drop.
    test_trust.c runs them for determinism, snapshots, rollback and soak; golden.c prints their hashes. Include after fsi_couple.h and check.h. */
 #ifndef SCENES_H
 #define SCENES_H
@@ -104,6 +104,7 @@ static CHECK_UNUSED uint64_t scene_hash(const scene_kind *k, void *scene, void *
 
 /* ------------------------------------------------------------------------------------------------ fluids alone */
 static fsi_real scene_water(fsi_vec3 x, void *user) { (void)user; return x.x < FSI_R(0.4) ? x.y - FSI_R(0.6) : FSI_R(0.5) * (x.x - FSI_R(0.4)) + FSI_R(0.02); }
+static fsi_real scene_haze(fsi_vec3 x, void *user) { (void)user; return 1 + x.x * x.y; }
 static fsi_real scene_pool(fsi_vec3 x, void *user) { (void)user; return x.y - FSI_R(0.47); }
 
 static fsi_grid_desc scene_grid(int n, int dim, int liquid, const fsi_allocator *a) {
@@ -289,7 +290,7 @@ static fsi_result world_make(void *scene, const fsi_allocator *a) {
     int i;
     memset(&d, 0, sizeof d); memset(&f, 0, sizeof f); memset(&b, 0, sizeof b);
     d.grid = scene_grid(24, 2, 1, a);
-    d.grid.volume_correction = 1;
+    d.grid.volume_correction = 1; d.grid.smoke = 1;           /* what cells hold that a body sets free shows in the smoke */
     d.max_bodies = 2;
     if (a) f.allocator = *a;
     r = fsi_world_init(&s->world, &d);
@@ -301,6 +302,7 @@ static fsi_result world_make(void *scene, const fsi_allocator *a) {
         b.x = fsi_vec(i ? FSI_R(0.7) : FSI_R(0.3), FSI_R(0.7), 0);
         r = fsi_world_add(&s->world, &b, NULL);
     }
+    if (r >= 0) r = fsi_grid_set_field(&s->world.grid, FSI_FIELD_DENSITY, scene_haze, NULL);
     return r < 0 ? r : fsi_grid_set_field(&s->world.grid, FSI_FIELD_PHI, scene_pool, NULL);
 }
 static fsi_result world_step(void *scene) { return fsi_world_step(&((scene_world *)scene)->world, scene_hurry * FSI_R(0.005), NULL); }
@@ -513,7 +515,7 @@ typedef struct scene_meter {
     double speed;                                             /* largest speed component of grid and solids, m/s */
     double place;                                             /* sum of the heights of bodies and nodes, m: creep shows here */
     double ledger, scale;                                     /* N s, of this step; what passed between the two in it */
-    double last_fluid;                                        /* N s, momentum of the particles along y after the step before */
+    double last_fluid[3];                                     /* N s, momentum of the particles after the step before */
     int steps;
 } scene_meter;
 static double scene_most(double a, double b) { return a > b ? a : b; }
@@ -551,8 +553,11 @@ static void scene_meter_ledger(void *scene, const char *name, scene_meter *m) {
         double mass, P[3];
         fsi_sph_totals(&s->sph, &mass, P, NULL, NULL);
         m->scale = mass * 9.81 * 0.0006;
-        if (m->steps) m->ledger = fabs(P[1] - m->last_fluid + m->scale + (double)s->proxy.stats.impulse.y);
-        m->last_fluid = P[1];
+        for (k = 0; k < 3; k++) {
+            double gained = P[k] - m->last_fluid[k] + (k == 1 ? m->scale : 0);
+            if (m->steps) m->ledger = scene_most(m->ledger, fabs(gained + (double)fsi__get(s->proxy.stats.impulse, k)));
+            m->last_fluid[k] = P[k];
+        }
     }
 }
 static CHECK_UNUSED void scene_measure(const scene_kind *k, void *scene, scene_meter *m) {
