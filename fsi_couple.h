@@ -1902,7 +1902,7 @@ static double fsi__volume_below(const fsi_surface *s, fsi_vec3 n, fsi_real d) {
         if (m == 2 && count == 2) sum += (double)(x[0].x * x[1].y - x[0].y * x[1].x) / 2;
         for (k = 2; k < count; k++) sum += (double)fsi_vec_dot(x[0], fsi_vec_cross(x[k - 1], x[k])) / 6;
     }
-    return sum;
+    return fabs(sum);                                  /* inside-out surfaces enclose the same */
 }
 
 /* The liquid's surface around a solid as a plane n . x = d: least squares of phi over the free cells within two cells of the surface, in the solid's
@@ -2109,9 +2109,9 @@ static fsi_real fsi__share_grain(const fsi_interface *f, int solid, int axis, co
     double sum = 0, volume;
     int i[3], k;
     for (k = 0; k < f->dim; k++) if (root->hi[k] - root->lo[k] > f->h) return 1;
-    FSI__EACH_CELL(i, from, to) sum += (double)f->velocity[axis][fsi__face_index(f, axis, i)];
+    FSI__EACH_CELL(i, from, to) sum += fabs((double)f->velocity[axis][fsi__face_index(f, axis, i)]);
     volume = fsi__volume_below(&f->solid[solid]->surface, fsi_vec(0, 1, 0), root->hi[1] + f->h) / (double)(f->h * f->h * (f->dim == 3 ? f->h : 1));
-    return sum > volume ? (fsi_real)(fmax(volume, 0) / sum) : 1;
+    return sum > volume ? (fsi_real)(volume / sum) : 1;
 }
 
 /* Collects the shares of one solid into the list of cuts and into open[]. */
@@ -2121,7 +2121,7 @@ static int fsi__share_collect(fsi_interface *f, int solid, const int *from, cons
         fsi_real grain = fsi__share_grain(f, solid, axis, from, to);
         FSI__EACH_CELL(i, from, to) {
             size_t face = fsi__face_index(f, axis, i);
-            fsi_real share = grain * f->velocity[axis][face];
+            fsi_real share = grain * fsi__abs(f->velocity[axis][face]);          /* either orientation is solid, as in the voxel form */
             fsi_cut *cut;
             f->velocity[axis][face] = 0;
             share = share > FSI_R(0.999) ? 1 : share < FSI_R(1e-3) ? 0 : share;
@@ -3137,7 +3137,7 @@ static fsi_result fsi__second_build(fsi_couple *c) {
     for (i = 0; i < f->sides; i++) {
         const fsi_side *s = f->side + i;
         size_t at = (size_t)s->face + (s->axis > 0 ? f->faces[0] : 0) + (s->axis > 1 ? f->faces[1] : 0);
-        if (!s->shell) copy[at] = fsi__side_mu(c, s);
+        if (!s->shell && s->mass > 0) copy[at] = fsi__side_mu(c, s);          /* area fractions: the open share stays */
     }
     r = fsi_mg_update(&c->second, cell, w);
     return r < 0 ? r : FSI_OK;
@@ -3162,9 +3162,9 @@ static void fsi__schur_apply(fsi_couple *c, const fsi_real *r, fsi_real *z) {
 
 static void fsi__precondition(const fsi_real *r, fsi_real *z, void *user) {
     fsi_couple *c = (fsi_couple *)user;
-    if (c->desc.solver == FSI_COUPLE_SCHUR) { fsi__schur_apply(c, r, z); return; }
-    fsi_mg_cycle(c->grid->mg, r, z);
-    fsi__coarse_correct(c, r, z);
+    if (c->desc.solver == FSI_COUPLE_SCHUR) fsi__schur_apply(c, r, z);
+    else fsi_mg_cycle(c->grid->mg, r, z);
+    fsi__coarse_correct(c, r, z);                      /* nothing to do without felt regions */
 }
 
 static double fsi__tolerance(const fsi_couple *c) { return c->desc.tolerance > 0 ? c->desc.tolerance : c->grid->desc.tolerance; }
@@ -3230,9 +3230,9 @@ static fsi_result fsi__solve_sigma(fsi_couple *c, fsi_report *report) {
     if (!c->desc.warm_start) fsi_fill(n, 0, g->pressure);
     if (c->columns || c->bubbles) {
         d.extra.apply_fn = fsi__extra; d.extra.user = c;
-        if (c->desc.solver != FSI_COUPLE_SCHUR && !fsi__coarse_build(c)) return FSI_ERR_MEMORY;
-        r = c->desc.solver == FSI_COUPLE_SCHUR ? fsi__second_build(c) : c->desc.solver <= FSI_COUPLE_WOODBURY ? fsi__rank_build(c) : FSI_OK;
-        if (r < 0) return r;
+        if (c->desc.solver == FSI_COUPLE_SCHUR && (r = fsi__second_build(c)) < 0) return r;
+        if ((c->desc.solver != FSI_COUPLE_SCHUR || c->second.regions) && !fsi__coarse_build(c)) return FSI_ERR_MEMORY;
+        if (c->desc.solver <= FSI_COUPLE_WOODBURY && (r = fsi__rank_build(c)) < 0) return r;
         if (c->desc.solver <= FSI_COUPLE_WOODBURY) d.rank = &c->rank;
         if (c->desc.solver == FSI_COUPLE_SCHUR || c->regions) { d.precondition.apply_fn = fsi__precondition; d.precondition.user = c; }
         for (i = 0; i < n; i++) g->rhs[i] = g->cell[i] == FSI_CELL_FLUID ? g->rhs[i] : 0;
@@ -3591,6 +3591,7 @@ FSI_API fsi_result fsi_couple_solve(fsi_couple *couple, fsi_real dt, fsi_report 
     else if (c->desc.solver == FSI_COUPLE_INDEFINITE) r = fsi__solve_indefinite(c, &rep);
     else r = fsi__solve_sigma(c, &rep);
     if (r < 0) return r;
+    if (r == FSI_OK && !g->mg->fluid) r = FSI_EMPTY;
     if (c->desc.solver != FSI_COUPLE_FULL) fsi__mono_finish(c, g->pressure);
     fsi__give_impulses(c);
     fsi__ledger_end(c, &rep);

@@ -5730,6 +5730,7 @@ static fsi_result fsi__mg_loop(fsi__mg_cg *cg, fsi_report *rep, int cap) {
         if (rep->residual <= cg->limit) return FSI_OK;
         if (reason != FSI_NOT_CONVERGED && rep->residual <= fsi__mg_floor(cg)) return FSI_OK;
         if (reason == FSI_BREAKDOWN && cg->rr < before / 4) reason = FSI_OK;           /* rounding of the recurrence: once more from the truth */
+        else if (reason == FSI_BREAKDOWN && cg->mg->rank) cg->mg->rank = NULL, reason = FSI_OK;   /* columns cut off may lose definiteness (solids in one another): the cycle alone */
         else if (reason == FSI_OK && tries && cg->rr > before / 4) reason = FSI_STALLED;
         rep->restarts++;
     } while (reason == FSI_OK && ++tries < 8);
