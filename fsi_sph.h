@@ -462,7 +462,7 @@ FSI_API fsi_result fsi_tled_step(fsi_tled *t, fsi_real dt);
 FSI_API fsi_result fsi_tled_accelerate(fsi_tled *t, fsi_real dt);
 /* Stage 2: x += dt v. */
 FSI_API fsi_result fsi_tled_move(fsi_tled *t, fsi_real dt);
-/* safety * dt_critical, s. */
+/* safety * dt_critical, s: of the rest state. Elements near or beyond inversion are stiffer (FSI_CAPPED) and need a fifteenth of it or less. */
 FSI_API fsi_real fsi_tled_max_dt(const fsi_tled *t);
 /* Internal forces at the current positions into t->force (no step). */
 FSI_API fsi_result fsi_tled_forces(fsi_tled *t);
