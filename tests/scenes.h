@@ -550,12 +550,14 @@ static void scene_meter_ledger(void *scene, const char *name, scene_meter *m) {
         m->scale = (double)s->world.body[0].mass * 9.81 * 0.002;
     } else if (strcmp(name, "proxy") == 0) {                  /* no walls: the fluid gains gravity less what it gave to the plate */
         const scene_proxy *s = (const scene_proxy *)scene;
+        const fsi_vec3 J = s->proxy.stats.impulse;
+        const double given[3] = {(double)J.x, (double)J.y, (double)J.z};
         double mass, P[3];
         fsi_sph_totals(&s->sph, &mass, P, NULL, NULL);
         m->scale = mass * 9.81 * 0.0006;
         for (k = 0; k < 3; k++) {
             double gained = P[k] - m->last_fluid[k] + (k == 1 ? m->scale : 0);
-            if (m->steps) m->ledger = scene_most(m->ledger, fabs(gained + (double)fsi__get(s->proxy.stats.impulse, k)));
+            if (m->steps) m->ledger = scene_most(m->ledger, fabs(gained + given[k]));
             m->last_fluid[k] = P[k];
         }
     }
