@@ -5907,12 +5907,14 @@ static int fsi__pairs_join(fsi__pairs *p, int c) {
     if (p->kept == p->basis) return 0;
     fsi_copy(in, p->dq + (size_t)p->slot[c] * in, q);
     fsi_copy(out, p->dy + (size_t)p->slot[c] * out, y);
+    memset(p->part, 0, (size_t)p->kept * sizeof(fsi_real));
     for (pass = 0; pass < 2; pass++)
         for (i = 0; i < p->kept; i++) {
             fsi_real s = (fsi_real)fsi_dot(in, p->q + (size_t)i * in, q);           /* q -= q_i (q_i . q) */
             fsi_axpy(in, -s, p->q + (size_t)i * in, q);
-            fsi_axpy(out, -s, p->y + (size_t)i * out, y);
+            p->part[i] += s;
         }
+    for (i = 0; i < p->kept; i++) fsi_axpy(out, -p->part[i], p->y + (size_t)i * out, y);
     length = (fsi_real)fsi_norm(in, q);
     if (!(length > (fsi_real)FSI__KEEP) || !fsi_all_finite(out, y)) return 0;
     fsi_scale(in, 1 / length, q);
@@ -5929,8 +5931,6 @@ static void fsi__pairs_push(fsi__pairs *p, const fsi_real *a, const fsi_real *a0
         (fsi__round_off(in, a, a0, fsi__sqrt(FSI_REAL_EPS)) && fsi__round_off(out, b, b0, 256 * FSI_REAL_EPS))) { p->dependent++; return; }
     if (keep == k) { keep--; if (p->old > 0) p->old--; else p->current--; }
     at = (size_t)p->slot[keep];
-    memmove(p->slot + 1, p->slot, keep * sizeof *p->slot);
-    p->slot[0] = (int32_t)at;
     dq = p->dq + at * in; dy = p->dy + at * out;
     for (i = 0; i < in; i++) dq[i] = a[i] - a0[i];
     for (i = 0; i < out; i++) dy[i] = b[i] - b0[i];
@@ -5939,6 +5939,9 @@ static void fsi__pairs_push(fsi__pairs *p, const fsi_real *a, const fsi_real *a0
     if (!fsi__finite(s)) s = 0;
     fsi_scale(in, s, dq);
     fsi_scale(out, s, dy);
+    if (!fsi_all_finite(out, dy)) { p->dependent++; return; }
+    memmove(p->slot + 1, p->slot, keep * sizeof *p->slot);
+    p->slot[0] = (int32_t)at;
     for (i = 0; i < k; i++) p->G[at * k + i] = p->G[i * k + at] = FSI_REAL_MAX;
     fsi__pairs_changed(p, (size_t)p->basis + at, (size_t)p->basis + at + 1);
     p->current++;
@@ -5967,28 +5970,38 @@ static void fsi__pairs_build(fsi__pairs *p, fsi_real filter) {
             row[l] = l < p->chosen ? sum / p->L[(size_t)l * k + (size_t)l] : sum;
         }
         rest = row[p->chosen];
-        if (!(rest > filter * filter) || !fsi_all_finite((size_t)p->out, fsi__old_image(p, j))) { p->dropped[j] = 1; continue; }
+        if (!(rest > filter * filter)) { p->dropped[j] = 1; continue; }
         row[p->chosen] = fsi__sqrt(rest);
         p->choice[p->chosen++] = j;
     }
     p->used = p->kept + p->chosen;
 }
 
-/* t = R t for coefficients of the columns in use. */
-static void fsi__pairs_weigh(const fsi__pairs *p, fsi_real *t) {
-    size_t k = (size_t)p->columns;
-    fsi_real *w = t + p->kept;
+/* y += s x for short rows. */
+FSI__INLINE void fsi__row_add(int n, fsi_real s, const fsi_real *x, fsi_real *y) {
+    int i;
+    FSI__OMP(simd)
+    for (i = 0; i < n; i++) y[i] += s * x[i];
+}
+/* T = R T for count sets of coefficients of the columns in use, T[used * count] by columns in use. */
+static void fsi__pairs_weigh(const fsi__pairs *p, int count, fsi_real *T) {
+    size_t k = (size_t)p->columns, n = (size_t)count;
+    fsi_real *W = T + (size_t)p->kept * n;
     int i, j;
-    for (j = 0; j < p->chosen; j++) for (i = 0; i < p->kept; i++) w[j] -= p->C[(size_t)i * k + (size_t)fsi__old_slot(p, p->choice[j])] * t[i];
-    for (j = 0; j < p->chosen; j++) {                              /* w = (L L^T)^-1 (w - C^T t) */
-        for (i = 0; i < j; i++) w[j] -= p->L[(size_t)j * k + (size_t)i] * w[i];
-        w[j] /= p->L[(size_t)j * k + (size_t)j];
+    for (j = 0; j < p->chosen; j++) {                              /* W = (L L^T)^-1 (W - C^T T) */
+        const fsi_real *C = p->C + fsi__old_slot(p, p->choice[j]), *L = p->L + (size_t)j * k;
+        fsi_real *w = W + (size_t)j * n;
+        for (i = 0; i < p->kept; i++) fsi__row_add(count, -C[(size_t)i * k], T + (size_t)i * n, w);
+        for (i = 0; i < j; i++) fsi__row_add(count, -L[i], W + (size_t)i * n, w);
+        for (i = 0; i < count; i++) w[i] /= L[j];
     }
     for (j = p->chosen - 1; j >= 0; j--) {
-        for (i = j + 1; i < p->chosen; i++) w[j] -= p->L[(size_t)i * k + (size_t)j] * w[i];
-        w[j] /= p->L[(size_t)j * k + (size_t)j];
+        const fsi_real *C = p->C + fsi__old_slot(p, p->choice[j]), *L = p->L + (size_t)j * k;
+        fsi_real *w = W + (size_t)j * n;
+        for (i = 0; i < count; i++) w[i] /= L[j];
+        for (i = 0; i < j; i++) fsi__row_add(count, -L[i], w, W + (size_t)i * n);
+        for (i = 0; i < p->kept; i++) fsi__row_add(count, -C[(size_t)i * k], w, T + (size_t)i * n);
     }
-    for (i = 0; i < p->kept; i++) for (j = 0; j < p->chosen; j++) t[i] -= p->C[(size_t)i * k + (size_t)fsi__old_slot(p, p->choice[j])] * w[j];
 }
 
 /* y = J x from the pairs; add = 1: y += J x. */
@@ -5996,17 +6009,17 @@ static void fsi__pairs_apply(const fsi__pairs *p, const fsi_real *x, int add, fs
     int i;
     if (!add) memset(y, 0, (size_t)p->out * sizeof(fsi_real));
     for (i = 0; i < p->used; i++) p->part[i] = (fsi_real)fsi_dot((size_t)p->in, fsi__pair_input(p, i), x);
-    fsi__pairs_weigh(p, p->part);
+    fsi__pairs_weigh(p, 1, p->part);
     for (i = 0; i < p->used; i++) fsi_axpy((size_t)p->out, p->part[i], fsi__pair_image(p, i), y);
 }
 
-/* out[i * row + j * col] = product of input i of p with image j of v. */
-static void fsi__rmi_products(fsi_partitioned *c, const fsi__pairs *p, const fsi__pairs *v, size_t row, size_t col, fsi_real *out) {
+/* out[i * v->used + j] = product of input i of p with image j of v. */
+static void fsi__rmi_products(fsi_partitioned *c, const fsi__pairs *p, const fsi__pairs *v, fsi_real *out) {
     fsi_real *table = p->cross[p == &c->solid];
     int i, j;
     for (i = 0; i < p->used; i++) {
         fsi_real *at = table + (size_t)fsi__pair_number(p, i) * p->most;
-        for (j = 0; j < v->used; j++) out[(size_t)i * row + (size_t)j * col] = fsi__once(at + fsi__pair_number(v, j), p->in, fsi__pair_input(p, i), fsi__pair_image(v, j));
+        for (j = 0; j < v->used; j++) *out++ = fsi__once(at + fsi__pair_number(v, j), p->in, fsi__pair_input(p, i), fsi__pair_image(v, j));
     }
 }
 /* Product of inputs i and j, i <= j: the inverse of R, known from the choice of columns. */
@@ -6017,33 +6030,31 @@ static fsi_real fsi__pairs_gram(const fsi__pairs *p, int i, int j) {
     return i < p->kept ? p->C[(size_t)i * k + sj] : p->G[sj * k + (size_t)fsi__old_slot(p, p->choice[i - p->kept])];
 }
 
-/* x solves (I - A B) x = rhs, where A maps p->X (or X->p) and B back. With the columns D and images Y of each and b = R_B D_B^T x:
-   (R_B^-1 - D_B^T Y_A R_A D_A^T Y_B) b = D_B^T rhs, x = rhs + A Y_B b. */
-static int fsi__rmi_solve(fsi_partitioned *c, const fsi__pairs *A, const fsi__pairs *B, const fsi_real *rhs, fsi_real *x) {
-    int ka = A->used, kb = B->used, i, j, l;
-    size_t na = (size_t)A->out, nb = (size_t)B->out, sa = (size_t)ka, sb = (size_t)kb;    /* x has length na = B->in */
-    fsi_real *M = c->small, *AB = M + sb * sb, *BA = AB + sa * sb, *z = BA + sa * sb, *t = c->work + 2 * (size_t)(c->n + c->m);
-    fsi_copy(na, rhs, x);
+/* d solves (I - A B) d = r, where A maps p->X (or X->p) and B back. With the columns D and images Y of each and b = R_B D_B^T d:
+   (R_B^-1 - D_B^T Y_A N) b = D_B^T r, d = r + Y_A N b, N = R_A D_A^T Y_B. */
+static int fsi__rmi_solve(fsi_partitioned *c, const fsi__pairs *A, const fsi__pairs *B, const fsi_real *r, fsi_real *d) {
+    int ka = A->used, kb = B->used, i, j;
+    size_t n = (size_t)A->out, sa = (size_t)ka, sb = (size_t)kb;    /* d has length n = B->in */
+    fsi_real *M = c->small, *N = M + sb * sb, *BA = N + sa * sb, *b = BA + sa * sb;
+    fsi_copy(n, r, d);
     if (!ka || !kb) return 1;
-    fsi__rmi_products(c, A, B, 1, sa, AB);
-    fsi__rmi_products(c, B, A, sa, 1, BA);
-    for (j = 0; j < kb; j++) {
-        fsi_real *v = AB + (size_t)j * sa;
-        fsi__pairs_weigh(A, v);
-        for (i = 0; i < kb; i++) {
-            const fsi_real *u = BA + (size_t)i * sa;
-            fsi_real sum = i <= j ? fsi__pairs_gram(B, i, j) : fsi__pairs_gram(B, j, i);
-            for (l = 0; l < ka; l++) sum -= u[l] * v[l];
-            M[(size_t)i * sb + (size_t)j] = sum;
-        }
-        z[j] = (fsi_real)fsi_dot(na, fsi__pair_input(B, j), rhs);
+    fsi__rmi_products(c, A, B, N);
+    fsi__rmi_products(c, B, A, BA);
+    fsi__pairs_weigh(A, kb, N);
+    for (i = 0; i < kb; i++) {
+        fsi_real *row = M + (size_t)i * sb;
+        for (j = 0; j < kb; j++) row[j] = i <= j ? fsi__pairs_gram(B, i, j) : fsi__pairs_gram(B, j, i);
+        for (j = 0; j < ka; j++) fsi__row_add(kb, -BA[(size_t)i * sa + (size_t)j], N + (size_t)j * sb, row);
+        b[i] = (fsi_real)fsi_dot(n, fsi__pair_input(B, i), r);
     }
     if (fsi_dense_lu(kb, M, c->pivot) != FSI_OK) return 0;
-    fsi_dense_lu_solve(kb, M, c->pivot, z);
-    memset(t, 0, nb * sizeof(fsi_real));
-    for (j = 0; j < kb; j++) fsi_axpy(nb, z[j], fsi__pair_image(B, j), t);      /* t = B x */
-    fsi__pairs_apply(A, t, 1, x);                                 /* x = rhs + A t */
-    return fsi_all_finite(na, x);
+    fsi_dense_lu_solve(kb, M, c->pivot, b);
+    for (i = 0; i < ka; i++) {
+        fsi_real s = 0;
+        for (j = 0; j < kb; j++) s += N[(size_t)i * sb + (size_t)j] * b[j];
+        fsi_axpy(n, s, fsi__pair_image(A, i), d);
+    }
+    return fsi_all_finite(n, d);
 }
 
 typedef struct fsi__rmi_op { const fsi__pairs *A, *B; fsi_real *t; } fsi__rmi_op;
@@ -6072,17 +6083,19 @@ static int fsi__rmi_gmres(fsi_partitioned *c, const fsi__pairs *A, const fsi__pa
     return r >= 0 && r != FSI_BREAKDOWN && fsi_all_finite((size_t)A->out, x);
 }
 
-/* Unknown of the reduced monolithic model before the next call of one solver.  own: the solver about to be called (its last pair in -> out),
-   other: the one whose output it takes.  Eq. (6), own = fluid: (I - S_p F_X) X = X_S + S_p (p_F - p_S - F_X X_F), and (7) with the roles changed. */
-static int fsi__rmi_predict(fsi_partitioned *c, const fsi__pairs *own, const fsi__pairs *other, const fsi_real *own_in, const fsi_real *own_out,
-                                const fsi_real *other_in, const fsi_real *other_out, fsi_real *x) {
-    fsi_real *t = c->work, *rhs = c->work + c->n + c->m;
+/* Residual of the reduced monolithic model at the last input of one solver, in -> out, whose output the other takes, from -> to: r = to - in + J (out - from). */
+static void fsi__rmi_residual(fsi_partitioned *c, const fsi__pairs *other, const fsi_real *in, const fsi_real *out, const fsi_real *from, const fsi_real *to, fsi_real *r) {
     int i;
-    fsi__pairs_apply(own, own_in, 0, t);
-    for (i = 0; i < own->out; i++) t[i] = own_out[i] - other_in[i] - t[i];
-    fsi_copy((size_t)other->out, other_out, rhs);
-    fsi__pairs_apply(other, t, 1, rhs);
-    return c->desc.gmres ? fsi__rmi_gmres(c, other, own, rhs, x) : fsi__rmi_solve(c, other, own, rhs, x);
+    for (i = 0; i < other->out; i++) r[i] = to[i] - in[i];
+    for (i = 0; i < other->in; i++) c->work[i] = out[i] - from[i];
+    fsi__pairs_apply(other, c->work, 1, r);
+}
+/* in += d, the root of that model: (I - J J_own) d = r. Eq. (6) with own = fluid, (7) with own = solid, less what holds at the last input. */
+static int fsi__rmi_predict(fsi_partitioned *c, const fsi__pairs *own, const fsi__pairs *other, const fsi_real *r, fsi_real *in) {
+    fsi_real *d = c->work + c->n + c->m;
+    int i, done = c->desc.gmres ? fsi__rmi_gmres(c, other, own, r, d) : fsi__rmi_solve(c, other, own, r, d);
+    for (i = 0; done && i < own->in; i++) in[i] += d[i];
+    return done;
 }
 
 static double fsi__partitioned_clock(const fsi_partitioned *c) { return c->desc.clock_fn ? c->desc.clock_fn(c->desc.clock_user) : 0; }
@@ -6120,9 +6133,10 @@ static fsi_result fsi__call_pair(fsi_partitioned *c, fsi__exchange *e) {
         fsi__pairs_push(&c->fluid, c->xf, c->xf0, c->pf, c->pf0);
         fsi__pairs_build(&c->fluid, c->desc.filter);
         if (e->k > 1 || c->solid.used > 0) {                       /* eq. (7); the second start-up pair of Algorithm 1 takes p_F */
+            fsi_real *r = c->work + 3 * (n + m);
+            fsi__rmi_residual(c, &c->fluid, c->ps0, c->xs0, c->xf, c->pf, r);
             fsi_copy((size_t)m, c->ps0, c->ps);
-            if (fsi__rmi_predict(c, &c->solid, &c->fluid, c->ps0, c->xs0, c->xf, c->pf, c->work + 3 * (n + m)))
-                fsi_copy((size_t)m, c->work + 3 * (n + m), c->ps), e->exact = 0;
+            if (fsi__rmi_predict(c, &c->solid, &c->fluid, r, c->ps)) e->exact = 0;
             else fsi_copy((size_t)m, c->pf, c->ps), e->dropped++;
         }
     } else if (reduced && (c->has_load || c->desc.gentle) && c->desc.start < 1) {   /* mild start from the load of the last step, or from none */
@@ -6143,11 +6157,8 @@ static fsi_result fsi__call_pair(fsi_partitioned *c, fsi__exchange *e) {
 /* r = S(p_F) - X_F: exact, or estimated through the reduced solid X_S - X_F + S_p (p_F - p_S). */
 static void fsi__residual(fsi_partitioned *c, fsi__exchange *e) {
     int i;
-    for (i = 0; i < c->n; i++) c->r[i] = c->xs[i] - c->xf[i];
-    if (!e->exact) {
-        for (i = 0; i < c->m; i++) c->work[i] = c->pf[i] - c->ps[i];
-        fsi__pairs_apply(&c->solid, c->work, 1, c->r);
-    }
+    if (e->exact) for (i = 0; i < c->n; i++) c->r[i] = c->xs[i] - c->xf[i];
+    else fsi__rmi_residual(c, &c->solid, c->xf, c->pf, c->ps, c->xs, c->r);
     e->norm = fsi__node_norm(c->n, c->desc.group, c->r);
 }
 
@@ -6169,7 +6180,6 @@ static fsi_result fsi__final_solve(fsi_partitioned *c, fsi__exchange *e) {
 /* The next X_F: under-relaxed, Aitken, or eq. (6). */
 static void fsi__next_input(fsi_partitioned *c, fsi__exchange *e) {
     size_t n = (size_t)c->n;
-    fsi_real *next = c->work + 3 * (c->n + c->m);
     fsi_real omega = c->desc.omega;
     size_t i;
     if (c->desc.scheme == FSI_SCHEME_AITKEN && e->k > 1) {         /* omega' = -omega r0.(r - r0) / |r - r0|^2 */
@@ -6191,7 +6201,7 @@ static void fsi__next_input(fsi_partitioned *c, fsi__exchange *e) {
         else {
             fsi__pairs_build(&c->solid, c->desc.filter);
             fsi__pairs_build(&c->fluid, c->desc.filter);
-            if (fsi__rmi_predict(c, &c->fluid, &c->solid, c->xf, c->pf, c->ps, c->xs, next)) { fsi_copy(n, next, c->xf); return; }
+            if (fsi__rmi_predict(c, &c->fluid, &c->solid, c->r, c->xf)) return;
             e->dropped++;
             omega = c->desc.start;
         }

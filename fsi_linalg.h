@@ -1357,7 +1357,12 @@ FSI_API double fsi_norm(size_t n, const fsi_real *a) {
 
 FSI_API void fsi_axpy(size_t n, fsi_real s, const fsi_real *x, fsi_real *y) {
     ptrdiff_t i, m = (ptrdiff_t)n;
-    FSI__OMP(parallel for schedule(static) if (m > FSI__GRAIN))
+    if (m <= FSI__GRAIN) {                             /* entering a parallel region costs as much as some hundred entries */
+        FSI__OMP(simd)
+        for (i = 0; i < m; i++) y[i] += s * x[i];
+        return;
+    }
+    FSI__OMP(parallel for simd schedule(static))
     for (i = 0; i < m; i++) y[i] += s * x[i];
 }
 
