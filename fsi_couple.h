@@ -728,8 +728,8 @@ FSI_API fsi_result fsi_boundary_project(const fsi_boundary_faces *b, fsi_real dt
 
    Closed regions (boundary pressure projection, XPM section 6): the fluid makes the solids' velocities compatible and tells by which pressure.
    The paper hands that pressure p0 to the solid and forgets it, so it vanishes when the solid obeys and the fixed point is not the coupled
-   solution. Here the region's pressure pi is carried along, pi' = pi + p0, and p0 = 0 is part of convergence. A scene's step does better: its
-   solids find the pi for which their answer is compatible, in every call, so X and p only have to agree on compatible motion. */
+   solution. Here the region's pressure pi is carried along, pi' = pi + p0, and p0 = 0 is part of convergence. fsi_closed_regions does better (a scene's
+   step uses it): the solids find the pi for which their answer is compatible, in every call, so X and p only have to agree on compatible motion. */
 /* Solids as given to detect, and their doubles under X; velocities before the solve. */
 typedef struct fsi__follow { fsi_coupled *const *given; fsi_coupled **list, *copy; fsi_real *x, *u[3], *plus[3]; void *block; size_t size; } fsi__follow;
 typedef struct fsi_fluid_box {
@@ -830,6 +830,23 @@ FSI_API fsi_result fsi_embedded_begin(fsi_embedded *e);
 FSI_API fsi_result fsi_embedded_respond(void *embedded, fsi_real dt, const fsi_real *impulse, fsi_real *v);
 FSI_API void fsi_embedded_free(fsi_embedded *e);
 
+/* Closed regions for every scheme: a door around the solids' door, ours or anybody's with the same X and p, that answers with compatible motion.
+   fsi_closed_regions_begin after fsi_fluid_box_begin; then the fluid's door and this one go to fsi_partitioned_step. An iteration calls the solids twice,
+   and the first of a step once more per region. */
+typedef struct fsi_closed_regions {
+    fsi_fluid_box *fluid;     /* the caller's, begun, with bpp = 1 */
+    fsi_blackbox solid;       /* the solids' door */
+    fsi_partitioned *scheme;  /* the caller's: the one that will do the step */
+    fsi_allocator allocator;  /* zero = malloc */
+    fsi_real *work; size_t room; int known; /* private: load, answer, pi, flux, K and its factor; K is measured */
+} fsi_closed_regions;
+/* *door: what to give to fsi_partitioned_step; the solids' own where no region is closed. Allocates only when regions or solids outgrew the room. */
+FSI_API fsi_result fsi_closed_regions_begin(fsi_closed_regions *c, fsi_blackbox *door);
+/* After fsi_partitioned_step: p[n] becomes the load that the solids got, pressures of the regions included; the next step starts from it. */
+FSI_API void fsi_closed_regions_finish(fsi_closed_regions *c, fsi_real *p);
+/* Frees its memory; safe on a zeroed struct and twice. */
+FSI_API void fsi_closed_regions_free(fsi_closed_regions *c);
+
 /* A whole partitioned step for a grid and solids: detect, advect, exchange until they agree, move. */
 typedef struct fsi_partitioned_scene {
     fsi_grid *grid;
@@ -843,7 +860,7 @@ typedef struct fsi_partitioned_scene {
     fsi_result (*move_fn)(void *user, fsi_real dt);
     void *user;
     fsi_real *x, *p, *seen; size_t room; /* private: [room] X, load, X that the geometry was found at */
-    fsi_real *closed; size_t closed_room; int closed_known; /* private: closed regions */
+    fsi_closed_regions closed; /* private */
     fsi_allocator allocator;
 } fsi_partitioned_scene;
 FSI_API fsi_result fsi_partitioned_scene_step(fsi_partitioned_scene *s, fsi_real dt, fsi_report *report);
@@ -7077,18 +7094,9 @@ static fsi_result fsi__scene_room(fsi_partitioned_scene *s) {
 /* ---- Closed regions. Handed to and fro like the rest, a region's pressure is slow to find: the solid obeys p0 by the ratio of dual to own mass, less for every
    bit of added mass (docs/xpm.md). So every scheme sees solids that keep the volumes themselves: their load is in + G pi with the m pressures pi for which the
    answer is compatible, by the m x m matrix of their answers to one pressure each. All motion is then compatible, and the scheme has only that to agree on. */
-static fsi_real *fsi__compatible_room(fsi_partitioned_scene *s) {                        /* [n] load, [n] answer, [m] pi, [m] flux, [2 m m] K and its factor */
-    size_t n = (size_t)s->fluid.n, m = (size_t)s->fluid.regions, need = 2 * n + 2 * m + 2 * m * m;
-    if (need > s->closed_room) {
-        fsi_free(&s->allocator, s->closed, s->closed_room * sizeof(fsi_real));
-        s->closed = (fsi_real *)fsi_alloc(&s->allocator, need * sizeof(fsi_real));
-        s->closed_room = s->closed ? need : 0;
-    }
-    return s->closed;
-}
 /* The solid's answer to load + G pi, and by how much its motion is incompatible: p0 as an X entry, m. */
-static fsi_result fsi__compatible_answer(fsi_partitioned_scene *s, const fsi_real *in, const fsi_real *pi, fsi_real *load, fsi_real *out, fsi_real *flux) {
-    fsi_fluid_box *b = &s->fluid;
+static fsi_result fsi__compatible_answer(fsi_closed_regions *c, const fsi_real *in, const fsi_real *pi, fsi_real *load, fsi_real *out, fsi_real *flux) {
+    fsi_fluid_box *b = c->fluid;
     fsi_real per_region = fsi__fluid_box_per_region(b);
     fsi_result r;
     int i;
@@ -7098,55 +7106,74 @@ static fsi_result fsi__compatible_answer(fsi_partitioned_scene *s, const fsi_rea
     }
     fsi_copy((size_t)b->n, in, load);
     fsi__fluid_box_hand(b, load);
-    if ((r = fsi__solid_box_solve(&s->solids, load, out)) < 0) return r;
+    if (c->solid.restore_fn && (r = c->solid.restore_fn(c->solid.user)) < 0) return r;
+    if ((r = c->solid.solve_fn(c->solid.user, load, out)) < 0) return r;
     if (!fsi_all_finite((size_t)b->n, out)) return FSI_ERR_NUMERIC;
     (void)fsi__fluid_box_sides(b, out);
     for (i = 0; i < b->regions; i++) flux[i] = -b->p0[i] * b->stiff[i] / per_region;     /* C^T v less what is injected */
     return FSI_OK;
 }
 static fsi_result fsi__compatible_solve(void *user, const fsi_real *in, fsi_real *out) {
-    fsi_partitioned_scene *s = (fsi_partitioned_scene *)user;
-    size_t n = (size_t)s->fluid.n, m = (size_t)s->fluid.regions, i, j;
-    fsi_real *load = s->closed, *other = load + n, *pi = other + n, *flux = pi + m, *K = flux + m, *L = K + m * m, unit = s->fluid.grid->h / 64, most;
-    fsi_result r = fsi__compatible_answer(s, in, pi, load, out, flux);
+    fsi_closed_regions *c = (fsi_closed_regions *)user;
+    fsi_fluid_box *b = c->fluid;
+    size_t n = (size_t)b->n, m = (size_t)b->regions, i, j;
+    fsi_real *load = c->work, *other = load + n, *pi = other + n, *flux = pi + m, *K = flux + m, *L = K + m * m, unit = b->grid->h / 64, most;
+    fsi_result r = fsi__compatible_answer(c, in, pi, load, out, flux);
     int round;
-    for (j = 0; r >= 0 && j < m && !s->closed_known; j++) {                              /* columns of K = C^T S_p G */
+    for (j = 0; r >= 0 && j < m && !c->known; j++) {                                     /* columns of K = C^T S_p G */
         pi[j] += unit;
-        r = fsi__compatible_answer(s, in, pi, load, other, L);
+        r = fsi__compatible_answer(c, in, pi, load, other, L);
         pi[j] -= unit;
         for (i = 0; i < m; i++) K[i * m + j] = (L[i] - flux[i]) / unit;
-        if (!(K[j * m + j] > 4096 * FSI_REAL_EPS * s->fluid.stiff[j])) K[j * m + j] = 0;        /* round-off: this region's pressure moves nobody */
+        if (!(K[j * m + j] > 4096 * FSI_REAL_EPS * b->stiff[j])) K[j * m + j] = 0;       /* round-off: this region's pressure moves nobody */
     }
-    s->closed_known = 1;
+    c->known = 1;
     for (round = 0; r >= 0; round++) {
-        for (most = 0, i = 0; i < m; i++) if (s->fluid.stiff[i] > 0 && fsi__abs(flux[i]) > most * s->fluid.stiff[i]) most = fsi__abs(flux[i]) / s->fluid.stiff[i];
-        if (round && (round == 4 || most <= s->scheme->desc.tolerance / 100)) break;
+        for (most = 0, i = 0; i < m; i++) if (b->stiff[i] > 0 && fsi__abs(flux[i]) > most * b->stiff[i]) most = fsi__abs(flux[i]) / b->stiff[i];
+        if (round && (round == 4 || most <= c->scheme->desc.tolerance / 100)) break;
         for (i = 0; i < m; i++) for (j = 0; j < m; j++) L[i * m + j] = K[i * m + i] > 0 && K[j * m + j] > 0 ? (K[i * m + j] + K[j * m + i]) / 2 : 0;
         fsi__semidefinite_solve((int)m, L, flux);
         for (i = 0; i < m; i++) pi[i] -= flux[i];
-        r = fsi__compatible_answer(s, in, pi, load, out, flux);
+        r = fsi__compatible_answer(c, in, pi, load, out, flux);
     }
-    (void)fsi__fluid_box_sides(&s->fluid, s->scheme->xf);                                /* what the fluid was told stays its last solve */
-    for (i = n - m; i < n; i++) out[i] = s->scheme->xf[i];
+    (void)fsi__fluid_box_sides(b, c->scheme->xf);                                        /* what the fluid was told stays its last solve */
+    for (i = n - m; i < n; i++) out[i] = c->scheme->xf[i];
     return r;
 }
-/* The solid's door as the scheme needs it. */
-static fsi_result fsi__scene_solid(fsi_partitioned_scene *s, fsi_blackbox *door) {
-    *door = fsi_solid_box_door(&s->solids);
-    if (!s->fluid.regions || !s->fluid.bpp) return FSI_OK;
-    if (!fsi__compatible_room(s)) return FSI_ERR_MEMORY;
-    memset(s->closed + 2 * s->fluid.n, 0, (size_t)s->fluid.regions * sizeof(fsi_real));
-    s->closed_known = 0;
-    door->solve_fn = fsi__compatible_solve; door->user = s;
+static fsi_result fsi__compatible_save(void *user) {
+    fsi_closed_regions *c = (fsi_closed_regions *)user;
+    return c->solid.save_fn ? c->solid.save_fn(c->solid.user) : FSI_OK;
+}
+
+FSI_API fsi_result fsi_closed_regions_begin(fsi_closed_regions *c, fsi_blackbox *door) {
+    size_t n, m, need;
+    if (!c || !door || !c->fluid || !c->fluid->block || !c->scheme || !c->solid.solve_fn) return FSI_ERR_ARGUMENT;
+    *door = c->solid;
+    if (!c->fluid->regions || !c->fluid->bpp) return FSI_OK;
+    n = (size_t)c->fluid->n; m = (size_t)c->fluid->regions; need = 2 * n + 2 * m + 2 * m * m;
+    if (need > c->room) {
+        fsi_closed_regions_free(c);
+        if (!(c->work = (fsi_real *)fsi_alloc(&c->allocator, need * sizeof(fsi_real)))) return FSI_ERR_MEMORY;
+        c->room = need;
+    }
+    memset(c->work + 2 * n, 0, m * sizeof(fsi_real));
+    c->known = 0;
+    door->solve_fn = fsi__compatible_solve; door->save_fn = fsi__compatible_save; door->restore_fn = NULL; door->user = c;
     return FSI_OK;
 }
-/* What the solid got in the end is the load of the step. */
-static void fsi__scene_load(fsi_partitioned_scene *s, const fsi_blackbox *door) {
-    int i;
-    if (door->solve_fn != fsi__compatible_solve) return;
-    fsi_copy((size_t)s->fluid.n, s->closed, s->p);
-    for (i = 0; i < s->fluid.regions; i++) s->p[s->fluid.dof + i] += s->closed[2 * s->fluid.n + i];
-    fsi_copy((size_t)s->fluid.n, s->p, s->scheme->p_last);
+FSI_API void fsi_closed_regions_finish(fsi_closed_regions *c, fsi_real *p) {
+    size_t i, n, m;
+    if (!c->fluid->regions || !c->fluid->bpp) return;
+    n = (size_t)c->fluid->n; m = (size_t)c->fluid->regions;
+    fsi_copy(n, c->work, p);
+    for (i = 0; i < m; i++) p[n - m + i] += c->work[2 * n + i];
+    fsi_copy(n, p, c->scheme->p_last);
+}
+FSI_API void fsi_closed_regions_free(fsi_closed_regions *c) {
+    if (!c) return;
+    fsi_free(&c->allocator, c->work, c->room * sizeof(fsi_real));
+    c->work = NULL;
+    c->room = 0;
 }
 /* Design's line 4: the exchange; where the geometry follows, again at the place that came out, until it stays. */
 static fsi_result fsi__scene_exchange(fsi_partitioned_scene *s, fsi_report *report) {
@@ -7155,6 +7182,7 @@ static fsi_result fsi__scene_exchange(fsi_partitioned_scene *s, fsi_report *repo
     fsi_result r;
     int round, i;
     memset(&all, 0, sizeof all);
+    s->closed.fluid = &s->fluid; s->closed.solid = fsi_solid_box_door(&s->solids); s->closed.scheme = s->scheme; s->closed.allocator = s->allocator;
     for (round = 0;; round++) {
         if (s->fluid.follow) {
             fsi_copy((size_t)s->fluid.dof, s->x, s->seen);
@@ -7162,13 +7190,13 @@ static fsi_result fsi__scene_exchange(fsi_partitioned_scene *s, fsi_report *repo
         }
         if ((r = fsi__scene_room(s)) < 0) return r;
         if (s->fluid.n > s->scheme->desc.n) return FSI_ERR_SIZE;
-        if ((r = fsi__scene_solid(s, &solid)) < 0) return r;
+        if ((r = fsi_closed_regions_begin(&s->closed, &solid)) < 0) return r;
         r = fsi_partitioned_step(s->scheme, s->fluid.n, s->fluid.n, &fluid, &solid, s->x, s->p, &one);
         one.iterations += all.iterations; one.restarts += all.restarts;
         if (round) one.residual_start = all.residual_start;
         all = one;
         if (report) *report = all, report->regions = s->fluid.regions;
-        if (r >= 0) fsi__scene_load(s, &solid);
+        if (r >= 0) fsi_closed_regions_finish(&s->closed, s->p);
         if (r < 0 || !s->fluid.follow) return r;
         for (i = 0; i < s->fluid.dof; i++) s->p[i] = s->x[i] - s->seen[i];
         s->fluid.lag = (double)fsi__node_norm(s->fluid.dof, s->scheme->desc.group, s->p);
@@ -7206,9 +7234,9 @@ FSI_API void fsi_partitioned_scene_free(fsi_partitioned_scene *s) {
     fsi_fluid_box_free(&s->fluid);
     fsi_solid_box_free(&s->solids);
     fsi_free(&s->allocator, s->x, 3 * s->room * sizeof(fsi_real));
-    fsi_free(&s->allocator, s->closed, s->closed_room * sizeof(fsi_real));
-    s->x = s->p = s->seen = s->closed = NULL;
-    s->room = s->closed_room = 0;
+    fsi_closed_regions_free(&s->closed);
+    s->x = s->p = s->seen = NULL;
+    s->room = 0;
 }
 
 typedef struct fsi__world_boxes { fsi_world *w; fsi_partitioned_scene *s; } fsi__world_boxes;
