@@ -6150,10 +6150,10 @@ static fsi_result fsi__call_pair(fsi_partitioned *c, fsi__exchange *e) {
         fsi__pairs_push(&c->fluid, c->xf, c->xf0, c->pf, c->pf0);
         fsi__pairs_build(&c->fluid, c->desc.filter);
         if (e->k > 1 || c->solid.used > 0) {                       /* eq. (7); the second start-up pair of Algorithm 1 takes p_F */
-            fsi_real *r = c->work + 3 * (n + m);
-            fsi__rmi_residual(c, &c->fluid, c->ps0, c->xs0, c->xf, c->pf, r);
+            fsi_real *gap = c->work + 3 * (n + m);
+            fsi__rmi_residual(c, &c->fluid, c->ps0, c->xs0, c->xf, c->pf, gap);
             fsi_copy((size_t)m, c->ps0, c->ps);
-            if (fsi__rmi_predict(c, &c->solid, &c->fluid, r, c->ps)) e->exact = 0;
+            if (fsi__rmi_predict(c, &c->solid, &c->fluid, gap, c->ps)) e->exact = 0;
             else fsi_copy((size_t)m, c->pf, c->ps), e->dropped++;
         }
     } else if (reduced && (c->has_load || c->desc.gentle) && c->desc.start < 1) {   /* mild start from the load of the last step, or from none */
