@@ -194,8 +194,9 @@ static void report_tled(const char *name, fsi_tled_material material, int nx, in
 
 int main(int argc, char **argv) {
     static const int size[4] = {22, 34, 58, 100};          /* 10,648  39,304  195,112  1,000,000 particles */
-    int quick = argc > 2 && !strcmp(argv[2], "quick"), k;
+    int quick = argc > 2 && !strcmp(argv[2], "quick"), k, round;
     double low = 1e9, high = 0, yard[3];
+    result best[4];
     if (argc > 1) tag = argv[1];
     use_threads(2);
     yard[2] = laplacian_ms();
@@ -208,17 +209,19 @@ int main(int argc, char **argv) {
     report("dfsph_40k", FSI_SPH_DFSPH, 34, 20, 80, 56.8, 0);
     report("wcsph_200k", FSI_SPH_WCSPH, 58, 3, 12, 257, 148);
     use_threads(2);
+    for (round = 0; round < 3 && !quick; round++)          /* sizes in turn, the best of three each: what else the machine does comes and goes */
+        for (k = 0; k < 4; k++) {
+            result r;
+            if (!measure(FSI_SPH_WCSPH, size[k], 3, k < 2 ? 60 : k < 3 ? 12 : 7, &r)) { printf("bench %swcsph_flatness failed\n", tag); return 1; }
+            r.middle *= 1e6 / pow(size[k], 3);
+            if (round == 0 || r.middle < best[k].middle) best[k] = r;
+        }
     for (k = 0; k < 4 && !quick; k++) {
         char name[64];
-        int n = size[k] * size[k] * size[k];
-        result r;
-        if (!measure(FSI_SPH_WCSPH, size[k], 3, k < 2 ? 60 : k < 3 ? 12 : 7, &r)) { printf("bench %swcsph_ns_per_particle_%d failed\n", tag, n); continue; }
-        r.middle *= 1e6 / (double)n;
-        snprintf(name, sizeof name, "wcsph_ns_per_particle_%d", n);
-        line(name, "", r.middle, "ns"); line(name, "_bytes", r.bytes, "bytes/particle");
-        if (r.middle < low) low = r.middle;
-        if (r.middle > high) high = r.middle;
-        fflush(stdout);
+        snprintf(name, sizeof name, "wcsph_ns_per_particle_%d", size[k] * size[k] * size[k]);
+        line(name, "", best[k].middle, "ns"); line(name, "_bytes", best[k].bytes, "bytes/particle");
+        low = fmin(low, best[k].middle);
+        high = fmax(high, best[k].middle);
     }
     if (!quick) line("wcsph_flatness", "", high / low, "x");
     report_tled("tled_15k", FSI_TLED_NEARLY, 49, 10, 5);

@@ -81,6 +81,7 @@ int main(int argc, char **argv) {
     ex_result("end_speed", "%.4f", last);                      /* of the fastest one, m/s */
     ex_result("end_speed_mean", "%.4f", mean);
     ex_result("at_rest", "%d", last < 0.05 && mean < 0.01);
+    ex_result("water_speed", "%.3f", w.grid.stats.max_speed);          /* largest anywhere, also in the last pockets between the bodies */
     ex_result("overlap_cells", "%.3f", deepest / (double)w.grid.h);    /* deepest contact met */
     ex_result("below_floor_cells", "%.3f", fmax(0, -low / (double)w.grid.h));
     ex_result("contacts", "%d", s.contacts.count);

@@ -163,13 +163,13 @@ static fsi_result bodies_make(void *scene, const fsi_allocator *a) {
     if (a) d.allocator = f.allocator = *a;
     d.dim = 3; d.max_bodies = 8; d.max_joints = 2; d.gravity = fsi_vec(0, FSI_R(-9.81), 0);
     r = fsi_solids_init(&s->world, &d);
-    f.kind = FSI_SHAPE_BOX; f.half = fsi_vec(2, FSI_R(0.5), 2);
+    f.kind = FSI_SHAPE_ROOM; f.half = fsi_vec(2, 2, 2);       /* walls: on an open floor the ball rolls to the edge and falls for ever */
     if (r >= 0) r = fsi_shape_init(&s->floor, &f);
-    f.half = fsi_vec(FSI_R(0.1), FSI_R(0.08), FSI_R(0.12));
+    f.kind = FSI_SHAPE_BOX; f.half = fsi_vec(FSI_R(0.1), FSI_R(0.08), FSI_R(0.12));
     if (r >= 0) r = fsi_shape_init(&s->box, &f);
     f.kind = FSI_SHAPE_SPHERE; f.radius = FSI_R(0.1);
     if (r >= 0) r = fsi_shape_init(&s->ball, &f);
-    b.shape = &s->floor; b.x = fsi_vec(0, FSI_R(-0.5), 0); b.kind = FSI_RIGID_FIXED; b.friction = FSI_R(0.4);
+    b.shape = &s->floor; b.x = fsi_vec(0, 2, 0); b.kind = FSI_RIGID_FIXED; b.friction = FSI_R(0.4);
     if (r >= 0) r = fsi_solids_add(&s->world, &b, NULL);
     b.kind = FSI_RIGID_DYNAMIC; b.density = 500 * scene_weight;
     for (i = 0; i < 6 && r >= 0; i++) {

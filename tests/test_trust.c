@@ -156,7 +156,7 @@ static fsi_result soak(const scene_kind *k, void *scene, int steps, soak_log *lo
         log->ledger_sum += m.ledger;
         log->scale += m.scale;
         if (2 * j >= steps) log->speed = scene_most(log->speed, m.speed);
-        if (!(m.speed < 1e4)) { printf("\n  %s: %g m/s in step %d", k->name, m.speed, j); return FSI_ERR_NUMERIC; }
+        if (!(m.speed < 1e3)) { printf("\n  %s: %g m/s in step %d", k->name, m.speed, j); return FSI_ERR_NUMERIC; }
     }
     log->place = fabs(m.place - log->place);
     return r;
