@@ -145,6 +145,9 @@
 #define fsi_soft_responder_free fsi_soft_responder_free_f32
 #define fsi_partitioned_scene_step fsi_partitioned_scene_step_f32
 #define fsi_partitioned_scene_free fsi_partitioned_scene_free_f32
+#define fsi_closed_regions_begin fsi_closed_regions_begin_f32
+#define fsi_closed_regions_finish fsi_closed_regions_finish_f32
+#define fsi_closed_regions_free fsi_closed_regions_free_f32
 #define fsi_world_exchange fsi_world_exchange_f32
 #define fsi_embedded_begin fsi_embedded_begin_f32
 #define fsi_embedded_respond fsi_embedded_respond_f32
@@ -682,6 +685,7 @@ typedef struct fsi_partitioned {
     fsi__pairs fluid, solid;
     fsi_real *xs, *pf, *ps;            /* X_S p_F p_S */
     fsi_real *xf0, *xs0, *pf0, *ps0;   /* of the pair before */
+    fsi_real *xfb, *xsb, *pfb, *psb;   /* of the pair with the smallest residual in this step */
     fsi_real *r, *r0, *p_last;         /* residual, the one before, load of the last step */
     fsi_real *small, *work;            /* k x k system, vectors of length n + m */
     int32_t *pivot;
@@ -5745,6 +5749,8 @@ static void fsi__partitioned_layout(fsi_partitioned *c, fsi_arena *a) {
     FSI__REALS(c->xf0, a, n); FSI__REALS(c->xs0, a, n);
     FSI__REALS(c->pf, a, m); FSI__REALS(c->ps, a, m);
     FSI__REALS(c->pf0, a, m); FSI__REALS(c->ps0, a, m);
+    FSI__REALS(c->xfb, a, n); FSI__REALS(c->xsb, a, n);
+    FSI__REALS(c->pfb, a, m); FSI__REALS(c->psb, a, m);
     FSI__REALS(c->r, a, n); FSI__REALS(c->r0, a, n);
     FSI__REALS(c->small, a, 3 * most * most + most);
     for (i = 0; i < 2; i++) f->cross[i] = FSI__REALS(s->cross[i], a, most * most);
@@ -6100,14 +6106,14 @@ static int fsi__rmi_gmres(fsi_partitioned *c, const fsi__pairs *A, const fsi__pa
     return r >= 0 && r != FSI_BREAKDOWN && fsi_all_finite((size_t)A->out, x);
 }
 
-/* Residual of the reduced monolithic model at the last input of one solver, in -> out, whose output the other takes, from -> to: r = to - in + J (out - from). */
+/* Residual of the reduced monolithic model at a known input of one solver, in -> out, whose output the other takes, from -> to: r = to - in + J (out - from). */
 static void fsi__rmi_residual(fsi_partitioned *c, const fsi__pairs *other, const fsi_real *in, const fsi_real *out, const fsi_real *from, const fsi_real *to, fsi_real *r) {
     int i;
     for (i = 0; i < other->out; i++) r[i] = to[i] - in[i];
     for (i = 0; i < other->in; i++) c->work[i] = out[i] - from[i];
     fsi__pairs_apply(other, c->work, 1, r);
 }
-/* in += d, the root of that model: (I - J J_own) d = r. Eq. (6) with own = fluid, (7) with own = solid, less what holds at the last input. */
+/* in += d, the root of that model: (I - J J_own) d = r. Eq. (6) with own = fluid, (7) with own = solid, less what holds at that input. */
 static int fsi__rmi_predict(fsi_partitioned *c, const fsi__pairs *own, const fsi__pairs *other, const fsi_real *r, fsi_real *in) {
     fsi_real *d = c->work + c->n + c->m;
     int i, done = c->desc.gmres ? fsi__rmi_gmres(c, other, own, r, d) : fsi__rmi_solve(c, other, own, r, d);
@@ -6136,6 +6142,7 @@ typedef struct fsi__exchange {
     int exact;                /* the solid got p_F itself: X_S - X_F is the true residual */
     int dropped, lean;        /* reduced models given up; steps without progress */
     fsi_real norm, best, omega;
+    fsi_real nearest;         /* norm of the pair kept in xfb, xsb, pfb, psb */
 } fsi__exchange;
 
 /* One pair of calls: p_F = F(X_F), then the solid with p_F, or with the prediction of eq. (7). */
@@ -6151,8 +6158,8 @@ static fsi_result fsi__call_pair(fsi_partitioned *c, fsi__exchange *e) {
         fsi__pairs_build(&c->fluid, c->desc.filter);
         if (e->k > 1 || c->solid.used > 0) {                       /* eq. (7); the second start-up pair of Algorithm 1 takes p_F */
             fsi_real *gap = c->work + 3 * (n + m);
-            fsi__rmi_residual(c, &c->fluid, c->ps0, c->xs0, c->xf, c->pf, gap);
-            fsi_copy((size_t)m, c->ps0, c->ps);
+            fsi__rmi_residual(c, &c->fluid, c->psb, c->xsb, c->xf, c->pf, gap);
+            fsi_copy((size_t)m, c->psb, c->ps);
             if (fsi__rmi_predict(c, &c->solid, &c->fluid, gap, c->ps)) e->exact = 0;
             else fsi_copy((size_t)m, c->pf, c->ps), e->dropped++;
         }
@@ -6194,6 +6201,14 @@ static fsi_result fsi__final_solve(fsi_partitioned *c, fsi__exchange *e) {
     return FSI_OK;
 }
 
+/* Predictions are made about the pair with the smallest residual: about a far one, rounding of large numbers is what they would end with. */
+static void fsi__keep_nearest(fsi_partitioned *c, fsi__exchange *e) {
+    if (e->k > 1 && !(e->norm < e->nearest)) return;
+    e->nearest = e->k == 1 && !e->exact ? FSI_REAL_MAX : e->norm;  /* the answer to a mild load says nothing */
+    fsi_copy((size_t)c->n, c->xf, c->xfb); fsi_copy((size_t)c->n, c->xs, c->xsb);
+    fsi_copy((size_t)c->m, c->pf, c->pfb); fsi_copy((size_t)c->m, c->ps, c->psb);
+}
+
 /* The next X_F: under-relaxed, Aitken, or eq. (6). */
 static void fsi__next_input(fsi_partitioned *c, fsi__exchange *e) {
     size_t n = (size_t)c->n;
@@ -6214,11 +6229,15 @@ static void fsi__next_input(fsi_partitioned *c, fsi__exchange *e) {
     fsi_copy(n, c->xf, c->xf0); fsi_copy(n, c->xs, c->xs0);
     fsi_copy((size_t)c->m, c->pf, c->pf0); fsi_copy((size_t)c->m, c->ps, c->ps0);
     if (c->desc.scheme == FSI_SCHEME_REDUCED) {
+        fsi__keep_nearest(c, e);
         if (e->k == 1 && c->fluid.old == 0) omega = c->desc.start;                        /* nothing known yet */
         else {
             fsi__pairs_build(&c->solid, c->desc.filter);
             fsi__pairs_build(&c->fluid, c->desc.filter);
-            if (fsi__rmi_predict(c, &c->fluid, &c->solid, c->r, c->xf)) return;
+            if (e->norm > e->nearest) fsi__rmi_residual(c, &c->solid, c->xfb, c->pfb, c->psb, c->xsb, c->r0);
+            fsi_copy(n, c->xfb, c->xf);
+            if (fsi__rmi_predict(c, &c->fluid, &c->solid, c->r0, c->xf)) return;
+            fsi_copy(n, c->xf0, c->xf);
             e->dropped++;
             omega = c->desc.start;
         }

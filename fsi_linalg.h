@@ -1699,6 +1699,7 @@ static fsi_result fsi__krylov_close(fsi__krylov *k, fsi_result r, fsi_report *re
     if (k->unit > 0) { k->report.residual /= k->unit; k->report.residual_start /= k->unit; }
     if (k->d && k->d->clock_fn) k->report.seconds = k->d->clock_fn(k->d->clock_user) - k->began;
     if (k->owned) fsi_free(&k->d->allocator, k->arena.base, k->arena.size);
+    else if (k->arena.base) FSI__CLOSE(k->arena.base, k->arena.size, k->arena.size);     /* the caller's block has no gaps */
     if (report) *report = k->report;
     return r;
 }
