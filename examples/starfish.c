@@ -2,7 +2,7 @@
    cc -O2 -I. -Iexamples examples/starfish.c -o starfish -lm
    All are copies of two models (modes and no modes). bytes_per_body: its state; bytes_per_body_all: all that one more of them needs (measured through the
    allocator) but for what goes with its coupling sides, which is bytes_per_side. bodies=2: one of each side by side (fig. 3).
-   bodies=150 --frames 250 --set damping=2: the heap of fig. 10. */
+   bodies=150 --frames 450 --set damping=2: the heap of fig. 10, at rest in the end. */
 #define FSI_IMPLEMENTATION
 #include "fsi_couple.h"
 #include "common.h"
