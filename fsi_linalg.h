@@ -1082,21 +1082,6 @@ FSI_API int fsi_allocator_valid(const fsi_allocator *a) {
     return a == NULL || (a->alloc_fn == NULL) == (a->free_fn == NULL);
 }
 
-FSI_API void *fsi_alloc(const fsi_allocator *a, size_t size) {
-    unsigned char *raw, *p;
-    if (size == 0 || size > (size_t)-1 / 2) return NULL;
-    if (a && a->alloc_fn) {
-        void *q = a->alloc_fn(size, 64, a->user);
-        if (q) memset(q, 0, size);
-        return q;
-    }
-    raw = (unsigned char *)calloc(size + 64, 1);       /* the byte before the block holds the shift back to raw */
-    if (!raw) return NULL;
-    p = raw + (64 - (size_t)((uintptr_t)raw & 63u));
-    p[-1] = (unsigned char)(p - raw);
-    return p;
-}
-
 /* Arrays share blocks, which hides reads past their ends from AddressSanitizer: with FSI__GUARD (tests) a closed gap follows every one. */
 #ifdef FSI__GUARD
 #include <sanitizer/asan_interface.h>
@@ -1106,6 +1091,23 @@ FSI_API void *fsi_alloc(const fsi_allocator *a, size_t size) {
 #define FSI__GAP 0
 #define FSI__CLOSE(p, bytes, room) ((void)0)
 #endif
+
+FSI_API void *fsi_alloc(const fsi_allocator *a, size_t size) {
+    unsigned char *raw, *p;
+    if (size == 0 || size > (size_t)-1 / 2) return NULL;
+    if (a && a->alloc_fn) {
+        void *q = a->alloc_fn(size, 64, a->user);
+        if (!q) return NULL;
+        FSI__CLOSE((unsigned char *)q, size, size);     /* a heap may hand out what had gaps */
+        memset(q, 0, size);
+        return q;
+    }
+    raw = (unsigned char *)calloc(size + 64, 1);       /* the byte before the block holds the shift back to raw */
+    if (!raw) return NULL;
+    p = raw + (64 - (size_t)((uintptr_t)raw & 63u));
+    p[-1] = (unsigned char)(p - raw);
+    return p;
+}
 
 FSI_API void fsi_free(const fsi_allocator *a, void *ptr, size_t size) {
     unsigned char *p = (unsigned char *)ptr;
