@@ -6000,12 +6000,6 @@ static void fsi__pairs_build(fsi__pairs *p, fsi_real filter) {
     p->used = p->kept + p->chosen;
 }
 
-/* y += s x for short rows. */
-FSI__INLINE void fsi__row_add(int n, fsi_real s, const fsi_real *x, fsi_real *y) {
-    int i;
-    FSI__OMP(simd)
-    for (i = 0; i < n; i++) y[i] += s * x[i];
-}
 /* T = R T for count sets of coefficients of the columns in use, T[used * count] by columns in use. */
 static void fsi__pairs_weigh(const fsi__pairs *p, int count, fsi_real *T) {
     size_t k = (size_t)p->columns, n = (size_t)count;
@@ -6014,16 +6008,16 @@ static void fsi__pairs_weigh(const fsi__pairs *p, int count, fsi_real *T) {
     for (j = 0; j < p->chosen; j++) {                              /* W = (L L^T)^-1 (W - C^T T) */
         const fsi_real *C = p->C + fsi__old_slot(p, p->choice[j]), *L = p->L + (size_t)j * k;
         fsi_real *w = W + (size_t)j * n;
-        for (i = 0; i < p->kept; i++) fsi__row_add(count, -C[(size_t)i * k], T + (size_t)i * n, w);
-        for (i = 0; i < j; i++) fsi__row_add(count, -L[i], W + (size_t)i * n, w);
+        for (i = 0; i < p->kept; i++) fsi_axpy((size_t)count, -C[(size_t)i * k], T + (size_t)i * n, w);
+        for (i = 0; i < j; i++) fsi_axpy((size_t)count, -L[i], W + (size_t)i * n, w);
         for (i = 0; i < count; i++) w[i] /= L[j];
     }
     for (j = p->chosen - 1; j >= 0; j--) {
         const fsi_real *C = p->C + fsi__old_slot(p, p->choice[j]), *L = p->L + (size_t)j * k;
         fsi_real *w = W + (size_t)j * n;
         for (i = 0; i < count; i++) w[i] /= L[j];
-        for (i = 0; i < j; i++) fsi__row_add(count, -L[i], w, W + (size_t)i * n);
-        for (i = 0; i < p->kept; i++) fsi__row_add(count, -C[(size_t)i * k], w, T + (size_t)i * n);
+        for (i = 0; i < j; i++) fsi_axpy((size_t)count, -L[i], w, W + (size_t)i * n);
+        for (i = 0; i < p->kept; i++) fsi_axpy((size_t)count, -C[(size_t)i * k], w, T + (size_t)i * n);
     }
 }
 
@@ -6067,7 +6061,7 @@ static int fsi__rmi_solve(fsi_partitioned *c, const fsi__pairs *A, const fsi__pa
     for (i = 0; i < kb; i++) {
         fsi_real *row = M + (size_t)i * sb;
         for (j = 0; j < kb; j++) row[j] = i <= j ? fsi__pairs_gram(B, i, j) : fsi__pairs_gram(B, j, i);
-        for (j = 0; j < ka; j++) fsi__row_add(kb, -BA[(size_t)i * sa + (size_t)j], N + (size_t)j * sb, row);
+        for (j = 0; j < ka; j++) fsi_axpy((size_t)kb, -BA[(size_t)i * sa + (size_t)j], N + (size_t)j * sb, row);
         b[i] = (fsi_real)fsi_dot(n, fsi__pair_input(B, i), r);
     }
     if (fsi_dense_lu(kb, M, c->pivot) != FSI_OK) return 0;
