@@ -1033,12 +1033,16 @@ FSI__INLINE size_t fsi__lower_bound(size_t n, const uint64_t *key, uint64_t k) {
 FSI__INLINE uint64_t fsi__pair_key(int a, int b) { return (uint64_t)(uint32_t)a << 32 | (uint32_t)b; }
 #define FSI__TAKE(p, T, arena, n) ((p) = (T *)fsi_arena_take(arena, n, sizeof(T)))  /* p[n] of the arena */
 /* A block of the size the arena has counted; the arena starts again, so that the same layout places its arrays. */
-FSI__INLINE fsi_result fsi__arena_block(fsi_arena *arena, const fsi_allocator *a, void **block, size_t *size) {
+FSI__INLINE fsi_result fsi__arena_open(fsi_arena *arena, const fsi_allocator *a) {
     if (arena->failed) return FSI_ERR_SIZE;
-    *size = arena->size = arena->used;
-    *block = fsi_alloc(a, *size);
-    arena->base = (unsigned char *)*block; arena->used = 0;
-    return *block ? FSI_OK : FSI_ERR_MEMORY;
+    arena->size = arena->used; arena->used = 0;
+    arena->base = (unsigned char *)fsi_alloc(a, arena->size);
+    return arena->base ? FSI_OK : FSI_ERR_MEMORY;
+}
+FSI__INLINE fsi_result fsi__arena_block(fsi_arena *arena, const fsi_allocator *a, void **block, size_t *size) {
+    fsi_result r = fsi__arena_open(arena, a);
+    *block = arena->base; *size = arena->size;
+    return r;
 }
 /* Repeatable random numbers (splitmix64): state advances by one per call. */
 FSI__INLINE uint64_t fsi__random(uint64_t *state) {
@@ -1396,15 +1400,6 @@ static int fsi__finite64(double x) {
     return (b & ((uint64_t)0x7ff << 52)) != (uint64_t)0x7ff << 52;
 }
 
-/* A block of the size an arena counted; the arena is rewound so that the same layout function can place its arrays. */
-static void *fsi__arena_open(fsi_arena *arena, const fsi_allocator *a) {
-    if (arena->failed) return NULL;
-    arena->size = arena->used ? arena->used : 64;
-    arena->base = (unsigned char *)fsi_alloc(a, arena->size);
-    arena->used = 0;
-    return arena->base;
-}
-
 static void fsi__csr_layout(fsi_csr *A, size_t entries, fsi_arena *arena) {
     FSI__TAKE(A->row, int32_t, arena, (size_t)A->rows + 1);
     FSI__TAKE(A->col, int32_t, arena, entries);
@@ -1413,12 +1408,12 @@ static void fsi__csr_layout(fsi_csr *A, size_t entries, fsi_arena *arena) {
 
 static fsi_result fsi__csr_make(fsi_csr *A, int rows, int cols, size_t entries, const fsi_allocator *a) {
     fsi_arena arena = {NULL, 0, 0, 0};
+    fsi_result r;
     A->rows = rows; A->cols = cols;
     fsi__csr_layout(A, entries, &arena);
-    if (arena.failed) return FSI_ERR_SIZE;
-    if (!fsi__arena_open(&arena, a)) return FSI_ERR_MEMORY;
-    fsi__csr_layout(A, entries, &arena);
-    return FSI_OK;
+    r = fsi__arena_open(&arena, a);
+    if (r == FSI_OK) fsi__csr_layout(A, entries, &arena);
+    return r;
 }
 
 /* Stable counting sort of the items listed in `in` by key. head has bins + 1 entries. */
@@ -1459,19 +1454,18 @@ FSI_API fsi_result fsi_csr_from_triplets(fsi_csr *A, int rows, int cols, size_t 
     fsi_csr out = {0, 0, NULL, NULL, NULL};
     int32_t *by_col, *by_row, *head;
     size_t k, bins = (size_t)fsi__imax(fsi__imax(rows, cols), 0) + 1;
-    fsi_result r;
+    fsi_result r = FSI_OK;
     int pass;
     if (!A || rows < 0 || cols < 0 || !fsi_allocator_valid(a) || (count && (!i || !j || !v))) return FSI_ERR_ARGUMENT;
     if (count > 0x7ffffffe || rows > 0x7ffffffe || cols > 0x7ffffffe) return FSI_ERR_SIZE;
     for (k = 0; k < count; k++)
         if (i[k] < 0 || i[k] >= rows || j[k] < 0 || j[k] >= cols || !fsi__finite(v[k])) return FSI_ERR_ARGUMENT;
-    for (pass = 0;; pass++) {
+    for (pass = 0; pass < 2; pass++) {
+        if (pass) r = fsi__arena_open(&arena, a);
+        if (r != FSI_OK) return r;
         FSI__TAKE(by_col, int32_t, &arena, count);
         FSI__TAKE(by_row, int32_t, &arena, count);
         FSI__TAKE(head, int32_t, &arena, bins);
-        if (pass) break;
-        if (arena.failed) return FSI_ERR_SIZE;
-        if (!fsi__arena_open(&arena, a)) return FSI_ERR_MEMORY;
     }
     fsi__bucket_sort(count, j, cols, head, NULL, by_col);
     fsi__bucket_sort(count, i, rows, head, by_col, by_row);
@@ -1650,7 +1644,7 @@ static fsi_result fsi__krylov_room(fsi__krylov *k, size_t vectors, size_t small,
         k->arena.size = work_size - skip;
     } else {
         k->arena.used = need;
-        if (!fsi__arena_open(&k->arena, &k->d->allocator)) return FSI_ERR_MEMORY;
+        if (fsi__arena_open(&k->arena, &k->d->allocator) != FSI_OK) return FSI_ERR_MEMORY;
         k->owned = 1;
     }
     fsi__krylov_layout(k, vectors, small);
@@ -2535,10 +2529,8 @@ FSI_API fsi_result fsi_ic_init(fsi_ic *ic, const fsi_csr *A, const fsi_ic_desc *
     if (r != FSI_OK) return r;
     out.n = A->rows;
     fsi__ic_layout(&out, &x, entries, &arena);
-    if (arena.failed) return FSI_ERR_SIZE;
-    out.block = fsi__arena_open(&arena, &out.desc.allocator);
-    if (!out.block) return FSI_ERR_MEMORY;
-    out.size = arena.size;
+    r = fsi__arena_block(&arena, &out.desc.allocator, &out.block, &out.size);
+    if (r != FSI_OK) return r;
     fsi__ic_layout(&out, &x, entries, &arena);
     for (i = 0; i < A->rows; i++) {
         for (k = A->row[i]; k < A->row[i + 1] && A->col[k] < i; k++) { out.col[e++] = A->col[k]; x.start[A->col[k] + 1]++; }
@@ -2669,10 +2661,8 @@ FSI_API fsi_result fsi_woodbury_init(fsi_woodbury *w, const fsi_woodbury_desc *d
     out.desc = *desc;
     out.k = desc->U->cols;
     fsi__woodbury_layout(&out, &arena);
-    if (arena.failed) return FSI_ERR_SIZE;
-    out.block = fsi__arena_open(&arena, &desc->allocator);
-    if (!out.block) return FSI_ERR_MEMORY;
-    out.size = arena.size;
+    r = fsi__arena_block(&arena, &desc->allocator, &out.block, &out.size);
+    if (r != FSI_OK) return r;
     fsi__woodbury_layout(&out, &arena);
     r = fsi__woodbury_factor(&out);
     if (r < 0) fsi_free(&desc->allocator, out.block, out.size);
@@ -3014,18 +3004,16 @@ FSI_API fsi_result fsi_cholesky_init(fsi_cholesky *c, const fsi_csr *A, const fs
         for (k = A->row[i]; k < A->row[i + 1]; k++) if (fsi__csr_find(A->row, A->col, A->col[k], i) < 0) return FSI_ERR_ARGUMENT;
     s.g.n = out.n = A->rows;
     fsi__symbolic_layout(&s, (size_t)A->row[A->rows], d.ordering == FSI_ORDERING_DEGREE, &arena);
-    if (arena.failed) return FSI_ERR_SIZE;
-    if (!fsi__arena_open(&arena, &d.allocator)) return FSI_ERR_MEMORY;
+    r = fsi__arena_open(&arena, &d.allocator);
+    if (r != FSI_OK) return r;
     fsi__symbolic_layout(&s, (size_t)A->row[A->rows], d.ordering == FSI_ORDERING_DEGREE, &arena);
     r = fsi__symbolic_run(&s, A, &d);
     if (r == FSI_OK) {
         for (i = 0; i < out.n; i++) out.entries += s.col[i];
         fsi__cholesky_layout(&out, &room);
-        out.block = room.failed ? NULL : fsi__arena_open(&room, &d.allocator);
-        if (!out.block) r = room.failed ? FSI_ERR_SIZE : FSI_ERR_MEMORY;
+        r = fsi__arena_block(&room, &d.allocator, &out.block, &out.size);
     }
     if (r == FSI_OK) {
-        out.size = room.size;
         fsi__cholesky_layout(&out, &room);
         for (i = 0; i < out.n; i++) {
             out.order[i] = s.order[i]; out.inverse[i] = s.inverse[i]; out.parent[i] = s.parent[i];
@@ -3277,7 +3265,8 @@ FSI_API fsi_result fsi_eigen_dense(int n, const fsi_real *A, const fsi_real *B, 
     if (n > 30000) return FSI_ERR_SIZE;
     for (i = 0; i < m; i++) if (!fsi_all_finite(i + 1, A + i * m) || (B && !fsi_all_finite(i + 1, B + i * m))) return FSI_ERR_ARGUMENT;
     for (pass = 0; pass < 2; pass++) {
-        if (pass && !fsi__arena_open(&arena, a)) return FSI_ERR_MEMORY;
+        if (pass) r = fsi__arena_open(&arena, a);
+        if (r != FSI_OK) return r;
         FSI__TAKE(C, double, &arena, m * m);
         FSI__TAKE(Z, double, &arena, m * m);
         FSI__TAKE(L, double, &arena, B ? m * m : 0);
@@ -3588,8 +3577,7 @@ FSI_API fsi_result fsi_modes_solve(const fsi_modes_desc *desc, fsi_real *w, fsi_
     }
     if (r == FSI_OK) {
         fsi__modes_layout(&s);
-        if (s.arena.failed) r = FSI_ERR_SIZE;
-        else if (!fsi__arena_open(&s.arena, &desc->allocator)) r = FSI_ERR_MEMORY;
+        r = fsi__arena_open(&s.arena, &desc->allocator);
     }
     if (r == FSI_OK) {
         fsi__modes_layout(&s);
@@ -3651,31 +3639,30 @@ static void fsi__mg_layout_level(fsi_mg_level *l, fsi_arena *a, int finest) {
     l->plane = l->n[1] == 1 ? l->pitch : l->pitch * ((size_t)l->n[1] + 2);
     l->size = (l->plane * ((size_t)l->n[2] + 2) + 2 + 15) & ~(size_t)15;
     both = 2 * l->size;
-    l->x = (float *)fsi_arena_take(a, both, sizeof(float));
-    l->f = (float *)fsi_arena_take(a, both, sizeof(float));
-    for (axis = 0; axis < 3; axis++)
-        l->w[axis] = axis == 1 && l->n[1] == 1 ? NULL : (float *)fsi_arena_take(a, both, sizeof(float));
-    l->dir = finest && l->n[1] > 1 ? NULL : (float *)fsi_arena_take(a, both, sizeof(float));
-    l->kind = (uint8_t *)fsi_arena_take(a, both, 1);
-    l->row = (uint8_t *)fsi_arena_take(a, (size_t)l->n[1] * (size_t)l->n[2], 1);
+    FSI__TAKE(l->x, float, a, both);
+    FSI__TAKE(l->f, float, a, both);
+    for (axis = 0; axis < 3; axis++) if (axis != 1 || l->n[1] > 1) FSI__TAKE(l->w[axis], float, a, both);
+    if (!finest || l->n[1] == 1) FSI__TAKE(l->dir, float, a, both);
+    FSI__TAKE(l->kind, uint8_t, a, both);
+    FSI__TAKE(l->row, uint8_t, a, (size_t)l->n[1] * (size_t)l->n[2]);
 }
 
 /* Takes all arrays; level sizes are known from n and levels. The level structs themselves come first. */
 static void fsi__mg_layout(fsi_mg *mg, fsi_arena *a, fsi_mg_level *level) {
     size_t row = (size_t)mg->n[0];
     int q, axis;
-    mg->level = (fsi_mg_level *)fsi_arena_take(a, (size_t)mg->levels, sizeof *mg->level);
-    mg->face = (uint8_t *)fsi_arena_take(a, mg->cells, 1);
-    mg->count = (uint8_t *)fsi_arena_take(a, mg->cells, 1);
-    mg->label = (int32_t *)fsi_arena_take(a, mg->cells, sizeof *mg->label);
-    mg->regular = (uint8_t *)fsi_arena_take(a, mg->cells / 8 + 1, 1);
-    mg->r = (fsi_real *)fsi_arena_take(a, mg->cells, sizeof *mg->r);
-    mg->d = (fsi_real *)fsi_arena_take(a, mg->cells, sizeof *mg->d);
-    mg->q = (fsi_real *)fsi_arena_take(a, mg->cells, sizeof *mg->q);
-    mg->zero = (fsi_real *)fsi_arena_take(a, row, sizeof *mg->zero);
-    mg->one = (fsi_real *)fsi_arena_take(a, row + 1, sizeof *mg->one);
-    mg->edge = (uint8_t *)fsi_arena_take(a, row, 2);
-    mg->part = (double *)fsi_arena_take(a, (size_t)mg->n[2], sizeof *mg->part);
+    FSI__TAKE(mg->level, fsi_mg_level, a, (size_t)mg->levels);
+    FSI__TAKE(mg->face, uint8_t, a, mg->cells);
+    FSI__TAKE(mg->count, uint8_t, a, mg->cells);
+    FSI__TAKE(mg->label, int32_t, a, mg->cells);
+    FSI__TAKE(mg->regular, uint8_t, a, mg->cells / 8 + 1);
+    FSI__TAKE(mg->r, fsi_real, a, mg->cells);
+    FSI__TAKE(mg->d, fsi_real, a, mg->cells);
+    FSI__TAKE(mg->q, fsi_real, a, mg->cells);
+    FSI__TAKE(mg->zero, fsi_real, a, row);
+    FSI__TAKE(mg->one, fsi_real, a, row + 1);
+    FSI__TAKE(mg->edge, uint8_t, a, 2 * row);
+    FSI__TAKE(mg->part, double, a, (size_t)mg->n[2]);
     for (q = 0; q < mg->levels; q++) {
         fsi_mg_level l;
         float children = 1;
@@ -3716,11 +3703,8 @@ FSI_API fsi_result fsi_mg_init(fsi_mg *mg, const fsi_mg_desc *desc) {
     m.sweeps = desc->sweeps ? desc->sweeps : 2;
     m.band = desc->band_sweeps > 0 ? desc->band_sweeps : desc->band_sweeps < 0 ? 0 : 1;
     fsi__mg_layout(&m, &a, &scratch);
-    if (a.failed) return FSI_ERR_SIZE;
-    a.size = m.bytes = a.used;
-    m.block = fsi_alloc(&desc->allocator, m.bytes);
-    if (!m.block) return FSI_ERR_MEMORY;
-    a.base = (unsigned char *)m.block; a.used = 0;
+    result = fsi__arena_block(&a, &desc->allocator, &m.block, &m.bytes);
+    if (result != FSI_OK) return result;
     fsi__mg_layout(&m, &a, &scratch);
     fsi_fill((size_t)m.n[0] + 1, 1, m.one);
     memset(m.edge, FSI_CELL_DIRICHLET, (size_t)m.n[0]);
@@ -6028,24 +6012,22 @@ FSI_API int fsi_surface_clip(const fsi_surface *s, int e, fsi_vec3 lo, fsi_vec3 
 #define FSI__BVH_LEAF 4
 
 static void fsi__bvh_layout(fsi_bvh *b, fsi_arena *arena) {
-    b->node = (fsi_bvh_node *)fsi_arena_take(arena, 2 * (size_t)b->capacity, sizeof *b->node);
-    b->order = (int32_t *)fsi_arena_take(arena, (size_t)b->capacity, sizeof *b->order);
+    FSI__TAKE(b->node, fsi_bvh_node, arena, 2 * (size_t)b->capacity);
+    FSI__TAKE(b->order, int32_t, arena, (size_t)b->capacity);
 }
 
 FSI_API fsi_result fsi_bvh_init(fsi_bvh *bvh, int capacity, const fsi_allocator *allocator) {
-    fsi_arena count = {NULL, 0, 0, 0};
+    fsi_arena arena = {NULL, 0, 0, 0};
+    fsi_result r;
     if (!bvh || capacity < 1 || !fsi_allocator_valid(allocator)) return FSI_ERR_ARGUMENT;
     memset(bvh, 0, sizeof *bvh);
     bvh->capacity = capacity;
     if (allocator) bvh->allocator = *allocator;
-    fsi__bvh_layout(bvh, &count);
-    if (count.failed) return FSI_ERR_SIZE;
-    bvh->size = count.used;
-    bvh->block = fsi_alloc(&bvh->allocator, bvh->size);
-    if (!bvh->block) { memset(bvh, 0, sizeof *bvh); return FSI_ERR_MEMORY; }
-    count.base = (unsigned char *)bvh->block; count.size = bvh->size; count.used = 0;
-    fsi__bvh_layout(bvh, &count);
-    return FSI_OK;
+    fsi__bvh_layout(bvh, &arena);
+    r = fsi__arena_block(&arena, &bvh->allocator, &bvh->block, &bvh->size);
+    if (r == FSI_OK) fsi__bvh_layout(bvh, &arena);
+    else memset(bvh, 0, sizeof *bvh);
+    return r;
 }
 
 FSI_API void fsi_bvh_free(fsi_bvh *bvh) {
@@ -6562,9 +6544,9 @@ FSI_API fsi_result fsi_iso_extract(const fsi_iso_desc *desc, fsi_iso_mesh *mesh)
 }
 
 static void fsi__iso_place(fsi_iso_mesh *m, fsi_arena *arena) {
-    m->x = (fsi_real *)fsi_arena_take(arena, 3 * (size_t)m->vertex_room, sizeof(fsi_real));
-    m->normal = (fsi_real *)fsi_arena_take(arena, 3 * (size_t)m->vertex_room, sizeof(fsi_real));
-    m->index = (int32_t *)fsi_arena_take(arena, (size_t)m->dim * (size_t)m->element_room, sizeof(int32_t));
+    FSI__TAKE(m->x, fsi_real, arena, 3 * (size_t)m->vertex_room);
+    FSI__TAKE(m->normal, fsi_real, arena, 3 * (size_t)m->vertex_room);
+    FSI__TAKE(m->index, int32_t, arena, (size_t)m->dim * (size_t)m->element_room);
 }
 
 FSI_API fsi_result fsi_iso_build(const fsi_iso_desc *desc, fsi_iso_mesh *mesh) {
@@ -6580,11 +6562,8 @@ FSI_API fsi_result fsi_iso_build(const fsi_iso_desc *desc, fsi_iso_mesh *mesh) {
     m.allocator = desc->allocator;
     if (m.element_count) {
         fsi__iso_place(&m, &arena);
-        if (arena.failed) return FSI_ERR_SIZE;
-        arena.size = m.block_size = arena.used;
-        m.block = arena.base = (unsigned char *)fsi_alloc(&m.allocator, arena.size);
-        if (!m.block) return FSI_ERR_MEMORY;
-        arena.used = 0;
+        r = fsi__arena_block(&arena, &m.allocator, &m.block, &m.block_size);
+        if (r != FSI_OK) return r;
         fsi__iso_place(&m, &arena);
         r = fsi_iso_extract(desc, &m);
         if (r != FSI_OK) { fsi_iso_free(&m); return r; }
