@@ -534,7 +534,6 @@ typedef struct fsi_krylov_desc {
     double seconds;           /* stop after this many seconds (0 = no budget; needs clock_fn) */
     fsi_allocator allocator;  /* only used when no workspace is given; zero = malloc */
 } fsi_krylov_desc;
-typedef fsi_krylov_desc fsi_cg_desc;
 
 /* Bytes of workspace the solvers need for desc; 0 when desc is bad (or n = 0). */
 FSI_API size_t fsi_cg_work_size(const fsi_krylov_desc *desc);
@@ -1809,6 +1808,21 @@ static fsi_result fsi__krylov_recheck(fsi__krylov *k, const fsi_real *x, fsi_rea
     return FSI_EMPTY;
 }
 
+/* Before an iteration of a recurrence. steps: since r was computed from x; 0 afterwards: start anew. FSI_EMPTY: go on; FSI_OK: done. */
+static fsi_result fsi__krylov_next(fsi__krylov *k, const fsi_real *x, fsi_real *r, double *norm, int *steps) {
+    fsi_result stop;
+    int told;
+    if (!fsi__finite64(*norm)) return FSI_ERR_NUMERIC;
+    told = fsi__krylov_told(k, *norm, x);
+    if (*norm <= k->target) {
+        stop = *steps ? fsi__krylov_recheck(k, x, r, norm) : FSI_OK;
+        if (stop != FSI_EMPTY) return stop;
+        *steps = 0;
+    }
+    stop = told ? FSI_NOT_CONVERGED : fsi__krylov_limit(k);
+    return stop == FSI_OK ? FSI_EMPTY : stop;
+}
+
 typedef struct fsi__cg_step { fsi_real *x, *r; const fsi_real *p, *q; fsi_real alpha; } fsi__cg_step;
 
 static double fsi__cg_step_range(size_t begin, size_t end, void *user) {
@@ -1857,27 +1871,16 @@ static fsi_result fsi__cg_run(fsi__krylov *k, fsi_real *x) {
     double rho = 0, pi = 0, steepest = 0, norm = fsi__krylov_start(k, x, r, z, 1), first = norm;
     double most = (k->size + norm) / FSI__ROOT_EPS * 16;                 /* larger residuals mean a step along a null vector */
     double best = norm;                                                  /* residual of the best x so far, kept in v[4] */
-    int fresh = 1;                                                       /* fresh: r was computed from x, not by recurrence */
-    fsi_result stop;
-    for (;;) {
+    int steps;
+    for (steps = 0;; steps++) {
         double rz, beta, curvature, was = norm;
-        int told;
-        if (!fsi__finite64(norm)) return FSI_ERR_NUMERIC;
-        told = fsi__krylov_told(k, norm, x);
-        if (norm <= k->target) {
-            if (fresh) return FSI_OK;
-            stop = fsi__krylov_recheck(k, x, r, &norm);
-            if (stop != FSI_EMPTY) return stop;
-            rho = 0;  /* new direction from the recomputed residual */
-        }
-        if (told) return FSI_NOT_CONVERGED;
-        stop = fsi__krylov_limit(k);
-        if (stop != FSI_OK) return stop;
+        fsi_result stop = fsi__krylov_next(k, x, r, &norm, &steps);
+        if (stop != FSI_EMPTY) return stop;
         fsi__krylov_precondition(k, r, z);
         rz = fsi_dot(k->n, r, z);
         if (!fsi__finite64(rz)) return FSI_ERR_NUMERIC;
         if (!(rz > 0)) return FSI_BREAKDOWN;  /* P is not positive definite */
-        beta = rho > 0 ? rz / rho : 0;
+        beta = steps ? rz / rho : 0;
         if (beta > 0) fsi_xpay(k->n, z, (fsi_real)beta, p);  /* p = z + beta p */
         else fsi_copy(k->n, z, p);
         pi = rz + beta * beta * pi;
@@ -1894,7 +1897,6 @@ static fsi_result fsi__cg_run(fsi__krylov *k, fsi_real *x) {
             best = norm;
         }
         norm = fsi__cg_update(k, (fsi_real)(rz / curvature), p, q, x, r);
-        fresh = 0;
         if (norm > most) {
             k->report.residual = was;
             fsi__cg_update(k, (fsi_real)(-rz / curvature), p, q, x, r);  /* undo */
@@ -1971,35 +1973,22 @@ static fsi_result fsi__symmqmr_run(fsi__krylov *k, fsi_real *x) {
     fsi_real *s = k->v[5];
     fsi__qmr m = {0, 0, 0};
     double norm = fsi__krylov_start(k, x, s, k->v[2], 0);
-    int steps = 0, fresh = 1;                                            /* steps since the last start */
+    int steps = 0;
     if (k->d->guess) fsi_copy(k->n, x, k->v[6]);
     for (;;) {
-        fsi_result stop;
-        int told;
-        if (!fsi__finite64(norm)) return FSI_ERR_NUMERIC;
-        told = fsi__krylov_told(k, norm, x);
-        if (norm <= k->target) {
-            if (fresh) return FSI_OK;
-            stop = fsi__krylov_recheck(k, x, s, &norm);
-            if (stop != FSI_EMPTY) return stop;
-            steps = 0;
-        }
-        if (told) return FSI_NOT_CONVERGED;
-        stop = fsi__krylov_limit(k);
-        if (stop != FSI_OK) return stop;
+        fsi_result stop = fsi__krylov_next(k, x, s, &norm, &steps);
+        if (stop != FSI_EMPTY) return stop;
         stop = steps ? fsi__symmqmr_turn(k, &m, 0) : fsi__symmqmr_begin(k, &m, norm);
         if (stop == FSI_OK) stop = fsi__symmqmr_step(k, &m, x);
         if (stop == FSI_BREAKDOWN && steps) {  /* once more from the present residual */
             norm = fsi__krylov_residual(k, x, s);
             k->report.restarts++;
-            fresh = 1;
             steps = 0;
             continue;
         }
         if (stop != FSI_OK) return stop;
         norm = fsi_norm(k->n, s);
         steps++;
-        fresh = 0;
     }
 }
 
