@@ -949,30 +949,21 @@ FSI_API void fsi_iso_free(fsi_iso_mesh *mesh);
 #include <stdlib.h>
 #include <string.h>
 #ifdef FSI_SINGLE
-#define fsi__sqrt sqrtf
-#define fsi__abs fabsf
-#define fsi__sin sinf
-#define fsi__cos cosf
-#define fsi__exp expf
-#define fsi__log logf
-#define fsi__pow powf
-#define fsi__atan2 atan2f
-#define fsi__acos acosf
-#define fsi__floor floorf
-#define fsi__ceil ceilf
+#define FSI__MATH(name) name##f
 #else
-#define fsi__sqrt sqrt
-#define fsi__abs fabs
-#define fsi__sin sin
-#define fsi__cos cos
-#define fsi__exp exp
-#define fsi__log log
-#define fsi__pow pow
-#define fsi__atan2 atan2
-#define fsi__acos acos
-#define fsi__floor floor
-#define fsi__ceil ceil
+#define FSI__MATH(name) name
 #endif
+#define fsi__sqrt FSI__MATH(sqrt)
+#define fsi__abs FSI__MATH(fabs)
+#define fsi__sin FSI__MATH(sin)
+#define fsi__cos FSI__MATH(cos)
+#define fsi__exp FSI__MATH(exp)
+#define fsi__log FSI__MATH(log)
+#define fsi__pow FSI__MATH(pow)
+#define fsi__atan2 FSI__MATH(atan2)
+#define fsi__acos FSI__MATH(acos)
+#define fsi__floor FSI__MATH(floor)
+#define fsi__ceil FSI__MATH(ceil)
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -983,17 +974,12 @@ FSI__INLINE int fsi__imin(int a, int b) { return a < b ? a : b; }
 FSI__INLINE int fsi__imax(int a, int b) { return a > b ? a : b; }
 FSI__INLINE int fsi__iclamp(int x, int lo, int hi) { return x < lo ? lo : x > hi ? hi : x; }
 /* Exponent bits not all ones; works on bits because -ffast-math may remove x == x. */
-FSI__INLINE int fsi__finite(fsi_real x) {
-#ifdef FSI_SINGLE
-    uint32_t b;
-    memcpy(&b, &x, sizeof b);
-    return (b & 0x7f800000u) != 0x7f800000u;
-#else
+FSI__INLINE int fsi__finite64(double x) {
     uint64_t b;
     memcpy(&b, &x, sizeof b);
     return (b & ((uint64_t)0x7ff << 52)) != (uint64_t)0x7ff << 52;
-#endif
 }
+FSI__INLINE int fsi__finite(fsi_real x) { return fsi__finite64((double)x); }
 FSI__INLINE int fsi__finite_vec(fsi_vec3 a) { return fsi__finite(a.x) && fsi__finite(a.y) && fsi__finite(a.z); }
 FSI__INLINE fsi_real fsi__length(fsi_vec3 a) { return fsi__sqrt(fsi_vec_dot(a, a)); }
 FSI__INLINE fsi_vec3 fsi__unit(fsi_vec3 a) {
@@ -1342,22 +1328,21 @@ FSI_API fsi_real fsi_max_abs(size_t n, const fsi_real *a) {
 }
 FSI_API int fsi_all_finite(size_t n, const fsi_real *a) { return fsi__max_all(n, a) < FSI__INF_BITS; }
 
-typedef struct fsi__scaled { const fsi_real *a; double size; } fsi__scaled;
-
-static double fsi__scaled_range(size_t begin, size_t end, void *user) {
-    const fsi__scaled *p = (const fsi__scaled *)user;
-    double s = 0;
+static double fsi__scaled_range(size_t begin, size_t end, void *user) {   /* squares of a in units of *b */
+    const fsi__pair *p = (const fsi__pair *)user;
+    double s = 0, size = (double)*p->b;
     size_t i;
-    for (i = begin; i < end; i++) s += ((double)p->a[i] / p->size) * ((double)p->a[i] / p->size);
+    for (i = begin; i < end; i++) s += ((double)p->a[i] / size) * ((double)p->a[i] / size);
     return s;
 }
 FSI_API double fsi_norm(size_t n, const fsi_real *a) {
     double square = fsi_dot(n, a, a);
-    fsi__scaled p;
+    fsi_real size;
+    fsi__pair p;
     if (square > 1e-280 && square < 1e300) return sqrt(square);
-    p.a = a;
-    p.size = (double)fsi_max_abs(n, a);                /* squares overflowed or vanished: in units of the largest */
-    return p.size > 0 && fsi__finite((fsi_real)p.size) ? p.size * sqrt(fsi_reduce(n, fsi__scaled_range, &p)) : p.size;
+    size = fsi_max_abs(n, a);                          /* squares overflowed or vanished: in units of the largest */
+    p.a = a; p.b = &size;
+    return size > 0 && fsi__finite(size) ? (double)size * sqrt(fsi_reduce(n, fsi__scaled_range, &p)) : (double)size;
 }
 
 FSI_API void fsi_axpy(size_t n, fsi_real s, const fsi_real *x, fsi_real *y) {
@@ -1392,13 +1377,6 @@ FSI_API void fsi_fill(size_t n, fsi_real s, fsi_real *x) {
 }
 
 /* ------------------------------------------------------------------------------------------------ >>csr */
-/* Bits, not comparisons: -ffast-math may remove x == x. */
-static int fsi__finite64(double x) {
-    uint64_t b;
-    memcpy(&b, &x, sizeof b);
-    return (b & ((uint64_t)0x7ff << 52)) != (uint64_t)0x7ff << 52;
-}
-
 static void fsi__csr_layout(fsi_csr *A, size_t entries, fsi_arena *arena) {
     FSI__TAKE(A->row, int32_t, arena, (size_t)A->rows + 1);
     FSI__TAKE(A->col, int32_t, arena, entries);
