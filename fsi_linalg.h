@@ -2113,24 +2113,26 @@ static int fsi__dense_valid(int n, const fsi_real *A) {
     return n >= 0 && (n == 0 || (A && fsi_all_finite((size_t)n * (size_t)n, A)));
 }
 
-/* Cholesky of the lower triangle, row by row, in doubles; 0 when a pivot is not positive. ld = row length. */
-#define FSI__CHOLESKY_BODY(n, A, ld, fail)                                                                   \
-    for (i = 0; i < (n); i++)                                                                                \
-        for (j = 0; j <= i; j++) {                                                                           \
-            double sum = (double)(A)[i * (ld) + j], whole = sum;                                             \
-            for (k = 0; k < j; k++) sum -= (double)(A)[i * (ld) + k] * (double)(A)[j * (ld) + k];            \
-            if (j < i) sum /= (double)(A)[j * (ld) + j];  /* l_ij = (a_ij - l_i.l_j) / l_jj */ \
-            else if (sum > 4 * (double)FSI_REAL_EPS * whole && fsi__finite64(sum)) sum = sqrt(sum);           \
-            else fail;                                                                                       \
-            (A)[i * (ld) + j] = (fsi_real)sum;                                                               \
+/* Cholesky of the lower triangle, row by row, in doubles; 0 when a pivot is not positive. Inlined with a constant n the loops unroll. */
+FSI__INLINE int fsi__cholesky_rows(size_t n, fsi_real *A) {
+    size_t i, j, k;
+    for (i = 0; i < n; i++)
+        for (j = 0; j <= i; j++) {
+            double sum = (double)A[i * n + j], whole = sum;
+            for (k = 0; k < j; k++) sum -= (double)A[i * n + k] * (double)A[j * n + k];
+            if (j < i) sum /= (double)A[j * n + j];  /* l_ij = (a_ij - l_i.l_j) / l_jj */
+            else if (sum > 4 * (double)FSI_REAL_EPS * whole && fsi__finite64(sum)) sum = sqrt(sum);
+            else return 0;
+            A[i * n + j] = (fsi_real)sum;
         }
+    return 1;
+}
 
 FSI_API fsi_result fsi_dense_cholesky(int n, fsi_real *A) {
-    size_t i, j, k, m = (size_t)n;
+    size_t i, m = (size_t)n;
     if (n < 0 || (n && !A)) return FSI_ERR_ARGUMENT;
     for (i = 0; i < m; i++) if (!fsi_all_finite(i + 1, A + i * m)) return FSI_ERR_ARGUMENT;
-    FSI__CHOLESKY_BODY(m, A, m, return FSI_ERR_SINGULAR)
-    return FSI_OK;
+    return fsi__cholesky_rows(m, A) ? FSI_OK : FSI_ERR_SINGULAR;
 }
 
 FSI_API void fsi_dense_cholesky_solve(int n, const fsi_real *L, fsi_real *x) {
@@ -2273,19 +2275,18 @@ FSI_API void fsi_dense_lu_solve(int n, const fsi_real *A, const int32_t *pivot, 
     }
 }
 
-/* One small system; inlined with a constant n the loops unroll. Returns 0 (and x = 0) when A is not positive definite. */
+/* One small system. Returns 0 (and x = 0) when A is not positive definite. */
 FSI__INLINE int fsi__spd_small(size_t n, const fsi_real *A, const fsi_real *b, fsi_real *x) {
     fsi_real L[36];
-    size_t i, j, k;
+    size_t i;
+    int good;
     for (i = 0; i < n * n; i++) L[i] = A[i];
-    FSI__CHOLESKY_BODY(n, L, n, goto bad)
+    good = fsi__cholesky_rows(n, L);
     for (i = 0; i < n; i++) x[i] = b[i];
-    fsi_dense_cholesky_solve((int)n, L, x);
-    for (i = 0; i < n; i++) if (!fsi__finite(x[i])) goto bad;
-    return 1;
-bad:
-    for (i = 0; i < n; i++) x[i] = 0;
-    return 0;
+    if (good) fsi_dense_cholesky_solve((int)n, L, x);
+    for (i = 0; i < n; i++) good &= fsi__finite(x[i]);
+    for (i = 0; i < n && !good; i++) x[i] = 0;
+    return good;
 }
 
 typedef struct fsi__batch { size_t size; const fsi_real *A, *b; fsi_real *x; } fsi__batch;
