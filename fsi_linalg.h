@@ -5409,84 +5409,90 @@ FSI__HOT static void fsi__mg_from_cycle(int n, const float *FSI__RESTRICT even, 
     if (n & 1) z[n - 1] = s * (fsi_real)even[pairs];
 }
 
+/* What a pass does to row (j, k), whose cells begin at `at`, and its share of the pass's sum. */
+typedef double (*fsi__mg_pass)(fsi__mg_cg *cg, int j, int k, ptrdiff_t at);
+
+static void fsi__mg_plane(fsi__mg_cg *cg, fsi__mg_pass pass, int k) {
+    const fsi_mg *mg = cg->mg;
+    double s = 0;
+    int j;
+    for (j = 0; j < mg->n[1]; j++) s += pass(cg, j, k, mg->n[0] * (j + (ptrdiff_t)mg->n[1] * k));
+    mg->part[k] = s;
+}
 static double fsi__mg_parts(const fsi_mg *mg) {
     double s = 0;
     int k;
     for (k = 0; k < mg->n[2]; k++) s += mg->part[k];
     return s;
 }
-
-/* Stage 0: p and d of a plane; stage 1: q = A d and d . q. */
-static void fsi__mg_step(void *user, int t, int k) {
-    fsi__mg_cg *cg = (fsi__mg_cg *)user;
-    fsi_mg *mg = cg->mg;
-    double s = 0;
-    int j, n = mg->n[0];
-    for (j = 0; j < mg->n[1]; j++) {
-        ptrdiff_t at = n * (j + (ptrdiff_t)mg->n[1] * k);
-        if (t) {
-            fsi__mg_apply_row(mg, mg->d, mg->q, j, k, 1);
-            s += fsi__mg_dot_real(n, mg->d + at, mg->q + at);
-        } else if (cg->s->precondition.apply_fn)
-            fsi__mg_direction_plain(n, mg->q + at, (fsi_real)cg->alpha, (fsi_real)cg->beta, cg->p + at, mg->d + at);
-        else
-            fsi__mg_direction(n, mg->level->x + fsi__mg_even(mg->level, j, k), mg->level->x + fsi__mg_odd(mg->level, j, k),
-                              (fsi_real)(1 / cg->scale), (fsi_real)cg->alpha, (fsi_real)cg->beta, cg->p + at, mg->d + at);
-    }
-    if (t) mg->part[k] = s;
+static double fsi__mg_all_rows(fsi__mg_cg *cg, fsi__mg_pass pass) {
+    int k;
+    FSI__OMP(parallel for schedule(static) if (cg->mg->cells > FSI__GRAIN))
+    for (k = 0; k < cg->mg->n[2]; k++) fsi__mg_plane(cg, pass, k);
+    return fsi__mg_parts(cg->mg);
 }
 
-/* r -= alpha q; f = scale r; returns r . r. The scale follows the residual of the step before: f stays near 1. */
-static double fsi__mg_update_residual(fsi__mg_cg *cg, double alpha) {
-    fsi_mg *mg = cg->mg;
-    double rms = sqrt(cg->rr / (double)(mg->fluid ? mg->fluid : 1));
-    int k, e = 0;
+static double fsi__mg_pass_direction(fsi__mg_cg *cg, int j, int k, ptrdiff_t at) {             /* p += alpha d, d = z + beta d */
+    const fsi_mg *mg = cg->mg;
+    const fsi_mg_level *l = mg->level;
+    fsi_real alpha = (fsi_real)cg->alpha, beta = (fsi_real)cg->beta;
+    if (cg->s->precondition.apply_fn) fsi__mg_direction_plain(mg->n[0], mg->q + at, alpha, beta, cg->p + at, mg->d + at);
+    else fsi__mg_direction(mg->n[0], l->x + fsi__mg_even(l, j, k), l->x + fsi__mg_odd(l, j, k), (fsi_real)(1 / cg->scale), alpha, beta, cg->p + at, mg->d + at);
+    return 0;
+}
+static double fsi__mg_pass_image(fsi__mg_cg *cg, int j, int k, ptrdiff_t at) {                 /* q = A d; d . q */
+    const fsi_mg *mg = cg->mg;
+    fsi__mg_apply_row(mg, mg->d, mg->q, j, k, 1);
+    return fsi__mg_dot_real(mg->n[0], mg->d + at, mg->q + at);
+}
+static void fsi__mg_step(void *user, int t, int k) { fsi__mg_plane((fsi__mg_cg *)user, t ? fsi__mg_pass_image : fsi__mg_pass_direction, k); }
+
+static double fsi__mg_pass_residual(fsi__mg_cg *cg, int j, int k, ptrdiff_t at) {              /* r -= alpha q, f = scale r; r . r */
+    const fsi_mg *mg = cg->mg;
+    float *even = mg->level->f + fsi__mg_even(mg->level, j, k), *odd = mg->level->f + fsi__mg_odd(mg->level, j, k);
+    if (cg->alpha > 0) fsi__mg_residual_row(mg->n[0], (fsi_real)cg->alpha, mg->q + at, mg->r + at, (fsi_real)cg->scale, even, odd);
+    else fsi__mg_to_cycle(mg->n[0], mg->r + at, (fsi_real)cg->scale, even, odd);               /* q may hold anything before the first step */
+    return fsi__mg_dot_real(mg->n[0], mg->r + at, mg->r + at);
+}
+
+/* The power of two that brings cells with this sum of squares near 1, for the float cycle. */
+static double fsi__mg_scale(const fsi_mg *mg, double square) {
+    double rms = sqrt(square / (double)(mg->fluid ? mg->fluid : 1));
+    int e = 0, most = sizeof(fsi_real) == 8 ? 1000 : 120;
     if (rms > 0 && rms <= 1e300) (void)frexp(rms, &e);
-    cg->scale = ldexp(1.0, -fsi__iclamp(e, -1000, 1000));
-#ifdef FSI_SINGLE
-    cg->scale = ldexp(1.0, -fsi__iclamp(e, -120, 120));
-#endif
-    FSI__OMP(parallel for schedule(static) if (mg->cells > FSI__GRAIN))
-    for (k = 0; k < mg->n[2]; k++) {
-        int j, n = mg->n[0];
-        double s = 0;
-        for (j = 0; j < mg->n[1]; j++) {
-            ptrdiff_t at = n * (j + (ptrdiff_t)mg->n[1] * k);
-            float *even = mg->level->f + fsi__mg_even(mg->level, j, k), *odd = mg->level->f + fsi__mg_odd(mg->level, j, k);
-            if (alpha > 0) fsi__mg_residual_row(n, (fsi_real)alpha, mg->q + at, mg->r + at, (fsi_real)cg->scale, even, odd);
-            else fsi__mg_to_cycle(n, mg->r + at, (fsi_real)cg->scale, even, odd);      /* q may hold anything before the first step */
-            s += fsi__mg_dot_real(n, mg->r + at, mg->r + at);
-        }
-        mg->part[k] = s;
-    }
-    return fsi__mg_parts(mg);
+    return ldexp(1.0, -fsi__iclamp(e, -most, most));
+}
+
+/* r -= alpha q and the right-hand side of the next cycle, scaled by the residual of the step before; returns r . r. */
+static double fsi__mg_update_residual(fsi__mg_cg *cg) {
+    cg->scale = fsi__mg_scale(cg->mg, cg->rr);
+    return fsi__mg_all_rows(cg, fsi__mg_pass_residual);
+}
+
+static double fsi__mg_pass_in(fsi__mg_cg *cg, int j, int k, ptrdiff_t at) {                    /* f = scale p */
+    const fsi_mg_level *l = cg->mg->level;
+    fsi__mg_to_cycle(l->n[0], cg->p + at, (fsi_real)cg->scale, l->f + fsi__mg_even(l, j, k), l->f + fsi__mg_odd(l, j, k));
+    return 0;
+}
+static double fsi__mg_pass_out(fsi__mg_cg *cg, int j, int k, ptrdiff_t at) {                   /* p = x / scale */
+    const fsi_mg_level *l = cg->mg->level;
+    fsi__mg_from_cycle(l->n[0], l->x + fsi__mg_even(l, j, k), l->x + fsi__mg_odd(l, j, k), (fsi_real)(1 / cg->scale), cg->p + at);
+    return 0;
 }
 
 FSI_API void fsi_mg_cycle(fsi_mg *mg, const fsi_real *r, fsi_real *z) {
-    const fsi_mg_level *l = mg->level;
     ptrdiff_t c, cells = (ptrdiff_t)mg->cells;
-    double big, scale;
-    int k, e = 0;
+    fsi__mg_cg cg;
     if (!mg->block) return;
+    memset(&cg, 0, sizeof cg);
+    cg.mg = mg; cg.p = z;
     FSI__OMP(parallel for schedule(static) if (cells > FSI__GRAIN))
     for (c = 0; c < cells; c++) z[c] = mg->face[c] & FSI__FLUID ? r[c] : 0;
     fsi_mg_project(mg, z);
-    big = sqrt(fsi_dot(mg->cells, z, z) / (double)(mg->fluid ? mg->fluid : 1));
-    if (big > 0 && big <= (double)FSI_REAL_MAX) (void)frexp(big, &e);
-    scale = ldexp(1.0, -fsi__iclamp(e, -120, 120));
-    FSI__OMP(parallel for schedule(static) if (cells > FSI__GRAIN))
-    for (k = 0; k < mg->n[2]; k++) {
-        int j, n = mg->n[0];
-        for (j = 0; j < mg->n[1]; j++)
-            fsi__mg_to_cycle(n, z + n * (j + (ptrdiff_t)mg->n[1] * k), (fsi_real)scale, l->f + fsi__mg_even(l, j, k), l->f + fsi__mg_odd(l, j, k));
-    }
+    cg.scale = fsi__mg_scale(mg, fsi_dot(mg->cells, z, z));
+    fsi__mg_all_rows(&cg, fsi__mg_pass_in);
     fsi__mg_vcycle(mg);
-    FSI__OMP(parallel for schedule(static) if (cells > FSI__GRAIN))
-    for (k = 0; k < mg->n[2]; k++) {
-        int j, n = mg->n[0];
-        for (j = 0; j < mg->n[1]; j++)
-            fsi__mg_from_cycle(n, l->x + fsi__mg_even(l, j, k), l->x + fsi__mg_odd(l, j, k), (fsi_real)(1 / scale), z + n * (j + (ptrdiff_t)mg->n[1] * k));
-    }
+    fsi__mg_all_rows(&cg, fsi__mg_pass_out);
     fsi_mg_project(mg, z);
 }
 
@@ -5512,7 +5518,7 @@ static fsi_result fsi__mg_iterate(fsi__mg_cg *cg, int cap, int *iterations, doub
         if (s->extra.apply_fn) { s->extra.apply_fn(mg->d, mg->q, s->extra.user); dq = fsi_dot(mg->cells, mg->d, mg->q); }
         if (!(dq > 0) || !(dq <= 1e300)) return FSI_BREAKDOWN;
         cg->alpha = rz / dq;
-        cg->rr = fsi__mg_update_residual(cg, cg->alpha);
+        cg->rr = fsi__mg_update_residual(cg);
         if (!(cg->rr <= 1e300)) { cg->alpha = 0; return FSI_BREAKDOWN; }
         ++*iterations;
     }
@@ -5529,25 +5535,24 @@ FSI__HOT static void fsi__mg_difference(int n, const uint8_t *FSI__RESTRICT face
     }
 }
 
-/* Stage 0: the last step of p; stage 1: r = b - A p and r . r. */
-static void fsi__mg_finish(void *user, int t, int k) {
-    fsi__mg_cg *cg = (fsi__mg_cg *)user;
-    fsi_mg *mg = cg->mg;
-    double s = 0;
-    int j, i, n = mg->n[0];
-    for (j = 0; j < mg->n[1]; j++) {
-        ptrdiff_t at = n * (j + (ptrdiff_t)mg->n[1] * k);
-        if (t == 0) {
-            fsi_real *p = cg->p + at, *d = mg->d + at, alpha = (fsi_real)cg->alpha;
-            for (i = 0; i < n; i++) p[i] += alpha * d[i];
-            continue;
-        }
-        fsi__mg_apply_row(mg, cg->p, mg->q, j, k, 1);
-        fsi__mg_difference(n, mg->face + at, cg->b + at, (fsi_real)cg->unit, mg->q + at, mg->r + at);
-        s += fsi__mg_dot_real(n, mg->r + at, mg->r + at);
-    }
-    if (t) mg->part[k] = s;
+static double fsi__mg_pass_last(fsi__mg_cg *cg, int j, int k, ptrdiff_t at) {                  /* the last step of p */
+    (void)j; (void)k;
+    fsi_axpy((size_t)cg->mg->n[0], (fsi_real)cg->alpha, cg->mg->d + at, cg->p + at);
+    return 0;
 }
+static double fsi__mg_pass_rhs(fsi__mg_cg *cg, int j, int k, ptrdiff_t at) {                   /* r = b; r . r */
+    const fsi_mg *mg = cg->mg;
+    (void)j; (void)k;
+    fsi__mg_difference(mg->n[0], mg->face + at, cg->b + at, (fsi_real)cg->unit, mg->zero, mg->r + at);
+    return fsi__mg_dot_real(mg->n[0], mg->r + at, mg->r + at);
+}
+static double fsi__mg_pass_truth(fsi__mg_cg *cg, int j, int k, ptrdiff_t at) {                 /* r = b - A p; r . r */
+    const fsi_mg *mg = cg->mg;
+    fsi__mg_apply_row(mg, cg->p, mg->q, j, k, 1);
+    fsi__mg_difference(mg->n[0], mg->face + at, cg->b + at, (fsi_real)cg->unit, mg->q + at, mg->r + at);
+    return fsi__mg_dot_real(mg->n[0], mg->r + at, mg->r + at);
+}
+static void fsi__mg_finish(void *user, int t, int k) { fsi__mg_plane((fsi__mg_cg *)user, t ? fsi__mg_pass_truth : fsi__mg_pass_last, k); }
 
 /* Takes the last step, then the true residual r = b - (A + E) p without its part outside the range; sets r . r. */
 static void fsi__mg_true_residual(fsi__mg_cg *cg) {
@@ -5608,33 +5613,15 @@ static int fsi__mg_load_guess(fsi_mg *mg, fsi_real *p, int guess) {
     return 1;
 }
 
-/* r = b on the fluid and r . r */
-static void fsi__mg_load_rhs(fsi__mg_cg *cg) {
-    fsi_mg *mg = cg->mg;
-    int k;
-    FSI__OMP(parallel for schedule(static) if (mg->cells > FSI__GRAIN))
-    for (k = 0; k < mg->n[2]; k++) {
-        int j, n = mg->n[0];
-        double s = 0;
-        for (j = 0; j < mg->n[1]; j++) {
-            ptrdiff_t at = n * (j + (ptrdiff_t)mg->n[1] * k);
-            fsi__mg_difference(n, mg->face + at, cg->b + at, (fsi_real)cg->unit, mg->zero, mg->r + at);
-            s += fsi__mg_dot_real(n, mg->r + at, mg->r + at);
-        }
-        mg->part[k] = s;
-    }
-    cg->rr = fsi__mg_parts(mg);
-}
-
 /* The right-hand side in its unit, and the limit; 0 if b is not finite. */
 static int fsi__mg_load(fsi__mg_cg *cg) {
     double tolerance = cg->s->tolerance > 0 ? cg->s->tolerance : 1e-6, safe = sizeof(fsi_real) == 8 ? 1e60 : 1e16, absolute;
     cg->unit = 1;
-    fsi__mg_load_rhs(cg);
+    cg->rr = fsi__mg_all_rows(cg, fsi__mg_pass_rhs);
     if (!(cg->rr >= 1 / safe && cg->rr <= safe)) {
         if (!fsi_all_finite(cg->mg->cells, cg->mg->r)) return 0;
         cg->unit = fsi__krylov_unit((double)fsi_max_abs(cg->mg->cells, cg->mg->r));
-        if (cg->unit < 1 || cg->unit > 1) fsi__mg_load_rhs(cg);
+        if (cg->unit < 1 || cg->unit > 1) cg->rr = fsi__mg_all_rows(cg, fsi__mg_pass_rhs);
     }
     absolute = cg->s->tolerance_abs * cg->unit;
     cg->limit = tolerance * sqrt(cg->rr) > absolute ? tolerance * sqrt(cg->rr) : absolute;
@@ -5682,7 +5669,7 @@ static fsi_result fsi__mg_loop(fsi__mg_cg *cg, fsi_report *rep, int cap) {
     int tries = 0;
     do {
         before = cg->rr;
-        fsi__mg_update_residual(cg, 0);                /* fills f */
+        (void)fsi__mg_update_residual(cg);             /* fills f */
         reason = fsi__mg_iterate(cg, cap, &rep->iterations, begin);
         fsi__mg_true_residual(cg);
         fsi_mg_project(cg->mg, cg->p);
