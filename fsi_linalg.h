@@ -5734,22 +5734,22 @@ FSI_API fsi_result fsi_mg_solve(fsi_mg *mg, const fsi_mg_solve_desc *desc, const
 }
 
 /* ------------------------------------------------------------------------------------------------ >>geometry */
-/* Place of a corner: in the surface's array, or asked for and put into room[3]. */
-FSI__INLINE const fsi_real *fsi__surface_corner(const fsi_surface *s, int e, int corner, fsi_real *room) {
-    int32_t vertex = s->index[(size_t)e * (size_t)s->dim + (size_t)corner];
+/* Place of a vertex: in the surface's array, or asked for and put into room[3]. */
+FSI__INLINE const fsi_real *fsi__surface_at(const fsi_surface *s, int vertex, fsi_real *room) {
     if (s->x) return s->x + 3 * (size_t)vertex;
     s->place_fn(s->user, vertex, room);
     return room;
+}
+FSI__INLINE const fsi_real *fsi__surface_corner(const fsi_surface *s, int e, int corner, fsi_real *room) {
+    return fsi__surface_at(s, s->index[(size_t)e * (size_t)s->dim + (size_t)corner], room);
 }
 FSI__INLINE fsi_vec3 fsi__surface_vertex(const fsi_surface *s, int e, int corner) {
     fsi_real room[3];
     return fsi_vec_load(fsi__surface_corner(s, e, corner, room));
 }
 FSI_API fsi_vec3 fsi_surface_place(const fsi_surface *s, int vertex) {
-    fsi_real x[3];
-    if (s->x) return fsi_vec_load(s->x + 3 * (size_t)vertex);
-    s->place_fn(s->user, vertex, x);
-    return fsi_vec_load(x);
+    fsi_real room[3];
+    return fsi_vec_load(fsi__surface_at(s, vertex, room));
 }
 
 FSI_API fsi_real fsi_closest_on_segment(fsi_vec3 p, fsi_vec3 a, fsi_vec3 b, fsi_real weight[2]) {
@@ -5964,8 +5964,6 @@ FSI_API int fsi_surface_clip(const fsi_surface *s, int e, fsi_vec3 lo, fsi_vec3 
 }
 
 /* ---- Tree of boxes, depth first: the first child follows its parent, so children have larger numbers (refit runs backwards). */
-#define FSI__BVH_LEAF 4
-
 static void fsi__bvh_layout(fsi_bvh *b, fsi_arena *arena) {
     FSI__TAKE(b->node, fsi_bvh_node, arena, 2 * (size_t)b->capacity);
     FSI__TAKE(b->order, int32_t, arena, (size_t)b->capacity);
@@ -5991,14 +5989,24 @@ FSI_API void fsi_bvh_free(fsi_bvh *bvh) {
     memset(bvh, 0, sizeof *bvh);
 }
 
+/* Bounds of nothing yet (z = 0 in 2D), with a point, with the corners of an element. */
+static void fsi__bounds_none(int dim, fsi_real *lo, fsi_real *hi) {
+    int k;
+    for (k = 0; k < 3; k++) { lo[k] = k < dim ? FSI_REAL_MAX : 0; hi[k] = k < dim ? -FSI_REAL_MAX : 0; }
+}
+FSI__INLINE void fsi__bounds_add(int dim, const fsi_real *x, fsi_real *lo, fsi_real *hi) {
+    int k;
+    for (k = 0; k < dim; k++) { lo[k] = fsi__min(lo[k], x[k]); hi[k] = fsi__max(hi[k], x[k]); }
+}
+static void fsi__bounds_element(const fsi_surface *s, int e, fsi_real *lo, fsi_real *hi) {
+    fsi_real room[3];
+    int i;
+    for (i = 0; i < s->dim; i++) fsi__bounds_add(s->dim, fsi__surface_corner(s, e, i, room), lo, hi);
+}
+
 FSI_API void fsi_surface_bounds(const fsi_surface *s, int e, fsi_real lo[3], fsi_real hi[3]) {
-    int i, k;
-    for (k = 0; k < 3; k++) { lo[k] = k < s->dim ? FSI_REAL_MAX : 0; hi[k] = k < s->dim ? -FSI_REAL_MAX : 0; }
-    for (i = 0; i < s->dim; i++) {
-        fsi_real room[3];
-        const fsi_real *x = fsi__surface_corner(s, e, i, room);
-        for (k = 0; k < s->dim; k++) { lo[k] = fsi__min(lo[k], x[k]); hi[k] = fsi__max(hi[k], x[k]); }
-    }
+    fsi__bounds_none(s->dim, lo, hi);
+    fsi__bounds_element(s, e, lo, hi);
 }
 
 static fsi_real fsi__bvh_key(const fsi_surface *s, int e, int axis) {  /* dim times the centroid */
@@ -6041,32 +6049,28 @@ static void fsi__bvh_pad(fsi_real *lo, fsi_real *hi) {
 
 static void fsi__bvh_fit(fsi_bvh *b, fsi_bvh_node *n) {
     const fsi_bvh_node *l = n + 1, *r = b->node + n->right;
-    fsi_real lo[3], hi[3];
-    int i, k;
-    for (k = 0; k < 3; k++) {
-        n->lo[k] = n->right ? fsi__min(l->lo[k], r->lo[k]) : FSI_REAL_MAX;
-        n->hi[k] = n->right ? fsi__max(l->hi[k], r->hi[k]) : -FSI_REAL_MAX;
+    int i;
+    fsi__bounds_none(b->surface.dim, n->lo, n->hi);
+    if (n->right) {
+        fsi__bounds_add(3, l->lo, n->lo, n->hi); fsi__bounds_add(3, l->hi, n->lo, n->hi);
+        fsi__bounds_add(3, r->lo, n->lo, n->hi); fsi__bounds_add(3, r->hi, n->lo, n->hi);
+        return;
     }
-    if (n->right) return;
-    for (i = n->begin; i < n->end; i++) {
-        fsi_surface_bounds(&b->surface, b->order[i], lo, hi);
-        for (k = 0; k < 3; k++) { n->lo[k] = fsi__min(n->lo[k], lo[k]); n->hi[k] = fsi__max(n->hi[k], hi[k]); }
-    }
+    for (i = n->begin; i < n->end; i++) fsi__bounds_element(&b->surface, b->order[i], n->lo, n->hi);
     fsi__bvh_pad(n->lo, n->hi);
 }
 
 static int fsi__bvh_split(fsi_bvh *b, int begin, int end) {           /* returns the node's number; depth is log2 n */
     int self = b->nodes++, i, k, axis = 0, middle = begin + (end - begin) / 2;
     fsi_bvh_node *n = b->node + self;
-    fsi_real lo[3], hi[3], x;
+    fsi_real lo[3], hi[3], x[3];
     n->begin = begin; n->end = end; n->right = 0;
-    if (end - begin <= (b->leaf > 0 ? b->leaf : FSI__BVH_LEAF)) { fsi__bvh_fit(b, n); return self; }
-    for (k = 0; k < b->surface.dim; k++) { lo[k] = FSI_REAL_MAX; hi[k] = -FSI_REAL_MAX; }
-    for (i = begin; i < end; i++)
-        for (k = 0; k < b->surface.dim; k++) {
-            x = fsi__bvh_key(&b->surface, b->order[i], k);
-            lo[k] = fsi__min(lo[k], x); hi[k] = fsi__max(hi[k], x);
-        }
+    if (end - begin <= (b->leaf > 0 ? b->leaf : 4)) { fsi__bvh_fit(b, n); return self; }
+    fsi__bounds_none(b->surface.dim, lo, hi);
+    for (i = begin; i < end; i++) {
+        for (k = 0; k < b->surface.dim; k++) x[k] = fsi__bvh_key(&b->surface, b->order[i], k);
+        fsi__bounds_add(b->surface.dim, x, lo, hi);
+    }
     for (k = 1; k < b->surface.dim; k++)
         if (hi[k] - lo[k] > hi[axis] - lo[axis]) axis = k;
     fsi__bvh_select(b, begin, end, middle, axis);
@@ -6079,15 +6083,12 @@ static int fsi__bvh_split(fsi_bvh *b, int begin, int end) {           /* returns
 /* Bounds of everything: the root's, or those of all vertices. */
 static void fsi__bvh_bounds(fsi_bvh *b) {
     const fsi_surface *s = &b->surface;
-    fsi_real x[3];
-    int i, k;
+    fsi_real room[3];
+    int i;
     if (!s->rest && b->nodes) { memcpy(b->lo, b->node->lo, sizeof b->lo); memcpy(b->hi, b->node->hi, sizeof b->hi); }
     if (!s->rest) return;
-    for (k = 0; k < 3; k++) { b->lo[k] = k < s->dim ? FSI_REAL_MAX : 0; b->hi[k] = k < s->dim ? -FSI_REAL_MAX : 0; }
-    for (i = 0; i < s->vertex_count; i++) {
-        s->place_fn(s->user, i, x);
-        for (k = 0; k < s->dim; k++) { b->lo[k] = fsi__min(b->lo[k], x[k]); b->hi[k] = fsi__max(b->hi[k], x[k]); }
-    }
+    fsi__bounds_none(s->dim, b->lo, b->hi);
+    for (i = 0; i < s->vertex_count; i++) fsi__bounds_add(s->dim, fsi__surface_at(s, i, room), b->lo, b->hi);
     fsi__bvh_pad(b->lo, b->hi);
 }
 
@@ -6188,7 +6189,7 @@ static void fsi__walk_start(fsi__walk *w, const fsi_bvh *b, enum fsi__walk_kind 
         d = p[1][k] - p[0][k];
         w->over[k] = kind == FSI__WALK_RAY && d != 0 ? 1 / d : 0;
         if (!fsi__finite(w->over[k])) w->over[k] = 0;  /* hardly any way along this axis: the segment's box decides */
-        w->lo[k] = kind == FSI__WALK_BALL ? p[0][k] : kind == FSI__WALK_RAY ? fsi__min(p[0][k], p[1][k]) : p[0][k];
+        w->lo[k] = kind == FSI__WALK_RAY ? fsi__min(p[0][k], p[1][k]) : p[0][k];
         w->hi[k] = kind == FSI__WALK_RAY ? fsi__max(p[0][k], p[1][k]) : p[1][k];
     }
     if (b->nodes) w->stack[w->top++] = 0;
@@ -6241,14 +6242,15 @@ FSI_API int fsi_bvh_closest(const fsi_bvh *bvh, fsi_vec3 p, fsi_real radius, fsi
     return found;
 }
 
-/* first: stop looking beyond the nearest one found. */
-static int fsi__bvh_hits(const fsi_bvh *bvh, fsi_vec3 p, fsi_vec3 q, fsi_hit *hits, int room, int first) {
+/* first: stop looking beyond the nearest one found. *winding: crossings along the normals minus those against. */
+static int fsi__bvh_hits(const fsi_bvh *bvh, fsi_vec3 p, fsi_vec3 q, fsi_hit *hits, int room, int first, int *winding) {
     fsi__walk w;
     fsi__ray ray;
     const fsi_bvh_node *n;
     fsi_hit h;
     fsi_real off = fsi__bvh_off(bvh);
     int i, j, count = 0;
+    *winding = 0;
     if (!fsi__finite_vec(p) || !fsi__finite_vec(q)) return 0;
     fsi__ray_init(&ray, bvh->surface.dim, p, q);
     fsi__walk_start(&w, bvh, FSI__WALK_RAY, p, q, 1);
@@ -6260,17 +6262,20 @@ static int fsi__bvh_hits(const fsi_bvh *bvh, fsi_vec3 p, fsi_vec3 q, fsi_hit *hi
                 if (j < room) hits[j] = hits[j - 1];
             if (j < room) hits[j] = h;
             count++;
+            *winding += h.side;
             if (first) w.reach = hits[0].t;
         }
     return count;
 }
 
 FSI_API int fsi_bvh_first_hit(const fsi_bvh *bvh, fsi_vec3 p, fsi_vec3 q, fsi_hit *hit) {
-    return fsi__bvh_hits(bvh, p, q, hit, 1, 1) > 0;
+    int winding;
+    return fsi__bvh_hits(bvh, p, q, hit, 1, 1, &winding) > 0;
 }
 
 FSI_API int fsi_bvh_all_hits(const fsi_bvh *bvh, fsi_vec3 p, fsi_vec3 q, fsi_hit *hits, int room) {
-    return fsi__bvh_hits(bvh, p, q, hits, room, 0);
+    int winding;
+    return fsi__bvh_hits(bvh, p, q, hits, room, 0, &winding);
 }
 
 FSI_API int fsi_bvh_overlap(const fsi_bvh *bvh, fsi_vec3 lo, fsi_vec3 hi, int (*visit_fn)(int element, void *user), void *user) {
@@ -6296,10 +6301,9 @@ FSI_API int fsi_bvh_overlap(const fsi_bvh *bvh, fsi_vec3 lo, fsi_vec3 hi, int (*
 }
 
 FSI_API int fsi_bvh_inside(const fsi_bvh *bvh, fsi_vec3 p) {
-    fsi_real x[3], size = 0, off;
-    int vote[3], ray, k, dim = bvh->surface.dim;
+    fsi_real x[3], size = 0;
+    int winding[3], ray, k, dim = bvh->surface.dim;
     if (!bvh->nodes || !bvh->surface.closed || !fsi__finite_vec(p)) return 0;
-    off = fsi__bvh_off(bvh);
     fsi_vec_store(x, p);
     for (k = 0; k < dim; k++) {
         if (x[k] < bvh->lo[k] || x[k] > bvh->hi[k]) return 0;
@@ -6307,23 +6311,13 @@ FSI_API int fsi_bvh_inside(const fsi_bvh *bvh, fsi_vec3 p) {
     }
     for (ray = 0; ray < 3; ray++) {                    /* winding number = signed crossings of a ray to the outside */
         fsi_vec3 q = p;
-        fsi__walk w;
-        fsi__ray r;
-        const fsi_bvh_node *n;
-        fsi_hit h;
-        int i, winding = 0;
         if (ray != 1) q.x += 2 * size;
         if (ray != 0) q.y += (ray == 1 ? 2 : FSI_R(1.3)) * size;
         if (ray == 2 && dim == 3) q.z += FSI_R(0.7) * size;
-        fsi__ray_init(&r, dim, p, q);
-        fsi__walk_start(&w, bvh, FSI__WALK_RAY, p, q, 1);
-        while ((n = fsi__walk_next(&w, off)) != NULL)
-            for (i = n->begin; i < n->end; i++)
-                if (fsi__ray_cross(&r, &bvh->surface, w.tree->order[i], &h)) winding += h.side;
-        vote[ray] = winding != 0;
-        if (ray == 1 && vote[0] == vote[1]) break;
+        (void)fsi__bvh_hits(bvh, p, q, NULL, 0, 0, winding + ray);
+        if (ray == 1 && !winding[0] == !winding[1]) break;
     }
-    return ray == 1 ? vote[0] : vote[2];
+    return winding[ray == 1 ? 0 : 2] != 0;
 }
 
 /* ------------------------------------------------------------------------------------------------ >>isosurface */
