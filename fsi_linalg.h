@@ -4677,7 +4677,9 @@ FSI_API void fsi_mg_rank_free(fsi_mg_rank *rank) {
     memset(rank, 0, sizeof *rank);
 }
 
-FSI__INLINE int fsi__mg_packs(const fsi_mg_rank *k, int g) { return (k->offset[g + 1] - k->offset[g] + FSI__LANES - 1) / FSI__LANES; }
+FSI__INLINE int fsi__mg_columns(const fsi_mg_rank *r, int g) { return r->offset[g + 1] - r->offset[g]; }
+FSI__INLINE int fsi__mg_packs(const fsi_mg_rank *r, int g) { return (fsi__mg_columns(r, g) + FSI__LANES - 1) / FSI__LANES; }
+FSI__INLINE fsi__mg_patch *fsi__mg_patch_of(const fsi_mg_rank *r, int q, int g) { return r->patch + (size_t)q * (size_t)r->groups + (size_t)g; }
 FSI__INLINE size_t fsi__box_cells(const int *lo, const int *hi) {
     return (size_t)(hi[0] - lo[0]) * (size_t)(hi[1] - lo[1]) * (size_t)(hi[2] - lo[2]);
 }
@@ -4703,7 +4705,7 @@ static void fsi__mg_rank_boxes(const fsi_mg *mg, fsi_mg_rank *k, const fsi_mg_gr
     }
     for (q = 0; q < k->levels; q++) {
         const fsi_mg_level *l = mg->level + q;
-        fsi__mg_patch *p = k->patch + (size_t)q * (size_t)k->groups + (size_t)g;
+        fsi__mg_patch *p = fsi__mg_patch_of(k, q, g);
         int orphans = 0;
         fsi__box_grow(l, 0, lo, hi, p->lo, p->hi);
         fsi__box_grow(l, k->spread, lo, hi, p->mlo, p->mhi);
@@ -4849,7 +4851,7 @@ static void fsi__mg_rank_restrict(const fsi_mg *mg, int q, const fsi__mg_patch *
 
 /* One group on one level: x = m on all cells and d = t - A m (for E), m of red cells kept, and t of the next level. */
 static void fsi__mg_rank_level(const fsi_mg *mg, fsi_mg_rank *r, int q, int g, float *memory, float *x, float *d) {
-    const fsi__mg_patch *p = r->patch + (size_t)q * (size_t)r->groups + (size_t)g, *up = p + r->groups;
+    const fsi__mg_patch *p = fsi__mg_patch_of(r, q, g), *up = p + r->groups;
     size_t cells = fsi__box_cells(p->mlo, p->mhi), tc = fsi__box_cells(p->lo, p->hi), uc = fsi__box_cells(up->lo, up->hi), row;
     fsi__mg_local b;
     int pack, i, j, k;
@@ -4908,7 +4910,7 @@ FSI__INLINE float fsi__mg_rank_weight(const fsi_mg *mg, int q) {
 
 /* E_gh += what a level adds to Z^T B Z: t_g^T m_h + m_g^T (t_h - A m_h). The other order gives the same, and differs a little only where the columns are cut. */
 static void fsi__mg_rank_pair(const fsi_mg *mg, fsi_mg_rank *r, int q, int g, int h) {
-    const fsi__mg_patch *p = r->patch + (size_t)q * (size_t)r->groups + (size_t)g, *o = p + (h - g);
+    const fsi__mg_patch *p = fsi__mg_patch_of(r, q, g), *o = p + (h - g);
     size_t cp = FSI__LANES * fsi__box_cells(p->mlo, p->mhi), co = FSI__LANES * fsi__box_cells(o->mlo, o->mhi);
     size_t tp = FSI__LANES * fsi__box_cells(p->lo, p->hi);
     float weight = fsi__mg_rank_weight(mg, q);
@@ -4931,11 +4933,11 @@ static void fsi__mg_rank_pair(const fsi_mg *mg, fsi_mg_rank *r, int q, int g, in
 /* The coarsest level: x = its sweeps on t, column by column. */
 static void fsi__mg_rank_bottom(const fsi_mg *mg, fsi_mg_rank *r, int g, float *x) {
     const fsi_mg_level *l = mg->level + r->levels - 1;
-    const fsi__mg_patch *p = r->patch + (size_t)(r->levels - 1) * (size_t)r->groups + (size_t)g;
+    const fsi__mg_patch *p = fsi__mg_patch_of(r, r->levels - 1, g);
     size_t cells = fsi__box_cells(p->mlo, p->mhi), tc = fsi__box_cells(p->lo, p->hi);
     int c, i, j, k;
     memset(x, 0, 2 * FSI__LANES * cells * (size_t)fsi__mg_packs(r, g) * sizeof *x);
-    for (c = 0; c < r->offset[g + 1] - r->offset[g]; c++) {
+    for (c = 0; c < fsi__mg_columns(r, g); c++) {
         const float *t = r->data + p->t + FSI__LANES * tc * (size_t)(c / FSI__LANES) + c % FSI__LANES;
         float *to = x + FSI__LANES * cells * (size_t)(c / FSI__LANES) + c % FSI__LANES;
         memset(l->f, 0, 2 * l->size * sizeof *l->f);
@@ -4973,12 +4975,12 @@ static fsi_result fsi__mg_rank_begin(const fsi_mg *mg, fsi_mg_rank *r, const fsi
     r->offset[groups] = r->columns = n;
     r->spread = r->reach ? r->reach : n > 80 ? 2 : 3;
     for (g = 0; g < groups; g++)
-        if (r->offset[g + 1] > r->offset[g]) fsi__mg_rank_boxes(mg, r, group + g, g, &data, &biggest);
-        else for (q = 0; q < r->levels; q++) memset(r->patch + (size_t)q * (size_t)groups + (size_t)g, 0, sizeof *r->patch);
+        if (fsi__mg_columns(r, g)) fsi__mg_rank_boxes(mg, r, group + g, g, &data, &biggest);
+        else for (q = 0; q < r->levels; q++) memset(fsi__mg_patch_of(r, q, g), 0, sizeof *r->patch);
     for (q = 0, r->whole = 0; q < r->levels; q++) {    /* x and d of all groups on one level share the work space */
         size_t used = 0, covered = 0;
         for (g = 0; g < groups; g++) {
-            fsi__mg_patch *p = r->patch + (size_t)q * (size_t)groups + (size_t)g;
+            fsi__mg_patch *p = fsi__mg_patch_of(r, q, g);
             p->x = used;
             used += 2 * FSI__LANES * (size_t)fsi__mg_packs(r, g) * fsi__box_cells(p->mlo, p->mhi);
             covered += fsi__box_cells(p->mlo, p->mhi);
@@ -4988,7 +4990,7 @@ static fsi_result fsi__mg_rank_begin(const fsi_mg *mg, fsi_mg_rank *r, const fsi
         all += mg->level[q].size;
     }
     for (g = 0; g < groups; g++) for (q = 0; q < r->levels; q++) {
-        size_t size = fsi__mg_local_size(r->patch + (size_t)q * (size_t)groups + (size_t)g, mg->n[1] > 1);
+        size_t size = fsi__mg_local_size(fsi__mg_patch_of(r, q, g), mg->n[1] > 1);
         if (size > biggest) biggest = size;
     }
     r->data = (float *)fsi__mg_rank_room(r, 2, data, sizeof(float));
@@ -5004,7 +5006,7 @@ static fsi_result fsi__mg_rank_begin(const fsi_mg *mg, fsi_mg_rank *r, const fsi
     for (g = 0; g < groups; g++) {
         const fsi__mg_patch *p = r->patch + g;
         size_t tc = fsi__box_cells(p->lo, p->hi);
-        int columns = r->offset[g + 1] - r->offset[g];
+        int columns = fsi__mg_columns(r, g);
         if (!columns) continue;
         memset(r->data + p->t, 0, FSI__LANES * tc * (size_t)fsi__mg_packs(r, g) * sizeof(float));
         for (e = 0; e < group[g].entries; e++) {
@@ -5033,9 +5035,9 @@ static int fsi__mg_group_valid(const fsi_mg *mg, const fsi_mg_group *g) {
 static void fsi__mg_rank_part(const fsi_mg *mg, fsi_mg_rank *r, int q, int part) {
     int g, bottom = q + 1 == r->levels;
     for (g = part; g < r->groups; g += bottom ? 1 : FSI__RANK_PARTS) {
-        const fsi__mg_patch *p = r->patch + (size_t)q * (size_t)r->groups + (size_t)g;
+        const fsi__mg_patch *p = fsi__mg_patch_of(r, q, g);
         size_t all = FSI__LANES * (size_t)fsi__mg_packs(r, g) * fsi__box_cells(p->mlo, p->mhi);
-        if (r->offset[g + 1] == r->offset[g]) continue;
+        if (!fsi__mg_columns(r, g)) continue;
         if (bottom) fsi__mg_rank_bottom(mg, r, g, r->work + p->x);
         else fsi__mg_rank_level(mg, r, q, g, r->local + r->part * (size_t)part, r->work + p->x, r->work + p->x + all);
     }
@@ -5044,7 +5046,7 @@ static void fsi__mg_rank_pairs(const fsi_mg *mg, fsi_mg_rank *r, int q, int part
     int g, h;
     for (g = part; g < r->groups; g += FSI__RANK_PARTS)
         for (h = g; h < r->groups; h++)
-            if (r->offset[g + 1] > r->offset[g] && r->offset[h + 1] > r->offset[h]) fsi__mg_rank_pair(mg, r, q, g, h);
+            if (fsi__mg_columns(r, g) && fsi__mg_columns(r, h)) fsi__mg_rank_pair(mg, r, q, g, h);
 }
 
 FSI_API fsi_result fsi_mg_rank_build(fsi_mg_rank *rank, fsi_mg *mg, const fsi_mg_group *group, int groups) {
@@ -5155,7 +5157,7 @@ static void fsi__mg_rank_sub_m(const fsi_mg_level *l, const fsi__mg_patch *p, co
 
 /* t^T x of one level (and m^T of the defect above the coarsest one) for group g, added to sum[padded columns]. Called from coarse to fine. */
 static void fsi__mg_rank_gather(const fsi_mg *mg, const fsi_mg_rank *r, int q, int g, double *sum) {
-    const fsi__mg_patch *p = r->patch + (size_t)q * (size_t)r->groups + (size_t)g;
+    const fsi__mg_patch *p = fsi__mg_patch_of(r, q, g);
     int pack, packs = fsi__mg_packs(r, g);
     size_t tc = FSI__LANES * fsi__box_cells(p->lo, p->hi);
     for (pack = 0; pack < FSI__LANES * packs; pack++) sum[pack] /= (double)mg->level[q].scale;
@@ -5170,7 +5172,7 @@ static void fsi__mg_rank_correct(const fsi_mg *mg, const fsi_mg_rank *r) {
     FSI__OMP(parallel for schedule(static) private(q) if (r->columns > 12))
     for (g = 0; g < r->groups; g++) {
         double *sum = r->sum + r->offset[g] + FSI__LANES * g;
-        int c, n = r->offset[g + 1] - r->offset[g];
+        int c, n = fsi__mg_columns(r, g);
         memset(sum, 0, (size_t)(n + FSI__LANES - 1) * sizeof *sum);
         for (q = r->levels - 1; q >= 0 && n; q--) fsi__mg_rank_gather(mg, r, q, g, sum);
         for (c = 0; c < n; c++) r->c[r->offset[g] + c] = (fsi_real)sum[c];
@@ -5178,7 +5180,7 @@ static void fsi__mg_rank_correct(const fsi_mg *mg, const fsi_mg_rank *r) {
     fsi_dense_cholesky_solve(r->columns, r->E, r->c);
     for (q = 0; q < r->levels; q++)
         for (g = 0; g < r->groups; g++) {
-            const fsi__mg_patch *p = r->patch + (size_t)q * (size_t)r->groups + (size_t)g;
+            const fsi__mg_patch *p = fsi__mg_patch_of(r, q, g);
             size_t tc = FSI__LANES * fsi__box_cells(p->lo, p->hi), mc = FSI__LANES * (fsi__box_cells(p->mlo, p->mhi) / 2);
             int pack, e;
             for (pack = 0; pack < fsi__mg_packs(r, g); pack++) {
@@ -5197,7 +5199,7 @@ static double fsi__mg_rank_energy(const fsi_mg *mg, const fsi_mg_rank *r) {
     for (g = 0; g < r->groups; g++) {
         const fsi__mg_patch *p = r->patch + g;
         double *sum = r->sum + r->offset[g] + FSI__LANES * g;
-        int pack, n = r->offset[g + 1] - r->offset[g];
+        int pack, n = fsi__mg_columns(r, g);
         memset(sum, 0, (size_t)(n + FSI__LANES - 1) * sizeof *sum);
         for (pack = 0; pack < fsi__mg_packs(r, g); pack++)
             fsi__mg_rank_dot_t(mg->level, p, r->data + p->t + FSI__LANES * fsi__box_cells(p->lo, p->hi) * (size_t)pack, mg->level->x, sum + FSI__LANES * pack);
