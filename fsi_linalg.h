@@ -151,22 +151,12 @@
 #define fsi_result_text fsi_result_text_f32
 #define fsi_alloc fsi_alloc_f32
 #define fsi_free fsi_free_f32
-#define fsi_allocator_valid fsi_allocator_valid_f32
-#define fsi_size_mul fsi_size_mul_f32
 #define fsi_arena_take fsi_arena_take_f32
-#define fsi_log fsi_log_f32
 #define fsi_vec_length fsi_vec_length_f32
 #define fsi_vec_unit fsi_vec_unit_f32
-#define fsi_mat3_mul fsi_mat3_mul_f32
-#define fsi_mat3_transpose fsi_mat3_transpose_f32
-#define fsi_mat3_det fsi_mat3_det_f32
 #define fsi_mat3_inverse fsi_mat3_inverse_f32
-#define fsi_mat3_rotate fsi_mat3_rotate_f32
-#define fsi_quat_matrix fsi_quat_matrix_f32
-#define fsi_quat_mul fsi_quat_mul_f32
 #define fsi_quat_unit fsi_quat_unit_f32
 #define fsi_quat_from_rotation fsi_quat_from_rotation_f32
-#define fsi_quat_rotate fsi_quat_rotate_f32
 #define fsi_dot fsi_dot_f32
 #define fsi_sum fsi_sum_f32
 #define fsi_norm fsi_norm_f32
@@ -356,9 +346,13 @@ FSI_API void *fsi_alloc(const fsi_allocator *a, size_t size);
 /* Gives back what fsi_alloc(a, size) gave; ptr may be NULL. */
 FSI_API void fsi_free(const fsi_allocator *a, void *ptr, size_t size);
 /* 1 when the allocator has both functions or none. */
-FSI_API int fsi_allocator_valid(const fsi_allocator *a);
+FSI__INLINE int fsi_allocator_valid(const fsi_allocator *a) { return a == NULL || (a->alloc_fn == NULL) == (a->free_fn == NULL); }
 /* *out = a * b without overflow; 0 on overflow. The one place where sizes are multiplied. */
-FSI_API int fsi_size_mul(size_t a, size_t b, size_t *out);
+FSI__INLINE int fsi_size_mul(size_t a, size_t b, size_t *out) {
+    if (a != 0 && b > (size_t)-1 / a) return 0;
+    *out = a * b;
+    return 1;
+}
 
 /* One block, carved in order. With base NULL it only counts: run the same layout function twice, first to learn
    the size, then to place the arrays. This is how every object here makes exactly one allocation. */
@@ -376,7 +370,9 @@ typedef struct fsi_logger {
     void *user;
 } fsi_logger;
 /* Sends text to the logger if there is one. */
-FSI_API void fsi_log(const fsi_logger *logger, int level, const char *text);
+FSI__INLINE void fsi_log(const fsi_logger *logger, int level, const char *text) {
+    if (logger && logger->log_fn) logger->log_fn(level, text, logger->user);
+}
 
 /* ------------------------------------------------------------------------------------------------ >>vectors */
 typedef struct fsi_vec3 { fsi_real x, y, z; } fsi_vec3;       /* z = 0 in 2D */
@@ -402,18 +398,54 @@ FSI__INLINE fsi_vec3 fsi_mat3_tmul_vec(const fsi_mat3 *A, fsi_vec3 v) {        /
     const fsi_real *m = A->m;
     return fsi_vec(m[0] * v.x + m[3] * v.y + m[6] * v.z, m[1] * v.x + m[4] * v.y + m[7] * v.z, m[2] * v.x + m[5] * v.y + m[8] * v.z);
 }
+FSI__INLINE fsi_mat3 fsi_mat3_mul(const fsi_mat3 *A, const fsi_mat3 *B) {      /* A B */
+    fsi_mat3 C;
+    int i, j;
+    for (i = 0; i < 3; i++)
+        for (j = 0; j < 3; j++)
+            C.m[3 * i + j] = A->m[3 * i] * B->m[j] + A->m[3 * i + 1] * B->m[3 + j] + A->m[3 * i + 2] * B->m[6 + j];
+    return C;
+}
+FSI__INLINE fsi_mat3 fsi_mat3_transpose(const fsi_mat3 *A) {                   /* A^T */
+    fsi_mat3 C;
+    int i, j;
+    for (i = 0; i < 3; i++)
+        for (j = 0; j < 3; j++) C.m[3 * i + j] = A->m[3 * j + i];
+    return C;
+}
+FSI__INLINE fsi_real fsi_mat3_det(const fsi_mat3 *A) {                         /* det A */
+    const fsi_real *m = A->m;
+    return m[0] * (m[4] * m[8] - m[5] * m[7]) + m[1] * (m[5] * m[6] - m[3] * m[8]) + m[2] * (m[3] * m[7] - m[4] * m[6]);
+}
+FSI__INLINE fsi_mat3 fsi_mat3_rotate(const fsi_mat3 *R, const fsi_mat3 *A) {   /* R A R^T: an inertia tensor turned by R */
+    fsi_mat3 RA = fsi_mat3_mul(R, A), Rt = fsi_mat3_transpose(R);
+    return fsi_mat3_mul(&RA, &Rt);
+}
+FSI__INLINE fsi_mat3 fsi_quat_matrix(fsi_quat q) {                             /* rotation matrix of a unit quaternion */
+    fsi_mat3 R;
+    fsi_real w = q.w, x = q.x, y = q.y, z = q.z;
+    R.m[0] = 1 - 2 * (y * y + z * z); R.m[1] = 2 * (x * y - w * z); R.m[2] = 2 * (x * z + w * y);
+    R.m[3] = 2 * (x * y + w * z); R.m[4] = 1 - 2 * (x * x + z * z); R.m[5] = 2 * (y * z - w * x);
+    R.m[6] = 2 * (x * z - w * y); R.m[7] = 2 * (y * z + w * x); R.m[8] = 1 - 2 * (x * x + y * y);
+    return R;
+}
+FSI__INLINE fsi_quat fsi_quat_mul(fsi_quat a, fsi_quat b) {                    /* a applied after b: R(a) R(b) */
+    fsi_quat r;
+    r.w = a.w * b.w - a.x * b.x - a.y * b.y - a.z * b.z;
+    r.x = a.w * b.x + a.x * b.w + a.y * b.z - a.z * b.y;
+    r.y = a.w * b.y - a.x * b.z + a.y * b.w + a.z * b.x;
+    r.z = a.w * b.z + a.x * b.y - a.y * b.x + a.z * b.w;
+    return r;
+}
+FSI__INLINE fsi_vec3 fsi_quat_rotate(fsi_quat q, fsi_vec3 v) {                 /* R(q) v */
+    fsi_vec3 u = fsi_vec(q.x, q.y, q.z), t = fsi_vec_scale(fsi_vec_cross(u, v), 2);
+    return fsi_vec_add(fsi_vec_mad(v, t, q.w), fsi_vec_cross(u, t));      /* v + w t + u x t, t = 2 u x v */
+}
 FSI_API fsi_real fsi_vec_length(fsi_vec3 a);                         /* |a| */
 FSI_API fsi_vec3 fsi_vec_unit(fsi_vec3 a);                           /* a / |a|; zero stays zero */
-FSI_API fsi_mat3 fsi_mat3_mul(const fsi_mat3 *A, const fsi_mat3 *B); /* A B */
-FSI_API fsi_mat3 fsi_mat3_transpose(const fsi_mat3 *A);              /* A^T */
-FSI_API fsi_real fsi_mat3_det(const fsi_mat3 *A);                    /* det A */
 FSI_API int fsi_mat3_inverse(const fsi_mat3 *A, fsi_mat3 *out);      /* 0 when det A is 0 or not finite; out untouched then */
-FSI_API fsi_mat3 fsi_mat3_rotate(const fsi_mat3 *R, const fsi_mat3 *A); /* R A R^T: an inertia tensor turned by R */
-FSI_API fsi_mat3 fsi_quat_matrix(fsi_quat q);                        /* rotation matrix of a unit quaternion */
-FSI_API fsi_quat fsi_quat_mul(fsi_quat a, fsi_quat b);               /* a then applied after b: R(a) R(b) */
 FSI_API fsi_quat fsi_quat_unit(fsi_quat q);                          /* normalised; zero becomes the identity */
 FSI_API fsi_quat fsi_quat_from_rotation(fsi_vec3 axis_angle);        /* rotation vector, rad */
-FSI_API fsi_vec3 fsi_quat_rotate(fsi_quat q, fsi_vec3 v);            /* R(q) v */
 
 /* ------------------------------------------------------------------------------------------------ >>arrays */
 /* Deterministic for any thread count: sums go over fixed chunks, and the chunks are added in order, in double. */
@@ -1061,16 +1093,6 @@ FSI_API const char *fsi_result_text(fsi_result r) {
     return "unknown result";
 }
 
-FSI_API int fsi_size_mul(size_t a, size_t b, size_t *out) {
-    if (a != 0 && b > (size_t)-1 / a) return 0;
-    *out = a * b;
-    return 1;
-}
-
-FSI_API int fsi_allocator_valid(const fsi_allocator *a) {
-    return a == NULL || (a->alloc_fn == NULL) == (a->free_fn == NULL);
-}
-
 /* Arrays share blocks, which hides reads past their ends from AddressSanitizer: with FSI__GUARD (tests) a closed gap follows every one. */
 #ifdef FSI__GUARD
 #include <sanitizer/asan_interface.h>
@@ -1116,10 +1138,6 @@ FSI_API void *fsi_arena_take(fsi_arena *arena, size_t count, size_t size) {
     return arena->base + at;
 }
 
-FSI_API void fsi_log(const fsi_logger *logger, int level, const char *text) {
-    if (logger && logger->log_fn) logger->log_fn(level, text, logger->user);
-}
-
 /* 1 where the square of a length neither overflowed nor lost digits. */
 static int fsi__ordinary(fsi_real length) { return length > (sizeof(fsi_real) == 8 ? FSI_R(1e-140) : FSI_R(1e-15)) && length < (sizeof(fsi_real) == 8 ? FSI_R(1e140) : FSI_R(1e15)); }
 
@@ -1130,28 +1148,6 @@ FSI_API fsi_real fsi_vec_length(fsi_vec3 a) {
 FSI_API fsi_vec3 fsi_vec_unit(fsi_vec3 a) {
     fsi_real m = fsi__max(fsi__abs(a.x), fsi__max(fsi__abs(a.y), fsi__abs(a.z)));
     return fsi__unit(fsi__ordinary(m) || !(m > 0) ? a : fsi_vec(a.x / m, a.y / m, a.z / m));
-}
-
-FSI_API fsi_mat3 fsi_mat3_mul(const fsi_mat3 *A, const fsi_mat3 *B) {
-    fsi_mat3 C;
-    int i, j;
-    for (i = 0; i < 3; i++)
-        for (j = 0; j < 3; j++)
-            C.m[3 * i + j] = A->m[3 * i] * B->m[j] + A->m[3 * i + 1] * B->m[3 + j] + A->m[3 * i + 2] * B->m[6 + j];
-    return C;
-}
-
-FSI_API fsi_mat3 fsi_mat3_transpose(const fsi_mat3 *A) {
-    fsi_mat3 C;
-    int i, j;
-    for (i = 0; i < 3; i++)
-        for (j = 0; j < 3; j++) C.m[3 * i + j] = A->m[3 * j + i];
-    return C;
-}
-
-FSI_API fsi_real fsi_mat3_det(const fsi_mat3 *A) {
-    const fsi_real *m = A->m;
-    return m[0] * (m[4] * m[8] - m[5] * m[7]) + m[1] * (m[5] * m[6] - m[3] * m[8]) + m[2] * (m[3] * m[7] - m[4] * m[6]);
 }
 
 FSI_API int fsi_mat3_inverse(const fsi_mat3 *A, fsi_mat3 *out) {
@@ -1170,29 +1166,6 @@ FSI_API int fsi_mat3_inverse(const fsi_mat3 *A, fsi_mat3 *out) {
     return 1;
 }
 
-FSI_API fsi_mat3 fsi_mat3_rotate(const fsi_mat3 *R, const fsi_mat3 *A) {
-    fsi_mat3 RA = fsi_mat3_mul(R, A), Rt = fsi_mat3_transpose(R);
-    return fsi_mat3_mul(&RA, &Rt);
-}
-
-FSI_API fsi_mat3 fsi_quat_matrix(fsi_quat q) {
-    fsi_mat3 R;
-    fsi_real w = q.w, x = q.x, y = q.y, z = q.z;
-    R.m[0] = 1 - 2 * (y * y + z * z); R.m[1] = 2 * (x * y - w * z); R.m[2] = 2 * (x * z + w * y);
-    R.m[3] = 2 * (x * y + w * z); R.m[4] = 1 - 2 * (x * x + z * z); R.m[5] = 2 * (y * z - w * x);
-    R.m[6] = 2 * (x * z - w * y); R.m[7] = 2 * (y * z + w * x); R.m[8] = 1 - 2 * (x * x + y * y);
-    return R;
-}
-
-FSI_API fsi_quat fsi_quat_mul(fsi_quat a, fsi_quat b) {
-    fsi_quat r;
-    r.w = a.w * b.w - a.x * b.x - a.y * b.y - a.z * b.z;
-    r.x = a.w * b.x + a.x * b.w + a.y * b.z - a.z * b.y;
-    r.y = a.w * b.y - a.x * b.z + a.y * b.w + a.z * b.x;
-    r.z = a.w * b.z + a.x * b.y - a.y * b.x + a.z * b.w;
-    return r;
-}
-
 FSI_API fsi_quat fsi_quat_unit(fsi_quat q) {
     fsi_real m = fsi__max(fsi__max(fsi__abs(q.w), fsi__abs(q.x)), fsi__max(fsi__abs(q.y), fsi__abs(q.z))), n;
     if (m > 0 && fsi__finite(m) && !fsi__ordinary(m)) { q.w /= m; q.x /= m; q.y /= m; q.z /= m; }
@@ -1208,11 +1181,6 @@ FSI_API fsi_quat fsi_quat_from_rotation(fsi_vec3 a) {
     fsi_quat q;
     q.w = fsi__cos(half); q.x = a.x * s; q.y = a.y * s; q.z = a.z * s;
     return q;
-}
-
-FSI_API fsi_vec3 fsi_quat_rotate(fsi_quat q, fsi_vec3 v) {
-    fsi_vec3 u = fsi_vec(q.x, q.y, q.z), t = fsi_vec_scale(fsi_vec_cross(u, v), 2);
-    return fsi_vec_add(fsi_vec_mad(v, t, q.w), fsi_vec_cross(u, t));      /* v + w t + u x t, t = 2 u x v */
 }
 
 /* ------------------------------------------------------------------------------------------------ >>arrays */
