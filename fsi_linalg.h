@@ -72,31 +72,28 @@
         least squares, few columns                fsi_qr_factor, fsi_qr_solve
         n up to a few hundred                     fsi_dense_*
    3. Singular systems. With project_fn the part of b outside the range is removed; if it was larger than the tolerance the answer
-      of the compatible part comes with FSI_INCOMPATIBLE. Without project_fn CG notices when its direction has become a null vector,
-      returns its best x, and says FSI_INCOMPATIBLE too. Nothing loops until the cap on such a system.
-   4. Warm start. desc.guess = 1 uses x only if q(x) = x.A x / 2 - b.x <= 0. CG lowers q in every step, so a solve cut off anywhere
-      cannot add energy; a guess with q > 0 would void that and is dropped (report.restarts counts it).
-   5. No allocation in a loop. Ask fsi_cg_work_size (fsi_symmqmr_, fsi_gmres_) once and pass a block; factor objects allocate in init
-      only, *_update and *_factor reuse it.
+      of the compatible part comes with FSI_INCOMPATIBLE. Without it CG notices when its direction has become a null vector, returns
+      its best x and says the same. Nothing loops until the cap on such a system.
+   4. Warm start. CG lowers q(x) = x.A x / 2 - b.x in every step, so a solve cut off anywhere cannot add energy; a guess with q > 0
+      would void that and is dropped.
+   5. No allocation in a loop. Ask fsi_cg_work_size (fsi_symmqmr_, fsi_gmres_) once and pass a block.
    6. Modes. A free body has 3 (2D) or 6 (3D) rigid modes at w = 0: pass them as null_vectors (exact, cheapest), or compute them too
       and set skip. Multiple and clustered modes come out complete; inside such a group the choice of basis is ours but repeatable.
-   7. Incomplete Cholesky needs symmetric positive definite input but not an M-matrix: when a pivot fails the diagonal is enlarged
-      step by step and the result is FSI_SHIFTED (ic.shift says how much). MIC(0) on a closed box: use modified = 0.97.
+   7. Incomplete Cholesky needs no M-matrix: when a pivot fails the diagonal is enlarged step by step (FSI_SHIFTED, ic.shift).
+      MIC(0) on a closed box: use modified = 0.97.
 
    NUMERICAL NOTES
    - Tolerances are on the true residual |b - A x| relative to |b|. When recurrence and truth drift apart the solver restarts from the
      truth; if that no longer helps it returns FSI_STALLED: rounding allows no more. Attainable is about eps |A| |x| / |b|:
      1e-12 to 1e-14 in double and 1e-4 to 1e-6 in single for the pressure equation.
    - Dot products are summed in double in both precisions. The sparse Cholesky factor and all eigen work are double in both.
-   - Iterations for the 2D Poisson equation, smooth right-hand side, 1e-6, on 64^2 / 128^2 / 256^2: IC(0) 56 / 111 / 222 (doubles),
-     MIC(0) 30 / 44 / 66 (square root of 2). For other right-hand sides
-     single doublings vary by 5 %; the root of the condition grows by 1.96, 1.98, 1.99 and by 1.44 each. Test L_09.
+   - Iterations for the 2D Poisson equation, smooth right-hand side, 1e-6, on 64^2 / 128^2 / 256^2: IC(0) 56 / 111 / 222,
+     MIC(0) 30 / 44 / 66; the root of the condition grows by 1.96, 1.98, 1.99 and by 1.44 each (L_09).
    - CG is exact after as many steps as there are distinct eigenvalues (L_01); SYMMQMR takes 3 steps with the ideal saddle-point
      preconditioner (L_12); GMRES(m) stagnates for ever on a cyclic shift with m < n and says FSI_STALLED (L_10).
    - SYMMQMR and GMRES never return an x with a larger residual than the start; CG never one with more energy.
    - CG and SYMMQMR divide by p.A p. For A = [0 1; 1 0], b = (1, 0) that is 0: FSI_BREAKDOWN; GMRES solves it in 2 steps (L_14).
-   - Pivoted QR drops columns whose remaining length is below tolerance * |r_00|. That keeps quasi-Newton histories with repeated
-     columns bounded (L_17) but is no proof of rank (L_16).
+   - Pivoted QR keeps quasi-Newton histories with repeated columns bounded (L_17) but is no proof of rank (L_16).
    - Cholesky refuses a pivot that cancelled to rounding (4 eps of the diagonal entry; 1e-15 in the sparse one): FSI_ERR_SINGULAR.
      LU and LDL^T refuse only exact zeros: a nearly singular matrix gives a large answer.
    - Multigrid keeps one unknown per coarse cell: of channels side by side that share a coarse cell but not their water, one is seen by it. A few plates or
@@ -113,9 +110,8 @@
    All memory comes from an fsi_allocator {alloc_fn, free_fn, user}; zero means malloc and free. free_fn gets the size. An object makes
    one allocation (the sparse Cholesky one more while it orders), held until its *_free, which is safe on a zeroed struct and twice.
    fsi_eigen_dense and fsi_modes_solve only borrow. Nothing is allocated by dense, batch and QR routines, by *_update, *_factor and
-   *_solve, nor by a Krylov solver that was given a workspace.
-     bytes:  CG 5 n, SYMMQMR 6 n (7 with a guess), GMRES (restart + 3) n fsi_reals; IC(0) 16 or 20 per lower entry;
-             sparse Cholesky 12 per entry of L; modes: a factor and about 3 count + 50 vectors of doubles.
+   *_solve, nor by a Krylov solver that was given a workspace: CG 5 n, SYMMQMR 6 n (7 with a guess), GMRES (restart + 3) n fsi_reals.
+   IC(0) takes 16 or 20 bytes per lower entry, sparse Cholesky 12 per entry of L.
 
    ERRORS
    Functions that can fail return an fsi_result. 0 is success. Negative: refused or impossible; objects and outputs are as before (in-place
@@ -137,10 +133,7 @@
    Wathen 2000 (saddle points). McAdams, Sifakis, Teran 2010 (multigrid in CG for masked grids).
 
    CHANGELOG
-   1.00  first release.
-
-   LICENCE
-   MIT or public domain, as you prefer; text at the end of the file. */
+   1.00  first release. */
 #if defined(FSI_IMPLEMENTATION) && !defined(FSI_DECLARATIONS_ONLY) && !defined(FSI_LINALG_IMPLEMENTATION)
 #define FSI_LINALG_IMPLEMENTATION
 #endif
@@ -529,7 +522,7 @@ typedef struct fsi_csr {
    a sum that does not fit: FSI_ERR_NUMERIC.   A is written only on success. */
 FSI_API fsi_result fsi_csr_from_triplets(fsi_csr *A, int rows, int cols, size_t count, const int32_t *i, const int32_t *j, const fsi_real *v,
                                          const fsi_allocator *a);
-/* Frees a matrix made by fsi_csr_from_triplets or fsi_csr_transpose and zeroes it; safe on a zeroed struct and twice. */
+/* Frees a matrix made by fsi_csr_from_triplets or fsi_csr_transpose. */
 FSI_API void fsi_csr_free(fsi_csr *A, const fsi_allocator *a);
 /* FSI_OK when sizes, row starts, ascending columns and finite values all hold; FSI_ERR_ARGUMENT otherwise. */
 FSI_API fsi_result fsi_csr_check(const fsi_csr *A);
@@ -541,8 +534,7 @@ FSI_API void fsi_csr_tmul(const fsi_csr *A, const fsi_real *x, fsi_real *y);
 FSI_API fsi_result fsi_csr_transpose(const fsi_csr *A, fsi_csr *T, const fsi_allocator *a);
 /* Largest |a_ij - a_ji| over the largest |a_ij|; 0 = symmetric, 2 = skew; 1e30 when A is not square. */
 FSI_API double fsi_csr_asymmetry(const fsi_csr *A);
-/* A as an operator; refers to A, so A must outlive it. */
-FSI_API fsi_operator fsi_csr_operator(const fsi_csr *A);
+FSI_API fsi_operator fsi_csr_operator(const fsi_csr *A);             /* A as an operator; refers to A */
 
 /* ------------------------------------------------------------------------------------------------ >>krylov */
 /* One description for fsi_cg_solve (A symmetric positive semi-definite), fsi_symmqmr_solve (A symmetric) and fsi_gmres_solve (any A). */
@@ -587,18 +579,15 @@ FSI_API fsi_result fsi_gmres_solve(const fsi_krylov_desc *desc, const fsi_real *
 /* ------------------------------------------------------------------------------------------------ >>dense */
 /* Small dense matrices, row major [n * n], factored in place in the caller's memory; nothing is allocated.
    n = 0 is fine. All return FSI_ERR_ARGUMENT for n < 0, missing or non-finite input, FSI_ERR_SINGULAR when a pivot fails
-   (A is overwritten then). */
+   (A is overwritten then). *_solve: x = A^-1 x from the factor. */
 /* A = L L^T, L in the lower triangle; only the lower triangle of A is read. */
 FSI_API fsi_result fsi_dense_cholesky(int n, fsi_real *A);
-/* x = A^-1 x from fsi_dense_cholesky. */
 FSI_API void fsi_dense_cholesky_solve(int n, const fsi_real *L, fsi_real *x);
 /* P A P^T = L D L^T for symmetric indefinite A with 1x1 and 2x2 pivots (Bunch-Kaufman); lower triangle. pivot[n]. */
 FSI_API fsi_result fsi_dense_ldlt(int n, fsi_real *A, int32_t *pivot);
-/* x = A^-1 x from fsi_dense_ldlt. */
 FSI_API void fsi_dense_ldlt_solve(int n, const fsi_real *A, const int32_t *pivot, fsi_real *x);
 /* P A = L U with row pivoting. pivot[n]. */
 FSI_API fsi_result fsi_dense_lu(int n, fsi_real *A, int32_t *pivot);
-/* x = A^-1 x from fsi_dense_lu. */
 FSI_API void fsi_dense_lu_solve(int n, const fsi_real *A, const int32_t *pivot, fsi_real *x);
 /* count independent symmetric positive definite systems of size 3 or 6 (any size 1..6): A [count * size * size] row major (lower triangle
    read), b and x [count * size]; x may be b. Systems that are not positive definite get x = 0 and are counted in *failed (may be NULL);
@@ -638,9 +627,7 @@ FSI_API fsi_result fsi_ic_init(fsi_ic *ic, const fsi_csr *A, const fsi_ic_desc *
 FSI_API fsi_result fsi_ic_update(fsi_ic *ic, const fsi_csr *A);
 /* z = (L L^T)^-1 r; z may be r. */
 FSI_API void fsi_ic_solve(const fsi_ic *ic, const fsi_real *r, fsi_real *z);
-/* The factor as a preconditioner; refers to ic. */
-FSI_API fsi_operator fsi_ic_operator(const fsi_ic *ic);
-/* Frees everything; safe on a zeroed struct and twice. */
+FSI_API fsi_operator fsi_ic_operator(const fsi_ic *ic);              /* the factor as a preconditioner; refers to ic */
 FSI_API void fsi_ic_free(fsi_ic *ic);
 
 /* ------------------------------------------------------------------------------------------------ >>cholesky */
@@ -674,9 +661,7 @@ FSI_API fsi_result fsi_cholesky_init(fsi_cholesky *c, const fsi_csr *A, const fs
 FSI_API fsi_result fsi_cholesky_factor(fsi_cholesky *c, const fsi_csr *A, double shift, const fsi_csr *B);
 /* x = A^-1 b; x may be b. FSI_ERR_STATE before a successful factorisation; FSI_ERR_NUMERIC, x untouched: b is not finite or x does not fit. */
 FSI_API fsi_result fsi_cholesky_solve(fsi_cholesky *c, const fsi_real *b, fsi_real *x);
-/* The factor as a preconditioner or inverse; refers to c. */
-FSI_API fsi_operator fsi_cholesky_operator(fsi_cholesky *c);
-/* Frees everything; safe on a zeroed struct and twice. */
+FSI_API fsi_operator fsi_cholesky_operator(fsi_cholesky *c);         /* A^-1; refers to c */
 FSI_API void fsi_cholesky_free(fsi_cholesky *c);
 
 /* ------------------------------------------------------------------------------------------------ >>woodbury */
@@ -703,9 +688,7 @@ typedef struct fsi_woodbury {
 FSI_API fsi_result fsi_woodbury_init(fsi_woodbury *w, const fsi_woodbury_desc *desc);
 /* x = (D + U C U^T)^-1 b; x is not b. */
 FSI_API void fsi_woodbury_solve(fsi_woodbury *w, const fsi_real *b, fsi_real *x);
-/* The same as an operator; refers to w. */
-FSI_API fsi_operator fsi_woodbury_operator(fsi_woodbury *w);
-/* Frees everything; safe on a zeroed struct and twice. */
+FSI_API fsi_operator fsi_woodbury_operator(fsi_woodbury *w);         /* the same; refers to w */
 FSI_API void fsi_woodbury_free(fsi_woodbury *w);
 
 /* ------------------------------------------------------------------------------------------------ >>eigen */
@@ -801,7 +784,6 @@ typedef struct fsi_mg_solve_desc {
 
 /* Makes the hierarchy (one block of memory, all of it here). The mask starts all fluid with unit weights. */
 FSI_API fsi_result fsi_mg_init(fsi_mg *mg, const fsi_mg_desc *desc);
-/* Frees everything; safe on a zeroed struct and twice. */
 FSI_API void fsi_mg_free(fsi_mg *mg);
 /* New mask and weights on the same memory. cell: [cells] of fsi_cell, NULL = all fluid. w: wx, wy, wz or NULL = all one (each may be NULL);
    weights finite and >= 0, referenced (not copied) until the next update. */
@@ -858,7 +840,6 @@ typedef struct fsi_mg_rank {
 /* Columns of all groups for the mask and weights mg has now. The V-cycle is used as work space. FSI_ERR_SINGULAR: K + Z^T B Z is not positive
    definite; the rank has no columns then. */
 FSI_API fsi_result fsi_mg_rank_build(fsi_mg_rank *rank, fsi_mg *mg, const fsi_mg_group *group, int groups);
-/* Frees everything; safe on a zeroed struct and twice. */
 FSI_API void fsi_mg_rank_free(fsi_mg_rank *rank);
 
 /* ------------------------------------------------------------------------------------------------ >>geometry */
@@ -918,7 +899,6 @@ typedef struct fsi_bvh {
 } fsi_bvh;
 /* Room for capacity >= 1 elements in one block. allocator may be NULL (malloc). */
 FSI_API fsi_result fsi_bvh_init(fsi_bvh *bvh, int capacity, const fsi_allocator *allocator);
-/* Frees the block; safe on a zeroed struct and twice. */
 FSI_API void fsi_bvh_free(fsi_bvh *bvh);
 /* New tree in place, O(n log n). FSI_ERR_SIZE when the surface has more elements than capacity; other errors as fsi_surface_check. */
 FSI_API fsi_result fsi_bvh_build(fsi_bvh *bvh, const fsi_surface *surface);
@@ -964,7 +944,6 @@ typedef struct fsi_iso_mesh {
 FSI_API fsi_result fsi_iso_extract(const fsi_iso_desc *desc, fsi_iso_mesh *mesh);
 /* Counts, makes one block with the desc's allocator and fills it. FSI_EMPTY without a surface. Give it back by fsi_iso_free. */
 FSI_API fsi_result fsi_iso_build(const fsi_iso_desc *desc, fsi_iso_mesh *mesh);
-/* Frees what fsi_iso_build made; safe on a zeroed struct and twice. */
 FSI_API void fsi_iso_free(fsi_iso_mesh *mesh);
 
 #ifdef __cplusplus
