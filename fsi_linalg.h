@@ -3541,6 +3541,14 @@ FSI__INLINE ptrdiff_t fsi__mg_at(const fsi_mg_level *l, int j, int k) {
 FSI__INLINE ptrdiff_t fsi__mg_id(const fsi_mg_level *l, int i, int j, int k) {
     return ((i + j + k) & 1 ? (ptrdiff_t)l->size : 0) + fsi__mg_at(l, j, k) + ((i + 2) >> 1) - 1;
 }
+/* A cell; the children of a coarse one, numbered by 3 bits; the cell behind face d. */
+typedef struct fsi__ijk { int i, j, k; } fsi__ijk;
+FSI__INLINE fsi__ijk fsi__mg_cell(int i, int j, int k) { fsi__ijk c; c.i = i; c.j = j; c.k = k; return c; }
+FSI__INLINE fsi__ijk fsi__mg_child(fsi__ijk c, int q) { return fsi__mg_cell(2 * c.i + (q & 1), 2 * c.j + (q >> 1 & 1), 2 * c.k + (q >> 2)); }
+FSI__INLINE fsi__ijk fsi__mg_behind(fsi__ijk c, int d) {
+    int s = d & 1 ? 1 : -1;
+    return fsi__mg_cell(c.i + (d < 2 ? s : 0), c.j + (d >> 1 == 1 ? s : 0), c.k + (d >= 4 ? s : 0));
+}
 /* Offsets of the cells of row (j, k) with even and odd i in the split arrays of the finest level. */
 FSI__INLINE ptrdiff_t fsi__mg_even(const fsi_mg_level *l, int j, int k) { return fsi__mg_at(l, j, k) + ((j + k) & 1 ? (ptrdiff_t)l->size : 0); }
 FSI__INLINE ptrdiff_t fsi__mg_odd(const fsi_mg_level *l, int j, int k) { return fsi__mg_at(l, j, k) + ((j + k) & 1 ? 0 : (ptrdiff_t)l->size); }
@@ -3811,14 +3819,26 @@ static void fsi__mg_restrict(const fsi_mg_level *l, const fsi_mg_level *c, int K
         }
 }
 
-/* Coarse cell p that fine cell (i, j, k) of this kind belongs to, and its index; -1 if none. */
-static ptrdiff_t fsi__mg_parent(const fsi_mg_level *c, int i, int j, int k, int kind, int p[3]) {
+/* Coarse cell p that fine cell c of this kind belongs to, and its index; -1 if none. */
+static ptrdiff_t fsi__mg_parent(const fsi_mg_level *l, fsi__ijk c, int kind, fsi__ijk *p) {
     int d = (kind >> 4) - 1;
     if (!kind || d == 6) return -1;
-    p[0] = i; p[1] = j; p[2] = k;
-    if (d >= 0) p[d >> 1] += d & 1 ? 1 : -1;
-    p[0] >>= 1; p[1] >>= 1; p[2] >>= 1;
-    return fsi__mg_id(c, p[0], p[1], p[2]);
+    if (d >= 0) c = fsi__mg_behind(c, d);
+    *p = fsi__mg_cell(c.i >> 1, c.j >> 1, c.k >> 1);
+    return fsi__mg_id(l, p->i, p->j, p->k);
+}
+
+/* Every orphan of level q, in order. */
+typedef void (*fsi__mg_orphan_fn)(const fsi_mg *mg, int q, fsi__ijk c, uint8_t *kind);
+static void fsi__mg_orphans(const fsi_mg *mg, int q, fsi__mg_orphan_fn fn) {
+    const fsi_mg_level *l = mg->level + q;
+    int i, j, k;
+    for (k = 0; k < l->n[2]; k++)
+        for (j = 0; j < l->n[1]; j++)
+            for (i = 0; i < l->n[0] && l->row[fsi__mg_line(l, j, k)] & FSI__ROW_ORPHAN; i++) {
+                uint8_t *kind = l->kind + fsi__mg_id(l, i, j, k);
+                if (*kind >= FSI__ORPHAN) fn(mg, q, fsi__mg_cell(i, j, k), kind);
+            }
 }
 
 /* d[t] = f - A x where cell h0 + t of row (j, k), red, is an orphan. */
@@ -3837,26 +3857,21 @@ static void fsi__mg_defect_orphans(const fsi_mg_level *l, int j, int k, int h0, 
 }
 
 /* Orphans of red colour: adds their defect to the right-hand side of their parents (serial: parents are shared). */
-static void fsi__mg_restrict_orphans(const fsi_mg_level *l, const fsi_mg_level *c) {
-    int j, k, h, p[3];
-    for (k = 0; k < l->n[2]; k++)
-        for (j = 0; j < l->n[1]; j++) {
-            if (!(l->row[fsi__mg_line(l, j, k)] & FSI__ROW_ORPHAN)) continue;
-            for (h = 0; h < l->half; h++) {
-                int kind = l->kind[fsi__mg_at(l, j, k) + h];
-                ptrdiff_t parent = kind < FSI__ORPHAN ? -1 : fsi__mg_parent(c, 2 * h + ((j + k) & 1), j, k, kind, p);
-                float sum = 0;
-                if (parent < 0) continue;
-                fsi__mg_defect_orphans(l, j, k, h, 1, &sum);
-                c->f[parent] += l->scale * sum;
-            }
-        }
+static void fsi__mg_restrict_orphan(const fsi_mg *mg, int q, fsi__ijk c, uint8_t *kind) {
+    const fsi_mg_level *l = mg->level + q;
+    fsi__ijk p;
+    ptrdiff_t parent = (c.i + c.j + c.k) & 1 ? -1 : fsi__mg_parent(l + 1, c, *kind, &p);
+    float sum = 0;
+    if (parent < 0) return;
+    fsi__mg_defect_orphans(l, c.j, c.k, c.i >> 1, 1, &sum);
+    l[1].f[parent] += l->scale * sum;
 }
 
 /* x += P x_c on the red cells of plane k (black ones are overwritten by the next sweep). */
 static void fsi__mg_prolong(const fsi_mg_level *l, const fsi_mg_level *c, int k) {
     float buffer[FSI__MG_BLOCK];
-    int j, h, p[3];
+    fsi__ijk p;
+    int j, h;
     for (j = 0; j < l->n[1]; j++) {
         float *x = l->x + fsi__mg_at(l, j, k);
         const uint8_t *kind = l->kind + fsi__mg_at(l, j, k);
@@ -3869,7 +3884,7 @@ static void fsi__mg_prolong(const fsi_mg_level *l, const fsi_mg_level *c, int k)
         }
         if (l->row[fsi__mg_line(l, j, k)] & FSI__ROW_ORPHAN)
             for (h = 0; h < l->half; h++) {
-                ptrdiff_t parent = kind[h] < FSI__ORPHAN ? -1 : fsi__mg_parent(c, 2 * h + ((j + k) & 1), j, k, kind[h], p);
+                ptrdiff_t parent = kind[h] < FSI__ORPHAN ? -1 : fsi__mg_parent(c, fsi__mg_cell(2 * h + ((j + k) & 1), j, k), kind[h], &p);
                 if (parent >= 0) x[h] += c->x[parent];
             }
     }
@@ -3936,7 +3951,7 @@ static double fsi__mg_vcycle(fsi_mg *mg) {
         job.l = mg->level + q;
         job.half_sweeps = 2 * fsi__mg_sweeps(mg, q, mg->rank != NULL);
         fsi__mg_wave(job.l->n[2], job.half_sweeps + job.band + (job.band > 0) + 1, fsi__mg_big(job.l), fsi__mg_down, &job);
-        fsi__mg_restrict_orphans(job.l, job.l + 1);
+        fsi__mg_orphans(mg, q, fsi__mg_restrict_orphan);
     }
     fsi__mg_bottom(mg->level + last, 8);
     if (mg->rank && mg->rank->columns) {
@@ -4128,20 +4143,21 @@ static void fsi__mg_regions(fsi_mg *mg) {
     for (line = 0; line < lines; line++) fsi__mg_label_row(&u, line, label);
 }
 
-/* Weight of the upper face of cell (i, j, k) of level q along an axis; one index may be -1. Unit weights are not stored on the finest level. */
-static float fsi__mg_w(const fsi_mg *mg, int q, int axis, int i, int j, int k) {
+/* Weight of the upper face of a cell of level q along an axis; one index may be -1. Unit weights are not stored on the finest level. */
+static float fsi__mg_w(const fsi_mg *mg, int q, int axis, fsi__ijk c) {
     const fsi_mg_level *l = mg->level + q;
-    ptrdiff_t c, stride = axis == 0 ? 1 : axis == 1 ? mg->n[0] : (ptrdiff_t)mg->n[0] * mg->n[1];
-    int at = axis == 0 ? i : axis == 1 ? j : k;
+    const uint8_t *face;
+    ptrdiff_t stride = axis == 0 ? 1 : axis == 1 ? mg->n[0] : (ptrdiff_t)mg->n[0] * mg->n[1];
+    int at = axis == 0 ? c.i : axis == 1 ? c.j : c.k;
     if (axis == 1 && l->n[1] == 1) return 0;
-    if (q || mg->weighted) return l->w[axis][fsi__mg_id(l, i, j, k)];
-    c = i + (ptrdiff_t)mg->n[0] * (j + (ptrdiff_t)mg->n[1] * k);
-    if (at >= 0 && mg->face[c] & FSI__FLUID) return (float)(mg->face[c] >> (2 * axis + 1) & 1);
-    return at + 1 < l->n[axis] ? (float)(mg->face[c + stride] >> (2 * axis) & 1) : 0;
+    if (q || mg->weighted) return l->w[axis][fsi__mg_id(l, c.i, c.j, c.k)];
+    face = mg->face + (c.i + (ptrdiff_t)mg->n[0] * (c.j + (ptrdiff_t)mg->n[1] * c.k));
+    if (at >= 0 && *face & FSI__FLUID) return (float)(*face >> (2 * axis + 1) & 1);
+    return at + 1 < l->n[axis] ? (float)(face[stride] >> (2 * axis) & 1) : 0;
 }
-FSI__INLINE int fsi__mg_kind(const fsi_mg_level *l, int i, int j, int k) {
-    if (i < 0 || j < 0 || k < 0 || i >= l->n[0] || j >= l->n[1] || k >= l->n[2]) return 0;
-    return l->kind[fsi__mg_id(l, i, j, k)];
+FSI__INLINE int fsi__mg_kind(const fsi_mg_level *l, fsi__ijk c) {
+    if (c.i < 0 || c.j < 0 || c.k < 0 || c.i >= l->n[0] || c.j >= l->n[1] || c.k >= l->n[2]) return 0;
+    return l->kind[fsi__mg_id(l, c.i, c.j, c.k)];
 }
 
 /* Kinds of a row of the finest level: the number of faces, 1 for a fluid cell without any. */
@@ -4202,14 +4218,6 @@ static void fsi__mg_finest(fsi_mg *mg) {
 #define FSI__MG_SOME 7
 #define FSI__MG_SOLID 11
 
-/* Children of coarse cell (I, J, K) that are unknowns, as a mask. */
-static int fsi__mg_block(const fsi_mg_level *l, int I, int J, int K) {
-    int q, mask = 0;
-    for (q = 0; q < 8; q++)
-        if (fsi__mg_kind(l, 2 * I + (q & 1), 2 * J + (q >> 1 & 1), 2 * K + (q >> 2))) mask |= 1 << q;
-    return mask;
-}
-
 /* solid[h] loses bit 0 unless both cells of a pair are unknowns with unit weights around, and gets bit 1 if one is an unknown */
 FSI__HOT static void fsi__mg_pairs(int n, const uint8_t *FSI__RESTRICT a, const uint8_t *FSI__RESTRICT b, uint8_t *FSI__RESTRICT solid) {
     int h;
@@ -4233,16 +4241,15 @@ static void fsi__mg_solid(const fsi_mg_level *l, int J, int K, int h0, int n, ui
 }
 
 /* Largest connected part of the children in mask. */
-static int fsi__mg_main_part(const fsi_mg *mg, int q, int I, int J, int K, int mask) {
+static int fsi__mg_main_part(const fsi_mg *mg, int q, fsi__ijk block, int mask) {
     int best = 0, size = 0;
     while (mask) {
         int part = mask & -mask, grown = 1, c, axis, count = 0;
         while (grown)
             for (grown = 0, c = 0; c < 8; c++)
                 for (axis = 0; axis < 3 && part >> c & 1; axis++) {
-                    int o = c ^ 1 << axis, low = c & o;
-                    if (mask >> o & 1 && !(part >> o & 1) &&
-                        fsi__mg_w(mg, q, axis, 2 * I + (low & 1), 2 * J + (low >> 1 & 1), 2 * K + (low >> 2)) > 0) { part |= 1 << o; grown = 1; }
+                    int o = c ^ 1 << axis;
+                    if (mask >> o & 1 && !(part >> o & 1) && fsi__mg_w(mg, q, axis, fsi__mg_child(block, c & o)) > 0) { part |= 1 << o; grown = 1; }
                 }
         for (c = 0; c < 8; c++) count += part >> c & 1;
         if (count > size) { size = count; best = part; }
@@ -4252,14 +4259,16 @@ static int fsi__mg_main_part(const fsi_mg *mg, int q, int I, int J, int K, int m
 }
 
 /* Marks the children of a block that are not connected to its largest part; returns the kind of the coarse cell. */
-static int fsi__mg_cut(fsi_mg *mg, int q, int I, int J, int K) {
+static int fsi__mg_cut(fsi_mg *mg, int q, fsi__ijk block) {
     fsi_mg_level *l = mg->level + q;
-    int child, mask = fsi__mg_block(l, I, J, K), part = mask ? fsi__mg_main_part(mg, q, I, J, K, mask) : 0;
+    int child, mask = 0, part;
+    for (child = 0; child < 8; child++) if (fsi__mg_kind(l, fsi__mg_child(block, child))) mask |= 1 << child;
+    part = mask ? fsi__mg_main_part(mg, q, block, mask) : 0;
     for (child = 0; child < 8 && part != mask; child++) {
-        int j = 2 * J + (child >> 1 & 1), k = 2 * K + (child >> 2);
+        fsi__ijk c = fsi__mg_child(block, child);
         if (!((mask & ~part) >> child & 1)) continue;
-        l->kind[fsi__mg_id(l, 2 * I + (child & 1), j, k)] |= 7 << 4;
-        l->row[fsi__mg_line(l, j, k)] |= FSI__ROW_ORPHAN;
+        l->kind[fsi__mg_id(l, c.i, c.j, c.k)] |= 7 << 4;
+        l->row[fsi__mg_line(l, c.j, c.k)] |= FSI__ROW_ORPHAN;
     }
     return mask ? FSI__MG_SOME : 0;
 }
@@ -4275,118 +4284,110 @@ static void fsi__mg_parents(fsi_mg *mg, int q, int K) {
             fsi__mg_solid(l, J, K, h, n, solid);
             for (I = h; I < h + n; I++) {
                 int plain = solid[I - h] & 1 && !beside;
-                c->kind[fsi__mg_id(c, I, J, K)] = (uint8_t)(plain ? FSI__MG_SOLID : solid[I - h] ? fsi__mg_cut(mg, q, I, J, K) : 0);
+                c->kind[fsi__mg_id(c, I, J, K)] = (uint8_t)(plain ? FSI__MG_SOLID : solid[I - h] ? fsi__mg_cut(mg, q, fsi__mg_cell(I, J, K)) : 0);
             }
         }
 }
 
 /* Weight of face d of a fine cell, and the kind of the cell behind it. */
-static float fsi__mg_face(const fsi_mg *mg, int q, int d, int i, int j, int k, int *behind) {
-    int axis = d >> 1, up = d & 1, x = axis == 0, y = axis == 1, z = axis == 2, s = up ? 1 : -1;
-    *behind = fsi__mg_kind(mg->level + q, i + s * x, j + s * y, k + s * z);
-    return up ? fsi__mg_w(mg, q, axis, i, j, k) : fsi__mg_w(mg, q, axis, i - x, j - y, k - z);
+static float fsi__mg_face(const fsi_mg *mg, int q, int d, fsi__ijk c, int *behind) {
+    fsi__ijk o = fsi__mg_behind(c, d);
+    *behind = fsi__mg_kind(mg->level + q, o);
+    return fsi__mg_w(mg, q, d >> 1, d & 1 ? c : o);
 }
 
 /* Orphans are adopted by the block behind their strongest open face. */
-static void fsi__mg_adopt(fsi_mg *mg, int q) {
-    fsi_mg_level *l = mg->level + q;
-    int i, j, k, d;
-    for (k = 0; k < l->n[2]; k++)
-        for (j = 0; j < l->n[1]; j++) {
-            if (!(l->row[fsi__mg_line(l, j, k)] & FSI__ROW_ORPHAN)) continue;
-            for (i = 0; i < l->n[0]; i++) {
-                uint8_t *kind = l->kind + fsi__mg_id(l, i, j, k);
-                float best = 0;
-                int to = 7;
-                if (*kind < FSI__ORPHAN) continue;
-                for (d = 0; d < 6; d++) {
-                    int behind;
-                    float w = fsi__mg_face(mg, q, d, i, j, k, &behind);
-                    if (behind && behind < FSI__ORPHAN && w > best) { best = w; to = d + 1; }
-                }
-                *kind = (uint8_t)((*kind & 15) | to << 4);
-            }
-        }
+static void fsi__mg_adopt(const fsi_mg *mg, int q, fsi__ijk c, uint8_t *kind) {
+    float best = 0;
+    int d, to = 7, behind;
+    for (d = 0; d < 6; d++) {
+        float w = fsi__mg_face(mg, q, d, c, &behind);
+        if (behind && behind < FSI__ORPHAN && w > best) { best = w; to = d + 1; }
+    }
+    *kind = (uint8_t)((*kind & 15) | to << 4);
 }
 
 /* Conductance from the middle of fine cell's block through its face d, as far as this side goes: 1/w and half of the inner face.
    Returns the resistance, or 0 if the face is closed. */
-static float fsi__mg_resistance(const fsi_mg *mg, int q, int d, int i, int j, int k, int *behind) {
-    float w = fsi__mg_face(mg, q, d, i, j, k, behind), inner;
-    int axis = d >> 1, at = axis == 0 ? i : axis == 1 ? j : k, back;
+static float fsi__mg_resistance(const fsi_mg *mg, int q, int d, fsi__ijk c, int *behind) {
+    float w = fsi__mg_face(mg, q, d, c, behind), inner;
+    int at = d < 2 ? c.i : d < 4 ? c.j : c.k, back;
     if (!(w > 0)) return 0;
     if ((at & 1) == (d & 1)) {                         /* the opposite face is inside the block */
-        inner = fsi__mg_face(mg, q, d ^ 1, i, j, k, &back);
+        inner = fsi__mg_face(mg, q, d ^ 1, c, &back);
         if (inner > 0 && back && back < FSI__ORPHAN) return 1 / w + 1 / (2 * inner);
     }
     return 1 / w;
 }
 
 /* Whether a cell of this kind can have Dirichlet faces: a bit of the finest level; above it such cells are never plain (fsi__mg_diagonal). */
-FSI__INLINE int fsi__mg_airy(const fsi_mg *mg, int q, int i, int j, int k, int kind) {
-    return q ? (kind & 7) == 7 : mg->face[i + (ptrdiff_t)mg->n[0] * (j + (ptrdiff_t)mg->n[1] * k)] & FSI__AIR;
+FSI__INLINE int fsi__mg_airy(const fsi_mg *mg, int q, fsi__ijk c, int kind) {
+    return q ? (kind & 7) == 7 : mg->face[c.i + (ptrdiff_t)mg->n[0] * (c.j + (ptrdiff_t)mg->n[1] * c.k)] & FSI__AIR;
 }
 
 /* Sum over the children of a block of the Dirichlet faces in direction d. */
-static float fsi__mg_dirichlet(const fsi_mg *mg, int q, int d, int I, int J, int K) {
+static float fsi__mg_dirichlet(const fsi_mg *mg, int q, int d, fsi__ijk block) {
     const fsi_mg_level *l = mg->level + q;
     float sum = 0;
-    int c, solid = fsi__mg_kind(l + 1, I, J, K) == FSI__MG_SOLID;      /* then only the outer children count */
-    int at = d < 2 ? I : d < 4 ? J : K;
+    int n, solid = fsi__mg_kind(l + 1, block) == FSI__MG_SOLID;        /* then only the outer children count */
+    int at = d < 2 ? block.i : d < 4 ? block.j : block.k;
     if (solid && !mg->open[d] && (d & 1 ? at + 1 == l[1].n[d >> 1] : at == 0)) return 0;       /* a wall */
-    for (c = 0; c < 8; c++) {
-        int i = 2 * I + (c & 1), j = 2 * J + (c >> 1 & 1), k = 2 * K + (c >> 2), m = fsi__mg_kind(l, i, j, k), behind;
+    for (n = 0; n < 8; n++) {
+        fsi__ijk c = fsi__mg_child(block, n);
+        int m = fsi__mg_kind(l, c), behind;
         float r;
-        if ((solid && (c >> (d >> 1) & 1) != (d & 1) && l->n[d >> 1] > 1) || !m || m >= FSI__ORPHAN) continue;
-        if (!fsi__mg_airy(mg, q, i, j, k, m)) continue;
-        r = fsi__mg_resistance(mg, q, d, i, j, k, &behind);
+        if ((solid && (n >> (d >> 1) & 1) != (d & 1) && l->n[d >> 1] > 1) || !m || m >= FSI__ORPHAN) continue;
+        if (!fsi__mg_airy(mg, q, c, m)) continue;
+        r = fsi__mg_resistance(mg, q, d, c, &behind);
         if (r > 0 && !behind) sum += 1 / r;
     }
     return sum * l->scale;
 }
 
-/* Weight of coarse face slot (I, J, K) along an axis: between two blocks, or towards Dirichlet values if only one holds unknowns. */
-static float fsi__mg_slot(const fsi_mg *mg, int q, int axis, int I, int J, int K) {
-    const fsi_mg_level *l = mg->level + q, *c = l + 1;
-    int x = axis == 0, y = axis == 1, z = axis == 2, a = fsi__mg_kind(c, I, J, K), b = fsi__mg_kind(c, I + x, J + y, K + z), child;
+/* Weight of the upper face of a coarse cell along an axis: between two blocks, or towards Dirichlet values if only one holds unknowns. */
+static float fsi__mg_slot(const fsi_mg *mg, int q, int axis, fsi__ijk block) {
+    const fsi_mg_level *l = mg->level + q;
+    fsi__ijk next = fsi__mg_behind(block, 2 * axis + 1);
+    int a = fsi__mg_kind(l + 1, block), b = fsi__mg_kind(l + 1, next), n;
     float sum = 0;
     if (a == FSI__MG_SOLID && b == FSI__MG_SOLID) return 1;
     if (!a && !b) return 0;
-    if (!b) return fsi__mg_dirichlet(mg, q, 2 * axis + 1, I, J, K);
-    if (!a) return fsi__mg_dirichlet(mg, q, 2 * axis, I + x, J + y, K + z);
-    for (child = 0; child < 8; child++) {
-        int i = 2 * I + (child & 1), j = 2 * J + (child >> 1 & 1), k = 2 * K + (child >> 2), m, behind, skip;
+    if (!b) return fsi__mg_dirichlet(mg, q, 2 * axis + 1, block);
+    if (!a) return fsi__mg_dirichlet(mg, q, 2 * axis, next);
+    for (n = 0; n < 8; n++) {
+        fsi__ijk c = fsi__mg_child(block, n);
+        int m, behind, skip;
         float r, s, w;
-        if (!(child >> axis & 1)) continue;
-        m = fsi__mg_kind(l, i, j, k);
+        if (!(n >> axis & 1)) continue;
+        m = fsi__mg_kind(l, c);
         if (!m || m >= FSI__ORPHAN) continue;
-        r = fsi__mg_resistance(mg, q, 2 * axis + 1, i, j, k, &behind);
+        r = fsi__mg_resistance(mg, q, 2 * axis + 1, c, &behind);
         if (!(r > 0) || !behind || behind >= FSI__ORPHAN) continue;
-        s = fsi__mg_resistance(mg, q, 2 * axis, i + x, j + y, k + z, &skip);
-        w = fsi__mg_face(mg, q, 2 * axis + 1, i, j, k, &skip);
+        s = fsi__mg_resistance(mg, q, 2 * axis, fsi__mg_behind(c, 2 * axis + 1), &skip);
+        w = fsi__mg_face(mg, q, 2 * axis + 1, c, &skip);
         sum += 1 / (r + s - 1 / w);
     }
     return sum * l->scale;
 }
 
 /* Dirichlet weight of a coarse cell that fits on none of its faces. */
-static float fsi__mg_dir(const fsi_mg *mg, int q, int I, int J, int K) {
-    const fsi_mg_level *l = mg->level + q, *c = l + 1;
+static float fsi__mg_dir(const fsi_mg *mg, int q, fsi__ijk block) {
+    const fsi_mg_level *l = mg->level + q;
     float sum = 0;
-    int child, d, airy = 0;
-    for (child = 0; child < 8; child++) {
-        int i = 2 * I + (child & 1), j = 2 * J + (child >> 1 & 1), k = 2 * K + (child >> 2), m = fsi__mg_kind(l, i, j, k);
+    int n, d, airy = 0;
+    for (n = 0; n < 8; n++) {
+        fsi__ijk c = fsi__mg_child(block, n);
+        int m = fsi__mg_kind(l, c);
         if (!m || m >= FSI__ORPHAN) continue;
-        airy |= fsi__mg_airy(mg, q, i, j, k, m);
-        if (l->dir && (q || mg->weighted)) sum += l->dir[fsi__mg_id(l, i, j, k)];
-        else if (l->n[1] == 1) sum += (float)((mg->face[i + (ptrdiff_t)l->n[0] * k] >> 2 & 1) + (mg->face[i + (ptrdiff_t)l->n[0] * k] >> 3 & 1));
+        airy |= fsi__mg_airy(mg, q, c, m);
+        if (l->dir && (q || mg->weighted)) sum += l->dir[fsi__mg_id(l, c.i, c.j, c.k)];
+        else if (l->n[1] == 1) sum += (float)((mg->face[c.i + (ptrdiff_t)l->n[0] * c.k] >> 2 & 1) + (mg->face[c.i + (ptrdiff_t)l->n[0] * c.k] >> 3 & 1));
     }
     sum *= l->scale;
     for (d = 0; d < 6 && airy; d++) {
-        int axis = d >> 1, s = d & 1 ? 1 : -1;
-        int next = fsi__mg_kind(c, I + (axis == 0 ? s : 0), J + (axis == 1 ? s : 0), K + (axis == 2 ? s : 0));
-        if (next == FSI__MG_SOLID && fsi__mg_kind(c, I, J, K) == FSI__MG_SOLID) continue;
-        if (next || (axis == 1 && c->n[1] == 1 && l->n[1] > 1)) sum += fsi__mg_dirichlet(mg, q, d, I, J, K);
+        int next = fsi__mg_kind(l + 1, fsi__mg_behind(block, d));
+        if (next == FSI__MG_SOLID && fsi__mg_kind(l + 1, block) == FSI__MG_SOLID) continue;
+        if (next || (d >> 1 == 1 && l[1].n[1] == 1 && l->n[1] > 1)) sum += fsi__mg_dirichlet(mg, q, d, block);
     }
     return sum;
 }
@@ -4432,8 +4433,8 @@ static void fsi__mg_coarse_row(fsi_mg *mg, int q, int color, int j, int k) {
                 continue;
             }
             if (i >= c->n[0]) continue;
-            for (axis = 0; axis < 3; axis++) if (c->w[axis]) c->w[axis][id] = fsi__mg_slot(mg, q, axis, i, j, k);
-            c->dir[id] = c->kind[id] ? fsi__mg_dir(mg, q, i, j, k) : 0;
+            for (axis = 0; axis < 3; axis++) if (c->w[axis]) c->w[axis][id] = fsi__mg_slot(mg, q, axis, fsi__mg_cell(i, j, k));
+            c->dir[id] = c->kind[id] ? fsi__mg_dir(mg, q, fsi__mg_cell(i, j, k)) : 0;
         }
     }
 }
@@ -4443,59 +4444,46 @@ static void fsi__mg_coarse_weights(fsi_mg *mg, int q, int k) {
     fsi_mg_level *c = mg->level + q + 1;
     int i, j;
     for (j = 0; j < c->n[1]; j++) {
-        for (i = 0; i < c->n[0] && k < 0; i++) c->w[2][fsi__mg_id(c, i, j, k)] = fsi__mg_slot(mg, q, 2, i, j, k);
+        for (i = 0; i < c->n[0] && k < 0; i++) c->w[2][fsi__mg_id(c, i, j, k)] = fsi__mg_slot(mg, q, 2, fsi__mg_cell(i, j, k));
         if (k < 0) continue;
-        c->w[0][fsi__mg_id(c, -1, j, k)] = fsi__mg_slot(mg, q, 0, -1, j, k);
+        c->w[0][fsi__mg_id(c, -1, j, k)] = fsi__mg_slot(mg, q, 0, fsi__mg_cell(-1, j, k));
         fsi__mg_coarse_row(mg, q, 0, j, k);
         fsi__mg_coarse_row(mg, q, 1, j, k);
     }
-    for (i = 0; i < c->n[0] && k >= 0 && c->w[1]; i++) c->w[1][fsi__mg_id(c, i, -1, k)] = fsi__mg_slot(mg, q, 1, i, -1, k);
+    for (i = 0; i < c->n[0] && k >= 0 && c->w[1]; i++) c->w[1][fsi__mg_id(c, i, -1, k)] = fsi__mg_slot(mg, q, 1, fsi__mg_cell(i, -1, k));
 }
 
 /* Adds weight to the coarse face between cells a and b; nothing if they are not neighbours. */
-static void fsi__mg_link(const fsi_mg_level *c, const int a[3], const int b[3], float w) {
-    int axis, at = -1, steps = 0;
-    for (axis = 0; axis < 3; axis++) if (a[axis] != b[axis]) { at = axis; steps += abs(a[axis] - b[axis]); }
-    if (steps != 1) return;
-    if (a[at] > b[at]) a = b;
-    c->w[at][fsi__mg_id(c, a[0], a[1], a[2])] += w;
+static void fsi__mg_link(const fsi_mg_level *c, fsi__ijk a, fsi__ijk b, float w) {
+    int x = b.i - a.i, y = b.j - a.j, z = b.k - a.k;
+    if (abs(x) + abs(y) + abs(z) != 1) return;
+    if (x + y + z < 0) a = b;                          /* the lower one has the face */
+    c->w[x ? 0 : y ? 1 : 2][fsi__mg_id(c, a.i, a.j, a.k)] += w;
 }
 
 /* Faces of one orphan, added to the coarse faces between the blocks they joined; what fits on no coarse face is left out. */
-static void fsi__mg_coarse_orphan(fsi_mg *mg, int q, int i, int j, int k, int kind) {
-    fsi_mg_level *l = mg->level + q, *c = l + 1;
-    int d, behind, own[3], to[3];
-    ptrdiff_t at = fsi__mg_parent(c, i, j, k, kind, own);
+static void fsi__mg_coarse_orphan(const fsi_mg *mg, int q, fsi__ijk c, uint8_t *kind) {
+    const fsi_mg_level *l = mg->level + q, *up = l + 1;
+    fsi__ijk own, to;
+    ptrdiff_t at = fsi__mg_parent(up, c, *kind, &own);
+    int d, behind;
     if (at < 0) return;
-    if (l->dir && (q || mg->weighted)) c->dir[at] += l->scale * l->dir[fsi__mg_id(l, i, j, k)];
+    if (l->dir && (q || mg->weighted)) up->dir[at] += l->scale * l->dir[fsi__mg_id(l, c.i, c.j, c.k)];
     for (d = 0; d < 6; d++) {
-        float w = fsi__mg_face(mg, q, d, i, j, k, &behind);
-        int s = d & 1 ? 1 : -1;
+        float w = fsi__mg_face(mg, q, d, c, &behind);
         if (!(w > 0)) continue;
-        if (!behind) { c->dir[at] += l->scale * w; continue; }
+        if (!behind) { up->dir[at] += l->scale * w; continue; }
         if (behind >= FSI__ORPHAN && !(d & 1)) continue;           /* two orphans: count their face once */
-        if (fsi__mg_parent(c, i + (d >> 1 == 0 ? s : 0), j + (d >> 1 == 1 ? s : 0), k + (d >> 1 == 2 ? s : 0), behind, to) >= 0)
-            fsi__mg_link(c, own, to, l->scale * w / 2);
+        if (fsi__mg_parent(up, fsi__mg_behind(c, d), behind, &to) >= 0) fsi__mg_link(up, own, to, l->scale * w / 2);
     }
 }
 
-static void fsi__mg_coarse_orphans(fsi_mg *mg, int q) {
-    fsi_mg_level *l = mg->level + q;
-    int i, j, k;
-    for (k = 0; k < l->n[2]; k++)
-        for (j = 0; j < l->n[1]; j++)
-            for (i = 0; i < l->n[0] && l->row[fsi__mg_line(l, j, k)] & FSI__ROW_ORPHAN; i++) {
-                int kind = fsi__mg_kind(l, i, j, k);
-                if (kind >= FSI__ORPHAN) fsi__mg_coarse_orphan(mg, q, i, j, k, kind);
-            }
-}
-
-/* Whether all weights around the unknown (i, j, k) are 1 or lead nowhere, and how many are 1; -1 if not, or where one leads to a Dirichlet value. */
-static int fsi__mg_diagonal(const fsi_mg *mg, int q, int i, int j, int k) {
+/* Whether all weights around the unknown c are 1 or lead nowhere, and how many are 1; -1 if not, or where one leads to a Dirichlet value. */
+static int fsi__mg_diagonal(const fsi_mg *mg, int q, fsi__ijk c) {
     int d, count = 0, behind;
-    if (mg->level[q].dir[fsi__mg_id(mg->level + q, i, j, k)] > 0) return -1;
+    if (mg->level[q].dir[fsi__mg_id(mg->level + q, c.i, c.j, c.k)] > 0) return -1;
     for (d = 0; d < 6; d++) {
-        float w = fsi__mg_face(mg, q, d, i, j, k, &behind);
+        float w = fsi__mg_face(mg, q, d, c, &behind);
         if (w >= 1 && w <= 1 && behind) count++;
         else if (w > 0 || behind) return -1;
     }
@@ -4513,7 +4501,8 @@ static void fsi__mg_classify(const fsi_mg *mg, int q, int j, int k) {
             int n = fsi__imin(FSI__MG_BLOCK, l->half - h0);
             fsi__mg_regular(mg, q, color, j, k, h0, n, regular);
             for (t = 0; t < n; t++) {
-                int m = regular[t] == 1 ? ordinary : !l->kind[at + t] ? 0 : fsi__mg_diagonal(mg, q, 2 * (h0 + t) + ((j + k + color) & 1), j, k);
+                fsi__ijk c = fsi__mg_cell(2 * (h0 + t) + ((j + k + color) & 1), j, k);
+                int m = regular[t] == 1 ? ordinary : !l->kind[at + t] ? 0 : fsi__mg_diagonal(mg, q, c);
                 plain &= m >= 0;
                 band |= m < 0 || (l->kind[at + t] && l->kind[at + t] != FSI__MG_SOLID);
                 l->f[at + t] = (float)(m < 0 ? 7 : m);
@@ -4532,10 +4521,10 @@ static void fsi__mg_coarsen(fsi_mg *mg, int q) {
     (void)big;
     FSI__OMP(parallel for schedule(static) if (big))
     for (k = 0; k < c->n[2]; k++) fsi__mg_parents(mg, q, k);
-    fsi__mg_adopt(mg, q);
+    fsi__mg_orphans(mg, q, fsi__mg_adopt);
     FSI__OMP(parallel for schedule(static) if (big))
     for (k = -1; k < c->n[2]; k++) fsi__mg_coarse_weights(mg, q, k);
-    fsi__mg_coarse_orphans(mg, q);
+    fsi__mg_orphans(mg, q, fsi__mg_coarse_orphan);
     FSI__OMP(parallel for schedule(static) private(j) if (big))
     for (k = 0; k < c->n[2]; k++)
         for (j = 0; j < c->n[1]; j++) fsi__mg_classify(mg, q + 1, j, k);
@@ -4781,17 +4770,17 @@ static void fsi__mg_local_smooth(const fsi_mg *mg, int q, const fsi__mg_patch *p
 /* Coarse columns from the defects of the red cells. */
 static void fsi__mg_rank_restrict(const fsi_mg *mg, int q, const fsi__mg_patch *p, const fsi__mg_patch *up, const float *d, float *t) {
     const fsi_mg_level *l = mg->level + q, *c = l + 1;
-    int i, j, k, e, at[3];
+    fsi__ijk at;
+    int i, j, k, e;
     for (k = p->mlo[2]; k < p->mhi[2]; k++)
         for (j = p->mlo[1]; j < p->mhi[1]; j++)
             for (i = p->mlo[0] + ((j + k) & 1); i < p->mhi[0] && i < l->n[0]; i += 2) {
                 int kind = l->kind[fsi__mg_id(l, i, j, k)];
                 const float *from = d + FSI__LANES * fsi__box_at(p->mlo, p->mhi, i, j, k);
                 float *to;
-                if (fsi__mg_parent(c, i, j, k, kind, at) < 0) continue;
-                for (e = 0; e < 3 && at[e] >= up->lo[e] && at[e] < up->hi[e]; e++) {}
-                if (e < 3) continue;
-                to = t + FSI__LANES * fsi__box_at(up->lo, up->hi, at[0], at[1], at[2]);
+                if (fsi__mg_parent(c, fsi__mg_cell(i, j, k), kind, &at) < 0 || at.i < up->lo[0] || at.i >= up->hi[0] || at.j < up->lo[1] ||
+                    at.j >= up->hi[1] || at.k < up->lo[2] || at.k >= up->hi[2]) continue;
+                to = t + FSI__LANES * fsi__box_at(up->lo, up->hi, at.i, at.j, at.k);
                 for (e = 0; e < FSI__LANES; e++) to[e] += l->scale * from[e];
             }
 }
