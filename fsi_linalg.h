@@ -2619,12 +2619,10 @@ typedef struct fsi__amd {
 } fsi__amd;
 
 static void fsi__amd_layout(fsi__amd *g, size_t entries, fsi_arena *arena) {
-    int32_t **one[19];
+    int32_t **one[] = {&g->start, &g->length, &g->elements, &g->from, &g->size, &g->mass, &g->outside, &g->seen_e, &g->weight, &g->degree,
+                       &g->mark, &g->head, &g->next, &g->prev, &g->bucket, &g->chain, &g->hash, &g->member, &g->last};
     size_t i;
-    one[0] = &g->start; one[1] = &g->length; one[2] = &g->elements; one[3] = &g->from; one[4] = &g->size; one[5] = &g->mass;
-    one[6] = &g->outside; one[7] = &g->seen_e; one[8] = &g->weight; one[9] = &g->degree; one[10] = &g->mark; one[11] = &g->head;
-    one[12] = &g->next; one[13] = &g->prev; one[14] = &g->bucket; one[15] = &g->chain; one[16] = &g->hash; one[17] = &g->member; one[18] = &g->last;
-    for (i = 0; i < 19; i++) *one[i] = (int32_t *)fsi_arena_take(arena, (size_t)g->n, sizeof(int32_t));
+    for (i = 0; i < sizeof one / sizeof *one; i++) FSI__TAKE(*one[i], int32_t, arena, (size_t)g->n);
     FSI__TAKE(g->list, int32_t, arena, entries);
     FSI__TAKE(g->pool, int32_t, arena, entries + (size_t)g->n);
     FSI__TAKE(g->scratch, int32_t, arena, (size_t)g->n + 1);
@@ -6351,43 +6349,30 @@ static void fsi__iso_face(const fsi_real v[8], int axis, int side, signed char n
 
 /* One loop of vertices to triangles. */
 static void fsi__iso_loop(fsi__iso *s, const int *v, int n) {
+    const fsi_iso_mesh *mesh = s->mesh;
+    fsi_vec3 x = fsi_vec(0, 0, 0), normal = x;
     int m, c;
-    if (n < 6) {
-        for (m = 1; m + 1 < n; m++) fsi__iso_element(s, v[0], v[m], v[m + 1]);
-        return;
+    for (m = 1; m + 1 < n && n < 6; m++) fsi__iso_element(s, v[0], v[m], v[m + 1]);
+    if (n < 6) return;
+    for (m = 0; m < n && mesh->x && !s->full; m++) {
+        x = fsi_vec_mad(x, fsi_vec_load(mesh->x + 3 * (size_t)v[m]), 1 / (fsi_real)n);
+        if (mesh->normal) normal = fsi_vec_add(normal, fsi_vec_load(mesh->normal + 3 * (size_t)v[m]));
     }
-    {
-        fsi_vec3 x = fsi_vec(0, 0, 0), normal = x;
-        const fsi_iso_mesh *mesh = s->mesh;
-        for (m = 0; m < n && mesh->x && !s->full; m++) {
-            x = fsi_vec_mad(x, fsi_vec_load(mesh->x + 3 * (size_t)v[m]), 1 / (fsi_real)n);
-            if (mesh->normal) normal = fsi_vec_add(normal, fsi_vec_load(mesh->normal + 3 * (size_t)v[m]));
-        }
-        c = fsi__iso_vertex(s, x, normal);
-        for (m = 0; m < n; m++) fsi__iso_element(s, c, v[m], v[m + 1 < n ? m + 1 : 0]);
-    }
+    c = fsi__iso_vertex(s, x, normal);
+    for (m = 0; m < n; m++) fsi__iso_element(s, c, v[m], v[m + 1 < n ? m + 1 : 0]);
 }
 
 static void fsi__iso_cell(fsi__iso *s, int i, int j, int k) {
     fsi_real v[8];
     signed char next[24];
-    int c, e, inside = 0, corners = s->mesh->dim == 3 ? 8 : 4;
+    int c, e, inside = 0, two = s->mesh->dim == 2, corners = two ? 4 : 8;
     for (c = 0; c < corners; c++) {
         v[c] = fsi__iso_value(s->d, i + (c & 1), j + (c >> 1 & 1), k + (c >> 2));
         inside += v[c] < 0;
     }
     if (inside == 0 || inside == corners) return;
     memset(next, -1, sizeof next);
-    if (corners == 4) {                                                /* a square is the lower z face of a cube */
-        fsi__iso_face(v, 2, 0, next);
-        for (e = 0; e < 24; e++)
-            if (next[e] >= 0) {
-                int a = fsi__iso_edge(s, i, j, k, e), b = fsi__iso_edge(s, i, j, k, next[e]);
-                fsi__iso_element(s, a, b, 0);
-            }
-        return;
-    }
-    for (c = 0; c < 6; c++) fsi__iso_face(v, c >> 1, c & 1, next);
+    for (c = two ? 4 : 0; c < (two ? 5 : 6); c++) fsi__iso_face(v, c >> 1, c & 1, next);    /* a square is the lower z face of a cube */
     for (e = 0; e < 24; e++) {
         int loop[12], n = 0, at = e;
         while (next[at] >= 0) {
@@ -6396,7 +6381,8 @@ static void fsi__iso_cell(fsi__iso *s, int i, int j, int k) {
             next[at] = -1;
             at = to;
         }
-        if (n) fsi__iso_loop(s, loop, n);
+        if (n && two) fsi__iso_element(s, loop[0], fsi__iso_edge(s, i, j, k, at), 0);           /* a segment: `at` has no successor */
+        else if (n) fsi__iso_loop(s, loop, n);
     }
 }
 
