@@ -12,18 +12,6 @@ static int keep(fsi_vec3 c, void *user) {                     /* 0: a hole here 
     return x * x + z * z > 0.085 * 0.085;
 }
 
-static void draw(ex_args *a, const fsi_sph *s, const fsi_soft *t) {
-    ex_image m = ex_image_make(640, 520);
-    ex_camera c = ex_camera_make(0.9, 1.25, 1.6, 0, 0.42, 0, 1, 38);
-    double lo[3] = {-0.8, 0, -0.8}, hi[3] = {0.8, 1.2, 0.8};
-    fsi_surface f = fsi_soft_surface(t);
-    ex_floor(&m, &c, lo, hi, 1, -0.002, 0.2);
-    ex_draw_surface3(&m, &c, &f, ex_rgb(200, 80, 90));
-    water_draw(&m, &c, s, lo, hi);
-    ex_frame(a, &m);
-    ex_image_free(&m);
-}
-
 int main(int argc, char **argv) {
     static const ex_key keys[] = {{"restitution", "", "e of the collisions", "0", 0, 1, NULL},
                                   {"slip", "", "delta: 0 no slip, 1 free slip", "0.95", 0, 1, NULL},
@@ -32,6 +20,8 @@ int main(int argc, char **argv) {
                                   {"stretch", "N/m", "Young's modulus times thickness", "6000", 10, 1e6, NULL},
                                   {"area_density", "kg/m^2", "of the cloth", "2", 0.01, 100, NULL},
                                   {"gravity", "m/s^2", "downwards", "9.81", 0, 100, NULL}};
+    ex_camera camera = ex_camera_make(0.9, 1.25, 1.6, 0, 0.42, 0, 1, 38);
+    double lo[3] = {-0.8, 0, -0.8}, hi[3] = {0.8, 1.2, 0.8};
     ex_args a;
     fsi_sph sph;
     fsi_sph_desc f = {0};
@@ -42,6 +32,7 @@ int main(int argc, char **argv) {
     fsi_proxy proxy;
     fsi_proxy_desc p = {0};
     fsi_proxy_solid solid = {0};
+    fsi_surface surface;
     pour w;
     unsigned char *pin;
     int frame, i, n;
@@ -71,7 +62,8 @@ int main(int argc, char **argv) {
             fsi_hit h;
             pour_near(&w, i, f.spacing, NULL, &h);
         }
-        if (a.out) draw(&a, &sph, &cloth);
+        surface = fsi_soft_surface(&cloth);
+        if (a.out) pour_draw(&a, &sph, &surface, &camera, 520, lo, hi, ex_rgb(200, 80, 90));
         ex_progress(&a, frame);
     }
     for (i = 0; i < sph.now.count; i++) below += sph.y[i] < FSI_R(0.2);

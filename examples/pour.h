@@ -39,6 +39,15 @@ EX int pour_near(pour *w, int i, fsi_real reach, int *solid, fsi_hit *h) {
     w->closest = fmin(w->closest, (double)h->t);
     return 1;
 }
+/* The solid on the floor, and the water inside lo .. hi. */
+EX void pour_draw(ex_args *a, const fsi_sph *s, const fsi_surface *solid, const ex_camera *c, int height, const double *lo, const double *hi, ex_color color) {
+    ex_image m = ex_image_make(640, height);
+    ex_floor(&m, c, lo, hi, 1, -0.002, 0.2);
+    ex_draw_surface3(&m, c, solid, color);
+    water_draw(&m, c, s, lo, hi);
+    ex_frame(a, &m);
+    ex_image_free(&m);
+}
 EX void pour_results(const pour *w, long penetrations) {
     static const char *name[3] = {"ms_sph", "ms_tled", "ms_coupling"};
     const fsi_proxy_stats *s = &w->proxy->stats;
