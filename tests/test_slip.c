@@ -29,6 +29,13 @@ static void plane_make(plane *q, int dim, double px, double py, double pz, doubl
     q->list[0] = &q->door;
 }
 
+static fsi_result slip_open(fsi_grid *g, fsi_slip *s, const fsi_grid_desc *gd, const fsi_slip_desc *sd, fsi_coupled **list, int count) {
+    fsi_result r = fsi_grid_init(g, gd);
+    if (r == FSI_OK) r = fsi_slip_init(s, g, sd);
+    return r == FSI_OK ? fsi_slip_detect(s, list, count) : r;
+}
+static void slip_close(fsi_grid *g, fsi_slip *s) { fsi_slip_free(s); fsi_grid_free(g); }
+
 static void faces_of(const fsi_grid *g, int a, int *n) {
     n[0] = g->nx + (a == 0); n[1] = g->ny + (a == 1); n[2] = g->nz + (a == 2);
 }
@@ -96,23 +103,19 @@ TEST C_11_opposite_flow_along_a_plane(void) {
         for (tight = 0; tight < 2; tight++) {
             double angle = k ? 3.14159265358979 * (1 + check_random(&seed)) / 2 : 3.14159265358979 / 16, t[2];
             fsi_grid_desc gd = box(32, 40, 1, FSI_SIDE_OPEN);
-            fsi_slip_desc sd;
+            fsi_slip_desc sd = {0};
             fsi_grid g;
             fsi_slip s;
             plane q;
-            memset(&sd, 0, sizeof sd);
             sd.tolerance = TOL(tight ? 1e-13 : 1e-10, 1e-5);
             t[0] = cos(angle); t[1] = sin(angle);
             plane_make(&q, 2, 0.5 + 0.1 * check_random(&seed), 0.6 + 0.1 * check_random(&seed), 0, -t[1], t[0], 0, 3);
-            CHECK_OK(fsi_grid_init(&g, &gd));
-            CHECK_OK(fsi_slip_init(&s, &g, &sd));
-            CHECK_OK(fsi_slip_detect(&s, q.list, 1));
+            CHECK_OK(slip_open(&g, &s, &gd, &sd, q.list, 1));
             shear(&g, NULL, &q, t, 1);
             CHECK_OK(fsi_slip_solve(&s, FSI_R(0.01), NULL));
             CHECK_MOST(shear(&g, &s.interface, &q, t, 0), TOL(tight ? 1e-10 : 1e-8, 1e-4));
             ASSERT_EQ(0, leaks(&s, &q));
-            fsi_slip_free(&s);
-            fsi_grid_free(&g);
+            slip_close(&g, &s);
         }
     PASS();
 }
@@ -124,26 +127,22 @@ TEST C_11_opposite_flow_along_a_plane_3d(void) {
     for (k = 0; k < 4; k++) {
         fsi_grid_desc gd = box(12, 12, 12, FSI_SIDE_OPEN);
         double n[3], t[3], l;
-        fsi_slip_desc sd;
+        fsi_slip_desc sd = {0};
         fsi_grid g;
         fsi_slip s;
         plane q;
         int i;
-        memset(&sd, 0, sizeof sd);
         sd.tolerance = TOL(1e-10, 1e-5);
         for (i = 0; i < 3; i++) { n[i] = check_random(&seed); t[i] = check_random(&seed); }
         plane_make(&q, 3, 0.5, 0.5, 0.5, n[0], n[1], n[2], 3);
         l = t[0] * q.n[0] + t[1] * q.n[1] + t[2] * q.n[2];
         for (i = 0; i < 3; i++) t[i] -= l * q.n[i];
-        CHECK_OK(fsi_grid_init(&g, &gd));
-        CHECK_OK(fsi_slip_init(&s, &g, &sd));
-        CHECK_OK(fsi_slip_detect(&s, q.list, 1));
+        CHECK_OK(slip_open(&g, &s, &gd, &sd, q.list, 1));
         shear(&g, NULL, &q, t, 1);
         CHECK_OK(fsi_slip_solve(&s, FSI_R(0.01), NULL));
         worst = fmax(worst, shear(&g, &s.interface, &q, t, 0));
         ASSERT_EQ(0, leaks(&s, &q));
-        fsi_slip_free(&s);
-        fsi_grid_free(&g);
+        slip_close(&g, &s);
     }
     CHECK_MOST(worst, TOL(1e-8, 1e-4));
     PASS();
@@ -156,24 +155,20 @@ TEST C_12_closed_groups_keep_their_mass(void) {
     size_t i;
     for (k = 0; k < 3; k++) {
         fsi_grid_desc gd = box(24, 24, k == 2 ? 12 : 1, FSI_SIDE_SLIP);
-        fsi_slip_desc sd;
+        fsi_slip_desc sd = {0};
         fsi_grid g;
         fsi_slip s;
         plane q;
-        memset(&sd, 0, sizeof sd);
         sd.tolerance = TOL(1e-13, 1e-6);
         plane_make(&q, k == 2 ? 3 : 2, 0.5, 0.5, k == 2 ? 0.25 : 0, -0.3, 1, k == 2 ? 0.2 : 0, k == 2 ? 0.13 : 0.25);
-        CHECK_OK(fsi_grid_init(&g, &gd));
-        CHECK_OK(fsi_slip_init(&s, &g, &sd));
-        CHECK_OK(fsi_slip_detect(&s, q.list, 1));
+        CHECK_OK(slip_open(&g, &s, &gd, &sd, q.list, 1));
         for (a = 0; a < g.dim; a++) for (i = 0; i < g.faces[a]; i++) g.u[a][i] = (fsi_real)check_random(&seed);
         CHECK_OK(fsi_slip_solve(&s, FSI_R(0.01), NULL));
         ASSERT(s.groups > 0);
         ASSERT(!s.group_open[0]);
         CHECK_MOST(group_flux(&s), TOL(1e-11, 1e-4));
         CHECK_MOST(fsi_slip_max_divergence(&s) / gd.nx, TOL(1e-11, 1e-4));
-        fsi_slip_free(&s);
-        fsi_grid_free(&g);
+        slip_close(&g, &s);
     }
     PASS();
 }
@@ -187,17 +182,14 @@ TEST C_11_plate_tips(void) {
     for (k = 0; k < 4; k++) {
         fsi_grid_desc gd = box(32, 32, 1, FSI_SIDE_OPEN);
         double t[2];
-        fsi_slip_desc sd;
+        fsi_slip_desc sd = {0};
         fsi_grid g;
         fsi_slip s;
         plane q;
-        memset(&sd, 0, sizeof sd);
         sd.tolerance = TOL(1e-9, 1e-5);
         t[0] = cos(angle[k]); t[1] = sin(angle[k]);
         plane_make(&q, 2, 0.503, 0.489, 0, -t[1], t[0], 0, 0.22);
-        CHECK_OK(fsi_grid_init(&g, &gd));
-        CHECK_OK(fsi_slip_init(&s, &g, &sd));
-        CHECK_OK(fsi_slip_detect(&s, q.list, 1));
+        CHECK_OK(slip_open(&g, &s, &gd, &sd, q.list, 1));
         for (a = 0; a < 2; a++) for (i = 0; i < g.faces[a]; i++) g.u[a][i] = g.u_plus[a][i] = (fsi_real)t[a];
         for (round = 0; round < 20; round++) {
             CHECK_OK(fsi_slip_solve(&s, FSI_R(0.01), NULL));
@@ -205,8 +197,7 @@ TEST C_11_plate_tips(void) {
             if (!round) most = fmax(most, v);
         }
         later = fmax(later, v);
-        fsi_slip_free(&s);
-        fsi_grid_free(&g);
+        slip_close(&g, &s);
     }
     printf("  stream along a plate with tips in it: largest error %.4f of the stream, after 20 projections %.4f\n", most, later);
     CHECK_MOST(most, 0.08);
@@ -219,6 +210,18 @@ enum { ROUND = 1600 };
 typedef struct channel { fsi_grid g; fsi_slip s; fsi_coupled door; fsi_coupled *list[1]; slip_exact exact; double cx, cy; } channel;
 static fsi_real round_x[3 * ROUND];
 static int32_t round_index[2 * ROUND];
+static fsi_surface round_make(double x, double y, double r) {
+    fsi_surface s;
+    int i;
+    memset(&s, 0, sizeof s);
+    for (i = 0; i < ROUND; i++) {
+        double t = 2 * 3.14159265358979323846 * i / ROUND;
+        round_x[3 * i] = (fsi_real)(x + r * cos(t)); round_x[3 * i + 1] = (fsi_real)(y + r * sin(t)); round_x[3 * i + 2] = 0;
+        round_index[2 * i] = i; round_index[2 * i + 1] = (i + 1) % ROUND;
+    }
+    s.dim = 2; s.closed = 1; s.vertex_count = s.element_count = ROUND; s.x = round_x; s.index = round_index;
+    return s;
+}
 static fsi_result channel_make(channel *c, int n, double blockage, const fsi_slip_desc *sd) {
     fsi_grid_desc d;
     int i, ny = (int)(2 * n / blockage + 0.5), nx = 2 * ny;
@@ -230,21 +233,13 @@ static fsi_result channel_make(channel *c, int n, double blockage, const fsi_sli
     d.side[0].kind = d.side[1].kind = FSI_SIDE_INFLOW;
     d.side[0].velocity.x = d.side[1].velocity.x = 1;
     c->cx = nx / 2.0 + 0.13; c->cy = ny / 2.0;
-    for (i = 0; i < ROUND; i++) {
-        double t = 2 * 3.14159265358979323846 * i / ROUND;
-        round_x[3 * i] = (fsi_real)(c->cx + n * cos(t)); round_x[3 * i + 1] = (fsi_real)(c->cy + n * sin(t)); round_x[3 * i + 2] = 0;
-        round_index[2 * i] = i; round_index[2 * i + 1] = (i + 1) % ROUND;
-    }
-    c->door.surface.dim = 2; c->door.surface.closed = 1; c->door.surface.vertex_count = c->door.surface.element_count = ROUND;
-    c->door.surface.x = round_x; c->door.surface.index = round_index;
+    c->door.surface = round_make(c->cx, c->cy, n);
     c->list[0] = &c->door;
-    r = fsi_grid_init(&c->g, &d);
-    if (r == FSI_OK) r = fsi_slip_init(&c->s, &c->g, sd);
-    if (r == FSI_OK) r = fsi_slip_detect(&c->s, c->list, 1);
+    r = slip_open(&c->g, &c->s, &d, sd, c->list, 1);
     for (i = 0; i < (int)c->g.faces[0]; i++) c->g.u[0][i] = 1;
     return r;
 }
-static void channel_free(channel *c) { fsi_slip_free(&c->s); fsi_grid_free(&c->g); }
+static void channel_free(channel *c) { slip_close(&c->g, &c->s); }
 static void channel_exact(channel *c) {
     int a, i, j;
     for (a = 0; a < 2; a++)
@@ -280,10 +275,9 @@ TEST C_09_slip_speed_on_a_cylinder(void) {
     int b, k, fine;
     for (b = 0; b < 3; b++)
         for (fine = 0; fine < (getenv("FSI_TEST_FULL") ? 3 : b == 0 ? 1 : 2); fine++) {
-            fsi_slip_desc sd;
+            fsi_slip_desc sd = {0};
             channel c;
             double most, top, rms;
-            memset(&sd, 0, sizeof sd);
             sd.passes = 5;
             CHECK_OK(channel_make(&c, 10 << fine, table[b][0], &sd));
             for (k = 0; k < 4; k++) CHECK_NEAR(table[b][k + 1], slip_exact_speed(&c.exact, angle[k] * 3.14159265358979 / 180), 2e-5);
@@ -302,10 +296,9 @@ TEST C_09_slip_speed_on_a_cylinder(void) {
 
 TEST C_10_repeated_projection_makes_no_drag(void) {
     double at5 = 0, most, top, rms = 0;
-    fsi_slip_desc sd;
+    fsi_slip_desc sd = {0};
     channel c;
     int k;
-    memset(&sd, 0, sizeof sd);
     sd.passes = 1;
     CHECK_OK(channel_make(&c, 10, 0.25, &sd));
     channel_exact(&c);
@@ -326,10 +319,9 @@ TEST slip_moving_with_the_fluid(void) {
     fsi_real coefficient;
     int i, k;
     for (k = 0; k < 3; k++) {
-        fsi_slip_desc sd;
+        fsi_slip_desc sd = {0};
         channel c;
         double worst = 0;
-        memset(&sd, 0, sizeof sd);
         coefficient = (fsi_real)(k * 0.5);
         sd.coefficient = &coefficient;
         for (i = 0; i < ROUND; i++) { v[3 * i] = 1; v[3 * i + 1] = v[3 * i + 2] = 0; }
@@ -348,10 +340,9 @@ TEST slip_moving_with_the_fluid(void) {
 /* coefficient 0: the wall is stuck to the solid */
 TEST slip_coefficient_zero_is_no_slip(void) {
     fsi_real coefficient = 0;
-    fsi_slip_desc sd;
+    fsi_slip_desc sd = {0};
     channel c;
     int i;
-    memset(&sd, 0, sizeof sd);
     sd.coefficient = &coefficient;
     CHECK_OK(channel_make(&c, 6, 0.5, &sd));
     CHECK_OK(fsi_slip_solve(&c.s, 1, NULL));
@@ -391,12 +382,11 @@ TEST slip_failing_allocator(void) {
     for (k = 0; k < 400 && !done; k++) {
         fail_allocator f = fail_begin(k);
         fsi_grid_desc gd = box(12, 12, 1, FSI_SIDE_SLIP);
-        fsi_slip_desc sd;
+        fsi_slip_desc sd = {0};
         fsi_grid g;
         fsi_slip s;
         plane q;
         fsi_result r;
-        memset(&sd, 0, sizeof sd);
         sd.allocator = fail_make(&f);
         plane_make(&q, 2, 0.5, 0.5, 0, -0.3, 1, 0, 0.2);
         CHECK_OK(fsi_grid_init(&g, &gd));
@@ -407,8 +397,7 @@ TEST slip_failing_allocator(void) {
         ASSERT(r == FSI_OK || r == FSI_ERR_MEMORY);
         done = r == FSI_OK;
         fsi_slip_free(&s);
-        fsi_slip_free(&s);
-        fsi_grid_free(&g);
+        slip_close(&g, &s);
         ASSERT_EQ(0, (int)f.live);
     }
     ASSERT(done);
@@ -417,11 +406,10 @@ TEST slip_failing_allocator(void) {
 
 TEST slip_bad_input(void) {
     fsi_grid_desc gd = box(12, 12, 1, FSI_SIDE_SLIP);
-    fsi_slip_desc sd;
+    fsi_slip_desc sd = {0};
     fsi_grid g;
     fsi_slip s;
     CHECK_OK(fsi_grid_init(&g, &gd));
-    memset(&sd, 0, sizeof sd);
     CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_slip_init(&s, NULL, NULL));
     sd.passes = -1;
     CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_slip_init(&s, &g, &sd));
@@ -433,18 +421,16 @@ TEST slip_bad_input(void) {
     CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_slip_detect(&s, NULL, 1));
     CHECK_OK(fsi_slip_detect(&s, NULL, 0));
     CHECK_OK(fsi_slip_solve(&s, 1, NULL));
-    fsi_slip_free(&s);
-    fsi_grid_free(&g);
+    slip_close(&g, &s);
     PASS();
 }
 
 /* SLIP eq. 10 as printed: N^T W v = 0 holds to the tolerance (C-13), but the speed is far off and does not converge. */
 TEST C_13_paper_form_constraint(void) {
     double most, top, rms, worst = 0;
-    fsi_slip_desc sd;
+    fsi_slip_desc sd = {0};
     channel c;
     int i;
-    memset(&sd, 0, sizeof sd);
     sd.form = FSI_SLIP_PAPER;
     sd.tolerance = TOL(1e-10, 1e-4);
     CHECK_OK(channel_make(&c, 10, 0.25, &sd));
@@ -475,28 +461,24 @@ TEST C_27_free_plate_between_opposite_streams(void) {
             double angle = 3.14159265358979 * (1 + check_random(&seed)) / 2, t[2];
             fsi_grid_desc gd = box(32, 32, 1, FSI_SIDE_OPEN);
             fsi_body body = rigid(0.3, 0.02, 0.5, 0.5, 0);
-            fsi_slip_desc sd;
+            fsi_slip_desc sd = {0};
             fsi_surface surface;
             fsi_grid g;
             fsi_slip s;
             plane q;
-            memset(&sd, 0, sizeof sd);
             sd.solver = (fsi_slip_solver)solver;
             sd.tolerance = TOL(1e-12, 1e-6);
             t[0] = cos(angle); t[1] = sin(angle);
             plane_make(&q, 2, 0.503, 0.491, 0, -t[1], t[0], 0, 3);
             surface = q.door.surface;
             CHECK_OK(fsi_body_give(&body, &surface, &q.door));
-            CHECK_OK(fsi_grid_init(&g, &gd));
-            CHECK_OK(fsi_slip_init(&s, &g, &sd));
-            CHECK_OK(fsi_slip_detect(&s, q.list, 1));
+            CHECK_OK(slip_open(&g, &s, &gd, &sd, q.list, 1));
             shear(&g, NULL, &q, t, 1);
             CHECK_OK(fsi_slip_solve(&s, FSI_R(0.01), NULL));
             fsi_body_take(&body);
             CHECK_MOST(fsi_vec_length(body.impulse) + fsi_vec_length(body.twist), TOL(1e-10, 1e-5));
             CHECK_MOST(shear(&g, &s.interface, &q, t, 0), TOL(1e-10, 1e-4));
-            fsi_slip_free(&s);
-            fsi_grid_free(&g);
+            slip_close(&g, &s);
         }
     PASS();
 }
@@ -508,27 +490,17 @@ static fsi_result two_way_run(two_way *w, int plate, int solver, int side, doubl
     static fsi_coupled door;
     static fsi_coupled *list[1] = {&door};
     fsi_grid_desc gd = box(24, 24, 1, side);
-    fsi_surface surface;
-    fsi_slip_desc sd;
+    fsi_surface surface = round_make(0.52, 0.47, 0.2);
+    fsi_slip_desc sd = {0};
     uint64_t seed = 17;
     fsi_result r;
     size_t k;
-    int i, a;
-    memset(&sd, 0, sizeof sd);
-    memset(&surface, 0, sizeof surface);
+    int a;
     sd.solver = (fsi_slip_solver)solver; sd.tolerance = tolerance; sd.passes = 2;
-    for (i = 0; i < ROUND; i++) {
-        double t = 2 * 3.14159265358979323846 * i / ROUND;
-        round_x[3 * i] = (fsi_real)(0.52 + 0.2 * cos(t)); round_x[3 * i + 1] = (fsi_real)(0.47 + 0.2 * sin(t)); round_x[3 * i + 2] = 0;
-        round_index[2 * i] = i; round_index[2 * i + 1] = (i + 1) % ROUND;
-    }
-    surface.dim = 2; surface.closed = 1; surface.vertex_count = surface.element_count = ROUND; surface.x = round_x; surface.index = round_index;
     plane_make(&q, 2, 0.5, 0.5, 0, -0.3, 1, 0, plate == 2 ? 3 : 0.25);         /* 2: it cuts the box in two */
     w->body = rigid(0.05, 0.001, 0.52, 0.47, 0.3);
     r = fsi_body_give(&w->body, plate ? &q.door.surface : &surface, &door);
-    if (r == FSI_OK) r = fsi_grid_init(&w->g, &gd);
-    if (r == FSI_OK) r = fsi_slip_init(&w->s, &w->g, &sd);
-    if (r == FSI_OK) r = fsi_slip_detect(&w->s, list, 1);
+    if (r == FSI_OK) r = slip_open(&w->g, &w->s, &gd, &sd, list, 1);
     for (a = 0; a < 2; a++) for (k = 0; k < w->g.faces[a]; k++) w->g.u[a][k] = (fsi_real)check_random(&seed);
     if (r == FSI_OK) r = fsi_slip_solve(&w->s, FSI_R(0.01), &w->report);
     fsi_body_take(&w->body);
@@ -549,8 +521,8 @@ TEST C_15_eliminated_and_indefinite_agree(void) {
             CHECK_MOST(worst, TOL(1e-8, 2e-3));
             CHECK_MOST(fsi_slip_max_divergence(&a.s) * (double)a.g.h, TOL(1e-9, 1e-4));
             ASSERT(fsi_vec_length(a.body.impulse) > FSI_R(1e-6));
-            fsi_slip_free(&a.s); fsi_grid_free(&a.g);
-            fsi_slip_free(&b.s); fsi_grid_free(&b.g);
+            slip_close(&a.g, &a.s);
+            slip_close(&b.g, &b.s);
         }
     PASS();
 }
@@ -590,12 +562,11 @@ static fsi_result any_make(any_solid *w, int kind, int form, int solver) {
     int three = kind == KIND_TETS || kind == KIND_PLATE3, i, a;
     fsi_grid_desc gd = box(three ? 8 : 16, three ? 8 : 16, three ? 8 : 1, FSI_SIDE_OPEN);
     fsi_surface surface;
-    fsi_slip_desc sd;
+    fsi_slip_desc sd = {0};
     uint64_t seed = 23;
     fsi_result r = FSI_OK;
     size_t k;
     memset(w, 0, sizeof *w);
-    memset(&sd, 0, sizeof sd);
     memset(&surface, 0, sizeof surface);
     sd.form = (fsi_slip_form)form; sd.solver = (fsi_slip_solver)solver; sd.passes = 1; sd.tolerance = TOL(1e-12, 1e-6);
     w->list[0] = w->door; w->list[1] = w->door + 1;
@@ -627,7 +598,7 @@ static fsi_result any_solve(any_solid *w) {
     w->seconds = any_clock() - t;
     return r;
 }
-static void any_free(any_solid *w) { fsi_slip_free(&w->s); fsi_grid_free(&w->g); if (w->has_soft) fsi_soft_free(&w->soft); }
+static void any_free(any_solid *w) { slip_close(&w->g, &w->s); if (w->has_soft) fsi_soft_free(&w->soft); }
 static double any_difference(const any_solid *a, const any_solid *b) {
     double worst = 0;
     size_t i;
@@ -949,8 +920,7 @@ TEST slip_costs_at_most_twice_the_monolithic_step(void) {
     surface.dim = 2; surface.closed = 1; surface.vertex_count = surface.element_count = 200; surface.x = x; surface.index = index;
     for (k = 0; k < 3; k++) {
         fsi_grid_desc gd = box(N, N, 1, FSI_SIDE_SLIP);
-        fsi_slip_desc sd;
-        memset(&sd, 0, sizeof sd);
+        fsi_slip_desc sd = {0};
         sd.passes = k == 1 ? 1 : 3;
         gd.gravity.y = -1;
         gd.side[0].kind = FSI_SIDE_INFLOW; gd.side[0].velocity.x = 1; gd.side[1].kind = FSI_SIDE_OPEN;
@@ -989,30 +959,22 @@ TEST C_03_falling_disk(void) {
         for (scheme = 0; scheme < 3; scheme++) {
             enum { N = 48 };
             fsi_grid_desc gd = box(N, N, 1, FSI_SIDE_SLIP);
-            fsi_surface surface;
+            fsi_surface surface = round_make(0.5, 0.5, 0.2);
             fsi_coupled door;
             fsi_coupled *list[1];
             fsi_couple_desc cd;
             fsi_couple couple;
-            fsi_slip_desc sd;
+            fsi_slip_desc sd = {0};
             fsi_slip s;
             fsi_grid g;
             fsi_body body;
             double dt = 0.01, area = 0;
             int i;
-            memset(&surface, 0, sizeof surface);
-            memset(&sd, 0, sizeof sd);
             memset(&cd, 0, sizeof cd);
             list[0] = &door;
             sd.tolerance = cd.tolerance = TOL(1e-10, 1e-6);
             sd.passes = 5;
             cd.fractions = 1; sd.fractions = scheme == 2;
-            for (i = 0; i < ROUND; i++) {
-                double t = 2 * 3.14159265358979323846 * i / ROUND;
-                round_x[3 * i] = (fsi_real)(0.5 + 0.2 * cos(t)); round_x[3 * i + 1] = (fsi_real)(0.5 + 0.2 * sin(t)); round_x[3 * i + 2] = 0;
-                round_index[2 * i] = i; round_index[2 * i + 1] = (i + 1) % ROUND;
-            }
-            surface.dim = 2; surface.closed = 1; surface.vertex_count = surface.element_count = ROUND; surface.x = round_x; surface.index = round_index;
             CHECK_OK(fsi_grid_init(&g, &gd));
             CHECK_OK(scheme == 1 ? fsi_couple_init(&couple, &g, &cd) : fsi_slip_init(&s, &g, &sd));
             area = 3.14159265358979 * 0.04;
@@ -1066,8 +1028,7 @@ TEST C_12_tracers_never_cross_a_plate(void) {
             if (x[3 * p] > FSI_R(0.95)) { x[3 * p] = FSI_R(0.02); x[3 * p + 1] = (fsi_real)(0.5 + 0.45 * check_random(&seed)); }
         }
     }
-    fsi_slip_free(&s);
-    fsi_grid_free(&g);
+    slip_close(&g, &s);
     PASS();
 }
 
@@ -1075,11 +1036,10 @@ TEST C_12_tracers_never_cross_a_plate(void) {
 /* u* = u - dt (u . grad) u of the exact flow on top of the scheme's own steady one: the pressure is Bernoulli's and its force zero (C-10: 1 % of rho U^2 a).
    Pressure at the surface: line through the cell and the one before it. */
 TEST C_10_steady_potential_flow_has_no_drag(void) {
-    fsi_slip_desc sd;
+    fsi_slip_desc sd = {0};
     channel c;
     double *q, force = 0, plain, dt = 0.5;
     int a, i, j, k, n = 20;
-    memset(&sd, 0, sizeof sd);
     sd.tolerance = TOL(1e-9, 1e-5);
     CHECK_OK(channel_make(&c, n, 0.5, &sd));
     channel_exact(&c);
@@ -1116,11 +1076,10 @@ static fsi_result drag_run(int first_order, double coefficient, double *drag) {
     enum { STEPS = 60 };
     fsi_real share = (fsi_real)coefficient;
     fsi_result r;
-    fsi_slip_desc sd;
+    fsi_slip_desc sd = {0};
     fsi_scene scene;
     channel c;
     int k;
-    memset(&sd, 0, sizeof sd);
     memset(&scene, 0, sizeof scene);
     sd.passes = 1; sd.first_order = first_order; sd.coefficient = &share;
     r = channel_make(&c, 8, 0.25, &sd);
@@ -1145,11 +1104,10 @@ static fsi_result drag_settled(double coefficient, double dt, double *drag) {
     enum { CELLS = 5 };
     int k, steps = (int)(100 / dt);
     fsi_real c = (fsi_real)coefficient;
-    fsi_slip_desc sd;
+    fsi_slip_desc sd = {0};
     fsi_scene scene;
     channel w;
     fsi_result r;
-    memset(&sd, 0, sizeof sd);
     memset(&scene, 0, sizeof scene);
     sd.passes = 1; sd.coefficient = &c;
     r = channel_make(&w, CELLS, 0.25, &sd);
@@ -1175,24 +1133,20 @@ TEST slip_coefficient_drag_is_monotone(void) {
 static fsi_result plate_friction(int dim, int n, double dt, const double *normal, const double *t, double reach, double *ratio) {
     fsi_real c = FSI_R(0.5);
     fsi_grid_desc gd = box(n, n, dim == 3 ? n : 1, FSI_SIDE_OPEN);
-    fsi_slip_desc sd;
+    fsi_slip_desc sd = {0};
     fsi_grid g;
     fsi_slip s;
     plane q;
     size_t i;
     int a;
     fsi_result r;
-    memset(&sd, 0, sizeof sd);
     sd.coefficient = &c;
     plane_make(&q, dim, 0.503, 0.489, dim == 3 ? 0.507 : 0, normal[0], normal[1], normal[2], reach);
-    r = fsi_grid_init(&g, &gd);
-    if (r == FSI_OK) r = fsi_slip_init(&s, &g, &sd);
-    if (r == FSI_OK) r = fsi_slip_detect(&s, q.list, 1);
+    r = slip_open(&g, &s, &gd, &sd, q.list, 1);
     for (a = 0; a < dim; a++) for (i = 0; i < g.faces[a]; i++) g.u[a][i] = g.u_plus[a][i] = (fsi_real)(2 * t[a]);
     if (r == FSI_OK) r = fsi_slip_solve(&s, (fsi_real)dt, NULL);
     for (*ratio = 0, a = 0; a < dim; a++) *ratio += (double)s.friction[a] * t[a] / ((double)FSI_SLIP_STRESS * 4 * 2 * pow(2 * reach, dim - 1));
-    fsi_slip_free(&s);
-    fsi_grid_free(&g);
+    slip_close(&g, &s);
     return r;
 }
 TEST slip_friction_law(void) {
@@ -1262,8 +1216,7 @@ static fsi_result tube_run(int with, double *outside, double *all) {
         *all += (double)g.density[c];
         if ((double)at.y < 1.3 && hypot((double)at.x - cx, (double)at.z - cz) > 0.21 + 0.5 / 12) *outside += (double)g.density[c];
     }
-    fsi_slip_free(&s);
-    fsi_grid_free(&g);
+    slip_close(&g, &s);
     return r;
 }
 TEST slip_flow_control(void) {
@@ -1301,10 +1254,9 @@ TEST C_09_area_fractions(void) {
     static const double gate[3] = {0.07, 0.04, 0.02};
     int k;
     for (k = 0; k < (getenv("FSI_TEST_FULL") ? 3 : 2); k++) {
-        fsi_slip_desc sd;
+        fsi_slip_desc sd = {0};
         channel c;
         double rms;
-        memset(&sd, 0, sizeof sd);
         sd.fractions = 1;
         CHECK_OK(channel_make(&c, 10 << k, 0.25, &sd));
         CHECK_OK(fsi_slip_solve(&c.s, 1, NULL));
@@ -1352,12 +1304,11 @@ TEST C_27_moving_plate_between_opposite_streams(void) {
         double angle = 3.14159265358979 * (1 + check_random(&seed)) / 2, t[2], common[2] = {0.4, -0.7}, worst = 0;
         fsi_grid_desc gd = box(24, 24, 1, FSI_SIDE_OPEN);
         fsi_body body = rigid(k & 1 ? 3 : 0.01, 0.02, 0.5, 0.5, common[1]);
-        fsi_slip_desc sd;
+        fsi_slip_desc sd = {0};
         fsi_surface surface;
         fsi_grid g;
         fsi_slip s;
         plane q;
-        memset(&sd, 0, sizeof sd);
         sd.tolerance = TOL(1e-12, 1e-6);
         sd.solver = k & 2 ? FSI_SLIP_INDEFINITE : FSI_SLIP_CG;
         body.velocity.x = (fsi_real)common[0];
@@ -1365,9 +1316,7 @@ TEST C_27_moving_plate_between_opposite_streams(void) {
         plane_make(&q, 2, 0.503, 0.491, 0, -t[1], t[0], 0, 3);
         surface = q.door.surface;
         CHECK_OK(fsi_body_give(&body, &surface, &q.door));
-        CHECK_OK(fsi_grid_init(&g, &gd));
-        CHECK_OK(fsi_slip_init(&s, &g, &sd));
-        CHECK_OK(fsi_slip_detect(&s, q.list, 1));
+        CHECK_OK(slip_open(&g, &s, &gd, &sd, q.list, 1));
         shear(&g, NULL, &q, t, 1);
         for (a = 0; a < 2; a++) for (i = 0; i < g.faces[a]; i++) { g.u[a][i] += (fsi_real)common[a]; g.u_plus[a][i] = g.u[a][i]; }
         CHECK_OK(fsi_slip_solve(&s, FSI_R(0.01), NULL));
@@ -1376,8 +1325,7 @@ TEST C_27_moving_plate_between_opposite_streams(void) {
         for (a = 0; a < 2; a++) for (i = 0; i < g.faces[a]; i++) { g.u[a][i] -= (fsi_real)common[a]; }
         worst = shear(&g, &s.interface, &q, t, 0);
         CHECK_MOST(worst, TOL(1e-10, 1e-4));
-        fsi_slip_free(&s);
-        fsi_grid_free(&g);
+        slip_close(&g, &s);
     }
     PASS();
 }
@@ -1391,7 +1339,7 @@ TEST C_13_no_tangential_impulse(void) {
         along = ((double)a.body.impulse.x * 1 + (double)a.body.impulse.y * 0.3) / l;      /* the plate's normal is (-0.3, 1) */
         CHECK_MOST(fabs(along), TOL(1e-12, 1e-6) * (double)fsi_vec_length(a.body.impulse) + TOL(1e-12, 1e-7));
         ASSERT(fsi_vec_length(a.body.impulse) > FSI_R(1e-4));
-        fsi_slip_free(&a.s); fsi_grid_free(&a.g);
+        slip_close(&a.g, &a.s);
     }
     PASS();
 }
@@ -1403,7 +1351,7 @@ TEST slip_light_stiff_cloth_in_water(void) {
         fsi_grid_desc gd = box(16, 16, 1, FSI_SIDE_SLIP);
         unsigned char pin[25] = {0};
         fsi_coupled door, *list[1];
-        fsi_slip_desc sd;
+        fsi_slip_desc sd = {0};
         fsi_soft_desc d;
         fsi_soft soft;
         fsi_mesh m;
@@ -1411,7 +1359,6 @@ TEST slip_light_stiff_cloth_in_water(void) {
         fsi_slip s;
         double speed = 0;
         memset(&d, 0, sizeof d);
-        memset(&sd, 0, sizeof sd);
         memset(&m, 0, sizeof m);
         memset(&door, 0, sizeof door);
         list[0] = &door;
@@ -1435,7 +1382,7 @@ TEST slip_light_stiff_cloth_in_water(void) {
         }
         for (i = 0; i < 25; i++) speed = fmax(speed, hypot((double)soft.v[3 * i], (double)soft.v[3 * i + 1]));
         CHECK_MOST(speed, 0.02);                               /* the old form: 1e3 */
-        fsi_slip_free(&s); fsi_grid_free(&g); fsi_soft_free(&soft);
+        slip_close(&g, &s); fsi_soft_free(&soft);
     }
     PASS();
 }
@@ -1449,13 +1396,12 @@ TEST A_08_two_way_slip_takes_the_low_rank_solve(void) {
             fsi_body body = rigid(density[k] * 0.0707, density[k] * 0.0707 * 0.01, 0.5, 0.5, 1);
             fsi_coupled door, *list[1];
             fsi_surface surface;
-            fsi_slip_desc sd;
+            fsi_slip_desc sd = {0};
             fsi_report report;
             fsi_grid g;
             fsi_slip s;
             int i;
             list[0] = &door;
-            memset(&sd, 0, sizeof sd);
             memset(&surface, 0, sizeof surface);
             sd.passes = 1; sd.tolerance = 1e-6;
             sd.solver = plain ? FSI_SLIP_INDEFINITE : FSI_SLIP_CG;
@@ -1466,14 +1412,11 @@ TEST A_08_two_way_slip_takes_the_low_rank_solve(void) {
             }
             surface.dim = 2; surface.closed = 1; surface.vertex_count = surface.element_count = ROUND; surface.x = round_x; surface.index = round_index;
             CHECK_OK(fsi_body_give(&body, &surface, &door));
-            CHECK_OK(fsi_grid_init(&g, &gd));
-            CHECK_OK(fsi_slip_init(&s, &g, &sd));
-            CHECK_OK(fsi_slip_detect(&s, list, 1));
+            CHECK_OK(slip_open(&g, &s, &gd, &sd, list, 1));
             ASSERT(fsi_slip_solve(&s, FSI_R(0.01), &report) >= 0);
             if (!plain) ASSERT_EQ(3, s.rank.columns);
             its[k][plain] = report.iterations;
-            fsi_slip_free(&s);
-            fsi_grid_free(&g);
+            slip_close(&g, &s);
         }
     printf("  two-way slip, density 0.001, 1, 1000: %d, %d, %d iterations with the columns in the V-cycle; SYMMQMR without %d, %d, %d\n", its[0][0], its[1][0], its[2][0], its[0][1], its[1][1], its[2][1]);
     for (k = 0; k < 3; k++) CHECK_MOST(its[k][0], 9);
@@ -1533,7 +1476,7 @@ TEST C_12_tracers_never_cross_a_moving_shell(void) {
         int32_t index[6 * SIDE * SIDE];
         fsi_grid_desc gd = box(dim == 2 ? 24 : 12, dim == 2 ? 24 : 12, dim == 2 ? 1 : 6, FSI_SIDE_SLIP);
         fsi_coupled door, *list[1];
-        fsi_slip_desc sd;
+        fsi_slip_desc sd = {0};
         fsi_scene scene;
         fsi_grid g;
         fsi_slip s;
@@ -1541,7 +1484,6 @@ TEST C_12_tracers_never_cross_a_moving_shell(void) {
         memset(&w, 0, sizeof w);
         memset(&door, 0, sizeof door);
         memset(&scene, 0, sizeof scene);
-        memset(&sd, 0, sizeof sd);
         sd.passes = 1;
         w.dim = dim;
         w.vertices = dim == 2 ? 12 : (SIDE + 1) * (SIDE + 1);
@@ -1580,8 +1522,7 @@ TEST C_12_tracers_never_cross_a_moving_shell(void) {
         }
         printf("  %dD: %d of %d tracers crossed a flapping shell in %d steps\n", dim, crossed, POINTS, steps);
         ASSERT_EQ(0, crossed);
-        fsi_slip_free(&s);
-        fsi_grid_free(&g);
+        slip_close(&g, &s);
     }
     ASSERT(moved > 100);
     PASS();
