@@ -3535,10 +3535,12 @@ FSI__INLINE ptrdiff_t fsi__mg_at(const fsi_mg_level *l, int j, int k) {
     if (l->n[1] == 1) return j ? 1 : 1 + (ptrdiff_t)l->pitch * (k + 1);
     return 1 + (ptrdiff_t)l->pitch * (j + 1) + (ptrdiff_t)l->plane * (k + 1);
 }
-/* Index of cell (i, j, k), each >= -1, in the arrays of both colours. */
-FSI__INLINE ptrdiff_t fsi__mg_id(const fsi_mg_level *l, int i, int j, int k) {
-    return ((i + j + k) & 1 ? (ptrdiff_t)l->size : 0) + fsi__mg_at(l, j, k) + ((i + 2) >> 1) - 1;
-}
+/* The same row in the arrays of both colours. */
+FSI__INLINE ptrdiff_t fsi__mg_of(const fsi_mg_level *l, int color, int j, int k) { return fsi__mg_at(l, j, k) + (color ? (ptrdiff_t)l->size : 0); }
+/* Index of cell (i, j, k), each >= -1, there. */
+FSI__INLINE ptrdiff_t fsi__mg_id(const fsi_mg_level *l, int i, int j, int k) { return fsi__mg_of(l, (i + j + k) & 1, j, k) + ((i + 2) >> 1) - 1; }
+/* Number of a cell in the caller's arrays. */
+FSI__INLINE ptrdiff_t fsi__mg_number(const fsi_mg *mg, int i, int j, int k) { return i + (ptrdiff_t)mg->n[0] * (j + (ptrdiff_t)mg->n[1] * k); }
 /* A cell; the children of a coarse one, numbered by 3 bits; the cell behind face d. */
 typedef struct fsi__ijk { int i, j, k; } fsi__ijk;
 FSI__INLINE fsi__ijk fsi__mg_cell(int i, int j, int k) { fsi__ijk c; c.i = i; c.j = j; c.k = k; return c; }
@@ -3548,8 +3550,8 @@ FSI__INLINE fsi__ijk fsi__mg_behind(fsi__ijk c, int d) {
     return fsi__mg_cell(c.i + (d < 2 ? s : 0), c.j + (d >> 1 == 1 ? s : 0), c.k + (d >= 4 ? s : 0));
 }
 /* Offsets of the cells of row (j, k) with even and odd i in the split arrays of the finest level. */
-FSI__INLINE ptrdiff_t fsi__mg_even(const fsi_mg_level *l, int j, int k) { return fsi__mg_at(l, j, k) + ((j + k) & 1 ? (ptrdiff_t)l->size : 0); }
-FSI__INLINE ptrdiff_t fsi__mg_odd(const fsi_mg_level *l, int j, int k) { return fsi__mg_at(l, j, k) + ((j + k) & 1 ? 0 : (ptrdiff_t)l->size); }
+FSI__INLINE ptrdiff_t fsi__mg_even(const fsi_mg_level *l, int j, int k) { return fsi__mg_of(l, (j + k) & 1, j, k); }
+FSI__INLINE ptrdiff_t fsi__mg_odd(const fsi_mg_level *l, int j, int k) { return fsi__mg_of(l, !((j + k) & 1), j, k); }
 FSI__INLINE size_t fsi__mg_line(const fsi_mg_level *l, int j, int k) { return (size_t)j + (size_t)l->n[1] * (size_t)k; }
 
 static void fsi__mg_layout_level(fsi_mg_level *l, fsi_arena *a, int finest) {
@@ -3912,7 +3914,7 @@ static double fsi__mg_plane_dot(const fsi_mg_level *l, int k) {
     int j, c;
     for (j = 0; j < l->n[1]; j++)
         for (c = 0; c < 2; c++) {
-            ptrdiff_t at = fsi__mg_at(l, j, k) + (c ? (ptrdiff_t)l->size : 0);
+            ptrdiff_t at = fsi__mg_of(l, c, j, k);
             s += fsi__mg_dot_float(l->half, l->f + at, l->x + at);
         }
     return s;
@@ -4018,7 +4020,7 @@ static const uint8_t *fsi__mg_across(const fsi_mg *mg, const uint8_t *cell, int 
     int axis = d >> 1, at = (axis == 1 ? j : k) + (d & 1 ? 1 : -1);
     if (at < 0 || at >= mg->n[axis]) return mg->edge + (mg->open[d] ? 0 : mg->n[0]);
     if (!cell) return (const uint8_t *)mg->zero;
-    return cell + (ptrdiff_t)mg->n[0] * ((axis == 1 ? at : j) + (ptrdiff_t)mg->n[1] * (axis == 2 ? at : k));
+    return cell + fsi__mg_number(mg, 0, axis == 1 ? at : j, axis == 2 ? at : k);
 }
 
 static int fsi__mg_bits(int n, int d, const uint8_t *t, const fsi_real *w, uint8_t *face, uint8_t *count) {
@@ -4149,7 +4151,7 @@ static float fsi__mg_w(const fsi_mg *mg, int q, int axis, fsi__ijk c) {
     int at = axis == 0 ? c.i : axis == 1 ? c.j : c.k;
     if (axis == 1 && l->n[1] == 1) return 0;
     if (q || mg->weighted) return l->w[axis][fsi__mg_id(l, c.i, c.j, c.k)];
-    face = mg->face + (c.i + (ptrdiff_t)mg->n[0] * (c.j + (ptrdiff_t)mg->n[1] * c.k));
+    face = mg->face + fsi__mg_number(mg, c.i, c.j, c.k);
     if (at >= 0 && *face & FSI__FLUID) return (float)(*face >> (2 * axis + 1) & 1);
     return at + 1 < l->n[axis] ? (float)(face[stride] >> (2 * axis) & 1) : 0;
 }
@@ -4173,7 +4175,7 @@ FSI__HOT static void fsi__mg_finest_kinds(int n, const uint8_t *FSI__RESTRICT fa
 static void fsi__mg_finest_weights(fsi_mg *mg, int axis, int j, int k) {
     fsi_mg_level *l = mg->level;
     ptrdiff_t stride = axis == 0 ? 1 : axis == 1 ? mg->n[0] : (ptrdiff_t)mg->n[0] * mg->n[1];
-    ptrdiff_t c = (ptrdiff_t)mg->n[0] * (j + (ptrdiff_t)mg->n[1] * k);
+    ptrdiff_t c = fsi__mg_number(mg, 0, j, k);
     int inside = j >= 0 && k >= 0, i, last = axis == 1 ? j + 1 == l->n[1] : axis == 2 && k + 1 == l->n[2];
     const fsi_real *w = fsi__mg_weights(mg, 2 * axis + 1, j, k);
     for (i = axis ? 0 : -1; i < l->n[0]; i++) {
@@ -4320,7 +4322,7 @@ static float fsi__mg_resistance(const fsi_mg *mg, int q, int d, fsi__ijk c, int 
 
 /* Whether a cell of this kind can have Dirichlet faces: a bit of the finest level; above it such cells are never plain (fsi__mg_diagonal). */
 FSI__INLINE int fsi__mg_airy(const fsi_mg *mg, int q, fsi__ijk c, int kind) {
-    return q ? (kind & 7) == 7 : mg->face[c.i + (ptrdiff_t)mg->n[0] * (c.j + (ptrdiff_t)mg->n[1] * c.k)] & FSI__AIR;
+    return q ? (kind & 7) == 7 : mg->face[fsi__mg_number(mg, c.i, c.j, c.k)] & FSI__AIR;
 }
 
 /* Sum over the children of a block of the Dirichlet faces in direction d. */
@@ -4404,7 +4406,7 @@ FSI__HOT static void fsi__mg_all_solid(int n, const uint8_t *FSI__RESTRICT own, 
 /* A neighbour behind a wall, or along y in a single row, counts as the cell itself. */
 static void fsi__mg_regular(const fsi_mg *mg, int q, int color, int j, int k, int h0, int n, uint8_t *regular) {
     const fsi_mg_level *c = mg->level + q;
-    const uint8_t *kind = c->kind + h0, *o = kind + (color ? 0 : c->size), *own = kind + (color ? c->size : 0) + fsi__mg_at(c, j, k), *side[4];
+    const uint8_t *kind = c->kind + h0, *o = kind + (color ? 0 : c->size), *own = kind + fsi__mg_of(c, color, j, k), *side[4];
     int d;
     for (d = 0; d < 4; d++) {
         int axis = 1 + (d >> 1), s = d & 1 ? 1 : -1, at = (d < 2 ? j : k) + s, outside = at < 0 || at == c->n[axis];
@@ -4416,7 +4418,7 @@ static void fsi__mg_regular(const fsi_mg *mg, int q, int color, int j, int k, in
 /* Weights of coarse row (j, k), one colour; regular cells in bulk. */
 static void fsi__mg_coarse_row(fsi_mg *mg, int q, int color, int j, int k) {
     fsi_mg_level *c = mg->level + q + 1;
-    ptrdiff_t at = fsi__mg_at(c, j, k) + (color ? (ptrdiff_t)c->size : 0);
+    ptrdiff_t at = fsi__mg_of(c, color, j, k);
     uint8_t regular[FSI__MG_BLOCK];
     int h0, t, axis, s = (j + k + color) & 1;
     for (h0 = 0; h0 < c->half; h0 += FSI__MG_BLOCK) {
@@ -4495,7 +4497,7 @@ static void fsi__mg_classify(const fsi_mg *mg, int q, int j, int k) {
     int color, h0, t, plain = 1, band = 0, ordinary = 2 + (l->n[1] > 1 ? (j > 0) + (j + 1 < l->n[1]) : 0) + (k > 0) + (k + 1 < l->n[2]);
     for (color = 0; color < 2; color++)
         for (h0 = 0; h0 < l->half; h0 += FSI__MG_BLOCK) {
-            ptrdiff_t at = fsi__mg_at(l, j, k) + (color ? (ptrdiff_t)l->size : 0) + h0;
+            ptrdiff_t at = fsi__mg_of(l, color, j, k) + h0;
             int n = fsi__imin(FSI__MG_BLOCK, l->half - h0);
             fsi__mg_regular(mg, q, color, j, k, h0, n, regular);
             for (t = 0; t < n; t++) {
@@ -4529,9 +4531,9 @@ static void fsi__mg_coarsen(fsi_mg *mg, int q) {
     FSI__OMP(parallel for schedule(static) private(j) if (big))
     for (k = 0; k < c->n[2]; k++)
         for (j = 0; j < c->n[1]; j++) {
-            ptrdiff_t at = fsi__mg_at(c, j, k), odd = at + (ptrdiff_t)c->size;
-            fsi__mg_kinds(c->half, c->f + at, c->kind + at);
-            fsi__mg_kinds(c->half, c->f + odd, c->kind + odd);
+            ptrdiff_t red = fsi__mg_of(c, 0, j, k), black = fsi__mg_of(c, 1, j, k);
+            fsi__mg_kinds(c->half, c->f + red, c->kind + red);
+            fsi__mg_kinds(c->half, c->f + black, c->kind + black);
         }
 }
 
@@ -5012,7 +5014,7 @@ static void fsi__mg_rank_dot_t(const fsi_mg_level *l, const fsi__mg_patch *p, co
         for (j = p->lo[1]; j < p->hi[1]; j++, t += 2 * n * FSI__LANES) {
             float s[FSI__LANES] = {0};
             for (c = 0; c < 2; c++) {
-                const float *from = x + (c ? l->size : 0) + fsi__mg_at(l, j, k) + p->lo[0] / 2, *tt = t + FSI__LANES * ((j + k + c) & 1);
+                const float *from = x + fsi__mg_of(l, c, j, k) + p->lo[0] / 2, *tt = t + FSI__LANES * ((j + k + c) & 1);
                 for (h = 0; h < n; h++)
                     for (e = 0; e < FSI__LANES; e++) s[e] += tt[2 * FSI__LANES * h + e] * from[h];
             }
@@ -5075,7 +5077,7 @@ static void fsi__mg_rank_sub_t(const fsi_mg_level *l, const fsi__mg_patch *p, co
     for (k = p->lo[2]; k < p->hi[2]; k++)
         for (j = p->lo[1]; j < p->hi[1]; j++, t += 2 * n * FSI__LANES)
             for (color = 0; color < 2; color++) {
-                float *f = l->f + (color ? l->size : 0) + fsi__mg_at(l, j, k) + p->lo[0] / 2;
+                float *f = l->f + fsi__mg_of(l, color, j, k) + p->lo[0] / 2;
                 const float *a = t + FSI__LANES * ((j + k + color) & 1);
                 for (h = 0; h < n; h++, a += 2 * FSI__LANES) f[h] -= (a[0] * c[0] + a[1] * c[1]) + (a[2] * c[2] + a[3] * c[3]);
             }
@@ -5171,7 +5173,7 @@ FSI__HOT static void fsi__mg_apply_plain(int n, const uint8_t *FSI__RESTRICT cou
 
 /* Row (j, k) of y = A x. trusted: x is 0 in cells that are not fluid. */
 static void fsi__mg_apply_row(const fsi_mg *mg, const fsi_real *x, fsi_real *y, int j, int k, int trusted) {
-    ptrdiff_t n = mg->n[0], at = n * (j + (ptrdiff_t)mg->n[1] * k), stride[2];
+    ptrdiff_t n = mg->n[0], at = fsi__mg_number(mg, 0, j, k), stride[2];
     const fsi_real *xn[4], *w;
     const uint8_t *face = mg->face + at, *none = (const uint8_t *)mg->zero, *across[4];
     int d, flags = mg->level->row[fsi__mg_line(mg->level, j, k)], m = mg->n[0];
@@ -5352,7 +5354,7 @@ static void fsi__mg_plane(fsi__mg_cg *cg, fsi__mg_pass pass, int k) {
     const fsi_mg *mg = cg->mg;
     double s = 0;
     int j;
-    for (j = 0; j < mg->n[1]; j++) s += pass(cg, j, k, mg->n[0] * (j + (ptrdiff_t)mg->n[1] * k));
+    for (j = 0; j < mg->n[1]; j++) s += pass(cg, j, k, fsi__mg_number(mg, 0, j, k));
     mg->part[k] = s;
 }
 static double fsi__mg_parts(const fsi_mg *mg) {
@@ -5582,7 +5584,7 @@ static double fsi__mg_floor(const fsi__mg_cg *cg) {
         for (pass = 0; pass < 2; pass++) {
             for (k = 0; k < mg->n[2]; k++)
                 for (j = 0; j < mg->n[1]; j++) {
-                    ptrdiff_t at = n * (j + (ptrdiff_t)mg->n[1] * k), i, first = (j + k + color) & 1;
+                    ptrdiff_t at = fsi__mg_number(mg, 0, j, k), i, first = (j + k + color) & 1;
                     for (i = 0; i < n && !pass; i++) mg->d[at + i] = (i & 1) == first ? cg->p[at + i] : 0;
                     for (i = first; i < n && pass; i += 2) s += (double)mg->q[at + i] * (double)mg->q[at + i];
                 }
