@@ -5209,58 +5209,47 @@ FSI_API void fsi_mg_apply(const fsi_mg *mg, const fsi_real *x, fsi_real *y) {
 }
 
 /* ---- regions without Dirichlet cells */
-/* Sums of x, |x| and the cells of up to 64 regions. Chunks are fixed: the same bits for any number of threads. */
-typedef struct fsi__mg_sums { double sum[64], abs[64], size[64]; } fsi__mg_sums;
+/* Sums over regions live in the right-hand side (0) and the unknowns (1) of the finest level, which are idle between cycles and hold half as many doubles as
+   there are cells: at least one for every region of two cells. They must be zeros afterwards. Up to 64 regions are summed in fixed chunks by all threads. */
+static double *fsi__mg_room(const fsi_mg *mg, int which) { return (double *)(void *)(which ? mg->level->x : mg->level->f); }
+static int fsi__mg_chunks(const fsi_mg *mg) { return mg->cells > FSI__GRAIN && mg->large <= 64 ? 16 : 1; }
+static void fsi__mg_room_clear(const fsi_mg *mg, int which) {
+    memset(fsi__mg_room(mg, which), 0, (fsi__mg_chunks(mg) > 1 ? 16 * 64 : (size_t)mg->large) * sizeof(double));
+}
 
-static void fsi__mg_region_sums(const fsi_mg *mg, const fsi_real *x, fsi__mg_sums *out) {
-    fsi__mg_sums part[16];
+/* sum = of x (or |x|) over each region of two cells or more, size = its cells (NULL = not wanted); both in the room. */
+static void fsi__mg_region_sums(const fsi_mg *mg, const fsi_real *x, int absolute, double *sum, double *size) {
     ptrdiff_t cells = (ptrdiff_t)mg->cells, c;
-    int chunk, chunks = cells > FSI__GRAIN ? 16 : 1, r;
+    unsigned large = (unsigned)mg->large;
+    int chunk, chunks = fsi__mg_chunks(mg), r;
+    fsi__mg_room_clear(mg, sum != fsi__mg_room(mg, 0));
+    if (size) fsi__mg_room_clear(mg, 1);
     FSI__OMP(parallel for schedule(static) private(c) if (chunks > 1))
     for (chunk = 0; chunk < chunks; chunk++) {
-        fsi__mg_sums *p = part + chunk;
-        memset(p, 0, sizeof *p);
-        for (c = cells * chunk / chunks; c < cells * (chunk + 1) / chunks; c++) {
-            int a = mg->label[c];
-            if (a < 0 || a >= mg->large) continue;
-            p->sum[a] += (double)x[c]; p->abs[a] += fabs((double)x[c]); p->size[a] += 1;
+        ptrdiff_t end = cells * (chunk + 1) / chunks;
+        double *s = sum + 64 * chunk, *n = size ? size + 64 * chunk : NULL;
+        for (c = cells * chunk / chunks; c < end; c++) {
+            unsigned a = (unsigned)mg->label[c];       /* -1: beyond all */
+            if (a >= large) continue;
+            s[a] += absolute ? fabs((double)x[c]) : (double)x[c];
+            if (n) n[a] += 1;
         }
     }
-    memset(out, 0, sizeof *out);
-    for (chunk = 0; chunk < chunks; chunk++)
-        for (r = 0; r < 64; r++) {
-            out->sum[r] += part[chunk].sum[r]; out->abs[r] += part[chunk].abs[r]; out->size[r] += part[chunk].size[r];
+    for (chunk = 1; chunk < chunks; chunk++)
+        for (r = 0; r < mg->large; r++) {
+            sum[r] += sum[64 * chunk + r];
+            if (size) size[r] += size[64 * chunk + r];
         }
-}
-
-/* More regions: serial, one pass for all of them. There are at most half as many as cells, so their sums fit into the right-hand side and unknowns of the
-   finest level, which are idle between cycles and must be zeros afterwards (fsi__mg_room_clear). sum += x or |x|, size += 1 (NULL = not wanted). */
-static double *fsi__mg_room(const fsi_mg *mg, int second) { return (double *)(void *)(second ? mg->level->x : mg->level->f); }
-static void fsi__mg_room_clear(const fsi_mg *mg) {
-    memset(mg->level->f, 0, 2 * mg->level->size * sizeof(float));
-    memset(mg->level->x, 0, 2 * mg->level->size * sizeof(float));
-}
-static void fsi__mg_many_sums(const fsi_mg *mg, const fsi_real *x, int absolute, double *sum, double *size) {
-    size_t c;
-    for (c = 0; c < mg->cells; c++) {
-        int a = mg->label[c];
-        if (a < 0 || a >= mg->large) continue;
-        sum[a] += absolute ? fabs((double)x[c]) : (double)x[c];
-        if (size) size[a] += 1;
-    }
 }
 FSI__INLINE int fsi__mg_hidden(const fsi_mg *mg, int region) { return mg->hidden && mg->regular[region >> 3] >> (region & 7) & 1; }
 
 FSI_API void fsi_mg_project(const fsi_mg *mg, fsi_real *x) {
     ptrdiff_t cells = (ptrdiff_t)mg->cells, c;
     double *mean, *size;
-    fsi__mg_sums s;
-    int r, many = mg->large > 64;
+    int r;
     if (!mg->regions) return;
-    mean = many ? fsi__mg_room(mg, 0) : s.sum;
-    size = many ? fsi__mg_room(mg, 1) : s.size;
-    if (many) { fsi__mg_room_clear(mg); fsi__mg_many_sums(mg, x, 0, mean, size); }
-    else fsi__mg_region_sums(mg, x, &s);
+    mean = fsi__mg_room(mg, 0); size = fsi__mg_room(mg, 1);
+    fsi__mg_region_sums(mg, x, 0, mean, size);
     for (r = 0; r < mg->large; r++) mean[r] = fsi__mg_hidden(mg, r) ? 0 : mean[r] / size[r];
     FSI__OMP(parallel for schedule(static) if (cells > FSI__GRAIN))
     for (c = 0; c < cells; c++) {
@@ -5268,27 +5257,24 @@ FSI_API void fsi_mg_project(const fsi_mg *mg, fsi_real *x) {
         if (a >= mg->large) x[c] = fsi__mg_hidden(mg, a) ? x[c] : 0;
         else if (a >= 0) x[c] -= (fsi_real)mean[a];
     }
-    if (many) fsi__mg_room_clear(mg);
+    fsi__mg_room_clear(mg, 0); fsi__mg_room_clear(mg, 1);
 }
 
 /* Largest imbalance: |sum| / sum of |.| over regions where the part outside the range, |sum| / sqrt(cells), exceeds least. */
 static double fsi__mg_imbalance(const fsi_mg *mg, const fsi_real *b, double least) {
     double worst = 0, *sum, *other;
-    fsi__mg_sums s;
     size_t c;
-    int r, many = mg->large > 64;
+    int r, any = 0;
     if (!mg->regions) return 0;
-    sum = many ? fsi__mg_room(mg, 0) : s.sum;
-    other = many ? fsi__mg_room(mg, 1) : s.size;
-    if (many) { fsi__mg_room_clear(mg); fsi__mg_many_sums(mg, b, 0, sum, other); }
-    else fsi__mg_region_sums(mg, b, &s);
+    sum = fsi__mg_room(mg, 0); other = fsi__mg_room(mg, 1);
+    fsi__mg_region_sums(mg, b, 0, sum, other);
     for (r = 0; r < mg->large; r++) {
         if (fsi__mg_hidden(mg, r) || !(fabs(sum[r]) > least * sqrt(other[r]))) sum[r] = 0;
-        other[r] = many ? 0 : s.abs[r];
+        any |= sum[r] != 0;
     }
-    if (many) fsi__mg_many_sums(mg, b, 1, other, NULL);
+    if (any) fsi__mg_region_sums(mg, b, 1, other, NULL);
     for (r = 0; r < mg->large; r++) if (fabs(sum[r]) > worst * other[r]) worst = fabs(sum[r]) / other[r];
-    if (many) fsi__mg_room_clear(mg);
+    fsi__mg_room_clear(mg, 0); fsi__mg_room_clear(mg, 1);
     for (c = 0; c < mg->cells && mg->regions > mg->large; c++)
         if (mg->label[c] >= mg->large && fabs((double)b[c]) > least && !fsi__mg_hidden(mg, mg->label[c])) return 1;
     return worst;
@@ -5529,16 +5515,15 @@ static void fsi__mg_hide_regular(fsi_mg *mg, const fsi_mg_solve_desc *s) {
     s->extra.apply_fn(mg->d, mg->r, s->extra.user);
     memset(mg->d, 0, mg->cells * sizeof *mg->d);
     memset(mg->regular, 0, mg->cells / 8 + 1);
-    fsi__mg_room_clear(mg);
-    fsi__mg_many_sums(mg, mg->q, 0, sum, NULL);
-    fsi__mg_many_sums(mg, mg->r, 1, noise, NULL);
+    fsi__mg_region_sums(mg, mg->q, 0, sum, NULL);
+    fsi__mg_region_sums(mg, mg->r, 1, noise, NULL);
     for (c = 0; c < n; c++) if (mg->label[c] >= 0) mg->d[mg->label[c]] += 1;           /* cells of each region */
     for (r = 0; r < mg->large; r++)
         if (fabs(sum[r]) > 1e4 * (double)FSI_REAL_EPS * sqrt((double)mg->d[r]) * noise[r]) mg->regular[r >> 3] |= (uint8_t)(1 << (r & 7));
     for (c = 0; c < n; c++)
         if (mg->label[c] >= mg->large && fsi__abs(mg->q[c]) > 0) mg->regular[mg->label[c] >> 3] |= (uint8_t)(1 << (mg->label[c] & 7));
     for (r = 0; r < mg->regions; r++) mg->hidden += mg->regular[r >> 3] >> (r & 7) & 1;
-    fsi__mg_room_clear(mg);
+    fsi__mg_room_clear(mg, 0); fsi__mg_room_clear(mg, 1);
     memset(mg->q, 0, mg->cells * sizeof *mg->q);
 }
 
