@@ -216,7 +216,6 @@
 #define fsi_closest_on_triangle fsi_closest_on_triangle_f32
 #define fsi_surface_cross fsi_surface_cross_f32
 #define fsi_surface_closest fsi_surface_closest_f32
-#define fsi_surface_place fsi_surface_place_f32
 #define fsi_surface_normal fsi_surface_normal_f32
 #define fsi_surface_bounds fsi_surface_bounds_f32
 #define fsi_surface_check fsi_surface_check_f32
@@ -861,7 +860,12 @@ FSI_API int fsi_surface_cross(const fsi_surface *s, int e, fsi_vec3 p, fsi_vec3 
 /* Distance of p to element e (hit->t), its weights and point. */
 FSI_API void fsi_surface_closest(const fsi_surface *s, int e, fsi_vec3 p, fsi_hit *hit);
 /* Where a vertex is, m. */
-FSI_API fsi_vec3 fsi_surface_place(const fsi_surface *s, int vertex);
+FSI__INLINE fsi_vec3 fsi_surface_place(const fsi_surface *s, int vertex) {
+    fsi_real x[3];
+    if (s->x) return fsi_vec_load(s->x + 3 * (size_t)vertex);
+    s->place_fn(s->user, vertex, x);
+    return fsi_vec_load(x);
+}
 /* Normal of element e times its area (length in 2D), out of the solid. */
 FSI_API fsi_vec3 fsi_surface_normal(const fsi_surface *s, int e);
 /* Bounds of element e, m; z = 0 in 2D. */
@@ -1529,6 +1533,7 @@ typedef struct fsi__krylov {
     fsi_report report;
     fsi_arena arena;
     int owned;                /* 1: the block came from the allocator */
+    int project;              /* 1: project_fn is used */
 } fsi__krylov;
 
 static int fsi__krylov_valid(const fsi_krylov_desc *d) {
@@ -1599,7 +1604,7 @@ static fsi_result fsi__krylov_open(fsi__krylov *k, const fsi_krylov_desc *d, con
     if (d->n == 0) return FSI_EMPTY;
     if (!b || !x || (d->guess && !fsi_all_finite(d->n, x))) return FSI_ERR_ARGUMENT;
     if (!fsi_all_finite(d->n, b)) return FSI_ERR_ARGUMENT;
-    k->d = d; k->n = d->n; k->b = b; k->checked = -1;
+    k->d = d; k->n = d->n; k->b = b; k->checked = -1; k->project = d->project_fn != NULL;
     r = fsi__krylov_room(k, vectors, small, work, work_size);
     if (r != FSI_OK) return r;
     k->unit = fsi__krylov_unit((double)fsi_max_abs(d->n, b));
@@ -1624,7 +1629,7 @@ static fsi_result fsi__krylov_close(fsi__krylov *k, fsi_result r, fsi_report *re
     return r;
 }
 
-static void fsi__krylov_project(const fsi__krylov *k, fsi_real *x) { if (k->d->project_fn) k->d->project_fn(x, k->d->project_user); }
+static void fsi__krylov_project(const fsi__krylov *k, fsi_real *x) { if (k->project) k->d->project_fn(x, k->d->project_user); }
 
 /* z = P r */
 static void fsi__krylov_precondition(const fsi__krylov *k, const fsi_real *r, fsi_real *z) {
@@ -2008,7 +2013,6 @@ static fsi_result fsi__gmres_cycle(fsi__krylov *k, size_t m, double norm, fsi_re
 static fsi_result fsi__gmres_run(fsi__krylov *k, fsi_real *x) {
     size_t m = fsi__gmres_restart(k->d);
     double norm = fsi__krylov_start(k, x, k->v[2], k->v[0], 0);
-    k->incompatible = 0;
     if (fsi__finite64(norm) && fsi__krylov_told(k, norm, x) && norm > k->target) return FSI_NOT_CONVERGED;
     for (;;) {
         double was = norm;
@@ -2044,13 +2048,8 @@ FSI_API size_t fsi_gmres_work_size(const fsi_krylov_desc *desc) {
 FSI_API fsi_result fsi_gmres_solve(const fsi_krylov_desc *desc, const fsi_real *b, fsi_real *x, void *work, size_t work_size, fsi_report *report) {
     size_t m = fsi__gmres_restart(desc);
     fsi__krylov k;
-    fsi_krylov_desc plain;
-    fsi_result r;
-    if (desc) {
-        plain = *desc;
-        plain.project_fn = NULL;
-    }
-    r = fsi__krylov_open(&k, desc ? &plain : NULL, b, x, m + 3, fsi__gmres_small(m), work, work_size);
+    fsi_result r = fsi__krylov_open(&k, desc, b, x, m + 3, fsi__gmres_small(m), work, work_size);
+    k.project = 0;
     if (r == FSI_OK) r = fsi__krylov_finish(&k, fsi__gmres_run(&k, x), x, k.v[2], k.v[0], NULL, 0, 0);
     return fsi__krylov_close(&k, r, report);
 }
@@ -5667,12 +5666,7 @@ FSI__INLINE const fsi_real *fsi__surface_corner(const fsi_surface *s, int e, int
     return fsi__surface_at(s, s->index[(size_t)e * (size_t)s->dim + (size_t)corner], room);
 }
 FSI__INLINE fsi_vec3 fsi__surface_vertex(const fsi_surface *s, int e, int corner) {
-    fsi_real room[3];
-    return fsi_vec_load(fsi__surface_corner(s, e, corner, room));
-}
-FSI_API fsi_vec3 fsi_surface_place(const fsi_surface *s, int vertex) {
-    fsi_real room[3];
-    return fsi_vec_load(fsi__surface_at(s, vertex, room));
+    return fsi_surface_place(s, s->index[(size_t)e * (size_t)s->dim + (size_t)corner]);
 }
 
 FSI_API fsi_real fsi_closest_on_segment(fsi_vec3 p, fsi_vec3 a, fsi_vec3 b, fsi_real weight[2]) {
