@@ -1217,24 +1217,15 @@ static double fsi__sph_throw(fsi__sph_darts *d, const fsi_surface *s, int e, int
     return thrown;
 }
 
-static int fsi__sph_surface_ok(const fsi_surface *s) {
-    int i;
-    if (!s || (s->dim != 2 && s->dim != 3) || s->vertex_count < 0 || s->element_count < 0 || (s->vertex_count > 0 && !s->x) ||
-        (s->element_count > 0 && !s->index) || !fsi_all_finite(3 * (size_t)s->vertex_count, s->x)) return 0;
-    for (i = 0; i < s->dim * s->element_count; i++)
-        if (s->index[i] < 0 || s->index[i] >= s->vertex_count) return 0;
-    return 1;
-}
-
 FSI_API fsi_result fsi_sph_sample_surface(const fsi_surface *surface, fsi_real spacing, fsi_real *out, int room, int *count, const fsi_allocator *a) {
     fsi__sph_darts d;
-    fsi_arena arena;
+    fsi_arena arena = {NULL, 0, 0, 0};
+    fsi_result r = FSI_OK;
     double most = 0;
-    void *block;
-    size_t size;
     int e, pass, i;
     if (count) *count = 0;
-    if (!fsi__sph_surface_ok(surface) || !fsi__sph_positive(spacing) || room < 0 || !fsi_allocator_valid(a)) return FSI_ERR_ARGUMENT;
+    if (fsi_surface_check(surface) != FSI_OK || (surface->vertex_count && !surface->x) || !fsi__sph_positive(spacing) || room < 0 ||
+        !fsi_allocator_valid(a)) return FSI_ERR_ARGUMENT;
     for (pass = 0; pass < 3; pass++)
         for (e = 0; e < surface->element_count; e++) most += fsi__sph_throw(NULL, surface, e, pass, spacing);
     for (i = 0; i < 3 * surface->vertex_count; i++)
@@ -1243,14 +1234,13 @@ FSI_API fsi_result fsi_sph_sample_surface(const fsi_surface *surface, fsi_real s
     memset(&d, 0, sizeof d);
     d.room = (int)most + 1;
     for (d.mask = 64; d.mask < d.room; d.mask *= 2) {}
-    size = (size_t)d.room * (3 * sizeof(fsi_real) + 4) + (size_t)d.mask * 4 + 512;
-    block = fsi_alloc(a, size);
-    if (!block) return FSI_ERR_MEMORY;
-    memset(&arena, 0, sizeof arena);
-    arena.base = (unsigned char *)block; arena.size = size;
-    d.x = (fsi_real *)fsi_arena_take(&arena, 3 * (size_t)d.room, sizeof(fsi_real));
-    d.next = (int32_t *)fsi_arena_take(&arena, (size_t)d.room, 4);
-    d.head = (int32_t *)fsi_arena_take(&arena, (size_t)d.mask, 4);
+    for (pass = 0; pass < 2; pass++) {
+        if (pass) r = fsi__arena_open(&arena, a);
+        if (r != FSI_OK) return r;
+        FSI__TAKE(d.x, fsi_real, &arena, 3 * (size_t)d.room);
+        FSI__TAKE(d.next, int32_t, &arena, (size_t)d.room);
+        FSI__TAKE(d.head, int32_t, &arena, (size_t)d.mask);
+    }
     for (i = 0; i < d.mask; i++) d.head[i] = -1;
     d.mask--;
     d.inv = 1 / spacing;
@@ -1259,9 +1249,8 @@ FSI_API fsi_result fsi_sph_sample_surface(const fsi_surface *surface, fsi_real s
         for (e = 0; e < surface->element_count; e++) fsi__sph_throw(&d, surface, e, pass, spacing);
     if (count) *count = d.n;
     if (out && d.n <= room) memcpy(out, d.x, 3 * (size_t)d.n * sizeof *out);
-    e = d.n;
-    fsi_free(a, block, size);
-    return out && e > room ? FSI_ERR_SIZE : FSI_OK;
+    fsi_free(a, arena.base, arena.size);
+    return out && d.n > room ? FSI_ERR_SIZE : FSI_OK;
 }
 
 FSI_API fsi_result fsi_sph_add_surface(fsi_sph *s, const fsi_surface *surface, fsi_vec3 centre, int two_way, int *object) {
