@@ -749,38 +749,38 @@ FSI__INLINE void fsi__sph_candidates(fsi__sph_search *q, int begin, int end) {
 #define FSI__SPH_MIRROR 2                /* a boundary particle carries the pressure of the fluid particle it meets: (p_i + p_i) */
 
 static void fsi__sph_layout(fsi_sph *s, fsi_arena *a) {
-    size_t n = (size_t)s->desc.capacity + 16, b = (size_t)s->desc.boundary_capacity + 16, r = sizeof(fsi_real), i = sizeof(int32_t);
+    size_t n = (size_t)s->desc.capacity + 16, b = (size_t)s->desc.boundary_capacity + 16;
     size_t chunks = ((size_t)s->desc.capacity + FSI__SPH_CHUNK - 1) / FSI__SPH_CHUNK, pool = 0;
     fsi_real **real[] = {&s->x, &s->y, &s->z, &s->vx, &s->vy, &s->vz, &s->mass, &s->rho, &s->kappa, &s->kappa_v};
     fsi_real **more[] = {&s->p, &s->ax, &s->ay, &s->az, &s->factor, &s->work};
     size_t k;
-    for (k = 0; k < sizeof real / sizeof *real; k++) *real[k] = (fsi_real *)fsi_arena_take(a, n, r);
-    s->id = (int32_t *)fsi_arena_take(a, n, i);
-    s->ref = (fsi_real *)fsi_arena_take(a, s->desc.skin > 0 ? 3 * (n + b) : 0, r);
-    s->bx = (fsi_real *)fsi_arena_take(a, 3 * b, r);
-    s->bv = (fsi_real *)fsi_arena_take(a, 3 * b, r);
-    s->blocal = (fsi_real *)fsi_arena_take(a, 3 * b, r);
-    s->bobject = (int32_t *)fsi_arena_take(a, b, i);
+    for (k = 0; k < sizeof real / sizeof *real; k++) FSI__TAKE(*real[k], fsi_real, a, n);
+    FSI__TAKE(s->id, int32_t, a, n);
+    FSI__TAKE(s->ref, fsi_real, a, s->desc.skin > 0 ? 3 * (n + b) : 0);
+    FSI__TAKE(s->bx, fsi_real, a, 3 * b);
+    FSI__TAKE(s->bv, fsi_real, a, 3 * b);
+    FSI__TAKE(s->blocal, fsi_real, a, 3 * b);
+    FSI__TAKE(s->bobject, int32_t, a, b);
     s->state_bytes = a->used;
-    for (k = 0; k < sizeof more / sizeof *more; k++) *more[k] = (fsi_real *)fsi_arena_take(a, n, r);
-    s->bvolume = (fsi_real *)fsi_arena_take(a, b, r);
-    s->bf = (fsi_real *)fsi_arena_take(a, 3 * b, r);
-    s->cx = (fsi_real *)fsi_arena_take(a, b, r);
-    s->cy = (fsi_real *)fsi_arena_take(a, b, r);
-    s->cz = (fsi_real *)fsi_arena_take(a, b, r);
-    s->border = (int32_t *)fsi_arena_take(a, b, i);
-    s->first = (int32_t *)fsi_arena_take(a, n, i);
-    s->middle = (int32_t *)fsi_arena_take(a, n, i);
-    s->last = (int32_t *)fsi_arena_take(a, n, i);
-    s->key = (int32_t *)fsi_arena_take(a, n > b ? n : b, i);
-    s->order = (int32_t *)fsi_arena_take(a, n > b ? n : b, i);
-    s->cells.start = (int32_t *)fsi_arena_take(a, (size_t)s->cells.room + 1, i);
-    s->bcells.start = (int32_t *)fsi_arena_take(a, (size_t)s->bcells.room + 1, i);
-    s->xm = (fsi_real *)fsi_arena_take(a, 4 * (n + b), r);
-    s->vp = (fsi_real *)fsi_arena_take(a, 4 * (n + b), r);
+    for (k = 0; k < sizeof more / sizeof *more; k++) FSI__TAKE(*more[k], fsi_real, a, n);
+    FSI__TAKE(s->bvolume, fsi_real, a, b);
+    FSI__TAKE(s->bf, fsi_real, a, 3 * b);
+    FSI__TAKE(s->cx, fsi_real, a, b);
+    FSI__TAKE(s->cy, fsi_real, a, b);
+    FSI__TAKE(s->cz, fsi_real, a, b);
+    FSI__TAKE(s->border, int32_t, a, b);
+    FSI__TAKE(s->first, int32_t, a, n);
+    FSI__TAKE(s->middle, int32_t, a, n);
+    FSI__TAKE(s->last, int32_t, a, n);
+    FSI__TAKE(s->key, int32_t, a, n > b ? n : b);
+    FSI__TAKE(s->order, int32_t, a, n > b ? n : b);
+    FSI__TAKE(s->cells.start, int32_t, a, (size_t)s->cells.room + 1);
+    FSI__TAKE(s->bcells.start, int32_t, a, (size_t)s->bcells.room + 1);
+    FSI__TAKE(s->xm, fsi_real, a, 4 * (n + b));
+    FSI__TAKE(s->vp, fsi_real, a, 4 * (n + b));
     if (!fsi_size_mul(chunks, (size_t)s->list_room, &pool) || pool > 0x7fffff00u) a->failed = 1;
-    s->list = (int32_t *)fsi_arena_take(a, pool + 16, i);
-    s->grad = (fsi_real *)fsi_arena_take(a, pool + 16, r);
+    FSI__TAKE(s->list, int32_t, a, pool + 16);
+    FSI__TAKE(s->grad, fsi_real, a, pool + 16);
 }
 
 static fsi_real fsi__sph_rest_mass(const fsi_sph_desc *d) {
@@ -858,8 +858,9 @@ static double fsi__sph_lattice_stiffness(const fsi_sph_desc *d) {
 }
 
 FSI_API fsi_result fsi_sph_init(fsi_sph *s, const fsi_sph_desc *desc) {
-    fsi_arena a;
+    fsi_arena a = {NULL, 0, 0, 0};
     fsi_sph_desc d;
+    fsi_result r;
     if (!s || !desc) return FSI_ERR_ARGUMENT;
     d = *desc;
     fsi__sph_defaults(&d);
@@ -873,15 +874,9 @@ FSI_API fsi_result fsi_sph_init(fsi_sph *s, const fsi_sph_desc *desc) {
     s->bcells.fine = 1;
     if ((double)d.neighbors * FSI__SPH_CHUNK > 1e9) return FSI_ERR_SIZE;
     s->list_room = d.neighbors * FSI__SPH_CHUNK + 64;
-    memset(&a, 0, sizeof a);
     fsi__sph_layout(s, &a);
-    if (a.failed) { memset(s, 0, sizeof *s); return FSI_ERR_SIZE; }
-    s->block_size = a.used;
-    s->block = fsi_alloc(&d.allocator, a.used);
-    if (!s->block) { memset(s, 0, sizeof *s); return FSI_ERR_MEMORY; }
-    a.base = (unsigned char *)s->block;
-    a.size = a.used;
-    a.used = 0;
+    r = fsi__arena_block(&a, &d.allocator, &s->block, &s->block_size);
+    if (r != FSI_OK) { memset(s, 0, sizeof *s); return r; }
     fsi__sph_layout(s, &a);
     s->state = s->block;
     s->wall_scale = fsi__sph_wall_scale(&d);
@@ -2415,31 +2410,31 @@ static fsi_real fsi__tled_pressure(const fsi_tled *t, fsi_real J) {
 }
 
 static void fsi__tled_layout(fsi_tled *t, fsi_arena *a) {
-    size_t n = (size_t)t->nodes, e = (size_t)t->tets, b = (e + FSI__TLED_LANES - 1) / FSI__TLED_LANES, r = sizeof(fsi_real), i = sizeof(int32_t);
-    t->x = (fsi_real *)fsi_arena_take(a, 3 * n, r);
-    t->v = (fsi_real *)fsi_arena_take(a, 3 * n, r);
-    t->drive = (fsi_real *)fsi_arena_take(a, 3 * n, r);
-    t->fext = (fsi_real *)fsi_arena_take(a, 3 * n, r);
-    t->inverse_mass = (fsi_real *)fsi_arena_take(a, n, r);
-    t->clock = (double *)fsi_arena_take(a, 2, sizeof(double));
+    size_t n = (size_t)t->nodes, e = (size_t)t->tets, b = (e + FSI__TLED_LANES - 1) / FSI__TLED_LANES;
+    FSI__TAKE(t->x, fsi_real, a, 3 * n);
+    FSI__TAKE(t->v, fsi_real, a, 3 * n);
+    FSI__TAKE(t->drive, fsi_real, a, 3 * n);
+    FSI__TAKE(t->fext, fsi_real, a, 3 * n);
+    FSI__TAKE(t->inverse_mass, fsi_real, a, n);
+    FSI__TAKE(t->clock, double, a, 2);
     t->state_bytes = a->used;
-    t->x0 = (fsi_real *)fsi_arena_take(a, 3 * n, r);
-    t->tet = (int32_t *)fsi_arena_take(a, 4 * e, i);
-    t->mass = (fsi_real *)fsi_arena_take(a, n, r);
-    t->volume = (fsi_real *)fsi_arena_take(a, e, r);
-    t->dt_element = (fsi_real *)fsi_arena_take(a, e, r);
-    t->triangle = (int32_t *)fsi_arena_take(a, 12 * e, i);
-    t->identity = (int32_t *)fsi_arena_take(a, n, i);
-    t->impulse = (fsi_real *)fsi_arena_take(a, 3 * n, r);
-    t->force = (fsi_real *)fsi_arena_take(a, 3 * n, r);
-    t->grad = (fsi_real *)fsi_arena_take(a, 10 * FSI__TLED_LANES * b, r);
-    t->corner = (fsi_real *)fsi_arena_take(a, 12 * FSI__TLED_LANES * b, r);
-    t->corner_start = (int32_t *)fsi_arena_take(a, n + 1, i);
-    t->corner_at = (int32_t *)fsi_arena_take(a, 4 * e, i);
-    t->node_p = (fsi_real *)fsi_arena_take(a, n, r);
-    t->node_v0 = (fsi_real *)fsi_arena_take(a, n, r);
-    t->block_j = (fsi_real *)fsi_arena_take(a, b, r);
-    t->block_bad = (int32_t *)fsi_arena_take(a, b, i);
+    FSI__TAKE(t->x0, fsi_real, a, 3 * n);
+    FSI__TAKE(t->tet, int32_t, a, 4 * e);
+    FSI__TAKE(t->mass, fsi_real, a, n);
+    FSI__TAKE(t->volume, fsi_real, a, e);
+    FSI__TAKE(t->dt_element, fsi_real, a, e);
+    FSI__TAKE(t->triangle, int32_t, a, 12 * e);
+    FSI__TAKE(t->identity, int32_t, a, n);
+    FSI__TAKE(t->impulse, fsi_real, a, 3 * n);
+    FSI__TAKE(t->force, fsi_real, a, 3 * n);
+    FSI__TAKE(t->grad, fsi_real, a, 10 * FSI__TLED_LANES * b);
+    FSI__TAKE(t->corner, fsi_real, a, 12 * FSI__TLED_LANES * b);
+    FSI__TAKE(t->corner_start, int32_t, a, n + 1);
+    FSI__TAKE(t->corner_at, int32_t, a, 4 * e);
+    FSI__TAKE(t->node_p, fsi_real, a, n);
+    FSI__TAKE(t->node_v0, fsi_real, a, n);
+    FSI__TAKE(t->block_j, fsi_real, a, b);
+    FSI__TAKE(t->block_bad, int32_t, a, b);
 }
 
 /* Rest gradients g_1..g_3 (rows of out[9]) and volume; 0 when the tetrahedron is flat. Turns a negative one round. */
@@ -2584,7 +2579,7 @@ static fsi_result fsi__tled_precompute(fsi_tled *t) {
 
 FSI_API fsi_result fsi_tled_init(fsi_tled *t, const fsi_tled_desc *desc) {
     fsi_tled_desc d;
-    fsi_arena a;
+    fsi_arena a = {NULL, 0, 0, 0};
     fsi_result r;
     if (!t || !desc) return FSI_ERR_ARGUMENT;
     d = *desc;
@@ -2597,13 +2592,9 @@ FSI_API fsi_result fsi_tled_init(fsi_tled *t, const fsi_tled_desc *desc) {
     t->mu = d.young / (2 * (1 + d.poisson));
     t->lambda = d.young * d.poisson / ((1 + d.poisson) * (1 - 2 * d.poisson));
     t->bulk = d.young / (3 * (1 - 2 * d.poisson));
-    memset(&a, 0, sizeof a);
     fsi__tled_layout(t, &a);
-    if (a.failed) { memset(t, 0, sizeof *t); return FSI_ERR_SIZE; }
-    t->block_size = a.used;
-    t->block = fsi_alloc(&d.allocator, a.used);
-    if (!t->block) { memset(t, 0, sizeof *t); return FSI_ERR_MEMORY; }
-    a.base = (unsigned char *)t->block; a.size = a.used; a.used = 0;
+    r = fsi__arena_block(&a, &d.allocator, &t->block, &t->block_size);
+    if (r != FSI_OK) { memset(t, 0, sizeof *t); return r; }
     fsi__tled_layout(t, &a);
     memcpy(t->x0, d.x, 3 * (size_t)d.nodes * sizeof *t->x0);
     memcpy(t->x, d.x, 3 * (size_t)d.nodes * sizeof *t->x);
@@ -2990,13 +2981,14 @@ FSI_API fsi_result fsi_tled_restore(fsi_tled *t, const void *state) {
 
 static void fsi__lookup_layout(fsi_lookup *l, fsi_arena *a) {
     size_t n = (size_t)l->capacity;
-    l->box = (fsi_real *)fsi_arena_take(a, 6 * n, sizeof(fsi_real));
-    l->item = (int32_t *)fsi_arena_take(a, n * (FSI__LOOKUP_ITEMS + 1) + FSI__LOOKUP_LARGE, sizeof(int32_t));
-    l->cells.start = (int32_t *)fsi_arena_take(a, (size_t)l->cells.room + 2, sizeof(int32_t));
+    FSI__TAKE(l->box, fsi_real, a, 6 * n);
+    FSI__TAKE(l->item, int32_t, a, n * (FSI__LOOKUP_ITEMS + 1) + FSI__LOOKUP_LARGE);
+    FSI__TAKE(l->cells.start, int32_t, a, (size_t)l->cells.room + 2);
 }
 
 FSI_API fsi_result fsi_lookup_init(fsi_lookup *l, int capacity, const fsi_allocator *allocator) {
     fsi_arena a = {NULL, 0, 0, 0};
+    fsi_result r;
     if (!l || capacity < 1 || !fsi_allocator_valid(allocator)) return FSI_ERR_ARGUMENT;
     memset(l, 0, sizeof *l);
     if (capacity > INT32_MAX / (FSI__LOOKUP_ITEMS + 2)) return FSI_ERR_SIZE;    /* places in item[] are 32 bits */
@@ -3004,10 +2996,8 @@ FSI_API fsi_result fsi_lookup_init(fsi_lookup *l, int capacity, const fsi_alloca
     l->cells.room = fsi__imax(4096, 4 * capacity);
     if (allocator) l->allocator = *allocator;
     fsi__lookup_layout(l, &a);
-    l->size = a.used;
-    l->block = a.failed ? NULL : fsi_alloc(&l->allocator, l->size);
-    if (!l->block) { memset(l, 0, sizeof *l); return a.failed ? FSI_ERR_SIZE : FSI_ERR_MEMORY; }
-    a.base = (unsigned char *)l->block; a.size = l->size; a.used = 0;
+    r = fsi__arena_block(&a, &l->allocator, &l->block, &l->size);
+    if (r != FSI_OK) { memset(l, 0, sizeof *l); return r; }
     fsi__lookup_layout(l, &a);
     for (capacity--; capacity >= 0; capacity--) l->item[capacity] = capacity;
     return FSI_OK;
