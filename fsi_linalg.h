@@ -5966,13 +5966,10 @@ static void fsi__bvh_pad(fsi_real *lo, fsi_real *hi) {
 
 static void fsi__bvh_fit(fsi_bvh *b, fsi_bvh_node *n) {
     const fsi_bvh_node *l = n + 1, *r = b->node + n->right;
-    int i;
+    int i, k;
+    for (k = 0; k < 3 && n->right; k++) { n->lo[k] = fsi__min(l->lo[k], r->lo[k]); n->hi[k] = fsi__max(l->hi[k], r->hi[k]); }
+    if (n->right) return;
     fsi__bounds_none(b->surface.dim, n->lo, n->hi);
-    if (n->right) {
-        fsi__bounds_add(3, l->lo, n->lo, n->hi); fsi__bounds_add(3, l->hi, n->lo, n->hi);
-        fsi__bounds_add(3, r->lo, n->lo, n->hi); fsi__bounds_add(3, r->hi, n->lo, n->hi);
-        return;
-    }
     for (i = n->begin; i < n->end; i++) fsi__bounds_element(&b->surface, b->order[i], n->lo, n->hi);
     fsi__bvh_pad(n->lo, n->hi);
 }
