@@ -192,6 +192,8 @@ typedef struct fsi_levelset_desc {
     int redistance;           /* steps between redistancings; 0 = default 5, -1 = never */
     int band;                 /* phi is a distance up to this many cells from the surface and clipped beyond; 0 = default 8, >= 5 */
     int linear;               /* 1: linear interpolation of phi in the advection; 0: limited cubic */
+    int settle;               /* 1: drops and bubbles smaller than a cell do not last, as weight has it (they fall back, they rise): markers that the repaired surface
+                                 leaves on the wrong side go; 0: they are carried on, as thin threads in a given flow need it. A grid sets it: 1 with gravity */
     int even;                 /* 1: markers sit on a regular lattice (a mirrored scene stays mirrored); 0: jittered */
     uint64_t seed;            /* of the jitter; any value */
     fsi_allocator allocator;  /* zero = malloc */
@@ -2608,6 +2610,7 @@ FSI_API fsi_result fsi_grid_move_surface(fsi_grid *grid, fsi_real dt, fsi_report
         fsi__surface_walls(g, &w, open);
         if (g->occluded) { fsi__mark_near(g, dt, 0); w.near_cell = g->near_cell; }
         u[0] = g->u[0]; u[1] = g->u[1]; u[2] = g->u[2];
+        g->levelset.desc.settle = fsi_vec_dot(g->desc.gravity, g->desc.gravity) > 0;
         r = fsi_levelset_advance(&g->levelset, u, dt, &w, &lr);
         if (r < 0) return r;
         if (g->desc.volume_correction) fsi__ls_correct_from(&g->levelset, w.solid, FSI_R(0.1), lr.volume, &lr);
@@ -3611,15 +3614,18 @@ static size_t fsi__ls_repair(fsi_levelset *ls) {
     return escaped;
 }
 
-/* New radii from the repaired phi; far markers on their own side are flagged for deletion. */
+/* New radii from the repaired phi. Flagged for deletion: far markers on their own side; air deep in the liquid; and with desc.settle all that are still
+   escaped, for they mark what is smaller than a cell. They would bend phi step after step and, carried by a velocity continued from the surface, neither
+   fall nor rise: the surface would never come to rest. */
 static void fsi__ls_radii(fsi_levelset *ls) {
     ptrdiff_t p, n = (ptrdiff_t)ls->state->count;
-    fsi_real h = ls->desc.h;
+    const fsi_real h = ls->desc.h;
+    const int settle = ls->desc.settle;
     FSI__OMP(parallel for schedule(static) if (n > 1024))
     for (p = 0; p < n; p++) {
         fsi_real s = ls->pr[p] > 0 ? FSI_R(1.0) : FSI_R(-1.0), f = s * fsi__ls_phi(ls, fsi__ls_marker(ls, p));
         ls->pr[p] = s * fsi__clamp(f, FSI__LS_RMIN * h, FSI__LS_RMAX * h);
-        ls->pmark[p] = f > (FSI__LS_SEED + 1) * h || (s > 0 && f < -FSI__LS_AIR * h) ? 2 : f < 0 ? 1 : 0;
+        ls->pmark[p] = f > (FSI__LS_SEED + 1) * h || (settle ? f < -FSI__LS_RMIN * h : s > 0 && f < -FSI__LS_AIR * h) ? 2 : f < 0 ? 1 : 0;
     }
 }
 
@@ -3753,6 +3759,7 @@ FSI_API fsi_result fsi_levelset_advance(fsi_levelset *ls, const fsi_real *const 
     }
     fsi__ls_radii(ls);
     if (ls->desc.reseed > 0 && ls->state->steps % ls->desc.reseed == 0) fsi__ls_reseed(ls, solid, &own);
+    else if (ls->desc.settle) own.deleted += fsi__ls_compact(ls);
     own.markers = ls->state->count;
     own.volume = fsi_levelset_volume(ls, solid, NULL);
     if (report) *report = own;
