@@ -17,7 +17,7 @@ static int tank_open(tank *t, int n, int dim, int full, double rho, double dampi
     memset(t, 0, sizeof *t); memset(&d, 0, sizeof d);
     d.grid.nx = d.grid.ny = n; d.grid.nz = dim == 3 ? n / 2 : 1;
     d.grid.h = 1 / (fsi_real)n; d.grid.rho = (fsi_real)rho; d.grid.gravity = fsi_vec(0, -10, 0);
-    d.grid.liquid = !full; d.grid.particles = -1;          /* no markers: after a splash they keep the surface moving by themselves, with the bodies nailed down too */
+    d.grid.liquid = !full; d.grid.particles = -1;          /* no markers: they take time and have no part in contact */
     if (full) d.grid.side[3].kind = FSI_SIDE_OPEN;
     d.max_bodies = BODIES; d.damping = (fsi_real)damping;
     if (fsi_world_init(&t->w, &d) != FSI_OK) return 0;
