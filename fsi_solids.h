@@ -5380,6 +5380,7 @@ FSI_API void fsi_soft_coupled(fsi_soft *s, fsi_coupled *out) {
     memset(out, 0, sizeof *out);
     if (!s || !s->block) return;
     out->surface = fsi_soft_surface(s);
+    if (s->desc.integrator == FSI_SOFT_SPLIT) out->surface.v = s->work->x0;        /* how it moves, for the rays: v* of a light body is thousands of times that */
     out->dof = 3 * s->desc.vertex_count;
     out->v = s->v;
     out->impulse = s->impulse;

@@ -102,7 +102,7 @@ static void free_scene(scene *s) {
 int main(int argc, char **argv) {
     static const ex_key keys[] = {{"dim", "", "2 or 3", "2", 2, 3, NULL}, {"fluid", "", "what is blown in", "smoke", 0, 0, "smoke,water"},
                                   {"bpp", "", "1: boundary pressure projection", "1", 0, 1, NULL}, {"scheme", "", "coupling", "xpm", 0, 0, "p,pc,rmi,xpm,monolithic"},
-                                  {"omega", "", "relaxation of p and pc", "0.2", 1e-3, 1.9, NULL}, {"mass_ratio", "", "rubber over a fluid layer two cells thick", "0.8", 1e-3, 1e3, NULL},
+                                  {"omega", "", "relaxation of p and pc", "0.2", 1e-3, 1.9, NULL}, {"mass_ratio", "", "rubber over a fluid layer two cells thick", "0.8", 1e-6, 1e3, NULL},
                                   {"rate", "1/s", "volume injected per second over the rest volume", "0.6", 0, 10, NULL}, {"stiffness", "N/m", "of the rubber", "2", 0, 1e6, NULL},
                                   {"tolerance", "cells", "residual of the partitioned schemes", "0.05", 1e-9, 1, NULL}, {"cap", "", "most iterations of a step", "30", 2, 1000, NULL},
                                   {"compare", "", "1: the monolithic solve beside it", "0", 0, 1, NULL}};

@@ -84,7 +84,7 @@ static void draw(ex_args *a, scene *s) {
 }
 
 int main(int argc, char **argv) {
-    static const ex_key keys[] = {{"mass_ratio", "", "cloth over a fluid layer two cells thick", "1", 1e-3, 1e3, NULL},
+    static const ex_key keys[] = {{"mass_ratio", "", "cloth over a fluid layer two cells thick", "1", 1e-6, 1e3, NULL},
                                   {"scheme", "", "how they are coupled", "xpm", 0, 0, "p,pc,pcm,rmi,xpm,aitken,monolithic"},
                                   {"omega", "", "relaxation of p and pc", "0.05", 1e-4, 1.9, NULL},
                                   {"reuse", "steps", "whose pairs rmi and xpm keep; 0 = the paper's algorithm", "5", 0, 16, NULL},

@@ -107,7 +107,7 @@ static double run_full(ex_args *a, int tets, int bodies, int steps, double *iter
 
 int main(int argc, char **argv) {
     static const ex_key keys[] = {{"bodies", "", "tori; 0 = the water alone", "9", 0, 200, NULL}, {"modes", "", "per torus", "10", 0, 40, NULL}, {"tets", "", "tetrahedra per torus, about", "1000", 100, 100000, NULL},
-                                  {"density", "", "over the water's", "0.7", 0.01, 100, NULL}, {"dt", "s", "time step", "0.008", 1e-5, 0.1, NULL},
+                                  {"density", "", "over the water's", "0.7", 1e-4, 100, NULL}, {"dt", "s", "time step", "0.008", 1e-5, 0.1, NULL},
                                   {"compare", "", "1: cost with tets and tets_many, reduced and fully deformable", "0", 0, 1, NULL}, {"tets_many", "", "for compare", "8000", 100, 200000, NULL},
                                   {"full_bodies", "", "fully deformable tori for compare", "2", 1, 50, NULL},
                                   {"skin", "", "1: the fluid sees a skin whose size does not depend on the tetrahedra; 0: the mesh's own surface", "1", 0, 1, NULL}};

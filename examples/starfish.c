@@ -27,7 +27,7 @@ static double fastest(double *mean) {                          /* of the centres
 
 int main(int argc, char **argv) {
     static const ex_key keys[] = {{"bodies", "", "starfish", "18", 1, 200, NULL}, {"modes", "", "of the soft ones", "8", 1, 30, NULL}, {"tets", "", "tetrahedra each, about", "400", 100, 50000, NULL},
-                                  {"rigid", "", "share without modes", "0.5", 0, 1, NULL}, {"density", "", "over the water's", "1.6", 0.05, 20, NULL},
+                                  {"rigid", "", "share without modes", "0.5", 0, 1, NULL}, {"density", "", "over the water's", "1.6", 1e-4, 20, NULL},
                                   {"young", "Pa", "stiffness", "3e4", 100, 1e9, NULL}, {"damping", "1/s", "on bodies and fluid", "0.5", 0, 100, NULL}, {"dt", "s", "time step", "0.01", 1e-4, 0.05, NULL}};
     ex_args a;
     fsi_world_desc d = {0};
