@@ -1229,7 +1229,7 @@ static fsi_result fsi__coupled_check(const fsi_coupled *s, int dim, int lean) {
     for (i = 0; i < s->surface.vertex_count; i++)
         if (s->node[i] < 0 || s->node[i] >= nodes) return FSI_ERR_GEOMETRY;
     if (s->implicit && (s->implicit->cols != s->dof || fsi_csr_check(s->implicit) != FSI_OK)) return FSI_ERR_ARGUMENT;
-    return FSI_OK;
+    return !s->push || fsi_all_finite((size_t)s->dof, s->push) ? FSI_OK : FSI_ERR_ARGUMENT;
 }
 
 static int fsi__crossing_add(fsi_interface *f, int axis, size_t face, int solid, const fsi_hit *hit, fsi_real t) {
@@ -2223,7 +2223,7 @@ static fsi_result fsi__fraction_sides(fsi_interface *f, const fsi_grid *g) {
 /* One system for everything (math.md 2, 2.1). Per solid: M^-1 = F F^T, v = v* + F a (nodal solids: F = 1). Per side s of cell c:
        U_s  row of J F          b_s  mass of the side          A = h^(dim-1)       o_s = sign, share_s: outward closed part of the face
        Z    = -A o share U^T in column s, row c:  G^T of the closed faces times J F
-       K    = F^T M F + U^T b U  (dense: I + U^T b U)          k = U^T b (u* - J v*) (- B^T B v* with implicit forces B)
+       K    = F^T M F + U^T b U  (dense: I + U^T b U)          k = U^T b (u* - J v*) (+ push - B^T B v* with implicit forces B)
        (L_N + Z K^-1 Z^T) p^ = G^T u*_open + Z_0 v* + Z K^-1 k,   a = K^-1 (k - Z^T p^)
        lambda = b (J v - u*) - A o share p^_c                     impulse on the solid = -J^T lambda
    The grid's matrix and right-hand side are rho h^(2-dim) times these: `scale`. */
@@ -2537,6 +2537,13 @@ static void fsi__implicit_add(const fsi_couple *c, int s, const fsi_real *x, fsi
     }
 }
 
+/* y += push on the nodes that move. */
+static void fsi__push_add(const fsi_couple *c, int s, fsi_real *y) {
+    const fsi_coupled *b = c->interface.solid[s];
+    int i;
+    for (i = 0; b->node && b->push && i < b->dof; i++) if (c->K[c->K_at[s] + (size_t)i] > 0) y[i] += b->push[i];
+}
+
 /* y = K x of a nodal solid. */
 static void fsi__k_apply(const fsi_couple *c, int s, const fsi_real *x, fsi_real *y) {
     const fsi_interface *f = &c->interface;
@@ -2625,6 +2632,7 @@ static void fsi__mono_rhs(fsi_couple *c, int eliminate) {
         if (c->offset[s + 1] == c->offset[s]) continue;
         fsi__ut_add(c, s, c->lambda, k);
         if (f->solid[s]->implicit) fsi__implicit_add(c, s, f->solid[s]->v, -1, k);
+        fsi__push_add(c, s, k);
         fsi__k_solve(c, s, k, a);
         if (eliminate) fsi__z_add(c, s, a, scale, c->grid->rhs);
     }
@@ -3265,7 +3273,7 @@ static fsi_result fsi__solve_sigma(fsi_couple *c, fsi_report *report) {
     return report->reason = fsi__sigma_refine(c, &d, fsi__tolerance(c), report, r);
 }
 
-/* ---- The full system in (p^, l, w), l = lambda / A, w = B v / A, all rows times scale (A for those of l and w):
+/* ---- The full system in (p^, l, w), its v* with push in it, l = lambda / A, w = B v / A, all rows times scale (A for those of l and w):
        L_N p + sum mu (p + o l)                            = rhs* with the sides' own u*
        mu (o p + l) + A^2 scale J M^-1 (J^T l + B^T w)     = A scale (J v* - u*)
        A^2 scale (w + B M^-1 (J^T l + B^T w))              = A scale B v*                                  (RMSF11) */
@@ -3401,6 +3409,14 @@ static void fsi__full_finish(const fsi__full *f, const fsi_real *x) {
         const fsi_side *side = in->side + i;
         c->lambda[i] = area * x[f->cells + (size_t)i];
         c->side_velocity[i] += (c->lambda[i] + area * (fsi_real)side->sign * x[side->cell]) / side->mass;
+    }
+}
+
+static void fsi__full_star(fsi_couple *c) {            /* v* += M^-1 push */
+    int s, i;
+    for (s = 0; s < c->interface.solids; s++) {
+        const fsi_coupled *b = c->interface.solid[s];
+        for (i = 0; b->node && b->push && i < b->dof; i++) b->v[i] += b->inverse_mass[i / 3] * b->push[i];
     }
 }
 
@@ -3607,6 +3623,7 @@ FSI_API fsi_result fsi_couple_solve(fsi_couple *couple, fsi_real dt, fsi_report 
     r = fsi__bubble_build(c, dt);
     if (r < 0) return r;
     if (!fsi__ledger_begin(c)) return FSI_ERR_MEMORY;
+    if (c->desc.solver == FSI_COUPLE_FULL) fsi__full_star(c);
     fsi__mono_rhs(c, low_rank);
     if (c->desc.solver == FSI_COUPLE_FULL) r = fsi__solve_full(c, &rep);
     else if (c->desc.solver == FSI_COUPLE_INDEFINITE) r = fsi__solve_indefinite(c, &rep);
@@ -4559,13 +4576,21 @@ static void fsi__slip_implicit(const fsi_slip *s, const fsi_real *v, fsi_real sc
         }
     }
 }
-/* Plastic collision of solids at `old` with fluid of mass m at the rows of R, gap = its velocity - R old (spoilt): K v = M old + R^T m u, that is
-   v = old + K^-1 (R^T m gap - B^T B old). */
+static void fsi__slip_push(const fsi_slip *s, fsi_real scale, fsi_real *out) {                                     /* out += scale push, movable rows */
+    int i, k;
+    for (i = 0; i < s->solids; i++) {
+        const fsi_coupled *b = s->interface.solid[i];
+        for (k = 0; b->node && b->push && k < fsi__slip_dof(s, i); k++) if (fsi__slip_movable(b, k)) out[s->offset[i] + k] += scale * b->push[k];
+    }
+}
+/* Plastic collision of solids at `old` with fluid of mass m at the rows of R, gap = its velocity - R old (spoilt): K v = M old + push + R^T m u, that is
+   v = old + K^-1 (R^T m gap + push - B^T B old). */
 static void fsi__slip_collide(fsi_slip *s, const fsi_csr *R, const fsi_real *mass, fsi_real *gap, const fsi_real *old, fsi_real *v) {
     int i;
     for (i = 0; i < R->rows; i++) gap[i] *= mass[i];
     fsi_csr_tmul(R, gap, v);
     fsi__slip_implicit(s, old, -1, v);
+    fsi__slip_push(s, 1, v);
     fsi__slip_K_solve(s, v);
     for (i = 0; i < s->columns; i++) v[i] += old[i];
 }
@@ -4743,12 +4768,13 @@ static void fsi__slip_walls_moved(fsi_slip *s, const fsi_real *v) {
     int i;
     for (i = 0; s->columns && i < s->interface.sides; i++) s->wall[i] += fsi__slip_through(s, i, v) - fsi__slip_through(s, i, fsi__slip_v_of(s, FSI__V_FREE));
 }
-static void fsi__slip_impulses(const fsi_slip *s) {                            /* M (v - v*) + B^T B v */
+static void fsi__slip_impulses(const fsi_slip *s) {                            /* M (v - v*) + B^T B v - push */
     const fsi_interface *f = &s->interface;
     fsi_real *inner = fsi__slip_v_of(s, FSI__V_WORK);
     int i, j, k;
     fsi_fill((size_t)s->columns, 0, inner);
     fsi__slip_implicit(s, fsi__slip_v_of(s, FSI__V_NEW), 1, inner);
+    fsi__slip_push(s, -1, inner);
     for (i = 0; i < f->solids; i++) {
         const fsi_coupled *b = f->solid[i];
         const fsi_real *old = fsi__slip_v_of(s, FSI__V_GIVEN) + s->offset[i];
@@ -6885,7 +6911,7 @@ static size_t fsi__door_work(const fsi_coupled *s) {
     return (size_t)s->implicit->rows + 2 * (size_t)s->dof + 16 + fsi_cg_work_size(&d) / sizeof(fsi_real);
 }
 
-/* dv = (M + B^T B)^-1 impulse of one solid through its door. */
+/* dv = (M + B^T B)^-1 (impulse + push) of one solid through its door. */
 static fsi_result fsi__door_respond(const fsi_coupled *s, fsi_real *work, const fsi_real *impulse, fsi_real *v) {
     int i, j, n = s->dof;
     if (!s->node) {
@@ -6893,10 +6919,10 @@ static fsi_result fsi__door_respond(const fsi_coupled *s, fsi_real *work, const 
         return FSI_OK;
     }
     if (!s->implicit) {
-        for (i = 0; i < n; i++) v[i] += s->inverse_mass[i / 3] * impulse[i];
+        for (i = 0; i < n; i++) v[i] += s->inverse_mass[i / 3] * (impulse[i] + (s->push ? s->push[i] : 0));
         return FSI_OK;
     }
-    {                                                                    /* (M + B^T B) v = M v* + impulse */
+    {                                                                    /* (M + B^T B) v = M v* + push + impulse */
         fsi_krylov_desc d;
         fsi__implicit_mass m;
         fsi_real *b = work + s->implicit->rows, *x = b + n;
@@ -6905,7 +6931,7 @@ static fsi_result fsi__door_respond(const fsi_coupled *s, fsi_real *work, const 
         rest += (64 - (size_t)((uintptr_t)rest & 63)) & 63;
         m.t = work;
         fsi__door_system(s, &m, &d);
-        for (i = 0; i < n; i++) b[i] = s->inverse_mass[i / 3] > 0 ? v[i] / s->inverse_mass[i / 3] + impulse[i] : v[i];
+        for (i = 0; i < n; i++) b[i] = s->inverse_mass[i / 3] > 0 ? v[i] / s->inverse_mass[i / 3] + impulse[i] + (s->push ? s->push[i] : 0) : v[i];
         r = fsi_cg_solve(&d, b, x, rest, fsi_cg_work_size(&d), NULL);
         if (r >= 0) fsi_copy((size_t)n, x, v);
         return r < 0 ? r : FSI_OK;

@@ -494,6 +494,8 @@ struct fsi_coupled {
     void (*mass_fn)(const fsi_coupled *self, fsi_real *mass, fsi_real *inverse);
     const int32_t *node;      /* NULL = dense; nodal: [surface.vertex_count] node of each surface vertex */
     const struct fsi_csr *implicit; /* nodal only, may be NULL: B with dof columns; the solve sees M + B^T B (time step folded in) */
+    const fsi_real *push;     /* nodal only, may be NULL: [dof] impulse of the solid's own forces, N s: (M + B^T B) v = M v* + push + what the fluid gives.
+                                 Stiff forces belong here, not into v*: the fluid's rays and friction take v* for how the surface moves */
     /* Dense: row[dof] of J so that (row . v) is the velocity along dir of the solid at the given world point, which lies on
        (or near) the element with barycentric weights weight[dim]. Rigid bodies use the point itself as the arm. */
     void (*row_fn)(const fsi_coupled *self, int element, const fsi_real *weight, fsi_vec3 point, fsi_vec3 dir, fsi_real *row);

@@ -667,8 +667,8 @@ typedef enum fsi_soft_integrator {
     FSI_SOFT_IMPLICIT = 0,    /* backward Euler; newton iterations with line search on the step's energy (1 = linearly implicit) */
     FSI_SOFT_EXPLICIT = 1,    /* symplectic Euler; dt below fsi_soft_max_dt */
     FSI_SOFT_NEWMARK = 2,     /* trapezoidal rule, newton iterations: no numerical damping */
-    FSI_SOFT_SPLIT = 3        /* fsi_soft_forces gives v* by explicit forces; elasticity and damping stay in B^T B for the coupled solve.
-                                 Without a fluid fsi_soft_finish solves (M + B^T B) v = M v* */
+    FSI_SOFT_SPLIT = 3        /* fsi_soft_forces leaves v; its forces are the door's push, elasticity and damping stay in B^T B for the coupled solve.
+                                 Without a fluid fsi_soft_finish solves (M + B^T B) v = M v + push */
 } fsi_soft_integrator;
 typedef struct fsi_soft_desc {
     int dim;                  /* 2: z is fixed; 3 */
@@ -731,12 +731,12 @@ typedef struct fsi_soft {
 FSI_API fsi_result fsi_soft_init(fsi_soft *s, const fsi_soft_desc *desc);
 /* Frees everything; safe on a zeroed struct and twice. */
 FSI_API void fsi_soft_free(fsi_soft *s);
-/* Stage 1: forces over dt > 0 s; afterwards v is v* (implicit kinds: the end velocity without fluid). FSI_NOT_CONVERGED: Newton stopped early.
+/* Stage 1: forces over dt > 0 s; afterwards v is v* (implicit kinds: the end velocity without fluid; FSI_SOFT_SPLIT: as before). FSI_NOT_CONVERGED: Newton stopped early.
    FSI_ERR_NUMERIC leaves x and v as before. */
 FSI_API fsi_result fsi_soft_forces(fsi_soft *s, fsi_real dt);
-/* Stage 2: what a coupling scheme sees; valid until the object moves. FSI_SOFT_SPLIT hands out implicit = B, the others lumped mass only. */
+/* Stage 2: what a coupling scheme sees; valid until the object moves. FSI_SOFT_SPLIT hands out implicit = B and push, the others lumped mass only. */
 FSI_API void fsi_soft_coupled(fsi_soft *s, fsi_coupled *out);
-/* Stage 2 without a fluid, FSI_SOFT_SPLIT only: v = (M + B^T B)^-1 M v*; nothing to do for the others. */
+/* Stage 2 without a fluid, FSI_SOFT_SPLIT only: v = (M + B^T B)^-1 (M v + push); nothing to do for the others. */
 FSI_API fsi_result fsi_soft_finish(fsi_soft *s);
 /* Stage 3: contact of the vertices with obstacles and of the surface with itself by impulses on v, so that after moving by dt no gap is closed.
    Self-collision keeps linear and angular momentum. Overlaps are opened by moving nodes, not through v (contact_work). May be called before or
@@ -4565,7 +4565,7 @@ typedef struct fsi__soft_work {
     fsi_real *batch;                     /* [FSI__SOFT_BATCH * 144] */
     void *slot_block; int32_t *slot;     /* matrix memory; [16 elements] place of the block of two corners in its block row */
     size_t slot_size;
-    fsi_real *x0, *y, *z, *trial, *step, *residual, *gradient, *other, *jump, *precondition; /* [3 vertices] each; x0: v before the forces, until contact */
+    fsi_real *x0, *y, *z, *trial, *step, *residual, *gradient, *other, *jump, *precondition; /* [3 vertices] each; x0: v before the forces, until contact; z: push of the door, until contact */
     fsi_real *kd;                        /* damping stiffness, values on the pattern of K; NULL without */
     fsi_real rest_volume;
     void *cg_work; size_t cg_size;
@@ -5277,10 +5277,10 @@ static fsi_result fsi__soft_newton(fsi_soft *s, fsi_real *x, const fsi__soft_sys
 /* ------------------------------------------------------------------------------------------------ >>soft stages */
 static int fsi__soft_ready(const fsi_soft *s, fsi_real dt) { return s && s->block && fsi__finite(dt) && dt > 0; }
 
-static fsi_result fsi__soft_explicit(fsi_soft *s, fsi_real dt) {                /* v += dt M^-1 f, damped */
+static fsi_result fsi__soft_explicit(fsi_soft *s, fsi_real dt) {                /* v += dt M^-1 f, damped; FSI_SOFT_SPLIT: dt f into z, for the door's push */
     fsi__soft_work *w = s->work;
-    int i, n = 3 * s->desc.vertex_count;
-    fsi_real beta = s->desc.integrator == FSI_SOFT_EXPLICIT ? s->desc.damping_stiffness : 0, keep = 1 / (1 + dt * s->desc.damping_mass);
+    int i, n = 3 * s->desc.vertex_count, split = s->desc.integrator == FSI_SOFT_SPLIT;
+    fsi_real beta = split ? 0 : s->desc.damping_stiffness, keep = 1 / (1 + dt * s->desc.damping_mass);
     fsi_copy((size_t)n, s->v, w->x0);
     fsi__soft_internal(s, s->x, w->residual);
     if (beta > 0) {                                    /* stiffness damping: (f(x + h v) - f(x)) / h */
@@ -5292,8 +5292,10 @@ static fsi_result fsi__soft_explicit(fsi_soft *s, fsi_real dt) {                
     }
     fsi__soft_external(s, w->residual);
     if (!fsi_all_finite((size_t)n, w->residual)) return FSI_ERR_NUMERIC;
-    for (i = 0; i < n; i++)
-        s->v[i] = w->fixed[i] ? s->drive[i] : keep * (s->v[i] + dt * w->residual[i] / s->mass[i / 3]);
+    for (i = 0; i < n; i++) {
+        w->z[i] = w->fixed[i] ? 0 : keep * dt * w->residual[i];
+        s->v[i] = w->fixed[i] ? s->drive[i] : keep * (split ? s->v[i] : s->v[i] + dt * w->residual[i] / s->mass[i / 3]);
+    }
     return FSI_OK;
 }
 
@@ -5365,7 +5367,7 @@ FSI_API fsi_result fsi_soft_finish(fsi_soft *s) {
     n = 3 * s->desc.vertex_count;
     q = fsi__soft_velocity_system(s, s->dt);
     for (i = 0; i < n; i++) {
-        w->residual[i] = s->mass[i / 3] * s->v[i];
+        w->residual[i] = s->mass[i / 3] * s->v[i] + w->z[i];
         w->y[i] = w->fixed[i] ? s->drive[i] : 0;
     }
     r = fsi__soft_solve(s, s->x, &q, 2, w->residual, w->y, w->step);
@@ -5380,7 +5382,6 @@ FSI_API void fsi_soft_coupled(fsi_soft *s, fsi_coupled *out) {
     memset(out, 0, sizeof *out);
     if (!s || !s->block) return;
     out->surface = fsi_soft_surface(s);
-    if (s->desc.integrator == FSI_SOFT_SPLIT) out->surface.v = s->work->x0;        /* how it moves, for the rays: v* of a light body is thousands of times that */
     out->dof = 3 * s->desc.vertex_count;
     out->v = s->v;
     out->impulse = s->impulse;
@@ -5388,6 +5389,7 @@ FSI_API void fsi_soft_coupled(fsi_soft *s, fsi_coupled *out) {
     out->inverse_mass = s->inverse_mass;
     out->node = s->surface_node;
     out->implicit = s->desc.integrator == FSI_SOFT_SPLIT ? &s->B : NULL;
+    out->push = s->desc.integrator == FSI_SOFT_SPLIT ? s->work->z : NULL;
     out->user = s;
 }
 

@@ -886,7 +886,7 @@ TEST split_matches_implicit(void) {
         fsi_csr_mul(c.implicit, b.v, y);
         fsi_csr_tmul(c.implicit, y, z);
         for (i = 0; i < n; i++) {
-            double want = (double)(b.mass[i / 3] * star[i]), have = (double)(b.mass[i / 3] * b.v[i] + z[i]);
+            double want = (double)(b.mass[i / 3] * star[i] + c.push[i]), have = (double)(b.mass[i / 3] * b.v[i] + z[i]);
             if (!b.work->fixed[i]) worst_b = fmax(worst_b, fabs(want - have) / (double)b.mass[i / 3]);
             worst = fmax(worst, fabs((double)(a.v[i] - b.v[i])));
         }
