@@ -228,7 +228,7 @@ typedef struct fsi_interface {
     fsi_coupled *const *solid;/* [solids] as given to detect; read until the next detect */
     int solids;
     uint8_t *covered;         /* [cells] 1: the cell is solid */
-    uint8_t *before;          /* [cells] covered of the step before */
+    uint8_t *mark;            /* [cells] private */
     int32_t *owner;           /* [cells] number of the solid that covers the cell; undefined elsewhere */
     uint8_t *blocked[3];      /* [faces] 1: a surface cuts the segment between the two cell centres */
     fsi_real *open[3];        /* [faces] open share */
@@ -254,7 +254,6 @@ typedef struct fsi_interface {
     int bvh_room;
     int bins[3];              /* private: the box in bins, so that a ray asks only the solids near it; 0 = few solids, asked one after the other */
     int32_t *bin; int bin_room; /* [6 * solids] bins of each solid's bounds, then [all bins + 1] where each bin's list begins, then the lists */
-    int uncovered, newly_covered; /* cells that changed in the last detect */
     double *submerged;        /* [solids] volume of each solid below the liquid's surface (smoke: inside the box), m^3 (m^2 in 2D) */
     int submerged_room;
     fsi_occlusion occlusion;  /* what the grid is given */
@@ -393,7 +392,7 @@ FSI_API fsi_result fsi_couple_body(const fsi_couple *couple, int solid, fsi_body
 /* Added mass of one dense solid where it is now: out[dof * dof], kg (kg m, kg m^2); dof pressure solves. After fsi_couple_solve. */
 FSI_API fsi_result fsi_couple_added_mass(fsi_couple *couple, int solid, fsi_real *out);
 
-/* What a coupling carries from step to step (covered cells, bubbles' targets): bytes, copy out, copy back. Grid and solids save themselves. */
+/* What a coupling carries from step to step (bubbles' targets): bytes, copy out, copy back. Grid and solids save themselves. */
 FSI_API size_t fsi_couple_state_size(const fsi_couple *couple);
 FSI_API fsi_result fsi_couple_save(const fsi_couple *couple, void *block);
 FSI_API fsi_result fsi_couple_restore(fsi_couple *couple, const void *block);
@@ -595,7 +594,8 @@ FSI_API fsi_result fsi_slip_surface(fsi_slip *slip);
 FSI_API fsi_result fsi_slip_trace(const fsi_slip *slip, fsi_real dt, int count, fsi_real *x);
 /* Force of the fluid's pressure (along the face axes) and friction on a solid in the last solve, N (2D: N/m): mean over the step. */
 FSI_API fsi_vec3 fsi_slip_force(const fsi_slip *slip, int solid);
-/* What the scheme carries from step to step beside the grid (covered cells, the last pressure, the surfaces' places when there are tracers): bytes, copy out, copy back. */
+/* What the scheme carries from step to step beside the grid (the last pressure, the surfaces' places when there are tracers): bytes, which
+   the first step with tracers changes, copy out, copy back. */
 FSI_API size_t fsi_slip_state_size(const fsi_slip *slip);
 FSI_API fsi_result fsi_slip_save(const fsi_slip *slip, void *block);
 FSI_API fsi_result fsi_slip_restore(fsi_slip *slip, const void *block);
@@ -1100,7 +1100,7 @@ static int fsi__list_grow(const fsi_allocator *a, void **list, int *room, int us
 static void fsi__interface_layout(fsi_interface *f, fsi_arena *arena) {
     int a;
     FSI__TAKE(f->covered, uint8_t, arena, f->cells);
-    FSI__TAKE(f->before, uint8_t, arena, f->cells);
+    FSI__TAKE(f->mark, uint8_t, arena, f->cells);
     FSI__TAKE(f->delta, int8_t, arena, f->cells);
     FSI__TAKE(f->owner, int32_t, arena, f->cells);
     for (a = 0; a < f->dim; a++) {
@@ -1474,7 +1474,6 @@ static fsi_result fsi__interface_trees(fsi_interface *f, fsi_coupled *const *sol
 }
 
 static void fsi__interface_clear(fsi_interface *f) {
-    uint8_t *swap = f->before;
     int i;
     for (i = 0; i < f->crossings; i++) {
         const fsi_crossing *c = f->crossing + i;
@@ -1487,8 +1486,6 @@ static void fsi__interface_clear(fsi_interface *f) {
         f->velocity[f->cut[i].axis][f->cut[i].face] = 0;
     }
     f->cuts = 0;
-    f->before = f->covered;
-    f->covered = swap;
     memset(f->covered, 0, f->cells);
     f->crossings = f->sides = f->entries = 0;
     f->shells = 0;
@@ -1502,26 +1499,6 @@ static void fsi__interface_mean(const fsi_grid *g, size_t c, const size_t *from,
         for (k = 0; field && k < n; k++) sum += field[from[k]];
         if (field) field[c] = sum / (fsi_real)n;
     }
-}
-
-/* Cells that come free take the mean of their free neighbours' scalars; a first call makes room for bodies inside the liquid. */
-static void fsi__interface_uncover(fsi_interface *f, fsi_grid *g) {
-    size_t c, face, near_it[6];
-    int dir, n, i[3];
-    f->uncovered = f->newly_covered = 0;
-    for (c = 0; c < f->cells; c++) {
-        if (f->covered[c] == f->before[c]) continue;
-        if (f->covered[c]) { f->newly_covered++; continue; }
-        f->uncovered++;
-        fsi__cell_ijk(f, c, i);
-        for (n = 0, dir = 0; dir < 2 * f->dim; dir++) {
-            ptrdiff_t m = fsi__beside(f, i, dir, &face);
-            if (m >= 0 && !f->covered[m] && !f->before[m]) near_it[n++] = (size_t)m;
-        }
-        fsi__interface_mean(g, c, near_it, n, 0);
-    }
-    if (!f->started && g->phi) g->levelset.state->target = fsi_levelset_volume(&g->levelset, f->covered, NULL);
-    f->started = 1;
 }
 
 /* Smooth walls: the advection samples across them, so scalars, like the flow, go on a few cells into closed solids: means of the layer before. */
@@ -1693,7 +1670,7 @@ FSI_API fsi_result fsi_interface_move_surface(fsi_interface *face, fsi_grid *gri
     int n, k, guard;
     if (!face || !face->block || !grid || grid->cells != face->cells) return FSI_ERR_STATE;
     guard = grid->phi && face->shells;
-    mark = face->before;                                                /* free between two detects */
+    mark = face->mark;
     cells = guard ? (ptrdiff_t)face->cells : 0;
     FSI__OMP(parallel for schedule(static) if (cells > 20000))
     for (q = 0; q < cells; q++) {
@@ -1795,7 +1772,8 @@ FSI_API fsi_result fsi_interface_detect(fsi_interface *face, fsi_grid *grid, fsi
         for (k = 0; k < face->crossings && face->desc.smooth; k++)       /* the flow goes on into closed solids: only shells hide */
             if (solid[face->crossing[k].solid]->surface.closed) face->blocked[face->crossing[k].axis][face->crossing[k].face] = 0;
     }
-    fsi__interface_uncover(face, grid);
+    if (!face->started && grid->phi) grid->levelset.state->target = fsi_levelset_volume(&grid->levelset, face->covered, NULL);  /* room for bodies inside the liquid */
+    face->started = 1;
     if (face->desc.smooth) fsi__interface_continue(face, grid);
     return fsi__interface_occlude(face, grid);
 }
@@ -3753,12 +3731,12 @@ FSI_API fsi_result fsi_couple_step(fsi_couple *couple, const fsi_scene *scene, f
     return solve;
 }
 
-/* ---- State: header, covered cells, bubble of every cell, bubbles (room for as many as the grid can tell apart). */
+/* ---- State: header, bubble of every cell, bubbles (room for as many as the grid can tell apart). */
 typedef struct fsi__couple_state { int64_t cells; int32_t bubbles, started, tracked, unused; } fsi__couple_state;
 
 FSI_API size_t fsi_couple_state_size(const fsi_couple *couple) {
     if (!couple || !couple->grid) return 0;
-    return sizeof(fsi__couple_state) + couple->interface.cells * (1 + sizeof(int32_t)) + (size_t)couple->grid->desc.max_regions * sizeof(fsi_bubble);
+    return sizeof(fsi__couple_state) + couple->interface.cells * sizeof(int32_t) + (size_t)couple->grid->desc.max_regions * sizeof(fsi_bubble);
 }
 
 FSI_API fsi_result fsi_couple_save(const fsi_couple *couple, void *block) {
@@ -3772,9 +3750,8 @@ FSI_API fsi_result fsi_couple_save(const fsi_couple *couple, void *block) {
     memset(&h, 0, sizeof h);
     h.cells = (int64_t)cells; h.bubbles = couple->bubbles; h.started = couple->interface.started; h.tracked = couple->bubble_cell != NULL;
     memcpy(p, &h, sizeof h);
-    memcpy(p + sizeof h, couple->interface.covered, cells);
-    if (h.tracked) memcpy(p + sizeof h + cells, couple->bubble_cell, cells * sizeof(int32_t));
-    if (h.bubbles) memcpy(p + sizeof h + cells * (1 + sizeof(int32_t)), couple->bubble, (size_t)h.bubbles * sizeof(fsi_bubble));
+    if (h.tracked) memcpy(p + sizeof h, couple->bubble_cell, cells * sizeof(int32_t));
+    if (h.bubbles) memcpy(p + sizeof h + cells * sizeof(int32_t), couple->bubble, (size_t)h.bubbles * sizeof(fsi_bubble));
     return FSI_OK;
 }
 
@@ -3789,13 +3766,12 @@ FSI_API fsi_result fsi_couple_restore(fsi_couple *couple, const void *block) {
     if (h.cells != (int64_t)cells || h.bubbles < 0 || h.bubbles > couple->grid->desc.max_regions) return FSI_ERR_SIZE;
     if (h.tracked && (!FSI__ROOM(couple, bubble_cell, int32_t, FSI__B_BF, cells) ||
                       !FSI__ROOM(couple, bubble, fsi_bubble, FSI__B_BUBBLE, 2 * (size_t)h.bubbles))) return FSI_ERR_MEMORY;
-    fsi__interface_clear(&couple->interface);          /* what was cut is found again by the next detect */
-    memcpy(couple->interface.covered, p + sizeof h, cells);
+    fsi__interface_clear(&couple->interface);          /* what is covered and cut is found again by the next detect */
     couple->interface.started = h.started;
     couple->bubbles = h.bubbles;
-    if (h.tracked) memcpy(couple->bubble_cell, p + sizeof h + cells, cells * sizeof(int32_t));
+    if (h.tracked) memcpy(couple->bubble_cell, p + sizeof h, cells * sizeof(int32_t));
     else if (couple->bubble_cell) memset(couple->bubble_cell, 0, cells * sizeof(int32_t));
-    if (h.bubbles) memcpy(couple->bubble, p + sizeof h + cells * (1 + sizeof(int32_t)), (size_t)h.bubbles * sizeof(fsi_bubble));
+    if (h.bubbles) memcpy(couple->bubble, p + sizeof h + cells * sizeof(int32_t), (size_t)h.bubbles * sizeof(fsi_bubble));
     return FSI_OK;
 }
 
@@ -5658,8 +5634,8 @@ FSI_API fsi_vec3 fsi_slip_force(const fsi_slip *slip, int solid) {
 /* Pieces of the state in their order, after a head; NULL after the last. `was` comes last. */
 typedef struct fsi__slip_state { int32_t started, was_count, was_elements, unused; } fsi__slip_state;
 static void *fsi__slip_piece(const fsi_slip *s, int which, size_t *bytes) {
-    *bytes = which == 0 ? s->grid->cells : which == 1 ? s->grid->cells * sizeof *s->total : which < 5 ? s->grid->faces[which - 2] * sizeof(fsi_real) : 0;
-    return which == 0 ? (void *)s->interface.covered : which == 1 ? (void *)s->total : which < 2 + s->grid->dim ? (void *)s->half[which - 2] : NULL;
+    *bytes = which == 0 ? s->grid->cells * sizeof *s->total : which < 4 ? s->grid->faces[which - 1] * sizeof(fsi_real) : 0;
+    return which == 0 ? (void *)s->total : which <= s->grid->dim ? (void *)s->half[which - 1] : NULL;
 }
 FSI_API size_t fsi_slip_state_size(const fsi_slip *slip) {
     size_t n = sizeof(fsi__slip_state), bytes;
@@ -5694,7 +5670,7 @@ FSI_API fsi_result fsi_slip_restore(fsi_slip *slip, const void *block) {
     memcpy(&head, at, sizeof head);
     if (head.was_count < 0) return FSI_ERR_SIZE;
     if (!FSI__GROW(slip, was, was_room, 0, head.was_count + 1)) return FSI_ERR_MEMORY;
-    fsi__interface_clear(&slip->interface);            /* what was cut is found again by the next detect */
+    fsi__interface_clear(&slip->interface);            /* what is covered and cut is found again by the next detect */
     slip->interface.started = head.started != 0;
     for (at += sizeof head, k = 0; (part = fsi__slip_piece(slip, k, &bytes)) != NULL; k++, at += bytes) memcpy(part, at, bytes);
     slip->was_count = head.was_count; slip->was_elements = head.was_elements;
