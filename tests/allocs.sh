@@ -43,4 +43,4 @@ sed 's/^/  this allocation never failed: /' "$dir/open_sites"
 sed 's/^/  no allocation failed inside of: /' "$dir/open"
 sed 's/^/  allocates, which it should not any more: /' "$dir/broken"
 echo "allocs: $(($(wc -l <"$dir/sites") - $(wc -l <"$dir/open_sites"))) of $(wc -l <"$dir/sites") lines that allocate, $(($(wc -l <"$dir/needed") - $(wc -l <"$dir/open"))) of $(wc -l <"$dir/needed") public functions that reach one; $(wc -l <"$dir/reserved") have their room from init and took none"
-[ $bad = 0 ] && [ ! -s "$dir/broken" ] && [ -s "$dir/sites" ] && [ ! -s "$dir/open_sites" ] && [ ! -s "$dir/open" ]
+[ $bad = 0 ] && [ ! -s "$dir/broken" ] && [ -s "$dir/sites" ] && [ -s "$dir/needed" ] && [ ! -s "$dir/open_sites" ] && [ ! -s "$dir/open" ]
