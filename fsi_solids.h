@@ -83,8 +83,8 @@
      come back slowly, max_force and max_torque limit what holds them.
    - Impulses act at one common point of both sides: linear and angular momentum are kept to round-off by every contact and joint.
    - A box 30 times heavier on two light ones overlaps by .6 %, 100 times by 3 %, 300 times squeezes them out: raise desc.substeps there.
-   - Soft contact gives way by 1/35 of the impulse in every sweep: under a body's own weight that is an overlap of 0.41 g h^2, h = dt / substeps (3e-5 m at dt = 0.01).
-     Pushing out is limited to a tenth of a radius a substep, so above g h^2 = 3.5 radii (gravity 1e6) bodies sink on, until no face is the nearest and they spin.
+   - Soft contact gives way by 1/35 of the impulse in every sweep: under a body's own weight that is an overlap of 0.41 g h^2, h = dt / substeps (3e-5 m at dt = 0.01),
+     and .14 radii at most. Above g h^2 = half a radius (gravity 1e5; FSI_DT_TOO_LARGE) balls still rest so, but what has corners turns by more than contacts follow and sinks.
    - fsi_solids_max_dt advises a step; larger ones are stable but less exact.
 
    MEMORY
@@ -92,7 +92,7 @@
    Nothing is allocated in a step.
 
    ERRORS
-   Functions return an fsi_result. Negative: refused, nothing changed. FSI_CAPPED from a move: room for contacts was short and
+   Functions return an fsi_result. Negative: refused, nothing changed. FSI_DT_TOO_LARGE from a move: see fsi_solids_step. FSI_CAPPED: room for contacts was short and
    the rest was solved, or bodies met so fast that their impulses overflowed and they were stopped where they were.
    Open, degenerate and inside-out meshes: FSI_ERR_GEOMETRY. Poses and velocities that are not finite: FSI_ERR_ARGUMENT.
 
@@ -519,7 +519,8 @@ FSI_API void fsi_solids_free(fsi_solids *w);
 FSI_API fsi_result fsi_solids_add(fsi_solids *w, const fsi_rigid_desc *desc, int *id);
 /* Adds a joint at the present poses; *id may be NULL. */
 FSI_API fsi_result fsi_solids_join(fsi_solids *w, const fsi_joint_desc *desc, int *id);
-/* One uncoupled step of dt seconds: forces, then move. FSI_CAPPED when contacts were left out for lack of room or overflowing bodies were stopped. */
+/* One uncoupled step of dt seconds: forces, then move. FSI_CAPPED when contacts were left out for lack of room or overflowing bodies were stopped,
+   FSI_DT_TOO_LARGE when forces alone carry a touching body half its radius in a substep; the step is done. */
 FSI_API fsi_result fsi_solids_step(fsi_solids *w, fsi_real dt);
 
 /* The stages of a step, in order: forces (v*), [coupling changes velocities], move (contact, joints and positions together). */
@@ -2026,7 +2027,7 @@ static fsi_vec3 fsi__side_response(const fsi_solids *w, int side, const fsi_mat3
 }
 
 /* Effective masses: 1 / (n . K n), and one number for both tangents: with it the sliding impulse ends exactly opposite to the slip. */
-static void fsi__contact_prepare(const fsi_solids *w, fsi_contact *c) {
+static void fsi__contact_masses(const fsi_solids *w, fsi_contact *c) {
     fsi_mat3 Ka, Kb;
     fsi_vec3 dir[3], k[3];
     fsi_real tt, tu, uu, kn;
@@ -2040,6 +2041,10 @@ static void fsi__contact_prepare(const fsi_solids *w, fsi_contact *c) {
     c->mass_n = kn > 0 ? 1 / kn : 0;
     kn = (tt + uu) / 2 + fsi__sqrt((tt - uu) * (tt - uu) / 4 + tu * tu);     /* largest eigenvalue of the tangent block */
     c->mass_t = kn > 0 ? 1 / kn : 0;
+}
+
+static void fsi__contact_prepare(const fsi_solids *w, fsi_contact *c) {
+    fsi__contact_masses(w, c);
     c->approach = fsi_vec_dot(c->normal, fsi__contact_velocity(w, c));
     c->impulse_max = 0; c->bounced = 0;
 }
@@ -2060,12 +2065,13 @@ static void fsi__contact_friction(const fsi_solids *w, fsi_contact *c) {
     c->impulse_t[0] = t; c->impulse_t[1] = s;
 }
 
-/* One normal impulse. push: with push-out of overlap. A gap only limits the approach to gap / h. Returns how far beyond that it was met, over its size. */
+/* One normal impulse. push: with push-out of overlap by a tenth of a radius at most, for which the spring gives way by a hundredth at most: under any weight less.
+   A gap only limits the approach to gap / h. Returns how far beyond that it was met, over its size. */
 static fsi_real fsi__contact_normal(const fsi_solids *w, fsi_contact *c, fsi_real h, fsi_real slop, const fsi__soft *soft, int push) {
-    fsi_real vn = fsi_vec_dot(fsi__contact_velocity(w, c), c->normal), bias = 0, ms = 1, is = 0, j, before = c->impulse;
+    fsi_real vn = fsi_vec_dot(fsi__contact_velocity(w, c), c->normal), bias = 0, ms = 1, give = 0, j, before = c->impulse;
     if (c->gap > 0) bias = c->gap / h;
-    else if (push) { bias = fsi__max(soft->rate * fsi__min(0, c->gap + slop), FSI_R(-0.1) * c->size / h); ms = soft->mass; is = soft->impulse; } /* a tenth of a radius at most */
-    j = fsi__max(0, before - c->mass_n * ms * (vn + bias) - is * before);
+    else if (push) { bias = fsi__max(soft->rate * fsi__min(0, c->gap + slop), FSI_R(-0.1) * c->size / h); ms = soft->mass; give = fsi__min(soft->impulse * before, FSI_R(0.01) * c->mass_n * c->size / h); }
+    j = fsi__max(0, before - c->mass_n * ms * (vn + bias) - give);
     if (j == before) return 0;
     c->impulse = j;
     if (j > c->impulse_max) c->impulse_max = j;
@@ -3302,6 +3308,12 @@ static void fsi__step_balance(fsi_solids *w, fsi__solids_head *head, double gain
     if (gained > 0) head->work += gained;
 }
 
+/* Has the point of a contact left the body? With the masses of shorter arms its impulses would grow from sweep to sweep. */
+static int fsi__arm_long(const fsi_solids *w, int side, fsi_vec3 r) {
+    const fsi_rigid *b = w->body + side;
+    return side < w->desc.max_bodies && b->inverse_mass > 0 && fsi_vec_dot(r, r) > 4 * b->shape->bound * b->shape->bound;
+}
+
 /* Gaps follow the normal velocity, bodies move; the point goes with the smaller side, and both arms end in it: momentum stays exact. */
 static void fsi__substep_move(fsi_solids *w, const fsi__step *st) {
     ptrdiff_t i, n = w->body_count;
@@ -3333,6 +3345,7 @@ static void fsi__substep_move(fsi_solids *w, const fsi__step *st) {
         if (c->lead < w->desc.max_bodies) c->at = fsi_vec_add(w->body[c->lead].x, c->lead == c->a ? c->ra : c->rb);
         if (c->a < w->desc.max_bodies) c->ra = fsi_vec_sub(c->at, w->body[c->a].x);
         if (c->b < w->desc.max_bodies) c->rb = fsi_vec_sub(c->at, w->body[c->b].x);
+        if (fsi__arm_long(w, c->a, c->ra) || fsi__arm_long(w, c->b, c->rb)) fsi__contact_masses(w, c);
     }
     fsi__joint_factor(w);
 }
@@ -3397,6 +3410,16 @@ static void fsi__contact_order(fsi_solids *w) {
     for (i = 0; i < w->contact_count; i++)
         w->work->pair[i] = (uint64_t)((-fsi_vec_dot(g, w->contact[i].at) - lo) * scale) << 32 | (uint64_t)i;
     w->work->order = fsi__sort_keys((size_t)w->contact_count, w->work->pair, w->work->pair_scratch);
+}
+
+/* Do forces alone carry a touching body half its radius in a substep? No contact can follow that. */
+static int fsi__step_long(const fsi_solids *w, const fsi__step *st) {
+    int i;
+    for (i = 0; i < w->body_count; i++) {
+        const fsi_rigid *b = w->body + i;
+        if (b->kind == FSI_RIGID_DYNAMIC && b->touching && st->h * st->share * fsi__length(b->v_start) > b->shape->bound / 2) return 1;
+    }
+    return 0;
 }
 
 /* Rates and masses of the step; approach speeds are those before the forces, so resting contacts do not bounce. */
@@ -3473,7 +3496,7 @@ FSI_API fsi_result fsi_solids_move(fsi_solids *w, fsi_real dt) {
     fsi__step st;
     fsi_real scale, threshold;
     double known = 0, kinetic, bounce, driven;
-    int i, k;
+    int i, k, too_long;
     if (!w || !w->block) return FSI_ERR_STATE;
     if (!fsi__positive(dt)) return FSI_ERR_ARGUMENT;
     for (i = 0; i < w->body_count; i++)
@@ -3487,6 +3510,7 @@ FSI_API fsi_result fsi_solids_move(fsi_solids *w, fsi_real dt) {
     fsi__collide(w, dt, scale);
     fsi__contact_order(w);
     fsi__step_prepare(w, &st, dt);
+    too_long = fsi__step_long(w, &st);
     for (i = 0; i < w->joint_count; i++) {
         for (k = 0; k < 6; k++) w->joint[i].impulse[k] *= scale;
         w->joint[i].impulse_free *= scale; w->joint[i].impulse_limit *= scale; w->joint[i].limited = 0;
@@ -3512,7 +3536,7 @@ FSI_API fsi_result fsi_solids_move(fsi_solids *w, fsi_real dt) {
     }
     head->h = st.h;
     w->time += (double)dt;
-    return fsi__step_rescue(w) || w->work->capped ? FSI_CAPPED : FSI_OK;
+    return fsi__step_rescue(w) || w->work->capped ? FSI_CAPPED : too_long ? FSI_DT_TOO_LARGE : FSI_OK;
 }
 
 FSI_API fsi_result fsi_solids_step(fsi_solids *w, fsi_real dt) {
