@@ -6241,7 +6241,7 @@ FSI_API fsi_result fsi_soft_move(fsi_soft *s, fsi_real dt) {
     dt -= s->moved;
     if (dt > 16 * FSI_REAL_EPS * s->moved) fsi__soft_advance(s, dt);
     s->moved = 0;
-    return FSI_OK;
+    return fsi_all_finite(3 * (size_t)s->desc.vertex_count, s->x) ? FSI_OK : FSI_ERR_NUMERIC;
 }
 
 FSI_API void fsi_soft_external(fsi_soft *s, fsi_external *out) {
