@@ -369,8 +369,7 @@ typedef struct fsi_couple {
     fsi_real *E, *coarse_work;/* [regions^2] factor; [regions] */
     fsi_real *GY;             /* [2 * regions * columns] Z^T 1 of the regions, and K^-1 times that */
     int regions, region_of[64]; /* closed regions that solids feel */
-    int null_count;           /* null vectors of Sigma: combinations of constants on closed regions */
-    fsi_real *null_vector;    /* [null_count * 64] */
+    double constant[64];      /* [label] pressure level p^ of closed regions, beside grid.pressure until the velocities are made */
     int32_t *bubble_cell;     /* [cells] bubble of the step before + 1; 0 = none, -1 = open air */
     int32_t *bubble_near;     /* [cells] 1 + the air region whose surface is next; 0 = far from all */
     fsi__bubble_face *bubble_face; /* faces between fluid and bubbles, by bubble */
@@ -2208,7 +2207,7 @@ static fsi_result fsi__fraction_sides(fsi_interface *f, const fsi_grid *g) {
 #define FSI__REGIONS 64                  /* closed regions told apart */
 static void fsi__bubble_extra(const fsi_couple *c, const fsi_real *x, fsi_real *y);
 enum { FSI__B_OFFSET, FSI__B_FIRST, FSI__B_BY, FSI__B_ROW, FSI__B_Q, FSI__B_K, FSI__B_KAT, FSI__B_COEF, FSI__B_CELLS,
-       FSI__B_LAMBDA, FSI__B_VELOCITY, FSI__B_BEFORE, FSI__B_GROUP, FSI__B_SCELL, FSI__B_SFACTOR, FSI__B_E, FSI__B_CWORK, FSI__B_GY, FSI__B_NULL, FSI__B_BUBBLE, FSI__B_BW, FSI__B_BF, FSI__B_BNEAR, FSI__B_KRYLOV,
+       FSI__B_LAMBDA, FSI__B_VELOCITY, FSI__B_BEFORE, FSI__B_GROUP, FSI__B_SCELL, FSI__B_SFACTOR, FSI__B_E, FSI__B_CWORK, FSI__B_GY, FSI__B_BUBBLE, FSI__B_BW, FSI__B_BF, FSI__B_BNEAR, FSI__B_KRYLOV,
        FSI__B_VECTOR, FSI__B_WEIGHT, FSI__B_SMALL, FSI__B_BFACE, FSI__B_HALF, FSI__B_COUNT };
 
 /* Room for count items in list number slot; old contents are kept. NULL: no memory (the old list stays). */
@@ -2306,17 +2305,17 @@ static void fsi__psd_cholesky(int n, fsi_real *A) {
     }
 }
 
-static void fsi__psd_solve(int n, int stride, const fsi_real *L, fsi_real *x) {
+static void fsi__psd_solve(int n, const fsi_real *L, fsi_real *x) {
     int i, k;
     for (i = 0; i < n; i++) {
         double s = (double)x[i];
-        for (k = 0; k < i; k++) s -= (double)L[i * stride + k] * (double)x[k];
-        x[i] = L[i * stride + i] > 0 ? (fsi_real)(s / (double)L[i * stride + i]) : 0;
+        for (k = 0; k < i; k++) s -= (double)L[i * n + k] * (double)x[k];
+        x[i] = L[i * n + i] > 0 ? (fsi_real)(s / (double)L[i * n + i]) : 0;
     }
     for (i = n - 1; i >= 0; i--) {
         double s = (double)x[i];
-        for (k = i + 1; k < n; k++) s -= (double)L[k * stride + i] * (double)x[k];
-        x[i] = L[i * stride + i] > 0 ? (fsi_real)(s / (double)L[i * stride + i]) : 0;
+        for (k = i + 1; k < n; k++) s -= (double)L[k * n + i] * (double)x[k];
+        x[i] = L[i * n + i] > 0 ? (fsi_real)(s / (double)L[i * n + i]) : 0;
     }
 }
 
@@ -2579,17 +2578,32 @@ static void fsi__k_solve(fsi_couple *c, int s, const fsi_real *b, fsi_real *x) {
     }
 }
 
+/* a -= K^-1 G^T e with e = E^-1 G a: the part of the answer a that changes no closed region's volume. e is left in coarse_work. */
+static void fsi__keep_volumes(fsi_couple *c, fsi_real *a) {
+    const size_t m = (size_t)c->columns;
+    int k, n = c->regions;
+    for (k = 0; k < n; k++) c->coarse_work[k] = (fsi_real)fsi_dot(m, c->GY + (size_t)k * m, a);
+    if (n) fsi__psd_solve(n, c->E, c->coarse_work);
+    for (k = 0; k < n; k++) fsi_axpy(m, -c->coarse_work[k], c->GY + (size_t)(n + k) * m, a);
+}
+/* coef[1] = K^-1 Z^T x of all solids, volumes of closed regions kept. */
+static void fsi__respond(fsi_couple *c, const fsi_real *x) {
+    int s;
+    for (s = 0; s < c->interface.solids; s++) {
+        fsi_real *a = c->coef[0] + c->offset[s];
+        if (c->offset[s + 1] == c->offset[s]) continue;
+        fsi__zt(c, s, x, a);
+        fsi__k_solve(c, s, a, c->coef[1] + c->offset[s]);
+    }
+    fsi__keep_volumes(c, c->coef[1]);
+}
 /* y += (Sigma - L_N) x. */
 static void fsi__extra(const fsi_real *x, fsi_real *y, void *user) {
     fsi_couple *c = (fsi_couple *)user;
     int s;
-    for (s = 0; s < c->interface.solids; s++) {
-        fsi_real *a = c->coef[0] + c->offset[s], *b = c->coef[1] + c->offset[s];
-        if (c->offset[s + 1] == c->offset[s] || c->first[s + 1] == c->first[s]) continue;
-        fsi__zt(c, s, x, a);
-        fsi__k_solve(c, s, a, b);
-        fsi__z_add(c, s, b, fsi__scale_of(c), y);
-    }
+    fsi__respond(c, x);
+    for (s = 0; s < c->interface.solids; s++)
+        if (c->offset[s + 1] > c->offset[s]) fsi__z_add(c, s, c->coef[1] + c->offset[s], fsi__scale_of(c), y);
     fsi__bubble_extra(c, x, y);
 }
 
@@ -2627,17 +2641,17 @@ static void fsi__solid_add(fsi_couple *c, int s, const fsi_real *a) {
     }
 }
 
-/* coef[4] = start - K^-1 Z^T p, the solids' answer to p^ (start NULL: 0; may be coef[4] itself). */
+/* coef[4] = start - K^-1 Z^T p, the solids' answer to p^ (start NULL: 0; may be coef[4] itself), and the constants that go with it. */
 static void fsi__answer(fsi_couple *c, const fsi_real *p, const fsi_real *start) {
-    int s, k;
-    for (s = 0; s < c->interface.solids; s++) {
-        fsi_real *a = c->coef[0] + c->offset[s], *b = c->coef[1] + c->offset[s];
-        int n = c->offset[s + 1] - c->offset[s];
-        if (!n) continue;
-        fsi__zt(c, s, p, a);
-        fsi__k_solve(c, s, a, b);
-        for (k = 0; k < n; k++) c->coef[4][c->offset[s] + k] = (start ? start[c->offset[s] + k] : 0) - b[k];
-    }
+    int k;
+    fsi__respond(c, p);
+    for (k = 0; k < c->columns; k++) c->coef[4][k] = (start ? start[k] : 0) - c->coef[1][k];
+    for (k = 0; k < c->regions; k++) c->constant[c->region_of[k]] -= (double)c->coarse_work[k];
+}
+/* The constant of the closed region that the cell belongs to. */
+FSI__INLINE fsi_real fsi__constant_at(const fsi_couple *c, size_t cell) {
+    int label = c->regions ? c->grid->mg->label[cell] : -1;
+    return label >= 0 && label < FSI__REGIONS ? (fsi_real)c->constant[label] : 0;
 }
 
 /* Velocities and impulses that belong to p^ and the answer in coef[4]: exact momentum for any p^. */
@@ -2651,12 +2665,14 @@ static void fsi__mono_finish(fsi_couple *c, const fsi_real *p) {
     for (i = 0; i < f->sides; i++) {
         const fsi_side *side = f->side + i;
         fsi_real v = fsi_interface_velocity(f, side, f->solid[side->solid]->v);
-        c->lambda[i] = side->mass * (v - c->side_velocity[i]) + fsi__side_z(f, side) * p[side->cell];
+        c->lambda[i] = side->mass * (v - c->side_velocity[i]) + fsi__side_z(f, side) * (p[side->cell] + fsi__constant_at(c, (size_t)side->cell));
         c->side_velocity[i] = v;
     }
 }
 
-/* ---- Closed regions: constants that a solid can feel are deflated, those that nobody feels are null vectors. */
+/* ---- Closed regions. A constant pressure there moves no fluid, it only pushes solids: it is the multiplier of the constraint that their motion keeps the
+   region's volume. With G_k = Z^T 1 on region k and E = G K^-1 G^T, K^-1 - K^-1 G^T E^-1 G K^-1 takes the place of K^-1 in Sigma (fsi__keep_volumes). All
+   constants are null vectors then, which fsi_mg_solve takes out by itself, and a large one (a heavy solid with no room to fall) costs p^ no digits. */
 typedef struct fsi__cellfaces { ptrdiff_t cell[6]; fsi_real w[6]; fsi_real diagonal; } fsi__cellfaces;
 
 /* Row c of L_N: fluid neighbours (or -1) and weights. */
@@ -2681,25 +2697,6 @@ static void fsi__cell_row(const fsi_couple *c, ptrdiff_t cell, fsi__cellfaces *o
             out->diagonal += out->w[k];
             if (inside && g->cell[n] == FSI_CELL_FLUID) out->cell[k] = n;
         }
-}
-
-/* Sums of x over the felt regions; x += constants e on them. */
-static void fsi__coarse_sums(const fsi_couple *c, const fsi_real *x, fsi_real *out) {
-    size_t n;
-    int k;
-    for (k = 0; k < c->regions; k++) {
-        double sum = 0;
-        for (n = 0; n < c->interface.cells; n++)
-            if (c->grid->mg->label[n] == c->region_of[k]) sum += (double)x[n];
-        out[k] = (fsi_real)sum;
-    }
-}
-static void fsi__coarse_add(const fsi_couple *c, const fsi_real *e, fsi_real *x) {
-    size_t n;
-    int k;
-    for (k = 0; k < c->regions; k++)
-        for (n = 0; n < c->interface.cells; n++)
-            if (c->grid->mg->label[n] == c->region_of[k]) x[n] += e[k];
 }
 
 /* Which closed regions a solid that can move feels: those get a column; GY row = Z^T 1 on the region. */
@@ -2742,103 +2739,60 @@ static void fsi__coarse_regions(fsi_couple *c) {
     }
 }
 
-/* Null vectors of Sigma: constants of regions nobody feels, and combinations of felt ones that push no solid (a piston between two closed
-   chambers). H = G K^-1 G^T over the felt regions; a dropped column of its Cholesky factor is a combination of the others. */
-static int fsi__null_vectors(fsi_couple *c, const fsi_real *G, const fsi_real *KG) {
-    int i, j, k, m = c->regions, n = fsi__imin(c->grid->mg->regions, FSI__REGIONS);
-    fsi_real H[FSI__REGIONS * FSI__REGIONS], x[FSI__REGIONS], *v;
-    c->null_count = 0;
-    if (!n) return 1;
-    if (!FSI__ROOM(c, null_vector, fsi_real, FSI__B_NULL, (size_t)n * FSI__REGIONS)) return 0;
-    for (k = 0, i = 0; k < n; k++) {
-        if (i < m && c->region_of[i] == k) { i++; continue; }
-        v = c->null_vector + FSI__REGIONS * c->null_count++;
-        for (j = 0; j < FSI__REGIONS; j++) v[j] = (fsi_real)(j == k);
-    }
-    for (i = 0; i < m; i++)
-        for (j = 0; j < m; j++)
-            H[i * m + j] = (fsi_real)fsi_dot((size_t)c->columns, G + (size_t)i * (size_t)c->columns, KG + (size_t)j * (size_t)c->columns);
-    fsi__psd_cholesky(m, H);
-    for (j = 0; j < m; j++) {
-        if (H[j * m + j] > 0) continue;
-        v = c->null_vector + FSI__REGIONS * c->null_count++;
-        for (i = 0; i < m; i++)
-            x[i] = i < j ? (fsi_real)fsi_dot((size_t)c->columns, G + (size_t)i * (size_t)c->columns, KG + (size_t)j * (size_t)c->columns) : 0;
-        fsi__psd_solve(j, m, H, x);
-        for (i = 0; i < FSI__REGIONS; i++) v[i] = 0;
-        for (i = 0; i < j; i++) v[c->region_of[i]] = -x[i];
-        v[c->region_of[j]] = 1;
-    }
-    return 1;
-}
-
-typedef struct fsi__null_sum { const int32_t *label; const fsi_real *v, *x; } fsi__null_sum;
-static double fsi__null_dot(size_t begin, size_t end, void *user) {            /* v . x over cells, v . v without x */
-    const fsi__null_sum *s = (const fsi__null_sum *)user;
-    double sum = 0;
-    size_t n;
-    for (n = begin; n < end; n++)
-        if (s->label[n] >= 0 && s->label[n] < FSI__REGIONS) sum += (double)s->v[s->label[n]] * (double)(s->x ? s->x[n] : s->v[s->label[n]]);
-    return sum;
-}
-/* Takes the null vectors out of x; returns the largest share removed. */
-static double fsi__null_project(const fsi_couple *c, fsi_real *x) {
-    const ptrdiff_t cells = (ptrdiff_t)c->interface.cells;
-    double worst = 0, norm = c->null_count ? fsi_norm(c->interface.cells, x) : 0;
-    ptrdiff_t n;
-    int j;
-    for (j = 0; j < c->null_count; j++) {
-        fsi__null_sum s;
-        double vv, xv;
-        s.label = c->grid->mg->label; s.v = c->null_vector + FSI__REGIONS * j; s.x = NULL;
-        vv = fsi_reduce(c->interface.cells, fsi__null_dot, &s);
-        s.x = x;
-        xv = fsi_reduce(c->interface.cells, fsi__null_dot, &s);
-        if (!(vv > 0)) continue;
-        if (norm > 0 && fabs(xv) / sqrt(vv) > worst * norm) worst = fabs(xv) / sqrt(vv) / norm;
-        FSI__OMP(parallel for schedule(static) if (cells > 20000))
-        for (n = 0; n < cells; n++)
-            if (s.label[n] >= 0 && s.label[n] < FSI__REGIONS) x[n] -= (fsi_real)(xv / vv) * s.v[s.label[n]];
-    }
-    return worst;
-}
-
-/* E = 1^T Sigma 1 of the felt regions, and KG = scale K^-1 Z^T 1. */
+/* G, K^-1 G^T and the factor of E of the felt regions. */
 static int fsi__coarse_build(fsi_couple *c) {
     fsi_interface *f = &c->interface;
     fsi_real *G, *KG;
     size_t m = (size_t)c->columns;
     int s, k, j, i, n;
-    c->regions = c->null_count = 0;
     if (!c->columns || !c->grid->mg->regions) return 1;
     fsi__coarse_regions(c);
     n = c->regions;
+    c->regions = 0;
     if (!FSI__ROOM(c, E, fsi_real, FSI__B_E, n * n) || !FSI__ROOM(c, coarse_work, fsi_real, FSI__B_CWORK, n) ||
         !FSI__ROOM(c, GY, fsi_real, FSI__B_GY, 2 * (size_t)n * m)) return 0;
+    c->regions = n;
     G = c->GY; KG = c->GY + (size_t)n * m;
     for (k = 0; k < n; k++) fsi__region_row(c, c->region_of[k], G + (size_t)k * m);
     for (j = 0; j < n; j++)
         for (s = 0; s < f->solids; s++)
             if (c->offset[s + 1] > c->offset[s]) fsi__k_solve(c, s, G + (size_t)j * m + c->offset[s], KG + (size_t)j * m + c->offset[s]);
-    fsi_scale((size_t)n * m, fsi__scale_of(c), KG);
     for (i = 0; i < n; i++)
         for (j = 0; j < n; j++) c->E[i * n + j] = (fsi_real)fsi_dot(m, G + (size_t)i * m, KG + (size_t)j * m);
-    if (!fsi__null_vectors(c, G, KG)) return 0;
     fsi__psd_cholesky(n, c->E);
     return 1;
 }
 
-/* z += 1 E^-1 (1^T r - (Sigma 1)^T z): with the start below, this is deflated CG (A-DEF2). */
-static void fsi__coarse_correct(fsi_couple *c, const fsi_real *r, fsi_real *z) {
-    int n = c->regions, j, s;
-    fsi_real *yr = c->coarse_work, *KG = c->GY + (size_t)n * (size_t)c->columns;
-    if (!n) return;
-    fsi__coarse_sums(c, r, yr);
-    for (s = 0; s < c->interface.solids; s++)
-        if (c->offset[s + 1] > c->offset[s]) fsi__zt(c, s, z, c->coef[0] + c->offset[s]);
-    for (j = 0; j < n; j++) yr[j] -= (fsi_real)fsi_dot((size_t)c->columns, KG + (size_t)j * (size_t)c->columns, c->coef[0]);
-    fsi__psd_solve(n, n, c->E, yr);
-    fsi__coarse_add(c, yr, z);
+/* coarse_work = factor E^-1 (sums of x over the felt regions, numbered by label), and the same by label. */
+static void fsi__coarse_solve(fsi_couple *c, const int32_t *label, const fsi_real *x, fsi_real factor, double *constant) {
+    size_t i;
+    int k, n = c->regions;
+    memset(constant, 0, FSI__REGIONS * sizeof *constant);
+    for (i = 0; n && i < c->interface.cells; i++) if (label[i] >= 0 && label[i] < FSI__REGIONS) constant[label[i]] += (double)x[i];
+    for (k = 0; k < n; k++) c->coarse_work[k] = factor * (fsi_real)constant[c->region_of[k]];
+    if (n) fsi__psd_solve(n, c->E, c->coarse_work);
+    memset(constant, 0, FSI__REGIONS * sizeof *constant);
+    for (k = 0; k < n; k++) constant[c->region_of[k]] = (double)c->coarse_work[k];
+}
+
+/* Constants that make up for the flux into the felt regions, and what they do to a_hat (coef[3]) and to the right-hand side. */
+static void fsi__coarse_start(fsi_couple *c) {
+    const size_t m = (size_t)c->columns;
+    int s, k, n = c->regions;
+    fsi__coarse_solve(c, c->grid->mg->label, c->grid->rhs, 1 / fsi__scale_of(c), c->constant);
+    fsi_fill(m, 0, c->coef[1]);
+    for (k = 0; k < n; k++) fsi_axpy(m, -c->coarse_work[k], c->GY + (size_t)(n + k) * m, c->coef[1]);
+    fsi_axpy(m, 1, c->coef[1], c->coef[3]);
+    for (s = 0; s < c->interface.solids && n; s++)
+        if (c->offset[s + 1] > c->offset[s]) fsi__z_add(c, s, c->coef[1] + c->offset[s], fsi__scale_of(c), c->grid->rhs);
+}
+
+/* For solvers that keep the constants among their unknowns: z += 1 (factor E^-1) 1^T r, the part that a V-cycle leaves out. */
+static void fsi__coarse_add(fsi_couple *c, const int32_t *label, const fsi_real *r, fsi_real factor, fsi_real *z) {
+    double constant[FSI__REGIONS];
+    size_t i;
+    fsi__coarse_solve(c, label, r, factor, constant);
+    for (i = 0; c->regions && i < c->interface.cells; i++) if (label[i] >= 0 && label[i] < FSI__REGIONS) z[i] += (fsi_real)constant[label[i]];
 }
 #endif
 
@@ -3167,27 +3121,9 @@ static void fsi__schur_apply(fsi_couple *c, const fsi_real *r, fsi_real *z) {
     }
 }
 
-static void fsi__precondition(const fsi_real *r, fsi_real *z, void *user) {
-    fsi_couple *c = (fsi_couple *)user;
-    if (c->desc.solver == FSI_COUPLE_SCHUR) fsi__schur_apply(c, r, z);
-    else fsi_mg_cycle(c->grid->mg, r, z);
-    fsi__coarse_correct(c, r, z);                      /* nothing to do without felt regions */
-}
+static void fsi__precondition(const fsi_real *r, fsi_real *z, void *user) { fsi__schur_apply((fsi_couple *)user, r, z); }
 
 static double fsi__tolerance(const fsi_couple *c) { return c->desc.tolerance > 0 ? c->desc.tolerance : c->grid->desc.tolerance; }
-
-/* Sigma x = b by CG on the grid's solver, null vectors taken out of both; felt constants start solved: x0 = x + 1 E^-1 1^T (b - Sigma x). */
-static fsi_result fsi__sigma_cg(fsi_couple *c, fsi_mg_solve_desc *d, fsi_real *b, fsi_real *x, fsi_report *report) {
-    double lost = fsi__null_project(c, b);
-    fsi_result r;
-    if (c->regions) {
-        fsi__coarse_correct(c, b, x);
-        d->guess = 1;
-    }
-    r = fsi_mg_solve(c->grid->mg, d, b, x, report);
-    (void)fsi__null_project(c, x);
-    return r == FSI_OK && lost > (sizeof(fsi_real) == 8 ? 1e-6 : 1e-3) ? FSI_INCOMPATIBLE : r;
-}
 
 /* Single precision: rounding of p times K^-1 Z^T is a large velocity for a light solid. The solids' answer a is kept beside p and improved
    with it: Sigma x = r = b - L_N p + Z a, p += x, a -= K^-1 Z^T x. What rounding of x does to a shrinks with x. */
@@ -3213,7 +3149,7 @@ static fsi_result fsi__sigma_refine(fsi_couple *c, fsi_mg_solve_desc *d, double 
         d->guess = 0;
         if ((d->max_iterations = cap - report->iterations) < 1) return FSI_NOT_CONVERGED;
         fsi_fill(n, 0, x);
-        if ((again = fsi__sigma_cg(c, d, r, x, &more)) < 0) return again;
+        if ((again = fsi_mg_solve(g->mg, d, r, x, &more)) < 0) return again;
         fsi_axpy(n, 1, x, g->pressure);
         fsi__answer(c, x, c->coef[4]);
         report->iterations += more.iterations;
@@ -3233,19 +3169,19 @@ static fsi_result fsi__solve_sigma(fsi_couple *c, fsi_report *report) {
     d.max_iterations = c->desc.max_iterations ? c->desc.max_iterations : g->desc.max_iterations;
     d.clock_fn = c->desc.clock_fn; d.clock_user = c->desc.clock_user; d.seconds = c->desc.seconds;
     d.guess = c->desc.warm_start;
-    c->regions = c->null_count = 0;
     if (!c->desc.warm_start) fsi_fill(n, 0, g->pressure);
     if (c->columns || c->bubbles) {
         d.extra.apply_fn = fsi__extra; d.extra.user = c;
         if (c->desc.solver == FSI_COUPLE_SCHUR && (r = fsi__second_build(c)) < 0) return r;
-        if ((c->desc.solver != FSI_COUPLE_SCHUR || c->second.regions) && !fsi__coarse_build(c)) return FSI_ERR_MEMORY;
+        if (!fsi__coarse_build(c)) return FSI_ERR_MEMORY;
         if (c->desc.solver <= FSI_COUPLE_WOODBURY && (r = fsi__rank_build(c)) < 0) return r;
         if (c->desc.solver <= FSI_COUPLE_WOODBURY) d.rank = &c->rank;
-        if (c->desc.solver == FSI_COUPLE_SCHUR || c->regions) { d.precondition.apply_fn = fsi__precondition; d.precondition.user = c; }
+        if (c->desc.solver == FSI_COUPLE_SCHUR) { d.precondition.apply_fn = fsi__precondition; d.precondition.user = c; }
         for (i = 0; i < n; i++) g->rhs[i] = g->cell[i] == FSI_CELL_FLUID ? g->rhs[i] : 0;
+        fsi__coarse_start(c);
     }
     if (sizeof(fsi_real) == 4 && c->columns && c->desc.solver != FSI_COUPLE_SCHUR) d.tolerance = fmax(d.tolerance, 1e-3);   /* the rest by fsi__sigma_refine */
-    r = fsi__sigma_cg(c, &d, g->rhs, g->pressure, report);
+    r = fsi_mg_solve(g->mg, &d, g->rhs, g->pressure, report);
     if (r < 0) return r;
     fsi__answer(c, g->pressure, NULL);
     return report->reason = fsi__sigma_refine(c, &d, fsi__tolerance(c), report, r);
@@ -3308,7 +3244,10 @@ static void fsi__full_precondition(const fsi_real *r, fsi_real *z, void *user) {
     const fsi__full *f = (const fsi__full *)user;
     size_t i;
     if (f->ic) fsi_ic_solve(f->ic, r, z);
-    else fsi_mg_cycle(&f->c->second, r, z);
+    else {
+        fsi_mg_cycle(&f->c->second, r, z);
+        fsi__coarse_add(f->c, f->c->second.label, r, 1, z);
+    }
     for (i = 0; i < f->sides + f->rows; i++) z[f->cells + i] = r[f->cells + i] / f->diagonal[i];
 }
 
@@ -3334,6 +3273,22 @@ static void fsi__full_diagonal(const fsi__full *f) {
             *w = a2 * sum;
         }
     }
+}
+
+/* The V-cycle on A11 with closed shells: E = 1^T A11 1 of the regions that they cut off, the sum of mu over their sides. */
+static fsi_result fsi__full_regions(fsi_couple *c) {
+    int i, n = fsi__imin(c->second.regions, FSI__REGIONS);
+    if (!FSI__ROOM(c, E, fsi_real, FSI__B_E, n * n) || !FSI__ROOM(c, coarse_work, fsi_real, FSI__B_CWORK, n)) return FSI_ERR_MEMORY;
+    c->regions = n;
+    fsi_fill((size_t)(n * n), 0, c->E);
+    for (i = 0; i < n; i++) c->region_of[i] = i;
+    for (i = 0; i < c->interface.sides; i++) {
+        const fsi_side *s = c->interface.side + i;
+        int k = c->second.label[s->cell];
+        if (k >= 0 && k < n) c->E[k * n + k] += fsi__side_mu(c, s);
+    }
+    fsi__psd_cholesky(n, c->E);
+    return FSI_OK;
 }
 
 /* A11 as a sparse matrix for IC (rows of cells that are not fluid: 1 on the diagonal). */
@@ -3437,11 +3392,12 @@ static fsi_result fsi__solve_full(fsi_couple *c, fsi_report *report) {
                 *wr += area * scale * body->implicit->val[e] * body->v[body->implicit->col[e]];
     }
     fsi__full_diagonal(&f);
-    if (c->desc.precondition == FSI_PRECONDITION_MULTIGRID) r = fsi__second_build(c);
+    if (c->desc.precondition == FSI_PRECONDITION_MULTIGRID && (r = fsi__second_build(c)) >= 0) r = fsi__full_regions(c);
     if (c->desc.precondition == FSI_PRECONDITION_IC) { r = fsi__full_ic(&f, &ic); f.ic = &ic; }
     if (c->desc.precondition != FSI_PRECONDITION_NONE) { d.precondition.apply_fn = fsi__full_precondition; d.precondition.user = &f; }
     if (r == FSI_OK) r = fsi_cg_solve(&d, b, x, c->block[FSI__B_KRYLOV].ptr, c->block[FSI__B_KRYLOV].bytes, report);
     fsi_ic_free(&ic);
+    c->regions = 0;
     if (r < 0) return r;
     fsi_copy(f.cells, x, c->grid->pressure);
     fsi__full_finish(&f, x);
@@ -3477,6 +3433,7 @@ static void fsi__indefinite_precondition(const fsi_real *r, fsi_real *z, void *u
     size_t n = c->interface.cells;
     int s, k;
     fsi_mg_cycle(c->grid->mg, r, z);
+    fsi__coarse_add(c, c->grid->mg->label, r, 1 / fsi__scale_of(c), z);
     for (s = 0; s < c->interface.solids; s++) {
         const fsi_real *K = c->K + c->K_at[s], *ra = r + n + c->offset[s];
         fsi_real *za = z + n + c->offset[s];
@@ -3500,10 +3457,11 @@ static fsi_result fsi__solve_indefinite(fsi_couple *c, fsi_report *report) {
     d.max_iterations = c->desc.max_iterations ? c->desc.max_iterations : 20000;
     d.clock_fn = c->desc.clock_fn; d.clock_user = c->desc.clock_user; d.seconds = c->desc.seconds;
     x = (fsi_real *)fsi__room(c, FSI__B_VECTOR, 2 * n, sizeof *x);
-    if (!x || !fsi__room(c, FSI__B_KRYLOV, fsi_symmqmr_work_size(&d), 1)) return FSI_ERR_MEMORY;
+    if (!x || !fsi__room(c, FSI__B_KRYLOV, fsi_symmqmr_work_size(&d), 1) || !fsi__coarse_build(c)) return FSI_ERR_MEMORY;
     for (i = 0; i < cells; i++) x[n + i] = c->grid->cell[i] == FSI_CELL_FLUID ? c->grid->rhs[i] : 0;
     for (i = 0; i < (size_t)c->columns; i++) x[n + cells + i] = -fsi__scale_of(c) * c->coef[2][i];
     r = fsi_symmqmr_solve(&d, x + n, x, c->block[FSI__B_KRYLOV].ptr, c->block[FSI__B_KRYLOV].bytes, report);
+    c->regions = 0;                                    /* the constants are in x */
     if (r < 0) return r;
     fsi_copy(cells, x, c->grid->pressure);
     fsi__answer(c, x, NULL);
@@ -3559,6 +3517,7 @@ static void fsi__ledger_end(const fsi_couple *c, fsi_report *rep) {
 static fsi_result fsi__mono_write(fsi_couple *c) {
     fsi_interface *f = &c->interface;
     fsi_result r;
+    size_t n;
     int i;
     for (i = 0; i < f->sides; i++) {
         const fsi_side *s = f->side + i;
@@ -3569,6 +3528,7 @@ static fsi_result fsi__mono_write(fsi_couple *c) {
     if (r < 0) return r;
     for (i = 0; i < f->sides; i++)
         if (f->side[i].mass > 0) fsi_interface_set_sample(f, c->grid, f->side + i, c->side_velocity[i]);
+    for (n = 0; n < f->cells && c->regions; n++) c->grid->pressure[n] += fsi__constant_at(c, n);
     return r;
 }
 
@@ -3585,6 +3545,7 @@ FSI_API fsi_result fsi_couple_solve(fsi_couple *couple, fsi_real dt, fsi_report 
     g = c->grid; f = &c->interface;
     memset(&rep, 0, sizeof rep);
     low_rank = c->desc.solver <= FSI_COUPLE_SCHUR;
+    c->regions = 0;
     c->dt = (double)dt;
     r = fsi_grid_classify(g);
     if (r >= 0) r = fsi_interface_sides(f, g);
