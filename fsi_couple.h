@@ -301,7 +301,7 @@ typedef enum fsi_couple_precondition { FSI_PRECONDITION_MULTIGRID = 0, FSI_PRECO
 
 typedef struct fsi_couple_desc {
     fsi_couple_solver solver;
-    int terms;                /* SCHUR: s of P(s), 0 .. 16; -1 = no preconditioner */
+    int terms;                /* SCHUR: s of P(s), 0 .. 16; -1 = no preconditioner. With area fractions P(0): there is no lambda */
     fsi_couple_precondition precondition; /* FULL: for the pressure block; the rest is scaled by its diagonal (none: not at all) */
     int fractions;            /* 1: area fractions for closed solids (open shells keep the voxel form); 0: voxel faces */
     int average;              /* nodal solids: 1 = J averages over the dual cell, 0 = J at the crossing */
@@ -3111,7 +3111,7 @@ static void fsi__schur_apply(fsi_couple *c, const fsi_real *r, fsi_real *z) {
     int term, i;
     if (c->desc.terms < 0) { fsi_copy(f->cells, r, z); return; }
     fsi_mg_cycle(&c->second, r, z);
-    for (term = 0; term < c->desc.terms; term++) {
+    for (term = 0; term < c->desc.terms && !c->desc.fractions; term++) {       /* no lambda to eliminate there, and no diag(mu) that keeps the sum definite */
         fsi_fill(f->cells, 0, t);
         fsi__extra(z, t, c);
         fsi_scale(f->cells, -1, t);
