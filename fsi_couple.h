@@ -312,7 +312,7 @@ typedef struct fsi_couple_desc {
     void *clock_user;
     double seconds;           /* time budget of the solve; 0 = none; needs clock_fn */
     int warm_start;           /* 1: start from the last pressure when that passes the energy test; 0: from zero */
-    int band;                 /* DEFLATED: cells by which a solid's columns may spread on each level, see fsi_mg_rank; 0 = 3, with many 2 */
+    int band;                 /* DEFLATED: cells by which a solid's columns may spread on each level, see fsi_mg_rank; 0 = 3, with many 2, light solids with area fractions more */
     fsi_allocator allocator;  /* zero = malloc */
 } fsi_couple_desc;
 
@@ -3041,6 +3041,27 @@ static void fsi__bubble_finish(fsi_couple *c, fsi_real dt) {
 
 #ifndef FSI_COUPLE_NO_GRID
 /* ------------------------------------------------------------------------------------------------ >>coupled solvers */
+/* How far columns have to spread: what is cut off falls by about ten with every cell, and K^-1 multiplies it. The largest diagonal entry of K^-1 Z^T Z against a face's
+   weight is at most 2 with voxel faces, whose mass is in K; with area fractions it is the mass of the fluid at the surface over the body's. */
+static int fsi__rank_reach(const fsi_couple *c) {
+    double most = 0;
+    int s, i, k, j;
+    for (s = 0; s < c->interface.solids; s++) {
+        const fsi_real *L = c->K + c->K_at[s];
+        int n = c->interface.solid[s]->node ? 0 : c->offset[s + 1] - c->offset[s];
+        for (k = 0; k < n; L += ++k) {
+            double K = 0, z = 0;
+            for (j = 0; j <= k; j++) K += (double)L[j] * (double)L[j];
+            for (i = c->first[s]; i < c->first[s + 1]; i++) {
+                double w = (double)fsi__side_z(&c->interface, fsi__side_of(c, i)) * (double)c->q[c->row[i] + (size_t)k];
+                z += w * w;
+            }
+            most = fmax(most, (double)fsi__scale_of(c) * z / K);
+        }
+    }
+    return most > 2.5 ? 3 + (int)fmin(log10(most), 30) : 0;
+}
+
 /* The columns of the dense solids for the V-cycle. */
 static fsi_result fsi__rank_build(fsi_couple *c) {
     fsi_interface *f = &c->interface;
@@ -3064,7 +3085,7 @@ static fsi_result fsi__rank_build(fsi_couple *c) {
         g->val = g->entries ? c->q + c->row[c->first[s]] : NULL;
         g->L = c->K + c->K_at[s]; g->unit = 1 / fsi__scale_of(c);
     }
-    c->rank.reach = c->desc.solver == FSI_COUPLE_WOODBURY ? full : c->desc.band;
+    c->rank.reach = c->desc.solver == FSI_COUPLE_WOODBURY ? full : c->desc.band ? c->desc.band : fsi__imin(fsi__rank_reach(c), full);
     r = fsi_mg_rank_build(&c->rank, c->grid->mg, c->group, f->solids);
     return r == FSI_ERR_SINGULAR ? FSI_OK : r;         /* then the plain V-cycle has to do */
 }
