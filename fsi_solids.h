@@ -356,7 +356,8 @@ typedef struct fsi_rigid {
     /* Impulse and moment about the centre of mass, N s, N m s */
     fsi_vec3 push[2], push_before[2]; /* that contact and joints gave in the last move, and in the one before */
     fsi_vec3 load[2], load_before[2]; /* that forces gave in the last fsi_solids_forces, and in the one before */
-    fsi_vec3 held[2];         /* that fsi_solids_hold gave, until the next move takes it back */
+    fsi_vec3 held[2];         /* that fsi_solids_hold and contacts inside a door gave, until the next move takes it back */
+    fsi_vec3 kept[2];         /* that contacts inside a door gave beyond that: the move leaves it and counts it as push */
 } fsi_rigid;
 
 /* ------------------------------------------------------------------------------------------------ >>contact */
@@ -1968,6 +1969,7 @@ struct fsi__solids_work {
     fsi_vec3 *bound; int bound_room; /* [2 * bound_room] lower and upper corners of the externals, a block of its own */
     size_t max_pairs, pairs, rigid_pairs;
     int large_count, jointed_count, capped;
+    fsi_real hold_dt;         /* of the last fsi_solids_hold, s */
 };
 
 /* A spring of a quarter of the substep rate with damping ratio zeta, implicit Euler: as stiff as the substep can carry. */
@@ -2468,6 +2470,7 @@ struct fsi__door {
     size_t size;
     const fsi_real *from;                /* where the solve left its velocity: v, or its part of a joined door's */
     int owner, first;                    /* body that has the door, and the first element there */
+    int pressed;                         /* 1: contacts are in it */
     fsi_coupled joined;                  /* owner: the door of all */
     int parts;                           /* their number */
     void *memory; size_t room;           /* of joined */
@@ -2601,10 +2604,12 @@ FSI_API fsi_result fsi_solids_add(fsi_solids *w, const fsi_rigid_desc *desc, int
 
 FSI_API fsi_result fsi_solids_set_pose(fsi_solids *w, int body, fsi_vec3 x, fsi_quat q) {
     fsi_rigid *b;
+    int i;
     if (!fsi__solids_has(w, body) || !fsi__pose_valid(w, x, q)) return FSI_ERR_ARGUMENT;
     b = w->body + body;
     b->x = x; b->q = fsi_quat_unit(q);
     b->push[0] = b->push[1] = fsi_vec(0, 0, 0);                    /* what it touched is not there */
+    for (i = 0; i < w->contact_count; i++) if (w->contact[i].a == body || w->contact[i].b == body) w->contact[i].impulse = 0;
     fsi__rigid_refresh(b, w->desc.dim);
     return FSI_OK;
 }
@@ -3071,6 +3076,7 @@ static void fsi__collide(fsi_solids *w, fsi_real dt, fsi_real scale) {
 /* ---- What contact and joints will do, for a solve that must know before the move. Body of mass m, fluid of mass m_a that moves with it at u, their net load G,
    held impulse h: the solve gives w = (G + h + m_a u) / (m + m_a), contact then j = max(0, h - m w). With h = the last j the error h + G and w shrink by
    sqrt(m_a / (m + m_a)) a step for any masses; with h = 0 the fluid ends at G / m and stays there.
+   Contacts with bodies that are not pushed go into the door besides (fsi__door_contacts), so the error is zero at once where m_a is large.
    The smaller of two pushes: an impact is not repeated. Less what the forces no longer ask for: who is pulled off leaves. And where the push does not come
    (the floor has gone) a body is off by h dt / m for one step: half its size at most. */
 static fsi_real fsi__load_dot(const fsi_rigid *b, const fsi_vec3 *p, const fsi_vec3 *q) {        /* p . M^-1 q */
@@ -3098,6 +3104,7 @@ FSI_API fsi_result fsi_solids_hold(fsi_solids *w, fsi_real dt) {
     if (!w || !w->block) return FSI_ERR_STATE;
     if (!fsi__positive(dt)) return FSI_ERR_ARGUMENT;
     fsi__hold_release(w);
+    w->work->hold_dt = dt;
     last = ((const fsi__solids_head *)w->block)->h * (fsi_real)w->desc.substeps;
     for (i = 0; i < w->body_count && last > 0; i++) {
         fsi_rigid *b = w->body + i;
@@ -3533,6 +3540,7 @@ FSI_API fsi_result fsi_solids_move(fsi_solids *w, fsi_real dt) {
         b->push_before[0] = b->push[0]; b->push_before[1] = b->push[1];
         b->push[0] = fsi_vec_scale(fsi_vec_sub(b->v, w->work->before[i].v), b->touching ? b->mass : 0);
         b->push[1] = fsi_vec_scale(fsi_vec_sub(b->L, w->work->before[i].L), b->touching ? 1 : 0);
+        for (k = 0; k < 2; k++) { b->push[k] = fsi_vec_add(b->push[k], b->kept[k]); b->kept[k] = fsi_vec(0, 0, 0); }
     }
     head->h = st.h;
     w->time += (double)dt;
@@ -3600,30 +3608,55 @@ static void fsi__rigid_row(const fsi_coupled *self, int element, const fsi_real 
     fsi_vec_store(row + 3, fsi_vec_cross(fsi_vec_sub(point, d->x), dir));
 }
 
-/* Joints with bodies that are not pushed (posts, walls, scripted ones) inside the door: v and M^-1 on the motions they leave, one row r after
-   the other: v += g (target - r.v) / r.g, M^-1 -= g g^T / r.g with g = M^-1 r. Rows already held stay held. */
-static void fsi__door_hold(const fsi_solids *w, int body, fsi__door *d) {
-    int j, i, k, n;
+/* Row r of a constraint r.v = target inside the door: v += g (target - r.v) / r.g, M^-1 -= g g^T / r.g with g = M^-1 r. Rows already held stay held. */
+static void fsi__door_row(const fsi_rigid *b, const fsi_real *r, fsi_real target, fsi__door *d) {
+    fsi_real g[6], full = 0, rg = 0, rv = 0;
+    int i, k;
+    for (i = 0; i < 6; i++) {
+        for (g[i] = 0, k = 0; k < 6; k++) g[i] += d->inverse_mass[6 * i + k] * r[k];
+        full += r[i] * r[i] * (i < 3 ? b->inverse_mass : b->inverse_inertia.m[4 * (i - 3)]);
+        rg += r[i] * g[i]; rv += r[i] * d->v[i];
+    }
+    if (!(rg > 64 * FSI_REAL_EPS * full)) return;                      /* already held by other rows */
+    for (i = 0; i < 6; i++) {
+        d->v[i] += g[i] * (target - rv) / rg;
+        for (k = 0; k < 6; k++) d->inverse_mass[6 * i + k] -= g[i] * g[k] / rg;
+    }
+}
+
+/* Joints with bodies that are not pushed (posts, walls, scripted ones) inside the door: v and M^-1 on the motions they leave. Returns the number of all joints of the body. */
+static int fsi__door_joints(const fsi_solids *w, int body, fsi__door *d) {
+    int j, n, count = 0;
     for (n = 0; n < w->joint_count; n++) {
         const fsi_joint *joint = w->joint + n;
         int first = joint->a == body, other = first ? joint->b : joint->a;
         fsi__joint_rows rows;
-        if ((!first && joint->b != body) || w->body[other].kind == FSI_RIGID_DYNAMIC) continue;
+        if (!first && joint->b != body) continue;
+        count++;
+        if (w->body[other].kind == FSI_RIGID_DYNAMIC) continue;
         fsi__joint_geometry(w, joint, &rows);
         for (j = 0; j < rows.n; j++) {
-            fsi_real r[6], g[6], target = fsi_vec_dot(rows.l[j], w->body[other].v) + fsi_vec_dot(first ? rows.b[j] : rows.a[j], w->body[other].w), full = 0, rg = 0, rv = 0;
+            fsi_real r[6];
             fsi_vec_store(r, rows.l[j]); fsi_vec_store(r + 3, first ? rows.a[j] : rows.b[j]);
-            for (i = 0; i < 6; i++) {
-                for (g[i] = 0, k = 0; k < 6; k++) g[i] += d->inverse_mass[6 * i + k] * r[k];
-                full += r[i] * r[i] * (i < 3 ? w->body[body].inverse_mass : w->body[body].inverse_inertia.m[4 * (i - 3)]);
-                rg += r[i] * g[i]; rv += r[i] * d->v[i];
-            }
-            if (!(rg > 64 * FSI_REAL_EPS * full)) continue;            /* already held by other rows */
-            for (i = 0; i < 6; i++) {
-                d->v[i] += g[i] * (target - rv) / rg;
-                for (k = 0; k < 6; k++) d->inverse_mass[6 * i + k] -= g[i] * g[k] / rg;
-            }
+            fsi__door_row(w->body + body, r, fsi_vec_dot(rows.l[j], w->body[other].v) + fsi_vec_dot(first ? rows.b[j] : rows.a[j], w->body[other].w), d);
         }
+    }
+    return count;
+}
+
+/* The same for contacts of a held body with such bodies: a hold alone repeats the last push, and for m much below m_a that settles too slowly (see >>step). */
+static void fsi__door_contacts(const fsi_solids *w, int body, fsi__door *d) {
+    const fsi_rigid *b = w->body + body;
+    int n;
+    if (!(fsi__load_dot(b, b->held, b->held) > 0)) return;
+    for (n = 0; n < w->contact_count; n++) {
+        const fsi_contact *c = w->contact + n;
+        int first = c->a == body, other = first ? c->b : c->a;
+        fsi_real r[6];
+        if ((!first && c->b != body) || other >= w->body_count || w->body[other].kind == FSI_RIGID_DYNAMIC || !(c->impulse > 0) || c->bounced) continue;
+        fsi_vec_store(r, c->normal); fsi_vec_store(r + 3, fsi_vec_cross(fsi_vec_sub(c->at, b->x), c->normal));
+        fsi__door_row(b, r, fsi_vec_dot(c->normal, fsi_solids_velocity(w, other, c->at)), d);
+        d->pressed = 1;
     }
 }
 
@@ -3656,7 +3689,8 @@ FSI_API fsi_result fsi_solids_coupled(fsi_solids *w, int body, fsi_coupled **out
     d->x = b->x;
     d->c.dof = 6; d->c.v = d->v; d->c.impulse = d->impulse; d->c.mass = d->mass; d->c.inverse_mass = d->inverse_mass;
     d->c.node = NULL; d->c.implicit = NULL; d->c.row_fn = fsi__rigid_row; d->c.user = d;
-    if (b->kind == FSI_RIGID_DYNAMIC) fsi__door_hold(w, body, d);
+    d->pressed = 0;
+    if (b->kind == FSI_RIGID_DYNAMIC && !fsi__door_joints(w, body, d)) fsi__door_contacts(w, body, d);
     d->from = d->v; d->owner = body; d->first = 0;
     *out = &d->c;
     return FSI_OK;
@@ -3694,7 +3728,7 @@ static void fsi__joined_labels(fsi_solids *w) {
         }
 }
 
-/* v and M^-1 of all obey the rows of the joints between them, one after the other, as in fsi__door_hold. g: [n] scratch. */
+/* v and M^-1 of all obey the rows of the joints between them, one after the other, as in fsi__door_row. g: [n] scratch. */
 static void fsi__joined_hold(const fsi_solids *w, int owner, const int *place, int n, fsi_real *v, fsi_real *inverse, fsi_real *g) {
     int q, j, i, k, s;
     for (q = 0; q < w->joint_count; q++) {
@@ -3804,16 +3838,33 @@ FSI_API fsi_result fsi_solids_joined_part(const fsi_solids *w, int body, int *ow
     return FSI_OK;
 }
 
+/* What contacts inside the door gave: H = M (v - v*) - the fluid's impulse. The move takes it back, as all of a hold, up to half the body's size for dt: contact then finds it again. The rest is
+   kept, and all of it where H pulls: the body stays for this step and is not held in the next. */
+static void fsi__hold_take(fsi_solids *w, fsi_rigid *b, const fsi__door *d, fsi_vec3 v, fsi_vec3 L) {
+    fsi_vec3 H[2];
+    fsi_real share;
+    int k;
+    H[0] = fsi_vec_sub(fsi_vec_mad(b->held[0], fsi_vec_sub(b->v, v), b->mass), fsi_vec_load(d->impulse));
+    H[1] = fsi_vec_sub(fsi_vec_add(b->held[1], fsi_vec_sub(b->L, L)), fsi_vec_load(d->impulse + 3));
+    if (w->desc.dim == 2) { H[0].z = 0; H[1].x = H[1].y = 0; }
+    share = FSI_R(0.5) * b->shape->bound / (w->work->hold_dt * fsi__sqrt(fsi__load_dot(b, H, H) * b->inverse_mass));
+    share = fsi__load_dot(b, H, b->push) > 0 ? fsi__min(1, share) : 0;
+    for (k = 0; k < 2; k++) { b->held[k] = fsi_vec_scale(H[k], share); b->kept[k] = fsi_vec_scale(H[k], 1 - share); }
+}
+
 FSI_API fsi_result fsi_solids_take_coupled(fsi_solids *w, int body) {
     const fsi__door *d;
     fsi__velocity s;
+    fsi_vec3 v, L;
     if (!fsi__solids_has(w, body)) return FSI_ERR_ARGUMENT;
     d = w->work->door[body];
     if (!d) return FSI_ERR_STATE;
     if (!fsi_all_finite(6, d->from)) return FSI_ERR_NUMERIC;
     s.v = fsi_vec_load(d->from); s.w = fsi_vec_load(d->from + 3);
     if (w->desc.dim == 2) { s.v.z = 0; s.w.x = s.w.y = 0; }
+    v = w->body[body].v; L = w->body[body].L;
     fsi__velocity_take(w->body + body, &s);
+    if (d->pressed) fsi__hold_take(w, w->body + body, d, v, L);
     return FSI_OK;
 }
 

@@ -259,7 +259,7 @@ TEST any_mass_ratio(void) {
         }
         if (verbose()) printf("  density %g against a plane: fastest water %.1e m/s, not held %.1e\n", density[k], water[1], water[0]);
         CHECK_MOST(water[1], 1.05 * water[0]);
-        if (density[k] >= 0.1) CHECK_MOST(water[1], 0.03);
+        CHECK_MOST(water[1], 0.01);                                /* light ones settle at once, too: the contact is inside the solve */
     }
     PASS();
 }
