@@ -742,8 +742,9 @@ typedef struct fsi_fluid_box {
                                  2: pressure forces at the vertices, means of the faces around each (XPM section 4.5): smoother, loses momentum */
     int bpp;                  /* 1: closed regions push the solids (a scene's step then calls them twice an iteration, and once more per region and step);
                                  0: velocities are made compatible, but the solids do not feel it */
-    int swept;                /* 1: a closed region grows by the volume that the elements of nodal surfaces around it sweep, to round-off; they must lie
-                                 in the box and be oriented alike. 0: by the flux through the cut faces, as in the monolithic solve (O(h) off) */
+    int swept;                /* 1: a closed region grows by the volume that the elements of nodal surfaces around it sweep, to round-off, and its pressure
+                                 acts along their normals; they must lie in the box and be oriented alike. 0: by the flux through the cut faces, and
+                                 acts on these, as in the monolithic solve (O(h) off) */
     int follow;               /* 0: geometry stays where the step began. > 0: open nodal surfaces (cloth, rubber) are where X takes them, see fsi_fluid_box_follow;
                                  fsi_partitioned_scene_step finds them anew and exchanges again up to so many times, until X moves no more than the tolerance */
     double tolerance;         /* of the pressure solve; 0 = 1e-10 (single 1e-5) */
@@ -763,6 +764,7 @@ typedef struct fsi_fluid_box {
     fsi_real *area, *mass;    /* [sides] */
     int32_t *minus, *plus;    /* [sides] */
     fsi_real *p0, *stiff, *sweep; /* [regions] pressure of the projection, C^T M^-1 C, flux by swept volumes less that through the sides, m^3/s */
+    fsi_real *source;         /* [regions] what sources and scripted faces push in, m^3/s */
     int region_room;
     int32_t *element, *vertex;/* swept: [2 * elements], [2 * vertices] closed region behind and before each, -1 none, -2 not known */
     struct fsi__kernel_entry { int32_t side, vertex; fsi_real weight; } *kernel; /* pressure_form 2: what a side adds to a vertex; [kernels] */
@@ -841,7 +843,7 @@ typedef struct fsi_closed_regions {
     fsi_blackbox solid;       /* the solids' door */
     fsi_partitioned *scheme;  /* the caller's: the one that will do the step */
     fsi_allocator allocator;  /* zero = malloc */
-    fsi_real *work; size_t room; int known; /* private: load, answer, pi, flux, K and its factor; K is measured */
+    fsi_real *work; size_t room; int known; /* private: load, pi, answers to unit pressures, work space; those answers are measured */
 } fsi_closed_regions;
 /* *door: what to give to fsi_partitioned_step; the solids' own where no region is closed. Allocates only when regions or solids outgrew the room. */
 FSI_API fsi_result fsi_closed_regions_begin(fsi_closed_regions *c, fsi_blackbox *door);
@@ -6426,12 +6428,13 @@ static fsi_result fsi__fluid_box_reserve(fsi_fluid_box *b, int sides) {
 /* The same for closed regions, which are known only when the pressure system stands. */
 static fsi_result fsi__fluid_box_regions(fsi_fluid_box *b, int regions) {
     if (regions > b->region_room) {
-        fsi_free(&b->allocator, b->p0, 3 * (size_t)b->region_room * sizeof(fsi_real));
+        fsi_free(&b->allocator, b->p0, 4 * (size_t)b->region_room * sizeof(fsi_real));
         b->region_room = regions + 8;
-        b->p0 = (fsi_real *)fsi_alloc(&b->allocator, 3 * (size_t)b->region_room * sizeof(fsi_real));
+        b->p0 = (fsi_real *)fsi_alloc(&b->allocator, 4 * (size_t)b->region_room * sizeof(fsi_real));
         if (!b->p0) { b->region_room = 0; return FSI_ERR_MEMORY; }
         b->stiff = b->p0 + b->region_room;
         b->sweep = b->stiff + b->region_room;
+        b->source = b->sweep + b->region_room;
     }
     b->regions = regions;
     return FSI_OK;
@@ -6440,7 +6443,7 @@ static fsi_result fsi__fluid_box_regions(fsi_fluid_box *b, int regions) {
 FSI_API void fsi_fluid_box_free(fsi_fluid_box *box) {
     if (!box) return;
     fsi_free(&box->allocator, box->block, box->size);
-    fsi_free(&box->allocator, box->p0, 3 * (size_t)box->region_room * sizeof(fsi_real));
+    fsi_free(&box->allocator, box->p0, 4 * (size_t)box->region_room * sizeof(fsi_real));
     fsi_free(&box->allocator, box->kernel, (size_t)box->kernel_room * sizeof *box->kernel);
     fsi_free(&box->allocator, box->moved.block, box->moved.size);
     memset(&box->moved, 0, sizeof box->moved);
@@ -6622,7 +6625,7 @@ static fsi_result fsi__fluid_box_system(fsi_fluid_box *box) {
     const fsi_real *w[3];
     fsi_real area = g->dim == 2 ? g->h : g->h * g->h;
     fsi_result r;
-    int s, a;
+    int s, a, c;
     if ((r = fsi_interface_sides(f, g)) < 0 || (r = fsi__fluid_box_reserve(box, f->sides)) < 0) return r;
     for (s = 0; s < f->sides; s++) {
         f->velocity[f->side[s].axis][f->side[s].face] = 0;                               /* solids at rest; their flux is added in every solve */
@@ -6633,6 +6636,10 @@ static fsi_result fsi__fluid_box_system(fsi_fluid_box *box) {
     if ((r = fsi_mg_update(g->mg, g->cell, w)) < 0) return r;                            /* labels of the closed regions */
     fsi_copy(g->cells, g->rhs, box->rhs0);
     if ((r = fsi__fluid_box_regions(box, g->mg->regions)) < 0) return r;
+    for (c = 0; c < box->regions; c++) box->source[c] = 0;
+    for (c = 0; box->regions && c < (int)g->cells; c++)                                  /* what the solids at rest leave over */
+        if (g->cell[c] == FSI_CELL_FLUID && fsi__closed_region(g, c) >= 0) box->source[fsi__closed_region(g, c)] += g->rhs[c] * area / (g->desc.rho * g->h);
+    for (box->injected = 0, c = 0; c < box->regions; c++) box->injected += (double)box->source[c];
     for (box->offset[0] = 0, s = 0; s < f->solids; s++) box->offset[s + 1] = box->offset[s] + f->solid[s]->dof;
     box->dof = box->offset[f->solids];
     box->n = box->dof + box->regions;
@@ -6710,29 +6717,19 @@ FSI_API fsi_result fsi_fluid_box_follow(fsi_fluid_box *box, const fsi_real *X) {
 
 FSI_API fsi_result fsi_fluid_box_begin(fsi_fluid_box *box, fsi_real dt) {
     fsi_grid *g = box ? box->grid : NULL;
-    fsi_interface *f = box ? box->face : NULL;
-    fsi_real area;
     fsi_result r;
-    size_t c;
-    if (!g || !f || !(dt > 0) || !fsi__finite(dt)) return FSI_ERR_ARGUMENT;
+    if (!g || !box->face || !(dt > 0) || !fsi__finite(dt)) return FSI_ERR_ARGUMENT;
     box->dt = dt;
     if ((r = fsi_grid_classify(g)) < 0 || (box->follow && (r = fsi__follow_begin(box)) < 0) || (r = fsi__fluid_box_system(box)) < 0) return r;
     box->solves = box->iterations = 0;
-    area = g->dim == 2 ? g->h : g->h * g->h;
-    for (box->injected = 0, c = 0; c < g->cells; c++)
-        if (g->cell[c] == FSI_CELL_FLUID && fsi__closed_region(g, (int32_t)c) >= 0) box->injected += (double)(g->rhs[c] * area / (g->desc.rho * g->h));
     return FSI_OK;
 }
 
 /* Makes box->u compatible with every closed region: sum over its sides of outward flux = what is injected there. p0 in Pa s. */
 static fsi_result fsi__fluid_box_project(fsi_fluid_box *b) {
-    fsi_grid *g = b->grid;
-    fsi_real area = g->dim == 2 ? g->h : g->h * g->h;
     fsi_result result = FSI_OK;
     int s, i;
-    memset(b->p0, 0, 2 * (size_t)b->region_room * sizeof(fsi_real));     /* and stiff */
-    for (i = 0; i < (int)g->cells; i++)                                  /* fixed faces: what the solids at rest leave over */
-        if (g->cell[i] == FSI_CELL_FLUID && fsi__closed_region(g, i) >= 0) b->p0[fsi__closed_region(g, i)] -= b->rhs0[i] * area / (g->desc.rho * g->h);
+    for (i = 0; i < b->regions; i++) b->p0[i] = -b->source[i], b->stiff[i] = 0;
     for (s = 0; s < b->face->sides; s++) {
         int region = b->minus[s] >= 0 ? b->minus[s] : b->plus[s];
         if (region < 0) continue;
@@ -6802,6 +6799,30 @@ static void fsi__fluid_box_hand(fsi_fluid_box *b, fsi_real *out) {
 /* X entry of a region: its p dt over this. A displacement: that of half a dual cell under p. */
 static fsi_real fsi__fluid_box_per_region(const fsi_fluid_box *b) { return b->grid->desc.rho * b->grid->h / (2 * b->dt); }
 
+/* out += what one pressure pi per region (as X entries) does to the solids: p dt times the gradient of the region's volume, which is the area of sides, or of the
+   elements of nodal surfaces where the volume is what they sweep. */
+static void fsi__fluid_box_inflate(fsi_fluid_box *b, const fsi_real *pi, fsi_real *out) {
+    const fsi_interface *f = b->face;
+    fsi_real per_region = fsi__fluid_box_per_region(b);
+    size_t first = 0;
+    int s, i, e, k, c;
+    for (s = 0; s < f->sides; s++) {
+        int region = b->minus[s] >= 0 ? b->minus[s] : b->plus[s], by_element = b->swept && f->solid[f->side[s].solid]->node != NULL;
+        b->jump[s] = region >= 0 && !by_element ? (fsi_real)f->side[s].sign * (b->pressure_form == 2 ? 1 : b->area[s]) * pi[region] * per_region : 0;
+    }
+    fsi__fluid_box_hand(b, out);
+    for (i = 0; b->swept && i < f->solids; first += (size_t)f->solid[i]->surface.element_count, i++) {
+        const fsi_coupled *o = f->solid[i];
+        for (e = 0; o->node && e < o->surface.element_count; e++) {
+            int32_t back = b->element[2 * (first + (size_t)e)], front = b->element[2 * (first + (size_t)e) + 1];
+            fsi_real p = ((back >= 0 ? pi[back] : 0) - (front >= 0 ? pi[front] : 0)) * per_region / (fsi_real)o->surface.dim;
+            fsi_vec3 n = fsi_surface_normal(&o->surface, e);
+            for (k = 0; p != 0 && k < o->surface.dim; k++)
+                for (c = 0; c < f->dim; c++) out[b->offset[i] + 3 * o->node[o->surface.index[o->surface.dim * e + k]] + c] += p * fsi__get(n, c);
+        }
+    }
+}
+
 static fsi_result fsi__fluid_box_solve(void *user, const fsi_real *in, fsi_real *out) {
     fsi_fluid_box *b = (fsi_fluid_box *)user;
     fsi_grid *g = b->grid;
@@ -6813,12 +6834,11 @@ static fsi_result fsi__fluid_box_solve(void *user, const fsi_real *in, fsi_real 
     for (i = 0; i < b->regions; i++) out[b->dof + i] = in[b->dof + i] + (b->bpp ? b->p0[i] / per_region : 0);
     for (s = 0; s < b->face->sides; s++) {                               /* the solid gets -lambda = sign A p dt - beta (u - u*) */
         const fsi_side *q = &b->face->side[s];
-        int region = b->minus[s] >= 0 ? b->minus[s] : b->plus[s];
-        fsi_real p = g->pressure[q->cell] + (region >= 0 && b->bpp ? out[b->dof + region] * per_region : 0);
-        b->jump[s] = (fsi_real)q->sign * (b->pressure_form == 2 ? 1 : b->area[s]) * p;
+        b->jump[s] = (fsi_real)q->sign * (b->pressure_form == 2 ? 1 : b->area[s]) * g->pressure[q->cell];
         if (!b->pressure_form) b->jump[s] -= q->mass * (b->u[s] - b->u_star[s]);
     }
     fsi__fluid_box_hand(b, out);
+    if (b->bpp && b->regions) fsi__fluid_box_inflate(b, out + b->dof, out);
     return worst;
 }
 
@@ -7090,51 +7110,138 @@ static fsi_result fsi__scene_room(fsi_partitioned_scene *s) {
 }
 /* ---- Closed regions. Handed to and fro like the rest, a region's pressure is slow to find: the solid obeys p0 by the ratio of dual to own mass, less for every
    bit of added mass (docs/xpm.md). So every scheme sees solids that keep the volumes themselves: their load is in + G pi with the m pressures pi for which the
-   answer is compatible, by the m x m matrix of their answers to one pressure each. All motion is then compatible, and the scheme has only that to agree on. */
-/* The solid's answer to load + G pi, and by how much its motion is incompatible: p0 as an X entry, m. */
-static fsi_result fsi__compatible_answer(fsi_closed_regions *c, const fsi_real *in, const fsi_real *pi, fsi_real *load, fsi_real *out, fsi_real *flux) {
-    fsi_fluid_box *b = c->fluid;
-    fsi_real per_region = fsi__fluid_box_per_region(b);
-    fsi_result r;
-    int i;
-    for (i = 0; i < b->face->sides; i++) {
-        int region = b->minus[i] >= 0 ? b->minus[i] : b->plus[i];
-        b->jump[i] = region >= 0 ? (fsi_real)b->face->side[i].sign * (b->pressure_form == 2 ? 1 : b->area[i]) * pi[region] * per_region : 0;
-    }
-    fsi_copy((size_t)b->n, in, load);
-    fsi__fluid_box_hand(b, load);
-    if (c->solid.restore_fn && (r = c->solid.restore_fn(c->solid.user)) < 0) return r;
-    if ((r = c->solid.solve_fn(c->solid.user, load, out)) < 0) return r;
-    if (!fsi_all_finite((size_t)b->n, out)) return FSI_ERR_NUMERIC;
-    (void)fsi__fluid_box_sides(b, out);
-    for (i = 0; i < b->regions; i++) flux[i] = -b->p0[i] * b->stiff[i] / per_region;     /* C^T v less what is injected */
-    return FSI_OK;
+   answer is compatible, by their answers W to one pressure each. All motion is then compatible, and the scheme has only that to agree on. */
+typedef struct fsi__compatible {
+    fsi_real *load, *best, *other, *at; /* [n] load the solids got last; nearest answer and another; where volumes are looked at */
+    fsi_real *W;              /* [m * n] answers to a unit of each region's pressure, S_p G */
+    fsi_real *pi, *step, *more; /* [m] pressures, their change in one correction, the last part of it */
+    fsi_real *told, *flux, *next; /* [m] incompatibility, m^3/s, of what the fluid was told, of best and of other */
+    fsi_real *K, *L;          /* [m * m] C^T W; 0 on the diagonal: this region's pressure moves nobody. Its factor */
+} fsi__compatible;
+static fsi__compatible fsi__compatible_room(const fsi_closed_regions *c) {
+    size_t n = (size_t)c->fluid->n, m = (size_t)c->fluid->regions;
+    fsi__compatible q;
+    q.load = c->work; q.pi = q.load + n; q.W = q.pi + m; q.best = q.W + n * m; q.other = q.best + n; q.at = q.other + n;
+    q.step = q.at + n; q.more = q.step + m; q.told = q.more + m; q.flux = q.told + m; q.next = q.flux + m; q.K = q.next + m; q.L = q.K + m * m;
+    return q;
 }
+/* C^T v less what is injected, for X. */
+static void fsi__compatible_sides(const fsi_closed_regions *c, const fsi_real *X, fsi_real *flux) {
+    fsi_fluid_box *b = c->fluid;
+    int i;
+    (void)fsi__fluid_box_sides(b, X);
+    for (i = 0; i < b->regions; i++) flux[i] = -b->p0[i] * b->stiff[i] / fsi__fluid_box_per_region(b);
+}
+/* The same, made solvable. Swept volumes are no linear function of X, and the answer of a light wall to a wrong load may be where no pressure makes them
+   right. So they count as curved only within half a cell of X_F, what the fluid was told: with d = X - X_F and theta = min(1, h / (2 |d|)) flux =
+   flux(X_F) + (flux(X_F + theta d) - flux(X_F)) / theta. At the end, where X and X_F agree, this is the volume itself. */
+static void fsi__compatible_flux(const fsi_closed_regions *c, const fsi__compatible *q, const fsi_real *X, fsi_real *flux) {
+    const fsi_fluid_box *b = c->fluid;
+    const fsi_real *told = c->scheme->xf;
+    fsi_real theta, far;
+    int i;
+    for (i = 0; i < b->n; i++) q->at[i] = X[i] - told[i];
+    far = 2 * fsi__node_norm(b->dof, c->scheme->desc.group, q->at);
+    theta = far > b->grid->h ? b->grid->h / far : 1;
+    for (i = 0; i < b->n; i++) q->at[i] = told[i] + theta * q->at[i];
+    fsi__compatible_sides(c, q->at, flux);
+    for (i = 0; i < b->regions; i++) flux[i] = (flux[i] - (1 - theta) * q->told[i]) / theta;
+}
+/* The largest of them that somebody can mend, as an X entry, m. */
+static fsi_real fsi__compatible_most(const fsi_closed_regions *c, const fsi__compatible *q, const fsi_real *flux) {
+    fsi_real most = 0;
+    int i, m = c->fluid->regions;
+    for (i = 0; i < m; i++) if (q->K[i * m + i] > 0) most = fsi__max(most, fsi__abs(flux[i]) / c->fluid->stiff[i]);
+    return most;
+}
+/* The solids' answer to in + G pi. */
+static fsi_result fsi__compatible_answer(const fsi_closed_regions *c, const fsi__compatible *q, const fsi_real *in, fsi_real *out) {
+    fsi_fluid_box *b = c->fluid;
+    fsi_result r;
+    fsi_copy((size_t)b->n, in, q->load);
+    fsi__fluid_box_inflate(b, q->pi, q->load);
+    if (c->solid.restore_fn && (r = c->solid.restore_fn(c->solid.user)) < 0) return r;
+    if ((r = c->solid.solve_fn(c->solid.user, q->load, out)) < 0) return r;
+    return fsi_all_finite((size_t)b->n, out) ? FSI_OK : FSI_ERR_NUMERIC;
+}
+/* W through the door, about the best answer. */
+static fsi_result fsi__compatible_measure(const fsi_closed_regions *c, const fsi__compatible *q, const fsi_real *in) {
+    fsi_real unit = c->fluid->grid->h / 64;
+    fsi_result r = FSI_OK;
+    int i, j, n = c->fluid->n;
+    for (j = 0; r >= 0 && j < c->fluid->regions; j++) {
+        fsi_real *w = q->W + (size_t)j * (size_t)n;
+        q->pi[j] += unit;
+        r = fsi__compatible_answer(c, q, in, w);
+        q->pi[j] -= unit;
+        for (i = 0; i < n; i++) w[i] = (w[i] - q->best[i]) / unit;
+    }
+    return r;
+}
+/* What linear solids would answer after the step: other = best + W step, and its flux. */
+static void fsi__compatible_model(const fsi_closed_regions *c, const fsi__compatible *q) {
+    size_t n = (size_t)c->fluid->n, j;
+    fsi_copy(n, q->best, q->other);
+    for (j = 0; j < (size_t)c->fluid->regions; j++) fsi_axpy(n, q->step[j], q->W + j * n, q->other);
+    fsi__compatible_flux(c, q, q->other, q->next);
+}
+/* The step of pi that makes the model compatible, to round-off: Newton with the K of where it begins, which asks no solids. */
+static void fsi__compatible_step(const fsi_closed_regions *c, const fsi__compatible *q) {
+    const fsi_fluid_box *b = c->fluid;
+    size_t m = (size_t)b->regions, i, j;
+    fsi_real most = FSI_REAL_MAX, now;
+    int round;
+    for (j = 0; j < m; j++) {                                                            /* columns of K, by the volume of a 64th of a cell */
+        fsi_real size = fsi_max_abs((size_t)b->dof, q->W + j * (size_t)b->n), unit = size > 0 ? b->grid->h / (64 * size) : 1;
+        memset(q->step, 0, m * sizeof(fsi_real));
+        q->step[j] = unit;
+        fsi__compatible_model(c, q);
+        for (i = 0; i < m; i++) q->K[i * m + j] = (q->next[i] - q->flux[i]) / unit;
+        if (!(q->K[j * m + j] > 4096 * FSI_REAL_EPS * b->stiff[j])) q->K[j * m + j] = 0; /* round-off */
+    }
+    memset(q->step, 0, m * sizeof(fsi_real));
+    fsi_copy(m, q->flux, q->more);
+    for (round = 0; round < 16; round++) {
+        for (i = 0; i < m; i++) for (j = 0; j < m; j++) q->L[i * m + j] = q->K[i * m + i] > 0 && q->K[j * m + j] > 0 ? (q->K[i * m + j] + q->K[j * m + i]) / 2 : 0;
+        fsi__semidefinite_solve((int)m, q->L, q->more);
+        fsi_axpy(m, -1, q->more, q->step);
+        fsi__compatible_model(c, q);
+        now = fsi__compatible_most(c, q, q->next);
+        if (!(now < most / 2)) { if (round) fsi_axpy(m, 1, q->more, q->step); break; }   /* the last one said nothing new */
+        most = now;
+        fsi_copy(m, q->next, q->more);
+    }
+}
+/* The door: the solids' answer, corrected until it is compatible; linear solids need one correction. */
 static fsi_result fsi__compatible_solve(void *user, const fsi_real *in, fsi_real *out) {
     fsi_closed_regions *c = (fsi_closed_regions *)user;
-    fsi_fluid_box *b = c->fluid;
-    size_t n = (size_t)b->n, m = (size_t)b->regions, i, j;
-    fsi_real *load = c->work, *other = load + n, *pi = other + n, *flux = pi + m, *K = flux + m, *L = K + m * m, unit = b->grid->h / 64, most;
-    fsi_result r = fsi__compatible_answer(c, in, pi, load, out, flux);
+    fsi__compatible q = fsi__compatible_room(c);
+    size_t n = (size_t)c->fluid->n, m = (size_t)c->fluid->regions;
+    fsi_real enough = c->scheme->desc.tolerance / 100, share = 1, *t;
+    fsi_result r;
     int round;
-    for (j = 0; r >= 0 && j < m && !c->known; j++) {                                     /* columns of K = C^T S_p G */
-        pi[j] += unit;
-        r = fsi__compatible_answer(c, in, pi, load, other, L);
-        pi[j] -= unit;
-        for (i = 0; i < m; i++) K[i * m + j] = (L[i] - flux[i]) / unit;
-        if (!(K[j * m + j] > 4096 * FSI_REAL_EPS * b->stiff[j])) K[j * m + j] = 0;       /* round-off: this region's pressure moves nobody */
-    }
+    fsi__compatible_sides(c, c->scheme->xf, q.told);
+    if ((r = fsi__compatible_answer(c, &q, in, q.best)) < 0 || (!c->known && (r = fsi__compatible_measure(c, &q, in)) < 0)) return r;
     c->known = 1;
-    for (round = 0; r >= 0; round++) {
-        for (most = 0, i = 0; i < m; i++) if (b->stiff[i] > 0 && fsi__abs(flux[i]) > most * b->stiff[i]) most = fsi__abs(flux[i]) / b->stiff[i];
-        if (round && (round == 4 || most <= c->scheme->desc.tolerance / 100)) break;
-        for (i = 0; i < m; i++) for (j = 0; j < m; j++) L[i * m + j] = K[i * m + i] > 0 && K[j * m + j] > 0 ? (K[i * m + j] + K[j * m + i]) / 2 : 0;
-        fsi__semidefinite_solve((int)m, L, flux);
-        for (i = 0; i < m; i++) pi[i] -= flux[i];
-        r = fsi__compatible_answer(c, in, pi, load, out, flux);
+    fsi__compatible_flux(c, &q, q.best, q.flux);
+    for (round = 0; round == 0 || (round < 4 && fsi__compatible_most(c, &q, q.flux) > enough); round++) {
+        fsi__compatible_step(c, &q);
+        fsi_axpy(m, share, q.step, q.pi);
+        if ((r = fsi__compatible_answer(c, &q, in, q.other)) < 0) return r;
+        fsi__compatible_flux(c, &q, q.other, q.next);
+        if (fsi__compatible_most(c, &q, q.next) > fsi__max(enough, fsi__compatible_most(c, &q, q.flux))) {
+            fsi_axpy(m, -share, q.step, q.pi);                                           /* worse: not so far */
+            share /= 4;
+            continue;
+        }
+        t = q.best; q.best = q.other; q.other = t;
+        fsi_copy(m, q.next, q.flux);
+        share = 1;
     }
-    (void)fsi__fluid_box_sides(b, c->scheme->xf);                                        /* what the fluid was told stays its last solve */
-    for (i = n - m; i < n; i++) out[i] = c->scheme->xf[i];
+    if (share < 1 && (r = fsi__compatible_answer(c, &q, in, q.best)) < 0) return r;      /* the last call was not the best */
+    fsi_copy(n - m, q.best, out);
+    fsi_copy(m, c->scheme->xf + n - m, out + n - m);
+    (void)fsi__fluid_box_sides(c->fluid, c->scheme->xf);                                 /* what the fluid was told stays its last solve */
     return r;
 }
 static fsi_result fsi__compatible_save(void *user) {
@@ -7147,13 +7254,13 @@ FSI_API fsi_result fsi_closed_regions_begin(fsi_closed_regions *c, fsi_blackbox 
     if (!c || !door || !c->fluid || !c->fluid->block || !c->scheme || !c->solid.solve_fn) return FSI_ERR_ARGUMENT;
     *door = c->solid;
     if (!c->fluid->regions || !c->fluid->bpp) return FSI_OK;
-    n = (size_t)c->fluid->n; m = (size_t)c->fluid->regions; need = 2 * n + 2 * m + 2 * m * m;
+    n = (size_t)c->fluid->n; m = (size_t)c->fluid->regions; need = 4 * n + n * m + 6 * m + 2 * m * m;
     if (need > c->room) {
         fsi_closed_regions_free(c);
         if (!(c->work = (fsi_real *)fsi_alloc(&c->allocator, need * sizeof(fsi_real)))) return FSI_ERR_MEMORY;
         c->room = need;
     }
-    memset(c->work + 2 * n, 0, m * sizeof(fsi_real));
+    memset(c->work + n, 0, m * sizeof(fsi_real));
     c->known = 0;
     door->solve_fn = fsi__compatible_solve; door->save_fn = fsi__compatible_save; door->restore_fn = NULL; door->user = c;
     return FSI_OK;
@@ -7163,7 +7270,7 @@ FSI_API void fsi_closed_regions_finish(fsi_closed_regions *c, fsi_real *p) {
     if (!c->fluid->regions || !c->fluid->bpp) return;
     n = (size_t)c->fluid->n; m = (size_t)c->fluid->regions;
     fsi_copy(n, c->work, p);
-    for (i = 0; i < m; i++) p[n - m + i] += c->work[2 * n + i];
+    for (i = 0; i < m; i++) p[n - m + i] += c->work[n + i];
     fsi_copy(n, p, c->scheme->p_last);
 }
 FSI_API void fsi_closed_regions_free(fsi_closed_regions *c) {

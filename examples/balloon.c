@@ -76,6 +76,7 @@ static int make_scene(scene *s, ex_args *a, int monolithic, double rate) {
     fsi_grid_add_source(&s->w.grid, &nozzle);
     c.dim = s->dim; c.stretch = (fsi_real)ex_number(a, "stiffness"); c.bend = FSI_R(1e-6); c.damping_stiffness = FSI_R(0.01);
     c.area_density = (fsi_real)(ex_number(a, "mass_ratio") * 2 * h); c.integrator = monolithic ? FSI_SOFT_SPLIT : FSI_SOFT_IMPLICIT;
+    c.newton = (int)ex_number(a, "newton"); d.gentle = c.newton > 1;
     if (!cap_make(&s->rubber, &c, h)) return 0;
     s->v0 = cap_volume(&s->rubber);
     s->responder.soft = &s->rubber;
@@ -83,7 +84,7 @@ static int make_scene(scene *s, ex_args *a, int monolithic, double rate) {
     fsi_world_add_guest(&s->w, &guest);
     d.n = d.m = 3 * s->rubber.desc.vertex_count + 64; d.group = 3; d.min_iterations = 2; d.max_iterations = (int)ex_number(a, "cap");
     d.tolerance = (fsi_real)(ex_number(a, "tolerance") * h); d.omega = (fsi_real)ex_number(a, "omega");
-    d.scheme = ex_is(a, "scheme", "p") || ex_is(a, "scheme", "pc") ? FSI_SCHEME_RELAXED : FSI_SCHEME_REDUCED;
+    d.scheme = ex_is(a, "scheme", "p") || ex_is(a, "scheme", "pc") ? FSI_SCHEME_RELAXED : ex_is(a, "scheme", "aitken") ? FSI_SCHEME_AITKEN : FSI_SCHEME_REDUCED;
     s->p.scheme = &s->scheme; s->p.list = s->list; s->p.solids.part = s->part;
     s->p.fluid.bpp = s->p.fluid.swept = (int)ex_number(a, "bpp"); s->p.fluid.pressure_form = ex_is(a, "scheme", "p") || ex_is(a, "scheme", "rmi");
     return fsi_partitioned_init(&s->scheme, &d) == FSI_OK;
@@ -101,23 +102,24 @@ static void free_scene(scene *s) {
 
 int main(int argc, char **argv) {
     static const ex_key keys[] = {{"dim", "", "2 or 3", "2", 2, 3, NULL}, {"fluid", "", "what is blown in", "smoke", 0, 0, "smoke,water"},
-                                  {"bpp", "", "1: boundary pressure projection", "1", 0, 1, NULL}, {"scheme", "", "coupling", "xpm", 0, 0, "p,pc,rmi,xpm,monolithic"},
-                                  {"omega", "", "relaxation of p and pc", "0.2", 1e-3, 1.9, NULL}, {"mass_ratio", "", "rubber over a fluid layer two cells thick", "0.8", 1e-6, 1e3, NULL},
+                                  {"bpp", "", "1: boundary pressure projection", "1", 0, 1, NULL}, {"scheme", "", "coupling", "xpm", 0, 0, "p,pc,aitken,rmi,xpm,monolithic"},
+                                  {"omega", "", "relaxation of p and pc, aitken's first", "0.2", 1e-3, 1.9, NULL}, {"mass_ratio", "", "rubber over a fluid layer two cells thick", "0.8", 1e-6, 1e3, NULL},
                                   {"rate", "1/s", "volume injected per second over the rest volume", "0.6", 0, 10, NULL}, {"stiffness", "N/m", "of the rubber", "2", 0, 1e6, NULL},
                                   {"tolerance", "cells", "residual of the partitioned schemes", "0.05", 1e-9, 1, NULL}, {"cap", "", "most iterations of a step", "30", 2, 1000, NULL},
+                                  {"newton", "", "most Newton iterations of the rubber in a step", "1", 1, 100, NULL},
                                   {"compare", "", "1: the monolithic solve beside it", "0", 0, 1, NULL}};
     static scene s, other;
     ex_args a;
-    int frame, stable = 1, most = 0, compare;
+    int frame, stable = 1, most = 0, capped = 0, compare;
     double injected = 0, leak = 0, total = 0, third[3] = {0, 0, 0}, q, shape = 0;
-    ex_begin(&a, argc, argv, "balloon", "A rubber cap is blown up through a nozzle in the floor.", keys, 11, 48, 120);
+    ex_begin(&a, argc, argv, "balloon", "A rubber cap is blown up through a nozzle in the floor.", keys, 12, 48, 120);
     q = ex_number(&a, "rate") * (ex_number(&a, "dim") < 3 ? PI / 2 * R * R : 2 * PI / 3 * R * R * R);
     compare = (int)ex_number(&a, "compare");
     if (!make_scene(&s, &a, ex_is(&a, "scheme", "monolithic"), q) || (compare && !make_scene(&other, &a, 1, q))) return 1;
     for (frame = 0; frame < a.frames && stable; frame++) {
         fsi_report report;
         stable = step_scene(&s, &report);
-        injected += q * s.h; leak += s.p.fluid.leak; total += report.iterations; third[3 * frame / a.frames] += report.iterations;
+        injected += q * s.h; leak += s.p.fluid.leak; total += report.iterations; capped += report.reason != FSI_OK; third[3 * frame / a.frames] += report.iterations;
         if (report.iterations > most) most = report.iterations;
         if (compare && stable) stable = step_scene(&other, &report), shape = fmax(shape, shape_distance(&s, &other));
         if (a.out) draw(&a, &s);
@@ -132,6 +134,7 @@ int main(int argc, char **argv) {
     ex_result("mean_iterations_first_third", "%.3f", third[0] / (a.frames / 3.0));
     ex_result("mean_iterations_last_third", "%.3f", third[2] / (a.frames / 3.0));
     ex_result("max_iterations", "%d", most);
+    if (!s.monolithic) ex_result("capped_steps", "%d", capped);
     free_scene(&s);
     if (compare) free_scene(&other);
     return ex_end(&a, frame, stable);
