@@ -6261,7 +6261,7 @@ static fsi_result fsi__partitioned_loop(fsi_partitioned *c, fsi__exchange *e, do
         fsi__residual(c, e);
         if (e->k == 1) *first = (double)e->norm, e->best = FSI_REAL_MAX;
         if (fsi__finished(c, e, &why)) {
-            if ((r = fsi__final_solve(c, e)) < 0) return r;        /* the true residual decides */
+            if (why == FSI_OK && (r = fsi__final_solve(c, e)) < 0) return r;   /* the true residual decides */
             if (why != FSI_OK || e->norm <= c->desc.tolerance || c->desc.relaxed_residual || e->k >= c->desc.max_iterations) break;
         }
         fsi__next_input(c, e);
