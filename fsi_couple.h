@@ -698,7 +698,8 @@ FSI_API fsi_result fsi_partitioned_init(fsi_partitioned *c, const fsi_partitione
 /* Frees it; safe on a zeroed struct and twice. */
 FSI_API void fsi_partitioned_free(fsi_partitioned *c);
 /* One coupled step. x[n]: in the extrapolated X, out the X the fluid saw last; p[m]: out the load the solid got. n, m at most those of the desc.
-   FSI_NOT_CONVERGED at the cap, FSI_STALLED when the residual no longer falls (both leave the solvers at their last call);
+   FSI_NOT_CONVERGED at the cap, FSI_STALLED when the residual no longer falls (both leave the solvers at their last call, and REDUCED the solid with the load
+   of the reduced model: p_F itself would throw a light one off by the whole residual; what the two loads differ by is momentum lost);
    report: iterations = pairs, residual_start, residual = |R| in the unit of X, restarts = times the reduced model was dropped,
    plus pairs that were left out because they depend on others. */
 FSI_API fsi_result fsi_partitioned_step(fsi_partitioned *c, int n, int m, const fsi_blackbox *fluid, const fsi_blackbox *solid, fsi_real *x, fsi_real *p, fsi_report *report);
@@ -6120,7 +6121,7 @@ typedef struct fsi__exchange {
     const fsi_blackbox *fluid, *solid;
     int k;                    /* pairs done */
     int exact;                /* the solid got p_F itself: X_S - X_F is the true residual */
-    int dropped, lean;        /* reduced models given up; steps without progress */
+    int dropped, lean;        /* reduced models given up; pairs without progress */
     fsi_real norm, best, omega;
     fsi_real nearest;         /* norm of the pair kept in xfb, xsb, pfb, psb */
 } fsi__exchange;
@@ -6250,8 +6251,8 @@ static int fsi__finished(fsi_partitioned *c, fsi__exchange *e, fsi_result *why) 
         c->fluid.old = c->solid.old = 0;
         e->dropped++;
     }
-    *why = e->k >= c->desc.max_iterations ? FSI_NOT_CONVERGED : FSI_STALLED;
-    return e->k >= c->desc.max_iterations || (c->desc.scheme == FSI_SCHEME_REDUCED && e->lean >= 12);
+    *why = e->k >= c->desc.max_iterations ? FSI_NOT_CONVERGED : FSI_STALLED;                /* two fifths of the cap without progress, 12 to 24 */
+    return e->k >= c->desc.max_iterations || (c->desc.scheme == FSI_SCHEME_REDUCED && e->lean >= fsi__imin(24, fsi__imax(12, 2 * c->desc.max_iterations / 5)));
 }
 
 static fsi_result fsi__partitioned_loop(fsi_partitioned *c, fsi__exchange *e, double *first) {

@@ -49,7 +49,8 @@ static void draw(ex_args *a, fsi_world *w) {
 
 int main(int argc, char **argv) {
     static const ex_key keys[] = {{"mass_ratio", "", "cloth over a layer of water two cells thick", "0.1", 1e-3, 1e3, NULL}, {"scheme", "", "coupling", "xpm", 0, 0, "p,pc,rmi,xpm,monolithic"},
-                                  {"omega", "", "relaxation of p and pc", "0.05", 1e-4, 1.9, NULL}, {"dt", "s", "time step", "0.005", 1e-4, 0.1, NULL}};
+                                  {"omega", "", "relaxation of p and pc", "0.05", 1e-4, 1.9, NULL}, {"dt", "s", "time step", "0.005", 1e-4, 0.1, NULL},
+                                  {"cap", "", "most iterations of a step", "60", 2, 1000, NULL}};
     static const double density[BODIES] = {0.1, 0.3, 0.5, 0.9, 2, 0.2, 0.6, 8};
     static fsi_partitioned_scene x;
     static fsi_solid_part part[BODIES + 2];
@@ -66,7 +67,7 @@ int main(int argc, char **argv) {
     ex_args a;
     double total = 0, spent = 0, dt, volume0;
     int i, frame, steps = 0, stable = 1, most = 0, capped = 0, pressure;
-    ex_begin(&a, argc, argv, "pool_party", "Balls, boxes and cloth fall into a pool.", keys, 4, 48, 60);
+    ex_begin(&a, argc, argv, "pool_party", "Balls, boxes and cloth fall into a pool.", keys, 5, 48, 60);
     c.monolithic = ex_is(&a, "scheme", "monolithic"); dt = ex_number(&a, "dt"); pressure = ex_is(&a, "scheme", "p") || ex_is(&a, "scheme", "rmi");
     d.grid.nx = a.size; d.grid.ny = d.grid.nz = a.size / 2; d.grid.h = FSI_R(2) / (fsi_real)a.size; d.grid.rho = 1000; d.grid.gravity = fsi_vec(0, FSI_R(-9.81), 0);
     d.grid.liquid = 1; d.grid.shells = 1; d.grid.volume_correction = 1; d.grid.side[3].kind = FSI_SIDE_OPEN; d.max_bodies = BODIES; d.max_guests = 1;
@@ -87,7 +88,7 @@ int main(int argc, char **argv) {
     fsi_grid_set_field(&w.grid, FSI_FIELD_PHI, water, &level);
     fsi_grid_classify(&w.grid);
     volume0 = w.grid.stats.liquid_volume;
-    pd.n = pd.m = 6 * (BODIES + 1) + 3 * SHEET * SHEET + 64; pd.group = 3; pd.tolerance = FSI_R(0.05) * d.grid.h; pd.clock_fn = ex_clock; pd.omega = (fsi_real)ex_number(&a, "omega");
+    pd.n = pd.m = 6 * (BODIES + 1) + 3 * SHEET * SHEET + 64; pd.group = 3; pd.max_iterations = (int)ex_number(&a, "cap"); pd.tolerance = FSI_R(0.05) * d.grid.h; pd.clock_fn = ex_clock; pd.omega = (fsi_real)ex_number(&a, "omega");
     pd.scheme = ex_is(&a, "scheme", "p") || ex_is(&a, "scheme", "pc") ? FSI_SCHEME_RELAXED : FSI_SCHEME_REDUCED;
     if (fsi_partitioned_init(&scheme, &pd) != FSI_OK) return 1;
     x.scheme = &scheme; x.list = list; x.solids.part = part; x.fluid.bpp = 1; x.fluid.tolerance = 1e-6; x.fluid.pressure_form = pressure;
