@@ -7198,7 +7198,7 @@ static void fsi__compatible_step(const fsi_closed_regions *c, const fsi__compati
         q->step[j] = unit;
         fsi__compatible_model(c, q);
         for (i = 0; i < m; i++) q->K[i * m + j] = (q->next[i] - q->flux[i]) / unit;
-        if (!(q->K[j * m + j] > 4096 * FSI_REAL_EPS * b->stiff[j])) q->K[j * m + j] = 0; /* round-off */
+        if (!(q->K[j * m + j] > 256 * FSI_REAL_EPS * b->stiff[j])) q->K[j * m + j] = 0; /* round-off: W by h / 64 */
     }
     memset(q->step, 0, m * sizeof(fsi_real));
     fsi_copy(m, q->flux, q->more);

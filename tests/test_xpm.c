@@ -850,7 +850,7 @@ TEST C_25_light_and_stiff_balloons(void) {
             strip_go(&x);
             if (getenv("FSI_VERBOSE")) printf("balloon, M = %g, stiffness %g, newton %d, scheme %d: %.2f iterations, %d capped, volume %.6f\n", M[i], stiffness[i], x.newton, k, x.mean, x.capped, x.volume / x.injected);
             ASSERT(x.stable);
-            if (k < 2) ASSERT_EQ(0, x.capped);
+            if (k < 2) CHECK_MOST(x.capped, TOL(0, 1));
             CHECK_NEAR(1, x.volume / x.injected, .005);
         }
     PASS();
