@@ -37,29 +37,59 @@
        }
    Compile: cc main.c -lm          (bodies of ours: fsi_world, see README; a scene with callbacks: fsi_couple_step, see examples/box_lift.c)
 
-   WHAT IT DOES    interface     coupling sides by ray casts between cell centres; thin shells have two independent sides; area fractions
-                   monolithic    one linear solve for pressure and all solids (rigid, reduced, cloth, tetrahedra), several solvers, one answer
-                   bubbles       closed air regions keep their volume
-                   and the schemes of the sections below: slip, reduced bodies, partitioned (XPM), particles.
-   DOES NOT        viscous forces on solids; contact between solids (the solids' own move does that).
+   WHAT IT DOES
+   interface     coupling sides by ray casts between cell centres; thin shells have two independent sides; area fractions
+   monolithic    one linear solve for pressure and all solids (rigid, reduced, cloth, tetrahedra), several solvers, one answer
+   bubbles       closed air regions keep their volume
+   slip          only the normal velocity is shared, with friction from none to full; ghost cells at thin shells
+   partitioned   solvers that nobody looks into: reduced model interface, conservative impulses, closed regions (XPM)
+   particles     SPH with rigid bodies by exchange, SPH with total-Lagrangian tetrahedra by proxy particles
 
-   CONFIGURATION   every includer: FSI_SINGLE (float), FSI_COUPLE_NO_GRID, FSI_COUPLE_NO_SPH (leave a part out).
-                   implementation only: FSI_IMPLEMENTATION or FSI_COUPLE_IMPLEMENTATION, FSI_STATIC, FSI_NO_OPENMP.
-   UNITS           SI; in 2D masses and forces per metre of depth. p^ = pressure times dt, Pa s. Impulses N s.
-   NUMERICAL NOTES - A solid face has the fluid's half of the dual mass, rho h^dim / 2: a box on grid lines feels exactly rho g V (C-01), a body of the
-                     fluid's density stays (C-02). Voxel added mass is first order (7.5 % at 16 cells per radius), area fractions 0.5 % (C-04).
-                   - Stopping early is stable from a zero start (C-20), and momentum is exact at any iterate (C-16, C-17). A warm start is dropped
-                     when it would add energy (C-21).
-                   - Iterations of the default solver are those of the fluid alone, at most 2 more, for any density (docs/schur.md).
-                   - Single precision: the solids' velocities are carried beside the pressure, so bodies 10,000 times lighter than the fluid move as in
-                     double; take their velocity from the solve, not impulse over mass, which is small against the rounding of the pressure.
-                   - Two surfaces closer than a cell act as one wall; fluid between them is lost. Surfaces within round-off of cell centres are
-                     cut at the nearest point.
-   MEMORY          cell and face arrays at init; lists grow when an interface outgrows them; nothing is allocated once they fit.
-   ERRORS          fsi_result; negative: nothing changed, positive: valid state, see fsi_report.
-   THREADS         same bits for any number of threads.
-   REFERENCES      Aanjaneya 2018 (SCHUR), Robinson-Mosher 2009 (SLIP) and 2011, Lu 2016 (REDUCED), Akbay 2018 (XPM), Yang 2012 (PROXY), Batty 2007.
-*/
+   WHAT IT DOES NOT
+   Viscous forces on solids. Contact between solids: the solids' own move does that (fsi_solids_hold tells the solve of it).
+
+   CONFIGURATION (define before the include)
+   Every includer: FSI_SINGLE (float), FSI_COUPLE_NO_GRID, FSI_COUPLE_NO_SPH (leave a part out).
+   Implementation only: FSI_IMPLEMENTATION or FSI_COUPLE_IMPLEMENTATION, FSI_STATIC, FSI_NO_OPENMP.
+
+   UNITS AND CONVENTIONS
+   SI; in 2D masses and forces per metre of depth. p^ = pressure times dt, Pa s. Impulses N s.
+
+   USAGE
+   1. Everything of ours: fsi_world_init, fsi_world_add, fsi_world_step.
+   2. Rigid bodies of your engine: fsi_body_give, fsi_couple_detect, fsi_grid_advect, fsi_grid_forces, fsi_couple_solve, fsi_body_take.
+   3. A solid of your own: fill an fsi_coupled (base header); every scheme then takes it.
+   4. A solver as a black box: fsi_blackbox for it, fsi_partitioned_step between it and fsi_fluid_box, or a whole scene by fsi_partitioned_scene_step.
+   5. Slip at shells: fsi_slip_init in place of fsi_couple_init. Particles: fsi_sph_rigid_step, fsi_proxy_step.
+
+   NUMERICAL NOTES
+   - A solid face has the fluid's half of the dual mass, rho h^dim / 2: a box on grid lines feels exactly rho g V (C-01), a body of the
+     fluid's density stays (C-02). Voxel added mass is first order (7.5 % at 16 cells per radius), area fractions 0.5 % (C-04).
+   - Stopping early is stable from a zero start (C-20), and momentum is exact at any iterate (C-16, C-17). A warm start is dropped
+     when it would add energy (C-21).
+   - Iterations of the default solver are those of the fluid alone, at most 2 more, for any density (docs/schur.md).
+   - Single precision: the solids' velocities are carried beside the pressure, so bodies 10,000 times lighter than the fluid move as in
+     double; take their velocity from the solve, not impulse over mass, which is small against the rounding of the pressure.
+   - Two surfaces closer than a cell act as one wall; fluid between them is lost. Surfaces within round-off of cell centres are
+     cut at the nearest point.
+
+   MEMORY
+   Cell and face arrays at init; lists grow when an interface outgrows them; nothing is allocated once they fit.
+
+   ERRORS
+   fsi_result; negative: nothing changed, positive: valid state, see fsi_report.
+
+   THREADS AND DETERMINISM
+   Same bits for any number of threads.
+
+   REFERENCES
+   Aanjaneya 2018 (SCHUR), Robinson-Mosher 2009 (SLIP) and 2011, Lu 2016 (REDUCED), Akbay 2018 (XPM), Yang 2012 (PROXY), Batty 2007.
+
+   CHANGELOG
+   1.00  first release.
+
+   LICENCE
+   MIT or public domain, as you prefer; text at the end of the file. */
 #if defined(FSI_IMPLEMENTATION) && !defined(FSI_DECLARATIONS_ONLY) && !defined(FSI_COUPLE_IMPLEMENTATION)
 #define FSI_COUPLE_IMPLEMENTATION
 #endif

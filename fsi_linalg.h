@@ -133,7 +133,10 @@
    Wathen 2000 (saddle points). McAdams, Sifakis, Teran 2010 (multigrid in CG for masked grids).
 
    CHANGELOG
-   1.00  first release. */
+   1.00  first release.
+
+   LICENCE
+   MIT or public domain, as you prefer; text at the end of the file. */
 #if defined(FSI_IMPLEMENTATION) && !defined(FSI_DECLARATIONS_ONLY) && !defined(FSI_LINALG_IMPLEMENTATION)
 #define FSI_LINALG_IMPLEMENTATION
 #endif

@@ -20,19 +20,21 @@
        }
    Compile: cc main.c -lm          (a first TLED: examples/tled_beam.c)
 
-   WHAT IT DOES AND DOES NOT
+   WHAT IT DOES
    Fluids: weakly compressible (Tait, leap-frog, optional delta-SPH density) or divergence-free (density and divergence solves, warm start);
    laminar, artificial and XSPH viscosity; walls and moving bodies of boundary particles, forces and torques on them; emitters, removal boxes.
    Solids: linear tetrahedra, three hyperelastic laws, explicit, with the exact critical step of every element. Any surface: fsi_lookup.
-   It does not do surface tension, several fluids in one object, plasticity or contact between solids.
 
-   CONFIGURATION
+   WHAT IT DOES NOT
+   Surface tension, several fluids in one object, plasticity, contact between solids.
+
+   CONFIGURATION (define before the include)
    FSI_SINGLE (every includer): float. FSI_IMPLEMENTATION (one file): code here. FSI_NO_OPENMP (implementation): no threads.
 
    UNITS AND CONVENTIONS
    SI. 2D: z = 0 and everything per metre of depth. The support radius R of a kernel is where it ends; h = R / 2 in the formulas.
 
-   HOW A STEP GOES
+   USAGE
    fsi_sph_prepare     removal, emission, sorting by cells, neighbour lists, wall volumes, densities   (here the particle order changes)
    fsi_sph_accelerate  pressure and all forces: v becomes v*, forces on two-way objects                (a coupling changes v after this)
    fsi_sph_move        x += dt v
@@ -64,7 +66,12 @@
    Yang et al. 2012 (paper 004); Monaghan 1992, 2005; Mueller et al. 2003; Becker and Teschner 2007; Akinci et al. 2012 (boundaries);
    Adami, Hu and Adams 2012 (pressure in walls); Bender and Koschier 2017 (DFSPH); Antuono et al. 2010 (delta-SPH); Miller et al. 2007 (TLED); Bonet and Burton 1998 (nodal pressure);
    Zhu and Bridson 2005 (surface).
-   CHANGES  1.0 first release.  LICENCE  at the end. */
+
+   CHANGELOG
+   1.00  first release.
+
+   LICENCE
+   MIT or public domain, as you prefer; text at the end of the file. */
 #if defined(FSI_IMPLEMENTATION) && !defined(FSI_DECLARATIONS_ONLY) && !defined(FSI_SPH_IMPLEMENTATION)
 #define FSI_SPH_IMPLEMENTATION
 #endif
