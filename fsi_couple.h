@@ -640,7 +640,7 @@ FSI_API double fsi_slip_max_divergence(const fsi_slip *slip);
        F_X, S_p   reduced Jacobians from the pairs seen so far */
 
 /* One black box. Every solve starts from the state of the last accepted step: either the box has no memory inside a step, or it gives
-   save_fn and restore_fn. All callbacks return FSI_OK or a positive result; a negative one ends the step and is what it returns. */
+   save_fn and restore_fn. All callbacks return FSI_OK or a positive result, see fsi_partitioned.told; a negative one ends the step and is what it returns. */
 typedef struct fsi_blackbox {
     fsi_result (*solve_fn)(void *user, const fsi_real *in, fsi_real *out); /* required: one step of this solver with boundary values in */
     fsi_result (*save_fn)(void *user);    /* once at the start of a step; NULL = no memory to save */
@@ -704,15 +704,18 @@ typedef struct fsi_partitioned {
     int n, m;                 /* lengths of the last step; another length forgets the pairs */
     int capped, stalled;      /* steps that ended at the cap, or without progress, since init */
     int dependent;            /* pairs of the last step that said nothing new and were left out (see report.restarts) */
+    int filtered;             /* pairs of earlier steps that the filter left out at the end of the last step, of both models */
+    fsi_result told[2];       /* positive results of the fluid's and the solid's last call, FSI_OK = none: they do not stop a step */
     int64_t steps, fluid_calls, solid_calls; /* since init; the final solid call is not counted */
     double used_columns;      /* mean columns of the fluid's reduced model per step */
     double seconds[3];        /* since init, with clock_fn: in the fluid, in the solid, in the scheme itself */
     fsi_real *xf;             /* [n] X that the fluid was told last */
+    fsi_real *pf;             /* [m] p_F, its answer: p less this is what the solid got and the fluid did not give */
     /* private */
     int columns;              /* room in fluid and solid */
     int step_columns[16], kept_steps; /* pairs stored per earlier step */
     fsi__pairs fluid, solid;
-    fsi_real *xs, *pf, *ps;            /* X_S p_F p_S */
+    fsi_real *xs, *ps;                 /* X_S p_S */
     fsi_real *xf0, *xs0, *pf0, *ps0;   /* of the pair before */
     fsi_real *xfb, *xsb, *pfb, *psb;   /* of the pair with the smallest residual in this step */
     fsi_real *r, *r0, *p_last;         /* residual, the one before, load of the last step */
@@ -834,7 +837,7 @@ typedef struct fsi_solid_box {
     fsi_real dt;
     fsi_allocator allocator;
     fsi_real *v0; size_t v0_room; /* private: v*, then work space of doors with an implicit part */
-    fsi_result status;        /* worst result of a respond_fn since begin */
+    fsi_result status;        /* last positive result of a respond_fn since begin, FSI_OK = none */
 } fsi_solid_box;
 /* Remembers v* of all solids. */
 FSI_API fsi_result fsi_solid_box_begin(fsi_solid_box *box, fsi_real dt, int regions);
@@ -899,6 +902,8 @@ typedef struct fsi_partitioned_scene {
     fsi_closed_regions closed; /* private */
     fsi_allocator allocator;
 } fsi_partitioned_scene;
+/* Results: those of fsi_partitioned_step, FSI_INCOMPATIBLE where a closed region cannot take what is put in (fluid.leak), FSI_DT_TOO_LARGE; also report->reason.
+   report->momentum: what the solids got less what the fluid gave; not 0 after a step that did not converge, or with pressure forms 1 and 2. */
 FSI_API fsi_result fsi_partitioned_scene_step(fsi_partitioned_scene *s, fsi_real dt, fsi_report *report);
 FSI_API void fsi_partitioned_scene_free(fsi_partitioned_scene *s);
 /* fsi_world_step by exchange instead of one solve: s gives scheme, options of the fluid box, and room for one solids.part and one list entry per
@@ -6143,6 +6148,7 @@ static fsi_result fsi__box_solve(fsi_partitioned *c, int which, const fsi_blackb
     c->seconds[which] += took;
     c->seconds[2] -= took;
     if (r < 0) return r;
+    c->told[which] = r;
     return fsi_all_finite((size_t)out_count, out) ? FSI_OK : FSI_ERR_NUMERIC;
 }
 
@@ -6327,6 +6333,7 @@ FSI_API fsi_result fsi_partitioned_step(fsi_partitioned *c, int n, int m, const 
     c->capped += r == FSI_NOT_CONVERGED;
     c->stalled += r == FSI_STALLED;
     c->dependent = c->fluid.dependent + c->solid.dependent;
+    c->filtered = c->fluid.old - c->fluid.chosen + c->solid.old - c->solid.chosen;
     c->used_columns += ((double)c->fluid.used - c->used_columns) / (double)c->steps;
     if (r >= 0) {
         fsi_copy((size_t)n, c->xf, x);
@@ -6756,11 +6763,17 @@ FSI_API fsi_result fsi_fluid_box_begin(fsi_fluid_box *box, fsi_real dt) {
     return FSI_OK;
 }
 
+/* 1: a flux of a closed region is more than round-off, by the part of a cell that it fills in the step. */
+static int fsi__fluid_box_excess(const fsi_fluid_box *b, fsi_real flux) {
+    fsi_real cell = b->grid->h * b->grid->h * (b->grid->dim == 2 ? 1 : b->grid->h);
+    return fsi__abs(flux) * b->dt > fsi__sqrt(FSI_REAL_EPS) * cell;
+}
 /* Makes box->u compatible with every closed region: sum over its sides of outward flux = what is injected there. p0 in Pa s. */
 static fsi_result fsi__fluid_box_project(fsi_fluid_box *b) {
     fsi_result result = FSI_OK;
     int s, i;
     for (i = 0; i < b->regions; i++) b->p0[i] = -b->source[i], b->stiff[i] = 0;
+    b->leak = 0;
     for (s = 0; s < b->face->sides; s++) {
         int region = b->minus[s] >= 0 ? b->minus[s] : b->plus[s];
         if (region < 0) continue;
@@ -6768,17 +6781,15 @@ static fsi_result fsi__fluid_box_project(fsi_fluid_box *b) {
         b->stiff[region] += b->area[s] * b->area[s] / b->mass[s];        /* C^T M^-1 C: every side has its own sample, so regions do not mix here */
     }
     for (i = 0; i < b->regions; i++) {
-        if (!(b->stiff[i] > 0) && fsi__abs(b->p0[i]) > 0) result = FSI_INCOMPATIBLE;      /* nothing can give way */
+        b->leak += (double)((b->p0[i] + (b->swept ? b->sweep[i] : 0)) * b->dt);
+        if (!(b->stiff[i] > 0) && fsi__fluid_box_excess(b, b->p0[i])) result = FSI_INCOMPATIBLE;   /* nothing can give way */
         b->p0[i] = b->stiff[i] > 0 ? -b->p0[i] / b->stiff[i] : 0;        /* p0 dt */
     }
     for (s = 0; s < b->face->sides; s++) {
         int region = b->minus[s] >= 0 ? b->minus[s] : b->plus[s];
         if (region >= 0) b->u[s] += (fsi_real)b->face->side[s].sign * b->area[s] / b->mass[s] * b->p0[region];
     }
-    for (b->leak = 0, i = 0; i < b->regions; i++) {
-        if (b->swept && b->stiff[i] > 0) b->p0[i] -= b->sweep[i] / b->stiff[i];
-        b->leak -= (double)(b->p0[i] * b->stiff[i] * b->dt);
-    }
+    for (i = 0; b->swept && i < b->regions; i++) if (b->stiff[i] > 0) b->p0[i] -= b->sweep[i] / b->stiff[i];
     return result;
 }
 
@@ -6814,18 +6825,27 @@ static fsi_result fsi__fluid_box_sides(fsi_fluid_box *b, const fsi_real *X) {
         for (e = q->row; e < q->row_end; e++) v += f->val[e] * x[f->col[e]];
         b->u[s] = v / b->dt;                                             /* J v */
     }
-    if (!b->regions) return FSI_OK;
-    if (b->swept) fsi__fluid_box_sweep(b, X);
+    if (b->swept && b->regions) fsi__fluid_box_sweep(b, X);
     return fsi__fluid_box_project(b);
 }
 
 /* What the sides take in box->jump, handed to the solids: out += J^T jump, or the means around the vertices. */
-static void fsi__fluid_box_hand(fsi_fluid_box *b, fsi_real *out) {
+static void fsi__fluid_box_hand(fsi_fluid_box *b, int form, fsi_real *out) {
     const fsi_interface *f = b->face;
     int s, e;
-    if (b->pressure_form == 2) { fsi__fluid_box_push(b, b->jump, out); return; }
+    if (form == 2) { fsi__fluid_box_push(b, b->jump, out); return; }
     for (s = 0; s < f->sides; s++)
         for (e = f->side[s].row; e < f->side[s].row_end; e++) out[b->offset[f->side[s].solid] + f->col[e]] += f->val[e] * b->jump[s];
+}
+/* out += share of what the last solve gives the solids in this form: -lambda = sign A p dt - beta (u - u*), or pressure alone. */
+static void fsi__fluid_box_give(fsi_fluid_box *b, int form, fsi_real share, fsi_real *out) {
+    int s;
+    for (s = 0; s < b->face->sides; s++) {
+        const fsi_side *q = &b->face->side[s];
+        b->jump[s] = share * (fsi_real)q->sign * (form == 2 ? 1 : b->area[s]) * b->grid->pressure[q->cell];
+        if (!form) b->jump[s] -= share * q->mass * (b->u[s] - b->u_star[s]);
+    }
+    fsi__fluid_box_hand(b, form, out);
 }
 /* X entry of a region: its p dt over this. A displacement: that of half a dual cell under p. */
 static fsi_real fsi__fluid_box_per_region(const fsi_fluid_box *b) { return b->grid->desc.rho * b->grid->h / (2 * b->dt); }
@@ -6841,7 +6861,7 @@ static void fsi__fluid_box_inflate(fsi_fluid_box *b, const fsi_real *pi, fsi_rea
         int region = b->minus[s] >= 0 ? b->minus[s] : b->plus[s], by_element = b->swept && f->solid[f->side[s].solid]->node != NULL;
         b->jump[s] = region >= 0 && !by_element ? (fsi_real)f->side[s].sign * (b->pressure_form == 2 ? 1 : b->area[s]) * pi[region] * per_region : 0;
     }
-    fsi__fluid_box_hand(b, out);
+    fsi__fluid_box_hand(b, b->pressure_form, out);
     for (i = 0; b->swept && i < f->solids; first += (size_t)f->solid[i]->surface.element_count, i++) {
         const fsi_coupled *o = f->solid[i];
         for (e = 0; o->node && e < o->surface.element_count; e++) {
@@ -6856,21 +6876,15 @@ static void fsi__fluid_box_inflate(fsi_fluid_box *b, const fsi_real *pi, fsi_rea
 
 static fsi_result fsi__fluid_box_solve(void *user, const fsi_real *in, fsi_real *out) {
     fsi_fluid_box *b = (fsi_fluid_box *)user;
-    fsi_grid *g = b->grid;
     fsi_real per_region = fsi__fluid_box_per_region(b);
     fsi_result r, worst = fsi__fluid_box_sides(b, in);
-    int s, i;
+    int i;
     if ((r = fsi__fluid_box_pressure(b)) < 0) return r;
     memset(out, 0, (size_t)b->n * sizeof(fsi_real));
     for (i = 0; i < b->regions; i++) out[b->dof + i] = in[b->dof + i] + (b->bpp ? b->p0[i] / per_region : 0);
-    for (s = 0; s < b->face->sides; s++) {                               /* the solid gets -lambda = sign A p dt - beta (u - u*) */
-        const fsi_side *q = &b->face->side[s];
-        b->jump[s] = (fsi_real)q->sign * (b->pressure_form == 2 ? 1 : b->area[s]) * g->pressure[q->cell];
-        if (!b->pressure_form) b->jump[s] -= q->mass * (b->u[s] - b->u_star[s]);
-    }
-    fsi__fluid_box_hand(b, out);
+    fsi__fluid_box_give(b, b->pressure_form, 1, out);
     if (b->bpp && b->regions) fsi__fluid_box_inflate(b, out + b->dof, out);
-    return worst;
+    return worst ? worst : r;
 }
 
 FSI_API fsi_blackbox fsi_fluid_box_door(fsi_fluid_box *box) {
@@ -6950,7 +6964,7 @@ static fsi_result fsi__door_respond(const fsi_coupled *s, fsi_real *work, const 
 FSI_API fsi_result fsi_solid_box_begin(fsi_solid_box *box, fsi_real dt, int regions) {
     size_t n = 0, work = 0;
     int i;
-    if (!box || !box->part || box->count < 0 || regions < 0 || !(dt > 0)) return FSI_ERR_ARGUMENT;
+    if (!box || (!box->part && box->count) || box->count < 0 || regions < 0 || !(dt > 0)) return FSI_ERR_ARGUMENT;
     for (i = 0; i < box->count; i++) {
         if (!box->part[i].solid || !box->part[i].solid->v) return FSI_ERR_ARGUMENT;
         n += (size_t)box->part[i].solid->dof;
@@ -6978,22 +6992,22 @@ FSI_API void fsi_solid_box_free(fsi_solid_box *box) {
 
 static fsi_result fsi__solid_box_solve(void *user, const fsi_real *in, fsi_real *out) {
     fsi_solid_box *b = (fsi_solid_box *)user;
+    fsi_result r, worst = FSI_OK;
     size_t at = 0;
     int i, k;
     for (i = 0; i < b->count; i++) {
         fsi_solid_part *p = &b->part[i];
         fsi_real *v = p->solid->v;
-        fsi_result r;
         fsi_copy((size_t)p->solid->dof, b->v0 + at, v);
         r = p->respond_fn ? p->respond_fn(p->user, b->dt, in + at, v) : fsi__door_respond(p->solid, b->v0 + b->v0_room - fsi__door_work(p->solid), in + at, v);
         if (r < 0) return r;
-        if (r > 0) b->status = r;
+        if (r > 0) b->status = worst = r;
         if (p->solid->impulse) fsi_copy((size_t)p->solid->dof, in + at, p->solid->impulse);
         for (k = 0; k < p->solid->dof; k++) out[at + (size_t)k] = b->dt * v[k];
         at += (size_t)p->solid->dof;
     }
     for (k = 0; k < b->regions; k++) out[at + (size_t)k] = in[at + (size_t)k];
-    return FSI_OK;
+    return worst;
 }
 
 FSI_API fsi_blackbox fsi_solid_box_door(fsi_solid_box *box) {
@@ -7125,7 +7139,7 @@ static void fsi__scene_motion(fsi_partitioned_scene *s, fsi_real dt) {          
 
 /* Room for X and p of the present length; region entries of X from the last load, 0 where there is none. */
 static fsi_result fsi__scene_room(fsi_partitioned_scene *s) {
-    size_t n = (size_t)s->fluid.n;
+    size_t n = (size_t)fsi__imax(s->fluid.n, 1);
     if (n > s->room) {
         fsi_real *x = (fsi_real *)fsi_alloc(&s->allocator, 3 * n * sizeof(fsi_real));
         if (!x) return FSI_ERR_MEMORY;
@@ -7193,7 +7207,7 @@ static fsi_result fsi__compatible_answer(const fsi_closed_regions *c, const fsi_
     fsi__fluid_box_inflate(b, q->pi, q->load);
     if (c->solid.restore_fn && (r = c->solid.restore_fn(c->solid.user)) < 0) return r;
     if ((r = c->solid.solve_fn(c->solid.user, q->load, out)) < 0) return r;
-    return fsi_all_finite((size_t)b->n, out) ? FSI_OK : FSI_ERR_NUMERIC;
+    return fsi_all_finite((size_t)b->n, out) ? r : FSI_ERR_NUMERIC;
 }
 /* W through the door, about the best answer. */
 static fsi_result fsi__compatible_measure(const fsi_closed_regions *c, const fsi__compatible *q, const fsi_real *in) {
@@ -7216,8 +7230,8 @@ static void fsi__compatible_model(const fsi_closed_regions *c, const fsi__compat
     for (j = 0; j < (size_t)c->fluid->regions; j++) fsi_axpy(n, q->step[j], q->W + j * n, q->other);
     fsi__compatible_flux(c, q, q->other, q->next);
 }
-/* The step of pi that makes the model compatible, to round-off: Newton with the K of where it begins, which asks no solids. */
-static void fsi__compatible_step(const fsi_closed_regions *c, const fsi__compatible *q) {
+/* The step of pi that makes the model compatible, to round-off: Newton with the K of where it begins, which asks no solids. 0: no step does, regions stand against each other. */
+static int fsi__compatible_step(const fsi_closed_regions *c, const fsi__compatible *q) {
     const fsi_fluid_box *b = c->fluid;
     size_t m = (size_t)b->regions, i, j;
     fsi_real most = FSI_REAL_MAX, now;
@@ -7242,21 +7256,22 @@ static void fsi__compatible_step(const fsi_closed_regions *c, const fsi__compati
         most = now;
         fsi_copy(m, q->next, q->more);
     }
+    return most <= fsi__compatible_most(c, q, q->flux) / 10;
 }
 /* The door: the solids' answer, corrected until it is compatible; linear solids need one correction. */
 static fsi_result fsi__compatible_solve(void *user, const fsi_real *in, fsi_real *out) {
     fsi_closed_regions *c = (fsi_closed_regions *)user;
     fsi__compatible q = fsi__compatible_room(c);
-    size_t n = (size_t)c->fluid->n, m = (size_t)c->fluid->regions;
+    size_t n = (size_t)c->fluid->n, m = (size_t)c->fluid->regions, i;
     fsi_real enough = c->scheme->desc.tolerance / 100, share = 1, *t;
     fsi_result r;
-    int round;
+    int round, solvable = 1;
     fsi__compatible_sides(c, c->scheme->xf, q.told);
     if ((r = fsi__compatible_answer(c, &q, in, q.best)) < 0 || (!c->known && (r = fsi__compatible_measure(c, &q, in)) < 0)) return r;
     c->known = 1;
     fsi__compatible_flux(c, &q, q.best, q.flux);
     for (round = 0; round == 0 || (round < 4 && fsi__compatible_most(c, &q, q.flux) > enough); round++) {
-        fsi__compatible_step(c, &q);
+        solvable = fsi__compatible_step(c, &q);
         fsi_axpy(m, share, q.step, q.pi);
         if ((r = fsi__compatible_answer(c, &q, in, q.other)) < 0) return r;
         fsi__compatible_flux(c, &q, q.other, q.next);
@@ -7270,6 +7285,7 @@ static fsi_result fsi__compatible_solve(void *user, const fsi_real *in, fsi_real
         share = 1;
     }
     if (share < 1 && (r = fsi__compatible_answer(c, &q, in, q.best)) < 0) return r;      /* the last call was not the best */
+    for (i = 0; i < m; i++) if ((!solvable || !(q.K[i * m + i] > 0)) && fsi__fluid_box_excess(c->fluid, q.flux[i])) r = FSI_INCOMPATIBLE;   /* nobody can make room */
     fsi_copy(n - m, q.best, out);
     fsi_copy(m, c->scheme->xf + n - m, out + n - m);
     (void)fsi__fluid_box_sides(c->fluid, c->scheme->xf);                                 /* what the fluid was told stays its last solve */
@@ -7325,13 +7341,16 @@ static fsi_result fsi__scene_exchange(fsi_partitioned_scene *s, fsi_report *repo
         }
         if ((r = fsi__scene_room(s)) < 0) return r;
         if (s->fluid.n > s->scheme->desc.n) return FSI_ERR_SIZE;
+        if (!s->fluid.n) return fluid.solve_fn(fluid.user, s->x, s->p);                  /* nobody to exchange with */
         if ((r = fsi_closed_regions_begin(&s->closed, &solid)) < 0) return r;
         r = fsi_partitioned_step(s->scheme, s->fluid.n, s->fluid.n, &fluid, &solid, s->x, s->p, &one);
         one.iterations += all.iterations; one.restarts += all.restarts;
         if (round) one.residual_start = all.residual_start;
         all = one;
-        if (report) *report = all, report->regions = s->fluid.regions;
+        *report = all;
+        report->regions = s->fluid.regions;
         if (r >= 0) fsi_closed_regions_finish(&s->closed, s->p);
+        if (!r && (s->scheme->told[0] == FSI_INCOMPATIBLE || s->scheme->told[1] == FSI_INCOMPATIBLE)) r = FSI_INCOMPATIBLE;   /* a source where nobody makes room */
         if (r < 0 || !s->fluid.follow) return r;
         for (i = 0; i < s->fluid.dof; i++) s->p[i] = s->x[i] - s->seen[i];
         s->fluid.lag = (double)fsi__node_norm(s->fluid.dof, s->scheme->desc.group, s->p);
@@ -7339,10 +7358,23 @@ static fsi_result fsi__scene_exchange(fsi_partitioned_scene *s, fsi_report *repo
     }
 }
 
-FSI_API fsi_result fsi_partitioned_scene_step(fsi_partitioned_scene *s, fsi_real dt, fsi_report *report) {
+/* Ledger: what the free solids got less what the fluid gave, N s: 0 where the step ended with p_F as impulses. Solids that have a momentum: nodal, and dense ones of 6 and more. */
+static void fsi__scene_ledger(fsi_partitioned_scene *s, fsi_report *report) {
+    fsi_fluid_box *b = &s->fluid;
+    int i, k;
+    for (k = 0; k < b->n; k++) s->seen[k] = s->scheme->ps[k] - s->scheme->pf[k];
+    if (b->pressure_form) fsi__fluid_box_give(b, b->pressure_form, 1, s->seen), fsi__fluid_box_give(b, 0, -1, s->seen);
+    for (i = 0; i < s->solids.count; i++) {
+        const fsi_coupled *o = s->list[i];
+        for (k = 0; k < (o->node ? o->dof : o->dof < 6 ? 0 : 3); k++)
+            if (!o->inverse_mass || o->inverse_mass[o->node ? k / 3 : k * (o->dof + 1)] > 0) report->momentum[k % 3] += (double)s->seen[b->offset[i] + k];
+    }
+}
+
+/* The step; every end of it is in report->reason. */
+static fsi_result fsi__scene_step(fsi_partitioned_scene *s, fsi_real dt, fsi_report *report) {
     fsi_result r;
     int i;
-    if (report) memset(report, 0, sizeof *report);                                       /* a step may end before the exchange */
     if (!s || !s->grid || !s->face || !s->scheme || !s->list) return FSI_ERR_ARGUMENT;
     s->fluid.grid = s->grid;
     s->fluid.face = s->face;
@@ -7353,7 +7385,12 @@ FSI_API fsi_result fsi_partitioned_scene_step(fsi_partitioned_scene *s, fsi_real
     if ((r = fsi_grid_viscosity(s->grid, dt, NULL)) < 0 || (r = fsi_fluid_box_begin(&s->fluid, dt)) < 0) return r;
     if ((r = fsi_solid_box_begin(&s->solids, dt, s->fluid.regions)) < 0 || (r = fsi__scene_room(s)) < 0) return r;
     fsi__scene_motion(s, dt);                                                            /* extrapolated X: the velocity the solid has */
-    if ((r = fsi__scene_exchange(s, report)) < 0) return r;                              /* 4. the exchange */
+    if ((r = fsi__scene_exchange(s, report)) < 0) {                                      /* 4. the exchange; where it fails solids keep v* */
+        size_t at = 0;
+        for (i = 0; i < s->solids.count; at += (size_t)s->list[i]->dof, i++) fsi_copy((size_t)s->list[i]->dof, s->solids.v0 + at, s->list[i]->v);
+        return r;
+    }
+    fsi__scene_ledger(s, report);
     if ((i = fsi_fluid_box_finish(&s->fluid)) < 0 || (i = fsi_grid_extrapolate(s->grid)) < 0) return (fsi_result)i;   /* 5. both take what they agreed on */
     fsi__scene_motion(s, dt);
     (void)fsi__fluid_box_sides(&s->fluid, s->x);                                         /* leak: by the solids' own motion */
@@ -7362,6 +7399,12 @@ FSI_API fsi_result fsi_partitioned_scene_step(fsi_partitioned_scene *s, fsi_real
     if (s->move_fn && (i = s->move_fn(s->user, dt)) < 0) return (fsi_result)i;
     if ((i = fsi_interface_moved(s->face, s->grid, NULL)) < 0) return (fsi_result)i;
     return fsi__step_result(s->grid, r);
+}
+FSI_API fsi_result fsi_partitioned_scene_step(fsi_partitioned_scene *s, fsi_real dt, fsi_report *report) {
+    fsi_report own;
+    if (!report) report = &own;
+    memset(report, 0, sizeof *report);
+    return report->reason = fsi__scene_step(s, dt, report);
 }
 
 FSI_API void fsi_partitioned_scene_free(fsi_partitioned_scene *s) {

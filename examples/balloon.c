@@ -119,7 +119,7 @@ int main(int argc, char **argv) {
     for (frame = 0; frame < a.frames && stable; frame++) {
         fsi_report report;
         stable = step_scene(&s, &report);
-        injected += q * s.h; leak += s.p.fluid.leak; total += report.iterations; capped += report.reason != FSI_OK; third[3 * frame / a.frames] += report.iterations;
+        injected += q * s.h; leak += s.p.fluid.leak; total += report.iterations; capped += report.reason == FSI_NOT_CONVERGED || report.reason == FSI_STALLED; third[3 * frame / a.frames] += report.iterations;
         if (report.iterations > most) most = report.iterations;
         if (compare && stable) stable = step_scene(&other, &report), shape = fmax(shape, shape_distance(&s, &other));
         if (a.out) draw(&a, &s);

@@ -361,6 +361,7 @@ TEST P_03_pairs_of_earlier_steps_save_calls(void) {
         last = report.iterations;
     }
     ASSERT(last <= 5);                                             /* 8 without pairs of earlier steps */
+    ASSERT(c.filtered > 0);                                        /* five steps hold more pairs than there are directions */
     fsi_partitioned_free(&c);
     PASS();
 }
@@ -437,6 +438,7 @@ TEST P_boxes_that_misbehave(void) {
             if (kind == 2 || kind == 3) ASSERT(r == FSI_NOT_CONVERGED || r == FSI_STALLED || r == FSI_ERR_NUMERIC);
             else CHECK_RESULT(expected[kind], r);
             ASSERT_EQ(r, report.reason);
+            if (kind == 4) ASSERT(c.told[0] == FSI_CAPPED && c.told[1] == FSI_OK);
             o.kind = 4; o.calls = 0;
             x[0] = x[1] = 0;
             CHECK_OK(fsi_partitioned_step(&c, 2, 2, &f, &s, x, p, &report));                     /* and it works on */
