@@ -7285,7 +7285,7 @@ static fsi_result fsi__compatible_solve(void *user, const fsi_real *in, fsi_real
         share = 1;
     }
     if (share < 1 && (r = fsi__compatible_answer(c, &q, in, q.best)) < 0) return r;      /* the last call was not the best */
-    for (i = 0; i < m; i++) if ((!solvable || !(q.K[i * m + i] > 0)) && fsi__fluid_box_excess(c->fluid, q.flux[i])) r = FSI_INCOMPATIBLE;   /* nobody can make room */
+    for (i = 0; i < m; i++) if ((!solvable || !(q.K[i * m + i] > 0)) && fsi__fluid_box_excess(c->fluid, q.flux[i] * fsi__fluid_box_per_region(c->fluid))) r = FSI_INCOMPATIBLE;   /* nobody can make room */
     fsi_copy(n - m, q.best, out);
     fsi_copy(m, c->scheme->xf + n - m, out + n - m);
     (void)fsi__fluid_box_sides(c->fluid, c->scheme->xf);                                 /* what the fluid was told stays its last solve */
