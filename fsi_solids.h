@@ -5081,6 +5081,8 @@ static fsi_result fsi__soft_matrix(fsi_soft *s) {
         b_rows += rows;
         b_entries += rows * 3 * (size_t)fsi__kind_nodes[k];
     }
+    if (s->desc.damping_mass > 0) { b_rows += 3 * (size_t)n; b_entries += 3 * (size_t)n; }
+    if (s->closed && s->desc.volume_stiffness > 0) { b_rows++; b_entries += 3 * (size_t)n; }
     if (s->desc.integrator != FSI_SOFT_SPLIT) b_rows = b_entries = 0;
     memset(&arena, 0, sizeof arena);
     if (9 * blocks > 0x7fffffff || b_entries > 0x7fffffff) arena.failed = 1;
@@ -5155,10 +5157,11 @@ FSI_API fsi_result fsi_soft_stiffness(fsi_soft *s) {
     return r;
 }
 
-/* Rows of B with B^T B = scale^2 K (positive semi-definite part), columns of prescribed coordinates zero. */
-static void fsi__soft_factor_rows(fsi_soft *s, fsi_real scale) {
+/* Rows of B with B^T B = dt^2 K + dt C, columns of prescribed coordinates zero: elements (positive semi-definite part), mass damping, volume stiffness. */
+static void fsi__soft_factor_rows(fsi_soft *s, fsi_real dt) {
     const fsi__soft_work *w = s->work;
-    int e, r, a, i, kind;
+    const fsi_real scale = fsi__sqrt(dt * (dt + s->desc.damping_stiffness));
+    int e, r, a, i, kind, all = 3 * s->desc.vertex_count;
     int32_t row = 0, at = 0;
     for (e = 0; e < s->element_count; e++) {
         fsi__elem o;
@@ -5179,6 +5182,18 @@ static void fsi__soft_factor_rows(fsi_soft *s, fsi_real scale) {
                 }
         }
     }
+    for (i = 0; i < all && row + all <= s->B.rows; i++, at++) {
+        s->B.row[row + i] = at;
+        s->B.col[at] = i;
+        s->B.val[at] = w->fixed[i] ? 0 : fsi__sqrt(dt * s->desc.damping_mass * s->mass[i / 3]);
+    }
+    if (i > 0) row += all;
+    if (row < s->B.rows) {
+        s->B.row[row++] = at;
+        fsi_fill((size_t)all, 0, s->B.val + at);
+        fsi__soft_volume(s, s->x, dt * fsi__sqrt(s->desc.volume_stiffness / w->rest_volume), s->B.val + at);
+        for (i = 0; i < all; i++, at++) { s->B.col[at] = i; if (w->fixed[i]) s->B.val[at] = 0; }
+    }
     s->B.row[row] = at;
 }
 
@@ -5189,7 +5204,8 @@ typedef struct fsi__soft_system {        /* (cm M + ck K + cd Kd + cp g g^T) dx 
 
 static fsi__soft_system fsi__soft_velocity_system(const fsi_soft *s, fsi_real dt) {      /* M + dt^2 K + dt C */
     fsi__soft_system q;
-    q.cm = 1; q.ck = dt * (dt + s->desc.damping_stiffness); q.cd = q.cp = 0;
+    q.cm = 1 + dt * s->desc.damping_mass; q.ck = dt * (dt + s->desc.damping_stiffness); q.cd = 0;
+    q.cp = fsi__soft_has_pressure(s) ? dt * dt * s->desc.volume_stiffness / s->work->rest_volume : 0;
     return q;
 }
 
@@ -5368,8 +5384,8 @@ static fsi_result fsi__soft_explicit(fsi_soft *s, fsi_real dt) {                
     fsi__soft_external(s, w->residual);
     if (!fsi_all_finite((size_t)n, w->residual)) return FSI_ERR_NUMERIC;
     for (i = 0; i < n; i++) {
-        w->z[i] = w->fixed[i] ? 0 : keep * dt * w->residual[i];
-        s->v[i] = w->fixed[i] ? s->drive[i] : keep * (split ? s->v[i] : s->v[i] + dt * w->residual[i] / s->mass[i / 3]);
+        w->z[i] = w->fixed[i] ? 0 : dt * w->residual[i];
+        if (w->fixed[i] || !split) s->v[i] = w->fixed[i] ? s->drive[i] : keep * (s->v[i] + w->z[i] / s->mass[i / 3]);
     }
     return FSI_OK;
 }
@@ -5427,7 +5443,7 @@ FSI_API fsi_result fsi_soft_forces(fsi_soft *s, fsi_real dt) {
         return fsi__soft_implicit(s, dt);
     }
     r = fsi__soft_explicit(s, dt);
-    if (r == FSI_OK && s->desc.integrator == FSI_SOFT_SPLIT) fsi__soft_factor_rows(s, fsi__sqrt(dt * (dt + s->desc.damping_stiffness)));
+    if (r == FSI_OK && s->desc.integrator == FSI_SOFT_SPLIT) fsi__soft_factor_rows(s, dt);
     return r;
 }
 

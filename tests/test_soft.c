@@ -868,6 +868,8 @@ TEST split_matches_implicit(void) {
         d.bend = FSI_R(10);
         d.gravity = fsi_vec(0, -10, 0);
         d.damping_stiffness = FSI_R(0.003);
+        d.damping_mass = 20;
+        d.volume_stiffness = kind == 1 ? 0 : FSI_R(1e5);
         CHECK_OK(fsi_soft_init(&a, &d));
         d.integrator = FSI_SOFT_SPLIT;
         CHECK_OK(fsi_soft_init(&b, &d));
