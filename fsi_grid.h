@@ -3629,8 +3629,28 @@ static void fsi__ls_radii(fsi_levelset *ls) {
     }
 }
 
+/* Nothing stands between two lattice points. */
+static int fsi__ls_seen(const fsi_levelset *ls, const fsi_levelset_walls *walls, fsi_vec3 a, fsi_vec3 b) {
+    fsi_real out;
+    return fsi__length(fsi_vec_sub(fsi__ls_clip(ls, walls, a, b, &out), b)) < FSI_R(1e-3);
+}
+
+/* A place g in cell c where phi is f may have a marker: the cell's centre sees it, and so does one with the sign of f. Interpolated across a shell phi puts liquid on its dry side. */
+static int fsi__ls_seed_valid(const fsi_levelset *ls, const fsi_levelset_walls *walls, ptrdiff_t c, fsi_vec3 g, fsi_real f) {
+    const ptrdiff_t nx = ls->desc.nx, ny = ls->desc.ny;
+    int i = (int)fsi__floor(g.x), j = (int)fsi__floor(g.y), k = ls->desc.nz > 1 ? (int)fsi__floor(g.z) : 0, q;
+    if (!walls || !walls->clip_fn || (walls->near_cell && !walls->near_cell[c])) return 1;
+    if (!fsi__ls_seen(ls, walls, fsi__ls_centre(ls, c), g)) return 0;
+    for (q = 0; q < (ls->desc.nz > 1 ? 8 : 4) && (f < 0) != (ls->phi[c] < 0); q++) {
+        int a = i + (q & 1), b = j + (q >> 1 & 1), e = k + (q >> 2);
+        if (a < 0 || b < 0 || e < 0 || a >= ls->desc.nx || b >= ls->desc.ny || e >= ls->desc.nz || (f < 0) != (ls->phi[a + nx * (b + ny * e)] < 0)) continue;
+        if (fsi__ls_seen(ls, walls, g, fsi_vec((fsi_real)a, (fsi_real)b, (fsi_real)e))) return 1;
+    }
+    return (f < 0) == (ls->phi[c] < 0);
+}
+
 /* Puts the markers of one cell: a full lattice of m^dim (jittered inside its boxes unless desc.even), or `want` anywhere. Returns 0 when full. */
-static int fsi__ls_seed_cell(fsi_levelset *ls, ptrdiff_t c, int want) {
+static int fsi__ls_seed_cell(fsi_levelset *ls, const fsi_levelset_walls *walls, ptrdiff_t c, int want) {
     int m = ls->desc.particles, n = m * m * (ls->desc.nz > 1 ? m : 1), q;
     fsi_vec3 g = fsi__ls_centre(ls, c), x;
     uint64_t *rng = &ls->state->random;
@@ -3644,8 +3664,10 @@ static int fsi__ls_seed_cell(fsi_levelset *ls, ptrdiff_t c, int want) {
             e[a] = (want < n ? t : ((fsi_real)at[a] + t) * box) - FSI_R(0.5);
         }
         if (p >= ls->room) return 0;
-        x = fsi__ls_world(ls, fsi_vec_add(g, fsi_vec(e[0], e[1], ls->desc.nz > 1 ? e[2] : 0)));
-        f = fsi__ls_phi(ls, x);
+        x = fsi_vec_add(g, fsi_vec(e[0], e[1], ls->desc.nz > 1 ? e[2] : 0));
+        f = fsi__ls_phi(ls, fsi__ls_world(ls, x));
+        if (!fsi__ls_seed_valid(ls, walls, c, x, f)) continue;
+        x = fsi__ls_world(ls, x);
         r = fsi__clamp(fsi__abs(f), FSI__LS_RMIN * ls->desc.h, FSI__LS_RMAX * ls->desc.h);
         ls->px[p] = x.x; ls->py[p] = x.y; ls->pr[p] = f < 0 ? -r : r; ls->pmark[p] = 0;
         if (ls->desc.nz > 1) ls->pz[p] = x.z;
@@ -3656,7 +3678,8 @@ static int fsi__ls_seed_cell(fsi_levelset *ls, ptrdiff_t c, int want) {
 
 /* Every cell near the surface gets its full number again: sparse cells are topped up, crowded ones (and sparse ones on an even lattice)
    are swept and seeded anew. Escaped markers (pmark 1, set by fsi__ls_radii) always stay. */
-static void fsi__ls_reseed(fsi_levelset *ls, const uint8_t *solid, fsi_levelset_report *report) {
+static void fsi__ls_reseed(fsi_levelset *ls, const fsi_levelset_walls *walls, fsi_levelset_report *report) {
+    const uint8_t *solid = walls ? walls->solid : NULL;
     int m = ls->desc.particles, full = m * m * (ls->desc.nz > 1 ? m : 1);
     ptrdiff_t p, c, n = (ptrdiff_t)ls->state->count, cells = (ptrdiff_t)ls->cells;
     int32_t *have = ls->slot;
@@ -3673,7 +3696,7 @@ static void fsi__ls_reseed(fsi_levelset *ls, const uint8_t *solid, fsi_levelset_
     for (c = 0; c < cells; c++) {
         int want = have[c] < 0 ? full : full - have[c];
         if (want <= 0 || fsi__abs(ls->phi[c]) > FSI__LS_SEED * ls->desc.h || (solid && solid[c])) continue;
-        if (!fsi__ls_seed_cell(ls, c, want)) { report->room_full = 1; break; }
+        if (!fsi__ls_seed_cell(ls, walls, c, want)) { report->room_full = 1; break; }
     }
     report->seeded += ls->state->count - (size_t)n;
 }
@@ -3758,7 +3781,7 @@ FSI_API fsi_result fsi_levelset_advance(fsi_levelset *ls, const fsi_real *const 
         fsi__ls_repair(ls);
     }
     fsi__ls_radii(ls);
-    if (ls->desc.reseed > 0 && ls->state->steps % ls->desc.reseed == 0) fsi__ls_reseed(ls, solid, &own);
+    if (ls->desc.reseed > 0 && ls->state->steps % ls->desc.reseed == 0) fsi__ls_reseed(ls, walls, &own);
     else if (ls->desc.settle) own.deleted += fsi__ls_compact(ls);
     own.markers = ls->state->count;
     own.volume = fsi_levelset_volume(ls, solid, NULL);
@@ -3775,7 +3798,7 @@ FSI_API fsi_result fsi_levelset_reset(fsi_levelset *ls, const fsi_levelset_walls
     fsi_levelset_continue(ls, solid);
     fsi_levelset_redistance(ls);
     ls->state->count = 0;
-    fsi__ls_reseed(ls, solid, &report);
+    fsi__ls_reseed(ls, walls, &report);
     ls->state->target = fsi_levelset_volume(ls, solid, NULL);
     return report.room_full ? FSI_CAPPED : FSI_OK;
 }
@@ -3800,7 +3823,7 @@ FSI_API fsi_result fsi_levelset_shape(fsi_levelset *ls, fsi_shape_fn shape_fn, v
         ls->pmark[c] = (f < 0) != (ls->pr[c] < 0) ? 2 : 0;
     }
     fsi__ls_compact(ls);
-    fsi__ls_reseed(ls, solid, &report);
+    fsi__ls_reseed(ls, walls, &report);
     ls->state->target += fsi_levelset_volume(ls, solid, NULL) - before;
     return report.room_full ? FSI_CAPPED : FSI_OK;
 }

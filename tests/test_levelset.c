@@ -375,6 +375,37 @@ TEST E_02_solid_cells_continue_the_surface(void) {
 }
 
 /* A few steps of the vortex; the hash of the whole state. */
+/* A shell with water on its left only, in the left or right half of a cell: phi is interpolated across it, but a marker is put only where its own side has it so. */
+static fsi_vec3 shell_clip(fsi_vec3 from, fsi_vec3 to, void *user) {
+    const double at = *(const double *)user;
+    if (((double)from.x < at) == ((double)to.x < at)) return to;
+    return fsi_vec_mad(from, fsi_vec_sub(to, from), (fsi_real)(0.99 * (at - (double)from.x) / (double)(to.x - from.x)));
+}
+static fsi_real left_fn(fsi_vec3 x, void *user) { return (double)x.x < *(const double *)user ? FSI_R(-0.1) : FSI_R(0.1); }
+TEST E_03_seeds_stay_on_their_side_of_a_shell(void) {
+    static const double place[4] = {0.45, 0.47, 0.51, 0.54};
+    int k, dim;
+    for (k = 0; k < 8; k++) {
+        fsi_levelset ls;
+        fsi_levelset_desc d = box(10, 10, k % 2 ? 10 : 1, 0.1);
+        fsi_levelset_walls walls;
+        double at = place[k / 2];
+        size_t p, wrong = 0;
+        dim = k % 2 ? 3 : 2;
+        memset(&walls, 0, sizeof walls);
+        walls.clip_fn = shell_clip; walls.user = &at;
+        CHECK_OK(fsi_levelset_init(&ls, &d));
+        CHECK_OK(fsi_levelset_shape(&ls, left_fn, &at, 1, &walls));
+        CHECK_OK(fsi_levelset_reset(&ls, &walls));
+        for (p = 0; p < ls.state->count; p++) wrong += (ls.pr[p] < 0) != ((double)ls.px[p] < at);
+        if (getenv("FSI_VERBOSE")) printf("  shell at %g, %dD: %d of %d markers on the wrong side\n", at, dim, (int)wrong, (int)ls.state->count);
+        ASSERT(ls.state->count > 100);
+        ASSERT_EQ(0, (int)wrong);
+        fsi_levelset_free(&ls);
+    }
+    PASS();
+}
+
 static uint64_t short_run(int threads, int dim, int steps, void *save_at, int restore) {
     int n = dim == 3 ? 24 : 48, s;
     fsi_levelset_desc d = box(n, n, dim == 3 ? n : 1, 1.0 / n);
@@ -506,6 +537,7 @@ int main(int argc, char **argv) {
     RUN_TEST(V_03_shapes_add_cut_and_keep_the_books);
     RUN_TEST(E_01_extrapolation_is_constant_along_normals);
     RUN_TEST(E_02_solid_cells_continue_the_surface);
+    RUN_TEST(E_03_seeds_stay_on_their_side_of_a_shell);
     RUN_TEST(G_01_same_bits_for_any_thread_count);
     RUN_TEST(G_02_restored_run_continues_bit_for_bit);
     RUN_TEST(G_03_bad_input_and_failing_allocator);
