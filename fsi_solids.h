@@ -2470,7 +2470,7 @@ struct fsi__door {
     size_t size;
     const fsi_real *from;                /* where the solve left its velocity: v, or its part of a joined door's */
     int owner, first;                    /* body that has the door, and the first element there */
-    int pressed;                         /* 1: contacts are in it */
+    int pressed;                         /* contacts in it */
     fsi_coupled joined;                  /* owner: the door of all */
     int parts;                           /* their number */
     void *memory; size_t room;           /* of joined */
@@ -3644,19 +3644,33 @@ static int fsi__door_joints(const fsi_solids *w, int body, fsi__door *d) {
     return count;
 }
 
-/* The same for contacts of a held body with such bodies: a hold alone repeats the last push, and for m much below m_a that settles too slowly (see >>step). */
-static void fsi__door_contacts(const fsi_solids *w, int body, fsi__door *d) {
+/* The same for contacts of a held body with such bodies: a hold alone repeats the last push, and for m much below m_a that settles too slowly (see >>step).
+   Those that pushed in the last move: list, and row[2 n], row[2 n + 1]: their unit push on the body and its moment. */
+enum { FSI__DOOR_CONTACTS = 24 };
+static int fsi__door_contacts(const fsi_solids *w, int body, const fsi_contact **list, fsi_vec3 *row) {
+    const fsi_rigid *b = w->body + body;
+    int n, count = 0;
+    for (n = 0; n < w->contact_count && count < FSI__DOOR_CONTACTS; n++) {
+        const fsi_contact *c = w->contact + n;
+        int first = c->a == body, other = first ? c->b : c->a;
+        if ((!first && c->b != body) || other >= w->body_count || w->body[other].kind == FSI_RIGID_DYNAMIC || !(c->impulse > 0) || c->bounced) continue;
+        row[2 * count] = fsi_vec_scale(c->normal, first ? FSI_R(1.0) : FSI_R(-1.0));
+        row[2 * count + 1] = fsi_vec_cross(fsi_vec_sub(c->at, b->x), row[2 * count]);
+        list[count++] = c;
+    }
+    return count;
+}
+static void fsi__door_press(const fsi_solids *w, int body, fsi__door *d) {
+    const fsi_contact *list[FSI__DOOR_CONTACTS];
+    fsi_vec3 row[2 * FSI__DOOR_CONTACTS];
     const fsi_rigid *b = w->body + body;
     int n;
     if (!(fsi__load_dot(b, b->held, b->held) > 0)) return;
-    for (n = 0; n < w->contact_count; n++) {
-        const fsi_contact *c = w->contact + n;
-        int first = c->a == body, other = first ? c->b : c->a;
+    d->pressed = fsi__door_contacts(w, body, list, row);
+    for (n = 0; n < d->pressed; n++) {
         fsi_real r[6];
-        if ((!first && c->b != body) || other >= w->body_count || w->body[other].kind == FSI_RIGID_DYNAMIC || !(c->impulse > 0) || c->bounced) continue;
-        fsi_vec_store(r, c->normal); fsi_vec_store(r + 3, fsi_vec_cross(fsi_vec_sub(c->at, b->x), c->normal));
-        fsi__door_row(b, r, fsi_vec_dot(c->normal, fsi_solids_velocity(w, other, c->at)), d);
-        d->pressed = 1;
+        fsi_vec_store(r, row[2 * n]); fsi_vec_store(r + 3, row[2 * n + 1]);
+        fsi__door_row(b, r, fsi_vec_dot(row[2 * n], fsi_solids_velocity(w, list[n]->a == body ? list[n]->b : list[n]->a, list[n]->at)), d);
     }
 }
 
@@ -3690,7 +3704,7 @@ FSI_API fsi_result fsi_solids_coupled(fsi_solids *w, int body, fsi_coupled **out
     d->c.dof = 6; d->c.v = d->v; d->c.impulse = d->impulse; d->c.mass = d->mass; d->c.inverse_mass = d->inverse_mass;
     d->c.node = NULL; d->c.implicit = NULL; d->c.row_fn = fsi__rigid_row; d->c.user = d;
     d->pressed = 0;
-    if (b->kind == FSI_RIGID_DYNAMIC && !fsi__door_joints(w, body, d)) fsi__door_contacts(w, body, d);
+    if (b->kind == FSI_RIGID_DYNAMIC && !fsi__door_joints(w, body, d)) fsi__door_press(w, body, d);
     d->from = d->v; d->owner = body; d->first = 0;
     *out = &d->c;
     return FSI_OK;
@@ -3838,18 +3852,38 @@ FSI_API fsi_result fsi_solids_joined_part(const fsi_solids *w, int body, int *ow
     return FSI_OK;
 }
 
-/* What contacts inside the door gave: H = M (v - v*) - the fluid's impulse. The move takes it back, as all of a hold, up to half the body's size for dt: contact then finds it again. The rest is
-   kept, and all of it where H pulls: the body stays for this step and is not held in the next. */
-static void fsi__hold_take(fsi_solids *w, fsi_rigid *b, const fsi__door *d, fsi_vec3 v, fsi_vec3 L) {
-    fsi_vec3 H[2];
+/* What rows of `count` contacts (each at least `least`) leave of p, nearest to zero in M^-1: Gauss-Seidel. */
+static void fsi__door_rest(const fsi_rigid *b, const fsi_vec3 *row, int count, fsi_real least, fsi_vec3 *p) {
+    fsi_real given[FSI__DOOR_CONTACTS] = {0};
+    int n, sweep;
+    for (sweep = 0; sweep < FSI__DOOR_CONTACTS; sweep++)
+        for (n = 0; n < count; n++) {
+            const fsi_vec3 *r = row + 2 * n;
+            fsi_real old = given[n];
+            given[n] = fsi__max(least, old + fsi__load_dot(b, r, p) / fsi__load_dot(b, r, r));
+            p[0] = fsi_vec_mad(p[0], r[0], old - given[n]);
+            p[1] = fsi_vec_mad(p[1], r[1], old - given[n]);
+        }
+}
+
+/* What hold and contacts inside the door gave: H = M (v - v*) - the fluid's impulse. Where a contact pulled, the body stays for this step, and the contact is no row in the next: the pull is kept.
+   The rest is taken back by the move, as all of a hold, up to half the body's size for dt: contact then finds it again. */
+static void fsi__hold_take(fsi_solids *w, int body, const fsi__door *d, fsi_vec3 v, fsi_vec3 L) {
+    const fsi_contact *list[FSI__DOOR_CONTACTS];
+    fsi_vec3 row[2 * FSI__DOOR_CONTACTS], H[2], pull[2], side[2];
+    fsi_rigid *b = w->body + body;
     fsi_real share;
-    int k;
+    int k, count = fsi__door_contacts(w, body, list, row);
     H[0] = fsi_vec_sub(fsi_vec_mad(b->held[0], fsi_vec_sub(b->v, v), b->mass), fsi_vec_load(d->impulse));
     H[1] = fsi_vec_sub(fsi_vec_add(b->held[1], fsi_vec_sub(b->L, L)), fsi_vec_load(d->impulse + 3));
     if (w->desc.dim == 2) { H[0].z = 0; H[1].x = H[1].y = 0; }
-    share = FSI_R(0.5) * b->shape->bound / (w->work->hold_dt * fsi__sqrt(fsi__load_dot(b, H, H) * b->inverse_mass));
-    share = fsi__load_dot(b, H, b->push) > 0 ? fsi__min(1, share) : 0;
-    for (k = 0; k < 2; k++) { b->held[k] = fsi_vec_scale(H[k], share); b->kept[k] = fsi_vec_scale(H[k], 1 - share); }
+    for (k = 0; k < 2; k++) pull[k] = H[k];
+    fsi__door_rest(b, row, count, 0, pull);
+    for (k = 0; k < 2; k++) side[k] = pull[k];
+    fsi__door_rest(b, row, count, -FSI_REAL_MAX, side);            /* not along the rows: friction that was held */
+    for (k = 0; k < 2; k++) b->held[k] = fsi_vec_add(fsi_vec_sub(H[k], pull[k]), side[k]);
+    share = fsi__min(1, FSI_R(0.5) * b->shape->bound / (w->work->hold_dt * fsi__sqrt(fsi__load_dot(b, b->held, b->held) * b->inverse_mass)));
+    for (k = 0; k < 2; k++) { b->held[k] = fsi_vec_scale(b->held[k], share); b->kept[k] = fsi_vec_sub(H[k], b->held[k]); }
 }
 
 FSI_API fsi_result fsi_solids_take_coupled(fsi_solids *w, int body) {
@@ -3864,7 +3898,7 @@ FSI_API fsi_result fsi_solids_take_coupled(fsi_solids *w, int body) {
     if (w->desc.dim == 2) { s.v.z = 0; s.w.x = s.w.y = 0; }
     v = w->body[body].v; L = w->body[body].L;
     fsi__velocity_take(w->body + body, &s);
-    if (d->pressed) fsi__hold_take(w, w->body + body, d, v, L);
+    if (d->pressed) fsi__hold_take(w, body, d, v, L);
     return FSI_OK;
 }
 
