@@ -3624,6 +3624,13 @@ static void fsi__door_row(const fsi_rigid *b, const fsi_real *r, fsi_real target
     }
 }
 
+/* Directions that rows have taken are zero, not round-off: who factors M^-1 goes by its own diagonal. */
+static void fsi__door_clean(int n, const fsi_real *mass, fsi_real *inverse) {
+    int i, k;
+    for (i = 0; i < n; i++)
+        for (k = 0; k < n && !(inverse[i * n + i] * mass[i * n + i] > 64 * FSI_REAL_EPS); k++) inverse[i * n + k] = inverse[k * n + i] = 0;
+}
+
 /* Joints with bodies that are not pushed (posts, walls, scripted ones) inside the door: v and M^-1 on the motions they leave. Returns the number of all joints of the body. */
 static int fsi__door_joints(const fsi_solids *w, int body, fsi__door *d) {
     int j, n, count = 0;
@@ -3705,6 +3712,7 @@ FSI_API fsi_result fsi_solids_coupled(fsi_solids *w, int body, fsi_coupled **out
     d->c.node = NULL; d->c.implicit = NULL; d->c.row_fn = fsi__rigid_row; d->c.user = d;
     d->pressed = 0;
     if (b->kind == FSI_RIGID_DYNAMIC && !fsi__door_joints(w, body, d)) fsi__door_press(w, body, d);
+    if (b->kind == FSI_RIGID_DYNAMIC) fsi__door_clean(6, d->mass, d->inverse_mass);
     d->from = d->v; d->owner = body; d->first = 0;
     *out = &d->c;
     return FSI_OK;
@@ -3815,6 +3823,7 @@ static void fsi__joined_fill(fsi_solids *w, int owner, int vertices, int element
         k++;
     }
     fsi__joined_hold(w, owner, place, n, v, inverse, scratch);
+    fsi__door_clean(n, mass, inverse);
     d->joined = d->c;
     d->joined.surface.vertex_count = vertices; d->joined.surface.element_count = elements; d->joined.surface.x = x; d->joined.surface.v = u; d->joined.surface.index = index;
     d->joined.dof = n; d->joined.v = v; d->joined.impulse = impulse; d->joined.mass = mass; d->joined.inverse_mass = inverse;

@@ -345,6 +345,28 @@ TEST C_16_17_momentum_with_contact(void) {
     tank_close(&T);
     PASS();
 }
+/* A flat box's two contacts take all of its motion but sideways: to the solve it is not free, and its ledger knows no other impulse than the water's. */
+TEST C_16_ledger_of_pressed_boxes(void) {
+    int i, k, id;
+    for (k = 0; k < 3; k++) {
+        const double density = k == 0 ? 1.3 : k == 1 ? 4 : 1e4;
+        ASSERT(tank_open(&T, 32, 2, 0, RHO, 0));
+        id = tank_add(&T, 0.1, 0.1, 0.4 + 0.013 * k, 0.1, 0, density, 0.3);
+        for (i = 0; i < 20; i++) {
+            fsi_report r;
+            fsi_coupled *door;
+            ASSERT(fsi_world_step(&T.w, DT, &r) >= 0);
+            CHECK_MOST(fabs(r.momentum[1]), TOL(1e-11, 1e-3) * (double)T.w.solids.body[id].mass);
+            CHECK_OK(fsi_solids_forces(&T.w.solids, DT));
+            CHECK_OK(fsi_solids_hold(&T.w.solids, DT));
+            CHECK_OK(fsi_solids_coupled(&T.w.solids, id, &door));
+            if (i > 10) ASSERT(door->inverse_mass[7] == 0 && door->inverse_mass[35] == 0 && door->inverse_mass[0] > 0);
+            CHECK_OK(fsi_solids_move(&T.w.solids, DT));
+        }
+        tank_close(&T);
+    }
+    PASS();
+}
 TEST hold_alone_changes_nothing(void) {                /* without a fluid: the same motion with and without */
     static tank U;
     int i, step;
@@ -416,6 +438,7 @@ SUITE(hold) {
     RUN_TEST(contacts_do_not_pull);
     RUN_TEST(impact_is_not_repeated);
     RUN_TEST(C_16_17_momentum_with_contact);
+    RUN_TEST(C_16_ledger_of_pressed_boxes);
     RUN_TEST(hold_alone_changes_nothing);
     RUN_TEST(restore_and_threads);
 }
