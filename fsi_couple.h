@@ -3790,7 +3790,6 @@ FSI_API fsi_result fsi_couple_restore(fsi_couple *couple, const void *block) {
     couple->interface.started = h.started;
     couple->bubbles = h.bubbles;
     if (h.tracked) memcpy(couple->bubble_cell, p + sizeof h, cells * sizeof(int32_t));
-    else if (couple->bubble_cell) memset(couple->bubble_cell, 0, cells * sizeof(int32_t));
     if (h.bubbles) memcpy(couple->bubble, p + sizeof h + cells * sizeof(int32_t), (size_t)h.bubbles * sizeof(fsi_bubble));
     return FSI_OK;
 }
@@ -5652,7 +5651,7 @@ FSI_API fsi_vec3 fsi_slip_force(const fsi_slip *slip, int solid) {
 }
 
 /* Pieces of the state in their order, after a head; NULL after the last. `was` comes last. */
-typedef struct fsi__slip_state { int32_t started, was_count, was_elements, unused; } fsi__slip_state;
+typedef struct fsi__slip_state { int32_t started, was_count, was_elements, cells; } fsi__slip_state;
 static void *fsi__slip_piece(const fsi_slip *s, int which, size_t *bytes) {
     *bytes = which == 0 ? s->grid->cells * sizeof *s->total : which < 4 ? s->grid->faces[which - 1] * sizeof(fsi_real) : 0;
     return which == 0 ? (void *)s->total : which <= s->grid->dim ? (void *)s->half[which - 1] : NULL;
@@ -5673,7 +5672,7 @@ FSI_API fsi_result fsi_slip_save(const fsi_slip *slip, void *block) {
     if (!slip || !slip->memory) return FSI_ERR_STATE;
     if (!block) return FSI_ERR_ARGUMENT;
     memset(&head, 0, sizeof head);
-    head.started = slip->interface.started; head.was_count = slip->was_count; head.was_elements = slip->was_elements;
+    head.started = slip->interface.started; head.was_count = slip->was_count; head.was_elements = slip->was_elements; head.cells = (int32_t)slip->grid->cells;
     memcpy(at, &head, sizeof head);
     for (at += sizeof head, k = 0; (part = fsi__slip_piece(slip, k, &bytes)) != NULL; k++, at += bytes) memcpy(at, part, bytes);
     if (slip->was_count) memcpy(at, slip->was, (size_t)slip->was_count * sizeof *slip->was);
@@ -5688,7 +5687,7 @@ FSI_API fsi_result fsi_slip_restore(fsi_slip *slip, const void *block) {
     if (!slip || !slip->memory) return FSI_ERR_STATE;
     if (!block) return FSI_ERR_ARGUMENT;
     memcpy(&head, at, sizeof head);
-    if (head.was_count < 0) return FSI_ERR_SIZE;
+    if (head.was_count < 0 || head.cells != (int32_t)slip->grid->cells) return FSI_ERR_SIZE;
     if (!FSI__GROW(slip, was, was_room, 0, head.was_count + 1)) return FSI_ERR_MEMORY;
     fsi__interface_clear(&slip->interface);            /* what is covered and cut is found again by the next detect */
     slip->interface.started = head.started != 0;

@@ -2749,7 +2749,7 @@ FSI_API fsi_result fsi_grid_restore(fsi_grid *grid, const void *block) {
     if (!grid || !grid->block) return FSI_ERR_STATE;
     if (!block) return FSI_ERR_ARGUMENT;
     memcpy(&head, in, sizeof head);
-    if (head.bytes != grid->state_bytes || (head.levelset_bytes != 0) != (grid->phi != NULL)) return FSI_ERR_SIZE;
+    if (head.bytes != grid->state_bytes || head.levelset_bytes != (grid->phi ? fsi_levelset_state_size(&grid->levelset) : 0)) return FSI_ERR_SIZE;
     if (grid->phi) r = fsi_levelset_restore(&grid->levelset, in + 64 + grid->state_bytes);
     if (r < 0) return r;
     memcpy(grid->state, in + 64, grid->state_bytes);

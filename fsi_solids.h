@@ -6677,6 +6677,7 @@ FSI_API fsi_result fsi_soft_save(const fsi_soft *s, void *out) {
 FSI_API fsi_result fsi_soft_restore(fsi_soft *s, const void *in) {
     if (!s || !s->block || !in) return FSI_ERR_ARGUMENT;
     memcpy(s->x, in, s->state_size);
+    s->moved = 0;                                      /* stages of a step that another life began */
     s->work->jumps = 0;
     return FSI_OK;
 }
@@ -7342,6 +7343,8 @@ FSI_API fsi_result fsi_reduced_save(const fsi_reduced *b, void *out) {
 FSI_API fsi_result fsi_reduced_restore(fsi_reduced *b, const void *in) {
     if (!b || !b->block || !in) return FSI_ERR_ARGUMENT;
     memcpy(b->state, in, fsi_reduced_state_size(b));
+    b->half = 0;
+    b->moved = 0;
     fsi__reduced_update(b);
     return FSI_OK;
 }

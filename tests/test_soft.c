@@ -1365,6 +1365,38 @@ TEST same_bits(void) {
     PASS();
 }
 
+/* A step of Newmark that was begun and half moved leaves nothing behind a restore: the move alone is x + dt v. */
+TEST restore_forgets_a_step_begun(void) {
+    fsi_mesh m;
+    fsi_soft_desc d;
+    fsi_soft s;
+    fsi_external e;
+    fsi_real *x, *keep;
+    int i, n;
+    CHECK_OK(fsi_mesh_box(&m, fsi_vec(0, 0, 0), fsi_vec(1, 1, 1), 2, 2, 2, 0, NULL));
+    d = scene(&m);
+    d.integrator = FSI_SOFT_NEWMARK; d.gravity = fsi_vec(0, -10, 0);
+    CHECK_OK(fsi_soft_init(&s, &d));
+    n = 3 * m.vertex_count;
+    fsi_soft_external(&s, &e);
+    x = (fsi_real *)malloc((size_t)n * sizeof *x); keep = (fsi_real *)malloc(fsi_soft_state_size(&s));
+    for (i = 0; i < 3; i++) ASSERT(fsi_soft_step(&s, FSI_R(0.01), NULL, 0) >= 0);
+    CHECK_OK(fsi_soft_save(&s, keep));
+    fsi_copy((size_t)n, s.x, x);
+    fsi_axpy((size_t)n, FSI_R(0.01), s.v, x);
+    for (i = 0; i < 2; i++) {
+        ASSERT(fsi_soft_forces(&s, FSI_R(0.01)) >= 0);
+        if (i) e.advance_fn(e.user, FSI_R(0.004));
+        CHECK_OK(fsi_soft_restore(&s, keep));
+        CHECK_OK(fsi_soft_move(&s, FSI_R(0.01)));
+        ASSERT_EQ(0, memcmp(x, s.x, (size_t)n * sizeof *x));
+    }
+    free(x); free(keep);
+    fsi_soft_free(&s);
+    fsi_mesh_free(&m);
+    PASS();
+}
+
 TEST failing_allocator(void) {
     long k;
     int done = 0;
@@ -1549,6 +1581,7 @@ int main(int argc, char **argv) {
     RUN_TEST(crumpled_sheet_does_not_pass);
     RUN_TEST(sheet_with_a_hole);
     RUN_TEST(same_bits);
+    RUN_TEST(restore_forgets_a_step_begun);
     RUN_TEST(failing_allocator);
     RUN_TEST(bad_input);
     GREATEST_MAIN_END();
