@@ -424,6 +424,42 @@ TEST smoke_of_one_value_around_a_smooth_wall(void) {
     slip_drop(&s);
     PASS();
 }
+/* Slip in water that a body displaces: what the liquid's volume is to be was found in the first step, and a restored scheme does not find it again. */
+TEST slip_in_water_restored(void) {
+    static const int32_t index[8] = {0, 1, 1, 2, 2, 3, 3, 0};
+    static const fsi_real x[12] = {FSI_R(0.31), FSI_R(0.21), 0, FSI_R(0.64), FSI_R(0.22), 0, FSI_R(0.58), FSI_R(0.42), 0, FSI_R(0.36), FSI_R(0.41), 0};
+    fsi_grid_desc d = scene_grid(16, 2, 1, NULL), narrow;
+    fsi_slip_desc sd;
+    scene_slip s[2];
+    scene_part part[2];
+    void *block[2];
+    int i, j;
+    memset(s, 0, sizeof s); memset(&sd, 0, sizeof sd);
+    d.volume_correction = 1;
+    for (i = 0; i < 2; i++) {
+        CHECK_OK(fsi_grid_init(&s[i].grid, &d));
+        ASSERT(fsi_grid_set_field(&s[i].grid, FSI_FIELD_PHI, scene_water, NULL) >= 0);
+        CHECK_OK(fsi_slip_init(&s[i].slip, &s[i].grid, &sd));
+        s[i].door.surface.dim = 2; s[i].door.surface.vertex_count = s[i].door.surface.element_count = 4; s[i].door.surface.closed = 1; s[i].door.surface.x = x; s[i].door.surface.index = index;
+        s[i].list[0] = &s[i].door; s[i].step.solid = s[i].list; s[i].step.count = 1;
+    }
+    for (i = 0; i < 10; i++) ASSERT(slip_step(&s[0]) >= 0);
+    ASSERT_EQ(2, slip_parts(&s[0], part));
+    for (i = 0; i < 2; i++) { block[i] = malloc(scene_part_size(&part[i])); ASSERT(scene_part_save(&part[i], block[i]) >= 0); }
+    slip_parts(&s[1], part);
+    for (i = 0; i < 2; i++) ASSERT(scene_part_restore(&part[i], block[i]) >= 0);
+    for (j = 0; j < 5; j++) {
+        ASSERT(slip_step(&s[0]) >= 0 && slip_step(&s[1]) >= 0);
+        ASSERT_EQ(0, memcmp(s[0].grid.phi, s[1].grid.phi, s[0].grid.cells * sizeof *s[0].grid.phi));
+    }
+    slip_drop(&s[1]);
+    narrow = scene_grid(8, 2, 1, NULL);
+    CHECK_OK(fsi_grid_init(&s[1].grid, &narrow));
+    CHECK_OK(fsi_slip_init(&s[1].slip, &s[1].grid, &sd));
+    CHECK_RESULT(FSI_ERR_SIZE, fsi_slip_restore(&s[1].slip, block[1]));
+    for (i = 0; i < 2; i++) { slip_drop(&s[i]); free(block[i]); }
+    PASS();
+}
 /* Surface velocities of a stream that is the same everywhere, without a solve: the stream itself on both sides of a plate along it. */
 static fsi_vec3 even_stream(fsi_vec3 x, double t, void *user) { (void)x; (void)t; (void)user; return fsi_vec(FSI_R(0.7), 0, 0); }
 TEST surface_velocity_without_a_solve(void) {
@@ -509,6 +545,7 @@ TEST plane_of_boundary_particles(void) {
 SUITE(trust) {
     RUN_TEST(smoke_of_one_value_around_a_moving_body);
     RUN_TEST(smoke_of_one_value_around_a_smooth_wall);
+    RUN_TEST(slip_in_water_restored);
     RUN_TEST(surface_velocity_without_a_solve);
     RUN_TEST(guest_of_a_world);
     RUN_TEST(plane_of_boundary_particles);
