@@ -59,9 +59,9 @@ static CHECK_UNUSED double check_random(uint64_t *state) {
 #else
 #define CHECK_TRACED(failed) (void)(failed)
 #endif
-/* An allocator that fails from its fail_at-th call on (counted from 0; -1 = never) and counts what is still held.
+/* An allocator that fails from its fail_at-th call on (counted from 0; -1 = never; once = 1: only that one) and counts what is still held.
    Loop: for (k = 0; k < limit; k++) { fail_allocator f; f = fail_begin(k); run with fail_make(&f); until it succeeds }. */
-typedef struct fail_allocator { long calls, fail_at, live; size_t bytes, peak; } fail_allocator;
+typedef struct fail_allocator { long calls, fail_at, live; size_t bytes, peak; int once; } fail_allocator;
 static CHECK_UNUSED fail_allocator fail_begin(long fail_at) {
     fail_allocator f;
     memset(&f, 0, sizeof f);
@@ -71,9 +71,11 @@ static CHECK_UNUSED fail_allocator fail_begin(long fail_at) {
 static CHECK_UNUSED void *fail_alloc_fn(size_t size, size_t align, void *user) {
     fail_allocator *f = (fail_allocator *)user;
     unsigned char *raw, *p;
+    int fails = f->fail_at >= 0 && (f->once ? f->calls == f->fail_at : f->calls >= f->fail_at);
     (void)align;
-    CHECK_TRACED(f->fail_at >= 0 && f->calls >= f->fail_at);
-    if (f->calls++ >= f->fail_at && f->fail_at >= 0) return NULL;
+    CHECK_TRACED(fails);
+    f->calls++;
+    if (fails) return NULL;
     raw = (unsigned char *)malloc(size + 128);
     if (!raw) return NULL;
     p = raw + (128 - (size_t)((uintptr_t)raw & 63u));

@@ -315,7 +315,7 @@ static void fuzz_scheme(gene *g) {
         if (r >= 0) {
             scene_measure(k, scene, &m);
             fuzz_expect(fabs(m.speed) < 1e300 && fabs(m.place) < 1e300 && fabs(m.volume) < 1e300, k->name);
-            if (strcmp(k->name, "world") == 0) fuzz_expect(m.ledger <= TOL(1e-6, 1e-2) * (m.scale + m.speed * m.scale), "ledger of the world");
+            if (strcmp(k->name, "world") == 0) fuzz_expect(m.ledger <= TOL(1e-6, 2e-3) * (m.scale + m.speed * m.scale), "ledger of the world");
         }
         if (r < 0 || gene_int(g, 0, 3) == 0) { fuzz_expect(scene_restore(k, scene, block) >= 0, "restore of a scheme"); r = FSI_OK; }
     }

@@ -170,14 +170,16 @@ TEST allocation_failure_at_any_point(void) {
             fail_allocator f = fail_begin(at);
             fsi_allocator a = fail_make(&f);
             void *scene = calloc(1, k->bytes);
-            fsi_result r = k->make(scene, &a);
-            int j;
+            fsi_result r;
+            int j, spills;
+            f.once = 1;                                        /* what comes after it works: a failure that nobody looked at shows */
+            r = k->make(scene, &a);
             for (j = 0; j < steps && r >= 0; j++) r = k->step(scene);
-            if (r < 0 && r != FSI_ERR_MEMORY) printf("\n  %s: allocation %ld\n", k->name, at);
-            if (r < 0) CHECK_RESULT(FSI_ERR_MEMORY, r);
+            spills = r >= 0 && (k->step == slip_step || k->step == square_step);    /* without its one block the solve takes many */
+            if (f.calls > at ? r != FSI_ERR_MEMORY && !spills : r < 0) { printf("\n  %s: allocation %ld: %s\n", k->name, at, fsi_result_text(r)); FAIL(); }
             drop(k, scene);
             ASSERT_EQm(k->name, 0, (int)f.live);
-            if (r >= 0) break;
+            if (f.calls <= at) break;
             ASSERTm(k->name, at < 3000);
         }
     }
