@@ -3339,7 +3339,7 @@ static fsi_result fsi__full_regions(fsi_couple *c) {
     int i, n = fsi__imin(c->second.regions, FSI__REGIONS);
     if (!FSI__ROOM(c, E, fsi_real, FSI__B_E, n * n) || !FSI__ROOM(c, coarse_work, fsi_real, FSI__B_CWORK, n)) return FSI_ERR_MEMORY;
     c->regions = n;
-    fsi_fill((size_t)(n * n), 0, c->E);
+    fsi_fill((size_t)n * (size_t)n, 0, c->E);
     for (i = 0; i < n; i++) c->region_of[i] = i;
     for (i = 0; i < c->interface.sides; i++) {
         const fsi_side *s = c->interface.side + i;

@@ -229,7 +229,7 @@ if want tsan; then
 fi
 if want fuzz; then
     row "fuzz: seeds" "$(lib asan "$asan") && ASAN_OPTIONS=replace_intrin=0 FUZZ_ASAN=$dir/asan/libfsi.a FUZZ_RUNS=\${FUZZ_RUNS:-50} sh tests/fuzz.sh seeds"
-    row "fuzz: seeds in single precision" "$(lib single SINGLE=1) && cc -std=c99 -D_POSIX_C_SOURCE=200809L -O1 -DFSI_SINGLE -DFSI_DECLARATIONS_ONLY -I. -Itests tests/fuzz.c $dir/single/libfsi.a -o $dir/fuzz.single -lm && for t in \$($dir/fuzz.single targets); do $dir/fuzz.single \$t 1 25 || exit 1; done"
+    row "fuzz: seeds in single precision" "$(lib single SINGLE=1) && cc -std=c99 -D_POSIX_C_SOURCE=200809L -O1 -fopenmp -DFSI_SINGLE -DFSI_DECLARATIONS_ONLY -I. -Itests tests/fuzz.c $dir/single/libfsi.a -o $dir/fuzz.single -lm && for t in \$($dir/fuzz.single targets); do $dir/fuzz.single \$t 1 25 || exit 1; done"
     if echo 'int LLVMFuzzerTestOneInput(const char *p, unsigned long n); int LLVMFuzzerTestOneInput(const char *p, unsigned long n) { return p && n > 9 ? 0 : 0; }' | clang -fsanitize=fuzzer,address -x c - -o $dir/probe 2>/dev/null; then
         row "fuzz: libFuzzer" "FUZZ_RUNS=\${FUZZ_RUNS:-50} sh tests/fuzz.sh lib"
     else row "skip: libFuzzer" ""; fi
