@@ -39,14 +39,14 @@ static void place(int dim, int bodies, int held) {
     }
 }
 
-/* Best of three, of twenty where a solve takes milliseconds and the machine's noise is as long: seconds of interface and solve, iterations. */
+/* Best of six, of twenty where a solve takes milliseconds and the machine's noise is as long: seconds of interface and solve, iterations. */
 static double run(int dim, int n, int bodies, int closed, fsi_couple_solver solver, int held, int *iterations, double *interface_seconds) {
     fsi_grid g;
     fsi_grid_desc d;
     fsi_couple c;
     fsi_couple_desc cd;
     double best = 1e30, t;
-    int k, repeat, many = solver == FSI_COUPLE_FULL ? 1 : dim == 2 ? 20 : 3;
+    int k, repeat, many = solver == FSI_COUPLE_FULL ? 1 : dim == 2 ? 20 : 6;
     memset(&d, 0, sizeof d);
     memset(&cd, 0, sizeof cd);
     d.nx = n; d.ny = 2 * n; d.nz = dim == 3 ? n : 1; d.h = 1 / (fsi_real)n; d.rho = 1; d.gravity.y = FSI_R(-9.81); d.max_iterations = 5000;
