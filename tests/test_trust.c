@@ -165,7 +165,7 @@ TEST allocation_failure_at_any_point(void) {
     for (i = 0; i < SCENES; i++) {
         const scene_kind *k = &scene_list[i];
         const int steps = 2 + k->touch;
-        long at, stride = slow() ? 17 : 1;
+        long at, stride = slow() ? 7 : 1;
         for (at = 0;; at += stride) {
             fail_allocator f = fail_begin(at);
             fsi_allocator a = fail_make(&f);
