@@ -22,7 +22,7 @@ EXAMPLES := $(patsubst examples/%.c,$(B)/%,$(wildcard examples/*.c))
 BENCHES := $(patsubst bench/%.c,$(B)/%,$(wildcard bench/bench_*.c))
 CONFIG  := $(CC) $(FLAGS) $(GREATEST)
 
-.PHONY: demo test examples gallery picture bench bench-peers check check-full fuzz single clean FORCE
+.PHONY: demo test examples gallery picture bench bench-peers check check-full fuzz single format format-check clean FORCE
 demo: $(B)/balls
 	@mkdir -p out
 	$(B)/balls --out out
@@ -95,6 +95,12 @@ check-full:
 	@CC='$(CC)' CHECK_FULL=1 sh tests/check.sh
 fuzz:
 	@if [ -f tests/fuzz.sh ]; then FUZZ_SECONDS=$${FUZZ_SECONDS:-60} sh tests/fuzz.sh; else echo "no fuzzers yet"; fi
+# clang-format over everything written in C; format-check fails where it would change a line.
+FORMATTED := $(HEADERS) $(wildcard examples/*.[ch] tests/*.[ch] bench/*.[ch])
+format:
+	clang-format -i $(FORMATTED)
+format-check:
+	clang-format --dry-run --Werror $(FORMATTED)
 single:
 	@sh tests/single.sh
 

@@ -1,14 +1,21 @@
-/* fsi_linalg.h - v1.00 - base and linear algebra of fsi, a library for two-way solid-fluid coupling in C99 and C++11
+/* fsi_linalg.h - v1.00 - base and linear algebra of fsi, a library for two-way solid-fluid
+   coupling in C99 and C++11
    SPDX-License-Identifier: MIT OR Unlicense          (full text at the end of the file)
 
-   Memory, results, vectors and repeatable sums for the other fsi headers, and the solvers they need; useful alone.
+   Memory, results, vectors and repeatable sums for the other fsi headers, and the solvers they
+   need; useful alone.
 
    QUICK START
-       #define FSI_IMPLEMENTATION                          // in exactly one file, before the include
+       #define FSI_IMPLEMENTATION // in exactly one file, before the include
        #include "fsi_linalg.h"
        #include <stdio.h>
-       int main(void) {                                    // -u'' = 1 on 9 points between two walls
-           enum { N = 9 };
+
+       int main(void) { // -u'' = 1 on 9 points between two walls
+
+           enum {
+               N = 9
+           };
+
            int32_t i[3 * N], j[3 * N];
            fsi_real v[3 * N], b[N], x[N];
            size_t count = 0;
@@ -16,120 +23,183 @@
            fsi_report report;
            fsi_krylov_desc desc = {0};
            for (int32_t r = 0; r < N; r++)
-               for (int32_t c = r > 0 ? r - 1 : 0; c <= r + 1 && c < N; c++) { i[count] = r; j[count] = c; v[count++] = r == c ? 2 : -1; }
-           for (int k = 0; k < N; k++) b[k] = FSI_R(0.01);
-           if (fsi_csr_from_triplets(&A, N, N, count, i, j, v, NULL) != FSI_OK) return 1;
+               for (int32_t c = r > 0 ? r - 1 : 0; c <= r + 1 && c < N; c++) {
+                   i[count] = r;
+                   j[count] = c;
+                   v[count++] = r == c ? 2 : -1;
+               }
+           for (int k = 0; k < N; k++)
+               b[k] = FSI_R(0.01);
+           if (fsi_csr_from_triplets(&A, N, N, count, i, j, v, NULL) != FSI_OK)
+               return 1;
            desc.n = N;
            desc.A = fsi_csr_operator(&A);
            fsi_result result = fsi_cg_solve(&desc, b, x, NULL, 0, &report);
-           printf("%s after %d iterations, u(1/2) = %g\n", fsi_result_text(result), report.iterations, (double)x[4]);   // 0.125
+           printf("%s after %d iterations, u(1/2) = %g\n", fsi_result_text(result),
+                  report.iterations, (double)x[4]); // 0.125
            fsi_csr_free(&A, NULL);
        }
    Compile: cc main.c -lm          (add -fopenmp for threads, -O3 -march=native for speed)
 
    WHAT IT DOES
-   - Base: one real type, caller's allocator, results with texts, report struct, log callback, checked sizes, one-block objects,
-     3-vectors, quaternions and 3x3 matrices, and sums whose bits do not depend on the number of threads.
-   - Krylov methods through callbacks: conjugate gradients (fsi_cg_solve), SYMMQMR for symmetric indefinite systems with an indefinite
-     preconditioner (fsi_symmqmr_solve), restarted GMRES (fsi_gmres_solve). Null-space projector, warm start with an energy test,
-     iteration cap, time budget, history; the last residual is always recomputed.
-   - Sparse: CSR from triplets, incomplete Cholesky IC(0) and MIC(0), Cholesky with approximate minimum degree ordering.
-   - Dense: Cholesky, LDL^T with 2x2 pivots, LU, batches of systems up to 6x6, QR with column pivoting, rank and least squares, Woodbury.
-   - Eigen: all pairs of a dense symmetric matrix or pencil, lowest modes of large sparse K x = w M x.
-   - Geometric multigrid for the pressure equation on a masked MAC grid; queries on triangle surfaces; isosurfaces.
+   - Base: one real type, caller's allocator, results with texts, report struct, log callback,
+     checked sizes, one-block objects, 3-vectors, quaternions and 3x3 matrices, and sums whose bits
+     do not depend on the number of threads.
+   - Krylov methods through callbacks: conjugate gradients (fsi_cg_solve), SYMMQMR for symmetric
+     indefinite systems with an indefinite preconditioner (fsi_symmqmr_solve), restarted GMRES
+     (fsi_gmres_solve). Null-space projector, warm start with an energy test, iteration cap, time
+     budget, history; the last residual is always recomputed.
+   - Sparse: CSR from triplets, incomplete Cholesky IC(0) and MIC(0), Cholesky with approximate
+     minimum degree ordering.
+   - Dense: Cholesky, LDL^T with 2x2 pivots, LU, batches of systems up to 6x6, QR with column
+     pivoting, rank and least squares, Woodbury.
+   - Eigen: all pairs of a dense symmetric matrix or pencil, lowest modes of large sparse K x = w M
+     x.
+   - Geometric multigrid for the pressure equation on a masked MAC grid; queries on triangle
+     surfaces; isosurfaces.
    WHAT IT DOES NOT
-   - No general unsymmetric sparse direct solver, no algebraic multigrid, no complex numbers, no SVD, no GPU, no files.
-   - Dense routines are for small systems (unblocked loops). The sparse Cholesky is column by column: good to some ten thousand
-     unknowns in 3D, slow beyond. Column pivoting is not a rank certificate: for Kahan's matrix it sees nothing wrong.
+   - No general unsymmetric sparse direct solver, no algebraic multigrid, no complex numbers, no
+     SVD, no GPU, no files.
+   - Dense routines are for small systems (unblocked loops). The sparse Cholesky is column by
+     column: good to some ten thousand unknowns in 3D, slow beyond. Column pivoting is not a rank
+     certificate: for Kahan's matrix it sees nothing wrong.
 
    CONFIGURATION (define before the include)
-     FSI_IMPLEMENTATION        implementation only   all five headers' code goes into this file; FSI_LINALG_IMPLEMENTATION: only this one's
-     FSI_SINGLE                every includer        fsi_real is float; the choice is part of every symbol, so a mismatch fails to link
-     FSI_STATIC                every includer        everything static: a private copy; all implementations in that one file
-     FSI_API                   every includer        storage class of your own (dllexport ...); default extern
-     FSI_NO_OPENMP             implementation only   plain loops even where the compiler has OpenMP switched on
-     FSI_VERSION               (read it)             major * 100 + minor; headers of different releases refuse each other
+     FSI_IMPLEMENTATION        implementation only   all five headers' code goes into this file;
+   FSI_LINALG_IMPLEMENTATION: only this one's
+     FSI_SINGLE                every includer        fsi_real is float; the choice is part of every
+   symbol, so a mismatch fails to link
+     FSI_STATIC                every includer        everything static: a private copy; all
+   implementations in that one file
+     FSI_API                   every includer        storage class of your own (dllexport ...);
+   default extern
+     FSI_NO_OPENMP             implementation only   plain loops even where the compiler has OpenMP
+   switched on
+     FSI_VERSION               (read it)             major * 100 + minor; headers of different
+   releases refuse each other
 
    UNITS AND CONVENTIONS
-   SI everywhere: m, kg, s, N, rad; 2D quantities are per metre of depth. Linear algebra is free of units except fsi_modes_solve
-   (w = omega^2 in 1/s^2 for K in N/m and M in kg). 3x3 matrices and dense matrices are row major; only QR is column major,
-   because there a column is a vector the caller already has. Eigenvectors are rows. Indices are int32_t from 0, sizes are size_t.
-   A desc struct may be zeroed: a numerical knob at 0 takes its default, a physical quantity at 0 is really 0, a size at 0 is refused.
+   SI everywhere: m, kg, s, N, rad; 2D quantities are per metre of depth. Linear algebra is free of
+   units except fsi_modes_solve
+   (w = omega^2 in 1/s^2 for K in N/m and M in kg). 3x3 matrices and dense matrices are row major;
+   only QR is column major,
+   because there a column is a vector the caller already has. Eigenvectors are rows. Indices are
+   int32_t from 0, sizes are size_t.
+   A desc struct may be zeroed: a numerical knob at 0 takes its default, a physical quantity at 0
+   is really 0, a size at 0 is refused.
 
    USAGE
-   First calls to know: fsi_csr_from_triplets, fsi_cg_solve, fsi_ic_init, fsi_cholesky_init / _factor / _solve, fsi_modes_solve,
+   First calls to know: fsi_csr_from_triplets, fsi_cg_solve, fsi_ic_init, fsi_cholesky_init /
+   _factor / _solve, fsi_modes_solve,
    fsi_mg_init / _update / _solve. Everything else is variation.
 
-   1. Operators. A solver sees y = A x as an fsi_operator: function and user pointer. fsi_csr_operator, fsi_ic_operator,
-      fsi_cholesky_operator and fsi_woodbury_operator wrap our objects, which must outlive the operator. x and y never overlap.
+   1. Operators. A solver sees y = A x as an fsi_operator: function and user pointer.
+      fsi_csr_operator, fsi_ic_operator, fsi_cholesky_operator and fsi_woodbury_operator wrap our
+      objects, which must outlive the operator. x and y never overlap.
    2. Which solver?
-        symmetric positive definite               fsi_cg_solve, IC(0), MIC(0) or multigrid as preconditioner
-        the same, singular (closed box)           + project_fn that removes the null space, e.g. the mean
-        symmetric indefinite (multipliers)        fsi_symmqmr_solve; the preconditioner may be indefinite but must be symmetric
+        symmetric positive definite               fsi_cg_solve, IC(0), MIC(0) or multigrid as
+   preconditioner
+        the same, singular (closed box)           + project_fn that removes the null space, e.g.
+   the mean
+        symmetric indefinite (multipliers)        fsi_symmqmr_solve; the preconditioner may be
+   indefinite but must be symmetric
         not symmetric                             fsi_gmres_solve
-        many right-hand sides, n up to ~10^4      fsi_cholesky_*: init once per pattern, factor once per matrix, solve
+        many right-hand sides, n up to ~10^4      fsi_cholesky_*: init once per pattern, factor
+   once per matrix, solve
         diagonal plus few dense columns           fsi_woodbury_*
         least squares, few columns                fsi_qr_factor, fsi_qr_solve
         n up to a few hundred                     fsi_dense_*
-   3. Singular systems. With project_fn the part of b outside the range is removed; if it was larger than the tolerance the answer
-      of the compatible part comes with FSI_INCOMPATIBLE. Without it CG notices when its direction has become a null vector, returns
-      its best x and says the same. Nothing loops until the cap on such a system.
-   4. Warm start. CG lowers q(x) = x.A x / 2 - b.x in every step, so a solve cut off anywhere cannot add energy; a guess with q > 0
-      would void that and is dropped.
-   5. No allocation in a loop. Ask fsi_cg_work_size (fsi_symmqmr_, fsi_gmres_) once and pass a block.
-   6. Modes. A free body has 3 (2D) or 6 (3D) rigid modes at w = 0: pass them as null_vectors (exact, cheapest), or compute them too
-      and set skip. Multiple and clustered modes come out complete; inside such a group the choice of basis is ours but repeatable.
-   7. Incomplete Cholesky needs no M-matrix: when a pivot fails the diagonal is enlarged step by step (FSI_SHIFTED, ic.shift).
-      MIC(0) on a closed box: use modified = 0.97.
+   3. Singular systems. With project_fn the part of b outside the range is removed; if it was
+      larger than the tolerance the answer of the compatible part comes with FSI_INCOMPATIBLE.
+      Without it CG notices when its direction has become a null vector, returns its best x and
+      says the same. Nothing loops until the cap on such a system.
+   4. Warm start. CG lowers q(x) = x.A x / 2 - b.x in every step, so a solve cut off anywhere
+      cannot add energy; a guess with q > 0 would void that and is dropped.
+   5. No allocation in a loop. Ask fsi_cg_work_size (fsi_symmqmr_, fsi_gmres_) once and pass a
+      block.
+   6. Modes. A free body has 3 (2D) or 6 (3D) rigid modes at w = 0: pass them as null_vectors
+      (exact, cheapest), or compute them too and set skip. Multiple and clustered modes come out
+      complete; inside such a group the choice of basis is ours but repeatable.
+   7. Incomplete Cholesky needs no M-matrix: when a pivot fails the diagonal is enlarged step by
+      step (FSI_SHIFTED, ic.shift). MIC(0) on a closed box: use modified = 0.97.
 
    NUMERICAL NOTES
-   - Tolerances are on the true residual |b - A x| relative to |b|. When recurrence and truth drift apart the solver restarts from the
-     truth; if that no longer helps it returns FSI_STALLED: rounding allows no more. Attainable is about eps |A| |x| / |b|:
-     1e-12 to 1e-14 in double and 1e-4 to 1e-6 in single for the pressure equation.
-   - Dot products are summed in double in both precisions. The sparse Cholesky factor and all eigen work are double in both.
-   - Iterations for the 2D Poisson equation, smooth right-hand side, 1e-6, on 64^2 / 128^2 / 256^2: IC(0) 56 / 111 / 222,
-     MIC(0) 30 / 44 / 66; the root of the condition grows by 1.96, 1.98, 1.99 and by 1.44 each (L_09).
-   - CG is exact after as many steps as there are distinct eigenvalues (L_01); SYMMQMR takes 3 steps with the ideal saddle-point
-     preconditioner (L_12); GMRES(m) stagnates for ever on a cyclic shift with m < n and says FSI_STALLED (L_10).
-   - SYMMQMR and GMRES never return an x with a larger residual than the start; CG never one with more energy.
-   - CG and SYMMQMR divide by p.A p. For A = [0 1; 1 0], b = (1, 0) that is 0: FSI_BREAKDOWN; GMRES solves it in 2 steps (L_14).
-   - Pivoted QR keeps quasi-Newton histories with repeated columns bounded (L_17) but is no proof of rank (L_16).
-   - Cholesky refuses a pivot that cancelled to rounding (4 eps of the diagonal entry; 1e-15 in the sparse one): FSI_ERR_SINGULAR.
-     LU and LDL^T refuse only exact zeros: a nearly singular matrix gives a large answer.
-   - Multigrid keeps one unknown per coarse cell: of channels side by side that share a coarse cell but not their water, one is seen by it. A few plates or
-     shells cost an iteration or two (M_02); a serpentine of 32 channels on 128^2 cells takes more than the default cap of 200.
-   - Woodbury is symmetric by construction and holds 1e-8 relative for mass ratios from 1e-4 to 1e4 (L_19).
-   - Modes are accepted on the residual of the inverse problem; eigenvalues are Rayleigh quotients, so their error is its square.
-     Single precision input limits them: entries of K are known to 6e-8, so the lowest modes carry an error of 6e-8 times the largest.
-   - Magnitudes: a right-hand side beyond 1e30 or below 1e-30 (single: 1e8) is solved in units of a power of two, so that no square overflows
-     or vanishes; history_fn then sees x in these units. Answers that do not fit into fsi_real are FSI_ERR_NUMERIC.
-   - -ffast-math: tests for NaN and infinity look at the bits, so input checks and breakdown guards keep working; the solver tests
-     pass with it. Bits then differ from a plain build, but still not with the number of threads.
+   - Tolerances are on the true residual |b - A x| relative to |b|. When recurrence and truth drift
+     apart the solver restarts from the truth; if that no longer helps it returns FSI_STALLED:
+     rounding allows no more. Attainable is about eps |A| |x| / |b|: 1e-12 to 1e-14 in double and
+     1e-4 to 1e-6 in single for the pressure equation.
+   - Dot products are summed in double in both precisions. The sparse Cholesky factor and all eigen
+     work are double in both.
+   - Iterations for the 2D Poisson equation, smooth right-hand side, 1e-6, on 64^2 / 128^2 / 256^2:
+     IC(0) 56 / 111 / 222, MIC(0) 30 / 44 / 66; the root of the condition grows by 1.96, 1.98, 1.99
+     and by 1.44 each (L_09).
+   - CG is exact after as many steps as there are distinct eigenvalues (L_01); SYMMQMR takes 3
+     steps with the ideal saddle-point preconditioner (L_12); GMRES(m) stagnates for ever on a
+     cyclic shift with m < n and says FSI_STALLED (L_10).
+   - SYMMQMR and GMRES never return an x with a larger residual than the start; CG never one with
+     more energy.
+   - CG and SYMMQMR divide by p.A p. For A = [0 1; 1 0], b = (1, 0) that is 0: FSI_BREAKDOWN; GMRES
+     solves it in 2 steps (L_14).
+   - Pivoted QR keeps quasi-Newton histories with repeated columns bounded (L_17) but is no proof
+     of rank (L_16).
+   - Cholesky refuses a pivot that cancelled to rounding (4 eps of the diagonal entry; 1e-15 in the
+     sparse one): FSI_ERR_SINGULAR. LU and LDL^T refuse only exact zeros: a nearly singular matrix
+     gives a large answer.
+   - Multigrid keeps one unknown per coarse cell: of channels side by side that share a coarse cell
+     but not their water, one is seen by it. A few plates or shells cost an iteration or two
+     (M_02); a serpentine of 32 channels on 128^2 cells takes more than the default cap of 200.
+   - Woodbury is symmetric by construction and holds 1e-8 relative for mass ratios from 1e-4 to 1e4
+     (L_19).
+   - Modes are accepted on the residual of the inverse problem; eigenvalues are Rayleigh quotients,
+     so their error is its square. Single precision input limits them: entries of K are known to
+     6e-8, so the lowest modes carry an error of 6e-8 times the largest.
+   - Magnitudes: a right-hand side beyond 1e30 or below 1e-30 (single: 1e8) is solved in units of a
+     power of two, so that no square overflows or vanishes; history_fn then sees x in these units.
+     Answers that do not fit into fsi_real are FSI_ERR_NUMERIC.
+   - -ffast-math: tests for NaN and infinity look at the bits, so input checks and breakdown guards
+     keep working; the solver tests pass with it. Bits then differ from a plain build, but still
+     not with the number of threads.
 
    MEMORY
-   All memory comes from an fsi_allocator {alloc_fn, free_fn, user}; zero means malloc and free. free_fn gets the size. An object makes
-   one allocation (the sparse Cholesky one more while it orders), held until its *_free, which is safe on a zeroed struct and twice.
-   fsi_eigen_dense and fsi_modes_solve only borrow. Nothing is allocated by dense, batch and QR routines, by *_update, *_factor and
-   *_solve, nor by a Krylov solver that was given a workspace: CG 5 n, SYMMQMR 6 n (7 with a guess), GMRES (restart + 3) n fsi_reals.
+   All memory comes from an fsi_allocator {alloc_fn, free_fn, user}; zero means malloc and free.
+   free_fn gets the size. An object makes
+   one allocation (the sparse Cholesky one more while it orders), held until its *_free, which is
+   safe on a zeroed struct and twice.
+   fsi_eigen_dense and fsi_modes_solve only borrow. Nothing is allocated by dense, batch and QR
+   routines, by *_update, *_factor and
+   *_solve, nor by a Krylov solver that was given a workspace: CG 5 n, SYMMQMR 6 n (7 with a
+   guess), GMRES (restart + 3) n fsi_reals.
    IC(0) takes 16 or 20 bytes per lower entry, sparse Cholesky 12 per entry of L.
 
    ERRORS
-   Functions that can fail return an fsi_result. 0 is success. Negative: refused or impossible; objects and outputs are as before (in-place
-   dense factors excepted). Positive: done, but look: FSI_NOT_CONVERGED, FSI_INCOMPATIBLE, FSI_BREAKDOWN, FSI_STALLED,
-   FSI_RANK_DEFICIENT, FSI_SHIFTED; outputs are valid and finite. fsi_result_text gives the sentence; fsi_report.reason repeats the result.
-   Input that is not finite is refused where it enters; numbers that stop being finite inside end the solve with FSI_ERR_NUMERIC.
+   Functions that can fail return an fsi_result. 0 is success. Negative: refused or impossible;
+   objects and outputs are as before (in-place
+   dense factors excepted). Positive: done, but look: FSI_NOT_CONVERGED, FSI_INCOMPATIBLE,
+   FSI_BREAKDOWN, FSI_STALLED,
+   FSI_RANK_DEFICIENT, FSI_SHIFTED; outputs are valid and finite. fsi_result_text gives the
+   sentence; fsi_report.reason repeats the result.
+   Input that is not finite is refused where it enters; numbers that stop being finite inside end
+   the solve with FSI_ERR_NUMERIC.
 
    THREADS AND DETERMINISM
-   No file-scope state, no threads of our own: with OpenMP switched on in the compiler, long loops use it. Sums go over fixed chunks that
-   are added in order, so one binary gives the same bits for 1, 2, 3 or 8 threads (tested). Different objects may be used from different
-   threads at the same time. One object: calls that take it const may run at the same time (fsi_ic_solve, fsi_csr_mul); a sparse
-   Cholesky, a Woodbury or a multigrid object has workspace inside and serves one caller at a time. Callbacks run on the caller's thread.
+   No file-scope state, no threads of our own: with OpenMP switched on in the compiler, long loops
+   use it. Sums go over fixed chunks that
+   are added in order, so one binary gives the same bits for 1, 2, 3 or 8 threads (tested).
+   Different objects may be used from different
+   threads at the same time. One object: calls that take it const may run at the same time
+   (fsi_ic_solve, fsi_csr_mul); a sparse
+   Cholesky, a Woodbury or a multigrid object has workspace inside and serves one caller at a time.
+   Callbacks run on the caller's thread.
 
    REFERENCES
-   Hestenes, Stiefel 1952 (CG). Freund, Nachtigal 1994, 1995 (simplified QMR, symmetric preconditioners). Saad, Schultz 1986 (GMRES).
-   Meijerink, van der Vorst 1977; Gustafsson 1978; Kershaw 1978; Manteuffel 1980 (incomplete Cholesky, shifts). Bunch, Kaufman 1977
-   (LDL^T). Businger, Golub 1965 (pivoted QR). Amestoy, Davis, Duff 1996 (minimum degree). Liu 1990 (elimination trees). Martin, Reinsch,
-   Wilkinson 1968 (tridiagonal QL). Grimes, Lewis, Simon 1994 (shift-invert block Lanczos). Wu, Simon 2000 (thick restart). Murphy, Golub,
+   Hestenes, Stiefel 1952 (CG). Freund, Nachtigal 1994, 1995 (simplified QMR, symmetric
+   preconditioners). Saad, Schultz 1986 (GMRES).
+   Meijerink, van der Vorst 1977; Gustafsson 1978; Kershaw 1978; Manteuffel 1980 (incomplete
+   Cholesky, shifts). Bunch, Kaufman 1977
+   (LDL^T). Businger, Golub 1965 (pivoted QR). Amestoy, Davis, Duff 1996 (minimum degree). Liu 1990
+   (elimination trees). Martin, Reinsch,
+   Wilkinson 1968 (tridiagonal QL). Grimes, Lewis, Simon 1994 (shift-invert block Lanczos). Wu,
+   Simon 2000 (thick restart). Murphy, Golub,
    Wathen 2000 (saddle points). McAdams, Sifakis, Teran 2010 (multigrid in CG for masked grids).
 
    CHANGELOG
@@ -137,13 +207,14 @@
 
    LICENCE
    MIT or public domain, as you prefer; text at the end of the file. */
-#if defined(FSI_IMPLEMENTATION) && !defined(FSI_DECLARATIONS_ONLY) && !defined(FSI_LINALG_IMPLEMENTATION)
+#if defined(FSI_IMPLEMENTATION) && !defined(FSI_DECLARATIONS_ONLY)                                 \
+    && !defined(FSI_LINALG_IMPLEMENTATION)
 #define FSI_LINALG_IMPLEMENTATION
 #endif
 
 #ifndef FSI_LINALG_H
 #define FSI_LINALG_H
-#ifdef FSI_SINGLE                        /* the precision is part of every symbol: a mismatch is a link error */
+#ifdef FSI_SINGLE /* the precision is part of every symbol: a mismatch is a link error */
 #define fsi_result_text fsi_result_text_f32
 #define fsi_alloc fsi_alloc_f32
 #define fsi_free fsi_free_f32
@@ -237,23 +308,26 @@
 #define fsi_iso_free fsi_iso_free_f32
 #endif
 
-/* ------------------------------------------------------------------------------------------------ >>config */
-#define FSI_VERSION 100                  /* major * 100 + minor; all five headers carry the same number */
+/* ------------------------------------------------------------------------------------------------
+ * >>config */
+#define FSI_VERSION 100 /* major * 100 + minor; all five headers carry the same number */
 #define FSI_LINALG_VERSION FSI_VERSION
 
 #include <stddef.h>
 #include <stdint.h>
 
 #ifdef FSI_SINGLE
-typedef float fsi_real;                  /* every quantity of the library; the choice is baked into the symbol names */
-#define FSI_REAL_EPS 1.1920929e-7f       /* spacing of fsi_real at 1 */
+/* every quantity of the library; the choice is baked into the symbol names */
+typedef float fsi_real;
+#define FSI_REAL_EPS 1.1920929e-7f /* spacing of fsi_real at 1 */
 #define FSI_REAL_MAX 3.402823e38f
 #else
 typedef double fsi_real;
 #define FSI_REAL_EPS 2.220446049250313e-16
 #define FSI_REAL_MAX 1.797693134862315e308
 #endif
-#define FSI_R(x) ((fsi_real)(x))         /* a literal in the library's precision: no promotion, no warning */
+#define FSI_R(x)                                                                                   \
+    ((fsi_real)(x)) /* a literal in the library's precision: no promotion, no warning */
 #define FSI_PI FSI_R(3.14159265358979323846)
 
 #if defined(__GNUC__) || defined(__clang__)
@@ -269,7 +343,8 @@ typedef double fsi_real;
 #define FSI__INLINE static inline FSI__UNUSED
 #ifndef FSI_API
 #ifdef FSI_STATIC
-#define FSI_API static FSI__UNUSED       /* private mode: all implementations in one file, nothing exported */
+#define FSI_API                                                                                    \
+    static FSI__UNUSED /* private mode: all implementations in one file, nothing exported */
 #else
 #define FSI_API extern
 #endif
@@ -277,7 +352,8 @@ typedef double fsi_real;
 
 #if defined(_OPENMP) && !defined(FSI_NO_OPENMP)
 #define FSI__PRAGMA(x) _Pragma(#x)
-#define FSI__OMP(x) FSI__PRAGMA(omp x)   /* FSI__OMP(parallel for schedule(static)) before a for loop */
+#define FSI__OMP(x)                                                                                \
+    FSI__PRAGMA(omp x) /* FSI__OMP(parallel for schedule(static)) before a for loop */
 #else
 #define FSI__OMP(x)
 #endif
@@ -286,145 +362,231 @@ typedef double fsi_real;
 extern "C" {
 #endif
 
-/* ------------------------------------------------------------------------------------------------ >>results */
-/* 0 is success, negative is an error (nothing was changed), positive is "done, but look": the state is valid. */
-#define FSI_RESULTS(X)                                                                                       \
-    X(FSI_OK, 0, "ok")                                                                                       \
-    X(FSI_ERR_ARGUMENT, -1, "an argument is missing, out of range or not finite")                            \
-    X(FSI_ERR_MEMORY, -2, "the allocator returned nothing")                                                  \
-    X(FSI_ERR_SIZE, -3, "a size overflows or does not match")                                                \
-    X(FSI_ERR_SINGULAR, -4, "the matrix is singular or not positive definite")                               \
-    X(FSI_ERR_NUMERIC, -5, "a number that is not finite appeared")                                           \
-    X(FSI_ERR_STATE, -6, "the object is not initialised or not in the state this call needs")                \
-    X(FSI_ERR_CALLBACK, -7, "a user callback failed")                                                        \
-    X(FSI_ERR_GEOMETRY, -8, "a mesh is degenerate, open where it must be closed, or has bad indices")        \
-    X(FSI_NOT_CONVERGED, 1, "the iteration cap or time budget was reached")                                  \
-    X(FSI_INCOMPATIBLE, 2, "the right-hand side is not in the range of a singular matrix")                   \
-    X(FSI_BREAKDOWN, 3, "the Krylov recurrence broke down; the last good iterate is returned")               \
-    X(FSI_STALLED, 4, "the residual no longer falls")                                                        \
-    X(FSI_RANK_DEFICIENT, 5, "dependent columns were dropped")                                               \
-    X(FSI_SHIFTED, 6, "an incomplete factorisation needed a diagonal shift")                                 \
-    X(FSI_DT_TOO_LARGE, 7, "the time step exceeds the advised maximum")                                      \
-    X(FSI_CAPPED, 8, "a physical limit was enforced and reported (room, speed, inversion)")                  \
+/* ------------------------------------------------------------------------------------------------
+ * >>results */
+/* 0 is success, negative is an error (nothing was changed), positive is "done, but look": the state
+ * is valid. */
+#define FSI_RESULTS(X)                                                                             \
+    X(FSI_OK, 0, "ok")                                                                             \
+    X(FSI_ERR_ARGUMENT, -1, "an argument is missing, out of range or not finite")                  \
+    X(FSI_ERR_MEMORY, -2, "the allocator returned nothing")                                        \
+    X(FSI_ERR_SIZE, -3, "a size overflows or does not match")                                      \
+    X(FSI_ERR_SINGULAR, -4, "the matrix is singular or not positive definite")                     \
+    X(FSI_ERR_NUMERIC, -5, "a number that is not finite appeared")                                 \
+    X(FSI_ERR_STATE, -6, "the object is not initialised or not in the state this call needs")      \
+    X(FSI_ERR_CALLBACK, -7, "a user callback failed")                                              \
+    X(FSI_ERR_GEOMETRY, -8,                                                                        \
+      "a mesh is degenerate, open where it must be closed, or has bad indices")                    \
+    X(FSI_NOT_CONVERGED, 1, "the iteration cap or time budget was reached")                        \
+    X(FSI_INCOMPATIBLE, 2, "the right-hand side is not in the range of a singular matrix")         \
+    X(FSI_BREAKDOWN, 3, "the Krylov recurrence broke down; the last good iterate is returned")     \
+    X(FSI_STALLED, 4, "the residual no longer falls")                                              \
+    X(FSI_RANK_DEFICIENT, 5, "dependent columns were dropped")                                     \
+    X(FSI_SHIFTED, 6, "an incomplete factorisation needed a diagonal shift")                       \
+    X(FSI_DT_TOO_LARGE, 7, "the time step exceeds the advised maximum")                            \
+    X(FSI_CAPPED, 8, "a physical limit was enforced and reported (room, speed, inversion)")        \
     X(FSI_EMPTY, 9, "there was nothing to do")
 #define FSI__RESULT_ENUM(name, value, text) name = value,
-typedef enum fsi_result { FSI_RESULTS(FSI__RESULT_ENUM) FSI_RESULT_FORCE_INT = 0x7fffffff } fsi_result;
+
+typedef enum fsi_result {
+    FSI_RESULTS(FSI__RESULT_ENUM) FSI_RESULT_FORCE_INT = 0x7fffffff
+} fsi_result;
+
 #undef FSI__RESULT_ENUM
 /* English text of a result, never NULL; static storage. */
 FSI_API const char *fsi_result_text(fsi_result r);
 
 /* What a solve or a step did. Fields that do not apply are 0. Plain data, owned by the caller. */
 typedef struct fsi_report {
-    fsi_result reason;        /* why it stopped */
-    int iterations;           /* linear iterations (partitioned schemes: pairs of one fluid and one solid call) */
-    int regions;              /* connected pressure regions without a free surface that were made compatible */
-    int restarts;             /* guesses dropped, GMRES restarts, shifts tried */
-    double residual_start;    /* norm of the first residual */
-    double residual;          /* norm of the last residual, in the same norm */
-    double divergence;        /* largest |div u| after the step, 1/s */
-    double energy_change;     /* kinetic energy after minus before the solve, J */
-    double momentum[3];       /* ledger: momentum of fluid plus solids after minus before minus wall impulse, N s */
-    double volume;            /* ledger: fluid volume, m^3 (m^2 per unit depth in 2D) */
-    double volume_change;     /* ledger: volume added by corrections in this step, same unit */
-    double seconds;           /* wall time; 0 where the caller gave no clock */
+    fsi_result reason; /* why it stopped */
+    /* linear iterations (partitioned schemes: pairs of one fluid and one solid call) */
+    int iterations;
+    /* connected pressure regions without a free surface that were made compatible */
+    int regions;
+    int restarts;          /* guesses dropped, GMRES restarts, shifts tried */
+    double residual_start; /* norm of the first residual */
+    double residual;       /* norm of the last residual, in the same norm */
+    double divergence;     /* largest |div u| after the step, 1/s */
+    double energy_change;  /* kinetic energy after minus before the solve, J */
+    /* ledger: momentum of fluid plus solids after minus before minus wall impulse, N s */
+    double momentum[3];
+    double volume;        /* ledger: fluid volume, m^3 (m^2 per unit depth in 2D) */
+    double volume_change; /* ledger: volume added by corrections in this step, same unit */
+    double seconds;       /* wall time; 0 where the caller gave no clock */
 } fsi_report;
 
-/* ------------------------------------------------------------------------------------------------ >>memory */
-/* The caller's allocator. Zero = malloc and free. Both functions or none. Copied into objects; user must outlive them. */
+/* ------------------------------------------------------------------------------------------------
+ * >>memory */
+/* The caller's allocator. Zero = malloc and free. Both functions or none. Copied into objects; user
+ * must outlive them. */
 typedef struct fsi_allocator {
-    void *(*alloc_fn)(size_t size, size_t align, void *user); /* NULL on failure; align is a power of two <= 64 */
-    void (*free_fn)(void *ptr, size_t size, void *user);      /* size is the one asked for */
+    /* NULL on failure; align is a power of two <= 64 */
+    void *(*alloc_fn)(size_t size, size_t align, void *user);
+    void (*free_fn)(void *ptr, size_t size, void *user); /* size is the one asked for */
     void *user;
 } fsi_allocator;
+
 /* Zeroed memory of size bytes aligned to 64; NULL on failure or size 0. a may be NULL (malloc). */
 FSI_API void *fsi_alloc(const fsi_allocator *a, size_t size);
 /* Gives back what fsi_alloc(a, size) gave; ptr may be NULL. */
 FSI_API void fsi_free(const fsi_allocator *a, void *ptr, size_t size);
+
 /* 1 when the allocator has both functions or none. */
-FSI__INLINE int fsi_allocator_valid(const fsi_allocator *a) { return a == NULL || (a->alloc_fn == NULL) == (a->free_fn == NULL); }
+FSI__INLINE int fsi_allocator_valid(const fsi_allocator *a) {
+    return a == NULL || (a->alloc_fn == NULL) == (a->free_fn == NULL);
+}
+
 /* *out = a * b without overflow; 0 on overflow. The one place where sizes are multiplied. */
 FSI__INLINE int fsi_size_mul(size_t a, size_t b, size_t *out) {
-    if (a != 0 && b > (size_t)-1 / a) return 0;
+    if (a != 0 && b > (size_t)-1 / a)
+        return 0;
     *out = a * b;
     return 1;
 }
 
-/* One block, carved in order. With base NULL it only counts: run the same layout function twice, first to learn
-   the size, then to place the arrays. This is how every object here makes exactly one allocation. */
+/* One block, carved in order. With base NULL it only counts: run the same layout function twice,
+   first to learn the size, then to place the arrays. This is how every object here makes exactly
+   one allocation. */
 typedef struct fsi_arena {
-    unsigned char *base;      /* NULL: count only */
-    size_t size, used;        /* bytes; used grows even past size, so check failed */
-    int failed;               /* 1 after overflow or lack of room */
+    unsigned char *base; /* NULL: count only */
+    size_t size, used;   /* bytes; used grows even past size, so check failed */
+    int failed;          /* 1 after overflow or lack of room */
 } fsi_arena;
+
 /* Room for count items of size bytes, aligned to 64; NULL while counting or on failure. */
 FSI_API void *fsi_arena_take(fsi_arena *arena, size_t count, size_t size);
 
-/* Optional text output; silent when log_fn is NULL. Results are returned either way. level: 0 info, 1 warning, 2 error. */
+/* Optional text output; silent when log_fn is NULL. Results are returned either way. level: 0 info,
+ * 1 warning, 2 error. */
 typedef struct fsi_logger {
     void (*log_fn)(int level, const char *text, void *user);
     void *user;
 } fsi_logger;
+
 /* Sends text to the logger if there is one. */
 FSI__INLINE void fsi_log(const fsi_logger *logger, int level, const char *text) {
-    if (logger && logger->log_fn) logger->log_fn(level, text, logger->user);
+    if (logger && logger->log_fn)
+        logger->log_fn(level, text, logger->user);
 }
 
-/* ------------------------------------------------------------------------------------------------ >>vectors */
-typedef struct fsi_vec3 { fsi_real x, y, z; } fsi_vec3;       /* z = 0 in 2D */
-typedef struct fsi_quat { fsi_real w, x, y, z; } fsi_quat;    /* unit quaternion, rotates body to world */
-typedef struct fsi_mat3 { fsi_real m[9]; } fsi_mat3;          /* row major: m[3*row+column] */
+/* ------------------------------------------------------------------------------------------------
+ * >>vectors */
+typedef struct fsi_vec3 {
+    fsi_real x, y, z;
+} fsi_vec3; /* z = 0 in 2D */
 
-FSI__INLINE fsi_vec3 fsi_vec(fsi_real x, fsi_real y, fsi_real z) { fsi_vec3 r; r.x = x; r.y = y; r.z = z; return r; }
-FSI__INLINE fsi_vec3 fsi_vec_load(const fsi_real *p) { return fsi_vec(p[0], p[1], p[2]); }
-FSI__INLINE void fsi_vec_store(fsi_real *p, fsi_vec3 a) { p[0] = a.x; p[1] = a.y; p[2] = a.z; }
-FSI__INLINE fsi_vec3 fsi_vec_add(fsi_vec3 a, fsi_vec3 b) { return fsi_vec(a.x + b.x, a.y + b.y, a.z + b.z); }
-FSI__INLINE fsi_vec3 fsi_vec_sub(fsi_vec3 a, fsi_vec3 b) { return fsi_vec(a.x - b.x, a.y - b.y, a.z - b.z); }
-FSI__INLINE fsi_vec3 fsi_vec_scale(fsi_vec3 a, fsi_real s) { return fsi_vec(a.x * s, a.y * s, a.z * s); }
-FSI__INLINE fsi_vec3 fsi_vec_mad(fsi_vec3 a, fsi_vec3 b, fsi_real s) { return fsi_vec(a.x + b.x * s, a.y + b.y * s, a.z + b.z * s); }
-FSI__INLINE fsi_real fsi_vec_dot(fsi_vec3 a, fsi_vec3 b) { return a.x * b.x + a.y * b.y + a.z * b.z; }
+/* unit quaternion, rotates body to world */
+typedef struct fsi_quat {
+    fsi_real w, x, y, z;
+} fsi_quat;
+
+typedef struct fsi_mat3 {
+    fsi_real m[9];
+} fsi_mat3; /* row major: m[3*row+column] */
+
+FSI__INLINE fsi_vec3 fsi_vec(fsi_real x, fsi_real y, fsi_real z) {
+    fsi_vec3 r;
+    r.x = x;
+    r.y = y;
+    r.z = z;
+    return r;
+}
+
+FSI__INLINE fsi_vec3 fsi_vec_load(const fsi_real *p) {
+    return fsi_vec(p[0], p[1], p[2]);
+}
+
+FSI__INLINE void fsi_vec_store(fsi_real *p, fsi_vec3 a) {
+    p[0] = a.x;
+    p[1] = a.y;
+    p[2] = a.z;
+}
+
+FSI__INLINE fsi_vec3 fsi_vec_add(fsi_vec3 a, fsi_vec3 b) {
+    return fsi_vec(a.x + b.x, a.y + b.y, a.z + b.z);
+}
+
+FSI__INLINE fsi_vec3 fsi_vec_sub(fsi_vec3 a, fsi_vec3 b) {
+    return fsi_vec(a.x - b.x, a.y - b.y, a.z - b.z);
+}
+
+FSI__INLINE fsi_vec3 fsi_vec_scale(fsi_vec3 a, fsi_real s) {
+    return fsi_vec(a.x * s, a.y * s, a.z * s);
+}
+
+FSI__INLINE fsi_vec3 fsi_vec_mad(fsi_vec3 a, fsi_vec3 b, fsi_real s) {
+    return fsi_vec(a.x + b.x * s, a.y + b.y * s, a.z + b.z * s);
+}
+
+FSI__INLINE fsi_real fsi_vec_dot(fsi_vec3 a, fsi_vec3 b) {
+    return a.x * b.x + a.y * b.y + a.z * b.z;
+}
+
 FSI__INLINE fsi_vec3 fsi_vec_cross(fsi_vec3 a, fsi_vec3 b) {
     return fsi_vec(a.y * b.z - a.z * b.y, a.z * b.x - a.x * b.z, a.x * b.y - a.y * b.x);
 }
-FSI__INLINE fsi_vec3 fsi_mat3_mul_vec(const fsi_mat3 *A, fsi_vec3 v) {         /* A v */
+
+FSI__INLINE fsi_vec3 fsi_mat3_mul_vec(const fsi_mat3 *A, fsi_vec3 v) { /* A v */
     const fsi_real *m = A->m;
-    return fsi_vec(m[0] * v.x + m[1] * v.y + m[2] * v.z, m[3] * v.x + m[4] * v.y + m[5] * v.z, m[6] * v.x + m[7] * v.y + m[8] * v.z);
+    return fsi_vec(m[0] * v.x + m[1] * v.y + m[2] * v.z, m[3] * v.x + m[4] * v.y + m[5] * v.z,
+                   m[6] * v.x + m[7] * v.y + m[8] * v.z);
 }
-FSI__INLINE fsi_vec3 fsi_mat3_tmul_vec(const fsi_mat3 *A, fsi_vec3 v) {        /* A^T v */
+
+FSI__INLINE fsi_vec3 fsi_mat3_tmul_vec(const fsi_mat3 *A, fsi_vec3 v) { /* A^T v */
     const fsi_real *m = A->m;
-    return fsi_vec(m[0] * v.x + m[3] * v.y + m[6] * v.z, m[1] * v.x + m[4] * v.y + m[7] * v.z, m[2] * v.x + m[5] * v.y + m[8] * v.z);
+    return fsi_vec(m[0] * v.x + m[3] * v.y + m[6] * v.z, m[1] * v.x + m[4] * v.y + m[7] * v.z,
+                   m[2] * v.x + m[5] * v.y + m[8] * v.z);
 }
-FSI__INLINE fsi_mat3 fsi_mat3_mul(const fsi_mat3 *A, const fsi_mat3 *B) {      /* A B */
+
+FSI__INLINE fsi_mat3 fsi_mat3_mul(const fsi_mat3 *A, const fsi_mat3 *B) { /* A B */
     fsi_mat3 C;
     int i, j;
     for (i = 0; i < 3; i++)
         for (j = 0; j < 3; j++)
-            C.m[3 * i + j] = A->m[3 * i] * B->m[j] + A->m[3 * i + 1] * B->m[3 + j] + A->m[3 * i + 2] * B->m[6 + j];
+            C.m[3 * i + j] = A->m[3 * i] * B->m[j] + A->m[3 * i + 1] * B->m[3 + j]
+                             + A->m[3 * i + 2] * B->m[6 + j];
     return C;
 }
-FSI__INLINE fsi_mat3 fsi_mat3_transpose(const fsi_mat3 *A) {                   /* A^T */
+
+FSI__INLINE fsi_mat3 fsi_mat3_transpose(const fsi_mat3 *A) { /* A^T */
     fsi_mat3 C;
     int i, j;
     for (i = 0; i < 3; i++)
-        for (j = 0; j < 3; j++) C.m[3 * i + j] = A->m[3 * j + i];
+        for (j = 0; j < 3; j++)
+            C.m[3 * i + j] = A->m[3 * j + i];
     return C;
 }
-FSI__INLINE fsi_real fsi_mat3_det(const fsi_mat3 *A) {                         /* det A */
+
+FSI__INLINE fsi_real fsi_mat3_det(const fsi_mat3 *A) { /* det A */
     const fsi_real *m = A->m;
-    return m[0] * (m[4] * m[8] - m[5] * m[7]) + m[1] * (m[5] * m[6] - m[3] * m[8]) + m[2] * (m[3] * m[7] - m[4] * m[6]);
+    return m[0] * (m[4] * m[8] - m[5] * m[7]) + m[1] * (m[5] * m[6] - m[3] * m[8])
+           + m[2] * (m[3] * m[7] - m[4] * m[6]);
 }
-FSI__INLINE fsi_mat3 fsi_mat3_rotate(const fsi_mat3 *R, const fsi_mat3 *A) {   /* R A R^T: an inertia tensor turned by R */
+
+/* R A R^T: an inertia tensor turned by R */
+FSI__INLINE fsi_mat3 fsi_mat3_rotate(const fsi_mat3 *R, const fsi_mat3 *A) {
     fsi_mat3 RA = fsi_mat3_mul(R, A), Rt = fsi_mat3_transpose(R);
     return fsi_mat3_mul(&RA, &Rt);
 }
-FSI__INLINE fsi_mat3 fsi_quat_matrix(fsi_quat q) {                             /* rotation matrix of a unit quaternion */
+
+/* rotation matrix of a unit quaternion */
+FSI__INLINE fsi_mat3 fsi_quat_matrix(fsi_quat q) {
     fsi_mat3 R;
     fsi_real w = q.w, x = q.x, y = q.y, z = q.z;
-    R.m[0] = 1 - 2 * (y * y + z * z); R.m[1] = 2 * (x * y - w * z); R.m[2] = 2 * (x * z + w * y);
-    R.m[3] = 2 * (x * y + w * z); R.m[4] = 1 - 2 * (x * x + z * z); R.m[5] = 2 * (y * z - w * x);
-    R.m[6] = 2 * (x * z - w * y); R.m[7] = 2 * (y * z + w * x); R.m[8] = 1 - 2 * (x * x + y * y);
+    R.m[0] = 1 - 2 * (y * y + z * z);
+    R.m[1] = 2 * (x * y - w * z);
+    R.m[2] = 2 * (x * z + w * y);
+    R.m[3] = 2 * (x * y + w * z);
+    R.m[4] = 1 - 2 * (x * x + z * z);
+    R.m[5] = 2 * (y * z - w * x);
+    R.m[6] = 2 * (x * z - w * y);
+    R.m[7] = 2 * (y * z + w * x);
+    R.m[8] = 1 - 2 * (x * x + y * y);
     return R;
 }
-FSI__INLINE fsi_quat fsi_quat_mul(fsi_quat a, fsi_quat b) {                    /* a applied after b: R(a) R(b) */
+
+/* a applied after b: R(a) R(b) */
+FSI__INLINE fsi_quat fsi_quat_mul(fsi_quat a, fsi_quat b) {
     fsi_quat r;
     r.w = a.w * b.w - a.x * b.x - a.y * b.y - a.z * b.z;
     r.x = a.w * b.x + a.x * b.w + a.y * b.z - a.z * b.y;
@@ -432,103 +594,161 @@ FSI__INLINE fsi_quat fsi_quat_mul(fsi_quat a, fsi_quat b) {                    /
     r.z = a.w * b.z + a.x * b.y - a.y * b.x + a.z * b.w;
     return r;
 }
-FSI__INLINE fsi_vec3 fsi_quat_rotate(fsi_quat q, fsi_vec3 v) {                 /* R(q) v */
+
+FSI__INLINE fsi_vec3 fsi_quat_rotate(fsi_quat q, fsi_vec3 v) { /* R(q) v */
     fsi_vec3 u = fsi_vec(q.x, q.y, q.z), t = fsi_vec_scale(fsi_vec_cross(u, v), 2);
-    return fsi_vec_add(fsi_vec_mad(v, t, q.w), fsi_vec_cross(u, t));      /* v + w t + u x t, t = 2 u x v */
+    /* v + w t + u x t, t = 2 u x v */
+    return fsi_vec_add(fsi_vec_mad(v, t, q.w), fsi_vec_cross(u, t));
 }
-FSI_API fsi_real fsi_vec_length(fsi_vec3 a);                         /* |a| */
-FSI_API fsi_vec3 fsi_vec_unit(fsi_vec3 a);                           /* a / |a|; zero stays zero */
-FSI_API int fsi_mat3_inverse(const fsi_mat3 *A, fsi_mat3 *out);      /* 0 when det A is 0 or not finite; out untouched then */
-FSI_API fsi_quat fsi_quat_unit(fsi_quat q);                          /* normalised; zero becomes the identity */
-FSI_API fsi_quat fsi_quat_from_rotation(fsi_vec3 axis_angle);        /* rotation vector, rad */
 
-/* ------------------------------------------------------------------------------------------------ >>arrays */
-/* Deterministic for any thread count: sums go over fixed chunks, and the chunks are added in order, in double. */
-FSI_API double fsi_dot(size_t n, const fsi_real *a, const fsi_real *b);                       /* a . b */
-FSI_API double fsi_sum(size_t n, const fsi_real *a);                                          /* sum of a */
-FSI_API double fsi_norm(size_t n, const fsi_real *a);                                         /* sqrt(a . a) */
-FSI_API fsi_real fsi_max_abs(size_t n, const fsi_real *a);                                    /* max |a|, NaN if any is NaN */
-FSI_API void fsi_axpy(size_t n, fsi_real s, const fsi_real *x, fsi_real *y);                  /* y += s x */
-FSI_API void fsi_xpay(size_t n, const fsi_real *x, fsi_real s, fsi_real *y);                  /* y = x + s y */
-FSI_API void fsi_scale(size_t n, fsi_real s, fsi_real *x);                                    /* x *= s */
-FSI_API void fsi_copy(size_t n, const fsi_real *x, fsi_real *y);                              /* y = x */
-FSI_API void fsi_fill(size_t n, fsi_real s, fsi_real *x);                                     /* x = s */
-FSI_API int fsi_all_finite(size_t n, const fsi_real *a);                                      /* 1 when no NaN or infinity; bitwise, safe under -ffast-math */
-/* Sum of range_fn over fixed chunks of [0, n): the reduction behind the ones above, for any summand. */
-FSI_API double fsi_reduce(size_t n, double (*range_fn)(size_t begin, size_t end, void *user), void *user);
-/* Calls range_fn on the same chunks, on several threads where OpenMP is on; each may write only what belongs to its range. */
-FSI_API void fsi_parallel_for(size_t n, void (*range_fn)(size_t begin, size_t end, void *user), void *user);
+FSI_API fsi_real fsi_vec_length(fsi_vec3 a); /* |a| */
+FSI_API fsi_vec3 fsi_vec_unit(fsi_vec3 a);   /* a / |a|; zero stays zero */
+/* 0 when det A is 0 or not finite; out untouched then */
+FSI_API int fsi_mat3_inverse(const fsi_mat3 *A, fsi_mat3 *out);
+/* normalised; zero becomes the identity */
+FSI_API fsi_quat fsi_quat_unit(fsi_quat q);
+FSI_API fsi_quat fsi_quat_from_rotation(fsi_vec3 axis_angle); /* rotation vector, rad */
 
-/* ------------------------------------------------------------------------------------------------ >>doors */
-/* A surface: what a fluid sees of a solid. Solids hand one out; a user's own engine can fill one in.
-   Arrays belong to the solid and are read only during the call they are passed to. */
+/* ------------------------------------------------------------------------------------------------
+ * >>arrays */
+/* Deterministic for any thread count: sums go over fixed chunks, and the chunks are added in order,
+ * in double. */
+/* a . b */
+FSI_API double fsi_dot(size_t n, const fsi_real *a, const fsi_real *b);
+/* sum of a */
+FSI_API double fsi_sum(size_t n, const fsi_real *a);
+/* sqrt(a . a) */
+FSI_API double fsi_norm(size_t n, const fsi_real *a);
+/* max |a|, NaN if any is NaN */
+FSI_API fsi_real fsi_max_abs(size_t n, const fsi_real *a);
+/* y += s x */
+FSI_API void fsi_axpy(size_t n, fsi_real s, const fsi_real *x, fsi_real *y);
+/* y = x + s y */
+FSI_API void fsi_xpay(size_t n, const fsi_real *x, fsi_real s, fsi_real *y);
+/* x *= s */
+FSI_API void fsi_scale(size_t n, fsi_real s, fsi_real *x);
+/* y = x */
+FSI_API void fsi_copy(size_t n, const fsi_real *x, fsi_real *y);
+/* x = s */
+FSI_API void fsi_fill(size_t n, fsi_real s, fsi_real *x);
+/* 1 when no NaN or infinity; bitwise, safe under -ffast-math */
+FSI_API int fsi_all_finite(size_t n, const fsi_real *a);
+/* Sum of range_fn over fixed chunks of [0, n): the reduction behind the ones above, for any
+ * summand. */
+FSI_API double fsi_reduce(size_t n, double (*range_fn)(size_t begin, size_t end, void *user),
+                          void *user);
+/* Calls range_fn on the same chunks, on several threads where OpenMP is on; each may write only
+ * what belongs to its range. */
+FSI_API void fsi_parallel_for(size_t n, void (*range_fn)(size_t begin, size_t end, void *user),
+                              void *user);
+
+/* ------------------------------------------------------------------------------------------------
+ * >>doors */
+/* A surface: what a fluid sees of a solid. Solids hand one out; a user's own engine can fill one
+   in. Arrays belong to the solid and are read only during the call they are passed to. */
 typedef struct fsi_surface {
-    int dim;                  /* 2: segments, 3: triangles */
-    int vertex_count;         /* >= 0 */
-    int element_count;        /* >= 0 */
-    int closed;               /* 1: encloses solid matter (its inside is not fluid); 0: thin shell, wet on both sides */
-    const fsi_real *x;        /* [3 * vertex_count] positions, m; z = 0 in 2D; NULL = place_fn gives them */
-    const fsi_real *v;        /* [3 * vertex_count] velocities, m/s; NULL = at rest */
-    const int32_t *index;     /* [dim * element_count] vertices; normals point out of the solid: triangles counter-clockwise
-                                 seen from outside; segments a -> b with the solid on the left (counter-clockwise loop) */
-    /* Copies of one shape need not store their places (x NULL); with rest they share a tree of boxes, too. */
-    void (*place_fn)(const void *user, int vertex, fsi_real *x); /* x[3]: place of a vertex now, m; any thread may ask */
-    const void *user;         /* for place_fn */
-    const struct fsi_bvh *rest; /* tree over the same elements at rest (its own surface is not read); NULL = none; only without x */
-    const fsi_real *R, *T;    /* [9] rotation, [3] m: no vertex is further than `off` from R r + T, r its place in rest */
-    fsi_real off;             /* m, >= 0 */
+    int dim;           /* 2: segments, 3: triangles */
+    int vertex_count;  /* >= 0 */
+    int element_count; /* >= 0 */
+    /* 1: encloses solid matter (its inside is not fluid); 0: thin shell, wet on both sides */
+    int closed;
+    /* [3 * vertex_count] positions, m; z = 0 in 2D; NULL = place_fn gives them */
+    const fsi_real *x;
+    const fsi_real *v; /* [3 * vertex_count] velocities, m/s; NULL = at rest */
+    /* [dim * element_count] vertices; normals point out of the solid: triangles
+     * counter-clockwise seen from outside; segments a -> b with the solid on the left
+     * (counter-clockwise loop) */
+    const int32_t *index;
+    /* Copies of one shape need not store their places (x NULL); with rest they share a tree of
+     * boxes, too. */
+    /* x[3]: place of a vertex now, m; any thread may ask */
+    void (*place_fn)(const void *user, int vertex, fsi_real *x);
+    const void *user; /* for place_fn */
+    /* tree over the same elements at rest (its own surface is not read); NULL = none; only without
+     * x */
+    const struct fsi_bvh *rest;
+    /* [9] rotation, [3] m: no vertex is further than `off` from R r + T, r its place in rest */
+    const fsi_real *R, *T;
+    fsi_real off; /* m, >= 0 */
 } fsi_surface;
 
 struct fsi_csr;
 /* A coupled solid: what a coupling scheme needs to know of any solid. Two kinds.
-   Dense (node == NULL): few degrees of freedom (rigid 6: velocity of the centre of mass, then angular velocity, world frame;
-   in 2D too, the unused ones have zero inverse mass; reduced: 6 + modes); the solid fills rows of J through row_fn.
-   Nodal (node != NULL): one velocity vector per node; J is barycentric interpolation of the surface vertices' nodes. */
+   Dense (node == NULL): few degrees of freedom (rigid 6: velocity of the centre of mass, then
+   angular velocity, world frame; in 2D too, the unused ones have zero inverse mass; reduced: 6 +
+   modes); the solid fills rows of J through row_fn. Nodal (node != NULL): one velocity vector per
+   node; J is barycentric interpolation of the surface vertices' nodes. */
 typedef struct fsi_coupled fsi_coupled;
-enum { FSI__ROW_MOST = 64 };  /* degrees of freedom up to which a dense solid's rows stand in for surface.v */
-struct fsi_coupled {
-    fsi_surface surface;      /* what the fluid sees now; v NULL: nodal and dense (at most 64 dof) ones from their own velocity */
-    int dof;                  /* dense: number of degrees of freedom; nodal: 3 * nodes */
-    fsi_real *v;              /* [dof] generalised velocity: v* before the solve, the answer after; owned by the solid */
-    fsi_real *impulse;        /* [dof] or NULL: receives the generalised impulse the fluid gave in this step, N s */
-    const fsi_real *mass;     /* dense: [dof * dof] symmetric generalised mass (ignored where inverse_mass is zero); nodal: [nodes] kg */
-    const fsi_real *inverse_mass; /* dense: [dof * dof]; nodal: [nodes] 1/kg; zero rows = scripted or fixed */
-    /* Dense, in place of both (NULL then; fsi_couple only): fills mass and inverse [dof * dof] where not NULL. */
-    void (*mass_fn)(const fsi_coupled *self, fsi_real *mass, fsi_real *inverse);
-    const int32_t *node;      /* NULL = dense; nodal: [surface.vertex_count] node of each surface vertex */
-    const struct fsi_csr *implicit; /* nodal only, may be NULL: B with dof columns; the solve sees M + B^T B (time step folded in) */
-    const fsi_real *push;     /* nodal only, may be NULL: [dof] impulse of the solid's own forces, N s: (M + B^T B) v = M v* + push + what the fluid gives.
-                                 Stiff forces belong here, not into v*: the fluid's rays and friction take v* for how the surface moves */
-    /* Dense: row[dof] of J so that (row . v) is the velocity along dir of the solid at the given world point, which lies on
-       (or near) the element with barycentric weights weight[dim]. Rigid bodies use the point itself as the arm. */
-    void (*row_fn)(const fsi_coupled *self, int element, const fsi_real *weight, fsi_vec3 point, fsi_vec3 dir, fsi_real *row);
-    void *user;               /* for row_fn and the owner */
+
+/* degrees of freedom up to which a dense solid's rows stand in for surface.v */
+enum {
+    FSI__ROW_MOST = 64
 };
 
-/* ------------------------------------------------------------------------------------------------ >>solvers */
+struct fsi_coupled {
+    /* what the fluid sees now; v NULL: nodal and dense (at most 64 dof) ones from their own
+     * velocity */
+    fsi_surface surface;
+    int dof; /* dense: number of degrees of freedom; nodal: 3 * nodes */
+    /* [dof] generalised velocity: v* before the solve, the answer after; owned by the solid */
+    fsi_real *v;
+    /* [dof] or NULL: receives the generalised impulse the fluid gave in this step, N s */
+    fsi_real *impulse;
+    /* dense: [dof * dof] symmetric generalised mass (ignored where inverse_mass is zero); nodal:
+     * [nodes] kg */
+    const fsi_real *mass;
+    /* dense: [dof * dof]; nodal: [nodes] 1/kg; zero rows = scripted or fixed */
+    const fsi_real *inverse_mass;
+    /* Dense, in place of both (NULL then; fsi_couple only): fills mass and inverse [dof * dof]
+     * where not NULL. */
+    void (*mass_fn)(const fsi_coupled *self, fsi_real *mass, fsi_real *inverse);
+    /* NULL = dense; nodal: [surface.vertex_count] node of each surface vertex */
+    const int32_t *node;
+    /* nodal only, may be NULL: B with dof columns; the solve sees M + B^T B (time step folded in)
+     */
+    const struct fsi_csr *implicit;
+    const fsi_real
+        *push; /* nodal only, may be NULL: [dof] impulse of the solid's own forces, N s: (M + B^T B)
+                  v = M v* + push + what the fluid gives. Stiff forces belong here, not into v*: the
+                  fluid's rays and friction take v* for how the surface moves */
+    /* Dense: row[dof] of J so that (row . v) is the velocity along dir of the solid at the given
+       world point, which lies on (or near) the element with barycentric weights weight[dim]. Rigid
+       bodies use the point itself as the arm. */
+    void (*row_fn)(const fsi_coupled *self, int element, const fsi_real *weight, fsi_vec3 point,
+                   fsi_vec3 dir, fsi_real *row);
+    void *user; /* for row_fn and the owner */
+};
+
+/* ------------------------------------------------------------------------------------------------
+ * >>solvers */
 /* y = A x. x and y never overlap. */
 typedef void (*fsi_apply_fn)(const fsi_real *x, fsi_real *y, void *user);
+
 typedef struct fsi_operator {
-    fsi_apply_fn apply_fn;    /* NULL = none */
-    void *user;               /* handed to apply_fn */
+    fsi_apply_fn apply_fn; /* NULL = none */
+    void *user;            /* handed to apply_fn */
 } fsi_operator;
 
-/* Sparse matrix by rows. Arrays belong to whoever allocated them (fsi_csr_from_triplets: the allocator given there). */
+/* Sparse matrix by rows. Arrays belong to whoever allocated them (fsi_csr_from_triplets: the
+ * allocator given there). */
 typedef struct fsi_csr {
-    int rows, cols;           /* >= 0 */
-    int32_t *row;             /* [rows + 1] start of each row in col and val; row[rows] = entries */
-    int32_t *col;             /* [entries] column, ascending inside a row, no duplicates */
-    fsi_real *val;            /* [entries] */
+    int rows, cols; /* >= 0 */
+    int32_t *row;   /* [rows + 1] start of each row in col and val; row[rows] = entries */
+    int32_t *col;   /* [entries] column, ascending inside a row, no duplicates */
+    fsi_real *val;  /* [entries] */
 } fsi_csr;
 
-/* Sums count entries (i[k], j[k], v[k]) into A, duplicates added in the order given. One allocation is kept (free it with fsi_csr_free
-   and the same allocator), one is temporary. a: NULL or zero = malloc. Indices out of range or values not finite: FSI_ERR_ARGUMENT;
-   a sum that does not fit: FSI_ERR_NUMERIC.   A is written only on success. */
-FSI_API fsi_result fsi_csr_from_triplets(fsi_csr *A, int rows, int cols, size_t count, const int32_t *i, const int32_t *j, const fsi_real *v,
+/* Sums count entries (i[k], j[k], v[k]) into A, duplicates added in the order given. One allocation
+   is kept (free it with fsi_csr_free and the same allocator), one is temporary. a: NULL or zero =
+   malloc. Indices out of range or values not finite: FSI_ERR_ARGUMENT; a sum that does not fit:
+   FSI_ERR_NUMERIC.   A is written only on success. */
+FSI_API fsi_result fsi_csr_from_triplets(fsi_csr *A, int rows, int cols, size_t count,
+                                         const int32_t *i, const int32_t *j, const fsi_real *v,
                                          const fsi_allocator *a);
 /* Frees a matrix made by fsi_csr_from_triplets or fsi_csr_transpose. */
 FSI_API void fsi_csr_free(fsi_csr *A, const fsi_allocator *a);
-/* FSI_OK when sizes, row starts, ascending columns and finite values all hold; FSI_ERR_ARGUMENT otherwise. */
+/* FSI_OK when sizes, row starts, ascending columns and finite values all hold; FSI_ERR_ARGUMENT
+ * otherwise. */
 FSI_API fsi_result fsi_csr_check(const fsi_csr *A);
 /* y = A x; x[cols], y[rows]. Parallel over rows. */
 FSI_API void fsi_csr_mul(const fsi_csr *A, const fsi_real *x, fsi_real *y);
@@ -536,422 +756,582 @@ FSI_API void fsi_csr_mul(const fsi_csr *A, const fsi_real *x, fsi_real *y);
 FSI_API void fsi_csr_tmul(const fsi_csr *A, const fsi_real *x, fsi_real *y);
 /* T = A^T in memory of its own. T is written only on success. */
 FSI_API fsi_result fsi_csr_transpose(const fsi_csr *A, fsi_csr *T, const fsi_allocator *a);
-/* Largest |a_ij - a_ji| over the largest |a_ij|; 0 = symmetric, 2 = skew; 1e30 when A is not square. */
+/* Largest |a_ij - a_ji| over the largest |a_ij|; 0 = symmetric, 2 = skew; 1e30 when A is not
+ * square. */
 FSI_API double fsi_csr_asymmetry(const fsi_csr *A);
-FSI_API fsi_operator fsi_csr_operator(const fsi_csr *A);             /* A as an operator; refers to A */
+/* A as an operator; refers to A */
+FSI_API fsi_operator fsi_csr_operator(const fsi_csr *A);
 
-/* ------------------------------------------------------------------------------------------------ >>krylov */
-/* One description for fsi_cg_solve (A symmetric positive semi-definite), fsi_symmqmr_solve (A symmetric) and fsi_gmres_solve (any A). */
+/* ------------------------------------------------------------------------------------------------
+ * >>krylov */
+/* One description for fsi_cg_solve (A symmetric positive semi-definite), fsi_symmqmr_solve (A
+ * symmetric) and fsi_gmres_solve (any A). */
 typedef struct fsi_krylov_desc {
-    size_t n;                 /* unknowns; 0 is allowed and done at once */
-    fsi_operator A;           /* required */
-    fsi_operator precondition;/* z = P r, P about A^-1; none = identity. CG: P positive definite. SYMMQMR: P symmetric, may be indefinite */
-    void (*project_fn)(fsi_real *x, void *user); /* takes the null space of a singular symmetric A out of x (orthogonally); NULL = A is regular */
-    void *project_user;       /* handed to project_fn */
-    double tolerance;         /* |b - A x| <= tolerance * |b|; 0 = 1e-6 */
-    double tolerance_abs;     /* or |b - A x| <= this; 0 = not used */
-    int max_iterations;       /* 0 = 10 n + 100 (at most 10000); applications of A inside the iteration */
-    int restart;              /* GMRES: vectors kept before a restart; 0 = 30; others ignore it */
-    int guess;                /* 1: x holds a guess. CG uses it only if q(x) = x.A x / 2 - b.x <= 0 (no energy added), the others only if
-                                 |b - A x| <= |b|; otherwise it is dropped (counted in report.restarts). 0: start from zero */
-    int (*history_fn)(int iteration, double residual, const fsi_real *x, void *user); /* optional; at the start (iteration 0) and after each; not 0 = stop now.
-                                 GMRES: x is the iterate of the last restart */
-    void *history_user;       /* handed to history_fn */
+    size_t n;       /* unknowns; 0 is allowed and done at once */
+    fsi_operator A; /* required */
+    /* z = P r, P about A^-1; none = identity. CG: P positive definite. SYMMQMR: P symmetric, may be
+     * indefinite */
+    fsi_operator precondition;
+    /* takes the null space of a singular symmetric A out of x (orthogonally); NULL = A is regular
+     */
+    void (*project_fn)(fsi_real *x, void *user);
+    void *project_user;   /* handed to project_fn */
+    double tolerance;     /* |b - A x| <= tolerance * |b|; 0 = 1e-6 */
+    double tolerance_abs; /* or |b - A x| <= this; 0 = not used */
+    /* 0 = 10 n + 100 (at most 10000); applications of A inside the iteration */
+    int max_iterations;
+    int restart; /* GMRES: vectors kept before a restart; 0 = 30; others ignore it */
+    /* 1: x holds a guess. CG uses it only if q(x) = x.A x / 2 - b.x <= 0 (no energy added), the
+     * others only if |b - A x| <= |b|; otherwise it is dropped (counted in report.restarts). 0:
+     * start from zero */
+    int guess;
+    int (*history_fn)(int iteration, double residual, const fsi_real *x,
+                      /* optional; at the start (iteration 0) and after each; not 0 = stop now.
+                       * GMRES: x is the iterate of the last restart */
+                      void *user);
+    void *history_user;             /* handed to history_fn */
     double (*clock_fn)(void *user); /* optional: seconds */
-    void *clock_user;         /* handed to clock_fn */
-    double seconds;           /* stop after this many seconds (0 = no budget; needs clock_fn) */
-    fsi_allocator allocator;  /* only used when no workspace is given; zero = malloc */
+    void *clock_user;               /* handed to clock_fn */
+    double seconds;          /* stop after this many seconds (0 = no budget; needs clock_fn) */
+    fsi_allocator allocator; /* only used when no workspace is given; zero = malloc */
 } fsi_krylov_desc;
 
 /* Bytes of workspace the solvers need for desc; 0 when desc is bad (or n = 0). */
 FSI_API size_t fsi_cg_work_size(const fsi_krylov_desc *desc);
 FSI_API size_t fsi_symmqmr_work_size(const fsi_krylov_desc *desc);
 FSI_API size_t fsi_gmres_work_size(const fsi_krylov_desc *desc);
-/* Solve A x = b. work: at least that many bytes aligned for fsi_real, contents do not matter; NULL = taken from desc->allocator for the call.
-   report may be NULL; residuals in it are |b - A x|, the last one recomputed from x (compatible part of b where project_fn is given).
-   Returns (and reports as reason): FSI_OK; FSI_NOT_CONVERGED at the cap, the time budget or when history_fn asked; FSI_INCOMPATIBLE when b
-   has a part no x can reach (with project_fn the compatible part was solved); FSI_BREAKDOWN (division by zero in the recurrence);
-   FSI_STALLED (no more progress); each leaves the last good iterate in x. FSI_ERR_NUMERIC: A or P gave a number that is not finite (x finite).
-   FSI_ERR_ARGUMENT, FSI_ERR_SIZE, FSI_ERR_MEMORY: x untouched. */
+/* Solve A x = b. work: at least that many bytes aligned for fsi_real, contents do not matter; NULL
+   = taken from desc->allocator for the call. report may be NULL; residuals in it are |b - A x|, the
+   last one recomputed from x (compatible part of b where project_fn is given). Returns (and reports
+   as reason): FSI_OK; FSI_NOT_CONVERGED at the cap, the time budget or when history_fn asked;
+   FSI_INCOMPATIBLE when b has a part no x can reach (with project_fn the compatible part was
+   solved); FSI_BREAKDOWN (division by zero in the recurrence); FSI_STALLED (no more progress); each
+   leaves the last good iterate in x. FSI_ERR_NUMERIC: A or P gave a number that is not finite (x
+   finite). FSI_ERR_ARGUMENT, FSI_ERR_SIZE, FSI_ERR_MEMORY: x untouched. */
 /* Conjugate gradients; stopped anywhere from a zero start the energy q(x) has only fallen. */
-FSI_API fsi_result fsi_cg_solve(const fsi_krylov_desc *desc, const fsi_real *b, fsi_real *x, void *work, size_t work_size, fsi_report *report);
-/* Simplified QMR for symmetric indefinite A by coupled two-term recurrences; P may be indefinite. */
-FSI_API fsi_result fsi_symmqmr_solve(const fsi_krylov_desc *desc, const fsi_real *b, fsi_real *x, void *work, size_t work_size, fsi_report *report);
-/* Restarted GMRES with Givens rotations, preconditioned from the right (so residuals are true ones). project_fn is ignored. */
-FSI_API fsi_result fsi_gmres_solve(const fsi_krylov_desc *desc, const fsi_real *b, fsi_real *x, void *work, size_t work_size, fsi_report *report);
+FSI_API fsi_result fsi_cg_solve(const fsi_krylov_desc *desc, const fsi_real *b, fsi_real *x,
+                                void *work, size_t work_size, fsi_report *report);
+/* Simplified QMR for symmetric indefinite A by coupled two-term recurrences; P may be indefinite.
+ */
+FSI_API fsi_result fsi_symmqmr_solve(const fsi_krylov_desc *desc, const fsi_real *b, fsi_real *x,
+                                     void *work, size_t work_size, fsi_report *report);
+/* Restarted GMRES with Givens rotations, preconditioned from the right (so residuals are true
+ * ones). project_fn is ignored. */
+FSI_API fsi_result fsi_gmres_solve(const fsi_krylov_desc *desc, const fsi_real *b, fsi_real *x,
+                                   void *work, size_t work_size, fsi_report *report);
 
-/* ------------------------------------------------------------------------------------------------ >>dense */
-/* Small dense matrices, row major [n * n], factored in place in the caller's memory; nothing is allocated.
-   n = 0 is fine. All return FSI_ERR_ARGUMENT for n < 0, missing or non-finite input, FSI_ERR_SINGULAR when a pivot fails
-   (A is overwritten then). *_solve: x = A^-1 x from the factor. */
+/* ------------------------------------------------------------------------------------------------
+ * >>dense */
+/* Small dense matrices, row major [n * n], factored in place in the caller's memory; nothing is
+   allocated. n = 0 is fine. All return FSI_ERR_ARGUMENT for n < 0, missing or non-finite input,
+   FSI_ERR_SINGULAR when a pivot fails (A is overwritten then). *_solve: x = A^-1 x from the factor.
+ */
 /* A = L L^T, L in the lower triangle; only the lower triangle of A is read. */
 FSI_API fsi_result fsi_dense_cholesky(int n, fsi_real *A);
 FSI_API void fsi_dense_cholesky_solve(int n, const fsi_real *L, fsi_real *x);
-/* P A P^T = L D L^T for symmetric indefinite A with 1x1 and 2x2 pivots (Bunch-Kaufman); lower triangle. pivot[n]. */
+/* P A P^T = L D L^T for symmetric indefinite A with 1x1 and 2x2 pivots (Bunch-Kaufman); lower
+ * triangle. pivot[n]. */
 FSI_API fsi_result fsi_dense_ldlt(int n, fsi_real *A, int32_t *pivot);
 FSI_API void fsi_dense_ldlt_solve(int n, const fsi_real *A, const int32_t *pivot, fsi_real *x);
 /* P A = L U with row pivoting. pivot[n]. */
 FSI_API fsi_result fsi_dense_lu(int n, fsi_real *A, int32_t *pivot);
 FSI_API void fsi_dense_lu_solve(int n, const fsi_real *A, const int32_t *pivot, fsi_real *x);
-/* count independent symmetric positive definite systems of size 3 or 6 (any size 1..6): A [count * size * size] row major (lower triangle
-   read), b and x [count * size]; x may be b. Systems that are not positive definite get x = 0 and are counted in *failed (may be NULL);
-   FSI_ERR_SINGULAR if there were any. Parallel over systems. */
-FSI_API fsi_result fsi_spd_batch(int size, size_t count, const fsi_real *A, const fsi_real *b, fsi_real *x, size_t *failed);
+/* count independent symmetric positive definite systems of size 3 or 6 (any size 1..6): A [count *
+   size * size] row major (lower triangle read), b and x [count * size]; x may be b. Systems that
+   are not positive definite get x = 0 and are counted in *failed (may be NULL); FSI_ERR_SINGULAR if
+   there were any. Parallel over systems. */
+FSI_API fsi_result fsi_spd_batch(int size, size_t count, const fsi_real *A, const fsi_real *b,
+                                 fsi_real *x, size_t *failed);
 
-/* QR with column pivoting: A P = Q R by Householder, in place. A is COLUMN major [rows * cols] (a column is contiguous: one history
-   vector of a quasi-Newton method). tau[cols], pivot[cols] (column k of the factor was column pivot[k] of A), all the caller's.
-   *rank = number of |r_kk| > tolerance * |r_00|; tolerance 0 = max(rows, cols) * eps. FSI_RANK_DEFICIENT when rank < min(rows, cols). */
-FSI_API fsi_result fsi_qr_factor(int rows, int cols, fsi_real *A, fsi_real *tau, int32_t *pivot, double tolerance, int *rank);
-/* Least squares: x[cols] minimises |A x - b|; columns beyond rank get 0. b[rows] is overwritten by Q^T b; *residual (may be NULL) = |A x - b|. */
-FSI_API void fsi_qr_solve(int rows, int cols, const fsi_real *A, const fsi_real *tau, const int32_t *pivot, int rank, fsi_real *b, fsi_real *x,
+/* QR with column pivoting: A P = Q R by Householder, in place. A is COLUMN major [rows * cols] (a
+   column is contiguous: one history vector of a quasi-Newton method). tau[cols], pivot[cols]
+   (column k of the factor was column pivot[k] of A), all the caller's. *rank = number of |r_kk| >
+   tolerance * |r_00|; tolerance 0 = max(rows, cols) * eps. FSI_RANK_DEFICIENT when rank < min(rows,
+   cols). */
+FSI_API fsi_result fsi_qr_factor(int rows, int cols, fsi_real *A, fsi_real *tau, int32_t *pivot,
+                                 double tolerance, int *rank);
+/* Least squares: x[cols] minimises |A x - b|; columns beyond rank get 0. b[rows] is overwritten by
+ * Q^T b; *residual (may be NULL) = |A x - b|. */
+FSI_API void fsi_qr_solve(int rows, int cols, const fsi_real *A, const fsi_real *tau,
+                          const int32_t *pivot, int rank, fsi_real *b, fsi_real *x,
                           double *residual);
 /* b = Q^T b (transpose = 1) or b = Q b (transpose = 0) with the first k reflectors. */
-FSI_API void fsi_qr_apply_q(int rows, int k, const fsi_real *A, const fsi_real *tau, int transpose, fsi_real *b);
+FSI_API void fsi_qr_apply_q(int rows, int k, const fsi_real *A, const fsi_real *tau, int transpose,
+                            fsi_real *b);
 
-/* ------------------------------------------------------------------------------------------------ >>incomplete */
-/* Incomplete Cholesky A ~ (D + S) D^-1 (D + S)^T on the pattern of A (no fill). Symmetric positive definite as a preconditioner. */
+/* ------------------------------------------------------------------------------------------------
+ * >>incomplete */
+/* Incomplete Cholesky A ~ (D + S) D^-1 (D + S)^T on the pattern of A (no fill). Symmetric positive
+ * definite as a preconditioner. */
 typedef struct fsi_ic_desc {
-    double modified;          /* 0 = IC(0); 1 = MIC(0): dropped fill goes to the diagonal so row sums are kept; in between = relaxed, 0.97 is common */
-    double shift;             /* start with A + shift * diag(A), >= 0; grown automatically when a pivot fails */
-    fsi_allocator allocator;  /* zero = malloc */
+    /* 0 = IC(0); 1 = MIC(0): dropped fill goes to the diagonal so row sums are kept; in between =
+     * relaxed, 0.97 is common */
+    double modified;
+    /* start with A + shift * diag(A), >= 0; grown automatically when a pivot fails */
+    double shift;
+    fsi_allocator allocator; /* zero = malloc */
 } fsi_ic_desc;
+
 typedef struct fsi_ic {
-    int n;                    /* unknowns */
-    int32_t *row, *col;       /* strictly lower pattern by rows: row[n + 1], col[entries], ascending */
-    fsi_real *val;            /* [entries] S / d of the column: unit lower factor */
-    fsi_real *diagonal_inv;   /* [n] 1 / d */
-    double shift;             /* the shift that worked; 0 = none was needed */
-    fsi_ic_desc desc;         /* as given */
-    void *block; size_t size; /* the one allocation */
+    int n; /* unknowns */
+    /* strictly lower pattern by rows: row[n + 1], col[entries], ascending */
+    int32_t *row, *col;
+    fsi_real *val;          /* [entries] S / d of the column: unit lower factor */
+    fsi_real *diagonal_inv; /* [n] 1 / d */
+    double shift;           /* the shift that worked; 0 = none was needed */
+    fsi_ic_desc desc;       /* as given */
+    void *block;
+    size_t size; /* the one allocation */
 } fsi_ic;
-/* Makes the factor of A (square, symmetric; only the lower triangle is read). FSI_SHIFTED: done, with a shift. FSI_ERR_SINGULAR: a diagonal
-   entry is not positive. desc may be NULL. */
+
+/* Makes the factor of A (square, symmetric; only the lower triangle is read). FSI_SHIFTED: done,
+   with a shift. FSI_ERR_SINGULAR: a diagonal entry is not positive. desc may be NULL. */
 FSI_API fsi_result fsi_ic_init(fsi_ic *ic, const fsi_csr *A, const fsi_ic_desc *desc);
-/* New values on the same pattern and memory. FSI_ERR_SINGULAR also when entries differ so much that no shift helps: the factor is 1 / diagonal then. */
+/* New values on the same pattern and memory. FSI_ERR_SINGULAR also when entries differ so much that
+ * no shift helps: the factor is 1 / diagonal then. */
 FSI_API fsi_result fsi_ic_update(fsi_ic *ic, const fsi_csr *A);
 /* z = (L L^T)^-1 r; z may be r. */
 FSI_API void fsi_ic_solve(const fsi_ic *ic, const fsi_real *r, fsi_real *z);
-FSI_API fsi_operator fsi_ic_operator(const fsi_ic *ic);              /* the factor as a preconditioner; refers to ic */
+/* the factor as a preconditioner; refers to ic */
+FSI_API fsi_operator fsi_ic_operator(const fsi_ic *ic);
 FSI_API void fsi_ic_free(fsi_ic *ic);
 
-/* ------------------------------------------------------------------------------------------------ >>cholesky */
+/* ------------------------------------------------------------------------------------------------
+ * >>cholesky */
 /* Sparse Cholesky P A P^T = L L^T. The factor is kept in double in both precisions. */
-typedef enum fsi_ordering { FSI_ORDERING_DEGREE = 0, FSI_ORDERING_NATURAL = 1, FSI_ORDERING_GIVEN = 2 } fsi_ordering;
+typedef enum fsi_ordering {
+    FSI_ORDERING_DEGREE = 0,
+    FSI_ORDERING_NATURAL = 1,
+    FSI_ORDERING_GIVEN = 2
+} fsi_ordering;
+
 typedef struct fsi_cholesky_desc {
-    fsi_ordering ordering;    /* 0 = approximate minimum degree */
-    const int32_t *order;     /* FSI_ORDERING_GIVEN: [n] order[k] = row of A eliminated k-th; read during init only */
-    fsi_allocator allocator;  /* zero = malloc */
+    fsi_ordering ordering; /* 0 = approximate minimum degree */
+    /* FSI_ORDERING_GIVEN: [n] order[k] = row of A eliminated k-th; read during init only */
+    const int32_t *order;
+    fsi_allocator allocator; /* zero = malloc */
 } fsi_cholesky_desc;
+
 typedef struct fsi_cholesky {
-    int n;                    /* unknowns */
-    int factored;             /* 1: the numbers are there */
-    int failed;               /* row of A where the last factorisation met a pivot <= 0; -1 = none */
-    size_t entries;           /* entries of L, diagonal included */
-    int32_t *order;           /* [n] order[k] = row of A eliminated k-th */
-    int32_t *inverse;         /* [n] inverse[order[k]] = k */
-    int32_t *parent;          /* [n] elimination tree, -1 = root */
-    size_t *col;              /* [n + 1] start of each column of L */
-    int32_t *row;             /* [entries] rows ascending, the diagonal first */
-    double *val;              /* [entries] */
-    double *work;             /* [2 n] */
-    int32_t *mark;            /* [3 n] */
+    int n;        /* unknowns */
+    int factored; /* 1: the numbers are there */
+    /* row of A where the last factorisation met a pivot <= 0; -1 = none */
+    int failed;
+    size_t entries;   /* entries of L, diagonal included */
+    int32_t *order;   /* [n] order[k] = row of A eliminated k-th */
+    int32_t *inverse; /* [n] inverse[order[k]] = k */
+    int32_t *parent;  /* [n] elimination tree, -1 = root */
+    size_t *col;      /* [n + 1] start of each column of L */
+    int32_t *row;     /* [entries] rows ascending, the diagonal first */
+    double *val;      /* [entries] */
+    double *work;     /* [2 n] */
+    int32_t *mark;    /* [3 n] */
     fsi_allocator allocator;
-    void *block; size_t size; /* the one allocation kept */
+    void *block;
+    size_t size; /* the one allocation kept */
 } fsi_cholesky;
-/* Ordering, elimination tree, pattern and memory for A (square; pattern symmetric; values not read). desc may be NULL. */
-FSI_API fsi_result fsi_cholesky_init(fsi_cholesky *c, const fsi_csr *A, const fsi_cholesky_desc *desc);
-/* Numbers of A + shift * B on the pattern of init (pattern of B inside it; B NULL = identity). No allocation; repeat at will.
-   FSI_ERR_SINGULAR: not positive definite, see failed. */
-FSI_API fsi_result fsi_cholesky_factor(fsi_cholesky *c, const fsi_csr *A, double shift, const fsi_csr *B);
-/* x = A^-1 b; x may be b. FSI_ERR_STATE before a successful factorisation; FSI_ERR_NUMERIC, x untouched: b is not finite or x does not fit. */
+
+/* Ordering, elimination tree, pattern and memory for A (square; pattern symmetric; values not
+ * read). desc may be NULL. */
+FSI_API fsi_result fsi_cholesky_init(fsi_cholesky *c, const fsi_csr *A,
+                                     const fsi_cholesky_desc *desc);
+/* Numbers of A + shift * B on the pattern of init (pattern of B inside it; B NULL = identity). No
+   allocation; repeat at will. FSI_ERR_SINGULAR: not positive definite, see failed. */
+FSI_API fsi_result fsi_cholesky_factor(fsi_cholesky *c, const fsi_csr *A, double shift,
+                                       const fsi_csr *B);
+/* x = A^-1 b; x may be b. FSI_ERR_STATE before a successful factorisation; FSI_ERR_NUMERIC, x
+ * untouched: b is not finite or x does not fit. */
 FSI_API fsi_result fsi_cholesky_solve(fsi_cholesky *c, const fsi_real *b, fsi_real *x);
-FSI_API fsi_operator fsi_cholesky_operator(fsi_cholesky *c);         /* A^-1; refers to c */
+FSI_API fsi_operator fsi_cholesky_operator(fsi_cholesky *c); /* A^-1; refers to c */
 FSI_API void fsi_cholesky_free(fsi_cholesky *c);
 
-/* ------------------------------------------------------------------------------------------------ >>woodbury */
-/* (D + U C U^T)^-1 for many right-hand sides: D easy to invert, U n x k sparse, C k x k symmetric positive semi-definite, k small
-   (rigid bodies: C = inverse mass, zero rows = fixed). */
+/* ------------------------------------------------------------------------------------------------
+ * >>woodbury */
+/* (D + U C U^T)^-1 for many right-hand sides: D easy to invert, U n x k sparse, C k x k symmetric
+   positive semi-definite, k small (rigid bodies: C = inverse mass, zero rows = fixed). */
 typedef struct fsi_woodbury_desc {
-    size_t n;                 /* rows of D; >= 1 */
-    fsi_operator inverse;     /* y = D^-1 x, symmetric positive definite; required unless diagonal is given; kept by reference */
+    size_t n; /* rows of D; >= 1 */
+    /* y = D^-1 x, symmetric positive definite; required unless diagonal is given; kept by reference
+     */
+    fsi_operator inverse;
     const fsi_real *diagonal; /* [n] diagonal of D, > 0, instead of inverse; kept by reference */
     const fsi_csr *U;         /* n x k; kept by reference */
     const fsi_real *C;        /* [k * k] row major, read during init only */
     fsi_allocator allocator;  /* zero = malloc */
 } fsi_woodbury_desc;
+
 typedef struct fsi_woodbury {
-    fsi_woodbury_desc desc;   /* as given */
-    int k;                    /* columns of U */
-    fsi_real *F;              /* [k * k] C = F F^T */
-    fsi_real *S;              /* [k * k] Cholesky factor of I + F^T U^T D^-1 U F */
-    fsi_real *t, *y;          /* [k], [n] */
-    fsi_real *s, *z;          /* [k], [n] */
-    void *block; size_t size; /* the one allocation */
+    fsi_woodbury_desc desc; /* as given */
+    int k;                  /* columns of U */
+    fsi_real *F;            /* [k * k] C = F F^T */
+    fsi_real *S;            /* [k * k] Cholesky factor of I + F^T U^T D^-1 U F */
+    fsi_real *t, *y;        /* [k], [n] */
+    fsi_real *s, *z;        /* [k], [n] */
+    void *block;
+    size_t size; /* the one allocation */
 } fsi_woodbury;
+
 /* FSI_ERR_SINGULAR when C is not positive semi-definite or D not positive definite. */
 FSI_API fsi_result fsi_woodbury_init(fsi_woodbury *w, const fsi_woodbury_desc *desc);
 /* x = (D + U C U^T)^-1 b; x is not b. */
 FSI_API void fsi_woodbury_solve(fsi_woodbury *w, const fsi_real *b, fsi_real *x);
-FSI_API fsi_operator fsi_woodbury_operator(fsi_woodbury *w);         /* the same; refers to w */
+FSI_API fsi_operator fsi_woodbury_operator(fsi_woodbury *w); /* the same; refers to w */
 FSI_API void fsi_woodbury_free(fsi_woodbury *w);
 
-/* ------------------------------------------------------------------------------------------------ >>eigen */
-/* All eigenpairs of dense symmetric A (row major [n * n], lower triangle read), or of A x = w B x with B positive definite (NULL = identity).
-   w[n] ascending; V [n * n]: row k is eigenvector k, V B V^T = I (NULL = not wanted). V may be A. Works in double inside; one temporary
-   allocation of 2 n^2 doubles (3 n^2 with B). FSI_ERR_SINGULAR: B not positive definite. */
-FSI_API fsi_result fsi_eigen_dense(int n, const fsi_real *A, const fsi_real *B, fsi_real *w, fsi_real *V, const fsi_allocator *a);
+/* ------------------------------------------------------------------------------------------------
+ * >>eigen */
+/* All eigenpairs of dense symmetric A (row major [n * n], lower triangle read), or of A x = w B x
+   with B positive definite (NULL = identity). w[n] ascending; V [n * n]: row k is eigenvector k, V
+   B V^T = I (NULL = not wanted). V may be A. Works in double inside; one temporary allocation of 2
+   n^2 doubles (3 n^2 with B). FSI_ERR_SINGULAR: B not positive definite. */
+FSI_API fsi_result fsi_eigen_dense(int n, const fsi_real *A, const fsi_real *B, fsi_real *w,
+                                   fsi_real *V, const fsi_allocator *a);
 
-/* Lowest modes of K x = w M x, large and sparse: w = omega^2 of free vibration, 1/s^2 for K in N/m and M in kg. */
+/* Lowest modes of K x = w M x, large and sparse: w = omega^2 of free vibration, 1/s^2 for K in N/m
+ * and M in kg. */
 typedef struct fsi_modes_desc {
-    const fsi_csr *K;         /* symmetric positive semi-definite; required */
-    const fsi_csr *M;         /* symmetric positive definite, same size, pattern inside the pattern of K; NULL = identity */
-    int count;                /* modes wanted, >= 1; at most n - null_count - skip are there */
-    int skip;                 /* lowest modes to compute but not return (6 rigid ones of a free body when no null vectors are given) */
-    int null_count;           /* vectors to keep out (rigid motions); linearly independent */
+    const fsi_csr *K; /* symmetric positive semi-definite; required */
+    /* symmetric positive definite, same size, pattern inside the pattern of K; NULL = identity */
+    const fsi_csr *M;
+    int count; /* modes wanted, >= 1; at most n - null_count - skip are there */
+    /* lowest modes to compute but not return (6 rigid ones of a free body when no null vectors are
+     * given) */
+    int skip;
+    int null_count;               /* vectors to keep out (rigid motions); linearly independent */
     const fsi_real *null_vectors; /* [null_count * n], one after the other */
-    double shift;             /* K + shift * M is factored, > 0; 0 = chosen: about the lowest wanted w */
-    double tolerance;         /* residual of the inverse problem over its eigenvalue; 0 = 1e-10 (single: 1e-6) */
-    int max_iterations;       /* solves with the factor; 0 = 100 * count + 1000 */
-    fsi_allocator allocator;  /* temporary memory: the factor and about 3 (count + skip) + 50 vectors of doubles; zero = malloc */
+    /* K + shift * M is factored, > 0; 0 = chosen: about the lowest wanted w */
+    double shift;
+    /* residual of the inverse problem over its eigenvalue; 0 = 1e-10 (single: 1e-6) */
+    double tolerance;
+    int max_iterations; /* solves with the factor; 0 = 100 * count + 1000 */
+    /* temporary memory: the factor and about 3 (count + skip) + 50 vectors of doubles; zero =
+     * malloc */
+    fsi_allocator allocator;
 } fsi_modes_desc;
-/* w[count] ascending, V [count * n] M-orthonormal, mode after mode, largest entry positive. report may be NULL. FSI_NOT_CONVERGED: best so far.
-   Shift-invert block Lanczos with full reorthogonalisation and thick restart, in double inside, so clusters and multiple modes come out. */
-FSI_API fsi_result fsi_modes_solve(const fsi_modes_desc *desc, fsi_real *w, fsi_real *V, fsi_report *report);
 
-/* ------------------------------------------------------------------------------------------------ >>multigrid */
+/* w[count] ascending, V [count * n] M-orthonormal, mode after mode, largest entry positive. report
+   may be NULL. FSI_NOT_CONVERGED: best so far. Shift-invert block Lanczos with full
+   reorthogonalisation and thick restart, in double inside, so clusters and multiple modes come out.
+ */
+FSI_API fsi_result fsi_modes_solve(const fsi_modes_desc *desc, fsi_real *w, fsi_real *V,
+                                   fsi_report *report);
+
+/* ------------------------------------------------------------------------------------------------
+ * >>multigrid */
 /* Geometric multigrid for the MAC Laplacian on a masked grid: for every fluid cell c
-       (A p)_c = sum over its faces f of w_f (p_c - p_n),   p_n = 0 where the neighbour n is Dirichlet (air, or outside an open side),
-   and no term where the neighbour is Neumann (solid, or outside a closed side) or w_f = 0 (a closed face: thin shells).
-   Cells are numbered i + nx * (j + ny * k); faces as on a MAC grid: wx[(nx+1)*ny*nz], wy[nx*(ny+1)*nz], wz[nx*ny*(nz+1)].
-   Values of b and p in cells that are not fluid are ignored and left alone (b) or set to 0 (p). */
-typedef enum fsi_cell { FSI_CELL_FLUID = 0, FSI_CELL_DIRICHLET = 1, FSI_CELL_NEUMANN = 2 } fsi_cell;
+       (A p)_c = sum over its faces f of w_f (p_c - p_n),   p_n = 0 where the neighbour n is
+   Dirichlet (air, or outside an open side), and no term where the neighbour is Neumann (solid, or
+   outside a closed side) or w_f = 0 (a closed face: thin shells). Cells are numbered i + nx * (j +
+   ny * k); faces as on a MAC grid: wx[(nx+1)*ny*nz], wy[nx*(ny+1)*nz], wz[nx*ny*(nz+1)]. Values of
+   b and p in cells that are not fluid are ignored and left alone (b) or set to 0 (p). */
+typedef enum fsi_cell {
+    FSI_CELL_FLUID = 0,
+    FSI_CELL_DIRICHLET = 1,
+    FSI_CELL_NEUMANN = 2
+} fsi_cell;
 
 typedef struct fsi_mg_desc {
-    int nx, ny, nz;           /* cells, >= 1 each; nz = 1 is 2D (no z faces) */
-    int open[6];              /* 1: outside of side -x +x -y +y -z +z is Dirichlet; 0: Neumann. Where weights are given, w = 0 closes it too */
-    int levels;               /* 0 = as many as useful */
-    int sweeps;               /* red-black sweeps each way, <= 8; 0 = 2 */
-    int band_sweeps;          /* extra sweeps each way on rows that a boundary inside the grid touches, <= 8; 0 = 1, -1 = none */
-    fsi_allocator allocator;  /* zero = malloc */
+    int nx, ny, nz; /* cells, >= 1 each; nz = 1 is 2D (no z faces) */
+    /* 1: outside of side -x +x -y +y -z +z is Dirichlet; 0: Neumann. Where weights are given, w = 0
+     * closes it too */
+    int open[6];
+    int levels; /* 0 = as many as useful */
+    int sweeps; /* red-black sweeps each way, <= 8; 0 = 2 */
+    /* extra sweeps each way on rows that a boundary inside the grid touches, <= 8; 0 = 1, -1 = none
+     */
+    int band_sweeps;
+    fsi_allocator allocator; /* zero = malloc */
 } fsi_mg_desc;
 
-/* One level of the V-cycle, in float. Cells are split by colour (i + j + k) & 1, red 0 first; a row of one colour holds cell i at i >> 1,
-   so both colours of a row and their coarse cell share an index and every loop runs over consecutive floats. One layer of zeros around. */
+/* One level of the V-cycle, in float. Cells are split by colour (i + j + k) & 1, red 0 first; a row
+   of one colour holds cell i at i >> 1, so both colours of a row and their coarse cell share an
+   index and every loop runs over consecutive floats. One layer of zeros around. */
 typedef struct fsi_mg_level {
-    int n[3], half;           /* cells; (n[0] + 1) / 2 per row and colour */
-    size_t pitch, plane, size;/* row, plane and whole array of one colour */
-    float *x, *f;             /* [2 * size] unknown and right-hand side */
-    float *w[3];              /* [2 * size] weight of the upper face of each cell along each axis, Dirichlet faces included */
-    float *dir;               /* [2 * size] Dirichlet weight that belongs to no face; NULL on the finest level in 3D */
-    uint8_t *kind;            /* [2 * size] 0 no unknown; bits 0-2: diagonal (plain rows); bits 4-6: where the coarse value comes from */
-    uint8_t *row;             /* [n[1] * n[2]] FSI__ROW_ flags */
-    float scale;              /* restriction: sum over the children times this (h^2 and dimension in one factor) */
+    int n[3], half;            /* cells; (n[0] + 1) / 2 per row and colour */
+    size_t pitch, plane, size; /* row, plane and whole array of one colour */
+    float *x, *f;              /* [2 * size] unknown and right-hand side */
+    /* [2 * size] weight of the upper face of each cell along each axis, Dirichlet faces included */
+    float *w[3];
+    /* [2 * size] Dirichlet weight that belongs to no face; NULL on the finest level in 3D */
+    float *dir;
+    /* [2 * size] 0 no unknown; bits 0-2: diagonal (plain rows); bits 4-6: where the coarse value
+     * comes from */
+    uint8_t *kind;
+    uint8_t *row; /* [n[1] * n[2]] FSI__ROW_ flags */
+    /* restriction: sum over the children times this (h^2 and dimension in one factor) */
+    float scale;
 } fsi_mg_level;
 
 /* The hierarchy. All arrays lie in one block; read the first fields, leave the rest alone. */
 typedef struct fsi_mg {
-    fsi_mg_desc desc;         /* as given */
-    int regions;              /* connected regions without Dirichlet cells (null vectors of A) */
-    size_t fluid;             /* fluid cells */
-    size_t bytes;             /* size of the block */
-    void *block;              /* owner of all arrays below */
-    int n[3], open[6];        /* internal axes: 2D is stored as nx, 1, ny, so that axis 2 is always the outer one */
+    fsi_mg_desc desc; /* as given */
+    int regions;      /* connected regions without Dirichlet cells (null vectors of A) */
+    size_t fluid;     /* fluid cells */
+    size_t bytes;     /* size of the block */
+    void *block;      /* owner of all arrays below */
+    /* internal axes: 2D is stored as nx, 1, ny, so that axis 2 is always the outer one */
+    int n[3], open[6];
     int levels, sweeps, band; /* of the V-cycle */
-    int large, weighted;      /* regions of two cells or more (the first numbers); 1: weights were given */
-    int hidden;               /* number of regions that the extra term of the running solve makes regular; 0 outside a solve */
+    /* regions of two cells or more (the first numbers); 1: weights were given */
+    int large, weighted;
+    /* number of regions that the extra term of the running solve makes regular; 0 outside a solve
+     */
+    int hidden;
     size_t cells;
-    const fsi_real *w[3];     /* the caller's weights, internal axes; NULL = 1 */
-    uint8_t *face;            /* [cells] bits 0-5: face -x +x -y +y -z +z enters A; bit 6: fluid; bit 7: a Dirichlet face */
-    uint8_t *count;           /* [cells] number of those faces */
-    int32_t *label;           /* [cells] number of the region if it has no Dirichlet cells (single cells last), else -1 */
-    uint8_t *regular;         /* [cells / 8 + 1] a bit per region: hidden now */
-    fsi_real *r, *d, *q;      /* [cells] conjugate gradients */
-    fsi_real *zero, *one;     /* [nx], [nx + 1] zeros: the row outside the grid; ones: missing weights */
-    uint8_t *edge;            /* [2 * nx] rows of Dirichlet and Neumann cells: outside an open and a closed side */
-    double *part;             /* [nz] sums per plane */
-    fsi_mg_level *level;      /* [levels], finest first */
-    const struct fsi_mg_rank *rank; /* low-rank term that the V-cycle takes along; NULL outside a solve with one. Set it to use fsi_mg_cycle with one (then one sweep more on coarse levels) */
+    const fsi_real *w[3]; /* the caller's weights, internal axes; NULL = 1 */
+    /* [cells] bits 0-5: face -x +x -y +y -z +z enters A; bit 6: fluid; bit 7: a Dirichlet face */
+    uint8_t *face;
+    uint8_t *count; /* [cells] number of those faces */
+    /* [cells] number of the region if it has no Dirichlet cells (single cells last), else -1 */
+    int32_t *label;
+    uint8_t *regular;    /* [cells / 8 + 1] a bit per region: hidden now */
+    fsi_real *r, *d, *q; /* [cells] conjugate gradients */
+    /* [nx], [nx + 1] zeros: the row outside the grid; ones: missing weights */
+    fsi_real *zero, *one;
+    /* [2 * nx] rows of Dirichlet and Neumann cells: outside an open and a closed side */
+    uint8_t *edge;
+    double *part;        /* [nz] sums per plane */
+    fsi_mg_level *level; /* [levels], finest first */
+    /* low-rank term that the V-cycle takes along; NULL outside a solve with one. Set it to use
+     * fsi_mg_cycle with one (then one sweep more on coarse levels) */
+    const struct fsi_mg_rank *rank;
 } fsi_mg;
 
 typedef struct fsi_mg_solve_desc {
-    double tolerance;         /* |b - A p| <= tolerance * |b|; 0 = 1e-6 */
-    double tolerance_abs;     /* or |b - A p| <= this; 0 = not used */
-    int max_iterations;       /* 0 = 200 */
-    int guess;                /* 1: p holds a guess; used only if q(p) = p.A p / 2 - b.p <= 0 (energy test), else dropped */
-    fsi_operator extra;       /* optional: y += E x on cells, E symmetric positive semi-definite (low-rank terms of solids) */
-    fsi_operator precondition;/* optional: z = P r instead of one V-cycle; may call fsi_mg_cycle */
-    const struct fsi_mg_rank *rank; /* optional: low-rank part of `extra` that the V-cycle takes along */
+    double tolerance;     /* |b - A p| <= tolerance * |b|; 0 = 1e-6 */
+    double tolerance_abs; /* or |b - A p| <= this; 0 = not used */
+    int max_iterations;   /* 0 = 200 */
+    /* 1: p holds a guess; used only if q(p) = p.A p / 2 - b.p <= 0 (energy test), else dropped */
+    int guess;
+    /* optional: y += E x on cells, E symmetric positive semi-definite (low-rank terms of solids) */
+    fsi_operator extra;
+    fsi_operator precondition; /* optional: z = P r instead of one V-cycle; may call fsi_mg_cycle */
+    /* optional: low-rank part of `extra` that the V-cycle takes along */
+    const struct fsi_mg_rank *rank;
     double (*clock_fn)(void *user); /* optional: seconds, for the time budget */
     void *clock_user;
-    double seconds;           /* stop after this many seconds (0 = no budget; needs clock_fn) */
+    double seconds; /* stop after this many seconds (0 = no budget; needs clock_fn) */
 } fsi_mg_solve_desc;
 
-/* Makes the hierarchy (one block of memory, all of it here). The mask starts all fluid with unit weights. */
+/* Makes the hierarchy (one block of memory, all of it here). The mask starts all fluid with unit
+ * weights. */
 FSI_API fsi_result fsi_mg_init(fsi_mg *mg, const fsi_mg_desc *desc);
 FSI_API void fsi_mg_free(fsi_mg *mg);
-/* New mask and weights on the same memory. cell: [cells] of fsi_cell, NULL = all fluid. w: wx, wy, wz or NULL = all one (each may be NULL);
-   weights finite and >= 0, referenced (not copied) until the next update. */
+/* New mask and weights on the same memory. cell: [cells] of fsi_cell, NULL = all fluid. w: wx, wy,
+   wz or NULL = all one (each may be NULL); weights finite and >= 0, referenced (not copied) until
+   the next update. */
 FSI_API fsi_result fsi_mg_update(fsi_mg *mg, const uint8_t *cell, const fsi_real *const w[3]);
 /* y = A x (0 in cells that are not fluid). */
 FSI_API void fsi_mg_apply(const fsi_mg *mg, const fsi_real *x, fsi_real *y);
-/* z = one symmetric V-cycle on r from zero: a symmetric positive (semi-)definite preconditioner. Runs in float. r and z are projected
-   as by fsi_mg_project; r and z must not overlap. Inside a solve with an extra term, regions that the term makes regular are not projected. */
+/* z = one symmetric V-cycle on r from zero: a symmetric positive (semi-)definite preconditioner.
+   Runs in float. r and z are projected as by fsi_mg_project; r and z must not overlap. Inside a
+   solve with an extra term, regions that the term makes regular are not projected. */
 FSI_API void fsi_mg_cycle(fsi_mg *mg, const fsi_real *r, fsi_real *z);
 /* Takes the mean out of x in every region that touches no Dirichlet cell. */
 FSI_API void fsi_mg_project(const fsi_mg *mg, fsi_real *x);
 /* Largest |sum of b| / sum of |b| over the regions without Dirichlet cells; 0 = compatible. */
 FSI_API double fsi_mg_incompatibility(const fsi_mg *mg, const fsi_real *b);
-/* Solves A p = b by conjugate gradients with the V-cycle. Regions without Dirichlet cells: mean of p is 0; b must sum to zero there
-   (FSI_INCOMPATIBLE otherwise, and the compatible part is solved). report->residual is recomputed from p at the end, and a residual that
-   rounding of p alone explains (FSI_SINGLE on large grids) counts as converged. */
-FSI_API fsi_result fsi_mg_solve(fsi_mg *mg, const fsi_mg_solve_desc *desc, const fsi_real *b, fsi_real *p, fsi_report *report);
+/* Solves A p = b by conjugate gradients with the V-cycle. Regions without Dirichlet cells: mean of
+   p is 0; b must sum to zero there (FSI_INCOMPATIBLE otherwise, and the compatible part is solved).
+   report->residual is recomputed from p at the end, and a residual that rounding of p alone
+   explains (FSI_SINGLE on large grids) counts as converged. */
+FSI_API fsi_result fsi_mg_solve(fsi_mg *mg, const fsi_mg_solve_desc *desc, const fsi_real *b,
+                                fsi_real *p, fsi_report *report);
 
-/* Low-rank terms through the V-cycle: P = (B^-1 + Z K^-1 Z^T)^-1 for B the V-cycle, in one V-cycle (Woodbury on all levels at once). Columns of
-   Z come in groups (the degrees of freedom of one solid), K is block diagonal. Set-up and cost grow with the cells the columns touch. */
+/* Low-rank terms through the V-cycle: P = (B^-1 + Z K^-1 Z^T)^-1 for B the V-cycle, in one V-cycle
+   (Woodbury on all levels at once). Columns of Z come in groups (the degrees of freedom of one
+   solid), K is block diagonal. Set-up and cost grow with the cells the columns touch. */
 typedef struct fsi_mg_group {
-    int columns, entries;     /* >= 0 */
-    const int32_t *cell;      /* [entries] fluid cells; may repeat */
-    const fsi_real *factor;   /* [entries] */
-    const fsi_real *val;      /* [entries * columns]: Z[cell[e]][c] += factor[e] val[e * columns + c] */
-    const fsi_real *K;        /* [columns * columns] symmetric positive definite; or NULL: */
-    const fsi_real *L;        /* [columns (columns + 1) / 2] rows of a lower triangle, K = unit L L^T */
-    fsi_real unit;            /* > 0 */
+    int columns, entries;   /* >= 0 */
+    const int32_t *cell;    /* [entries] fluid cells; may repeat */
+    const fsi_real *factor; /* [entries] */
+    /* [entries * columns]: Z[cell[e]][c] += factor[e] val[e * columns + c] */
+    const fsi_real *val;
+    const fsi_real *K; /* [columns * columns] symmetric positive definite; or NULL: */
+    /* [columns (columns + 1) / 2] rows of a lower triangle, K = unit L L^T */
+    const fsi_real *L;
+    fsi_real unit; /* > 0 */
 } fsi_mg_group;
 
-typedef struct fsi__mg_patch {           /* private: where a group lives on one level, cells lo .. hi-1 in the internal axes */
-    int lo[3], hi[3], mlo[3], mhi[3];    /* of its columns t; of the smoothed columns m */
-    size_t t, m, x;                      /* their places in data; of all cells of m in work */
+/* private: where a group lives on one level, cells lo .. hi-1 in the internal axes */
+typedef struct fsi__mg_patch {
+    int lo[3], hi[3], mlo[3], mhi[3]; /* of its columns t; of the smoothed columns m */
+    size_t t, m, x;                   /* their places in data; of all cells of m in work */
 } fsi__mg_patch;
 
 typedef struct fsi_mg_rank {
-    int reach;                /* cells a smoothed column may spread on each level, >= 1; 0 = 3, with many columns 2. 2 * (sweeps + band sweeps) + 3 = exact */
-    int max_columns;          /* groups beyond are left out whole: with a part of its columns a group costs more iterations than with none; 0 = 1000 */
-    fsi_allocator allocator;  /* set before the first build; zero = malloc */
-    int columns;              /* taken, of all groups */
+    /* cells a smoothed column may spread on each level, >= 1; 0 = 3, with many columns 2. 2 *
+     * (sweeps + band sweeps) + 3 = exact */
+    int reach;
+    /* groups beyond are left out whole: with a part of its columns a group costs more iterations
+     * than with none; 0 = 1000 */
+    int max_columns;
+    fsi_allocator allocator; /* set before the first build; zero = malloc */
+    int columns;             /* taken, of all groups */
     /* private */
     int groups, levels, spread; /* spread: reach as used */
-    size_t cells;             /* of the grid it was built for */
-    int *offset;              /* [groups + 1] first column of each group */
-    fsi__mg_patch *patch;     /* [levels * groups] */
+    size_t cells;               /* of the grid it was built for */
+    int *offset;                /* [groups + 1] first column of each group */
+    fsi__mg_patch *patch;       /* [levels * groups] */
     float *data, *work, *local;
-    size_t part;              /* floats of local per part */
-    fsi_real *E, *c;          /* [columns^2] factor of K + Z^T B Z; [columns] */
-    double *sum;              /* [columns, each group padded to lanes] */
-    float *defect;            /* [cells of one colour, levels after each other] for levels in `whole` */
-    uint32_t whole;           /* bit q: on level q the boxes cover so much that the defect is taken everywhere, once */
-    void *block[7]; size_t bytes[7];
+    size_t part;     /* floats of local per part */
+    fsi_real *E, *c; /* [columns^2] factor of K + Z^T B Z; [columns] */
+    double *sum;     /* [columns, each group padded to lanes] */
+    /* [cells of one colour, levels after each other] for levels in `whole` */
+    float *defect;
+    /* bit q: on level q the boxes cover so much that the defect is taken everywhere, once */
+    uint32_t whole;
+    void *block[7];
+    size_t bytes[7];
 } fsi_mg_rank;
-/* Columns of all groups for the mask and weights mg has now. The V-cycle is used as work space. FSI_ERR_SINGULAR: K + Z^T B Z is not positive
-   definite; the rank has no columns then. */
-FSI_API fsi_result fsi_mg_rank_build(fsi_mg_rank *rank, fsi_mg *mg, const fsi_mg_group *group, int groups);
+
+/* Columns of all groups for the mask and weights mg has now. The V-cycle is used as work space.
+   FSI_ERR_SINGULAR: K + Z^T B Z is not positive definite; the rank has no columns then. */
+FSI_API fsi_result fsi_mg_rank_build(fsi_mg_rank *rank, fsi_mg *mg, const fsi_mg_group *group,
+                                     int groups);
 FSI_API void fsi_mg_rank_free(fsi_mg_rank *rank);
 
-/* ------------------------------------------------------------------------------------------------ >>geometry */
-/* Queries on surfaces (segments in 2D, triangles in 3D; 2D queries ignore z). Weights are barycentric, >= 0, and sum to 1. */
+/* ------------------------------------------------------------------------------------------------
+ * >>geometry */
+/* Queries on surfaces (segments in 2D, triangles in 3D; 2D queries ignore z). Weights are
+ * barycentric, >= 0, and sum to 1. */
 typedef struct fsi_hit {
-    int element;              /* index of the segment or triangle; -1 = none */
-    int side;                 /* +1: the query segment runs along the element's normal (leaves the solid), -1: against it; 0 for closest points */
-    fsi_real t;               /* crossing: 0 <= t < 1 along the query segment; closest point: distance, m */
-    fsi_real weight[3];       /* barycentric weights of the point on the element; weight[2] = 0 in 2D */
-    fsi_vec3 point;           /* the point on the element, m */
+    int element; /* index of the segment or triangle; -1 = none */
+    /* +1: the query segment runs along the element's normal (leaves the solid), -1: against it; 0
+     * for closest points */
+    int side;
+    /* crossing: 0 <= t < 1 along the query segment; closest point: distance, m */
+    fsi_real t;
+    /* barycentric weights of the point on the element; weight[2] = 0 in 2D */
+    fsi_real weight[3];
+    fsi_vec3 point; /* the point on the element, m */
 } fsi_hit;
-/* Squared distance of p to the segment a b (triangle a b c) and the weights of the closest point; degenerate elements are allowed. Areas are
-   squared: below 1e-70 m (single: 1e-8 m) an element counts as one without area, and squared distances end in zero at 1e-154 m (1e-19 m). */
+
+/* Squared distance of p to the segment a b (triangle a b c) and the weights of the closest point;
+   degenerate elements are allowed. Areas are squared: below 1e-70 m (single: 1e-8 m) an element
+   counts as one without area, and squared distances end in zero at 1e-154 m (1e-19 m). */
 FSI_API fsi_real fsi_closest_on_segment(fsi_vec3 p, fsi_vec3 a, fsi_vec3 b, fsi_real weight[2]);
-FSI_API fsi_real fsi_closest_on_triangle(fsi_vec3 p, fsi_vec3 a, fsi_vec3 b, fsi_vec3 c, fsi_real weight[3]);
-/* Does the segment p -> q cross element e? 1 and *hit, or 0. Watertight: a segment that meets an edge or vertex shared by two elements
-   crosses exactly one of them (symbolic perturbation), and a point of the surface at q counts for the next segment q -> r, not for this one. */
+FSI_API fsi_real fsi_closest_on_triangle(fsi_vec3 p, fsi_vec3 a, fsi_vec3 b, fsi_vec3 c,
+                                         fsi_real weight[3]);
+/* Does the segment p -> q cross element e? 1 and *hit, or 0. Watertight: a segment that meets an
+   edge or vertex shared by two elements crosses exactly one of them (symbolic perturbation), and a
+   point of the surface at q counts for the next segment q -> r, not for this one. */
 FSI_API int fsi_surface_cross(const fsi_surface *s, int e, fsi_vec3 p, fsi_vec3 q, fsi_hit *hit);
 /* Distance of p to element e (hit->t), its weights and point. */
 FSI_API void fsi_surface_closest(const fsi_surface *s, int e, fsi_vec3 p, fsi_hit *hit);
+
 /* Where a vertex is, m. */
 FSI__INLINE fsi_vec3 fsi_surface_place(const fsi_surface *s, int vertex) {
     fsi_real x[3];
-    if (s->x) return fsi_vec_load(s->x + 3 * (size_t)vertex);
+    if (s->x)
+        return fsi_vec_load(s->x + 3 * (size_t)vertex);
     s->place_fn(s->user, vertex, x);
     return fsi_vec_load(x);
 }
+
 /* Normal of element e times its area (length in 2D), out of the solid. */
 FSI_API fsi_vec3 fsi_surface_normal(const fsi_surface *s, int e);
 /* Bounds of element e, m; z = 0 in 2D. */
 FSI_API void fsi_surface_bounds(const fsi_surface *s, int e, fsi_real lo[3], fsi_real hi[3]);
-/* FSI_OK; FSI_ERR_ARGUMENT: missing arrays, bad sizes, dim not 2 or 3; FSI_ERR_GEOMETRY: index out of range, a position or velocity
-   not finite, or a position beyond 1e70 m (single: 1e9). */
+/* FSI_OK; FSI_ERR_ARGUMENT: missing arrays, bad sizes, dim not 2 or 3; FSI_ERR_GEOMETRY: index out
+   of range, a position or velocity not finite, or a position beyond 1e70 m (single: 1e9). */
 FSI_API fsi_result fsi_surface_check(const fsi_surface *s);
 
 /* The part of element e inside the box [lo, hi] (SLIP appendix A). */
 typedef struct fsi_clip {
-    fsi_real area;            /* m^2 (length in 2D, m) */
-    fsi_real weight[3];       /* barycentric weights of the centroid of the part; zero when area is 0 */
-    fsi_vec3 normal;          /* area times unit normal */
+    fsi_real area; /* m^2 (length in 2D, m) */
+    /* barycentric weights of the centroid of the part; zero when area is 0 */
+    fsi_real weight[3];
+    fsi_vec3 normal; /* area times unit normal */
 } fsi_clip;
+
 /* Returns 1 when the part has positive area. */
 FSI_API int fsi_surface_clip(const fsi_surface *s, int e, fsi_vec3 lo, fsi_vec3 hi, fsi_clip *out);
 
 typedef struct fsi_bvh_node {
-    fsi_real lo[3], hi[3];    /* bounds, slightly enlarged */
-    int32_t begin, end;       /* elements order[begin .. end) */
-    int32_t right;            /* second child (the first is the next node); 0 = leaf */
+    fsi_real lo[3], hi[3]; /* bounds, slightly enlarged */
+    int32_t begin, end;    /* elements order[begin .. end) */
+    int32_t right;         /* second child (the first is the next node); 0 = leaf */
 } fsi_bvh_node;
-/* Tree of boxes over the elements of one surface. Deterministic. Queries are read-only: any number of threads may ask at once.
-   A surface with a tree of its own (rest) is only looked at through that: such a tree needs no fsi_bvh_init, zero it. */
+
+/* Tree of boxes over the elements of one surface. Deterministic. Queries are read-only: any number
+   of threads may ask at once. A surface with a tree of its own (rest) is only looked at through
+   that: such a tree needs no fsi_bvh_init, zero it. */
 typedef struct fsi_bvh {
-    fsi_surface surface;      /* the surface of the last build or refit; its arrays are read by the queries */
-    fsi_real lo[3], hi[3];    /* bounds of all of it, slightly enlarged, m; where nodes > 0 */
-    int capacity;             /* most elements it can hold */
-    int nodes;                /* nodes in use; 0 = empty */
-    int leaf;                 /* elements in a leaf at most; 0 = 4; may be set before a build */
-    fsi_bvh_node *node;       /* [2 * capacity]; those of rest are in rest */
-    int32_t *order;           /* [capacity] */
+    /* the surface of the last build or refit; its arrays are read by the queries */
+    fsi_surface surface;
+    fsi_real lo[3], hi[3]; /* bounds of all of it, slightly enlarged, m; where nodes > 0 */
+    int capacity;          /* most elements it can hold */
+    int nodes;             /* nodes in use; 0 = empty */
+    int leaf;              /* elements in a leaf at most; 0 = 4; may be set before a build */
+    fsi_bvh_node *node;    /* [2 * capacity]; those of rest are in rest */
+    int32_t *order;        /* [capacity] */
     fsi_allocator allocator;
-    void *block; size_t size; /* the one allocation */
+    void *block;
+    size_t size; /* the one allocation */
 } fsi_bvh;
+
 /* Room for capacity >= 1 elements in one block. allocator may be NULL (malloc). */
 FSI_API fsi_result fsi_bvh_init(fsi_bvh *bvh, int capacity, const fsi_allocator *allocator);
 FSI_API void fsi_bvh_free(fsi_bvh *bvh);
-/* New tree in place, O(n log n). FSI_ERR_SIZE when the surface has more elements than capacity; other errors as fsi_surface_check. */
+/* New tree in place, O(n log n). FSI_ERR_SIZE when the surface has more elements than capacity;
+ * other errors as fsi_surface_check. */
 FSI_API fsi_result fsi_bvh_build(fsi_bvh *bvh, const fsi_surface *surface);
-/* New positions, same elements, O(n). FSI_ERR_STATE when the element count differs from the last build. */
+/* New positions, same elements, O(n). FSI_ERR_STATE when the element count differs from the last
+ * build. */
 FSI_API fsi_result fsi_bvh_refit(fsi_bvh *bvh, const fsi_surface *surface);
 /* Element nearest to p within radius (ties: lowest index). 1 and *hit, or 0. */
 FSI_API int fsi_bvh_closest(const fsi_bvh *bvh, fsi_vec3 p, fsi_real radius, fsi_hit *hit);
 /* First crossing of p -> q (smallest t, ties: lowest index). 1 and *hit, or 0. */
 FSI_API int fsi_bvh_first_hit(const fsi_bvh *bvh, fsi_vec3 p, fsi_vec3 q, fsi_hit *hit);
-/* All crossings of p -> q, sorted by t; writes at most room of them (the nearest) and returns how many there are. */
+/* All crossings of p -> q, sorted by t; writes at most room of them (the nearest) and returns how
+ * many there are. */
 FSI_API int fsi_bvh_all_hits(const fsi_bvh *bvh, fsi_vec3 p, fsi_vec3 q, fsi_hit *hits, int room);
-/* Calls visit_fn for every element whose bounds touch the box [lo, hi]; stops and returns its value when that is not 0. */
-FSI_API int fsi_bvh_overlap(const fsi_bvh *bvh, fsi_vec3 lo, fsi_vec3 hi, int (*visit_fn)(int element, void *user), void *user);
-/* 1 when p is inside the closed surface (signed crossings of rays, best of three); 0 for open surfaces. */
+/* Calls visit_fn for every element whose bounds touch the box [lo, hi]; stops and returns its value
+ * when that is not 0. */
+FSI_API int fsi_bvh_overlap(const fsi_bvh *bvh, fsi_vec3 lo, fsi_vec3 hi,
+                            int (*visit_fn)(int element, void *user), void *user);
+/* 1 when p is inside the closed surface (signed crossings of rays, best of three); 0 for open
+ * surfaces. */
 FSI_API int fsi_bvh_inside(const fsi_bvh *bvh, fsi_vec3 p);
 
-/* ------------------------------------------------------------------------------------------------ >>isosurface */
-/* The surface value = level of samples on a regular lattice: marching squares (nz = 1) or cubes. Closed faces are paired by the sign of the face's
-   middle value, which both neighbours see alike, and the loops are traced in every cell: no table, watertight and manifold. */
+/* ------------------------------------------------------------------------------------------------
+ * >>isosurface */
+/* The surface value = level of samples on a regular lattice: marching squares (nz = 1) or cubes.
+   Closed faces are paired by the sign of the face's middle value, which both neighbours see alike,
+   and the loops are traced in every cell: no table, watertight and manifold. */
 typedef struct fsi_iso_desc {
-    int nx, ny, nz;           /* samples, >= 1 each; sample i + nx * (j + ny * k); nz = 1: 2D, segments */
-    fsi_real h;               /* distance of samples, m, > 0 */
-    fsi_vec3 origin;          /* position of sample 0, m */
-    const fsi_real *value;    /* [nx * ny * nz] smaller than level inside */
-    fsi_real level;           /* usually 0 */
-    int closed;               /* 1: a lid half a sample distance outside the lattice (the walls, when samples are cell centres); 0: open at the border */
-    fsi_allocator allocator;  /* for scratch and fsi_iso_build; zero = malloc */
+    /* samples, >= 1 each; sample i + nx * (j + ny * k); nz = 1: 2D, segments */
+    int nx, ny, nz;
+    fsi_real h;            /* distance of samples, m, > 0 */
+    fsi_vec3 origin;       /* position of sample 0, m */
+    const fsi_real *value; /* [nx * ny * nz] smaller than level inside */
+    fsi_real level;        /* usually 0 */
+    /* 1: a lid half a sample distance outside the lattice (the walls, when samples are cell
+     * centres); 0: open at the border */
+    int closed;
+    fsi_allocator allocator; /* for scratch and fsi_iso_build; zero = malloc */
 } fsi_iso_desc;
 
 typedef struct fsi_iso_mesh {
-    int dim;                  /* 2: segments a -> b with the inside on the left; 3: triangles, counter-clockwise seen from outside */
+    /* 2: segments a -> b with the inside on the left; 3: triangles, counter-clockwise seen from
+     * outside */
+    int dim;
     int vertex_count, element_count;
     int vertex_room, element_room; /* what the arrays hold (caller's buffers) */
-    fsi_real *x;              /* [3 * vertex_room] positions, m */
-    fsi_real *normal;         /* [3 * vertex_room] unit normals, outward; may be NULL */
-    int32_t *index;           /* [dim * element_room] vertices of the elements */
-    void *block;              /* not NULL: made by fsi_iso_build */
+    fsi_real *x;                   /* [3 * vertex_room] positions, m */
+    fsi_real *normal;              /* [3 * vertex_room] unit normals, outward; may be NULL */
+    int32_t *index;                /* [dim * element_room] vertices of the elements */
+    void *block;                   /* not NULL: made by fsi_iso_build */
     size_t block_size;
-    fsi_allocator allocator;  /* of the block */
+    fsi_allocator allocator; /* of the block */
 } fsi_iso_mesh;
 
-/* Counts (x NULL) or fills the caller's arrays; always sets dim, vertex_count, element_count. FSI_ERR_SIZE when they do not fit (nothing useful in them then). */
+/* Counts (x NULL) or fills the caller's arrays; always sets dim, vertex_count, element_count.
+ * FSI_ERR_SIZE when they do not fit (nothing useful in them then). */
 FSI_API fsi_result fsi_iso_extract(const fsi_iso_desc *desc, fsi_iso_mesh *mesh);
-/* Counts, makes one block with the desc's allocator and fills it. FSI_EMPTY without a surface. Give it back by fsi_iso_free. */
+/* Counts, makes one block with the desc's allocator and fills it. FSI_EMPTY without a surface. Give
+ * it back by fsi_iso_free. */
 FSI_API fsi_result fsi_iso_build(const fsi_iso_desc *desc, fsi_iso_mesh *mesh);
 FSI_API void fsi_iso_free(fsi_iso_mesh *mesh);
 
@@ -961,9 +1341,12 @@ FSI_API void fsi_iso_free(fsi_iso_mesh *mesh);
 #endif /* FSI_LINALG_H */
 /* Stop here if you only need the API. */
 
-/* Small inline helpers of the implementations; every implementation file sees them, users' files do not. */
-#if (defined(FSI_LINALG_IMPLEMENTATION) || defined(FSI_GRID_IMPLEMENTATION) || defined(FSI_SOLIDS_IMPLEMENTATION) || \
-     defined(FSI_SPH_IMPLEMENTATION) || defined(FSI_COUPLE_IMPLEMENTATION)) && !defined(FSI__INLINE_DONE)
+/* Small inline helpers of the implementations; every implementation file sees them, users' files do
+ * not. */
+#if (defined(FSI_LINALG_IMPLEMENTATION) || defined(FSI_GRID_IMPLEMENTATION)                        \
+     || defined(FSI_SOLIDS_IMPLEMENTATION) || defined(FSI_SPH_IMPLEMENTATION)                      \
+     || defined(FSI_COUPLE_IMPLEMENTATION))                                                        \
+    && !defined(FSI__INLINE_DONE)
 #define FSI__INLINE_DONE
 #include <math.h>
 #include <stdlib.h>
@@ -987,68 +1370,133 @@ FSI_API void fsi_iso_free(fsi_iso_mesh *mesh);
 #ifdef __cplusplus
 extern "C" {
 #endif
-FSI__INLINE fsi_real fsi__min(fsi_real a, fsi_real b) { return a < b ? a : b; }
-FSI__INLINE fsi_real fsi__max(fsi_real a, fsi_real b) { return a > b ? a : b; }
-FSI__INLINE fsi_real fsi__clamp(fsi_real x, fsi_real lo, fsi_real hi) { return x < lo ? lo : x > hi ? hi : x; }
-FSI__INLINE int fsi__imin(int a, int b) { return a < b ? a : b; }
-FSI__INLINE int fsi__imax(int a, int b) { return a > b ? a : b; }
-FSI__INLINE int fsi__iclamp(int x, int lo, int hi) { return x < lo ? lo : x > hi ? hi : x; }
+FSI__INLINE fsi_real fsi__min(fsi_real a, fsi_real b) {
+    return a < b ? a : b;
+}
+
+FSI__INLINE fsi_real fsi__max(fsi_real a, fsi_real b) {
+    return a > b ? a : b;
+}
+
+FSI__INLINE fsi_real fsi__clamp(fsi_real x, fsi_real lo, fsi_real hi) {
+    return x < lo ? lo : x > hi ? hi : x;
+}
+
+FSI__INLINE int fsi__imin(int a, int b) {
+    return a < b ? a : b;
+}
+
+FSI__INLINE int fsi__imax(int a, int b) {
+    return a > b ? a : b;
+}
+
+FSI__INLINE int fsi__iclamp(int x, int lo, int hi) {
+    return x < lo ? lo : x > hi ? hi : x;
+}
+
 /* Exponent bits not all ones; works on bits because -ffast-math may remove x == x. */
 FSI__INLINE int fsi__finite64(double x) {
     uint64_t b;
     memcpy(&b, &x, sizeof b);
     return (b & ((uint64_t)0x7ff << 52)) != (uint64_t)0x7ff << 52;
 }
-FSI__INLINE int fsi__finite(fsi_real x) { return fsi__finite64((double)x); }
-FSI__INLINE int fsi__finite_vec(fsi_vec3 a) { return fsi__finite(a.x) && fsi__finite(a.y) && fsi__finite(a.z); }
-FSI__INLINE fsi_real fsi__length(fsi_vec3 a) { return fsi__sqrt(fsi_vec_dot(a, a)); }
+
+FSI__INLINE int fsi__finite(fsi_real x) {
+    return fsi__finite64((double)x);
+}
+
+FSI__INLINE int fsi__finite_vec(fsi_vec3 a) {
+    return fsi__finite(a.x) && fsi__finite(a.y) && fsi__finite(a.z);
+}
+
+FSI__INLINE fsi_real fsi__length(fsi_vec3 a) {
+    return fsi__sqrt(fsi_vec_dot(a, a));
+}
+
 FSI__INLINE fsi_vec3 fsi__unit(fsi_vec3 a) {
     fsi_real n = fsi__length(a);
     return n > 0 ? fsi_vec_scale(a, 1 / n) : a;
 }
-FSI__INLINE fsi_real fsi__get(fsi_vec3 a, int axis) { return axis == 0 ? a.x : axis == 1 ? a.y : a.z; }
-FSI__INLINE fsi_vec3 fsi__axis(int axis) { return fsi_vec((fsi_real)(axis == 0), (fsi_real)(axis == 1), (fsi_real)(axis == 2)); }
-FSI__INLINE int32_t fsi__root(int32_t *parent, int32_t i) {            /* first of the set that i belongs to; shortens the way there */
-    while (parent[i] != i) i = parent[i] = parent[parent[i]];
+
+FSI__INLINE fsi_real fsi__get(fsi_vec3 a, int axis) {
+    return axis == 0 ? a.x : axis == 1 ? a.y : a.z;
+}
+
+FSI__INLINE fsi_vec3 fsi__axis(int axis) {
+    return fsi_vec((fsi_real)(axis == 0), (fsi_real)(axis == 1), (fsi_real)(axis == 2));
+}
+
+/* first of the set that i belongs to; shortens the way there */
+FSI__INLINE int32_t fsi__root(int32_t *parent, int32_t i) {
+    while (parent[i] != i)
+        i = parent[i] = parent[parent[i]];
     return i;
 }
-/* Stable radix sort of n keys, 8 bits a pass; passes whose digit is the same everywhere are skipped. Returns key or scratch. */
+
+/* Stable radix sort of n keys, 8 bits a pass; passes whose digit is the same everywhere are
+ * skipped. Returns key or scratch. */
 FSI__INLINE uint64_t *fsi__sort_keys(size_t n, uint64_t *key, uint64_t *scratch) {
     int shift;
     for (shift = 0; shift < 64; shift += 8) {
         size_t count[256], at = 0, i;
         uint64_t *t = key;
         memset(count, 0, sizeof count);
-        for (i = 0; i < n; i++) count[(key[i] >> shift) & 255u]++;
-        if (n == 0 || count[(key[0] >> shift) & 255u] == n) continue;
-        for (i = 0; i < 256; i++) { size_t c = count[i]; count[i] = at; at += c; }
-        for (i = 0; i < n; i++) scratch[count[(key[i] >> shift) & 255u]++] = key[i];
-        key = scratch; scratch = t;
+        for (i = 0; i < n; i++)
+            count[(key[i] >> shift) & 255u]++;
+        if (n == 0 || count[(key[0] >> shift) & 255u] == n)
+            continue;
+        for (i = 0; i < 256; i++) {
+            size_t c = count[i];
+            count[i] = at;
+            at += c;
+        }
+        for (i = 0; i < n; i++)
+            scratch[count[(key[i] >> shift) & 255u]++] = key[i];
+        key = scratch;
+        scratch = t;
     }
     return key;
 }
-FSI__INLINE size_t fsi__lower_bound(size_t n, const uint64_t *key, uint64_t k) { /* first i with key[i] >= k */
+
+/* first i with key[i] >= k */
+FSI__INLINE size_t fsi__lower_bound(size_t n, const uint64_t *key, uint64_t k) {
     size_t lo = 0, hi = n;
     while (lo < hi) {
         size_t mid = (lo + hi) / 2;
-        if (key[mid] < k) lo = mid + 1; else hi = mid;
+        if (key[mid] < k)
+            lo = mid + 1;
+        else
+            hi = mid;
     }
     return lo;
 }
-FSI__INLINE uint64_t fsi__pair_key(int a, int b) { return (uint64_t)(uint32_t)a << 32 | (uint32_t)b; }
-#define FSI__TAKE(p, T, arena, n) ((p) = (T *)fsi_arena_take(arena, n, sizeof(T)))  /* p[n] of the arena */
-/* A block of the size the arena has counted; the arena starts again, so that the same layout places its arrays. */
+
+FSI__INLINE uint64_t fsi__pair_key(int a, int b) {
+    return (uint64_t)(uint32_t)a << 32 | (uint32_t)b;
+}
+
+#define FSI__TAKE(p, T, arena, n)                                                                  \
+    ((p) = (T *)fsi_arena_take(arena, n, sizeof(T))) /* p[n] of the arena */
+
+/* A block of the size the arena has counted; the arena starts again, so that the same layout places
+ * its arrays. */
 FSI__INLINE fsi_result fsi__arena_open(fsi_arena *arena, const fsi_allocator *a) {
-    if (arena->failed) return FSI_ERR_SIZE;
-    arena->size = arena->used; arena->used = 0;
+    if (arena->failed)
+        return FSI_ERR_SIZE;
+    arena->size = arena->used;
+    arena->used = 0;
     arena->base = (unsigned char *)fsi_alloc(a, arena->size);
     return arena->base ? FSI_OK : FSI_ERR_MEMORY;
 }
-FSI__INLINE fsi_result fsi__arena_block(fsi_arena *arena, const fsi_allocator *a, void **block, size_t *size) {
+
+FSI__INLINE fsi_result fsi__arena_block(fsi_arena *arena, const fsi_allocator *a, void **block,
+                                        size_t *size) {
     fsi_result r = fsi__arena_open(arena, a);
-    *block = arena->base; *size = arena->size;
+    *block = arena->base;
+    *size = arena->size;
     return r;
 }
+
 /* Repeatable random numbers (splitmix64): state advances by one per call. */
 FSI__INLINE uint64_t fsi__random(uint64_t *state) {
     uint64_t z = (*state += ((uint64_t)0x9e3779b9u << 32 | 0x7f4a7c15u));
@@ -1056,7 +1504,8 @@ FSI__INLINE uint64_t fsi__random(uint64_t *state) {
     z = (z ^ (z >> 27)) * ((uint64_t)0x94d049bbu << 32 | 0x133111ebu);
     return z ^ (z >> 31);
 }
-FSI__INLINE fsi_real fsi__random_unit(uint64_t *state) {               /* uniform in [0, 1) */
+
+FSI__INLINE fsi_real fsi__random_unit(uint64_t *state) { /* uniform in [0, 1) */
     return (fsi_real)((double)(fsi__random(state) >> 40) / 16777216.0);
 }
 #ifdef __cplusplus
@@ -1070,22 +1519,29 @@ FSI__INLINE fsi_real fsi__random_unit(uint64_t *state) {               /* unifor
 extern "C" {
 #endif
 
-/* ------------------------------------------------------------------------------------------------ >>base */
+/* ------------------------------------------------------------------------------------------------
+ * >>base */
 FSI_API const char *fsi_result_text(fsi_result r) {
-#define FSI__RESULT_CASE(name, value, text) case name: return text;
+#define FSI__RESULT_CASE(name, value, text)                                                        \
+    case name:                                                                                     \
+        return text;
     switch (r) {
         FSI_RESULTS(FSI__RESULT_CASE)
-        case FSI_RESULT_FORCE_INT: break;
+    case FSI_RESULT_FORCE_INT:
+        break;
     }
 #undef FSI__RESULT_CASE
     return "unknown result";
 }
 
-/* Arrays share blocks, which hides reads past their ends from AddressSanitizer: with FSI__GUARD (tests) a closed gap follows every one. */
+/* Arrays share blocks, which hides reads past their ends from AddressSanitizer: with FSI__GUARD
+ * (tests) a closed gap follows every one. */
 #ifdef FSI__GUARD
 #include <sanitizer/asan_interface.h>
 #define FSI__GAP 64
-#define FSI__CLOSE(p, bytes, room) (ASAN_UNPOISON_MEMORY_REGION(p, bytes), ASAN_POISON_MEMORY_REGION((p) + (bytes), (room) - (bytes)))
+#define FSI__CLOSE(p, bytes, room)                                                                 \
+    (ASAN_UNPOISON_MEMORY_REGION(p, bytes),                                                        \
+     ASAN_POISON_MEMORY_REGION((p) + (bytes), (room) - (bytes)))
 #else
 #define FSI__GAP 0
 #define FSI__CLOSE(p, bytes, room) ((void)0)
@@ -1093,16 +1549,20 @@ FSI_API const char *fsi_result_text(fsi_result r) {
 
 FSI_API void *fsi_alloc(const fsi_allocator *a, size_t size) {
     unsigned char *raw, *p;
-    if (size == 0 || size > (size_t)-1 / 2) return NULL;
+    if (size == 0 || size > (size_t)-1 / 2)
+        return NULL;
     if (a && a->alloc_fn) {
         void *q = a->alloc_fn(size, 64, a->user);
-        if (!q) return NULL;
-        FSI__CLOSE((unsigned char *)q, size, size);     /* a heap may hand out what had gaps */
+        if (!q)
+            return NULL;
+        FSI__CLOSE((unsigned char *)q, size, size); /* a heap may hand out what had gaps */
         memset(q, 0, size);
         return q;
     }
-    raw = (unsigned char *)calloc(size + 64, 1);       /* the byte before the block holds the shift back to raw */
-    if (!raw) return NULL;
+    /* the byte before the block holds the shift back to raw */
+    raw = (unsigned char *)calloc(size + 64, 1);
+    if (!raw)
+        return NULL;
     p = raw + (64 - (size_t)((uintptr_t)raw & 63u));
     p[-1] = (unsigned char)(p - raw);
     return p;
@@ -1110,29 +1570,44 @@ FSI_API void *fsi_alloc(const fsi_allocator *a, size_t size) {
 
 FSI_API void fsi_free(const fsi_allocator *a, void *ptr, size_t size) {
     unsigned char *p = (unsigned char *)ptr;
-    if (!ptr) return;
+    if (!ptr)
+        return;
     FSI__CLOSE(p, size, size);
-    if (a && a->free_fn) { a->free_fn(ptr, size, a->user); return; }
+    if (a && a->free_fn) {
+        a->free_fn(ptr, size, a->user);
+        return;
+    }
     free(p - p[-1]);
 }
 
 FSI_API void *fsi_arena_take(fsi_arena *arena, size_t count, size_t size) {
     size_t bytes, at = arena->used;
-    if (!fsi_size_mul(count, size, &bytes) || bytes > (size_t)-1 / 2 || at > (size_t)-1 / 4) { arena->failed = 1; return NULL; }
+    if (!fsi_size_mul(count, size, &bytes) || bytes > (size_t)-1 / 2 || at > (size_t)-1 / 4) {
+        arena->failed = 1;
+        return NULL;
+    }
     arena->used = ((at + bytes + 63) & ~(size_t)63) + FSI__GAP;
-    if (!arena->base) return NULL;
-    if (arena->used > arena->size) { arena->failed = 1; return NULL; }
+    if (!arena->base)
+        return NULL;
+    if (arena->used > arena->size) {
+        arena->failed = 1;
+        return NULL;
+    }
     FSI__CLOSE(arena->base + at, bytes, arena->used - at);
     return arena->base + at;
 }
 
 /* 1 where the square of a length neither overflowed nor lost digits. */
-static int fsi__ordinary(fsi_real length) { return length > (sizeof(fsi_real) == 8 ? FSI_R(1e-140) : FSI_R(1e-15)) && length < (sizeof(fsi_real) == 8 ? FSI_R(1e140) : FSI_R(1e15)); }
+static int fsi__ordinary(fsi_real length) {
+    return length > (sizeof(fsi_real) == 8 ? FSI_R(1e-140) : FSI_R(1e-15))
+           && length < (sizeof(fsi_real) == 8 ? FSI_R(1e140) : FSI_R(1e15));
+}
 
 FSI_API fsi_real fsi_vec_length(fsi_vec3 a) {
     fsi_real n = fsi__length(a);
     return fsi__ordinary(n) ? n : (fsi_real)hypot(hypot((double)a.x, (double)a.y), (double)a.z);
 }
+
 FSI_API fsi_vec3 fsi_vec_unit(fsi_vec3 a) {
     fsi_real m = fsi__max(fsi__abs(a.x), fsi__max(fsi__abs(a.y), fsi__abs(a.z)));
     return fsi__unit(fsi__ordinary(m) || !(m > 0) ? a : fsi_vec(a.x / m, a.y / m, a.z / m));
@@ -1143,49 +1618,79 @@ FSI_API int fsi_mat3_inverse(const fsi_mat3 *A, fsi_mat3 *out) {
     fsi_real d = fsi_mat3_det(A), s;
     fsi_mat3 C;
     int i;
-    if (!fsi__finite(d) || d == 0) return 0;
+    if (!fsi__finite(d) || d == 0)
+        return 0;
     s = 1 / d;
-    if (!fsi__finite(s)) return 0;
-    C.m[0] = m[4] * m[8] - m[5] * m[7]; C.m[1] = m[2] * m[7] - m[1] * m[8]; C.m[2] = m[1] * m[5] - m[2] * m[4];
-    C.m[3] = m[5] * m[6] - m[3] * m[8]; C.m[4] = m[0] * m[8] - m[2] * m[6]; C.m[5] = m[2] * m[3] - m[0] * m[5];
-    C.m[6] = m[3] * m[7] - m[4] * m[6]; C.m[7] = m[1] * m[6] - m[0] * m[7]; C.m[8] = m[0] * m[4] - m[1] * m[3];
-    for (i = 0; i < 9; i++) C.m[i] *= s;               /* adj(A) / det A */
+    if (!fsi__finite(s))
+        return 0;
+    C.m[0] = m[4] * m[8] - m[5] * m[7];
+    C.m[1] = m[2] * m[7] - m[1] * m[8];
+    C.m[2] = m[1] * m[5] - m[2] * m[4];
+    C.m[3] = m[5] * m[6] - m[3] * m[8];
+    C.m[4] = m[0] * m[8] - m[2] * m[6];
+    C.m[5] = m[2] * m[3] - m[0] * m[5];
+    C.m[6] = m[3] * m[7] - m[4] * m[6];
+    C.m[7] = m[1] * m[6] - m[0] * m[7];
+    C.m[8] = m[0] * m[4] - m[1] * m[3];
+    for (i = 0; i < 9; i++)
+        C.m[i] *= s; /* adj(A) / det A */
     *out = C;
     return 1;
 }
 
 FSI_API fsi_quat fsi_quat_unit(fsi_quat q) {
-    fsi_real m = fsi__max(fsi__max(fsi__abs(q.w), fsi__abs(q.x)), fsi__max(fsi__abs(q.y), fsi__abs(q.z))), n;
-    if (m > 0 && fsi__finite(m) && !fsi__ordinary(m)) { q.w /= m; q.x /= m; q.y /= m; q.z /= m; }
+    fsi_real m = fsi__max(fsi__max(fsi__abs(q.w), fsi__abs(q.x)),
+                          fsi__max(fsi__abs(q.y), fsi__abs(q.z))),
+             n;
+    if (m > 0 && fsi__finite(m) && !fsi__ordinary(m)) {
+        q.w /= m;
+        q.x /= m;
+        q.y /= m;
+        q.z /= m;
+    }
     n = fsi__sqrt(q.w * q.w + q.x * q.x + q.y * q.y + q.z * q.z);
-    if (!(n > 0) || !fsi__finite(n)) { q.w = 1; q.x = q.y = q.z = 0; return q; }
-    q.w /= n; q.x /= n; q.y /= n; q.z /= n;
+    if (!(n > 0) || !fsi__finite(n)) {
+        q.w = 1;
+        q.x = q.y = q.z = 0;
+        return q;
+    }
+    q.w /= n;
+    q.x /= n;
+    q.y /= n;
+    q.z /= n;
     return q;
 }
 
 FSI_API fsi_quat fsi_quat_from_rotation(fsi_vec3 a) {
     fsi_real angle = fsi_vec_length(a), half = angle / 2;
-    fsi_real s = angle > FSI_R(1e-4) ? fsi__sin(half) / angle : FSI_R(0.5) - angle * angle / 48;  /* sin(t/2)/t near 0 */
+    /* sin(t/2)/t near 0 */
+    fsi_real s = angle > FSI_R(1e-4) ? fsi__sin(half) / angle : FSI_R(0.5) - angle * angle / 48;
     fsi_quat q;
-    q.w = fsi__cos(half); q.x = a.x * s; q.y = a.y * s; q.z = a.z * s;
+    q.w = fsi__cos(half);
+    q.x = a.x * s;
+    q.y = a.y * s;
+    q.z = a.z * s;
     return q;
 }
 
-/* ------------------------------------------------------------------------------------------------ >>arrays */
-#define FSI__CHUNKS 256                  /* fixed, so that sums do not depend on the number of threads */
-#define FSI__GRAIN 8192                  /* below this a loop runs on the caller's thread */
+/* ------------------------------------------------------------------------------------------------
+ * >>arrays */
+#define FSI__CHUNKS 256 /* fixed, so that sums do not depend on the number of threads */
+#define FSI__GRAIN 8192 /* below this a loop runs on the caller's thread */
 
 FSI_API double fsi_reduce(size_t n, double (*range_fn)(size_t, size_t, void *), void *user) {
     double part[FSI__CHUNKS], total = 0;
     size_t chunk = n / FSI__CHUNKS + 1;
     ptrdiff_t c, used = (ptrdiff_t)((n + chunk - 1) / chunk);
-    if (n < 1024) return n ? range_fn(0, n, user) : 0;
+    if (n < 1024)
+        return n ? range_fn(0, n, user) : 0;
     FSI__OMP(parallel for schedule(static) if (n > FSI__GRAIN))
     for (c = 0; c < used; c++) {
         size_t begin = (size_t)c * chunk, end = begin + chunk < n ? begin + chunk : n;
         part[c] = range_fn(begin, end, user);
     }
-    for (c = 0; c < used; c++) total += part[c];
+    for (c = 0; c < used; c++)
+        total += part[c];
     return total;
 }
 
@@ -1193,15 +1698,20 @@ FSI_API void fsi_parallel_for(size_t n, void (*range_fn)(size_t, size_t, void *)
     size_t chunk = n / FSI__CHUNKS + 1;
     ptrdiff_t c, used = (ptrdiff_t)((n + chunk - 1) / chunk);
     FSI__OMP(parallel for schedule(static) if (n > FSI__GRAIN))
-    for (c = 0; c < used; c++) range_fn((size_t)c * chunk, (size_t)c * chunk + chunk < n ? (size_t)c * chunk + chunk : n, user);
+    for (c = 0; c < used; c++)
+        range_fn((size_t)c * chunk, (size_t)c * chunk + chunk < n ? (size_t)c * chunk + chunk : n,
+                 user);
 }
 
-typedef struct fsi__pair { const fsi_real *a, *b; } fsi__pair;
+typedef struct fsi__pair {
+    const fsi_real *a, *b;
+} fsi__pair;
 
 static double fsi__dot_range(size_t begin, size_t end, void *user) {
     const fsi__pair *p = (const fsi__pair *)user;
     const fsi_real *FSI__RESTRICT a = p->a, *FSI__RESTRICT b = p->b;
-    double s[4] = {0, 0, 0, 0};                        /* four sums: no dependence between neighbours */
+    /* four sums: no dependence between neighbours */
+    double s[4] = {0, 0, 0, 0};
     size_t i = begin;
     for (; i + 4 <= end; i += 4) {
         s[0] += (double)a[i] * (double)b[i];
@@ -1209,7 +1719,8 @@ static double fsi__dot_range(size_t begin, size_t end, void *user) {
         s[2] += (double)a[i + 2] * (double)b[i + 2];
         s[3] += (double)a[i + 3] * (double)b[i + 3];
     }
-    for (; i < end; i++) s[0] += (double)a[i] * (double)b[i];
+    for (; i < end; i++)
+        s[0] += (double)a[i] * (double)b[i];
     return (s[0] + s[1]) + (s[2] + s[3]);
 }
 
@@ -1217,23 +1728,27 @@ static double fsi__sum_range(size_t begin, size_t end, void *user) {
     const fsi_real *a = ((const fsi__pair *)user)->a;
     double s = 0;
     size_t i;
-    for (i = begin; i < end; i++) s += (double)a[i];
+    for (i = begin; i < end; i++)
+        s += (double)a[i];
     return s;
 }
 
 FSI_API double fsi_dot(size_t n, const fsi_real *a, const fsi_real *b) {
     fsi__pair p;
-    p.a = a; p.b = b;
+    p.a = a;
+    p.b = b;
     return fsi_reduce(n, fsi__dot_range, &p);
 }
 
 FSI_API double fsi_sum(size_t n, const fsi_real *a) {
     fsi__pair p;
-    p.a = a; p.b = a;
+    p.a = a;
+    p.b = a;
     return fsi_reduce(n, fsi__sum_range, &p);
 }
 
-/* Largest |a| as bits: of numbers without sign the bits order like the values, infinity above them and NaN above that. */
+/* Largest |a| as bits: of numbers without sign the bits order like the values, infinity above them
+ * and NaN above that. */
 #ifdef FSI_SINGLE
 typedef uint32_t fsi__bits;
 #define FSI__INF_BITS 0x7f800000u
@@ -1247,115 +1762,153 @@ FSI__INLINE fsi__bits fsi__bits_max(fsi__bits m, const fsi_real *a) {
     b &= (fsi__bits)-1 >> 1;
     return b > m ? b : m;
 }
+
 static fsi__bits fsi__max_bits(size_t begin, size_t end, const fsi_real *a) {
-    const fsi__bits all = (fsi__bits)-1 >> 1, one = FSI__INF_BITS & (~FSI__INF_BITS + 1);  /* no sign; the lowest bit of the exponent */
+    /* no sign; the lowest bit of the exponent */
+    const fsi__bits all = (fsi__bits)-1 >> 1, one = FSI__INF_BITS & (~FSI__INF_BITS + 1);
     fsi_real lane[8] = {0, 0, 0, 0, 0, 0, 0, 0};
     fsi__bits wrong[8] = {0, 0, 0, 0, 0, 0, 0, 0}, m = 0;
     int k;
-    for (; begin + 8 <= end; begin += 8) {                             /* eight lanes: vector code */
+    /* eight lanes: vector code */
+    for (; begin + 8 <= end; begin += 8) {
         fsi__bits b[8];
         memcpy(b, a + begin, sizeof b);
         FSI__OMP(simd)
         for (k = 0; k < 8; k++) {
             const fsi_real x = fsi__abs(a[begin + (size_t)k]);
-            wrong[k] |= (b[k] & all) + one;                            /* not finite: the sum runs over into the sign */
+            /* not finite: the sum runs over into the sign */
+            wrong[k] |= (b[k] & all) + one;
             lane[k] = x > lane[k] ? x : lane[k];
         }
     }
-    for (k = 0; k < 8; k++) m = wrong[k] > all ? all : fsi__bits_max(m, lane + k);
-    for (; begin < end; begin++) m = fsi__bits_max(m, a + begin);
+    for (k = 0; k < 8; k++)
+        m = wrong[k] > all ? all : fsi__bits_max(m, lane + k);
+    for (; begin < end; begin++)
+        m = fsi__bits_max(m, a + begin);
     return m;
 }
+
 static fsi__bits fsi__max_all(size_t n, const fsi_real *a) {
     fsi__bits part[FSI__CHUNKS], most = 0;
     size_t chunk = n / FSI__CHUNKS + 1;
     ptrdiff_t c, used = (ptrdiff_t)((n + chunk - 1) / chunk);
-    if (n < 1024) return fsi__max_bits(0, n, a);
+    if (n < 1024)
+        return fsi__max_bits(0, n, a);
     FSI__OMP(parallel for schedule(static) if (n > FSI__GRAIN))
-    for (c = 0; c < used; c++) part[c] = fsi__max_bits((size_t)c * chunk, (size_t)c * chunk + chunk < n ? (size_t)c * chunk + chunk : n, a);
-    for (c = 0; c < used; c++) most = part[c] > most ? part[c] : most;
+    for (c = 0; c < used; c++)
+        part[c] = fsi__max_bits((size_t)c * chunk,
+                                (size_t)c * chunk + chunk < n ? (size_t)c * chunk + chunk : n, a);
+    for (c = 0; c < used; c++)
+        most = part[c] > most ? part[c] : most;
     return most;
 }
+
 FSI_API fsi_real fsi_max_abs(size_t n, const fsi_real *a) {
     fsi__bits b = fsi__max_all(n, a);
     fsi_real m;
     memcpy(&m, &b, sizeof m);
     return m;
 }
-FSI_API int fsi_all_finite(size_t n, const fsi_real *a) { return fsi__max_all(n, a) < FSI__INF_BITS; }
 
-static double fsi__scaled_range(size_t begin, size_t end, void *user) {   /* squares of a in units of *b */
+FSI_API int fsi_all_finite(size_t n, const fsi_real *a) {
+    return fsi__max_all(n, a) < FSI__INF_BITS;
+}
+
+/* squares of a in units of *b */
+static double fsi__scaled_range(size_t begin, size_t end, void *user) {
     const fsi__pair *p = (const fsi__pair *)user;
     double s = 0, size = (double)*p->b;
     size_t i;
-    for (i = begin; i < end; i++) s += ((double)p->a[i] / size) * ((double)p->a[i] / size);
+    for (i = begin; i < end; i++)
+        s += ((double)p->a[i] / size) * ((double)p->a[i] / size);
     return s;
 }
+
 FSI_API double fsi_norm(size_t n, const fsi_real *a) {
     double square = fsi_dot(n, a, a);
     fsi_real size;
     fsi__pair p;
-    if (square > 1e-280 && square < 1e300) return sqrt(square);
-    size = fsi_max_abs(n, a);                          /* squares overflowed or vanished: in units of the largest */
-    p.a = a; p.b = &size;
-    return size > 0 && fsi__finite(size) ? (double)size * sqrt(fsi_reduce(n, fsi__scaled_range, &p)) : (double)size;
+    if (square > 1e-280 && square < 1e300)
+        return sqrt(square);
+    /* squares overflowed or vanished: in units of the largest */
+    size = fsi_max_abs(n, a);
+    p.a = a;
+    p.b = &size;
+    return size > 0 && fsi__finite(size) ? (double)size * sqrt(fsi_reduce(n, fsi__scaled_range, &p))
+                                         : (double)size;
 }
 
 FSI_API void fsi_axpy(size_t n, fsi_real s, const fsi_real *x, fsi_real *y) {
     ptrdiff_t i, m = (ptrdiff_t)n;
-    if (m <= FSI__GRAIN) {                             /* entering a parallel region costs as much as some hundred entries */
+    /* entering a parallel region costs as much as some hundred entries */
+    if (m <= FSI__GRAIN) {
         FSI__OMP(simd)
-        for (i = 0; i < m; i++) y[i] += s * x[i];
+        for (i = 0; i < m; i++)
+            y[i] += s * x[i];
         return;
     }
     FSI__OMP(parallel for simd schedule(static))
-    for (i = 0; i < m; i++) y[i] += s * x[i];
+    for (i = 0; i < m; i++)
+        y[i] += s * x[i];
 }
 
 FSI_API void fsi_xpay(size_t n, const fsi_real *x, fsi_real s, fsi_real *y) {
     ptrdiff_t i, m = (ptrdiff_t)n;
     FSI__OMP(parallel for schedule(static) if (m > FSI__GRAIN))
-    for (i = 0; i < m; i++) y[i] = x[i] + s * y[i];
+    for (i = 0; i < m; i++)
+        y[i] = x[i] + s * y[i];
 }
 
 FSI_API void fsi_scale(size_t n, fsi_real s, fsi_real *x) {
     ptrdiff_t i, m = (ptrdiff_t)n;
     FSI__OMP(parallel for schedule(static) if (m > FSI__GRAIN))
-    for (i = 0; i < m; i++) x[i] *= s;
+    for (i = 0; i < m; i++)
+        x[i] *= s;
 }
 
-FSI_API void fsi_copy(size_t n, const fsi_real *x, fsi_real *y) { if (n) memcpy(y, x, n * sizeof *y); }
+FSI_API void fsi_copy(size_t n, const fsi_real *x, fsi_real *y) {
+    if (n)
+        memcpy(y, x, n * sizeof *y);
+}
 
 FSI_API void fsi_fill(size_t n, fsi_real s, fsi_real *x) {
     ptrdiff_t i, m = (ptrdiff_t)n;
     FSI__OMP(parallel for schedule(static) if (m > FSI__GRAIN))
-    for (i = 0; i < m; i++) x[i] = s;
+    for (i = 0; i < m; i++)
+        x[i] = s;
 }
 
-/* ------------------------------------------------------------------------------------------------ >>csr */
+/* ------------------------------------------------------------------------------------------------
+ * >>csr */
 static void fsi__csr_layout(fsi_csr *A, size_t entries, fsi_arena *arena) {
     FSI__TAKE(A->row, int32_t, arena, (size_t)A->rows + 1);
     FSI__TAKE(A->col, int32_t, arena, entries);
     FSI__TAKE(A->val, fsi_real, arena, entries);
 }
 
-static fsi_result fsi__csr_make(fsi_csr *A, int rows, int cols, size_t entries, const fsi_allocator *a) {
+static fsi_result fsi__csr_make(fsi_csr *A, int rows, int cols, size_t entries,
+                                const fsi_allocator *a) {
     fsi_arena arena = {NULL, 0, 0, 0};
     fsi_result r;
-    A->rows = rows; A->cols = cols;
+    A->rows = rows;
+    A->cols = cols;
     fsi__csr_layout(A, entries, &arena);
     r = fsi__arena_open(&arena, a);
-    if (r == FSI_OK) fsi__csr_layout(A, entries, &arena);
+    if (r == FSI_OK)
+        fsi__csr_layout(A, entries, &arena);
     return r;
 }
 
 /* Stable counting sort of the items listed in `in` by key. head has bins + 1 entries. */
-static void fsi__bucket_sort(size_t count, const int32_t *key, int bins, int32_t *head, const int32_t *in, int32_t *out) {
+static void fsi__bucket_sort(size_t count, const int32_t *key, int bins, int32_t *head,
+                             const int32_t *in, int32_t *out) {
     size_t k;
     int b;
     memset(head, 0, ((size_t)bins + 1) * sizeof *head);
-    for (k = 0; k < count; k++) head[key[k] + 1]++;
-    for (b = 0; b < bins; b++) head[b + 1] += head[b];
+    for (k = 0; k < count; k++)
+        head[key[k] + 1]++;
+    for (b = 0; b < bins; b++)
+        head[b + 1] += head[b];
     for (k = 0; k < count; k++) {
         int32_t item = in ? in[k] : (int32_t)k;
         out[head[key[item]]++] = item;
@@ -1363,25 +1916,32 @@ static void fsi__bucket_sort(size_t count, const int32_t *key, int bins, int32_t
 }
 
 /* Writes the sorted items as rows; with A->row NULL it only counts the different places. */
-static size_t fsi__csr_gather(size_t count, const int32_t *i, const int32_t *j, const fsi_real *v, const int32_t *item, fsi_csr *A) {
+static size_t fsi__csr_gather(size_t count, const int32_t *i, const int32_t *j, const fsi_real *v,
+                              const int32_t *item, fsi_csr *A) {
     size_t k = 0, used = 0;
     int row = 0;
     while (k < count) {
         int32_t r = i[item[k]], c = j[item[k]];
         double sum = 0;
-        for (; k < count && i[item[k]] == r && j[item[k]] == c; k++) sum += (double)v[item[k]];  /* duplicates, in the order given */
+        /* duplicates, in the order given */
+        for (; k < count && i[item[k]] == r && j[item[k]] == c; k++)
+            sum += (double)v[item[k]];
         if (A->row) {
-            while (row < r) A->row[++row] = (int32_t)used;
+            while (row < r)
+                A->row[++row] = (int32_t)used;
             A->col[used] = c;
             A->val[used] = (fsi_real)sum;
         }
         used++;
     }
-    if (A->row) while (row < A->rows) A->row[++row] = (int32_t)used;
+    if (A->row)
+        while (row < A->rows)
+            A->row[++row] = (int32_t)used;
     return used;
 }
 
-FSI_API fsi_result fsi_csr_from_triplets(fsi_csr *A, int rows, int cols, size_t count, const int32_t *i, const int32_t *j, const fsi_real *v,
+FSI_API fsi_result fsi_csr_from_triplets(fsi_csr *A, int rows, int cols, size_t count,
+                                         const int32_t *i, const int32_t *j, const fsi_real *v,
                                          const fsi_allocator *a) {
     fsi_arena arena = {NULL, 0, 0, 0};
     fsi_csr out = {0, 0, NULL, NULL, NULL};
@@ -1389,13 +1949,18 @@ FSI_API fsi_result fsi_csr_from_triplets(fsi_csr *A, int rows, int cols, size_t 
     size_t k, bins = (size_t)fsi__imax(fsi__imax(rows, cols), 0) + 1;
     fsi_result r = FSI_OK;
     int pass;
-    if (!A || rows < 0 || cols < 0 || !fsi_allocator_valid(a) || (count && (!i || !j || !v))) return FSI_ERR_ARGUMENT;
-    if (count > 0x7ffffffe || rows > 0x7ffffffe || cols > 0x7ffffffe) return FSI_ERR_SIZE;
+    if (!A || rows < 0 || cols < 0 || !fsi_allocator_valid(a) || (count && (!i || !j || !v)))
+        return FSI_ERR_ARGUMENT;
+    if (count > 0x7ffffffe || rows > 0x7ffffffe || cols > 0x7ffffffe)
+        return FSI_ERR_SIZE;
     for (k = 0; k < count; k++)
-        if (i[k] < 0 || i[k] >= rows || j[k] < 0 || j[k] >= cols || !fsi__finite(v[k])) return FSI_ERR_ARGUMENT;
+        if (i[k] < 0 || i[k] >= rows || j[k] < 0 || j[k] >= cols || !fsi__finite(v[k]))
+            return FSI_ERR_ARGUMENT;
     for (pass = 0; pass < 2; pass++) {
-        if (pass) r = fsi__arena_open(&arena, a);
-        if (r != FSI_OK) return r;
+        if (pass)
+            r = fsi__arena_open(&arena, a);
+        if (r != FSI_OK)
+            return r;
         FSI__TAKE(by_col, int32_t, &arena, count);
         FSI__TAKE(by_row, int32_t, &arena, count);
         FSI__TAKE(head, int32_t, &arena, bins);
@@ -1405,8 +1970,13 @@ FSI_API fsi_result fsi_csr_from_triplets(fsi_csr *A, int rows, int cols, size_t 
     r = fsi__csr_make(&out, rows, cols, fsi__csr_gather(count, i, j, v, by_row, &out), a);
     if (r == FSI_OK) {
         size_t used = fsi__csr_gather(count, i, j, v, by_row, &out);
-        if (fsi_all_finite(used, out.val)) *A = out;
-        else { fsi_csr_free(&out, a); r = FSI_ERR_NUMERIC; }           /* a sum of duplicates does not fit */
+        if (fsi_all_finite(used, out.val))
+            *A = out;
+        /* a sum of duplicates does not fit */
+        else {
+            fsi_csr_free(&out, a);
+            r = FSI_ERR_NUMERIC;
+        }
     }
     fsi_free(a, arena.base, arena.size);
     return r;
@@ -1416,7 +1986,8 @@ FSI_API void fsi_csr_free(fsi_csr *A, const fsi_allocator *a) {
     fsi_arena arena = {NULL, 0, 0, 0};
     void *block;
     fsi_csr B;
-    if (!A || !A->row) return;
+    if (!A || !A->row)
+        return;
     block = A->row;
     B = *A;
     fsi__csr_layout(&B, (size_t)A->row[A->rows], &arena);
@@ -1427,14 +1998,19 @@ FSI_API void fsi_csr_free(fsi_csr *A, const fsi_allocator *a) {
 FSI_API fsi_result fsi_csr_check(const fsi_csr *A) {
     int i;
     int32_t k;
-    if (!A || A->rows < 0 || A->cols < 0 || !A->row || A->row[0] != 0) return FSI_ERR_ARGUMENT;
+    if (!A || A->rows < 0 || A->cols < 0 || !A->row || A->row[0] != 0)
+        return FSI_ERR_ARGUMENT;
     for (i = 0; i < A->rows; i++)
-        if (A->row[i + 1] < A->row[i]) return FSI_ERR_ARGUMENT;
-    if (A->row[A->rows] && (!A->col || !A->val)) return FSI_ERR_ARGUMENT;
+        if (A->row[i + 1] < A->row[i])
+            return FSI_ERR_ARGUMENT;
+    if (A->row[A->rows] && (!A->col || !A->val))
+        return FSI_ERR_ARGUMENT;
     for (i = 0; i < A->rows; i++)
         for (k = A->row[i]; k < A->row[i + 1]; k++) {
-            int32_t least = k > A->row[i] ? A->col[k - 1] + 1 : 0;         /* ascending, no duplicates */
-            if (A->col[k] < least || A->col[k] >= A->cols || !fsi__finite(A->val[k])) return FSI_ERR_ARGUMENT;
+            /* ascending, no duplicates */
+            int32_t least = k > A->row[i] ? A->col[k - 1] + 1 : 0;
+            if (A->col[k] < least || A->col[k] >= A->cols || !fsi__finite(A->val[k]))
+                return FSI_ERR_ARGUMENT;
         }
     return FSI_OK;
 }
@@ -1447,7 +2023,8 @@ FSI_API void fsi_csr_mul(const fsi_csr *A, const fsi_real *x, fsi_real *y) {
     for (i = 0; i < rows; i++) {
         fsi_real sum = 0;
         int32_t k, end = row[i + 1];
-        for (k = row[i]; k < end; k++) sum += val[k] * x[col[k]];
+        for (k = row[i]; k < end; k++)
+            sum += val[k] * x[col[k]];
         y[i] = sum;
     }
 }
@@ -1457,7 +2034,8 @@ FSI_API void fsi_csr_tmul(const fsi_csr *A, const fsi_real *x, fsi_real *y) {
     int32_t k;
     fsi_fill((size_t)A->cols, 0, y);
     for (i = 0; i < A->rows; i++)
-        for (k = A->row[i]; k < A->row[i + 1]; k++) y[A->col[k]] += A->val[k] * x[i];
+        for (k = A->row[i]; k < A->row[i + 1]; k++)
+            y[A->col[k]] += A->val[k] * x[i];
 }
 
 FSI_API fsi_result fsi_csr_transpose(const fsi_csr *A, fsi_csr *T, const fsi_allocator *a) {
@@ -1465,18 +2043,25 @@ FSI_API fsi_result fsi_csr_transpose(const fsi_csr *A, fsi_csr *T, const fsi_all
     fsi_result r;
     int i, j;
     int32_t k;
-    if (!T || !fsi_allocator_valid(a) || fsi_csr_check(A) != FSI_OK) return FSI_ERR_ARGUMENT;
+    if (!T || !fsi_allocator_valid(a) || fsi_csr_check(A) != FSI_OK)
+        return FSI_ERR_ARGUMENT;
     r = fsi__csr_make(&out, A->cols, A->rows, (size_t)A->row[A->rows], a);
-    if (r != FSI_OK) return r;
-    for (k = 0; k < A->row[A->rows]; k++) out.row[A->col[k] + 1]++;
-    for (j = 0; j < out.rows; j++) out.row[j + 1] += out.row[j];
+    if (r != FSI_OK)
+        return r;
+    for (k = 0; k < A->row[A->rows]; k++)
+        out.row[A->col[k] + 1]++;
+    for (j = 0; j < out.rows; j++)
+        out.row[j + 1] += out.row[j];
     for (i = 0; i < A->rows; i++)
         for (k = A->row[i]; k < A->row[i + 1]; k++) {
-            int32_t at = out.row[A->col[k]]++;                           /* row[j] runs from the start of row j to its end */
+            /* row[j] runs from the start of row j to its end */
+            int32_t at = out.row[A->col[k]]++;
             out.col[at] = i;
             out.val[at] = A->val[k];
         }
-    for (j = out.rows; j > 0; j--) out.row[j] = out.row[j - 1];  /* and is moved back by one row here */
+    /* and is moved back by one row here */
+    for (j = out.rows; j > 0; j--)
+        out.row[j] = out.row[j - 1];
     out.row[0] = 0;
     *T = out;
     return FSI_OK;
@@ -1487,8 +2072,10 @@ static int32_t fsi__csr_find(const int32_t *row, const int32_t *col, int32_t i, 
     int32_t lo = row[i], hi = row[i + 1];
     while (lo < hi) {
         int32_t mid = lo + (hi - lo) / 2;
-        if (col[mid] < j) lo = mid + 1;
-        else hi = mid;
+        if (col[mid] < j)
+            lo = mid + 1;
+        else
+            hi = mid;
     }
     return lo < row[i + 1] && col[lo] == j ? lo : -1;
 }
@@ -1497,54 +2084,67 @@ FSI_API double fsi_csr_asymmetry(const fsi_csr *A) {
     double worst = 0, top = 0;
     int i;
     int32_t k;
-    if (A->rows != A->cols) return 1e30;
+    if (A->rows != A->cols)
+        return 1e30;
     for (i = 0; i < A->rows; i++)
         for (k = A->row[i]; k < A->row[i + 1]; k++) {
             int32_t t = fsi__csr_find(A->row, A->col, A->col[k], i);
             double d = fabs((double)A->val[k] - (t < 0 ? 0.0 : (double)A->val[t]));
-            if (d > worst) worst = d;
-            if (fabs((double)A->val[k]) > top) top = fabs((double)A->val[k]);
+            if (d > worst)
+                worst = d;
+            if (fabs((double)A->val[k]) > top)
+                top = fabs((double)A->val[k]);
         }
     return top > 0 ? worst / top : 0;
 }
 
-static void fsi__csr_apply(const fsi_real *x, fsi_real *y, void *user) { fsi_csr_mul((const fsi_csr *)user, x, y); }
+static void fsi__csr_apply(const fsi_real *x, fsi_real *y, void *user) {
+    fsi_csr_mul((const fsi_csr *)user, x, y);
+}
 
 static fsi_operator fsi__operator(fsi_apply_fn fn, const void *user) {
     fsi_operator op;
     op.apply_fn = fn;
-    op.user = (void *)(uintptr_t)user;  /* apply functions do not write through it */
+    op.user = (void *)(uintptr_t)user; /* apply functions do not write through it */
     return op;
 }
 
-FSI_API fsi_operator fsi_csr_operator(const fsi_csr *A) { return fsi__operator(fsi__csr_apply, A); }
+FSI_API fsi_operator fsi_csr_operator(const fsi_csr *A) {
+    return fsi__operator(fsi__csr_apply, A);
+}
 
-/* ------------------------------------------------------------------------------------------------ >>krylov */
+/* ------------------------------------------------------------------------------------------------
+ * >>krylov */
 #define FSI__ROOT_EPS sqrt((double)FSI_REAL_EPS)
 
-/* What the three iterations share: the description with defaults, the target, the workspace and the report. */
+/* What the three iterations share: the description with defaults, the target, the workspace and the
+ * report. */
 typedef struct fsi__krylov {
     const fsi_krylov_desc *d;
     size_t n;
     const fsi_real *b;
-    fsi_real **v;             /* vectors of length n */
-    double *s;                /* small arrays */
-    double target;            /* stop when |b - A x| <= target */
-    double size;              /* |b| */
-    double unit;              /* b and x are multiplied by this power of two where their squares would overflow or vanish; 1 elsewhere */
-    double checked;           /* last recomputed residual that missed the target; < 0 = none yet */
-    double began;             /* clock at the start */
+    fsi_real **v;  /* vectors of length n */
+    double *s;     /* small arrays */
+    double target; /* stop when |b - A x| <= target */
+    double size;   /* |b| */
+    /* b and x are multiplied by this power of two where their squares would overflow or vanish; 1
+     * elsewhere */
+    double unit;
+    double checked; /* last recomputed residual that missed the target; < 0 = none yet */
+    double began;   /* clock at the start */
     int cap, incompatible;
     fsi_report report;
     fsi_arena arena;
-    int owned;                /* 1: the block came from the allocator */
-    int project;              /* 1: project_fn is used */
+    int owned;   /* 1: the block came from the allocator */
+    int project; /* 1: project_fn is used */
 } fsi__krylov;
 
 static int fsi__krylov_valid(const fsi_krylov_desc *d) {
-    return d && d->A.apply_fn && d->tolerance >= 0 && d->tolerance_abs >= 0 && fsi__finite64(d->tolerance) && fsi__finite64(d->tolerance_abs) &&
-           d->max_iterations >= 0 && d->restart >= 0 && d->restart < 100000 && d->seconds >= 0 && fsi__finite64(d->seconds) &&
-           !(d->seconds > 0 && !d->clock_fn) && fsi_allocator_valid(&d->allocator);
+    return d && d->A.apply_fn && d->tolerance >= 0 && d->tolerance_abs >= 0
+           && fsi__finite64(d->tolerance) && fsi__finite64(d->tolerance_abs)
+           && d->max_iterations >= 0 && d->restart >= 0 && d->restart < 100000 && d->seconds >= 0
+           && fsi__finite64(d->seconds) && !(d->seconds > 0 && !d->clock_fn)
+           && fsi_allocator_valid(&d->allocator);
 }
 
 static void fsi__krylov_layout(fsi__krylov *k, size_t vectors, size_t small) {
@@ -1554,94 +2154,129 @@ static void fsi__krylov_layout(fsi__krylov *k, size_t vectors, size_t small) {
     for (i = 0; i < vectors; i++) {
         fsi_real *p;
         FSI__TAKE(p, fsi_real, &k->arena, k->n);
-        if (k->v) k->v[i] = p;
+        if (k->v)
+            k->v[i] = p;
     }
 }
 
 static size_t fsi__krylov_size(const fsi_krylov_desc *d, size_t vectors, size_t small) {
     fsi__krylov k;
     memset(&k, 0, sizeof k);
-    if (!fsi__krylov_valid(d) || d->n == 0) return 0;
+    if (!fsi__krylov_valid(d) || d->n == 0)
+        return 0;
     k.n = d->n;
     fsi__krylov_layout(&k, vectors, small);
-    return k.arena.failed ? 0 : k.arena.used + 64;  /* 64: to align the caller's block */
+    return k.arena.failed ? 0 : k.arena.used + 64; /* 64: to align the caller's block */
 }
 
 /* Room for the vectors: the caller's block or one of our own. */
-static fsi_result fsi__krylov_room(fsi__krylov *k, size_t vectors, size_t small, void *work, size_t work_size) {
+static fsi_result fsi__krylov_room(fsi__krylov *k, size_t vectors, size_t small, void *work,
+                                   size_t work_size) {
     size_t need = fsi__krylov_size(k->d, vectors, small);
-    if (need == 0) return FSI_ERR_SIZE;
+    if (need == 0)
+        return FSI_ERR_SIZE;
     if (work) {
         size_t skip = (64 - ((size_t)(uintptr_t)work & 63u)) & 63u;
-        if (work_size < need) return FSI_ERR_SIZE;
+        if (work_size < need)
+            return FSI_ERR_SIZE;
         k->arena.base = (unsigned char *)work + skip;
         k->arena.size = work_size - skip;
     } else {
         k->arena.used = need;
-        if (fsi__arena_open(&k->arena, &k->d->allocator) != FSI_OK) return FSI_ERR_MEMORY;
+        if (fsi__arena_open(&k->arena, &k->d->allocator) != FSI_OK)
+            return FSI_ERR_MEMORY;
         k->owned = 1;
     }
     fsi__krylov_layout(k, vectors, small);
     return k->arena.failed ? FSI_ERR_SIZE : FSI_OK;
 }
 
-/* A power of two that brings a largest entry to 1 when it lies outside the range where squares are safe. */
+/* A power of two that brings a largest entry to 1 when it lies outside the range where squares are
+ * safe. */
 static double fsi__krylov_unit(double largest) {
     const double safe = sizeof(fsi_real) == 8 ? 1e30 : 1e8;
     int e = 0;
-    if (!(largest > 0) || (largest <= safe && largest >= 1 / safe)) return 1;
+    if (!(largest > 0) || (largest <= safe && largest >= 1 / safe))
+        return 1;
     (void)frexp(largest, &e);
-    return ldexp(1.0, -(sizeof(fsi_real) == 8 ? fsi__iclamp(e, -1000, 1000) : fsi__iclamp(e, -120, 120)));
+    return ldexp(
+        1.0, -(sizeof(fsi_real) == 8 ? fsi__iclamp(e, -1000, 1000) : fsi__iclamp(e, -120, 120)));
 }
 
 /* r = b in the solver's unit */
 static void fsi__krylov_rhs(const fsi__krylov *k, fsi_real *r) {
     fsi_copy(k->n, k->b, r);
-    if (k->unit < 1 || k->unit > 1) fsi_scale(k->n, (fsi_real)k->unit, r);
+    if (k->unit < 1 || k->unit > 1)
+        fsi_scale(k->n, (fsi_real)k->unit, r);
 }
 
 /* Checks, workspace, target. FSI_EMPTY: n = 0, nothing to do. */
-static fsi_result fsi__krylov_open(fsi__krylov *k, const fsi_krylov_desc *d, const fsi_real *b, const fsi_real *x, size_t vectors, size_t small,
-                                   void *work, size_t work_size) {
+static fsi_result fsi__krylov_open(fsi__krylov *k, const fsi_krylov_desc *d, const fsi_real *b,
+                                   const fsi_real *x, size_t vectors, size_t small, void *work,
+                                   size_t work_size) {
     fsi_result r;
     memset(k, 0, sizeof *k);
-    if (!fsi__krylov_valid(d)) return FSI_ERR_ARGUMENT;
-    if (d->n == 0) return FSI_EMPTY;
-    if (!b || !x || (d->guess && !fsi_all_finite(d->n, x))) return FSI_ERR_ARGUMENT;
-    if (!fsi_all_finite(d->n, b)) return FSI_ERR_ARGUMENT;
-    k->d = d; k->n = d->n; k->b = b; k->checked = -1; k->project = d->project_fn != NULL;
+    if (!fsi__krylov_valid(d))
+        return FSI_ERR_ARGUMENT;
+    if (d->n == 0)
+        return FSI_EMPTY;
+    if (!b || !x || (d->guess && !fsi_all_finite(d->n, x)))
+        return FSI_ERR_ARGUMENT;
+    if (!fsi_all_finite(d->n, b))
+        return FSI_ERR_ARGUMENT;
+    k->d = d;
+    k->n = d->n;
+    k->b = b;
+    k->checked = -1;
+    k->project = d->project_fn != NULL;
     r = fsi__krylov_room(k, vectors, small, work, work_size);
-    if (r != FSI_OK) return r;
+    if (r != FSI_OK)
+        return r;
     k->unit = fsi__krylov_unit((double)fsi_max_abs(d->n, b));
     fsi__krylov_rhs(k, k->v[0]);
     k->size = fsi_norm(d->n, k->v[0]);
     k->target = (d->tolerance > 0 ? d->tolerance : 1e-6) * k->size;
-    if (d->tolerance_abs * k->unit > k->target) k->target = d->tolerance_abs * k->unit;
+    if (d->tolerance_abs * k->unit > k->target)
+        k->target = d->tolerance_abs * k->unit;
     k->cap = d->max_iterations ? d->max_iterations : d->n < 990 ? (int)(10 * d->n) + 100 : 10000;
     k->began = d->clock_fn ? d->clock_fn(d->clock_user) : 0;
     return FSI_OK;
 }
 
 static fsi_result fsi__krylov_close(fsi__krylov *k, fsi_result r, fsi_report *report) {
-    if (r == FSI_EMPTY) r = FSI_OK;
-    if (r >= 0 && k->incompatible) r = FSI_INCOMPATIBLE;
+    if (r == FSI_EMPTY)
+        r = FSI_OK;
+    if (r >= 0 && k->incompatible)
+        r = FSI_INCOMPATIBLE;
     k->report.reason = r;
-    if (k->unit > 0) { k->report.residual /= k->unit; k->report.residual_start /= k->unit; }
-    if (k->d && k->d->clock_fn) k->report.seconds = k->d->clock_fn(k->d->clock_user) - k->began;
-    if (k->owned) fsi_free(&k->d->allocator, k->arena.base, k->arena.size);
-    else if (k->arena.base) FSI__CLOSE(k->arena.base, k->arena.size, k->arena.size);     /* the caller's block has no gaps */
-    if (report) *report = k->report;
+    if (k->unit > 0) {
+        k->report.residual /= k->unit;
+        k->report.residual_start /= k->unit;
+    }
+    if (k->d && k->d->clock_fn)
+        k->report.seconds = k->d->clock_fn(k->d->clock_user) - k->began;
+    if (k->owned)
+        fsi_free(&k->d->allocator, k->arena.base, k->arena.size);
+    /* the caller's block has no gaps */
+    else if (k->arena.base)
+        FSI__CLOSE(k->arena.base, k->arena.size, k->arena.size);
+    if (report)
+        *report = k->report;
     return r;
 }
 
-static void fsi__krylov_project(const fsi__krylov *k, fsi_real *x) { if (k->project) k->d->project_fn(x, k->d->project_user); }
+static void fsi__krylov_project(const fsi__krylov *k, fsi_real *x) {
+    if (k->project)
+        k->d->project_fn(x, k->d->project_user);
+}
 
 /* z = P r */
 static void fsi__krylov_precondition(const fsi__krylov *k, const fsi_real *r, fsi_real *z) {
     if (k->d->precondition.apply_fn) {
         k->d->precondition.apply_fn(r, z, k->d->precondition.user);
         fsi__krylov_project(k, z);
-    } else fsi_copy(k->n, r, z);
+    } else
+        fsi_copy(k->n, r, z);
 }
 
 /* r = b - A x without its null-space part; returns |r| */
@@ -1661,15 +2296,15 @@ static double fsi__krylov_start(fsi__krylov *k, fsi_real *x, fsi_real *r, fsi_re
     norm = fsi_norm(k->n, r);
     fsi__krylov_rhs(k, t);
     fsi_axpy(k->n, -1, r, t);
-    loss = fsi_norm(k->n, t);  /* the part of b that A cannot reach */
+    loss = fsi_norm(k->n, t); /* the part of b that A cannot reach */
     k->incompatible = loss > k->target && loss > 64 * (double)FSI_REAL_EPS * k->size;
     if (k->d->guess && norm > 0) {
         double q, left;
         fsi_scale(k->n, (fsi_real)k->unit, x);
         fsi__krylov_project(k, x);
         k->d->A.apply_fn(x, t, k->d->A.user);
-        q = fsi_dot(k->n, x, t) / 2 - fsi_dot(k->n, x, r);  /* q(x) = x.A x / 2 - b.x */
-        fsi_xpay(k->n, r, -1, t);                                        /* t = b - A x */
+        q = fsi_dot(k->n, x, t) / 2 - fsi_dot(k->n, x, r); /* q(x) = x.A x / 2 - b.x */
+        fsi_xpay(k->n, r, -1, t);                          /* t = b - A x */
         fsi__krylov_project(k, t);
         left = fsi_norm(k->n, t);
         if (fsi__finite64(left) && (energy ? q <= 0 : left <= norm)) {
@@ -1682,83 +2317,118 @@ static double fsi__krylov_start(fsi__krylov *k, fsi_real *x, fsi_real *r, fsi_re
     return k->report.residual_start = k->report.residual = norm;
 }
 
-/* The size of A as far as its own image q tells: |A q| / |q|; *image = |q|. q is scaled, t is scratch. */
+/* The size of A as far as its own image q tells: |A q| / |q|; *image = |q|. q is scaled, t is
+ * scratch. */
 static double fsi__krylov_magnitude(fsi__krylov *k, fsi_real *q, fsi_real *t, double *image) {
     *image = fsi_norm(k->n, q);
-    if (!(*image > 0) || !fsi__finite((fsi_real)(1 / *image))) return 0;
-    fsi_scale(k->n, (fsi_real)(1 / *image), q);                          /* squares of A A p would overflow or vanish sooner */
+    if (!(*image > 0) || !fsi__finite((fsi_real)(1 / *image)))
+        return 0;
+    /* squares of A A p would overflow or vanish sooner */
+    fsi_scale(k->n, (fsi_real)(1 / *image), q);
     k->d->A.apply_fn(q, t, k->d->A.user);
     return fsi_norm(k->n, t);
 }
 
-/* What every solve ends with: the true residual of x into r, x finite and (with keep) not worse than the start (NULL = zero), and the unit taken
-   out. A residual that a symmetric A maps to nothing cannot be reduced: b is incompatible. t is scratch. */
-static fsi_result fsi__krylov_finish(fsi__krylov *k, fsi_result result, fsi_real *x, fsi_real *r, fsi_real *t, const fsi_real *start, int keep, int symmetric) {
+/* What every solve ends with: the true residual of x into r, x finite and (with keep) not worse
+   than the start (NULL = zero), and the unit taken out. A residual that a symmetric A maps to
+   nothing cannot be reduced: b is incompatible. t is scratch. */
+static fsi_result fsi__krylov_finish(fsi__krylov *k, fsi_result result, fsi_real *x, fsi_real *r,
+                                     fsi_real *t, const fsi_real *start, int keep, int symmetric) {
     int whole = fsi_all_finite(k->n, x);
     double first = k->report.residual_start, norm = k->report.residual;
-    if (whole && result != FSI_OK) norm = fsi__krylov_residual(k, x, r);   /* FSI_OK was given on the true residual */
-    if (!whole || !fsi__finite64(norm) || (keep && norm > first)) {
-        if (start) fsi_copy(k->n, start, x);
-        else fsi_fill(k->n, 0, x);
+    /* FSI_OK was given on the true residual */
+    if (whole && result != FSI_OK)
         norm = fsi__krylov_residual(k, x, r);
-        if (!fsi__finite64(norm)) { norm = first; result = FSI_ERR_NUMERIC; }
-        else if (result == FSI_OK) result = FSI_STALLED;
+    if (!whole || !fsi__finite64(norm) || (keep && norm > first)) {
+        if (start)
+            fsi_copy(k->n, start, x);
+        else
+            fsi_fill(k->n, 0, x);
+        norm = fsi__krylov_residual(k, x, r);
+        if (!fsi__finite64(norm)) {
+            norm = first;
+            result = FSI_ERR_NUMERIC;
+        } else if (result == FSI_OK)
+            result = FSI_STALLED;
     }
     k->report.residual = norm;
-    if (result > 0 && norm <= k->target) result = FSI_OK;
+    if (result > 0 && norm <= k->target)
+        result = FSI_OK;
     if (symmetric && result > 0 && result != FSI_INCOMPATIBLE) {
         double image, size;
         k->d->A.apply_fn(r, t, k->d->A.user);
         size = fsi__krylov_magnitude(k, t, r, &image);
-        if (image <= FSI__ROOT_EPS * size * norm) result = FSI_INCOMPATIBLE;
+        if (image <= FSI__ROOT_EPS * size * norm)
+            result = FSI_INCOMPATIBLE;
     }
     if (k->unit < 1 || k->unit > 1) {
         fsi_scale(k->n, (fsi_real)(1 / k->unit), x);
-        if (!fsi_all_finite(k->n, x)) { fsi_fill(k->n, 0, x); k->report.residual = k->size; result = FSI_ERR_NUMERIC; }
+        if (!fsi_all_finite(k->n, x)) {
+            fsi_fill(k->n, 0, x);
+            k->report.residual = k->size;
+            result = FSI_ERR_NUMERIC;
+        }
     }
     return result;
 }
 
 /* After an iteration: FSI_OK to go on, FSI_NOT_CONVERGED to stop. */
 static fsi_result fsi__krylov_limit(fsi__krylov *k) {
-    if (k->report.iterations >= k->cap) return FSI_NOT_CONVERGED;
-    if (k->d->seconds > 0 && k->d->clock_fn(k->d->clock_user) - k->began >= k->d->seconds) return FSI_NOT_CONVERGED;
+    if (k->report.iterations >= k->cap)
+        return FSI_NOT_CONVERGED;
+    if (k->d->seconds > 0 && k->d->clock_fn(k->d->clock_user) - k->began >= k->d->seconds)
+        return FSI_NOT_CONVERGED;
     return FSI_OK;
 }
 
 static int fsi__krylov_told(fsi__krylov *k, double residual, const fsi_real *x) {
     k->report.residual = residual;
-    return k->d->history_fn && k->d->history_fn(k->report.iterations, residual, x, k->d->history_user) != 0;
+    return k->d->history_fn
+           && k->d->history_fn(k->report.iterations, residual, x, k->d->history_user) != 0;
 }
 
-/* The recurrence says it is done: recompute r = b - A x. FSI_OK: really done; FSI_EMPTY: go on from the new r; FSI_STALLED. */
-static fsi_result fsi__krylov_recheck(fsi__krylov *k, const fsi_real *x, fsi_real *r, double *norm) {
+/* The recurrence says it is done: recompute r = b - A x. FSI_OK: really done; FSI_EMPTY: go on from
+ * the new r; FSI_STALLED. */
+static fsi_result fsi__krylov_recheck(fsi__krylov *k, const fsi_real *x, fsi_real *r,
+                                      double *norm) {
     *norm = fsi__krylov_residual(k, x, r);
     k->report.residual = *norm;
-    if (!fsi__finite64(*norm)) return FSI_ERR_NUMERIC;
-    if (*norm <= k->target) return FSI_OK;
-    if (k->checked >= 0 && *norm > k->checked / 2) return FSI_STALLED;  /* rounding does not allow more */
+    if (!fsi__finite64(*norm))
+        return FSI_ERR_NUMERIC;
+    if (*norm <= k->target)
+        return FSI_OK;
+    /* rounding does not allow more */
+    if (k->checked >= 0 && *norm > k->checked / 2)
+        return FSI_STALLED;
     k->checked = *norm;
     k->report.restarts++;
     return FSI_EMPTY;
 }
 
-/* Before an iteration of a recurrence. steps: since r was computed from x; 0 afterwards: start anew. FSI_EMPTY: go on; FSI_OK: done. */
-static fsi_result fsi__krylov_next(fsi__krylov *k, const fsi_real *x, fsi_real *r, double *norm, int *steps) {
+/* Before an iteration of a recurrence. steps: since r was computed from x; 0 afterwards: start
+ * anew. FSI_EMPTY: go on; FSI_OK: done. */
+static fsi_result fsi__krylov_next(fsi__krylov *k, const fsi_real *x, fsi_real *r, double *norm,
+                                   int *steps) {
     fsi_result stop;
     int told;
-    if (!fsi__finite64(*norm)) return FSI_ERR_NUMERIC;
+    if (!fsi__finite64(*norm))
+        return FSI_ERR_NUMERIC;
     told = fsi__krylov_told(k, *norm, x);
     if (*norm <= k->target) {
         stop = *steps ? fsi__krylov_recheck(k, x, r, norm) : FSI_OK;
-        if (stop != FSI_EMPTY) return stop;
+        if (stop != FSI_EMPTY)
+            return stop;
         *steps = 0;
     }
     stop = told ? FSI_NOT_CONVERGED : fsi__krylov_limit(k);
     return stop == FSI_OK ? FSI_EMPTY : stop;
 }
 
-typedef struct fsi__cg_step { fsi_real *x, *r; const fsi_real *p, *q; fsi_real alpha; } fsi__cg_step;
+typedef struct fsi__cg_step {
+    fsi_real *x, *r;
+    const fsi_real *p, *q;
+    fsi_real alpha;
+} fsi__cg_step;
 
 static double fsi__cg_step_range(size_t begin, size_t end, void *user) {
     const fsi__cg_step *s = (const fsi__cg_step *)user;
@@ -1768,8 +2438,10 @@ static double fsi__cg_step_range(size_t begin, size_t end, void *user) {
     double sum[2] = {0, 0};
     size_t i = begin;
     for (; i + 2 <= end; i += 2) {
-        x[i] += alpha * p[i]; x[i + 1] += alpha * p[i + 1];
-        r[i] -= alpha * q[i]; r[i + 1] -= alpha * q[i + 1];
+        x[i] += alpha * p[i];
+        x[i + 1] += alpha * p[i + 1];
+        r[i] -= alpha * q[i];
+        r[i + 1] -= alpha * q[i + 1];
         sum[0] += (double)r[i] * (double)r[i];
         sum[1] += (double)r[i + 1] * (double)r[i + 1];
     }
@@ -1782,78 +2454,107 @@ static double fsi__cg_step_range(size_t begin, size_t end, void *user) {
 }
 
 /* x += alpha p, r -= alpha q, in one pass; returns |r| */
-static double fsi__cg_update(const fsi__krylov *k, fsi_real alpha, const fsi_real *p, const fsi_real *q, fsi_real *x, fsi_real *r) {
+static double fsi__cg_update(const fsi__krylov *k, fsi_real alpha, const fsi_real *p,
+                             const fsi_real *q, fsi_real *x, fsi_real *r) {
     fsi__cg_step s;
-    s.x = x; s.r = r; s.p = p; s.q = q; s.alpha = alpha;
+    s.x = x;
+    s.r = r;
+    s.p = p;
+    s.q = q;
+    s.alpha = alpha;
     return sqrt(fsi_reduce(k->n, fsi__cg_step_range, &s));
 }
 
-/* The direction p has no curvature. If A p is nothing against what A does to its own image, p lies in the null space and b has a part
-   along it: incompatible; x goes back to saved or zero. Otherwise A is indefinite. t is scratch. */
-static fsi_result fsi__cg_flat(fsi__krylov *k, fsi_real *x, const fsi_real *p, fsi_real *q, fsi_real *t, const fsi_real *saved) {
+/* The direction p has no curvature. If A p is nothing against what A does to its own image, p lies
+   in the null space and b has a part along it: incompatible; x goes back to saved or zero.
+   Otherwise A is indefinite. t is scratch. */
+static fsi_result fsi__cg_flat(fsi__krylov *k, fsi_real *x, const fsi_real *p, fsi_real *q,
+                               fsi_real *t, const fsi_real *saved) {
     double pp = fsi_dot(k->n, p, p), image, size = fsi__krylov_magnitude(k, q, t, &image);
-    if (!(image <= 16 * FSI__ROOT_EPS * size * sqrt(pp))) return FSI_BREAKDOWN;
-    if (saved) fsi_copy(k->n, saved, x);
-    else fsi_fill(k->n, 0, x);
-    fsi_axpy(k->n, (fsi_real)(-fsi_dot(k->n, x, p) / pp), p, x);         /* x without its part along the null vector */
+    if (!(image <= 16 * FSI__ROOT_EPS * size * sqrt(pp)))
+        return FSI_BREAKDOWN;
+    if (saved)
+        fsi_copy(k->n, saved, x);
+    else
+        fsi_fill(k->n, 0, x);
+    /* x without its part along the null vector */
+    fsi_axpy(k->n, (fsi_real)(-fsi_dot(k->n, x, p) / pp), p, x);
     k->report.residual = fsi__krylov_residual(k, x, t);
     return FSI_INCOMPATIBLE;
 }
 
-/* Hestenes and Stiefel with preconditioner. pi = p.P^-1 p follows from rho and beta, so the curvature test costs nothing. */
+/* Hestenes and Stiefel with preconditioner. pi = p.P^-1 p follows from rho and beta, so the
+ * curvature test costs nothing. */
 static fsi_result fsi__cg_run(fsi__krylov *k, fsi_real *x) {
     fsi_real *r = k->v[0], *z = k->v[1], *p = k->v[2], *q = k->v[3];
     double rho = 0, pi = 0, steepest = 0, norm = fsi__krylov_start(k, x, r, z, 1), first = norm;
-    double most = (k->size + norm) / FSI__ROOT_EPS * 16;                 /* larger residuals mean a step along a null vector */
-    double best = norm;                                                  /* residual of the best x so far, kept in v[4] */
+    /* larger residuals mean a step along a null vector */
+    double most = (k->size + norm) / FSI__ROOT_EPS * 16;
+    /* residual of the best x so far, kept in v[4] */
+    double best = norm;
     int steps;
     for (steps = 0;; steps++) {
         double rz, beta, curvature, was = norm;
         fsi_result stop = fsi__krylov_next(k, x, r, &norm, &steps);
-        if (stop != FSI_EMPTY) return stop;
+        if (stop != FSI_EMPTY)
+            return stop;
         fsi__krylov_precondition(k, r, z);
         rz = fsi_dot(k->n, r, z);
-        if (!fsi__finite64(rz)) return FSI_ERR_NUMERIC;
-        if (!(rz > 0)) return FSI_BREAKDOWN;  /* P is not positive definite */
+        if (!fsi__finite64(rz))
+            return FSI_ERR_NUMERIC;
+        if (!(rz > 0))
+            return FSI_BREAKDOWN; /* P is not positive definite */
         beta = steps ? rz / rho : 0;
-        if (beta > 0) fsi_xpay(k->n, z, (fsi_real)beta, p);  /* p = z + beta p */
-        else fsi_copy(k->n, z, p);
+        if (beta > 0)
+            fsi_xpay(k->n, z, (fsi_real)beta, p); /* p = z + beta p */
+        else
+            fsi_copy(k->n, z, p);
         pi = rz + beta * beta * pi;
         rho = rz;
         k->d->A.apply_fn(p, q, k->d->A.user);
         curvature = fsi_dot(k->n, p, q);
-        if (!fsi__finite64(curvature)) return FSI_ERR_NUMERIC;
+        if (!fsi__finite64(curvature))
+            return FSI_ERR_NUMERIC;
         k->report.iterations++;
-        if (curvature <= 64 * (double)FSI_REAL_EPS * steepest * pi || !fsi__finite((fsi_real)(rz / curvature)))
+        if (curvature <= 64 * (double)FSI_REAL_EPS * steepest * pi
+            || !fsi__finite((fsi_real)(rz / curvature)))
             return fsi__cg_flat(k, x, p, q, z, best < first ? k->v[4] : NULL);
-        if (curvature > steepest * pi) steepest = curvature / pi;
-        if (curvature < 0.1 * steepest * pi && norm < 0.8 * best) {  /* p may be turning into a null vector: keep the best x */
+        if (curvature > steepest * pi)
+            steepest = curvature / pi;
+        /* p may be turning into a null vector: keep the best x */
+        if (curvature < 0.1 * steepest * pi && norm < 0.8 * best) {
             fsi_copy(k->n, x, k->v[4]);
             best = norm;
         }
         norm = fsi__cg_update(k, (fsi_real)(rz / curvature), p, q, x, r);
         if (norm > most) {
             k->report.residual = was;
-            fsi__cg_update(k, (fsi_real)(-rz / curvature), p, q, x, r);  /* undo */
+            fsi__cg_update(k, (fsi_real)(-rz / curvature), p, q, x, r); /* undo */
             return fsi__cg_flat(k, x, p, q, z, best < first ? k->v[4] : NULL);
         }
     }
 }
 
-FSI_API size_t fsi_cg_work_size(const fsi_krylov_desc *desc) { return fsi__krylov_size(desc, 5, 0); }
+FSI_API size_t fsi_cg_work_size(const fsi_krylov_desc *desc) {
+    return fsi__krylov_size(desc, 5, 0);
+}
 
-FSI_API fsi_result fsi_cg_solve(const fsi_krylov_desc *desc, const fsi_real *b, fsi_real *x, void *work, size_t work_size, fsi_report *report) {
+FSI_API fsi_result fsi_cg_solve(const fsi_krylov_desc *desc, const fsi_real *b, fsi_real *x,
+                                void *work, size_t work_size, fsi_report *report) {
     fsi__krylov k;
     fsi_result r = fsi__krylov_open(&k, desc, b, x, 5, 0, work, work_size);
-    if (r == FSI_OK) r = fsi__krylov_finish(&k, fsi__cg_run(&k, x), x, k.v[0], k.v[1], NULL, 0, 1);
+    if (r == FSI_OK)
+        r = fsi__krylov_finish(&k, fsi__cg_run(&k, x), x, k.v[0], k.v[1], NULL, 0, 1);
     return fsi__krylov_close(&k, r, report);
 }
 
-/* One step of the coupled two-term recurrence; names as in the table below. Returns FSI_BREAKDOWN when sigma = 0.
-     r   residual of the underlying (conjugate-gradient like) iterate    q  direction    t = A q
-     d   step of x    e = A d    s  residual of x, b - A x
-     tau, theta  quasi-residual norm and its ratio    rho = r.P r    sigma = q.A q */
-typedef struct fsi__qmr { double tau, theta, rho; } fsi__qmr;
+/* One step of the coupled two-term recurrence; names as in the table below. Returns FSI_BREAKDOWN
+   when sigma = 0. r   residual of the underlying (conjugate-gradient like) iterate    q  direction
+   t = A q d   step of x    e = A d    s  residual of x, b - A x tau, theta  quasi-residual norm and
+   its ratio    rho = r.P r    sigma = q.A q */
+typedef struct fsi__qmr {
+    double tau, theta, rho;
+} fsi__qmr;
 
 static fsi_result fsi__symmqmr_step(fsi__krylov *k, fsi__qmr *m, fsi_real *x) {
     fsi_real *r = k->v[0], *q = k->v[1], *t = k->v[2], *d = k->v[3], *e = k->v[4], *s = k->v[5];
@@ -1861,18 +2562,23 @@ static fsi_result fsi__symmqmr_step(fsi__krylov *k, fsi__qmr *m, fsi_real *x) {
     k->d->A.apply_fn(q, t, k->d->A.user);
     k->report.iterations++;
     sigma = fsi_dot(k->n, q, t);
-    if (!fsi__finite64(sigma)) return FSI_ERR_NUMERIC;
-    if (fabs(sigma) <= 4 * (double)FSI_REAL_EPS * fsi_norm(k->n, q) * fsi_norm(k->n, t)) return FSI_BREAKDOWN;
+    if (!fsi__finite64(sigma))
+        return FSI_ERR_NUMERIC;
+    if (fabs(sigma) <= 4 * (double)FSI_REAL_EPS * fsi_norm(k->n, q) * fsi_norm(k->n, t))
+        return FSI_BREAKDOWN;
     alpha = m->rho / sigma;
-    if (!fsi__finite((fsi_real)alpha)) return FSI_BREAKDOWN;
-    fsi_axpy(k->n, (fsi_real)-alpha, t, r);                              /* r -= alpha A q */
+    if (!fsi__finite((fsi_real)alpha))
+        return FSI_BREAKDOWN;
+    fsi_axpy(k->n, (fsi_real)-alpha, t, r); /* r -= alpha A q */
     theta = fsi_norm(k->n, r) / m->tau;
-    cc = 1 / (1 + theta * theta);  /* c^2 */
+    cc = 1 / (1 + theta * theta); /* c^2 */
     keep = cc * m->theta * m->theta;
     fsi_scale(k->n, (fsi_real)keep, d);
-    fsi_axpy(k->n, (fsi_real)(cc * alpha), q, d);                        /* d = c^2 theta_old^2 d + c^2 alpha q */
+    /* d = c^2 theta_old^2 d + c^2 alpha q */
+    fsi_axpy(k->n, (fsi_real)(cc * alpha), q, d);
     fsi_scale(k->n, (fsi_real)keep, e);
-    fsi_axpy(k->n, (fsi_real)(cc * alpha), t, e);                        /* e = A d by the same recurrence */
+    /* e = A d by the same recurrence */
+    fsi_axpy(k->n, (fsi_real)(cc * alpha), t, e);
     fsi_axpy(k->n, 1, d, x);
     fsi_axpy(k->n, -1, e, s);
     m->tau *= theta * sqrt(cc);
@@ -1886,10 +2592,14 @@ static fsi_result fsi__symmqmr_turn(fsi__krylov *k, fsi__qmr *m, int first) {
     double rho;
     fsi__krylov_precondition(k, r, u);
     rho = fsi_dot(k->n, r, u);
-    if (!fsi__finite64(rho)) return FSI_ERR_NUMERIC;
-    if (fabs(rho) <= 4 * (double)FSI_REAL_EPS * fsi_norm(k->n, r) * fsi_norm(k->n, u)) return FSI_BREAKDOWN;
-    if (first) fsi_copy(k->n, u, q);
-    else fsi_xpay(k->n, u, (fsi_real)(rho / m->rho), q);
+    if (!fsi__finite64(rho))
+        return FSI_ERR_NUMERIC;
+    if (fabs(rho) <= 4 * (double)FSI_REAL_EPS * fsi_norm(k->n, r) * fsi_norm(k->n, u))
+        return FSI_BREAKDOWN;
+    if (first)
+        fsi_copy(k->n, u, q);
+    else
+        fsi_xpay(k->n, u, (fsi_real)(rho / m->rho), q);
     m->rho = rho;
     return FSI_OK;
 }
@@ -1909,49 +2619,62 @@ static fsi_result fsi__symmqmr_run(fsi__krylov *k, fsi_real *x) {
     fsi__qmr m = {0, 0, 0};
     double norm = fsi__krylov_start(k, x, s, k->v[2], 0);
     int steps = 0;
-    if (k->d->guess) fsi_copy(k->n, x, k->v[6]);
+    if (k->d->guess)
+        fsi_copy(k->n, x, k->v[6]);
     for (;;) {
         fsi_result stop = fsi__krylov_next(k, x, s, &norm, &steps);
-        if (stop != FSI_EMPTY) return stop;
+        if (stop != FSI_EMPTY)
+            return stop;
         stop = steps ? fsi__symmqmr_turn(k, &m, 0) : fsi__symmqmr_begin(k, &m, norm);
-        if (stop == FSI_OK) stop = fsi__symmqmr_step(k, &m, x);
-        if (stop == FSI_BREAKDOWN && steps) {  /* once more from the present residual */
+        if (stop == FSI_OK)
+            stop = fsi__symmqmr_step(k, &m, x);
+        if (stop == FSI_BREAKDOWN && steps) { /* once more from the present residual */
             norm = fsi__krylov_residual(k, x, s);
             k->report.restarts++;
             steps = 0;
             continue;
         }
-        if (stop != FSI_OK) return stop;
+        if (stop != FSI_OK)
+            return stop;
         norm = fsi_norm(k->n, s);
         steps++;
     }
 }
 
 /* The guess is kept beside: quasi-minimal residuals may end above it. */
-static size_t fsi__symmqmr_vectors(const fsi_krylov_desc *d) { return d && d->guess ? 7 : 6; }
+static size_t fsi__symmqmr_vectors(const fsi_krylov_desc *d) {
+    return d && d->guess ? 7 : 6;
+}
 
-FSI_API size_t fsi_symmqmr_work_size(const fsi_krylov_desc *desc) { return fsi__krylov_size(desc, fsi__symmqmr_vectors(desc), 0); }
+FSI_API size_t fsi_symmqmr_work_size(const fsi_krylov_desc *desc) {
+    return fsi__krylov_size(desc, fsi__symmqmr_vectors(desc), 0);
+}
 
-FSI_API fsi_result fsi_symmqmr_solve(const fsi_krylov_desc *desc, const fsi_real *b, fsi_real *x, void *work, size_t work_size, fsi_report *report) {
+FSI_API fsi_result fsi_symmqmr_solve(const fsi_krylov_desc *desc, const fsi_real *b, fsi_real *x,
+                                     void *work, size_t work_size, fsi_report *report) {
     fsi__krylov k;
     fsi_result r = fsi__krylov_open(&k, desc, b, x, fsi__symmqmr_vectors(desc), 0, work, work_size);
-    if (r == FSI_OK) r = fsi__krylov_finish(&k, fsi__symmqmr_run(&k, x), x, k.v[5], k.v[2], desc->guess ? k.v[6] : NULL, 1, 1);
+    if (r == FSI_OK)
+        r = fsi__krylov_finish(&k, fsi__symmqmr_run(&k, x), x, k.v[5], k.v[2],
+                               desc->guess ? k.v[6] : NULL, 1, 1);
     return fsi__krylov_close(&k, r, report);
 }
 
 static size_t fsi__gmres_restart(const fsi_krylov_desc *d) {
     size_t m = d && d->restart > 0 ? (size_t)d->restart : 30;
-    return d && d->n < m && d->n > 0 ? d->n : m;  /* n vectors span everything */
+    return d && d->n < m && d->n > 0 ? d->n : m; /* n vectors span everything */
 }
 
-/* w = A P v_j made orthogonal to v_0..v_j (twice, for clusters); column j of H; returns |w| left over. */
+/* w = A P v_j made orthogonal to v_0..v_j (twice, for clusters); column j of H; returns |w| left
+ * over. */
 static double fsi__gmres_extend(fsi__krylov *k, size_t j, double *h) {
     fsi_real **V = k->v + 2, *z = k->v[0], *w = V[j + 1];
     size_t i;
     int pass;
     fsi__krylov_precondition(k, V[j], z);
     k->d->A.apply_fn(z, w, k->d->A.user);
-    for (i = 0; i <= j; i++) h[i] = 0;
+    for (i = 0; i <= j; i++)
+        h[i] = 0;
     for (pass = 0; pass < 2; pass++)
         for (i = 0; i <= j; i++) {
             double c = fsi_dot(k->n, V[i], w);
@@ -1961,23 +2684,34 @@ static double fsi__gmres_extend(fsi__krylov *k, size_t j, double *h) {
     return fsi_norm(k->n, w);
 }
 
-/* x += P V y with R y = g; R upper triangular, column j at H + j (m + 1). The old x is left in u. Returns 0 when R is singular. */
-static int fsi__gmres_gather(fsi__krylov *k, size_t m, size_t used, const double *H, double *g, fsi_real *x) {
+/* x += P V y with R y = g; R upper triangular, column j at H + j (m + 1). The old x is left in u.
+ * Returns 0 when R is singular. */
+static int fsi__gmres_gather(fsi__krylov *k, size_t m, size_t used, const double *H, double *g,
+                             fsi_real *x) {
     fsi_real **V = k->v + 2, *z = k->v[0], *u = k->v[1];
     size_t i, j;
     double top = 0;
-    for (j = 0; j < used; j++) if (fabs(H[j * (m + 1) + j]) > top) top = fabs(H[j * (m + 1) + j]);
-    while (used > 0 && fabs(H[(used - 1) * (m + 1) + used - 1]) <= top * (double)FSI_REAL_EPS) used--;  /* A is singular on the last vector */
+    for (j = 0; j < used; j++)
+        if (fabs(H[j * (m + 1) + j]) > top)
+            top = fabs(H[j * (m + 1) + j]);
+    /* A is singular on the last vector */
+    while (used > 0 && fabs(H[(used - 1) * (m + 1) + used - 1]) <= top * (double)FSI_REAL_EPS)
+        used--;
     for (j = used; j-- > 0;) {
         g[j] /= H[j * (m + 1) + j];
-        if (!fsi__finite((fsi_real)g[j])) used = 0, j = 0;
-        for (i = 0; i < j; i++) g[i] -= H[j * (m + 1) + i] * g[j];
+        if (!fsi__finite((fsi_real)g[j]))
+            used = 0, j = 0;
+        for (i = 0; i < j; i++)
+            g[i] -= H[j * (m + 1) + i] * g[j];
     }
     fsi_fill(k->n, 0, u);
-    for (j = 0; j < used; j++) fsi_axpy(k->n, (fsi_real)g[j], V[j], u);
-    if (used) fsi__krylov_precondition(k, u, z);
+    for (j = 0; j < used; j++)
+        fsi_axpy(k->n, (fsi_real)g[j], V[j], u);
+    if (used)
+        fsi__krylov_precondition(k, u, z);
     fsi_copy(k->n, x, u);
-    if (used) fsi_axpy(k->n, 1, z, x);
+    if (used)
+        fsi_axpy(k->n, 1, z, x);
     return used > 0;
 }
 
@@ -1991,9 +2725,13 @@ static fsi_result fsi__gmres_cycle(fsi__krylov *k, size_t m, double norm, fsi_re
     g[0] = norm;
     for (j = 0; j < m && stop == FSI_OK; j++) {
         double *h = H + j * (m + 1), rest = fsi__gmres_extend(k, j, h), whole = rest, t;
-        if (!fsi__finite64(rest)) return FSI_ERR_NUMERIC;
-        for (i = 0; i <= j; i++) whole = hypot(whole, h[i]);
-        if (rest <= 8 * (double)FSI_REAL_EPS * whole) rest = 0;        /* the space is exhausted: happy breakdown */
+        if (!fsi__finite64(rest))
+            return FSI_ERR_NUMERIC;
+        for (i = 0; i <= j; i++)
+            whole = hypot(whole, h[i]);
+        /* the space is exhausted: happy breakdown */
+        if (rest <= 8 * (double)FSI_REAL_EPS * whole)
+            rest = 0;
         for (i = 0; i < j; i++) {
             t = c[i] * h[i] + s[i] * h[i + 1];
             h[i + 1] = c[i] * h[i + 1] - s[i] * h[i];
@@ -2006,74 +2744,99 @@ static fsi_result fsi__gmres_cycle(fsi__krylov *k, size_t m, double norm, fsi_re
         g[j + 1] = -s[j] * g[j];
         g[j] *= c[j];
         k->report.iterations++;
-        if (fsi__krylov_told(k, fabs(g[j + 1]), x)) stop = FSI_NOT_CONVERGED;
-        else if (fabs(g[j + 1]) <= k->target || rest == 0) stop = FSI_EMPTY;
-        else stop = fsi__krylov_limit(k);
-        if (rest > 0) fsi_scale(k->n, (fsi_real)(1 / rest), V[j + 1]);
+        if (fsi__krylov_told(k, fabs(g[j + 1]), x))
+            stop = FSI_NOT_CONVERGED;
+        else if (fabs(g[j + 1]) <= k->target || rest == 0)
+            stop = FSI_EMPTY;
+        else
+            stop = fsi__krylov_limit(k);
+        if (rest > 0)
+            fsi_scale(k->n, (fsi_real)(1 / rest), V[j + 1]);
     }
-    if (!fsi__gmres_gather(k, m, j, H, g, x)) return FSI_BREAKDOWN;
+    if (!fsi__gmres_gather(k, m, j, H, g, x))
+        return FSI_BREAKDOWN;
     return stop == FSI_EMPTY ? FSI_OK : stop;
 }
 
 static fsi_result fsi__gmres_run(fsi__krylov *k, fsi_real *x) {
     size_t m = fsi__gmres_restart(k->d);
     double norm = fsi__krylov_start(k, x, k->v[2], k->v[0], 0);
-    if (fsi__finite64(norm) && fsi__krylov_told(k, norm, x) && norm > k->target) return FSI_NOT_CONVERGED;
+    if (fsi__finite64(norm) && fsi__krylov_told(k, norm, x) && norm > k->target)
+        return FSI_NOT_CONVERGED;
     for (;;) {
         double was = norm;
         fsi_result stop;
-        if (!fsi__finite64(norm)) return FSI_ERR_NUMERIC;
-        if (norm <= k->target) return FSI_OK;
+        if (!fsi__finite64(norm))
+            return FSI_ERR_NUMERIC;
+        if (norm <= k->target)
+            return FSI_OK;
         stop = fsi__krylov_limit(k);
-        if (stop != FSI_OK) return stop;
+        if (stop != FSI_OK)
+            return stop;
         stop = fsi__gmres_cycle(k, m, norm, x);
-        if (stop < 0) return stop;
+        if (stop < 0)
+            return stop;
         norm = fsi__krylov_residual(k, x, k->v[2]);
-        if (!(norm <= was)) {                                            /* rounding spoilt the step: back to the x before */
+        /* rounding spoilt the step: back to the x before */
+        if (!(norm <= was)) {
             fsi_copy(k->n, k->v[1], x);
             norm = was;
-            if (stop == FSI_OK) stop = FSI_STALLED;
+            if (stop == FSI_OK)
+                stop = FSI_STALLED;
         }
         k->report.residual = norm;
-        if (stop != FSI_OK) return norm <= k->target ? FSI_OK : stop;
+        if (stop != FSI_OK)
+            return norm <= k->target ? FSI_OK : stop;
         if (norm > k->target) {
-            if (norm >= was * (1 - 1e-8)) return FSI_STALLED;  /* the next cycle would be the same */
+            /* the next cycle would be the same */
+            if (norm >= was * (1 - 1e-8))
+                return FSI_STALLED;
             k->report.restarts++;
         }
     }
 }
 
-static size_t fsi__gmres_small(size_t m) { return m * (m + 1) + (m + 1) + 2 * m; }
+static size_t fsi__gmres_small(size_t m) {
+    return m * (m + 1) + (m + 1) + 2 * m;
+}
 
 FSI_API size_t fsi_gmres_work_size(const fsi_krylov_desc *desc) {
     size_t m = fsi__gmres_restart(desc);
     return fsi__krylov_size(desc, m + 3, fsi__gmres_small(m));
 }
 
-FSI_API fsi_result fsi_gmres_solve(const fsi_krylov_desc *desc, const fsi_real *b, fsi_real *x, void *work, size_t work_size, fsi_report *report) {
+FSI_API fsi_result fsi_gmres_solve(const fsi_krylov_desc *desc, const fsi_real *b, fsi_real *x,
+                                   void *work, size_t work_size, fsi_report *report) {
     size_t m = fsi__gmres_restart(desc);
     fsi__krylov k;
     fsi_result r = fsi__krylov_open(&k, desc, b, x, m + 3, fsi__gmres_small(m), work, work_size);
     k.project = 0;
-    if (r == FSI_OK) r = fsi__krylov_finish(&k, fsi__gmres_run(&k, x), x, k.v[2], k.v[0], NULL, 0, 0);
+    if (r == FSI_OK)
+        r = fsi__krylov_finish(&k, fsi__gmres_run(&k, x), x, k.v[2], k.v[0], NULL, 0, 0);
     return fsi__krylov_close(&k, r, report);
 }
 
-/* ------------------------------------------------------------------------------------------------ >>dense */
+/* ------------------------------------------------------------------------------------------------
+ * >>dense */
 static int fsi__dense_valid(int n, const fsi_real *A) {
     return n >= 0 && (n == 0 || (A && fsi_all_finite((size_t)n * (size_t)n, A)));
 }
 
-/* Cholesky of the lower triangle, row by row, in doubles; 0 when a pivot is not positive. Inlined with a constant n the loops unroll. */
+/* Cholesky of the lower triangle, row by row, in doubles; 0 when a pivot is not positive. Inlined
+ * with a constant n the loops unroll. */
 FSI__INLINE int fsi__cholesky_rows(size_t n, fsi_real *A) {
     size_t i, j, k;
     for (i = 0; i < n; i++)
         for (j = 0; j <= i; j++) {
             double sum = (double)A[i * n + j], whole = sum;
-            for (k = 0; k < j; k++) sum -= (double)A[i * n + k] * (double)A[j * n + k];
-            if (j < i) sum /= (double)A[j * n + j];  /* l_ij = (a_ij - l_i.l_j) / l_jj */
-            else if (sum > 4 * (double)FSI_REAL_EPS * whole && fsi__finite64(sum)) sum = sqrt(sum);
-            else return 0;
+            for (k = 0; k < j; k++)
+                sum -= (double)A[i * n + k] * (double)A[j * n + k];
+            if (j < i)
+                sum /= (double)A[j * n + j]; /* l_ij = (a_ij - l_i.l_j) / l_jj */
+            else if (sum > 4 * (double)FSI_REAL_EPS * whole && fsi__finite64(sum))
+                sum = sqrt(sum);
+            else
+                return 0;
             A[i * n + j] = (fsi_real)sum;
         }
     return 1;
@@ -2081,60 +2844,86 @@ FSI__INLINE int fsi__cholesky_rows(size_t n, fsi_real *A) {
 
 FSI_API fsi_result fsi_dense_cholesky(int n, fsi_real *A) {
     size_t i, m = (size_t)n;
-    if (n < 0 || (n && !A)) return FSI_ERR_ARGUMENT;
-    for (i = 0; i < m; i++) if (!fsi_all_finite(i + 1, A + i * m)) return FSI_ERR_ARGUMENT;
+    if (n < 0 || (n && !A))
+        return FSI_ERR_ARGUMENT;
+    for (i = 0; i < m; i++)
+        if (!fsi_all_finite(i + 1, A + i * m))
+            return FSI_ERR_ARGUMENT;
     return fsi__cholesky_rows(m, A) ? FSI_OK : FSI_ERR_SINGULAR;
 }
 
 FSI_API void fsi_dense_cholesky_solve(int n, const fsi_real *L, fsi_real *x) {
     size_t i, j, m = (size_t)n;
-    for (i = 0; i < m; i++) {  /* x = L \ x */
+    for (i = 0; i < m; i++) { /* x = L \ x */
         double sum = (double)x[i];
-        for (j = 0; j < i; j++) sum -= (double)L[i * m + j] * (double)x[j];
+        for (j = 0; j < i; j++)
+            sum -= (double)L[i * m + j] * (double)x[j];
         x[i] = (fsi_real)(sum / (double)L[i * m + i]);
     }
-    for (i = m; i-- > 0;) {  /* x = L^T \ x */
+    for (i = m; i-- > 0;) { /* x = L^T \ x */
         double sum = (double)x[i];
-        for (j = i + 1; j < m; j++) sum -= (double)L[j * m + i] * (double)x[j];
+        for (j = i + 1; j < m; j++)
+            sum -= (double)L[j * m + i] * (double)x[j];
         x[i] = (fsi_real)(sum / (double)L[i * m + i]);
     }
 }
 
-static void fsi__swap(fsi_real *a, fsi_real *b) { fsi_real t = *a; *a = *b; *b = t; }
+static void fsi__swap(fsi_real *a, fsi_real *b) {
+    fsi_real t = *a;
+    *a = *b;
+    *b = t;
+}
 
-/* Rows and columns p < q of the symmetric matrix whose lower triangle is stored, with the finished part of L in front. */
+/* Rows and columns p < q of the symmetric matrix whose lower triangle is stored, with the finished
+ * part of L in front. */
 static void fsi__ldlt_swap(size_t n, fsi_real *A, size_t p, size_t q) {
     size_t j;
-    if (p == q) return;
-    for (j = 0; j < p; j++) fsi__swap(&A[p * n + j], &A[q * n + j]);
+    if (p == q)
+        return;
+    for (j = 0; j < p; j++)
+        fsi__swap(&A[p * n + j], &A[q * n + j]);
     fsi__swap(&A[p * n + p], &A[q * n + q]);
-    for (j = p + 1; j < q; j++) fsi__swap(&A[j * n + p], &A[q * n + j]);
-    for (j = q + 1; j < n; j++) fsi__swap(&A[j * n + p], &A[j * n + q]);
+    for (j = p + 1; j < q; j++)
+        fsi__swap(&A[j * n + p], &A[q * n + j]);
+    for (j = q + 1; j < n; j++)
+        fsi__swap(&A[j * n + p], &A[j * n + q]);
 }
 
-/* Bunch-Kaufman choice at step k: *swap = row that comes to the pivot place; returns the pivot's size 1 or 2, 0 when the column is zero. */
+/* Bunch-Kaufman choice at step k: *swap = row that comes to the pivot place; returns the pivot's
+ * size 1 or 2, 0 when the column is zero. */
 static int fsi__ldlt_pivot(size_t n, const fsi_real *A, size_t k, size_t *swap) {
-    const fsi_real golden = FSI_R(0.6403882032022076);                   /* (1 + sqrt 17) / 8 bounds the growth */
+    /* (1 + sqrt 17) / 8 bounds the growth */
+    const fsi_real golden = FSI_R(0.6403882032022076);
     fsi_real here = fsi__abs(A[k * n + k]), below = 0, other = 0;
     size_t i, r = k;
     for (i = k + 1; i < n; i++)
-        if (fsi__abs(A[i * n + k]) > below) { below = fsi__abs(A[i * n + k]); r = i; }
+        if (fsi__abs(A[i * n + k]) > below) {
+            below = fsi__abs(A[i * n + k]);
+            r = i;
+        }
     *swap = k;
-    if (!(fsi__max(here, below) > 0)) return 0;
-    if (here >= golden * below) return 1;
-    for (i = k; i < r; i++) other = fsi__max(other, fsi__abs(A[r * n + i]));
-    for (i = r + 1; i < n; i++) other = fsi__max(other, fsi__abs(A[i * n + r]));
-    if (here >= golden * below * (below / other)) return 1;
+    if (!(fsi__max(here, below) > 0))
+        return 0;
+    if (here >= golden * below)
+        return 1;
+    for (i = k; i < r; i++)
+        other = fsi__max(other, fsi__abs(A[r * n + i]));
+    for (i = r + 1; i < n; i++)
+        other = fsi__max(other, fsi__abs(A[i * n + r]));
+    if (here >= golden * below * (below / other))
+        return 1;
     *swap = r;
     return fsi__abs(A[r * n + r]) >= golden * other ? 1 : 2;
 }
 
 FSI_API fsi_result fsi_dense_ldlt(int n, fsi_real *A, int32_t *pivot) {
     size_t i, j, k, m = (size_t)n, swap = 0;
-    if (!fsi__dense_valid(n, A) || (n && !pivot)) return FSI_ERR_ARGUMENT;
+    if (!fsi__dense_valid(n, A) || (n && !pivot))
+        return FSI_ERR_ARGUMENT;
     for (k = 0; k < m;) {
         int size = fsi__ldlt_pivot(m, A, k, &swap);
-        if (size == 0) return FSI_ERR_SINGULAR;
+        if (size == 0)
+            return FSI_ERR_SINGULAR;
         if (size == 1) {
             fsi_real d;
             fsi__ldlt_swap(m, A, k, swap);
@@ -2142,19 +2931,23 @@ FSI_API fsi_result fsi_dense_ldlt(int n, fsi_real *A, int32_t *pivot) {
             d = A[k * m + k];
             for (j = k + 1; j < m; j++) {
                 fsi_real l = A[j * m + k] / d;
-                for (i = j; i < m; i++) A[i * m + j] -= A[i * m + k] * l;
+                for (i = j; i < m; i++)
+                    A[i * m + j] -= A[i * m + k] * l;
                 A[j * m + k] = l;
             }
         } else {
-            fsi_real a, b, c, det;                                       /* D = [a b; b c] */
+            fsi_real a, b, c, det; /* D = [a b; b c] */
             fsi__ldlt_swap(m, A, k + 1, swap);
             pivot[k] = pivot[k + 1] = -1 - (int32_t)swap;
-            a = A[k * m + k]; b = A[(k + 1) * m + k]; c = A[(k + 1) * m + k + 1];
-            det = (a / b) * (c / b) - 1;  /* det D / b^2, never 0 by the choice above */
+            a = A[k * m + k];
+            b = A[(k + 1) * m + k];
+            c = A[(k + 1) * m + k + 1];
+            det = (a / b) * (c / b) - 1; /* det D / b^2, never 0 by the choice above */
             for (j = k + 2; j < m; j++) {
                 fsi_real u = A[j * m + k] / b, v = A[j * m + k + 1] / b;
                 fsi_real lu = ((c / b) * u - v) / det, lv = ((a / b) * v - u) / det;
-                for (i = j; i < m; i++) A[i * m + j] -= A[i * m + k] * lu + A[i * m + k + 1] * lv;
+                for (i = j; i < m; i++)
+                    A[i * m + j] -= A[i * m + k] * lu + A[i * m + k + 1] * lv;
                 A[j * m + k] = lu;
                 A[j * m + k + 1] = lv;
             }
@@ -2166,46 +2959,66 @@ FSI_API fsi_result fsi_dense_ldlt(int n, fsi_real *A, int32_t *pivot) {
 
 FSI_API void fsi_dense_ldlt_solve(int n, const fsi_real *A, const int32_t *pivot, fsi_real *x) {
     size_t i, j, k, m = (size_t)n;
-    for (k = 0; k < m; k++) {  /* x = P x */
-        if (pivot[k] >= 0) fsi__swap(&x[k], &x[pivot[k]]);
-        else { fsi__swap(&x[k + 1], &x[-1 - pivot[k]]); k++; }
+    for (k = 0; k < m; k++) { /* x = P x */
+        if (pivot[k] >= 0)
+            fsi__swap(&x[k], &x[pivot[k]]);
+        else {
+            fsi__swap(&x[k + 1], &x[-1 - pivot[k]]);
+            k++;
+        }
     }
-    for (k = 0; k < m; k++) {  /* x = D \ (L \ x), block by block */
+    for (k = 0; k < m; k++) { /* x = D \ (L \ x), block by block */
         size_t next = pivot[k] >= 0 ? k + 1 : k + 2;
         for (j = k; j < next; j++)
-            for (i = next; i < m; i++) x[i] -= A[i * m + j] * x[j];
-        if (next == k + 1) x[k] /= A[k * m + k];
+            for (i = next; i < m; i++)
+                x[i] -= A[i * m + j] * x[j];
+        if (next == k + 1)
+            x[k] /= A[k * m + k];
         else {
-            fsi_real b = A[(k + 1) * m + k], a = A[k * m + k] / b, c = A[(k + 1) * m + k + 1] / b, u = x[k] / b, v = x[k + 1] / b;
+            fsi_real b = A[(k + 1) * m + k], a = A[k * m + k] / b, c = A[(k + 1) * m + k + 1] / b,
+                     u = x[k] / b, v = x[k + 1] / b;
             x[k] = (c * u - v) / (a * c - 1);
             x[k + 1] = (a * v - u) / (a * c - 1);
             k++;
         }
     }
-    for (k = m; k-- > 0;) {  /* x = L^T \ x */
+    for (k = m; k-- > 0;) { /* x = L^T \ x */
         size_t end = k + 1, first = pivot[k] >= 0 ? k : k - 1;
         for (j = first; j < end; j++)
-            for (i = end; i < m; i++) x[j] -= A[i * m + j] * x[i];
+            for (i = end; i < m; i++)
+                x[j] -= A[i * m + j] * x[i];
         k = first;
     }
-    for (k = m; k-- > 0;) {  /* x = P^T x */
-        if (pivot[k] >= 0) fsi__swap(&x[k], &x[pivot[k]]);
-        else { fsi__swap(&x[k], &x[-1 - pivot[k]]); k--; }
+    for (k = m; k-- > 0;) { /* x = P^T x */
+        if (pivot[k] >= 0)
+            fsi__swap(&x[k], &x[pivot[k]]);
+        else {
+            fsi__swap(&x[k], &x[-1 - pivot[k]]);
+            k--;
+        }
     }
 }
 
 FSI_API fsi_result fsi_dense_lu(int n, fsi_real *A, int32_t *pivot) {
     size_t i, j, k, m = (size_t)n;
-    if (!fsi__dense_valid(n, A) || (n && !pivot)) return FSI_ERR_ARGUMENT;
+    if (!fsi__dense_valid(n, A) || (n && !pivot))
+        return FSI_ERR_ARGUMENT;
     for (k = 0; k < m; k++) {
         size_t best = k;
-        for (i = k + 1; i < m; i++) if (fsi__abs(A[i * m + k]) > fsi__abs(A[best * m + k])) best = i;
+        for (i = k + 1; i < m; i++)
+            if (fsi__abs(A[i * m + k]) > fsi__abs(A[best * m + k]))
+                best = i;
         pivot[k] = (int32_t)best;
-        if (best != k) for (j = 0; j < m; j++) fsi__swap(&A[k * m + j], &A[best * m + j]);
-        if (A[k * m + k] == 0 || !fsi__finite(A[k * m + k])) return FSI_ERR_SINGULAR;
+        if (best != k)
+            for (j = 0; j < m; j++)
+                fsi__swap(&A[k * m + j], &A[best * m + j]);
+        if (A[k * m + k] == 0 || !fsi__finite(A[k * m + k]))
+            return FSI_ERR_SINGULAR;
         for (i = k + 1; i < m; i++) {
             fsi_real l = A[i * m + k] /= A[k * m + k];
-            if (l != 0) for (j = k + 1; j < m; j++) A[i * m + j] -= l * A[k * m + j];
+            if (l != 0)
+                for (j = k + 1; j < m; j++)
+                    A[i * m + j] -= l * A[k * m + j];
         }
     }
     return fsi_all_finite(m * m, A) ? FSI_OK : FSI_ERR_SINGULAR;
@@ -2213,15 +3026,18 @@ FSI_API fsi_result fsi_dense_lu(int n, fsi_real *A, int32_t *pivot) {
 
 FSI_API void fsi_dense_lu_solve(int n, const fsi_real *A, const int32_t *pivot, fsi_real *x) {
     size_t i, j, m = (size_t)n;
-    for (i = 0; i < m; i++) fsi__swap(&x[i], &x[pivot[i]]);
-    for (i = 0; i < m; i++) {  /* x = L \ x */
+    for (i = 0; i < m; i++)
+        fsi__swap(&x[i], &x[pivot[i]]);
+    for (i = 0; i < m; i++) { /* x = L \ x */
         double sum = (double)x[i];
-        for (j = 0; j < i; j++) sum -= (double)A[i * m + j] * (double)x[j];
+        for (j = 0; j < i; j++)
+            sum -= (double)A[i * m + j] * (double)x[j];
         x[i] = (fsi_real)sum;
     }
-    for (i = m; i-- > 0;) {  /* x = U \ x */
+    for (i = m; i-- > 0;) { /* x = U \ x */
         double sum = (double)x[i];
-        for (j = i + 1; j < m; j++) sum -= (double)A[i * m + j] * (double)x[j];
+        for (j = i + 1; j < m; j++)
+            sum -= (double)A[i * m + j] * (double)x[j];
         x[i] = (fsi_real)(sum / (double)A[i * m + i]);
     }
 }
@@ -2231,16 +3047,25 @@ FSI__INLINE int fsi__spd_small(size_t n, const fsi_real *A, const fsi_real *b, f
     fsi_real L[36];
     size_t i;
     int good;
-    for (i = 0; i < n * n; i++) L[i] = A[i];
+    for (i = 0; i < n * n; i++)
+        L[i] = A[i];
     good = fsi__cholesky_rows(n, L);
-    for (i = 0; i < n; i++) x[i] = b[i];
-    if (good) fsi_dense_cholesky_solve((int)n, L, x);
-    for (i = 0; i < n; i++) good &= fsi__finite(x[i]);
-    for (i = 0; i < n && !good; i++) x[i] = 0;
+    for (i = 0; i < n; i++)
+        x[i] = b[i];
+    if (good)
+        fsi_dense_cholesky_solve((int)n, L, x);
+    for (i = 0; i < n; i++)
+        good &= fsi__finite(x[i]);
+    for (i = 0; i < n && !good; i++)
+        x[i] = 0;
     return good;
 }
 
-typedef struct fsi__batch { size_t size; const fsi_real *A, *b; fsi_real *x; } fsi__batch;
+typedef struct fsi__batch {
+    size_t size;
+    const fsi_real *A, *b;
+    fsi_real *x;
+} fsi__batch;
 
 static double fsi__batch_range(size_t begin, size_t end, void *user) {
     const fsi__batch *s = (const fsi__batch *)user;
@@ -2248,69 +3073,98 @@ static double fsi__batch_range(size_t begin, size_t end, void *user) {
     for (i = begin; i < end; i++) {
         const fsi_real *A = s->A + i * n * n, *b = s->b + i * n;
         fsi_real *x = s->x + i * n;
-        bad += !(n == 3 ? fsi__spd_small(3, A, b, x) : n == 6 ? fsi__spd_small(6, A, b, x) : fsi__spd_small(n, A, b, x));
+        bad += !(n == 3   ? fsi__spd_small(3, A, b, x)
+                 : n == 6 ? fsi__spd_small(6, A, b, x)
+                          : fsi__spd_small(n, A, b, x));
     }
     return (double)bad;
 }
 
-FSI_API fsi_result fsi_spd_batch(int size, size_t count, const fsi_real *A, const fsi_real *b, fsi_real *x, size_t *failed) {
+FSI_API fsi_result fsi_spd_batch(int size, size_t count, const fsi_real *A, const fsi_real *b,
+                                 fsi_real *x, size_t *failed) {
     fsi__batch s;
     size_t bad;
-    if (size < 1 || size > 6 || (count && (!A || !b || !x))) return FSI_ERR_ARGUMENT;
-    s.size = (size_t)size; s.A = A; s.b = b; s.x = x;
+    if (size < 1 || size > 6 || (count && (!A || !b || !x)))
+        return FSI_ERR_ARGUMENT;
+    s.size = (size_t)size;
+    s.A = A;
+    s.b = b;
+    s.x = x;
     bad = (size_t)fsi_reduce(count, fsi__batch_range, &s);
-    if (failed) *failed = bad;
+    if (failed)
+        *failed = bad;
     return bad ? FSI_ERR_SINGULAR : FSI_OK;
 }
 
-/* ------------------------------------------------------------------------------------------------ >>qr */
+/* ------------------------------------------------------------------------------------------------
+ * >>qr */
 /* c -= tau v (v.c) from row k on; v = (1, column k of A below the diagonal) */
 static void fsi__reflect(size_t rows, size_t k, const fsi_real *v, fsi_real tau, fsi_real *c) {
     size_t rest = rows - k - 1;
     fsi_real s = (fsi_real)((double)tau * ((double)c[k] + fsi_dot(rest, v + k + 1, c + k + 1)));
-    if (s == 0) return;
+    if (s == 0)
+        return;
     c[k] -= s;
     fsi_axpy(rest, -s, v + k + 1, c + k + 1);
 }
 
-/* Brings the longest remaining column to place k; a tie within rounding swaps nothing. Norms are recomputed, not updated: no cancellation. */
+/* Brings the longest remaining column to place k; a tie within rounding swaps nothing. Norms are
+ * recomputed, not updated: no cancellation. */
 static double fsi__qr_pivot(size_t rows, size_t cols, size_t k, fsi_real *A, int32_t *pivot) {
     double best = fsi_norm(rows - k, A + k * rows + k);
     size_t i, j, at = k;
     for (j = k + 1; j < cols; j++) {
         double norm = fsi_norm(rows - k, A + j * rows + k);
-        if (norm > best * (1 + 64 * (double)FSI_REAL_EPS)) { best = norm; at = j; }
+        if (norm > best * (1 + 64 * (double)FSI_REAL_EPS)) {
+            best = norm;
+            at = j;
+        }
     }
     if (at != k) {
-        int32_t t = pivot[k]; pivot[k] = pivot[at]; pivot[at] = t;
-        for (i = 0; i < rows; i++) fsi__swap(&A[k * rows + i], &A[at * rows + i]);
+        int32_t t = pivot[k];
+        pivot[k] = pivot[at];
+        pivot[at] = t;
+        for (i = 0; i < rows; i++)
+            fsi__swap(&A[k * rows + i], &A[at * rows + i]);
     }
     return best;
 }
 
-FSI_API fsi_result fsi_qr_factor(int rows, int cols, fsi_real *A, fsi_real *tau, int32_t *pivot, double tolerance, int *rank) {
+FSI_API fsi_result fsi_qr_factor(int rows, int cols, fsi_real *A, fsi_real *tau, int32_t *pivot,
+                                 double tolerance, int *rank) {
     size_t j, k, m = (size_t)rows, n = (size_t)cols, least = (size_t)fsi__imin(rows, cols);
     double first = 0;
-    if (rows < 0 || cols < 0 || !rank || (n && (!tau || !pivot)) || !(tolerance >= 0) || !fsi__finite64(tolerance)) return FSI_ERR_ARGUMENT;
-    if (m && n && (!A || !fsi_all_finite(m * n, A))) return FSI_ERR_ARGUMENT;
-    if (tolerance == 0) tolerance = (double)fsi__imax(rows, cols) * (double)FSI_REAL_EPS;
-    for (k = 0; k < n; k++) { pivot[k] = (int32_t)k; tau[k] = 0; }
+    if (rows < 0 || cols < 0 || !rank || (n && (!tau || !pivot)) || !(tolerance >= 0)
+        || !fsi__finite64(tolerance))
+        return FSI_ERR_ARGUMENT;
+    if (m && n && (!A || !fsi_all_finite(m * n, A)))
+        return FSI_ERR_ARGUMENT;
+    if (tolerance == 0)
+        tolerance = (double)fsi__imax(rows, cols) * (double)FSI_REAL_EPS;
+    for (k = 0; k < n; k++) {
+        pivot[k] = (int32_t)k;
+        tau[k] = 0;
+    }
     for (k = 0; k < least; k++) {
         fsi_real *c = A + k * m, beta;
         double norm = fsi__qr_pivot(m, n, k, A, pivot);
-        if (k == 0) first = norm;
-        if (!(norm > tolerance * first)) break;  /* everything left is rounding */
+        if (k == 0)
+            first = norm;
+        if (!(norm > tolerance * first))
+            break; /* everything left is rounding */
         beta = (fsi_real)(c[k] > 0 ? -norm : norm);
         tau[k] = (beta - c[k]) / beta;
         fsi_scale(m - k - 1, 1 / (c[k] - beta), c + k + 1);
-        c[k] = beta;  /* r_kk */
-        for (j = k + 1; j < n; j++) fsi__reflect(m, k, c, tau[k], A + j * m);
+        c[k] = beta; /* r_kk */
+        for (j = k + 1; j < n; j++)
+            fsi__reflect(m, k, c, tau[k], A + j * m);
     }
     *rank = (int)k;
     return k < least ? FSI_RANK_DEFICIENT : FSI_OK;
 }
 
-FSI_API void fsi_qr_apply_q(int rows, int k, const fsi_real *A, const fsi_real *tau, int transpose, fsi_real *b) {
+FSI_API void fsi_qr_apply_q(int rows, int k, const fsi_real *A, const fsi_real *tau, int transpose,
+                            fsi_real *b) {
     int i;
     for (i = 0; i < k; i++) {
         int at = transpose ? i : k - 1 - i;
@@ -2318,23 +3172,32 @@ FSI_API void fsi_qr_apply_q(int rows, int k, const fsi_real *A, const fsi_real *
     }
 }
 
-FSI_API void fsi_qr_solve(int rows, int cols, const fsi_real *A, const fsi_real *tau, const int32_t *pivot, int rank, fsi_real *b, fsi_real *x,
+FSI_API void fsi_qr_solve(int rows, int cols, const fsi_real *A, const fsi_real *tau,
+                          const int32_t *pivot, int rank, fsi_real *b, fsi_real *x,
                           double *residual) {
     size_t m = (size_t)rows;
     int i, k;
-    fsi_qr_apply_q(rows, rank, A, tau, 1, b);                            /* b = Q^T b */
-    if (residual) *residual = fsi_norm(m - (size_t)rank, b + rank);
-    for (k = 0; k < cols; k++) x[k] = 0;
-    for (k = rank; k-- > 0;) {  /* R y = b, y goes to its column's place */
+    fsi_qr_apply_q(rows, rank, A, tau, 1, b); /* b = Q^T b */
+    if (residual)
+        *residual = fsi_norm(m - (size_t)rank, b + rank);
+    for (k = 0; k < cols; k++)
+        x[k] = 0;
+    for (k = rank; k-- > 0;) { /* R y = b, y goes to its column's place */
         double sum = (double)b[k];
-        for (i = k + 1; i < rank; i++) sum -= (double)A[(size_t)i * m + (size_t)k] * (double)x[pivot[i]];
+        for (i = k + 1; i < rank; i++)
+            sum -= (double)A[(size_t)i * m + (size_t)k] * (double)x[pivot[i]];
         x[pivot[k]] = (fsi_real)(sum / (double)A[(size_t)k * m + (size_t)k]);
     }
 }
 
-/* ------------------------------------------------------------------------------------------------ >>incomplete */
-/* Besides the public arrays: the pattern by columns (start, rows, places in val) so that the factorisation can look to the right. */
-typedef struct fsi__ic_extra { int32_t *start, *row, *at; fsi_real *d; } fsi__ic_extra;
+/* ------------------------------------------------------------------------------------------------
+ * >>incomplete */
+/* Besides the public arrays: the pattern by columns (start, rows, places in val) so that the
+ * factorisation can look to the right. */
+typedef struct fsi__ic_extra {
+    int32_t *start, *row, *at;
+    fsi_real *d;
+} fsi__ic_extra;
 
 static void fsi__ic_layout(fsi_ic *ic, fsi__ic_extra *x, size_t entries, fsi_arena *arena) {
     size_t n = (size_t)ic->n;
@@ -2348,9 +3211,11 @@ static void fsi__ic_layout(fsi_ic *ic, fsi__ic_extra *x, size_t entries, fsi_are
     FSI__TAKE(x->d, fsi_real, arena, n);
 }
 
-/* Finished column k: d_j -= l_jk^2 d_k, s_ij -= l_ik s_jk where (i, j) is in the pattern; where it is not, the fill is dropped or, in the
-   modified form, moved to both diagonals so that row sums stay. */
-static void fsi__ic_column(fsi_ic *ic, const fsi__ic_extra *x, int32_t k, fsi_real pivot, fsi_real moved) {
+/* Finished column k: d_j -= l_jk^2 d_k, s_ij -= l_ik s_jk where (i, j) is in the pattern; where it
+   is not, the fill is dropped or, in the modified form, moved to both diagonals so that row sums
+   stay. */
+static void fsi__ic_column(fsi_ic *ic, const fsi__ic_extra *x, int32_t k, fsi_real pivot,
+                           fsi_real moved) {
     int32_t a, b, at;
     for (a = x->start[k]; a < x->start[k + 1]; a++) {
         fsi_real l = ic->val[x->at[a]] / pivot;
@@ -2360,8 +3225,12 @@ static void fsi__ic_column(fsi_ic *ic, const fsi__ic_extra *x, int32_t k, fsi_re
             fsi_real fill = l * ic->val[x->at[b]];
             int32_t i = x->row[b];
             at = fsi__csr_find(ic->row, ic->col, i, j);
-            if (at >= 0) ic->val[at] -= fill;
-            else if (moved != 0) { x->d[i] -= moved * fill; x->d[j] -= moved * fill; }
+            if (at >= 0)
+                ic->val[at] -= fill;
+            else if (moved != 0) {
+                x->d[i] -= moved * fill;
+                x->d[j] -= moved * fill;
+            }
         }
         ic->val[x->at[a]] = l;
     }
@@ -2373,34 +3242,48 @@ static int fsi__ic_try(fsi_ic *ic, const fsi__ic_extra *x, const fsi_csr *A, dou
     int32_t i, k, e = 0;
     for (i = 0; i < ic->n; i++)
         for (k = A->row[i]; k < A->row[i + 1] && A->col[k] <= i; k++) {
-            if (A->col[k] < i) ic->val[e++] = A->val[k];
-            else x->d[i] = A->val[k] * FSI_R(1 + shift);
+            if (A->col[k] < i)
+                ic->val[e++] = A->val[k];
+            else
+                x->d[i] = A->val[k] * FSI_R(1 + shift);
         }
-    for (i = 0; i < ic->n; i++) ic->diagonal_inv[i] = x->d[i];  /* what the pivot is compared with */
+    /* what the pivot is compared with */
+    for (i = 0; i < ic->n; i++)
+        ic->diagonal_inv[i] = x->d[i];
     for (i = 0; i < ic->n; i++) {
         fsi_real d = x->d[i];
-        if (!(d > small * ic->diagonal_inv[i]) || !fsi__finite(d) || !fsi__finite(1 / d)) return 0;
+        if (!(d > small * ic->diagonal_inv[i]) || !fsi__finite(d) || !fsi__finite(1 / d))
+            return 0;
         fsi__ic_column(ic, x, i, d, FSI_R(ic->desc.modified));
         ic->diagonal_inv[i] = 1 / d;
     }
     return 1;
 }
 
-/* The diagonal is there and positive and, with a factor given, its lower pattern is that of A. *entries = strictly lower ones. */
+/* The diagonal is there and positive and, with a factor given, its lower pattern is that of A.
+ * *entries = strictly lower ones. */
 static fsi_result fsi__ic_check(const fsi_csr *A, const fsi_ic *ic, size_t *entries) {
     int32_t i, k;
     size_t e = 0;
-    if (fsi_csr_check(A) != FSI_OK || A->rows != A->cols) return FSI_ERR_ARGUMENT;
-    if (ic && A->rows != ic->n) return FSI_ERR_SIZE;
+    if (fsi_csr_check(A) != FSI_OK || A->rows != A->cols)
+        return FSI_ERR_ARGUMENT;
+    if (ic && A->rows != ic->n)
+        return FSI_ERR_SIZE;
     for (i = 0; i < A->rows; i++) {
         fsi_real d = 0;
         for (k = A->row[i]; k < A->row[i + 1] && A->col[k] <= i; k++) {
-            if (A->col[k] == i) { d = A->val[k]; continue; }
-            if (ic && (e >= (size_t)ic->row[i + 1] || ic->col[e] != A->col[k])) return FSI_ERR_SIZE;
+            if (A->col[k] == i) {
+                d = A->val[k];
+                continue;
+            }
+            if (ic && (e >= (size_t)ic->row[i + 1] || ic->col[e] != A->col[k]))
+                return FSI_ERR_SIZE;
             e++;
         }
-        if (ic && e != (size_t)ic->row[i + 1]) return FSI_ERR_SIZE;
-        if (!(d > 0)) return FSI_ERR_SINGULAR;
+        if (ic && e != (size_t)ic->row[i + 1])
+            return FSI_ERR_SIZE;
+        if (!(d > 0))
+            return FSI_ERR_SINGULAR;
     }
     *entries = e;
     return FSI_OK;
@@ -2414,9 +3297,11 @@ FSI_API fsi_result fsi_ic_update(fsi_ic *ic, const fsi_csr *A) {
     int32_t i;
     int tries;
     fsi_result r;
-    if (!ic || !ic->block) return FSI_ERR_STATE;
+    if (!ic || !ic->block)
+        return FSI_ERR_STATE;
     r = fsi__ic_check(A, ic, &entries);
-    if (r != FSI_OK) return r;
+    if (r != FSI_OK)
+        return r;
     arena.base = (unsigned char *)ic->block;
     arena.size = ic->size;
     fsi__ic_layout(ic, &x, entries, &arena);
@@ -2428,8 +3313,11 @@ FSI_API fsi_result fsi_ic_update(fsi_ic *ic, const fsi_csr *A) {
         }
         shift = shift > 5e-4 ? 2 * shift : 1e-3;
     }
-    fsi_fill(entries, 0, ic->val);                     /* no shift helps: the diagonal is left as a preconditioner */
-    for (i = 0; i < ic->n; i++) ic->diagonal_inv[i] = fsi__min(1 / A->val[fsi__csr_find(A->row, A->col, i, i)], FSI_REAL_MAX);
+    /* no shift helps: the diagonal is left as a preconditioner */
+    fsi_fill(entries, 0, ic->val);
+    for (i = 0; i < ic->n; i++)
+        ic->diagonal_inv[i] =
+            fsi__min(1 / A->val[fsi__csr_find(A->row, A->col, i, i)], FSI_REAL_MAX);
     return FSI_ERR_SINGULAR;
 }
 
@@ -2441,28 +3329,43 @@ FSI_API fsi_result fsi_ic_init(fsi_ic *ic, const fsi_csr *A, const fsi_ic_desc *
     int32_t i, k, e = 0;
     fsi_result r;
     memset(&out, 0, sizeof out);
-    if (desc) out.desc = *desc;
-    if (!ic || !fsi_allocator_valid(&out.desc.allocator) || !(out.desc.modified >= 0 && out.desc.modified <= 1) ||
-        !(out.desc.shift >= 0) || !fsi__finite64(out.desc.shift)) return FSI_ERR_ARGUMENT;
+    if (desc)
+        out.desc = *desc;
+    if (!ic || !fsi_allocator_valid(&out.desc.allocator)
+        || !(out.desc.modified >= 0 && out.desc.modified <= 1) || !(out.desc.shift >= 0)
+        || !fsi__finite64(out.desc.shift))
+        return FSI_ERR_ARGUMENT;
     r = fsi__ic_check(A, NULL, &entries);
-    if (r != FSI_OK) return r;
+    if (r != FSI_OK)
+        return r;
     out.n = A->rows;
     fsi__ic_layout(&out, &x, entries, &arena);
     r = fsi__arena_block(&arena, &out.desc.allocator, &out.block, &out.size);
-    if (r != FSI_OK) return r;
+    if (r != FSI_OK)
+        return r;
     fsi__ic_layout(&out, &x, entries, &arena);
     for (i = 0; i < A->rows; i++) {
-        for (k = A->row[i]; k < A->row[i + 1] && A->col[k] < i; k++) { out.col[e++] = A->col[k]; x.start[A->col[k] + 1]++; }
+        for (k = A->row[i]; k < A->row[i + 1] && A->col[k] < i; k++) {
+            out.col[e++] = A->col[k];
+            x.start[A->col[k] + 1]++;
+        }
         out.row[i + 1] = e;
     }
-    for (i = 0; i < out.n; i++) x.start[i + 1] += x.start[i];
     for (i = 0; i < out.n; i++)
-        for (k = out.row[i]; k < out.row[i + 1]; k++) { x.row[x.start[out.col[k]]] = i; x.at[x.start[out.col[k]]++] = k; }
-    for (i = out.n; i > 0; i--) x.start[i] = x.start[i - 1];
+        x.start[i + 1] += x.start[i];
+    for (i = 0; i < out.n; i++)
+        for (k = out.row[i]; k < out.row[i + 1]; k++) {
+            x.row[x.start[out.col[k]]] = i;
+            x.at[x.start[out.col[k]]++] = k;
+        }
+    for (i = out.n; i > 0; i--)
+        x.start[i] = x.start[i - 1];
     x.start[0] = 0;
     r = fsi_ic_update(&out, A);
-    if (r < 0) fsi_free(&out.desc.allocator, out.block, out.size);
-    else *ic = out;
+    if (r < 0)
+        fsi_free(&out.desc.allocator, out.block, out.size);
+    else
+        *ic = out;
     return r;
 }
 
@@ -2470,28 +3373,38 @@ FSI_API void fsi_ic_solve(const fsi_ic *ic, const fsi_real *r, fsi_real *z) {
     const int32_t *row = ic->row, *col = ic->col;
     const fsi_real *val = ic->val;
     int32_t i, k;
-    for (i = 0; i < ic->n; i++) {  /* z = L \ r */
+    for (i = 0; i < ic->n; i++) { /* z = L \ r */
         fsi_real sum = r[i];
-        for (k = row[i]; k < row[i + 1]; k++) sum -= val[k] * z[col[k]];
+        for (k = row[i]; k < row[i + 1]; k++)
+            sum -= val[k] * z[col[k]];
         z[i] = sum;
     }
-    for (i = 0; i < ic->n; i++) z[i] *= ic->diagonal_inv[i];
-    for (i = ic->n; i-- > 0;) {  /* z = L^T \ z */
+    for (i = 0; i < ic->n; i++)
+        z[i] *= ic->diagonal_inv[i];
+    for (i = ic->n; i-- > 0;) { /* z = L^T \ z */
         fsi_real zi = z[i];
-        for (k = row[i]; k < row[i + 1]; k++) z[col[k]] -= val[k] * zi;
+        for (k = row[i]; k < row[i + 1]; k++)
+            z[col[k]] -= val[k] * zi;
     }
 }
 
-static void fsi__ic_apply(const fsi_real *x, fsi_real *y, void *user) { fsi_ic_solve((const fsi_ic *)user, x, y); }
-FSI_API fsi_operator fsi_ic_operator(const fsi_ic *ic) { return fsi__operator(fsi__ic_apply, ic); }
+static void fsi__ic_apply(const fsi_real *x, fsi_real *y, void *user) {
+    fsi_ic_solve((const fsi_ic *)user, x, y);
+}
+
+FSI_API fsi_operator fsi_ic_operator(const fsi_ic *ic) {
+    return fsi__operator(fsi__ic_apply, ic);
+}
 
 FSI_API void fsi_ic_free(fsi_ic *ic) {
-    if (!ic || !ic->block) return;
+    if (!ic || !ic->block)
+        return;
     fsi_free(&ic->desc.allocator, ic->block, ic->size);
     memset(ic, 0, sizeof *ic);
 }
 
-/* ------------------------------------------------------------------------------------------------ >>woodbury */
+/* ------------------------------------------------------------------------------------------------
+ * >>woodbury */
 static void fsi__woodbury_layout(fsi_woodbury *w, fsi_arena *arena) {
     size_t k = (size_t)w->k, n = w->desc.n;
     FSI__TAKE(w->F, fsi_real, arena, k * k);
@@ -2506,25 +3419,37 @@ static void fsi__woodbury_layout(fsi_woodbury *w, fsi_arena *arena) {
 static void fsi__woodbury_inverse(const fsi_woodbury *w, const fsi_real *x, fsi_real *y) {
     const fsi_real *d = w->desc.diagonal;
     ptrdiff_t i, n = (ptrdiff_t)w->desc.n;
-    if (!d) { w->desc.inverse.apply_fn(x, y, w->desc.inverse.user); return; }
+    if (!d) {
+        w->desc.inverse.apply_fn(x, y, w->desc.inverse.user);
+        return;
+    }
     FSI__OMP(parallel for schedule(static) if (n > FSI__GRAIN))
-    for (i = 0; i < n; i++) y[i] = x[i] / d[i];
+    for (i = 0; i < n; i++)
+        y[i] = x[i] / d[i];
 }
 
-/* C = F F^T for semi-definite C: a pivot that is rounding gives a zero column. 0 when C is indefinite. */
+/* C = F F^T for semi-definite C: a pivot that is rounding gives a zero column. 0 when C is
+ * indefinite. */
 static int fsi__woodbury_root(size_t n, const fsi_real *C, fsi_real *F) {
     size_t i, j, k;
     for (j = 0; j < n; j++) {
         double d = (double)C[j * n + j], whole = d;
-        for (k = 0; k < j; k++) d -= (double)F[j * n + k] * (double)F[j * n + k];
+        for (k = 0; k < j; k++)
+            d -= (double)F[j * n + k] * (double)F[j * n + k];
         int zero = !(fabs(d) > 64 * (double)FSI_REAL_EPS * fabs(whole));
-        if (!zero && d < 0) return 0;
+        if (!zero && d < 0)
+            return 0;
         F[j * n + j] = (fsi_real)(zero ? 0 : sqrt(d));
         for (i = j + 1; i < n; i++) {
             double sum = (double)C[i * n + j];
-            for (k = 0; k < j; k++) sum -= (double)F[i * n + k] * (double)F[j * n + k];
-            if (!zero) F[i * n + j] = (fsi_real)(sum / (double)F[j * n + j]);
-            else if (fabs(sum) > FSI__ROOT_EPS * sqrt(fabs(whole)) * sqrt(fabs((double)C[i * n + i]))) return 0;   /* nothing can stand beside a zero */
+            for (k = 0; k < j; k++)
+                sum -= (double)F[i * n + k] * (double)F[j * n + k];
+            if (!zero)
+                F[i * n + j] = (fsi_real)(sum / (double)F[j * n + j]);
+            /* nothing can stand beside a zero */
+            else if (fabs(sum)
+                     > FSI__ROOT_EPS * sqrt(fabs(whole)) * sqrt(fabs((double)C[i * n + i])))
+                return 0;
         }
     }
     return 1;
@@ -2535,17 +3460,20 @@ static void fsi__woodbury_out(const fsi_woodbury *w, const fsi_real *t, fsi_real
     size_t i, j, k = (size_t)w->k;
     for (i = 0; i < k; i++) {
         double sum = 0;
-        for (j = 0; j <= i; j++) sum += (double)w->F[i * k + j] * (double)t[j];
+        for (j = 0; j <= i; j++)
+            sum += (double)w->F[i * k + j] * (double)t[j];
         w->s[i] = (fsi_real)sum;
     }
     fsi_csr_mul(w->desc.U, w->s, y);
 }
+
 static void fsi__woodbury_in(const fsi_woodbury *w, const fsi_real *y, fsi_real *t) {
     size_t i, j, k = (size_t)w->k;
     fsi_csr_tmul(w->desc.U, y, w->s);
     for (j = 0; j < k; j++) {
         double sum = 0;
-        for (i = j; i < k; i++) sum += (double)w->F[i * k + j] * (double)w->s[i];
+        for (i = j; i < k; i++)
+            sum += (double)w->F[i * k + j] * (double)w->s[i];
         t[j] = (fsi_real)sum;
     }
 }
@@ -2553,13 +3481,16 @@ static void fsi__woodbury_in(const fsi_woodbury *w, const fsi_real *y, fsi_real 
 /* S = chol(I + F^T U^T D^-1 U F), column by column */
 static fsi_result fsi__woodbury_factor(fsi_woodbury *w) {
     size_t i, j, k = (size_t)w->k;
-    if (!fsi__woodbury_root(k, w->desc.C, w->F)) return FSI_ERR_SINGULAR;
+    if (!fsi__woodbury_root(k, w->desc.C, w->F))
+        return FSI_ERR_SINGULAR;
     for (j = 0; j < k; j++) {
-        for (i = 0; i < k; i++) w->t[i] = FSI_R(i == j);
+        for (i = 0; i < k; i++)
+            w->t[i] = FSI_R(i == j);
         fsi__woodbury_out(w, w->t, w->y);
         fsi__woodbury_inverse(w, w->y, w->z);
         fsi__woodbury_in(w, w->z, w->t);
-        for (i = 0; i < k; i++) w->S[i * k + j] = w->t[i] + FSI_R(i == j);
+        for (i = 0; i < k; i++)
+            w->S[i * k + j] = w->t[i] + FSI_R(i == j);
     }
     return fsi_dense_cholesky(w->k, w->S) == FSI_OK ? FSI_OK : FSI_ERR_SINGULAR;
 }
@@ -2570,63 +3501,85 @@ FSI_API fsi_result fsi_woodbury_init(fsi_woodbury *w, const fsi_woodbury_desc *d
     size_t i, k;
     fsi_result r;
     memset(&out, 0, sizeof out);
-    if (!w || !desc || !desc->n || (!desc->diagonal && !desc->inverse.apply_fn) || !fsi_allocator_valid(&desc->allocator) ||
-        fsi_csr_check(desc->U) != FSI_OK || (size_t)desc->U->rows != desc->n) return FSI_ERR_ARGUMENT;
+    if (!w || !desc || !desc->n || (!desc->diagonal && !desc->inverse.apply_fn)
+        || !fsi_allocator_valid(&desc->allocator) || fsi_csr_check(desc->U) != FSI_OK
+        || (size_t)desc->U->rows != desc->n)
+        return FSI_ERR_ARGUMENT;
     k = (size_t)desc->U->cols;
-    if (k > 20000) return FSI_ERR_SIZE;
-    if (k && (!desc->C || !fsi_all_finite(k * k, desc->C))) return FSI_ERR_ARGUMENT;
+    if (k > 20000)
+        return FSI_ERR_SIZE;
+    if (k && (!desc->C || !fsi_all_finite(k * k, desc->C)))
+        return FSI_ERR_ARGUMENT;
     if (desc->diagonal)
-        for (i = 0; i < desc->n; i++) if (!(desc->diagonal[i] > 0) || !fsi__finite(desc->diagonal[i])) return FSI_ERR_SINGULAR;
+        for (i = 0; i < desc->n; i++)
+            if (!(desc->diagonal[i] > 0) || !fsi__finite(desc->diagonal[i]))
+                return FSI_ERR_SINGULAR;
     out.desc = *desc;
     out.k = desc->U->cols;
     fsi__woodbury_layout(&out, &arena);
     r = fsi__arena_block(&arena, &desc->allocator, &out.block, &out.size);
-    if (r != FSI_OK) return r;
+    if (r != FSI_OK)
+        return r;
     fsi__woodbury_layout(&out, &arena);
     r = fsi__woodbury_factor(&out);
-    if (r < 0) fsi_free(&desc->allocator, out.block, out.size);
-    else *w = out;
+    if (r < 0)
+        fsi_free(&desc->allocator, out.block, out.size);
+    else
+        *w = out;
     return r;
 }
 
 FSI_API void fsi_woodbury_solve(fsi_woodbury *w, const fsi_real *b, fsi_real *x) {
-    fsi__woodbury_inverse(w, b, x);                                      /* x = D^-1 b */
+    fsi__woodbury_inverse(w, b, x); /* x = D^-1 b */
     fsi__woodbury_in(w, x, w->t);
-    fsi_dense_cholesky_solve(w->k, w->S, w->t);                          /* t = (I + F^T U^T D^-1 U F)^-1 F^T U^T x */
+    /* t = (I + F^T U^T D^-1 U F)^-1 F^T U^T x */
+    fsi_dense_cholesky_solve(w->k, w->S, w->t);
     fsi__woodbury_out(w, w->t, w->y);
     fsi__woodbury_inverse(w, w->y, w->z);
-    fsi_axpy(w->desc.n, -1, w->z, x);                                    /* x -= D^-1 U F t */
+    fsi_axpy(w->desc.n, -1, w->z, x); /* x -= D^-1 U F t */
 }
 
-static void fsi__woodbury_apply(const fsi_real *x, fsi_real *y, void *user) { fsi_woodbury_solve((fsi_woodbury *)user, x, y); }
-FSI_API fsi_operator fsi_woodbury_operator(fsi_woodbury *w) { return fsi__operator(fsi__woodbury_apply, w); }
+static void fsi__woodbury_apply(const fsi_real *x, fsi_real *y, void *user) {
+    fsi_woodbury_solve((fsi_woodbury *)user, x, y);
+}
+
+FSI_API fsi_operator fsi_woodbury_operator(fsi_woodbury *w) {
+    return fsi__operator(fsi__woodbury_apply, w);
+}
 
 FSI_API void fsi_woodbury_free(fsi_woodbury *w) {
-    if (!w || !w->block) return;
+    if (!w || !w->block)
+        return;
     fsi_free(&w->desc.allocator, w->block, w->size);
     memset(w, 0, sizeof *w);
 }
 
-/* ------------------------------------------------------------------------------------------------ >>ordering */
-/* Approximate minimum degree on a quotient graph (Amestoy, Davis, Duff 1996). An eliminated variable p becomes an element: the clique of
-   its neighbours, kept as one list. A variable i then has a list of elements and a list of plain neighbours, in place in `list`, where
-   there is always room because p replaces something. Variables with equal lists are merged and eliminated together.
+/* ------------------------------------------------------------------------------------------------
+ * >>ordering */
+/* Approximate minimum degree on a quotient graph (Amestoy, Davis, Duff 1996). An eliminated
+   variable p becomes an element: the clique of its neighbours, kept as one list. A variable i then
+   has a list of elements and a list of plain neighbours, in place in `list`, where there is always
+   room because p replaces something. Variables with equal lists are merged and eliminated together.
      weight   variables merged into i; 0 = gone        degree  bound on the outside neighbours of i
      elements, length  entries of list i that are elements, all entries
-     from, size, mass  element: where its members start in pool, how many, sum of their weights; size -1 = absorbed
-     outside  mass of element e outside the new one */
+     from, size, mass  element: where its members start in pool, how many, sum of their weights;
+   size -1 = absorbed outside  mass of element e outside the new one */
 typedef struct fsi__amd {
     int32_t n, pool_used, stamp, lowest;
     int32_t *start, *length, *elements, *list;
     int32_t *from, *size, *mass, *outside, *seen_e, *pool;
-    int32_t *weight, *degree, *mark, *head, *next, *prev, *bucket, *chain, *hash, *member, *last, *scratch;
+    int32_t *weight, *degree, *mark, *head, *next, *prev, *bucket, *chain, *hash, *member, *last,
+        *scratch;
 } fsi__amd;
 
 static void fsi__amd_layout(fsi__amd *g, size_t entries, fsi_arena *arena) {
-    int32_t **one[] = {&g->start, &g->length, &g->elements, &g->from, &g->size, &g->mass, &g->outside, &g->seen_e, &g->weight, &g->degree,
-                       &g->mark, &g->head, &g->next, &g->prev, &g->bucket, &g->chain, &g->hash, &g->member, &g->last};
+    int32_t **one[] = {&g->start, &g->length,  &g->elements, &g->from,   &g->size,
+                       &g->mass,  &g->outside, &g->seen_e,   &g->weight, &g->degree,
+                       &g->mark,  &g->head,    &g->next,     &g->prev,   &g->bucket,
+                       &g->chain, &g->hash,    &g->member,   &g->last};
     size_t i;
-    for (i = 0; i < sizeof one / sizeof *one; i++) FSI__TAKE(*one[i], int32_t, arena, (size_t)g->n);
+    for (i = 0; i < sizeof one / sizeof *one; i++)
+        FSI__TAKE(*one[i], int32_t, arena, (size_t)g->n);
     FSI__TAKE(g->list, int32_t, arena, entries);
     FSI__TAKE(g->pool, int32_t, arena, entries + (size_t)g->n);
     FSI__TAKE(g->scratch, int32_t, arena, (size_t)g->n + 1);
@@ -2634,23 +3587,31 @@ static void fsi__amd_layout(fsi__amd *g, size_t entries, fsi_arena *arena) {
 
 static void fsi__amd_link(fsi__amd *g, int32_t i) {
     int32_t d = g->degree[i], h = g->head[d];
-    g->prev[i] = -1; g->next[i] = h;
-    if (h >= 0) g->prev[h] = i;
+    g->prev[i] = -1;
+    g->next[i] = h;
+    if (h >= 0)
+        g->prev[h] = i;
     g->head[d] = i;
-    if (d < g->lowest) g->lowest = d;
+    if (d < g->lowest)
+        g->lowest = d;
 }
 
 static void fsi__amd_unlink(fsi__amd *g, int32_t i) {
-    if (g->next[i] >= 0) g->prev[g->next[i]] = g->prev[i];
-    if (g->prev[i] >= 0) g->next[g->prev[i]] = g->next[i];
-    else g->head[g->degree[i]] = g->next[i];
+    if (g->next[i] >= 0)
+        g->prev[g->next[i]] = g->prev[i];
+    if (g->prev[i] >= 0)
+        g->next[g->prev[i]] = g->next[i];
+    else
+        g->head[g->degree[i]] = g->next[i];
 }
 
 static void fsi__amd_begin(fsi__amd *g, const fsi_csr *A) {
     int32_t i, k, at = 0;
     for (i = 0; i < g->n; i++) {
         g->start[i] = at;
-        for (k = A->row[i]; k < A->row[i + 1]; k++) if (A->col[k] != i) g->list[at++] = A->col[k];
+        for (k = A->row[i]; k < A->row[i + 1]; k++)
+            if (A->col[k] != i)
+                g->list[at++] = A->col[k];
         g->length[i] = g->degree[i] = at - g->start[i];
         g->weight[i] = 1;
         g->head[i] = g->bucket[i] = g->member[i] = -1;
@@ -2658,17 +3619,21 @@ static void fsi__amd_begin(fsi__amd *g, const fsi_csr *A) {
         g->size[i] = -1;
     }
     g->lowest = g->n;
-    for (i = g->n; i-- > 0;) fsi__amd_link(g, i);
+    for (i = g->n; i-- > 0;)
+        fsi__amd_link(g, i);
 }
 
-/* Moves the living elements to the front of the pool. They never hold more than the graph had entries, so n places are free then, enough for one more. */
+/* Moves the living elements to the front of the pool. They never hold more than the graph had
+ * entries, so n places are free then, enough for one more. */
 static void fsi__amd_compact(fsi__amd *g, const int32_t *order, int32_t done) {
     int32_t i, k, at = 0;
-    for (i = 0; i < done; i++) {  /* elements lie in the pool in the order they were made */
+    for (i = 0; i < done; i++) { /* elements lie in the pool in the order they were made */
         int32_t e = order[i], from = g->from[e];
-        if (g->size[e] < 0) continue;
+        if (g->size[e] < 0)
+            continue;
         g->from[e] = at;
-        for (k = 0; k < g->size[e]; k++) g->pool[at++] = g->pool[from + k];
+        for (k = 0; k < g->size[e]; k++)
+            g->pool[at++] = g->pool[from + k];
     }
     g->pool_used = at;
 }
@@ -2683,26 +3648,36 @@ static void fsi__amd_gather(fsi__amd *g, int32_t p) {
         int32_t count = is ? g->size[e] : 1;
         for (k = 0; k < count; k++) {
             int32_t i = from[k];
-            if (g->weight[i] == 0 || g->mark[i] == tag) continue;
+            if (g->weight[i] == 0 || g->mark[i] == tag)
+                continue;
             g->mark[i] = tag;
             g->pool[at++] = i;
             mass += g->weight[i];
             fsi__amd_unlink(g, i);
         }
-        if (is) g->size[e] = -1;
+        if (is)
+            g->size[e] = -1;
     }
-    g->from[p] = base; g->size[p] = at - base; g->mass[p] = mass;
+    g->from[p] = base;
+    g->size[p] = at - base;
+    g->mass[p] = mass;
     g->pool_used = at;
 }
 
 /* New lists and degree of i, a member of the new element p; `left` variables are not eliminated. */
 static void fsi__amd_update(fsi__amd *g, int32_t p, int32_t i, int32_t left) {
-    int32_t a, kept = 0, *list = g->list + g->start[i], *out = g->scratch, d = g->mass[p] - g->weight[i];
+    int32_t a, kept = 0, *list = g->list + g->start[i], *out = g->scratch,
+               d = g->mass[p] - g->weight[i];
     uint32_t hash = (uint32_t)p;
     for (a = 0; a < g->elements[i]; a++) {
         int32_t e = list[a];
-        if (g->size[e] < 0) continue;
-        if (g->outside[e] == 0) { g->size[e] = -1; continue; }  /* all of e lies in p: absorb it too */
+        if (g->size[e] < 0)
+            continue;
+        /* all of e lies in p: absorb it too */
+        if (g->outside[e] == 0) {
+            g->size[e] = -1;
+            continue;
+        }
         out[kept++] = e;
         d += g->outside[e];
         hash += (uint32_t)e;
@@ -2712,7 +3687,9 @@ static void fsi__amd_update(fsi__amd *g, int32_t p, int32_t i, int32_t left) {
     g->elements[i] = kept;
     for (; a < g->length[i]; a++) {
         int32_t j = list[a];
-        if (j == p || g->weight[j] == 0 || g->mark[j] == g->mark[p]) continue;  /* reached through p now */
+        /* reached through p now */
+        if (j == p || g->weight[j] == 0 || g->mark[j] == g->mark[p])
+            continue;
         out[kept++] = j;
         d += g->weight[j];
         hash += (uint32_t)j;
@@ -2737,23 +3714,30 @@ static void fsi__amd_twins(fsi__amd *g, int32_t p) {
     int32_t a, k, i, j;
     for (a = 0; a < g->size[p]; a++) {
         i = g->pool[g->from[p] + a];
-        if (g->weight[i] == 0) continue;
+        if (g->weight[i] == 0)
+            continue;
         g->chain[i] = g->bucket[g->hash[i]];
         g->bucket[g->hash[i]] = i;
     }
     for (a = 0; a < g->size[p]; a++) {
         int32_t first = g->pool[g->from[p] + a];
-        if (g->weight[first] == 0 || g->bucket[g->hash[first]] < 0) continue;
+        if (g->weight[first] == 0 || g->bucket[g->hash[first]] < 0)
+            continue;
         i = g->bucket[g->hash[first]];
         g->bucket[g->hash[first]] = -1;
         for (; i >= 0; i = g->chain[i]) {
             int32_t tag = ++g->stamp;
-            if (g->weight[i] == 0) continue;
-            for (k = 0; k < g->length[i]; k++) g->mark[g->list[g->start[i] + k]] = tag;
+            if (g->weight[i] == 0)
+                continue;
+            for (k = 0; k < g->length[i]; k++)
+                g->mark[g->list[g->start[i] + k]] = tag;
             for (j = g->chain[i]; j >= 0; j = g->chain[j]) {
-                int same = g->weight[j] > 0 && g->length[i] == g->length[j] && g->elements[i] == g->elements[j];
-                for (k = 0; same && k < g->length[j]; k++) same = g->mark[g->list[g->start[j] + k]] == tag;
-                if (!same) continue;
+                int same = g->weight[j] > 0 && g->length[i] == g->length[j]
+                           && g->elements[i] == g->elements[j];
+                for (k = 0; same && k < g->length[j]; k++)
+                    same = g->mark[g->list[g->start[j] + k]] == tag;
+                if (!same)
+                    continue;
                 g->weight[i] += g->weight[j];
                 g->degree[i] = fsi__imax(g->degree[i] - g->weight[j], 0);
                 fsi__amd_merge(g, i, j);
@@ -2767,20 +3751,26 @@ static int32_t fsi__amd_eliminate(fsi__amd *g, int32_t p, int32_t left) {
     int32_t a, k, kept = 0, gone = g->weight[p];
     fsi__amd_unlink(g, p);
     fsi__amd_gather(g, p);
-    for (a = 0; a < g->size[p]; a++) {  /* outside[e] = mass of e without the members of p */
+    for (a = 0; a < g->size[p]; a++) { /* outside[e] = mass of e without the members of p */
         int32_t i = g->pool[g->from[p] + a];
         for (k = 0; k < g->elements[i]; k++) {
             int32_t e = g->list[g->start[i] + k];
-            if (g->size[e] < 0) continue;
-            if (g->seen_e[e] != p + 1) { g->seen_e[e] = p + 1; g->outside[e] = g->mass[e]; }
+            if (g->size[e] < 0)
+                continue;
+            if (g->seen_e[e] != p + 1) {
+                g->seen_e[e] = p + 1;
+                g->outside[e] = g->mass[e];
+            }
             g->outside[e] -= g->weight[i];
         }
     }
-    for (a = 0; a < g->size[p]; a++) fsi__amd_update(g, p, g->pool[g->from[p] + a], left - gone);
+    for (a = 0; a < g->size[p]; a++)
+        fsi__amd_update(g, p, g->pool[g->from[p] + a], left - gone);
     g->weight[p] = 0;
-    for (a = 0; a < g->size[p]; a++) {  /* nothing but p around it: goes at once */
+    for (a = 0; a < g->size[p]; a++) { /* nothing but p around it: goes at once */
         int32_t i = g->pool[g->from[p] + a];
-        if (g->length[i] != 1) continue;
+        if (g->length[i] != 1)
+            continue;
         gone += g->weight[i];
         g->mass[p] -= g->weight[i];
         fsi__amd_merge(g, p, i);
@@ -2788,7 +3778,8 @@ static int32_t fsi__amd_eliminate(fsi__amd *g, int32_t p, int32_t left) {
     fsi__amd_twins(g, p);
     for (a = 0; a < g->size[p]; a++) {
         int32_t i = g->pool[g->from[p] + a];
-        if (g->weight[i] == 0) continue;
+        if (g->weight[i] == 0)
+            continue;
         g->degree[i] = fsi__imin(g->degree[i], left - gone - g->weight[i]);
         fsi__amd_link(g, i);
         g->pool[g->from[p] + kept++] = i;
@@ -2804,24 +3795,29 @@ static void fsi__amd_order(fsi__amd *g, const fsi_csr *A, int32_t *order, int32_
     fsi__amd_begin(g, A);
     while (left > 0) {
         int32_t p, e, need;
-        while (g->head[g->lowest] < 0) g->lowest++;
+        while (g->head[g->lowest] < 0)
+            g->lowest++;
         p = g->head[g->lowest];
         need = g->length[p] - g->elements[p];
         for (k = 0; k < g->elements[p]; k++) {
             e = g->list[g->start[p] + k];
-            if (g->size[e] > 0) need += g->size[e];
+            if (g->size[e] > 0)
+                need += g->size[e];
         }
-        if (need > room - g->pool_used) fsi__amd_compact(g, pivots, made);
+        if (need > room - g->pool_used)
+            fsi__amd_compact(g, pivots, made);
         pivots[made++] = p;
         left -= fsi__amd_eliminate(g, p, left);
     }
     for (k = 0; k < made; k++) {
         int32_t i = pivots[k];
-        for (; i >= 0; i = g->member[i]) order[at++] = i;
+        for (; i >= 0; i = g->member[i])
+            order[at++] = i;
     }
 }
 
-/* ------------------------------------------------------------------------------------------------ >>cholesky */
+/* ------------------------------------------------------------------------------------------------
+ * >>cholesky */
 static void fsi__cholesky_layout(fsi_cholesky *c, fsi_arena *arena) {
     size_t n = (size_t)c->n;
     FSI__TAKE(c->order, int32_t, arena, n);
@@ -2834,47 +3830,70 @@ static void fsi__cholesky_layout(fsi_cholesky *c, fsi_arena *arena) {
     FSI__TAKE(c->val, double, arena, c->entries);
 }
 
-/* Row i of L is the part of the elimination tree reached from the entries of row i of A. Counts the entries of each column; with rows given,
-   writes them (col[j] then runs through column j). */
-static void fsi__cholesky_pattern(const fsi_csr *A, const int32_t *order, const int32_t *inverse, int32_t *parent, int32_t *mark, size_t *col, int32_t *rows) {
+/* Row i of L is the part of the elimination tree reached from the entries of row i of A. Counts the
+   entries of each column; with rows given, writes them (col[j] then runs through column j). */
+static void fsi__cholesky_pattern(const fsi_csr *A, const int32_t *order, const int32_t *inverse,
+                                  int32_t *parent, int32_t *mark, size_t *col, int32_t *rows) {
     int32_t i, k, n = A->rows;
     for (i = 0; i < n; i++) {
         mark[i] = i;
-        if (rows) rows[col[i]] = i;
-        else parent[i] = -1;
+        if (rows)
+            rows[col[i]] = i;
+        else
+            parent[i] = -1;
         col[i]++;
         for (k = A->row[order[i]]; k < A->row[order[i] + 1]; k++) {
             int32_t j = inverse[A->col[k]];
-            if (j >= i) continue;
+            if (j >= i)
+                continue;
             for (; mark[j] != i; j = parent[j]) {
                 mark[j] = i;
-                if (parent[j] < 0) parent[j] = i;
-                if (rows) rows[col[j]] = i;
+                if (parent[j] < 0)
+                    parent[j] = i;
+                if (rows)
+                    rows[col[j]] = i;
                 col[j]++;
             }
         }
     }
 }
 
-/* Children before parents, subtrees together: columns with the same pattern become neighbours. order is renumbered; a and b are scratch [n]. */
-static void fsi__cholesky_postorder(int32_t n, int32_t *order, const int32_t *parent, int32_t *first, int32_t *next, int32_t *out) {
+/* Children before parents, subtrees together: columns with the same pattern become neighbours.
+ * order is renumbered; a and b are scratch [n]. */
+static void fsi__cholesky_postorder(int32_t n, int32_t *order, const int32_t *parent,
+                                    int32_t *first, int32_t *next, int32_t *out) {
     int32_t i, at = 0, node;
-    for (i = 0; i < n; i++) first[i] = -1;
+    for (i = 0; i < n; i++)
+        first[i] = -1;
     for (i = n; i-- > 0;)
-        if (parent[i] >= 0) { next[i] = first[parent[i]]; first[parent[i]] = i; }
+        if (parent[i] >= 0) {
+            next[i] = first[parent[i]];
+            first[parent[i]] = i;
+        }
     for (i = 0; i < n; i++) {
-        if (parent[i] >= 0) continue;
+        if (parent[i] >= 0)
+            continue;
         for (node = i;;) {
-            while (first[node] >= 0) { int32_t child = first[node]; first[node] = next[child]; node = child; }  /* down, using up the child lists */
+            /* down, using up the child lists */
+            while (first[node] >= 0) {
+                int32_t child = first[node];
+                first[node] = next[child];
+                node = child;
+            }
             out[at++] = order[node];
-            if (node == i) break;
+            if (node == i)
+                break;
             node = parent[node];
         }
     }
     memcpy(order, out, (size_t)n * sizeof *order);
 }
 
-typedef struct fsi__symbolic { fsi__amd g; int32_t *order, *inverse, *parent, *mark, *next; size_t *col; } fsi__symbolic;
+typedef struct fsi__symbolic {
+    fsi__amd g;
+    int32_t *order, *inverse, *parent, *mark, *next;
+    size_t *col;
+} fsi__symbolic;
 
 static void fsi__symbolic_layout(fsi__symbolic *s, size_t entries, int degree, fsi_arena *arena) {
     size_t n = (size_t)s->g.n;
@@ -2884,60 +3903,84 @@ static void fsi__symbolic_layout(fsi__symbolic *s, size_t entries, int degree, f
     FSI__TAKE(s->mark, int32_t, arena, n);
     FSI__TAKE(s->next, int32_t, arena, n);
     FSI__TAKE(s->col, size_t, arena, n + 1);
-    if (degree) fsi__amd_layout(&s->g, entries, arena);
+    if (degree)
+        fsi__amd_layout(&s->g, entries, arena);
 }
 
 /* Ordering and column counts in temporary memory. */
-static fsi_result fsi__symbolic_run(fsi__symbolic *s, const fsi_csr *A, const fsi_cholesky_desc *d) {
+static fsi_result fsi__symbolic_run(fsi__symbolic *s, const fsi_csr *A,
+                                    const fsi_cholesky_desc *d) {
     int32_t i, n = A->rows;
-    if (d->ordering == FSI_ORDERING_DEGREE) fsi__amd_order(&s->g, A, s->order, s->mark);
-    else for (i = 0; i < n; i++) s->order[i] = d->ordering == FSI_ORDERING_GIVEN ? d->order[i] : i;
-    for (i = 0; i < n; i++) s->inverse[i] = -1;
+    if (d->ordering == FSI_ORDERING_DEGREE)
+        fsi__amd_order(&s->g, A, s->order, s->mark);
+    else
+        for (i = 0; i < n; i++)
+            s->order[i] = d->ordering == FSI_ORDERING_GIVEN ? d->order[i] : i;
+    for (i = 0; i < n; i++)
+        s->inverse[i] = -1;
     for (i = 0; i < n; i++) {
-        if (s->order[i] < 0 || s->order[i] >= n || s->inverse[s->order[i]] >= 0) return FSI_ERR_ARGUMENT;  /* not a permutation */
+        /* not a permutation */
+        if (s->order[i] < 0 || s->order[i] >= n || s->inverse[s->order[i]] >= 0)
+            return FSI_ERR_ARGUMENT;
         s->inverse[s->order[i]] = i;
     }
     fsi__cholesky_pattern(A, s->order, s->inverse, s->parent, s->mark, s->col, NULL);
     if (d->ordering == FSI_ORDERING_DEGREE) {
         fsi__cholesky_postorder(n, s->order, s->parent, s->mark, s->next, s->inverse);
-        for (i = 0; i < n; i++) { s->inverse[s->order[i]] = i; s->col[i] = 0; }
+        for (i = 0; i < n; i++) {
+            s->inverse[s->order[i]] = i;
+            s->col[i] = 0;
+        }
         fsi__cholesky_pattern(A, s->order, s->inverse, s->parent, s->mark, s->col, NULL);
     }
     return FSI_OK;
 }
 
-FSI_API fsi_result fsi_cholesky_init(fsi_cholesky *c, const fsi_csr *A, const fsi_cholesky_desc *desc) {
+FSI_API fsi_result fsi_cholesky_init(fsi_cholesky *c, const fsi_csr *A,
+                                     const fsi_cholesky_desc *desc) {
     fsi_arena arena = {NULL, 0, 0, 0}, room = {NULL, 0, 0, 0};
     fsi_cholesky_desc d;
     fsi__symbolic s;
     fsi_cholesky out;
     fsi_result r;
     int32_t i, k;
-    memset(&d, 0, sizeof d); memset(&s, 0, sizeof s); memset(&out, 0, sizeof out);
-    if (desc) d = *desc;
-    if (!c || fsi_csr_check(A) != FSI_OK || A->rows != A->cols || A->rows > 0x0fffffff || A->row[A->rows] > 0x2fffffff ||
-        !fsi_allocator_valid(&d.allocator) || (d.ordering == FSI_ORDERING_GIVEN && A->rows && !d.order)) return FSI_ERR_ARGUMENT;
+    memset(&d, 0, sizeof d);
+    memset(&s, 0, sizeof s);
+    memset(&out, 0, sizeof out);
+    if (desc)
+        d = *desc;
+    if (!c || fsi_csr_check(A) != FSI_OK || A->rows != A->cols || A->rows > 0x0fffffff
+        || A->row[A->rows] > 0x2fffffff || !fsi_allocator_valid(&d.allocator)
+        || (d.ordering == FSI_ORDERING_GIVEN && A->rows && !d.order))
+        return FSI_ERR_ARGUMENT;
     for (i = 0; i < A->rows; i++)
-        for (k = A->row[i]; k < A->row[i + 1]; k++) if (fsi__csr_find(A->row, A->col, A->col[k], i) < 0) return FSI_ERR_ARGUMENT;
+        for (k = A->row[i]; k < A->row[i + 1]; k++)
+            if (fsi__csr_find(A->row, A->col, A->col[k], i) < 0)
+                return FSI_ERR_ARGUMENT;
     s.g.n = out.n = A->rows;
     fsi__symbolic_layout(&s, (size_t)A->row[A->rows], d.ordering == FSI_ORDERING_DEGREE, &arena);
     r = fsi__arena_open(&arena, &d.allocator);
-    if (r != FSI_OK) return r;
+    if (r != FSI_OK)
+        return r;
     fsi__symbolic_layout(&s, (size_t)A->row[A->rows], d.ordering == FSI_ORDERING_DEGREE, &arena);
     r = fsi__symbolic_run(&s, A, &d);
     if (r == FSI_OK) {
-        for (i = 0; i < out.n; i++) out.entries += s.col[i];
+        for (i = 0; i < out.n; i++)
+            out.entries += s.col[i];
         fsi__cholesky_layout(&out, &room);
         r = fsi__arena_block(&room, &d.allocator, &out.block, &out.size);
     }
     if (r == FSI_OK) {
         fsi__cholesky_layout(&out, &room);
         for (i = 0; i < out.n; i++) {
-            out.order[i] = s.order[i]; out.inverse[i] = s.inverse[i]; out.parent[i] = s.parent[i];
+            out.order[i] = s.order[i];
+            out.inverse[i] = s.inverse[i];
+            out.parent[i] = s.parent[i];
             out.col[i + 1] = out.col[i] + s.col[i];
         }
         fsi__cholesky_pattern(A, out.order, out.inverse, out.parent, out.mark, out.col, out.row);
-        for (i = out.n; i > 0; i--) out.col[i] = out.col[i - 1];
+        for (i = out.n; i > 0; i--)
+            out.col[i] = out.col[i - 1];
         out.col[0] = 0;
         out.failed = -1;
         out.allocator = d.allocator;
@@ -2947,53 +3990,86 @@ FSI_API fsi_result fsi_cholesky_init(fsi_cholesky *c, const fsi_csr *A, const fs
     return r;
 }
 
-/* y += s * column k of P A P^T on and below the diagonal; 0 when an entry lies outside the pattern (mark != k). */
-static int fsi__cholesky_load(const fsi_cholesky *c, const fsi_csr *A, double s, int32_t k, double *y) {
+/* y += s * column k of P A P^T on and below the diagonal; 0 when an entry lies outside the pattern
+ * (mark != k). */
+static int fsi__cholesky_load(const fsi_cholesky *c, const fsi_csr *A, double s, int32_t k,
+                              double *y) {
     int32_t e, i = c->order[k];
     for (e = A->row[i]; e < A->row[i + 1]; e++) {
         int32_t at = c->inverse[A->col[e]];
-        if (at < k) continue;
-        if (c->mark[at] != k) return 0;
+        if (at < k)
+            continue;
+        if (c->mark[at] != k)
+            return 0;
         y[at] += s * (double)A->val[e];
     }
     return 1;
 }
 
-/* Left-looking: column k = (A's column - sum over columns j with l_kj != 0 of l_kj * column j) / pivot. The columns that reach row k
-   are kept in a list per row (head, next); place[j] is where column j stands. */
-FSI_API fsi_result fsi_cholesky_factor(fsi_cholesky *c, const fsi_csr *A, double shift, const fsi_csr *B) {
+/* Left-looking: column k = (A's column - sum over columns j with l_kj != 0 of l_kj * column j) /
+   pivot. The columns that reach row k are kept in a list per row (head, next); place[j] is where
+   column j stands. */
+FSI_API fsi_result fsi_cholesky_factor(fsi_cholesky *c, const fsi_csr *A, double shift,
+                                       const fsi_csr *B) {
     int32_t *mark, *head, *next, k, j, n;
     double *y;
     size_t *place, p;
-    if (!c || !c->block) return FSI_ERR_STATE;
-    if (fsi_csr_check(A) != FSI_OK || (B && fsi_csr_check(B) != FSI_OK) || !fsi__finite64(shift)) return FSI_ERR_ARGUMENT;
-    if (A->rows != c->n || A->cols != c->n || (B && (B->rows != c->n || B->cols != c->n))) return FSI_ERR_SIZE;
-    n = c->n; y = c->work; place = (size_t *)(void *)(c->work + n);
-    mark = c->mark; head = mark + n; next = head + n;
-    c->factored = 0; c->failed = -1;
-    for (k = 0; k < n; k++) { mark[k] = head[k] = -1; y[k] = 0; }
+    if (!c || !c->block)
+        return FSI_ERR_STATE;
+    if (fsi_csr_check(A) != FSI_OK || (B && fsi_csr_check(B) != FSI_OK) || !fsi__finite64(shift))
+        return FSI_ERR_ARGUMENT;
+    if (A->rows != c->n || A->cols != c->n || (B && (B->rows != c->n || B->cols != c->n)))
+        return FSI_ERR_SIZE;
+    n = c->n;
+    y = c->work;
+    place = (size_t *)(void *)(c->work + n);
+    mark = c->mark;
+    head = mark + n;
+    next = head + n;
+    c->factored = 0;
+    c->failed = -1;
+    for (k = 0; k < n; k++) {
+        mark[k] = head[k] = -1;
+        y[k] = 0;
+    }
     for (k = 0; k < n; k++) {
         size_t first = c->col[k], end = c->col[k + 1];
         double whole, pivot;
-        for (p = first; p < end; p++) mark[c->row[p]] = k;
-        if (!fsi__cholesky_load(c, A, 1, k, y) || (B && !fsi__cholesky_load(c, B, shift, k, y))) return FSI_ERR_SIZE;
-        if (!B) y[k] += shift;
+        for (p = first; p < end; p++)
+            mark[c->row[p]] = k;
+        if (!fsi__cholesky_load(c, A, 1, k, y) || (B && !fsi__cholesky_load(c, B, shift, k, y)))
+            return FSI_ERR_SIZE;
+        if (!B)
+            y[k] += shift;
         whole = y[k];
         for (j = head[k]; j >= 0;) {
             int32_t after = next[j];
             size_t at = place[j], stop = c->col[j + 1];
             double l = c->val[at];
-            for (p = at; p < stop; p++) y[c->row[p]] -= l * c->val[p];
-            if (++place[j] < stop) { next[j] = head[c->row[at + 1]]; head[c->row[at + 1]] = j; }
+            for (p = at; p < stop; p++)
+                y[c->row[p]] -= l * c->val[p];
+            if (++place[j] < stop) {
+                next[j] = head[c->row[at + 1]];
+                head[c->row[at + 1]] = j;
+            }
             j = after;
         }
         pivot = y[k];
-        if (!(pivot > 1e-15 * whole) || !fsi__finite64(pivot)) { c->failed = c->order[k]; return FSI_ERR_SINGULAR; }
+        if (!(pivot > 1e-15 * whole) || !fsi__finite64(pivot)) {
+            c->failed = c->order[k];
+            return FSI_ERR_SINGULAR;
+        }
         pivot = sqrt(pivot);
-        for (p = first; p < end; p++) { c->val[p] = y[c->row[p]] / pivot; y[c->row[p]] = 0; }
+        for (p = first; p < end; p++) {
+            c->val[p] = y[c->row[p]] / pivot;
+            y[c->row[p]] = 0;
+        }
         c->val[first] = pivot;
         place[k] = first + 1;
-        if (place[k] < end) { next[k] = head[c->row[first + 1]]; head[c->row[first + 1]] = k; }
+        if (place[k] < end) {
+            next[k] = head[c->row[first + 1]];
+            head[c->row[first + 1]] = k;
+        }
     }
     c->factored = 1;
     return FSI_OK;
@@ -3005,53 +4081,74 @@ static void fsi__cholesky_sweep(const fsi_cholesky *c, double *y) {
     int32_t j;
     for (j = 0; j < c->n; j++) {
         double x = y[j] /= c->val[c->col[j]];
-        for (p = c->col[j] + 1; p < c->col[j + 1]; p++) y[c->row[p]] -= c->val[p] * x;
+        for (p = c->col[j] + 1; p < c->col[j + 1]; p++)
+            y[c->row[p]] -= c->val[p] * x;
     }
     for (j = c->n; j-- > 0;) {
         double sum = y[j];
-        for (p = c->col[j] + 1; p < c->col[j + 1]; p++) sum -= c->val[p] * y[c->row[p]];
+        for (p = c->col[j] + 1; p < c->col[j + 1]; p++)
+            sum -= c->val[p] * y[c->row[p]];
         y[j] = sum / c->val[c->col[j]];
     }
 }
 
 FSI_API fsi_result fsi_cholesky_solve(fsi_cholesky *c, const fsi_real *b, fsi_real *x) {
     int32_t i;
-    if (!c || !c->factored) return FSI_ERR_STATE;
-    if (c->n && (!b || !x)) return FSI_ERR_ARGUMENT;
-    for (i = 0; i < c->n; i++) c->work[i] = (double)b[c->order[i]];
+    if (!c || !c->factored)
+        return FSI_ERR_STATE;
+    if (c->n && (!b || !x))
+        return FSI_ERR_ARGUMENT;
+    for (i = 0; i < c->n; i++)
+        c->work[i] = (double)b[c->order[i]];
     fsi__cholesky_sweep(c, c->work);
-    for (i = 0; i < c->n; i++) if (!fsi__finite((fsi_real)c->work[i])) return FSI_ERR_NUMERIC;
-    for (i = 0; i < c->n; i++) x[c->order[i]] = (fsi_real)c->work[i];
+    for (i = 0; i < c->n; i++)
+        if (!fsi__finite((fsi_real)c->work[i]))
+            return FSI_ERR_NUMERIC;
+    for (i = 0; i < c->n; i++)
+        x[c->order[i]] = (fsi_real)c->work[i];
     return FSI_OK;
 }
 
-static void fsi__cholesky_apply(const fsi_real *x, fsi_real *y, void *user) { fsi_cholesky_solve((fsi_cholesky *)user, x, y); }
-FSI_API fsi_operator fsi_cholesky_operator(fsi_cholesky *c) { return fsi__operator(fsi__cholesky_apply, c); }
+static void fsi__cholesky_apply(const fsi_real *x, fsi_real *y, void *user) {
+    fsi_cholesky_solve((fsi_cholesky *)user, x, y);
+}
+
+FSI_API fsi_operator fsi_cholesky_operator(fsi_cholesky *c) {
+    return fsi__operator(fsi__cholesky_apply, c);
+}
 
 FSI_API void fsi_cholesky_free(fsi_cholesky *c) {
-    if (!c || !c->block) return;
+    if (!c || !c->block)
+        return;
     fsi_free(&c->allocator, c->block, c->size);
     memset(c, 0, sizeof *c);
 }
 
-/* ------------------------------------------------------------------------------------------------ >>eigen */
+/* ------------------------------------------------------------------------------------------------
+ * >>eigen */
 static double fsi__dot64(size_t n, const double *a, const double *b) {
     double s[4] = {0, 0, 0, 0};
     size_t i = 0;
     for (; i + 4 <= n; i += 4) {
-        s[0] += a[i] * b[i]; s[1] += a[i + 1] * b[i + 1];
-        s[2] += a[i + 2] * b[i + 2]; s[3] += a[i + 3] * b[i + 3];
+        s[0] += a[i] * b[i];
+        s[1] += a[i + 1] * b[i + 1];
+        s[2] += a[i + 2] * b[i + 2];
+        s[3] += a[i + 3] * b[i + 3];
     }
-    for (; i < n; i++) s[0] += a[i] * b[i];
+    for (; i < n; i++)
+        s[0] += a[i] * b[i];
     return (s[0] + s[1]) + (s[2] + s[3]);
 }
 
-static void fsi__axpy64(size_t n, double s, const double *FSI__RESTRICT x, double *FSI__RESTRICT y) {
+static void fsi__axpy64(size_t n, double s, const double *FSI__RESTRICT x,
+                        double *FSI__RESTRICT y) {
     size_t i;
-    for (i = 0; i < n; i++) y[i] += s * x[i];
+    for (i = 0; i < n; i++)
+        y[i] += s * x[i];
 }
 
-/* Householder reduction of full symmetric A (destroyed) to T = Q^T A Q with diagonal d and e[k] = t_k,k+1; Z = Q^T. w is scratch [2 n]. */
+/* Householder reduction of full symmetric A (destroyed) to T = Q^T A Q with diagonal d and e[k] =
+ * t_k,k+1; Z = Q^T. w is scratch [2 n]. */
 static void fsi__tridiagonal(size_t n, double *A, double *d, double *e, double *Z, double *w) {
     double *scale = w + n;
     size_t i, k;
@@ -3060,39 +4157,55 @@ static void fsi__tridiagonal(size_t n, double *A, double *d, double *e, double *
         double *v = A + k * n + k + 1, norm = sqrt(fsi__dot64(m, v, v)), half;
         scale[k] = 0;
         e[k] = v[0];
-        if (sqrt(fsi__dot64(m - 1, v + 1, v + 1)) <= 0) continue;
+        if (sqrt(fsi__dot64(m - 1, v + 1, v + 1)) <= 0)
+            continue;
         e[k] = v[0] > 0 ? -norm : norm;
         v[0] -= e[k];
-        scale[k] = 2 / fsi__dot64(m, v, v);  /* H = 1 - scale v v^T */
-        for (i = 0; i < m; i++) w[i] = scale[k] * fsi__dot64(m, A + (k + 1 + i) * n + k + 1, v);
+        scale[k] = 2 / fsi__dot64(m, v, v); /* H = 1 - scale v v^T */
+        for (i = 0; i < m; i++)
+            w[i] = scale[k] * fsi__dot64(m, A + (k + 1 + i) * n + k + 1, v);
         half = scale[k] / 2 * fsi__dot64(m, w, v);
         fsi__axpy64(m, -half, v, w);
-        for (i = 0; i < m; i++) {  /* A -= v w^T + w v^T */
+        for (i = 0; i < m; i++) { /* A -= v w^T + w v^T */
             double *a = A + (k + 1 + i) * n + k + 1;
             fsi__axpy64(m, -v[i], w, a);
             fsi__axpy64(m, -w[i], v, a);
         }
     }
-    if (n > 1) e[n - 2] = A[(n - 2) * n + n - 1];
-    for (i = 0; i < n * n; i++) Z[i] = 0;
-    for (i = 0; i < n; i++) { d[i] = A[i * n + i]; Z[i * n + i] = 1; }
-    for (k = n > 2 ? n - 2 : 0; k-- > 0;)  /* Z = Z H_k, from the last on: only rows after k change */
+    if (n > 1)
+        e[n - 2] = A[(n - 2) * n + n - 1];
+    for (i = 0; i < n * n; i++)
+        Z[i] = 0;
+    for (i = 0; i < n; i++) {
+        d[i] = A[i * n + i];
+        Z[i * n + i] = 1;
+    }
+    /* Z = Z H_k, from the last on: only rows after k change */
+    for (k = n > 2 ? n - 2 : 0; k-- > 0;)
         for (i = k + 1; scale[k] > 0 && i < n; i++) {
             const double *v = A + k * n + k + 1;
-            fsi__axpy64(n - k - 1, -scale[k] * fsi__dot64(n - k - 1, Z + i * n + k + 1, v), v, Z + i * n + k + 1);
+            fsi__axpy64(n - k - 1, -scale[k] * fsi__dot64(n - k - 1, Z + i * n + k + 1, v), v,
+                        Z + i * n + k + 1);
         }
 }
 
-/* One implicit QL sweep over rows l..m of the tridiagonal matrix, rotations applied to the rows of Z. */
+/* One implicit QL sweep over rows l..m of the tridiagonal matrix, rotations applied to the rows of
+ * Z. */
 static void fsi__ql_sweep(size_t n, double *d, double *e, double *Z, size_t l, size_t m) {
     double g = (d[l + 1] - d[l]) / (2 * e[l]), r = sqrt(g * g + 1), s = 1, c = 1, shift = 0;
     size_t i, j;
-    g = d[m] - d[l] + e[l] / (g + (g < 0 ? -r : r));  /* Wilkinson's shift */
+    g = d[m] - d[l] + e[l] / (g + (g < 0 ? -r : r)); /* Wilkinson's shift */
     for (i = m; i-- > l;) {
         double f = s * e[i], b = c * e[i], *lo = Z + i * n, *hi = lo + n;
-        r = fabs(f) > fabs(g) ? fabs(f) * sqrt(1 + (g / f) * (g / f)) : fabs(g) > 0 ? fabs(g) * sqrt(1 + (f / g) * (f / g)) : 0;
+        r = fabs(f) > fabs(g) ? fabs(f) * sqrt(1 + (g / f) * (g / f))
+            : fabs(g) > 0     ? fabs(g) * sqrt(1 + (f / g) * (f / g))
+                              : 0;
         e[i + 1] = r;
-        if (!(r > 0)) { d[i + 1] -= shift; e[m] = 0; return; }  /* it split: try again */
+        if (!(r > 0)) {
+            d[i + 1] -= shift;
+            e[m] = 0;
+            return;
+        } /* it split: try again */
         s = f / r;
         c = g / r;
         g = d[i + 1] - shift;
@@ -3111,34 +4224,56 @@ static void fsi__ql_sweep(size_t n, double *d, double *e, double *Z, size_t l, s
     e[m] = 0;
 }
 
-/* Eigenvalues of full symmetric A (destroyed) ascending in d, eigenvectors in the rows of Z. w is scratch [3 n]. 0 when QL does not end. */
+/* Eigenvalues of full symmetric A (destroyed) ascending in d, eigenvectors in the rows of Z. w is
+ * scratch [3 n]. 0 when QL does not end. */
 static int fsi__eigen_all(size_t n, double *A, double *d, double *Z, double *w) {
     double *e = w + 2 * n, top = 0, unit = 1;
     size_t i, j, l, m;
     int sweeps, power = 0;
-    for (i = 0; i < n * n; i++) { if (!fsi__finite64(A[i])) return 0; if (fabs(A[i]) > top) top = fabs(A[i]); }
-    if (top > 0 && !(top > 1e-100 && top < 1e100)) {                   /* squares would overflow or vanish */
+    for (i = 0; i < n * n; i++) {
+        if (!fsi__finite64(A[i]))
+            return 0;
+        if (fabs(A[i]) > top)
+            top = fabs(A[i]);
+    }
+    /* squares would overflow or vanish */
+    if (top > 0 && !(top > 1e-100 && top < 1e100)) {
         (void)frexp(top, &power);
         unit = ldexp(1.0, -fsi__iclamp(power, -1000, 1000));
-        for (i = 0; i < n * n; i++) A[i] *= unit;
+        for (i = 0; i < n * n; i++)
+            A[i] *= unit;
     }
     fsi__tridiagonal(n, A, d, e, Z, w);
-    if (n) e[n - 1] = 0;
+    if (n)
+        e[n - 1] = 0;
     for (l = 0; l < n; l++)
         for (sweeps = 0;; sweeps++) {
             for (m = l; m + 1 < n; m++)
-                if (fabs(e[m]) <= 1.2e-16 * (fabs(d[m]) + fabs(d[m + 1]))) break;
-            if (m == l) break;
-            if (sweeps == 100) return 0;
+                if (fabs(e[m]) <= 1.2e-16 * (fabs(d[m]) + fabs(d[m + 1])))
+                    break;
+            if (m == l)
+                break;
+            if (sweeps == 100)
+                return 0;
             fsi__ql_sweep(n, d, e, Z, l, m);
         }
-    for (i = 0; i < n; i++) d[i] /= unit;
+    for (i = 0; i < n; i++)
+        d[i] /= unit;
     for (i = 0; i < n; i++) {
         double t;
-        for (l = i, j = i + 1; j < n; j++) if (d[j] < d[l]) l = j;
-        if (l == i) continue;
-        t = d[i]; d[i] = d[l]; d[l] = t;
-        for (j = 0; j < n; j++) { t = Z[i * n + j]; Z[i * n + j] = Z[l * n + j]; Z[l * n + j] = t; }
+        for (l = i, j = i + 1; j < n; j++)
+            if (d[j] < d[l])
+                l = j;
+        if (l == i)
+            continue;
+        t = d[i];
+        d[i] = d[l];
+        d[l] = t;
+        for (j = 0; j < n; j++) {
+            t = Z[i * n + j];
+            Z[i * n + j] = Z[l * n + j];
+            Z[l * n + j] = t;
+        }
     }
     return 1;
 }
@@ -3149,17 +4284,22 @@ static int fsi__eigen_reduce(size_t n, double *A, double *L) {
     for (i = 0; i < n; i++)
         for (j = 0; j <= i; j++) {
             double sum = L[i * n + j] - fsi__dot64(j, L + i * n, L + j * n);
-            if (j == i && !(sum > 4e-16 * L[i * n + i])) return 0;
+            if (j == i && !(sum > 4e-16 * L[i * n + i]))
+                return 0;
             L[i * n + j] = j < i ? sum / L[j * n + j] : sqrt(sum);
         }
-    for (i = 0; i < n; i++) {  /* A = L^-1 A, row by row */
-        for (j = 0; j < i; j++) fsi__axpy64(n, -L[i * n + j], A + j * n, A + i * n);
-        for (j = 0; j < n; j++) A[i * n + j] /= L[i * n + i];
+    for (i = 0; i < n; i++) { /* A = L^-1 A, row by row */
+        for (j = 0; j < i; j++)
+            fsi__axpy64(n, -L[i * n + j], A + j * n, A + i * n);
+        for (j = 0; j < n; j++)
+            A[i * n + j] /= L[i * n + i];
     }
-    for (i = 0; i < n; i++)  /* A = A L^-T: every row solves with L */
-        for (j = 0; j < n; j++) A[i * n + j] = (A[i * n + j] - fsi__dot64(j, A + i * n, L + j * n)) / L[j * n + j];
+    for (i = 0; i < n; i++) /* A = A L^-T: every row solves with L */
+        for (j = 0; j < n; j++)
+            A[i * n + j] = (A[i * n + j] - fsi__dot64(j, A + i * n, L + j * n)) / L[j * n + j];
     for (i = 0; i < n; i++)
-        for (j = 0; j < i; j++) A[i * n + j] = A[j * n + i] = (A[i * n + j] + A[j * n + i]) / 2;
+        for (j = 0; j < i; j++)
+            A[i * n + j] = A[j * n + i] = (A[i * n + j] + A[j * n + i]) / 2;
     return 1;
 }
 
@@ -3167,60 +4307,82 @@ static int fsi__eigen_reduce(size_t n, double *A, double *L) {
 static void fsi__widen(size_t n, const fsi_real *A, double *out) {
     size_t i, j;
     for (i = 0; i < n; i++)
-        for (j = 0; j <= i; j++) out[i * n + j] = out[j * n + i] = (double)A[i * n + j];
+        for (j = 0; j <= i; j++)
+            out[i * n + j] = out[j * n + i] = (double)A[i * n + j];
 }
 
-FSI_API fsi_result fsi_eigen_dense(int n, const fsi_real *A, const fsi_real *B, fsi_real *w, fsi_real *V, const fsi_allocator *a) {
+FSI_API fsi_result fsi_eigen_dense(int n, const fsi_real *A, const fsi_real *B, fsi_real *w,
+                                   fsi_real *V, const fsi_allocator *a) {
     fsi_arena arena = {NULL, 0, 0, 0};
     double *C = NULL, *Z = NULL, *L = NULL, *d = NULL, *s = NULL;
     size_t i, j, k, m = (size_t)n;
     fsi_result r = FSI_OK;
     int pass;
-    if (n < 0 || !fsi_allocator_valid(a)) return FSI_ERR_ARGUMENT;
-    if (n == 0) return FSI_OK;
-    if (!A || !w) return FSI_ERR_ARGUMENT;
-    if (n > 30000) return FSI_ERR_SIZE;
-    for (i = 0; i < m; i++) if (!fsi_all_finite(i + 1, A + i * m) || (B && !fsi_all_finite(i + 1, B + i * m))) return FSI_ERR_ARGUMENT;
+    if (n < 0 || !fsi_allocator_valid(a))
+        return FSI_ERR_ARGUMENT;
+    if (n == 0)
+        return FSI_OK;
+    if (!A || !w)
+        return FSI_ERR_ARGUMENT;
+    if (n > 30000)
+        return FSI_ERR_SIZE;
+    for (i = 0; i < m; i++)
+        if (!fsi_all_finite(i + 1, A + i * m) || (B && !fsi_all_finite(i + 1, B + i * m)))
+            return FSI_ERR_ARGUMENT;
     for (pass = 0; pass < 2; pass++) {
-        if (pass) r = fsi__arena_open(&arena, a);
-        if (r != FSI_OK) return r;
-        FSI__TAKE(C, double, &arena, m * m);
-        FSI__TAKE(Z, double, &arena, m * m);
-        FSI__TAKE(L, double, &arena, B ? m * m : 0);
+        if (pass)
+            r = fsi__arena_open(&arena, a);
+        if (r != FSI_OK)
+            return r;
+        FSI__TAKE(C, double, &arena, m *m);
+        FSI__TAKE(Z, double, &arena, m *m);
+        FSI__TAKE(L, double, &arena, B ? m *m : 0);
         FSI__TAKE(d, double, &arena, m);
         FSI__TAKE(s, double, &arena, 3 * m);
     }
     fsi__widen(m, A, C);
     if (B) {
         fsi__widen(m, B, L);
-        if (!fsi__eigen_reduce(m, C, L)) r = FSI_ERR_SINGULAR;
+        if (!fsi__eigen_reduce(m, C, L))
+            r = FSI_ERR_SINGULAR;
     }
-    if (r == FSI_OK && !fsi__eigen_all(m, C, d, Z, s)) r = FSI_ERR_NUMERIC;
+    if (r == FSI_OK && !fsi__eigen_all(m, C, d, Z, s))
+        r = FSI_ERR_NUMERIC;
     for (k = 0; r == FSI_OK && k < m; k++) {
         double *z = Z + k * m;
         if (B)
-            for (i = m; i-- > 0;) {  /* x = L^-T y */
+            for (i = m; i-- > 0;) { /* x = L^-T y */
                 z[i] /= L[i * m + i];
-                for (j = 0; j < i; j++) z[j] -= L[i * m + j] * z[i];
+                for (j = 0; j < i; j++)
+                    z[j] -= L[i * m + j] * z[i];
             }
-        for (i = 0; i < m; i++) if (!fsi__finite((fsi_real)z[i]) || !fsi__finite((fsi_real)d[k])) r = FSI_ERR_NUMERIC;
+        for (i = 0; i < m; i++)
+            if (!fsi__finite((fsi_real)z[i]) || !fsi__finite((fsi_real)d[k]))
+                r = FSI_ERR_NUMERIC;
     }
-    for (i = 0; r == FSI_OK && i < m; i++) w[i] = (fsi_real)d[i];
-    for (i = 0; r == FSI_OK && V && i < m * m; i++) V[i] = (fsi_real)Z[i];
+    for (i = 0; r == FSI_OK && i < m; i++)
+        w[i] = (fsi_real)d[i];
+    for (i = 0; r == FSI_OK && V && i < m * m; i++)
+        V[i] = (fsi_real)Z[i];
     fsi_free(a, arena.base, arena.size);
     return r;
 }
 
-/* Block Lanczos on (K + s M)^-1 M, whose largest eigenvalues theta = 1 / (w + s) are the lowest modes. Basis V is M-orthonormal; the first
-   `locked` rows are the null vectors. H = V^T M (K + s M)^-1 M V is filled column by column as basis vectors are processed. */
+/* Block Lanczos on (K + s M)^-1 M, whose largest eigenvalues theta = 1 / (w + s) are the lowest
+   modes. Basis V is M-orthonormal; the first `locked` rows are the null vectors. H = V^T M (K + s
+   M)^-1 M V is filled column by column as basis vectors are processed. */
 typedef struct fsi__modes {
     const fsi_modes_desc *d;
-    size_t n, locked, wanted, block, room, most; /* room: basis vectors kept, most: all there can be */
-    size_t size, done;        /* basis vectors, of which processed */
+    /* room: basis vectors kept, most: all there can be */
+    size_t n, locked, wanted, block, room, most;
+    size_t size, done; /* basis vectors, of which processed */
     double shift, tolerance;
-    double unit;              /* theta is multiplied by this power of two near the shift, so that squares neither overflow nor vanish */
-    double *V, *Y, *t, *u;    /* [(locked + room + 1) n], [(wanted + block) n], [n], [n] */
-    double *H, *S, *C, *theta, *scratch, *c; /* room x room each, [room], [3 room], [locked + room + 1] */
+    /* theta is multiplied by this power of two near the shift, so that squares neither overflow nor
+     * vanish */
+    double unit;
+    double *V, *Y, *t, *u; /* [(locked + room + 1) n], [(wanted + block) n], [n], [n] */
+    /* room x room each, [room], [3 room], [locked + room + 1] */
+    double *H, *S, *C, *theta, *scratch, *c;
     uint64_t random;
     int solves;
     fsi_cholesky factor;
@@ -3244,33 +4406,44 @@ static void fsi__modes_layout(fsi__modes *s) {
 /* y = A x in doubles; NULL = identity */
 static void fsi__modes_mul(const fsi_csr *A, size_t n, const double *x, double *y) {
     ptrdiff_t i, rows = (ptrdiff_t)n;
-    if (!A) { memcpy(y, x, n * sizeof *y); return; }
+    if (!A) {
+        memcpy(y, x, n * sizeof *y);
+        return;
+    }
     FSI__OMP(parallel for schedule(static) if (rows > FSI__GRAIN))
     for (i = 0; i < rows; i++) {
         double sum = 0;
         int32_t k;
-        for (k = A->row[i]; k < A->row[i + 1]; k++) sum += (double)A->val[k] * x[A->col[k]];
+        for (k = A->row[i]; k < A->row[i + 1]; k++)
+            sum += (double)A->val[k] * x[A->col[k]];
         y[i] = sum;
     }
 }
 
-/* Makes w M-orthogonal to the first `count` rows of V (twice), adds the coefficients to c, returns the M-norm left, and *before. */
-static double fsi__modes_orthogonal(fsi__modes *s, size_t count, double *w, double *c, double *before) {
+/* Makes w M-orthogonal to the first `count` rows of V (twice), adds the coefficients to c, returns
+ * the M-norm left, and *before. */
+static double fsi__modes_orthogonal(fsi__modes *s, size_t count, double *w, double *c,
+                                    double *before) {
     ptrdiff_t i, p, n = (ptrdiff_t)s->n, m = (ptrdiff_t)count, chunk = 1024;
     int pass;
-    for (i = 0; i < m; i++) c[i] = 0;
+    for (i = 0; i < m; i++)
+        c[i] = 0;
     for (pass = 0; pass < 2; pass++) {
         double *g = s->c;
         fsi__modes_mul(s->d->M, s->n, w, s->t);
-        if (pass == 0 && before) *before = sqrt(fabs(fsi__dot64(s->n, w, s->t)));
+        if (pass == 0 && before)
+            *before = sqrt(fabs(fsi__dot64(s->n, w, s->t)));
         FSI__OMP(parallel for schedule(static) if (n > FSI__GRAIN))
-        for (i = 0; i < m; i++) g[i] = fsi__dot64(s->n, s->V + (size_t)i * s->n, s->t);
+        for (i = 0; i < m; i++)
+            g[i] = fsi__dot64(s->n, s->V + (size_t)i * s->n, s->t);
         FSI__OMP(parallel for schedule(static) if (n > FSI__GRAIN))
         for (p = 0; p < n; p += chunk) {
             ptrdiff_t q, length = n - p < chunk ? n - p : chunk;
-            for (q = 0; q < m; q++) fsi__axpy64((size_t)length, -g[q], s->V + (size_t)(q * n + p), w + p);
+            for (q = 0; q < m; q++)
+                fsi__axpy64((size_t)length, -g[q], s->V + (size_t)(q * n + p), w + p);
         }
-        for (i = 0; i < m; i++) c[i] += g[i];
+        for (i = 0; i < m; i++)
+            c[i] += g[i];
     }
     fsi__modes_mul(s->d->M, s->n, w, s->t);
     return sqrt(fabs(fsi__dot64(s->n, w, s->t)));
@@ -3280,7 +4453,8 @@ static double fsi__modes_orthogonal(fsi__modes *s, size_t count, double *w, doub
 static void fsi__modes_keep(fsi__modes *s, double norm) {
     double *w = s->V + (s->locked + s->size) * s->n;
     size_t i;
-    for (i = 0; i < s->n; i++) w[i] /= norm;
+    for (i = 0; i < s->n; i++)
+        w[i] /= norm;
     s->size++;
 }
 
@@ -3290,39 +4464,53 @@ static int fsi__modes_random(fsi__modes *s) {
     size_t i;
     int tries;
     for (tries = 0; tries < 3 && s->size < s->room && s->size < s->most; tries++) {
-        for (i = 0; i < s->n; i++) w[i] = (double)fsi__random_unit(&s->random) - 0.5;
+        for (i = 0; i < s->n; i++)
+            w[i] = (double)fsi__random_unit(&s->random) - 0.5;
         norm = fsi__modes_orthogonal(s, s->locked + s->size, w, s->C, &before);
-        if (norm > 1e-10 * before) { fsi__modes_keep(s, norm); return 1; }
+        if (norm > 1e-10 * before) {
+            fsi__modes_keep(s, norm);
+            return 1;
+        }
     }
     return 0;
 }
 
 /* Basis vector j: w = (K + s M)^-1 M v_j, column j of H, and what is new in w joins the basis. */
 static void fsi__modes_process(fsi__modes *s, size_t j) {
-    double *w = s->V + (s->locked + s->size) * s->n, before = 0, norm, *y = s->factor.work, *c = s->C;
+    double *w = s->V + (s->locked + s->size) * s->n, before = 0, norm, *y = s->factor.work,
+           *c = s->C;
     size_t i, n = s->n;
     fsi__modes_mul(s->d->M, n, s->V + (s->locked + j) * n, s->t);
-    for (i = 0; i < n; i++) y[i] = s->t[s->factor.order[i]];
+    for (i = 0; i < n; i++)
+        y[i] = s->t[s->factor.order[i]];
     fsi__cholesky_sweep(&s->factor, y);
-    for (i = 0; i < n; i++) w[s->factor.order[i]] = s->unit * y[i];
+    for (i = 0; i < n; i++)
+        w[s->factor.order[i]] = s->unit * y[i];
     s->solves++;
     norm = fsi__modes_orthogonal(s, s->locked + s->size, w, c, &before);
-    for (i = 0; i < s->size; i++) s->H[i * s->room + j] = c[s->locked + i];
-    for (; i < s->room; i++) s->H[i * s->room + j] = 0;
-    if (s->size >= s->room || s->size >= s->most) return;
+    for (i = 0; i < s->size; i++)
+        s->H[i * s->room + j] = c[s->locked + i];
+    for (; i < s->room; i++)
+        s->H[i * s->room + j] = 0;
+    if (s->size >= s->room || s->size >= s->most)
+        return;
     if (norm > 1e-13 * before) {
         s->H[s->size * s->room + j] = norm;
         fsi__modes_keep(s, norm);
-    } else fsi__modes_random(s);
+    } else
+        fsi__modes_random(s);
 }
 
-/* Ritz values (descending from the end of theta) and vectors (rows of S) of the processed part. Returns the worst residual of the wanted. */
+/* Ritz values (descending from the end of theta) and vectors (rows of S) of the processed part.
+ * Returns the worst residual of the wanted. */
 static double fsi__modes_ritz(fsi__modes *s) {
     size_t i, j, k, m = s->done, room = s->room;
     double worst = 0;
     for (i = 0; i < m; i++)
-        for (j = 0; j < m; j++) s->C[i * m + j] = (s->H[i * room + j] + s->H[j * room + i]) / 2;
-    if (!fsi__eigen_all(m, s->C, s->theta, s->S, s->scratch)) return 1e30;
+        for (j = 0; j < m; j++)
+            s->C[i * m + j] = (s->H[i * room + j] + s->H[j * room + i]) / 2;
+    if (!fsi__eigen_all(m, s->C, s->theta, s->S, s->scratch))
+        return 1e30;
     for (k = 0; k < s->wanted && k < m; k++) {
         const double *z = s->S + (m - 1 - k) * m;
         double sum = 0;
@@ -3331,7 +4519,8 @@ static double fsi__modes_ritz(fsi__modes *s) {
             sum += part * part;
         }
         sum = sqrt(sum) / fabs(s->theta[m - 1 - k]);
-        if (!(sum <= worst)) worst = sum;
+        if (!(sum <= worst))
+            worst = sum;
     }
     return m < s->wanted ? 1e30 : worst;
 }
@@ -3344,24 +4533,32 @@ static void fsi__modes_lift(fsi__modes *s, size_t count) {
         const double *z = s->S + (s->done - 1 - (size_t)k) * s->done;
         double *y = s->Y + (size_t)k * s->n;
         size_t i;
-        for (i = 0; i < s->n; i++) y[i] = 0;
-        for (i = 0; i < s->done; i++) fsi__axpy64(s->n, z[i], s->V + (s->locked + i) * s->n, y);
+        for (i = 0; i < s->n; i++)
+            y[i] = 0;
+        for (i = 0; i < s->done; i++)
+            fsi__axpy64(s->n, z[i], s->V + (s->locked + i) * s->n, y);
     }
 }
 
-/* Thick restart: the best Ritz vectors, then the vectors not processed yet. C holds the new couplings meanwhile. */
+/* Thick restart: the best Ritz vectors, then the vectors not processed yet. C holds the new
+ * couplings meanwhile. */
 static void fsi__modes_restart(fsi__modes *s) {
-    size_t keep = s->wanted + s->block < s->done ? s->wanted + s->block : s->done, fresh = s->size - s->done, i, k, room = s->room, n = s->n;
+    size_t keep = s->wanted + s->block < s->done ? s->wanted + s->block : s->done,
+           fresh = s->size - s->done, i, k, room = s->room, n = s->n;
     double *V = s->V + s->locked * n;
     fsi__modes_lift(s, keep);
     for (i = 0; i < fresh; i++)
-        for (k = 0; k < keep; k++) s->C[i * keep + k] = fsi__dot64(s->done, s->H + (s->done + i) * room, s->S + (s->done - 1 - k) * s->done);
+        for (k = 0; k < keep; k++)
+            s->C[i * keep + k] = fsi__dot64(s->done, s->H + (s->done + i) * room,
+                                            s->S + (s->done - 1 - k) * s->done);
     memcpy(V, s->Y, keep * n * sizeof *V);
     memmove(V + keep * n, V + s->done * n, fresh * n * sizeof *V);
     memset(s->H, 0, room * room * sizeof *s->H);
-    for (k = 0; k < keep; k++) s->H[k * room + k] = s->theta[s->done - 1 - k];
+    for (k = 0; k < keep; k++)
+        s->H[k * room + k] = s->theta[s->done - 1 - k];
     for (i = 0; i < fresh; i++)
-        for (k = 0; k < keep; k++) s->H[(keep + i) * room + k] = s->C[i * keep + k];
+        for (k = 0; k < keep; k++)
+            s->H[(keep + i) * room + k] = s->C[i * keep + k];
     s->done = keep;
     s->size = keep + fresh;
 }
@@ -3371,22 +4568,27 @@ static fsi_result fsi__modes_factor(fsi__modes *s) {
     fsi_result r = FSI_ERR_SINGULAR;
     int tries;
     for (tries = 0; tries < 14 && r == FSI_ERR_SINGULAR; tries++) {
-        if (tries) s->shift *= 10;
+        if (tries)
+            s->shift *= 10;
         r = fsi_cholesky_factor(&s->factor, s->d->K, s->shift, s->d->M);
-        if (s->d->shift > 0) break;
+        if (s->d->shift > 0)
+            break;
     }
     s->unit = 1 / fsi__krylov_unit(s->shift);
     return r;
 }
 
-/* Our first shift is a guess from the traces; if it turns out far above the modes, start again at the lowest wanted one. */
+/* Our first shift is a guess from the traces; if it turns out far above the modes, start again at
+ * the lowest wanted one. */
 static fsi_result fsi__modes_reshift(fsi__modes *s) {
     double low = s->unit / s->theta[s->done - 1 - (size_t)s->d->skip] - s->shift;
     size_t i, start = s->block < s->done ? s->block : s->done;
-    if (s->d->shift > 0 || !(low > 0) || s->shift < 10 * low) return FSI_EMPTY;
+    if (s->d->shift > 0 || !(low > 0) || s->shift < 10 * low)
+        return FSI_EMPTY;
     fsi__modes_lift(s, start);
     s->shift = low;
-    for (i = 0; i < s->room * s->room; i++) s->H[i] = 0;
+    for (i = 0; i < s->room * s->room; i++)
+        s->H[i] = 0;
     memcpy(s->V + s->locked * s->n, s->Y, start * s->n * sizeof *s->V);
     s->size = start;
     s->done = 0;
@@ -3396,26 +4598,36 @@ static fsi_result fsi__modes_reshift(fsi__modes *s) {
 static fsi_result fsi__modes_iterate(fsi__modes *s, fsi_report *report) {
     int cap = s->d->max_iterations ? s->d->max_iterations : 100 * s->d->count + 1000;
     fsi_result r;
-    while (s->size < s->block && fsi__modes_random(s)) continue;
+    while (s->size < s->block && fsi__modes_random(s))
+        continue;
     for (;;) {
         size_t end = s->size;
-        for (; s->done < end; s->done++) fsi__modes_process(s, s->done);
+        for (; s->done < end; s->done++)
+            fsi__modes_process(s, s->done);
         report->residual = fsi__modes_ritz(s);
-        if (!fsi__finite64(report->residual)) return FSI_ERR_NUMERIC;
-        if (report->residual_start <= 0) report->residual_start = report->residual;
-        if (s->done >= s->wanted && (report->residual <= s->tolerance || s->size == s->done)) return FSI_OK;
-        if (s->solves >= cap && s->done >= s->wanted) return FSI_NOT_CONVERGED;
-        if (s->size == s->done && !fsi__modes_random(s)) return FSI_ERR_NUMERIC;
+        if (!fsi__finite64(report->residual))
+            return FSI_ERR_NUMERIC;
+        if (report->residual_start <= 0)
+            report->residual_start = report->residual;
+        if (s->done >= s->wanted && (report->residual <= s->tolerance || s->size == s->done))
+            return FSI_OK;
+        if (s->solves >= cap && s->done >= s->wanted)
+            return FSI_NOT_CONVERGED;
+        if (s->size == s->done && !fsi__modes_random(s))
+            return FSI_ERR_NUMERIC;
         if (s->room < s->most && s->size + s->block > s->room) {
             r = report->restarts == 0 ? fsi__modes_reshift(s) : FSI_EMPTY;
-            if (r == FSI_EMPTY) fsi__modes_restart(s);
-            else if (r != FSI_OK) return r;
+            if (r == FSI_EMPTY)
+                fsi__modes_restart(s);
+            else if (r != FSI_OK)
+                return r;
             report->restarts++;
         }
     }
 }
 
-/* Writes the modes in ascending order of their Rayleigh quotients; 0 (and nothing written) if one is not finite. */
+/* Writes the modes in ascending order of their Rayleigh quotients; 0 (and nothing written) if one
+ * is not finite. */
 static int fsi__modes_write(fsi__modes *s, fsi_real *w, fsi_real *V) {
     size_t k, i, n = s->n, skip = (size_t)s->d->skip;
     fsi__modes_lift(s, s->wanted);
@@ -3423,19 +4635,24 @@ static int fsi__modes_write(fsi__modes *s, fsi_real *w, fsi_real *V) {
         double *y = s->Y + k * n;
         fsi__modes_mul(s->d->K, n, y, s->t);
         fsi__modes_mul(s->d->M, n, y, s->u);
-        s->theta[k] = fsi__dot64(n, y, s->t) / fsi__dot64(n, y, s->u);  /* w = y.K y / y.M y */
-        if (!fsi__finite((fsi_real)s->theta[k])) return 0;
+        s->theta[k] = fsi__dot64(n, y, s->t) / fsi__dot64(n, y, s->u); /* w = y.K y / y.M y */
+        if (!fsi__finite((fsi_real)s->theta[k]))
+            return 0;
     }
     for (k = 0; k < s->wanted; k++) {
         size_t best = s->wanted, top = 0;
         const double *y;
         for (i = 0; i < s->wanted; i++)
-            if (fsi__finite64(s->theta[i]) && (best == s->wanted || s->theta[i] < s->theta[best])) best = i;
+            if (fsi__finite64(s->theta[i]) && (best == s->wanted || s->theta[i] < s->theta[best]))
+                best = i;
         if (k >= skip) {
             y = s->Y + best * n;
-            for (i = 1; i < n; i++) if (fabs(y[i]) > fabs(y[top]) * (1 + 1e-6)) top = i;
+            for (i = 1; i < n; i++)
+                if (fabs(y[i]) > fabs(y[top]) * (1 + 1e-6))
+                    top = i;
             w[k - skip] = (fsi_real)s->theta[best];
-            for (i = 0; i < n; i++) V[(k - skip) * n + i] = (fsi_real)(y[top] < 0 ? -y[i] : y[i]);
+            for (i = 0; i < n; i++)
+                V[(k - skip) * n + i] = (fsi_real)(y[top] < 0 ? -y[i] : y[i]);
         }
         s->theta[best] = HUGE_VAL;
     }
@@ -3449,36 +4666,58 @@ static fsi_result fsi__modes_prepare(fsi__modes *s) {
     size_t i, k, n = s->n;
     for (k = 0; k < s->locked; k++) {
         double *w = s->V + k * n;
-        for (i = 0; i < n; i++) w[i] = (double)s->d->null_vectors[k * n + i];
+        for (i = 0; i < n; i++)
+            w[i] = (double)s->d->null_vectors[k * n + i];
         norm = fsi__modes_orthogonal(s, k, w, s->C, &before);
-        if (!(norm > 1e-6 * before)) return FSI_ERR_ARGUMENT;  /* dependent */
-        for (i = 0; i < n; i++) w[i] /= norm;
+        if (!(norm > 1e-6 * before))
+            return FSI_ERR_ARGUMENT; /* dependent */
+        for (i = 0; i < n; i++)
+            w[i] /= norm;
     }
     for (i = 0; i < n; i++) {
-        int32_t a = fsi__csr_find(K->row, K->col, (int32_t)i, (int32_t)i), b = M ? fsi__csr_find(M->row, M->col, (int32_t)i, (int32_t)i) : -1;
-        if (a >= 0) stiff += (double)K->val[a];
+        int32_t a = fsi__csr_find(K->row, K->col, (int32_t)i, (int32_t)i),
+                b = M ? fsi__csr_find(M->row, M->col, (int32_t)i, (int32_t)i) : -1;
+        if (a >= 0)
+            stiff += (double)K->val[a];
         mass += M ? (b >= 0 ? (double)M->val[b] : 0) : 1;
     }
-    if (!(mass > 0) || stiff < 0) return FSI_ERR_SINGULAR;
-    s->shift = s->d->shift > 0 ? s->d->shift : stiff > 0 ? stiff / mass * (sizeof(fsi_real) == 4 ? 1e-5 : 1e-6) : 1;
+    if (!(mass > 0) || stiff < 0)
+        return FSI_ERR_SINGULAR;
+    s->shift = s->d->shift > 0 ? s->d->shift
+               : stiff > 0     ? stiff / mass * (sizeof(fsi_real) == 4 ? 1e-5 : 1e-6)
+                               : 1;
     return fsi__modes_factor(s);
 }
 
 static fsi_result fsi__modes_check(const fsi_modes_desc *d, const fsi_real *w, const fsi_real *V) {
-    if (!d || !w || !V || fsi_csr_check(d->K) != FSI_OK || d->K->rows != d->K->cols || (d->M && fsi_csr_check(d->M) != FSI_OK)) return FSI_ERR_ARGUMENT;
-    if (d->M && (d->M->rows != d->K->rows || d->M->cols != d->K->rows)) return FSI_ERR_SIZE;
-    if (d->count < 1 || d->skip < 0 || d->null_count < 0 || (d->null_count && !d->null_vectors) || d->max_iterations < 0) return FSI_ERR_ARGUMENT;
-    if (!(d->shift >= 0) || !fsi__finite64(d->shift) || !(d->tolerance >= 0) || !fsi__finite64(d->tolerance)) return FSI_ERR_ARGUMENT;
-    if (!fsi_allocator_valid(&d->allocator) || (double)d->count + d->skip + d->null_count > d->K->rows) return FSI_ERR_ARGUMENT;
-    return fsi_all_finite((size_t)d->null_count * (size_t)d->K->rows, d->null_vectors) ? FSI_OK : FSI_ERR_ARGUMENT;
+    if (!d || !w || !V || fsi_csr_check(d->K) != FSI_OK || d->K->rows != d->K->cols
+        || (d->M && fsi_csr_check(d->M) != FSI_OK))
+        return FSI_ERR_ARGUMENT;
+    if (d->M && (d->M->rows != d->K->rows || d->M->cols != d->K->rows))
+        return FSI_ERR_SIZE;
+    if (d->count < 1 || d->skip < 0 || d->null_count < 0 || (d->null_count && !d->null_vectors)
+        || d->max_iterations < 0)
+        return FSI_ERR_ARGUMENT;
+    if (!(d->shift >= 0) || !fsi__finite64(d->shift) || !(d->tolerance >= 0)
+        || !fsi__finite64(d->tolerance))
+        return FSI_ERR_ARGUMENT;
+    if (!fsi_allocator_valid(&d->allocator)
+        || (double)d->count + d->skip + d->null_count > d->K->rows)
+        return FSI_ERR_ARGUMENT;
+    return fsi_all_finite((size_t)d->null_count * (size_t)d->K->rows, d->null_vectors)
+               ? FSI_OK
+               : FSI_ERR_ARGUMENT;
 }
 
-FSI_API fsi_result fsi_modes_solve(const fsi_modes_desc *desc, fsi_real *w, fsi_real *V, fsi_report *report) {
+FSI_API fsi_result fsi_modes_solve(const fsi_modes_desc *desc, fsi_real *w, fsi_real *V,
+                                   fsi_report *report) {
     fsi__modes s;
     fsi_report done;
     fsi_cholesky_desc order;
     fsi_result r = fsi__modes_check(desc, w, V);
-    memset(&s, 0, sizeof s); memset(&done, 0, sizeof done); memset(&order, 0, sizeof order);
+    memset(&s, 0, sizeof s);
+    memset(&done, 0, sizeof done);
+    memset(&order, 0, sizeof order);
     if (r == FSI_OK) {
         s.d = desc;
         s.n = (size_t)desc->K->rows;
@@ -3500,63 +4739,111 @@ FSI_API fsi_result fsi_modes_solve(const fsi_modes_desc *desc, fsi_real *w, fsi_
         fsi__modes_layout(&s);
         r = fsi__modes_prepare(&s);
     }
-    if (r == FSI_OK) r = fsi__modes_iterate(&s, &done);
-    if (r >= 0 && !fsi__modes_write(&s, w, V)) r = FSI_ERR_NUMERIC;
+    if (r == FSI_OK)
+        r = fsi__modes_iterate(&s, &done);
+    if (r >= 0 && !fsi__modes_write(&s, w, V))
+        r = FSI_ERR_NUMERIC;
     done.iterations = s.solves;
     done.reason = r;
-    if (report) *report = done;
-    if (s.arena.base) fsi_free(&desc->allocator, s.arena.base, s.arena.size);
+    if (report)
+        *report = done;
+    if (s.arena.base)
+        fsi_free(&desc->allocator, s.arena.base, s.arena.size);
     fsi_cholesky_free(&s.factor);
     return r;
 }
 
-/* ------------------------------------------------------------------------------------------------ >>multigrid */
-/* How it works. V-cycle with red-black Gauss-Seidel: red, black, ... down, mirrored on the way up, piecewise constant transfer P and its
-   transpose, so the cycle is symmetric. Coarse cells join up to 2 x 2 x 2 children that are connected inside the block; children cut off by a
-   closed face (orphans) join the block next door on their own side, so no level couples across a shell. A coarse face weighs
-       w_c = s sum over its fine faces 1 / (1 / w + 1 / (2 w_in) + 1 / (2 w_out)),   s = 4 / 2^dimensions,
-   resistances in series from centre to centre: 1 inside, and a Dirichlet value at distance t (in cells) moves to (t + 1/2) / 2, where it
-   stays in space. All passes over the finest grid are fused: stage t works on plane k - t while it is in the cache (fsi__mg_wave).
-   CG runs in fsi_real with the exact operator; only the cycle is in float, on a right-hand side scaled by a power of two. */
-#define FSI__FLUID 64                    /* bits of fsi_mg.face */
+/* ------------------------------------------------------------------------------------------------
+ * >>multigrid */
+/* How it works. V-cycle with red-black Gauss-Seidel: red, black, ... down, mirrored on the way up,
+   piecewise constant transfer P and its transpose, so the cycle is symmetric. Coarse cells join up
+   to 2 x 2 x 2 children that are connected inside the block; children cut off by a closed face
+   (orphans) join the block next door on their own side, so no level couples across a shell. A
+   coarse face weighs w_c = s sum over its fine faces 1 / (1 / w + 1 / (2 w_in) + 1 / (2 w_out)), s
+   = 4 / 2^dimensions, resistances in series from centre to centre: 1 inside, and a Dirichlet value
+   at distance t (in cells) moves to (t + 1/2) / 2, where it stays in space. All passes over the
+   finest grid are fused: stage t works on plane k - t while it is in the cache (fsi__mg_wave). CG
+   runs in fsi_real with the exact operator; only the cycle is in float, on a right-hand side scaled
+   by a power of two. */
+#define FSI__FLUID 64 /* bits of fsi_mg.face */
 #define FSI__AIR 128
-#define FSI__ROW_PLAIN 1                 /* weights between unknowns are 1, the diagonal is a small integer */
-#define FSI__ROW_CLEAN 2                 /* finest level: this row and its four neighbours hold only fluid */
-#define FSI__ROW_ORPHAN 4                /* some cell has a parent next door, or none */
-#define FSI__ROW_BAND 8                  /* a boundary inside the grid runs through or along the row: extra sweeps */
-#define FSI__ORPHAN 16                   /* kind >= this: orphan; kind >> 4 is 1 + direction of the adopting block, or 7 */
-#define FSI__MG_BLOCK 512                /* row buffers on the stack */
+#define FSI__ROW_PLAIN 1  /* weights between unknowns are 1, the diagonal is a small integer */
+#define FSI__ROW_CLEAN 2  /* finest level: this row and its four neighbours hold only fluid */
+#define FSI__ROW_ORPHAN 4 /* some cell has a parent next door, or none */
+#define FSI__ROW_BAND                                                                              \
+    8 /* a boundary inside the grid runs through or along the row: extra sweeps                    \
+       */
+#define FSI__ORPHAN                                                                                \
+    16 /* kind >= this: orphan; kind >> 4 is 1 + direction of the adopting block, or 7 */
+#define FSI__MG_BLOCK 512 /* row buffers on the stack */
 #if defined(__GNUC__) && !defined(__clang__) && defined(__OPTIMIZE__)
-#define FSI__HOT __attribute__((optimize("O3", "no-trapping-math")))   /* gcc -O2 leaves these loops scalar: a factor three */
-#define FSI__IVDEP _Pragma("GCC ivdep")  /* rows of different arrays do not overlap */
+#define FSI__HOT                                                                                   \
+    __attribute__((optimize(                                                                       \
+        "O3", "no-trapping-math")))     /* gcc -O2 leaves these loops scalar: a factor three */
+#define FSI__IVDEP _Pragma("GCC ivdep") /* rows of different arrays do not overlap */
 #else
 #define FSI__HOT
 #define FSI__IVDEP
 #endif
 
-/* Offset of cell h = 0 of row (j, k) in an array of one colour. A single row has no neighbours: they are the row of zeros at offset 1. */
+/* Offset of cell h = 0 of row (j, k) in an array of one colour. A single row has no neighbours:
+ * they are the row of zeros at offset 1. */
 FSI__INLINE ptrdiff_t fsi__mg_at(const fsi_mg_level *l, int j, int k) {
-    if (l->n[1] == 1) return j ? 1 : 1 + (ptrdiff_t)l->pitch * (k + 1);
+    if (l->n[1] == 1)
+        return j ? 1 : 1 + (ptrdiff_t)l->pitch * (k + 1);
     return 1 + (ptrdiff_t)l->pitch * (j + 1) + (ptrdiff_t)l->plane * (k + 1);
 }
+
 /* The same row in the arrays of both colours. */
-FSI__INLINE ptrdiff_t fsi__mg_of(const fsi_mg_level *l, int color, int j, int k) { return fsi__mg_at(l, j, k) + (color ? (ptrdiff_t)l->size : 0); }
+FSI__INLINE ptrdiff_t fsi__mg_of(const fsi_mg_level *l, int color, int j, int k) {
+    return fsi__mg_at(l, j, k) + (color ? (ptrdiff_t)l->size : 0);
+}
+
 /* Index of cell (i, j, k), each >= -1, there. */
-FSI__INLINE ptrdiff_t fsi__mg_id(const fsi_mg_level *l, int i, int j, int k) { return fsi__mg_of(l, (i + j + k) & 1, j, k) + ((i + 2) >> 1) - 1; }
+FSI__INLINE ptrdiff_t fsi__mg_id(const fsi_mg_level *l, int i, int j, int k) {
+    return fsi__mg_of(l, (i + j + k) & 1, j, k) + ((i + 2) >> 1) - 1;
+}
+
 /* Number of a cell in the caller's arrays. */
-FSI__INLINE ptrdiff_t fsi__mg_number(const fsi_mg *mg, int i, int j, int k) { return i + (ptrdiff_t)mg->n[0] * (j + (ptrdiff_t)mg->n[1] * k); }
+FSI__INLINE ptrdiff_t fsi__mg_number(const fsi_mg *mg, int i, int j, int k) {
+    return i + (ptrdiff_t)mg->n[0] * (j + (ptrdiff_t)mg->n[1] * k);
+}
+
 /* A cell; the children of a coarse one, numbered by 3 bits; the cell behind face d. */
-typedef struct fsi__ijk { int i, j, k; } fsi__ijk;
-FSI__INLINE fsi__ijk fsi__mg_cell(int i, int j, int k) { fsi__ijk c; c.i = i; c.j = j; c.k = k; return c; }
-FSI__INLINE fsi__ijk fsi__mg_child(fsi__ijk c, int q) { return fsi__mg_cell(2 * c.i + (q & 1), 2 * c.j + (q >> 1 & 1), 2 * c.k + (q >> 2)); }
+typedef struct fsi__ijk {
+    int i, j, k;
+} fsi__ijk;
+
+FSI__INLINE fsi__ijk fsi__mg_cell(int i, int j, int k) {
+    fsi__ijk c;
+    c.i = i;
+    c.j = j;
+    c.k = k;
+    return c;
+}
+
+FSI__INLINE fsi__ijk fsi__mg_child(fsi__ijk c, int q) {
+    return fsi__mg_cell(2 * c.i + (q & 1), 2 * c.j + (q >> 1 & 1), 2 * c.k + (q >> 2));
+}
+
 FSI__INLINE fsi__ijk fsi__mg_behind(fsi__ijk c, int d) {
     int s = d & 1 ? 1 : -1;
     return fsi__mg_cell(c.i + (d < 2 ? s : 0), c.j + (d >> 1 == 1 ? s : 0), c.k + (d >= 4 ? s : 0));
 }
-/* Offsets of the cells of row (j, k) with even and odd i in the split arrays of the finest level. */
-FSI__INLINE ptrdiff_t fsi__mg_even(const fsi_mg_level *l, int j, int k) { return fsi__mg_of(l, (j + k) & 1, j, k); }
-FSI__INLINE ptrdiff_t fsi__mg_odd(const fsi_mg_level *l, int j, int k) { return fsi__mg_of(l, !((j + k) & 1), j, k); }
-FSI__INLINE size_t fsi__mg_line(const fsi_mg_level *l, int j, int k) { return (size_t)j + (size_t)l->n[1] * (size_t)k; }
+
+/* Offsets of the cells of row (j, k) with even and odd i in the split arrays of the finest level.
+ */
+FSI__INLINE ptrdiff_t fsi__mg_even(const fsi_mg_level *l, int j, int k) {
+    return fsi__mg_of(l, (j + k) & 1, j, k);
+}
+
+FSI__INLINE ptrdiff_t fsi__mg_odd(const fsi_mg_level *l, int j, int k) {
+    return fsi__mg_of(l, !((j + k) & 1), j, k);
+}
+
+FSI__INLINE size_t fsi__mg_line(const fsi_mg_level *l, int j, int k) {
+    return (size_t)j + (size_t)l->n[1] * (size_t)k;
+}
 
 static void fsi__mg_layout_level(fsi_mg_level *l, fsi_arena *a, int finest) {
     size_t both;
@@ -3568,13 +4855,17 @@ static void fsi__mg_layout_level(fsi_mg_level *l, fsi_arena *a, int finest) {
     both = 2 * l->size;
     FSI__TAKE(l->x, float, a, both);
     FSI__TAKE(l->f, float, a, both);
-    for (axis = 0; axis < 3; axis++) if (axis != 1 || l->n[1] > 1) FSI__TAKE(l->w[axis], float, a, both);
-    if (!finest || l->n[1] == 1) FSI__TAKE(l->dir, float, a, both);
+    for (axis = 0; axis < 3; axis++)
+        if (axis != 1 || l->n[1] > 1)
+            FSI__TAKE(l->w[axis], float, a, both);
+    if (!finest || l->n[1] == 1)
+        FSI__TAKE(l->dir, float, a, both);
     FSI__TAKE(l->kind, uint8_t, a, both);
     FSI__TAKE(l->row, uint8_t, a, (size_t)l->n[1] * (size_t)l->n[2]);
 }
 
-/* Takes all arrays; level sizes are known from n and levels. The level structs themselves come first. */
+/* Takes all arrays; level sizes are known from n and levels. The level structs themselves come
+ * first. */
 static void fsi__mg_layout(fsi_mg *mg, fsi_arena *a, fsi_mg_level *level) {
     size_t row = (size_t)mg->n[0];
     int q, axis;
@@ -3594,18 +4885,23 @@ static void fsi__mg_layout(fsi_mg *mg, fsi_arena *a, fsi_mg_level *level) {
         fsi_mg_level l;
         float children = 1;
         memset(&l, 0, sizeof l);
-        for (axis = 0; axis < 3; axis++) l.n[axis] = q ? (level->n[axis] + 1) / 2 : mg->n[axis];
-        for (axis = 0; axis < 3; axis++) if (l.n[axis] > 1) children *= 2;
+        for (axis = 0; axis < 3; axis++)
+            l.n[axis] = q ? (level->n[axis] + 1) / 2 : mg->n[axis];
+        for (axis = 0; axis < 3; axis++)
+            if (l.n[axis] > 1)
+                children *= 2;
         l.scale = 4 / children;
         fsi__mg_layout_level(&l, a, q == 0);
         *level = l;
-        if (mg->level) mg->level[q] = l;
+        if (mg->level)
+            mg->level[q] = l;
     }
 }
 
 static int fsi__mg_level_count(const fsi_mg *mg) {
     int n = fsi__imax(mg->n[0], fsi__imax(mg->n[1], mg->n[2])), levels = 1;
-    for (; n > 2; n = (n + 1) / 2) levels++;
+    for (; n > 2; n = (n + 1) / 2)
+        levels++;
     return mg->desc.levels ? fsi__imin(levels, mg->desc.levels) : levels;
 }
 
@@ -3616,22 +4912,33 @@ FSI_API fsi_result fsi_mg_init(fsi_mg *mg, const fsi_mg_desc *desc) {
     size_t plane;
     fsi_result result;
     int s;
-    if (!mg || !desc || desc->nx < 1 || desc->ny < 1 || desc->nz < 1 || desc->levels < 0 || desc->sweeps < 0 || desc->sweeps > 8 ||
-        desc->band_sweeps < -1 || desc->band_sweeps > 8 || !fsi_allocator_valid(&desc->allocator)) return FSI_ERR_ARGUMENT;
+    if (!mg || !desc || desc->nx < 1 || desc->ny < 1 || desc->nz < 1 || desc->levels < 0
+        || desc->sweeps < 0 || desc->sweeps > 8 || desc->band_sweeps < -1 || desc->band_sweeps > 8
+        || !fsi_allocator_valid(&desc->allocator))
+        return FSI_ERR_ARGUMENT;
     memset(&m, 0, sizeof m);
     memset(&a, 0, sizeof a);
     m.desc = *desc;
-    m.n[0] = desc->nx; m.n[1] = desc->nz == 1 ? 1 : desc->ny; m.n[2] = desc->nz == 1 ? desc->ny : desc->nz;
-    for (s = 0; s < 6; s++) m.open[s] = desc->open[s] != 0;
-    if (desc->nz == 1) { m.open[4] = m.open[2]; m.open[5] = m.open[3]; m.open[2] = m.open[3] = 0; }
-    if (!fsi_size_mul((size_t)m.n[0], (size_t)m.n[1], &plane) || !fsi_size_mul(plane, (size_t)m.n[2], &m.cells) ||
-        m.cells > 0x7ffffff0) return FSI_ERR_SIZE;
+    m.n[0] = desc->nx;
+    m.n[1] = desc->nz == 1 ? 1 : desc->ny;
+    m.n[2] = desc->nz == 1 ? desc->ny : desc->nz;
+    for (s = 0; s < 6; s++)
+        m.open[s] = desc->open[s] != 0;
+    if (desc->nz == 1) {
+        m.open[4] = m.open[2];
+        m.open[5] = m.open[3];
+        m.open[2] = m.open[3] = 0;
+    }
+    if (!fsi_size_mul((size_t)m.n[0], (size_t)m.n[1], &plane)
+        || !fsi_size_mul(plane, (size_t)m.n[2], &m.cells) || m.cells > 0x7ffffff0)
+        return FSI_ERR_SIZE;
     m.levels = fsi__mg_level_count(&m);
     m.sweeps = desc->sweeps ? desc->sweeps : 2;
     m.band = desc->band_sweeps > 0 ? desc->band_sweeps : desc->band_sweeps < 0 ? 0 : 1;
     fsi__mg_layout(&m, &a, &scratch);
     result = fsi__arena_block(&a, &desc->allocator, &m.block, &m.bytes);
-    if (result != FSI_OK) return result;
+    if (result != FSI_OK)
+        return result;
     fsi__mg_layout(&m, &a, &scratch);
     fsi_fill((size_t)m.n[0] + 1, 1, m.one);
     memset(m.edge, FSI_CELL_DIRICHLET, (size_t)m.n[0]);
@@ -3642,7 +4949,8 @@ FSI_API fsi_result fsi_mg_init(fsi_mg *mg, const fsi_mg_desc *desc) {
 }
 
 FSI_API void fsi_mg_free(fsi_mg *mg) {
-    if (!mg) return;
+    if (!mg)
+        return;
     fsi_free(&mg->desc.allocator, mg->block, mg->bytes);
     memset(mg, 0, sizeof *mg);
 }
@@ -3650,31 +4958,42 @@ FSI_API void fsi_mg_free(fsi_mg *mg) {
 /* ---- waves: several stages over the planes in one pass */
 typedef void (*fsi__mg_stage)(void *user, int stage, int plane);
 
-/* Runs stage t = 0 .. stages-1 on all planes, where stage t on a plane needs stage t - 1 on it and both neighbours, and must come before
-   stage t + 1 there. Chunks of planes shrink by a plane per stage at inner borders (parallel); the gaps left are filled afterwards.
-   The last stage may work on pairs of planes (k - 1, k odd): a pair that is not whole above a border belongs to the gap. */
+/* Runs stage t = 0 .. stages-1 on all planes, where stage t on a plane needs stage t - 1 on it and
+   both neighbours, and must come before stage t + 1 there. Chunks of planes shrink by a plane per
+   stage at inner borders (parallel); the gaps left are filled afterwards. The last stage may work
+   on pairs of planes (k - 1, k odd): a pair that is not whole above a border belongs to the gap. */
 static void fsi__mg_wave(int planes, int stages, int parallel, fsi__mg_stage fn, void *user) {
-    int room = fsi__imax(32, fsi__imax(2 * stages + 2, planes / 32)), chunks = parallel && planes >= 2 * room ? planes / room : 1;
+    int room = fsi__imax(32, fsi__imax(2 * stages + 2, planes / 32)),
+        chunks = parallel && planes >= 2 * room ? planes / room : 1;
     int c;
     FSI__OMP(parallel for schedule(static) if (chunks > 1))
     for (c = 0; c < chunks; c++) {
-        int a = (int)((ptrdiff_t)planes * c / chunks) & ~1, b = c + 1 == chunks ? planes : (int)((ptrdiff_t)planes * (c + 1) / chunks) & ~1;
+        int a = (int)((ptrdiff_t)planes * c / chunks) & ~1,
+            b = c + 1 == chunks ? planes : (int)((ptrdiff_t)planes * (c + 1) / chunks) & ~1;
         int k, t;
         for (k = a; k < b + stages - 1; k++)
             for (t = 0; t < stages; t++)
-                if (k - t >= a + (c ? t + (t + 1 == stages && t & 1) : 0) && k - t < b - (c + 1 < chunks ? t : 0)) fn(user, t, k - t);
+                if (k - t >= a + (c ? t + (t + 1 == stages && t & 1) : 0)
+                    && k - t < b - (c + 1 < chunks ? t : 0))
+                    fn(user, t, k - t);
     }
-    if (chunks == 1) return;
+    if (chunks == 1)
+        return;
     FSI__OMP(parallel for schedule(static))
     for (c = 1; c < chunks; c++) {
         int border = (int)((ptrdiff_t)planes * c / chunks) & ~1, t, k;
         for (t = 1; t < stages; t++)
-            for (k = border - t; k < border + t + (t + 1 == stages && t & 1); k++) fn(user, t, k);
+            for (k = border - t; k < border + t + (t + 1 == stages && t & 1); k++)
+                fn(user, t, k);
     }
 }
-FSI__INLINE int fsi__mg_big(const fsi_mg_level *l) { return l->size > 16384; }
 
-/* ---- kernels of one row and colour; o[h], o[h + 1] are the neighbours along x, all of the other colour */
+FSI__INLINE int fsi__mg_big(const fsi_mg_level *l) {
+    return l->size > 16384;
+}
+
+/* ---- kernels of one row and colour; o[h], o[h + 1] are the neighbours along x, all of the other
+ * colour */
 typedef struct fsi__mg_row {
     float *x;
     const float *f, *o, *y0, *y1, *z0, *z1, *wx0, *wx1, *wy0, *wy1, *wz0, *wz1, *dir;
@@ -3682,34 +5001,51 @@ typedef struct fsi__mg_row {
     int n, plain;
 } fsi__mg_row;
 
-/* Row (j, k) of colour c from cell h0 on, n cells; zero: the other colour counts as 0 (first sweep of a cycle). */
-static fsi__mg_row fsi__mg_row_get(const fsi_mg_level *l, int c, int j, int k, int h0, int n, int zero) {
+/* Row (j, k) of colour c from cell h0 on, n cells; zero: the other colour counts as 0 (first sweep
+ * of a cycle). */
+static fsi__mg_row fsi__mg_row_get(const fsi_mg_level *l, int c, int j, int k, int h0, int n,
+                                   int zero) {
     fsi__mg_row r;
-    ptrdiff_t at = fsi__mg_at(l, j, k) + h0, own = (c ? (ptrdiff_t)l->size : 0) + at, other = c ? 0 : (ptrdiff_t)l->size;
-    ptrdiff_t s = ((j + k + c) & 1) - 1, yd = fsi__mg_at(l, j - 1, k) + h0, zd = fsi__mg_at(l, j, k - 1) + h0;
-    const float *o = l->x + other, *none = l->x + h0;  /* plane -1 of x is zero */
-    r.x = l->x + own; r.f = l->f + own; r.kind = l->kind + own; r.n = n;
+    ptrdiff_t at = fsi__mg_at(l, j, k) + h0, own = (c ? (ptrdiff_t)l->size : 0) + at,
+              other = c ? 0 : (ptrdiff_t)l->size;
+    ptrdiff_t s = ((j + k + c) & 1) - 1, yd = fsi__mg_at(l, j - 1, k) + h0,
+              zd = fsi__mg_at(l, j, k - 1) + h0;
+    const float *o = l->x + other, *none = l->x + h0; /* plane -1 of x is zero */
+    r.x = l->x + own;
+    r.f = l->f + own;
+    r.kind = l->kind + own;
+    r.n = n;
     r.plain = l->row[fsi__mg_line(l, j, k)] & FSI__ROW_PLAIN;
     r.o = zero ? none : o + at + s;
-    r.y0 = zero ? none : o + yd; r.y1 = zero ? none : o + fsi__mg_at(l, j + 1, k) + h0;
-    r.z0 = zero ? none : o + zd; r.z1 = zero ? none : o + fsi__mg_at(l, j, k + 1) + h0;
-    r.wx0 = l->w[0] + other + at + s; r.wx1 = l->w[0] + own;
-    r.wy0 = l->w[1] ? l->w[1] + other + yd : none; r.wy1 = l->w[1] ? l->w[1] + own : none;
-    r.wz0 = l->w[2] + other + zd; r.wz1 = l->w[2] + own;
+    r.y0 = zero ? none : o + yd;
+    r.y1 = zero ? none : o + fsi__mg_at(l, j + 1, k) + h0;
+    r.z0 = zero ? none : o + zd;
+    r.z1 = zero ? none : o + fsi__mg_at(l, j, k + 1) + h0;
+    r.wx0 = l->w[0] + other + at + s;
+    r.wx1 = l->w[0] + own;
+    r.wy0 = l->w[1] ? l->w[1] + other + yd : none;
+    r.wy1 = l->w[1] ? l->w[1] + own : none;
+    r.wz0 = l->w[2] + other + zd;
+    r.wz1 = l->w[2] + own;
     r.dir = l->dir ? l->dir + own : none;
     return r;
 }
 
-#define FSI__MG_ROW_LOCALS                                                                                                  \
-    const float *FSI__RESTRICT f = r->f, *FSI__RESTRICT o = r->o, *FSI__RESTRICT y0 = r->y0, *FSI__RESTRICT y1 = r->y1;     \
-    const float *FSI__RESTRICT z0 = r->z0, *FSI__RESTRICT z1 = r->z1;                                                       \
-    const uint8_t *FSI__RESTRICT kind = r->kind;                                                                            \
+#define FSI__MG_ROW_LOCALS                                                                         \
+    const float *FSI__RESTRICT f = r->f, *FSI__RESTRICT o = r->o, *FSI__RESTRICT y0 = r->y0,       \
+                               *FSI__RESTRICT y1 = r->y1;                                          \
+    const float *FSI__RESTRICT z0 = r->z0, *FSI__RESTRICT z1 = r->z1;                              \
+    const uint8_t *FSI__RESTRICT kind = r->kind;                                                   \
     int h, n = r->n
-#define FSI__MG_ROW_WEIGHTS                                                                                                 \
-    const float *FSI__RESTRICT wx0 = r->wx0, *FSI__RESTRICT wx1 = r->wx1, *FSI__RESTRICT wy0 = r->wy0;                      \
-    const float *FSI__RESTRICT wy1 = r->wy1, *FSI__RESTRICT wz0 = r->wz0, *FSI__RESTRICT wz1 = r->wz1, *FSI__RESTRICT dir = r->dir
+#define FSI__MG_ROW_WEIGHTS                                                                        \
+    const float *FSI__RESTRICT wx0 = r->wx0, *FSI__RESTRICT wx1 = r->wx1,                          \
+                               *FSI__RESTRICT wy0 = r->wy0;                                        \
+    const float *FSI__RESTRICT wy1 = r->wy1, *FSI__RESTRICT wz0 = r->wz0,                          \
+                               *FSI__RESTRICT wz1 = r->wz1, *FSI__RESTRICT dir = r->dir
 #define FSI__MG_SUM (((o[h] + o[h + 1]) + (y0[h] + y1[h])) + (z0[h] + z1[h]))
-#define FSI__MG_WSUM (((wx0[h] * o[h] + wx1[h] * o[h + 1]) + (wy0[h] * y0[h] + wy1[h] * y1[h])) + (wz0[h] * z0[h] + wz1[h] * z1[h]))
+#define FSI__MG_WSUM                                                                               \
+    (((wx0[h] * o[h] + wx1[h] * o[h + 1]) + (wy0[h] * y0[h] + wy1[h] * y1[h]))                     \
+     + (wz0[h] * z0[h] + wz1[h] * z1[h]))
 #define FSI__MG_DIAG (((wx0[h] + wx1[h]) + (wy0[h] + wy1[h])) + ((wz0[h] + wz1[h]) + dir[h]))
 
 FSI__HOT static void fsi__mg_smooth_plain(const fsi__mg_row *r) {
@@ -3718,7 +5054,8 @@ FSI__HOT static void fsi__mg_smooth_plain(const fsi__mg_row *r) {
     FSI__IVDEP
     for (h = 0; h < n; h++) {
         int m = kind[h] & 7;
-        float g = (f[h] + FSI__MG_SUM) / (float)(m + (m == 0));        /* x = (f + sum of neighbours) / diagonal */
+        /* x = (f + sum of neighbours) / diagonal */
+        float g = (f[h] + FSI__MG_SUM) / (float)(m + (m == 0));
         x[h] = m ? g : 0.0f;
     }
 }
@@ -3760,17 +5097,30 @@ FSI__HOT static void fsi__mg_defect_weighted(const fsi__mg_row *r, float *FSI__R
 }
 
 /* even[h] = s a[2h], odd[h] = s a[2h + 1] and back */
-FSI__HOT static void fsi__mg_split(int n, const float *FSI__RESTRICT a, float s, float *FSI__RESTRICT even, float *FSI__RESTRICT odd) {
+FSI__HOT static void fsi__mg_split(int n, const float *FSI__RESTRICT a, float s,
+                                   float *FSI__RESTRICT even, float *FSI__RESTRICT odd) {
     int h, pairs = n / 2;
-    for (h = 0; h < pairs; h++) { even[h] = s * a[2 * h]; odd[h] = s * a[2 * h + 1]; }
-    if (n & 1) even[pairs] = s * a[n - 1];
+    for (h = 0; h < pairs; h++) {
+        even[h] = s * a[2 * h];
+        odd[h] = s * a[2 * h + 1];
+    }
+    if (n & 1)
+        even[pairs] = s * a[n - 1];
 }
-FSI__HOT static void fsi__mg_merge(int n, const float *FSI__RESTRICT even, const float *FSI__RESTRICT odd, float *FSI__RESTRICT a) {
+
+FSI__HOT static void fsi__mg_merge(int n, const float *FSI__RESTRICT even,
+                                   const float *FSI__RESTRICT odd, float *FSI__RESTRICT a) {
     int h, pairs = n / 2;
-    for (h = 0; h < pairs; h++) { a[2 * h] = even[h]; a[2 * h + 1] = odd[h]; }
-    if (n & 1) a[n - 1] = even[pairs];
+    for (h = 0; h < pairs; h++) {
+        a[2 * h] = even[h];
+        a[2 * h + 1] = odd[h];
+    }
+    if (n & 1)
+        a[n - 1] = even[pairs];
 }
-FSI__HOT static void fsi__mg_correct(int n, const float *FSI__RESTRICT a, const uint8_t *FSI__RESTRICT kind, float *FSI__RESTRICT x) {
+
+FSI__HOT static void fsi__mg_correct(int n, const float *FSI__RESTRICT a,
+                                     const uint8_t *FSI__RESTRICT kind, float *FSI__RESTRICT x) {
     int h;
     for (h = 0; h < n; h++) {
         int m = kind[h];
@@ -3778,15 +5128,19 @@ FSI__HOT static void fsi__mg_correct(int n, const float *FSI__RESTRICT a, const 
         x[h] += ((m > 0) & (m < FSI__ORPHAN)) ? v : 0.0f;
     }
 }
-/* Sum of a[i] b[i] in double, in eight lanes (a fixed order, and no chain of dependent additions). */
-#define FSI__MG_DOT(name, type)                                                                                 \
-    FSI__HOT static double name(int n, const type *FSI__RESTRICT a, const type *FSI__RESTRICT b) {              \
-        double s[8] = {0, 0, 0, 0, 0, 0, 0, 0};                                                                 \
-        int i, e;                                                                                               \
-        for (i = 0; i + 8 <= n; i += 8)                                                                         \
-            for (e = 0; e < 8; e++) s[e] += (double)a[i + e] * (double)b[i + e];                                \
-        for (e = 0; i < n; i++, e++) s[e] += (double)a[i] * (double)b[i];                                       \
-        return ((s[0] + s[4]) + (s[1] + s[5])) + ((s[2] + s[6]) + (s[3] + s[7]));                               \
+
+/* Sum of a[i] b[i] in double, in eight lanes (a fixed order, and no chain of dependent additions).
+ */
+#define FSI__MG_DOT(name, type)                                                                    \
+    FSI__HOT static double name(int n, const type *FSI__RESTRICT a, const type *FSI__RESTRICT b) { \
+        double s[8] = {0, 0, 0, 0, 0, 0, 0, 0};                                                    \
+        int i, e;                                                                                  \
+        for (i = 0; i + 8 <= n; i += 8)                                                            \
+            for (e = 0; e < 8; e++)                                                                \
+                s[e] += (double)a[i + e] * (double)b[i + e];                                       \
+        for (e = 0; i < n; i++, e++)                                                               \
+            s[e] += (double)a[i] * (double)b[i];                                                   \
+        return ((s[0] + s[4]) + (s[1] + s[5])) + ((s[2] + s[6]) + (s[3] + s[7]));                  \
     }
 FSI__MG_DOT(fsi__mg_dot_float, float)
 FSI__MG_DOT(fsi__mg_dot_real, fsi_real)
@@ -3797,26 +5151,35 @@ static void fsi__mg_sweep(const fsi_mg_level *l, int c, int k, int zero, int ban
     int j;
     for (j = 0; j < l->n[1]; j++) {
         fsi__mg_row r;
-        if (band && !(l->row[fsi__mg_line(l, j, k)] & FSI__ROW_BAND)) continue;
+        if (band && !(l->row[fsi__mg_line(l, j, k)] & FSI__ROW_BAND))
+            continue;
         r = fsi__mg_row_get(l, c, j, k, 0, l->half, zero);
-        if (r.plain) fsi__mg_smooth_plain(&r); else fsi__mg_smooth_weighted(&r);
+        if (r.plain)
+            fsi__mg_smooth_plain(&r);
+        else
+            fsi__mg_smooth_weighted(&r);
     }
 }
 
-/* Right-hand side of coarse plane K: the defects of the red children (black ones are zero after a black sweep). */
+/* Right-hand side of coarse plane K: the defects of the red children (black ones are zero after a
+ * black sweep). */
 static void fsi__mg_restrict(const fsi_mg_level *l, const fsi_mg_level *c, int K) {
     float sum[FSI__MG_BLOCK];
     int J, h, q;
     for (J = 0; J < c->n[1]; J++)
         for (h = 0; h < l->half; h += FSI__MG_BLOCK) {
-            int n = fsi__imin(FSI__MG_BLOCK, l->half - h), red = (J + K) & 1;      /* red coarse cells are the odd ones of this row */
+            /* red coarse cells are the odd ones of this row */
+            int n = fsi__imin(FSI__MG_BLOCK, l->half - h), red = (J + K) & 1;
             float *f0 = c->f + fsi__mg_at(c, J, K) + h / 2, *f1 = f0 + c->size;
             memset(sum, 0, (size_t)n * sizeof *sum);
             for (q = 0; q < 4; q++) {
                 int j = 2 * J + (q & 1), k = 2 * K + (q >> 1);
                 if (j < l->n[1] && k < l->n[2]) {
                     fsi__mg_row r = fsi__mg_row_get(l, 0, j, k, h, n, 0);
-                    if (r.plain) fsi__mg_defect_plain(&r, sum); else fsi__mg_defect_weighted(&r, sum);
+                    if (r.plain)
+                        fsi__mg_defect_plain(&r, sum);
+                    else
+                        fsi__mg_defect_weighted(&r, sum);
                 }
             }
             fsi__mg_split(n, sum, l->scale, red ? f1 : f0, red ? f0 : f1);
@@ -3826,14 +5189,17 @@ static void fsi__mg_restrict(const fsi_mg_level *l, const fsi_mg_level *c, int K
 /* Coarse cell p that fine cell c of this kind belongs to, and its index; -1 if none. */
 static ptrdiff_t fsi__mg_parent(const fsi_mg_level *l, fsi__ijk c, int kind, fsi__ijk *p) {
     int d = (kind >> 4) - 1;
-    if (!kind || d == 6) return -1;
-    if (d >= 0) c = fsi__mg_behind(c, d);
+    if (!kind || d == 6)
+        return -1;
+    if (d >= 0)
+        c = fsi__mg_behind(c, d);
     *p = fsi__mg_cell(c.i >> 1, c.j >> 1, c.k >> 1);
     return fsi__mg_id(l, p->i, p->j, p->k);
 }
 
 /* Every orphan of level q, in order. */
 typedef void (*fsi__mg_orphan_fn)(const fsi_mg *mg, int q, fsi__ijk c, uint8_t *kind);
+
 static void fsi__mg_orphans(const fsi_mg *mg, int q, fsi__mg_orphan_fn fn) {
     const fsi_mg_level *l = mg->level + q;
     int i, j, k;
@@ -3841,7 +5207,8 @@ static void fsi__mg_orphans(const fsi_mg *mg, int q, fsi__mg_orphan_fn fn) {
         for (j = 0; j < l->n[1]; j++)
             for (i = 0; i < l->n[0] && l->row[fsi__mg_line(l, j, k)] & FSI__ROW_ORPHAN; i++) {
                 uint8_t *kind = l->kind + fsi__mg_id(l, i, j, k);
-                if (*kind >= FSI__ORPHAN) fn(mg, q, fsi__mg_cell(i, j, k), kind);
+                if (*kind >= FSI__ORPHAN)
+                    fn(mg, q, fsi__mg_cell(i, j, k), kind);
             }
 }
 
@@ -3850,23 +5217,29 @@ static void fsi__mg_defect_orphans(const fsi_mg_level *l, int j, int k, int h0, 
     int t;
     for (t = 0; t < n; t++) {
         int kind = l->kind[fsi__mg_at(l, j, k) + h0 + t];
-        uint8_t own = (uint8_t)(kind & 15);            /* without the orphan's mark */
+        uint8_t own = (uint8_t)(kind & 15); /* without the orphan's mark */
         fsi__mg_row r;
-        if (kind < FSI__ORPHAN) continue;
+        if (kind < FSI__ORPHAN)
+            continue;
         r = fsi__mg_row_get(l, 0, j, k, h0 + t, 1, 0);
         r.kind = &own;
         d[t] = 0;
-        if (r.plain) fsi__mg_defect_plain(&r, d + t); else fsi__mg_defect_weighted(&r, d + t);
+        if (r.plain)
+            fsi__mg_defect_plain(&r, d + t);
+        else
+            fsi__mg_defect_weighted(&r, d + t);
     }
 }
 
-/* Orphans of red colour: adds their defect to the right-hand side of their parents (serial: parents are shared). */
+/* Orphans of red colour: adds their defect to the right-hand side of their parents (serial: parents
+ * are shared). */
 static void fsi__mg_restrict_orphan(const fsi_mg *mg, int q, fsi__ijk c, uint8_t *kind) {
     const fsi_mg_level *l = mg->level + q;
     fsi__ijk p;
     ptrdiff_t parent = (c.i + c.j + c.k) & 1 ? -1 : fsi__mg_parent(l + 1, c, *kind, &p);
     float sum = 0;
-    if (parent < 0) return;
+    if (parent < 0)
+        return;
     fsi__mg_defect_orphans(l, c.j, c.k, c.i >> 1, 1, &sum);
     l[1].f[parent] += l->scale * sum;
 }
@@ -3888,13 +5261,22 @@ static void fsi__mg_prolong(const fsi_mg_level *l, const fsi_mg_level *c, int k)
         }
         if (l->row[fsi__mg_line(l, j, k)] & FSI__ROW_ORPHAN)
             for (h = 0; h < l->half; h++) {
-                ptrdiff_t parent = kind[h] < FSI__ORPHAN ? -1 : fsi__mg_parent(c, fsi__mg_cell(2 * h + ((j + k) & 1), j, k), kind[h], &p);
-                if (parent >= 0) x[h] += c->x[parent];
+                ptrdiff_t parent =
+                    kind[h] < FSI__ORPHAN
+                        ? -1
+                        : fsi__mg_parent(c, fsi__mg_cell(2 * h + ((j + k) & 1), j, k), kind[h], &p);
+                if (parent >= 0)
+                    x[h] += c->x[parent];
             }
     }
 }
 
-typedef struct fsi__mg_job { const fsi_mg_level *l; int half_sweeps, band; double *part; } fsi__mg_job;   /* band: half sweeps along boundaries */
+/* band: half sweeps along boundaries */
+typedef struct fsi__mg_job {
+    const fsi_mg_level *l;
+    int half_sweeps, band;
+    double *part;
+} fsi__mg_job;
 
 static void fsi__mg_clear(const fsi_mg_level *l, int k) {
     ptrdiff_t at = fsi__mg_at(l, 0, k);
@@ -3903,14 +5285,19 @@ static void fsi__mg_clear(const fsi_mg_level *l, int k) {
     memset(l->x + l->size + at, 0, n * sizeof(float));
 }
 
-/* Way down: (zeros and red, black, ... along boundaries,) red, black, ..., black, then the coarse right-hand side of each pair of planes. */
+/* Way down: (zeros and red, black, ... along boundaries,) red, black, ..., black, then the coarse
+ * right-hand side of each pair of planes. */
 static void fsi__mg_down(void *user, int t, int k) {
     const fsi__mg_job *job = (const fsi__mg_job *)user;
-    int full = t - job->band - (job->band > 0);        /* stage of the full sweeps */
-    if (job->band && t == 0) fsi__mg_clear(job->l, k);
-    else if (full < 0) fsi__mg_sweep(job->l, !(t & 1), k, 0, 1);
-    else if (full < job->half_sweeps) fsi__mg_sweep(job->l, full & 1, k, t == 0, 0);
-    else if (k & 1 || k == job->l->n[2] - 1) fsi__mg_restrict(job->l, job->l + 1, k >> 1);
+    int full = t - job->band - (job->band > 0); /* stage of the full sweeps */
+    if (job->band && t == 0)
+        fsi__mg_clear(job->l, k);
+    else if (full < 0)
+        fsi__mg_sweep(job->l, !(t & 1), k, 0, 1);
+    else if (full < job->half_sweeps)
+        fsi__mg_sweep(job->l, full & 1, k, t == 0, 0);
+    else if (k & 1 || k == job->l->n[2] - 1)
+        fsi__mg_restrict(job->l, job->l + 1, k >> 1);
 }
 
 static double fsi__mg_plane_dot(const fsi_mg_level *l, int k) {
@@ -3924,37 +5311,48 @@ static double fsi__mg_plane_dot(const fsi_mg_level *l, int k) {
     return s;
 }
 
-/* Way up: coarse correction, black, red, ..., red (and the same along boundaries); then f . x of the plane where asked. */
+/* Way up: coarse correction, black, red, ..., red (and the same along boundaries); then f . x of
+ * the plane where asked. */
 static void fsi__mg_up(void *user, int t, int k) {
     const fsi__mg_job *job = (const fsi__mg_job *)user;
-    if (t == 0) { fsi__mg_prolong(job->l, job->l + 1, k); return; }
+    if (t == 0) {
+        fsi__mg_prolong(job->l, job->l + 1, k);
+        return;
+    }
     fsi__mg_sweep(job->l, t & 1, k, 0, t > job->half_sweeps);
-    if (job->part && t == job->half_sweeps + job->band) job->part[k] = fsi__mg_plane_dot(job->l, k);
+    if (job->part && t == job->half_sweeps + job->band)
+        job->part[k] = fsi__mg_plane_dot(job->l, k);
 }
 
 /* Coarsest level: sweeps, mirrored. */
 static void fsi__mg_bottom(const fsi_mg_level *l, int pairs) {
     int t, k;
     for (t = 0; t < 4 * pairs; t++)
-        for (k = 0; k < l->n[2]; k++) fsi__mg_sweep(l, t < 2 * pairs ? t & 1 : !(t & 1), k, t == 0, 0);
+        for (k = 0; k < l->n[2]; k++)
+            fsi__mg_sweep(l, t < 2 * pairs ? t & 1 : !(t & 1), k, t == 0, 0);
 }
 
 static void fsi__mg_rank_correct(const fsi_mg *mg, const fsi_mg_rank *r);
 static double fsi__mg_rank_energy(const fsi_mg *mg, const fsi_mg_rank *r);
 
-/* Sweeps each way on level q. What solids that move leave to do is smooth: one more on the coarse levels takes an iteration less there. */
-FSI__INLINE int fsi__mg_sweeps(const fsi_mg *mg, int q, int columns) { return mg->sweeps + (q > 0 && columns); }
+/* Sweeps each way on level q. What solids that move leave to do is smooth: one more on the coarse
+ * levels takes an iteration less there. */
+FSI__INLINE int fsi__mg_sweeps(const fsi_mg *mg, int q, int columns) {
+    return mg->sweeps + (q > 0 && columns);
+}
 
 /* x of the finest level = V-cycle on f of the finest level; returns f . x. */
 static double fsi__mg_vcycle(fsi_mg *mg) {
     fsi__mg_job job;
     double s = 0;
     int q, k, last = mg->levels - 1;
-    job.band = 2 * mg->band; job.part = NULL;
+    job.band = 2 * mg->band;
+    job.part = NULL;
     for (q = 0; q < last; q++) {
         job.l = mg->level + q;
         job.half_sweeps = 2 * fsi__mg_sweeps(mg, q, mg->rank != NULL);
-        fsi__mg_wave(job.l->n[2], job.half_sweeps + job.band + (job.band > 0) + 1, fsi__mg_big(job.l), fsi__mg_down, &job);
+        fsi__mg_wave(job.l->n[2], job.half_sweeps + job.band + (job.band > 0) + 1,
+                     fsi__mg_big(job.l), fsi__mg_down, &job);
         fsi__mg_orphans(mg, q, fsi__mg_restrict_orphan);
     }
     fsi__mg_bottom(mg->level + last, 8);
@@ -3966,46 +5364,66 @@ static double fsi__mg_vcycle(fsi_mg *mg) {
         job.l = mg->level + q;
         job.half_sweeps = 2 * fsi__mg_sweeps(mg, q, mg->rank != NULL);
         job.part = q ? NULL : mg->part;
-        fsi__mg_wave(job.l->n[2], job.half_sweeps + job.band + 1, fsi__mg_big(job.l), fsi__mg_up, &job);
+        fsi__mg_wave(job.l->n[2], job.half_sweeps + job.band + 1, fsi__mg_big(job.l), fsi__mg_up,
+                     &job);
     }
-    for (k = 0; k < mg->n[2]; k++) s += last ? mg->part[k] : fsi__mg_plane_dot(mg->level, k);
+    for (k = 0; k < mg->n[2]; k++)
+        s += last ? mg->part[k] : fsi__mg_plane_dot(mg->level, k);
     return mg->rank && mg->rank->columns ? s + fsi__mg_rank_energy(mg, mg->rank) : s;
 }
 
 /* ---- set-up: faces, regions, coarse levels */
-/* Adds face bit d for a run of cells with neighbours of type t; Neumann neighbours and zero weights do not count. */
-FSI__HOT static void fsi__mg_face_bits(int n, int d, const uint8_t *FSI__RESTRICT t, uint8_t *FSI__RESTRICT face) {
+/* Adds face bit d for a run of cells with neighbours of type t; Neumann neighbours and zero weights
+ * do not count. */
+FSI__HOT static void fsi__mg_face_bits(int n, int d, const uint8_t *FSI__RESTRICT t,
+                                       uint8_t *FSI__RESTRICT face) {
     uint8_t bit = (uint8_t)(1 << d);
     int i;
-    for (i = 0; i < n; i++) face[i] = (uint8_t)(face[i] | (t[i] != FSI_CELL_NEUMANN ? bit : 0) | (t[i] == FSI_CELL_DIRICHLET ? FSI__AIR : 0));
+    for (i = 0; i < n; i++)
+        face[i] = (uint8_t)(face[i] | (t[i] != FSI_CELL_NEUMANN ? bit : 0)
+                            | (t[i] == FSI_CELL_DIRICHLET ? FSI__AIR : 0));
 }
-/* The same with weights; returns nonzero if a face of a fluid cell has a weight other than 1, and counts 7 there. */
-static int fsi__mg_face_bits_weighted(int n, int d, const uint8_t *t, const fsi_real *w, uint8_t *face, uint8_t *count) {
+
+/* The same with weights; returns nonzero if a face of a fluid cell has a weight other than 1, and
+ * counts 7 there. */
+static int fsi__mg_face_bits_weighted(int n, int d, const uint8_t *t, const fsi_real *w,
+                                      uint8_t *face, uint8_t *count) {
     int i, odd = 0;
     for (i = 0; i < n; i++) {
-        if (t[i] == FSI_CELL_NEUMANN || !(face[i] & FSI__FLUID)) continue;
-        if (!(w[i] >= 1 && w[i] <= 1)) odd = count[i] = 7;
-        if (w[i] > 0) face[i] = (uint8_t)(face[i] | 1 << d | (t[i] == FSI_CELL_DIRICHLET ? FSI__AIR : 0));
+        if (t[i] == FSI_CELL_NEUMANN || !(face[i] & FSI__FLUID))
+            continue;
+        if (!(w[i] >= 1 && w[i] <= 1))
+            odd = count[i] = 7;
+        if (w[i] > 0)
+            face[i] = (uint8_t)(face[i] | 1 << d | (t[i] == FSI_CELL_DIRICHLET ? FSI__AIR : 0));
     }
     return odd;
 }
-FSI__HOT static void fsi__mg_face_start(int n, const uint8_t *FSI__RESTRICT t, uint8_t *FSI__RESTRICT face) {
+
+FSI__HOT static void fsi__mg_face_start(int n, const uint8_t *FSI__RESTRICT t,
+                                        uint8_t *FSI__RESTRICT face) {
     int i;
-    for (i = 0; i < n; i++) face[i] = t[i] == FSI_CELL_FLUID ? FSI__FLUID : 0;
+    for (i = 0; i < n; i++)
+        face[i] = t[i] == FSI_CELL_FLUID ? FSI__FLUID : 0;
 }
-FSI__HOT static void fsi__mg_face_finish(int n, uint8_t *FSI__RESTRICT face, uint8_t *FSI__RESTRICT count) {
+
+FSI__HOT static void fsi__mg_face_finish(int n, uint8_t *FSI__RESTRICT face,
+                                         uint8_t *FSI__RESTRICT count) {
     int i;
     for (i = 0; i < n; i++) {
         uint8_t f = face[i] & FSI__FLUID ? face[i] : (uint8_t)0;
         face[i] = f;
-        f = (uint8_t)((f & 1) + (f >> 1 & 1) + (f >> 2 & 1) + (f >> 3 & 1) + (f >> 4 & 1) + (f >> 5 & 1));
+        f = (uint8_t)((f & 1) + (f >> 1 & 1) + (f >> 2 & 1) + (f >> 3 & 1) + (f >> 4 & 1)
+                      + (f >> 5 & 1));
         count[i] = count[i] == 7 ? (uint8_t)7 : f;
     }
 }
+
 FSI__HOT static int fsi__mg_any(int n, const uint8_t *t) {
     uint8_t any = 0;
     int i;
-    for (i = 0; i < n; i++) any = (uint8_t)(any | t[i]);
+    for (i = 0; i < n; i++)
+        any = (uint8_t)(any | t[i]);
     return any;
 }
 
@@ -4013,22 +5431,29 @@ FSI__HOT static int fsi__mg_any(int n, const uint8_t *t) {
 static const fsi_real *fsi__mg_weights(const fsi_mg *mg, int d, int j, int k) {
     ptrdiff_t n0 = mg->n[0], n1 = mg->n[1], up = d & 1;
     const fsi_real *w = mg->w[d >> 1];
-    if (!w) return NULL;
-    if (d < 2) return w + (n0 + 1) * (j + n1 * k) + up;
-    if (d < 4) return w + n0 * (j + up + (n1 + 1) * k);
+    if (!w)
+        return NULL;
+    if (d < 2)
+        return w + (n0 + 1) * (j + n1 * k) + up;
+    if (d < 4)
+        return w + n0 * (j + up + (n1 + 1) * k);
     return w + n0 * (j + n1 * (k + up));
 }
 
 /* Type of the cells across faces d of row (j, k): a row of the mask, or outside. */
 static const uint8_t *fsi__mg_across(const fsi_mg *mg, const uint8_t *cell, int d, int j, int k) {
     int axis = d >> 1, at = (axis == 1 ? j : k) + (d & 1 ? 1 : -1);
-    if (at < 0 || at >= mg->n[axis]) return mg->edge + (mg->open[d] ? 0 : mg->n[0]);
-    if (!cell) return (const uint8_t *)mg->zero;
+    if (at < 0 || at >= mg->n[axis])
+        return mg->edge + (mg->open[d] ? 0 : mg->n[0]);
+    if (!cell)
+        return (const uint8_t *)mg->zero;
     return cell + fsi__mg_number(mg, 0, axis == 1 ? at : j, axis == 2 ? at : k);
 }
 
-static int fsi__mg_bits(int n, int d, const uint8_t *t, const fsi_real *w, uint8_t *face, uint8_t *count) {
-    if (w) return fsi__mg_face_bits_weighted(n, d, t, w, face, count);
+static int fsi__mg_bits(int n, int d, const uint8_t *t, const fsi_real *w, uint8_t *face,
+                        uint8_t *count) {
+    if (w)
+        return fsi__mg_face_bits_weighted(n, d, t, w, face, count);
     fsi__mg_face_bits(n, d, t, face);
     return 0;
 }
@@ -4045,23 +5470,32 @@ static void fsi__mg_faces(fsi_mg *mg, const uint8_t *cell, int j, int k) {
     odd |= fsi__mg_bits(1, 0, mg->edge + (mg->open[0] ? 0 : n), w, face, count);
     odd |= fsi__mg_bits(n - 1, 0, t, w ? w + 1 : NULL, face + 1, count + 1);
     odd |= fsi__mg_bits(n - 1, 1, t + 1, w ? w + 1 : NULL, face, count);
-    odd |= fsi__mg_bits(1, 1, mg->edge + (mg->open[1] ? 0 : n), w ? w + n : NULL, face + n - 1, count + n - 1);
+    odd |= fsi__mg_bits(1, 1, mg->edge + (mg->open[1] ? 0 : n), w ? w + n : NULL, face + n - 1,
+                        count + n - 1);
     for (d = 2; d < 6; d++) {
         const uint8_t *a = fsi__mg_across(mg, cell, d, j, k);
         int p = (d < 4 ? j : k) + (d & 1 ? 1 : -1);
         odd |= fsi__mg_bits(n, d, a, fsi__mg_weights(mg, d, j, k), face, count);
-        if (p >= 0 && p < mg->n[d >> 1]) other |= fsi__mg_any(n, a);
+        if (p >= 0 && p < mg->n[d >> 1])
+            other |= fsi__mg_any(n, a);
     }
     fsi__mg_face_finish(n, face, count);
     other |= fsi__mg_any(n, t);
-    mg->level->row[line] = (uint8_t)((odd ? FSI__ROW_BAND : FSI__ROW_PLAIN) | (other ? FSI__ROW_BAND : FSI__ROW_CLEAN));
+    mg->level->row[line] = (uint8_t)((odd ? FSI__ROW_BAND : FSI__ROW_PLAIN)
+                                     | (other ? FSI__ROW_BAND : FSI__ROW_CLEAN));
 }
 
-/* Runs of connected fluid cells along x, in order; a row of n cells keeps its runs at begin[n row], ended by -1 unless there are n.
-   A run is named by its first cell: parent leads to the first run of its region, where size holds the cells, or -1 once it touches air. */
-typedef struct fsi__mg_runs { int32_t *begin, *end, *parent, *size; ptrdiff_t n; } fsi__mg_runs;
+/* Runs of connected fluid cells along x, in order; a row of n cells keeps its runs at begin[n row],
+   ended by -1 unless there are n. A run is named by its first cell: parent leads to the first run
+   of its region, where size holds the cells, or -1 once it touches air. */
+typedef struct fsi__mg_runs {
+    int32_t *begin, *end, *parent, *size;
+    ptrdiff_t n;
+} fsi__mg_runs;
 
-FSI__INLINE int fsi__mg_run_at(const fsi__mg_runs *u, ptrdiff_t line, ptrdiff_t q) { return q < u->n && u->begin[line * u->n + q] >= 0; }
+FSI__INLINE int fsi__mg_run_at(const fsi__mg_runs *u, ptrdiff_t line, ptrdiff_t q) {
+    return q < u->n && u->begin[line * u->n + q] >= 0;
+}
 
 static void fsi__mg_find_runs(const fsi_mg *mg, const fsi__mg_runs *u, ptrdiff_t line) {
     const uint8_t *face = mg->face + line * u->n;
@@ -4071,38 +5505,59 @@ static void fsi__mg_find_runs(const fsi_mg *mg, const fsi__mg_runs *u, ptrdiff_t
         int32_t c = (int32_t)(line * u->n + i);
         int air;
         e = i + 1;
-        if (!(face[i] & FSI__FLUID)) continue;
-        if (flags & FSI__ROW_CLEAN && flags & FSI__ROW_PLAIN) e = u->n;
-        while (e < u->n && face[e] & FSI__FLUID && face[e] & 1) e++;
+        if (!(face[i] & FSI__FLUID))
+            continue;
+        if (flags & FSI__ROW_CLEAN && flags & FSI__ROW_PLAIN)
+            e = u->n;
+        while (e < u->n && face[e] & FSI__FLUID && face[e] & 1)
+            e++;
         air = fsi__mg_any((int)(e - i), face + i) & FSI__AIR;
-        u->begin[line * u->n + q] = c; u->end[line * u->n + q++] = (int32_t)(line * u->n + e);
-        u->parent[c] = c; u->size[c] = air ? -1 : (int32_t)(e - i);
+        u->begin[line * u->n + q] = c;
+        u->end[line * u->n + q++] = (int32_t)(line * u->n + e);
+        u->parent[c] = c;
+        u->size[c] = air ? -1 : (int32_t)(e - i);
     }
-    if (q < u->n) u->begin[line * u->n + q] = -1;
+    if (q < u->n)
+        u->begin[line * u->n + q] = -1;
 }
 
-/* Joins the runs of a row with those of the row `below` where a face with bit d is open between them. */
-static void fsi__mg_join_rows(const fsi_mg *mg, const fsi__mg_runs *u, ptrdiff_t line, ptrdiff_t below, int d) {
+/* Joins the runs of a row with those of the row `below` where a face with bit d is open between
+ * them. */
+static void fsi__mg_join_rows(const fsi_mg *mg, const fsi__mg_runs *u, ptrdiff_t line,
+                              ptrdiff_t below, int d) {
     ptrdiff_t a = 0, b = 0, shift = (line - below) * u->n, c;
     while (fsi__mg_run_at(u, line, a) && fsi__mg_run_at(u, below, b)) {
-        int32_t a0 = u->begin[line * u->n + a], a1 = u->end[line * u->n + a], b0 = u->begin[below * u->n + b], b1 = u->end[below * u->n + b];
-        ptrdiff_t first = a0 > b0 + shift ? a0 : b0 + shift, last = a1 < b1 + shift ? a1 : b1 + shift;
+        int32_t a0 = u->begin[line * u->n + a], a1 = u->end[line * u->n + a],
+                b0 = u->begin[below * u->n + b], b1 = u->end[below * u->n + b];
+        ptrdiff_t first = a0 > b0 + shift ? a0 : b0 + shift,
+                  last = a1 < b1 + shift ? a1 : b1 + shift;
         for (c = first; c < last; c++) {
             int32_t x, y;
-            if (!(mg->face[c] >> d & 1)) continue;
-            x = fsi__root(u->parent, a0); y = fsi__root(u->parent, b0);
-            if (x == y) break;
-            if (x > y) { int32_t swap = x; x = y; y = swap; }
+            if (!(mg->face[c] >> d & 1))
+                continue;
+            x = fsi__root(u->parent, a0);
+            y = fsi__root(u->parent, b0);
+            if (x == y)
+                break;
+            if (x > y) {
+                int32_t swap = x;
+                x = y;
+                y = swap;
+            }
             u->parent[y] = x;
             u->size[x] = u->size[x] < 0 || u->size[y] < 0 ? -1 : u->size[x] + u->size[y];
             break;
         }
-        if (a1 < b1 + shift) a++; else b++;
+        if (a1 < b1 + shift)
+            a++;
+        else
+            b++;
     }
 }
 
 static void fsi__mg_fill(int32_t *label, ptrdiff_t begin, ptrdiff_t end, int32_t value) {
-    for (; begin < end; begin++) label[begin] = value;
+    for (; begin < end; begin++)
+        label[begin] = value;
 }
 
 /* Labels of one row from the numbers of its runs' regions. */
@@ -4117,85 +5572,114 @@ static void fsi__mg_label_row(const fsi__mg_runs *u, ptrdiff_t line, int32_t *la
     fsi__mg_fill(label, done, (line + 1) * u->n, -1);
 }
 
-/* Connected regions; those without a Dirichlet face get numbers, the ones of a single cell last. Only the union of runs is serial: their number is
-   that of the rows, and the order of the numbers must not depend on threads. Sizes live in label until the numbers replace them. */
+/* Connected regions; those without a Dirichlet face get numbers, the ones of a single cell last.
+   Only the union of runs is serial: their number is that of the rows, and the order of the numbers
+   must not depend on threads. Sizes live in label until the numbers replace them. */
 static void fsi__mg_regions(fsi_mg *mg) {
     ptrdiff_t line, lines = (ptrdiff_t)mg->n[1] * mg->n[2], q;
     int32_t *label = mg->label, large = 0, single;
     fsi__mg_runs u;
-    u.begin = (int32_t *)(void *)mg->r; u.end = (int32_t *)(void *)mg->d; u.parent = (int32_t *)(void *)mg->q; u.size = label; u.n = mg->n[0];
+    u.begin = (int32_t *)(void *)mg->r;
+    u.end = (int32_t *)(void *)mg->d;
+    u.parent = (int32_t *)(void *)mg->q;
+    u.size = label;
+    u.n = mg->n[0];
     mg->regions = mg->large = 0;
     FSI__OMP(parallel for schedule(static) if (mg->cells > FSI__GRAIN))
-    for (line = 0; line < lines; line++) fsi__mg_find_runs(mg, &u, line);
+    for (line = 0; line < lines; line++)
+        fsi__mg_find_runs(mg, &u, line);
     for (line = 0; line < lines; line++) {
-        if (line % mg->n[1]) fsi__mg_join_rows(mg, &u, line, line - 1, 2);
-        if (line >= mg->n[1]) fsi__mg_join_rows(mg, &u, line, line - mg->n[1], 4);
+        if (line % mg->n[1])
+            fsi__mg_join_rows(mg, &u, line, line - 1, 2);
+        if (line >= mg->n[1])
+            fsi__mg_join_rows(mg, &u, line, line - mg->n[1], 4);
     }
     for (line = 0; line < lines; line++)
         for (q = 0; fsi__mg_run_at(&u, line, q); q++) {
             int32_t c = u.begin[line * u.n + q];
-            if (u.parent[c] == c && label[c] >= 0) { mg->regions++; mg->large += label[c] > 1; }
+            if (u.parent[c] == c && label[c] >= 0) {
+                mg->regions++;
+                mg->large += label[c] > 1;
+            }
         }
     single = mg->large;
-    for (line = 0; line < lines; line++)                               /* the first run of a region comes first: its number is there when the others ask */
+    /* the first run of a region comes first: its number is there when the others ask */
+    for (line = 0; line < lines; line++)
         for (q = 0; fsi__mg_run_at(&u, line, q); q++) {
             int32_t c = u.begin[line * u.n + q], root = fsi__root(u.parent, c);
-            if (root == c && label[c] >= 0) label[c] = label[c] > 1 ? large++ : single++;
+            if (root == c && label[c] >= 0)
+                label[c] = label[c] > 1 ? large++ : single++;
             label[c] = label[root];
         }
     FSI__OMP(parallel for schedule(static) if (mg->cells > FSI__GRAIN))
-    for (line = 0; line < lines; line++) fsi__mg_label_row(&u, line, label);
+    for (line = 0; line < lines; line++)
+        fsi__mg_label_row(&u, line, label);
 }
 
-/* Weight of the upper face of a cell of level q along an axis; one index may be -1. Unit weights are not stored on the finest level. */
+/* Weight of the upper face of a cell of level q along an axis; one index may be -1. Unit weights
+ * are not stored on the finest level. */
 static float fsi__mg_w(const fsi_mg *mg, int q, int axis, fsi__ijk c) {
     const fsi_mg_level *l = mg->level + q;
     const uint8_t *face;
     ptrdiff_t stride = axis == 0 ? 1 : axis == 1 ? mg->n[0] : (ptrdiff_t)mg->n[0] * mg->n[1];
     int at = axis == 0 ? c.i : axis == 1 ? c.j : c.k;
-    if (axis == 1 && l->n[1] == 1) return 0;
-    if (q || mg->weighted) return l->w[axis][fsi__mg_id(l, c.i, c.j, c.k)];
+    if (axis == 1 && l->n[1] == 1)
+        return 0;
+    if (q || mg->weighted)
+        return l->w[axis][fsi__mg_id(l, c.i, c.j, c.k)];
     face = mg->face + fsi__mg_number(mg, c.i, c.j, c.k);
-    if (at >= 0 && *face & FSI__FLUID) return (float)(*face >> (2 * axis + 1) & 1);
+    if (at >= 0 && *face & FSI__FLUID)
+        return (float)(*face >> (2 * axis + 1) & 1);
     return at + 1 < l->n[axis] ? (float)(face[stride] >> (2 * axis) & 1) : 0;
 }
+
 FSI__INLINE int fsi__mg_kind(const fsi_mg_level *l, fsi__ijk c) {
-    if (c.i < 0 || c.j < 0 || c.k < 0 || c.i >= l->n[0] || c.j >= l->n[1] || c.k >= l->n[2]) return 0;
+    if (c.i < 0 || c.j < 0 || c.k < 0 || c.i >= l->n[0] || c.j >= l->n[1] || c.k >= l->n[2])
+        return 0;
     return l->kind[fsi__mg_id(l, c.i, c.j, c.k)];
 }
 
 /* Kinds of a row of the finest level: the number of faces, 1 for a fluid cell without any. */
-FSI__HOT static void fsi__mg_finest_kinds(int n, const uint8_t *FSI__RESTRICT face, const uint8_t *FSI__RESTRICT count, uint8_t *FSI__RESTRICT even,
-                                          uint8_t *FSI__RESTRICT odd) {
+FSI__HOT static void fsi__mg_finest_kinds(int n, const uint8_t *FSI__RESTRICT face,
+                                          const uint8_t *FSI__RESTRICT count,
+                                          uint8_t *FSI__RESTRICT even, uint8_t *FSI__RESTRICT odd) {
     int h, pairs = n / 2;
     for (h = 0; h < pairs; h++) {
         even[h] = (uint8_t)(count[2 * h] | ((face[2 * h] >> 6 & 1) & (count[2 * h] == 0)));
-        odd[h] = (uint8_t)(count[2 * h + 1] | ((face[2 * h + 1] >> 6 & 1) & (count[2 * h + 1] == 0)));
+        odd[h] =
+            (uint8_t)(count[2 * h + 1] | ((face[2 * h + 1] >> 6 & 1) & (count[2 * h + 1] == 0)));
     }
-    if (n & 1) even[pairs] = (uint8_t)(count[n - 1] | ((face[n - 1] >> 6 & 1) & (count[n - 1] == 0)));
+    if (n & 1)
+        even[pairs] = (uint8_t)(count[n - 1] | ((face[n - 1] >> 6 & 1) & (count[n - 1] == 0)));
 }
 
-/* Weights of face slots (i, j, k), i = -1 .. n-1, of one row (j or k may be -1) along an axis, from the caller's arrays. */
+/* Weights of face slots (i, j, k), i = -1 .. n-1, of one row (j or k may be -1) along an axis, from
+ * the caller's arrays. */
 static void fsi__mg_finest_weights(fsi_mg *mg, int axis, int j, int k) {
     fsi_mg_level *l = mg->level;
     ptrdiff_t stride = axis == 0 ? 1 : axis == 1 ? mg->n[0] : (ptrdiff_t)mg->n[0] * mg->n[1];
     ptrdiff_t c = fsi__mg_number(mg, 0, j, k);
-    int inside = j >= 0 && k >= 0, i, last = axis == 1 ? j + 1 == l->n[1] : axis == 2 && k + 1 == l->n[2];
+    int inside = j >= 0 && k >= 0, i,
+        last = axis == 1 ? j + 1 == l->n[1] : axis == 2 && k + 1 == l->n[2];
     const fsi_real *w = fsi__mg_weights(mg, 2 * axis + 1, j, k);
     for (i = axis ? 0 : -1; i < l->n[0]; i++) {
-        int lower = inside && i >= 0 && mg->face[c + i] & FSI__FLUID && mg->face[c + i] >> (2 * axis + 1) & 1;
-        int upper = !last && (axis || i + 1 < l->n[0]) && mg->face[c + i + stride] & FSI__FLUID && mg->face[c + i + stride] >> (2 * axis) & 1;
+        int lower = inside && i >= 0 && mg->face[c + i] & FSI__FLUID
+                    && mg->face[c + i] >> (2 * axis + 1) & 1;
+        int upper = !last && (axis || i + 1 < l->n[0]) && mg->face[c + i + stride] & FSI__FLUID
+                    && mg->face[c + i + stride] >> (2 * axis) & 1;
         l->w[axis][fsi__mg_id(l, i, j, k)] = lower || upper ? (w ? (float)w[i] : 1.0f) : 0.0f;
     }
 }
 
-static void fsi__mg_finest_dir(fsi_mg *mg, int k) {   /* a single row: its faces along y are all Dirichlet */
+/* a single row: its faces along y are all Dirichlet */
+static void fsi__mg_finest_dir(fsi_mg *mg, int k) {
     fsi_mg_level *l = mg->level;
     const fsi_real *a = fsi__mg_weights(mg, 2, 0, k), *b = fsi__mg_weights(mg, 3, 0, k);
     int i;
     for (i = 0; i < l->n[0]; i++) {
         int f = mg->face[i + (ptrdiff_t)l->n[0] * k];
-        l->dir[fsi__mg_id(l, i, 0, k)] = (f >> 2 & 1 ? (a ? (float)a[i] : 1.0f) : 0.0f) + (f >> 3 & 1 ? (b ? (float)b[i] : 1.0f) : 0.0f);
+        l->dir[fsi__mg_id(l, i, 0, k)] = (f >> 2 & 1 ? (a ? (float)a[i] : 1.0f) : 0.0f)
+                                         + (f >> 3 & 1 ? (b ? (float)b[i] : 1.0f) : 0.0f);
     }
 }
 
@@ -4206,42 +5690,57 @@ static void fsi__mg_finest(fsi_mg *mg) {
     for (k = -1; k < l->n[2]; k++) {
         for (j = 0; j < l->n[1] && k >= 0; j++) {
             size_t c = (size_t)mg->n[0] * fsi__mg_line(l, j, k);
-            fsi__mg_finest_kinds(mg->n[0], mg->face + c, mg->count + c, l->kind + fsi__mg_even(l, j, k), l->kind + fsi__mg_odd(l, j, k));
+            fsi__mg_finest_kinds(mg->n[0], mg->face + c, mg->count + c,
+                                 l->kind + fsi__mg_even(l, j, k), l->kind + fsi__mg_odd(l, j, k));
         }
-        if (!mg->weighted) continue;
+        if (!mg->weighted)
+            continue;
         for (j = 0; j < l->n[1]; j++) {
-            if (k >= 0) fsi__mg_finest_weights(mg, 0, j, k);
+            if (k >= 0)
+                fsi__mg_finest_weights(mg, 0, j, k);
             fsi__mg_finest_weights(mg, 2, j, k);
         }
-        for (j = -1; j < l->n[1] && l->n[1] > 1 && k >= 0; j++) fsi__mg_finest_weights(mg, 1, j, k);
-        if (l->n[1] == 1 && k >= 0) fsi__mg_finest_dir(mg, k);
+        for (j = -1; j < l->n[1] && l->n[1] > 1 && k >= 0; j++)
+            fsi__mg_finest_weights(mg, 1, j, k);
+        if (l->n[1] == 1 && k >= 0)
+            fsi__mg_finest_dir(mg, k);
     }
 }
 
-/* Coarse kinds while weights are made: SOME holds unknowns, SOLID has unknowns with unit weights in all its children. */
+/* Coarse kinds while weights are made: SOME holds unknowns, SOLID has unknowns with unit weights in
+ * all its children. */
 #define FSI__MG_SOME 7
 #define FSI__MG_SOLID 11
 
-/* solid[h] loses bit 0 unless both cells of a pair are unknowns with unit weights around, and gets bit 1 if one is an unknown */
-FSI__HOT static void fsi__mg_pairs(int n, const uint8_t *FSI__RESTRICT a, const uint8_t *FSI__RESTRICT b, uint8_t *FSI__RESTRICT solid) {
+/* solid[h] loses bit 0 unless both cells of a pair are unknowns with unit weights around, and gets
+ * bit 1 if one is an unknown */
+FSI__HOT static void fsi__mg_pairs(int n, const uint8_t *FSI__RESTRICT a,
+                                   const uint8_t *FSI__RESTRICT b, uint8_t *FSI__RESTRICT solid) {
     int h;
     for (h = 0; h < n; h++)
-        solid[h] = (uint8_t)((solid[h] & (2 | ((a[h] > 0) & (a[h] < 7) & (b[h] > 0) & (b[h] < 7)))) | (((a[h] | b[h]) > 0) << 1));
+        solid[h] = (uint8_t)((solid[h] & (2 | ((a[h] > 0) & (a[h] < 7) & (b[h] > 0) & (b[h] < 7))))
+                             | (((a[h] | b[h]) > 0) << 1));
 }
 
-/* solid[t]: bit 0 where block h0 + t of coarse row (J, K) is SOLID, bit 1 where it has an unknown. */
+/* solid[t]: bit 0 where block h0 + t of coarse row (J, K) is SOLID, bit 1 where it has an unknown.
+ */
 static void fsi__mg_solid(const fsi_mg_level *l, int J, int K, int h0, int n, uint8_t *solid) {
     int q, t, whole = 1;
     memset(solid, 1, (size_t)n);
     for (q = 0; q < 4; q++) {
         int j = 2 * J + (q & 1), k = 2 * K + (q >> 1);
         const uint8_t *kind;
-        if ((l->n[1] == 1 && q & 1) || (l->n[2] == 1 && q >> 1)) continue;
-        if (j >= l->n[1] || k >= l->n[2]) { whole = 0; continue; }
+        if ((l->n[1] == 1 && q & 1) || (l->n[2] == 1 && q >> 1))
+            continue;
+        if (j >= l->n[1] || k >= l->n[2]) {
+            whole = 0;
+            continue;
+        }
         kind = l->kind + fsi__mg_at(l, j, k) + h0;
         fsi__mg_pairs(n, kind, kind + l->size, solid);
     }
-    for (t = 0; t < n && !whole; t++) solid[t] &= 2;
+    for (t = 0; t < n && !whole; t++)
+        solid[t] &= 2;
 }
 
 /* Largest connected part of the children in mask. */
@@ -4253,24 +5752,36 @@ static int fsi__mg_main_part(const fsi_mg *mg, int q, fsi__ijk block, int mask) 
             for (grown = 0, c = 0; c < 8; c++)
                 for (axis = 0; axis < 3 && part >> c & 1; axis++) {
                     int o = c ^ 1 << axis;
-                    if (mask >> o & 1 && !(part >> o & 1) && fsi__mg_w(mg, q, axis, fsi__mg_child(block, c & o)) > 0) { part |= 1 << o; grown = 1; }
+                    if (mask >> o & 1 && !(part >> o & 1)
+                        && fsi__mg_w(mg, q, axis, fsi__mg_child(block, c & o)) > 0) {
+                        part |= 1 << o;
+                        grown = 1;
+                    }
                 }
-        for (c = 0; c < 8; c++) count += part >> c & 1;
-        if (count > size) { size = count; best = part; }
+        for (c = 0; c < 8; c++)
+            count += part >> c & 1;
+        if (count > size) {
+            size = count;
+            best = part;
+        }
         mask &= ~part;
     }
     return best;
 }
 
-/* Marks the children of a block that are not connected to its largest part; returns the kind of the coarse cell. */
+/* Marks the children of a block that are not connected to its largest part; returns the kind of the
+ * coarse cell. */
 static int fsi__mg_cut(fsi_mg *mg, int q, fsi__ijk block) {
     fsi_mg_level *l = mg->level + q;
     int child, mask = 0, part;
-    for (child = 0; child < 8; child++) if (fsi__mg_kind(l, fsi__mg_child(block, child))) mask |= 1 << child;
+    for (child = 0; child < 8; child++)
+        if (fsi__mg_kind(l, fsi__mg_child(block, child)))
+            mask |= 1 << child;
     part = mask ? fsi__mg_main_part(mg, q, block, mask) : 0;
     for (child = 0; child < 8 && part != mask; child++) {
         fsi__ijk c = fsi__mg_child(block, child);
-        if (!((mask & ~part) >> child & 1)) continue;
+        if (!((mask & ~part) >> child & 1))
+            continue;
         l->kind[fsi__mg_id(l, c.i, c.j, c.k)] |= 7 << 4;
         l->row[fsi__mg_line(l, c.j, c.k)] |= FSI__ROW_ORPHAN;
     }
@@ -4281,14 +5792,18 @@ static int fsi__mg_cut(fsi_mg *mg, int q, fsi__ijk block) {
 static void fsi__mg_parents(fsi_mg *mg, int q, int K) {
     fsi_mg_level *l = mg->level + q, *c = l + 1;
     uint8_t solid[FSI__MG_BLOCK];
-    int I, J, h, beside = q == 0 && c->n[1] == 1 && (mg->open[2] || mg->open[3]);      /* Dirichlet faces beside the one coarse row */
+    /* Dirichlet faces beside the one coarse row */
+    int I, J, h, beside = q == 0 && c->n[1] == 1 && (mg->open[2] || mg->open[3]);
     for (J = 0; J < c->n[1]; J++)
         for (h = 0; h < c->n[0]; h += FSI__MG_BLOCK) {
             int n = fsi__imin(FSI__MG_BLOCK, c->n[0] - h);
             fsi__mg_solid(l, J, K, h, n, solid);
             for (I = h; I < h + n; I++) {
                 int plain = solid[I - h] & 1 && !beside;
-                c->kind[fsi__mg_id(c, I, J, K)] = (uint8_t)(plain ? FSI__MG_SOLID : solid[I - h] ? fsi__mg_cut(mg, q, fsi__mg_cell(I, J, K)) : 0);
+                c->kind[fsi__mg_id(c, I, J, K)] =
+                    (uint8_t)(plain          ? FSI__MG_SOLID
+                              : solid[I - h] ? fsi__mg_cut(mg, q, fsi__mg_cell(I, J, K))
+                                             : 0);
             }
         }
 }
@@ -4306,25 +5821,31 @@ static void fsi__mg_adopt(const fsi_mg *mg, int q, fsi__ijk c, uint8_t *kind) {
     int d, to = 7, behind;
     for (d = 0; d < 6; d++) {
         float w = fsi__mg_face(mg, q, d, c, &behind);
-        if (behind && behind < FSI__ORPHAN && w > best) { best = w; to = d + 1; }
+        if (behind && behind < FSI__ORPHAN && w > best) {
+            best = w;
+            to = d + 1;
+        }
     }
     *kind = (uint8_t)((*kind & 15) | to << 4);
 }
 
-/* Conductance from the middle of fine cell's block through its face d, as far as this side goes: 1/w and half of the inner face.
-   Returns the resistance, or 0 if the face is closed. */
+/* Conductance from the middle of fine cell's block through its face d, as far as this side goes:
+   1/w and half of the inner face. Returns the resistance, or 0 if the face is closed. */
 static float fsi__mg_resistance(const fsi_mg *mg, int q, int d, fsi__ijk c, int *behind) {
     float w = fsi__mg_face(mg, q, d, c, behind), inner;
     int at = d < 2 ? c.i : d < 4 ? c.j : c.k, back;
-    if (!(w > 0)) return 0;
-    if ((at & 1) == (d & 1)) {                         /* the opposite face is inside the block */
+    if (!(w > 0))
+        return 0;
+    if ((at & 1) == (d & 1)) { /* the opposite face is inside the block */
         inner = fsi__mg_face(mg, q, d ^ 1, c, &back);
-        if (inner > 0 && back && back < FSI__ORPHAN) return 1 / w + 1 / (2 * inner);
+        if (inner > 0 && back && back < FSI__ORPHAN)
+            return 1 / w + 1 / (2 * inner);
     }
     return 1 / w;
 }
 
-/* Whether a cell of this kind can have Dirichlet faces: a bit of the finest level; above it such cells are never plain (fsi__mg_diagonal). */
+/* Whether a cell of this kind can have Dirichlet faces: a bit of the finest level; above it such
+ * cells are never plain (fsi__mg_diagonal). */
 FSI__INLINE int fsi__mg_airy(const fsi_mg *mg, int q, fsi__ijk c, int kind) {
     return q ? (kind & 7) == 7 : mg->face[fsi__mg_number(mg, c.i, c.j, c.k)] & FSI__AIR;
 }
@@ -4333,40 +5854,54 @@ FSI__INLINE int fsi__mg_airy(const fsi_mg *mg, int q, fsi__ijk c, int kind) {
 static float fsi__mg_dirichlet(const fsi_mg *mg, int q, int d, fsi__ijk block) {
     const fsi_mg_level *l = mg->level + q;
     float sum = 0;
-    int n, solid = fsi__mg_kind(l + 1, block) == FSI__MG_SOLID;        /* then only the outer children count */
+    /* then only the outer children count */
+    int n, solid = fsi__mg_kind(l + 1, block) == FSI__MG_SOLID;
     int at = d < 2 ? block.i : d < 4 ? block.j : block.k;
-    if (solid && !mg->open[d] && (d & 1 ? at + 1 == l[1].n[d >> 1] : at == 0)) return 0;       /* a wall */
+    /* a wall */
+    if (solid && !mg->open[d] && (d & 1 ? at + 1 == l[1].n[d >> 1] : at == 0))
+        return 0;
     for (n = 0; n < 8; n++) {
         fsi__ijk c = fsi__mg_child(block, n);
         int m = fsi__mg_kind(l, c), behind;
         float r;
-        if ((solid && (n >> (d >> 1) & 1) != (d & 1) && l->n[d >> 1] > 1) || !m || m >= FSI__ORPHAN) continue;
-        if (!fsi__mg_airy(mg, q, c, m)) continue;
+        if ((solid && (n >> (d >> 1) & 1) != (d & 1) && l->n[d >> 1] > 1) || !m || m >= FSI__ORPHAN)
+            continue;
+        if (!fsi__mg_airy(mg, q, c, m))
+            continue;
         r = fsi__mg_resistance(mg, q, d, c, &behind);
-        if (r > 0 && !behind) sum += 1 / r;
+        if (r > 0 && !behind)
+            sum += 1 / r;
     }
     return sum * l->scale;
 }
 
-/* Weight of the upper face of a coarse cell along an axis: between two blocks, or towards Dirichlet values if only one holds unknowns. */
+/* Weight of the upper face of a coarse cell along an axis: between two blocks, or towards Dirichlet
+ * values if only one holds unknowns. */
 static float fsi__mg_slot(const fsi_mg *mg, int q, int axis, fsi__ijk block) {
     const fsi_mg_level *l = mg->level + q;
     fsi__ijk next = fsi__mg_behind(block, 2 * axis + 1);
     int a = fsi__mg_kind(l + 1, block), b = fsi__mg_kind(l + 1, next), n;
     float sum = 0;
-    if (a == FSI__MG_SOLID && b == FSI__MG_SOLID) return 1;
-    if (!a && !b) return 0;
-    if (!b) return fsi__mg_dirichlet(mg, q, 2 * axis + 1, block);
-    if (!a) return fsi__mg_dirichlet(mg, q, 2 * axis, next);
+    if (a == FSI__MG_SOLID && b == FSI__MG_SOLID)
+        return 1;
+    if (!a && !b)
+        return 0;
+    if (!b)
+        return fsi__mg_dirichlet(mg, q, 2 * axis + 1, block);
+    if (!a)
+        return fsi__mg_dirichlet(mg, q, 2 * axis, next);
     for (n = 0; n < 8; n++) {
         fsi__ijk c = fsi__mg_child(block, n);
         int m, behind, skip;
         float r, s, w;
-        if (!(n >> axis & 1)) continue;
+        if (!(n >> axis & 1))
+            continue;
         m = fsi__mg_kind(l, c);
-        if (!m || m >= FSI__ORPHAN) continue;
+        if (!m || m >= FSI__ORPHAN)
+            continue;
         r = fsi__mg_resistance(mg, q, 2 * axis + 1, c, &behind);
-        if (!(r > 0) || !behind || behind >= FSI__ORPHAN) continue;
+        if (!(r > 0) || !behind || behind >= FSI__ORPHAN)
+            continue;
         s = fsi__mg_resistance(mg, q, 2 * axis, fsi__mg_behind(c, 2 * axis + 1), &skip);
         w = fsi__mg_face(mg, q, 2 * axis + 1, c, &skip);
         sum += 1 / (r + s - 1 / w);
@@ -4382,41 +5917,58 @@ static float fsi__mg_dir(const fsi_mg *mg, int q, fsi__ijk block) {
     for (n = 0; n < 8; n++) {
         fsi__ijk c = fsi__mg_child(block, n);
         int m = fsi__mg_kind(l, c);
-        if (!m || m >= FSI__ORPHAN) continue;
+        if (!m || m >= FSI__ORPHAN)
+            continue;
         airy |= fsi__mg_airy(mg, q, c, m);
-        if (l->dir && (q || mg->weighted)) sum += l->dir[fsi__mg_id(l, c.i, c.j, c.k)];
-        else if (l->n[1] == 1) sum += (float)((mg->face[c.i + (ptrdiff_t)l->n[0] * c.k] >> 2 & 1) + (mg->face[c.i + (ptrdiff_t)l->n[0] * c.k] >> 3 & 1));
+        if (l->dir && (q || mg->weighted))
+            sum += l->dir[fsi__mg_id(l, c.i, c.j, c.k)];
+        else if (l->n[1] == 1)
+            sum += (float)((mg->face[c.i + (ptrdiff_t)l->n[0] * c.k] >> 2 & 1)
+                           + (mg->face[c.i + (ptrdiff_t)l->n[0] * c.k] >> 3 & 1));
     }
     sum *= l->scale;
     for (d = 0; d < 6 && airy; d++) {
         int next = fsi__mg_kind(l + 1, fsi__mg_behind(block, d));
-        if (next == FSI__MG_SOLID && fsi__mg_kind(l + 1, block) == FSI__MG_SOLID) continue;
-        if (next || (d >> 1 == 1 && l[1].n[1] == 1 && l->n[1] > 1)) sum += fsi__mg_dirichlet(mg, q, d, block);
+        if (next == FSI__MG_SOLID && fsi__mg_kind(l + 1, block) == FSI__MG_SOLID)
+            continue;
+        if (next || (d >> 1 == 1 && l[1].n[1] == 1 && l->n[1] > 1))
+            sum += fsi__mg_dirichlet(mg, q, d, block);
     }
     return sum;
 }
 
-/* regular[t] = 1 where cell h0 + t of a row and colour and its six neighbours are SOLID: unit weights all around; 2 where none holds unknowns. */
-FSI__HOT static void fsi__mg_all_solid(int n, const uint8_t *FSI__RESTRICT own, const uint8_t *FSI__RESTRICT o, const uint8_t *FSI__RESTRICT y0,
-                                       const uint8_t *FSI__RESTRICT y1, const uint8_t *FSI__RESTRICT z0, const uint8_t *FSI__RESTRICT z1,
-                                       uint8_t *FSI__RESTRICT regular) {
+/* regular[t] = 1 where cell h0 + t of a row and colour and its six neighbours are SOLID: unit
+ * weights all around; 2 where none holds unknowns. */
+FSI__HOT static void
+fsi__mg_all_solid(int n, const uint8_t *FSI__RESTRICT own, const uint8_t *FSI__RESTRICT o,
+                  const uint8_t *FSI__RESTRICT y0, const uint8_t *FSI__RESTRICT y1,
+                  const uint8_t *FSI__RESTRICT z0, const uint8_t *FSI__RESTRICT z1,
+                  uint8_t *FSI__RESTRICT regular) {
     int h;
     for (h = 0; h < n; h++) {
         uint8_t all = (uint8_t)(own[h] & o[h] & o[h + 1] & y0[h] & y1[h] & z0[h] & z1[h]);
         uint8_t any = (uint8_t)(own[h] | o[h] | o[h + 1] | y0[h] | y1[h] | z0[h] | z1[h]);
-        regular[h] = (uint8_t)((all == FSI__MG_SOLID) & (any == FSI__MG_SOLID)) | (uint8_t)((any == 0) << 1);
+        regular[h] =
+            (uint8_t)((all == FSI__MG_SOLID) & (any == FSI__MG_SOLID)) | (uint8_t)((any == 0) << 1);
     }
 }
+
 /* A neighbour behind a wall, or along y in a single row, counts as the cell itself. */
-static void fsi__mg_regular(const fsi_mg *mg, int q, int color, int j, int k, int h0, int n, uint8_t *regular) {
+static void fsi__mg_regular(const fsi_mg *mg, int q, int color, int j, int k, int h0, int n,
+                            uint8_t *regular) {
     const fsi_mg_level *c = mg->level + q;
-    const uint8_t *kind = c->kind + h0, *o = kind + (color ? 0 : c->size), *own = kind + fsi__mg_of(c, color, j, k), *side[4];
+    const uint8_t *kind = c->kind + h0, *o = kind + (color ? 0 : c->size),
+                  *own = kind + fsi__mg_of(c, color, j, k), *side[4];
     int d;
     for (d = 0; d < 4; d++) {
-        int axis = 1 + (d >> 1), s = d & 1 ? 1 : -1, at = (d < 2 ? j : k) + s, outside = at < 0 || at == c->n[axis];
-        side[d] = (outside && !mg->open[2 + d]) || (d < 2 && c->n[1] == 1) ? own : o + fsi__mg_at(c, d < 2 ? at : j, d < 2 ? k : at);
+        int axis = 1 + (d >> 1), s = d & 1 ? 1 : -1, at = (d < 2 ? j : k) + s,
+            outside = at < 0 || at == c->n[axis];
+        side[d] = (outside && !mg->open[2 + d]) || (d < 2 && c->n[1] == 1)
+                      ? own
+                      : o + fsi__mg_at(c, d < 2 ? at : j, d < 2 ? k : at);
     }
-    fsi__mg_all_solid(n, own, o + fsi__mg_at(c, j, k) + ((j + k + color) & 1) - 1, side[0], side[1], side[2], side[3], regular);
+    fsi__mg_all_solid(n, own, o + fsi__mg_at(c, j, k) + ((j + k + color) & 1) - 1, side[0], side[1],
+                      side[2], side[3], regular);
 }
 
 /* Weights of coarse row (j, k), one colour; regular cells in bulk. */
@@ -4432,12 +5984,18 @@ static void fsi__mg_coarse_row(fsi_mg *mg, int q, int color, int j, int k) {
             ptrdiff_t id = at + h0 + t;
             int i = 2 * (h0 + t) + s;
             if (regular[t]) {
-                c->w[0][id] = (float)(regular[t] & 1); c->w[2][id] = k + 1 < c->n[2] ? (float)(regular[t] & 1) : 0; c->dir[id] = 0;
-                if (c->w[1]) c->w[1][id] = j + 1 < c->n[1] ? (float)(regular[t] & 1) : 0;
+                c->w[0][id] = (float)(regular[t] & 1);
+                c->w[2][id] = k + 1 < c->n[2] ? (float)(regular[t] & 1) : 0;
+                c->dir[id] = 0;
+                if (c->w[1])
+                    c->w[1][id] = j + 1 < c->n[1] ? (float)(regular[t] & 1) : 0;
                 continue;
             }
-            if (i >= c->n[0]) continue;
-            for (axis = 0; axis < 3; axis++) if (c->w[axis]) c->w[axis][id] = fsi__mg_slot(mg, q, axis, fsi__mg_cell(i, j, k));
+            if (i >= c->n[0])
+                continue;
+            for (axis = 0; axis < 3; axis++)
+                if (c->w[axis])
+                    c->w[axis][id] = fsi__mg_slot(mg, q, axis, fsi__mg_cell(i, j, k));
             c->dir[id] = c->kind[id] ? fsi__mg_dir(mg, q, fsi__mg_cell(i, j, k)) : 0;
         }
     }
@@ -4448,57 +6006,79 @@ static void fsi__mg_coarse_weights(fsi_mg *mg, int q, int k) {
     fsi_mg_level *c = mg->level + q + 1;
     int i, j;
     for (j = 0; j < c->n[1]; j++) {
-        for (i = 0; i < c->n[0] && k < 0; i++) c->w[2][fsi__mg_id(c, i, j, k)] = fsi__mg_slot(mg, q, 2, fsi__mg_cell(i, j, k));
-        if (k < 0) continue;
+        for (i = 0; i < c->n[0] && k < 0; i++)
+            c->w[2][fsi__mg_id(c, i, j, k)] = fsi__mg_slot(mg, q, 2, fsi__mg_cell(i, j, k));
+        if (k < 0)
+            continue;
         c->w[0][fsi__mg_id(c, -1, j, k)] = fsi__mg_slot(mg, q, 0, fsi__mg_cell(-1, j, k));
         fsi__mg_coarse_row(mg, q, 0, j, k);
         fsi__mg_coarse_row(mg, q, 1, j, k);
     }
-    for (i = 0; i < c->n[0] && k >= 0 && c->w[1]; i++) c->w[1][fsi__mg_id(c, i, -1, k)] = fsi__mg_slot(mg, q, 1, fsi__mg_cell(i, -1, k));
+    for (i = 0; i < c->n[0] && k >= 0 && c->w[1]; i++)
+        c->w[1][fsi__mg_id(c, i, -1, k)] = fsi__mg_slot(mg, q, 1, fsi__mg_cell(i, -1, k));
 }
 
 /* Adds weight to the coarse face between cells a and b; nothing if they are not neighbours. */
 static void fsi__mg_link(const fsi_mg_level *c, fsi__ijk a, fsi__ijk b, float w) {
     int x = b.i - a.i, y = b.j - a.j, z = b.k - a.k;
-    if (abs(x) + abs(y) + abs(z) != 1) return;
-    if (x + y + z < 0) a = b;                          /* the lower one has the face */
+    if (abs(x) + abs(y) + abs(z) != 1)
+        return;
+    if (x + y + z < 0)
+        a = b; /* the lower one has the face */
     c->w[x ? 0 : y ? 1 : 2][fsi__mg_id(c, a.i, a.j, a.k)] += w;
 }
 
-/* Faces of one orphan, added to the coarse faces between the blocks they joined; what fits on no coarse face is left out. */
+/* Faces of one orphan, added to the coarse faces between the blocks they joined; what fits on no
+ * coarse face is left out. */
 static void fsi__mg_coarse_orphan(const fsi_mg *mg, int q, fsi__ijk c, uint8_t *kind) {
     const fsi_mg_level *l = mg->level + q, *up = l + 1;
     fsi__ijk own, to;
     ptrdiff_t at = fsi__mg_parent(up, c, *kind, &own);
     int d, behind;
-    if (at < 0) return;
-    if (l->dir && (q || mg->weighted)) up->dir[at] += l->scale * l->dir[fsi__mg_id(l, c.i, c.j, c.k)];
+    if (at < 0)
+        return;
+    if (l->dir && (q || mg->weighted))
+        up->dir[at] += l->scale * l->dir[fsi__mg_id(l, c.i, c.j, c.k)];
     for (d = 0; d < 6; d++) {
         float w = fsi__mg_face(mg, q, d, c, &behind);
-        if (!(w > 0)) continue;
-        if (!behind) { up->dir[at] += l->scale * w; continue; }
-        if (behind >= FSI__ORPHAN && !(d & 1)) continue;           /* two orphans: count their face once */
-        if (fsi__mg_parent(up, fsi__mg_behind(c, d), behind, &to) >= 0) fsi__mg_link(up, own, to, l->scale * w / 2);
+        if (!(w > 0))
+            continue;
+        if (!behind) {
+            up->dir[at] += l->scale * w;
+            continue;
+        }
+        /* two orphans: count their face once */
+        if (behind >= FSI__ORPHAN && !(d & 1))
+            continue;
+        if (fsi__mg_parent(up, fsi__mg_behind(c, d), behind, &to) >= 0)
+            fsi__mg_link(up, own, to, l->scale * w / 2);
     }
 }
 
-/* Whether all weights around the unknown c are 1 or lead nowhere, and how many are 1; -1 if not, or where one leads to a Dirichlet value. */
+/* Whether all weights around the unknown c are 1 or lead nowhere, and how many are 1; -1 if not, or
+ * where one leads to a Dirichlet value. */
 static int fsi__mg_diagonal(const fsi_mg *mg, int q, fsi__ijk c) {
     int d, count = 0, behind;
-    if (mg->level[q].dir[fsi__mg_id(mg->level + q, c.i, c.j, c.k)] > 0) return -1;
+    if (mg->level[q].dir[fsi__mg_id(mg->level + q, c.i, c.j, c.k)] > 0)
+        return -1;
     for (d = 0; d < 6; d++) {
         float w = fsi__mg_face(mg, q, d, c, &behind);
-        if (w >= 1 && w <= 1 && behind) count++;
-        else if (w > 0 || behind) return -1;
+        if (w >= 1 && w <= 1 && behind)
+            count++;
+        else if (w > 0 || behind)
+            return -1;
     }
     return count ? count : 1;
 }
 
-/* Flags of a coarse row; the final kinds (diagonals) go into f, where they wait until all rows have looked at their neighbours. */
+/* Flags of a coarse row; the final kinds (diagonals) go into f, where they wait until all rows have
+ * looked at their neighbours. */
 static void fsi__mg_classify(const fsi_mg *mg, int q, int j, int k) {
     const fsi_mg_level *l = mg->level + q;
     uint8_t regular[FSI__MG_BLOCK];
-    int color, h0, t, plain = 1, band = 0, ordinary = 2 + (l->n[1] > 1 ? (j > 0) + (j + 1 < l->n[1]) : 0) + (k > 0) + (k + 1 < l->n[2]);
+    int color, h0, t, plain = 1, band = 0,
+                      ordinary = 2 + (l->n[1] > 1 ? (j > 0) + (j + 1 < l->n[1]) : 0) + (k > 0)
+                                 + (k + 1 < l->n[2]);
     for (color = 0; color < 2; color++)
         for (h0 = 0; h0 < l->half; h0 += FSI__MG_BLOCK) {
             ptrdiff_t at = fsi__mg_of(l, color, j, k) + h0;
@@ -4506,17 +6086,23 @@ static void fsi__mg_classify(const fsi_mg *mg, int q, int j, int k) {
             fsi__mg_regular(mg, q, color, j, k, h0, n, regular);
             for (t = 0; t < n; t++) {
                 fsi__ijk c = fsi__mg_cell(2 * (h0 + t) + ((j + k + color) & 1), j, k);
-                int m = regular[t] == 1 ? ordinary : !l->kind[at + t] ? 0 : fsi__mg_diagonal(mg, q, c);
+                int m = regular[t] == 1    ? ordinary
+                        : !l->kind[at + t] ? 0
+                                           : fsi__mg_diagonal(mg, q, c);
                 plain &= m >= 0;
                 band |= m < 0 || (l->kind[at + t] && l->kind[at + t] != FSI__MG_SOLID);
                 l->f[at + t] = (float)(m < 0 ? 7 : m);
             }
         }
-    l->row[fsi__mg_line(l, j, k)] = (uint8_t)((plain ? FSI__ROW_PLAIN : 0) | (band ? FSI__ROW_BAND : 0));
+    l->row[fsi__mg_line(l, j, k)] =
+        (uint8_t)((plain ? FSI__ROW_PLAIN : 0) | (band ? FSI__ROW_BAND : 0));
 }
-FSI__HOT static void fsi__mg_kinds(int n, const float *FSI__RESTRICT f, uint8_t *FSI__RESTRICT kind) {
+
+FSI__HOT static void fsi__mg_kinds(int n, const float *FSI__RESTRICT f,
+                                   uint8_t *FSI__RESTRICT kind) {
     int h;
-    for (h = 0; h < n; h++) kind[h] = (uint8_t)(int)f[h];
+    for (h = 0; h < n; h++)
+        kind[h] = (uint8_t)(int)f[h];
 }
 
 static void fsi__mg_coarsen(fsi_mg *mg, int q) {
@@ -4524,14 +6110,17 @@ static void fsi__mg_coarsen(fsi_mg *mg, int q) {
     int k, j, big = fsi__mg_big(l);
     (void)big;
     FSI__OMP(parallel for schedule(static) if (big))
-    for (k = 0; k < c->n[2]; k++) fsi__mg_parents(mg, q, k);
+    for (k = 0; k < c->n[2]; k++)
+        fsi__mg_parents(mg, q, k);
     fsi__mg_orphans(mg, q, fsi__mg_adopt);
     FSI__OMP(parallel for schedule(static) if (big))
-    for (k = -1; k < c->n[2]; k++) fsi__mg_coarse_weights(mg, q, k);
+    for (k = -1; k < c->n[2]; k++)
+        fsi__mg_coarse_weights(mg, q, k);
     fsi__mg_orphans(mg, q, fsi__mg_coarse_orphan);
     FSI__OMP(parallel for schedule(static) private(j) if (big))
     for (k = 0; k < c->n[2]; k++)
-        for (j = 0; j < c->n[1]; j++) fsi__mg_classify(mg, q + 1, j, k);
+        for (j = 0; j < c->n[1]; j++)
+            fsi__mg_classify(mg, q + 1, j, k);
     FSI__OMP(parallel for schedule(static) private(j) if (big))
     for (k = 0; k < c->n[2]; k++)
         for (j = 0; j < c->n[1]; j++) {
@@ -4544,64 +6133,85 @@ static void fsi__mg_coarsen(fsi_mg *mg, int q) {
 FSI__HOT static int fsi__mg_mask_valid(size_t n, const uint8_t *cell) {
     uint8_t bad = 0;
     size_t i;
-    for (i = 0; i < n; i++) bad = (uint8_t)(bad | (cell[i] > FSI_CELL_NEUMANN));
+    for (i = 0; i < n; i++)
+        bad = (uint8_t)(bad | (cell[i] > FSI_CELL_NEUMANN));
     return !bad;
 }
+
 static int fsi__mg_weights_valid(size_t n, const fsi_real *w) {
     ptrdiff_t i, last = (ptrdiff_t)n;
     int bad = 0;
     FSI__OMP(parallel for schedule(static) reduction(| : bad) if (n > FSI__GRAIN))
-    for (i = 0; i < last; i++) bad |= !fsi__finite(w[i]) || w[i] < 0;
+    for (i = 0; i < last; i++)
+        bad |= !fsi__finite(w[i]) || w[i] < 0;
     return !bad;
 }
 
 FSI__HOT static int fsi__mg_count_fluid(int n, const uint8_t *face) {
     int i, sum = 0;
-    for (i = 0; i < n; i++) sum += face[i] >> 6 & 1;
+    for (i = 0; i < n; i++)
+        sum += face[i] >> 6 & 1;
     return sum;
 }
 
 FSI_API fsi_result fsi_mg_update(fsi_mg *mg, const uint8_t *cell, const fsi_real *const w[3]) {
     int j, k, axis, q, two;
     size_t i;
-    if (!mg || !mg->block) return FSI_ERR_STATE;
+    if (!mg || !mg->block)
+        return FSI_ERR_STATE;
     two = mg->desc.nz == 1;
-    if (cell && !fsi__mg_mask_valid(mg->cells, cell)) return FSI_ERR_ARGUMENT;
+    if (cell && !fsi__mg_mask_valid(mg->cells, cell))
+        return FSI_ERR_ARGUMENT;
     for (axis = 0; w && axis < (two ? 2 : 3); axis++) {
-        size_t n = (size_t)(mg->desc.nx + (axis == 0)) * (size_t)(mg->desc.ny + (axis == 1)) * (size_t)(mg->desc.nz + (axis == 2));
-        if (w[axis] && !fsi__mg_weights_valid(n, w[axis])) return FSI_ERR_ARGUMENT;
+        size_t n = (size_t)(mg->desc.nx + (axis == 0)) * (size_t)(mg->desc.ny + (axis == 1))
+                   * (size_t)(mg->desc.nz + (axis == 2));
+        if (w[axis] && !fsi__mg_weights_valid(n, w[axis]))
+            return FSI_ERR_ARGUMENT;
     }
-    mg->w[0] = w ? w[0] : NULL; mg->w[1] = !w || two ? NULL : w[1]; mg->w[2] = !w ? NULL : two ? w[1] : w[2];
+    mg->w[0] = w ? w[0] : NULL;
+    mg->w[1] = !w || two ? NULL : w[1];
+    mg->w[2] = !w ? NULL : two ? w[1] : w[2];
     mg->weighted = mg->w[0] || mg->w[1] || mg->w[2];
     FSI__OMP(parallel for schedule(static) private(j) if (mg->cells > FSI__GRAIN))
     for (k = 0; k < mg->n[2]; k++)
-        for (j = 0; j < mg->n[1]; j++) fsi__mg_faces(mg, cell, j, k);
+        for (j = 0; j < mg->n[1]; j++)
+            fsi__mg_faces(mg, cell, j, k);
     mg->fluid = 0;
-    for (i = 0; i < mg->cells; i += (size_t)mg->n[0]) mg->fluid += (size_t)fsi__mg_count_fluid(mg->n[0], mg->face + i);
+    for (i = 0; i < mg->cells; i += (size_t)mg->n[0])
+        mg->fluid += (size_t)fsi__mg_count_fluid(mg->n[0], mg->face + i);
     fsi__mg_regions(mg);
     fsi__mg_finest(mg);
-    for (q = 0; q + 1 < mg->levels; q++) fsi__mg_coarsen(mg, q);
+    for (q = 0; q + 1 < mg->levels; q++)
+        fsi__mg_coarsen(mg, q);
     return mg->fluid ? FSI_OK : FSI_EMPTY;
 }
 
 /* ---- low-rank terms */
-/* Let D r = (r_0, r_1, ...) be the right-hand sides of the way down, M the sweeps before and M^T those after the coarse correction of a level:
-       B = D^T S D,  S = M + M^T - M^T A M on every level.      Columns on every level: t_0 = Z, m = M t, t_(l+1) = R (t - A m).
-   Woodbury: P r = B (r - Z c),  (K + Z^T B Z) c = Z^T B r = sum over levels of t^T x + m^T (f - A x) with x, f after the way down, so
-   between down and up only f -= t c and x -= m c near the solids. (R is s P^T, so level l counts 1 / s^l in those sums.) m may be cut off anywhere: the same vector t^T M + m^T (1 - A M) stands on
-   both sides, so P stays symmetric; the less is cut the nearer to Woodbury. Here m lives in boxes that end `reach` cells around t, closed so
-   that no level gains a constant. Black cells have no defect and are overwritten by the first sweep up: m is kept on red cells. */
-#define FSI__LANES 4                     /* columns side by side */
-#define FSI__RANK_PARTS 4                /* groups are built in this many parts, each with work space of its own */
+/* Let D r = (r_0, r_1, ...) be the right-hand sides of the way down, M the sweeps before and M^T
+   those after the coarse correction of a level: B = D^T S D,  S = M + M^T - M^T A M on every level.
+   Columns on every level: t_0 = Z, m = M t, t_(l+1) = R (t - A m). Woodbury: P r = B (r - Z c),  (K
+   + Z^T B Z) c = Z^T B r = sum over levels of t^T x + m^T (f - A x) with x, f after the way down,
+   so between down and up only f -= t c and x -= m c near the solids. (R is s P^T, so level l counts
+   1 / s^l in those sums.) m may be cut off anywhere: the same vector t^T M + m^T (1 - A M) stands
+   on both sides, so P stays symmetric; the less is cut the nearer to Woodbury. Here m lives in
+   boxes that end `reach` cells around t, closed so that no level gains a constant. Black cells have
+   no defect and are overwritten by the first sweep up: m is kept on red cells. */
+#define FSI__LANES 4 /* columns side by side */
+#define FSI__RANK_PARTS                                                                            \
+    4 /* groups are built in this many parts, each with work space of its own                      \
+       */
 
 static void *fsi__mg_rank_room(fsi_mg_rank *k, int slot, size_t count, size_t size) {
     size_t bytes;
     void *p;
-    if (!fsi_size_mul(count ? count : 1, size, &bytes)) return NULL;
-    if (bytes <= k->bytes[slot]) return k->block[slot];
+    if (!fsi_size_mul(count ? count : 1, size, &bytes))
+        return NULL;
+    if (bytes <= k->bytes[slot])
+        return k->block[slot];
     bytes += k->bytes[slot] ? bytes / 4 : 0;
     p = fsi_alloc(&k->allocator, bytes);
-    if (!p) return NULL;
+    if (!p)
+        return NULL;
     fsi_free(&k->allocator, k->block[slot], k->bytes[slot]);
     k->block[slot] = p;
     k->bytes[slot] = bytes;
@@ -4611,37 +6221,65 @@ static void *fsi__mg_rank_room(fsi_mg_rank *k, int slot, size_t count, size_t si
 FSI_API void fsi_mg_rank_free(fsi_mg_rank *rank) {
     fsi_allocator a;
     int i;
-    if (!rank) return;
+    if (!rank)
+        return;
     a = rank->allocator;
-    for (i = 0; i < 7; i++) fsi_free(&a, rank->block[i], rank->bytes[i]);
+    for (i = 0; i < 7; i++)
+        fsi_free(&a, rank->block[i], rank->bytes[i]);
     memset(rank, 0, sizeof *rank);
 }
 
-FSI__INLINE int fsi__mg_columns(const fsi_mg_rank *r, int g) { return r->offset[g + 1] - r->offset[g]; }
-FSI__INLINE int fsi__mg_packs(const fsi_mg_rank *r, int g) { return (fsi__mg_columns(r, g) + FSI__LANES - 1) / FSI__LANES; }
-FSI__INLINE fsi__mg_patch *fsi__mg_patch_of(const fsi_mg_rank *r, int q, int g) { return r->patch + (size_t)q * (size_t)r->groups + (size_t)g; }
+FSI__INLINE int fsi__mg_columns(const fsi_mg_rank *r, int g) {
+    return r->offset[g + 1] - r->offset[g];
+}
+
+FSI__INLINE int fsi__mg_packs(const fsi_mg_rank *r, int g) {
+    return (fsi__mg_columns(r, g) + FSI__LANES - 1) / FSI__LANES;
+}
+
+FSI__INLINE fsi__mg_patch *fsi__mg_patch_of(const fsi_mg_rank *r, int q, int g) {
+    return r->patch + (size_t)q * (size_t)r->groups + (size_t)g;
+}
+
 FSI__INLINE size_t fsi__box_cells(const int *lo, const int *hi) {
     return (size_t)(hi[0] - lo[0]) * (size_t)(hi[1] - lo[1]) * (size_t)(hi[2] - lo[2]);
 }
+
 FSI__INLINE size_t fsi__box_at(const int *lo, const int *hi, int i, int j, int k) {
-    return (size_t)(i - lo[0]) + (size_t)(hi[0] - lo[0]) * ((size_t)(j - lo[1]) + (size_t)(hi[1] - lo[1]) * (size_t)(k - lo[2]));
+    return (size_t)(i - lo[0])
+           + (size_t)(hi[0] - lo[0])
+                 * ((size_t)(j - lo[1]) + (size_t)(hi[1] - lo[1]) * (size_t)(k - lo[2]));
 }
-static void fsi__box_grow(const fsi_mg_level *l, int by, const int *lo, const int *hi, int *out_lo, int *out_hi) {
+
+static void fsi__box_grow(const fsi_mg_level *l, int by, const int *lo, const int *hi, int *out_lo,
+                          int *out_hi) {
     int a;
-    for (a = 0; a < 3; a++) { out_lo[a] = fsi__imax(lo[a] - by, 0); out_hi[a] = fsi__imin(hi[a] + by, l->n[a]); }
+    for (a = 0; a < 3; a++) {
+        out_lo[a] = fsi__imax(lo[a] - by, 0);
+        out_hi[a] = fsi__imin(hi[a] + by, l->n[a]);
+    }
     out_lo[0] &= ~1;
-    out_hi[0] = (out_hi[0] + 1) & ~1;                  /* whole pairs of colours */
+    out_hi[0] = (out_hi[0] + 1) & ~1; /* whole pairs of colours */
 }
 
 /* Boxes of a group on all levels, and their places. Returns 0 if it touches no cell. */
-static void fsi__mg_rank_boxes(const fsi_mg *mg, fsi_mg_rank *k, const fsi_mg_group *group, int g, size_t *data, size_t *work) {
+static void fsi__mg_rank_boxes(const fsi_mg *mg, fsi_mg_rank *k, const fsi_mg_group *group, int g,
+                               size_t *data, size_t *work) {
     int e, a, q, j, kk, lo[3], hi[3];
     size_t lanes = (size_t)(FSI__LANES * fsi__mg_packs(k, g));
-    for (a = 0; a < 3; a++) { lo[a] = mg->n[a]; hi[a] = 0; }
+    for (a = 0; a < 3; a++) {
+        lo[a] = mg->n[a];
+        hi[a] = 0;
+    }
     for (e = 0; e < group->entries; e++) {
         int at[3];
-        at[0] = group->cell[e] % mg->n[0]; at[1] = group->cell[e] / mg->n[0] % mg->n[1]; at[2] = group->cell[e] / (mg->n[0] * mg->n[1]);
-        for (a = 0; a < 3; a++) { lo[a] = fsi__imin(lo[a], at[a]); hi[a] = fsi__imax(hi[a], at[a] + 1); }
+        at[0] = group->cell[e] % mg->n[0];
+        at[1] = group->cell[e] / mg->n[0] % mg->n[1];
+        at[2] = group->cell[e] / (mg->n[0] * mg->n[1]);
+        for (a = 0; a < 3; a++) {
+            lo[a] = fsi__imin(lo[a], at[a]);
+            hi[a] = fsi__imax(hi[a], at[a] + 1);
+        }
     }
     for (q = 0; q < k->levels; q++) {
         const fsi_mg_level *l = mg->level + q;
@@ -4649,11 +6287,15 @@ static void fsi__mg_rank_boxes(const fsi_mg *mg, fsi_mg_rank *k, const fsi_mg_gr
         int orphans = 0;
         fsi__box_grow(l, 0, lo, hi, p->lo, p->hi);
         fsi__box_grow(l, k->spread, lo, hi, p->mlo, p->mhi);
-        p->t = *data; *data += lanes * fsi__box_cells(p->lo, p->hi);
-        p->m = *data; *data += lanes * (fsi__box_cells(p->mlo, p->mhi) / 2);
-        if (lanes * fsi__box_cells(p->mlo, p->mhi) > *work) *work = lanes * fsi__box_cells(p->mlo, p->mhi);
+        p->t = *data;
+        *data += lanes * fsi__box_cells(p->lo, p->hi);
+        p->m = *data;
+        *data += lanes * (fsi__box_cells(p->mlo, p->mhi) / 2);
+        if (lanes * fsi__box_cells(p->mlo, p->mhi) > *work)
+            *work = lanes * fsi__box_cells(p->mlo, p->mhi);
         for (kk = p->mlo[2]; kk < p->mhi[2]; kk++)
-            for (j = p->mlo[1]; j < p->mhi[1]; j++) orphans |= l->row[fsi__mg_line(l, j, kk)] & FSI__ROW_ORPHAN;
+            for (j = p->mlo[1]; j < p->mhi[1]; j++)
+                orphans |= l->row[fsi__mg_line(l, j, kk)] & FSI__ROW_ORPHAN;
         for (a = 0; a < 3 && q + 1 < k->levels; a++) {
             lo[a] = fsi__imax((p->mlo[a] >> 1) - (orphans != 0), 0);
             hi[a] = fsi__imin(((p->mhi[a] + 1) >> 1) + (orphans != 0), l[1].n[a]);
@@ -4661,79 +6303,121 @@ static void fsi__mg_rank_boxes(const fsi_mg *mg, fsi_mg_rank *k, const fsi_mg_gr
     }
 }
 
-/* The level's operator in a box with closed sides, one layer of zeros around: weights of upper faces, diagonal and its inverse. */
+/* The level's operator in a box with closed sides, one layer of zeros around: weights of upper
+ * faces, diagonal and its inverse. */
 typedef struct fsi__mg_local {
     int n[3], three;
-    ptrdiff_t sy, sz;         /* strides; sy is not used in 2D */
+    ptrdiff_t sy, sz; /* strides; sy is not used in 2D */
     size_t cells;
     float *w[3], *diagonal, *inverse, *x, *f;
 } fsi__mg_local;
 
-FSI__INLINE ptrdiff_t fsi__local_at(const fsi__mg_local *b, int i, int j, int k) { return (i + 1) + b->sy * (j + b->three) + b->sz * (k + 1); }
-
-static size_t fsi__mg_local_size(const fsi__mg_patch *p, int three) {
-    return (size_t)(p->mhi[0] - p->mlo[0] + 2) * (size_t)(p->mhi[1] - p->mlo[1] + 2 * three) * (size_t)(p->mhi[2] - p->mlo[2] + 2);
+FSI__INLINE ptrdiff_t fsi__local_at(const fsi__mg_local *b, int i, int j, int k) {
+    return (i + 1) + b->sy * (j + b->three) + b->sz * (k + 1);
 }
 
-/* One row of it. Weights lead from unknown to unknown; what crosses the box's side leaves the diagonal. */
-FSI__HOT static void fsi__mg_local_line(const fsi_mg_level *l, const fsi__mg_patch *p, const fsi__mg_local *b, int j, int k) {
+static size_t fsi__mg_local_size(const fsi__mg_patch *p, int three) {
+    return (size_t)(p->mhi[0] - p->mlo[0] + 2) * (size_t)(p->mhi[1] - p->mlo[1] + 2 * three)
+           * (size_t)(p->mhi[2] - p->mlo[2] + 2);
+}
+
+/* One row of it. Weights lead from unknown to unknown; what crosses the box's side leaves the
+ * diagonal. */
+FSI__HOT static void fsi__mg_local_line(const fsi_mg_level *l, const fsi__mg_patch *p,
+                                        const fsi__mg_local *b, int j, int k) {
     int c, h, d;
     for (c = 0; c < 2; c++) {
         fsi__mg_row r = fsi__mg_row_get(l, c, j, k, p->mlo[0] / 2, b->n[0] / 2, 0);
-        const uint8_t *x0 = l->kind + (r.o - l->x), *y0 = l->kind + (r.y0 - l->x), *y1 = l->kind + (r.y1 - l->x), *z0 = l->kind + (r.z0 - l->x), *z1 = l->kind + (r.z1 - l->x);
+        const uint8_t *x0 = l->kind + (r.o - l->x), *y0 = l->kind + (r.y0 - l->x),
+                      *y1 = l->kind + (r.y1 - l->x), *z0 = l->kind + (r.z0 - l->x),
+                      *z1 = l->kind + (r.z1 - l->x);
         ptrdiff_t at = fsi__local_at(b, (j + k + c) & 1, j - p->mlo[1], k - p->mlo[2]);
         int edge[6];
-        edge[2] = j == p->mlo[1]; edge[3] = j + 1 == p->mhi[1]; edge[4] = k == p->mlo[2]; edge[5] = k + 1 == p->mhi[2];
+        edge[2] = j == p->mlo[1];
+        edge[3] = j + 1 == p->mhi[1];
+        edge[4] = k == p->mlo[2];
+        edge[5] = k + 1 == p->mhi[2];
         for (h = 0; h < r.n; h++, at += 2) {
             float w[6], diagonal = 0;
             int behind[6], kind = r.kind[h];
-            if (!kind) continue;
-            behind[0] = x0[h]; behind[1] = x0[h + 1]; behind[2] = y0[h]; behind[3] = y1[h]; behind[4] = z0[h]; behind[5] = z1[h];
-            edge[0] = h == 0 && !((j + k + c) & 1); edge[1] = h + 1 == r.n && ((j + k + c) & 1);
-            if (r.plain) { diagonal = (float)(kind & 7); for (d = 0; d < 6; d++) w[d] = 1; }
-            else {
-                w[0] = r.wx0[h]; w[1] = r.wx1[h]; w[2] = r.wy0[h]; w[3] = r.wy1[h]; w[4] = r.wz0[h]; w[5] = r.wz1[h];
+            if (!kind)
+                continue;
+            behind[0] = x0[h];
+            behind[1] = x0[h + 1];
+            behind[2] = y0[h];
+            behind[3] = y1[h];
+            behind[4] = z0[h];
+            behind[5] = z1[h];
+            edge[0] = h == 0 && !((j + k + c) & 1);
+            edge[1] = h + 1 == r.n && ((j + k + c) & 1);
+            if (r.plain) {
+                diagonal = (float)(kind & 7);
+                for (d = 0; d < 6; d++)
+                    w[d] = 1;
+            } else {
+                w[0] = r.wx0[h];
+                w[1] = r.wx1[h];
+                w[2] = r.wy0[h];
+                w[3] = r.wy1[h];
+                w[4] = r.wz0[h];
+                w[5] = r.wz1[h];
                 diagonal = ((w[0] + w[1]) + (w[2] + w[3])) + ((w[4] + w[5]) + r.dir[h]);
             }
             for (d = 0; d < 6; d++) {
                 w[d] = behind[d] ? w[d] : 0.0f;
-                if (edge[d]) { diagonal -= w[d]; w[d] = 0; }
+                if (edge[d]) {
+                    diagonal -= w[d];
+                    w[d] = 0;
+                }
             }
-            b->w[0][at] = w[1]; b->w[1][at] = w[3]; b->w[2][at] = w[5];
+            b->w[0][at] = w[1];
+            b->w[1][at] = w[3];
+            b->w[2][at] = w[5];
             b->diagonal[at] = diagonal;
             b->inverse[at] = diagonal > 1e-6f ? 1 / diagonal : 0;
         }
     }
 }
 
-static void fsi__mg_local_set(const fsi_mg *mg, int q, const fsi__mg_patch *p, float *memory, fsi__mg_local *b) {
+static void fsi__mg_local_set(const fsi_mg *mg, int q, const fsi__mg_patch *p, float *memory,
+                              fsi__mg_local *b) {
     const fsi_mg_level *l = mg->level + q;
     int j, k, a;
     b->three = l->n[1] > 1 || mg->n[1] > 1;
-    for (a = 0; a < 3; a++) b->n[a] = p->mhi[a] - p->mlo[a];
-    b->sy = b->n[0] + 2; b->sz = b->sy * (b->n[1] + 2 * b->three);
+    for (a = 0; a < 3; a++)
+        b->n[a] = p->mhi[a] - p->mlo[a];
+    b->sy = b->n[0] + 2;
+    b->sz = b->sy * (b->n[1] + 2 * b->three);
     b->cells = fsi__mg_local_size(p, b->three);
-    for (a = 0; a < 3; a++) b->w[a] = memory + (size_t)a * b->cells;
-    b->diagonal = memory + 3 * b->cells; b->inverse = memory + 4 * b->cells;
-    b->x = memory + 5 * b->cells; b->f = b->x + FSI__LANES * b->cells;
+    for (a = 0; a < 3; a++)
+        b->w[a] = memory + (size_t)a * b->cells;
+    b->diagonal = memory + 3 * b->cells;
+    b->inverse = memory + 4 * b->cells;
+    b->x = memory + 5 * b->cells;
+    b->f = b->x + FSI__LANES * b->cells;
     memset(memory, 0, 5 * b->cells * sizeof *memory);
     for (k = p->mlo[2]; k < p->mhi[2]; k++)
-        for (j = p->mlo[1]; j < p->mhi[1]; j++) fsi__mg_local_line(l, p, b, j, k);
+        for (j = p->mlo[1]; j < p->mhi[1]; j++)
+            fsi__mg_local_line(l, p, b, j, k);
 }
 
 /* v = f + sum of w x over the neighbours, in four lanes. */
-#define FSI__LOCAL_SUM                                                                                                              \
-    float a0 = wx[c - 1], a1 = wx[c], c0 = wz[c - sz], c1 = wz[c], v[FSI__LANES];                                                   \
-    const float *u = x + FSI__LANES * c;                                                                                            \
-    for (e = 0; e < FSI__LANES; e++)                                                                                                \
-        v[e] = f[FSI__LANES * c + e] + ((a0 * u[e - FSI__LANES] + a1 * u[e + FSI__LANES]) + (c0 * u[e - FSI__LANES * sz] + c1 * u[e + FSI__LANES * sz])); \
-    if (b->three) {                                                                                                                 \
-        float b0 = wy[c - sy], b1 = wy[c];                                                                                          \
-        for (e = 0; e < FSI__LANES; e++) v[e] += b0 * u[e - FSI__LANES * sy] + b1 * u[e + FSI__LANES * sy];                         \
+#define FSI__LOCAL_SUM                                                                             \
+    float a0 = wx[c - 1], a1 = wx[c], c0 = wz[c - sz], c1 = wz[c], v[FSI__LANES];                  \
+    const float *u = x + FSI__LANES * c;                                                           \
+    for (e = 0; e < FSI__LANES; e++)                                                               \
+        v[e] = f[FSI__LANES * c + e]                                                               \
+               + ((a0 * u[e - FSI__LANES] + a1 * u[e + FSI__LANES])                                \
+                  + (c0 * u[e - FSI__LANES * sz] + c1 * u[e + FSI__LANES * sz]));                  \
+    if (b->three) {                                                                                \
+        float b0 = wy[c - sy], b1 = wy[c];                                                         \
+        for (e = 0; e < FSI__LANES; e++)                                                           \
+            v[e] += b0 * u[e - FSI__LANES * sy] + b1 * u[e + FSI__LANES * sy];                     \
     }
-#define FSI__LOCAL_NAMES                                                                                                            \
-    const float *FSI__RESTRICT wx = b->w[0], *FSI__RESTRICT wy = b->w[1], *FSI__RESTRICT wz = b->w[2], *FSI__RESTRICT f = b->f;      \
-    ptrdiff_t sy = b->sy, sz = b->sz, c;                                                                                            \
+#define FSI__LOCAL_NAMES                                                                           \
+    const float *FSI__RESTRICT wx = b->w[0], *FSI__RESTRICT wy = b->w[1],                          \
+                               *FSI__RESTRICT wz = b->w[2], *FSI__RESTRICT f = b->f;               \
+    ptrdiff_t sy = b->sy, sz = b->sz, c;                                                           \
     int e
 
 /* Cells from, from + 2, ... before to: one half sweep of a row. */
@@ -4744,35 +6428,45 @@ FSI__HOT static void fsi__mg_local_row(const fsi__mg_local *b, ptrdiff_t from, p
     for (c = from; c < to; c += 2) {
         float g = inverse[c];
         FSI__LOCAL_SUM
-        for (e = 0; e < FSI__LANES; e++) x[FSI__LANES * c + e] = g * v[e];
+        for (e = 0; e < FSI__LANES; e++)
+            x[FSI__LANES * c + e] = g * v[e];
     }
 }
+
 /* The same cells: out = f - A x, out in steps of two cells. */
-FSI__HOT static void fsi__mg_local_defect(const fsi__mg_local *b, ptrdiff_t from, ptrdiff_t to, float *FSI__RESTRICT out) {
+FSI__HOT static void fsi__mg_local_defect(const fsi__mg_local *b, ptrdiff_t from, ptrdiff_t to,
+                                          float *FSI__RESTRICT out) {
     FSI__LOCAL_NAMES;
     const float *x = b->x, *diagonal = b->diagonal;
     for (c = from; c < to; c += 2, out += 2 * FSI__LANES) {
         float g = diagonal[c];
         FSI__LOCAL_SUM
-        for (e = 0; e < FSI__LANES; e++) out[e] = v[e] - g * u[e];
+        for (e = 0; e < FSI__LANES; e++)
+            out[e] = v[e] - g * u[e];
     }
 }
 
 /* The sweeps of the way down in the box. */
-static void fsi__mg_local_smooth(const fsi_mg *mg, int q, const fsi__mg_patch *p, const fsi__mg_local *b) {
+static void fsi__mg_local_smooth(const fsi_mg *mg, int q, const fsi__mg_patch *p,
+                                 const fsi__mg_local *b) {
     const fsi_mg_level *l = mg->level + q;
     int t, j, k, band = 2 * mg->band, stages = band + 2 * fsi__mg_sweeps(mg, q, 1);
     for (t = 0; t < stages; t++)
         for (k = 0; k < b->n[2]; k++)
             for (j = 0; j < b->n[1]; j++) {
-                int first = (p->mlo[1] + j + p->mlo[2] + k + t) & 1;   /* mlo[0] is even; sweeps start with red */
-                if (t < band && !(l->row[fsi__mg_line(l, p->mlo[1] + j, p->mlo[2] + k)] & FSI__ROW_BAND)) continue;
-                fsi__mg_local_row(b, fsi__local_at(b, first, j, k), fsi__local_at(b, b->n[0], j, k));
+                /* mlo[0] is even; sweeps start with red */
+                int first = (p->mlo[1] + j + p->mlo[2] + k + t) & 1;
+                if (t < band
+                    && !(l->row[fsi__mg_line(l, p->mlo[1] + j, p->mlo[2] + k)] & FSI__ROW_BAND))
+                    continue;
+                fsi__mg_local_row(b, fsi__local_at(b, first, j, k),
+                                  fsi__local_at(b, b->n[0], j, k));
             }
 }
 
 /* Coarse columns from the defects of the red cells. */
-static void fsi__mg_rank_restrict(const fsi_mg *mg, int q, const fsi__mg_patch *p, const fsi__mg_patch *up, const float *d, float *t) {
+static void fsi__mg_rank_restrict(const fsi_mg *mg, int q, const fsi__mg_patch *p,
+                                  const fsi__mg_patch *up, const float *d, float *t) {
     const fsi_mg_level *l = mg->level + q, *c = l + 1;
     fsi__ijk at;
     int i, j, k, e;
@@ -4782,22 +6476,29 @@ static void fsi__mg_rank_restrict(const fsi_mg *mg, int q, const fsi__mg_patch *
                 int kind = l->kind[fsi__mg_id(l, i, j, k)];
                 const float *from = d + FSI__LANES * fsi__box_at(p->mlo, p->mhi, i, j, k);
                 float *to;
-                if (fsi__mg_parent(c, fsi__mg_cell(i, j, k), kind, &at) < 0 || at.i < up->lo[0] || at.i >= up->hi[0] || at.j < up->lo[1] ||
-                    at.j >= up->hi[1] || at.k < up->lo[2] || at.k >= up->hi[2]) continue;
+                if (fsi__mg_parent(c, fsi__mg_cell(i, j, k), kind, &at) < 0 || at.i < up->lo[0]
+                    || at.i >= up->hi[0] || at.j < up->lo[1] || at.j >= up->hi[1]
+                    || at.k < up->lo[2] || at.k >= up->hi[2])
+                    continue;
                 to = t + FSI__LANES * fsi__box_at(up->lo, up->hi, at.i, at.j, at.k);
-                for (e = 0; e < FSI__LANES; e++) to[e] += l->scale * from[e];
+                for (e = 0; e < FSI__LANES; e++)
+                    to[e] += l->scale * from[e];
             }
 }
 
-/* One group on one level: x = m on all cells and d = t - A m (for E), m of red cells kept, and t of the next level. */
-static void fsi__mg_rank_level(const fsi_mg *mg, fsi_mg_rank *r, int q, int g, float *memory, float *x, float *d) {
+/* One group on one level: x = m on all cells and d = t - A m (for E), m of red cells kept, and t of
+ * the next level. */
+static void fsi__mg_rank_level(const fsi_mg *mg, fsi_mg_rank *r, int q, int g, float *memory,
+                               float *x, float *d) {
     const fsi__mg_patch *p = fsi__mg_patch_of(r, q, g), *up = p + r->groups;
-    size_t cells = fsi__box_cells(p->mlo, p->mhi), tc = fsi__box_cells(p->lo, p->hi), uc = fsi__box_cells(up->lo, up->hi), row;
+    size_t cells = fsi__box_cells(p->mlo, p->mhi), tc = fsi__box_cells(p->lo, p->hi),
+           uc = fsi__box_cells(up->lo, up->hi), row;
     fsi__mg_local b;
     int pack, i, j, k;
     fsi__mg_local_set(mg, q, p, memory, &b);
     memset(r->data + up->t, 0, (size_t)(FSI__LANES * fsi__mg_packs(r, g)) * uc * sizeof(float));
-    for (pack = 0; pack < fsi__mg_packs(r, g); pack++, x += FSI__LANES * cells, d += FSI__LANES * cells) {
+    for (pack = 0; pack < fsi__mg_packs(r, g);
+         pack++, x += FSI__LANES * cells, d += FSI__LANES * cells) {
         const float *t = r->data + p->t + FSI__LANES * tc * (size_t)pack;
         float *m = r->data + p->m + FSI__LANES * (cells / 2) * (size_t)pack;
         memset(b.x, 0, 2 * FSI__LANES * b.cells * sizeof(float));
@@ -4805,7 +6506,11 @@ static void fsi__mg_rank_level(const fsi_mg *mg, fsi_mg_rank *r, int q, int g, f
         row = FSI__LANES * (size_t)(p->hi[0] - p->lo[0]);
         for (k = p->lo[2]; k < p->hi[2]; k++)
             for (j = p->lo[1]; j < p->hi[1]; j++, t += row)
-                memcpy(b.f + FSI__LANES * fsi__local_at(&b, p->lo[0] - p->mlo[0], j - p->mlo[1], k - p->mlo[2]), t, row * sizeof(float));
+                memcpy(b.f
+                           + FSI__LANES
+                                 * fsi__local_at(&b, p->lo[0] - p->mlo[0], j - p->mlo[1],
+                                                 k - p->mlo[2]),
+                       t, row * sizeof(float));
         fsi__mg_local_smooth(mg, q, p, &b);
         row = FSI__LANES * (size_t)b.n[0];
         for (k = 0; k < b.n[2]; k++)
@@ -4814,58 +6519,88 @@ static void fsi__mg_rank_level(const fsi_mg *mg, fsi_mg_rank *r, int q, int g, f
                 size_t line = (size_t)j + (size_t)b.n[1] * (size_t)k;
                 ptrdiff_t at = fsi__local_at(&b, 0, j, k);
                 memcpy(x + row * line, b.x + FSI__LANES * at, row * sizeof(float));
-                fsi__mg_local_defect(&b, at + first, at + b.n[0], d + row * line + FSI__LANES * first);
-                for (i = 0; i < b.n[0] / 2; i++) memcpy(m + row / 2 * line + FSI__LANES * (size_t)i, b.x + FSI__LANES * (at + first + 2 * i), FSI__LANES * sizeof(float));
+                fsi__mg_local_defect(&b, at + first, at + b.n[0],
+                                     d + row * line + FSI__LANES * first);
+                for (i = 0; i < b.n[0] / 2; i++)
+                    memcpy(m + row / 2 * line + FSI__LANES * (size_t)i,
+                           b.x + FSI__LANES * (at + first + 2 * i), FSI__LANES * sizeof(float));
             }
         fsi__mg_rank_restrict(mg, q, p, up, d, r->data + up->t + FSI__LANES * uc * (size_t)pack);
     }
 }
 
 /* sum[i][j] += a_i . b_j over the cells of both boxes; step 2: red ones only. */
-FSI__HOT static void fsi__mg_rank_outer(const int *alo, const int *ahi, const float *a, const int *blo, const int *bhi, const float *b, int step, float *FSI__RESTRICT sum) {
+FSI__HOT static void fsi__mg_rank_outer(const int *alo, const int *ahi, const float *a,
+                                        const int *blo, const int *bhi, const float *b, int step,
+                                        float *FSI__RESTRICT sum) {
     float s0[FSI__LANES] = {0}, s1[FSI__LANES] = {0}, s2[FSI__LANES] = {0}, s3[FSI__LANES] = {0};
     int lo[3], hi[3], i, j, k, v;
-    for (i = 0; i < 3; i++) { lo[i] = fsi__imax(alo[i], blo[i]); hi[i] = fsi__imin(ahi[i], bhi[i]); }
+    for (i = 0; i < 3; i++) {
+        lo[i] = fsi__imax(alo[i], blo[i]);
+        hi[i] = fsi__imin(ahi[i], bhi[i]);
+    }
     for (k = lo[2]; k < hi[2]; k++)
         for (j = lo[1]; j < hi[1]; j++) {
             int first = lo[0] + (step == 2 ? (j + k) & 1 : 0);
-            const float *p = a + FSI__LANES * fsi__box_at(alo, ahi, first, j, k), *q = b + FSI__LANES * fsi__box_at(blo, bhi, first, j, k);
+            const float *p = a + FSI__LANES * fsi__box_at(alo, ahi, first, j, k),
+                        *q = b + FSI__LANES * fsi__box_at(blo, bhi, first, j, k);
             for (i = first; i < hi[0]; i += step, p += FSI__LANES * step, q += FSI__LANES * step)
-                for (v = 0; v < FSI__LANES; v++) { s0[v] += p[0] * q[v]; s1[v] += p[1] * q[v]; s2[v] += p[2] * q[v]; s3[v] += p[3] * q[v]; }
+                for (v = 0; v < FSI__LANES; v++) {
+                    s0[v] += p[0] * q[v];
+                    s1[v] += p[1] * q[v];
+                    s2[v] += p[2] * q[v];
+                    s3[v] += p[3] * q[v];
+                }
         }
-    for (v = 0; v < FSI__LANES; v++) { sum[v] += s0[v]; sum[4 + v] += s1[v]; sum[8 + v] += s2[v]; sum[12 + v] += s3[v]; }
+    for (v = 0; v < FSI__LANES; v++) {
+        sum[v] += s0[v];
+        sum[4 + v] += s1[v];
+        sum[8 + v] += s2[v];
+        sum[12 + v] += s3[v];
+    }
 }
 
 static int fsi__mg_boxes_meet(const int *alo, const int *ahi, const int *blo, const int *bhi) {
     int k;
-    for (k = 0; k < 3 && alo[k] < bhi[k] && blo[k] < ahi[k]; k++) {}
+    for (k = 0; k < 3 && alo[k] < bhi[k] && blo[k] < ahi[k]; k++) {
+    }
     return k == 3;
 }
 
 FSI__INLINE float fsi__mg_rank_weight(const fsi_mg *mg, int q) {
     float w = 1;
-    while (q-- > 0) w /= mg->level[q].scale;
+    while (q-- > 0)
+        w /= mg->level[q].scale;
     return w;
 }
 
-/* E_gh += what a level adds to Z^T B Z: t_g^T m_h + m_g^T (t_h - A m_h). The other order gives the same, and differs a little only where the columns are cut. */
+/* E_gh += what a level adds to Z^T B Z: t_g^T m_h + m_g^T (t_h - A m_h). The other order gives the
+ * same, and differs a little only where the columns are cut. */
 static void fsi__mg_rank_pair(const fsi_mg *mg, fsi_mg_rank *r, int q, int g, int h) {
     const fsi__mg_patch *p = fsi__mg_patch_of(r, q, g), *o = p + (h - g);
-    size_t cp = FSI__LANES * fsi__box_cells(p->mlo, p->mhi), co = FSI__LANES * fsi__box_cells(o->mlo, o->mhi);
+    size_t cp = FSI__LANES * fsi__box_cells(p->mlo, p->mhi),
+           co = FSI__LANES * fsi__box_cells(o->mlo, o->mhi);
     size_t tp = FSI__LANES * fsi__box_cells(p->lo, p->hi);
     float weight = fsi__mg_rank_weight(mg, q);
     int a, b, u, v, n = r->columns;
-    if (!fsi__mg_boxes_meet(p->mlo, p->mhi, o->mlo, o->mhi)) return;
+    if (!fsi__mg_boxes_meet(p->mlo, p->mhi, o->mlo, o->mhi))
+        return;
     for (a = 0; a < fsi__mg_packs(r, g); a++)
         for (b = 0; b < fsi__mg_packs(r, h); b++) {
             float s[FSI__LANES * FSI__LANES] = {0};
-            const float *xp = r->work + p->x + cp * (size_t)a, *xo = r->work + o->x + co * (size_t)b, *dd = xo + co * (size_t)fsi__mg_packs(r, h);
-            fsi__mg_rank_outer(p->lo, p->hi, r->data + p->t + tp * (size_t)a, o->mlo, o->mhi, xo, 1, s);
+            const float *xp = r->work + p->x + cp * (size_t)a,
+                        *xo = r->work + o->x + co * (size_t)b,
+                        *dd = xo + co * (size_t)fsi__mg_packs(r, h);
+            fsi__mg_rank_outer(p->lo, p->hi, r->data + p->t + tp * (size_t)a, o->mlo, o->mhi, xo, 1,
+                               s);
             fsi__mg_rank_outer(p->mlo, p->mhi, xp, o->mlo, o->mhi, dd, 2, s);
             for (u = 0; u < FSI__LANES; u++)
                 for (v = 0; v < FSI__LANES; v++) {
-                    int i = r->offset[g] + FSI__LANES * a + u, j = r->offset[h] + FSI__LANES * b + v;
-                    if (i < r->offset[g + 1] && j < r->offset[h + 1]) r->E[(size_t)j * (size_t)n + (size_t)i] += (fsi_real)(weight * s[FSI__LANES * u + v]);
+                    int i = r->offset[g] + FSI__LANES * a + u,
+                        j = r->offset[h] + FSI__LANES * b + v;
+                    if (i < r->offset[g + 1] && j < r->offset[h + 1])
+                        r->E[(size_t)j * (size_t)n + (size_t)i] +=
+                            (fsi_real)(weight * s[FSI__LANES * u + v]);
                 }
         }
 }
@@ -4878,46 +6613,62 @@ static void fsi__mg_rank_bottom(const fsi_mg *mg, fsi_mg_rank *r, int g, float *
     int c, i, j, k;
     memset(x, 0, 2 * FSI__LANES * cells * (size_t)fsi__mg_packs(r, g) * sizeof *x);
     for (c = 0; c < fsi__mg_columns(r, g); c++) {
-        const float *t = r->data + p->t + FSI__LANES * tc * (size_t)(c / FSI__LANES) + c % FSI__LANES;
+        const float *t =
+            r->data + p->t + FSI__LANES * tc * (size_t)(c / FSI__LANES) + c % FSI__LANES;
         float *to = x + FSI__LANES * cells * (size_t)(c / FSI__LANES) + c % FSI__LANES;
         memset(l->f, 0, 2 * l->size * sizeof *l->f);
         for (k = p->lo[2]; k < p->hi[2]; k++)
             for (j = p->lo[1]; j < p->hi[1]; j++)
-                for (i = p->lo[0]; i < p->hi[0] && i < l->n[0]; i++) l->f[fsi__mg_id(l, i, j, k)] = t[FSI__LANES * fsi__box_at(p->lo, p->hi, i, j, k)];
+                for (i = p->lo[0]; i < p->hi[0] && i < l->n[0]; i++)
+                    l->f[fsi__mg_id(l, i, j, k)] =
+                        t[FSI__LANES * fsi__box_at(p->lo, p->hi, i, j, k)];
         fsi__mg_bottom(l, 8);
         for (k = p->mlo[2]; k < p->mhi[2]; k++)
             for (j = p->mlo[1]; j < p->mhi[1]; j++)
-                for (i = p->mlo[0]; i < p->mhi[0] && i < l->n[0]; i++) to[FSI__LANES * fsi__box_at(p->mlo, p->mhi, i, j, k)] = l->x[fsi__mg_id(l, i, j, k)];
+                for (i = p->mlo[0]; i < p->mhi[0] && i < l->n[0]; i++)
+                    to[FSI__LANES * fsi__box_at(p->mlo, p->mhi, i, j, k)] =
+                        l->x[fsi__mg_id(l, i, j, k)];
     }
     memset(l->f, 0, 2 * l->size * sizeof *l->f);
 }
 
-static fsi_real fsi__mg_group_K(const fsi_mg_group *g, int i, int j) {         /* j <= i */
+static fsi_real fsi__mg_group_K(const fsi_mg_group *g, int i, int j) { /* j <= i */
     fsi_real sum = 0;
     int k;
-    if (g->K) return g->K[i * g->columns + j];
-    for (k = 0; k <= j; k++) sum += g->L[i * (i + 1) / 2 + k] * g->L[j * (j + 1) / 2 + k];
+    if (g->K)
+        return g->K[i * g->columns + j];
+    for (k = 0; k <= j; k++)
+        sum += g->L[i * (i + 1) / 2 + k] * g->L[j * (j + 1) / 2 + k];
     return g->unit * sum;
 }
 
 /* Sizes, places and the columns on the finest level. */
-static fsi_result fsi__mg_rank_begin(const fsi_mg *mg, fsi_mg_rank *r, const fsi_mg_group *group, int groups) {
+static fsi_result fsi__mg_rank_begin(const fsi_mg *mg, fsi_mg_rank *r, const fsi_mg_group *group,
+                                     int groups) {
     size_t data = 0, work = 0, biggest = 0, all = 0;
     int g, c, e, q, most = r->max_columns ? r->max_columns : 1000, n = 0;
-    r->groups = groups; r->levels = mg->levels;
+    r->groups = groups;
+    r->levels = mg->levels;
     r->offset = (int *)fsi__mg_rank_room(r, 0, (size_t)groups + 1, sizeof(int));
-    r->patch = (fsi__mg_patch *)fsi__mg_rank_room(r, 1, (size_t)groups * (size_t)mg->levels, sizeof(fsi__mg_patch));
-    if (!r->offset || !r->patch) return FSI_ERR_MEMORY;
+    r->patch = (fsi__mg_patch *)fsi__mg_rank_room(r, 1, (size_t)groups * (size_t)mg->levels,
+                                                  sizeof(fsi__mg_patch));
+    if (!r->offset || !r->patch)
+        return FSI_ERR_MEMORY;
     for (g = 0; g < groups; g++) {
         r->offset[g] = n;
-        if (group[g].entries > 0 && n + group[g].columns <= most) n += group[g].columns;
+        if (group[g].entries > 0 && n + group[g].columns <= most)
+            n += group[g].columns;
     }
     r->offset[groups] = r->columns = n;
     r->spread = r->reach ? r->reach : n > 80 ? 2 : 3;
     for (g = 0; g < groups; g++)
-        if (fsi__mg_columns(r, g)) fsi__mg_rank_boxes(mg, r, group + g, g, &data, &biggest);
-        else for (q = 0; q < r->levels; q++) memset(fsi__mg_patch_of(r, q, g), 0, sizeof *r->patch);
-    for (q = 0, r->whole = 0; q < r->levels; q++) {    /* x and d of all groups on one level share the work space */
+        if (fsi__mg_columns(r, g))
+            fsi__mg_rank_boxes(mg, r, group + g, g, &data, &biggest);
+        else
+            for (q = 0; q < r->levels; q++)
+                memset(fsi__mg_patch_of(r, q, g), 0, sizeof *r->patch);
+    /* x and d of all groups on one level share the work space */
+    for (q = 0, r->whole = 0; q < r->levels; q++) {
         size_t used = 0, covered = 0;
         for (g = 0; g < groups; g++) {
             fsi__mg_patch *p = fsi__mg_patch_of(r, q, g);
@@ -4925,21 +6676,27 @@ static fsi_result fsi__mg_rank_begin(const fsi_mg *mg, fsi_mg_rank *r, const fsi
             used += 2 * FSI__LANES * (size_t)fsi__mg_packs(r, g) * fsi__box_cells(p->mlo, p->mhi);
             covered += fsi__box_cells(p->mlo, p->mhi);
         }
-        if (used > work) work = used;
-        if (covered > mg->level[q].size) r->whole |= (uint32_t)1 << q;
+        if (used > work)
+            work = used;
+        if (covered > mg->level[q].size)
+            r->whole |= (uint32_t)1 << q;
         all += mg->level[q].size;
     }
-    for (g = 0; g < groups; g++) for (q = 0; q < r->levels; q++) {
-        size_t size = fsi__mg_local_size(fsi__mg_patch_of(r, q, g), mg->n[1] > 1);
-        if (size > biggest) biggest = size;
-    }
+    for (g = 0; g < groups; g++)
+        for (q = 0; q < r->levels; q++) {
+            size_t size = fsi__mg_local_size(fsi__mg_patch_of(r, q, g), mg->n[1] > 1);
+            if (size > biggest)
+                biggest = size;
+        }
     r->data = (float *)fsi__mg_rank_room(r, 2, data, sizeof(float));
     r->part = (5 + 2 * FSI__LANES) * biggest;
     r->work = (float *)fsi__mg_rank_room(r, 3, work + FSI__RANK_PARTS * r->part, sizeof(float));
     r->E = (fsi_real *)fsi__mg_rank_room(r, 4, (size_t)n * (size_t)n, sizeof(fsi_real));
-    r->sum = (double *)fsi__mg_rank_room(r, 5, 2 * (size_t)n + FSI__LANES * ((size_t)groups + 1), sizeof(double));
+    r->sum = (double *)fsi__mg_rank_room(r, 5, 2 * (size_t)n + FSI__LANES * ((size_t)groups + 1),
+                                         sizeof(double));
     r->defect = (float *)fsi__mg_rank_room(r, 6, r->whole ? all : 0, sizeof(float));
-    if (!r->data || !r->work || !r->E || !r->sum || !r->defect) return FSI_ERR_MEMORY;
+    if (!r->data || !r->work || !r->E || !r->sum || !r->defect)
+        return FSI_ERR_MEMORY;
     r->c = (fsi_real *)(r->sum + n + FSI__LANES * (groups + 1));
     r->local = r->work + work;
     memset(r->E, 0, (size_t)n * (size_t)n * sizeof *r->E);
@@ -4947,82 +6704,120 @@ static fsi_result fsi__mg_rank_begin(const fsi_mg *mg, fsi_mg_rank *r, const fsi
         const fsi__mg_patch *p = r->patch + g;
         size_t tc = fsi__box_cells(p->lo, p->hi);
         int columns = fsi__mg_columns(r, g);
-        if (!columns) continue;
+        if (!columns)
+            continue;
         memset(r->data + p->t, 0, FSI__LANES * tc * (size_t)fsi__mg_packs(r, g) * sizeof(float));
         for (e = 0; e < group[g].entries; e++) {
             int32_t cell = group[g].cell[e];
-            float *t = r->data + p->t + FSI__LANES * fsi__box_at(p->lo, p->hi, cell % mg->n[0], cell / mg->n[0] % mg->n[1], cell / (mg->n[0] * mg->n[1]));
+            float *t =
+                r->data + p->t
+                + FSI__LANES
+                      * fsi__box_at(p->lo, p->hi, cell % mg->n[0], cell / mg->n[0] % mg->n[1],
+                                    cell / (mg->n[0] * mg->n[1]));
             for (c = 0; c < columns; c++)
-                t[FSI__LANES * tc * (size_t)(c / FSI__LANES) + (size_t)(c % FSI__LANES)] += (float)(group[g].factor[e] * group[g].val[(size_t)e * (size_t)columns + (size_t)c]);
+                t[FSI__LANES * tc * (size_t)(c / FSI__LANES) + (size_t)(c % FSI__LANES)] +=
+                    (float)(group[g].factor[e]
+                            * group[g].val[(size_t)e * (size_t)columns + (size_t)c]);
         }
         for (c = 0; c < columns; c++)
-            for (e = 0; e <= c; e++) r->E[(size_t)(r->offset[g] + c) * (size_t)n + (size_t)(r->offset[g] + e)] = fsi__mg_group_K(group + g, c, e);
+            for (e = 0; e <= c; e++)
+                r->E[(size_t)(r->offset[g] + c) * (size_t)n + (size_t)(r->offset[g] + e)] =
+                    fsi__mg_group_K(group + g, c, e);
     }
     return FSI_OK;
 }
 
 static int fsi__mg_group_valid(const fsi_mg *mg, const fsi_mg_group *g) {
-    size_t columns = (size_t)fsi__imax(g->columns, 0), entries = (size_t)fsi__imax(g->entries, 0), e;
-    if (g->columns < 0 || g->entries < 0 || g->columns > 30000) return 0;
-    if (!columns || !entries) return 1;
-    if (!g->cell || !g->factor || !g->val || (!g->K && (!g->L || !(g->unit > 0)))) return 0;
-    for (e = 0; e < entries; e++) if (g->cell[e] < 0 || (size_t)g->cell[e] >= mg->cells) return 0;
-    return fsi_all_finite(entries, g->factor) && fsi_all_finite(entries * columns, g->val) &&
-           (g->K ? fsi_all_finite(columns * columns, g->K) : fsi_all_finite(columns * (columns + 1) / 2, g->L));
+    size_t columns = (size_t)fsi__imax(g->columns, 0), entries = (size_t)fsi__imax(g->entries, 0),
+           e;
+    if (g->columns < 0 || g->entries < 0 || g->columns > 30000)
+        return 0;
+    if (!columns || !entries)
+        return 1;
+    if (!g->cell || !g->factor || !g->val || (!g->K && (!g->L || !(g->unit > 0))))
+        return 0;
+    for (e = 0; e < entries; e++)
+        if (g->cell[e] < 0 || (size_t)g->cell[e] >= mg->cells)
+            return 0;
+    return fsi_all_finite(entries, g->factor) && fsi_all_finite(entries * columns, g->val)
+           && (g->K ? fsi_all_finite(columns * columns, g->K)
+                    : fsi_all_finite(columns * (columns + 1) / 2, g->L));
 }
 
-/* Every FSI__RANK_PARTS-th group of one level (all on the coarsest, which works in the level's own arrays), and its pairs with the groups after it. */
+/* Every FSI__RANK_PARTS-th group of one level (all on the coarsest, which works in the level's own
+ * arrays), and its pairs with the groups after it. */
 static void fsi__mg_rank_part(const fsi_mg *mg, fsi_mg_rank *r, int q, int part) {
     int g, bottom = q + 1 == r->levels;
     for (g = part; g < r->groups; g += bottom ? 1 : FSI__RANK_PARTS) {
         const fsi__mg_patch *p = fsi__mg_patch_of(r, q, g);
         size_t all = FSI__LANES * (size_t)fsi__mg_packs(r, g) * fsi__box_cells(p->mlo, p->mhi);
-        if (!fsi__mg_columns(r, g)) continue;
-        if (bottom) fsi__mg_rank_bottom(mg, r, g, r->work + p->x);
-        else fsi__mg_rank_level(mg, r, q, g, r->local + r->part * (size_t)part, r->work + p->x, r->work + p->x + all);
+        if (!fsi__mg_columns(r, g))
+            continue;
+        if (bottom)
+            fsi__mg_rank_bottom(mg, r, g, r->work + p->x);
+        else
+            fsi__mg_rank_level(mg, r, q, g, r->local + r->part * (size_t)part, r->work + p->x,
+                               r->work + p->x + all);
     }
 }
+
 static void fsi__mg_rank_pairs(const fsi_mg *mg, fsi_mg_rank *r, int q, int part) {
     int g, h;
     for (g = part; g < r->groups; g += FSI__RANK_PARTS)
         for (h = g; h < r->groups; h++)
-            if (fsi__mg_columns(r, g) && fsi__mg_columns(r, h)) fsi__mg_rank_pair(mg, r, q, g, h);
+            if (fsi__mg_columns(r, g) && fsi__mg_columns(r, h))
+                fsi__mg_rank_pair(mg, r, q, g, h);
 }
 
-FSI_API fsi_result fsi_mg_rank_build(fsi_mg_rank *rank, fsi_mg *mg, const fsi_mg_group *group, int groups) {
+FSI_API fsi_result fsi_mg_rank_build(fsi_mg_rank *rank, fsi_mg *mg, const fsi_mg_group *group,
+                                     int groups) {
     fsi_mg_rank *r = rank;
     fsi_result result;
     int g, k, q, bottom;
-    if (!r || !mg || !mg->block || groups < 0 || (groups && !group) || r->reach < 0 || r->max_columns < 0 || !fsi_allocator_valid(&r->allocator)) return FSI_ERR_ARGUMENT;
+    if (!r || !mg || !mg->block || groups < 0 || (groups && !group) || r->reach < 0
+        || r->max_columns < 0 || !fsi_allocator_valid(&r->allocator))
+        return FSI_ERR_ARGUMENT;
     r->columns = 0;
     r->cells = mg->cells;
-    for (g = 0; g < groups; g++) if (!fsi__mg_group_valid(mg, group + g)) return FSI_ERR_ARGUMENT;
+    for (g = 0; g < groups; g++)
+        if (!fsi__mg_group_valid(mg, group + g))
+            return FSI_ERR_ARGUMENT;
     result = fsi__mg_rank_begin(mg, r, group, groups);
-    if (result != FSI_OK) { r->columns = 0; return result; }
+    if (result != FSI_OK) {
+        r->columns = 0;
+        return result;
+    }
     for (q = 0; q < r->levels && r->columns; q++) {
         bottom = q + 1 == r->levels;
         FSI__OMP(parallel for schedule(static) if (r->columns > 12 && !bottom))
-        for (k = 0; k < (bottom ? 1 : FSI__RANK_PARTS); k++) fsi__mg_rank_part(mg, r, q, k);
+        for (k = 0; k < (bottom ? 1 : FSI__RANK_PARTS); k++)
+            fsi__mg_rank_part(mg, r, q, k);
         FSI__OMP(parallel for schedule(static) if (r->columns > 12))
-        for (k = 0; k < FSI__RANK_PARTS; k++) fsi__mg_rank_pairs(mg, r, q, k);
+        for (k = 0; k < FSI__RANK_PARTS; k++)
+            fsi__mg_rank_pairs(mg, r, q, k);
     }
     result = fsi_dense_cholesky(r->columns, r->E);
-    if (result != FSI_OK) r->columns = 0;
+    if (result != FSI_OK)
+        r->columns = 0;
     return result;
 }
 
 /* sum[c] += t_c . x over the box of the columns (both colours). */
-static void fsi__mg_rank_dot_t(const fsi_mg_level *l, const fsi__mg_patch *p, const float *t, const float *x, double *sum) {
+static void fsi__mg_rank_dot_t(const fsi_mg_level *l, const fsi__mg_patch *p, const float *t,
+                               const float *x, double *sum) {
     int j, k, h, c, e, n = (p->hi[0] - p->lo[0]) / 2;
     for (k = p->lo[2]; k < p->hi[2]; k++)
         for (j = p->lo[1]; j < p->hi[1]; j++, t += 2 * n * FSI__LANES) {
             float s[FSI__LANES] = {0};
             for (c = 0; c < 2; c++) {
-                const float *from = x + fsi__mg_of(l, c, j, k) + p->lo[0] / 2, *tt = t + FSI__LANES * ((j + k + c) & 1);
+                const float *from = x + fsi__mg_of(l, c, j, k) + p->lo[0] / 2,
+                            *tt = t + FSI__LANES * ((j + k + c) & 1);
                 for (h = 0; h < n; h++)
-                    for (e = 0; e < FSI__LANES; e++) s[e] += tt[2 * FSI__LANES * h + e] * from[h];
+                    for (e = 0; e < FSI__LANES; e++)
+                        s[e] += tt[2 * FSI__LANES * h + e] * from[h];
             }
-            for (e = 0; e < FSI__LANES; e++) sum[e] += (double)s[e];
+            for (e = 0; e < FSI__LANES; e++)
+                sum[e] += (double)s[e];
         }
 }
 
@@ -5030,32 +6825,44 @@ static void fsi__mg_rank_dot_t(const fsi_mg_level *l, const fsi__mg_patch *p, co
 static void fsi__mg_rank_defect(const fsi_mg_level *l, int j, int k, int h0, int n, float *d) {
     fsi__mg_row r = fsi__mg_row_get(l, 0, j, k, h0, n, 0);
     memset(d, 0, (size_t)n * sizeof *d);
-    if (r.plain) fsi__mg_defect_plain(&r, d); else fsi__mg_defect_weighted(&r, d);
-    if (l->row[fsi__mg_line(l, j, k)] & FSI__ROW_ORPHAN) fsi__mg_defect_orphans(l, j, k, h0, n, d);
+    if (r.plain)
+        fsi__mg_defect_plain(&r, d);
+    else
+        fsi__mg_defect_weighted(&r, d);
+    if (l->row[fsi__mg_line(l, j, k)] & FSI__ROW_ORPHAN)
+        fsi__mg_defect_orphans(l, j, k, h0, n, d);
 }
+
 /* Place of a level in r->defect, or NULL where boxes take their own. */
 static float *fsi__mg_rank_whole(const fsi_mg *mg, const fsi_mg_rank *r, int q) {
     float *d = r->defect;
     int i;
-    if (!(r->whole >> q & 1)) return NULL;
-    for (i = 0; i < q; i++) d += mg->level[i].size;
+    if (!(r->whole >> q & 1))
+        return NULL;
+    for (i = 0; i < q; i++)
+        d += mg->level[i].size;
     return d;
 }
+
 static void fsi__mg_rank_defects(const fsi_mg *mg, const fsi_mg_rank *r) {
     int q, k;
     for (q = 0; q + 1 < r->levels; q++) {
         const fsi_mg_level *l = mg->level + q;
         float *d = fsi__mg_rank_whole(mg, r, q);
-        if (!d) continue;
+        if (!d)
+            continue;
         FSI__OMP(parallel for schedule(static) if (l->size > 2000))
         for (k = 0; k < l->n[2]; k++) {
             int j;
-            for (j = 0; j < l->n[1]; j++) fsi__mg_rank_defect(l, j, k, 0, (l->n[0] + 1) / 2, d + fsi__mg_at(l, j, k));
+            for (j = 0; j < l->n[1]; j++)
+                fsi__mg_rank_defect(l, j, k, 0, (l->n[0] + 1) / 2, d + fsi__mg_at(l, j, k));
         }
     }
 }
+
 /* sum[c] += m_c . (f - A x) over red cells; whole: that defect, or NULL. */
-static void fsi__mg_rank_dot_m(const fsi_mg_level *l, const fsi__mg_patch *p, int packs, const float *m, const float *whole, double *sum) {
+static void fsi__mg_rank_dot_m(const fsi_mg_level *l, const fsi__mg_patch *p, int packs,
+                               const float *m, const float *whole, double *sum) {
     float own[FSI__MG_BLOCK];
     int j, k, h0, h, e, pack, half = (p->mhi[0] - p->mlo[0]) / 2;
     size_t one = FSI__LANES * (fsi__box_cells(p->mlo, p->mhi) / 2);
@@ -5064,45 +6871,59 @@ static void fsi__mg_rank_dot_m(const fsi_mg_level *l, const fsi__mg_patch *p, in
             for (h0 = 0; h0 < half; h0 += FSI__MG_BLOCK) {
                 int n = fsi__imin(FSI__MG_BLOCK, half - h0);
                 const float *d = whole ? whole + fsi__mg_at(l, j, k) + p->mlo[0] / 2 + h0 : own;
-                if (!whole) fsi__mg_rank_defect(l, j, k, p->mlo[0] / 2 + h0, n, own);
+                if (!whole)
+                    fsi__mg_rank_defect(l, j, k, p->mlo[0] / 2 + h0, n, own);
                 for (pack = 0; pack < packs; pack++) {
                     const float *a = m + one * (size_t)pack + FSI__LANES * h0;
                     float s[FSI__LANES] = {0};
                     for (h = 0; h < n; h++)
-                        for (e = 0; e < FSI__LANES; e++) s[e] += a[FSI__LANES * h + e] * d[h];
-                    for (e = 0; e < FSI__LANES; e++) sum[FSI__LANES * pack + e] += (double)s[e];
+                        for (e = 0; e < FSI__LANES; e++)
+                            s[e] += a[FSI__LANES * h + e] * d[h];
+                    for (e = 0; e < FSI__LANES; e++)
+                        sum[FSI__LANES * pack + e] += (double)s[e];
                 }
             }
 }
 
 /* f -= t c on both colours; x -= m c on red cells. */
-static void fsi__mg_rank_sub_t(const fsi_mg_level *l, const fsi__mg_patch *p, const float *t, const float *c) {
+static void fsi__mg_rank_sub_t(const fsi_mg_level *l, const fsi__mg_patch *p, const float *t,
+                               const float *c) {
     int j, k, h, color, n = (p->hi[0] - p->lo[0]) / 2;
     for (k = p->lo[2]; k < p->hi[2]; k++)
         for (j = p->lo[1]; j < p->hi[1]; j++, t += 2 * n * FSI__LANES)
             for (color = 0; color < 2; color++) {
                 float *f = l->f + fsi__mg_of(l, color, j, k) + p->lo[0] / 2;
                 const float *a = t + FSI__LANES * ((j + k + color) & 1);
-                for (h = 0; h < n; h++, a += 2 * FSI__LANES) f[h] -= (a[0] * c[0] + a[1] * c[1]) + (a[2] * c[2] + a[3] * c[3]);
+                for (h = 0; h < n; h++, a += 2 * FSI__LANES)
+                    f[h] -= (a[0] * c[0] + a[1] * c[1]) + (a[2] * c[2] + a[3] * c[3]);
             }
 }
-static void fsi__mg_rank_sub_m(const fsi_mg_level *l, const fsi__mg_patch *p, const float *m, const float *c) {
+
+static void fsi__mg_rank_sub_m(const fsi_mg_level *l, const fsi__mg_patch *p, const float *m,
+                               const float *c) {
     int j, k, h, n = (p->mhi[0] - p->mlo[0]) / 2;
     for (k = p->mlo[2]; k < p->mhi[2]; k++)
         for (j = p->mlo[1]; j < p->mhi[1]; j++) {
             float *x = l->x + fsi__mg_at(l, j, k) + p->mlo[0] / 2;
-            for (h = 0; h < n; h++, m += FSI__LANES) x[h] -= (m[0] * c[0] + m[1] * c[1]) + (m[2] * c[2] + m[3] * c[3]);
+            for (h = 0; h < n; h++, m += FSI__LANES)
+                x[h] -= (m[0] * c[0] + m[1] * c[1]) + (m[2] * c[2] + m[3] * c[3]);
         }
 }
 
-/* t^T x of one level (and m^T of the defect above the coarsest one) for group g, added to sum[padded columns]. Called from coarse to fine. */
+/* t^T x of one level (and m^T of the defect above the coarsest one) for group g, added to
+ * sum[padded columns]. Called from coarse to fine. */
 static void fsi__mg_rank_gather(const fsi_mg *mg, const fsi_mg_rank *r, int q, int g, double *sum) {
     const fsi__mg_patch *p = fsi__mg_patch_of(r, q, g);
     int pack, packs = fsi__mg_packs(r, g);
     size_t tc = FSI__LANES * fsi__box_cells(p->lo, p->hi);
-    for (pack = 0; pack < FSI__LANES * packs; pack++) sum[pack] /= (double)mg->level[q].scale;
-    for (pack = 0; pack < packs; pack++) fsi__mg_rank_dot_t(mg->level + q, p, r->data + p->t + tc * (size_t)pack, mg->level[q].x, sum + FSI__LANES * pack);
-    if (q + 1 < r->levels) fsi__mg_rank_dot_m(mg->level + q, p, packs, r->data + p->m, fsi__mg_rank_whole(mg, r, q), sum);
+    for (pack = 0; pack < FSI__LANES * packs; pack++)
+        sum[pack] /= (double)mg->level[q].scale;
+    for (pack = 0; pack < packs; pack++)
+        fsi__mg_rank_dot_t(mg->level + q, p, r->data + p->t + tc * (size_t)pack, mg->level[q].x,
+                           sum + FSI__LANES * pack);
+    if (q + 1 < r->levels)
+        fsi__mg_rank_dot_m(mg->level + q, p, packs, r->data + p->m, fsi__mg_rank_whole(mg, r, q),
+                           sum);
 }
 
 /* After the way down: c, and the corrections of all levels. */
@@ -5114,20 +6935,26 @@ static void fsi__mg_rank_correct(const fsi_mg *mg, const fsi_mg_rank *r) {
         double *sum = r->sum + r->offset[g] + FSI__LANES * g;
         int c, n = fsi__mg_columns(r, g);
         memset(sum, 0, (size_t)(n + FSI__LANES - 1) * sizeof *sum);
-        for (q = r->levels - 1; q >= 0 && n; q--) fsi__mg_rank_gather(mg, r, q, g, sum);
-        for (c = 0; c < n; c++) r->c[r->offset[g] + c] = (fsi_real)sum[c];
+        for (q = r->levels - 1; q >= 0 && n; q--)
+            fsi__mg_rank_gather(mg, r, q, g, sum);
+        for (c = 0; c < n; c++)
+            r->c[r->offset[g] + c] = (fsi_real)sum[c];
     }
     fsi_dense_cholesky_solve(r->columns, r->E, r->c);
     for (q = 0; q < r->levels; q++)
         for (g = 0; g < r->groups; g++) {
             const fsi__mg_patch *p = fsi__mg_patch_of(r, q, g);
-            size_t tc = FSI__LANES * fsi__box_cells(p->lo, p->hi), mc = FSI__LANES * (fsi__box_cells(p->mlo, p->mhi) / 2);
+            size_t tc = FSI__LANES * fsi__box_cells(p->lo, p->hi),
+                   mc = FSI__LANES * (fsi__box_cells(p->mlo, p->mhi) / 2);
             int pack, e;
             for (pack = 0; pack < fsi__mg_packs(r, g); pack++) {
                 float c[FSI__LANES] = {0};
-                for (e = 0; e < FSI__LANES && r->offset[g] + FSI__LANES * pack + e < r->offset[g + 1]; e++) c[e] = (float)r->c[r->offset[g] + FSI__LANES * pack + e];
+                for (e = 0;
+                     e < FSI__LANES && r->offset[g] + FSI__LANES * pack + e < r->offset[g + 1]; e++)
+                    c[e] = (float)r->c[r->offset[g] + FSI__LANES * pack + e];
                 fsi__mg_rank_sub_t(mg->level + q, p, r->data + p->t + tc * (size_t)pack, c);
-                if (q + 1 < r->levels) fsi__mg_rank_sub_m(mg->level + q, p, r->data + p->m + mc * (size_t)pack, c);
+                if (q + 1 < r->levels)
+                    fsi__mg_rank_sub_m(mg->level + q, p, r->data + p->m + mc * (size_t)pack, c);
             }
         }
 }
@@ -5142,16 +6969,23 @@ static double fsi__mg_rank_energy(const fsi_mg *mg, const fsi_mg_rank *r) {
         int pack, n = fsi__mg_columns(r, g);
         memset(sum, 0, (size_t)(n + FSI__LANES - 1) * sizeof *sum);
         for (pack = 0; pack < fsi__mg_packs(r, g); pack++)
-            fsi__mg_rank_dot_t(mg->level, p, r->data + p->t + FSI__LANES * fsi__box_cells(p->lo, p->hi) * (size_t)pack, mg->level->x, sum + FSI__LANES * pack);
-        for (c = 0; c < n; c++) s += sum[c] * (double)r->c[r->offset[g] + c];
+            fsi__mg_rank_dot_t(mg->level, p,
+                               r->data + p->t
+                                   + FSI__LANES * fsi__box_cells(p->lo, p->hi) * (size_t)pack,
+                               mg->level->x, sum + FSI__LANES * pack);
+        for (c = 0; c < n; c++)
+            s += sum[c] * (double)r->c[r->offset[g] + c];
     }
     return s;
 }
 
 /* ---- the operator */
 /* Faces d of a run of cells: y += w (x - x_n), x_n = 0 where the neighbour is not fluid. */
-FSI__HOT static void fsi__mg_face_terms(int n, int d, const uint8_t *FSI__RESTRICT face, const uint8_t *FSI__RESTRICT across,
-                                        const fsi_real *FSI__RESTRICT w, const fsi_real *FSI__RESTRICT x, const fsi_real *FSI__RESTRICT xn,
+FSI__HOT static void fsi__mg_face_terms(int n, int d, const uint8_t *FSI__RESTRICT face,
+                                        const uint8_t *FSI__RESTRICT across,
+                                        const fsi_real *FSI__RESTRICT w,
+                                        const fsi_real *FSI__RESTRICT x,
+                                        const fsi_real *FSI__RESTRICT xn,
                                         fsi_real *FSI__RESTRICT y) {
     int i;
     for (i = 0; i < n; i++) {
@@ -5163,30 +6997,40 @@ FSI__HOT static void fsi__mg_face_terms(int n, int d, const uint8_t *FSI__RESTRI
 }
 
 /* A row of unit weights; x is 0 in cells that are not fluid. */
-FSI__HOT static void fsi__mg_apply_plain(int n, const uint8_t *FSI__RESTRICT count, const fsi_real *FSI__RESTRICT x,
-                                         const fsi_real *FSI__RESTRICT y0, const fsi_real *FSI__RESTRICT y1,
-                                         const fsi_real *FSI__RESTRICT z0, const fsi_real *FSI__RESTRICT z1, fsi_real *FSI__RESTRICT y) {
+FSI__HOT static void
+fsi__mg_apply_plain(int n, const uint8_t *FSI__RESTRICT count, const fsi_real *FSI__RESTRICT x,
+                    const fsi_real *FSI__RESTRICT y0, const fsi_real *FSI__RESTRICT y1,
+                    const fsi_real *FSI__RESTRICT z0, const fsi_real *FSI__RESTRICT z1,
+                    fsi_real *FSI__RESTRICT y) {
     int i, last = n - 1;
     for (i = 1; i < last; i++) {
-        fsi_real v = (fsi_real)count[i] * x[i] - (((x[i - 1] + x[i + 1]) + (y0[i] + y1[i])) + (z0[i] + z1[i]));
+        fsi_real v = (fsi_real)count[i] * x[i]
+                     - (((x[i - 1] + x[i + 1]) + (y0[i] + y1[i])) + (z0[i] + z1[i]));
         y[i] = count[i] ? v : 0;
     }
-    for (i = 0; i < n; i += last > 0 ? last : 1)
-        y[i] = count[i] ? (fsi_real)count[i] * x[i] - (((i ? x[i - 1] : 0) + (i < last ? x[i + 1] : 0)) + (y0[i] + y1[i])) - (z0[i] + z1[i]) : 0;
+    for (i = 0; i<n; i += last> 0 ? last : 1)
+        y[i] = count[i] ? (fsi_real)count[i] * x[i]
+                              - (((i ? x[i - 1] : 0) + (i < last ? x[i + 1] : 0)) + (y0[i] + y1[i]))
+                              - (z0[i] + z1[i])
+                        : 0;
 }
 
 /* Row (j, k) of y = A x. trusted: x is 0 in cells that are not fluid. */
-static void fsi__mg_apply_row(const fsi_mg *mg, const fsi_real *x, fsi_real *y, int j, int k, int trusted) {
+static void fsi__mg_apply_row(const fsi_mg *mg, const fsi_real *x, fsi_real *y, int j, int k,
+                              int trusted) {
     ptrdiff_t n = mg->n[0], at = fsi__mg_number(mg, 0, j, k), stride[2];
     const fsi_real *xn[4], *w;
     const uint8_t *face = mg->face + at, *none = (const uint8_t *)mg->zero, *across[4];
     int d, flags = mg->level->row[fsi__mg_line(mg->level, j, k)], m = mg->n[0];
-    stride[0] = n; stride[1] = n * mg->n[1];
-    x += at; y += at;
+    stride[0] = n;
+    stride[1] = n * mg->n[1];
+    x += at;
+    y += at;
     for (d = 0; d < 4; d++) {
         int p = (d < 2 ? j : k) + (d & 1 ? 1 : -1), inside = p >= 0 && p < mg->n[1 + (d >> 1)];
         ptrdiff_t s = d & 1 ? stride[d >> 1] : -stride[d >> 1];
-        xn[d] = inside ? x + s : mg->zero; across[d] = inside ? face + s : none;
+        xn[d] = inside ? x + s : mg->zero;
+        across[d] = inside ? face + s : none;
     }
     if (flags & FSI__ROW_PLAIN && (trusted || flags & FSI__ROW_CLEAN)) {
         fsi__mg_apply_plain(m, mg->count + at, x, xn[0], xn[1], xn[2], xn[3], y);
@@ -5194,7 +7038,8 @@ static void fsi__mg_apply_row(const fsi_mg *mg, const fsi_real *x, fsi_real *y, 
     }
     memset(y, 0, (size_t)n * sizeof *y);
     w = fsi__mg_weights(mg, 0, j, k);
-    if (!w) w = mg->one;
+    if (!w)
+        w = mg->one;
     fsi__mg_face_terms(1, 0, face, none, w, x, mg->zero, y);
     fsi__mg_face_terms(m - 1, 0, face + 1, face, w + 1, x + 1, x, y + 1);
     fsi__mg_face_terms(m - 1, 1, face, face + 1, w + 1, x, x + 1, y);
@@ -5209,82 +7054,119 @@ FSI_API void fsi_mg_apply(const fsi_mg *mg, const fsi_real *x, fsi_real *y) {
     int j, k;
     FSI__OMP(parallel for schedule(static) private(j) if (mg->cells > FSI__GRAIN))
     for (k = 0; k < mg->n[2]; k++)
-        for (j = 0; j < mg->n[1]; j++) fsi__mg_apply_row(mg, x, y, j, k, 0);
+        for (j = 0; j < mg->n[1]; j++)
+            fsi__mg_apply_row(mg, x, y, j, k, 0);
 }
 
 /* ---- regions without Dirichlet cells */
-/* Sums over regions live in the right-hand side (0) and the unknowns (1) of the finest level, which are idle between cycles and hold half as many doubles as
-   there are cells: at least one for every region of two cells. They must be zeros afterwards. Up to 64 regions are summed in fixed chunks by all threads. */
-static double *fsi__mg_room(const fsi_mg *mg, int which) { return (double *)(void *)(which ? mg->level->x : mg->level->f); }
-static int fsi__mg_chunks(const fsi_mg *mg) { return mg->cells > FSI__GRAIN && mg->large <= 64 ? 16 : 1; }
-static void fsi__mg_room_clear(const fsi_mg *mg, int which) {
-    memset(fsi__mg_room(mg, which), 0, (fsi__mg_chunks(mg) > 1 ? 16 * 64 : (size_t)mg->large) * sizeof(double));
+/* Sums over regions live in the right-hand side (0) and the unknowns (1) of the finest level, which
+   are idle between cycles and hold half as many doubles as there are cells: at least one for every
+   region of two cells. They must be zeros afterwards. Up to 64 regions are summed in fixed chunks
+   by all threads. */
+static double *fsi__mg_room(const fsi_mg *mg, int which) {
+    return (double *)(void *)(which ? mg->level->x : mg->level->f);
 }
 
-/* sum = of x (or |x|) over each region of two cells or more, size = its cells (NULL = not wanted); both in the room. */
-static void fsi__mg_region_sums(const fsi_mg *mg, const fsi_real *x, int absolute, double *sum, double *size) {
+static int fsi__mg_chunks(const fsi_mg *mg) {
+    return mg->cells > FSI__GRAIN && mg->large <= 64 ? 16 : 1;
+}
+
+static void fsi__mg_room_clear(const fsi_mg *mg, int which) {
+    memset(fsi__mg_room(mg, which), 0,
+           (fsi__mg_chunks(mg) > 1 ? 16 * 64 : (size_t)mg->large) * sizeof(double));
+}
+
+/* sum = of x (or |x|) over each region of two cells or more, size = its cells (NULL = not wanted);
+ * both in the room. */
+static void fsi__mg_region_sums(const fsi_mg *mg, const fsi_real *x, int absolute, double *sum,
+                                double *size) {
     ptrdiff_t cells = (ptrdiff_t)mg->cells, c;
     unsigned large = (unsigned)mg->large;
     int chunk, chunks = fsi__mg_chunks(mg), r;
     fsi__mg_room_clear(mg, sum != fsi__mg_room(mg, 0));
-    if (size) fsi__mg_room_clear(mg, 1);
+    if (size)
+        fsi__mg_room_clear(mg, 1);
     FSI__OMP(parallel for schedule(static) private(c) if (chunks > 1))
     for (chunk = 0; chunk < chunks; chunk++) {
         ptrdiff_t end = cells * (chunk + 1) / chunks;
         double *s = sum + 64 * chunk, *n = size ? size + 64 * chunk : NULL;
         for (c = cells * chunk / chunks; c < end; c++) {
-            unsigned a = (unsigned)mg->label[c];       /* -1: beyond all */
-            if (a >= large) continue;
+            unsigned a = (unsigned)mg->label[c]; /* -1: beyond all */
+            if (a >= large)
+                continue;
             s[a] += absolute ? fabs((double)x[c]) : (double)x[c];
-            if (n) n[a] += 1;
+            if (n)
+                n[a] += 1;
         }
     }
     for (chunk = 1; chunk < chunks; chunk++)
         for (r = 0; r < mg->large; r++) {
             sum[r] += sum[64 * chunk + r];
-            if (size) size[r] += size[64 * chunk + r];
+            if (size)
+                size[r] += size[64 * chunk + r];
         }
 }
-FSI__INLINE int fsi__mg_hidden(const fsi_mg *mg, int region) { return mg->hidden && mg->regular[region >> 3] >> (region & 7) & 1; }
+
+FSI__INLINE int fsi__mg_hidden(const fsi_mg *mg, int region) {
+    return mg->hidden && mg->regular[region >> 3] >> (region & 7) & 1;
+}
 
 FSI_API void fsi_mg_project(const fsi_mg *mg, fsi_real *x) {
     ptrdiff_t cells = (ptrdiff_t)mg->cells, c;
     double *mean, *size;
     int r;
-    if (!mg->regions) return;
-    mean = fsi__mg_room(mg, 0); size = fsi__mg_room(mg, 1);
+    if (!mg->regions)
+        return;
+    mean = fsi__mg_room(mg, 0);
+    size = fsi__mg_room(mg, 1);
     fsi__mg_region_sums(mg, x, 0, mean, size);
-    for (r = 0; r < mg->large; r++) mean[r] = fsi__mg_hidden(mg, r) ? 0 : mean[r] / size[r];
+    for (r = 0; r < mg->large; r++)
+        mean[r] = fsi__mg_hidden(mg, r) ? 0 : mean[r] / size[r];
     FSI__OMP(parallel for schedule(static) if (cells > FSI__GRAIN))
     for (c = 0; c < cells; c++) {
         int a = mg->label[c];
-        if (a >= mg->large) x[c] = fsi__mg_hidden(mg, a) ? x[c] : 0;
-        else if (a >= 0) x[c] -= (fsi_real)mean[a];
+        if (a >= mg->large)
+            x[c] = fsi__mg_hidden(mg, a) ? x[c] : 0;
+        else if (a >= 0)
+            x[c] -= (fsi_real)mean[a];
     }
-    fsi__mg_room_clear(mg, 0); fsi__mg_room_clear(mg, 1);
+    fsi__mg_room_clear(mg, 0);
+    fsi__mg_room_clear(mg, 1);
 }
 
-/* Largest imbalance: |sum| / sum of |.| over regions where the part outside the range, |sum| / sqrt(cells), exceeds least. */
+/* Largest imbalance: |sum| / sum of |.| over regions where the part outside the range, |sum| /
+ * sqrt(cells), exceeds least. */
 static double fsi__mg_imbalance(const fsi_mg *mg, const fsi_real *b, double least) {
     double worst = 0, *sum, *other;
     size_t c;
     int r, any = 0;
-    if (!mg->regions) return 0;
-    sum = fsi__mg_room(mg, 0); other = fsi__mg_room(mg, 1);
+    if (!mg->regions)
+        return 0;
+    sum = fsi__mg_room(mg, 0);
+    other = fsi__mg_room(mg, 1);
     fsi__mg_region_sums(mg, b, 0, sum, other);
     for (r = 0; r < mg->large; r++) {
-        if (fsi__mg_hidden(mg, r) || !(fabs(sum[r]) > least * sqrt(other[r]))) sum[r] = 0;
+        if (fsi__mg_hidden(mg, r) || !(fabs(sum[r]) > least * sqrt(other[r])))
+            sum[r] = 0;
         any |= sum[r] != 0;
     }
-    if (any) fsi__mg_region_sums(mg, b, 1, other, NULL);
-    for (r = 0; r < mg->large; r++) if (fabs(sum[r]) > worst * other[r]) worst = fabs(sum[r]) / other[r];
-    fsi__mg_room_clear(mg, 0); fsi__mg_room_clear(mg, 1);
+    if (any)
+        fsi__mg_region_sums(mg, b, 1, other, NULL);
+    for (r = 0; r < mg->large; r++)
+        if (fabs(sum[r]) > worst * other[r])
+            worst = fabs(sum[r]) / other[r];
+    fsi__mg_room_clear(mg, 0);
+    fsi__mg_room_clear(mg, 1);
     for (c = 0; c < mg->cells && mg->regions > mg->large; c++)
-        if (mg->label[c] >= mg->large && fabs((double)b[c]) > least && !fsi__mg_hidden(mg, mg->label[c])) return 1;
+        if (mg->label[c] >= mg->large && fabs((double)b[c]) > least
+            && !fsi__mg_hidden(mg, mg->label[c]))
+            return 1;
     return worst;
 }
 
-FSI_API double fsi_mg_incompatibility(const fsi_mg *mg, const fsi_real *b) { return fsi__mg_imbalance(mg, b, 0); }
+FSI_API double fsi_mg_incompatibility(const fsi_mg *mg, const fsi_real *b) {
+    return fsi__mg_imbalance(mg, b, 0);
+}
 
 /* ---- conjugate gradients around the cycle */
 typedef struct fsi__mg_cg {
@@ -5292,49 +7174,83 @@ typedef struct fsi__mg_cg {
     const fsi_mg_solve_desc *s;
     const fsi_real *b;
     fsi_real *p;
-    double alpha, beta;                  /* alpha: step along d that p has not taken yet */
-    double scale;                        /* f = scale r in the cycle, a power of two */
-    double limit;                        /* stop at this residual */
-    double rr;                           /* r . r */
-    double unit;                         /* b, p and r are multiplied by this power of two: 1 unless squares would overflow or vanish */
+    double alpha, beta; /* alpha: step along d that p has not taken yet */
+    double scale;       /* f = scale r in the cycle, a power of two */
+    double limit;       /* stop at this residual */
+    double rr;          /* r . r */
+    /* b, p and r are multiplied by this power of two: 1 unless squares would overflow or vanish */
+    double unit;
 } fsi__mg_cg;
 
-/* The pending step of p, then the next direction d = z / scale + beta d; z comes split by colour, or (even NULL) plain. */
-FSI__HOT static void fsi__mg_direction(int n, const float *FSI__RESTRICT even, const float *FSI__RESTRICT odd, fsi_real s, fsi_real alpha,
-                                       fsi_real beta, fsi_real *FSI__RESTRICT p, fsi_real *FSI__RESTRICT d) {
+/* The pending step of p, then the next direction d = z / scale + beta d; z comes split by colour,
+ * or (even NULL) plain. */
+FSI__HOT static void fsi__mg_direction(int n, const float *FSI__RESTRICT even,
+                                       const float *FSI__RESTRICT odd, fsi_real s, fsi_real alpha,
+                                       fsi_real beta, fsi_real *FSI__RESTRICT p,
+                                       fsi_real *FSI__RESTRICT d) {
     int h, pairs = n / 2;
     for (h = 0; h < pairs; h++) {
         fsi_real d0 = d[2 * h], d1 = d[2 * h + 1];
-        p[2 * h] += alpha * d0; p[2 * h + 1] += alpha * d1;
-        d[2 * h] = s * (fsi_real)even[h] + beta * d0; d[2 * h + 1] = s * (fsi_real)odd[h] + beta * d1;
+        p[2 * h] += alpha * d0;
+        p[2 * h + 1] += alpha * d1;
+        d[2 * h] = s * (fsi_real)even[h] + beta * d0;
+        d[2 * h + 1] = s * (fsi_real)odd[h] + beta * d1;
     }
-    if (n & 1) { p[n - 1] += alpha * d[n - 1]; d[n - 1] = s * (fsi_real)even[pairs] + beta * d[n - 1]; }
+    if (n & 1) {
+        p[n - 1] += alpha * d[n - 1];
+        d[n - 1] = s * (fsi_real)even[pairs] + beta * d[n - 1];
+    }
 }
-FSI__HOT static void fsi__mg_direction_plain(int n, const fsi_real *FSI__RESTRICT z, fsi_real alpha, fsi_real beta, fsi_real *FSI__RESTRICT p,
+
+FSI__HOT static void fsi__mg_direction_plain(int n, const fsi_real *FSI__RESTRICT z, fsi_real alpha,
+                                             fsi_real beta, fsi_real *FSI__RESTRICT p,
                                              fsi_real *FSI__RESTRICT d) {
     int i;
-    for (i = 0; i < n; i++) { p[i] += alpha * d[i]; d[i] = z[i] + beta * d[i]; }
+    for (i = 0; i < n; i++) {
+        p[i] += alpha * d[i];
+        d[i] = z[i] + beta * d[i];
+    }
 }
+
 /* r -= alpha q, and r into the right-hand side of the cycle */
-FSI__HOT static void fsi__mg_residual_row(int n, fsi_real alpha, const fsi_real *FSI__RESTRICT q, fsi_real *FSI__RESTRICT r, fsi_real s,
+FSI__HOT static void fsi__mg_residual_row(int n, fsi_real alpha, const fsi_real *FSI__RESTRICT q,
+                                          fsi_real *FSI__RESTRICT r, fsi_real s,
                                           float *FSI__RESTRICT even, float *FSI__RESTRICT odd) {
     int h, pairs = n / 2;
     for (h = 0; h < pairs; h++) {
         fsi_real r0 = r[2 * h] - alpha * q[2 * h], r1 = r[2 * h + 1] - alpha * q[2 * h + 1];
-        r[2 * h] = r0; r[2 * h + 1] = r1;
-        even[h] = (float)(s * r0); odd[h] = (float)(s * r1);
+        r[2 * h] = r0;
+        r[2 * h + 1] = r1;
+        even[h] = (float)(s * r0);
+        odd[h] = (float)(s * r1);
     }
-    if (n & 1) { r[n - 1] -= alpha * q[n - 1]; even[pairs] = (float)(s * r[n - 1]); }
+    if (n & 1) {
+        r[n - 1] -= alpha * q[n - 1];
+        even[pairs] = (float)(s * r[n - 1]);
+    }
 }
-FSI__HOT static void fsi__mg_to_cycle(int n, const fsi_real *FSI__RESTRICT r, fsi_real s, float *FSI__RESTRICT even, float *FSI__RESTRICT odd) {
+
+FSI__HOT static void fsi__mg_to_cycle(int n, const fsi_real *FSI__RESTRICT r, fsi_real s,
+                                      float *FSI__RESTRICT even, float *FSI__RESTRICT odd) {
     int h, pairs = n / 2;
-    for (h = 0; h < pairs; h++) { even[h] = (float)(s * r[2 * h]); odd[h] = (float)(s * r[2 * h + 1]); }
-    if (n & 1) even[pairs] = (float)(s * r[n - 1]);
+    for (h = 0; h < pairs; h++) {
+        even[h] = (float)(s * r[2 * h]);
+        odd[h] = (float)(s * r[2 * h + 1]);
+    }
+    if (n & 1)
+        even[pairs] = (float)(s * r[n - 1]);
 }
-FSI__HOT static void fsi__mg_from_cycle(int n, const float *FSI__RESTRICT even, const float *FSI__RESTRICT odd, fsi_real s, fsi_real *FSI__RESTRICT z) {
+
+FSI__HOT static void fsi__mg_from_cycle(int n, const float *FSI__RESTRICT even,
+                                        const float *FSI__RESTRICT odd, fsi_real s,
+                                        fsi_real *FSI__RESTRICT z) {
     int h, pairs = n / 2;
-    for (h = 0; h < pairs; h++) { z[2 * h] = s * (fsi_real)even[h]; z[2 * h + 1] = s * (fsi_real)odd[h]; }
-    if (n & 1) z[n - 1] = s * (fsi_real)even[pairs];
+    for (h = 0; h < pairs; h++) {
+        z[2 * h] = s * (fsi_real)even[h];
+        z[2 * h + 1] = s * (fsi_real)odd[h];
+    }
+    if (n & 1)
+        z[n - 1] = s * (fsi_real)even[pairs];
 }
 
 /* What a pass does to row (j, k), whose cells begin at `at`, and its share of the pass's sum. */
@@ -5344,42 +7260,62 @@ static void fsi__mg_plane(fsi__mg_cg *cg, fsi__mg_pass pass, int k) {
     const fsi_mg *mg = cg->mg;
     double s = 0;
     int j;
-    for (j = 0; j < mg->n[1]; j++) s += pass(cg, j, k, fsi__mg_number(mg, 0, j, k));
+    for (j = 0; j < mg->n[1]; j++)
+        s += pass(cg, j, k, fsi__mg_number(mg, 0, j, k));
     mg->part[k] = s;
 }
+
 static double fsi__mg_parts(const fsi_mg *mg) {
     double s = 0;
     int k;
-    for (k = 0; k < mg->n[2]; k++) s += mg->part[k];
+    for (k = 0; k < mg->n[2]; k++)
+        s += mg->part[k];
     return s;
 }
+
 static double fsi__mg_all_rows(fsi__mg_cg *cg, fsi__mg_pass pass) {
     int k;
     FSI__OMP(parallel for schedule(static) if (cg->mg->cells > FSI__GRAIN))
-    for (k = 0; k < cg->mg->n[2]; k++) fsi__mg_plane(cg, pass, k);
+    for (k = 0; k < cg->mg->n[2]; k++)
+        fsi__mg_plane(cg, pass, k);
     return fsi__mg_parts(cg->mg);
 }
 
-static double fsi__mg_pass_direction(fsi__mg_cg *cg, int j, int k, ptrdiff_t at) {             /* p += alpha d, d = z + beta d */
+/* p += alpha d, d = z + beta d */
+static double fsi__mg_pass_direction(fsi__mg_cg *cg, int j, int k, ptrdiff_t at) {
     const fsi_mg *mg = cg->mg;
     const fsi_mg_level *l = mg->level;
     fsi_real alpha = (fsi_real)cg->alpha, beta = (fsi_real)cg->beta;
-    if (cg->s->precondition.apply_fn) fsi__mg_direction_plain(mg->n[0], mg->q + at, alpha, beta, cg->p + at, mg->d + at);
-    else fsi__mg_direction(mg->n[0], l->x + fsi__mg_even(l, j, k), l->x + fsi__mg_odd(l, j, k), (fsi_real)(1 / cg->scale), alpha, beta, cg->p + at, mg->d + at);
+    if (cg->s->precondition.apply_fn)
+        fsi__mg_direction_plain(mg->n[0], mg->q + at, alpha, beta, cg->p + at, mg->d + at);
+    else
+        fsi__mg_direction(mg->n[0], l->x + fsi__mg_even(l, j, k), l->x + fsi__mg_odd(l, j, k),
+                          (fsi_real)(1 / cg->scale), alpha, beta, cg->p + at, mg->d + at);
     return 0;
 }
-static double fsi__mg_pass_image(fsi__mg_cg *cg, int j, int k, ptrdiff_t at) {                 /* q = A d; d . q */
+
+/* q = A d; d . q */
+static double fsi__mg_pass_image(fsi__mg_cg *cg, int j, int k, ptrdiff_t at) {
     const fsi_mg *mg = cg->mg;
     fsi__mg_apply_row(mg, mg->d, mg->q, j, k, 1);
     return fsi__mg_dot_real(mg->n[0], mg->d + at, mg->q + at);
 }
-static void fsi__mg_step(void *user, int t, int k) { fsi__mg_plane((fsi__mg_cg *)user, t ? fsi__mg_pass_image : fsi__mg_pass_direction, k); }
 
-static double fsi__mg_pass_residual(fsi__mg_cg *cg, int j, int k, ptrdiff_t at) {              /* r -= alpha q, f = scale r; r . r */
+static void fsi__mg_step(void *user, int t, int k) {
+    fsi__mg_plane((fsi__mg_cg *)user, t ? fsi__mg_pass_image : fsi__mg_pass_direction, k);
+}
+
+/* r -= alpha q, f = scale r; r . r */
+static double fsi__mg_pass_residual(fsi__mg_cg *cg, int j, int k, ptrdiff_t at) {
     const fsi_mg *mg = cg->mg;
-    float *even = mg->level->f + fsi__mg_even(mg->level, j, k), *odd = mg->level->f + fsi__mg_odd(mg->level, j, k);
-    if (cg->alpha > 0) fsi__mg_residual_row(mg->n[0], (fsi_real)cg->alpha, mg->q + at, mg->r + at, (fsi_real)cg->scale, even, odd);
-    else fsi__mg_to_cycle(mg->n[0], mg->r + at, (fsi_real)cg->scale, even, odd);               /* q may hold anything before the first step */
+    float *even = mg->level->f + fsi__mg_even(mg->level, j, k),
+          *odd = mg->level->f + fsi__mg_odd(mg->level, j, k);
+    if (cg->alpha > 0)
+        fsi__mg_residual_row(mg->n[0], (fsi_real)cg->alpha, mg->q + at, mg->r + at,
+                             (fsi_real)cg->scale, even, odd);
+    /* q may hold anything before the first step */
+    else
+        fsi__mg_to_cycle(mg->n[0], mg->r + at, (fsi_real)cg->scale, even, odd);
     return fsi__mg_dot_real(mg->n[0], mg->r + at, mg->r + at);
 }
 
@@ -5387,35 +7323,45 @@ static double fsi__mg_pass_residual(fsi__mg_cg *cg, int j, int k, ptrdiff_t at) 
 static double fsi__mg_scale(const fsi_mg *mg, double square) {
     double rms = sqrt(square / (double)(mg->fluid ? mg->fluid : 1));
     int e = 0, most = sizeof(fsi_real) == 8 ? 1000 : 120;
-    if (rms > 0 && rms <= 1e300) (void)frexp(rms, &e);
+    if (rms > 0 && rms <= 1e300)
+        (void)frexp(rms, &e);
     return ldexp(1.0, -fsi__iclamp(e, -most, most));
 }
 
-/* r -= alpha q and the right-hand side of the next cycle, scaled by the residual of the step before; returns r . r. */
+/* r -= alpha q and the right-hand side of the next cycle, scaled by the residual of the step
+ * before; returns r . r. */
 static double fsi__mg_update_residual(fsi__mg_cg *cg) {
     cg->scale = fsi__mg_scale(cg->mg, cg->rr);
     return fsi__mg_all_rows(cg, fsi__mg_pass_residual);
 }
 
-static double fsi__mg_pass_in(fsi__mg_cg *cg, int j, int k, ptrdiff_t at) {                    /* f = scale p */
+/* f = scale p */
+static double fsi__mg_pass_in(fsi__mg_cg *cg, int j, int k, ptrdiff_t at) {
     const fsi_mg_level *l = cg->mg->level;
-    fsi__mg_to_cycle(l->n[0], cg->p + at, (fsi_real)cg->scale, l->f + fsi__mg_even(l, j, k), l->f + fsi__mg_odd(l, j, k));
+    fsi__mg_to_cycle(l->n[0], cg->p + at, (fsi_real)cg->scale, l->f + fsi__mg_even(l, j, k),
+                     l->f + fsi__mg_odd(l, j, k));
     return 0;
 }
-static double fsi__mg_pass_out(fsi__mg_cg *cg, int j, int k, ptrdiff_t at) {                   /* p = x / scale */
+
+/* p = x / scale */
+static double fsi__mg_pass_out(fsi__mg_cg *cg, int j, int k, ptrdiff_t at) {
     const fsi_mg_level *l = cg->mg->level;
-    fsi__mg_from_cycle(l->n[0], l->x + fsi__mg_even(l, j, k), l->x + fsi__mg_odd(l, j, k), (fsi_real)(1 / cg->scale), cg->p + at);
+    fsi__mg_from_cycle(l->n[0], l->x + fsi__mg_even(l, j, k), l->x + fsi__mg_odd(l, j, k),
+                       (fsi_real)(1 / cg->scale), cg->p + at);
     return 0;
 }
 
 FSI_API void fsi_mg_cycle(fsi_mg *mg, const fsi_real *r, fsi_real *z) {
     ptrdiff_t c, cells = (ptrdiff_t)mg->cells;
     fsi__mg_cg cg;
-    if (!mg->block) return;
+    if (!mg->block)
+        return;
     memset(&cg, 0, sizeof cg);
-    cg.mg = mg; cg.p = z;
+    cg.mg = mg;
+    cg.p = z;
     FSI__OMP(parallel for schedule(static) if (cells > FSI__GRAIN))
-    for (c = 0; c < cells; c++) z[c] = mg->face[c] & FSI__FLUID ? r[c] : 0;
+    for (c = 0; c < cells; c++)
+        z[c] = mg->face[c] & FSI__FLUID ? r[c] : 0;
     fsi_mg_project(mg, z);
     cg.scale = fsi__mg_scale(mg, fsi_dot(mg->cells, z, z));
     fsi__mg_all_rows(&cg, fsi__mg_pass_in);
@@ -5424,7 +7370,8 @@ FSI_API void fsi_mg_cycle(fsi_mg *mg, const fsi_real *r, fsi_real *z) {
     fsi_mg_project(mg, z);
 }
 
-/* Iterates from r = b - (A + E) p until |r| <= limit by the recurrence; the last step of p is left in alpha. */
+/* Iterates from r = b - (A + E) p until |r| <= limit by the recurrence; the last step of p is left
+ * in alpha. */
 static fsi_result fsi__mg_iterate(fsi__mg_cg *cg, int cap, int *iterations, double begin) {
     fsi_mg *mg = cg->mg;
     const fsi_mg_solve_desc *s = cg->s;
@@ -5432,30 +7379,43 @@ static fsi_result fsi__mg_iterate(fsi__mg_cg *cg, int cap, int *iterations, doub
     memset(mg->d, 0, mg->cells * sizeof *mg->d);
     cg->alpha = cg->beta = 0;
     while (sqrt(cg->rr) > cg->limit) {
-        if (*iterations >= cap || (s->seconds > 0 && s->clock_fn(s->clock_user) - begin > s->seconds)) return FSI_NOT_CONVERGED;
+        if (*iterations >= cap
+            || (s->seconds > 0 && s->clock_fn(s->clock_user) - begin > s->seconds))
+            return FSI_NOT_CONVERGED;
         old = rz;
         if (s->precondition.apply_fn) {
             s->precondition.apply_fn(mg->r, mg->q, s->precondition.user);
             rz = fsi_dot(mg->cells, mg->r, mg->q);
-        } else rz = fsi__mg_vcycle(mg) / (cg->scale * cg->scale);      /* r . z = f . x / scale^2 */
-        if (!(rz > 0) || !(rz <= 1e300)) return FSI_BREAKDOWN;
+        } else
+            rz = fsi__mg_vcycle(mg) / (cg->scale * cg->scale); /* r . z = f . x / scale^2 */
+        if (!(rz > 0) || !(rz <= 1e300))
+            return FSI_BREAKDOWN;
         cg->beta = old > 0 ? rz / old : 0;
         fsi__mg_wave(mg->n[2], 2, mg->cells > FSI__GRAIN, fsi__mg_step, cg);
         cg->alpha = 0;
         dq = fsi__mg_parts(mg);
-        if (s->extra.apply_fn) { s->extra.apply_fn(mg->d, mg->q, s->extra.user); dq = fsi_dot(mg->cells, mg->d, mg->q); }
-        if (!(dq > 0) || !(dq <= 1e300)) return FSI_BREAKDOWN;
+        if (s->extra.apply_fn) {
+            s->extra.apply_fn(mg->d, mg->q, s->extra.user);
+            dq = fsi_dot(mg->cells, mg->d, mg->q);
+        }
+        if (!(dq > 0) || !(dq <= 1e300))
+            return FSI_BREAKDOWN;
         cg->alpha = rz / dq;
         cg->rr = fsi__mg_update_residual(cg);
-        if (!(cg->rr <= 1e300)) { cg->alpha = 0; return FSI_BREAKDOWN; }
+        if (!(cg->rr <= 1e300)) {
+            cg->alpha = 0;
+            return FSI_BREAKDOWN;
+        }
         ++*iterations;
     }
     return FSI_OK;
 }
 
 /* r = unit b - q on the fluid */
-FSI__HOT static void fsi__mg_difference(int n, const uint8_t *FSI__RESTRICT face, const fsi_real *FSI__RESTRICT b, fsi_real unit,
-                                        const fsi_real *FSI__RESTRICT q, fsi_real *FSI__RESTRICT r) {
+FSI__HOT static void fsi__mg_difference(int n, const uint8_t *FSI__RESTRICT face,
+                                        const fsi_real *FSI__RESTRICT b, fsi_real unit,
+                                        const fsi_real *FSI__RESTRICT q,
+                                        fsi_real *FSI__RESTRICT r) {
     int i;
     for (i = 0; i < n; i++) {
         fsi_real v = unit * b[i] - q[i];
@@ -5463,26 +7423,39 @@ FSI__HOT static void fsi__mg_difference(int n, const uint8_t *FSI__RESTRICT face
     }
 }
 
-static double fsi__mg_pass_last(fsi__mg_cg *cg, int j, int k, ptrdiff_t at) {                  /* the last step of p */
-    (void)j; (void)k;
+/* the last step of p */
+static double fsi__mg_pass_last(fsi__mg_cg *cg, int j, int k, ptrdiff_t at) {
+    (void)j;
+    (void)k;
     fsi_axpy((size_t)cg->mg->n[0], (fsi_real)cg->alpha, cg->mg->d + at, cg->p + at);
     return 0;
 }
-static double fsi__mg_pass_rhs(fsi__mg_cg *cg, int j, int k, ptrdiff_t at) {                   /* r = b; r . r */
+
+/* r = b; r . r */
+static double fsi__mg_pass_rhs(fsi__mg_cg *cg, int j, int k, ptrdiff_t at) {
     const fsi_mg *mg = cg->mg;
-    (void)j; (void)k;
-    fsi__mg_difference(mg->n[0], mg->face + at, cg->b + at, (fsi_real)cg->unit, mg->zero, mg->r + at);
+    (void)j;
+    (void)k;
+    fsi__mg_difference(mg->n[0], mg->face + at, cg->b + at, (fsi_real)cg->unit, mg->zero,
+                       mg->r + at);
     return fsi__mg_dot_real(mg->n[0], mg->r + at, mg->r + at);
 }
-static double fsi__mg_pass_truth(fsi__mg_cg *cg, int j, int k, ptrdiff_t at) {                 /* r = b - A p; r . r */
+
+/* r = b - A p; r . r */
+static double fsi__mg_pass_truth(fsi__mg_cg *cg, int j, int k, ptrdiff_t at) {
     const fsi_mg *mg = cg->mg;
     fsi__mg_apply_row(mg, cg->p, mg->q, j, k, 1);
-    fsi__mg_difference(mg->n[0], mg->face + at, cg->b + at, (fsi_real)cg->unit, mg->q + at, mg->r + at);
+    fsi__mg_difference(mg->n[0], mg->face + at, cg->b + at, (fsi_real)cg->unit, mg->q + at,
+                       mg->r + at);
     return fsi__mg_dot_real(mg->n[0], mg->r + at, mg->r + at);
 }
-static void fsi__mg_finish(void *user, int t, int k) { fsi__mg_plane((fsi__mg_cg *)user, t ? fsi__mg_pass_truth : fsi__mg_pass_last, k); }
 
-/* Takes the last step, then the true residual r = b - (A + E) p without its part outside the range; sets r . r. */
+static void fsi__mg_finish(void *user, int t, int k) {
+    fsi__mg_plane((fsi__mg_cg *)user, t ? fsi__mg_pass_truth : fsi__mg_pass_last, k);
+}
+
+/* Takes the last step, then the true residual r = b - (A + E) p without its part outside the range;
+ * sets r . r. */
 static void fsi__mg_true_residual(fsi__mg_cg *cg) {
     fsi_mg *mg = cg->mg;
     ptrdiff_t c, n = (ptrdiff_t)mg->cells;
@@ -5492,14 +7465,17 @@ static void fsi__mg_true_residual(fsi__mg_cg *cg) {
     if (cg->s->extra.apply_fn) {
         memset(mg->q, 0, mg->cells * sizeof *mg->q);
         cg->s->extra.apply_fn(cg->p, mg->q, cg->s->extra.user);
-        for (c = 0; c < n; c++) mg->r[c] -= mg->face[c] & FSI__FLUID ? mg->q[c] : 0;
+        for (c = 0; c < n; c++)
+            mg->r[c] -= mg->face[c] & FSI__FLUID ? mg->q[c] : 0;
     }
     fsi_mg_project(mg, mg->r);
-    if (mg->regions || cg->s->extra.apply_fn) cg->rr = fsi_dot(mg->cells, mg->r, mg->r);
+    if (mg->regions || cg->s->extra.apply_fn)
+        cg->rr = fsi_dot(mg->cells, mg->r, mg->r);
 }
 
-/* With an extra term a region without Dirichlet cells may have no null vector: E applied to constants of random size per region tells.
-   Such regions are left alone by fsi_mg_project during the solve. Overwrites r, d, q. */
+/* With an extra term a region without Dirichlet cells may have no null vector: E applied to
+   constants of random size per region tells. Such regions are left alone by fsi_mg_project during
+   the solve. Overwrites r, d, q. */
 static void fsi__mg_hide_regular(fsi_mg *mg, const fsi_mg_solve_desc *s) {
     ptrdiff_t c, n = (ptrdiff_t)mg->cells;
     double *sum = fsi__mg_room(mg, 0), *noise = fsi__mg_room(mg, 1);
@@ -5512,7 +7488,8 @@ static void fsi__mg_hide_regular(fsi_mg *mg, const fsi_mg_solve_desc *s) {
     }
     s->extra.apply_fn(mg->d, mg->q, s->extra.user);
     FSI__OMP(parallel for schedule(static) if (n > FSI__GRAIN))
-    for (c = 0; c < n; c++) {                          /* noise of the same size gives the scale of E */
+    /* noise of the same size gives the scale of E */
+    for (c = 0; c < n; c++) {
         uint64_t seed = (uint64_t)c + 1;
         mg->d[c] *= 2 * fsi__random_unit(&seed) - 1;
     }
@@ -5521,50 +7498,71 @@ static void fsi__mg_hide_regular(fsi_mg *mg, const fsi_mg_solve_desc *s) {
     memset(mg->regular, 0, mg->cells / 8 + 1);
     fsi__mg_region_sums(mg, mg->q, 0, sum, NULL);
     fsi__mg_region_sums(mg, mg->r, 1, noise, NULL);
-    for (c = 0; c < n; c++) if (mg->label[c] >= 0) mg->d[mg->label[c]] += 1;           /* cells of each region */
-    for (r = 0; r < mg->large; r++)
-        if (fabs(sum[r]) > 1e4 * (double)FSI_REAL_EPS * sqrt((double)mg->d[r]) * noise[r]) mg->regular[r >> 3] |= (uint8_t)(1 << (r & 7));
+    /* cells of each region */
     for (c = 0; c < n; c++)
-        if (mg->label[c] >= mg->large && fsi__abs(mg->q[c]) > 0) mg->regular[mg->label[c] >> 3] |= (uint8_t)(1 << (mg->label[c] & 7));
-    for (r = 0; r < mg->regions; r++) mg->hidden += mg->regular[r >> 3] >> (r & 7) & 1;
-    fsi__mg_room_clear(mg, 0); fsi__mg_room_clear(mg, 1);
+        if (mg->label[c] >= 0)
+            mg->d[mg->label[c]] += 1;
+    for (r = 0; r < mg->large; r++)
+        if (fabs(sum[r]) > 1e4 * (double)FSI_REAL_EPS * sqrt((double)mg->d[r]) * noise[r])
+            mg->regular[r >> 3] |= (uint8_t)(1 << (r & 7));
+    for (c = 0; c < n; c++)
+        if (mg->label[c] >= mg->large && fsi__abs(mg->q[c]) > 0)
+            mg->regular[mg->label[c] >> 3] |= (uint8_t)(1 << (mg->label[c] & 7));
+    for (r = 0; r < mg->regions; r++)
+        mg->hidden += mg->regular[r >> 3] >> (r & 7) & 1;
+    fsi__mg_room_clear(mg, 0);
+    fsi__mg_room_clear(mg, 1);
     memset(mg->q, 0, mg->cells * sizeof *mg->q);
 }
 
-/* Clears p outside the fluid, everywhere without a guess; 0 (and p untouched) if the guess is not finite. */
+/* Clears p outside the fluid, everywhere without a guess; 0 (and p untouched) if the guess is not
+ * finite. */
 static int fsi__mg_load_guess(fsi_mg *mg, fsi_real *p, int guess) {
     ptrdiff_t c, n = (ptrdiff_t)mg->cells;
-    if (!guess) { fsi_fill(mg->cells, 0, p); return 1; }
-    for (c = 0; c < n; c++) if (mg->face[c] & FSI__FLUID && !fsi__finite(p[c])) return 0;
-    for (c = 0; c < n; c++) p[c] = mg->face[c] & FSI__FLUID ? p[c] : 0;
+    if (!guess) {
+        fsi_fill(mg->cells, 0, p);
+        return 1;
+    }
+    for (c = 0; c < n; c++)
+        if (mg->face[c] & FSI__FLUID && !fsi__finite(p[c]))
+            return 0;
+    for (c = 0; c < n; c++)
+        p[c] = mg->face[c] & FSI__FLUID ? p[c] : 0;
     return 1;
 }
 
 /* The right-hand side in its unit, and the limit; 0 if b is not finite. */
 static int fsi__mg_load(fsi__mg_cg *cg) {
-    double tolerance = cg->s->tolerance > 0 ? cg->s->tolerance : 1e-6, safe = sizeof(fsi_real) == 8 ? 1e60 : 1e16, absolute;
+    double tolerance = cg->s->tolerance > 0 ? cg->s->tolerance : 1e-6,
+           safe = sizeof(fsi_real) == 8 ? 1e60 : 1e16, absolute;
     cg->unit = 1;
     cg->rr = fsi__mg_all_rows(cg, fsi__mg_pass_rhs);
     if (!(cg->rr >= 1 / safe && cg->rr <= safe)) {
-        if (!fsi_all_finite(cg->mg->cells, cg->mg->r)) return 0;
+        if (!fsi_all_finite(cg->mg->cells, cg->mg->r))
+            return 0;
         cg->unit = fsi__krylov_unit((double)fsi_max_abs(cg->mg->cells, cg->mg->r));
-        if (cg->unit < 1 || cg->unit > 1) cg->rr = fsi__mg_all_rows(cg, fsi__mg_pass_rhs);
+        if (cg->unit < 1 || cg->unit > 1)
+            cg->rr = fsi__mg_all_rows(cg, fsi__mg_pass_rhs);
     }
     absolute = cg->s->tolerance_abs * cg->unit;
     cg->limit = tolerance * sqrt(cg->rr) > absolute ? tolerance * sqrt(cg->rr) : absolute;
     return 1;
 }
 
-/* 1 if the guess in p does not raise the energy q(p) = p . (A + E) p / 2 - b . p above that of p = 0. */
+/* 1 if the guess in p does not raise the energy q(p) = p . (A + E) p / 2 - b . p above that of p =
+ * 0. */
 static int fsi__mg_guess_good(fsi__mg_cg *cg) {
     fsi_mg *mg = cg->mg;
     fsi_mg_apply(mg, cg->p, mg->q);
-    if (cg->s->extra.apply_fn) cg->s->extra.apply_fn(cg->p, mg->q, cg->s->extra.user);
-    return fsi_dot(mg->cells, cg->p, mg->q) / 2 - fsi_dot(mg->cells, cg->p, mg->r) <= 0 && fsi__finite64(fsi_dot(mg->cells, mg->q, mg->q));
+    if (cg->s->extra.apply_fn)
+        cg->s->extra.apply_fn(cg->p, mg->q, cg->s->extra.user);
+    return fsi_dot(mg->cells, cg->p, mg->q) / 2 - fsi_dot(mg->cells, cg->p, mg->r) <= 0
+           && fsi__finite64(fsi_dot(mg->cells, mg->q, mg->q));
 }
 
-/* The residual that rounding of p alone leaves: a few units of |D p|, D the diagonal of A. Below it there is nothing to gain. A applied to
-   one colour of p has D p there, because its neighbours are zero. Overwrites d and q. */
+/* The residual that rounding of p alone leaves: a few units of |D p|, D the diagonal of A. Below it
+   there is nothing to gain. A applied to one colour of p has D p there, because its neighbours are
+   zero. Overwrites d and q. */
 static double fsi__mg_floor(const fsi__mg_cg *cg) {
     fsi_mg *mg = cg->mg;
     double s = 0;
@@ -5574,49 +7572,65 @@ static double fsi__mg_floor(const fsi__mg_cg *cg) {
             for (k = 0; k < mg->n[2]; k++)
                 for (j = 0; j < mg->n[1]; j++) {
                     ptrdiff_t at = fsi__mg_number(mg, 0, j, k), i, first = (j + k + color) & 1;
-                    for (i = 0; i < n && !pass; i++) mg->d[at + i] = (i & 1) == first ? cg->p[at + i] : 0;
-                    for (i = first; i < n && pass; i += 2) s += (double)mg->q[at + i] * (double)mg->q[at + i];
+                    for (i = 0; i < n && !pass; i++)
+                        mg->d[at + i] = (i & 1) == first ? cg->p[at + i] : 0;
+                    for (i = first; i < n && pass; i += 2)
+                        s += (double)mg->q[at + i] * (double)mg->q[at + i];
                 }
-            if (!pass) fsi_mg_apply(mg, mg->d, mg->q);
+            if (!pass)
+                fsi_mg_apply(mg, mg->d, mg->q);
         }
-    if (cg->s->extra.apply_fn) {                       /* and E applied to such a rounding */
+    if (cg->s->extra.apply_fn) { /* and E applied to such a rounding */
         size_t c;
         uint64_t seed = 1;
-        for (c = 0; c < mg->cells; c++) { mg->d[c] = cg->p[c] * FSI_REAL_EPS * (fsi__random_unit(&seed) < FSI_R(0.5) ? 1 : -1); mg->q[c] = 0; }
+        for (c = 0; c < mg->cells; c++) {
+            mg->d[c] = cg->p[c] * FSI_REAL_EPS * (fsi__random_unit(&seed) < FSI_R(0.5) ? 1 : -1);
+            mg->q[c] = 0;
+        }
         cg->s->extra.apply_fn(mg->d, mg->q, cg->s->extra.user);
         s += fsi_dot(mg->cells, mg->q, mg->q) / ((double)FSI_REAL_EPS * (double)FSI_REAL_EPS);
     }
     return 2 * (double)FSI_REAL_EPS * sqrt(s);
 }
 
-/* Conjugate gradients, checked against the true residual: where the recurrence was too hopeful, it starts again from there. */
+/* Conjugate gradients, checked against the true residual: where the recurrence was too hopeful, it
+ * starts again from there. */
 static fsi_result fsi__mg_loop(fsi__mg_cg *cg, fsi_report *rep, int cap) {
     double before, begin = cg->s->clock_fn ? cg->s->clock_fn(cg->s->clock_user) : 0;
     fsi_result reason;
     int tries = 0;
     do {
         before = cg->rr;
-        (void)fsi__mg_update_residual(cg);             /* fills f */
+        (void)fsi__mg_update_residual(cg); /* fills f */
         reason = fsi__mg_iterate(cg, cap, &rep->iterations, begin);
         fsi__mg_true_residual(cg);
         fsi_mg_project(cg->mg, cg->p);
         rep->residual = sqrt(cg->rr);
-        if (rep->residual <= cg->limit) return FSI_OK;
-        if (reason != FSI_NOT_CONVERGED && rep->residual <= fsi__mg_floor(cg)) return FSI_OK;
-        if (reason == FSI_BREAKDOWN && cg->rr < before / 4) reason = FSI_OK;           /* rounding of the recurrence: once more from the truth */
-        else if (reason == FSI_BREAKDOWN && cg->mg->rank) cg->mg->rank = NULL, reason = FSI_OK;   /* columns cut off may lose definiteness (solids in one another): the cycle alone */
-        else if (reason == FSI_OK && tries && cg->rr > before / 4) reason = FSI_STALLED;
+        if (rep->residual <= cg->limit)
+            return FSI_OK;
+        if (reason != FSI_NOT_CONVERGED && rep->residual <= fsi__mg_floor(cg))
+            return FSI_OK;
+        /* rounding of the recurrence: once more from the truth */
+        if (reason == FSI_BREAKDOWN && cg->rr < before / 4)
+            reason = FSI_OK;
+        /* columns cut off may lose definiteness (solids in one another): the cycle alone */
+        else if (reason == FSI_BREAKDOWN && cg->mg->rank)
+            cg->mg->rank = NULL, reason = FSI_OK;
+        else if (reason == FSI_OK && tries && cg->rr > before / 4)
+            reason = FSI_STALLED;
         rep->restarts++;
     } while (reason == FSI_OK && ++tries < 8);
     return reason == FSI_OK ? FSI_STALLED : reason;
 }
 
 static int fsi__mg_desc_valid(const fsi_mg_solve_desc *s) {
-    return s->tolerance >= 0 && s->tolerance <= 1e30 && s->tolerance_abs >= 0 && s->tolerance_abs <= 1e300 && s->max_iterations >= 0 &&
-           s->seconds >= 0 && s->seconds <= 1e30 && (s->seconds <= 0 || s->clock_fn);
+    return s->tolerance >= 0 && s->tolerance <= 1e30 && s->tolerance_abs >= 0
+           && s->tolerance_abs <= 1e300 && s->max_iterations >= 0 && s->seconds >= 0
+           && s->seconds <= 1e30 && (s->seconds <= 0 || s->clock_fn);
 }
 
-FSI_API fsi_result fsi_mg_solve(fsi_mg *mg, const fsi_mg_solve_desc *desc, const fsi_real *b, fsi_real *p, fsi_report *report) {
+FSI_API fsi_result fsi_mg_solve(fsi_mg *mg, const fsi_mg_solve_desc *desc, const fsi_real *b,
+                                fsi_real *p, fsi_report *report) {
     fsi_mg_solve_desc s;
     fsi__mg_cg cg;
     fsi_report rep;
@@ -5624,52 +7638,83 @@ FSI_API fsi_result fsi_mg_solve(fsi_mg *mg, const fsi_mg_solve_desc *desc, const
     memset(&s, 0, sizeof s);
     memset(&cg, 0, sizeof cg);
     memset(&rep, 0, sizeof rep);
-    if (!mg || !mg->block) return FSI_ERR_STATE;
-    if (desc) s = *desc;
-    cg.mg = mg; cg.s = &s; cg.b = b; cg.p = p;
-    if (!b || !p || !fsi__mg_desc_valid(&s)) return FSI_ERR_ARGUMENT;
-    if (s.rank && s.rank->columns && (s.rank->cells != mg->cells || s.rank->levels != mg->levels)) return FSI_ERR_SIZE;
+    if (!mg || !mg->block)
+        return FSI_ERR_STATE;
+    if (desc)
+        s = *desc;
+    cg.mg = mg;
+    cg.s = &s;
+    cg.b = b;
+    cg.p = p;
+    if (!b || !p || !fsi__mg_desc_valid(&s))
+        return FSI_ERR_ARGUMENT;
+    if (s.rank && s.rank->columns && (s.rank->cells != mg->cells || s.rank->levels != mg->levels))
+        return FSI_ERR_SIZE;
     rep.regions = mg->regions;
-    if (s.extra.apply_fn && mg->regions) fsi__mg_hide_regular(mg, &s);
+    if (s.extra.apply_fn && mg->regions)
+        fsi__mg_hide_regular(mg, &s);
     mg->rank = s.rank;
-    if (!fsi__mg_load(&cg) || !fsi__mg_load_guess(mg, p, s.guess)) { mg->hidden = 0; mg->rank = NULL; return FSI_ERR_ARGUMENT; }
-    least = s.tolerance_abs * cg.unit > 1e-4 * cg.limit ? s.tolerance_abs * cg.unit : 1e-4 * cg.limit;
+    if (!fsi__mg_load(&cg) || !fsi__mg_load_guess(mg, p, s.guess)) {
+        mg->hidden = 0;
+        mg->rank = NULL;
+        return FSI_ERR_ARGUMENT;
+    }
+    least =
+        s.tolerance_abs * cg.unit > 1e-4 * cg.limit ? s.tolerance_abs * cg.unit : 1e-4 * cg.limit;
     imbalance = fsi__mg_imbalance(mg, mg->r, least);
     fsi_mg_project(mg, mg->r);
-    if (mg->regions) cg.rr = fsi_dot(mg->cells, mg->r, mg->r);
+    if (mg->regions)
+        cg.rr = fsi_dot(mg->cells, mg->r, mg->r);
     if (s.guess) {
-        if (cg.unit < 1 || cg.unit > 1) fsi_scale(mg->cells, (fsi_real)cg.unit, p);
-        if (fsi__mg_guess_good(&cg)) fsi__mg_true_residual(&cg);
-        else { fsi_fill(mg->cells, 0, p); rep.restarts = 1; }
+        if (cg.unit < 1 || cg.unit > 1)
+            fsi_scale(mg->cells, (fsi_real)cg.unit, p);
+        if (fsi__mg_guess_good(&cg))
+            fsi__mg_true_residual(&cg);
+        else {
+            fsi_fill(mg->cells, 0, p);
+            rep.restarts = 1;
+        }
     }
     rep.residual_start = rep.residual = sqrt(cg.rr);
-    if (rep.residual > cg.limit) rep.reason = fsi__mg_loop(&cg, &rep, s.max_iterations ? s.max_iterations : 200);
+    if (rep.residual > cg.limit)
+        rep.reason = fsi__mg_loop(&cg, &rep, s.max_iterations ? s.max_iterations : 200);
     mg->hidden = 0;
     mg->rank = NULL;
     if (cg.unit < 1 || cg.unit > 1) {
         fsi_scale(mg->cells, (fsi_real)(1 / cg.unit), p);
-        rep.residual /= cg.unit; rep.residual_start /= cg.unit;
+        rep.residual /= cg.unit;
+        rep.residual_start /= cg.unit;
     }
-    if (!fsi_all_finite(mg->cells, p)) {                               /* the answer does not fit, or weights differ too much for float */
+    /* the answer does not fit, or weights differ too much for float */
+    if (!fsi_all_finite(mg->cells, p)) {
         fsi_fill(mg->cells, 0, p);
-        rep.residual = rep.residual_start; rep.reason = FSI_ERR_NUMERIC;
+        rep.residual = rep.residual_start;
+        rep.reason = FSI_ERR_NUMERIC;
     }
-    if (!mg->fluid) rep.reason = FSI_EMPTY;
-    else if (rep.reason == FSI_OK && imbalance > sqrt((double)FSI_REAL_EPS)) rep.reason = FSI_INCOMPATIBLE;
-    if (report) *report = rep;
+    if (!mg->fluid)
+        rep.reason = FSI_EMPTY;
+    else if (rep.reason == FSI_OK && imbalance > sqrt((double)FSI_REAL_EPS))
+        rep.reason = FSI_INCOMPATIBLE;
+    if (report)
+        *report = rep;
     return rep.reason;
 }
 
-/* ------------------------------------------------------------------------------------------------ >>geometry */
+/* ------------------------------------------------------------------------------------------------
+ * >>geometry */
 /* Place of a vertex: in the surface's array, or asked for and put into room[3]. */
 FSI__INLINE const fsi_real *fsi__surface_at(const fsi_surface *s, int vertex, fsi_real *room) {
-    if (s->x) return s->x + 3 * (size_t)vertex;
+    if (s->x)
+        return s->x + 3 * (size_t)vertex;
     s->place_fn(s->user, vertex, room);
     return room;
 }
-FSI__INLINE const fsi_real *fsi__surface_corner(const fsi_surface *s, int e, int corner, fsi_real *room) {
+
+FSI__INLINE const fsi_real *fsi__surface_corner(const fsi_surface *s, int e, int corner,
+                                                fsi_real *room) {
     return fsi__surface_at(s, s->index[(size_t)e * (size_t)s->dim + (size_t)corner], room);
 }
+
 FSI__INLINE fsi_vec3 fsi__surface_vertex(const fsi_surface *s, int e, int corner) {
     return fsi_surface_place(s, s->index[(size_t)e * (size_t)s->dim + (size_t)corner]);
 }
@@ -5683,38 +7728,50 @@ FSI_API fsi_real fsi_closest_on_segment(fsi_vec3 p, fsi_vec3 a, fsi_vec3 b, fsi_
     return fsi_vec_dot(d, d);
 }
 
-/* Nearest of the three edges; for points that do not project into the triangle, and for triangles without area. */
+/* Nearest of the three edges; for points that do not project into the triangle, and for triangles
+ * without area. */
 static fsi_real fsi__closest_edge(fsi_vec3 p, const fsi_vec3 *x, fsi_real *weight) {
     fsi_real best = FSI_REAL_MAX, w[2];
     int i;
     for (i = 0; i < 3; i++) {
         int j = (i + 1) % 3;
         fsi_real d = fsi_closest_on_segment(p, x[i], x[j], w);
-        if (!(d < best)) continue;
+        if (!(d < best))
+            continue;
         best = d;
-        weight[i] = w[0]; weight[j] = w[1]; weight[3 - i - j] = 0;
+        weight[i] = w[0];
+        weight[j] = w[1];
+        weight[3 - i - j] = 0;
     }
     return best;
 }
 
-FSI_API fsi_real fsi_closest_on_triangle(fsi_vec3 p, fsi_vec3 a, fsi_vec3 b, fsi_vec3 c, fsi_real weight[3]) {
-    fsi_vec3 x[3], ab = fsi_vec_sub(b, a), ac = fsi_vec_sub(c, a), ap = fsi_vec_sub(p, a), n = fsi_vec_cross(ab, ac);
+FSI_API fsi_real fsi_closest_on_triangle(fsi_vec3 p, fsi_vec3 a, fsi_vec3 b, fsi_vec3 c,
+                                         fsi_real weight[3]) {
+    fsi_vec3 x[3], ab = fsi_vec_sub(b, a), ac = fsi_vec_sub(c, a), ap = fsi_vec_sub(p, a),
+                   n = fsi_vec_cross(ab, ac);
     fsi_real n2 = fsi_vec_dot(n, n), scale = fsi_vec_dot(ab, ab) * fsi_vec_dot(ac, ac), d;
     if (n2 > 16 * FSI_REAL_EPS * FSI_REAL_EPS * scale && n2 > 0) {
         weight[1] = fsi_vec_dot(fsi_vec_cross(ap, ac), n) / n2;
         weight[2] = fsi_vec_dot(fsi_vec_cross(ab, ap), n) / n2;
         weight[0] = 1 - weight[1] - weight[2];
         if (weight[0] >= 0 && weight[1] >= 0 && weight[2] >= 0) {
-            d = fsi_vec_dot(ap, n);                    /* a volume: its square leaves the range of numbers long before the distance does */
-            return d * d > 1 / (FSI_REAL_MAX * FSI_REAL_EPS) && d * d <= FSI_REAL_MAX ? d * d / n2 : d * (d / n2);
+            /* a volume: its square leaves the range of numbers long before the distance does */
+            d = fsi_vec_dot(ap, n);
+            return d * d > 1 / (FSI_REAL_MAX * FSI_REAL_EPS) && d * d <= FSI_REAL_MAX
+                       ? d * d / n2
+                       : d * (d / n2);
         }
     }
-    x[0] = a; x[1] = b; x[2] = c;
+    x[0] = a;
+    x[1] = b;
+    x[2] = c;
     return fsi__closest_edge(p, x, weight);
 }
 
 FSI_API void fsi_surface_closest(const fsi_surface *s, int e, fsi_vec3 p, fsi_hit *hit) {
-    fsi_vec3 a = fsi__surface_vertex(s, e, 0), b = fsi__surface_vertex(s, e, 1), c = fsi_vec(0, 0, 0);
+    fsi_vec3 a = fsi__surface_vertex(s, e, 0), b = fsi__surface_vertex(s, e, 1),
+             c = fsi_vec(0, 0, 0);
     fsi_real d2;
     if (s->dim == 2) {
         a.z = b.z = p.z = 0;
@@ -5727,42 +7784,58 @@ FSI_API void fsi_surface_closest(const fsi_surface *s, int e, fsi_vec3 p, fsi_hi
     hit->element = e;
     hit->side = 0;
     hit->t = fsi__sqrt(d2);
-    hit->point = fsi_vec_mad(fsi_vec_mad(fsi_vec_scale(a, hit->weight[0]), b, hit->weight[1]), c, hit->weight[2]);
+    hit->point = fsi_vec_mad(fsi_vec_mad(fsi_vec_scale(a, hit->weight[0]), b, hit->weight[1]), c,
+                             hit->weight[2]);
 }
 
 FSI_API fsi_vec3 fsi_surface_normal(const fsi_surface *s, int e) {
     fsi_vec3 a = fsi__surface_vertex(s, e, 0), ab = fsi_vec_sub(fsi__surface_vertex(s, e, 1), a);
-    if (s->dim == 2) return fsi_vec(ab.y, -ab.x, 0);
-    return fsi_vec_scale(fsi_vec_cross(ab, fsi_vec_sub(fsi__surface_vertex(s, e, 2), a)), FSI_R(0.5));
+    if (s->dim == 2)
+        return fsi_vec(ab.y, -ab.x, 0);
+    return fsi_vec_scale(fsi_vec_cross(ab, fsi_vec_sub(fsi__surface_vertex(s, e, 2), a)),
+                         FSI_R(0.5));
 }
 
 FSI_API fsi_result fsi_surface_check(const fsi_surface *s) {
-    const fsi_real most = sizeof(fsi_real) == 8 ? FSI_R(1e70) : FSI_R(1e9);       /* areas are squared */
+    /* areas are squared */
+    const fsi_real most = sizeof(fsi_real) == 8 ? FSI_R(1e70) : FSI_R(1e9);
     size_t i, n;
-    if (!s || (s->dim != 2 && s->dim != 3) || s->vertex_count < 0 || s->element_count < 0) return FSI_ERR_ARGUMENT;
-    if ((s->vertex_count && !s->x && !s->place_fn) || (s->element_count && !s->index)) return FSI_ERR_ARGUMENT;
-    if (s->rest && (s->x || s->rest->surface.element_count != s->element_count || s->rest->surface.dim != s->dim || !s->R || !s->T || !(s->off >= 0))) return FSI_ERR_ARGUMENT;
+    if (!s || (s->dim != 2 && s->dim != 3) || s->vertex_count < 0 || s->element_count < 0)
+        return FSI_ERR_ARGUMENT;
+    if ((s->vertex_count && !s->x && !s->place_fn) || (s->element_count && !s->index))
+        return FSI_ERR_ARGUMENT;
+    if (s->rest
+        && (s->x || s->rest->surface.element_count != s->element_count
+            || s->rest->surface.dim != s->dim || !s->R || !s->T || !(s->off >= 0)))
+        return FSI_ERR_ARGUMENT;
     n = (size_t)s->element_count * (size_t)s->dim;
     for (i = 0; i < n; i++)
-        if (s->index[i] < 0 || s->index[i] >= s->vertex_count) return FSI_ERR_GEOMETRY;
+        if (s->index[i] < 0 || s->index[i] >= s->vertex_count)
+            return FSI_ERR_GEOMETRY;
     n = 3 * (size_t)s->vertex_count;
-    if (s->v && !fsi_all_finite(n, s->v)) return FSI_ERR_GEOMETRY;
+    if (s->v && !fsi_all_finite(n, s->v))
+        return FSI_ERR_GEOMETRY;
     for (i = 0; !s->x && i < n; i += 3) {
         fsi_real x[3];
         s->place_fn(s->user, (int)(i / 3), x);
-        if (!fsi_all_finite(3, x) || !(fsi_max_abs(3, x) <= most)) return FSI_ERR_GEOMETRY;
+        if (!fsi_all_finite(3, x) || !(fsi_max_abs(3, x) <= most))
+            return FSI_ERR_GEOMETRY;
     }
-    return !s->x || (fsi_all_finite(n, s->x) && fsi_max_abs(n, s->x) <= most) ? FSI_OK : FSI_ERR_GEOMETRY;
+    return !s->x || (fsi_all_finite(n, s->x) && fsi_max_abs(n, s->x) <= most) ? FSI_OK
+                                                                              : FSI_ERR_GEOMETRY;
 }
 
-/* ---- Crossings. The query segment becomes the axis w of a sheared frame in which it runs from 0 to 1 at u = v = 0. A vertex has the
-   same (u, v) in every element it belongs to, and an edge the same sign in both of its triangles, so nothing slips between two of
-   them. An edge that passes exactly through the origin is decided by moving the origin to (eps, eps^2), eps -> 0: one answer for all. */
+/* ---- Crossings. The query segment becomes the axis w of a sheared frame in which it runs from 0
+   to 1 at u = v = 0. A vertex has the same (u, v) in every element it belongs to, and an edge the
+   same sign in both of its triangles, so nothing slips between two of them. An edge that passes
+   exactly through the origin is decided by moving the origin to (eps, eps^2), eps -> 0: one answer
+   for all. */
 typedef struct fsi__ray {
-    double p[3], su, sv, sw;  /* origin; shears u += su w, v += sv w; t = w * sw */
+    double p[3], su, sv, sw; /* origin; shears u += su w, v += sv w; t = w * sw */
     fsi_vec3 from, dir;
-    int u, v, w;              /* axes; (u, v, w) keeps its handedness when the segment runs backwards along w */
-    int dim;                  /* 0: no direction, hits nothing */
+    /* axes; (u, v, w) keeps its handedness when the segment runs backwards along w */
+    int u, v, w;
+    int dim; /* 0: no direction, hits nothing */
 } fsi__ray;
 
 static void fsi__ray_init(fsi__ray *r, int dim, fsi_vec3 p, fsi_vec3 q) {
@@ -5775,18 +7848,24 @@ static void fsi__ray_init(fsi__ray *r, int dim, fsi_vec3 p, fsi_vec3 q) {
         d[i] = (double)fsi__get(q, i) - r->p[i];
     }
     r->w = fabs(d[1]) > fabs(d[0]) ? 1 : 0;
-    if (dim == 3 && fabs(d[2]) > fabs(d[r->w])) r->w = 2;
+    if (dim == 3 && fabs(d[2]) > fabs(d[r->w]))
+        r->w = 2;
     r->dim = d[r->w] != 0 ? dim : 0;
-    if (!r->dim) return;
-    if (dim == 2) r->u = 1 - r->w, r->v = 2;
-    else if (d[r->w] > 0) r->u = (r->w + 1) % 3, r->v = (r->w + 2) % 3;
-    else r->u = (r->w + 2) % 3, r->v = (r->w + 1) % 3;
+    if (!r->dim)
+        return;
+    if (dim == 2)
+        r->u = 1 - r->w, r->v = 2;
+    else if (d[r->w] > 0)
+        r->u = (r->w + 1) % 3, r->v = (r->w + 2) % 3;
+    else
+        r->u = (r->w + 2) % 3, r->v = (r->w + 1) % 3;
     r->sw = 1 / d[r->w];
     r->su = -d[r->u] * r->sw;
     r->sv = dim == 3 ? -d[r->v] * r->sw : 0;
 }
 
-/* Twice the signed area of (0, a, b), exactly antisymmetric in a and b; *sign is never 0 unless a = b. */
+/* Twice the signed area of (0, a, b), exactly antisymmetric in a and b; *sign is never 0 unless a =
+ * b. */
 static double fsi__edge(const double *a, const double *b, int *sign) {
     int swap = a[0] > b[0] || (a[0] == b[0] && a[1] > b[1]);
     const double *lo = swap ? b : a, *hi = swap ? a : b;
@@ -5797,9 +7876,11 @@ static double fsi__edge(const double *a, const double *b, int *sign) {
 }
 
 static int fsi__ray_cross(const fsi__ray *r, const fsi_surface *s, int e, fsi_hit *hit) {
-    double c[3][3], k[3], det, t;                      /* corners (u, v, w); weights before division */
+    /* corners (u, v, w); weights before division */
+    double c[3][3], k[3], det, t;
     int i, sign[3];
-    if (!r->dim) return 0;
+    if (!r->dim)
+        return 0;
     for (i = 0; i < s->dim; i++) {
         fsi_real room[3];
         const fsi_real *x = fsi__surface_corner(s, e, i, room);
@@ -5808,23 +7889,31 @@ static int fsi__ray_cross(const fsi__ray *r, const fsi_surface *s, int e, fsi_hi
         c[i][1] = s->dim == 3 ? ((double)x[r->v] - r->p[r->v]) + r->sv * c[i][2] : 0;
     }
     if (s->dim == 2) {
-        if ((c[0][0] >= 0) == (c[1][0] >= 0)) return 0;
-        k[0] = c[1][0]; k[1] = -c[0][0]; k[2] = 0; c[2][2] = 0;
+        if ((c[0][0] >= 0) == (c[1][0] >= 0))
+            return 0;
+        k[0] = c[1][0];
+        k[1] = -c[0][0];
+        k[2] = 0;
+        c[2][2] = 0;
         sign[0] = ((c[1][0] > c[0][0]) == (r->w == 0)) == (r->sw > 0) ? 1 : -1;
     } else {
         k[0] = fsi__edge(c[1], c[2], sign);
         k[1] = fsi__edge(c[2], c[0], sign + 1);
         k[2] = fsi__edge(c[0], c[1], sign + 2);
-        if (sign[0] == 0 || sign[0] != sign[1] || sign[0] != sign[2]) return 0;
+        if (sign[0] == 0 || sign[0] != sign[1] || sign[0] != sign[2])
+            return 0;
     }
     det = k[0] + k[1] + k[2];
-    if (det == 0) return 0;
+    if (det == 0)
+        return 0;
     t = (k[0] * c[0][2] + k[1] * c[1][2] + k[2] * c[2][2]) / det * r->sw;
-    if (!(t >= 0 && t < 1)) return 0;
+    if (!(t >= 0 && t < 1))
+        return 0;
     hit->element = e;
     hit->side = sign[0];
     hit->t = (fsi_real)t;
-    for (i = 0; i < 3; i++) hit->weight[i] = (fsi_real)(k[i] / det);
+    for (i = 0; i < 3; i++)
+        hit->weight[i] = (fsi_real)(k[i] / det);
     hit->point = fsi_vec_mad(r->from, r->dir, hit->t);
     return 1;
 }
@@ -5835,37 +7924,50 @@ FSI_API int fsi_surface_cross(const fsi_surface *s, int e, fsi_vec3 p, fsi_vec3 
     return fsi__ray_cross(&r, s, e, hit);
 }
 
-/* ---- Clipping: the polygon is kept in barycentric weights, so areas and centroids are sums over weights. */
+/* ---- Clipping: the polygon is kept in barycentric weights, so areas and centroids are sums over
+ * weights. */
 static int fsi__clip_plane(fsi_real (*w)[3], int n, const fsi_real *x, fsi_real at, fsi_real sign) {
-    fsi_real out[12][3], f, g;                         /* x: coordinate of the three corners along the axis; keep sign (x - at) >= 0 */
+    /* x: coordinate of the three corners along the axis; keep sign (x - at) >= 0 */
+    fsi_real out[12][3], f, g;
     int i, k, m = 0;
     for (i = 0; i < n; i++) {
         const fsi_real *a = w[i], *b = w[(i + 1) % n];
         f = sign * (a[0] * x[0] + a[1] * x[1] + a[2] * x[2] - at);
         g = sign * (b[0] * x[0] + b[1] * x[1] + b[2] * x[2] - at);
-        if (f >= 0) { memcpy(out[m], a, sizeof out[m]); m++; }
-        if ((f >= 0) == (g >= 0)) continue;
-        for (k = 0; k < 3; k++) out[m][k] = (a[k] * g - b[k] * f) / (g - f);
+        if (f >= 0) {
+            memcpy(out[m], a, sizeof out[m]);
+            m++;
+        }
+        if ((f >= 0) == (g >= 0))
+            continue;
+        for (k = 0; k < 3; k++)
+            out[m][k] = (a[k] * g - b[k] * f) / (g - f);
         m++;
     }
     memcpy(w, out, (size_t)m * sizeof out[0]);
     return m;
 }
 
-/* Share of the polygon in the triangle (2D: of the interval in the segment) and the weights of its centroid. */
+/* Share of the polygon in the triangle (2D: of the interval in the segment) and the weights of its
+ * centroid. */
 static fsi_real fsi__clip_moments(fsi_real (*w)[3], int n, int dim, fsi_real *centroid) {
     fsi_real total = 0;
     int i, k;
     centroid[0] = centroid[1] = centroid[2] = 0;
-    for (i = 1; i + dim - 2 < n; i++) {                /* fan (0, i, i+1), or the one interval (0, 1) */
+    /* fan (0, i, i+1), or the one interval (0, 1) */
+    for (i = 1; i + dim - 2 < n; i++) {
         const fsi_real *a = w[0], *b = w[i], *c = dim == 2 ? w[0] : w[i + 1];
-        fsi_real part = dim == 2 ? fsi__abs(b[1] - a[1])
-                                 : fsi__abs((b[1] - a[1]) * (c[2] - a[2]) - (b[2] - a[2]) * (c[1] - a[1]));
-        for (k = 0; k < 3; k++) centroid[k] += part * (dim == 2 ? (a[k] + b[k]) / 2 : (a[k] + b[k] + c[k]) / 3);
+        fsi_real part =
+            dim == 2 ? fsi__abs(b[1] - a[1])
+                     : fsi__abs((b[1] - a[1]) * (c[2] - a[2]) - (b[2] - a[2]) * (c[1] - a[1]));
+        for (k = 0; k < 3; k++)
+            centroid[k] += part * (dim == 2 ? (a[k] + b[k]) / 2 : (a[k] + b[k] + c[k]) / 3);
         total += part;
-        if (dim == 2) break;
+        if (dim == 2)
+            break;
     }
-    for (k = 0; k < 3; k++) centroid[k] = total > 0 ? centroid[k] / total : 0;
+    for (k = 0; k < 3; k++)
+        centroid[k] = total > 0 ? centroid[k] / total : 0;
     return total;
 }
 
@@ -5873,11 +7975,14 @@ FSI_API int fsi_surface_clip(const fsi_surface *s, int e, fsi_vec3 lo, fsi_vec3 
     fsi_real w[12][3] = {{0}}, x[3], share;
     fsi_vec3 n = fsi_surface_normal(s, e);
     int i, axis, count = s->dim;
-    for (i = 0; i < count; i++) w[i][i] = 1;
+    for (i = 0; i < count; i++)
+        w[i][i] = 1;
     for (axis = 0; axis < s->dim && count > 0; axis++) {
-        for (i = 0; i < 3; i++) x[i] = i < s->dim ? fsi__get(fsi__surface_vertex(s, e, i), axis) : 0;
+        for (i = 0; i < 3; i++)
+            x[i] = i < s->dim ? fsi__get(fsi__surface_vertex(s, e, i), axis) : 0;
         count = fsi__clip_plane(w, count, x, fsi__get(lo, axis), 1);
-        if (count > 0) count = fsi__clip_plane(w, count, x, fsi__get(hi, axis), -1);
+        if (count > 0)
+            count = fsi__clip_plane(w, count, x, fsi__get(hi, axis), -1);
     }
     share = fsi__clip_moments(w, count, s->dim, out->weight);
     out->normal = fsi_vec_scale(n, share);
@@ -5885,7 +7990,8 @@ FSI_API int fsi_surface_clip(const fsi_surface *s, int e, fsi_vec3 lo, fsi_vec3 
     return out->area > 0;
 }
 
-/* ---- Tree of boxes, depth first: the first child follows its parent, so children have larger numbers (refit runs backwards). */
+/* ---- Tree of boxes, depth first: the first child follows its parent, so children have larger
+ * numbers (refit runs backwards). */
 static void fsi__bvh_layout(fsi_bvh *b, fsi_arena *arena) {
     FSI__TAKE(b->node, fsi_bvh_node, arena, 2 * (size_t)b->capacity);
     FSI__TAKE(b->order, int32_t, arena, (size_t)b->capacity);
@@ -5894,19 +8000,24 @@ static void fsi__bvh_layout(fsi_bvh *b, fsi_arena *arena) {
 FSI_API fsi_result fsi_bvh_init(fsi_bvh *bvh, int capacity, const fsi_allocator *allocator) {
     fsi_arena arena = {NULL, 0, 0, 0};
     fsi_result r;
-    if (!bvh || capacity < 1 || !fsi_allocator_valid(allocator)) return FSI_ERR_ARGUMENT;
+    if (!bvh || capacity < 1 || !fsi_allocator_valid(allocator))
+        return FSI_ERR_ARGUMENT;
     memset(bvh, 0, sizeof *bvh);
     bvh->capacity = capacity;
-    if (allocator) bvh->allocator = *allocator;
+    if (allocator)
+        bvh->allocator = *allocator;
     fsi__bvh_layout(bvh, &arena);
     r = fsi__arena_block(&arena, &bvh->allocator, &bvh->block, &bvh->size);
-    if (r == FSI_OK) fsi__bvh_layout(bvh, &arena);
-    else memset(bvh, 0, sizeof *bvh);
+    if (r == FSI_OK)
+        fsi__bvh_layout(bvh, &arena);
+    else
+        memset(bvh, 0, sizeof *bvh);
     return r;
 }
 
 FSI_API void fsi_bvh_free(fsi_bvh *bvh) {
-    if (!bvh) return;
+    if (!bvh)
+        return;
     fsi_free(&bvh->allocator, bvh->block, bvh->size);
     memset(bvh, 0, sizeof *bvh);
 }
@@ -5914,16 +8025,25 @@ FSI_API void fsi_bvh_free(fsi_bvh *bvh) {
 /* Bounds of nothing yet (z = 0 in 2D), with a point, with the corners of an element. */
 static void fsi__bounds_none(int dim, fsi_real *lo, fsi_real *hi) {
     int k;
-    for (k = 0; k < 3; k++) { lo[k] = k < dim ? FSI_REAL_MAX : 0; hi[k] = k < dim ? -FSI_REAL_MAX : 0; }
+    for (k = 0; k < 3; k++) {
+        lo[k] = k < dim ? FSI_REAL_MAX : 0;
+        hi[k] = k < dim ? -FSI_REAL_MAX : 0;
+    }
 }
+
 FSI__INLINE void fsi__bounds_add(int dim, const fsi_real *x, fsi_real *lo, fsi_real *hi) {
     int k;
-    for (k = 0; k < dim; k++) { lo[k] = fsi__min(lo[k], x[k]); hi[k] = fsi__max(hi[k], x[k]); }
+    for (k = 0; k < dim; k++) {
+        lo[k] = fsi__min(lo[k], x[k]);
+        hi[k] = fsi__max(hi[k], x[k]);
+    }
 }
+
 static void fsi__bounds_element(const fsi_surface *s, int e, fsi_real *lo, fsi_real *hi) {
     fsi_real room[3];
     int i;
-    for (i = 0; i < s->dim; i++) fsi__bounds_add(s->dim, fsi__surface_corner(s, e, i, room), lo, hi);
+    for (i = 0; i < s->dim; i++)
+        fsi__bounds_add(s->dim, fsi__surface_corner(s, e, i, room), lo, hi);
 }
 
 FSI_API void fsi_surface_bounds(const fsi_surface *s, int e, fsi_real lo[3], fsi_real hi[3]) {
@@ -5931,14 +8051,16 @@ FSI_API void fsi_surface_bounds(const fsi_surface *s, int e, fsi_real lo[3], fsi
     fsi__bounds_element(s, e, lo, hi);
 }
 
-static fsi_real fsi__bvh_key(const fsi_surface *s, int e, int axis) {  /* dim times the centroid */
+static fsi_real fsi__bvh_key(const fsi_surface *s, int e, int axis) { /* dim times the centroid */
     fsi_real sum = 0;
     int i;
-    for (i = 0; i < s->dim; i++) sum += fsi__get(fsi__surface_vertex(s, e, i), axis);
+    for (i = 0; i < s->dim; i++)
+        sum += fsi__get(fsi__surface_vertex(s, e, i), axis);
     return sum;
 }
 
-/* Order [begin, end) so that the middle element is in its sorted place and smaller ones come first; ties by element number. */
+/* Order [begin, end) so that the middle element is in its sorted place and smaller ones come first;
+ * ties by element number. */
 static void fsi__bvh_select(fsi_bvh *b, int begin, int end, int middle, int axis) {
     const fsi_surface *s = &b->surface;
     int32_t *o = b->order, swap;
@@ -5948,15 +8070,30 @@ static void fsi__bvh_select(fsi_bvh *b, int begin, int end, int middle, int axis
         fsi_real key = fsi__bvh_key(s, pivot, axis), k;
         int i = lo, j = hi;
         while (i <= j) {
-            for (;; i++) { k = fsi__bvh_key(s, o[i], axis); if (!(k < key || (k == key && o[i] < pivot))) break; }
-            for (;; j--) { k = fsi__bvh_key(s, o[j], axis); if (!(k > key || (k == key && o[j] > pivot))) break; }
-            if (i > j) break;
-            swap = o[i]; o[i] = o[j]; o[j] = swap;
-            i++; j--;
+            for (;; i++) {
+                k = fsi__bvh_key(s, o[i], axis);
+                if (!(k < key || (k == key && o[i] < pivot)))
+                    break;
+            }
+            for (;; j--) {
+                k = fsi__bvh_key(s, o[j], axis);
+                if (!(k > key || (k == key && o[j] > pivot)))
+                    break;
+            }
+            if (i > j)
+                break;
+            swap = o[i];
+            o[i] = o[j];
+            o[j] = swap;
+            i++;
+            j--;
         }
-        if (middle <= j) hi = j;
-        else if (middle >= i) lo = i;
-        else return;
+        if (middle <= j)
+            hi = j;
+        else if (middle >= i)
+            lo = i;
+        else
+            return;
     }
 }
 
@@ -5965,33 +8102,47 @@ static void fsi__bvh_pad(fsi_real *lo, fsi_real *hi) {
     int k;
     for (k = 0; k < 3; k++) {
         fsi_real pad = 8 * FSI_REAL_EPS * fsi__max(fsi__abs(lo[k]), fsi__abs(hi[k]));
-        lo[k] -= pad; hi[k] += pad;
+        lo[k] -= pad;
+        hi[k] += pad;
     }
 }
 
 static void fsi__bvh_fit(fsi_bvh *b, fsi_bvh_node *n) {
     const fsi_bvh_node *l = n + 1, *r = b->node + n->right;
     int i, k;
-    for (k = 0; k < 3 && n->right; k++) { n->lo[k] = fsi__min(l->lo[k], r->lo[k]); n->hi[k] = fsi__max(l->hi[k], r->hi[k]); }
-    if (n->right) return;
+    for (k = 0; k < 3 && n->right; k++) {
+        n->lo[k] = fsi__min(l->lo[k], r->lo[k]);
+        n->hi[k] = fsi__max(l->hi[k], r->hi[k]);
+    }
+    if (n->right)
+        return;
     fsi__bounds_none(b->surface.dim, n->lo, n->hi);
-    for (i = n->begin; i < n->end; i++) fsi__bounds_element(&b->surface, b->order[i], n->lo, n->hi);
+    for (i = n->begin; i < n->end; i++)
+        fsi__bounds_element(&b->surface, b->order[i], n->lo, n->hi);
     fsi__bvh_pad(n->lo, n->hi);
 }
 
-static int fsi__bvh_split(fsi_bvh *b, int begin, int end) {           /* returns the node's number; depth is log2 n */
+/* returns the node's number; depth is log2 n */
+static int fsi__bvh_split(fsi_bvh *b, int begin, int end) {
     int self = b->nodes++, i, k, axis = 0, middle = begin + (end - begin) / 2;
     fsi_bvh_node *n = b->node + self;
     fsi_real lo[3], hi[3], x[3];
-    n->begin = begin; n->end = end; n->right = 0;
-    if (end - begin <= (b->leaf > 0 ? b->leaf : 4)) { fsi__bvh_fit(b, n); return self; }
+    n->begin = begin;
+    n->end = end;
+    n->right = 0;
+    if (end - begin <= (b->leaf > 0 ? b->leaf : 4)) {
+        fsi__bvh_fit(b, n);
+        return self;
+    }
     fsi__bounds_none(b->surface.dim, lo, hi);
     for (i = begin; i < end; i++) {
-        for (k = 0; k < b->surface.dim; k++) x[k] = fsi__bvh_key(&b->surface, b->order[i], k);
+        for (k = 0; k < b->surface.dim; k++)
+            x[k] = fsi__bvh_key(&b->surface, b->order[i], k);
         fsi__bounds_add(b->surface.dim, x, lo, hi);
     }
     for (k = 1; k < b->surface.dim; k++)
-        if (hi[k] - lo[k] > hi[axis] - lo[axis]) axis = k;
+        if (hi[k] - lo[k] > hi[axis] - lo[axis])
+            axis = k;
     fsi__bvh_select(b, begin, end, middle, axis);
     (void)fsi__bvh_split(b, begin, middle);
     n->right = fsi__bvh_split(b, middle, end);
@@ -6004,24 +8155,34 @@ static void fsi__bvh_bounds(fsi_bvh *b) {
     const fsi_surface *s = &b->surface;
     fsi_real room[3];
     int i;
-    if (!s->rest && b->nodes) { memcpy(b->lo, b->node->lo, sizeof b->lo); memcpy(b->hi, b->node->hi, sizeof b->hi); }
-    if (!s->rest) return;
+    if (!s->rest && b->nodes) {
+        memcpy(b->lo, b->node->lo, sizeof b->lo);
+        memcpy(b->hi, b->node->hi, sizeof b->hi);
+    }
+    if (!s->rest)
+        return;
     fsi__bounds_none(s->dim, b->lo, b->hi);
-    for (i = 0; i < s->vertex_count; i++) fsi__bounds_add(s->dim, fsi__surface_at(s, i, room), b->lo, b->hi);
+    for (i = 0; i < s->vertex_count; i++)
+        fsi__bounds_add(s->dim, fsi__surface_at(s, i, room), b->lo, b->hi);
     fsi__bvh_pad(b->lo, b->hi);
 }
 
 FSI_API fsi_result fsi_bvh_build(fsi_bvh *bvh, const fsi_surface *surface) {
     fsi_result r;
     int i;
-    if (!bvh || !surface || (!bvh->block && !surface->rest)) return FSI_ERR_STATE;
+    if (!bvh || !surface || (!bvh->block && !surface->rest))
+        return FSI_ERR_STATE;
     r = fsi_surface_check(surface);
-    if (r != FSI_OK) return r;
-    if (!surface->rest && surface->element_count > bvh->capacity) return FSI_ERR_SIZE;
+    if (r != FSI_OK)
+        return r;
+    if (!surface->rest && surface->element_count > bvh->capacity)
+        return FSI_ERR_SIZE;
     bvh->surface = *surface;
     bvh->nodes = surface->rest ? surface->rest->nodes : 0;
-    for (i = 0; i < surface->element_count && !surface->rest; i++) bvh->order[i] = i;
-    if (surface->element_count && !surface->rest) (void)fsi__bvh_split(bvh, 0, surface->element_count);
+    for (i = 0; i < surface->element_count && !surface->rest; i++)
+        bvh->order[i] = i;
+    if (surface->element_count && !surface->rest)
+        (void)fsi__bvh_split(bvh, 0, surface->element_count);
     fsi__bvh_bounds(bvh);
     return FSI_OK;
 }
@@ -6029,30 +8190,43 @@ FSI_API fsi_result fsi_bvh_build(fsi_bvh *bvh, const fsi_surface *surface) {
 FSI_API fsi_result fsi_bvh_refit(fsi_bvh *bvh, const fsi_surface *surface) {
     fsi_result r;
     int i;
-    if (surface && surface->rest) return fsi_bvh_build(bvh, surface);
-    if (!bvh || !bvh->block) return FSI_ERR_STATE;
+    if (surface && surface->rest)
+        return fsi_bvh_build(bvh, surface);
+    if (!bvh || !bvh->block)
+        return FSI_ERR_STATE;
     r = fsi_surface_check(surface);
-    if (r != FSI_OK) return r;
-    if (surface->element_count != bvh->surface.element_count || surface->dim != bvh->surface.dim || bvh->surface.rest) return FSI_ERR_STATE;
+    if (r != FSI_OK)
+        return r;
+    if (surface->element_count != bvh->surface.element_count || surface->dim != bvh->surface.dim
+        || bvh->surface.rest)
+        return FSI_ERR_STATE;
     bvh->surface = *surface;
-    for (i = bvh->nodes - 1; i >= 0; i--) fsi__bvh_fit(bvh, bvh->node + i);
+    for (i = bvh->nodes - 1; i >= 0; i--)
+        fsi__bvh_fit(bvh, bvh->node + i);
     fsi__bvh_bounds(bvh);
     return FSI_OK;
 }
 
-/* One walk for all queries: gives the leaves whose box passes the test, near ones first for closest points. It runs in the tree's own frame: the world's, or
-   that of the surface at rest, where boxes are larger by `off` on all sides. */
-enum fsi__walk_kind { FSI__WALK_BOX, FSI__WALK_RAY, FSI__WALK_BALL };
+/* One walk for all queries: gives the leaves whose box passes the test, near ones first for closest
+   points. It runs in the tree's own frame: the world's, or that of the surface at rest, where boxes
+   are larger by `off` on all sides. */
+enum fsi__walk_kind {
+    FSI__WALK_BOX,
+    FSI__WALK_RAY,
+    FSI__WALK_BALL
+};
+
 typedef struct fsi__walk {
     const fsi_bvh *tree;
     int stack[64], top, dim;
     enum fsi__walk_kind kind;
-    fsi_real lo[3], hi[3];    /* box, or that of the ray's segment; lo = centre of the ball */
-    fsi_real from[3], over[3];/* ray: start, 1 / direction (0: none along this axis) */
-    fsi_real reach;           /* ball: squared radius; ray: largest t; shrinks as hits are found */
+    fsi_real lo[3], hi[3];     /* box, or that of the ray's segment; lo = centre of the ball */
+    fsi_real from[3], over[3]; /* ray: start, 1 / direction (0: none along this axis) */
+    fsi_real reach;            /* ball: squared radius; ray: largest t; shrinks as hits are found */
 } fsi__walk;
 
-static fsi_real fsi__box_distance2(const fsi_bvh_node *n, const fsi_real *p, int dim, fsi_real off) {
+static fsi_real fsi__box_distance2(const fsi_bvh_node *n, const fsi_real *p, int dim,
+                                   fsi_real off) {
     fsi_real d2 = 0, d;
     int k;
     for (k = 0; k < dim; k++) {
@@ -6065,11 +8239,14 @@ static fsi_real fsi__box_distance2(const fsi_bvh_node *n, const fsi_real *p, int
 static int fsi__walk_test(const fsi__walk *w, const fsi_bvh_node *n, fsi_real off) {
     int k;
     fsi_real t0 = 0, t1 = w->reach, a, b;
-    if (w->kind == FSI__WALK_BALL) return fsi__box_distance2(n, w->lo, w->dim, off) <= w->reach;
+    if (w->kind == FSI__WALK_BALL)
+        return fsi__box_distance2(n, w->lo, w->dim, off) <= w->reach;
     for (k = 0; k < w->dim; k++)
-        if (w->lo[k] > n->hi[k] + off || w->hi[k] < n->lo[k] - off) return 0;
+        if (w->lo[k] > n->hi[k] + off || w->hi[k] < n->lo[k] - off)
+            return 0;
     for (k = 0; k < w->dim && w->kind == FSI__WALK_RAY; k++) {
-        if (w->over[k] == 0) continue;
+        if (w->over[k] == 0)
+            continue;
         a = (n->lo[k] - off - w->from[k]) * w->over[k];
         b = (n->hi[k] + off - w->from[k]) * w->over[k];
         t0 = fsi__max(t0, fsi__min(a, b));
@@ -6078,8 +8255,10 @@ static int fsi__walk_test(const fsi__walk *w, const fsi_bvh_node *n, fsi_real of
     return t0 <= t1 + 16 * FSI_REAL_EPS;
 }
 
-/* Box lo .. hi, segment lo -> hi or ball about lo: x R + T gives back what is asked for in the frame at rest. */
-static void fsi__walk_start(fsi__walk *w, const fsi_bvh *b, enum fsi__walk_kind kind, fsi_vec3 lo, fsi_vec3 hi, fsi_real reach) {
+/* Box lo .. hi, segment lo -> hi or ball about lo: x R + T gives back what is asked for in the
+ * frame at rest. */
+static void fsi__walk_start(fsi__walk *w, const fsi_bvh *b, enum fsi__walk_kind kind, fsi_vec3 lo,
+                            fsi_vec3 hi, fsi_real reach) {
     const fsi_surface *s = &b->surface;
     fsi_real p[2][3], d;
     int e, k, i;
@@ -6090,28 +8269,40 @@ static void fsi__walk_start(fsi__walk *w, const fsi_bvh *b, enum fsi__walk_kind 
     w->reach = reach;
     fsi_vec_store(p[0], lo);
     fsi_vec_store(p[1], hi);
-    if (s->rest && kind == FSI__WALK_BOX) {            /* the box's box in the other frame */
+    if (s->rest && kind == FSI__WALK_BOX) { /* the box's box in the other frame */
         fsi_real middle[3], half[3], x[3];
-        for (k = 0; k < 3; k++) { middle[k] = k < s->dim ? (p[0][k] + p[1][k]) / 2 - s->T[k] : 0; half[k] = k < s->dim ? (p[1][k] - p[0][k]) / 2 : 0; }
         for (k = 0; k < 3; k++) {
-            for (x[k] = d = 0, i = 0; i < 3; i++) { x[k] += s->R[3 * i + k] * middle[i]; d += fsi__abs(s->R[3 * i + k]) * half[i]; }
-            p[0][k] = x[k] - d; p[1][k] = x[k] + d;
+            middle[k] = k < s->dim ? (p[0][k] + p[1][k]) / 2 - s->T[k] : 0;
+            half[k] = k < s->dim ? (p[1][k] - p[0][k]) / 2 : 0;
+        }
+        for (k = 0; k < 3; k++) {
+            for (x[k] = d = 0, i = 0; i < 3; i++) {
+                x[k] += s->R[3 * i + k] * middle[i];
+                d += fsi__abs(s->R[3 * i + k]) * half[i];
+            }
+            p[0][k] = x[k] - d;
+            p[1][k] = x[k] + d;
         }
     } else if (s->rest)
         for (e = 0; e < 2; e++) {
             fsi_real x[3];
-            for (k = 0; k < 3; k++) x[k] = k < s->dim ? p[e][k] - s->T[k] : 0;
-            for (k = 0; k < 3; k++) p[e][k] = s->R[k] * x[0] + s->R[3 + k] * x[1] + s->R[6 + k] * x[2];
+            for (k = 0; k < 3; k++)
+                x[k] = k < s->dim ? p[e][k] - s->T[k] : 0;
+            for (k = 0; k < 3; k++)
+                p[e][k] = s->R[k] * x[0] + s->R[3 + k] * x[1] + s->R[6 + k] * x[2];
         }
     for (k = 0; k < 3; k++) {
         w->from[k] = p[0][k];
         d = p[1][k] - p[0][k];
         w->over[k] = kind == FSI__WALK_RAY && d != 0 ? 1 / d : 0;
-        if (!fsi__finite(w->over[k])) w->over[k] = 0;  /* hardly any way along this axis: the segment's box decides */
+        /* hardly any way along this axis: the segment's box decides */
+        if (!fsi__finite(w->over[k]))
+            w->over[k] = 0;
         w->lo[k] = kind == FSI__WALK_RAY ? fsi__min(p[0][k], p[1][k]) : p[0][k];
         w->hi[k] = kind == FSI__WALK_RAY ? fsi__max(p[0][k], p[1][k]) : p[1][k];
     }
-    if (b->nodes) w->stack[w->top++] = 0;
+    if (b->nodes)
+        w->stack[w->top++] = 0;
 }
 
 static const fsi_bvh_node *fsi__walk_next(fsi__walk *w, fsi_real off) {
@@ -6119,25 +8310,34 @@ static const fsi_bvh_node *fsi__walk_next(fsi__walk *w, fsi_real off) {
     while (w->top > 0) {
         const fsi_bvh_node *n = nodes + w->stack[--w->top];
         int l, r;
-        if (!fsi__walk_test(w, n, off)) continue;
-        if (!n->right) return n;
+        if (!fsi__walk_test(w, n, off))
+            continue;
+        if (!n->right)
+            return n;
         l = (int)(n - nodes) + 1;
         r = n->right;
-        if (w->kind == FSI__WALK_BALL && fsi__box_distance2(nodes + r, w->lo, w->dim, 0) < fsi__box_distance2(nodes + l, w->lo, w->dim, 0)) {
-            int swap = l; l = r; r = swap;
+        if (w->kind == FSI__WALK_BALL
+            && fsi__box_distance2(nodes + r, w->lo, w->dim, 0)
+                   < fsi__box_distance2(nodes + l, w->lo, w->dim, 0)) {
+            int swap = l;
+            l = r;
+            r = swap;
         }
         w->stack[w->top++] = r;
         w->stack[w->top++] = l;
     }
     return NULL;
 }
+
 /* Round-off of the turned query beside what the vertices are off. */
 static fsi_real fsi__bvh_off(const fsi_bvh *b) {
     const fsi_surface *s = &b->surface;
     fsi_real most = 0;
     int k;
-    if (!s->rest) return 0;
-    for (k = 0; k < 3; k++) most = fsi__max(most, fsi__max(fsi__abs(b->lo[k]), fsi__abs(b->hi[k])) + fsi__abs(s->T[k]));
+    if (!s->rest)
+        return 0;
+    for (k = 0; k < 3; k++)
+        most = fsi__max(most, fsi__max(fsi__abs(b->lo[k]), fsi__abs(b->hi[k])) + fsi__abs(s->T[k]));
     return s->off + 64 * FSI_REAL_EPS * most;
 }
 
@@ -6147,13 +8347,19 @@ FSI_API int fsi_bvh_closest(const fsi_bvh *bvh, fsi_vec3 p, fsi_real radius, fsi
     fsi_hit h;
     fsi_real off = fsi__bvh_off(bvh);
     int i, found = 0;
-    if (!(radius >= 0) || !fsi__finite_vec(p)) return 0;
-    if (bvh->surface.dim == 2) p.z = 0;
-    fsi__walk_start(&w, bvh, FSI__WALK_BALL, p, p, radius < fsi__sqrt(FSI_REAL_MAX) / 2 ? radius * radius * (1 + 8 * FSI_REAL_EPS) : FSI_REAL_MAX);
+    if (!(radius >= 0) || !fsi__finite_vec(p))
+        return 0;
+    if (bvh->surface.dim == 2)
+        p.z = 0;
+    fsi__walk_start(&w, bvh, FSI__WALK_BALL, p, p,
+                    radius < fsi__sqrt(FSI_REAL_MAX) / 2 ? radius * radius * (1 + 8 * FSI_REAL_EPS)
+                                                         : FSI_REAL_MAX);
     while ((n = fsi__walk_next(&w, off)) != NULL)
         for (i = n->begin; i < n->end; i++) {
             fsi_surface_closest(&bvh->surface, w.tree->order[i], p, &h);
-            if (h.t > radius || (found && (h.t > hit->t || (h.t == hit->t && h.element > hit->element)))) continue;
+            if (h.t > radius
+                || (found && (h.t > hit->t || (h.t == hit->t && h.element > hit->element))))
+                continue;
             *hit = h;
             found = 1;
             w.reach = fsi__min(w.reach, h.t * h.t * (1 + 8 * FSI_REAL_EPS));
@@ -6161,8 +8367,10 @@ FSI_API int fsi_bvh_closest(const fsi_bvh *bvh, fsi_vec3 p, fsi_real radius, fsi
     return found;
 }
 
-/* first: stop looking beyond the nearest one found. *winding: crossings along the normals minus those against. */
-static int fsi__bvh_hits(const fsi_bvh *bvh, fsi_vec3 p, fsi_vec3 q, fsi_hit *hits, int room, int first, int *winding) {
+/* first: stop looking beyond the nearest one found. *winding: crossings along the normals minus
+ * those against. */
+static int fsi__bvh_hits(const fsi_bvh *bvh, fsi_vec3 p, fsi_vec3 q, fsi_hit *hits, int room,
+                         int first, int *winding) {
     fsi__walk w;
     fsi__ray ray;
     const fsi_bvh_node *n;
@@ -6170,19 +8378,28 @@ static int fsi__bvh_hits(const fsi_bvh *bvh, fsi_vec3 p, fsi_vec3 q, fsi_hit *hi
     fsi_real off = fsi__bvh_off(bvh);
     int i, j, count = 0;
     *winding = 0;
-    if (!fsi__finite_vec(p) || !fsi__finite_vec(q)) return 0;
+    if (!fsi__finite_vec(p) || !fsi__finite_vec(q))
+        return 0;
     fsi__ray_init(&ray, bvh->surface.dim, p, q);
     fsi__walk_start(&w, bvh, FSI__WALK_RAY, p, q, 1);
     while ((n = fsi__walk_next(&w, off)) != NULL)
         for (i = n->begin; i < n->end; i++) {
-            if (!fsi__ray_cross(&ray, &bvh->surface, w.tree->order[i], &h)) continue;
-            j = count < room ? count : room;           /* insertion into the sorted list of the nearest ones */
-            for (; j > 0 && (h.t < hits[j - 1].t || (h.t == hits[j - 1].t && h.element < hits[j - 1].element)); j--)
-                if (j < room) hits[j] = hits[j - 1];
-            if (j < room) hits[j] = h;
+            if (!fsi__ray_cross(&ray, &bvh->surface, w.tree->order[i], &h))
+                continue;
+            /* insertion into the sorted list of the nearest ones */
+            j = count < room ? count : room;
+            for (; j > 0
+                   && (h.t < hits[j - 1].t
+                       || (h.t == hits[j - 1].t && h.element < hits[j - 1].element));
+                 j--)
+                if (j < room)
+                    hits[j] = hits[j - 1];
+            if (j < room)
+                hits[j] = h;
             count++;
             *winding += h.side;
-            if (first) w.reach = hits[0].t;
+            if (first)
+                w.reach = hits[0].t;
         }
     return count;
 }
@@ -6197,7 +8414,8 @@ FSI_API int fsi_bvh_all_hits(const fsi_bvh *bvh, fsi_vec3 p, fsi_vec3 q, fsi_hit
     return fsi__bvh_hits(bvh, p, q, hits, room, 0, &winding);
 }
 
-FSI_API int fsi_bvh_overlap(const fsi_bvh *bvh, fsi_vec3 lo, fsi_vec3 hi, int (*visit_fn)(int element, void *user), void *user) {
+FSI_API int fsi_bvh_overlap(const fsi_bvh *bvh, fsi_vec3 lo, fsi_vec3 hi,
+                            int (*visit_fn)(int element, void *user), void *user) {
     fsi__walk w;
     const fsi_bvh_node *n;
     fsi_real off = fsi__bvh_off(bvh), room[3][3];
@@ -6206,15 +8424,24 @@ FSI_API int fsi_bvh_overlap(const fsi_bvh *bvh, fsi_vec3 lo, fsi_vec3 hi, int (*
     while ((n = fsi__walk_next(&w, off)) != NULL)
         for (i = n->begin; i < n->end; i++) {
             const fsi_real *x[3];
-            for (c = 0; c < dim; c++) x[c] = fsi__surface_corner(&bvh->surface, w.tree->order[i], c, room[c]);
-            for (k = 0; k < dim; k++) {                /* bounds of the element, axis by axis: most are out along the first */
+            for (c = 0; c < dim; c++)
+                x[c] = fsi__surface_corner(&bvh->surface, w.tree->order[i], c, room[c]);
+            /* bounds of the element, axis by axis: most are out along the first */
+            for (k = 0; k < dim; k++) {
                 fsi_real least = x[0][k], most = least;
-                for (c = 1; c < dim; c++) { fsi_real y = x[c][k]; least = fsi__min(least, y); most = fsi__max(most, y); }
-                if (!(least <= fsi__get(hi, k) && most >= fsi__get(lo, k))) break;
+                for (c = 1; c < dim; c++) {
+                    fsi_real y = x[c][k];
+                    least = fsi__min(least, y);
+                    most = fsi__max(most, y);
+                }
+                if (!(least <= fsi__get(hi, k) && most >= fsi__get(lo, k)))
+                    break;
             }
-            if (k < dim) continue;
+            if (k < dim)
+                continue;
             stop = visit_fn(w.tree->order[i], user);
-            if (stop) return stop;
+            if (stop)
+                return stop;
         }
     return 0;
 }
@@ -6222,61 +8449,88 @@ FSI_API int fsi_bvh_overlap(const fsi_bvh *bvh, fsi_vec3 lo, fsi_vec3 hi, int (*
 FSI_API int fsi_bvh_inside(const fsi_bvh *bvh, fsi_vec3 p) {
     fsi_real x[3], size = 0;
     int winding[3], ray, k, dim = bvh->surface.dim;
-    if (!bvh->nodes || !bvh->surface.closed || !fsi__finite_vec(p)) return 0;
+    if (!bvh->nodes || !bvh->surface.closed || !fsi__finite_vec(p))
+        return 0;
     fsi_vec_store(x, p);
     for (k = 0; k < dim; k++) {
-        if (x[k] < bvh->lo[k] || x[k] > bvh->hi[k]) return 0;
+        if (x[k] < bvh->lo[k] || x[k] > bvh->hi[k])
+            return 0;
         size += bvh->hi[k] - bvh->lo[k];
     }
-    for (ray = 0; ray < 3; ray++) {                    /* winding number = signed crossings of a ray to the outside */
+    /* winding number = signed crossings of a ray to the outside */
+    for (ray = 0; ray < 3; ray++) {
         fsi_vec3 q = p;
-        if (ray != 1) q.x += 2 * size;
-        if (ray != 0) q.y += (ray == 1 ? 2 : FSI_R(1.3)) * size;
-        if (ray == 2 && dim == 3) q.z += FSI_R(0.7) * size;
+        if (ray != 1)
+            q.x += 2 * size;
+        if (ray != 0)
+            q.y += (ray == 1 ? 2 : FSI_R(1.3)) * size;
+        if (ray == 2 && dim == 3)
+            q.z += FSI_R(0.7) * size;
         (void)fsi__bvh_hits(bvh, p, q, NULL, 0, 0, winding + ray);
-        if (ray == 1 && !winding[0] == !winding[1]) break;
+        if (ray == 1 && !winding[0] == !winding[1])
+            break;
     }
     return winding[ray == 1 ? 0 : 2] != 0;
 }
 
-/* ------------------------------------------------------------------------------------------------ >>isosurface */
-/* Marching cubes without a table. On every face of a cell the crossed edges are joined by directed segments (out-to-in edge -> in-to-out
-   edge, seen from outside the cell); every crossed edge then has one successor, so the segments close to loops, which are cut
-   into triangles. A face with four crossings is paired by the sign of its mean value: both cells see the same bits, no cracks. Long loops get a
-   vertex in the middle, so that no two cells can share a diagonal.
-   A corner is 3 bits (x, y, z); an edge is axis * 8 + its lower corner. */
+/* ------------------------------------------------------------------------------------------------
+ * >>isosurface */
+/* Marching cubes without a table. On every face of a cell the crossed edges are joined by directed
+   segments (out-to-in edge -> in-to-out edge, seen from outside the cell); every crossed edge then
+   has one successor, so the segments close to loops, which are cut into triangles. A face with four
+   crossings is paired by the sign of its mean value: both cells see the same bits, no cracks. Long
+   loops get a vertex in the middle, so that no two cells can share a diagonal. A corner is 3 bits
+   (x, y, z); an edge is axis * 8 + its lower corner. */
 typedef struct fsi__iso {
     const fsi_iso_desc *d;
-    fsi_iso_mesh *mesh;       /* x == NULL: count only */
-    int lo, mx, my, mz;       /* first sample (-1 with a lid) and samples per axis with the lid */
-    int32_t *map[2];          /* [3 * mx * my] vertex of the edges that start at the samples of the layers k and k + 1; -1 = none yet */
-    int full;                 /* 1: did not fit */
+    fsi_iso_mesh *mesh; /* x == NULL: count only */
+    int lo, mx, my, mz; /* first sample (-1 with a lid) and samples per axis with the lid */
+    /* [3 * mx * my] vertex of the edges that start at the samples of the layers k and k + 1; -1 =
+     * none yet */
+    int32_t *map[2];
+    int full; /* 1: did not fit */
 } fsi__iso;
 
-/* Value minus level; outside the lattice the lid: the mirrored sample, always outside, so that a crossing lies half way. */
+/* Value minus level; outside the lattice the lid: the mirrored sample, always outside, so that a
+ * crossing lies half way. */
 static fsi_real fsi__iso_value(const fsi_iso_desc *d, int i, int j, int k) {
-    int a = fsi__iclamp(i, 0, d->nx - 1), b = fsi__iclamp(j, 0, d->ny - 1), c = fsi__iclamp(k, 0, d->nz - 1);
-    fsi_real v = d->value[(size_t)a + (size_t)d->nx * ((size_t)b + (size_t)d->ny * (size_t)c)] - d->level;
+    int a = fsi__iclamp(i, 0, d->nx - 1), b = fsi__iclamp(j, 0, d->ny - 1),
+        c = fsi__iclamp(k, 0, d->nz - 1);
+    fsi_real v =
+        d->value[(size_t)a + (size_t)d->nx * ((size_t)b + (size_t)d->ny * (size_t)c)] - d->level;
     return a == i && b == j && c == k ? v : fsi__abs(v);
 }
 
 static fsi_vec3 fsi__iso_gradient(const fsi__iso *s, int i, int j, int k) {
     const fsi_iso_desc *d = s->d;
-    int lid = d->closed, x0 = i > 0 || lid, x1 = i < d->nx - 1 || lid, y0 = j > 0 || lid, y1 = j < d->ny - 1 || lid;
+    int lid = d->closed, x0 = i > 0 || lid, x1 = i < d->nx - 1 || lid, y0 = j > 0 || lid,
+        y1 = j < d->ny - 1 || lid;
     int z0 = d->nz > 1 && (k > 0 || lid), z1 = d->nz > 1 && (k < d->nz - 1 || lid);
-    return fsi_vec((fsi__iso_value(d, i + x1, j, k) - fsi__iso_value(d, i - x0, j, k)) / (fsi_real)fsi__imax(x0 + x1, 1),
-                   (fsi__iso_value(d, i, j + y1, k) - fsi__iso_value(d, i, j - y0, k)) / (fsi_real)fsi__imax(y0 + y1, 1),
-                   (fsi__iso_value(d, i, j, k + z1) - fsi__iso_value(d, i, j, k - z0)) / (fsi_real)fsi__imax(z0 + z1, 1));
+    return fsi_vec((fsi__iso_value(d, i + x1, j, k) - fsi__iso_value(d, i - x0, j, k))
+                       / (fsi_real)fsi__imax(x0 + x1, 1),
+                   (fsi__iso_value(d, i, j + y1, k) - fsi__iso_value(d, i, j - y0, k))
+                       / (fsi_real)fsi__imax(y0 + y1, 1),
+                   (fsi__iso_value(d, i, j, k + z1) - fsi__iso_value(d, i, j, k - z0))
+                       / (fsi_real)fsi__imax(z0 + z1, 1));
 }
 
 static int fsi__iso_vertex(fsi__iso *s, fsi_vec3 x, fsi_vec3 normal) {
     fsi_iso_mesh *m = s->mesh;
     int v = m->vertex_count;
-    if (v == 0x7ffffffe) s->full = 1; else m->vertex_count++;
-    if (!m->x) return v;
-    if (v >= m->vertex_room) { s->full = 1; return 0; }
+    if (v == 0x7ffffffe)
+        s->full = 1;
+    else
+        m->vertex_count++;
+    if (!m->x)
+        return v;
+    if (v >= m->vertex_room) {
+        s->full = 1;
+        return 0;
+    }
     fsi_vec_store(m->x + 3 * (size_t)v, x);
-    if (m->normal) fsi_vec_store(m->normal + 3 * (size_t)v, fsi__finite_vec(normal) ? fsi_vec_unit(normal) : fsi_vec(0, 0, 0));
+    if (m->normal)
+        fsi_vec_store(m->normal + 3 * (size_t)v,
+                      fsi__finite_vec(normal) ? fsi_vec_unit(normal) : fsi_vec(0, 0, 0));
     return v;
 }
 
@@ -6284,12 +8538,21 @@ static void fsi__iso_element(fsi__iso *s, int a, int b, int c) {
     fsi_iso_mesh *m = s->mesh;
     int e = m->element_count;
     int32_t *at;
-    if (e == 0x7ffffffe) s->full = 1; else m->element_count++;
-    if (!m->x) return;
-    if (e >= m->element_room) { s->full = 1; return; }
+    if (e == 0x7ffffffe)
+        s->full = 1;
+    else
+        m->element_count++;
+    if (!m->x)
+        return;
+    if (e >= m->element_room) {
+        s->full = 1;
+        return;
+    }
     at = m->index + (size_t)m->dim * (size_t)e;
-    at[0] = a; at[1] = b;
-    if (m->dim == 3) at[2] = c;
+    at[0] = a;
+    at[1] = b;
+    if (m->dim == 3)
+        at[2] = c;
 }
 
 /* The vertex on an edge of cell (i, j, k), made on first use. */
@@ -6298,34 +8561,56 @@ static int fsi__iso_edge(fsi__iso *s, int i, int j, int k, int edge) {
     int32_t *slot;
     fsi_real va, vb, t;
     fsi_vec3 p, n;
-    a[0] = i + (edge & 1); a[1] = j + (edge >> 1 & 1); a[2] = k + (edge >> 2 & 1);
-    slot = s->map[a[2] - k] + 3 * ((size_t)(a[0] - s->lo) + (size_t)s->mx * (size_t)(a[1] - s->lo)) + axis;
-    if (*slot >= 0) return *slot;
-    b[0] = a[0]; b[1] = a[1]; b[2] = a[2]; b[axis]++;
-    va = fsi__iso_value(s->d, a[0], a[1], a[2]); vb = fsi__iso_value(s->d, b[0], b[1], b[2]);
+    a[0] = i + (edge & 1);
+    a[1] = j + (edge >> 1 & 1);
+    a[2] = k + (edge >> 2 & 1);
+    slot = s->map[a[2] - k] + 3 * ((size_t)(a[0] - s->lo) + (size_t)s->mx * (size_t)(a[1] - s->lo))
+           + axis;
+    if (*slot >= 0)
+        return *slot;
+    b[0] = a[0];
+    b[1] = a[1];
+    b[2] = a[2];
+    b[axis]++;
+    va = fsi__iso_value(s->d, a[0], a[1], a[2]);
+    vb = fsi__iso_value(s->d, b[0], b[1], b[2]);
     t = fsi__finite(va - vb) ? va / (va - vb) : FSI_R(0.5);
     p = fsi_vec((fsi_real)a[0], (fsi_real)a[1], (fsi_real)a[2]);
-    if (axis == 0) p.x += t; else if (axis == 1) p.y += t; else p.z += t;
-    n = fsi_vec_add(fsi_vec_scale(fsi__iso_gradient(s, a[0], a[1], a[2]), 1 - t), fsi_vec_scale(fsi__iso_gradient(s, b[0], b[1], b[2]), t));
+    if (axis == 0)
+        p.x += t;
+    else if (axis == 1)
+        p.y += t;
+    else
+        p.z += t;
+    n = fsi_vec_add(fsi_vec_scale(fsi__iso_gradient(s, a[0], a[1], a[2]), 1 - t),
+                    fsi_vec_scale(fsi__iso_gradient(s, b[0], b[1], b[2]), t));
     return *slot = fsi__iso_vertex(s, fsi_vec_mad(s->d->origin, p, s->d->h), n);
 }
 
 /* Successors of the crossed edges on the face `side` of `axis`; v: the values at the 8 corners. */
 static void fsi__iso_face(const fsi_real v[8], int axis, int side, signed char next[24]) {
-    int p = 1 << (axis + 1) % 3, q = 1 << (axis + 2) % 3, base = side << axis, corner[4], edge[4], kind[4], m, count = 0, join;
-    corner[0] = base; corner[2] = base | p | q;                        /* counter-clockwise seen from outside the cell */
-    corner[side ? 1 : 3] = base | p; corner[side ? 3 : 1] = base | q;
+    int p = 1 << (axis + 1) % 3, q = 1 << (axis + 2) % 3, base = side << axis, corner[4], edge[4],
+        kind[4], m, count = 0, join;
+    /* counter-clockwise seen from outside the cell */
+    corner[0] = base;
+    corner[2] = base | p | q;
+    corner[side ? 1 : 3] = base | p;
+    corner[side ? 3 : 1] = base | q;
     for (m = 0; m < 4; m++) {
         int a = corner[m], b = corner[(m + 1) & 3], bit = a ^ b;
-        edge[m] = (bit >> 1) * 8 + (a & b);                            /* bits 1, 2, 4 -> axes 0, 1, 2 */
-        kind[m] = (v[b] < 0) - (v[a] < 0);                             /* 1: enters the inside, -1: leaves it, 0: not crossed */
+        /* bits 1, 2, 4 -> axes 0, 1, 2 */
+        edge[m] = (bit >> 1) * 8 + (a & b);
+        /* 1: enters the inside, -1: leaves it, 0: not crossed */
+        kind[m] = (v[b] < 0) - (v[a] < 0);
         count += kind[m] != 0;
     }
     join = count == 4 && (v[corner[0]] + v[corner[2]]) + (v[corner[1]] + v[corner[3]]) < 0;
     for (m = 0; m < 4; m++) {
         int o;
-        if (kind[m] != 1) continue;
-        for (o = 1; kind[(m + (join ? 4 - o : o)) & 3] != -1; o++) { }
+        if (kind[m] != 1)
+            continue;
+        for (o = 1; kind[(m + (join ? 4 - o : o)) & 3] != -1; o++) {
+        }
         next[edge[m]] = (signed char)edge[(m + (join ? 4 - o : o)) & 3];
     }
 }
@@ -6335,14 +8620,18 @@ static void fsi__iso_loop(fsi__iso *s, const int *v, int n) {
     const fsi_iso_mesh *mesh = s->mesh;
     fsi_vec3 x = fsi_vec(0, 0, 0), normal = x;
     int m, c;
-    for (m = 1; m + 1 < n && n < 6; m++) fsi__iso_element(s, v[0], v[m], v[m + 1]);
-    if (n < 6) return;
+    for (m = 1; m + 1 < n && n < 6; m++)
+        fsi__iso_element(s, v[0], v[m], v[m + 1]);
+    if (n < 6)
+        return;
     for (m = 0; m < n && mesh->x && !s->full; m++) {
         x = fsi_vec_mad(x, fsi_vec_load(mesh->x + 3 * (size_t)v[m]), 1 / (fsi_real)n);
-        if (mesh->normal) normal = fsi_vec_add(normal, fsi_vec_load(mesh->normal + 3 * (size_t)v[m]));
+        if (mesh->normal)
+            normal = fsi_vec_add(normal, fsi_vec_load(mesh->normal + 3 * (size_t)v[m]));
     }
     c = fsi__iso_vertex(s, x, normal);
-    for (m = 0; m < n; m++) fsi__iso_element(s, c, v[m], v[m + 1 < n ? m + 1 : 0]);
+    for (m = 0; m < n; m++)
+        fsi__iso_element(s, c, v[m], v[m + 1 < n ? m + 1 : 0]);
 }
 
 static void fsi__iso_cell(fsi__iso *s, int i, int j, int k) {
@@ -6353,9 +8642,12 @@ static void fsi__iso_cell(fsi__iso *s, int i, int j, int k) {
         v[c] = fsi__iso_value(s->d, i + (c & 1), j + (c >> 1 & 1), k + (c >> 2));
         inside += v[c] < 0;
     }
-    if (inside == 0 || inside == corners) return;
+    if (inside == 0 || inside == corners)
+        return;
     memset(next, -1, sizeof next);
-    for (c = two ? 4 : 0; c < (two ? 5 : 6); c++) fsi__iso_face(v, c >> 1, c & 1, next);    /* a square is the lower z face of a cube */
+    /* a square is the lower z face of a cube */
+    for (c = two ? 4 : 0; c < (two ? 5 : 6); c++)
+        fsi__iso_face(v, c >> 1, c & 1, next);
     for (e = 0; e < 24; e++) {
         int loop[12], n = 0, at = e;
         while (next[at] >= 0) {
@@ -6364,8 +8656,11 @@ static void fsi__iso_cell(fsi__iso *s, int i, int j, int k) {
             next[at] = -1;
             at = to;
         }
-        if (n && two) fsi__iso_element(s, loop[0], fsi__iso_edge(s, i, j, k, at), 0);           /* a segment: `at` has no successor */
-        else if (n) fsi__iso_loop(s, loop, n);
+        /* a segment: `at` has no successor */
+        if (n && two)
+            fsi__iso_element(s, loop[0], fsi__iso_edge(s, i, j, k, at), 0);
+        else if (n)
+            fsi__iso_loop(s, loop, n);
     }
 }
 
@@ -6374,25 +8669,43 @@ FSI_API fsi_result fsi_iso_extract(const fsi_iso_desc *desc, fsi_iso_mesh *mesh)
     size_t layer, n;
     int32_t *block, *swap;
     int i, j, k, k1;
-    if (!desc || !mesh || desc->nx < 1 || desc->ny < 1 || desc->nz < 1 || !desc->value || !fsi__finite(desc->h) || !(desc->h > 0) ||
-        !fsi__finite(desc->level) || !fsi__finite_vec(desc->origin) || !fsi_allocator_valid(&desc->allocator) || (mesh->x && !mesh->index)) return FSI_ERR_ARGUMENT;
-    if (!fsi_size_mul((size_t)desc->nx, (size_t)desc->ny, &n) || !fsi_size_mul(n, (size_t)desc->nz, &n)) return FSI_ERR_SIZE;
-    if (!fsi_all_finite(n, desc->value)) return FSI_ERR_ARGUMENT;
-    s.d = desc; s.mesh = mesh; s.full = 0;
+    if (!desc || !mesh || desc->nx < 1 || desc->ny < 1 || desc->nz < 1 || !desc->value
+        || !fsi__finite(desc->h) || !(desc->h > 0) || !fsi__finite(desc->level)
+        || !fsi__finite_vec(desc->origin) || !fsi_allocator_valid(&desc->allocator)
+        || (mesh->x && !mesh->index))
+        return FSI_ERR_ARGUMENT;
+    if (!fsi_size_mul((size_t)desc->nx, (size_t)desc->ny, &n)
+        || !fsi_size_mul(n, (size_t)desc->nz, &n))
+        return FSI_ERR_SIZE;
+    if (!fsi_all_finite(n, desc->value))
+        return FSI_ERR_ARGUMENT;
+    s.d = desc;
+    s.mesh = mesh;
+    s.full = 0;
     s.lo = desc->closed ? -1 : 0;
-    s.mx = desc->nx + (desc->closed ? 2 : 0); s.my = desc->ny + (desc->closed ? 2 : 0); s.mz = desc->nz + (desc->closed ? 2 : 0);
+    s.mx = desc->nx + (desc->closed ? 2 : 0);
+    s.my = desc->ny + (desc->closed ? 2 : 0);
+    s.mz = desc->nz + (desc->closed ? 2 : 0);
     mesh->dim = desc->nz > 1 ? 3 : 2;
     mesh->vertex_count = mesh->element_count = 0;
-    if (!fsi_size_mul((size_t)s.mx, (size_t)s.my, &layer) || !fsi_size_mul(layer, 3 * sizeof(int32_t), &layer) || layer > (size_t)-1 / 4) return FSI_ERR_SIZE;
+    if (!fsi_size_mul((size_t)s.mx, (size_t)s.my, &layer)
+        || !fsi_size_mul(layer, 3 * sizeof(int32_t), &layer) || layer > (size_t)-1 / 4)
+        return FSI_ERR_SIZE;
     block = (int32_t *)fsi_alloc(&desc->allocator, 2 * layer);
-    if (!block) return FSI_ERR_MEMORY;
-    s.map[0] = block; s.map[1] = block + layer / sizeof(int32_t);
+    if (!block)
+        return FSI_ERR_MEMORY;
+    s.map[0] = block;
+    s.map[1] = block + layer / sizeof(int32_t);
     memset(block, -1, 2 * layer);
     k1 = mesh->dim == 3 ? s.lo + s.mz - 1 : 1;
     for (k = mesh->dim == 3 ? s.lo : 0; k < k1; k++) {
         for (j = s.lo; j < s.lo + s.my - 1; j++)
-            for (i = s.lo; i < s.lo + s.mx - 1; i++) fsi__iso_cell(&s, i, j, k);
-        swap = s.map[0]; s.map[0] = s.map[1]; s.map[1] = swap;         /* the upper layer is the next slab's lower one */
+            for (i = s.lo; i < s.lo + s.mx - 1; i++)
+                fsi__iso_cell(&s, i, j, k);
+        /* the upper layer is the next slab's lower one */
+        swap = s.map[0];
+        s.map[0] = s.map[1];
+        s.map[1] = swap;
         memset(s.map[1], -1, layer);
     }
     fsi_free(&desc->allocator, block, 2 * layer);
@@ -6409,28 +8722,37 @@ FSI_API fsi_result fsi_iso_build(const fsi_iso_desc *desc, fsi_iso_mesh *mesh) {
     fsi_iso_mesh m;
     fsi_arena arena;
     fsi_result r;
-    if (!mesh) return FSI_ERR_ARGUMENT;
+    if (!mesh)
+        return FSI_ERR_ARGUMENT;
     memset(&m, 0, sizeof m);
     memset(&arena, 0, sizeof arena);
     r = fsi_iso_extract(desc, &m);
-    if (r != FSI_OK) return r;
-    m.vertex_room = m.vertex_count; m.element_room = m.element_count;
+    if (r != FSI_OK)
+        return r;
+    m.vertex_room = m.vertex_count;
+    m.element_room = m.element_count;
     m.allocator = desc->allocator;
     if (m.element_count) {
         fsi__iso_place(&m, &arena);
         r = fsi__arena_block(&arena, &m.allocator, &m.block, &m.block_size);
-        if (r != FSI_OK) return r;
+        if (r != FSI_OK)
+            return r;
         fsi__iso_place(&m, &arena);
         r = fsi_iso_extract(desc, &m);
-        if (r != FSI_OK) { fsi_iso_free(&m); return r; }
+        if (r != FSI_OK) {
+            fsi_iso_free(&m);
+            return r;
+        }
     }
     *mesh = m;
     return m.element_count ? FSI_OK : FSI_EMPTY;
 }
 
 FSI_API void fsi_iso_free(fsi_iso_mesh *mesh) {
-    if (!mesh) return;
-    if (mesh->block) fsi_free(&mesh->allocator, mesh->block, mesh->block_size);
+    if (!mesh)
+        return;
+    if (mesh->block)
+        fsi_free(&mesh->allocator, mesh->block, mesh->block_size);
     memset(mesh, 0, sizeof *mesh);
 }
 
@@ -6444,18 +8766,22 @@ FSI_API void fsi_iso_free(fsi_iso_mesh *mesh) {
 This software is available under two licences: choose the one you prefer.
 ------------------------------------------------------------------------------------------------
 A: MIT License. Copyright (c) 2026 the fsi authors
-Permission is hereby granted, free of charge, to any person obtaining a copy of this software and associated documentation files (the
-"Software"), to deal in the Software without restriction, including without limitation the rights to use, copy, modify, merge, publish,
-distribute, sublicense, and/or sell copies of the Software, and to permit persons to whom the Software is furnished to do so, subject to
-the following conditions: The above copyright notice and this permission notice shall be included in all copies or substantial portions
-of the Software. THE SOFTWARE IS PROVIDED "AS IS", WITHOUT WARRANTY OF ANY KIND, EXPRESS OR IMPLIED, INCLUDING BUT NOT LIMITED TO THE
-WARRANTIES OF MERCHANTABILITY, FITNESS FOR A PARTICULAR PURPOSE AND NONINFRINGEMENT. IN NO EVENT SHALL THE AUTHORS OR COPYRIGHT HOLDERS
-BE LIABLE FOR ANY CLAIM, DAMAGES OR OTHER LIABILITY, WHETHER IN AN ACTION OF CONTRACT, TORT OR OTHERWISE, ARISING FROM, OUT OF OR IN
+Permission is hereby granted, free of charge, to any person obtaining a copy of this software and
+associated documentation files (the "Software"), to deal in the Software without restriction,
+including without limitation the rights to use, copy, modify, merge, publish, distribute,
+sublicense, and/or sell copies of the Software, and to permit persons to whom the Software is
+furnished to do so, subject to the following conditions: The above copyright notice and this
+permission notice shall be included in all copies or substantial portions of the Software. THE
+SOFTWARE IS PROVIDED "AS IS", WITHOUT WARRANTY OF ANY KIND, EXPRESS OR IMPLIED, INCLUDING BUT NOT
+LIMITED TO THE WARRANTIES OF MERCHANTABILITY, FITNESS FOR A PARTICULAR PURPOSE AND NONINFRINGEMENT.
+IN NO EVENT SHALL THE AUTHORS OR COPYRIGHT HOLDERS BE LIABLE FOR ANY CLAIM, DAMAGES OR OTHER
+LIABILITY, WHETHER IN AN ACTION OF CONTRACT, TORT OR OTHERWISE, ARISING FROM, OUT OF OR IN
 CONNECTION WITH THE SOFTWARE OR THE USE OR OTHER DEALINGS IN THE SOFTWARE.
 ------------------------------------------------------------------------------------------------
 B: Public Domain (www.unlicense.org)
-Anyone is free to copy, modify, publish, use, compile, sell, or distribute this software, in source or binary form, for any purpose,
-commercial or non-commercial, and by any means. The authors dedicate any and all copyright interest in the software to the public domain.
-The software is provided "as is", without warranty of any kind, as in licence A.
+Anyone is free to copy, modify, publish, use, compile, sell, or distribute this software, in source
+or binary form, for any purpose, commercial or non-commercial, and by any means. The authors
+dedicate any and all copyright interest in the software to the public domain. The software is
+provided "as is", without warranty of any kind, as in licence A.
 ------------------------------------------------------------------------------------------------
 */

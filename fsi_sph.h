@@ -1,19 +1,27 @@
-/* fsi_sph.h 1.0: particle fluids (WCSPH, DFSPH) and total-Lagrangian explicit finite elements (TLED), 2D and 3D, one header of fsi.
+/* fsi_sph.h 1.0: particle fluids (WCSPH, DFSPH) and total-Lagrangian explicit finite elements
+   (TLED), 2D and 3D, one header of fsi.
    SPDX-License-Identifier: see the end of this file.
 
    QUICK START
        #define FSI_IMPLEMENTATION
        #include "fsi_sph.h"
        #include <stdio.h>
-       int main(void) {                                          // a block of water breaks down in a tank
+
+       int main(void) { // a block of water breaks down in a tank
            fsi_sph s;
            fsi_sph_desc d = {0};
-           d.solver = FSI_SPH_DFSPH; d.capacity = 1000; d.boundary_capacity = 6000;
-           d.spacing = FSI_R(0.1); d.density = 1000; d.gravity = fsi_vec(0, FSI_R(-9.81), 0);
-           if (fsi_sph_init(&s, &d) != FSI_OK) return 1;
+           d.solver = FSI_SPH_DFSPH;
+           d.capacity = 1000;
+           d.boundary_capacity = 6000;
+           d.spacing = FSI_R(0.1);
+           d.density = 1000;
+           d.gravity = fsi_vec(0, FSI_R(-9.81), 0);
+           if (fsi_sph_init(&s, &d) != FSI_OK)
+               return 1;
            fsi_sph_add_block(&s, fsi_vec(0, 0, 0), fsi_vec(1, 1, 1), fsi_vec(0, 0, 0), NULL);
            fsi_sph_add_box_walls(&s, fsi_vec(0, 0, 0), fsi_vec(3, 2, 1), 0, NULL);
-           fsi_sph_advance(&s, FSI_R(0.5), 0, NULL, NULL);       // steps of max_dt until half a second is over
+           fsi_sph_advance(&s, FSI_R(0.5), 0, NULL,
+                           NULL); // steps of max_dt until half a second is over
            printf("%d particles after %g s\n", s.now.count, s.now.time);
            fsi_sph_free(&s);
            return 0;
@@ -21,50 +29,74 @@
    Compile: cc main.c -lm          (a first TLED: examples/tled_beam.c)
 
    WHAT IT DOES
-   Fluids: weakly compressible (Tait, leap-frog, optional delta-SPH density) or divergence-free (density and divergence solves, warm start);
-   laminar, artificial and XSPH viscosity; walls and moving bodies of boundary particles, forces and torques on them; emitters, removal boxes.
-   Solids: linear tetrahedra, three hyperelastic laws, explicit, with the exact critical step of every element. Any surface: fsi_lookup.
+   Fluids: weakly compressible (Tait, leap-frog, optional delta-SPH density) or divergence-free
+   (density and divergence solves, warm start);
+   laminar, artificial and XSPH viscosity; walls and moving bodies of boundary particles, forces
+   and torques on them; emitters, removal boxes.
+   Solids: linear tetrahedra, three hyperelastic laws, explicit, with the exact critical step of
+   every element. Any surface: fsi_lookup.
 
    WHAT IT DOES NOT
    Surface tension, several fluids in one object, plasticity, contact between solids.
 
    CONFIGURATION (define before the include)
-   FSI_SINGLE (every includer): float. FSI_IMPLEMENTATION (one file): code here. FSI_NO_OPENMP (implementation): no threads.
+   FSI_SINGLE (every includer): float. FSI_IMPLEMENTATION (one file): code here. FSI_NO_OPENMP
+   (implementation): no threads.
 
    UNITS AND CONVENTIONS
-   SI. 2D: z = 0 and everything per metre of depth. The support radius R of a kernel is where it ends; h = R / 2 in the formulas.
+   SI. 2D: z = 0 and everything per metre of depth. The support radius R of a kernel is where it
+   ends; h = R / 2 in the formulas.
 
    USAGE
-   fsi_sph_prepare     removal, emission, sorting by cells, neighbour lists, wall volumes, densities   (here the particle order changes)
-   fsi_sph_accelerate  pressure and all forces: v becomes v*, forces on two-way objects                (a coupling changes v after this)
+   fsi_sph_prepare     removal, emission, sorting by cells, neighbour lists, wall volumes,
+                       densities   (here the particle order changes)
+   fsi_sph_accelerate  pressure and all forces: v becomes v*, forces on two-way objects
+                       (a coupling changes v after this)
    fsi_sph_move        x += dt v
-   fsi_tled_accelerate and fsi_tled_move likewise. Particle order changes by sorting: follow a particle by id[].
-   For partitioned coupling: save, set objects, prepare, accelerate, read bf or object.force, restore; bit for bit repeatable.
+   fsi_tled_accelerate and fsi_tled_move likewise. Particle order changes by sorting: follow a
+   particle by id[].
+   For partitioned coupling: save, set objects, prepare, accelerate, read bf or object.force,
+   restore; bit for bit repeatable.
 
    NUMERICAL NOTES
-   Steps: fsi_sph_max_dt and fsi_tled_max_dt. WCSPH with c = 10 times the top speed compresses by about 1 %.
-   Support: 2 spacings is fastest (about 30 neighbours in 3D); hydrostatic pressures are then within 1 % on average and 1.5 % in the bottom
-   layer (H-08, docs/sph.md). Wider supports smooth more and cost more. The first half spacing below a free surface carries no pressure.
-   DFSPH: a mean density error e lets an acceleration of e * depth / dt^2 go unnoticed: small steps need a smaller density_error, or a column
-   at rest breathes. Iterations: projected Jacobi with momentum; a tall column at rest needs tens, a dam break about ten.
-   Nearly inviscid 2D columns of DFSPH are restless: give them some artificial viscosity (0.05 to 0.1; more keeps them moving, docs/sph.md).
-   Walls: boundary particles half a spacing outside; the wall guard keeps lone fast particles from slipping through a single layer.
-   TLED: below min_volume the energy continues quadratically, so inverted elements push back instead of failing; such steps return FSI_CAPPED.
-   St. Venant-Kirchhoff has no barrier against inversion. Near nu = 0.5 use FSI_TLED_NEARLY with average_pressure.
+   Steps: fsi_sph_max_dt and fsi_tled_max_dt. WCSPH with c = 10 times the top speed compresses by
+   about 1 %.
+   Support: 2 spacings is fastest (about 30 neighbours in 3D); hydrostatic pressures are then
+   within 1 % on average and 1.5 % in the bottom
+   layer (H-08, docs/sph.md). Wider supports smooth more and cost more. The first half spacing
+   below a free surface carries no pressure.
+   DFSPH: a mean density error e lets an acceleration of e * depth / dt^2 go unnoticed: small steps
+   need a smaller density_error, or a column
+   at rest breathes. Iterations: projected Jacobi with momentum; a tall column at rest needs tens,
+   a dam break about ten.
+   Nearly inviscid 2D columns of DFSPH are restless: give them some artificial viscosity (0.05 to
+   0.1; more keeps them moving, docs/sph.md).
+   Walls: boundary particles half a spacing outside; the wall guard keeps lone fast particles from
+   slipping through a single layer.
+   TLED: below min_volume the energy continues quadratically, so inverted elements push back
+   instead of failing; such steps return FSI_CAPPED.
+   St. Venant-Kirchhoff has no barrier against inversion. Near nu = 0.5 use FSI_TLED_NEARLY with
+   average_pressure.
 
    MEMORY
-   One block per object, made by init. Particles: about 800 bytes each in float, mostly neighbour lists (desc.neighbors). Nothing is
-   allocated in steps. Too small lists cut neighbours, count them (stats.truncated) and the step returns FSI_CAPPED.
+   One block per object, made by init. Particles: about 800 bytes each in float, mostly neighbour
+   lists (desc.neighbors). Nothing is
+   allocated in steps. Too small lists cut neighbours, count them (stats.truncated) and the step
+   returns FSI_CAPPED.
 
    ERRORS
-   Negative results change nothing; positive ones are done, but look. Not finite positions or velocities: FSI_ERR_NUMERIC.
+   Negative results change nothing; positive ones are done, but look. Not finite positions or
+   velocities: FSI_ERR_NUMERIC.
 
    THREADS AND DETERMINISM
-   OpenMP inside each call; every particle and node gathers its own sum in a fixed order: same bits for any number of threads.
+   OpenMP inside each call; every particle and node gathers its own sum in a fixed order: same bits
+   for any number of threads.
 
    REFERENCES
-   Yang et al. 2012 (paper 004); Monaghan 1992, 2005; Mueller et al. 2003; Becker and Teschner 2007; Akinci et al. 2012 (boundaries);
-   Adami, Hu and Adams 2012 (pressure in walls); Bender and Koschier 2017 (DFSPH); Antuono et al. 2010 (delta-SPH); Miller et al. 2007 (TLED); Bonet and Burton 1998 (nodal pressure);
+   Yang et al. 2012 (paper 004); Monaghan 1992, 2005; Mueller et al. 2003; Becker and Teschner
+   2007; Akinci et al. 2012 (boundaries);
+   Adami, Hu and Adams 2012 (pressure in walls); Bender and Koschier 2017 (DFSPH); Antuono et al.
+   2010 (delta-SPH); Miller et al. 2007 (TLED); Bonet and Burton 1998 (nodal pressure);
    Zhu and Bridson 2005 (surface).
 
    CHANGELOG
@@ -72,7 +104,8 @@
 
    LICENCE
    MIT or public domain, as you prefer; text at the end of the file. */
-#if defined(FSI_IMPLEMENTATION) && !defined(FSI_DECLARATIONS_ONLY) && !defined(FSI_SPH_IMPLEMENTATION)
+#if defined(FSI_IMPLEMENTATION) && !defined(FSI_DECLARATIONS_ONLY)                                 \
+    && !defined(FSI_SPH_IMPLEMENTATION)
 #define FSI_SPH_IMPLEMENTATION
 #endif
 #include "fsi_linalg.h"
@@ -82,7 +115,7 @@
 #if FSI_LINALG_VERSION != 100
 #error "vendor all fsi_*.h files from the same release"
 #endif
-#ifdef FSI_SINGLE                        /* the precision is part of every symbol: a mismatch is a link error */
+#ifdef FSI_SINGLE /* the precision is part of every symbol: a mismatch is a link error */
 #define fsi_kernel_value fsi_kernel_value_f32
 #define fsi_kernel_slope fsi_kernel_slope_f32
 #define fsi_kernel_laplacian fsi_kernel_laplacian_f32
@@ -139,95 +172,124 @@
 extern "C" {
 #endif
 
-/* ------------------------------------------------------------------------------------------------ >>kernels */
-/* Smoothing kernels by support radius R (W = 0 for r >= R). Smoothing lengths of the literature: cubic spline and Wendland R = 2 h,
-   poly6, spiky and viscosity R = h. */
+/* ------------------------------------------------------------------------------------------------
+ * >>kernels */
+/* Smoothing kernels by support radius R (W = 0 for r >= R). Smoothing lengths of the literature:
+   cubic spline and Wendland R = 2 h, poly6, spiky and viscosity R = h. */
 typedef enum fsi_kernel {
-    FSI_KERNEL_CUBIC = 0,     /* cubic spline (Monaghan): the default */
-    FSI_KERNEL_WENDLAND = 1,  /* Wendland C2: no pairing of particles */
-    FSI_KERNEL_POLY6 = 2,     /* in fsi_sph_desc: the trio of paper 004 (poly6 density, spiky pressure, viscosity Laplacian) */
-    FSI_KERNEL_SPIKY = 3,     /* functions only */
-    FSI_KERNEL_VISCOSITY = 4  /* functions only */
+    FSI_KERNEL_CUBIC = 0,    /* cubic spline (Monaghan): the default */
+    FSI_KERNEL_WENDLAND = 1, /* Wendland C2: no pairing of particles */
+    /* in fsi_sph_desc: the trio of paper 004 (poly6 density, spiky pressure, viscosity Laplacian)
+     */
+    FSI_KERNEL_POLY6 = 2,
+    FSI_KERNEL_SPIKY = 3,    /* functions only */
+    FSI_KERNEL_VISCOSITY = 4 /* functions only */
 } fsi_kernel;
-/* W(r), 1/m^dim; dim 2 or 3, R > 0. 0 for bad arguments. The viscosity kernel is infinite at r = 0. */
+
+/* W(r), 1/m^dim; dim 2 or 3, R > 0. 0 for bad arguments. The viscosity kernel is infinite at r = 0.
+ */
 FSI_API fsi_real fsi_kernel_value(fsi_kernel kernel, int dim, fsi_real R, fsi_real r);
 /* dW/dr, 1/m^(dim+1): never positive inside. */
 FSI_API fsi_real fsi_kernel_slope(fsi_kernel kernel, int dim, fsi_real R, fsi_real r);
-/* Laplacian of W, 1/m^(dim+2); for the viscosity kernel the positive, linear one it was made for. */
+/* Laplacian of W, 1/m^(dim+2); for the viscosity kernel the positive, linear one it was made for.
+ */
 FSI_API fsi_real fsi_kernel_laplacian(fsi_kernel kernel, int dim, fsi_real R, fsi_real r);
 /* Tait: p = rho0 c^2 / gamma ((rho / rho0)^gamma - 1), Pa (paper 004, eq. 4). */
-FSI_API fsi_real fsi_sph_tait(fsi_real density, fsi_real rest_density, fsi_real sound_speed, fsi_real gamma);
+FSI_API fsi_real fsi_sph_tait(fsi_real density, fsi_real rest_density, fsi_real sound_speed,
+                              fsi_real gamma);
 
-/* ------------------------------------------------------------------------------------------------ >>sph */
-typedef enum fsi_sph_solver { FSI_SPH_WCSPH = 0, FSI_SPH_DFSPH = 1 } fsi_sph_solver;
+/* ------------------------------------------------------------------------------------------------
+ * >>sph */
+typedef enum fsi_sph_solver {
+    FSI_SPH_WCSPH = 0,
+    FSI_SPH_DFSPH = 1
+} fsi_sph_solver;
 
-#define FSI_SPH_OBJECTS 64               /* most boundary objects of one fluid */
-#define FSI_SPH_EMITTERS 16              /* most emitters, and most removal boxes */
+#define FSI_SPH_OBJECTS 64  /* most boundary objects of one fluid */
+#define FSI_SPH_EMITTERS 16 /* most emitters, and most removal boxes */
 
 typedef struct fsi_sph_desc {
-    int dim;                  /* 2 or 3; 0 = 3. In 2D z and vz are 0, masses are per metre of depth */
-    int capacity;             /* most fluid particles, >= 1 (required) */
-    int boundary_capacity;    /* most boundary particles; 0 = none */
-    fsi_sph_solver solver;    /* WCSPH or DFSPH */
-    fsi_kernel kernel;        /* FSI_KERNEL_CUBIC, _WENDLAND or _POLY6 (= the trio of paper 004) */
-    fsi_real spacing;         /* rest distance of particles, m, > 0 (required) */
-    fsi_real support;         /* kernel support radius R, m; 0 = 2 * spacing */
-    fsi_real density;         /* rest density, kg/m^3, > 0 (required) */
-    fsi_real sound_speed;     /* c of WCSPH, m/s; required there (about 10 times the top speed); ignored by DFSPH */
-    fsi_real gamma;           /* exponent of Tait; 0 = 7, range [1, 7] */
-    fsi_real viscosity;       /* laminar, dynamic mu, Pa s; 0 = none */
-    fsi_real artificial;      /* Monaghan's alpha; 0 = none (0.01 .. 0.1 usual; needs sound_speed also in DFSPH) */
-    fsi_real xsph;            /* XSPH smoothing of velocities, 0 .. 1; 0 = none */
-    fsi_real wall_viscosity;  /* laminar mu between fluid and boundary particles, Pa s; 0 = slip */
-    fsi_real delta;           /* delta-SPH: > 0 integrates the density with this much diffusion (0.1 usual; WCSPH); 0 = summed density */
-    int tension;              /* 1: negative pressures (WCSPH) and two-sided divergence solve (DFSPH) are kept; 0 = clamped to 0 */
-    fsi_vec3 gravity;         /* m/s^2 */
-    fsi_real skin;            /* Verlet list: neighbours within support + skin are kept until something moved skin / 2; 0 = new list each step */
-    int neighbors;            /* list room per particle on average; 0 = about twice a full neighbourhood; one particle may take 8 times that */
-    fsi_real density_error;   /* DFSPH: mean compression to reach, relative; 0 = 1e-4 */
-    fsi_real divergence_error;/* DFSPH: mean |D rho / D t| dt / rho0 to reach; 0 = 1e-3 */
-    int max_iterations;       /* DFSPH: cap of each solve; 0 = 100 */
-    int cold_start;           /* DFSPH: 1 = no warm start */
-    fsi_real cfl;             /* Courant factor of max_dt; 0 = 0.4 */
-    fsi_real dt_max;          /* largest step max_dt may give, s; 0 = no limit */
-    fsi_allocator allocator;  /* zero = malloc */
+    /* 2 or 3; 0 = 3. In 2D z and vz are 0, masses are per metre of depth */
+    int dim;
+    int capacity;          /* most fluid particles, >= 1 (required) */
+    int boundary_capacity; /* most boundary particles; 0 = none */
+    fsi_sph_solver solver; /* WCSPH or DFSPH */
+    fsi_kernel kernel;     /* FSI_KERNEL_CUBIC, _WENDLAND or _POLY6 (= the trio of paper 004) */
+    fsi_real spacing;      /* rest distance of particles, m, > 0 (required) */
+    fsi_real support;      /* kernel support radius R, m; 0 = 2 * spacing */
+    fsi_real density;      /* rest density, kg/m^3, > 0 (required) */
+    /* c of WCSPH, m/s; required there (about 10 times the top speed); ignored by DFSPH */
+    fsi_real sound_speed;
+    fsi_real gamma;     /* exponent of Tait; 0 = 7, range [1, 7] */
+    fsi_real viscosity; /* laminar, dynamic mu, Pa s; 0 = none */
+    /* Monaghan's alpha; 0 = none (0.01 .. 0.1 usual; needs sound_speed also in DFSPH) */
+    fsi_real artificial;
+    fsi_real xsph;           /* XSPH smoothing of velocities, 0 .. 1; 0 = none */
+    fsi_real wall_viscosity; /* laminar mu between fluid and boundary particles, Pa s; 0 = slip */
+    /* delta-SPH: > 0 integrates the density with this much diffusion (0.1 usual; WCSPH); 0 = summed
+     * density */
+    fsi_real delta;
+    /* 1: negative pressures (WCSPH) and two-sided divergence solve (DFSPH) are kept; 0 = clamped to
+     * 0 */
+    int tension;
+    fsi_vec3 gravity; /* m/s^2 */
+    /* Verlet list: neighbours within support + skin are kept until something moved skin / 2; 0 =
+     * new list each step */
+    fsi_real skin;
+    /* list room per particle on average; 0 = about twice a full neighbourhood; one particle may
+     * take 8 times that */
+    int neighbors;
+    fsi_real density_error;    /* DFSPH: mean compression to reach, relative; 0 = 1e-4 */
+    fsi_real divergence_error; /* DFSPH: mean |D rho / D t| dt / rho0 to reach; 0 = 1e-3 */
+    int max_iterations;        /* DFSPH: cap of each solve; 0 = 100 */
+    int cold_start;            /* DFSPH: 1 = no warm start */
+    fsi_real cfl;              /* Courant factor of max_dt; 0 = 0.4 */
+    fsi_real dt_max;           /* largest step max_dt may give, s; 0 = no limit */
+    fsi_allocator allocator;   /* zero = malloc */
 } fsi_sph_desc;
 
 /* A group of boundary particles that move together: a wall, or the skin of a solid. */
 typedef struct fsi_sph_object {
-    int first, count;         /* its boundary particles: bx[first] .. bx[first + count - 1] */
-    int two_way;              /* 1: force, torque and bf are computed in every step */
-    int contact;              /* particles that felt the fluid in the last step (two-way objects) */
-    fsi_vec3 centre;          /* point the torque is about, m; moved by fsi_sph_object_pose */
-    fsi_vec3 force, torque;   /* of the fluid on the object in the last step, N and N m (per metre in 2D) */
+    int first, count; /* its boundary particles: bx[first] .. bx[first + count - 1] */
+    int two_way;      /* 1: force, torque and bf are computed in every step */
+    int contact;      /* particles that felt the fluid in the last step (two-way objects) */
+    fsi_vec3 centre;  /* point the torque is about, m; moved by fsi_sph_object_pose */
+    /* of the fluid on the object in the last step, N and N m (per metre in 2D) */
+    fsi_vec3 force, torque;
 } fsi_sph_object;
 
-/* Blows a layer of particles through a disk (3D) or segment (2D) every spacing / speed seconds, where no other particle is in the way. */
+/* Blows a layer of particles through a disk (3D) or segment (2D) every spacing / speed seconds,
+ * where no other particle is in the way. */
 typedef struct fsi_sph_emitter {
-    fsi_vec3 centre;          /* m */
-    fsi_vec3 direction;       /* any length > 0 */
-    fsi_real radius;          /* of the disk, half length of the segment, m, > 0 */
-    fsi_real speed;           /* m/s, > 0 */
-    fsi_real from, until;     /* active time, s; until 0 = for ever */
-    double due;               /* private: time of the next layer, s */
+    fsi_vec3 centre;      /* m */
+    fsi_vec3 direction;   /* any length > 0 */
+    fsi_real radius;      /* of the disk, half length of the segment, m, > 0 */
+    fsi_real speed;       /* m/s, > 0 */
+    fsi_real from, until; /* active time, s; until 0 = for ever */
+    double due;           /* private: time of the next layer, s */
 } fsi_sph_emitter;
 
-/* Fluid particles inside (or, with outside = 1, outside) the box vanish at the start of the next step. */
-typedef struct fsi_sph_box { fsi_vec3 lo, hi; int outside; } fsi_sph_box;
+/* Fluid particles inside (or, with outside = 1, outside) the box vanish at the start of the next
+ * step. */
+typedef struct fsi_sph_box {
+    fsi_vec3 lo, hi;
+    int outside;
+} fsi_sph_box;
 
 /* The scalars of the dynamic state; saved and restored together with the arrays. */
 typedef struct fsi_sph_scalars {
-    int count;                /* fluid particles */
-    int boundary_count;       /* boundary particles */
+    int count;                    /* fluid particles */
+    int boundary_count;           /* boundary particles */
     int objects, emitters, boxes; /* how many of each */
-    int list_valid;           /* private: the Verlet list may be used again */
-    int boundary_dirty;       /* private: boundary particles moved or were added */
-    int32_t next_id;          /* id of the next particle */
-    int64_t emitted, removed, lost; /* so far: by emitters, by removal boxes, because they left for infinity */
-    double time;              /* s */
-    fsi_real dt_old;          /* last step, s: leap-frog kicks by (dt_old + dt) / 2 */
-    fsi_real max_acceleration;/* of the last accelerate, m/s^2 (DFSPH: without pressure) */
-    fsi_real mean_pressure;   /* of the last accelerate, Pa (DFSPH) */
+    int list_valid;               /* private: the Verlet list may be used again */
+    int boundary_dirty;           /* private: boundary particles moved or were added */
+    int32_t next_id;              /* id of the next particle */
+    /* so far: by emitters, by removal boxes, because they left for infinity */
+    int64_t emitted, removed, lost;
+    double time;               /* s */
+    fsi_real dt_old;           /* last step, s: leap-frog kicks by (dt_old + dt) / 2 */
+    fsi_real max_acceleration; /* of the last accelerate, m/s^2 (DFSPH: without pressure) */
+    fsi_real mean_pressure;    /* of the last accelerate, Pa (DFSPH) */
     fsi_sph_object object[FSI_SPH_OBJECTS];
     fsi_sph_emitter emitter[FSI_SPH_EMITTERS];
     fsi_sph_box box[FSI_SPH_EMITTERS];
@@ -236,65 +298,80 @@ typedef struct fsi_sph_scalars {
 /* What the last step did, beyond fsi_report. */
 typedef struct fsi_sph_stats {
     int density_iterations, divergence_iterations; /* DFSPH */
-    fsi_real density_error;   /* DFSPH: mean compression left, relative; WCSPH: mean compression */
-    fsi_real divergence_error;/* DFSPH: mean |D rho / D t| dt / rho0 left */
-    fsi_real max_density;     /* largest rho / rho0 */
-    fsi_real max_speed;       /* m/s, after the velocity update */
-    int64_t pairs;            /* entries of the neighbour lists (each fluid pair twice) */
-    int max_neighbors;        /* longest list */
-    int truncated;            /* particles whose list was cut for lack of room: the step returns FSI_CAPPED */
-    int rebuilt;              /* 1: lists were made new in this step */
-    int blocked;              /* layers of emitters that found no room (capacity) in this step, wholly or in part */
+    fsi_real density_error;    /* DFSPH: mean compression left, relative; WCSPH: mean compression */
+    fsi_real divergence_error; /* DFSPH: mean |D rho / D t| dt / rho0 left */
+    fsi_real max_density;      /* largest rho / rho0 */
+    fsi_real max_speed;        /* m/s, after the velocity update */
+    int64_t pairs;             /* entries of the neighbour lists (each fluid pair twice) */
+    int max_neighbors;         /* longest list */
+    /* particles whose list was cut for lack of room: the step returns FSI_CAPPED */
+    int truncated;
+    int rebuilt; /* 1: lists were made new in this step */
+    /* layers of emitters that found no room (capacity) in this step, wholly or in part */
+    int blocked;
 } fsi_sph_stats;
 
-typedef struct fsi__sph_cells {  /* private: counting-sorted cells on a torus: any positions, fixed memory */
-    int t[3];                 /* table size in cells */
-    int wrap[3];              /* 1: this axis is longer than the table and wraps round */
-    fsi_real inv;             /* 1 / cell edge */
-    int fine;                 /* cells are this many times shorter along x: a search ends where the sphere ends */
-    int base[3];              /* cell coordinate of table entry 0 */
-    int32_t *start;           /* [room + 1] first particle of each cell */
-    int room;                 /* most cells */
+/* private: counting-sorted cells on a torus: any positions, fixed memory */
+typedef struct fsi__sph_cells {
+    int t[3];     /* table size in cells */
+    int wrap[3];  /* 1: this axis is longer than the table and wraps round */
+    fsi_real inv; /* 1 / cell edge */
+    /* cells are this many times shorter along x: a search ends where the sphere ends */
+    int fine;
+    int base[3];    /* cell coordinate of table entry 0 */
+    int32_t *start; /* [room + 1] first particle of each cell */
+    int room;       /* most cells */
 } fsi__sph_cells;
 
-/* A fluid of particles. Arrays are open: read them any time, change x and v between the stages of a step. The order of the fluid
-   particles changes in fsi_sph_prepare (sorting by cells, removal, emission) and nowhere else; id[] stays with its particle. */
+/* A fluid of particles. Arrays are open: read them any time, change x and v between the stages of a
+   step. The order of the fluid particles changes in fsi_sph_prepare (sorting by cells, removal,
+   emission) and nowhere else; id[] stays with its particle. */
 typedef struct fsi_sph {
-    fsi_sph_desc desc;        /* as resolved: no zeros that mean default */
-    fsi_sph_scalars now;      /* counts, time, objects */
-    fsi_sph_stats stats;      /* of the last step */
+    fsi_sph_desc desc;   /* as resolved: no zeros that mean default */
+    fsi_sph_scalars now; /* counts, time, objects */
+    fsi_sph_stats stats; /* of the last step */
     /* dynamic state, one contiguous range; fluid particles [capacity], used [now.count] */
-    fsi_real *x, *y, *z;      /* positions, m */
-    fsi_real *vx, *vy, *vz;   /* velocities, m/s (WCSPH: half a step behind the positions) */
-    fsi_real *mass;           /* kg, > 0 */
-    fsi_real *rho;            /* density, kg/m^3; of the last prepare, with delta > 0 part of the state */
-    fsi_real *kappa, *kappa_v;/* DFSPH warm start: dt^2 and dt times the stiffness of the two solves */
-    int32_t *id;              /* stable names, unique, in order of creation */
-    fsi_real *ref;            /* private: positions of the last list (only with skin > 0) */
-    fsi_real *bx, *bv;        /* boundary particles [3 * boundary_capacity]: positions m, velocities m/s; after a change by hand set
-                                 now.boundary_dirty = 1 (fsi_sph_object_* do it) */
-    fsi_real *blocal;         /* [3 * boundary_capacity] positions in the object's own frame (as added) */
-    int32_t *bobject;         /* [boundary_capacity] object of each boundary particle */
+    fsi_real *x, *y, *z;    /* positions, m */
+    fsi_real *vx, *vy, *vz; /* velocities, m/s (WCSPH: half a step behind the positions) */
+    fsi_real *mass;         /* kg, > 0 */
+    /* density, kg/m^3; of the last prepare, with delta > 0 part of the state */
+    fsi_real *rho;
+    /* DFSPH warm start: dt^2 and dt times the stiffness of the two solves */
+    fsi_real *kappa, *kappa_v;
+    int32_t *id;   /* stable names, unique, in order of creation */
+    fsi_real *ref; /* private: positions of the last list (only with skin > 0) */
+    fsi_real *bx,
+        *bv; /* boundary particles [3 * boundary_capacity]: positions m, velocities m/s; after a
+                change by hand set now.boundary_dirty = 1 (fsi_sph_object_* do it) */
+    /* [3 * boundary_capacity] positions in the object's own frame (as added) */
+    fsi_real *blocal;
+    int32_t *bobject; /* [boundary_capacity] object of each boundary particle */
     /* results of the last stages, not saved */
-    fsi_real *p;              /* [capacity] pressure, Pa (DFSPH: of both solves together) */
-    fsi_real *ax, *ay, *az;   /* [capacity] acceleration of the last accelerate, m/s^2 (DFSPH: without pressure) */
-    fsi_real *bvolume;        /* [boundary_capacity] volume of each boundary particle, m^3 (Akinci 2012) */
-    fsi_real *bf;             /* [3 * boundary_capacity] force of the fluid on each boundary particle of two-way objects, N */
-    int32_t *first, *middle, *last; /* [capacity] neighbours of i: fluid list[first..middle), boundary list[middle..last) */
-    int32_t *list;            /* fluid: index; boundary: index into border[] */
-    int32_t *border;          /* [boundary_capacity] boundary particle behind a list entry */
+    fsi_real *p; /* [capacity] pressure, Pa (DFSPH: of both solves together) */
+    /* [capacity] acceleration of the last accelerate, m/s^2 (DFSPH: without pressure) */
+    fsi_real *ax, *ay, *az;
+    /* [boundary_capacity] volume of each boundary particle, m^3 (Akinci 2012) */
+    fsi_real *bvolume;
+    /* [3 * boundary_capacity] force of the fluid on each boundary particle of two-way objects, N */
+    fsi_real *bf;
+    /* [capacity] neighbours of i: fluid list[first..middle), boundary list[middle..last) */
+    int32_t *first, *middle, *last;
+    int32_t *list;   /* fluid: index; boundary: index into border[] */
+    int32_t *border; /* [boundary_capacity] boundary particle behind a list entry */
     /* private */
-    fsi_real *grad;           /* per list entry: m F = m W'(r) / r */
-    fsi_real *xm, *vp;        /* packed copies for the pair loops: x y z m and vx vy vz s; fluid first, then boundary */
+    fsi_real *grad; /* per list entry: m F = m W'(r) / r */
+    /* packed copies for the pair loops: x y z m and vx vy vz s; fluid first, then boundary */
+    fsi_real *xm, *vp;
     fsi_real *factor, *work, *cx, *cy, *cz; /* per particle scratch; sorted boundary positions */
-    int32_t *key, *order;     /* sorting */
+    int32_t *key, *order;                   /* sorting */
     fsi__sph_cells cells, bcells;
-    int ready;                /* 1 after prepare, 2 after accelerate */
-    int list_room;            /* list entries per chunk of particles */
-    fsi_real excess;          /* DFSPH: compression undone in this step at most, kg/m^3 */
-    fsi_real least_factor;    /* DFSPH: sum |m grad W|^2 of a full neighbourhood */
-    fsi_real wall_scale;      /* calibrates boundary volumes: a flat wall at rest spacing completes the density */
-    void *block, *state;      /* the one allocation, and where the state begins in it */
+    int ready;             /* 1 after prepare, 2 after accelerate */
+    int list_room;         /* list entries per chunk of particles */
+    fsi_real excess;       /* DFSPH: compression undone in this step at most, kg/m^3 */
+    fsi_real least_factor; /* DFSPH: sum |m grad W|^2 of a full neighbourhood */
+    /* calibrates boundary volumes: a flat wall at rest spacing completes the density */
+    fsi_real wall_scale;
+    void *block, *state; /* the one allocation, and where the state begins in it */
     size_t block_size, state_bytes;
 } fsi_sph;
 
@@ -302,179 +379,237 @@ typedef struct fsi_sph {
 FSI_API fsi_result fsi_sph_init(fsi_sph *s, const fsi_sph_desc *desc);
 /* Frees; safe on a zeroed struct and twice. */
 FSI_API void fsi_sph_free(fsi_sph *s);
-/* Adds n particles. x [3n] positions; v [3n] velocities or NULL = at rest; mass [n] kg or NULL = density * spacing^dim.
-   All or nothing: FSI_ERR_ARGUMENT (not finite, mass <= 0), FSI_ERR_SIZE (capacity). Between steps only. */
-FSI_API fsi_result fsi_sph_add(fsi_sph *s, int n, const fsi_real *x, const fsi_real *v, const fsi_real *mass);
-/* Adds particles on the lattice lo + spacing * (i + 1/2) inside the box, all with velocity v. count (may be NULL) gets how many. */
+/* Adds n particles. x [3n] positions; v [3n] velocities or NULL = at rest; mass [n] kg or NULL =
+   density * spacing^dim. All or nothing: FSI_ERR_ARGUMENT (not finite, mass <= 0), FSI_ERR_SIZE
+   (capacity). Between steps only. */
+FSI_API fsi_result fsi_sph_add(fsi_sph *s, int n, const fsi_real *x, const fsi_real *v,
+                               const fsi_real *mass);
+/* Adds particles on the lattice lo + spacing * (i + 1/2) inside the box, all with velocity v. count
+ * (may be NULL) gets how many. */
 FSI_API fsi_result fsi_sph_add_block(fsi_sph *s, fsi_vec3 lo, fsi_vec3 hi, fsi_vec3 v, int *count);
-/* Adds a boundary object of n particles at world positions x [3n], at rest, centred at centre. object (may be NULL) gets its number. */
-FSI_API fsi_result fsi_sph_add_boundary(fsi_sph *s, int n, const fsi_real *x, fsi_vec3 centre, int two_way, int *object);
-/* Adds walls of boundary particles around the box of fluid [lo, hi], the first layer half a spacing outside its faces: a fluid lattice of
-   add_block fits exactly. One layer for support = 2 spacing, more for more. open: bit 0..5 leaves side -x +x -y +y -z +z away. */
-FSI_API fsi_result fsi_sph_add_box_walls(fsi_sph *s, fsi_vec3 lo, fsi_vec3 hi, unsigned open, int *object);
-/* Adds a flat patch of boundary particles corner + a u + b v, a, b in [0, 1] (2D: along u only), half a spacing behind it, seen from
-   the fluid on the side of the normal n (any length > 0). */
-FSI_API fsi_result fsi_sph_add_plane(fsi_sph *s, fsi_vec3 corner, fsi_vec3 u, fsi_vec3 v, fsi_vec3 n, int *object);
-/* Samples a surface with points about spacing apart (none nearer than 0.7 spacing) and adds them as a boundary object. */
-FSI_API fsi_result fsi_sph_add_surface(fsi_sph *s, const fsi_surface *surface, fsi_vec3 centre, int two_way, int *object);
-/* The sampling alone: out [3 * room] gets points, count how many there are (also when room is too small: FSI_ERR_SIZE; out NULL = count). */
-FSI_API fsi_result fsi_sph_sample_surface(const fsi_surface *surface, fsi_real spacing, fsi_real *out, int room, int *count, const fsi_allocator *a);
-/* Rigid motion of an object: its particles go to centre + R(q) (local - centre at creation), with velocity v + w x r. */
-FSI_API fsi_result fsi_sph_object_pose(fsi_sph *s, int object, fsi_vec3 centre, fsi_quat q, fsi_vec3 v, fsi_vec3 w);
-/* Any motion: new positions x [3 count] and velocities v [3 count] (NULL = at rest) of an object's particles, by order of adding. */
+/* Adds a boundary object of n particles at world positions x [3n], at rest, centred at centre.
+ * object (may be NULL) gets its number. */
+FSI_API fsi_result fsi_sph_add_boundary(fsi_sph *s, int n, const fsi_real *x, fsi_vec3 centre,
+                                        int two_way, int *object);
+/* Adds walls of boundary particles around the box of fluid [lo, hi], the first layer half a spacing
+   outside its faces: a fluid lattice of add_block fits exactly. One layer for support = 2 spacing,
+   more for more. open: bit 0..5 leaves side -x +x -y +y -z +z away. */
+FSI_API fsi_result fsi_sph_add_box_walls(fsi_sph *s, fsi_vec3 lo, fsi_vec3 hi, unsigned open,
+                                         int *object);
+/* Adds a flat patch of boundary particles corner + a u + b v, a, b in [0, 1] (2D: along u only),
+   half a spacing behind it, seen from the fluid on the side of the normal n (any length > 0). */
+FSI_API fsi_result fsi_sph_add_plane(fsi_sph *s, fsi_vec3 corner, fsi_vec3 u, fsi_vec3 v,
+                                     fsi_vec3 n, int *object);
+/* Samples a surface with points about spacing apart (none nearer than 0.7 spacing) and adds them as
+ * a boundary object. */
+FSI_API fsi_result fsi_sph_add_surface(fsi_sph *s, const fsi_surface *surface, fsi_vec3 centre,
+                                       int two_way, int *object);
+/* The sampling alone: out [3 * room] gets points, count how many there are (also when room is too
+ * small: FSI_ERR_SIZE; out NULL = count). */
+FSI_API fsi_result fsi_sph_sample_surface(const fsi_surface *surface, fsi_real spacing,
+                                          fsi_real *out, int room, int *count,
+                                          const fsi_allocator *a);
+/* Rigid motion of an object: its particles go to centre + R(q) (local - centre at creation), with
+ * velocity v + w x r. */
+FSI_API fsi_result fsi_sph_object_pose(fsi_sph *s, int object, fsi_vec3 centre, fsi_quat q,
+                                       fsi_vec3 v, fsi_vec3 w);
+/* Any motion: new positions x [3 count] and velocities v [3 count] (NULL = at rest) of an object's
+ * particles, by order of adding. */
 FSI_API fsi_result fsi_sph_object_set(fsi_sph *s, int object, const fsi_real *x, const fsi_real *v);
 /* Adds an emitter or a removal box; FSI_ERR_SIZE when there are FSI_SPH_EMITTERS already. */
 FSI_API fsi_result fsi_sph_add_emitter(fsi_sph *s, const fsi_sph_emitter *e);
 FSI_API fsi_result fsi_sph_add_removal(fsi_sph *s, const fsi_sph_box *b);
 
-/* One step = prepare, accelerate, move; a coupling sits between the stages (after accelerate v is v*, and move uses what is then in v). */
+/* One step = prepare, accelerate, move; a coupling sits between the stages (after accelerate v is
+ * v*, and move uses what is then in v). */
 FSI_API fsi_result fsi_sph_step(fsi_sph *s, fsi_real dt, fsi_report *report);
-/* Stage 1: removal, emission, sorting, neighbour lists, boundary volumes, densities. dt > 0 is the coming step.
-   FSI_ERR_NUMERIC when a position or velocity is not finite: nothing was changed. */
+/* Stage 1: removal, emission, sorting, neighbour lists, boundary volumes, densities. dt > 0 is the
+   coming step. FSI_ERR_NUMERIC when a position or velocity is not finite: nothing was changed. */
 FSI_API fsi_result fsi_sph_prepare(fsi_sph *s, fsi_real dt);
-/* Stage 2: forces and pressure; changes velocities, not positions. Then forces on two-way objects. Last the wall guard: particles nearer than
-   0.8 spacing to boundary particles lose their velocity towards them (counted in the forces). report may be NULL. */
+/* Stage 2: forces and pressure; changes velocities, not positions. Then forces on two-way objects.
+   Last the wall guard: particles nearer than 0.8 spacing to boundary particles lose their velocity
+   towards them (counted in the forces). report may be NULL. */
 FSI_API fsi_result fsi_sph_accelerate(fsi_sph *s, fsi_real dt, fsi_report *report);
 /* Stage 3: x += dt v, time += dt. */
 FSI_API fsi_result fsi_sph_move(fsi_sph *s, fsi_real dt);
-/* Steps of at most max_dt until duration is over (the last ones evened out). steps (may be NULL) gets how many; at most max_steps (0 = no cap). */
-FSI_API fsi_result fsi_sph_advance(fsi_sph *s, fsi_real duration, int max_steps, int *steps, fsi_report *report);
-/* Largest advisable step, s. WCSPH: cfl * h / (c + speed) with h = support / 2; DFSPH: cfl * spacing / speed, where the speed is at least
-   sqrt(g * spacing) and sqrt(2 mean pressure / density): beyond that the lattice of a compressed column buckles from step to step; both: 0.125 h^2 rho / mu, 0.5 h / (alpha c), 0.25 sqrt(h / |acceleration|). */
+/* Steps of at most max_dt until duration is over (the last ones evened out). steps (may be NULL)
+ * gets how many; at most max_steps (0 = no cap). */
+FSI_API fsi_result fsi_sph_advance(fsi_sph *s, fsi_real duration, int max_steps, int *steps,
+                                   fsi_report *report);
+/* Largest advisable step, s. WCSPH: cfl * h / (c + speed) with h = support / 2; DFSPH: cfl *
+   spacing / speed, where the speed is at least sqrt(g * spacing) and sqrt(2 mean pressure /
+   density): beyond that the lattice of a compressed column buckles from step to step; both: 0.125
+   h^2 rho / mu, 0.5 h / (alpha c), 0.25 sqrt(h / |acceleration|). */
 FSI_API fsi_real fsi_sph_max_dt(const fsi_sph *s);
 
 /* Bytes that fsi_sph_save writes; the same for one object during its life. */
 FSI_API size_t fsi_sph_state_size(const fsi_sph *s);
-/* Copies the whole dynamic state out (between steps or between stages; after restore the next stage is prepare). */
+/* Copies the whole dynamic state out (between steps or between stages; after restore the next stage
+ * is prepare). */
 FSI_API fsi_result fsi_sph_save(const fsi_sph *s, void *out);
-/* Copies it back; a restored run continues bit for bit. The state must come from this object or one with an equal desc. */
+/* Copies it back; a restored run continues bit for bit. The state must come from this object or one
+ * with an equal desc. */
 FSI_API fsi_result fsi_sph_restore(fsi_sph *s, const void *state);
 
 /* Sums over fluid particles: mass kg, momentum N s, kinetic energy J; any pointer may be NULL. */
-FSI_API void fsi_sph_totals(const fsi_sph *s, double *mass, double momentum[3], double angular[3], double *kinetic);
-/* Signed distance of the fluid for drawing, at nodes origin + h (i, j, k), phi [nx ny nz], negative inside; smoothing radius = support
-   (weighted mean of centres, Zhu and Bridson 2005); radius of a particle, m (0 = spacing * 0.55). Uses the cells of the last prepare. */
-FSI_API fsi_result fsi_sph_level(const fsi_sph *s, fsi_vec3 origin, fsi_real h, int nx, int ny, int nz, fsi_real radius, fsi_real *phi);
+FSI_API void fsi_sph_totals(const fsi_sph *s, double *mass, double momentum[3], double angular[3],
+                            double *kinetic);
+/* Signed distance of the fluid for drawing, at nodes origin + h (i, j, k), phi [nx ny nz], negative
+   inside; smoothing radius = support (weighted mean of centres, Zhu and Bridson 2005); radius of a
+   particle, m (0 = spacing * 0.55). Uses the cells of the last prepare. */
+FSI_API fsi_result fsi_sph_level(const fsi_sph *s, fsi_vec3 origin, fsi_real h, int nx, int ny,
+                                 int nz, fsi_real radius, fsi_real *phi);
 /* Bytes of memory per fluid particle of this object. */
 FSI_API double fsi_sph_bytes_per_particle(const fsi_sph *s);
 
-/* ------------------------------------------------------------------------------------------------ >>look-up */
-/* Uniform grid over the elements of one surface (triangles; segments in 2D), made anew in every step: closest element, first crossing of a
-   segment, all elements within a sphere. An element stands in every cell within `reach` of its bounds, so a query of at most that radius reads one cell;
-   larger ones are right too and read more. Cells are counted and sorted on a torus: memory is fixed, any positions do, the cost of a build is that of the
-   surface. Elements much larger than the cells stand in a list of their own. Against the tree of the base (fsi_bvh): faster where points come near the
-   surface, docs/sph.md. Queries are read-only: any number of threads may ask at once; answers do not depend on the cells
-   (as long as distances have squares: from 1e-154 m, single 1e-19 m, see fsi_closest_on_triangle). */
+/* ------------------------------------------------------------------------------------------------
+ * >>look-up */
+/* Uniform grid over the elements of one surface (triangles; segments in 2D), made anew in every
+   step: closest element, first crossing of a segment, all elements within a sphere. An element
+   stands in every cell within `reach` of its bounds, so a query of at most that radius reads one
+   cell; larger ones are right too and read more. Cells are counted and sorted on a torus: memory is
+   fixed, any positions do, the cost of a build is that of the surface. Elements much larger than
+   the cells stand in a list of their own. Against the tree of the base (fsi_bvh): faster where
+   points come near the surface, docs/sph.md. Queries are read-only: any number of threads may ask
+   at once; answers do not depend on the cells (as long as distances have squares: from 1e-154 m,
+   single 1e-19 m, see fsi_closest_on_triangle). */
 typedef struct fsi_lookup {
-    fsi_surface surface;      /* the surface of the last build; its arrays are read by the queries */
-    int capacity;             /* most elements */
-    fsi_real reach;           /* of the last build, m */
+    /* the surface of the last build; its arrays are read by the queries */
+    fsi_surface surface;
+    int capacity;   /* most elements */
+    fsi_real reach; /* of the last build, m */
     /* private */
-    fsi_real lo[3], hi[3];    /* bounds of the surface */
-    fsi_real *box;            /* [6 * capacity] bounds of each element, slightly enlarged */
-    int32_t *item;            /* [capacity] 0, 1, 2 ...; then `large` large elements; then those of the cells */
+    fsi_real lo[3], hi[3]; /* bounds of the surface */
+    fsi_real *box;         /* [6 * capacity] bounds of each element, slightly enlarged */
+    /* [capacity] 0, 1, 2 ...; then `large` large elements; then those of the cells */
+    int32_t *item;
     int large;
     fsi__sph_cells cells;
     fsi_allocator allocator;
-    void *block; size_t size; /* the one allocation */
+    void *block;
+    size_t size; /* the one allocation */
 } fsi_lookup;
-/* Room for capacity >= 1 elements in one block (about 200 bytes each in float). allocator may be NULL (malloc). */
+
+/* Room for capacity >= 1 elements in one block (about 200 bytes each in float). allocator may be
+ * NULL (malloc). */
 FSI_API fsi_result fsi_lookup_init(fsi_lookup *l, int capacity, const fsi_allocator *allocator);
 /* Frees the block; safe on a zeroed struct and twice. */
 FSI_API void fsi_lookup_free(fsi_lookup *l);
-/* The surface as it is now; reach >= 0, m: the radius most queries will have. Allocates nothing. FSI_ERR_SIZE: more elements than capacity;
-   FSI_ERR_ARGUMENT: a bad reach; other errors as fsi_surface_check. After an error the look-up is empty. */
+/* The surface as it is now; reach >= 0, m: the radius most queries will have. Allocates nothing.
+   FSI_ERR_SIZE: more elements than capacity; FSI_ERR_ARGUMENT: a bad reach; other errors as
+   fsi_surface_check. After an error the look-up is empty. */
 FSI_API fsi_result fsi_lookup_build(fsi_lookup *l, const fsi_surface *surface, fsi_real reach);
 /* Element nearest to p within radius (ties: lowest index). 1 and *hit, or 0. */
 FSI_API int fsi_lookup_closest(const fsi_lookup *l, fsi_vec3 p, fsi_real radius, fsi_hit *hit);
-/* First crossing of p -> q (smallest t, ties: lowest index; fsi_surface_cross). 1 and *hit, or 0. */
+/* First crossing of p -> q (smallest t, ties: lowest index; fsi_surface_cross). 1 and *hit, or 0.
+ */
 FSI_API int fsi_lookup_first_hit(const fsi_lookup *l, fsi_vec3 p, fsi_vec3 q, fsi_hit *hit);
-/* All elements within radius of p, nearest first (ties: lowest index); writes at most room of them and returns how many there are. */
-FSI_API int fsi_lookup_sphere(const fsi_lookup *l, fsi_vec3 p, fsi_real radius, fsi_hit *hits, int room);
+/* All elements within radius of p, nearest first (ties: lowest index); writes at most room of them
+ * and returns how many there are. */
+FSI_API int fsi_lookup_sphere(const fsi_lookup *l, fsi_vec3 p, fsi_real radius, fsi_hit *hits,
+                              int room);
 
-/* ------------------------------------------------------------------------------------------------ >>tled */
-/* Total-Lagrangian explicit dynamics on linear tetrahedra (paper 004, section 3.3): P = dpsi/dF, nodal force -V0 P grad N0.
-   With J = det F, I1 = |F|^2:
-     FSI_TLED_STVK        psi = mu |E|^2 + lambda/2 (tr E)^2,  E = (F^T F - I)/2
-     FSI_TLED_NEOHOOKEAN  psi = mu/2 (I1 - 3) - mu ln J + lambda/2 ln^2 J
-     FSI_TLED_NEARLY      psi = mu/2 (J^(-2/3) I1 - 3) + K/2 (J - 1)^2      (nearly incompressible; K = bulk modulus) */
-typedef enum fsi_tled_material { FSI_TLED_NEOHOOKEAN = 0, FSI_TLED_STVK = 1, FSI_TLED_NEARLY = 2 } fsi_tled_material;
+/* ------------------------------------------------------------------------------------------------
+ * >>tled */
+/* Total-Lagrangian explicit dynamics on linear tetrahedra (paper 004, section 3.3): P = dpsi/dF,
+   nodal force -V0 P grad N0. With J = det F, I1 = |F|^2: FSI_TLED_STVK        psi = mu |E|^2 +
+   lambda/2 (tr E)^2,  E = (F^T F - I)/2 FSI_TLED_NEOHOOKEAN  psi = mu/2 (I1 - 3) - mu ln J +
+   lambda/2 ln^2 J FSI_TLED_NEARLY      psi = mu/2 (J^(-2/3) I1 - 3) + K/2 (J - 1)^2      (nearly
+   incompressible; K = bulk modulus) */
+typedef enum fsi_tled_material {
+    FSI_TLED_NEOHOOKEAN = 0,
+    FSI_TLED_STVK = 1,
+    FSI_TLED_NEARLY = 2
+} fsi_tled_material;
 
 typedef struct fsi_tled_desc {
-    int nodes, tets;          /* >= 4, >= 1 (required) */
-    const fsi_real *x;        /* [3 nodes] rest positions, m; copied */
-    const int32_t *tet;       /* [4 tets] nodes; either orientation (turned round where the volume is negative); copied */
-    fsi_real density;         /* kg/m^3, > 0 (required) */
-    fsi_real young;           /* Pa, > 0 (required) */
-    fsi_real poisson;         /* [0, 0.5) */
+    int nodes, tets;   /* >= 4, >= 1 (required) */
+    const fsi_real *x; /* [3 nodes] rest positions, m; copied */
+    /* [4 tets] nodes; either orientation (turned round where the volume is negative); copied */
+    const int32_t *tet;
+    fsi_real density; /* kg/m^3, > 0 (required) */
+    fsi_real young;   /* Pa, > 0 (required) */
+    fsi_real poisson; /* [0, 0.5) */
     fsi_tled_material material;
-    int average_pressure;     /* 1: pressure from nodal volumes (against locking near nu = 0.5); not with FSI_TLED_STVK */
-    fsi_real damping;         /* mass-proportional, 1/s: force -damping * m * v; 0 = none */
-    fsi_vec3 gravity;         /* m/s^2 */
-    fsi_real min_volume;      /* inversion guard: below this J the energy continues quadratically; 0 = 0.1, range (0, 1) */
-    fsi_real safety;          /* of max_dt: fraction of the rest-state limit; 0 = 0.8 */
-    fsi_allocator allocator;  /* zero = malloc */
+    /* 1: pressure from nodal volumes (against locking near nu = 0.5); not with FSI_TLED_STVK */
+    int average_pressure;
+    fsi_real damping; /* mass-proportional, 1/s: force -damping * m * v; 0 = none */
+    fsi_vec3 gravity; /* m/s^2 */
+    /* inversion guard: below this J the energy continues quadratically; 0 = 0.1, range (0, 1) */
+    fsi_real min_volume;
+    fsi_real safety;         /* of max_dt: fraction of the rest-state limit; 0 = 0.8 */
+    fsi_allocator allocator; /* zero = malloc */
 } fsi_tled_desc;
 
 typedef struct fsi_tled {
-    fsi_tled_desc desc;       /* as resolved; desc.x and desc.tet point to the own copies */
+    fsi_tled_desc desc; /* as resolved; desc.x and desc.tet point to the own copies */
     int nodes, tets;
     /* dynamic state, one contiguous range */
-    fsi_real *x;              /* [3 nodes] positions, m */
-    fsi_real *v;              /* [3 nodes] velocities, m/s, half a step behind the positions */
-    fsi_real *drive;          /* [3 nodes] velocity of fixed nodes, m/s (0 = held) */
-    fsi_real *fext;           /* [3 nodes] external forces, N: kept from step to step until changed */
-    double *clock;            /* [2] time and last dt, s */
+    fsi_real *x;     /* [3 nodes] positions, m */
+    fsi_real *v;     /* [3 nodes] velocities, m/s, half a step behind the positions */
+    fsi_real *drive; /* [3 nodes] velocity of fixed nodes, m/s (0 = held) */
+    /* [3 nodes] external forces, N: kept from step to step until changed */
+    fsi_real *fext;
+    double *clock; /* [2] time and last dt, s */
     /* constant */
-    fsi_real *x0;             /* [3 nodes] rest positions */
-    int32_t *tet;             /* [4 tets] positively oriented */
+    fsi_real *x0;                  /* [3 nodes] rest positions */
+    int32_t *tet;                  /* [4 tets] positively oriented */
     fsi_real *mass, *inverse_mass; /* [nodes] kg, 1/kg (0 = fixed) */
-    fsi_real *volume;         /* [tets] rest volumes, m^3 */
-    fsi_real *dt_element;     /* [tets] critical step 2 / omega_max of each element alone, s (exact eigenvalue; bounds the mesh, S-10) */
-    fsi_real dt_critical;     /* s: smallest of them */
-    int worst;                /* the element it comes from */
+    fsi_real *volume;              /* [tets] rest volumes, m^3 */
+    /* [tets] critical step 2 / omega_max of each element alone, s (exact eigenvalue; bounds the
+     * mesh, S-10) */
+    fsi_real *dt_element;
+    fsi_real dt_critical; /* s: smallest of them */
+    int worst;            /* the element it comes from */
     /* surface: faces that belong to one tetrahedron; vertices are the nodes themselves */
     int triangles;
-    int32_t *triangle;        /* [3 triangles] counter-clockwise seen from outside */
-    int32_t *identity;        /* [nodes] 0, 1, 2 ... (fsi_coupled.node) */
-    fsi_real *impulse;        /* [3 nodes] room for the impulse of a coupling scheme, N s */
+    int32_t *triangle; /* [3 triangles] counter-clockwise seen from outside */
+    int32_t *identity; /* [nodes] 0, 1, 2 ... (fsi_coupled.node) */
+    fsi_real *impulse; /* [3 nodes] room for the impulse of a coupling scheme, N s */
     /* results of the last accelerate */
-    fsi_real *force;          /* [3 nodes] internal forces, N */
-    int inverted;             /* elements below min_volume */
-    fsi_real min_j;           /* smallest J */
+    fsi_real *force; /* [3 nodes] internal forces, N */
+    int inverted;    /* elements below min_volume */
+    fsi_real min_j;  /* smallest J */
     /* private */
-    fsi_real *grad;           /* per block of 8 elements: 9 gradient components and the volume */
-    fsi_real *corner;         /* [12 per element] forces of the element on its corners, in blocks of 8 */
+    fsi_real *grad; /* per block of 8 elements: 9 gradient components and the volume */
+    /* [12 per element] forces of the element on its corners, in blocks of 8 */
+    fsi_real *corner;
     int32_t *corner_start, *corner_at; /* gather lists: node -> corners */
-    fsi_real *node_p, *node_v0; /* averaged pressure and rest volume of the nodes */
-    fsi_real *block_j;        /* smallest J of each block of 8 elements */
-    int32_t *block_bad;       /* elements below min_volume in each block */
-    fsi_real mu, lambda, bulk;/* Lame constants and bulk modulus, Pa */
-    int ready;                /* 1 after accelerate */
+    fsi_real *node_p, *node_v0;        /* averaged pressure and rest volume of the nodes */
+    fsi_real *block_j;                 /* smallest J of each block of 8 elements */
+    int32_t *block_bad;                /* elements below min_volume in each block */
+    fsi_real mu, lambda, bulk;         /* Lame constants and bulk modulus, Pa */
+    int ready;                         /* 1 after accelerate */
     void *block;
     size_t block_size, state_bytes;
 } fsi_tled;
 
-/* Checks everything (indices, finite, no tetrahedron of zero volume: FSI_ERR_GEOMETRY), precomputes, one allocation. */
+/* Checks everything (indices, finite, no tetrahedron of zero volume: FSI_ERR_GEOMETRY),
+ * precomputes, one allocation. */
 FSI_API fsi_result fsi_tled_init(fsi_tled *t, const fsi_tled_desc *desc);
 /* Frees; safe on a zeroed struct and twice. */
 FSI_API void fsi_tled_free(fsi_tled *t);
 /* Fixes a node (it moves with drive velocity, 0 = held) or frees it again. */
 FSI_API fsi_result fsi_tled_fix(fsi_tled *t, int node, fsi_vec3 drive);
 FSI_API fsi_result fsi_tled_unfix(fsi_tled *t, int node);
-/* One step of central differences = accelerate, move. FSI_DT_TOO_LARGE when dt > max_dt (the step is done), FSI_CAPPED when elements are
-   below min_volume, FSI_ERR_NUMERIC when something is not finite (state as before the step). */
+/* One step of central differences = accelerate, move. FSI_DT_TOO_LARGE when dt > max_dt (the step
+   is done), FSI_CAPPED when elements are below min_volume, FSI_ERR_NUMERIC when something is not
+   finite (state as before the step). */
 FSI_API fsi_result fsi_tled_step(fsi_tled *t, fsi_real dt);
-/* Stage 1: internal forces, new velocities v*. A coupling may then change v (impulse * inverse_mass). */
+/* Stage 1: internal forces, new velocities v*. A coupling may then change v (impulse *
+ * inverse_mass). */
 FSI_API fsi_result fsi_tled_accelerate(fsi_tled *t, fsi_real dt);
 /* Stage 2: x += dt v. */
 FSI_API fsi_result fsi_tled_move(fsi_tled *t, fsi_real dt);
-/* safety * dt_critical, s: of the rest state. Elements near or beyond inversion are stiffer (FSI_CAPPED) and need a fifteenth of it or less. */
+/* safety * dt_critical, s: of the rest state. Elements near or beyond inversion are stiffer
+ * (FSI_CAPPED) and need a fifteenth of it or less. */
 FSI_API fsi_real fsi_tled_max_dt(const fsi_tled *t);
 /* Internal forces at the current positions into t->force (no step). */
 FSI_API fsi_result fsi_tled_forces(fsi_tled *t);
-/* Energies, J, of the current positions and velocities; momentum and angular momentum about the origin; any pointer may be NULL. */
-FSI_API void fsi_tled_totals(const fsi_tled *t, double *kinetic, double *elastic, double momentum[3], double angular[3]);
+/* Energies, J, of the current positions and velocities; momentum and angular momentum about the
+ * origin; any pointer may be NULL. */
+FSI_API void fsi_tled_totals(const fsi_tled *t, double *kinetic, double *elastic,
+                             double momentum[3], double angular[3]);
 /* Deformation gradient of an element now. */
 FSI_API fsi_mat3 fsi_tled_gradient(const fsi_tled *t, int tet);
 /* What the fluid sees: a closed surface on all nodes with velocities; points into t. */
@@ -498,113 +633,160 @@ FSI_API fsi_result fsi_tled_restore(fsi_tled *t, const void *state);
 extern "C" {
 #endif
 
-/* ------------------------------------------------------------------------------------------------ >>kernels */
-/* Symbols: R support, q = r / R, W = sigma w(q), F = W'(r) / r, so that grad W = F x_ij with x_ij = x_i - x_j.
-   cubic     w = 2 (1-q)+^3 - 8 (1/2-q)+^3             wendland  w = (1-q)^4 (4 q + 1)
+/* ------------------------------------------------------------------------------------------------
+ * >>kernels */
+/* Symbols: R support, q = r / R, W = sigma w(q), F = W'(r) / r, so that grad W = F x_ij with x_ij =
+   x_i - x_j. cubic     w = 2 (1-q)+^3 - 8 (1/2-q)+^3             wendland  w = (1-q)^4 (4 q + 1)
    poly6     w = (1-q^2)^3      spiky w = (1-q)^3      viscosity w = -q^3/2 + q^2 + 1/(2q) - 1 */
 #if defined(__GNUC__) || defined(__clang__)
-#define FSI__SPH_FORCE_INLINE static inline __attribute__((always_inline, unused))   /* one copy of a pair loop per kernel */
+#define FSI__SPH_FORCE_INLINE                                                                      \
+    static inline __attribute__((always_inline, unused)) /* one copy of a pair loop per kernel */
 #else
 #define FSI__SPH_FORCE_INLINE static inline
 #endif
 
 #if defined(__GNUC__) && !defined(__clang__) && __GNUC__ >= 8
-#define FSI__SPH_LANES _Pragma("GCC unroll 1")         /* gcc -O3 unrolls short loops before it could vectorise them */
+#define FSI__SPH_LANES                                                                             \
+    _Pragma("GCC unroll 1") /* gcc -O3 unrolls short loops before it could vectorise them */
 #else
 #define FSI__SPH_LANES
 #endif
 
-static fsi_real fsi__kernel_sigma(fsi_kernel kernel, int dim, fsi_real R) {     /* makes the integral of W one */
-    static const double s2[5] = {40.0 / 7, 7, 4, 10, 10.0 / 3}, s3[5] = {8, 10.5, 315.0 / 64, 15, 7.5};
+/* makes the integral of W one */
+static fsi_real fsi__kernel_sigma(fsi_kernel kernel, int dim, fsi_real R) {
+    static const double s2[5] = {40.0 / 7, 7, 4, 10, 10.0 / 3},
+                        s3[5] = {8, 10.5, 315.0 / 64, 15, 7.5};
     double r = (double)R, pi = 3.14159265358979323846;
     return (fsi_real)(dim == 2 ? s2[kernel] / (pi * r * r) : s3[kernel] / (pi * r * r * r));
 }
 
-FSI__SPH_FORCE_INLINE fsi_real fsi__sph_clip(fsi_real x) { return FSI_R(0.5) * (x + fsi__abs(x)); }    /* max(x, 0) without a branch, exact */
+/* max(x, 0) without a branch, exact */
+FSI__SPH_FORCE_INLINE fsi_real fsi__sph_clip(fsi_real x) {
+    return FSI_R(0.5) * (x + fsi__abs(x));
+}
 
-FSI__SPH_FORCE_INLINE fsi_real fsi__kernel_w(fsi_kernel kernel, fsi_real q) {   /* w(q), q >= 0; 0 from 1 on */
+/* w(q), q >= 0; 0 from 1 on */
+FSI__SPH_FORCE_INLINE fsi_real fsi__kernel_w(fsi_kernel kernel, fsi_real q) {
     fsi_real a = fsi__sph_clip(1 - q), b = fsi__sph_clip(FSI_R(0.5) - q);
     switch (kernel) {
-        case FSI_KERNEL_CUBIC: return 2 * a * a * a - 8 * b * b * b;
-        case FSI_KERNEL_WENDLAND: return a * a * a * a * (4 * q + 1);
-        case FSI_KERNEL_POLY6: a *= 1 + q; return a * a * a;
-        case FSI_KERNEL_SPIKY: return a * a * a;
-        case FSI_KERNEL_VISCOSITY: return -q * q * q / 2 + q * q + 1 / (2 * q) - 1;
+    case FSI_KERNEL_CUBIC:
+        return 2 * a * a * a - 8 * b * b * b;
+    case FSI_KERNEL_WENDLAND:
+        return a * a * a * a * (4 * q + 1);
+    case FSI_KERNEL_POLY6:
+        a *= 1 + q;
+        return a * a * a;
+    case FSI_KERNEL_SPIKY:
+        return a * a * a;
+    case FSI_KERNEL_VISCOSITY:
+        return -q * q * q / 2 + q * q + 1 / (2 * q) - 1;
     }
     return 0;
 }
 
-FSI__SPH_FORCE_INLINE fsi_real fsi__kernel_fi(fsi_kernel kernel, fsi_real q, fsi_real i) {      /* w'(q) / q, q > 0, i = 1 / q */
+/* w'(q) / q, q > 0, i = 1 / q */
+FSI__SPH_FORCE_INLINE fsi_real fsi__kernel_fi(fsi_kernel kernel, fsi_real q, fsi_real i) {
     fsi_real a = fsi__sph_clip(1 - q), b = fsi__sph_clip(FSI_R(0.5) - q);
     switch (kernel) {
-        case FSI_KERNEL_CUBIC: return (24 * b * b - 6 * a * a) * i;
-        case FSI_KERNEL_WENDLAND: return -20 * a * a * a;
-        case FSI_KERNEL_POLY6: a *= 1 + q; return -6 * a * a;
-        case FSI_KERNEL_SPIKY: return -3 * a * a * i;
-        case FSI_KERNEL_VISCOSITY: return (-3 * q * q / 2 + 2 * q - i * i / 2) * i;
+    case FSI_KERNEL_CUBIC:
+        return (24 * b * b - 6 * a * a) * i;
+    case FSI_KERNEL_WENDLAND:
+        return -20 * a * a * a;
+    case FSI_KERNEL_POLY6:
+        a *= 1 + q;
+        return -6 * a * a;
+    case FSI_KERNEL_SPIKY:
+        return -3 * a * a * i;
+    case FSI_KERNEL_VISCOSITY:
+        return (-3 * q * q / 2 + 2 * q - i * i / 2) * i;
     }
     return 0;
 }
 
-FSI__INLINE fsi_real fsi__kernel_f(fsi_kernel kernel, fsi_real q) { return fsi__kernel_fi(kernel, q, 1 / q); }
+FSI__INLINE fsi_real fsi__kernel_f(fsi_kernel kernel, fsi_real q) {
+    return fsi__kernel_fi(kernel, q, 1 / q);
+}
 
 static int fsi__kernel_ok(fsi_kernel k, int dim, fsi_real R, fsi_real r) {
     return (int)k >= 0 && (int)k <= 4 && (dim == 2 || dim == 3) && R > 0 && r >= 0 && r < R;
 }
 
 FSI_API fsi_real fsi_kernel_value(fsi_kernel kernel, int dim, fsi_real R, fsi_real r) {
-    return fsi__kernel_ok(kernel, dim, R, r) ? fsi__kernel_sigma(kernel, dim, R) * fsi__kernel_w(kernel, r / R) : 0;
+    return fsi__kernel_ok(kernel, dim, R, r)
+               ? fsi__kernel_sigma(kernel, dim, R) * fsi__kernel_w(kernel, r / R)
+               : 0;
 }
 
 FSI_API fsi_real fsi_kernel_slope(fsi_kernel kernel, int dim, fsi_real R, fsi_real r) {
-    if (!fsi__kernel_ok(kernel, dim, R, r)) return 0;
-    if (r == 0) return kernel == FSI_KERNEL_SPIKY ? -3 * fsi__kernel_sigma(kernel, dim, R) / R : 0;
+    if (!fsi__kernel_ok(kernel, dim, R, r))
+        return 0;
+    if (r == 0)
+        return kernel == FSI_KERNEL_SPIKY ? -3 * fsi__kernel_sigma(kernel, dim, R) / R : 0;
     return fsi__kernel_sigma(kernel, dim, R) / R * (r / R) * fsi__kernel_f(kernel, r / R);
 }
 
 FSI_API fsi_real fsi_kernel_laplacian(fsi_kernel kernel, int dim, fsi_real R, fsi_real r) {
-    fsi_real q = r / R, a = 1 - q, b = fsi__max(FSI_R(0.5) - q, 0), n = (fsi_real)(dim - 1), s, second;
-    if (!fsi__kernel_ok(kernel, dim, R, r)) return 0;
+    fsi_real q = r / R, a = 1 - q, b = fsi__max(FSI_R(0.5) - q, 0), n = (fsi_real)(dim - 1), s,
+             second;
+    if (!fsi__kernel_ok(kernel, dim, R, r))
+        return 0;
     s = fsi__kernel_sigma(kernel, dim, R) / (R * R);
-    if (kernel == FSI_KERNEL_VISCOSITY)                /* linear; scaled so that the integral of r^2 times it is 2 dim */
+    /* linear; scaled so that the integral of r^2 times it is 2 dim */
+    if (kernel == FSI_KERNEL_VISCOSITY)
         return dim == 3 ? 6 * s * a : 40 / FSI_PI / (R * R * R * R) * a;
     q = fsi__max(q, FSI_R(1e-6));
-    second = kernel == FSI_KERNEL_CUBIC ? 12 * a - 48 * b : kernel == FSI_KERNEL_WENDLAND ? 60 * q * a * a - 20 * a * a * a
-           : kernel == FSI_KERNEL_POLY6 ? (1 - q * q) * (30 * q * q - 6) : 6 * a;
-    return s * (second + n * fsi__kernel_f(kernel, q));                         /* w'' + (dim - 1) w' / q */
+    second = kernel == FSI_KERNEL_CUBIC      ? 12 * a - 48 * b
+             : kernel == FSI_KERNEL_WENDLAND ? 60 * q * a * a - 20 * a * a * a
+             : kernel == FSI_KERNEL_POLY6    ? (1 - q * q) * (30 * q * q - 6)
+                                             : 6 * a;
+    /* w'' + (dim - 1) w' / q */
+    return s * (second + n * fsi__kernel_f(kernel, q));
 }
 
-FSI_API fsi_real fsi_sph_tait(fsi_real density, fsi_real rest_density, fsi_real sound_speed, fsi_real gamma) {
+FSI_API fsi_real fsi_sph_tait(fsi_real density, fsi_real rest_density, fsi_real sound_speed,
+                              fsi_real gamma) {
     fsi_real t = density / rest_density, B = rest_density * sound_speed * sound_speed / gamma;
     fsi_real t3 = t * t * t;
     return B * ((gamma == 7 ? t3 * t3 * t : fsi__pow(t, gamma)) - 1);
 }
 
-/* ------------------------------------------------------------------------------------------------ >>cells */
-#define FSI__SPH_FAR FSI_R(1e8)          /* particles further than this many cells from the origin are lost */
-#define FSI__SPH_FINE 4                  /* fluid cells along x per support radius */
+/* ------------------------------------------------------------------------------------------------
+ * >>cells */
+#define FSI__SPH_FAR                                                                               \
+    FSI_R(1e8)          /* particles further than this many cells from the origin are lost */
+#define FSI__SPH_FINE 4 /* fluid cells along x per support radius */
 
-FSI__INLINE int fsi__sph_floor(fsi_real t) { int i = (int)t; return i - (t < (fsi_real)i); }    /* |t| <= FSI__SPH_FAR */
+/* |t| <= FSI__SPH_FAR */
+FSI__INLINE int fsi__sph_floor(fsi_real t) {
+    int i = (int)t;
+    return i - (t < (fsi_real)i);
+}
 
-/* Table for cells lo .. hi (one empty cell around); an axis that does not fit wraps: far particles then share cells, and the
-   distance test tells them apart. */
+/* Table for cells lo .. hi (one empty cell around); an axis that does not fit wraps: far particles
+   then share cells, and the distance test tells them apart. */
 static void fsi__sph_cells_fit(fsi__sph_cells *c, const int lo[3], const int hi[3], int dim) {
     int d, big;
     for (d = 0; d < 3; d++) {
         c->base[d] = lo[d] - 1;
         c->t[d] = hi[d] - lo[d] + 3;
         c->wrap[d] = 0;
-        if (d == 2 && dim == 2) { c->base[d] = 0; c->t[d] = 1; }
+        if (d == 2 && dim == 2) {
+            c->base[d] = 0;
+            c->t[d] = 1;
+        }
     }
     while ((double)c->t[0] * (double)c->t[1] * (double)c->t[2] > (double)c->room) {
         big = c->t[0] >= c->t[1] ? (c->t[0] >= c->t[2] ? 0 : 2) : (c->t[1] >= c->t[2] ? 1 : 2);
-        for (d = 1; 2 * d < c->t[big]; d *= 2) {}      /* the next power of two below; room >= 4096 cells: never below 8 */
+        /* the next power of two below; room >= 4096 cells: never below 8 */
+        for (d = 1; 2 * d < c->t[big]; d *= 2) {
+        }
         c->t[big] = d;
         c->wrap[big] = 1;
     }
 }
 
-FSI__INLINE void fsi__sph_cell_of(const fsi__sph_cells *c, fsi_real x, fsi_real y, fsi_real z, int at[3]) {
+FSI__INLINE void fsi__sph_cell_of(const fsi__sph_cells *c, fsi_real x, fsi_real y, fsi_real z,
+                                  int at[3]) {
     at[0] = fsi__sph_floor(x * ((fsi_real)c->fine * c->inv));
     at[1] = fsi__sph_floor(y * c->inv);
     at[2] = fsi__sph_floor(z * c->inv);
@@ -614,63 +796,91 @@ FSI__INLINE int fsi__sph_key(const fsi__sph_cells *c, const int at[3]) {
     int a[3], d;
     for (d = 0; d < 3; d++) {
         a[d] = at[d] - c->base[d];
-        if (c->wrap[d]) a[d] &= c->t[d] - 1;
+        if (c->wrap[d])
+            a[d] &= c->t[d] - 1;
     }
     return a[0] + c->t[0] * (a[1] + c->t[1] * a[2]);
 }
 
-/* Rows of cells along x around (at[1], at[2]): table entry of each row's first cell, and how far along y and z a point at fraction f of the middle
-   cell is from the row, in cells: max(0, a + b f). Twelve places for at most nine rows: whole vectors. */
-typedef struct fsi__sph_rows { int32_t row[12]; fsi_real ya[12], yb[12], za[12], zb[12]; int n; } fsi__sph_rows;
+/* Rows of cells along x around (at[1], at[2]): table entry of each row's first cell, and how far
+   along y and z a point at fraction f of the middle cell is from the row, in cells: max(0, a + b
+   f). Twelve places for at most nine rows: whole vectors. */
+typedef struct fsi__sph_rows {
+    int32_t row[12];
+    fsi_real ya[12], yb[12], za[12], zb[12];
+    int n;
+} fsi__sph_rows;
 
-static int fsi__sph_wrapped(const fsi__sph_cells *c, int d, int at) {           /* table coordinate, or -1 when outside */
+/* table coordinate, or -1 when outside */
+static int fsi__sph_wrapped(const fsi__sph_cells *c, int d, int at) {
     int a = at - c->base[d];
-    if (c->wrap[d]) return a & (c->t[d] - 1);
+    if (c->wrap[d])
+        return a & (c->t[d] - 1);
     return a < 0 || a >= c->t[d] ? -1 : a;
 }
 
 static void fsi__sph_rows_around(const fsi__sph_cells *c, const int at[3], fsi__sph_rows *r) {
-    const fsi_real slack = FSI_R(1e-4) + 4 * FSI_REAL_EPS * (fsi_real)(abs(at[1]) + abs(at[2]));      /* rounding of y / edge - cell */
-    const fsi_real a[3] = {-slack, 0, 1 - slack}, b[3] = {1, 0, -1};            /* rows before, at and behind the point */
+    /* rounding of y / edge - cell */
+    const fsi_real slack = FSI_R(1e-4) + 4 * FSI_REAL_EPS * (fsi_real)(abs(at[1]) + abs(at[2]));
+    /* rows before, at and behind the point */
+    const fsi_real a[3] = {-slack, 0, 1 - slack}, b[3] = {1, 0, -1};
     int dz, dy, nz = c->t[2] > 1 ? 1 : 0;
     memset(r, 0, sizeof *r);
     for (dz = -nz; dz <= nz; dz++) {
         int b2 = nz ? fsi__sph_wrapped(c, 2, at[2] + dz) : 0;
         for (dy = -1; dy <= 1 && b2 >= 0; dy++) {
             int b1 = fsi__sph_wrapped(c, 1, at[1] + dy), k = r->n;
-            if (b1 < 0) continue;
+            if (b1 < 0)
+                continue;
             r->row[k] = c->t[0] * (b1 + c->t[1] * b2);
-            r->ya[k] = a[dy + 1]; r->yb[k] = b[dy + 1]; r->za[k] = a[dz + 1]; r->zb[k] = b[dz + 1];
+            r->ya[k] = a[dy + 1];
+            r->yb[k] = b[dy + 1];
+            r->za[k] = a[dz + 1];
+            r->zb[k] = b[dz + 1];
             r->n++;
         }
     }
 }
 
-/* Sorted particles of cells lo .. hi of one row: span[0] .. span[1] and, where the row wraps, span[2] .. span[3]. Returns how many pairs,
-   none of them empty: a particle far from walls must not walk through nine empty rows of them. */
+/* Sorted particles of cells lo .. hi of one row: span[0] .. span[1] and, where the row wraps,
+   span[2] .. span[3]. Returns how many pairs, none of them empty: a particle far from walls must
+   not walk through nine empty rows of them. */
 FSI__INLINE int fsi__sph_span(const fsi__sph_cells *c, int row, int lo, int hi, int32_t span[4]) {
     const int32_t *start = c->start + row;
     int t = c->t[0], n;
-    lo -= c->base[0]; hi -= c->base[0];
+    lo -= c->base[0];
+    hi -= c->base[0];
     if (!c->wrap[0] || hi - lo >= t - 1) {
-        if (lo < 0 || c->wrap[0]) lo = 0;
-        if (hi > t - 1 || c->wrap[0]) hi = t - 1;
-        if (lo > hi) return 0;
-        span[0] = start[lo]; span[1] = start[hi + 1];
+        if (lo < 0 || c->wrap[0])
+            lo = 0;
+        if (hi > t - 1 || c->wrap[0])
+            hi = t - 1;
+        if (lo > hi)
+            return 0;
+        span[0] = start[lo];
+        span[1] = start[hi + 1];
         return span[0] < span[1];
     }
-    lo &= t - 1; hi &= t - 1;
-    span[0] = start[lo]; span[1] = start[lo <= hi ? hi + 1 : t];
+    lo &= t - 1;
+    hi &= t - 1;
+    span[0] = start[lo];
+    span[1] = start[lo <= hi ? hi + 1 : t];
     n = span[0] < span[1];
-    if (lo <= hi) return n;
-    span[2 * n] = start[0]; span[2 * n + 1] = start[hi + 1];
+    if (lo <= hi)
+        return n;
+    span[2 * n] = start[0];
+    span[2 * n + 1] = start[hi + 1];
     return n + (span[2 * n] < span[2 * n + 1]);
 }
 
 /* All sorted particles in the cells around a point, as at most 18 ranges. */
-typedef struct fsi__sph_ranges { int32_t at[2 * 18]; int n; } fsi__sph_ranges;
+typedef struct fsi__sph_ranges {
+    int32_t at[2 * 18];
+    int n;
+} fsi__sph_ranges;
 
-static void fsi__sph_ranges_around(const fsi__sph_cells *c, fsi_real x, fsi_real y, fsi_real z, fsi__sph_ranges *r) {
+static void fsi__sph_ranges_around(const fsi__sph_cells *c, fsi_real x, fsi_real y, fsi_real z,
+                                   fsi__sph_ranges *r) {
     fsi__sph_rows rows;
     int at[3], k;
     fsi__sph_cell_of(c, x, y, z, at);
@@ -684,50 +894,66 @@ static void fsi__sph_cells_sort(fsi__sph_cells *c, int n, const int32_t *key, in
     int cells = c->t[0] * c->t[1] * c->t[2], i;
     int32_t *start = c->start, sum = 0;
     memset(start, 0, ((size_t)cells + 1) * sizeof *start);
-    for (i = 0; i < n; i++) start[key[i]]++;
-    for (i = 0; i <= cells; i++) { int32_t k = start[i]; start[i] = sum; sum += k; }
-    for (i = 0; i < n; i++) order[start[key[i]]++] = i;
-    for (i = cells; i > 0; i--) start[i] = start[i - 1];
+    for (i = 0; i < n; i++)
+        start[key[i]]++;
+    for (i = 0; i <= cells; i++) {
+        int32_t k = start[i];
+        start[i] = sum;
+        sum += k;
+    }
+    for (i = 0; i < n; i++)
+        order[start[key[i]]++] = i;
+    for (i = cells; i > 0; i--)
+        start[i] = start[i - 1];
     start[0] = 0;
 }
 
-/* Candidates of a search in groups of eight sorted particles: at = the first, end = where its range ends. Groups of all ranges stand in one row, so
-   that one loop tests them: a loop for each short range would end where the processor does not expect it. */
+/* Candidates of a search in groups of eight sorted particles: at = the first, end = where its range
+   ends. Groups of all ranges stand in one row, so that one loop tests them: a loop for each short
+   range would end where the processor does not expect it. */
 #define FSI__SPH_GROUPS 64
+
 typedef struct fsi__sph_search {
-    const fsi_real *x, *y, *z;           /* sorted particles to search among */
-    fsi_vec3 p;                          /* neighbours of this point ... */
-    fsi_real r2;                         /* ... nearer than the root of this ... */
-    int self;                            /* ... but not this particle (-1: none) */
-    int32_t *out;                        /* list to append to: n entries so far, at most room */
-    int n, room, full;                   /* full: the room ended */
+    const fsi_real *x, *y, *z; /* sorted particles to search among */
+    fsi_vec3 p;                /* neighbours of this point ... */
+    fsi_real r2;               /* ... nearer than the root of this ... */
+    int self;                  /* ... but not this particle (-1: none) */
+    int32_t *out;              /* list to append to: n entries so far, at most room */
+    int n, room, full;         /* full: the room ended */
     int groups;
     int32_t at[FSI__SPH_GROUPS + 4], end[FSI__SPH_GROUPS + 4];
 } fsi__sph_search;
 
-/* Tests the groups and appends the hits in order, without a branch: four tests make a number 0 .. 15 that looks up how the hits move up. */
+/* Tests the groups and appends the hits in order, without a branch: four tests make a number 0 ..
+ * 15 that looks up how the hits move up. */
 static void fsi__sph_test(fsi__sph_search *q) {
     static const int32_t lane[8] = {0, 1, 2, 3, 4, 5, 6, 7}, bit[8] = {1, 2, 4, 8, 16, 32, 64, 128};
     static const int32_t count[16] = {0, 1, 1, 2, 1, 2, 2, 3, 1, 2, 2, 3, 2, 3, 3, 4};
-    static const int32_t up[16][4] = {{0, 0, 0, 0}, {0, 0, 0, 0}, {1, 0, 0, 0}, {0, 1, 0, 0}, {2, 0, 0, 0}, {0, 2, 0, 0}, {1, 2, 0, 0}, {0, 1, 2, 0},
-                                      {3, 0, 0, 0}, {0, 3, 0, 0}, {1, 3, 0, 0}, {0, 1, 3, 0}, {2, 3, 0, 0}, {0, 2, 3, 0}, {1, 2, 3, 0}, {0, 1, 2, 3}};
+    static const int32_t up[16][4] = {{0, 0, 0, 0}, {0, 0, 0, 0}, {1, 0, 0, 0}, {0, 1, 0, 0},
+                                      {2, 0, 0, 0}, {0, 2, 0, 0}, {1, 2, 0, 0}, {0, 1, 2, 0},
+                                      {3, 0, 0, 0}, {0, 3, 0, 0}, {1, 3, 0, 0}, {0, 1, 3, 0},
+                                      {2, 3, 0, 0}, {0, 2, 3, 0}, {1, 2, 3, 0}, {0, 1, 2, 3}};
     const fsi_real px = q->p.x, py = q->p.y, pz = q->p.z, r2 = q->r2;
     int32_t *FSI__RESTRICT out = q->out;
     ptrdiff_t n = q->n;
     int g;
     for (g = 0; g < q->groups && n + 8 <= q->room; g++) {
         int32_t j = q->at[g], left = q->end[g] - j, own = q->self - j, hits = 0, k;
-        const fsi_real *FSI__RESTRICT x = q->x + j, *FSI__RESTRICT y = q->y + j, *FSI__RESTRICT z = q->z + j;
+        const fsi_real *FSI__RESTRICT x = q->x + j, *FSI__RESTRICT y = q->y + j,
+                                      *FSI__RESTRICT z = q->z + j;
         FSI__SPH_LANES
         for (k = 0; k < 8; k++) {
             fsi_real dx = x[k] - px, dy = y[k] - py, dz = z[k] - pz;
-            hits |= (dx * dx + dy * dy + dz * dz < r2 ? bit[k] : 0) & (lane[k] < left ? bit[k] : 0) & (lane[k] != own ? bit[k] : 0);
+            hits |= (dx * dx + dy * dy + dz * dz < r2 ? bit[k] : 0) & (lane[k] < left ? bit[k] : 0)
+                    & (lane[k] != own ? bit[k] : 0);
         }
         FSI__SPH_LANES
-        for (k = 0; k < 4; k++) out[n + k] = j + up[hits & 15][k];
+        for (k = 0; k < 4; k++)
+            out[n + k] = j + up[hits & 15][k];
         n += count[hits & 15];
         FSI__SPH_LANES
-        for (k = 0; k < 4; k++) out[n + k] = j + 4 + up[hits >> 4][k];
+        for (k = 0; k < 4; k++)
+            out[n + k] = j + 4 + up[hits >> 4][k];
         n += count[hits >> 4];
     }
     q->full |= g < q->groups;
@@ -735,33 +961,43 @@ static void fsi__sph_test(fsi__sph_search *q) {
     q->groups = 0;
 }
 
-/* Makes groups of the sorted particles begin .. end - 1; four are written whether needed or not: more than a row of a fluid at rest has. */
+/* Makes groups of the sorted particles begin .. end - 1; four are written whether needed or not:
+ * more than a row of a fluid at rest has. */
 FSI__INLINE void fsi__sph_candidates(fsi__sph_search *q, int begin, int end) {
     static const int32_t next[4] = {0, 8, 16, 24};
     int32_t k, g;
     do {
         int32_t *FSI__RESTRICT at = q->at + q->groups, *FSI__RESTRICT to = q->end + q->groups;
         FSI__SPH_LANES
-        for (k = 0; k < 4; k++) { at[k] = begin + next[k]; to[k] = end; }
+        for (k = 0; k < 4; k++) {
+            at[k] = begin + next[k];
+            to[k] = end;
+        }
         g = (end - begin + 7) >> 3;
         q->groups += fsi__imin(g, 4);
         begin += 32;
-        if (q->groups > FSI__SPH_GROUPS - 4) fsi__sph_test(q);
+        if (q->groups > FSI__SPH_GROUPS - 4)
+            fsi__sph_test(q);
     } while (g > 4);
 }
 
-/* ------------------------------------------------------------------------------------------------ >>sph */
-#define FSI__SPH_CHUNK 256               /* particles that share one pool of list entries; also the grain of the threads */
-#define FSI__SPH_PARTS 64                /* fixed parts of small reductions */
-#define FSI__SPH_MIRROR 2                /* a boundary particle carries the pressure of the fluid particle it meets: (p_i + p_i) */
+/* ------------------------------------------------------------------------------------------------
+ * >>sph */
+#define FSI__SPH_CHUNK                                                                             \
+    256 /* particles that share one pool of list entries; also the grain of the threads */
+#define FSI__SPH_PARTS 64 /* fixed parts of small reductions */
+#define FSI__SPH_MIRROR                                                                            \
+    2 /* a boundary particle carries the pressure of the fluid particle it meets: (p_i + p_i) */
 
 static void fsi__sph_layout(fsi_sph *s, fsi_arena *a) {
     size_t n = (size_t)s->desc.capacity + 16, b = (size_t)s->desc.boundary_capacity + 16;
     size_t chunks = ((size_t)s->desc.capacity + FSI__SPH_CHUNK - 1) / FSI__SPH_CHUNK, pool = 0;
-    fsi_real **real[] = {&s->x, &s->y, &s->z, &s->vx, &s->vy, &s->vz, &s->mass, &s->rho, &s->kappa, &s->kappa_v};
+    fsi_real **real[] = {&s->x,  &s->y,    &s->z,   &s->vx,    &s->vy,
+                         &s->vz, &s->mass, &s->rho, &s->kappa, &s->kappa_v};
     fsi_real **more[] = {&s->p, &s->ax, &s->ay, &s->az, &s->factor, &s->work};
     size_t k;
-    for (k = 0; k < sizeof real / sizeof *real; k++) FSI__TAKE(*real[k], fsi_real, a, n);
+    for (k = 0; k < sizeof real / sizeof *real; k++)
+        FSI__TAKE(*real[k], fsi_real, a, n);
     FSI__TAKE(s->id, int32_t, a, n);
     FSI__TAKE(s->ref, fsi_real, a, s->desc.skin > 0 ? 3 * (n + b) : 0);
     FSI__TAKE(s->bx, fsi_real, a, 3 * b);
@@ -769,7 +1005,8 @@ static void fsi__sph_layout(fsi_sph *s, fsi_arena *a) {
     FSI__TAKE(s->blocal, fsi_real, a, 3 * b);
     FSI__TAKE(s->bobject, int32_t, a, b);
     s->state_bytes = a->used;
-    for (k = 0; k < sizeof more / sizeof *more; k++) FSI__TAKE(*more[k], fsi_real, a, n);
+    for (k = 0; k < sizeof more / sizeof *more; k++)
+        FSI__TAKE(*more[k], fsi_real, a, n);
     FSI__TAKE(s->bvolume, fsi_real, a, b);
     FSI__TAKE(s->bf, fsi_real, a, 3 * b);
     FSI__TAKE(s->cx, fsi_real, a, b);
@@ -785,7 +1022,8 @@ static void fsi__sph_layout(fsi_sph *s, fsi_arena *a) {
     FSI__TAKE(s->bcells.start, int32_t, a, (size_t)s->bcells.room + 1);
     FSI__TAKE(s->xm, fsi_real, a, 4 * (n + b));
     FSI__TAKE(s->vp, fsi_real, a, 4 * (n + b));
-    if (!fsi_size_mul(chunks, (size_t)s->list_room, &pool) || pool > 0x7fffff00u) a->failed = 1;
+    if (!fsi_size_mul(chunks, (size_t)s->list_room, &pool) || pool > 0x7fffff00u)
+        a->failed = 1;
     FSI__TAKE(s->list, int32_t, a, pool + 16);
     FSI__TAKE(s->grad, fsi_real, a, pool + 16);
 }
@@ -794,35 +1032,56 @@ static fsi_real fsi__sph_rest_mass(const fsi_sph_desc *d) {
     return d->density * d->spacing * d->spacing * (d->dim == 3 ? d->spacing : 1);
 }
 
-static int fsi__sph_positive(fsi_real x) { return fsi__finite(x) && x > 0; }
-static int fsi__sph_natural(fsi_real x) { return fsi__finite(x) && x >= 0; }
+static int fsi__sph_positive(fsi_real x) {
+    return fsi__finite(x) && x > 0;
+}
+
+static int fsi__sph_natural(fsi_real x) {
+    return fsi__finite(x) && x >= 0;
+}
 
 static int fsi__sph_desc_ok(const fsi_sph_desc *d) {
-    const fsi_real natural[] = {d->support, d->sound_speed, d->gamma, d->viscosity, d->artificial, d->xsph, d->wall_viscosity, d->delta,
-                                d->skin, d->density_error, d->divergence_error, d->cfl, d->dt_max};
+    const fsi_real natural[] = {
+        d->support,        d->sound_speed, d->gamma, d->viscosity,     d->artificial,       d->xsph,
+        d->wall_viscosity, d->delta,       d->skin,  d->density_error, d->divergence_error, d->cfl,
+        d->dt_max};
     size_t k;
     for (k = 0; k < sizeof natural / sizeof *natural; k++)
-        if (!fsi__sph_natural(natural[k])) return 0;
-    return (d->dim == 2 || d->dim == 3) && d->capacity >= 1 && d->boundary_capacity >= 0 && d->neighbors >= 0 && d->max_iterations >= 0 &&
-           ((int)d->solver == 0 || (int)d->solver == 1) && (int)d->kernel >= 0 && d->kernel <= FSI_KERNEL_POLY6 &&
-           fsi__sph_positive(d->spacing) && fsi__sph_positive(d->density) && d->support >= d->spacing && d->support <= 6 * d->spacing &&
-           d->gamma >= 1 && d->gamma <= 7 && d->xsph <= 1 && fsi__finite_vec(d->gravity) && d->skin <= d->support &&
-           (d->solver == FSI_SPH_DFSPH || d->sound_speed > 0) && fsi_allocator_valid(&d->allocator) &&
-           d->capacity < 0x1fffff00 && d->boundary_capacity < 0x1fffff00;
+        if (!fsi__sph_natural(natural[k]))
+            return 0;
+    return (d->dim == 2 || d->dim == 3) && d->capacity >= 1 && d->boundary_capacity >= 0
+           && d->neighbors >= 0 && d->max_iterations >= 0
+           && ((int)d->solver == 0 || (int)d->solver == 1) && (int)d->kernel >= 0
+           && d->kernel <= FSI_KERNEL_POLY6 && fsi__sph_positive(d->spacing)
+           && fsi__sph_positive(d->density) && d->support >= d->spacing
+           && d->support <= 6 * d->spacing && d->gamma >= 1 && d->gamma <= 7 && d->xsph <= 1
+           && fsi__finite_vec(d->gravity) && d->skin <= d->support
+           && (d->solver == FSI_SPH_DFSPH || d->sound_speed > 0)
+           && fsi_allocator_valid(&d->allocator) && d->capacity < 0x1fffff00
+           && d->boundary_capacity < 0x1fffff00;
 }
 
 static void fsi__sph_defaults(fsi_sph_desc *d) {
     double full, R;
-    if (d->dim == 0) d->dim = 3;
-    if (d->support == 0) d->support = 2 * d->spacing;
-    if (d->gamma == 0) d->gamma = 7;
-    if (d->density_error == 0) d->density_error = FSI_R(1e-4);
-    if (d->divergence_error == 0) d->divergence_error = FSI_R(1e-3);
-    if (d->max_iterations == 0) d->max_iterations = 100;
-    if (d->cfl == 0) d->cfl = FSI_R(0.4);
+    if (d->dim == 0)
+        d->dim = 3;
+    if (d->support == 0)
+        d->support = 2 * d->spacing;
+    if (d->gamma == 0)
+        d->gamma = 7;
+    if (d->density_error == 0)
+        d->density_error = FSI_R(1e-4);
+    if (d->divergence_error == 0)
+        d->divergence_error = FSI_R(1e-3);
+    if (d->max_iterations == 0)
+        d->max_iterations = 100;
+    if (d->cfl == 0)
+        d->cfl = FSI_R(0.4);
     R = (double)(d->support + d->skin) / (double)d->spacing;
-    full = d->dim == 3 ? 4.19 * R * R * R : 3.15 * R * R;                       /* particles in the support */
-    if (d->neighbors == 0 && full < 1e6) d->neighbors = (int)(1.8 * full) + 16;
+    /* particles in the support */
+    full = d->dim == 3 ? 4.19 * R * R * R : 3.15 * R * R;
+    if (d->neighbors == 0 && full < 1e6)
+        d->neighbors = (int)(1.8 * full) + 16;
 }
 
 /* Sum of W over a flat lattice of the rest spacing at height z above it. */
@@ -832,21 +1091,26 @@ static double fsi__sph_lattice(const fsi_sph_desc *d, fsi_real z) {
     for (i = -m; i <= m; i++)
         for (j = -mj; j <= mj; j++) {
             fsi_real x = (fsi_real)i * d->spacing, y = (fsi_real)j * d->spacing;
-            sum += (double)fsi_kernel_value(d->kernel, d->dim, d->support, fsi__sqrt(x * x + y * y + z * z));
+            sum += (double)fsi_kernel_value(d->kernel, d->dim, d->support,
+                                            fsi__sqrt(x * x + y * y + z * z));
         }
     return sum;
 }
 
-static int fsi__sph_layers(const fsi_sph_desc *d) {    /* layers of a wall that fill the support of a particle one spacing away */
+/* layers of a wall that fill the support of a particle one spacing away */
+static int fsi__sph_layers(const fsi_sph_desc *d) {
     return fsi__imax(1, (int)fsi__ceil(d->support / d->spacing - FSI_R(1.001)));
 }
 
-/* A boundary particle has volume wall_scale / sum W: spacing^dim in the first layer of a flat wall, so that the density beside it is the
-   rest density; larger where a thin sampled surface stands for all the layers. */
+/* A boundary particle has volume wall_scale / sum W: spacing^dim in the first layer of a flat wall,
+   so that the density beside it is the rest density; larger where a thin sampled surface stands for
+   all the layers. */
 static fsi_real fsi__sph_wall_scale(const fsi_sph_desc *d) {
-    double sum = 0, v0 = (double)(d->dim == 3 ? d->spacing * d->spacing * d->spacing : d->spacing * d->spacing);
+    double sum = 0, v0 = (double)(d->dim == 3 ? d->spacing * d->spacing * d->spacing
+                                              : d->spacing * d->spacing);
     int k;
-    for (k = 0; k < fsi__sph_layers(d); k++) sum += fsi__sph_lattice(d, (fsi_real)k * d->spacing);
+    for (k = 0; k < fsi__sph_layers(d); k++)
+        sum += fsi__sph_lattice(d, (fsi_real)k * d->spacing);
     return (fsi_real)(v0 * sum);
 }
 
@@ -858,8 +1122,11 @@ static double fsi__sph_lattice_stiffness(const fsi_sph_desc *d) {
     for (k = -mk; k <= mk; k++)
         for (j = -m; j <= m; j++)
             for (i = -m; i <= m; i++) {
-                double g = (double)fsi_kernel_slope(fk, d->dim, d->support, d->spacing * fsi__sqrt((fsi_real)(i * i + j * j + k * k)));
-                if (i || j || k) sum += mass * mass * g * g;
+                double g = (double)fsi_kernel_slope(
+                    fk, d->dim, d->support,
+                    d->spacing * fsi__sqrt((fsi_real)(i * i + j * j + k * k)));
+                if (i || j || k)
+                    sum += mass * mass * g * g;
             }
     return sum;
 }
@@ -868,10 +1135,12 @@ FSI_API fsi_result fsi_sph_init(fsi_sph *s, const fsi_sph_desc *desc) {
     fsi_arena a = {NULL, 0, 0, 0};
     fsi_sph_desc d;
     fsi_result r;
-    if (!s || !desc) return FSI_ERR_ARGUMENT;
+    if (!s || !desc)
+        return FSI_ERR_ARGUMENT;
     d = *desc;
     fsi__sph_defaults(&d);
-    if (!fsi__sph_desc_ok(&d)) return FSI_ERR_ARGUMENT;
+    if (!fsi__sph_desc_ok(&d))
+        return FSI_ERR_ARGUMENT;
     memset(s, 0, sizeof *s);
     s->desc = d;
     s->cells.room = 4 * d.capacity + 4096;
@@ -879,11 +1148,15 @@ FSI_API fsi_result fsi_sph_init(fsi_sph *s, const fsi_sph_desc *desc) {
     s->cells.inv = s->bcells.inv = 1 / (d.support + d.skin);
     s->cells.fine = FSI__SPH_FINE;
     s->bcells.fine = 1;
-    if ((double)d.neighbors * FSI__SPH_CHUNK > 1e9) return FSI_ERR_SIZE;
+    if ((double)d.neighbors * FSI__SPH_CHUNK > 1e9)
+        return FSI_ERR_SIZE;
     s->list_room = d.neighbors * FSI__SPH_CHUNK + 64;
     fsi__sph_layout(s, &a);
     r = fsi__arena_block(&a, &d.allocator, &s->block, &s->block_size);
-    if (r != FSI_OK) { memset(s, 0, sizeof *s); return r; }
+    if (r != FSI_OK) {
+        memset(s, 0, sizeof *s);
+        return r;
+    }
     fsi__sph_layout(s, &a);
     s->state = s->block;
     s->wall_scale = fsi__sph_wall_scale(&d);
@@ -893,8 +1166,10 @@ FSI_API fsi_result fsi_sph_init(fsi_sph *s, const fsi_sph_desc *desc) {
 }
 
 FSI_API void fsi_sph_free(fsi_sph *s) {
-    if (!s) return;
-    if (s->block) fsi_free(&s->desc.allocator, s->block, s->block_size);
+    if (!s)
+        return;
+    if (s->block)
+        fsi_free(&s->desc.allocator, s->block, s->block_size);
     memset(s, 0, sizeof *s);
 }
 
@@ -902,15 +1177,23 @@ FSI_API double fsi_sph_bytes_per_particle(const fsi_sph *s) {
     return s && s->block ? (double)s->block_size / (double)s->desc.capacity : 0;
 }
 
-/* ------------------------------------------------------------------------------------------------ >>sph filling */
-static int fsi__sph_within(const fsi_sph *s, fsi_vec3 p) {                      /* inside the outermost cells? (NaN is not) */
-    return fsi__max(fsi__max(fsi__abs(p.x), fsi__abs(p.y)), fsi__abs(p.z)) * s->cells.inv < FSI__SPH_FAR && fsi__finite_vec(p);
+/* ------------------------------------------------------------------------------------------------
+ * >>sph filling */
+/* inside the outermost cells? (NaN is not) */
+static int fsi__sph_within(const fsi_sph *s, fsi_vec3 p) {
+    return fsi__max(fsi__max(fsi__abs(p.x), fsi__abs(p.y)), fsi__abs(p.z)) * s->cells.inv
+               < FSI__SPH_FAR
+           && fsi__finite_vec(p);
 }
 
 static void fsi__sph_append(fsi_sph *s, fsi_vec3 x, fsi_vec3 v, fsi_real mass) {
     int i = s->now.count++, flat = s->desc.dim == 2;
-    s->x[i] = x.x; s->y[i] = x.y; s->z[i] = flat ? 0 : x.z;
-    s->vx[i] = v.x; s->vy[i] = v.y; s->vz[i] = flat ? 0 : v.z;
+    s->x[i] = x.x;
+    s->y[i] = x.y;
+    s->z[i] = flat ? 0 : x.z;
+    s->vx[i] = v.x;
+    s->vy[i] = v.y;
+    s->vz[i] = flat ? 0 : v.z;
     s->mass[i] = mass;
     s->rho[i] = s->desc.density;
     s->kappa[i] = s->kappa_v[i] = 0;
@@ -919,70 +1202,100 @@ static void fsi__sph_append(fsi_sph *s, fsi_vec3 x, fsi_vec3 v, fsi_real mass) {
     s->ready = 0;
 }
 
-FSI_API fsi_result fsi_sph_add(fsi_sph *s, int n, const fsi_real *x, const fsi_real *v, const fsi_real *mass) {
+FSI_API fsi_result fsi_sph_add(fsi_sph *s, int n, const fsi_real *x, const fsi_real *v,
+                               const fsi_real *mass) {
     int i;
-    if (!s || !s->block) return FSI_ERR_STATE;
-    if (n < 0 || (n > 0 && !x)) return FSI_ERR_ARGUMENT;
-    if (n > s->desc.capacity - s->now.count || s->now.next_id > 0x7fffffff - n) return FSI_ERR_SIZE;
-    if (!fsi_all_finite(3 * (size_t)n, x) || (v && !fsi_all_finite(3 * (size_t)n, v))) return FSI_ERR_ARGUMENT;
+    if (!s || !s->block)
+        return FSI_ERR_STATE;
+    if (n < 0 || (n > 0 && !x))
+        return FSI_ERR_ARGUMENT;
+    if (n > s->desc.capacity - s->now.count || s->now.next_id > 0x7fffffff - n)
+        return FSI_ERR_SIZE;
+    if (!fsi_all_finite(3 * (size_t)n, x) || (v && !fsi_all_finite(3 * (size_t)n, v)))
+        return FSI_ERR_ARGUMENT;
     for (i = 0; i < n; i++) {
-        if ((mass && !fsi__sph_positive(mass[i])) || !fsi__sph_within(s, fsi_vec_load(x + 3 * i))) return FSI_ERR_ARGUMENT;
+        if ((mass && !fsi__sph_positive(mass[i])) || !fsi__sph_within(s, fsi_vec_load(x + 3 * i)))
+            return FSI_ERR_ARGUMENT;
     }
     for (i = 0; i < n; i++)
-        fsi__sph_append(s, fsi_vec_load(x + 3 * i), v ? fsi_vec_load(v + 3 * i) : fsi_vec(0, 0, 0), mass ? mass[i] : fsi__sph_rest_mass(&s->desc));
+        fsi__sph_append(s, fsi_vec_load(x + 3 * i), v ? fsi_vec_load(v + 3 * i) : fsi_vec(0, 0, 0),
+                        mass ? mass[i] : fsi__sph_rest_mass(&s->desc));
     return FSI_OK;
 }
 
 FSI_API fsi_result fsi_sph_add_block(fsi_sph *s, fsi_vec3 lo, fsi_vec3 hi, fsi_vec3 v, int *count) {
     double n[3], d;
     int i, j, k;
-    if (count) *count = 0;
-    if (!s || !s->block) return FSI_ERR_STATE;
-    if (!fsi__sph_within(s, lo) || !fsi__sph_within(s, hi) || !fsi__finite_vec(v)) return FSI_ERR_ARGUMENT;
+    if (count)
+        *count = 0;
+    if (!s || !s->block)
+        return FSI_ERR_STATE;
+    if (!fsi__sph_within(s, lo) || !fsi__sph_within(s, hi) || !fsi__finite_vec(v))
+        return FSI_ERR_ARGUMENT;
     d = (double)s->desc.spacing;
-    n[0] = floor((double)(hi.x - lo.x) / d + 1e-4); n[1] = floor((double)(hi.y - lo.y) / d + 1e-4);
+    n[0] = floor((double)(hi.x - lo.x) / d + 1e-4);
+    n[1] = floor((double)(hi.y - lo.y) / d + 1e-4);
     n[2] = s->desc.dim == 3 ? floor((double)(hi.z - lo.z) / d + 1e-4) : 1;
-    if (n[0] <= 0 || n[1] <= 0 || n[2] <= 0) return FSI_EMPTY;
-    if (n[0] * n[1] * n[2] > (double)(s->desc.capacity - s->now.count) || n[0] * n[1] * n[2] > (double)(0x7fffffff - s->now.next_id)) return FSI_ERR_SIZE;
+    if (n[0] <= 0 || n[1] <= 0 || n[2] <= 0)
+        return FSI_EMPTY;
+    if (n[0] * n[1] * n[2] > (double)(s->desc.capacity - s->now.count)
+        || n[0] * n[1] * n[2] > (double)(0x7fffffff - s->now.next_id))
+        return FSI_ERR_SIZE;
     for (k = 0; k < (int)n[2]; k++)
         for (j = 0; j < (int)n[1]; j++)
             for (i = 0; i < (int)n[0]; i++)
-                fsi__sph_append(s, fsi_vec(lo.x + s->desc.spacing * ((fsi_real)i + FSI_R(0.5)), lo.y + s->desc.spacing * ((fsi_real)j + FSI_R(0.5)),
-                                           lo.z + s->desc.spacing * ((fsi_real)k + FSI_R(0.5))), v, fsi__sph_rest_mass(&s->desc));
-    if (count) *count = (int)(n[0] * n[1] * n[2]);
+                fsi__sph_append(s,
+                                fsi_vec(lo.x + s->desc.spacing * ((fsi_real)i + FSI_R(0.5)),
+                                        lo.y + s->desc.spacing * ((fsi_real)j + FSI_R(0.5)),
+                                        lo.z + s->desc.spacing * ((fsi_real)k + FSI_R(0.5))),
+                                v, fsi__sph_rest_mass(&s->desc));
+    if (count)
+        *count = (int)(n[0] * n[1] * n[2]);
     return FSI_OK;
 }
 
 FSI_API fsi_result fsi_sph_add_emitter(fsi_sph *s, const fsi_sph_emitter *e) {
-    double across;                                     /* a layer that could never fit is refused */
-    if (!s || !s->block) return FSI_ERR_STATE;
-    if (!e || !fsi__finite_vec(e->centre) || !fsi__finite_vec(e->direction) || !(fsi__length(e->direction) > 0) || !fsi__sph_positive(e->radius) ||
-        !fsi__sph_positive(e->speed) || !fsi__finite(e->from) || !fsi__finite(e->until) || !fsi__sph_within(s, e->centre)) return FSI_ERR_ARGUMENT;
+    double across; /* a layer that could never fit is refused */
+    if (!s || !s->block)
+        return FSI_ERR_STATE;
+    if (!e || !fsi__finite_vec(e->centre) || !fsi__finite_vec(e->direction)
+        || !(fsi__length(e->direction) > 0) || !fsi__sph_positive(e->radius)
+        || !fsi__sph_positive(e->speed) || !fsi__finite(e->from) || !fsi__finite(e->until)
+        || !fsi__sph_within(s, e->centre))
+        return FSI_ERR_ARGUMENT;
     across = (double)e->radius / (double)s->desc.spacing;
-    if (s->now.emitters == FSI_SPH_EMITTERS || across * (s->desc.dim == 3 ? across : 1) > (double)s->desc.capacity) return FSI_ERR_SIZE;
+    if (s->now.emitters == FSI_SPH_EMITTERS
+        || across * (s->desc.dim == 3 ? across : 1) > (double)s->desc.capacity)
+        return FSI_ERR_SIZE;
     s->now.emitter[s->now.emitters] = *e;
     s->now.emitter[s->now.emitters].direction = fsi__unit(e->direction);
-    s->now.emitter[s->now.emitters++].due = (double)e->from > s->now.time ? (double)e->from : s->now.time;
+    s->now.emitter[s->now.emitters++].due =
+        (double)e->from > s->now.time ? (double)e->from : s->now.time;
     return FSI_OK;
 }
 
 FSI_API fsi_result fsi_sph_add_removal(fsi_sph *s, const fsi_sph_box *b) {
-    if (!s || !s->block) return FSI_ERR_STATE;
-    if (!b || !fsi__finite_vec(b->lo) || !fsi__finite_vec(b->hi)) return FSI_ERR_ARGUMENT;
-    if (s->now.boxes == FSI_SPH_EMITTERS) return FSI_ERR_SIZE;
+    if (!s || !s->block)
+        return FSI_ERR_STATE;
+    if (!b || !fsi__finite_vec(b->lo) || !fsi__finite_vec(b->hi))
+        return FSI_ERR_ARGUMENT;
+    if (s->now.boxes == FSI_SPH_EMITTERS)
+        return FSI_ERR_SIZE;
     s->now.box[s->now.boxes++] = *b;
     return FSI_OK;
 }
 
 static int fsi__sph_in_box(const fsi_sph_box *b, fsi_vec3 p, int dim) {
-    int in = p.x >= b->lo.x && p.x <= b->hi.x && p.y >= b->lo.y && p.y <= b->hi.y && (dim == 2 || (p.z >= b->lo.z && p.z <= b->hi.z));
+    int in = p.x >= b->lo.x && p.x <= b->hi.x && p.y >= b->lo.y && p.y <= b->hi.y
+             && (dim == 2 || (p.z >= b->lo.z && p.z <= b->hi.z));
     return b->outside ? !in : in;
 }
 
 static void fsi__sph_copy_particle(fsi_sph *s, int to, int from) {
     fsi_real *a[] = {s->x, s->y, s->z, s->vx, s->vy, s->vz, s->mass, s->rho, s->kappa, s->kappa_v};
     size_t k;
-    for (k = 0; k < sizeof a / sizeof *a; k++) a[k][to] = a[k][from];
+    for (k = 0; k < sizeof a / sizeof *a; k++)
+        a[k][to] = a[k][from];
     s->id[to] = s->id[from];
 }
 
@@ -990,30 +1303,41 @@ static void fsi__sph_copy_particle(fsi_sph *s, int to, int from) {
 static void fsi__sph_remove(fsi_sph *s, int far) {
     int i, k, n = 0;
     fsi_real limit = FSI__SPH_FAR / s->cells.inv;
-    if (!s->now.boxes && !far) return;
+    if (!s->now.boxes && !far)
+        return;
     for (i = 0; i < s->now.count; i++) {
         fsi_vec3 p = fsi_vec(s->x[i], s->y[i], s->z[i]);
         int gone = fsi__abs(p.x) >= limit || fsi__abs(p.y) >= limit || fsi__abs(p.z) >= limit;
-        if (gone) s->now.lost++;
+        if (gone)
+            s->now.lost++;
         for (k = 0; k < s->now.boxes && !gone; k++)
-            if (fsi__sph_in_box(&s->now.box[k], p, s->desc.dim)) { gone = 1; s->now.removed++; }
-        if (gone) continue;
-        if (n != i) fsi__sph_copy_particle(s, n, i);
+            if (fsi__sph_in_box(&s->now.box[k], p, s->desc.dim)) {
+                gone = 1;
+                s->now.removed++;
+            }
+        if (gone)
+            continue;
+        if (n != i)
+            fsi__sph_copy_particle(s, n, i);
         n++;
     }
-    if (n != s->now.count) s->now.list_valid = 0;
+    if (n != s->now.count)
+        s->now.list_valid = 0;
     s->now.count = n;
 }
 
-#define FSI__SPH_FREE FSI_R(0.75)        /* spacings: an emitter puts no particle nearer than this to another */
+#define FSI__SPH_FREE                                                                              \
+    FSI_R(0.75) /* spacings: an emitter puts no particle nearer than this to another */
 
-/* Particles that may be in the way of a layer around x: their numbers into key. Returns how many. */
+/* Particles that may be in the way of a layer around x: their numbers into key. Returns how many.
+ */
 static int fsi__sph_in_the_way(fsi_sph *s, fsi_vec3 x, fsi_real radius) {
     fsi_real r = radius + FSI__SPH_FREE * s->desc.spacing;
     int i, n = 0;
     for (i = 0; i < s->now.count; i++) {
         fsi_vec3 d = fsi_vec_sub(fsi_vec(s->x[i], s->y[i], s->z[i]), x);
-        if (fsi_vec_dot(d, d) < r * r) s->key[n++] = i;
+        if (fsi_vec_dot(d, d) < r * r)
+            s->key[n++] = i;
     }
     return n;
 }
@@ -1023,29 +1347,41 @@ static int fsi__sph_is_free(const fsi_sph *s, int near, fsi_vec3 x) {
     int k;
     for (k = 0; k < near; k++) {
         fsi_vec3 d = fsi_vec_sub(fsi_vec(s->x[s->key[k]], s->y[s->key[k]], s->z[s->key[k]]), x);
-        if (fsi_vec_dot(d, d) < r * r) return 0;
+        if (fsi_vec_dot(d, d) < r * r)
+            return 0;
     }
     return 1;
 }
 
-/* One layer, along m downstream of the disk; what would lie beyond all cells is lost at once. Fluid that has come to a stop before the emitter leaves
-   no room: a particle put onto another would be a burst of pressure. */
+/* One layer, along m downstream of the disk; what would lie beyond all cells is lost at once. Fluid
+   that has come to a stop before the emitter leaves no room: a particle put onto another would be a
+   burst of pressure. */
 static void fsi__sph_emit_layer(fsi_sph *s, const fsi_sph_emitter *e, fsi_real along) {
     fsi_vec3 d = e->direction, u, w;
     fsi_real h = s->desc.spacing;
-    int i, j, m = (int)(e->radius / h), mj = s->desc.dim == 3 ? m : 0, near = fsi__sph_in_the_way(s, fsi_vec_mad(e->centre, d, along), e->radius);
-    u = s->desc.dim == 2 ? fsi_vec(-d.y, d.x, 0) : fsi__unit(fsi_vec_cross(d, fsi__abs(d.x) < FSI_R(0.7) ? fsi_vec(1, 0, 0) : fsi_vec(0, 1, 0)));
+    int i, j, m = (int)(e->radius / h), mj = s->desc.dim == 3 ? m : 0,
+              near = fsi__sph_in_the_way(s, fsi_vec_mad(e->centre, d, along), e->radius);
+    u = s->desc.dim == 2 ? fsi_vec(-d.y, d.x, 0)
+                         : fsi__unit(fsi_vec_cross(
+                             d, fsi__abs(d.x) < FSI_R(0.7) ? fsi_vec(1, 0, 0) : fsi_vec(0, 1, 0)));
     w = fsi_vec_cross(d, u);
     for (i = -m; i <= m; i++)
         for (j = -mj; j <= mj; j++) {
             fsi_real a = (fsi_real)i * h, b = (fsi_real)j * h;
             fsi_vec3 p = fsi_vec_mad(fsi_vec_mad(fsi_vec_mad(e->centre, u, a), w, b), d, along);
-            if (a * a + b * b > e->radius * e->radius) continue;
-            if (s->now.count == s->desc.capacity || s->now.next_id == 0x7fffffff) { s->stats.blocked++; return; }
-            if (!fsi__sph_is_free(s, near, p)) continue;
+            if (a * a + b * b > e->radius * e->radius)
+                continue;
+            if (s->now.count == s->desc.capacity || s->now.next_id == 0x7fffffff) {
+                s->stats.blocked++;
+                return;
+            }
+            if (!fsi__sph_is_free(s, near, p))
+                continue;
             s->now.emitted++;
-            if (fsi__sph_within(s, p)) fsi__sph_append(s, p, fsi_vec_scale(d, e->speed), fsi__sph_rest_mass(&s->desc));
-            else s->now.lost++;
+            if (fsi__sph_within(s, p))
+                fsi__sph_append(s, p, fsi_vec_scale(d, e->speed), fsi__sph_rest_mass(&s->desc));
+            else
+                s->now.lost++;
         }
 }
 
@@ -1054,122 +1390,183 @@ static void fsi__sph_emit(fsi_sph *s) {
     for (k = 0; k < s->now.emitters; k++) {
         fsi_sph_emitter *e = &s->now.emitter[k];
         for (layers = 0; e->due <= s->now.time && layers < 1000; layers++) {
-            if (e->until > 0 && e->due > (double)e->until) break;
+            if (e->until > 0 && e->due > (double)e->until)
+                break;
             fsi__sph_emit_layer(s, e, (fsi_real)(s->now.time - e->due) * e->speed);
             e->due += (double)s->desc.spacing / (double)e->speed;
         }
     }
 }
 
-/* ------------------------------------------------------------------------------------------------ >>sph boundaries */
-FSI_API fsi_result fsi_sph_add_boundary(fsi_sph *s, int n, const fsi_real *x, fsi_vec3 centre, int two_way, int *object) {
+/* ------------------------------------------------------------------------------------------------
+ * >>sph boundaries */
+FSI_API fsi_result fsi_sph_add_boundary(fsi_sph *s, int n, const fsi_real *x, fsi_vec3 centre,
+                                        int two_way, int *object) {
     fsi_sph_object *o;
     int i, at, d, ok = 1;
-    if (object) *object = -1;
-    if (!s || !s->block) return FSI_ERR_STATE;
-    if (n < 0 || (n > 0 && !x) || !fsi__finite_vec(centre)) return FSI_ERR_ARGUMENT;
-    if (n > s->desc.boundary_capacity - s->now.boundary_count || s->now.objects == FSI_SPH_OBJECTS) return FSI_ERR_SIZE;
-    for (i = 0; i < 3 * n && ok; i++) ok = fsi__finite(x[i]) && fsi__abs(x[i]) * s->cells.inv < FSI__SPH_FAR;
-    if (!ok) return FSI_ERR_ARGUMENT;
+    if (object)
+        *object = -1;
+    if (!s || !s->block)
+        return FSI_ERR_STATE;
+    if (n < 0 || (n > 0 && !x) || !fsi__finite_vec(centre))
+        return FSI_ERR_ARGUMENT;
+    if (n > s->desc.boundary_capacity - s->now.boundary_count || s->now.objects == FSI_SPH_OBJECTS)
+        return FSI_ERR_SIZE;
+    for (i = 0; i < 3 * n && ok; i++)
+        ok = fsi__finite(x[i]) && fsi__abs(x[i]) * s->cells.inv < FSI__SPH_FAR;
+    if (!ok)
+        return FSI_ERR_ARGUMENT;
     at = s->now.boundary_count;
     o = &s->now.object[s->now.objects];
     memset(o, 0, sizeof *o);
-    o->first = at; o->count = n; o->two_way = two_way != 0; o->centre = centre;
+    o->first = at;
+    o->count = n;
+    o->two_way = two_way != 0;
+    o->centre = centre;
     for (i = 0; i < n; i++) {
         fsi_vec3 p = fsi_vec_load(x + 3 * i);
-        if (s->desc.dim == 2) p.z = 0;
+        if (s->desc.dim == 2)
+            p.z = 0;
         fsi_vec_store(s->bx + 3 * (at + i), p);
         fsi_vec_store(s->blocal + 3 * (at + i), fsi_vec_sub(p, centre));
-        for (d = 0; d < 3; d++) s->bv[3 * (at + i) + d] = 0;
+        for (d = 0; d < 3; d++)
+            s->bv[3 * (at + i) + d] = 0;
         s->bobject[at + i] = s->now.objects;
     }
     s->now.boundary_count += n;
     s->now.boundary_dirty = 1;
     s->now.list_valid = 0;
     s->ready = 0;
-    if (object) *object = s->now.objects;
+    if (object)
+        *object = s->now.objects;
     s->now.objects++;
     return FSI_OK;
 }
 
 /* Points of a growing boundary object: counted while out is NULL. */
-typedef struct fsi__sph_points { fsi_real *out; int n, room; } fsi__sph_points;
+typedef struct fsi__sph_points {
+    fsi_real *out;
+    int n, room;
+} fsi__sph_points;
 
 static void fsi__sph_point(fsi__sph_points *p, fsi_vec3 x) {
-    if (p->out && p->n < p->room) fsi_vec_store(p->out + 3 * p->n, x);
+    if (p->out && p->n < p->room)
+        fsi_vec_store(p->out + 3 * p->n, x);
     p->n++;
 }
 
-/* Puts the points into a new object; they were written straight behind the last boundary particle. */
-static fsi_result fsi__sph_add_points(fsi_sph *s, const fsi__sph_points *p, fsi_vec3 centre, int *object) {
-    if (p->n > p->room) return FSI_ERR_SIZE;
+/* Puts the points into a new object; they were written straight behind the last boundary particle.
+ */
+static fsi_result fsi__sph_add_points(fsi_sph *s, const fsi__sph_points *p, fsi_vec3 centre,
+                                      int *object) {
+    if (p->n > p->room)
+        return FSI_ERR_SIZE;
     return fsi_sph_add_boundary(s, p->n, p->out, centre, 0, object);
 }
 
-/* Place number i along one axis of a box: 0 .. n - 1 fill the side [lo, hi] evenly, numbers before and behind go on by the spacing h.
-   Returns 0 between the walls, 1 in the wall at lo, 2 in the wall at hi. */
-static int fsi__sph_wall_place(fsi_real lo, fsi_real hi, int n, int i, fsi_real h, fsi_real *place) {
+/* Place number i along one axis of a box: 0 .. n - 1 fill the side [lo, hi] evenly, numbers before
+   and behind go on by the spacing h. Returns 0 between the walls, 1 in the wall at lo, 2 in the
+   wall at hi. */
+static int fsi__sph_wall_place(fsi_real lo, fsi_real hi, int n, int i, fsi_real h,
+                               fsi_real *place) {
     fsi_real at = (fsi_real)i + FSI_R(0.5);
-    if (i < 0) { *place = lo + h * at; return 1; }
-    if (i >= n) { *place = hi + h * (at - (fsi_real)n); return 2; }
+    if (i < 0) {
+        *place = lo + h * at;
+        return 1;
+    }
+    if (i >= n) {
+        *place = hi + h * (at - (fsi_real)n);
+        return 2;
+    }
     *place = lo + (hi - lo) / (fsi_real)n * at;
     return 0;
 }
 
-FSI_API fsi_result fsi_sph_add_box_walls(fsi_sph *s, fsi_vec3 lo, fsi_vec3 hi, unsigned open, int *object) {
+FSI_API fsi_result fsi_sph_add_box_walls(fsi_sph *s, fsi_vec3 lo, fsi_vec3 hi, unsigned open,
+                                         int *object) {
     fsi__sph_points p;
     fsi_real x[3] = {0, 0, 0};
-    int i[3] = {0, 0, 0}, n[3] = {1, 1, 1}, layers, m[3] = {0, 0, 0}, d;       /* places -m .. n + m - 1 on each axis */
-    if (object) *object = -1;
-    if (!s || !s->block) return FSI_ERR_STATE;
-    if (!fsi__finite_vec(lo) || !fsi__finite_vec(hi)) return FSI_ERR_ARGUMENT;
+    /* places -m .. n + m - 1 on each axis */
+    int i[3] = {0, 0, 0}, n[3] = {1, 1, 1}, layers, m[3] = {0, 0, 0}, d;
+    if (object)
+        *object = -1;
+    if (!s || !s->block)
+        return FSI_ERR_STATE;
+    if (!fsi__finite_vec(lo) || !fsi__finite_vec(hi))
+        return FSI_ERR_ARGUMENT;
     layers = fsi__sph_layers(&s->desc);
     for (d = 0; d < s->desc.dim; d++) {
         fsi_real side = (fsi__get(hi, d) - fsi__get(lo, d)) / s->desc.spacing;
-        if (!(side > 0) || !(side < FSI_R(1e6))) return FSI_ERR_ARGUMENT;
+        if (!(side > 0) || !(side < FSI_R(1e6)))
+            return FSI_ERR_ARGUMENT;
         n[d] = fsi__imax(1, (int)(side + FSI_R(0.5)));
         m[d] = layers;
     }
-    p.out = s->bx + 3 * s->now.boundary_count; p.n = 0; p.room = s->desc.boundary_capacity - s->now.boundary_count;
+    p.out = s->bx + 3 * s->now.boundary_count;
+    p.n = 0;
+    p.room = s->desc.boundary_capacity - s->now.boundary_count;
     for (i[2] = -m[2]; i[2] < n[2] + m[2]; i[2]++)
         for (i[1] = -m[1]; i[1] < n[1] + m[1]; i[1]++)
             for (i[0] = -m[0]; i[0] < n[0] + m[0]; i[0]++) {
-                int walls = 0, left_open = 0;          /* in an edge two walls meet, in a corner three: one that is open opens it */
+                /* in an edge two walls meet, in a corner three: one that is open opens it */
+                int walls = 0, left_open = 0;
                 for (d = 0; d < s->desc.dim; d++) {
-                    int side = fsi__sph_wall_place(fsi__get(lo, d), fsi__get(hi, d), n[d], i[d], s->desc.spacing, &x[d]);
+                    int side = fsi__sph_wall_place(fsi__get(lo, d), fsi__get(hi, d), n[d], i[d],
+                                                   s->desc.spacing, &x[d]);
                     walls += side > 0;
                     left_open += side > 0 && (open >> (2 * d + side - 1) & 1u);
                 }
-                if (walls && !left_open) fsi__sph_point(&p, fsi_vec_load(x));
-                else if (!walls) i[0] = n[0] - 1;                               /* nothing more before the wall at hi */
+                if (walls && !left_open)
+                    fsi__sph_point(&p, fsi_vec_load(x));
+                /* nothing more before the wall at hi */
+                else if (!walls)
+                    i[0] = n[0] - 1;
             }
     return fsi__sph_add_points(s, &p, fsi_vec_scale(fsi_vec_add(lo, hi), FSI_R(0.5)), object);
 }
 
-FSI_API fsi_result fsi_sph_add_plane(fsi_sph *s, fsi_vec3 corner, fsi_vec3 u, fsi_vec3 v, fsi_vec3 n, int *object) {
+FSI_API fsi_result fsi_sph_add_plane(fsi_sph *s, fsi_vec3 corner, fsi_vec3 u, fsi_vec3 v,
+                                     fsi_vec3 n, int *object) {
     fsi__sph_points p;
     fsi_real h, lu, lv;
     int i, j, k, nu, nv = 0;
-    if (object) *object = -1;
-    if (!s || !s->block) return FSI_ERR_STATE;
+    if (object)
+        *object = -1;
+    if (!s || !s->block)
+        return FSI_ERR_STATE;
     h = s->desc.spacing;
-    lu = fsi__length(u) / h; lv = s->desc.dim == 3 ? fsi__length(v) / h : 0;
-    if (!fsi__finite_vec(corner) || !fsi__finite_vec(u) || !fsi__finite_vec(v) || !fsi__finite_vec(n) || !(fsi__length(n) > 0) || !(lu > 0) ||
-        !(lu < FSI_R(1e6)) || !(lv < FSI_R(1e6))) return FSI_ERR_ARGUMENT;
+    lu = fsi__length(u) / h;
+    lv = s->desc.dim == 3 ? fsi__length(v) / h : 0;
+    if (!fsi__finite_vec(corner) || !fsi__finite_vec(u) || !fsi__finite_vec(v)
+        || !fsi__finite_vec(n) || !(fsi__length(n) > 0) || !(lu > 0) || !(lu < FSI_R(1e6))
+        || !(lv < FSI_R(1e6)))
+        return FSI_ERR_ARGUMENT;
     nu = fsi__imax(1, (int)(lu + FSI_R(0.5)));
-    if (s->desc.dim == 3) nv = fsi__imax(1, (int)(lv + FSI_R(0.5)));
+    if (s->desc.dim == 3)
+        nv = fsi__imax(1, (int)(lv + FSI_R(0.5)));
     n = fsi__unit(n);
-    p.out = s->bx + 3 * s->now.boundary_count; p.n = 0; p.room = s->desc.boundary_capacity - s->now.boundary_count;
+    p.out = s->bx + 3 * s->now.boundary_count;
+    p.n = 0;
+    p.room = s->desc.boundary_capacity - s->now.boundary_count;
     for (k = 0; k < fsi__sph_layers(&s->desc); k++)
         for (j = 0; j <= nv; j++)
             for (i = 0; i <= nu; i++)
-                fsi__sph_point(&p, fsi_vec_mad(fsi_vec_mad(fsi_vec_mad(corner, n, -h * ((fsi_real)k + FSI_R(0.5))), u, (fsi_real)i / (fsi_real)nu), v,
-                                               nv ? (fsi_real)j / (fsi_real)nv : 0));
+                fsi__sph_point(
+                    &p,
+                    fsi_vec_mad(fsi_vec_mad(fsi_vec_mad(corner, n, -h * ((fsi_real)k + FSI_R(0.5))),
+                                            u, (fsi_real)i / (fsi_real)nu),
+                                v, nv ? (fsi_real)j / (fsi_real)nv : 0));
     return fsi__sph_add_points(s, &p, corner, object);
 }
 
-/* Dart throwing with a fixed order: a candidate is taken when no taken point is nearer than 0.7 spacing. Chains in a small hash table. */
-typedef struct fsi__sph_darts { fsi_real *x; int32_t *next, *head; int n, room, mask; fsi_real inv, r2; } fsi__sph_darts;
+/* Dart throwing with a fixed order: a candidate is taken when no taken point is nearer than 0.7
+ * spacing. Chains in a small hash table. */
+typedef struct fsi__sph_darts {
+    fsi_real *x;
+    int32_t *next, *head;
+    int n, room, mask;
+    fsi_real inv, r2;
+} fsi__sph_darts;
 
 static int fsi__sph_hash(const fsi__sph_darts *d, int a, int b, int c) {
     uint32_t k = (uint32_t)a * 73856093u ^ (uint32_t)b * 19349663u ^ (uint32_t)c * 83492791u;
@@ -1177,16 +1574,19 @@ static int fsi__sph_hash(const fsi__sph_darts *d, int a, int b, int c) {
 }
 
 static void fsi__sph_dart(fsi__sph_darts *d, fsi_vec3 p) {
-    int a = fsi__sph_floor(p.x * d->inv), b = fsi__sph_floor(p.y * d->inv), c = fsi__sph_floor(p.z * d->inv), i, j, k, h;
+    int a = fsi__sph_floor(p.x * d->inv), b = fsi__sph_floor(p.y * d->inv),
+        c = fsi__sph_floor(p.z * d->inv), i, j, k, h;
     int32_t e;
     for (k = -1; k <= 1; k++)
         for (j = -1; j <= 1; j++)
             for (i = -1; i <= 1; i++)
                 for (e = d->head[fsi__sph_hash(d, a + i, b + j, c + k)]; e >= 0; e = d->next[e]) {
                     fsi_vec3 r = fsi_vec_sub(p, fsi_vec_load(d->x + 3 * e));
-                    if (fsi_vec_dot(r, r) < d->r2) return;
+                    if (fsi_vec_dot(r, r) < d->r2)
+                        return;
                 }
-    if (d->n == d->room) return;
+    if (d->n == d->room)
+        return;
     h = fsi__sph_hash(d, a, b, c);
     fsi_vec_store(d->x + 3 * d->n, p);
     d->next[d->n] = d->head[h];
@@ -1198,97 +1598,144 @@ static int fsi__sph_divisions(fsi_vec3 a, fsi_vec3 b, fsi_real spacing) {
     return n < FSI_R(1e5) ? (int)fsi__ceil(n - FSI_R(1e-3)) : 100000;
 }
 
-/* Candidates of one element: corners first, then edges, then the inside, so that sharp features stay sampled. */
-static double fsi__sph_throw(fsi__sph_darts *d, const fsi_surface *s, int e, int pass, fsi_real spacing) {
+/* Candidates of one element: corners first, then edges, then the inside, so that sharp features
+ * stay sampled. */
+static double fsi__sph_throw(fsi__sph_darts *d, const fsi_surface *s, int e, int pass,
+                             fsi_real spacing) {
     fsi_vec3 v[3];
     int i, j, k, n, m = s->dim;
     double thrown = 0;
-    for (i = 0; i < m; i++) v[i] = fsi_vec_load(s->x + 3 * s->index[m * e + i]);
-    if (pass == 0) for (i = 0; i < m; i++, thrown += 1) if (d) fsi__sph_dart(d, v[i]);
-    if (pass == 1) for (k = 0; k < (m == 2 ? 1 : 3); k++) {
-        fsi_vec3 a = v[k], b = v[(k + 1) % m];
-        n = fsi__sph_divisions(a, b, spacing);
-        for (i = 1; i < n; i++, thrown += 1) if (d) fsi__sph_dart(d, fsi_vec_mad(a, fsi_vec_sub(b, a), (fsi_real)i / (fsi_real)n));
-    }
+    for (i = 0; i < m; i++)
+        v[i] = fsi_vec_load(s->x + 3 * s->index[m * e + i]);
+    if (pass == 0)
+        for (i = 0; i < m; i++, thrown += 1)
+            if (d)
+                fsi__sph_dart(d, v[i]);
+    if (pass == 1)
+        for (k = 0; k < (m == 2 ? 1 : 3); k++) {
+            fsi_vec3 a = v[k], b = v[(k + 1) % m];
+            n = fsi__sph_divisions(a, b, spacing);
+            for (i = 1; i < n; i++, thrown += 1)
+                if (d)
+                    fsi__sph_dart(d, fsi_vec_mad(a, fsi_vec_sub(b, a), (fsi_real)i / (fsi_real)n));
+        }
     if (pass == 2 && m == 3) {
-        n = fsi__imax(fsi__sph_divisions(v[0], v[1], spacing), fsi__imax(fsi__sph_divisions(v[1], v[2], spacing), fsi__sph_divisions(v[2], v[0], spacing)));
+        n = fsi__imax(fsi__sph_divisions(v[0], v[1], spacing),
+                      fsi__imax(fsi__sph_divisions(v[1], v[2], spacing),
+                                fsi__sph_divisions(v[2], v[0], spacing)));
         for (i = 1; i < n; i++)
             for (j = 1; i + j < n; j++, thrown += 1)
-                if (d) fsi__sph_dart(d, fsi_vec_mad(fsi_vec_mad(v[0], fsi_vec_sub(v[1], v[0]), (fsi_real)i / (fsi_real)n), fsi_vec_sub(v[2], v[0]), (fsi_real)j / (fsi_real)n));
+                if (d)
+                    fsi__sph_dart(d,
+                                  fsi_vec_mad(fsi_vec_mad(v[0], fsi_vec_sub(v[1], v[0]),
+                                                          (fsi_real)i / (fsi_real)n),
+                                              fsi_vec_sub(v[2], v[0]), (fsi_real)j / (fsi_real)n));
     }
     return thrown;
 }
 
-FSI_API fsi_result fsi_sph_sample_surface(const fsi_surface *surface, fsi_real spacing, fsi_real *out, int room, int *count, const fsi_allocator *a) {
+FSI_API fsi_result fsi_sph_sample_surface(const fsi_surface *surface, fsi_real spacing,
+                                          fsi_real *out, int room, int *count,
+                                          const fsi_allocator *a) {
     fsi__sph_darts d;
     fsi_arena arena = {NULL, 0, 0, 0};
     fsi_result r = FSI_OK;
     double most = 0;
     int e, pass, i;
-    if (count) *count = 0;
-    if (fsi_surface_check(surface) != FSI_OK || (surface->vertex_count && !surface->x) || !fsi__sph_positive(spacing) || room < 0 ||
-        !fsi_allocator_valid(a)) return FSI_ERR_ARGUMENT;
+    if (count)
+        *count = 0;
+    if (fsi_surface_check(surface) != FSI_OK || (surface->vertex_count && !surface->x)
+        || !fsi__sph_positive(spacing) || room < 0 || !fsi_allocator_valid(a))
+        return FSI_ERR_ARGUMENT;
     for (pass = 0; pass < 3; pass++)
-        for (e = 0; e < surface->element_count; e++) most += fsi__sph_throw(NULL, surface, e, pass, spacing);
+        for (e = 0; e < surface->element_count; e++)
+            most += fsi__sph_throw(NULL, surface, e, pass, spacing);
     for (i = 0; i < 3 * surface->vertex_count; i++)
-        if (!(fsi__abs(surface->x[i]) / spacing < FSI__SPH_FAR)) return FSI_ERR_ARGUMENT;
-    if (most > 1e8) return FSI_ERR_SIZE;
+        if (!(fsi__abs(surface->x[i]) / spacing < FSI__SPH_FAR))
+            return FSI_ERR_ARGUMENT;
+    if (most > 1e8)
+        return FSI_ERR_SIZE;
     memset(&d, 0, sizeof d);
     d.room = (int)most + 1;
-    for (d.mask = 64; d.mask < d.room; d.mask *= 2) {}
+    for (d.mask = 64; d.mask < d.room; d.mask *= 2) {
+    }
     for (pass = 0; pass < 2; pass++) {
-        if (pass) r = fsi__arena_open(&arena, a);
-        if (r != FSI_OK) return r;
+        if (pass)
+            r = fsi__arena_open(&arena, a);
+        if (r != FSI_OK)
+            return r;
         FSI__TAKE(d.x, fsi_real, &arena, 3 * (size_t)d.room);
         FSI__TAKE(d.next, int32_t, &arena, (size_t)d.room);
         FSI__TAKE(d.head, int32_t, &arena, (size_t)d.mask);
     }
-    for (i = 0; i < d.mask; i++) d.head[i] = -1;
+    for (i = 0; i < d.mask; i++)
+        d.head[i] = -1;
     d.mask--;
     d.inv = 1 / spacing;
     d.r2 = FSI_R(0.49) * spacing * spacing;
     for (pass = 0; pass < 3; pass++)
-        for (e = 0; e < surface->element_count; e++) fsi__sph_throw(&d, surface, e, pass, spacing);
-    if (count) *count = d.n;
-    if (out && d.n <= room) memcpy(out, d.x, 3 * (size_t)d.n * sizeof *out);
+        for (e = 0; e < surface->element_count; e++)
+            fsi__sph_throw(&d, surface, e, pass, spacing);
+    if (count)
+        *count = d.n;
+    if (out && d.n <= room)
+        memcpy(out, d.x, 3 * (size_t)d.n * sizeof *out);
     fsi_free(a, arena.base, arena.size);
     return out && d.n > room ? FSI_ERR_SIZE : FSI_OK;
 }
 
-FSI_API fsi_result fsi_sph_add_surface(fsi_sph *s, const fsi_surface *surface, fsi_vec3 centre, int two_way, int *object) {
+FSI_API fsi_result fsi_sph_add_surface(fsi_sph *s, const fsi_surface *surface, fsi_vec3 centre,
+                                       int two_way, int *object) {
     fsi_result r;
     int n;
     fsi_real *to;
-    if (object) *object = -1;
-    if (!s || !s->block) return FSI_ERR_STATE;
+    if (object)
+        *object = -1;
+    if (!s || !s->block)
+        return FSI_ERR_STATE;
     to = s->bx + 3 * s->now.boundary_count;
-    r = fsi_sph_sample_surface(surface, s->desc.spacing, to, s->desc.boundary_capacity - s->now.boundary_count, &n, &s->desc.allocator);
+    r = fsi_sph_sample_surface(surface, s->desc.spacing, to,
+                               s->desc.boundary_capacity - s->now.boundary_count, &n,
+                               &s->desc.allocator);
     return r == FSI_OK ? fsi_sph_add_boundary(s, n, to, centre, two_way, object) : r;
 }
 
-FSI_API fsi_result fsi_sph_object_set(fsi_sph *s, int object, const fsi_real *x, const fsi_real *v) {
+FSI_API fsi_result fsi_sph_object_set(fsi_sph *s, int object, const fsi_real *x,
+                                      const fsi_real *v) {
     fsi_sph_object *o;
     int i;
-    if (!s || !s->block) return FSI_ERR_STATE;
-    if (object < 0 || object >= s->now.objects || !x) return FSI_ERR_ARGUMENT;
+    if (!s || !s->block)
+        return FSI_ERR_STATE;
+    if (object < 0 || object >= s->now.objects || !x)
+        return FSI_ERR_ARGUMENT;
     o = &s->now.object[object];
     for (i = 0; i < 3 * o->count; i++)
-        if (!fsi__finite(x[i]) || !(fsi__abs(x[i]) * s->cells.inv < FSI__SPH_FAR) || (v && !fsi__finite(v[i]))) return FSI_ERR_ARGUMENT;
-    if (o->count) memmove(s->bx + 3 * o->first, x, 3 * (size_t)o->count * sizeof *x);
-    for (i = 0; i < 3 * o->count; i++) s->bv[3 * o->first + i] = v ? v[i] : 0;
-    for (i = 0; s->desc.dim == 2 && i < o->count; i++) s->bx[3 * (o->first + i) + 2] = s->bv[3 * (o->first + i) + 2] = 0;
+        if (!fsi__finite(x[i]) || !(fsi__abs(x[i]) * s->cells.inv < FSI__SPH_FAR)
+            || (v && !fsi__finite(v[i])))
+            return FSI_ERR_ARGUMENT;
+    if (o->count)
+        memmove(s->bx + 3 * o->first, x, 3 * (size_t)o->count * sizeof *x);
+    for (i = 0; i < 3 * o->count; i++)
+        s->bv[3 * o->first + i] = v ? v[i] : 0;
+    for (i = 0; s->desc.dim == 2 && i < o->count; i++)
+        s->bx[3 * (o->first + i) + 2] = s->bv[3 * (o->first + i) + 2] = 0;
     s->now.boundary_dirty = 1;
     return FSI_OK;
 }
 
-FSI_API fsi_result fsi_sph_object_pose(fsi_sph *s, int object, fsi_vec3 centre, fsi_quat q, fsi_vec3 v, fsi_vec3 w) {
+FSI_API fsi_result fsi_sph_object_pose(fsi_sph *s, int object, fsi_vec3 centre, fsi_quat q,
+                                       fsi_vec3 v, fsi_vec3 w) {
     fsi_sph_object *o;
     fsi_real far;
     int i;
-    if (!s || !s->block) return FSI_ERR_STATE;
-    far = fsi__max(fsi__max(fsi__abs(centre.x), fsi__abs(centre.y)), fsi__abs(centre.z)) * s->cells.inv;
-    if (object < 0 || object >= s->now.objects || !fsi__finite_vec(centre) || !(2 * far < FSI__SPH_FAR) || !fsi__finite_vec(v) || !fsi__finite_vec(w) ||
-        !fsi__finite(q.w * q.w + q.x * q.x + q.y * q.y + q.z * q.z)) return FSI_ERR_ARGUMENT;
+    if (!s || !s->block)
+        return FSI_ERR_STATE;
+    far = fsi__max(fsi__max(fsi__abs(centre.x), fsi__abs(centre.y)), fsi__abs(centre.z))
+          * s->cells.inv;
+    if (object < 0 || object >= s->now.objects || !fsi__finite_vec(centre)
+        || !(2 * far < FSI__SPH_FAR) || !fsi__finite_vec(v) || !fsi__finite_vec(w)
+        || !fsi__finite(q.w * q.w + q.x * q.x + q.y * q.y + q.z * q.z))
+        return FSI_ERR_ARGUMENT;
     o = &s->now.object[object];
     q = fsi_quat_unit(q);
     o->centre = centre;
@@ -1296,28 +1743,34 @@ FSI_API fsi_result fsi_sph_object_pose(fsi_sph *s, int object, fsi_vec3 centre, 
         fsi_vec3 r = fsi_quat_rotate(q, fsi_vec_load(s->blocal + 3 * i));
         fsi_vec_store(s->bx + 3 * i, fsi_vec_add(centre, r));
         fsi_vec_store(s->bv + 3 * i, fsi_vec_add(v, fsi_vec_cross(w, r)));
-        if (s->desc.dim == 2) s->bx[3 * i + 2] = s->bv[3 * i + 2] = 0;
+        if (s->desc.dim == 2)
+            s->bx[3 * i + 2] = s->bv[3 * i + 2] = 0;
     }
     s->now.boundary_dirty = 1;
     return FSI_OK;
 }
 
-static void fsi__sph_copy_boundary(fsi_sph *s) {       /* positions in sorted order */
+static void fsi__sph_copy_boundary(fsi_sph *s) { /* positions in sorted order */
     int i;
     for (i = 0; i < s->now.boundary_count; i++) {
         const fsi_real *x = s->bx + 3 * s->border[i];
-        s->cx[i] = x[0]; s->cy[i] = x[1]; s->cz[i] = x[2];
+        s->cx[i] = x[0];
+        s->cy[i] = x[1];
+        s->cz[i] = x[2];
     }
 }
 
-/* Sorts the boundary particles into their own cells and finds their volumes: V_b = wall_scale / sum_b' W (Akinci et al. 2012, eq. 4). */
+/* Sorts the boundary particles into their own cells and finds their volumes: V_b = wall_scale /
+ * sum_b' W (Akinci et al. 2012, eq. 4). */
 static void fsi__sph_sort_boundary(fsi_sph *s) {
     int lo[3] = {0, 0, 0}, hi[3] = {0, 0, 0}, at[3], i, d, n = s->now.boundary_count;
     for (i = 0; i < n; i++) {
         fsi__sph_cell_of(&s->bcells, s->bx[3 * i], s->bx[3 * i + 1], s->bx[3 * i + 2], at);
         for (d = 0; d < 3; d++) {
-            if (i == 0 || at[d] < lo[d]) lo[d] = at[d];
-            if (i == 0 || at[d] > hi[d]) hi[d] = at[d];
+            if (i == 0 || at[d] < lo[d])
+                lo[d] = at[d];
+            if (i == 0 || at[d] > hi[d])
+                hi[d] = at[d];
         }
     }
     fsi__sph_cells_fit(&s->bcells, lo, hi, s->desc.dim);
@@ -1341,39 +1794,61 @@ static void fsi__sph_boundary_volumes(fsi_sph *s) {
         fsi__sph_ranges_around(&s->bcells, s->cx[i], s->cy[i], s->cz[i], &in);
         for (k = 0; k < in.n; k++)
             for (j = in.at[2 * k]; j < in.at[2 * k + 1]; j++) {
-                fsi_real dx = s->cx[j] - s->cx[i], dy = s->cy[j] - s->cy[i], dz = s->cz[j] - s->cz[i], r2 = dx * dx + dy * dy + dz * dz;
-                if (r2 < R * R) sum += sigma * fsi__kernel_w(s->desc.kernel, fsi__sqrt(r2) / R);
+                fsi_real dx = s->cx[j] - s->cx[i], dy = s->cy[j] - s->cy[i],
+                         dz = s->cz[j] - s->cz[i], r2 = dx * dx + dy * dy + dz * dz;
+                if (r2 < R * R)
+                    sum += sigma * fsi__kernel_w(s->desc.kernel, fsi__sqrt(r2) / R);
             }
-        s->bvolume[s->border[i]] = s->wall_scale / sum;                         /* sum >= W(0) > 0 */
+        /* sum >= W(0) > 0 */
+        s->bvolume[s->border[i]] = s->wall_scale / sum;
     }
 }
 
-/* Packed copies of the sorted boundary particles behind those of the fluid: x y z Psi and v 0, Psi = rho0 V_b. */
+/* Packed copies of the sorted boundary particles behind those of the fluid: x y z Psi and v 0, Psi
+ * = rho0 V_b. */
 static void fsi__sph_pack_boundary(fsi_sph *s) {
     fsi_real *xm = s->xm + 4 * (size_t)s->desc.capacity, *vp = s->vp + 4 * (size_t)s->desc.capacity;
     int i, n = s->now.boundary_count;
     for (i = 0; i < n; i++) {
         int b = s->border[i];
         const fsi_real *x = s->bx + 3 * b, *v = s->bv + 3 * b;
-        xm[4 * i] = x[0]; xm[4 * i + 1] = x[1]; xm[4 * i + 2] = x[2];
+        xm[4 * i] = x[0];
+        xm[4 * i + 1] = x[1];
+        xm[4 * i + 2] = x[2];
         xm[4 * i + 3] = s->desc.density * s->bvolume[b];
-        vp[4 * i] = v[0]; vp[4 * i + 1] = v[1]; vp[4 * i + 2] = v[2];
+        vp[4 * i] = v[0];
+        vp[4 * i + 1] = v[1];
+        vp[4 * i + 2] = v[2];
         vp[4 * i + 3] = 0;
     }
 }
 
-/* ------------------------------------------------------------------------------------------------ >>sph neighbours */
-/* Least and largest of a[begin .. end - 1], eight lanes at a time: a single running minimum would wait for itself. */
+/* ------------------------------------------------------------------------------------------------
+ * >>sph neighbours */
+/* Least and largest of a[begin .. end - 1], eight lanes at a time: a single running minimum would
+ * wait for itself. */
 static void fsi__sph_range(const fsi_real *a, int begin, int end, fsi_real *least, fsi_real *most) {
     fsi_real m[8], M[8];
     int i, k;
-    for (k = 0; k < 8; k++) { m[k] = FSI_REAL_MAX; M[k] = -FSI_REAL_MAX; }
+    for (k = 0; k < 8; k++) {
+        m[k] = FSI_REAL_MAX;
+        M[k] = -FSI_REAL_MAX;
+    }
     for (i = begin; i + 8 <= end; i += 8) {
         FSI__SPH_LANES
-        for (k = 0; k < 8; k++) { m[k] = a[i + k] < m[k] ? a[i + k] : m[k]; M[k] = a[i + k] > M[k] ? a[i + k] : M[k]; }
+        for (k = 0; k < 8; k++) {
+            m[k] = a[i + k] < m[k] ? a[i + k] : m[k];
+            M[k] = a[i + k] > M[k] ? a[i + k] : M[k];
+        }
     }
-    for (; i < end; i++) { m[0] = fsi__min(m[0], a[i]); M[0] = fsi__max(M[0], a[i]); }
-    for (*least = m[0], *most = M[0], k = 1; k < 8; k++) { *least = fsi__min(*least, m[k]); *most = fsi__max(*most, M[k]); }
+    for (; i < end; i++) {
+        m[0] = fsi__min(m[0], a[i]);
+        M[0] = fsi__max(M[0], a[i]);
+    }
+    for (*least = m[0], *most = M[0], k = 1; k < 8; k++) {
+        *least = fsi__min(*least, m[k]);
+        *most = fsi__max(*most, M[k]);
+    }
 }
 
 /* Bounds of all positions over fixed parts; 0 when a position or velocity is not finite. */
@@ -1382,16 +1857,30 @@ static int fsi__sph_bounds(const fsi_sph *s, fsi_real lo[3], fsi_real hi[3]) {
     fsi_real part[FSI__SPH_PARTS][6];
     int n = s->now.count, size = n / FSI__SPH_PARTS + 1, d, ok = 1;
     ptrdiff_t c;
-    a[0] = s->x; a[1] = s->y; a[2] = s->z; a[3] = s->vx; a[4] = s->vy; a[5] = s->vz;
-    for (d = 0; d < 6; d++) ok &= fsi_all_finite((size_t)n, a[d]);              /* has threads of its own: not inside a part */
+    a[0] = s->x;
+    a[1] = s->y;
+    a[2] = s->z;
+    a[3] = s->vx;
+    a[4] = s->vy;
+    a[5] = s->vz;
+    /* has threads of its own: not inside a part */
+    for (d = 0; d < 6; d++)
+        ok &= fsi_all_finite((size_t)n, a[d]);
     FSI__OMP(parallel for schedule(static) if (n > 4096))
     for (c = 0; c < FSI__SPH_PARTS; c++) {
         int k, end = fsi__imin(((int)c + 1) * size, n), begin = fsi__imin((int)c * size, end);
-        for (k = 0; k < 3; k++) fsi__sph_range(a[k], begin, end, &part[c][k], &part[c][3 + k]);
+        for (k = 0; k < 3; k++)
+            fsi__sph_range(a[k], begin, end, &part[c][k], &part[c][3 + k]);
     }
-    for (d = 0; d < 3; d++) { lo[d] = FSI_REAL_MAX; hi[d] = -FSI_REAL_MAX; }
+    for (d = 0; d < 3; d++) {
+        lo[d] = FSI_REAL_MAX;
+        hi[d] = -FSI_REAL_MAX;
+    }
     for (c = 0; c < FSI__SPH_PARTS; c++)
-        for (d = 0; d < 3; d++) { lo[d] = fsi__min(lo[d], part[c][d]); hi[d] = fsi__max(hi[d], part[c][3 + d]); }
+        for (d = 0; d < 3; d++) {
+            lo[d] = fsi__min(lo[d], part[c][d]);
+            hi[d] = fsi__max(hi[d], part[c][3 + d]);
+        }
     return ok;
 }
 
@@ -1411,10 +1900,15 @@ static fsi_real fsi__sph_longest(int n, const fsi_real *x, const fsi_real *y, co
                 t[k] = a2 > t[k] ? a2 : t[k];
             }
         }
-        for (; i < end; i++) { a = x[i] * x[i] + y[i] * y[i] + z[i] * z[i]; t[0] = fsi__max(a, t[0]); }
-        for (top[c] = t[0], k = 1; k < 8; k++) top[c] = fsi__max(top[c], t[k]);
+        for (; i < end; i++) {
+            a = x[i] * x[i] + y[i] * y[i] + z[i] * z[i];
+            t[0] = fsi__max(a, t[0]);
+        }
+        for (top[c] = t[0], k = 1; k < 8; k++)
+            top[c] = fsi__max(top[c], t[k]);
     }
-    for (c = 0; c < FSI__SPH_PARTS; c++) all = fsi__max(all, top[c]);
+    for (c = 0; c < FSI__SPH_PARTS; c++)
+        all = fsi__max(all, top[c]);
     return fsi__sqrt(all);
 }
 
@@ -1439,34 +1933,42 @@ static void fsi__sph_sort(fsi_sph *s, const fsi_real lo[3], const fsi_real hi[3]
     int n = s->now.count, used = s->desc.solver == FSI_SPH_DFSPH ? 10 : s->desc.delta > 0 ? 8 : 7;
     fsi_real *a[] = {s->x, s->y, s->z, s->vx, s->vy, s->vz, s->mass, s->rho, s->kappa, s->kappa_v};
     size_t N = (size_t)s->desc.capacity;
-    fsi_real *to[] = {s->xm, s->xm + N, s->xm + 2 * N, s->xm + 3 * N, s->vp, s->vp + N, s->vp + 2 * N, s->vp + 3 * N, s->work, s->factor}; /* scratch now */
+    /* scratch now */
+    fsi_real *to[] = {s->xm,     s->xm + N,     s->xm + 2 * N, s->xm + 3 * N, s->vp,
+                      s->vp + N, s->vp + 2 * N, s->vp + 3 * N, s->work,       s->factor};
     ptrdiff_t i;
     fsi__sph_fill_cells(s, lo, hi);
     FSI__OMP(parallel for schedule(static) if (n > 4096))
     for (i = 0; i < n; i++) {
         int32_t from = s->order[i];
         int k;
-        for (k = 0; k < used; k++) to[k][i] = a[k][from];
+        for (k = 0; k < used; k++)
+            to[k][i] = a[k][from];
         s->first[i] = s->id[from];
     }
     FSI__OMP(parallel for schedule(static) if (n > 4096))
     for (i = 0; i < n; i++) {
         int k;
-        for (k = 0; k < used; k++) a[k][i] = to[k][i];
+        for (k = 0; k < used; k++)
+            a[k][i] = to[k][i];
         s->id[i] = s->first[i];
     }
 }
 
-/* Candidates among the rows around cell at: of each row the cells that the sphere of radius R reaches. Half its chord there is R sqrt(t), t = 1 - distance^2;
-   three tangents bound the root from above by at most a tenth (a root would keep compilers from vectorising). */
-static void fsi__sph_reach(const fsi__sph_cells *c, const fsi__sph_rows *rows, const int at[3], fsi_real R, fsi__sph_search *q) {
-    const fsi_real fy = q->p.y * c->inv - (fsi_real)at[1], fz = q->p.z * c->inv - (fsi_real)at[2], inv = (fsi_real)c->fine * c->inv, px = q->p.x * inv, r = R * inv;
+/* Candidates among the rows around cell at: of each row the cells that the sphere of radius R
+   reaches. Half its chord there is R sqrt(t), t = 1 - distance^2; three tangents bound the root
+   from above by at most a tenth (a root would keep compilers from vectorising). */
+static void fsi__sph_reach(const fsi__sph_cells *c, const fsi__sph_rows *rows, const int at[3],
+                           fsi_real R, fsi__sph_search *q) {
+    const fsi_real fy = q->p.y * c->inv - (fsi_real)at[1], fz = q->p.z * c->inv - (fsi_real)at[2],
+                   inv = (fsi_real)c->fine * c->inv, px = q->p.x * inv, r = R * inv;
     int32_t lo[12], hi[12], span[4] = {0, 0, 0, 0};
     int k;
     FSI__SPH_LANES
     for (k = 0; k < 12; k++) {
         fsi_real u = rows->ya[k] + rows->yb[k] * fy, w = rows->za[k] + rows->zb[k] * fz, t, s;
-        u = u > 0 ? u : 0; w = w > 0 ? w : 0;
+        u = u > 0 ? u : 0;
+        w = w > 0 ? w : 0;
         t = FSI_R(1.001) - u * u - w * w;
         s = FSI_R(0.5) + FSI_R(0.5) * t;
         s = s < FSI_R(0.25) + t ? s : FSI_R(0.25) + t;
@@ -1477,19 +1979,23 @@ static void fsi__sph_reach(const fsi__sph_cells *c, const fsi__sph_rows *rows, c
     }
     for (k = 0; k < rows->n; k++) {
         int pieces = fsi__sph_span(c, rows->row[k], lo[k], hi[k], span);
-        if (pieces == 0) continue;
+        if (pieces == 0)
+            continue;
         fsi__sph_candidates(q, span[0], span[1]);
-        if (pieces == 2) fsi__sph_candidates(q, span[2], span[3]);
+        if (pieces == 2)
+            fsi__sph_candidates(q, span[2], span[3]);
     }
     fsi__sph_test(q);
 }
 
-/* Lists of the particles of one chunk, packed one after the other in the chunk's pool. order[i] = 1 marks a list cut short. */
+/* Lists of the particles of one chunk, packed one after the other in the chunk's pool. order[i] = 1
+ * marks a list cut short. */
 static void fsi__sph_list_chunk(fsi_sph *s, int chunk) {
     fsi__sph_rows rows;
     fsi__sph_ranges wall;
     fsi__sph_search q;
-    int begin = chunk * FSI__SPH_CHUNK, end = fsi__imin(begin + FSI__SPH_CHUNK, s->now.count), base = chunk * s->list_room, i, k;
+    int begin = chunk * FSI__SPH_CHUNK, end = fsi__imin(begin + FSI__SPH_CHUNK, s->now.count),
+        base = chunk * s->list_room, i, k;
     int at[3], old[3] = {0, 0, 0}, most = 8 * s->desc.neighbors, pool = s->list_room - 16;
     fsi_real R = s->desc.support + s->desc.skin;
     q.r2 = R * R;
@@ -1500,36 +2006,49 @@ static void fsi__sph_list_chunk(fsi_sph *s, int chunk) {
         q.room = fsi__imin(q.n + most, pool);
         q.full = 0;
         fsi__sph_cell_of(&s->bcells, q.p.x, q.p.y, q.p.z, at);
-        if (i == begin || at[0] != old[0] || at[1] != old[1] || at[2] != old[2]) {              /* a new cell: its surroundings once */
+        /* a new cell: its surroundings once */
+        if (i == begin || at[0] != old[0] || at[1] != old[1] || at[2] != old[2]) {
             fsi__sph_rows_around(&s->cells, at, &rows);
-            if (s->now.boundary_count) fsi__sph_ranges_around(&s->bcells, q.p.x, q.p.y, q.p.z, &wall);
+            if (s->now.boundary_count)
+                fsi__sph_ranges_around(&s->bcells, q.p.x, q.p.y, q.p.z, &wall);
             memcpy(old, at, sizeof old);
         }
         s->first[i] = base + q.n;
-        q.x = s->x; q.y = s->y; q.z = s->z; q.self = i;
+        q.x = s->x;
+        q.y = s->y;
+        q.z = s->z;
+        q.self = i;
         fsi__sph_reach(&s->cells, &rows, at, R, &q);
         s->middle[i] = base + q.n;
-        q.x = s->cx; q.y = s->cy; q.z = s->cz; q.self = -1;
-        for (k = 0; k < wall.n; k++) fsi__sph_candidates(&q, wall.at[2 * k], wall.at[2 * k + 1]);
+        q.x = s->cx;
+        q.y = s->cy;
+        q.z = s->cz;
+        q.self = -1;
+        for (k = 0; k < wall.n; k++)
+            fsi__sph_candidates(&q, wall.at[2 * k], wall.at[2 * k + 1]);
         fsi__sph_test(&q);
         s->last[i] = base + q.n;
         s->order[i] = q.full;
     }
 }
 
-/* Verlet: may the old lists serve? 1 while nothing moved further than half the skin from where it was. ref: x, y, z, boundary. */
+/* Verlet: may the old lists serve? 1 while nothing moved further than half the skin from where it
+ * was. ref: x, y, z, boundary. */
 static int fsi__sph_list_serves(const fsi_sph *s) {
     size_t n = (size_t)s->desc.capacity + 16;
     const fsi_real *r = s->ref;
     fsi_real limit = s->desc.skin * s->desc.skin / 4;
     int i, ok = 1;
-    if (!(s->desc.skin > 0) || !s->now.list_valid) return 0;
+    if (!(s->desc.skin > 0) || !s->now.list_valid)
+        return 0;
     for (i = 0; i < s->now.count && ok; i++) {
-        fsi_vec3 d = fsi_vec(s->x[i] - r[i], s->y[i] - r[n + (size_t)i], s->z[i] - r[2 * n + (size_t)i]);
+        fsi_vec3 d =
+            fsi_vec(s->x[i] - r[i], s->y[i] - r[n + (size_t)i], s->z[i] - r[2 * n + (size_t)i]);
         ok = fsi_vec_dot(d, d) < limit;
     }
     for (i = 0; s->now.boundary_dirty && i < s->now.boundary_count && ok; i++) {
-        fsi_vec3 d = fsi_vec_sub(fsi_vec_load(s->bx + 3 * i), fsi_vec_load(r + 3 * n + 3 * (size_t)i));
+        fsi_vec3 d =
+            fsi_vec_sub(fsi_vec_load(s->bx + 3 * i), fsi_vec_load(r + 3 * n + 3 * (size_t)i));
         ok = fsi_vec_dot(d, d) < limit;
     }
     return ok;
@@ -1537,27 +2056,40 @@ static int fsi__sph_list_serves(const fsi_sph *s) {
 
 static void fsi__sph_remember(fsi_sph *s) {
     size_t n = (size_t)s->desc.capacity + 16, m = (size_t)s->now.count * sizeof(fsi_real);
-    if (!(s->desc.skin > 0)) return;
-    memcpy(s->ref, s->x, m); memcpy(s->ref + n, s->y, m); memcpy(s->ref + 2 * n, s->z, m);
+    if (!(s->desc.skin > 0))
+        return;
+    memcpy(s->ref, s->x, m);
+    memcpy(s->ref + n, s->y, m);
+    memcpy(s->ref + 2 * n, s->z, m);
     memcpy(s->ref + 3 * n, s->bx, 3 * (size_t)s->now.boundary_count * sizeof(fsi_real));
     s->now.list_valid = 1;
 }
 
-/* After a restore the Verlet lists are made again from the positions they came from (which are in the order of their cells): same order, same bits. */
+/* After a restore the Verlet lists are made again from the positions they came from (which are in
+ * the order of their cells): same order, same bits. */
 static void fsi__sph_recall(fsi_sph *s) {
     size_t n = (size_t)s->desc.capacity + 16;
     fsi_real *x = s->x, *y = s->y, *z = s->z, *bx = s->bx, lo[3], hi[3];
     int c, chunks = (s->now.count + FSI__SPH_CHUNK - 1) / FSI__SPH_CHUNK;
-    s->x = s->ref; s->y = s->ref + n; s->z = s->ref + 2 * n; s->bx = s->ref + 3 * n;
+    s->x = s->ref;
+    s->y = s->ref + n;
+    s->z = s->ref + 2 * n;
+    s->bx = s->ref + 3 * n;
     fsi__sph_bounds(s, lo, hi);
     fsi__sph_fill_cells(s, lo, hi);
     fsi__sph_sort_boundary(s);
-    for (c = 0; c < chunks; c++) fsi__sph_list_chunk(s, c);
-    s->x = x; s->y = y; s->z = z; s->bx = bx;
+    for (c = 0; c < chunks; c++)
+        fsi__sph_list_chunk(s, c);
+    s->x = x;
+    s->y = y;
+    s->z = z;
+    s->bx = bx;
 }
 
-/* ------------------------------------------------------------------------------------------------ >>sph sums */
-/* 1 / sqrt(x), x > 0: a guess from the bits, then Newton. A call of sqrt() would keep gcc from vectorising (it may set errno). */
+/* ------------------------------------------------------------------------------------------------
+ * >>sph sums */
+/* 1 / sqrt(x), x > 0: a guess from the bits, then Newton. A call of sqrt() would keep gcc from
+ * vectorising (it may set errno). */
 FSI__SPH_FORCE_INLINE fsi_real fsi__sph_rsqrt(fsi_real x) {
 #ifdef FSI_SINGLE
     uint32_t bits, magic = 0x5f375a86u;
@@ -1569,96 +2101,155 @@ FSI__SPH_FORCE_INLINE fsi_real fsi__sph_rsqrt(fsi_real x) {
     memcpy(&bits, &x, sizeof bits);
     bits = magic - (bits >> 1);
     memcpy(&y, &bits, sizeof bits);
-    for (i = 0; i < (sizeof(fsi_real) == 4 ? 3 : 4); i++) y *= FSI_R(1.5) - FSI_R(0.5) * x * y * y;
+    for (i = 0; i < (sizeof(fsi_real) == 4 ? 3 : 4); i++)
+        y *= FSI_R(1.5) - FSI_R(0.5) * x * y * y;
     return y;
 }
 
-/* What one list adds: density, G = sum m grad W and sum |m grad W|^2, for 8 entries at a time; partial sums per lane. */
-typedef struct fsi__sph_lanes { fsi_real rho[8], gx[8], gy[8], gz[8], g2[8]; } fsi__sph_lanes;
+/* What one list adds: density, G = sum m grad W and sum |m grad W|^2, for 8 entries at a time;
+ * partial sums per lane. */
+typedef struct fsi__sph_lanes {
+    fsi_real rho[8], gx[8], gy[8], gz[8], g2[8];
+} fsi__sph_lanes;
 
-/* Sums over list entries k0 .. k1 of one particle; other: packed particles x y z m. Leaves m F of each pair in grad for later passes.
-   Writes may pass k1: those entries are written later by the same thread, and the pool has room. */
-FSI__SPH_FORCE_INLINE void fsi__sph_sum_list(const fsi_real *FSI__RESTRICT other, const int32_t *FSI__RESTRICT list, fsi_real *FSI__RESTRICT grad,
-                                             int k0, int k1, const fsi_real *FSI__RESTRICT me, fsi_kernel wk, fsi_kernel fk, fsi_real R, fsi_real f0,
-                                             int full, fsi__sph_lanes *FSI__RESTRICT sum) {
+/* Sums over list entries k0 .. k1 of one particle; other: packed particles x y z m. Leaves m F of
+   each pair in grad for later passes. Writes may pass k1: those entries are written later by the
+   same thread, and the pool has room. */
+FSI__SPH_FORCE_INLINE void fsi__sph_sum_list(const fsi_real *FSI__RESTRICT other,
+                                             const int32_t *FSI__RESTRICT list,
+                                             fsi_real *FSI__RESTRICT grad, int k0, int k1,
+                                             const fsi_real *FSI__RESTRICT me, fsi_kernel wk,
+                                             fsi_kernel fk, fsi_real R, fsi_real f0, int full,
+                                             fsi__sph_lanes *FSI__RESTRICT sum) {
     const fsi_real inv = 1 / R, tiny = FSI_R(1e-12) * R * R, mi = me[3];
     fsi_real t[32][4];
     int k, l, d, j;
     for (k = k0; k < k1; k += 32) {
         int n = k1 - k < 32 ? k1 - k : 32;
-        for (l = 0; l < n; l++) {                      /* all differences first: what was just written in pieces is slow to read in one */
+        /* all differences first: what was just written in pieces is slow to read in one */
+        for (l = 0; l < n; l++) {
             const fsi_real *o = other + 4 * (size_t)list[k + l];
             FSI__SPH_LANES
-            for (d = 0; d < 4; d++) t[l][d] = me[d] - o[d];
+            for (d = 0; d < 4; d++)
+                t[l][d] = me[d] - o[d];
         }
-        for (; l & 7; l++) { t[l][0] = R; t[l][1] = t[l][2] = 0; t[l][3] = mi; }                /* no mass behind the end */
+        /* no mass behind the end */
+        for (; l & 7; l++) {
+            t[l][0] = R;
+            t[l][1] = t[l][2] = 0;
+            t[l][3] = mi;
+        }
         for (j = 0; j < n; j += 8) {
             fsi_real *FSI__RESTRICT out = grad + k + j;
             FSI__SPH_LANES
             for (l = 0; l < 8; l++) {
                 fsi_real x = t[j + l][0], y = t[j + l][1], z = t[j + l][2], m = mi - t[j + l][3];
-                fsi_real r2 = x * x + y * y + z * z + tiny, i = fsi__sph_rsqrt(r2), q = r2 * i * inv;       /* q > 1 (Verlet skin): everything is 0 */
+                /* q > 1 (Verlet skin): everything is 0 */
+                fsi_real r2 = x * x + y * y + z * z + tiny, i = fsi__sph_rsqrt(r2),
+                         q = r2 * i * inv;
                 fsi_real F = m * f0 * fsi__kernel_fi(fk, q, i * R);
                 out[l] = F;
                 sum->rho[l] += m * fsi__kernel_w(wk, q);
-                if (!full) continue;
-                x *= F; y *= F; z *= F;
-                sum->gx[l] += x; sum->gy[l] += y; sum->gz[l] += z;
+                if (!full)
+                    continue;
+                x *= F;
+                y *= F;
+                z *= F;
+                sum->gx[l] += x;
+                sum->gy[l] += y;
+                sum->gz[l] += z;
                 sum->g2[l] += x * x + y * y + z * z;
             }
         }
     }
 }
 
-FSI__INLINE fsi_real fsi__sph_sum8(const fsi_real *a) { return ((a[0] + a[4]) + (a[1] + a[5])) + ((a[2] + a[6]) + (a[3] + a[7])); }
+FSI__INLINE fsi_real fsi__sph_sum8(const fsi_real *a) {
+    return ((a[0] + a[4]) + (a[1] + a[5])) + ((a[2] + a[6]) + (a[3] + a[7]));
+}
 
-/* Densities and kernel slopes of all pairs; DFSPH: factor = 1 / (G . G' + sum |m grad W|^2), the inverse of -d(rho)/d(k) / dt^2, where
-   G = sum m grad W over everything and G' counts walls FSI__SPH_MIRROR times (their pressure mirrors ours). */
-FSI__SPH_FORCE_INLINE void fsi__sph_sums_chunk(fsi_sph *s, int begin, int end, fsi_kernel wk, fsi_kernel fk, int full) {
-    const fsi_real R = s->desc.support, sigma = fsi__kernel_sigma(wk, s->desc.dim, R), f0 = fsi__kernel_sigma(fk, s->desc.dim, R) / (R * R);
-    const fsi_real w0 = sigma * fsi__kernel_w(wk, 0), *border = s->xm + 4 * (size_t)s->desc.capacity;
-    int keep = s->desc.delta > 0 && !full, i;          /* the density is integrated, not summed */
+/* Densities and kernel slopes of all pairs; DFSPH: factor = 1 / (G . G' + sum |m grad W|^2), the
+   inverse of -d(rho)/d(k) / dt^2, where G = sum m grad W over everything and G' counts walls
+   FSI__SPH_MIRROR times (their pressure mirrors ours). */
+FSI__SPH_FORCE_INLINE void fsi__sph_sums_chunk(fsi_sph *s, int begin, int end, fsi_kernel wk,
+                                               fsi_kernel fk, int full) {
+    const fsi_real R = s->desc.support, sigma = fsi__kernel_sigma(wk, s->desc.dim, R),
+                   f0 = fsi__kernel_sigma(fk, s->desc.dim, R) / (R * R);
+    const fsi_real w0 = sigma * fsi__kernel_w(wk, 0),
+                   *border = s->xm + 4 * (size_t)s->desc.capacity;
+    int keep = s->desc.delta > 0 && !full, i; /* the density is integrated, not summed */
     for (i = begin; i < end; i++) {
         const fsi_real *me = s->xm + 4 * (size_t)i;
         fsi__sph_lanes f, b;
         memset(&f, 0, sizeof f);
         memset(&b, 0, sizeof b);
-        fsi__sph_sum_list(s->xm, s->list, s->grad, s->first[i], s->middle[i], me, wk, fk, R, f0, full, &f);
-        fsi__sph_sum_list(border, s->list, s->grad, s->middle[i], s->last[i], me, wk, fk, R, f0, full, &b);
-        if (!keep) s->rho[i] = me[3] * w0 + sigma * (fsi__sph_sum8(f.rho) + fsi__sph_sum8(b.rho));
+        fsi__sph_sum_list(s->xm, s->list, s->grad, s->first[i], s->middle[i], me, wk, fk, R, f0,
+                          full, &f);
+        fsi__sph_sum_list(border, s->list, s->grad, s->middle[i], s->last[i], me, wk, fk, R, f0,
+                          full, &b);
+        if (!keep)
+            s->rho[i] = me[3] * w0 + sigma * (fsi__sph_sum8(f.rho) + fsi__sph_sum8(b.rho));
         if (full) {
             const fsi_real c = FSI__SPH_MIRROR;
-            fsi_vec3 u = fsi_vec(fsi__sph_sum8(f.gx), fsi__sph_sum8(f.gy), fsi__sph_sum8(f.gz)), v = fsi_vec(fsi__sph_sum8(b.gx), fsi__sph_sum8(b.gy), fsi__sph_sum8(b.gz));
+            fsi_vec3 u = fsi_vec(fsi__sph_sum8(f.gx), fsi__sph_sum8(f.gy), fsi__sph_sum8(f.gz)),
+                     v = fsi_vec(fsi__sph_sum8(b.gx), fsi__sph_sum8(b.gy), fsi__sph_sum8(b.gz));
             fsi_real D = fsi_vec_dot(fsi_vec_add(u, v), fsi_vec_mad(u, v, c)) + fsi__sph_sum8(f.g2);
-            s->factor[i] = 1 / fsi__max(D, s->least_factor);    /* few neighbours must not mean a huge correction */
+            /* few neighbours must not mean a huge correction */
+            s->factor[i] = 1 / fsi__max(D, s->least_factor);
         }
     }
 }
 
-/* One function per kernel: a kernel that is a constant leaves no choice in the pair loops, and only then they are vectorised. (Through the body of
-   a parallel loop a constant does not pass.) */
-static void fsi__sph_sums_cubic(fsi_sph *s, int begin, int end) { fsi__sph_sums_chunk(s, begin, end, FSI_KERNEL_CUBIC, FSI_KERNEL_CUBIC, 0); }
-static void fsi__sph_sums_cubic_full(fsi_sph *s, int begin, int end) { fsi__sph_sums_chunk(s, begin, end, FSI_KERNEL_CUBIC, FSI_KERNEL_CUBIC, 1); }
-static void fsi__sph_sums_wendland(fsi_sph *s, int begin, int end) { fsi__sph_sums_chunk(s, begin, end, FSI_KERNEL_WENDLAND, FSI_KERNEL_WENDLAND, 0); }
-static void fsi__sph_sums_wendland_full(fsi_sph *s, int begin, int end) { fsi__sph_sums_chunk(s, begin, end, FSI_KERNEL_WENDLAND, FSI_KERNEL_WENDLAND, 1); }
-static void fsi__sph_sums_trio(fsi_sph *s, int begin, int end) { fsi__sph_sums_chunk(s, begin, end, FSI_KERNEL_POLY6, FSI_KERNEL_SPIKY, s->desc.solver == FSI_SPH_DFSPH); }
+/* One function per kernel: a kernel that is a constant leaves no choice in the pair loops, and only
+   then they are vectorised. (Through the body of a parallel loop a constant does not pass.) */
+static void fsi__sph_sums_cubic(fsi_sph *s, int begin, int end) {
+    fsi__sph_sums_chunk(s, begin, end, FSI_KERNEL_CUBIC, FSI_KERNEL_CUBIC, 0);
+}
 
-/* Sums of all particles, chunk by chunk; search: make their lists first, which are then still in the cache. */
+static void fsi__sph_sums_cubic_full(fsi_sph *s, int begin, int end) {
+    fsi__sph_sums_chunk(s, begin, end, FSI_KERNEL_CUBIC, FSI_KERNEL_CUBIC, 1);
+}
+
+static void fsi__sph_sums_wendland(fsi_sph *s, int begin, int end) {
+    fsi__sph_sums_chunk(s, begin, end, FSI_KERNEL_WENDLAND, FSI_KERNEL_WENDLAND, 0);
+}
+
+static void fsi__sph_sums_wendland_full(fsi_sph *s, int begin, int end) {
+    fsi__sph_sums_chunk(s, begin, end, FSI_KERNEL_WENDLAND, FSI_KERNEL_WENDLAND, 1);
+}
+
+static void fsi__sph_sums_trio(fsi_sph *s, int begin, int end) {
+    fsi__sph_sums_chunk(s, begin, end, FSI_KERNEL_POLY6, FSI_KERNEL_SPIKY,
+                        s->desc.solver == FSI_SPH_DFSPH);
+}
+
+/* Sums of all particles, chunk by chunk; search: make their lists first, which are then still in
+ * the cache. */
 static void fsi__sph_sums(fsi_sph *s, int search) {
     int full = s->desc.solver == FSI_SPH_DFSPH;
-    void (*sums)(fsi_sph *, int, int) = s->desc.kernel == FSI_KERNEL_POLY6 ? fsi__sph_sums_trio
-        : s->desc.kernel == FSI_KERNEL_WENDLAND ? (full ? fsi__sph_sums_wendland_full : fsi__sph_sums_wendland)
-        : full ? fsi__sph_sums_cubic_full : fsi__sph_sums_cubic;
+    void (*sums)(fsi_sph *, int, int) =
+        s->desc.kernel == FSI_KERNEL_POLY6 ? fsi__sph_sums_trio
+        : s->desc.kernel == FSI_KERNEL_WENDLAND
+            ? (full ? fsi__sph_sums_wendland_full : fsi__sph_sums_wendland)
+        : full ? fsi__sph_sums_cubic_full
+               : fsi__sph_sums_cubic;
     ptrdiff_t c, chunks = (s->now.count + FSI__SPH_CHUNK - 1) / FSI__SPH_CHUNK;
     FSI__OMP(parallel for schedule(static) if (chunks > 1))
     for (c = 0; c < chunks; c++) {
-        if (search) fsi__sph_list_chunk(s, (int)c);
+        if (search)
+            fsi__sph_list_chunk(s, (int)c);
         sums(s, (int)c * FSI__SPH_CHUNK, fsi__imin(((int)c + 1) * FSI__SPH_CHUNK, s->now.count));
     }
 }
 
-/* Statistics of lists (also of old ones: a list cut short stays so) and densities, over fixed parts. */
-typedef struct fsi__sph_tally { int64_t pairs; int most, cut; fsi_real top; double sum; } fsi__sph_tally;
+/* Statistics of lists (also of old ones: a list cut short stays so) and densities, over fixed
+ * parts. */
+typedef struct fsi__sph_tally {
+    int64_t pairs;
+    int most, cut;
+    fsi_real top;
+    double sum;
+} fsi__sph_tally;
 
 static void fsi__sph_count(fsi_sph *s) {
     fsi__sph_tally p[FSI__SPH_PARTS];
@@ -1691,12 +2282,15 @@ static void fsi__sph_count(fsi_sph *s) {
     s->stats.density_error = (fsi_real)(sum / (double)n) / rest;
 }
 
-static void fsi__sph_pack(fsi_sph *s) {                /* positions and masses for the pair loops */
+static void fsi__sph_pack(fsi_sph *s) { /* positions and masses for the pair loops */
     ptrdiff_t i, n = s->now.count;
     FSI__OMP(parallel for schedule(static) if (n > 4096))
     for (i = 0; i < n; i++) {
         fsi_real *o = s->xm + 4 * i;
-        o[0] = s->x[i]; o[1] = s->y[i]; o[2] = s->z[i]; o[3] = s->mass[i];
+        o[0] = s->x[i];
+        o[1] = s->y[i];
+        o[2] = s->z[i];
+        o[3] = s->mass[i];
     }
 }
 
@@ -1705,7 +2299,9 @@ static void fsi__sph_pack_velocity(fsi_sph *s, const fsi_real *fourth) {
     FSI__OMP(parallel for schedule(static) if (n > 4096))
     for (i = 0; i < n; i++) {
         fsi_real *o = s->vp + 4 * i;
-        o[0] = s->vx[i]; o[1] = s->vy[i]; o[2] = s->vz[i];
+        o[0] = s->vx[i];
+        o[1] = s->vy[i];
+        o[2] = s->vz[i];
         o[3] = fourth ? fourth[i] : 0;
     }
 }
@@ -1713,28 +2309,42 @@ static void fsi__sph_pack_velocity(fsi_sph *s, const fsi_real *fourth) {
 FSI_API fsi_result fsi_sph_prepare(fsi_sph *s, fsi_real dt) {
     fsi_real lo[3], hi[3], limit;
     int d, i, far = 0, resort;
-    if (!s || !s->block) return FSI_ERR_STATE;
-    if (!fsi__sph_positive(dt) || (s->now.boundary_dirty && !(fsi_all_finite(3 * (size_t)s->now.boundary_count, s->bx) &&
-        fsi_all_finite(3 * (size_t)s->now.boundary_count, s->bv)))) return FSI_ERR_ARGUMENT;
-    if (!fsi__sph_bounds(s, lo, hi)) return FSI_ERR_NUMERIC;
+    if (!s || !s->block)
+        return FSI_ERR_STATE;
+    if (!fsi__sph_positive(dt)
+        || (s->now.boundary_dirty
+            && !(fsi_all_finite(3 * (size_t)s->now.boundary_count, s->bx)
+                 && fsi_all_finite(3 * (size_t)s->now.boundary_count, s->bv))))
+        return FSI_ERR_ARGUMENT;
+    if (!fsi__sph_bounds(s, lo, hi))
+        return FSI_ERR_NUMERIC;
     memset(&s->stats, 0, sizeof s->stats);
     limit = FSI__SPH_FAR / s->cells.inv;
-    for (d = 0; d < 3; d++) far |= s->now.count > 0 && (lo[d] <= -limit || hi[d] >= limit);
+    for (d = 0; d < 3; d++)
+        far |= s->now.count > 0 && (lo[d] <= -limit || hi[d] >= limit);
     fsi__sph_remove(s, far);
     i = s->now.count;
     fsi__sph_emit(s);
-    if (s->now.count == 0) { s->ready = 1; return FSI_EMPTY; }
+    if (s->now.count == 0) {
+        s->ready = 1;
+        return FSI_EMPTY;
+    }
     s->stats.rebuilt = !fsi__sph_list_serves(s);
     resort = s->stats.rebuilt && (s->now.boundary_dirty || s->desc.skin > 0);
     if (s->stats.rebuilt) {
-        if (far || i != s->now.count || s->now.boxes) fsi__sph_bounds(s, lo, hi);
+        if (far || i != s->now.count || s->now.boxes)
+            fsi__sph_bounds(s, lo, hi);
         fsi__sph_sort(s, lo, hi);
         fsi__sph_remember(s);
     }
-    if (resort) fsi__sph_sort_boundary(s);
-    else if (s->now.boundary_dirty) fsi__sph_copy_boundary(s);
-    if (s->now.boundary_dirty) fsi__sph_boundary_volumes(s);
-    if (resort || s->now.boundary_dirty) fsi__sph_pack_boundary(s);
+    if (resort)
+        fsi__sph_sort_boundary(s);
+    else if (s->now.boundary_dirty)
+        fsi__sph_copy_boundary(s);
+    if (s->now.boundary_dirty)
+        fsi__sph_boundary_volumes(s);
+    if (resort || s->now.boundary_dirty)
+        fsi__sph_pack_boundary(s);
     s->now.boundary_dirty = 0;
     fsi__sph_pack(s);
     fsi__sph_sums(s, s->stats.rebuilt);
@@ -1743,20 +2353,28 @@ FSI_API fsi_result fsi_sph_prepare(fsi_sph *s, fsi_real dt) {
     return s->stats.truncated || s->stats.blocked ? FSI_CAPPED : FSI_OK;
 }
 
-/* ------------------------------------------------------------------------------------------------ >>wcsph */
-/* m_i a_i = -sum m_i m_j (p_i/rho_i^2 + p_j/rho_j^2) grad W + viscosity + m_i g. Friction terms, all antisymmetric in i, j:
-   laminar     2 mu / rho0^2 m_j F r^2 / (r^2 + eta) v_ij          (Morris; with FSI_KERNEL_POLY6: -mu / rho0^2 m_j lap W v_ij)
-   artificial  alpha c h / rho0 m_j min(0, v_ij . x_ij) / (r^2 + eta) F x_ij      (Monaghan; central, keeps angular momentum)
-   The rest density stands for rho_i and rho_j here: summed densities near a free surface are too small.
-   Walls: k_b = k_i + g . (x_b - x_i) / rho0, k = p / rho^2: the pressure at rest goes on into the wall (Adami et al. 2012). With k_b = k_i alone the
-   layer at the floor must carry the weight of half a layer too much, and the layers above it alternate about rho g depth. The addition is at
-   most k_i, so that a lone particle beside a wall, without pressure, feels nothing. */
-typedef struct fsi__sph_law { fsi_real laminar, artificial, wall, eta, lap, inv; fsi_vec3 lift; } fsi__sph_law;
+/* ------------------------------------------------------------------------------------------------
+ * >>wcsph */
+/* m_i a_i = -sum m_i m_j (p_i/rho_i^2 + p_j/rho_j^2) grad W + viscosity + m_i g. Friction terms,
+   all antisymmetric in i, j: laminar     2 mu / rho0^2 m_j F r^2 / (r^2 + eta) v_ij (Morris; with
+   FSI_KERNEL_POLY6: -mu / rho0^2 m_j lap W v_ij) artificial  alpha c h / rho0 m_j min(0, v_ij .
+   x_ij) / (r^2 + eta) F x_ij      (Monaghan; central, keeps angular momentum) The rest density
+   stands for rho_i and rho_j here: summed densities near a free surface are too small. Walls: k_b =
+   k_i + g . (x_b - x_i) / rho0, k = p / rho^2: the pressure at rest goes on into the wall (Adami et
+   al. 2012). With k_b = k_i alone the layer at the floor must carry the weight of half a layer too
+   much, and the layers above it alternate about rho g depth. The addition is at most k_i, so that a
+   lone particle beside a wall, without pressure, feels nothing. */
+typedef struct fsi__sph_law {
+    fsi_real laminar, artificial, wall, eta, lap, inv;
+    fsi_vec3 lift;
+} fsi__sph_law;
 
 static fsi__sph_law fsi__sph_make_law(const fsi_sph_desc *d) {
     fsi__sph_law l;
     fsi_real h = d->support / 2, r = d->density;
-    l.lap = d->kernel == FSI_KERNEL_POLY6 ? fsi_kernel_laplacian(FSI_KERNEL_VISCOSITY, d->dim, d->support, 0) : 0;
+    l.lap = d->kernel == FSI_KERNEL_POLY6
+                ? fsi_kernel_laplacian(FSI_KERNEL_VISCOSITY, d->dim, d->support, 0)
+                : 0;
     l.laminar = d->viscosity / (r * r);
     l.wall = d->wall_viscosity / (r * r);
     l.artificial = d->artificial * d->sound_speed * h / r;
@@ -1766,122 +2384,182 @@ static fsi__sph_law fsi__sph_make_law(const fsi_sph_desc *d) {
     return l;
 }
 
-/* m F to -2 m F r^2 / (r^2 + eta), or m times the viscosity kernel's Laplacian: how fast a velocity difference is evened out. */
-FSI__SPH_FORCE_INLINE fsi_real fsi__sph_diffusion(const fsi__sph_law *l, int trio, fsi_real m, fsi_real mF, fsi_real r2) {
-    if (trio) return m * l->lap * fsi__max(1 - fsi__sqrt(r2) * l->inv, 0);
+/* m F to -2 m F r^2 / (r^2 + eta), or m times the viscosity kernel's Laplacian: how fast a velocity
+ * difference is evened out. */
+FSI__SPH_FORCE_INLINE fsi_real fsi__sph_diffusion(const fsi__sph_law *l, int trio, fsi_real m,
+                                                  fsi_real mF, fsi_real r2) {
+    if (trio)
+        return m * l->lap * fsi__max(1 - fsi__sqrt(r2) * l->inv, 0);
     return -2 * mF * r2 * (1 / (r2 + l->eta));
 }
 
-enum { FSI__SPH_PLAIN = 0, FSI__SPH_ARTIFICIAL = 1, FSI__SPH_LAMINAR = 2, FSI__SPH_WALL = 4, FSI__SPH_TRIO = 8 };      /* terms of a list */
+/* terms of a list */
+enum {
+    FSI__SPH_PLAIN = 0,
+    FSI__SPH_ARTIFICIAL = 1,
+    FSI__SPH_LAMINAR = 2,
+    FSI__SPH_WALL = 4,
+    FSI__SPH_TRIO = 8
+};
 
-/* Adds the accelerations of list entries k0 .. k1 of the particle at me with mv = (v, k), 8 pairs at a time. Slopes behind the end of a list are
-   finite (the sums wrote them) and meet a zero distance. Walls: k_b = k_i + lift . x_ij, bounded by limit. */
-FSI__SPH_FORCE_INLINE void fsi__sph_force_list(const fsi_real *FSI__RESTRICT x4, const fsi_real *FSI__RESTRICT v4, const int32_t *FSI__RESTRICT list,
-                                               const fsi_real *FSI__RESTRICT grad, int k0, int k1, const fsi_real *FSI__RESTRICT me,
-                                               const fsi_real *FSI__RESTRICT mv, fsi_real limit, const fsi__sph_law *FSI__RESTRICT l, int kind, fsi_real *FSI__RESTRICT acc) {
+/* Adds the accelerations of list entries k0 .. k1 of the particle at me with mv = (v, k), 8 pairs
+   at a time. Slopes behind the end of a list are finite (the sums wrote them) and meet a zero
+   distance. Walls: k_b = k_i + lift . x_ij, bounded by limit. */
+FSI__SPH_FORCE_INLINE void
+fsi__sph_force_list(const fsi_real *FSI__RESTRICT x4, const fsi_real *FSI__RESTRICT v4,
+                    const int32_t *FSI__RESTRICT list, const fsi_real *FSI__RESTRICT grad, int k0,
+                    int k1, const fsi_real *FSI__RESTRICT me, const fsi_real *FSI__RESTRICT mv,
+                    fsi_real limit, const fsi__sph_law *FSI__RESTRICT l, int kind,
+                    fsi_real *FSI__RESTRICT acc) {
     const fsi_real nu = kind & FSI__SPH_WALL ? l->wall : l->laminar, mi = me[3], ki = mv[3];
     fsi_real r[32][4], u[32][4], ax[8], ay[8], az[8];
     int k, i, d, j;
-    if (k0 == k1) return;
+    if (k0 == k1)
+        return;
     FSI__SPH_LANES
-    for (i = 0; i < 8; i++) ax[i] = ay[i] = az[i] = 0;
+    for (i = 0; i < 8; i++)
+        ax[i] = ay[i] = az[i] = 0;
     for (k = k0; k < k1; k += 32) {
         int n = k1 - k < 32 ? k1 - k : 32;
         for (i = 0; i < n; i++) {
             const fsi_real *o = x4 + 4 * (size_t)list[k + i], *w = v4 + 4 * (size_t)list[k + i];
             FSI__SPH_LANES
-            for (d = 0; d < 4; d++) r[i][d] = me[d] - o[d];
+            for (d = 0; d < 4; d++)
+                r[i][d] = me[d] - o[d];
             FSI__SPH_LANES
-            for (d = 0; d < 4; d++) u[i][d] = mv[d] - w[d];
+            for (d = 0; d < 4; d++)
+                u[i][d] = mv[d] - w[d];
         }
-        for (; i & 7; i++) for (d = 0; d < 4; d++) r[i][d] = u[i][d] = 0;
+        for (; i & 7; i++)
+            for (d = 0; d < 4; d++)
+                r[i][d] = u[i][d] = 0;
         for (j = 0; j < n; j += 8) {
             const fsi_real *FSI__RESTRICT slope = grad + k + j;
             FSI__SPH_LANES
             for (i = 0; i < 8; i++) {
-                fsi_real x = r[j + i][0], y = r[j + i][1], z = r[j + i][2], vx = u[j + i][0], vy = u[j + i][1], vz = u[j + i][2];
+                fsi_real x = r[j + i][0], y = r[j + i][1], z = r[j + i][2], vx = u[j + i][0],
+                         vy = u[j + i][1], vz = u[j + i][2];
                 fsi_real F = slope[i], r2 = x * x + y * y + z * z, A, B;
                 if (kind & FSI__SPH_WALL) {
                     fsi_real t = l->lift.x * x + l->lift.y * y + l->lift.z * z;
-                    t = t < limit ? t : limit; t = t > -limit ? t : -limit;
+                    t = t < limit ? t : limit;
+                    t = t > -limit ? t : -limit;
                     A = -(FSI__SPH_MIRROR * ki + t) * F;
-                } else A = -(2 * ki - u[j + i][3]) * F;
+                } else
+                    A = -(2 * ki - u[j + i][3]) * F;
                 if (kind & FSI__SPH_ARTIFICIAL) {
                     fsi_real approach = x * vx + y * vy + z * vz;
                     A += l->artificial * (approach < 0 ? approach : 0) / (r2 + l->eta) * F;
                 }
                 if (kind & FSI__SPH_LAMINAR) {
                     B = -nu * fsi__sph_diffusion(l, kind & FSI__SPH_TRIO, mi - r[j + i][3], F, r2);
-                    ax[i] += B * vx; ay[i] += B * vy; az[i] += B * vz;
+                    ax[i] += B * vx;
+                    ay[i] += B * vy;
+                    az[i] += B * vz;
                 }
-                ax[i] += A * x; ay[i] += A * y; az[i] += A * z;
+                ax[i] += A * x;
+                ay[i] += A * y;
+                az[i] += A * z;
             }
         }
     }
-    acc[0] += fsi__sph_sum8(ax); acc[1] += fsi__sph_sum8(ay); acc[2] += fsi__sph_sum8(az);
+    acc[0] += fsi__sph_sum8(ax);
+    acc[1] += fsi__sph_sum8(ay);
+    acc[2] += fsi__sph_sum8(az);
 }
 
-FSI__SPH_FORCE_INLINE void fsi__sph_forces_chunk(fsi_sph *s, const fsi__sph_law *law, int begin, int end, int fluid, int walls) {
-    const fsi_real *bx = s->xm + 4 * (size_t)s->desc.capacity, *bv = s->vp + 4 * (size_t)s->desc.capacity;
+FSI__SPH_FORCE_INLINE void fsi__sph_forces_chunk(fsi_sph *s, const fsi__sph_law *law, int begin,
+                                                 int end, int fluid, int walls) {
+    const fsi_real *bx = s->xm + 4 * (size_t)s->desc.capacity,
+                   *bv = s->vp + 4 * (size_t)s->desc.capacity;
     ptrdiff_t i;
     for (i = begin; i < end; i++) {
         const fsi_real *me = s->xm + 4 * i, *mv = s->vp + 4 * i;
         fsi_real a[3] = {0, 0, 0};
-        fsi__sph_force_list(s->xm, s->vp, s->list, s->grad, s->first[i], s->middle[i], me, mv, 0, law, fluid, a);
-        fsi__sph_force_list(bx, bv, s->list, s->grad, s->middle[i], s->last[i], me, mv, fsi__max(s->work[i], 0), law, walls | FSI__SPH_WALL, a);
-        s->ax[i] = a[0] + s->desc.gravity.x; s->ay[i] = a[1] + s->desc.gravity.y;
+        fsi__sph_force_list(s->xm, s->vp, s->list, s->grad, s->first[i], s->middle[i], me, mv, 0,
+                            law, fluid, a);
+        fsi__sph_force_list(bx, bv, s->list, s->grad, s->middle[i], s->last[i], me, mv,
+                            fsi__max(s->work[i], 0), law, walls | FSI__SPH_WALL, a);
+        s->ax[i] = a[0] + s->desc.gravity.x;
+        s->ay[i] = a[1] + s->desc.gravity.y;
         s->az[i] = s->desc.dim == 2 ? 0 : a[2] + s->desc.gravity.z;
     }
 }
 
 /* One function per set of terms, as for the sums. A term with a zero coefficient adds zero. */
-static void fsi__sph_forces_plain(fsi_sph *s, const fsi__sph_law *l, int begin, int end) { fsi__sph_forces_chunk(s, l, begin, end, FSI__SPH_PLAIN, FSI__SPH_PLAIN); }
-static void fsi__sph_forces_artificial(fsi_sph *s, const fsi__sph_law *l, int begin, int end) { fsi__sph_forces_chunk(s, l, begin, end, FSI__SPH_ARTIFICIAL, FSI__SPH_PLAIN); }
+static void fsi__sph_forces_plain(fsi_sph *s, const fsi__sph_law *l, int begin, int end) {
+    fsi__sph_forces_chunk(s, l, begin, end, FSI__SPH_PLAIN, FSI__SPH_PLAIN);
+}
+
+static void fsi__sph_forces_artificial(fsi_sph *s, const fsi__sph_law *l, int begin, int end) {
+    fsi__sph_forces_chunk(s, l, begin, end, FSI__SPH_ARTIFICIAL, FSI__SPH_PLAIN);
+}
+
 static void fsi__sph_forces_laminar(fsi_sph *s, const fsi__sph_law *l, int begin, int end) {
     fsi__sph_forces_chunk(s, l, begin, end, FSI__SPH_ARTIFICIAL | FSI__SPH_LAMINAR, FSI__SPH_PLAIN);
 }
+
 static void fsi__sph_forces_wall(fsi_sph *s, const fsi__sph_law *l, int begin, int end) {
-    fsi__sph_forces_chunk(s, l, begin, end, FSI__SPH_ARTIFICIAL | FSI__SPH_LAMINAR, FSI__SPH_LAMINAR);
-}
-static void fsi__sph_forces_trio(fsi_sph *s, const fsi__sph_law *l, int begin, int end) {
-    fsi__sph_forces_chunk(s, l, begin, end, FSI__SPH_ARTIFICIAL | FSI__SPH_LAMINAR | FSI__SPH_TRIO, FSI__SPH_LAMINAR | FSI__SPH_TRIO);
+    fsi__sph_forces_chunk(s, l, begin, end, FSI__SPH_ARTIFICIAL | FSI__SPH_LAMINAR,
+                          FSI__SPH_LAMINAR);
 }
 
-/* Accelerations from vp = (v, p / rho^2; DFSPH: 0) and work = p / rho^2 (DFSPH: of the step before). */
+static void fsi__sph_forces_trio(fsi_sph *s, const fsi__sph_law *l, int begin, int end) {
+    fsi__sph_forces_chunk(s, l, begin, end, FSI__SPH_ARTIFICIAL | FSI__SPH_LAMINAR | FSI__SPH_TRIO,
+                          FSI__SPH_LAMINAR | FSI__SPH_TRIO);
+}
+
+/* Accelerations from vp = (v, p / rho^2; DFSPH: 0) and work = p / rho^2 (DFSPH: of the step
+ * before). */
 static void fsi__sph_forces(fsi_sph *s) {
     const fsi__sph_law law = fsi__sph_make_law(&s->desc);
-    int laminar = s->desc.viscosity > 0, wall = s->desc.wall_viscosity > 0, artificial = s->desc.artificial * s->desc.sound_speed > 0;
-    void (*chunk)(fsi_sph *, const fsi__sph_law *, int, int) = wall ? fsi__sph_forces_wall : laminar ? fsi__sph_forces_laminar
-                                                             : artificial ? fsi__sph_forces_artificial : fsi__sph_forces_plain;
+    int laminar = s->desc.viscosity > 0, wall = s->desc.wall_viscosity > 0,
+        artificial = s->desc.artificial * s->desc.sound_speed > 0;
+    void (*chunk)(fsi_sph *, const fsi__sph_law *, int, int) = wall      ? fsi__sph_forces_wall
+                                                               : laminar ? fsi__sph_forces_laminar
+                                                               : artificial
+                                                                   ? fsi__sph_forces_artificial
+                                                                   : fsi__sph_forces_plain;
     ptrdiff_t c, chunks = (s->now.count + FSI__SPH_CHUNK - 1) / FSI__SPH_CHUNK;
-    if ((laminar || wall) && s->desc.kernel == FSI_KERNEL_POLY6) chunk = fsi__sph_forces_trio;
+    if ((laminar || wall) && s->desc.kernel == FSI_KERNEL_POLY6)
+        chunk = fsi__sph_forces_trio;
     FSI__OMP(parallel for schedule(static) if (chunks > 1))
-    for (c = 0; c < chunks; c++) chunk(s, &law, (int)c * FSI__SPH_CHUNK, fsi__imin(((int)c + 1) * FSI__SPH_CHUNK, s->now.count));
+    for (c = 0; c < chunks; c++)
+        chunk(s, &law, (int)c * FSI__SPH_CHUNK,
+              fsi__imin(((int)c + 1) * FSI__SPH_CHUNK, s->now.count));
 }
 
-static void fsi__sph_pressures(fsi_sph *s) {           /* p by Tait; work = p / rho^2 */
+static void fsi__sph_pressures(fsi_sph *s) { /* p by Tait; work = p / rho^2 */
     const fsi_sph_desc *d = &s->desc;
     ptrdiff_t i, n = s->now.count;
     FSI__OMP(parallel for schedule(static) if (n > 4096))
     for (i = 0; i < n; i++) {
         fsi_real r = s->rho[i], p = fsi_sph_tait(r, d->density, d->sound_speed, d->gamma);
-        if (!d->tension && p < 0) p = 0;
+        if (!d->tension && p < 0)
+            p = 0;
         s->p[i] = p;
         s->work[i] = r > 0 ? p / (r * r) : 0;
     }
 }
 
-static void fsi__sph_kick(fsi_sph *s, fsi_real dt) {   /* v += dt a */
+static void fsi__sph_kick(fsi_sph *s, fsi_real dt) { /* v += dt a */
     ptrdiff_t i, n = s->now.count;
     FSI__OMP(parallel for schedule(static) if (n > 4096))
-    for (i = 0; i < n; i++) { s->vx[i] += dt * s->ax[i]; s->vy[i] += dt * s->ay[i]; s->vz[i] += dt * s->az[i]; }
+    for (i = 0; i < n; i++) {
+        s->vx[i] += dt * s->ax[i];
+        s->vy[i] += dt * s->ay[i];
+        s->vz[i] += dt * s->az[i];
+    }
 }
 
-/* XSPH: v_i += eps sum m_j / rho0 (v_j - v_i) W, momentum kept; uses a packed copy of the velocities. */
+/* XSPH: v_i += eps sum m_j / rho0 (v_j - v_i) W, momentum kept; uses a packed copy of the
+ * velocities. */
 static void fsi__sph_xsph(fsi_sph *s) {
-    fsi_real R = s->desc.support, c = s->desc.xsph * fsi__kernel_sigma(s->desc.kernel, s->desc.dim, R) / s->desc.density;
+    fsi_real R = s->desc.support,
+             c = s->desc.xsph * fsi__kernel_sigma(s->desc.kernel, s->desc.dim, R) / s->desc.density;
     ptrdiff_t i, n = s->now.count;
-    if (!(s->desc.xsph > 0)) return;
+    if (!(s->desc.xsph > 0))
+        return;
     fsi__sph_pack_velocity(s, s->work);
     FSI__OMP(parallel for schedule(static) if (n > 256))
     for (i = 0; i < n; i++) {
@@ -1891,18 +2569,25 @@ static void fsi__sph_xsph(fsi_sph *s) {
         for (k = s->first[i]; k < s->middle[i]; k++) {
             const fsi_real *o = s->xm + 4 * (size_t)s->list[k], *w = s->vp + 4 * (size_t)s->list[k];
             fsi_vec3 d = fsi_vec(me[0] - o[0], me[1] - o[1], me[2] - o[2]);
-            fsi_real q = fsi__min(fsi__sqrt(fsi_vec_dot(d, d)) / R, 1), g = c * o[3] * fsi__kernel_w(s->desc.kernel, q);
+            fsi_real q = fsi__min(fsi__sqrt(fsi_vec_dot(d, d)) / R, 1),
+                     g = c * o[3] * fsi__kernel_w(s->desc.kernel, q);
             a = fsi_vec_mad(a, fsi_vec(w[0] - mv[0], w[1] - mv[1], w[2] - mv[2]), g);
         }
-        s->vx[i] += a.x; s->vy[i] += a.y; s->vz[i] += a.z;
+        s->vx[i] += a.x;
+        s->vy[i] += a.y;
+        s->vz[i] += a.z;
     }
 }
 
-/* Reaction of the fluid on one boundary particle, gathered from the fluid around it: f_b = -sum (force of b on i). */
-static fsi_vec3 fsi__sph_react_one(const fsi_sph *s, int sorted, const fsi__sph_law *law, int pressure, int known) {
-    const fsi_real *o = s->xm + 4 * ((size_t)s->desc.capacity + (size_t)sorted), *w = s->vp + 4 * ((size_t)s->desc.capacity + (size_t)sorted);
+/* Reaction of the fluid on one boundary particle, gathered from the fluid around it: f_b = -sum
+ * (force of b on i). */
+static fsi_vec3 fsi__sph_react_one(const fsi_sph *s, int sorted, const fsi__sph_law *law,
+                                   int pressure, int known) {
+    const fsi_real *o = s->xm + 4 * ((size_t)s->desc.capacity + (size_t)sorted),
+                   *w = s->vp + 4 * ((size_t)s->desc.capacity + (size_t)sorted);
     fsi_kernel fk = s->desc.kernel == FSI_KERNEL_POLY6 ? FSI_KERNEL_SPIKY : s->desc.kernel;
-    fsi_real R = s->desc.support, f0 = fsi__kernel_sigma(fk, s->desc.dim, R) / (R * R), tiny = FSI_R(1e-12) * R * R;
+    fsi_real R = s->desc.support, f0 = fsi__kernel_sigma(fk, s->desc.dim, R) / (R * R),
+             tiny = FSI_R(1e-12) * R * R;
     fsi_vec3 f = fsi_vec(0, 0, 0);
     fsi__sph_ranges in;
     int k, i;
@@ -1910,49 +2595,64 @@ static fsi_vec3 fsi__sph_react_one(const fsi_sph *s, int sorted, const fsi__sph_
     for (k = 0; k < in.n; k++)
         for (i = in.at[2 * k]; i < in.at[2 * k + 1]; i++) {
             const fsi_real *me = s->xm + 4 * (size_t)i, *mv = s->vp + 4 * (size_t)i;
-            fsi_vec3 d = fsi_vec(me[0] - o[0], me[1] - o[1], me[2] - o[2]), u = fsi_vec(mv[0] - w[0], mv[1] - w[1], mv[2] - w[2]);
+            fsi_vec3 d = fsi_vec(me[0] - o[0], me[1] - o[1], me[2] - o[2]),
+                     u = fsi_vec(mv[0] - w[0], mv[1] - w[1], mv[2] - w[2]);
             fsi_real r2 = fsi_vec_dot(d, d), F, m, limit;
-            if (!(r2 < R * R)) continue;
+            if (!(r2 < R * R))
+                continue;
             F = f0 * fsi__kernel_f(fk, fsi__min(fsi__sqrt(r2 + tiny) / R, 1));
-            m = me[3] * o[3];                          /* m_i Psi_b */
-            if (pressure) f = fsi_vec_mad(f, d, m * FSI__SPH_MIRROR * s->work[i] * F);
-            if (!known) continue;
+            m = me[3] * o[3]; /* m_i Psi_b */
+            if (pressure)
+                f = fsi_vec_mad(f, d, m * FSI__SPH_MIRROR * s->work[i] * F);
+            if (!known)
+                continue;
             limit = fsi__max(s->work[i], 0);
-            f = fsi_vec_mad(f, d, m * fsi__max(fsi__min(fsi_vec_dot(law->lift, d), limit), -limit) * F);
-            if (law->wall > 0) f = fsi_vec_mad(f, u, m * law->wall * fsi__sph_diffusion(law, law->lap > 0, 1, F, r2));
+            f = fsi_vec_mad(f, d,
+                            m * fsi__max(fsi__min(fsi_vec_dot(law->lift, d), limit), -limit) * F);
+            if (law->wall > 0)
+                f = fsi_vec_mad(f, u,
+                                m * law->wall * fsi__sph_diffusion(law, law->lap > 0, 1, F, r2));
         }
     return f;
 }
 
-static int fsi__sph_two_way(const fsi_sph *s) {        /* does any object want forces? */
+static int fsi__sph_two_way(const fsi_sph *s) { /* does any object want forces? */
     int any = 0, k;
-    for (k = 0; k < s->now.objects; k++) any |= s->now.object[k].two_way;
+    for (k = 0; k < s->now.objects; k++)
+        any |= s->now.object[k].two_way;
     return any;
 }
 
-/* Forces on two-way objects: work[] holds p / rho^2 of the fluid, vp the velocities. pressure: the mirrored pressure; known: what fsi__sph_forces added
-   (friction and lift). add = 0 starts from zero. */
+/* Forces on two-way objects: work[] holds p / rho^2 of the fluid, vp the velocities. pressure: the
+   mirrored pressure; known: what fsi__sph_forces added (friction and lift). add = 0 starts from
+   zero. */
 static void fsi__sph_react(fsi_sph *s, int pressure, int known, int add) {
     fsi__sph_law law = fsi__sph_make_law(&s->desc);
     ptrdiff_t i, n = s->now.boundary_count;
-    if (!fsi__sph_two_way(s)) return;
+    if (!fsi__sph_two_way(s))
+        return;
     FSI__OMP(parallel for schedule(static) if (n > 256))
     for (i = 0; i < n; i++) {
         int b = s->border[i];
         fsi_vec3 f = fsi_vec_load(s->bf + 3 * b);
-        if (!s->now.object[s->bobject[b]].two_way) continue;
-        if (!add) f = fsi_vec(0, 0, 0);
-        if (pressure || known) f = fsi_vec_add(f, fsi__sph_react_one(s, (int)i, &law, pressure, known));
+        if (!s->now.object[s->bobject[b]].two_way)
+            continue;
+        if (!add)
+            f = fsi_vec(0, 0, 0);
+        if (pressure || known)
+            f = fsi_vec_add(f, fsi__sph_react_one(s, (int)i, &law, pressure, known));
         fsi_vec_store(s->bf + 3 * b, f);
     }
 }
 
-/* Wall guard: a lone particle is slowed down by a wall's density only when it is nearly through. One that is nearer than 0.8 spacing to
-   boundary particles loses the velocity towards them: n = sum w (x_i - x_b), w = (0.8 spacing - r)+. factor[i] = sum w where it acted. */
+/* Wall guard: a lone particle is slowed down by a wall's density only when it is nearly through.
+   One that is nearer than 0.8 spacing to boundary particles loses the velocity towards them: n =
+   sum w (x_i - x_b), w = (0.8 spacing - r)+. factor[i] = sum w where it acted. */
 #define FSI__SPH_GUARD FSI_R(0.8)
 
 static void fsi__sph_guard(fsi_sph *s) {
-    const fsi_real *bx = s->xm + 4 * (size_t)s->desc.capacity, *bv = s->vp + 4 * (size_t)s->desc.capacity;
+    const fsi_real *bx = s->xm + 4 * (size_t)s->desc.capacity,
+                   *bv = s->vp + 4 * (size_t)s->desc.capacity;
     fsi_real reach = FSI__SPH_GUARD * s->desc.spacing;
     ptrdiff_t i, n = s->now.count;
     fsi__sph_pack_velocity(s, NULL);
@@ -1967,56 +2667,75 @@ static void fsi__sph_guard(fsi_sph *s) {
             const fsi_real *o = bx + 4 * (size_t)s->list[k], *w4 = bv + 4 * (size_t)s->list[k];
             fsi_vec3 d = fsi_vec(me[0] - o[0], me[1] - o[1], me[2] - o[2]);
             fsi_real w = reach - fsi__length(d);
-            if (!(w > 0)) continue;
+            if (!(w > 0))
+                continue;
             sum += w;
             normal = fsi_vec_mad(normal, d, w);
             u = fsi_vec_mad(u, fsi_vec(w4[0], w4[1], w4[2]), w);
         }
-        if (!(sum > 0)) continue;
+        if (!(sum > 0))
+            continue;
         normal = fsi__unit(normal);
-        away = (s->vx[i] - u.x / sum) * normal.x + (s->vy[i] - u.y / sum) * normal.y + (s->vz[i] - u.z / sum) * normal.z;
-        if (away >= 0) continue;
-        s->vx[i] -= away * normal.x; s->vy[i] -= away * normal.y; s->vz[i] -= away * normal.z;
+        away = (s->vx[i] - u.x / sum) * normal.x + (s->vy[i] - u.y / sum) * normal.y
+               + (s->vz[i] - u.z / sum) * normal.z;
+        if (away >= 0)
+            continue;
+        s->vx[i] -= away * normal.x;
+        s->vy[i] -= away * normal.y;
+        s->vz[i] -= away * normal.z;
         s->factor[i] = sum;
     }
 }
 
-/* The guard's impulses on two-way boundary particles, as forces over dt: shared by the weights that made the normal. */
+/* The guard's impulses on two-way boundary particles, as forces over dt: shared by the weights that
+ * made the normal. */
 static void fsi__sph_guard_react(fsi_sph *s, fsi_real dt) {
     fsi_real reach = FSI__SPH_GUARD * s->desc.spacing;
     ptrdiff_t b, n = s->now.boundary_count;
-    if (!fsi__sph_two_way(s)) return;
+    if (!fsi__sph_two_way(s))
+        return;
     FSI__OMP(parallel for schedule(static) if (n > 256))
     for (b = 0; b < n; b++) {
         const fsi_real *o = s->xm + 4 * ((size_t)s->desc.capacity + (size_t)b);
         fsi_real *f = s->bf + 3 * (size_t)s->border[b];
         fsi__sph_ranges in;
         int k, i;
-        if (!s->now.object[s->bobject[s->border[b]]].two_way) continue;
+        if (!s->now.object[s->bobject[s->border[b]]].two_way)
+            continue;
         fsi__sph_ranges_around(&s->cells, o[0], o[1], o[2], &in);
         for (k = 0; k < in.n; k++)
             for (i = in.at[2 * k]; i < in.at[2 * k + 1]; i++) {
                 const fsi_real *me = s->xm + 4 * (size_t)i, *v = s->vp + 4 * (size_t)i;
                 fsi_real w;
-                if (!(s->factor[i] > 0)) continue;
+                if (!(s->factor[i] > 0))
+                    continue;
                 w = reach - fsi__length(fsi_vec(me[0] - o[0], me[1] - o[1], me[2] - o[2]));
-                if (!(w > 0)) continue;
+                if (!(w > 0))
+                    continue;
                 w *= me[3] / (s->factor[i] * dt);
-                f[0] -= w * (s->vx[i] - v[0]); f[1] -= w * (s->vy[i] - v[1]); f[2] -= w * (s->vz[i] - v[2]);
+                f[0] -= w * (s->vx[i] - v[0]);
+                f[1] -= w * (s->vy[i] - v[1]);
+                f[2] -= w * (s->vz[i] - v[2]);
             }
     }
 }
 
-static void fsi__sph_sum_objects(fsi_sph *s) {         /* force and torque of each two-way object, in fixed order, in double */
+/* force and torque of each two-way object, in fixed order, in double */
+static void fsi__sph_sum_objects(fsi_sph *s) {
     int k, i, d;
     for (k = 0; k < s->now.objects; k++) {
         fsi_sph_object *o = &s->now.object[k];
         double f[3] = {0, 0, 0}, t[3] = {0, 0, 0};
-        if (!o->two_way) continue;
+        if (!o->two_way)
+            continue;
         o->contact = 0;
         for (i = o->first; i < o->first + o->count; i++) {
-            fsi_vec3 F = fsi_vec_load(s->bf + 3 * i), T = fsi_vec_cross(fsi_vec_sub(fsi_vec_load(s->bx + 3 * i), o->centre), F);
-            for (d = 0; d < 3; d++) { f[d] += (double)fsi__get(F, d); t[d] += (double)fsi__get(T, d); }
+            fsi_vec3 F = fsi_vec_load(s->bf + 3 * i),
+                     T = fsi_vec_cross(fsi_vec_sub(fsi_vec_load(s->bx + 3 * i), o->centre), F);
+            for (d = 0; d < 3; d++) {
+                f[d] += (double)fsi__get(F, d);
+                t[d] += (double)fsi__get(T, d);
+            }
             o->contact += F.x != 0 || F.y != 0 || F.z != 0;
         }
         o->force = fsi_vec((fsi_real)f[0], (fsi_real)f[1], (fsi_real)f[2]);
@@ -2024,33 +2743,48 @@ static void fsi__sph_sum_objects(fsi_sph *s) {         /* force and torque of ea
     }
 }
 
-/* ------------------------------------------------------------------------------------------------ >>dfsph */
-/* Divergence-free SPH (Bender and Koschier 2017) as projected Jacobi on the stiffness k of each particle (k = p / rho^2):
-       dv_i/dt = -sum m_j (k_i + k_j) grad W - mirror sum Psi_b k_i grad W,      k >= 0
-       k_i <- max(0, k_i + omega (residual of i) / (its own share dt^2 / factor))
-   Nesterov's momentum is put on top (from 10 to 7 iterations in a dam break of 40,000).
-   residual: rho_i + dt D_i - rho0 for the density, D_i for the divergence, D_i = sum m_j v_ij . grad W.
-   kappa = dt^2 k and kappa_v = dt k are kept for the next step. The packed velocities vp = (v, change of k) are iterated. */
-#define FSI__DF_EXCESS FSI_R(0.02)       /* compression undone in one step of max_dt: all at once would throw particles that hit a wall back at twice their speed */
-#define FSI__DF_OMEGA FSI_R(0.4)         /* measured: 0.5 may burst with wide supports, 0.3 costs a third more iterations */
+/* ------------------------------------------------------------------------------------------------
+ * >>dfsph */
+/* Divergence-free SPH (Bender and Koschier 2017) as projected Jacobi on the stiffness k of each
+   particle (k = p / rho^2): dv_i/dt = -sum m_j (k_i + k_j) grad W - mirror sum Psi_b k_i grad W, k
+   >= 0 k_i <- max(0, k_i + omega (residual of i) / (its own share dt^2 / factor)) Nesterov's
+   momentum is put on top (from 10 to 7 iterations in a dam break of 40,000). residual: rho_i + dt
+   D_i - rho0 for the density, D_i for the divergence, D_i = sum m_j v_ij . grad W. kappa = dt^2 k
+   and kappa_v = dt k are kept for the next step. The packed velocities vp = (v, change of k) are
+   iterated. */
+#define FSI__DF_EXCESS                                                                             \
+    FSI_R(0.02) /* compression undone in one step of max_dt: all at once would throw particles     \
+                   that hit a wall back at twice their speed */
+#define FSI__DF_OMEGA                                                                              \
+    FSI_R(0.4) /* measured: 0.5 may burst with wide supports, 0.3 costs a third more iterations */
 
-/* D rho / D t by the packed velocities: sum m F x_ij . v_ij over list entries k0 .. k1 of the particle at me with velocity mv. */
-FSI__SPH_FORCE_INLINE fsi_real fsi__df_rate_list(const fsi_real *FSI__RESTRICT x4, const fsi_real *FSI__RESTRICT v4, const int32_t *FSI__RESTRICT list,
-                                                 const fsi_real *FSI__RESTRICT grad, int k0, int k1, const fsi_real *FSI__RESTRICT me, const fsi_real *FSI__RESTRICT mv) {
+/* D rho / D t by the packed velocities: sum m F x_ij . v_ij over list entries k0 .. k1 of the
+ * particle at me with velocity mv. */
+FSI__SPH_FORCE_INLINE fsi_real fsi__df_rate_list(const fsi_real *FSI__RESTRICT x4,
+                                                 const fsi_real *FSI__RESTRICT v4,
+                                                 const int32_t *FSI__RESTRICT list,
+                                                 const fsi_real *FSI__RESTRICT grad, int k0, int k1,
+                                                 const fsi_real *FSI__RESTRICT me,
+                                                 const fsi_real *FSI__RESTRICT mv) {
     fsi_real a[4] = {0, 0, 0, 0}, b[4] = {0, 0, 0, 0};
     int k, d;
-    for (k = k0; k + 1 < k1; k += 2) {                 /* two sums: one addition need not wait for the other */
+    /* two sums: one addition need not wait for the other */
+    for (k = k0; k + 1 < k1; k += 2) {
         const fsi_real *o = x4 + 4 * (size_t)list[k], *p = v4 + 4 * (size_t)list[k], F = grad[k];
-        const fsi_real *o2 = x4 + 4 * (size_t)list[k + 1], *p2 = v4 + 4 * (size_t)list[k + 1], F2 = grad[k + 1];
+        const fsi_real *o2 = x4 + 4 * (size_t)list[k + 1], *p2 = v4 + 4 * (size_t)list[k + 1],
+                       F2 = grad[k + 1];
         FSI__SPH_LANES
-        for (d = 0; d < 4; d++) a[d] += F * (me[d] - o[d]) * (mv[d] - p[d]);
+        for (d = 0; d < 4; d++)
+            a[d] += F * (me[d] - o[d]) * (mv[d] - p[d]);
         FSI__SPH_LANES
-        for (d = 0; d < 4; d++) b[d] += F2 * (me[d] - o2[d]) * (mv[d] - p2[d]);
+        for (d = 0; d < 4; d++)
+            b[d] += F2 * (me[d] - o2[d]) * (mv[d] - p2[d]);
     }
     if (k < k1) {
         const fsi_real *o = x4 + 4 * (size_t)list[k], *p = v4 + 4 * (size_t)list[k], F = grad[k];
         FSI__SPH_LANES
-        for (d = 0; d < 4; d++) a[d] += F * (me[d] - o[d]) * (mv[d] - p[d]);
+        for (d = 0; d < 4; d++)
+            a[d] += F * (me[d] - o[d]) * (mv[d] - p[d]);
     }
     return (a[0] + b[0]) + (a[1] + b[1]) + (a[2] + b[2]);
 }
@@ -2058,46 +2792,67 @@ FSI__SPH_FORCE_INLINE fsi_real fsi__df_rate_list(const fsi_real *FSI__RESTRICT x
 FSI__INLINE fsi_real fsi__df_rate(const fsi_sph *s, ptrdiff_t i) {
     const fsi_real *me = s->xm + 4 * i, *mv = s->vp + 4 * i;
     size_t b = 4 * (size_t)s->desc.capacity;
-    return fsi__df_rate_list(s->xm, s->vp, s->list, s->grad, s->first[i], s->middle[i], me, mv) +
-           fsi__df_rate_list(s->xm + b, s->vp + b, s->list, s->grad, s->middle[i], s->last[i], me, mv);
+    return fsi__df_rate_list(s->xm, s->vp, s->list, s->grad, s->first[i], s->middle[i], me, mv)
+           + fsi__df_rate_list(s->xm + b, s->vp + b, s->list, s->grad, s->middle[i], s->last[i], me,
+                               mv);
 }
 
-/* New stiffness changes into vp[3]; returns the mean residual, relative to rho0 (density) or rho0 / dt (divergence). */
-static fsi_real fsi__df_residual(fsi_sph *s, fsi_real dt, int density, fsi_real omega, fsi_real beta) {
+/* New stiffness changes into vp[3]; returns the mean residual, relative to rho0 (density) or rho0 /
+ * dt (divergence). */
+static fsi_real fsi__df_residual(fsi_sph *s, fsi_real dt, int density, fsi_real omega,
+                                 fsi_real beta) {
     const fsi_real rest = s->desc.density, *kappa = density ? s->kappa : s->kappa_v;
-    int few = density ? 0 : s->desc.dim == 3 ? 20 : 7;  /* with fewer neighbours the divergence means nothing */
+    /* with fewer neighbours the divergence means nothing */
+    int few = density ? 0 : s->desc.dim == 3 ? 20 : 7;
     ptrdiff_t i, n = s->now.count;
     FSI__OMP(parallel for schedule(static) if (n > 256))
-    for (i = 0; i < n; i++) s->work[i] = fsi__df_rate(s, i); /* apart from what follows: the lanes read vp[3] of neighbours too, and drop it */
+    /* apart from what follows: the lanes read vp[3] of neighbours too, and drop it */
+    for (i = 0; i < n; i++)
+        s->work[i] = fsi__df_rate(s, i);
     FSI__OMP(parallel for schedule(static) if (n > 4096))
     for (i = 0; i < n; i++) {
-        fsi_real y, D = s->work[i], r = density ? fsi__min(s->rho[i] - rest, s->excess) + dt * D : D, k = kappa[i] + omega * r * s->factor[i];
+        fsi_real y, D = s->work[i],
+                    r = density ? fsi__min(s->rho[i] - rest, s->excess) + dt * D : D,
+                    k = kappa[i] + omega * r * s->factor[i];
         int loose = s->last[i] - s->first[i] < few, two_sided = s->desc.tension && !density;
-        if (loose) { k = 0; r = 0; }
-        if (k < 0 && !two_sided) k = 0;
-        y = k + beta * (k - s->p[i]);                  /* momentum; p holds the k before */
-        if (y < 0 && !two_sided) y = 0;
+        if (loose) {
+            k = 0;
+            r = 0;
+        }
+        if (k < 0 && !two_sided)
+            k = 0;
+        y = k + beta * (k - s->p[i]); /* momentum; p holds the k before */
+        if (y < 0 && !two_sided)
+            y = 0;
         s->p[i] = k;
         s->vp[4 * i + 3] = y - kappa[i];
-        if (r < 0) r = two_sided ? -r : fsi__min(-r, kappa[i] / s->factor[i]);  /* too much pressure is an error as long as there is any */
+        /* too much pressure is an error as long as there is any */
+        if (r < 0)
+            r = two_sided ? -r : fsi__min(-r, kappa[i] / s->factor[i]);
         s->work[i] = (density ? r : r * dt) / rest;
     }
     return (fsi_real)(fsi_sum((size_t)n, s->work) / (double)n);
 }
 
-/* sum += (k_i + k_j) m grad W over list entries k0 .. k1; k4: stiffness changes, 4 apart; walls: (k_i) m grad W. */
-FSI__SPH_FORCE_INLINE void fsi__df_push_list(const fsi_real *FSI__RESTRICT x4, const fsi_real *FSI__RESTRICT k4, const int32_t *FSI__RESTRICT list,
-                                             const fsi_real *FSI__RESTRICT grad, int k0, int k1, const fsi_real *FSI__RESTRICT me, fsi_real ki, int walls,
-                                             fsi_real *FSI__RESTRICT sum) {
+/* sum += (k_i + k_j) m grad W over list entries k0 .. k1; k4: stiffness changes, 4 apart; walls:
+ * (k_i) m grad W. */
+FSI__SPH_FORCE_INLINE void fsi__df_push_list(const fsi_real *FSI__RESTRICT x4,
+                                             const fsi_real *FSI__RESTRICT k4,
+                                             const int32_t *FSI__RESTRICT list,
+                                             const fsi_real *FSI__RESTRICT grad, int k0, int k1,
+                                             const fsi_real *FSI__RESTRICT me, fsi_real ki,
+                                             int walls, fsi_real *FSI__RESTRICT sum) {
     fsi_real a[4] = {0, 0, 0, 0};
     int k, d;
     for (k = k0; k < k1; k++) {
         const fsi_real *o = x4 + 4 * (size_t)list[k];
         fsi_real c = grad[k] * (walls ? ki : ki + k4[4 * (size_t)list[k]]);
         FSI__SPH_LANES
-        for (d = 0; d < 4; d++) a[d] += c * (me[d] - o[d]);
+        for (d = 0; d < 4; d++)
+            a[d] += c * (me[d] - o[d]);
     }
-    for (d = 0; d < 4; d++) sum[d] += a[d];
+    for (d = 0; d < 4; d++)
+        sum[d] += a[d];
 }
 
 /* v -= scale * (sum of the changes in vp[3]), and takes the changes into kappa. */
@@ -2108,31 +2863,49 @@ static void fsi__df_push(fsi_sph *s, fsi_real scale, fsi_real *kappa) {
     for (i = 0; i < n; i++) {
         const fsi_real *me = s->xm + 4 * i;
         fsi_real *mv = s->vp + 4 * i, a[4] = {0, 0, 0, 0};
-        fsi__df_push_list(s->xm, s->vp + 3, s->list, s->grad, s->first[i], s->middle[i], me, mv[3], 0, a);
-        fsi__df_push_list(bx, NULL, s->list, s->grad, s->middle[i], s->last[i], me, FSI__SPH_MIRROR * mv[3], 1, a);
-        mv[0] -= scale * a[0]; mv[1] -= scale * a[1]; mv[2] -= scale * a[2];
-        if (kappa) kappa[i] += mv[3];
+        fsi__df_push_list(s->xm, s->vp + 3, s->list, s->grad, s->first[i], s->middle[i], me, mv[3],
+                          0, a);
+        fsi__df_push_list(bx, NULL, s->list, s->grad, s->middle[i], s->last[i], me,
+                          FSI__SPH_MIRROR * mv[3], 1, a);
+        mv[0] -= scale * a[0];
+        mv[1] -= scale * a[1];
+        mv[2] -= scale * a[2];
+        if (kappa)
+            kappa[i] += mv[3];
     }
 }
 
-/* One solve: warm start, then iterations until the mean residual is small. Returns how many; *error gets what is left. */
+/* One solve: warm start, then iterations until the mean residual is small. Returns how many; *error
+ * gets what is left. */
 static int fsi__df_solve(fsi_sph *s, fsi_real dt, int density, fsi_real *error) {
-    fsi_real *kappa = density ? s->kappa : s->kappa_v, tol = density ? s->desc.density_error : s->desc.divergence_error;
+    fsi_real *kappa = density ? s->kappa : s->kappa_v,
+             tol = density ? s->desc.density_error : s->desc.divergence_error;
     fsi_real scale = density ? 1 / dt : 1, ratio = s->now.dt_old > 0 ? dt / s->now.dt_old : 0;
     ptrdiff_t i, n = s->now.count;
     fsi_real t = 1, t_new, last = FSI_REAL_MAX, omega = FSI__DF_OMEGA;
     int it;
-    if (s->desc.cold_start) ratio = 0;
-    if (density) ratio *= ratio;                       /* the same pressure in a step of another length */
-    for (i = 0; i < n; i++) s->p[i] = s->vp[4 * i + 3] = kappa[i] = ratio * kappa[i];
-    if (ratio > 0) fsi__df_push(s, scale, NULL);
+    if (s->desc.cold_start)
+        ratio = 0;
+    /* the same pressure in a step of another length */
+    if (density)
+        ratio *= ratio;
+    for (i = 0; i < n; i++)
+        s->p[i] = s->vp[4 * i + 3] = kappa[i] = ratio * kappa[i];
+    if (ratio > 0)
+        fsi__df_push(s, scale, NULL);
     for (it = 0;; it++) {
         t_new = FSI_R(0.5) * (1 + fsi__sqrt(1 + 4 * t * t));
         *error = fsi__df_residual(s, dt, density, omega, (t - 1) / t_new);
         t = t_new;
-        if (*error > FSI_R(1.3) * last) { t = 1; omega = fsi__max(FSI_R(0.7) * omega, FSI_R(0.1)); }   /* it gets worse: start again, slower */
+        /* it gets worse: start again, slower */
+        if (*error > FSI_R(1.3) * last) {
+            t = 1;
+            omega = fsi__max(FSI_R(0.7) * omega, FSI_R(0.1));
+        }
         last = *error;
-        if ((*error <= tol && it >= density) || it == s->desc.max_iterations || !fsi__finite(*error)) return it;
+        if ((*error <= tol && it >= density) || it == s->desc.max_iterations
+            || !fsi__finite(*error))
+            return it;
         fsi__df_push(s, scale, kappa);
     }
 }
@@ -2140,7 +2913,11 @@ static int fsi__df_solve(fsi_sph *s, fsi_real dt, int density, fsi_real *error) 
 static void fsi__df_unpack(fsi_sph *s) {
     ptrdiff_t i, n = s->now.count;
     FSI__OMP(parallel for schedule(static) if (n > 4096))
-    for (i = 0; i < n; i++) { s->vx[i] = s->vp[4 * i]; s->vy[i] = s->vp[4 * i + 1]; s->vz[i] = s->vp[4 * i + 2]; }
+    for (i = 0; i < n; i++) {
+        s->vx[i] = s->vp[4 * i];
+        s->vy[i] = s->vp[4 * i + 1];
+        s->vz[i] = s->vp[4 * i + 2];
+    }
 }
 
 static void fsi__df_accelerate(fsi_sph *s, fsi_real dt) {
@@ -2149,8 +2926,12 @@ static void fsi__df_accelerate(fsi_sph *s, fsi_real dt) {
     s->stats.divergence_iterations = fsi__df_solve(s, dt, 0, &s->stats.divergence_error);
     fsi__df_unpack(s);
     fsi__sph_pack_velocity(s, NULL);
-    for (i = 0; i < n; i++) s->work[i] = s->now.dt_old > 0 ? s->kappa[i] / (s->now.dt_old * s->now.dt_old) + s->kappa_v[i] / dt : 0;
-    fsi__sph_forces(s);                                /* gravity, viscosity, lift of the walls: vp[3] = 0 */
+    for (i = 0; i < n; i++)
+        s->work[i] = s->now.dt_old > 0
+                         ? s->kappa[i] / (s->now.dt_old * s->now.dt_old) + s->kappa_v[i] / dt
+                         : 0;
+    /* gravity, viscosity, lift of the walls: vp[3] = 0 */
+    fsi__sph_forces(s);
     fsi__sph_react(s, 0, 1, 0);
     fsi__sph_kick(s, dt);
     fsi__sph_xsph(s);
@@ -2165,19 +2946,22 @@ static void fsi__df_accelerate(fsi_sph *s, fsi_real dt) {
     fsi__sph_react(s, 1, 0, 1);
 }
 
-/* ------------------------------------------------------------------------------------------------ >>sph step */
+/* ------------------------------------------------------------------------------------------------
+ * >>sph step */
 static void fsi__wc_accelerate(fsi_sph *s, fsi_real dt) {
     fsi__sph_pressures(s);
     fsi__sph_pack_velocity(s, s->work);
     fsi__sph_forces(s);
     fsi__sph_react(s, 1, 1, 0);
-    fsi__sph_kick(s, (s->now.dt_old + dt) / 2);        /* v(n+1/2) = v(n-1/2) + a(n) (dt_old + dt)/2 */
+    /* v(n+1/2) = v(n-1/2) + a(n) (dt_old + dt)/2 */
+    fsi__sph_kick(s, (s->now.dt_old + dt) / 2);
     fsi__sph_xsph(s);
 }
 
 static void fsi__sph_report(const fsi_sph *s, fsi_real dt, fsi_result r, fsi_report *report) {
     double mass = 0;
-    if (!report) return;
+    if (!report)
+        return;
     memset(report, 0, sizeof *report);
     fsi_sph_totals(s, &mass, NULL, NULL, NULL);
     report->reason = r;
@@ -2190,13 +2974,23 @@ static void fsi__sph_report(const fsi_sph *s, fsi_real dt, fsi_result r, fsi_rep
 FSI_API fsi_result fsi_sph_accelerate(fsi_sph *s, fsi_real dt, fsi_report *report) {
     fsi_result r = FSI_OK;
     fsi_real safe;
-    if (!s || !s->block || s->ready < 1) return FSI_ERR_STATE;
-    if (!fsi__sph_positive(dt)) return FSI_ERR_ARGUMENT;
-    if (s->now.count == 0) { fsi__sph_react(s, 0, 0, 0); fsi__sph_sum_objects(s); fsi__sph_report(s, dt, FSI_EMPTY, report); return FSI_EMPTY; }
+    if (!s || !s->block || s->ready < 1)
+        return FSI_ERR_STATE;
+    if (!fsi__sph_positive(dt))
+        return FSI_ERR_ARGUMENT;
+    if (s->now.count == 0) {
+        fsi__sph_react(s, 0, 0, 0);
+        fsi__sph_sum_objects(s);
+        fsi__sph_report(s, dt, FSI_EMPTY, report);
+        return FSI_EMPTY;
+    }
     safe = fsi_sph_max_dt(s);
-    s->excess = FSI__DF_EXCESS * s->desc.density * fsi__min(dt / safe, 1);      /* a rate: a step cut short must not push as far as a full one */
-    if (s->desc.solver == FSI_SPH_DFSPH) fsi__df_accelerate(s, dt);
-    else fsi__wc_accelerate(s, dt);
+    /* a rate: a step cut short must not push as far as a full one */
+    s->excess = FSI__DF_EXCESS * s->desc.density * fsi__min(dt / safe, 1);
+    if (s->desc.solver == FSI_SPH_DFSPH)
+        fsi__df_accelerate(s, dt);
+    else
+        fsi__wc_accelerate(s, dt);
     if (s->now.boundary_count) {
         fsi__sph_guard(s);
         fsi__sph_guard_react(s, s->desc.solver == FSI_SPH_DFSPH ? dt : (s->now.dt_old + dt) / 2);
@@ -2205,18 +2999,26 @@ FSI_API fsi_result fsi_sph_accelerate(fsi_sph *s, fsi_real dt, fsi_report *repor
     s->stats.max_speed = fsi__sph_longest(s->now.count, s->vx, s->vy, s->vz);
     s->now.max_acceleration = fsi__sph_longest(s->now.count, s->ax, s->ay, s->az);
     s->ready = 2;
-    if (dt > safe * FSI_R(1.001)) r = FSI_DT_TOO_LARGE;
-    if (s->stats.density_iterations >= s->desc.max_iterations || s->stats.divergence_iterations >= s->desc.max_iterations) r = FSI_NOT_CONVERGED;
-    if (s->stats.truncated || s->stats.blocked) r = FSI_CAPPED;
+    if (dt > safe * FSI_R(1.001))
+        r = FSI_DT_TOO_LARGE;
+    if (s->stats.density_iterations >= s->desc.max_iterations
+        || s->stats.divergence_iterations >= s->desc.max_iterations)
+        r = FSI_NOT_CONVERGED;
+    if (s->stats.truncated || s->stats.blocked)
+        r = FSI_CAPPED;
     fsi__sph_report(s, dt, r, report);
     return r;
 }
 
-/* delta-SPH: d rho_i/dt = sum m_j v_ij . grad W + 2 delta h c sum V_j (rho_i - rho_j - hydrostatic part) F. */
+/* delta-SPH: d rho_i/dt = sum m_j v_ij . grad W + 2 delta h c sum V_j (rho_i - rho_j - hydrostatic
+ * part) F. */
 static void fsi__sph_integrate_density(fsi_sph *s, fsi_real dt) {
-    fsi_real c = s->desc.sound_speed, k = s->desc.delta * s->desc.support * c / s->desc.density;     /* 2 h = support */
-    fsi_vec3 g = fsi_vec_scale(s->desc.gravity, s->desc.density / (c * c));     /* d rho / d x at rest */
-    const fsi_real *bx = s->xm + 4 * (size_t)s->desc.capacity, *bv = s->vp + 4 * (size_t)s->desc.capacity;
+    /* 2 h = support */
+    fsi_real c = s->desc.sound_speed, k = s->desc.delta * s->desc.support * c / s->desc.density;
+    /* d rho / d x at rest */
+    fsi_vec3 g = fsi_vec_scale(s->desc.gravity, s->desc.density / (c * c));
+    const fsi_real *bx = s->xm + 4 * (size_t)s->desc.capacity,
+                   *bv = s->vp + 4 * (size_t)s->desc.capacity;
     ptrdiff_t i, n = s->now.count;
     fsi__sph_pack_velocity(s, s->rho);
     FSI__OMP(parallel for schedule(static) if (n > 256))
@@ -2226,9 +3028,12 @@ static void fsi__sph_integrate_density(fsi_sph *s, fsi_real dt) {
         int q;
         for (q = s->first[i]; q < s->last[i]; q++) {
             int wall = q >= s->middle[i];
-            const fsi_real *o = (wall ? bx : s->xm) + 4 * (size_t)s->list[q], *w = (wall ? bv : s->vp) + 4 * (size_t)s->list[q];
-            fsi_vec3 r = fsi_vec(me[0] - o[0], me[1] - o[1], me[2] - o[2]), u = fsi_vec(mv[0] - w[0], mv[1] - w[1], mv[2] - w[2]);
-            D += s->grad[q] * (fsi_vec_dot(u, r) + (wall ? 0 : k * (mv[3] - w[3] - fsi_vec_dot(g, r))));
+            const fsi_real *o = (wall ? bx : s->xm) + 4 * (size_t)s->list[q],
+                           *w = (wall ? bv : s->vp) + 4 * (size_t)s->list[q];
+            fsi_vec3 r = fsi_vec(me[0] - o[0], me[1] - o[1], me[2] - o[2]),
+                     u = fsi_vec(mv[0] - w[0], mv[1] - w[1], mv[2] - w[2]);
+            D += s->grad[q]
+                 * (fsi_vec_dot(u, r) + (wall ? 0 : k * (mv[3] - w[3] - fsi_vec_dot(g, r))));
         }
         s->rho[i] += dt * D;
     }
@@ -2236,75 +3041,110 @@ static void fsi__sph_integrate_density(fsi_sph *s, fsi_real dt) {
 
 FSI_API fsi_result fsi_sph_move(fsi_sph *s, fsi_real dt) {
     ptrdiff_t i, n;
-    if (!s || !s->block || s->ready < 1) return FSI_ERR_STATE;
-    if (!fsi__sph_positive(dt)) return FSI_ERR_ARGUMENT;
+    if (!s || !s->block || s->ready < 1)
+        return FSI_ERR_STATE;
+    if (!fsi__sph_positive(dt))
+        return FSI_ERR_ARGUMENT;
     n = s->now.count;
-    if (s->desc.delta > 0 && s->desc.solver == FSI_SPH_WCSPH && n > 0) fsi__sph_integrate_density(s, dt);
+    if (s->desc.delta > 0 && s->desc.solver == FSI_SPH_WCSPH && n > 0)
+        fsi__sph_integrate_density(s, dt);
     FSI__OMP(parallel for schedule(static) if (n > 4096))
-    for (i = 0; i < n; i++) { s->x[i] += dt * s->vx[i]; s->y[i] += dt * s->vy[i]; s->z[i] += dt * s->vz[i]; }
+    for (i = 0; i < n; i++) {
+        s->x[i] += dt * s->vx[i];
+        s->y[i] += dt * s->vy[i];
+        s->z[i] += dt * s->vz[i];
+    }
     s->now.time += (double)dt;
     s->now.dt_old = dt;
     s->ready = 0;
-    if (!fsi_all_finite((size_t)n, s->x) || !fsi_all_finite((size_t)n, s->y) || !fsi_all_finite((size_t)n, s->z)) return FSI_ERR_NUMERIC;
+    if (!fsi_all_finite((size_t)n, s->x) || !fsi_all_finite((size_t)n, s->y)
+        || !fsi_all_finite((size_t)n, s->z))
+        return FSI_ERR_NUMERIC;
     return n ? FSI_OK : FSI_EMPTY;
 }
 
 FSI_API fsi_result fsi_sph_step(fsi_sph *s, fsi_real dt, fsi_report *report) {
     fsi_result r = fsi_sph_prepare(s, dt), r2;
-    if (r < 0) return r;
+    if (r < 0)
+        return r;
     r = fsi_sph_accelerate(s, dt, report);
-    if (r < 0) return r;
+    if (r < 0)
+        return r;
     r2 = fsi_sph_move(s, dt);
     return r2 < 0 ? r2 : r;
 }
 
 FSI_API fsi_real fsi_sph_max_dt(const fsi_sph *s) {
     fsi_real h, speed, g, dt = FSI_REAL_MAX, a;
-    if (!s || !s->block) return 0;
+    if (!s || !s->block)
+        return 0;
     h = s->desc.support / 2;
     speed = fsi__sph_longest(s->now.count, s->vx, s->vy, s->vz);
     g = fsi__length(s->desc.gravity);
     a = fsi__max(g, s->now.max_acceleration);
-    if (s->desc.solver == FSI_SPH_WCSPH) dt = s->desc.cfl * h / (s->desc.sound_speed + speed);
+    if (s->desc.solver == FSI_SPH_WCSPH)
+        dt = s->desc.cfl * h / (s->desc.sound_speed + speed);
     else {
-        speed = fsi__max(speed, fsi__sqrt(fsi__max(g * s->desc.spacing, 2 * s->now.mean_pressure / s->desc.density)));
-        if (speed > 0) dt = s->desc.cfl * s->desc.spacing / speed;
+        speed = fsi__max(speed, fsi__sqrt(fsi__max(g * s->desc.spacing,
+                                                   2 * s->now.mean_pressure / s->desc.density)));
+        if (speed > 0)
+            dt = s->desc.cfl * s->desc.spacing / speed;
     }
-    if (s->desc.viscosity > 0) dt = fsi__min(dt, FSI_R(0.125) * h * h * s->desc.density / s->desc.viscosity);
-    if (s->desc.artificial * s->desc.sound_speed > 0) dt = fsi__min(dt, FSI_R(0.5) * h / (s->desc.artificial * s->desc.sound_speed));
-    if (s->desc.wall_viscosity > 0) dt = fsi__min(dt, FSI_R(0.125) * h * h * s->desc.density / s->desc.wall_viscosity);
-    if (a > 0) dt = fsi__min(dt, FSI_R(0.25) * fsi__sqrt(h / a));
+    if (s->desc.viscosity > 0)
+        dt = fsi__min(dt, FSI_R(0.125) * h * h * s->desc.density / s->desc.viscosity);
+    if (s->desc.artificial * s->desc.sound_speed > 0)
+        dt = fsi__min(dt, FSI_R(0.5) * h / (s->desc.artificial * s->desc.sound_speed));
+    if (s->desc.wall_viscosity > 0)
+        dt = fsi__min(dt, FSI_R(0.125) * h * h * s->desc.density / s->desc.wall_viscosity);
+    if (a > 0)
+        dt = fsi__min(dt, FSI_R(0.25) * fsi__sqrt(h / a));
     return s->desc.dt_max > 0 ? fsi__min(dt, s->desc.dt_max) : dt;
 }
 
-FSI_API fsi_result fsi_sph_advance(fsi_sph *s, fsi_real duration, int max_steps, int *steps, fsi_report *report) {
+FSI_API fsi_result fsi_sph_advance(fsi_sph *s, fsi_real duration, int max_steps, int *steps,
+                                   fsi_report *report) {
     fsi_result r = FSI_OK;
     double left = (double)duration;
     int n = 0;
-    if (steps) *steps = 0;
-    if (!s || !s->block) return FSI_ERR_STATE;
-    if (!fsi__sph_positive(duration) || max_steps < 0) return FSI_ERR_ARGUMENT;
+    if (steps)
+        *steps = 0;
+    if (!s || !s->block)
+        return FSI_ERR_STATE;
+    if (!fsi__sph_positive(duration) || max_steps < 0)
+        return FSI_ERR_ARGUMENT;
     while (left > 1e-9 * (double)duration) {
         double safe = (double)fsi_sph_max_dt(s), dt = left, parts = ceil(left / safe - 1e-6);
-        if (!(safe > 0)) return FSI_ERR_NUMERIC;
-        if (max_steps && n == max_steps) return FSI_NOT_CONVERGED;
-        if (parts > 1 && parts < 3) dt = left / parts;                          /* even steps at the end */
-        else if (parts >= 3) dt = safe;
+        if (!(safe > 0))
+            return FSI_ERR_NUMERIC;
+        if (max_steps && n == max_steps)
+            return FSI_NOT_CONVERGED;
+        /* even steps at the end */
+        if (parts > 1 && parts < 3)
+            dt = left / parts;
+        else if (parts >= 3)
+            dt = safe;
         r = fsi_sph_step(s, (fsi_real)dt, report);
-        if (r < 0) return r;
+        if (r < 0)
+            return r;
         left -= dt;
         n++;
-        if (steps) *steps = n;
+        if (steps)
+            *steps = n;
     }
     return r;
 }
 
-/* ------------------------------------------------------------------------------------------------ >>sph state */
-FSI_API size_t fsi_sph_state_size(const fsi_sph *s) { return s && s->block ? sizeof s->now + s->state_bytes : 0; }
+/* ------------------------------------------------------------------------------------------------
+ * >>sph state */
+FSI_API size_t fsi_sph_state_size(const fsi_sph *s) {
+    return s && s->block ? sizeof s->now + s->state_bytes : 0;
+}
 
 FSI_API fsi_result fsi_sph_save(const fsi_sph *s, void *out) {
-    if (!s || !s->block) return FSI_ERR_STATE;
-    if (!out) return FSI_ERR_ARGUMENT;
+    if (!s || !s->block)
+        return FSI_ERR_STATE;
+    if (!out)
+        return FSI_ERR_ARGUMENT;
     memcpy(out, &s->now, sizeof s->now);
     memcpy((unsigned char *)out + sizeof s->now, s->state, s->state_bytes);
     return FSI_OK;
@@ -2312,36 +3152,52 @@ FSI_API fsi_result fsi_sph_save(const fsi_sph *s, void *out) {
 
 FSI_API fsi_result fsi_sph_restore(fsi_sph *s, const void *state) {
     fsi_sph_scalars now;
-    if (!s || !s->block) return FSI_ERR_STATE;
-    if (!state) return FSI_ERR_ARGUMENT;
+    if (!s || !s->block)
+        return FSI_ERR_STATE;
+    if (!state)
+        return FSI_ERR_ARGUMENT;
     memcpy(&now, state, sizeof now);
-    if (now.count < 0 || now.count > s->desc.capacity || now.boundary_count < 0 || now.boundary_count > s->desc.boundary_capacity ||
-        now.objects < 0 || now.objects > FSI_SPH_OBJECTS || now.emitters < 0 || now.emitters > FSI_SPH_EMITTERS ||
-        now.boxes < 0 || now.boxes > FSI_SPH_EMITTERS) return FSI_ERR_ARGUMENT;
+    if (now.count < 0 || now.count > s->desc.capacity || now.boundary_count < 0
+        || now.boundary_count > s->desc.boundary_capacity || now.objects < 0
+        || now.objects > FSI_SPH_OBJECTS || now.emitters < 0 || now.emitters > FSI_SPH_EMITTERS
+        || now.boxes < 0 || now.boxes > FSI_SPH_EMITTERS)
+        return FSI_ERR_ARGUMENT;
     s->now = now;
     memcpy(s->state, (const unsigned char *)state + sizeof s->now, s->state_bytes);
     s->ready = 0;
-    if (s->desc.skin > 0 && now.list_valid && now.count) fsi__sph_recall(s);
-    s->now.boundary_dirty = 1;                         /* the sorted copies of the boundary may be of another time */
+    if (s->desc.skin > 0 && now.list_valid && now.count)
+        fsi__sph_recall(s);
+    /* the sorted copies of the boundary may be of another time */
+    s->now.boundary_dirty = 1;
     return FSI_OK;
 }
 
-FSI_API void fsi_sph_totals(const fsi_sph *s, double *mass, double momentum[3], double angular[3], double *kinetic) {
+FSI_API void fsi_sph_totals(const fsi_sph *s, double *mass, double momentum[3], double angular[3],
+                            double *kinetic) {
     double M = 0, P[3] = {0, 0, 0}, L[3] = {0, 0, 0}, E = 0;
     int i, d;
     for (i = 0; s && i < s->now.count; i++) {
-        double m = (double)s->mass[i], x = (double)s->x[i], y = (double)s->y[i], z = (double)s->z[i];
+        double m = (double)s->mass[i], x = (double)s->x[i], y = (double)s->y[i],
+               z = (double)s->z[i];
         double u = (double)s->vx[i], v = (double)s->vy[i], w = (double)s->vz[i];
         M += m;
-        P[0] += m * u; P[1] += m * v; P[2] += m * w;
-        L[0] += m * (y * w - z * v); L[1] += m * (z * u - x * w); L[2] += m * (x * v - y * u);
+        P[0] += m * u;
+        P[1] += m * v;
+        P[2] += m * w;
+        L[0] += m * (y * w - z * v);
+        L[1] += m * (z * u - x * w);
+        L[2] += m * (x * v - y * u);
         E += 0.5 * m * (u * u + v * v + w * w);
     }
-    if (mass) *mass = M;
-    if (kinetic) *kinetic = E;
+    if (mass)
+        *mass = M;
+    if (kinetic)
+        *kinetic = E;
     for (d = 0; d < 3; d++) {
-        if (momentum) momentum[d] = P[d];
-        if (angular) angular[d] = L[d];
+        if (momentum)
+            momentum[d] = P[d];
+        if (angular)
+            angular[d] = L[d];
     }
 }
 
@@ -2350,51 +3206,70 @@ static fsi_real fsi__sph_level_at(const fsi_sph *s, fsi_vec3 p, fsi_real radius)
     fsi_vec3 c = fsi_vec(0, 0, 0);
     fsi__sph_ranges in;
     int k, j;
-    if (!fsi__sph_within(s, p)) return R;
+    if (!fsi__sph_within(s, p))
+        return R;
     fsi__sph_ranges_around(&s->cells, p.x, p.y, p.z, &in);
     for (k = 0; k < in.n; k++)
         for (j = in.at[2 * k]; j < in.at[2 * k + 1] && j < s->now.count; j++) {
             fsi_vec3 d = fsi_vec(s->x[j] - p.x, s->y[j] - p.y, s->z[j] - p.z);
             fsi_real a = 1 - fsi_vec_dot(d, d) / (R * R);
-            if (!(a > 0)) continue;
+            if (!(a > 0))
+                continue;
             a *= a * a;
             w += a;
-            c = fsi_vec_mad(c, d, a);                  /* mean of centres, seen from p */
+            c = fsi_vec_mad(c, d, a); /* mean of centres, seen from p */
         }
     return w > 0 ? fsi__length(c) / w - radius : R;
 }
 
-FSI_API fsi_result fsi_sph_level(const fsi_sph *s, fsi_vec3 origin, fsi_real h, int nx, int ny, int nz, fsi_real radius, fsi_real *phi) {
+FSI_API fsi_result fsi_sph_level(const fsi_sph *s, fsi_vec3 origin, fsi_real h, int nx, int ny,
+                                 int nz, fsi_real radius, fsi_real *phi) {
     ptrdiff_t r, rows = (ptrdiff_t)ny * nz;
-    if (!s || !s->block || s->cells.t[0] == 0) return FSI_ERR_STATE;
-    if (!fsi__finite_vec(origin) || !fsi__sph_positive(h) || nx < 1 || ny < 1 || nz < 1 || !phi || !fsi__sph_natural(radius)) return FSI_ERR_ARGUMENT;
-    if (radius == 0) radius = FSI_R(0.55) * s->desc.spacing;
+    if (!s || !s->block || s->cells.t[0] == 0)
+        return FSI_ERR_STATE;
+    if (!fsi__finite_vec(origin) || !fsi__sph_positive(h) || nx < 1 || ny < 1 || nz < 1 || !phi
+        || !fsi__sph_natural(radius))
+        return FSI_ERR_ARGUMENT;
+    if (radius == 0)
+        radius = FSI_R(0.55) * s->desc.spacing;
     FSI__OMP(parallel for schedule(static) if (rows > 8))
     for (r = 0; r < rows; r++) {
         int i, j = (int)(r % ny), k = (int)(r / ny);
         for (i = 0; i < nx; i++)
-            phi[i + (ptrdiff_t)nx * r] = fsi__sph_level_at(s, fsi_vec(origin.x + h * (fsi_real)i, origin.y + h * (fsi_real)j, origin.z + h * (fsi_real)k), radius);
+            phi[i + (ptrdiff_t)nx * r] =
+                fsi__sph_level_at(s,
+                                  fsi_vec(origin.x + h * (fsi_real)i, origin.y + h * (fsi_real)j,
+                                          origin.z + h * (fsi_real)k),
+                                  radius);
     }
     return FSI_OK;
 }
 
-/* ------------------------------------------------------------------------------------------------ >>tled */
-/* Symbols: X rest, x now, g_a = grad N_a in the rest state (a = 1..3; g_0 = -sum), F = sum (x_a - x_0) g_a^T, J = det F, C = cof F.
-   All hyperelastic laws here have psi(F) = A(J) |F|^2 / 2 + U(J), so P = dpsi/dF = A F + (A' |F|^2 / 2 + U') C: no inverse of F is
-   needed, and below J = min_volume A and U' go on linearly, which keeps the force defined (and pushing back) through inversion. */
-#define FSI__TLED_LANES 8                /* elements worked on together; constant, so that compilers vectorise at -O2 */
+/* ------------------------------------------------------------------------------------------------
+ * >>tled */
+/* Symbols: X rest, x now, g_a = grad N_a in the rest state (a = 1..3; g_0 = -sum), F = sum (x_a -
+   x_0) g_a^T, J = det F, C = cof F. All hyperelastic laws here have psi(F) = A(J) |F|^2 / 2 + U(J),
+   so P = dpsi/dF = A F + (A' |F|^2 / 2 + U') C: no inverse of F is needed, and below J = min_volume
+   A and U' go on linearly, which keeps the force defined (and pushing back) through inversion. */
+#define FSI__TLED_LANES                                                                            \
+    8 /* elements worked on together; constant, so that compilers vectorise at -O2 */
 
-static fsi_real fsi__tled_log(fsi_real J) {            /* 2 atanh((J-1)/(J+1)) for 1/2 <= J <= 2, else libm */
+/* 2 atanh((J-1)/(J+1)) for 1/2 <= J <= 2, else libm */
+static fsi_real fsi__tled_log(fsi_real J) {
     fsi_real y = (J - 1) / (J + 1), z = y * y, s = 0;
     int k;
-    if (!(J >= FSI_R(0.5) && J <= 2)) return fsi__log(J);
-    for (k = sizeof(fsi_real) == 4 ? 7 : 16; k >= 0; k--) s = s * z + 1 / (fsi_real)(2 * k + 1);
+    if (!(J >= FSI_R(0.5) && J <= 2))
+        return fsi__log(J);
+    for (k = sizeof(fsi_real) == 4 ? 7 : 16; k >= 0; k--)
+        s = s * z + 1 / (fsi_real)(2 * k + 1);
     return 2 * y * s;
 }
 
-/* U'(J) and A(J), A'(J) of one element: the plain version, also beyond the range of the fast one. */
+/* U'(J) and A(J), A'(J) of one element: the plain version, also beyond the range of the fast one.
+ */
 static void fsi__tled_law(const fsi_tled *t, fsi_real J, fsi_real *A, fsi_real *dA, fsi_real *dU) {
-    fsi_real m = t->desc.min_volume, j = J > m ? J : m, e = J - j, a, L;        /* e < 0: how far below the guard */
+    /* e < 0: how far below the guard */
+    fsi_real m = t->desc.min_volume, j = J > m ? J : m, e = J - j, a, L;
     if (t->desc.material == FSI_TLED_NEARLY) {
         a = fsi__pow(j, FSI_R(-2.0) / 3);
         *dA = t->mu * FSI_R(-2.0) / 3 * a / j;
@@ -2411,13 +3286,15 @@ static void fsi__tled_law(const fsi_tled *t, fsi_real J, fsi_real *A, fsi_real *
 /* The part of U' that pressure averaging takes from the nodes: lambda ln J / J or K (J - 1). */
 static fsi_real fsi__tled_pressure(const fsi_tled *t, fsi_real J) {
     fsi_real m = t->desc.min_volume, j = J > m ? J : m, L;
-    if (t->desc.material == FSI_TLED_NEARLY) return t->bulk * (J - 1);
+    if (t->desc.material == FSI_TLED_NEARLY)
+        return t->bulk * (J - 1);
     L = fsi__tled_log(j);
     return t->lambda * (L / j + (J - j) * (1 - L) / (j * j));
 }
 
 static void fsi__tled_layout(fsi_tled *t, fsi_arena *a) {
-    size_t n = (size_t)t->nodes, e = (size_t)t->tets, b = (e + FSI__TLED_LANES - 1) / FSI__TLED_LANES;
+    size_t n = (size_t)t->nodes, e = (size_t)t->tets,
+           b = (e + FSI__TLED_LANES - 1) / FSI__TLED_LANES;
     FSI__TAKE(t->x, fsi_real, a, 3 * n);
     FSI__TAKE(t->v, fsi_real, a, 3 * n);
     FSI__TAKE(t->drive, fsi_real, a, 3 * n);
@@ -2444,26 +3321,35 @@ static void fsi__tled_layout(fsi_tled *t, fsi_arena *a) {
     FSI__TAKE(t->block_bad, int32_t, a, b);
 }
 
-/* Rest gradients g_1..g_3 (rows of out[9]) and volume; 0 when the tetrahedron is flat. Turns a negative one round. */
+/* Rest gradients g_1..g_3 (rows of out[9]) and volume; 0 when the tetrahedron is flat. Turns a
+ * negative one round. */
 static int fsi__tled_rest(const fsi_real *X, int32_t *tet, double out[9], double *volume) {
     double d[9], c[9], det, size = 0;
     int a, i;
     for (a = 0; a < 3; a++)
         for (i = 0; i < 3; i++) {
             d[3 * a + i] = (double)X[3 * tet[a + 1] + i] - (double)X[3 * tet[0] + i];
-            if (fabs(d[3 * a + i]) > size) size = fabs(d[3 * a + i]);
+            if (fabs(d[3 * a + i]) > size)
+                size = fabs(d[3 * a + i]);
         }
-    for (a = 0; a < 3; a++) {                          /* rows of the cofactor matrix: c_a = d_b x d_c */
+    /* rows of the cofactor matrix: c_a = d_b x d_c */
+    for (a = 0; a < 3; a++) {
         const double *u = d + 3 * ((a + 1) % 3), *w = d + 3 * ((a + 2) % 3);
-        c[3 * a] = u[1] * w[2] - u[2] * w[1]; c[3 * a + 1] = u[2] * w[0] - u[0] * w[2]; c[3 * a + 2] = u[0] * w[1] - u[1] * w[0];
+        c[3 * a] = u[1] * w[2] - u[2] * w[1];
+        c[3 * a + 1] = u[2] * w[0] - u[0] * w[2];
+        c[3 * a + 2] = u[0] * w[1] - u[1] * w[0];
     }
     det = d[0] * c[0] + d[1] * c[1] + d[2] * c[2];
-    if (!(fabs(det) > (sizeof(fsi_real) == 4 ? 1e-7 : 1e-12) * size * size * size)) return 0;
+    if (!(fabs(det) > (sizeof(fsi_real) == 4 ? 1e-7 : 1e-12) * size * size * size))
+        return 0;
     if (det < 0) {
-        int32_t s = tet[2]; tet[2] = tet[3]; tet[3] = s;
+        int32_t s = tet[2];
+        tet[2] = tet[3];
+        tet[3] = s;
         return fsi__tled_rest(X, tet, out, volume);
     }
-    for (i = 0; i < 9; i++) out[i] = c[i] / det;       /* g_a . d_b = delta_ab */
+    for (i = 0; i < 9; i++)
+        out[i] = c[i] / det; /* g_a . d_b = delta_ab */
     *volume = det / 6;
     return 1;
 }
@@ -2474,85 +3360,137 @@ static double fsi__tled_eigen6(double A[6][6]) {
     double top = 0;
     for (sweep = 0; sweep < 12; sweep++) {
         double off = 0, diag = 0;
-        for (p = 0; p < 6; p++) { diag += A[p][p] * A[p][p]; for (q = p + 1; q < 6; q++) off += A[p][q] * A[p][q]; }
-        if (off <= 1e-30 * diag) break;
+        for (p = 0; p < 6; p++) {
+            diag += A[p][p] * A[p][p];
+            for (q = p + 1; q < 6; q++)
+                off += A[p][q] * A[p][q];
+        }
+        if (off <= 1e-30 * diag)
+            break;
         for (p = 0; p < 5; p++)
             for (q = p + 1; q < 6; q++) {
                 double theta, t, c, s;
-                if (fabs(A[p][q]) < 1e-300) continue;
+                if (fabs(A[p][q]) < 1e-300)
+                    continue;
                 theta = (A[q][q] - A[p][p]) / (2 * A[p][q]);
                 t = (theta < 0 ? -1 : 1) / (fabs(theta) + sqrt(theta * theta + 1));
-                c = 1 / sqrt(t * t + 1); s = t * c;
-                for (k = 0; k < 6; k++) { double u = A[k][p], v = A[k][q]; A[k][p] = c * u - s * v; A[k][q] = s * u + c * v; }
-                for (k = 0; k < 6; k++) { double u = A[p][k], v = A[q][k]; A[p][k] = c * u - s * v; A[q][k] = s * u + c * v; }
+                c = 1 / sqrt(t * t + 1);
+                s = t * c;
+                for (k = 0; k < 6; k++) {
+                    double u = A[k][p], v = A[k][q];
+                    A[k][p] = c * u - s * v;
+                    A[k][q] = s * u + c * v;
+                }
+                for (k = 0; k < 6; k++) {
+                    double u = A[p][k], v = A[q][k];
+                    A[p][k] = c * u - s * v;
+                    A[q][k] = s * u + c * v;
+                }
             }
     }
-    for (p = 0; p < 6; p++) if (A[p][p] > top) top = A[p][p];
+    for (p = 0; p < 6; p++)
+        if (A[p][p] > top)
+            top = A[p][p];
     return top;
 }
 
-/* omega_max^2 of one element with a quarter of its mass at each corner, exact: M^-1 K = (4 / rho) B^T D B has the non-zero eigenvalues of
-   (4 / rho) D^1/2 B B^T D^1/2. Mandel notation: D = 2 mu I + lambda m m^T, whose root is known. */
+/* omega_max^2 of one element with a quarter of its mass at each corner, exact: M^-1 K = (4 / rho)
+   B^T D B has the non-zero eigenvalues of (4 / rho) D^1/2 B B^T D^1/2. Mandel notation: D = 2 mu I
+   + lambda m m^T, whose root is known. */
 static double fsi__tled_omega2(const double g[9], double mu, double lambda, double rho) {
-    double B[6][12], S[6][6], s = sqrt(0.5), r = sqrt(2 * mu), c = (sqrt(2 * mu + 3 * lambda) - r) / 3;
+    double B[6][12], S[6][6], s = sqrt(0.5), r = sqrt(2 * mu),
+                              c = (sqrt(2 * mu + 3 * lambda) - r) / 3;
     int a, i, j, k;
     for (a = 0; a < 4; a++) {
-        double x = a ? g[3 * a - 3] : -(g[0] + g[3] + g[6]), y = a ? g[3 * a - 2] : -(g[1] + g[4] + g[7]), z = a ? g[3 * a - 1] : -(g[2] + g[5] + g[8]);
-        double rows[6][3] = {{0, 0, 0}, {0, 0, 0}, {0, 0, 0}, {0, 0, 0}, {0, 0, 0}, {0, 0, 0}}, mean[3];
-        rows[0][0] = x; rows[1][1] = y; rows[2][2] = z;
-        rows[3][1] = s * z; rows[3][2] = s * y; rows[4][0] = s * z; rows[4][2] = s * x; rows[5][0] = s * y; rows[5][1] = s * x;
-        mean[0] = x; mean[1] = y; mean[2] = z;         /* m^T B */
+        double x = a ? g[3 * a - 3] : -(g[0] + g[3] + g[6]),
+               y = a ? g[3 * a - 2] : -(g[1] + g[4] + g[7]),
+               z = a ? g[3 * a - 1] : -(g[2] + g[5] + g[8]);
+        double rows[6][3] = {{0, 0, 0}, {0, 0, 0}, {0, 0, 0}, {0, 0, 0}, {0, 0, 0}, {0, 0, 0}},
+               mean[3];
+        rows[0][0] = x;
+        rows[1][1] = y;
+        rows[2][2] = z;
+        rows[3][1] = s * z;
+        rows[3][2] = s * y;
+        rows[4][0] = s * z;
+        rows[4][2] = s * x;
+        rows[5][0] = s * y;
+        rows[5][1] = s * x;
+        mean[0] = x;
+        mean[1] = y;
+        mean[2] = z; /* m^T B */
         for (i = 0; i < 6; i++)
-            for (k = 0; k < 3; k++) B[i][3 * a + k] = r * rows[i][k] + (i < 3 ? c * mean[k] : 0);
+            for (k = 0; k < 3; k++)
+                B[i][3 * a + k] = r * rows[i][k] + (i < 3 ? c * mean[k] : 0);
     }
     for (i = 0; i < 6; i++)
         for (j = 0; j < 6; j++)
-            for (S[i][j] = 0, k = 0; k < 12; k++) S[i][j] += B[i][k] * B[j][k];
+            for (S[i][j] = 0, k = 0; k < 12; k++)
+                S[i][j] += B[i][k] * B[j][k];
     return 4 / rho * fsi__tled_eigen6(S);
 }
 
 static int fsi__tled_desc_ok(const fsi_tled_desc *d) {
     int i;
-    if (d->nodes < 4 || d->tets < 1 || !d->x || !d->tet || d->tets > 0x7fffffff / 16 || d->nodes > 0x7fffffff / 4) return 0;
-    if (!fsi__sph_positive(d->density) || !fsi__sph_positive(d->young) || !fsi__sph_natural(d->poisson) || d->poisson > FSI_R(0.49999) ||
-        !fsi__sph_natural(d->damping) || !fsi__finite_vec(d->gravity) || !(d->min_volume > 0 && d->min_volume < 1) || !(d->safety > 0 && d->safety <= 1) ||
-        (int)d->material < 0 || (int)d->material > 2 || (d->average_pressure && d->material == FSI_TLED_STVK) ||
-        !fsi_allocator_valid(&d->allocator) || !fsi_all_finite(3 * (size_t)d->nodes, d->x)) return 0;
+    if (d->nodes < 4 || d->tets < 1 || !d->x || !d->tet || d->tets > 0x7fffffff / 16
+        || d->nodes > 0x7fffffff / 4)
+        return 0;
+    if (!fsi__sph_positive(d->density) || !fsi__sph_positive(d->young)
+        || !fsi__sph_natural(d->poisson) || d->poisson > FSI_R(0.49999)
+        || !fsi__sph_natural(d->damping) || !fsi__finite_vec(d->gravity)
+        || !(d->min_volume > 0 && d->min_volume < 1) || !(d->safety > 0 && d->safety <= 1)
+        || (int)d->material < 0 || (int)d->material > 2
+        || (d->average_pressure && d->material == FSI_TLED_STVK)
+        || !fsi_allocator_valid(&d->allocator) || !fsi_all_finite(3 * (size_t)d->nodes, d->x))
+        return 0;
     for (i = 0; i < 4 * d->tets; i++)
-        if (d->tet[i] < 0 || d->tet[i] >= d->nodes) return 0;
+        if (d->tet[i] < 0 || d->tet[i] >= d->nodes)
+            return 0;
     return 1;
 }
 
-static void fsi__tled_gather_lists(fsi_tled *t) {      /* node -> its corners, as offsets into corner[] */
+/* node -> its corners, as offsets into corner[] */
+static void fsi__tled_gather_lists(fsi_tled *t) {
     int i, a;
-    for (i = 0; i < 4 * t->tets; i++) t->corner_start[t->tet[i] + 1]++;
-    for (i = 0; i < t->nodes; i++) t->corner_start[i + 1] += t->corner_start[i];
+    for (i = 0; i < 4 * t->tets; i++)
+        t->corner_start[t->tet[i] + 1]++;
+    for (i = 0; i < t->nodes; i++)
+        t->corner_start[i + 1] += t->corner_start[i];
     for (i = 0; i < t->tets; i++)
         for (a = 0; a < 4; a++)
-            t->corner_at[t->corner_start[t->tet[4 * i + a]]++] = (i / FSI__TLED_LANES * 12 + 3 * a) * FSI__TLED_LANES + i % FSI__TLED_LANES;
-    for (i = t->nodes; i > 0; i--) t->corner_start[i] = t->corner_start[i - 1];
+            t->corner_at[t->corner_start[t->tet[4 * i + a]]++] =
+                (i / FSI__TLED_LANES * 12 + 3 * a) * FSI__TLED_LANES + i % FSI__TLED_LANES;
+    for (i = t->nodes; i > 0; i--)
+        t->corner_start[i] = t->corner_start[i - 1];
     t->corner_start[0] = 0;
 }
 
-static int fsi__tled_has(const int32_t *tet, const int32_t f[3]) {              /* are all three nodes in this tetrahedron? */
+/* are all three nodes in this tetrahedron? */
+static int fsi__tled_has(const int32_t *tet, const int32_t f[3]) {
     int a, n = 0;
-    for (a = 0; a < 4; a++) n += tet[a] == f[0] || tet[a] == f[1] || tet[a] == f[2];
+    for (a = 0; a < 4; a++)
+        n += tet[a] == f[0] || tet[a] == f[1] || tet[a] == f[2];
     return n == 3;
 }
 
-/* Faces that only one tetrahedron has, counter-clockwise from outside; twins are looked for around the first node of a face. */
+/* Faces that only one tetrahedron has, counter-clockwise from outside; twins are looked for around
+ * the first node of a face. */
 static void fsi__tled_skin(fsi_tled *t) {
-    static const int face[4][3] = {{1, 2, 3}, {0, 3, 2}, {0, 1, 3}, {0, 2, 1}}; /* opposite corner 0..3, outward for positive volume */
+    /* opposite corner 0..3, outward for positive volume */
+    static const int face[4][3] = {{1, 2, 3}, {0, 3, 2}, {0, 1, 3}, {0, 2, 1}};
     int e, c, k, count;
     for (e = 0; e < t->tets; e++)
         for (c = 0; c < 4; c++) {
             int32_t f[3];
-            for (k = 0; k < 3; k++) f[k] = t->tet[4 * e + face[c][k]];
+            for (k = 0; k < 3; k++)
+                f[k] = t->tet[4 * e + face[c][k]];
             for (count = 0, k = t->corner_start[f[0]]; k < t->corner_start[f[0] + 1]; k++) {
-                int at = t->corner_at[k], other = at / (12 * FSI__TLED_LANES) * FSI__TLED_LANES + at % FSI__TLED_LANES;
+                int at = t->corner_at[k],
+                    other = at / (12 * FSI__TLED_LANES) * FSI__TLED_LANES + at % FSI__TLED_LANES;
                 count += fsi__tled_has(t->tet + 4 * other, f);
             }
-            if (count == 1) memcpy(t->triangle + 3 * t->triangles++, f, sizeof f);
+            if (count == 1)
+                memcpy(t->triangle + 3 * t->triangles++, f, sizeof f);
         }
 }
 
@@ -2561,9 +3499,12 @@ static fsi_result fsi__tled_precompute(fsi_tled *t) {
     double mu = (double)t->mu, lambda = (double)t->lambda, g[9], V, w2, top = 0;
     int e, a, i;
     for (e = 0; e < t->tets; e++) {
-        fsi_real *block = t->grad + (size_t)(e / FSI__TLED_LANES) * 10 * FSI__TLED_LANES + e % FSI__TLED_LANES;
-        if (!fsi__tled_rest(t->x0, t->tet + 4 * e, g, &V)) return FSI_ERR_GEOMETRY;
-        for (i = 0; i < 9; i++) block[i * FSI__TLED_LANES] = (fsi_real)g[i];
+        fsi_real *block =
+            t->grad + (size_t)(e / FSI__TLED_LANES) * 10 * FSI__TLED_LANES + e % FSI__TLED_LANES;
+        if (!fsi__tled_rest(t->x0, t->tet + 4 * e, g, &V))
+            return FSI_ERR_GEOMETRY;
+        for (i = 0; i < 9; i++)
+            block[i * FSI__TLED_LANES] = (fsi_real)g[i];
         block[9 * FSI__TLED_LANES] = t->volume[e] = (fsi_real)V;
         for (a = 0; a < 4; a++) {
             t->mass[t->tet[4 * e + a]] += (fsi_real)((double)t->desc.density * V / 4);
@@ -2571,11 +3512,16 @@ static fsi_result fsi__tled_precompute(fsi_tled *t) {
         }
         w2 = fsi__tled_omega2(g, mu, lambda, (double)t->desc.density);
         t->dt_element[e] = (fsi_real)(2 / sqrt(w2));
-        if (w2 > top) { top = w2; t->worst = e; }
+        if (w2 > top) {
+            top = w2;
+            t->worst = e;
+        }
     }
     t->dt_critical = t->dt_element[t->worst];
     for (i = 0; i < t->nodes; i++) {
-        if (!(t->mass[i] > 0)) return FSI_ERR_GEOMETRY;                         /* a node without tetrahedra */
+        /* a node without tetrahedra */
+        if (!(t->mass[i] > 0))
+            return FSI_ERR_GEOMETRY;
         t->inverse_mass[i] = 1 / t->mass[i];
         t->identity[i] = i;
     }
@@ -2588,95 +3534,135 @@ FSI_API fsi_result fsi_tled_init(fsi_tled *t, const fsi_tled_desc *desc) {
     fsi_tled_desc d;
     fsi_arena a = {NULL, 0, 0, 0};
     fsi_result r;
-    if (!t || !desc) return FSI_ERR_ARGUMENT;
+    if (!t || !desc)
+        return FSI_ERR_ARGUMENT;
     d = *desc;
-    if (d.min_volume == 0) d.min_volume = FSI_R(0.1);
-    if (d.safety == 0) d.safety = FSI_R(0.8);
-    if (!fsi__tled_desc_ok(&d)) return FSI_ERR_ARGUMENT;
+    if (d.min_volume == 0)
+        d.min_volume = FSI_R(0.1);
+    if (d.safety == 0)
+        d.safety = FSI_R(0.8);
+    if (!fsi__tled_desc_ok(&d))
+        return FSI_ERR_ARGUMENT;
     memset(t, 0, sizeof *t);
     t->desc = d;
-    t->nodes = d.nodes; t->tets = d.tets;
+    t->nodes = d.nodes;
+    t->tets = d.tets;
     t->mu = d.young / (2 * (1 + d.poisson));
     t->lambda = d.young * d.poisson / ((1 + d.poisson) * (1 - 2 * d.poisson));
     t->bulk = d.young / (3 * (1 - 2 * d.poisson));
     fsi__tled_layout(t, &a);
     r = fsi__arena_block(&a, &d.allocator, &t->block, &t->block_size);
-    if (r != FSI_OK) { memset(t, 0, sizeof *t); return r; }
+    if (r != FSI_OK) {
+        memset(t, 0, sizeof *t);
+        return r;
+    }
     fsi__tled_layout(t, &a);
     memcpy(t->x0, d.x, 3 * (size_t)d.nodes * sizeof *t->x0);
     memcpy(t->x, d.x, 3 * (size_t)d.nodes * sizeof *t->x);
     memcpy(t->tet, d.tet, 4 * (size_t)d.tets * sizeof *t->tet);
-    t->desc.x = t->x0; t->desc.tet = t->tet;
+    t->desc.x = t->x0;
+    t->desc.tet = t->tet;
     r = fsi__tled_precompute(t);
-    if (r != FSI_OK) fsi_tled_free(t);
+    if (r != FSI_OK)
+        fsi_tled_free(t);
     return r;
 }
 
 FSI_API void fsi_tled_free(fsi_tled *t) {
-    if (!t) return;
-    if (t->block) fsi_free(&t->desc.allocator, t->block, t->block_size);
+    if (!t)
+        return;
+    if (t->block)
+        fsi_free(&t->desc.allocator, t->block, t->block_size);
     memset(t, 0, sizeof *t);
 }
 
 FSI_API fsi_result fsi_tled_fix(fsi_tled *t, int node, fsi_vec3 drive) {
-    if (!t || !t->block) return FSI_ERR_STATE;
-    if (node < 0 || node >= t->nodes || !fsi__finite_vec(drive)) return FSI_ERR_ARGUMENT;
+    if (!t || !t->block)
+        return FSI_ERR_STATE;
+    if (node < 0 || node >= t->nodes || !fsi__finite_vec(drive))
+        return FSI_ERR_ARGUMENT;
     t->inverse_mass[node] = 0;
     fsi_vec_store(t->drive + 3 * node, drive);
     return FSI_OK;
 }
 
 FSI_API fsi_result fsi_tled_unfix(fsi_tled *t, int node) {
-    if (!t || !t->block) return FSI_ERR_STATE;
-    if (node < 0 || node >= t->nodes) return FSI_ERR_ARGUMENT;
+    if (!t || !t->block)
+        return FSI_ERR_STATE;
+    if (node < 0 || node >= t->nodes)
+        return FSI_ERR_ARGUMENT;
     t->inverse_mass[node] = 1 / t->mass[node];
     fsi_vec_store(t->drive + 3 * node, fsi_vec(0, 0, 0));
     return FSI_OK;
 }
 
-/* ------------------------------------------------------------------------------------------------ >>tled forces */
-typedef struct fsi__tled_lanes { fsi_real F[9][FSI__TLED_LANES], C[9][FSI__TLED_LANES], J[FSI__TLED_LANES], I1[FSI__TLED_LANES]; } fsi__tled_lanes;
+/* ------------------------------------------------------------------------------------------------
+ * >>tled forces */
+typedef struct fsi__tled_lanes {
+    fsi_real F[9][FSI__TLED_LANES], C[9][FSI__TLED_LANES], J[FSI__TLED_LANES], I1[FSI__TLED_LANES];
+} fsi__tled_lanes;
 
-/* F, its cofactors, J and |F|^2 of the 8 elements of a block (the last block repeats its last element: volume 0). */
+/* F, its cofactors, J and |F|^2 of the 8 elements of a block (the last block repeats its last
+ * element: volume 0). */
 FSI__SPH_FORCE_INLINE void fsi__tled_kinematics(const fsi_tled *t, int block, fsi__tled_lanes *L) {
     const fsi_real *FSI__RESTRICT g = t->grad + (size_t)block * 10 * FSI__TLED_LANES, *x = t->x;
     fsi_real d[9 * FSI__TLED_LANES];
     int k, i;
     for (k = 0; k < FSI__TLED_LANES; k++) {
         const int32_t *n = t->tet + 4 * (size_t)fsi__imin(block * FSI__TLED_LANES + k, t->tets - 1);
-        const fsi_real *p = x + 3 * (size_t)n[0], *q = x + 3 * (size_t)n[1], *r = x + 3 * (size_t)n[2], *w = x + 3 * (size_t)n[3];
-        d[k] = q[0] - p[0]; d[1 * FSI__TLED_LANES + k] = q[1] - p[1]; d[2 * FSI__TLED_LANES + k] = q[2] - p[2];
-        d[3 * FSI__TLED_LANES + k] = r[0] - p[0]; d[4 * FSI__TLED_LANES + k] = r[1] - p[1]; d[5 * FSI__TLED_LANES + k] = r[2] - p[2];
-        d[6 * FSI__TLED_LANES + k] = w[0] - p[0]; d[7 * FSI__TLED_LANES + k] = w[1] - p[1]; d[8 * FSI__TLED_LANES + k] = w[2] - p[2];
+        const fsi_real *p = x + 3 * (size_t)n[0], *q = x + 3 * (size_t)n[1],
+                       *r = x + 3 * (size_t)n[2], *w = x + 3 * (size_t)n[3];
+        d[k] = q[0] - p[0];
+        d[1 * FSI__TLED_LANES + k] = q[1] - p[1];
+        d[2 * FSI__TLED_LANES + k] = q[2] - p[2];
+        d[3 * FSI__TLED_LANES + k] = r[0] - p[0];
+        d[4 * FSI__TLED_LANES + k] = r[1] - p[1];
+        d[5 * FSI__TLED_LANES + k] = r[2] - p[2];
+        d[6 * FSI__TLED_LANES + k] = w[0] - p[0];
+        d[7 * FSI__TLED_LANES + k] = w[1] - p[1];
+        d[8 * FSI__TLED_LANES + k] = w[2] - p[2];
     }
-    for (i = 0; i < 9; i++) {                          /* F_ij = sum_a d_a,i g_a,j */
+    for (i = 0; i < 9; i++) { /* F_ij = sum_a d_a,i g_a,j */
         const fsi_real *a = g + i % 3 * FSI__TLED_LANES, *b = d + i / 3 * FSI__TLED_LANES;
         for (k = 0; k < FSI__TLED_LANES; k++)
-            L->F[i][k] = b[k] * a[k] + b[3 * FSI__TLED_LANES + k] * a[3 * FSI__TLED_LANES + k] + b[6 * FSI__TLED_LANES + k] * a[6 * FSI__TLED_LANES + k];
+            L->F[i][k] = b[k] * a[k] + b[3 * FSI__TLED_LANES + k] * a[3 * FSI__TLED_LANES + k]
+                         + b[6 * FSI__TLED_LANES + k] * a[6 * FSI__TLED_LANES + k];
     }
     for (k = 0; k < FSI__TLED_LANES; k++) {
-        fsi_real a = L->F[0][k], b = L->F[1][k], c = L->F[2][k], e = L->F[3][k], f = L->F[4][k], h = L->F[5][k], l = L->F[6][k], m = L->F[7][k], o = L->F[8][k];
-        L->C[0][k] = f * o - h * m; L->C[1][k] = h * l - e * o; L->C[2][k] = e * m - f * l;
-        L->C[3][k] = c * m - b * o; L->C[4][k] = a * o - c * l; L->C[5][k] = b * l - a * m;
-        L->C[6][k] = b * h - c * f; L->C[7][k] = c * e - a * h; L->C[8][k] = a * f - b * e;
+        fsi_real a = L->F[0][k], b = L->F[1][k], c = L->F[2][k], e = L->F[3][k], f = L->F[4][k],
+                 h = L->F[5][k], l = L->F[6][k], m = L->F[7][k], o = L->F[8][k];
+        L->C[0][k] = f * o - h * m;
+        L->C[1][k] = h * l - e * o;
+        L->C[2][k] = e * m - f * l;
+        L->C[3][k] = c * m - b * o;
+        L->C[4][k] = a * o - c * l;
+        L->C[5][k] = b * l - a * m;
+        L->C[6][k] = b * h - c * f;
+        L->C[7][k] = c * e - a * h;
+        L->C[8][k] = a * f - b * e;
         L->J[k] = a * L->C[0][k] + b * L->C[1][k] + c * L->C[2][k];
         L->I1[k] = a * a + b * b + c * c + e * e + f * f + h * h + l * l + m * m + o * o;
     }
 }
 
-/* Coefficients of P = a F + c C for all lanes by series and Newton (no libm); lanes outside [1/2, 2] by the plain version. */
-FSI__SPH_FORCE_INLINE void fsi__tled_stress(const fsi_tled *t, const fsi__tled_lanes *L, int nearly, fsi_real *a, fsi_real *c) {
+/* Coefficients of P = a F + c C for all lanes by series and Newton (no libm); lanes outside [1/2,
+ * 2] by the plain version. */
+FSI__SPH_FORCE_INLINE void fsi__tled_stress(const fsi_tled *t, const fsi__tled_lanes *L, int nearly,
+                                            fsi_real *a, fsi_real *c) {
     const fsi_real mu = t->mu, lambda = t->lambda, bulk = t->bulk;
     const int newton = sizeof(fsi_real) == 4 ? 3 : 5, terms = sizeof(fsi_real) == 4 ? 7 : 16;
     fsi_real s[FSI__TLED_LANES], y[FSI__TLED_LANES], z[FSI__TLED_LANES];
     int k, i, odd = 0;
     if (nearly) {
-        for (k = 0; k < FSI__TLED_LANES; k++) s[k] = 3 / (2 + L->J[k]);
-        for (i = 0; i < newton; i++)                   /* s = J^(-1/3): s <- s (4 - J s^3) / 3 */
-            for (k = 0; k < FSI__TLED_LANES; k++) s[k] = s[k] * (4 - L->J[k] * s[k] * s[k] * s[k]) * FSI_R(0.33333333333333333333);
+        for (k = 0; k < FSI__TLED_LANES; k++)
+            s[k] = 3 / (2 + L->J[k]);
+        for (i = 0; i < newton; i++) /* s = J^(-1/3): s <- s (4 - J s^3) / 3 */
+            for (k = 0; k < FSI__TLED_LANES; k++)
+                s[k] = s[k] * (4 - L->J[k] * s[k] * s[k] * s[k]) * FSI_R(0.33333333333333333333);
         for (k = 0; k < FSI__TLED_LANES; k++) {
             a[k] = mu * s[k] * s[k];
-            c[k] = bulk * (L->J[k] - 1) - a[k] * L->I1[k] / (3 * L->J[k]);      /* K (J-1) - mu J^(-5/3) I1 / 3 */
+            /* K (J-1) - mu J^(-5/3) I1 / 3 */
+            c[k] = bulk * (L->J[k] - 1) - a[k] * L->I1[k] / (3 * L->J[k]);
         }
     } else {
         for (k = 0; k < FSI__TLED_LANES; k++) {
@@ -2684,16 +3670,18 @@ FSI__SPH_FORCE_INLINE void fsi__tled_stress(const fsi_tled *t, const fsi__tled_l
             z[k] = y[k] * y[k];
             s[k] = 0;
         }
-        for (i = terms; i >= 0; i--) {                 /* ln J = 2 (y + y^3/3 + y^5/5 ...) */
+        for (i = terms; i >= 0; i--) { /* ln J = 2 (y + y^3/3 + y^5/5 ...) */
             fsi_real w = 1 / (fsi_real)(2 * i + 1);
-            for (k = 0; k < FSI__TLED_LANES; k++) s[k] = s[k] * z[k] + w;
+            for (k = 0; k < FSI__TLED_LANES; k++)
+                s[k] = s[k] * z[k] + w;
         }
         for (k = 0; k < FSI__TLED_LANES; k++) {
             a[k] = mu;
             c[k] = (lambda * 2 * y[k] * s[k] - mu) / L->J[k];
         }
     }
-    for (k = 0; k < FSI__TLED_LANES; k++) odd |= !(L->J[k] >= FSI_R(0.5)) | !(L->J[k] <= 2);
+    for (k = 0; k < FSI__TLED_LANES; k++)
+        odd |= !(L->J[k] >= FSI_R(0.5)) | !(L->J[k] <= 2);
     for (k = 0; odd && k < FSI__TLED_LANES; k++)
         if (!(L->J[k] >= FSI_R(0.5) && L->J[k] <= 2)) {
             fsi_real dA, dU;
@@ -2713,29 +3701,38 @@ static void fsi__tled_average(const fsi_tled *t, int block, const fsi__tled_lane
 }
 
 /* P of all lanes. St. Venant-Kirchhoff: P = (lambda tr E - mu) F + mu F F^T F. */
-FSI__SPH_FORCE_INLINE void fsi__tled_piola(const fsi_tled *t, int block, const fsi__tled_lanes *L, fsi_tled_material kind, fsi_real P[9][FSI__TLED_LANES]) {
+FSI__SPH_FORCE_INLINE void fsi__tled_piola(const fsi_tled *t, int block, const fsi__tled_lanes *L,
+                                           fsi_tled_material kind, fsi_real P[9][FSI__TLED_LANES]) {
     fsi_real a[FSI__TLED_LANES], c[FSI__TLED_LANES];
     int k, i, j;
     if (kind == FSI_TLED_STVK) {
         for (i = 0; i < 3; i++)
             for (k = 0; k < FSI__TLED_LANES; k++) {
-                fsi_real s = t->lambda * (L->I1[k] - 3) / 2 - t->mu, B[3];      /* row i of B = F F^T */
+                /* row i of B = F F^T */
+                fsi_real s = t->lambda * (L->I1[k] - 3) / 2 - t->mu, B[3];
                 for (j = 0; j < 3; j++)
-                    B[j] = L->F[3 * i][k] * L->F[3 * j][k] + L->F[3 * i + 1][k] * L->F[3 * j + 1][k] + L->F[3 * i + 2][k] * L->F[3 * j + 2][k];
+                    B[j] = L->F[3 * i][k] * L->F[3 * j][k] + L->F[3 * i + 1][k] * L->F[3 * j + 1][k]
+                           + L->F[3 * i + 2][k] * L->F[3 * j + 2][k];
                 for (j = 0; j < 3; j++)
-                    P[3 * i + j][k] = s * L->F[3 * i + j][k] + t->mu * (B[0] * L->F[j][k] + B[1] * L->F[3 + j][k] + B[2] * L->F[6 + j][k]);
+                    P[3 * i + j][k] =
+                        s * L->F[3 * i + j][k]
+                        + t->mu
+                              * (B[0] * L->F[j][k] + B[1] * L->F[3 + j][k] + B[2] * L->F[6 + j][k]);
             }
         return;
     }
     fsi__tled_stress(t, L, kind == FSI_TLED_NEARLY, a, c);
-    if (t->desc.average_pressure) fsi__tled_average(t, block, L, c);
+    if (t->desc.average_pressure)
+        fsi__tled_average(t, block, L, c);
     for (i = 0; i < 9; i++)
-        for (k = 0; k < FSI__TLED_LANES; k++) P[i][k] = a[k] * L->F[i][k] + c[k] * L->C[i][k];
+        for (k = 0; k < FSI__TLED_LANES; k++)
+            P[i][k] = a[k] * L->F[i][k] + c[k] * L->C[i][k];
 }
 
 /* Corner forces f_a = -V P g_a of a block, f_0 = -(f_1 + f_2 + f_3). */
 FSI__SPH_FORCE_INLINE void fsi__tled_block_forces(fsi_tled *t, int block, fsi_tled_material kind) {
-    const fsi_real *FSI__RESTRICT g = t->grad + (size_t)block * 10 * FSI__TLED_LANES, *FSI__RESTRICT V = g + 9 * FSI__TLED_LANES;
+    const fsi_real *FSI__RESTRICT g = t->grad + (size_t)block * 10 * FSI__TLED_LANES,
+                                  *FSI__RESTRICT V = g + 9 * FSI__TLED_LANES;
     fsi_real *FSI__RESTRICT out = t->corner + (size_t)block * 12 * FSI__TLED_LANES, least;
     fsi_real P[9][FSI__TLED_LANES], f[12][FSI__TLED_LANES];
     fsi__tled_lanes L;
@@ -2746,13 +3743,17 @@ FSI__SPH_FORCE_INLINE void fsi__tled_block_forces(fsi_tled *t, int block, fsi_tl
         for (a = 1; a < 4; a++)
             for (k = 0; k < FSI__TLED_LANES; k++) {
                 const fsi_real *q = g + 3 * (a - 1) * FSI__TLED_LANES + k;
-                f[3 * a + i][k] = -V[k] * (P[3 * i][k] * q[0] + P[3 * i + 1][k] * q[FSI__TLED_LANES] + P[3 * i + 2][k] * q[2 * FSI__TLED_LANES]);
+                f[3 * a + i][k] = -V[k]
+                                  * (P[3 * i][k] * q[0] + P[3 * i + 1][k] * q[FSI__TLED_LANES]
+                                     + P[3 * i + 2][k] * q[2 * FSI__TLED_LANES]);
             }
     for (i = 0; i < 3; i++)
-        for (k = 0; k < FSI__TLED_LANES; k++) f[i][k] = -(f[3 + i][k] + f[6 + i][k] + f[9 + i][k]);
+        for (k = 0; k < FSI__TLED_LANES; k++)
+            f[i][k] = -(f[3 + i][k] + f[6 + i][k] + f[9 + i][k]);
     memcpy(out, f, sizeof f);
     for (least = L.J[0], k = 0; k < FSI__TLED_LANES; k++) {
-        if (block * FSI__TLED_LANES + k >= t->tets) break;
+        if (block * FSI__TLED_LANES + k >= t->tets)
+            break;
         least = L.J[k] < least ? L.J[k] : least;
         bad += !(L.J[k] >= t->desc.min_volume);
     }
@@ -2760,7 +3761,8 @@ FSI__SPH_FORCE_INLINE void fsi__tled_block_forces(fsi_tled *t, int block, fsi_tl
     t->block_bad[block] = bad;
 }
 
-/* Nodal pressures from nodal volumes: J_a = sum V / sum V0 over the elements around a (Bonet and Burton 1998). */
+/* Nodal pressures from nodal volumes: J_a = sum V / sum V0 over the elements around a (Bonet and
+ * Burton 1998). */
 static void fsi__tled_nodal_pressure(fsi_tled *t) {
     ptrdiff_t b, i, blocks = (t->tets + FSI__TLED_LANES - 1) / FSI__TLED_LANES;
     FSI__OMP(parallel for schedule(static) if (blocks > 32))
@@ -2770,53 +3772,68 @@ static void fsi__tled_nodal_pressure(fsi_tled *t) {
         int k, a;
         fsi__tled_kinematics(t, (int)b, &L);
         for (a = 0; a < 4; a++)
-            for (k = 0; k < FSI__TLED_LANES; k++) t->corner[((size_t)b * 12 + 3 * (size_t)a) * FSI__TLED_LANES + (size_t)k] = L.J[k] * V[k] / 4;
+            for (k = 0; k < FSI__TLED_LANES; k++)
+                t->corner[((size_t)b * 12 + 3 * (size_t)a) * FSI__TLED_LANES + (size_t)k] =
+                    L.J[k] * V[k] / 4;
     }
     FSI__OMP(parallel for schedule(static) if (t->nodes > 1024))
     for (i = 0; i < t->nodes; i++) {
         fsi_real sum = 0;
         int k;
-        for (k = t->corner_start[i]; k < t->corner_start[i + 1]; k++) sum += t->corner[t->corner_at[k]];
+        for (k = t->corner_start[i]; k < t->corner_start[i + 1]; k++)
+            sum += t->corner[t->corner_at[k]];
         t->node_p[i] = fsi__tled_pressure(t, sum / t->node_v0[i]);
     }
 }
 
 static void fsi__tled_element_forces(fsi_tled *t) {
     ptrdiff_t b, blocks = (t->tets + FSI__TLED_LANES - 1) / FSI__TLED_LANES;
-    if (t->desc.average_pressure) fsi__tled_nodal_pressure(t);
+    if (t->desc.average_pressure)
+        fsi__tled_nodal_pressure(t);
     if (t->desc.material == FSI_TLED_STVK) {
         FSI__OMP(parallel for schedule(static) if (blocks > 32))
-        for (b = 0; b < blocks; b++) fsi__tled_block_forces(t, (int)b, FSI_TLED_STVK);
+        for (b = 0; b < blocks; b++)
+            fsi__tled_block_forces(t, (int)b, FSI_TLED_STVK);
     } else if (t->desc.material == FSI_TLED_NEARLY) {
         FSI__OMP(parallel for schedule(static) if (blocks > 32))
-        for (b = 0; b < blocks; b++) fsi__tled_block_forces(t, (int)b, FSI_TLED_NEARLY);
+        for (b = 0; b < blocks; b++)
+            fsi__tled_block_forces(t, (int)b, FSI_TLED_NEARLY);
     } else {
         FSI__OMP(parallel for schedule(static) if (blocks > 32))
-        for (b = 0; b < blocks; b++) fsi__tled_block_forces(t, (int)b, FSI_TLED_NEOHOOKEAN);
+        for (b = 0; b < blocks; b++)
+            fsi__tled_block_forces(t, (int)b, FSI_TLED_NEOHOOKEAN);
     }
     t->min_j = t->block_j[0];
     t->inverted = 0;
     for (b = 0; b < blocks; b++) {
-        if (!(t->block_j[b] >= t->min_j)) t->min_j = t->block_j[b];
+        if (!(t->block_j[b] >= t->min_j))
+            t->min_j = t->block_j[b];
         t->inverted += t->block_bad[b];
     }
 }
 
 FSI_API fsi_result fsi_tled_forces(fsi_tled *t) {
     ptrdiff_t i;
-    if (!t || !t->block) return FSI_ERR_STATE;
+    if (!t || !t->block)
+        return FSI_ERR_STATE;
     fsi__tled_element_forces(t);
     FSI__OMP(parallel for schedule(static) if (t->nodes > 1024))
-    for (i = 0; i < t->nodes; i++) {                   /* each node gathers its own corners: no atomics, one order */
+    /* each node gathers its own corners: no atomics, one order */
+    for (i = 0; i < t->nodes; i++) {
         fsi_real fx = 0, fy = 0, fz = 0;
         int k;
         for (k = t->corner_start[i]; k < t->corner_start[i + 1]; k++) {
             const fsi_real *f = t->corner + t->corner_at[k];
-            fx += f[0]; fy += f[FSI__TLED_LANES]; fz += f[2 * FSI__TLED_LANES];
+            fx += f[0];
+            fy += f[FSI__TLED_LANES];
+            fz += f[2 * FSI__TLED_LANES];
         }
-        t->force[3 * i] = fx; t->force[3 * i + 1] = fy; t->force[3 * i + 2] = fz;
+        t->force[3 * i] = fx;
+        t->force[3 * i + 1] = fy;
+        t->force[3 * i + 2] = fz;
     }
-    if (!fsi_all_finite(3 * (size_t)t->nodes, t->force)) return FSI_ERR_NUMERIC;
+    if (!fsi_all_finite(3 * (size_t)t->nodes, t->force))
+        return FSI_ERR_NUMERIC;
     return t->inverted ? FSI_CAPPED : FSI_OK;
 }
 
@@ -2825,13 +3842,20 @@ FSI_API fsi_result fsi_tled_accelerate(fsi_tled *t, fsi_real dt) {
     fsi_real k, keep, gain;
     fsi_vec3 g;
     ptrdiff_t i;
-    if (!t || !t->block) return FSI_ERR_STATE;
-    if (!fsi__sph_positive(dt)) return FSI_ERR_ARGUMENT;
-    if (!fsi_all_finite(3 * (size_t)t->nodes, t->fext) || !fsi_all_finite(3 * (size_t)t->nodes, t->v)) return FSI_ERR_NUMERIC;
+    if (!t || !t->block)
+        return FSI_ERR_STATE;
+    if (!fsi__sph_positive(dt))
+        return FSI_ERR_ARGUMENT;
+    if (!fsi_all_finite(3 * (size_t)t->nodes, t->fext)
+        || !fsi_all_finite(3 * (size_t)t->nodes, t->v))
+        return FSI_ERR_NUMERIC;
     r = fsi_tled_forces(t);
-    if (r < 0) return r;
-    k = ((fsi_real)t->clock[1] + dt) / 2;              /* from the middle of the last step to the middle of this one */
-    gain = k / (1 + t->desc.damping * k / 2);          /* damping force at the mean of old and new velocity */
+    if (r < 0)
+        return r;
+    /* from the middle of the last step to the middle of this one */
+    k = ((fsi_real)t->clock[1] + dt) / 2;
+    /* damping force at the mean of old and new velocity */
+    gain = k / (1 + t->desc.damping * k / 2);
     keep = (1 - t->desc.damping * k / 2) / (1 + t->desc.damping * k / 2);
     g = t->desc.gravity;
     FSI__OMP(parallel for schedule(static) if (t->nodes > 1024))
@@ -2842,20 +3866,28 @@ FSI_API fsi_result fsi_tled_accelerate(fsi_tled *t, fsi_real dt) {
             v[0] = keep * v[0] + gain * ((f[0] + e[0]) * w + g.x);
             v[1] = keep * v[1] + gain * ((f[1] + e[1]) * w + g.y);
             v[2] = keep * v[2] + gain * ((f[2] + e[2]) * w + g.z);
-        } else { v[0] = d[0]; v[1] = d[1]; v[2] = d[2]; }
+        } else {
+            v[0] = d[0];
+            v[1] = d[1];
+            v[2] = d[2];
+        }
     }
     t->ready = 1;
-    if (r == FSI_OK && dt > fsi_tled_max_dt(t) * FSI_R(1.0001)) r = FSI_DT_TOO_LARGE;
+    if (r == FSI_OK && dt > fsi_tled_max_dt(t) * FSI_R(1.0001))
+        r = FSI_DT_TOO_LARGE;
     return r;
 }
 
 FSI_API fsi_result fsi_tled_move(fsi_tled *t, fsi_real dt) {
     ptrdiff_t i, n;
-    if (!t || !t->block || !t->ready) return FSI_ERR_STATE;
-    if (!fsi__sph_positive(dt)) return FSI_ERR_ARGUMENT;
+    if (!t || !t->block || !t->ready)
+        return FSI_ERR_STATE;
+    if (!fsi__sph_positive(dt))
+        return FSI_ERR_ARGUMENT;
     n = 3 * (ptrdiff_t)t->nodes;
     FSI__OMP(parallel for schedule(static) if (n > 4096))
-    for (i = 0; i < n; i++) t->x[i] += dt * t->v[i];
+    for (i = 0; i < n; i++)
+        t->x[i] += dt * t->v[i];
     t->clock[0] += (double)dt;
     t->clock[1] = (double)dt;
     t->ready = 0;
@@ -2864,83 +3896,117 @@ FSI_API fsi_result fsi_tled_move(fsi_tled *t, fsi_real dt) {
 
 FSI_API fsi_result fsi_tled_step(fsi_tled *t, fsi_real dt) {
     fsi_result r = fsi_tled_accelerate(t, dt), r2;
-    if (r < 0) return r;
+    if (r < 0)
+        return r;
     r2 = fsi_tled_move(t, dt);
     return r2 < 0 ? r2 : r;
 }
 
-FSI_API fsi_real fsi_tled_max_dt(const fsi_tled *t) { return t && t->block ? t->desc.safety * t->dt_critical : 0; }
+FSI_API fsi_real fsi_tled_max_dt(const fsi_tled *t) {
+    return t && t->block ? t->desc.safety * t->dt_critical : 0;
+}
 
-/* ------------------------------------------------------------------------------------------------ >>tled looks */
+/* ------------------------------------------------------------------------------------------------
+ * >>tled looks */
 FSI_API fsi_mat3 fsi_tled_gradient(const fsi_tled *t, int tet) {
     fsi_mat3 F;
     const fsi_real *g;
     const int32_t *n;
     int i, j, a;
     memset(&F, 0, sizeof F);
-    if (!t || !t->block || tet < 0 || tet >= t->tets) return F;
+    if (!t || !t->block || tet < 0 || tet >= t->tets)
+        return F;
     g = t->grad + (size_t)(tet / FSI__TLED_LANES) * 10 * FSI__TLED_LANES + tet % FSI__TLED_LANES;
     n = t->tet + 4 * (size_t)tet;
     for (i = 0; i < 3; i++)
         for (j = 0; j < 3; j++)
-            for (a = 0; a < 3; a++) F.m[3 * i + j] += (t->x[3 * n[a + 1] + i] - t->x[3 * n[0] + i]) * g[(3 * a + j) * FSI__TLED_LANES];
+            for (a = 0; a < 3; a++)
+                F.m[3 * i + j] += (t->x[3 * n[a + 1] + i] - t->x[3 * n[0] + i])
+                                  * g[(3 * a + j) * FSI__TLED_LANES];
     return F;
 }
 
-/* psi of one element without the averaged part; J below the guard: the quadratic that belongs to the linear force. */
+/* psi of one element without the averaged part; J below the guard: the quadratic that belongs to
+ * the linear force. */
 static double fsi__tled_psi(const fsi_tled *t, const fsi_mat3 *F) {
-    double I1 = 0, J = (double)fsi_mat3_det(F), m = (double)t->desc.min_volume, j = J > m ? J : m, e = J - j, L = log(j), b = 0;
+    double I1 = 0, J = (double)fsi_mat3_det(F), m = (double)t->desc.min_volume, j = J > m ? J : m,
+           e = J - j, L = log(j), b = 0;
     double mu = (double)t->mu, lambda = (double)t->lambda, K = (double)t->bulk, a;
     int i, k;
-    for (i = 0; i < 9; i++) I1 += (double)F->m[i] * (double)F->m[i];
+    for (i = 0; i < 9; i++)
+        I1 += (double)F->m[i] * (double)F->m[i];
     if (t->desc.material == FSI_TLED_STVK) {
         for (i = 0; i < 3; i++)
             for (k = 0; k < 3; k++) {
-                double c = (double)(F->m[i] * F->m[k] + F->m[3 + i] * F->m[3 + k] + F->m[6 + i] * F->m[6 + k]) - (i == k);
+                double c = (double)(F->m[i] * F->m[k] + F->m[3 + i] * F->m[3 + k]
+                                    + F->m[6 + i] * F->m[6 + k])
+                           - (i == k);
                 b += c * c / 4;
             }
         return mu * b + lambda / 8 * (I1 - 3) * (I1 - 3);
     }
     if (t->desc.material == FSI_TLED_NEARLY) {
         a = pow(j, -2.0 / 3);
-        return mu / 2 * ((a - 2.0 / 3 * a / j * e) * I1 - 3) + (t->desc.average_pressure ? 0 : K / 2 * (J - 1) * (J - 1));
+        return mu / 2 * ((a - 2.0 / 3 * a / j * e) * I1 - 3)
+               + (t->desc.average_pressure ? 0 : K / 2 * (J - 1) * (J - 1));
     }
     b = mu / 2 * (I1 - 3) - mu * (L + e / j - e * e / (2 * j * j));
-    return b + (t->desc.average_pressure ? 0 : lambda * (L * L / 2 + e * L / j + e * e / 2 * (1 - L) / (j * j)));
+    return b
+           + (t->desc.average_pressure
+                  ? 0
+                  : lambda * (L * L / 2 + e * L / j + e * e / 2 * (1 - L) / (j * j)));
 }
 
-FSI_API void fsi_tled_totals(const fsi_tled *t, double *kinetic, double *elastic, double momentum[3], double angular[3]) {
+FSI_API void fsi_tled_totals(const fsi_tled *t, double *kinetic, double *elastic,
+                             double momentum[3], double angular[3]) {
     double E = 0, U = 0, P[3] = {0, 0, 0}, L[3] = {0, 0, 0};
     int i, d;
-    if (!t || !t->block) return;
+    if (!t || !t->block)
+        return;
     for (i = 0; i < t->nodes; i++) {
         const fsi_real *q = t->x + 3 * i, *w = t->v + 3 * i;
         double m = (double)t->mass[i], x[3], v[3];
-        for (d = 0; d < 3; d++) { x[d] = (double)q[d]; v[d] = (double)w[d]; E += 0.5 * m * v[d] * v[d]; P[d] += m * v[d]; }
-        for (d = 0; d < 3; d++) L[d] += m * (x[(d + 1) % 3] * v[(d + 2) % 3] - x[(d + 2) % 3] * v[(d + 1) % 3]);
+        for (d = 0; d < 3; d++) {
+            x[d] = (double)q[d];
+            v[d] = (double)w[d];
+            E += 0.5 * m * v[d] * v[d];
+            P[d] += m * v[d];
+        }
+        for (d = 0; d < 3; d++)
+            L[d] += m * (x[(d + 1) % 3] * v[(d + 2) % 3] - x[(d + 2) % 3] * v[(d + 1) % 3]);
     }
     for (i = 0; elastic && i < t->tets; i++) {
         fsi_mat3 F = fsi_tled_gradient(t, i);
         U += (double)t->volume[i] * fsi__tled_psi(t, &F);
     }
-    for (i = 0; elastic && t->desc.average_pressure && i < t->nodes; i++) {     /* + sum_a U(J_a) V0_a */
+    /* + sum_a U(J_a) V0_a */
+    for (i = 0; elastic && t->desc.average_pressure && i < t->nodes; i++) {
         double J = 0, m = (double)t->desc.min_volume, l, j, e;
         int k;
         for (k = t->corner_start[i]; k < t->corner_start[i + 1]; k++) {
-            int at = t->corner_at[k], el = at / (12 * FSI__TLED_LANES) * FSI__TLED_LANES + at % FSI__TLED_LANES;
+            int at = t->corner_at[k],
+                el = at / (12 * FSI__TLED_LANES) * FSI__TLED_LANES + at % FSI__TLED_LANES;
             fsi_mat3 F = fsi_tled_gradient(t, el);
             J += (double)fsi_mat3_det(&F) * (double)t->volume[el] / 4;
         }
         J /= (double)t->node_v0[i];
-        j = J > m ? J : m; e = J - j; l = log(j);
-        U += (double)t->node_v0[i] * (t->desc.material == FSI_TLED_NEARLY ? (double)t->bulk / 2 * (J - 1) * (J - 1)
-             : (double)t->lambda * (l * l / 2 + e * l / j + e * e / 2 * (1 - l) / (j * j)));
+        j = J > m ? J : m;
+        e = J - j;
+        l = log(j);
+        U += (double)t->node_v0[i]
+             * (t->desc.material == FSI_TLED_NEARLY
+                    ? (double)t->bulk / 2 * (J - 1) * (J - 1)
+                    : (double)t->lambda * (l * l / 2 + e * l / j + e * e / 2 * (1 - l) / (j * j)));
     }
-    if (kinetic) *kinetic = E;
-    if (elastic) *elastic = U;
+    if (kinetic)
+        *kinetic = E;
+    if (elastic)
+        *elastic = U;
     for (d = 0; d < 3; d++) {
-        if (momentum) momentum[d] = P[d];
-        if (angular) angular[d] = L[d];
+        if (momentum)
+            momentum[d] = P[d];
+        if (angular)
+            angular[d] = L[d];
     }
 }
 
@@ -2948,43 +4014,60 @@ FSI_API fsi_surface fsi_tled_surface(const fsi_tled *t) {
     fsi_surface s;
     memset(&s, 0, sizeof s);
     s.dim = 3;
-    if (!t || !t->block) return s;
-    s.vertex_count = t->nodes; s.element_count = t->triangles; s.closed = 1;
-    s.x = t->x; s.v = t->v; s.index = t->triangle;
+    if (!t || !t->block)
+        return s;
+    s.vertex_count = t->nodes;
+    s.element_count = t->triangles;
+    s.closed = 1;
+    s.x = t->x;
+    s.v = t->v;
+    s.index = t->triangle;
     return s;
 }
 
 FSI_API fsi_coupled fsi_tled_coupled(fsi_tled *t) {
     fsi_coupled c;
     memset(&c, 0, sizeof c);
-    if (!t || !t->block) return c;
+    if (!t || !t->block)
+        return c;
     c.surface = fsi_tled_surface(t);
     c.dof = 3 * t->nodes;
-    c.v = t->v; c.impulse = t->impulse; c.mass = t->mass; c.inverse_mass = t->inverse_mass; c.node = t->identity;
+    c.v = t->v;
+    c.impulse = t->impulse;
+    c.mass = t->mass;
+    c.inverse_mass = t->inverse_mass;
+    c.node = t->identity;
     return c;
 }
 
-FSI_API size_t fsi_tled_state_size(const fsi_tled *t) { return t && t->block ? t->state_bytes : 0; }
+FSI_API size_t fsi_tled_state_size(const fsi_tled *t) {
+    return t && t->block ? t->state_bytes : 0;
+}
 
 FSI_API fsi_result fsi_tled_save(const fsi_tled *t, void *out) {
-    if (!t || !t->block) return FSI_ERR_STATE;
-    if (!out) return FSI_ERR_ARGUMENT;
+    if (!t || !t->block)
+        return FSI_ERR_STATE;
+    if (!out)
+        return FSI_ERR_ARGUMENT;
     memcpy(out, t->block, t->state_bytes);
     return FSI_OK;
 }
 
 FSI_API fsi_result fsi_tled_restore(fsi_tled *t, const void *state) {
-    if (!t || !t->block) return FSI_ERR_STATE;
-    if (!state) return FSI_ERR_ARGUMENT;
+    if (!t || !t->block)
+        return FSI_ERR_STATE;
+    if (!state)
+        return FSI_ERR_ARGUMENT;
     memcpy(t->block, state, t->state_bytes);
     t->ready = 0;
     return FSI_OK;
 }
 
-/* ------------------------------------------------------------------------------------------------ >>look-up */
-#define FSI__LOOKUP_ITEMS 32             /* room per element, in cells */
-#define FSI__LOOKUP_MOST 128             /* an element in more cells than this is a large one ... */
-#define FSI__LOOKUP_LARGE 16             /* ... of which there may be so many */
+/* ------------------------------------------------------------------------------------------------
+ * >>look-up */
+#define FSI__LOOKUP_ITEMS 32 /* room per element, in cells */
+#define FSI__LOOKUP_MOST 128 /* an element in more cells than this is a large one ... */
+#define FSI__LOOKUP_LARGE 16 /* ... of which there may be so many */
 
 static void fsi__lookup_layout(fsi_lookup *l, fsi_arena *a) {
     size_t n = (size_t)l->capacity;
@@ -2996,52 +4079,71 @@ static void fsi__lookup_layout(fsi_lookup *l, fsi_arena *a) {
 FSI_API fsi_result fsi_lookup_init(fsi_lookup *l, int capacity, const fsi_allocator *allocator) {
     fsi_arena a = {NULL, 0, 0, 0};
     fsi_result r;
-    if (!l || capacity < 1 || !fsi_allocator_valid(allocator)) return FSI_ERR_ARGUMENT;
+    if (!l || capacity < 1 || !fsi_allocator_valid(allocator))
+        return FSI_ERR_ARGUMENT;
     memset(l, 0, sizeof *l);
-    if (capacity > INT32_MAX / (FSI__LOOKUP_ITEMS + 2)) return FSI_ERR_SIZE;    /* places in item[] are 32 bits */
+    /* places in item[] are 32 bits */
+    if (capacity > INT32_MAX / (FSI__LOOKUP_ITEMS + 2))
+        return FSI_ERR_SIZE;
     l->capacity = capacity;
     l->cells.room = fsi__imax(4096, 4 * capacity);
-    if (allocator) l->allocator = *allocator;
+    if (allocator)
+        l->allocator = *allocator;
     fsi__lookup_layout(l, &a);
     r = fsi__arena_block(&a, &l->allocator, &l->block, &l->size);
-    if (r != FSI_OK) { memset(l, 0, sizeof *l); return r; }
+    if (r != FSI_OK) {
+        memset(l, 0, sizeof *l);
+        return r;
+    }
     fsi__lookup_layout(l, &a);
-    for (capacity--; capacity >= 0; capacity--) l->item[capacity] = capacity;
+    for (capacity--; capacity >= 0; capacity--)
+        l->item[capacity] = capacity;
     return FSI_OK;
 }
 
 FSI_API void fsi_lookup_free(fsi_lookup *l) {
-    if (!l) return;
+    if (!l)
+        return;
     fsi_free(&l->allocator, l->block, l->size);
     memset(l, 0, sizeof *l);
 }
 
-FSI__INLINE int fsi__lookup_cell(const fsi_lookup *l, fsi_real x) {             /* rises with x, whatever x is */
+/* rises with x, whatever x is */
+FSI__INLINE int fsi__lookup_cell(const fsi_lookup *l, fsi_real x) {
     x *= l->cells.inv;
     return fsi__sph_floor(fsi__max(-FSI__SPH_FAR, fsi__min(FSI__SPH_FAR, x)));
 }
 
 /* Cells of the box lo .. hi enlarged by r, at least the middle one; z has one cell in 2D. */
-static void fsi__lookup_cells(const fsi_lookup *l, const fsi_real *lo, const fsi_real *hi, fsi_real r, int a[3], int b[3]) {
+static void fsi__lookup_cells(const fsi_lookup *l, const fsi_real *lo, const fsi_real *hi,
+                              fsi_real r, int a[3], int b[3]) {
     int d;
     for (a[2] = b[2] = d = 0; d < l->surface.dim; d++) {
         fsi_real x = lo[d] - r, y = hi[d] + r;
-        if (x > y) x = y = lo[d] / 2 + hi[d] / 2;
-        a[d] = fsi__lookup_cell(l, x); b[d] = fsi__lookup_cell(l, y);
+        if (x > y)
+            x = y = lo[d] / 2 + hi[d] / 2;
+        a[d] = fsi__lookup_cell(l, x);
+        b[d] = fsi__lookup_cell(l, y);
     }
 }
 
 /* Bounds of all elements, and of them together. */
 static void fsi__lookup_boxes(fsi_lookup *l) {
     int e, d;
-    for (d = 0; d < 3; d++) { l->lo[d] = FSI_REAL_MAX; l->hi[d] = -FSI_REAL_MAX; }
+    for (d = 0; d < 3; d++) {
+        l->lo[d] = FSI_REAL_MAX;
+        l->hi[d] = -FSI_REAL_MAX;
+    }
     for (e = 0; e < l->surface.element_count; e++) {
         fsi_real *b = l->box + 6 * (size_t)e;
         fsi_surface_bounds(&l->surface, e, b, b + 3);
         for (d = 0; d < 3; d++) {
-            fsi_real pad = 8 * FSI_REAL_EPS * fsi__max(fsi__abs(b[d]), fsi__abs(b[3 + d]));    /* room for the round-off of the tests */
-            b[d] -= pad; b[3 + d] += pad;
-            l->lo[d] = fsi__min(l->lo[d], b[d]); l->hi[d] = fsi__max(l->hi[d], b[3 + d]);
+            /* room for the round-off of the tests */
+            fsi_real pad = 8 * FSI_REAL_EPS * fsi__max(fsi__abs(b[d]), fsi__abs(b[3 + d]));
+            b[d] -= pad;
+            b[3 + d] += pad;
+            l->lo[d] = fsi__min(l->lo[d], b[d]);
+            l->hi[d] = fsi__max(l->hi[d], b[3 + d]);
         }
     }
 }
@@ -3053,28 +4155,40 @@ static fsi_real fsi__lookup_edge(const fsi_lookup *l) {
     for (k = 0; k < n; k++) {
         const fsi_real *b = l->box + 6 * ((size_t)k * (size_t)l->surface.element_count / (size_t)n);
         s = fsi__max(b[3] - b[0], fsi__max(b[4] - b[1], b[5] - b[2]));
-        for (j = k; j > 0 && size[j - 1] > s; j--) size[j] = size[j - 1];
+        for (j = k; j > 0 && size[j - 1] > s; j--)
+            size[j] = size[j - 1];
         size[j] = s;
     }
     edge = FSI_R(0.5) * (size[n / 2] + 2 * l->reach);
     return edge > FSI_R(1e-30) ? edge : 1;
 }
 
-/* Element e into its cells: pass 0 counts them in start[cell + 2], pass 1 writes them behind start[cell + 1]. Returns how many; 0 = a large one. */
+/* Element e into its cells: pass 0 counts them in start[cell + 2], pass 1 writes them behind
+ * start[cell + 1]. Returns how many; 0 = a large one. */
 static int fsi__lookup_put(fsi_lookup *l, int e, int pass) {
     fsi__sph_cells *c = &l->cells;
     const fsi_real *box = l->box + 6 * (size_t)e;
     int a[3], b[3], d, x, y, z;
     double n = 1;
     fsi__lookup_cells(l, box, box + 3, l->reach, a, b);
-    for (d = 0; d < 3; d++) { b[d] = fsi__imin(b[d], a[d] + c->t[d] - 1); n *= b[d] - a[d] + 1; }
-    if (n > FSI__LOOKUP_MOST) return 0;
+    for (d = 0; d < 3; d++) {
+        b[d] = fsi__imin(b[d], a[d] + c->t[d] - 1);
+        n *= b[d] - a[d] + 1;
+    }
+    if (n > FSI__LOOKUP_MOST)
+        return 0;
     for (z = a[2]; z <= b[2]; z++)
         for (y = a[1]; y <= b[1]; y++) {
-            int32_t *row = c->start + 1 + (ptrdiff_t)c->t[0] * (fsi__sph_wrapped(c, 1, y) + c->t[1] * fsi__sph_wrapped(c, 2, z));
+            int32_t *row =
+                c->start + 1
+                + (ptrdiff_t)c->t[0]
+                      * (fsi__sph_wrapped(c, 1, y) + c->t[1] * fsi__sph_wrapped(c, 2, z));
             for (x = a[0]; x <= b[0]; x++) {
                 int32_t *at = row + fsi__sph_wrapped(c, 0, x);
-                if (pass) l->item[(*at)++] = e; else at[1]++;
+                if (pass)
+                    l->item[(*at)++] = e;
+                else
+                    at[1]++;
             }
         }
     return (int)n;
@@ -3086,11 +4200,14 @@ static int fsi__lookup_count(fsi_lookup *l, fsi_real edge) {
     l->cells.inv = 1 / edge;
     fsi__lookup_cells(l, l->lo, l->hi, l->reach, a, b);
     fsi__sph_cells_fit(&l->cells, a, b, l->surface.dim);
-    memset(l->cells.start, 0, ((size_t)(l->cells.t[0] * l->cells.t[1] * l->cells.t[2]) + 2) * sizeof *l->cells.start);
+    memset(l->cells.start, 0,
+           ((size_t)(l->cells.t[0] * l->cells.t[1] * l->cells.t[2]) + 2) * sizeof *l->cells.start);
     for (l->large = 0, e = 0; e < n && all <= FSI__LOOKUP_ITEMS * n; e++) {
         all += k = fsi__lookup_put(l, e, 0);
-        if (k) continue;
-        if (l->large == FSI__LOOKUP_LARGE) return 0;
+        if (k)
+            continue;
+        if (l->large == FSI__LOOKUP_LARGE)
+            return 0;
         l->item[l->capacity + l->large++] = e;
     }
     return all <= FSI__LOOKUP_ITEMS * n;
@@ -3100,31 +4217,41 @@ FSI_API fsi_result fsi_lookup_build(fsi_lookup *l, const fsi_surface *surface, f
     int cells, k;
     fsi_real edge;
     fsi_result r;
-    if (!l || !l->block) return FSI_ERR_STATE;
+    if (!l || !l->block)
+        return FSI_ERR_STATE;
     l->surface.element_count = 0;
-    if (!(reach >= 0 && reach < fsi__sqrt(FSI_REAL_MAX))) return FSI_ERR_ARGUMENT;
-    if ((r = fsi_surface_check(surface)) != FSI_OK) return r;
-    if (surface->element_count > l->capacity) return FSI_ERR_SIZE;
+    if (!(reach >= 0 && reach < fsi__sqrt(FSI_REAL_MAX)))
+        return FSI_ERR_ARGUMENT;
+    if ((r = fsi_surface_check(surface)) != FSI_OK)
+        return r;
+    if (surface->element_count > l->capacity)
+        return FSI_ERR_SIZE;
     l->surface = *surface;
     l->reach = reach;
-    if (!surface->element_count) return FSI_OK;
+    if (!surface->element_count)
+        return FSI_OK;
     fsi__lookup_boxes(l);
-    for (edge = fsi__lookup_edge(l); !fsi__lookup_count(l, edge); edge *= FSI_R(1.5)) {}  /* ends: an element no larger than a cell is in at most 8 */
+    /* ends: an element no larger than a cell is in at most 8 */
+    for (edge = fsi__lookup_edge(l); !fsi__lookup_count(l, edge); edge *= FSI_R(1.5)) {
+    }
     cells = l->cells.t[0] * l->cells.t[1] * l->cells.t[2];
     l->cells.start[0] = l->cells.start[1] = l->capacity + l->large;
-    for (k = 1; k <= cells; k++) l->cells.start[k + 1] += l->cells.start[k];
-    for (k = 0; k < surface->element_count; k++) (void)fsi__lookup_put(l, k, 1);
+    for (k = 1; k <= cells; k++)
+        l->cells.start[k + 1] += l->cells.start[k];
+    for (k = 0; k < surface->element_count; k++)
+        (void)fsi__lookup_put(l, k, 1);
     return FSI_OK;
 }
 
-/* One query: elements whose bounds come within the root of limit of the box lo .. hi, by distance from p or by crossing of p -> q. */
+/* One query: elements whose bounds come within the root of limit of the box lo .. hi, by distance
+ * from p or by crossing of p -> q. */
 typedef struct fsi__lookup_query {
     const fsi_lookup *l;
     fsi_vec3 p, q;
-    int ray;                  /* 1: crossings */
-    int first;                /* 1: only the first one matters; radius and limit shrink */
+    int ray;   /* 1: crossings */
+    int first; /* 1: only the first one matters; radius and limit shrink */
     fsi_real lo[3], hi[3], radius, limit;
-    fsi_hit *hits;            /* sorted */
+    fsi_hit *hits; /* sorted */
     int room, count;
 } fsi__lookup_query;
 
@@ -3133,16 +4260,29 @@ static void fsi__lookup_test(fsi__lookup_query *q, int e) {
     fsi_real d2 = 0, w;
     fsi_hit h;
     int k;
-    for (k = 0; k < 3; k++) { w = fsi__max(fsi__max(b[k] - q->hi[k], q->lo[k] - b[3 + k]), 0); d2 += w * w; }
-    if (!(d2 <= q->limit)) return;
-    if (q->ray && !fsi_surface_cross(&q->l->surface, e, q->p, q->q, &h)) return;
-    if (!q->ray) fsi_surface_closest(&q->l->surface, e, q->p, &h);
-    if (!(h.t <= q->radius)) return;
-    k = fsi__imin(q->count++, q->room);                /* insertion into the sorted list of the first ones */
-    for (; k > 0 && (h.t < q->hits[k - 1].t || (h.t == q->hits[k - 1].t && e < q->hits[k - 1].element)); k--)
-        if (k < q->room) q->hits[k] = q->hits[k - 1];
-    if (k < q->room) q->hits[k] = h;
-    if (!q->first) return;
+    for (k = 0; k < 3; k++) {
+        w = fsi__max(fsi__max(b[k] - q->hi[k], q->lo[k] - b[3 + k]), 0);
+        d2 += w * w;
+    }
+    if (!(d2 <= q->limit))
+        return;
+    if (q->ray && !fsi_surface_cross(&q->l->surface, e, q->p, q->q, &h))
+        return;
+    if (!q->ray)
+        fsi_surface_closest(&q->l->surface, e, q->p, &h);
+    if (!(h.t <= q->radius))
+        return;
+    /* insertion into the sorted list of the first ones */
+    k = fsi__imin(q->count++, q->room);
+    for (; k > 0
+           && (h.t < q->hits[k - 1].t || (h.t == q->hits[k - 1].t && e < q->hits[k - 1].element));
+         k--)
+        if (k < q->room)
+            q->hits[k] = q->hits[k - 1];
+    if (k < q->room)
+        q->hits[k] = h;
+    if (!q->first)
+        return;
     q->radius = q->hits[0].t;
     q->limit = fsi__min(q->limit, q->ray ? 0 : q->radius * q->radius * (1 + 8 * FSI_REAL_EPS));
 }
@@ -3151,12 +4291,14 @@ static void fsi__lookup_test(fsi__lookup_query *q, int e) {
 static int fsi__lookup_new(const fsi_lookup *l, int e, const int at[3], const int lo[3]) {
     int d;
     for (d = 0; d < l->surface.dim; d++)
-        if (at[d] != fsi__imax(fsi__lookup_cell(l, l->box[6 * (size_t)e + (size_t)d] - l->reach), lo[d])) return 0;
+        if (at[d]
+            != fsi__imax(fsi__lookup_cell(l, l->box[6 * (size_t)e + (size_t)d] - l->reach), lo[d]))
+            return 0;
     return 1;
 }
 
-/* Tests, each once, the elements of the cells that hold everything within r of the query's box. Returns 1 when it tested all there are instead,
-   because the cells were more. */
+/* Tests, each once, the elements of the cells that hold everything within r of the query's box.
+   Returns 1 when it tested all there are instead, because the cells were more. */
 static int fsi__lookup_search(fsi__lookup_query *q, fsi_real r) {
     const fsi_lookup *l = q->l;
     const fsi__sph_cells *c = &l->cells;
@@ -3164,87 +4306,127 @@ static int fsi__lookup_search(fsi__lookup_query *q, fsi_real r) {
     double n = 1;
     fsi__lookup_cells(l, q->lo, q->hi, r - l->reach, lo, hi);
     for (d = 0; d < 3; d++) {
-        if (!c->wrap[d]) { lo[d] = fsi__imax(lo[d], c->base[d]); hi[d] = fsi__imin(hi[d], c->base[d] + c->t[d] - 1); }
+        if (!c->wrap[d]) {
+            lo[d] = fsi__imax(lo[d], c->base[d]);
+            hi[d] = fsi__imin(hi[d], c->base[d] + c->t[d] - 1);
+        }
         n *= fsi__imax(hi[d] - lo[d] + 1, 0);
     }
     all = n > l->surface.element_count;
-    for (k = 0; k < (all ? l->surface.element_count : l->large); k++) fsi__lookup_test(q, l->item[all ? k : l->capacity + k]);
+    for (k = 0; k < (all ? l->surface.element_count : l->large); k++)
+        fsi__lookup_test(q, l->item[all ? k : l->capacity + k]);
     for (at[2] = lo[2]; at[2] <= hi[2] && n > 0 && !all; at[2]++)
         for (at[1] = lo[1]; at[1] <= hi[1]; at[1]++) {
-            const int32_t *row = c->start + (ptrdiff_t)c->t[0] * (fsi__sph_wrapped(c, 1, at[1]) + c->t[1] * fsi__sph_wrapped(c, 2, at[2]));
+            const int32_t *row =
+                c->start
+                + (ptrdiff_t)c->t[0]
+                      * (fsi__sph_wrapped(c, 1, at[1]) + c->t[1] * fsi__sph_wrapped(c, 2, at[2]));
             for (at[0] = lo[0]; at[0] <= hi[0]; at[0]++) {
                 const int32_t *run = row + fsi__sph_wrapped(c, 0, at[0]);
                 for (k = run[0]; k < run[1]; k++)
-                    if (n < 2 || fsi__lookup_new(l, l->item[k], at, lo)) fsi__lookup_test(q, l->item[k]);
+                    if (n < 2 || fsi__lookup_new(l, l->item[k], at, lo))
+                        fsi__lookup_test(q, l->item[k]);
             }
         }
     return all;
 }
 
-static int fsi__lookup_begin(fsi__lookup_query *q, const fsi_lookup *l, fsi_vec3 p, fsi_hit *hits, int room) {     /* 0: nothing to find */
+/* 0: nothing to find */
+static int fsi__lookup_begin(fsi__lookup_query *q, const fsi_lookup *l, fsi_vec3 p, fsi_hit *hits,
+                             int room) {
     memset(q, 0, sizeof *q);
-    if (!l || !l->block || !l->surface.element_count || !fsi__finite_vec(p)) return 0;
-    if (l->surface.dim == 2) p.z = 0;
-    q->l = l; q->p = p; q->hits = hits; q->room = room;
-    fsi_vec_store(q->lo, p); fsi_vec_store(q->hi, p);
+    if (!l || !l->block || !l->surface.element_count || !fsi__finite_vec(p))
+        return 0;
+    if (l->surface.dim == 2)
+        p.z = 0;
+    q->l = l;
+    q->p = p;
+    q->hits = hits;
+    q->room = room;
+    fsi_vec_store(q->lo, p);
+    fsi_vec_store(q->hi, p);
     return 1;
 }
 
 static int fsi__lookup_within(fsi__lookup_query *q, fsi_real radius) {
     q->radius = radius;
-    q->limit = radius < fsi__sqrt(FSI_REAL_MAX) / 2 ? radius * radius * (1 + 8 * FSI_REAL_EPS) : FSI_REAL_MAX;
+    q->limit = radius < fsi__sqrt(FSI_REAL_MAX) / 2 ? radius * radius * (1 + 8 * FSI_REAL_EPS)
+                                                    : FSI_REAL_MAX;
     return fsi__lookup_search(q, radius);
 }
 
 FSI_API int fsi_lookup_closest(const fsi_lookup *l, fsi_vec3 p, fsi_real radius, fsi_hit *hit) {
     fsi__lookup_query q;
     fsi_real r;
-    if (!(radius >= 0) || !fsi__lookup_begin(&q, l, p, hit, 1)) return 0;
+    if (!(radius >= 0) || !fsi__lookup_begin(&q, l, p, hit, 1))
+        return 0;
     q.first = 1;
-    for (r = fsi__min(radius, l->reach);; r = fsi__min(radius, fsi__max(2 * r, 1 / l->cells.inv))) {     /* the sphere grows until it holds one */
-        if (fsi__lookup_within(&q, r) && !q.count) (void)fsi__lookup_within(&q, r = radius);
-        if (q.count || r >= radius) return q.count > 0;
+    /* the sphere grows until it holds one */
+    for (r = fsi__min(radius, l->reach);; r = fsi__min(radius, fsi__max(2 * r, 1 / l->cells.inv))) {
+        if (fsi__lookup_within(&q, r) && !q.count)
+            (void)fsi__lookup_within(&q, r = radius);
+        if (q.count || r >= radius)
+            return q.count > 0;
     }
 }
 
-FSI_API int fsi_lookup_sphere(const fsi_lookup *l, fsi_vec3 p, fsi_real radius, fsi_hit *hits, int room) {
+FSI_API int fsi_lookup_sphere(const fsi_lookup *l, fsi_vec3 p, fsi_real radius, fsi_hit *hits,
+                              int room) {
     fsi__lookup_query q;
-    if (!(radius >= 0) || !fsi__lookup_begin(&q, l, p, hits, room)) return 0;
+    if (!(radius >= 0) || !fsi__lookup_begin(&q, l, p, hits, room))
+        return 0;
     (void)fsi__lookup_within(&q, radius);
     return q.count;
 }
 
-/* The part of p -> q within the bounds of the surface, in pieces about a cell long. slack: the round-off of points on it. Returns the number of pieces. */
-static int fsi__lookup_pieces(const fsi_lookup *l, const fsi_real p[3], const fsi_real q[3], const fsi_real slack[3], fsi_real t[2]) {
+/* The part of p -> q within the bounds of the surface, in pieces about a cell long. slack: the
+ * round-off of points on it. Returns the number of pieces. */
+static int fsi__lookup_pieces(const fsi_lookup *l, const fsi_real p[3], const fsi_real q[3],
+                              const fsi_real slack[3], fsi_real t[2]) {
     fsi_real way, most = 0, x, y, n;
     int d;
     for (t[0] = 0, t[1] = 1, d = 0; d < l->surface.dim; d++) {
         way = q[d] - p[d];
         most = fsi__max(most, fsi__abs(way));
-        if (way == 0 || !fsi__finite(way)) continue;
-        x = (l->lo[d] - slack[d] - p[d]) / way; y = (l->hi[d] + slack[d] - p[d]) / way;
-        t[0] = fsi__max(t[0], fsi__min(x, y)); t[1] = fsi__min(t[1], fsi__max(x, y));
+        if (way == 0 || !fsi__finite(way))
+            continue;
+        x = (l->lo[d] - slack[d] - p[d]) / way;
+        y = (l->hi[d] + slack[d] - p[d]) / way;
+        t[0] = fsi__max(t[0], fsi__min(x, y));
+        t[1] = fsi__min(t[1], fsi__max(x, y));
     }
-    if (!(t[0] <= t[1])) return 0;
+    if (!(t[0] <= t[1]))
+        return 0;
     n = fsi__ceil(most * (t[1] - t[0]) * l->cells.inv);
-    return n < (fsi_real)l->surface.element_count ? fsi__imax(1, (int)n) : 1;   /* more pieces than elements: look at all of them once */
+    /* more pieces than elements: look at all of them once */
+    return n < (fsi_real)l->surface.element_count ? fsi__imax(1, (int)n) : 1;
 }
 
 FSI_API int fsi_lookup_first_hit(const fsi_lookup *l, fsi_vec3 p, fsi_vec3 q, fsi_hit *hit) {
     fsi__lookup_query s;
     fsi_real a[3], b[3], slack[3], t[2], u, v, x, y;
     int d, k, n;
-    if (!fsi__lookup_begin(&s, l, p, hit, 1) || !fsi__finite_vec(q)) return 0;
-    if (l->surface.dim == 2) q.z = 0;
-    s.q = q; s.ray = s.first = 1; s.radius = 1;
-    fsi_vec_store(a, s.p); fsi_vec_store(b, q);
-    for (d = 0; d < 3; d++) slack[d] = 8 * FSI_REAL_EPS * (fsi__abs(a[d]) + fsi__abs(b[d]));
+    if (!fsi__lookup_begin(&s, l, p, hit, 1) || !fsi__finite_vec(q))
+        return 0;
+    if (l->surface.dim == 2)
+        q.z = 0;
+    s.q = q;
+    s.ray = s.first = 1;
+    s.radius = 1;
+    fsi_vec_store(a, s.p);
+    fsi_vec_store(b, q);
+    for (d = 0; d < 3; d++)
+        slack[d] = 8 * FSI_REAL_EPS * (fsi__abs(a[d]) + fsi__abs(b[d]));
     for (n = fsi__lookup_pieces(l, a, b, slack, t), k = 0; k < n; k++) {
-        u = t[0] + (t[1] - t[0]) * (fsi_real)k / (fsi_real)n; v = t[0] + (t[1] - t[0]) * (fsi_real)(k + 1) / (fsi_real)n;
-        if (s.count && hit->t < u - 16 * FSI_REAL_EPS) break;   /* what comes now is behind it */
+        u = t[0] + (t[1] - t[0]) * (fsi_real)k / (fsi_real)n;
+        v = t[0] + (t[1] - t[0]) * (fsi_real)(k + 1) / (fsi_real)n;
+        if (s.count && hit->t < u - 16 * FSI_REAL_EPS)
+            break; /* what comes now is behind it */
         for (d = 0; d < 3; d++) {
-            x = (1 - u) * a[d] + u * b[d]; y = (1 - v) * a[d] + v * b[d];
-            s.lo[d] = fsi__min(x, y) - slack[d]; s.hi[d] = fsi__max(x, y) + slack[d];
+            x = (1 - u) * a[d] + u * b[d];
+            y = (1 - v) * a[d] + v * b[d];
+            s.lo[d] = fsi__min(x, y) - slack[d];
+            s.hi[d] = fsi__max(x, y) + slack[d];
         }
         (void)fsi__lookup_search(&s, 0);
     }
@@ -3261,18 +4443,22 @@ FSI_API int fsi_lookup_first_hit(const fsi_lookup *l, fsi_vec3 p, fsi_vec3 q, fs
 This software is available under two licences: choose the one you prefer.
 ------------------------------------------------------------------------------------------------
 A: MIT License. Copyright (c) 2026 the fsi authors
-Permission is hereby granted, free of charge, to any person obtaining a copy of this software and associated documentation files (the
-"Software"), to deal in the Software without restriction, including without limitation the rights to use, copy, modify, merge, publish,
-distribute, sublicense, and/or sell copies of the Software, and to permit persons to whom the Software is furnished to do so, subject to
-the following conditions: The above copyright notice and this permission notice shall be included in all copies or substantial portions
-of the Software. THE SOFTWARE IS PROVIDED "AS IS", WITHOUT WARRANTY OF ANY KIND, EXPRESS OR IMPLIED, INCLUDING BUT NOT LIMITED TO THE
-WARRANTIES OF MERCHANTABILITY, FITNESS FOR A PARTICULAR PURPOSE AND NONINFRINGEMENT. IN NO EVENT SHALL THE AUTHORS OR COPYRIGHT HOLDERS
-BE LIABLE FOR ANY CLAIM, DAMAGES OR OTHER LIABILITY, WHETHER IN AN ACTION OF CONTRACT, TORT OR OTHERWISE, ARISING FROM, OUT OF OR IN
+Permission is hereby granted, free of charge, to any person obtaining a copy of this software and
+associated documentation files (the "Software"), to deal in the Software without restriction,
+including without limitation the rights to use, copy, modify, merge, publish, distribute,
+sublicense, and/or sell copies of the Software, and to permit persons to whom the Software is
+furnished to do so, subject to the following conditions: The above copyright notice and this
+permission notice shall be included in all copies or substantial portions of the Software. THE
+SOFTWARE IS PROVIDED "AS IS", WITHOUT WARRANTY OF ANY KIND, EXPRESS OR IMPLIED, INCLUDING BUT NOT
+LIMITED TO THE WARRANTIES OF MERCHANTABILITY, FITNESS FOR A PARTICULAR PURPOSE AND NONINFRINGEMENT.
+IN NO EVENT SHALL THE AUTHORS OR COPYRIGHT HOLDERS BE LIABLE FOR ANY CLAIM, DAMAGES OR OTHER
+LIABILITY, WHETHER IN AN ACTION OF CONTRACT, TORT OR OTHERWISE, ARISING FROM, OUT OF OR IN
 CONNECTION WITH THE SOFTWARE OR THE USE OR OTHER DEALINGS IN THE SOFTWARE.
 ------------------------------------------------------------------------------------------------
 B: Public Domain (www.unlicense.org)
-Anyone is free to copy, modify, publish, use, compile, sell, or distribute this software, in source or binary form, for any purpose,
-commercial or non-commercial, and by any means. The authors dedicate any and all copyright interest in the software to the public domain.
-The software is provided "as is", without warranty of any kind, as in licence A.
+Anyone is free to copy, modify, publish, use, compile, sell, or distribute this software, in source
+or binary form, for any purpose, commercial or non-commercial, and by any means. The authors
+dedicate any and all copyright interest in the software to the public domain. The software is
+provided "as is", without warranty of any kind, as in licence A.
 ------------------------------------------------------------------------------------------------
 */

@@ -11,12 +11,17 @@
 #else
 #define BENCH static
 #endif
-BENCH double now(void) {                                      /* s */
+BENCH double now(void) { /* s */
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
-BENCH double now_fn(void *user) { (void)user; return now(); }    /* as the headers' clock_fn */
+
+BENCH double now_fn(void *user) {
+    (void)user;
+    return now();
+} /* as the headers' clock_fn */
+
 BENCH void use_threads(int n) {
 #ifdef _OPENMP
     omp_set_num_threads(n);
@@ -24,6 +29,7 @@ BENCH void use_threads(int n) {
     (void)n;
 #endif
 }
+
 BENCH int max_threads(void) {
 #ifdef _OPENMP
     return omp_get_max_threads();
@@ -31,16 +37,21 @@ BENCH int max_threads(void) {
     return 1;
 #endif
 }
-BENCH int most_threads(void) {                                /* every figure at one and two threads, where there are threads */
+
+/* every figure at one and two threads, where there are threads */
+BENCH int most_threads(void) {
 #ifdef _OPENMP
     return 2;
 #else
     return 1;
 #endif
 }
-/* A figure of the contract under its plain name: with two threads (as many as there are), with one, and the speed-up. */
+
+/* A figure of the contract under its plain name: with two threads (as many as there are), with one,
+ * and the speed-up. */
 BENCH void bench_pair(const char *name, double one, double most, const char *unit) {
-    printf("bench %s %.4g %s\nbench %s_1thread %.4g %s\nbench %s_speedup %.2f x\n", name, most, unit, name, one, unit, name, one / most);
+    printf("bench %s %.4g %s\nbench %s_1thread %.4g %s\nbench %s_speedup %.2f x\n", name, most,
+           unit, name, one, unit, name, one / most);
     fflush(stdout);
 }
 #endif

@@ -1,5 +1,7 @@
-/* The coupled solve beside the fluid alone: seconds, iterations, ratio; against IC on the full system where that ends in reasonable time.
-   cc -O3 -march=native -fopenmp -I. -Itests bench/bench_couple.c -lm;  bench_couple [cells along the short side, default 128; 0 = share of XPM and the realtime scenes only] */
+/* The coupled solve beside the fluid alone: seconds, iterations, ratio; against IC on the full
+   system where that ends in reasonable time. cc -O3 -march=native -fopenmp -I. -Itests
+   bench/bench_couple.c -lm;  bench_couple [cells along the short side, default 128; 0 = share of
+   XPM and the realtime scenes only] */
 #define FSI_IMPLEMENTATION
 #include "fsi_couple.h"
 #include <stdio.h>
@@ -9,18 +11,22 @@
 
 #define MOST 64
 static const int32_t quad[8] = {0, 1, 1, 2, 2, 3, 3, 0};
-static const int32_t cube[36] = {0, 2, 1, 0, 3, 2, 4, 5, 6, 4, 6, 7, 0, 1, 5, 0, 5, 4, 2, 3, 7, 2, 7, 6, 1, 2, 6, 1, 6, 5, 3, 0, 4, 3, 4, 7};
+static const int32_t cube[36] = {0, 2, 1, 0, 3, 2, 4, 5, 6, 4, 6, 7, 0, 1, 5, 0, 5, 4,
+                                 2, 3, 7, 2, 7, 6, 1, 2, 6, 1, 6, 5, 3, 0, 4, 3, 4, 7};
 static fsi_real x[MOST][24];
 static fsi_body body[MOST];
 static fsi_coupled door[MOST], *list[MOST];
 
-/* Blocks on a lattice, turned; mixed densities 0.1, 1, 10 (one block: 0.1); held = 1: the fluid alone around them. */
+/* Blocks on a lattice, turned; mixed densities 0.1, 1, 10 (one block: 0.1); held = 1: the fluid
+ * alone around them. */
 static void place(int dim, int bodies, int held) {
     int k, i, per = bodies == 1 ? 1 : bodies <= 12 ? 3 : 5, rows = (bodies + per - 1) / per;
     double half = bodies == 1 ? 0.15 : bodies <= 12 ? 0.08 : 0.045, mix[3] = {0.1, 1, 10};
     for (k = 0; k < bodies; k++) {
         fsi_surface s;
-        double cx = bodies == 1 ? 0.5 : (k % per + 0.5) / per, cy = bodies == 1 ? 0.8 : 0.2 + 1.6 * (k / per + 0.5) / rows, cz = 0.3 + 0.4 * (k % 2), a = 0.1 + 0.37 * k;
+        double cx = bodies == 1 ? 0.5 : (k % per + 0.5) / per,
+               cy = bodies == 1 ? 0.8 : 0.2 + 1.6 * (k / per + 0.5) / rows,
+               cz = 0.3 + 0.4 * (k % 2), a = 0.1 + 0.37 * k;
         memset(&s, 0, sizeof s);
         memset(&body[k], 0, sizeof body[k]);
         for (i = 0; i < (dim == 3 ? 8 : 4); i++) {
@@ -29,18 +35,29 @@ static void place(int dim, int bodies, int held) {
             x[k][3 * i + 1] = (fsi_real)(cy + sin(a) * px + cos(a) * py);
             x[k][3 * i + 2] = (fsi_real)(dim == 3 ? cz + (i >= 4 ? half : -half) : 0);
         }
-        s.dim = dim; s.vertex_count = dim == 3 ? 8 : 4; s.element_count = dim == 3 ? 12 : 4; s.closed = 1; s.x = x[k]; s.index = dim == 3 ? cube : quad;
+        s.dim = dim;
+        s.vertex_count = dim == 3 ? 8 : 4;
+        s.element_count = dim == 3 ? 12 : 4;
+        s.closed = 1;
+        s.x = x[k];
+        s.index = dim == 3 ? cube : quad;
         body[k].mass = held ? 0 : (fsi_real)(pow(2 * half, dim) * (bodies == 1 ? 0.1 : mix[k % 3]));
-        for (i = 0; i < 9; i += 4) body[k].inertia.m[i] = body[k].mass * (fsi_real)(half * half * 2 / 3);
+        for (i = 0; i < 9; i += 4)
+            body[k].inertia.m[i] = body[k].mass * (fsi_real)(half * half * 2 / 3);
         body[k].centre = fsi_vec((fsi_real)cx, (fsi_real)cy, (fsi_real)(dim == 3 ? cz : 0));
-        if (!held) { body[k].velocity = fsi_vec(FSI_R(0.1), FSI_R(-0.1), 0); body[k].spin.z = FSI_R(0.1); }
+        if (!held) {
+            body[k].velocity = fsi_vec(FSI_R(0.1), FSI_R(-0.1), 0);
+            body[k].spin.z = FSI_R(0.1);
+        }
         fsi_body_give(&body[k], &s, &door[k]);
         list[k] = &door[k];
     }
 }
 
-/* Best of six, of twenty where a solve takes milliseconds and the machine's noise is as long: seconds of interface and solve, iterations. */
-static double run(int dim, int n, int bodies, int closed, fsi_couple_solver solver, int held, int *iterations, double *interface_seconds) {
+/* Best of six, of twenty where a solve takes milliseconds and the machine's noise is as long:
+ * seconds of interface and solve, iterations. */
+static double run(int dim, int n, int bodies, int closed, fsi_couple_solver solver, int held,
+                  int *iterations, double *interface_seconds) {
     fsi_grid g;
     fsi_grid_desc d;
     fsi_couple c;
@@ -49,22 +66,35 @@ static double run(int dim, int n, int bodies, int closed, fsi_couple_solver solv
     int k, repeat, many = solver == FSI_COUPLE_FULL ? 1 : dim == 2 ? 20 : 6;
     memset(&d, 0, sizeof d);
     memset(&cd, 0, sizeof cd);
-    d.nx = n; d.ny = 2 * n; d.nz = dim == 3 ? n : 1; d.h = 1 / (fsi_real)n; d.rho = 1; d.gravity.y = FSI_R(-9.81); d.max_iterations = 5000;
-    for (k = 0; k < 6; k++) d.side[k].kind = closed ? FSI_SIDE_SLIP : FSI_SIDE_OPEN;
-    cd.solver = solver; cd.precondition = FSI_PRECONDITION_IC;
-    if (fsi_grid_init(&g, &d) != FSI_OK || fsi_couple_init(&c, &g, &cd) != FSI_OK) return -1;
+    d.nx = n;
+    d.ny = 2 * n;
+    d.nz = dim == 3 ? n : 1;
+    d.h = 1 / (fsi_real)n;
+    d.rho = 1;
+    d.gravity.y = FSI_R(-9.81);
+    d.max_iterations = 5000;
+    for (k = 0; k < 6; k++)
+        d.side[k].kind = closed ? FSI_SIDE_SLIP : FSI_SIDE_OPEN;
+    cd.solver = solver;
+    cd.precondition = FSI_PRECONDITION_IC;
+    if (fsi_grid_init(&g, &d) != FSI_OK || fsi_couple_init(&c, &g, &cd) != FSI_OK)
+        return -1;
     for (repeat = 0; repeat < many; repeat++) {
         fsi_report r;
         place(dim, bodies, held);
-        for (k = 0; k < dim; k++) fsi_fill(g.faces[k], 0, g.u[k]);
+        for (k = 0; k < dim; k++)
+            fsi_fill(g.faces[k], 0, g.u[k]);
         t = now();
         fsi_couple_detect(&c, list, bodies);
-        if (interface_seconds) *interface_seconds = now() - t;
+        if (interface_seconds)
+            *interface_seconds = now() - t;
         fsi_grid_forces(&g, FSI_R(0.01));
         t = now();
-        if (fsi_couple_solve(&c, FSI_R(0.01), &r) < 0) return -1;
+        if (fsi_couple_solve(&c, FSI_R(0.01), &r) < 0)
+            return -1;
         t = now() - t;
-        if (t < best) best = t;
+        if (t < best)
+            best = t;
         *iterations = r.iterations;
     }
     fsi_couple_free(&c);
@@ -72,16 +102,19 @@ static double run(int dim, int n, int bodies, int closed, fsi_couple_solver solv
     return best;
 }
 
-/* The scenes of realtime_pool and realtime_tank: mean time of a whole coupled step without a budget, ms; < 0 on failure. */
+/* The scenes of realtime_pool and realtime_tank: mean time of a whole coupled step without a
+ * budget, ms; < 0 on failure. */
 static double realtime(int dim, int steps) {
     static rt_scene s;
     double ms;
     int ok = rt_begin(&s, dim, dim == 2 ? 128 : 48, dim == 2 ? 1.0 / 60 : 0.02, 1e-3, 2, 0, now_fn);
-    while (ok && s.steps < steps) ok = rt_step(&s) >= 0;
+    while (ok && s.steps < steps)
+        ok = rt_step(&s) >= 0;
     ms = ok ? rt_mean(&s) : -1;
     rt_end(&s);
     return ms;
 }
+
 static void realtime_lines(void) {
     int dim, threads;
     for (dim = 2; dim <= 3; dim++) {
@@ -90,16 +123,25 @@ static void realtime_lines(void) {
         for (threads = 1; threads <= most_threads(); threads++) {
             use_threads(threads);
             ms = realtime(dim, dim == 2 ? 100 : 20);
-            if (threads == 1) one = ms;
+            if (threads == 1)
+                one = ms;
         }
         bench_pair(name, one, ms, "ms");
     }
 }
 
-/* What the partitioned scheme itself costs (XPM table 4): a pool, three balls and a sheet of cloth coupled by exchange; share of the steps' time that
-   is neither the fluid's nor the solids', and pairs of calls per step. */
-enum { SHEET = 13 };
-static fsi_real pool_water(fsi_vec3 p, void *user) { (void)user; return p.y - FSI_R(0.45); }
+/* What the partitioned scheme itself costs (XPM table 4): a pool, three balls and a sheet of cloth
+   coupled by exchange; share of the steps' time that is neither the fluid's nor the solids', and
+   pairs of calls per step. */
+enum {
+    SHEET = 13
+};
+
+static fsi_real pool_water(fsi_vec3 p, void *user) {
+    (void)user;
+    return p.y - FSI_R(0.45);
+}
+
 static int share_cloth(fsi_soft *soft) {
     static fsi_real at[3 * SHEET * SHEET];
     static int32_t triangle[6 * (SHEET - 1) * (SHEET - 1)];
@@ -108,14 +150,27 @@ static int share_cloth(fsi_soft *soft) {
     memset(&d, 0, sizeof d);
     for (i = 0; i < SHEET * SHEET; i++) {
         const int a = i, b = i + 1, e = i + SHEET, f = e + 1, q[6] = {a, e, b, b, e, f};
-        at[3 * i] = (fsi_real)(1.2 + 0.6 * (i % SHEET) / (SHEET - 1)); at[3 * i + 1] = FSI_R(0.5); at[3 * i + 2] = (fsi_real)(0.2 + 0.6 * (i / SHEET) / (SHEET - 1));
-        for (k = 0; i % SHEET + 1 < SHEET && i / SHEET + 1 < SHEET && k < 6; k++) triangle[n++] = q[k];
+        at[3 * i] = (fsi_real)(1.2 + 0.6 * (i % SHEET) / (SHEET - 1));
+        at[3 * i + 1] = FSI_R(0.5);
+        at[3 * i + 2] = (fsi_real)(0.2 + 0.6 * (i / SHEET) / (SHEET - 1));
+        for (k = 0; i % SHEET + 1 < SHEET && i / SHEET + 1 < SHEET && k < 6; k++)
+            triangle[n++] = q[k];
     }
-    d.dim = 3; d.vertex_count = SHEET * SHEET; d.x = at; d.triangle_count = n / 3; d.triangle = triangle; d.gravity.y = FSI_R(-9.81);
-    d.area_density = FSI_R(12.5); d.stretch = 400; d.stretch_poisson = FSI_R(0.3); d.bend = FSI_R(1e-3); d.damping_stiffness = FSI_R(0.02);
+    d.dim = 3;
+    d.vertex_count = SHEET * SHEET;
+    d.x = at;
+    d.triangle_count = n / 3;
+    d.triangle = triangle;
+    d.gravity.y = FSI_R(-9.81);
+    d.area_density = FSI_R(12.5);
+    d.stretch = 400;
+    d.stretch_poisson = FSI_R(0.3);
+    d.bend = FSI_R(1e-3);
+    d.damping_stiffness = FSI_R(0.02);
     d.integrator = FSI_SOFT_IMPLICIT;
     return fsi_soft_init(soft, &d) == FSI_OK;
 }
+
 static void share_lines(void) {
     static fsi_partitioned_scene s;
     static const double density[3] = {100, 500, 2000};
@@ -132,37 +187,74 @@ static void share_lines(void) {
     fsi_guest guest;
     double spent = 0, pairs = 0;
     int i, steps = 30;
-    memset(&d, 0, sizeof d); memset(&pd, 0, sizeof pd); memset(&sd, 0, sizeof sd); memset(&responder, 0, sizeof responder); memset(&s, 0, sizeof s);
-    d.grid.nx = 32; d.grid.ny = d.grid.nz = 16; d.grid.h = FSI_R(0.0625); d.grid.rho = 1000; d.grid.gravity.y = FSI_R(-9.81); d.grid.liquid = d.grid.shells = 1;
-    d.grid.side[3].kind = FSI_SIDE_OPEN; d.max_bodies = 3; d.max_guests = 1;
-    sd.dim = 3; sd.kind = FSI_SHAPE_SPHERE; sd.radius = FSI_R(0.11); sd.resolution = 20;
-    if (fsi_world_init(&w, &d) != FSI_OK || fsi_shape_init(&ball, &sd) != FSI_OK || !share_cloth(&soft)) return;
+    memset(&d, 0, sizeof d);
+    memset(&pd, 0, sizeof pd);
+    memset(&sd, 0, sizeof sd);
+    memset(&responder, 0, sizeof responder);
+    memset(&s, 0, sizeof s);
+    d.grid.nx = 32;
+    d.grid.ny = d.grid.nz = 16;
+    d.grid.h = FSI_R(0.0625);
+    d.grid.rho = 1000;
+    d.grid.gravity.y = FSI_R(-9.81);
+    d.grid.liquid = d.grid.shells = 1;
+    d.grid.side[3].kind = FSI_SIDE_OPEN;
+    d.max_bodies = 3;
+    d.max_guests = 1;
+    sd.dim = 3;
+    sd.kind = FSI_SHAPE_SPHERE;
+    sd.radius = FSI_R(0.11);
+    sd.resolution = 20;
+    if (fsi_world_init(&w, &d) != FSI_OK || fsi_shape_init(&ball, &sd) != FSI_OK
+        || !share_cloth(&soft))
+        return;
     for (i = 0; i < 3; i++) {
         fsi_rigid_desc b;
         memset(&b, 0, sizeof b);
-        b.kind = FSI_RIGID_DYNAMIC; b.shape = &ball; b.density = (fsi_real)density[i]; b.x = fsi_vec((fsi_real)(0.2 + 0.3 * i), FSI_R(0.5), FSI_R(0.5));
-        if (fsi_world_add(&w, &b, NULL) < 0) return;
+        b.kind = FSI_RIGID_DYNAMIC;
+        b.shape = &ball;
+        b.density = (fsi_real)density[i];
+        b.x = fsi_vec((fsi_real)(0.2 + 0.3 * i), FSI_R(0.5), FSI_R(0.5));
+        if (fsi_world_add(&w, &b, NULL) < 0)
+            return;
     }
     responder.soft = &soft;
     guest = fsi_soft_guest(&responder);
     fsi_world_add_guest(&w, &guest);
     fsi_grid_set_field(&w.grid, FSI_FIELD_PHI, pool_water, NULL);
-    pd.n = pd.m = 6 * 4 + 3 * SHEET * SHEET + 64; pd.group = 3; pd.tolerance = FSI_R(0.05) * d.grid.h; pd.clock_fn = now_fn;
-    if (fsi_partitioned_init(&scheme, &pd) != FSI_OK) return;
-    s.scheme = &scheme; s.list = doors; s.solids.part = part; s.fluid.bpp = 1; s.fluid.tolerance = 1e-6;
+    pd.n = pd.m = 6 * 4 + 3 * SHEET * SHEET + 64;
+    pd.group = 3;
+    pd.tolerance = FSI_R(0.05) * d.grid.h;
+    pd.clock_fn = now_fn;
+    if (fsi_partitioned_init(&scheme, &pd) != FSI_OK)
+        return;
+    s.scheme = &scheme;
+    s.list = doors;
+    s.solids.part = part;
+    s.fluid.bpp = 1;
+    s.fluid.tolerance = 1e-6;
     for (i = 0; i < steps; i++) {
         fsi_report r;
         double start = now();
-        if (fsi_world_exchange(&w, &s, FSI_R(0.005), &r) < 0) break;
+        if (fsi_world_exchange(&w, &s, FSI_R(0.005), &r) < 0)
+            break;
         spent += now() - start;
         pairs += r.iterations;
     }
     if (i == steps) {
-        printf("bench xpm_share %.4f x\nbench xpm_fluid_share %.4f x\nbench xpm_solid_share %.4f x\n", scheme.seconds[2] / spent, scheme.seconds[0] / spent, scheme.seconds[1] / spent);
-        printf("bench xpm_pairs %.2f 1\nbench xpm_step %.3f ms\n", pairs / steps, 1e3 * spent / steps);
+        printf(
+            "bench xpm_share %.4f x\nbench xpm_fluid_share %.4f x\nbench xpm_solid_share %.4f x\n",
+            scheme.seconds[2] / spent, scheme.seconds[0] / spent, scheme.seconds[1] / spent);
+        printf("bench xpm_pairs %.2f 1\nbench xpm_step %.3f ms\n", pairs / steps,
+               1e3 * spent / steps);
         fflush(stdout);
     }
-    fsi_partitioned_scene_free(&s); fsi_partitioned_free(&scheme); fsi_soft_responder_free(&responder); fsi_soft_free(&soft); fsi_world_free(&w); fsi_shape_free(&ball);
+    fsi_partitioned_scene_free(&s);
+    fsi_partitioned_free(&scheme);
+    fsi_soft_responder_free(&responder);
+    fsi_soft_free(&soft);
+    fsi_world_free(&w);
+    fsi_shape_free(&ball);
 }
 
 int main(int argc, char **argv) {
@@ -171,7 +263,8 @@ int main(int argc, char **argv) {
     double alone[3] = {0, 0, 0};
     share_lines();
     realtime_lines();
-    if (n < 1) return 0;
+    if (n < 1)
+        return 0;
     for (threads = 1; threads <= most_threads(); threads++) {
         use_threads(threads);
         for (dim = 2; dim <= 3; dim++)
@@ -179,22 +272,33 @@ int main(int argc, char **argv) {
                 for (b = 0; b < 3; b++) {
                     char name[80];
                     int i0, i1;
-                    double detect, t0 = run(dim, n, bodies[b], closed, FSI_COUPLE_DEFLATED, 1, &i0, NULL);
-                    double t1 = run(dim, n, bodies[b], closed, FSI_COUPLE_DEFLATED, 0, &i1, &detect);
-                    sprintf(name, "coupled_%s%dx%d_%dbodies_%s_%dthreads", dim == 3 ? (n == 128 ? "128x" : "3d_") : "", n, 2 * n, bodies[b], closed ? "closed" : "open", threads);
-                    printf("bench %s %.4f s\nbench %s_fluid %.4f s\nbench %s_iterations %d 1\nbench %s_fluid_iterations %d 1\n", name, t1, name, t0, name, i1, name, i0);
-                    printf("bench %s_ratio %.3f x\nbench %s_interface %.3f x\n", name, t1 / t0, name, detect / t1);
+                    double detect,
+                        t0 = run(dim, n, bodies[b], closed, FSI_COUPLE_DEFLATED, 1, &i0, NULL);
+                    double t1 =
+                        run(dim, n, bodies[b], closed, FSI_COUPLE_DEFLATED, 0, &i1, &detect);
+                    sprintf(name, "coupled_%s%dx%d_%dbodies_%s_%dthreads",
+                            dim == 3 ? (n == 128 ? "128x" : "3d_") : "", n, 2 * n, bodies[b],
+                            closed ? "closed" : "open", threads);
+                    printf("bench %s %.4f s\nbench %s_fluid %.4f s\nbench %s_iterations %d "
+                           "1\nbench %s_fluid_iterations %d 1\n",
+                           name, t1, name, t0, name, i1, name, i0);
+                    printf("bench %s_ratio %.3f x\nbench %s_interface %.3f x\n", name, t1 / t0,
+                           name, detect / t1);
                     fflush(stdout);
-                    if (dim == 3 && !closed && threads == 1) alone[b] = t1;
+                    if (dim == 3 && !closed && threads == 1)
+                        alone[b] = t1;
                     if (dim == 3 && !closed && threads == most_threads()) {
                         char plain[80];
                         sprintf(plain, "coupled_%dx%dx%d_%dbodies", n, n, 2 * n, bodies[b]);
                         bench_pair(plain, alone[b], t1, "s");
-                        printf("bench %s_iterations %d 1\nbench %s_ratio %.3f x\n", plain, i1, plain, t1 / t0);
+                        printf("bench %s_iterations %d 1\nbench %s_ratio %.3f x\n", plain, i1,
+                               plain, t1 / t0);
                     }
                     if (b == 0 && !closed && threads == 1) {
                         double t2 = run(dim, n, 1, 0, FSI_COUPLE_FULL, 0, &i1, NULL);
-                        printf("bench %s_ic %.4f s\nbench %s_ic_iterations %d 1\nbench %s_faster_than_ic %.1f x\n", name, t2, name, i1, name, t2 / t1);
+                        printf("bench %s_ic %.4f s\nbench %s_ic_iterations %d 1\nbench "
+                               "%s_faster_than_ic %.1f x\n",
+                               name, t2, name, i1, name, t2 / t1);
                     }
                 }
     }

@@ -1,6 +1,8 @@
-/* Triangle look-up of a moving surface: the tree of boxes of fsi_linalg.h (refitted in every step) against the uniform grid of fsi_sph.h (built in every
-   step), at the size of paper 004's hose: a tube of 9,800 triangles filled with 38,000 particles, closest triangle of every particle within 0.5, 1 and 2 particle
-   spacings. One thread, CPU time, best of five. docs/sph.md says what follows from it. */
+/* Triangle look-up of a moving surface: the tree of boxes of fsi_linalg.h (refitted in every step)
+   against the uniform grid of fsi_sph.h (built in every step), at the size of paper 004's hose: a
+   tube of 9,800 triangles filled with 38,000 particles, closest triangle of every particle within
+   0.5, 1 and 2 particle spacings. One thread, CPU time, best of five. docs/sph.md says what follows
+   from it. */
 #include "fsi_sph.h"
 #include <math.h>
 #include <stdio.h>
@@ -8,9 +10,17 @@
 #include <string.h>
 #include <time.h>
 
-enum { AROUND = 49, ALONG = 50, NODES = 2 * AROUND * (ALONG + 1), TRIANGLES = 4 * AROUND * ALONG, MOST = 60000 };
+enum {
+    AROUND = 49,
+    ALONG = 50,
+    NODES = 2 * AROUND * (ALONG + 1),
+    TRIANGLES = 4 * AROUND * ALONG,
+    MOST = 60000
+};
 
-static double cpu(void) { return (double)clock() / CLOCKS_PER_SEC; }
+static double cpu(void) {
+    return (double)clock() / CLOCKS_PER_SEC;
+}
 
 static void tube(fsi_real *x, int32_t *index) {
     int n = 0, e = 0, k, j, i;
@@ -18,14 +28,20 @@ static void tube(fsi_real *x, int32_t *index) {
         for (j = 0; j <= ALONG; j++)
             for (i = 0; i < AROUND; i++, n++) {
                 double angle = 6.283185307179586 * i / AROUND, R = k ? 0.11 : 0.1;
-                x[3 * n] = (fsi_real)j / ALONG; x[3 * n + 1] = (fsi_real)(R * cos(angle)); x[3 * n + 2] = (fsi_real)(R * sin(angle));
+                x[3 * n] = (fsi_real)j / ALONG;
+                x[3 * n + 1] = (fsi_real)(R * cos(angle));
+                x[3 * n + 2] = (fsi_real)(R * sin(angle));
             }
     for (k = 0; k < 2; k++)
         for (j = 0; j < ALONG; j++)
             for (i = 0; i < AROUND; i++) {
-                int32_t v = (int32_t)(k * AROUND * (ALONG + 1) + j * AROUND + i), w = (int32_t)(v - i + (i + 1) % AROUND);
+                int32_t v = (int32_t)(k * AROUND * (ALONG + 1) + j * AROUND + i),
+                        w = (int32_t)(v - i + (i + 1) % AROUND);
                 int32_t six[6];
-                six[0] = v; six[1] = six[3] = w; six[2] = six[5] = v + AROUND; six[4] = w + AROUND;
+                six[0] = v;
+                six[1] = six[3] = w;
+                six[2] = six[5] = v + AROUND;
+                six[4] = w + AROUND;
                 memcpy(index + e, six, sizeof six);
                 e += 6;
             }
@@ -42,30 +58,51 @@ int main(void) {
     int n = 0, c, rep, i, j, k;
     memset(&s, 0, sizeof s);
     tube(x, index);
-    s.dim = 3; s.vertex_count = NODES; s.element_count = TRIANGLES; s.x = x; s.index = index;
+    s.dim = 3;
+    s.vertex_count = NODES;
+    s.element_count = TRIANGLES;
+    s.x = x;
+    s.index = index;
     for (k = 0; (k + 0.5) * h < 1; k++)
         for (j = -11; j <= 11; j++)
             for (i = -11; i <= 11; i++)
-                if (h * sqrt(i * i + j * j) < 0.1 - 0.4 * h && n < MOST) { p[3 * n] = (fsi_real)((k + 0.5) * h); p[3 * n + 1] = (fsi_real)(j * h); p[3 * n + 2] = (fsi_real)(i * h); n++; }
-    if (fsi_bvh_init(&tree, TRIANGLES, NULL) != FSI_OK || fsi_bvh_build(&tree, &s) != FSI_OK || fsi_lookup_init(&grid, TRIANGLES, NULL) != FSI_OK) return 1;
+                if (h * sqrt(i * i + j * j) < 0.1 - 0.4 * h && n < MOST) {
+                    p[3 * n] = (fsi_real)((k + 0.5) * h);
+                    p[3 * n + 1] = (fsi_real)(j * h);
+                    p[3 * n + 2] = (fsi_real)(i * h);
+                    n++;
+                }
+    if (fsi_bvh_init(&tree, TRIANGLES, NULL) != FSI_OK || fsi_bvh_build(&tree, &s) != FSI_OK
+        || fsi_lookup_init(&grid, TRIANGLES, NULL) != FSI_OK)
+        return 1;
     for (c = 0; c < 3; c++) {
         double best[2] = {1e9, 1e9}, t;
         int differ = 0;
         fsi_real r = (fsi_real)(reach[c] * h);
         for (rep = 0; rep < 5; rep++) {
             fsi_hit a, b;
-            for (k = 0; k < 3 * NODES; k++) x[k] += (fsi_real)(1e-4 * sin(k + rep));           /* the surface moves in every step */
+            /* the surface moves in every step */
+            for (k = 0; k < 3 * NODES; k++)
+                x[k] += (fsi_real)(1e-4 * sin(k + rep));
             t = cpu();
-            if (fsi_bvh_refit(&tree, &s) != FSI_OK) return 1;
-            for (k = 0; k < n; k++) differ += fsi_bvh_closest(&tree, fsi_vec_load(p + 3 * k), r, &a) ? a.element + 1 : 0;
+            if (fsi_bvh_refit(&tree, &s) != FSI_OK)
+                return 1;
+            for (k = 0; k < n; k++)
+                differ +=
+                    fsi_bvh_closest(&tree, fsi_vec_load(p + 3 * k), r, &a) ? a.element + 1 : 0;
             best[0] = fmin(best[0], cpu() - t);
             t = cpu();
-            if (fsi_lookup_build(&grid, &s, r) != FSI_OK) return 1;
-            for (k = 0; k < n; k++) differ -= fsi_lookup_closest(&grid, fsi_vec_load(p + 3 * k), r, &b) ? b.element + 1 : 0;
+            if (fsi_lookup_build(&grid, &s, r) != FSI_OK)
+                return 1;
+            for (k = 0; k < n; k++)
+                differ -=
+                    fsi_lookup_closest(&grid, fsi_vec_load(p + 3 * k), r, &b) ? b.element + 1 : 0;
             best[1] = fmin(best[1], cpu() - t);
         }
-        printf("bench lookup_tree_reach_%g %.4g ms\nbench lookup_grid_reach_%g %.4g ms\n", reach[c], 1e3 * best[0], reach[c], 1e3 * best[1]);
-        if (differ) printf("bench lookup failed: the answers differ\n");
+        printf("bench lookup_tree_reach_%g %.4g ms\nbench lookup_grid_reach_%g %.4g ms\n", reach[c],
+               1e3 * best[0], reach[c], 1e3 * best[1]);
+        if (differ)
+            printf("bench lookup failed: the answers differ\n");
     }
     fsi_bvh_free(&tree);
     fsi_lookup_free(&grid);

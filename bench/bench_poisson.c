@@ -1,7 +1,8 @@
 /* Benchmarks of the multigrid in fsi_linalg.h. bench NAME VALUE UNIT.
-   Problems: smoke = unit box, open top, solid ball of radius 0.2; pool = 60 % full, air above, eight boxes.
-   Arguments (used by bench/peers.sh): N kind rhs prints one line in the peers' form: name, problem, N, unknowns, threads, tolerance,
-   set-up s (memory and all), solve s, iterations, residual, MB, ns per unknown and digit, then the solve in Laplacian applies, a new mask over a
+   Problems: smoke = unit box, open top, solid ball of radius 0.2; pool = 60 % full, air above,
+   eight boxes. Arguments (used by bench/peers.sh): N kind rhs prints one line in the peers' form:
+   name, problem, N, unknowns, threads, tolerance, set-up s (memory and all), solve s, iterations,
+   residual, MB, ns per unknown and digit, then the solve in Laplacian applies, a new mask over a
    solve, bytes per cell with b and p. kind 0 smoke, 1 pool; rhs 0 noise, 1 smooth. */
 #include "fsi_linalg.h"
 #include <math.h>
@@ -10,56 +11,80 @@
 #include <string.h>
 #include "bench.h"
 
+typedef struct bench_case {
+    int n, kind;
+    size_t cells;
+    uint8_t *cell;
+    fsi_real *b, *p;
+    fsi_mg mg;
+} bench_case;
 
-typedef struct bench_case { int n, kind; size_t cells; uint8_t *cell; fsi_real *b, *p; fsi_mg mg; } bench_case;
-
-static double mix(uint64_t z) {                       /* splitmix64 to [0, 1) */
+static double mix(uint64_t z) { /* splitmix64 to [0, 1) */
     z += (uint64_t)0x9e3779b9u << 32 | 0x7f4a7c15u;
     z = (z ^ (z >> 30)) * ((uint64_t)0xbf58476du << 32 | 0x1ce4e5b9u);
     z = (z ^ (z >> 27)) * ((uint64_t)0x94d049bbu << 32 | 0x133111ebu);
     return (double)((z ^ (z >> 31)) >> 11) / 9007199254740992.0;
 }
+
 static void boxes(double box[8][6]) {
     uint64_t s = 12345;
     int q, c;
     for (q = 0; q < 8; q++) {
         double r[6];
         for (c = 0; c < 6; c++) {
-            s = s * ((uint64_t)0x5851f42du << 32 | 0x4c957f2du) + ((uint64_t)0x14057b7eu << 32 | 0xf767814fu);
+            s = s * ((uint64_t)0x5851f42du << 32 | 0x4c957f2du)
+                + ((uint64_t)0x14057b7eu << 32 | 0xf767814fu);
             r[c] = (double)(s >> 11) / 9007199254740992.0;
         }
         for (c = 0; c < 3; c++) {
-            double centre = c < 2 ? 0.1 + 0.8 * r[c] : 0.05 + 0.5 * r[c], half = 0.03 + 0.07 * r[3 + c];
-            box[q][2 * c] = centre - half; box[q][2 * c + 1] = centre + half;
+            double centre = c < 2 ? 0.1 + 0.8 * r[c] : 0.05 + 0.5 * r[c],
+                   half = 0.03 + 0.07 * r[3 + c];
+            box[q][2 * c] = centre - half;
+            box[q][2 * c + 1] = centre + half;
         }
     }
 }
+
 static int cell_type(const bench_case *t, double x, double y, double z, double box[8][6]) {
     int q, f = FSI_CELL_FLUID;
-    if (t->kind == 0) return (x - 0.5) * (x - 0.5) + (y - 0.5) * (y - 0.5) + (z - 0.5) * (z - 0.5) < 0.04 ? FSI_CELL_NEUMANN : f;
-    if (z >= 0.6) f = FSI_CELL_DIRICHLET;
+    if (t->kind == 0)
+        return (x - 0.5) * (x - 0.5) + (y - 0.5) * (y - 0.5) + (z - 0.5) * (z - 0.5) < 0.04
+                   ? FSI_CELL_NEUMANN
+                   : f;
+    if (z >= 0.6)
+        f = FSI_CELL_DIRICHLET;
     for (q = 0; q < 8; q++)
-        if (x > box[q][0] && x < box[q][1] && y > box[q][2] && y < box[q][3] && z > box[q][4] && z < box[q][5]) f = FSI_CELL_NEUMANN;
+        if (x > box[q][0] && x < box[q][1] && y > box[q][2] && y < box[q][3] && z > box[q][4]
+            && z < box[q][5])
+            f = FSI_CELL_NEUMANN;
     return f;
 }
+
 static int type_at(const bench_case *t, int i, int j, int k) {
     int n = t->n;
-    if (k >= n) return i >= 0 && j >= 0 && i < n && j < n ? FSI_CELL_DIRICHLET : FSI_CELL_NEUMANN;
-    if (i < 0 || j < 0 || k < 0 || i >= n || j >= n) return FSI_CELL_NEUMANN;
+    if (k >= n)
+        return i >= 0 && j >= 0 && i < n && j < n ? FSI_CELL_DIRICHLET : FSI_CELL_NEUMANN;
+    if (i < 0 || j < 0 || k < 0 || i >= n || j >= n)
+        return FSI_CELL_NEUMANN;
     return t->cell[(size_t)i + (size_t)n * ((size_t)j + (size_t)n * (size_t)k)];
 }
+
 /* Divergence of a smooth field with no flux through solids: what a fluid step asks for. */
 static double smooth_rhs(const bench_case *t, int i, int j, int k) {
     double h = 1.0 / t->n, s = 0, tau = 6.283185307179586;
     int d;
     for (d = 0; d < 6; d++) {
-        int a = d >> 1, sign = d & 1 ? 1 : -1, di = a == 0 ? sign : 0, dj = a == 1 ? sign : 0, dk = a == 2 ? sign : 0;
-        double x = (i + 0.5 + 0.5 * di) * h, y = (j + 0.5 + 0.5 * dj) * h, z = (k + 0.5 + 0.5 * dk) * h;
-        if (type_at(t, i + di, j + dj, k + dk) == FSI_CELL_NEUMANN) continue;
+        int a = d >> 1, sign = d & 1 ? 1 : -1, di = a == 0 ? sign : 0, dj = a == 1 ? sign : 0,
+            dk = a == 2 ? sign : 0;
+        double x = (i + 0.5 + 0.5 * di) * h, y = (j + 0.5 + 0.5 * dj) * h,
+               z = (k + 0.5 + 0.5 * dk) * h;
+        if (type_at(t, i + di, j + dj, k + dk) == FSI_CELL_NEUMANN)
+            continue;
         s -= sign * (a == 0 ? sin(tau * y) * cos(tau * z) : a == 1 ? 0.3 * cos(tau * x) : -1.0);
     }
     return s;
 }
+
 static int case_make(bench_case *t, int n, int kind, int rhs) {
     fsi_mg_desc d;
     double box[8][6];
@@ -67,43 +92,69 @@ static int case_make(bench_case *t, int n, int kind, int rhs) {
     memset(t, 0, sizeof *t);
     memset(&d, 0, sizeof d);
     boxes(box);
-    t->n = n; t->kind = kind; t->cells = (size_t)n * (size_t)n * (size_t)n;
+    t->n = n;
+    t->kind = kind;
+    t->cells = (size_t)n * (size_t)n * (size_t)n;
     t->cell = (uint8_t *)malloc(t->cells);
     t->b = (fsi_real *)calloc(t->cells, sizeof *t->b);
     t->p = (fsi_real *)calloc(t->cells, sizeof *t->p);
-    d.nx = d.ny = d.nz = n; d.open[5] = 1;
-    if (!t->cell || !t->b || !t->p || fsi_mg_init(&t->mg, &d) < 0) return 0;
+    d.nx = d.ny = d.nz = n;
+    d.open[5] = 1;
+    if (!t->cell || !t->b || !t->p || fsi_mg_init(&t->mg, &d) < 0)
+        return 0;
     for (c = 0; c < t->cells; c++) {
-        int i = (int)(c % (size_t)n), j = (int)(c / (size_t)n % (size_t)n), k = (int)(c / (size_t)n / (size_t)n);
+        int i = (int)(c % (size_t)n), j = (int)(c / (size_t)n % (size_t)n),
+            k = (int)(c / (size_t)n / (size_t)n);
         t->cell[c] = (uint8_t)cell_type(t, (i + 0.5) / n, (j + 0.5) / n, (k + 0.5) / n, box);
     }
     fsi_mg_update(&t->mg, t->cell, NULL);
-    for (c = 0; c < t->cells; c++) if (t->mg.label[c] >= 0) t->cell[c] = FSI_CELL_NEUMANN;    /* pockets without air, as the peers do */
+    /* pockets without air, as the peers do */
+    for (c = 0; c < t->cells; c++)
+        if (t->mg.label[c] >= 0)
+            t->cell[c] = FSI_CELL_NEUMANN;
     fsi_mg_update(&t->mg, t->cell, NULL);
     for (c = 0; c < t->cells; c++) {
-        int i = (int)(c % (size_t)n), j = (int)(c / (size_t)n % (size_t)n), k = (int)(c / (size_t)n / (size_t)n);
-        if (t->cell[c] == FSI_CELL_FLUID) t->b[c] = (fsi_real)(rhs ? smooth_rhs(t, i, j, k) : 2 * mix(c + (uint64_t)0x1234567 * (uint64_t)n) - 1);
+        int i = (int)(c % (size_t)n), j = (int)(c / (size_t)n % (size_t)n),
+            k = (int)(c / (size_t)n / (size_t)n);
+        if (t->cell[c] == FSI_CELL_FLUID)
+            t->b[c] = (fsi_real)(rhs ? smooth_rhs(t, i, j, k)
+                                     : 2 * mix(c + (uint64_t)0x1234567 * (uint64_t)n) - 1);
     }
     return 1;
 }
-static void case_free(bench_case *t) { fsi_mg_free(&t->mg); free(t->cell); free(t->b); free(t->p); }
+
+static void case_free(bench_case *t) {
+    fsi_mg_free(&t->mg);
+    free(t->cell);
+    free(t->b);
+    free(t->p);
+}
 
 /* Residual |b - A p| / |b| cell by cell, without the library. */
 static double residual(const bench_case *t) {
     double rr = 0, bb = 0;
     int i, j, k, d, n = t->n;
-    for (k = 0; k < n; k++) for (j = 0; j < n; j++) for (i = 0; i < n; i++) {
-        size_t c = (size_t)i + (size_t)n * ((size_t)j + (size_t)n * (size_t)k);
-        double r = (double)t->b[c];
-        if (t->cell[c] != FSI_CELL_FLUID) continue;
-        bb += r * r;
-        for (d = 0; d < 6; d++) {
-            int s = d & 1 ? 1 : -1, x = i + (d < 2 ? s : 0), y = j + (d >> 1 == 1 ? s : 0), z = k + (d > 3 ? s : 0), f = type_at(t, x, y, z);
-            if (f == FSI_CELL_NEUMANN) continue;
-            r -= (double)t->p[c] - (f == FSI_CELL_FLUID ? (double)t->p[(size_t)x + (size_t)n * ((size_t)y + (size_t)n * (size_t)z)] : 0);
-        }
-        rr += r * r;
-    }
+    for (k = 0; k < n; k++)
+        for (j = 0; j < n; j++)
+            for (i = 0; i < n; i++) {
+                size_t c = (size_t)i + (size_t)n * ((size_t)j + (size_t)n * (size_t)k);
+                double r = (double)t->b[c];
+                if (t->cell[c] != FSI_CELL_FLUID)
+                    continue;
+                bb += r * r;
+                for (d = 0; d < 6; d++) {
+                    int s = d & 1 ? 1 : -1, x = i + (d < 2 ? s : 0), y = j + (d >> 1 == 1 ? s : 0),
+                        z = k + (d > 3 ? s : 0), f = type_at(t, x, y, z);
+                    if (f == FSI_CELL_NEUMANN)
+                        continue;
+                    r -= (double)t->p[c]
+                         - (f == FSI_CELL_FLUID
+                                ? (double)t->p[(size_t)x
+                                               + (size_t)n * ((size_t)y + (size_t)n * (size_t)z)]
+                                : 0);
+                }
+                rr += r * r;
+            }
     return sqrt(rr / bb);
 }
 
@@ -119,14 +170,26 @@ static void plain_laplacian(int n, const fsi_real *x, fsi_real *y) {
         for (j = 1; j < n - 1; j++) {
             const fsi_real *a = x + sz * k + sy * j;
             fsi_real *b = y + sz * k + sy * j;
-            for (i = 1; i < n - 1; i++) b[i] = 6 * a[i] - a[i - 1] - a[i + 1] - a[i - sy] - a[i + sy] - a[i - sz] - a[i + sz];
+            for (i = 1; i < n - 1; i++)
+                b[i] =
+                    6 * a[i] - a[i - 1] - a[i + 1] - a[i - sy] - a[i + sy] - a[i - sz] - a[i + sz];
         }
     }
 }
 
-typedef struct timing { double setup, solve, apply, cycle, plain; int iterations; fsi_result result; } timing;
-static int by_value(const void *a, const void *b) { double x = *(const double *)a, y = *(const double *)b; return (x > y) - (x < y); }
+typedef struct timing {
+    double setup, solve, apply, cycle, plain;
+    int iterations;
+    fsi_result result;
+} timing;
+
+static int by_value(const void *a, const void *b) {
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
 #define REPEATS 5
+
 /* Medians after one warm-up. */
 static timing measure(bench_case *t, double tolerance) {
     double s[5][REPEATS], t0;
@@ -139,15 +202,30 @@ static timing measure(bench_case *t, double tolerance) {
     d.tolerance = tolerance;
     fsi_mg_solve(&t->mg, &d, t->b, t->p, &r);
     for (q = 0; q < REPEATS; q++) {
-        t0 = now(); fsi_mg_update(&t->mg, t->cell, NULL); s[0][q] = now() - t0;
+        t0 = now();
+        fsi_mg_update(&t->mg, t->cell, NULL);
+        s[0][q] = now() - t0;
         fsi_mg_apply(&t->mg, t->b, t->p);
-        t0 = now(); fsi_mg_apply(&t->mg, t->b, t->p); s[2][q] = now() - t0;
-        t0 = now(); plain_laplacian(t->n, t->b, t->p); s[4][q] = now() - t0;
-        t0 = now(); fsi_mg_cycle(&t->mg, t->b, t->p); s[3][q] = now() - t0;
-        t0 = now(); out.result = fsi_mg_solve(&t->mg, &d, t->b, t->p, &r); s[1][q] = now() - t0;
+        t0 = now();
+        fsi_mg_apply(&t->mg, t->b, t->p);
+        s[2][q] = now() - t0;
+        t0 = now();
+        plain_laplacian(t->n, t->b, t->p);
+        s[4][q] = now() - t0;
+        t0 = now();
+        fsi_mg_cycle(&t->mg, t->b, t->p);
+        s[3][q] = now() - t0;
+        t0 = now();
+        out.result = fsi_mg_solve(&t->mg, &d, t->b, t->p, &r);
+        s[1][q] = now() - t0;
     }
-    for (q = 0; q < 5; q++) qsort(s[q], REPEATS, sizeof(double), by_value);
-    out.setup = s[0][REPEATS / 2]; out.solve = s[1][REPEATS / 2]; out.apply = s[2][REPEATS / 2]; out.cycle = s[3][REPEATS / 2]; out.plain = s[4][REPEATS / 2];
+    for (q = 0; q < 5; q++)
+        qsort(s[q], REPEATS, sizeof(double), by_value);
+    out.setup = s[0][REPEATS / 2];
+    out.solve = s[1][REPEATS / 2];
+    out.apply = s[2][REPEATS / 2];
+    out.cycle = s[3][REPEATS / 2];
+    out.plain = s[4][REPEATS / 2];
     out.iterations = r.iterations;
     return out;
 }
@@ -155,19 +233,25 @@ static timing measure(bench_case *t, double tolerance) {
 /* Copy bandwidth in GB/s: bytes read plus bytes written. */
 static double copy_bandwidth(void) {
     ptrdiff_t n = 8 << 20, i;
-    double *a = (double *)calloc((size_t)n, sizeof *a), *b = (double *)calloc((size_t)n, sizeof *b), best = 1e30, t0;
+    double *a = (double *)calloc((size_t)n, sizeof *a), *b = (double *)calloc((size_t)n, sizeof *b),
+           best = 1e30, t0;
     int q;
-    if (!a || !b) return 0;
-    for (i = 0; i < n; i++) a[i] = (double)i;
+    if (!a || !b)
+        return 0;
+    for (i = 0; i < n; i++)
+        a[i] = (double)i;
     for (q = 0; q < 6; q++) {
         t0 = now();
 #ifdef _OPENMP
 #pragma omp parallel for schedule(static)
 #endif
-        for (i = 0; i < n; i++) b[i] = a[i];
-        if (now() - t0 < best) best = now() - t0;
+        for (i = 0; i < n; i++)
+            b[i] = a[i];
+        if (now() - t0 < best)
+            best = now() - t0;
     }
-    free(a); free(b);
+    free(a);
+    free(b);
     return 16e-9 * (double)n / best;
 }
 
@@ -176,12 +260,17 @@ static void bench_problem(const char *name, int n, int kind, int threads, double
     timing m;
     char full[64];
     use_threads(threads);
-    if (!case_make(&t, n, kind, 0)) { printf("bench %s 0 out_of_memory\n", name); return; }
+    if (!case_make(&t, n, kind, 0)) {
+        printf("bench %s 0 out_of_memory\n", name);
+        return;
+    }
     m = measure(&t, sizeof(fsi_real) == 8 ? 1e-6 : 1e-4);
     snprintf(full, sizeof full, "%s_t%d", name, threads);
     printf("bench %s %.4f s\n", full, m.solve);
-    if (threads > 1) printf("bench %s_speedup %.2f x\n", full, alone[0] / m.solve);
-    else alone[0] = m.solve;
+    if (threads > 1)
+        printf("bench %s_speedup %.2f x\n", full, alone[0] / m.solve);
+    else
+        alone[0] = m.solve;
     printf("bench %s_iterations %d iterations\n", full, m.iterations);
     printf("bench %s_applies %.1f applies\n", full, m.solve / m.plain);
     printf("bench %s_newmask %.4f s\n", full, m.setup);
@@ -189,32 +278,49 @@ static void bench_problem(const char *name, int n, int kind, int threads, double
     printf("bench %s_residual %.2e relative\n", full, residual(&t));
     if (threads == most_threads()) {
         bench_pair(name, alone[0], m.solve, "s");
-        printf("bench %s_iterations %d iterations\nbench %s_applies %.1f applies\n", name, m.iterations, name, m.solve / m.plain);
+        printf("bench %s_iterations %d iterations\nbench %s_applies %.1f applies\n", name,
+               m.iterations, name, m.solve / m.plain);
     }
-    if (threads == 1) printf("bench %s_memory %.1f bytes_per_cell\n", name, (double)t.mg.bytes / (double)t.cells + 2.0 * sizeof(fsi_real));
+    if (threads == 1)
+        printf("bench %s_memory %.1f bytes_per_cell\n", name,
+               (double)t.mg.bytes / (double)t.cells + 2.0 * sizeof(fsi_real));
     case_free(&t);
 }
 
-/* Bytes a fused pass must move: apply reads x and the count, writes y; the cycle reads f and kinds on both ways and writes x, levels 8/7. */
+/* Bytes a fused pass must move: apply reads x and the count, writes y; the cycle reads f and kinds
+ * on both ways and writes x, levels 8/7. */
 static void bench_kernels(int n, int threads, double alone[4]) {
     bench_case t;
     double copy, apply, cycle, cells;
     timing m;
     use_threads(threads);
-    if (!case_make(&t, n, 0, 0)) return;
+    if (!case_make(&t, n, 0, 0))
+        return;
     cells = (double)t.cells;
     m = measure(&t, 1e-2);
     copy = copy_bandwidth();
     apply = (2.0 * sizeof(fsi_real) + 1) * cells / m.apply * 1e-9;
-    cycle = (8.0 / 7.0 * (2 * 5 + 2 * 4) + 5.0 * sizeof(fsi_real)) * cells / m.cycle * 1e-9;   /* with r in, z out and the projection's look at both */
+    /* with r in, z out and the projection's look at both */
+    cycle = (8.0 / 7.0 * (2 * 5 + 2 * 4) + 5.0 * sizeof(fsi_real)) * cells / m.cycle * 1e-9;
     printf("bench copy_t%d %.1f GB/s\n", threads, copy);
-    printf("bench laplacian_%d_t%d %.1f GB/s\nbench laplacian_%d_t%d_share %.2f x\n", n, threads, apply, n, threads, apply / copy);
-    printf("bench vcycle_%d_t%d %.1f GB/s\nbench vcycle_%d_t%d_share %.2f x\n", n, threads, cycle, n, threads, cycle / copy);
+    printf("bench laplacian_%d_t%d %.1f GB/s\nbench laplacian_%d_t%d_share %.2f x\n", n, threads,
+           apply, n, threads, apply / copy);
+    printf("bench vcycle_%d_t%d %.1f GB/s\nbench vcycle_%d_t%d_share %.2f x\n", n, threads, cycle,
+           n, threads, cycle / copy);
     printf("bench vcycle_%d_t%d_applies %.2f applies\n", n, threads, m.cycle / m.plain);
-    if (threads == 1) { alone[0] = m.apply; alone[1] = m.cycle; alone[2] = apply; alone[3] = cycle; }
+    if (threads == 1) {
+        alone[0] = m.apply;
+        alone[1] = m.cycle;
+        alone[2] = apply;
+        alone[3] = cycle;
+    }
     if (threads == most_threads()) {
-        printf("bench laplacian %.4g GB/s\nbench laplacian_1thread %.4g GB/s\nbench laplacian_speedup %.2f x\nbench laplacian_share %.2f x\n", apply, alone[2], alone[0] / m.apply, apply / copy);
-        printf("bench vcycle %.4g GB/s\nbench vcycle_1thread %.4g GB/s\nbench vcycle_speedup %.2f x\nbench vcycle_share %.2f x\n", cycle, alone[3], alone[1] / m.cycle, cycle / copy);
+        printf("bench laplacian %.4g GB/s\nbench laplacian_1thread %.4g GB/s\nbench "
+               "laplacian_speedup %.2f x\nbench laplacian_share %.2f x\n",
+               apply, alone[2], alone[0] / m.apply, apply / copy);
+        printf("bench vcycle %.4g GB/s\nbench vcycle_1thread %.4g GB/s\nbench vcycle_speedup %.2f "
+               "x\nbench vcycle_share %.2f x\n",
+               cycle, alone[3], alone[1] / m.cycle, cycle / copy);
     }
     case_free(&t);
 }
@@ -223,32 +329,41 @@ static int peer_line(int n, int kind, int rhs) {
     bench_case t;
     timing m;
     double r, whole, bytes;
-    if (n < 4 || !case_make(&t, n, kind, rhs)) return 1;
+    if (n < 4 || !case_make(&t, n, kind, rhs))
+        return 1;
     m = measure(&t, 1e-6);
     r = residual(&t);
     bytes = (double)t.mg.bytes + 2.0 * (double)t.cells * sizeof(fsi_real);
     whole = now();
     {
         fsi_mg mg;
-        if (fsi_mg_init(&mg, &t.mg.desc) < 0) return 1;
+        if (fsi_mg_init(&mg, &t.mg.desc) < 0)
+            return 1;
         fsi_mg_update(&mg, t.cell, NULL);
         whole = now() - whole;
         fsi_mg_free(&mg);
     }
-    printf("fsi,%s%s,%d,%ld,%d,1e-06,%.4f,%.4f,%d,%.3e,%.0f,%.1f,%.2f,%.3f,%.1f\n", kind ? "pool" : "smoke", rhs ? "-grav" : "", n, (long)t.mg.fluid,
-           max_threads(), whole, m.solve, m.iterations, r, bytes / 1048576.0, 1e9 * m.solve / (double)t.mg.fluid / -log10(r), m.solve / m.plain,
-           m.setup / m.solve, bytes / (double)t.cells);
+    printf("fsi,%s%s,%d,%ld,%d,1e-06,%.4f,%.4f,%d,%.3e,%.0f,%.1f,%.2f,%.3f,%.1f\n",
+           kind ? "pool" : "smoke", rhs ? "-grav" : "", n, (long)t.mg.fluid, max_threads(), whole,
+           m.solve, m.iterations, r, bytes / 1048576.0,
+           1e9 * m.solve / (double)t.mg.fluid / -log10(r), m.solve / m.plain, m.setup / m.solve,
+           bytes / (double)t.cells);
     case_free(&t);
     return m.result < 0;
 }
 
-/* Iterations to 1e-6 from 32 to 256 cells a side: box (closed), sphere (removed, open top), pool (boxes and air), plate (closed faces right across). */
+/* Iterations to 1e-6 from 32 to 256 cells a side: box (closed), sphere (removed, open top), pool
+ * (boxes and air), plate (closed faces right across). */
 static int scene_iterations(int scene, int dim, int n) {
-    static const double box[3][6] = {{0.1, 0.3, 0.2, 0.4, 0.1, 0.35}, {0.5, 0.8, 0.1, 0.3, 0.0, 0.2}, {0.45, 0.6, 0.5, 0.75, 0.3, 0.62}};
+    static const double box[3][6] = {{0.1, 0.3, 0.2, 0.4, 0.1, 0.35},
+                                     {0.5, 0.8, 0.1, 0.3, 0.0, 0.2},
+                                     {0.45, 0.6, 0.5, 0.75, 0.3, 0.62}};
     int nz = dim == 3 ? n : 1, q;
-    size_t cells = (size_t)n * (size_t)n * (size_t)nz, wide = (size_t)(n + 1) * (size_t)n * (size_t)nz, c;
+    size_t cells = (size_t)n * (size_t)n * (size_t)nz,
+           wide = (size_t)(n + 1) * (size_t)n * (size_t)nz, c;
     uint8_t *cell = (uint8_t *)calloc(cells, 1);
-    fsi_real *b = (fsi_real *)calloc(cells, sizeof *b), *p = (fsi_real *)calloc(cells, sizeof *p), *wx = scene == 3 ? (fsi_real *)malloc(wide * sizeof *wx) : NULL;
+    fsi_real *b = (fsi_real *)calloc(cells, sizeof *b), *p = (fsi_real *)calloc(cells, sizeof *p),
+             *wx = scene == 3 ? (fsi_real *)malloc(wide * sizeof *wx) : NULL;
     const fsi_real *w[3] = {NULL, NULL, NULL};
     fsi_mg_desc d;
     fsi_mg_solve_desc s;
@@ -258,28 +373,44 @@ static int scene_iterations(int scene, int dim, int n) {
     memset(&s, 0, sizeof s);
     memset(&r, 0, sizeof r);
     s.tolerance = sizeof(fsi_real) == 8 ? 1e-6 : 1e-4;
-    d.nx = d.ny = n; d.nz = nz; d.open[dim == 3 ? 5 : 3] = scene == 1 || scene == 3;
-    for (c = 0; c < wide && wx; c++) wx[c] = c % (size_t)(n + 1) == (size_t)(5 * n / 8 + 1) ? 0 : 1;
+    d.nx = d.ny = n;
+    d.nz = nz;
+    d.open[dim == 3 ? 5 : 3] = scene == 1 || scene == 3;
+    for (c = 0; c < wide && wx; c++)
+        wx[c] = c % (size_t)(n + 1) == (size_t)(5 * n / 8 + 1) ? 0 : 1;
     w[0] = wx;
     for (c = 0; c < cells && cell; c++) {
-        double x = ((double)(c % (size_t)n) + 0.5) / n, y = ((double)(c / (size_t)n % (size_t)n) + 0.5) / n, z = dim == 3 ? ((double)(c / (size_t)n / (size_t)n) + 0.5) / n : 0.5;
+        double x = ((double)(c % (size_t)n) + 0.5) / n,
+               y = ((double)(c / (size_t)n % (size_t)n) + 0.5) / n,
+               z = dim == 3 ? ((double)(c / (size_t)n / (size_t)n) + 0.5) / n : 0.5;
         double up = dim == 3 ? z : y, side = dim == 3 ? y : 0.25;
-        if (scene == 1 && (x - 0.5) * (x - 0.5) + (y - 0.5) * (y - 0.5) + (z - 0.5) * (z - 0.5) < 0.04) cell[c] = FSI_CELL_NEUMANN;
-        if (scene == 2 && up > 0.6) cell[c] = FSI_CELL_DIRICHLET;
+        if (scene == 1
+            && (x - 0.5) * (x - 0.5) + (y - 0.5) * (y - 0.5) + (z - 0.5) * (z - 0.5) < 0.04)
+            cell[c] = FSI_CELL_NEUMANN;
+        if (scene == 2 && up > 0.6)
+            cell[c] = FSI_CELL_DIRICHLET;
         for (q = 0; q < 3 && scene == 2; q++)
-            if (x > box[q][0] && x < box[q][1] && side > box[q][2] && side < box[q][3] && up > box[q][4] && up < box[q][5]) cell[c] = FSI_CELL_NEUMANN;
-        if (b && cell[c] == FSI_CELL_FLUID) b[c] = (fsi_real)(2 * mix(c) - 1);
+            if (x > box[q][0] && x < box[q][1] && side > box[q][2] && side < box[q][3]
+                && up > box[q][4] && up < box[q][5])
+                cell[c] = FSI_CELL_NEUMANN;
+        if (b && cell[c] == FSI_CELL_FLUID)
+            b[c] = (fsi_real)(2 * mix(c) - 1);
     }
     q = -1;
     if (cell && b && p && (scene != 3 || wx) && fsi_mg_init(&mg, &d) == FSI_OK) {
         fsi_mg_update(&mg, cell, w);
         fsi_mg_project(&mg, b);
-        if (fsi_mg_solve(&mg, &s, b, p, &r) == FSI_OK) q = r.iterations;
+        if (fsi_mg_solve(&mg, &s, b, p, &r) == FSI_OK)
+            q = r.iterations;
         fsi_mg_free(&mg);
     }
-    free(cell); free(b); free(p); free(wx);
+    free(cell);
+    free(b);
+    free(p);
+    free(wx);
     return q;
 }
+
 static void bench_growth(void) {
     static const char *const name[4] = {"box", "sphere", "pool", "plate"};
     int scene, dim, n;
@@ -288,8 +419,10 @@ static void bench_growth(void) {
             int first = 0, worst = 0;
             for (n = 32; n <= 256; n *= 2) {
                 int it = scene_iterations(scene, dim, n);
-                if (n == 32) first = it;
-                if (it < 0 || it - first > worst) worst = it < 0 ? 999 : it - first;
+                if (n == 32)
+                    first = it;
+                if (it < 0 || it - first > worst)
+                    worst = it < 0 ? 999 : it - first;
                 printf("bench poisson_%s_%dd_%d %d iterations\n", name[scene], dim, n, it);
             }
             printf("bench poisson_%s_%dd_growth %d iterations\n", name[scene], dim, worst);
@@ -299,7 +432,8 @@ static void bench_growth(void) {
 int main(int argc, char **argv) {
     double alone[3][1], kernels[4] = {0, 0, 0, 0};
     int threads, limit = most_threads();
-    if (argc > 3) return peer_line(atoi(argv[1]), atoi(argv[2]), atoi(argv[3]));
+    if (argc > 3)
+        return peer_line(atoi(argv[1]), atoi(argv[2]), atoi(argv[3]));
     for (threads = 1; threads <= limit; threads++) {
         bench_problem("poisson_smoke_128", 128, 0, threads, alone[0]);
         bench_problem("poisson_pool_128", 128, 1, threads, alone[1]);

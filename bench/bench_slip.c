@@ -1,5 +1,6 @@
-/* Slip beside the monolithic no-slip step in one run, and the solvers of the two-way system: seconds, iterations, ratios.
-   cc -O3 -march=native -fopenmp -I. bench/bench_slip.c -lm;  bench_slip [cells along a side, default 128] */
+/* Slip beside the monolithic no-slip step in one run, and the solvers of the two-way system:
+   seconds, iterations, ratios. cc -O3 -march=native -fopenmp -I. bench/bench_slip.c -lm; bench_slip
+   [cells along a side, default 128] */
 #define FSI_IMPLEMENTATION
 #include "fsi_couple.h"
 #include <math.h>
@@ -8,7 +9,11 @@
 #include <string.h>
 #include "bench.h"
 
-enum { ROUND = 200, ROUNDS = 6 };
+enum {
+    ROUND = 200,
+    ROUNDS = 6
+};
+
 static fsi_real x[3 * ROUND];
 static int32_t segment[2 * ROUND];
 
@@ -18,27 +23,48 @@ static fsi_surface disk(void) {
     memset(&s, 0, sizeof s);
     for (i = 0; i < ROUND; i++) {
         double t = 2 * acos(-1.0) * i / ROUND;
-        x[3 * i] = (fsi_real)(0.5 + 0.15 * cos(t)); x[3 * i + 1] = (fsi_real)(0.5 + 0.15 * sin(t));
-        segment[2 * i] = i; segment[2 * i + 1] = (i + 1) % ROUND;
+        x[3 * i] = (fsi_real)(0.5 + 0.15 * cos(t));
+        x[3 * i + 1] = (fsi_real)(0.5 + 0.15 * sin(t));
+        segment[2 * i] = i;
+        segment[2 * i + 1] = (i + 1) % ROUND;
     }
-    s.dim = 2; s.closed = 1; s.vertex_count = s.element_count = ROUND; s.x = x; s.index = segment;
+    s.dim = 2;
+    s.closed = 1;
+    s.vertex_count = s.element_count = ROUND;
+    s.x = x;
+    s.index = segment;
     return s;
 }
+
 static int grid_make(fsi_grid *g, int n) {
     fsi_grid_desc d;
     size_t i;
     memset(&d, 0, sizeof d);
-    d.nx = d.ny = n; d.nz = 1; d.h = 1 / (fsi_real)n; d.rho = 1; d.gravity.y = -1; d.shells = 1;
-    d.side[0].kind = FSI_SIDE_INFLOW; d.side[0].velocity.x = 1; d.side[1].kind = FSI_SIDE_OPEN;
-    if (fsi_grid_init(g, &d) != FSI_OK) return 0;
-    for (i = 0; i < g->faces[0]; i++) g->u[0][i] = g->u_plus[0][i] = 1;
+    d.nx = d.ny = n;
+    d.nz = 1;
+    d.h = 1 / (fsi_real)n;
+    d.rho = 1;
+    d.gravity.y = -1;
+    d.shells = 1;
+    d.side[0].kind = FSI_SIDE_INFLOW;
+    d.side[0].velocity.x = 1;
+    d.side[1].kind = FSI_SIDE_OPEN;
+    if (fsi_grid_init(g, &d) != FSI_OK)
+        return 0;
+    for (i = 0; i < g->faces[0]; i++)
+        g->u[0][i] = g->u_plus[0][i] = 1;
     return 1;
 }
+
 static void give(fsi_body *b, const fsi_surface *s, fsi_coupled *door) {
     memset(b, 0, sizeof *b);
-    b->mass = FSI_R(0.2); b->inertia.m[0] = b->inertia.m[4] = b->inertia.m[8] = FSI_R(0.003); b->centre = fsi_vec(FSI_R(0.5), FSI_R(0.5), 0);
-    if (fsi_body_give(b, s, door) != FSI_OK) exit(1);
+    b->mass = FSI_R(0.2);
+    b->inertia.m[0] = b->inertia.m[4] = b->inertia.m[8] = FSI_R(0.003);
+    b->centre = fsi_vec(FSI_R(0.5), FSI_R(0.5), 0);
+    if (fsi_body_give(b, s, door) != FSI_OK)
+        exit(1);
 }
+
 /* Whole steps of a free disk in a stream, interleaved; the shortest of each. */
 static void steps(int n) {
     static fsi_grid g[3];
@@ -55,8 +81,13 @@ static void steps(int n) {
         fsi_slip_desc d;
         memset(&d, 0, sizeof d);
         d.passes = k == 1 ? 1 : 3;
-        list[k] = &door[k]; scene[k].solid = list + k; scene[k].count = 1;
-        if (!grid_make(&g[k], n) || (k ? fsi_slip_init(&slip[k - 1], &g[k], &d) : fsi_couple_init(&couple, &g[0], NULL)) != FSI_OK) exit(1);
+        list[k] = &door[k];
+        scene[k].solid = list + k;
+        scene[k].count = 1;
+        if (!grid_make(&g[k], n)
+            || (k ? fsi_slip_init(&slip[k - 1], &g[k], &d) : fsi_couple_init(&couple, &g[0], NULL))
+                   != FSI_OK)
+            exit(1);
     }
     for (round = 0; round < ROUNDS; round++)
         for (k = 0; k < 3; k++) {
@@ -64,17 +95,34 @@ static void steps(int n) {
             double t;
             give(&body[k], &s, &door[k]);
             t = now();
-            if ((k ? fsi_slip_step(&slip[k - 1], &scene[k], FSI_R(0.5) / (fsi_real)n, &r) : fsi_couple_step(&couple, &scene[0], FSI_R(0.5) / (fsi_real)n, &r)) < 0) exit(1);
+            if ((k ? fsi_slip_step(&slip[k - 1], &scene[k], FSI_R(0.5) / (fsi_real)n, &r)
+                   : fsi_couple_step(&couple, &scene[0], FSI_R(0.5) / (fsi_real)n, &r))
+                < 0)
+                exit(1);
             t = now() - t;
-            if (t < best[k]) best[k] = t;
+            if (t < best[k])
+                best[k] = t;
             its[k] = r.iterations;
         }
-    printf("bench slip_step_%d %.5f s\nbench slip_step_%d_one_pass %.5f s\nbench slip_step_%d_monolithic_noslip %.5f s\n", n, best[2], n, best[1], n, best[0]);
-    printf("bench slip_step_%d_iterations %d 1\nbench slip_step_%d_monolithic_iterations %d 1\n", n, its[2], n, its[0]);
-    printf("bench slip_step_%d_over_noslip %.3f x\nbench slip_step_%d_one_pass_over_noslip %.3f x\n", n, best[2] / best[0], n, best[1] / best[0]);
-    for (k = 0; k < 3; k++) { if (k) fsi_slip_free(&slip[k - 1]); else fsi_couple_free(&couple); fsi_grid_free(&g[k]); }
+    printf("bench slip_step_%d %.5f s\nbench slip_step_%d_one_pass %.5f s\nbench "
+           "slip_step_%d_monolithic_noslip %.5f s\n",
+           n, best[2], n, best[1], n, best[0]);
+    printf("bench slip_step_%d_iterations %d 1\nbench slip_step_%d_monolithic_iterations %d 1\n", n,
+           its[2], n, its[0]);
+    printf(
+        "bench slip_step_%d_over_noslip %.3f x\nbench slip_step_%d_one_pass_over_noslip %.3f x\n",
+        n, best[2] / best[0], n, best[1] / best[0]);
+    for (k = 0; k < 3; k++) {
+        if (k)
+            fsi_slip_free(&slip[k - 1]);
+        else
+            fsi_couple_free(&couple);
+        fsi_grid_free(&g[k]);
+    }
 }
-/* One solve of the same two-way system, both forms, by CG and by SYMMQMR; and how far apart the answers are. */
+
+/* One solve of the same two-way system, both forms, by CG and by SYMMQMR; and how far apart the
+ * answers are. */
 static void solvers(int n, int form) {
     static const char *const name[2] = {"repaired", "paper"};
     fsi_surface s = disk();
@@ -90,24 +138,37 @@ static void solvers(int n, int form) {
         fsi_slip slip;
         list[0] = &door;
         memset(&d, 0, sizeof d);
-        d.form = (fsi_slip_form)form; d.solver = k ? FSI_SLIP_INDEFINITE : FSI_SLIP_CG; d.passes = 1; d.tolerance = sizeof(fsi_real) == 8 ? 1e-11 : 1e-5;
+        d.form = (fsi_slip_form)form;
+        d.solver = k ? FSI_SLIP_INDEFINITE : FSI_SLIP_CG;
+        d.passes = 1;
+        d.tolerance = sizeof(fsi_real) == 8 ? 1e-11 : 1e-5;
         give(&body, &s, &door);
-        if (!grid_make(&g, n) || fsi_slip_init(&slip, &g, &d) != FSI_OK || fsi_slip_detect(&slip, list, 1) < 0) exit(1);
+        if (!grid_make(&g, n) || fsi_slip_init(&slip, &g, &d) != FSI_OK
+            || fsi_slip_detect(&slip, list, 1) < 0)
+            exit(1);
         t[k] = now();
-        if (fsi_slip_solve(&slip, FSI_R(0.01), &r) < 0) exit(1);
+        if (fsi_slip_solve(&slip, FSI_R(0.01), &r) < 0)
+            exit(1);
         t[k] = now() - t[k];
         its[k] = r.iterations;
         memcpy(v[k], door.v, sizeof v[k]);
         fsi_slip_free(&slip);
         fsi_grid_free(&g);
     }
-    for (i = 0; i < 6; i++) if (fabs((double)(v[0][i] - v[1][i])) > worst) worst = fabs((double)(v[0][i] - v[1][i]));
-    printf("bench slip_%s_%d_cg %.5f s\nbench slip_%s_%d_cg_iterations %d 1\n", name[form], n, t[0], name[form], n, its[0]);
-    printf("bench slip_%s_%d_symmqmr %.5f s\nbench slip_%s_%d_symmqmr_iterations %d 1\nbench slip_%s_%d_differ %.2e 1\n", name[form], n, t[1], name[form], n, its[1], name[form], n, worst);
+    for (i = 0; i < 6; i++)
+        if (fabs((double)(v[0][i] - v[1][i])) > worst)
+            worst = fabs((double)(v[0][i] - v[1][i]));
+    printf("bench slip_%s_%d_cg %.5f s\nbench slip_%s_%d_cg_iterations %d 1\n", name[form], n, t[0],
+           name[form], n, its[0]);
+    printf("bench slip_%s_%d_symmqmr %.5f s\nbench slip_%s_%d_symmqmr_iterations %d 1\nbench "
+           "slip_%s_%d_differ %.2e 1\n",
+           name[form], n, t[1], name[form], n, its[1], name[form], n, worst);
 }
+
 int main(int argc, char **argv) {
     int n = argc > 1 ? atoi(argv[1]) : 128;
-    if (n < 16) return 2;
+    if (n < 16)
+        return 2;
     steps(n);
     solvers(n, FSI_SLIP_REPAIRED);
     solvers(n, FSI_SLIP_PAPER);

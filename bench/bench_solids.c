@@ -1,5 +1,6 @@
-/* Benchmarks of fsi_solids.h: bodies per millisecond for piles of rigid and reduced bodies, cost per contact as the pile grows, a chain of joints.
-   bench NAME VALUE UNIT. Optional argument: bodies of the large pile (default 1000). */
+/* Benchmarks of fsi_solids.h: bodies per millisecond for piles of rigid and reduced bodies, cost
+   per contact as the pile grows, a chain of joints. bench NAME VALUE UNIT. Optional argument:
+   bodies of the large pile (default 1000). */
 #include "fsi_solids.h"
 #include <math.h>
 #include <stdio.h>
@@ -7,19 +8,27 @@
 #include <string.h>
 #include "bench.h"
 
-
-static fsi_shape shape(fsi_shape_kind kind, double radius, double length, double hx, double hy, double hz) {
+static fsi_shape shape(fsi_shape_kind kind, double radius, double length, double hx, double hy,
+                       double hz) {
     fsi_shape_desc d;
     fsi_shape s;
     memset(&d, 0, sizeof d);
-    d.kind = kind; d.radius = (fsi_real)radius; d.length = (fsi_real)length; d.half = fsi_vec((fsi_real)hx, (fsi_real)hy, (fsi_real)hz);
-    if (fsi_shape_init(&s, &d) != FSI_OK) exit(1);
+    d.kind = kind;
+    d.radius = (fsi_real)radius;
+    d.length = (fsi_real)length;
+    d.half = fsi_vec((fsi_real)hx, (fsi_real)hy, (fsi_real)hz);
+    if (fsi_shape_init(&s, &d) != FSI_OK)
+        exit(1);
     return s;
 }
 
-typedef struct pile { double ms, per_contact; int contacts; } pile;
+typedef struct pile {
+    double ms, per_contact;
+    int contacts;
+} pile;
 
-/* n boxes, balls and capsules (kinds of them) dropped into a bin of the same proportions, settled for a second, then timed: best of batches. */
+/* n boxes, balls and capsules (kinds of them) dropped into a bin of the same proportions, settled
+ * for a second, then timed: best of batches. */
 static pile run(int n, int kinds) {
     int side = (int)ceil(cbrt((double)n) - 1e-9), i, k;
     double half = .55 * side, best = 1e30;
@@ -29,30 +38,47 @@ static pile run(int n, int kinds) {
     fsi_rigid_desc b;
     fsi_solids_report r;
     pile p;
-    s[0] = shape(FSI_SHAPE_BOX, 0, 0, .45, .45, .45); s[1] = shape(FSI_SHAPE_SPHERE, .45, 0, 0, 0, 0); s[2] = shape(FSI_SHAPE_CAPSULE, .25, .4, 0, 0, 0);
-    memset(&d, 0, sizeof d); memset(&b, 0, sizeof b);
-    d.dim = 3; d.max_bodies = n + 1; d.gravity = fsi_vec(0, FSI_R(-9.81), 0);
-    if (fsi_solids_init(&w, &d) != FSI_OK) exit(1);
-    b.shape = &room; b.friction = FSI_R(0.5); b.x = fsi_vec(0, (fsi_real)(4 * half), 0);
+    s[0] = shape(FSI_SHAPE_BOX, 0, 0, .45, .45, .45);
+    s[1] = shape(FSI_SHAPE_SPHERE, .45, 0, 0, 0, 0);
+    s[2] = shape(FSI_SHAPE_CAPSULE, .25, .4, 0, 0, 0);
+    memset(&d, 0, sizeof d);
+    memset(&b, 0, sizeof b);
+    d.dim = 3;
+    d.max_bodies = n + 1;
+    d.gravity = fsi_vec(0, FSI_R(-9.81), 0);
+    if (fsi_solids_init(&w, &d) != FSI_OK)
+        exit(1);
+    b.shape = &room;
+    b.friction = FSI_R(0.5);
+    b.x = fsi_vec(0, (fsi_real)(4 * half), 0);
     fsi_solids_add(&w, &b, NULL);
-    b.kind = FSI_RIGID_DYNAMIC; b.density = 1000;
+    b.kind = FSI_RIGID_DYNAMIC;
+    b.density = 1000;
     for (i = 0; i < n; i++) {
         int x = i % side, z = i / side % side, y = i / side / side;
         b.shape = s + i % kinds;
-        b.x = fsi_vec((fsi_real)(1.02 * (x - .5 * (side - 1)) + .02 * (y % 3)), (fsi_real)(.5 + 1.0 * y), (fsi_real)(1.02 * (z - .5 * (side - 1)) - .02 * (y % 2)));
+        b.x = fsi_vec((fsi_real)(1.02 * (x - .5 * (side - 1)) + .02 * (y % 3)),
+                      (fsi_real)(.5 + 1.0 * y),
+                      (fsi_real)(1.02 * (z - .5 * (side - 1)) - .02 * (y % 2)));
         fsi_solids_add(&w, &b, NULL);
     }
-    for (i = 0; i < 60; i++) fsi_solids_step(&w, FSI_R(1.) / 60);
+    for (i = 0; i < 60; i++)
+        fsi_solids_step(&w, FSI_R(1.) / 60);
     for (k = 0; k < 3; k++) {
         double t = now();
-        for (i = 0; i < 10; i++) fsi_solids_step(&w, FSI_R(1.) / 60);
+        for (i = 0; i < 10; i++)
+            fsi_solids_step(&w, FSI_R(1.) / 60);
         t = (now() - t) / 10;
-        if (t < best) best = t;
+        if (t < best)
+            best = t;
     }
     fsi_solids_measure(&w, &r);
-    p.ms = 1e3 * best; p.contacts = w.contact_count; p.per_contact = 1e9 * best / w.contact_count;
+    p.ms = 1e3 * best;
+    p.contacts = w.contact_count;
+    p.per_contact = 1e9 * best / w.contact_count;
     fsi_solids_free(&w);
-    for (i = 0; i < 3; i++) fsi_shape_free(s + i);
+    for (i = 0; i < 3; i++)
+        fsi_shape_free(s + i);
     fsi_shape_free(&room);
     return p;
 }
@@ -64,36 +90,60 @@ static double chain(int links) {
     double t;
     int i;
     memset(&d, 0, sizeof d);
-    d.dim = 3; d.max_bodies = links + 1; d.max_joints = links; d.gravity = fsi_vec(0, FSI_R(-9.81), 0);
-    if (fsi_solids_init(&w, &d) != FSI_OK) exit(1);
+    d.dim = 3;
+    d.max_bodies = links + 1;
+    d.max_joints = links;
+    d.gravity = fsi_vec(0, FSI_R(-9.81), 0);
+    if (fsi_solids_init(&w, &d) != FSI_OK)
+        exit(1);
     for (i = 0; i <= links; i++) {
         fsi_rigid_desc b;
         fsi_joint_desc j;
-        memset(&b, 0, sizeof b); memset(&j, 0, sizeof j);
-        b.kind = i ? FSI_RIGID_DYNAMIC : FSI_RIGID_FIXED; b.shape = &rod; b.density = 1000; b.group = 1; b.x = fsi_vec((fsi_real)i - FSI_R(0.5), 0, 0);
+        memset(&b, 0, sizeof b);
+        memset(&j, 0, sizeof j);
+        b.kind = i ? FSI_RIGID_DYNAMIC : FSI_RIGID_FIXED;
+        b.shape = &rod;
+        b.density = 1000;
+        b.group = 1;
+        b.x = fsi_vec((fsi_real)i - FSI_R(0.5), 0, 0);
         fsi_solids_add(&w, &b, NULL);
-        j.kind = FSI_JOINT_POINT; j.a = i; j.b = i - 1; j.anchor = fsi_vec((fsi_real)(i - 1), 0, 0);
-        if (i) fsi_solids_join(&w, &j, NULL);
+        j.kind = FSI_JOINT_POINT;
+        j.a = i;
+        j.b = i - 1;
+        j.anchor = fsi_vec((fsi_real)(i - 1), 0, 0);
+        if (i)
+            fsi_solids_join(&w, &j, NULL);
     }
     t = now();
-    for (i = 0; i < 100; i++) fsi_solids_step(&w, FSI_R(1.) / 120);
+    for (i = 0; i < 100; i++)
+        fsi_solids_step(&w, FSI_R(1.) / 120);
     t = (now() - t) / 100;
-    fsi_solids_free(&w); fsi_shape_free(&rod);
+    fsi_solids_free(&w);
+    fsi_shape_free(&rod);
     return 1e6 * t / links;
 }
 
-static fsi_real bumpy(fsi_vec3 x, fsi_vec3 *n, fsi_vec3 *v, void *user) {      /* floor y = 0.15 sin(3x) sin(3z) between walls at |x|, |z| = *user */
+/* floor y = 0.15 sin(3x) sin(3z) between walls at |x|, |z| = *user */
+static fsi_real bumpy(fsi_vec3 x, fsi_vec3 *n, fsi_vec3 *v, void *user) {
     double half = *(const double *)user, sx = sin(3 * (double)x.x), sz = sin(3 * (double)x.z);
-    fsi_vec3 g = fsi_vec((fsi_real)(-.45 * cos(3 * (double)x.x) * sz), 1, (fsi_real)(-.45 * sx * cos(3 * (double)x.z)));
+    fsi_vec3 g = fsi_vec((fsi_real)(-.45 * cos(3 * (double)x.x) * sz), 1,
+                         (fsi_real)(-.45 * sx * cos(3 * (double)x.z)));
     double d = ((double)x.y - .15 * sx * sz) / (double)fsi_vec_length(g);
     *v = fsi_vec(0, 0, 0);
     *n = fsi_vec_unit(g);
-    if (half - fabs((double)x.x) < d) { d = half - fabs((double)x.x); *n = fsi_vec(x.x > 0 ? FSI_R(-1.) : FSI_R(1.), 0, 0); }
-    if (half - fabs((double)x.z) < d) { d = half - fabs((double)x.z); *n = fsi_vec(0, 0, x.z > 0 ? FSI_R(-1.) : FSI_R(1.)); }
+    if (half - fabs((double)x.x) < d) {
+        d = half - fabs((double)x.x);
+        *n = fsi_vec(x.x > 0 ? FSI_R(-1.) : FSI_R(1.), 0, 0);
+    }
+    if (half - fabs((double)x.z) < d) {
+        d = half - fabs((double)x.z);
+        *n = fsi_vec(0, 0, x.z > 0 ? FSI_R(-1.) : FSI_R(1.));
+    }
     return (fsi_real)d;
 }
 
-/* n reduced starfish with 20 modes dropped on a bumpy floor with walls, six layers, settled for a second and a half, then timed. */
+/* n reduced starfish with 20 modes dropped on a bumpy floor with walls, six layers, settled for a
+ * second and a half, then timed. */
 static pile run_reduced(int n) {
     int side = (int)ceil(sqrt(n / 6.) - 1e-9), i, k;
     double half = .3 * side, best = 1e30;
@@ -101,37 +151,76 @@ static pile run_reduced(int n) {
     fsi_mesh mesh;
     fsi_reduced_desc d;
     fsi_reduced_model m;
-    fsi_reduced *b = (fsi_reduced *)calloc((size_t)n, sizeof *b), **list = (fsi_reduced **)calloc((size_t)n, sizeof *list);
+    fsi_reduced *b = (fsi_reduced *)calloc((size_t)n, sizeof *b),
+                **list = (fsi_reduced **)calloc((size_t)n, sizeof *list);
     fsi_reduced_contacts c;
     fsi_obstacle o;
     pile p;
-    memset(&form, 0, sizeof form); memset(&d, 0, sizeof d); memset(&c, 0, sizeof c); memset(&o, 0, sizeof o);
-    form.kind = FSI_FORM_STARFISH; form.a = FSI_R(0.25); form.b = FSI_R(0.05); form.c = FSI_R(0.07);
-    if (!b || !list || fsi_mesh_from_sdf(&mesh, fsi_form_distance, &form, fsi_vec(-FSI_R(0.3), -FSI_R(0.1), -FSI_R(0.3)), fsi_vec(FSI_R(0.3), FSI_R(0.1), FSI_R(0.3)), FSI_R(0.045), NULL) != FSI_OK) exit(1);
-    d.mesh = &mesh; d.modes = 20; d.density = 1000; d.young = FSI_R(2e5); d.poisson = FSI_R(0.3); d.damping_stiffness = FSI_R(0.005); d.samples = 80; d.field = 28;
-    if (fsi_reduced_model_init(&m, &d) != FSI_OK) exit(1);
-    o.distance_fn = bumpy; o.user = &half; o.friction = c.friction = FSI_R(0.4); c.slop = FSI_R(0.002);
+    memset(&form, 0, sizeof form);
+    memset(&d, 0, sizeof d);
+    memset(&c, 0, sizeof c);
+    memset(&o, 0, sizeof o);
+    form.kind = FSI_FORM_STARFISH;
+    form.a = FSI_R(0.25);
+    form.b = FSI_R(0.05);
+    form.c = FSI_R(0.07);
+    if (!b || !list
+        || fsi_mesh_from_sdf(&mesh, fsi_form_distance, &form,
+                             fsi_vec(-FSI_R(0.3), -FSI_R(0.1), -FSI_R(0.3)),
+                             fsi_vec(FSI_R(0.3), FSI_R(0.1), FSI_R(0.3)), FSI_R(0.045), NULL)
+               != FSI_OK)
+        exit(1);
+    d.mesh = &mesh;
+    d.modes = 20;
+    d.density = 1000;
+    d.young = FSI_R(2e5);
+    d.poisson = FSI_R(0.3);
+    d.damping_stiffness = FSI_R(0.005);
+    d.samples = 80;
+    d.field = 28;
+    if (fsi_reduced_model_init(&m, &d) != FSI_OK)
+        exit(1);
+    o.distance_fn = bumpy;
+    o.user = &half;
+    o.friction = c.friction = FSI_R(0.4);
+    c.slop = FSI_R(0.002);
     for (i = 0; i < n; i++) {
-        if (fsi_reduced_init(b + i, &m, fsi_vec((fsi_real)(.55 * (i % side - .5 * (side - 1))), (fsi_real)(.5 + .35 * (i / side / side)),
-                                                (fsi_real)(.55 * (i / side % side - .5 * (side - 1)))), NULL) != FSI_OK) exit(1);
+        if (fsi_reduced_init(b + i, &m,
+                             fsi_vec((fsi_real)(.55 * (i % side - .5 * (side - 1))),
+                                     (fsi_real)(.5 + .35 * (i / side / side)),
+                                     (fsi_real)(.55 * (i / side % side - .5 * (side - 1)))),
+                             NULL)
+            != FSI_OK)
+            exit(1);
         b[i].gravity = fsi_vec(0, -10, 0);
         list[i] = b + i;
     }
-    for (k = -15; k < 3; k++) {                                       /* batches of ten steps; the first fifteen settle */
+    /* batches of ten steps; the first fifteen settle */
+    for (k = -15; k < 3; k++) {
         double t = now();
         int step;
         for (step = 0; step < 10; step++) {
-            for (i = 0; i < n; i++) fsi_reduced_forces(b + i, FSI_R(0.01));
-            if (fsi_reduced_contact(&c, list, n, &o, 1, FSI_R(0.01)) != FSI_OK) exit(1);
-            for (i = 0; i < n; i++) fsi_reduced_move(b + i, FSI_R(0.01));
+            for (i = 0; i < n; i++)
+                fsi_reduced_forces(b + i, FSI_R(0.01));
+            if (fsi_reduced_contact(&c, list, n, &o, 1, FSI_R(0.01)) != FSI_OK)
+                exit(1);
+            for (i = 0; i < n; i++)
+                fsi_reduced_move(b + i, FSI_R(0.01));
         }
         t = (now() - t) / 10;
-        if (k >= 0 && t < best) best = t;
+        if (k >= 0 && t < best)
+            best = t;
     }
-    p.ms = 1e3 * best; p.contacts = c.count; p.per_contact = 1e9 * best / c.count;
-    for (i = 0; i < n; i++) fsi_reduced_free(b + i);
-    fsi_reduced_contacts_free(&c); fsi_reduced_model_free(&m); fsi_mesh_free(&mesh);
-    free(b); free(list);
+    p.ms = 1e3 * best;
+    p.contacts = c.count;
+    p.per_contact = 1e9 * best / c.count;
+    for (i = 0; i < n; i++)
+        fsi_reduced_free(b + i);
+    fsi_reduced_contacts_free(&c);
+    fsi_reduced_model_free(&m);
+    fsi_mesh_free(&mesh);
+    free(b);
+    free(list);
     return p;
 }
 
@@ -144,24 +233,35 @@ int main(int argc, char **argv) {
         p = run(n, 1);
         printf("bench rigid_boxes_%d_t%d %.2f ms (%d contacts)\n", n, t, p.ms, p.contacts);
         printf("bench rigid_boxes_%d_t%d_bodies_per_ms %.1f 1/ms\n", n, t, n / p.ms);
-        if (t == 1) one = p.ms; else printf("bench rigid_boxes_%d_speedup %.2f x\n", n, one / p.ms);
+        if (t == 1)
+            one = p.ms;
+        else
+            printf("bench rigid_boxes_%d_speedup %.2f x\n", n, one / p.ms);
     }
     use_threads(1);
     p = run(n, 3);
-    printf("bench rigid_mixed_%d_t1 %.2f ms (%d contacts)\nbench rigid_mixed_%d_t1_bodies_per_ms %.1f 1/ms\n", n, p.ms, p.contacts, n, n / p.ms);
+    printf("bench rigid_mixed_%d_t1 %.2f ms (%d contacts)\nbench rigid_mixed_%d_t1_bodies_per_ms "
+           "%.1f 1/ms\n",
+           n, p.ms, p.contacts, n, n / p.ms);
     for (t = n / 8; t <= 2 * n; t *= 2) {
         p = run(t, 1);
-        if (first == 0) first = p.per_contact;
-        printf("bench rigid_contact_cost_%d %.1f ns (x%.2f)\n", t, p.per_contact, p.per_contact / first);
+        if (first == 0)
+            first = p.per_contact;
+        printf("bench rigid_contact_cost_%d %.1f ns (x%.2f)\n", t, p.per_contact,
+               p.per_contact / first);
     }
     printf("bench rigid_contact_growth %.2f x\n", p.per_contact / first);
     p = run_reduced(150);
-    printf("bench reduced_150_t1 %.2f ms (%d contacts)\nbench reduced_150_t1_bodies_per_ms %.2f 1/ms\n", p.ms, p.contacts, 150 / p.ms);
+    printf("bench reduced_150_t1 %.2f ms (%d contacts)\nbench reduced_150_t1_bodies_per_ms %.2f "
+           "1/ms\n",
+           p.ms, p.contacts, 150 / p.ms);
     first = 0;
     for (t = 54; t <= 216; t *= 2) {
         p = run_reduced(t);
-        if (first == 0) first = p.per_contact;
-        printf("bench reduced_contact_cost_%d %.1f ns (x%.2f)\n", t, p.per_contact, p.per_contact / first);
+        if (first == 0)
+            first = p.per_contact;
+        printf("bench reduced_contact_cost_%d %.1f ns (x%.2f)\n", t, p.per_contact,
+               p.per_contact / first);
     }
     printf("bench reduced_contact_growth %.2f x\n", p.per_contact / first);
     printf("bench joint_chain_200 %.2f us (per joint and step)\n", chain(200));

@@ -1,22 +1,36 @@
-/* picture: writes the README's animated picture, docs/balls.svg: the balls of examples/balls.c as plain text, water and balls in one path each.
-   build/picture docs/balls.svg */
+/* picture: writes the README's animated picture, docs/balls.svg: the balls of examples/balls.c as
+   plain text, water and balls in one path each. build/picture docs/balls.svg */
 #include "fsi_couple.h"
 #include <math.h>
 #include <stdio.h>
 
-enum { NX = 96, NY = 48, FRAMES = 90, BALLS = 4, STILL = 30 };  /* STILL: the frame shown where nothing moves */
+/* STILL: the frame shown where nothing moves */
+enum {
+    NX = 96,
+    NY = 48,
+    FRAMES = 90,
+    BALLS = 4,
+    STILL = 30
+};
+
 static float height[FRAMES][NX + 1], at[FRAMES][BALLS][3];
-static fsi_real water(fsi_vec3 x, void *user) { (void)user; return x.y - FSI_R(0.55); }
+
+static fsi_real water(fsi_vec3 x, void *user) {
+    (void)user;
+    return x.y - FSI_R(0.55);
+}
 
 /* Height of the water in a column: the highest cell where it ends, seen from below. */
 static float column(const fsi_grid *g, int i) {
     int j;
     for (j = NY - 1; j > 0; j--) {
         double a = (double)g->phi[i + NX * (j - 1)], b = (double)g->phi[i + NX * j];
-        if (a < 0 && b >= 0) return (float)((double)g->h * (j - 0.5 + a / (a - b)));
+        if (a < 0 && b >= 0)
+            return (float)((double)g->h * (j - 0.5 + a / (a - b)));
     }
     return 0;
 }
+
 static void record(const fsi_world *w, int f) {
     int i;
     for (i = 0; i <= NX; i++) {
@@ -25,22 +39,33 @@ static void record(const fsi_world *w, int f) {
     }
     for (i = 0; i < BALLS; i++) {
         const fsi_rigid *b = &w->solids.body[i + 1];
-        at[f][i][0] = (float)b->x.x; at[f][i][1] = (float)b->x.y; at[f][i][2] = (float)(2 * atan2((double)b->q.z, (double)b->q.w) * -57.29578);
+        at[f][i][0] = (float)b->x.x;
+        at[f][i][1] = (float)b->x.y;
+        at[f][i][2] = (float)(2 * atan2((double)b->q.z, (double)b->q.w) * -57.29578);
     }
 }
-static void values(FILE *o, int ball, int what) {              /* one animated number of a ball over all frames */
+
+/* one animated number of a ball over all frames */
+static void values(FILE *o, int ball, int what) {
     int f;
     for (f = 0; f < FRAMES; f++) {
-        if (f) fprintf(o, ";");
-        if (what == 0) fprintf(o, "%.1f %.1f", 300 * at[f][ball][0], 300 - 300 * at[f][ball][1]); else fprintf(o, "%.0f", at[f][ball][2]);
+        if (f)
+            fprintf(o, ";");
+        if (what == 0)
+            fprintf(o, "%.1f %.1f", 300 * at[f][ball][0], 300 - 300 * at[f][ball][1]);
+        else
+            fprintf(o, "%.0f", at[f][ball][2]);
     }
 }
+
 static void surface(FILE *o, int f) {
     int i;
     fprintf(o, "M0 300");
-    for (i = 0; i <= NX; i += 2) fprintf(o, " %s%.4g %.0f", i ? "" : "L", 600.0 * i / NX, 300 - 300 * (double)height[f][i]);
+    for (i = 0; i <= NX; i += 2)
+        fprintf(o, " %s%.4g %.0f", i ? "" : "L", 600.0 * i / NX, 300 - 300 * (double)height[f][i]);
     fprintf(o, " 600 300Z");
 }
+
 int main(int argc, char **argv) {
     static const double density[BALLS] = {0.1, 0.5, 0.9, 10};
     static const char *color[BALLS] = {"#f3c74f", "#ee964b", "#d1603d", "#59324c"};
@@ -50,34 +75,67 @@ int main(int argc, char **argv) {
     fsi_shape_desc s = {0};
     FILE *o = fopen(argc > 1 ? argv[1] : "docs/balls.svg", "w");
     int i, f;
-    d.grid.nx = NX; d.grid.ny = NY; d.grid.nz = 1; d.grid.h = FSI_R(2.0) / NX; d.grid.rho = 1000; d.grid.gravity = fsi_vec(0, FSI_R(-9.81), 0);
-    d.grid.liquid = 1; d.grid.volume_correction = 1; d.grid.side[3].kind = FSI_SIDE_OPEN; d.max_bodies = BALLS;
-    s.kind = FSI_SHAPE_SPHERE; s.dim = 2; s.radius = FSI_R(0.13); s.resolution = 32;
-    if (!o || fsi_world_init(&w, &d) != FSI_OK || fsi_shape_init(&ball, &s) != FSI_OK) return 1;
+    d.grid.nx = NX;
+    d.grid.ny = NY;
+    d.grid.nz = 1;
+    d.grid.h = FSI_R(2.0) / NX;
+    d.grid.rho = 1000;
+    d.grid.gravity = fsi_vec(0, FSI_R(-9.81), 0);
+    d.grid.liquid = 1;
+    d.grid.volume_correction = 1;
+    d.grid.side[3].kind = FSI_SIDE_OPEN;
+    d.max_bodies = BALLS;
+    s.kind = FSI_SHAPE_SPHERE;
+    s.dim = 2;
+    s.radius = FSI_R(0.13);
+    s.resolution = 32;
+    if (!o || fsi_world_init(&w, &d) != FSI_OK || fsi_shape_init(&ball, &s) != FSI_OK)
+        return 1;
     for (i = 0; i < BALLS; i++) {
         fsi_rigid_desc b = {0};
-        b.kind = FSI_RIGID_DYNAMIC; b.shape = &ball; b.density = (fsi_real)(1000 * density[i]); b.x = fsi_vec((fsi_real)(2.0 * (i + 0.5) / BALLS), FSI_R(0.8), 0); b.friction = FSI_R(0.2);
+        b.kind = FSI_RIGID_DYNAMIC;
+        b.shape = &ball;
+        b.density = (fsi_real)(1000 * density[i]);
+        b.x = fsi_vec((fsi_real)(2.0 * (i + 0.5) / BALLS), FSI_R(0.8), 0);
+        b.friction = FSI_R(0.2);
         fsi_world_add(&w, &b, NULL);
     }
     fsi_grid_set_field(&w.grid, FSI_FIELD_PHI, water, NULL);
     for (f = 0; f < FRAMES; f++) {
         record(&w, f);
-        for (i = 0; i < 6; i++) if (fsi_world_step(&w, FSI_R(0.005), NULL) < 0) return 1;
+        for (i = 0; i < 6; i++)
+            if (fsi_world_step(&w, FSI_R(0.005), NULL) < 0)
+                return 1;
     }
-    fprintf(o, "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 600 300\" width=\"600\" height=\"300\">\n<rect width=\"600\" height=\"300\" fill=\"#f6f8fa\"/>\n");
+    fprintf(o, "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 600 300\" width=\"600\" "
+               "height=\"300\">\n<rect width=\"600\" height=\"300\" fill=\"#f6f8fa\"/>\n");
     fprintf(o, "<path fill=\"#4f9bd9\" d=\"");
     surface(o, STILL);
     fprintf(o, "\"><animate attributeName=\"d\" dur=\"2.7s\" repeatCount=\"indefinite\" values=\"");
-    for (f = 0; f < FRAMES; f++) { if (f) fprintf(o, ";\n"); surface(o, f); }
+    for (f = 0; f < FRAMES; f++) {
+        if (f)
+            fprintf(o, ";\n");
+        surface(o, f);
+    }
     fprintf(o, "\"/></path>\n");
     for (i = 0; i < BALLS; i++) {
-        fprintf(o, "<g transform=\"translate(%.1f %.1f)\"><animateTransform attributeName=\"transform\" type=\"translate\" dur=\"2.7s\" repeatCount=\"indefinite\" values=\"",
-                300 * (double)at[STILL][i][0], 300 - 300 * (double)at[STILL][i][1]);
+        fprintf(
+            o,
+            "<g transform=\"translate(%.1f %.1f)\"><animateTransform attributeName=\"transform\" "
+            "type=\"translate\" dur=\"2.7s\" repeatCount=\"indefinite\" values=\"",
+            300 * (double)at[STILL][i][0], 300 - 300 * (double)at[STILL][i][1]);
         values(o, i, 0);
-        fprintf(o, "\"/>\n<g><animateTransform attributeName=\"transform\" type=\"rotate\" dur=\"2.7s\" repeatCount=\"indefinite\" values=\"");
+        fprintf(o, "\"/>\n<g><animateTransform attributeName=\"transform\" type=\"rotate\" "
+                   "dur=\"2.7s\" repeatCount=\"indefinite\" values=\"");
         values(o, i, 1);
-        fprintf(o, "\"/>\n<circle r=\"39\" fill=\"%s\" stroke=\"#333\"/><path d=\"M0 0H39\" stroke=\"#333\"/></g>\n", color[i]);
-        fprintf(o, "<text y=\"5\" font-family=\"sans-serif\" font-size=\"15\" text-anchor=\"middle\" fill=\"#fff\">%g</text></g>\n", density[i]);
+        fprintf(o,
+                "\"/>\n<circle r=\"39\" fill=\"%s\" stroke=\"#333\"/><path d=\"M0 0H39\" "
+                "stroke=\"#333\"/></g>\n",
+                color[i]);
+        fprintf(o,
+                "<text y=\"5\" font-family=\"sans-serif\" font-size=\"15\" text-anchor=\"middle\" "
+                "fill=\"#fff\">%g</text></g>\n",
+                density[i]);
     }
     fprintf(o, "</svg>\n");
     fclose(o);

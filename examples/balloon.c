@@ -1,7 +1,8 @@
 /* balloon: a rubber cap on the floor is blown up through a nozzle (XPM fig. 6, 8, 9, 12).
    cc -O2 -I. -Iexamples examples/balloon.c -o balloon -lm
-   The fluid inside touches no free surface: without the boundary pressure projection (bpp=0) the rubber never feels the pressure and does not
-   inflate; with it, the balloon gains what is injected. fluid=water: water inside, air outside. compare=1 runs the monolithic solve beside it.
+   The fluid inside touches no free surface: without the boundary pressure projection (bpp=0) the
+   rubber never feels the pressure and does not inflate; with it, the balloon gains what is
+   injected. fluid=water: water inside, air outside. compare=1 runs the monolithic solve beside it.
    Figure 12 (iterations while it grows): --frames 540 --set rate=0.11 --set scheme=p, or xpm. */
 #define FSI_IMPLEMENTATION
 #include "fsi_couple.h"
@@ -9,8 +10,13 @@
 #include "cap.h"
 
 typedef struct scene {
-    fsi_world w; fsi_soft rubber; fsi_soft_responder responder; fsi_coupled *list[1];
-    fsi_partitioned scheme; fsi_partitioned_scene p; fsi_solid_part part[1];
+    fsi_world w;
+    fsi_soft rubber;
+    fsi_soft_responder responder;
+    fsi_coupled *list[1];
+    fsi_partitioned scheme;
+    fsi_partitioned_scene p;
+    fsi_solid_part part[1];
     int dim, monolithic;
     double h, v0;
 } scene;
@@ -21,10 +27,12 @@ static double shape_distance(const scene *s, const scene *t) {
     int i;
     for (i = 0; i < s->rubber.desc.vertex_count; i++) {
         const fsi_real *x = s->rubber.x + 3 * i, *y = t->rubber.x + 3 * i;
-        most = fmax(most, sqrt(pow((double)(x[0] - y[0]), 2) + pow((double)(x[1] - y[1]), 2) + pow((double)(x[2] - y[2]), 2)));
+        most = fmax(most, sqrt(pow((double)(x[0] - y[0]), 2) + pow((double)(x[1] - y[1]), 2)
+                               + pow((double)(x[2] - y[2]), 2)));
     }
     return most / s->h;
 }
+
 static fsi_real cap_distance(fsi_vec3 x, void *user) {
     double z = ((scene *)user)->dim == 2 ? 0 : (double)x.z - CX;
     return (fsi_real)(sqrt(pow((double)x.x - CX, 2) + (double)(x.y * x.y) + z * z) - R);
@@ -37,7 +45,10 @@ static void draw(ex_args *a, scene *s) {
     if (s->dim == 2) {
         ex_view v = ex_view_make(0, 0, 1, 1, 20, 20, 400, 400);
         ex_draw_field(&m, &v, g->nx, g->ny, g->density ? g->density : g->pressure, 0, 1, 2);
-        if (g->phi) ex_draw_liquid(&m, &v, g->nx, g->ny, g->phi, ex_rgb(70, 150, 215)); else ex_colorbar(&m, &v, 2, 0, 1, "SMOKE");
+        if (g->phi)
+            ex_draw_liquid(&m, &v, g->nx, g->ny, g->phi, ex_rgb(70, 150, 215));
+        else
+            ex_colorbar(&m, &v, 2, 0, 1, "SMOKE");
         ex_draw_surface(&m, &v, &f, ex_rgb(200, 50, 60));
         ex_line(&m, 20, 420, 420, 420, 3, ex_rgb(90, 90, 90));
     } else {
@@ -46,15 +57,19 @@ static void draw(ex_args *a, scene *s) {
         ex_clear(&m, ex_rgb(246, 248, 250));
         ex_floor(&m, &c, lo, hi, 1, 0, 0.1);
         cap_draw_open(&m, &c, &s->rubber);
-        if (g->phi) ex_draw_water(&m, &c, g->nx, g->ny, g->nz, s->h, g->phi, ex_rgb(70, 150, 215), 0.2);
-        else ex_draw_smoke(&m, &c, g->nx, g->ny, g->nz, s->h, g->density, 0.06, ex_rgb(110, 114, 125));
+        if (g->phi)
+            ex_draw_water(&m, &c, g->nx, g->ny, g->nz, s->h, g->phi, ex_rgb(70, 150, 215), 0.2);
+        else
+            ex_draw_smoke(&m, &c, g->nx, g->ny, g->nz, s->h, g->density, 0.06,
+                          ex_rgb(110, 114, 125));
         ex_box3(&m, &c, lo, hi, ex_rgb(120, 120, 120));
     }
     ex_frame(a, &m);
     ex_image_free(&m);
 }
 
-/* Grid, nozzle that makes rate m^3/s, rubber, and the scheme that couples them; 0 = lack of memory. */
+/* Grid, nozzle that makes rate m^3/s, rubber, and the scheme that couples them; 0 = lack of memory.
+ */
 static int make_scene(scene *s, ex_args *a, int monolithic, double rate) {
     fsi_world_desc w = {0};
     fsi_grid_source nozzle = {0};
@@ -63,79 +78,138 @@ static int make_scene(scene *s, ex_args *a, int monolithic, double rate) {
     fsi_guest guest;
     double cells, h = s->h = 1.0 / a->size;
     int water = ex_is(a, "fluid", "water");
-    s->dim = (int)ex_number(a, "dim"); s->monolithic = monolithic;
-    w.grid.nx = w.grid.ny = a->size; w.grid.nz = s->dim == 3 ? a->size : 1; w.grid.h = (fsi_real)h; w.grid.rho = 1;
-    w.grid.shells = 1; w.grid.smoke = !water; w.grid.liquid = water; w.grid.advect_velocity = FSI_ADVECT_LINEAR; w.max_guests = w.no_walls = 1;
+    s->dim = (int)ex_number(a, "dim");
+    s->monolithic = monolithic;
+    w.grid.nx = w.grid.ny = a->size;
+    w.grid.nz = s->dim == 3 ? a->size : 1;
+    w.grid.h = (fsi_real)h;
+    w.grid.rho = 1;
+    w.grid.shells = 1;
+    w.grid.smoke = !water;
+    w.grid.liquid = water;
+    w.grid.advect_velocity = FSI_ADVECT_LINEAR;
+    w.max_guests = w.no_walls = 1;
     w.grid.side[3].kind = FSI_SIDE_OPEN;
-    if (fsi_world_init(&s->w, &w) != FSI_OK) return 0;
-    if (water) fsi_grid_set_field(&s->w.grid, FSI_FIELD_PHI, cap_distance, s);
-    nozzle.lo = fsi_vec(FSI_R(CX - 0.08), 0, FSI_R(CX - 0.08)); nozzle.hi = fsi_vec(FSI_R(CX + 0.08), (fsi_real)(1.01 * h), FSI_R(CX + 0.08));
-    cells = floor((CX + 0.08) / h - 0.5) - ceil((CX - 0.08) / h - 0.5) + 1;   /* cell centres inside, along one axis */
-    nozzle.set = FSI_SOURCE_DIVERGENCE | (water ? 0u : (unsigned)FSI_SOURCE_DENSITY); nozzle.density = 1;
+    if (fsi_world_init(&s->w, &w) != FSI_OK)
+        return 0;
+    if (water)
+        fsi_grid_set_field(&s->w.grid, FSI_FIELD_PHI, cap_distance, s);
+    nozzle.lo = fsi_vec(FSI_R(CX - 0.08), 0, FSI_R(CX - 0.08));
+    nozzle.hi = fsi_vec(FSI_R(CX + 0.08), (fsi_real)(1.01 * h), FSI_R(CX + 0.08));
+    /* cell centres inside, along one axis */
+    cells = floor((CX + 0.08) / h - 0.5) - ceil((CX - 0.08) / h - 0.5) + 1;
+    nozzle.set = FSI_SOURCE_DIVERGENCE | (water ? 0u : (unsigned)FSI_SOURCE_DENSITY);
+    nozzle.density = 1;
     nozzle.divergence = (fsi_real)(rate / ((s->dim == 2 ? cells : cells * cells) * pow(h, s->dim)));
     fsi_grid_add_source(&s->w.grid, &nozzle);
-    c.dim = s->dim; c.stretch = (fsi_real)ex_number(a, "stiffness"); c.bend = FSI_R(1e-6); c.damping_stiffness = FSI_R(0.01);
-    c.area_density = (fsi_real)(ex_number(a, "mass_ratio") * 2 * h); c.integrator = monolithic ? FSI_SOFT_SPLIT : FSI_SOFT_IMPLICIT;
-    c.newton = (int)ex_number(a, "newton"); d.gentle = c.newton > 1;
-    if (!cap_make(&s->rubber, &c, h)) return 0;
+    c.dim = s->dim;
+    c.stretch = (fsi_real)ex_number(a, "stiffness");
+    c.bend = FSI_R(1e-6);
+    c.damping_stiffness = FSI_R(0.01);
+    c.area_density = (fsi_real)(ex_number(a, "mass_ratio") * 2 * h);
+    c.integrator = monolithic ? FSI_SOFT_SPLIT : FSI_SOFT_IMPLICIT;
+    c.newton = (int)ex_number(a, "newton");
+    d.gentle = c.newton > 1;
+    if (!cap_make(&s->rubber, &c, h))
+        return 0;
     s->v0 = cap_volume(&s->rubber);
     s->responder.soft = &s->rubber;
     guest = fsi_soft_guest(&s->responder);
     fsi_world_add_guest(&s->w, &guest);
-    d.n = d.m = 3 * s->rubber.desc.vertex_count + 64; d.group = 3; d.min_iterations = 2; d.max_iterations = (int)ex_number(a, "cap");
-    d.tolerance = (fsi_real)(ex_number(a, "tolerance") * h); d.omega = (fsi_real)ex_number(a, "omega");
-    d.scheme = ex_is(a, "scheme", "p") || ex_is(a, "scheme", "pc") ? FSI_SCHEME_RELAXED : ex_is(a, "scheme", "aitken") ? FSI_SCHEME_AITKEN : FSI_SCHEME_REDUCED;
-    s->p.scheme = &s->scheme; s->p.list = s->list; s->p.solids.part = s->part;
-    s->p.fluid.bpp = s->p.fluid.swept = (int)ex_number(a, "bpp"); s->p.fluid.pressure_form = ex_is(a, "scheme", "p") || ex_is(a, "scheme", "rmi");
+    d.n = d.m = 3 * s->rubber.desc.vertex_count + 64;
+    d.group = 3;
+    d.min_iterations = 2;
+    d.max_iterations = (int)ex_number(a, "cap");
+    d.tolerance = (fsi_real)(ex_number(a, "tolerance") * h);
+    d.omega = (fsi_real)ex_number(a, "omega");
+    d.scheme = ex_is(a, "scheme", "p") || ex_is(a, "scheme", "pc") ? FSI_SCHEME_RELAXED
+               : ex_is(a, "scheme", "aitken")                      ? FSI_SCHEME_AITKEN
+                                                                   : FSI_SCHEME_REDUCED;
+    s->p.scheme = &s->scheme;
+    s->p.list = s->list;
+    s->p.solids.part = s->part;
+    s->p.fluid.bpp = s->p.fluid.swept = (int)ex_number(a, "bpp");
+    s->p.fluid.pressure_form = ex_is(a, "scheme", "p") || ex_is(a, "scheme", "rmi");
     return fsi_partitioned_init(&s->scheme, &d) == FSI_OK;
 }
+
 /* 0 = it came apart. */
 static int step_scene(scene *s, fsi_report *report) {
-    fsi_result r = s->monolithic ? fsi_world_step(&s->w, (fsi_real)s->h, report) : fsi_world_exchange(&s->w, &s->p, (fsi_real)s->h, report);
-    if (r >= 0 && (double)fsi_max_abs(3 * (size_t)s->rubber.desc.vertex_count, s->rubber.v) < 50) return 1;
+    fsi_result r = s->monolithic ? fsi_world_step(&s->w, (fsi_real)s->h, report)
+                                 : fsi_world_exchange(&s->w, &s->p, (fsi_real)s->h, report);
+    if (r >= 0 && (double)fsi_max_abs(3 * (size_t)s->rubber.desc.vertex_count, s->rubber.v) < 50)
+        return 1;
     fprintf(stderr, "%s\n", fsi_result_text(r));
     return 0;
 }
+
 static void free_scene(scene *s) {
-    fsi_partitioned_scene_free(&s->p); fsi_partitioned_free(&s->scheme); fsi_soft_responder_free(&s->responder); fsi_soft_free(&s->rubber); fsi_world_free(&s->w);
+    fsi_partitioned_scene_free(&s->p);
+    fsi_partitioned_free(&s->scheme);
+    fsi_soft_responder_free(&s->responder);
+    fsi_soft_free(&s->rubber);
+    fsi_world_free(&s->w);
 }
 
 int main(int argc, char **argv) {
-    static const ex_key keys[] = {{"dim", "", "2 or 3", "2", 2, 3, NULL}, {"fluid", "", "what is blown in", "smoke", 0, 0, "smoke,water"},
-                                  {"bpp", "", "1: boundary pressure projection", "1", 0, 1, NULL}, {"scheme", "", "coupling", "xpm", 0, 0, "p,pc,aitken,rmi,xpm,monolithic"},
-                                  {"omega", "", "relaxation of p and pc, aitken's first", "0.2", 1e-3, 1.9, NULL}, {"mass_ratio", "", "rubber over a fluid layer two cells thick", "0.8", 1e-6, 1e3, NULL},
-                                  {"rate", "1/s", "volume injected per second over the rest volume", "0.6", 0, 10, NULL}, {"stiffness", "N/m", "of the rubber", "2", 0, 1e6, NULL},
-                                  {"tolerance", "cells", "residual of the partitioned schemes", "0.05", 1e-9, 1, NULL}, {"cap", "", "most iterations of a step", "30", 2, 1000, NULL},
-                                  {"newton", "", "most Newton iterations of the rubber in a step", "1", 1, 100, NULL},
-                                  {"compare", "", "1: the monolithic solve beside it", "0", 0, 1, NULL}};
+    static const ex_key keys[] = {
+        {"dim", "", "2 or 3", "2", 2, 3, NULL},
+        {"fluid", "", "what is blown in", "smoke", 0, 0, "smoke,water"},
+        {"bpp", "", "1: boundary pressure projection", "1", 0, 1, NULL},
+        {"scheme", "", "coupling", "xpm", 0, 0, "p,pc,aitken,rmi,xpm,monolithic"},
+        {"omega", "", "relaxation of p and pc, aitken's first", "0.2", 1e-3, 1.9, NULL},
+        {"mass_ratio", "", "rubber over a fluid layer two cells thick", "0.8", 1e-6, 1e3, NULL},
+        {"rate", "1/s", "volume injected per second over the rest volume", "0.6", 0, 10, NULL},
+        {"stiffness", "N/m", "of the rubber", "2", 0, 1e6, NULL},
+        {"tolerance", "cells", "residual of the partitioned schemes", "0.05", 1e-9, 1, NULL},
+        {"cap", "", "most iterations of a step", "30", 2, 1000, NULL},
+        {"newton", "", "most Newton iterations of the rubber in a step", "1", 1, 100, NULL},
+        {"compare", "", "1: the monolithic solve beside it", "0", 0, 1, NULL}};
     static scene s, other;
     ex_args a;
     int frame, stable = 1, most = 0, capped = 0, compare;
     double injected = 0, leak = 0, total = 0, third[3] = {0, 0, 0}, q, shape = 0;
-    ex_begin(&a, argc, argv, "balloon", "A rubber cap is blown up through a nozzle in the floor.", keys, 12, 48, 120);
-    q = ex_number(&a, "rate") * (ex_number(&a, "dim") < 3 ? PI / 2 * R * R : 2 * PI / 3 * R * R * R);
+    ex_begin(&a, argc, argv, "balloon", "A rubber cap is blown up through a nozzle in the floor.",
+             keys, 12, 48, 120);
+    q = ex_number(&a, "rate")
+        * (ex_number(&a, "dim") < 3 ? PI / 2 * R * R : 2 * PI / 3 * R * R * R);
     compare = (int)ex_number(&a, "compare");
-    if (!make_scene(&s, &a, ex_is(&a, "scheme", "monolithic"), q) || (compare && !make_scene(&other, &a, 1, q))) return 1;
+    if (!make_scene(&s, &a, ex_is(&a, "scheme", "monolithic"), q)
+        || (compare && !make_scene(&other, &a, 1, q)))
+        return 1;
     for (frame = 0; frame < a.frames && stable; frame++) {
         fsi_report report;
         stable = step_scene(&s, &report);
-        injected += q * s.h; leak += s.p.fluid.leak; total += report.iterations; capped += report.reason == FSI_NOT_CONVERGED || report.reason == FSI_STALLED; third[3 * frame / a.frames] += report.iterations;
-        if (report.iterations > most) most = report.iterations;
-        if (compare && stable) stable = step_scene(&other, &report), shape = fmax(shape, shape_distance(&s, &other));
-        if (a.out) draw(&a, &s);
+        injected += q * s.h;
+        leak += s.p.fluid.leak;
+        total += report.iterations;
+        capped += report.reason == FSI_NOT_CONVERGED || report.reason == FSI_STALLED;
+        third[3 * frame / a.frames] += report.iterations;
+        if (report.iterations > most)
+            most = report.iterations;
+        if (compare && stable)
+            stable = step_scene(&other, &report), shape = fmax(shape, shape_distance(&s, &other));
+        if (a.out)
+            draw(&a, &s);
         ex_progress(&a, frame);
     }
     ex_result("injected", "%.8f", injected);
     ex_result("gained", "%.8f", cap_volume(&s.rubber) - s.v0);
     ex_result("volume_error", "%.6f", (cap_volume(&s.rubber) - s.v0 - injected) / injected);
-    if (!s.monolithic) ex_result("leak", "%.6f", leak / injected);     /* what the steps' residuals left over, summed: it explains volume_error */
-    if (compare) ex_result("shape_error", "%.4f", shape);              /* cells from the monolithic surface, the largest of all steps */
+    /* what the steps' residuals left over, summed: it explains volume_error */
+    if (!s.monolithic)
+        ex_result("leak", "%.6f", leak / injected);
+    /* cells from the monolithic surface, the largest of all steps */
+    if (compare)
+        ex_result("shape_error", "%.4f", shape);
     ex_result("mean_iterations", "%.3f", total / (frame > 0 ? frame : 1));
     ex_result("mean_iterations_first_third", "%.3f", third[0] / (a.frames / 3.0));
     ex_result("mean_iterations_last_third", "%.3f", third[2] / (a.frames / 3.0));
     ex_result("max_iterations", "%d", most);
-    if (!s.monolithic) ex_result("capped_steps", "%d", capped);
+    if (!s.monolithic)
+        ex_result("capped_steps", "%d", capped);
     free_scene(&s);
-    if (compare) free_scene(&other);
+    if (compare)
+        free_scene(&other);
     return ex_end(&a, frame, stable);
 }

@@ -1,12 +1,22 @@
-/* balls: balls of several densities dropped into a pool (XPM fig. 7): light ones float, heavy ones sink, all in one solve a step, or by exchange (scheme=xpm).
-   cc -O2 -I. -Iexamples examples/balls.c -o balls -lm */
+/* balls: balls of several densities dropped into a pool (XPM fig. 7): light ones float, heavy ones
+   sink, all in one solve a step, or by exchange (scheme=xpm). cc -O2 -I. -Iexamples
+   examples/balls.c -o balls -lm */
 #define FSI_IMPLEMENTATION
 #include "fsi_couple.h"
 #include "common.h"
 
-enum { MOST = 16 };
-typedef struct pool { int dim; double level; } pool;
-static fsi_real water(fsi_vec3 x, void *user) { return x.y - (fsi_real)((pool *)user)->level; }
+enum {
+    MOST = 16
+};
+
+typedef struct pool {
+    int dim;
+    double level;
+} pool;
+
+static fsi_real water(fsi_vec3 x, void *user) {
+    return x.y - (fsi_real)((pool *)user)->level;
+}
 
 static void draw(ex_args *a, fsi_world *w, int balls, const int *id, const double *density) {
     static fsi_real x[3 * 4096], v[3 * 4096];
@@ -15,7 +25,8 @@ static void draw(ex_args *a, fsi_world *w, int balls, const int *id, const doubl
     fsi_surface s;
     int i;
     if (g->dim == 2) {
-        ex_view view = ex_view_make(0, 0, (double)(g->h * g->nx), (double)(g->h * g->ny), 20, 20, 680, (int)(680.0 * g->ny / g->nx));
+        ex_view view = ex_view_make(0, 0, (double)(g->h * g->nx), (double)(g->h * g->ny), 20, 20,
+                                    680, (int)(680.0 * g->ny / g->nx));
         ex_draw_field(&m, &view, g->nx, g->ny, g->phi, 1e8, 2e8, 2);
         ex_draw_liquid(&m, &view, g->nx, g->ny, g->phi, ex_rgb(80, 155, 215));
         for (i = 0; i < balls; i++) {
@@ -24,7 +35,8 @@ static void draw(ex_args *a, fsi_world *w, int balls, const int *id, const doubl
         }
     } else {
         ex_camera c = ex_camera_make(1.0, 1.55, 3.1, 1.0, 0.42, 0.5, 1, 33);
-        const double lo[3] = {0, 0, 0}, hi[3] = {(double)(g->h * g->nx), (double)(g->h * g->ny), (double)(g->h * g->nz)};
+        const double lo[3] = {0, 0, 0}, hi[3] = {(double)(g->h * g->nx), (double)(g->h * g->ny),
+                                                 (double)(g->h * g->nz)};
         ex_clear(&m, ex_rgb(245, 248, 250));
         ex_floor(&m, &c, lo, hi, 1, 0, 0.125);
         for (i = 0; i < balls; i++) {
@@ -39,9 +51,13 @@ static void draw(ex_args *a, fsi_world *w, int balls, const int *id, const doubl
 }
 
 int main(int argc, char **argv) {
-    static const ex_key keys[] = {{"dim", "", "2 or 3", "2", 2, 3, NULL}, {"density", "", "list, over the water's", "0.1,0.5,0.9,10", 1e-6, 1e6, NULL},
-                                  {"scheme", "", "coupling", "monolithic", 0, 0, "monolithic,xpm"}, {"settle", "", "1: run on until at rest, with damping", "0", 0, 1, NULL},
-                                  {"dt", "s", "time step", "0.005", 1e-5, 0.1, NULL}, {"fractions", "", "1: area fractions instead of voxel faces", "0", 0, 1, NULL}};
+    static const ex_key keys[] = {
+        {"dim", "", "2 or 3", "2", 2, 3, NULL},
+        {"density", "", "list, over the water's", "0.1,0.5,0.9,10", 1e-6, 1e6, NULL},
+        {"scheme", "", "coupling", "monolithic", 0, 0, "monolithic,xpm"},
+        {"settle", "", "1: run on until at rest, with damping", "0", 0, 1, NULL},
+        {"dt", "s", "time step", "0.005", 1e-5, 0.1, NULL},
+        {"fractions", "", "1: area fractions instead of voxel faces", "0", 0, 1, NULL}};
     static fsi_partitioned_scene x;
     static fsi_solid_part part[MOST + 1];
     fsi_coupled *list[MOST + 1];
@@ -56,56 +72,96 @@ int main(int argc, char **argv) {
     double density[MOST], depth[MOST], r = 0.13, dt, total = 0, volume0, spent = 0, start;
     int balls, i, id[MOST], frame, stable = 1, steps = 0, settle, xpm;
     char text[256] = "";
-    ex_begin(&a, argc, argv, "balls", "Balls of several densities dropped into a pool of water.", keys, 6, 96, 100);
-    p.dim = (int)ex_number(&a, "dim"); p.level = 0.55; dt = ex_number(&a, "dt"); settle = (int)ex_number(&a, "settle"); xpm = ex_is(&a, "scheme", "xpm");
+    ex_begin(&a, argc, argv, "balls", "Balls of several densities dropped into a pool of water.",
+             keys, 6, 96, 100);
+    p.dim = (int)ex_number(&a, "dim");
+    p.level = 0.55;
+    dt = ex_number(&a, "dt");
+    settle = (int)ex_number(&a, "settle");
+    xpm = ex_is(&a, "scheme", "xpm");
     balls = ex_list(&a, "density", density, MOST);
-    d.grid.nx = a.size; d.grid.ny = a.size / 2; d.grid.nz = p.dim == 3 ? a.size / 2 : 1;
-    d.grid.h = FSI_R(2.0) / (fsi_real)a.size; d.grid.rho = 1000; d.grid.gravity = fsi_vec(0, FSI_R(-9.81), 0); d.grid.liquid = 1; d.grid.volume_correction = 1;
+    d.grid.nx = a.size;
+    d.grid.ny = a.size / 2;
+    d.grid.nz = p.dim == 3 ? a.size / 2 : 1;
+    d.grid.h = FSI_R(2.0) / (fsi_real)a.size;
+    d.grid.rho = 1000;
+    d.grid.gravity = fsi_vec(0, FSI_R(-9.81), 0);
+    d.grid.liquid = 1;
+    d.grid.volume_correction = 1;
     d.grid.side[3].kind = FSI_SIDE_OPEN;
-    d.max_bodies = balls; d.couple.fractions = (int)ex_number(&a, "fractions"); d.damping = settle ? 2 : 0;
-    if (fsi_world_init(&w, &d) != FSI_OK) return 1;
-    sd.kind = FSI_SHAPE_SPHERE; sd.dim = p.dim; sd.radius = (fsi_real)r; sd.resolution = 32;
-    if (fsi_shape_init(&ball, &sd) != FSI_OK) return 1;
+    d.max_bodies = balls;
+    d.couple.fractions = (int)ex_number(&a, "fractions");
+    d.damping = settle ? 2 : 0;
+    if (fsi_world_init(&w, &d) != FSI_OK)
+        return 1;
+    sd.kind = FSI_SHAPE_SPHERE;
+    sd.dim = p.dim;
+    sd.radius = (fsi_real)r;
+    sd.resolution = 32;
+    if (fsi_shape_init(&ball, &sd) != FSI_OK)
+        return 1;
     for (i = 0; i < balls; i++) {
         fsi_rigid_desc b = {0};
         double z = p.dim == 3 ? 0.5 + 0.2 * (i % 2 ? 1 : -1) : 0;
-        b.kind = FSI_RIGID_DYNAMIC; b.shape = &ball; b.density = (fsi_real)(1000 * density[i]);
-        b.x = fsi_vec((fsi_real)(2.0 * (i + 0.5) / balls), FSI_R(0.8), (fsi_real)z); b.friction = FSI_R(0.2);
+        b.kind = FSI_RIGID_DYNAMIC;
+        b.shape = &ball;
+        b.density = (fsi_real)(1000 * density[i]);
+        b.x = fsi_vec((fsi_real)(2.0 * (i + 0.5) / balls), FSI_R(0.8), (fsi_real)z);
+        b.friction = FSI_R(0.2);
         fsi_world_add(&w, &b, &id[i]);
     }
     fsi_grid_set_field(&w.grid, FSI_FIELD_PHI, water, &p);
     fsi_grid_classify(&w.grid);
-    pd.n = pd.m = 6 * MOST + 64; pd.group = 3; pd.tolerance = FSI_R(0.05) * w.grid.h; pd.clock_fn = ex_clock;
-    x.scheme = &scheme; x.list = list; x.solids.part = part; x.fluid.bpp = 1; x.fluid.tolerance = 1e-6;
-    if (xpm && fsi_partitioned_init(&scheme, &pd) != FSI_OK) return 1;
+    pd.n = pd.m = 6 * MOST + 64;
+    pd.group = 3;
+    pd.tolerance = FSI_R(0.05) * w.grid.h;
+    pd.clock_fn = ex_clock;
+    x.scheme = &scheme;
+    x.list = list;
+    x.solids.part = part;
+    x.fluid.bpp = 1;
+    x.fluid.tolerance = 1e-6;
+    if (xpm && fsi_partitioned_init(&scheme, &pd) != FSI_OK)
+        return 1;
     volume0 = w.grid.stats.liquid_volume;
-    if (settle) printf("damping=2 1/s on bodies and fluid\n");
+    if (settle)
+        printf("damping=2 1/s on bodies and fluid\n");
     for (frame = 0; frame < (settle ? 4 : 1) * a.frames && stable; frame++) {
         for (i = 0; i < 2 && stable; i++, steps++) {
             fsi_report report;
             fsi_result rc;
             start = ex_now();
-            rc = xpm ? fsi_world_exchange(&w, &x, (fsi_real)dt, &report) : fsi_world_step(&w, (fsi_real)dt, &report);
-            if (rc < 0) stable = 0, fprintf(stderr, "step %d: %s\n", steps, fsi_result_text(rc));
+            rc = xpm ? fsi_world_exchange(&w, &x, (fsi_real)dt, &report)
+                     : fsi_world_step(&w, (fsi_real)dt, &report);
+            if (rc < 0)
+                stable = 0, fprintf(stderr, "step %d: %s\n", steps, fsi_result_text(rc));
             spent += ex_now() - start;
             total += report.iterations;
         }
-        if (a.out && frame < a.frames) draw(&a, &w, balls, id, density);
+        if (a.out && frame < a.frames)
+            draw(&a, &w, balls, id, density);
         ex_progress(&a, frame < a.frames ? frame : a.frames - 1);
     }
-    for (i = 0; i < balls; i++) {                              /* submerged depth over the radius: below the mean level of the water */
+    /* submerged depth over the radius: below the mean level of the water */
+    for (i = 0; i < balls; i++) {
         double level, area = 2.0 * (p.dim == 3 ? 1.0 : 1.0), below = 0;
         int k;
-        for (k = 0; k < w.door_count; k++) below += w.couple.interface.submerged[k];
+        for (k = 0; k < w.door_count; k++)
+            below += w.couple.interface.submerged[k];
         level = (w.grid.stats.liquid_volume + below) / area;
         depth[i] = (level - ((double)w.solids.body[id[i]].x.y - r)) / r;
         snprintf(text + strlen(text), sizeof text - strlen(text), "%s%.4f", i ? "," : "", depth[i]);
     }
     ex_result("depth", "%s", text);
-    if (xpm) ex_result("mean_iterations", "%.3f", total / (steps ? steps : 1)), ex_result("xpm_share", "%.4f", scheme.seconds[2] / spent);
-    else ex_result("iterations", "%.2f", total / (steps ? steps : 1));
+    if (xpm)
+        ex_result("mean_iterations", "%.3f", total / (steps ? steps : 1)),
+            ex_result("xpm_share", "%.4f", scheme.seconds[2] / spent);
+    else
+        ex_result("iterations", "%.2f", total / (steps ? steps : 1));
     ex_result("volume_error", "%.6f", (w.grid.stats.liquid_volume - volume0) / volume0);
-    fsi_partitioned_scene_free(&x); fsi_partitioned_free(&scheme); fsi_world_free(&w);
+    fsi_partitioned_scene_free(&x);
+    fsi_partitioned_free(&scheme);
+    fsi_world_free(&w);
     fsi_shape_free(&ball);
     return ex_end(&a, steps, stable);
 }

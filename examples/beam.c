@@ -1,5 +1,5 @@
-/* beam: a wave of fluid runs against an elastic beam clamped to the floor and bends it (paper 004, fig. 6; the beam has no weight there either).
-   cc -O2 -I. -Iexamples examples/beam.c -o beam -lm
+/* beam: a wave of fluid runs against an elastic beam clamped to the floor and bends it (paper 004,
+   fig. 6; the beam has no weight there either). cc -O2 -I. -Iexamples examples/beam.c -o beam -lm
    The tank is made of boundary particles, the beam of tetrahedra: both act on the same fluid. */
 #define FSI_IMPLEMENTATION
 #include "fsi_couple.h"
@@ -7,7 +7,11 @@
 #include "water.h"
 #include "pour.h"
 
-static fsi_result stay(void *user, fsi_real dt) { (void)user; (void)dt; return FSI_OK; }
+static fsi_result stay(void *user, fsi_real dt) {
+    (void)user;
+    (void)dt;
+    return FSI_OK;
+}
 
 static void draw(ex_args *a, const fsi_sph *s, const fsi_tled *t, const double *hi) {
     ex_image m = ex_image_make(720, 440);
@@ -29,6 +33,7 @@ static const ex_key keys[] = {{"restitution", "", "e of the collisions", "0", 0,
                               {"young", "Pa", "Young's modulus", "3e5", 1e3, 1e8, NULL},
                               {"density", "kg/m^3", "of the beam", "1000", 10, 1e5, NULL},
                               {"gravity", "m/s^2", "on the fluid", "9.81", 0, 100, NULL}};
+
 int main(int argc, char **argv) {
     ex_args a;
     fsi_sph sph;
@@ -48,46 +53,102 @@ int main(int argc, char **argv) {
     long bad = 0, lost = 0;
     double dt, hi[3] = {1.6, 0.8, 0.4}, bend = 0, now_bend = 0;
     ex_begin(&a, argc, argv, "beam", "A wave bends an elastic beam.", keys, 7, 12, 50);
-    n = (int)fmax(1, pow(ex_number(&a, "tets") / 6 / 24, 1.0 / 3) + 0.5);              /* n x 6 n x 4 n bricks */
-    if (fsi_mesh_box(&mesh, fsi_vec(FSI_R(0.95), FSI_R(0.005), FSI_R(0.1)), fsi_vec(FSI_R(1.01), FSI_R(0.4), FSI_R(0.3)), n, 6 * n, 4 * n, 1, NULL) != FSI_OK) return 1;
-    t.nodes = mesh.vertex_count; t.tets = mesh.tet_count; t.x = mesh.x; t.tet = mesh.tet; t.density = (fsi_real)ex_number(&a, "density");
-    t.young = (fsi_real)ex_number(&a, "young"); t.poisson = FSI_R(0.3); t.damping = 2;
+    /* n x 6 n x 4 n bricks */
+    n = (int)fmax(1, pow(ex_number(&a, "tets") / 6 / 24, 1.0 / 3) + 0.5);
+    if (fsi_mesh_box(&mesh, fsi_vec(FSI_R(0.95), FSI_R(0.005), FSI_R(0.1)),
+                     fsi_vec(FSI_R(1.01), FSI_R(0.4), FSI_R(0.3)), n, 6 * n, 4 * n, 1, NULL)
+        != FSI_OK)
+        return 1;
+    t.nodes = mesh.vertex_count;
+    t.tets = mesh.tet_count;
+    t.x = mesh.x;
+    t.tet = mesh.tet;
+    t.density = (fsi_real)ex_number(&a, "density");
+    t.young = (fsi_real)ex_number(&a, "young");
+    t.poisson = FSI_R(0.3);
+    t.damping = 2;
     f.capacity = (int)ex_number(&a, "particles");
-    for (dt = 0.4 / a.size; ceil(0.5 / dt) * ceil(0.5 / dt) * ceil(0.4 / dt) > f.capacity; dt *= 1.02) {}                /* coarser where they would not fit */
-    f.spacing = (fsi_real)dt; f.boundary_capacity = 40 * a.size * a.size + 4000; f.density = 1000;
-    f.sound_speed = 30; f.viscosity = 1; f.artificial = FSI_R(0.1); f.gravity = fsi_vec(0, (fsi_real)-ex_number(&a, "gravity"), 0);
-    if (fsi_tled_init(&beam, &t) != FSI_OK || fsi_sph_init(&sph, &f) != FSI_OK) return 1;
-    for (i = 0; i < beam.nodes; i++) if (beam.x[3 * i + 1] < FSI_R(0.01)) fsi_tled_fix(&beam, i, fsi_vec(0, 0, 0));
-    if (fsi_sph_add_block(&sph, fsi_vec(0, 0, 0), fsi_vec(FSI_R(0.5), FSI_R(0.5), FSI_R(0.4)), fsi_vec(0, 0, 0), NULL) != FSI_OK) return 1;
-    fsi_sph_add_box_walls(&sph, fsi_vec(0, 0, 0), fsi_vec((fsi_real)hi[0], (fsi_real)hi[1], (fsi_real)hi[2]), 1u << 3, NULL);
-    if (fsi_mesh_box(&tank, fsi_vec_scale(fsi_vec(1, 1, 1), FSI_R(-0.4) * f.spacing), fsi_vec((fsi_real)hi[0] + FSI_R(0.4) * f.spacing, 2, (fsi_real)hi[2] + FSI_R(0.4) * f.spacing),
-                     1, 1, 1, 0, NULL) != FSI_OK) return 1;
-    memset(solid, 0, sizeof solid);                           /* spray has no pressure and would pass boundary particles: a fixed sheet outside holds it */
-    solid[1].advance_fn = stay; solid[1].slip = 1;
-    door->surface = fsi_mesh_surface(&tank); door->surface.closed = 0; door->dof = 24; door->v = zero; door->mass = one; door->inverse_mass = zero; door->node = node;
-    solid[0].tled = &beam; solid[0].restitution = (fsi_real)ex_number(&a, "restitution"); solid[0].slip = (fsi_real)ex_number(&a, "slip");
-    p.sph = &sph; p.solid = solid; p.count = 2;
-    if (pour_begin(&w, &proxy, &p, 0.02) != FSI_OK) return 1;
-    if (fsi_bvh_init(&tree, beam.triangles, NULL) != FSI_OK) return 1;
+    /* coarser where they would not fit */
+    for (dt = 0.4 / a.size; ceil(0.5 / dt) * ceil(0.5 / dt) * ceil(0.4 / dt) > f.capacity;
+         dt *= 1.02) {
+    }
+    f.spacing = (fsi_real)dt;
+    f.boundary_capacity = 40 * a.size * a.size + 4000;
+    f.density = 1000;
+    f.sound_speed = 30;
+    f.viscosity = 1;
+    f.artificial = FSI_R(0.1);
+    f.gravity = fsi_vec(0, (fsi_real)-ex_number(&a, "gravity"), 0);
+    if (fsi_tled_init(&beam, &t) != FSI_OK || fsi_sph_init(&sph, &f) != FSI_OK)
+        return 1;
+    for (i = 0; i < beam.nodes; i++)
+        if (beam.x[3 * i + 1] < FSI_R(0.01))
+            fsi_tled_fix(&beam, i, fsi_vec(0, 0, 0));
+    if (fsi_sph_add_block(&sph, fsi_vec(0, 0, 0), fsi_vec(FSI_R(0.5), FSI_R(0.5), FSI_R(0.4)),
+                          fsi_vec(0, 0, 0), NULL)
+        != FSI_OK)
+        return 1;
+    fsi_sph_add_box_walls(&sph, fsi_vec(0, 0, 0),
+                          fsi_vec((fsi_real)hi[0], (fsi_real)hi[1], (fsi_real)hi[2]), 1u << 3,
+                          NULL);
+    if (fsi_mesh_box(&tank, fsi_vec_scale(fsi_vec(1, 1, 1), FSI_R(-0.4) * f.spacing),
+                     fsi_vec((fsi_real)hi[0] + FSI_R(0.4) * f.spacing, 2,
+                             (fsi_real)hi[2] + FSI_R(0.4) * f.spacing),
+                     1, 1, 1, 0, NULL)
+        != FSI_OK)
+        return 1;
+    /* spray has no pressure and would pass boundary particles: a fixed sheet outside holds it */
+    memset(solid, 0, sizeof solid);
+    solid[1].advance_fn = stay;
+    solid[1].slip = 1;
+    door->surface = fsi_mesh_surface(&tank);
+    door->surface.closed = 0;
+    door->dof = 24;
+    door->v = zero;
+    door->mass = one;
+    door->inverse_mass = zero;
+    door->node = node;
+    solid[0].tled = &beam;
+    solid[0].restitution = (fsi_real)ex_number(&a, "restitution");
+    solid[0].slip = (fsi_real)ex_number(&a, "slip");
+    p.sph = &sph;
+    p.solid = solid;
+    p.count = 2;
+    if (pour_begin(&w, &proxy, &p, 0.02) != FSI_OK)
+        return 1;
+    if (fsi_bvh_init(&tree, beam.triangles, NULL) != FSI_OK)
+        return 1;
     for (frame = 0; frame < a.frames && pour_frame(&w); frame++) {
-        if (fsi_bvh_build(&tree, &solid[0].door.surface) != FSI_OK) return 1;
+        if (fsi_bvh_build(&tree, &solid[0].door.surface) != FSI_OK)
+            return 1;
         for (i = 0; i < sph.now.count; i++) {
             fsi_vec3 x = fsi_vec(sph.x[i], sph.y[i], sph.z[i]);
             fsi_hit h;
-            if (!pour_near(&w, i, f.spacing, NULL, &h)) continue;
+            if (!pour_near(&w, i, f.spacing, NULL, &h))
+                continue;
             bad += fsi_bvh_inside(&tree, x);
         }
-        for (i = 0, now_bend = 0; i < beam.nodes; i++) now_bend = fmax(now_bend, (double)(beam.x[3 * i] - mesh.x[3 * i]));
+        for (i = 0, now_bend = 0; i < beam.nodes; i++)
+            now_bend = fmax(now_bend, (double)(beam.x[3 * i] - mesh.x[3 * i]));
         bend = fmax(bend, now_bend);
-        if (a.out) draw(&a, &sph, &beam, hi);
+        if (a.out)
+            draw(&a, &sph, &beam, hi);
         ex_progress(&a, frame);
     }
-    for (i = 0; i < sph.now.count; i++) lost += !(sph.x[i] > -0.01 && sph.x[i] < hi[0] + 0.01 && sph.y[i] > -0.01 && sph.z[i] > -0.01 && sph.z[i] < hi[2] + 0.01);
+    for (i = 0; i < sph.now.count; i++)
+        lost += !(sph.x[i] > -0.01 && sph.x[i] < hi[0] + 0.01 && sph.y[i] > -0.01
+                  && sph.z[i] > -0.01 && sph.z[i] < hi[2] + 0.01);
     pour_results(&w, bad);
     ex_result("tets", "%d", mesh.tet_count);
-    ex_result("lost", "%ld", lost);                           /* outside the tank */
-    ex_result("bend", "%.4f", bend);                          /* largest displacement along the flow, m */
+    ex_result("lost", "%ld", lost); /* outside the tank */
+    /* largest displacement along the flow, m */
+    ex_result("bend", "%.4f", bend);
     ex_result("bend_end", "%.4f", now_bend);
-    fsi_bvh_free(&tree); fsi_proxy_free(&proxy); fsi_tled_free(&beam); fsi_sph_free(&sph); fsi_mesh_free(&mesh); fsi_mesh_free(&tank);
+    fsi_bvh_free(&tree);
+    fsi_proxy_free(&proxy);
+    fsi_tled_free(&beam);
+    fsi_sph_free(&sph);
+    fsi_mesh_free(&mesh);
+    fsi_mesh_free(&tank);
     return ex_end(&a, w.steps, w.stable);
 }

@@ -1,13 +1,17 @@
-/* board: the same drop of fluid on four reclining boards, side by side: no slip, free slip, elastic, inelastic (paper 004, fig. 10).
-   cc -O2 -I. -Iexamples examples/board.c -o board -lm
-   Every board is a solid of its own with its own restitution and slip; all of them and the fluid are one simulation. */
+/* board: the same drop of fluid on four reclining boards, side by side: no slip, free slip,
+   elastic, inelastic (paper 004, fig. 10). cc -O2 -I. -Iexamples examples/board.c -o board -lm
+   Every board is a solid of its own with its own restitution and slip; all of them and the fluid
+   are one simulation. */
 #define FSI_IMPLEMENTATION
 #include "fsi_couple.h"
 #include "common.h"
 #include "water.h"
 #include "pour.h"
 
-enum { BOARDS = 4 };
+enum {
+    BOARDS = 4
+};
+
 static void draw(ex_args *a, const fsi_sph *s, const fsi_tled *t) {
     static const char *name[BOARDS] = {"NO SLIP", "FREE SLIP", "ELASTIC", "INELASTIC"};
     ex_image m = ex_image_make(900, 420);
@@ -27,7 +31,8 @@ static void draw(ex_args *a, const fsi_sph *s, const fsi_tled *t) {
 
 /* A board of n x n bricks, leant and put in its place. */
 static fsi_result lean(fsi_mesh *m, int n, double x0, double angle) {
-    fsi_result r = fsi_mesh_box(m, fsi_vec(-FSI_R(0.3), -FSI_R(0.04), -FSI_R(0.25)), fsi_vec(FSI_R(0.3), 0, FSI_R(0.25)), n, 1, n, 0, NULL);
+    fsi_result r = fsi_mesh_box(m, fsi_vec(-FSI_R(0.3), -FSI_R(0.04), -FSI_R(0.25)),
+                                fsi_vec(FSI_R(0.3), 0, FSI_R(0.25)), n, 1, n, 0, NULL);
     for (int i = 0; r == FSI_OK && i < m->vertex_count; i++) {
         double x = (double)m->x[3 * i], y = (double)m->x[3 * i + 1];
         m->x[3 * i] = (fsi_real)(x0 + x * cos(angle) + y * sin(angle));
@@ -36,15 +41,19 @@ static fsi_result lean(fsi_mesh *m, int n, double x0, double angle) {
     return r;
 }
 
-static const ex_key keys[] = {{"restitution", "", "e of the elastic board", "0.8", 0, 1, NULL},
-                              {"slip", "", "delta of the slippery boards", "1", 0, 1, NULL},
-                              {"particles", "", "most fluid particles", "10000", 100, 1e6, NULL},
-                              {"tets", "", "about so many tetrahedra per board", "400", 50, 1e6, NULL},
-                              {"angle", "rad", "of the boards", "0.5", 0, 1.4, NULL},
-                              {"gravity", "m/s^2", "downwards", "9.81", 0, 100, NULL}};
+static const ex_key keys[] = {
+    {"restitution", "", "e of the elastic board", "0.8", 0, 1, NULL},
+    {"slip", "", "delta of the slippery boards", "1", 0, 1, NULL},
+    {"particles", "", "most fluid particles", "10000", 100, 1e6, NULL},
+    {"tets", "", "about so many tetrahedra per board", "400", 50, 1e6, NULL},
+    {"angle", "rad", "of the boards", "0.5", 0, 1.4, NULL},
+    {"gravity", "m/s^2", "downwards", "9.81", 0, 100, NULL}};
+
 int main(int argc, char **argv) {
-    static const char *slide_name[BOARDS] = {"slide_noslip", "slide_slip", "slide_elastic", "slide_inelastic"};
-    static const char *high_name[BOARDS] = {"height_noslip", "height_slip", "height_elastic", "height_inelastic"};
+    static const char *slide_name[BOARDS] = {"slide_noslip", "slide_slip", "slide_elastic",
+                                             "slide_inelastic"};
+    static const char *high_name[BOARDS] = {"height_noslip", "height_slip", "height_elastic",
+                                            "height_inelastic"};
     ex_args a;
     fsi_sph sph;
     fsi_sph_desc f = {0};
@@ -60,51 +69,93 @@ int main(int argc, char **argv) {
     long bad = 0;
     double dt, angle, slide[BOARDS] = {0}, high[BOARDS] = {0};
     ex_begin(&a, argc, argv, "board", "Four boundary conditions side by side.", keys, 6, 8, 40);
-    angle = ex_number(&a, "angle"); memset(solid, 0, sizeof solid);
+    angle = ex_number(&a, "angle");
+    memset(solid, 0, sizeof solid);
     n = (int)fmax(3, sqrt(ex_number(&a, "tets") / 6) + 0.5);
     f.capacity = (int)ex_number(&a, "particles");
-    for (dt = 0.24 / a.size; BOARDS * ceil(0.24 / dt) * ceil(0.18 / dt) * ceil(0.24 / dt) > f.capacity; dt *= 1.02) {}   /* coarser where they would not fit */
-    f.spacing = (fsi_real)dt; f.density = 1000; f.sound_speed = 30; f.viscosity = 1;
-    f.artificial = FSI_R(0.05); f.gravity = fsi_vec(0, (fsi_real)-ex_number(&a, "gravity"), 0);
-    if (fsi_sph_init(&sph, &f) != FSI_OK) return 1;
-    t.density = 1000; t.young = FSI_R(2e6); t.poisson = FSI_R(0.3); t.damping = 5;
+    /* coarser where they would not fit */
+    for (dt = 0.24 / a.size;
+         BOARDS * ceil(0.24 / dt) * ceil(0.18 / dt) * ceil(0.24 / dt) > f.capacity; dt *= 1.02) {
+    }
+    f.spacing = (fsi_real)dt;
+    f.density = 1000;
+    f.sound_speed = 30;
+    f.viscosity = 1;
+    f.artificial = FSI_R(0.05);
+    f.gravity = fsi_vec(0, (fsi_real)-ex_number(&a, "gravity"), 0);
+    if (fsi_sph_init(&sph, &f) != FSI_OK)
+        return 1;
+    t.density = 1000;
+    t.young = FSI_R(2e6);
+    t.poisson = FSI_R(0.3);
+    t.damping = 5;
     for (k = 0; k < BOARDS; k++) {
         double x0 = 0.9 * k;
-        if (lean(&mesh[k], n, x0, angle) != FSI_OK) return 1;
-        t.nodes = mesh[k].vertex_count; t.tets = mesh[k].tet_count; t.x = mesh[k].x; t.tet = mesh[k].tet;
-        if (fsi_tled_init(&board[k], &t) != FSI_OK) return 1;
-        for (i = 0; i < t.nodes; i++) if (fabs((double)mesh[k].x[3 * i] - x0) > 0.24) fsi_tled_fix(&board[k], i, fsi_vec(0, 0, 0));      /* both ends held */
-        if (fsi_sph_add_block(&sph, fsi_vec((fsi_real)x0 - FSI_R(0.22), FSI_R(0.5), -FSI_R(0.12)), fsi_vec((fsi_real)x0 + FSI_R(0.02), FSI_R(0.68), FSI_R(0.12)),
-                              fsi_vec(0, -1, 0), NULL) != FSI_OK) return 1;
-        first[k + 1] = sph.now.count;                         /* ids of this board's fluid */
+        if (lean(&mesh[k], n, x0, angle) != FSI_OK)
+            return 1;
+        t.nodes = mesh[k].vertex_count;
+        t.tets = mesh[k].tet_count;
+        t.x = mesh[k].x;
+        t.tet = mesh[k].tet;
+        if (fsi_tled_init(&board[k], &t) != FSI_OK)
+            return 1;
+        /* both ends held */
+        for (i = 0; i < t.nodes; i++)
+            if (fabs((double)mesh[k].x[3 * i] - x0) > 0.24)
+                fsi_tled_fix(&board[k], i, fsi_vec(0, 0, 0));
+        if (fsi_sph_add_block(&sph, fsi_vec((fsi_real)x0 - FSI_R(0.22), FSI_R(0.5), -FSI_R(0.12)),
+                              fsi_vec((fsi_real)x0 + FSI_R(0.02), FSI_R(0.68), FSI_R(0.12)),
+                              fsi_vec(0, -1, 0), NULL)
+            != FSI_OK)
+            return 1;
+        first[k + 1] = sph.now.count; /* ids of this board's fluid */
         solid[k].tled = &board[k];
         solid[k].slip = k == 0 ? 0 : (fsi_real)ex_number(&a, "slip");
         solid[k].restitution = k == 2 ? (fsi_real)ex_number(&a, "restitution") : 0;
     }
     solid[3].slip = FSI_R(0.9);
-    p.sph = &sph; p.solid = solid; p.count = BOARDS;
-    if (pour_begin(&w, &proxy, &p, 0.01) != FSI_OK) return 1;
-    for (k = 0; k < BOARDS; k++) if (fsi_bvh_init(&tree[k], board[k].triangles, NULL) != FSI_OK) return 1;
+    p.sph = &sph;
+    p.solid = solid;
+    p.count = BOARDS;
+    if (pour_begin(&w, &proxy, &p, 0.01) != FSI_OK)
+        return 1;
+    for (k = 0; k < BOARDS; k++)
+        if (fsi_bvh_init(&tree[k], board[k].triangles, NULL) != FSI_OK)
+            return 1;
     for (frame = 0; frame < a.frames && pour_frame(&w); frame++) {
-        memset(slide, 0, sizeof slide); memset(high, 0, sizeof high);
-        for (k = 0; k < BOARDS; k++) if (fsi_bvh_build(&tree[k], &solid[k].door.surface) != FSI_OK) return 1;
+        memset(slide, 0, sizeof slide);
+        memset(high, 0, sizeof high);
+        for (k = 0; k < BOARDS; k++)
+            if (fsi_bvh_build(&tree[k], &solid[k].door.surface) != FSI_OK)
+                return 1;
         for (i = 0; i < sph.now.count; i++) {
             fsi_vec3 x = fsi_vec(sph.x[i], sph.y[i], sph.z[i]);
             fsi_hit h;
             int s;
-            for (k = 0; sph.id[i] >= first[k + 1]; k++) {}
+            for (k = 0; sph.id[i] >= first[k + 1]; k++) {
+            }
             slide[k] += ((double)x.x - 0.9 * k + 0.1) / (first[k + 1] - first[k]);
             high[k] += (double)x.y / (first[k + 1] - first[k]);
-            if (!pour_near(&w, i, f.spacing, &s, &h)) continue;
+            if (!pour_near(&w, i, f.spacing, &s, &h))
+                continue;
             bad += fsi_bvh_inside(&tree[s], x);
         }
-        if (a.out) draw(&a, &sph, board);
+        if (a.out)
+            draw(&a, &sph, board);
         ex_progress(&a, frame);
     }
     pour_results(&w, bad);
-    for (k = 0; k < BOARDS; k++) ex_result(slide_name[k], "%.4f", slide[k]);   /* mean way down the slope, m */
-    for (k = 0; k < BOARDS; k++) ex_result(high_name[k], "%.4f", high[k]);     /* mean height, m */
-    fsi_proxy_free(&proxy); fsi_sph_free(&sph);
-    for (k = 0; k < BOARDS; k++) { fsi_bvh_free(&tree[k]); fsi_tled_free(&board[k]); fsi_mesh_free(&mesh[k]); }
+    /* mean way down the slope, m */
+    for (k = 0; k < BOARDS; k++)
+        ex_result(slide_name[k], "%.4f", slide[k]);
+    for (k = 0; k < BOARDS; k++)
+        ex_result(high_name[k], "%.4f", high[k]); /* mean height, m */
+    fsi_proxy_free(&proxy);
+    fsi_sph_free(&sph);
+    for (k = 0; k < BOARDS; k++) {
+        fsi_bvh_free(&tree[k]);
+        fsi_tled_free(&board[k]);
+        fsi_mesh_free(&mesh[k]);
+    }
     return ex_end(&a, w.steps, w.stable);
 }

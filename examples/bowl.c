@@ -1,5 +1,5 @@
-/* bowl: water is poured into a soft bowl (paper 004, fig. 8), which stands on its fixed middle and widens under the load.
-   cc -O2 -I. -Iexamples examples/bowl.c -o bowl -lm */
+/* bowl: water is poured into a soft bowl (paper 004, fig. 8), which stands on its fixed middle and
+   widens under the load. cc -O2 -I. -Iexamples examples/bowl.c -o bowl -lm */
 #define FSI_IMPLEMENTATION
 #include "fsi_couple.h"
 #include "common.h"
@@ -10,15 +10,25 @@ static void bend(double r, double top, double *wide, double *y) {
     *wide = r > 0 ? size * sin(angle) / r : 0;
     *y = 0.45 - size * cos(angle);
 }
-static int held(const fsi_real *x) { return x[1] < FSI_R(0.035); }
-static double rim(const fsi_tled *t) {                        /* m */
+
+static int held(const fsi_real *x) {
+    return x[1] < FSI_R(0.035);
+}
+
+static double rim(const fsi_tled *t) { /* m */
     double most = 0;
     int i;
-    for (i = 0; i < t->nodes; i++) most = fmax(most, hypot((double)t->x[3 * i], (double)t->x[3 * i + 2]));
+    for (i = 0; i < t->nodes; i++)
+        most = fmax(most, hypot((double)t->x[3 * i], (double)t->x[3 * i + 2]));
     return most;
 }
 
 int main(int argc, char **argv) {
-    static const vessel bowl = {"bowl", "Water poured into a soft bowl.", "1500", {0.75, 0.95, 1.2}, 0.22, 0.75, 0.12, bend, held, "rim", rim};
+    static const vessel bowl = {"bowl", "Water poured into a soft bowl.",
+                                "1500", {0.75, 0.95, 1.2},
+                                0.22,   0.75,
+                                0.12,   bend,
+                                held,   "rim",
+                                rim};
     return vessel_run(&bowl, argc, argv);
 }

@@ -1,30 +1,46 @@
-/* box_lift: blocks rise (or sink) in a fluid (SCHUR fig. 5, 6), with bodies of a hand-written engine: no part of fsi_solids.h is used.
-   cc -O2 -I. -Iexamples examples/box_lift.c -o box_lift -lm
-   precond names the solver: none and ic on the full system (p, lambda), schur0..3 the paper's P(s), the rest multigrid on the Neumann Laplacian.
-   walls=open: pressure 0 all around, hydrostatic part taken out (the bodies get their buoyancy); closed: a full box. */
+/* box_lift: blocks rise (or sink) in a fluid (SCHUR fig. 5, 6), with bodies of a hand-written
+   engine: no part of fsi_solids.h is used. cc -O2 -I. -Iexamples examples/box_lift.c -o box_lift
+   -lm precond names the solver: none and ic on the full system (p, lambda), schur0..3 the paper's
+   P(s), the rest multigrid on the Neumann Laplacian. walls=open: pressure 0 all around, hydrostatic
+   part taken out (the bodies get their buoyancy); closed: a full box. */
 #define FSI_IMPLEMENTATION
 #include "fsi_couple.h"
 #include "common.h"
 
 #define MOST 64
 static const int32_t quad[8] = {0, 1, 1, 2, 2, 3, 3, 0};
-static const int32_t cube[36] = {0, 2, 1, 0, 3, 2, 4, 5, 6, 4, 6, 7, 0, 1, 5, 0, 5, 4, 2, 3, 7, 2, 7, 6, 1, 2, 6, 1, 6, 5, 3, 0, 4, 3, 4, 7};
+static const int32_t cube[36] = {0, 2, 1, 0, 3, 2, 4, 5, 6, 4, 6, 7, 0, 1, 5, 0, 5, 4,
+                                 2, 3, 7, 2, 7, 6, 1, 2, 6, 1, 6, 5, 3, 0, 4, 3, 4, 7};
+
 typedef struct block {
-    fsi_body body;                       /* what the coupling sees */
+    fsi_body body; /* what the coupling sees */
     fsi_quat turn;
-    fsi_real half, inertia;              /* half edge, m; moment of inertia of the cube (square) */
-    fsi_real x[24], v[24];               /* corners and how fast they move: the advection asks, and v* of a light block is far off */
+    fsi_real half, inertia; /* half edge, m; moment of inertia of the cube (square) */
+    /* corners and how fast they move: the advection asks, and v* of a light block is far off */
+    fsi_real x[24], v[24];
     fsi_surface surface;
     double density;
-    fsi_real before;                     /* v* of the step, m/s */
-    fsi_vec3 solved;                     /* v of the solve, before any bump */
+    fsi_real before; /* v* of the step, m/s */
+    fsi_vec3 solved; /* v of the solve, before any bump */
 } block;
-typedef struct scene { fsi_grid grid; block block[MOST]; fsi_coupled door[MOST], *list[MOST]; int count, dim, open, prescribed; uint64_t seed; fsi_real g; } scene;
+
+typedef struct scene {
+    fsi_grid grid;
+    block block[MOST];
+    fsi_coupled door[MOST], *list[MOST];
+    int count, dim, open, prescribed;
+    uint64_t seed;
+    fsi_real g;
+} scene;
 
 static void corners(block *b, int dim) {
     int i;
     for (i = 0; i < (dim == 3 ? 8 : 4); i++) {
-        fsi_vec3 p = fsi_vec(i % 4 == 1 || i % 4 == 2 ? b->half : -b->half, i % 4 >= 2 ? b->half : -b->half, dim == 2 ? 0 : i >= 4 ? b->half : -b->half);
+        fsi_vec3 p =
+            fsi_vec(i % 4 == 1 || i % 4 == 2 ? b->half : -b->half, i % 4 >= 2 ? b->half : -b->half,
+                    dim == 2 ? 0
+                    : i >= 4 ? b->half
+                             : -b->half);
         p = fsi_quat_rotate(b->turn, p);
         fsi_vec_store(b->x + 3 * i, fsi_vec_add(b->body.centre, p));
         fsi_vec_store(b->v + 3 * i, fsi_vec_add(b->body.velocity, fsi_vec_cross(b->body.spin, p)));
@@ -42,26 +58,38 @@ static void place(scene *s, int bodies, double density) {
         volume = pow(2 * (double)b->half, s->dim);
         b->body.mass = (fsi_real)(b->density * volume);
         b->inertia = b->body.mass * b->half * b->half * FSI_R(2.0) / FSI_R(3.0);
-        for (int a = 0; a < 9; a += 4) b->body.inertia.m[a] = b->inertia;
+        for (int a = 0; a < 9; a += 4)
+            b->body.inertia.m[a] = b->inertia;
         b->body.centre = bodies == 1 ? fsi_vec(FSI_R(0.5), FSI_R(0.5), s->dim == 3 ? FSI_R(0.5) : 0)
-            : fsi_vec((fsi_real)((k % per + 0.5) / per), (fsi_real)(0.2 + 1.6 * (k / per + 0.5) / rows), s->dim == 3 ? (fsi_real)(0.3 + 0.4 * (k % 2)) : 0);
+                                     : fsi_vec((fsi_real)((k % per + 0.5) / per),
+                                               (fsi_real)(0.2 + 1.6 * (k / per + 0.5) / rows),
+                                               s->dim == 3 ? (fsi_real)(0.3 + 0.4 * (k % 2)) : 0);
         b->turn = fsi_quat_from_rotation(fsi_vec(0, 0, (fsi_real)angle));
-        b->surface.dim = s->dim; b->surface.vertex_count = s->dim == 3 ? 8 : 4; b->surface.element_count = s->dim == 3 ? 12 : 4;
-        b->surface.closed = 1; b->surface.x = b->x; b->surface.v = b->v; b->surface.index = s->dim == 3 ? cube : quad;
+        b->surface.dim = s->dim;
+        b->surface.vertex_count = s->dim == 3 ? 8 : 4;
+        b->surface.element_count = s->dim == 3 ? 12 : 4;
+        b->surface.closed = 1;
+        b->surface.x = b->x;
+        b->surface.v = b->v;
+        b->surface.index = s->dim == 3 ? cube : quad;
         s->list[k] = s->door + k;
         corners(b, s->dim);
     }
 }
 
-/* Explicit forces: weight, less the weight of the fluid where the hydrostatic pressure was taken out. */
+/* Explicit forces: weight, less the weight of the fluid where the hydrostatic pressure was taken
+ * out. */
 static fsi_result begin(void *user, fsi_real dt) {
     scene *s = (scene *)user;
     fsi_result r = FSI_OK;
     for (int k = 0; k < s->count && r >= 0; k++) {
         block *b = s->block + k;
-        b->surface.x = b->x; b->surface.v = b->v;
-        if (s->prescribed) b->body.mass = 0;
-        else b->body.velocity.y -= s->g * dt * (fsi_real)(s->open ? 1 - 1 / b->density : 1);
+        b->surface.x = b->x;
+        b->surface.v = b->v;
+        if (s->prescribed)
+            b->body.mass = 0;
+        else
+            b->body.velocity.y -= s->g * dt * (fsi_real)(s->open ? 1 - 1 / b->density : 1);
         b->before = b->body.velocity.y;
         r = fsi_body_give(&b->body, &b->surface, s->door + k);
     }
@@ -71,18 +99,22 @@ static fsi_result begin(void *user, fsi_real dt) {
 /* Round bumpers: two blocks that come near share their velocity along the line between them. */
 static void bump(block *a, block *b) {
     fsi_vec3 d = fsi_vec_sub(b->body.centre, a->body.centre);
-    fsi_real l = fsi_vec_length(d), gap = FSI_R(1.25) * (a->half + b->half) - l, share = a->body.mass / (a->body.mass + b->body.mass), closing;
-    if (!(gap > 0) || !(l > 0)) return;
+    fsi_real l = fsi_vec_length(d), gap = FSI_R(1.25) * (a->half + b->half) - l,
+             share = a->body.mass / (a->body.mass + b->body.mass), closing;
+    if (!(gap > 0) || !(l > 0))
+        return;
     d = fsi_vec_scale(d, 1 / l);
     closing = fsi_vec_dot(fsi_vec_sub(a->body.velocity, b->body.velocity), d);
     a->body.centre = fsi_vec_mad(a->body.centre, d, (share - 1) * gap);
     b->body.centre = fsi_vec_mad(b->body.centre, d, share * gap);
-    if (!(closing > 0)) return;
+    if (!(closing > 0))
+        return;
     a->body.velocity = fsi_vec_mad(a->body.velocity, d, (share - 1) * closing);
     b->body.velocity = fsi_vec_mad(b->body.velocity, d, share * closing);
 }
 
-/* The integrator of "your own engine": symplectic Euler; a cube's inertia does not turn. Blocks stop at the box. */
+/* The integrator of "your own engine": symplectic Euler; a cube's inertia does not turn. Blocks
+ * stop at the box. */
 static fsi_result move(void *user, fsi_real dt) {
     scene *s = (scene *)user;
     for (int k = 0; k < s->count; k++) {
@@ -92,34 +124,75 @@ static fsi_result move(void *user, fsi_real dt) {
         fsi_body_take(&b->body);
         b->solved = *v;
         *x = fsi_vec_mad(*x, *v, dt);
-        b->turn = fsi_quat_unit(fsi_quat_mul(fsi_quat_from_rotation(fsi_vec_scale(b->body.spin, dt)), b->turn));
-        if (x->x < r) { x->x = r; if (v->x < 0) v->x = 0; }
-        if (x->x > 1 - r) { x->x = 1 - r; if (v->x > 0) v->x = 0; }
-        if (x->y < r) { x->y = r; if (v->y < 0) v->y = 0; }
-        if (x->y > 2 - r) { x->y = 2 - r; if (v->y > 0) v->y = 0; }
-        if (s->dim == 3 && x->z < r) { x->z = r; if (v->z < 0) v->z = 0; }
-        if (s->dim == 3 && x->z > 1 - r) { x->z = 1 - r; if (v->z > 0) v->z = 0; }
+        b->turn = fsi_quat_unit(
+            fsi_quat_mul(fsi_quat_from_rotation(fsi_vec_scale(b->body.spin, dt)), b->turn));
+        if (x->x < r) {
+            x->x = r;
+            if (v->x < 0)
+                v->x = 0;
+        }
+        if (x->x > 1 - r) {
+            x->x = 1 - r;
+            if (v->x > 0)
+                v->x = 0;
+        }
+        if (x->y < r) {
+            x->y = r;
+            if (v->y < 0)
+                v->y = 0;
+        }
+        if (x->y > 2 - r) {
+            x->y = 2 - r;
+            if (v->y > 0)
+                v->y = 0;
+        }
+        if (s->dim == 3 && x->z < r) {
+            x->z = r;
+            if (v->z < 0)
+                v->z = 0;
+        }
+        if (s->dim == 3 && x->z > 1 - r) {
+            x->z = 1 - r;
+            if (v->z > 0)
+                v->z = 0;
+        }
     }
-    for (int k = 0; k < s->count; k++) for (int l = 0; l < k; l++) bump(s->block + k, s->block + l);
-    for (int k = 0; k < s->count; k++) corners(s->block + k, s->dim);
+    for (int k = 0; k < s->count; k++)
+        for (int l = 0; l < k; l++)
+            bump(s->block + k, s->block + l);
+    for (int k = 0; k < s->count; k++)
+        corners(s->block + k, s->dim);
     return FSI_OK;
 }
 
-/* The stricter way: a flow that is rough everywhere (random u along y), the same each time a step asks, around blocks that are held (prescribed) or free, at rest before it. */
-static fsi_result rough(fsi_couple *fluid, scene *s, const scene *at, int prescribed, fsi_real dt, fsi_report *r) {
+/* The stricter way: a flow that is rough everywhere (random u along y), the same each time a step
+ * asks, around blocks that are held (prescribed) or free, at rest before it. */
+static fsi_result rough(fsi_couple *fluid, scene *s, const scene *at, int prescribed, fsi_real dt,
+                        fsi_report *r) {
     fsi_grid *g = &s->grid;
     fsi_result result;
     uint64_t seed = s->seed;
     memcpy(s->block, at->block, sizeof s->block);
     s->prescribed = prescribed;
-    for (int k = 0; k < s->count; k++) s->block[k].body.velocity = s->block[k].body.spin = fsi_vec(0, 0, 0);
+    for (int k = 0; k < s->count; k++)
+        s->block[k].body.velocity = s->block[k].body.spin = fsi_vec(0, 0, 0);
     result = begin(s, dt);
-    if (result >= 0) result = fsi_couple_detect(fluid, s->list, s->count);
-    if (result < 0) return result;
-    for (int a = 0; a < s->dim; a++) fsi_fill(g->faces[a], 0, g->u[a]);
-    for (size_t f = 0; f < g->faces[1]; f++) g->u[1][f] = (fsi_real)((double)((seed = seed * 6364136223846793005u + 1442695040888963407u) >> 40) / 16777216.0 - 0.5);
-    for (int a = 0; a < s->dim; a++) if (g->u_plus[a]) memcpy(g->u_plus[a], g->u[a], g->faces[a] * sizeof *g->u[a]);
-    if (!prescribed) s->seed = seed;                          /* another flow in the next step */
+    if (result >= 0)
+        result = fsi_couple_detect(fluid, s->list, s->count);
+    if (result < 0)
+        return result;
+    for (int a = 0; a < s->dim; a++)
+        fsi_fill(g->faces[a], 0, g->u[a]);
+    for (size_t f = 0; f < g->faces[1]; f++)
+        g->u[1][f] =
+            (fsi_real)((double)((seed = seed * 6364136223846793005u + 1442695040888963407u) >> 40)
+                           / 16777216.0
+                       - 0.5);
+    for (int a = 0; a < s->dim; a++)
+        if (g->u_plus[a])
+            memcpy(g->u_plus[a], g->u[a], g->faces[a] * sizeof *g->u[a]);
+    if (!prescribed)
+        s->seed = seed; /* another flow in the next step */
     return fsi_couple_solve(fluid, dt, r);
 }
 
@@ -128,7 +201,8 @@ static void draw(ex_args *a, scene *s) {
     if (s->dim == 3) {
         ex_camera c = ex_camera_make(3.4, 2.2, 4.2, 0.5, 0.95, 0.5, 1, 30);
         double lo[3] = {0, 0, 0}, hi[3] = {1, 2, 1};
-        for (int k = 0; k < s->count; k++) ex_draw_surface3(&m, &c, &s->block[k].surface, ex_map(0, 0.3 + 0.2 * (k % 3)));
+        for (int k = 0; k < s->count; k++)
+            ex_draw_surface3(&m, &c, &s->block[k].surface, ex_map(0, 0.3 + 0.2 * (k % 3)));
         ex_box3(&m, &c, lo, hi, ex_rgb(60, 60, 80));
     } else {
         ex_view v = ex_view_make(0, 0, 1, 2, 15, 30, 280, 560);
@@ -138,7 +212,8 @@ static void draw(ex_args *a, scene *s) {
             s->grid.scratch[0][c] = fsi_vec_length(u);
         }
         ex_draw_field(&m, &v, s->grid.nx, s->grid.ny, s->grid.scratch[0], 0, 0.5, 0);
-        for (int k = 0; k < s->count; k++) ex_draw_surface(&m, &v, &s->block[k].surface, ex_rgb(230, 230, 235));
+        for (int k = 0; k < s->count; k++)
+            ex_draw_surface(&m, &v, &s->block[k].surface, ex_rgb(230, 230, 235));
         ex_colorbar(&m, &v, 0, 0, 0.5, "SPEED M/S");
     }
     ex_frame(a, &m);
@@ -146,15 +221,25 @@ static void draw(ex_args *a, scene *s) {
 }
 
 int main(int argc, char **argv) {
-    static const ex_key keys[] = {{"dim", "", "2 or 3", "2", 2, 3, NULL}, {"bodies", "", "number of blocks", "1", 1, MOST, NULL},
+    static const ex_key keys[] = {
+        {"dim", "", "2 or 3", "2", 2, 3, NULL},
+        {"bodies", "", "number of blocks", "1", 1, MOST, NULL},
         {"density", "", "block over fluid (many blocks: times 0.1, 1, 10)", "0.1", 1e-6, 1e6, NULL},
-        {"precond", "", "solver", "deflated", 0, 0, "none,ic,schur0,schur1,schur2,schur3,neumann,woodbury,deflated"},
-        {"budget", "iterations", "cap of the solve, 0 = none", "0", 0, 1e6, NULL}, {"walls", "", "the box", "open", 0, 0, "open,closed"},
-        {"boundary", "", "form of the solids", "voxel", 0, 0, "voxel,fraction"}, {"dt", "s", "time step", "0.01", 1e-6, 1, NULL},
+        {"precond", "", "solver", "deflated", 0, 0,
+         "none,ic,schur0,schur1,schur2,schur3,neumann,woodbury,deflated"},
+        {"budget", "iterations", "cap of the solve, 0 = none", "0", 0, 1e6, NULL},
+        {"walls", "", "the box", "open", 0, 0, "open,closed"},
+        {"boundary", "", "form of the solids", "voxel", 0, 0, "voxel,fraction"},
+        {"dt", "s", "time step", "0.01", 1e-6, 1, NULL},
         {"gravity", "m/s^2", "downward", "1", 0, 100, NULL},
-        {"alone", "", "what iterations_fluid counts: same step with the blocks' motion prescribed, or held blocks in random flow (iterations_random: free ones)", "same", 0, 0, "same,held"}};
-    static scene s, before, alone;                             /* as it was before the step; the same blocks with prescribed motion, in a fluid of their own */
-    static const char *names[9] = {"none", "ic", "schur0", "schur1", "schur2", "schur3", "neumann", "woodbury", "deflated"};
+        {"alone", "",
+         "what iterations_fluid counts: same step with the blocks' motion prescribed, or held "
+         "blocks in random flow (iterations_random: free ones)",
+         "same", 0, 0, "same,held"}};
+    /* as it was before the step; the same blocks with prescribed motion, in a fluid of their own */
+    static scene s, before, alone;
+    static const char *names[9] = {"none",   "ic",      "schur0",   "schur1",  "schur2",
+                                   "schur3", "neumann", "woodbury", "deflated"};
     fsi_grid_desc g = {0};
     fsi_couple_desc cd = {0};
     fsi_couple couple = {0}, fluid = {0};
@@ -163,52 +248,102 @@ int main(int argc, char **argv) {
     int frame, k, stable = 1, n, which = 8, strict;
     double total = 0, total_fluid = 0, total_random = 0, acceleration = 0, y0, momentum = 0;
     fsi_real dt;
-    ex_begin(&a, argc, argv, "box_lift", "Blocks rise in a fluid; every solver of the coupled system.", keys, 10, 256, 100);
-    for (k = 0; k < 9; k++) if (ex_is(&a, "precond", names[k])) which = k;
-    s.dim = (int)ex_number(&a, "dim"); s.open = ex_is(&a, "walls", "open"); s.g = (fsi_real)ex_number(&a, "gravity");
-    dt = (fsi_real)ex_number(&a, "dt"); strict = ex_is(&a, "alone", "held");
+    ex_begin(&a, argc, argv, "box_lift",
+             "Blocks rise in a fluid; every solver of the coupled system.", keys, 10, 256, 100);
+    for (k = 0; k < 9; k++)
+        if (ex_is(&a, "precond", names[k]))
+            which = k;
+    s.dim = (int)ex_number(&a, "dim");
+    s.open = ex_is(&a, "walls", "open");
+    s.g = (fsi_real)ex_number(&a, "gravity");
+    dt = (fsi_real)ex_number(&a, "dt");
+    strict = ex_is(&a, "alone", "held");
     n = a.size / 2 > 4 ? a.size / 2 : 4;
-    g.nx = n; g.ny = 2 * n; g.nz = s.dim == 3 ? n : 1; g.h = 1 / (fsi_real)n; g.rho = 1; g.shells = 1; g.max_iterations = 20000;
-    if (!s.open) g.gravity.y = -s.g;
-    for (k = 0; k < 6; k++) g.side[k].kind = s.open ? FSI_SIDE_OPEN : FSI_SIDE_SLIP;
-    cd.solver = which < 2 ? FSI_COUPLE_FULL : which < 6 ? FSI_COUPLE_SCHUR : which == 6 ? FSI_COUPLE_NEUMANN : which == 7 ? FSI_COUPLE_WOODBURY : FSI_COUPLE_DEFLATED;
+    g.nx = n;
+    g.ny = 2 * n;
+    g.nz = s.dim == 3 ? n : 1;
+    g.h = 1 / (fsi_real)n;
+    g.rho = 1;
+    g.shells = 1;
+    g.max_iterations = 20000;
+    if (!s.open)
+        g.gravity.y = -s.g;
+    for (k = 0; k < 6; k++)
+        g.side[k].kind = s.open ? FSI_SIDE_OPEN : FSI_SIDE_SLIP;
+    cd.solver = which < 2    ? FSI_COUPLE_FULL
+                : which < 6  ? FSI_COUPLE_SCHUR
+                : which == 6 ? FSI_COUPLE_NEUMANN
+                : which == 7 ? FSI_COUPLE_WOODBURY
+                             : FSI_COUPLE_DEFLATED;
     cd.precondition = which == 0 ? FSI_PRECONDITION_NONE : FSI_PRECONDITION_IC;
-    cd.terms = which - 2; cd.max_iterations = (int)ex_number(&a, "budget"); cd.fractions = ex_is(&a, "boundary", "fraction");
+    cd.terms = which - 2;
+    cd.max_iterations = (int)ex_number(&a, "budget");
+    cd.fractions = ex_is(&a, "boundary", "fraction");
     place(&s, (int)ex_number(&a, "bodies"), ex_number(&a, "density"));
-    if (which < 2 && cd.fractions) { fprintf(stderr, "box_lift: precond none and ic need boundary=voxel\n"); return 2; }
-    if (which < 2 || which > 5) cd.terms = 0;
-    if (fsi_grid_init(&s.grid, &g) != FSI_OK || fsi_couple_init(&couple, &s.grid, &cd) != FSI_OK) return ex_end(&a, 0, 0);
+    if (which < 2 && cd.fractions) {
+        fprintf(stderr, "box_lift: precond none and ic need boundary=voxel\n");
+        return 2;
+    }
+    if (which < 2 || which > 5)
+        cd.terms = 0;
+    if (fsi_grid_init(&s.grid, &g) != FSI_OK || fsi_couple_init(&couple, &s.grid, &cd) != FSI_OK)
+        return ex_end(&a, 0, 0);
     alone.dim = s.dim;
     place(&alone, s.count, 1);
-    alone.prescribed = 1; alone.seed = 1;
-    if (fsi_grid_init(&alone.grid, &g) != FSI_OK || fsi_couple_init(&fluid, &alone.grid, NULL) != FSI_OK) return ex_end(&a, 0, 0);
-    same.solid = alone.list; same.count = s.count; same.begin_fn = begin; same.user = &alone;
-    sc.solid = s.list; sc.count = s.count; sc.begin_fn = begin; sc.move_fn = move; sc.user = &s;
+    alone.prescribed = 1;
+    alone.seed = 1;
+    if (fsi_grid_init(&alone.grid, &g) != FSI_OK
+        || fsi_couple_init(&fluid, &alone.grid, NULL) != FSI_OK)
+        return ex_end(&a, 0, 0);
+    same.solid = alone.list;
+    same.count = s.count;
+    same.begin_fn = begin;
+    same.user = &alone;
+    sc.solid = s.list;
+    sc.count = s.count;
+    sc.begin_fn = begin;
+    sc.move_fn = move;
+    sc.user = &s;
     y0 = (double)s.block[0].body.centre.y;
     for (frame = 0; frame < a.frames && stable; frame++) {
         fsi_report r;
-        memcpy(before.block, s.block, sizeof s.block);         /* where the blocks are now */
+        memcpy(before.block, s.block, sizeof s.block); /* where the blocks are now */
         memcpy(alone.block, s.block, sizeof s.block);
-        if (fsi_couple_step(&couple, &sc, dt, &r) < 0) stable = 0;
+        if (fsi_couple_step(&couple, &sc, dt, &r) < 0)
+            stable = 0;
         total += r.iterations;
-        for (k = 0; k < s.count; k++) { alone.block[k].body.velocity = s.block[k].solved; alone.block[k].body.spin = s.block[k].body.spin; }
-        if ((strict ? rough(&fluid, &alone, &before, 1, dt, &r) : fsi_couple_step(&fluid, &same, dt, &r)) < 0) stable = 0;
-        total_fluid += r.iterations;
-        if (strict && rough(&fluid, &alone, &before, 0, dt, &r) < 0) stable = 0;
-        total_random += strict ? r.iterations : 0;
-        if (frame == 0) acceleration = (double)s.block[0].solved.y / (double)dt;
         for (k = 0; k < s.count; k++) {
-            double speed = (double)fsi_vec_length(s.block[k].body.velocity), j = (double)s.block[k].body.impulse.y;
-            double gained = (double)s.block[k].body.mass * (double)(s.block[k].solved.y - s.block[k].before);
-            if (!(speed < 100)) stable = 0;
-            if (fabs(gained - j) > momentum * fabs(j) && fabs(j) > 0) momentum = fabs(gained - j) / fabs(j);
+            alone.block[k].body.velocity = s.block[k].solved;
+            alone.block[k].body.spin = s.block[k].body.spin;
         }
-        if (a.out) draw(&a, &s);
+        if ((strict ? rough(&fluid, &alone, &before, 1, dt, &r)
+                    : fsi_couple_step(&fluid, &same, dt, &r))
+            < 0)
+            stable = 0;
+        total_fluid += r.iterations;
+        if (strict && rough(&fluid, &alone, &before, 0, dt, &r) < 0)
+            stable = 0;
+        total_random += strict ? r.iterations : 0;
+        if (frame == 0)
+            acceleration = (double)s.block[0].solved.y / (double)dt;
+        for (k = 0; k < s.count; k++) {
+            double speed = (double)fsi_vec_length(s.block[k].body.velocity),
+                   j = (double)s.block[k].body.impulse.y;
+            double gained =
+                (double)s.block[k].body.mass * (double)(s.block[k].solved.y - s.block[k].before);
+            if (!(speed < 100))
+                stable = 0;
+            if (fabs(gained - j) > momentum * fabs(j) && fabs(j) > 0)
+                momentum = fabs(gained - j) / fabs(j);
+        }
+        if (a.out)
+            draw(&a, &s);
         ex_progress(&a, frame);
     }
     ex_result("iterations", "%.2f", total / (frame > 0 ? frame : 1));
     ex_result("iterations_fluid", "%.2f", total_fluid / (frame > 0 ? frame : 1));
-    if (strict) ex_result("iterations_random", "%.2f", total_random / (frame > 0 ? frame : 1));
+    if (strict)
+        ex_result("iterations_random", "%.2f", total_random / (frame > 0 ? frame : 1));
     ex_result("acceleration", "%.6f", acceleration);
     ex_result("rise", "%.6f", (double)s.block[0].body.centre.y - y0);
     ex_result("momentum_error", "%.3g", momentum);

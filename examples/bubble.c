@@ -1,30 +1,45 @@
-/* bubble: air under water (SCHUR fig. 4). With bubbles=1 the closed air keeps its volume, its pressure is one unknown of the solve; with 0 it is
-   treated like the atmosphere and the water falls into it.
-   cc -O2 -I. -Iexamples examples/bubble.c -o bubble -lm */
+/* bubble: air under water (SCHUR fig. 4). With bubbles=1 the closed air keeps its volume, its
+   pressure is one unknown of the solve; with 0 it is treated like the atmosphere and the water
+   falls into it. cc -O2 -I. -Iexamples examples/bubble.c -o bubble -lm */
 #define FSI_IMPLEMENTATION
 #include "fsi_couple.h"
 #include "common.h"
 
 static const double R = 0.15, X0 = 0.5, Y0 = 0.3, LEVEL = 1.1;
-static fsi_real water(fsi_vec3 x, void *user) {               /* a pool with a round hole */
+
+static fsi_real water(fsi_vec3 x, void *user) { /* a pool with a round hole */
     int dim = *(int *)user;
-    double z = dim == 3 ? (double)x.z - 0.5 : 0, hole = R - sqrt(pow((double)x.x - X0, 2) + pow((double)x.y - Y0, 2) + z * z), top = (double)x.y - LEVEL;
+    double z = dim == 3 ? (double)x.z - 0.5 : 0,
+           hole = R - sqrt(pow((double)x.x - X0, 2) + pow((double)x.y - Y0, 2) + z * z),
+           top = (double)x.y - LEVEL;
     return (fsi_real)(hole > top ? hole : top);
 }
 
 int main(int argc, char **argv) {
-    static const ex_key keys[] = {{"dim", "", "2 or 3", "2", 2, 3, NULL}, {"bubbles", "", "1: closed air keeps its volume", "1", 0, 1, NULL}, {"dt", "s", "time step", "0.004", 1e-5, 0.05, NULL}};
+    static const ex_key keys[] = {
+        {"dim", "", "2 or 3", "2", 2, 3, NULL},
+        {"bubbles", "", "1: closed air keeps its volume", "1", 0, 1, NULL},
+        {"dt", "s", "time step", "0.004", 1e-5, 0.05, NULL}};
     fsi_world_desc d = {0};
     fsi_world w;
     ex_args a;
     int dim, frame, i, stable = 1, alive = 1, pieces = 1;
     double total = 0, v0 = 0, worst = 0, liquid = 0, rise = 0, dt;
     ex_begin(&a, argc, argv, "bubble", "An air bubble rises in water.", keys, 3, 72, 320);
-    dim = (int)ex_number(&a, "dim"); dt = ex_number(&a, "dt");
-    d.grid.ny = a.size; d.grid.nx = a.size * 2 / 3; d.grid.nz = dim == 3 ? a.size * 2 / 3 : 1; d.grid.h = FSI_R(1.5) / (fsi_real)d.grid.ny; d.grid.rho = 1000;
-    d.grid.gravity = fsi_vec(0, FSI_R(-9.81), 0); d.grid.liquid = 1; d.grid.volume_correction = 1; d.grid.side[3].kind = FSI_SIDE_OPEN;
+    dim = (int)ex_number(&a, "dim");
+    dt = ex_number(&a, "dt");
+    d.grid.ny = a.size;
+    d.grid.nx = a.size * 2 / 3;
+    d.grid.nz = dim == 3 ? a.size * 2 / 3 : 1;
+    d.grid.h = FSI_R(1.5) / (fsi_real)d.grid.ny;
+    d.grid.rho = 1000;
+    d.grid.gravity = fsi_vec(0, FSI_R(-9.81), 0);
+    d.grid.liquid = 1;
+    d.grid.volume_correction = 1;
+    d.grid.side[3].kind = FSI_SIDE_OPEN;
     d.couple.bubbles = (int)ex_number(&a, "bubbles");
-    if (fsi_world_init(&w, &d) != FSI_OK) return 1;
+    if (fsi_world_init(&w, &d) != FSI_OK)
+        return 1;
     fsi_grid_set_field(&w.grid, FSI_FIELD_PHI, water, &dim);
     for (frame = 0; frame < a.frames && stable; frame++) {
         fsi_report report;
@@ -33,28 +48,49 @@ int main(int argc, char **argv) {
         stable = fsi_world_step(&w, (fsi_real)dt, &report) >= 0;
         total += report.iterations;
         fsi_grid_classify(&w.grid);
-        for (i = 0; i < w.grid.region_count; i++) if (!w.grid.regions[i].open) volume += w.grid.regions[i].volume;
+        for (i = 0; i < w.grid.region_count; i++)
+            if (!w.grid.regions[i].open)
+                volume += w.grid.regions[i].volume;
         for (c = 0; c < w.grid.cells; c++)
-            if (w.grid.region[c] >= 0 && !w.grid.regions[w.grid.region[c]].open) y += ((double)(c / (size_t)w.grid.nx % (size_t)w.grid.ny) + 0.5) * (double)w.grid.h, cells += 1;
-        for (i = 0; i < w.couple.bubbles; i++) target += w.couple.bubble[i].target;
-        if (frame == 0) v0 = volume;
-        if (cells == 0 || (w.couple.bubbles && fabs(target - v0) > 0.001 * v0)) alive = 0;     /* a piece has reached the surface, or all is gone */
-        if (alive) rise = y / cells - Y0, pieces = w.couple.bubbles > pieces ? w.couple.bubbles : pieces;
-        if (alive && fabs(w.grid.stats.liquid_volume / w.grid.levelset.state->target - 1) > fabs(liquid)) liquid = w.grid.stats.liquid_volume / w.grid.levelset.state->target - 1;
-        if (alive && fabs(volume - v0) / v0 > fabs(worst)) worst = (volume - v0) / v0;
+            if (w.grid.region[c] >= 0 && !w.grid.regions[w.grid.region[c]].open)
+                y += ((double)(c / (size_t)w.grid.nx % (size_t)w.grid.ny) + 0.5) * (double)w.grid.h,
+                    cells += 1;
+        for (i = 0; i < w.couple.bubbles; i++)
+            target += w.couple.bubble[i].target;
+        if (frame == 0)
+            v0 = volume;
+        /* a piece has reached the surface, or all is gone */
+        if (cells == 0 || (w.couple.bubbles && fabs(target - v0) > 0.001 * v0))
+            alive = 0;
+        if (alive)
+            rise = y / cells - Y0, pieces = w.couple.bubbles > pieces ? w.couple.bubbles : pieces;
+        if (alive
+            && fabs(w.grid.stats.liquid_volume / w.grid.levelset.state->target - 1) > fabs(liquid))
+            liquid = w.grid.stats.liquid_volume / w.grid.levelset.state->target - 1;
+        if (alive && fabs(volume - v0) / v0 > fabs(worst))
+            worst = (volume - v0) / v0;
         if (a.out) {
             ex_image m = ex_image_make(400, 560);
             ex_view view = ex_view_make(0, 0, 1, 1.5, 20, 20, 340, 510);
             ex_clear(&m, ex_rgb(255, 255, 255));
-            ex_draw_field(&m, &view, w.grid.nx, w.grid.ny, w.grid.phi + (dim == 3 ? (size_t)(w.grid.nx * w.grid.ny) * (size_t)(w.grid.nz / 2) : 0), 1e8, 2e8, 2);
-            ex_draw_liquid(&m, &view, w.grid.nx, w.grid.ny, w.grid.phi + (dim == 3 ? (size_t)(w.grid.nx * w.grid.ny) * (size_t)(w.grid.nz / 2) : 0), ex_rgb(80, 155, 215));
+            ex_draw_field(
+                &m, &view, w.grid.nx, w.grid.ny,
+                w.grid.phi
+                    + (dim == 3 ? (size_t)(w.grid.nx * w.grid.ny) * (size_t)(w.grid.nz / 2) : 0),
+                1e8, 2e8, 2);
+            ex_draw_liquid(
+                &m, &view, w.grid.nx, w.grid.ny,
+                w.grid.phi
+                    + (dim == 3 ? (size_t)(w.grid.nx * w.grid.ny) * (size_t)(w.grid.nz / 2) : 0),
+                ex_rgb(80, 155, 215));
             ex_frame(&a, &m);
             ex_image_free(&m);
         }
         ex_progress(&a, frame);
     }
     ex_result("volume_error", "%.6f", worst);
-    ex_result("rise", "%.4f", rise / (2 * R));                 /* in diameters, while all of it was closed */
+    /* in diameters, while all of it was closed */
+    ex_result("rise", "%.4f", rise / (2 * R));
     ex_result("pieces", "%d", pieces);
     ex_result("liquid_error", "%.6f", liquid);
     ex_result("closed_at_end", "%d", alive);

@@ -1,25 +1,39 @@
-/* bunnies: light bunnies take a plunge into a pool, rise, bump into each other, and are stirred by water poured on them (SCHUR fig. 2).
-   cc -O2 -I. -Iexamples examples/bunnies.c -o bunnies -lm
-   A bunny is a formula: ellipsoids melted together, meshed as an isosurface. Any closed triangle mesh does. */
+/* bunnies: light bunnies take a plunge into a pool, rise, bump into each other, and are stirred by
+   water poured on them (SCHUR fig. 2). cc -O2 -I. -Iexamples examples/bunnies.c -o bunnies -lm A
+   bunny is a formula: ellipsoids melted together, meshed as an isosurface. Any closed triangle mesh
+   does. */
 #define FSI_IMPLEMENTATION
 #include "fsi_couple.h"
 #include "common.h"
 
-enum { MOST = 24, N = 26 };
-/* Ellipsoids: centre, half axes, turn about z; a bunny is about 2 long, looks along +x, and is the same on both sides of z = 0. */
-static const double blob[7][7] = {{-.15, 0, 0, .62, .50, .48, 0},  {.50, .42, 0, .34, .31, .29, 0},     {.22, .98, .15, .12, .46, .10, .35},
-                                  {-.80, .05, 0, .18, .18, .18, 0}, {-.25, -.32, .30, .38, .22, .16, 0}, {.36, -.34, .20, .24, .14, .13, 0}, {.80, .34, 0, .12, .11, .13, 0}};
-/* About the distance, smaller than 0 inside: smooth minimum of all parts. In 2D the ears and feet lie in the plane. */
+enum {
+    MOST = 24,
+    N = 26
+};
+
+/* Ellipsoids: centre, half axes, turn about z; a bunny is about 2 long, looks along +x, and is the
+ * same on both sides of z = 0. */
+static const double blob[7][7] = {
+    {-.15, 0, 0, .62, .50, .48, 0},      {.50, .42, 0, .34, .31, .29, 0},
+    {.22, .98, .15, .12, .46, .10, .35}, {-.80, .05, 0, .18, .18, .18, 0},
+    {-.25, -.32, .30, .38, .22, .16, 0}, {.36, -.34, .20, .24, .14, .13, 0},
+    {.80, .34, 0, .12, .11, .13, 0}};
+
+/* About the distance, smaller than 0 inside: smooth minimum of all parts. In 2D the ears and feet
+ * lie in the plane. */
 static double bunny(double x, double y, double z, int dim) {
     double sum = 0;
     for (int i = 0; i < 7; i++) {
         const double *b = blob[i];
-        double dx = x - b[0], dy = y - b[1], p = (cos(b[6]) * dx + sin(b[6]) * dy) / b[3], q = (cos(b[6]) * dy - sin(b[6]) * dx) / b[4];
-        double r = (dim == 3 ? fabs(z) - b[2] : 0) / b[5], s = sqrt(p * p + q * q + r * r), thin = fmin(b[3], fmin(b[4], b[5]));
+        double dx = x - b[0], dy = y - b[1], p = (cos(b[6]) * dx + sin(b[6]) * dy) / b[3],
+               q = (cos(b[6]) * dy - sin(b[6]) * dx) / b[4];
+        double r = (dim == 3 ? fabs(z) - b[2] : 0) / b[5], s = sqrt(p * p + q * q + r * r),
+               thin = fmin(b[3], fmin(b[4], b[5]));
         sum += exp(-24 * (s - 1) * thin);
     }
     return -log(sum + 1e-300) / 24;
 }
+
 static fsi_result bunny_shape(fsi_shape *shape, int dim, double size) {
     static fsi_real value[N * N * N];
     fsi_iso_desc d = {0};
@@ -28,17 +42,36 @@ static fsi_result bunny_shape(fsi_shape *shape, int dim, double size) {
     fsi_shape_desc sd = {0};
     double h = 2.7 / (N - 1);
     fsi_result r;
-    for (int k = 0; k < (dim == 3 ? N : 1); k++) for (int j = 0; j < N; j++) for (int i = 0; i < N; i++)
-        value[i + N * (j + N * k)] = (fsi_real)(size / 2 * bunny(-1.3 + h * i, -.9 + h * j, dim == 3 ? -1.35 + h * k : 0, dim));
-    d.nx = d.ny = N; d.nz = dim == 3 ? N : 1; d.h = (fsi_real)(size / 2 * h); d.value = value;
-    if ((r = fsi_iso_build(&d, &mesh)) != FSI_OK) return r;
-    s.dim = dim; s.vertex_count = mesh.vertex_count; s.element_count = mesh.element_count; s.closed = 1; s.x = mesh.x; s.index = mesh.index;
-    sd.kind = FSI_SHAPE_MESH; sd.dim = dim; sd.surface = &s;
-    r = fsi_shape_init(shape, &sd);                           /* mass, centre and inertia come from the mesh; contact from its distance field */
+    for (int k = 0; k < (dim == 3 ? N : 1); k++)
+        for (int j = 0; j < N; j++)
+            for (int i = 0; i < N; i++)
+                value[i + N * (j + N * k)] = (fsi_real)(size / 2
+                                                        * bunny(-1.3 + h * i, -.9 + h * j,
+                                                                dim == 3 ? -1.35 + h * k : 0, dim));
+    d.nx = d.ny = N;
+    d.nz = dim == 3 ? N : 1;
+    d.h = (fsi_real)(size / 2 * h);
+    d.value = value;
+    if ((r = fsi_iso_build(&d, &mesh)) != FSI_OK)
+        return r;
+    s.dim = dim;
+    s.vertex_count = mesh.vertex_count;
+    s.element_count = mesh.element_count;
+    s.closed = 1;
+    s.x = mesh.x;
+    s.index = mesh.index;
+    sd.kind = FSI_SHAPE_MESH;
+    sd.dim = dim;
+    sd.surface = &s;
+    /* mass, centre and inertia come from the mesh; contact from its distance field */
+    r = fsi_shape_init(shape, &sd);
     fsi_iso_free(&mesh);
     return r;
 }
-static fsi_real water(fsi_vec3 x, void *user) { return x.y - *(const fsi_real *)user; }
+
+static fsi_real water(fsi_vec3 x, void *user) {
+    return x.y - *(const fsi_real *)user;
+}
 
 static void draw(ex_args *a, fsi_world *w) {
     ex_image m = ex_image_make(600, 560);
@@ -48,13 +81,17 @@ static void draw(ex_args *a, fsi_world *w) {
         ex_view view = ex_view_make(0, 0, 1, 1, 40, 20, 520, 520);
         ex_draw_field(&m, &view, g->nx, g->ny, g->phi, 1e8, 2e8, 2);
         ex_draw_liquid(&m, &view, g->nx, g->ny, g->phi, ex_rgb(80, 155, 215));
-        for (i = 0; i < w->door_count; i++) ex_draw_surface(&m, &view, &w->door[i]->surface, ex_map(0, 0.45 + 0.5 * i / w->door_count));
+        for (i = 0; i < w->door_count; i++)
+            ex_draw_surface(&m, &view, &w->door[i]->surface,
+                            ex_map(0, 0.45 + 0.5 * i / w->door_count));
     } else {
         ex_camera c = ex_camera_make(1.5, 1.6, 3.0, 0.5, 0.38, 0.5, 1, 30);
         const double lo[3] = {0, 0, 0}, hi[3] = {1, 1, 1};
         ex_clear(&m, ex_rgb(245, 248, 250));
         ex_floor(&m, &c, lo, hi, 1, 0, 0.125);
-        for (i = 0; i < w->door_count; i++) ex_draw_surface3(&m, &c, &w->door[i]->surface, ex_map(0, 0.45 + 0.5 * i / w->door_count));
+        for (i = 0; i < w->door_count; i++)
+            ex_draw_surface3(&m, &c, &w->door[i]->surface,
+                             ex_map(0, 0.45 + 0.5 * i / w->door_count));
         ex_draw_water(&m, &c, g->nx, g->ny, g->nz, (double)g->h, g->phi, ex_rgb(80, 160, 220), 0.5);
         ex_box3(&m, &c, lo, hi, ex_rgb(130, 130, 130));
     }
@@ -63,8 +100,11 @@ static void draw(ex_args *a, fsi_world *w) {
 }
 
 int main(int argc, char **argv) {
-    static const ex_key keys[] = {{"dim", "", "2 or 3", "3", 2, 3, NULL}, {"bodies", "", "number of bunnies", "8", 1, MOST, NULL}, {"density", "", "over the water's", "0.3", 1e-3, 1e3, NULL},
-                                  {"pour", "s", "when water is poured in", "0.6", 0, 1e3, NULL}, {"dt", "s", "time step", "0.01", 1e-4, 0.1, NULL}};
+    static const ex_key keys[] = {{"dim", "", "2 or 3", "3", 2, 3, NULL},
+                                  {"bodies", "", "number of bunnies", "8", 1, MOST, NULL},
+                                  {"density", "", "over the water's", "0.3", 1e-3, 1e3, NULL},
+                                  {"pour", "s", "when water is poured in", "0.6", 0, 1e3, NULL},
+                                  {"dt", "s", "time step", "0.01", 1e-4, 0.1, NULL}};
     fsi_world_desc d = {0};
     fsi_world w;
     fsi_shape shape;
@@ -73,23 +113,46 @@ int main(int argc, char **argv) {
     ex_args a;
     int dim, bodies, i, frame, stable = 1;
     double total = 0, touch = 0, deep = 0;
-    ex_begin(&a, argc, argv, "bunnies", "Light bunnies fall into a pool; then water is poured on them.", keys, 5, 36, 120);
-    dim = (int)ex_number(&a, "dim"); bodies = (int)ex_number(&a, "bodies");
-    d.grid.nx = d.grid.ny = a.size; d.grid.nz = dim == 3 ? a.size : 1; d.grid.h = 1 / (fsi_real)a.size; d.grid.rho = 1000; d.grid.gravity.y = FSI_R(-9.81);
-    d.grid.liquid = 1; d.grid.volume_correction = 1; d.grid.side[3].kind = FSI_SIDE_OPEN; d.max_bodies = bodies;
-    if (fsi_world_init(&w, &d) != FSI_OK || bunny_shape(&shape, dim, dim == 3 ? 0.26 : 0.2) != FSI_OK) return 1;
-    for (i = 0; i < bodies; i++) {                            /* layers of 2 x 2 (2D: 3), each turned its own way */
+    ex_begin(&a, argc, argv, "bunnies",
+             "Light bunnies fall into a pool; then water is poured on them.", keys, 5, 36, 120);
+    dim = (int)ex_number(&a, "dim");
+    bodies = (int)ex_number(&a, "bodies");
+    d.grid.nx = d.grid.ny = a.size;
+    d.grid.nz = dim == 3 ? a.size : 1;
+    d.grid.h = 1 / (fsi_real)a.size;
+    d.grid.rho = 1000;
+    d.grid.gravity.y = FSI_R(-9.81);
+    d.grid.liquid = 1;
+    d.grid.volume_correction = 1;
+    d.grid.side[3].kind = FSI_SIDE_OPEN;
+    d.max_bodies = bodies;
+    if (fsi_world_init(&w, &d) != FSI_OK
+        || bunny_shape(&shape, dim, dim == 3 ? 0.26 : 0.2) != FSI_OK)
+        return 1;
+    /* layers of 2 x 2 (2D: 3), each turned its own way */
+    for (i = 0; i < bodies; i++) {
         fsi_rigid_desc b = {0};
         int row = dim == 3 ? i / 4 : i / 3;
-        b.kind = FSI_RIGID_DYNAMIC; b.shape = &shape; b.density = (fsi_real)(1000 * ex_number(&a, "density")); b.friction = FSI_R(0.3); b.restitution = FSI_R(0.2);
-        b.x = dim == 3 ? fsi_vec((fsi_real)(0.3 + 0.4 * (i % 2) + 0.03 * (row % 2)), (fsi_real)(0.6 + 0.3 * row), (fsi_real)(0.3 + 0.4 * (i / 2 % 2)))
+        b.kind = FSI_RIGID_DYNAMIC;
+        b.shape = &shape;
+        b.density = (fsi_real)(1000 * ex_number(&a, "density"));
+        b.friction = FSI_R(0.3);
+        b.restitution = FSI_R(0.2);
+        b.x = dim == 3 ? fsi_vec((fsi_real)(0.3 + 0.4 * (i % 2) + 0.03 * (row % 2)),
+                                 (fsi_real)(0.6 + 0.3 * row), (fsi_real)(0.3 + 0.4 * (i / 2 % 2)))
                        : fsi_vec((fsi_real)(0.2 + 0.3 * (i % 3)), (fsi_real)(0.55 + 0.25 * row), 0);
-        b.q = fsi_quat_from_rotation(fsi_vec(0, dim == 3 ? (fsi_real)(1.3 * i) : 0, (fsi_real)(0.35 * (i % 5 - 2))));
+        b.q = fsi_quat_from_rotation(
+            fsi_vec(0, dim == 3 ? (fsi_real)(1.3 * i) : 0, (fsi_real)(0.35 * (i % 5 - 2))));
         b.v.y = -1;
-        if (fsi_world_add(&w, &b, NULL) < 0) return 1;
+        if (fsi_world_add(&w, &b, NULL) < 0)
+            return 1;
     }
-    tap.lo = fsi_vec(FSI_R(0.05), FSI_R(0.78), FSI_R(0.4)); tap.hi = fsi_vec(FSI_R(0.15), FSI_R(0.9), FSI_R(0.6)); tap.velocity = fsi_vec(FSI_R(1.5), -1, 0);
-    tap.set = FSI_SOURCE_LIQUID | FSI_SOURCE_VELOCITY; tap.start = ex_number(&a, "pour"); tap.stop = 1e9;
+    tap.lo = fsi_vec(FSI_R(0.05), FSI_R(0.78), FSI_R(0.4));
+    tap.hi = fsi_vec(FSI_R(0.15), FSI_R(0.9), FSI_R(0.6));
+    tap.velocity = fsi_vec(FSI_R(1.5), -1, 0);
+    tap.set = FSI_SOURCE_LIQUID | FSI_SOURCE_VELOCITY;
+    tap.start = ex_number(&a, "pour");
+    tap.stop = 1e9;
     fsi_grid_add_source(&w.grid, &tap);
     fsi_grid_set_field(&w.grid, FSI_FIELD_PHI, water, &level);
     fsi_grid_classify(&w.grid);
@@ -97,15 +160,20 @@ int main(int argc, char **argv) {
         fsi_report report = {0};
         fsi_solids_report sr = {0};
         fsi_result r = fsi_world_step(&w, (fsi_real)ex_number(&a, "dt"), &report);
-        if (r < 0) stable = 0, fprintf(stderr, "step %d: %s\n", frame, fsi_result_text(r));
+        if (r < 0)
+            stable = 0, fprintf(stderr, "step %d: %s\n", frame, fsi_result_text(r));
         fsi_solids_measure(&w.solids, &sr);
-        total += report.iterations; touch += sr.contacts; deep = fmax(deep, sr.penetration);
-        if (a.out) draw(&a, &w);
+        total += report.iterations;
+        touch += sr.contacts;
+        deep = fmax(deep, sr.penetration);
+        if (a.out)
+            draw(&a, &w);
         ex_progress(&a, frame);
     }
     ex_result("iterations", "%.2f", total / (frame > 0 ? frame : 1));
     ex_result("contacts", "%.2f", touch / (frame > 0 ? frame : 1));
     ex_result("penetration", "%.5f", deep);
-    fsi_world_free(&w); fsi_shape_free(&shape);
+    fsi_world_free(&w);
+    fsi_shape_free(&shape);
     return ex_end(&a, frame, stable);
 }

@@ -1,81 +1,138 @@
-/* cloth_fall: a light sheet falls through air, slip beside no-slip (SLIP fig. 11). In the plane; tracers show the air.
-   cc -O2 -I. -Iexamples examples/cloth_fall.c -o cloth_fall -lm
-   Result: how far it slid sideways and fell, and the tracers that got through it (leak). */
+/* cloth_fall: a light sheet falls through air, slip beside no-slip (SLIP fig. 11). In the plane;
+   tracers show the air. cc -O2 -I. -Iexamples examples/cloth_fall.c -o cloth_fall -lm Result: how
+   far it slid sideways and fell, and the tracers that got through it (leak). */
 #define FSI_IMPLEMENTATION
 #include "fsi_couple.h"
 #include "common.h"
 #include "slip_sheet.h"
 
-enum { SLIP, NOSLIP, NODES = 17, TRACERS = 500, TRAIL = 40 };
-static fsi_real room(fsi_vec3 x, fsi_vec3 *normal, fsi_vec3 *velocity, void *user) {    /* ground and side walls */
+enum {
+    SLIP,
+    NOSLIP,
+    NODES = 17,
+    TRACERS = 500,
+    TRAIL = 40
+};
+
+/* ground and side walls */
+static fsi_real room(fsi_vec3 x, fsi_vec3 *normal, fsi_vec3 *velocity, void *user) {
     double side = fmin((double)x.x, 1 - (double)x.x) - 0.02, up = (double)x.y - 0.05;
     (void)user;
     *normal = up < side ? fsi_vec(0, 1, 0) : fsi_vec(x.x < FSI_R(0.5) ? 1 : -1, 0, 0);
     *velocity = fsi_vec(0, 0, 0);
     return (fsi_real)fmin(up, side);
 }
-static int make(sheet *s, const fsi_mesh *mesh, int size, double coefficient, double density, double bend) {
+
+static int make(sheet *s, const fsi_mesh *mesh, int size, double coefficient, double density,
+                double bend) {
     fsi_grid_desc g = {0};
     fsi_soft_desc c = {0};
     int i, ok;
-    g.nx = size * 2 / 3; g.ny = size; g.nz = 1; g.h = FSI_R(1.5) / (fsi_real)size; g.rho = 1; g.shells = 1; g.side[3].kind = FSI_SIDE_OPEN;
-    c.dim = 2; c.area_density = (fsi_real)density; c.stretch = 20; c.bend = (fsi_real)bend; c.damping_stiffness = FSI_R(0.01); c.gravity.y = FSI_R(-9.81);
+    g.nx = size * 2 / 3;
+    g.ny = size;
+    g.nz = 1;
+    g.h = FSI_R(1.5) / (fsi_real)size;
+    g.rho = 1;
+    g.shells = 1;
+    g.side[3].kind = FSI_SIDE_OPEN;
+    c.dim = 2;
+    c.area_density = (fsi_real)density;
+    c.stretch = 20;
+    c.bend = (fsi_real)bend;
+    c.damping_stiffness = FSI_R(0.01);
+    c.gravity.y = FSI_R(-9.81);
     ok = sheet_make(s, &g, &c, mesh, coefficient, TRACERS);
-    s->wall[0].distance_fn = room; s->wall[0].friction = FSI_R(0.3); s->walls = 1;
+    s->wall[0].distance_fn = room;
+    s->wall[0].friction = FSI_R(0.3);
+    s->walls = 1;
     for (i = 0; i < TRACERS; i++) {
-        s->point[3 * i] = (fsi_real)(0.1 + 0.8 * (i * 0.618033988749895 - floor(i * 0.618033988749895)));
+        s->point[3 * i] =
+            (fsi_real)(0.1 + 0.8 * (i * 0.618033988749895 - floor(i * 0.618033988749895)));
         s->point[3 * i + 1] = (fsi_real)(0.1 + 1.3 * i / TRACERS);
     }
     return ok;
 }
+
 static void centre(const sheet *s, double *x) {
     int i;
     x[0] = x[1] = 0;
-    for (i = 0; i < NODES; i++) { x[0] += (double)s->cloth.x[3 * i] / NODES; x[1] += (double)s->cloth.x[3 * i + 1] / NODES; }
+    for (i = 0; i < NODES; i++) {
+        x[0] += (double)s->cloth.x[3 * i] / NODES;
+        x[1] += (double)s->cloth.x[3 * i + 1] / NODES;
+    }
 }
-static fsi_real trail[2][TRAIL][3 * NODES];                    /* where the sheets were, for the picture */
+
+/* where the sheets were, for the picture */
+static fsi_real trail[2][TRAIL][3 * NODES];
+
 static void draw(const sheet *s, ex_image *m, int at, int trails) {
     ex_view v = ex_view_make(0, 0, 1, 1.5, 14 + at * 310, 40, 300, 450);
     fsi_surface f = fsi_soft_surface(&s->cloth);
     int i, k;
-    ex_line(m, ex_px(&v, 0), ex_py(&v, 0.05), ex_px(&v, 1), ex_py(&v, 0.05), 2, ex_rgb(120, 120, 120));
+    ex_line(m, ex_px(&v, 0), ex_py(&v, 0.05), ex_px(&v, 1), ex_py(&v, 0.05), 2,
+            ex_rgb(120, 120, 120));
     for (i = 0; i < TRACERS; i++) {
         double a[2], b[2];
-        for (k = 0; k < 2; k++) { a[k] = (double)s->before[3 * i + k]; b[k] = (double)s->point[3 * i + k]; a[k] += 5 * (b[k] - a[k]); }
-        ex_line(m, ex_px(&v, a[0]), ex_py(&v, a[1]), ex_px(&v, b[0]), ex_py(&v, b[1]), 1.5, ex_rgb(90, 140, 200));
+        for (k = 0; k < 2; k++) {
+            a[k] = (double)s->before[3 * i + k];
+            b[k] = (double)s->point[3 * i + k];
+            a[k] += 5 * (b[k] - a[k]);
+        }
+        ex_line(m, ex_px(&v, a[0]), ex_py(&v, a[1]), ex_px(&v, b[0]), ex_py(&v, b[1]), 1.5,
+                ex_rgb(90, 140, 200));
     }
     for (k = 0; k < trails; k++)
         for (i = 0; i < NODES - 1; i++) {
             const fsi_real *x = trail[at][k] + 3 * i;
-            ex_line(m, ex_px(&v, (double)x[0]), ex_py(&v, (double)x[1]), ex_px(&v, (double)x[3]), ex_py(&v, (double)x[4]), 2, ex_rgb(240, 180, 165));
+            ex_line(m, ex_px(&v, (double)x[0]), ex_py(&v, (double)x[1]), ex_px(&v, (double)x[3]),
+                    ex_py(&v, (double)x[4]), 2, ex_rgb(240, 180, 165));
         }
     for (i = 0; i < f.element_count; i++)
-        ex_line(m, ex_px(&v, (double)f.x[3 * f.index[2 * i]]), ex_py(&v, (double)f.x[3 * f.index[2 * i] + 1]), ex_px(&v, (double)f.x[3 * f.index[2 * i + 1]]),
+        ex_line(m, ex_px(&v, (double)f.x[3 * f.index[2 * i]]),
+                ex_py(&v, (double)f.x[3 * f.index[2 * i] + 1]),
+                ex_px(&v, (double)f.x[3 * f.index[2 * i + 1]]),
                 ex_py(&v, (double)f.x[3 * f.index[2 * i + 1] + 1]), 4, ex_rgb(200, 50, 30));
     ex_text(m, v.left, 16, 2, ex_rgb(20, 20, 20), at ? "NO-SLIP" : "SLIP");
 }
 
 int main(int argc, char **argv) {
-    static const ex_key keys[] = {{"wall", "", "which to run", "both", 0, 0, "both,slip,noslip"}, {"density", "kg/m^2", "of the sheet", "0.3", 0.01, 100, NULL},
-                                  {"bend", "N m", "bending stiffness", "0.02", 0, 100, NULL}, {"dt", "s", "time step", "0.005", 1e-4, 0.05, NULL}};
+    static const ex_key keys[] = {{"wall", "", "which to run", "both", 0, 0, "both,slip,noslip"},
+                                  {"density", "kg/m^2", "of the sheet", "0.3", 0.01, 100, NULL},
+                                  {"bend", "N m", "bending stiffness", "0.02", 0, 100, NULL},
+                                  {"dt", "s", "time step", "0.005", 1e-4, 0.05, NULL}};
     static sheet s[2];
     fsi_mesh mesh;
     ex_args a;
     double dt, from[2], to[2];
     int frame = 0, w, stable = 1, trails = 0;
     long steps = 0;
-    ex_begin(&a, argc, argv, "cloth_fall", "A light sheet falls through air, slip beside no-slip.", keys, 4, 60, 160);
+    ex_begin(&a, argc, argv, "cloth_fall", "A light sheet falls through air, slip beside no-slip.",
+             keys, 4, 60, 160);
     dt = ex_number(&a, "dt");
-    if (fsi_mesh_strip(&mesh, fsi_vec(FSI_R(0.48), FSI_R(1.13), 0), fsi_vec(FSI_R(0.88), FSI_R(1.31), 0), NODES - 1, NULL) != FSI_OK) return 1;
-    for (w = SLIP; w <= NOSLIP; w++) stable = make(&s[w], &mesh, a.size, w == SLIP, ex_number(&a, "density"), ex_number(&a, "bend")) && stable;
+    if (fsi_mesh_strip(&mesh, fsi_vec(FSI_R(0.48), FSI_R(1.13), 0),
+                       fsi_vec(FSI_R(0.88), FSI_R(1.31), 0), NODES - 1, NULL)
+        != FSI_OK)
+        return 1;
+    for (w = SLIP; w <= NOSLIP; w++)
+        stable =
+            make(&s[w], &mesh, a.size, w == SLIP, ex_number(&a, "density"), ex_number(&a, "bend"))
+            && stable;
     centre(&s[0], from);
     for (; frame < a.frames && stable; frame++) {
         for (w = SLIP; w <= NOSLIP && stable; w++)
-            if (!ex_is(&a, "wall", w ? "slip" : "noslip")) { stable = sheet_step(&s[w], dt) >= 0 && fsi_all_finite(3 * NODES, s[w].cloth.x); steps++; }
-        if (frame % 12 == 0 && trails < TRAIL) { for (w = SLIP; w <= NOSLIP; w++) memcpy(trail[w][trails], s[w].cloth.x, sizeof trail[w][0]); trails++; }
+            if (!ex_is(&a, "wall", w ? "slip" : "noslip")) {
+                stable = sheet_step(&s[w], dt) >= 0 && fsi_all_finite(3 * NODES, s[w].cloth.x);
+                steps++;
+            }
+        if (frame % 12 == 0 && trails < TRAIL) {
+            for (w = SLIP; w <= NOSLIP; w++)
+                memcpy(trail[w][trails], s[w].cloth.x, sizeof trail[w][0]);
+            trails++;
+        }
         if (a.out && frame % 4 == 3) {
             ex_image m = ex_image_make(640, 500);
-            for (w = SLIP; w <= NOSLIP; w++) draw(&s[w], &m, w, trails);
+            for (w = SLIP; w <= NOSLIP; w++)
+                draw(&s[w], &m, w, trails);
             ex_frame(&a, &m);
             ex_image_free(&m);
         }
@@ -89,7 +146,8 @@ int main(int argc, char **argv) {
         ex_result(w ? "crossed_noslip" : "crossed_slip", "%d", s[w].crossed);
         sheet_free(&s[w]);
     }
-    ex_result("leak", "%.5f", (double)s[ex_is(&a, "wall", "noslip")].crossed / TRACERS);   /* share of the tracers */
+    /* share of the tracers */
+    ex_result("leak", "%.5f", (double)s[ex_is(&a, "wall", "noslip")].crossed / TRACERS);
     fsi_mesh_free(&mesh);
     return ex_end(&a, steps, stable);
 }

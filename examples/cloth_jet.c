@@ -1,24 +1,44 @@
-/* cloth_jet: a strip of cloth pinned over a jet of smoke (XPM fig. 11, tables 1 and 2), by every partitioned scheme and by one solve.
-   cc -O2 -I. -Iexamples examples/cloth_jet.c -o cloth_jet -lm
-   M is the cloth's mass over that of a fluid layer two cells thick: small M is hard. scheme p: under-relaxed; pc: with conservative impulses; pcm: see carry();
-   rmi: reduced model interface; xpm: with conservative impulses; reuse: steps whose pairs are kept (0 = Algorithm 1 as printed). */
+/* cloth_jet: a strip of cloth pinned over a jet of smoke (XPM fig. 11, tables 1 and 2), by every
+   partitioned scheme and by one solve. cc -O2 -I. -Iexamples examples/cloth_jet.c -o cloth_jet -lm
+   M is the cloth's mass over that of a fluid layer two cells thick: small M is hard. scheme p:
+   under-relaxed; pc: with conservative impulses; pcm: see carry(); rmi: reduced model interface;
+   xpm: with conservative impulses; reuse: steps whose pairs are kept (0 = Algorithm 1 as printed).
+ */
 #define FSI_IMPLEMENTATION
 #include "fsi_couple.h"
 #include "common.h"
 
-enum { NODES = 17, NX = 48, NY = 72 };
-typedef struct scene { fsi_grid grid; fsi_soft cloth; fsi_soft_responder responder; fsi_interface face; fsi_partitioned scheme; fsi_real dt; int monolithic; } scene;
+enum {
+    NODES = 17,
+    NX = 48,
+    NY = 72
+};
+
+typedef struct scene {
+    fsi_grid grid;
+    fsi_soft cloth;
+    fsi_soft_responder responder;
+    fsi_interface face;
+    fsi_partitioned scheme;
+    fsi_real dt;
+    int monolithic;
+} scene;
 
 static void make_grid(scene *s, int nx) {
     fsi_grid_desc g = {0};
     fsi_grid_source jet = {0};
-    g.nx = nx; g.ny = nx * NY / NX; g.nz = 1;
+    g.nx = nx;
+    g.ny = nx * NY / NX;
+    g.nz = 1;
     g.h = FSI_R(1) / (fsi_real)nx;
-    g.rho = 1; g.smoke = 1; g.shells = 1;
+    g.rho = 1;
+    g.smoke = 1;
+    g.shells = 1;
     g.side[3].kind = FSI_SIDE_OPEN;
     g.advect_velocity = FSI_ADVECT_LINEAR;
     fsi_grid_init(&s->grid, &g);
-    jet.lo = fsi_vec(FSI_R(0.375), 0, 0);                     /* the jet: 0.25 wide, 0.5 m/s, one row of cells that make volume */
+    /* the jet: 0.25 wide, 0.5 m/s, one row of cells that make volume */
+    jet.lo = fsi_vec(FSI_R(0.375), 0, 0);
     jet.hi = fsi_vec(FSI_R(0.625), FSI_R(1.01) * g.h, 0);
     jet.set = FSI_SOURCE_VELOCITY | FSI_SOURCE_DENSITY | FSI_SOURCE_DIVERGENCE;
     jet.velocity = fsi_vec(0, FSI_R(0.5), 0);
@@ -27,8 +47,9 @@ static void make_grid(scene *s, int nx) {
     fsi_grid_add_source(&s->grid, &jet);
 }
 
-/* At rest 1.12 times as long as the distance of its pins, 14.3 cells above the floor. arc: it starts as a shallow arc, pressed together by a tenth
-   (nonlinear, it buckles in the first two steps: those have no single answer); else as it is at rest. */
+/* At rest 1.12 times as long as the distance of its pins, 14.3 cells above the floor. arc: it
+   starts as a shallow arc, pressed together by a tenth (nonlinear, it buckles in the first two
+   steps: those have no single answer); else as it is at rest. */
 static void make_cloth(scene *s, double mass_ratio, int newton, int arc) {
     fsi_soft_desc c = {0};
     fsi_real x[3 * NODES] = {0};
@@ -40,35 +61,50 @@ static void make_cloth(scene *s, double mass_ratio, int newton, int arc) {
         double t = (double)i / (NODES - 1);
         x[3 * i] = (fsi_real)(0.5 + L * (t - 0.5));
         x[3 * i + 1] = (fsi_real)(14.3 * h + 4 * 0.22 * L * t * (1 - t));
-        if (i) segment[2 * i - 2] = i - 1, segment[2 * i - 1] = i;
+        if (i)
+            segment[2 * i - 2] = i - 1, segment[2 * i - 1] = i;
     }
     pin[0] = pin[NODES - 1] = 7;
-    c.dim = 2; c.vertex_count = NODES; c.x = x; c.segment_count = NODES - 1; c.segment = segment; c.pin = pin;
+    c.dim = 2;
+    c.vertex_count = NODES;
+    c.x = x;
+    c.segment_count = NODES - 1;
+    c.segment = segment;
+    c.pin = pin;
     c.area_density = (fsi_real)(mass_ratio * 2 * h);
-    c.stretch = 1; c.bend = FSI_R(1e-6); c.damping_stiffness = FSI_R(0.01);
+    c.stretch = 1;
+    c.bend = FSI_R(1e-6);
+    c.damping_stiffness = FSI_R(0.01);
     c.newton = newton;
     c.integrator = s->monolithic ? FSI_SOFT_SPLIT : FSI_SOFT_IMPLICIT;
     fsi_soft_init(&s->cloth, &c);
-    for (i = 0; i < NODES && arc; i++) s->cloth.x[3 * i + 1] = (fsi_real)(14.3 * h + 0.2 * L * i * (NODES - 1 - i) / ((NODES - 1) * (NODES - 1)));
+    for (i = 0; i < NODES && arc; i++)
+        s->cloth.x[3 * i + 1] =
+            (fsi_real)(14.3 * h + 0.2 * L * i * (NODES - 1 - i) / ((NODES - 1) * (NODES - 1)));
     s->responder.soft = &s->cloth;
 }
 
-/* scheme pcm: pc, and the cloth carries the mass D of the fluid in the dual cells it cuts: (m + D) v = m v* + impulse + D v_F, v_F what the fluid
-   was told. The same answer when both agree; see docs/xpm.md. */
+/* scheme pcm: pc, and the cloth carries the mass D of the fluid in the dual cells it cuts: (m + D)
+   v = m v* + impulse + D v_F, v_F what the fluid was told. The same answer when both agree; see
+   docs/xpm.md. */
 static fsi_result carry(void *user, fsi_real dt, const fsi_real *impulse, fsi_real *v) {
     scene *s = (scene *)user;
     fsi_real D[3 * NODES] = {0}, m[NODES], push[3 * NODES];
     fsi_result r;
     int i, k;
-    for (i = 0; i < s->face.sides; i++) for (k = s->face.side[i].row; k < s->face.side[i].row_end; k++) D[s->face.col[k]] += s->face.val[k] * s->face.side[i].mass;
+    for (i = 0; i < s->face.sides; i++)
+        for (k = s->face.side[i].row; k < s->face.side[i].row_end; k++)
+            D[s->face.col[k]] += s->face.val[k] * s->face.side[i].mass;
     for (i = 0; i < NODES; i++) {
         fsi_real most = D[3 * i] > D[3 * i + 1] ? D[3 * i] : D[3 * i + 1];
-        for (k = 3 * i; k < 3 * i + 3; k++) push[k] = impulse[k] + most * (s->scheme.xf[k] / dt - v[k]);
+        for (k = 3 * i; k < 3 * i + 3; k++)
+            push[k] = impulse[k] + most * (s->scheme.xf[k] / dt - v[k]);
         m[i] = s->cloth.mass[i];
         s->cloth.mass[i] += most;
     }
     r = fsi_soft_respond(&s->responder, dt, push, v);
-    for (i = 0; i < NODES; i++) s->cloth.mass[i] = m[i];
+    for (i = 0; i < NODES; i++)
+        s->cloth.mass[i] = m[i];
     return r;
 }
 
@@ -84,15 +120,18 @@ static void draw(ex_args *a, scene *s) {
 }
 
 int main(int argc, char **argv) {
-    static const ex_key keys[] = {{"mass_ratio", "", "cloth over a fluid layer two cells thick", "1", 1e-6, 1e3, NULL},
-                                  {"scheme", "", "how they are coupled", "xpm", 0, 0, "p,pc,pcm,rmi,xpm,aitken,monolithic"},
-                                  {"omega", "", "relaxation of p and pc", "0.05", 1e-4, 1.9, NULL},
-                                  {"reuse", "steps", "whose pairs rmi and xpm keep; 0 = the paper's algorithm", "5", 0, 16, NULL},
-                                  {"newton", "", "iterations of the cloth: 1 = linear in a step", "1", 1, 50, NULL},
-                                  {"follow", "", "most times a step finds the geometry anew at its end; 0 = frozen", "0", 0, 30, NULL},
-                                  {"begin", "", "shape at first: a shallow arc, or as at rest", "arc", 0, 0, "arc,rest"},
-                                  {"filter", "", "share of a kept pair that must be new", "0.1", 1e-6, 0.99, NULL},
-                                  {"start", "", "share of the first load", "0.1", 1e-3, 1, NULL}};
+    static const ex_key keys[] = {
+        {"mass_ratio", "", "cloth over a fluid layer two cells thick", "1", 1e-6, 1e3, NULL},
+        {"scheme", "", "how they are coupled", "xpm", 0, 0, "p,pc,pcm,rmi,xpm,aitken,monolithic"},
+        {"omega", "", "relaxation of p and pc", "0.05", 1e-4, 1.9, NULL},
+        {"reuse", "steps", "whose pairs rmi and xpm keep; 0 = the paper's algorithm", "5", 0, 16,
+         NULL},
+        {"newton", "", "iterations of the cloth: 1 = linear in a step", "1", 1, 50, NULL},
+        {"follow", "", "most times a step finds the geometry anew at its end; 0 = frozen", "0", 0,
+         30, NULL},
+        {"begin", "", "shape at first: a shallow arc, or as at rest", "arc", 0, 0, "arc,rest"},
+        {"filter", "", "share of a kept pair that must be new", "0.1", 1e-6, 0.99, NULL},
+        {"start", "", "share of the first load", "0.1", 1e-3, 1, NULL}};
     static scene s;
     static fsi_partitioned_scene p;
     fsi_partitioned_desc d = {0};
@@ -104,43 +143,69 @@ int main(int argc, char **argv) {
     ex_args a;
     int frame, stable = 1, most = 0, capped = 0;
     double total = 0, peak = 0;
-    ex_begin(&a, argc, argv, "cloth_jet", "A strip of cloth over a jet of smoke, by partitioned schemes and by one solve.", keys, 9, NX, 120);
+    ex_begin(&a, argc, argv, "cloth_jet",
+             "A strip of cloth over a jet of smoke, by partitioned schemes and by one solve.", keys,
+             9, NX, 120);
     s.monolithic = ex_is(&a, "scheme", "monolithic");
     make_grid(&s, a.size);
     s.dt = s.grid.h;
-    make_cloth(&s, ex_number(&a, "mass_ratio"), (int)ex_number(&a, "newton"), ex_is(&a, "begin", "arc"));
+    make_cloth(&s, ex_number(&a, "mass_ratio"), (int)ex_number(&a, "newton"),
+               ex_is(&a, "begin", "arc"));
     d.n = d.m = 3 * NODES + 64;
     d.group = 3;
     d.tolerance = FSI_R(0.05) * s.grid.h;
     d.min_iterations = 2;
-    d.scheme = ex_is(&a, "scheme", "aitken") ? FSI_SCHEME_AITKEN : ex_word(&a, "scheme")[0] == 'p' ? FSI_SCHEME_RELAXED : FSI_SCHEME_REDUCED;
+    d.scheme = ex_is(&a, "scheme", "aitken")     ? FSI_SCHEME_AITKEN
+               : ex_word(&a, "scheme")[0] == 'p' ? FSI_SCHEME_RELAXED
+                                                 : FSI_SCHEME_REDUCED;
     d.omega = (fsi_real)ex_number(&a, "omega");
     d.reuse = (int)ex_number(&a, "reuse");
     d.gentle = ex_number(&a, "newton") > 1;
-    d.filter = (fsi_real)ex_number(&a, "filter"); d.start = (fsi_real)ex_number(&a, "start");
-    if (d.reuse == 0) d.reuse = -1, d.start = 1;
+    d.filter = (fsi_real)ex_number(&a, "filter");
+    d.start = (fsi_real)ex_number(&a, "start");
+    if (d.reuse == 0)
+        d.reuse = -1, d.start = 1;
     fsi_partitioned_init(&s.scheme, &d);
     guest = fsi_soft_guest(&s.responder);
     list[0] = guest.door;
-    if (s.monolithic) fsi_couple_init(&mono, &s.grid, NULL);
-    else fsi_interface_init(&s.face, &s.grid, NULL);
-    part.solid = guest.door; part.respond_fn = guest.respond_fn; part.user = guest.user;
-    if (ex_is(&a, "scheme", "pcm")) part.respond_fn = carry, part.user = &s;
-    p.grid = &s.grid; p.face = &s.face; p.scheme = &s.scheme; p.list = list2; p.solids.part = &part; p.solids.count = 1;
+    if (s.monolithic)
+        fsi_couple_init(&mono, &s.grid, NULL);
+    else
+        fsi_interface_init(&s.face, &s.grid, NULL);
+    part.solid = guest.door;
+    part.respond_fn = guest.respond_fn;
+    part.user = guest.user;
+    if (ex_is(&a, "scheme", "pcm"))
+        part.respond_fn = carry, part.user = &s;
+    p.grid = &s.grid;
+    p.face = &s.face;
+    p.scheme = &s.scheme;
+    p.list = list2;
+    p.solids.part = &part;
+    p.solids.count = 1;
     p.fluid.pressure_form = ex_is(&a, "scheme", "p") || ex_is(&a, "scheme", "rmi");
-    p.fluid.bpp = 1; p.fluid.follow = (int)ex_number(&a, "follow");
-    p.begin_fn = solids.begin_fn = guest.begin_fn; p.move_fn = solids.move_fn = guest.move_fn; p.user = solids.user = guest.user;
-    solids.solid = list; solids.count = 1;
+    p.fluid.bpp = 1;
+    p.fluid.follow = (int)ex_number(&a, "follow");
+    p.begin_fn = solids.begin_fn = guest.begin_fn;
+    p.move_fn = solids.move_fn = guest.move_fn;
+    p.user = solids.user = guest.user;
+    solids.solid = list;
+    solids.count = 1;
     for (frame = 0; frame < a.frames && stable; frame++) {
         fsi_report report;
-        fsi_result r = s.monolithic ? fsi_couple_step(&mono, &solids, s.dt, &report) : fsi_partitioned_scene_step(&p, s.dt, &report);
+        fsi_result r = s.monolithic ? fsi_couple_step(&mono, &solids, s.dt, &report)
+                                    : fsi_partitioned_scene_step(&p, s.dt, &report);
         double speed = (double)fsi_max_abs(3 * NODES, s.cloth.v);
-        if (r < 0 || !(speed <= 10)) stable = 0;
-        if (speed > peak) peak = speed;
+        if (r < 0 || !(speed <= 10))
+            stable = 0;
+        if (speed > peak)
+            peak = speed;
         total += report.iterations;
-        if (report.iterations > most) most = report.iterations;
+        if (report.iterations > most)
+            most = report.iterations;
         capped += r == FSI_NOT_CONVERGED || r == FSI_STALLED;
-        if (a.out) draw(&a, &s);
+        if (a.out)
+            draw(&a, &s);
         ex_progress(&a, frame);
     }
     ex_result("mean_iterations", "%.3f", total / (frame > 0 ? frame : 1));

@@ -1,79 +1,140 @@
-/* cloth_pull: a sheet is pulled out of a pool of water, slip beside no-slip (SLIP fig. 9). In the plane, two-way: the hand holds the upper end.
-   cc -O2 -I. -Iexamples examples/cloth_pull.c -o cloth_pull -lm
-   With slip the sheet slides out and leaves the water behind; without, water sticks to it, is lifted with it and stretches it. */
+/* cloth_pull: a sheet is pulled out of a pool of water, slip beside no-slip (SLIP fig. 9). In the
+   plane, two-way: the hand holds the upper end. cc -O2 -I. -Iexamples examples/cloth_pull.c -o
+   cloth_pull -lm With slip the sheet slides out and leaves the water behind; without, water sticks
+   to it, is lifted with it and stretches it. */
 #define FSI_IMPLEMENTATION
 #include "fsi_couple.h"
 #include "common.h"
 #include "slip_sheet.h"
 
-enum { SLIP, NOSLIP, NODES = 25 };
+enum {
+    SLIP,
+    NOSLIP,
+    NODES = 25
+};
+
 static const double level = 0.55, lean = 0.15, length = 0.65;
-typedef struct pool { sheet s; double volume, most, stretch; } pool;
-static fsi_real below(fsi_vec3 x, void *user) { (void)user; return x.y - (fsi_real)level; }
-static int make(pool *p, const fsi_mesh *mesh, int size, double coefficient, double density, double stiff) {
+
+typedef struct pool {
+    sheet s;
+    double volume, most, stretch;
+} pool;
+
+static fsi_real below(fsi_vec3 x, void *user) {
+    (void)user;
+    return x.y - (fsi_real)level;
+}
+
+static int make(pool *p, const fsi_mesh *mesh, int size, double coefficient, double density,
+                double stiff) {
     static unsigned char pin[NODES];
     fsi_grid_desc g = {0};
     fsi_soft_desc c = {0};
-    g.nx = size * 2 / 3; g.ny = size; g.nz = 1; g.h = FSI_R(1.5) / (fsi_real)size; g.rho = 1000; g.gravity.y = FSI_R(-9.81);
-    g.liquid = 1; g.shells = 1; g.volume_correction = 1; g.side[3].kind = FSI_SIDE_OPEN;
+    g.nx = size * 2 / 3;
+    g.ny = size;
+    g.nz = 1;
+    g.h = FSI_R(1.5) / (fsi_real)size;
+    g.rho = 1000;
+    g.gravity.y = FSI_R(-9.81);
+    g.liquid = 1;
+    g.shells = 1;
+    g.volume_correction = 1;
+    g.side[3].kind = FSI_SIDE_OPEN;
     pin[NODES - 1] = 7;
-    c.dim = 2; c.area_density = (fsi_real)density; c.stretch = (fsi_real)stiff; c.bend = FSI_R(0.02); c.damping_stiffness = FSI_R(0.02); c.gravity.y = FSI_R(-9.81); c.pin = pin;
-    if (!sheet_make(&p->s, &g, &c, mesh, coefficient, 0) || fsi_grid_set_field(&p->s.grid, FSI_FIELD_PHI, below, NULL) < 0) return 0;
+    c.dim = 2;
+    c.area_density = (fsi_real)density;
+    c.stretch = (fsi_real)stiff;
+    c.bend = FSI_R(0.02);
+    c.damping_stiffness = FSI_R(0.02);
+    c.gravity.y = FSI_R(-9.81);
+    c.pin = pin;
+    if (!sheet_make(&p->s, &g, &c, mesh, coefficient, 0)
+        || fsi_grid_set_field(&p->s.grid, FSI_FIELD_PHI, below, NULL) < 0)
+        return 0;
     p->volume = fsi_levelset_volume(&p->s.grid.levelset, NULL, NULL);
     return 1;
 }
-static void pull(pool *p, double speed) {                       /* the hand, along the sheet as it was */
+
+/* the hand, along the sheet as it was */
+static void pull(pool *p, double speed) {
     p->s.cloth.drive[3 * (NODES - 1)] = (fsi_real)(speed * lean / hypot(lean, length));
     p->s.cloth.drive[3 * (NODES - 1) + 1] = (fsi_real)(speed * length / hypot(lean, length));
 }
-static double longer(const pool *p) {                           /* stretch of the whole sheet */
+
+static double longer(const pool *p) { /* stretch of the whole sheet */
     const fsi_real *x = p->s.cloth.x;
     double sum = 0;
     int i;
-    for (i = 0; i < NODES - 1; i++) sum += hypot((double)(x[3 * i + 3] - x[3 * i]), (double)(x[3 * i + 4] - x[3 * i + 1]));
+    for (i = 0; i < NODES - 1; i++)
+        sum += hypot((double)(x[3 * i + 3] - x[3 * i]), (double)(x[3 * i + 4] - x[3 * i + 1]));
     return sum / hypot(lean, length) - 1;
 }
-static double lifted(const pool *p) {                           /* water well above the level it started from, m^2 */
+
+/* water well above the level it started from, m^2 */
+static double lifted(const pool *p) {
     const fsi_grid *g = &p->s.grid;
     double sum = 0;
     size_t c;
-    for (c = 0; c < g->cells; c++) if (g->levelset.phi[c] < 0 && ((double)(c / (size_t)g->nx) + 0.5) * (double)g->h > level + 0.06) sum += (double)(g->h * g->h);
+    for (c = 0; c < g->cells; c++)
+        if (g->levelset.phi[c] < 0
+            && ((double)(c / (size_t)g->nx) + 0.5) * (double)g->h > level + 0.06)
+            sum += (double)(g->h * g->h);
     return sum;
 }
+
 static void draw(const pool *p, ex_image *m, int at) {
     ex_view v = ex_view_make(0, 0, 1, 1.5, 14 + at * 310, 40, 300, 450);
     const fsi_real *x = p->s.cloth.x;
     int i;
     ex_draw_liquid(m, &v, p->s.grid.nx, p->s.grid.ny, p->s.grid.levelset.phi, ex_rgb(90, 150, 220));
-    for (i = 0; i < NODES - 1; i++) ex_line(m, ex_px(&v, (double)x[3 * i]), ex_py(&v, (double)x[3 * i + 1]), ex_px(&v, (double)x[3 * i + 3]), ex_py(&v, (double)x[3 * i + 4]), 3, ex_rgb(200, 50, 30));
-    ex_disk(m, ex_px(&v, (double)x[3 * NODES - 3]), ex_py(&v, (double)x[3 * NODES - 2]), 5, ex_rgb(60, 60, 60));
+    for (i = 0; i < NODES - 1; i++)
+        ex_line(m, ex_px(&v, (double)x[3 * i]), ex_py(&v, (double)x[3 * i + 1]),
+                ex_px(&v, (double)x[3 * i + 3]), ex_py(&v, (double)x[3 * i + 4]), 3,
+                ex_rgb(200, 50, 30));
+    ex_disk(m, ex_px(&v, (double)x[3 * NODES - 3]), ex_py(&v, (double)x[3 * NODES - 2]), 5,
+            ex_rgb(60, 60, 60));
     ex_text(m, v.left, 16, 2, ex_rgb(20, 20, 20), at ? "NO-SLIP" : "SLIP");
 }
 
 int main(int argc, char **argv) {
-    static const ex_key keys[] = {{"wall", "", "which to run", "both", 0, 0, "both,slip,noslip"}, {"speed", "m/s", "of the hand", "1.5", 0, 10, NULL}, {"dt", "s", "time step", "0.005", 1e-4, 0.05, NULL},
-                                  {"density", "kg/m", "of the sheet", "2", 0.01, 1000, NULL}, {"stretch", "N", "stiffness of the sheet", "4000", 1, 1e6, NULL}};
+    static const ex_key keys[] = {{"wall", "", "which to run", "both", 0, 0, "both,slip,noslip"},
+                                  {"speed", "m/s", "of the hand", "1.5", 0, 10, NULL},
+                                  {"dt", "s", "time step", "0.005", 1e-4, 0.05, NULL},
+                                  {"density", "kg/m", "of the sheet", "2", 0.01, 1000, NULL},
+                                  {"stretch", "N", "stiffness of the sheet", "4000", 1, 1e6, NULL}};
     static pool p[2];
     fsi_mesh mesh;
     ex_args a;
     double leak[2] = {0, 0};
     int frame = 0, w, stable = 1;
     long steps = 0;
-    ex_begin(&a, argc, argv, "cloth_pull", "A sheet pulled out of water, slip beside no-slip.", keys, 5, 72, 90);
-    if (fsi_mesh_strip(&mesh, fsi_vec((fsi_real)(0.5 - lean / 2), FSI_R(0.1), 0), fsi_vec((fsi_real)(0.5 + lean / 2), (fsi_real)(0.1 + length), 0), NODES - 1, NULL) != FSI_OK) return 1;
-    for (w = SLIP; w <= NOSLIP; w++) stable = make(&p[w], &mesh, a.size, w == SLIP, ex_number(&a, "density"), ex_number(&a, "stretch")) && stable;
+    ex_begin(&a, argc, argv, "cloth_pull", "A sheet pulled out of water, slip beside no-slip.",
+             keys, 5, 72, 90);
+    if (fsi_mesh_strip(&mesh, fsi_vec((fsi_real)(0.5 - lean / 2), FSI_R(0.1), 0),
+                       fsi_vec((fsi_real)(0.5 + lean / 2), (fsi_real)(0.1 + length), 0), NODES - 1,
+                       NULL)
+        != FSI_OK)
+        return 1;
+    for (w = SLIP; w <= NOSLIP; w++)
+        stable = make(&p[w], &mesh, a.size, w == SLIP, ex_number(&a, "density"),
+                      ex_number(&a, "stretch"))
+                 && stable;
     for (; frame < a.frames && stable; frame++) {
         for (w = SLIP; w <= NOSLIP && stable; w++) {
-            if (ex_is(&a, "wall", w ? "slip" : "noslip")) continue;
-            pull(&p[w], ex_number(&a, "speed") * fmin(1, frame * ex_number(&a, "dt") / 0.1));          /* it takes a tenth of a second to start */
-            stable = sheet_step(&p[w].s, ex_number(&a, "dt")) >= 0 && fsi_all_finite(3 * NODES, p[w].s.cloth.x);
+            if (ex_is(&a, "wall", w ? "slip" : "noslip"))
+                continue;
+            /* it takes a tenth of a second to start */
+            pull(&p[w], ex_number(&a, "speed") * fmin(1, frame * ex_number(&a, "dt") / 0.1));
+            stable = sheet_step(&p[w].s, ex_number(&a, "dt")) >= 0
+                     && fsi_all_finite(3 * NODES, p[w].s.cloth.x);
             p[w].most = fmax(p[w].most, lifted(&p[w]));
             p[w].stretch = fmax(p[w].stretch, longer(&p[w]));
             steps++;
         }
         if (a.out) {
             ex_image m = ex_image_make(640, 500);
-            for (w = SLIP; w <= NOSLIP; w++) draw(&p[w], &m, w);
+            for (w = SLIP; w <= NOSLIP; w++)
+                draw(&p[w], &m, w);
             ex_frame(&a, &m);
             ex_image_free(&m);
         }
@@ -81,13 +142,20 @@ int main(int argc, char **argv) {
     }
     for (w = SLIP; w <= NOSLIP; w++) {
         ex_result(w ? "lifted_noslip" : "lifted_slip", "%.5f", p[w].most);
-        ex_result(w ? "stretch_noslip" : "stretch_slip", "%.5f", p[w].stretch);       /* largest of the whole sheet in the run */
-        ex_result(w ? "stretch_element_noslip" : "stretch_element_slip", "%.5f", sheet_stretch(&p[w].s, &mesh));     /* largest of one element at the end */
-        ex_result(w ? "volume_error_noslip" : "volume_error", "%.5f", fsi_levelset_volume(&p[w].s.grid.levelset, NULL, NULL) / p[w].volume - 1);
-        ex_result(w ? "leak_noslip" : "leak_slip", "%.3e", leak[w] = p[w].s.report.divergence * (double)p[w].s.grid.h / fmax(ex_number(&a, "speed"), 1e-9));
+        /* largest of the whole sheet in the run */
+        ex_result(w ? "stretch_noslip" : "stretch_slip", "%.5f", p[w].stretch);
+        /* largest of one element at the end */
+        ex_result(w ? "stretch_element_noslip" : "stretch_element_slip", "%.5f",
+                  sheet_stretch(&p[w].s, &mesh));
+        ex_result(w ? "volume_error_noslip" : "volume_error", "%.5f",
+                  fsi_levelset_volume(&p[w].s.grid.levelset, NULL, NULL) / p[w].volume - 1);
+        ex_result(w ? "leak_noslip" : "leak_slip", "%.3e",
+                  leak[w] = p[w].s.report.divergence * (double)p[w].s.grid.h
+                            / fmax(ex_number(&a, "speed"), 1e-9));
         sheet_free(&p[w].s);
     }
-    ex_result("leak", "%.3e", leak[ex_is(&a, "wall", "noslip")]);   /* worst flux out of a cell beside the sheet, over cell side and the hand's speed */
+    /* worst flux out of a cell beside the sheet, over cell side and the hand's speed */
+    ex_result("leak", "%.3e", leak[ex_is(&a, "wall", "noslip")]);
     fsi_mesh_free(&mesh);
     return ex_end(&a, steps, stable);
 }

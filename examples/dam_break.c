@@ -1,52 +1,71 @@
-/* dam_break: a column of water, twice as high as wide, falls into a dry tank; the front is compared with the experiment of Martin and Moyce.
-   cc -O2 -fopenmp -I. -Iexamples examples/dam_break.c -o dam_break -lm */
+/* dam_break: a column of water, twice as high as wide, falls into a dry tank; the front is compared
+   with the experiment of Martin and Moyce. cc -O2 -fopenmp -I. -Iexamples examples/dam_break.c -o
+   dam_break -lm */
 #ifndef FSI_DECLARATIONS_ONLY
 #define FSI_IMPLEMENTATION
 #endif
 #include "fsi_grid.h"
 #include "common.h"
 
-#define UNIT 0.05715                     /* width of the column, m (2.25 inches) */
+#define UNIT 0.05715 /* width of the column, m (2.25 inches) */
 
-static fsi_real column(fsi_vec3 x, void *user) {                      /* signed distance to the column in the left corner */
+/* signed distance to the column in the left corner */
+static fsi_real column(fsi_vec3 x, void *user) {
     double dx = (double)x.x - UNIT, dy = (double)x.y - 2 * UNIT;
     (void)user;
     return (fsi_real)(dx > 0 && dy > 0 ? sqrt(dx * dx + dy * dy) : fmax(dx, dy));
 }
 
-static double front(const fsi_grid *g) {                              /* farthest wet place near the floor, m */
+/* farthest wet place near the floor, m */
+static double front(const fsi_grid *g) {
     double far = 0;
     int i, j, k;
     for (k = 0; k < g->nz; k++)
         for (j = 0; j < 3; j++)
             for (i = g->nx - 1; i >= 0; i--) {
                 const fsi_real *p = g->phi + i + g->nx * (j + g->ny * k);
-                if (!(p[0] < 0)) continue;
-                far = fmax(far, (i + 0.5 + (i + 1 < g->nx ? (double)(p[0] / (p[0] - p[1])) : 0.5)) * (double)g->h);
+                if (!(p[0] < 0))
+                    continue;
+                far = fmax(far, (i + 0.5 + (i + 1 < g->nx ? (double)(p[0] / (p[0] - p[1])) : 0.5))
+                                    * (double)g->h);
                 break;
             }
     return far;
 }
 
-enum { POINTS = 4 };                     /* the experiment's points with 1 < T < 4: Z = x / a at T = t sqrt(2 g / a), digitised */
-static const double point_T[POINTS] = {1.219, 1.997, 2.547, 3.345}, point_Z[POINTS] = {1.474, 2.292, 2.995, 4.134};
+/* the experiment's points with 1 < T < 4: Z = x / a at T = t sqrt(2 g / a), digitised */
+enum {
+    POINTS = 4
+};
 
-/* 2D: the liquid, darker where it is faster, with a rim; the experiment's front as red ticks near its time. */
+static const double point_T[POINTS] = {1.219, 1.997, 2.547, 3.345},
+                    point_Z[POINTS] = {1.474, 2.292, 2.995, 4.134};
+
+/* 2D: the liquid, darker where it is faster, with a rim; the experiment's front as red ticks near
+ * its time. */
 static void section(ex_image *m, const ex_view *v, const fsi_grid *g, double T) {
     fsi_real *speed = (fsi_real *)malloc(g->cells * sizeof *speed);
     double top = sqrt(4 * 9.81 * UNIT);
     int i, j, k;
-    for (j = 0; speed && j < g->ny; j++) for (i = 0; i < g->nx; i++) {
-        double x = (double)(g->u[0][i + (g->nx + 1) * j] + g->u[0][i + 1 + (g->nx + 1) * j]) / 2, y = (double)(g->u[1][i + g->nx * j] + g->u[1][i + g->nx * (j + 1)]) / 2;
-        speed[i + g->nx * j] = (fsi_real)(0.35 + 0.6 * fmin(1, sqrt(x * x + y * y) / top));
-    }
+    for (j = 0; speed && j < g->ny; j++)
+        for (i = 0; i < g->nx; i++) {
+            double x = (double)(g->u[0][i + (g->nx + 1) * j] + g->u[0][i + 1 + (g->nx + 1) * j])
+                       / 2,
+                   y = (double)(g->u[1][i + g->nx * j] + g->u[1][i + g->nx * (j + 1)]) / 2;
+            speed[i + g->nx * j] = (fsi_real)(0.35 + 0.6 * fmin(1, sqrt(x * x + y * y) / top));
+        }
     ex_draw_liquid(m, v, g->nx, g->ny, g->phi, ex_rgb(60, 130, 205));
-    for (j = 0; speed && j < v->h; j++) for (i = 0; i < v->w; i++) {
-        double x = (i + 0.5) / v->w, y = 1 - (j + 0.5) / v->h, d = ex_field_at(g->phi, g->nx, g->ny, x, y) * v->w / (v->x1 - v->x0);
-        ex_blend(m, v->left + i, v->top + j, ex_map(3, ex_field_at(speed, g->nx, g->ny, x, y)), -1.5 - d);
-    }
+    for (j = 0; speed && j < v->h; j++)
+        for (i = 0; i < v->w; i++) {
+            double x = (i + 0.5) / v->w, y = 1 - (j + 0.5) / v->h,
+                   d = ex_field_at(g->phi, g->nx, g->ny, x, y) * v->w / (v->x1 - v->x0);
+            ex_blend(m, v->left + i, v->top + j, ex_map(3, ex_field_at(speed, g->nx, g->ny, x, y)),
+                     -1.5 - d);
+        }
     for (k = 0; k < POINTS; k++)
-        if (fabs(T + 0.15 - point_T[k]) < 0.25) ex_line(m, ex_px(v, point_Z[k] * UNIT), ex_py(v, 0) - 14, ex_px(v, point_Z[k] * UNIT), ex_py(v, 0) + 10, 3, ex_rgb(210, 40, 40));
+        if (fabs(T + 0.15 - point_T[k]) < 0.25)
+            ex_line(m, ex_px(v, point_Z[k] * UNIT), ex_py(v, 0) - 14, ex_px(v, point_Z[k] * UNIT),
+                    ex_py(v, 0) + 10, 3, ex_rgb(210, 40, 40));
     free(speed);
 }
 
@@ -63,16 +82,29 @@ static void picture(ex_args *a, const fsi_grid *g, double T) {
     } else {
         fsi_iso_desc id;
         fsi_iso_mesh mesh;
-        ex_camera c = ex_camera_make(0.62 * w, 0.85 * w, 1.35 * w, 0.49 * w, 0.26 * w, d / 2, 1, 38);
+        ex_camera c =
+            ex_camera_make(0.62 * w, 0.85 * w, 1.35 * w, 0.49 * w, 0.26 * w, d / 2, 1, 38);
         double lo[3] = {0, 0, 0}, hi[3];
-        hi[0] = w; hi[1] = h; hi[2] = d;
+        hi[0] = w;
+        hi[1] = h;
+        hi[2] = d;
         ex_floor(&m, &c, lo, hi, 1, -0.01 * h, w / 14);
         memset(&id, 0, sizeof id);
-        id.nx = g->nx; id.ny = g->ny; id.nz = g->nz; id.h = g->h; id.value = g->phi; id.closed = 1;
+        id.nx = g->nx;
+        id.ny = g->ny;
+        id.nz = g->nz;
+        id.h = g->h;
+        id.value = g->phi;
+        id.closed = 1;
         id.origin = fsi_vec(g->h / 2, g->h / 2, g->h / 2);
         if (fsi_iso_build(&id, &mesh) == FSI_OK) {
             ex_mesh s;
-            s.vertices = mesh.vertex_count; s.triangles = mesh.element_count; s.x = mesh.x; s.index = mesh.index; s.color = ex_rgb(70, 145, 215); s.glass = w / 10;
+            s.vertices = mesh.vertex_count;
+            s.triangles = mesh.element_count;
+            s.x = mesh.x;
+            s.index = mesh.index;
+            s.color = ex_rgb(70, 145, 215);
+            s.glass = w / 10;
             ex_draw_mesh(&m, &c, &s);
             if (ex_is(a, "export", "1")) {
                 char path[512];
@@ -95,32 +127,50 @@ static void picture(ex_args *a, const fsi_grid *g, double T) {
 }
 
 int main(int argc, char **argv) {
-    static const ex_key keys[] = {{"dim", "", "dimensions", "2", 0, 0, "2,3"}, {"gravity", "m/s^2", "downward", "9.81", 0.1, 100, NULL},
-        {"density", "kg/m^3", "of the water", "1000", 1e-3, 1e5, NULL}, {"cfl", "cells", "longest way in a step", "1", 0.05, 5, NULL},
-        {"particles", "", "markers per cell side, -1 = none", "0", -1, 8, NULL}, {"volume", "", "1: correct the volume", "0", 0, 0, "0,1"},
+    static const ex_key keys[] = {
+        {"dim", "", "dimensions", "2", 0, 0, "2,3"},
+        {"gravity", "m/s^2", "downward", "9.81", 0.1, 100, NULL},
+        {"density", "kg/m^3", "of the water", "1000", 1e-3, 1e5, NULL},
+        {"cfl", "cells", "longest way in a step", "1", 0.05, 5, NULL},
+        {"particles", "", "markers per cell side, -1 = none", "0", -1, 8, NULL},
+        {"volume", "", "1: correct the volume", "0", 0, 0, "0,1"},
         {"export", "", "1: VTK and OBJ files too", "0", 0, 0, "0,1"}};
-    double worst = 0, iterations = 0, T = 0, before = 1, T_before = 0, V, shift = 0.15, scale;   /* the gate delays the experiment by up to 0.15 */
+    /* the gate delays the experiment by up to 0.15 */
+    double worst = 0, iterations = 0, T = 0, before = 1, T_before = 0, V, shift = 0.15, scale;
     int frame, stable = 1, point = 0;
     long steps = 0;
     fsi_grid_desc d;
     fsi_grid g;
     ex_args a;
-    ex_begin(&a, argc, argv, "dam_break", "A column of water collapses; front against Martin and Moyce (1952).", keys, 7, 140, 100);
+    ex_begin(&a, argc, argv, "dam_break",
+             "A column of water collapses; front against Martin and Moyce (1952).", keys, 7, 140,
+             100);
     memset(&d, 0, sizeof d);
-    d.nx = a.size; d.ny = a.size * 4 / 7; d.nz = ex_is(&a, "dim", "3") ? a.size * 2 / 7 : 1;
-    d.h = (fsi_real)(7 * UNIT / a.size); d.rho = (fsi_real)ex_number(&a, "density"); d.gravity.y = -(fsi_real)ex_number(&a, "gravity");
-    d.liquid = 1; d.cfl = (fsi_real)ex_number(&a, "cfl"); d.particles = (int)ex_number(&a, "particles"); d.volume_correction = ex_is(&a, "volume", "1");
-    if (d.ny < 3 || fsi_grid_init(&g, &d) != FSI_OK || fsi_grid_set_field(&g, FSI_FIELD_PHI, column, NULL) < 0) {
+    d.nx = a.size;
+    d.ny = a.size * 4 / 7;
+    d.nz = ex_is(&a, "dim", "3") ? a.size * 2 / 7 : 1;
+    d.h = (fsi_real)(7 * UNIT / a.size);
+    d.rho = (fsi_real)ex_number(&a, "density");
+    d.gravity.y = -(fsi_real)ex_number(&a, "gravity");
+    d.liquid = 1;
+    d.cfl = (fsi_real)ex_number(&a, "cfl");
+    d.particles = (int)ex_number(&a, "particles");
+    d.volume_correction = ex_is(&a, "volume", "1");
+    if (d.ny < 3 || fsi_grid_init(&g, &d) != FSI_OK
+        || fsi_grid_set_field(&g, FSI_FIELD_PHI, column, NULL) < 0) {
         fprintf(stderr, "dam_break: cannot set up this size\n");
         return 1;
     }
     V = fsi_levelset_volume(&g.levelset, NULL, NULL);
     scale = sqrt(2 * ex_number(&a, "gravity") / UNIT);
     for (frame = 0; frame < a.frames && stable; frame++) {
-        while (stable && T < 0.1 * (frame + 1)) {                     /* a frame is 0.1 of the experiment's time unit */
+        /* a frame is 0.1 of the experiment's time unit */
+        while (stable && T < 0.1 * (frame + 1)) {
             fsi_report report;
-            fsi_real dt = fsi_grid_max_dt(&g) / (T < 1 ? 4 : 1);      /* the start is the delicate part */
-            if ((double)dt * scale > 0.1 * (frame + 1) - T) dt = (fsi_real)((0.1 * (frame + 1) - T) / scale * 1.000001);
+            /* the start is the delicate part */
+            fsi_real dt = fsi_grid_max_dt(&g) / (T < 1 ? 4 : 1);
+            if ((double)dt * scale > 0.1 * (frame + 1) - T)
+                dt = (fsi_real)((0.1 * (frame + 1) - T) / scale * 1.000001);
             stable = fsi_grid_step(&g, dt, &report) >= 0;
             iterations += report.iterations;
             steps++;
@@ -128,15 +178,22 @@ int main(int argc, char **argv) {
             if (T - T_before > 0) {
                 double z = front(&g) / UNIT;
                 for (; point < POINTS && T >= point_T[point] - shift; point++)
-                    worst = fmax(worst, fabs((before + (z - before) * (point_T[point] - shift - T_before) / (T - T_before)) / point_Z[point] - 1));
-                before = z; T_before = T;
+                    worst = fmax(worst, fabs((before
+                                              + (z - before) * (point_T[point] - shift - T_before)
+                                                    / (T - T_before))
+                                                 / point_Z[point]
+                                             - 1));
+                before = z;
+                T_before = T;
             }
         }
-        if (a.out) picture(&a, &g, T);
+        if (a.out)
+            picture(&a, &g, T);
         ex_progress(&a, frame);
     }
     ex_result("front", "%.4f", before);
-    if (point) ex_result("front_error", "%.4f", worst);
+    if (point)
+        ex_result("front_error", "%.4f", worst);
     ex_result("volume_error", "%.6f", fabs(fsi_levelset_volume(&g.levelset, NULL, NULL) / V - 1));
     ex_result("iterations", "%.3f", steps ? iterations / (double)steps : 0.0);
     fsi_grid_free(&g);

@@ -1,40 +1,62 @@
-/* foam_jet: a light block of soft foam in a jet of smoke (XPM fig. 2): tetrahedra, implicit, by exchange or by one solve.
-   cc -O2 -I. -Iexamples examples/foam_jet.c -o foam_jet -lm */
+/* foam_jet: a light block of soft foam in a jet of smoke (XPM fig. 2): tetrahedra, implicit, by
+   exchange or by one solve. cc -O2 -I. -Iexamples examples/foam_jet.c -o foam_jet -lm */
 #define FSI_IMPLEMENTATION
 #include "fsi_couple.h"
 #include "common.h"
 #include "jet.h"
 
-typedef struct foam { fsi_soft soft; fsi_soft_responder responder; int monolithic; } foam;
+typedef struct foam {
+    fsi_soft soft;
+    fsi_soft_responder responder;
+    int monolithic;
+} foam;
 
 /* A box of n[0] x n[1] x n[2] cubes, six tetrahedra each. */
-static int make_foam(foam *f, const int *n, const double *lo, const double *hi, double density, double young) {
-    static const int cube[6][4] = {{0, 1, 3, 7}, {0, 3, 2, 7}, {0, 2, 6, 7}, {0, 6, 4, 7}, {0, 4, 5, 7}, {0, 5, 1, 7}};
+static int make_foam(foam *f, const int *n, const double *lo, const double *hi, double density,
+                     double young) {
+    static const int cube[6][4] = {{0, 1, 3, 7}, {0, 3, 2, 7}, {0, 2, 6, 7},
+                                   {0, 6, 4, 7}, {0, 4, 5, 7}, {0, 5, 1, 7}};
     fsi_soft_desc d = {0};
     int nodes = (n[0] + 1) * (n[1] + 1) * (n[2] + 1), c, t, k, ok;
     fsi_real *x = (fsi_real *)calloc((size_t)nodes * 3, sizeof *x);
     int32_t *tet = (int32_t *)calloc((size_t)(n[0] * n[1] * n[2]) * 24, sizeof *tet);
     for (c = 0; c < nodes; c++) {
         int i[3];
-        i[0] = c % (n[0] + 1); i[1] = c / (n[0] + 1) % (n[1] + 1); i[2] = c / ((n[0] + 1) * (n[1] + 1));
-        for (k = 0; k < 3; k++) x[3 * c + k] = (fsi_real)(lo[k] + (hi[k] - lo[k]) * i[k] / n[k]);
+        i[0] = c % (n[0] + 1);
+        i[1] = c / (n[0] + 1) % (n[1] + 1);
+        i[2] = c / ((n[0] + 1) * (n[1] + 1));
+        for (k = 0; k < 3; k++)
+            x[3 * c + k] = (fsi_real)(lo[k] + (hi[k] - lo[k]) * i[k] / n[k]);
     }
     for (c = 0; c < n[0] * n[1] * n[2]; c++)
         for (t = 0; t < 6; t++)
             for (k = 0; k < 4; k++) {
-                int q = cube[t][k], i = c % n[0] + (q & 1), j = c / n[0] % n[1] + (q >> 1 & 1), l = c / (n[0] * n[1]) + (q >> 2);
+                int q = cube[t][k], i = c % n[0] + (q & 1), j = c / n[0] % n[1] + (q >> 1 & 1),
+                    l = c / (n[0] * n[1]) + (q >> 2);
                 tet[24 * c + 4 * t + k] = i + (n[0] + 1) * (j + (n[1] + 1) * l);
             }
-    d.dim = 3; d.vertex_count = nodes; d.x = x; d.tet_count = 6 * n[0] * n[1] * n[2]; d.tet = tet; d.density = (fsi_real)density;
-    d.young = (fsi_real)young; d.poisson = FSI_R(0.3); d.damping_stiffness = FSI_R(0.02); d.integrator = f->monolithic ? FSI_SOFT_SPLIT : FSI_SOFT_IMPLICIT;
+    d.dim = 3;
+    d.vertex_count = nodes;
+    d.x = x;
+    d.tet_count = 6 * n[0] * n[1] * n[2];
+    d.tet = tet;
+    d.density = (fsi_real)density;
+    d.young = (fsi_real)young;
+    d.poisson = FSI_R(0.3);
+    d.damping_stiffness = FSI_R(0.02);
+    d.integrator = f->monolithic ? FSI_SOFT_SPLIT : FSI_SOFT_IMPLICIT;
     ok = fsi_soft_init(&f->soft, &d) == FSI_OK;
     f->responder.soft = &f->soft;
-    free(x); free(tet);
+    free(x);
+    free(tet);
     return ok;
 }
 
 int main(int argc, char **argv) {
-    static const ex_key keys[] = {{"mass_ratio", "", "density of the foam over the smoke's", "0.2", 1e-4, 1e4, NULL}, {"young", "Pa", "stiffness of the foam", "2", 1e-3, 1e6, NULL}, JET_KEYS};
+    static const ex_key keys[] = {
+        {"mass_ratio", "", "density of the foam over the smoke's", "0.2", 1e-4, 1e4, NULL},
+        {"young", "Pa", "stiffness of the foam", "2", 1e-3, 1e6, NULL},
+        JET_KEYS};
     static jet j;
     static foam f;
     static const double lo[3] = {0.24, 0.42, 0.36}, hi[3] = {0.80, 0.52, 0.64};
@@ -42,23 +64,34 @@ int main(int argc, char **argv) {
     ex_args a;
     int frame, stable = 1, n[3], k, i;
     double bend = 0, mean = 0;
-    ex_begin(&a, argc, argv, "foam_jet", "A light block of soft foam in a jet of smoke.", keys, 6, 36, 100);
-    for (k = 0; k < 3; k++) { n[k] = (int)((hi[k] - lo[k]) * a.size / 1.5 / 1.4 + 0.5); if (n[k] < 2) n[k] = 2; }
+    ex_begin(&a, argc, argv, "foam_jet", "A light block of soft foam in a jet of smoke.", keys, 6,
+             36, 100);
+    for (k = 0; k < 3; k++) {
+        n[k] = (int)((hi[k] - lo[k]) * a.size / 1.5 / 1.4 + 0.5);
+        if (n[k] < 2)
+            n[k] = 2;
+    }
     f.monolithic = ex_is(&a, "scheme", "monolithic");
-    if (!make_foam(&f, n, lo, hi, ex_number(&a, "mass_ratio"), ex_number(&a, "young"))) return 1;
-    if (!jet_make(&j, &a, 3, 0, 1, 3 * f.soft.desc.vertex_count)) return 1;
+    if (!make_foam(&f, n, lo, hi, ex_number(&a, "mass_ratio"), ex_number(&a, "young")))
+        return 1;
+    if (!jet_make(&j, &a, 3, 0, 1, 3 * f.soft.desc.vertex_count))
+        return 1;
     guest = fsi_soft_guest(&f.responder);
     fsi_world_add_guest(&j.w, &guest);
     for (frame = 0; frame < a.frames && stable; frame++) {
         stable = jet_step(&j);
-        if (a.out) jet_draw(&j, &a);
+        if (a.out)
+            jet_draw(&j, &a);
         ex_progress(&a, frame);
     }
-    for (i = 0; i < f.soft.desc.vertex_count; i++) mean += (double)f.soft.x[3 * i + 1] / f.soft.desc.vertex_count;
-    for (i = 0; i < f.soft.desc.vertex_count; i++) bend = fmax(bend, fabs((double)f.soft.x[3 * i + 1] - mean));
+    for (i = 0; i < f.soft.desc.vertex_count; i++)
+        mean += (double)f.soft.x[3 * i + 1] / f.soft.desc.vertex_count;
+    for (i = 0; i < f.soft.desc.vertex_count; i++)
+        bend = fmax(bend, fabs((double)f.soft.x[3 * i + 1] - mean));
     ex_result("rise", "%.5f", mean - 0.5 * (lo[1] + hi[1]));
-    ex_result("half_height", "%.5f", bend);                    /* 0.05 when flat */
+    ex_result("half_height", "%.5f", bend); /* 0.05 when flat */
     jet_results(&j);
-    fsi_soft_responder_free(&f.responder); fsi_soft_free(&f.soft);
+    fsi_soft_responder_free(&f.responder);
+    fsi_soft_free(&f.soft);
     return ex_end(&a, frame, stable);
 }

@@ -1,24 +1,35 @@
-/* funnel: water is poured into a soft cone with a sharp tip, held at its rim (paper 004, fig. 9): many triangles with conflicting normals meet there;
-   corrections without a way out are counted (skipped).
-   cc -O2 -I. -Iexamples examples/funnel.c -o funnel -lm */
+/* funnel: water is poured into a soft cone with a sharp tip, held at its rim (paper 004, fig. 9):
+   many triangles with conflicting normals meet there; corrections without a way out are counted
+   (skipped). cc -O2 -I. -Iexamples examples/funnel.c -o funnel -lm */
 #define FSI_IMPLEMENTATION
 #include "fsi_couple.h"
 #include "common.h"
 #include "vessel.h"
 
-static void bend(double r, double top, double *wide, double *y) {                          /* the finer the nearer to the tip */
+/* the finer the nearer to the tip */
+static void bend(double r, double top, double *wide, double *y) {
     *wide = 0.36 * pow(r, 0.4) + 0.02 * (1 - top);
     *y = 0.15 + 0.45 * pow(r, 1.4) - 0.05 * (1 - top);
 }
-static int held(const fsi_real *x) { return hypot((double)x[0], (double)x[2]) > 0.35; }
-static double tip(const fsi_tled *t) {                        /* lowest point, m; 0.1 at rest */
+
+static int held(const fsi_real *x) {
+    return hypot((double)x[0], (double)x[2]) > 0.35;
+}
+
+static double tip(const fsi_tled *t) { /* lowest point, m; 0.1 at rest */
     double least = 1e9;
     int i;
-    for (i = 0; i < t->nodes; i++) least = fmin(least, (double)t->x[3 * i + 1]);
+    for (i = 0; i < t->nodes; i++)
+        least = fmin(least, (double)t->x[3 * i + 1]);
     return least;
 }
 
 int main(int argc, char **argv) {
-    static const vessel cone = {"funnel", "Water poured into a soft cone.", "1000", {0.75, 1.35, 1.1}, 0.3, 0.85, 0.1, bend, held, "tip", tip};
+    static const vessel cone = {"funnel", "Water poured into a soft cone.",
+                                "1000",   {0.75, 1.35, 1.1},
+                                0.3,      0.85,
+                                0.1,      bend,
+                                held,     "tip",
+                                tip};
     return vessel_run(&cone, argc, argv);
 }

@@ -1,12 +1,15 @@
-/* hinged_plank: a plank on a hinge turns like a weather vane in a jet of smoke (SCHUR fig. 3). The hinge is part of the coupled motion.
-   cc -O2 -I. -Iexamples examples/hinged_plank.c -o hinged_plank -lm */
+/* hinged_plank: a plank on a hinge turns like a weather vane in a jet of smoke (SCHUR fig. 3). The
+   hinge is part of the coupled motion. cc -O2 -I. -Iexamples examples/hinged_plank.c -o
+   hinged_plank -lm */
 #define FSI_IMPLEMENTATION
 #include "fsi_couple.h"
 #include "common.h"
 
 int main(int argc, char **argv) {
-    static const ex_key keys[] = {{"density", "", "of the plank over the smoke's", "1", 1e-4, 1e4, NULL}, {"bodies", "", "planks, each on its own hinge", "1", 1, 3, NULL},
-                                  {"dt", "s", "time step", "0.02", 1e-4, 0.2, NULL}};
+    static const ex_key keys[] = {
+        {"density", "", "of the plank over the smoke's", "1", 1e-4, 1e4, NULL},
+        {"bodies", "", "planks, each on its own hinge", "1", 1, 3, NULL},
+        {"dt", "s", "time step", "0.02", 1e-4, 0.2, NULL}};
     fsi_world_desc d = {0};
     fsi_world w;
     fsi_shape plank, post;
@@ -15,28 +18,54 @@ int main(int argc, char **argv) {
     ex_args a;
     int bodies, i, frame, stable = 1;
     double total = 0, drift = 0, turned = 0;
-    ex_begin(&a, argc, argv, "hinged_plank", "Planks on hinges in a jet of smoke.", keys, 3, 72, 160);
+    ex_begin(&a, argc, argv, "hinged_plank", "Planks on hinges in a jet of smoke.", keys, 3, 72,
+             160);
     bodies = (int)ex_number(&a, "bodies");
-    d.grid.ny = a.size; d.grid.nx = a.size * 2 / 3; d.grid.nz = 1; d.grid.h = FSI_R(1.5) / (fsi_real)d.grid.ny; d.grid.rho = 1; d.grid.smoke = 1; d.grid.side[3].kind = FSI_SIDE_OPEN;
-    d.max_bodies = 2 * bodies; d.max_joints = bodies;
-    if (fsi_world_init(&w, &d) != FSI_OK) return 1;
-    jet.lo = fsi_vec(FSI_R(0.35), 0, 0); jet.hi = fsi_vec(FSI_R(0.65), FSI_R(1.01) * w.grid.h, 0); jet.set = FSI_SOURCE_DENSITY | FSI_SOURCE_VELOCITY | FSI_SOURCE_DIVERGENCE;
-    jet.velocity = fsi_vec(0, FSI_R(0.6), 0); jet.divergence = FSI_R(0.6) / w.grid.h; jet.density = 1;
+    d.grid.ny = a.size;
+    d.grid.nx = a.size * 2 / 3;
+    d.grid.nz = 1;
+    d.grid.h = FSI_R(1.5) / (fsi_real)d.grid.ny;
+    d.grid.rho = 1;
+    d.grid.smoke = 1;
+    d.grid.side[3].kind = FSI_SIDE_OPEN;
+    d.max_bodies = 2 * bodies;
+    d.max_joints = bodies;
+    if (fsi_world_init(&w, &d) != FSI_OK)
+        return 1;
+    jet.lo = fsi_vec(FSI_R(0.35), 0, 0);
+    jet.hi = fsi_vec(FSI_R(0.65), FSI_R(1.01) * w.grid.h, 0);
+    jet.set = FSI_SOURCE_DENSITY | FSI_SOURCE_VELOCITY | FSI_SOURCE_DIVERGENCE;
+    jet.velocity = fsi_vec(0, FSI_R(0.6), 0);
+    jet.divergence = FSI_R(0.6) / w.grid.h;
+    jet.density = 1;
     fsi_grid_add_source(&w.grid, &jet);
-    sd.kind = FSI_SHAPE_BOX; sd.dim = 2; sd.half = fsi_vec(FSI_R(0.16), FSI_R(0.03), 0);
-    if (fsi_shape_init(&plank, &sd) != FSI_OK) return 1;
+    sd.kind = FSI_SHAPE_BOX;
+    sd.dim = 2;
+    sd.half = fsi_vec(FSI_R(0.16), FSI_R(0.03), 0);
+    if (fsi_shape_init(&plank, &sd) != FSI_OK)
+        return 1;
     sd.half = fsi_vec(FSI_R(0.008), FSI_R(0.008), 0);
-    if (fsi_shape_init(&post, &sd) != FSI_OK) return 1;
+    if (fsi_shape_init(&post, &sd) != FSI_OK)
+        return 1;
     for (i = 0; i < bodies; i++) {
         fsi_rigid_desc b = {0};
         fsi_joint_desc j = {0};
         fsi_vec3 pin = fsi_vec((fsi_real)(0.36 + 0.12 * i), (fsi_real)(0.5 + 0.35 * i), 0);
-        b.shape = &post; b.x = pin; b.ghost = 1;
+        b.shape = &post;
+        b.x = pin;
+        b.ghost = 1;
         fsi_world_add(&w, &b, &j.b);
-        b.kind = FSI_RIGID_DYNAMIC; b.shape = &plank; b.density = (fsi_real)ex_number(&a, "density"); b.x = fsi_vec(pin.x + FSI_R(0.14), pin.y, 0); b.ghost = 0; b.group = 1;
+        b.kind = FSI_RIGID_DYNAMIC;
+        b.shape = &plank;
+        b.density = (fsi_real)ex_number(&a, "density");
+        b.x = fsi_vec(pin.x + FSI_R(0.14), pin.y, 0);
+        b.ghost = 0;
+        b.group = 1;
         fsi_world_add(&w, &b, &j.a);
-        j.kind = FSI_JOINT_HINGE; j.anchor = pin;
-        if (fsi_solids_join(&w.solids, &j, NULL) < 0) return 1;
+        j.kind = FSI_JOINT_HINGE;
+        j.anchor = pin;
+        if (fsi_solids_join(&w.solids, &j, NULL) < 0)
+            return 1;
     }
     for (frame = 0; frame < a.frames && stable; frame++) {
         fsi_report report;
@@ -44,7 +73,8 @@ int main(int argc, char **argv) {
         stable = fsi_world_step(&w, (fsi_real)ex_number(&a, "dt"), &report) >= 0;
         total += report.iterations;
         fsi_solids_measure(&w.solids, &sr);
-        if (sr.joint_error > drift) drift = sr.joint_error;
+        if (sr.joint_error > drift)
+            drift = sr.joint_error;
         turned = 2 * atan2((double)w.solids.body[2].q.z, (double)w.solids.body[2].q.w);
         if (a.out) {
             static fsi_real x[3 * 64], v[3 * 64];
@@ -53,10 +83,13 @@ int main(int argc, char **argv) {
             fsi_surface s;
             ex_draw_field(&m, &view, w.grid.nx, w.grid.ny, w.grid.density, 0, 1, 2);
             ex_colorbar(&m, &view, 2, 0, 1, "SMOKE");
-            for (i = w.solids.body_count - 1; i > 0; i--) {            /* pins over their planks */
+            for (i = w.solids.body_count - 1; i > 0; i--) { /* pins over their planks */
                 fsi_solids_surface(&w.solids, i, x, v, &s);
-                if (i % 2) ex_disk(&m, ex_px(&view, (double)w.solids.body[i].x.x), ex_py(&view, (double)w.solids.body[i].x.y), 4, ex_rgb(30, 30, 30));
-                else ex_draw_surface(&m, &view, &s, ex_rgb(205, 120, 50));
+                if (i % 2)
+                    ex_disk(&m, ex_px(&view, (double)w.solids.body[i].x.x),
+                            ex_py(&view, (double)w.solids.body[i].x.y), 4, ex_rgb(30, 30, 30));
+                else
+                    ex_draw_surface(&m, &view, &s, ex_rgb(205, 120, 50));
             }
             ex_frame(&a, &m);
             ex_image_free(&m);
@@ -66,6 +99,8 @@ int main(int argc, char **argv) {
     ex_result("iterations", "%.2f", total / (frame > 0 ? frame : 1));
     ex_result("angle", "%.4f", turned);
     ex_result("joint_error", "%.2e", drift / 0.32);
-    fsi_world_free(&w); fsi_shape_free(&plank); fsi_shape_free(&post);
+    fsi_world_free(&w);
+    fsi_shape_free(&plank);
+    fsi_shape_free(&post);
     return ex_end(&a, frame, stable);
 }

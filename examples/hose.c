@@ -1,30 +1,37 @@
 /* hose: water is driven through a soft thin-walled hose, clamped at its inlet (paper 004, fig. 1).
    cc -O2 -I. -Iexamples examples/hose.c -o hose -lm
-   The wall is one layer of tetrahedra. penetrations counts particles found inside or outside the wall between the ends. */
+   The wall is one layer of tetrahedra. penetrations counts particles found inside or outside the
+   wall between the ends. */
 #define FSI_IMPLEMENTATION
 #include "fsi_couple.h"
 #include "common.h"
 #include "water.h"
 #include "pour.h"
 
-/* A tube of nu x nv x 1 bricks, six tetrahedra each: vertex i + nu * (j + (nv + 1) * layer), layer 0 inside, 1 outside. */
+/* A tube of nu x nv x 1 bricks, six tetrahedra each: vertex i + nu * (j + (nv + 1) * layer), layer
+ * 0 inside, 1 outside. */
 static int32_t *tube(int nu, int nv, fsi_real *x, int *tets) {
-    static const int order[6][3] = {{0, 1, 2}, {0, 2, 1}, {1, 0, 2}, {1, 2, 0}, {2, 0, 1}, {2, 1, 0}};
+    static const int order[6][3] = {{0, 1, 2}, {0, 2, 1}, {1, 0, 2},
+                                    {1, 2, 0}, {2, 0, 1}, {2, 1, 0}};
     int32_t *tet = (int32_t *)malloc((size_t)(24 * nu * nv) * sizeof *tet);
     int i, j, l, p, k, n = 0;
     for (l = 0; l < 2; l++)
         for (j = 0; j <= nv; j++)
             for (i = 0; i < nu; i++) {
                 double s = (double)j / nv, angle = 6.283185307 * i / nu, r = 0.1 + 0.024 * l;
-                fsi_vec_store(x + 3 * (i + nu * (j + (nv + 1) * l)), fsi_vec((fsi_real)(1.2 * s), (fsi_real)(0.8 + r * sin(angle)), (fsi_real)(r * cos(angle))));
+                fsi_vec_store(x + 3 * (i + nu * (j + (nv + 1) * l)),
+                              fsi_vec((fsi_real)(1.2 * s), (fsi_real)(0.8 + r * sin(angle)),
+                                      (fsi_real)(r * cos(angle))));
             }
     for (j = 0; j < nv && tet; j++)
         for (i = 0; i < nu; i++)
-            for (p = 0; p < 6; p++) {                         /* along the edges of the brick in every order: neighbours fit */
+            /* along the edges of the brick in every order: neighbours fit */
+            for (p = 0; p < 6; p++) {
                 int at[3] = {i, j, 0};
                 for (k = 0; k < 4; k++) {
                     tet[n++] = at[0] % nu + nu * (at[1] + (nv + 1) * at[2]);
-                    if (k < 3) at[order[p][k]]++;
+                    if (k < 3)
+                        at[order[p][k]]++;
                 }
             }
     *tets = n / 4;
@@ -35,12 +42,18 @@ static void draw(ex_args *a, const fsi_sph *s, const fsi_tled *t) {
     ex_image m = ex_image_make(720, 480);
     ex_camera c = ex_camera_make(1.05, 1.05, 2.5, 0.85, 0.42, 0, 1, 36);
     fsi_surface f = fsi_tled_surface(t);
-    double lo[3] = {-0.5, -0.3, -1}, hi[3] = {2, 1.5, 1}, flo[3] = {-1, 0, -1.4}, fhi[3] = {2.6, 0, 1.2};
+    double lo[3] = {-0.5, -0.3, -1}, hi[3] = {2, 1.5, 1}, flo[3] = {-1, 0, -1.4},
+           fhi[3] = {2.6, 0, 1.2};
     ex_mesh hose;
     ex_floor(&m, &c, flo, fhi, 1, -0.3, 0.2);
     water_draw_as(&m, &c, s, lo, hi, 0);
-    hose.vertices = f.vertex_count; hose.triangles = f.element_count; hose.x = f.x; hose.index = f.index;
-    hose.color = ex_rgb(90, 170, 110); hose.glass = 0.15;     /* a clear wall: the water is seen in it */
+    hose.vertices = f.vertex_count;
+    hose.triangles = f.element_count;
+    hose.x = f.x;
+    hose.index = f.index;
+    /* a clear wall: the water is seen in it */
+    hose.color = ex_rgb(90, 170, 110);
+    hose.glass = 0.15;
     ex_draw_mesh(&m, &c, &hose);
     ex_frame(a, &m);
     ex_image_free(&m);
@@ -71,41 +84,83 @@ int main(int argc, char **argv) {
     long bad = 0;
     double tip = 0;
     ex_begin(&a, argc, argv, "hose", "Water through a soft hose.", keys, 7, 12, 60);
-    nu = (int)(sqrt(ex_number(&a, "tets") / 12) + 0.5); nv = 2 * nu;
+    nu = (int)(sqrt(ex_number(&a, "tets") / 12) + 0.5);
+    nv = 2 * nu;
     x = (fsi_real *)malloc((size_t)(6 * nu * (nv + 1)) * sizeof *x);
     tet = x ? tube(nu, nv, x, &tets) : NULL;
-    if (!tet) return 1;
-    t.nodes = 2 * nu * (nv + 1); t.tets = tets; t.x = x; t.tet = tet; t.density = 1000; t.young = (fsi_real)ex_number(&a, "young"); t.poisson = FSI_R(0.3);
-    t.damping = 2; t.gravity = fsi_vec(0, (fsi_real)-ex_number(&a, "gravity"), 0);
-    f.capacity = (int)ex_number(&a, "particles"); f.boundary_capacity = 2000; f.spacing = FSI_R(0.3) / (fsi_real)a.size; f.density = 1000; f.sound_speed = 30; f.viscosity = 2;
-    f.artificial = FSI_R(0.1); f.gravity = t.gravity;
-    if (fsi_tled_init(&hose, &t) != FSI_OK || fsi_sph_init(&sph, &f) != FSI_OK) return 1;
+    if (!tet)
+        return 1;
+    t.nodes = 2 * nu * (nv + 1);
+    t.tets = tets;
+    t.x = x;
+    t.tet = tet;
+    t.density = 1000;
+    t.young = (fsi_real)ex_number(&a, "young");
+    t.poisson = FSI_R(0.3);
+    t.damping = 2;
+    t.gravity = fsi_vec(0, (fsi_real)-ex_number(&a, "gravity"), 0);
+    f.capacity = (int)ex_number(&a, "particles");
+    f.boundary_capacity = 2000;
+    f.spacing = FSI_R(0.3) / (fsi_real)a.size;
+    f.density = 1000;
+    f.sound_speed = 30;
+    f.viscosity = 2;
+    f.artificial = FSI_R(0.1);
+    f.gravity = t.gravity;
+    if (fsi_tled_init(&hose, &t) != FSI_OK || fsi_sph_init(&sph, &f) != FSI_OK)
+        return 1;
     for (i = 0; i < hose.nodes; i++)
-        if (x[3 * i] < FSI_R(0.25)) fsi_tled_fix(&hose, i, fsi_vec(0, 0, 0));
-    tap.centre = fsi_vec(FSI_R(0.08), FSI_R(0.8), 0); tap.direction = fsi_vec(1, 0, 0); tap.radius = FSI_R(0.065);
+        if (x[3 * i] < FSI_R(0.25))
+            fsi_tled_fix(&hose, i, fsi_vec(0, 0, 0));
+    tap.centre = fsi_vec(FSI_R(0.08), FSI_R(0.8), 0);
+    tap.direction = fsi_vec(1, 0, 0);
+    tap.radius = FSI_R(0.065);
     tap.speed = (fsi_real)ex_number(&a, "speed");
-    drain.lo = fsi_vec(-10, -10, -10); drain.hi = fsi_vec(10, FSI_R(-0.3), 10);
-    fsi_sph_add_emitter(&sph, &tap); fsi_sph_add_removal(&sph, &drain);
-    drain.hi = fsi_vec(FSI_R(-0.02), 10, 10); fsi_sph_add_removal(&sph, &drain);
-    if (fsi_sph_add_plane(&sph, fsi_vec(FSI_R(0.04), FSI_R(0.68), FSI_R(-0.12)), fsi_vec(0, 0, FSI_R(0.24)), fsi_vec(0, FSI_R(0.24), 0), fsi_vec(1, 0, 0), NULL) < 0) return 1;   /* a lid behind the tap */
-    solid.tled = &hose; solid.restitution = (fsi_real)ex_number(&a, "restitution"); solid.slip = (fsi_real)ex_number(&a, "slip");
-    p.sph = &sph; p.solid = &solid; p.count = 1;
-    if (pour_begin(&w, &proxy, &p, 0.02) != FSI_OK) return 1;
+    drain.lo = fsi_vec(-10, -10, -10);
+    drain.hi = fsi_vec(10, FSI_R(-0.3), 10);
+    fsi_sph_add_emitter(&sph, &tap);
+    fsi_sph_add_removal(&sph, &drain);
+    drain.hi = fsi_vec(FSI_R(-0.02), 10, 10);
+    fsi_sph_add_removal(&sph, &drain);
+    /* a lid behind the tap */
+    if (fsi_sph_add_plane(&sph, fsi_vec(FSI_R(0.04), FSI_R(0.68), FSI_R(-0.12)),
+                          fsi_vec(0, 0, FSI_R(0.24)), fsi_vec(0, FSI_R(0.24), 0), fsi_vec(1, 0, 0),
+                          NULL)
+        < 0)
+        return 1;
+    solid.tled = &hose;
+    solid.restitution = (fsi_real)ex_number(&a, "restitution");
+    solid.slip = (fsi_real)ex_number(&a, "slip");
+    p.sph = &sph;
+    p.solid = &solid;
+    p.count = 1;
+    if (pour_begin(&w, &proxy, &p, 0.02) != FSI_OK)
+        return 1;
     for (frame = 0; frame < a.frames && pour_frame(&w); frame++) {
         for (i = 0; i < sph.now.count; i++) {
             fsi_vec3 q = fsi_vec(sph.x[i], sph.y[i], sph.z[i]);
             fsi_hit h;
-            if (!pour_near(&w, i, FSI_R(0.3), NULL, &h)) continue;
-            for (k = 0; k < 3 && hose.triangle[3 * h.element + k] >= nu * (nv + 1); k++) {}
-            bad += k == 3 && q.x > FSI_R(0.05) && q.x < FSI_R(0.9);                /* nearest to the outer layer and well before the outlet */
+            if (!pour_near(&w, i, FSI_R(0.3), NULL, &h))
+                continue;
+            for (k = 0; k < 3 && hose.triangle[3 * h.element + k] >= nu * (nv + 1); k++) {
+            }
+            /* nearest to the outer layer and well before the outlet */
+            bad += k == 3 && q.x > FSI_R(0.05) && q.x < FSI_R(0.9);
         }
-        if (a.out) draw(&a, &sph, &hose);
+        if (a.out)
+            draw(&a, &sph, &hose);
         ex_progress(&a, frame);
     }
-    for (i = 0; i < nu; i++) tip += (double)hose.x[3 * (i + nu * nv) + 1] / nu;
+    for (i = 0; i < nu; i++)
+        tip += (double)hose.x[3 * (i + nu * nv) + 1] / nu;
     pour_results(&w, bad);
     ex_result("tets", "%d", tets);
-    ex_result("tip", "%.4f", tip);                            /* height of the outlet, m; 0.8 at rest without load */
-    fsi_proxy_free(&proxy); fsi_tled_free(&hose); fsi_sph_free(&sph); free(x); free(tet);
+    /* height of the outlet, m; 0.8 at rest without load */
+    ex_result("tip", "%.4f", tip);
+    fsi_proxy_free(&proxy);
+    fsi_tled_free(&hose);
+    fsi_sph_free(&sph);
+    free(x);
+    free(tet);
     return ex_end(&a, w.steps, w.stable);
 }

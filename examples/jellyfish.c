@@ -1,95 +1,158 @@
-/* jellyfish: a bell with four jointed arms swims by contracting its bell (REDUCED fig. 8, 9), one or three of them.
-   cc -O2 -I. -Iexamples examples/jellyfish.c -o jellyfish -lm
-   The bell is a reduced body with its own basis: contraction fields instead of vibration modes. The muscle moves the rest shape, so its force acts
-   on the modes alone: in the body's coordinates (momentum, angular momentum, q) it is balanced exactly. Neutral density: weight and buoyancy cancel but for
-   their couple, which rights the bell (its weight hangs lower than its buoyancy). Bell and arms wear one skin. The dots are plankton. */
+/* jellyfish: a bell with four jointed arms swims by contracting its bell (REDUCED fig. 8, 9), one
+   or three of them. cc -O2 -I. -Iexamples examples/jellyfish.c -o jellyfish -lm The bell is a
+   reduced body with its own basis: contraction fields instead of vibration modes. The muscle moves
+   the rest shape, so its force acts on the modes alone: in the body's coordinates (momentum,
+   angular momentum, q) it is balanced exactly. Neutral density: weight and buoyancy cancel but for
+   their couple, which rights the bell (its weight hangs lower than its buoyancy). Bell and arms
+   wear one skin. The dots are plankton. */
 #define FSI_IMPLEMENTATION
 #include "fsi_couple.h"
 #include "common.h"
 #include "swarm.h"
 
-enum { BASIS = 3, ARMS = 4, PLANKTON = 1500 };
+enum {
+    BASIS = 3,
+    ARMS = 4,
+    PLANKTON = 1500
+};
+
 static fsi_real plankton[3 * PLANKTON];
-static fsi_form bell_form = {FSI_FORM_BELL, FSI_R(0.2), FSI_R(0.09), FSI_R(0.2), 0, {0, 0, 0}}, arm_form = {FSI_FORM_ARM, FSI_R(0.2), FSI_R(0.032), FSI_R(0.026), 0, {0, 0, 0}};
+static fsi_form bell_form = {FSI_FORM_BELL, FSI_R(0.2), FSI_R(0.09), FSI_R(0.2), 0, {0, 0, 0}},
+                arm_form = {FSI_FORM_ARM, FSI_R(0.2), FSI_R(0.032), FSI_R(0.026), 0, {0, 0, 0}};
 static swarm s;
 static const double RADIUS = 0.2, HEIGHT = 0.2;
-typedef struct muscle { double time, period, strength, part, friction, spring, righting; fsi_real target[BASIS]; int bodies; } muscle;
+
+typedef struct muscle {
+    double time, period, strength, part, friction, spring, righting;
+    fsi_real target[BASIS];
+    int bodies;
+} muscle;
 
 /* Field k of the bell at x, t = 0 at the top to 1 at the rim. */
 static fsi_vec3 field(int k, fsi_vec3 x, fsi_real top) {
     fsi_real t = (top - x.y) / (fsi_real)HEIGHT;
     switch (k) {
-        case 0: return fsi_vec(-t * x.x, 0, -t * x.z);         /* contraction */
-        case 1: return fsi_vec(-t * t * x.x, 0, -t * t * x.z);
-        default: return fsi_vec(0, t * t, 0);                  /* the rim goes up and down */
+    case 0:
+        return fsi_vec(-t * x.x, 0, -t * x.z); /* contraction */
+    case 1:
+        return fsi_vec(-t * t * x.x, 0, -t * t * x.z);
+    default:
+        return fsi_vec(0, t * t, 0); /* the rim goes up and down */
     }
 }
+
 /* Angular velocity of a body's momentum. */
 static fsi_vec3 spin(const fsi_reduced *b) {
     fsi_real inverse[26 * 26], w[3];
     int n = 6 + b->model->modes, i;
     fsi_reduced_mass(b, 0, NULL, inverse);
-    for (i = 0; i < 3; i++) w[i] = inverse[(3 + i) * n + 3] * b->L[0] + inverse[(3 + i) * n + 4] * b->L[1] + inverse[(3 + i) * n + 5] * b->L[2];
+    for (i = 0; i < 3; i++)
+        w[i] = inverse[(3 + i) * n + 3] * b->L[0] + inverse[(3 + i) * n + 4] * b->L[1]
+               + inverse[(3 + i) * n + 5] * b->L[2];
     return fsi_vec_load(w);
 }
+
 /* Contracts during `part` of the period, relaxes during the rest; part 0.5 is the sine. */
 static void drive(swarm *w, fsi_real dt, void *user) {
     muscle *m = (muscle *)user;
     double phase = fmod(m->time / m->period, 1.0), c;
     int i, k;
-    c = phase < m->part ? 0.5 - 0.5 * cos(3.14159265358979 * phase / m->part) : 0.5 + 0.5 * cos(3.14159265358979 * (phase - m->part) / (1 - m->part));
+    c = phase < m->part ? 0.5 - 0.5 * cos(3.14159265358979 * phase / m->part)
+                        : 0.5 + 0.5 * cos(3.14159265358979 * (phase - m->part) / (1 - m->part));
     for (i = 0; i < m->bodies; i++) {
         fsi_reduced *bell = &w->body[i * (ARMS + 1)];
-        fsi_vec3 axis = fsi_vec(bell->cache[1], bell->cache[4], bell->cache[7]), right = fsi_vec_scale(fsi_vec_cross(axis, fsi_vec(0, 1, 0)), (fsi_real)m->righting);
+        fsi_vec3 axis = fsi_vec(bell->cache[1], bell->cache[4], bell->cache[7]),
+                 right =
+                     fsi_vec_scale(fsi_vec_cross(axis, fsi_vec(0, 1, 0)), (fsi_real)m->righting);
         fsi_vec_store(bell->push + 3, fsi_vec_add(fsi_vec_load(bell->push + 3), right));
-        for (k = 0; k < BASIS; k++) bell->push[6 + k] += (fsi_real)(m->strength * c) * bell->model->omega2[k] * m->target[k];
-        for (k = 1; k <= ARMS; k++) {                          /* joints: friction, and a spring that keeps the arm along the bell's axis: opposite torques */
-            fsi_vec3 torque = fsi_vec_scale(fsi_vec_sub(spin(bell), spin(bell + k)), (fsi_real)m->friction);
-            torque = fsi_vec_mad(torque, fsi_vec_cross(fsi_vec(bell[k].cache[1], bell[k].cache[4], bell[k].cache[7]), axis), (fsi_real)m->spring);
+        for (k = 0; k < BASIS; k++)
+            bell->push[6 + k] +=
+                (fsi_real)(m->strength * c) * bell->model->omega2[k] * m->target[k];
+        /* joints: friction, and a spring that keeps the arm along the bell's axis: opposite torques
+         */
+        for (k = 1; k <= ARMS; k++) {
+            fsi_vec3 torque =
+                fsi_vec_scale(fsi_vec_sub(spin(bell), spin(bell + k)), (fsi_real)m->friction);
+            torque = fsi_vec_mad(
+                torque,
+                fsi_vec_cross(fsi_vec(bell[k].cache[1], bell[k].cache[4], bell[k].cache[7]), axis),
+                (fsi_real)m->spring);
             fsi_vec_store(bell[k].push + 3, fsi_vec_add(fsi_vec_load(bell[k].push + 3), torque));
             fsi_vec_store(bell->push + 3, fsi_vec_sub(fsi_vec_load(bell->push + 3), torque));
         }
     }
     m->time += (double)dt;
 }
-static ex_color color(const swarm *q, int i) { (void)q; return ex_rgb(245 - 60 * (i == 2), 140 + 50 * (i == 1), 150 + 80 * (i == 2)); }
+
+static ex_color color(const swarm *q, int i) {
+    (void)q;
+    return ex_rgb(245 - 60 * (i == 2), 140 + 50 * (i == 1), 150 + 80 * (i == 2));
+}
+
 static int make_models(const ex_args *a, fsi_mesh *mesh, fsi_reduced_model *model, muscle *m) {
     fsi_reduced_desc d = {0};
     fsi_real *basis, top = FSI_R(-1e30);
     int i, k, n;
-    if (!swarm_mesh(&mesh[0], &bell_form, fsi_vec(FSI_R(0.3), FSI_R(0.3), FSI_R(0.3)), (int)ex_number(a, "tets"))) return 0;
-    if (!swarm_mesh(&mesh[1], &arm_form, fsi_vec(FSI_R(0.06), FSI_R(0.26), FSI_R(0.06)), (int)ex_number(a, "tets") / 10)) return 0;
+    if (!swarm_mesh(&mesh[0], &bell_form, fsi_vec(FSI_R(0.3), FSI_R(0.3), FSI_R(0.3)),
+                    (int)ex_number(a, "tets")))
+        return 0;
+    if (!swarm_mesh(&mesh[1], &arm_form, fsi_vec(FSI_R(0.06), FSI_R(0.26), FSI_R(0.06)),
+                    (int)ex_number(a, "tets") / 10))
+        return 0;
     n = 3 * mesh[0].vertex_count;
     basis = (fsi_real *)malloc(sizeof *basis * (size_t)(BASIS * n));
-    for (i = 0; i < n / 3; i++) if (mesh[0].x[3 * i + 1] > top) top = mesh[0].x[3 * i + 1];
-    for (k = 0; k < BASIS; k++) for (i = 0; i < n / 3; i++) fsi_vec_store(basis + k * n + 3 * i, field(k, fsi_vec_load(mesh[0].x + 3 * i), top));
-    d.mesh = &mesh[0]; d.modes = BASIS; d.basis = basis; d.density = 1000; d.young = (fsi_real)ex_number(a, "young"); d.poisson = FSI_R(0.3);
-    d.damping_stiffness = FSI_R(0.01); d.samples = 60; d.field = 16;
+    for (i = 0; i < n / 3; i++)
+        if (mesh[0].x[3 * i + 1] > top)
+            top = mesh[0].x[3 * i + 1];
+    for (k = 0; k < BASIS; k++)
+        for (i = 0; i < n / 3; i++)
+            fsi_vec_store(basis + k * n + 3 * i, field(k, fsi_vec_load(mesh[0].x + 3 * i), top));
+    d.mesh = &mesh[0];
+    d.modes = BASIS;
+    d.basis = basis;
+    d.density = 1000;
+    d.young = (fsi_real)ex_number(a, "young");
+    d.poisson = FSI_R(0.3);
+    d.damping_stiffness = FSI_R(0.01);
+    d.samples = 60;
+    d.field = 16;
     i = fsi_reduced_model_init(&model[0], &d);
-    for (k = 0; k < BASIS && i == FSI_OK; k++) {               /* q = S^T M u of the wanted contraction */
+    /* q = S^T M u of the wanted contraction */
+    for (k = 0; k < BASIS && i == FSI_OK; k++) {
         m->target[k] = 0;
         for (n = 0; n < model[0].vertex_count; n++) {
             fsi_real u[3];
             int c;
             fsi_vec_store(u, field(0, fsi_vec_load(mesh[0].x + 3 * n), top));
-            for (c = 0; c < 3; c++) m->target[k] += model[0].S[(3 * n + c) * BASIS + k] * model[0].node_mass[n] * u[c];
+            for (c = 0; c < 3; c++)
+                m->target[k] += model[0].S[(3 * n + c) * BASIS + k] * model[0].node_mass[n] * u[c];
         }
     }
     free(basis);
-    d.mesh = &mesh[1]; d.modes = (int)ex_number(a, "modes"); d.basis = NULL; d.young = FSI_R(2e4); d.poisson = FSI_R(0.4);
+    d.mesh = &mesh[1];
+    d.modes = (int)ex_number(a, "modes");
+    d.basis = NULL;
+    d.young = FSI_R(2e4);
+    d.poisson = FSI_R(0.4);
     return i == FSI_OK && fsi_reduced_model_init(&model[1], &d) == FSI_OK;
 }
 
 int main(int argc, char **argv) {
-    static const ex_key keys[] = {{"bodies", "", "jellyfish", "1", 1, 3, NULL}, {"modes", "", "per arm", "4", 0, 20, NULL}, {"tets", "", "of the bell, about", "4000", 300, 50000, NULL},
-                                  {"actuation", "", "share of the bell's radius taken in at the rim", "0.4", 0, 0.8, NULL}, {"period", "s", "of a stroke", "0.5", 0.05, 10, NULL},
-                                  {"part", "", "of the period in which it contracts; 0.5 = sine", "0.3", 0.05, 0.95, NULL}, {"young", "Pa", "stiffness of the bell", "2e5", 100, 1e8, NULL},
-                                  {"friction", "N m s", "of the joints", "0.02", 0, 0.02, NULL},
-                                  {"spring", "N m", "of the joints, at a right angle", "1", 0, 10, NULL},
-                                  {"righting", "N m", "couple of weight and buoyancy at a right angle", "0.4", 0, 10, NULL},
-                                  {"skin", "", "1: fluid and contact see one skin over bell and arms; 0: their own surfaces", "1", 0, 1, NULL},
-                                  {"newmark", "", "1: the two solves a step of the paper's section 6", "0", 0, 1, NULL},
-                                  {"dt", "s", "time step, at most 0.04", "0.01", 1e-4, 0.04, NULL}};
+    static const ex_key keys[] = {
+        {"bodies", "", "jellyfish", "1", 1, 3, NULL},
+        {"modes", "", "per arm", "4", 0, 20, NULL},
+        {"tets", "", "of the bell, about", "4000", 300, 50000, NULL},
+        {"actuation", "", "share of the bell's radius taken in at the rim", "0.4", 0, 0.8, NULL},
+        {"period", "s", "of a stroke", "0.5", 0.05, 10, NULL},
+        {"part", "", "of the period in which it contracts; 0.5 = sine", "0.3", 0.05, 0.95, NULL},
+        {"young", "Pa", "stiffness of the bell", "2e5", 100, 1e8, NULL},
+        {"friction", "N m s", "of the joints", "0.02", 0, 0.02, NULL},
+        {"spring", "N m", "of the joints, at a right angle", "1", 0, 10, NULL},
+        {"righting", "N m", "couple of weight and buoyancy at a right angle", "0.4", 0, 10, NULL},
+        {"skin", "", "1: fluid and contact see one skin over bell and arms; 0: their own surfaces",
+         "1", 0, 1, NULL},
+        {"newmark", "", "1: the two solves a step of the paper's section 6", "0", 0, 1, NULL},
+        {"dt", "s", "time step, at most 0.04", "0.01", 1e-4, 0.04, NULL}};
     ex_args a;
     fsi_world_desc d = {0};
     fsi_world w;
@@ -97,60 +160,123 @@ int main(int argc, char **argv) {
     fsi_reduced_model model[2];
     muscle m = {0};
     swarm_hide hide = {0};
-    swarm_view view = {480, 600, {{0}, {0}, {0}, {0}, 0}, {14, 44, 72}, {150, 170, 190}, color, 0.2, 0, plankton, PLANKTON};
+    swarm_view view = {
+        480,      600,     {{0}, {0}, {0}, {0}, 0}, {14, 44, 72}, {150, 170, 190}, color, 0.2, 0,
+        plankton, PLANKTON};
     fsi_form *forms[ARMS + 1] = {&bell_form, &arm_form, &arm_form, &arm_form, &arm_form};
     double total = 0, y0[3], dt, length = 0, swum = 0, width, tall, deep;
     int bodies, i, k, frame, steps = 0, stable = 1, inner;
-    ex_begin(&a, argc, argv, "jellyfish", "Jellyfish swim by contracting their bells.", keys, 13, 27, 250);
-    bodies = (int)ex_number(&a, "bodies"); dt = ex_number(&a, "dt");
-    d.grid.ny = a.size; d.grid.h = FSI_R(1.8) / (fsi_real)a.size; d.grid.nz = a.size * 4 / 9; d.grid.nx = bodies > 1 ? d.grid.nz * (bodies * 3 + 1) / 4 : d.grid.nz;
-    d.grid.rho = 1000; d.grid.side[3].kind = FSI_SIDE_OPEN; d.max_guests = bodies;
-    if (fsi_world_init(&w, &d) != FSI_OK || !make_models(&a, mesh, model, &m)) return 1;
-    width = (double)(w.grid.h * w.grid.nx); tall = (double)(w.grid.h * w.grid.ny); deep = (double)(w.grid.h * w.grid.nz); inner = (int)(0.04 / dt + 0.5);
-    view.camera = ex_camera_make(0.5 * width + 0.6, 0.35, 0.5 * deep + 2.3 + 0.5 * width, 0.5 * width, 0.5 * tall, 0.5 * deep, 1, 40);
-    if (bodies > 1) view.width = 800;
-    m.period = ex_number(&a, "period"); m.part = ex_number(&a, "part"); m.strength = ex_number(&a, "actuation"); m.bodies = bodies; m.friction = ex_number(&a, "friction"); m.righting = ex_number(&a, "righting"); m.spring = ex_number(&a, "spring");
+    ex_begin(&a, argc, argv, "jellyfish", "Jellyfish swim by contracting their bells.", keys, 13,
+             27, 250);
+    bodies = (int)ex_number(&a, "bodies");
+    dt = ex_number(&a, "dt");
+    d.grid.ny = a.size;
+    d.grid.h = FSI_R(1.8) / (fsi_real)a.size;
+    d.grid.nz = a.size * 4 / 9;
+    d.grid.nx = bodies > 1 ? d.grid.nz * (bodies * 3 + 1) / 4 : d.grid.nz;
+    d.grid.rho = 1000;
+    d.grid.side[3].kind = FSI_SIDE_OPEN;
+    d.max_guests = bodies;
+    if (fsi_world_init(&w, &d) != FSI_OK || !make_models(&a, mesh, model, &m))
+        return 1;
+    width = (double)(w.grid.h * w.grid.nx);
+    tall = (double)(w.grid.h * w.grid.ny);
+    deep = (double)(w.grid.h * w.grid.nz);
+    inner = (int)(0.04 / dt + 0.5);
+    view.camera = ex_camera_make(0.5 * width + 0.6, 0.35, 0.5 * deep + 2.3 + 0.5 * width,
+                                 0.5 * width, 0.5 * tall, 0.5 * deep, 1, 40);
+    if (bodies > 1)
+        view.width = 800;
+    m.period = ex_number(&a, "period");
+    m.part = ex_number(&a, "part");
+    m.strength = ex_number(&a, "actuation");
+    m.bodies = bodies;
+    m.friction = ex_number(&a, "friction");
+    m.righting = ex_number(&a, "righting");
+    m.spring = ex_number(&a, "spring");
     for (i = 0; i < bodies; i++) {
         fsi_reduced_joint joint[ARMS];
-        fsi_vec3 at = fsi_vec((fsi_real)((i + 0.5) * width / bodies), FSI_R(0.5) + FSI_R(0.05) * (fsi_real)(i % 2), (fsi_real)(0.5 * deep));
-        if (!swarm_add(&s, &w, &model[0], at, swarm_turn(0, 0.4 * i, 0))) return 1;
+        fsi_vec3 at = fsi_vec((fsi_real)((i + 0.5) * width / bodies),
+                              FSI_R(0.5) + FSI_R(0.05) * (fsi_real)(i % 2), (fsi_real)(0.5 * deep));
+        if (!swarm_add(&s, &w, &model[0], at, swarm_turn(0, 0.4 * i, 0)))
+            return 1;
         for (k = 0; k < ARMS; k++) {
             double t = 1.5707963 * k + 0.785;
-            int up = swarm_nearest(&model[1], fsi_vec(0, 0, 0)), under = swarm_nearest(&model[0], fsi_vec((fsi_real)(0.05 * cos(t)), FSI_R(0.1), (fsi_real)(0.05 * sin(t))));
+            int up = swarm_nearest(&model[1], fsi_vec(0, 0, 0)),
+                under = swarm_nearest(&model[0], fsi_vec((fsi_real)(0.05 * cos(t)), FSI_R(0.1),
+                                                         (fsi_real)(0.05 * sin(t))));
             fsi_reduced *bell = &s.body[i * (ARMS + 1)];
-            fsi_vec3 T = fsi_vec_sub(fsi_reduced_point(bell, under), fsi_vec_load(model[1].x0 + 3 * up));
-            joint[k].body[0] = 0; joint[k].body[1] = k + 1; joint[k].vertex[0] = under; joint[k].vertex[1] = up;
-            if (!swarm_add(&s, &w, &model[1], T, swarm_turn(0, 0, 0))) return 1;
+            fsi_vec3 T =
+                fsi_vec_sub(fsi_reduced_point(bell, under), fsi_vec_load(model[1].x0 + 3 * up));
+            joint[k].body[0] = 0;
+            joint[k].body[1] = k + 1;
+            joint[k].vertex[0] = under;
+            joint[k].vertex[1] = up;
+            if (!swarm_add(&s, &w, &model[1], T, swarm_turn(0, 0, 0)))
+                return 1;
         }
-        if (i == 0 && ex_number(&a, "skin") > 0 && !swarm_skin_forms(&hide, s.body, forms, ARMS + 1, fsi_vec_sub(at, fsi_vec(0, FSI_R(0.04), 0)), 0.28, 0.04)) return 1;
-        if (!swarm_group(&s, ARMS + 1, joint, ARMS, hide.skin.terms ? &hide.skin : NULL)) return 1;
+        if (i == 0 && ex_number(&a, "skin") > 0
+            && !swarm_skin_forms(&hide, s.body, forms, ARMS + 1,
+                                 fsi_vec_sub(at, fsi_vec(0, FSI_R(0.04), 0)), 0.28, 0.04))
+            return 1;
+        if (!swarm_group(&s, ARMS + 1, joint, ARMS, hide.skin.terms ? &hide.skin : NULL))
+            return 1;
     }
-    s.newmark = (int)ex_number(&a, "newmark"); s.drive_fn = drive; s.user = &m;
-    { double lo = 1e9, hi = -1e9; fsi_surface f = fsi_reduced_group_surface(&s.group[0]);
-      for (i = 0; i < f.vertex_count; i++) { lo = fmin(lo, (double)f.x[3 * i + 1]); hi = fmax(hi, (double)f.x[3 * i + 1]); } length = hi - lo; }
-    for (i = 0; i < 3 * PLANKTON; i++)                         /* evenly spread */
-        plankton[i] = (fsi_real)(fmod(0.5 + (i / 3) * (i % 3 == 0 ? 0.8191725134 : i % 3 == 1 ? 0.6710436067 : 0.5497004779), 1) * (i % 3 == 0 ? width : i % 3 == 1 ? tall : deep));
-    for (i = 0; i < bodies; i++) y0[i] = (double)s.body[i * (ARMS + 1)].T[1];
+    s.newmark = (int)ex_number(&a, "newmark");
+    s.drive_fn = drive;
+    s.user = &m;
+    {
+        double lo = 1e9, hi = -1e9;
+        fsi_surface f = fsi_reduced_group_surface(&s.group[0]);
+        for (i = 0; i < f.vertex_count; i++) {
+            lo = fmin(lo, (double)f.x[3 * i + 1]);
+            hi = fmax(hi, (double)f.x[3 * i + 1]);
+        }
+        length = hi - lo;
+    }
+    for (i = 0; i < 3 * PLANKTON; i++) /* evenly spread */
+        plankton[i] = (fsi_real)(fmod(0.5
+                                          + (i / 3)
+                                                * (i % 3 == 0   ? 0.8191725134
+                                                   : i % 3 == 1 ? 0.6710436067
+                                                                : 0.5497004779),
+                                      1)
+                                 * (i % 3 == 0   ? width
+                                    : i % 3 == 1 ? tall
+                                                 : deep));
+    for (i = 0; i < bodies; i++)
+        y0[i] = (double)s.body[i * (ARMS + 1)].T[1];
     for (frame = 0; frame < a.frames && stable; frame++) {
         for (i = 0; i < inner && stable; i++, steps++) {
             fsi_report report;
             fsi_result rc = fsi_world_step(&w, (fsi_real)dt, &report);
-            if (rc < 0) stable = 0, fprintf(stderr, "step %d: %s\n", steps, fsi_result_text(rc));
+            if (rc < 0)
+                stable = 0, fprintf(stderr, "step %d: %s\n", steps, fsi_result_text(rc));
             total += report.iterations;
         }
         fsi_grid_trace(&w.grid, (fsi_real)(dt * inner), PLANKTON, plankton);
-        if (a.out) swarm_draw(&a, &s, &view);
+        if (a.out)
+            swarm_draw(&a, &s, &view);
         ex_progress(&a, frame);
     }
-    for (i = 0; i < bodies; i++) swum += ((double)s.body[i * (ARMS + 1)].T[1] - y0[i]) / length / bodies;
-    ex_result("length", "%.4f", length);                       /* m */
-    ex_result("swim_distance", "%.4f", swum);                  /* body lengths, upwards, mean */
-    ex_result("bytes_per_body", "%lu", (unsigned long)(s.body[0].size + ARMS * s.body[1].size + (ARMS + 1) * sizeof(fsi_reduced)));   /* bell and arms */
-    ex_result("depth", "%.4f", (tall - (double)s.body[0].T[1]) / RADIUS);   /* of the first bell under the top, over its radius */
+    for (i = 0; i < bodies; i++)
+        swum += ((double)s.body[i * (ARMS + 1)].T[1] - y0[i]) / length / bodies;
+    ex_result("length", "%.4f", length);      /* m */
+    ex_result("swim_distance", "%.4f", swum); /* body lengths, upwards, mean */
+    /* bell and arms */
+    ex_result(
+        "bytes_per_body", "%lu",
+        (unsigned long)(s.body[0].size + ARMS * s.body[1].size + (ARMS + 1) * sizeof(fsi_reduced)));
+    /* of the first bell under the top, over its radius */
+    ex_result("depth", "%.4f", (tall - (double)s.body[0].T[1]) / RADIUS);
     ex_result("joint_error", "%.6f", (double)s.joint_error / length);
     ex_result("iterations", "%.2f", total / (steps ? steps : 1));
-    swarm_free(&s); swarm_skin_free(&hide);
-    for (i = 0; i < 2; i++) { fsi_reduced_model_free(&model[i]); fsi_mesh_free(&mesh[i]); }
+    swarm_free(&s);
+    swarm_skin_free(&hide);
+    for (i = 0; i < 2; i++) {
+        fsi_reduced_model_free(&model[i]);
+        fsi_mesh_free(&mesh[i]);
+    }
     fsi_world_free(&w);
     return ex_end(&a, steps, stable);
 }

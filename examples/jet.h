@@ -1,11 +1,20 @@
-/* A jet of smoke and what it blows about, by every coupling scheme: shared by plank_jet.c and foam_jet.c. */
+/* A jet of smoke and what it blows about, by every coupling scheme: shared by plank_jet.c and
+ * foam_jet.c. */
 #ifndef JET_H
 #define JET_H
-#define JET_KEYS {"scheme", "", "coupling", "xpm", 0, 0, "p,pc,rmi,xpm,monolithic"}, {"omega", "", "relaxation of p and pc", "0.05", 1e-4, 1.9, NULL}, \
-                 {"speed", "m/s", "of the jet", "0.5", 0, 10, NULL}, {"tolerance", "cells", "residual of the partitioned schemes", "0.05", 1e-9, 1, NULL}
+#define JET_KEYS                                                                                   \
+    {"scheme", "", "coupling", "xpm", 0, 0, "p,pc,rmi,xpm,monolithic"},                            \
+        {"omega", "", "relaxation of p and pc", "0.05", 1e-4, 1.9, NULL},                          \
+        {"speed", "m/s", "of the jet", "0.5", 0, 10, NULL}, {                                      \
+        "tolerance", "cells", "residual of the partitioned schemes", "0.05", 1e-9, 1, NULL         \
+    }
 
 typedef struct jet {
-    fsi_world w; fsi_partitioned scheme; fsi_partitioned_scene x; fsi_solid_part part[4]; fsi_coupled *list[4];
+    fsi_world w;
+    fsi_partitioned scheme;
+    fsi_partitioned_scene x;
+    fsi_solid_part part[4];
+    fsi_coupled *list[4];
     int monolithic, most, capped, steps;
     double dt, total, spent;
 } jet;
@@ -17,35 +26,60 @@ static int jet_make(jet *j, ex_args *a, int dim, int bodies, int guests, int dof
     fsi_partitioned_desc p = {0};
     double speed = ex_number(a, "speed");
     int relaxed = ex_is(a, "scheme", "p") || ex_is(a, "scheme", "pc");
-    d.grid.ny = a->size; d.grid.nx = a->size * 2 / 3; d.grid.nz = dim == 3 ? a->size * 2 / 3 : 1; d.grid.h = FSI_R(1.5) / (fsi_real)a->size; d.grid.rho = 1;
-    d.grid.smoke = 1; d.grid.shells = 0; d.grid.side[3].kind = FSI_SIDE_OPEN;
-    d.max_bodies = bodies; d.max_guests = guests;
-    if (fsi_world_init(&j->w, &d) != FSI_OK) return 0;
-    s.lo = fsi_vec(FSI_R(0.375), 0, FSI_R(0.375)); s.hi = fsi_vec(FSI_R(0.625), FSI_R(1.01) * d.grid.h, FSI_R(0.625));
+    d.grid.ny = a->size;
+    d.grid.nx = a->size * 2 / 3;
+    d.grid.nz = dim == 3 ? a->size * 2 / 3 : 1;
+    d.grid.h = FSI_R(1.5) / (fsi_real)a->size;
+    d.grid.rho = 1;
+    d.grid.smoke = 1;
+    d.grid.shells = 0;
+    d.grid.side[3].kind = FSI_SIDE_OPEN;
+    d.max_bodies = bodies;
+    d.max_guests = guests;
+    if (fsi_world_init(&j->w, &d) != FSI_OK)
+        return 0;
+    s.lo = fsi_vec(FSI_R(0.375), 0, FSI_R(0.375));
+    s.hi = fsi_vec(FSI_R(0.625), FSI_R(1.01) * d.grid.h, FSI_R(0.625));
     s.set = FSI_SOURCE_VELOCITY | FSI_SOURCE_DENSITY | FSI_SOURCE_DIVERGENCE;
-    s.velocity = fsi_vec(0, (fsi_real)speed, 0); s.divergence = (fsi_real)speed / d.grid.h; s.density = 1;
+    s.velocity = fsi_vec(0, (fsi_real)speed, 0);
+    s.divergence = (fsi_real)speed / d.grid.h;
+    s.density = 1;
     fsi_grid_add_source(&j->w.grid, &s);
-    j->dt = (double)d.grid.h;                                 /* half a cell a step at 0.5 m/s */
+    j->dt = (double)d.grid.h; /* half a cell a step at 0.5 m/s */
     j->monolithic = ex_is(a, "scheme", "monolithic");
-    p.n = p.m = dof + 64; p.group = 3; p.tolerance = (fsi_real)(ex_number(a, "tolerance") * (double)d.grid.h); p.clock_fn = ex_clock; p.min_iterations = 2;
-    p.scheme = relaxed ? FSI_SCHEME_RELAXED : FSI_SCHEME_REDUCED; p.omega = (fsi_real)ex_number(a, "omega");
-    j->x.scheme = &j->scheme; j->x.list = j->list; j->x.solids.part = j->part; j->x.fluid.bpp = 1; j->x.fluid.tolerance = 1e-6;
+    p.n = p.m = dof + 64;
+    p.group = 3;
+    p.tolerance = (fsi_real)(ex_number(a, "tolerance") * (double)d.grid.h);
+    p.clock_fn = ex_clock;
+    p.min_iterations = 2;
+    p.scheme = relaxed ? FSI_SCHEME_RELAXED : FSI_SCHEME_REDUCED;
+    p.omega = (fsi_real)ex_number(a, "omega");
+    j->x.scheme = &j->scheme;
+    j->x.list = j->list;
+    j->x.solids.part = j->part;
+    j->x.fluid.bpp = 1;
+    j->x.fluid.tolerance = 1e-6;
     j->x.fluid.pressure_form = ex_is(a, "scheme", "p") || ex_is(a, "scheme", "rmi");
     return fsi_partitioned_init(&j->scheme, &p) == FSI_OK;
 }
-static int jet_step(jet *j) {                                 /* 0 = it came apart */
+
+static int jet_step(jet *j) { /* 0 = it came apart */
     fsi_report report;
     double start = ex_now(), speed = 0;
-    fsi_result r = j->monolithic ? fsi_world_step(&j->w, (fsi_real)j->dt, &report) : fsi_world_exchange(&j->w, &j->x, (fsi_real)j->dt, &report);
+    fsi_result r = j->monolithic ? fsi_world_step(&j->w, (fsi_real)j->dt, &report)
+                                 : fsi_world_exchange(&j->w, &j->x, (fsi_real)j->dt, &report);
     int i;
     j->spent += ex_now() - start;
     j->total += report.iterations;
     j->capped += r == FSI_NOT_CONVERGED || r == FSI_STALLED;
     j->steps++;
-    if (report.iterations > j->most) j->most = report.iterations;
-    for (i = 0; i < j->w.door_count && r >= 0; i++) speed = fmax(speed, (double)fsi_max_abs((size_t)j->w.door[i]->dof, j->w.door[i]->v));
+    if (report.iterations > j->most)
+        j->most = report.iterations;
+    for (i = 0; i < j->w.door_count && r >= 0; i++)
+        speed = fmax(speed, (double)fsi_max_abs((size_t)j->w.door[i]->dof, j->w.door[i]->v));
     return r >= 0 && speed < 50;
 }
+
 /* Smoke by rays in 3D, as a field in 2D. */
 static void jet_draw(jet *j, ex_args *a) {
     ex_image m = ex_image_make(400, 560);
@@ -55,31 +89,39 @@ static void jet_draw(jet *j, ex_args *a) {
         ex_view view = ex_view_make(0, 0, 1, 1.5, 20, 20, 340, 510);
         ex_draw_field(&m, &view, g->nx, g->ny, g->density, 0, 1, 2);
         ex_colorbar(&m, &view, 2, 0, 1, "SMOKE");
-        for (i = 0; i < j->w.door_count; i++) ex_draw_surface(&m, &view, &j->w.door[i]->surface, ex_rgb(205, 120, 60));
+        for (i = 0; i < j->w.door_count; i++)
+            ex_draw_surface(&m, &view, &j->w.door[i]->surface, ex_rgb(205, 120, 60));
     } else {
         ex_camera c = ex_camera_make(1.9, 1.6, 2.7, 0.5, 0.7, 0.5, 1, 36);
         const double lo[3] = {0, 0, 0}, hi[3] = {1, 1.5, 1};
         ex_clear(&m, ex_rgb(246, 248, 250));
         ex_floor(&m, &c, lo, hi, 1, 0, 0.125);
-        for (i = 0; i < j->w.door_count; i++) ex_draw_surface3(&m, &c, &j->w.door[i]->surface, ex_rgb(215, 120, 60));
-        ex_draw_smoke(&m, &c, g->nx, g->ny, g->nz, (double)g->h, g->density, 0.08, ex_rgb(120, 124, 135));
+        for (i = 0; i < j->w.door_count; i++)
+            ex_draw_surface3(&m, &c, &j->w.door[i]->surface, ex_rgb(215, 120, 60));
+        ex_draw_smoke(&m, &c, g->nx, g->ny, g->nz, (double)g->h, g->density, 0.08,
+                      ex_rgb(120, 124, 135));
         ex_box3(&m, &c, lo, hi, ex_rgb(130, 130, 130));
     }
     ex_frame(a, &m);
     ex_image_free(&m);
 }
+
 static void jet_results(jet *j) {
     double n = j->steps ? j->steps : 1;
-    if (j->monolithic) ex_result("iterations", "%.2f", j->total / n);
+    if (j->monolithic)
+        ex_result("iterations", "%.2f", j->total / n);
     else {
         ex_result("mean_iterations", "%.3f", j->total / n);
         ex_result("max_iterations", "%d", j->most);
         ex_result("capped_steps", "%d", j->capped);
-        ex_result("modes", "%.2f", j->total / n - 1);          /* the paper's count: iterations less one */
+        /* the paper's count: iterations less one */
+        ex_result("modes", "%.2f", j->total / n - 1);
         ex_result("fluid_share", "%.4f", j->scheme.seconds[0] / j->spent);
         ex_result("solid_share", "%.4f", j->scheme.seconds[1] / j->spent);
         ex_result("xpm_share", "%.4f", j->scheme.seconds[2] / j->spent);
     }
-    fsi_partitioned_scene_free(&j->x); fsi_partitioned_free(&j->scheme); fsi_world_free(&j->w);
+    fsi_partitioned_scene_free(&j->x);
+    fsi_partitioned_free(&j->scheme);
+    fsi_world_free(&j->w);
 }
 #endif

@@ -1,31 +1,57 @@
-/* one_scene: the same floating disk by every coupling method, from one exchange a step to one solve for everything, and by particles.
-   cc -O2 -I. -Iexamples examples/one_scene.c -o one_scene -lm
-   weak: the fluid sees the disk's last velocity, the disk the fluid's answer, once a step. partitioned: repeated with under-relaxation.
-   xpm: repeated with a reduced model of both sides. monolithic, schur: one linear solve. sph: particles with the same reduced model. */
+/* one_scene: the same floating disk by every coupling method, from one exchange a step to one solve
+   for everything, and by particles. cc -O2 -I. -Iexamples examples/one_scene.c -o one_scene -lm
+   weak: the fluid sees the disk's last velocity, the disk the fluid's answer, once a step.
+   partitioned: repeated with under-relaxation. xpm: repeated with a reduced model of both sides.
+   monolithic, schur: one linear solve. sph: particles with the same reduced model. */
 #define FSI_IMPLEMENTATION
 #include "fsi_couple.h"
 #include "common.h"
 
-typedef struct tank { fsi_grid grid; fsi_solids solids; fsi_shape ball, room; fsi_coupled *door; int body; fsi_real damping; } tank;
+typedef struct tank {
+    fsi_grid grid;
+    fsi_solids solids;
+    fsi_shape ball, room;
+    fsi_coupled *door;
+    int body;
+    fsi_real damping;
+} tank;
+
 static const fsi_real width = 1, level = FSI_R(0.5), radius = FSI_R(0.15);
 
-static fsi_real water(fsi_vec3 x, void *user) { (void)user; return x.y - level; }
+static fsi_real water(fsi_vec3 x, void *user) {
+    (void)user;
+    return x.y - level;
+}
 
 /* The rigid world: the disk half above the water, in a box without a lid. */
 static int make_solids(tank *t, double density, double gravity) {
     fsi_solids_desc w = {0};
     fsi_shape_desc s = {0};
     fsi_rigid_desc b = {0};
-    w.dim = 2; w.max_bodies = 2; w.gravity = fsi_vec(0, (fsi_real)-gravity, 0);
-    s.dim = 2; s.kind = FSI_SHAPE_ROOM; s.half = fsi_vec(width / 2, 1, 0);
-    if (fsi_solids_init(&t->solids, &w) != FSI_OK || fsi_shape_init(&t->room, &s) != FSI_OK) return 0;
-    b.kind = FSI_RIGID_FIXED; b.shape = &t->room; b.x = s.half;
+    w.dim = 2;
+    w.max_bodies = 2;
+    w.gravity = fsi_vec(0, (fsi_real)-gravity, 0);
+    s.dim = 2;
+    s.kind = FSI_SHAPE_ROOM;
+    s.half = fsi_vec(width / 2, 1, 0);
+    if (fsi_solids_init(&t->solids, &w) != FSI_OK || fsi_shape_init(&t->room, &s) != FSI_OK)
+        return 0;
+    b.kind = FSI_RIGID_FIXED;
+    b.shape = &t->room;
+    b.x = s.half;
     fsi_solids_add(&t->solids, &b, NULL);
-    s.kind = FSI_SHAPE_SPHERE; s.radius = radius; s.resolution = 48;
-    if (fsi_shape_init(&t->ball, &s) != FSI_OK) return 0;
-    b.kind = FSI_RIGID_DYNAMIC; b.shape = &t->ball; b.density = (fsi_real)(1000 * density); b.x = fsi_vec(width / 2, level + FSI_R(0.04), 0);
+    s.kind = FSI_SHAPE_SPHERE;
+    s.radius = radius;
+    s.resolution = 48;
+    if (fsi_shape_init(&t->ball, &s) != FSI_OK)
+        return 0;
+    b.kind = FSI_RIGID_DYNAMIC;
+    b.shape = &t->ball;
+    b.density = (fsi_real)(1000 * density);
+    b.x = fsi_vec(width / 2, level + FSI_R(0.04), 0);
     return fsi_solids_add(&t->solids, &b, &t->body) == FSI_OK;
 }
+
 /* The stages around the exchange: forces (with damping, so that it comes to rest) and motion. */
 static fsi_result begin(void *user, fsi_real dt) {
     tank *t = (tank *)user;
@@ -34,43 +60,63 @@ static fsi_result begin(void *user, fsi_real dt) {
     fsi_result r = fsi_solids_forces(&t->solids, dt);
     size_t f;
     int a;
-    for (a = 0; a < 2; a++) for (f = 0; f < t->grid.faces[a]; f++) t->grid.u[a][f] *= keep;
-    if (r >= 0) r = fsi_solids_set_velocity(&t->solids, t->body, fsi_vec_scale(b->v, keep), fsi_vec_scale(b->w, keep));
+    for (a = 0; a < 2; a++)
+        for (f = 0; f < t->grid.faces[a]; f++)
+            t->grid.u[a][f] *= keep;
+    if (r >= 0)
+        r = fsi_solids_set_velocity(&t->solids, t->body, fsi_vec_scale(b->v, keep),
+                                    fsi_vec_scale(b->w, keep));
     return r < 0 ? r : fsi_solids_coupled(&t->solids, t->body, &t->door);
 }
+
 static fsi_result move(void *user, fsi_real dt) {
     tank *t = (tank *)user;
     fsi_result r = fsi_solids_take_coupled(&t->solids, t->body);
     return r < 0 ? r : fsi_solids_move(&t->solids, dt);
 }
-/* How deep the disk sits under the level of all the water and what it displaces, over its radius. */
+
+/* How deep the disk sits under the level of all the water and what it displaces, over its radius.
+ */
 static double depth_of(const tank *t, double fluid_area) {
-    double y = (double)t->solids.body[t->body].x.y, r = (double)radius, below = 0, top = (double)level;
+    double y = (double)t->solids.body[t->body].x.y, r = (double)radius, below = 0,
+           top = (double)level;
     int k;
-    for (k = 0; k < 60; k++) {                                 /* the level depends on what is under it */
+    /* the level depends on what is under it */
+    for (k = 0; k < 60; k++) {
         double s = fmax(-1, fmin(1, (y - top) / r));
-        below = r * r * (acos(s) - s * sqrt(1 - s * s));       /* area of the disk below the level */
+        /* area of the disk below the level */
+        below = r * r * (acos(s) - s * sqrt(1 - s * s));
         top = 0.5 * top + 0.5 * (fluid_area + below) / (double)width;
     }
     return (top - (y - r)) / r;
 }
-static double archimedes(double density) {                     /* depth over radius with that share of the disk under water */
+
+/* depth over radius with that share of the disk under water */
+static double archimedes(double density) {
     double lo = 0, hi = 2, m = 1;
     int k;
     for (k = 0; k < 60; k++) {
         m = (lo + hi) / 2;
-        if ((acos(1 - m) - (1 - m) * sqrt(m * (2 - m))) / 3.14159265358979 < density) lo = m; else hi = m;
+        if ((acos(1 - m) - (1 - m) * sqrt(m * (2 - m))) / 3.14159265358979 < density)
+            lo = m;
+        else
+            hi = m;
     }
     return m;
 }
+
 static void draw(ex_args *a, const tank *t, const fsi_sph *sph) {
     static fsi_real x[3 * 256], v[3 * 256];
     ex_image m = ex_image_make(480, 500);
     ex_view view = ex_view_make(0, 0, (double)width, 1, 20, 20, 440, 440);
     fsi_surface s;
     int i;
-    if (!sph) ex_draw_liquid(&m, &view, t->grid.nx, t->grid.ny, t->grid.phi, ex_rgb(80, 155, 215));
-    else for (i = 0; i < sph->now.count; i++) ex_disk(&m, 20 + 440 * (double)sph->x[i], 460 - 440 * (double)sph->y[i], 2.5, ex_rgb(80, 155, 215));
+    if (!sph)
+        ex_draw_liquid(&m, &view, t->grid.nx, t->grid.ny, t->grid.phi, ex_rgb(80, 155, 215));
+    else
+        for (i = 0; i < sph->now.count; i++)
+            ex_disk(&m, 20 + 440 * (double)sph->x[i], 460 - 440 * (double)sph->y[i], 2.5,
+                    ex_rgb(80, 155, 215));
     fsi_solids_surface(&t->solids, t->body, x, v, &s);
     ex_draw_surface(&m, &view, &s, ex_rgb(220, 120, 50));
     ex_text(&m, 24, 470, 2, ex_rgb(30, 30, 30), ex_word(a, "method"));
@@ -91,32 +137,68 @@ static int run_grid(ex_args *a, tank *t, double dt, int *steps, double *iteratio
     fsi_solid_part part = {0};
     fsi_coupled *list[1];
     int frame, stable = 1, mono = ex_is(a, "method", "monolithic") || ex_is(a, "method", "schur");
-    g.nx = g.ny = a->size; g.nz = 1; g.h = width / (fsi_real)a->size; g.rho = 1000; g.gravity = t->solids.desc.gravity; g.liquid = 1; g.volume_correction = 1;
+    g.nx = g.ny = a->size;
+    g.nz = 1;
+    g.h = width / (fsi_real)a->size;
+    g.rho = 1000;
+    g.gravity = t->solids.desc.gravity;
+    g.liquid = 1;
+    g.volume_correction = 1;
     g.side[3].kind = FSI_SIDE_OPEN;
-    if (fsi_grid_init(&t->grid, &g) != FSI_OK || fsi_grid_set_field(&t->grid, FSI_FIELD_PHI, water, NULL) != FSI_OK) return 0;
-    if (ex_is(a, "method", "schur")) c.solver = FSI_COUPLE_SCHUR;
-    p.n = p.m = 6 + 16; p.tolerance = FSI_R(0.001) * g.h; p.omega = (fsi_real)ex_number(a, "omega"); p.max_iterations = 60;
+    if (fsi_grid_init(&t->grid, &g) != FSI_OK
+        || fsi_grid_set_field(&t->grid, FSI_FIELD_PHI, water, NULL) != FSI_OK)
+        return 0;
+    if (ex_is(a, "method", "schur"))
+        c.solver = FSI_COUPLE_SCHUR;
+    p.n = p.m = 6 + 16;
+    p.tolerance = FSI_R(0.001) * g.h;
+    p.omega = (fsi_real)ex_number(a, "omega");
+    p.max_iterations = 60;
     p.scheme = ex_is(a, "method", "xpm") ? FSI_SCHEME_REDUCED : FSI_SCHEME_RELAXED;
-    if (ex_is(a, "method", "weak")) p.max_iterations = 1, p.omega = 1;
-    if (mono ? fsi_couple_init(&couple, &t->grid, &c) != FSI_OK : fsi_interface_init(&face, &t->grid, NULL) != FSI_OK || fsi_partitioned_init(&scheme, &p) != FSI_OK) return 0;
-    begin(t, (fsi_real)dt);                                    /* once, so that the door exists */
-    part.solid = t->door; list[0] = t->door;
-    scene.solid = list; scene.count = 1; scene.begin_fn = begin; scene.move_fn = move; scene.user = t;
-    parted.grid = &t->grid; parted.face = &face; parted.scheme = &scheme; parted.list = list; parted.solids.part = &part; parted.solids.count = 1;
-    parted.begin_fn = begin; parted.move_fn = move; parted.user = t;
+    if (ex_is(a, "method", "weak"))
+        p.max_iterations = 1, p.omega = 1;
+    if (mono ? fsi_couple_init(&couple, &t->grid, &c) != FSI_OK
+             : fsi_interface_init(&face, &t->grid, NULL) != FSI_OK
+                   || fsi_partitioned_init(&scheme, &p) != FSI_OK)
+        return 0;
+    begin(t, (fsi_real)dt); /* once, so that the door exists */
+    part.solid = t->door;
+    list[0] = t->door;
+    scene.solid = list;
+    scene.count = 1;
+    scene.begin_fn = begin;
+    scene.move_fn = move;
+    scene.user = t;
+    parted.grid = &t->grid;
+    parted.face = &face;
+    parted.scheme = &scheme;
+    parted.list = list;
+    parted.solids.part = &part;
+    parted.solids.count = 1;
+    parted.begin_fn = begin;
+    parted.move_fn = move;
+    parted.user = t;
     for (frame = 0; frame < a->frames && stable; frame++, ++*steps) {
         fsi_report report;
-        fsi_result r = mono ? fsi_couple_step(&couple, &scene, (fsi_real)dt, &report) : fsi_partitioned_scene_step(&parted, (fsi_real)dt, &report);
+        fsi_result r = mono ? fsi_couple_step(&couple, &scene, (fsi_real)dt, &report)
+                            : fsi_partitioned_scene_step(&parted, (fsi_real)dt, &report);
         stable = r >= 0 && (double)fsi_vec_length(t->solids.body[t->body].v) < 10;
         *iterations += r >= 0 ? report.iterations : 0;
-        if (a->out && frame % 4 == 0) draw(a, t, NULL);
+        if (a->out && frame % 4 == 0)
+            draw(a, t, NULL);
         ex_progress(a, frame);
     }
     *area = t->grid.stats.liquid_volume;
-    fsi_couple_free(&couple); fsi_partitioned_scene_free(&parted); fsi_partitioned_free(&scheme); fsi_interface_free(&face); fsi_grid_free(&t->grid);
+    fsi_couple_free(&couple);
+    fsi_partitioned_scene_free(&parted);
+    fsi_partitioned_free(&scheme);
+    fsi_interface_free(&face);
+    fsi_grid_free(&t->grid);
     return stable;
 }
-/* By particles: DFSPH and the same rigid world, coupled by the reduced model over boundary particles. */
+
+/* By particles: DFSPH and the same rigid world, coupled by the reduced model over boundary
+ * particles. */
 static int run_sph(ex_args *a, tank *t, double dt, int *steps, double *iterations, double *area) {
     fsi_sph sph;
     fsi_sph_desc f = {0};
@@ -127,51 +209,92 @@ static int run_sph(ex_args *a, tank *t, double dt, int *steps, double *iteration
     int frame, i, n, object, stable = 1, kept = 0;
     double time = 0, end = a->frames * dt;
     fsi_vec3 centre = t->solids.body[t->body].x;
-    f.dim = 2; f.spacing = width / (fsi_real)a->size; f.capacity = a->size * a->size; f.boundary_capacity = 40 * a->size; f.solver = FSI_SPH_DFSPH; f.density = 1000;
-    f.gravity = t->solids.desc.gravity; f.viscosity = 1; f.dt_max = (fsi_real)dt;
-    if (fsi_sph_init(&sph, &f) != FSI_OK || fsi_sph_add_block(&sph, fsi_vec(0, 0, 0), fsi_vec(width, level, 0), fsi_vec(0, 0, 0), &n) != FSI_OK) return 0;
-    for (i = 0; i < n; i++)                                    /* no particles where the disk is */
-        if (hypot((double)(sph.x[i] - centre.x), (double)(sph.y[i] - centre.y)) > (double)(radius + FSI_R(0.5) * f.spacing)) { sph.x[kept] = sph.x[i]; sph.y[kept++] = sph.y[i]; }
+    f.dim = 2;
+    f.spacing = width / (fsi_real)a->size;
+    f.capacity = a->size * a->size;
+    f.boundary_capacity = 40 * a->size;
+    f.solver = FSI_SPH_DFSPH;
+    f.density = 1000;
+    f.gravity = t->solids.desc.gravity;
+    f.viscosity = 1;
+    f.dt_max = (fsi_real)dt;
+    if (fsi_sph_init(&sph, &f) != FSI_OK
+        || fsi_sph_add_block(&sph, fsi_vec(0, 0, 0), fsi_vec(width, level, 0), fsi_vec(0, 0, 0), &n)
+               != FSI_OK)
+        return 0;
+    for (i = 0; i < n; i++) /* no particles where the disk is */
+        if (hypot((double)(sph.x[i] - centre.x), (double)(sph.y[i] - centre.y))
+            > (double)(radius + FSI_R(0.5) * f.spacing)) {
+            sph.x[kept] = sph.x[i];
+            sph.y[kept++] = sph.y[i];
+        }
     sph.now.count = kept;
-    if (fsi_sph_add_box_walls(&sph, fsi_vec(0, 0, 0), fsi_vec(width, 2, 0), 0, NULL) != FSI_OK || fsi_mesh_circle(&circle, centre, radius - f.spacing / 2, 64, NULL) != FSI_OK) return 0;
+    if (fsi_sph_add_box_walls(&sph, fsi_vec(0, 0, 0), fsi_vec(width, 2, 0), 0, NULL) != FSI_OK
+        || fsi_mesh_circle(&circle, centre, radius - f.spacing / 2, 64, NULL) != FSI_OK)
+        return 0;
     skin = fsi_mesh_surface(&circle);
-    if (fsi_sph_add_surface(&sph, &skin, centre, 1, &object) != FSI_OK) return 0;
-    d.sph = &sph; d.world = &t->solids; d.count = 1; d.body = &t->body; d.object = &object;
-    if (fsi_sph_rigid_init(&couple, &d) != FSI_OK) return 0;
+    if (fsi_sph_add_surface(&sph, &skin, centre, 1, &object) != FSI_OK)
+        return 0;
+    d.sph = &sph;
+    d.world = &t->solids;
+    d.count = 1;
+    d.body = &t->body;
+    d.object = &object;
+    if (fsi_sph_rigid_init(&couple, &d) != FSI_OK)
+        return 0;
     for (frame = 0; time < end && stable; ++*steps) {
         fsi_report report;
         fsi_real step = fsi_sph_max_dt(&sph), keep = 1 / (1 + step * t->damping);
-        for (i = 0; i < sph.now.count; i++) sph.vx[i] *= keep, sph.vy[i] *= keep;
-        stable = fsi_sph_rigid_step(&couple, step, &report) >= 0 && (double)fsi_vec_length(t->solids.body[t->body].v) < 10;
-        time += (double)step; *iterations += report.iterations;
-        if (time < (frame + 1) * 4 * dt) continue;
-        if (a->out) draw(a, t, &sph);
+        for (i = 0; i < sph.now.count; i++)
+            sph.vx[i] *= keep, sph.vy[i] *= keep;
+        stable = fsi_sph_rigid_step(&couple, step, &report) >= 0
+                 && (double)fsi_vec_length(t->solids.body[t->body].v) < 10;
+        time += (double)step;
+        *iterations += report.iterations;
+        if (time < (frame + 1) * 4 * dt)
+            continue;
+        if (a->out)
+            draw(a, t, &sph);
         ex_progress(a, 4 * frame++);
     }
     *area = (double)(f.spacing * f.spacing) * sph.now.count;
-    fsi_sph_rigid_free(&couple); fsi_mesh_free(&circle); fsi_sph_free(&sph);
+    fsi_sph_rigid_free(&couple);
+    fsi_mesh_free(&circle);
+    fsi_sph_free(&sph);
     return stable;
 }
 
 int main(int argc, char **argv) {
-    static const ex_key keys[] = {{"method", "", "of coupling", "monolithic", 0, 0, "weak,partitioned,xpm,monolithic,schur,sph"},
-                                  {"density", "", "of the disk over the water's", "0.5", 1e-6, 1e6, NULL}, {"omega", "", "relaxation of partitioned", "0.2", 1e-3, 1.9, NULL},
-                                  {"damping", "1/s", "on disk and fluid, to come to rest", "2", 0, 100, NULL}, {"dt", "s", "time step", "0.005", 1e-5, 0.1, NULL},
-                                  {"gravity", "m/s^2", "downwards", "9.81", 0, 100, NULL}};
+    static const ex_key keys[] = {
+        {"method", "", "of coupling", "monolithic", 0, 0,
+         "weak,partitioned,xpm,monolithic,schur,sph"},
+        {"density", "", "of the disk over the water's", "0.5", 1e-6, 1e6, NULL},
+        {"omega", "", "relaxation of partitioned", "0.2", 1e-3, 1.9, NULL},
+        {"damping", "1/s", "on disk and fluid, to come to rest", "2", 0, 100, NULL},
+        {"dt", "s", "time step", "0.005", 1e-5, 0.1, NULL},
+        {"gravity", "m/s^2", "downwards", "9.81", 0, 100, NULL}};
     static tank t;
     ex_args a;
     double iterations = 0, area = 0, depth, density;
     int steps = 0, stable;
-    ex_begin(&a, argc, argv, "one_scene", "The same floating disk by every coupling method.", keys, 6, 64, 600);
-    density = ex_number(&a, "density"); t.damping = (fsi_real)ex_number(&a, "damping");
-    if (!make_solids(&t, density, ex_number(&a, "gravity"))) return 1;
-    stable = ex_is(&a, "method", "sph") ? run_sph(&a, &t, ex_number(&a, "dt"), &steps, &iterations, &area) : run_grid(&a, &t, ex_number(&a, "dt"), &steps, &iterations, &area);
+    ex_begin(&a, argc, argv, "one_scene", "The same floating disk by every coupling method.", keys,
+             6, 64, 600);
+    density = ex_number(&a, "density");
+    t.damping = (fsi_real)ex_number(&a, "damping");
+    if (!make_solids(&t, density, ex_number(&a, "gravity")))
+        return 1;
+    stable = ex_is(&a, "method", "sph")
+                 ? run_sph(&a, &t, ex_number(&a, "dt"), &steps, &iterations, &area)
+                 : run_grid(&a, &t, ex_number(&a, "dt"), &steps, &iterations, &area);
     depth = depth_of(&t, area);
     printf("damping=%g 1/s on disk and fluid\n", (double)t.damping);
     ex_result("depth", "%.4f", depth);
     ex_result("archimedes", "%.4f", density < 1 ? archimedes(density) : 2.0);
-    ex_result("error_cells", "%.3f", (depth - archimedes(density)) * (double)radius * a.size);      /* cells, or particle spacings */
+    /* cells, or particle spacings */
+    ex_result("error_cells", "%.3f", (depth - archimedes(density)) * (double)radius * a.size);
     ex_result("iterations", "%.2f", iterations / (steps ? steps : 1));
-    fsi_solids_free(&t.solids); fsi_shape_free(&t.ball); fsi_shape_free(&t.room);
+    fsi_solids_free(&t.solids);
+    fsi_shape_free(&t.ball);
+    fsi_shape_free(&t.room);
     return ex_end(&a, steps, stable);
 }

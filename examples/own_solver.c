@@ -1,59 +1,155 @@
-/* own_solver: your own solver, here masses on a string of springs in small explicit steps, coupled to the grid through the black-box door.
-   cc -O2 -I. -Iexamples examples/own_solver.c -o own_solver -lm.  It takes impulses on its masses and says how far they move in this step. */
+/* own_solver: your own solver, here masses on a string of springs in small explicit steps, coupled
+   to the grid through the black-box door. cc -O2 -I. -Iexamples examples/own_solver.c -o own_solver
+   -lm.  It takes impulses on its masses and says how far they move in this step. */
 #define FSI_IMPLEMENTATION
 #include "fsi_couple.h"
 #include "common.h"
-enum { N = 17, SMALL = 100 };
-typedef struct string { double x[N][2], v[N][2], x0[N][2], v0[N][2], mass, spring, dt; int regions; } string;
 
-static fsi_result string_solve(void *user, const fsi_real *impulse, fsi_real *move) {    /* from the same start every time: nothing to save or restore */
-    string *c = (string *)user; double f[N][2], h = c->dt / SMALL; int i, k, s;
-    memcpy(c->x, c->x0, sizeof c->x); memcpy(c->v, c->v0, sizeof c->v);
+enum {
+    N = 17,
+    SMALL = 100
+};
+
+typedef struct string {
+    double x[N][2], v[N][2], x0[N][2], v0[N][2], mass, spring, dt;
+    int regions;
+} string;
+
+/* from the same start every time: nothing to save or restore */
+static fsi_result string_solve(void *user, const fsi_real *impulse, fsi_real *move) {
+    string *c = (string *)user;
+    double f[N][2], h = c->dt / SMALL;
+    int i, k, s;
+    memcpy(c->x, c->x0, sizeof c->x);
+    memcpy(c->v, c->v0, sizeof c->v);
     for (s = 0; s < SMALL; s++) {
-        for (memset(f, 0, sizeof f), i = 0; i + 1 < N; i++) {                            /* springs 0.0234 m long, a little damped */
+        /* springs 0.0234 m long, a little damped */
+        for (memset(f, 0, sizeof f), i = 0; i + 1 < N; i++) {
             double l = hypot(c->x[i + 1][0] - c->x[i][0], c->x[i + 1][1] - c->x[i][1]);
             for (k = 0; k < 2; k++) {
-                double pull = c->spring * (1 - 0.0234 / l) * (c->x[i + 1][k] - c->x[i][k]) + 0.05 * (c->v[i + 1][k] - c->v[i][k]);
-                f[i][k] += pull; f[i + 1][k] -= pull;
+                double pull = c->spring * (1 - 0.0234 / l) * (c->x[i + 1][k] - c->x[i][k])
+                              + 0.05 * (c->v[i + 1][k] - c->v[i][k]);
+                f[i][k] += pull;
+                f[i + 1][k] -= pull;
             }
         }
-        for (i = 1; i + 1 < N; i++) for (k = 0; k < 2; k++) c->v[i][k] += (h * f[i][k] + (double)impulse[3 * i + k] / SMALL) / c->mass, c->x[i][k] += h * c->v[i][k];
+        for (i = 1; i + 1 < N; i++)
+            for (k = 0; k < 2; k++)
+                c->v[i][k] += (h * f[i][k] + (double)impulse[3 * i + k] / SMALL) / c->mass,
+                    c->x[i][k] += h * c->v[i][k];
     }
-    for (i = 0; i < N; i++) for (k = 0; k < 3; k++) move[3 * i + k] = k < 2 ? (fsi_real)(c->x[i][k] - c->x0[i][k]) : 0;
-    for (i = 3 * N; i < 3 * N + c->regions; i++) move[i] = impulse[i];                   /* pressures of closed regions come back as they are */
+    for (i = 0; i < N; i++)
+        for (k = 0; k < 3; k++)
+            move[3 * i + k] = k < 2 ? (fsi_real)(c->x[i][k] - c->x0[i][k]) : 0;
+    /* pressures of closed regions come back as they are */
+    for (i = 3 * N; i < 3 * N + c->regions; i++)
+        move[i] = impulse[i];
     return FSI_OK;
 }
+
 int main(int argc, char **argv) {
-    static const ex_key keys[] = {{"mass_ratio", "", "string over a layer of smoke two cells thick", "0.5", 0.05, 1e3, NULL}, {"spring", "N/m", "stiffness of a spring", "48", 1, 100, NULL}};
-    fsi_grid grid = {0}; fsi_grid_desc g = {0}; fsi_grid_source jet = {0}; fsi_interface face = {0}; fsi_fluid_box fluid = {0}; fsi_partitioned scheme = {0}; fsi_partitioned_desc d = {0};
-    fsi_blackbox flow, own = {0}; fsi_coupled door = {0}, *list[1]; fsi_report report = {0};
-    fsi_real x[3 * N] = {0}, v[3 * N] = {0}, kg[N] = {0}, move[3 * N + 16] = {0}, load[3 * N + 16]; int32_t index[2 * N], node[N];
-    string c = {0}; ex_args a; double total = 0; int frame, i, k, stable = 1;
-    ex_begin(&a, argc, argv, "own_solver", "A hand-written spring-mass solver coupled to the grid.", keys, 2, 48, 100);
-    g.nx = a.size; g.ny = a.size * 3 / 2; g.nz = 1; g.h = FSI_R(1) / (fsi_real)a.size; g.rho = 1; g.smoke = 1; g.shells = 1; g.side[3].kind = FSI_SIDE_OPEN;
-    jet.lo.x = FSI_R(.375); jet.hi = fsi_vec(FSI_R(.625), FSI_R(1.01) * g.h, 0); jet.set = FSI_SOURCE_VELOCITY | FSI_SOURCE_DENSITY | FSI_SOURCE_DIVERGENCE;
-    jet.velocity.y = FSI_R(.5); jet.divergence = FSI_R(.5) / g.h; jet.density = 1;
-    c.dt = (double)g.h; c.mass = ex_number(&a, "mass_ratio") * 2 * c.dt / 48; c.spring = ex_number(&a, "spring");
-    for (i = 0; i < N; i++) c.x0[i][0] = 1.0 / 3 + i / 48.0, c.x0[i][1] = 0.3 + i * (N - 1 - i) / 3840.0, index[2 * i] = node[i] = i, index[2 * i + 1] = i + 1;
-    door.surface.dim = 2; door.surface.vertex_count = N; door.surface.element_count = N - 1; door.surface.x = x; door.surface.index = index;
-    door.dof = 3 * N; door.v = v; door.mass = door.inverse_mass = kg; door.node = node; list[0] = &door;    /* where the grid finds it; the masses stay with the solver */
-    d.n = d.m = 3 * N + 16; d.group = 3; d.tolerance = FSI_R(.05) * g.h; fluid.grid = &grid; fluid.face = &face; fluid.bpp = 1;
-    flow = fsi_fluid_box_door(&fluid); own.solve_fn = string_solve; own.user = &c;
-    if (fsi_grid_init(&grid, &g) || fsi_grid_add_source(&grid, &jet) || fsi_interface_init(&face, &grid, NULL) || fsi_partitioned_init(&scheme, &d)) return 1;
+    static const ex_key keys[] = {
+        {"mass_ratio", "", "string over a layer of smoke two cells thick", "0.5", 0.05, 1e3, NULL},
+        {"spring", "N/m", "stiffness of a spring", "48", 1, 100, NULL}};
+    fsi_grid grid = {0};
+    fsi_grid_desc g = {0};
+    fsi_grid_source jet = {0};
+    fsi_interface face = {0};
+    fsi_fluid_box fluid = {0};
+    fsi_partitioned scheme = {0};
+    fsi_partitioned_desc d = {0};
+    fsi_blackbox flow, own = {0};
+    fsi_coupled door = {0}, *list[1];
+    fsi_report report = {0};
+    fsi_real x[3 * N] = {0}, v[3 * N] = {0}, kg[N] = {0}, move[3 * N + 16] = {0}, load[3 * N + 16];
+    int32_t index[2 * N], node[N];
+    string c = {0};
+    ex_args a;
+    double total = 0;
+    int frame, i, k, stable = 1;
+    ex_begin(&a, argc, argv, "own_solver", "A hand-written spring-mass solver coupled to the grid.",
+             keys, 2, 48, 100);
+    g.nx = a.size;
+    g.ny = a.size * 3 / 2;
+    g.nz = 1;
+    g.h = FSI_R(1) / (fsi_real)a.size;
+    g.rho = 1;
+    g.smoke = 1;
+    g.shells = 1;
+    g.side[3].kind = FSI_SIDE_OPEN;
+    jet.lo.x = FSI_R(.375);
+    jet.hi = fsi_vec(FSI_R(.625), FSI_R(1.01) * g.h, 0);
+    jet.set = FSI_SOURCE_VELOCITY | FSI_SOURCE_DENSITY | FSI_SOURCE_DIVERGENCE;
+    jet.velocity.y = FSI_R(.5);
+    jet.divergence = FSI_R(.5) / g.h;
+    jet.density = 1;
+    c.dt = (double)g.h;
+    c.mass = ex_number(&a, "mass_ratio") * 2 * c.dt / 48;
+    c.spring = ex_number(&a, "spring");
+    for (i = 0; i < N; i++)
+        c.x0[i][0] = 1.0 / 3 + i / 48.0, c.x0[i][1] = 0.3 + i * (N - 1 - i) / 3840.0,
+        index[2 * i] = node[i] = i, index[2 * i + 1] = i + 1;
+    door.surface.dim = 2;
+    door.surface.vertex_count = N;
+    door.surface.element_count = N - 1;
+    door.surface.x = x;
+    door.surface.index = index;
+    /* where the grid finds it; the masses stay with the solver */
+    door.dof = 3 * N;
+    door.v = v;
+    door.mass = door.inverse_mass = kg;
+    door.node = node;
+    list[0] = &door;
+    d.n = d.m = 3 * N + 16;
+    d.group = 3;
+    d.tolerance = FSI_R(.05) * g.h;
+    fluid.grid = &grid;
+    fluid.face = &face;
+    fluid.bpp = 1;
+    flow = fsi_fluid_box_door(&fluid);
+    own.solve_fn = string_solve;
+    own.user = &c;
+    if (fsi_grid_init(&grid, &g) || fsi_grid_add_source(&grid, &jet)
+        || fsi_interface_init(&face, &grid, NULL) || fsi_partitioned_init(&scheme, &d))
+        return 1;
     for (frame = 0; frame < a.frames && stable; frame++) {
-        for (i = 0; i < N; i++) for (k = 0; k < 2; k++) x[3 * i + k] = (fsi_real)c.x0[i][k], move[3 * i + k] = (fsi_real)(c.dt * c.v0[i][k]);
-        stable = fsi_interface_detect(&face, &grid, list, 1) >= 0 && fsi_grid_advect(&grid, g.h) >= 0 && fsi_grid_forces(&grid, g.h) >= 0 && fsi_fluid_box_begin(&fluid, g.h) >= 0 &&
-                 fluid.n <= d.n && (c.regions = fluid.regions) >= 0 && fsi_partitioned_step(&scheme, fluid.n, fluid.n, &flow, &own, move, load, &report) >= 0 &&     /* until both agree */
-                 fsi_fluid_box_finish(&fluid) >= 0 && fsi_grid_extrapolate(&grid) >= 0;                                         /* the fluid takes it, */
-        memcpy(c.x0, c.x, sizeof c.x); memcpy(c.v0, c.v, sizeof c.v);                                                            /* and so does the string */
-        for (i = 0; i < 3 * N; i++) x[i] = i % 3 < 2 ? (fsi_real)c.x0[i / 3][i % 3] : 0;
-        stable = stable && fsi_interface_moved(&face, &grid, NULL) >= 0;                                                         /* smoke it ran over stays on its side */
+        for (i = 0; i < N; i++)
+            for (k = 0; k < 2; k++)
+                x[3 * i + k] = (fsi_real)c.x0[i][k],
+                          move[3 * i + k] = (fsi_real)(c.dt * c.v0[i][k]);
+        stable =
+            fsi_interface_detect(&face, &grid, list, 1) >= 0 && fsi_grid_advect(&grid, g.h) >= 0
+            && fsi_grid_forces(&grid, g.h) >= 0 && fsi_fluid_box_begin(&fluid, g.h) >= 0 &&
+            /* until both agree */
+            fluid.n <= d.n && (c.regions = fluid.regions) >= 0
+            && fsi_partitioned_step(&scheme, fluid.n, fluid.n, &flow, &own, move, load, &report)
+                   >= 0
+            &&
+            /* the fluid takes it, */
+            fsi_fluid_box_finish(&fluid) >= 0 && fsi_grid_extrapolate(&grid) >= 0;
+        /* and so does the string */
+        memcpy(c.x0, c.x, sizeof c.x);
+        memcpy(c.v0, c.v, sizeof c.v);
+        for (i = 0; i < 3 * N; i++)
+            x[i] = i % 3 < 2 ? (fsi_real)c.x0[i / 3][i % 3] : 0;
+        /* smoke it ran over stays on its side */
+        stable = stable && fsi_interface_moved(&face, &grid, NULL) >= 0;
         total += report.iterations;
-        if (a.out) { ex_image m = ex_image_make(420, 560); ex_view w = ex_view_make(0, 0, 1, 1.5, 30, 30, 340, 510);
-            ex_draw_field(&m, &w, grid.nx, grid.ny, grid.density, 0, 1, 2); ex_draw_surface(&m, &w, &door.surface, ex_rgb(200, 60, 30)); ex_frame(&a, &m); ex_image_free(&m); }
+        if (a.out) {
+            ex_image m = ex_image_make(420, 560);
+            ex_view w = ex_view_make(0, 0, 1, 1.5, 30, 30, 340, 510);
+            ex_draw_field(&m, &w, grid.nx, grid.ny, grid.density, 0, 1, 2);
+            ex_draw_surface(&m, &w, &door.surface, ex_rgb(200, 60, 30));
+            ex_frame(&a, &m);
+            ex_image_free(&m);
+        }
         ex_progress(&a, frame);
     }
-    ex_result("mean_iterations", "%.3f", total / (frame > 0 ? frame : 1)); ex_result("height", "%.5f", c.x0[N / 2][1]);
-    fsi_partitioned_free(&scheme); fsi_fluid_box_free(&fluid); fsi_interface_free(&face); fsi_grid_free(&grid);
+    ex_result("mean_iterations", "%.3f", total / (frame > 0 ? frame : 1));
+    ex_result("height", "%.5f", c.x0[N / 2][1]);
+    fsi_partitioned_free(&scheme);
+    fsi_fluid_box_free(&fluid);
+    fsi_interface_free(&face);
+    fsi_grid_free(&grid);
     return ex_end(&a, frame, stable);
 }

@@ -7,24 +7,37 @@
 #include "jet.h"
 
 int main(int argc, char **argv) {
-    static const ex_key keys[] = {{"mass_ratio", "", "density of the plank over the smoke's", "0.1", 1e-4, 1e4, NULL}, {"dim", "", "2 or 3", "3", 2, 3, NULL}, JET_KEYS};
+    static const ex_key keys[] = {
+        {"mass_ratio", "", "density of the plank over the smoke's", "0.1", 1e-4, 1e4, NULL},
+        {"dim", "", "2 or 3", "3", 2, 3, NULL},
+        JET_KEYS};
     static jet j;
     fsi_shape plank;
     fsi_shape_desc s = {0};
     fsi_rigid_desc b = {0};
     ex_args a;
     int frame, stable = 1, id, dim;
-    ex_begin(&a, argc, argv, "plank_jet", "A light rigid plank in a jet of smoke.", keys, 6, 48, 120);
+    ex_begin(&a, argc, argv, "plank_jet", "A light rigid plank in a jet of smoke.", keys, 6, 48,
+             120);
     dim = (int)ex_number(&a, "dim");
-    if (!jet_make(&j, &a, dim, 1, 0, 6)) return 1;
-    s.kind = FSI_SHAPE_BOX; s.dim = dim; s.half = fsi_vec(FSI_R(0.28), FSI_R(0.05), FSI_R(0.1));
-    if (fsi_shape_init(&plank, &s) != FSI_OK) return 1;
-    b.kind = FSI_RIGID_DYNAMIC; b.shape = &plank; b.density = (fsi_real)ex_number(&a, "mass_ratio");
-    b.x = fsi_vec(FSI_R(0.56), FSI_R(0.45), dim == 3 ? FSI_R(0.5) : 0);           /* off the middle: it turns */
-    if (fsi_world_add(&j.w, &b, &id) < 0) return 1;
+    if (!jet_make(&j, &a, dim, 1, 0, 6))
+        return 1;
+    s.kind = FSI_SHAPE_BOX;
+    s.dim = dim;
+    s.half = fsi_vec(FSI_R(0.28), FSI_R(0.05), FSI_R(0.1));
+    if (fsi_shape_init(&plank, &s) != FSI_OK)
+        return 1;
+    b.kind = FSI_RIGID_DYNAMIC;
+    b.shape = &plank;
+    b.density = (fsi_real)ex_number(&a, "mass_ratio");
+    /* off the middle: it turns */
+    b.x = fsi_vec(FSI_R(0.56), FSI_R(0.45), dim == 3 ? FSI_R(0.5) : 0);
+    if (fsi_world_add(&j.w, &b, &id) < 0)
+        return 1;
     for (frame = 0; frame < a.frames && stable; frame++) {
         stable = jet_step(&j);
-        if (a.out) jet_draw(&j, &a);
+        if (a.out)
+            jet_draw(&j, &a);
         ex_progress(&a, frame);
     }
     ex_result("rise", "%.5f", (double)j.w.solids.body[id].x.y - 0.45);

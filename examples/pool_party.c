@@ -1,12 +1,24 @@
-/* pool_party: balls and boxes of many densities and a sheet of cloth fall into a pool (XPM fig. 14), coupled by exchange or by one solve.
-   cc -O2 -I. -Iexamples examples/pool_party.c -o pool_party -lm */
+/* pool_party: balls and boxes of many densities and a sheet of cloth fall into a pool (XPM fig.
+   14), coupled by exchange or by one solve. cc -O2 -I. -Iexamples examples/pool_party.c -o
+   pool_party -lm */
 #define FSI_IMPLEMENTATION
 #include "fsi_couple.h"
 #include "common.h"
 
-enum { BODIES = 8, SHEET = 13 };
-typedef struct cloth { fsi_soft soft; fsi_soft_responder responder; int monolithic; } cloth;
-static fsi_real water(fsi_vec3 x, void *user) { return x.y - *(const fsi_real *)user; }
+enum {
+    BODIES = 8,
+    SHEET = 13
+};
+
+typedef struct cloth {
+    fsi_soft soft;
+    fsi_soft_responder responder;
+    int monolithic;
+} cloth;
+
+static fsi_real water(fsi_vec3 x, void *user) {
+    return x.y - *(const fsi_real *)user;
+}
 
 /* A square sheet whose two edges along x are held by posts at its corners. */
 static int make_cloth(cloth *c, double mass, double y) {
@@ -18,29 +30,47 @@ static int make_cloth(cloth *c, double mass, double y) {
     for (j = 0; j < SHEET; j++)
         for (i = 0; i < SHEET; i++) {
             fsi_real *p = x + 3 * (i + SHEET * j);
-            p[0] = (fsi_real)(1.2 + 0.6 * i / (SHEET - 1)); p[1] = (fsi_real)y; p[2] = (fsi_real)(0.2 + 0.6 * j / (SHEET - 1));
+            p[0] = (fsi_real)(1.2 + 0.6 * i / (SHEET - 1));
+            p[1] = (fsi_real)y;
+            p[2] = (fsi_real)(0.2 + 0.6 * j / (SHEET - 1));
             if (i + 1 < SHEET && j + 1 < SHEET) {
                 int a = i + SHEET * j, b = a + 1, e = a + SHEET, f = e + 1, k;
                 const int q[6] = {a, e, b, b, e, f};
-                for (k = 0; k < 6; k++) triangle[n++] = q[k];
+                for (k = 0; k < 6; k++)
+                    triangle[n++] = q[k];
             }
         }
     pin[0] = pin[SHEET - 1] = pin[SHEET * (SHEET - 1)] = pin[SHEET * SHEET - 1] = 7;
-    d.dim = 3; d.vertex_count = SHEET * SHEET; d.x = x; d.triangle_count = n / 3; d.triangle = triangle; d.pin = pin;
-    d.area_density = (fsi_real)mass; d.stretch = 400; d.stretch_poisson = FSI_R(0.3); d.bend = FSI_R(1e-3); d.damping_stiffness = FSI_R(0.02);
-    d.gravity = fsi_vec(0, FSI_R(-9.81), 0); d.integrator = c->monolithic ? FSI_SOFT_SPLIT : FSI_SOFT_IMPLICIT;
+    d.dim = 3;
+    d.vertex_count = SHEET * SHEET;
+    d.x = x;
+    d.triangle_count = n / 3;
+    d.triangle = triangle;
+    d.pin = pin;
+    d.area_density = (fsi_real)mass;
+    d.stretch = 400;
+    d.stretch_poisson = FSI_R(0.3);
+    d.bend = FSI_R(1e-3);
+    d.damping_stiffness = FSI_R(0.02);
+    d.gravity = fsi_vec(0, FSI_R(-9.81), 0);
+    d.integrator = c->monolithic ? FSI_SOFT_SPLIT : FSI_SOFT_IMPLICIT;
     c->responder.soft = &c->soft;
     return fsi_soft_init(&c->soft, &d) == FSI_OK;
 }
+
 static void draw(ex_args *a, fsi_world *w) {
     ex_image m = ex_image_make(720, 480);
     ex_camera c = ex_camera_make(1.0, 1.7, 3.2, 1.0, 0.4, 0.5, 1, 33);
     fsi_grid *g = &w->grid;
-    const double lo[3] = {0, 0, 0}, hi[3] = {(double)(g->h * g->nx), (double)(g->h * g->ny), (double)(g->h * g->nz)};
+    const double lo[3] = {0, 0, 0},
+                 hi[3] = {(double)(g->h * g->nx), (double)(g->h * g->ny), (double)(g->h * g->nz)};
     int i;
     ex_clear(&m, ex_rgb(245, 248, 250));
     ex_floor(&m, &c, lo, hi, 1, 0, 0.125);
-    for (i = 0; i < w->door_count; i++) ex_draw_surface3(&m, &c, &w->door[i]->surface, w->door_body[i] < 0 ? ex_rgb(205, 60, 70) : ex_map(0, 0.25 + 0.7 * i / BODIES));
+    for (i = 0; i < w->door_count; i++)
+        ex_draw_surface3(&m, &c, &w->door[i]->surface,
+                         w->door_body[i] < 0 ? ex_rgb(205, 60, 70)
+                                             : ex_map(0, 0.25 + 0.7 * i / BODIES));
     ex_draw_water(&m, &c, g->nx, g->ny, g->nz, (double)g->h, g->phi, ex_rgb(80, 160, 220), 0.5);
     ex_box3(&m, &c, lo, hi, ex_rgb(110, 110, 110));
     ex_frame(a, &m);
@@ -48,9 +78,12 @@ static void draw(ex_args *a, fsi_world *w) {
 }
 
 int main(int argc, char **argv) {
-    static const ex_key keys[] = {{"mass_ratio", "", "cloth over a layer of water two cells thick", "0.1", 1e-3, 1e3, NULL}, {"scheme", "", "coupling", "xpm", 0, 0, "p,pc,rmi,xpm,monolithic"},
-                                  {"omega", "", "relaxation of p and pc", "0.05", 1e-4, 1.9, NULL}, {"dt", "s", "time step", "0.005", 1e-4, 0.1, NULL},
-                                  {"cap", "", "most iterations of a step", "60", 2, 1000, NULL}};
+    static const ex_key keys[] = {
+        {"mass_ratio", "", "cloth over a layer of water two cells thick", "0.1", 1e-3, 1e3, NULL},
+        {"scheme", "", "coupling", "xpm", 0, 0, "p,pc,rmi,xpm,monolithic"},
+        {"omega", "", "relaxation of p and pc", "0.05", 1e-4, 1.9, NULL},
+        {"dt", "s", "time step", "0.005", 1e-4, 0.1, NULL},
+        {"cap", "", "most iterations of a step", "60", 2, 1000, NULL}};
     static const double density[BODIES] = {0.1, 0.3, 0.5, 0.9, 2, 0.2, 0.6, 8};
     static fsi_partitioned_scene x;
     static fsi_solid_part part[BODIES + 2];
@@ -67,43 +100,84 @@ int main(int argc, char **argv) {
     ex_args a;
     double total = 0, spent = 0, dt, volume0;
     int i, frame, steps = 0, stable = 1, most = 0, capped = 0, pressure;
-    ex_begin(&a, argc, argv, "pool_party", "Balls, boxes and cloth fall into a pool.", keys, 5, 48, 60);
-    c.monolithic = ex_is(&a, "scheme", "monolithic"); dt = ex_number(&a, "dt"); pressure = ex_is(&a, "scheme", "p") || ex_is(&a, "scheme", "rmi");
-    d.grid.nx = a.size; d.grid.ny = d.grid.nz = a.size / 2; d.grid.h = FSI_R(2) / (fsi_real)a.size; d.grid.rho = 1000; d.grid.gravity = fsi_vec(0, FSI_R(-9.81), 0);
-    d.grid.liquid = 1; d.grid.shells = 1; d.grid.volume_correction = 1; d.grid.side[3].kind = FSI_SIDE_OPEN; d.max_bodies = BODIES; d.max_guests = 1;
-    if (fsi_world_init(&w, &d) != FSI_OK) return 1;
-    sd.dim = 3; sd.kind = FSI_SHAPE_SPHERE; sd.radius = FSI_R(0.11); sd.resolution = 20;
-    if (fsi_shape_init(&shape[0], &sd) != FSI_OK) return 1;
-    sd.kind = FSI_SHAPE_BOX; sd.half = fsi_vec(FSI_R(0.1), FSI_R(0.08), FSI_R(0.1));
-    if (fsi_shape_init(&shape[1], &sd) != FSI_OK) return 1;
+    ex_begin(&a, argc, argv, "pool_party", "Balls, boxes and cloth fall into a pool.", keys, 5, 48,
+             60);
+    c.monolithic = ex_is(&a, "scheme", "monolithic");
+    dt = ex_number(&a, "dt");
+    pressure = ex_is(&a, "scheme", "p") || ex_is(&a, "scheme", "rmi");
+    d.grid.nx = a.size;
+    d.grid.ny = d.grid.nz = a.size / 2;
+    d.grid.h = FSI_R(2) / (fsi_real)a.size;
+    d.grid.rho = 1000;
+    d.grid.gravity = fsi_vec(0, FSI_R(-9.81), 0);
+    d.grid.liquid = 1;
+    d.grid.shells = 1;
+    d.grid.volume_correction = 1;
+    d.grid.side[3].kind = FSI_SIDE_OPEN;
+    d.max_bodies = BODIES;
+    d.max_guests = 1;
+    if (fsi_world_init(&w, &d) != FSI_OK)
+        return 1;
+    sd.dim = 3;
+    sd.kind = FSI_SHAPE_SPHERE;
+    sd.radius = FSI_R(0.11);
+    sd.resolution = 20;
+    if (fsi_shape_init(&shape[0], &sd) != FSI_OK)
+        return 1;
+    sd.kind = FSI_SHAPE_BOX;
+    sd.half = fsi_vec(FSI_R(0.1), FSI_R(0.08), FSI_R(0.1));
+    if (fsi_shape_init(&shape[1], &sd) != FSI_OK)
+        return 1;
     for (i = 0; i < BODIES; i++) {
         fsi_rigid_desc b = {0};
-        b.kind = FSI_RIGID_DYNAMIC; b.shape = &shape[i % 2]; b.density = (fsi_real)(1000 * density[i]); b.friction = FSI_R(0.3);
-        b.x = fsi_vec((fsi_real)(0.16 + 0.27 * (i % 4)), (fsi_real)(0.68 + 0.15 * (i / 4)), (fsi_real)(i / 4 ? 0.72 : 0.28));
-        if (fsi_world_add(&w, &b, NULL) < 0) return 1;
+        b.kind = FSI_RIGID_DYNAMIC;
+        b.shape = &shape[i % 2];
+        b.density = (fsi_real)(1000 * density[i]);
+        b.friction = FSI_R(0.3);
+        b.x = fsi_vec((fsi_real)(0.16 + 0.27 * (i % 4)), (fsi_real)(0.68 + 0.15 * (i / 4)),
+                      (fsi_real)(i / 4 ? 0.72 : 0.28));
+        if (fsi_world_add(&w, &b, NULL) < 0)
+            return 1;
     }
-    if (!make_cloth(&c, ex_number(&a, "mass_ratio") * 1000 * 2 * (double)d.grid.h, 0.5)) return 1;
+    if (!make_cloth(&c, ex_number(&a, "mass_ratio") * 1000 * 2 * (double)d.grid.h, 0.5))
+        return 1;
     guest = fsi_soft_guest(&c.responder);
     fsi_world_add_guest(&w, &guest);
     fsi_grid_set_field(&w.grid, FSI_FIELD_PHI, water, &level);
     fsi_grid_classify(&w.grid);
     volume0 = w.grid.stats.liquid_volume;
-    pd.n = pd.m = 6 * (BODIES + 1) + 3 * SHEET * SHEET + 64; pd.group = 3; pd.max_iterations = (int)ex_number(&a, "cap"); pd.tolerance = FSI_R(0.05) * d.grid.h; pd.clock_fn = ex_clock; pd.omega = (fsi_real)ex_number(&a, "omega");
-    pd.scheme = ex_is(&a, "scheme", "p") || ex_is(&a, "scheme", "pc") ? FSI_SCHEME_RELAXED : FSI_SCHEME_REDUCED;
-    if (fsi_partitioned_init(&scheme, &pd) != FSI_OK) return 1;
-    x.scheme = &scheme; x.list = list; x.solids.part = part; x.fluid.bpp = 1; x.fluid.tolerance = 1e-6; x.fluid.pressure_form = pressure;
+    pd.n = pd.m = 6 * (BODIES + 1) + 3 * SHEET * SHEET + 64;
+    pd.group = 3;
+    pd.max_iterations = (int)ex_number(&a, "cap");
+    pd.tolerance = FSI_R(0.05) * d.grid.h;
+    pd.clock_fn = ex_clock;
+    pd.omega = (fsi_real)ex_number(&a, "omega");
+    pd.scheme = ex_is(&a, "scheme", "p") || ex_is(&a, "scheme", "pc") ? FSI_SCHEME_RELAXED
+                                                                      : FSI_SCHEME_REDUCED;
+    if (fsi_partitioned_init(&scheme, &pd) != FSI_OK)
+        return 1;
+    x.scheme = &scheme;
+    x.list = list;
+    x.solids.part = part;
+    x.fluid.bpp = 1;
+    x.fluid.tolerance = 1e-6;
+    x.fluid.pressure_form = pressure;
     for (frame = 0; frame < a.frames && stable; frame++) {
         for (i = 0; i < 2 && stable; i++, steps++) {
             fsi_report report;
             double start = ex_now();
-            fsi_result r = c.monolithic ? fsi_world_step(&w, (fsi_real)dt, &report) : fsi_world_exchange(&w, &x, (fsi_real)dt, &report);
+            fsi_result r = c.monolithic ? fsi_world_step(&w, (fsi_real)dt, &report)
+                                        : fsi_world_exchange(&w, &x, (fsi_real)dt, &report);
             spent += ex_now() - start;
-            if (r < 0 || !((double)fsi_max_abs(3 * SHEET * SHEET, c.soft.v) < 100)) stable = 0, fprintf(stderr, "step %d: %s\n", steps, fsi_result_text(r));
+            if (r < 0 || !((double)fsi_max_abs(3 * SHEET * SHEET, c.soft.v) < 100))
+                stable = 0, fprintf(stderr, "step %d: %s\n", steps, fsi_result_text(r));
             total += report.iterations;
             capped += r == FSI_NOT_CONVERGED || r == FSI_STALLED;
-            if (report.iterations > most) most = report.iterations;
+            if (report.iterations > most)
+                most = report.iterations;
         }
-        if (a.out) draw(&a, &w);
+        if (a.out)
+            draw(&a, &w);
         ex_progress(&a, frame);
     }
     ex_result(c.monolithic ? "iterations" : "mean_iterations", "%.3f", total / (steps ? steps : 1));
@@ -116,7 +190,12 @@ int main(int argc, char **argv) {
         ex_result("xpm_share", "%.4f", scheme.seconds[2] / spent);
     }
     ex_result("volume_error", "%.6f", (w.grid.stats.liquid_volume - volume0) / volume0);
-    fsi_partitioned_scene_free(&x); fsi_partitioned_free(&scheme); fsi_soft_responder_free(&c.responder); fsi_soft_free(&c.soft);
-    fsi_world_free(&w); fsi_shape_free(&shape[0]); fsi_shape_free(&shape[1]);
+    fsi_partitioned_scene_free(&x);
+    fsi_partitioned_free(&scheme);
+    fsi_soft_responder_free(&c.responder);
+    fsi_soft_free(&c.soft);
+    fsi_world_free(&w);
+    fsi_shape_free(&shape[0]);
+    fsi_shape_free(&shape[1]);
     return ex_end(&a, steps, stable);
 }

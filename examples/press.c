@@ -1,32 +1,57 @@
-/* press: a hydraulic press (XPM fig. 10). A closed chamber under two pistons, the large one area_ratio times as wide as the small one.
-   cc -O2 -I. -Iexamples examples/press.c -o press -lm
-   First the large piston is held: it must feel area_ratio times the force on the small one. Then it is free and loaded too, with half of what
-   would balance: the small one goes down area_ratio times as fast as the large one goes up. Without the boundary pressure projection (bpp=0)
-   nothing holds the plates and both fall. */
+/* press: a hydraulic press (XPM fig. 10). A closed chamber under two pistons, the large one
+   area_ratio times as wide as the small one. cc -O2 -I. -Iexamples examples/press.c -o press -lm
+   First the large piston is held: it must feel area_ratio times the force on the small one. Then it
+   is free and loaded too, with half of what would balance: the small one goes down area_ratio times
+   as fast as the large one goes up. Without the boundary pressure projection (bpp=0) nothing holds
+   the plates and both fall. */
 #define FSI_IMPLEMENTATION
 #include "fsi_couple.h"
 #include "common.h"
 
-typedef struct block {                                        /* a box that moves along y: one degree of freedom */
+/* a box that moves along y: one degree of freedom */
+typedef struct block {
     fsi_coupled door;
     fsi_real x[12], v, impulse, mass, inverse_mass;
-    double lo[2], hi[2], load;                                /* corners, m; force along y, N */
+    double lo[2], hi[2], load; /* corners, m; force along y, N */
 } block;
-typedef struct scene { block part[3]; int held; } scene;      /* small piston, large piston, dividing wall */
 
-static void row(const fsi_coupled *self, int element, const fsi_real *weight, fsi_vec3 point, fsi_vec3 dir, fsi_real *out) {
-    (void)self; (void)element; (void)weight; (void)point;
+/* small piston, large piston, dividing wall */
+typedef struct scene {
+    block part[3];
+    int held;
+} scene;
+
+static void row(const fsi_coupled *self, int element, const fsi_real *weight, fsi_vec3 point,
+                fsi_vec3 dir, fsi_real *out) {
+    (void)self;
+    (void)element;
+    (void)weight;
+    (void)point;
     out[0] = dir.y;
 }
+
 static void make(block *b, double x0, double y0, double x1, double y1, double mass) {
     static const int32_t index[8] = {0, 1, 1, 2, 2, 3, 3, 0};
     fsi_surface *s = &b->door.surface;
-    b->lo[0] = x0; b->lo[1] = y0; b->hi[0] = x1; b->hi[1] = y1;
+    b->lo[0] = x0;
+    b->lo[1] = y0;
+    b->hi[0] = x1;
+    b->hi[1] = y1;
     b->mass = (fsi_real)(mass > 0 ? mass : 1);
     b->inverse_mass = (fsi_real)(mass > 0 ? 1 / mass : 0);
-    s->dim = 2; s->vertex_count = s->element_count = 4; s->closed = 1; s->x = b->x; s->index = index;
-    b->door.dof = 1; b->door.v = &b->v; b->door.impulse = &b->impulse; b->door.mass = &b->mass; b->door.inverse_mass = &b->inverse_mass; b->door.row_fn = row;
+    s->dim = 2;
+    s->vertex_count = s->element_count = 4;
+    s->closed = 1;
+    s->x = b->x;
+    s->index = index;
+    b->door.dof = 1;
+    b->door.v = &b->v;
+    b->door.impulse = &b->impulse;
+    b->door.mass = &b->mass;
+    b->door.inverse_mass = &b->inverse_mass;
+    b->door.row_fn = row;
 }
+
 static void refresh(block *b) {
     int i;
     for (i = 0; i < 4; i++) {
@@ -34,45 +59,65 @@ static void refresh(block *b) {
         b->x[3 * i + 1] = (fsi_real)(i >= 2 ? b->hi[1] : b->lo[1]);
     }
 }
+
 static fsi_result begin(void *user, fsi_real dt) {
     scene *s = (scene *)user;
     int i;
     for (i = 0; i < 3; i++) {
         block *b = &s->part[i];
         b->inverse_mass = i == 2 || (i == 1 && s->held) ? 0 : 1 / b->mass;
-        if (b->inverse_mass > 0) b->v += dt * (fsi_real)b->load * b->inverse_mass;
-        else b->v = 0;
+        if (b->inverse_mass > 0)
+            b->v += dt * (fsi_real)b->load * b->inverse_mass;
+        else
+            b->v = 0;
         refresh(b);
     }
     return FSI_OK;
 }
+
 static fsi_result move(void *user, fsi_real dt) {
     scene *s = (scene *)user;
     int i;
-    for (i = 0; i < 2; i++) s->part[i].lo[1] += (double)(dt * s->part[i].v), s->part[i].hi[1] += (double)(dt * s->part[i].v);
+    for (i = 0; i < 2; i++)
+        s->part[i].lo[1] += (double)(dt * s->part[i].v),
+            s->part[i].hi[1] += (double)(dt * s->part[i].v);
     return FSI_OK;
 }
+
 static void draw(ex_args *a, scene *s, const fsi_grid *g) {
     int tall = (int)(560.0 * g->ny / g->nx);
     ex_image m = ex_image_make(660, tall + 40);
-    ex_view v = ex_view_make(0, 0, (double)(g->nx * g->h), (double)(g->ny * g->h), 20, 20, 560, tall);
+    ex_view v =
+        ex_view_make(0, 0, (double)(g->nx * g->h), (double)(g->ny * g->h), 20, 20, 560, tall);
     double lo = 0, hi = 1e-9;
     size_t i;
-    for (i = 0; i < g->cells; i++) lo = fmin(lo, (double)g->pressure[i]), hi = fmax(hi, (double)g->pressure[i]);    /* less the mean of the closed chamber */
+    /* less the mean of the closed chamber */
+    for (i = 0; i < g->cells; i++)
+        lo = fmin(lo, (double)g->pressure[i]), hi = fmax(hi, (double)g->pressure[i]);
     ex_draw_field(&m, &v, g->nx, g->ny, g->pressure, lo, hi, 3);
-    for (i = 0; i < 3; i++) refresh(&s->part[i]), ex_draw_surface(&m, &v, &s->part[i].door.surface, i == 2 ? ex_rgb(150, 150, 150) : ex_rgb(205, 120, 60));
+    for (i = 0; i < 3; i++)
+        refresh(&s->part[i]),
+            ex_draw_surface(&m, &v, &s->part[i].door.surface,
+                            i == 2 ? ex_rgb(150, 150, 150) : ex_rgb(205, 120, 60));
     ex_colorbar(&m, &v, 3, lo, hi, "P DT");
     ex_frame(a, &m);
     ex_image_free(&m);
 }
 
 int main(int argc, char **argv) {
-    static const ex_key keys[] = {{"area_ratio", "", "large piston over small piston", "5", 1, 20, NULL},
-                                  {"bpp", "", "1: boundary pressure projection", "1", 0, 1, NULL},
-                                  {"scheme", "", "coupling", "xpm", 0, 0, "p,pc,xpm,rmi,aitken,monolithic"},
-                                  {"omega", "", "relaxation of p and pc", "0.1", 1e-4, 1.9, NULL},
-                                  {"mass", "", "of the small piston over the fluid it displaces", "0.5", 1e-3, 1e4, NULL}};
-    enum { WALL = 4, PLATE = 4, DEPTH = 12 };
+    static const ex_key keys[] = {
+        {"area_ratio", "", "large piston over small piston", "5", 1, 20, NULL},
+        {"bpp", "", "1: boundary pressure projection", "1", 0, 1, NULL},
+        {"scheme", "", "coupling", "xpm", 0, 0, "p,pc,xpm,rmi,aitken,monolithic"},
+        {"omega", "", "relaxation of p and pc", "0.1", 1e-4, 1.9, NULL},
+        {"mass", "", "of the small piston over the fluid it displaces", "0.5", 1e-3, 1e4, NULL}};
+
+    enum {
+        WALL = 4,
+        PLATE = 4,
+        DEPTH = 12
+    };
+
     static scene s;
     static fsi_partitioned_scene p;
     fsi_grid_desc g = {0};
@@ -88,50 +133,95 @@ int main(int argc, char **argv) {
     ex_args a;
     int small, ratio, frame, i, stable = 1, monolithic;
     double h, dt, force[2] = {0, 0}, speed[2] = {0, 0}, fall[2], m1, total = 0;
-    ex_begin(&a, argc, argv, "press", "A hydraulic press: force and speed ratios of two pistons over closed fluid.", keys, 5, 64, 60);
+    ex_begin(&a, argc, argv, "press",
+             "A hydraulic press: force and speed ratios of two pistons over closed fluid.", keys, 5,
+             64, 60);
     ratio = (int)ex_number(&a, "area_ratio");
     small = (a.size - WALL) / (1 + ratio);
-    if (small < 1) small = 1;
+    if (small < 1)
+        small = 1;
     monolithic = ex_is(&a, "scheme", "monolithic");
-    g.nx = small * (1 + ratio) + WALL; g.ny = 36; g.nz = 1;
-    h = 1.0 / a.size; g.h = (fsi_real)h; g.rho = 1000;
+    g.nx = small * (1 + ratio) + WALL;
+    g.ny = 36;
+    g.nz = 1;
+    h = 1.0 / a.size;
+    g.h = (fsi_real)h;
+    g.rho = 1000;
     g.side[3].kind = FSI_SIDE_OPEN;
-    if (fsi_grid_init(&grid, &g) != FSI_OK) return 1;
+    if (fsi_grid_init(&grid, &g) != FSI_OK)
+        return 1;
     m1 = ex_number(&a, "mass") * 1000 * small * h * PLATE * h;
     make(&s.part[0], 0, 20 * h, small * h, (20 + PLATE) * h, m1);
     make(&s.part[1], (small + WALL) * h, 20 * h, g.nx * h, (20 + PLATE) * h, m1 * ratio);
     make(&s.part[2], small * h, DEPTH * h, (small + WALL) * h, 36 * h, 0);
-    s.part[0].load = -10.0; s.part[1].load = -5.0 * ratio;     /* N on the small plate, and half of what would balance on the large one */
+    /* N on the small plate, and half of what would balance on the large one */
+    s.part[0].load = -10.0;
+    s.part[1].load = -5.0 * ratio;
     dt = 0.2 * sqrt(m1 * h / 10.0);
-    d.n = d.m = 16; d.tolerance = (fsi_real)(1e-10 * h); d.omega = (fsi_real)ex_number(&a, "omega");
-    d.scheme = ex_is(&a, "scheme", "aitken") ? FSI_SCHEME_AITKEN : ex_word(&a, "scheme")[0] == 'p' ? FSI_SCHEME_RELAXED : FSI_SCHEME_REDUCED;
+    d.n = d.m = 16;
+    d.tolerance = (fsi_real)(1e-10 * h);
+    d.omega = (fsi_real)ex_number(&a, "omega");
+    d.scheme = ex_is(&a, "scheme", "aitken")     ? FSI_SCHEME_AITKEN
+               : ex_word(&a, "scheme")[0] == 'p' ? FSI_SCHEME_RELAXED
+                                                 : FSI_SCHEME_REDUCED;
     d.max_iterations = d.scheme == FSI_SCHEME_REDUCED ? 60 : 1000;
-    if (fsi_partitioned_init(&scheme, &d) != FSI_OK) return 1;
+    if (fsi_partitioned_init(&scheme, &d) != FSI_OK)
+        return 1;
     cd.tolerance = 1e-10;
-    if ((monolithic ? fsi_couple_init(&mono, &grid, &cd) : fsi_interface_init(&face, &grid, NULL)) != FSI_OK) return 1;
-    for (i = 0; i < 3; i++) part[i].solid = list[i] = &s.part[i].door;
-    p.grid = &grid; p.face = &face; p.scheme = &scheme; p.list = doors; p.solids.part = part; p.solids.count = 3;
-    p.fluid.bpp = (int)ex_number(&a, "bpp"); p.fluid.pressure_form = ex_is(&a, "scheme", "rmi") || ex_is(&a, "scheme", "p");
-    p.begin_fn = begin; p.move_fn = move; p.user = &s;
-    solids.solid = list; solids.count = 3; solids.begin_fn = begin; solids.move_fn = move; solids.user = &s;
-    for (i = 0; i < 2; i++) fall[i] = s.part[i].lo[1];
+    if ((monolithic ? fsi_couple_init(&mono, &grid, &cd) : fsi_interface_init(&face, &grid, NULL))
+        != FSI_OK)
+        return 1;
+    for (i = 0; i < 3; i++)
+        part[i].solid = list[i] = &s.part[i].door;
+    p.grid = &grid;
+    p.face = &face;
+    p.scheme = &scheme;
+    p.list = doors;
+    p.solids.part = part;
+    p.solids.count = 3;
+    p.fluid.bpp = (int)ex_number(&a, "bpp");
+    p.fluid.pressure_form = ex_is(&a, "scheme", "rmi") || ex_is(&a, "scheme", "p");
+    p.begin_fn = begin;
+    p.move_fn = move;
+    p.user = &s;
+    solids.solid = list;
+    solids.count = 3;
+    solids.begin_fn = begin;
+    solids.move_fn = move;
+    solids.user = &s;
+    for (i = 0; i < 2; i++)
+        fall[i] = s.part[i].lo[1];
     for (frame = 0; frame < a.frames && stable; frame++) {
         fsi_report report;
         s.held = frame < a.frames / 2;
-        stable = (monolithic ? fsi_couple_step(&mono, &solids, (fsi_real)dt, &report) : fsi_partitioned_scene_step(&p, (fsi_real)dt, &report)) >= 0;
+        stable = (monolithic ? fsi_couple_step(&mono, &solids, (fsi_real)dt, &report)
+                             : fsi_partitioned_scene_step(&p, (fsi_real)dt, &report))
+                 >= 0;
         total += report.iterations;
-        if (s.held) for (i = 0; i < 2; i++) force[i] = (double)s.part[i].impulse / dt;
-        else for (i = 0; i < 2; i++) speed[i] = (double)s.part[i].v;
-        if (a.out) draw(&a, &s, &grid);
+        if (s.held)
+            for (i = 0; i < 2; i++)
+                force[i] = (double)s.part[i].impulse / dt;
+        else
+            for (i = 0; i < 2; i++)
+                speed[i] = (double)s.part[i].v;
+        if (a.out)
+            draw(&a, &s, &grid);
         ex_progress(&a, frame);
     }
-    for (i = 0; i < 2; i++) fall[i] -= s.part[i].lo[1];
+    for (i = 0; i < 2; i++)
+        fall[i] -= s.part[i].lo[1];
     ex_result("force_ratio", "%.9f", force[1] / force[0]);
     ex_result("speed_ratio", "%.9f", -speed[0] / speed[1]);
-    ex_result("support", "%.6f", force[0] / 10.0);             /* share of the load that the fluid bears while the large piston is held */
-    ex_result("fall", "%.6f", fall[0] / h);                    /* cells the small plate went down */
-    ex_result("fall_large", "%.6f", fall[1] / h);              /* and the large one: < 0 = it was lifted */
+    /* share of the load that the fluid bears while the large piston is held */
+    ex_result("support", "%.6f", force[0] / 10.0);
+    ex_result("fall", "%.6f", fall[0] / h); /* cells the small plate went down */
+    /* and the large one: < 0 = it was lifted */
+    ex_result("fall_large", "%.6f", fall[1] / h);
     ex_result("mean_iterations", "%.3f", total / (frame > 0 ? frame : 1));
-    fsi_partitioned_scene_free(&p); fsi_partitioned_free(&scheme); fsi_interface_free(&face); fsi_couple_free(&mono); fsi_grid_free(&grid);
+    fsi_partitioned_scene_free(&p);
+    fsi_partitioned_free(&scheme);
+    fsi_interface_free(&face);
+    fsi_couple_free(&mono);
+    fsi_grid_free(&grid);
     return ex_end(&a, frame, stable);
 }

@@ -1,6 +1,7 @@
-/* raft: a light rigid raft with a soft flag of tetrahedra clamped to it floats in a fluid of particles. The raft meets the fluid through its boundary
-   particles (xpm), the soft part through proxy particles, and both through the clamp: three couplings in one step.
-   cc -O2 -I. -Iexamples examples/raft.c -o raft -lm */
+/* raft: a light rigid raft with a soft flag of tetrahedra clamped to it floats in a fluid of
+   particles. The raft meets the fluid through its boundary particles (xpm), the soft part through
+   proxy particles, and both through the clamp: three couplings in one step. cc -O2 -I. -Iexamples
+   examples/raft.c -o raft -lm */
 #define FSI_IMPLEMENTATION
 #include "fsi_couple.h"
 #include "common.h"
@@ -9,11 +10,14 @@
 static void draw(ex_args *a, const fsi_sph *s, const fsi_solids *w, int body, const fsi_tled *t) {
     ex_image m = ex_image_make(720, 480);
     ex_camera c = ex_camera_make(1.1, 1.05, 2.1, 0.62, 0.3, 0.3, 1, 33);
-    double lo[3] = {0, 0, 0}, hi[3] = {1.2, 0.8, 0.6}, flo[3] = {-0.8, 0, -0.8}, fhi[3] = {2, 0, 1.4};
+    double lo[3] = {0, 0, 0}, hi[3] = {1.2, 0.8, 0.6}, flo[3] = {-0.8, 0, -0.8},
+           fhi[3] = {2, 0, 1.4};
     fsi_surface f = fsi_tled_surface(t), box;
-    fsi_real *x = (fsi_real *)malloc((size_t)(3 * w->body[body].shape->surface.vertex_count) * sizeof *x);
+    fsi_real *x =
+        (fsi_real *)malloc((size_t)(3 * w->body[body].shape->surface.vertex_count) * sizeof *x);
     ex_floor(&m, &c, flo, fhi, 1, -0.003, 0.2);
-    if (x && fsi_solids_surface(w, body, x, NULL, &box) == FSI_OK) ex_draw_surface3(&m, &c, &box, ex_rgb(200, 150, 90));
+    if (x && fsi_solids_surface(w, body, x, NULL, &box) == FSI_OK)
+        ex_draw_surface3(&m, &c, &box, ex_rgb(200, 150, 90));
     ex_draw_surface3(&m, &c, &f, ex_rgb(200, 60, 90));
     water_draw(&m, &c, s, lo, hi);
     ex_box3(&m, &c, lo, hi, ex_rgb(110, 110, 110));
@@ -22,13 +26,15 @@ static void draw(ex_args *a, const fsi_sph *s, const fsi_solids *w, int body, co
     free(x);
 }
 
-static const ex_key keys[] = {{"density", "", "raft over fluid", "0.3", 0.02, 1, NULL},
-                              {"young", "Pa", "Young's modulus of the soft part", "1e5", 1e4, 1e8, NULL},
-                              {"tolerance", "", "of the raft's motion, over the particle radius", "0.05", 1e-6, 10, NULL},
-                              {"restitution", "", "e of the collisions", "0", 0, 1, NULL},
-                              {"slip", "", "delta: 0 no slip, 1 free slip", "1", 0, 1, NULL},
-                              {"dt", "s", "largest step", "0.001", 1e-5, 0.02, NULL},
-                              {"gravity", "m/s^2", "downwards", "9.81", 0, 100, NULL}};
+static const ex_key keys[] = {
+    {"density", "", "raft over fluid", "0.3", 0.02, 1, NULL},
+    {"young", "Pa", "Young's modulus of the soft part", "1e5", 1e4, 1e8, NULL},
+    {"tolerance", "", "of the raft's motion, over the particle radius", "0.05", 1e-6, 10, NULL},
+    {"restitution", "", "e of the collisions", "0", 0, 1, NULL},
+    {"slip", "", "delta: 0 no slip, 1 free slip", "1", 0, 1, NULL},
+    {"dt", "s", "largest step", "0.001", 1e-5, 0.02, NULL},
+    {"gravity", "m/s^2", "downwards", "9.81", 0, 100, NULL}};
+
 /* Longer than a page on purpose: what three couplings need, in the order in which they need it. */
 int main(int argc, char **argv) {
     ex_args a;
@@ -57,61 +63,143 @@ int main(int argc, char **argv) {
     double h, time, start, total = 0, density = 0, momentum = 0, gap = 0, bend = 0;
     ex_begin(&a, argc, argv, "raft", "A soft part clamped to a floating raft.", keys, 7, 20, 50);
     h = 1.2 / (2 * a.size);
-    f.capacity = 4 * a.size * a.size * a.size; f.boundary_capacity = 80 * a.size * a.size + 4000; f.solver = FSI_SPH_DFSPH; f.spacing = (fsi_real)h; f.density = 1000;
-    f.viscosity = 1; f.gravity = fsi_vec(0, (fsi_real)-ex_number(&a, "gravity"), 0); f.dt_max = (fsi_real)ex_number(&a, "dt");
-    f.density_error = f.divergence_error = FSI_R(1e-12); f.max_iterations = 5;
-    w.dim = 3; w.max_bodies = 2; w.gravity = f.gravity; w.substeps = 1;
-    if (fsi_sph_init(&sph, &f) != FSI_OK || fsi_solids_init(&world, &w) != FSI_OK) return 1;
-    sd.kind = FSI_SHAPE_ROOM; sd.half = fsi_vec(FSI_R(0.6), FSI_R(0.5), FSI_R(0.3));
-    if (fsi_shape_init(&room, &sd) != FSI_OK) return 1;
-    b.shape = &room; b.x = sd.half; b.kind = FSI_RIGID_FIXED;
+    f.capacity = 4 * a.size * a.size * a.size;
+    f.boundary_capacity = 80 * a.size * a.size + 4000;
+    f.solver = FSI_SPH_DFSPH;
+    f.spacing = (fsi_real)h;
+    f.density = 1000;
+    f.viscosity = 1;
+    f.gravity = fsi_vec(0, (fsi_real)-ex_number(&a, "gravity"), 0);
+    f.dt_max = (fsi_real)ex_number(&a, "dt");
+    f.density_error = f.divergence_error = FSI_R(1e-12);
+    f.max_iterations = 5;
+    w.dim = 3;
+    w.max_bodies = 2;
+    w.gravity = f.gravity;
+    w.substeps = 1;
+    if (fsi_sph_init(&sph, &f) != FSI_OK || fsi_solids_init(&world, &w) != FSI_OK)
+        return 1;
+    sd.kind = FSI_SHAPE_ROOM;
+    sd.half = fsi_vec(FSI_R(0.6), FSI_R(0.5), FSI_R(0.3));
+    if (fsi_shape_init(&room, &sd) != FSI_OK)
+        return 1;
+    b.shape = &room;
+    b.x = sd.half;
+    b.kind = FSI_RIGID_FIXED;
     fsi_solids_add(&world, &b, NULL);
-    sd.kind = FSI_SHAPE_BOX; sd.half = fsi_vec(FSI_R(0.16), FSI_R(0.06), FSI_R(0.14));
-    if (fsi_shape_init(&raft, &sd) != FSI_OK) return 1;
-    b.shape = &raft; b.kind = FSI_RIGID_DYNAMIC; b.density = (fsi_real)(1000 * ex_number(&a, "density")); b.x = fsi_vec(FSI_R(0.4), FSI_R(0.42), FSI_R(0.3));
+    sd.kind = FSI_SHAPE_BOX;
+    sd.half = fsi_vec(FSI_R(0.16), FSI_R(0.06), FSI_R(0.14));
+    if (fsi_shape_init(&raft, &sd) != FSI_OK)
+        return 1;
+    b.shape = &raft;
+    b.kind = FSI_RIGID_DYNAMIC;
+    b.density = (fsi_real)(1000 * ex_number(&a, "density"));
+    b.x = fsi_vec(FSI_R(0.4), FSI_R(0.42), FSI_R(0.3));
     fsi_solids_add(&world, &b, &body);
-    if (fsi_sph_add_block(&sph, fsi_vec(0, 0, 0), fsi_vec(FSI_R(1.2), FSI_R(0.3), FSI_R(0.6)), fsi_vec(0, 0, 0), &n) != FSI_OK ||
-        fsi_sph_add_box_walls(&sph, fsi_vec(0, 0, 0), fsi_vec(FSI_R(1.2), 1, FSI_R(0.6)), 0, NULL) != FSI_OK) return 1;
-    if (fsi_mesh_box(&mesh, fsi_vec_sub(b.x, fsi_vec_sub(sd.half, fsi_vec((fsi_real)h / 2, (fsi_real)h / 2, (fsi_real)h / 2))),
-                     fsi_vec_add(b.x, fsi_vec_sub(sd.half, fsi_vec((fsi_real)h / 2, (fsi_real)h / 2, (fsi_real)h / 2))), 4, 2, 4, 0, NULL) != FSI_OK) return 1;
-    skin = fsi_mesh_surface(&mesh);                           /* boundary particles half a spacing inside */
-    if (fsi_sph_add_surface(&sph, &skin, b.x, 1, &object) != FSI_OK) return 1;
+    if (fsi_sph_add_block(&sph, fsi_vec(0, 0, 0), fsi_vec(FSI_R(1.2), FSI_R(0.3), FSI_R(0.6)),
+                          fsi_vec(0, 0, 0), &n)
+            != FSI_OK
+        || fsi_sph_add_box_walls(&sph, fsi_vec(0, 0, 0), fsi_vec(FSI_R(1.2), 1, FSI_R(0.6)), 0,
+                                 NULL)
+               != FSI_OK)
+        return 1;
+    if (fsi_mesh_box(&mesh,
+                     fsi_vec_sub(b.x, fsi_vec_sub(sd.half, fsi_vec((fsi_real)h / 2, (fsi_real)h / 2,
+                                                                   (fsi_real)h / 2))),
+                     fsi_vec_add(b.x, fsi_vec_sub(sd.half, fsi_vec((fsi_real)h / 2, (fsi_real)h / 2,
+                                                                   (fsi_real)h / 2))),
+                     4, 2, 4, 0, NULL)
+        != FSI_OK)
+        return 1;
+    /* boundary particles half a spacing inside */
+    skin = fsi_mesh_surface(&mesh);
+    if (fsi_sph_add_surface(&sph, &skin, b.x, 1, &object) != FSI_OK)
+        return 1;
     fsi_mesh_free(&mesh);
-    if (fsi_mesh_box(&mesh, fsi_vec(FSI_R(0.54), FSI_R(0.43), FSI_R(0.2)), fsi_vec(FSI_R(1.04), FSI_R(0.46), FSI_R(0.4)), 15, 1, 6, 0, NULL) != FSI_OK) return 1;
-    t.nodes = mesh.vertex_count; t.tets = mesh.tet_count; t.x = mesh.x; t.tet = mesh.tet; t.density = 400; t.young = (fsi_real)ex_number(&a, "young");
-    t.poisson = FSI_R(0.3); t.damping = 2; t.gravity = f.gravity;
+    if (fsi_mesh_box(&mesh, fsi_vec(FSI_R(0.54), FSI_R(0.43), FSI_R(0.2)),
+                     fsi_vec(FSI_R(1.04), FSI_R(0.46), FSI_R(0.4)), 15, 1, 6, 0, NULL)
+        != FSI_OK)
+        return 1;
+    t.nodes = mesh.vertex_count;
+    t.tets = mesh.tet_count;
+    t.x = mesh.x;
+    t.tet = mesh.tet;
+    t.density = 400;
+    t.young = (fsi_real)ex_number(&a, "young");
+    t.poisson = FSI_R(0.3);
+    t.damping = 2;
+    t.gravity = f.gravity;
     node = (int32_t *)malloc((size_t)t.nodes * sizeof *node);
-    if (!node || fsi_tled_init(&flag, &t) != FSI_OK) return 1;
-    for (n = 0, i = 0; i < flag.nodes; i++) if (flag.x[3 * i] < FSI_R(0.58)) node[n++] = i;
-    if (fsi_clamp_init(&clamp, &flag, &world, body, node, n, NULL) != FSI_OK) return 1;
-    d.sph = &sph; d.world = &world; d.count = 1; d.body = &body; d.object = &object; d.tolerance = (fsi_real)ex_number(&a, "tolerance");
-    solid.tled = &flag; solid.restitution = (fsi_real)ex_number(&a, "restitution"); solid.slip = (fsi_real)ex_number(&a, "slip");
-    p.sph = &sph; p.solid = &solid; p.count = 1;
-    if (fsi_sph_rigid_init(&couple, &d) != FSI_OK || fsi_proxy_init(&proxy, &p) != FSI_OK || fsi_bvh_init(&tree, flag.triangles, NULL) != FSI_OK) return 1;
+    if (!node || fsi_tled_init(&flag, &t) != FSI_OK)
+        return 1;
+    for (n = 0, i = 0; i < flag.nodes; i++)
+        if (flag.x[3 * i] < FSI_R(0.58))
+            node[n++] = i;
+    if (fsi_clamp_init(&clamp, &flag, &world, body, node, n, NULL) != FSI_OK)
+        return 1;
+    d.sph = &sph;
+    d.world = &world;
+    d.count = 1;
+    d.body = &body;
+    d.object = &object;
+    d.tolerance = (fsi_real)ex_number(&a, "tolerance");
+    solid.tled = &flag;
+    solid.restitution = (fsi_real)ex_number(&a, "restitution");
+    solid.slip = (fsi_real)ex_number(&a, "slip");
+    p.sph = &sph;
+    p.solid = &solid;
+    p.count = 1;
+    if (fsi_sph_rigid_init(&couple, &d) != FSI_OK || fsi_proxy_init(&proxy, &p) != FSI_OK
+        || fsi_bvh_init(&tree, flag.triangles, NULL) != FSI_OK)
+        return 1;
     n = sph.now.count;
     for (frame = 0, time = 0; frame < a.frames && stable; frame++) {
         for (start = time; time < start + 0.03 - 1e-9 && stable; steps++) {
-            double rest = start + 0.03 - time, dt = rest / ceil(rest / (double)fsi_sph_max_dt(&sph) - 1e-6);
-            fsi_result r = fsi_sph_prepare(&sph, (fsi_real)dt);                 /* sorted here: the order must not change between collide and correct */
-            if (r >= 0) r = fsi_proxy_collide(&proxy, (fsi_real)dt);            /* fluid hits the soft part */
-            if (r >= 0) r = fsi_clamp_advance(&clamp, (fsi_real)dt);            /* the soft part moves and pulls at the raft */
-            if (r >= 0) r = fsi_sph_rigid_step(&couple, (fsi_real)dt, &report); /* fluid and raft move */
-            if (r == FSI_NOT_CONVERGED) capped++;
-            if (r >= 0) r = fsi_proxy_correct(&proxy);                          /* nothing stays in the soft part */
+            double rest = start + 0.03 - time,
+                   dt = rest / ceil(rest / (double)fsi_sph_max_dt(&sph) - 1e-6);
+            /* sorted here: the order must not change between collide and correct */
+            fsi_result r = fsi_sph_prepare(&sph, (fsi_real)dt);
+            /* fluid hits the soft part */
+            if (r >= 0)
+                r = fsi_proxy_collide(&proxy, (fsi_real)dt);
+            /* the soft part moves and pulls at the raft */
+            if (r >= 0)
+                r = fsi_clamp_advance(&clamp, (fsi_real)dt);
+            /* fluid and raft move */
+            if (r >= 0)
+                r = fsi_sph_rigid_step(&couple, (fsi_real)dt, &report);
+            if (r == FSI_NOT_CONVERGED)
+                capped++;
+            /* nothing stays in the soft part */
+            if (r >= 0)
+                r = fsi_proxy_correct(&proxy);
             stable = r >= 0 && (double)fsi_vec_length(world.body[body].v) < 50;
-            time += dt; total += report.iterations; density = fmax(density, (double)sph.stats.max_density);
-            for (i = 0; i < 3; i++) momentum = fmax(momentum, fabs(report.momentum[i]));
+            time += dt;
+            total += report.iterations;
+            density = fmax(density, (double)sph.stats.max_density);
+            for (i = 0; i < 3; i++)
+                momentum = fmax(momentum, fabs(report.momentum[i]));
         }
         skin = fsi_tled_surface(&flag);
-        if (fsi_bvh_build(&tree, &skin) != FSI_OK) return 1;
-        for (i = 0; i < sph.now.count; i++) bad += fsi_bvh_inside(&tree, fsi_vec(sph.x[i], sph.y[i], sph.z[i]));
+        if (fsi_bvh_build(&tree, &skin) != FSI_OK)
+            return 1;
+        for (i = 0; i < sph.now.count; i++)
+            bad += fsi_bvh_inside(&tree, fsi_vec(sph.x[i], sph.y[i], sph.z[i]));
         for (i = 0; i < clamp.count; i++)
-            gap = fmax(gap, (double)fsi_vec_length(fsi_vec_sub(fsi_vec_load(flag.x + 3 * clamp.node[i]), fsi_vec_add(world.body[body].x, fsi_quat_rotate(world.body[body].q, fsi_vec_load(clamp.local + 3 * i))))));
-        for (i = 0; i < flag.nodes; i++) bend = fmax(bend, 0.43 - (double)flag.x[3 * i + 1]);
-        if (a.out) draw(&a, &sph, &world, body, &flag);
+            gap = fmax(gap, (double)fsi_vec_length(fsi_vec_sub(
+                                fsi_vec_load(flag.x + 3 * clamp.node[i]),
+                                fsi_vec_add(world.body[body].x,
+                                            fsi_quat_rotate(world.body[body].q,
+                                                            fsi_vec_load(clamp.local + 3 * i))))));
+        for (i = 0; i < flag.nodes; i++)
+            bend = fmax(bend, 0.43 - (double)flag.x[3 * i + 1]);
+        if (a.out)
+            draw(&a, &sph, &world, body, &flag);
         ex_progress(&a, frame);
     }
-    for (i = 0; i < sph.now.count; i++) lost += !(sph.x[i] > -h && sph.x[i] < 1.2 + h && sph.y[i] > -h && sph.y[i] < 1 + h && sph.z[i] > -h && sph.z[i] < 0.6 + h);
+    for (i = 0; i < sph.now.count; i++)
+        lost += !(sph.x[i] > -h && sph.x[i] < 1.2 + h && sph.y[i] > -h && sph.y[i] < 1 + h
+                  && sph.z[i] > -h && sph.z[i] < 0.6 + h);
     ex_result("particles", "%d", n);
     ex_result("tets", "%d", mesh.tet_count);
     ex_result("mean_iterations", "%.3f", total / (steps > 0 ? (double)steps : 1));
@@ -120,13 +208,22 @@ int main(int argc, char **argv) {
     ex_result("skipped", "%ld", (long)proxy.stats.all_skipped);
     ex_result("contacts", "%ld", (long)proxy.stats.all_contacts);
     ex_result("max_density_ratio", "%.4f", density);
-    ex_result("clamp_gap", "%.6f", gap);                       /* largest distance of a clamped node from its place on the raft, m */
+    /* largest distance of a clamped node from its place on the raft, m */
+    ex_result("clamp_gap", "%.6f", gap);
     ex_result("sag", "%.4f", bend);
     ex_result("height", "%.4f", (double)world.body[body].x.y);
     ex_result("lost", "%ld", lost + n - sph.now.count);
     ex_result("momentum_error", "%.3g", momentum);
-    fsi_bvh_free(&tree); fsi_proxy_free(&proxy); fsi_sph_rigid_free(&couple); fsi_clamp_free(&clamp); fsi_tled_free(&flag); fsi_mesh_free(&mesh);
-    fsi_solids_free(&world); fsi_shape_free(&raft); fsi_shape_free(&room); fsi_sph_free(&sph);
+    fsi_bvh_free(&tree);
+    fsi_proxy_free(&proxy);
+    fsi_sph_rigid_free(&couple);
+    fsi_clamp_free(&clamp);
+    fsi_tled_free(&flag);
+    fsi_mesh_free(&mesh);
+    fsi_solids_free(&world);
+    fsi_shape_free(&raft);
+    fsi_shape_free(&room);
+    fsi_sph_free(&sph);
     free(node);
     return ex_end(&a, steps, stable);
 }

@@ -1,6 +1,6 @@
-/* realtime_pool: ten bodies in a 2D pool, one pulled about by a scripted mouse, each coupled step within a time budget: 60 steps a second.
-   Watch it live with --set view=term.
-   cc -O2 -fopenmp -I. -Iexamples examples/realtime_pool.c -o realtime_pool -lm */
+/* realtime_pool: ten bodies in a 2D pool, one pulled about by a scripted mouse, each coupled step
+   within a time budget: 60 steps a second. Watch it live with --set view=term. cc -O2 -fopenmp -I.
+   -Iexamples examples/realtime_pool.c -o realtime_pool -lm */
 #define FSI_IMPLEMENTATION
 #include "fsi_couple.h"
 #include "common.h"
@@ -22,9 +22,12 @@ static void draw(ex_args *a, rt_scene *s) {
         fsi_solids_surface(&s->w.solids, s->id[i], x, v, &surface);
         ex_draw_surface(&m, &view, &surface, i ? ex_map(0, 0.3 + 0.06 * i) : ex_rgb(215, 60, 60));
     }
-    ex_line(&m, ex_px(&view, (double)b->x.x), ex_py(&view, (double)b->x.y), ex_px(&view, (double)p.x), ex_py(&view, (double)p.y), 2, ex_rgb(40, 40, 40));
+    ex_line(&m, ex_px(&view, (double)b->x.x), ex_py(&view, (double)b->x.y),
+            ex_px(&view, (double)p.x), ex_py(&view, (double)p.y), 2, ex_rgb(40, 40, 40));
     ex_disk(&m, ex_px(&view, (double)p.x), ex_py(&view, (double)p.y), 5, ex_rgb(40, 40, 40));
-    for (i = 0; i < 4; i++) ex_line(&m, 20 + 520 * (i == 1), 20 + 520 * (i == 2), 20 + 520 * (i != 0), 20 + 520 * (i != 3), 1, ex_rgb(110, 110, 110));
+    for (i = 0; i < 4; i++)
+        ex_line(&m, 20 + 520 * (i == 1), 20 + 520 * (i == 2), 20 + 520 * (i != 0),
+                20 + 520 * (i != 3), 1, ex_rgb(110, 110, 110));
     snprintf(text, sizeof text, "%.2f s  %.1f ms a step", s->time, rt_mean(s));
     ex_text(&m, 28, 28, 2, ex_rgb(60, 60, 60), text);
     ex_frame(a, &m);
@@ -32,9 +35,14 @@ static void draw(ex_args *a, rt_scene *s) {
 }
 
 int main(int argc, char **argv) {
-    static const ex_key keys[] = {{"dt", "s", "time step", "0.016667", 1e-4, 0.1, NULL}, {"budget", "ms", "for a whole step, 0 = none", "16.7", 0, 1e4, NULL},
-                                  {"tolerance", "", "of the pressure, relative", "1e-3", 1e-10, 0.5, NULL}, {"particles", "", "markers per cell side, -1 = none", "2", -1, 8, NULL}};
+    static const ex_key keys[] = {
+        {"dt", "s", "time step", "0.016667", 1e-4, 0.1, NULL},
+        {"budget", "ms", "for a whole step, 0 = none", "16.7", 0, 1e4, NULL},
+        {"tolerance", "", "of the pressure, relative", "1e-3", 1e-10, 0.5, NULL},
+        {"particles", "", "markers per cell side, -1 = none", "2", -1, 8, NULL}};
     ex_args a;
-    ex_begin(&a, argc, argv, "realtime_pool", "Ten bodies in a pool, one pulled by a scripted mouse, in real time.", keys, 4, 128, 150);
+    ex_begin(&a, argc, argv, "realtime_pool",
+             "Ten bodies in a pool, one pulled by a scripted mouse, in real time.", keys, 4, 128,
+             150);
     return rt_run(&a, 2, draw);
 }

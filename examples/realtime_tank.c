@@ -1,6 +1,7 @@
-/* realtime_tank: five bodies in a 3D tank of 48^3 cells, one pulled about by a scripted mouse, each coupled step with a time budget. The aim is 15
-   steps a second on two cores (the budget shortens the iterations of the pressure solve only, about an eighth of a step).
-   cc -O2 -fopenmp -I. -Iexamples examples/realtime_tank.c -o realtime_tank -lm */
+/* realtime_tank: five bodies in a 3D tank of 48^3 cells, one pulled about by a scripted mouse, each
+   coupled step with a time budget. The aim is 15 steps a second on two cores (the budget shortens
+   the iterations of the pressure solve only, about an eighth of a step). cc -O2 -fopenmp -I.
+   -Iexamples examples/realtime_tank.c -o realtime_tank -lm */
 #define FSI_IMPLEMENTATION
 #include "fsi_couple.h"
 #include "common.h"
@@ -30,9 +31,13 @@ static void draw(ex_args *a, rt_scene *s) {
 }
 
 int main(int argc, char **argv) {
-    static const ex_key keys[] = {{"dt", "s", "time step", "0.02", 1e-4, 0.1, NULL}, {"budget", "ms", "for a whole step, 0 = none", "66", 0, 1e4, NULL},
-                                  {"tolerance", "", "of the pressure, relative", "1e-3", 1e-10, 0.5, NULL}, {"particles", "", "markers per cell side, -1 = none", "2", -1, 8, NULL}};
+    static const ex_key keys[] = {
+        {"dt", "s", "time step", "0.02", 1e-4, 0.1, NULL},
+        {"budget", "ms", "for a whole step, 0 = none", "66", 0, 1e4, NULL},
+        {"tolerance", "", "of the pressure, relative", "1e-3", 1e-10, 0.5, NULL},
+        {"particles", "", "markers per cell side, -1 = none", "2", -1, 8, NULL}};
     ex_args a;
-    ex_begin(&a, argc, argv, "realtime_tank", "Bodies in a tank, one pulled by a scripted mouse, in real time.", keys, 4, 48, 75);
+    ex_begin(&a, argc, argv, "realtime_tank",
+             "Bodies in a tank, one pulled by a scripted mouse, in real time.", keys, 4, 48, 75);
     return rt_run(&a, 3, draw);
 }

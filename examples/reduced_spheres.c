@@ -1,96 +1,165 @@
-/* reduced_spheres: five soft balls, 10 modes each, of growing density in a tank (REDUCED fig. 5). They settle at Archimedes' depth.
-   cc -O2 -I. -Iexamples examples/reduced_spheres.c -o reduced_spheres -lm */
+/* reduced_spheres: five soft balls, 10 modes each, of growing density in a tank (REDUCED fig. 5).
+   They settle at Archimedes' depth. cc -O2 -I. -Iexamples examples/reduced_spheres.c -o
+   reduced_spheres -lm */
 #define FSI_IMPLEMENTATION
 #include "fsi_couple.h"
 #include "common.h"
 #include "swarm.h"
 
-enum { MOST = 8 };
-static swarm s;
-static fsi_real water(fsi_vec3 x, void *user) { return x.y - (fsi_real)*(double *)user; }
+enum {
+    MOST = 8
+};
 
-static ex_color color(const swarm *q, int i) { (void)q; return ex_map(0, 0.85 - 0.13 * i); }
+static swarm s;
+
+static fsi_real water(fsi_vec3 x, void *user) {
+    return x.y - (fsi_real) * (double *)user;
+}
+
+static ex_color color(const swarm *q, int i) {
+    (void)q;
+    return ex_map(0, 0.85 - 0.13 * i);
+}
+
 /* Submerged depth over radius of a ball with density ratio q < 1: y^2 (3 - y) / 4 = q (C-07). */
 static double archimedes(double q) {
     double lo = 0, hi = 2;
     int i;
-    for (i = 0; i < 60; i++) { double y = (lo + hi) / 2; if (y * y * (3 - y) / 4 < q) lo = y; else hi = y; }
+    for (i = 0; i < 60; i++) {
+        double y = (lo + hi) / 2;
+        if (y * y * (3 - y) / 4 < q)
+            lo = y;
+        else
+            hi = y;
+    }
     return lo;
 }
 
 int main(int argc, char **argv) {
-    static const ex_key keys[] = {{"density", "", "list, over the water's", "0.3,0.6,0.9,1.0,1.2", 1e-3, 100, NULL}, {"bodies", "", "balls; 0: one of each density; else densities in turn", "0", 0, MOST, NULL},
-                                  {"modes", "", "vibration modes per ball", "10", 0, 40, NULL},
-                                  {"tets", "", "tetrahedra per ball, about", "1500", 50, 100000, NULL}, {"young", "Pa", "stiffness", "2e4", 100, 1e9, NULL},
-                                  {"dt", "s", "time step", "0.01", 1e-5, 0.1, NULL}, {"damping", "1/s", "on bodies and fluid", "2", 0, 100, NULL},
-                                  {"fractions", "", "1: area fractions instead of voxel faces", "0", 0, 1, NULL}};
+    static const ex_key keys[] = {
+        {"density", "", "list, over the water's", "0.3,0.6,0.9,1.0,1.2", 1e-3, 100, NULL},
+        {"bodies", "", "balls; 0: one of each density; else densities in turn", "0", 0, MOST, NULL},
+        {"modes", "", "vibration modes per ball", "10", 0, 40, NULL},
+        {"tets", "", "tetrahedra per ball, about", "1500", 50, 100000, NULL},
+        {"young", "Pa", "stiffness", "2e4", 100, 1e9, NULL},
+        {"dt", "s", "time step", "0.01", 1e-5, 0.1, NULL},
+        {"damping", "1/s", "on bodies and fluid", "2", 0, 100, NULL},
+        {"fractions", "", "1: area fractions instead of voxel faces", "0", 0, 1, NULL}};
     ex_args a;
     fsi_world_desc d = {0};
     fsi_world w;
     fsi_form form = {FSI_FORM_SPHERE, 0, 0, 0, 0, {0, 0, 0}};
     fsi_mesh mesh;
     fsi_reduced_model model[MOST];
-    double density[MOST], r = 0.17, level = 0.55, dt, total = 0, volume0 = 1, worst = 0, below = 0, out_of = 0;
+    double density[MOST], r = 0.17, level = 0.55, dt, total = 0, volume0 = 1, worst = 0, below = 0,
+                          out_of = 0;
     int balls, i, k, frame, steps = 0, stable = 1;
-    swarm_view view = {720, 400, {{0}, {0}, {0}, {0}, 0}, {245, 248, 250}, {110, 110, 110}, color, 0.125, 0.5, NULL, 0};
+    swarm_view view = {
+        720,  400, {{0}, {0}, {0}, {0}, 0}, {245, 248, 250}, {110, 110, 110}, color, 0.125, 0.5,
+        NULL, 0};
     char text[256] = "", exact[256] = "";
-    ex_begin(&a, argc, argv, "reduced_spheres", "Soft balls of five densities in a tank.", keys, 8, 60, 120);
+    ex_begin(&a, argc, argv, "reduced_spheres", "Soft balls of five densities in a tank.", keys, 8,
+             60, 120);
     balls = ex_list(&a, "density", density, MOST);
-    for (i = balls; i < (int)ex_number(&a, "bodies"); i++) density[i] = density[i - balls];
-    if (ex_number(&a, "bodies") > 0) balls = (int)ex_number(&a, "bodies");
+    for (i = balls; i < (int)ex_number(&a, "bodies"); i++)
+        density[i] = density[i - balls];
+    if (ex_number(&a, "bodies") > 0)
+        balls = (int)ex_number(&a, "bodies");
     dt = ex_number(&a, "dt");
-    d.grid.nx = a.size; d.grid.ny = a.size * 2 / 5; d.grid.nz = a.size / 5; d.grid.h = FSI_R(2.5) / (fsi_real)a.size;
-    d.grid.rho = 1000; d.grid.gravity = fsi_vec(0, FSI_R(-9.81), 0); d.grid.liquid = 1; d.grid.volume_correction = 1; d.grid.side[3].kind = FSI_SIDE_OPEN;
-    d.max_guests = balls; d.damping = (fsi_real)ex_number(&a, "damping"); d.couple.fractions = (int)ex_number(&a, "fractions");
-    if (fsi_world_init(&w, &d) != FSI_OK) return 1;
+    d.grid.nx = a.size;
+    d.grid.ny = a.size * 2 / 5;
+    d.grid.nz = a.size / 5;
+    d.grid.h = FSI_R(2.5) / (fsi_real)a.size;
+    d.grid.rho = 1000;
+    d.grid.gravity = fsi_vec(0, FSI_R(-9.81), 0);
+    d.grid.liquid = 1;
+    d.grid.volume_correction = 1;
+    d.grid.side[3].kind = FSI_SIDE_OPEN;
+    d.max_guests = balls;
+    d.damping = (fsi_real)ex_number(&a, "damping");
+    d.couple.fractions = (int)ex_number(&a, "fractions");
+    if (fsi_world_init(&w, &d) != FSI_OK)
+        return 1;
     form.a = (fsi_real)r;
-    if (!swarm_mesh(&mesh, &form, fsi_vec((fsi_real)r, (fsi_real)r, (fsi_real)r), (int)ex_number(&a, "tets"))) return 1;
+    if (!swarm_mesh(&mesh, &form, fsi_vec((fsi_real)r, (fsi_real)r, (fsi_real)r),
+                    (int)ex_number(&a, "tets")))
+        return 1;
     for (i = 0; i < balls; i++) {
         fsi_reduced_desc m = {0};
-        m.mesh = &mesh; m.modes = (int)ex_number(&a, "modes"); m.density = (fsi_real)(1000 * density[i]); m.young = (fsi_real)ex_number(&a, "young");
-        m.poisson = FSI_R(0.4); m.damping_stiffness = FSI_R(0.01); m.samples = 100; m.field = 20;
-        if (fsi_reduced_model_init(&model[i], &m) != FSI_OK) return 1;
-        if (!swarm_add(&s, &w, &model[i], fsi_vec((fsi_real)(2.5 * (i + 0.5) / balls), (fsi_real)(density[i] >= 1 && density[i] < 1.1 ? 0.3 : 0.6), FSI_R(0.25)), swarm_turn(0, 0.3 * i, 0))) return 1;
-        if (!swarm_group(&s, 1, NULL, 0, NULL)) return 1;
+        m.mesh = &mesh;
+        m.modes = (int)ex_number(&a, "modes");
+        m.density = (fsi_real)(1000 * density[i]);
+        m.young = (fsi_real)ex_number(&a, "young");
+        m.poisson = FSI_R(0.4);
+        m.damping_stiffness = FSI_R(0.01);
+        m.samples = 100;
+        m.field = 20;
+        if (fsi_reduced_model_init(&model[i], &m) != FSI_OK)
+            return 1;
+        if (!swarm_add(&s, &w, &model[i],
+                       fsi_vec((fsi_real)(2.5 * (i + 0.5) / balls),
+                               (fsi_real)(density[i] >= 1 && density[i] < 1.1 ? 0.3 : 0.6),
+                               FSI_R(0.25)),
+                       swarm_turn(0, 0.3 * i, 0)))
+            return 1;
+        if (!swarm_group(&s, 1, NULL, 0, NULL))
+            return 1;
     }
     s.damping = d.damping;
     view.camera = ex_camera_make(1.25, 1.15, 3.0, 1.25, 0.42, 0.25, 1, 42);
     fsi_grid_set_field(&w.grid, FSI_FIELD_PHI, water, &level);
     fsi_grid_classify(&w.grid);
-    printf("damping=%g 1/s on bodies and fluid, %d tetrahedra per ball\n", (double)d.damping, mesh.tet_count);
+    printf("damping=%g 1/s on bodies and fluid, %d tetrahedra per ball\n", (double)d.damping,
+           mesh.tet_count);
     for (frame = 0; frame < a.frames && stable; frame++) {
         for (i = 0; i < 2 && stable; i++, steps++) {
             fsi_report report;
             fsi_result rc = fsi_world_step(&w, (fsi_real)dt, &report);
-            if (rc < 0) stable = 0, fprintf(stderr, "step %d: %s\n", steps, fsi_result_text(rc));
+            if (rc < 0)
+                stable = 0, fprintf(stderr, "step %d: %s\n", steps, fsi_result_text(rc));
             total += report.iterations;
-            if (steps == 0) volume0 = w.grid.stats.liquid_volume;       /* the balls have pushed their place free */
+            /* the balls have pushed their place free */
+            if (steps == 0)
+                volume0 = w.grid.stats.liquid_volume;
         }
-        if (a.out) swarm_draw(&a, &s, &view);
+        if (a.out)
+            swarm_draw(&a, &s, &view);
         ex_progress(&a, frame);
     }
-    for (i = 0; i < balls; i++) { fsi_body_report b; if (fsi_couple_body(&w.couple, i, &b) == FSI_OK) below += b.submerged; }
-    level = (w.grid.stats.liquid_volume + below) / (2.5 * (double)(w.grid.h * w.grid.nz));     /* of the water at rest around them */
+    for (i = 0; i < balls; i++) {
+        fsi_body_report b;
+        if (fsi_couple_body(&w.couple, i, &b) == FSI_OK)
+            below += b.submerged;
+    }
+    /* of the water at rest around them */
+    level = (w.grid.stats.liquid_volume + below) / (2.5 * (double)(w.grid.h * w.grid.nz));
     for (i = 0; i < balls; i++) {
         const fsi_reduced *b = &s.body[i];
         double low = 1e9, depth, want = density[i] < 1 ? archimedes(density[i]) : 2;
-        for (k = 0; k < model[i].surface_count; k++) low = fmin(low, (double)fsi_reduced_point(b, model[i].surface[k]).y);
+        for (k = 0; k < model[i].surface_count; k++)
+            low = fmin(low, (double)fsi_reduced_point(b, model[i].surface[k]).y);
         depth = (level - low) / r;
-        if (density[i] < 1) worst = fmax(worst, fabs(depth - want) * r / (double)w.grid.h);
-        if (density[i] > 1) out_of = low / (double)w.grid.h;
+        if (density[i] < 1)
+            worst = fmax(worst, fabs(depth - want) * r / (double)w.grid.h);
+        if (density[i] > 1)
+            out_of = low / (double)w.grid.h;
         snprintf(text + strlen(text), sizeof text - strlen(text), "%s%.4f", i ? "," : "", depth);
         snprintf(exact + strlen(exact), sizeof exact - strlen(exact), "%s%.4f", i ? "," : "", want);
-        if (density[i] >= 1 && density[i] < 1.1) ex_result("drift_neutral_cells", "%.3f", ((double)b->T[1] - 0.3) / (double)w.grid.h);
+        if (density[i] >= 1 && density[i] < 1.1)
+            ex_result("drift_neutral_cells", "%.3f", ((double)b->T[1] - 0.3) / (double)w.grid.h);
     }
     ex_result("depth", "%s", text);
     swarm_results(&s, 2 * r);
-    ex_result("depth_exact", "%s", exact);                     /* floating ones; others just covered */
-    ex_result("depth_error_cells", "%.3f", worst);             /* of those that float */
-    ex_result("sunk_gap_cells", "%.3f", out_of);               /* lowest point of the heavy one above the floor */
+    /* floating ones; others just covered */
+    ex_result("depth_exact", "%s", exact);
+    ex_result("depth_error_cells", "%.3f", worst); /* of those that float */
+    /* lowest point of the heavy one above the floor */
+    ex_result("sunk_gap_cells", "%.3f", out_of);
     ex_result("iterations", "%.2f", total / (steps ? steps : 1));
     ex_result("volume_error", "%.6f", (w.grid.stats.liquid_volume - volume0) / volume0);
     swarm_free(&s);
-    for (i = 0; i < balls; i++) fsi_reduced_model_free(&model[i]);
+    for (i = 0; i < balls; i++)
+        fsi_reduced_model_free(&model[i]);
     fsi_mesh_free(&mesh);
     fsi_world_free(&w);
     return ex_end(&a, steps, stable);

@@ -1,134 +1,252 @@
-/* reduced_torus: soft tori fall into a pool (REDUCED fig. 4, 6, 7) and what a step costs with few and many tetrahedra (fig. 11).
-   cc -O2 -I. -Iexamples examples/reduced_torus.c -o reduced_torus -lm
-   bodies copies of one model with `modes` modes. compare=1: beside it, step by step, the same scene with a mesh of tets_many and the water alone, then
-   fully deformable tori of both meshes; prints the cost of each. */
+/* reduced_torus: soft tori fall into a pool (REDUCED fig. 4, 6, 7) and what a step costs with few
+   and many tetrahedra (fig. 11). cc -O2 -I. -Iexamples examples/reduced_torus.c -o reduced_torus
+   -lm bodies copies of one model with `modes` modes. compare=1: beside it, step by step, the same
+   scene with a mesh of tets_many and the water alone, then fully deformable tori of both meshes;
+   prints the cost of each. */
 #define FSI_IMPLEMENTATION
 #include "fsi_couple.h"
 #include "common.h"
 #include "swarm.h"
 
-typedef struct scene { swarm s; fsi_world w; fsi_mesh mesh; fsi_reduced_model model; swarm_hide hide; double level, seconds, iterations; int steps; } scene;
-static scene few, many, alone, reduced;
-static double cpu(void) { return (double)clock() / CLOCKS_PER_SEC; }     /* processor time: what else the machine does is left out */
-static const double R = 0.085, TUBE = 0.035;
-static fsi_real water(fsi_vec3 x, void *user) { return x.y - (fsi_real)*(double *)user; }
+typedef struct scene {
+    swarm s;
+    fsi_world w;
+    fsi_mesh mesh;
+    fsi_reduced_model model;
+    swarm_hide hide;
+    double level, seconds, iterations;
+    int steps;
+} scene;
 
-static ex_color color(const swarm *q, int i) { (void)q; return ex_map(0, 0.25 + 0.6 * (i * 7 % 10) / 9.0); }
-static fsi_vec3 place(int i) {                                /* layers of 3 x 3 above the water, shifted against each other */
-    int layer = i / 9, k = i % 9;
-    return fsi_vec((fsi_real)(0.2 + 0.28 * (k % 3) + 0.04 * (layer % 2)), (fsi_real)(0.42 + 0.1 * layer), (fsi_real)(0.2 + 0.28 * (k / 3) - 0.04 * (layer % 2)));
+static scene few, many, alone, reduced;
+
+/* processor time: what else the machine does is left out */
+static double cpu(void) {
+    return (double)clock() / CLOCKS_PER_SEC;
 }
+
+static const double R = 0.085, TUBE = 0.035;
+
+static fsi_real water(fsi_vec3 x, void *user) {
+    return x.y - (fsi_real) * (double *)user;
+}
+
+static ex_color color(const swarm *q, int i) {
+    (void)q;
+    return ex_map(0, 0.25 + 0.6 * (i * 7 % 10) / 9.0);
+}
+
+/* layers of 3 x 3 above the water, shifted against each other */
+static fsi_vec3 place(int i) {
+    int layer = i / 9, k = i % 9;
+    return fsi_vec((fsi_real)(0.2 + 0.28 * (k % 3) + 0.04 * (layer % 2)),
+                   (fsi_real)(0.42 + 0.1 * layer),
+                   (fsi_real)(0.2 + 0.28 * (k / 3) - 0.04 * (layer % 2)));
+}
+
 static int make_mesh(fsi_mesh *mesh, int tets) {
     fsi_form form = {FSI_FORM_TORUS, 0, 0, 0, 0, {0, 0, 0}};
-    form.a = (fsi_real)R; form.b = (fsi_real)TUBE;
-    return swarm_mesh(mesh, &form, fsi_vec((fsi_real)(R + TUBE), (fsi_real)TUBE, (fsi_real)(R + TUBE)), tets);
+    form.a = (fsi_real)R;
+    form.b = (fsi_real)TUBE;
+    return swarm_mesh(mesh, &form,
+                      fsi_vec((fsi_real)(R + TUBE), (fsi_real)TUBE, (fsi_real)(R + TUBE)), tets);
 }
+
 static int make_world(fsi_world *w, const ex_args *a, int guests, double *level) {
     fsi_world_desc d = {0};
-    d.grid.nx = d.grid.nz = a->size; d.grid.ny = a->size * 5 / 4; d.grid.h = 1 / (fsi_real)a->size;
-    d.grid.rho = 1000; d.grid.gravity = fsi_vec(0, FSI_R(-9.81), 0); d.grid.liquid = 1; d.grid.volume_correction = 1; d.grid.side[3].kind = FSI_SIDE_OPEN;
+    d.grid.nx = d.grid.nz = a->size;
+    d.grid.ny = a->size * 5 / 4;
+    d.grid.h = 1 / (fsi_real)a->size;
+    d.grid.rho = 1000;
+    d.grid.gravity = fsi_vec(0, FSI_R(-9.81), 0);
+    d.grid.liquid = 1;
+    d.grid.volume_correction = 1;
+    d.grid.side[3].kind = FSI_SIDE_OPEN;
     d.max_guests = guests;
-    if (fsi_world_init(w, &d) != FSI_OK) return 0;
+    if (fsi_world_init(w, &d) != FSI_OK)
+        return 0;
     fsi_grid_set_field(&w->grid, FSI_FIELD_PHI, water, level);
     return fsi_grid_classify(&w->grid) >= 0;
 }
+
 static int open_scene(scene *q, ex_args *a, int tets, int bodies) {
     fsi_reduced_desc m = {0};
     int i;
     q->level = 0.35;
-    if (!make_world(&q->w, a, bodies, &q->level)) return 0;
-    if (bodies && !make_mesh(&q->mesh, tets)) return 0;
-    m.mesh = &q->mesh; m.modes = (int)ex_number(a, "modes"); m.density = (fsi_real)(1000 * ex_number(a, "density")); m.young = FSI_R(3e4); m.poisson = FSI_R(0.4);
-    m.damping_stiffness = FSI_R(0.005); m.samples = 80; m.field = 20;
-    if (bodies && (fsi_reduced_model_init(&q->model, &m) != FSI_OK || (ex_number(a, "skin") > 0 && !swarm_skin_model(&q->hide, &q->model)))) return 0;
+    if (!make_world(&q->w, a, bodies, &q->level))
+        return 0;
+    if (bodies && !make_mesh(&q->mesh, tets))
+        return 0;
+    m.mesh = &q->mesh;
+    m.modes = (int)ex_number(a, "modes");
+    m.density = (fsi_real)(1000 * ex_number(a, "density"));
+    m.young = FSI_R(3e4);
+    m.poisson = FSI_R(0.4);
+    m.damping_stiffness = FSI_R(0.005);
+    m.samples = 80;
+    m.field = 20;
+    if (bodies
+        && (fsi_reduced_model_init(&q->model, &m) != FSI_OK
+            || (ex_number(a, "skin") > 0 && !swarm_skin_model(&q->hide, &q->model))))
+        return 0;
     for (i = 0; i < bodies; i++)
-        if (!swarm_add(&q->s, &q->w, &q->model, place(i), swarm_turn(0.5 * sin(i * 2.0), 0, 0.5 * cos(i * 3.0))) || !swarm_group(&q->s, 1, NULL, 0, q->hide.skin.terms ? &q->hide.skin : NULL)) return 0;
+        if (!swarm_add(&q->s, &q->w, &q->model, place(i),
+                       swarm_turn(0.5 * sin(i * 2.0), 0, 0.5 * cos(i * 3.0)))
+            || !swarm_group(&q->s, 1, NULL, 0, q->hide.skin.terms ? &q->hide.skin : NULL))
+            return 0;
     return 1;
 }
+
 /* One step; set-up and the first step do not count. */
 static int step(scene *q, ex_args *a) {
     fsi_report report;
     double begin = cpu();
     fsi_result rc = fsi_world_step(&q->w, (fsi_real)ex_number(a, "dt"), &report);
-    if (rc < 0) { fprintf(stderr, "step %d: %s\n", q->steps, fsi_result_text(rc)); return 0; }
-    if (q->steps++) q->seconds += cpu() - begin;
-    else q->s.solid_seconds = 0;
+    if (rc < 0) {
+        fprintf(stderr, "step %d: %s\n", q->steps, fsi_result_text(rc));
+        return 0;
+    }
+    if (q->steps++)
+        q->seconds += cpu() - begin;
+    else
+        q->s.solid_seconds = 0;
     q->iterations += report.iterations;
     return 1;
 }
-static double cost(const scene *q) { return q->seconds / fmax(1, q->steps - 1); }
-static void close_scene(scene *q) {
-    swarm_free(&q->s); swarm_skin_free(&q->hide);
-    fsi_reduced_model_free(&q->model); fsi_mesh_free(&q->mesh); fsi_world_free(&q->w);
+
+static double cost(const scene *q) {
+    return q->seconds / fmax(1, q->steps - 1);
 }
+
+static void close_scene(scene *q) {
+    swarm_free(&q->s);
+    swarm_skin_free(&q->hide);
+    fsi_reduced_model_free(&q->model);
+    fsi_mesh_free(&q->mesh);
+    fsi_world_free(&q->w);
+}
+
 /* The same with fully deformable tori (nodal, implicit forces in the coupled solve). */
-typedef struct soft_door { fsi_soft soft; fsi_coupled door; fsi_obstacle wall; } soft_door;
+typedef struct soft_door {
+    fsi_soft soft;
+    fsi_coupled door;
+    fsi_obstacle wall;
+} soft_door;
+
 static fsi_result soft_begin(void *user, fsi_real dt) {
     soft_door *q = (soft_door *)user;
     fsi_result r = fsi_soft_forces(&q->soft, dt);
-    if (r >= 0) fsi_soft_coupled(&q->soft, &q->door);
+    if (r >= 0)
+        fsi_soft_coupled(&q->soft, &q->door);
     return r;
 }
+
 static fsi_result soft_move(void *user, fsi_real dt) {
     soft_door *q = (soft_door *)user;
     fsi_result r = fsi_soft_contact(&q->soft, &q->wall, 1, dt, NULL);
     return r < 0 ? r : fsi_soft_move(&q->soft, dt);
 }
+
 static double run_full(ex_args *a, int tets, int bodies, int steps, double *iterations) {
     fsi_world w;
     fsi_mesh mesh;
     double level = 0.35, begin = 0, seconds = 0;
     int i, k, v;
     soft_door *q = (soft_door *)calloc((size_t)bodies, sizeof *q);
-    if (!make_world(&w, a, bodies, &level) || !make_mesh(&mesh, tets)) return 0;
+    if (!make_world(&w, a, bodies, &level) || !make_mesh(&mesh, tets))
+        return 0;
     for (i = 0; i < bodies; i++) {
         fsi_soft_desc d = {0};
         fsi_guest g = {0};
-        d.dim = 3; d.vertex_count = mesh.vertex_count; d.x = mesh.x; d.tet = mesh.tet; d.tet_count = mesh.tet_count; d.density = (fsi_real)(1000 * ex_number(a, "density"));
-        d.young = FSI_R(3e4); d.poisson = FSI_R(0.4); d.damping_stiffness = FSI_R(0.005); d.integrator = FSI_SOFT_SPLIT; d.gravity = fsi_vec(0, FSI_R(-9.81), 0);
-        if (fsi_soft_init(&q[i].soft, &d) != FSI_OK) return 0;
-        for (v = 0; v < d.vertex_count; v++) fsi_vec_store(q[i].soft.x + 3 * v, fsi_vec_add(fsi_vec_load(q[i].soft.x + 3 * v), place(i)));
-        q[i].wall.distance_fn = swarm_box; q[i].wall.user = &w.grid;
-        g.door = &q[i].door; g.begin_fn = soft_begin; g.move_fn = soft_move; g.user = &q[i];
+        d.dim = 3;
+        d.vertex_count = mesh.vertex_count;
+        d.x = mesh.x;
+        d.tet = mesh.tet;
+        d.tet_count = mesh.tet_count;
+        d.density = (fsi_real)(1000 * ex_number(a, "density"));
+        d.young = FSI_R(3e4);
+        d.poisson = FSI_R(0.4);
+        d.damping_stiffness = FSI_R(0.005);
+        d.integrator = FSI_SOFT_SPLIT;
+        d.gravity = fsi_vec(0, FSI_R(-9.81), 0);
+        if (fsi_soft_init(&q[i].soft, &d) != FSI_OK)
+            return 0;
+        for (v = 0; v < d.vertex_count; v++)
+            fsi_vec_store(q[i].soft.x + 3 * v,
+                          fsi_vec_add(fsi_vec_load(q[i].soft.x + 3 * v), place(i)));
+        q[i].wall.distance_fn = swarm_box;
+        q[i].wall.user = &w.grid;
+        g.door = &q[i].door;
+        g.begin_fn = soft_begin;
+        g.move_fn = soft_move;
+        g.user = &q[i];
         fsi_world_add_guest(&w, &g);
     }
     for (*iterations = 0, k = 0; k < steps; k++) {
         fsi_report report;
         fsi_result rc = fsi_world_step(&w, (fsi_real)ex_number(a, "dt"), &report);
-        if (rc < 0) { fprintf(stderr, "deformable step %d: %s\n", k, fsi_result_text(rc)); break; }
-        if (k == 0) begin = cpu();
+        if (rc < 0) {
+            fprintf(stderr, "deformable step %d: %s\n", k, fsi_result_text(rc));
+            break;
+        }
+        if (k == 0)
+            begin = cpu();
         *iterations += (double)report.iterations / steps;
         seconds = (cpu() - begin) / (k ? k : 1);
     }
-    for (i = 0; i < bodies; i++) fsi_soft_free(&q[i].soft);
-    free(q); fsi_mesh_free(&mesh); fsi_world_free(&w);
+    for (i = 0; i < bodies; i++)
+        fsi_soft_free(&q[i].soft);
+    free(q);
+    fsi_mesh_free(&mesh);
+    fsi_world_free(&w);
     return seconds;
 }
 
 int main(int argc, char **argv) {
-    static const ex_key keys[] = {{"bodies", "", "tori; 0 = the water alone", "9", 0, 200, NULL}, {"modes", "", "per torus", "10", 0, 40, NULL}, {"tets", "", "tetrahedra per torus, about", "1000", 100, 100000, NULL},
-                                  {"density", "", "over the water's", "0.7", 1e-4, 100, NULL}, {"dt", "s", "time step", "0.008", 1e-5, 0.1, NULL},
-                                  {"compare", "", "1: cost with tets and tets_many, reduced and fully deformable", "0", 0, 1, NULL}, {"tets_many", "", "for compare", "8000", 100, 200000, NULL},
-                                  {"full_bodies", "", "fully deformable tori for compare", "2", 1, 50, NULL},
-                                  {"skin", "", "1: the fluid sees a skin whose size does not depend on the tetrahedra; 0: the mesh's own surface", "1", 0, 1, NULL}};
+    static const ex_key keys[] = {
+        {"bodies", "", "tori; 0 = the water alone", "9", 0, 200, NULL},
+        {"modes", "", "per torus", "10", 0, 40, NULL},
+        {"tets", "", "tetrahedra per torus, about", "1000", 100, 100000, NULL},
+        {"density", "", "over the water's", "0.7", 1e-4, 100, NULL},
+        {"dt", "s", "time step", "0.008", 1e-5, 0.1, NULL},
+        {"compare", "", "1: cost with tets and tets_many, reduced and fully deformable", "0", 0, 1,
+         NULL},
+        {"tets_many", "", "for compare", "8000", 100, 200000, NULL},
+        {"full_bodies", "", "fully deformable tori for compare", "2", 1, 50, NULL},
+        {"skin", "",
+         "1: the fluid sees a skin whose size does not depend on the tetrahedra; 0: the mesh's own "
+         "surface",
+         "1", 0, 1, NULL}};
     ex_args a;
-    swarm_view view = {640, 480, {{0}, {0}, {0}, {0}, 0}, {245, 248, 250}, {110, 110, 110}, color, 0.125, 0.6, NULL, 0};
+    swarm_view view = {
+        640,  480, {{0}, {0}, {0}, {0}, 0}, {245, 248, 250}, {110, 110, 110}, color, 0.125, 0.6,
+        NULL, 0};
     int bodies, compare, frame, k, ok;
     view.camera = ex_camera_make(0.5, 1.55, 2.3, 0.5, 0.4, 0.5, 1, 40);
-    ex_begin(&a, argc, argv, "reduced_torus", "Soft tori fall into a pool; cost against the number of tetrahedra.", keys, 9, 40, 80);
-    bodies = (int)ex_number(&a, "bodies"); compare = ex_number(&a, "compare") > 0;
+    ex_begin(&a, argc, argv, "reduced_torus",
+             "Soft tori fall into a pool; cost against the number of tetrahedra.", keys, 9, 40, 80);
+    bodies = (int)ex_number(&a, "bodies");
+    compare = ex_number(&a, "compare") > 0;
     ok = open_scene(&few, &a, (int)ex_number(&a, "tets"), bodies);
-    if (compare) ok = ok && open_scene(&many, &a, (int)ex_number(&a, "tets_many"), bodies) && open_scene(&alone, &a, 0, 0);
+    if (compare)
+        ok = ok && open_scene(&many, &a, (int)ex_number(&a, "tets_many"), bodies)
+             && open_scene(&alone, &a, 0, 0);
     for (frame = 0; frame < a.frames && ok; frame++) {
-        for (k = 0; k < 2 && ok; k++) ok = step(&few, &a) && (!compare || (step(&many, &a) && step(&alone, &a)));     /* in turn: both see the same machine */
-        if (a.out) swarm_draw(&a, &few.s, &view);
+        /* in turn: both see the same machine */
+        for (k = 0; k < 2 && ok; k++)
+            ok = step(&few, &a) && (!compare || (step(&many, &a) && step(&alone, &a)));
+        if (a.out)
+            swarm_draw(&a, &few.s, &view);
         ex_progress(&a, frame);
     }
-    ex_result("depth", "%.4f", swarm_depth(&few.s, few.level, TUBE));   /* of the lowest points under the first level, over the tube's radius, mean */
+    /* of the lowest points under the first level, over the tube's radius, mean */
+    ex_result("depth", "%.4f", swarm_depth(&few.s, few.level, TUBE));
     swarm_results(&few.s, 2 * (R + TUBE));
     ex_result("tets", "%d", few.mesh.tet_count);
-    ex_result("seconds_few", "%.5f", cost(&few));              /* processor time per step, set-up excluded */
-    ex_result("seconds_few_bodies", "%.5f", few.s.solid_seconds / fmax(1, few.steps - 1));    /* the bodies' own stages among them */
+    /* processor time per step, set-up excluded */
+    ex_result("seconds_few", "%.5f", cost(&few));
+    /* the bodies' own stages among them */
+    ex_result("seconds_few_bodies", "%.5f", few.s.solid_seconds / fmax(1, few.steps - 1));
     if (compare && ok) {
         double its, full[2];
         int n = (int)ex_number(&a, "full_bodies");
@@ -138,7 +256,9 @@ int main(int argc, char **argv) {
         ex_result("ratio", "%.3f", cost(&many) / cost(&few));
         ex_result("seconds_water", "%.5f", cost(&alone));
         ex_result("iterations_water", "%.2f", alone.iterations / alone.steps);
-        if (open_scene(&reduced, &a, (int)ex_number(&a, "tets"), n)) for (k = 0; k < 5; k++) step(&reduced, &a);
+        if (open_scene(&reduced, &a, (int)ex_number(&a, "tets"), n))
+            for (k = 0; k < 5; k++)
+                step(&reduced, &a);
         full[0] = run_full(&a, (int)ex_number(&a, "tets"), n, 5, &its);
         full[1] = run_full(&a, (int)ex_number(&a, "tets_many"), n, 5, &its);
         ex_result("seconds_reduced_full_bodies", "%.5f", cost(&reduced));
@@ -148,6 +268,9 @@ int main(int argc, char **argv) {
     }
     ex_result("iterations", "%.2f", few.iterations / fmax(1, few.steps));
     k = few.steps;
-    close_scene(&few); close_scene(&many); close_scene(&alone); close_scene(&reduced);
+    close_scene(&few);
+    close_scene(&many);
+    close_scene(&alone);
+    close_scene(&reduced);
     return ex_end(&a, k, ok);
 }

@@ -1,12 +1,18 @@
-/* slip_buoyancy: disks of different density in water, slip above no-slip (SLIP fig. 10): the light one rises, the heavy one sinks, the third hangs.
-   cc -O2 -I. -Iexamples examples/slip_buoyancy.c -o slip_buoyancy -lm
-   Two-way solve of the repaired form; the first acceleration is compared with Archimedes and added mass, g (1 - r) / (1 + r) in an unbounded fluid. */
+/* slip_buoyancy: disks of different density in water, slip above no-slip (SLIP fig. 10): the light
+   one rises, the heavy one sinks, the third hangs. cc -O2 -I. -Iexamples examples/slip_buoyancy.c
+   -o slip_buoyancy -lm Two-way solve of the repaired form; the first acceleration is compared with
+   Archimedes and added mass, g (1 - r) / (1 + r) in an unbounded fluid. */
 #define FSI_IMPLEMENTATION
 #include "fsi_couple.h"
 #include "common.h"
 
-enum { BODIES = 3, ROUND = 120 };
+enum {
+    BODIES = 3,
+    ROUND = 120
+};
+
 static const double radius = 0.1;
+
 typedef struct tank {
     fsi_grid grid;
     fsi_slip slip;
@@ -29,43 +35,70 @@ static fsi_result begin(void *user, fsi_real dt) {
         o->velocity.y -= FSI_R(9.81) * dt;
         for (i = 0; i < ROUND; i++) {
             double a = 2 * acos(-1.0) * i / ROUND;
-            t->x[b][3 * i] = o->centre.x + (fsi_real)(radius * cos(a)); t->x[b][3 * i + 1] = o->centre.y + (fsi_real)(radius * sin(a));
+            t->x[b][3 * i] = o->centre.x + (fsi_real)(radius * cos(a));
+            t->x[b][3 * i + 1] = o->centre.y + (fsi_real)(radius * sin(a));
         }
-        if (fsi_body_give(o, &t->surface[b], &t->door[b]) != FSI_OK) return FSI_ERR_ARGUMENT;
+        if (fsi_body_give(o, &t->surface[b], &t->door[b]) != FSI_OK)
+            return FSI_ERR_ARGUMENT;
     }
     return FSI_OK;
 }
+
 static fsi_result move(void *user, fsi_real dt) {
     tank *t = (tank *)user;
     int b;
     for (b = 0; b < BODIES; b++) {
         fsi_body *o = &t->body[b];
         fsi_body_take(o);
-        if (!t->taken) t->first[b] = (double)o->velocity.y / (double)dt;
-        if ((o->centre.y < FSI_R(0.12) && o->velocity.y < 0) || (o->centre.y > FSI_R(0.88) && o->velocity.y > 0)) o->velocity.y = 0;   /* floor and lid */
+        if (!t->taken)
+            t->first[b] = (double)o->velocity.y / (double)dt;
+        /* floor and lid */
+        if ((o->centre.y < FSI_R(0.12) && o->velocity.y < 0)
+            || (o->centre.y > FSI_R(0.88) && o->velocity.y > 0))
+            o->velocity.y = 0;
         o->centre = fsi_vec_mad(o->centre, o->velocity, dt);
     }
     t->taken = 1;
     return FSI_OK;
 }
+
 static int make(tank *t, int size, const double *density, double coefficient) {
     fsi_grid_desc g = {0};
     fsi_slip_desc d = {0};
     int b, i;
-    g.nx = size; g.ny = size * 2 / 3; g.nz = 1; g.h = FSI_R(1.5) / (fsi_real)size; g.rho = 1000; g.gravity.y = FSI_R(-9.81); g.shells = 1;
-    d.passes = 3; d.coefficient = t->coefficient;
-    for (i = 0; i < ROUND; i++) { t->index[2 * i] = i; t->index[2 * i + 1] = (i + 1) % ROUND; }
+    g.nx = size;
+    g.ny = size * 2 / 3;
+    g.nz = 1;
+    g.h = FSI_R(1.5) / (fsi_real)size;
+    g.rho = 1000;
+    g.gravity.y = FSI_R(-9.81);
+    g.shells = 1;
+    d.passes = 3;
+    d.coefficient = t->coefficient;
+    for (i = 0; i < ROUND; i++) {
+        t->index[2 * i] = i;
+        t->index[2 * i + 1] = (i + 1) % ROUND;
+    }
     for (b = 0; b < BODIES; b++) {
         double m = density[b] * 1000 * acos(-1.0) * radius * radius;
         fsi_body *o = &t->body[b];
-        o->mass = (fsi_real)m; o->inertia.m[0] = o->inertia.m[4] = o->inertia.m[8] = (fsi_real)(m * radius * radius / 2);
+        o->mass = (fsi_real)m;
+        o->inertia.m[0] = o->inertia.m[4] = o->inertia.m[8] = (fsi_real)(m * radius * radius / 2);
         o->centre = fsi_vec((fsi_real)(0.3 + 0.45 * b), FSI_R(0.5), 0);
-        t->surface[b].dim = 2; t->surface[b].closed = 1; t->surface[b].vertex_count = t->surface[b].element_count = ROUND; t->surface[b].x = t->x[b]; t->surface[b].index = t->index;
+        t->surface[b].dim = 2;
+        t->surface[b].closed = 1;
+        t->surface[b].vertex_count = t->surface[b].element_count = ROUND;
+        t->surface[b].x = t->x[b];
+        t->surface[b].index = t->index;
         t->list[b] = &t->door[b];
         t->begin[b] = 0.5;
         t->coefficient[b] = (fsi_real)coefficient;
     }
-    t->scene.solid = t->list; t->scene.count = BODIES; t->scene.begin_fn = begin; t->scene.move_fn = move; t->scene.user = t;
+    t->scene.solid = t->list;
+    t->scene.count = BODIES;
+    t->scene.begin_fn = begin;
+    t->scene.move_fn = move;
+    t->scene.user = t;
     return fsi_grid_init(&t->grid, &g) == FSI_OK && fsi_slip_init(&t->slip, &t->grid, &d) == FSI_OK;
 }
 
@@ -74,37 +107,49 @@ static void draw(const tank *t, ex_image *m, int row) {
     fsi_real *speed = (fsi_real *)calloc(t->grid.cells, sizeof *speed);
     size_t c;
     int b;
-    for (c = 0; speed && c < t->grid.cells; c++) speed[c] = fsi_vec_length(fsi_grid_velocity_at(&t->grid, fsi_grid_cell_centre(&t->grid, (int)(c % (size_t)t->grid.nx), (int)(c / (size_t)t->grid.nx), 0)));
-    if (speed) ex_draw_field(m, &v, t->grid.nx, t->grid.ny, speed, 0, 1, 0);
-    for (b = 0; b < BODIES; b++) ex_disk(m, ex_px(&v, (double)t->body[b].centre.x), ex_py(&v, (double)t->body[b].centre.y), radius * 340, ex_map(2, 0.15 + 0.35 * b));
+    for (c = 0; speed && c < t->grid.cells; c++)
+        speed[c] = fsi_vec_length(fsi_grid_velocity_at(
+            &t->grid, fsi_grid_cell_centre(&t->grid, (int)(c % (size_t)t->grid.nx),
+                                           (int)(c / (size_t)t->grid.nx), 0)));
+    if (speed)
+        ex_draw_field(m, &v, t->grid.nx, t->grid.ny, speed, 0, 1, 0);
+    for (b = 0; b < BODIES; b++)
+        ex_disk(m, ex_px(&v, (double)t->body[b].centre.x), ex_py(&v, (double)t->body[b].centre.y),
+                radius * 340, ex_map(2, 0.15 + 0.35 * b));
     ex_text(m, v.left, v.top - 18, 2, ex_rgb(20, 20, 20), row ? "NO-SLIP" : "SLIP");
     ex_colorbar(m, &v, 0, 0, 1, "SPEED");
     free(speed);
 }
 
 int main(int argc, char **argv) {
-    static const ex_key keys[] = {{"density", "", "of the three disks over the water's", "0.3,1,3", 0.01, 100, NULL}, {"dt", "s", "time step", "0.005", 1e-4, 0.05, NULL},
-                                  {"wall", "", "of the disks", "both", 0, 0, "both,slip,noslip"}};
+    static const ex_key keys[] = {
+        {"density", "", "of the three disks over the water's", "0.3,1,3", 0.01, 100, NULL},
+        {"dt", "s", "time step", "0.005", 1e-4, 0.05, NULL},
+        {"wall", "", "of the disks", "both", 0, 0, "both,slip,noslip"}};
     static tank t[2];
     ex_args a;
     double density[BODIES] = {1, 1, 1}, its = 0;
     int frame = 0, b, w, stable, main_one;
     long steps = 0;
-    ex_begin(&a, argc, argv, "slip_buoyancy", "Disks of different density in water, slip above no-slip.", keys, 3, 96, 90);
+    ex_begin(&a, argc, argv, "slip_buoyancy",
+             "Disks of different density in water, slip above no-slip.", keys, 3, 96, 90);
     ex_list(&a, "density", density, BODIES);
-    main_one = ex_is(&a, "wall", "noslip");                    /* whose results have the plain names */
+    /* whose results have the plain names */
+    main_one = ex_is(&a, "wall", "noslip");
     stable = make(&t[0], a.size, density, 1) && make(&t[1], a.size, density, 0);
     for (; frame < a.frames && stable; frame++) {
         for (w = 0; w < 2 && stable; w++) {
             fsi_report r = {0};
-            if (ex_is(&a, "wall", w ? "slip" : "noslip")) continue;
+            if (ex_is(&a, "wall", w ? "slip" : "noslip"))
+                continue;
             stable = fsi_slip_step(&t[w].slip, &t[w].scene, (fsi_real)ex_number(&a, "dt"), &r) >= 0;
             its += r.iterations;
             steps++;
         }
         if (a.out && frame % 3 == 2) {
             ex_image m = ex_image_make(620, 760);
-            for (w = 0; w < 2; w++) draw(&t[w], &m, w);
+            for (w = 0; w < 2; w++)
+                draw(&t[w], &m, w);
             ex_frame(&a, &m);
             ex_image_free(&m);
         }
@@ -122,7 +167,11 @@ int main(int argc, char **argv) {
         ex_result(key, "%.4f", (1 - density[b]) / (1 + density[b]));
     }
     ex_result("iterations", "%.2f", its / (double)(steps > 0 ? steps : 1));
-    ex_result("leak", "%.3e", fsi_slip_max_divergence(&t[main_one].slip) * (double)t[main_one].grid.h);
-    for (w = 0; w < 2; w++) { fsi_slip_free(&t[w].slip); fsi_grid_free(&t[w].grid); }
+    ex_result("leak", "%.3e",
+              fsi_slip_max_divergence(&t[main_one].slip) * (double)t[main_one].grid.h);
+    for (w = 0; w < 2; w++) {
+        fsi_slip_free(&t[w].slip);
+        fsi_grid_free(&t[w].grid);
+    }
     return ex_end(&a, steps, stable);
 }

@@ -1,16 +1,29 @@
-/* slip_cylinder: speed of an ideal fluid along a cylinder in a channel (SLIP; catalogue C-09). One projection from u* = stream.
-   cc -O2 -I. -Iexamples examples/slip_cylinder.c -o slip_cylinder -lm
-   Five ways to treat the wall: slip (ghost cells, repaired form), paper (eq. 10 as printed), noslip (the fluid sticks), voxel (stair steps; speed
-   taken from the fluid beside them), fraction (area fractions of fsi_couple). Error = speed along the surface minus potential flow, in streams.
-   slip_rms_error, speed_90 (speed at the top over the stream) and leak (net flux out of a box around the cylinder over stream x diameter) are those of
-   the chosen wall; of slip with wall=all. */
+/* slip_cylinder: speed of an ideal fluid along a cylinder in a channel (SLIP; catalogue C-09). One
+   projection from u* = stream. cc -O2 -I. -Iexamples examples/slip_cylinder.c -o slip_cylinder -lm
+   Five ways to treat the wall: slip (ghost cells, repaired form), paper (eq. 10 as printed), noslip
+   (the fluid sticks), voxel (stair steps; speed taken from the fluid beside them), fraction (area
+   fractions of fsi_couple). Error = speed along the surface minus potential flow, in streams.
+   slip_rms_error, speed_90 (speed at the top over the stream) and leak (net flux out of a box
+   around the cylinder over stream x diameter) are those of the chosen wall; of slip with wall=all.
+ */
 #define FSI_IMPLEMENTATION
 #include "fsi_couple.h"
 #include "common.h"
 #include "slip_exact.h"
 
-enum { SLIP, PAPER, NOSLIP, VOXEL, FRACTION, WALLS, ROUND = 4000, BINS = 37 };
+enum {
+    SLIP,
+    PAPER,
+    NOSLIP,
+    VOXEL,
+    FRACTION,
+    WALLS,
+    ROUND = 4000,
+    BINS = 37
+};
+
 static const char *const names[WALLS] = {"slip", "paper", "noslip", "voxel", "fraction"};
+
 typedef struct channel {
     fsi_grid grid;
     fsi_slip slip;
@@ -26,50 +39,78 @@ static int make(channel *c, int n, double blockage, const fsi_slip_desc *d) {
     size_t i;
     int ny = (int)(2 * n / blockage + 0.5);
     slip_exact_make(&c->exact, n, n / blockage);
-    g.nx = 2 * ny; g.ny = ny; g.nz = 1; g.h = 1; g.rho = 1;
+    g.nx = 2 * ny;
+    g.ny = ny;
+    g.nz = 1;
+    g.h = 1;
+    g.rho = 1;
     g.side[0].kind = g.side[1].kind = FSI_SIDE_INFLOW;
     g.side[0].velocity.x = g.side[1].velocity.x = 1;
-    c->cx = ny + 0.13; c->cy = ny / 2.0;
+    c->cx = ny + 0.13;
+    c->cy = ny / 2.0;
     for (i = 0; i < ROUND; i++) {
         double t = 2 * acos(-1.0) * (double)i / ROUND;
-        c->x[3 * i] = (fsi_real)(c->cx + n * cos(t)); c->x[3 * i + 1] = (fsi_real)(c->cy + n * sin(t));
-        c->index[2 * i] = (int32_t)i; c->index[2 * i + 1] = (int32_t)((i + 1) % ROUND);
+        c->x[3 * i] = (fsi_real)(c->cx + n * cos(t));
+        c->x[3 * i + 1] = (fsi_real)(c->cy + n * sin(t));
+        c->index[2 * i] = (int32_t)i;
+        c->index[2 * i + 1] = (int32_t)((i + 1) % ROUND);
     }
-    c->door.surface.dim = 2; c->door.surface.closed = 1; c->door.surface.vertex_count = c->door.surface.element_count = ROUND;
-    c->door.surface.x = c->x; c->door.surface.index = c->index;
+    c->door.surface.dim = 2;
+    c->door.surface.closed = 1;
+    c->door.surface.vertex_count = c->door.surface.element_count = ROUND;
+    c->door.surface.x = c->x;
+    c->door.surface.index = c->index;
     c->list[0] = &c->door;
-    if (fsi_grid_init(&c->grid, &g) != FSI_OK || fsi_slip_init(&c->slip, &c->grid, d) != FSI_OK) return 0;
-    for (i = 0; i < c->grid.faces[0]; i++) c->grid.u[0][i] = 1;
+    if (fsi_grid_init(&c->grid, &g) != FSI_OK || fsi_slip_init(&c->slip, &c->grid, d) != FSI_OK)
+        return 0;
+    for (i = 0; i < c->grid.faces[0]; i++)
+        c->grid.u[0][i] = 1;
     return 1;
 }
-/* What comes out of a box two cells wider than the cylinder, all its faces regular: what got through the surface. */
+
+/* What comes out of a box two cells wider than the cylinder, all its faces regular: what got
+ * through the surface. */
 static double through(const channel *c) {
     const fsi_grid *g = &c->grid;
-    int n = (int)c->exact.a + 3, x0 = (int)c->cx - n, x1 = (int)c->cx + n, y0 = (int)c->cy - n, y1 = (int)c->cy + n, i;
+    int n = (int)c->exact.a + 3, x0 = (int)c->cx - n, x1 = (int)c->cx + n, y0 = (int)c->cy - n,
+        y1 = (int)c->cy + n, i;
     double sum = 0;
-    for (i = y0; i < y1; i++) sum += (double)(g->u[0][x1 + (g->nx + 1) * i] - g->u[0][x0 + (g->nx + 1) * i]);
-    for (i = x0; i < x1; i++) sum += (double)(g->u[1][i + g->nx * y1] - g->u[1][i + g->nx * y0]);
+    for (i = y0; i < y1; i++)
+        sum += (double)(g->u[0][x1 + (g->nx + 1) * i] - g->u[0][x0 + (g->nx + 1) * i]);
+    for (i = x0; i < x1; i++)
+        sum += (double)(g->u[1][i + g->nx * y1] - g->u[1][i + g->nx * y0]);
     return fabs(sum) / (2 * c->exact.a);
 }
+
 static void measure(channel *c) {
     const fsi_interface *f = &c->slip.interface;
-    double sum = 0, near = 1.0 / c->exact.a, tops = 0;           /* one cell of arc around 90 degrees */
+    /* one cell of arc around 90 degrees */
+    double sum = 0, near = 1.0 / c->exact.a, tops = 0;
     int i;
     for (i = 0; i < f->sides; i++) {
         fsi_vec3 x = fsi_interface_centre(f, &f->side[i]);
-        double t = atan2((double)x.y - c->cy, (double)x.x - c->cx), got = (double)c->slip.velocity[i].x * sin(t) - (double)c->slip.velocity[i].y * cos(t);
+        double t = atan2((double)x.y - c->cy, (double)x.x - c->cx),
+               got =
+                   (double)c->slip.velocity[i].x * sin(t) - (double)c->slip.velocity[i].y * cos(t);
         double e = got - slip_exact_speed(&c->exact, t);
         int b = (int)(fabs(t) / acos(-1.0) * (BINS - 1) + 0.5);
         sum += e * e;
-        if (fabs(e) > c->most) c->most = fabs(e);
-        c->bin[b] += fabs(got); c->weight[b] += 1;
-        if (fabs(fabs(t) - acos(-1.0) / 2) < near) { c->top += fabs(got); tops += 1; }
+        if (fabs(e) > c->most)
+            c->most = fabs(e);
+        c->bin[b] += fabs(got);
+        c->weight[b] += 1;
+        if (fabs(fabs(t) - acos(-1.0) / 2) < near) {
+            c->top += fabs(got);
+            tops += 1;
+        }
     }
     c->rms = sqrt(sum / f->sides);
     c->top /= tops > 0 ? tops : 1;
     c->leak = through(c);
 }
-/* With area fractions cut faces have samples of their own: velocity at a side from all open faces of its cell, its tangential part. */
+
+/* With area fractions cut faces have samples of their own: velocity at a side from all open faces
+ * of its cell, its tangential part. */
 static void open_faces(channel *c) {
     const fsi_grid *g = &c->grid;
     int i, axis;
@@ -78,14 +119,24 @@ static void open_faces(channel *c) {
         int x = s->cell % g->nx, y = s->cell / g->nx;
         fsi_real v[3] = {0, 0, 0};
         for (axis = 0; axis < 2; axis++) {
-            size_t lo = axis ? (size_t)(x + g->nx * y) : (size_t)(x + (g->nx + 1) * y), hi = lo + (size_t)(axis ? g->nx : 1);
+            size_t lo = axis ? (size_t)(x + g->nx * y) : (size_t)(x + (g->nx + 1) * y),
+                   hi = lo + (size_t)(axis ? g->nx : 1);
             int a = g->weight[axis][lo] > 0, b = g->weight[axis][hi] > 0;
-            if (axis == s->axis && a && b) { if ((size_t)s->face == hi) a = 0; else b = 0; } /* the side's own sample */
-            if (a + b) v[axis] = ((a ? g->u[axis][lo] : 0) + (b ? g->u[axis][hi] : 0)) / (fsi_real)(a + b);
+            /* the side's own sample */
+            if (axis == s->axis && a && b) {
+                if ((size_t)s->face == hi)
+                    a = 0;
+                else
+                    b = 0;
+            }
+            if (a + b)
+                v[axis] = ((a ? g->u[axis][lo] : 0) + (b ? g->u[axis][hi] : 0)) / (fsi_real)(a + b);
         }
-        c->slip.velocity[i] = fsi_vec_mad(fsi_vec_load(v), s->normal, -fsi_vec_dot(fsi_vec_load(v), s->normal));
+        c->slip.velocity[i] =
+            fsi_vec_mad(fsi_vec_load(v), s->normal, -fsi_vec_dot(fsi_vec_load(v), s->normal));
     }
 }
+
 static int run(channel *c, int wall, int n, double blockage, int passes) {
     fsi_real zero = 0;
     fsi_slip_desc d = {0};
@@ -94,65 +145,89 @@ static int run(channel *c, int wall, int n, double blockage, int passes) {
     d.tolerance = 1e-7;
     d.form = wall == PAPER ? FSI_SLIP_PAPER : FSI_SLIP_REPAIRED;
     d.coefficient = wall == NOSLIP ? &zero : NULL;
-    if (!make(c, n, blockage, &d)) return 0;
-    if (wall == FRACTION || wall == VOXEL) {                   /* no ghosts: the monolithic solve */
+    if (!make(c, n, blockage, &d))
+        return 0;
+    if (wall == FRACTION || wall == VOXEL) { /* no ghosts: the monolithic solve */
         fsi_couple couple;
         fsi_couple_desc cd = {0};
-        cd.fractions = wall == FRACTION; cd.tolerance = 1e-7;
-        if (fsi_couple_init(&couple, &c->grid, &cd) != FSI_OK) return 0;
+        cd.fractions = wall == FRACTION;
+        cd.tolerance = 1e-7;
+        if (fsi_couple_init(&couple, &c->grid, &cd) != FSI_OK)
+            return 0;
         r = fsi_couple_detect(&couple, c->list, 1);
-        if (r >= 0) r = fsi_couple_solve(&couple, 1, NULL);
-        if (r >= 0) r = fsi_slip_detect(&c->slip, c->list, 1);
+        if (r >= 0)
+            r = fsi_couple_solve(&couple, 1, NULL);
+        if (r >= 0)
+            r = fsi_slip_detect(&c->slip, c->list, 1);
         fsi_couple_free(&couple);
     } else {
         r = fsi_slip_detect(&c->slip, c->list, 1);
-        if (r >= 0) r = fsi_slip_solve(&c->slip, 1, NULL);
+        if (r >= 0)
+            r = fsi_slip_solve(&c->slip, 1, NULL);
     }
-    if (r >= 0 && (wall == VOXEL || wall == FRACTION)) r = fsi_slip_surface(&c->slip);
-    if (r >= 0 && wall == FRACTION) open_faces(c);
+    if (r >= 0 && (wall == VOXEL || wall == FRACTION))
+        r = fsi_slip_surface(&c->slip);
+    if (r >= 0 && wall == FRACTION)
+        open_faces(c);
     measure(c);
     return r >= 0;
 }
+
 static void draw(const channel *c, ex_image *m, int at, const char *name) {
     const fsi_grid *g = &c->grid;
     int i, j, half = (int)(1.8 * c->exact.a), w, x0, y0;
     ex_view v;
     fsi_real *speed;
-    if (half > g->ny / 2) half = g->ny / 2;
-    w = 2 * half; x0 = g->nx / 2 - half; y0 = g->ny / 2 - half;
+    if (half > g->ny / 2)
+        half = g->ny / 2;
+    w = 2 * half;
+    x0 = g->nx / 2 - half;
+    y0 = g->ny / 2 - half;
     v = ex_view_make(x0, y0, x0 + w, y0 + w, 14 + at * 288, 40, 276, 276);
     speed = (fsi_real *)calloc((size_t)w * (size_t)w, sizeof *speed);
     for (j = 0; j < w; j++)
         for (i = 0; i < w; i++) {
-            size_t f = (size_t)(i + x0) + (size_t)(g->nx + 1) * (size_t)(j + y0), e = (size_t)(i + x0) + (size_t)g->nx * (size_t)(j + y0);
-            speed[i + w * j] = (fsi_real)hypot((double)(g->u[0][f] + g->u[0][f + 1]) / 2, (double)(g->u[1][e] + g->u[1][e + (size_t)g->nx]) / 2);
+            size_t f = (size_t)(i + x0) + (size_t)(g->nx + 1) * (size_t)(j + y0),
+                   e = (size_t)(i + x0) + (size_t)g->nx * (size_t)(j + y0);
+            speed[i + w * j] =
+                (fsi_real)hypot((double)(g->u[0][f] + g->u[0][f + 1]) / 2,
+                                (double)(g->u[1][e] + g->u[1][e + (size_t)g->nx]) / 2);
         }
     ex_draw_field(m, &v, w, w, speed, 0, 2.2, 0);
     ex_draw_surface(m, &v, &c->door.surface, ex_rgb(200, 200, 200));
     ex_text(m, v.left, v.top - 16, 1, ex_rgb(20, 20, 20), name);
-    if (at) ex_colorbar(m, &v, 0, 0, 2.2, "SPEED");
+    if (at)
+        ex_colorbar(m, &v, 0, 0, 2.2, "SPEED");
     free(speed);
 }
 
 int main(int argc, char **argv) {
-    static const ex_key keys[] = {{"blockage", "", "radius over half the width of the channel", "0.25", 0.05, 0.6, NULL},
-                                  {"radius_cells", "", "cells per radius; 0: from --size", "0", 0, 200, NULL},
-                                  {"wall", "", "which treatment", "all", 0, 0, "all,slip,paper,noslip,voxel,fraction"},
-                                  {"passes", "", "solves with fresh ghost fluxes (slip)", "5", 1, 100, NULL}};
+    static const ex_key keys[] = {
+        {"blockage", "", "radius over half the width of the channel", "0.25", 0.05, 0.6, NULL},
+        {"radius_cells", "", "cells per radius; 0: from --size", "0", 0, 200, NULL},
+        {"wall", "", "which treatment", "all", 0, 0, "all,slip,paper,noslip,voxel,fraction"},
+        {"passes", "", "solves with fresh ghost fluxes (slip)", "5", 1, 100, NULL}};
     static channel c[WALLS];
     ex_args a;
     double blockage;
     int n, w, k, chosen = SLIP, stable = 1;
-    ex_begin(&a, argc, argv, "slip_cylinder", "Speed of an ideal fluid along a cylinder in a channel.", keys, 4, 320, 1);
+    ex_begin(&a, argc, argv, "slip_cylinder",
+             "Speed of an ideal fluid along a cylinder in a channel.", keys, 4, 320, 1);
     blockage = ex_number(&a, "blockage");
-    n = (int)(a.size * blockage / 4 + 0.5);                    /* cells per radius; the channel is four half widths long */
-    if (ex_number(&a, "radius_cells") > 0) n = (int)(ex_number(&a, "radius_cells") + 0.5);
-    if (n < 4) n = 4;                                          /* the box of through() stays inside the channel */
+    /* cells per radius; the channel is four half widths long */
+    n = (int)(a.size * blockage / 4 + 0.5);
+    if (ex_number(&a, "radius_cells") > 0)
+        n = (int)(ex_number(&a, "radius_cells") + 0.5);
+    /* the box of through() stays inside the channel */
+    if (n < 4)
+        n = 4;
     ex_result("cells_per_radius", "%d", n);
     for (w = 0; w < WALLS; w++) {
         char key[32];
-        if (ex_is(&a, "wall", names[w])) chosen = w;
-        else if (!ex_is(&a, "wall", "all")) continue;
+        if (ex_is(&a, "wall", names[w]))
+            chosen = w;
+        else if (!ex_is(&a, "wall", "all"))
+            continue;
         stable = run(&c[w], w, n, blockage, (int)ex_number(&a, "passes")) && stable;
         snprintf(key, sizeof key, "%s_rms", names[w]);
         ex_result(key, "%.4f", c[w].rms);
@@ -173,18 +248,36 @@ int main(int argc, char **argv) {
         ex_frame(&a, &m);
         ex_image_free(&m);
         m = ex_image_make(640, 340);
-        for (k = 0; k < BINS; k++) { x[k] = 180.0 * k / (BINS - 1); y[WALLS][k] = fabs(slip_exact_speed(&c[0].exact, x[k] * acos(-1.0) / 180)); }
-        for (w = 0; w < WALLS; w++) {
-            static const int rgb[WALLS][3] = {{20, 110, 200}, {200, 60, 60}, {150, 150, 150}, {220, 150, 30}, {40, 150, 80}};
-            curve[w].name = names[w]; curve[w].n = 0; curve[w].x = px[w]; curve[w].y = y[w]; curve[w].color = ex_rgb(rgb[w][0], rgb[w][1], rgb[w][2]);
-            for (k = 0; k < BINS; k++)
-                if (c[w].weight[k] > 0) { px[w][curve[w].n] = x[k]; y[w][curve[w].n++] = c[w].bin[k] / c[w].weight[k]; }
+        for (k = 0; k < BINS; k++) {
+            x[k] = 180.0 * k / (BINS - 1);
+            y[WALLS][k] = fabs(slip_exact_speed(&c[0].exact, x[k] * acos(-1.0) / 180));
         }
-        curve[WALLS].name = "exact"; curve[WALLS].n = BINS; curve[WALLS].x = x; curve[WALLS].y = y[WALLS]; curve[WALLS].color = ex_rgb(0, 0, 0);
+        for (w = 0; w < WALLS; w++) {
+            static const int rgb[WALLS][3] = {
+                {20, 110, 200}, {200, 60, 60}, {150, 150, 150}, {220, 150, 30}, {40, 150, 80}};
+            curve[w].name = names[w];
+            curve[w].n = 0;
+            curve[w].x = px[w];
+            curve[w].y = y[w];
+            curve[w].color = ex_rgb(rgb[w][0], rgb[w][1], rgb[w][2]);
+            for (k = 0; k < BINS; k++)
+                if (c[w].weight[k] > 0) {
+                    px[w][curve[w].n] = x[k];
+                    y[w][curve[w].n++] = c[w].bin[k] / c[w].weight[k];
+                }
+        }
+        curve[WALLS].name = "exact";
+        curve[WALLS].n = BINS;
+        curve[WALLS].x = x;
+        curve[WALLS].y = y[WALLS];
+        curve[WALLS].color = ex_rgb(0, 0, 0);
         ex_plot(&m, "SPEED ALONG THE CYLINDER", "ANGLE", "SPEED/STREAM", curve, WALLS + 1, 0, 0);
         ex_frame(&a, &m);
         ex_image_free(&m);
     }
-    for (w = 0; w < WALLS; w++) { fsi_slip_free(&c[w].slip); fsi_grid_free(&c[w].grid); }
+    for (w = 0; w < WALLS; w++) {
+        fsi_slip_free(&c[w].slip);
+        fsi_grid_free(&c[w].grid);
+    }
     return ex_end(&a, 1, stable);
 }

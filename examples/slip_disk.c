@@ -1,13 +1,24 @@
-/* slip_disk: a thin plate slides through smoke along itself, then sweeps through it, slip beside no-slip (SLIP, figure 8). In the plane, one-way.
-   cc -O2 -I. -Iexamples examples/slip_disk.c -o slip_disk -lm
-   With slip the sliding plate leaves the smoke as it was; without, it drags it along. Sweeping stirs both. Top: now; bottom: when the slide was over.
-   Result: energy given to the smoke by the slide, speed of the fluid along the plate then, tracers that crossed it (leak: over all, of the left plate). */
+/* slip_disk: a thin plate slides through smoke along itself, then sweeps through it, slip beside
+   no-slip (SLIP, figure 8). In the plane, one-way. cc -O2 -I. -Iexamples examples/slip_disk.c -o
+   slip_disk -lm With slip the sliding plate leaves the smoke as it was; without, it drags it along.
+   Sweeping stirs both. Top: now; bottom: when the slide was over. Result: energy given to the smoke
+   by the slide, speed of the fluid along the plate then, tracers that crossed it (leak: over all,
+   of the left plate). */
 #define FSI_IMPLEMENTATION
 #include "fsi_couple.h"
 #include "common.h"
 
-enum { SLIP, NOSLIP, TRACERS = 2000, PERIOD = 160 };           /* steps of slide and sweep together; then again the other way */
-static const double half = 0.15, reach = 0.18, sweep = 0.12;   /* m: half the plate; half the slide; half the sweep. Box 1 x 1 */
+/* steps of slide and sweep together; then again the other way */
+enum {
+    SLIP,
+    NOSLIP,
+    TRACERS = 2000,
+    PERIOD = 160
+};
+
+/* m: half the plate; half the slide; half the sweep. Box 1 x 1 */
+static const double half = 0.15, reach = 0.18, sweep = 0.12;
+
 typedef struct scene {
     fsi_grid grid;
     fsi_slip slip;
@@ -18,14 +29,18 @@ typedef struct scene {
     int crossed, frame;
 } scene;
 
-static void place(scene *s, int frame, double *c) {            /* centre of the plate after so many steps */
+/* centre of the plate after so many steps */
+static void place(scene *s, int frame, double *c) {
     const double pi = acos(-1.0);
     double phase = (double)(frame % PERIOD) / PERIOD, way = frame / PERIOD & 1 ? -1 : 1;
-    double a = way * reach * (phase < 0.5 ? -cos(2 * pi * phase) : 1), b = phase < 0.5 ? 0 : sweep * (1 - cos(4 * pi * (phase - 0.5)));
+    double a = way * reach * (phase < 0.5 ? -cos(2 * pi * phase) : 1),
+           b = phase < 0.5 ? 0 : sweep * (1 - cos(4 * pi * (phase - 0.5)));
     c[0] = 0.5 + a * s->t[0] - b * s->t[1];
     c[1] = 0.4 + a * s->t[1] + b * s->t[0];
 }
-static fsi_result begin(void *user, fsi_real dt) {             /* the plate's velocity in this step */
+
+/* the plate's velocity in this step */
+static fsi_result begin(void *user, fsi_real dt) {
     scene *s = (scene *)user;
     double next[2];
     int i, k;
@@ -37,86 +52,138 @@ static fsi_result begin(void *user, fsi_real dt) {             /* the plate's ve
         }
     return FSI_OK;
 }
+
 static fsi_result move(void *user, fsi_real dt) {
     scene *s = (scene *)user;
     int i;
     place(s, ++s->frame, s->centre);
-    for (i = 0; i < 6; i++) s->x[i] += dt * s->v[i];
+    for (i = 0; i < 6; i++)
+        s->x[i] += dt * s->v[i];
     return FSI_OK;
 }
+
 static int make(scene *s, int size, double angle, double coefficient) {
     static const int32_t index[2] = {0, 1};
     fsi_grid_desc g = {0};
     fsi_slip_desc d = {0};
     int j, k;
     memset(s, 0, sizeof *s);
-    g.nx = g.ny = size; g.nz = 1; g.h = (fsi_real)(1.0 / size); g.rho = 1; g.shells = 1; g.scalars = 1;
+    g.nx = g.ny = size;
+    g.nz = 1;
+    g.h = (fsi_real)(1.0 / size);
+    g.rho = 1;
+    g.shells = 1;
+    g.scalars = 1;
     s->coefficient = (fsi_real)coefficient;
     d.coefficient = &s->coefficient;
     d.passes = 2;
     s->dt = 0.6 / size;
-    s->t[0] = cos(angle); s->t[1] = sin(angle);
+    s->t[0] = cos(angle);
+    s->t[1] = sin(angle);
     place(s, 0, s->centre);
-    s->door.surface.dim = 2; s->door.surface.vertex_count = 2; s->door.surface.element_count = 1;
-    s->door.surface.x = s->x; s->door.surface.v = s->v; s->door.surface.index = index;
+    s->door.surface.dim = 2;
+    s->door.surface.vertex_count = 2;
+    s->door.surface.element_count = 1;
+    s->door.surface.x = s->x;
+    s->door.surface.v = s->v;
+    s->door.surface.index = index;
     s->list[0] = &s->door;
-    s->step.solid = s->list; s->step.count = 1; s->step.begin_fn = begin; s->step.move_fn = move; s->step.user = s;
+    s->step.solid = s->list;
+    s->step.count = 1;
+    s->step.begin_fn = begin;
+    s->step.move_fn = move;
+    s->step.user = s;
     s->kept = (fsi_real *)calloc((size_t)size * (size_t)size, sizeof *s->kept);
-    if (!s->kept || fsi_grid_init(&s->grid, &g) != FSI_OK || fsi_slip_init(&s->slip, &s->grid, &d) != FSI_OK) return 0;
-    for (j = 0; j < size; j++) for (k = 0; k < size; k++) s->grid.scalar[0][k + size * j] = (fsi_real)(k * 16 / size & 1);
+    if (!s->kept || fsi_grid_init(&s->grid, &g) != FSI_OK
+        || fsi_slip_init(&s->slip, &s->grid, &d) != FSI_OK)
+        return 0;
+    for (j = 0; j < size; j++)
+        for (k = 0; k < size; k++)
+            s->grid.scalar[0][k + size * j] = (fsi_real)(k * 16 / size & 1);
     for (k = 0; k < TRACERS; k++) {
-        s->point[3 * k] = (fsi_real)(0.01 + 0.98 * (k * 0.618033988749895 - floor(k * 0.618033988749895)));
+        s->point[3 * k] =
+            (fsi_real)(0.01 + 0.98 * (k * 0.618033988749895 - floor(k * 0.618033988749895)));
         s->point[3 * k + 1] = (fsi_real)(0.01 + 0.98 * (k + 0.5) / TRACERS);
     }
-    s->slip.tracer = s->point; s->slip.tracers = TRACERS;
+    s->slip.tracer = s->point;
+    s->slip.tracers = TRACERS;
     return 1;
 }
+
 /* One step; counts tracers whose straight path, seen from the plate, crosses it. */
 static int step(scene *s) {
     double c[2], a[2], b[2];
     int i, k;
-    for (k = 0; k < 2; k++) c[k] = s->centre[k];
+    for (k = 0; k < 2; k++)
+        c[k] = s->centre[k];
     memcpy(s->old, s->point, sizeof s->old);
-    if (fsi_slip_step(&s->slip, &s->step, (fsi_real)s->dt, NULL) < 0) return 0;
+    if (fsi_slip_step(&s->slip, &s->step, (fsi_real)s->dt, NULL) < 0)
+        return 0;
     for (i = 0; i < TRACERS; i++) {
-        for (k = 0; k < 2; k++) { a[k] = (double)s->old[3 * i + k] - c[k]; b[k] = (double)s->point[3 * i + k] - s->centre[k]; }
-        { double p = a[1] * s->t[0] - a[0] * s->t[1], q = b[1] * s->t[0] - b[0] * s->t[1], w = p / (p - q);
-          if ((p < 0) != (q < 0) && fabs((1 - w) * (a[0] * s->t[0] + a[1] * s->t[1]) + w * (b[0] * s->t[0] + b[1] * s->t[1])) < half) s->crossed++; }
+        for (k = 0; k < 2; k++) {
+            a[k] = (double)s->old[3 * i + k] - c[k];
+            b[k] = (double)s->point[3 * i + k] - s->centre[k];
+        }
+        {
+            double p = a[1] * s->t[0] - a[0] * s->t[1], q = b[1] * s->t[0] - b[0] * s->t[1],
+                   w = p / (p - q);
+            if ((p < 0) != (q < 0)
+                && fabs((1 - w) * (a[0] * s->t[0] + a[1] * s->t[1])
+                        + w * (b[0] * s->t[0] + b[1] * s->t[1]))
+                       < half)
+                s->crossed++;
+        }
     }
-    if (s->frame == PERIOD / 2) {                              /* the first slide is over */
+    if (s->frame == PERIOD / 2) { /* the first slide is over */
         double sum = 0;
         memcpy(s->kept, s->grid.scalar[0], s->grid.cells * sizeof *s->kept);
         s->energy = fsi_grid_kinetic_energy(&s->grid);
-        for (i = 0; i < s->slip.interface.sides; i++) sum += (double)s->slip.velocity[i].x * s->t[0] + (double)s->slip.velocity[i].y * s->t[1];
+        for (i = 0; i < s->slip.interface.sides; i++)
+            sum +=
+                (double)s->slip.velocity[i].x * s->t[0] + (double)s->slip.velocity[i].y * s->t[1];
         s->wall_speed = s->slip.interface.sides ? sum / s->slip.interface.sides : 0;
     }
     return 1;
 }
+
 static void draw(const scene *s, ex_image *m, int at) {
     const fsi_grid *g = &s->grid;
     int row;
     for (row = 0; row < 2; row++) {
         ex_view v = ex_view_make(0, 0, 1, 1, 14 + at * 310, 40 + row * 310, 300, 300);
-        if (row && s->frame < PERIOD / 2) continue;
+        if (row && s->frame < PERIOD / 2)
+            continue;
         ex_draw_field(m, &v, g->nx, g->ny, row ? s->kept : g->scalar[0], 0, 1, 3);
-        if (!row) ex_line(m, ex_px(&v, (double)s->x[0]), ex_py(&v, (double)s->x[1]), ex_px(&v, (double)s->x[3]), ex_py(&v, (double)s->x[4]), 3, ex_rgb(200, 50, 30));
+        if (!row)
+            ex_line(m, ex_px(&v, (double)s->x[0]), ex_py(&v, (double)s->x[1]),
+                    ex_px(&v, (double)s->x[3]), ex_py(&v, (double)s->x[4]), 3, ex_rgb(200, 50, 30));
     }
-    ex_text(m, 14 + at * 310, 16, 2, ex_rgb(20, 20, 20), at || s->coefficient < FSI_R(0.5) ? "NO-SLIP" : "SLIP");
+    ex_text(m, 14 + at * 310, 16, 2, ex_rgb(20, 20, 20),
+            at || s->coefficient < FSI_R(0.5) ? "NO-SLIP" : "SLIP");
     ex_text(m, 20, 356, 1, ex_rgb(20, 20, 20), "AFTER THE SLIDE");
 }
 
 int main(int argc, char **argv) {
-    static const ex_key keys[] = {{"wall", "", "of the left plate", "slip", 0, 0, "slip,noslip"}, {"angle", "rad", "of the plate", "0.3", 0, 1.5, NULL}, {"coefficient", "", "of the left plate with wall=slip: 1 = slip", "1", 0, 1, NULL}};
+    static const ex_key keys[] = {
+        {"wall", "", "of the left plate", "slip", 0, 0, "slip,noslip"},
+        {"angle", "rad", "of the plate", "0.3", 0, 1.5, NULL},
+        {"coefficient", "", "of the left plate with wall=slip: 1 = slip", "1", 0, 1, NULL}};
     static scene s[2];
     ex_args a;
     int frame, w, stable;
-    ex_begin(&a, argc, argv, "slip_disk", "A thin plate slides and sweeps through smoke, slip beside no-slip.", keys, 3, 64, 120);
-    stable = make(&s[SLIP], a.size, ex_number(&a, "angle"), ex_is(&a, "wall", "slip") ? ex_number(&a, "coefficient") : 0) && make(&s[NOSLIP], a.size, ex_number(&a, "angle"), 0);
+    ex_begin(&a, argc, argv, "slip_disk",
+             "A thin plate slides and sweeps through smoke, slip beside no-slip.", keys, 3, 64,
+             120);
+    stable = make(&s[SLIP], a.size, ex_number(&a, "angle"),
+                  ex_is(&a, "wall", "slip") ? ex_number(&a, "coefficient") : 0)
+             && make(&s[NOSLIP], a.size, ex_number(&a, "angle"), 0);
     for (frame = 0; frame < a.frames && stable; frame++) {
-        for (w = SLIP; w <= NOSLIP && stable; w++) stable = step(&s[w]);
+        for (w = SLIP; w <= NOSLIP && stable; w++)
+            stable = step(&s[w]);
         if (a.out && frame % 2) {
             ex_image m = ex_image_make(640, 660);
-            for (w = SLIP; w <= NOSLIP; w++) draw(&s[w], &m, w);
+            for (w = SLIP; w <= NOSLIP; w++)
+                draw(&s[w], &m, w);
             ex_frame(&a, &m);
             ex_image_free(&m);
         }
@@ -126,7 +193,9 @@ int main(int argc, char **argv) {
         ex_result(w ? "wall_speed_noslip" : "wall_speed_slip", "%.4f", s[w].wall_speed);
         ex_result(w ? "energy_noslip" : "energy_slip", "%.6f", s[w].energy);
         ex_result(w ? "crossed_noslip" : "crossed_slip", "%d", s[w].crossed);
-        fsi_slip_free(&s[w].slip); fsi_grid_free(&s[w].grid); free(s[w].kept);
+        fsi_slip_free(&s[w].slip);
+        fsi_grid_free(&s[w].grid);
+        free(s[w].kept);
     }
     ex_result("leak", "%.6f", (double)s[SLIP].crossed / TRACERS);
     return ex_end(&a, frame, stable);

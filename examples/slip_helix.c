@@ -1,41 +1,71 @@
-/* slip_helix: a surface that is no solid steers smoke (SLIP fig. 1): a jet rises inside a helical tube whose wall only forbids flow through it.
-   cc -O2 -I. -Iexamples examples/slip_helix.c -o slip_helix -lm
-   Slip beside no-slip: the smoke slides along the tube, or sticks to it. Result: share of the smoke outside the tube (leak), mean height of the smoke. */
+/* slip_helix: a surface that is no solid steers smoke (SLIP fig. 1): a jet rises inside a helical
+   tube whose wall only forbids flow through it. cc -O2 -I. -Iexamples examples/slip_helix.c -o
+   slip_helix -lm Slip beside no-slip: the smoke slides along the tube, or sticks to it. Result:
+   share of the smoke outside the tube (leak), mean height of the smoke. */
 #define FSI_IMPLEMENTATION
 #include "fsi_couple.h"
 #include "common.h"
 
-enum { ALONG = 72, AROUND = 16, VERTICES = (ALONG + 1) * AROUND, TRIANGLES = 2 * ALONG * AROUND };
-static const double tube = 0.21, turn = 0.22, straight = 0.2, high = 1.7;     /* m: radius of tube and helix, its start, its end; box 1 x 2 x 1 */
+enum {
+    ALONG = 72,
+    AROUND = 16,
+    VERTICES = (ALONG + 1) * AROUND,
+    TRIANGLES = 2 * ALONG * AROUND
+};
+
+/* m: radius of tube and helix, its start, its end; box 1 x 2 x 1 */
+static const double tube = 0.21, turn = 0.22, straight = 0.2, high = 1.7;
 static fsi_real x[3 * VERTICES];
 static int32_t index_of[3 * TRIANGLES];
-static void axis(double y, double *p) { double t = 2 * acos(-1.0) * 1.25 * fmax(0, y - straight) / (high - straight); p[0] = 0.5 + turn * cos(t); p[1] = y; p[2] = 0.5 + turn * sin(t); }
+
+static void axis(double y, double *p) {
+    double t = 2 * acos(-1.0) * 1.25 * fmax(0, y - straight) / (high - straight);
+    p[0] = 0.5 + turn * cos(t);
+    p[1] = y;
+    p[2] = 0.5 + turn * sin(t);
+}
+
 static void make_tube(void) {
     int i, j, n = 0;
     for (i = 0; i <= ALONG; i++)
-        for (j = 0; j < AROUND; j++) {                         /* level circles: simple, and enough for a steep tube */
+        /* level circles: simple, and enough for a steep tube */
+        for (j = 0; j < AROUND; j++) {
             double p[3], a = 2 * acos(-1.0) * j / AROUND;
             axis(high * i / ALONG, p);
-            x[3 * (AROUND * i + j)] = (fsi_real)(p[0] + tube * cos(a)); x[3 * (AROUND * i + j) + 1] = (fsi_real)p[1]; x[3 * (AROUND * i + j) + 2] = (fsi_real)(p[2] + tube * sin(a));
-            if (i == ALONG) continue;
-            index_of[n++] = AROUND * i + j; index_of[n++] = AROUND * (i + 1) + j; index_of[n++] = AROUND * i + (j + 1) % AROUND;
-            index_of[n++] = AROUND * i + (j + 1) % AROUND; index_of[n++] = AROUND * (i + 1) + j; index_of[n++] = AROUND * (i + 1) + (j + 1) % AROUND;
+            x[3 * (AROUND * i + j)] = (fsi_real)(p[0] + tube * cos(a));
+            x[3 * (AROUND * i + j) + 1] = (fsi_real)p[1];
+            x[3 * (AROUND * i + j) + 2] = (fsi_real)(p[2] + tube * sin(a));
+            if (i == ALONG)
+                continue;
+            index_of[n++] = AROUND * i + j;
+            index_of[n++] = AROUND * (i + 1) + j;
+            index_of[n++] = AROUND * i + (j + 1) % AROUND;
+            index_of[n++] = AROUND * i + (j + 1) % AROUND;
+            index_of[n++] = AROUND * (i + 1) + j;
+            index_of[n++] = AROUND * (i + 1) + (j + 1) % AROUND;
         }
 }
+
 static void measure(const fsi_grid *g, double *outside, double *height) {
     double all = 0, out = 0, up = 0;
     size_t c;
     for (c = 0; c < g->cells; c++) {
-        fsi_vec3 q = fsi_grid_cell_centre(g, (int)(c % (size_t)g->nx), (int)(c / (size_t)g->nx % (size_t)g->ny), (int)(c / ((size_t)g->nx * (size_t)g->ny)));
+        fsi_vec3 q = fsi_grid_cell_centre(g, (int)(c % (size_t)g->nx),
+                                          (int)(c / (size_t)g->nx % (size_t)g->ny),
+                                          (int)(c / ((size_t)g->nx * (size_t)g->ny)));
         double p[3], d = (double)g->density[c];
-        all += d; up += d * (double)q.y;
-        if ((double)q.y > high) continue;
+        all += d;
+        up += d * (double)q.y;
+        if ((double)q.y > high)
+            continue;
         axis((double)q.y, p);
-        if (hypot((double)q.x - p[0], (double)q.z - p[2]) > tube + 0.5 * (double)g->h) out += d;
+        if (hypot((double)q.x - p[0], (double)q.z - p[2]) > tube + 0.5 * (double)g->h)
+            out += d;
     }
     *outside = all > 0 ? out / all : 0;
     *height = all > 0 ? up / all : 0;
 }
+
 static void draw(ex_image *all, fsi_grid *g, const fsi_surface *s, int at) {
     ex_image m = ex_image_make(400, 600);
     ex_camera c = ex_camera_make(2.6, 1.7, 3.4, 0.5, 0.95, 0.5, 1, 34);
@@ -45,10 +75,18 @@ static void draw(ex_image *all, fsi_grid *g, const fsi_surface *s, int at) {
     ex_mesh glass = {s->vertex_count, s->element_count, s->x, s->index, {150, 190, 220}, 3.0};
     size_t i;
     ex_floor(&m, &c, lo, hi, 1, 0, 0.25);
-    for (i = 0; i < g->cells; i++) g->scratch[0][i] = FSI_R(0.25) - g->density[i];
-    d.nx = g->nx; d.ny = g->ny; d.nz = g->nz; d.h = g->h; d.value = g->scratch[0]; d.closed = 1; d.origin = fsi_vec(g->h / 2, g->h / 2, g->h / 2);
+    for (i = 0; i < g->cells; i++)
+        g->scratch[0][i] = FSI_R(0.25) - g->density[i];
+    d.nx = g->nx;
+    d.ny = g->ny;
+    d.nz = g->nz;
+    d.h = g->h;
+    d.value = g->scratch[0];
+    d.closed = 1;
+    d.origin = fsi_vec(g->h / 2, g->h / 2, g->h / 2);
     if (fsi_iso_build(&d, &mesh) == FSI_OK) {
-        ex_mesh smoke = {mesh.vertex_count, mesh.element_count, mesh.x, mesh.index, {90, 94, 105}, 0};
+        ex_mesh smoke = {mesh.vertex_count, mesh.element_count, mesh.x,
+                         mesh.index,        {90, 94, 105},      0};
         ex_draw_mesh(&m, &c, &smoke);
         fsi_iso_free(&mesh);
     }
@@ -60,7 +98,9 @@ static void draw(ex_image *all, fsi_grid *g, const fsi_surface *s, int at) {
 }
 
 int main(int argc, char **argv) {
-    static const ex_key keys[] = {{"wall", "", "of the tube", "both", 0, 0, "both,slip,noslip,none"}, {"dt", "s", "time step", "0.03", 1e-4, 0.2, NULL}};
+    static const ex_key keys[] = {
+        {"wall", "", "of the tube", "both", 0, 0, "both,slip,noslip,none"},
+        {"dt", "s", "time step", "0.03", 1e-4, 0.2, NULL}};
     fsi_grid_desc g = {0};
     fsi_slip_desc d = {0};
     fsi_grid_source jet = {0};
@@ -73,44 +113,72 @@ int main(int argc, char **argv) {
     double p[3], its = 0, outside[2], height[2];
     int frame = 0, w, stable = 1, main_one;
     long steps = 0;
-    ex_begin(&a, argc, argv, "slip_helix", "A helical surface that is no solid steers a jet of smoke.", keys, 2, 48, 60);
-    main_one = ex_is(&a, "wall", "noslip");                    /* whose results have the plain names */
+    ex_begin(&a, argc, argv, "slip_helix",
+             "A helical surface that is no solid steers a jet of smoke.", keys, 2, 48, 60);
+    /* whose results have the plain names */
+    main_one = ex_is(&a, "wall", "noslip");
     make_tube();
-    g.nx = g.nz = a.size / 2; g.ny = a.size; g.h = FSI_R(2) / (fsi_real)a.size; g.rho = 1; g.smoke = 1; g.shells = 1; g.side[3].kind = FSI_SIDE_OPEN;
-    g.buoyancy_temperature = 1; g.up = fsi_vec(0, 1, 0);
+    g.nx = g.nz = a.size / 2;
+    g.ny = a.size;
+    g.h = FSI_R(2) / (fsi_real)a.size;
+    g.rho = 1;
+    g.smoke = 1;
+    g.shells = 1;
+    g.side[3].kind = FSI_SIDE_OPEN;
+    g.buoyancy_temperature = 1;
+    g.up = fsi_vec(0, 1, 0);
     axis(0, p);
-    jet.lo = fsi_vec((fsi_real)(p[0] - 0.12), 0, (fsi_real)(p[2] - 0.12)); jet.hi = fsi_vec((fsi_real)(p[0] + 0.12), FSI_R(0.2), (fsi_real)(p[2] + 0.12));
-    jet.set = FSI_SOURCE_VELOCITY | FSI_SOURCE_DENSITY | FSI_SOURCE_TEMPERATURE | FSI_SOURCE_DIVERGENCE;
-    jet.velocity = fsi_vec(0, 1, 0); jet.density = 1; jet.temperature = 1; jet.divergence = 2;
-    door.surface.dim = 3; door.surface.vertex_count = VERTICES; door.surface.element_count = TRIANGLES; door.surface.x = x; door.surface.index = index_of;
+    jet.lo = fsi_vec((fsi_real)(p[0] - 0.12), 0, (fsi_real)(p[2] - 0.12));
+    jet.hi = fsi_vec((fsi_real)(p[0] + 0.12), FSI_R(0.2), (fsi_real)(p[2] + 0.12));
+    jet.set =
+        FSI_SOURCE_VELOCITY | FSI_SOURCE_DENSITY | FSI_SOURCE_TEMPERATURE | FSI_SOURCE_DIVERGENCE;
+    jet.velocity = fsi_vec(0, 1, 0);
+    jet.density = 1;
+    jet.temperature = 1;
+    jet.divergence = 2;
+    door.surface.dim = 3;
+    door.surface.vertex_count = VERTICES;
+    door.surface.element_count = TRIANGLES;
+    door.surface.x = x;
+    door.surface.index = index_of;
     list[0] = &door;
-    scene.solid = list; scene.count = ex_is(&a, "wall", "none") ? 0 : 1;
+    scene.solid = list;
+    scene.count = ex_is(&a, "wall", "none") ? 0 : 1;
     for (w = 0; w < 2; w++) {
-        d.coefficient = &coefficient[w]; d.passes = 1;
-        stable = fsi_grid_init(&grid[w], &g) == FSI_OK && fsi_slip_init(&slip[w], &grid[w], &d) == FSI_OK && fsi_grid_add_source(&grid[w], &jet) == FSI_OK && stable;
+        d.coefficient = &coefficient[w];
+        d.passes = 1;
+        stable = fsi_grid_init(&grid[w], &g) == FSI_OK
+                 && fsi_slip_init(&slip[w], &grid[w], &d) == FSI_OK
+                 && fsi_grid_add_source(&grid[w], &jet) == FSI_OK && stable;
     }
     for (; frame < a.frames && stable; frame++) {
         for (w = 0; w < 2 && stable; w++) {
             fsi_report r = {0};
-            if (w ? ex_is(&a, "wall", "slip") || ex_is(&a, "wall", "none") : main_one) continue;
+            if (w ? ex_is(&a, "wall", "slip") || ex_is(&a, "wall", "none") : main_one)
+                continue;
             stable = fsi_slip_step(&slip[w], &scene, (fsi_real)ex_number(&a, "dt"), &r) >= 0;
             its += r.iterations;
             steps++;
         }
         if (a.out && frame % 3 == 2) {
             ex_image m = ex_image_make(800, 600);
-            for (w = 0; w < 2; w++) draw(&m, &grid[w], &door.surface, w);
+            for (w = 0; w < 2; w++)
+                draw(&m, &grid[w], &door.surface, w);
             ex_frame(&a, &m);
             ex_image_free(&m);
         }
         ex_progress(&a, frame);
     }
-    for (w = 0; w < 2; w++) measure(&grid[w], &outside[w], &height[w]);
+    for (w = 0; w < 2; w++)
+        measure(&grid[w], &outside[w], &height[w]);
     ex_result("leak", "%.5f", outside[main_one]);
     ex_result("height", "%.4f", height[main_one]);
     ex_result("leak_noslip", "%.5f", outside[1]);
     ex_result("height_noslip", "%.4f", height[1]);
     ex_result("iterations", "%.2f", its / (double)(steps > 0 ? steps : 1));
-    for (w = 0; w < 2; w++) { fsi_slip_free(&slip[w]); fsi_grid_free(&grid[w]); }
+    for (w = 0; w < 2; w++) {
+        fsi_slip_free(&slip[w]);
+        fsi_grid_free(&grid[w]);
+    }
     return ex_end(&a, steps, stable);
 }

@@ -1,15 +1,32 @@
-/* slip_plane: two streams slide along the two sides of a thin sloping plate in opposite directions (SLIP fig. 5; catalogue C-11).
-   cc -O2 -I. -Iexamples examples/slip_plane.c -o slip_plane -lm
-   With ghost cells the flow stays as it is, to round-off, at any angle; with plain voxel faces the stair steps stop it. Then tracers run along. */
+/* slip_plane: two streams slide along the two sides of a thin sloping plate in opposite directions
+   (SLIP fig. 5; catalogue C-11). cc -O2 -I. -Iexamples examples/slip_plane.c -o slip_plane -lm With
+   ghost cells the flow stays as it is, to round-off, at any angle; with plain voxel faces the stair
+   steps stop it. Then tracers run along. */
 #define FSI_IMPLEMENTATION
 #include "fsi_couple.h"
 #include "common.h"
 
-enum { SLIP, VOXEL, TRACERS = 3000 };
-typedef struct scene { fsi_grid grid; fsi_slip slip; fsi_coupled door, *list[1]; fsi_real x[6], point[3 * TRACERS]; double t[2], n[2], error; int leaks, crossed; } scene;
+enum {
+    SLIP,
+    VOXEL,
+    TRACERS = 3000
+};
+
+typedef struct scene {
+    fsi_grid grid;
+    fsi_slip slip;
+    fsi_coupled door, *list[1];
+    fsi_real x[6], point[3 * TRACERS];
+    double t[2], n[2], error;
+    int leaks, crossed;
+} scene;
+
 static fsi_real zero = 0;
 
-static double height(const scene *s, double x, double y) { return (x - 0.503) * s->n[0] + (y - 0.4837) * s->n[1]; }
+static double height(const scene *s, double x, double y) {
+    return (x - 0.503) * s->n[0] + (y - 0.4837) * s->n[1];
+}
+
 /* u = +t above, -t below; or the largest difference from that four cells off the box */
 static double streams(scene *s, int set) {
     fsi_grid *g = &s->grid;
@@ -19,102 +36,156 @@ static double streams(scene *s, int set) {
         for (j = 0; j < g->ny + (a == 1); j++)
             for (i = 0; i < g->nx + (a == 0); i++) {
                 size_t f = (size_t)(i + (g->nx + (a == 0)) * j);
-                double x = fmin(fmax((i + (a ? 0.5 : 0)) * h, h / 2), 1 - h / 2), y = fmin(fmax((j + (a ? 0 : 0.5)) * h, h / 2), 1 - h / 2);
+                double x = fmin(fmax((i + (a ? 0.5 : 0)) * h, h / 2), 1 - h / 2),
+                       y = fmin(fmax((j + (a ? 0 : 0.5)) * h, h / 2), 1 - h / 2);
                 double want = height(s, x, y) > 0 ? s->t[a] : -s->t[a];
-                if (set) g->u[a][f] = g->u_plus[a][f] = (fsi_real)want;
-                else if (!s->slip.interface.blocked[a][f] && fmin(fmin(x, 1 - x), fmin(y, 1 - y)) > 4 * h) worst = fmax(worst, fabs((double)g->u[a][f] - want));
+                if (set)
+                    g->u[a][f] = g->u_plus[a][f] = (fsi_real)want;
+                else if (!s->slip.interface.blocked[a][f]
+                         && fmin(fmin(x, 1 - x), fmin(y, 1 - y)) > 4 * h)
+                    worst = fmax(worst, fabs((double)g->u[a][f] - want));
             }
     return worst;
 }
+
 static int make(scene *s, int size, double angle, int wall) {
     static const int32_t index[2] = {0, 1};
     fsi_grid_desc g = {0};
     fsi_slip_desc d = {0};
     int i, *sign;
     memset(s, 0, sizeof *s);
-    g.nx = g.ny = size; g.nz = 1; g.h = (fsi_real)(1.0 / size); g.rho = 1; g.shells = 1;
-    for (i = 0; i < 4; i++) g.side[i].kind = FSI_SIDE_OPEN;
+    g.nx = g.ny = size;
+    g.nz = 1;
+    g.h = (fsi_real)(1.0 / size);
+    g.rho = 1;
+    g.shells = 1;
+    for (i = 0; i < 4; i++)
+        g.side[i].kind = FSI_SIDE_OPEN;
     d.coefficient = wall == VOXEL ? &zero : NULL;
     d.tolerance = 1e-10;
-    s->t[0] = cos(angle); s->t[1] = sin(angle); s->n[0] = -s->t[1]; s->n[1] = s->t[0];
-    for (i = 0; i < 2; i++) { s->x[3 * i] = (fsi_real)(0.503 + (i ? 2 : -2) * s->t[0]); s->x[3 * i + 1] = (fsi_real)(0.4837 + (i ? 2 : -2) * s->t[1]); }
-    s->door.surface.dim = 2; s->door.surface.vertex_count = 2; s->door.surface.element_count = 1; s->door.surface.x = s->x; s->door.surface.index = index;
+    s->t[0] = cos(angle);
+    s->t[1] = sin(angle);
+    s->n[0] = -s->t[1];
+    s->n[1] = s->t[0];
+    for (i = 0; i < 2; i++) {
+        s->x[3 * i] = (fsi_real)(0.503 + (i ? 2 : -2) * s->t[0]);
+        s->x[3 * i + 1] = (fsi_real)(0.4837 + (i ? 2 : -2) * s->t[1]);
+    }
+    s->door.surface.dim = 2;
+    s->door.surface.vertex_count = 2;
+    s->door.surface.element_count = 1;
+    s->door.surface.x = s->x;
+    s->door.surface.index = index;
     s->list[0] = &s->door;
-    if (fsi_grid_init(&s->grid, &g) != FSI_OK || fsi_slip_init(&s->slip, &s->grid, &d) != FSI_OK || fsi_slip_detect(&s->slip, s->list, 1) < 0) return 0;
+    if (fsi_grid_init(&s->grid, &g) != FSI_OK || fsi_slip_init(&s->slip, &s->grid, &d) != FSI_OK
+        || fsi_slip_detect(&s->slip, s->list, 1) < 0)
+        return 0;
     streams(s, 1);
-    if (fsi_slip_solve(&s->slip, g.h, NULL) < 0) return 0;
+    if (fsi_slip_solve(&s->slip, g.h, NULL) < 0)
+        return 0;
     s->error = streams(s, 0);
     sign = (int *)calloc((size_t)s->slip.groups + 1, sizeof *sign);
     for (i = 0; i < s->slip.interface.sides; i++) {
-        int c = s->slip.interface.side[i].cell, *at = sign + s->slip.group[s->slip.ghost[i]], w = height(s, (c % size + 0.5) / size, (c / size + 0.5) / size) > 0 ? 1 : -1;
-        if (*at && *at != w) s->leaks++;
+        int c = s->slip.interface.side[i].cell, *at = sign + s->slip.group[s->slip.ghost[i]],
+            w = height(s, (c % size + 0.5) / size, (c / size + 0.5) / size) > 0 ? 1 : -1;
+        if (*at && *at != w)
+            s->leaks++;
         *at = w;
     }
     free(sign);
     srand(1);
-    for (i = 0; i < TRACERS; i++) { s->point[3 * i] = (fsi_real)(rand() / (RAND_MAX + 1.0)); s->point[3 * i + 1] = (fsi_real)(rand() / (RAND_MAX + 1.0)); }
+    for (i = 0; i < TRACERS; i++) {
+        s->point[3 * i] = (fsi_real)(rand() / (RAND_MAX + 1.0));
+        s->point[3 * i + 1] = (fsi_real)(rand() / (RAND_MAX + 1.0));
+    }
     return 1;
 }
+
 static void draw(const scene *s, ex_image *m, int at, const fsi_real *begin) {
     ex_view v = ex_view_make(0, 0, 1, 1, 20 + at * 310, 40, 290, 290);
     const fsi_grid *g = &s->grid;
     fsi_real *lost = (fsi_real *)calloc(g->cells, sizeof *lost);
     int i;
-    for (i = 0; lost && i < (int)g->cells; i++) {              /* difference from the streams: 0 white, 1 dark; each cell from its own side of the plate */
+    /* difference from the streams: 0 white, 1 dark; each cell from its own side of the plate */
+    for (i = 0; lost && i < (int)g->cells; i++) {
         size_t f = (size_t)(i + i / g->nx), e = (size_t)i;
         double sign = height(s, (i % g->nx + 0.5) / g->nx, (i / g->nx + 0.5) / g->ny) > 0 ? 1 : -1;
-        lost[i] = (fsi_real)hypot((double)(g->u_plus[0][f] + g->u[0][f + 1]) / 2 - sign * s->t[0], (double)(g->u_plus[1][e] + g->u[1][e + (size_t)g->nx]) / 2 - sign * s->t[1]);
+        lost[i] = (fsi_real)hypot((double)(g->u_plus[0][f] + g->u[0][f + 1]) / 2 - sign * s->t[0],
+                                  (double)(g->u_plus[1][e] + g->u[1][e + (size_t)g->nx]) / 2
+                                      - sign * s->t[1]);
     }
-    if (lost) ex_draw_field(m, &v, g->nx, g->ny, lost, 0, 1, 3);
+    if (lost)
+        ex_draw_field(m, &v, g->nx, g->ny, lost, 0, 1, 3);
     free(lost);
     for (i = 0; i < TRACERS; i += 2) {
         double x = (double)s->point[3 * i], y = (double)s->point[3 * i + 1];
         if (x > 0.01 && x < 0.99 && y > 0.01 && y < 0.99)
-            ex_disk(m, ex_px(&v, x), ex_py(&v, y), 1.3, height(s, (double)begin[3 * i], (double)begin[3 * i + 1]) > 0 ? ex_rgb(20, 110, 200) : ex_rgb(215, 90, 40));
+            ex_disk(m, ex_px(&v, x), ex_py(&v, y), 1.3,
+                    height(s, (double)begin[3 * i], (double)begin[3 * i + 1]) > 0
+                        ? ex_rgb(20, 110, 200)
+                        : ex_rgb(215, 90, 40));
     }
-    ex_line(m, ex_px(&v, fmax(0, 0.503 - 0.6 * s->t[0])), ex_py(&v, 0.4837 - 0.5 * s->t[1]), ex_px(&v, fmin(1, 0.503 + 0.5 * s->t[0])), ex_py(&v, 0.4837 + 0.5 * s->t[1]), 2.5, ex_rgb(30, 30, 30));
+    ex_line(m, ex_px(&v, fmax(0, 0.503 - 0.6 * s->t[0])), ex_py(&v, 0.4837 - 0.5 * s->t[1]),
+            ex_px(&v, fmin(1, 0.503 + 0.5 * s->t[0])), ex_py(&v, 0.4837 + 0.5 * s->t[1]), 2.5,
+            ex_rgb(30, 30, 30));
     ex_text(m, v.left, 16, 2, ex_rgb(20, 20, 20), at ? "VOXEL FACES" : "SLIP");
     ex_text(m, v.left, 336, 1, ex_rgb(20, 20, 20), at ? "BLUE: WHAT THE STREAMS LOST" : "");
 }
 
 int main(int argc, char **argv) {
-    static const ex_key keys[] = {{"angle", "rad", "of the plate, list", "0.19634954,0.11,0.37,0.731,1.3", 0, 3.1415, NULL}};
+    static const ex_key keys[] = {
+        {"angle", "rad", "of the plate, list", "0.19634954,0.11,0.37,0.731,1.3", 0, 3.1415, NULL}};
     static scene s[2];
     static fsi_real begin[2][3 * TRACERS];
     ex_args a;
     double angle[32], error[2] = {0, 0};
     int n, k, w, i, frame, leaks = 0, crossed = 0, stable = 1;
-    ex_begin(&a, argc, argv, "slip_plane", "Opposite streams on the two sides of a thin sloping plate.", keys, 1, 64, 24);
+    ex_begin(&a, argc, argv, "slip_plane",
+             "Opposite streams on the two sides of a thin sloping plate.", keys, 1, 64, 24);
     n = ex_list(&a, "angle", angle, 32);
-    for (k = n - 1; k >= 0; k--)                               /* the first angle last: it is shown */
+    /* the first angle last: it is shown */
+    for (k = n - 1; k >= 0; k--)
         for (w = SLIP; w <= VOXEL; w++) {
-            if (k < n - 1) { fsi_slip_free(&s[w].slip); fsi_grid_free(&s[w].grid); }
+            if (k < n - 1) {
+                fsi_slip_free(&s[w].slip);
+                fsi_grid_free(&s[w].grid);
+            }
             stable = make(&s[w], a.size, angle[k], w) && stable;
             error[w] = fmax(error[w], s[w].error);
             leaks += s[w].leaks;
         }
-    for (w = SLIP; w <= VOXEL; w++) memcpy(begin[w], s[w].point, sizeof begin[w]);
+    for (w = SLIP; w <= VOXEL; w++)
+        memcpy(begin[w], s[w].point, sizeof begin[w]);
     for (frame = 0; frame < a.frames && stable; frame++) {
-        for (w = SLIP; w <= VOXEL; w++) (void)fsi_slip_trace(&s[w].slip, (fsi_real)(0.5 / a.size), TRACERS, s[w].point);
+        for (w = SLIP; w <= VOXEL; w++)
+            (void)fsi_slip_trace(&s[w].slip, (fsi_real)(0.5 / a.size), TRACERS, s[w].point);
         if (a.out) {
             ex_image m = ex_image_make(640, 350);
-            for (w = SLIP; w <= VOXEL; w++) draw(&s[w], &m, w, begin[w]);
+            for (w = SLIP; w <= VOXEL; w++)
+                draw(&s[w], &m, w, begin[w]);
             ex_frame(&a, &m);
             ex_image_free(&m);
         }
         ex_progress(&a, frame);
     }
-    for (i = 0; i < TRACERS; i++) {                            /* those still in the box */
+    for (i = 0; i < TRACERS; i++) { /* those still in the box */
         double x = (double)s[0].point[3 * i], y = (double)s[0].point[3 * i + 1], h = 1.0 / a.size;
-        if (fmin(fmin(x, 1 - x), fmin(y, 1 - y)) < h) continue;
-        crossed += (height(&s[0], (double)begin[0][3 * i], (double)begin[0][3 * i + 1]) > 0) != (height(&s[0], x, y) > 0);
+        if (fmin(fmin(x, 1 - x), fmin(y, 1 - y)) < h)
+            continue;
+        crossed += (height(&s[0], (double)begin[0][3 * i], (double)begin[0][3 * i + 1]) > 0)
+                   != (height(&s[0], x, y) > 0);
     }
-    ex_result("error", "%.3e", error[SLIP]);                   /* largest difference from the streams, which have speed 1; of all angles */
-    ex_result("leak", "%.5f", (double)crossed / TRACERS);      /* share of the tracers that changed sides */
+    /* largest difference from the streams, which have speed 1; of all angles */
+    ex_result("error", "%.3e", error[SLIP]);
+    /* share of the tracers that changed sides */
+    ex_result("leak", "%.5f", (double)crossed / TRACERS);
     ex_result("error_slip", "%.3e", error[SLIP]);
     ex_result("error_voxel", "%.3e", error[VOXEL]);
     ex_result("groups_on_both_sides", "%d", leaks);
     ex_result("tracers_crossed", "%d", crossed);
-    for (w = SLIP; w <= VOXEL; w++) { fsi_slip_free(&s[w].slip); fsi_grid_free(&s[w].grid); }
+    for (w = SLIP; w <= VOXEL; w++) {
+        fsi_slip_free(&s[w].slip);
+        fsi_grid_free(&s[w].grid);
+    }
     return ex_end(&a, frame, stable);
 }

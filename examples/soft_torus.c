@@ -1,14 +1,18 @@
 /* soft_torus: a soft torus of tetrahedra falls onto two bars and slips to the floor.
    cc -O2 -I. -Iexamples examples/soft_torus.c -o soft_torus -lm
-   Shows: tetrahedra from a signed distance (element quality printed), four materials, implicit steps, volume before and after. */
+   Shows: tetrahedra from a signed distance (element quality printed), four materials, implicit
+   steps, volume before and after. */
 #define FSI_IMPLEMENTATION
 #include "fsi_solids.h"
 #include "common.h"
 
-static fsi_vec3 bar_at(int i) { return fsi_vec(i ? FSI_R(0.24) : -FSI_R(0.24), i ? FSI_R(0.20) : FSI_R(0.32), 0); }   /* two bars along z, radius 0.09 */
+/* two bars along z, radius 0.09 */
+static fsi_vec3 bar_at(int i) {
+    return fsi_vec(i ? FSI_R(0.24) : -FSI_R(0.24), i ? FSI_R(0.20) : FSI_R(0.32), 0);
+}
 
 static fsi_real bars(fsi_vec3 x, fsi_vec3 *normal, fsi_vec3 *velocity, void *user) {
-    fsi_real best = x.y;                                      /* the floor */
+    fsi_real best = x.y; /* the floor */
     int i;
     (void)user;
     *normal = fsi_vec(0, 1, 0);
@@ -18,7 +22,10 @@ static fsi_real bars(fsi_vec3 x, fsi_vec3 *normal, fsi_vec3 *velocity, void *use
         fsi_real r;
         d.z = 0;
         r = fsi_vec_length(d) - FSI_R(0.09);
-        if (r < best) { best = r; *normal = fsi_vec_unit(d); }
+        if (r < best) {
+            best = r;
+            *normal = fsi_vec_unit(d);
+        }
     }
     return best;
 }
@@ -38,14 +45,25 @@ static void draw(ex_args *a, const fsi_soft *s) {
         ex_mesh bar;
         for (k = 0; k < 64; k++) {
             double t = 2 * 3.14159265358979 * (k % 32) / 32;
-            fsi_vec_store(x + 3 * k, fsi_vec(p.x + (fsi_real)(0.088 * cos(t)), p.y + (fsi_real)(0.088 * sin(t)), k < 32 ? FSI_R(-0.5) : FSI_R(0.5)));
+            fsi_vec_store(x + 3 * k, fsi_vec(p.x + (fsi_real)(0.088 * cos(t)),
+                                             p.y + (fsi_real)(0.088 * sin(t)),
+                                             k < 32 ? FSI_R(-0.5) : FSI_R(0.5)));
         }
         for (k = 0; k < 32; k++) {
             int n = (k + 1) % 32;
-            index[6 * k] = k; index[6 * k + 1] = n; index[6 * k + 2] = n + 32;
-            index[6 * k + 3] = k; index[6 * k + 4] = n + 32; index[6 * k + 5] = k + 32;
+            index[6 * k] = k;
+            index[6 * k + 1] = n;
+            index[6 * k + 2] = n + 32;
+            index[6 * k + 3] = k;
+            index[6 * k + 4] = n + 32;
+            index[6 * k + 5] = k + 32;
         }
-        bar.vertices = 64; bar.triangles = 64; bar.x = x; bar.index = index; bar.color = ex_rgb(150, 150, 155); bar.glass = 0;
+        bar.vertices = 64;
+        bar.triangles = 64;
+        bar.x = x;
+        bar.index = index;
+        bar.color = ex_rgb(150, 150, 155);
+        bar.glass = 0;
         ex_draw_mesh(&m, &c, &bar);
     }
     ex_draw_surface3(&m, &c, &f, ex_rgb(215, 90, 70));
@@ -54,14 +72,17 @@ static void draw(ex_args *a, const fsi_soft *s) {
 }
 
 int main(int argc, char **argv) {
-    static const ex_key keys[] = {{"material", "", "constitutive model", "neohookean", 0, 0, "corotated,stvk,neohookean"},
-                                  {"young", "Pa", "Young's modulus", "5e4", 1e3, 1e8, NULL},
-                                  {"poisson", "", "ratio", "0.4", 0, 0.49, NULL},
-                                  {"density", "kg/m^3", "of the torus", "1000", 1, 1e5, NULL},
-                                  {"newton", "", "Newton iterations per step (more: less numerical damping, needs a smaller dt)", "1", 1, 100, NULL},
-                                  {"gravity", "m/s^2", "downwards", "9.81", 0, 100, NULL},
-                                  {"dt", "s", "time step", "0.01", 1e-4, 0.05, NULL},
-                                  {"solver", "", "of the linear systems", "cg", 0, 0, "cg,cholesky"}};
+    static const ex_key keys[] = {
+        {"material", "", "constitutive model", "neohookean", 0, 0, "corotated,stvk,neohookean"},
+        {"young", "Pa", "Young's modulus", "5e4", 1e3, 1e8, NULL},
+        {"poisson", "", "ratio", "0.4", 0, 0.49, NULL},
+        {"density", "kg/m^3", "of the torus", "1000", 1, 1e5, NULL},
+        {"newton", "",
+         "Newton iterations per step (more: less numerical damping, needs a smaller dt)", "1", 1,
+         100, NULL},
+        {"gravity", "m/s^2", "downwards", "9.81", 0, 100, NULL},
+        {"dt", "s", "time step", "0.01", 1e-4, 0.05, NULL},
+        {"solver", "", "of the linear systems", "cg", 0, 0, "cg,cholesky"}};
     ex_args a;
     fsi_form form;
     fsi_mesh mesh;
@@ -77,17 +98,25 @@ int main(int argc, char **argv) {
     memset(&d, 0, sizeof d);
     memset(&o, 0, sizeof o);
     form.kind = FSI_FORM_TORUS;
-    form.a = FSI_R(0.28); form.b = FSI_R(0.1);
+    form.a = FSI_R(0.28);
+    form.b = FSI_R(0.1);
     form.center = fsi_vec(0, FSI_R(0.75), 0);
-    if (fsi_mesh_from_sdf(&mesh, fsi_form_distance, &form, fsi_vec(-FSI_R(0.5), FSI_R(0.5), -FSI_R(0.5)), fsi_vec(FSI_R(0.5), 1, FSI_R(0.5)),
-                          1 / (fsi_real)a.size, NULL) != FSI_OK) return 1;
+    if (fsi_mesh_from_sdf(&mesh, fsi_form_distance, &form,
+                          fsi_vec(-FSI_R(0.5), FSI_R(0.5), -FSI_R(0.5)),
+                          fsi_vec(FSI_R(0.5), 1, FSI_R(0.5)), 1 / (fsi_real)a.size, NULL)
+        != FSI_OK)
+        return 1;
     d.dim = 3;
-    d.vertex_count = mesh.vertex_count; d.x = mesh.x;
-    d.tet_count = mesh.tet_count; d.tet = mesh.tet;
+    d.vertex_count = mesh.vertex_count;
+    d.x = mesh.x;
+    d.tet_count = mesh.tet_count;
+    d.tet = mesh.tet;
     d.density = (fsi_real)ex_number(&a, "density");
     d.young = (fsi_real)ex_number(&a, "young");
     d.poisson = (fsi_real)ex_number(&a, "poisson");
-    d.model = ex_is(&a, "material", "stvk") ? FSI_SOFT_STVK : ex_is(&a, "material", "corotated") ? FSI_SOFT_COROTATED : FSI_SOFT_NEOHOOKEAN;
+    d.model = ex_is(&a, "material", "stvk")        ? FSI_SOFT_STVK
+              : ex_is(&a, "material", "corotated") ? FSI_SOFT_COROTATED
+                                                   : FSI_SOFT_NEOHOOKEAN;
     d.damping_stiffness = FSI_R(0.005);
     d.gravity = fsi_vec(0, (fsi_real)-ex_number(&a, "gravity"), 0);
     d.newton = (int)ex_number(&a, "newton");
@@ -95,15 +124,19 @@ int main(int argc, char **argv) {
     o.distance_fn = bars;
     o.friction = FSI_R(0.15);
     d.use_cg = ex_is(&a, "solver", "cg");
-    if (fsi_soft_init(&s, &d) != FSI_OK) return 1;
+    if (fsi_soft_init(&s, &d) != FSI_OK)
+        return 1;
     volume = (double)fsi_soft_volume(&s);
     for (frame = 0; frame < a.frames && stable; frame++) {
         int sub = (int)ceil(0.02 / dt);
-        for (i = 0; i < sub && stable; i++, steps++) stable = fsi_soft_step(&s, (fsi_real)(0.02 / sub), &o, 1) >= 0;
+        for (i = 0; i < sub && stable; i++, steps++)
+            stable = fsi_soft_step(&s, (fsi_real)(0.02 / sub), &o, 1) >= 0;
         ex_progress(&a, frame);
-        if (a.out) draw(&a, &s);
+        if (a.out)
+            draw(&a, &s);
     }
-    for (i = 0; i < mesh.vertex_count; i++) lowest = fmin(lowest, (double)s.x[3 * i + 1]);
+    for (i = 0; i < mesh.vertex_count; i++)
+        lowest = fmin(lowest, (double)s.x[3 * i + 1]);
     fsi_soft_energy(&s, &elastic, &kinetic);
     ex_result("tets", "%d", mesh.tet_count);
     ex_result("angle_min", "%.2f", (double)mesh.angle_min * 57.29578);

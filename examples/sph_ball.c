@@ -1,7 +1,8 @@
-/* sph_ball: a light ball and particles of fluid (paper XPM, fig. 15 and 17). scene=drop: it falls on the surface of a tank;
-   scene=fall: a block of fluid falls on the ball near the floor, the hard case for light bodies.
-   cc -O2 -I. -Iexamples examples/sph_ball.c -o sph_ball -lm
-   scheme=weak is the usual exchange of boundary particles and loses light balls; xpm repeats the step until both sides agree. */
+/* sph_ball: a light ball and particles of fluid (paper XPM, fig. 15 and 17). scene=drop: it falls
+   on the surface of a tank; scene=fall: a block of fluid falls on the ball near the floor, the hard
+   case for light bodies. cc -O2 -I. -Iexamples examples/sph_ball.c -o sph_ball -lm scheme=weak is
+   the usual exchange of boundary particles and loses light balls; xpm repeats the step until both
+   sides agree. */
 #define FSI_IMPLEMENTATION
 #include "fsi_couple.h"
 #include "common.h"
@@ -24,16 +25,18 @@ static void draw(ex_args *a, const fsi_sph *s, const fsi_rigid *ball, const doub
     ex_image_free(&m);
 }
 
-static const ex_key keys[] = {{"density", "", "ball over fluid", "0.05", 1e-3, 100, NULL},
-                              {"scheme", "", "coupling", "xpm", 0, 0, "weak,p,aitken,xpm"},
-                              {"scene", "", "what falls", "fall", 0, 0, "drop,fall"},
-                              {"seed", "", "disturbs the particles by 1 % of their spacing", "1", 0, 1e6, NULL},
-                              {"omega", "", "under-relaxation of p", "0.05", 1e-3, 1, NULL},
-                              {"tolerance", "", "of the motion, over the particle radius", "0.1", 1e-6, 10, NULL},
-                              {"dt", "s", "largest step", "0.002", 1e-5, 0.05, NULL},
-                              {"height", "m", "fall: of the fluid's lower side above the floor", "0.5", 0.46, 1.4, NULL},
-                              {"viscosity", "Pa s", "of the fluid", "1", 0, 100, NULL},
-                              {"gravity", "m/s^2", "downwards", "9.81", 0, 100, NULL}};
+static const ex_key keys[] = {
+    {"density", "", "ball over fluid", "0.05", 1e-3, 100, NULL},
+    {"scheme", "", "coupling", "xpm", 0, 0, "weak,p,aitken,xpm"},
+    {"scene", "", "what falls", "fall", 0, 0, "drop,fall"},
+    {"seed", "", "disturbs the particles by 1 % of their spacing", "1", 0, 1e6, NULL},
+    {"omega", "", "under-relaxation of p", "0.05", 1e-3, 1, NULL},
+    {"tolerance", "", "of the motion, over the particle radius", "0.1", 1e-6, 10, NULL},
+    {"dt", "s", "largest step", "0.002", 1e-5, 0.05, NULL},
+    {"height", "m", "fall: of the fluid's lower side above the floor", "0.5", 0.46, 1.4, NULL},
+    {"viscosity", "Pa s", "of the fluid", "1", 0, 100, NULL},
+    {"gravity", "m/s^2", "downwards", "9.81", 0, 100, NULL}};
+
 int main(int argc, char **argv) {
     ex_args a;
     fsi_sph sph;
@@ -50,60 +53,114 @@ int main(int argc, char **argv) {
     fsi_report report;
     int body, object, frame, i, n, stable = 1, worst = 0, capped = 0, hard = 0, last[20] = {0};
     long steps = 0, lost = 0;
-    double h, time, total = 0, peak = 0, density = 0, momentum = 0, start, hard_total = 0, hi[3], window = 0, hardest = 0;
+    double h, time, total = 0, peak = 0, density = 0, momentum = 0, start, hard_total = 0, hi[3],
+                    window = 0, hardest = 0;
     fsi_real fall, r = FSI_R(0.2);
-    ex_begin(&a, argc, argv, "sph_ball", "A light rigid ball in a fluid of particles.", keys, 10, 14, 30);
-    h = 0.7 / a.size; fall = ex_is(&a, "scene", "fall") ? (fsi_real)ex_number(&a, "height") : 0;
-    hi[0] = (2 * a.size + 1) * h; hi[1] = 2.2; hi[2] = a.size * h; /* 14 x 14 x 29 = 5684 particles */
+    ex_begin(&a, argc, argv, "sph_ball", "A light rigid ball in a fluid of particles.", keys, 10,
+             14, 30);
+    h = 0.7 / a.size;
+    fall = ex_is(&a, "scene", "fall") ? (fsi_real)ex_number(&a, "height") : 0;
+    /* 14 x 14 x 29 = 5684 particles */
+    hi[0] = (2 * a.size + 1) * h;
+    hi[1] = 2.2;
+    hi[2] = a.size * h;
     n = a.size * a.size * (2 * a.size + 1);
-    f.capacity = n; f.boundary_capacity = 60 * a.size * a.size + 4000; f.solver = FSI_SPH_DFSPH; f.spacing = (fsi_real)h; f.density = 1000;
-    f.gravity = fsi_vec(0, (fsi_real)-ex_number(&a, "gravity"), 0);  f.viscosity = (fsi_real)ex_number(&a, "viscosity"); f.dt_max = (fsi_real)ex_number(&a, "dt");
-    f.density_error = f.divergence_error = FSI_R(1e-12); f.max_iterations = 5; /* always five: the fluid's answer changes smoothly with the ball's motion */
-    w.dim = 3; w.max_bodies = 2; w.gravity = f.gravity; w.substeps = 1;
-    if (fsi_sph_init(&sph, &f) != FSI_OK || fsi_solids_init(&world, &w) != FSI_OK) return 1;
-    sd.kind = FSI_SHAPE_ROOM; sd.half = fsi_vec((fsi_real)hi[0] / 2, (fsi_real)hi[1] / 2, (fsi_real)hi[2] / 2);
-    if (fsi_shape_init(&room, &sd) != FSI_OK) return 1;
-    b.shape = &room; b.x = sd.half; b.kind = FSI_RIGID_FIXED;
+    f.capacity = n;
+    f.boundary_capacity = 60 * a.size * a.size + 4000;
+    f.solver = FSI_SPH_DFSPH;
+    f.spacing = (fsi_real)h;
+    f.density = 1000;
+    f.gravity = fsi_vec(0, (fsi_real)-ex_number(&a, "gravity"), 0);
+    f.viscosity = (fsi_real)ex_number(&a, "viscosity");
+    f.dt_max = (fsi_real)ex_number(&a, "dt");
+    /* always five: the fluid's answer changes smoothly with the ball's motion */
+    f.density_error = f.divergence_error = FSI_R(1e-12);
+    f.max_iterations = 5;
+    w.dim = 3;
+    w.max_bodies = 2;
+    w.gravity = f.gravity;
+    w.substeps = 1;
+    if (fsi_sph_init(&sph, &f) != FSI_OK || fsi_solids_init(&world, &w) != FSI_OK)
+        return 1;
+    sd.kind = FSI_SHAPE_ROOM;
+    sd.half = fsi_vec((fsi_real)hi[0] / 2, (fsi_real)hi[1] / 2, (fsi_real)hi[2] / 2);
+    if (fsi_shape_init(&room, &sd) != FSI_OK)
+        return 1;
+    b.shape = &room;
+    b.x = sd.half;
+    b.kind = FSI_RIGID_FIXED;
     fsi_solids_add(&world, &b, NULL);
-    sd.kind = FSI_SHAPE_SPHERE; sd.radius = r;
-    if (fsi_shape_init(&ball, &sd) != FSI_OK) return 1;
-    b.shape = &ball; b.kind = FSI_RIGID_DYNAMIC; b.density = (fsi_real)(1000 * ex_number(&a, "density"));
-    b.x = fsi_vec((fsi_real)hi[0] / 2, fall > 0 ? r + FSI_R(0.05) : FSI_R(0.7) + r + FSI_R(0.1), (fsi_real)hi[2] / 2);
+    sd.kind = FSI_SHAPE_SPHERE;
+    sd.radius = r;
+    if (fsi_shape_init(&ball, &sd) != FSI_OK)
+        return 1;
+    b.shape = &ball;
+    b.kind = FSI_RIGID_DYNAMIC;
+    b.density = (fsi_real)(1000 * ex_number(&a, "density"));
+    b.x = fsi_vec((fsi_real)hi[0] / 2, fall > 0 ? r + FSI_R(0.05) : FSI_R(0.7) + r + FSI_R(0.1),
+                  (fsi_real)hi[2] / 2);
     fsi_solids_add(&world, &b, &body);
-    fsi_sph_add_block(&sph, fsi_vec(0, fall, 0), fsi_vec((fsi_real)hi[0], fall + FSI_R(0.7), (fsi_real)hi[2]), fsi_vec(0, 0, 0), &n);
+    fsi_sph_add_block(&sph, fsi_vec(0, fall, 0),
+                      fsi_vec((fsi_real)hi[0], fall + FSI_R(0.7), (fsi_real)hi[2]),
+                      fsi_vec(0, 0, 0), &n);
     water_disturb(&sph, (uint32_t)ex_number(&a, "seed"), 0.01 * h);
-    fsi_sph_add_box_walls(&sph, fsi_vec(0, 0, 0), fsi_vec((fsi_real)hi[0], (fsi_real)hi[1], (fsi_real)hi[2]), 0, NULL);
-    if (fsi_mesh_sphere(&mesh, b.x, r - (fsi_real)h / 2, 6, NULL) != FSI_OK) return 1;    /* particles sit half a spacing inside the surface */
+    fsi_sph_add_box_walls(&sph, fsi_vec(0, 0, 0),
+                          fsi_vec((fsi_real)hi[0], (fsi_real)hi[1], (fsi_real)hi[2]), 0, NULL);
+    /* particles sit half a spacing inside the surface */
+    if (fsi_mesh_sphere(&mesh, b.x, r - (fsi_real)h / 2, 6, NULL) != FSI_OK)
+        return 1;
     skin = fsi_mesh_surface(&mesh);
-    if (fsi_sph_add_surface(&sph, &skin, b.x, 1, &object) != FSI_OK) return 1;
-    d.sph = &sph; d.world = &world; d.count = 1; d.body = &body; d.object = &object;
-    d.scheme = ex_is(&a, "scheme", "weak") ? FSI_SPH_WEAK : ex_is(&a, "scheme", "p") ? FSI_SPH_RELAXED : ex_is(&a, "scheme", "aitken") ? FSI_SPH_AITKEN : FSI_SPH_XPM;
-    d.omega = (fsi_real)ex_number(&a, "omega"); d.tolerance = (fsi_real)ex_number(&a, "tolerance");
+    if (fsi_sph_add_surface(&sph, &skin, b.x, 1, &object) != FSI_OK)
+        return 1;
+    d.sph = &sph;
+    d.world = &world;
+    d.count = 1;
+    d.body = &body;
+    d.object = &object;
+    d.scheme = ex_is(&a, "scheme", "weak")     ? FSI_SPH_WEAK
+               : ex_is(&a, "scheme", "p")      ? FSI_SPH_RELAXED
+               : ex_is(&a, "scheme", "aitken") ? FSI_SPH_AITKEN
+                                               : FSI_SPH_XPM;
+    d.omega = (fsi_real)ex_number(&a, "omega");
+    d.tolerance = (fsi_real)ex_number(&a, "tolerance");
     d.max_iterations = 200;
-    if (fsi_sph_rigid_init(&couple, &d) != FSI_OK) return 1;
+    if (fsi_sph_rigid_init(&couple, &d) != FSI_OK)
+        return 1;
     for (frame = 0, time = 0; frame < a.frames && stable; frame++) {
         for (start = time; time < start + 0.02 - 1e-9 && stable; steps++) {
-            double rest = start + 0.02 - time, dt = rest / ceil(rest / (double)fsi_sph_max_dt(&sph) - 1e-6), speed;   /* equal steps, no sliver at the end */
+            /* equal steps, no sliver at the end */
+            double rest = start + 0.02 - time,
+                   dt = rest / ceil(rest / (double)fsi_sph_max_dt(&sph) - 1e-6), speed;
             fsi_result result = fsi_sph_rigid_step(&couple, (fsi_real)dt, &report);
             speed = (double)fsi_vec_length(world.body[body].v);
             stable = result >= 0 && speed < 100;
             capped += result == FSI_NOT_CONVERGED || result == FSI_STALLED;
-            time += dt; total += report.iterations;
-            window += report.iterations - last[steps % 20]; last[steps % 20] = report.iterations; hardest = fmax(hardest, window / 20);
-            if (report.iterations > worst) worst = report.iterations;
-            if (sph.now.object[object].contact > 20) hard++, hard_total += report.iterations;    /* the ball is wet */
-            peak = fmax(peak, speed); density = fmax(density, (double)sph.stats.density_error);
-            for (i = 0; i < 3; i++) momentum = fmax(momentum, fabs(report.momentum[i]));
+            time += dt;
+            total += report.iterations;
+            window += report.iterations - last[steps % 20];
+            last[steps % 20] = report.iterations;
+            hardest = fmax(hardest, window / 20);
+            if (report.iterations > worst)
+                worst = report.iterations;
+            /* the ball is wet */
+            if (sph.now.object[object].contact > 20)
+                hard++, hard_total += report.iterations;
+            peak = fmax(peak, speed);
+            density = fmax(density, (double)sph.stats.density_error);
+            for (i = 0; i < 3; i++)
+                momentum = fmax(momentum, fabs(report.momentum[i]));
         }
-        if (a.out) draw(&a, &sph, &world.body[body], hi);
+        if (a.out)
+            draw(&a, &sph, &world.body[body], hi);
         ex_progress(&a, frame);
     }
     for (i = 0; i < sph.now.count; i++)
-        lost += !(sph.x[i] > -h && sph.x[i] < hi[0] + h && sph.y[i] > -h && sph.y[i] < hi[1] + h && sph.z[i] > -h && sph.z[i] < hi[2] + h);
+        lost += !(sph.x[i] > -h && sph.x[i] < hi[0] + h && sph.y[i] > -h && sph.y[i] < hi[1] + h
+                  && sph.z[i] > -h && sph.z[i] < hi[2] + h);
     ex_result("particles", "%d", n);
     ex_result("mean_iterations", "%.3f", total / (steps > 0 ? steps : 1));
     ex_result("wet_iterations", "%.3f", hard_total / (hard > 0 ? hard : 1));
-    ex_result("hard_iterations", "%.3f", hardest);            /* mean of the hardest 20 steps */
+    ex_result("hard_iterations", "%.3f", hardest); /* mean of the hardest 20 steps */
     ex_result("max_iterations", "%d", worst);
     ex_result("capped", "%d", capped);
     ex_result("max_density_error", "%.5f", density);
@@ -111,6 +168,11 @@ int main(int argc, char **argv) {
     ex_result("height", "%.4f", (double)world.body[body].x.y);
     ex_result("lost", "%ld", lost + n - sph.now.count);
     ex_result("momentum_error", "%.3g", momentum);
-    fsi_sph_rigid_free(&couple); fsi_mesh_free(&mesh); fsi_solids_free(&world); fsi_shape_free(&ball); fsi_shape_free(&room); fsi_sph_free(&sph);
+    fsi_sph_rigid_free(&couple);
+    fsi_mesh_free(&mesh);
+    fsi_solids_free(&world);
+    fsi_shape_free(&ball);
+    fsi_shape_free(&room);
+    fsi_sph_free(&sph);
     return ex_end(&a, steps, stable && peak < 10);
 }

@@ -1,20 +1,25 @@
-/* sph_dam_break: a block of water made of particles collapses in a tank, weakly compressible (wcsph) or incompressible (dfsph).
-   cc -O2 -I. -Iexamples examples/sph_dam_break.c -o sph_dam_break -lm
-   Shows: filling, walls of boundary particles, adaptive steps, what the solver reports, and the surface for drawing. */
+/* sph_dam_break: a block of water made of particles collapses in a tank, weakly compressible
+   (wcsph) or incompressible (dfsph). cc -O2 -I. -Iexamples examples/sph_dam_break.c -o
+   sph_dam_break -lm Shows: filling, walls of boundary particles, adaptive steps, what the solver
+   reports, and the surface for drawing. */
 #define FSI_IMPLEMENTATION
 #include "fsi_sph.h"
 #include "common.h"
 
 static void draw(ex_args *a, const fsi_sph *s, double H) {
     int n = 36, nx = 3 * n, ny = 2 * n, nz = n;
-    double h = H / n, lo[3] = {0, 0, 0}, hi[3] = {3 * H, 2 * H, H}, flo[3] = {-2 * H, 0, -2 * H}, fhi[3] = {5 * H, 0, 3 * H};
+    double h = H / n, lo[3] = {0, 0, 0}, hi[3] = {3 * H, 2 * H, H}, flo[3] = {-2 * H, 0, -2 * H},
+           fhi[3] = {5 * H, 0, 3 * H};
     fsi_real *phi = (fsi_real *)malloc((size_t)(nx * ny * nz) * sizeof *phi);
     ex_image m = ex_image_make(800, 500);
     ex_camera c = ex_camera_make(3.6 * H, 2.3 * H, 4.3 * H, 1.5 * H, 0.75 * H, 0.5 * H, 1, 39);
     char text[96];
-    if (!phi) return;
+    if (!phi)
+        return;
     ex_floor(&m, &c, flo, fhi, 1, -0.01 * H, H / 2);
-    if (fsi_sph_level(s, fsi_vec((fsi_real)(h / 2), (fsi_real)(h / 2), (fsi_real)(h / 2)), (fsi_real)h, nx, ny, nz, 0, phi) == FSI_OK)
+    if (fsi_sph_level(s, fsi_vec((fsi_real)(h / 2), (fsi_real)(h / 2), (fsi_real)(h / 2)),
+                      (fsi_real)h, nx, ny, nz, 0, phi)
+        == FSI_OK)
         ex_draw_water(&m, &c, nx, ny, nz, h, phi, ex_rgb(60, 130, 200), 0.45);
     ex_box3(&m, &c, lo, hi, ex_rgb(90, 90, 90));
     snprintf(text, sizeof text, "%d particles, t = %.2f s", s->now.count, s->now.time);
@@ -37,7 +42,8 @@ int main(int argc, char **argv) {
     double H, mass0, mass = 0, error = 0, iterations = 0, top = 0, speed = 0;
     int frame, n, i, stable = 1;
     long steps = 0;
-    ex_begin(&a, argc, argv, "sph_dam_break", "A block of water made of particles collapses in a tank.", keys, 6, 24, 80);
+    ex_begin(&a, argc, argv, "sph_dam_break",
+             "A block of water made of particles collapses in a tank.", keys, 6, 24, 80);
     n = a.size;
     H = ex_number(&a, "height");
     memset(&d, 0, sizeof d);
@@ -47,18 +53,29 @@ int main(int argc, char **argv) {
     d.spacing = (fsi_real)(H / n);
     d.density = (fsi_real)ex_number(&a, "density");
     d.gravity = fsi_vec(0, -(fsi_real)ex_number(&a, "gravity"), 0);
-    d.sound_speed = (fsi_real)(10 * sqrt(2 * ex_number(&a, "gravity") * H) + 1e-3);        /* ten times the top speed: 1 % compression */
+    /* ten times the top speed: 1 % compression */
+    d.sound_speed = (fsi_real)(10 * sqrt(2 * ex_number(&a, "gravity") * H) + 1e-3);
     d.viscosity = (fsi_real)ex_number(&a, "viscosity");
-    if (d.solver == FSI_SPH_WCSPH) d.artificial = FSI_R(0.05);
-    if (fsi_sph_init(&s, &d) != FSI_OK ||
-        fsi_sph_add_block(&s, fsi_vec(0, 0, 0), fsi_vec((fsi_real)H, (fsi_real)H, (fsi_real)H), fsi_vec(0, 0, 0), NULL) != FSI_OK ||
-        fsi_sph_add_box_walls(&s, fsi_vec(0, 0, 0), fsi_vec((fsi_real)(3 * H), (fsi_real)(2 * H), (fsi_real)H), 0, NULL) != FSI_OK) return 1;
+    if (d.solver == FSI_SPH_WCSPH)
+        d.artificial = FSI_R(0.05);
+    if (fsi_sph_init(&s, &d) != FSI_OK
+        || fsi_sph_add_block(&s, fsi_vec(0, 0, 0), fsi_vec((fsi_real)H, (fsi_real)H, (fsi_real)H),
+                             fsi_vec(0, 0, 0), NULL)
+               != FSI_OK
+        || fsi_sph_add_box_walls(&s, fsi_vec(0, 0, 0),
+                                 fsi_vec((fsi_real)(3 * H), (fsi_real)(2 * H), (fsi_real)H), 0,
+                                 NULL)
+               != FSI_OK)
+        return 1;
     fsi_sph_totals(&s, &mass0, NULL, NULL, NULL);
     for (frame = 0; frame < a.frames && stable; frame++) {
         double until = ex_number(&a, "frame") * (frame + 1);
         while (stable && s.now.time < until - 1e-9) {
             double dt = fmin((double)fsi_sph_max_dt(&s), until - s.now.time);
-            if (fsi_sph_step(&s, (fsi_real)dt, NULL) < 0) { stable = 0; break; }
+            if (fsi_sph_step(&s, (fsi_real)dt, NULL) < 0) {
+                stable = 0;
+                break;
+            }
             steps++;
             error += (double)s.stats.density_error;
             iterations += s.stats.density_iterations + s.stats.divergence_iterations;
@@ -66,11 +83,15 @@ int main(int argc, char **argv) {
             speed = fmax(speed, (double)s.stats.max_speed);
         }
         ex_progress(&a, frame);
-        if (a.out) draw(&a, &s, H);
+        if (a.out)
+            draw(&a, &s, H);
     }
     fsi_sph_totals(&s, &mass, NULL, NULL, NULL);
-    for (i = 0, n = 0; i < s.now.count; i++) n += s.x[i] < -d.spacing || s.y[i] < -d.spacing || s.z[i] < -d.spacing || s.x[i] > (fsi_real)(3 * H) + d.spacing || s.z[i] > (fsi_real)H + d.spacing;
-    if (!(speed < 100 * sqrt(2 * 9.81 * H) + 10)) stable = 0;
+    for (i = 0, n = 0; i < s.now.count; i++)
+        n += s.x[i] < -d.spacing || s.y[i] < -d.spacing || s.z[i] < -d.spacing
+             || s.x[i] > (fsi_real)(3 * H) + d.spacing || s.z[i] > (fsi_real)H + d.spacing;
+    if (!(speed < 100 * sqrt(2 * 9.81 * H) + 10))
+        stable = 0;
     ex_result("particles", "%d", s.now.count);
     ex_result("iterations", "%.3f", iterations / (double)(steps ? steps : 1));
     ex_result("density_error", "%.3e", error / (double)(steps ? steps : 1));

@@ -1,14 +1,24 @@
-/* sph_shapes: a light ball, a heavy cylinder and a torus in a fluid of particles (paper XPM, fig. 16: density ratios 0.05, 2 and 0.7).
-   cc -O2 -I. -Iexamples examples/sph_shapes.c -o sph_shapes -lm
-   scene=drop: they fall into a tank; scene=fall: a block of fluid falls on them. All three are coupled at once; xpm repeats the step until fluid and
-   bodies agree. --size 29 is the paper's 24,389 particles. */
+/* sph_shapes: a light ball, a heavy cylinder and a torus in a fluid of particles (paper XPM, fig.
+   16: density ratios 0.05, 2 and 0.7). cc -O2 -I. -Iexamples examples/sph_shapes.c -o sph_shapes
+   -lm scene=drop: they fall into a tank; scene=fall: a block of fluid falls on them. All three are
+   coupled at once; xpm repeats the step until fluid and bodies agree. --size 29 is the paper's
+   24,389 particles. */
 #define FSI_IMPLEMENTATION
 #include "fsi_couple.h"
 #include "common.h"
 #include "water.h"
 
-enum { SHAPES = 3 };
-typedef struct scene { fsi_sph sph; fsi_solids world; fsi_shape room, shape[SHAPES]; fsi_sph_rigid couple; int body[SHAPES], object[SHAPES]; } scene;
+enum {
+    SHAPES = 3
+};
+
+typedef struct scene {
+    fsi_sph sph;
+    fsi_solids world;
+    fsi_shape room, shape[SHAPES];
+    fsi_sph_rigid couple;
+    int body[SHAPES], object[SHAPES];
+} scene;
 
 static void draw(ex_args *a, const scene *s, double top) {
     static const int color[SHAPES][3] = {{225, 120, 50}, {110, 115, 125}, {200, 60, 90}};
@@ -22,7 +32,8 @@ static void draw(ex_args *a, const scene *s, double top) {
         const fsi_surface *f = &s->shape[k].surface;
         fsi_real *x = (fsi_real *)malloc((size_t)(3 * f->vertex_count) * sizeof *x);
         fsi_surface out;
-        if (x && fsi_solids_surface(&s->world, s->body[k], x, NULL, &out) == FSI_OK) ex_draw_surface3(&m, &c, &out, ex_rgb(color[k][0], color[k][1], color[k][2]));
+        if (x && fsi_solids_surface(&s->world, s->body[k], x, NULL, &out) == FSI_OK)
+            ex_draw_surface3(&m, &c, &out, ex_rgb(color[k][0], color[k][1], color[k][2]));
         free(x);
     }
     water_draw(&m, &c, &s->sph, lo, hi);
@@ -38,14 +49,34 @@ static fsi_surface cylinder(fsi_real radius, fsi_real half, fsi_real *x, int32_t
     memset(&s, 0, sizeof s);
     for (i = 0; i < n; i++)
         for (k = 0; k < 2; k++)
-            fsi_vec_store(x + 3 * (i + k * n), fsi_vec(radius * (fsi_real)cos(6.283185307 * i / n), k ? half : -half, -radius * (fsi_real)sin(6.283185307 * i / n)));
-    fsi_vec_store(x + 6 * n, fsi_vec(0, -half, 0)); fsi_vec_store(x + 6 * n + 3, fsi_vec(0, half, 0));
+            fsi_vec_store(x + 3 * (i + k * n),
+                          fsi_vec(radius * (fsi_real)cos(6.283185307 * i / n), k ? half : -half,
+                                  -radius * (fsi_real)sin(6.283185307 * i / n)));
+    fsi_vec_store(x + 6 * n, fsi_vec(0, -half, 0));
+    fsi_vec_store(x + 6 * n + 3, fsi_vec(0, half, 0));
     for (i = 0; i < n; i++) {
         int j = (i + 1) % n, q[12];
-        q[0] = i; q[1] = j; q[2] = j + n; q[3] = i; q[4] = j + n; q[5] = i + n; q[6] = 2 * n; q[7] = j; q[8] = i; q[9] = 2 * n + 1; q[10] = i + n; q[11] = j + n;
-        for (k = 0; k < 12; k++) index[t++] = q[k];
+        q[0] = i;
+        q[1] = j;
+        q[2] = j + n;
+        q[3] = i;
+        q[4] = j + n;
+        q[5] = i + n;
+        q[6] = 2 * n;
+        q[7] = j;
+        q[8] = i;
+        q[9] = 2 * n + 1;
+        q[10] = i + n;
+        q[11] = j + n;
+        for (k = 0; k < 12; k++)
+            index[t++] = q[k];
     }
-    s.dim = 3; s.closed = 1; s.vertex_count = 2 * n + 2; s.element_count = t / 3; s.x = x; s.index = index;
+    s.dim = 3;
+    s.closed = 1;
+    s.vertex_count = 2 * n + 2;
+    s.element_count = t / 3;
+    s.x = x;
+    s.index = index;
     return s;
 }
 
@@ -57,41 +88,62 @@ static int add_shape(scene *s, int k, fsi_vec3 at, double ratio, double h) {
     fsi_real half = (fsi_real)(h / 2), rod[150];
     int32_t index[288];
     int i;
-    memset(&d, 0, sizeof d); memset(&b, 0, sizeof b);
+    memset(&d, 0, sizeof d);
+    memset(&b, 0, sizeof b);
     d.kind = k == 0 ? FSI_SHAPE_SPHERE : k == 1 ? FSI_SHAPE_MESH : FSI_SHAPE_TORUS;
-    d.radius = k == 0 ? FSI_R(0.14) : FSI_R(0.065); d.length = FSI_R(0.15);
+    d.radius = k == 0 ? FSI_R(0.14) : FSI_R(0.065);
+    d.length = FSI_R(0.15);
     hull = cylinder(FSI_R(0.1), FSI_R(0.13), rod, index);
     d.surface = &hull;
-    if (fsi_shape_init(&s->shape[k], &d) != FSI_OK) return 0;
-    b.shape = &s->shape[k]; b.kind = FSI_RIGID_DYNAMIC; b.density = (fsi_real)(1000 * ratio); b.x = at; b.friction = FSI_R(0.2);
+    if (fsi_shape_init(&s->shape[k], &d) != FSI_OK)
+        return 0;
+    b.shape = &s->shape[k];
+    b.kind = FSI_RIGID_DYNAMIC;
+    b.density = (fsi_real)(1000 * ratio);
+    b.x = at;
+    b.friction = FSI_R(0.2);
     b.q = fsi_quat_from_rotation(fsi_vec(k == 1 ? FSI_R(0.9) : k == 2 ? FSI_R(0.4) : 0, 0, 0));
-    if (fsi_solids_add(&s->world, &b, &s->body[k]) != FSI_OK) return 0;
-    skin = s->shape[k].surface;                               /* shrunk along the vertex normals */
+    if (fsi_solids_add(&s->world, &b, &s->body[k]) != FSI_OK)
+        return 0;
+    skin = s->shape[k].surface; /* shrunk along the vertex normals */
     {
         fsi_real *x = (fsi_real *)malloc((size_t)(3 * skin.vertex_count) * sizeof *x);
         double *n = (double *)malloc((size_t)(3 * skin.vertex_count) * sizeof *n);
         ex_mesh e;
-        if (!x || !n) return 0;
-        e.vertices = skin.vertex_count; e.triangles = skin.element_count; e.x = skin.x; e.index = skin.index;
+        if (!x || !n)
+            return 0;
+        e.vertices = skin.vertex_count;
+        e.triangles = skin.element_count;
+        e.x = skin.x;
+        e.index = skin.index;
         ex_normals(&e, n);
         for (i = 0; i < skin.vertex_count; i++)
-            fsi_vec_store(x + 3 * i, fsi_vec_add(at, fsi_quat_rotate(b.q, fsi_vec_mad(fsi_vec_load(skin.x + 3 * i), fsi_vec((fsi_real)n[3 * i], (fsi_real)n[3 * i + 1], (fsi_real)n[3 * i + 2]), -half))));
-        skin.x = x; skin.v = NULL;
+            fsi_vec_store(
+                x + 3 * i,
+                fsi_vec_add(at, fsi_quat_rotate(b.q, fsi_vec_mad(fsi_vec_load(skin.x + 3 * i),
+                                                                 fsi_vec((fsi_real)n[3 * i],
+                                                                         (fsi_real)n[3 * i + 1],
+                                                                         (fsi_real)n[3 * i + 2]),
+                                                                 -half))));
+        skin.x = x;
+        skin.v = NULL;
         i = fsi_sph_add_surface(&s->sph, &skin, at, 1, &s->object[k]) == FSI_OK;
-        free(x); free(n);
+        free(x);
+        free(n);
     }
     return i && fsi_solids_set_pose(&s->world, s->body[k], at, b.q) == FSI_OK;
 }
 
 int main(int argc, char **argv) {
-    static const ex_key keys[] = {{"density", "", "ball, cylinder, torus over fluid", "0.05,2,0.7", 1e-3, 100, NULL},
-                                  {"scheme", "", "coupling", "xpm", 0, 0, "weak,p,aitken,xpm"},
-                                  {"scene", "", "what falls", "drop", 0, 0, "drop,fall"},
-                                  {"seed", "", "disturbs the particles by 1 % of their spacing", "1", 0, 1e6, NULL},
-                                  {"omega", "", "under-relaxation of p", "0.05", 1e-3, 1, NULL},
-                                  {"tolerance", "", "of the motion, over the particle radius", "0.1", 1e-6, 10, NULL},
-                                  {"dt", "s", "largest step", "0.002", 1e-5, 0.05, NULL},
-                                  {"gravity", "m/s^2", "downwards", "9.81", 0, 100, NULL}};
+    static const ex_key keys[] = {
+        {"density", "", "ball, cylinder, torus over fluid", "0.05,2,0.7", 1e-3, 100, NULL},
+        {"scheme", "", "coupling", "xpm", 0, 0, "weak,p,aitken,xpm"},
+        {"scene", "", "what falls", "drop", 0, 0, "drop,fall"},
+        {"seed", "", "disturbs the particles by 1 % of their spacing", "1", 0, 1e6, NULL},
+        {"omega", "", "under-relaxation of p", "0.05", 1e-3, 1, NULL},
+        {"tolerance", "", "of the motion, over the particle radius", "0.1", 1e-6, 10, NULL},
+        {"dt", "s", "largest step", "0.002", 1e-5, 0.05, NULL},
+        {"gravity", "m/s^2", "downwards", "9.81", 0, 100, NULL}};
     ex_args a;
     static scene s;
     fsi_sph_desc f = {0};
@@ -100,59 +152,117 @@ int main(int argc, char **argv) {
     fsi_rigid_desc b = {0};
     fsi_sph_rigid_desc d = {0};
     fsi_report report;
-    double ratio[SHAPES] = {0.05, 2, 0.7}, h, time, total = 0, peak = 0, error = 0, momentum = 0, start, top = 1.6;
+    double ratio[SHAPES] = {0.05, 2, 0.7}, h, time, total = 0, peak = 0, error = 0, momentum = 0,
+           start, top = 1.6;
     int frame, i, k, n = 0, stable = 1, worst = 0, capped = 0, fall;
     long steps = 0, lost = 0;
-    ex_begin(&a, argc, argv, "sph_shapes", "Ball, cylinder and torus in a fluid of particles.", keys, 8, 18, 50);
+    ex_begin(&a, argc, argv, "sph_shapes", "Ball, cylinder and torus in a fluid of particles.",
+             keys, 8, 18, 50);
     k = ex_list(&a, "density", ratio, SHAPES);
-    if (k == 1) ratio[1] = ratio[2] = ratio[0];                /* one for all */
-    else if (k != SHAPES) { fprintf(stderr, "sph_shapes: density takes one or three numbers\n"); return 2; }
-    h = 1.0 / a.size; fall = ex_is(&a, "scene", "fall");
-    f.capacity = a.size * a.size * (a.size + 1) / 2 + a.size * a.size; f.boundary_capacity = 40 * a.size * a.size + 8000; f.solver = FSI_SPH_DFSPH; f.spacing = (fsi_real)h;
-    f.density = 1000; f.viscosity = 1; f.gravity = fsi_vec(0, (fsi_real)-ex_number(&a, "gravity"), 0); f.dt_max = (fsi_real)ex_number(&a, "dt");
-    f.density_error = f.divergence_error = FSI_R(1e-12); f.max_iterations = 5; /* always five: the fluid's answer changes smoothly with the bodies' motion */
-    w.dim = 3; w.max_bodies = SHAPES + 1; w.max_contacts = 2000; w.gravity = f.gravity; w.substeps = 1; w.iterations = 8;
-    if (fsi_sph_init(&s.sph, &f) != FSI_OK || fsi_solids_init(&s.world, &w) != FSI_OK) return 1;
-    sd.kind = FSI_SHAPE_ROOM; sd.half = fsi_vec(FSI_R(0.5), (fsi_real)top / 2, FSI_R(0.5));
-    if (fsi_shape_init(&s.room, &sd) != FSI_OK) return 1;
-    b.shape = &s.room; b.x = sd.half; b.kind = FSI_RIGID_FIXED;
+    if (k == 1)
+        ratio[1] = ratio[2] = ratio[0]; /* one for all */
+    else if (k != SHAPES) {
+        fprintf(stderr, "sph_shapes: density takes one or three numbers\n");
+        return 2;
+    }
+    h = 1.0 / a.size;
+    fall = ex_is(&a, "scene", "fall");
+    f.capacity = a.size * a.size * (a.size + 1) / 2 + a.size * a.size;
+    f.boundary_capacity = 40 * a.size * a.size + 8000;
+    f.solver = FSI_SPH_DFSPH;
+    f.spacing = (fsi_real)h;
+    f.density = 1000;
+    f.viscosity = 1;
+    f.gravity = fsi_vec(0, (fsi_real)-ex_number(&a, "gravity"), 0);
+    f.dt_max = (fsi_real)ex_number(&a, "dt");
+    /* always five: the fluid's answer changes smoothly with the bodies' motion */
+    f.density_error = f.divergence_error = FSI_R(1e-12);
+    f.max_iterations = 5;
+    w.dim = 3;
+    w.max_bodies = SHAPES + 1;
+    w.max_contacts = 2000;
+    w.gravity = f.gravity;
+    w.substeps = 1;
+    w.iterations = 8;
+    if (fsi_sph_init(&s.sph, &f) != FSI_OK || fsi_solids_init(&s.world, &w) != FSI_OK)
+        return 1;
+    sd.kind = FSI_SHAPE_ROOM;
+    sd.half = fsi_vec(FSI_R(0.5), (fsi_real)top / 2, FSI_R(0.5));
+    if (fsi_shape_init(&s.room, &sd) != FSI_OK)
+        return 1;
+    b.shape = &s.room;
+    b.x = sd.half;
+    b.kind = FSI_RIGID_FIXED;
     fsi_solids_add(&s.world, &b, NULL);
-    fsi_sph_add_block(&s.sph, fsi_vec(0, fall ? FSI_R(0.6) : 0, 0), fsi_vec(1, fall ? FSI_R(1.1) : FSI_R(0.5), 1), fsi_vec(0, 0, 0), &n);
+    fsi_sph_add_block(&s.sph, fsi_vec(0, fall ? FSI_R(0.6) : 0, 0),
+                      fsi_vec(1, fall ? FSI_R(1.1) : FSI_R(0.5), 1), fsi_vec(0, 0, 0), &n);
     water_disturb(&s.sph, (uint32_t)ex_number(&a, "seed"), 0.01 * h);
     fsi_sph_add_box_walls(&s.sph, fsi_vec(0, 0, 0), fsi_vec(1, (fsi_real)top, 1), 0, NULL);
     for (k = 0; k < SHAPES; k++)
-        if (!add_shape(&s, k, fsi_vec(k == 0 ? FSI_R(0.25) : k == 1 ? FSI_R(0.7) : FSI_R(0.55), (fall ? FSI_R(0.2) : FSI_R(0.72)) + FSI_R(0.02) * (fsi_real)k, k == 0 ? FSI_R(0.3) : k == 1 ? FSI_R(0.25) : FSI_R(0.7)), ratio[k], h))
+        if (!add_shape(&s, k,
+                       fsi_vec(k == 0   ? FSI_R(0.25)
+                               : k == 1 ? FSI_R(0.7)
+                                        : FSI_R(0.55),
+                               (fall ? FSI_R(0.2) : FSI_R(0.72)) + FSI_R(0.02) * (fsi_real)k,
+                               k == 0   ? FSI_R(0.3)
+                               : k == 1 ? FSI_R(0.25)
+                                        : FSI_R(0.7)),
+                       ratio[k], h))
             return 1;
-    d.sph = &s.sph; d.world = &s.world; d.count = SHAPES; d.body = s.body; d.object = s.object; d.max_iterations = 100;
-    d.scheme = ex_is(&a, "scheme", "weak") ? FSI_SPH_WEAK : ex_is(&a, "scheme", "p") ? FSI_SPH_RELAXED : ex_is(&a, "scheme", "aitken") ? FSI_SPH_AITKEN : FSI_SPH_XPM;
-    d.omega = (fsi_real)ex_number(&a, "omega"); d.tolerance = (fsi_real)ex_number(&a, "tolerance");
-    if (fsi_sph_rigid_init(&s.couple, &d) != FSI_OK) return 1;
+    d.sph = &s.sph;
+    d.world = &s.world;
+    d.count = SHAPES;
+    d.body = s.body;
+    d.object = s.object;
+    d.max_iterations = 100;
+    d.scheme = ex_is(&a, "scheme", "weak")     ? FSI_SPH_WEAK
+               : ex_is(&a, "scheme", "p")      ? FSI_SPH_RELAXED
+               : ex_is(&a, "scheme", "aitken") ? FSI_SPH_AITKEN
+                                               : FSI_SPH_XPM;
+    d.omega = (fsi_real)ex_number(&a, "omega");
+    d.tolerance = (fsi_real)ex_number(&a, "tolerance");
+    if (fsi_sph_rigid_init(&s.couple, &d) != FSI_OK)
+        return 1;
     for (frame = 0, time = 0; frame < a.frames && stable; frame++) {
         for (start = time; time < start + 0.03 - 1e-9 && stable; steps++) {
-            double rest = start + 0.03 - time, dt = rest / ceil(rest / (double)fsi_sph_max_dt(&s.sph) - 1e-6);     /* equal steps, no sliver at the end */
+            /* equal steps, no sliver at the end */
+            double rest = start + 0.03 - time,
+                   dt = rest / ceil(rest / (double)fsi_sph_max_dt(&s.sph) - 1e-6);
             fsi_result result = fsi_sph_rigid_step(&s.couple, (fsi_real)dt, &report);
-            time += dt; total += report.iterations;
-            if (report.iterations > worst) worst = report.iterations;
+            time += dt;
+            total += report.iterations;
+            if (report.iterations > worst)
+                worst = report.iterations;
             capped += result == FSI_NOT_CONVERGED || result == FSI_STALLED;
             error = fmax(error, (double)s.sph.stats.density_error);
-            for (k = 0; k < SHAPES; k++) peak = fmax(peak, (double)fsi_vec_length(s.world.body[s.body[k]].v));
-            for (i = 0; i < 3; i++) momentum = fmax(momentum, fabs(report.momentum[i]));
+            for (k = 0; k < SHAPES; k++)
+                peak = fmax(peak, (double)fsi_vec_length(s.world.body[s.body[k]].v));
+            for (i = 0; i < 3; i++)
+                momentum = fmax(momentum, fabs(report.momentum[i]));
             stable = result >= 0 && peak < 100;
         }
-        if (a.out) draw(&a, &s, top);
+        if (a.out)
+            draw(&a, &s, top);
         ex_progress(&a, frame);
     }
-    for (i = 0; i < s.sph.now.count; i++) lost += !(s.sph.x[i] > -h && s.sph.x[i] < 1 + h && s.sph.y[i] > -h && s.sph.y[i] < top + h && s.sph.z[i] > -h && s.sph.z[i] < 1 + h);
+    for (i = 0; i < s.sph.now.count; i++)
+        lost += !(s.sph.x[i] > -h && s.sph.x[i] < 1 + h && s.sph.y[i] > -h && s.sph.y[i] < top + h
+                  && s.sph.z[i] > -h && s.sph.z[i] < 1 + h);
     ex_result("particles", "%d", n);
     ex_result("mean_iterations", "%.3f", total / (steps > 0 ? (double)steps : 1));
     ex_result("max_iterations", "%d", worst);
     ex_result("capped", "%d", capped);
     ex_result("max_density_error", "%.5f", error);
     ex_result("peak_speed", "%.3f", peak);
-    ex_result("height", "%.3f,%.3f,%.3f", (double)s.world.body[s.body[0]].x.y, (double)s.world.body[s.body[1]].x.y, (double)s.world.body[s.body[2]].x.y);
+    ex_result("height", "%.3f,%.3f,%.3f", (double)s.world.body[s.body[0]].x.y,
+              (double)s.world.body[s.body[1]].x.y, (double)s.world.body[s.body[2]].x.y);
     ex_result("lost", "%ld", lost + n - s.sph.now.count);
     ex_result("momentum_error", "%.3g", momentum);
-    fsi_sph_rigid_free(&s.couple); fsi_solids_free(&s.world); fsi_shape_free(&s.room); fsi_sph_free(&s.sph);
-    for (k = 0; k < SHAPES; k++) fsi_shape_free(&s.shape[k]);
+    fsi_sph_rigid_free(&s.couple);
+    fsi_solids_free(&s.world);
+    fsi_shape_free(&s.room);
+    fsi_sph_free(&s.sph);
+    for (k = 0; k < SHAPES; k++)
+        fsi_shape_free(&s.shape[k]);
     return ex_end(&a, steps, stable);
 }

@@ -1,34 +1,46 @@
-/* starfish: a heap of starfish sinks through water, rigid ones beside soft ones (REDUCED fig. 2, 3, 10).
-   cc -O2 -I. -Iexamples examples/starfish.c -o starfish -lm
-   All are copies of two models (modes and no modes). bytes_per_body: its state; bytes_per_body_all: all that one more of them needs (measured through the
-   allocator) but for what goes with its coupling sides, which is bytes_per_side. bodies=2: one of each side by side (fig. 3).
-   bodies=150 --frames 450 --set damping=2: the heap of fig. 10, at rest in the end. */
+/* starfish: a heap of starfish sinks through water, rigid ones beside soft ones (REDUCED fig. 2, 3,
+   10). cc -O2 -I. -Iexamples examples/starfish.c -o starfish -lm All are copies of two models
+   (modes and no modes). bytes_per_body: its state; bytes_per_body_all: all that one more of them
+   needs (measured through the allocator) but for what goes with its coupling sides, which is
+   bytes_per_side. bodies=2: one of each side by side (fig. 3). bodies=150 --frames 450 --set
+   damping=2: the heap of fig. 10, at rest in the end. */
 #define FSI_IMPLEMENTATION
 #include "fsi_couple.h"
 #include "common.h"
 #include "swarm.h"
 
 static swarm s;
-static fsi_real water(fsi_vec3 x, void *user) { return x.y - (fsi_real)*(double *)user; }
 
-static ex_color color(const swarm *q, int i) {                 /* soft ones red, rigid ones grey */
-    int k = i * 37 % 50;
-    return q->body[i].model->modes ? ex_rgb(235 - k, 90 + k, 60) : ex_rgb(100 + k, 105 + k, 120 + k);
+static fsi_real water(fsi_vec3 x, void *user) {
+    return x.y - (fsi_real) * (double *)user;
 }
-static double fastest(double *mean) {                          /* of the centres of mass, m/s */
+
+static ex_color color(const swarm *q, int i) { /* soft ones red, rigid ones grey */
+    int k = i * 37 % 50;
+    return q->body[i].model->modes ? ex_rgb(235 - k, 90 + k, 60)
+                                   : ex_rgb(100 + k, 105 + k, 120 + k);
+}
+
+static double fastest(double *mean) { /* of the centres of mass, m/s */
     double v, most = 0;
     int i;
     for (*mean = 0, i = 0; i < s.bodies; i++) {
         v = (double)(fsi_vec_length(fsi_vec_load(s.body[i].p)) / s.body[i].model->mass);
-        most = fmax(most, v); *mean += v / s.bodies;
+        most = fmax(most, v);
+        *mean += v / s.bodies;
     }
     return most;
 }
 
 int main(int argc, char **argv) {
-    static const ex_key keys[] = {{"bodies", "", "starfish", "18", 1, 200, NULL}, {"modes", "", "of the soft ones", "8", 1, 30, NULL}, {"tets", "", "tetrahedra each, about", "400", 100, 50000, NULL},
-                                  {"rigid", "", "share without modes", "0.5", 0, 1, NULL}, {"density", "", "over the water's", "1.6", 1e-4, 20, NULL},
-                                  {"young", "Pa", "stiffness", "3e4", 100, 1e9, NULL}, {"damping", "1/s", "on bodies and fluid", "0.5", 0, 100, NULL}, {"dt", "s", "time step", "0.01", 1e-4, 0.05, NULL}};
+    static const ex_key keys[] = {{"bodies", "", "starfish", "18", 1, 200, NULL},
+                                  {"modes", "", "of the soft ones", "8", 1, 30, NULL},
+                                  {"tets", "", "tetrahedra each, about", "400", 100, 50000, NULL},
+                                  {"rigid", "", "share without modes", "0.5", 0, 1, NULL},
+                                  {"density", "", "over the water's", "1.6", 1e-4, 20, NULL},
+                                  {"young", "Pa", "stiffness", "3e4", 100, 1e9, NULL},
+                                  {"damping", "1/s", "on bodies and fluid", "0.5", 0, 100, NULL},
+                                  {"dt", "s", "time step", "0.01", 1e-4, 0.05, NULL}};
     ex_args a;
     fsi_world_desc d = {0};
     fsi_world w;
@@ -36,63 +48,104 @@ int main(int argc, char **argv) {
     fsi_mesh mesh;
     fsi_reduced_model model[2];
     double level, total = 0, dt, peak = 0, last = 0, mean = 0, deepest = 0, low = 1e9, share, begin;
-    swarm_view view = {640, 520, {{0}, {0}, {0}, {0}, 0}, {245, 248, 250}, {110, 110, 110}, color, 0.125, 0.8, NULL, 0};
+    swarm_view view = {
+        640,  520, {{0}, {0}, {0}, {0}, 0}, {245, 248, 250}, {110, 110, 110}, color, 0.125, 0.8,
+        NULL, 0};
     int bodies, i, k, frame, steps = 0, stable = 1;
-    ex_begin(&a, argc, argv, "starfish", "A heap of starfish, rigid ones beside soft ones, sinks through water.", keys, 8, 24, 80);
-    bodies = (int)ex_number(&a, "bodies"); dt = ex_number(&a, "dt"); share = ex_number(&a, "rigid");
-    d.grid.nx = d.grid.nz = a.size; d.grid.ny = a.size * 5 / 4; d.grid.h = 1 / (fsi_real)a.size;
-    d.grid.rho = 1000; d.grid.gravity = fsi_vec(0, FSI_R(-9.81), 0); d.grid.liquid = 1; d.grid.volume_correction = 1; d.grid.side[3].kind = FSI_SIDE_OPEN;
-    d.max_guests = bodies; d.damping = (fsi_real)ex_number(&a, "damping");
+    ex_begin(&a, argc, argv, "starfish",
+             "A heap of starfish, rigid ones beside soft ones, sinks through water.", keys, 8, 24,
+             80);
+    bodies = (int)ex_number(&a, "bodies");
+    dt = ex_number(&a, "dt");
+    share = ex_number(&a, "rigid");
+    d.grid.nx = d.grid.nz = a.size;
+    d.grid.ny = a.size * 5 / 4;
+    d.grid.h = 1 / (fsi_real)a.size;
+    d.grid.rho = 1000;
+    d.grid.gravity = fsi_vec(0, FSI_R(-9.81), 0);
+    d.grid.liquid = 1;
+    d.grid.volume_correction = 1;
+    d.grid.side[3].kind = FSI_SIDE_OPEN;
+    d.max_guests = bodies;
+    d.damping = (fsi_real)ex_number(&a, "damping");
     level = 0.6;
-    if (fsi_world_init(&w, &d) != FSI_OK) return 1;
-    if (!swarm_mesh(&mesh, &form, fsi_vec(FSI_R(0.15), FSI_R(0.04), FSI_R(0.15)), (int)ex_number(&a, "tets"))) return 1;
+    if (fsi_world_init(&w, &d) != FSI_OK)
+        return 1;
+    if (!swarm_mesh(&mesh, &form, fsi_vec(FSI_R(0.15), FSI_R(0.04), FSI_R(0.15)),
+                    (int)ex_number(&a, "tets")))
+        return 1;
     for (i = 0; i < 2; i++) {
         fsi_reduced_desc m = {0};
-        m.mesh = &mesh; m.modes = i ? 0 : (int)ex_number(&a, "modes"); m.density = (fsi_real)(1000 * ex_number(&a, "density")); m.young = (fsi_real)ex_number(&a, "young");
-        m.poisson = FSI_R(0.4); m.damping_stiffness = FSI_R(0.01); m.samples = 90; m.field = 24;
-        if (fsi_reduced_model_init(&model[i], &m) != FSI_OK) return 1;
+        m.mesh = &mesh;
+        m.modes = i ? 0 : (int)ex_number(&a, "modes");
+        m.density = (fsi_real)(1000 * ex_number(&a, "density"));
+        m.young = (fsi_real)ex_number(&a, "young");
+        m.poisson = FSI_R(0.4);
+        m.damping_stiffness = FSI_R(0.01);
+        m.samples = 90;
+        m.field = 24;
+        if (fsi_reduced_model_init(&model[i], &m) != FSI_OK)
+            return 1;
     }
-    for (i = 0; i < bodies; i++) {                             /* layers of 3 x 3 */
+    for (i = 0; i < bodies; i++) { /* layers of 3 x 3 */
         int layer = i / 9, q = i % 9, hard = (int)((i + 1) * share) > (int)(i * share);
-        fsi_vec3 T = fsi_vec((fsi_real)(0.19 + 0.3 * (q % 3) + 0.02 * (layer % 2)), (fsi_real)(0.35 + 0.14 * layer), (fsi_real)(0.19 + 0.3 * (q / 3) + 0.02 * (layer % 2)));
+        fsi_vec3 T = fsi_vec((fsi_real)(0.19 + 0.3 * (q % 3) + 0.02 * (layer % 2)),
+                             (fsi_real)(0.35 + 0.14 * layer),
+                             (fsi_real)(0.19 + 0.3 * (q / 3) + 0.02 * (layer % 2)));
         fsi_quat turn = swarm_turn(0.4 * sin(i * 2.3), i * 0.7, 0.4 * cos(i * 1.7));
-        if (bodies == 2) { T = fsi_vec(i ? FSI_R(0.25) : FSI_R(0.75), FSI_R(0.7), FSI_R(0.5)); turn = swarm_turn(1.1, 0.2, 0.3); }
-        if (!swarm_add(&s, &w, &model[hard], T, turn) || !swarm_group(&s, 1, NULL, 0, NULL)) return 1;
+        if (bodies == 2) {
+            T = fsi_vec(i ? FSI_R(0.25) : FSI_R(0.75), FSI_R(0.7), FSI_R(0.5));
+            turn = swarm_turn(1.1, 0.2, 0.3);
+        }
+        if (!swarm_add(&s, &w, &model[hard], T, turn) || !swarm_group(&s, 1, NULL, 0, NULL))
+            return 1;
     }
-    view.camera = bodies == 2 ? ex_camera_make(0.5, 0.8, 2.2, 0.5, 0.4, 0.5, 1, 36) : ex_camera_make(0.5, 1.5, 2.4, 0.5, 0.45, 0.5, 1, 38);
-    s.damping = d.damping; s.contacts.friction = FSI_R(0.3); s.contacts.slop = FSI_R(0.1) * w.grid.h; s.contacts.iterations = 100;
+    view.camera = bodies == 2 ? ex_camera_make(0.5, 0.8, 2.2, 0.5, 0.4, 0.5, 1, 36)
+                              : ex_camera_make(0.5, 1.5, 2.4, 0.5, 0.45, 0.5, 1, 38);
+    s.damping = d.damping;
+    s.contacts.friction = FSI_R(0.3);
+    s.contacts.slop = FSI_R(0.1) * w.grid.h;
+    s.contacts.iterations = 100;
     fsi_grid_set_field(&w.grid, FSI_FIELD_PHI, water, &level);
     fsi_grid_classify(&w.grid);
-    printf("damping=%g 1/s on bodies and fluid, %d tetrahedra each\n", (double)d.damping, mesh.tet_count);
+    printf("damping=%g 1/s on bodies and fluid, %d tetrahedra each\n", (double)d.damping,
+           mesh.tet_count);
     for (frame = 0; frame < a.frames && stable; frame++) {
         for (i = 0; i < 2 && stable; i++, steps++) {
             fsi_report report;
             fsi_result rc = fsi_world_step(&w, (fsi_real)dt, &report);
-            if (rc < 0) stable = 0, fprintf(stderr, "step %d: %s\n", steps, fsi_result_text(rc));
+            if (rc < 0)
+                stable = 0, fprintf(stderr, "step %d: %s\n", steps, fsi_result_text(rc));
             total += report.iterations;
             peak = fmax(peak, last = fastest(&mean));
             deepest = fmax(deepest, (double)s.contacts.depth);
         }
-        if (a.out) swarm_draw(&a, &s, &view);
+        if (a.out)
+            swarm_draw(&a, &s, &view);
         ex_progress(&a, frame);
     }
-    for (i = 0; i < bodies; i++) for (k = 0; k < s.body[i].model->surface_count; k++) low = fmin(low, (double)fsi_reduced_point(&s.body[i], s.body[i].model->surface[k]).y);
+    for (i = 0; i < bodies; i++)
+        for (k = 0; k < s.body[i].model->surface_count; k++)
+            low = fmin(low, (double)fsi_reduced_point(&s.body[i], s.body[i].model->surface[k]).y);
     ex_result("peak_speed", "%.4f", peak);
-    ex_result("end_speed", "%.4f", last);                      /* of the fastest one, m/s */
+    ex_result("end_speed", "%.4f", last); /* of the fastest one, m/s */
     ex_result("end_speed_mean", "%.4f", mean);
     ex_result("at_rest", "%d", last < 0.05 && mean < 0.01);
-    ex_result("water_speed", "%.3f", w.grid.stats.max_speed);          /* largest anywhere, also in the last pockets between the bodies */
-    ex_result("overlap_cells", "%.3f", deepest / (double)w.grid.h);    /* deepest contact met */
+    /* largest anywhere, also in the last pockets between the bodies */
+    ex_result("water_speed", "%.3f", w.grid.stats.max_speed);
+    ex_result("overlap_cells", "%.3f", deepest / (double)w.grid.h); /* deepest contact met */
     ex_result("below_floor_cells", "%.3f", fmax(0, -low / (double)w.grid.h));
     ex_result("contacts", "%d", s.contacts.count);
-    ex_result("depth", "%.4f", swarm_depth(&s, level, (double)form.a));   /* mean, of the lowest points under the level of the start */
+    /* mean, of the lowest points under the level of the start */
+    ex_result("depth", "%.4f", swarm_depth(&s, level, (double)form.a));
     swarm_results(&s, 2 * (double)form.a);
     begin = ex_now();
     swarm_memory(&d, &model[0], water, &level);
-    a.begin += ex_now() - begin;                               /* not the scene's time */
+    a.begin += ex_now() - begin; /* not the scene's time */
     ex_result("iterations", "%.2f", total / (steps ? steps : 1));
     swarm_free(&s);
-    for (i = 0; i < 2; i++) fsi_reduced_model_free(&model[i]);
+    for (i = 0; i < 2; i++)
+        fsi_reduced_model_free(&model[i]);
     fsi_mesh_free(&mesh);
     fsi_world_free(&w);
     return ex_end(&a, steps, stable);

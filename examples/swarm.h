@@ -1,138 +1,222 @@
-/* What the reduced-body examples share: copies of a few models in a fluid world. Each group is a guest of the world; the first guest's
-   functions run the stages for all of them: forces, doors, (coupled solve), velocities back, contact, motion. With newmark the scheme of REDUCED
-   section 6 instead: a coupled solve of half a step, motion and contact come first, then forces, doors, (coupled solve), velocities back. */
+/* What the reduced-body examples share: copies of a few models in a fluid world. Each group is a
+   guest of the world; the first guest's functions run the stages for all of them: forces, doors,
+   (coupled solve), velocities back, contact, motion. With newmark the scheme of REDUCED section 6
+   instead: a coupled solve of half a step, motion and contact come first, then forces, doors,
+   (coupled solve), velocities back. */
 #ifndef SWARM_H
 #define SWARM_H
-enum { SWARM_BODIES = 256 };
+
+enum {
+    SWARM_BODIES = 256
+};
+
 typedef struct swarm {
     fsi_world *world;
     fsi_reduced body[SWARM_BODIES], *list[SWARM_BODIES];
     fsi_reduced_group group[SWARM_BODIES], *groups_list[SWARM_BODIES];
-    fsi_reduced *single[SWARM_BODIES];                        /* in place of a group: a copy on its own */
+    /* in place of a group: a copy on its own */
+    fsi_reduced *single[SWARM_BODIES];
     fsi_coupled door[SWARM_BODIES], *doors_list[SWARM_BODIES];
     int bodies, groups;
     fsi_reduced_contacts contacts;
     fsi_obstacle wall;
-    fsi_real damping;                                         /* 1/s on momenta; the world's own damping for the fluid */
+    /* 1/s on momenta; the world's own damping for the fluid */
+    fsi_real damping;
     int no_contact, newmark;
-    void (*drive_fn)(struct swarm *s, fsi_real dt, void *user); /* pushes before the forces; may be NULL */
+    /* pushes before the forces; may be NULL */
+    void (*drive_fn)(struct swarm *s, fsi_real dt, void *user);
     void *user;
-    fsi_real joint_error;                                     /* largest so far, m */
-    double begin[SWARM_BODIES];                               /* height at which each was added, m */
-    double solid_seconds;                                     /* processor time in the stages */
-    const fsi_allocator *allocator;                           /* of copies, groups and contacts; NULL = malloc */
+    fsi_real joint_error; /* largest so far, m */
+    /* height at which each was added, m */
+    double begin[SWARM_BODIES];
+    double solid_seconds; /* processor time in the stages */
+    /* of copies, groups and contacts; NULL = malloc */
+    const fsi_allocator *allocator;
 } swarm;
 
-static fsi_real swarm_box(fsi_vec3 x, fsi_vec3 *normal, fsi_vec3 *velocity, void *user) {     /* inside of the grid's box, open above */
+/* inside of the grid's box, open above */
+static fsi_real swarm_box(fsi_vec3 x, fsi_vec3 *normal, fsi_vec3 *velocity, void *user) {
     const fsi_grid *g = (const fsi_grid *)user;
     fsi_real d[5], best;
     int i, k = 0;
-    d[0] = x.y; d[1] = x.x; d[2] = (fsi_real)g->nx * g->h - x.x; d[3] = x.z; d[4] = (fsi_real)g->nz * g->h - x.z;
-    for (best = d[0], i = 1; i < 5; i++) if (d[i] < best) best = d[i], k = i;
-    *normal = k == 0 ? fsi_vec(0, 1, 0) : k == 1 ? fsi_vec(1, 0, 0) : k == 2 ? fsi_vec(-1, 0, 0) : k == 3 ? fsi_vec(0, 0, 1) : fsi_vec(0, 0, -1);
+    d[0] = x.y;
+    d[1] = x.x;
+    d[2] = (fsi_real)g->nx * g->h - x.x;
+    d[3] = x.z;
+    d[4] = (fsi_real)g->nz * g->h - x.z;
+    for (best = d[0], i = 1; i < 5; i++)
+        if (d[i] < best)
+            best = d[i], k = i;
+    *normal = k == 0   ? fsi_vec(0, 1, 0)
+              : k == 1 ? fsi_vec(1, 0, 0)
+              : k == 2 ? fsi_vec(-1, 0, 0)
+              : k == 3 ? fsi_vec(0, 0, 1)
+                       : fsi_vec(0, 0, -1);
     *velocity = fsi_vec(0, 0, 0);
     return best;
 }
+
 static fsi_result swarm_doors(swarm *s, fsi_real dt) {
     fsi_result r = FSI_OK;
     int i;
     for (i = 0; i < s->groups && r >= 0; i++) {
-        r = s->single[i] ? fsi_reduced_couple(s->single[i], &s->door[i]) : fsi_reduced_group_couple(&s->group[i], dt, &s->door[i]);
-        if (s->group[i].joint_error > s->joint_error) s->joint_error = s->group[i].joint_error;
+        r = s->single[i] ? fsi_reduced_couple(s->single[i], &s->door[i])
+                         : fsi_reduced_group_couple(&s->group[i], dt, &s->door[i]);
+        if (s->group[i].joint_error > s->joint_error)
+            s->joint_error = s->group[i].joint_error;
     }
     return r;
 }
+
 static fsi_result swarm_take(swarm *s) {
     fsi_result r = FSI_OK;
     int i;
-    for (i = 0; i < s->groups && r >= 0; i++) r = s->single[i] ? fsi_reduced_take(s->single[i]) : fsi_reduced_group_take(&s->group[i]);
+    for (i = 0; i < s->groups && r >= 0; i++)
+        r = s->single[i] ? fsi_reduced_take(s->single[i]) : fsi_reduced_group_take(&s->group[i]);
     return r;
 }
+
 /* Contact, then motion; Newmark: motion, v^n back, contact. */
 static fsi_result swarm_go(swarm *s, fsi_real dt) {
     fsi_result r = FSI_OK;
     int i, pass;
     for (pass = 0; pass < 2 && r >= 0; pass++)
         if (pass == s->newmark) {
-            s->contacts.group = s->groups_list; s->contacts.group_count = s->bodies > s->groups ? s->groups : 0;   /* copies on their own: by their samples */
-            if (!s->no_contact) r = fsi_reduced_contact(&s->contacts, s->list, s->bodies, &s->wall, 1, dt);
+            /* copies on their own: by their samples */
+            s->contacts.group = s->groups_list;
+            s->contacts.group_count = s->bodies > s->groups ? s->groups : 0;
+            if (!s->no_contact)
+                r = fsi_reduced_contact(&s->contacts, s->list, s->bodies, &s->wall, 1, dt);
         } else {
-            for (i = 0; i < s->groups && r >= 0; i++) r = s->single[i] ? fsi_reduced_move(s->single[i], dt) : fsi_reduced_group_move(&s->group[i], dt);
-            for (i = 0; i < s->bodies && r >= 0 && s->newmark; i++) r = fsi_reduced_rewind(&s->body[i]);
+            for (i = 0; i < s->groups && r >= 0; i++)
+                r = s->single[i] ? fsi_reduced_move(s->single[i], dt)
+                                 : fsi_reduced_group_move(&s->group[i], dt);
+            for (i = 0; i < s->bodies && r >= 0 && s->newmark; i++)
+                r = fsi_reduced_rewind(&s->body[i]);
         }
     return r;
 }
+
 static fsi_result swarm_begin(void *user, fsi_real dt) {
     swarm *s = (swarm *)user;
     clock_t t = clock();
     fsi_result r = FSI_OK;
     int i, k;
-    if (s->drive_fn) s->drive_fn(s, dt, s->user);
+    if (s->drive_fn)
+        s->drive_fn(s, dt, s->user);
     for (i = 0; i < s->bodies && s->damping > 0; i++)
-        for (k = 0; k < 3; k++) { s->body[i].p[k] /= 1 + dt * s->damping; s->body[i].L[k] /= 1 + dt * s->damping; }
+        for (k = 0; k < 3; k++) {
+            s->body[i].p[k] /= 1 + dt * s->damping;
+            s->body[i].L[k] /= 1 + dt * s->damping;
+        }
     if (s->newmark) {
-        for (i = 0; i < s->bodies && r >= 0; i++) r = fsi_reduced_half(&s->body[i], dt);
-        if (r >= 0) r = swarm_doors(s, dt / 2);
-        if (r >= 0) r = fsi_couple_half(&s->world->couple, s->doors_list, s->groups, dt, NULL);
-        if (r >= 0) r = swarm_take(s);
-        if (r >= 0) r = swarm_go(s, dt);
+        for (i = 0; i < s->bodies && r >= 0; i++)
+            r = fsi_reduced_half(&s->body[i], dt);
+        if (r >= 0)
+            r = swarm_doors(s, dt / 2);
+        if (r >= 0)
+            r = fsi_couple_half(&s->world->couple, s->doors_list, s->groups, dt, NULL);
+        if (r >= 0)
+            r = swarm_take(s);
+        if (r >= 0)
+            r = swarm_go(s, dt);
     }
-    for (i = 0; i < s->bodies && r >= 0; i++) r = fsi_reduced_forces(&s->body[i], dt);
-    if (r >= 0 && !s->newmark && !s->no_contact) r = fsi_reduced_contact_hold(&s->contacts, s->list, s->bodies, dt);
-    if (r >= 0) r = swarm_doors(s, dt);
+    for (i = 0; i < s->bodies && r >= 0; i++)
+        r = fsi_reduced_forces(&s->body[i], dt);
+    if (r >= 0 && !s->newmark && !s->no_contact)
+        r = fsi_reduced_contact_hold(&s->contacts, s->list, s->bodies, dt);
+    if (r >= 0)
+        r = swarm_doors(s, dt);
     s->solid_seconds += (double)(clock() - t) / CLOCKS_PER_SEC;
     return r;
 }
+
 static fsi_result swarm_move(void *user, fsi_real dt) {
     swarm *s = (swarm *)user;
     clock_t t = clock();
     fsi_result r = swarm_take(s);
-    if (r >= 0 && !s->newmark) r = swarm_go(s, dt);
+    if (r >= 0 && !s->newmark)
+        r = swarm_go(s, dt);
     s->solid_seconds += (double)(clock() - t) / CLOCKS_PER_SEC;
     return r;
 }
+
 /* A copy at T, turned by q; it joins a group later (swarm_group). */
 static int swarm_add(swarm *s, fsi_world *w, const fsi_reduced_model *m, fsi_vec3 T, fsi_quat q) {
     fsi_reduced *b = &s->body[s->bodies];
     s->world = w;
-    if (s->bodies == SWARM_BODIES || fsi_reduced_init(b, m, T, s->allocator) != FSI_OK) return 0;
+    if (s->bodies == SWARM_BODIES || fsi_reduced_init(b, m, T, s->allocator) != FSI_OK)
+        return 0;
     fsi_reduced_place(b, T, q, fsi_vec(0, 0, 0), fsi_vec(0, 0, 0));
     b->gravity = w->grid.desc.gravity;
-    s->wall.distance_fn = swarm_box; s->wall.user = &w->grid; s->wall.friction = FSI_R(0.2);
+    s->wall.distance_fn = swarm_box;
+    s->wall.user = &w->grid;
+    s->wall.friction = FSI_R(0.2);
     s->begin[s->bodies] = (double)T.y;
     s->list[s->bodies++] = b;
     return 1;
 }
+
 /* The last count bodies become one group and a guest of the world. */
-static int swarm_group(swarm *s, int count, const fsi_reduced_joint *joint, int joints, const fsi_reduced_skin *skin) {
+static int swarm_group(swarm *s, int count, const fsi_reduced_joint *joint, int joints,
+                       const fsi_reduced_skin *skin) {
     fsi_guest guest;
     int k = s->groups++;
     memset(&guest, 0, sizeof guest);
-    if (count == 1 && !joints && !skin) s->single[k] = s->list[s->bodies - 1];
-    else if (fsi_reduced_group_init(&s->group[k], s->list + s->bodies - count, count, joint, joints, skin, s->allocator) != FSI_OK) return 0;
+    if (count == 1 && !joints && !skin)
+        s->single[k] = s->list[s->bodies - 1];
+    else if (fsi_reduced_group_init(&s->group[k], s->list + s->bodies - count, count, joint, joints,
+                                    skin, s->allocator)
+             != FSI_OK)
+        return 0;
     guest.door = s->doors_list[k] = &s->door[k];
     s->groups_list[k] = &s->group[k];
-    if (k == 0) { guest.begin_fn = swarm_begin; guest.move_fn = swarm_move; guest.user = s; }
+    if (k == 0) {
+        guest.begin_fn = swarm_begin;
+        guest.move_fn = swarm_move;
+        guest.user = s;
+    }
     return fsi_world_add_guest(s->world, &guest) == FSI_OK;
 }
-/* A skin around bodies at their present places: the isosurface d, as fine as its lattice, however many tetrahedra there are. Each vertex hangs on the triangle
-   next to it of the nearest body and, the more the nearer it is (fading within `blend` m), of the second. Numbers are those in body; groups copy it. */
-typedef struct swarm_hide { fsi_iso_mesh mesh; int32_t *body, *vertex; fsi_real *weight; fsi_reduced_skin skin; } swarm_hide;
-EX int swarm_skin(swarm_hide *hide, const fsi_reduced *body, int count, const fsi_iso_desc *d, double blend) {
-    enum { MOST = 8 };
+
+/* A skin around bodies at their present places: the isosurface d, as fine as its lattice, however
+   many tetrahedra there are. Each vertex hangs on the triangle next to it of the nearest body and,
+   the more the nearer it is (fading within `blend` m), of the second. Numbers are those in body;
+   groups copy it. */
+typedef struct swarm_hide {
+    fsi_iso_mesh mesh;
+    int32_t *body, *vertex;
+    fsi_real *weight;
+    fsi_reduced_skin skin;
+} swarm_hide;
+
+EX int swarm_skin(swarm_hide *hide, const fsi_reduced *body, int count, const fsi_iso_desc *d,
+                  double blend) {
+    enum {
+        MOST = 8
+    };
+
     fsi_bvh bvh[MOST];
     fsi_surface own[MOST];
     fsi_real *x[MOST] = {NULL};
     int i, k, b, n, ok, terms = count > 1 ? 6 : 3;
-    memset(hide, 0, sizeof *hide); memset(own, 0, sizeof own); memset(bvh, 0, sizeof bvh);
+    memset(hide, 0, sizeof *hide);
+    memset(own, 0, sizeof own);
+    memset(bvh, 0, sizeof bvh);
     ok = count >= 1 && count <= MOST && fsi_iso_build(d, &hide->mesh) == FSI_OK;
     n = hide->mesh.vertex_count;
     for (b = 0; b < count && ok; b++) {
         const fsi_reduced_model *m = body[b].model;
         x[b] = (fsi_real *)malloc(3 * (size_t)m->surface_count * sizeof **x);
-        for (i = 0; i < m->surface_count; i++) fsi_vec_store(x[b] + 3 * i, fsi_reduced_point(&body[b], m->surface[i]));
-        own[b].dim = 3; own[b].vertex_count = m->surface_count; own[b].element_count = m->element_count; own[b].x = x[b]; own[b].index = m->index;
-        ok = fsi_bvh_init(&bvh[b], m->element_count, NULL) == FSI_OK && fsi_bvh_build(&bvh[b], &own[b]) == FSI_OK;
+        for (i = 0; i < m->surface_count; i++)
+            fsi_vec_store(x[b] + 3 * i, fsi_reduced_point(&body[b], m->surface[i]));
+        own[b].dim = 3;
+        own[b].vertex_count = m->surface_count;
+        own[b].element_count = m->element_count;
+        own[b].x = x[b];
+        own[b].index = m->index;
+        ok = fsi_bvh_init(&bvh[b], m->element_count, NULL) == FSI_OK
+             && fsi_bvh_build(&bvh[b], &own[b]) == FSI_OK;
     }
     hide->body = (int32_t *)calloc((size_t)(terms * n), sizeof(int32_t));
     hide->vertex = (int32_t *)calloc((size_t)(terms * n), sizeof(int32_t));
@@ -142,112 +226,177 @@ EX int swarm_skin(swarm_hide *hide, const fsi_reduced *body, int count, const fs
         int near_body[2] = {0, 0}, found = 0;
         double second;
         for (b = 0; b < count; b++) {
-            if (!fsi_bvh_closest(&bvh[b], fsi_vec_load(hide->mesh.x + 3 * i), FSI_R(1e3), &h)) continue;
-            if (!found || h.t < hit[0].t) { hit[1] = hit[0]; near_body[1] = near_body[0]; hit[0] = h; near_body[0] = b; }
-            else if (found == 1 || h.t < hit[1].t) { hit[1] = h; near_body[1] = b; }
+            if (!fsi_bvh_closest(&bvh[b], fsi_vec_load(hide->mesh.x + 3 * i), FSI_R(1e3), &h))
+                continue;
+            if (!found || h.t < hit[0].t) {
+                hit[1] = hit[0];
+                near_body[1] = near_body[0];
+                hit[0] = h;
+                near_body[0] = b;
+            } else if (found == 1 || h.t < hit[1].t) {
+                hit[1] = h;
+                near_body[1] = b;
+            }
             found++;
         }
-        if (!found) { ok = 0; break; }
-        second = found > 1 && blend > 0 ? 0.5 * fmax(0, 1 - (double)(hit[1].t - hit[0].t) / blend) : 0;
+        if (!found) {
+            ok = 0;
+            break;
+        }
+        second =
+            found > 1 && blend > 0 ? 0.5 * fmax(0, 1 - (double)(hit[1].t - hit[0].t) / blend) : 0;
         for (b = 0; b < terms / 3; b++)
             for (k = 0; k < 3; k++) {
                 const fsi_reduced_model *m = body[near_body[b]].model;
                 hide->body[terms * i + 3 * b + k] = near_body[b];
                 hide->vertex[terms * i + 3 * b + k] = m->surface[m->index[3 * hit[b].element + k]];
-                hide->weight[terms * i + 3 * b + k] = hit[b].weight[k] * (fsi_real)(b ? second : 1 - second);
+                hide->weight[terms * i + 3 * b + k] =
+                    hit[b].weight[k] * (fsi_real)(b ? second : 1 - second);
             }
     }
-    hide->skin.vertex_count = n; hide->skin.element_count = hide->mesh.element_count; hide->skin.index = hide->mesh.index; hide->skin.terms = terms;
-    hide->skin.body = hide->body; hide->skin.vertex = hide->vertex; hide->skin.weight = hide->weight;
-    for (b = 0; b < MOST; b++) { fsi_bvh_free(&bvh[b]); free(x[b]); }
+    hide->skin.vertex_count = n;
+    hide->skin.element_count = hide->mesh.element_count;
+    hide->skin.index = hide->mesh.index;
+    hide->skin.terms = terms;
+    hide->skin.body = hide->body;
+    hide->skin.vertex = hide->vertex;
+    hide->skin.weight = hide->weight;
+    for (b = 0; b < MOST; b++) {
+        fsi_bvh_free(&bvh[b]);
+        free(x[b]);
+    }
     return ok;
 }
+
 /* The same for every copy of one model, from the model's own distance field. */
 EX int swarm_skin_model(swarm_hide *hide, const fsi_reduced_model *m) {
     fsi_iso_desc d = {0};
     fsi_reduced b;
     int ok;
-    d.nx = m->nx; d.ny = m->ny; d.nz = m->nz; d.h = m->h; d.origin = m->origin; d.value = m->phi;
-    if (fsi_reduced_init(&b, m, fsi_vec(0, 0, 0), NULL) != FSI_OK) return 0;
+    d.nx = m->nx;
+    d.ny = m->ny;
+    d.nz = m->nz;
+    d.h = m->h;
+    d.origin = m->origin;
+    d.value = m->phi;
+    if (fsi_reduced_init(&b, m, fsi_vec(0, 0, 0), NULL) != FSI_OK)
+        return 0;
     ok = swarm_skin(hide, &b, 1, &d, 0);
     fsi_reduced_free(&b);
     return ok;
 }
-/* One skin over bodies with these forms, joined smoothly over a centimetre; the cube of half-width half around at holds them. Numbers of particles and weights
-   only, so it serves all bodies made like these. */
-EX int swarm_skin_forms(swarm_hide *hide, const fsi_reduced *b, fsi_form *const *form, int count, fsi_vec3 at, double half, double blend) {
-    enum { N = 30 };
+
+/* One skin over bodies with these forms, joined smoothly over a centimetre; the cube of half-width
+   half around at holds them. Numbers of particles and weights only, so it serves all bodies made
+   like these. */
+EX int swarm_skin_forms(swarm_hide *hide, const fsi_reduced *b, fsi_form *const *form, int count,
+                        fsi_vec3 at, double half, double blend) {
+    enum {
+        N = 30
+    };
+
     static fsi_real value[N * N * N];
     fsi_iso_desc d = {0};
     int i, k;
-    d.nx = d.ny = d.nz = N; d.h = (fsi_real)(2 * half) / (N - 1);
+    d.nx = d.ny = d.nz = N;
+    d.h = (fsi_real)(2 * half) / (N - 1);
     d.origin = fsi_vec_sub(at, fsi_vec((fsi_real)half, (fsi_real)half, (fsi_real)half));
     d.value = value;
     for (i = 0; i < N * N * N; i++) {
-        fsi_vec3 x = fsi_vec_mad(d.origin, fsi_vec((fsi_real)(i % N), (fsi_real)(i / N % N), (fsi_real)(i / N / N)), d.h);
+        fsi_vec3 x = fsi_vec_mad(
+            d.origin, fsi_vec((fsi_real)(i % N), (fsi_real)(i / N % N), (fsi_real)(i / N / N)),
+            d.h);
         double sum = 0;
-        for (k = 0; k < count; k++)                            /* x in the mesh's coordinates */
-            sum += exp(-100 * (double)fsi_form_distance(fsi_vec_add(fsi_vec_sub(x, fsi_vec_load(b[k].T)), b[k].model->center), form[k]));
+        for (k = 0; k < count; k++) /* x in the mesh's coordinates */
+            sum += exp(-100
+                       * (double)fsi_form_distance(
+                           fsi_vec_add(fsi_vec_sub(x, fsi_vec_load(b[k].T)), b[k].model->center),
+                           form[k]));
         value[i] = (fsi_real)fmin(-log(fmax(sum, 1e-30)) / 100, 0.2);
     }
     return swarm_skin(hide, b, count, &d, blend);
 }
-EX void swarm_skin_free(swarm_hide *hide) { fsi_iso_free(&hide->mesh); free(hide->body); free(hide->vertex); free(hide->weight); }
-/* What all of them print: gap of the joints (0 without any), mean way upwards in body lengths, memory of a copy. */
+
+EX void swarm_skin_free(swarm_hide *hide) {
+    fsi_iso_free(&hide->mesh);
+    free(hide->body);
+    free(hide->vertex);
+    free(hide->weight);
+}
+
+/* What all of them print: gap of the joints (0 without any), mean way upwards in body lengths,
+ * memory of a copy. */
 EX void swarm_results(const swarm *s, double length) {
     double way = 0;
     int i;
-    for (i = 0; i < s->bodies; i++) way += ((double)s->body[i].T[1] - s->begin[i]) / s->bodies;
+    for (i = 0; i < s->bodies; i++)
+        way += ((double)s->body[i].T[1] - s->begin[i]) / s->bodies;
     ex_result("joint_error", "%.6f", (double)s->joint_error / length);
     ex_result("swim_distance", "%.4f", way / length);
-    ex_result("bytes_per_body", "%lu", s->bodies ? (unsigned long)(s->body[0].size + sizeof(fsi_reduced)) : 0ul);      /* state of one copy */
+    /* state of one copy */
+    ex_result("bytes_per_body", "%lu",
+              s->bodies ? (unsigned long)(s->body[0].size + sizeof(fsi_reduced)) : 0ul);
 }
+
 /* Mean depth of the lowest points under a level, over radius. */
 EX double swarm_depth(const swarm *s, double level, double radius) {
     double sum = 0, low;
     int i, k;
     for (i = 0; i < s->bodies; i++) {
         const fsi_reduced_model *m = s->body[i].model;
-        for (low = 1e9, k = 0; k < m->surface_count; k++) low = fmin(low, (double)fsi_reduced_point(&s->body[i], m->surface[k]).y);
+        for (low = 1e9, k = 0; k < m->surface_count; k++)
+            low = fmin(low, (double)fsi_reduced_point(&s->body[i], m->surface[k]).y);
         sum += fmax(0, level - low) / radius / s->bodies;
     }
     return sum;
 }
-/* A picture of box, bodies, dots (those behind a body do not show) and water (share of it seen, 0 = none). */
+
+/* A picture of box, bodies, dots (those behind a body do not show) and water (share of it seen, 0 =
+ * none). */
 typedef struct swarm_view {
     int width, height;
     ex_camera camera;
     ex_color back, edge;
     ex_color (*color_fn)(const swarm *s, int group);
     double tile, water;
-    const fsi_real *dots; int dot_count;
+    const fsi_real *dots;
+    int dot_count;
 } swarm_view;
+
 EX void swarm_draw(ex_args *a, swarm *s, const swarm_view *v) {
     const fsi_grid *g = &s->world->grid;
     ex_image m = ex_image_make(v->width, v->height);
     double lo[3] = {0, 0, 0}, hi[3], p[3], q[3];
     int i, k;
-    hi[0] = (double)(g->h * g->nx); hi[1] = (double)(g->h * g->ny); hi[2] = (double)(g->h * g->nz);
+    hi[0] = (double)(g->h * g->nx);
+    hi[1] = (double)(g->h * g->ny);
+    hi[2] = (double)(g->h * g->nz);
     ex_clear(&m, v->back);
     ex_floor(&m, &v->camera, lo, hi, 1, 0, v->tile);
     for (i = 0; i < s->groups; i++) {
         fsi_surface f = s->single[i] ? s->door[i].surface : fsi_reduced_group_surface(&s->group[i]);
         fsi_real *x = (fsi_real *)malloc(3 * (size_t)f.vertex_count * sizeof *x + 1);
-        for (k = 0; k < f.vertex_count; k++) fsi_vec_store(x + 3 * k, fsi_surface_place(&f, k));
+        for (k = 0; k < f.vertex_count; k++)
+            fsi_vec_store(x + 3 * k, fsi_surface_place(&f, k));
         f.x = x;
         ex_draw_surface3(&m, &v->camera, &f, v->color_fn(s, i));
         free(x);
     }
     for (i = 0; i < v->dot_count; i++) {
-        for (k = 0; k < 3; k++) p[k] = (double)v->dots[3 * i + k];
-        if (ex_project(&m, &v->camera, p, q) && q[0] >= 0 && q[1] >= 0 && q[0] < m.w && q[1] < m.h && q[2] < (double)m.depth[(int)q[0] + m.w * (int)q[1]])
+        for (k = 0; k < 3; k++)
+            p[k] = (double)v->dots[3 * i + k];
+        if (ex_project(&m, &v->camera, p, q) && q[0] >= 0 && q[1] >= 0 && q[0] < m.w && q[1] < m.h
+            && q[2] < (double)m.depth[(int)q[0] + m.w * (int)q[1]])
             ex_blend(&m, (int)q[0], (int)q[1], ex_rgb(190, 230, 200), 0.9);
     }
-    if (v->water > 0) ex_draw_water(&m, &v->camera, g->nx, g->ny, g->nz, (double)g->h, g->phi, ex_rgb(80, 160, 220), v->water);
+    if (v->water > 0)
+        ex_draw_water(&m, &v->camera, g->nx, g->ny, g->nz, (double)g->h, g->phi,
+                      ex_rgb(80, 160, 220), v->water);
     ex_box3(&m, &v->camera, lo, hi, v->edge);
     ex_frame(a, &m);
     ex_image_free(&m);
 }
+
 /* Vertex of a model nearest to x, in the mesh's coordinates. */
 EX int swarm_nearest(const fsi_reduced_model *m, fsi_vec3 x) {
     fsi_real best = FSI_R(1e30);
@@ -255,70 +404,106 @@ EX int swarm_nearest(const fsi_reduced_model *m, fsi_vec3 x) {
     x = fsi_vec_sub(x, m->center);
     for (i = 0; i < m->vertex_count; i++) {
         fsi_vec3 d = fsi_vec_sub(fsi_vec_load(m->x0 + 3 * i), x);
-        if (fsi_vec_dot(d, d) < best) best = fsi_vec_dot(d, d), at = i;
+        if (fsi_vec_dot(d, d) < best)
+            best = fsi_vec_dot(d, d), at = i;
     }
     return at;
 }
+
 static void swarm_free(swarm *s) {
     int i;
-    for (i = 0; i < s->groups; i++) fsi_reduced_group_free(&s->group[i]);
-    for (i = 0; i < s->bodies; i++) fsi_reduced_free(&s->body[i]);
+    for (i = 0; i < s->groups; i++)
+        fsi_reduced_group_free(&s->group[i]);
+    for (i = 0; i < s->bodies; i++)
+        fsi_reduced_free(&s->body[i]);
     fsi_reduced_contacts_free(&s->contacts);
 }
+
 /* Bytes held: what malloc gave through this allocator. */
 EX void *swarm_take_bytes(size_t size, size_t align, void *user) {
     unsigned char *raw = (unsigned char *)malloc(size + 128), *p;
     (void)align;
-    if (!raw) return NULL;
+    if (!raw)
+        return NULL;
     p = raw + 128 - ((uintptr_t)raw & 63u);
     memcpy(p - 16, &raw, sizeof raw);
     *(double *)user += (double)size;
     return p;
 }
+
 EX void swarm_give_bytes(void *ptr, size_t size, void *user) {
     void *raw;
-    if (!ptr) return;
+    if (!ptr)
+        return;
     memcpy(&raw, (unsigned char *)ptr - 16, sizeof raw);
     *(double *)user -= (double)size;
     free(raw);
 }
-/* Bytes in use after two steps of a world d with count copies of m on their own, the caller's structs included; they stand `aside` m beside the box's middle, in
-   layers of nine. *sides: coupling sides of all. 0: failed. */
-EX double swarm_bytes(const fsi_world_desc *d, const fsi_reduced_model *m, int count, double aside, fsi_real (*phi)(fsi_vec3 x, void *user), void *user, int *sides) {
+
+/* Bytes in use after two steps of a world d with count copies of m on their own, the caller's
+   structs included; they stand `aside` m beside the box's middle, in layers of nine. *sides:
+   coupling sides of all. 0: failed. */
+EX double swarm_bytes(const fsi_world_desc *d, const fsi_reduced_model *m, int count, double aside,
+                      fsi_real (*phi)(fsi_vec3 x, void *user), void *user, int *sides) {
     static swarm s;
     double bytes = 0, held = 0;
     fsi_allocator a;
     fsi_world_desc desc = *d;
     fsi_world w;
     int i, ok;
-    a.alloc_fn = swarm_take_bytes; a.free_fn = swarm_give_bytes; a.user = &bytes;
-    desc.grid.allocator = desc.couple.allocator = a; desc.max_guests = count;
+    a.alloc_fn = swarm_take_bytes;
+    a.free_fn = swarm_give_bytes;
+    a.user = &bytes;
+    desc.grid.allocator = desc.couple.allocator = a;
+    desc.max_guests = count;
     memset(&s, 0, sizeof s);
-    s.allocator = &a; s.contacts.allocator = a; s.contacts.slop = d->grid.h / 10;
-    if (fsi_world_init(&w, &desc) != FSI_OK) return 0;
+    s.allocator = &a;
+    s.contacts.allocator = a;
+    s.contacts.slop = d->grid.h / 10;
+    if (fsi_world_init(&w, &desc) != FSI_OK)
+        return 0;
     ok = fsi_grid_set_field(&w.grid, FSI_FIELD_PHI, phi, user) >= 0;
     for (i = 0; i < count && ok; i++)
-        ok = swarm_add(&s, &w, m, fsi_vec((fsi_real)(aside + 0.2 + 0.3 * (i % 3)), (fsi_real)(0.2 + 0.14 * (i / 9)), (fsi_real)(0.2 + 0.3 * (i / 3 % 3))), fsi_quat_from_rotation(fsi_vec(0, 0, 0))) &&
-             swarm_group(&s, 1, NULL, 0, NULL);
+        ok = swarm_add(&s, &w, m,
+                       fsi_vec((fsi_real)(aside + 0.2 + 0.3 * (i % 3)),
+                               (fsi_real)(0.2 + 0.14 * (i / 9)),
+                               (fsi_real)(0.2 + 0.3 * (i / 3 % 3))),
+                       fsi_quat_from_rotation(fsi_vec(0, 0, 0)))
+             && swarm_group(&s, 1, NULL, 0, NULL);
     s.no_contact = aside > 0;
-    for (i = 0; i < 2 && ok; i++) ok = fsi_world_step(&w, FSI_R(0.005), NULL) >= 0;
+    for (i = 0; i < 2 && ok; i++)
+        ok = fsi_world_step(&w, FSI_R(0.005), NULL) >= 0;
     *sides = w.couple.interface.sides;
     held = bytes + count * (double)(sizeof(fsi_reduced) + sizeof(fsi_coupled) + 2 * sizeof(void *));
     swarm_free(&s);
     fsi_world_free(&w);
     return ok && bytes == 0 ? held : 0;
 }
-/* What one more copy costs: for itself (beside the box: no coupling sides), and per coupling side under water. */
-EX void swarm_memory(const fsi_world_desc *d, const fsi_reduced_model *m, fsi_real (*phi)(fsi_vec3 x, void *user), void *user) {
-    enum { FEW = 9, MORE = 18 };
+
+/* What one more copy costs: for itself (beside the box: no coupling sides), and per coupling side
+ * under water. */
+EX void swarm_memory(const fsi_world_desc *d, const fsi_reduced_model *m,
+                     fsi_real (*phi)(fsi_vec3 x, void *user), void *user) {
+    enum {
+        FEW = 9,
+        MORE = 18
+    };
+
     int sides[2];
-    double own = swarm_bytes(d, m, MORE, 3, phi, user, sides) - swarm_bytes(d, m, FEW, 3, phi, user, sides), wet;
+    double own = swarm_bytes(d, m, MORE, 3, phi, user, sides)
+                 - swarm_bytes(d, m, FEW, 3, phi, user, sides),
+           wet;
     own /= MORE - FEW;
-    wet = swarm_bytes(d, m, MORE, 0, phi, user, sides) - swarm_bytes(d, m, FEW, 0, phi, user, sides + 1);
+    wet = swarm_bytes(d, m, MORE, 0, phi, user, sides)
+          - swarm_bytes(d, m, FEW, 0, phi, user, sides + 1);
     ex_result("bytes_per_body_all", "%.0f", own);
     ex_result("bytes_per_side", "%.0f", (wet - (MORE - FEW) * own) / fmax(1, sides[0] - sides[1]));
 }
-static fsi_quat swarm_turn(double x, double y, double z) { return fsi_quat_from_rotation(fsi_vec((fsi_real)x, (fsi_real)y, (fsi_real)z)); }
+
+static fsi_quat swarm_turn(double x, double y, double z) {
+    return fsi_quat_from_rotation(fsi_vec((fsi_real)x, (fsi_real)y, (fsi_real)z));
+}
+
 /* Tetrahedra of a form; the lattice is chosen so that there are about tets of them. */
 static int swarm_mesh(fsi_mesh *mesh, fsi_form *form, fsi_vec3 half, int tets) {
     double h = pow(8.0 * (double)(half.x * half.y * half.z) * 12 * 0.5 / tets, 1.0 / 3), got;
@@ -326,10 +511,16 @@ static int swarm_mesh(fsi_mesh *mesh, fsi_form *form, fsi_vec3 half, int tets) {
     for (k = 0; k < 4; k++) {
         fsi_real m = (fsi_real)(2 * h);
         memset(mesh, 0, sizeof *mesh);
-        if (fsi_mesh_from_sdf(mesh, fsi_form_distance, form, fsi_vec(-half.x - m, -half.y - m, -half.z - m), fsi_vec(half.x + m, half.y + m, half.z + m),
-                              (fsi_real)h, NULL) != FSI_OK) { h *= 0.7; continue; }
+        if (fsi_mesh_from_sdf(mesh, fsi_form_distance, form,
+                              fsi_vec(-half.x - m, -half.y - m, -half.z - m),
+                              fsi_vec(half.x + m, half.y + m, half.z + m), (fsi_real)h, NULL)
+            != FSI_OK) {
+            h *= 0.7;
+            continue;
+        }
         got = mesh->tet_count;
-        if (k == 3 || fabs(got / tets - 1) < 0.1) return 1;
+        if (k == 3 || fabs(got / tets - 1) < 0.1)
+            return 1;
         fsi_mesh_free(mesh);
         h *= pow(got / tets, 1.0 / 3);
     }

@@ -1,74 +1,145 @@
-/* torus_cloth: a light cloth falls in air, a rigid torus falls onto it and drags it down, slip beside no-slip (SLIP fig. 12).
-   cc -O2 -I. -Iexamples examples/torus_cloth.c -o torus_cloth -lm
-   Cloth and torus are both in the coupled solve and touch each other in both directions (fsi_external). The tracers began in layers, one colour each.
-   leak: tracers that got through the cloth or into the torus, over all. dragged: mean way down of the tracers that began above the cloth, m. */
+/* torus_cloth: a light cloth falls in air, a rigid torus falls onto it and drags it down, slip
+   beside no-slip (SLIP fig. 12). cc -O2 -I. -Iexamples examples/torus_cloth.c -o torus_cloth -lm
+   Cloth and torus are both in the coupled solve and touch each other in both directions
+   (fsi_external). The tracers began in layers, one colour each. leak: tracers that got through the
+   cloth or into the torus, over all. dragged: mean way down of the tracers that began above the
+   cloth, m. */
 #define FSI_IMPLEMENTATION
 #include "fsi_couple.h"
 #include "common.h"
 #include "slip_sheet.h"
 
-enum { SIDE = 16, TRACERS = 600, KEEP = 16 };
-static const double ring = 0.2, tube = 0.08, start = 0.62;      /* m: torus; height of the cloth at first; box 1 x 1 x 1 */
-typedef struct pond { sheet s; fsi_solids rigid; fsi_shape torus, floor; fsi_external touch; } pond;
+enum {
+    SIDE = 16,
+    TRACERS = 600,
+    KEEP = 16
+};
+
+/* m: torus; height of the cloth at first; box 1 x 1 x 1 */
+static const double ring = 0.2, tube = 0.08, start = 0.62;
+
+typedef struct pond {
+    sheet s;
+    fsi_solids rigid;
+    fsi_shape torus, floor;
+    fsi_external touch;
+} pond;
 
 static fsi_result begin(void *user, fsi_real dt) {
     pond *p = (pond *)user;
     fsi_result r = fsi_solids_forces(&p->rigid, dt);
-    if (r >= 0) r = sheet_begin(&p->s, dt);
+    if (r >= 0)
+        r = sheet_begin(&p->s, dt);
     return r < 0 ? r : fsi_solids_coupled(&p->rigid, 0, &p->s.list[1]);
 }
+
 static fsi_result move(void *user, fsi_real dt) {
     pond *p = (pond *)user;
     fsi_result r = fsi_solids_take_coupled(&p->rigid, 0);
-    if (r >= 0) r = fsi_solids_move(&p->rigid, dt);            /* contact of both, motion of the torus */
+    /* contact of both, motion of the torus */
+    if (r >= 0)
+        r = fsi_solids_move(&p->rigid, dt);
     return r < 0 ? r : sheet_move(&p->s, dt);
 }
-static double depth(const pond *p, const fsi_real *x) {        /* of a point inside the torus, m; negative: outside */
+
+/* of a point inside the torus, m; negative: outside */
+static double depth(const pond *p, const fsi_real *x) {
     const fsi_rigid *b = &p->rigid.body[0];
-    fsi_vec3 d = fsi_vec_sub(fsi_vec_load(x), b->x), y = fsi_vec(b->rotation.m[1], b->rotation.m[4], b->rotation.m[7]);
-    double up = (double)fsi_vec_dot(d, y), out = sqrt(fmax(0, (double)fsi_vec_dot(d, d) - up * up)) - ring;
+    fsi_vec3 d = fsi_vec_sub(fsi_vec_load(x), b->x),
+             y = fsi_vec(b->rotation.m[1], b->rotation.m[4], b->rotation.m[7]);
+    double up = (double)fsi_vec_dot(d, y),
+           out = sqrt(fmax(0, (double)fsi_vec_dot(d, d) - up * up)) - ring;
     return tube - hypot(up, out);
 }
-static fsi_real trail[2][KEEP][3 * TRACERS];                    /* where the tracers were, for the picture */
-static int above[TRACERS];                                     /* began above the cloth: drawn red */
-static void seed(pond *p) {                                    /* tracers in a slice through the middle, none in the torus */
+
+/* where the tracers were, for the picture */
+static fsi_real trail[2][KEEP][3 * TRACERS];
+/* began above the cloth: drawn red */
+static int above[TRACERS];
+
+/* tracers in a slice through the middle, none in the torus */
+static void seed(pond *p) {
     int i, n = 0;
     for (i = 0; n < TRACERS; i++) {
         double a = i * 0.8191725134, b = i * 0.6710436067, c = i * 0.5497004779;
         fsi_real *x = p->s.point + 3 * n;
-        x[0] = (fsi_real)(0.05 + 0.9 * (a - floor(a))); x[1] = (fsi_real)(0.05 + 0.9 * (b - floor(b))); x[2] = (fsi_real)(0.44 + 0.12 * (c - floor(c)));
+        x[0] = (fsi_real)(0.05 + 0.9 * (a - floor(a)));
+        x[1] = (fsi_real)(0.05 + 0.9 * (b - floor(b)));
+        x[2] = (fsi_real)(0.44 + 0.12 * (c - floor(c)));
         above[n] = (double)x[1] > start;
-        if (depth(p, x) < -0.005 && fabs((double)x[1] - start) > 0.005) n++;
+        if (depth(p, x) < -0.005 && fabs((double)x[1] - start) > 0.005)
+            n++;
     }
 }
-static double dragged(const pond *p) {                         /* in the last step, m */
+
+static double dragged(const pond *p) { /* in the last step, m */
     double sum = 0, n = 0;
     int i;
-    for (i = 0; i < TRACERS; i++) if (above[i]) { sum += (double)(p->s.before[3 * i + 1] - p->s.point[3 * i + 1]); n++; }
+    for (i = 0; i < TRACERS; i++)
+        if (above[i]) {
+            sum += (double)(p->s.before[3 * i + 1] - p->s.point[3 * i + 1]);
+            n++;
+        }
     return sum / n;
 }
-static int make(pond *p, const fsi_mesh *mesh, int size, double coefficient, double density, double cloth, double tilt) {
-    fsi_grid_desc g = {0}; fsi_soft_desc c = {0}; fsi_solids_desc w = {0};
+
+static int make(pond *p, const fsi_mesh *mesh, int size, double coefficient, double density,
+                double cloth, double tilt) {
+    fsi_grid_desc g = {0};
+    fsi_soft_desc c = {0};
+    fsi_solids_desc w = {0};
     fsi_shape_desc t = {0}, f = {0};
     fsi_rigid_desc b = {0}, ground = {0};
-    g.nx = g.ny = g.nz = size; g.h = 1 / (fsi_real)size; g.rho = FSI_R(1.2); g.gravity.y = FSI_R(-9.81); g.shells = 1; g.side[3].kind = FSI_SIDE_OPEN;
-    c.dim = 3; c.area_density = (fsi_real)cloth; c.stretch = 200; c.bend = FSI_R(0.0005); c.damping_stiffness = FSI_R(0.01); c.gravity.y = FSI_R(-9.81);
-    c.thickness = FSI_R(0.02); c.friction = FSI_R(0.3);
-    t.kind = FSI_SHAPE_TORUS; t.length = (fsi_real)ring; t.radius = (fsi_real)tube;
+    g.nx = g.ny = g.nz = size;
+    g.h = 1 / (fsi_real)size;
+    g.rho = FSI_R(1.2);
+    g.gravity.y = FSI_R(-9.81);
+    g.shells = 1;
+    g.side[3].kind = FSI_SIDE_OPEN;
+    c.dim = 3;
+    c.area_density = (fsi_real)cloth;
+    c.stretch = 200;
+    c.bend = FSI_R(0.0005);
+    c.damping_stiffness = FSI_R(0.01);
+    c.gravity.y = FSI_R(-9.81);
+    c.thickness = FSI_R(0.02);
+    c.friction = FSI_R(0.3);
+    t.kind = FSI_SHAPE_TORUS;
+    t.length = (fsi_real)ring;
+    t.radius = (fsi_real)tube;
     f.kind = FSI_SHAPE_PLANE;
-    w.dim = 3; w.max_bodies = 2; w.max_contacts = 2000; w.gravity.y = FSI_R(-9.81);
-    b.kind = FSI_RIGID_DYNAMIC; b.shape = &p->torus; b.x = fsi_vec(FSI_R(0.5), FSI_R(0.82), FSI_R(0.5)); b.q = fsi_quat_from_rotation(fsi_vec((fsi_real)tilt, 0, 0));
-    b.density = (fsi_real)density; b.friction = FSI_R(0.3);
-    ground.kind = FSI_RIGID_FIXED; ground.shape = &p->floor;
-    if (fsi_shape_init(&p->torus, &t) != FSI_OK || fsi_shape_init(&p->floor, &f) != FSI_OK || fsi_solids_init(&p->rigid, &w) != FSI_OK) return 0;
-    if (fsi_solids_add(&p->rigid, &b, NULL) != FSI_OK || fsi_solids_add(&p->rigid, &ground, NULL) != FSI_OK) return 0;
-    if (!sheet_make(&p->s, &g, &c, mesh, coefficient, TRACERS)) return 0;
+    w.dim = 3;
+    w.max_bodies = 2;
+    w.max_contacts = 2000;
+    w.gravity.y = FSI_R(-9.81);
+    b.kind = FSI_RIGID_DYNAMIC;
+    b.shape = &p->torus;
+    b.x = fsi_vec(FSI_R(0.5), FSI_R(0.82), FSI_R(0.5));
+    b.q = fsi_quat_from_rotation(fsi_vec((fsi_real)tilt, 0, 0));
+    b.density = (fsi_real)density;
+    b.friction = FSI_R(0.3);
+    ground.kind = FSI_RIGID_FIXED;
+    ground.shape = &p->floor;
+    if (fsi_shape_init(&p->torus, &t) != FSI_OK || fsi_shape_init(&p->floor, &f) != FSI_OK
+        || fsi_solids_init(&p->rigid, &w) != FSI_OK)
+        return 0;
+    if (fsi_solids_add(&p->rigid, &b, NULL) != FSI_OK
+        || fsi_solids_add(&p->rigid, &ground, NULL) != FSI_OK)
+        return 0;
+    if (!sheet_make(&p->s, &g, &c, mesh, coefficient, TRACERS))
+        return 0;
     fsi_soft_external(&p->s.cloth, &p->touch);
-    if (fsi_solids_set_externals(&p->rigid, &p->touch, 1) != FSI_OK || fsi_solids_coupled(&p->rigid, 0, &p->s.list[1]) != FSI_OK) return 0;
-    p->s.scene.count = 2; p->s.scene.begin_fn = begin; p->s.scene.move_fn = move; p->s.scene.user = p;
+    if (fsi_solids_set_externals(&p->rigid, &p->touch, 1) != FSI_OK
+        || fsi_solids_coupled(&p->rigid, 0, &p->s.list[1]) != FSI_OK)
+        return 0;
+    p->s.scene.count = 2;
+    p->s.scene.begin_fn = begin;
+    p->s.scene.move_fn = move;
+    p->s.scene.user = p;
     seed(p);
     return 1;
 }
+
 static void draw(ex_image *all, pond *p, int at, int frame) {
     ex_image m = ex_image_make(640, 600);
     ex_camera c = ex_camera_make(0.5, 1.0, 2.9, 0.5, 0.48, 0.5, 1, 32);
@@ -79,17 +150,21 @@ static void draw(ex_image *all, pond *p, int at, int frame) {
     int i, k;
     ex_clear(&m, ex_rgb(240, 246, 250));
     ex_floor(&m, &c, lo, hi, 1, 0, 0.125);
-    if (fsi_solids_coupled(&p->rigid, 0, &p->s.list[1]) == FSI_OK) ex_draw_surface3(&m, &c, &p->s.list[1]->surface, ex_rgb(225, 170, 60));
+    if (fsi_solids_coupled(&p->rigid, 0, &p->s.list[1]) == FSI_OK)
+        ex_draw_surface3(&m, &c, &p->s.list[1]->surface, ex_rgb(225, 170, 60));
     ex_draw_surface3(&m, &c, &cloth, ex_rgb(150, 175, 225));
     for (i = 0; i < TRACERS; i++) {
         fsi_mesh dot;
         fsi_surface s;
         for (k = frame >= KEEP ? frame - KEEP + 1 : 0; k < frame; k++) {
             const fsi_real *u = trail[at][k % KEEP] + 3 * i, *v = trail[at][(k + 1) % KEEP] + 3 * i;
-            const double q[2][3] = {{(double)u[0], (double)u[1], (double)u[2]}, {(double)v[0], (double)v[1], (double)v[2]}};
+            const double q[2][3] = {{(double)u[0], (double)u[1], (double)u[2]},
+                                    {(double)v[0], (double)v[1], (double)v[2]}};
             ex_line3(&m, &c, q[0], q[1], color[above[i]]);
         }
-        if (fsi_mesh_sphere(&dot, fsi_vec_load(p->s.point + 3 * i), FSI_R(0.008), 3, NULL) != FSI_OK) continue;
+        if (fsi_mesh_sphere(&dot, fsi_vec_load(p->s.point + 3 * i), FSI_R(0.008), 3, NULL)
+            != FSI_OK)
+            continue;
         s = fsi_mesh_surface(&dot);
         ex_draw_surface3(&m, &c, &s, color[above[i]]);
         fsi_mesh_free(&dot);
@@ -103,24 +178,40 @@ static void draw(ex_image *all, pond *p, int at, int frame) {
 }
 
 int main(int argc, char **argv) {
-    static const ex_key keys[] = {{"wall", "", "of cloth and torus", "both", 0, 0, "both,slip,noslip"}, {"density", "kg/m^3", "of the torus; the air has 1.2", "60", 1, 10000, NULL},
-                                  {"cloth", "kg/m^2", "of the cloth", "0.1", 0.01, 10, NULL}, {"tilt", "rad", "of the torus at first", "0.25", -1.5, 1.5, NULL},
-                                  {"dt", "s", "time step", "0.005", 1e-4, 0.02, NULL}};
+    static const ex_key keys[] = {
+        {"wall", "", "of cloth and torus", "both", 0, 0, "both,slip,noslip"},
+        {"density", "kg/m^3", "of the torus; the air has 1.2", "60", 1, 10000, NULL},
+        {"cloth", "kg/m^2", "of the cloth", "0.1", 0.01, 10, NULL},
+        {"tilt", "rad", "of the torus at first", "0.25", -1.5, 1.5, NULL},
+        {"dt", "s", "time step", "0.005", 1e-4, 0.02, NULL}};
     static pond p[2];
-    fsi_mesh mesh; ex_args a;
+    fsi_mesh mesh;
+    ex_args a;
     double its = 0, deepest = 0, from = 0, down[2] = {0, 0};
     int frame = 0, i, w, inside[2] = {0, 0}, stable = 1, main_one;
     long steps = 0;
-    ex_begin(&a, argc, argv, "torus_cloth", "A torus falls onto a light cloth in air and drags it down, slip beside no-slip.", keys, 5, 20, 60);
-    main_one = ex_is(&a, "wall", "noslip");                    /* whose results have the plain names */
-    if (fsi_mesh_sheet(&mesh, fsi_vec(FSI_R(0.15), (fsi_real)start, FSI_R(0.85)), fsi_vec(FSI_R(0.7), 0, 0), fsi_vec(0, 0, FSI_R(-0.7)), SIDE, SIDE, 1, NULL, NULL, NULL) != FSI_OK) return 1;
-    for (w = 0; w < 2; w++) stable = make(&p[w], &mesh, a.size, !w, ex_number(&a, "density"), ex_number(&a, "cloth"), ex_number(&a, "tilt")) && stable;
+    ex_begin(&a, argc, argv, "torus_cloth",
+             "A torus falls onto a light cloth in air and drags it down, slip beside no-slip.",
+             keys, 5, 20, 60);
+    /* whose results have the plain names */
+    main_one = ex_is(&a, "wall", "noslip");
+    if (fsi_mesh_sheet(&mesh, fsi_vec(FSI_R(0.15), (fsi_real)start, FSI_R(0.85)),
+                       fsi_vec(FSI_R(0.7), 0, 0), fsi_vec(0, 0, FSI_R(-0.7)), SIDE, SIDE, 1, NULL,
+                       NULL, NULL)
+        != FSI_OK)
+        return 1;
+    for (w = 0; w < 2; w++)
+        stable = make(&p[w], &mesh, a.size, !w, ex_number(&a, "density"), ex_number(&a, "cloth"),
+                      ex_number(&a, "tilt"))
+                 && stable;
     from = stable ? (double)p[0].rigid.body[0].x.y : 0;
     for (; frame < a.frames && stable; frame++) {
         for (w = 0; w < 2 && stable; w++) {
             fsi_solids_report r;
-            if (ex_is(&a, "wall", w ? "slip" : "noslip")) continue;
-            stable = sheet_step(&p[w].s, ex_number(&a, "dt")) >= 0 && fsi_all_finite(3 * (size_t)mesh.vertex_count, p[w].s.cloth.x);
+            if (ex_is(&a, "wall", w ? "slip" : "noslip"))
+                continue;
+            stable = sheet_step(&p[w].s, ex_number(&a, "dt")) >= 0
+                     && fsi_all_finite(3 * (size_t)mesh.vertex_count, p[w].s.cloth.x);
             fsi_solids_measure(&p[w].rigid, &r);
             deepest = fmax(deepest, r.penetration);
             down[w] += dragged(&p[w]);
@@ -130,22 +221,34 @@ int main(int argc, char **argv) {
         }
         if (a.out && frame % 3 == 2) {
             ex_image m = ex_image_make(1280, 600);
-            for (w = 0; w < 2; w++) draw(&m, &p[w], w, frame);
-            ex_frame(&a, &m); ex_image_free(&m);
+            for (w = 0; w < 2; w++)
+                draw(&m, &p[w], w, frame);
+            ex_frame(&a, &m);
+            ex_image_free(&m);
         }
         ex_progress(&a, frame);
     }
-    for (w = 0; w < 2; w++) for (i = 0; i < TRACERS && stable; i++) inside[w] += depth(&p[w], p[w].s.point + 3 * i) > 0.25 * (double)p[w].s.grid.h;
+    for (w = 0; w < 2; w++)
+        for (i = 0; i < TRACERS && stable; i++)
+            inside[w] += depth(&p[w], p[w].s.point + 3 * i) > 0.25 * (double)p[w].s.grid.h;
     ex_result("leak", "%.5f", (double)(p[main_one].s.crossed + inside[main_one]) / TRACERS);
-    ex_result("crossed", "%d", p[main_one].s.crossed); ex_result("crossed_noslip", "%d", p[1].s.crossed);
-    ex_result("inside", "%d", inside[main_one]); ex_result("inside_noslip", "%d", inside[1]);
+    ex_result("crossed", "%d", p[main_one].s.crossed);
+    ex_result("crossed_noslip", "%d", p[1].s.crossed);
+    ex_result("inside", "%d", inside[main_one]);
+    ex_result("inside_noslip", "%d", inside[1]);
     ex_result("fell", "%.4f", stable ? from - (double)p[main_one].rigid.body[0].x.y : 0);
     ex_result("fell_noslip", "%.4f", stable ? from - (double)p[1].rigid.body[0].x.y : 0);
-    ex_result("dragged", "%.4f", down[main_one]); ex_result("dragged_noslip", "%.4f", down[1]);
-    ex_result("penetration", "%.5f", deepest);                 /* of cloth into torus, m */
+    ex_result("dragged", "%.4f", down[main_one]);
+    ex_result("dragged_noslip", "%.4f", down[1]);
+    ex_result("penetration", "%.5f", deepest); /* of cloth into torus, m */
     ex_result("stretch", "%.4f", stable ? sheet_stretch(&p[main_one].s, &mesh) : 0);
     ex_result("iterations", "%.2f", its / (double)(steps > 0 ? steps : 1));
-    for (w = 0; w < 2; w++) { sheet_free(&p[w].s); fsi_solids_free(&p[w].rigid); fsi_shape_free(&p[w].torus); fsi_shape_free(&p[w].floor); }
+    for (w = 0; w < 2; w++) {
+        sheet_free(&p[w].s);
+        fsi_solids_free(&p[w].rigid);
+        fsi_shape_free(&p[w].torus);
+        fsi_shape_free(&p[w].floor);
+    }
     fsi_mesh_free(&mesh);
     return ex_end(&a, steps, stable);
 }

@@ -1,16 +1,21 @@
-/* vessel.h: water poured into a soft vessel, a square plate of one layer of tetrahedra bent to its shape (bowl, funnel). SPH fluid and TLED tetrahedra
-   meet through proxy particles. No particle may get into or through the wall: penetrations counts them. */
+/* vessel.h: water poured into a soft vessel, a square plate of one layer of tetrahedra bent to its
+   shape (bowl, funnel). SPH fluid and TLED tetrahedra meet through proxy particles. No particle may
+   get into or through the wall: penetrations counts them. */
 #ifndef VESSEL_H
 #define VESSEL_H
 #include "water.h"
 #include "pour.h"
+
 typedef struct vessel {
-    const char *name, *what, *particles;                      /* of the example; most fluid particles by default */
-    double eye[3], look;                                      /* m: camera, and the height it looks at */
-    double tap, radius;                                       /* m: height and radius of the jet */
-    void (*bend_fn)(double r, double top, double *wide, double *y); /* r 0 .. 1 from the middle, top 1 inside 0 outside: radius / r and height, m */
-    int (*held_fn)(const fsi_real *x);                        /* 1: this node is fixed */
-    const char *result;                                       /* what measure_fn gives */
+    /* of the example; most fluid particles by default */
+    const char *name, *what, *particles;
+    /* m: camera, and the height it looks at */
+    double eye[3], look;
+    double tap, radius; /* m: height and radius of the jet */
+    /* r 0 .. 1 from the middle, top 1 inside 0 outside: radius / r and height, m */
+    void (*bend_fn)(double r, double top, double *wide, double *y);
+    int (*held_fn)(const fsi_real *x); /* 1: this node is fixed */
+    const char *result;                /* what measure_fn gives */
     double (*measure_fn)(const fsi_tled *t);
 } vessel;
 
@@ -40,40 +45,75 @@ EX int vessel_run(const vessel *v, int argc, char **argv) {
     long bad = 0;
     ex_begin(&a, argc, argv, v->name, v->what, keys, 7, 12, 60);
     n = (int)(sqrt(ex_number(&a, "tets") / 6) / 2 + 0.5) * 2;
-    side = n + 1;                                             /* vertex i + side * (j + 2 k), j = 0 below, 1 above */
-    if (fsi_mesh_box(&mesh, fsi_vec(-1, 0, -1), fsi_vec(1, 1, 1), n, 1, n, 0, NULL) != FSI_OK) return 1;
-    for (i = 0; i < mesh.vertex_count; i++) {                 /* the square becomes a disk, the disk is bent */
-        double x = (double)mesh.x[3 * i], z = (double)mesh.x[3 * i + 2], u = x * sqrt(1 - z * z / 2), s = z * sqrt(1 - x * x / 2), k, y;
+    /* vertex i + side * (j + 2 k), j = 0 below, 1 above */
+    side = n + 1;
+    if (fsi_mesh_box(&mesh, fsi_vec(-1, 0, -1), fsi_vec(1, 1, 1), n, 1, n, 0, NULL) != FSI_OK)
+        return 1;
+    /* the square becomes a disk, the disk is bent */
+    for (i = 0; i < mesh.vertex_count; i++) {
+        double x = (double)mesh.x[3 * i], z = (double)mesh.x[3 * i + 2],
+               u = x * sqrt(1 - z * z / 2), s = z * sqrt(1 - x * x / 2), k, y;
         v->bend_fn(sqrt(u * u + s * s), (double)mesh.x[3 * i + 1], &k, &y);
         fsi_vec_store(mesh.x + 3 * i, fsi_vec((fsi_real)(k * u), (fsi_real)y, (fsi_real)(k * s)));
     }
-    t.nodes = mesh.vertex_count; t.tets = mesh.tet_count; t.x = mesh.x; t.tet = mesh.tet; t.density = (fsi_real)ex_number(&a, "density");
-    t.young = (fsi_real)ex_number(&a, "young"); t.poisson = FSI_R(0.3); t.damping = 4; t.gravity = fsi_vec(0, (fsi_real)-ex_number(&a, "gravity"), 0);
-    f.capacity = (int)ex_number(&a, "particles"); f.spacing = FSI_R(0.36) / (fsi_real)a.size; f.density = 1000; f.sound_speed = 30; f.viscosity = 2;
-    f.artificial = FSI_R(0.1); f.gravity = t.gravity;
-    if (fsi_tled_init(&solid, &t) != FSI_OK || fsi_sph_init(&sph, &f) != FSI_OK) return 1;
-    for (i = 0; i < solid.nodes; i++) if (v->held_fn(solid.x + 3 * i)) fsi_tled_fix(&solid, i, fsi_vec(0, 0, 0));
-    tap.centre = fsi_vec(0, (fsi_real)v->tap, 0); tap.direction = fsi_vec(0, -1, 0); tap.radius = (fsi_real)v->radius; tap.speed = FSI_R(1.5);
-    tap.until = (fsi_real)(f.capacity * pow((double)f.spacing, 3) / (3.14159 * v->radius * v->radius * 1.5));
+    t.nodes = mesh.vertex_count;
+    t.tets = mesh.tet_count;
+    t.x = mesh.x;
+    t.tet = mesh.tet;
+    t.density = (fsi_real)ex_number(&a, "density");
+    t.young = (fsi_real)ex_number(&a, "young");
+    t.poisson = FSI_R(0.3);
+    t.damping = 4;
+    t.gravity = fsi_vec(0, (fsi_real)-ex_number(&a, "gravity"), 0);
+    f.capacity = (int)ex_number(&a, "particles");
+    f.spacing = FSI_R(0.36) / (fsi_real)a.size;
+    f.density = 1000;
+    f.sound_speed = 30;
+    f.viscosity = 2;
+    f.artificial = FSI_R(0.1);
+    f.gravity = t.gravity;
+    if (fsi_tled_init(&solid, &t) != FSI_OK || fsi_sph_init(&sph, &f) != FSI_OK)
+        return 1;
+    for (i = 0; i < solid.nodes; i++)
+        if (v->held_fn(solid.x + 3 * i))
+            fsi_tled_fix(&solid, i, fsi_vec(0, 0, 0));
+    tap.centre = fsi_vec(0, (fsi_real)v->tap, 0);
+    tap.direction = fsi_vec(0, -1, 0);
+    tap.radius = (fsi_real)v->radius;
+    tap.speed = FSI_R(1.5);
+    tap.until = (fsi_real)(f.capacity * pow((double)f.spacing, 3)
+                           / (3.14159 * v->radius * v->radius * 1.5));
     fsi_sph_add_emitter(&sph, &tap);
-    part.tled = &solid; part.restitution = (fsi_real)ex_number(&a, "restitution"); part.slip = (fsi_real)ex_number(&a, "slip");
-    p.sph = &sph; p.solid = &part; p.count = 1;
-    if (pour_begin(&w, &proxy, &p, 0.02) != FSI_OK) return 1;
+    part.tled = &solid;
+    part.restitution = (fsi_real)ex_number(&a, "restitution");
+    part.slip = (fsi_real)ex_number(&a, "slip");
+    p.sph = &sph;
+    p.solid = &part;
+    p.count = 1;
+    if (pour_begin(&w, &proxy, &p, 0.02) != FSI_OK)
+        return 1;
     for (frame = 0; frame < a.frames && pour_frame(&w); frame++) {
-        for (i = 0; i < sph.now.count; i++) {                 /* on the wrong side: nearest to the lower layer of nodes */
+        /* on the wrong side: nearest to the lower layer of nodes */
+        for (i = 0; i < sph.now.count; i++) {
             fsi_hit h;
-            if (!pour_near(&w, i, FSI_R(0.5), NULL, &h)) continue;
-            for (n = 0; n < 3 && solid.triangle[3 * h.element + n] / side % 2 == 0; n++) {}
+            if (!pour_near(&w, i, FSI_R(0.5), NULL, &h))
+                continue;
+            for (n = 0; n < 3 && solid.triangle[3 * h.element + n] / side % 2 == 0; n++) {
+            }
             bad += n == 3 && hypot((double)sph.x[i], (double)sph.z[i]) < 0.3;
         }
         surface = fsi_tled_surface(&solid);
-        if (a.out) pour_draw(&a, &sph, &surface, &camera, 480, lo, hi, ex_rgb(215, 140, 70));
+        if (a.out)
+            pour_draw(&a, &sph, &surface, &camera, 480, lo, hi, ex_rgb(215, 140, 70));
         ex_progress(&a, frame);
     }
     pour_results(&w, bad);
     ex_result("tets", "%d", mesh.tet_count);
     ex_result(v->result, "%.4f", v->measure_fn(&solid));
-    fsi_proxy_free(&proxy); fsi_tled_free(&solid); fsi_sph_free(&sph); fsi_mesh_free(&mesh);
+    fsi_proxy_free(&proxy);
+    fsi_tled_free(&solid);
+    fsi_sph_free(&sph);
+    fsi_mesh_free(&mesh);
     return ex_end(&a, w.steps, w.stable);
 }
 #endif

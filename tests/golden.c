@@ -1,5 +1,6 @@
-/* golden: prints a hash of the state of every scene of scenes.h after some steps. check.sh compares builds and thread counts, and golden.txt.
-   golden [THREADS [STEPS]]: steps after what falls has landed, 12 by default */
+/* golden: prints a hash of the state of every scene of scenes.h after some steps. check.sh compares
+   builds and thread counts, and golden.txt. golden [THREADS [STEPS]]: steps after what falls has
+   landed, 12 by default */
 #define FSI_IMPLEMENTATION
 #include "fsi_couple.h"
 #include "check.h"
@@ -7,17 +8,24 @@
 
 int main(int argc, char **argv) {
     int i, j, steps = argc > 2 ? atoi(argv[2]) : 12;
-    if (argc > 1) check_threads(atoi(argv[1]));
+    if (argc > 1)
+        check_threads(atoi(argv[1]));
     for (i = 0; i < SCENES; i++) {
         const scene_kind *k = &scene_list[i];
         void *scene = calloc(1, k->bytes), *block;
         fsi_result r = k->make(scene, NULL);
-        for (j = 0; j < k->touch + steps && r >= 0; j++) r = k->step(scene);
-        if (r < 0) { printf("%s %s\n", k->name, fsi_result_text(r)); return 1; }
+        for (j = 0; j < k->touch + steps && r >= 0; j++)
+            r = k->step(scene);
+        if (r < 0) {
+            printf("%s %s\n", k->name, fsi_result_text(r));
+            return 1;
+        }
         block = calloc(1, scene_size(k, scene));
-        printf("%-12s %08lx%08lx\n", k->name, (unsigned long)(scene_hash(k, scene, block) >> 32), (unsigned long)(scene_hash(k, scene, block) & 0xffffffffu));
+        printf("%-12s %08lx%08lx\n", k->name, (unsigned long)(scene_hash(k, scene, block) >> 32),
+               (unsigned long)(scene_hash(k, scene, block) & 0xffffffffu));
         k->drop(scene);
-        free(scene); free(block);
+        free(scene);
+        free(block);
     }
     return 0;
 }

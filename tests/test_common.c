@@ -1,4 +1,5 @@
-/* examples/common.h: options, pictures, plots and files. The compressor is read back by a small inflate of its own here. */
+/* examples/common.h: options, pictures, plots and files. The compressor is read back by a small
+ * inflate of its own here. */
 #define FSI_IMPLEMENTATION
 #include "fsi_linalg.h"
 #include "greatest.h"
@@ -7,47 +8,75 @@
 #include <sys/wait.h>
 
 /* ---- zlib with fixed codes, read the slow obvious way */
-typedef struct reader { const uint8_t *at; size_t bit, bits; } reader;
-static int read_bits(reader *r, int count) {                          /* least significant bit first; past the end: zeros */
+typedef struct reader {
+    const uint8_t *at;
+    size_t bit, bits;
+} reader;
+
+/* least significant bit first; past the end: zeros */
+static int read_bits(reader *r, int count) {
     int v = 0, i;
     for (i = 0; i < count; i++, r->bit++)
-        if (r->bit < r->bits) v |= (r->at[r->bit >> 3] >> (r->bit & 7) & 1) << i;
+        if (r->bit < r->bits)
+            v |= (r->at[r->bit >> 3] >> (r->bit & 7) & 1) << i;
     return v;
 }
-static int read_literal(reader *r) {                                  /* RFC 1951, 3.2.6 */
+
+static int read_literal(reader *r) { /* RFC 1951, 3.2.6 */
     int code = 0, n;
     for (n = 1; n <= 9; n++) {
         code = code << 1 | read_bits(r, 1);
-        if (n == 7 && code <= 23) return code + 256;
-        if (n == 8 && code >= 48 && code <= 191) return code - 48;
-        if (n == 8 && code >= 192 && code <= 199) return code - 192 + 280;
-        if (n == 9) return code - 400 + 144;
+        if (n == 7 && code <= 23)
+            return code + 256;
+        if (n == 8 && code >= 48 && code <= 191)
+            return code - 48;
+        if (n == 8 && code >= 192 && code <= 199)
+            return code - 192 + 280;
+        if (n == 9)
+            return code - 400 + 144;
     }
     return -1;
 }
+
 static size_t inflate_fixed(const uint8_t *z, size_t size, uint8_t *out, size_t room) {
-    static const int length[29] = {3,4,5,6,7,8,9,10,11,13,15,17,19,23,27,31,35,43,51,59,67,83,99,115,131,163,195,227,258};
-    static const int distance[30] = {1,2,3,4,5,7,9,13,17,25,33,49,65,97,129,193,257,385,513,769,1025,1537,2049,3073,4097,6145,8193,12289,16385,24577};
+    static const int length[29] = {3,  4,  5,  6,  7,  8,  9,  10, 11,  13,  15,  17,  19,  23, 27,
+                                   31, 35, 43, 51, 59, 67, 83, 99, 115, 131, 163, 195, 227, 258};
+    static const int distance[30] = {1,    2,    3,    4,    5,    7,    9,    13,    17,    25,
+                                     33,   49,   65,   97,   129,  193,  257,  385,   513,   769,
+                                     1025, 1537, 2049, 3073, 4097, 6145, 8193, 12289, 16385, 24577};
     reader r;
     size_t n = 0;
-    r.at = z + 2; r.bit = 0; r.bits = 8 * (size - 6);
-    if (size < 6 || (z[0] * 256 + z[1]) % 31 || read_bits(&r, 3) != 3) return 0;
+    r.at = z + 2;
+    r.bit = 0;
+    r.bits = 8 * (size - 6);
+    if (size < 6 || (z[0] * 256 + z[1]) % 31 || read_bits(&r, 3) != 3)
+        return 0;
     for (;;) {
         int v = read_literal(&r), d = 0, i, len;
-        if (v == 256 || v < 0 || n + 258 > room) break;
-        if (v < 256) { out[n++] = (uint8_t)v; continue; }
+        if (v == 256 || v < 0 || n + 258 > room)
+            break;
+        if (v < 256) {
+            out[n++] = (uint8_t)v;
+            continue;
+        }
         v -= 257;
         len = length[v] + read_bits(&r, v < 8 || v == 28 ? 0 : v / 4 - 1);
-        for (i = 0; i < 5; i++) d = d << 1 | read_bits(&r, 1);
+        for (i = 0; i < 5; i++)
+            d = d << 1 | read_bits(&r, 1);
         d = distance[d] + read_bits(&r, d < 4 ? 0 : d / 2 - 1);
-        if ((size_t)d > n) return 0;
-        for (i = 0; i < len; i++, n++) out[n] = out[n - (size_t)d];
+        if ((size_t)d > n)
+            return 0;
+        for (i = 0; i < len; i++, n++)
+            out[n] = out[n - (size_t)d];
     }
     return n;
 }
 
 TEST deflate_comes_back(void) {
-    enum { N = 70000 };
+    enum {
+        N = 70000
+    };
+
     uint8_t *data = (uint8_t *)malloc(N), *back = (uint8_t *)malloc(N + 1000);
     uint64_t seed = 5;
     int kind, sizes[] = {0, 1, 2, 3, 258, 259, N}, q, i;
@@ -56,40 +85,56 @@ TEST deflate_comes_back(void) {
             ex_bytes z;
             memset(&z, 0, sizeof z);
             for (i = 0; i < sizes[q]; i++)
-                data[i] = (uint8_t)(kind == 0 ? 7 : kind == 1 ? (int)(127 * check_random(&seed)) : kind == 2 ? i / 300 : i % 253 * (i / 40000));
+                data[i] = (uint8_t)(kind == 0   ? 7
+                                    : kind == 1 ? (int)(127 * check_random(&seed))
+                                    : kind == 2 ? i / 300
+                                                : i % 253 * (i / 40000));
             ex_deflate(&z, data, sizes[q]);
             ASSERT_EQ_FMT((size_t)sizes[q], inflate_fixed(z.at, z.size, back, N + 1000), "%lu");
             ASSERT(sizes[q] == 0 || !memcmp(data, back, (size_t)sizes[q]));
-            if (q == 6 && kind != 1) ASSERTm("it compresses", z.size < N / 20);
+            if (q == 6 && kind != 1)
+                ASSERTm("it compresses", z.size < N / 20);
             free(z.at);
         }
-    free(data); free(back);
+    free(data);
+    free(back);
     PASS();
 }
 
 static size_t slurp(const char *path, uint8_t *out, size_t room) {
     FILE *f = fopen(path, "rb");
     size_t n = f ? fread(out, 1, room, f) : 0;
-    if (f) fclose(f);
+    if (f)
+        fclose(f);
     remove(path);
     return n;
 }
-static uint32_t word(const uint8_t *p) { return (uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 | (uint32_t)p[2] << 8 | p[3]; }
+
+static uint32_t word(const uint8_t *p) {
+    return (uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 | (uint32_t)p[2] << 8 | p[3];
+}
+
 static uint32_t crc(const uint8_t *p, size_t n) {
     uint32_t c = 0xffffffffu;
     int k;
-    for (; n--; p++) for (c ^= *p, k = 0; k < 8; k++) c = c & 1 ? 0xedb88320u ^ c >> 1 : c >> 1;
+    for (; n--; p++)
+        for (c ^= *p, k = 0; k < 8; k++)
+            c = c & 1 ? 0xedb88320u ^ c >> 1 : c >> 1;
     return c ^ 0xffffffffu;
 }
-/* Number of chunks of a type; -1 when the file is not a chain of chunks with right checksums that ends in IEND. */
+
+/* Number of chunks of a type; -1 when the file is not a chain of chunks with right checksums that
+ * ends in IEND. */
 static int chunks(const uint8_t *p, size_t n, const char *type) {
     size_t at = 8;
     int count = 0;
     while (at + 12 <= n) {
         size_t len = word(p + at);
-        if (at + 12 + len > n || crc(p + at + 4, len + 4) != word(p + at + 8 + len)) return -1;
+        if (at + 12 + len > n || crc(p + at + 4, len + 4) != word(p + at + 8 + len))
+            return -1;
         count += !memcmp(p + at + 4, type, 4);
-        if (!memcmp(p + at + 4, "IEND", 4)) return at + 12 == n ? count : -1;
+        if (!memcmp(p + at + 4, "IEND", 4))
+            return at + 12 == n ? count : -1;
         at += 12 + len;
     }
     return -1;
@@ -104,8 +149,12 @@ TEST png_frames_and_movie_are_whole(void) {
     int frame;
     memset(&a, 0, sizeof a);
     snprintf(name, sizeof name, "fsi_common_%ld", (long)getpid());
-    a.name = name; a.out = "/tmp";
-    for (frame = 0; frame < 3; frame++) { ex_disk(&m, 10 + 10 * frame, 20, 8, ex_rgb(200, 30, 30)); ex_frame(&a, &m); }
+    a.name = name;
+    a.out = "/tmp";
+    for (frame = 0; frame < 3; frame++) {
+        ex_disk(&m, 10 + 10 * frame, 20, 8, ex_rgb(200, 30, 30));
+        ex_frame(&a, &m);
+    }
     ASSERT_EQ(3, a.written);
     ex_end(&a, 3, 1);
     for (frame = 0; frame < 3; frame++) {
@@ -119,27 +168,36 @@ TEST png_frames_and_movie_are_whole(void) {
     ASSERT_EQ(3, chunks(file, n, "fcTL"));
     ASSERT_EQ(2, chunks(file, n, "fdAT"));
     ASSERT_EQ(1, chunks(file, n, "acTL"));
-    ASSERT_EQ_FMT(3u, word(file + 41), "%u");                          /* frames in acTL, written at the end */
+    /* frames in acTL, written at the end */
+    ASSERT_EQ_FMT(3u, word(file + 41), "%u");
     ex_image_free(&m);
     PASS();
 }
 
 /* The pixels of a picture come back through inflate and the two row filters. */
 TEST png_pixels_come_back(void) {
-    enum { W = 61, H = 37 };
+    enum {
+        W = 61,
+        H = 37
+    };
+
     static uint8_t file[100000], raw[(3 * W + 1) * H + 1000];
     ex_image m = ex_image_make(W, H);
     char path[64];
     size_t n, at, len;
     int x, y;
-    for (y = 0; y < H; y++) for (x = 0; x < W; x++) ex_blend(&m, x, y, ex_rgb(x * 4, y * 6, (x * y) & 255), 1);
+    for (y = 0; y < H; y++)
+        for (x = 0; x < W; x++)
+            ex_blend(&m, x, y, ex_rgb(x * 4, y * 6, (x * y) & 255), 1);
     ex_line(&m, 3, 3, 50, 30, 3, ex_rgb(255, 255, 255));
     snprintf(path, sizeof path, "/tmp/fsi_common_%ld_p.png", (long)getpid());
     ASSERT(ex_png(path, &m));
     n = slurp(path, file, sizeof file);
-    for (at = 8; at + 12 <= n && memcmp(file + at + 4, "IDAT", 4); at += 12 + word(file + at)) {}
+    for (at = 8; at + 12 <= n && memcmp(file + at + 4, "IDAT", 4); at += 12 + word(file + at)) {
+    }
     len = word(file + at);
-    ASSERT_EQ_FMT((size_t)((3 * W + 1) * H), inflate_fixed(file + at + 8, len, raw, sizeof raw), "%lu");
+    ASSERT_EQ_FMT((size_t)((3 * W + 1) * H), inflate_fixed(file + at + 8, len, raw, sizeof raw),
+                  "%lu");
     for (y = 0; y < H; y++)
         for (x = 0; x < 3 * W; x++) {
             uint8_t *row = raw + (3 * W + 1) * y, *p = row + 1 + x;
@@ -151,29 +209,46 @@ TEST png_pixels_come_back(void) {
     PASS();
 }
 
-static int bright(const ex_image *m, int x, int y) { const uint8_t *p = m->rgb + 3 * (y * m->w + x); return p[0] + p[1] + p[2]; }
+static int bright(const ex_image *m, int x, int y) {
+    const uint8_t *p = m->rgb + 3 * (y * m->w + x);
+    return p[0] + p[1] + p[2];
+}
+
 TEST fields_and_liquid_are_drawn(void) {
     fsi_real f[8 * 4], phi[8 * 4];
     ex_image m = ex_image_make(100, 60);
     ex_view v = ex_view_make(0, 0, 8, 4, 10, 10, 80, 40);
     int i, x;
-    for (i = 0; i < 32; i++) { f[i] = (fsi_real)(i % 8); phi[i] = (fsi_real)(i / 8 + 0.5 - 2); }   /* a ramp along x; liquid below y = 2 */
+    /* a ramp along x; liquid below y = 2 */
+    for (i = 0; i < 32; i++) {
+        f[i] = (fsi_real)(i % 8);
+        phi[i] = (fsi_real)(i / 8 + 0.5 - 2);
+    }
     ex_draw_field(&m, &v, 8, 4, f, 0, 7, 0);
-    for (x = 11; x < 90; x++) ASSERT(bright(&m, x, 30) >= bright(&m, x - 1, 30));     /* dark to bright */
-    ASSERT(bright(&m, 12, 30) < 150 && bright(&m, 88, 30) > 600 && bright(&m, 5, 30) == 765 && bright(&m, 30, 55) == 765);
+    /* dark to bright */
+    for (x = 11; x < 90; x++)
+        ASSERT(bright(&m, x, 30) >= bright(&m, x - 1, 30));
+    ASSERT(bright(&m, 12, 30) < 150 && bright(&m, 88, 30) > 600 && bright(&m, 5, 30) == 765
+           && bright(&m, 30, 55) == 765);
     CHECK_NEAR(3.5, ex_field_at(f, 8, 4, 0.5, 0.5), 1e-6);
     ex_clear(&m, ex_rgb(255, 255, 255));
     ex_draw_liquid(&m, &v, 8, 4, phi, ex_rgb(0, 0, 255));
-    ASSERT(bright(&m, 50, 15) == 765 && bright(&m, 50, 45) == 255);                  /* above and below the surface at pixel row 30 */
+    /* above and below the surface at pixel row 30 */
+    ASSERT(bright(&m, 50, 15) == 765 && bright(&m, 50, 45) == 255);
     f[0] = (fsi_real)NAN;
-    ex_draw_field(&m, &v, 8, 4, f, 0, 7, 1);                                          /* not finite: some colour, no crash */
+    /* not finite: some colour, no crash */
+    ex_draw_field(&m, &v, 8, 4, f, 0, 7, 1);
     ex_image_free(&m);
     PASS();
 }
 
-/* A ball as level set and as mesh: covers what it should, is lit from above, and the nearer of two hides the other in any order. */
+/* A ball as level set and as mesh: covers what it should, is lit from above, and the nearer of two
+ * hides the other in any order. */
 TEST meshes_and_level_sets_are_drawn(void) {
-    enum { N = 20 };
+    enum {
+        N = 20
+    };
+
     static fsi_real phi[N * N * N], far_x[3 * 4000];
     const double h = 1.0 / N;
     fsi_iso_desc d;
@@ -184,33 +259,57 @@ TEST meshes_and_level_sets_are_drawn(void) {
     double corner[3] = {0.5, 0.5, 0.5}, out[3];
     int i, order, covered = 0;
     for (i = 0; i < N * N * N; i++)
-        phi[i] = (fsi_real)(sqrt(pow((i % N + 0.5) * h - 0.5, 2) + pow((i / N % N + 0.5) * h - 0.5, 2) + pow((i / N / N + 0.5) * h - 0.5, 2)) - 0.3);
+        phi[i] =
+            (fsi_real)(sqrt(pow((i % N + 0.5) * h - 0.5, 2) + pow((i / N % N + 0.5) * h - 0.5, 2)
+                            + pow((i / N / N + 0.5) * h - 0.5, 2))
+                       - 0.3);
     memset(&d, 0, sizeof d);
-    d.nx = d.ny = d.nz = N; d.h = (fsi_real)h; d.value = phi; d.origin = fsi_vec((fsi_real)(h / 2), (fsi_real)(h / 2), (fsi_real)(h / 2));
+    d.nx = d.ny = d.nz = N;
+    d.h = (fsi_real)h;
+    d.value = phi;
+    d.origin = fsi_vec((fsi_real)(h / 2), (fsi_real)(h / 2), (fsi_real)(h / 2));
     CHECK_OK(fsi_iso_build(&d, &ball));
     ASSERT(ball.vertex_count < 4000);
-    near_ball.vertices = ball.vertex_count; near_ball.triangles = ball.element_count; near_ball.x = ball.x; near_ball.index = ball.index;
-    near_ball.color = ex_rgb(200, 40, 40); near_ball.glass = 0;
-    far_ball = near_ball; far_ball.color = ex_rgb(40, 40, 200); far_ball.x = far_x;
-    for (i = 0; i < 3 * ball.vertex_count; i++) far_x[i] = ball.x[i] - (fsi_real)(i % 3 == 2 ? 1.5 : 0);
+    near_ball.vertices = ball.vertex_count;
+    near_ball.triangles = ball.element_count;
+    near_ball.x = ball.x;
+    near_ball.index = ball.index;
+    near_ball.color = ex_rgb(200, 40, 40);
+    near_ball.glass = 0;
+    far_ball = near_ball;
+    far_ball.color = ex_rgb(40, 40, 200);
+    far_ball.x = far_x;
+    for (i = 0; i < 3 * ball.vertex_count; i++)
+        far_x[i] = ball.x[i] - (fsi_real)(i % 3 == 2 ? 1.5 : 0);
     for (order = 0; order < 2; order++) {
         ex_clear(&m, ex_rgb(255, 255, 255));
         ex_draw_mesh(&m, &c, order ? &far_ball : &near_ball);
         ex_draw_mesh(&m, &c, order ? &near_ball : &far_ball);
-        ASSERT(m.rgb[3 * (80 * 40 + 40)] > 2 * m.rgb[3 * (80 * 40 + 40) + 2]);        /* red in front */
-        if (order) ASSERT(!memcmp(m.rgb, o.rgb, 3 * 80 * 80));
-        else memcpy(o.rgb, m.rgb, 3 * 80 * 80);
+        /* red in front */
+        ASSERT(m.rgb[3 * (80 * 40 + 40)] > 2 * m.rgb[3 * (80 * 40 + 40) + 2]);
+        if (order)
+            ASSERT(!memcmp(m.rgb, o.rgb, 3 * 80 * 80));
+        else
+            memcpy(o.rgb, m.rgb, 3 * 80 * 80);
     }
-    ASSERT(bright(&m, 2, 2) == 765 && bright(&m, 40, 30) > bright(&m, 40, 50));       /* background; lit from above */
-    for (i = 0; i < 80 * 80; i++) covered += m.depth[i] < 1e29f;
-    CHECK_REL(3.14159 * pow(0.3 / sqrt(3.5 * 3.5 - 0.09) / tan(15 * 3.14159265 / 180) * 40, 2), covered, 0.03);   /* the disc its silhouette fills */
-    ASSERT(ex_project(&m, &c, corner, out) && fabs(out[0] - 40) < 1e-9 && fabs(out[2] - 3.5) < 1e-9);
+    /* background; lit from above */
+    ASSERT(bright(&m, 2, 2) == 765 && bright(&m, 40, 30) > bright(&m, 40, 50));
+    for (i = 0; i < 80 * 80; i++)
+        covered += m.depth[i] < 1e29f;
+    /* the disc its silhouette fills */
+    CHECK_REL(3.14159 * pow(0.3 / sqrt(3.5 * 3.5 - 0.09) / tan(15 * 3.14159265 / 180) * 40, 2),
+              covered, 0.03);
+    ASSERT(ex_project(&m, &c, corner, out) && fabs(out[0] - 40) < 1e-9
+           && fabs(out[2] - 3.5) < 1e-9);
     ex_clear(&m, ex_rgb(255, 255, 255));
     ex_draw_mesh(&m, &c, &far_ball);
     i = bright(&m, 40, 40);
-    ex_draw_water(&m, &c, N, N, N, h, phi, ex_rgb(80, 155, 215), 0.3);               /* the level set itself, clear: what is behind shines through */
+    /* the level set itself, clear: what is behind shines through */
+    ex_draw_water(&m, &c, N, N, N, h, phi, ex_rgb(80, 155, 215), 0.3);
     ASSERT(bright(&m, 40, 40) != i && bright(&m, 40, 40) < 765 && bright(&m, 2, 2) == 765);
-    fsi_iso_free(&ball); ex_image_free(&m); ex_image_free(&o);
+    fsi_iso_free(&ball);
+    ex_image_free(&m);
+    ex_image_free(&o);
     PASS();
 }
 
@@ -220,22 +319,28 @@ TEST vtk_files_are_whole(void) {
     char path[64], *at;
     size_t n;
     int i;
-    for (i = 0; i < 24; i++) f[i] = (fsi_real)(i * 0.25 - 3);
+    for (i = 0; i < 24; i++)
+        f[i] = (fsi_real)(i * 0.25 - 3);
     snprintf(path, sizeof path, "/tmp/fsi_common_%ld.vtk", (long)getpid());
     ASSERT(ex_vtk(path, 4, 3, 2, 0.5, "pressure", f));
     n = slurp(path, file, sizeof file - 1);
     file[n] = 0;
     ASSERT_STRN_EQ("# vtk DataFile Version 3.0\n", (char *)file, 27);
-    ASSERT(strstr((char *)file, "DATASET STRUCTURED_POINTS\nDIMENSIONS 5 4 3\nORIGIN 0 0 0\nSPACING 0.5 0.5 0.5\nCELL_DATA 24\nSCALARS pressure double 1\n"));
+    ASSERT(strstr((char *)file,
+                  "DATASET STRUCTURED_POINTS\nDIMENSIONS 5 4 3\nORIGIN 0 0 0\nSPACING "
+                  "0.5 0.5 0.5\nCELL_DATA 24\nSCALARS pressure double 1\n"));
     at = strstr((char *)file, "LOOKUP_TABLE default\n");
     ASSERT(at != NULL);
-    for (at += 21, i = 0; i < 24; i++) CHECK_NEAR(f[i], strtod(at, &at), 0);
+    for (at += 21, i = 0; i < 24; i++)
+        CHECK_NEAR(f[i], strtod(at, &at), 0);
     ASSERT_FALSE(ex_vtk("/nowhere/x.vtk", 4, 3, 2, 0.5, "p", f));
     PASS();
 }
 
-static int status_of(const char *arg, const char *value) {             /* exit status of ex_begin on these arguments, in a child */
-    static const ex_key keys[] = {{"density", "kg/m^3", "of the body", "500", 1, 1000, NULL}, {"scheme", "", "coupling", "xpm", 0, 0, "xpm,weak"}};
+/* exit status of ex_begin on these arguments, in a child */
+static int status_of(const char *arg, const char *value) {
+    static const ex_key keys[] = {{"density", "kg/m^3", "of the body", "500", 1, 1000, NULL},
+                                  {"scheme", "", "coupling", "xpm", 0, 0, "xpm,weak"}};
     pid_t child;
     int status = 0;
     fflush(stdout);
@@ -243,14 +348,19 @@ static int status_of(const char *arg, const char *value) {             /* exit s
     if (child == 0) {
         ex_args a;
         char *argv[4];
-        argv[0] = (char *)(uintptr_t)"x"; argv[1] = (char *)(uintptr_t)arg; argv[2] = (char *)(uintptr_t)value; argv[3] = NULL;
-        if (!freopen("/dev/null", "w", stderr) || !freopen("/dev/null", "w", stdout)) _exit(9);
+        argv[0] = (char *)(uintptr_t) "x";
+        argv[1] = (char *)(uintptr_t)arg;
+        argv[2] = (char *)(uintptr_t)value;
+        argv[3] = NULL;
+        if (!freopen("/dev/null", "w", stderr) || !freopen("/dev/null", "w", stdout))
+            _exit(9);
         ex_begin(&a, value ? 3 : 2, argv, "x", "Nothing.", keys, 2, 64, 10);
         _exit(0);
     }
     waitpid(child, &status, 0);
     return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
+
 TEST options_are_checked(void) {
     ASSERT_EQ(0, status_of("--help", NULL));
     ASSERT_EQ(0, status_of("--set", "density=3,4,5"));
@@ -281,33 +391,47 @@ TEST plots_and_terminal(void) {
     FILE *f;
     size_t n;
     int i, dark = 0;
-    c[0].name = "a < b"; c[0].n = 5; c[0].x = x; c[0].y = y; c[0].color = ex_rgb(200, 30, 30);
-    c[1] = c[0]; c[1].n = 0;
+    c[0].name = "a < b";
+    c[0].n = 5;
+    c[0].x = x;
+    c[0].y = y;
+    c[0].color = ex_rgb(200, 30, 30);
+    c[1] = c[0];
+    c[1].n = 0;
     ex_plot_axes(c, 2, 1, 1, a);
     ASSERT_EQ(5, a[0].ticks);
-    CHECK_NEAR(-6, a[1].lo + 0.05 / 1.1 * (a[1].hi - a[1].lo), 1e-9);    /* NaN and 0 are left out of a logarithmic axis */
-    for (i = 0; i < 40; i++) {                                          /* linear ticks: two to eight, round numbers, inside */
-        a[0].log = 0; a[0].lo = pow(10, i % 9 - 4) * (i % 5 - 2); a[0].hi = a[0].lo + pow(1.7, i - 15);
+    /* NaN and 0 are left out of a logarithmic axis */
+    CHECK_NEAR(-6, a[1].lo + 0.05 / 1.1 * (a[1].hi - a[1].lo), 1e-9);
+    /* linear ticks: two to eight, round numbers, inside */
+    for (i = 0; i < 40; i++) {
+        a[0].log = 0;
+        a[0].lo = pow(10, i % 9 - 4) * (i % 5 - 2);
+        a[0].hi = a[0].lo + pow(1.7, i - 15);
         ex_axis_ticks(&a[0]);
         ASSERT(a[0].ticks >= 2 && a[0].ticks <= 8);
-        ASSERT(a[0].tick[0] >= a[0].lo - 1e-6 * (a[0].hi - a[0].lo) && a[0].tick[a[0].ticks - 1] <= a[0].hi + 1e-6 * (a[0].hi - a[0].lo));
+        ASSERT(a[0].tick[0] >= a[0].lo - 1e-6 * (a[0].hi - a[0].lo)
+               && a[0].tick[a[0].ticks - 1] <= a[0].hi + 1e-6 * (a[0].hi - a[0].lo));
     }
     ex_plot(&m, "title", "x", "y", c, 2, 1, 1);
-    for (i = 0; i < 640 * 400; i++) dark += m.rgb[3 * i] == 200 && m.rgb[3 * i + 1] == 30;
+    for (i = 0; i < 640 * 400; i++)
+        dark += m.rgb[3 * i] == 200 && m.rgb[3 * i + 1] == 30;
     ASSERT(dark > 50);
     snprintf(path, sizeof path, "/tmp/fsi_common_%ld.svg", (long)getpid());
     ASSERT(ex_plot_svg(path, "t & u", "x", "y", c, 2, 1, 1));
     n = slurp(path, file, sizeof file - 1);
     file[n] = 0;
-    ASSERT(n > 500 && strstr((char *)file, "a &lt; b") && strstr((char *)file, "</svg>") && !strstr((char *)file, "nan"));
+    ASSERT(n > 500 && strstr((char *)file, "a &lt; b") && strstr((char *)file, "</svg>")
+           && !strstr((char *)file, "nan"));
     f = tmpfile();
     ASSERT(f != NULL);
     ex_term(f, &m, 40, 0, 0);
     ex_term(f, &m, 40, 1, 1);
     rewind(f);
     n = fread(file, 1, sizeof file, f);
-    for (dark = 0, i = 0; i < (int)n; i++) dark += file[i] == '\n';
-    ASSERT_EQ(2 * 12, dark);                                           /* 400 * 40 / (2 * 640) lines each */
+    for (dark = 0, i = 0; i < (int)n; i++)
+        dark += file[i] == '\n';
+    /* 400 * 40 / (2 * 640) lines each */
+    ASSERT_EQ(2 * 12, dark);
     fclose(f);
     ex_image_free(&m);
     PASS();
@@ -325,13 +449,16 @@ TEST obj_files_come_back(void) {
     ASSERT_EQ(4, nv);
     ASSERT_EQ(4, nt);
     ASSERT(!memcmp(x, y, sizeof x) && !memcmp(index, back, sizeof index));
-    free(y); free(back);
+    free(y);
+    free(back);
     f = fopen(path, "w");
-    fprintf(f, "v 0 0 0\nv 1 0 0\nv 1 1 0\nv 0 1 0\nf 1/1/1 2//2 3 -1\n");   /* a polygon with texture indices, the last one relative */
+    /* a polygon with texture indices, the last one relative */
+    fprintf(f, "v 0 0 0\nv 1 0 0\nv 1 1 0\nv 0 1 0\nf 1/1/1 2//2 3 -1\n");
     fclose(f);
     ASSERT(ex_obj_read(path, &nv, &y, &nt, &back));
     ASSERT(nv == 4 && nt == 2 && back[5] == 3);
-    free(y); free(back);
+    free(y);
+    free(back);
     f = fopen(path, "w");
     fprintf(f, "v 0 0 0\nv 1 0 0\nf 1 2 7\n");
     fclose(f);
@@ -341,6 +468,7 @@ TEST obj_files_come_back(void) {
 }
 
 GREATEST_MAIN_DEFS();
+
 int main(int argc, char **argv) {
     GREATEST_MAIN_BEGIN();
     RUN_TEST(deflate_comes_back);

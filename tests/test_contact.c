@@ -1,74 +1,159 @@
-/* fsi_solids.h: contact between all kinds of solids through the rigid world: momentum, energy, speed. */
+/* fsi_solids.h: contact between all kinds of solids through the rigid world: momentum, energy,
+ * speed. */
 #define FSI_IMPLEMENTATION
-#define FSI_SOLIDS_IMPLEMENTATION  /* it looks inside, so it compiles this one itself */
+#define FSI_SOLIDS_IMPLEMENTATION /* it looks inside, so it compiles this one itself */
 #include "fsi_solids.h"
 #include "greatest.h"
 #include "check.h"
 
-enum { BALL, BOX, CLOTH, TETS, REDUCED, KINDS };
-static const char *kind_name[KINDS] = {"ball", "box", "cloth", "tetrahedra", "reduced"};
-typedef struct actor { int kind, at; fsi_soft soft; fsi_reduced copy; fsi_reduced_model model; fsi_real *x; } actor;   /* at: body or external */
-typedef struct stage { fsi_solids w; fsi_external external[2]; int externals; actor a[2]; fsi_shape ball, box; fsi_real restitution; } stage;
+enum {
+    BALL,
+    BOX,
+    CLOTH,
+    TETS,
+    REDUCED,
+    KINDS
+};
 
-static void add(stage *s, int which, int kind, double x, double speed, fsi_soft_integrator integrator, int cg) {
+static const char *kind_name[KINDS] = {"ball", "box", "cloth", "tetrahedra", "reduced"};
+
+/* at: body or external */
+typedef struct actor {
+    int kind, at;
+    fsi_soft soft;
+    fsi_reduced copy;
+    fsi_reduced_model model;
+    fsi_real *x;
+} actor;
+
+typedef struct stage {
+    fsi_solids w;
+    fsi_external external[2];
+    int externals;
+    actor a[2];
+    fsi_shape ball, box;
+    fsi_real restitution;
+} stage;
+
+static void add(stage *s, int which, int kind, double x, double speed,
+                fsi_soft_integrator integrator, int cg) {
     actor *a = s->a + which;
     fsi_mesh m;
     int i;
-    memset(a, 0, sizeof *a); memset(&m, 0, sizeof m);
+    memset(a, 0, sizeof *a);
+    memset(&m, 0, sizeof m);
     a->kind = kind;
     if (kind == BALL || kind == BOX) {
         fsi_rigid_desc b;
         memset(&b, 0, sizeof b);
-        b.kind = FSI_RIGID_DYNAMIC; b.shape = kind == BOX ? &s->box : &s->ball; b.density = 300; b.friction = FSI_R(0.5); b.restitution = s->restitution;
-        b.x = fsi_vec((fsi_real)x, FSI_R(0.05), FSI_R(0.03)); b.v = fsi_vec((fsi_real)speed, 0, 0); b.w = fsi_vec(1, FSI_R(0.5), 2);
-        if (fsi_solids_add(&s->w, &b, &a->at) != FSI_OK) printf("\n  body refused\n");
+        b.kind = FSI_RIGID_DYNAMIC;
+        b.shape = kind == BOX ? &s->box : &s->ball;
+        b.density = 300;
+        b.friction = FSI_R(0.5);
+        b.restitution = s->restitution;
+        b.x = fsi_vec((fsi_real)x, FSI_R(0.05), FSI_R(0.03));
+        b.v = fsi_vec((fsi_real)speed, 0, 0);
+        b.w = fsi_vec(1, FSI_R(0.5), 2);
+        if (fsi_solids_add(&s->w, &b, &a->at) != FSI_OK)
+            printf("\n  body refused\n");
         return;
     }
     a->at = s->externals++;
-    if (kind == CLOTH) fsi_mesh_sheet(&m, fsi_vec((fsi_real)x, FSI_R(-0.5), FSI_R(-0.5)), fsi_vec(0, 1, 0), fsi_vec(FSI_R(0.1), 0, 1), 10, 10, 1, NULL, NULL, NULL);
-    else fsi_mesh_box(&m, fsi_vec((fsi_real)(x - .2), FSI_R(-0.2), FSI_R(-0.2)), fsi_vec((fsi_real)(x + .2), FSI_R(0.2), FSI_R(0.2)), 3, 3, 3, 1, NULL);
+    if (kind == CLOTH)
+        fsi_mesh_sheet(&m, fsi_vec((fsi_real)x, FSI_R(-0.5), FSI_R(-0.5)), fsi_vec(0, 1, 0),
+                       fsi_vec(FSI_R(0.1), 0, 1), 10, 10, 1, NULL, NULL, NULL);
+    else
+        fsi_mesh_box(&m, fsi_vec((fsi_real)(x - .2), FSI_R(-0.2), FSI_R(-0.2)),
+                     fsi_vec((fsi_real)(x + .2), FSI_R(0.2), FSI_R(0.2)), 3, 3, 3, 1, NULL);
     if (kind == REDUCED) {
         fsi_reduced_desc r;
         fsi_quat q = {1, 0, 0, 0};
         memset(&r, 0, sizeof r);
-        r.mesh = &m; r.modes = 10; r.density = 300; r.young = FSI_R(2e5); r.poisson = FSI_R(0.3); r.damping_stiffness = FSI_R(0.002); r.field = 20;
-        if (fsi_reduced_model_init(&a->model, &r) != FSI_OK || fsi_reduced_init(&a->copy, &a->model, fsi_vec(0, 0, 0), NULL) != FSI_OK) printf("\n  model refused\n");
-        fsi_reduced_place(&a->copy, fsi_vec((fsi_real)x, 0, 0), q, fsi_vec((fsi_real)speed, 0, 0), fsi_vec(FSI_R(0.3), 0, FSI_R(0.2)));
+        r.mesh = &m;
+        r.modes = 10;
+        r.density = 300;
+        r.young = FSI_R(2e5);
+        r.poisson = FSI_R(0.3);
+        r.damping_stiffness = FSI_R(0.002);
+        r.field = 20;
+        if (fsi_reduced_model_init(&a->model, &r) != FSI_OK
+            || fsi_reduced_init(&a->copy, &a->model, fsi_vec(0, 0, 0), NULL) != FSI_OK)
+            printf("\n  model refused\n");
+        fsi_reduced_place(&a->copy, fsi_vec((fsi_real)x, 0, 0), q, fsi_vec((fsi_real)speed, 0, 0),
+                          fsi_vec(FSI_R(0.3), 0, FSI_R(0.2)));
         a->x = (fsi_real *)malloc(3 * (size_t)a->model.sample_count * sizeof *a->x);
     } else {
         fsi_soft_desc d;
         memset(&d, 0, sizeof d);
-        d.dim = 3; d.x = m.x; d.vertex_count = m.vertex_count; d.friction = FSI_R(0.5); d.integrator = integrator; d.use_cg = cg;
-        if (integrator != FSI_SOFT_EXPLICIT) d.damping_stiffness = FSI_R(0.002);
-        if (kind == CLOTH) { d.triangle = m.index; d.triangle_count = m.element_count; d.area_density = 20; d.stretch = 2000; d.bend = FSI_R(0.01); d.thickness = FSI_R(0.02); }
-        else { d.tet = m.tet; d.tet_count = m.tet_count; d.density = 300; d.young = FSI_R(2e5); d.poisson = FSI_R(0.3); d.thickness = FSI_R(0.01); }
-        if (fsi_soft_init(&a->soft, &d) != FSI_OK) printf("\n  soft body refused\n");
-        for (i = 0; i < m.vertex_count; i++) a->soft.v[3 * i] = (fsi_real)speed;
+        d.dim = 3;
+        d.x = m.x;
+        d.vertex_count = m.vertex_count;
+        d.friction = FSI_R(0.5);
+        d.integrator = integrator;
+        d.use_cg = cg;
+        if (integrator != FSI_SOFT_EXPLICIT)
+            d.damping_stiffness = FSI_R(0.002);
+        if (kind == CLOTH) {
+            d.triangle = m.index;
+            d.triangle_count = m.element_count;
+            d.area_density = 20;
+            d.stretch = 2000;
+            d.bend = FSI_R(0.01);
+            d.thickness = FSI_R(0.02);
+        } else {
+            d.tet = m.tet;
+            d.tet_count = m.tet_count;
+            d.density = 300;
+            d.young = FSI_R(2e5);
+            d.poisson = FSI_R(0.3);
+            d.thickness = FSI_R(0.01);
+        }
+        if (fsi_soft_init(&a->soft, &d) != FSI_OK)
+            printf("\n  soft body refused\n");
+        for (i = 0; i < m.vertex_count; i++)
+            a->soft.v[3 * i] = (fsi_real)speed;
         fsi_soft_external(&a->soft, s->external + a->at);
         s->external[a->at].restitution = s->restitution;
     }
     fsi_mesh_free(&m);
 }
 
-static void stage_make(stage *s, int first, int second, double apart, double speed, double restitution, fsi_soft_integrator integrator, int cg) {
+static void stage_make(stage *s, int first, int second, double apart, double speed,
+                       double restitution, fsi_soft_integrator integrator, int cg) {
     fsi_shape_desc d;
     fsi_solids_desc wd;
-    memset(s, 0, sizeof *s); memset(&d, 0, sizeof d); memset(&wd, 0, sizeof wd);
+    memset(s, 0, sizeof *s);
+    memset(&d, 0, sizeof d);
+    memset(&wd, 0, sizeof wd);
     s->restitution = (fsi_real)restitution;
-    d.kind = FSI_SHAPE_SPHERE; d.radius = FSI_R(0.2);
-    if (fsi_shape_init(&s->ball, &d) != FSI_OK) printf("\n  ball refused\n");
-    d.kind = FSI_SHAPE_BOX; d.half = fsi_vec(FSI_R(0.2), FSI_R(0.15), FSI_R(0.25));
-    if (fsi_shape_init(&s->box, &d) != FSI_OK) printf("\n  box refused\n");
-    wd.dim = 3; wd.max_bodies = 2; wd.max_contacts = 4000;
-    if (fsi_solids_init(&s->w, &wd) != FSI_OK) printf("\n  world refused\n");
+    d.kind = FSI_SHAPE_SPHERE;
+    d.radius = FSI_R(0.2);
+    if (fsi_shape_init(&s->ball, &d) != FSI_OK)
+        printf("\n  ball refused\n");
+    d.kind = FSI_SHAPE_BOX;
+    d.half = fsi_vec(FSI_R(0.2), FSI_R(0.15), FSI_R(0.25));
+    if (fsi_shape_init(&s->box, &d) != FSI_OK)
+        printf("\n  box refused\n");
+    wd.dim = 3;
+    wd.max_bodies = 2;
+    wd.max_contacts = 4000;
+    if (fsi_solids_init(&s->w, &wd) != FSI_OK)
+        printf("\n  world refused\n");
     add(s, 0, first, -apart, speed, integrator, cg);
     add(s, 1, second, apart, -speed, integrator, cg);
 }
 
 static void stage_free(stage *s) {
     int k;
-    for (k = 0; k < 2; k++) { fsi_soft_free(&s->a[k].soft); fsi_reduced_free(&s->a[k].copy); fsi_reduced_model_free(&s->a[k].model); free(s->a[k].x); }
-    fsi_solids_free(&s->w); fsi_shape_free(&s->ball); fsi_shape_free(&s->box);
+    for (k = 0; k < 2; k++) {
+        fsi_soft_free(&s->a[k].soft);
+        fsi_reduced_free(&s->a[k].copy);
+        fsi_reduced_model_free(&s->a[k].model);
+        free(s->a[k].x);
+    }
+    fsi_solids_free(&s->w);
+    fsi_shape_free(&s->ball);
+    fsi_shape_free(&s->box);
 }
 
 /* p, L about the origin and energy of both into o[7]. */
@@ -82,33 +167,55 @@ static void measure(const stage *s, double *o) {
         for (i = 0; i < n; i++) {
             const fsi_rigid *b = s->w.body + a->at;
             fsi_vec3 p, x, L = fsi_vec(0, 0, 0);
-            if (a->kind == BALL || a->kind == BOX) { p = fsi_vec_scale(b->v, b->mass); x = b->x; L = b->L; }
-            else if (a->kind == REDUCED) { p = fsi_vec_load(a->copy.p); x = fsi_vec_load(a->copy.T); L = fsi_vec_load(a->copy.L); }
-            else { p = fsi_vec_scale(fsi_vec_load(a->soft.v + 3 * i), a->soft.mass[i]); x = fsi_vec_load(a->soft.x + 3 * i); }
+            if (a->kind == BALL || a->kind == BOX) {
+                p = fsi_vec_scale(b->v, b->mass);
+                x = b->x;
+                L = b->L;
+            } else if (a->kind == REDUCED) {
+                p = fsi_vec_load(a->copy.p);
+                x = fsi_vec_load(a->copy.T);
+                L = fsi_vec_load(a->copy.L);
+            } else {
+                p = fsi_vec_scale(fsi_vec_load(a->soft.v + 3 * i), a->soft.mass[i]);
+                x = fsi_vec_load(a->soft.x + 3 * i);
+            }
             L = fsi_vec_add(L, fsi_vec_cross(x, p));
-            o[0] += (double)p.x; o[1] += (double)p.y; o[2] += (double)p.z;
-            o[3] += (double)L.x; o[4] += (double)L.y; o[5] += (double)L.z;
-            if (a->kind == BALL || a->kind == BOX) t = (double)(fsi_vec_dot(b->v, p) + fsi_vec_dot(b->w, b->L)) / 2;
+            o[0] += (double)p.x;
+            o[1] += (double)p.y;
+            o[2] += (double)p.z;
+            o[3] += (double)L.x;
+            o[4] += (double)L.y;
+            o[5] += (double)L.z;
+            if (a->kind == BALL || a->kind == BOX)
+                t = (double)(fsi_vec_dot(b->v, p) + fsi_vec_dot(b->w, b->L)) / 2;
         }
-        if (a->kind == REDUCED) fsi_reduced_energy(&a->copy, &e, &t);
-        else if (n > 1) fsi_soft_energy(&a->soft, &e, &t);
+        if (a->kind == REDUCED)
+            fsi_reduced_energy(&a->copy, &e, &t);
+        else if (n > 1)
+            fsi_soft_energy(&a->soft, &e, &t);
         o[6] += e + t;
     }
 }
 
-static fsi_vec3 middle(const stage *s, int k) {        /* centre of mass; cloth: its middle vertex */
+/* centre of mass; cloth: its middle vertex */
+static fsi_vec3 middle(const stage *s, int k) {
     const actor *a = s->a + k;
     fsi_vec3 c = fsi_vec(0, 0, 0);
     int i, n = a->soft.desc.vertex_count;
-    if (a->kind == BALL || a->kind == BOX) return s->w.body[a->at].x;
-    if (a->kind == REDUCED) return fsi_vec_load(a->copy.T);
-    if (a->kind == CLOTH) return fsi_vec_load(a->soft.x + 3 * (n / 2));
-    for (i = 0; i < n; i++) c = fsi_vec_mad(c, fsi_vec_load(a->soft.x + 3 * i), 1 / (fsi_real)n);
+    if (a->kind == BALL || a->kind == BOX)
+        return s->w.body[a->at].x;
+    if (a->kind == REDUCED)
+        return fsi_vec_load(a->copy.T);
+    if (a->kind == CLOTH)
+        return fsi_vec_load(a->soft.x + 3 * (n / 2));
+    for (i = 0; i < n; i++)
+        c = fsi_vec_mad(c, fsi_vec_load(a->soft.x + 3 * i), 1 / (fsi_real)n);
     return c;
 }
 
-/* One step; the largest change of p, L by the move, and the energy after it. The trapezoidal rule moves along (v_old + v) / 2: its own part of the change
-   of L, dt/2 sum m v_old x v, is in the forces of the next step again (it telescopes) and is left out. */
+/* One step; the largest change of p, L by the move, and the energy after it. The trapezoidal rule
+   moves along (v_old + v) / 2: its own part of the change of L, dt/2 sum m v_old x v, is in the
+   forces of the next step again (it telescopes) and is left out. */
 static fsi_result stage_step(stage *s, fsi_real dt, double *dp, double *dl, double *energy) {
     double b[7], o[7];
     fsi_result r;
@@ -117,34 +224,51 @@ static fsi_result stage_step(stage *s, fsi_real dt, double *dp, double *dl, doub
         actor *a = s->a + k;
         if (a->kind == REDUCED) {
             fsi_reduced_external(&a->copy, a->x, s->external + a->at);
-            s->external[a->at].friction = FSI_R(0.5); s->external[a->at].restitution = s->restitution;
+            s->external[a->at].friction = FSI_R(0.5);
+            s->external[a->at].restitution = s->restitution;
             fsi_reduced_forces(&a->copy, dt);
         }
-        if (a->kind == CLOTH || a->kind == TETS) { if (fsi_soft_forces(&a->soft, dt) < 0 || fsi_soft_finish(&a->soft) < 0) return FSI_ERR_NUMERIC; }
+        if (a->kind == CLOTH || a->kind == TETS) {
+            if (fsi_soft_forces(&a->soft, dt) < 0 || fsi_soft_finish(&a->soft) < 0)
+                return FSI_ERR_NUMERIC;
+        }
     }
     r = fsi_solids_set_externals(&s->w, s->external, s->externals);
-    if (r == FSI_OK) r = fsi_solids_forces(&s->w, dt);
+    if (r == FSI_OK)
+        r = fsi_solids_forces(&s->w, dt);
     measure(s, b);
     for (k = 0; k < 2; k++) {
         const fsi_soft *q = &s->a[k].soft;
         int i;
-        for (i = 0; q->block && q->desc.integrator == FSI_SOFT_NEWMARK && i < q->desc.vertex_count; i++) {
-            fsi_vec3 l = fsi_vec_scale(fsi_vec_cross(fsi_vec_load(q->work->jump + 3 * i), fsi_vec_load(q->v + 3 * i)), q->mass[i]);
-            b[3] += (double)l.x; b[4] += (double)l.y; b[5] += (double)l.z;
+        for (i = 0; q->block && q->desc.integrator == FSI_SOFT_NEWMARK && i < q->desc.vertex_count;
+             i++) {
+            fsi_vec3 l = fsi_vec_scale(
+                fsi_vec_cross(fsi_vec_load(q->work->jump + 3 * i), fsi_vec_load(q->v + 3 * i)),
+                q->mass[i]);
+            b[3] += (double)l.x;
+            b[4] += (double)l.y;
+            b[5] += (double)l.z;
         }
     }
-    if (r == FSI_OK) r = fsi_solids_move(&s->w, dt);
+    if (r == FSI_OK)
+        r = fsi_solids_move(&s->w, dt);
     for (k = 0; k < 2; k++) {
-        if (s->a[k].kind == REDUCED) fsi_reduced_move(&s->a[k].copy, dt);
-        if (s->a[k].kind == CLOTH || s->a[k].kind == TETS) fsi_soft_move(&s->a[k].soft, dt);
+        if (s->a[k].kind == REDUCED)
+            fsi_reduced_move(&s->a[k].copy, dt);
+        if (s->a[k].kind == CLOTH || s->a[k].kind == TETS)
+            fsi_soft_move(&s->a[k].soft, dt);
     }
     measure(s, o);
-    for (k = 0; k < 3; k++) { *dp = fmax(*dp, fabs(o[k] - b[k])); *dl = fmax(*dl, fabs(o[3 + k] - b[3 + k])); }
+    for (k = 0; k < 3; k++) {
+        *dp = fmax(*dp, fabs(o[k] - b[k]));
+        *dl = fmax(*dl, fabs(o[3 + k] - b[3 + k]));
+    }
     *energy = o[6];
     return r;
 }
 
-/* Every kind against every kind: momentum to round-off through every impulse, energy never grows, nothing gets through, bounces bounce. */
+/* Every kind against every kind: momentum to round-off through every impulse, energy never grows,
+ * nothing gets through, bounces bounce. */
 TEST every_pair_keeps_momentum_and_energy(void) {
     int i, k, bounce, n;
     for (bounce = 0; bounce < 2; bounce++)
@@ -160,10 +284,13 @@ TEST every_pair_keeps_momentum_and_energy(void) {
                     gain = fmax(gain, e - last);
                     last = e;
                 }
-                if (getenv("FSI_VERBOSE")) printf("%s - %s, restitution %.1f: momentum %.1e %.1e, energy %.1f -> %.1f J, largest rise %.1e\n", kind_name[i], kind_name[k], bounce ? .5 : 0., dp, dl, o[6], e, gain);
-                CHECK_MOST(dp, TOL(1e-12, 2e-4));      /* N s, of some 20 */
+                if (getenv("FSI_VERBOSE"))
+                    printf("%s - %s, restitution %.1f: momentum %.1e %.1e, energy %.1f -> %.1f J, "
+                           "largest rise %.1e\n",
+                           kind_name[i], kind_name[k], bounce ? .5 : 0., dp, dl, o[6], e, gain);
+                CHECK_MOST(dp, TOL(1e-12, 2e-4)); /* N s, of some 20 */
                 CHECK_MOST(dl, TOL(1e-12, 2e-4));
-                CHECK_MOST(gain, TOL(1e-4, 1e-2));     /* J, of some 70 */
+                CHECK_MOST(gain, TOL(1e-4, 1e-2)); /* J, of some 70 */
                 ASSERTm("they met", e < .8 * o[6]);
                 ASSERTm("nothing got through", middle(&s, 0).x < middle(&s, 1).x);
                 stage_free(&s);
@@ -171,9 +298,11 @@ TEST every_pair_keeps_momentum_and_energy(void) {
     PASS();
 }
 
-/* The other integrators and the other linear solver. Explicit steps are small: lumped masses answer. */
+/* The other integrators and the other linear solver. Explicit steps are small: lumped masses
+ * answer. */
 TEST integrators_in_contact(void) {
-    static const fsi_soft_integrator kind[4] = {FSI_SOFT_EXPLICIT, FSI_SOFT_NEWMARK, FSI_SOFT_SPLIT, FSI_SOFT_IMPLICIT};
+    static const fsi_soft_integrator kind[4] = {FSI_SOFT_EXPLICIT, FSI_SOFT_NEWMARK, FSI_SOFT_SPLIT,
+                                                FSI_SOFT_IMPLICIT};
     int i, n;
     for (i = 0; i < 8; i++) {
         stage s;
@@ -181,8 +310,14 @@ TEST integrators_in_contact(void) {
         double dp = 0, dl = 0, e = 0, o[7], top = 0;
         stage_make(&s, i & 1 ? CLOTH : BOX, TETS, .4, 2, 0, kind[i / 2], 1);
         measure(&s, o);
-        for (n = 0; n < (kind[i / 2] == FSI_SOFT_EXPLICIT ? 300 : 30); n++) { CHECK_OK(stage_step(&s, dt, &dp, &dl, &e)); top = fmax(top, e); }
-        if (getenv("FSI_VERBOSE")) printf("integrator %d, %s - tetrahedra: momentum %.1e %.1e, energy %.1f -> %.1f J, highest %.1f\n", (int)kind[i / 2], i & 1 ? "cloth" : "box", dp, dl, o[6], e, top);
+        for (n = 0; n < (kind[i / 2] == FSI_SOFT_EXPLICIT ? 300 : 30); n++) {
+            CHECK_OK(stage_step(&s, dt, &dp, &dl, &e));
+            top = fmax(top, e);
+        }
+        if (getenv("FSI_VERBOSE"))
+            printf("integrator %d, %s - tetrahedra: momentum %.1e %.1e, energy %.1f -> %.1f J, "
+                   "highest %.1f\n",
+                   (int)kind[i / 2], i & 1 ? "cloth" : "box", dp, dl, o[6], e, top);
         CHECK_MOST(dp, TOL(1e-11, 2e-4));
         CHECK_MOST(dl, TOL(1e-11, 2e-4));
         CHECK_MOST(top, o[6] * 1.001);
@@ -201,7 +336,8 @@ TEST cloth_stops_a_bullet(void) {
     stage_make(&s, BALL, CLOTH, .4, 0, 0, FSI_SOFT_IMPLICIT, 0);
     CHECK_OK(fsi_solids_set_velocity(&s.w, 0, fsi_vec(60, 0, 0), fsi_vec(0, 0, 0)));
     v0 = 60;
-    for (n = 0; n < 3; n++) CHECK_OK(stage_step(&s, FSI_R(1.) / 60, &dp, &dl, &e));
+    for (n = 0; n < 3; n++)
+        CHECK_OK(stage_step(&s, FSI_R(1.) / 60, &dp, &dl, &e));
     ASSERTm("behind the cloth's middle", s.w.body[0].x.x < middle(&s, 1).x + FSI_R(0.05));
     CHECK_MOST(s.w.body[0].v.x, .9 * v0);
     CHECK_MOST(dp, TOL(1e-11, 2e-3));
@@ -209,27 +345,56 @@ TEST cloth_stops_a_bullet(void) {
     PASS();
 }
 
-/* Ribbons without vertices in the middle: across each other, over the edge of a rigid box, over a rod, and two cubes of tetrahedra edge to edge: only edges meet. */
+/* Ribbons without vertices in the middle: across each other, over the edge of a rigid box, over a
+ * rod, and two cubes of tetrahedra edge to edge: only edges meet. */
 static fsi_result edge_actor(fsi_soft *s, int cube, double y, double speed, int across) {
     fsi_soft_desc d;
     fsi_mesh m;
     fsi_result r;
     int i;
-    if (cube) r = fsi_mesh_box(&m, fsi_vec(-1, FSI_R(-0.1), FSI_R(-0.1)), fsi_vec(1, FSI_R(0.1), FSI_R(0.1)), 1, 1, 1, 0, NULL);
-    else r = fsi_mesh_sheet(&m, fsi_vec(-1, 0, FSI_R(-0.06)), fsi_vec(2, 0, 0), fsi_vec(0, 0, FSI_R(0.12)), 1, 1, 0, NULL, NULL, NULL);
-    if (r != FSI_OK) return r;
-    for (i = 0; i < m.vertex_count; i++) {             /* cubes stand on an edge; the second lies across */
+    if (cube)
+        r = fsi_mesh_box(&m, fsi_vec(-1, FSI_R(-0.1), FSI_R(-0.1)),
+                         fsi_vec(1, FSI_R(0.1), FSI_R(0.1)), 1, 1, 1, 0, NULL);
+    else
+        r = fsi_mesh_sheet(&m, fsi_vec(-1, 0, FSI_R(-0.06)), fsi_vec(2, 0, 0),
+                           fsi_vec(0, 0, FSI_R(0.12)), 1, 1, 0, NULL, NULL, NULL);
+    if (r != FSI_OK)
+        return r;
+    /* cubes stand on an edge; the second lies across */
+    for (i = 0; i < m.vertex_count; i++) {
         fsi_real a = m.x[3 * i], b = m.x[3 * i + 1], c = m.x[3 * i + 2], q = FSI_R(0.70710678);
-        if (cube) { fsi_real e = b; b = q * (e - c); c = q * (e + c); }
-        m.x[3 * i] = across ? c : a; m.x[3 * i + 1] = b + (fsi_real)y; m.x[3 * i + 2] = across ? -a : c;
+        if (cube) {
+            fsi_real e = b;
+            b = q * (e - c);
+            c = q * (e + c);
+        }
+        m.x[3 * i] = across ? c : a;
+        m.x[3 * i + 1] = b + (fsi_real)y;
+        m.x[3 * i + 2] = across ? -a : c;
     }
     memset(&d, 0, sizeof d);
-    d.dim = 3; d.x = m.x; d.vertex_count = m.vertex_count; d.friction = FSI_R(0.3); d.thickness = FSI_R(0.02);
-    if (cube) { d.tet = m.tet; d.tet_count = m.tet_count; d.density = 200; d.young = FSI_R(1e6); d.poisson = FSI_R(0.3); }
-    else { d.triangle = m.index; d.triangle_count = m.element_count; d.area_density = 2; d.stretch = 2000; d.bend = FSI_R(0.01); }
+    d.dim = 3;
+    d.x = m.x;
+    d.vertex_count = m.vertex_count;
+    d.friction = FSI_R(0.3);
+    d.thickness = FSI_R(0.02);
+    if (cube) {
+        d.tet = m.tet;
+        d.tet_count = m.tet_count;
+        d.density = 200;
+        d.young = FSI_R(1e6);
+        d.poisson = FSI_R(0.3);
+    } else {
+        d.triangle = m.index;
+        d.triangle_count = m.element_count;
+        d.area_density = 2;
+        d.stretch = 2000;
+        d.bend = FSI_R(0.01);
+    }
     r = fsi_soft_init(s, &d);
     fsi_mesh_free(&m);
-    for (i = 0; i < (int)d.vertex_count && r == FSI_OK; i++) s->v[3 * i + 1] = (fsi_real)speed;
+    for (i = 0; i < (int)d.vertex_count && r == FSI_OK; i++)
+        s->v[3 * i + 1] = (fsi_real)speed;
     return r;
 }
 
@@ -247,44 +412,76 @@ TEST edges_meet_edges(void) {
             fsi_rigid_desc b;
             int softs = kind < 2 ? 2 : 1, i, q, touched = 0;
             double p0 = 0, p1 = 0, low = 1;
-            memset(s, 0, sizeof s); memset(&wd, 0, sizeof wd); memset(&sd, 0, sizeof sd); memset(&b, 0, sizeof b);
-            wd.dim = 3; wd.max_bodies = 1; wd.max_contacts = 2000;
+            memset(s, 0, sizeof s);
+            memset(&wd, 0, sizeof wd);
+            memset(&sd, 0, sizeof sd);
+            memset(&b, 0, sizeof b);
+            wd.dim = 3;
+            wd.max_bodies = 1;
+            wd.max_contacts = 2000;
             CHECK_OK(fsi_solids_init(&w, &wd));
-            sd.kind = kind == 2 ? FSI_SHAPE_BOX : FSI_SHAPE_CAPSULE; sd.half = fsi_vec(FSI_R(0.1), FSI_R(0.1), 1); sd.radius = FSI_R(0.03); sd.length = FSI_R(1.5);
+            sd.kind = kind == 2 ? FSI_SHAPE_BOX : FSI_SHAPE_CAPSULE;
+            sd.half = fsi_vec(FSI_R(0.1), FSI_R(0.1), 1);
+            sd.radius = FSI_R(0.03);
+            sd.length = FSI_R(1.5);
             CHECK_OK(fsi_shape_init(&shape, &sd));
-            b.kind = FSI_RIGID_DYNAMIC; b.shape = &shape; b.mass = 1; b.friction = FSI_R(0.3);
-            b.q = fsi_quat_from_rotation(kind == 2 ? fsi_vec(0, 0, FSI_R(0.78539816)) : fsi_vec(0, FSI_R(1.5707963), 0));
-            if (softs == 1) CHECK_OK(fsi_solids_add(&w, &b, NULL));
+            b.kind = FSI_RIGID_DYNAMIC;
+            b.shape = &shape;
+            b.mass = 1;
+            b.friction = FSI_R(0.3);
+            b.q = fsi_quat_from_rotation(kind == 2 ? fsi_vec(0, 0, FSI_R(0.78539816))
+                                                   : fsi_vec(0, FSI_R(1.5707963), 0));
+            if (softs == 1)
+                CHECK_OK(fsi_solids_add(&w, &b, NULL));
             for (i = 0; i < softs; i++) {
-                CHECK_OK(edge_actor(s + i, kind == 1, (softs == 1 || i) ? .4 : 0, (softs == 1 || i) ? -speed[k] : 0, i));
+                CHECK_OK(edge_actor(s + i, kind == 1, (softs == 1 || i) ? .4 : 0,
+                                    (softs == 1 || i) ? -speed[k] : 0, i));
                 fsi_soft_external(s + i, e + i);
             }
             CHECK_OK(fsi_solids_set_externals(&w, e, softs));
             for (n = 0; n < 80; n++) {
                 double y[2] = {0, 0};
-                if (n * .005 * speed[k] > .8) break;
-                for (i = 0; i < softs; i++) CHECK_OK(fsi_soft_forces(s + i, FSI_R(0.005)));
-                for (p0 = 0, i = 0; i < softs; i++) for (q = 0; q < s[i].desc.vertex_count; q++) p0 += (double)(s[i].mass[q] * s[i].v[3 * q + 1]);
-                if (softs == 1) p0 += (double)w.body[0].v.y;
+                if (n * .005 * speed[k] > .8)
+                    break;
+                for (i = 0; i < softs; i++)
+                    CHECK_OK(fsi_soft_forces(s + i, FSI_R(0.005)));
+                for (p0 = 0, i = 0; i < softs; i++)
+                    for (q = 0; q < s[i].desc.vertex_count; q++)
+                        p0 += (double)(s[i].mass[q] * s[i].v[3 * q + 1]);
+                if (softs == 1)
+                    p0 += (double)w.body[0].v.y;
                 CHECK_OK(fsi_solids_step(&w, FSI_R(0.005)));
-                for (p1 = 0, i = 0; i < softs; i++) for (q = 0; q < s[i].desc.vertex_count; q++) p1 += (double)(s[i].mass[q] * s[i].v[3 * q + 1]);
-                if (softs == 1) p1 += (double)w.body[0].v.y;
-                for (i = 0; i < softs; i++) CHECK_OK(fsi_soft_move(s + i, FSI_R(0.005)));
+                for (p1 = 0, i = 0; i < softs; i++)
+                    for (q = 0; q < s[i].desc.vertex_count; q++)
+                        p1 += (double)(s[i].mass[q] * s[i].v[3 * q + 1]);
+                if (softs == 1)
+                    p1 += (double)w.body[0].v.y;
+                for (i = 0; i < softs; i++)
+                    CHECK_OK(fsi_soft_move(s + i, FSI_R(0.005)));
                 touched |= w.contact_count > 0;
                 CHECK_NEAR(p0, p1, TOL(1e-12, 1e-4) * speed[k]);
-                for (i = 0; i < softs; i++) for (q = 0; q < s[i].desc.vertex_count; q++) y[i] += (double)s[i].x[3 * q + 1] / s[i].desc.vertex_count;
+                for (i = 0; i < softs; i++)
+                    for (q = 0; q < s[i].desc.vertex_count; q++)
+                        y[i] += (double)s[i].x[3 * q + 1] / s[i].desc.vertex_count;
                 low = fmin(low, softs == 1 ? y[0] - (double)w.body[0].x.y : y[1] - y[0]);
             }
-            if (getenv("FSI_VERBOSE")) printf("edges %d at %.0f m/s: nearest %.3f\n", kind, speed[k], low);
+            if (getenv("FSI_VERBOSE"))
+                printf("edges %d at %.0f m/s: nearest %.3f\n", kind, speed[k], low);
             ASSERT(touched);
-            ASSERTm("did not pass", low > (kind == 1 ? .2 : kind == 2 ? .1 : kind == 3 ? .03 : .01));
-            for (i = 0; i < 2; i++) fsi_soft_free(s + i);
-            fsi_solids_free(&w); fsi_shape_free(&shape);
+            ASSERTm("did not pass", low > (kind == 1   ? .2
+                                           : kind == 2 ? .1
+                                           : kind == 3 ? .03
+                                                       : .01));
+            for (i = 0; i < 2; i++)
+                fsi_soft_free(s + i);
+            fsi_solids_free(&w);
+            fsi_shape_free(&shape);
         }
     PASS();
 }
 
-/* Memory may fail at any allocation of a soft body in contact: refused or, for the contact patch alone, lumped masses; nothing leaks. Steps take none. */
+/* Memory may fail at any allocation of a soft body in contact: refused or, for the contact patch
+ * alone, lumped masses; nothing leaks. Steps take none. */
 TEST every_allocation_may_fail(void) {
     long k;
     int done = 0, i;
@@ -299,12 +496,29 @@ TEST every_allocation_may_fail(void) {
         fsi_external e;
         fsi_result r;
         long calls;
-        memset(&d, 0, sizeof d); memset(&wd, 0, sizeof wd); memset(&s, 0, sizeof s); memset(&w, 0, sizeof w);
-        d.dim = 3; d.x = m.x; d.vertex_count = m.vertex_count; d.tet = m.tet; d.tet_count = m.tet_count; d.density = 300; d.young = FSI_R(1e5); d.allocator = fail_make(&f);
-        wd.dim = 3; wd.max_bodies = 2; wd.max_contacts = 200; wd.allocator = fail_make(&f);
+        memset(&d, 0, sizeof d);
+        memset(&wd, 0, sizeof wd);
+        memset(&s, 0, sizeof s);
+        memset(&w, 0, sizeof w);
+        d.dim = 3;
+        d.x = m.x;
+        d.vertex_count = m.vertex_count;
+        d.tet = m.tet;
+        d.tet_count = m.tet_count;
+        d.density = 300;
+        d.young = FSI_R(1e5);
+        d.allocator = fail_make(&f);
+        wd.dim = 3;
+        wd.max_bodies = 2;
+        wd.max_contacts = 200;
+        wd.allocator = fail_make(&f);
         r = fsi_soft_init(&s, &d);
-        if (r == FSI_OK) r = fsi_solids_init(&w, &wd);
-        if (r == FSI_OK) { fsi_soft_external(&s, &e); r = fsi_solids_set_externals(&w, &e, 1); }
+        if (r == FSI_OK)
+            r = fsi_solids_init(&w, &wd);
+        if (r == FSI_OK) {
+            fsi_soft_external(&s, &e);
+            r = fsi_solids_set_externals(&w, &e, 1);
+        }
         calls = f.calls;
         for (i = 0; i < 3 && r == FSI_OK; i++) {
             CHECK_OK(fsi_soft_forces(&s, FSI_R(0.01)));
@@ -314,7 +528,8 @@ TEST every_allocation_may_fail(void) {
         }
         ASSERT(done || r == FSI_ERR_MEMORY);
         ASSERT_EQ(calls, f.calls);
-        fsi_soft_free(&s); fsi_solids_free(&w);
+        fsi_soft_free(&s);
+        fsi_solids_free(&w);
         ASSERT_EQ(0, f.live);
     }
     ASSERT(done);
@@ -323,9 +538,13 @@ TEST every_allocation_may_fail(void) {
 }
 
 /* ---------------------------------------------------------------- all kinds in one scene */
-/* A floor with a heap of boxes, balls and capsules, a motor's paddle, a scripted plate, a chain of joints; on them a cloth, a cube of tetrahedra and two
-   reduced stars. */
-enum { MIXED_BODIES = 14, MIXED_OTHERS = 4 };
+/* A floor with a heap of boxes, balls and capsules, a motor's paddle, a scripted plate, a chain of
+   joints; on them a cloth, a cube of tetrahedra and two reduced stars. */
+enum {
+    MIXED_BODIES = 14,
+    MIXED_OTHERS = 4
+};
+
 typedef struct mixed {
     fsi_shape shape[5];
     fsi_solids w;
@@ -341,18 +560,43 @@ static fsi_result mixed_soft(mixed *s, int tets, const fsi_allocator *a) {
     fsi_soft_desc d;
     fsi_soft *out = tets ? &s->cube : &s->cloth;
     fsi_mesh m;
-    fsi_result r = tets ? fsi_mesh_box(&m, fsi_vec(FSI_R(-0.3), FSI_R(1.9), FSI_R(-0.3)), fsi_vec(FSI_R(0.3), FSI_R(2.5), FSI_R(0.3)), 2, 2, 2, 1, a)
-                        : fsi_mesh_sheet(&m, fsi_vec(-1, FSI_R(1.5), -1), fsi_vec(2, 0, 0), fsi_vec(0, FSI_R(0.1), 2), 9, 9, 1, NULL, NULL, a);
-    if (r != FSI_OK) return r;
+    fsi_result r = tets ? fsi_mesh_box(&m, fsi_vec(FSI_R(-0.3), FSI_R(1.9), FSI_R(-0.3)),
+                                       fsi_vec(FSI_R(0.3), FSI_R(2.5), FSI_R(0.3)), 2, 2, 2, 1, a)
+                        : fsi_mesh_sheet(&m, fsi_vec(-1, FSI_R(1.5), -1), fsi_vec(2, 0, 0),
+                                         fsi_vec(0, FSI_R(0.1), 2), 9, 9, 1, NULL, NULL, a);
+    if (r != FSI_OK)
+        return r;
     memset(&d, 0, sizeof d);
-    d.dim = 3; d.x = m.x; d.vertex_count = m.vertex_count; d.friction = FSI_R(0.4); d.damping_stiffness = FSI_R(0.004); d.gravity = fsi_vec(0, -10, 0); d.newton = 8;
+    d.dim = 3;
+    d.x = m.x;
+    d.vertex_count = m.vertex_count;
+    d.friction = FSI_R(0.4);
+    d.damping_stiffness = FSI_R(0.004);
+    d.gravity = fsi_vec(0, -10, 0);
+    d.newton = 8;
     d.tolerance = TOL(1e-10, 1e-5);
-    if (tets) { d.tet = m.tet; d.tet_count = m.tet_count; d.density = 400; d.young = FSI_R(1e5); d.poisson = FSI_R(0.3); d.thickness = FSI_R(0.01); }
-    else { d.triangle = m.index; d.triangle_count = m.element_count; d.area_density = 2; d.stretch = 500; d.bend = FSI_R(0.005); d.thickness = FSI_R(0.03); d.self_collision = 1; }
-    if (a) d.allocator = *a;
+    if (tets) {
+        d.tet = m.tet;
+        d.tet_count = m.tet_count;
+        d.density = 400;
+        d.young = FSI_R(1e5);
+        d.poisson = FSI_R(0.3);
+        d.thickness = FSI_R(0.01);
+    } else {
+        d.triangle = m.index;
+        d.triangle_count = m.element_count;
+        d.area_density = 2;
+        d.stretch = 500;
+        d.bend = FSI_R(0.005);
+        d.thickness = FSI_R(0.03);
+        d.self_collision = 1;
+    }
+    if (a)
+        d.allocator = *a;
     r = fsi_soft_init(out, &d);
     fsi_mesh_free(&m);
-    if (r == FSI_OK) fsi_soft_external(out, s->external + tets);
+    if (r == FSI_OK)
+        fsi_soft_external(out, s->external + tets);
     return r;
 }
 
@@ -362,16 +606,34 @@ static fsi_result mixed_stars(mixed *s, const fsi_allocator *a) {
     fsi_reduced_desc d;
     fsi_result r;
     int k;
-    memset(&form, 0, sizeof form); memset(&d, 0, sizeof d);
-    form.kind = FSI_FORM_STARFISH; form.a = FSI_R(0.5); form.b = FSI_R(0.12); form.c = FSI_R(0.15);
-    r = fsi_mesh_from_sdf(&m, fsi_form_distance, &form, fsi_vec(FSI_R(-0.7), FSI_R(-0.3), FSI_R(-0.7)), fsi_vec(FSI_R(0.7), FSI_R(0.3), FSI_R(0.7)), FSI_R(0.12), a);
-    if (r != FSI_OK) return r;
-    d.mesh = &m; d.modes = 8; d.density = 500; d.young = FSI_R(2e5); d.poisson = FSI_R(0.3); d.damping_stiffness = FSI_R(0.004); d.field = 16; d.samples = 40;
-    if (a) d.allocator = *a;
+    memset(&form, 0, sizeof form);
+    memset(&d, 0, sizeof d);
+    form.kind = FSI_FORM_STARFISH;
+    form.a = FSI_R(0.5);
+    form.b = FSI_R(0.12);
+    form.c = FSI_R(0.15);
+    r = fsi_mesh_from_sdf(&m, fsi_form_distance, &form,
+                          fsi_vec(FSI_R(-0.7), FSI_R(-0.3), FSI_R(-0.7)),
+                          fsi_vec(FSI_R(0.7), FSI_R(0.3), FSI_R(0.7)), FSI_R(0.12), a);
+    if (r != FSI_OK)
+        return r;
+    d.mesh = &m;
+    d.modes = 8;
+    d.density = 500;
+    d.young = FSI_R(2e5);
+    d.poisson = FSI_R(0.3);
+    d.damping_stiffness = FSI_R(0.004);
+    d.field = 16;
+    d.samples = 40;
+    if (a)
+        d.allocator = *a;
     r = fsi_reduced_model_init(&s->model, &d);
     fsi_mesh_free(&m);
     for (k = 0; k < 2 && r == FSI_OK; k++) {
-        r = fsi_reduced_init(s->star + k, &s->model, fsi_vec(FSI_R(0.4) * (fsi_real)(2 * k - 1), FSI_R(2.9) + FSI_R(0.4) * (fsi_real)k, FSI_R(0.1)), a);
+        r = fsi_reduced_init(s->star + k, &s->model,
+                             fsi_vec(FSI_R(0.4) * (fsi_real)(2 * k - 1),
+                                     FSI_R(2.9) + FSI_R(0.4) * (fsi_real)k, FSI_R(0.1)),
+                             a);
         s->star[k].gravity = fsi_vec(0, -10, 0);
         s->x[k] = (fsi_real *)calloc(3 * (size_t)s->model.sample_count, sizeof **s->x);
     }
@@ -379,71 +641,117 @@ static fsi_result mixed_stars(mixed *s, const fsi_allocator *a) {
 }
 
 static fsi_result mixed_make(mixed *s, const fsi_allocator *a) {
-    static const fsi_shape_kind kind[5] = {FSI_SHAPE_PLANE, FSI_SHAPE_BOX, FSI_SHAPE_SPHERE, FSI_SHAPE_CAPSULE, FSI_SHAPE_BOX};
+    static const fsi_shape_kind kind[5] = {FSI_SHAPE_PLANE, FSI_SHAPE_BOX, FSI_SHAPE_SPHERE,
+                                           FSI_SHAPE_CAPSULE, FSI_SHAPE_BOX};
     fsi_solids_desc wd;
     fsi_joint_desc j;
     fsi_result r = FSI_OK;
     int i;
-    memset(s, 0, sizeof *s); memset(&wd, 0, sizeof wd);
+    memset(s, 0, sizeof *s);
+    memset(&wd, 0, sizeof wd);
     for (i = 0; i < 5 && r == FSI_OK; i++) {
         fsi_shape_desc d;
         memset(&d, 0, sizeof d);
-        d.kind = kind[i]; d.radius = FSI_R(0.2); d.length = FSI_R(0.3); d.half = i == 4 ? fsi_vec(FSI_R(0.6), FSI_R(0.05), FSI_R(0.2)) : fsi_vec(FSI_R(0.25), FSI_R(0.2), FSI_R(0.2));
-        if (a) d.allocator = *a;
+        d.kind = kind[i];
+        d.radius = FSI_R(0.2);
+        d.length = FSI_R(0.3);
+        d.half = i == 4 ? fsi_vec(FSI_R(0.6), FSI_R(0.05), FSI_R(0.2))
+                        : fsi_vec(FSI_R(0.25), FSI_R(0.2), FSI_R(0.2));
+        if (a)
+            d.allocator = *a;
         r = fsi_shape_init(s->shape + i, &d);
     }
-    wd.dim = 3; wd.max_bodies = MIXED_BODIES; wd.max_joints = 4; wd.max_contacts = 6000; wd.gravity = fsi_vec(0, -10, 0);
-    if (a) wd.allocator = *a;
-    if (r == FSI_OK) r = fsi_solids_init(&s->w, &wd);
+    wd.dim = 3;
+    wd.max_bodies = MIXED_BODIES;
+    wd.max_joints = 4;
+    wd.max_contacts = 6000;
+    wd.gravity = fsi_vec(0, -10, 0);
+    if (a)
+        wd.allocator = *a;
+    if (r == FSI_OK)
+        r = fsi_solids_init(&s->w, &wd);
     for (i = 0; i < MIXED_BODIES && r == FSI_OK; i++) {
         fsi_rigid_desc b;
         memset(&b, 0, sizeof b);
         b.kind = i == 0 ? FSI_RIGID_FIXED : i == 1 ? FSI_RIGID_SCRIPTED : FSI_RIGID_DYNAMIC;
-        b.shape = s->shape + (i == 0 ? 0 : i <= 2 ? 4 : 1 + i % 3); b.density = 500; b.friction = FSI_R(0.5); b.restitution = FSI_R(0.1);
-        b.x = i == 0 ? fsi_vec(0, 0, 0) : i == 1 ? fsi_vec(FSI_R(-1.6), FSI_R(0.4), 0) : i == 2 ? fsi_vec(FSI_R(1.5), FSI_R(1.0), 0)
-            : fsi_vec((fsi_real)(i % 3 - 1) * FSI_R(0.6), FSI_R(0.3) + FSI_R(0.45) * (fsi_real)(i / 9), (fsi_real)(i / 3 % 3 - 1) * FSI_R(0.6));
+        b.shape = s->shape + (i == 0 ? 0 : i <= 2 ? 4 : 1 + i % 3);
+        b.density = 500;
+        b.friction = FSI_R(0.5);
+        b.restitution = FSI_R(0.1);
+        b.x = i == 0   ? fsi_vec(0, 0, 0)
+              : i == 1 ? fsi_vec(FSI_R(-1.6), FSI_R(0.4), 0)
+              : i == 2 ? fsi_vec(FSI_R(1.5), FSI_R(1.0), 0)
+                       : fsi_vec((fsi_real)(i % 3 - 1) * FSI_R(0.6),
+                                 FSI_R(0.3) + FSI_R(0.45) * (fsi_real)(i / 9),
+                                 (fsi_real)(i / 3 % 3 - 1) * FSI_R(0.6));
         r = fsi_solids_add(&s->w, &b, NULL);
     }
     memset(&j, 0, sizeof j);
-    j.kind = FSI_JOINT_HINGE; j.a = 2; j.b = 0; j.anchor = fsi_vec(FSI_R(1.5), 1, 0); j.motor = 1; j.motor_speed = 4; j.motor_limit = 200;
-    if (r == FSI_OK) r = fsi_solids_join(&s->w, &j, NULL);
+    j.kind = FSI_JOINT_HINGE;
+    j.a = 2;
+    j.b = 0;
+    j.anchor = fsi_vec(FSI_R(1.5), 1, 0);
+    j.motor = 1;
+    j.motor_speed = 4;
+    j.motor_limit = 200;
+    if (r == FSI_OK)
+        r = fsi_solids_join(&s->w, &j, NULL);
     for (i = 3; i < 5 && r == FSI_OK; i++) {
         memset(&j, 0, sizeof j);
-        j.kind = FSI_JOINT_POINT; j.a = i; j.b = i + 1; j.anchor = fsi_vec_scale(fsi_vec_add(s->w.body[i].x, s->w.body[i + 1].x), FSI_R(0.5));
+        j.kind = FSI_JOINT_POINT;
+        j.a = i;
+        j.b = i + 1;
+        j.anchor = fsi_vec_scale(fsi_vec_add(s->w.body[i].x, s->w.body[i + 1].x), FSI_R(0.5));
         r = fsi_solids_join(&s->w, &j, NULL);
     }
-    if (r == FSI_OK) r = mixed_soft(s, 0, a);
-    if (r == FSI_OK) r = mixed_soft(s, 1, a);
-    if (r == FSI_OK) r = mixed_stars(s, a);
+    if (r == FSI_OK)
+        r = mixed_soft(s, 0, a);
+    if (r == FSI_OK)
+        r = mixed_soft(s, 1, a);
+    if (r == FSI_OK)
+        r = mixed_stars(s, a);
     return r;
 }
 
 static void mixed_free(mixed *s) {
     int i;
-    for (i = 0; i < 2; i++) { fsi_reduced_free(s->star + i); free(s->x[i]); }
+    for (i = 0; i < 2; i++) {
+        fsi_reduced_free(s->star + i);
+        free(s->x[i]);
+    }
     fsi_reduced_model_free(&s->model);
-    fsi_soft_free(&s->cloth); fsi_soft_free(&s->cube);
+    fsi_soft_free(&s->cloth);
+    fsi_soft_free(&s->cube);
     fsi_solids_free(&s->w);
-    for (i = 0; i < 5; i++) fsi_shape_free(s->shape + i);
+    for (i = 0; i < 5; i++)
+        fsi_shape_free(s->shape + i);
 }
 
 static fsi_result mixed_step(mixed *s, fsi_real dt) {
     fsi_result r;
     int k;
-    fsi_solids_set_velocity(&s->w, 1, fsi_vec((fsi_real)cos(.05 * s->w.time / (double)dt), 0, 0), fsi_vec(0, FSI_R(0.3), 0));
+    fsi_solids_set_velocity(&s->w, 1, fsi_vec((fsi_real)cos(.05 * s->w.time / (double)dt), 0, 0),
+                            fsi_vec(0, FSI_R(0.3), 0));
     r = fsi_soft_forces(&s->cloth, dt);
-    if (r >= 0) r = fsi_soft_contact(&s->cloth, NULL, 0, dt, NULL);
-    if (r >= 0) r = fsi_soft_forces(&s->cube, dt);
+    if (r >= 0)
+        r = fsi_soft_contact(&s->cloth, NULL, 0, dt, NULL);
+    if (r >= 0)
+        r = fsi_soft_forces(&s->cube, dt);
     for (k = 0; k < 2 && r >= 0; k++) {
         fsi_reduced_external(s->star + k, s->x[k], s->external + 2 + k);
         s->external[2 + k].friction = FSI_R(0.4);
         r = fsi_reduced_forces(s->star + k, dt);
     }
-    if (r >= 0) r = fsi_solids_set_externals(&s->w, s->external, MIXED_OTHERS);
-    if (r >= 0) r = fsi_solids_step(&s->w, dt);
-    if (r >= 0) r = fsi_soft_move(&s->cloth, dt);
-    if (r >= 0) r = fsi_soft_move(&s->cube, dt);
-    for (k = 0; k < 2 && r >= 0; k++) r = fsi_reduced_move(s->star + k, dt);
+    if (r >= 0)
+        r = fsi_solids_set_externals(&s->w, s->external, MIXED_OTHERS);
+    if (r >= 0)
+        r = fsi_solids_step(&s->w, dt);
+    if (r >= 0)
+        r = fsi_soft_move(&s->cloth, dt);
+    if (r >= 0)
+        r = fsi_soft_move(&s->cube, dt);
+    for (k = 0; k < 2 && r >= 0; k++)
+        r = fsi_reduced_move(s->star + k, dt);
     return r;
 }
 
@@ -455,7 +763,8 @@ static double mixed_energy(const mixed *s, fsi_solids_report *report) {
     for (q = 0; q < 2; q++) {
         const fsi_soft *b = q ? &s->cube : &s->cloth;
         fsi_soft_energy(b, &e, &k);
-        for (i = 0; i < b->desc.vertex_count; i++) e += 10 * (double)(b->mass[i] * b->x[3 * i + 1]);
+        for (i = 0; i < b->desc.vertex_count; i++)
+            e += 10 * (double)(b->mass[i] * b->x[3 * i + 1]);
         sum += e + k;
         fsi_reduced_energy(s->star + q, &e, &k);
         sum += e + k + 10 * (double)(s->model.mass * s->star[q].T[1]);
@@ -464,17 +773,28 @@ static double mixed_energy(const mixed *s, fsi_solids_report *report) {
 }
 
 static size_t mixed_size(const mixed *s) {
-    return fsi_solids_state_size(&s->w) + fsi_soft_state_size(&s->cloth) + fsi_soft_state_size(&s->cube) + 2 * fsi_reduced_state_size(s->star);
+    return fsi_solids_state_size(&s->w) + fsi_soft_state_size(&s->cloth)
+           + fsi_soft_state_size(&s->cube) + 2 * fsi_reduced_state_size(s->star);
 }
+
 static void mixed_state(mixed *s, unsigned char *at, int restore) {
     int k;
-    if (restore) fsi_solids_restore(&s->w, at); else fsi_solids_save(&s->w, at);
+    if (restore)
+        fsi_solids_restore(&s->w, at);
+    else
+        fsi_solids_save(&s->w, at);
     at += fsi_solids_state_size(&s->w);
     for (k = 0; k < 2; k++) {
         fsi_soft *b = k ? &s->cube : &s->cloth;
-        if (restore) fsi_soft_restore(b, at); else fsi_soft_save(b, at);
+        if (restore)
+            fsi_soft_restore(b, at);
+        else
+            fsi_soft_save(b, at);
         at += fsi_soft_state_size(b);
-        if (restore) fsi_reduced_restore(s->star + k, at); else fsi_reduced_save(s->star + k, at);
+        if (restore)
+            fsi_reduced_restore(s->star + k, at);
+        else
+            fsi_reduced_save(s->star + k, at);
         at += fsi_reduced_state_size(s->star + k);
     }
 }
@@ -494,7 +814,10 @@ TEST mixed_scene_energy(void) {
         opened += r.work;
         last = e;
     }
-    if (getenv("FSI_VERBOSE")) printf("mixed: energy %.2f -> %.2f J, driven %.2f J, opened %.3f J, worst growth beyond %.2e J, %d contacts\n", first, last, driven, opened, worst, r.contacts);
+    if (getenv("FSI_VERBOSE"))
+        printf("mixed: energy %.2f -> %.2f J, driven %.2f J, opened %.3f J, worst growth beyond "
+               "%.2e J, %d contacts\n",
+               first, last, driven, opened, worst, r.contacts);
     CHECK_MOST(worst, TOL(1e-9, 1e-3) * first);
     CHECK_MOST(opened, .02 * first);
     ASSERT(driven > 1 && r.contacts > 20);
@@ -507,30 +830,35 @@ TEST mixed_scene_same_bits(void) {
     unsigned char *block, *keep;
     uint64_t first = 0;
     int t, i;
-    for (t = 0; t < 5; t++) {                                        /* the last: restored in the middle into a world that had another life */
+    /* the last: restored in the middle into a world that had another life */
+    for (t = 0; t < 5; t++) {
         mixed s;
         size_t size;
         uint64_t h;
         check_threads(threads[t]);
         CHECK_OK(mixed_make(&s, NULL));
         size = mixed_size(&s);
-        block = (unsigned char *)malloc(size); keep = (unsigned char *)malloc(size);
+        block = (unsigned char *)malloc(size);
+        keep = (unsigned char *)malloc(size);
         for (i = 0; i < 30; i++) {
             if (t == 4 && i == 15) {
                 int k;
                 mixed_state(&s, keep, 0);
                 mixed_free(&s);
                 CHECK_OK(mixed_make(&s, NULL));
-                for (k = 0; k < 5; k++) ASSERT(mixed_step(&s, FSI_R(0.012)) >= 0);
+                for (k = 0; k < 5; k++)
+                    ASSERT(mixed_step(&s, FSI_R(0.012)) >= 0);
                 mixed_state(&s, keep, 1);
             }
             ASSERT(mixed_step(&s, FSI_R(0.01)) >= 0);
         }
         mixed_state(&s, block, 0);
         h = check_hash(block, size, 1);
-        if (t == 0) first = h;
+        if (t == 0)
+            first = h;
         ASSERTm(t == 4 ? "a restored run continues" : "threads", h == first);
-        free(block); free(keep);
+        free(block);
+        free(keep);
         mixed_free(&s);
     }
     check_threads(1);
@@ -546,15 +874,18 @@ TEST mixed_scene_allocations_may_fail(void) {
     CHECK_OK(mixed_make(&s, &a));
     ASSERT(mixed_step(&s, FSI_R(0.01)) >= 0);
     all = f.calls;
-    for (i = 0; i < 3; i++) ASSERT(mixed_step(&s, FSI_R(0.01)) >= 0);
-    ASSERT_EQ(all, f.calls);                                         /* nothing in the step loop */
+    for (i = 0; i < 3; i++)
+        ASSERT(mixed_step(&s, FSI_R(0.01)) >= 0);
+    ASSERT_EQ(all, f.calls); /* nothing in the step loop */
     mixed_free(&s);
     ASSERT_EQ(0, f.live);
     for (k = 0; k < all; k++) {
         fsi_result r;
         f = fail_begin(k);
         r = mixed_make(&s, &a);
-        if (r == FSI_OK) r = mixed_step(&s, FSI_R(0.01));            /* the contact patch alone may be missing: lumped masses */
+        /* the contact patch alone may be missing: lumped masses */
+        if (r == FSI_OK)
+            r = mixed_step(&s, FSI_R(0.01));
         ASSERT(r >= 0 || r == FSI_ERR_MEMORY);
         mixed_free(&s);
         ASSERT_EQ(0, f.live);
@@ -563,6 +894,7 @@ TEST mixed_scene_allocations_may_fail(void) {
 }
 
 GREATEST_MAIN_DEFS();
+
 int main(int argc, char **argv) {
     GREATEST_MAIN_BEGIN();
     check_threads(1);

@@ -1,12 +1,14 @@
-/* Fluids and reduced deformable bodies (REDUCED, math.md section 5): the coupled system with 6 + modes columns per body. */
+/* Fluids and reduced deformable bodies (REDUCED, math.md section 5): the coupled system with 6 +
+ * modes columns per body. */
 #define FSI_IMPLEMENTATION
-#define FSI_SOLIDS_IMPLEMENTATION  /* it looks inside, so it compiles this one itself */
-#define FSI_COUPLE_IMPLEMENTATION  /* it looks inside, so it compiles this one itself */
+#define FSI_SOLIDS_IMPLEMENTATION /* it looks inside, so it compiles this one itself */
+#define FSI_COUPLE_IMPLEMENTATION /* it looks inside, so it compiles this one itself */
 #include "fsi_couple.h"
 #include "greatest.h"
 #include "check.h"
 
 #define MOST 4
+
 typedef struct scene {
     fsi_grid grid;
     fsi_couple couple;
@@ -18,24 +20,42 @@ typedef struct scene {
     fsi_coupled *list[MOST];
     int bodies, groups, doors;
 } scene;
+
 static scene S, T;
 static uint64_t seed = 7;
 static const fsi_real DT = FSI_R(0.01);
-static fsi_real rnd(void) { return (fsi_real)check_random(&seed); }
-static fsi_vec3 random_velocity(fsi_vec3 x, double t, void *user) { (void)x; (void)t; (void)user; return fsi_vec(rnd(), rnd(), rnd()); }
 
-static int open_scene(scene *s, int nx, int ny, int nz, fsi_couple_solver solver) {     /* closed but for the top, density 1, h = 1/8 */
+static fsi_real rnd(void) {
+    return (fsi_real)check_random(&seed);
+}
+
+static fsi_vec3 random_velocity(fsi_vec3 x, double t, void *user) {
+    (void)x;
+    (void)t;
+    (void)user;
+    return fsi_vec(rnd(), rnd(), rnd());
+}
+
+/* closed but for the top, density 1, h = 1/8 */
+static int open_scene(scene *s, int nx, int ny, int nz, fsi_couple_solver solver) {
     fsi_grid_desc d;
     fsi_couple_desc c;
     memset(s, 0, sizeof *s);
     memset(&d, 0, sizeof d);
     memset(&c, 0, sizeof c);
-    d.nx = nx; d.ny = ny; d.nz = nz; d.h = FSI_R(0.125); d.rho = 1;
+    d.nx = nx;
+    d.ny = ny;
+    d.nz = nz;
+    d.h = FSI_R(0.125);
+    d.rho = 1;
     d.side[3].kind = FSI_SIDE_OPEN;
-    d.tolerance = TOL(1e-13, 1e-5); d.max_iterations = 2000;
+    d.tolerance = TOL(1e-13, 1e-5);
+    d.max_iterations = 2000;
     c.solver = solver;
-    return fsi_grid_init(&s->grid, &d) == FSI_OK && fsi_couple_init(&s->couple, &s->grid, &c) == FSI_OK;
+    return fsi_grid_init(&s->grid, &d) == FSI_OK
+           && fsi_couple_init(&s->couple, &s->grid, &c) == FSI_OK;
 }
+
 static void close_scene(scene *s) {
     int i;
     fsi_couple_free(&s->couple);
@@ -47,66 +67,106 @@ static void close_scene(scene *s) {
         fsi_mesh_free(&s->mesh[i]);
     }
 }
+
 /* A soft brick of nx x ny x nz cubes around (x, y, z). modes -1: a full basis. */
-static int add_brick(scene *s, int nx, int ny, int nz, int modes, double x, double y, double z, double density) {
+static int add_brick(scene *s, int nx, int ny, int nz, int modes, double x, double y, double z,
+                     double density) {
     int k = s->bodies, i, n;
     fsi_reduced_desc d;
     fsi_real *basis = NULL;
     fsi_result r;
     memset(&d, 0, sizeof d);
-    if (fsi_mesh_box(&s->mesh[k], fsi_vec(-FSI_R(0.24), -FSI_R(0.17), -FSI_R(0.16)), fsi_vec(FSI_R(0.24), FSI_R(0.17), FSI_R(0.16)), nx, ny, nz, 1, NULL) != FSI_OK) return 0;
+    if (fsi_mesh_box(&s->mesh[k], fsi_vec(-FSI_R(0.24), -FSI_R(0.17), -FSI_R(0.16)),
+                     fsi_vec(FSI_R(0.24), FSI_R(0.17), FSI_R(0.16)), nx, ny, nz, 1, NULL)
+        != FSI_OK)
+        return 0;
     n = 3 * s->mesh[k].vertex_count;
-    if (modes < 0) {                                   /* unit vectors but for the last node: with the rigid frame all motions */
+    /* unit vectors but for the last node: with the rigid frame all motions */
+    if (modes < 0) {
         modes = n - 3;
         basis = (fsi_real *)calloc((size_t)(modes * n), sizeof *basis);
-        for (i = 0; i < modes; i++) basis[i * n + i] = 1;
+        for (i = 0; i < modes; i++)
+            basis[i * n + i] = 1;
     }
-    d.mesh = &s->mesh[k]; d.modes = modes; d.basis = basis; d.density = (fsi_real)density; d.young = 500; d.poisson = FSI_R(0.3); d.field = 8;
+    d.mesh = &s->mesh[k];
+    d.modes = modes;
+    d.basis = basis;
+    d.density = (fsi_real)density;
+    d.young = 500;
+    d.poisson = FSI_R(0.3);
+    d.field = 8;
     d.damping_stiffness = basis ? 0 : FSI_R(1e-3);
     r = fsi_reduced_model_init(&s->model[k], &d);
     free(basis);
     s->bodies++;
-    return r == FSI_OK && fsi_reduced_init(&s->body[k], &s->model[k], fsi_vec((fsi_real)x, (fsi_real)y, (fsi_real)z), NULL) == FSI_OK;
+    return r == FSI_OK
+           && fsi_reduced_init(&s->body[k], &s->model[k],
+                               fsi_vec((fsi_real)x, (fsi_real)y, (fsi_real)z), NULL)
+                  == FSI_OK;
 }
+
 static int add_group(scene *s, int first, int count, const fsi_reduced_joint *joint, int joints) {
     fsi_reduced *list[MOST];
     int i;
-    for (i = 0; i < count; i++) list[i] = &s->body[first + i];
+    for (i = 0; i < count; i++)
+        list[i] = &s->body[first + i];
     s->list[s->doors] = &s->door[s->doors];
     s->doors++;
-    return fsi_reduced_group_init(&s->group[s->groups++], list, count, joint, joints, NULL, NULL) == FSI_OK;
+    return fsi_reduced_group_init(&s->group[s->groups++], list, count, joint, joints, NULL, NULL)
+           == FSI_OK;
 }
+
 /* Turned, moving, bent on request. */
 static void stir(fsi_reduced *b, double bend) {
     fsi_quat q;
     int k;
-    q.w = 1; q.x = q.y = q.z = 0;
-    if (bend > 0) q.x = FSI_R(0.1) * rnd(), q.y = FSI_R(0.1) * rnd(), q.z = FSI_R(0.3) * rnd();
-    fsi_reduced_place(b, fsi_vec_load(b->T), q, fsi_vec(rnd(), rnd(), rnd()), fsi_vec(rnd(), rnd(), rnd()));
-    for (k = 0; k < b->model->modes; k++) { b->q[k] = (fsi_real)bend * rnd(); b->dq[k] = FSI_R(0.1) * rnd(); }
+    q.w = 1;
+    q.x = q.y = q.z = 0;
+    if (bend > 0)
+        q.x = FSI_R(0.1) * rnd(), q.y = FSI_R(0.1) * rnd(), q.z = FSI_R(0.3) * rnd();
+    fsi_reduced_place(b, fsi_vec_load(b->T), q, fsi_vec(rnd(), rnd(), rnd()),
+                      fsi_vec(rnd(), rnd(), rnd()));
+    for (k = 0; k < b->model->modes; k++) {
+        b->q[k] = (fsi_real)bend * rnd();
+        b->dq[k] = FSI_R(0.1) * rnd();
+    }
     fsi__reduced_update(b);
 }
+
 /* Forces, doors, interface; random fluid. */
 static int ready(scene *s, int random) {
     int i;
-    for (i = 0; i < s->bodies; i++) if (fsi_reduced_forces(&s->body[i], DT) != FSI_OK) return 0;
-    for (i = 0; i < s->groups; i++) if (fsi_reduced_group_couple(&s->group[i], DT, &s->door[i]) != FSI_OK) return 0;
-    if (random && fsi_grid_set_velocity(&s->grid, random_velocity, NULL) != FSI_OK) return 0;
+    for (i = 0; i < s->bodies; i++)
+        if (fsi_reduced_forces(&s->body[i], DT) != FSI_OK)
+            return 0;
+    for (i = 0; i < s->groups; i++)
+        if (fsi_reduced_group_couple(&s->group[i], DT, &s->door[i]) != FSI_OK)
+            return 0;
+    if (random && fsi_grid_set_velocity(&s->grid, random_velocity, NULL) != FSI_OK)
+        return 0;
     return fsi_couple_detect(&s->couple, s->list, s->doors) == FSI_OK;
 }
 
-/* ---- Every velocity there is: open faces, sides, solids. The slow, obvious twin of the solve works on these. */
+/* ---- Every velocity there is: open faces, sides, solids. The slow, obvious twin of the solve
+ * works on these. */
 typedef struct everything {
-    int n, faces, sides;                               /* all; open faces; sides (then solids) */
-    int axis[8000]; size_t face[8000]; fsi_vec3 at[8000];
-    double mass[8000], v[8000];                        /* mass of faces and sides */
+    int n, faces, sides; /* all; open faces; sides (then solids) */
+    int axis[8000];
+    size_t face[8000];
+    fsi_vec3 at[8000];
+    double mass[8000], v[8000]; /* mass of faces and sides */
 } everything;
+
 static everything before, after;
-static size_t stride(const fsi_interface *f, int a) { return a == 0 ? 1 : a == 1 ? (size_t)f->nx : (size_t)f->nx * (size_t)f->ny; }
+
+static size_t stride(const fsi_interface *f, int a) {
+    return a == 0 ? 1 : a == 1 ? (size_t)f->nx : (size_t)f->nx * (size_t)f->ny;
+}
 
 static void collect(const scene *s, everything *e, const fsi_real *side_u) {
     const fsi_interface *f = &s->couple.interface;
-    double m = (double)(s->grid.desc.rho * s->grid.h * s->grid.h * s->grid.h), h = (double)s->grid.h;
+    double m = (double)(s->grid.desc.rho * s->grid.h * s->grid.h * s->grid.h),
+           h = (double)s->grid.h;
     int a, i, k;
     size_t n;
     e->n = 0;
@@ -115,30 +175,45 @@ static void collect(const scene *s, everything *e, const fsi_real *side_u) {
             int at[3];
             size_t c;
             fsi__face_ijk(f, a, n, at);
-            if (at[a] == 0 || f->blocked[a][n] || (at[a] == f->n[a] && a != 1)) continue;     /* only the top is open */
+            /* only the top is open */
+            if (at[a] == 0 || f->blocked[a][n] || (at[a] == f->n[a] && a != 1))
+                continue;
             c = (size_t)at[0] + (size_t)f->nx * ((size_t)at[1] + (size_t)f->ny * (size_t)at[2]);
-            if (f->covered[c - stride(f, a)] || (at[a] < f->n[a] && f->covered[c])) continue;
-            e->axis[e->n] = a; e->face[e->n] = n; e->mass[e->n] = m; e->v[e->n] = (double)s->grid.u[a][n];
-            e->at[e->n++] = fsi_vec((fsi_real)(h * (at[0] + (a == 0 ? 0 : 0.5))), (fsi_real)(h * (at[1] + (a == 1 ? 0 : 0.5))), (fsi_real)(h * (at[2] + (a == 2 ? 0 : 0.5))));
+            if (f->covered[c - stride(f, a)] || (at[a] < f->n[a] && f->covered[c]))
+                continue;
+            e->axis[e->n] = a;
+            e->face[e->n] = n;
+            e->mass[e->n] = m;
+            e->v[e->n] = (double)s->grid.u[a][n];
+            e->at[e->n++] = fsi_vec((fsi_real)(h * (at[0] + (a == 0 ? 0 : 0.5))),
+                                    (fsi_real)(h * (at[1] + (a == 1 ? 0 : 0.5))),
+                                    (fsi_real)(h * (at[2] + (a == 2 ? 0 : 0.5))));
         }
     e->faces = e->n;
     e->sides = f->sides;
     for (i = 0; i < f->sides; i++) {
-        e->axis[e->n] = f->side[i].axis; e->mass[e->n] = (double)f->side[i].mass; e->v[e->n] = (double)side_u[i];
+        e->axis[e->n] = f->side[i].axis;
+        e->mass[e->n] = (double)f->side[i].mass;
+        e->v[e->n] = (double)side_u[i];
         e->at[e->n++] = fsi_interface_centre(f, f->side + i);
     }
-    for (k = 0; k < s->doors; k++) for (i = 0; i < s->door[k].dof; i++) e->v[e->n++] = (double)s->door[k].v[i];
+    for (k = 0; k < s->doors; k++)
+        for (i = 0; i < s->door[k].dof; i++)
+            e->v[e->n++] = (double)s->door[k].v[i];
 }
+
 /* Linear momentum and angular momentum about the origin of fluid and groups. */
 static void ledger(const scene *s, const everything *e, double *out) {
     int i, k, a, at = e->faces + e->sides;
     memset(out, 0, 6 * sizeof *out);
     for (i = 0; i < e->faces + e->sides; i++) {
         double x[3], p = e->mass[i] * e->v[i];
-        x[0] = (double)e->at[i].x; x[1] = (double)e->at[i].y; x[2] = (double)e->at[i].z;
+        x[0] = (double)e->at[i].x;
+        x[1] = (double)e->at[i].y;
+        x[2] = (double)e->at[i].z;
         a = e->axis[i];
         out[a] += p;
-        out[3 + (a + 1) % 3] += x[(a + 2) % 3] * p;    /* x cross p e_a */
+        out[3 + (a + 1) % 3] += x[(a + 2) % 3] * p; /* x cross p e_a */
         out[3 + (a + 2) % 3] -= x[(a + 1) % 3] * p;
     }
     for (k = 0; k < s->groups; k++)
@@ -148,14 +223,20 @@ static void ledger(const scene *s, const everything *e, double *out) {
             fsi_real mass[64 * 64];
             double p[3], x[3];
             fsi_reduced_mass(b, 0, mass, NULL);
-            for (a = 0; a < 3; a++) { p[a] = (double)b->model->mass * e->v[at + a]; x[a] = (double)b->T[a]; out[a] += p[a]; }
+            for (a = 0; a < 3; a++) {
+                p[a] = (double)b->model->mass * e->v[at + a];
+                x[a] = (double)b->T[a];
+                out[a] += p[a];
+            }
             for (a = 0; a < 3; a++) {
                 out[3 + a] += x[(a + 1) % 3] * p[(a + 2) % 3] - x[(a + 2) % 3] * p[(a + 1) % 3];
-                for (c = 0; c < 3; c++) out[3 + a] += (double)mass[(3 + a) * n + 3 + c] * e->v[at + 3 + c];
+                for (c = 0; c < 3; c++)
+                    out[3 + a] += (double)mass[(3 + a) * n + 3 + c] * e->v[at + 3 + c];
             }
             at += n;
         }
 }
+
 static void wall_impulse(const scene *s, double *out) {
     const fsi_interface *f = &s->couple.interface;
     double h = (double)s->grid.h;
@@ -166,34 +247,52 @@ static void wall_impulse(const scene *s, double *out) {
             for (i[0] = 0; i[0] < f->nx; i[0]++)
                 for (a = 0; a < 3; a++)
                     for (up = 0; up < 2; up++) {
-                        size_t c = (size_t)i[0] + (size_t)f->nx * ((size_t)i[1] + (size_t)f->ny * (size_t)i[2]);
+                        size_t c = (size_t)i[0]
+                                   + (size_t)f->nx * ((size_t)i[1] + (size_t)f->ny * (size_t)i[2]);
                         double x[3], p;
-                        if (i[a] != (up ? f->n[a] - 1 : 0) || (a == 1 && up) || f->covered[c]) continue;
+                        if (i[a] != (up ? f->n[a] - 1 : 0) || (a == 1 && up) || f->covered[c])
+                            continue;
                         p = (double)s->grid.pressure[c] * h * h * (up ? -1 : 1);
-                        x[0] = h * (i[0] + 0.5); x[1] = h * (i[1] + 0.5); x[2] = h * (i[2] + 0.5);
+                        x[0] = h * (i[0] + 0.5);
+                        x[1] = h * (i[1] + 0.5);
+                        x[2] = h * (i[2] + 0.5);
                         x[a] = h * (i[a] + up);
                         out[a] += p;
                         out[3 + (a + 1) % 3] += x[(a + 2) % 3] * p;
                         out[3 + (a + 2) % 3] -= x[(a + 1) % 3] * p;
                     }
 }
+
 /* Interface and samples as they are before the solve. */
 static int sides_before(scene *s, fsi_real *u) {
     int i;
-    if (fsi_grid_classify(&s->grid) < 0 || fsi_interface_sides(&s->couple.interface, &s->grid) != FSI_OK || fsi_grid_build_pressure(&s->grid, DT) < 0) return 0;
-    for (i = 0; i < s->couple.interface.sides; i++) u[i] = fsi_interface_sample(&s->grid, s->couple.interface.side + i);
+    if (fsi_grid_classify(&s->grid) < 0
+        || fsi_interface_sides(&s->couple.interface, &s->grid) != FSI_OK
+        || fsi_grid_build_pressure(&s->grid, DT) < 0)
+        return 0;
+    for (i = 0; i < s->couple.interface.sides; i++)
+        u[i] = fsi_interface_sample(&s->grid, s->couple.interface.side + i);
     return 1;
 }
-static int crowd(scene *s, fsi_couple_solver solver) {  /* one bent brick, two jointed ones */
-    static const fsi_reduced_joint corner = {{0, 1}, {26, 0}};         /* 3 x 3 x 3 vertices: the last of one on the first of the other */
+
+static int crowd(scene *s, fsi_couple_solver solver) { /* one bent brick, two jointed ones */
+    /* 3 x 3 x 3 vertices: the last of one on the first of the other */
+    static const fsi_reduced_joint corner = {{0, 1}, {26, 0}};
     int i;
     seed = 21;
-    if (!open_scene(s, 12, 16, 10, solver)) return 0;
-    if (!add_brick(s, 2, 2, 2, 8, 0.51, 0.42, 0.62, 0.3) || !add_brick(s, 2, 2, 2, 6, 0.46, 1.12, 0.42, 2.0) || !add_brick(s, 2, 2, 2, 6, 0.94, 1.46, 0.74, 0.8)) return 0;
-    if (!add_group(s, 0, 1, NULL, 0) || !add_group(s, 1, 2, &corner, 1)) return 0;
-    for (i = 0; i < 3; i++) stir(&s->body[i], i ? 0 : 0.01);
+    if (!open_scene(s, 12, 16, 10, solver))
+        return 0;
+    if (!add_brick(s, 2, 2, 2, 8, 0.51, 0.42, 0.62, 0.3)
+        || !add_brick(s, 2, 2, 2, 6, 0.46, 1.12, 0.42, 2.0)
+        || !add_brick(s, 2, 2, 2, 6, 0.94, 1.46, 0.74, 0.8))
+        return 0;
+    if (!add_group(s, 0, 1, NULL, 0) || !add_group(s, 1, 2, &corner, 1))
+        return 0;
+    for (i = 0; i < 3; i++)
+        stir(&s->body[i], i ? 0 : 0.01);
     return ready(s, 1);
 }
+
 static fsi_real side_u[4000];
 
 /* ---- what the solve sees does not know how many tetrahedra there are. */
@@ -208,7 +307,8 @@ TEST A_12_size_independent_of_tetrahedra(void) {
         ASSERT(add_group(s, 0, 1, NULL, 0));
         ASSERT(ready(s, 1));
         ASSERT(fsi_couple_solve(&s->couple, DT, NULL) >= 0);
-        for (i = 0; i < 40; i++) bytes[pass] += s->couple.block[i].bytes;
+        for (i = 0; i < 40; i++)
+            bytes[pass] += s->couple.block[i].bytes;
     }
     ASSERT(T.mesh[0].tet_count >= 27 * S.mesh[0].tet_count);
     ASSERT(S.couple.interface.sides > 40);
@@ -218,9 +318,12 @@ TEST A_12_size_independent_of_tetrahedra(void) {
     ASSERT_EQ(S.couple.interface.entries, T.couple.interface.entries);
     ASSERT(bytes[0] == bytes[1]);
     ASSERT(fsi_reduced_state_size(&S.body[0]) == fsi_reduced_state_size(&T.body[0]));
-    if (getenv("FSI_VERBOSE")) printf("A-12: %d and %d tets: %d sides, %d entries, %d columns in both\n", S.mesh[0].tet_count, T.mesh[0].tet_count,
-                                      S.couple.interface.sides, S.couple.interface.entries, S.couple.columns);
-    close_scene(&S); close_scene(&T);
+    if (getenv("FSI_VERBOSE"))
+        printf("A-12: %d and %d tets: %d sides, %d entries, %d columns in both\n",
+               S.mesh[0].tet_count, T.mesh[0].tet_count, S.couple.interface.sides,
+               S.couple.interface.entries, S.couple.columns);
+    close_scene(&S);
+    close_scene(&T);
     PASS();
 }
 
@@ -235,30 +338,44 @@ TEST A_13_no_modes_is_rigid(void) {
         seed = 3;
         ASSERT(open_scene(&S, 8, 12, 8, FSI_COUPLE_DEFLATED));
         ASSERT(add_brick(&S, 2, 2, 2, n - 6, 0.51, 0.73, 0.49, 0.5));
-        if (pass) { fsi_fill((size_t)(9 * S.model[0].vertex_count), 0, S.model[0].S); fsi_fill(27, 0, S.model[0].G0); fsi_fill(81, 0, S.model[0].G); }
+        if (pass) {
+            fsi_fill((size_t)(9 * S.model[0].vertex_count), 0, S.model[0].S);
+            fsi_fill(27, 0, S.model[0].G0);
+            fsi_fill(81, 0, S.model[0].G);
+        }
         stir(&S.body[0], pass ? 0 : 1);
         fsi_fill((size_t)(n - 6), 0, S.body[0].dq);
         ASSERT(add_group(&S, 0, 1, NULL, 0));
         ASSERT(ready(&S, 1));
         fsi_reduced_mass(&S.body[0], 0, mass, NULL);
         rigid.mass = mass[0];
-        for (i = 0; i < 3; i++) for (k = 0; k < 3; k++) rigid.inertia.m[3 * i + k] = mass[(3 + i) * n + 3 + k];
-        rigid.centre = fsi_vec_load(S.body[0].T); rigid.velocity = fsi_vec_load(S.group[0].v); rigid.spin = fsi_vec_load(S.group[0].v + 3);
+        for (i = 0; i < 3; i++)
+            for (k = 0; k < 3; k++)
+                rigid.inertia.m[3 * i + k] = mass[(3 + i) * n + 3 + k];
+        rigid.centre = fsi_vec_load(S.body[0].T);
+        rigid.velocity = fsi_vec_load(S.group[0].v);
+        rigid.spin = fsi_vec_load(S.group[0].v + 3);
         seed = 3;
         ASSERT(open_scene(&T, 8, 12, 8, FSI_COUPLE_DEFLATED));
-        for (i = 0; i < 3; i++) fsi_copy(S.grid.faces[i], S.grid.u[i], T.grid.u[i]);
+        for (i = 0; i < 3; i++)
+            fsi_copy(S.grid.faces[i], S.grid.u[i], T.grid.u[i]);
         CHECK_OK(fsi_body_give(&rigid, &S.door[0].surface, &T.door[0]));
-        T.list[0] = &T.door[0]; T.doors = 1;
+        T.list[0] = &T.door[0];
+        T.doors = 1;
         CHECK_OK(fsi_couple_detect(&T.couple, T.list, 1));
         CHECK_OK(fsi_couple_solve(&S.couple, DT, NULL));
         CHECK_OK(fsi_couple_solve(&T.couple, DT, NULL));
         ASSERT_EQ(T.couple.interface.sides, S.couple.interface.sides);
-        for (i = 0; i < S.couple.interface.sides; i++) {               /* the rows themselves */
+        for (i = 0; i < S.couple.interface.sides; i++) { /* the rows themselves */
             const fsi_side *a = S.couple.interface.side + i, *b = T.couple.interface.side + i;
             for (k = 0; k < n; k++) {
                 double va = 0, vb = 0;
-                for (e = a->row; e < a->row_end; e++) if (S.couple.interface.col[e] == k) va += (double)S.couple.interface.val[e];
-                for (e = b->row; e < b->row_end; e++) if (T.couple.interface.col[e] == k) vb += (double)T.couple.interface.val[e];
+                for (e = a->row; e < a->row_end; e++)
+                    if (S.couple.interface.col[e] == k)
+                        va += (double)S.couple.interface.val[e];
+                for (e = b->row; e < b->row_end; e++)
+                    if (T.couple.interface.col[e] == k)
+                        vb += (double)T.couple.interface.val[e];
                 CHECK_NEAR(vb, va, TOL(1e-14, 1e-6));
             }
         }
@@ -267,16 +384,20 @@ TEST A_13_no_modes_is_rigid(void) {
             CHECK_NEAR(T.door[0].v[i], S.door[0].v[i], TOL(1e-11, 1e-4));
             CHECK_NEAR(T.door[0].v[3 + i], S.door[0].v[3 + i], TOL(1e-11, 1e-3));
         }
-        for (i = 6; i < n; i++) CHECK_NEAR(0, S.door[0].v[i], 0);
-        for (i = 0; i < (int)S.grid.cells; i++) CHECK_NEAR(T.grid.pressure[i], S.grid.pressure[i], TOL(1e-11, 1e-4));
-        close_scene(&S); close_scene(&T);
+        for (i = 6; i < n; i++)
+            CHECK_NEAR(0, S.door[0].v[i], 0);
+        for (i = 0; i < (int)S.grid.cells; i++)
+            CHECK_NEAR(T.grid.pressure[i], S.grid.pressure[i], TOL(1e-11, 1e-4));
+        close_scene(&S);
+        close_scene(&T);
     }
     PASS();
 }
 
-/* ---- C-14 and the slow twin: the velocities nearest to u*, v* in the mass norm with no divergence and u = J v at the sides,
-        y = y* - M^-1 C^T (C M^-1 C^T)^-1 C y*, all dense. C M^-1 C^T is the system of eq. (45); third: with the joints of the only group as a third block of
-        unknowns of their own, K_lambda of the bodies apart and v* before the joints: eq. (49) as printed. */
+/* ---- C-14 and the slow twin: the velocities nearest to u*, v* in the mass norm with no divergence
+   and u = J v at the sides, y = y* - M^-1 C^T (C M^-1 C^T)^-1 C y*, all dense. C M^-1 C^T is the
+   system of eq. (45); third: with the joints of the only group as a third block of unknowns of
+   their own, K_lambda of the bodies apart and v* before the joints: eq. (49) as printed. */
 static void bodies_apart(const fsi_reduced_group *g, double *K, double *v) {
     int k, i, j, at = 0;
     for (k = 0; k < g->body_count; k++) {
@@ -284,19 +405,30 @@ static void bodies_apart(const fsi_reduced_group *g, double *K, double *v) {
         fsi_vec3 lin, ang;
         int d = 6 + g->body[k]->model->modes;
         fsi_reduced_mass(g->body[k], DT, NULL, inverse);
-        for (i = 0; i < d && K; i++) for (j = 0; j < d; j++) K[(at + i) * g->dof + at + j] = (double)inverse[i * d + j];
+        for (i = 0; i < d && K; i++)
+            for (j = 0; j < d; j++)
+                K[(at + i) * g->dof + at + j] = (double)inverse[i * d + j];
         fsi__reduced_spin(g->body[k], &lin, &ang, NULL);
-        for (i = 0; i < 3 && v; i++) { v[at + i] = (double)fsi__get(lin, i); v[at + 3 + i] = (double)fsi__get(ang, i); }
-        for (i = 6; i < d && v; i++) v[at + i] = (double)g->body[k]->dq[i - 6];
+        for (i = 0; i < 3 && v; i++) {
+            v[at + i] = (double)fsi__get(lin, i);
+            v[at + 3 + i] = (double)fsi__get(ang, i);
+        }
+        for (i = 6; i < d && v; i++)
+            v[at + i] = (double)g->body[k]->dq[i - 6];
         at += d;
     }
 }
+
 static int dense_twin(const scene *s, const everything *e, double *y, double *least, int third) {
     const fsi_interface *f = &s->couple.interface;
     static double apart[64 * 64];
-    int cells = (int)s->grid.cells, joints = third ? 3 * s->group[0].joint_count : 0, m = cells + f->sides + joints, n = e->n, i, j, k, a, d;
-    double area = (double)(s->grid.h * s->grid.h), *C = (double *)calloc((size_t)m * (size_t)n, sizeof *C), *MC = (double *)calloc((size_t)m * (size_t)n, sizeof *C);
-    double *A = (double *)calloc((size_t)m * (size_t)m, sizeof *A), *b = (double *)calloc((size_t)m, sizeof *b);
+    int cells = (int)s->grid.cells, joints = third ? 3 * s->group[0].joint_count : 0,
+        m = cells + f->sides + joints, n = e->n, i, j, k, a, d;
+    double area = (double)(s->grid.h * s->grid.h),
+           *C = (double *)calloc((size_t)m * (size_t)n, sizeof *C),
+           *MC = (double *)calloc((size_t)m * (size_t)n, sizeof *C);
+    double *A = (double *)calloc((size_t)m * (size_t)m, sizeof *A),
+           *b = (double *)calloc((size_t)m, sizeof *b);
     int ok = 1;
     for (i = 0; i < e->faces; i++) {
         int at[3];
@@ -305,71 +437,123 @@ static int dense_twin(const scene *s, const everything *e, double *y, double *le
         fsi__face_ijk(f, a, e->face[i], at);
         c = (size_t)at[0] + (size_t)f->nx * ((size_t)at[1] + (size_t)f->ny * (size_t)at[2]);
         C[(c - stride(f, a)) * (size_t)n + (size_t)i] = area;
-        if (at[a] < f->n[a]) C[c * (size_t)n + (size_t)i] = -area;
+        if (at[a] < f->n[a])
+            C[c * (size_t)n + (size_t)i] = -area;
     }
     for (i = 0; i < f->sides; i++) {
         const fsi_side *q = f->side + i;
         int first = e->faces + e->sides;
-        for (k = 0; k < q->solid; k++) first += s->door[k].dof;
+        for (k = 0; k < q->solid; k++)
+            first += s->door[k].dof;
         C[(size_t)q->cell * (size_t)n + (size_t)(e->faces + i)] += area * q->sign;
         C[(size_t)(cells + i) * (size_t)n + (size_t)(e->faces + i)] = 1;
-        for (k = q->row; k < q->row_end; k++) C[(size_t)(cells + i) * (size_t)n + (size_t)(first + f->col[k])] -= (double)f->val[k];
+        for (k = q->row; k < q->row_end; k++)
+            C[(size_t)(cells + i) * (size_t)n + (size_t)(first + f->col[k])] -= (double)f->val[k];
     }
     memset(apart, 0, sizeof apart);
-    if (third) bodies_apart(&s->group[0], apart, NULL);
+    if (third)
+        bodies_apart(&s->group[0], apart, NULL);
     for (i = 0; i < joints; i++)
-        for (k = 0; k < s->group[0].dof; k++) C[(size_t)(cells + f->sides + i) * (size_t)n + (size_t)(e->faces + e->sides + k)] = (double)s->group[0].A[i * s->group[0].dof + k];
+        for (k = 0; k < s->group[0].dof; k++)
+            C[(size_t)(cells + f->sides + i) * (size_t)n + (size_t)(e->faces + e->sides + k)] =
+                (double)s->group[0].A[i * s->group[0].dof + k];
     for (i = 0; i < m; i++) {
         const double *c = C + (size_t)i * (size_t)n;
         double *o = MC + (size_t)i * (size_t)n;
         int first = e->faces + e->sides;
-        for (j = 0; j < first; j++) o[j] = c[j] / e->mass[j];
+        for (j = 0; j < first; j++)
+            o[j] = c[j] / e->mass[j];
         for (k = 0; k < s->doors; first += s->door[k++].dof)
-            for (j = 0, d = s->door[k].dof; j < d; j++) for (a = 0; a < d; a++) o[first + j] += (third ? apart[j * d + a] : (double)s->door[k].inverse_mass[j * d + a]) * c[first + a];
+            for (j = 0, d = s->door[k].dof; j < d; j++)
+                for (a = 0; a < d; a++)
+                    o[first + j] +=
+                        (third ? apart[j * d + a] : (double)s->door[k].inverse_mass[j * d + a])
+                        * c[first + a];
     }
     for (i = 0; i < m; i++) {
-        for (j = 0; j < m; j++) for (k = 0; k < n; k++) A[(size_t)i * (size_t)m + (size_t)j] += C[(size_t)i * (size_t)n + (size_t)k] * MC[(size_t)j * (size_t)n + (size_t)k];
-        for (k = 0; k < n; k++) b[i] += C[(size_t)i * (size_t)n + (size_t)k] * e->v[k];
+        for (j = 0; j < m; j++)
+            for (k = 0; k < n; k++)
+                A[(size_t)i * (size_t)m + (size_t)j] +=
+                    C[(size_t)i * (size_t)n + (size_t)k] * MC[(size_t)j * (size_t)n + (size_t)k];
+        for (k = 0; k < n; k++)
+            b[i] += C[(size_t)i * (size_t)n + (size_t)k] * e->v[k];
     }
-    for (i = 0; i < m; i++) for (j = 0; j < i; j++) if (!(fabs(A[(size_t)i * (size_t)m + (size_t)j] - A[(size_t)j * (size_t)m + (size_t)i]) <= 1e-12 * fabs(A[(size_t)i * (size_t)m + (size_t)i]) + 1e-13)) ok = 0;
-    for (i = 0; i < cells; i++) if (f->covered[i]) A[(size_t)i * (size_t)(m + 1)] = 1;       /* no row of its own */
+    for (i = 0; i < m; i++)
+        for (j = 0; j < i; j++)
+            if (!(fabs(A[(size_t)i * (size_t)m + (size_t)j] - A[(size_t)j * (size_t)m + (size_t)i])
+                  <= 1e-12 * fabs(A[(size_t)i * (size_t)m + (size_t)i]) + 1e-13))
+                ok = 0;
+    /* no row of its own */
+    for (i = 0; i < cells; i++)
+        if (f->covered[i])
+            A[(size_t)i * (size_t)(m + 1)] = 1;
     *least = 1e300;
-    for (i = 0; i < m && ok; i++) {                    /* Cholesky: positive pivots = positive definite */
+    /* Cholesky: positive pivots = positive definite */
+    for (i = 0; i < m && ok; i++) {
         for (j = 0; j <= i; j++) {
             double sum = A[(size_t)i * (size_t)m + (size_t)j];
-            for (k = 0; k < j; k++) sum -= A[(size_t)i * (size_t)m + (size_t)k] * A[(size_t)j * (size_t)m + (size_t)k];
-            if (i == j) { if (!(sum > 0)) ok = 0; *least = fmin(*least, sum); A[(size_t)i * (size_t)m + (size_t)i] = sqrt(sum); }
-            else A[(size_t)i * (size_t)m + (size_t)j] = sum / A[(size_t)j * (size_t)m + (size_t)j];
+            for (k = 0; k < j; k++)
+                sum -= A[(size_t)i * (size_t)m + (size_t)k] * A[(size_t)j * (size_t)m + (size_t)k];
+            if (i == j) {
+                if (!(sum > 0))
+                    ok = 0;
+                *least = fmin(*least, sum);
+                A[(size_t)i * (size_t)m + (size_t)i] = sqrt(sum);
+            } else
+                A[(size_t)i * (size_t)m + (size_t)j] = sum / A[(size_t)j * (size_t)m + (size_t)j];
         }
     }
-    for (i = 0; i < m && ok; i++) { for (k = 0; k < i; k++) b[i] -= A[(size_t)i * (size_t)m + (size_t)k] * b[k]; b[i] /= A[(size_t)i * (size_t)(m + 1)]; }
-    for (i = m - 1; i >= 0 && ok; i--) { for (k = i + 1; k < m; k++) b[i] -= A[(size_t)k * (size_t)m + (size_t)i] * b[k]; b[i] /= A[(size_t)i * (size_t)(m + 1)]; }
-    for (k = 0; k < n; k++) for (y[k] = e->v[k], i = 0; i < m; i++) y[k] -= MC[(size_t)i * (size_t)n + (size_t)k] * b[i];
-    free(C); free(MC); free(A); free(b);
+    for (i = 0; i < m && ok; i++) {
+        for (k = 0; k < i; k++)
+            b[i] -= A[(size_t)i * (size_t)m + (size_t)k] * b[k];
+        b[i] /= A[(size_t)i * (size_t)(m + 1)];
+    }
+    for (i = m - 1; i >= 0 && ok; i--) {
+        for (k = i + 1; k < m; k++)
+            b[i] -= A[(size_t)k * (size_t)m + (size_t)i] * b[k];
+        b[i] /= A[(size_t)i * (size_t)(m + 1)];
+    }
+    for (k = 0; k < n; k++)
+        for (y[k] = e->v[k], i = 0; i < m; i++)
+            y[k] -= MC[(size_t)i * (size_t)n + (size_t)k] * b[i];
+    free(C);
+    free(MC);
+    free(A);
+    free(b);
     return ok;
 }
+
 TEST C_14_symmetric_positive_and_dense_twin(void) {
     static double y[8000];
     static const fsi_reduced_joint corner = {{0, 1}, {7, 0}};
     double least, worst = 0;
     int joints, i;
-    for (joints = 0; joints < 3; joints++) {           /* none; eliminated; as a third block */
+    for (joints = 0; joints < 3; joints++) { /* none; eliminated; as a third block */
         seed = 5;
         ASSERT(open_scene(&S, 8, 8, 5, FSI_COUPLE_DEFLATED));
-        ASSERT(add_brick(&S, 1, 1, 1, 6, 0.37, 0.36, 0.24, 0.3) && add_brick(&S, 1, 1, 1, 4, 0.85, joints ? 0.70 : 0.62, joints ? 0.56 : 0.38, 3));
-        ASSERT(joints ? add_group(&S, 0, 2, &corner, 1) : add_group(&S, 0, 1, NULL, 0) && add_group(&S, 1, 1, NULL, 0));
-        for (i = 0; i < 2; i++) stir(&S.body[i], joints ? 0 : 0.005);
+        ASSERT(add_brick(&S, 1, 1, 1, 6, 0.37, 0.36, 0.24, 0.3)
+               && add_brick(&S, 1, 1, 1, 4, 0.85, joints ? 0.70 : 0.62, joints ? 0.56 : 0.38, 3));
+        ASSERT(joints ? add_group(&S, 0, 2, &corner, 1)
+                      : add_group(&S, 0, 1, NULL, 0) && add_group(&S, 1, 1, NULL, 0));
+        for (i = 0; i < 2; i++)
+            stir(&S.body[i], joints ? 0 : 0.005);
         ASSERT(ready(&S, 1));
         ASSERT(sides_before(&S, side_u));
         collect(&S, &before, side_u);
         ASSERT(S.couple.interface.sides > 30);
-        if (joints == 2) bodies_apart(&S.group[0], NULL, before.v + before.faces + before.sides);
+        if (joints == 2)
+            bodies_apart(&S.group[0], NULL, before.v + before.faces + before.sides);
         ASSERT(dense_twin(&S, &before, y, &least, joints == 2));
         CHECK_OK(fsi_couple_solve(&S.couple, DT, NULL));
         collect(&S, &after, S.couple.side_velocity);
         ASSERT_EQ(before.n, after.n);
-        for (i = 0; i < after.n; i++) { CHECK_NEAR(y[i], after.v[i], TOL(1e-9, 2e-3)); worst = fmax(worst, fabs(y[i] - after.v[i])); }
-        if (getenv("FSI_VERBOSE")) printf("C-14: %d sides, least pivot %.3g, dense twin differs by %.2g\n", S.couple.interface.sides, least, worst);
+        for (i = 0; i < after.n; i++) {
+            CHECK_NEAR(y[i], after.v[i], TOL(1e-9, 2e-3));
+            worst = fmax(worst, fabs(y[i] - after.v[i]));
+        }
+        if (getenv("FSI_VERBOSE"))
+            printf("C-14: %d sides, least pivot %.3g, dense twin differs by %.2g\n",
+                   S.couple.interface.sides, least, worst);
         close_scene(&S);
     }
     PASS();
@@ -383,13 +567,25 @@ TEST C_14_operator(void) {
     ASSERT(crowd(&S, FSI_COUPLE_DEFLATED));
     CHECK_OK(fsi_couple_solve(&S.couple, DT, NULL));
     n = S.grid.cells;
-    m = (fsi_real *)calloc(4 * n, sizeof *m); x = m; y = m + n; ax = m + 2 * n; ay = m + 3 * n;
+    m = (fsi_real *)calloc(4 * n, sizeof *m);
+    x = m;
+    y = m + n;
+    ax = m + 2 * n;
+    ay = m + 3 * n;
     for (trial = 0; trial < 20; trial++) {
         double scale;
-        for (i = 0; i < n; i++) { x[i] = y[i] = 0; if (S.grid.cell[i] == FSI_CELL_FLUID) { x[i] = rnd(); y[i] = rnd(); } }
+        for (i = 0; i < n; i++) {
+            x[i] = y[i] = 0;
+            if (S.grid.cell[i] == FSI_CELL_FLUID) {
+                x[i] = rnd();
+                y[i] = rnd();
+            }
+        }
         memset(ax, 0, 2 * n * sizeof *ax);
-        fsi_mg_apply(S.grid.mg, x, ax); fsi__extra(x, ax, &S.couple);
-        fsi_mg_apply(S.grid.mg, y, ay); fsi__extra(y, ay, &S.couple);
+        fsi_mg_apply(S.grid.mg, x, ax);
+        fsi__extra(x, ax, &S.couple);
+        fsi_mg_apply(S.grid.mg, y, ay);
+        fsi__extra(y, ay, &S.couple);
         scale = sqrt(fsi_dot(n, ax, ax) * fsi_dot(n, y, y));
         CHECK_NEAR(fsi_dot(n, x, ay), fsi_dot(n, y, ax), TOL(1e-12, 1e-4) * scale);
         ASSERT(fsi_dot(n, x, ax) > 0);
@@ -410,8 +606,11 @@ TEST C_15_solvers_agree(void) {
         ASSERT(crowd(&S, (fsi_couple_solver)k));
         ASSERT(fsi_couple_solve(&S.couple, DT, NULL) >= 0);
         collect(&S, &after, S.couple.side_velocity);
-        for (i = 0; i < after.n; i++) worst = fmax(worst, fabs(after.v[i] - before.v[i]));
-        if (getenv("FSI_VERBOSE")) printf("C-15: solver %d differs by %.2g, %d iterations\n", k, worst, S.couple.report.iterations);
+        for (i = 0; i < after.n; i++)
+            worst = fmax(worst, fabs(after.v[i] - before.v[i]));
+        if (getenv("FSI_VERBOSE"))
+            printf("C-15: solver %d differs by %.2g, %d iterations\n", k, worst,
+                   S.couple.report.iterations);
         CHECK_MOST(worst, TOL(1e-8, 2e-2));
         close_scene(&S);
     }
@@ -419,14 +618,22 @@ TEST C_15_solvers_agree(void) {
     PASS();
 }
 
-/* ---- S-19 in the fluid: a full basis is the fully deformable body. Same J: rows at the crossing as nodal solids have them. */
-static void (*group_row)(const fsi_coupled *self, int element, const fsi_real *weight, fsi_vec3 point, fsi_vec3 dir, fsi_real *row);
-static void row_at_surface(const fsi_coupled *self, int element, const fsi_real *weight, fsi_vec3 point, fsi_vec3 dir, fsi_real *row) {
+/* ---- S-19 in the fluid: a full basis is the fully deformable body. Same J: rows at the crossing
+ * as nodal solids have them. */
+static void (*group_row)(const fsi_coupled *self, int element, const fsi_real *weight,
+                         fsi_vec3 point, fsi_vec3 dir, fsi_real *row);
+
+static void row_at_surface(const fsi_coupled *self, int element, const fsi_real *weight,
+                           fsi_vec3 point, fsi_vec3 dir, fsi_real *row) {
     int a;
     point = fsi_vec(0, 0, 0);
-    for (a = 0; a < 3; a++) point = fsi_vec_mad(point, fsi_vec_load(self->surface.x + 3 * self->surface.index[3 * element + a]), weight[a]);
+    for (a = 0; a < 3; a++)
+        point = fsi_vec_mad(
+            point, fsi_vec_load(self->surface.x + 3 * self->surface.index[3 * element + a]),
+            weight[a]);
     group_row(self, element, weight, point, dir, row);
 }
+
 TEST S_19_full_basis_is_deformable(void) {
     fsi_soft soft;
     fsi_soft_desc d;
@@ -435,20 +642,35 @@ TEST S_19_full_basis_is_deformable(void) {
     int i, k, a;
     seed = 9;
     memset(&d, 0, sizeof d);
-    ASSERT(open_scene(&S, 8, 12, 8, FSI_COUPLE_DEFLATED) && open_scene(&T, 8, 12, 8, FSI_COUPLE_DEFLATED));
+    ASSERT(open_scene(&S, 8, 12, 8, FSI_COUPLE_DEFLATED)
+           && open_scene(&T, 8, 12, 8, FSI_COUPLE_DEFLATED));
     ASSERT(add_brick(&S, 2, 1, 1, -1, 0.51, 0.73, 0.49, 0.5));
     ASSERT(add_group(&S, 0, 1, NULL, 0));
-    for (i = 0; i < S.mesh[0].vertex_count; i++) {     /* the same brick at its place */
-        S.mesh[0].x[3 * i] += FSI_R(0.51); S.mesh[0].x[3 * i + 1] += FSI_R(0.73); S.mesh[0].x[3 * i + 2] += FSI_R(0.49);
+    for (i = 0; i < S.mesh[0].vertex_count; i++) { /* the same brick at its place */
+        S.mesh[0].x[3 * i] += FSI_R(0.51);
+        S.mesh[0].x[3 * i + 1] += FSI_R(0.73);
+        S.mesh[0].x[3 * i + 2] += FSI_R(0.49);
     }
-    d.dim = 3; d.vertex_count = S.mesh[0].vertex_count; d.x = S.mesh[0].x; d.tet = S.mesh[0].tet; d.tet_count = S.mesh[0].tet_count;
-    d.density = FSI_R(0.5); d.young = 500; d.poisson = FSI_R(0.3); d.model = FSI_SOFT_LINEAR; d.integrator = FSI_SOFT_SPLIT;
+    d.dim = 3;
+    d.vertex_count = S.mesh[0].vertex_count;
+    d.x = S.mesh[0].x;
+    d.tet = S.mesh[0].tet;
+    d.tet_count = S.mesh[0].tet_count;
+    d.density = FSI_R(0.5);
+    d.young = 500;
+    d.poisson = FSI_R(0.3);
+    d.model = FSI_SOFT_LINEAR;
+    d.integrator = FSI_SOFT_SPLIT;
     CHECK_OK(fsi_soft_init(&soft, &d));
     fsi_vec_store(S.body[0].T, S.model[0].center);
-    for (a = 0; a < 3; a++) S.body[0].T[a] += a == 0 ? FSI_R(0.51) : a == 1 ? FSI_R(0.73) : FSI_R(0.49);
+    for (a = 0; a < 3; a++)
+        S.body[0].T[a] += a == 0 ? FSI_R(0.51) : a == 1 ? FSI_R(0.73) : FSI_R(0.49);
     stir(&S.body[0], 0);
-    for (i = 0; i < d.vertex_count; i++) fsi_vec_store(soft.v + 3 * i, fsi_reduced_velocity(&S.body[0], i));
-    for (k = 0; k < S.model[0].modes; k++) S.body[0].dq[k] /= fsi__reduced_stiff(&S.model[0], k, DT);      /* M^_r^-1 M_r q'* */
+    for (i = 0; i < d.vertex_count; i++)
+        fsi_vec_store(soft.v + 3 * i, fsi_reduced_velocity(&S.body[0], i));
+    /* M^_r^-1 M_r q'* */
+    for (k = 0; k < S.model[0].modes; k++)
+        S.body[0].dq[k] /= fsi__reduced_stiff(&S.model[0], k, DT);
     CHECK_OK(fsi_reduced_group_couple(&S.group[0], DT, &S.door[0]));
     group_row = S.door[0].row_fn;
     S.door[0].row_fn = row_at_surface;
@@ -456,26 +678,35 @@ TEST S_19_full_basis_is_deformable(void) {
     fsi_soft_coupled(&soft, &T.door[0]);
     one[0] = &T.door[0];
     CHECK_OK(fsi_grid_set_velocity(&S.grid, random_velocity, NULL));
-    for (a = 0; a < 3; a++) fsi_copy(S.grid.faces[a], S.grid.u[a], T.grid.u[a]);
+    for (a = 0; a < 3; a++)
+        fsi_copy(S.grid.faces[a], S.grid.u[a], T.grid.u[a]);
     CHECK_OK(fsi_couple_detect(&S.couple, S.list, 1));
     CHECK_OK(fsi_couple_detect(&T.couple, one, 1));
     CHECK_OK(fsi_couple_solve(&S.couple, DT, NULL));
     CHECK_OK(fsi_couple_solve(&T.couple, DT, NULL));
     ASSERT_EQ(T.couple.interface.sides, S.couple.interface.sides);
-    for (a = 0; a < 3; a++) for (i = 0; i < (int)S.grid.faces[a]; i++) worst = fmax(worst, fabs((double)(S.grid.u[a][i] - T.grid.u[a][i])));
-    if (getenv("FSI_VERBOSE")) printf("S-19: %d modes, fluid differs by %.2g", S.model[0].modes, worst);
+    for (a = 0; a < 3; a++)
+        for (i = 0; i < (int)S.grid.faces[a]; i++)
+            worst = fmax(worst, fabs((double)(S.grid.u[a][i] - T.grid.u[a][i])));
+    if (getenv("FSI_VERBOSE"))
+        printf("S-19: %d modes, fluid differs by %.2g", S.model[0].modes, worst);
     CHECK_MOST(worst, TOL(1e-8, 1e-2));
     CHECK_OK(fsi_reduced_group_take(&S.group[0]));
     for (i = 0; i < d.vertex_count; i++)
-        worst = fmax(worst, (double)fsi_vec_length(fsi_vec_sub(fsi_vec_load(T.door[0].v + 3 * i), fsi_reduced_velocity(&S.body[0], i))));
-    if (getenv("FSI_VERBOSE")) printf(", nodes by %.2g\n", worst);
+        worst =
+            fmax(worst, (double)fsi_vec_length(fsi_vec_sub(fsi_vec_load(T.door[0].v + 3 * i),
+                                                           fsi_reduced_velocity(&S.body[0], i))));
+    if (getenv("FSI_VERBOSE"))
+        printf(", nodes by %.2g\n", worst);
     CHECK_MOST(worst, TOL(1e-8, 1e-2));
     fsi_soft_free(&soft);
-    close_scene(&S); close_scene(&T);
+    close_scene(&S);
+    close_scene(&T);
     PASS();
 }
 
-/* The surface of the jointed pair as a skin: every vertex hangs on its own particle and a little on the nearest ones of both bodies. */
+/* The surface of the jointed pair as a skin: every vertex hangs on its own particle and a little on
+ * the nearest ones of both bodies. */
 static int skin_pair(scene *s, const fsi_reduced_joint *joint) {
     fsi_reduced *list[2] = {&s->body[1], &s->body[2]};
     fsi_surface f = fsi_reduced_group_surface(&s->group[1]);
@@ -483,7 +714,8 @@ static int skin_pair(scene *s, const fsi_reduced_joint *joint) {
     static int32_t body[3000], vertex[3000], index[3000];
     static fsi_real weight[3000];
     int i, k, t, n = f.vertex_count / 2;
-    if (3 * f.vertex_count > 3000 || 3 * f.element_count > 3000) return 0;
+    if (3 * f.vertex_count > 3000 || 3 * f.element_count > 3000)
+        return 0;
     memset(&skin, 0, sizeof skin);
     memcpy(index, f.index, (size_t)(3 * f.element_count) * sizeof *index);
     for (i = 0; i < f.vertex_count; i++)
@@ -493,40 +725,54 @@ static int skin_pair(scene *s, const fsi_reduced_joint *joint) {
             vertex[3 * i + k] = s->model[1 + b].surface[(i + (k == 1 ? 5 : 0)) % n];
             weight[3 * i + k] = k == 0 ? FSI_R(0.85) : k == 1 ? FSI_R(0.1) : FSI_R(0.05);
         }
-    skin.vertex_count = f.vertex_count; skin.element_count = f.element_count; skin.index = index; skin.terms = 3;
-    skin.body = body; skin.vertex = vertex; skin.weight = weight;
+    skin.vertex_count = f.vertex_count;
+    skin.element_count = f.element_count;
+    skin.index = index;
+    skin.terms = 3;
+    skin.body = body;
+    skin.vertex = vertex;
+    skin.weight = weight;
     fsi_reduced_group_free(&s->group[1]);
     t = fsi_reduced_group_init(&s->group[1], list, 2, joint, 1, &skin, NULL) == FSI_OK;
     return t && ready(s, 0);
 }
 
-/* ---- Momentum of bodies and fluid: changed by the walls alone, in every step, converged or not, with joints and through a skin. */
+/* ---- Momentum of bodies and fluid: changed by the walls alone, in every step, converged or not,
+ * with joints and through a skin. */
 TEST C_16_17_momentum(void) {
     static const fsi_reduced_joint corner = {{0, 1}, {26, 0}};
     double a[6], b[6], w[6], worst[2] = {0, 0};
     int step, i, cap;
-    for (cap = 0; cap < 4; cap++) {                    /* 1, 4, all iterations; all with a skin */
+    for (cap = 0; cap < 4; cap++) { /* 1, 4, all iterations; all with a skin */
         ASSERT(crowd(&S, FSI_COUPLE_DEFLATED));
-        if (cap == 3) ASSERT(skin_pair(&S, &corner));
+        if (cap == 3)
+            ASSERT(skin_pair(&S, &corner));
         S.couple.desc.max_iterations = cap == 0 ? 1 : cap == 1 ? 4 : 0;
         for (step = 0; step < 6; step++) {
-            if (step) ASSERT(ready(&S, 0));
+            if (step)
+                ASSERT(ready(&S, 0));
             ASSERT(fsi_grid_forces(&S.grid, DT) >= 0);
             ASSERT(sides_before(&S, side_u));
             collect(&S, &before, side_u);
             ASSERT(fsi_couple_solve(&S.couple, DT, NULL) >= 0);
             collect(&S, &after, S.couple.side_velocity);
-            ledger(&S, &before, a); ledger(&S, &after, b); wall_impulse(&S, w);
+            ledger(&S, &before, a);
+            ledger(&S, &after, b);
+            wall_impulse(&S, w);
             for (i = 0; i < 6; i++) {
                 worst[i / 3] = fmax(worst[i / 3], fabs(b[i] - a[i] - w[i]));
                 CHECK_NEAR(w[i], b[i] - a[i], TOL(1e-13, 1e-4));
             }
-            for (i = 0; i < S.groups; i++) { CHECK_OK(fsi_reduced_group_take(&S.group[i])); CHECK_OK(fsi_reduced_group_move(&S.group[i], DT)); }
+            for (i = 0; i < S.groups; i++) {
+                CHECK_OK(fsi_reduced_group_take(&S.group[i]));
+                CHECK_OK(fsi_reduced_group_move(&S.group[i], DT));
+            }
             ASSERT(fsi_grid_extrapolate(&S.grid) >= 0);
         }
         close_scene(&S);
     }
-    if (getenv("FSI_VERBOSE")) printf("C-16: linear %.2g N s, angular %.2g N m s\n", worst[0], worst[1]);
+    if (getenv("FSI_VERBOSE"))
+        printf("C-16: linear %.2g N s, angular %.2g N m s\n", worst[0], worst[1]);
     PASS();
 }
 
@@ -537,13 +783,16 @@ TEST joints_after_the_solve(void) {
     double worst = 0;
     ASSERT(crowd(&S, FSI_COUPLE_DEFLATED));
     for (step = 0; step < 10; step++) {
-        if (step) ASSERT(ready(&S, 0));
+        if (step)
+            ASSERT(ready(&S, 0));
         ASSERT(fsi_couple_solve(&S.couple, DT, NULL) >= 0);
-        for (i = 0; i < S.groups; i++) CHECK_OK(fsi_reduced_group_take(&S.group[i]));
+        for (i = 0; i < S.groups; i++)
+            CHECK_OK(fsi_reduced_group_take(&S.group[i]));
         gap = fsi_vec_sub(fsi_reduced_point(&S.body[1], 26), fsi_reduced_point(&S.body[2], 0));
         v = fsi_vec_sub(fsi_reduced_velocity(&S.body[1], 26), fsi_reduced_velocity(&S.body[2], 0));
         CHECK_NEAR(0, fsi_vec_length(fsi_vec_mad(gap, v, DT)), TOL(1e-12, 1e-4));
-        for (i = 0; i < S.groups; i++) CHECK_OK(fsi_reduced_group_move(&S.group[i], DT));
+        for (i = 0; i < S.groups; i++)
+            CHECK_OK(fsi_reduced_group_move(&S.group[i], DT));
         ASSERT(fsi_grid_extrapolate(&S.grid) >= 0);
         worst = fmax(worst, (double)S.group[1].joint_error);
     }
@@ -552,7 +801,8 @@ TEST joints_after_the_solve(void) {
     PASS();
 }
 
-/* ---- Rigid, fully deformable, reduced and jointed reduced bodies in one solve: all solvers agree, the walls alone change linear momentum. */
+/* ---- Rigid, fully deformable, reduced and jointed reduced bodies in one solve: all solvers agree,
+ * the walls alone change linear momentum. */
 TEST mixed_with_rigid_and_deformable(void) {
     static double first[8000];
     int k, i, a, at, n = 0;
@@ -567,24 +817,43 @@ TEST mixed_with_rigid_and_deformable(void) {
         fsi_surface surface;
         static fsi_real x[3 * 200], keep[3 * 200];
         ASSERT(crowd(&S, (fsi_couple_solver)k));
-        memset(&d, 0, sizeof d); memset(&rigid, 0, sizeof rigid); memset(&sd, 0, sizeof sd);
-        CHECK_OK(fsi_mesh_box(&mesh, fsi_vec(FSI_R(0.98), FSI_R(0.3), FSI_R(0.2)), fsi_vec(FSI_R(1.35), FSI_R(0.62), FSI_R(0.6)), 2, 2, 2, 1, NULL));
-        d.dim = 3; d.vertex_count = mesh.vertex_count; d.x = mesh.x; d.tet = mesh.tet; d.tet_count = mesh.tet_count;
-        d.density = FSI_R(0.7); d.young = 300; d.poisson = FSI_R(0.3); d.integrator = FSI_SOFT_SPLIT;
+        memset(&d, 0, sizeof d);
+        memset(&rigid, 0, sizeof rigid);
+        memset(&sd, 0, sizeof sd);
+        CHECK_OK(fsi_mesh_box(&mesh, fsi_vec(FSI_R(0.98), FSI_R(0.3), FSI_R(0.2)),
+                              fsi_vec(FSI_R(1.35), FSI_R(0.62), FSI_R(0.6)), 2, 2, 2, 1, NULL));
+        d.dim = 3;
+        d.vertex_count = mesh.vertex_count;
+        d.x = mesh.x;
+        d.tet = mesh.tet;
+        d.tet_count = mesh.tet_count;
+        d.density = FSI_R(0.7);
+        d.young = 300;
+        d.poisson = FSI_R(0.3);
+        d.integrator = FSI_SOFT_SPLIT;
         CHECK_OK(fsi_soft_init(&soft, &d));
-        for (i = 0; i < 3 * d.vertex_count; i++) soft.v[i] = rnd();
+        for (i = 0; i < 3 * d.vertex_count; i++)
+            soft.v[i] = rnd();
         CHECK_OK(fsi_soft_forces(&soft, DT));
         fsi_soft_coupled(&soft, &S.door[2]);
-        sd.kind = FSI_SHAPE_BOX; sd.dim = 3; sd.half = fsi_vec(FSI_R(0.2), FSI_R(0.2), FSI_R(0.2));
+        sd.kind = FSI_SHAPE_BOX;
+        sd.dim = 3;
+        sd.half = fsi_vec(FSI_R(0.2), FSI_R(0.2), FSI_R(0.2));
         CHECK_OK(fsi_shape_init(&shape, &sd));
-        rigid.mass = FSI_R(0.02); rigid.inertia.m[0] = rigid.inertia.m[4] = rigid.inertia.m[8] = FSI_R(5e-4);
-        rigid.centre = fsi_vec(FSI_R(1.2), FSI_R(1.03), FSI_R(0.3)); rigid.velocity = fsi_vec(rnd(), rnd(), rnd()); rigid.spin = fsi_vec(rnd(), rnd(), rnd());
+        rigid.mass = FSI_R(0.02);
+        rigid.inertia.m[0] = rigid.inertia.m[4] = rigid.inertia.m[8] = FSI_R(5e-4);
+        rigid.centre = fsi_vec(FSI_R(1.2), FSI_R(1.03), FSI_R(0.3));
+        rigid.velocity = fsi_vec(rnd(), rnd(), rnd());
+        rigid.spin = fsi_vec(rnd(), rnd(), rnd());
         surface = shape.surface;
         ASSERT(surface.vertex_count <= 200);
-        for (i = 0; i < surface.vertex_count; i++) fsi_vec_store(x + 3 * i, fsi_vec_add(fsi_vec_load(surface.x + 3 * i), rigid.centre));
+        for (i = 0; i < surface.vertex_count; i++)
+            fsi_vec_store(x + 3 * i, fsi_vec_add(fsi_vec_load(surface.x + 3 * i), rigid.centre));
         surface.x = x;
         CHECK_OK(fsi_body_give(&rigid, &surface, &S.door[3]));
-        S.list[2] = &S.door[2]; S.list[3] = &S.door[3]; S.doors = 4;
+        S.list[2] = &S.door[2];
+        S.list[3] = &S.door[3];
+        S.doors = 4;
         CHECK_OK(fsi_couple_detect(&S.couple, S.list, 4));
         ASSERT(sides_before(&S, side_u));
         collect(&S, &before, side_u);
@@ -592,22 +861,33 @@ TEST mixed_with_rigid_and_deformable(void) {
         ASSERT(fsi_couple_solve(&S.couple, DT, NULL) >= 0);
         collect(&S, &after, S.couple.side_velocity);
         for (i = 0; i < after.n; i++) {
-            if (!k) first[i] = after.v[i];
+            if (!k)
+                first[i] = after.v[i];
             worst = fmax(worst, fabs(after.v[i] - first[i]));
         }
-        if (getenv("FSI_VERBOSE")) printf("mixed: solver %d differs by %.2g, %d iterations\n", k, worst, S.couple.report.iterations);
+        if (getenv("FSI_VERBOSE"))
+            printf("mixed: solver %d differs by %.2g, %d iterations\n", k, worst,
+                   S.couple.report.iterations);
         CHECK_MOST(worst, TOL(1e-8, 2e-2));
         n = after.faces + after.sides;
-        for (i = 0; i < n; i++) p[after.axis[i]] += after.mass[i] * (after.v[i] - before.v[i]);
-        for (at = n, i = 0; i < 3; i++) {              /* bodies of the two groups: mass times velocity of the centre */
-            for (a = 0; a < 3; a++) p[a] += (double)S.model[i].mass * (after.v[at + a] - before.v[at + a]);
+        for (i = 0; i < n; i++)
+            p[after.axis[i]] += after.mass[i] * (after.v[i] - before.v[i]);
+        /* bodies of the two groups: mass times velocity of the centre */
+        for (at = n, i = 0; i < 3; i++) {
+            for (a = 0; a < 3; a++)
+                p[a] += (double)S.model[i].mass * (after.v[at + a] - before.v[at + a]);
             at += 6 + S.model[i].modes;
         }
-        for (i = 0; i < 3 * d.vertex_count; i++) p[i % 3] += (double)soft.mass[i / 3] * (after.v[at + i] - before.v[at + i]);
-        for (at += 3 * d.vertex_count, a = 0; a < 3; a++) p[a] += (double)rigid.mass * (after.v[at + a] - before.v[at + a]);
+        for (i = 0; i < 3 * d.vertex_count; i++)
+            p[i % 3] += (double)soft.mass[i / 3] * (after.v[at + i] - before.v[at + i]);
+        for (at += 3 * d.vertex_count, a = 0; a < 3; a++)
+            p[a] += (double)rigid.mass * (after.v[at + a] - before.v[at + a]);
         wall_impulse(&S, w);
-        for (a = 0; a < 3; a++) CHECK_NEAR(w[a], p[a], TOL(k == FSI_COUPLE_INDEFINITE ? 1e-9 : 1e-11, 1e-3));
-        fsi_shape_free(&shape); fsi_soft_free(&soft); fsi_mesh_free(&mesh);
+        for (a = 0; a < 3; a++)
+            CHECK_NEAR(w[a], p[a], TOL(k == FSI_COUPLE_INDEFINITE ? 1e-9 : 1e-11, 1e-3));
+        fsi_shape_free(&shape);
+        fsi_soft_free(&soft);
+        fsi_mesh_free(&mesh);
         close_scene(&S);
     }
     PASS();
@@ -618,16 +898,40 @@ static int open_flat(scene *s, int modes) {
     fsi_grid_desc d;
     fsi_reduced_desc m;
     memset(s, 0, sizeof *s);
-    memset(&d, 0, sizeof d); memset(&m, 0, sizeof m);
-    d.nx = 16; d.ny = 20; d.nz = 1; d.h = FSI_R(0.125); d.rho = 1; d.side[3].kind = FSI_SIDE_OPEN; d.tolerance = TOL(1e-13, 1e-5); d.max_iterations = 2000;
-    if (fsi_grid_init(&s->grid, &d) != FSI_OK || fsi_couple_init(&s->couple, &s->grid, NULL) != FSI_OK) return 0;
-    if (fsi_mesh_sheet(&s->mesh[0], fsi_vec(-FSI_R(0.4), -FSI_R(0.25), 0), fsi_vec(FSI_R(0.8), 0, 0), fsi_vec(0, FSI_R(0.5), 0), 8, 5, 1, NULL, NULL, NULL) != FSI_OK) return 0;
-    m.mesh = &s->mesh[0]; m.dim = 2; m.modes = modes; m.density = FSI_R(0.6); m.young = 200; m.poisson = FSI_R(0.3); m.field = 12;
-    if (fsi_reduced_model_init(&s->model[0], &m) != FSI_OK || fsi_reduced_init(&s->body[0], &s->model[0], fsi_vec(1, FSI_R(1.2), 0), NULL) != FSI_OK) return 0;
+    memset(&d, 0, sizeof d);
+    memset(&m, 0, sizeof m);
+    d.nx = 16;
+    d.ny = 20;
+    d.nz = 1;
+    d.h = FSI_R(0.125);
+    d.rho = 1;
+    d.side[3].kind = FSI_SIDE_OPEN;
+    d.tolerance = TOL(1e-13, 1e-5);
+    d.max_iterations = 2000;
+    if (fsi_grid_init(&s->grid, &d) != FSI_OK
+        || fsi_couple_init(&s->couple, &s->grid, NULL) != FSI_OK)
+        return 0;
+    if (fsi_mesh_sheet(&s->mesh[0], fsi_vec(-FSI_R(0.4), -FSI_R(0.25), 0),
+                       fsi_vec(FSI_R(0.8), 0, 0), fsi_vec(0, FSI_R(0.5), 0), 8, 5, 1, NULL, NULL,
+                       NULL)
+        != FSI_OK)
+        return 0;
+    m.mesh = &s->mesh[0];
+    m.dim = 2;
+    m.modes = modes;
+    m.density = FSI_R(0.6);
+    m.young = 200;
+    m.poisson = FSI_R(0.3);
+    m.field = 12;
+    if (fsi_reduced_model_init(&s->model[0], &m) != FSI_OK
+        || fsi_reduced_init(&s->body[0], &s->model[0], fsi_vec(1, FSI_R(1.2), 0), NULL) != FSI_OK)
+        return 0;
     s->bodies = 1;
     return add_group(s, 0, 1, NULL, 0);
 }
-static void flat_momentum(const scene *s, const fsi_real *side, double sign, double *p) {      /* open faces, sides, body */
+
+/* open faces, sides, body */
+static void flat_momentum(const scene *s, const fsi_real *side, double sign, double *p) {
     const fsi_interface *f = &s->couple.interface;
     double m = (double)(s->grid.h * s->grid.h * s->grid.desc.rho);
     int a, i, at[3];
@@ -636,36 +940,51 @@ static void flat_momentum(const scene *s, const fsi_real *side, double sign, dou
             size_t c;
             fsi__face_ijk(f, a, (size_t)i, at);
             c = (size_t)at[0] + (size_t)f->nx * (size_t)at[1];
-            if (at[a] == 0 || (at[a] == f->n[a] && a != 1) || f->blocked[a][i] || f->covered[c - stride(f, a)] || (at[a] < f->n[a] && f->covered[c])) continue;
+            if (at[a] == 0 || (at[a] == f->n[a] && a != 1) || f->blocked[a][i]
+                || f->covered[c - stride(f, a)] || (at[a] < f->n[a] && f->covered[c]))
+                continue;
             p[a] += sign * m * (double)s->grid.u[a][i];
         }
         p[a] += sign * (double)(s->model[0].mass * s->door[0].v[a]);
     }
-    for (i = 0; i < f->sides; i++) p[f->side[i].axis] += sign * (double)f->side[i].mass * (double)side[i];
+    for (i = 0; i < f->sides; i++)
+        p[f->side[i].axis] += sign * (double)f->side[i].mass * (double)side[i];
 }
+
 TEST A_12_13_two_dimensions(void) {
     fsi_quat turn;
     fsi_body rigid;
     double p[2], wall[2];
     int modes, i, a, j;
-    turn.w = 1; turn.x = turn.y = 0; turn.z = FSI_R(0.2);
+    turn.w = 1;
+    turn.x = turn.y = 0;
+    turn.z = FSI_R(0.2);
     for (modes = 0; modes < 6; modes += 5) {
         seed = 17;
         ASSERT(open_flat(&S, modes));
-        CHECK_OK(fsi_reduced_place(&S.body[0], fsi_vec(1, FSI_R(1.2), 0), turn, fsi_vec(FSI_R(0.3), -1, 0), fsi_vec(0, 0, FSI_R(0.7))));
-        for (i = 0; i < modes; i++) { S.body[0].q[i] = FSI_R(0.005) * rnd(); S.body[0].dq[i] = FSI_R(0.1) * rnd(); }
+        CHECK_OK(fsi_reduced_place(&S.body[0], fsi_vec(1, FSI_R(1.2), 0), turn,
+                                   fsi_vec(FSI_R(0.3), -1, 0), fsi_vec(0, 0, FSI_R(0.7))));
+        for (i = 0; i < modes; i++) {
+            S.body[0].q[i] = FSI_R(0.005) * rnd();
+            S.body[0].dq[i] = FSI_R(0.1) * rnd();
+        }
         fsi__reduced_update(&S.body[0]);
         ASSERT(ready(&S, 1));
         if (!modes) {
             memset(&rigid, 0, sizeof rigid);
             memset(&T, 0, sizeof T);
             ASSERT(open_flat(&T, 0));
-            for (a = 0; a < 2; a++) fsi_copy(S.grid.faces[a], S.grid.u[a], T.grid.u[a]);
-            rigid.mass = S.model[0].mass; rigid.inertia.m[8] = S.model[0].C0[0] + S.model[0].C0[4];
-            rigid.centre = fsi_vec_load(S.body[0].T); rigid.velocity = fsi_vec(FSI_R(0.3), -1, 0); rigid.spin = fsi_vec(0, 0, FSI_R(0.7));
+            for (a = 0; a < 2; a++)
+                fsi_copy(S.grid.faces[a], S.grid.u[a], T.grid.u[a]);
+            rigid.mass = S.model[0].mass;
+            rigid.inertia.m[8] = S.model[0].C0[0] + S.model[0].C0[4];
+            rigid.centre = fsi_vec_load(S.body[0].T);
+            rigid.velocity = fsi_vec(FSI_R(0.3), -1, 0);
+            rigid.spin = fsi_vec(0, 0, FSI_R(0.7));
             CHECK_OK(fsi_body_give(&rigid, &S.door[0].surface, &T.door[0]));
             CHECK_OK(fsi_couple_detect(&T.couple, T.list, 1));
-            ASSERT(sides_before(&T, side_u));          /* sets the samples on closed faces, as below */
+            /* sets the samples on closed faces, as below */
+            ASSERT(sides_before(&T, side_u));
             CHECK_OK(fsi_couple_solve(&T.couple, DT, NULL));
         }
         ASSERT(sides_before(&S, side_u));
@@ -674,15 +993,22 @@ TEST A_12_13_two_dimensions(void) {
         CHECK_OK(fsi_couple_solve(&S.couple, DT, NULL));
         ASSERT_EQ(3 + modes, S.couple.columns);
         flat_momentum(&S, S.couple.side_velocity, 1, p);
-        for (j = 0; j < S.grid.ny; j++) wall[0] += (double)S.grid.h * (double)(S.grid.pressure[S.grid.nx * j] - S.grid.pressure[S.grid.nx * j + S.grid.nx - 1]);
-        for (i = 0; i < S.grid.nx; i++) wall[1] += (double)S.grid.h * (double)S.grid.pressure[i];
-        for (a = 0; a < 2; a++) CHECK_NEAR(wall[a], p[a], TOL(1e-12, 1e-4));
-        for (i = 2; i < 5; i++) CHECK_NEAR(0, S.door[0].v[i], 0);
+        for (j = 0; j < S.grid.ny; j++)
+            wall[0] += (double)S.grid.h
+                       * (double)(S.grid.pressure[S.grid.nx * j]
+                                  - S.grid.pressure[S.grid.nx * j + S.grid.nx - 1]);
+        for (i = 0; i < S.grid.nx; i++)
+            wall[1] += (double)S.grid.h * (double)S.grid.pressure[i];
+        for (a = 0; a < 2; a++)
+            CHECK_NEAR(wall[a], p[a], TOL(1e-12, 1e-4));
+        for (i = 2; i < 5; i++)
+            CHECK_NEAR(0, S.door[0].v[i], 0);
         if (!modes) {
-            for (i = 0; i < 6; i++) CHECK_NEAR(T.door[0].v[i], S.door[0].v[i], TOL(1e-11, 1e-4));
+            for (i = 0; i < 6; i++)
+                CHECK_NEAR(T.door[0].v[i], S.door[0].v[i], TOL(1e-11, 1e-4));
             close_scene(&T);
         }
-        for (i = 0; i < 5; i++) {                      /* and it moves on, in its plane */
+        for (i = 0; i < 5; i++) { /* and it moves on, in its plane */
             CHECK_OK(fsi_reduced_group_take(&S.group[0]));
             CHECK_OK(fsi_reduced_group_move(&S.group[0], DT));
             ASSERT(fsi_grid_extrapolate(&S.grid) >= 0);
@@ -696,16 +1022,18 @@ TEST A_12_13_two_dimensions(void) {
     PASS();
 }
 
-/* ---- REDUCED section 6: the half step leaves the fluid alone; both solves are the ordinary one, by hand on a second scene. */
+/* ---- REDUCED section 6: the half step leaves the fluid alone; both solves are the ordinary one,
+ * by hand on a second scene. */
 TEST newmark_in_the_fluid(void) {
     fsi_real *u[3];
     int i, a, k, n;
     ASSERT(crowd(&S, FSI_COUPLE_DEFLATED));
     ASSERT(crowd(&T, FSI_COUPLE_DEFLATED));
-    for (k = 0; k < 2; k++) {                          /* undo the forces crowd applied */
+    for (k = 0; k < 2; k++) { /* undo the forces crowd applied */
         scene *s = k ? &T : &S;
         seed = 33;
-        for (i = 0; i < 3; i++) stir(&s->body[i], i ? 0 : 0.01);
+        for (i = 0; i < 3; i++)
+            stir(&s->body[i], i ? 0 : 0.01);
     }
     for (a = 0; a < 3; a++) {
         u[a] = (fsi_real *)malloc(S.grid.faces[a] * sizeof(fsi_real));
@@ -713,21 +1041,37 @@ TEST newmark_in_the_fluid(void) {
         fsi_copy(S.grid.faces[a], S.grid.u[a], T.grid.u[a]);
     }
     S.grid.desc.gravity = T.grid.desc.gravity = fsi_vec(0, -10, 0);
-    for (i = 0; i < 3; i++) S.body[i].gravity = T.body[i].gravity = fsi_vec(0, -10, 0);
-    for (i = 0; i < 3; i++) CHECK_OK(fsi_reduced_half(&S.body[i], DT));
-    for (i = 0; i < 2; i++) CHECK_OK(fsi_reduced_group_couple(&S.group[i], DT / 2, &S.door[i]));
+    for (i = 0; i < 3; i++)
+        S.body[i].gravity = T.body[i].gravity = fsi_vec(0, -10, 0);
+    for (i = 0; i < 3; i++)
+        CHECK_OK(fsi_reduced_half(&S.body[i], DT));
+    for (i = 0; i < 2; i++)
+        CHECK_OK(fsi_reduced_group_couple(&S.group[i], DT / 2, &S.door[i]));
     ASSERT(fsi_couple_half(&S.couple, S.list, 2, DT, NULL) >= 0);
-    for (a = 0; a < 3; a++) ASSERT(!memcmp(u[a], S.grid.u[a], S.grid.faces[a] * sizeof(fsi_real)));
-    for (i = 0; i < 3; i++) CHECK_OK(fsi_reduced_forces(&T.body[i], DT / 2));
-    for (i = 0; i < 2; i++) CHECK_OK(fsi_reduced_group_couple(&T.group[i], DT / 2, &T.door[i]));
+    for (a = 0; a < 3; a++)
+        ASSERT(!memcmp(u[a], S.grid.u[a], S.grid.faces[a] * sizeof(fsi_real)));
+    for (i = 0; i < 3; i++)
+        CHECK_OK(fsi_reduced_forces(&T.body[i], DT / 2));
+    for (i = 0; i < 2; i++)
+        CHECK_OK(fsi_reduced_group_couple(&T.group[i], DT / 2, &T.door[i]));
     CHECK_OK(fsi_couple_detect(&T.couple, T.list, 2));
     CHECK_OK(fsi_grid_forces(&T.grid, DT / 2));
     ASSERT(fsi_couple_solve(&T.couple, DT / 2, NULL) >= 0);
-    for (k = 0; k < 2; k++) for (i = 0; i < S.door[k].dof; i++) CHECK_NEAR(T.door[k].v[i], S.door[k].v[i], TOL(1e-11, 1e-4));
-    for (k = 0; k < 2; k++) { CHECK_OK(fsi_reduced_group_take(&S.group[k])); CHECK_OK(fsi_reduced_group_take(&T.group[k])); }
-    for (k = 0; k < 2; k++) { CHECK_OK(fsi_reduced_group_move(&S.group[k], DT)); CHECK_OK(fsi_reduced_group_move(&T.group[k], DT)); }
-    for (i = 0; i < 3; i++) CHECK_OK(fsi_reduced_rewind(&S.body[i]));
-    seed = 33;                                         /* v^n of the twin: stirred again, then put at x^(n+1); the elastic force is that of q^n */
+    for (k = 0; k < 2; k++)
+        for (i = 0; i < S.door[k].dof; i++)
+            CHECK_NEAR(T.door[k].v[i], S.door[k].v[i], TOL(1e-11, 1e-4));
+    for (k = 0; k < 2; k++) {
+        CHECK_OK(fsi_reduced_group_take(&S.group[k]));
+        CHECK_OK(fsi_reduced_group_take(&T.group[k]));
+    }
+    for (k = 0; k < 2; k++) {
+        CHECK_OK(fsi_reduced_group_move(&S.group[k], DT));
+        CHECK_OK(fsi_reduced_group_move(&T.group[k], DT));
+    }
+    for (i = 0; i < 3; i++)
+        CHECK_OK(fsi_reduced_rewind(&S.body[i]));
+    /* v^n of the twin: stirred again, then put at x^(n+1); the elastic force is that of q^n */
+    seed = 33;
     for (i = 0; i < 3; i++) {
         fsi_reduced *b = &T.body[i];
         fsi_real pose[7], q[64];
@@ -735,91 +1079,152 @@ TEST newmark_in_the_fluid(void) {
         memcpy(pose, b->T, sizeof pose);
         fsi_copy((size_t)n, b->q, q);
         stir(b, i ? 0 : 0.01);
-        for (k = 0; k < n; k++) b->push[6 + k] = b->model->omega2[k] * (q[k] - b->q[k]);
+        for (k = 0; k < n; k++)
+            b->push[6 + k] = b->model->omega2[k] * (q[k] - b->q[k]);
         memcpy(b->T, pose, sizeof pose);
         fsi_copy((size_t)n, q, b->q);
         fsi__reduced_update(b);
     }
     for (i = 0; i < 3; i++) {
-        for (k = 0; k < 3; k++) { CHECK_NEAR(T.body[i].p[k], S.body[i].p[k], TOL(1e-12, 1e-5)); CHECK_NEAR(T.body[i].L[k], S.body[i].L[k], TOL(1e-12, 1e-5)); }
+        for (k = 0; k < 3; k++) {
+            CHECK_NEAR(T.body[i].p[k], S.body[i].p[k], TOL(1e-12, 1e-5));
+            CHECK_NEAR(T.body[i].L[k], S.body[i].L[k], TOL(1e-12, 1e-5));
+        }
         CHECK_OK(fsi_reduced_forces(&S.body[i], DT));
         CHECK_OK(fsi_reduced_forces(&T.body[i], DT));
     }
-    for (a = 0; a < 3; a++) fsi_copy(S.grid.faces[a], u[a], T.grid.u[a]);
+    for (a = 0; a < 3; a++)
+        fsi_copy(S.grid.faces[a], u[a], T.grid.u[a]);
     for (k = 0; k < 2; k++) {
         scene *s = k ? &T : &S;
-        for (i = 0; i < 2; i++) CHECK_OK(fsi_reduced_group_couple(&s->group[i], DT, &s->door[i]));
+        for (i = 0; i < 2; i++)
+            CHECK_OK(fsi_reduced_group_couple(&s->group[i], DT, &s->door[i]));
         CHECK_OK(fsi_couple_detect(&s->couple, s->list, 2));
         CHECK_OK(fsi_grid_forces(&s->grid, DT));
         ASSERT(fsi_couple_solve(&s->couple, DT, NULL) >= 0);
     }
-    for (k = 0; k < 2; k++) for (i = 0; i < S.door[k].dof; i++) CHECK_NEAR(T.door[k].v[i], S.door[k].v[i], TOL(1e-9, 1e-3));
-    for (a = 0; a < 3; a++) free(u[a]);
-    close_scene(&S); close_scene(&T);
+    for (k = 0; k < 2; k++)
+        for (i = 0; i < S.door[k].dof; i++)
+            CHECK_NEAR(T.door[k].v[i], S.door[k].v[i], TOL(1e-9, 1e-3));
+    for (a = 0; a < 3; a++)
+        free(u[a]);
+    close_scene(&S);
+    close_scene(&T);
     PASS();
 }
 
-/* ---- Two bricks lie on each other under water. With the contacts held in the solve nothing moves, water included; without, the water is pumped at g dt. */
-static fsi_real tank_floor(fsi_vec3 x, fsi_vec3 *n, fsi_vec3 *v, void *user) { (void)user; *n = fsi_vec(0, 1, 0); *v = fsi_vec(0, 0, 0); return x.y; }
-static double momentum_of(const scene *s, double *p) {        /* linear and angular about the origin; returns the largest of them */
+/* ---- Two bricks lie on each other under water. With the contacts held in the solve nothing moves,
+ * water included; without, the water is pumped at g dt. */
+static fsi_real tank_floor(fsi_vec3 x, fsi_vec3 *n, fsi_vec3 *v, void *user) {
+    (void)user;
+    *n = fsi_vec(0, 1, 0);
+    *v = fsi_vec(0, 0, 0);
+    return x.y;
+}
+
+/* linear and angular about the origin; returns the largest of them */
+static double momentum_of(const scene *s, double *p) {
     double most = 0;
     int i;
     memset(p, 0, 6 * sizeof *p);
     for (i = 0; i < s->bodies; i++) {
-        fsi_vec3 q = fsi_vec_load(s->body[i].p), L = fsi_vec_add(fsi_vec_load(s->body[i].L), fsi_vec_cross(fsi_vec_load(s->body[i].T), q));
-        p[0] += (double)q.x; p[1] += (double)q.y; p[2] += (double)q.z; p[3] += (double)L.x; p[4] += (double)L.y; p[5] += (double)L.z;
+        fsi_vec3 q = fsi_vec_load(s->body[i].p),
+                 L = fsi_vec_add(fsi_vec_load(s->body[i].L),
+                                 fsi_vec_cross(fsi_vec_load(s->body[i].T), q));
+        p[0] += (double)q.x;
+        p[1] += (double)q.y;
+        p[2] += (double)q.z;
+        p[3] += (double)L.x;
+        p[4] += (double)L.y;
+        p[5] += (double)L.z;
     }
-    for (i = 0; i < 6; i++) most = fmax(most, fabs(p[i]));
+    for (i = 0; i < 6; i++)
+        most = fmax(most, fabs(p[i]));
     return most;
 }
+
 static int rest_under_water(int hold, double *water, double *speed, double *balance) {
     fsi_reduced *list[2] = {&S.body[0], &S.body[1]};
     fsi_reduced_contacts c;
     fsi_obstacle o;
-    int i, step, a, ok = open_scene(&S, 8, 10, 6, FSI_COUPLE_DEFLATED) && add_brick(&S, 2, 2, 2, 6, .5, .171, .4, 2) && add_brick(&S, 2, 2, 2, 6, .53, .515, .42, 2);
+    int i, step, a,
+        ok = open_scene(&S, 8, 10, 6, FSI_COUPLE_DEFLATED)
+             && add_brick(&S, 2, 2, 2, 6, .5, .171, .4, 2)
+             && add_brick(&S, 2, 2, 2, 6, .53, .515, .42, 2);
     size_t k;
-    memset(&c, 0, sizeof c); memset(&o, 0, sizeof o);
-    o.distance_fn = tank_floor; o.friction = c.friction = FSI_R(0.5); c.iterations = 50; c.slop = FSI_R(1e-3);
-    for (i = 0; i < 2; i++) ok = ok && add_group(&S, i, 1, NULL, 0);
+    memset(&c, 0, sizeof c);
+    memset(&o, 0, sizeof o);
+    o.distance_fn = tank_floor;
+    o.friction = c.friction = FSI_R(0.5);
+    c.iterations = 50;
+    c.slop = FSI_R(1e-3);
+    for (i = 0; i < 2; i++)
+        ok = ok && add_group(&S, i, 1, NULL, 0);
     S.grid.desc.gravity = S.body[0].gravity = S.body[1].gravity = fsi_vec(0, -10, 0);
     *balance = 0;
     for (step = 0; step < 90 && ok; step++) {
-        for (i = 0; i < 2; i++) ok = ok && fsi_reduced_forces(&S.body[i], DT) == FSI_OK;
-        if (hold) {                                    /* given and taken back: the state comes back; pressed between two bodies: momentum stays */
+        for (i = 0; i < 2; i++)
+            ok = ok && fsi_reduced_forces(&S.body[i], DT) == FSI_OK;
+        /* given and taken back: the state comes back; pressed between two bodies: momentum stays */
+        if (hold) {
             double p[2][6], size = momentum_of(&S, p[0]);
             ok = ok && fsi_reduced_contact_hold(&c, list, 2, DT) == FSI_OK;
-            for (momentum_of(&S, p[1]), i = 0; i < 6; i++) p[1][i] -= p[0][i];
-            for (i = 0; i < c.count && c.holds; i++) {         /* what the floor pressed */
+            for (momentum_of(&S, p[1]), i = 0; i < 6; i++)
+                p[1][i] -= p[0][i];
+            for (i = 0; i < c.count && c.holds; i++) { /* what the floor pressed */
                 fsi__reduced_contact *q = &c.contact[i];
                 fsi_vec3 J = fsi_vec(0, 0, 0), L;
-                for (a = 0; a < 3; a++) J = fsi_vec_mad(J, q->dir[a], q->impulse[a]);
-                if (!(q->impulse[0] > 0) || q->body[1] >= 0) continue;
+                for (a = 0; a < 3; a++)
+                    J = fsi_vec_mad(J, q->dir[a], q->impulse[a]);
+                if (!(q->impulse[0] > 0) || q->body[1] >= 0)
+                    continue;
                 J = fsi_vec_scale(J, fsi__min(q->impulse[0], q->before) / q->impulse[0]);
                 L = fsi_vec_cross(q->at, J);
-                p[1][0] -= (double)J.x; p[1][1] -= (double)J.y; p[1][2] -= (double)J.z; p[1][3] -= (double)L.x; p[1][4] -= (double)L.y; p[1][5] -= (double)L.z;
+                p[1][0] -= (double)J.x;
+                p[1][1] -= (double)J.y;
+                p[1][2] -= (double)J.z;
+                p[1][3] -= (double)L.x;
+                p[1][4] -= (double)L.y;
+                p[1][5] -= (double)L.z;
             }
-            for (i = 0; i < 6; i++) *balance = fmax(*balance, fabs(p[1][i]) / fmax(size, 1e-3));
+            for (i = 0; i < 6; i++)
+                *balance = fmax(*balance, fabs(p[1][i]) / fmax(size, 1e-3));
         }
-        for (i = 0; i < 2; i++) ok = ok && fsi_reduced_group_couple(&S.group[i], DT, &S.door[i]) == FSI_OK;
-        ok = ok && fsi_couple_detect(&S.couple, S.list, 2) == FSI_OK && fsi_grid_advect(&S.grid, DT) >= 0 && fsi_grid_forces(&S.grid, DT) >= 0;
+        for (i = 0; i < 2; i++)
+            ok = ok && fsi_reduced_group_couple(&S.group[i], DT, &S.door[i]) == FSI_OK;
+        ok = ok && fsi_couple_detect(&S.couple, S.list, 2) == FSI_OK
+             && fsi_grid_advect(&S.grid, DT) >= 0 && fsi_grid_forces(&S.grid, DT) >= 0;
         ok = ok && fsi_couple_solve(&S.couple, DT, NULL) >= 0 && fsi_grid_extrapolate(&S.grid) >= 0;
-        for (a = 0; a < 3; a++) for (k = 0; k < S.grid.faces[a]; k++) S.grid.u[a][k] *= FSI_R(0.9);    /* what the start stirred up dies out */
-        for (i = 0; i < 2; i++) ok = ok && fsi_reduced_group_take(&S.group[i]) == FSI_OK;
+        /* what the start stirred up dies out */
+        for (a = 0; a < 3; a++)
+            for (k = 0; k < S.grid.faces[a]; k++)
+                S.grid.u[a][k] *= FSI_R(0.9);
+        for (i = 0; i < 2; i++)
+            ok = ok && fsi_reduced_group_take(&S.group[i]) == FSI_OK;
         ok = ok && fsi_reduced_contact(&c, list, 2, &o, 1, DT) == FSI_OK;
-        for (i = 0; i < 2; i++) ok = ok && fsi_reduced_group_move(&S.group[i], DT) == FSI_OK;
+        for (i = 0; i < 2; i++)
+            ok = ok && fsi_reduced_group_move(&S.group[i], DT) == FSI_OK;
     }
     *speed = *water = 0;
-    for (i = 0; i < 2; i++) *speed = fmax(*speed, (double)(fsi_vec_length(fsi_vec_load(S.body[i].p)) / S.model[i].mass));
-    for (a = 0; a < 3; a++) for (k = 0; k < S.grid.faces[a]; k++) *water = fmax(*water, fabs((double)S.grid.u[a][k]));
+    for (i = 0; i < 2; i++)
+        *speed =
+            fmax(*speed, (double)(fsi_vec_length(fsi_vec_load(S.body[i].p)) / S.model[i].mass));
+    for (a = 0; a < 3; a++)
+        for (k = 0; k < S.grid.faces[a]; k++)
+            *water = fmax(*water, fabs((double)S.grid.u[a][k]));
     fsi_reduced_contacts_free(&c);
     close_scene(&S);
     return ok;
 }
+
 TEST at_rest_under_water(void) {
     double water[2], speed[2], balance[2];
     ASSERT(rest_under_water(0, &water[0], &speed[0], &balance[0]));
     ASSERT(rest_under_water(1, &water[1], &speed[1], &balance[1]));
-    if (getenv("FSI_VERBOSE")) printf("at rest: fastest water %.2e m/s, bodies %.2e m/s; contacts not held: %.2e and %.2e; momentum %.1e\n", water[1], speed[1], water[0], speed[0], balance[1]);
+    if (getenv("FSI_VERBOSE"))
+        printf("at rest: fastest water %.2e m/s, bodies %.2e m/s; contacts not held: %.2e and "
+               "%.2e; momentum %.1e\n",
+               water[1], speed[1], water[0], speed[0], balance[1]);
     CHECK_MOST(water[1], 0.05 * water[0]);
     CHECK_MOST(water[1], 5e-3);
     CHECK_MOST(speed[1], 1e-3);
@@ -836,17 +1241,24 @@ TEST rays_of_many_solids(void) {
     fsi_shape shape;
     fsi_shape_desc sd;
     int i, k, hits = 0;
-    memset(&sd, 0, sizeof sd); memset(rigid, 0, sizeof rigid);
-    sd.kind = FSI_SHAPE_BOX; sd.dim = 3; sd.half = fsi_vec(FSI_R(0.15), FSI_R(0.1), FSI_R(0.2));
+    memset(&sd, 0, sizeof sd);
+    memset(rigid, 0, sizeof rigid);
+    sd.kind = FSI_SHAPE_BOX;
+    sd.dim = 3;
+    sd.half = fsi_vec(FSI_R(0.15), FSI_R(0.1), FSI_R(0.2));
     CHECK_OK(fsi_shape_init(&shape, &sd));
     ASSERT(shape.surface.vertex_count <= 64);
     ASSERT(open_scene(&S, 12, 16, 10, FSI_COUPLE_DEFLATED));
     seed = 8;
-    for (k = 0; k < 12; k++) {                         /* some reach out of the box, two are the same */
+    /* some reach out of the box, two are the same */
+    for (k = 0; k < 12; k++) {
         fsi_surface s = shape.surface;
-        fsi_vec3 c = fsi_vec(FSI_R(0.75) + FSI_R(0.8) * rnd(), 1 + FSI_R(1.1) * rnd(), FSI_R(0.6) + FSI_R(0.7) * rnd());
-        if (k == 7) c = rigid[3].centre;
-        for (i = 0; i < s.vertex_count; i++) fsi_vec_store(x[k] + 3 * i, fsi_vec_add(fsi_vec_load(s.x + 3 * i), c));
+        fsi_vec3 c = fsi_vec(FSI_R(0.75) + FSI_R(0.8) * rnd(), 1 + FSI_R(1.1) * rnd(),
+                             FSI_R(0.6) + FSI_R(0.7) * rnd());
+        if (k == 7)
+            c = rigid[3].centre;
+        for (i = 0; i < s.vertex_count; i++)
+            fsi_vec_store(x[k] + 3 * i, fsi_vec_add(fsi_vec_load(s.x + 3 * i), c));
         s.x = x[k];
         rigid[k].centre = c;
         CHECK_OK(fsi_body_give(&rigid[k], &s, &door[k]));
@@ -859,13 +1271,18 @@ TEST rays_of_many_solids(void) {
         fsi_vec3 a = fsi_vec(FSI_R(0.75) + rnd(), 1 + FSI_R(1.3) * rnd(), FSI_R(0.6) + rnd());
         fsi_vec3 b = fsi_vec_mad(a, fsi_vec(rnd(), rnd(), rnd()), i % 3 ? FSI_R(0.4) : 3);
         fsi_hit h[2];
-        int solid[2] = {-1, -1}, found = fsi_interface_first_hit(f, a, b, &h[0], &solid[0]), all, keep = f->bins[0];
+        int solid[2] = {-1, -1}, found = fsi_interface_first_hit(f, a, b, &h[0], &solid[0]), all,
+            keep = f->bins[0];
         f->bins[0] = 0;
         all = fsi_interface_first_hit(f, a, b, &h[1], &solid[1]);
         f->bins[0] = keep;
         ASSERT_EQ(all, found);
         ASSERT_EQ(solid[1], solid[0]);
-        if (found) { hits++; ASSERT_EQ(h[1].element, h[0].element); CHECK_NEAR(h[1].t, h[0].t, 0); }
+        if (found) {
+            hits++;
+            ASSERT_EQ(h[1].element, h[0].element);
+            CHECK_NEAR(h[1].t, h[0].t, 0);
+        }
     }
     ASSERT(hits > 100);
     fsi_shape_free(&shape);
@@ -882,14 +1299,20 @@ TEST same_bits(void) {
         check_threads(threads[t]);
         ASSERT(crowd(&S, FSI_COUPLE_DEFLATED));
         for (step = 0; step < 3; step++) {
-            if (step) ASSERT(ready(&S, 0));
+            if (step)
+                ASSERT(ready(&S, 0));
             ASSERT(fsi_couple_solve(&S.couple, DT, NULL) >= 0);
-            for (i = 0; i < S.groups; i++) CHECK_OK(fsi_reduced_group_take(&S.group[i]));
-            for (i = 0; i < S.bodies; i++) CHECK_OK(fsi_reduced_move(&S.body[i], DT));
+            for (i = 0; i < S.groups; i++)
+                CHECK_OK(fsi_reduced_group_take(&S.group[i]));
+            for (i = 0; i < S.bodies; i++)
+                CHECK_OK(fsi_reduced_move(&S.body[i], DT));
         }
-        for (a = 0; a < 3; a++) h = check_hash(S.grid.u[a], S.grid.faces[a] * sizeof(fsi_real), h);
-        for (i = 0; i < S.bodies; i++) h = check_hash(S.body[i].state, fsi_reduced_state_size(&S.body[i]), h);
-        if (!t) first = h;
+        for (a = 0; a < 3; a++)
+            h = check_hash(S.grid.u[a], S.grid.faces[a] * sizeof(fsi_real), h);
+        for (i = 0; i < S.bodies; i++)
+            h = check_hash(S.body[i].state, fsi_reduced_state_size(&S.body[i]), h);
+        if (!t)
+            first = h;
         ASSERT(h == first);
         close_scene(&S);
     }
@@ -897,25 +1320,33 @@ TEST same_bits(void) {
     PASS();
 }
 
-/* A copy that works out places and masses when asked is the same solid as a group of one, bit for bit; so are rays, nearest points and boxes on it. */
-static int twins(int fractions) {                      /* S: groups, T: copies on their own */
+/* A copy that works out places and masses when asked is the same solid as a group of one, bit for
+ * bit; so are rays, nearest points and boxes on it. */
+static int twins(int fractions) { /* S: groups, T: copies on their own */
     scene *s[2];
     int k, i;
-    s[0] = &S; s[1] = &T;
+    s[0] = &S;
+    s[1] = &T;
     for (k = 0; k < 2; k++) {
         seed = 21;
-        if (!open_scene(s[k], 12, 14, 10, FSI_COUPLE_DEFLATED)) return 0;
-        s[k]->couple.desc.fractions = s[k]->couple.interface.desc.fractions = s[k]->couple.interface.desc.smooth = fractions;
-        if (!add_brick(s[k], 2, 2, 2, 6, 0.45, 0.7, 0.6, 0.6) || !add_brick(s[k], 3, 2, 2, 4, 1.03, 0.8, 0.63, 2)) return 0;
+        if (!open_scene(s[k], 12, 14, 10, FSI_COUPLE_DEFLATED))
+            return 0;
+        s[k]->couple.desc.fractions = s[k]->couple.interface.desc.fractions =
+            s[k]->couple.interface.desc.smooth = fractions;
+        if (!add_brick(s[k], 2, 2, 2, 6, 0.45, 0.7, 0.6, 0.6)
+            || !add_brick(s[k], 3, 2, 2, 4, 1.03, 0.8, 0.63, 2))
+            return 0;
         for (i = 0; i < 2; i++) {
             stir(&s[k]->body[i], 0.02);
-            if (k == 0 && !add_group(s[k], i, 1, NULL, 0)) return 0;
+            if (k == 0 && !add_group(s[k], i, 1, NULL, 0))
+                return 0;
             s[k]->list[i] = &s[k]->door[i];
         }
         s[k]->doors = 2;
     }
     return 1;
 }
+
 TEST copies_on_their_own(void) {
     int fractions, i, k, step, hits = 0;
     for (fractions = 0; fractions < 2; fractions++) {
@@ -924,35 +1355,55 @@ TEST copies_on_their_own(void) {
             uint64_t keep = seed;
             ASSERT(ready(&S, 1));
             seed = keep;
-            for (i = 0; i < 2; i++) { CHECK_OK(fsi_reduced_forces(&T.body[i], DT)); CHECK_OK(fsi_reduced_couple(&T.body[i], &T.door[i])); }
-            ASSERT(T.door[0].surface.x == NULL && T.door[0].inverse_mass == NULL && T.door[0].surface.off > 0);
+            for (i = 0; i < 2; i++) {
+                CHECK_OK(fsi_reduced_forces(&T.body[i], DT));
+                CHECK_OK(fsi_reduced_couple(&T.body[i], &T.door[i]));
+            }
+            ASSERT(T.door[0].surface.x == NULL && T.door[0].inverse_mass == NULL
+                   && T.door[0].surface.off > 0);
             CHECK_OK(fsi_grid_set_velocity(&T.grid, random_velocity, NULL));
             CHECK_OK(fsi_couple_detect(&T.couple, T.list, 2));
             for (i = 0; i < 300; i++) {
-                fsi_vec3 a = fsi_vec(FSI_R(0.75) + FSI_R(0.6) * rnd(), FSI_R(0.75) + FSI_R(0.4) * rnd(), FSI_R(0.6) + FSI_R(0.4) * rnd()), b = fsi_vec_mad(a, fsi_vec(rnd(), rnd(), rnd()), i % 3 ? FSI_R(0.2) : 2);
+                fsi_vec3 a = fsi_vec(FSI_R(0.75) + FSI_R(0.6) * rnd(),
+                                     FSI_R(0.75) + FSI_R(0.4) * rnd(),
+                                     FSI_R(0.6) + FSI_R(0.4) * rnd()),
+                         b = fsi_vec_mad(a, fsi_vec(rnd(), rnd(), rnd()), i % 3 ? FSI_R(0.2) : 2);
                 fsi_hit h[2];
                 memset(h, 0, sizeof h);
                 k = fsi_bvh_first_hit(&S.couple.interface.bvh[i % 2], a, b, h);
                 ASSERT_EQ(k, fsi_bvh_first_hit(&T.couple.interface.bvh[i % 2], a, b, h + 1));
-                if (k) { hits++; ASSERT(memcmp(h, h + 1, sizeof h[0]) == 0); }
-                ASSERT(fsi_bvh_closest(&S.couple.interface.bvh[i % 2], a, 9, h) && fsi_bvh_closest(&T.couple.interface.bvh[i % 2], a, 9, h + 1));
-                ASSERT_EQ(h[0].element, h[1].element); CHECK_NEAR(h[0].t, h[1].t, 0);
-                ASSERT_EQ(fsi_bvh_inside(&S.couple.interface.bvh[i % 2], a), fsi_bvh_inside(&T.couple.interface.bvh[i % 2], a));
+                if (k) {
+                    hits++;
+                    ASSERT(memcmp(h, h + 1, sizeof h[0]) == 0);
+                }
+                ASSERT(fsi_bvh_closest(&S.couple.interface.bvh[i % 2], a, 9, h)
+                       && fsi_bvh_closest(&T.couple.interface.bvh[i % 2], a, 9, h + 1));
+                ASSERT_EQ(h[0].element, h[1].element);
+                CHECK_NEAR(h[0].t, h[1].t, 0);
+                ASSERT_EQ(fsi_bvh_inside(&S.couple.interface.bvh[i % 2], a),
+                          fsi_bvh_inside(&T.couple.interface.bvh[i % 2], a));
             }
-            CHECK_OK(fsi_couple_solve(&S.couple, DT, NULL)); CHECK_OK(fsi_couple_solve(&T.couple, DT, NULL));
-            for (k = 0; k < 3; k++) ASSERT(memcmp(S.grid.u[k], T.grid.u[k], S.grid.faces[k] * sizeof(fsi_real)) == 0);
+            CHECK_OK(fsi_couple_solve(&S.couple, DT, NULL));
+            CHECK_OK(fsi_couple_solve(&T.couple, DT, NULL));
+            for (k = 0; k < 3; k++)
+                ASSERT(memcmp(S.grid.u[k], T.grid.u[k], S.grid.faces[k] * sizeof(fsi_real)) == 0);
             ASSERT_EQ(S.couple.interface.sides, T.couple.interface.sides);
             for (i = 0; i < 2; i++) {
-                ASSERT(memcmp(S.group[i].v, T.body[i].v, (size_t)S.group[i].dof * sizeof(fsi_real)) == 0);
-                CHECK_OK(fsi_reduced_group_take(&S.group[i])); CHECK_OK(fsi_reduced_take(&T.body[i]));
-                CHECK_OK(fsi_reduced_move(&S.body[i], DT)); CHECK_OK(fsi_reduced_move(&T.body[i], DT));
+                ASSERT(memcmp(S.group[i].v, T.body[i].v, (size_t)S.group[i].dof * sizeof(fsi_real))
+                       == 0);
+                CHECK_OK(fsi_reduced_group_take(&S.group[i]));
+                CHECK_OK(fsi_reduced_take(&T.body[i]));
+                CHECK_OK(fsi_reduced_move(&S.body[i], DT));
+                CHECK_OK(fsi_reduced_move(&T.body[i], DT));
             }
         }
-        close_scene(&S); close_scene(&T);
+        close_scene(&S);
+        close_scene(&T);
     }
     ASSERT(hits > 200);
     PASS();
 }
+
 /* Other schemes want arrays: they say so. */
 TEST copies_on_their_own_elsewhere(void) {
     fsi_slip slip;
@@ -961,7 +1412,8 @@ TEST copies_on_their_own_elsewhere(void) {
     ASSERT(twins(0));
     memset(&b, 0, sizeof b);
     ASSERT_EQ(FSI_ERR_STATE, fsi_reduced_couple(&b, &door));
-    ASSERT_EQ(FSI_ERR_STATE, fsi_reduced_couple(&T.body[0], &door));       /* no forces yet: no time step */
+    /* no forces yet: no time step */
+    ASSERT_EQ(FSI_ERR_STATE, fsi_reduced_couple(&T.body[0], &door));
     CHECK_OK(fsi_reduced_forces(&T.body[0], DT));
     ASSERT_EQ(FSI_ERR_ARGUMENT, fsi_reduced_couple(&T.body[0], NULL));
     CHECK_OK(fsi_reduced_couple(&T.body[0], &T.door[0]));
@@ -970,16 +1422,27 @@ TEST copies_on_their_own_elsewhere(void) {
     fsi_slip_free(&slip);
     T.body[0].v[0] = (fsi_real)NAN;
     ASSERT_EQ(FSI_ERR_NUMERIC, fsi_reduced_take(&T.body[0]));
-    close_scene(&S); close_scene(&T);
+    close_scene(&S);
+    close_scene(&T);
     PASS();
 }
 
-/* What one more starfish (8 modes, about 400 tetrahedra) costs: all bytes that come from the allocator and all that the caller holds, with `more` of them less
-   those without, over `more`. Beside the box they cut no face of the grid and have no coupling sides: that is what a body needs for itself. In the water comes what goes
-   with its sides (crossings, rows of J, its columns in the V-cycle; those are bounded by fsi_mg_rank.max_columns for all bodies together). */
-enum { STARS = 36 };
+/* What one more starfish (8 modes, about 400 tetrahedra) costs: all bytes that come from the
+   allocator and all that the caller holds, with `more` of them less those without, over `more`.
+   Beside the box they cut no face of the grid and have no coupling sides: that is what a body needs
+   for itself. In the water comes what goes with its sides (crossings, rows of J, its columns in the
+   V-cycle; those are bounded by fsi_mg_rank.max_columns for all bodies together). */
+enum {
+    STARS = 36
+};
+
 static fsi_real pool_level;
-static fsi_real pool(fsi_vec3 x, void *user) { (void)user; return x.y - pool_level; }
+
+static fsi_real pool(fsi_vec3 x, void *user) {
+    (void)user;
+    return x.y - pool_level;
+}
+
 static fsi_result stars_begin(void *user, fsi_real dt) {
     int i;
     fsi_result r = FSI_OK;
@@ -987,10 +1450,12 @@ static fsi_result stars_begin(void *user, fsi_real dt) {
     for (i = 0; i < c->count && r == FSI_OK; i++) {
         fsi_reduced *b = (fsi_reduced *)c->solid[i]->user;
         r = fsi_reduced_forces(b, dt);
-        if (r == FSI_OK) r = fsi_reduced_couple(b, c->solid[i]);
+        if (r == FSI_OK)
+            r = fsi_reduced_couple(b, c->solid[i]);
     }
     return r;
 }
+
 static size_t stars(const fsi_reduced_model *m, int count, double aside, int *sides) {
     static fsi_reduced body[STARS];
     static fsi_coupled door[STARS], *list[STARS];
@@ -1003,24 +1468,49 @@ static size_t stars(const fsi_reduced_model *m, int count, double aside, int *si
     fsi_scene scene;
     size_t got = 0;
     int i, k, ok = 1;
-    memset(&d, 0, sizeof d); memset(&c, 0, sizeof c); memset(&scene, 0, sizeof scene);
-    d.nx = d.nz = 24; d.ny = 30; d.h = FSI_R(1.0) / 24; d.rho = 1000; d.gravity = fsi_vec(0, FSI_R(-9.81), 0); d.liquid = 1; d.side[3].kind = FSI_SIDE_OPEN;
+    memset(&d, 0, sizeof d);
+    memset(&c, 0, sizeof c);
+    memset(&scene, 0, sizeof scene);
+    d.nx = d.nz = 24;
+    d.ny = 30;
+    d.h = FSI_R(1.0) / 24;
+    d.rho = 1000;
+    d.gravity = fsi_vec(0, FSI_R(-9.81), 0);
+    d.liquid = 1;
+    d.side[3].kind = FSI_SIDE_OPEN;
     d.allocator = c.allocator = a;
     pool_level = FSI_R(1.2);
-    ok = fsi_grid_init(&grid, &d) == FSI_OK && fsi_couple_init(&couple, &grid, &c) == FSI_OK && fsi_grid_set_field(&grid, FSI_FIELD_PHI, pool, NULL) == FSI_OK;
+    ok = fsi_grid_init(&grid, &d) == FSI_OK && fsi_couple_init(&couple, &grid, &c) == FSI_OK
+         && fsi_grid_set_field(&grid, FSI_FIELD_PHI, pool, NULL) == FSI_OK;
     for (i = 0; i < count; i++) {
-        ok = ok && fsi_reduced_init(&body[i], m, fsi_vec((fsi_real)aside + FSI_R(0.19) + FSI_R(0.3) * (fsi_real)(i % 3), FSI_R(0.35) + FSI_R(0.14) * (fsi_real)(i / 9), FSI_R(0.19) + FSI_R(0.3) * (fsi_real)(i / 3 % 3)), &a) == FSI_OK;
+        ok = ok
+             && fsi_reduced_init(
+                    &body[i], m,
+                    fsi_vec((fsi_real)aside + FSI_R(0.19) + FSI_R(0.3) * (fsi_real)(i % 3),
+                            FSI_R(0.35) + FSI_R(0.14) * (fsi_real)(i / 9),
+                            FSI_R(0.19) + FSI_R(0.3) * (fsi_real)(i / 3 % 3)),
+                    &a)
+                    == FSI_OK;
         door[i].user = &body[i];
         list[i] = &door[i];
     }
-    scene.solid = list; scene.count = count; scene.begin_fn = stars_begin; scene.user = &scene;
-    for (k = 0; k < 2; k++) ok = ok && fsi_couple_step(&couple, &scene, FSI_R(0.005), NULL) >= 0;
+    scene.solid = list;
+    scene.count = count;
+    scene.begin_fn = stars_begin;
+    scene.user = &scene;
+    for (k = 0; k < 2; k++)
+        ok = ok && fsi_couple_step(&couple, &scene, FSI_R(0.005), NULL) >= 0;
     *sides = couple.interface.sides;
-    if (ok) got = counts.bytes + (size_t)count * (sizeof(fsi_reduced) + sizeof(fsi_coupled) + sizeof(fsi_coupled *));
-    for (i = 0; i < count; i++) fsi_reduced_free(&body[i]);
-    fsi_couple_free(&couple); fsi_grid_free(&grid);
+    if (ok)
+        got = counts.bytes
+              + (size_t)count * (sizeof(fsi_reduced) + sizeof(fsi_coupled) + sizeof(fsi_coupled *));
+    for (i = 0; i < count; i++)
+        fsi_reduced_free(&body[i]);
+    fsi_couple_free(&couple);
+    fsi_grid_free(&grid);
     return counts.bytes ? 0 : got;
 }
+
 TEST bytes_of_one_more_body(void) {
     fsi_form form = {FSI_FORM_STARFISH, FSI_R(0.13), FSI_R(0.035), FSI_R(0.045), 5, {0, 0, 0}};
     fsi_mesh mesh;
@@ -1029,25 +1519,41 @@ TEST bytes_of_one_more_body(void) {
     int sides[2];
     size_t few, many;
     double own, wet;
-    memset(&d, 0, sizeof d); memset(&mesh, 0, sizeof mesh);
-    CHECK_OK(fsi_mesh_from_sdf(&mesh, fsi_form_distance, &form, fsi_vec(-FSI_R(0.2), -FSI_R(0.1), -FSI_R(0.2)), fsi_vec(FSI_R(0.2), FSI_R(0.1), FSI_R(0.2)), FSI_R(0.033), NULL));
-    d.mesh = &mesh; d.modes = 8; d.density = 1600; d.young = FSI_R(3e4); d.poisson = FSI_R(0.4); d.samples = 90; d.field = 24;
+    memset(&d, 0, sizeof d);
+    memset(&mesh, 0, sizeof mesh);
+    CHECK_OK(fsi_mesh_from_sdf(&mesh, fsi_form_distance, &form,
+                               fsi_vec(-FSI_R(0.2), -FSI_R(0.1), -FSI_R(0.2)),
+                               fsi_vec(FSI_R(0.2), FSI_R(0.1), FSI_R(0.2)), FSI_R(0.033), NULL));
+    d.mesh = &mesh;
+    d.modes = 8;
+    d.density = 1600;
+    d.young = FSI_R(3e4);
+    d.poisson = FSI_R(0.4);
+    d.samples = 90;
+    d.field = 24;
     CHECK_OK(fsi_reduced_model_init(&m, &d));
-    few = stars(&m, 18, 2, sides); many = stars(&m, STARS, 2, sides + 1);
+    few = stars(&m, 18, 2, sides);
+    many = stars(&m, STARS, 2, sides + 1);
     ASSERT(few > 0 && many > few);
-    ASSERT_EQ(0, sides[0]); ASSERT_EQ(0, sides[1]);
+    ASSERT_EQ(0, sides[0]);
+    ASSERT_EQ(0, sides[1]);
     own = (double)(many - few) / (STARS - 18);
-    few = stars(&m, 18, 0, sides); many = stars(&m, STARS, 0, sides + 1);
+    few = stars(&m, 18, 0, sides);
+    many = stars(&m, STARS, 0, sides + 1);
     ASSERT(few > 0 && many > few && sides[1] > sides[0]);
     wet = (double)(many - few) / (STARS - 18);
-    printf("\none more starfish of %d tetrahedra, %d surface vertices: %.0f bytes; %.0f in water with %.0f sides: %.0f a side\n", mesh.tet_count, m.surface_count, own, wet,
-           (double)(sides[1] - sides[0]) / (STARS - 18), (wet - own) * (STARS - 18) / (sides[1] - sides[0]));
+    printf("\none more starfish of %d tetrahedra, %d surface vertices: %.0f bytes; %.0f in water "
+           "with %.0f sides: %.0f a side\n",
+           mesh.tet_count, m.surface_count, own, wet, (double)(sides[1] - sides[0]) / (STARS - 18),
+           (wet - own) * (STARS - 18) / (sides[1] - sides[0]));
     CHECK_MOST(own, 4096);
-    fsi_reduced_model_free(&m); fsi_mesh_free(&mesh);
+    fsi_reduced_model_free(&m);
+    fsi_mesh_free(&mesh);
     PASS();
 }
 
 GREATEST_MAIN_DEFS();
+
 int main(int argc, char **argv) {
     GREATEST_MAIN_BEGIN();
     RUN_TEST(A_12_size_independent_of_tetrahedra);

@@ -1,14 +1,23 @@
-/* SPH with deformable solids by proxy particles and with rigid bodies: catalogue H-13, H-14, H-15, A-05. */
+/* SPH with deformable solids by proxy particles and with rigid bodies: catalogue H-13, H-14, H-15,
+ * A-05. */
 #define FSI_IMPLEMENTATION
-#define FSI_COUPLE_IMPLEMENTATION  /* it looks inside, so it compiles this one itself */
+#define FSI_COUPLE_IMPLEMENTATION /* it looks inside, so it compiles this one itself */
 #include "fsi_couple.h"
 #include "greatest.h"
 #include "check.h"
 
-/* A soft plate of n x 1 x n bricks at height 0, held at its four corners, and a block of fluid above it. */
-typedef struct rig { fsi_sph sph; fsi_tled plate; fsi_mesh mesh; fsi_proxy proxy; fsi_proxy_solid solid; } rig;
+/* A soft plate of n x 1 x n bricks at height 0, held at its four corners, and a block of fluid
+ * above it. */
+typedef struct rig {
+    fsi_sph sph;
+    fsi_tled plate;
+    fsi_mesh mesh;
+    fsi_proxy proxy;
+    fsi_proxy_solid solid;
+} rig;
 
-static fsi_result rig_make(rig *r, int n, double e, double slip, double plate_density, fsi_allocator allocator) {
+static fsi_result rig_make(rig *r, int n, double e, double slip, double plate_density,
+                           fsi_allocator allocator) {
     fsi_sph_desc f;
     fsi_tled_desc t;
     fsi_proxy_desc p;
@@ -18,26 +27,67 @@ static fsi_result rig_make(rig *r, int n, double e, double slip, double plate_de
     memset(&f, 0, sizeof f);
     memset(&t, 0, sizeof t);
     memset(&p, 0, sizeof p);
-    if ((result = fsi_mesh_box(&r->mesh, fsi_vec(-FSI_R(0.5), -FSI_R(0.06), -FSI_R(0.5)), fsi_vec(FSI_R(0.5), 0, FSI_R(0.5)), n, 1, n, 0, &allocator)) < 0) return result;
-    f.capacity = 400; f.spacing = FSI_R(0.08); f.density = 1000; f.sound_speed = 20; f.viscosity = 1; f.gravity = fsi_vec(0, -FSI_R(9.81), 0); f.allocator = allocator;
-    t.nodes = r->mesh.vertex_count; t.tets = r->mesh.tet_count; t.x = r->mesh.x; t.tet = r->mesh.tet; t.density = (fsi_real)plate_density; t.young = FSI_R(5e4);
-    t.poisson = FSI_R(0.3); t.damping = 2; t.allocator = allocator;
-    if ((result = fsi_sph_init(&r->sph, &f)) < 0 || (result = fsi_tled_init(&r->plate, &t)) < 0) return result;
+    if ((result = fsi_mesh_box(&r->mesh, fsi_vec(-FSI_R(0.5), -FSI_R(0.06), -FSI_R(0.5)),
+                               fsi_vec(FSI_R(0.5), 0, FSI_R(0.5)), n, 1, n, 0, &allocator))
+        < 0)
+        return result;
+    f.capacity = 400;
+    f.spacing = FSI_R(0.08);
+    f.density = 1000;
+    f.sound_speed = 20;
+    f.viscosity = 1;
+    f.gravity = fsi_vec(0, -FSI_R(9.81), 0);
+    f.allocator = allocator;
+    t.nodes = r->mesh.vertex_count;
+    t.tets = r->mesh.tet_count;
+    t.x = r->mesh.x;
+    t.tet = r->mesh.tet;
+    t.density = (fsi_real)plate_density;
+    t.young = FSI_R(5e4);
+    t.poisson = FSI_R(0.3);
+    t.damping = 2;
+    t.allocator = allocator;
+    if ((result = fsi_sph_init(&r->sph, &f)) < 0 || (result = fsi_tled_init(&r->plate, &t)) < 0)
+        return result;
     for (i = 0; i < r->plate.nodes; i++)
-        if (fabs((double)r->plate.x[3 * i]) > 0.49 && fabs((double)r->plate.x[3 * i + 2]) > 0.49) fsi_tled_fix(&r->plate, i, fsi_vec(0, 0, 0));
-    fsi_sph_add_block(&r->sph, fsi_vec(-FSI_R(0.24), FSI_R(0.01), -FSI_R(0.24)), fsi_vec(FSI_R(0.24), FSI_R(0.41), FSI_R(0.24)), fsi_vec(FSI_R(0.3), -1, 0), NULL);
-    r->solid.tled = &r->plate; r->solid.restitution = (fsi_real)e; r->solid.slip = (fsi_real)slip;
-    p.sph = &r->sph; p.solid = &r->solid; p.count = 1; p.allocator = allocator;
+        if (fabs((double)r->plate.x[3 * i]) > 0.49 && fabs((double)r->plate.x[3 * i + 2]) > 0.49)
+            fsi_tled_fix(&r->plate, i, fsi_vec(0, 0, 0));
+    fsi_sph_add_block(&r->sph, fsi_vec(-FSI_R(0.24), FSI_R(0.01), -FSI_R(0.24)),
+                      fsi_vec(FSI_R(0.24), FSI_R(0.41), FSI_R(0.24)), fsi_vec(FSI_R(0.3), -1, 0),
+                      NULL);
+    r->solid.tled = &r->plate;
+    r->solid.restitution = (fsi_real)e;
+    r->solid.slip = (fsi_real)slip;
+    p.sph = &r->sph;
+    p.solid = &r->solid;
+    p.count = 1;
+    p.allocator = allocator;
     return fsi_proxy_init(&r->proxy, &p);
 }
-static void rig_free(rig *r) { fsi_proxy_free(&r->proxy); fsi_tled_free(&r->plate); fsi_sph_free(&r->sph); fsi_mesh_free(&r->mesh); }
-static fsi_allocator plain(void) { fsi_allocator a; memset(&a, 0, sizeof a); return a; }
 
-static double brute_distance(const fsi_surface *s, fsi_vec3 p) {   /* the slow obvious twin of the look-up */
+static void rig_free(rig *r) {
+    fsi_proxy_free(&r->proxy);
+    fsi_tled_free(&r->plate);
+    fsi_sph_free(&r->sph);
+    fsi_mesh_free(&r->mesh);
+}
+
+static fsi_allocator plain(void) {
+    fsi_allocator a;
+    memset(&a, 0, sizeof a);
+    return a;
+}
+
+/* the slow obvious twin of the look-up */
+static double brute_distance(const fsi_surface *s, fsi_vec3 p) {
     double best = 1e9;
     fsi_hit h;
     int e;
-    for (e = 0; e < s->element_count; e++) { fsi_surface_closest(s, e, p, &h); if ((double)h.t < best) best = (double)h.t; }
+    for (e = 0; e < s->element_count; e++) {
+        fsi_surface_closest(s, e, p, &h);
+        if ((double)h.t < best)
+            best = (double)h.t;
+    }
     return best;
 }
 
@@ -48,23 +98,34 @@ TEST H_13_hand_out_is_a_partition_of_unity(void) {
     CHECK_OK(rig_make(&r, 6, 0.3, 0.4, 300, plain()));
     CHECK_OK(fsi_sph_prepare(&r.sph, FSI_R(1e-3)));
     CHECK_OK(fsi_sph_accelerate(&r.sph, FSI_R(1e-3), NULL));
-    for (i = 0; i < r.sph.now.count; i++) r.sph.vx[i] = FSI_R(0.7), r.sph.vy[i] = FSI_R(-40), r.sph.vz[i] = FSI_R(0.2);   /* all near the plate */
-    for (i = 0; i < r.plate.nodes; i++) fsi_vec_store(r.plate.v + 3 * i, fsi_vec(FSI_R(0.7), FSI_R(-40), FSI_R(0.2)));
-    CHECK_OK(fsi_proxy_collide(&r.proxy, FSI_R(1e-3)));           /* common translation: proxies move with it, nothing happens */
+    /* all near the plate */
+    for (i = 0; i < r.sph.now.count; i++)
+        r.sph.vx[i] = FSI_R(0.7), r.sph.vy[i] = FSI_R(-40), r.sph.vz[i] = FSI_R(0.2);
+    for (i = 0; i < r.plate.nodes; i++)
+        fsi_vec_store(r.plate.v + 3 * i, fsi_vec(FSI_R(0.7), FSI_R(-40), FSI_R(0.2)));
+    /* common translation: proxies move with it, nothing happens */
+    CHECK_OK(fsi_proxy_collide(&r.proxy, FSI_R(1e-3)));
     CHECK_MOST(fsi_vec_length(r.proxy.stats.impulse), TOL(1e-10, 1e-2));
-    for (i = 0; i < 3 * r.plate.nodes; i++) r.plate.v[i] = (fsi_real)(0.1 * sin(1.7 * i));
+    for (i = 0; i < 3 * r.plate.nodes; i++)
+        r.plate.v[i] = (fsi_real)(0.1 * sin(1.7 * i));
     fsi_sph_totals(&r.sph, NULL, before, NULL, NULL);
     CHECK_OK(fsi_proxy_collide(&r.proxy, FSI_R(1e-3)));
     ASSERT(r.proxy.stats.contacts > 20);
     fsi_sph_totals(&r.sph, NULL, after, NULL, NULL);
-    for (i = 0; i < r.plate.nodes; i++) for (d = 0; d < 3; d++) taken[d] += (double)r.plate.impulse[3 * i + d];
-    for (d = 0; d < 3; d++) scale += fabs(before[d]);
-    for (d = 0; d < 3; d++) CHECK_NEAR(before[d] - after[d], taken[d], TOL(1e-13, 1e-5) * scale);                       /* fluid lost = nodes got */
+    for (i = 0; i < r.plate.nodes; i++)
+        for (d = 0; d < 3; d++)
+            taken[d] += (double)r.plate.impulse[3 * i + d];
+    for (d = 0; d < 3; d++)
+        scale += fabs(before[d]);
+    /* fluid lost = nodes got */
+    for (d = 0; d < 3; d++)
+        CHECK_NEAR(before[d] - after[d], taken[d], TOL(1e-13, 1e-5) * scale);
     for (k = 0; k < r.proxy.stats.near; k++) {
         const fsi__proxy_near *q = &r.proxy.near[k];
         double w = 0, power = 0;
         fsi_vec3 v = fsi_vec(0, 0, 0);
-        if (!q->nodes) continue;
+        if (!q->nodes)
+            continue;
         for (m = 0; m < q->nodes; m++) {
             fsi_real weight = r.proxy.weight[k * FSI_PROXY_NODES + m];
             fsi_vec3 vj = fsi_vec_load(r.plate.v + 3 * r.proxy.node[k * FSI_PROXY_NODES + m]);
@@ -74,9 +135,11 @@ TEST H_13_hand_out_is_a_partition_of_unity(void) {
         }
         CHECK_NEAR(1, w, TOL(1e-13, 1e-6));
         CHECK_NEAR(power, (double)fsi_vec_dot(q->impulse, v), TOL(1e-12, 1e-4) * (1 + fabs(power)));
-        for (d = 0; d < 3; d++) sum[d] += (double)(d == 0 ? q->impulse.x : d == 1 ? q->impulse.y : q->impulse.z);
+        for (d = 0; d < 3; d++)
+            sum[d] += (double)(d == 0 ? q->impulse.x : d == 1 ? q->impulse.y : q->impulse.z);
     }
-    for (d = 0; d < 3; d++) CHECK_NEAR(sum[d], taken[d], TOL(1e-13, 1e-5) * scale);
+    for (d = 0; d < 3; d++)
+        CHECK_NEAR(sum[d], taken[d], TOL(1e-13, 1e-5) * scale);
     rig_free(&r);
     PASS();
 }
@@ -85,28 +148,45 @@ TEST H_14_two_body_response(void) {
     uint64_t seed = 3;
     int i;
     for (i = 0; i < 2000; i++) {
-        double mf = 0.01 + fabs(check_random(&seed)), mp = 0.01 + 5 * fabs(check_random(&seed)), e = fabs(check_random(&seed)), s = fabs(check_random(&seed)), k0, k1;
-        fsi_vec3 vf = fsi_vec((fsi_real)check_random(&seed), (fsi_real)check_random(&seed), (fsi_real)check_random(&seed));
-        fsi_vec3 vp = fsi_vec((fsi_real)check_random(&seed), (fsi_real)check_random(&seed), (fsi_real)check_random(&seed));
-        fsi_vec3 n = fsi_vec_unit(fsi_vec((fsi_real)check_random(&seed), (fsi_real)check_random(&seed), (fsi_real)check_random(&seed)));
+        double mf = 0.01 + fabs(check_random(&seed)), mp = 0.01 + 5 * fabs(check_random(&seed)),
+               e = fabs(check_random(&seed)), s = fabs(check_random(&seed)), k0, k1;
+        fsi_vec3 vf = fsi_vec((fsi_real)check_random(&seed), (fsi_real)check_random(&seed),
+                              (fsi_real)check_random(&seed));
+        fsi_vec3 vp = fsi_vec((fsi_real)check_random(&seed), (fsi_real)check_random(&seed),
+                              (fsi_real)check_random(&seed));
+        fsi_vec3 n =
+            fsi_vec_unit(fsi_vec((fsi_real)check_random(&seed), (fsi_real)check_random(&seed),
+                                 (fsi_real)check_random(&seed)));
         fsi_vec3 J, wf, wp, rel, end;
-        if (i % 4 == 0) e = i % 8 ? 1 : 0;
-        if (i % 4 == 1) s = i % 8 == 1 ? 1 : 0;
-        J = fsi_proxy_response(vf, vp, (fsi_real)(1 / mf), (fsi_real)(1 / mp), n, (fsi_real)e, (fsi_real)s);
+        if (i % 4 == 0)
+            e = i % 8 ? 1 : 0;
+        if (i % 4 == 1)
+            s = i % 8 == 1 ? 1 : 0;
+        J = fsi_proxy_response(vf, vp, (fsi_real)(1 / mf), (fsi_real)(1 / mp), n, (fsi_real)e,
+                               (fsi_real)s);
         rel = fsi_vec_sub(vf, vp);
-        if (fsi_vec_dot(rel, n) >= 0) { CHECK_NEAR(0, fsi_vec_length(J), 0); continue; }
+        if (fsi_vec_dot(rel, n) >= 0) {
+            CHECK_NEAR(0, fsi_vec_length(J), 0);
+            continue;
+        }
         wf = fsi_vec_mad(vf, J, (fsi_real)(-1 / mf));
         wp = fsi_vec_mad(vp, J, (fsi_real)(1 / mp));
         end = fsi_vec_sub(wf, wp);
-        CHECK_NEAR(-e * (double)fsi_vec_dot(rel, n), (double)fsi_vec_dot(end, n), TOL(1e-12, 1e-4));                     /* (11) */
+        /* (11) */
+        CHECK_NEAR(-e * (double)fsi_vec_dot(rel, n), (double)fsi_vec_dot(end, n), TOL(1e-12, 1e-4));
         rel = fsi_vec_mad(rel, n, -fsi_vec_dot(rel, n));
         end = fsi_vec_mad(end, n, -fsi_vec_dot(end, n));
-        CHECK_NEAR(0, (double)fsi_vec_length(fsi_vec_mad(end, rel, (fsi_real)-s)), TOL(1e-12, 1e-4));                   /* (12) */
-        CHECK_NEAR(mf * (double)vf.x + mp * (double)vp.x, mf * (double)wf.x + mp * (double)wp.x, TOL(1e-13, 1e-5));       /* (9), (10) */
+        /* (12) */
+        CHECK_NEAR(0, (double)fsi_vec_length(fsi_vec_mad(end, rel, (fsi_real)-s)),
+                   TOL(1e-12, 1e-4));
+        /* (9), (10) */
+        CHECK_NEAR(mf * (double)vf.x + mp * (double)vp.x, mf * (double)wf.x + mp * (double)wp.x,
+                   TOL(1e-13, 1e-5));
         k0 = mf * (double)fsi_vec_dot(vf, vf) + mp * (double)fsi_vec_dot(vp, vp);
         k1 = mf * (double)fsi_vec_dot(wf, wf) + mp * (double)fsi_vec_dot(wp, wp);
         CHECK_MOST(k1, k0 + TOL(1e-13, 1e-5));
-        if (e >= 1 && s >= 1) CHECK_NEAR(k0, k1, TOL(1e-12, 1e-5));
+        if (e >= 1 && s >= 1)
+            CHECK_NEAR(k0, k1, TOL(1e-12, 1e-5));
     }
     PASS();
 }
@@ -118,12 +198,16 @@ TEST H_14_energy_never_grows_when_many_hit_light_nodes(void) {
         rig r;
         double k0, k1, s0, s1;
         uint64_t seed = 11;
-        CHECK_OK(rig_make(&r, 12, ed[c][0], ed[c][1], 5, plain()));   /* nodes far lighter than particles, several particles per node */
+        /* nodes far lighter than particles, several particles per node */
+        CHECK_OK(rig_make(&r, 12, ed[c][0], ed[c][1], 5, plain()));
         CHECK_OK(fsi_sph_prepare(&r.sph, FSI_R(2e-3)));
         ASSERT(fsi_sph_accelerate(&r.sph, FSI_R(2e-3), NULL) >= 0);
         for (i = 0; i < r.sph.now.count; i++)
-            r.sph.y[i] = FSI_R(0.045), r.sph.vx[i] = (fsi_real)check_random(&seed), r.sph.vy[i] = (fsi_real)(-5 + check_random(&seed));
-        for (i = 0; i < 3 * r.plate.nodes; i++) if (r.plate.inverse_mass[i / 3] > 0) r.plate.v[i] = (fsi_real)check_random(&seed);
+            r.sph.y[i] = FSI_R(0.045), r.sph.vx[i] = (fsi_real)check_random(&seed),
+            r.sph.vy[i] = (fsi_real)(-5 + check_random(&seed));
+        for (i = 0; i < 3 * r.plate.nodes; i++)
+            if (r.plate.inverse_mass[i / 3] > 0)
+                r.plate.v[i] = (fsi_real)check_random(&seed);
         fsi_sph_totals(&r.sph, NULL, NULL, NULL, &k0);
         fsi_tled_totals(&r.plate, &s0, NULL, NULL, NULL);
         CHECK_OK(fsi_proxy_collide(&r.proxy, FSI_R(2e-3)));
@@ -144,19 +228,29 @@ TEST H_15_torque_defect_is_reported(void) {
     CHECK_OK(rig_make(&r, 6, 0, 0, 300, plain()));
     CHECK_OK(fsi_sph_prepare(&r.sph, FSI_R(2e-3)));
     ASSERT(fsi_sph_accelerate(&r.sph, FSI_R(2e-3), NULL) >= 0);
-    for (k = 0; k < r.sph.now.count; k++) r.sph.y[k] = FSI_R(0.041);
+    for (k = 0; k < r.sph.now.count; k++)
+        r.sph.y[k] = FSI_R(0.041);
     CHECK_OK(fsi_proxy_collide(&r.proxy, FSI_R(2e-3)));
     for (k = 0; k < r.proxy.stats.near; k++) {
         const fsi__proxy_near *q = &r.proxy.near[k];
         fsi_vec3 t = fsi_vec(0, 0, 0);
-        if (!q->nodes) continue;
-        for (m = 0; m < q->nodes; m++)                            /* sum of w_j (x_j - x_p) x J */
-            t = fsi_vec_mad(t, fsi_vec_cross(fsi_vec_sub(fsi_vec_load(r.plate.x + 3 * r.proxy.node[k * FSI_PROXY_NODES + m]), q->at), q->impulse), r.proxy.weight[k * FSI_PROXY_NODES + m]);
-        if ((double)fsi_vec_length(t) > worst) worst = (double)fsi_vec_length(t), arm = worst / ((double)fsi_vec_length(q->impulse) + 1e-300);
+        if (!q->nodes)
+            continue;
+        for (m = 0; m < q->nodes; m++) /* sum of w_j (x_j - x_p) x J */
+            t = fsi_vec_mad(
+                t,
+                fsi_vec_cross(
+                    fsi_vec_sub(fsi_vec_load(r.plate.x + 3 * r.proxy.node[k * FSI_PROXY_NODES + m]),
+                                q->at),
+                    q->impulse),
+                r.proxy.weight[k * FSI_PROXY_NODES + m]);
+        if ((double)fsi_vec_length(t) > worst)
+            worst = (double)fsi_vec_length(t),
+            arm = worst / ((double)fsi_vec_length(q->impulse) + 1e-300);
     }
     CHECK_NEAR(worst, r.proxy.stats.torque_defect, TOL(1e-12, 1e-5));
     CHECK_MOST(arm, r.proxy.stats.arm * 1.0001);
-    CHECK_MOST(r.proxy.stats.arm, 0.17);                          /* below the edge of a triangle */
+    CHECK_MOST(r.proxy.stats.arm, 0.17); /* below the edge of a triangle */
     rig_free(&r);
     PASS();
 }
@@ -169,7 +263,9 @@ TEST H_16_nothing_gets_into_or_through_the_plate(void) {
         fsi_result result = fsi_proxy_step(&r.proxy, FSI_R(5e-4), NULL);
         ASSERT(result >= 0);
         CHECK_MOST(r.proxy.stats.energy_change, TOL(1e-12, 1e-3));
-        ASSERT(r.solid.substeps >= 1 && FSI_R(5e-4) / (fsi_real)r.solid.substeps <= fsi_tled_max_dt(&r.plate) * FSI_R(1.01));
+        ASSERT(r.solid.substeps >= 1
+               && FSI_R(5e-4) / (fsi_real)r.solid.substeps
+                      <= fsi_tled_max_dt(&r.plate) * FSI_R(1.01));
     }
     for (i = 0; i < r.sph.now.count; i++) {
         fsi_surface s = fsi_tled_surface(&r.plate);
@@ -177,8 +273,10 @@ TEST H_16_nothing_gets_into_or_through_the_plate(void) {
         double d = brute_distance(&s, p);
         fsi_hit h;
         ASSERT(d >= 0.999 * 0.04 || r.proxy.stats.all_skipped > 0);
-        if (fsi_proxy_closest(&r.proxy, p, FSI_R(0.5), NULL, &h)) CHECK_NEAR(d, (double)h.t, TOL(1e-12, 1e-5));
-        ASSERTm("below the plate", fabs((double)p.x) > 0.45 || fabs((double)p.z) > 0.45 || (double)p.y > -0.3);
+        if (fsi_proxy_closest(&r.proxy, p, FSI_R(0.5), NULL, &h))
+            CHECK_NEAR(d, (double)h.t, TOL(1e-12, 1e-5));
+        ASSERTm("below the plate",
+                fabs((double)p.x) > 0.45 || fabs((double)p.z) > 0.45 || (double)p.y > -0.3);
     }
     ASSERT(r.proxy.stats.all_contacts > 1000);
     CHECK_MOST((double)r.proxy.stats.all_skipped, 1e-3 * (double)r.proxy.stats.all_contacts);
@@ -187,8 +285,11 @@ TEST H_16_nothing_gets_into_or_through_the_plate(void) {
     PASS();
 }
 
-TEST H_16_thin_plate_between_two_jets(void) {                     /* one tetrahedron thick, thinner than a particle: struck from both sides, nothing passes or gets in */
-    static const double up[3] = {4, 2, 0};                        /* speeds from below, against 4 from above; 0: fluid that lies there */
+/* one tetrahedron thick, thinner than a particle: struck from both sides, nothing passes or gets in
+ */
+TEST H_16_thin_plate_between_two_jets(void) {
+    /* speeds from below, against 4 from above; 0: fluid that lies there */
+    static const double up[3] = {4, 2, 0};
     int k;
     for (k = 0; k < 3; k++) {
         rig r;
@@ -196,9 +297,13 @@ TEST H_16_thin_plate_between_two_jets(void) {                     /* one tetrahe
         int i, step, above, wrong = 0, near = 0;
         CHECK_OK(rig_make(&r, 6, 0, 1, 300, plain()));
         r.sph.desc.gravity = fsi_vec(0, 0, 0);
-        above = r.sph.now.count;                                  /* ids below it start over the plate */
-        for (i = 0; i < above; i++) r.sph.vy[i] = -4;
-        CHECK_OK(fsi_sph_add_block(&r.sph, fsi_vec(-FSI_R(0.24), -FSI_R(0.31), -FSI_R(0.24)), fsi_vec(FSI_R(0.24), -FSI_R(0.11), FSI_R(0.24)), fsi_vec(0, (fsi_real)up[k], 0), NULL));
+        /* ids below it start over the plate */
+        above = r.sph.now.count;
+        for (i = 0; i < above; i++)
+            r.sph.vy[i] = -4;
+        CHECK_OK(fsi_sph_add_block(&r.sph, fsi_vec(-FSI_R(0.24), -FSI_R(0.31), -FSI_R(0.24)),
+                                   fsi_vec(FSI_R(0.24), -FSI_R(0.11), FSI_R(0.24)),
+                                   fsi_vec(0, (fsi_real)up[k], 0), NULL));
         ASSERT(r.sph.now.count > above + 50);
         for (step = 0; step < 200; step++) {
             ASSERT(fsi_proxy_step(&r.proxy, FSI_R(2.5e-4), NULL) >= 0);
@@ -207,17 +312,27 @@ TEST H_16_thin_plate_between_two_jets(void) {                     /* one tetrahe
                 const int32_t *v;
                 fsi_vec3 p = fsi_vec(r.sph.x[i], r.sph.y[i], r.sph.z[i]), a, b;
                 s = fsi_tled_surface(&r.plate);
-                if (fabs((double)p.x) > 0.42 || fabs((double)p.z) > 0.42 || !fsi_proxy_closest(&r.proxy, p, FSI_R(0.08), NULL, &h)) continue;
+                if (fabs((double)p.x) > 0.42 || fabs((double)p.z) > 0.42
+                    || !fsi_proxy_closest(&r.proxy, p, FSI_R(0.08), NULL, &h))
+                    continue;
                 near++;
-                if (step % 20 == 0) CHECK_NEAR(h.t, brute_distance(&s, p), TOL(1e-12, 1e-6));
+                if (step % 20 == 0)
+                    CHECK_NEAR(h.t, brute_distance(&s, p), TOL(1e-12, 1e-6));
                 ASSERT(r.proxy.stats.all_skipped > 0 || (double)h.t >= 0.999 * 0.04);
-                v = s.index + 3 * h.element;                      /* which face it is: by the normal at rest */
-                a = fsi_vec_sub(fsi_vec_load(r.plate.x0 + 3 * v[1]), fsi_vec_load(r.plate.x0 + 3 * v[0]));
-                b = fsi_vec_sub(fsi_vec_load(r.plate.x0 + 3 * v[2]), fsi_vec_load(r.plate.x0 + 3 * v[0]));
-                wrong += (fsi_vec_cross(a, b).y > 0) != (r.sph.id[i] < above) || fsi_vec_dot(fsi_vec_sub(p, h.point), fsi_surface_normal(&s, h.element)) < 0;
+                /* which face it is: by the normal at rest */
+                v = s.index + 3 * h.element;
+                a = fsi_vec_sub(fsi_vec_load(r.plate.x0 + 3 * v[1]),
+                                fsi_vec_load(r.plate.x0 + 3 * v[0]));
+                b = fsi_vec_sub(fsi_vec_load(r.plate.x0 + 3 * v[2]),
+                                fsi_vec_load(r.plate.x0 + 3 * v[0]));
+                wrong +=
+                    (fsi_vec_cross(a, b).y > 0) != (r.sph.id[i] < above)
+                    || fsi_vec_dot(fsi_vec_sub(p, h.point), fsi_surface_normal(&s, h.element)) < 0;
             }
         }
-        if (getenv("FSI_VERBOSE")) printf("\n  %g m/s: %d near, %g contacts, %g skipped, %d wrong ", up[k], near, (double)r.proxy.stats.all_contacts, (double)r.proxy.stats.all_skipped, wrong);
+        if (getenv("FSI_VERBOSE"))
+            printf("\n  %g m/s: %d near, %g contacts, %g skipped, %d wrong ", up[k], near,
+                   (double)r.proxy.stats.all_contacts, (double)r.proxy.stats.all_skipped, wrong);
         ASSERT_EQ(0, wrong);
         ASSERT(near > 1000);
         CHECK_MOST((double)r.proxy.stats.all_skipped, 1e-3 * (double)r.proxy.stats.all_contacts);
@@ -237,91 +352,172 @@ TEST H_17_cloth_is_wet_on_both_sides(void) {
     fsi_proxy_solid solid;
     unsigned char pin[100];
     int i, step, above, wrong = 0;
-    memset(&f, 0, sizeof f); memset(&d, 0, sizeof d); memset(&p, 0, sizeof p); memset(&solid, 0, sizeof solid);
-    CHECK_OK(fsi_mesh_sheet(&mesh, fsi_vec(-FSI_R(0.5), 0, -FSI_R(0.5)), fsi_vec(1, 0, 0), fsi_vec(0, 0, 1), 8, 8, 1, NULL, NULL, NULL));
-    for (i = 0; i < mesh.vertex_count; i++) pin[i] = (unsigned char)(fabs((double)mesh.x[3 * i]) > 0.49 || fabs((double)mesh.x[3 * i + 2]) > 0.49 ? 7 : 0);
-    d.dim = 3; d.vertex_count = mesh.vertex_count; d.x = mesh.x; d.triangle_count = mesh.element_count; d.triangle = mesh.index; d.area_density = FSI_R(0.5);
-    d.stretch = 2000; d.bend = FSI_R(1e-3); d.pin = pin; d.damping_stiffness = FSI_R(1e-3);
-    f.capacity = 200; f.spacing = FSI_R(0.06); f.density = 1000; f.sound_speed = 20;
+    memset(&f, 0, sizeof f);
+    memset(&d, 0, sizeof d);
+    memset(&p, 0, sizeof p);
+    memset(&solid, 0, sizeof solid);
+    CHECK_OK(fsi_mesh_sheet(&mesh, fsi_vec(-FSI_R(0.5), 0, -FSI_R(0.5)), fsi_vec(1, 0, 0),
+                            fsi_vec(0, 0, 1), 8, 8, 1, NULL, NULL, NULL));
+    for (i = 0; i < mesh.vertex_count; i++)
+        pin[i] = (unsigned char)(fabs((double)mesh.x[3 * i]) > 0.49
+                                         || fabs((double)mesh.x[3 * i + 2]) > 0.49
+                                     ? 7
+                                     : 0);
+    d.dim = 3;
+    d.vertex_count = mesh.vertex_count;
+    d.x = mesh.x;
+    d.triangle_count = mesh.element_count;
+    d.triangle = mesh.index;
+    d.area_density = FSI_R(0.5);
+    d.stretch = 2000;
+    d.bend = FSI_R(1e-3);
+    d.pin = pin;
+    d.damping_stiffness = FSI_R(1e-3);
+    f.capacity = 200;
+    f.spacing = FSI_R(0.06);
+    f.density = 1000;
+    f.sound_speed = 20;
     CHECK_OK(fsi_soft_init(&cloth, &d));
     CHECK_OK(fsi_sph_init(&sph, &f));
-    CHECK_OK(fsi_sph_add_block(&sph, fsi_vec(-FSI_R(0.2), FSI_R(0.05), -FSI_R(0.2)), fsi_vec(FSI_R(0.2), FSI_R(0.12), FSI_R(0.2)), fsi_vec(0, -3, 0), NULL));
+    CHECK_OK(fsi_sph_add_block(&sph, fsi_vec(-FSI_R(0.2), FSI_R(0.05), -FSI_R(0.2)),
+                               fsi_vec(FSI_R(0.2), FSI_R(0.12), FSI_R(0.2)), fsi_vec(0, -3, 0),
+                               NULL));
     above = sph.now.count;
-    CHECK_OK(fsi_sph_add_block(&sph, fsi_vec(-FSI_R(0.2), -FSI_R(0.12), -FSI_R(0.2)), fsi_vec(FSI_R(0.2), -FSI_R(0.05), FSI_R(0.2)), fsi_vec(0, 2, 0), NULL));
-    solid.soft = &cloth; solid.slip = 1;
-    p.sph = &sph; p.solid = &solid; p.count = 1;
+    CHECK_OK(fsi_sph_add_block(&sph, fsi_vec(-FSI_R(0.2), -FSI_R(0.12), -FSI_R(0.2)),
+                               fsi_vec(FSI_R(0.2), -FSI_R(0.05), FSI_R(0.2)), fsi_vec(0, 2, 0),
+                               NULL));
+    solid.soft = &cloth;
+    solid.slip = 1;
+    p.sph = &sph;
+    p.solid = &solid;
+    p.count = 1;
     CHECK_OK(fsi_proxy_init(&proxy, &p));
-    for (step = 0; step < 150; step++) ASSERT(fsi_proxy_step(&proxy, FSI_R(5e-4), NULL) >= 0);
+    for (step = 0; step < 150; step++)
+        ASSERT(fsi_proxy_step(&proxy, FSI_R(5e-4), NULL) >= 0);
     ASSERT(proxy.stats.all_contacts > 100);
-    for (i = 0; i < sph.now.count; i++) {                         /* ids below `above` started over the cloth */
+    /* ids below `above` started over the cloth */
+    for (i = 0; i < sph.now.count; i++) {
         fsi_vec3 x = fsi_vec(sph.x[i], sph.y[i], sph.z[i]), n;
         fsi_hit h;
-        if (!fsi_proxy_closest(&proxy, x, FSI_R(0.3), NULL, &h)) continue;
+        if (!fsi_proxy_closest(&proxy, x, FSI_R(0.3), NULL, &h))
+            continue;
         n = fsi_surface_normal(&solid.door.surface, h.element);
-        if (n.y < 0) n = fsi_vec_scale(n, -1);
+        if (n.y < 0)
+            n = fsi_vec_scale(n, -1);
         wrong += (fsi_vec_dot(fsi_vec_sub(x, h.point), n) > 0) != (sph.id[i] < above);
     }
     ASSERT_EQ(0, wrong);
-    fsi_proxy_free(&proxy); fsi_soft_free(&cloth); fsi_sph_free(&sph); fsi_mesh_free(&mesh);
+    fsi_proxy_free(&proxy);
+    fsi_soft_free(&cloth);
+    fsi_sph_free(&sph);
+    fsi_mesh_free(&mesh);
     PASS();
 }
 
 /* Fixed or free square patches, two triangles each, as solids of the caller's own. */
-typedef struct patch { fsi_real x[12], v[12], mass[4], inverse[4], impulse[12]; int32_t index[6], node[4]; } patch;
-static fsi_result patch_stay(void *user, fsi_real dt) { (void)user; (void)dt; return FSI_OK; }
-static void patch_make(patch *p, fsi_proxy_solid *s, fsi_vec3 centre, fsi_vec3 normal, double inverse) {
+typedef struct patch {
+    fsi_real x[12], v[12], mass[4], inverse[4], impulse[12];
+    int32_t index[6], node[4];
+} patch;
+
+static fsi_result patch_stay(void *user, fsi_real dt) {
+    (void)user;
+    (void)dt;
+    return FSI_OK;
+}
+
+static void patch_make(patch *p, fsi_proxy_solid *s, fsi_vec3 centre, fsi_vec3 normal,
+                       double inverse) {
     static const int32_t index[6] = {0, 1, 2, 0, 2, 3};
-    fsi_vec3 n = fsi_vec_unit(normal), u = fsi_vec_unit(fsi_vec_cross(n, fabs((double)n.x) < 0.7 ? fsi_vec(1, 0, 0) : fsi_vec(0, 0, 1))), w = fsi_vec_cross(n, u);
+    fsi_vec3 n = fsi_vec_unit(normal),
+             u = fsi_vec_unit(
+                 fsi_vec_cross(n, fabs((double)n.x) < 0.7 ? fsi_vec(1, 0, 0) : fsi_vec(0, 0, 1))),
+             w = fsi_vec_cross(n, u);
     int i;
-    memset(p, 0, sizeof *p); memset(s, 0, sizeof *s);
+    memset(p, 0, sizeof *p);
+    memset(s, 0, sizeof *s);
     memcpy(p->index, index, sizeof index);
     for (i = 0; i < 4; i++) {
-        fsi_vec_store(p->x + 3 * i, fsi_vec_mad(fsi_vec_mad(centre, u, i == 1 || i == 2 ? 1 : -1), w, i > 1 ? 1 : -1));
-        p->mass[i] = 1; p->inverse[i] = (fsi_real)inverse; p->node[i] = i;
+        fsi_vec_store(p->x + 3 * i, fsi_vec_mad(fsi_vec_mad(centre, u, i == 1 || i == 2 ? 1 : -1),
+                                                w, i > 1 ? 1 : -1));
+        p->mass[i] = 1;
+        p->inverse[i] = (fsi_real)inverse;
+        p->node[i] = i;
     }
-    s->door.surface.dim = 3; s->door.surface.vertex_count = 4; s->door.surface.element_count = 2; s->door.surface.x = p->x; s->door.surface.index = p->index;
-    s->door.dof = 12; s->door.v = p->v; s->door.mass = p->mass; s->door.inverse_mass = p->inverse; s->door.impulse = p->impulse; s->door.node = p->node;
-    s->advance_fn = patch_stay; s->slip = 1;
+    s->door.surface.dim = 3;
+    s->door.surface.vertex_count = 4;
+    s->door.surface.element_count = 2;
+    s->door.surface.x = p->x;
+    s->door.surface.index = p->index;
+    s->door.dof = 12;
+    s->door.v = p->v;
+    s->door.mass = p->mass;
+    s->door.inverse_mass = p->inverse;
+    s->door.impulse = p->impulse;
+    s->door.node = p->node;
+    s->advance_fn = patch_stay;
+    s->slip = 1;
 }
-static fsi_result one_particle(fsi_sph *s, fsi_proxy *c, fsi_proxy_solid *solid, int count, fsi_vec3 x, fsi_vec3 v) {
+
+static fsi_result one_particle(fsi_sph *s, fsi_proxy *c, fsi_proxy_solid *solid, int count,
+                               fsi_vec3 x, fsi_vec3 v) {
     fsi_sph_desc f;
     fsi_proxy_desc p;
     fsi_real at[3], speed[3];
     fsi_result r;
-    memset(&f, 0, sizeof f); memset(&p, 0, sizeof p);
-    f.capacity = 1; f.spacing = FSI_R(0.1); f.density = 1000; f.sound_speed = 20;
-    fsi_vec_store(at, x); fsi_vec_store(speed, v);
-    if ((r = fsi_sph_init(s, &f)) < 0 || (r = fsi_sph_add(s, 1, at, speed, NULL)) < 0) return r;
-    p.sph = s; p.solid = solid; p.count = count;
+    memset(&f, 0, sizeof f);
+    memset(&p, 0, sizeof p);
+    f.capacity = 1;
+    f.spacing = FSI_R(0.1);
+    f.density = 1000;
+    f.sound_speed = 20;
+    fsi_vec_store(at, x);
+    fsi_vec_store(speed, v);
+    if ((r = fsi_sph_init(s, &f)) < 0 || (r = fsi_sph_add(s, 1, at, speed, NULL)) < 0)
+        return r;
+    p.sph = s;
+    p.solid = solid;
+    p.count = count;
     return fsi_proxy_init(c, &p);
 }
 
 /* Least u with n_j . u >= g_j for two triangles, by cases: one alone or both. */
 static double least_of_two(fsi_vec3 n1, double g1, fsi_vec3 n2, double g2) {
     double c = (double)fsi_vec_dot(n1, n2), s = 1 - c * c;
-    if (c * g1 >= g2) return g1;
-    if (c * g2 >= g1) return g2;
+    if (c * g1 >= g2)
+        return g1;
+    if (c * g2 >= g1)
+        return g2;
     return sqrt((g1 * g1 - 2 * c * g1 * g2 + g2 * g2) / s);
 }
 
-TEST figure_4_least_way_out(void) {                               /* cases a, b, c: one triangle, two that agree, two that conflict */
+/* cases a, b, c: one triangle, two that agree, two that conflict */
+TEST figure_4_least_way_out(void) {
     uint64_t seed = 5;
     int i, j;
     for (i = 0; i < 500; i++) {
         fsi__proxy_touch t;
         fsi_vec3 u;
-        double best, angle = 0.05 + 2.5 * fabs(check_random(&seed));   /* between the normals; near pi there is no way out */
+        /* between the normals; near pi there is no way out */
+        double best, angle = 0.05 + 2.5 * fabs(check_random(&seed));
         memset(&t, 0, sizeof t);
         t.count = i % 5 ? 2 : 1;
-        t.n[0] = fsi_vec_unit(fsi_vec((fsi_real)check_random(&seed), (fsi_real)check_random(&seed), (fsi_real)check_random(&seed)));
-        u = fsi_vec_unit(fsi_vec_cross(t.n[0], fsi_vec((fsi_real)check_random(&seed), (fsi_real)check_random(&seed), (fsi_real)check_random(&seed))));
+        t.n[0] = fsi_vec_unit(fsi_vec((fsi_real)check_random(&seed), (fsi_real)check_random(&seed),
+                                      (fsi_real)check_random(&seed)));
+        u = fsi_vec_unit(fsi_vec_cross(t.n[0], fsi_vec((fsi_real)check_random(&seed),
+                                                       (fsi_real)check_random(&seed),
+                                                       (fsi_real)check_random(&seed))));
         t.n[1] = fsi_vec_mad(fsi_vec_scale(t.n[0], (fsi_real)cos(angle)), u, (fsi_real)sin(angle));
-        for (j = 0; j < 2; j++) t.d[j] = (fsi_real)(0.05 * fabs(check_random(&seed)));
+        for (j = 0; j < 2; j++)
+            t.d[j] = (fsi_real)(0.05 * fabs(check_random(&seed)));
         u = fsi__proxy_way(&t, FSI_R(0.05));
         for (j = 0; j < t.count; j++)
-            if (t.count == 1 || angle > 1.6) CHECK_MOST(0.05 - (double)t.d[j] - (double)fsi_vec_dot(u, t.n[j]), 2e-4 * 0.05 + TOL(1e-12, 1e-7));
-        if (t.count == 1) CHECK_NEAR(0.05 - (double)t.d[0], (double)fsi_vec_length(u), TOL(1e-12, 1e-7));
-        if (t.count == 2 && angle > 1.6) {                        /* conflict: n_j . n_c <= 0.7 */
+            if (t.count == 1 || angle > 1.6)
+                CHECK_MOST(0.05 - (double)t.d[j] - (double)fsi_vec_dot(u, t.n[j]),
+                           2e-4 * 0.05 + TOL(1e-12, 1e-7));
+        if (t.count == 1)
+            CHECK_NEAR(0.05 - (double)t.d[0], (double)fsi_vec_length(u), TOL(1e-12, 1e-7));
+        if (t.count == 2 && angle > 1.6) { /* conflict: n_j . n_c <= 0.7 */
             best = least_of_two(t.n[0], 0.05 - (double)t.d[0], t.n[1], 0.05 - (double)t.d[1]);
             CHECK_NEAR(best, (double)fsi_vec_length(u), 0.01 * best + TOL(1e-9, 1e-6));
         }
@@ -330,40 +526,55 @@ TEST figure_4_least_way_out(void) {                               /* cases a, b,
 }
 
 TEST figure_4_wedges_and_gaps_and_several_solids(void) {
-    static const double half[5] = {0.9, 0.6, 0.4, 0.3, 0.15};     /* half angle of the wedge, rad: sharper and sharper */
+    /* half angle of the wedge, rad: sharper and sharper */
+    static const double half[5] = {0.9, 0.6, 0.4, 0.3, 0.15};
     fsi_sph s;
     fsi_proxy c;
     fsi_proxy_solid solid[3];
     patch p[3];
     double P[3], Q[3];
     int k, d, i;
-    for (k = 0; k < 10; k++) {                                    /* slow, then so fast that only the correction helps; two solids meet in a wedge at the origin; a particle falls into it */
+    /* slow, then so fast that only the correction helps; two solids meet in a wedge at the origin;
+     * a particle falls into it */
+    for (k = 0; k < 10; k++) {
         for (d = 0; d < 2; d++) {
             double sign = d ? -1 : 1, a = half[k % 5];
-            patch_make(&p[d], &solid[d], fsi_vec((fsi_real)(-sign * sin(a)), (fsi_real)cos(a), 0), fsi_vec((fsi_real)(sign * cos(a)), (fsi_real)sin(a), 0), 0);
+            patch_make(&p[d], &solid[d], fsi_vec((fsi_real)(-sign * sin(a)), (fsi_real)cos(a), 0),
+                       fsi_vec((fsi_real)(sign * cos(a)), (fsi_real)sin(a), 0), 0);
         }
-        CHECK_OK(one_particle(&s, &c, solid, 2, fsi_vec(FSI_R(0.004), FSI_R(0.06) / (fsi_real)sin(half[k % 5]), 0), fsi_vec(FSI_R(0.3), -3, 0)));
+        CHECK_OK(one_particle(&s, &c, solid, 2,
+                              fsi_vec(FSI_R(0.004), FSI_R(0.06) / (fsi_real)sin(half[k % 5]), 0),
+                              fsi_vec(FSI_R(0.3), -3, 0)));
         for (i = 0; i < 40; i++) {
             ASSERT(fsi_proxy_step(&c, k < 5 ? FSI_R(1e-3) : FSI_R(2e-2), NULL) >= 0);
-            for (d = 0; d < 2; d++) CHECK_MOST(0.05 * 0.999, brute_distance(&solid[d].door.surface, fsi_vec(s.x[0], s.y[0], s.z[0])) + TOL(1e-12, 1e-7));
+            for (d = 0; d < 2; d++)
+                CHECK_MOST(0.05 * 0.999,
+                           brute_distance(&solid[d].door.surface, fsi_vec(s.x[0], s.y[0], s.z[0]))
+                               + TOL(1e-12, 1e-7));
             ASSERT_EQ(0, (int)c.stats.all_skipped);
         }
         ASSERT(c.stats.all_contacts > 0);
-        fsi_proxy_free(&c); fsi_sph_free(&s);
+        fsi_proxy_free(&c);
+        fsi_sph_free(&s);
     }
-    patch_make(&p[0], &solid[0], fsi_vec(0, 0, 0), fsi_vec(0, 1, 0), 0);     /* case d: two sheets nearer than a particle is wide: no way out */
+    /* case d: two sheets nearer than a particle is wide: no way out */
+    patch_make(&p[0], &solid[0], fsi_vec(0, 0, 0), fsi_vec(0, 1, 0), 0);
     patch_make(&p[1], &solid[1], fsi_vec(0, FSI_R(0.08), 0), fsi_vec(0, 1, 0), 0);
     CHECK_OK(one_particle(&s, &c, solid, 2, fsi_vec(0, FSI_R(0.03), 0), fsi_vec(0, 1, 0)));
     for (i = 0; i < 50; i++) {
         ASSERT(fsi_proxy_step(&c, FSI_R(1e-3), NULL) >= 0);
-        ASSERT(s.y[0] > 0 && s.y[0] < FSI_R(0.08));               /* counted, and on its side of both */
+        /* counted, and on its side of both */
+        ASSERT(s.y[0] > 0 && s.y[0] < FSI_R(0.08));
     }
     ASSERT_EQ(50, (int)c.stats.all_skipped);
-    fsi_proxy_free(&c); fsi_sph_free(&s);
-    patch_make(&p[0], &solid[0], fsi_vec(-1, 0, 0), fsi_vec(1, 0, 0), 1);    /* one particle flies into the corner of three free solids: all get their share */
+    fsi_proxy_free(&c);
+    fsi_sph_free(&s);
+    /* one particle flies into the corner of three free solids: all get their share */
+    patch_make(&p[0], &solid[0], fsi_vec(-1, 0, 0), fsi_vec(1, 0, 0), 1);
     patch_make(&p[1], &solid[1], fsi_vec(0, -1, 0), fsi_vec(0, 1, 0), 1);
     patch_make(&p[2], &solid[2], fsi_vec(0, 0, -1), fsi_vec(0, 0, 1), 1);
-    CHECK_OK(one_particle(&s, &c, solid, 3, fsi_vec(FSI_R(-0.9), FSI_R(-0.9), FSI_R(-0.9)), fsi_vec(-64, -60, -56)));
+    CHECK_OK(one_particle(&s, &c, solid, 3, fsi_vec(FSI_R(-0.9), FSI_R(-0.9), FSI_R(-0.9)),
+                          fsi_vec(-64, -60, -56)));
     CHECK_OK(fsi_sph_prepare(&s, FSI_R(1e-3)));
     ASSERT(fsi_sph_accelerate(&s, FSI_R(1e-3), NULL) >= 0);
     fsi_sph_totals(&s, NULL, P, NULL, NULL);
@@ -373,14 +584,22 @@ TEST figure_4_wedges_and_gaps_and_several_solids(void) {
     for (d = 0; d < 3; d++) {
         double given = 0, all = 0;
         for (k = 0; k < 3; k++)
-            for (i = 0; i < 4; i++) { given += (double)p[k].impulse[3 * i + d]; all += fabs((double)p[d].impulse[3 * i]) + fabs((double)p[d].impulse[3 * i + 1]) + fabs((double)p[d].impulse[3 * i + 2]); }
+            for (i = 0; i < 4; i++) {
+                given += (double)p[k].impulse[3 * i + d];
+                all += fabs((double)p[d].impulse[3 * i]) + fabs((double)p[d].impulse[3 * i + 1])
+                       + fabs((double)p[d].impulse[3 * i + 2]);
+            }
         CHECK_NEAR(P[d] - Q[d], given, TOL(1e-12, 1e-5) * fabs(P[d]));
         ASSERTm("every solid takes part", all > 0);
     }
     CHECK_OK(fsi_sph_move(&s, FSI_R(1e-3)));
     CHECK_OK(fsi_proxy_correct(&c));
-    for (d = 0; d < 3; d++) CHECK_MOST(0.05 * 0.999, brute_distance(&solid[d].door.surface, fsi_vec(s.x[0], s.y[0], s.z[0])) + TOL(1e-12, 1e-7));
-    fsi_proxy_free(&c); fsi_sph_free(&s);
+    for (d = 0; d < 3; d++)
+        CHECK_MOST(0.05 * 0.999,
+                   brute_distance(&solid[d].door.surface, fsi_vec(s.x[0], s.y[0], s.z[0]))
+                       + TOL(1e-12, 1e-7));
+    fsi_proxy_free(&c);
+    fsi_sph_free(&s);
     PASS();
 }
 
@@ -393,27 +612,48 @@ TEST proxy_same_bits_for_any_threads_and_after_restore(void) {
         void *a, *b;
         check_threads(threads[k]);
         CHECK_OK(rig_make(&r, 6, 0.2, 0.5, 300, plain()));
-        a = malloc(fsi_sph_state_size(&r.sph)); b = malloc(fsi_tled_state_size(&r.plate));
-        for (i = 0; i < 20; i++) ASSERT(fsi_proxy_step(&r.proxy, FSI_R(1e-3), NULL) >= 0);
-        fsi_sph_save(&r.sph, a); fsi_tled_save(&r.plate, b);
-        for (i = 0; i < 20; i++) ASSERT(fsi_proxy_step(&r.proxy, FSI_R(1e-3), NULL) >= 0);
-        hash = check_hash(r.sph.y, sizeof(fsi_real) * (size_t)r.sph.now.count, check_hash(r.plate.x, 3 * sizeof(fsi_real) * (size_t)r.plate.nodes, 1));
-        fsi_sph_restore(&r.sph, a); fsi_tled_restore(&r.plate, b);
-        for (i = 0; i < 20; i++) ASSERT(fsi_proxy_step(&r.proxy, FSI_R(1e-3), NULL) >= 0);
-        ASSERT(hash == check_hash(r.sph.y, sizeof(fsi_real) * (size_t)r.sph.now.count, check_hash(r.plate.x, 3 * sizeof(fsi_real) * (size_t)r.plate.nodes, 1)));
-        if (k == 0) first = hash;
+        a = malloc(fsi_sph_state_size(&r.sph));
+        b = malloc(fsi_tled_state_size(&r.plate));
+        for (i = 0; i < 20; i++)
+            ASSERT(fsi_proxy_step(&r.proxy, FSI_R(1e-3), NULL) >= 0);
+        fsi_sph_save(&r.sph, a);
+        fsi_tled_save(&r.plate, b);
+        for (i = 0; i < 20; i++)
+            ASSERT(fsi_proxy_step(&r.proxy, FSI_R(1e-3), NULL) >= 0);
+        hash = check_hash(r.sph.y, sizeof(fsi_real) * (size_t)r.sph.now.count,
+                          check_hash(r.plate.x, 3 * sizeof(fsi_real) * (size_t)r.plate.nodes, 1));
+        fsi_sph_restore(&r.sph, a);
+        fsi_tled_restore(&r.plate, b);
+        for (i = 0; i < 20; i++)
+            ASSERT(fsi_proxy_step(&r.proxy, FSI_R(1e-3), NULL) >= 0);
+        ASSERT(
+            hash
+            == check_hash(r.sph.y, sizeof(fsi_real) * (size_t)r.sph.now.count,
+                          check_hash(r.plate.x, 3 * sizeof(fsi_real) * (size_t)r.plate.nodes, 1)));
+        if (k == 0)
+            first = hash;
         ASSERT(hash == first);
-        free(a); free(b);
+        free(a);
+        free(b);
         rig_free(&r);
     }
     check_threads(1);
     PASS();
 }
 
-/* ------------------------------------------------------------------------------------------------ rigid */
-typedef struct pool { fsi_sph sph; fsi_solids world; fsi_shape ball, room; fsi_mesh skin; fsi_sph_rigid couple; int body, object; } pool;
+/* ------------------------------------------------------------------------------------------------
+ * rigid */
+typedef struct pool {
+    fsi_sph sph;
+    fsi_solids world;
+    fsi_shape ball, room;
+    fsi_mesh skin;
+    fsi_sph_rigid couple;
+    int body, object;
+} pool;
 
-static fsi_result pool_make(pool *p, int size, double density, fsi_sph_scheme scheme, double tolerance, double omega, fsi_allocator allocator) {
+static fsi_result pool_make(pool *p, int size, double density, fsi_sph_scheme scheme,
+                            double tolerance, double omega, fsi_allocator allocator) {
     fsi_sph_desc f;
     fsi_solids_desc w;
     fsi_shape_desc s;
@@ -423,44 +663,102 @@ static fsi_result pool_make(pool *p, int size, double density, fsi_sph_scheme sc
     fsi_result r;
     double h = 0.7 / size;
     fsi_vec3 hi = fsi_vec((fsi_real)((2 * size + 1) * h), FSI_R(1.6), FSI_R(0.7));
-    memset(p, 0, sizeof *p); memset(&f, 0, sizeof f); memset(&w, 0, sizeof w); memset(&s, 0, sizeof s); memset(&b, 0, sizeof b); memset(&d, 0, sizeof d);
-    f.capacity = size * size * (2 * size + 1); f.boundary_capacity = 60 * size * size + 1000; f.solver = FSI_SPH_DFSPH; f.spacing = (fsi_real)h; f.density = 1000;
-    f.viscosity = 1; f.density_error = f.divergence_error = FSI_R(1e-12); f.max_iterations = 5; f.gravity = fsi_vec(0, -FSI_R(9.81), 0); f.allocator = allocator;
-    w.dim = 3; w.substeps = 1; w.max_bodies = 2; w.gravity = f.gravity; w.allocator = allocator;
-    if ((r = fsi_sph_init(&p->sph, &f)) < 0 || (r = fsi_solids_init(&p->world, &w)) < 0) return r;
-    s.kind = FSI_SHAPE_ROOM; s.half = fsi_vec_scale(hi, FSI_R(0.5)); s.allocator = allocator;
-    if ((r = fsi_shape_init(&p->room, &s)) < 0) return r;
-    b.shape = &p->room; b.x = s.half;
-    if ((r = fsi_solids_add(&p->world, &b, NULL)) < 0) return r;
-    s.kind = FSI_SHAPE_SPHERE; s.radius = FSI_R(0.2); s.resolution = 8;
-    if ((r = fsi_shape_init(&p->ball, &s)) < 0) return r;
-    b.shape = &p->ball; b.kind = FSI_RIGID_DYNAMIC; b.density = (fsi_real)(1000 * density); b.x = fsi_vec(hi.x / 2, FSI_R(0.25), hi.z / 2);
-    if ((r = fsi_solids_add(&p->world, &b, &p->body)) < 0) return r;
-    if ((r = fsi_sph_add_block(&p->sph, fsi_vec(0, FSI_R(0.5), 0), fsi_vec(hi.x, FSI_R(1.2), hi.z), fsi_vec(0, -1, 0), NULL)) < 0) return r;
-    if ((r = fsi_sph_add_box_walls(&p->sph, fsi_vec(0, 0, 0), hi, 0, NULL)) < 0) return r;
-    if ((r = fsi_mesh_sphere(&p->skin, b.x, FSI_R(0.2) - f.spacing / 2, 4, &allocator)) < 0) return r;
+    memset(p, 0, sizeof *p);
+    memset(&f, 0, sizeof f);
+    memset(&w, 0, sizeof w);
+    memset(&s, 0, sizeof s);
+    memset(&b, 0, sizeof b);
+    memset(&d, 0, sizeof d);
+    f.capacity = size * size * (2 * size + 1);
+    f.boundary_capacity = 60 * size * size + 1000;
+    f.solver = FSI_SPH_DFSPH;
+    f.spacing = (fsi_real)h;
+    f.density = 1000;
+    f.viscosity = 1;
+    f.density_error = f.divergence_error = FSI_R(1e-12);
+    f.max_iterations = 5;
+    f.gravity = fsi_vec(0, -FSI_R(9.81), 0);
+    f.allocator = allocator;
+    w.dim = 3;
+    w.substeps = 1;
+    w.max_bodies = 2;
+    w.gravity = f.gravity;
+    w.allocator = allocator;
+    if ((r = fsi_sph_init(&p->sph, &f)) < 0 || (r = fsi_solids_init(&p->world, &w)) < 0)
+        return r;
+    s.kind = FSI_SHAPE_ROOM;
+    s.half = fsi_vec_scale(hi, FSI_R(0.5));
+    s.allocator = allocator;
+    if ((r = fsi_shape_init(&p->room, &s)) < 0)
+        return r;
+    b.shape = &p->room;
+    b.x = s.half;
+    if ((r = fsi_solids_add(&p->world, &b, NULL)) < 0)
+        return r;
+    s.kind = FSI_SHAPE_SPHERE;
+    s.radius = FSI_R(0.2);
+    s.resolution = 8;
+    if ((r = fsi_shape_init(&p->ball, &s)) < 0)
+        return r;
+    b.shape = &p->ball;
+    b.kind = FSI_RIGID_DYNAMIC;
+    b.density = (fsi_real)(1000 * density);
+    b.x = fsi_vec(hi.x / 2, FSI_R(0.25), hi.z / 2);
+    if ((r = fsi_solids_add(&p->world, &b, &p->body)) < 0)
+        return r;
+    if ((r = fsi_sph_add_block(&p->sph, fsi_vec(0, FSI_R(0.5), 0), fsi_vec(hi.x, FSI_R(1.2), hi.z),
+                               fsi_vec(0, -1, 0), NULL))
+        < 0)
+        return r;
+    if ((r = fsi_sph_add_box_walls(&p->sph, fsi_vec(0, 0, 0), hi, 0, NULL)) < 0)
+        return r;
+    if ((r = fsi_mesh_sphere(&p->skin, b.x, FSI_R(0.2) - f.spacing / 2, 4, &allocator)) < 0)
+        return r;
     skin = fsi_mesh_surface(&p->skin);
-    if ((r = fsi_sph_add_surface(&p->sph, &skin, b.x, 1, &p->object)) < 0) return r;
-    d.sph = &p->sph; d.world = &p->world; d.count = 1; d.body = &p->body; d.object = &p->object; d.scheme = scheme; d.tolerance = (fsi_real)tolerance;
-    d.omega = (fsi_real)omega; d.max_iterations = 200; d.allocator = allocator;
+    if ((r = fsi_sph_add_surface(&p->sph, &skin, b.x, 1, &p->object)) < 0)
+        return r;
+    d.sph = &p->sph;
+    d.world = &p->world;
+    d.count = 1;
+    d.body = &p->body;
+    d.object = &p->object;
+    d.scheme = scheme;
+    d.tolerance = (fsi_real)tolerance;
+    d.omega = (fsi_real)omega;
+    d.max_iterations = 200;
+    d.allocator = allocator;
     return fsi_sph_rigid_init(&p->couple, &d);
 }
+
 static void pool_free(pool *p) {
-    fsi_sph_rigid_free(&p->couple); fsi_mesh_free(&p->skin); fsi_solids_free(&p->world); fsi_shape_free(&p->ball); fsi_shape_free(&p->room); fsi_sph_free(&p->sph);
+    fsi_sph_rigid_free(&p->couple);
+    fsi_mesh_free(&p->skin);
+    fsi_solids_free(&p->world);
+    fsi_shape_free(&p->ball);
+    fsi_shape_free(&p->room);
+    fsi_sph_free(&p->sph);
 }
-/* Runs the block of fluid onto the ball; peak speed, mean iterations in the hardest 20 steps, worst momentum error. */
-static int pool_run(int size, double density, fsi_sph_scheme scheme, double tolerance, double omega, double until, double *peak, double *mean, double *momentum) {
+
+/* Runs the block of fluid onto the ball; peak speed, mean iterations in the hardest 20 steps, worst
+ * momentum error. */
+static int pool_run(int size, double density, fsi_sph_scheme scheme, double tolerance, double omega,
+                    double until, double *peak, double *mean, double *momentum) {
     pool p;
     fsi_report report;
     double time = 0, window = 0;
-    int step = 0, last[20] = {0}, d, ok = pool_make(&p, size, density, scheme, tolerance, omega, plain()) == FSI_OK;
+    int step = 0, last[20] = {0}, d,
+        ok = pool_make(&p, size, density, scheme, tolerance, omega, plain()) == FSI_OK;
     *peak = *momentum = *mean = 0;
     while (ok && time < until && *peak < 50) {
         double dt = fmin(0.002, (double)fsi_sph_max_dt(&p.sph));
-        if (fsi_sph_rigid_step(&p.couple, (fsi_real)dt, &report) < 0) { *peak = 1e9; break; }
+        if (fsi_sph_rigid_step(&p.couple, (fsi_real)dt, &report) < 0) {
+            *peak = 1e9;
+            break;
+        }
         time += dt;
         *peak = fmax(*peak, (double)fsi_vec_length(p.world.body[p.body].v));
-        for (d = 0; d < 3; d++) *momentum = fmax(*momentum, fabs(report.momentum[d]));
+        for (d = 0; d < 3; d++)
+            *momentum = fmax(*momentum, fabs(report.momentum[d]));
         window += report.iterations - last[step % 20];
         last[step++ % 20] = report.iterations;
         *mean = fmax(*mean, window / 20);
@@ -480,7 +778,9 @@ TEST A_05_light_ball_weak_fails_xpm_holds(void) {
     ASSERT(pool_run(7, 0.05, FSI_SPH_XPM, 0.01, 0, 0.4, &xpm, &mean_fine, &momentum));
     CHECK_MOST(xpm, 10);
     ASSERT(pool_run(7, 0.05, FSI_SPH_RELAXED, 0.01, 0.05, 0.4, &p, &mean_p, &momentum));
-    printf("hardest 20 steps: xpm %.2f (tolerance 0.1), %.2f (0.01), relaxed 0.05 %.2f iterations (0.01), peak %.2f ", mean_xpm, mean_fine, mean_p, p);
+    printf("hardest 20 steps: xpm %.2f (tolerance 0.1), %.2f (0.01), relaxed 0.05 %.2f iterations "
+           "(0.01), peak %.2f ",
+           mean_xpm, mean_fine, mean_p, p);
     CHECK_MOST(mean_xpm, mean_fine + 1e-9);
     ASSERTm("under-relaxation needs twice the iterations", mean_p >= 2 * mean_fine);
     PASS();
@@ -495,17 +795,25 @@ TEST rigid_same_bits_for_any_threads_and_after_restore(void) {
             pool p;
             void *a;
             check_threads(threads[k]);
-            CHECK_OK(pool_make(&p, 5, 0.05, scheme ? FSI_SPH_AITKEN : FSI_SPH_XPM, 0.02, 0.05, plain()));
-            for (i = 0; i < 40; i++) ASSERT(fsi_sph_rigid_step(&p.couple, FSI_R(2e-3), NULL) >= 0);
+            CHECK_OK(
+                pool_make(&p, 5, 0.05, scheme ? FSI_SPH_AITKEN : FSI_SPH_XPM, 0.02, 0.05, plain()));
+            for (i = 0; i < 40; i++)
+                ASSERT(fsi_sph_rigid_step(&p.couple, FSI_R(2e-3), NULL) >= 0);
             a = malloc(fsi_sph_rigid_state_size(&p.couple));
             CHECK_OK(fsi_sph_rigid_save(&p.couple, a));
-            for (i = 0; i < 40; i++) ASSERT(fsi_sph_rigid_step(&p.couple, FSI_R(2e-3), NULL) >= 0);
-            hash = check_hash(p.sph.y, sizeof(fsi_real) * (size_t)p.sph.now.count, check_hash(&p.world.body[p.body].x, sizeof(fsi_vec3), 1));
+            for (i = 0; i < 40; i++)
+                ASSERT(fsi_sph_rigid_step(&p.couple, FSI_R(2e-3), NULL) >= 0);
+            hash = check_hash(p.sph.y, sizeof(fsi_real) * (size_t)p.sph.now.count,
+                              check_hash(&p.world.body[p.body].x, sizeof(fsi_vec3), 1));
             ASSERTm("the ball should be wet", p.sph.now.object[p.object].contact > 0);
             CHECK_OK(fsi_sph_rigid_restore(&p.couple, a));
-            for (i = 0; i < 40; i++) ASSERT(fsi_sph_rigid_step(&p.couple, FSI_R(2e-3), NULL) >= 0);
-            ASSERT(hash == check_hash(p.sph.y, sizeof(fsi_real) * (size_t)p.sph.now.count, check_hash(&p.world.body[p.body].x, sizeof(fsi_vec3), 1)));
-            if (k == 0) first = hash;
+            for (i = 0; i < 40; i++)
+                ASSERT(fsi_sph_rigid_step(&p.couple, FSI_R(2e-3), NULL) >= 0);
+            ASSERT(hash
+                   == check_hash(p.sph.y, sizeof(fsi_real) * (size_t)p.sph.now.count,
+                                 check_hash(&p.world.body[p.body].x, sizeof(fsi_vec3), 1)));
+            if (k == 0)
+                first = hash;
             ASSERT(hash == first);
             free(a);
             pool_free(&p);
@@ -527,42 +835,78 @@ TEST clamp_keeps_momentum_and_place(void) {
     int32_t node[64];
     double first[3], most = 0, gap = 0, bend = 0;
     int i, d, n = 0, body, step;
-    memset(&t, 0, sizeof t); memset(&w, 0, sizeof w); memset(&s, 0, sizeof s); memset(&b, 0, sizeof b);
-    CHECK_OK(fsi_mesh_box(&mesh, fsi_vec(FSI_R(0.1), 0, 0), fsi_vec(FSI_R(0.7), FSI_R(0.05), FSI_R(0.1)), 12, 1, 2, 0, NULL));
-    t.nodes = mesh.vertex_count; t.tets = mesh.tet_count; t.x = mesh.x; t.tet = mesh.tet; t.density = 500; t.young = FSI_R(1e5); t.poisson = FSI_R(0.3);
-    w.dim = 3; w.max_bodies = 1; s.kind = FSI_SHAPE_BOX; s.half = fsi_vec(FSI_R(0.2), FSI_R(0.1), FSI_R(0.2));
+    memset(&t, 0, sizeof t);
+    memset(&w, 0, sizeof w);
+    memset(&s, 0, sizeof s);
+    memset(&b, 0, sizeof b);
+    CHECK_OK(fsi_mesh_box(&mesh, fsi_vec(FSI_R(0.1), 0, 0),
+                          fsi_vec(FSI_R(0.7), FSI_R(0.05), FSI_R(0.1)), 12, 1, 2, 0, NULL));
+    t.nodes = mesh.vertex_count;
+    t.tets = mesh.tet_count;
+    t.x = mesh.x;
+    t.tet = mesh.tet;
+    t.density = 500;
+    t.young = FSI_R(1e5);
+    t.poisson = FSI_R(0.3);
+    w.dim = 3;
+    w.max_bodies = 1;
+    s.kind = FSI_SHAPE_BOX;
+    s.half = fsi_vec(FSI_R(0.2), FSI_R(0.1), FSI_R(0.2));
     CHECK_OK(fsi_tled_init(&flap, &t));
     CHECK_OK(fsi_solids_init(&world, &w));
     CHECK_OK(fsi_shape_init(&box, &s));
-    b.shape = &box; b.kind = FSI_RIGID_DYNAMIC; b.density = 300;
+    b.shape = &box;
+    b.kind = FSI_RIGID_DYNAMIC;
+    b.density = 300;
     CHECK_OK(fsi_solids_add(&world, &b, &body));
-    for (i = 0; i < flap.nodes; i++) if (flap.x[3 * i] < FSI_R(0.16)) node[n++] = i;
+    for (i = 0; i < flap.nodes; i++)
+        if (flap.x[3 * i] < FSI_R(0.16))
+            node[n++] = i;
     CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_clamp_init(&clamp, &flap, &world, 3, node, n, NULL));
     CHECK_OK(fsi_clamp_init(&clamp, &flap, &world, body, node, n, NULL));
-    for (i = 0; i < flap.nodes; i++) if (flap.inverse_mass[i] > 0) flap.v[3 * i + 1] = 2 * (flap.x[3 * i] - FSI_R(0.1));
+    for (i = 0; i < flap.nodes; i++)
+        if (flap.inverse_mass[i] > 0)
+            flap.v[3 * i + 1] = 2 * (flap.x[3 * i] - FSI_R(0.1));
     for (step = 0; step <= 400; step++) {
         double P[3] = {0, 0, 0};
-        for (i = 0; i < flap.nodes; i++) if (flap.inverse_mass[i] > 0) for (d = 0; d < 3; d++) P[d] += (double)(flap.mass[i] * flap.v[3 * i + d]);
+        for (i = 0; i < flap.nodes; i++)
+            if (flap.inverse_mass[i] > 0)
+                for (d = 0; d < 3; d++)
+                    P[d] += (double)(flap.mass[i] * flap.v[3 * i + d]);
         P[0] += (double)(world.body[body].mass * world.body[body].v.x);
         P[1] += (double)(world.body[body].mass * world.body[body].v.y);
         P[2] += (double)(world.body[body].mass * world.body[body].v.z);
-        for (d = 0; d < 3; d++) { if (step == 0) first[d] = P[d]; most = fmax(most, fabs(P[d] - first[d])); }
+        for (d = 0; d < 3; d++) {
+            if (step == 0)
+                first[d] = P[d];
+            most = fmax(most, fabs(P[d] - first[d]));
+        }
         for (i = 0; i < n; i++) {
-            fsi_vec3 to = fsi_vec_add(world.body[body].x, fsi_mat3_mul_vec(&world.body[body].rotation, fsi_vec_load(clamp.local + 3 * i)));
-            gap = fmax(gap, (double)fsi_vec_length(fsi_vec_sub(to, fsi_vec_load(flap.x + 3 * node[i]))));
+            fsi_vec3 to = fsi_vec_add(
+                world.body[body].x,
+                fsi_mat3_mul_vec(&world.body[body].rotation, fsi_vec_load(clamp.local + 3 * i)));
+            gap = fmax(gap,
+                       (double)fsi_vec_length(fsi_vec_sub(to, fsi_vec_load(flap.x + 3 * node[i]))));
         }
         bend = fmax(bend, fabs((double)world.body[body].w.z));
         CHECK_OK(fsi_clamp_advance(&clamp, FSI_R(1e-3)));
         CHECK_OK(fsi_solids_step(&world, FSI_R(1e-3)));
     }
     CHECK_MOST(most, TOL(1e-12, 1e-4) * fabs(first[1]));
-    CHECK_MOST(gap, 1e-3);                                        /* m: the body's change within one step */
+    /* m: the body's change within one step */
+    CHECK_MOST(gap, 1e-3);
     ASSERTm("the body should turn", bend > 0.05);
-    fsi_clamp_free(&clamp); fsi_clamp_free(&clamp); fsi_tled_free(&flap); fsi_solids_free(&world); fsi_shape_free(&box); fsi_mesh_free(&mesh);
+    fsi_clamp_free(&clamp);
+    fsi_clamp_free(&clamp);
+    fsi_tled_free(&flap);
+    fsi_solids_free(&world);
+    fsi_shape_free(&box);
+    fsi_mesh_free(&mesh);
     PASS();
 }
 
-/* ------------------------------------------------------------------------------------------------ manners */
+/* ------------------------------------------------------------------------------------------------
+ * manners */
 TEST bad_input_is_refused(void) {
     rig r;
     pool p;
@@ -572,10 +916,18 @@ TEST bad_input_is_refused(void) {
     fsi_sph_rigid_desc e;
     CHECK_OK(rig_make(&r, 4, 0, 0, 300, plain()));
     CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_proxy_init(&c, NULL));
-    d = r.proxy.desc; d.sph = NULL; CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_proxy_init(&c, &d));
-    d = r.proxy.desc; d.count = 0; CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_proxy_init(&c, &d));
-    d = r.proxy.desc; r.solid.restitution = FSI_R(1.5); CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_proxy_init(&c, &d));
-    r.solid.restitution = 0; r.solid.slip = (fsi_real)NAN; CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_proxy_init(&c, &d));
+    d = r.proxy.desc;
+    d.sph = NULL;
+    CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_proxy_init(&c, &d));
+    d = r.proxy.desc;
+    d.count = 0;
+    CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_proxy_init(&c, &d));
+    d = r.proxy.desc;
+    r.solid.restitution = FSI_R(1.5);
+    CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_proxy_init(&c, &d));
+    r.solid.restitution = 0;
+    r.solid.slip = (fsi_real)NAN;
+    CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_proxy_init(&c, &d));
     r.solid.slip = 0;
     CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_proxy_collide(&r.proxy, 0));
     CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_proxy_collide(&r.proxy, (fsi_real)NAN));
@@ -583,9 +935,19 @@ TEST bad_input_is_refused(void) {
     CHECK_RESULT(FSI_ERR_STATE, fsi_proxy_step(NULL, 1, NULL));
     rig_free(&r);
     CHECK_OK(pool_make(&p, 4, 0.5, FSI_SPH_XPM, 0, 0, plain()));
-    e = p.couple.desc; e.count = 0; CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_sph_rigid_init(&s, &e));
-    e = p.couple.desc; e.omega = 2; CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_sph_rigid_init(&s, &e));
-    { int object = 0; e = p.couple.desc; e.object = &object; CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_sph_rigid_init(&s, &e)); }    /* the walls are not two-way */
+    e = p.couple.desc;
+    e.count = 0;
+    CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_sph_rigid_init(&s, &e));
+    e = p.couple.desc;
+    e.omega = 2;
+    CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_sph_rigid_init(&s, &e));
+    /* the walls are not two-way */
+    {
+        int object = 0;
+        e = p.couple.desc;
+        e.object = &object;
+        CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_sph_rigid_init(&s, &e));
+    }
     CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_sph_rigid_step(&p.couple, -1, NULL));
     CHECK_RESULT(FSI_ERR_STATE, fsi_sph_rigid_step(NULL, 1, NULL));
     pool_free(&p);
@@ -601,13 +963,16 @@ TEST no_allocation_in_a_coupled_step(void) {
     int i;
     CHECK_OK(rig_make(&r, 6, 0, 1, 300, fail_make(&f)));
     calls = f.calls;
-    for (i = 0; i < 30; i++) ASSERT(fsi_proxy_step(&r.proxy, FSI_R(5e-4), NULL) >= 0);
+    for (i = 0; i < 30; i++)
+        ASSERT(fsi_proxy_step(&r.proxy, FSI_R(5e-4), NULL) >= 0);
     ASSERT(r.proxy.stats.all_contacts > 0);
     ASSERT_EQ(calls, f.calls);
     rig_free(&r);
     CHECK_OK(pool_make(&p, 5, 0.05, FSI_SPH_XPM, 0.02, 0, fail_make(&f)));
     for (i = 0; i < 60; i++) {
-        if (i == 2) calls = f.calls;                              /* the first steps may make room */
+        /* the first steps may make room */
+        if (i == 2)
+            calls = f.calls;
         ASSERT(fsi_sph_rigid_step(&p.couple, FSI_R(2e-3), NULL) >= 0);
     }
     ASSERT_EQ(calls, f.calls);
@@ -640,6 +1005,7 @@ TEST failing_allocator_leaves_nothing_behind(void) {
 }
 
 GREATEST_MAIN_DEFS();
+
 int main(int argc, char **argv) {
     GREATEST_MAIN_BEGIN();
     RUN_TEST(H_13_hand_out_is_a_partition_of_unity);

@@ -9,26 +9,49 @@
 static int fuzz_passes(int target, unsigned long seed) {
     fuzz_failures = 0;
     fuzz_seed(target, seed);
-    if (fuzz_failures) printf("\n  %s seed %lu\n", fuzz_list[target].name, seed);
+    if (fuzz_failures)
+        printf("\n  %s seed %lu\n", fuzz_list[target].name, seed);
     return fuzz_failures == 0;
 }
+
 TEST random_seeds(void) {
     int t;
     unsigned long s;
-    for (t = 0; t < FUZZ_TARGETS; t++) for (s = 1000; s < 1015; s++) ASSERTm(fuzz_list[t].name, fuzz_passes(t, s));
+    for (t = 0; t < FUZZ_TARGETS; t++)
+        for (s = 1000; s < 1015; s++)
+            ASSERTm(fuzz_list[t].name, fuzz_passes(t, s));
     PASS();
 }
+
 TEST seeds_that_found_something(void) {
-    static const struct { int target; unsigned long seed; } found[] = {
-        {4, 5081},                                                  /* a particle whose next place is no number */
-        {9, 5029},                                                  /* in single precision: a soft body whose next place is no number */
-        {2, 37}, {2, 50}, {2, 54}, {2, 80}, {2, 115}, {2, 140}};    /* heaps of overlapping bodies: the push-out fed itself until it overflowed */
+    static const struct {
+        int target;
+        unsigned long seed;
+    } found[] = {/* a particle whose next place is no number */
+                 {4, 5081},
+                 /* in single precision: a soft body whose next place is no number */
+                 {9, 5029},
+                 /* heaps of overlapping bodies: the push-out fed itself until it overflowed */
+                 {2, 37},
+                 {2, 50},
+                 {2, 54},
+                 {2, 80},
+                 {2, 115},
+                 {2, 140}};
+
     size_t i;
-    for (i = 0; i < sizeof found / sizeof found[0]; i++) ASSERTm(fuzz_list[found[i].target].name, fuzz_passes(found[i].target, found[i].seed));
+    for (i = 0; i < sizeof found / sizeof found[0]; i++)
+        ASSERTm(fuzz_list[found[i].target].name, fuzz_passes(found[i].target, found[i].seed));
     PASS();
 }
-SUITE(fuzz) { RUN_TEST(random_seeds); RUN_TEST(seeds_that_found_something); }
+
+SUITE(fuzz) {
+    RUN_TEST(random_seeds);
+    RUN_TEST(seeds_that_found_something);
+}
+
 GREATEST_MAIN_DEFS();
+
 int main(int argc, char **argv) {
     GREATEST_MAIN_BEGIN();
     RUN_SUITE(fuzz);

@@ -1,67 +1,121 @@
-/* Geometry of the base: closest points, watertight crossings, trees of boxes, inside test, clipping; each against an obvious twin. */
+/* Geometry of the base: closest points, watertight crossings, trees of boxes, inside test,
+ * clipping; each against an obvious twin. */
 #define FSI_IMPLEMENTATION
-#define FSI_LINALG_IMPLEMENTATION  /* it looks inside, so it compiles this one itself */
+#define FSI_LINALG_IMPLEMENTATION /* it looks inside, so it compiles this one itself */
 #include "fsi_linalg.h"
 #include "greatest.h"
 #include "check.h"
 
 #define MAX_V 5000
 #define MAX_E 10000
-typedef struct mesh { fsi_real x[3 * MAX_V]; int32_t index[3 * MAX_E]; fsi_surface s; } mesh;
+
+typedef struct mesh {
+    fsi_real x[3 * MAX_V];
+    int32_t index[3 * MAX_E];
+    fsi_surface s;
+} mesh;
+
 static mesh ball, soup, ring;
 static uint64_t seed = 7;
-static fsi_real rnd(void) { return (fsi_real)check_random(&seed); }
-static fsi_vec3 rnd3(void) { fsi_vec3 a; a.x = rnd(); a.y = rnd(); a.z = rnd(); return a; }
+
+static fsi_real rnd(void) {
+    return (fsi_real)check_random(&seed);
+}
+
+static fsi_vec3 rnd3(void) {
+    fsi_vec3 a;
+    a.x = rnd();
+    a.y = rnd();
+    a.z = rnd();
+    return a;
+}
 
 static void finish(mesh *m, int dim, int vertices, int elements, int closed) {
     memset(&m->s, 0, sizeof m->s);
-    m->s.dim = dim; m->s.vertex_count = vertices; m->s.element_count = elements; m->s.closed = closed;
-    m->s.x = m->x; m->s.index = m->index;
+    m->s.dim = dim;
+    m->s.vertex_count = vertices;
+    m->s.element_count = elements;
+    m->s.closed = closed;
+    m->s.x = m->x;
+    m->s.index = m->index;
 }
 
-/* A box [-1, 1]^3 of n x n quads per side, on integer multiples of 2/n (so that rays meet edges and vertices), bent to a ball on request. */
+/* A box [-1, 1]^3 of n x n quads per side, on integer multiples of 2/n (so that rays meet edges and
+ * vertices), bent to a ball on request. */
 static void make_ball(mesh *m, int n, int round) {
-    static const int corner[6][3] = {{1, 0, 0}, {1, 0, 0}, {0, 1, 0}, {0, 1, 0}, {0, 0, 1}, {0, 0, 1}};
+    static const int corner[6][3] = {{1, 0, 0}, {1, 0, 0}, {0, 1, 0},
+                                     {0, 1, 0}, {0, 0, 1}, {0, 0, 1}};
     int f, i, j, k, v = 0, e = 0;
     for (f = 0; f < 6; f++) {
-        int axis = corner[f][0] ? 0 : corner[f][1] ? 1 : 2, sign = f % 2 ? 1 : -1, a = (axis + 1) % 3, b = (axis + 2) % 3, base = v;
+        int axis = corner[f][0]   ? 0
+                   : corner[f][1] ? 1
+                                  : 2,
+            sign = f % 2 ? 1 : -1, a = (axis + 1) % 3, b = (axis + 2) % 3, base = v;
         for (j = 0; j <= n; j++)
             for (i = 0; i <= n; i++, v++) {
                 fsi_real *x = m->x + 3 * v, l;
-                x[axis] = (fsi_real)sign; x[a] = (fsi_real)(2 * i - n) / (fsi_real)n; x[b] = (fsi_real)(2 * j - n) / (fsi_real)n;
-                if (!round) continue;
+                x[axis] = (fsi_real)sign;
+                x[a] = (fsi_real)(2 * i - n) / (fsi_real)n;
+                x[b] = (fsi_real)(2 * j - n) / (fsi_real)n;
+                if (!round)
+                    continue;
                 l = fsi_vec_length(fsi_vec_load(x));
-                for (k = 0; k < 3; k++) x[k] /= l;
+                for (k = 0; k < 3; k++)
+                    x[k] /= l;
             }
         for (j = 0; j < n; j++)
             for (i = 0; i < n; i++) {
                 int q[4], t;
-                q[0] = base + i + (n + 1) * j; q[1] = q[0] + 1; q[2] = q[0] + n + 2; q[3] = q[0] + n + 1;
-                if (sign < 0) { t = q[1]; q[1] = q[3]; q[3] = t; }
-                m->index[3 * e] = q[0]; m->index[3 * e + 1] = q[1]; m->index[3 * e + 2] = q[2]; e++;
-                m->index[3 * e] = q[0]; m->index[3 * e + 1] = q[2]; m->index[3 * e + 2] = q[3]; e++;
+                q[0] = base + i + (n + 1) * j;
+                q[1] = q[0] + 1;
+                q[2] = q[0] + n + 2;
+                q[3] = q[0] + n + 1;
+                if (sign < 0) {
+                    t = q[1];
+                    q[1] = q[3];
+                    q[3] = t;
+                }
+                m->index[3 * e] = q[0];
+                m->index[3 * e + 1] = q[1];
+                m->index[3 * e + 2] = q[2];
+                e++;
+                m->index[3 * e] = q[0];
+                m->index[3 * e + 1] = q[2];
+                m->index[3 * e + 2] = q[3];
+                e++;
             }
     }
     finish(m, 3, v, e, 1);
 }
+
 static void make_ring(mesh *m, int n) {
     int i;
     for (i = 0; i < n; i++) {
-        m->x[3 * i] = (fsi_real)cos(2 * 3.14159265358979 * i / n); m->x[3 * i + 1] = (fsi_real)sin(2 * 3.14159265358979 * i / n); m->x[3 * i + 2] = 0;
-        m->index[2 * i] = i; m->index[2 * i + 1] = (i + 1) % n;
+        m->x[3 * i] = (fsi_real)cos(2 * 3.14159265358979 * i / n);
+        m->x[3 * i + 1] = (fsi_real)sin(2 * 3.14159265358979 * i / n);
+        m->x[3 * i + 2] = 0;
+        m->index[2 * i] = i;
+        m->index[2 * i + 1] = (i + 1) % n;
     }
     finish(m, 2, n, n, 1);
 }
+
 static void make_soup(mesh *m, int dim, int n) {
     int i, k;
     for (i = 0; i < dim * n; i++) {
         fsi_vec3 c;
-        if (i % dim == 0) c = rnd3(); else c = fsi_vec_mad(fsi_vec_load(m->x + 3 * (i - i % dim)), rnd3(), FSI_R(0.2));
-        if (dim == 2) c.z = 0;
+        if (i % dim == 0)
+            c = rnd3();
+        else
+            c = fsi_vec_mad(fsi_vec_load(m->x + 3 * (i - i % dim)), rnd3(), FSI_R(0.2));
+        if (dim == 2)
+            c.z = 0;
         fsi_vec_store(m->x + 3 * i, c);
         m->index[i] = i;
     }
-    for (k = 0; k < 3; k++) m->x[3 + k] = m->x[k];            /* one element without length or area */
+    /* one element without length or area */
+    for (k = 0; k < 3; k++)
+        m->x[3 + k] = m->x[k];
     finish(m, dim, dim * n, n, 0);
 }
 
@@ -70,31 +124,44 @@ TEST G_01_closest_triangle_optimality(void) {
     for (i = 0; i < 3000; i++) {
         fsi_vec3 x[3], p = rnd3(), c, d;
         fsi_real w[3], d2, eps = TOL(1e-11, 2e-4);
-        for (k = 0; k < 3; k++) x[k] = rnd3();
-        if (i % 10 == 0) x[2] = fsi_vec_mad(x[0], fsi_vec_sub(x[1], x[0]), FSI_R(0.5));       /* no area */
+        for (k = 0; k < 3; k++)
+            x[k] = rnd3();
+        /* no area */
+        if (i % 10 == 0)
+            x[2] = fsi_vec_mad(x[0], fsi_vec_sub(x[1], x[0]), FSI_R(0.5));
         d2 = fsi_closest_on_triangle(p, x[0], x[1], x[2], w);
         ASSERT(w[0] >= 0 && w[1] >= 0 && w[2] >= 0);
         CHECK_NEAR(1, w[0] + w[1] + w[2], TOL(1e-12, 1e-5));
         c = fsi_vec_mad(fsi_vec_mad(fsi_vec_scale(x[0], w[0]), x[1], w[1]), x[2], w[2]);
         d = fsi_vec_sub(p, c);
         CHECK_NEAR(fsi_vec_dot(d, d), d2, eps);
-        for (k = 0; k < 3; k++) CHECK_MOST(fsi_vec_dot(d, fsi_vec_sub(x[k], c)), eps);     /* no corner lies nearer: (p-c).(x-c) <= 0 */
+        /* no corner lies nearer: (p-c).(x-c) <= 0 */
+        for (k = 0; k < 3; k++)
+            CHECK_MOST(fsi_vec_dot(d, fsi_vec_sub(x[k], c)), eps);
     }
     PASS();
 }
 
-/* The same triangle and point in other units, down to the smallest and up to the largest positions allowed: the same distance in those units. */
+/* The same triangle and point in other units, down to the smallest and up to the largest positions
+ * allowed: the same distance in those units. */
 TEST G_01_closest_triangle_in_any_unit(void) {
     int i, k, u;
     for (i = 0; i < 2000; i++) {
         fsi_vec3 x[4], y[4];
         fsi_real w[3], d = 0, unit;
-        for (k = 0; k < 4; k++) x[k] = rnd3();
+        for (k = 0; k < 4; k++)
+            x[k] = rnd3();
         for (u = -4; u <= 4; u++) {
-            unit = (fsi_real)ldexp(1, u * TOL(58, u < 0 ? 6 : 7));              /* 2^-232 .. 2^232 m; single: 2^-24 .. 2^28 m */
-            for (k = 0; k < 4; k++) y[k] = fsi_vec_scale(x[k], unit);
-            if (u == -4) d = fsi__sqrt(fsi_closest_on_triangle(x[3], x[0], x[1], x[2], w));
-            CHECK_NEAR((double)d, (double)(fsi__sqrt(fsi_closest_on_triangle(y[3], y[0], y[1], y[2], w)) / unit), (double)(4 * FSI_REAL_EPS));
+            /* 2^-232 .. 2^232 m; single: 2^-24 .. 2^28 m */
+            unit = (fsi_real)ldexp(1, u * TOL(58, u < 0 ? 6 : 7));
+            for (k = 0; k < 4; k++)
+                y[k] = fsi_vec_scale(x[k], unit);
+            if (u == -4)
+                d = fsi__sqrt(fsi_closest_on_triangle(x[3], x[0], x[1], x[2], w));
+            CHECK_NEAR(
+                (double)d,
+                (double)(fsi__sqrt(fsi_closest_on_triangle(y[3], y[0], y[1], y[2], w)) / unit),
+                (double)(4 * FSI_REAL_EPS));
         }
     }
     PASS();
@@ -108,22 +175,29 @@ TEST G_02_crossing_weights_and_side(void) {
             fsi_vec3 p = rnd3(), q = rnd3(), a, b, c, x;
             fsi_hit h;
             int e = i % 400;
-            if (dim == 2) p.z = q.z = 0;
-            if (!fsi_surface_cross(&soup.s, e, p, q, &h)) continue;
+            if (dim == 2)
+                p.z = q.z = 0;
+            if (!fsi_surface_cross(&soup.s, e, p, q, &h))
+                continue;
             hits++;
-            a = fsi_vec_load(soup.x + 3 * dim * e); b = fsi_vec_load(soup.x + 3 * dim * e + 3);
+            a = fsi_vec_load(soup.x + 3 * dim * e);
+            b = fsi_vec_load(soup.x + 3 * dim * e + 3);
             c = dim == 3 ? fsi_vec_load(soup.x + 3 * dim * e + 6) : fsi_vec(0, 0, 0);
-            x = fsi_vec_mad(fsi_vec_mad(fsi_vec_scale(a, h.weight[0]), b, h.weight[1]), c, h.weight[2]);
+            x = fsi_vec_mad(fsi_vec_mad(fsi_vec_scale(a, h.weight[0]), b, h.weight[1]), c,
+                            h.weight[2]);
             CHECK_NEAR(0, fsi_vec_length(fsi_vec_sub(x, h.point)), TOL(1e-9, 1e-3));
-            ASSERT(h.t >= 0 && h.t <= 1 && h.weight[0] >= 0 && h.weight[1] >= 0 && h.weight[2] >= 0);
-            ASSERT_EQ(fsi_vec_dot(fsi_vec_sub(q, p), fsi_surface_normal(&soup.s, e)) > 0 ? 1 : -1, h.side);
+            ASSERT(h.t >= 0 && h.t <= 1 && h.weight[0] >= 0 && h.weight[1] >= 0
+                   && h.weight[2] >= 0);
+            ASSERT_EQ(fsi_vec_dot(fsi_vec_sub(q, p), fsi_surface_normal(&soup.s, e)) > 0 ? 1 : -1,
+                      h.side);
         }
     }
     ASSERT(hits > 150);
     PASS();
 }
 
-/* Every axis-parallel line through a closed box and ball, aimed at vertices, edges and diagonals, must enter as often as it leaves. */
+/* Every axis-parallel line through a closed box and ball, aimed at vertices, edges and diagonals,
+ * must enter as often as it leaves. */
 TEST G_03_watertight(void) {
     int round, n, i, j, k, axis;
     for (round = 0; round < 2; round++)
@@ -138,16 +212,20 @@ TEST G_03_watertight(void) {
                         fsi_real p[3], q[3];
                         fsi_hit h[64];
                         int count, sum = 0, in;
-                        p[axis] = -2; q[axis] = 2;
+                        p[axis] = -2;
+                        q[axis] = 2;
                         p[(axis + 1) % 3] = q[(axis + 1) % 3] = (fsi_real)i / (fsi_real)(4 * n);
                         p[(axis + 2) % 3] = q[(axis + 2) % 3] = (fsi_real)j / (fsi_real)(4 * n);
                         count = fsi_bvh_all_hits(&b, fsi_vec_load(p), fsi_vec_load(q), h, 64);
-                        for (k = 0; k < count; k++) sum += h[k].side;
+                        for (k = 0; k < count; k++)
+                            sum += h[k].side;
                         ASSERT_EQ(0, sum);
                         in = i > -4 * n && i < 4 * n && j > -4 * n && j < 4 * n;
-                        if (!round && in) ASSERT_EQ(2, count);
+                        if (!round && in)
+                            ASSERT_EQ(2, count);
                     }
-            for (i = 0; i < ball.s.vertex_count; i++) {       /* skew lines from the centre through every vertex and edge middle */
+            /* skew lines from the centre through every vertex and edge middle */
+            for (i = 0; i < ball.s.vertex_count; i++) {
                 fsi_vec3 v = fsi_vec_load(ball.x + 3 * i);
                 fsi_hit h[64];
                 ASSERT_EQ(1, fsi_bvh_all_hits(&b, fsi_vec(0, 0, 0), fsi_vec_scale(v, 3), h, 64));
@@ -164,14 +242,19 @@ TEST G_04_joints_count_once(void) {
     make_ball(&ball, 4, 0);
     for (i = 0; i < ball.s.element_count; i++) {
         fsi_hit h;
-        n += fsi_surface_cross(&ball.s, i, fsi_vec(0, FSI_R(0.1), FSI_R(0.2)), fsi_vec(1, FSI_R(0.1), FSI_R(0.2)), &h);
-        n += fsi_surface_cross(&ball.s, i, fsi_vec(1, FSI_R(0.1), FSI_R(0.2)), fsi_vec(2, FSI_R(0.1), FSI_R(0.2)), &h);
+        n += fsi_surface_cross(&ball.s, i, fsi_vec(0, FSI_R(0.1), FSI_R(0.2)),
+                               fsi_vec(1, FSI_R(0.1), FSI_R(0.2)), &h);
+        n += fsi_surface_cross(&ball.s, i, fsi_vec(1, FSI_R(0.1), FSI_R(0.2)),
+                               fsi_vec(2, FSI_R(0.1), FSI_R(0.2)), &h);
     }
     ASSERT_EQ(1, n);
     PASS();
 }
 
-static int count_visit(int e, void *user) { ((int *)user)[e]++; return 0; }
+static int count_visit(int e, void *user) {
+    ((int *)user)[e]++;
+    return 0;
+}
 
 TEST G_05_bvh_against_all_elements(void) {
     static int seen[2000];
@@ -188,46 +271,67 @@ TEST G_05_bvh_against_all_elements(void) {
                 fsi_hit h, best = {-1, 0, 0, {0, 0, 0}, {0, 0, 0}}, hits[200], first = best;
                 fsi_real radius = FSI_R(0.1) + FSI_R(0.1) * rnd();
                 int found = 0, total = 0, got;
-                if (dim == 2) p.z = q.z = 0;
-                if (i % 3 == 0) { fsi_surface_closest(&soup.s, i, p, &h); radius = h.t; }     /* one just within reach */
+                if (dim == 2)
+                    p.z = q.z = 0;
+                /* one just within reach */
+                if (i % 3 == 0) {
+                    fsi_surface_closest(&soup.s, i, p, &h);
+                    radius = h.t;
+                }
                 for (e = 0; e < n; e++) {
                     fsi_surface_closest(&soup.s, e, p, &h);
-                    if (h.t <= radius && (!found || h.t < best.t)) { best = h; found = 1; }
-                    if (!fsi_surface_cross(&soup.s, e, p, q, &h)) continue;
-                    if (first.element < 0 || h.t < first.t) first = h;
+                    if (h.t <= radius && (!found || h.t < best.t)) {
+                        best = h;
+                        found = 1;
+                    }
+                    if (!fsi_surface_cross(&soup.s, e, p, q, &h))
+                        continue;
+                    if (first.element < 0 || h.t < first.t)
+                        first = h;
                     total++;
                 }
                 ASSERT_EQ(found, fsi_bvh_closest(&b, p, radius, &h));
-                if (found) { ASSERT_EQ(best.element, h.element); ASSERT(best.t == h.t); }
+                if (found) {
+                    ASSERT_EQ(best.element, h.element);
+                    ASSERT(best.t == h.t);
+                }
                 got = fsi_bvh_all_hits(&b, p, q, hits, 200);
                 ASSERT_EQ(total, got);
-                for (e = 1; e < got; e++) ASSERT(hits[e - 1].t <= hits[e].t);
+                for (e = 1; e < got; e++)
+                    ASSERT(hits[e - 1].t <= hits[e].t);
                 ASSERT_EQ(total > 0, fsi_bvh_first_hit(&b, p, q, &h));
-                if (total) { ASSERT_EQ(first.element, h.element); ASSERT(first.t == h.t); ASSERT_EQ(first.element, hits[0].element); }
-                lo = fsi_vec_sub(p, fsi_vec(radius, radius, radius)); hi = fsi_vec_add(p, fsi_vec(radius, radius, radius));
+                if (total) {
+                    ASSERT_EQ(first.element, h.element);
+                    ASSERT(first.t == h.t);
+                    ASSERT_EQ(first.element, hits[0].element);
+                }
+                lo = fsi_vec_sub(p, fsi_vec(radius, radius, radius));
+                hi = fsi_vec_add(p, fsi_vec(radius, radius, radius));
                 memset(seen, 0, sizeof seen);
                 ASSERT_EQ(0, fsi_bvh_overlap(&b, lo, hi, count_visit, seen));
                 for (e = 0; e < n; e++) {
                     fsi_real l[3], u[3];
                     int touch = 1, k;
                     fsi_surface_bounds(&soup.s, e, l, u);
-                    for (k = 0; k < dim; k++) touch &= l[k] <= fsi__get(hi, k) && u[k] >= fsi__get(lo, k);
+                    for (k = 0; k < dim; k++)
+                        touch &= l[k] <= fsi__get(hi, k) && u[k] >= fsi__get(lo, k);
                     ASSERT_EQ(touch, seen[e]);
                 }
             }
-            for (i = 0; i < 3 * soup.s.vertex_count; i++) soup.x[i] += i % 3 < dim ? FSI_R(0.3) * rnd() : 0;
+            for (i = 0; i < 3 * soup.s.vertex_count; i++)
+                soup.x[i] += i % 3 < dim ? FSI_R(0.3) * rnd() : 0;
             CHECK_OK(fsi_bvh_refit(&b, &soup.s));
         }
         fsi_bvh_free(&b);
     }
-    make_ball(&ball, 8, 0);                                /* flat sides: boxes without thickness */
+    make_ball(&ball, 8, 0); /* flat sides: boxes without thickness */
     CHECK_OK(fsi_bvh_init(&tree, ball.s.element_count, NULL));
     CHECK_OK(fsi_bvh_build(&tree, &ball.s));
     for (i = 0; i < 2000; i++) {
         fsi_vec3 p = fsi_vec(2 + rnd(), rnd(), rnd());
         fsi_hit h;
         ASSERT(fsi_bvh_closest(&tree, p, 9, &h));
-        ASSERT(fsi_bvh_closest(&tree, p, h.t, &h));        /* a sphere that just reaches */
+        ASSERT(fsi_bvh_closest(&tree, p, h.t, &h)); /* a sphere that just reaches */
     }
     fsi_bvh_free(&tree);
     PASS();
@@ -238,12 +342,17 @@ static double winding(const fsi_surface *s, fsi_vec3 p) {
     double sum = 0;
     int e;
     for (e = 0; e < s->element_count; e++) {
-        fsi_vec3 a = fsi_vec_sub(fsi__surface_vertex(s, e, 0), p), b = fsi_vec_sub(fsi__surface_vertex(s, e, 1), p);
-        if (s->dim == 2) sum += atan2((double)(a.x * b.y - a.y * b.x), (double)(a.x * b.x + a.y * b.y)) / 6.283185307179586;
+        fsi_vec3 a = fsi_vec_sub(fsi__surface_vertex(s, e, 0), p),
+                 b = fsi_vec_sub(fsi__surface_vertex(s, e, 1), p);
+        if (s->dim == 2)
+            sum += atan2((double)(a.x * b.y - a.y * b.x), (double)(a.x * b.x + a.y * b.y))
+                   / 6.283185307179586;
         else {
             fsi_vec3 c = fsi_vec_sub(fsi__surface_vertex(s, e, 2), p);
-            double la = (double)fsi_vec_length(a), lb = (double)fsi_vec_length(b), lc = (double)fsi_vec_length(c);
-            double d = la * lb * lc + (double)fsi_vec_dot(a, b) * lc + (double)fsi_vec_dot(b, c) * la + (double)fsi_vec_dot(c, a) * lb;
+            double la = (double)fsi_vec_length(a), lb = (double)fsi_vec_length(b),
+                   lc = (double)fsi_vec_length(c);
+            double d = la * lb * lc + (double)fsi_vec_dot(a, b) * lc
+                       + (double)fsi_vec_dot(b, c) * la + (double)fsi_vec_dot(c, a) * lb;
             sum += 2 * atan2((double)fsi_vec_dot(a, fsi_vec_cross(b, c)), d) / 12.566370614359172;
         }
     }
@@ -262,10 +371,17 @@ TEST G_06_inside_is_the_winding_number(void) {
         for (i = 0; i < 2000; i++) {
             fsi_vec3 p = fsi_vec_scale(rnd3(), FSI_R(1.2));
             double w;
-            if (dim == 2) p.z = 0;
-            if (i < 200) { p.x = (fsi_real)(i % 15 - 7) / 8; p.y = (fsi_real)(i / 15 - 7) / 8; p.z = 0; }   /* in line with vertices */
+            if (dim == 2)
+                p.z = 0;
+            /* in line with vertices */
+            if (i < 200) {
+                p.x = (fsi_real)(i % 15 - 7) / 8;
+                p.y = (fsi_real)(i / 15 - 7) / 8;
+                p.z = 0;
+            }
             w = winding(s, p);
-            if (fabs(w - 0.5) < 0.45) continue;               /* on the surface */
+            if (fabs(w - 0.5) < 0.45)
+                continue; /* on the surface */
             ASSERT_EQ(w > 0.5, fsi_bvh_inside(&b, p));
             in += w > 0.5;
         }
@@ -281,23 +397,31 @@ TEST G_07_clip_tiles_the_element(void) {
     for (dim = 2; dim <= 3; dim++) {
         make_soup(&soup, dim, 60);
         for (t = 1; t < 60; t++) {
-            double area = 0, w[3] = {0, 0, 0}, full = (double)fsi_vec_length(fsi_surface_normal(&soup.s, t));
+            double area = 0, w[3] = {0, 0, 0},
+                   full = (double)fsi_vec_length(fsi_surface_normal(&soup.s, t));
             fsi_vec3 normal = fsi_vec(0, 0, 0);
             int n = 7, nz = dim == 3 ? 7 : 1, c;
             fsi_real h = FSI_R(2.6) / FSI_R(7);
             for (k = 0; k < nz; k++)
                 for (j = 0; j < n; j++)
                     for (i = 0; i < n; i++) {
-                        fsi_vec3 lo = fsi_vec(FSI_R(-1.3) + (fsi_real)i * h, FSI_R(-1.3) + (fsi_real)j * h, FSI_R(-1.3) + (fsi_real)k * h);
+                        fsi_vec3 lo =
+                            fsi_vec(FSI_R(-1.3) + (fsi_real)i * h, FSI_R(-1.3) + (fsi_real)j * h,
+                                    FSI_R(-1.3) + (fsi_real)k * h);
                         fsi_clip part;
-                        if (!fsi_surface_clip(&soup.s, t, lo, fsi_vec_add(lo, fsi_vec(h, h, h)), &part)) continue;
-                        CHECK_NEAR(1, part.weight[0] + part.weight[1] + part.weight[2], TOL(1e-12, 1e-5));
+                        if (!fsi_surface_clip(&soup.s, t, lo, fsi_vec_add(lo, fsi_vec(h, h, h)),
+                                              &part))
+                            continue;
+                        CHECK_NEAR(1, part.weight[0] + part.weight[1] + part.weight[2],
+                                   TOL(1e-12, 1e-5));
                         area += (double)part.area;
-                        for (c = 0; c < 3; c++) w[c] += (double)(part.area * part.weight[c]);
+                        for (c = 0; c < 3; c++)
+                            w[c] += (double)(part.area * part.weight[c]);
                         normal = fsi_vec_add(normal, part.normal);
                     }
             CHECK_NEAR(full, area, TOL(1e-13, 1e-6));
-            for (c = 0; c < dim; c++) CHECK_NEAR(full / dim, w[c], TOL(1e-13, 1e-6));
+            for (c = 0; c < dim; c++)
+                CHECK_NEAR(full / dim, w[c], TOL(1e-13, 1e-6));
             CHECK_NEAR(full, fsi_vec_length(normal), TOL(1e-13, 1e-6));
         }
     }
@@ -315,10 +439,12 @@ TEST G_08_bad_input_and_memory(void) {
     CHECK_RESULT(FSI_ERR_MEMORY, fsi_bvh_init(&b, 10, &a));
     f = fail_begin(-1);
     CHECK_OK(fsi_bvh_init(&b, 9, &a));
-    ASSERT_EQ(0, fsi_bvh_inside(&b, fsi_vec(0, 0, 0)));       /* empty tree */
+    ASSERT_EQ(0, fsi_bvh_inside(&b, fsi_vec(0, 0, 0))); /* empty tree */
     ASSERT_EQ(0, fsi_bvh_first_hit(&b, fsi_vec(0, 0, 0), fsi_vec(2, 0, 0), &h));
     CHECK_RESULT(FSI_ERR_SIZE, fsi_bvh_build(&b, &ring.s));
-    s = ring.s; s.element_count = 9; s.closed = 0;
+    s = ring.s;
+    s.element_count = 9;
+    s.closed = 0;
     CHECK_OK(fsi_bvh_build(&b, &s));
     CHECK_RESULT(FSI_ERR_STATE, fsi_bvh_refit(&b, &ring.s));
     ring.index[3] = 10;
@@ -326,7 +452,7 @@ TEST G_08_bad_input_and_memory(void) {
     ring.index[3] = 2;
     ring.x[4] = (fsi_real)NAN;
     CHECK_RESULT(FSI_ERR_GEOMETRY, fsi_bvh_build(&b, &s));
-    ring.x[4] = TOL(FSI_R(1e71), FSI_R(1e10));                 /* its area could not be squared */
+    ring.x[4] = TOL(FSI_R(1e71), FSI_R(1e10)); /* its area could not be squared */
     CHECK_RESULT(FSI_ERR_GEOMETRY, fsi_bvh_build(&b, &s));
     ring.x[4] = 0;
     s.dim = 4;
@@ -349,7 +475,9 @@ SUITE(geometry) {
     RUN_TEST(G_07_clip_tiles_the_element);
     RUN_TEST(G_08_bad_input_and_memory);
 }
+
 GREATEST_MAIN_DEFS();
+
 int main(int argc, char **argv) {
     GREATEST_MAIN_BEGIN();
     RUN_SUITE(geometry);

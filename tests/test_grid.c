@@ -1,37 +1,55 @@
-/* fsi_grid.h: catalogue F-01 .. F-06, F-10 .. F-12, F-19 .. F-22, stages, bad input, threads, save and restore. */
+/* fsi_grid.h: catalogue F-01 .. F-06, F-10 .. F-12, F-19 .. F-22, stages, bad input, threads, save
+ * and restore. */
 #define FSI_IMPLEMENTATION
 #include "fsi_grid.h"
 #include "greatest.h"
 #include "check.h"
 
-static double pi(void) { return 3.14159265358979323846; }
+static double pi(void) {
+    return 3.14159265358979323846;
+}
+
 static fsi_grid_desc box(int nx, int ny, int nz, double h) {
     fsi_grid_desc d;
     memset(&d, 0, sizeof d);
-    d.nx = nx; d.ny = ny; d.nz = nz;
+    d.nx = nx;
+    d.ny = ny;
+    d.nz = nz;
     d.h = (fsi_real)h;
     d.rho = 1;
     return d;
 }
-static int full(void) { return getenv("FSI_TEST_FULL") != NULL; }
+
+static int full(void) {
+    return getenv("FSI_TEST_FULL") != NULL;
+}
 
 /* Advance by n steps; every result must be FSI_OK. */
 static int run(fsi_grid *g, double dt, int n) {
     int i;
     for (i = 0; i < n; i++) {
         fsi_result r = fsi_grid_step(g, (fsi_real)dt, NULL);
-        if (r != FSI_OK) { printf("\n  step %d: %s\n", i, fsi_result_text(r)); return 0; }
+        if (r != FSI_OK) {
+            printf("\n  step %d: %s\n", i, fsi_result_text(r));
+            return 0;
+        }
     }
     return 1;
 }
+
 static int project(fsi_grid *g, double dt) {
-    return fsi_grid_classify(g) >= 0 && fsi_grid_build_pressure(g, (fsi_real)dt) >= 0 && fsi_grid_solve_pressure(g, NULL) >= 0 && fsi_grid_apply_pressure(g) >= 0;
+    return fsi_grid_classify(g) >= 0 && fsi_grid_build_pressure(g, (fsi_real)dt) >= 0
+           && fsi_grid_solve_pressure(g, NULL) >= 0 && fsi_grid_apply_pressure(g) >= 0;
 }
+
 static void randomise(fsi_grid *g, uint64_t seed, double size) {
     int a;
     size_t f;
-    for (a = 0; a < g->dim; a++) for (f = 0; f < g->faces[a]; f++) g->u[a][f] = (fsi_real)(size * check_random(&seed));
+    for (a = 0; a < g->dim; a++)
+        for (f = 0; f < g->faces[a]; f++)
+            g->u[a][f] = (fsi_real)(size * check_random(&seed));
 }
+
 static uint64_t state_hash(const fsi_grid *g) {
     size_t n = fsi_grid_state_size(g);
     void *b = malloc(n);
@@ -42,10 +60,20 @@ static uint64_t state_hash(const fsi_grid *g) {
     return h;
 }
 
-/* ------------------------------------------------------------------------------------------------ projection */
-/* Random velocity, closed and open sides, solid and (liquid) air cells: divergence-free after, idempotent, orthogonal in the mass norm. */
-static fsi_real disk_phi(fsi_vec3 x, void *user) { (void)user; return fsi_vec_length(fsi_vec_sub(x, fsi_vec(FSI_R(.5), FSI_R(.45), x.z))) - FSI_R(.31); }
-static fsi_real ball_phi(fsi_vec3 x, void *user) { (void)user; return fsi_vec_length(fsi_vec_sub(x, fsi_vec(FSI_R(.5), FSI_R(.45), FSI_R(.5)))) - FSI_R(.31); }
+/* ------------------------------------------------------------------------------------------------
+ * projection */
+/* Random velocity, closed and open sides, solid and (liquid) air cells: divergence-free after,
+ * idempotent, orthogonal in the mass norm. */
+static fsi_real disk_phi(fsi_vec3 x, void *user) {
+    (void)user;
+    return fsi_vec_length(fsi_vec_sub(x, fsi_vec(FSI_R(.5), FSI_R(.45), x.z))) - FSI_R(.31);
+}
+
+static fsi_real ball_phi(fsi_vec3 x, void *user) {
+    (void)user;
+    return fsi_vec_length(fsi_vec_sub(x, fsi_vec(FSI_R(.5), FSI_R(.45), FSI_R(.5)))) - FSI_R(.31);
+}
+
 static enum greatest_test_res projection_case(int n, int nz, int liquid, int solids) {
     fsi_grid g;
     fsi_grid_desc d = box(n, n, nz, 1.0 / n);
@@ -61,11 +89,16 @@ static enum greatest_test_res projection_case(int n, int nz, int liquid, int sol
     d.liquid = liquid;
     d.particles = -1;
     CHECK_OK(fsi_grid_init(&g, &d));
-    if (liquid) CHECK_OK(fsi_grid_set_field(&g, FSI_FIELD_PHI, nz == 1 ? disk_phi : ball_phi, NULL));
+    if (liquid)
+        CHECK_OK(fsi_grid_set_field(&g, FSI_FIELD_PHI, nz == 1 ? disk_phi : ball_phi, NULL));
     memset(&o, 0, sizeof o);
-    for (k = 0; k < nz; k++) for (j = n / 4; j < n / 2; j++) for (i = n / 4; i < n / 2 - 1; i++) solid[i + n * (j + n * k)] = 1;
+    for (k = 0; k < nz; k++)
+        for (j = n / 4; j < n / 2; j++)
+            for (i = n / 4; i < n / 2 - 1; i++)
+                solid[i + n * (j + n * k)] = 1;
     o.solid = solid;
-    if (solids) CHECK_OK(fsi_grid_set_occlusion(&g, &o));
+    if (solids)
+        CHECK_OK(fsi_grid_set_occlusion(&g, &o));
     randomise(&g, 7, 1);
     CHECK_OK(fsi_grid_classify(&g));
     CHECK_OK(fsi_grid_build_pressure(&g, FSI_R(.01)));
@@ -77,23 +110,34 @@ static enum greatest_test_res projection_case(int n, int nz, int liquid, int sol
     }
     ASSERT(project(&g, .01));
     CHECK_MOST(fsi_grid_max_divergence(&g), TOL(1e-9, 1e-3) * before);
-    for (a = 0; a < g.dim; a++) memcpy(u1[a], g.u[a], g.faces[a] * sizeof(fsi_real));
-    for (a = 0; a < g.dim; a++) {                     /* <Pu, u - Pu> in the mass norm: theta on cut faces */
+    for (a = 0; a < g.dim; a++)
+        memcpy(u1[a], g.u[a], g.faces[a] * sizeof(fsi_real));
+    /* <Pu, u - Pu> in the mass norm: theta on cut faces */
+    for (a = 0; a < g.dim; a++) {
         for (f = 0; f < g.faces[a]; f++) {
             double w = (double)g.weight[a][f], e = (double)u0[a][f] - (double)u1[a][f];
-            if (w > 0) { dot += (double)u1[a][f] * e / w; scale += e * e / w; }
+            if (w > 0) {
+                dot += (double)u1[a][f] * e / w;
+                scale += e * e / w;
+            }
         }
     }
     CHECK_MOST(fabs(dot), TOL(1e-9, 1e-3) * scale);
     ASSERT(project(&g, .01));
-    for (a = 0; a < g.dim; a++) for (f = 0; f < g.faces[a]; f++) change = fmax(change, fabs((double)g.u[a][f] - (double)u1[a][f]));
+    for (a = 0; a < g.dim; a++)
+        for (f = 0; f < g.faces[a]; f++)
+            change = fmax(change, fabs((double)g.u[a][f] - (double)u1[a][f]));
     CHECK_MOST(change, TOL(1e-10, 1e-4));
-    for (a = 0; a < g.dim; a++) { free(u0[a]); free(u1[a]); }
+    for (a = 0; a < g.dim; a++) {
+        free(u0[a]);
+        free(u1[a]);
+    }
     fsi_grid_free(&g);
     free(solid);
     (void)m;
     PASS();
 }
+
 TEST F_01_projection_is_a_projection(void) {
     CHECK_CALL(projection_case(32, 1, 0, 0));
     CHECK_CALL(projection_case(32, 1, 0, 1));
@@ -103,18 +147,23 @@ TEST F_01_projection_is_a_projection(void) {
     PASS();
 }
 
-/* u* = curl psi + grad p, p = cos pi x cos 2 pi y, psi = sin pi x sin 2 pi y / pi: the projection gives back curl psi.
-   (With equal wave numbers in x and y the samples are discretely exact: the velocity error is round-off and shows no order.) */
+/* u* = curl psi + grad p, p = cos pi x cos 2 pi y, psi = sin pi x sin 2 pi y / pi: the projection
+   gives back curl psi. (With equal wave numbers in x and y the samples are discretely exact: the
+   velocity error is round-off and shows no order.) */
 static fsi_vec3 mms_solenoidal(fsi_vec3 x) {
     double a = pi() * (double)x.x, b = 2 * pi() * (double)x.y;
     return fsi_vec((fsi_real)(2 * sin(a) * cos(b)), (fsi_real)(-cos(a) * sin(b)), 0);
 }
+
 static fsi_vec3 mms_field(fsi_vec3 x, double t, void *user) {
     double a = pi() * (double)x.x, b = 2 * pi() * (double)x.y;
     fsi_vec3 s = mms_solenoidal(x);
-    (void)t; (void)user;
-    return fsi_vec_add(s, fsi_vec((fsi_real)(-pi() * sin(a) * cos(b)), (fsi_real)(-2 * pi() * cos(a) * sin(b)), 0));
+    (void)t;
+    (void)user;
+    return fsi_vec_add(s, fsi_vec((fsi_real)(-pi() * sin(a) * cos(b)),
+                                  (fsi_real)(-2 * pi() * cos(a) * sin(b)), 0));
 }
+
 static void mms_errors(int n, double *ep, double *eu, double *umax) {
     fsi_grid g;
     fsi_grid_desc d = box(n, n, 1, 1.0 / n);
@@ -125,30 +174,37 @@ static void mms_errors(int n, double *ep, double *eu, double *umax) {
     fsi_grid_init(&g, &d);
     fsi_grid_set_velocity(&g, mms_field, NULL);
     project(&g, 1);
-    for (j = 0; j < n; j++) for (i = 0; i < n; i++) {
-        fsi_vec3 x = fsi_grid_cell_centre(&g, i, j, 0);
-        double e = (double)g.pressure[i + n * j] / 2 - cos(pi() * (double)x.x) * cos(2 * pi() * (double)x.y);  /* p^ / rho = phi */
-        sum += e * e;
-    }
+    for (j = 0; j < n; j++)
+        for (i = 0; i < n; i++) {
+            fsi_vec3 x = fsi_grid_cell_centre(&g, i, j, 0);
+            /* p^ / rho = phi */
+            double e = (double)g.pressure[i + n * j] / 2
+                       - cos(pi() * (double)x.x) * cos(2 * pi() * (double)x.y);
+            sum += e * e;
+        }
     *ep = sqrt(sum / (n * n));
     for (a = 0; a < 2; a++) {
-        m[0] = n + (a == 0); m[1] = n + (a == 1);
-        for (j = 0; j < m[1]; j++) for (i = 0; i < m[0]; i++) {
-            fsi_vec3 v = mms_solenoidal(fsi_grid_face_centre(&g, a, i, j, 0));
-            double e = (double)g.u[a][i + m[0] * j] - (double)(a ? v.y : v.x);
-            square += e * e;
-            count += 1;
-            worst = fmax(worst, fabs(e));
-        }
+        m[0] = n + (a == 0);
+        m[1] = n + (a == 1);
+        for (j = 0; j < m[1]; j++)
+            for (i = 0; i < m[0]; i++) {
+                fsi_vec3 v = mms_solenoidal(fsi_grid_face_centre(&g, a, i, j, 0));
+                double e = (double)g.u[a][i + m[0] * j] - (double)(a ? v.y : v.x);
+                square += e * e;
+                count += 1;
+                worst = fmax(worst, fabs(e));
+            }
     }
     *eu = sqrt(square / count);
     *umax = worst;
     fsi_grid_free(&g);
 }
+
 TEST F_02_manufactured_projection(void) {
     double p[4], u[4], m[4];
     int k;
-    for (k = 0; k < 4; k++) mms_errors(16 << k, &p[k], &u[k], &m[k]);
+    for (k = 0; k < 4; k++)
+        mms_errors(16 << k, &p[k], &u[k], &m[k]);
     for (k = 0; k < TOL(3, 1); k++) {
         CHECK_NEAR(2.0, log(p[k] / p[k + 1]) / log(2.0), .1);
         CHECK_NEAR(2.0, log(u[k] / u[k + 1]) / log(2.0), .1);
@@ -157,11 +213,15 @@ TEST F_02_manufactured_projection(void) {
     PASS();
 }
 
-/* ------------------------------------------------------------------------------------------------ advection */
+/* ------------------------------------------------------------------------------------------------
+ * advection */
 static fsi_vec3 taylor_green(fsi_vec3 x, double t, void *user) {
-    (void)t; (void)user;
-    return fsi_vec((fsi_real)(sin((double)x.x) * cos((double)x.y)), (fsi_real)(-cos((double)x.x) * sin((double)x.y)), 0);
+    (void)t;
+    (void)user;
+    return fsi_vec((fsi_real)(sin((double)x.x) * cos((double)x.y)),
+                   (fsi_real)(-cos((double)x.x) * sin((double)x.y)), 0);
 }
+
 /* Kinetic energy kept and largest error after T = 1, CFL 0.5. */
 static int taylor_green_run(int n, fsi_advection mode, double *ke, double *err) {
     fsi_grid g;
@@ -172,38 +232,59 @@ static int taylor_green_run(int n, fsi_advection mode, double *ke, double *err) 
     fsi_grid_init(&g, &d);
     fsi_grid_set_velocity(&g, taylor_green, NULL);
     e0 = fsi_grid_kinetic_energy(&g);
-    if (!run(&g, dt, steps) || !run(&g, 1 - steps * dt, 1)) return 0;
+    if (!run(&g, dt, steps) || !run(&g, 1 - steps * dt, 1))
+        return 0;
     *ke = fsi_grid_kinetic_energy(&g) / e0;
-    for (j = 0; j < n; j++) for (i = 0; i <= n; i++)
-        worst = fmax(worst, fabs((double)g.u[0][i + (n + 1) * j] - (double)taylor_green(fsi_grid_face_centre(&g, 0, i, j, 0), 0, NULL).x));
+    for (j = 0; j < n; j++)
+        for (i = 0; i <= n; i++)
+            worst =
+                fmax(worst,
+                     fabs((double)g.u[0][i + (n + 1) * j]
+                          - (double)taylor_green(fsi_grid_face_centre(&g, 0, i, j, 0), 0, NULL).x));
     *err = worst;
     fsi_grid_free(&g);
     return 1;
 }
+
 TEST F_03_taylor_green(void) {
     static const double ke_sl[3] = {.8546, .9229, .9602}, ke_mc[3] = {.9533, .9758, .9880};
     double ke, err, last[2] = {0, 0};
     int k;
     for (k = 0; k < 3; k++) {
         ASSERT(taylor_green_run(32 << k, FSI_ADVECT_LINEAR, &ke, &err));
-        if (getenv("FSI_TEST_PRINT")) printf("F-03 SL %d: ke %.4f err %.4f\n", 32 << k, ke, err);
+        if (getenv("FSI_TEST_PRINT"))
+            printf("F-03 SL %d: ke %.4f err %.4f\n", 32 << k, ke, err);
         CHECK_NEAR(ke_sl[k], ke, .005);
-        if (k > 0) CHECK_NEAR(1.0, log(last[0] / err) / log(2.0), .1);
+        if (k > 0)
+            CHECK_NEAR(1.0, log(last[0] / err) / log(2.0), .1);
         last[0] = err;
         ASSERT(taylor_green_run(32 << k, FSI_ADVECT_MACCORMACK_FREE, &ke, &err));
-        if (getenv("FSI_TEST_PRINT")) printf("F-03 MC %d: ke %.4f err %.4f\n", 32 << k, ke, err);
+        if (getenv("FSI_TEST_PRINT"))
+            printf("F-03 MC %d: ke %.4f err %.4f\n", 32 << k, ke, err);
         CHECK_NEAR(ke_mc[k], ke, .005);
-        if (k > 0) CHECK_NEAR(1.0, log(last[1] / err) / log(2.0), .1);
+        if (k > 0)
+            CHECK_NEAR(1.0, log(last[1] / err) / log(2.0), .1);
         last[1] = err;
         ASSERT(taylor_green_run(32 << k, FSI_ADVECT_MACCORMACK, &ke, &err));
-        if (getenv("FSI_TEST_PRINT")) printf("F-03 MC limited %d: ke %.4f err %.4f\n", 32 << k, ke, err);
+        if (getenv("FSI_TEST_PRINT"))
+            printf("F-03 MC limited %d: ke %.4f err %.4f\n", 32 << k, ke, err);
     }
     PASS();
 }
 
-static fsi_vec3 uniform_x(fsi_vec3 x, double t, void *user) { (void)x; (void)t; return fsi_vec(*(const fsi_real *)user, 0, 0); }
-static fsi_real sine_x(fsi_vec3 x, void *user) { (void)user; return (fsi_real)sin(2 * pi() * (double)x.x * 4); }
-/* Every step multiplies a sine by |1 - alpha (1 - exp(-i k h))|; away from the inflow the values are those of the shifted, damped sine. */
+static fsi_vec3 uniform_x(fsi_vec3 x, double t, void *user) {
+    (void)x;
+    (void)t;
+    return fsi_vec(*(const fsi_real *)user, 0, 0);
+}
+
+static fsi_real sine_x(fsi_vec3 x, void *user) {
+    (void)user;
+    return (fsi_real)sin(2 * pi() * (double)x.x * 4);
+}
+
+/* Every step multiplies a sine by |1 - alpha (1 - exp(-i k h))|; away from the inflow the values
+ * are those of the shifted, damped sine. */
 TEST F_04_numerical_viscosity(void) {
     const int n = 64, steps = 5;
     const double h = 1.0 / 64, k = 8 * pi();
@@ -212,7 +293,8 @@ TEST F_04_numerical_viscosity(void) {
         fsi_grid g;
         fsi_grid_desc d = box(n, 4, 1, h);
         fsi_real speed = 1;
-        double re = 1 - alpha * (1 - cos(k * h)), im = -alpha * sin(k * h), amp = pow(re * re + im * im, steps / 2.0), phase = steps * atan2(im, re);
+        double re = 1 - alpha * (1 - cos(k * h)), im = -alpha * sin(k * h),
+               amp = pow(re * re + im * im, steps / 2.0), phase = steps * atan2(im, re);
         int i;
         d.scalars = 1;
         d.advect_scalar = FSI_ADVECT_LINEAR;
@@ -229,12 +311,15 @@ TEST F_04_numerical_viscosity(void) {
     PASS();
 }
 
-/* ------------------------------------------------------------------------------------------------ the slow twin of the advection */
-/* a, n[] samples, at sample coordinates x (clamped), linear; also the least and largest of the samples around x. */
+/* ------------------------------------------------------------------------------------------------
+ * the slow twin of the advection */
+/* a, n[] samples, at sample coordinates x (clamped), linear; also the least and largest of the
+ * samples around x. */
 static double twin_mix(const fsi_real *a, const int *n, const double *x, double *lo, double *hi) {
     double f[3], sum = 0;
     int b[3], c, q;
-    *lo = 1e300; *hi = -1e300;
+    *lo = 1e300;
+    *hi = -1e300;
     for (c = 0; c < 3; c++) {
         double y = x[c] < 0 ? 0 : x[c] > n[c] - 1 ? n[c] - 1 : x[c];
         b[c] = (int)y < n[c] - 2 ? (int)y : n[c] > 1 ? n[c] - 2 : 0;
@@ -243,34 +328,50 @@ static double twin_mix(const fsi_real *a, const int *n, const double *x, double 
     for (q = 0; q < (n[2] > 1 ? 8 : 4); q++) {
         int i = b[0] + (q & 1), j = b[1] + (q >> 1 & 1), k = b[2] + (q >> 2);
         double v = (double)a[i + n[0] * (j + n[1] * k)];
-        sum += v * (q & 1 ? f[0] : 1 - f[0]) * (q & 2 ? f[1] : 1 - f[1]) * (n[2] > 1 ? (q & 4 ? f[2] : 1 - f[2]) : 1);
-        *lo = fmin(*lo, v); *hi = fmax(*hi, v);
+        sum += v * (q & 1 ? f[0] : 1 - f[0]) * (q & 2 ? f[1] : 1 - f[1])
+               * (n[2] > 1 ? (q & 4 ? f[2] : 1 - f[2]) : 1);
+        *lo = fmin(*lo, v);
+        *hi = fmax(*hi, v);
     }
     return sum;
 }
-static void family_size(const fsi_grid *g, int family, int *n) { n[0] = g->nx + (family == 0); n[1] = g->ny + (family == 1); n[2] = g->nz + (family == 2); }
-/* Way of cell (i,j,k) along c, in cells: the midpoint rule back; forward the same bend on the other side. */
+
+static void family_size(const fsi_grid *g, int family, int *n) {
+    n[0] = g->nx + (family == 0);
+    n[1] = g->ny + (family == 1);
+    n[2] = g->nz + (family == 2);
+}
+
+/* Way of cell (i,j,k) along c, in cells: the midpoint rule back; forward the same bend on the other
+ * side. */
 static double twin_way(const fsi_grid *g, double s, int c, int forth, int i, int j, int k) {
     double v[3] = {0, 0, 0}, x[3], y[3], lo, hi, mid;
     int a, n[3];
-    x[0] = i; x[1] = j; x[2] = k;
+    x[0] = i;
+    x[1] = j;
+    x[2] = k;
     for (a = 0; a < g->dim; a++) {
         memcpy(y, x, sizeof y);
         y[a] += .5;
         family_size(g, a, n);
         v[a] = twin_mix(g->u[a], n, y, &lo, &hi);
     }
-    for (a = 0; a < 3; a++) x[a] -= .5 * s * v[a];
+    for (a = 0; a < 3; a++)
+        x[a] -= .5 * s * v[a];
     x[c] += .5;
     family_size(g, c, n);
     mid = twin_mix(g->u[c], n, x, &lo, &hi);
     return forth ? s * (2 * v[c] - mid) : -s * mid;
 }
+
 /* End of the path of a sample, in sample coordinates; 1 when it leaves the box. */
-static int twin_end(const fsi_grid *g, double *const *way, int family, int i, int j, int k, double *x) {
+static int twin_end(const fsi_grid *g, double *const *way, int family, int i, int j, int k,
+                    double *x) {
     int n[3], at[3], lo[3], hi[3], c, off = 0;
     family_size(g, family, n);
-    at[0] = lo[0] = hi[0] = i; at[1] = lo[1] = hi[1] = j; at[2] = lo[2] = hi[2] = k;
+    at[0] = lo[0] = hi[0] = i;
+    at[1] = lo[1] = hi[1] = j;
+    at[2] = lo[2] = hi[2] = k;
     if (family < 3) {
         lo[family] = at[family] > 0 ? at[family] - 1 : 0;
         hi[family] = at[family] < n[family] - 1 ? at[family] : n[family] - 2;
@@ -278,40 +379,57 @@ static int twin_end(const fsi_grid *g, double *const *way, int family, int i, in
     x[2] = 0;
     for (c = 0; c < g->dim; c++) {
         double o = family == c ? 0 : .5;
-        x[c] = at[c] + .5 * (way[c][lo[0] + g->nx * (lo[1] + g->ny * lo[2])] + way[c][hi[0] + g->nx * (hi[1] + g->ny * hi[2])]);
-        if (x[c] < -o || x[c] > n[c] - 1 + o) off = 1;
+        x[c] = at[c]
+               + .5
+                     * (way[c][lo[0] + g->nx * (lo[1] + g->ny * lo[2])]
+                        + way[c][hi[0] + g->nx * (hi[1] + g->ny * hi[2])]);
+        if (x[c] < -o || x[c] > n[c] - 1 + o)
+            off = 1;
     }
     return off;
 }
-static void twin_advect(const fsi_grid *g, double *const (*way)[3], int family, fsi_advection mode, const fsi_real *old, fsi_real *out) {
+
+static void twin_advect(const fsi_grid *g, double *const (*way)[3], int family, fsi_advection mode,
+                        const fsi_real *old, fsi_real *out) {
     int n[3], i, j, k;
     size_t f = 0;
     double x[3], lo, hi, e0, e1;
     fsi_real *hat;
     family_size(g, family, n);
     hat = (fsi_real *)malloc(sizeof(fsi_real) * (size_t)n[0] * (size_t)n[1] * (size_t)n[2]);
-    for (k = 0; k < n[2]; k++) for (j = 0; j < n[1]; j++) for (i = 0; i < n[0]; i++, f++) {
-        int off = twin_end(g, way[0], family, i, j, k, x);
-        hat[f] = (fsi_real)twin_mix(old, n, x, &lo, &hi);
-        if (off && family == 3) hat[f] = 0;            /* fresh air comes in */
-    }
-    for (f = 0, k = 0; k < n[2]; k++) for (j = 0; j < n[1]; j++) for (i = 0; i < n[0]; i++, f++) {
-        double v = (double)hat[f];
-        int off = twin_end(g, way[1], family, i, j, k, x);
-        if (mode != FSI_ADVECT_LINEAR && !off) {
-            v += .5 * ((double)old[f] - twin_mix(hat, n, x, &e0, &e1));
-            off = twin_end(g, way[0], family, i, j, k, x);
-            twin_mix(old, n, x, &lo, &hi);
-            if (mode == FSI_ADVECT_MACCORMACK) v = fmin(fmax(v, lo), hi);
-            if (off) v = (double)hat[f];
-        }
-        out[f] = (fsi_real)v;
-    }
+    for (k = 0; k < n[2]; k++)
+        for (j = 0; j < n[1]; j++)
+            for (i = 0; i < n[0]; i++, f++) {
+                int off = twin_end(g, way[0], family, i, j, k, x);
+                hat[f] = (fsi_real)twin_mix(old, n, x, &lo, &hi);
+                if (off && family == 3)
+                    hat[f] = 0; /* fresh air comes in */
+            }
+    for (f = 0, k = 0; k < n[2]; k++)
+        for (j = 0; j < n[1]; j++)
+            for (i = 0; i < n[0]; i++, f++) {
+                double v = (double)hat[f];
+                int off = twin_end(g, way[1], family, i, j, k, x);
+                if (mode != FSI_ADVECT_LINEAR && !off) {
+                    v += .5 * ((double)old[f] - twin_mix(hat, n, x, &e0, &e1));
+                    off = twin_end(g, way[0], family, i, j, k, x);
+                    twin_mix(old, n, x, &lo, &hi);
+                    if (mode == FSI_ADVECT_MACCORMACK)
+                        v = fmin(fmax(v, lo), hi);
+                    if (off)
+                        v = (double)hat[f];
+                }
+                out[f] = (fsi_real)v;
+            }
     free(hat);
 }
-/* Rough velocities, all sides open, every scheme, chunks and layers that do not divide the grid, one scalar that is still nearly everywhere. */
-static enum greatest_test_res twin_case(int nx, int ny, int nz, int schemes, double cfl, double tolerance) {
-    static const fsi_advection modes[3] = {FSI_ADVECT_MACCORMACK, FSI_ADVECT_LINEAR, FSI_ADVECT_MACCORMACK_FREE};
+
+/* Rough velocities, all sides open, every scheme, chunks and layers that do not divide the grid,
+ * one scalar that is still nearly everywhere. */
+static enum greatest_test_res twin_case(int nx, int ny, int nz, int schemes, double cfl,
+                                        double tolerance) {
+    static const fsi_advection modes[3] = {FSI_ADVECT_MACCORMACK, FSI_ADVECT_LINEAR,
+                                           FSI_ADVECT_MACCORMACK_FREE};
     int m, a, d, i, j, k;
     for (m = 0; m < schemes; m++) {
         fsi_grid g;
@@ -320,52 +438,76 @@ static enum greatest_test_res twin_case(int nx, int ny, int nz, int schemes, dou
         double *way[2][3] = {{NULL, NULL, NULL}, {NULL, NULL, NULL}}, worst = 0;
         fsi_real *want[6];
         size_t c, count[6];
-        for (a = 0; a < 6; a++) desc.side[a].kind = FSI_SIDE_OPEN;
+        for (a = 0; a < 6; a++)
+            desc.side[a].kind = FSI_SIDE_OPEN;
         desc.scalars = 3;
         desc.advect_velocity = desc.advect_scalar = modes[m];
         CHECK_OK(fsi_grid_init(&g, &desc));
-        for (a = 0; a < g.dim; a++) for (c = 0; c < g.faces[a]; c++)
-            g.u[a][c] = (fsi_real)(cfl * (.6 * sin(.013 * (double)c * (a + 1)) + .4 * check_random(&seed)));
-        for (c = 0; c < g.cells; c++) { g.scalar[0][c] = (fsi_real)check_random(&seed); g.scalar[2][c] = (fsi_real)(2 + check_random(&seed)); }
-        for (c = 0; c < 5; c++) g.scalar[1][g.cells / 2 + c] = 1;
-        for (d = 0; d < 2; d++) for (a = 0; a < g.dim; a++) {
-            way[d][a] = (double *)malloc(g.cells * sizeof(double));
-            for (c = 0, k = 0; k < nz; k++) for (j = 0; j < ny; j++) for (i = 0; i < nx; i++) way[d][a][c++] = twin_way(&g, 1, a, d, i, j, k);
+        for (a = 0; a < g.dim; a++)
+            for (c = 0; c < g.faces[a]; c++)
+                g.u[a][c] =
+                    (fsi_real)(cfl
+                               * (.6 * sin(.013 * (double)c * (a + 1)) + .4 * check_random(&seed)));
+        for (c = 0; c < g.cells; c++) {
+            g.scalar[0][c] = (fsi_real)check_random(&seed);
+            g.scalar[2][c] = (fsi_real)(2 + check_random(&seed));
         }
+        for (c = 0; c < 5; c++)
+            g.scalar[1][g.cells / 2 + c] = 1;
+        for (d = 0; d < 2; d++)
+            for (a = 0; a < g.dim; a++) {
+                way[d][a] = (double *)malloc(g.cells * sizeof(double));
+                for (c = 0, k = 0; k < nz; k++)
+                    for (j = 0; j < ny; j++)
+                        for (i = 0; i < nx; i++)
+                            way[d][a][c++] = twin_way(&g, 1, a, d, i, j, k);
+            }
         for (a = 0; a < 3 + g.dim; a++) {
             const fsi_real *old = a < 3 ? g.scalar[a] : g.u[a - 3];
             count[a] = a < 3 ? g.cells : g.faces[a - 3];
             want[a] = (fsi_real *)malloc(count[a] * sizeof(fsi_real));
-            twin_advect(&g, (double *const (*)[3])way, a < 3 ? 3 : a - 3, modes[m], old, want[a]);
+            twin_advect(&g, (double *const(*)[3])way, a < 3 ? 3 : a - 3, modes[m], old, want[a]);
         }
-        CHECK_OK(fsi_grid_advect(&g, FSI_R(.1)));                      /* dt / h = 1 */
+        CHECK_OK(fsi_grid_advect(&g, FSI_R(.1))); /* dt / h = 1 */
         for (a = 0; a < 3 + g.dim; a++) {
             const fsi_real *got = a < 3 ? g.scalar[a] : g.u[a - 3];
-            for (c = 0; c < count[a]; c++) worst = fmax(worst, fabs((double)got[c] - (double)want[a][c]));
+            for (c = 0; c < count[a]; c++)
+                worst = fmax(worst, fabs((double)got[c] - (double)want[a][c]));
             free(want[a]);
         }
-        for (d = 0; d < 2; d++) for (a = 0; a < 3; a++) free(way[d][a]);
+        for (d = 0; d < 2; d++)
+            for (a = 0; a < 3; a++)
+                free(way[d][a]);
         fsi_grid_free(&g);
         CHECK_MOST(worst, tolerance);
     }
     PASS();
 }
+
 TEST advection_equals_its_slow_twin(void) {
-    /* single: rounding decides here and there whether the limiter acts, which is a jump of the order of the correction itself */
+    /* single: rounding decides here and there whether the limiter acts, which is a jump of the
+     * order of the correction itself */
     CHECK_CALL(twin_case(37, 29, 1, 3, 1.7, TOL(1e-12, 0.02)));
     CHECK_CALL(twin_case(13, 9, 11, 3, 2.6, TOL(1e-12, 0.02)));
     CHECK_CALL(twin_case(151, 5, 6, 3, .8, TOL(1e-12, 0.02)));
-    CHECK_CALL(twin_case(91, 90, 76, 1, .3, TOL(1e-12, 0.02)));           /* hat and stencil slide along the layers */
+    /* hat and stencil slide along the layers */
+    CHECK_CALL(twin_case(91, 90, 76, 1, .3, TOL(1e-12, 0.02)));
     PASS();
 }
 
-static double gresho_speed(double r) { return r < .2 ? 5 * r : r < .4 ? 2 - 5 * r : 0; }
+static double gresho_speed(double r) {
+    return r < .2 ? 5 * r : r < .4 ? 2 - 5 * r : 0;
+}
+
 static fsi_vec3 gresho(fsi_vec3 x, double t, void *user) {
     double r = sqrt((double)(x.x * x.x + x.y * x.y)), s = r > 0 ? gresho_speed(r) / r : 0;
     (void)t;
-    return fsi_vec((fsi_real)(-s * (double)x.y) + *(const fsi_real *)user, (fsi_real)(s * (double)x.x), 0);
+    return fsi_vec((fsi_real)(-s * (double)x.y) + *(const fsi_real *)user,
+                   (fsi_real)(s * (double)x.x), 0);
 }
-/* Energy kept and peak speed at T = 1. Moving: through a box twice as long, the frame's speed taken out of the energy. */
+
+/* Energy kept and peak speed at T = 1. Moving: through a box twice as long, the frame's speed taken
+ * out of the energy. */
 static int gresho_run(int n, fsi_advection mode, int moving, double *ke, double *peak) {
     fsi_grid g;
     fsi_grid_desc d = box(moving ? 2 * n : n, n, 1, 1.0 / n);
@@ -381,98 +523,144 @@ static int gresho_run(int n, fsi_advection mode, int moving, double *ke, double 
     }
     fsi_grid_init(&g, &d);
     fsi_grid_set_velocity(&g, gresho, &speed);
-    if (!run(&g, 1.0 / steps, steps)) return 0;
+    if (!run(&g, 1.0 / steps, steps))
+        return 0;
     *peak = 0;
-    for (j = 0; j < n; j++) for (i = 0; i < g.nx; i++) {
-        double x = .5 * ((double)g.u[0][i + (g.nx + 1) * j] + (double)g.u[0][i + 1 + (g.nx + 1) * j]) - (double)speed;
-        double y = .5 * ((double)g.u[1][i + g.nx * j] + (double)g.u[1][i + g.nx * (j + 1)]);
-        *peak = fmax(*peak, sqrt(x * x + y * y));
-    }
-    for (j = 0; j < n; j++) for (i = 0; i < g.nx; i++) { double v = (double)g.u[0][i + (g.nx + 1) * j] - (double)speed; e += v * v; }
-    for (j = 0; j < n; j++) for (i = 0; i < g.nx; i++) { double v = (double)g.u[1][i + g.nx * j]; e += v * v; }
+    for (j = 0; j < n; j++)
+        for (i = 0; i < g.nx; i++) {
+            double x =
+                .5 * ((double)g.u[0][i + (g.nx + 1) * j] + (double)g.u[0][i + 1 + (g.nx + 1) * j])
+                - (double)speed;
+            double y = .5 * ((double)g.u[1][i + g.nx * j] + (double)g.u[1][i + g.nx * (j + 1)]);
+            *peak = fmax(*peak, sqrt(x * x + y * y));
+        }
+    for (j = 0; j < n; j++)
+        for (i = 0; i < g.nx; i++) {
+            double v = (double)g.u[0][i + (g.nx + 1) * j] - (double)speed;
+            e += v * v;
+        }
+    for (j = 0; j < n; j++)
+        for (i = 0; i < g.nx; i++) {
+            double v = (double)g.u[1][i + g.nx * j];
+            e += v * v;
+        }
     *ke = .5 * e / n / n / (2 * pi() / 75);
     fsi_grid_free(&g);
     return 1;
 }
+
 TEST F_05_gresho_vortex(void) {
-    static const double sl[3] = {.424, .610, .763}, mc[3] = {.813, .893, .942}, slp[3] = {.534, .661, .762}, mcp[3] = {.813, .880, .932};
+    static const double sl[3] = {.424, .610, .763}, mc[3] = {.813, .893, .942},
+                        slp[3] = {.534, .661, .762}, mcp[3] = {.813, .880, .932};
     static const double slm[3] = {.343, .526, .696}, mcm[3] = {.885, .941, .970};
     double ke, peak;
     int k, most = full() ? 3 : 2, print = getenv("FSI_TEST_PRINT") != NULL;
     for (k = 0; k < most; k++) {
         ASSERT(gresho_run(32 << k, FSI_ADVECT_LINEAR, 0, &ke, &peak));
-        if (print) printf("F-05 SL %d: ke %.4f (%.3f) peak %.4f (%.3f)\n", 32 << k, ke, sl[k], peak, slp[k]);
+        if (print)
+            printf("F-05 SL %d: ke %.4f (%.3f) peak %.4f (%.3f)\n", 32 << k, ke, sl[k], peak,
+                   slp[k]);
         CHECK_NEAR(sl[k], ke, .02);
         CHECK_NEAR(slp[k], peak, .02);
         ASSERT(gresho_run(32 << k, FSI_ADVECT_MACCORMACK_FREE, 0, &ke, &peak));
-        if (print) printf("F-05 MC %d: ke %.4f (%.3f) peak %.4f (%.3f)\n", 32 << k, ke, mc[k], peak, mcp[k]);
+        if (print)
+            printf("F-05 MC %d: ke %.4f (%.3f) peak %.4f (%.3f)\n", 32 << k, ke, mc[k], peak,
+                   mcp[k]);
         CHECK_NEAR(mc[k], ke, .02);
         CHECK_NEAR(mcp[k], peak, .02);
         ASSERT(gresho_run(32 << k, FSI_ADVECT_LINEAR, 1, &ke, &peak));
-        if (print) printf("F-05 SL moving %d: ke %.4f (%.3f)\n", 32 << k, ke, slm[k]);
+        if (print)
+            printf("F-05 SL moving %d: ke %.4f (%.3f)\n", 32 << k, ke, slm[k]);
         CHECK_NEAR(slm[k], ke, .02);
         ASSERT(gresho_run(32 << k, FSI_ADVECT_MACCORMACK_FREE, 1, &ke, &peak));
-        if (print) printf("F-05 MC moving %d: ke %.4f (%.3f)\n", 32 << k, ke, mcm[k]);
+        if (print)
+            printf("F-05 MC moving %d: ke %.4f (%.3f)\n", 32 << k, ke, mcm[k]);
         CHECK_NEAR(mcm[k], ke, .02);
     }
     PASS();
 }
 
-static fsi_vec3 rotation(fsi_vec3 x, double t, void *user) { (void)t; (void)user; return fsi_vec(FSI_R(.5) - x.y, x.x - FSI_R(.5), 0); }
+static fsi_vec3 rotation(fsi_vec3 x, double t, void *user) {
+    (void)t;
+    (void)user;
+    return fsi_vec(FSI_R(.5) - x.y, x.x - FSI_R(.5), 0);
+}
+
 static fsi_real bump(fsi_vec3 x, void *user) {
     double dx = (double)x.x - .5, dy = (double)x.y - .7;
     (void)user;
     return (fsi_real)exp(-(dx * dx + dy * dy) / (2 * .07 * .07));
 }
+
 /* One turn of a bump; the velocity is kept (advection stage only). L2 error. */
 static double bump_error(int n, int steps, fsi_advection mode) {
     fsi_grid g;
     fsi_grid_desc d = box(n, n, 1, 1.0 / n);
     int i, j, a;
     double e = 0;
-    for (a = 0; a < 4; a++) d.side[a].kind = FSI_SIDE_OPEN;
+    for (a = 0; a < 4; a++)
+        d.side[a].kind = FSI_SIDE_OPEN;
     d.scalars = 1;
     d.advect_scalar = mode;
     d.advect_velocity = FSI_ADVECT_NONE;
     fsi_grid_init(&g, &d);
     fsi_grid_set_velocity(&g, rotation, NULL);
     fsi_grid_set_field(&g, FSI_FIELD_SCALAR, bump, NULL);
-    for (i = 0; i < steps; i++) if (fsi_grid_advect(&g, (fsi_real)(2 * pi() / steps)) < 0) return 1e9;
-    for (j = 0; j < n; j++) for (i = 0; i < n; i++) {
-        double q = (double)g.scalar[0][i + n * j] - (double)bump(fsi_grid_cell_centre(&g, i, j, 0), NULL);
-        e += q * q;
-    }
+    for (i = 0; i < steps; i++)
+        if (fsi_grid_advect(&g, (fsi_real)(2 * pi() / steps)) < 0)
+            return 1e9;
+    for (j = 0; j < n; j++)
+        for (i = 0; i < n; i++) {
+            double q = (double)g.scalar[0][i + n * j]
+                       - (double)bump(fsi_grid_cell_centre(&g, i, j, 0), NULL);
+            e += q * q;
+        }
     fsi_grid_free(&g);
     return sqrt(e) / n;
 }
+
 TEST F_06_rotation_of_a_bump(void) {
-    /* linear: long steps, else the smear is as wide as the bump and no order shows; MacCormack: at most 1.1 cells a step */
-    double l64 = bump_error(64, 32, FSI_ADVECT_LINEAR), l128 = bump_error(128, 64, FSI_ADVECT_LINEAR), l256 = bump_error(256, 128, FSI_ADVECT_LINEAR);
-    double m64 = bump_error(64, 256, FSI_ADVECT_MACCORMACK_FREE), m128 = bump_error(128, 512, FSI_ADVECT_MACCORMACK_FREE);
+    /* linear: long steps, else the smear is as wide as the bump and no order shows; MacCormack: at
+     * most 1.1 cells a step */
+    double l64 = bump_error(64, 32, FSI_ADVECT_LINEAR),
+           l128 = bump_error(128, 64, FSI_ADVECT_LINEAR),
+           l256 = bump_error(256, 128, FSI_ADVECT_LINEAR);
+    double m64 = bump_error(64, 256, FSI_ADVECT_MACCORMACK_FREE),
+           m128 = bump_error(128, 512, FSI_ADVECT_MACCORMACK_FREE);
     double c128 = bump_error(128, 512, FSI_ADVECT_MACCORMACK);
-    if (getenv("FSI_TEST_PRINT")) printf("F-06 linear %.3e %.3e %.3e, MacCormack %.3e %.3e limited %.3e\n", l64, l128, l256, m64, m128, c128);
+    if (getenv("FSI_TEST_PRINT"))
+        printf("F-06 linear %.3e %.3e %.3e, MacCormack %.3e %.3e limited %.3e\n", l64, l128, l256,
+               m64, m128, c128);
     CHECK_NEAR(1.0, log(l128 / l256) / log(2.0), .2);
     CHECK_NEAR(2.0, log(m64 / m128) / log(2.0), .2);
-    CHECK_MOST(c128, 1.05 * m128);                     /* the limiter adds less than 5 % */
+    CHECK_MOST(c128, 1.05 * m128); /* the limiter adds less than 5 % */
     PASS();
 }
 
-/* ------------------------------------------------------------------------------------------------ free surface */
-static fsi_real level(fsi_vec3 x, void *user) { return x.y - *(const fsi_real *)user; }
+/* ------------------------------------------------------------------------------------------------
+ * free surface */
+static fsi_real level(fsi_vec3 x, void *user) {
+    return x.y - *(const fsi_real *)user;
+}
+
 static int make_tank(fsi_grid *g, int n, int nz, fsi_real depth, double tolerance) {
     fsi_grid_desc d = box(n, n, nz, 1.0 / n);
     d.rho = 1000;
     d.gravity = fsi_vec(0, FSI_R(-9.81), 0);
     d.liquid = 1;
     d.tolerance = tolerance;
-    return fsi_grid_init(g, &d) == FSI_OK && fsi_grid_set_field(g, FSI_FIELD_PHI, level, &depth) >= 0;
+    return fsi_grid_init(g, &d) == FSI_OK
+           && fsi_grid_set_field(g, FSI_FIELD_PHI, level, &depth) >= 0;
 }
+
 static double max_u(const fsi_grid *g) {
     double m = 0;
     int a;
-    for (a = 0; a < g->dim; a++) m = fmax(m, (double)fsi_max_abs(g->faces[a], g->u[a]));
+    for (a = 0; a < g->dim; a++)
+        m = fmax(m, (double)fsi_max_abs(g->faces[a], g->u[a]));
     return m;
 }
+
 /* A tank with an unaligned surface stays at rest, and its volume with it. */
 static enum greatest_test_res rest_case(int n, int nz, int steps) {
     fsi_grid g;
@@ -483,15 +671,19 @@ static enum greatest_test_res rest_case(int n, int nz, int steps) {
     v0 = fsi_levelset_volume(&g.levelset, NULL, NULL);
     for (i = 0; i < steps; i++) {
         fsi_result q = fsi_grid_step(&g, (fsi_real)dt, &r);
-        ASSERT(q == FSI_OK || q == FSI_STALLED || q == FSI_NOT_CONVERGED);    /* the tolerance asked for is below round-off */
+        /* the tolerance asked for is below round-off */
+        ASSERT(q == FSI_OK || q == FSI_STALLED || q == FSI_NOT_CONVERGED);
         most = fmax(most, max_u(&g));
     }
-    if (getenv("FSI_TEST_PRINT")) printf("F-10 %d x %d: max |u| %.2e of g dt, volume change %.2e\n", n, nz, most / (9.81 * dt), (r.volume - v0) / v0);
+    if (getenv("FSI_TEST_PRINT"))
+        printf("F-10 %d x %d: max |u| %.2e of g dt, volume change %.2e\n", n, nz,
+               most / (9.81 * dt), (r.volume - v0) / v0);
     CHECK_MOST(most, TOL(1e-10, 2e-4) * 9.81 * dt);
     CHECK_NEAR(v0, r.volume, TOL(1e-6, 2e-4) * v0);
     fsi_grid_free(&g);
     PASS();
 }
+
 TEST F_10_rest_for_a_thousand_steps(void) {
     CHECK_CALL(rest_case(24, 1, 1000));
     CHECK_CALL(rest_case(10, 10, full() ? 1000 : 200));
@@ -508,30 +700,37 @@ TEST F_11_hydrostatic_pressure(void) {
         ASSERT(make_tank(&g, n, 1, depth, TOL(1e-13, 1e-6)));
         CHECK_OK(fsi_grid_forces(&g, (fsi_real)dt));
         ASSERT(project(&g, dt));
-        for (j = 0; j < n; j++) for (i = 0; i < n; i++) {
-            double y = (j + .5) / n, p = y < (double)depth ? 1000 * 9.81 * ((double)depth - y) * dt : 0;
-            CHECK_NEAR(p, g.pressure[i + n * j], TOL(1e-9, 2e-3) * 1000 * 9.81 * dt);
-        }
+        for (j = 0; j < n; j++)
+            for (i = 0; i < n; i++) {
+                double y = (j + .5) / n,
+                       p = y < (double)depth ? 1000 * 9.81 * ((double)depth - y) * dt : 0;
+                CHECK_NEAR(p, g.pressure[i + n * j], TOL(1e-9, 2e-3) * 1000 * 9.81 * dt);
+            }
         fsi_grid_free(&g);
     }
     PASS();
 }
 
-/* Poisson problem inside an ellipse, p = 0 on it (the library's Dirichlet value): p = 1 - x^2/a^2 - y^2/b^2 + its correction by a field whose
-   boundary values vanish: p = (1 - x^2/a^2 - y^2/b^2) exp(x) sin(y + 1). rhs by the analytic Laplacian. */
+/* Poisson problem inside an ellipse, p = 0 on it (the library's Dirichlet value): p = 1 - x^2/a^2 -
+   y^2/b^2 + its correction by a field whose boundary values vanish: p = (1 - x^2/a^2 - y^2/b^2)
+   exp(x) sin(y + 1). rhs by the analytic Laplacian. */
 static fsi_real ellipse_phi(fsi_vec3 x, void *user) {
     double X = ((double)x.x - .5) / .37, Y = ((double)x.y - .5) / .29;
     (void)user;
     return (fsi_real)((X * X + Y * Y - 1) * .15);
 }
+
 static double ellipse_p(double x, double y) {
     double X = (x - .5) / .37, Y = (y - .5) / .29;
     return (1 - X * X - Y * Y) * exp(x) * sin(y + 1);
 }
+
 static double ellipse_laplacian(double x, double y) {
-    double A = 1 / (.37 * .37), B = 1 / (.29 * .29), X = x - .5, Y = y - .5, q = 1 - A * X * X - B * Y * Y, e = exp(x), s = sin(y + 1), c = cos(y + 1);
+    double A = 1 / (.37 * .37), B = 1 / (.29 * .29), X = x - .5, Y = y - .5,
+           q = 1 - A * X * X - B * Y * Y, e = exp(x), s = sin(y + 1), c = cos(y + 1);
     return e * (-2 * (A + B) * s - 4 * A * X * s - 4 * B * Y * c) + q * (e * s - e * s);
 }
+
 static void ellipse_errors(int n, double *ep, double *eg) {
     fsi_grid g;
     fsi_grid_desc d = box(n, n, 1, 1.0 / n);
@@ -541,55 +740,78 @@ static void ellipse_errors(int n, double *ep, double *eg) {
     d.particles = -1;
     d.tolerance = TOL(1e-11, 1e-6);
     fsi_grid_init(&g, &d);
-    for (j = 0; j < n; j++) for (i = 0; i < n; i++) g.phi[i + n * j] = ellipse_phi(fsi_grid_cell_centre(&g, i, j, 0), NULL);
+    for (j = 0; j < n; j++)
+        for (i = 0; i < n; i++)
+            g.phi[i + n * j] = ellipse_phi(fsi_grid_cell_centre(&g, i, j, 0), NULL);
     fsi_grid_classify(&g);
     fsi_grid_build_pressure(&g, 1);
-    for (j = 0; j < n; j++) for (i = 0; i < n; i++) g.rhs[i + n * j] = (fsi_real)(-h * h * ellipse_laplacian((i + .5) * h, (j + .5) * h));
+    for (j = 0; j < n; j++)
+        for (i = 0; i < n; i++)
+            g.rhs[i + n * j] = (fsi_real)(-h * h * ellipse_laplacian((i + .5) * h, (j + .5) * h));
     fsi_grid_solve_pressure(&g, NULL);
     *ep = *eg = 0;
-    for (j = 0; j < n; j++) for (i = 0; i < n; i++) {
-        if (g.cell[i + n * j] != FSI_CELL_FLUID) continue;
-        *ep = fmax(*ep, fabs((double)g.pressure[i + n * j] - ellipse_p((i + .5) * h, (j + .5) * h)));
-        if (g.cell[i + 1 + n * j] == FSI_CELL_FLUID) {
-            double x = (i + 1) * h, y = (j + .5) * h, e = 1e-5;
-            double exact = (ellipse_p(x + e, y) - ellipse_p(x - e, y)) / (2 * e);
-            *eg = fmax(*eg, fabs(((double)g.pressure[i + 1 + n * j] - (double)g.pressure[i + n * j]) / h - exact));
+    for (j = 0; j < n; j++)
+        for (i = 0; i < n; i++) {
+            if (g.cell[i + n * j] != FSI_CELL_FLUID)
+                continue;
+            *ep = fmax(*ep,
+                       fabs((double)g.pressure[i + n * j] - ellipse_p((i + .5) * h, (j + .5) * h)));
+            if (g.cell[i + 1 + n * j] == FSI_CELL_FLUID) {
+                double x = (i + 1) * h, y = (j + .5) * h, e = 1e-5;
+                double exact = (ellipse_p(x + e, y) - ellipse_p(x - e, y)) / (2 * e);
+                *eg = fmax(
+                    *eg,
+                    fabs(((double)g.pressure[i + 1 + n * j] - (double)g.pressure[i + n * j]) / h
+                         - exact));
+            }
         }
-    }
     fsi_grid_free(&g);
 }
+
 TEST F_12_ghost_fluid_order(void) {
     double p[4], q[4];
     int k, most = full() ? 4 : 3;
     for (k = 0; k < most; k++) {
         ellipse_errors(32 << k, &p[k], &q[k]);
-        if (getenv("FSI_TEST_PRINT")) printf("F-12 %d: p %.3e grad %.3e\n", 32 << k, p[k], q[k]);
+        if (getenv("FSI_TEST_PRINT"))
+            printf("F-12 %d: p %.3e grad %.3e\n", 32 << k, p[k], q[k]);
     }
     CHECK_NEAR(TOL(1.95, 1.9), log(p[0] / p[most - 1]) / log(2.0) / (most - 1), TOL(.2, .4));
-    CHECK_MOST(q[most - 1], q[0] / pow(2.0, .7 * (most - 1)));         /* gradient, largest error: measured .77 up to 256 (first order with noise) */
+    /* gradient, largest error: measured .77 up to 256 (first order with noise) */
+    CHECK_MOST(q[most - 1], q[0] / pow(2.0, .7 * (most - 1)));
     PASS();
 }
 
-/* ------------------------------------------------------------------------------------------------ smoke */
-static fsi_real hot_above(fsi_vec3 x, void *user) { (void)user; return x.y > FSI_R(.5) ? 3 : 1; }
-static fsi_real constant(fsi_vec3 x, void *user) { (void)x; return *(const fsi_real *)user; }
+/* ------------------------------------------------------------------------------------------------
+ * smoke */
+static fsi_real hot_above(fsi_vec3 x, void *user) {
+    (void)user;
+    return x.y > FSI_R(.5) ? 3 : 1;
+}
+
+static fsi_real constant(fsi_vec3 x, void *user) {
+    (void)x;
+    return *(const fsi_real *)user;
+}
+
 TEST F_19_buoyancy_at_rest(void) {
     int c, nz;
-    for (nz = 1; nz <= 8; nz += 7) for (c = 0; c < 2; c++) {
-        fsi_grid g;
-        fsi_grid_desc d = box(16, 16, nz, 1.0 / 16);
-        fsi_real v = 2;
-        d.smoke = 1;
-        d.buoyancy_density = FSI_R(.7);
-        d.buoyancy_temperature = FSI_R(1.3);
-        d.tolerance = TOL(1e-12, 1e-5);
-        CHECK_OK(fsi_grid_init(&g, &d));
-        CHECK_OK(fsi_grid_set_field(&g, FSI_FIELD_DENSITY, constant, &v));
-        CHECK_OK(fsi_grid_set_field(&g, FSI_FIELD_TEMPERATURE, c ? hot_above : constant, &v));
-        ASSERT(run(&g, .02, 20));
-        CHECK_MOST(max_u(&g), TOL(1e-10, 1e-4));
-        fsi_grid_free(&g);
-    }
+    for (nz = 1; nz <= 8; nz += 7)
+        for (c = 0; c < 2; c++) {
+            fsi_grid g;
+            fsi_grid_desc d = box(16, 16, nz, 1.0 / 16);
+            fsi_real v = 2;
+            d.smoke = 1;
+            d.buoyancy_density = FSI_R(.7);
+            d.buoyancy_temperature = FSI_R(1.3);
+            d.tolerance = TOL(1e-12, 1e-5);
+            CHECK_OK(fsi_grid_init(&g, &d));
+            CHECK_OK(fsi_grid_set_field(&g, FSI_FIELD_DENSITY, constant, &v));
+            CHECK_OK(fsi_grid_set_field(&g, FSI_FIELD_TEMPERATURE, c ? hot_above : constant, &v));
+            ASSERT(run(&g, .02, 20));
+            CHECK_MOST(max_u(&g), TOL(1e-10, 1e-4));
+            fsi_grid_free(&g);
+        }
     PASS();
 }
 
@@ -599,6 +821,7 @@ static fsi_real disk(fsi_vec3 x, void *user) {
     (void)user;
     return X * X + Y * Y < .125 * .125 ? 1 : 0;
 }
+
 static double patch_acceleration(int n) {
     fsi_grid g;
     fsi_grid_desc d = box(n, n, 1, 1.0 / n);
@@ -610,24 +833,29 @@ static double patch_acceleration(int n) {
     fsi_grid_set_field(&g, FSI_FIELD_TEMPERATURE, disk, NULL);
     fsi_grid_forces(&g, 1);
     project(&g, 1);
-    for (j = 0; j < n; j++) for (i = 0; i < n; i++) {
-        double w = (double)g.temperature[i + n * j];
-        sum += w * .5 * ((double)g.u[1][i + n * j] + (double)g.u[1][i + n * (j + 1)]);
-        count += w;
-    }
+    for (j = 0; j < n; j++)
+        for (i = 0; i < n; i++) {
+            double w = (double)g.temperature[i + n * j];
+            sum += w * .5 * ((double)g.u[1][i + n * j] + (double)g.u[1][i + n * (j + 1)]);
+            count += w;
+        }
     fsi_grid_free(&g);
     return sum / count;
 }
+
 TEST F_20_hot_patch(void) {
     static const double reference[3] = {.46371, .46834, .47070};
     double last = 0;
     int k, most = full() ? 3 : 2;
     for (k = 0; k < most; k++) {
         double a = patch_acceleration(128 << k);
-        if (getenv("FSI_TEST_PRINT")) printf("F-20 %d: %.5f (%.5f)\n", 128 << k, a, reference[k]);
+        if (getenv("FSI_TEST_PRINT"))
+            printf("F-20 %d: %.5f (%.5f)\n", 128 << k, a, reference[k]);
         CHECK_NEAR(.473144, a, .015 * .473144);
         CHECK_NEAR(reference[k], a, .01 * reference[k]);
-        if (k > 0) CHECK_NEAR(1.0, log((.473144 - last) / (.473144 - a)) / log(2.0), .15);   /* first order, from below */
+        /* first order, from below */
+        if (k > 0)
+            CHECK_NEAR(1.0, log((.473144 - last) / (.473144 - a)) / log(2.0), .15);
         last = a;
     }
     PASS();
@@ -635,23 +863,30 @@ TEST F_20_hot_patch(void) {
 
 TEST F_21_uniform_channel(void) {
     int nz, noslip;
-    for (nz = 1; nz <= 6; nz += 5) for (noslip = 0; noslip < 2; noslip++) {
-        fsi_grid g;
-        fsi_grid_desc d = box(20, 8, nz, .05);
-        fsi_real speed = FSI_R(.7);
-        size_t f;
-        d.side[0].kind = FSI_SIDE_INFLOW;
-        d.side[0].velocity = fsi_vec(speed, 0, 0);
-        d.side[1].kind = FSI_SIDE_OPEN;
-        if (noslip) { d.side[2].kind = FSI_SIDE_NOSLIP; d.side[2].velocity = fsi_vec(speed, 0, 0); d.viscosity = FSI_R(.01); } /* wall moves along */
-        CHECK_OK(fsi_grid_init(&g, &d));
-        CHECK_OK(fsi_grid_set_velocity(&g, uniform_x, &speed));
-        ASSERT(run(&g, .05, 20));
-        for (f = 0; f < g.faces[0]; f++) CHECK_NEAR(speed, g.u[0][f], TOL(1e-13, 1e-5));
-        CHECK_MOST(fsi_max_abs(g.faces[1], g.u[1]), TOL(1e-13, 1e-5));
-        CHECK_MOST(fsi_max_abs(g.cells, g.pressure), TOL(1e-13, 1e-6));
-        fsi_grid_free(&g);
-    }
+    for (nz = 1; nz <= 6; nz += 5)
+        for (noslip = 0; noslip < 2; noslip++) {
+            fsi_grid g;
+            fsi_grid_desc d = box(20, 8, nz, .05);
+            fsi_real speed = FSI_R(.7);
+            size_t f;
+            d.side[0].kind = FSI_SIDE_INFLOW;
+            d.side[0].velocity = fsi_vec(speed, 0, 0);
+            d.side[1].kind = FSI_SIDE_OPEN;
+            /* wall moves along */
+            if (noslip) {
+                d.side[2].kind = FSI_SIDE_NOSLIP;
+                d.side[2].velocity = fsi_vec(speed, 0, 0);
+                d.viscosity = FSI_R(.01);
+            }
+            CHECK_OK(fsi_grid_init(&g, &d));
+            CHECK_OK(fsi_grid_set_velocity(&g, uniform_x, &speed));
+            ASSERT(run(&g, .05, 20));
+            for (f = 0; f < g.faces[0]; f++)
+                CHECK_NEAR(speed, g.u[0][f], TOL(1e-13, 1e-5));
+            CHECK_MOST(fsi_max_abs(g.faces[1], g.u[1]), TOL(1e-13, 1e-5));
+            CHECK_MOST(fsi_max_abs(g.cells, g.pressure), TOL(1e-13, 1e-6));
+            fsi_grid_free(&g);
+        }
     PASS();
 }
 
@@ -668,7 +903,8 @@ static int make_plume(fsi_grid *g, int n, int nz, fsi_allocator al) {
     d.dissipation = FSI_R(.05);
     d.viscosity = FSI_R(1e-4);
     d.allocator = al;
-    if (fsi_grid_init(g, &d) != FSI_OK) return 0;
+    if (fsi_grid_init(g, &d) != FSI_OK)
+        return 0;
     memset(&s, 0, sizeof s);
     s.shape = FSI_SOURCE_SPHERE;
     s.centre = fsi_vec(FSI_R(.5), FSI_R(.15), nz > 1 ? FSI_R(.5) * (fsi_real)nz / (fsi_real)n : 0);
@@ -677,25 +913,46 @@ static int make_plume(fsi_grid *g, int n, int nz, fsi_allocator al) {
     s.density = s.temperature = s.scalar[0] = 1;
     return fsi_grid_add_source(g, &s) == FSI_OK;
 }
-static fsi_allocator no_allocator(void) { fsi_allocator a; memset(&a, 0, sizeof a); return a; }
+
+static fsi_allocator no_allocator(void) {
+    fsi_allocator a;
+    memset(&a, 0, sizeof a);
+    return a;
+}
+
 TEST F_22_mirrored_plume(void) {
     fsi_grid g;
     int n = 32, i, j;
     double worst = 0;
     ASSERT(make_plume(&g, n, 1, no_allocator()));
     g.desc.tolerance = TOL(1e-12, 1e-6);
-    for (i = 0; i < 50; i++) ASSERT(fsi_grid_step(&g, FSI_R(.02), NULL) >= 0);
-    for (j = 0; j < n; j++) for (i = 0; i < n; i++) worst = fmax(worst, fabs((double)g.density[i + n * j] - (double)g.density[n - 1 - i + n * j]));
-    for (j = 0; j < n; j++) for (i = 0; i <= n; i++) worst = fmax(worst, fabs((double)g.u[0][i + (n + 1) * j] + (double)g.u[0][n - i + (n + 1) * j]));
+    for (i = 0; i < 50; i++)
+        ASSERT(fsi_grid_step(&g, FSI_R(.02), NULL) >= 0);
+    for (j = 0; j < n; j++)
+        for (i = 0; i < n; i++)
+            worst = fmax(worst,
+                         fabs((double)g.density[i + n * j] - (double)g.density[n - 1 - i + n * j]));
+    for (j = 0; j < n; j++)
+        for (i = 0; i <= n; i++)
+            worst = fmax(
+                worst, fabs((double)g.u[0][i + (n + 1) * j] + (double)g.u[0][n - i + (n + 1) * j]));
     CHECK_MOST(worst, TOL(1e-9, 5e-3));
     ASSERT(fsi_max_abs(g.faces[1], g.u[1]) > FSI_R(.05));
     fsi_grid_free(&g);
     PASS();
 }
 
-/* ------------------------------------------------------------------------------------------------ viscosity */
-/* Channel driven by a body force between no-slip walls: u = f y (H - y) / (2 nu), and any step is stable. */
-static fsi_vec3 push(fsi_vec3 x, double t, void *user) { (void)x; (void)t; (void)user; return fsi_vec(1, 0, 0); }
+/* ------------------------------------------------------------------------------------------------
+ * viscosity */
+/* Channel driven by a body force between no-slip walls: u = f y (H - y) / (2 nu), and any step is
+ * stable. */
+static fsi_vec3 push(fsi_vec3 x, double t, void *user) {
+    (void)x;
+    (void)t;
+    (void)user;
+    return fsi_vec(1, 0, 0);
+}
+
 TEST viscosity_poiseuille(void) {
     int cells_given;
     for (cells_given = 0; cells_given < 2; cells_given++) {
@@ -704,16 +961,23 @@ TEST viscosity_poiseuille(void) {
         fsi_grid_desc d = box(nx, ny, 1, 1.0 / 32);
         fsi_real *nu = (fsi_real *)malloc(sizeof(fsi_real) * nx * ny);
         int j;
-        for (j = 0; j < nx * ny; j++) nu[j] = FSI_R(.5);
-        if (cells_given) d.viscosity_cells = nu; else d.viscosity = FSI_R(.5);
+        for (j = 0; j < nx * ny; j++)
+            nu[j] = FSI_R(.5);
+        if (cells_given)
+            d.viscosity_cells = nu;
+        else
+            d.viscosity = FSI_R(.5);
         d.side[0].kind = d.side[1].kind = FSI_SIDE_OPEN;
         d.side[2].kind = d.side[3].kind = FSI_SIDE_NOSLIP;
         d.force_fn = push;
         d.tolerance = TOL(1e-10, 1e-6);
         CHECK_OK(fsi_grid_init(&g, &d));
-        for (j = 0; j < 10; j++) ASSERT(fsi_grid_step(&g, 5, NULL) >= 0);      /* nu dt / h^2 = 2560, |u| dt / h = 40 */
+        /* nu dt / h^2 = 2560, |u| dt / h = 40 */
+        for (j = 0; j < 10; j++)
+            ASSERT(fsi_grid_step(&g, 5, NULL) >= 0);
         for (j = 0; j < ny; j++) {
-            double y = (j + .5) / ny, u = y * (1 - y) / (2 * .5) + 1.0 / (8 * .5 * ny * ny);  /* plus h^2 f / 8 nu: the half-cell wall of the scheme */
+            /* plus h^2 f / 8 nu: the half-cell wall of the scheme */
+            double y = (j + .5) / ny, u = y * (1 - y) / (2 * .5) + 1.0 / (8 * .5 * ny * ny);
             CHECK_NEAR(u, g.u[0][4 + (nx + 1) * j], TOL(2e-3, 5e-3));
         }
         fsi_grid_free(&g);
@@ -721,14 +985,17 @@ TEST viscosity_poiseuille(void) {
     }
     PASS();
 }
-/* Viscosity of the cells: two layers of equal height between a wall at rest and one that moves; nu and 3 nu: slopes 1.5 and 0.5, in one step of any length. */
+
+/* Viscosity of the cells: two layers of equal height between a wall at rest and one that moves; nu
+ * and 3 nu: slopes 1.5 and 0.5, in one step of any length. */
 TEST viscosity_two_layers(void) {
     const int nx = 6, ny = 32;
     fsi_real nu[6 * 32];
     fsi_grid g;
     fsi_grid_desc d = box(nx, ny, 1, 1.0 / 32);
     int j;
-    for (j = 0; j < nx * ny; j++) nu[j] = j / nx < ny / 2 ? FSI_R(.01) : FSI_R(.03);
+    for (j = 0; j < nx * ny; j++)
+        nu[j] = j / nx < ny / 2 ? FSI_R(.01) : FSI_R(.03);
     d.viscosity_cells = nu;
     d.side[0].kind = d.side[1].kind = FSI_SIDE_OPEN;
     d.side[2].kind = d.side[3].kind = FSI_SIDE_NOSLIP;
@@ -738,14 +1005,17 @@ TEST viscosity_two_layers(void) {
     ASSERT(fsi_grid_step(&g, TOL(1e8, 1e4), NULL) >= 0);
     for (j = 0; j < ny; j++) {
         double y = (j + .5) / ny;
-        CHECK_NEAR(y < .5 ? 1.5 * y : 1 - .5 * (1 - y), g.u[0][3 + (nx + 1) * j], .01);  /* the link between the layers takes the mean of both: first order */
+        /* the link between the layers takes the mean of both: first order */
+        CHECK_NEAR(y < .5 ? 1.5 * y : 1 - .5 * (1 - y), g.u[0][3 + (nx + 1) * j], .01);
     }
     fsi_grid_free(&g);
     PASS();
 }
 
-/* ------------------------------------------------------------------------------------------------ solids */
-/* A solid block in a channel: nothing inside moves, flow is divergence-free, and smoke on one side of a thin blocked wall never appears behind it. */
+/* ------------------------------------------------------------------------------------------------
+ * solids */
+/* A solid block in a channel: nothing inside moves, flow is divergence-free, and smoke on one side
+ * of a thin blocked wall never appears behind it. */
 TEST thin_wall_does_not_leak(void) {
     fsi_grid g;
     const int n = 24;
@@ -759,27 +1029,38 @@ TEST thin_wall_does_not_leak(void) {
         d.shells = shells;
         CHECK_OK(fsi_grid_init(&g, &d));
         memset(&o, 0, sizeof o);
-        for (j = 0; j < n; j++) blocked[n / 2 + (n + 1) * j] = 1;              /* a full wall between columns n/2-1 and n/2 */
+        /* a full wall between columns n/2-1 and n/2 */
+        for (j = 0; j < n; j++)
+            blocked[n / 2 + (n + 1) * j] = 1;
         o.blocked[0] = blocked;
         CHECK_OK(fsi_grid_set_occlusion(&g, &o));
-        for (j = 0; j < n; j++) for (i = 0; i < n / 2; i++) g.density[i + n * j] = 1;
+        for (j = 0; j < n; j++)
+            for (i = 0; i < n / 2; i++)
+                g.density[i + n * j] = 1;
         CHECK_OK(fsi_grid_set_velocity(&g, rotation, NULL));
         ASSERT(project(&g, .1));
-        x[0] = FSI_R(.4); x[1] = FSI_R(.3); x[2] = 0;
+        x[0] = FSI_R(.4);
+        x[1] = FSI_R(.3);
+        x[2] = 0;
         for (i = 0; i < 40; i++) {
             ASSERT(fsi_grid_step(&g, FSI_R(.1), NULL) >= 0);
             CHECK_OK(fsi_grid_trace(&g, FSI_R(.1), 1, x));
         }
-        for (j = 0; j < n; j++) for (i = 0; i < n; i++) CHECK_NEAR(i < n / 2 ? 1 : 0, g.density[i + n * j], TOL(1e-12, 1e-5));
+        for (j = 0; j < n; j++)
+            for (i = 0; i < n; i++)
+                CHECK_NEAR(i < n / 2 ? 1 : 0, g.density[i + n * j], TOL(1e-12, 1e-5));
         ASSERT(x[0] < FSI_R(.5));
-        CHECK_NEAR(1, fsi_grid_field_at(&g, FSI_FIELD_DENSITY, fsi_vec(FSI_R(.4999), FSI_R(.5), 0)), TOL(1e-12, 1e-5));
-        CHECK_NEAR(0, fsi_grid_field_at(&g, FSI_FIELD_DENSITY, fsi_vec(FSI_R(.5001), FSI_R(.5), 0)), TOL(1e-12, 1e-5));
+        CHECK_NEAR(1, fsi_grid_field_at(&g, FSI_FIELD_DENSITY, fsi_vec(FSI_R(.4999), FSI_R(.5), 0)),
+                   TOL(1e-12, 1e-5));
+        CHECK_NEAR(0, fsi_grid_field_at(&g, FSI_FIELD_DENSITY, fsi_vec(FSI_R(.5001), FSI_R(.5), 0)),
+                   TOL(1e-12, 1e-5));
         ASSERT(max_u(&g) > .01);
         fsi_grid_free(&g);
     }
     free(blocked);
     PASS();
 }
+
 TEST solid_block_in_a_stream(void) {
     int nz;
     for (nz = 1; nz <= 12; nz += 11) {
@@ -797,7 +1078,10 @@ TEST solid_block_in_a_stream(void) {
         d.side[1].kind = FSI_SIDE_OPEN;
         d.tolerance = TOL(1e-9, 1e-5);
         solid = (uint8_t *)calloc((size_t)n * 12 * (size_t)nz, 1);
-        for (k = 0; k < nz; k++) for (j = 4; j < 8; j++) for (i = 8; i < 12; i++) solid[i + n * (j + 12 * k)] = 1;
+        for (k = 0; k < nz; k++)
+            for (j = 4; j < 8; j++)
+                for (i = 8; i < 12; i++)
+                    solid[i + n * (j + 12 * k)] = 1;
         CHECK_OK(fsi_grid_init(&g, &d));
         CHECK_OK(fsi_grid_set_velocity(&g, uniform_x, &speed));
         memset(&o, 0, sizeof o);
@@ -808,9 +1092,15 @@ TEST solid_block_in_a_stream(void) {
             ASSERT(fsi_grid_step(&g, FSI_R(.03), &r) >= 0);
             CHECK_MOST(r.divergence, TOL(1e-5, 1e-1));
         }
-        for (k = 0; k < nz; k++) for (j = 0; j < 12; j++) { in += (double)g.u[0][(n + 1) * (j + 12 * k)]; out += (double)g.u[0][n + (n + 1) * (j + 12 * k)]; }
+        for (k = 0; k < nz; k++)
+            for (j = 0; j < 12; j++) {
+                in += (double)g.u[0][(n + 1) * (j + 12 * k)];
+                out += (double)g.u[0][n + (n + 1) * (j + 12 * k)];
+            }
         CHECK_NEAR(in, out, TOL(1e-6, 1e-2) * in);
-        for (k = 0; k < nz; k++) for (j = 4; j < 8; j++) CHECK_NEAR(0, g.u[0][8 + (n + 1) * (j + 12 * k)], 0);
+        for (k = 0; k < nz; k++)
+            for (j = 4; j < 8; j++)
+                CHECK_NEAR(0, g.u[0][8 + (n + 1) * (j + 12 * k)], 0);
         fsi_grid_free(&g);
         free(solid);
     }
@@ -823,6 +1113,7 @@ static fsi_real bubble_phi(fsi_vec3 x, void *user) {
     (void)user;
     return x.y - FSI_R(.8) > -d ? x.y - FSI_R(.8) : -d;
 }
+
 TEST air_regions(void) {
     fsi_grid g;
     fsi_grid_desc d = box(40, 40, 1, 1.0 / 40);
@@ -846,24 +1137,50 @@ TEST air_regions(void) {
     PASS();
 }
 
-/* ------------------------------------------------------------------------------------------------ the object */
-static fsi_vec3 bad_vector(fsi_vec3 x, double t, void *user) { (void)t; (void)user; return fsi_vec(x.x > FSI_R(.9) ? (fsi_real)NAN : 0, 0, 0); }
-static fsi_real bad_scalar(fsi_vec3 x, void *user) { (void)user; return x.x > FSI_R(.9) ? (fsi_real)NAN : 1; }
+/* ------------------------------------------------------------------------------------------------
+ * the object */
+static fsi_vec3 bad_vector(fsi_vec3 x, double t, void *user) {
+    (void)t;
+    (void)user;
+    return fsi_vec(x.x > FSI_R(.9) ? (fsi_real)NAN : 0, 0, 0);
+}
+
+static fsi_real bad_scalar(fsi_vec3 x, void *user) {
+    (void)user;
+    return x.x > FSI_R(.9) ? (fsi_real)NAN : 1;
+}
+
 TEST bad_input_is_refused(void) {
     fsi_grid g;
     fsi_grid_desc d = box(16, 16, 1, 1.0 / 16), e;
     fsi_grid_source s;
     uint64_t before;
     fsi_real keep;
-    e = d; e.nx = 0;            CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_grid_init(&g, &e));
-    e = d; e.nx = 2000000000; e.ny = 2000000000; CHECK_RESULT(FSI_ERR_SIZE, fsi_grid_init(&g, &e));
-    e = d; e.h = (fsi_real)NAN; CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_grid_init(&g, &e));
-    e = d; e.rho = 0;           CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_grid_init(&g, &e));
-    e = d; e.viscosity = -1;    CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_grid_init(&g, &e));
-    e = d; e.scalars = 99;      CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_grid_init(&g, &e));
-    e = d; e.side[2].velocity.x = (fsi_real)INFINITY; CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_grid_init(&g, &e));
+    e = d;
+    e.nx = 0;
+    CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_grid_init(&g, &e));
+    e = d;
+    e.nx = 2000000000;
+    e.ny = 2000000000;
+    CHECK_RESULT(FSI_ERR_SIZE, fsi_grid_init(&g, &e));
+    e = d;
+    e.h = (fsi_real)NAN;
+    CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_grid_init(&g, &e));
+    e = d;
+    e.rho = 0;
+    CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_grid_init(&g, &e));
+    e = d;
+    e.viscosity = -1;
+    CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_grid_init(&g, &e));
+    e = d;
+    e.scalars = 99;
+    CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_grid_init(&g, &e));
+    e = d;
+    e.side[2].velocity.x = (fsi_real)INFINITY;
+    CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_grid_init(&g, &e));
     CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_grid_init(&g, NULL));
-    CHECK_RESULT(FSI_ERR_STATE, fsi_grid_step(&g, 1, NULL));           /* zeroed by the failed init */
+    /* zeroed by the failed init */
+    CHECK_RESULT(FSI_ERR_STATE, fsi_grid_step(&g, 1, NULL));
     ASSERT(make_plume(&g, 16, 1, no_allocator()));
     ASSERT(run(&g, .02, 3));
     before = state_hash(&g);
@@ -879,8 +1196,9 @@ TEST bad_input_is_refused(void) {
     g.desc.force_fn = NULL;
     memset(&s, 0, sizeof s);
     s.set = FSI_SOURCE_DENSITY;
-    s.lo = fsi_vec(2, 2, 0); s.hi = fsi_vec(3, 3, 0);
-    CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_grid_add_source(&g, &s));       /* outside the box */
+    s.lo = fsi_vec(2, 2, 0);
+    s.hi = fsi_vec(3, 3, 0);
+    CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_grid_add_source(&g, &s)); /* outside the box */
     s.shape = FSI_SOURCE_CALLBACK;
     CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_grid_add_source(&g, &s));
     s.distance_fn = bad_scalar;
@@ -911,8 +1229,17 @@ TEST bad_input_is_refused(void) {
 }
 
 /* Garbage by every door: told, and the state keeps its bits. Refused memory likewise. */
-static fsi_vec3 inf_vector(fsi_vec3 x, double t, void *user) { (void)t; (void)user; return fsi_vec(0, x.y > FSI_R(.9) ? (fsi_real)INFINITY : 0, 0); }
-static fsi_real inf_scalar(fsi_vec3 x, void *user) { (void)user; return x.y > FSI_R(.9) ? -(fsi_real)INFINITY : 1; }
+static fsi_vec3 inf_vector(fsi_vec3 x, double t, void *user) {
+    (void)t;
+    (void)user;
+    return fsi_vec(0, x.y > FSI_R(.9) ? (fsi_real)INFINITY : 0, 0);
+}
+
+static fsi_real inf_scalar(fsi_vec3 x, void *user) {
+    (void)user;
+    return x.y > FSI_R(.9) ? -(fsi_real)INFINITY : 1;
+}
+
 TEST garbage_changes_nothing(void) {
     int liquid, k;
     for (liquid = 0; liquid < 2; liquid++) {
@@ -921,11 +1248,16 @@ TEST garbage_changes_nothing(void) {
         fsi_occlusion o;
         fsi_real x[3] = {0, 0, 0}, *open, bad_nu[20 * 20];
         uint64_t before;
-        if (liquid) ASSERT(make_tank(&g, 20, 1, FSI_R(.5), 1e-5)); else ASSERT(make_plume(&g, 20, 1, no_allocator()));
+        if (liquid)
+            ASSERT(make_tank(&g, 20, 1, FSI_R(.5), 1e-5));
+        else
+            ASSERT(make_plume(&g, 20, 1, no_allocator()));
         ASSERT(run(&g, .01, 3));
         before = state_hash(&g);
         CHECK_RESULT(FSI_ERR_CALLBACK, fsi_grid_set_velocity(&g, inf_vector, NULL));
-        CHECK_RESULT(FSI_ERR_CALLBACK, fsi_grid_set_field(&g, liquid ? FSI_FIELD_PHI : FSI_FIELD_TEMPERATURE, inf_scalar, NULL));
+        CHECK_RESULT(FSI_ERR_CALLBACK,
+                     fsi_grid_set_field(&g, liquid ? FSI_FIELD_PHI : FSI_FIELD_TEMPERATURE,
+                                        inf_scalar, NULL));
         CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_grid_set_field(&g, FSI_FIELD_SCALAR, NULL, NULL));
         g.desc.force_fn = inf_vector;
         CHECK_RESULT(FSI_ERR_CALLBACK, fsi_grid_step(&g, FSI_R(.01), NULL));
@@ -943,7 +1275,7 @@ TEST garbage_changes_nothing(void) {
         CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_grid_add_source(&g, &s));
         s.radius = FSI_R(.1);
         s.centre = fsi_vec(-5, FSI_R(.5), 0);
-        CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_grid_add_source(&g, &s));   /* outside */
+        CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_grid_add_source(&g, &s)); /* outside */
         s.centre.x = FSI_R(.5);
         s.velocity.x = (fsi_real)INFINITY;
         CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_grid_add_source(&g, &s));
@@ -959,7 +1291,8 @@ TEST garbage_changes_nothing(void) {
         ASSERT_EQ(0, g.occluded);
         x[1] = (fsi_real)NAN;
         CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_grid_trace(&g, FSI_R(.1), 1, x));
-        for (k = 0; k < 20 * 20; k++) bad_nu[k] = k == 77 ? -1 : 1;
+        for (k = 0; k < 20 * 20; k++)
+            bad_nu[k] = k == 77 ? -1 : 1;
         g.desc.viscosity_cells = bad_nu;
         CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_grid_step(&g, FSI_R(.01), NULL));
         g.desc.viscosity_cells = NULL;
@@ -980,8 +1313,14 @@ TEST garbage_changes_nothing(void) {
     }
     PASS();
 }
-/* Sources do what they say: liquid poured in and drained (the books follow), volume made at its rate, only in their time, smoke and scalars prescribed. */
-static fsi_real half_plane(fsi_vec3 x, void *user) { (void)user; return x.x - FSI_R(.25); }
+
+/* Sources do what they say: liquid poured in and drained (the books follow), volume made at its
+ * rate, only in their time, smoke and scalars prescribed. */
+static fsi_real half_plane(fsi_vec3 x, void *user) {
+    (void)user;
+    return x.x - FSI_R(.25);
+}
+
 TEST sources_fill_and_drain(void) {
     fsi_grid g;
     fsi_grid_desc d = box(40, 40, 1, 1.0 / 40);
@@ -992,15 +1331,27 @@ TEST sources_fill_and_drain(void) {
     d.volume_correction = 1;
     CHECK_OK(fsi_grid_init(&g, &d));
     memset(&s, 0, sizeof s);
-    s.shape = FSI_SOURCE_SPHERE; s.centre = fsi_vec(FSI_R(.5), FSI_R(.5), 0); s.radius = FSI_R(.3); s.set = FSI_SOURCE_LIQUID; s.stop = .015;
+    s.shape = FSI_SOURCE_SPHERE;
+    s.centre = fsi_vec(FSI_R(.5), FSI_R(.5), 0);
+    s.radius = FSI_R(.3);
+    s.set = FSI_SOURCE_LIQUID;
+    s.stop = .015;
     CHECK_OK(fsi_grid_add_source(&g, &s));
-    s.shape = FSI_SOURCE_CALLBACK; s.distance_fn = half_plane; s.set = FSI_SOURCE_DRAIN; s.start = .025; s.stop = 1;
+    s.shape = FSI_SOURCE_CALLBACK;
+    s.distance_fn = half_plane;
+    s.set = FSI_SOURCE_DRAIN;
+    s.start = .025;
+    s.stop = 1;
     CHECK_OK(fsi_grid_add_source(&g, &s));
-    for (i = 0; i < 2; i++) CHECK_OK(fsi_grid_step(&g, FSI_R(.01), NULL));
+    for (i = 0; i < 2; i++)
+        CHECK_OK(fsi_grid_step(&g, FSI_R(.01), NULL));
     CHECK_REL(pi() * .09, g.stats.liquid_volume, 5e-3);
     CHECK_REL(g.levelset.state->target, g.stats.liquid_volume, 1e-3);
-    for (i = 0; i < 2; i++) CHECK_OK(fsi_grid_step(&g, FSI_R(.01), NULL));
-    CHECK_REL(pi() * .09 - (.09 * acos(.25 / .3) - .25 * sqrt(.09 - .0625)), g.stats.liquid_volume, 5e-3);   /* without the cap left of x = 1/4 */
+    for (i = 0; i < 2; i++)
+        CHECK_OK(fsi_grid_step(&g, FSI_R(.01), NULL));
+    /* without the cap left of x = 1/4 */
+    CHECK_REL(pi() * .09 - (.09 * acos(.25 / .3) - .25 * sqrt(.09 - .0625)), g.stats.liquid_volume,
+              5e-3);
     CHECK_REL(g.levelset.state->target, g.stats.liquid_volume, 1e-3);
     fsi_grid_free(&g);
     d = box(24, 24, 1, 1.0 / 24);
@@ -1008,16 +1359,22 @@ TEST sources_fill_and_drain(void) {
     d.side[1].kind = FSI_SIDE_OPEN;
     CHECK_OK(fsi_grid_init(&g, &d));
     memset(&s, 0, sizeof s);
-    s.lo = fsi_vec(FSI_R(.25), FSI_R(.25), 0); s.hi = fsi_vec(FSI_R(.5), FSI_R(.5), 0);
-    s.set = FSI_SOURCE_DIVERGENCE | FSI_SOURCE_DENSITY | FSI_SOURCE_SCALAR; s.divergence = 2; s.density = 3; s.scalar[0] = 4;
+    s.lo = fsi_vec(FSI_R(.25), FSI_R(.25), 0);
+    s.hi = fsi_vec(FSI_R(.5), FSI_R(.5), 0);
+    s.set = FSI_SOURCE_DIVERGENCE | FSI_SOURCE_DENSITY | FSI_SOURCE_SCALAR;
+    s.divergence = 2;
+    s.density = 3;
+    s.scalar[0] = 4;
     CHECK_OK(fsi_grid_add_source(&g, &s));
     CHECK_OK(fsi_grid_step(&g, FSI_R(.01), NULL));
-    for (i = 0; i < 24; i++) out += (double)g.u[0][24 + 25 * i] / 24;
-    CHECK_REL(2 * .0625, out, TOL(1e-4, 1e-3));                        /* what is made flows out */
+    for (i = 0; i < 24; i++)
+        out += (double)g.u[0][24 + 25 * i] / 24;
+    CHECK_REL(2 * .0625, out, TOL(1e-4, 1e-3)); /* what is made flows out */
     CHECK_NEAR(3, fsi_grid_field_at(&g, FSI_FIELD_DENSITY, fsi_vec(FSI_R(.4), FSI_R(.4), 0)), 1e-6);
     CHECK_NEAR(4, fsi_grid_field_at(&g, FSI_FIELD_SCALAR, fsi_vec(FSI_R(.4), FSI_R(.4), 0)), 1e-6);
     fsi_grid_free(&g);
-    d.side[1].kind = FSI_SIDE_SLIP;                                    /* all closed: nowhere to go, the compatible part is solved and told */
+    /* all closed: nowhere to go, the compatible part is solved and told */
+    d.side[1].kind = FSI_SIDE_SLIP;
     CHECK_OK(fsi_grid_init(&g, &d));
     CHECK_OK(fsi_grid_add_source(&g, &s));
     CHECK_RESULT(FSI_INCOMPATIBLE, fsi_grid_step(&g, FSI_R(.01), NULL));
@@ -1025,13 +1382,19 @@ TEST sources_fill_and_drain(void) {
     fsi_grid_free(&g);
     PASS();
 }
-/* A ray callback that answers with garbage: its wall is at rest and right here; everything stays finite. */
-static int bad_hit(void *user, fsi_vec3 a, fsi_vec3 b, fsi_real *t, fsi_vec3 *normal, fsi_vec3 *velocity) {
-    (void)user; (void)a; (void)b;
+
+/* A ray callback that answers with garbage: its wall is at rest and right here; everything stays
+ * finite. */
+static int bad_hit(void *user, fsi_vec3 a, fsi_vec3 b, fsi_real *t, fsi_vec3 *normal,
+                   fsi_vec3 *velocity) {
+    (void)user;
+    (void)a;
+    (void)b;
     *t = (fsi_real)NAN;
     *normal = *velocity = fsi_vec((fsi_real)NAN, (fsi_real)INFINITY, 0);
     return 1;
 }
+
 TEST garbage_from_rays(void) {
     int liquid, i;
     for (liquid = 0; liquid < 2; liquid++) {
@@ -1039,20 +1402,29 @@ TEST garbage_from_rays(void) {
         fsi_occlusion o;
         static uint8_t solid[20 * 20];
         fsi_real x[3] = {FSI_R(.52), FSI_R(.41), 0};
-        if (liquid) ASSERT(make_tank(&g, 20, 1, FSI_R(.5), 1e-5)); else ASSERT(make_plume(&g, 20, 1, no_allocator()));
+        if (liquid)
+            ASSERT(make_tank(&g, 20, 1, FSI_R(.5), 1e-5));
+        else
+            ASSERT(make_plume(&g, 20, 1, no_allocator()));
         memset(&o, 0, sizeof o);
-        for (i = 0; i < 20 * 20; i++) solid[i] = i % 20 == 10 && i / 20 > 5 && i / 20 < 14;
+        for (i = 0; i < 20 * 20; i++)
+            solid[i] = i % 20 == 10 && i / 20 > 5 && i / 20 < 14;
         o.solid = solid;
         o.hit_fn = bad_hit;
         CHECK_OK(fsi_grid_set_occlusion(&g, &o));
-        for (i = 0; i < 4; i++) ASSERT(fsi_grid_step(&g, FSI_R(.02), NULL) >= 0);
+        for (i = 0; i < 4; i++)
+            ASSERT(fsi_grid_step(&g, FSI_R(.02), NULL) >= 0);
         CHECK_OK(fsi_grid_trace(&g, FSI_R(.1), 1, x));
-        ASSERT(fsi_all_finite(3, x) && fsi_all_finite(g.faces[0], g.u[0]) && fsi_all_finite(g.faces[1], g.u[1]) && fsi_all_finite(g.cells, liquid ? g.phi : g.density));
+        ASSERT(fsi_all_finite(3, x) && fsi_all_finite(g.faces[0], g.u[0])
+               && fsi_all_finite(g.faces[1], g.u[1])
+               && fsi_all_finite(g.cells, liquid ? g.phi : g.density));
         fsi_grid_free(&g);
     }
     PASS();
 }
-/* A source that reaches beyond the last cell, blows outward at an absurd speed and is fully inside the solver's list: runs, stays finite. */
+
+/* A source that reaches beyond the last cell, blows outward at an absurd speed and is fully inside
+ * the solver's list: runs, stays finite. */
 TEST sources_beyond_the_box(void) {
     int side;
     for (side = 0; side < 6; side++) {
@@ -1070,37 +1442,62 @@ TEST sources_beyond_the_box(void) {
         s.hi = fsi_vec(e[0] + 2, e[1] + 2, e[2] + 2);
         s.set = FSI_SOURCE_VELOCITY | FSI_SOURCE_DENSITY;
         s.density = 1;
-        s.velocity = fsi_vec(side == 0 ? -300 : side == 1 ? 300 : 0, side == 2 ? -300 : side == 3 ? 300 : 0, side == 4 ? -300 : side == 5 ? 300 : 0);
+        s.velocity = fsi_vec(side == 0   ? -300
+                             : side == 1 ? 300
+                                         : 0,
+                             side == 2   ? -300
+                             : side == 3 ? 300
+                                         : 0,
+                             side == 4   ? -300
+                             : side == 5 ? 300
+                                         : 0);
         CHECK_OK(fsi_grid_add_source(&g, &s));
-        for (i = 0; i < 3; i++) ASSERT(fsi_grid_step(&g, FSI_R(.05), NULL) >= 0);      /* 150 cells a step */
-        ASSERT(fsi_all_finite(g.faces[side / 2], g.u[side / 2]) && fsi_all_finite(g.cells, g.density));
+        /* 150 cells a step */
+        for (i = 0; i < 3; i++)
+            ASSERT(fsi_grid_step(&g, FSI_R(.05), NULL) >= 0);
+        ASSERT(fsi_all_finite(g.faces[side / 2], g.u[side / 2])
+               && fsi_all_finite(g.cells, g.density));
         fsi_grid_free(&g);
     }
     PASS();
 }
 
-/* Memory is taken by fsi_grid_init and fsi_levelset_init only: refused there it is told, and nothing is held; afterwards every public function does
-   without. Kinds: bit 0 liquid, 1 three dimensions, 2 shells, scalars, viscosity of the cells and a solid. */
-static fsi_vec3 push_fn(fsi_vec3 x, double t, void *user) { (void)x; (void)t; (void)user; return fsi_vec(FSI_R(.1), 0, 0); }
+/* Memory is taken by fsi_grid_init and fsi_levelset_init only: refused there it is told, and
+   nothing is held; afterwards every public function does without. Kinds: bit 0 liquid, 1 three
+   dimensions, 2 shells, scalars, viscosity of the cells and a solid. */
+static fsi_vec3 push_fn(fsi_vec3 x, double t, void *user) {
+    (void)x;
+    (void)t;
+    (void)user;
+    return fsi_vec(FSI_R(.1), 0, 0);
+}
+
 static enum greatest_test_res all_calls(fsi_grid *g, const fsi_occlusion *o) {
     fsi_grid_source s;
     fsi_report rep;
-    fsi_real x[6] = {FSI_R(.2), FSI_R(.3), FSI_R(.2), FSI_R(.5), FSI_R(.5), FSI_R(.3)}, depth = FSI_R(.4), dt = FSI_R(.01);
+    fsi_real x[6] = {FSI_R(.2), FSI_R(.3), FSI_R(.2), FSI_R(.5), FSI_R(.5), FSI_R(.3)},
+             depth = FSI_R(.4), dt = FSI_R(.01);
     void *b = malloc(fsi_grid_state_size(g));
     int steps;
     memset(&s, 0, sizeof s);
-    s.shape = FSI_SOURCE_SPHERE; s.centre = fsi_vec(FSI_R(.5), FSI_R(.6), FSI_R(.4)); s.radius = FSI_R(.15);
+    s.shape = FSI_SOURCE_SPHERE;
+    s.centre = fsi_vec(FSI_R(.5), FSI_R(.6), FSI_R(.4));
+    s.radius = FSI_R(.15);
     s.set = FSI_SOURCE_VELOCITY | (g->phi ? FSI_SOURCE_LIQUID : FSI_SOURCE_DENSITY);
     CHECK_OK(fsi_grid_add_source(g, &s));
     CHECK_OK(fsi_grid_set_occlusion(g, o));
     CHECK_OK(fsi_grid_set_velocity(g, push_fn, NULL));
-    if (g->phi) ASSERT(fsi_grid_set_field(g, FSI_FIELD_PHI, level, &depth) >= 0);
-    else CHECK_OK(fsi_grid_set_field(g, FSI_FIELD_DENSITY, level, &depth));
+    if (g->phi)
+        ASSERT(fsi_grid_set_field(g, FSI_FIELD_PHI, level, &depth) >= 0);
+    else
+        CHECK_OK(fsi_grid_set_field(g, FSI_FIELD_DENSITY, level, &depth));
     CHECK_OK(fsi_grid_save(g, b));
     ASSERT(fsi_grid_step(g, dt, &rep) >= 0);
     ASSERT(fsi_grid_advance(g, FSI_R(.05), 0, &steps, &rep) >= 0);
-    ASSERT(fsi_grid_advect(g, dt) >= 0 && fsi_grid_forces(g, dt) >= 0 && fsi_grid_classify(g) >= 0 && fsi_grid_viscosity(g, dt, &rep) >= 0);
-    ASSERT(fsi_grid_build_pressure(g, dt) >= 0 && fsi_grid_solve_pressure(g, &rep) >= 0 && fsi_grid_apply_pressure(g) >= 0);
+    ASSERT(fsi_grid_advect(g, dt) >= 0 && fsi_grid_forces(g, dt) >= 0 && fsi_grid_classify(g) >= 0
+           && fsi_grid_viscosity(g, dt, &rep) >= 0);
+    ASSERT(fsi_grid_build_pressure(g, dt) >= 0 && fsi_grid_solve_pressure(g, &rep) >= 0
+           && fsi_grid_apply_pressure(g) >= 0);
     ASSERT(fsi_grid_extrapolate(g) >= 0 && fsi_grid_move_surface(g, dt, &rep) >= 0);
     CHECK_OK(fsi_grid_trace(g, dt, 2, x));
     fsi_grid_velocity_at(g, fsi_vec(x[0], x[1], x[2]));
@@ -1109,10 +1506,13 @@ static enum greatest_test_res all_calls(fsi_grid *g, const fsi_occlusion *o) {
     fsi_grid_kinetic_energy(g);
     ASSERT(fsi_grid_restore(g, b) >= 0);
     ASSERT(fsi_grid_max_dt(g) > 0 && fsi_grid_cfl(g, dt) >= 0 && fsi_grid_memory(g) > 0);
-    if (g->phi) ASSERT(fsi_levelset_reset(&g->levelset, NULL) >= 0 && fsi_levelset_correct_volume(&g->levelset, NULL, FSI_R(.1), NULL) >= 0);
+    if (g->phi)
+        ASSERT(fsi_levelset_reset(&g->levelset, NULL) >= 0
+               && fsi_levelset_correct_volume(&g->levelset, NULL, FSI_R(.1), NULL) >= 0);
     free(b);
     PASS();
 }
+
 TEST every_allocation_may_fail(void) {
     long k;
     int kind;
@@ -1127,17 +1527,27 @@ TEST every_allocation_may_fail(void) {
             fsi_result r;
             int i;
             memset(&o, 0, sizeof o);
-            for (i = 0; i < 9 * 8 * 8; i++) { nu[i] = FSI_R(.01) * (fsi_real)(i % 7); solid[i] = kind & 4 && i % 9 == 8 && i / 9 % 8 > 5; }
+            for (i = 0; i < 9 * 8 * 8; i++) {
+                nu[i] = FSI_R(.01) * (fsi_real)(i % 7);
+                solid[i] = kind & 4 && i % 9 == 8 && i / 9 % 8 > 5;
+            }
             o.solid = solid;
             d.liquid = kind & 1;
             d.smoke = 1;
             d.viscosity = 1;
             d.gravity = fsi_vec(0, -1, 0);
-            if (kind & 4) { d.shells = 1; d.scalars = 3; d.viscosity_cells = nu; d.volume_correction = 1; d.confinement = FSI_R(.1); d.force_fn = push_fn; }
+            if (kind & 4) {
+                d.shells = 1;
+                d.scalars = 3;
+                d.viscosity_cells = nu;
+                d.volume_correction = 1;
+                d.confinement = FSI_R(.1);
+                d.force_fn = push_fn;
+            }
             d.allocator = fail_make(&f);
             r = fsi_grid_init(&g, &d);
             if (r == FSI_OK) {
-                ASSERT_EQ(k, f.calls);                 /* the next one would be refused */
+                ASSERT_EQ(k, f.calls); /* the next one would be refused */
                 CHECK_CALL(all_calls(&g, &o));
                 ASSERT_EQ(k, f.calls);
                 fsi_grid_free(&g);
@@ -1151,7 +1561,12 @@ TEST every_allocation_may_fail(void) {
 }
 
 /* What comes in through an open side is fresh: a stream through the box clears it. */
-static fsi_real five(fsi_vec3 x, void *user) { (void)x; (void)user; return 5; }
+static fsi_real five(fsi_vec3 x, void *user) {
+    (void)x;
+    (void)user;
+    return 5;
+}
+
 TEST fresh_air_comes_in(void) {
     int axis;
     for (axis = 0; axis < 3; axis++) {
@@ -1163,11 +1578,15 @@ TEST fresh_air_comes_in(void) {
         d.ambient = 3;
         d.side[2 * axis].kind = d.side[2 * axis + 1].kind = FSI_SIDE_OPEN;
         CHECK_OK(fsi_grid_init(&g, &d));
-        for (a = 0; a < 3; a++) for (f = 0; f < g.faces[a]; f++) g.u[a][f] = a == axis ? (fsi_real)(axis == 1 ? -1 : 1) : 0;
+        for (a = 0; a < 3; a++)
+            for (f = 0; f < g.faces[a]; f++)
+                g.u[a][f] = a == axis ? (fsi_real)(axis == 1 ? -1 : 1) : 0;
         CHECK_OK(fsi_grid_set_field(&g, FSI_FIELD_DENSITY, five, NULL));
         CHECK_OK(fsi_grid_set_field(&g, FSI_FIELD_TEMPERATURE, five, NULL));
         CHECK_OK(fsi_grid_set_field(&g, FSI_FIELD_SCALAR, five, NULL));
-        for (i = 0; i < 28; i++) ASSERT(fsi_grid_step(&g, FSI_R(1.3) / 24, NULL) >= 0);    /* half as long again as the box */
+        /* half as long again as the box */
+        for (i = 0; i < 28; i++)
+            ASSERT(fsi_grid_step(&g, FSI_R(1.3) / 24, NULL) >= 0);
         for (f = 0; f < g.cells; f++) {
             CHECK_NEAR(0, g.density[f], 1e-3);
             CHECK_NEAR(3, g.temperature[f], 1e-3);
@@ -1178,7 +1597,8 @@ TEST fresh_air_comes_in(void) {
     PASS();
 }
 
-/* 1, 2 and 3 threads, 100 steps with FSI_TEST_FULL: smoke in 2D and 3D, liquid in 3D (more liquid: G_11 of test_liquid.c). */
+/* 1, 2 and 3 threads, 100 steps with FSI_TEST_FULL: smoke in 2D and 3D, liquid in 3D (more liquid:
+ * G_11 of test_liquid.c). */
 TEST same_bits_for_any_threads(void) {
     uint64_t hash[3][3];
     int t, i, k;
@@ -1186,14 +1606,21 @@ TEST same_bits_for_any_threads(void) {
         for (k = 0; k < 3; k++) {
             fsi_grid g;
             check_threads(t + 1);
-            if (k < 2) ASSERT(make_plume(&g, k ? 32 : 150, k ? 24 : 1, no_allocator()));
-            else { ASSERT(make_tank(&g, 28, 28, FSI_R(.5), 1e-5)); CHECK_OK(fsi_grid_set_field(&g, FSI_FIELD_PHI, ball_phi, NULL)); }
-            for (i = 0; i < (full() ? 100 : k < 2 ? 10 : 6); i++) ASSERT(fsi_grid_step(&g, k == 1 ? FSI_R(.03) : FSI_R(.01), NULL) >= 0);
+            if (k < 2)
+                ASSERT(make_plume(&g, k ? 32 : 150, k ? 24 : 1, no_allocator()));
+            else {
+                ASSERT(make_tank(&g, 28, 28, FSI_R(.5), 1e-5));
+                CHECK_OK(fsi_grid_set_field(&g, FSI_FIELD_PHI, ball_phi, NULL));
+            }
+            for (i = 0; i < (full() ? 100 : k < 2 ? 10 : 6); i++)
+                ASSERT(fsi_grid_step(&g, k == 1 ? FSI_R(.03) : FSI_R(.01), NULL) >= 0);
             hash[t][k] = state_hash(&g);
             fsi_grid_free(&g);
         }
     check_threads(1);
-    for (t = 1; t < 3; t++) for (k = 0; k < 3; k++) ASSERT(hash[t][k] == hash[0][k]);
+    for (t = 1; t < 3; t++)
+        for (k = 0; k < 3; k++)
+            ASSERT(hash[t][k] == hash[0][k]);
     PASS();
 }
 
@@ -1203,8 +1630,11 @@ TEST restored_run_continues_bit_for_bit(void) {
         fsi_grid g, other;
         void *b;
         uint64_t h;
-        if (liquid) { ASSERT(make_tank(&g, 20, 1, FSI_R(.5), 1e-5)); CHECK_OK(fsi_grid_set_field(&g, FSI_FIELD_PHI, disk_phi, NULL)); }
-        else ASSERT(make_plume(&g, 24, 1, no_allocator()));
+        if (liquid) {
+            ASSERT(make_tank(&g, 20, 1, FSI_R(.5), 1e-5));
+            CHECK_OK(fsi_grid_set_field(&g, FSI_FIELD_PHI, disk_phi, NULL));
+        } else
+            ASSERT(make_plume(&g, 24, 1, no_allocator()));
         ASSERT(run(&g, .01, 10));
         b = malloc(fsi_grid_state_size(&g));
         CHECK_OK(fsi_grid_save(&g, b));
@@ -1213,7 +1643,10 @@ TEST restored_run_continues_bit_for_bit(void) {
         ASSERT(fsi_grid_restore(&g, b) >= 0);
         ASSERT(run(&g, .01, 10));
         ASSERT(h == state_hash(&g));
-        if (liquid) ASSERT(make_tank(&other, 20, 1, FSI_R(.3), 1e-5)); else ASSERT(make_plume(&other, 24, 1, no_allocator()));
+        if (liquid)
+            ASSERT(make_tank(&other, 20, 1, FSI_R(.3), 1e-5));
+        else
+            ASSERT(make_plume(&other, 24, 1, no_allocator()));
         ASSERT(fsi_grid_restore(&other, b) >= 0);
         ASSERT(run(&other, .01, 10));
         ASSERT(h == state_hash(&other));
@@ -1221,7 +1654,7 @@ TEST restored_run_continues_bit_for_bit(void) {
         ASSERT(make_plume(&other, 16, 1, no_allocator()));
         CHECK_RESULT(FSI_ERR_SIZE, fsi_grid_restore(&other, b));
         fsi_grid_free(&other);
-        if (liquid) {                                          /* the same cells, other markers */
+        if (liquid) { /* the same cells, other markers */
             fsi_grid_desc d = g.desc;
             d.particles = -1;
             CHECK_OK(fsi_grid_init(&other, &d));
@@ -1243,7 +1676,9 @@ TEST memory_and_substeps(void) {
     CHECK_OK(fsi_grid_init(&g, &d));
     CHECK_MOST((double)fsi_grid_memory(&g) / (double)g.cells, 200);
     fsi_grid_free(&g);
-    d.smoke = 0; d.liquid = 1; d.particles = -1;
+    d.smoke = 0;
+    d.liquid = 1;
+    d.particles = -1;
     CHECK_OK(fsi_grid_init(&g, &d));
     CHECK_MOST((double)fsi_grid_memory(&g) / (double)g.cells, 320);
     fsi_grid_free(&g);
@@ -1295,5 +1730,11 @@ SUITE(suite) {
     RUN_TEST(restored_run_continues_bit_for_bit);
     RUN_TEST(memory_and_substeps);
 }
+
 GREATEST_MAIN_DEFS();
-int main(int argc, char **argv) { GREATEST_MAIN_BEGIN(); RUN_SUITE(suite); GREATEST_MAIN_END(); }
+
+int main(int argc, char **argv) {
+    GREATEST_MAIN_BEGIN();
+    RUN_SUITE(suite);
+    GREATEST_MAIN_END();
+}

@@ -1,4 +1,5 @@
-/* Contact in the coupled step: rigid bodies that rest, slide, pile up and leave under water (fsi_solids_hold, which fsi_world calls by itself). */
+/* Contact in the coupled step: rigid bodies that rest, slide, pile up and leave under water
+ * (fsi_solids_hold, which fsi_world calls by itself). */
 #include "fsi_couple.h"
 #include "check.h"
 #include "greatest.h"
@@ -6,50 +7,88 @@
 #define BODIES 16
 #define DT FSI_R(0.01)
 #define RHO 1000.0
-static int verbose(void) { return getenv("FSI_VERBOSE") != NULL; }
 
-/* ---- A tank 1 m wide and high, n cells a side (3D: half as deep), water 0.8 m deep, or full and open above. */
-typedef struct tank { fsi_world w; fsi_shape shape[BODIES]; int shapes; } tank;
+static int verbose(void) {
+    return getenv("FSI_VERBOSE") != NULL;
+}
+
+/* ---- A tank 1 m wide and high, n cells a side (3D: half as deep), water 0.8 m deep, or full and
+ * open above. */
+typedef struct tank {
+    fsi_world w;
+    fsi_shape shape[BODIES];
+    int shapes;
+} tank;
+
 static tank T;
-static fsi_real surface_at(fsi_vec3 x, void *user) { (void)user; return x.y - FSI_R(0.8); }
+
+static fsi_real surface_at(fsi_vec3 x, void *user) {
+    (void)user;
+    return x.y - FSI_R(0.8);
+}
+
 static int tank_open(tank *t, int n, int dim, int full, double rho, double damping) {
     fsi_world_desc d;
-    memset(t, 0, sizeof *t); memset(&d, 0, sizeof d);
-    d.grid.nx = d.grid.ny = n; d.grid.nz = dim == 3 ? n / 2 : 1;
-    d.grid.h = 1 / (fsi_real)n; d.grid.rho = (fsi_real)rho; d.grid.gravity = fsi_vec(0, -10, 0);
-    d.grid.liquid = !full; d.grid.particles = -1;          /* no markers: they take time and have no part in contact */
-    if (full) d.grid.side[3].kind = FSI_SIDE_OPEN;
-    d.max_bodies = BODIES; d.damping = (fsi_real)damping;
-    if (fsi_world_init(&t->w, &d) != FSI_OK) return 0;
+    memset(t, 0, sizeof *t);
+    memset(&d, 0, sizeof d);
+    d.grid.nx = d.grid.ny = n;
+    d.grid.nz = dim == 3 ? n / 2 : 1;
+    d.grid.h = 1 / (fsi_real)n;
+    d.grid.rho = (fsi_real)rho;
+    d.grid.gravity = fsi_vec(0, -10, 0);
+    /* no markers: they take time and have no part in contact */
+    d.grid.liquid = !full;
+    d.grid.particles = -1;
+    if (full)
+        d.grid.side[3].kind = FSI_SIDE_OPEN;
+    d.max_bodies = BODIES;
+    d.damping = (fsi_real)damping;
+    if (fsi_world_init(&t->w, &d) != FSI_OK)
+        return 0;
     return full || fsi_grid_set_field(&t->w.grid, FSI_FIELD_PHI, surface_at, NULL) == FSI_OK;
 }
-/* A ball (b = 0: radius a), box (half sizes a, b) or, a = 0, a fixed plane that only solids see; density over water's, turned by angle about z. Returns its number or -1. */
-static int tank_add(tank *t, double a, double b, double x, double y, double angle, double density, double friction) {
+
+/* A ball (b = 0: radius a), box (half sizes a, b) or, a = 0, a fixed plane that only solids see;
+ * density over water's, turned by angle about z. Returns its number or -1. */
+static int tank_add(tank *t, double a, double b, double x, double y, double angle, double density,
+                    double friction) {
     fsi_shape_desc s;
     fsi_rigid_desc d;
     int id = -1, deep = t->w.grid.dim == 3;
-    memset(&s, 0, sizeof s); memset(&d, 0, sizeof d);
-    s.kind = !(a > 0) ? FSI_SHAPE_PLANE : b > 0 ? FSI_SHAPE_BOX : FSI_SHAPE_SPHERE; s.dim = t->w.grid.dim; s.radius = (fsi_real)a;
+    memset(&s, 0, sizeof s);
+    memset(&d, 0, sizeof d);
+    s.kind = !(a > 0) ? FSI_SHAPE_PLANE : b > 0 ? FSI_SHAPE_BOX : FSI_SHAPE_SPHERE;
+    s.dim = t->w.grid.dim;
+    s.radius = (fsi_real)a;
     s.half = fsi_vec((fsi_real)a, (fsi_real)b, deep ? (fsi_real)a : 0);
-    if (fsi_shape_init(&t->shape[t->shapes], &s) != FSI_OK) return -1;
+    if (fsi_shape_init(&t->shape[t->shapes], &s) != FSI_OK)
+        return -1;
     d.kind = density > 0 ? FSI_RIGID_DYNAMIC : FSI_RIGID_FIXED;
-    d.shape = &t->shape[t->shapes++]; d.density = (fsi_real)(density * RHO); d.friction = (fsi_real)friction;
+    d.shape = &t->shape[t->shapes++];
+    d.density = (fsi_real)(density * RHO);
+    d.friction = (fsi_real)friction;
     d.x = fsi_vec((fsi_real)x, (fsi_real)y, deep ? FSI_R(0.25) : 0);
     d.q = fsi_quat_from_rotation(fsi_vec(0, 0, (fsi_real)angle));
     return fsi_world_add(&t->w, &d, &id) == FSI_OK ? id : -1;
 }
+
 static void tank_close(tank *t) {
     int i;
     fsi_world_free(&t->w);
-    for (i = 0; i < t->shapes; i++) fsi_shape_free(&t->shape[i]);
+    for (i = 0; i < t->shapes; i++)
+        fsi_shape_free(&t->shape[i]);
 }
+
 /* The step by its stages, for comparison: without hold, which is how it was. */
 static fsi_result plain_move(void *user, fsi_real dt) {
     fsi_solids *s = &((tank *)user)->w.solids;
     int i;
-    for (i = 0; i < s->body_count; i++) if (s->body[i].kind == FSI_RIGID_DYNAMIC && fsi_solids_take_coupled(s, i) != FSI_OK) return FSI_ERR_STATE;
+    for (i = 0; i < s->body_count; i++)
+        if (s->body[i].kind == FSI_RIGID_DYNAMIC && fsi_solids_take_coupled(s, i) != FSI_OK)
+            return FSI_ERR_STATE;
     return fsi_solids_move(s, dt);
 }
+
 static fsi_result tank_step(tank *t, int hold) {
     fsi_coupled *list[BODIES];
     fsi_solids *s = &t->w.solids;
@@ -57,64 +96,112 @@ static fsi_result tank_step(tank *t, int hold) {
     fsi_real keep = 1 / (1 + DT * t->w.damping);
     size_t f;
     int i, a;
-    if (hold) return fsi_world_step(&t->w, DT, NULL);
+    if (hold)
+        return fsi_world_step(&t->w, DT, NULL);
     memset(&sc, 0, sizeof sc);
-    for (a = 0; a < t->w.grid.dim; a++) for (f = 0; f < t->w.grid.faces[a]; f++) t->w.grid.u[a][f] *= keep;
-    if (fsi_solids_forces(s, DT) != FSI_OK) return FSI_ERR_STATE;
+    for (a = 0; a < t->w.grid.dim; a++)
+        for (f = 0; f < t->w.grid.faces[a]; f++)
+            t->w.grid.u[a][f] *= keep;
+    if (fsi_solids_forces(s, DT) != FSI_OK)
+        return FSI_ERR_STATE;
     for (i = 0; i < s->body_count; i++)
-        if (s->body[i].shape->surface.vertex_count > 0 && fsi_solids_coupled(s, i, &list[sc.count++]) != FSI_OK) return FSI_ERR_STATE;
-    sc.solid = list; sc.move_fn = plain_move; sc.user = t;
+        if (s->body[i].shape->surface.vertex_count > 0
+            && fsi_solids_coupled(s, i, &list[sc.count++]) != FSI_OK)
+            return FSI_ERR_STATE;
+    sc.solid = list;
+    sc.move_fn = plain_move;
+    sc.user = t;
     return fsi_couple_step(&t->w.couple, &sc, DT, NULL);
 }
-static double fastest_water(const tank *t) {           /* over faces of liquid cells: above the surface u is only a continuation */
+
+/* over faces of liquid cells: above the surface u is only a continuation */
+static double fastest_water(const tank *t) {
     const fsi_grid *g = &t->w.grid;
     const size_t n[3] = {(size_t)g->nx, (size_t)g->ny, (size_t)g->nz};
     double most = 0;
     size_t c, i[3];
     int a, k;
     for (c = 0; c < g->cells; c++) {
-        if (g->phi && g->phi[c] > 0) continue;
-        i[0] = c % n[0]; i[1] = c / n[0] % n[1]; i[2] = c / n[0] / n[1];
+        if (g->phi && g->phi[c] > 0)
+            continue;
+        i[0] = c % n[0];
+        i[1] = c / n[0] % n[1];
+        i[2] = c / n[0] / n[1];
         for (k = 0; k < 2 * g->dim; k++) {
-            a = k / 2; i[a] += (size_t)(k % 2);
-            most = fmax(most, fabs((double)g->u[a][i[0] + (n[0] + (a == 0)) * (i[1] + (n[1] + (a == 1)) * i[2])]));
+            a = k / 2;
+            i[a] += (size_t)(k % 2);
+            most = fmax(
+                most,
+                fabs(
+                    (double)g->u[a][i[0] + (n[0] + (a == 0)) * (i[1] + (n[1] + (a == 1)) * i[2])]));
             i[a] -= (size_t)(k % 2);
         }
     }
     return most;
 }
+
 static double fastest_body(const tank *t) {
     double most = 0;
     int i;
-    for (i = 0; i < t->w.solids.body_count; i++) most = fmax(most, (double)fsi_vec_length(t->w.solids.body[i].v));
+    for (i = 0; i < t->w.solids.body_count; i++)
+        most = fmax(most, (double)fsi_vec_length(t->w.solids.body[i].v));
     return most;
 }
 
 /* ---- At rest: nothing moves, water included. */
-typedef struct still { double water, body, sunk; int steps; } still;
-static int lie(int n, int dim, int kind, int hold, int steps, still *out) {      /* kind 0: ball, 1: box, 2: three boxes, 3: heap of 12 (two balls below boxes), densities 1.2 .. 8 */
+typedef struct still {
+    double water, body, sunk;
+    int steps;
+} still;
+
+/* kind 0: ball, 1: box, 2: three boxes, 3: heap of 12 (two balls below boxes), densities 1.2 .. 8
+ */
+static int lie(int n, int dim, int kind, int hold, int steps, still *out) {
     double size = dim == 3 ? 0.09 : 0.07;
     int i, moved = 0, ok = tank_open(&T, n, dim, 0, RHO, 2);
-    if (kind == 0) ok = ok && tank_add(&T, 0.1, 0, 0.5, 0.1, 0, 2, 0.3) >= 0;
-    for (i = 0; i < (kind == 1 ? 1 : kind == 2 ? 3 : 0); i++) ok = ok && tank_add(&T, 0.1, 0.1, 0.5, 0.1 + 0.2 * i, 0, 2, 0.3) >= 0;
+    if (kind == 0)
+        ok = ok && tank_add(&T, 0.1, 0, 0.5, 0.1, 0, 2, 0.3) >= 0;
+    for (i = 0; i < (kind == 1 ? 1 : kind == 2 ? 3 : 0); i++)
+        ok = ok && tank_add(&T, 0.1, 0.1, 0.5, 0.1 + 0.2 * i, 0, 2, 0.3) >= 0;
     for (i = 0; i < (kind == 3 ? 12 : 0); i++)
-        ok = ok && tank_add(&T, size, i < 3 && i != 1 ? 0 : i % 2 ? size : 0.6 * size, 0.3 + 2.6 * size * (i % 3) + 0.01 * (i / 3), 1.3 * size + 2.3 * size * (i / 3), 0.2 * i, i % 4 == 0 ? 1.2 : i % 4 == 1 ? 8 : i % 4 == 2 ? 2 : 4, 0.4) >= 0;
-    for (out->water = 0, i = 0; i < steps && ok; i++) {                /* the fastest of the last ten steps */
+        ok = ok
+             && tank_add(&T, size,
+                         i < 3 && i != 1 ? 0
+                         : i % 2         ? size
+                                         : 0.6 * size,
+                         0.3 + 2.6 * size * (i % 3) + 0.01 * (i / 3),
+                         1.3 * size + 2.3 * size * (i / 3), 0.2 * i,
+                         i % 4 == 0   ? 1.2
+                         : i % 4 == 1 ? 8
+                         : i % 4 == 2 ? 2
+                                      : 4,
+                         0.4)
+                    >= 0;
+    /* the fastest of the last ten steps */
+    for (out->water = 0, i = 0; i < steps && ok; i++) {
         ok = tank_step(&T, hold) >= 0;
-        if (fastest_body(&T) > 0.02) moved = i + 1;
-        if (kind == 3 && hold) steps = moved + 200 < 800 ? moved + 200 : 800;
-        if (i >= steps - 10) out->water = fmax(out->water, fastest_water(&T));
+        if (fastest_body(&T) > 0.02)
+            moved = i + 1;
+        if (kind == 3 && hold)
+            steps = moved + 200 < 800 ? moved + 200 : 800;
+        if (i >= steps - 10)
+            out->water = fmax(out->water, fastest_water(&T));
     }
     out->steps = steps;
-    out->body = fastest_body(&T); out->sunk = 0.1 - (double)T.w.solids.body[1].x.y;
+    out->body = fastest_body(&T);
+    out->sunk = 0.1 - (double)T.w.solids.body[1].x.y;
     tank_close(&T);
     return ok;
 }
+
 static int lie_both(const char *name, int n, int dim, int kind, int steps, still out[2]) {
     int ok = lie(n, dim, kind, 1, steps, &out[1]) && lie(n, dim, kind, 0, out[1].steps, &out[0]);
-    if (verbose()) printf("  %s, %dD: fastest water %.1e m/s, body %.1e m/s; contact not held %.1e and %.1e\n", name, dim, out[1].water, out[1].body, out[0].water, out[0].body);
+    if (verbose())
+        printf("  %s, %dD: fastest water %.1e m/s, body %.1e m/s; contact not held %.1e and %.1e\n",
+               name, dim, out[1].water, out[1].body, out[0].water, out[0].body);
     return ok;
 }
+
 TEST at_rest_on_the_floor(void) {
     static const char *const name[3] = {"ball", "box", "three boxes"};
     still s[2];
@@ -129,7 +216,9 @@ TEST at_rest_on_the_floor(void) {
         }
     PASS();
 }
-/* Two seconds after the last body moved at 0.02 m/s (one may slide down a wall for 4 s; 8 s are too long): damping has left 2 % of the currents (e^-2t), 14 % of waves (e^-t). */
+
+/* Two seconds after the last body moved at 0.02 m/s (one may slide down a wall for 4 s; 8 s are too
+ * long): damping has left 2 % of the currents (e^-2t), 14 % of waves (e^-t). */
 TEST heap_comes_to_rest(void) {
     still s[2];
     ASSERT(lie_both("heap of 12", 40, 2, 3, 800, s));
@@ -138,34 +227,46 @@ TEST heap_comes_to_rest(void) {
     CHECK_MOST(s[1].water, 0.03);
     CHECK_MOST(s[1].body, 0.02);
     ASSERT(lie(16, 3, 3, 1, 800, s));
-    if (verbose()) printf("  heap of 12, 3D: fastest water %.1e m/s, body %.1e m/s after %d steps\n", s[0].water, s[0].body, s[0].steps);
+    if (verbose())
+        printf("  heap of 12, 3D: fastest water %.1e m/s, body %.1e m/s after %d steps\n",
+               s[0].water, s[0].body, s[0].steps);
     CHECK_MOST(s[0].steps, 799);
     CHECK_MOST(s[0].water, 0.03);
     CHECK_MOST(s[0].body, 0.02);
     PASS();
 }
 
-/* ---- Friction. In air on a slope of 20 degrees (the floor with gravity tilted): a = g (sin - mu cos), or none. Under water pushed sideways by 0.8 and
-   1.3 times mu times what the floor really carries: the first stays, the second goes. */
+/* ---- Friction. In air on a slope of 20 degrees (the floor with gravity tilted): a = g (sin - mu
+   cos), or none. Under water pushed sideways by 0.8 and 1.3 times mu times what the floor really
+   carries: the first stays, the second goes. */
 static int slope(double friction, double *way) {
     double angle = 0.349065850398866;
-    int i, ok = tank_open(&T, 40, 2, 1, 1.2, 0), box = ok ? tank_add(&T, 0.1, 0.1, 0.3, 0.1, 0, 2, friction * friction / 0.3) : -1;      /* the walls have 0.3 */
-    T.w.grid.desc.gravity = T.w.solids.desc.gravity = fsi_vec((fsi_real)(10 * sin(angle)), (fsi_real)(-10 * cos(angle)), 0);
-    for (i = 0; i < 30 && box > 0 && ok; i++) ok = tank_step(&T, 1) >= 0;
-    if (box > 0) *way = (double)T.w.solids.body[box].x.x - 0.3;
+    /* the walls have 0.3 */
+    int i, ok = tank_open(&T, 40, 2, 1, 1.2, 0),
+           box = ok ? tank_add(&T, 0.1, 0.1, 0.3, 0.1, 0, 2, friction * friction / 0.3) : -1;
+    T.w.grid.desc.gravity = T.w.solids.desc.gravity =
+        fsi_vec((fsi_real)(10 * sin(angle)), (fsi_real)(-10 * cos(angle)), 0);
+    for (i = 0; i < 30 && box > 0 && ok; i++)
+        ok = tank_step(&T, 1) >= 0;
+    if (box > 0)
+        *way = (double)T.w.solids.body[box].x.x - 0.3;
     tank_close(&T);
     return ok && box > 0;
 }
+
 TEST slope_with_friction(void) {
     double way, a = 10 * (sin(0.349065850398866) - 0.2 * cos(0.349065850398866));
     ASSERT(slope(0.5, &way));
-    if (verbose()) printf("  slope, friction 0.5: moved %.1e m", way);
+    if (verbose())
+        printf("  slope, friction 0.5: moved %.1e m", way);
     CHECK_MOST(fabs(way), 1e-3);
     ASSERT(slope(0.2, &way));
-    if (verbose()) printf("; friction 0.2: %.4f m of %.4f\n", way, a * 0.3 * 0.3 / 2);
+    if (verbose())
+        printf("; friction 0.2: %.4f m of %.4f\n", way, a * 0.3 * 0.3 / 2);
     CHECK_REL(a * 0.3 * 0.3 / 2, way, 0.03);
     PASS();
 }
+
 TEST friction_under_water(void) {
     double x[2];
     int i, k, box;
@@ -175,47 +276,66 @@ TEST friction_under_water(void) {
         box = tank_add(&T, 0.1, 0.1, 0.3, 0.1, 0, 4, 0.3);
         ASSERT(box > 0);
         for (i = 0; i < 60; i++) {
-            if (i == 40) N = T.w.solids.body[box].push[0].y / DT;
-            if (i >= 40) T.w.solids.body[box].force.x = (k ? FSI_R(1.3) : FSI_R(0.8)) * FSI_R(0.3) * N;
+            if (i == 40)
+                N = T.w.solids.body[box].push[0].y / DT;
+            if (i >= 40)
+                T.w.solids.body[box].force.x = (k ? FSI_R(1.3) : FSI_R(0.8)) * FSI_R(0.3) * N;
             ASSERT(tank_step(&T, 1) >= 0);
-            if (i == 39) x[k] = (double)T.w.solids.body[box].x.x;
+            if (i == 39)
+                x[k] = (double)T.w.solids.body[box].x.x;
         }
         x[k] = (double)T.w.solids.body[box].x.x - x[k];
         tank_close(&T);
     }
-    if (verbose()) printf("  under water, pushed by 0.8 of its friction: moved %.1e m; by 1.3: %.1e m\n", x[0], x[1]);
+    if (verbose())
+        printf("  under water, pushed by 0.8 of its friction: moved %.1e m; by 1.3: %.1e m\n", x[0],
+               x[1]);
     CHECK_MOST(fabs(x[0]), 1e-4);
     ASSERT(x[1] > 0.01);
     PASS();
 }
 
-/* ---- Leaving. A ball on a plane (no water is shut in by it) that was pressed down and is let go, or is pulled off, goes as one does that nothing held. */
-static int leave(double density, double press, double pull, int hold, double *v) { /* forces over the weight of the displaced water; v: speeds of the steps after */
+/* ---- Leaving. A ball on a plane (no water is shut in by it) that was pressed down and is let go,
+ * or is pulled off, goes as one does that nothing held. */
+/* forces over the weight of the displaced water; v: speeds of the steps after */
+static int leave(double density, double press, double pull, int hold, double *v) {
     int i, id, ok = tank_open(&T, 40, 2, 0, RHO, 4) && tank_add(&T, 0, 0, 0.5, 0.2, 0, 0, 0.3) > 0;
     double size = 3.14159265 * 0.1 * 0.1 * RHO * 10;
     id = ok ? tank_add(&T, 0.1, 0, 0.5, 0.3, 0, density, 0.3) : -1;
     for (i = press == 0 ? 100 : 0; i < 104 && id > 0 && ok; i++) {
         T.w.solids.body[id].force.y = (fsi_real)((i < 100 ? press : pull) * size);
-        if (i == 100) T.w.damping = 0;
+        if (i == 100)
+            T.w.damping = 0;
         ok = tank_step(&T, hold) >= 0;
-        if (i >= 100) v[i - 100] = (double)T.w.solids.body[id].v.y;
+        if (i >= 100)
+            v[i - 100] = (double)T.w.solids.body[id].v.y;
     }
     tank_close(&T);
     return ok && id > 0;
 }
+
 TEST leaves_at_once(void) {
-    static const double c[5][3] = {{0.1, -2, 0}, {0.1, -2, 2}, {0.5, -1.5, 1}, {2, -1, 3}, {2, -1e-9, 2}};
+    static const double c[5][3] = {
+        {0.1, -2, 0}, {0.1, -2, 2}, {0.5, -1.5, 1}, {2, -1, 3}, {2, -1e-9, 2}};
     double v[4], plain[4], untouched[4];
     int k, i;
     for (k = 0; k < 5; k++) {
-        ASSERT(leave(c[k][0], c[k][1], c[k][2], 1, v) && leave(c[k][0], c[k][1], c[k][2], 0, plain) && leave(c[k][0], 0, c[k][2], 1, untouched));
-        if (verbose()) printf("  density %g let go: %.4f %.4f %.4f %.4f m/s; not held: %.4f .. %.4f; never pressed: %.4f %.4f %.4f %.4f\n", c[k][0], v[0], v[1], v[2], v[3], plain[0], plain[3],
-                              untouched[0], untouched[1], untouched[2], untouched[3]);
-        for (i = 0; i < 4; i++) CHECK_NEAR(untouched[i], v[i], (i ? 0.1 : 0.02) * fabs(untouched[i]) + 1e-3);   /* later it covers other cells: it has rolled a little */
+        ASSERT(leave(c[k][0], c[k][1], c[k][2], 1, v) && leave(c[k][0], c[k][1], c[k][2], 0, plain)
+               && leave(c[k][0], 0, c[k][2], 1, untouched));
+        if (verbose())
+            printf("  density %g let go: %.4f %.4f %.4f %.4f m/s; not held: %.4f .. %.4f; never "
+                   "pressed: %.4f %.4f %.4f %.4f\n",
+                   c[k][0], v[0], v[1], v[2], v[3], plain[0], plain[3], untouched[0], untouched[1],
+                   untouched[2], untouched[3]);
+        /* later it covers other cells: it has rolled a little */
+        for (i = 0; i < 4; i++)
+            CHECK_NEAR(untouched[i], v[i], (i ? 0.1 : 0.02) * fabs(untouched[i]) + 1e-3);
     }
     PASS();
 }
-/* What it rested on goes without a word: one step off by half the body's radius at most, then as the others. */
+
+/* What it rested on goes without a word: one step off by half the body's radius at most, then as
+ * the others. */
 TEST floor_that_goes(void) {
     static const double density[4] = {1e-4, 1e-2, 0.3, 1e4};
     int k, i, id, slab;
@@ -225,23 +345,29 @@ TEST floor_that_goes(void) {
         slab = tank_add(&T, 0, 0, 0.5, 0.4, side > 0 ? 3.14159265358979 : 0, 0, 0.3);
         id = tank_add(&T, 0.08, 0, 0.5, 0.4 - side * 0.08, 0, density[k], 0.3);
         ASSERT(slab > 0 && id > 0);
-        for (i = 0; i < 60; i++) ASSERT(tank_step(&T, 1) >= 0);
+        for (i = 0; i < 60; i++)
+            ASSERT(tank_step(&T, 1) >= 0);
         before = (double)T.w.solids.body[id].x.y;
         size = (double)T.w.solids.body[id].shape->bound;
         CHECK_NEAR(0.4 - side * 0.08, before, 0.01);
-        CHECK_OK(fsi_solids_set_pose(&T.w.solids, slab, fsi_vec(0, (fsi_real)(0.4 + 9 * side), 0), T.w.solids.body[slab].q));
+        CHECK_OK(fsi_solids_set_pose(&T.w.solids, slab, fsi_vec(0, (fsi_real)(0.4 + 9 * side), 0),
+                                     T.w.solids.body[slab].q));
         ASSERT(tank_step(&T, 1) >= 0);
         after = (double)T.w.solids.body[id].x.y;
-        if (verbose()) printf("  density %g, its support gone: %.4f m in the first step\n", density[k], after - before);
+        if (verbose())
+            printf("  density %g, its support gone: %.4f m in the first step\n", density[k],
+                   after - before);
         CHECK_MOST(fabs(after - before), 0.5 * size + 0.01);
-        for (i = 0; i < 10; i++) ASSERT(tank_step(&T, 1) >= 0);
+        for (i = 0; i < 10; i++)
+            ASSERT(tank_step(&T, 1) >= 0);
         CHECK_MOST(fastest_body(&T), 20);
         tank_close(&T);
     }
     PASS();
 }
 
-/* ---- Any mass ratio: held against a plane by weight or buoyancy, the water is never faster than without hold; an impact is not repeated. */
+/* ---- Any mass ratio: held against a plane by weight or buoyancy, the water is never faster than
+ * without hold; an impact is not repeated. */
 TEST any_mass_ratio(void) {
     static const double density[8] = {1e-4, 1e-2, 0.1, 0.5, 1.5, 10, 100, 1e4};
     int k, i, hold, id;
@@ -252,19 +378,26 @@ TEST any_mass_ratio(void) {
             ASSERT(tank_add(&T, 0, 0, 0.5, 0.4, side > 0 ? 3.14159265358979 : 0, 0, 0.3) > 0);
             id = tank_add(&T, 0.08, 0, 0.5, 0.4 - side * 0.08, 0, density[k], 0.3);
             ASSERT(id > 0);
-            for (i = 0; i < 150; i++) ASSERT(tank_step(&T, hold) >= 0);
+            for (i = 0; i < 150; i++)
+                ASSERT(tank_step(&T, hold) >= 0);
             water[hold] = fastest_water(&T);
-            if (hold) CHECK_NEAR(0.4 - side * 0.08, T.w.solids.body[id].x.y, 0.01);
+            if (hold)
+                CHECK_NEAR(0.4 - side * 0.08, T.w.solids.body[id].x.y, 0.01);
             tank_close(&T);
         }
-        if (verbose()) printf("  density %g against a plane: fastest water %.1e m/s, not held %.1e\n", density[k], water[1], water[0]);
+        if (verbose())
+            printf("  density %g against a plane: fastest water %.1e m/s, not held %.1e\n",
+                   density[k], water[1], water[0]);
         CHECK_MOST(water[1], 1.05 * water[0]);
-        CHECK_MOST(water[1], 0.01);                                /* light ones settle at once, too: the contact is inside the solve */
+        /* light ones settle at once, too: the contact is inside the solve */
+        CHECK_MOST(water[1], 0.01);
     }
     PASS();
 }
-/* A light box slides along the underside of a slope on two contacts: where the water turns it, one of them would have to pull. It stays for that step, and is not thrown off by what the move
-   takes back (it turned by 0.3 rad at 20 rad/s); wrung off it leaves. */
+
+/* A light box slides along the underside of a slope on two contacts: where the water turns it, one
+   of them would have to pull. It stays for that step, and is not thrown off by what the move takes
+   back (it turned by 0.3 rad at 20 rad/s); wrung off it leaves. */
 TEST contacts_do_not_pull(void) {
     const double a = 3.14159265358979 + 0.3, turned = 0.3;
     double most = 0, off = 0;
@@ -278,19 +411,28 @@ TEST contacts_do_not_pull(void) {
     for (i = 0; i < 60; i++) {
         ASSERT(tank_step(&T, 1) >= 0);
         most = fmax(most, fabs(2 * atan2((double)b->q.z, (double)b->q.w) - turned));
-        off = fmax(off, -(double)(b->x.x - FSI_R(0.5)) * sin(a) + (double)(b->x.y - FSI_R(0.4)) * cos(a) - 0.06);
+        off = fmax(off, -(double)(b->x.x - FSI_R(0.5)) * sin(a)
+                            + (double)(b->x.y - FSI_R(0.4)) * cos(a) - 0.06);
     }
-    if (verbose()) printf("  light box under a slope: turned by %.4f rad, %.1e m off it, %.2f m/s\n", most, off, (double)fsi_vec_length(b->v));
+    if (verbose())
+        printf("  light box under a slope: turned by %.4f rad, %.1e m off it, %.2f m/s\n", most,
+               off, (double)fsi_vec_length(b->v));
     CHECK_MOST(most, 0.03);
     CHECK_MOST(off, 1e-3);
     ASSERT(fsi_vec_length(b->v) > FSI_R(0.2));
-    T.w.solids.body[id].torque.z = 3 * (4 * FSI_R(0.08) * FSI_R(0.06) * FSI_R(RHO) * 10) * FSI_R(0.08);   /* three times what its buoyancy can hold */
-    for (i = 0; i < 10; i++) ASSERT(tank_step(&T, 1) >= 0);
-    if (verbose()) printf("  wrung off: turned by %.3f rad\n", 2 * atan2((double)b->q.z, (double)b->q.w) - turned);
+    /* three times what its buoyancy can hold */
+    T.w.solids.body[id].torque.z =
+        3 * (4 * FSI_R(0.08) * FSI_R(0.06) * FSI_R(RHO) * 10) * FSI_R(0.08);
+    for (i = 0; i < 10; i++)
+        ASSERT(tank_step(&T, 1) >= 0);
+    if (verbose())
+        printf("  wrung off: turned by %.3f rad\n",
+               2 * atan2((double)b->q.z, (double)b->q.w) - turned);
     CHECK_MOST(0.1, 2 * atan2((double)b->q.z, (double)b->q.w) - turned);
     tank_close(&T);
     PASS();
 }
+
 TEST impact_is_not_repeated(void) {
     int i, id, hit = -1;
     ASSERT(tank_open(&T, 40, 2, 0, RHO, 0));
@@ -300,9 +442,12 @@ TEST impact_is_not_repeated(void) {
     for (i = 0; i < 10; i++) {
         const fsi_rigid *b = &T.w.solids.body[id];
         ASSERT(tank_step(&T, 1) >= 0);
-        if (hit < 0 && b->push[0].y > 0) hit = i;
-        if (hit == i) CHECK_MOST(b->mass, b->push[0].y);           /* more than 1 m/s was stopped */
-        if (i == hit + 1 && hit >= 0) {                            /* what is held after the impact: what contact does now, no more */
+        if (hit < 0 && b->push[0].y > 0)
+            hit = i;
+        if (hit == i)
+            CHECK_MOST(b->mass, b->push[0].y); /* more than 1 m/s was stopped */
+        /* what is held after the impact: what contact does now, no more */
+        if (i == hit + 1 && hit >= 0) {
             CHECK_OK(fsi_solids_forces(&T.w.solids, DT));
             CHECK_OK(fsi_solids_hold(&T.w.solids, DT));
             CHECK_MOST(b->held[0].y, b->push[0].y * (1 + 1e-6));
@@ -315,11 +460,15 @@ TEST impact_is_not_repeated(void) {
     PASS();
 }
 
-/* ---- Momentum: forces, contact and water together are what a body gains; the hold comes back to the last bit it can. */
+/* ---- Momentum: forces, contact and water together are what a body gains; the hold comes back to
+ * the last bit it can. */
 static void pile(tank *t) {
     int i;
-    for (i = 0; i < 6; i++) (void)tank_add(t, 0.07, i % 2 ? 0.07 : 0, 0.35 + 0.15 * (i % 3), 0.08 + 0.15 * (i / 3), 0.1 * i, 1.5 + i, 0.4);
+    for (i = 0; i < 6; i++)
+        (void)tank_add(t, 0.07, i % 2 ? 0.07 : 0, 0.35 + 0.15 * (i % 3), 0.08 + 0.15 * (i / 3),
+                       0.1 * i, 1.5 + i, 0.4);
 }
+
 TEST C_16_17_momentum_with_contact(void) {
     double worst = 0, size = 0;
     int i, step;
@@ -332,20 +481,25 @@ TEST C_16_17_momentum_with_contact(void) {
         for (i = 1; i < T.w.solids.body_count; i++) {
             const fsi_rigid *b = &T.w.solids.body[i];
             fsi_body_report r;
-            fsi_vec3 sum = fsi_vec_add(b->load[0], b->push[0]), gain = fsi_vec_scale(fsi_vec_sub(b->v, old[i].v), b->mass);
+            fsi_vec3 sum = fsi_vec_add(b->load[0], b->push[0]),
+                     gain = fsi_vec_scale(fsi_vec_sub(b->v, old[i].v), b->mass);
             CHECK_OK(fsi_world_body(&T.w, i, &r));
             sum = fsi_vec_mad(sum, r.force, DT);
             worst = fmax(worst, (double)fsi_vec_length(fsi_vec_sub(sum, gain)));
-            worst = fmax(worst, fabs((double)(b->load[1].z + b->push[1].z + DT * r.torque.z - (b->L.z - old[i].L.z))));
+            worst = fmax(worst, fabs((double)(b->load[1].z + b->push[1].z + DT * r.torque.z
+                                              - (b->L.z - old[i].L.z))));
             size = fmax(size, (double)fsi_vec_length(b->load[0]));
         }
     }
-    if (verbose()) printf("  momentum: off by %.1e of %.1e N s\n", worst, size);
+    if (verbose())
+        printf("  momentum: off by %.1e of %.1e N s\n", worst, size);
     CHECK_MOST(worst, TOL(1e-11, 1e-3) * size);
     tank_close(&T);
     PASS();
 }
-/* A flat box's two contacts take all of its motion but sideways: to the solve it is not free, and its ledger knows no other impulse than the water's. */
+
+/* A flat box's two contacts take all of its motion but sideways: to the solve it is not free, and
+ * its ledger knows no other impulse than the water's. */
 TEST C_16_ledger_of_pressed_boxes(void) {
     int i, k, id;
     for (k = 0; k < 3; k++) {
@@ -360,23 +514,29 @@ TEST C_16_ledger_of_pressed_boxes(void) {
             CHECK_OK(fsi_solids_forces(&T.w.solids, DT));
             CHECK_OK(fsi_solids_hold(&T.w.solids, DT));
             CHECK_OK(fsi_solids_coupled(&T.w.solids, id, &door));
-            if (i > 10) ASSERT(door->inverse_mass[7] == 0 && door->inverse_mass[35] == 0 && door->inverse_mass[0] > 0);
+            if (i > 10)
+                ASSERT(door->inverse_mass[7] == 0 && door->inverse_mass[35] == 0
+                       && door->inverse_mass[0] > 0);
             CHECK_OK(fsi_solids_move(&T.w.solids, DT));
         }
         tank_close(&T);
     }
     PASS();
 }
-TEST hold_alone_changes_nothing(void) {                /* without a fluid: the same motion with and without */
+
+/* without a fluid: the same motion with and without */
+TEST hold_alone_changes_nothing(void) {
     static tank U;
     int i, step;
     ASSERT(tank_open(&T, 8, 2, 1, RHO, 0) && tank_open(&U, 8, 2, 1, RHO, 0));
-    pile(&T); pile(&U);
+    pile(&T);
+    pile(&U);
     for (step = 0; step < 40; step++) {
         CHECK_OK(fsi_solids_step(&T.w.solids, DT));
         CHECK_OK(fsi_solids_forces(&U.w.solids, DT));
         CHECK_OK(fsi_solids_hold(&U.w.solids, DT));
-        if (step % 2) CHECK_OK(fsi_solids_hold(&U.w.solids, DT));          /* twice is once */
+        if (step % 2)
+            CHECK_OK(fsi_solids_hold(&U.w.solids, DT)); /* twice is once */
         CHECK_OK(fsi_solids_move(&U.w.solids, DT));
         for (i = 1; i < T.w.solids.body_count; i++) {
             CHECK_NEAR(T.w.solids.body[i].x.x, U.w.solids.body[i].x.x, TOL(1e-9, 1e-3));
@@ -385,7 +545,8 @@ TEST hold_alone_changes_nothing(void) {                /* without a fluid: the s
     }
     CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_solids_hold(&U.w.solids, 0));
     CHECK_RESULT(FSI_ERR_STATE, fsi_solids_hold(NULL, DT));
-    tank_close(&T); tank_close(&U);
+    tank_close(&T);
+    tank_close(&U);
     PASS();
 }
 
@@ -399,6 +560,7 @@ static uint64_t tank_hash(const tank *t) {
     }
     return h;
 }
+
 TEST restore_and_threads(void) {
     static const int threads[3] = {1, 2, 3};
     uint64_t first = 0, h[2];
@@ -408,17 +570,21 @@ TEST restore_and_threads(void) {
         check_threads(threads[k]);
         ASSERT(tank_open(&T, 24, 2, 0, RHO, 0));
         pile(&T);
-        for (i = 0; i < 8; i++) ASSERT(tank_step(&T, 1) >= 0);
+        for (i = 0; i < 8; i++)
+            ASSERT(tank_step(&T, 1) >= 0);
         state = malloc(fsi_world_state_size(&T.w));
         ASSERT(state);
         CHECK_OK(fsi_world_save(&T.w, state));
         for (run = 0; run < 2; run++) {
-            for (i = 0; i < 6; i++) ASSERT(tank_step(&T, 1) >= 0);
+            for (i = 0; i < 6; i++)
+                ASSERT(tank_step(&T, 1) >= 0);
             h[run] = tank_hash(&T);
-            if (run == 0) CHECK_OK(fsi_world_restore(&T.w, state));
+            if (run == 0)
+                CHECK_OK(fsi_world_restore(&T.w, state));
         }
         ASSERT(h[0] == h[1]);
-        if (k == 0) first = h[0];
+        if (k == 0)
+            first = h[0];
         ASSERT(h[0] == first);
         free(state);
         tank_close(&T);
@@ -442,7 +608,9 @@ SUITE(hold) {
     RUN_TEST(hold_alone_changes_nothing);
     RUN_TEST(restore_and_threads);
 }
+
 GREATEST_MAIN_DEFS();
+
 int main(int argc, char **argv) {
     GREATEST_MAIN_BEGIN();
     RUN_SUITE(hold);

@@ -24,14 +24,16 @@ static void fill_sphere(int nz, double cx, double r) {
     for (k = 0; k < nz; k++)
         for (j = 0; j < N; j++)
             for (i = 0; i < N; i++) {
-                double x = (i + 0.5) / N - cx, y = (j + 0.5) / N - 0.5, z = nz > 1 ? (k + 0.5) / N - 0.5 : 0;
+                double x = (i + 0.5) / N - cx, y = (j + 0.5) / N - 0.5,
+                       z = nz > 1 ? (k + 0.5) / N - 0.5 : 0;
                 value[i + N * (j + N * k)] = (fsi_real)(sqrt(x * x + y * y + z * z) - r);
             }
 }
 
 static void fill_noise(int nz, uint64_t seed) {
     int c;
-    for (c = 0; c < N * N * nz; c++) value[c] = (fsi_real)check_random(&seed);
+    for (c = 0; c < N * N * nz; c++)
+        value[c] = (fsi_real)check_random(&seed);
 }
 
 static int compare_edges(const void *a, const void *b) {
@@ -39,37 +41,51 @@ static int compare_edges(const void *a, const void *b) {
     return p[0] != q[0] ? (p[0] < q[0] ? -1 : 1) : p[1] != q[1] ? (p[1] < q[1] ? -1 : 1) : 0;
 }
 
-/* Every edge of a closed oriented manifold is passed once in each direction; in 2D every vertex is entered and left once. */
+/* Every edge of a closed oriented manifold is passed once in each direction; in 2D every vertex is
+ * entered and left once. */
 static int is_manifold(const fsi_iso_mesh *m) {
     int e, n = 3 * m->element_count, bad = 0;
     if (m->dim == 2) {
         int *in = (int *)calloc(2 * (size_t)m->vertex_count + 1, sizeof *in);
-        for (e = 0; e < m->element_count; e++) { in[2 * m->index[2 * e]]++; in[2 * m->index[2 * e + 1] + 1]++; }
-        for (e = 0; e < 2 * m->vertex_count; e++) bad += in[e] != 1;
+        for (e = 0; e < m->element_count; e++) {
+            in[2 * m->index[2 * e]]++;
+            in[2 * m->index[2 * e + 1] + 1]++;
+        }
+        for (e = 0; e < 2 * m->vertex_count; e++)
+            bad += in[e] != 1;
         free(in);
         return !bad;
     } else {
         int *edge = (int *)malloc(2 * sizeof *edge * (size_t)n + 8), key[2];
-        for (e = 0; e < n; e++) { edge[2 * e] = m->index[e]; edge[2 * e + 1] = m->index[e % 3 == 2 ? e - 2 : e + 1]; }
+        for (e = 0; e < n; e++) {
+            edge[2 * e] = m->index[e];
+            edge[2 * e + 1] = m->index[e % 3 == 2 ? e - 2 : e + 1];
+        }
         qsort(edge, (size_t)n, 2 * sizeof *edge, compare_edges);
         for (e = 0; e < n; e++) {
-            if (e && !compare_edges(edge + 2 * e, edge + 2 * e - 2)) bad++;
-            key[0] = edge[2 * e + 1]; key[1] = edge[2 * e];
-            if (!bsearch(key, edge, (size_t)n, 2 * sizeof *edge, compare_edges)) bad++;
+            if (e && !compare_edges(edge + 2 * e, edge + 2 * e - 2))
+                bad++;
+            key[0] = edge[2 * e + 1];
+            key[1] = edge[2 * e];
+            if (!bsearch(key, edge, (size_t)n, 2 * sizeof *edge, compare_edges))
+                bad++;
         }
         free(edge);
         return !bad;
     }
 }
 
-static double enclosed(const fsi_iso_mesh *m) {                        /* sum of signed cones from the origin */
+/* sum of signed cones from the origin */
+static double enclosed(const fsi_iso_mesh *m) {
     double v = 0;
     int e;
     for (e = 0; e < m->element_count; e++) {
         const int32_t *t = m->index + m->dim * e;
         fsi_vec3 a = fsi_vec_load(m->x + 3 * t[0]), b = fsi_vec_load(m->x + 3 * t[1]);
-        if (m->dim == 2) v += (double)(a.x * b.y - a.y * b.x) / 2;
-        else v += (double)fsi_vec_dot(a, fsi_vec_cross(b, fsi_vec_load(m->x + 3 * t[2]))) / 6;
+        if (m->dim == 2)
+            v += (double)(a.x * b.y - a.y * b.x) / 2;
+        else
+            v += (double)fsi_vec_dot(a, fsi_vec_cross(b, fsi_vec_load(m->x + 3 * t[2]))) / 6;
     }
     return v;
 }
@@ -81,11 +97,15 @@ TEST I_01_sphere_is_closed_and_right(void) {
     fill_sphere(N, 0.5, 0.31);
     CHECK_OK(fsi_iso_build(&d, &m));
     ASSERT(is_manifold(&m));
-    ASSERT_EQ(2, m.vertex_count - m.element_count / 2);                /* Euler: V - E + F = 2, E = 3 F / 2 */
+    /* Euler: V - E + F = 2, E = 3 F / 2 */
+    ASSERT_EQ(2, m.vertex_count - m.element_count / 2);
     CHECK_REL(4.0 / 3 * 3.14159265358979 * 0.31 * 0.31 * 0.31, enclosed(&m), 0.02);
     for (v = 0; v < m.vertex_count; v++) {
-        fsi_vec3 x = fsi_vec_sub(fsi_vec_load(m.x + 3 * v), fsi_vec(FSI_R(0.5), FSI_R(0.5), FSI_R(0.5))), n = fsi_vec_load(m.normal + 3 * v);
-        CHECK_NEAR(0.31, fsi_vec_length(x), 0.08 / N);                 /* sag of a cell-sized chord: h^2 / 2R = 0.08 h */
+        fsi_vec3 x = fsi_vec_sub(fsi_vec_load(m.x + 3 * v),
+                                 fsi_vec(FSI_R(0.5), FSI_R(0.5), FSI_R(0.5))),
+                 n = fsi_vec_load(m.normal + 3 * v);
+        /* sag of a cell-sized chord: h^2 / 2R = 0.08 h */
+        CHECK_NEAR(0.31, fsi_vec_length(x), 0.08 / N);
         CHECK_NEAR(1.0, fsi_vec_dot(n, fsi_vec_unit(x)), 2e-3);
     }
     fsi_iso_free(&m);
@@ -113,7 +133,8 @@ TEST I_03_noise_is_manifold_2d_and_3d(void) {
         fill_noise(d.nz, seed);
         CHECK_OK(fsi_iso_build(&d, &m));
         ASSERT(is_manifold(&m));
-        ASSERT(enclosed(&m) > 0.2);                                    /* about half the box, so the orientation is right */
+        /* about half the box, so the orientation is right */
+        ASSERT(enclosed(&m) > 0.2);
         fsi_iso_free(&m);
     }
     PASS();
@@ -126,11 +147,15 @@ TEST I_04_lid_closes_at_the_wall(void) {
         fsi_iso_mesh m;
         double full = dim == 3 ? 0.5 : 0.5;
         int c;
-        for (c = 0; c < N * N * d.nz; c++) value[c] = (fsi_real)((c / N % N + 0.5) / N - 0.5); /* lower half of the box */
+        /* lower half of the box */
+        for (c = 0; c < N * N * d.nz; c++)
+            value[c] = (fsi_real)((c / N % N + 0.5) / N - 0.5);
         CHECK_OK(fsi_iso_build(&d, &m));
         ASSERT(is_manifold(&m));
-        CHECK_REL(full, enclosed(&m), 0.03);                           /* the rim of the box is bevelled by half a cell */
-        for (c = 0; c < m.vertex_count; c++) ASSERT(m.x[3 * c] > FSI_R(-1e-6) && m.x[3 * c] < FSI_R(1.0 + 1e-6));
+        /* the rim of the box is bevelled by half a cell */
+        CHECK_REL(full, enclosed(&m), 0.03);
+        for (c = 0; c < m.vertex_count; c++)
+            ASSERT(m.x[3 * c] > FSI_R(-1e-6) && m.x[3 * c] < FSI_R(1.0 + 1e-6));
         fsi_iso_free(&m);
     }
     PASS();
@@ -143,16 +168,20 @@ TEST I_05_caller_buffers_and_sizes(void) {
     int32_t *index;
     memset(&m, 0, sizeof m);
     fill_sphere(N, 0.4, 0.31);
-    CHECK_OK(fsi_iso_extract(&d, &m));                                 /* counts */
+    CHECK_OK(fsi_iso_extract(&d, &m)); /* counts */
     ASSERT(m.vertex_count > 100 && m.element_count > 200 && m.dim == 3);
     x = (fsi_real *)malloc(3 * sizeof *x * (size_t)m.vertex_count);
     index = (int32_t *)malloc(3 * sizeof *index * (size_t)m.element_count);
-    m.x = x; m.index = index; m.vertex_room = m.vertex_count; m.element_room = m.element_count;
+    m.x = x;
+    m.index = index;
+    m.vertex_room = m.vertex_count;
+    m.element_room = m.element_count;
     CHECK_OK(fsi_iso_extract(&d, &m));
     ASSERT(is_manifold(&m));
     m.vertex_room--;
     CHECK_RESULT(FSI_ERR_SIZE, fsi_iso_extract(&d, &m));
-    m.vertex_room++; m.element_room -= 5;
+    m.vertex_room++;
+    m.element_room -= 5;
     CHECK_RESULT(FSI_ERR_SIZE, fsi_iso_extract(&d, &m));
     free(x);
     free(index);
@@ -171,19 +200,32 @@ TEST I_06_bad_input_and_failing_allocator(void) {
         d.allocator = fail_make(&f);
         memset(&m, 0, sizeof m);
         r = fsi_iso_build(&d, &m);
-        if (r == FSI_OK) { fsi_iso_free(&m); ASSERT_EQ(0, f.live); break; }
+        if (r == FSI_OK) {
+            fsi_iso_free(&m);
+            ASSERT_EQ(0, f.live);
+            break;
+        }
         ASSERT_EQ(FSI_ERR_MEMORY, r);
         ASSERT_EQ(0, f.live);
     }
     ASSERT(k > 1 && k < 10);
     d = lattice(N, 1);
-    d.h = 0; CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_iso_build(&d, &m));
-    d = lattice(0, 1); CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_iso_build(&d, &m));
-    d = lattice(N, 1); d.value = NULL; CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_iso_build(&d, &m));
-    d = lattice(N, 1); value[7] = (fsi_real)NAN; CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_iso_build(&d, &m));
-    for (k = 0; k < N * N * N; k++) value[k] = k / (N * N) < N / 2 ? FSI_REAL_MAX : -FSI_REAL_MAX;    /* differences overflow: still a finite surface */
+    d.h = 0;
+    CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_iso_build(&d, &m));
+    d = lattice(0, 1);
+    CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_iso_build(&d, &m));
+    d = lattice(N, 1);
+    d.value = NULL;
+    CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_iso_build(&d, &m));
+    d = lattice(N, 1);
+    value[7] = (fsi_real)NAN;
+    CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_iso_build(&d, &m));
+    /* differences overflow: still a finite surface */
+    for (k = 0; k < N * N * N; k++)
+        value[k] = k / (N * N) < N / 2 ? FSI_REAL_MAX : -FSI_REAL_MAX;
     CHECK_OK(fsi_iso_build(&d, &m));
-    ASSERT(fsi_all_finite(3 * (size_t)m.vertex_count, m.x) && fsi_all_finite(3 * (size_t)m.vertex_count, m.normal));
+    ASSERT(fsi_all_finite(3 * (size_t)m.vertex_count, m.x)
+           && fsi_all_finite(3 * (size_t)m.vertex_count, m.normal));
     fsi_iso_free(&m);
     fill_sphere(N, 0.5, -1.0);
     CHECK_RESULT(FSI_EMPTY, fsi_iso_build(&d, &m));
@@ -192,6 +234,7 @@ TEST I_06_bad_input_and_failing_allocator(void) {
 }
 
 GREATEST_MAIN_DEFS();
+
 int main(int argc, char **argv) {
     GREATEST_MAIN_BEGIN();
     RUN_TEST(I_01_sphere_is_closed_and_right);

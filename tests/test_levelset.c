@@ -5,65 +5,109 @@
 #include "check.h"
 
 #define PI 3.14159265358979323846
-typedef struct ball { double x, y, z, r; } ball;
+
+typedef struct ball {
+    double x, y, z, r;
+} ball;
 
 static fsi_real ball_fn(fsi_vec3 x, void *user) {
     const ball *b = (const ball *)user;
     double dx = (double)x.x - b->x, dy = (double)x.y - b->y, dz = (double)x.z - b->z;
     return (fsi_real)(sqrt(dx * dx + dy * dy + dz * dz) - b->r);
 }
+
 /* Disk R = 15 at (50, 75) with a slot 5 wide up to y = 85. */
 static fsi_real zalesak_fn(fsi_vec3 p, void *user) {
-    double dx = (double)p.x - 50, dy = (double)p.y - 75, qx = fabs(dx) - 2.5, qy = (double)p.y - 85, slot;
+    double dx = (double)p.x - 50, dy = (double)p.y - 75, qx = fabs(dx) - 2.5, qy = (double)p.y - 85,
+           slot;
     (void)user;
     slot = qx > 0 && qy > 0 ? sqrt(qx * qx + qy * qy) : qx > qy ? qx : qy;
     dx = sqrt(dx * dx + dy * dy) - 15;
     return (fsi_real)(dx > -slot ? dx : -slot);
 }
-static fsi_real wrong_fn(fsi_vec3 p, void *user) { (void)p; (void)user; return (fsi_real)NAN; }
+
+static fsi_real wrong_fn(fsi_vec3 p, void *user) {
+    (void)p;
+    (void)user;
+    return (fsi_real)NAN;
+}
 
 static fsi_levelset_desc box(int nx, int ny, int nz, double h) {
     fsi_levelset_desc d;
     memset(&d, 0, sizeof d);
-    d.nx = nx; d.ny = ny; d.nz = nz; d.h = (fsi_real)h;
+    d.nx = nx;
+    d.ny = ny;
+    d.nz = nz;
+    d.h = (fsi_real)h;
     return d;
 }
 
-/* Face velocities: kind 0 rigid rotation (Zalesak), 1 vortex in a box from its stream function, 2 the 3D field of LeVeque; f is the time factor. */
-typedef struct flow { int n, kind, dim; fsi_real *u[3]; } flow;
+/* Face velocities: kind 0 rigid rotation (Zalesak), 1 vortex in a box from its stream function, 2
+ * the 3D field of LeVeque; f is the time factor. */
+typedef struct flow {
+    int n, kind, dim;
+    fsi_real *u[3];
+} flow;
+
 static flow flow_make(int n, int kind) {
     flow w;
     int a;
     memset(&w, 0, sizeof w);
-    w.n = n; w.kind = kind; w.dim = kind == 2 ? 3 : 2;
-    for (a = 0; a < w.dim; a++) w.u[a] = (fsi_real *)calloc((size_t)(n + 1) * (size_t)n * (size_t)(w.dim == 3 ? n : 1), sizeof(fsi_real));
+    w.n = n;
+    w.kind = kind;
+    w.dim = kind == 2 ? 3 : 2;
+    for (a = 0; a < w.dim; a++)
+        w.u[a] = (fsi_real *)calloc((size_t)(n + 1) * (size_t)n * (size_t)(w.dim == 3 ? n : 1),
+                                    sizeof(fsi_real));
     return w;
 }
+
 static void flow_free(flow *w) {
     int a;
-    for (a = 0; a < 3; a++) free(w->u[a]);
+    for (a = 0; a < 3; a++)
+        free(w->u[a]);
 }
-static double stream(double x, double y) { return pow(sin(PI * x) * sin(PI * y), 2) / PI; }
+
+static double stream(double x, double y) {
+    return pow(sin(PI * x) * sin(PI * y), 2) / PI;
+}
+
 static double flow_at(int kind, int axis, double x, double y, double z, double h) {
-    if (kind == 0) return axis == 0 ? PI / 314 * (50 - y) : PI / 314 * (x - 50);
-    if (kind == 1) return axis == 0 ? -(stream(x, y + h / 2) - stream(x, y - h / 2)) / h : (stream(x + h / 2, y) - stream(x - h / 2, y)) / h;
-    if (axis == 0) return 2 * pow(sin(PI * x), 2) * sin(2 * PI * y) * sin(2 * PI * z);
-    if (axis == 1) return -sin(2 * PI * x) * pow(sin(PI * y), 2) * sin(2 * PI * z);
+    if (kind == 0)
+        return axis == 0 ? PI / 314 * (50 - y) : PI / 314 * (x - 50);
+    if (kind == 1)
+        return axis == 0 ? -(stream(x, y + h / 2) - stream(x, y - h / 2)) / h
+                         : (stream(x + h / 2, y) - stream(x - h / 2, y)) / h;
+    if (axis == 0)
+        return 2 * pow(sin(PI * x), 2) * sin(2 * PI * y) * sin(2 * PI * z);
+    if (axis == 1)
+        return -sin(2 * PI * x) * pow(sin(PI * y), 2) * sin(2 * PI * z);
     return -sin(2 * PI * x) * sin(2 * PI * y) * pow(sin(PI * z), 2);
 }
+
 static void flow_set(flow *w, double h, double f) {
     int a, i, j, k, n = w->n;
     for (a = 0; a < w->dim; a++)
         for (k = 0; k < (w->dim == 3 ? n + (a == 2) : 1); k++)
             for (j = 0; j < n + (a == 1); j++)
                 for (i = 0; i < n + (a == 0); i++)
-                    w->u[a][i + (n + (a == 0)) * (j + (n + (a == 1)) * k)] = (fsi_real)(f * flow_at(w->kind, a,
-                        (i + (a == 0 ? 0 : 0.5)) * h, (j + (a == 1 ? 0 : 0.5)) * h, (k + (a == 2 ? 0 : 0.5)) * h, h));
+                    w->u[a][i + (n + (a == 0)) * (j + (n + (a == 1)) * k)] =
+                        (fsi_real)(f
+                                   * flow_at(w->kind, a, (i + (a == 0 ? 0 : 0.5)) * h,
+                                             (j + (a == 1 ? 0 : 0.5)) * h,
+                                             (k + (a == 2 ? 0 : 0.5)) * h, h));
 }
 
-/* Runs a shape once round; returns the area (volume) after over before, *moved: cells whose sign differs, as a share of the volume. */
+/* Runs a shape once round; returns the area (volume) after over before, *moved: cells whose sign
+ * differs, as a share of the volume. */
 static double go_round(int kind, int n, double cfl, int particles, double *moved) {
-    double size = kind == 0 ? 100 : 1, h = size / n, T = kind == 0 ? 628 : kind == 1 ? 8 : 3, top = kind == 0 ? PI / 314 * 50 : kind == 1 ? 1 : 2;
+    double size = kind == 0 ? 100 : 1, h = size / n,
+           T = kind == 0   ? 628
+               : kind == 1 ? 8
+                           : 3,
+           top = kind == 0   ? PI / 314 * 50
+                 : kind == 1 ? 1
+                             : 2;
     int steps = (int)ceil(T * top / (cfl * h)), s;
     fsi_levelset_desc d = box(n, n, kind == 2 ? n : 1, h);
     fsi_levelset ls;
@@ -72,22 +116,33 @@ static double go_round(int kind, int n, double cfl, int particles, double *moved
     double before, after;
     size_t c, differ = 0;
     fsi_real *start;
-    b.x = kind == 2 ? 0.35 : 0.5; b.y = kind == 2 ? 0.35 : 0.75; b.z = kind == 2 ? 0.35 : 0; b.r = 0.15;
+    b.x = kind == 2 ? 0.35 : 0.5;
+    b.y = kind == 2 ? 0.35 : 0.75;
+    b.z = kind == 2 ? 0.35 : 0;
+    b.r = 0.15;
     d.particles = particles;
-    if (fsi_levelset_init(&ls, &d) != FSI_OK) return 0;
-    if (fsi_levelset_shape(&ls, kind == 0 ? zalesak_fn : ball_fn, &b, 1, NULL) != FSI_OK) return 0;
+    if (fsi_levelset_init(&ls, &d) != FSI_OK)
+        return 0;
+    if (fsi_levelset_shape(&ls, kind == 0 ? zalesak_fn : ball_fn, &b, 1, NULL) != FSI_OK)
+        return 0;
     before = ls.state->target;
     start = (fsi_real *)malloc(ls.cells * sizeof *start);
     fsi_copy(ls.cells, ls.phi, start);
     for (s = 0; s < steps; s++) {
         const fsi_real *u[3];
-        if (kind > 0 || s == 0) flow_set(&w, h, kind == 0 ? 1.0 : cos(PI * (s + 0.5) / steps));
-        u[0] = w.u[0]; u[1] = w.u[1]; u[2] = w.u[2];
-        if (fsi_levelset_advance(&ls, u, (fsi_real)(T / steps), NULL, NULL) < 0) break;
+        if (kind > 0 || s == 0)
+            flow_set(&w, h, kind == 0 ? 1.0 : cos(PI * (s + 0.5) / steps));
+        u[0] = w.u[0];
+        u[1] = w.u[1];
+        u[2] = w.u[2];
+        if (fsi_levelset_advance(&ls, u, (fsi_real)(T / steps), NULL, NULL) < 0)
+            break;
     }
-    for (c = 0; c < ls.cells; c++) differ += (start[c] < 0) != (ls.phi[c] < 0);
+    for (c = 0; c < ls.cells; c++)
+        differ += (start[c] < 0) != (ls.phi[c] < 0);
     after = fsi_levelset_volume(&ls, NULL, NULL);
-    if (moved) *moved = (double)differ * h * h * (kind == 2 ? h : 1) / before;
+    if (moved)
+        *moved = (double)differ * h * h * (kind == 2 ? h : 1) / before;
     fsi_levelset_free(&ls);
     flow_free(&w);
     free(start);
@@ -96,7 +151,9 @@ static double go_round(int kind, int n, double cfl, int particles, double *moved
 
 TEST F_07_zalesak_disk(void) {
     double moved, with = go_round(0, 100, 0.5, 0, &moved), without;
-    printf("  100^2, one revolution: particle level set %+.2f %% of the area, %.1f %% of the cells differ\n", 100 * (with - 1), 100 * moved);
+    printf("  100^2, one revolution: particle level set %+.2f %% of the area, %.1f %% of the cells "
+           "differ\n",
+           100 * (with - 1), 100 * moved);
     CHECK_NEAR(1.0, with, 0.01);
     CHECK_MOST(moved, 0.10);
     without = go_round(0, 100, 1.0, -1, &moved);
@@ -109,12 +166,15 @@ TEST F_08_vortex_in_a_box(void) {
     int full = getenv("FSI_TEST_FULL") != NULL;
     double moved, a;
     a = go_round(1, 64, 2.0, 0, &moved);
-    printf("  64^2, T = 8: %+.2f %% of the area, %.1f %% of the cells differ\n", 100 * (a - 1), 100 * moved);
+    printf("  64^2, T = 8: %+.2f %% of the area, %.1f %% of the cells differ\n", 100 * (a - 1),
+           100 * moved);
     CHECK_NEAR(1.0, a, 0.08);
-    if (!full) SKIPm("the 128^2 run needs FSI_TEST_FULL");
+    if (!full)
+        SKIPm("the 128^2 run needs FSI_TEST_FULL");
     for (full = 1; full <= 2; full++) {
         a = go_round(1, 128, full, 0, &moved);
-        printf("  128^2, T = 8, CFL %d: %+.2f %% of the area, %.1f %% of the cells differ\n", full, 100 * (a - 1), 100 * moved);
+        printf("  128^2, T = 8, CFL %d: %+.2f %% of the area, %.1f %% of the cells differ\n", full,
+               100 * (a - 1), 100 * moved);
         CHECK_NEAR(1.0, a, 0.01);
         CHECK_MOST(moved, 0.05);
     }
@@ -124,40 +184,55 @@ TEST F_08_vortex_in_a_box(void) {
 TEST F_08_enright_3d(void) {
     double moved, a;
     if (!getenv("FSI_TEST_FULL")) {
-        a = go_round(2, 24, 4.0, 2, &moved);                           /* too coarse to keep the sheet: runs and stays finite */
+        /* too coarse to keep the sheet: runs and stays finite */
+        a = go_round(2, 24, 4.0, 2, &moved);
         CHECK_NEAR(1.0, a, 0.5);
         PASS();
     }
-    a = go_round(2, 100, 2.0, 0, &moved);                              /* the catalogue's size; its 2.6 % is recalled, so 6 % is the gate */
-    printf("  100^3, T = 3: %+.2f %% of the volume, %.1f %% of the cells differ\n", 100 * (a - 1), 100 * moved);
+    /* the catalogue's size; its 2.6 % is recalled, so 6 % is the gate */
+    a = go_round(2, 100, 2.0, 0, &moved);
+    printf("  100^3, T = 3: %+.2f %% of the volume, %.1f %% of the cells differ\n", 100 * (a - 1),
+           100 * moved);
     CHECK_NEAR(1.0, a, 0.06);
     PASS();
 }
 
-/* Largest distance error (cells) in a band around the circle, and largest displacement of the crossings along grid lines. */
+/* Largest distance error (cells) in a band around the circle, and largest displacement of the
+ * crossings along grid lines. */
 static double redistance_error(int n, int dim, int calls, double *shift) {
     double h = 1.0 / n, worst = 0, R = 0.3137;
     fsi_levelset_desc d = box(n, n, dim == 3 ? n : 1, h);
     fsi_levelset ls;
     ball b;
     int i, c;
-    b.x = 0.503; b.y = 0.491; b.z = dim == 3 ? 0.512 : 0; b.r = R;
+    b.x = 0.503;
+    b.y = 0.491;
+    b.z = dim == 3 ? 0.512 : 0;
+    b.r = R;
     d.particles = -1;
-    if (fsi_levelset_init(&ls, &d) != FSI_OK) return 1e30;
+    if (fsi_levelset_init(&ls, &d) != FSI_OK)
+        return 1e30;
     for (c = 0; c < (int)ls.cells; c++) {
-        fsi_vec3 x = fsi_vec((fsi_real)((c % n + 0.5) * h), (fsi_real)((c / n % n + 0.5) * h), dim == 3 ? (fsi_real)((c / (n * n) + 0.5) * h) : 0);
-        ls.phi[c] = ball_fn(x, &b) * (fsi_real)(2 + sin(10 * (double)x.x) * cos(7 * (double)x.y)); /* a slope of 1 to 3 instead of 1 */
+        fsi_vec3 x = fsi_vec((fsi_real)((c % n + 0.5) * h), (fsi_real)((c / n % n + 0.5) * h),
+                             dim == 3 ? (fsi_real)((c / (n * n) + 0.5) * h) : 0);
+        /* a slope of 1 to 3 instead of 1 */
+        ls.phi[c] = ball_fn(x, &b) * (fsi_real)(2 + sin(10 * (double)x.x) * cos(7 * (double)x.y));
     }
-    for (i = 0; i < calls; i++) fsi_levelset_redistance(&ls);
+    for (i = 0; i < calls; i++)
+        fsi_levelset_redistance(&ls);
     *shift = 0;
     for (c = 0; c < (int)ls.cells; c++) {
-        fsi_vec3 x = fsi_vec((fsi_real)((c % n + 0.5) * h), (fsi_real)((c / n % n + 0.5) * h), dim == 3 ? (fsi_real)((c / (n * n) + 0.5) * h) : 0);
+        fsi_vec3 x = fsi_vec((fsi_real)((c % n + 0.5) * h), (fsi_real)((c / n % n + 0.5) * h),
+                             dim == 3 ? (fsi_real)((c / (n * n) + 0.5) * h) : 0);
         double exact = (double)ball_fn(x, &b), e = fabs((double)ls.phi[c] - exact) / h;
-        if (fabs(exact) < 5 * h && e > worst) worst = e;
+        if (fabs(exact) < 5 * h && e > worst)
+            worst = e;
         if (c % n + 1 < n && (ls.phi[c] < 0) != (ls.phi[c + 1] < 0)) {
-            x.x += ls.phi[c] / (ls.phi[c] - ls.phi[c + 1]) * d.h;      /* the crossing, off the exact circle by |.| */
+            /* the crossing, off the exact circle by |.| */
+            x.x += ls.phi[c] / (ls.phi[c] - ls.phi[c + 1]) * d.h;
             e = fabs((double)ball_fn(x, &b)) / h;
-            if (e > *shift) *shift = e;
+            if (e > *shift)
+                *shift = e;
         }
     }
     fsi_levelset_free(&ls);
@@ -168,18 +243,21 @@ TEST F_09_redistance_keeps_the_surface(void) {
     double shift, e32, e64, many, shift64;
     e32 = redistance_error(32, 2, 1, &shift);
     e64 = redistance_error(64, 2, 1, &shift64);
-    printf("  2D: distance error %.4f h (32), %.4f h (64); surface moved %.4f h, %.4f h\n", e32, e64, shift, shift64);
+    printf("  2D: distance error %.4f h (32), %.4f h (64); surface moved %.4f h, %.4f h\n", e32,
+           e64, shift, shift64);
     CHECK_MOST(shift, 0.05);
     CHECK_MOST(shift64, 0.05);
     CHECK_MOST(e32, 0.2);
-    CHECK_MOST(e64, e32);                                              /* in cells: first order or better */
+    /* in cells: first order or better */
+    CHECK_MOST(e64, e32);
     many = redistance_error(64, 2, 50, &shift64);
     printf("  2D, 50 calls: surface moved %.4f h, distance error %.4f h\n", shift64, many);
     CHECK_MOST(shift64, 0.05);
     e32 = redistance_error(32, 3, 1, &shift);
     printf("  3D: distance error %.4f h, surface moved %.4f h\n", e32, shift);
     CHECK_MOST(shift, 0.05);
-    CHECK_MOST(e32, 0.3);                                              /* five cells off a ball of ten: first order marching */
+    /* five cells off a ball of ten: first order marching */
+    CHECK_MOST(e32, 0.3);
     PASS();
 }
 
@@ -190,18 +268,25 @@ TEST F_09_planes_are_exact(void) {
         int dim = trial & 1 ? 3 : 2, n = 20, c, rep;
         fsi_levelset_desc d = box(n, n, dim == 3 ? n : 1, 0.05);
         fsi_levelset ls;
-        fsi_vec3 m = fsi_vec((fsi_real)check_random(&seed), (fsi_real)check_random(&seed), dim == 3 ? (fsi_real)check_random(&seed) : 0);
+        fsi_vec3 m = fsi_vec((fsi_real)check_random(&seed), (fsi_real)check_random(&seed),
+                             dim == 3 ? (fsi_real)check_random(&seed) : 0);
         m = fsi_vec_unit(m);
         d.particles = -1;
         CHECK_OK(fsi_levelset_init(&ls, &d));
         for (rep = 0; rep < 2; rep++) {
             for (c = 0; c < (int)ls.cells; c++) {
-                fsi_vec3 x = fsi_vec((fsi_real)(c % n - 9), (fsi_real)(c / n % n - 9), dim == 3 ? (fsi_real)(c / (n * n) - 9) : 0);
+                fsi_vec3 x = fsi_vec((fsi_real)(c % n - 9), (fsi_real)(c / n % n - 9),
+                                     dim == 3 ? (fsi_real)(c / (n * n) - 9) : 0);
                 fsi_real exact = (fsi_vec_dot(m, x) + FSI_R(0.21)) * d.h;
-                fsi_vec3 foot = fsi_vec_mad(x, m, -exact / d.h);       /* must lie between samples */
-                if (!rep) ls.phi[c] = 2 * exact;
-                else if (fabs((double)foot.x - 0.5) > 9.5 || fabs((double)foot.y - 0.5) > 9.5 || fabs((double)foot.z - 0.5) > 9.5) continue;
-                else if (fabs((double)exact) < 0.99 * 0.05) CHECK_NEAR(exact, ls.phi[c], 0.05 * TOL(1e-9, 1e-4));
+                /* must lie between samples */
+                fsi_vec3 foot = fsi_vec_mad(x, m, -exact / d.h);
+                if (!rep)
+                    ls.phi[c] = 2 * exact;
+                else if (fabs((double)foot.x - 0.5) > 9.5 || fabs((double)foot.y - 0.5) > 9.5
+                         || fabs((double)foot.z - 0.5) > 9.5)
+                    continue;
+                else if (fabs((double)exact) < 0.99 * 0.05)
+                    CHECK_NEAR(exact, ls.phi[c], 0.05 * TOL(1e-9, 1e-4));
             }
             fsi_levelset_redistance(&ls);
         }
@@ -218,21 +303,27 @@ TEST V_01_volume_of_planes_and_balls(void) {
     fsi_levelset_desc d = box(n, n, 1, 1.0 / n);
     d.particles = -1;
     CHECK_OK(fsi_levelset_init(&ls, &d));
-    for (trial = 0; trial < 6; trial++) {                              /* brute force: sub-samples of the plane */
+    /* brute force: sub-samples of the plane */
+    for (trial = 0; trial < 6; trial++) {
         double a = check_random(&seed) * PI, o = check_random(&seed) * 0.1, sum = 0;
         int c, i;
         for (c = 0; c < n * n; c++) {
             double x = (c % n + 0.5) / n - 0.5, y = (c / n + 0.5) / n - 0.5;
             ls.phi[c] = (fsi_real)(cos(a) * x + sin(a) * y + o);
             for (i = 0; i < q * q; i++)
-                sum += cos(a) * (x + ((i % q + 0.5) / q - 0.5) / n) + sin(a) * (y + ((i / q + 0.5) / q - 0.5) / n) + o < 0;
+                sum += cos(a) * (x + ((i % q + 0.5) / q - 0.5) / n)
+                           + sin(a) * (y + ((i / q + 0.5) / q - 0.5) / n) + o
+                       < 0;
         }
         CHECK_NEAR(sum / (n * n * q * q), fsi_levelset_volume(&ls, NULL, NULL), 2e-4);
     }
     fsi_levelset_free(&ls);
     d = box(n, n, n, 1.0 / n);
     d.particles = -1;
-    b.x = 0.49; b.y = 0.52; b.z = 0.505; b.r = 0.33;
+    b.x = 0.49;
+    b.y = 0.52;
+    b.z = 0.505;
+    b.r = 0.33;
     CHECK_OK(fsi_levelset_init(&ls, &d));
     CHECK_OK(fsi_levelset_shape(&ls, ball_fn, &b, 1, NULL));
     CHECK_REL(4.0 / 3 * PI * 0.33 * 0.33 * 0.33, fsi_levelset_volume(&ls, NULL, NULL), 6e-3);
@@ -247,7 +338,10 @@ TEST V_02_volume_correction_reports(void) {
     ball b;
     double before;
     memset(&rep, 0, sizeof rep);
-    b.x = 0.5; b.y = 0.5; b.z = 0; b.r = 0.3;
+    b.x = 0.5;
+    b.y = 0.5;
+    b.z = 0;
+    b.r = 0.3;
     CHECK_OK(fsi_levelset_init(&ls, &d));
     CHECK_RESULT(FSI_EMPTY, fsi_levelset_correct_volume(&ls, NULL, FSI_R(0.5), &rep));
     CHECK_OK(fsi_levelset_shape(&ls, ball_fn, &b, 1, NULL));
@@ -256,7 +350,7 @@ TEST V_02_volume_correction_reports(void) {
     CHECK_OK(fsi_levelset_correct_volume(&ls, NULL, FSI_R(0.5), &rep));
     CHECK_REL(1.02 * before, fsi_levelset_volume(&ls, NULL, NULL), TOL(1e-8, 1e-5));
     CHECK_REL(0.02 * before, rep.volume_change, 1e-3);
-    CHECK_REL(0.003, rep.shift, 0.02);                                 /* dR = R / 2 * dA / A */
+    CHECK_REL(0.003, rep.shift, 0.02); /* dR = R / 2 * dA / A */
     ls.state->target *= 2;
     CHECK_RESULT(FSI_CAPPED, fsi_levelset_correct_volume(&ls, NULL, FSI_R(0.1), &rep));
     CHECK_NEAR(0.0025, rep.shift, 1e-6);
@@ -265,7 +359,8 @@ TEST V_02_volume_correction_reports(void) {
     PASS();
 }
 
-/* A corrected surface stays where it was put: its markers go with it, none of them counts as escaped and takes the correction back. */
+/* A corrected surface stays where it was put: its markers go with it, none of them counts as
+ * escaped and takes the correction back. */
 TEST V_04_markers_follow_the_correction(void) {
     int dim, sign;
     for (dim = 2; dim <= 3; dim++)
@@ -280,15 +375,20 @@ TEST V_04_markers_follow_the_correction(void) {
             double target;
             int s;
             memset(&rep, 0, sizeof rep);
-            b.x = 0.5; b.y = 0.5; b.z = dim == 3 ? 0.5 : 0; b.r = 0.3;
+            b.x = 0.5;
+            b.y = 0.5;
+            b.z = dim == 3 ? 0.5 : 0;
+            b.r = 0.3;
             CHECK_OK(fsi_levelset_init(&ls, &d));
             CHECK_OK(fsi_levelset_shape(&ls, ball_fn, &b, 1, NULL));
-            zero = (fsi_real *)calloc((size_t)(n + 1) * (size_t)n * (size_t)(dim == 3 ? n : 1), sizeof *zero);
+            zero = (fsi_real *)calloc((size_t)(n + 1) * (size_t)n * (size_t)(dim == 3 ? n : 1),
+                                      sizeof *zero);
             u[0] = u[1] = u[2] = zero;
             ls.state->target *= 1 + 0.08 * sign;
             target = ls.state->target;
             CHECK_OK(fsi_levelset_correct_volume(&ls, NULL, FSI_R(1.0), &rep));
-            ASSERT(fabs(rep.shift) * n > 0.15);                        /* more than the smallest radius of a marker */
+            /* more than the smallest radius of a marker */
+            ASSERT(fabs(rep.shift) * n > 0.15);
             for (s = 0; s < 12; s++) {
                 CHECK_OK(fsi_levelset_advance(&ls, u, FSI_R(0.1), NULL, &rep));
                 CHECK_MOST((double)rep.escaped, 0.002 * (double)rep.markers);
@@ -304,7 +404,10 @@ TEST V_03_shapes_add_cut_and_keep_the_books(void) {
     fsi_levelset_desc d = box(50, 50, 1, 0.02);
     fsi_levelset ls;
     ball b;
-    b.x = 0.4; b.y = 0.5; b.z = 0; b.r = 0.2;
+    b.x = 0.4;
+    b.y = 0.5;
+    b.z = 0;
+    b.r = 0.2;
     CHECK_OK(fsi_levelset_init(&ls, &d));
     CHECK_OK(fsi_levelset_shape(&ls, ball_fn, &b, 1, NULL));
     CHECK_REL(PI * 0.04, ls.state->target, 5e-3);
@@ -325,24 +428,33 @@ TEST E_01_extrapolation_is_constant_along_normals(void) {
     ball b;
     double worst = 0;
     int i, j;
-    b.x = 0.5; b.y = 0.5; b.z = 0; b.r = 0.25;
+    b.x = 0.5;
+    b.y = 0.5;
+    b.z = 0;
+    b.r = 0.25;
     d.particles = -1;
     CHECK_OK(fsi_levelset_init(&ls, &d));
     CHECK_OK(fsi_levelset_shape(&ls, ball_fn, &b, 1, NULL));
-    u[0] = (fsi_real *)calloc(65 * 64, sizeof(fsi_real)); u[1] = (fsi_real *)calloc(65 * 64, sizeof(fsi_real)); u[2] = NULL;
+    u[0] = (fsi_real *)calloc(65 * 64, sizeof(fsi_real));
+    u[1] = (fsi_real *)calloc(65 * 64, sizeof(fsi_real));
+    u[2] = NULL;
     for (j = 0; j < 64; j++)
-        for (i = 0; i < 65; i++) u[0][i + 65 * j] = (fsi_real)cos(2 * atan2((j + 0.5) / 64 - 0.5, i / 64.0 - 0.5));
+        for (i = 0; i < 65; i++)
+            u[0][i + 65 * j] = (fsi_real)cos(2 * atan2((j + 0.5) / 64 - 0.5, i / 64.0 - 0.5));
     fsi_levelset_extrapolate(&ls, u, NULL, 5);
     for (j = 0; j < 64; j++)
         for (i = 0; i < 65; i++) {
             double y = (j + 0.5) / 64 - 0.5, x = i / 64.0 - 0.5, r = sqrt(x * x + y * y), e;
             e = fabs((double)u[0][i + 65 * j] - cos(2 * atan2(y, x)));
-            if (r > 0.2 && r < 0.25 + 3.5 / 64 && e > worst) worst = e;
-            if (r > 0.25 + 8.0 / 64) ASSERT(u[0][i + 65 * j] == 0);
+            if (r > 0.2 && r < 0.25 + 3.5 / 64 && e > worst)
+                worst = e;
+            if (r > 0.25 + 8.0 / 64)
+                ASSERT(u[0][i + 65 * j] == 0);
         }
     printf("  largest error of cos 2 theta three cells out: %.4f\n", worst);
     CHECK_MOST(worst, 0.12);
-    free(u[0]); free(u[1]);
+    free(u[0]);
+    free(u[1]);
     fsi_levelset_free(&ls);
     PASS();
 }
@@ -359,29 +471,42 @@ TEST E_02_solid_cells_continue_the_surface(void) {
     memset(&walls, 0, sizeof walls);
     memset(u0, 0, sizeof u0);
     memset(u1, 0, sizeof u1);
-    for (c = 0; c < 400; c++) solid[c] = c % 20 > 7 && c % 20 < 12;    /* a wall in the middle */
+    for (c = 0; c < 400; c++)
+        solid[c] = c % 20 > 7 && c % 20 < 12; /* a wall in the middle */
     walls.solid = solid;
     CHECK_OK(fsi_levelset_init(&ls, &d));
-    for (c = 0; c < 400; c++) ls.phi[c] = (fsi_real)((c / 20 + 0.5) * 0.05 - 0.41);
+    for (c = 0; c < 400; c++)
+        ls.phi[c] = (fsi_real)((c / 20 + 0.5) * 0.05 - 0.41);
     CHECK_OK(fsi_levelset_reset(&ls, &walls));
     v = ls.state->target;
     CHECK_NEAR(0.41 * 0.8, v, TOL(1e-10, 1e-6));
-    u[0] = u0; u[1] = u1; u[2] = NULL;
-    for (s = 0; s < 20; s++) CHECK_OK(fsi_levelset_advance(&ls, u, FSI_R(0.1), &walls, NULL));
+    u[0] = u0;
+    u[1] = u1;
+    u[2] = NULL;
+    for (s = 0; s < 20; s++)
+        CHECK_OK(fsi_levelset_advance(&ls, u, FSI_R(0.1), &walls, NULL));
     CHECK_NEAR(v, fsi_levelset_volume(&ls, solid, NULL), TOL(1e-10, 1e-6));
-    for (c = 0; c < 400; c++) ASSERT((ls.phi[c] < 0) == (c / 20 < 8));
+    for (c = 0; c < 400; c++)
+        ASSERT((ls.phi[c] < 0) == (c / 20 < 8));
     fsi_levelset_free(&ls);
     PASS();
 }
 
 /* A few steps of the vortex; the hash of the whole state. */
-/* A shell with water on its left only, in the left or right half of a cell: phi is interpolated across it, but a marker is put only where its own side has it so. */
+/* A shell with water on its left only, in the left or right half of a cell: phi is interpolated
+ * across it, but a marker is put only where its own side has it so. */
 static fsi_vec3 shell_clip(fsi_vec3 from, fsi_vec3 to, void *user) {
     const double at = *(const double *)user;
-    if (((double)from.x < at) == ((double)to.x < at)) return to;
-    return fsi_vec_mad(from, fsi_vec_sub(to, from), (fsi_real)(0.99 * (at - (double)from.x) / (double)(to.x - from.x)));
+    if (((double)from.x < at) == ((double)to.x < at))
+        return to;
+    return fsi_vec_mad(from, fsi_vec_sub(to, from),
+                       (fsi_real)(0.99 * (at - (double)from.x) / (double)(to.x - from.x)));
 }
-static fsi_real left_fn(fsi_vec3 x, void *user) { return (double)x.x < *(const double *)user ? FSI_R(-0.1) : FSI_R(0.1); }
+
+static fsi_real left_fn(fsi_vec3 x, void *user) {
+    return (double)x.x < *(const double *)user ? FSI_R(-0.1) : FSI_R(0.1);
+}
+
 TEST E_03_seeds_stay_on_their_side_of_a_shell(void) {
     static const double place[4] = {0.45, 0.47, 0.51, 0.54};
     int k, dim;
@@ -393,12 +518,16 @@ TEST E_03_seeds_stay_on_their_side_of_a_shell(void) {
         size_t p, wrong = 0;
         dim = k % 2 ? 3 : 2;
         memset(&walls, 0, sizeof walls);
-        walls.clip_fn = shell_clip; walls.user = &at;
+        walls.clip_fn = shell_clip;
+        walls.user = &at;
         CHECK_OK(fsi_levelset_init(&ls, &d));
         CHECK_OK(fsi_levelset_shape(&ls, left_fn, &at, 1, &walls));
         CHECK_OK(fsi_levelset_reset(&ls, &walls));
-        for (p = 0; p < ls.state->count; p++) wrong += (ls.pr[p] < 0) != ((double)ls.px[p] < at);
-        if (getenv("FSI_VERBOSE")) printf("  shell at %g, %dD: %d of %d markers on the wrong side\n", at, dim, (int)wrong, (int)ls.state->count);
+        for (p = 0; p < ls.state->count; p++)
+            wrong += (ls.pr[p] < 0) != ((double)ls.px[p] < at);
+        if (getenv("FSI_VERBOSE"))
+            printf("  shell at %g, %dD: %d of %d markers on the wrong side\n", at, dim, (int)wrong,
+                   (int)ls.state->count);
         ASSERT(ls.state->count > 100);
         ASSERT_EQ(0, (int)wrong);
         fsi_levelset_free(&ls);
@@ -413,21 +542,34 @@ static uint64_t short_run(int threads, int dim, int steps, void *save_at, int re
     flow w = flow_make(n, dim == 3 ? 2 : 1);
     ball b;
     uint64_t hash;
-    b.x = 0.4; b.y = 0.6; b.z = dim == 3 ? 0.4 : 0; b.r = 0.2;
-    d.reseed = 4; d.redistance = 3; d.seed = 77;
+    b.x = 0.4;
+    b.y = 0.6;
+    b.z = dim == 3 ? 0.4 : 0;
+    b.r = 0.2;
+    d.reseed = 4;
+    d.redistance = 3;
+    d.seed = 77;
     check_threads(threads);
-    if (fsi_levelset_init(&ls, &d) != FSI_OK) return 0;
-    if (fsi_levelset_shape(&ls, ball_fn, &b, 1, NULL) != FSI_OK) return 0;
-    if (restore && fsi_levelset_restore(&ls, save_at) != FSI_OK) return 0;
+    if (fsi_levelset_init(&ls, &d) != FSI_OK)
+        return 0;
+    if (fsi_levelset_shape(&ls, ball_fn, &b, 1, NULL) != FSI_OK)
+        return 0;
+    if (restore && fsi_levelset_restore(&ls, save_at) != FSI_OK)
+        return 0;
     flow_set(&w, 1.0 / n, 1.0);
     for (s = restore ? steps / 2 : 0; s < steps; s++) {
         const fsi_real *u[3];
-        if (save_at && !restore && s == steps / 2) fsi_levelset_save(&ls, save_at);
-        u[0] = w.u[0]; u[1] = w.u[1]; u[2] = w.u[2];
-        if (fsi_levelset_advance(&ls, u, (fsi_real)(0.7 / n), NULL, NULL) < 0) return 0;
+        if (save_at && !restore && s == steps / 2)
+            fsi_levelset_save(&ls, save_at);
+        u[0] = w.u[0];
+        u[1] = w.u[1];
+        u[2] = w.u[2];
+        if (fsi_levelset_advance(&ls, u, (fsi_real)(0.7 / n), NULL, NULL) < 0)
+            return 0;
     }
     hash = check_hash(ls.block, ls.state_size, 1);
-    if (!save_at) hash += check_hash(ls.phi, ls.cells * sizeof *ls.phi, 2);
+    if (!save_at)
+        hash += check_hash(ls.phi, ls.cells * sizeof *ls.phi, 2);
     fsi_levelset_free(&ls);
     flow_free(&w);
     check_threads(1);
@@ -482,9 +624,15 @@ TEST G_03_bad_input_and_failing_allocator(void) {
     f = fail_begin(1);
     CHECK_OK(fsi_levelset_init(&ls, &d));
     ASSERT_EQ(1, f.live);
-    b.x = 0.5; b.y = 0.5; b.z = 0; b.r = 0.3;
-    memset(u0, 0, sizeof u0); memset(u1, 0, sizeof u1);
-    u[0] = u0; u[1] = u1; u[2] = NULL;
+    b.x = 0.5;
+    b.y = 0.5;
+    b.z = 0;
+    b.r = 0.3;
+    memset(u0, 0, sizeof u0);
+    memset(u1, 0, sizeof u1);
+    u[0] = u0;
+    u[1] = u1;
+    u[2] = NULL;
     CHECK_OK(fsi_levelset_shape(&ls, ball_fn, &b, 1, NULL));
     before = check_hash(ls.block, ls.state_size, 3);
     CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_levelset_advance(&ls, u, FSI_R(-0.1), NULL, NULL));
@@ -492,15 +640,22 @@ TEST G_03_bad_input_and_failing_allocator(void) {
     u1[50] = (fsi_real)INFINITY;
     CHECK_RESULT(FSI_ERR_NUMERIC, fsi_levelset_advance(&ls, u, FSI_R(0.1), NULL, NULL));
     ASSERT(before == check_hash(ls.block, ls.state_size, 3));
-    ASSERT_EQ(1, f.calls);                                             /* nothing allocated on the way */
+    /* nothing allocated on the way */
+    ASSERT_EQ(1, f.calls);
     fsi_levelset_free(&ls);
     fsi_levelset_free(&ls);
     ASSERT_EQ(0, f.live);
-    d = box(0, 10, 1, 0.1); CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_levelset_init(&ls, &d));
-    d = box(10, 10, 1, 0.0); CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_levelset_init(&ls, &d));
-    d = box(10, 10, 1, NAN); CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_levelset_init(&ls, &d));
-    d = box(2000000000, 2000000000, 1000, 0.1); CHECK_RESULT(FSI_ERR_SIZE, fsi_levelset_init(&ls, &d));
-    d = box(10, 10, 1, 0.1); d.particles = 99; CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_levelset_init(&ls, &d));
+    d = box(0, 10, 1, 0.1);
+    CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_levelset_init(&ls, &d));
+    d = box(10, 10, 1, 0.0);
+    CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_levelset_init(&ls, &d));
+    d = box(10, 10, 1, NAN);
+    CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_levelset_init(&ls, &d));
+    d = box(2000000000, 2000000000, 1000, 0.1);
+    CHECK_RESULT(FSI_ERR_SIZE, fsi_levelset_init(&ls, &d));
+    d = box(10, 10, 1, 0.1);
+    d.particles = 99;
+    CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_levelset_init(&ls, &d));
     PASS();
 }
 
@@ -508,7 +663,10 @@ TEST G_04_little_room_is_reported(void) {
     fsi_levelset_desc d = box(30, 30, 1, 0.1);
     fsi_levelset ls;
     ball b;
-    b.x = 1.5; b.y = 1.5; b.z = 0; b.r = 1;
+    b.x = 1.5;
+    b.y = 1.5;
+    b.z = 0;
+    b.r = 1;
     d.particle_room = 100;
     CHECK_OK(fsi_levelset_init(&ls, &d));
     CHECK_RESULT(FSI_CAPPED, fsi_levelset_shape(&ls, ball_fn, &b, 1, NULL));
@@ -524,6 +682,7 @@ TEST G_04_little_room_is_reported(void) {
 }
 
 GREATEST_MAIN_DEFS();
+
 int main(int argc, char **argv) {
     GREATEST_MAIN_BEGIN();
     RUN_TEST(F_07_zalesak_disk);

@@ -1,13 +1,20 @@
-/* Tests of the solvers in fsi_linalg.h: sparse and dense matrices, Krylov methods, factorisations, eigenproblems. Multigrid has its own file.
-   Every fast solver is held against a slow obvious one written here (dense elimination, dense products). */
+/* Tests of the solvers in fsi_linalg.h: sparse and dense matrices, Krylov methods, factorisations,
+   eigenproblems. Multigrid has its own file. Every fast solver is held against a slow obvious one
+   written here (dense elimination, dense products). */
 #define FSI_IMPLEMENTATION
-#define FSI_LINALG_IMPLEMENTATION  /* it looks inside, so it compiles this one itself */
+#define FSI_LINALG_IMPLEMENTATION /* it looks inside, so it compiles this one itself */
 #include "fsi_linalg.h"
 #include "greatest.h"
 #include "check.h"
 
-/* ------------------------------------------------------------------------------------------------ helpers */
-typedef struct triplets { int32_t *i, *j; fsi_real *v; size_t count, room; } triplets;
+/* ------------------------------------------------------------------------------------------------
+ * helpers */
+typedef struct triplets {
+    int32_t *i, *j;
+    fsi_real *v;
+    size_t count, room;
+} triplets;
+
 static void put(triplets *t, int i, int j, double v) {
     if (t->count == t->room) {
         t->room = t->room ? 2 * t->room : 256;
@@ -15,20 +22,32 @@ static void put(triplets *t, int i, int j, double v) {
         t->j = (int32_t *)realloc(t->j, t->room * sizeof *t->j);
         t->v = (fsi_real *)realloc(t->v, t->room * sizeof *t->v);
     }
-    t->i[t->count] = i; t->j[t->count] = j; t->v[t->count++] = (fsi_real)v;
+    t->i[t->count] = i;
+    t->j[t->count] = j;
+    t->v[t->count++] = (fsi_real)v;
 }
+
 static fsi_csr build(triplets *t, int rows, int cols) {
     fsi_csr A = {0, 0, NULL, NULL, NULL};
-    if (fsi_csr_from_triplets(&A, rows, cols, t->count, t->i, t->j, t->v, NULL) != FSI_OK) { printf("matrix failed\n"); exit(1); }
-    free(t->i); free(t->j); free(t->v);
+    if (fsi_csr_from_triplets(&A, rows, cols, t->count, t->i, t->j, t->v, NULL) != FSI_OK) {
+        printf("matrix failed\n");
+        exit(1);
+    }
+    free(t->i);
+    free(t->j);
+    free(t->v);
     memset(t, 0, sizeof *t);
     return A;
 }
-/* Laplacian on nx * ny * nz nodes; dirichlet: walls one node outside, value 0; otherwise no term there. plus is added to the diagonal. */
+
+/* Laplacian on nx * ny * nz nodes; dirichlet: walls one node outside, value 0; otherwise no term
+ * there. plus is added to the diagonal. */
 static fsi_csr laplacian(int nx, int ny, int nz, int dirichlet, double plus) {
     triplets t = {NULL, NULL, NULL, 0, 0};
     int n[3], c[3], a, s;
-    n[0] = nx; n[1] = ny; n[2] = nz;
+    n[0] = nx;
+    n[1] = ny;
+    n[2] = nz;
     for (c[2] = 0; c[2] < nz; c[2]++)
         for (c[1] = 0; c[1] < ny; c[1]++)
             for (c[0] = 0; c[0] < nx; c[0]++) {
@@ -37,9 +56,12 @@ static fsi_csr laplacian(int nx, int ny, int nz, int dirichlet, double plus) {
                 for (a = 0; a < 3; a++) {
                     for (s = -1; s <= 1; s += 2) {
                         int inside = c[a] + s >= 0 && c[a] + s < n[a];
-                        if (n[a] == 1) continue;
-                        if (inside) put(&t, at, at + s * step, -1);
-                        if (inside || dirichlet) d += 1;
+                        if (n[a] == 1)
+                            continue;
+                        if (inside)
+                            put(&t, at, at + s * step, -1);
+                        if (inside || dirichlet)
+                            d += 1;
                     }
                     step *= n[a];
                 }
@@ -47,92 +69,144 @@ static fsi_csr laplacian(int nx, int ny, int nz, int dirichlet, double plus) {
             }
     return build(&t, nx * ny * nz, nx * ny * nz);
 }
-static fsi_real *vector(size_t n) { return (fsi_real *)calloc(n ? n : 1, sizeof(fsi_real)); }
+
+static fsi_real *vector(size_t n) {
+    return (fsi_real *)calloc(n ? n : 1, sizeof(fsi_real));
+}
+
 static fsi_real *random_vector(size_t n, uint64_t seed) {
     fsi_real *x = vector(n);
     size_t i;
-    for (i = 0; i < n; i++) x[i] = (fsi_real)check_random(&seed);
+    for (i = 0; i < n; i++)
+        x[i] = (fsi_real)check_random(&seed);
     return x;
 }
+
 /* Dense A = Q diag(w) Q^T with Q a product of n random reflections (of 8 when n is large) */
 static fsi_real *spectrum(int n, const double *w, uint64_t seed) {
-    double *A = (double *)calloc((size_t)n * (size_t)n, sizeof(double)), *v = (double *)calloc((size_t)n, sizeof(double));
+    double *A = (double *)calloc((size_t)n * (size_t)n, sizeof(double)),
+           *v = (double *)calloc((size_t)n, sizeof(double));
     fsi_real *out = vector((size_t)n * (size_t)n);
     int i, j, k;
-    for (i = 0; i < n; i++) A[i * n + i] = w[i];
+    for (i = 0; i < n; i++)
+        A[i * n + i] = w[i];
     for (k = 0; k < 8; k++) {
         double vv = 0;
-        for (i = 0; i < n; i++) { v[i] = check_random(&seed); vv += v[i] * v[i]; }
+        for (i = 0; i < n; i++) {
+            v[i] = check_random(&seed);
+            vv += v[i] * v[i];
+        }
         for (i = 0; i < n; i++) {
             double s = 0;
-            for (j = 0; j < n; j++) s += A[i * n + j] * v[j];
-            for (j = 0; j < n; j++) A[i * n + j] -= 2 * s / vv * v[j];
+            for (j = 0; j < n; j++)
+                s += A[i * n + j] * v[j];
+            for (j = 0; j < n; j++)
+                A[i * n + j] -= 2 * s / vv * v[j];
         }
         for (j = 0; j < n; j++) {
             double s = 0;
-            for (i = 0; i < n; i++) s += A[i * n + j] * v[i];
-            for (i = 0; i < n; i++) A[i * n + j] -= 2 * s / vv * v[i];
+            for (i = 0; i < n; i++)
+                s += A[i * n + j] * v[i];
+            for (i = 0; i < n; i++)
+                A[i * n + j] -= 2 * s / vv * v[i];
         }
     }
     for (i = 0; i < n; i++)
-        for (j = 0; j < n; j++) out[i * n + j] = (fsi_real)((A[i * n + j] + A[j * n + i]) / 2);
-    free(A); free(v);
+        for (j = 0; j < n; j++)
+            out[i * n + j] = (fsi_real)((A[i * n + j] + A[j * n + i]) / 2);
+    free(A);
+    free(v);
     return out;
 }
-typedef struct dense { int n; const fsi_real *A; } dense;
+
+typedef struct dense {
+    int n;
+    const fsi_real *A;
+} dense;
+
 static void dense_apply(const fsi_real *x, fsi_real *y, void *user) {
     const dense *d = (const dense *)user;
     int i, j;
     for (i = 0; i < d->n; i++) {
         double s = 0;
-        for (j = 0; j < d->n; j++) s += (double)d->A[i * d->n + j] * (double)x[j];
+        for (j = 0; j < d->n; j++)
+            s += (double)d->A[i * d->n + j] * (double)x[j];
         y[i] = (fsi_real)s;
     }
 }
-static fsi_operator op_of(fsi_apply_fn fn, void *user) { fsi_operator o; o.apply_fn = fn; o.user = user; return o; }
+
+static fsi_operator op_of(fsi_apply_fn fn, void *user) {
+    fsi_operator o;
+    o.apply_fn = fn;
+    o.user = user;
+    return o;
+}
+
 static double *dense_of(const fsi_csr *A) {
     double *D = (double *)calloc((size_t)A->rows * (size_t)A->cols + 1, sizeof(double));
     int i, k;
     for (i = 0; i < A->rows; i++)
-        for (k = A->row[i]; k < A->row[i + 1]; k++) D[i * A->cols + A->col[k]] += (double)A->val[k];
+        for (k = A->row[i]; k < A->row[i + 1]; k++)
+            D[i * A->cols + A->col[k]] += (double)A->val[k];
     return D;
 }
+
 /* The slow obvious solver: Gauss-Jordan with full row pivoting in double; A and b are copied. */
 static double *gauss(int n, const double *A0, const double *b0) {
-    double *A = (double *)malloc((size_t)n * (size_t)n * sizeof(double)), *b = (double *)malloc((size_t)n * sizeof(double));
+    double *A = (double *)malloc((size_t)n * (size_t)n * sizeof(double)),
+           *b = (double *)malloc((size_t)n * sizeof(double));
     int i, j, k;
     memcpy(A, A0, (size_t)n * (size_t)n * sizeof(double));
     memcpy(b, b0, (size_t)n * sizeof(double));
     for (k = 0; k < n; k++) {
         int p = k;
         double t;
-        for (i = k; i < n; i++) if (fabs(A[i * n + k]) > fabs(A[p * n + k])) p = i;
-        for (j = 0; j < n; j++) { t = A[k * n + j]; A[k * n + j] = A[p * n + j]; A[p * n + j] = t; }
-        t = b[k]; b[k] = b[p]; b[p] = t;
+        for (i = k; i < n; i++)
+            if (fabs(A[i * n + k]) > fabs(A[p * n + k]))
+                p = i;
+        for (j = 0; j < n; j++) {
+            t = A[k * n + j];
+            A[k * n + j] = A[p * n + j];
+            A[p * n + j] = t;
+        }
+        t = b[k];
+        b[k] = b[p];
+        b[p] = t;
         for (i = 0; i < n; i++) {
             double f = i == k ? 0 : A[i * n + k] / A[k * n + k];
-            if (f == 0) continue;
-            for (j = k; j < n; j++) A[i * n + j] -= f * A[k * n + j];
+            if (f == 0)
+                continue;
+            for (j = k; j < n; j++)
+                A[i * n + j] -= f * A[k * n + j];
             b[i] -= f * b[k];
         }
     }
-    for (i = 0; i < n; i++) b[i] /= A[i * n + i];
+    for (i = 0; i < n; i++)
+        b[i] /= A[i * n + i];
     free(A);
     return b;
 }
+
 static double *doubles(size_t n, const fsi_real *x) {
     double *d = (double *)malloc((n ? n : 1) * sizeof(double));
     size_t i;
-    for (i = 0; i < n; i++) d[i] = (double)x[i];
+    for (i = 0; i < n; i++)
+        d[i] = (double)x[i];
     return d;
 }
+
 /* |x - y| / |y| */
 static double distance(size_t n, const fsi_real *x, const double *y) {
     double s = 0, t = 0;
     size_t i;
-    for (i = 0; i < n; i++) { double d = (double)x[i] - y[i]; s += d * d; t += y[i] * y[i]; }
+    for (i = 0; i < n; i++) {
+        double d = (double)x[i] - y[i];
+        s += d * d;
+        t += y[i] * y[i];
+    }
     return sqrt(s / (t > 0 ? t : 1));
 }
+
 static double residual_of(const fsi_krylov_desc *d, const fsi_real *b, const fsi_real *x) {
     fsi_real *r = vector(d->n);
     double s;
@@ -142,23 +216,37 @@ static double residual_of(const fsi_krylov_desc *d, const fsi_real *b, const fsi
     free(r);
     return s;
 }
+
 static fsi_krylov_desc krylov(size_t n, fsi_operator A, double tolerance) {
     fsi_krylov_desc d;
     memset(&d, 0, sizeof d);
-    d.n = n; d.A = A; d.tolerance = tolerance;
+    d.n = n;
+    d.A = A;
+    d.tolerance = tolerance;
     return d;
 }
-typedef struct mean { size_t n; } mean;
+
+typedef struct mean {
+    size_t n;
+} mean;
+
 static void remove_mean(fsi_real *x, void *user) {
     size_t i, n = ((mean *)user)->n;
     fsi_real m = (fsi_real)(fsi_sum(n, x) / (double)n);
-    for (i = 0; i < n; i++) x[i] -= m;
+    for (i = 0; i < n; i++)
+        x[i] -= m;
 }
-typedef fsi_result (*solver)(const fsi_krylov_desc *, const fsi_real *, fsi_real *, void *, size_t, fsi_report *);
+
+typedef fsi_result (*solver)(const fsi_krylov_desc *, const fsi_real *, fsi_real *, void *, size_t,
+                             fsi_report *);
 static const solver solvers[3] = {fsi_cg_solve, fsi_symmqmr_solve, fsi_gmres_solve};
 
-/* ------------------------------------------------------------------------------------------------ base */
-static void note(int level, const char *text, void *user) { snprintf((char *)user, 32, "%d %s", level, text); }
+/* ------------------------------------------------------------------------------------------------
+ * base */
+static void note(int level, const char *text, void *user) {
+    snprintf((char *)user, 32, "%d %s", level, text);
+}
+
 TEST base_memory_results_and_log(void) {
     static const int known[] = {0, -1, -2, -3, -4, -5, -6, -7, -8, 1, 2, 3, 4, 5, 6, 7, 8, 9};
     fail_allocator f = fail_begin(-1);
@@ -168,7 +256,8 @@ TEST base_memory_results_and_log(void) {
     char said[32] = "";
     size_t product = 7;
 #ifdef FSI__GUARD
-    const size_t step = 128;                                              /* a closed gap behind every array */
+    /* a closed gap behind every array */
+    const size_t step = 128;
 #else
     const size_t step = 64;
 #endif
@@ -176,19 +265,24 @@ TEST base_memory_results_and_log(void) {
     for (k = 0; k < 18; k++) {
         const char *text = fsi_result_text((fsi_result)known[k]);
         ASSERT(text && strlen(text) > 1 && strcmp(text, fsi_result_text((fsi_result)12345)));
-        for (i = 0; i < k; i++) ASSERT(strcmp(text, fsi_result_text((fsi_result)known[i])));
+        for (i = 0; i < k; i++)
+            ASSERT(strcmp(text, fsi_result_text((fsi_result)known[i])));
     }
     memset(&none, 0, sizeof none);
-    half = a; half.free_fn = NULL;
-    ASSERT(fsi_allocator_valid(NULL) && fsi_allocator_valid(&none) && fsi_allocator_valid(&a) && !fsi_allocator_valid(&half));
-    for (k = 0; k < 3; k++) {                                             /* NULL, zero, the caller's: aligned, zeroed, given back with its size */
+    half = a;
+    half.free_fn = NULL;
+    ASSERT(fsi_allocator_valid(NULL) && fsi_allocator_valid(&none) && fsi_allocator_valid(&a)
+           && !fsi_allocator_valid(&half));
+    /* NULL, zero, the caller's: aligned, zeroed, given back with its size */
+    for (k = 0; k < 3; k++) {
         const fsi_allocator *use = k == 0 ? NULL : k == 1 ? &none : &a;
         static const size_t size[] = {1, 63, 64, 65, 100000};
         for (i = 0; i < 5; i++) {
             unsigned char *p = (unsigned char *)fsi_alloc(use, size[i]);
             size_t c;
             ASSERT(p && ((uintptr_t)p & 63u) == 0);
-            for (c = 0; c < size[i]; c++) ASSERT(p[c] == 0);
+            for (c = 0; c < size[i]; c++)
+                ASSERT(p[c] == 0);
             memset(p, 255, size[i]);
             fsi_free(use, p, size[i]);
         }
@@ -199,70 +293,102 @@ TEST base_memory_results_and_log(void) {
     ASSERT(fsi_size_mul(0, (size_t)-1, &product) && product == 0);
     ASSERT(fsi_size_mul((size_t)-1, 1, &product) && product == (size_t)-1);
     ASSERT(!fsi_size_mul((size_t)-1 / 2 + 1, 2, &product) && product == (size_t)-1);
-    for (pass = 0; pass < 2; pass++) {                                    /* one layout function, run twice */
+    /* one layout function, run twice */
+    for (pass = 0; pass < 2; pass++) {
         char *x = (char *)fsi_arena_take(&arena, 3, 10), *y = (char *)fsi_arena_take(&arena, 1, 1);
         ASSERT_EQ_FMT(2 * step, arena.used, "%lu");
-        if (pass) { ASSERT(y - x == (ptrdiff_t)step); free(arena.base); break; }
+        if (pass) {
+            ASSERT(y - x == (ptrdiff_t)step);
+            free(arena.base);
+            break;
+        }
         ASSERT(!x && !y);
-        arena.size = arena.used; arena.used = 0;
+        arena.size = arena.used;
+        arena.used = 0;
         arena.base = (unsigned char *)malloc(arena.size);
     }
     memset(&arena, 0, sizeof arena);
     (void)fsi_arena_take(&arena, (size_t)-1, 2);
     ASSERT_EQ(1, arena.failed);
-    logger.log_fn = note; logger.user = said;
-    fsi_log(NULL, 0, "nobody"); fsi_log(&logger, 2, "told");
+    logger.log_fn = note;
+    logger.user = said;
+    fsi_log(NULL, 0, "nobody");
+    fsi_log(&logger, 2, "told");
     ASSERT_STR_EQ("2 told", said);
     PASS();
 }
+
 static fsi_quat turn(uint64_t *seed) {
-    fsi_real s = FSI_R(2.5), x = (fsi_real)check_random(seed), y = (fsi_real)check_random(seed), z = (fsi_real)check_random(seed);
+    fsi_real s = FSI_R(2.5), x = (fsi_real)check_random(seed), y = (fsi_real)check_random(seed),
+             z = (fsi_real)check_random(seed);
     return fsi_quat_from_rotation(fsi_vec(s * x, s * y, s * z));
 }
+
 TEST base_rotations_and_matrices(void) {
     const double tol = TOL(1e-14, 2e-6);
     uint64_t seed = 3;
     int k, i;
     for (k = 0; k < 200; k++) {
         fsi_quat a = turn(&seed), b = turn(&seed);
-        fsi_mat3 A = fsi_quat_matrix(a), B = fsi_quat_matrix(b), AB = fsi_mat3_mul(&A, &B), C = fsi_quat_matrix(fsi_quat_mul(a, b)), At = fsi_mat3_transpose(&A), I, M, T;
-        fsi_vec3 v = fsi_vec((fsi_real)check_random(&seed), (fsi_real)check_random(&seed), (fsi_real)check_random(&seed)), u = fsi_quat_rotate(a, v), w = fsi_mat3_mul_vec(&A, v);
+        fsi_mat3 A = fsi_quat_matrix(a), B = fsi_quat_matrix(b), AB = fsi_mat3_mul(&A, &B),
+                 C = fsi_quat_matrix(fsi_quat_mul(a, b)), At = fsi_mat3_transpose(&A), I, M, T;
+        fsi_vec3 v = fsi_vec((fsi_real)check_random(&seed), (fsi_real)check_random(&seed),
+                             (fsi_real)check_random(&seed)),
+                 u = fsi_quat_rotate(a, v), w = fsi_mat3_mul_vec(&A, v);
         I = fsi_mat3_mul(&A, &At);
-        for (i = 0; i < 9; i++) { CHECK_NEAR(AB.m[i], C.m[i], 4 * tol); CHECK_NEAR(i % 4 == 0, I.m[i], 4 * tol); M.m[i] = (fsi_real)check_random(&seed); }
+        for (i = 0; i < 9; i++) {
+            CHECK_NEAR(AB.m[i], C.m[i], 4 * tol);
+            CHECK_NEAR(i % 4 == 0, I.m[i], 4 * tol);
+            M.m[i] = (fsi_real)check_random(&seed);
+        }
         CHECK_NEAR(1, fsi_mat3_det(&A), 4 * tol);
         CHECK_NEAR(0, fsi_vec_length(fsi_vec_sub(u, w)), 8 * tol);
         CHECK_NEAR(0, fsi_vec_length(fsi_vec_sub(fsi_mat3_tmul_vec(&A, w), v)), 8 * tol);
         CHECK_NEAR(fsi_vec_length(v), fsi_vec_length(u), 8 * tol);
-        T = fsi_mat3_rotate(&A, &M);                                     /* R M R^T v = R (M (R^T v)) */
+        /* R M R^T v = R (M (R^T v)) */
+        T = fsi_mat3_rotate(&A, &M);
         w = fsi_mat3_mul_vec(&M, fsi_mat3_tmul_vec(&A, v));
-        CHECK_NEAR(0, fsi_vec_length(fsi_vec_sub(fsi_mat3_mul_vec(&T, v), fsi_mat3_mul_vec(&A, w))), 20 * tol);
-        if (fabs((double)fsi_mat3_det(&M)) < 0.05) continue;
+        CHECK_NEAR(0, fsi_vec_length(fsi_vec_sub(fsi_mat3_mul_vec(&T, v), fsi_mat3_mul_vec(&A, w))),
+                   20 * tol);
+        if (fabs((double)fsi_mat3_det(&M)) < 0.05)
+            continue;
         ASSERT(fsi_mat3_inverse(&M, &T));
         I = fsi_mat3_mul(&M, &T);
-        for (i = 0; i < 9; i++) CHECK_NEAR(i % 4 == 0, I.m[i], 2000 * tol);
+        for (i = 0; i < 9; i++)
+            CHECK_NEAR(i % 4 == 0, I.m[i], 2000 * tol);
     }
     {
         fsi_mat3 zero, keep;
-        fsi_quat q = fsi_quat_from_rotation(fsi_vec(0, 0, FSI_R(1e-6)));  /* the series near zero */
-        fsi_vec3 quarter = fsi_quat_rotate(fsi_quat_from_rotation(fsi_vec(0, 0, FSI_PI / 2)), fsi_vec(1, 0, 0));
+        fsi_quat q = fsi_quat_from_rotation(fsi_vec(0, 0, FSI_R(1e-6))); /* the series near zero */
+        fsi_vec3 quarter =
+            fsi_quat_rotate(fsi_quat_from_rotation(fsi_vec(0, 0, FSI_PI / 2)), fsi_vec(1, 0, 0));
         memset(&zero, 0, sizeof zero);
         keep.m[0] = 5;
         ASSERT(!fsi_mat3_inverse(&zero, &keep) && keep.m[0] >= 5 && keep.m[0] <= 5);
-        CHECK_NEAR(5e-7, q.z, 1e-12); CHECK_NEAR(cos(5e-7), q.w, tol);
-        CHECK_NEAR(0, quarter.x, tol); CHECK_NEAR(1, quarter.y, tol);     /* counter-clockwise */
+        CHECK_NEAR(5e-7, q.z, 1e-12);
+        CHECK_NEAR(cos(5e-7), q.w, tol);
+        CHECK_NEAR(0, quarter.x, tol);
+        CHECK_NEAR(1, quarter.y, tol); /* counter-clockwise */
         q.w = q.x = q.y = q.z = 0;
         q = fsi_quat_unit(q);
         CHECK_NEAR(1, q.w, 0);
     }
     PASS();
 }
+
 static double square_sum(size_t begin, size_t end, void *user) {
     const fsi_real *x = (const fsi_real *)user;
     double s = 0;
-    for (; begin < end; begin++) s += (double)x[begin] * (double)x[begin];
+    for (; begin < end; begin++)
+        s += (double)x[begin] * (double)x[begin];
     return s;
 }
-static void count_up(size_t begin, size_t end, void *user) { for (; begin < end; begin++) ((fsi_real *)user)[begin] += 1; }
+
+static void count_up(size_t begin, size_t end, void *user) {
+    for (; begin < end; begin++)
+        ((fsi_real *)user)[begin] += 1;
+}
+
 TEST base_arrays_and_reductions(void) {
     static const size_t size[] = {0, 1, 3, 255, 256, 257, 1023, 1024, 8191, 8193, 100003};
     static const int threads[] = {1, 2, 3, 8};
@@ -271,33 +397,69 @@ TEST base_arrays_and_reductions(void) {
         size_t n = size[k], i;
         fsi_real *x = random_vector(n, 4), *y = random_vector(n, 5), *z = vector(n);
         double sum = 0, dot = 0, square = 0, most = 0, first[4] = {0, 0, 0, 0};
-        for (i = 0; i < n; i++) { sum += (double)x[i]; dot += (double)x[i] * (double)y[i]; square += (double)x[i] * (double)x[i]; most = fmax(most, fabs((double)x[i])); }
+        for (i = 0; i < n; i++) {
+            sum += (double)x[i];
+            dot += (double)x[i] * (double)y[i];
+            square += (double)x[i] * (double)x[i];
+            most = fmax(most, fabs((double)x[i]));
+        }
         for (t = 0; t < 4; t++) {
             double now[4];
             check_threads(threads[t]);
-            now[0] = fsi_sum(n, x); now[1] = fsi_dot(n, x, y); now[2] = fsi_norm(n, x); now[3] = fsi_reduce(n, square_sum, x);
-            if (t == 0) memcpy(first, now, sizeof first);
-            ASSERT(!memcmp(first, now, sizeof first));                    /* the same bits */
+            now[0] = fsi_sum(n, x);
+            now[1] = fsi_dot(n, x, y);
+            now[2] = fsi_norm(n, x);
+            now[3] = fsi_reduce(n, square_sum, x);
+            if (t == 0)
+                memcpy(first, now, sizeof first);
+            ASSERT(!memcmp(first, now, sizeof first)); /* the same bits */
             fsi_parallel_for(n, count_up, z);
-            for (i = 0; i < n; i++) ASSERT(z[i] >= (fsi_real)(t + 1) && z[i] <= (fsi_real)(t + 1));   /* everyone once */
+            /* everyone once */
+            for (i = 0; i < n; i++)
+                ASSERT(z[i] >= (fsi_real)(t + 1) && z[i] <= (fsi_real)(t + 1));
         }
         check_threads(1);
-        CHECK_NEAR(sum, first[0], 1e-10); CHECK_NEAR(dot, first[1], 1e-10); CHECK_NEAR(sqrt(square), first[2], 1e-10); CHECK_REL(square, first[3], 1e-12);
+        CHECK_NEAR(sum, first[0], 1e-10);
+        CHECK_NEAR(dot, first[1], 1e-10);
+        CHECK_NEAR(sqrt(square), first[2], 1e-10);
+        CHECK_REL(square, first[3], 1e-12);
         CHECK_NEAR(most, fsi_max_abs(n, x), 0);
-        fsi_copy(n, x, z); fsi_axpy(n, 2, y, z); fsi_xpay(n, x, -1, z); fsi_scale(n, FSI_R(0.5), z);       /* z = (x - (x + 2 y)) / 2 = -y */
-        for (i = 0; i < n; i++) CHECK_NEAR(-(double)y[i], z[i], TOL(1e-15, 1e-6));
+        /* z = (x - (x + 2 y)) / 2 = -y */
+        fsi_copy(n, x, z);
+        fsi_axpy(n, 2, y, z);
+        fsi_xpay(n, x, -1, z);
+        fsi_scale(n, FSI_R(0.5), z);
+        for (i = 0; i < n; i++)
+            CHECK_NEAR(-(double)y[i], z[i], TOL(1e-15, 1e-6));
         fsi_fill(n, 3, z);
         CHECK_NEAR(3.0 * (double)n, fsi_sum(n, z), 0);
         ASSERT(fsi_all_finite(n, z));
-        if (n) { z[n - 1] = (fsi_real)NAN; ASSERT(!fsi_all_finite(n, z)); { fsi_real m = fsi_max_abs(n, z); ASSERT(!fsi_all_finite(1, &m)); } z[n - 1] = (fsi_real)-INFINITY; ASSERT(!fsi_all_finite(n, z)); }
-        free(x); free(y); free(z);
+        if (n) {
+            z[n - 1] = (fsi_real)NAN;
+            ASSERT(!fsi_all_finite(n, z));
+            {
+                fsi_real m = fsi_max_abs(n, z);
+                ASSERT(!fsi_all_finite(1, &m));
+            }
+            z[n - 1] = (fsi_real)-INFINITY;
+            ASSERT(!fsi_all_finite(n, z));
+        }
+        free(x);
+        free(y);
+        free(z);
     }
     PASS();
 }
 
-/* ------------------------------------------------------------------------------------------------ csr */
+/* ------------------------------------------------------------------------------------------------
+ * csr */
 TEST csr_against_dense(void) {
-    enum { R = 37, C = 23, N = 900 };
+    enum {
+        R = 37,
+        C = 23,
+        N = 900
+    };
+
     triplets t = {NULL, NULL, NULL, 0, 0};
     double D[R * C], Dt;
     fsi_real *x = random_vector(R + C, 3), y[R + C];
@@ -305,8 +467,9 @@ TEST csr_against_dense(void) {
     fsi_csr A, T;
     int k, i, j;
     memset(D, 0, sizeof D);
-    for (k = 0; k < N; k++) {                                            /* many duplicates */
-        int r = (int)((check_random(&seed) + 1) / 2 * R), c = (int)((check_random(&seed) + 1) / 2 * C);
+    for (k = 0; k < N; k++) { /* many duplicates */
+        int r = (int)((check_random(&seed) + 1) / 2 * R),
+            c = (int)((check_random(&seed) + 1) / 2 * C);
         double v = (double)(fsi_real)check_random(&seed);
         put(&t, r, c, v);
         D[r * C + c] += v;
@@ -315,24 +478,31 @@ TEST csr_against_dense(void) {
     CHECK_OK(fsi_csr_check(&A));
     fsi_csr_mul(&A, x, y);
     for (i = 0; i < R; i++) {
-        for (Dt = 0, j = 0; j < C; j++) Dt += D[i * C + j] * (double)x[j];
+        for (Dt = 0, j = 0; j < C; j++)
+            Dt += D[i * C + j] * (double)x[j];
         CHECK_NEAR(Dt, y[i], TOL(1e-13, 1e-5));
     }
     fsi_csr_tmul(&A, x, y);
     for (j = 0; j < C; j++) {
-        for (Dt = 0, i = 0; i < R; i++) Dt += D[i * C + j] * (double)x[i];
+        for (Dt = 0, i = 0; i < R; i++)
+            Dt += D[i * C + j] * (double)x[i];
         CHECK_NEAR(Dt, y[j], TOL(1e-13, 1e-5));
     }
     CHECK_OK(fsi_csr_transpose(&A, &T, NULL));
     CHECK_OK(fsi_csr_check(&T));
-    ASSERT_EQ(C, T.rows); ASSERT_EQ(R, T.cols);
+    ASSERT_EQ(C, T.rows);
+    ASSERT_EQ(R, T.cols);
     for (i = 0; i < T.rows; i++)
-        for (k = T.row[i]; k < T.row[i + 1]; k++) CHECK_NEAR(D[T.col[k] * C + i], T.val[k], TOL(1e-14, 1e-6));
+        for (k = T.row[i]; k < T.row[i + 1]; k++)
+            CHECK_NEAR(D[T.col[k] * C + i], T.val[k], TOL(1e-14, 1e-6));
     ASSERT(fsi_csr_asymmetry(&A) > 1e29);
-    fsi_csr_free(&A, NULL); fsi_csr_free(&A, NULL); fsi_csr_free(&T, NULL);
+    fsi_csr_free(&A, NULL);
+    fsi_csr_free(&A, NULL);
+    fsi_csr_free(&T, NULL);
     free(x);
     PASS();
 }
+
 TEST csr_symmetry_and_refusals(void) {
     triplets t = {NULL, NULL, NULL, 0, 0};
     int32_t i[2] = {0, 1}, j[2] = {1, 5};
@@ -342,22 +512,29 @@ TEST csr_symmetry_and_refusals(void) {
     A.val[1] = FSI_R(-1.5);
     CHECK_NEAR(0.5 / 6, fsi_csr_asymmetry(&A), 1e-6);
     fsi_csr_free(&A, NULL);
-    CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_csr_from_triplets(&B, 2, 2, 2, i, j, v, NULL));      /* column 5 of 2 */
-    j[1] = 0; v[1] = (fsi_real)HUGE_VAL;
+    /* column 5 of 2 */
+    CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_csr_from_triplets(&B, 2, 2, 2, i, j, v, NULL));
+    j[1] = 0;
+    v[1] = (fsi_real)HUGE_VAL;
     CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_csr_from_triplets(&B, 2, 2, 2, i, j, v, NULL));
     v[1] = 1;
     CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_csr_from_triplets(&B, -1, 2, 2, i, j, v, NULL));
     ASSERT(B.row == NULL);
-    B = build(&t, 0, 0);                                                                   /* empty matrices are fine */
+    /* empty matrices are fine */
+    B = build(&t, 0, 0);
     CHECK_OK(fsi_csr_check(&B));
     fsi_csr_mul(&B, v, v);
     fsi_csr_free(&B, NULL);
     PASS();
 }
 
-/* ------------------------------------------------------------------------------------------------ cg */
+/* ------------------------------------------------------------------------------------------------
+ * cg */
 TEST L_01_cg_finite_termination(void) {
-    enum { N = 200 };
+    enum {
+        N = 200
+    };
+
     static const double level[5] = {1, 2, 5, 10, 100};
     double w[N];
     fsi_real *A, *b = random_vector(N, 5), x[N] = {0};
@@ -365,33 +542,50 @@ TEST L_01_cg_finite_termination(void) {
     fsi_krylov_desc desc;
     fsi_report report;
     int i;
-    for (i = 0; i < N; i++) w[i] = level[i % 5];
+    for (i = 0; i < N; i++)
+        w[i] = level[i % 5];
     A = spectrum(N, w, 11);
-    d.n = N; d.A = A;
+    d.n = N;
+    d.A = A;
     desc = krylov(N, op_of(dense_apply, &d), TOL(1e-10, 1e-4));
     CHECK_OK(fsi_cg_solve(&desc, b, x, NULL, 0, &report));
     CHECK_MOST(report.iterations, 6);
     CHECK_MOST(residual_of(&desc, b, x), TOL(1e-10, 1e-4) * 1.0001 * fsi_norm(N, b));
     printf("  cg with 5 distinct eigenvalues: %d iterations\n", report.iterations);
-    free(A); free(b);
+    free(A);
+    free(b);
     PASS();
 }
-typedef struct energy_log { const double *exact; double e[400]; int count; } energy_log;
+
+typedef struct energy_log {
+    const double *exact;
+    double e[400];
+    int count;
+} energy_log;
+
 static int energy_history(int iteration, double residual, const fsi_real *x, void *user) {
     energy_log *g = (energy_log *)user;
     double s = 0, left = 0;
     int i, n = 127;
     (void)residual;
-    for (i = 0; i <= n; i++) {                                           /* e.A e = sum of squared differences */
+    /* e.A e = sum of squared differences */
+    for (i = 0; i <= n; i++) {
         double e = i < n ? (double)x[i] - g->exact[i] : 0;
         s += (e - left) * (e - left);
         left = e;
     }
-    if (iteration < 400) { g->e[iteration] = sqrt(s); g->count = iteration; }
+    if (iteration < 400) {
+        g->e[iteration] = sqrt(s);
+        g->count = iteration;
+    }
     return 0;
 }
+
 TEST L_02_cg_error_bound(void) {
-    enum { N = 127 };
+    enum {
+        N = 127
+    };
+
     fsi_csr A = laplacian(N, 1, 1, 1, 0);
     fsi_real *b = random_vector(N, 2), x[N] = {0};
     double *D = dense_of(&A), *bd = doubles(N, b), *exact = gauss(N, D, bd), kappa, q;
@@ -400,7 +594,8 @@ TEST L_02_cg_error_bound(void) {
     int k;
     memset(&g, 0, sizeof g);
     g.exact = exact;
-    desc.history_fn = energy_history; desc.history_user = &g;
+    desc.history_fn = energy_history;
+    desc.history_user = &g;
     CHECK_OK(fsi_cg_solve(&desc, b, x, NULL, 0, NULL));
     kappa = 1 / pow(tan(3.14159265358979323846 / (2 * (N + 1))), 2);
     q = (sqrt(kappa) - 1) / (sqrt(kappa) + 1);
@@ -410,11 +605,19 @@ TEST L_02_cg_error_bound(void) {
     }
     CHECK_MOST(distance(N, x, exact), TOL(1e-9, 3e-2));
     fsi_csr_free(&A, NULL);
-    free(b); free(D); free(bd); free(exact);
+    free(b);
+    free(D);
+    free(bd);
+    free(exact);
     PASS();
 }
+
 TEST L_05_singular_consistent(void) {
-    enum { M = 32, N = M * M };
+    enum {
+        M = 32,
+        N = M * M
+    };
+
     fsi_csr A = laplacian(M, M, 1, 0, 0), P = laplacian(M, M, 1, 0, 0);
     fsi_real *b = random_vector(N, 9), *x = vector(N);
     mean m = {N};
@@ -426,27 +629,39 @@ TEST L_05_singular_consistent(void) {
     remove_mean(b, &m);
     CHECK_OK(fsi_ic_init(&ic, &A, NULL));
     desc.precondition = fsi_ic_operator(&ic);
-    desc.project_fn = remove_mean; desc.project_user = &m;
+    desc.project_fn = remove_mean;
+    desc.project_user = &m;
     CHECK_OK(fsi_cg_solve(&desc, b, x, NULL, 0, &free_floating));
     CHECK_MOST(residual_of(&desc, b, x), 1.1 * tol * fsi_norm(N, b));
     CHECK_NEAR(0, fsi_sum(N, x) / N, TOL(1e-12, 1e-5));
     fsi_ic_free(&ic);
-    for (k = P.row[0]; k < P.row[1]; k++) P.val[k] = P.col[k] == 0 ? 1 : 0;   /* pin cell 0 */
-    for (k = 1; k < P.row[N]; k++) if (P.col[k] == 0 && k >= P.row[1]) P.val[k] = 0;
+    for (k = P.row[0]; k < P.row[1]; k++)
+        P.val[k] = P.col[k] == 0 ? 1 : 0; /* pin cell 0 */
+    for (k = 1; k < P.row[N]; k++)
+        if (P.col[k] == 0 && k >= P.row[1])
+            P.val[k] = 0;
     b[0] = 0;
     desc.A = fsi_csr_operator(&P);
     desc.project_fn = NULL;
     CHECK_OK(fsi_ic_init(&ic, &P, NULL));
     CHECK_OK(fsi_cg_solve(&desc, b, x, NULL, 0, &pinned));
-    printf("  all-Neumann 32^2: %d iterations with projector, %d pinned\n", free_floating.iterations, pinned.iterations);
+    printf("  all-Neumann 32^2: %d iterations with projector, %d pinned\n",
+           free_floating.iterations, pinned.iterations);
     CHECK_MOST(free_floating.iterations, 1.2 * pinned.iterations);
     fsi_ic_free(&ic);
-    fsi_csr_free(&A, NULL); fsi_csr_free(&P, NULL);
-    free(b); free(x);
+    fsi_csr_free(&A, NULL);
+    fsi_csr_free(&P, NULL);
+    free(b);
+    free(x);
     PASS();
 }
+
 TEST L_06_singular_inconsistent(void) {
-    enum { M = 32, N = M * M };
+    enum {
+        M = 32,
+        N = M * M
+    };
+
     fsi_csr A = laplacian(M, M, 1, 0, 0);
     fsi_real *b = vector(N), *x = vector(N), *c;
     mean m = {N};
@@ -454,57 +669,75 @@ TEST L_06_singular_inconsistent(void) {
     fsi_report report;
     int with, i;
     for (with = 0; with < 2; with++) {
-        desc.project_fn = with ? remove_mean : NULL; desc.project_user = &m;
+        desc.project_fn = with ? remove_mean : NULL;
+        desc.project_user = &m;
         fsi_fill(N, 1, b);
         CHECK_RESULT(FSI_INCOMPATIBLE, fsi_cg_solve(&desc, b, x, NULL, 0, &report));
         ASSERT(fsi_all_finite(N, x));
         CHECK_MOST(report.iterations, 2);
         c = random_vector(N, 4);
-        for (i = 0; i < N; i++) c[i] += FSI_R(0.3);
+        for (i = 0; i < N; i++)
+            c[i] += FSI_R(0.3);
         CHECK_RESULT(FSI_INCOMPATIBLE, fsi_cg_solve(&desc, c, x, NULL, 0, &report));
         ASSERT(fsi_all_finite(N, x));
         CHECK_MOST(report.iterations, 2000);
         CHECK_MOST(fabs((double)fsi_max_abs(N, x)), 100);
-        printf("  incompatible, projector %d: %d iterations, residual %.3g (|mean| sqrt n = %.3g), max |x| %.3g\n", with, report.iterations,
-               report.residual, fabs(fsi_sum(N, c)) / sqrt((double)N), (double)fsi_max_abs(N, x));
-        if (with) {                                                      /* the compatible part was solved */
+        printf("  incompatible, projector %d: %d iterations, residual %.3g (|mean| sqrt n = %.3g), "
+               "max |x| %.3g\n",
+               with, report.iterations, report.residual, fabs(fsi_sum(N, c)) / sqrt((double)N),
+               (double)fsi_max_abs(N, x));
+        /* the compatible part was solved */
+        if (with) {
             remove_mean(c, &m);
             CHECK_MOST(residual_of(&desc, c, x), TOL(2e-8, 2e-5) * fsi_norm(N, c));
         }
         free(c);
     }
     fsi_csr_free(&A, NULL);
-    free(b); free(x);
+    free(b);
+    free(x);
     PASS();
 }
+
 TEST C_21_warm_start_energy(void) {
-    enum { N = 100 };
+    enum {
+        N = 100
+    };
+
     fsi_csr A = laplacian(10, 10, 1, 1, 0);
     fsi_real *b = random_vector(N, 8), *x = vector(N), *bad = random_vector(N, 9);
     fsi_krylov_desc desc = krylov(N, fsi_csr_operator(&A), TOL(1e-10, 1e-5));
     fsi_report report;
     CHECK_OK(fsi_cg_solve(&desc, b, x, NULL, 0, &report));
     desc.guess = 1;
-    CHECK_OK(fsi_cg_solve(&desc, b, x, NULL, 0, &report));                   /* x0 exact: nothing to do */
-    ASSERT_EQ(0, report.iterations); ASSERT_EQ(0, report.restarts);
+    /* x0 exact: nothing to do */
+    CHECK_OK(fsi_cg_solve(&desc, b, x, NULL, 0, &report));
+    ASSERT_EQ(0, report.iterations);
+    ASSERT_EQ(0, report.restarts);
     fsi_scale(N, FSI_R(0.9), x);
     desc.max_iterations = 1;
     CHECK_RESULT(FSI_NOT_CONVERGED, fsi_cg_solve(&desc, b, x, NULL, 0, &report));
-    ASSERT_EQ(0, report.restarts);                                         /* q(x0) < 0: kept */
+    ASSERT_EQ(0, report.restarts); /* q(x0) < 0: kept */
     fsi_scale(N, 100, bad);
     CHECK_RESULT(FSI_NOT_CONVERGED, fsi_cg_solve(&desc, b, bad, NULL, 0, &report));
-    ASSERT_EQ(1, report.restarts);                                         /* q(x0) > 0: dropped */
+    ASSERT_EQ(1, report.restarts); /* q(x0) > 0: dropped */
     CHECK_NEAR(fsi_norm(N, b), report.residual_start, 1e-5);
     fsi_csr_mul(&A, bad, x);
-    CHECK_MOST(fsi_dot(N, bad, x) / 2 - fsi_dot(N, b, bad), 0);            /* energy only fell */
+    CHECK_MOST(fsi_dot(N, bad, x) / 2 - fsi_dot(N, b, bad), 0); /* energy only fell */
     fsi_csr_free(&A, NULL);
-    free(b); free(x); free(bad);
+    free(b);
+    free(x);
+    free(bad);
     PASS();
 }
 
-/* ------------------------------------------------------------------------------------------------ incomplete Cholesky */
+/* ------------------------------------------------------------------------------------------------
+ * incomplete Cholesky */
 TEST L_07_ic_exact_without_fill(void) {
-    enum { N = 400 };
+    enum {
+        N = 400
+    };
+
     int kind;
     for (kind = 0; kind < 2; kind++) {
         triplets t = {NULL, NULL, NULL, 0, 0};
@@ -515,10 +748,17 @@ TEST L_07_ic_exact_without_fill(void) {
         fsi_csr A;
         fsi_ic ic;
         int i;
-        for (i = 0; i < N; i++) put(&t, i, i, 1);
-        for (i = 0; i + 1 < N; i++) {                                    /* chain, or a tree whose nodes come before their parent */
-            int p = kind == 0 ? i + 1 : i + 1 + (int)((check_random(&seed) + 1) / 2 * fsi__imin(7, N - 1 - i));
-            put(&t, i, p, -1); put(&t, p, i, -1); put(&t, i, i, 1); put(&t, p, p, 1);
+        for (i = 0; i < N; i++)
+            put(&t, i, i, 1);
+        /* chain, or a tree whose nodes come before their parent */
+        for (i = 0; i + 1 < N; i++) {
+            int p = kind == 0
+                        ? i + 1
+                        : i + 1 + (int)((check_random(&seed) + 1) / 2 * fsi__imin(7, N - 1 - i));
+            put(&t, i, p, -1);
+            put(&t, p, i, -1);
+            put(&t, i, i, 1);
+            put(&t, p, p, 1);
         }
         A = build(&t, N, N);
         CHECK_OK(fsi_ic_init(&ic, &A, NULL));
@@ -526,12 +766,15 @@ TEST L_07_ic_exact_without_fill(void) {
         desc.precondition = fsi_ic_operator(&ic);
         CHECK_OK(fsi_cg_solve(&desc, b, x, NULL, 0, &report));
         CHECK_MOST(report.iterations, TOL(1, 2));
-        fsi_ic_free(&ic); fsi_ic_free(&ic);
+        fsi_ic_free(&ic);
+        fsi_ic_free(&ic);
         fsi_csr_free(&A, NULL);
-        free(b); free(x);
+        free(b);
+        free(x);
     }
     PASS();
 }
+
 TEST L_08_ic_breakdown_kershaw(void) {
     static const double K[16] = {3, -2, 0, 2, -2, 3, -2, 0, 0, -2, 3, -2, 2, 0, -2, 3};
     triplets t = {NULL, NULL, NULL, 0, 0};
@@ -541,7 +784,9 @@ TEST L_08_ic_breakdown_kershaw(void) {
     fsi_csr A;
     fsi_ic ic;
     int i;
-    for (i = 0; i < 16; i++) if (K[i] != 0) put(&t, i / 4, i % 4, K[i]);
+    for (i = 0; i < 16; i++)
+        if (K[i] != 0)
+            put(&t, i / 4, i % 4, K[i]);
     A = build(&t, 4, 4);
     CHECK_RESULT(FSI_SHIFTED, fsi_ic_init(&ic, &A, NULL));
     ASSERT(ic.shift > 0);
@@ -556,11 +801,17 @@ TEST L_08_ic_breakdown_kershaw(void) {
     fsi_csr_free(&A, NULL);
     PASS();
 }
-/* Root of the condition of P A: extreme eigenvalues of the tridiagonal matrix that the coefficients of conjugate gradients make (Lanczos). */
+
+/* Root of the condition of P A: extreme eigenvalues of the tridiagonal matrix that the coefficients
+ * of conjugate gradients make (Lanczos). */
 static double condition_root(const fsi_csr *A, const fsi_ic *ic) {
-    enum { MOST = 400 };
+    enum {
+        MOST = 400
+    };
+
     size_t N = (size_t)A->rows;
-    fsi_real *r = random_vector(N, 6), *z = vector(N), *p = vector(N), *q = vector(N), *T = vector(MOST * MOST), w[MOST];
+    fsi_real *r = random_vector(N, 6), *z = vector(N), *p = vector(N), *q = vector(N),
+             *T = vector(MOST * MOST), w[MOST];
     double rz = 0, alpha = 1, first = fsi_norm(N, r);
     int k, m = 0, i;
     for (k = 0; k < MOST && fsi_norm(N, r) > TOL(1e-10, 1e-5) * first; k++) {
@@ -573,21 +824,33 @@ static double condition_root(const fsi_csr *A, const fsi_ic *ic) {
         alpha = rz / fsi_dot(N, p, q);
         fsi_axpy(N, (fsi_real)-alpha, q, r);
         T[k * MOST + k] = (fsi_real)(1 / alpha + beta / was);
-        if (k) T[k * MOST + k - 1] = (fsi_real)(sqrt(beta) / was);
+        if (k)
+            T[k * MOST + k - 1] = (fsi_real)(sqrt(beta) / was);
         m = k + 1;
     }
-    for (k = 1; k < m; k++) for (i = 0; i <= k; i++) T[k * m + i] = T[k * MOST + i];
-    if (fsi_eigen_dense(m, T, NULL, w, NULL, NULL) != FSI_OK) w[0] = -1;
+    for (k = 1; k < m; k++)
+        for (i = 0; i <= k; i++)
+            T[k * m + i] = T[k * MOST + i];
+    if (fsi_eigen_dense(m, T, NULL, w, NULL, NULL) != FSI_OK)
+        w[0] = -1;
     rz = sqrt((double)w[m - 1] / (double)w[0]);
-    free(r); free(z); free(p); free(q); free(T);
+    free(r);
+    free(z);
+    free(p);
+    free(q);
+    free(T);
     return rz;
 }
-/* Iterations grow as the root of the condition: n with IC(0), sqrt n with MIC(0), whatever the right-hand side. For IC(0) far from the boundary, d = 4 - 2/d
-   gives the pivot 2 + sqrt 2; the dropped fill adds 2 cos(a - b) / d to the symbol of A, so the condition is 4/(4 - 2/d) / (2 pi^2 / (n+1)^2 / (2/d)) and its root
-   0.1865 (n+1). Counts of iterations add what a single right-hand side does (few smooth modes in noise: fewer steps; Ritz values that settle early: jumps of
-   5 %), so for them the growth over the three doublings together is asked for. */
+
+/* Iterations grow as the root of the condition: n with IC(0), sqrt n with MIC(0), whatever the
+   right-hand side. For IC(0) far from the boundary, d = 4 - 2/d gives the pivot 2 + sqrt 2; the
+   dropped fill adds 2 cos(a - b) / d to the symbol of A, so the condition is 4/(4 - 2/d) / (2 pi^2
+   / (n+1)^2 / (2/d)) and its root 0.1865 (n+1). Counts of iterations add what a single right-hand
+   side does (few smooth modes in noise: fewer steps; Ritz values that settle early: jumps of 5 %),
+   so for them the growth over the three doublings together is asked for. */
 TEST L_09_ic_and_mic_scaling(void) {
-    int its[2][2][4], side, form, k, i;                                   /* right-hand side: 0 smooth, 1 noise */
+    /* right-hand side: 0 smooth, 1 noise */
+    int its[2][2][4], side, form, k, i;
     double root[2][4];
     for (k = 0; k < 4; k++) {
         int n = 32 << k;
@@ -600,8 +863,10 @@ TEST L_09_ic_and_mic_scaling(void) {
             how.modified = form;
             ASSERT(fsi_ic_init(&ic, &A, &how) >= 0);
             root[form][k] = condition_root(&A, &ic);
-            ASSERT(fsi_ic_update(&ic, &A) >= 0);                          /* same numbers, same factor */
-            for (side = TOL(0, 1); side < 2; side++) {                     /* the smooth solution is out of reach in single precision */
+            /* same numbers, same factor */
+            ASSERT(fsi_ic_update(&ic, &A) >= 0);
+            /* the smooth solution is out of reach in single precision */
+            for (side = TOL(0, 1); side < 2; side++) {
                 fsi_real *b = random_vector(N, 6), *x = vector(N);
                 fsi_krylov_desc desc = krylov(N, fsi_csr_operator(&A), TOL(1e-6, 1e-4));
                 fsi_report report;
@@ -612,7 +877,8 @@ TEST L_09_ic_and_mic_scaling(void) {
                 desc.precondition = fsi_ic_operator(&ic);
                 CHECK_OK(fsi_cg_solve(&desc, b, x, NULL, 0, &report));
                 its[side][form][k] = report.iterations;
-                free(b); free(x);
+                free(b);
+                free(x);
             }
             fsi_ic_free(&ic);
         }
@@ -620,24 +886,37 @@ TEST L_09_ic_and_mic_scaling(void) {
         CHECK_REL(0.1865 * (n + 1), root[0][k], 0.03);
     }
     for (form = 0; form < 2; form++) {
-        const double middle = form ? 1.425 : 2, wide = form ? 0.075 : 0.1;     /* 1.35 to 1.5; 1.9 to 2.1 */
-        printf("  2D Poisson 32 64 128 256, %s: root of the condition %.2f %.2f %.2f %.2f, ratios %.3f %.3f %.3f\n", form ? "MIC(0)" : "IC(0) ", root[form][0],
-               root[form][1], root[form][2], root[form][3], root[form][1] / root[form][0], root[form][2] / root[form][1], root[form][3] / root[form][2]);
-        for (k = 1; k < 4; k++) CHECK_NEAR(middle, root[form][k] / root[form][k - 1], wide);
+        /* 1.35 to 1.5; 1.9 to 2.1 */
+        const double middle = form ? 1.425 : 2, wide = form ? 0.075 : 0.1;
+        printf("  2D Poisson 32 64 128 256, %s: root of the condition %.2f %.2f %.2f %.2f, ratios "
+               "%.3f %.3f %.3f\n",
+               form ? "MIC(0)" : "IC(0) ", root[form][0], root[form][1], root[form][2],
+               root[form][3], root[form][1] / root[form][0], root[form][2] / root[form][1],
+               root[form][3] / root[form][2]);
+        for (k = 1; k < 4; k++)
+            CHECK_NEAR(middle, root[form][k] / root[form][k - 1], wide);
         for (side = TOL(0, 1); side < 2; side++) {
             const int *c = its[side][form];
-            printf("    %s: %d %d %d %d iterations, ratios %.2f %.2f %.2f\n", side ? "noise " : "smooth", c[0], c[1], c[2], c[3], (double)c[1] / c[0],
+            printf("    %s: %d %d %d %d iterations, ratios %.2f %.2f %.2f\n",
+                   side ? "noise " : "smooth", c[0], c[1], c[2], c[3], (double)c[1] / c[0],
                    (double)c[2] / c[1], (double)c[3] / c[2]);
             CHECK_NEAR(middle, pow((double)c[3] / c[0], 1.0 / 3), wide);
-            if (side == 0) for (k = 2; k < 4; k++) CHECK_NEAR(middle, (double)c[k] / c[k - 1], wide + 1e-9);
+            if (side == 0)
+                for (k = 2; k < 4; k++)
+                    CHECK_NEAR(middle, (double)c[k] / c[k - 1], wide + 1e-9);
         }
     }
     PASS();
 }
 
-/* ------------------------------------------------------------------------------------------------ gmres */
+/* ------------------------------------------------------------------------------------------------
+ * gmres */
 TEST L_10_gmres_optimal(void) {
-    enum { N = 40, S = 20 };
+    enum {
+        N = 40,
+        S = 20
+    };
+
     double X[N * N], e[N], *col;
     fsi_real A[N * N], *b = random_vector(N, 21), x[N] = {0}, shift[S * S], c[S] = {1}, y[S] = {0};
     fsi_krylov_desc desc;
@@ -645,78 +924,131 @@ TEST L_10_gmres_optimal(void) {
     uint64_t seed = 31;
     dense d;
     int i, j, k;
-    for (i = 0; i < N * N; i++) X[i] = check_random(&seed) + (i % (N + 1) == 0 ? 4 : 0);
-    for (j = 0; j < N; j++) {                                            /* A = X^-1 diag X, column by column: not symmetric */
+    for (i = 0; i < N * N; i++)
+        X[i] = check_random(&seed) + (i % (N + 1) == 0 ? 4 : 0);
+    /* A = X^-1 diag X, column by column: not symmetric */
+    for (j = 0; j < N; j++) {
         static const double level[3] = {1, 3, -2};
-        for (i = 0; i < N; i++) e[i] = level[i % 3] * X[i * N + j];
+        for (i = 0; i < N; i++)
+            e[i] = level[i % 3] * X[i * N + j];
         col = gauss(N, X, e);
-        for (i = 0; i < N; i++) A[i * N + j] = (fsi_real)col[i];
+        for (i = 0; i < N; i++)
+            A[i * N + j] = (fsi_real)col[i];
         free(col);
     }
-    d.n = N; d.A = A;
+    d.n = N;
+    d.A = A;
     desc = krylov(N, op_of(dense_apply, &d), TOL(1e-10, 1e-4));
     CHECK_OK(fsi_gmres_solve(&desc, b, x, NULL, 0, &report));
     ASSERT_EQ(3, report.iterations);
-    for (i = 0; i < S; i++) for (j = 0; j < S; j++) shift[i * S + j] = FSI_R((i + 1) % S == j);
-    d.n = S; d.A = shift;
+    for (i = 0; i < S; i++)
+        for (j = 0; j < S; j++)
+            shift[i * S + j] = FSI_R((i + 1) % S == j);
+    d.n = S;
+    d.A = shift;
     desc = krylov(S, op_of(dense_apply, &d), 1e-5);
-    for (k = 1; k <= S; k++) {                                           /* stagnates until the last one */
+    /* stagnates until the last one */
+    for (k = 1; k <= S; k++) {
         desc.max_iterations = k;
-        CHECK_RESULT(k < S ? FSI_NOT_CONVERGED : FSI_OK, fsi_gmres_solve(&desc, c, y, NULL, 0, &report));
+        CHECK_RESULT(k < S ? FSI_NOT_CONVERGED : FSI_OK,
+                     fsi_gmres_solve(&desc, c, y, NULL, 0, &report));
         CHECK_NEAR(k < S ? 1 : 0, report.residual, 1e-6);
         ASSERT_EQ(k, report.iterations);
     }
-    desc.max_iterations = 0; desc.restart = 10;
+    desc.max_iterations = 0;
+    desc.restart = 10;
     CHECK_RESULT(FSI_STALLED, fsi_gmres_solve(&desc, c, y, NULL, 0, &report));
     ASSERT(fsi_all_finite(S, y));
     free(b);
     PASS();
 }
-typedef struct rmi { int n, k; const fsi_real *V, *P, *S, *QR, *tau; const int32_t *pivot; int rank; } rmi;
-static void rmi_hat(const rmi *r, const fsi_real *x, fsi_real *y) {       /* y = P argmin |V c - x| */
+
+typedef struct rmi {
+    int n, k;
+    const fsi_real *V, *P, *S, *QR, *tau;
+    const int32_t *pivot;
+    int rank;
+} rmi;
+
+/* y = P argmin |V c - x| */
+static void rmi_hat(const rmi *r, const fsi_real *x, fsi_real *y) {
     fsi_real *b = vector((size_t)r->n), c[16];
     int i, j;
     fsi_copy((size_t)r->n, x, b);
     fsi_qr_solve(r->n, r->k, r->QR, r->tau, r->pivot, r->rank, b, c, NULL);
     for (i = 0; i < r->n; i++) {
         double s = 0;
-        for (j = 0; j < r->k; j++) s += (double)r->P[j * r->n + i] * (double)c[j];
+        for (j = 0; j < r->k; j++)
+            s += (double)r->P[j * r->n + i] * (double)c[j];
         y[i] = (fsi_real)s;
     }
     free(b);
 }
-static void rmi_apply(const fsi_real *x, fsi_real *y, void *user) {        /* x - S^ F^ x */
+
+static void rmi_apply(const fsi_real *x, fsi_real *y, void *user) { /* x - S^ F^ x */
     const rmi *r = (const rmi *)user;
     fsi_real *t = vector((size_t)r->n);
     dense d;
     rmi_hat(r, x, t);
-    d.n = r->n; d.A = r->S;
+    d.n = r->n;
+    d.A = r->S;
     dense_apply(t, y, &d);
     fsi_xpay((size_t)r->n, x, -1, y);
     free(t);
 }
+
 TEST L_11_gmres_low_rank_perturbation(void) {
-    enum { N = 60, K = 5 };
-    fsi_real *V = random_vector(N * K, 1), *QR = random_vector(N * K, 1), *P = random_vector(N * K, 2), *S = random_vector(N * N, 3), tau[K],
+    enum {
+        N = 60,
+        K = 5
+    };
+
+    fsi_real *V = random_vector(N * K, 1), *QR = random_vector(N * K, 1),
+             *P = random_vector(N * K, 2), *S = random_vector(N * N, 3), tau[K],
              *b = random_vector(N, 4), x[N] = {0};
     int32_t pivot[K];
     fsi_krylov_desc desc;
     fsi_report report;
     rmi r;
-    r.n = N; r.k = K; r.V = V; r.P = P; r.S = S; r.QR = QR; r.tau = tau; r.pivot = pivot;
+    r.n = N;
+    r.k = K;
+    r.V = V;
+    r.P = P;
+    r.S = S;
+    r.QR = QR;
+    r.tau = tau;
+    r.pivot = pivot;
     CHECK_OK(fsi_qr_factor(N, K, QR, tau, pivot, 0, &r.rank));
     ASSERT_EQ(K, r.rank);
     desc = krylov(N, op_of(rmi_apply, &r), TOL(1e-9, 2e-4));
     CHECK_OK(fsi_gmres_solve(&desc, b, x, NULL, 0, &report));
-    CHECK_MOST(report.iterations, K + 1);                                 /* identity plus rank K: K + 1 eigenvalues */
+    /* identity plus rank K: K + 1 eigenvalues */
+    CHECK_MOST(report.iterations, K + 1);
     CHECK_MOST(residual_of(&desc, b, x), 2 * TOL(1e-9, 2e-4) * fsi_norm(N, b));
-    free(V); free(QR); free(P); free(S); free(b);
+    free(V);
+    free(QR);
+    free(P);
+    free(S);
+    free(b);
     PASS();
 }
 
-/* ------------------------------------------------------------------------------------------------ symmqmr */
-enum { SA = 256, SB = 10, SN = SA + SB };
-typedef struct saddle { fsi_csr A; fsi_cholesky chol; fsi_real B[SB * SA], S[SB * SB]; double D[SN * SN]; fsi_csr K; } saddle;
+/* ------------------------------------------------------------------------------------------------
+ * symmqmr */
+enum {
+    SA = 256,
+    SB = 10,
+    SN = SA + SB
+};
+
+typedef struct saddle {
+    fsi_csr A;
+    fsi_cholesky chol;
+    fsi_real B[SB * SA], S[SB * SB];
+    double D[SN * SN];
+    fsi_csr K;
+} saddle;
+
 static void saddle_make(saddle *s) {
     triplets t = {NULL, NULL, NULL, 0, 0};
     fsi_real z[SA];
@@ -724,9 +1056,16 @@ static void saddle_make(saddle *s) {
     double *d;
     int i, j, k;
     s->A = laplacian(16, 16, 1, 1, 0);
-    for (i = 0; i < SB * SA; i++) s->B[i] = (fsi_real)check_random(&seed);
-    for (i = 0; i < SA; i++) for (k = s->A.row[i]; k < s->A.row[i + 1]; k++) put(&t, i, s->A.col[k], (double)s->A.val[k]);
-    for (i = 0; i < SB; i++) for (j = 0; j < SA; j++) { put(&t, SA + i, j, (double)s->B[i * SA + j]); put(&t, j, SA + i, (double)s->B[i * SA + j]); }
+    for (i = 0; i < SB * SA; i++)
+        s->B[i] = (fsi_real)check_random(&seed);
+    for (i = 0; i < SA; i++)
+        for (k = s->A.row[i]; k < s->A.row[i + 1]; k++)
+            put(&t, i, s->A.col[k], (double)s->A.val[k]);
+    for (i = 0; i < SB; i++)
+        for (j = 0; j < SA; j++) {
+            put(&t, SA + i, j, (double)s->B[i * SA + j]);
+            put(&t, j, SA + i, (double)s->B[i * SA + j]);
+        }
     s->K = build(&t, SN, SN);
     d = dense_of(&s->K);
     memcpy(s->D, d, sizeof s->D);
@@ -734,19 +1073,28 @@ static void saddle_make(saddle *s) {
     memset(&s->chol, 0, sizeof s->chol);
     fsi_cholesky_init(&s->chol, &s->A, NULL);
     fsi_cholesky_factor(&s->chol, &s->A, 0, NULL);
-    for (j = 0; j < SB; j++) {                                           /* S = B A^-1 B^T */
+    for (j = 0; j < SB; j++) { /* S = B A^-1 B^T */
         fsi_cholesky_solve(&s->chol, s->B + j * SA, z);
-        for (i = 0; i < SB; i++) s->S[i * SB + j] = (fsi_real)fsi_dot(SA, s->B + i * SA, z);
+        for (i = 0; i < SB; i++)
+            s->S[i * SB + j] = (fsi_real)fsi_dot(SA, s->B + i * SA, z);
     }
     fsi_dense_cholesky(SB, s->S);
 }
-static void saddle_free(saddle *s) { fsi_csr_free(&s->A, NULL); fsi_csr_free(&s->K, NULL); fsi_cholesky_free(&s->chol); }
-static void saddle_ideal(const fsi_real *x, fsi_real *y, void *user) {      /* diag(A, B A^-1 B^T)^-1 */
+
+static void saddle_free(saddle *s) {
+    fsi_csr_free(&s->A, NULL);
+    fsi_csr_free(&s->K, NULL);
+    fsi_cholesky_free(&s->chol);
+}
+
+/* diag(A, B A^-1 B^T)^-1 */
+static void saddle_ideal(const fsi_real *x, fsi_real *y, void *user) {
     saddle *s = (saddle *)user;
     fsi_cholesky_solve(&s->chol, x, y);
     fsi_copy(SB, x + SA, y + SA);
     fsi_dense_cholesky_solve(SB, s->S, y + SA);
 }
+
 TEST L_12_symmqmr_ideal_preconditioner(void) {
     saddle *s = (saddle *)calloc(1, sizeof *s);
     fsi_real *b = random_vector(SN, 5), *x = vector(SN);
@@ -764,20 +1112,39 @@ TEST L_12_symmqmr_ideal_preconditioner(void) {
     CHECK_OK(fsi_symmqmr_solve(&desc, b, x, NULL, 0, &ideal));
     CHECK_MOST(ideal.iterations, 4);
     CHECK_MOST(distance(SN, x, exact), TOL(1e-8, 1e-3));
-    printf("  saddle point: %d iterations plain, %d with the ideal preconditioner\n", plain.iterations, ideal.iterations);
+    printf("  saddle point: %d iterations plain, %d with the ideal preconditioner\n",
+           plain.iterations, ideal.iterations);
     saddle_free(s);
-    free(s); free(b); free(x); free(bd); free(exact);
+    free(s);
+    free(b);
+    free(x);
+    free(bd);
+    free(exact);
     PASS();
 }
-typedef struct slip { fsi_ic ic; int top, n; } slip;
-static void slip_precondition(const fsi_real *x, fsi_real *y, void *user) {   /* incomplete Cholesky above, -1 below: indefinite */
+
+typedef struct slip {
+    fsi_ic ic;
+    int top, n;
+} slip;
+
+/* incomplete Cholesky above, -1 below: indefinite */
+static void slip_precondition(const fsi_real *x, fsi_real *y, void *user) {
     const slip *s = (const slip *)user;
     int i;
     fsi_ic_solve(&s->ic, x, y);
-    for (i = s->top; i < s->n; i++) y[i] = -x[i];
+    for (i = s->top; i < s->n; i++)
+        y[i] = -x[i];
 }
+
 TEST L_13_symmqmr_indefinite_preconditioner(void) {
-    enum { T = 256, V = 12, N = T + V };                                  /* [A B^T; B -M], M = mass of solids: blocks (+, +, -) */
+    /* [A B^T; B -M], M = mass of solids: blocks (+, +, -) */
+    enum {
+        T = 256,
+        V = 12,
+        N = T + V
+    };
+
     triplets t = {NULL, NULL, NULL, 0, 0}, top = {NULL, NULL, NULL, 0, 0};
     fsi_csr L = laplacian(16, 16, 1, 1, 0), A, K;
     fsi_real *b = random_vector(N, 2), *x = vector(N), *D = vector(N * N), *y = vector(N);
@@ -789,37 +1156,52 @@ TEST L_13_symmqmr_indefinite_preconditioner(void) {
     slip s;
     int i, k;
     for (i = 0; i < T; i++)
-        for (k = L.row[i]; k < L.row[i + 1]; k++) { put(&t, i, L.col[k], (double)L.val[k]); put(&top, i, L.col[k], (double)L.val[k]); }
+        for (k = L.row[i]; k < L.row[i + 1]; k++) {
+            put(&t, i, L.col[k], (double)L.val[k]);
+            put(&top, i, L.col[k], (double)L.val[k]);
+        }
     for (i = 0; i < V; i++) {
         for (k = 0; k < 9; k++) {
             int j = (int)((check_random(&seed) + 1) / 2 * T);
             double v = check_random(&seed);
-            put(&t, T + i, j, v); put(&t, j, T + i, v);
+            put(&t, T + i, j, v);
+            put(&t, j, T + i, v);
         }
         put(&t, T + i, T + i, -1.0 - 0.1 * i);
     }
     K = build(&t, N, N);
     A = build(&top, T, T);
     CHECK_OK(fsi_ic_init(&s.ic, &A, NULL));
-    s.top = T; s.n = N;
+    s.top = T;
+    s.n = N;
     desc = krylov(N, fsi_csr_operator(&K), TOL(1e-12, 1e-5));
     CHECK_OK(fsi_symmqmr_solve(&desc, b, x, NULL, 0, &plain));
     desc.precondition = op_of(slip_precondition, &s);
     CHECK_OK(fsi_symmqmr_solve(&desc, b, x, NULL, 0, &good));
     d = dense_of(&K);
-    for (i = 0; i < N * N; i++) D[i] = (fsi_real)d[i];
+    for (i = 0; i < N * N; i++)
+        D[i] = (fsi_real)d[i];
     CHECK_OK(fsi_dense_ldlt(N, D, pivot));
     fsi_copy(N, b, y);
     fsi_dense_ldlt_solve(N, D, pivot, y);
     yd = doubles(N, y);
     CHECK_MOST(distance(N, x, yd), TOL(1e-9, 1e-3));
-    printf("  indefinite preconditioner: %d iterations, %d without\n", good.iterations, plain.iterations);
+    printf("  indefinite preconditioner: %d iterations, %d without\n", good.iterations,
+           plain.iterations);
     ASSERT(good.iterations < plain.iterations);
     fsi_ic_free(&s.ic);
-    fsi_csr_free(&L, NULL); fsi_csr_free(&A, NULL); fsi_csr_free(&K, NULL);
-    free(b); free(x); free(D); free(y); free(d); free(yd);
+    fsi_csr_free(&L, NULL);
+    fsi_csr_free(&A, NULL);
+    fsi_csr_free(&K, NULL);
+    free(b);
+    free(x);
+    free(D);
+    free(y);
+    free(d);
+    free(yd);
     PASS();
 }
+
 TEST L_14_breakdown(void) {
     static const fsi_real A[4] = {0, 1, 1, 0};
     fsi_real b[2] = {1, 0}, x[2] = {7, 7};
@@ -832,10 +1214,16 @@ TEST L_14_breakdown(void) {
     ASSERT(fsi_all_finite(2, x));
     CHECK_OK(fsi_gmres_solve(&desc, b, x, NULL, 0, &report));
     ASSERT_EQ(2, report.iterations);
-    CHECK_NEAR(0, x[0], 1e-6); CHECK_NEAR(1, x[1], 1e-6);
+    CHECK_NEAR(0, x[0], 1e-6);
+    CHECK_NEAR(1, x[1], 1e-6);
     PASS();
 }
-static void poison(const fsi_real *x, fsi_real *y, void *user) { (void)x; y[0] = y[1] = (fsi_real)(HUGE_VAL * *(double *)user); }
+
+static void poison(const fsi_real *x, fsi_real *y, void *user) {
+    (void)x;
+    y[0] = y[1] = (fsi_real)(HUGE_VAL * *(double *)user);
+}
+
 TEST L_15_trivial_and_refused(void) {
     fsi_real one[1] = {4}, b[2] = {0, 0}, x[2] = {1, 2}, huge = (fsi_real)HUGE_VAL;
     dense d;
@@ -844,23 +1232,31 @@ TEST L_15_trivial_and_refused(void) {
     fsi_report report;
     int k;
     for (k = 0; k < 3; k++) {
-        d.n = 1; d.A = one;
+        d.n = 1;
+        d.A = one;
         desc = krylov(1, op_of(dense_apply, &d), 1e-6);
-        b[0] = 0; x[0] = 5;
-        CHECK_OK(solvers[k](&desc, b, x, NULL, 0, &report));               /* b = 0 */
-        ASSERT_EQ(0, report.iterations); ASSERT(x[0] == 0);
+        b[0] = 0;
+        x[0] = 5;
+        CHECK_OK(solvers[k](&desc, b, x, NULL, 0, &report)); /* b = 0 */
+        ASSERT_EQ(0, report.iterations);
+        ASSERT(x[0] == 0);
         b[0] = 8;
-        CHECK_OK(solvers[k](&desc, b, x, NULL, 0, &report));               /* n = 1 */
-        CHECK_NEAR(2, x[0], 1e-6); ASSERT_EQ(1, report.iterations);
-        desc.guess = 1; x[0] = 2;
-        CHECK_OK(solvers[k](&desc, b, x, NULL, 0, &report));               /* x0 exact */
-        ASSERT_EQ(0, report.iterations); ASSERT(x[0] == 2);
+        CHECK_OK(solvers[k](&desc, b, x, NULL, 0, &report)); /* n = 1 */
+        CHECK_NEAR(2, x[0], 1e-6);
+        ASSERT_EQ(1, report.iterations);
+        desc.guess = 1;
+        x[0] = 2;
+        CHECK_OK(solvers[k](&desc, b, x, NULL, 0, &report)); /* x0 exact */
+        ASSERT_EQ(0, report.iterations);
+        ASSERT(x[0] == 2);
         desc.n = 0;
-        CHECK_OK(solvers[k](&desc, b, x, NULL, 0, &report));               /* n = 0 */
+        CHECK_OK(solvers[k](&desc, b, x, NULL, 0, &report)); /* n = 0 */
         desc.n = 1;
-        b[0] = huge; x[0] = 3;
+        b[0] = huge;
+        x[0] = 3;
         CHECK_RESULT(FSI_ERR_ARGUMENT, solvers[k](&desc, b, x, NULL, 0, &report));
-        b[0] = 1; desc.tolerance = -1;
+        b[0] = 1;
+        desc.tolerance = -1;
         CHECK_RESULT(FSI_ERR_ARGUMENT, solvers[k](&desc, b, x, NULL, 0, &report));
         desc.tolerance = 0;
         CHECK_RESULT(FSI_ERR_SIZE, solvers[k](&desc, b, x, &report, 8, &report));
@@ -873,10 +1269,23 @@ TEST L_15_trivial_and_refused(void) {
     }
     PASS();
 }
-static double fake_clock(void *user) { return *(double *)user += 1; }
-static int stop_at_three(int iteration, double residual, const fsi_real *x, void *user) { (void)residual; (void)x; (void)user; return iteration == 3; }
+
+static double fake_clock(void *user) {
+    return *(double *)user += 1;
+}
+
+static int stop_at_three(int iteration, double residual, const fsi_real *x, void *user) {
+    (void)residual;
+    (void)x;
+    (void)user;
+    return iteration == 3;
+}
+
 TEST krylov_limits(void) {
-    enum { N = 400 };
+    enum {
+        N = 400
+    };
+
     fsi_csr A = laplacian(20, 20, 1, 1, 0);
     fsi_real *b = random_vector(N, 8), *x = vector(N);
     fsi_report report;
@@ -884,81 +1293,121 @@ TEST krylov_limits(void) {
     int k;
     for (k = 0; k < 3; k++) {
         fsi_krylov_desc desc = krylov(N, fsi_csr_operator(&A), 1e-5);
-        size_t size = k == 0 ? fsi_cg_work_size(&desc) : k == 1 ? fsi_symmqmr_work_size(&desc) : fsi_gmres_work_size(&desc);
+        size_t size = k == 0   ? fsi_cg_work_size(&desc)
+                      : k == 1 ? fsi_symmqmr_work_size(&desc)
+                               : fsi_gmres_work_size(&desc);
         unsigned char *work = (unsigned char *)malloc(size + 8);
-        CHECK_OK(solvers[k](&desc, b, x, work + 8, size, &report));        /* caller's block, not aligned to 64 */
+        /* caller's block, not aligned to 64 */
+        CHECK_OK(solvers[k](&desc, b, x, work + 8, size, &report));
         CHECK_RESULT(FSI_ERR_SIZE, solvers[k](&desc, b, x, work + 8, size - 64, &report));
         CHECK_MOST(residual_of(&desc, b, x), 1.0001e-5 * fsi_norm(N, b));
         desc.max_iterations = 4;
         CHECK_RESULT(FSI_NOT_CONVERGED, solvers[k](&desc, b, x, work + 8, size, &report));
         ASSERT_EQ(4, report.iterations);
-        desc.max_iterations = 0; desc.clock_fn = fake_clock; desc.clock_user = &now; desc.seconds = 5;
+        desc.max_iterations = 0;
+        desc.clock_fn = fake_clock;
+        desc.clock_user = &now;
+        desc.seconds = 5;
         CHECK_RESULT(FSI_NOT_CONVERGED, solvers[k](&desc, b, x, work + 8, size, &report));
         ASSERT(report.iterations > 0 && report.iterations <= 5 && report.seconds > 4);
-        desc.seconds = 0; desc.history_fn = stop_at_three;
+        desc.seconds = 0;
+        desc.history_fn = stop_at_three;
         CHECK_RESULT(FSI_NOT_CONVERGED, solvers[k](&desc, b, x, work + 8, size, &report));
         ASSERT_EQ(3, report.iterations);
-        desc = krylov(N, fsi_csr_operator(&A), 1e-18);                    /* more than rounding allows: an end, not a loop */
+        /* more than rounding allows: an end, not a loop */
+        desc = krylov(N, fsi_csr_operator(&A), 1e-18);
         ASSERT(solvers[k](&desc, b, x, work + 8, size, &report) > 0);
         CHECK_MOST(report.residual, TOL(1e-12, 1e-4) * fsi_norm(N, b));
         free(work);
     }
     fsi_csr_free(&A, NULL);
-    free(b); free(x);
+    free(b);
+    free(x);
     PASS();
 }
 
-/* ------------------------------------------------------------------------------------------------ qr */
+/* ------------------------------------------------------------------------------------------------
+ * qr */
 TEST L_16_pivoted_qr(void) {
-    enum { N = 60, R = 50, C = 8, K = 3 };
-    fsi_real *A = vector(N * N), tau[N], *U = random_vector(R * K, 1), *W = random_vector(C * K, 2), *b = random_vector(R, 3), *b0 = vector(R), x[C];
+    enum {
+        N = 60,
+        R = 50,
+        C = 8,
+        K = 3
+    };
+
+    fsi_real *A = vector(N * N), tau[N], *U = random_vector(R * K, 1), *W = random_vector(C * K, 2),
+             *b = random_vector(R, 3), *b0 = vector(R), x[C];
     int32_t pivot[N];
-    double s = sqrt(1 - 0.285 * 0.285), scale = 1, residual, *G = (double *)calloc(K * K, sizeof(double)), g[K], *y, left = 0;
+    double s = sqrt(1 - 0.285 * 0.285), scale = 1, residual,
+           *G = (double *)calloc(K * K, sizeof(double)), g[K], *y, left = 0;
     int i, j, k, rank = 0;
     for (i = 0; i < N; i++, scale *= s)
-        for (j = i; j < N; j++) A[j * N + i] = FSI_R(scale * (i == j ? 1 : -0.285));
+        for (j = i; j < N; j++)
+            A[j * N + i] = FSI_R(scale * (i == j ? 1 : -0.285));
     CHECK_OK(fsi_qr_factor(N, N, A, tau, pivot, 0, &rank));
-    for (i = 0; i < N; i++) ASSERT_EQ(i, pivot[i]);                       /* Kahan: nothing is swapped and the diagonal does not warn */
+    /* Kahan: nothing is swapped and the diagonal does not warn */
+    for (i = 0; i < N; i++)
+        ASSERT_EQ(i, pivot[i]);
     CHECK_NEAR(8.2e-2, fabs((double)A[N * N - 1]), 1e-3);
     ASSERT_EQ(N, rank);
     for (j = 0; j < C; j++)
         for (i = 0; i < R; i++) {
             double sum = 0;
-            for (k = 0; k < K; k++) sum += (double)U[k * R + i] * (double)W[k * C + j];
+            for (k = 0; k < K; k++)
+                sum += (double)U[k * R + i] * (double)W[k * C + j];
             A[j * R + i] = (fsi_real)sum;
         }
     CHECK_RESULT(FSI_RANK_DEFICIENT, fsi_qr_factor(R, C, A, tau, pivot, TOL(1e-12, 1e-5), &rank));
     ASSERT_EQ(K, rank);
-    for (i = 1; i < rank; i++) CHECK_MOST(fabs((double)A[i * R + i]), fabs((double)A[(i - 1) * R + i - 1]) * (1 + TOL(1e-13, 1e-5)));
+    for (i = 1; i < rank; i++)
+        CHECK_MOST(fabs((double)A[i * R + i]),
+                   fabs((double)A[(i - 1) * R + i - 1]) * (1 + TOL(1e-13, 1e-5)));
     fsi_copy(R, b, b0);
     fsi_qr_solve(R, C, A, tau, pivot, rank, b, x, &residual);
-    for (i = 0; i < K; i++) {                                            /* the slow way: normal equations in the basis U */
+    /* the slow way: normal equations in the basis U */
+    for (i = 0; i < K; i++) {
         g[i] = fsi_dot(R, U + i * R, b0);
-        for (j = 0; j < K; j++) G[i * K + j] = fsi_dot(R, U + i * R, U + j * R);
+        for (j = 0; j < K; j++)
+            G[i * K + j] = fsi_dot(R, U + i * R, U + j * R);
     }
     y = gauss(K, G, g);
     for (i = 0; i < R; i++) {
         double r = (double)b0[i];
-        for (k = 0; k < K; k++) r -= y[k] * (double)U[k * R + i];
+        for (k = 0; k < K; k++)
+            r -= y[k] * (double)U[k * R + i];
         left += r * r;
     }
     CHECK_NEAR(sqrt(left), residual, TOL(1e-10, 1e-4));
     fsi_copy(R, b, b0);
-    fsi_qr_apply_q(R, rank, A, tau, 0, b0);                               /* Q Q^T = 1 */
+    fsi_qr_apply_q(R, rank, A, tau, 0, b0); /* Q Q^T = 1 */
     fsi_qr_apply_q(R, rank, A, tau, 1, b0);
-    for (i = 0; i < R; i++) CHECK_NEAR(b[i], b0[i], TOL(1e-13, 1e-5));
+    for (i = 0; i < R; i++)
+        CHECK_NEAR(b[i], b0[i], TOL(1e-13, 1e-5));
     CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_qr_factor(-1, 2, A, tau, pivot, 0, &rank));
     fsi_fill(R * C, 0, A);
     CHECK_RESULT(FSI_RANK_DEFICIENT, fsi_qr_factor(R, C, A, tau, pivot, 0, &rank));
     ASSERT_EQ(0, rank);
     fsi_qr_solve(R, C, A, tau, pivot, rank, b, x, &residual);
     ASSERT(x[0] == 0);
-    free(A); free(U); free(W); free(b); free(b0); free(G); free(y);
+    free(A);
+    free(U);
+    free(W);
+    free(b);
+    free(b0);
+    free(G);
+    free(y);
     PASS();
 }
+
 TEST L_17_duplicated_columns(void) {
-    enum { N = 60, K = 2 };
-    fsi_real *V = random_vector(N * K, 1), *P = random_vector(N * K, 2), *QR = vector(N * K), *w = random_vector(N, 4), tau[K], y[N];
+    enum {
+        N = 60,
+        K = 2
+    };
+
+    fsi_real *V = random_vector(N * K, 1), *P = random_vector(N * K, 2), *QR = vector(N * K),
+             *w = random_vector(N, 4), tau[K], y[N];
     int32_t pivot[K];
     double most = 0;
     rmi r;
@@ -968,47 +1417,79 @@ TEST L_17_duplicated_columns(void) {
         P[N + i] = P[i] + FSI_R(1e-14) * w[N - 1 - i];
     }
     fsi_copy(N * K, V, QR);
-    r.n = N; r.k = K; r.V = V; r.P = P; r.QR = QR; r.tau = tau; r.pivot = pivot; r.S = NULL;
-    CHECK_RESULT(FSI_RANK_DEFICIENT, fsi_qr_factor(N, K, QR, tau, pivot, TOL(1e-12, 1e-5), &r.rank));
+    r.n = N;
+    r.k = K;
+    r.V = V;
+    r.P = P;
+    r.QR = QR;
+    r.tau = tau;
+    r.pivot = pivot;
+    r.S = NULL;
+    CHECK_RESULT(FSI_RANK_DEFICIENT,
+                 fsi_qr_factor(N, K, QR, tau, pivot, TOL(1e-12, 1e-5), &r.rank));
     for (k = 0; k < 50; k++) {
         fsi_real *x = random_vector(N, (uint64_t)(100 + k));
         rmi_hat(&r, x, y);
-        if (fsi_norm(N, y) / fsi_norm(N, x) > most) most = fsi_norm(N, y) / fsi_norm(N, x);
+        if (fsi_norm(N, y) / fsi_norm(N, x) > most)
+            most = fsi_norm(N, y) / fsi_norm(N, x);
         free(x);
     }
     rmi_hat(&r, V, y);
-    if (fsi_norm(N, y) / fsi_norm(N, V) > most) most = fsi_norm(N, y) / fsi_norm(N, V);
+    if (fsi_norm(N, y) / fsi_norm(N, V) > most)
+        most = fsi_norm(N, y) / fsi_norm(N, V);
     CHECK_MOST(most, 2 * fsi_norm(N, P) / fsi_norm(N, V));
-    free(V); free(P); free(QR); free(w);
+    free(V);
+    free(P);
+    free(QR);
+    free(w);
     PASS();
 }
 
-/* ------------------------------------------------------------------------------------------------ dense */
+/* ------------------------------------------------------------------------------------------------
+ * dense */
 TEST dense_factors_against_gauss(void) {
     int sizes[6] = {1, 2, 3, 7, 20, 64}, s, kind, i, j;
     for (s = 0; s < 6; s++)
-        for (kind = 0; kind < 3; kind++) {                               /* Cholesky, LDL^T, LU */
+        for (kind = 0; kind < 3; kind++) { /* Cholesky, LDL^T, LU */
             int n = sizes[s];
-            fsi_real *A = random_vector((size_t)(n * n), (uint64_t)(7 + s)), *x = random_vector((size_t)n, 3);
+            fsi_real *A = random_vector((size_t)(n * n), (uint64_t)(7 + s)),
+                     *x = random_vector((size_t)n, 3);
             double *D, *b = doubles((size_t)n, x), *y;
             int32_t pivot[64];
-            if (kind < 2) for (i = 0; i < n; i++) for (j = 0; j < i; j++) A[j * n + i] = A[i * n + j];
-            if (kind == 0) for (i = 0; i < n; i++) A[i * n + i] += (fsi_real)n;
-            if (kind == 1 && n > 2) for (i = 0; i < n; i++) A[i * n + i] = FSI_R(i % 3 == 0 ? 0.0 : 0.1);     /* needs 2x2 pivots */
+            if (kind < 2)
+                for (i = 0; i < n; i++)
+                    for (j = 0; j < i; j++)
+                        A[j * n + i] = A[i * n + j];
+            if (kind == 0)
+                for (i = 0; i < n; i++)
+                    A[i * n + i] += (fsi_real)n;
+            /* needs 2x2 pivots */
+            if (kind == 1 && n > 2)
+                for (i = 0; i < n; i++)
+                    A[i * n + i] = FSI_R(i % 3 == 0 ? 0.0 : 0.1);
             D = doubles((size_t)(n * n), A);
             y = gauss(n, D, b);
-            CHECK_OK(kind == 0 ? fsi_dense_cholesky(n, A) : kind == 1 ? fsi_dense_ldlt(n, A, pivot) : fsi_dense_lu(n, A, pivot));
-            if (kind == 0) fsi_dense_cholesky_solve(n, A, x);
-            else if (kind == 1) fsi_dense_ldlt_solve(n, A, pivot, x);
-            else fsi_dense_lu_solve(n, A, pivot, x);
+            CHECK_OK(kind == 0   ? fsi_dense_cholesky(n, A)
+                     : kind == 1 ? fsi_dense_ldlt(n, A, pivot)
+                                 : fsi_dense_lu(n, A, pivot));
+            if (kind == 0)
+                fsi_dense_cholesky_solve(n, A, x);
+            else if (kind == 1)
+                fsi_dense_ldlt_solve(n, A, pivot, x);
+            else
+                fsi_dense_lu_solve(n, A, pivot, x);
             CHECK_MOST(distance((size_t)n, x, y), TOL(1e-10, 2e-2));
-            free(A); free(x); free(D); free(b); free(y);
+            free(A);
+            free(x);
+            free(D);
+            free(b);
+            free(y);
         }
     {
         fsi_real Z[4] = {1, 2, 2, 4}, I[4] = {1, 2, 2, 1}, N[4] = {0, 0, 0, 0};
         int32_t pivot[2];
         CHECK_RESULT(FSI_ERR_SINGULAR, fsi_dense_cholesky(2, Z));
-        CHECK_RESULT(FSI_ERR_SINGULAR, fsi_dense_cholesky(2, I));          /* indefinite */
+        CHECK_RESULT(FSI_ERR_SINGULAR, fsi_dense_cholesky(2, I)); /* indefinite */
         CHECK_RESULT(FSI_ERR_SINGULAR, fsi_dense_lu(2, N, pivot));
         CHECK_RESULT(FSI_ERR_SINGULAR, fsi_dense_ldlt(2, N, pivot));
         N[1] = (fsi_real)HUGE_VAL;
@@ -1017,55 +1498,79 @@ TEST dense_factors_against_gauss(void) {
     }
     PASS();
 }
+
 TEST batched_small_systems(void) {
     int size;
     for (size = 1; size <= 6; size++) {
         size_t count = 3000, k, failed = 9, m = (size_t)size;
-        fsi_real *A = random_vector(count * m * m, 1), *b = random_vector(count * m, 2), *x = vector(count * m), *x8 = vector(count * m);
+        fsi_real *A = random_vector(count * m * m, 1), *b = random_vector(count * m, 2),
+                 *x = vector(count * m), *x8 = vector(count * m);
         size_t i, j;
         for (k = 0; k < count; k++)
             for (i = 0; i < m; i++) {
-                for (j = 0; j < i; j++) A[k * m * m + j * m + i] = A[k * m * m + i * m + j];
+                for (j = 0; j < i; j++)
+                    A[k * m * m + j * m + i] = A[k * m * m + i * m + j];
                 A[k * m * m + i * m + i] += (fsi_real)(size + 1);
             }
         check_threads(1);
         CHECK_OK(fsi_spd_batch(size, count, A, b, x, &failed));
         ASSERT_EQ(0, (int)failed);
         for (k = 0; k < count; k += 97) {
-            double *D = doubles(m * m, A + k * m * m), *bd = doubles(m, b + k * m), *y = gauss(size, D, bd);
+            double *D = doubles(m * m, A + k * m * m), *bd = doubles(m, b + k * m),
+                   *y = gauss(size, D, bd);
             CHECK_MOST(distance(m, x + k * m, y), TOL(1e-12, 1e-4));
-            free(D); free(bd); free(y);
+            free(D);
+            free(bd);
+            free(y);
         }
         check_threads(3);
         CHECK_OK(fsi_spd_batch(size, count, A, b, x8, NULL));
         ASSERT(memcmp(x, x8, count * m * sizeof *x) == 0);
         A[5 * m * m] = -1;
         CHECK_RESULT(FSI_ERR_SINGULAR, fsi_spd_batch(size, count, A, b, x, &failed));
-        ASSERT_EQ(1, (int)failed); ASSERT(x[5 * m] == 0);
-        free(A); free(b); free(x); free(x8);
+        ASSERT_EQ(1, (int)failed);
+        ASSERT(x[5 * m] == 0);
+        free(A);
+        free(b);
+        free(x);
+        free(x8);
     }
     CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_spd_batch(7, 1, NULL, NULL, NULL, NULL));
     PASS();
 }
 
-/* ------------------------------------------------------------------------------------------------ sparse Cholesky */
-static double factor_error(const fsi_cholesky *c, const fsi_csr *A) {      /* max |L L^T - P A P^T| */
+/* ------------------------------------------------------------------------------------------------
+ * sparse Cholesky */
+/* max |L L^T - P A P^T| */
+static double factor_error(const fsi_cholesky *c, const fsi_csr *A) {
     int n = c->n, i, j, k;
-    double *D = dense_of(A), *L = (double *)calloc((size_t)n * (size_t)n, sizeof(double)), worst = 0;
+    double *D = dense_of(A), *L = (double *)calloc((size_t)n * (size_t)n, sizeof(double)),
+           worst = 0;
     size_t p;
-    for (j = 0; j < n; j++) for (p = c->col[j]; p < c->col[j + 1]; p++) L[(size_t)c->row[p] * (size_t)n + (size_t)j] = c->val[p];
+    for (j = 0; j < n; j++)
+        for (p = c->col[j]; p < c->col[j + 1]; p++)
+            L[(size_t)c->row[p] * (size_t)n + (size_t)j] = c->val[p];
     for (i = 0; i < n; i++)
         for (j = 0; j <= i; j++) {
             double s = 0;
-            for (k = 0; k <= j; k++) s += L[i * n + k] * L[j * n + k];
+            for (k = 0; k <= j; k++)
+                s += L[i * n + k] * L[j * n + k];
             s = fabs(s - D[c->order[i] * n + c->order[j]]);
-            if (!(s <= worst)) worst = s;
+            if (!(s <= worst))
+                worst = s;
         }
-    free(D); free(L);
+    free(D);
+    free(L);
     return worst;
 }
+
 TEST L_18_sparse_cholesky(void) {
-    enum { M = 40, N = M * M, H = 50 };
+    enum {
+        M = 40,
+        N = M * M,
+        H = 50
+    };
+
     fsi_csr A = laplacian(M, M, 1, 1, 0), small = laplacian(15, 14, 1, 1, 0), arrow[2];
     fsi_real *b = random_vector(N, 1), *x = vector(N), *r = vector(N);
     fsi_cholesky_desc how;
@@ -1076,7 +1581,8 @@ TEST L_18_sparse_cholesky(void) {
     CHECK_OK(fsi_cholesky_init(&c, &A, NULL));
     CHECK_RESULT(FSI_ERR_STATE, fsi_cholesky_solve(&c, b, x));
     best = c.entries;
-    for (k = 0; k < 2; k++) {                                             /* twice: refactoring is the same */
+    /* twice: refactoring is the same */
+    for (k = 0; k < 2; k++) {
         CHECK_OK(fsi_cholesky_factor(&c, &A, 0, NULL));
         CHECK_OK(fsi_cholesky_solve(&c, b, x));
         fsi_csr_mul(&A, x, r);
@@ -1086,21 +1592,31 @@ TEST L_18_sparse_cholesky(void) {
     how.ordering = FSI_ORDERING_NATURAL;
     CHECK_OK(fsi_cholesky_init(&d, &A, &how));
     natural = d.entries;
-    printf("  entries of L, 40^2 Poisson: %lu natural, %lu by minimum degree\n", (unsigned long)natural, (unsigned long)best);
+    printf("  entries of L, 40^2 Poisson: %lu natural, %lu by minimum degree\n",
+           (unsigned long)natural, (unsigned long)best);
     ASSERT(best * 2 < natural);
     fsi_cholesky_free(&d);
     how.ordering = FSI_ORDERING_GIVEN;
     how.order = c.order;
     CHECK_OK(fsi_cholesky_init(&d, &A, &how));
     ASSERT(d.entries == best);
-    fsi_cholesky_free(&c); fsi_cholesky_free(&d); fsi_cholesky_free(&d);
+    fsi_cholesky_free(&c);
+    fsi_cholesky_free(&d);
+    fsi_cholesky_free(&d);
     CHECK_OK(fsi_cholesky_init(&c, &small, NULL));
     CHECK_OK(fsi_cholesky_factor(&c, &small, 0, NULL));
     CHECK_MOST(factor_error(&c, &small), 1e-12);
-    CHECK_OK(fsi_cholesky_factor(&c, &small, 2.5, NULL));                  /* + 2.5 I, same pattern */
-    for (i = 0; i < small.rows; i++) for (k = small.row[i]; k < small.row[i + 1]; k++) if (small.col[k] == i) small.val[k] += FSI_R(2.5);
+    /* + 2.5 I, same pattern */
+    CHECK_OK(fsi_cholesky_factor(&c, &small, 2.5, NULL));
+    for (i = 0; i < small.rows; i++)
+        for (k = small.row[i]; k < small.row[i + 1]; k++)
+            if (small.col[k] == i)
+                small.val[k] += FSI_R(2.5);
     CHECK_MOST(factor_error(&c, &small), 1e-12);
-    for (i = 0; i < small.rows; i++) for (k = small.row[i]; k < small.row[i + 1]; k++) if (small.col[k] == i && i == 33) small.val[k] = -1;
+    for (i = 0; i < small.rows; i++)
+        for (k = small.row[i]; k < small.row[i + 1]; k++)
+            if (small.col[k] == i && i == 33)
+                small.val[k] = -1;
     CHECK_RESULT(FSI_ERR_SINGULAR, fsi_cholesky_factor(&c, &small, 0, NULL));
     ASSERT(c.failed >= 0 && !c.factored);
     CHECK_RESULT(FSI_ERR_SIZE, fsi_cholesky_factor(&c, &A, 0, NULL));
@@ -1110,35 +1626,49 @@ TEST L_18_sparse_cholesky(void) {
         for (i = 0; i < H; i++) {
             int hub = k ? H - 1 : 0;
             put(&t, i, i, i == hub ? H : 2);
-            if (i != hub) { put(&t, i, hub, 1); put(&t, hub, i, 1); }
+            if (i != hub) {
+                put(&t, i, hub, 1);
+                put(&t, hub, i, 1);
+            }
         }
         arrow[k] = build(&t, H, H);
         for (i = 0; i < 2; i++) {
             how.ordering = i ? FSI_ORDERING_NATURAL : FSI_ORDERING_DEGREE;
             CHECK_OK(fsi_cholesky_init(&c, &arrow[k], &how));
-            ASSERT_EQ(i && !k ? H * (H + 1) / 2 : 2 * H - 1, (int)c.entries);   /* hub first fills everything, last nothing */
+            /* hub first fills everything, last nothing */
+            ASSERT_EQ(i && !k ? H * (H + 1) / 2 : 2 * H - 1, (int)c.entries);
             CHECK_OK(fsi_cholesky_factor(&c, &arrow[k], 0, NULL));
             CHECK_MOST(factor_error(&c, &arrow[k]), 1e-12);
             fsi_cholesky_free(&c);
         }
         fsi_csr_free(&arrow[k], NULL);
     }
-    fsi_csr_free(&A, NULL); fsi_csr_free(&small, NULL);
-    free(b); free(x); free(r);
+    fsi_csr_free(&A, NULL);
+    fsi_csr_free(&small, NULL);
+    free(b);
+    free(x);
+    free(r);
     PASS();
 }
+
 TEST cholesky_random_patterns(void) {
     int trial;
     for (trial = 0; trial < 60; trial++) {
         triplets t = {NULL, NULL, NULL, 0, 0};
         uint64_t seed = (uint64_t)trial + 1000;
-        int n = 1 + (int)((check_random(&seed) + 1) * 40), edges = (int)((check_random(&seed) + 1) * 2.0 * n), k;
+        int n = 1 + (int)((check_random(&seed) + 1) * 40),
+            edges = (int)((check_random(&seed) + 1) * 2.0 * n), k;
         fsi_csr A;
         fsi_cholesky c;
-        for (k = 0; k < n; k++) put(&t, k, k, 1.5);
+        for (k = 0; k < n; k++)
+            put(&t, k, k, 1.5);
         for (k = 0; k < edges; k++) {
-            int i = (int)((check_random(&seed) + 1) / 2 * n), j = (int)((check_random(&seed) + 1) / 2 * n);
-            put(&t, i, j, -0.5); put(&t, j, i, -0.5); put(&t, i, i, 1); put(&t, j, j, 1);
+            int i = (int)((check_random(&seed) + 1) / 2 * n),
+                j = (int)((check_random(&seed) + 1) / 2 * n);
+            put(&t, i, j, -0.5);
+            put(&t, j, i, -0.5);
+            put(&t, i, i, 1);
+            put(&t, j, j, 1);
         }
         A = build(&t, n, n);
         CHECK_OK(fsi_cholesky_init(&c, &A, NULL));
@@ -1150,9 +1680,14 @@ TEST cholesky_random_patterns(void) {
     PASS();
 }
 
-/* A random graph fills in so much that the ordering runs out of room for its elements and has to move them together. */
+/* A random graph fills in so much that the ordering runs out of room for its elements and has to
+ * move them together. */
 TEST L_18_cholesky_of_a_random_graph(void) {
-    enum { N = 800, DEGREE = 4 };
+    enum {
+        N = 800,
+        DEGREE = 4
+    };
+
     triplets t = {NULL, NULL, NULL, 0, 0};
     uint64_t seed = 7;
     fsi_real *b = random_vector(N, 3), *x = vector(N);
@@ -1163,7 +1698,10 @@ TEST L_18_cholesky_of_a_random_graph(void) {
     for (i = 0; i < N; i++)
         for (put(&t, i, i, 4 * DEGREE + 1), k = 0; k < DEGREE; k++) {
             int j = (int)((check_random(&seed) + 1) / 2 * N);
-            if (j != i) { put(&t, i, j, -1); put(&t, j, i, -1); }
+            if (j != i) {
+                put(&t, i, j, -1);
+                put(&t, j, i, -1);
+            }
         }
     A = build(&t, N, N);
     CHECK_OK(fsi_cholesky_init(&c, &A, NULL));
@@ -1171,15 +1709,24 @@ TEST L_18_cholesky_of_a_random_graph(void) {
     CHECK_OK(fsi_cholesky_solve(&c, b, x));
     desc = krylov(N, fsi_csr_operator(&A), 0);
     CHECK_MOST(residual_of(&desc, b, x), TOL(1e-13, 1e-5) * fsi_norm(N, b));
-    CHECK_MOST((double)c.entries, 0.3 * N * N);                           /* of a full triangle with 0.5 N^2 */
+    /* of a full triangle with 0.5 N^2 */
+    CHECK_MOST((double)c.entries, 0.3 * N * N);
     fsi_cholesky_free(&c);
-    fsi_csr_free(&A, NULL); free(b); free(x);
+    fsi_csr_free(&A, NULL);
+    free(b);
+    free(x);
     PASS();
 }
 
-/* ------------------------------------------------------------------------------------------------ woodbury */
+/* ------------------------------------------------------------------------------------------------
+ * woodbury */
 TEST L_19_woodbury_equals_cholesky(void) {
-    enum { N = 90, BODIES = 3, K = 6 * BODIES };
+    enum {
+        N = 90,
+        BODIES = 3,
+        K = 6 * BODIES
+    };
+
     int e;
     for (e = -4; e <= 4; e++) {
         triplets t = {NULL, NULL, NULL, 0, 0};
@@ -1190,61 +1737,99 @@ TEST L_19_woodbury_equals_cholesky(void) {
         fsi_woodbury_desc desc;
         fsi_csr U;
         int i, j, a, c;
-        memset(C, 0, sizeof C); memset(D, 0, sizeof D); memset(&desc, 0, sizeof desc);
-        for (i = 0; i < N; i++) {                                        /* each face: normal and arm x normal of its body */
+        memset(C, 0, sizeof C);
+        memset(D, 0, sizeof D);
+        memset(&desc, 0, sizeof desc);
+        /* each face: normal and arm x normal of its body */
+        for (i = 0; i < N; i++) {
             double n[3], r[3], row[6];
             d[i] = FSI_R(1 + 0.5 * check_random(&seed));
-            for (a = 0; a < 3; a++) { n[a] = a == i % 3; r[a] = check_random(&seed); }
-            for (a = 0; a < 3; a++) { row[a] = n[a]; row[3 + a] = r[(a + 1) % 3] * n[(a + 2) % 3] - r[(a + 2) % 3] * n[(a + 1) % 3]; }
-            for (a = 0; a < 6; a++) if (row[a] != 0) put(&t, i, 6 * (i * BODIES / N) + a, row[a]);
+            for (a = 0; a < 3; a++) {
+                n[a] = a == i % 3;
+                r[a] = check_random(&seed);
+            }
+            for (a = 0; a < 3; a++) {
+                row[a] = n[a];
+                row[3 + a] = r[(a + 1) % 3] * n[(a + 2) % 3] - r[(a + 2) % 3] * n[(a + 1) % 3];
+            }
+            for (a = 0; a < 6; a++)
+                if (row[a] != 0)
+                    put(&t, i, 6 * (i * BODIES / N) + a, row[a]);
         }
         U = build(&t, N, K);
-        for (j = 0; j < K; j++) C[j * K + j] = FSI_R((j % 6 < 3 ? 0.1 : 0.3) / ratio);    /* inverse mass, fluid density 1 */
-        for (i = 0; i < N; i++) D[i * N + i] = (double)d[i];
+        /* inverse mass, fluid density 1 */
+        for (j = 0; j < K; j++)
+            C[j * K + j] = FSI_R((j % 6 < 3 ? 0.1 : 0.3) / ratio);
+        for (i = 0; i < N; i++)
+            D[i * N + i] = (double)d[i];
         for (i = 0; i < N; i++)
             for (j = 0; j < N; j++)
                 for (a = U.row[i]; a < U.row[i + 1]; a++)
-                    for (c = U.row[j]; c < U.row[j + 1]; c++) D[i * N + j] += (double)U.val[a] * (double)C[U.col[a] * K + U.col[c]] * (double)U.val[c];
-        desc.n = N; desc.diagonal = d; desc.U = &U; desc.C = C;
+                    for (c = U.row[j]; c < U.row[j + 1]; c++)
+                        D[i * N + j] += (double)U.val[a] * (double)C[U.col[a] * K + U.col[c]]
+                                        * (double)U.val[c];
+        desc.n = N;
+        desc.diagonal = d;
+        desc.U = &U;
+        desc.C = C;
         CHECK_OK(fsi_woodbury_init(&w, &desc));
         fsi_woodbury_solve(&w, b, x);
         bd = doubles(N, b);
         exact = gauss(N, D, bd);
         CHECK_MOST(distance(N, x, exact), arm);
-        fsi_woodbury_free(&w); fsi_woodbury_free(&w);
-        C[0] = 0;                                                        /* a fixed direction is fine, a negative mass is not */
+        fsi_woodbury_free(&w);
+        fsi_woodbury_free(&w);
+        /* a fixed direction is fine, a negative mass is not */
+        C[0] = 0;
         CHECK_OK(fsi_woodbury_init(&w, &desc));
         fsi_woodbury_free(&w);
         C[0] = -1;
         CHECK_RESULT(FSI_ERR_SINGULAR, fsi_woodbury_init(&w, &desc));
         fsi_csr_free(&U, NULL);
-        free(b); free(exact); free(bd);
+        free(b);
+        free(exact);
+        free(bd);
     }
     PASS();
 }
 
-/* ------------------------------------------------------------------------------------------------ L-20, L-21 */
-static int symmetric_positive(fsi_operator op, size_t n, const char *name, double tol, int definite) {
+/* ------------------------------------------------------------------------------------------------
+ * L-20, L-21 */
+static int symmetric_positive(fsi_operator op, size_t n, const char *name, double tol,
+                              int definite) {
     fsi_real *Ax = vector(n), *Ay = vector(n);
     double size = 0, worst = 0;
     int k, good = 1;
     for (k = 0; k < 50; k++) {
-        fsi_real *x = random_vector(n, (uint64_t)(2 * k + 1)), *y = random_vector(n, (uint64_t)(2 * k + 2));
+        fsi_real *x = random_vector(n, (uint64_t)(2 * k + 1)),
+                 *y = random_vector(n, (uint64_t)(2 * k + 2));
         double xx = fsi_norm(n, x), yy = fsi_norm(n, y), d;
         op.apply_fn(x, Ax, op.user);
         op.apply_fn(y, Ay, op.user);
-        if (fsi_norm(n, Ax) / xx > size) size = fsi_norm(n, Ax) / xx;
+        if (fsi_norm(n, Ax) / xx > size)
+            size = fsi_norm(n, Ax) / xx;
         d = fabs(fsi_dot(n, y, Ax) - fsi_dot(n, x, Ay)) / (xx * yy);
-        if (k < 20 && d > worst) worst = d;
-        if (definite && !(fsi_dot(n, x, Ax) > 0)) good = 0;
-        free(x); free(y);
+        if (k < 20 && d > worst)
+            worst = d;
+        if (definite && !(fsi_dot(n, x, Ax) > 0))
+            good = 0;
+        free(x);
+        free(y);
     }
-    if (!(worst <= tol * size)) { printf("  %s is not symmetric: %.3g\n", name, worst / size); good = 0; }
-    free(Ax); free(Ay);
+    if (!(worst <= tol * size)) {
+        printf("  %s is not symmetric: %.3g\n", name, worst / size);
+        good = 0;
+    }
+    free(Ax);
+    free(Ay);
     return good;
 }
+
 TEST L_20_L_21_symmetric_and_positive(void) {
-    enum { N = 300 };
+    enum {
+        N = 300
+    };
+
     fsi_csr A = laplacian(10, 6, 5, 1, 0), U;
     triplets t = {NULL, NULL, NULL, 0, 0};
     uint64_t seed = 2;
@@ -1256,29 +1841,47 @@ TEST L_20_L_21_symmetric_and_positive(void) {
     fsi_ic ic, mic;
     double tol = TOL(1e-13, 1e-5);
     int i;
-    memset(&how, 0, sizeof how); memset(&wd, 0, sizeof wd); memset(C, 0, sizeof C);
+    memset(&how, 0, sizeof how);
+    memset(&wd, 0, sizeof wd);
+    memset(C, 0, sizeof C);
     how.modified = 1;
     CHECK_OK(fsi_ic_init(&ic, &A, NULL));
     CHECK_OK(fsi_ic_init(&mic, &A, &how));
     CHECK_OK(fsi_cholesky_init(&c, &A, NULL));
     CHECK_OK(fsi_cholesky_factor(&c, &A, 0, NULL));
-    for (i = 0; i < N; i++) { diag[i] = FSI_R(2 + check_random(&seed)); put(&t, i, i % 6, check_random(&seed)); }
-    for (i = 0; i < 6; i++) C[7 * i] = 3;
+    for (i = 0; i < N; i++) {
+        diag[i] = FSI_R(2 + check_random(&seed));
+        put(&t, i, i % 6, check_random(&seed));
+    }
+    for (i = 0; i < 6; i++)
+        C[7 * i] = 3;
     U = build(&t, N, 6);
-    wd.n = N; wd.diagonal = diag; wd.U = &U; wd.C = C;
+    wd.n = N;
+    wd.diagonal = diag;
+    wd.U = &U;
+    wd.C = C;
     CHECK_OK(fsi_woodbury_init(&w, &wd));
     ASSERT(symmetric_positive(fsi_csr_operator(&A), N, "laplacian", tol, 1));
     ASSERT(symmetric_positive(fsi_ic_operator(&ic), N, "ic", tol, 1));
     ASSERT(symmetric_positive(fsi_ic_operator(&mic), N, "mic", tol, 1));
     ASSERT(symmetric_positive(fsi_cholesky_operator(&c), N, "cholesky", tol, 1));
     ASSERT(symmetric_positive(fsi_woodbury_operator(&w), N, "woodbury", tol, 1));
-    fsi_ic_free(&ic); fsi_ic_free(&mic); fsi_cholesky_free(&c); fsi_woodbury_free(&w);
-    fsi_csr_free(&A, NULL); fsi_csr_free(&U, NULL);
+    fsi_ic_free(&ic);
+    fsi_ic_free(&mic);
+    fsi_cholesky_free(&c);
+    fsi_woodbury_free(&w);
+    fsi_csr_free(&A, NULL);
+    fsi_csr_free(&U, NULL);
     PASS();
 }
 
-/* ------------------------------------------------------------------------------------------------ eigen */
-static int by_value(const void *a, const void *b) { double x = *(const double *)a, y = *(const double *)b; return (x > y) - (x < y); }
+/* ------------------------------------------------------------------------------------------------
+ * eigen */
+static int by_value(const void *a, const void *b) {
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
 /* All eigenvalues of the grid Laplacian, ascending */
 static double *grid_spectrum(int n, int dim, int dirichlet) {
     int total = dim == 2 ? n * n : n * n * n, k, a, m;
@@ -1291,6 +1894,7 @@ static double *grid_spectrum(int n, int dim, int dirichlet) {
     qsort(w, (size_t)total, sizeof(double), by_value);
     return w;
 }
+
 TEST L_03_spectra(void) {
     int dim, wall, k, full = getenv("FSI_TEST_FULL") != NULL;
     for (dim = 2; dim <= 3; dim++)
@@ -1299,92 +1903,134 @@ TEST L_03_spectra(void) {
             fsi_csr A = laplacian(n, n, dim == 2 ? 1 : n, wall, 0);
             double *D = dense_of(&A), *exact = grid_spectrum(n, dim, wall);
             fsi_real *d = vector((size_t)(total * total)), *w = vector((size_t)total);
-            for (k = 0; k < total * total; k++) d[k] = (fsi_real)D[k];
+            for (k = 0; k < total * total; k++)
+                d[k] = (fsi_real)D[k];
             CHECK_OK(fsi_eigen_dense(total, d, NULL, w, d, NULL));
-            for (k = 0; k < total; k++) CHECK_NEAR(exact[k], w[k], TOL(1e-12, 2e-6));
+            for (k = 0; k < total; k++)
+                CHECK_NEAR(exact[k], w[k], TOL(1e-12, 2e-6));
             fsi_csr_free(&A, NULL);
-            free(D); free(exact); free(d); free(w);
+            free(D);
+            free(exact);
+            free(d);
+            free(w);
         }
-    for (wall = 0; wall < 2; wall++) {                                     /* 16^3 by Lanczos: triple and sixfold eigenvalues */
-        enum { C = 30 };
+    /* 16^3 by Lanczos: triple and sixfold eigenvalues */
+    for (wall = 0; wall < 2; wall++) {
+        enum {
+            C = 30
+        };
+
         fsi_csr A = laplacian(16, 16, 16, wall, 0);
         double *exact = grid_spectrum(16, 3, wall);
         fsi_real w[C], *V = vector((size_t)C * 4096);
         fsi_modes_desc desc;
         fsi_report report;
         memset(&desc, 0, sizeof desc);
-        desc.K = &A; desc.count = C;
+        desc.K = &A;
+        desc.count = C;
         CHECK_OK(fsi_modes_solve(&desc, w, V, &report));
-        for (k = 0; k < C; k++) CHECK_NEAR(exact[k], w[k], TOL(1e-8, 1e-5));
-        printf("  16^3 %s: %d modes in %d solves, %d restarts\n", wall ? "Dirichlet" : "Neumann", C, report.iterations, report.restarts);
+        for (k = 0; k < C; k++)
+            CHECK_NEAR(exact[k], w[k], TOL(1e-8, 1e-5));
+        printf("  16^3 %s: %d modes in %d solves, %d restarts\n", wall ? "Dirichlet" : "Neumann", C,
+               report.iterations, report.restarts);
         fsi_csr_free(&A, NULL);
-        free(exact); free(V);
+        free(exact);
+        free(V);
     }
     PASS();
 }
+
 /* Largest |A v - w B v| and |V B V^T - 1|, and the trace */
-static void eigen_errors(int n, const double *A, const double *B, const fsi_real *w, const fsi_real *V, double *residual, double *orthogonal) {
+static void eigen_errors(int n, const double *A, const double *B, const fsi_real *w,
+                         const fsi_real *V, double *residual, double *orthogonal) {
     int i, j, k;
     double *BV = (double *)malloc((size_t)(n * n) * sizeof(double));
     *residual = *orthogonal = 0;
     for (k = 0; k < n; k++)
         for (i = 0; i < n; i++) {
             double a = 0, b = 0;
-            for (j = 0; j < n; j++) { a += A[i * n + j] * (double)V[k * n + j]; b += (B ? B[i * n + j] : i == j) * (double)V[k * n + j]; }
+            for (j = 0; j < n; j++) {
+                a += A[i * n + j] * (double)V[k * n + j];
+                b += (B ? B[i * n + j] : i == j) * (double)V[k * n + j];
+            }
             BV[k * n + i] = b;
             a = fabs(a - (double)w[k] * b);
-            if (!(a <= *residual)) *residual = a;
+            if (!(a <= *residual))
+                *residual = a;
         }
     for (k = 0; k < n; k++)
         for (i = 0; i < n; i++) {
             double s = -(i == k);
-            for (j = 0; j < n; j++) s += (double)V[i * n + j] * BV[k * n + j];
-            if (!(fabs(s) <= *orthogonal)) *orthogonal = fabs(s);
+            for (j = 0; j < n; j++)
+                s += (double)V[i * n + j] * BV[k * n + j];
+            if (!(fabs(s) <= *orthogonal))
+                *orthogonal = fabs(s);
         }
     free(BV);
 }
+
 TEST L_04_symmetric_eigen(void) {
-    enum { N = 24 };
+    enum {
+        N = 24
+    };
+
     double W[N], A[N * N], B[N * N], residual, orthogonal, trace, eps = (double)FSI_REAL_EPS, top;
     fsi_real a[N * N], b[N * N], w[N], V[N * N], *s;
     int kind, i, j, n;
     for (kind = 0; kind < 4; kind++) {
         n = kind == 0 ? 21 : kind == 1 ? 8 : N;
-        memset(a, 0, sizeof a); memset(b, 0, sizeof b);
+        memset(a, 0, sizeof a);
+        memset(b, 0, sizeof b);
         if (kind == 0)
-            for (i = 0; i < n; i++) {                                    /* Wilkinson W21+ */
+            for (i = 0; i < n; i++) { /* Wilkinson W21+ */
                 a[i * n + i] = FSI_R(abs(i - 10));
-                if (i) a[i * n + i - 1] = a[(i - 1) * n + i] = 1;
+                if (i)
+                    a[i * n + i - 1] = a[(i - 1) * n + i] = 1;
             }
-        else if (kind == 1) for (i = 0; i < n * n; i++) a[i] = (fsi_real)(1.0 / (i / n + i % n + 1));
+        else if (kind == 1)
+            for (i = 0; i < n * n; i++)
+                a[i] = (fsi_real)(1.0 / (i / n + i % n + 1));
         else {
-            for (i = 0; i < n; i++) W[i] = i < 3 ? 2.5 : 3 + 0.7 * i;
+            for (i = 0; i < n; i++)
+                W[i] = i < 3 ? 2.5 : 3 + 0.7 * i;
             s = spectrum(n, W, 5);
             memcpy(a, s, (size_t)(n * n) * sizeof *a);
             free(s);
         }
         if (kind == 3) {
-            for (i = 0; i < n; i++) W[i] = 1 + 0.1 * i;
+            for (i = 0; i < n; i++)
+                W[i] = 1 + 0.1 * i;
             s = spectrum(n, W, 6);
             memcpy(b, s, (size_t)(n * n) * sizeof *b);
             free(s);
         }
-        for (trace = 0, top = 0, i = 0; i < n * n; i++) { A[i] = (double)a[i]; B[i] = (double)b[i]; }
+        for (trace = 0, top = 0, i = 0; i < n * n; i++) {
+            A[i] = (double)a[i];
+            B[i] = (double)b[i];
+        }
         for (i = 0; i < n; i++) {
             double row = 0;
             trace += A[i * n + i];
-            for (j = 0; j < n; j++) row += fabs(A[i * n + j]);
-            if (row > top) top = row;
+            for (j = 0; j < n; j++)
+                row += fabs(A[i * n + j]);
+            if (row > top)
+                top = row;
         }
         CHECK_OK(fsi_eigen_dense(n, a, kind == 3 ? b : NULL, w, V, NULL));
         eigen_errors(n, A, kind == 3 ? B : NULL, w, V, &residual, &orthogonal);
         CHECK_MOST(residual, 50 * eps * top);
         CHECK_MOST(orthogonal, 50 * eps);
-        for (i = 0; i < n; i++) trace -= kind == 3 ? 0 : (double)w[i];
-        if (kind < 3) CHECK_NEAR(0, trace, TOL(1e-12, 1e-4));
-        if (kind == 0) CHECK_NEAR(7.1e-14, (double)w[20] - (double)w[19], TOL(3e-14, 2e-6));   /* the gap itself */
-        if (kind == 2) CHECK_NEAR(w[0], w[2], TOL(1e-13, 1e-5));
-        for (i = 1; i < n; i++) ASSERT(w[i] >= w[i - 1]);
+        for (i = 0; i < n; i++)
+            trace -= kind == 3 ? 0 : (double)w[i];
+        if (kind < 3)
+            CHECK_NEAR(0, trace, TOL(1e-12, 1e-4));
+        /* the gap itself */
+        if (kind == 0)
+            CHECK_NEAR(7.1e-14, (double)w[20] - (double)w[19], TOL(3e-14, 2e-6));
+        if (kind == 2)
+            CHECK_NEAR(w[0], w[2], TOL(1e-13, 1e-5));
+        for (i = 1; i < n; i++)
+            ASSERT(w[i] >= w[i - 1]);
     }
     b[0] = -1;
     CHECK_RESULT(FSI_ERR_SINGULAR, fsi_eigen_dense(N, a, b, w, V, NULL));
@@ -1392,7 +2038,9 @@ TEST L_04_symmetric_eigen(void) {
     CHECK_OK(fsi_eigen_dense(0, NULL, NULL, NULL, NULL, NULL));
     PASS();
 }
-/* Sparse modes of a chain and of random pairs against the dense solver, rigid modes skipped or kept out */
+
+/* Sparse modes of a chain and of random pairs against the dense solver, rigid modes skipped or kept
+ * out */
 TEST modes_against_dense(void) {
     int n, way;
     for (n = 5; n <= 120; n += 23)
@@ -1400,42 +2048,72 @@ TEST modes_against_dense(void) {
             triplets k = {NULL, NULL, NULL, 0, 0}, m = {NULL, NULL, NULL, 0, 0};
             fsi_csr K, M;
             int i, c, count = n < 12 ? n - 2 : 9;
-            fsi_real *w = vector((size_t)n), *V = vector((size_t)(count * n)), *dk = vector((size_t)(n * n)), *dm = vector((size_t)(n * n)), *one = vector((size_t)n);
+            fsi_real *w = vector((size_t)n), *V = vector((size_t)(count * n)),
+                     *dk = vector((size_t)(n * n)), *dm = vector((size_t)(n * n)),
+                     *one = vector((size_t)n);
             fsi_real *wd = vector((size_t)n), *t = vector((size_t)n), *u = vector((size_t)n);
             double *D;
             fsi_modes_desc desc;
             fsi_report report;
-            for (i = 0; i < n; i++) {                                     /* a free bar with consistent mass */
+            /* a free bar with consistent mass */
+            for (i = 0; i < n; i++) {
                 one[i] = 1;
                 put(&m, i, i, i % 3 ? 0.4 : 0.9);
-                if (i == 0) continue;
-                put(&k, i, i, 1 + 0.2 * (i % 2)); put(&k, i - 1, i - 1, 1 + 0.2 * (i % 2)); put(&k, i, i - 1, -1 - 0.2 * (i % 2)); put(&k, i - 1, i, -1 - 0.2 * (i % 2));
-                put(&m, i, i - 1, 0.1); put(&m, i - 1, i, 0.1);
+                if (i == 0)
+                    continue;
+                put(&k, i, i, 1 + 0.2 * (i % 2));
+                put(&k, i - 1, i - 1, 1 + 0.2 * (i % 2));
+                put(&k, i, i - 1, -1 - 0.2 * (i % 2));
+                put(&k, i - 1, i, -1 - 0.2 * (i % 2));
+                put(&m, i, i - 1, 0.1);
+                put(&m, i - 1, i, 0.1);
             }
-            K = build(&k, n, n); M = build(&m, n, n);
-            D = dense_of(&K); for (i = 0; i < n * n; i++) dk[i] = (fsi_real)D[i];
+            K = build(&k, n, n);
+            M = build(&m, n, n);
+            D = dense_of(&K);
+            for (i = 0; i < n * n; i++)
+                dk[i] = (fsi_real)D[i];
             free(D);
-            D = dense_of(&M); for (i = 0; i < n * n; i++) dm[i] = (fsi_real)D[i];
+            D = dense_of(&M);
+            for (i = 0; i < n * n; i++)
+                dm[i] = (fsi_real)D[i];
             free(D);
             CHECK_OK(fsi_eigen_dense(n, dk, dm, wd, NULL, NULL));
             memset(&desc, 0, sizeof desc);
-            desc.K = &K; desc.M = &M; desc.count = count;
-            if (way == 1) desc.skip = 1;
-            if (way == 2) { desc.null_count = 1; desc.null_vectors = one; }
+            desc.K = &K;
+            desc.M = &M;
+            desc.count = count;
+            if (way == 1)
+                desc.skip = 1;
+            if (way == 2) {
+                desc.null_count = 1;
+                desc.null_vectors = one;
+            }
             CHECK_OK(fsi_modes_solve(&desc, w, V, &report));
-            for (c = 0; c < count; c++) CHECK_NEAR(wd[c + (way > 0)], w[c], TOL(1e-9, 1e-5));
+            for (c = 0; c < count; c++)
+                CHECK_NEAR(wd[c + (way > 0)], w[c], TOL(1e-9, 1e-5));
             for (c = 0; c < count; c++) {
                 fsi_csr_mul(&M, V + c * n, t);
-                for (i = 0; i <= c; i++) CHECK_NEAR(i == c, fsi_dot((size_t)n, V + i * n, t), TOL(1e-10, 2e-5));
+                for (i = 0; i <= c; i++)
+                    CHECK_NEAR(i == c, fsi_dot((size_t)n, V + i * n, t), TOL(1e-10, 2e-5));
                 fsi_csr_mul(&K, V + c * n, u);
                 fsi_axpy((size_t)n, -w[c], t, u);
                 CHECK_MOST(fsi_norm((size_t)n, u), TOL(1e-8, 1e-4));
             }
-            fsi_csr_free(&K, NULL); fsi_csr_free(&M, NULL);
-            free(w); free(V); free(dk); free(dm); free(one); free(wd); free(t); free(u);
+            fsi_csr_free(&K, NULL);
+            fsi_csr_free(&M, NULL);
+            free(w);
+            free(V);
+            free(dk);
+            free(dm);
+            free(one);
+            free(wd);
+            free(t);
+            free(u);
         }
     PASS();
 }
+
 TEST modes_refusals(void) {
     fsi_csr K = laplacian(5, 1, 1, 1, 0);
     fsi_real w[5], V[25], two[10] = {1, 1, 1, 1, 1, 2, 2, 2, 2, 2};
@@ -1443,27 +2121,37 @@ TEST modes_refusals(void) {
     memset(&desc, 0, sizeof desc);
     CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_modes_solve(&desc, w, V, NULL));
     desc.K = &K;
-    CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_modes_solve(&desc, w, V, NULL));    /* count 0 */
+    CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_modes_solve(&desc, w, V, NULL)); /* count 0 */
     desc.count = 6;
     CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_modes_solve(&desc, w, V, NULL));
-    desc.count = 3; desc.null_count = 2; desc.null_vectors = two;
-    CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_modes_solve(&desc, w, V, NULL));    /* dependent null vectors */
-    desc.null_count = 0; desc.count = 5;
+    desc.count = 3;
+    desc.null_count = 2;
+    desc.null_vectors = two;
+    /* dependent null vectors */
+    CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_modes_solve(&desc, w, V, NULL));
+    desc.null_count = 0;
+    desc.count = 5;
     CHECK_OK(fsi_modes_solve(&desc, w, V, NULL));
     CHECK_NEAR(2 - 2 * cos(3.14159265358979323846 / 6), w[0], TOL(1e-12, 1e-6));
     fsi_csr_free(&K, NULL);
     PASS();
 }
 
-/* The same problem in other units: every answer is the one in ordinary units, scaled. (Found by scaling: squares overflowed or vanished.) */
+/* The same problem in other units: every answer is the one in ordinary units, scaled. (Found by
+ * scaling: squares overflowed or vanished.) */
 TEST any_magnitude(void) {
-    enum { N = 6, M = 12 };
-    static const double scale[] = {TOL(1e-290, 1e-30), TOL(1e-170, 1e-20), TOL(1e160, 1e20), TOL(1e290, 1e30)};
+    enum {
+        N = 6,
+        M = 12
+    };
+
+    static const double scale[] = {TOL(1e-290, 1e-30), TOL(1e-170, 1e-20), TOL(1e160, 1e20),
+                                   TOL(1e290, 1e30)};
     fsi_real one[6][N], R[N * N], tau[N], b[N], c[N], long_one[2000];
     double first_norm = 0;
     int32_t pivot[N];
     int q, i, j, k, rank;
-    for (q = -1; q < 4; q++) {                                           /* -1: ordinary units */
+    for (q = -1; q < 4; q++) { /* -1: ordinary units */
         double s = q < 0 ? 1 : scale[q], tol = TOL(1e-11, 2e-3);
         fsi_real A[N * N], S[N * N], got[6][N];
         fsi_csr K = laplacian(M, 1, 1, 1, 0);
@@ -1472,64 +2160,106 @@ TEST any_magnitude(void) {
         fsi_real w[3], V[3 * M], x[M], f[M];
         uint64_t seed = 5;
         memset(&md, 0, sizeof md);
-        for (i = 0; i < N * N; i++) A[i] = (fsi_real)check_random(&seed);
-        for (i = 0; i < N; i++) b[i] = (fsi_real)check_random(&seed);
-        for (i = 0; i < N; i++) for (j = 0; j < N; j++) {
-            double t = i == j ? 0.5 : 0;
-            for (k = 0; k < N; k++) t += (double)A[i * N + k] * (double)A[j * N + k];
-            S[i * N + j] = (fsi_real)(t * s);
-        }
-        memcpy(R, S, sizeof R); memcpy(got[0], b, sizeof b); CHECK_OK(fsi_dense_ldlt(N, R, pivot)); fsi_dense_ldlt_solve(N, R, pivot, got[0]);
-        memcpy(R, S, sizeof R); memcpy(got[1], b, sizeof b); CHECK_OK(fsi_dense_lu(N, R, pivot)); fsi_dense_lu_solve(N, R, pivot, got[1]);
+        for (i = 0; i < N * N; i++)
+            A[i] = (fsi_real)check_random(&seed);
+        for (i = 0; i < N; i++)
+            b[i] = (fsi_real)check_random(&seed);
+        for (i = 0; i < N; i++)
+            for (j = 0; j < N; j++) {
+                double t = i == j ? 0.5 : 0;
+                for (k = 0; k < N; k++)
+                    t += (double)A[i * N + k] * (double)A[j * N + k];
+                S[i * N + j] = (fsi_real)(t * s);
+            }
+        memcpy(R, S, sizeof R);
+        memcpy(got[0], b, sizeof b);
+        CHECK_OK(fsi_dense_ldlt(N, R, pivot));
+        fsi_dense_ldlt_solve(N, R, pivot, got[0]);
+        memcpy(R, S, sizeof R);
+        memcpy(got[1], b, sizeof b);
+        CHECK_OK(fsi_dense_lu(N, R, pivot));
+        fsi_dense_lu_solve(N, R, pivot, got[1]);
         CHECK_OK(fsi_spd_batch(N, 1, S, b, got[2], NULL));
-        for (i = 0; i < N * N; i++) R[i] = (fsi_real)((double)A[i] * s);
-        memcpy(c, b, sizeof c); CHECK_OK(fsi_qr_factor(N, N, R, tau, pivot, 0, &rank)); fsi_qr_solve(N, N, R, tau, pivot, rank, c, got[3], NULL);
+        for (i = 0; i < N * N; i++)
+            R[i] = (fsi_real)((double)A[i] * s);
+        memcpy(c, b, sizeof c);
+        CHECK_OK(fsi_qr_factor(N, N, R, tau, pivot, 0, &rank));
+        fsi_qr_solve(N, N, R, tau, pivot, rank, c, got[3], NULL);
         CHECK_OK(fsi_eigen_dense(N, S, NULL, got[4], R, NULL));
-        for (i = 0; i < K.row[M]; i++) K.val[i] *= (fsi_real)s;
-        for (i = 0; i < M; i++) { f[i] = FSI_R(q < 0 ? 1 : s); x[i] = 0; }
-        md.K = &K; md.count = 3;
+        for (i = 0; i < K.row[M]; i++)
+            K.val[i] *= (fsi_real)s;
+        for (i = 0; i < M; i++) {
+            f[i] = FSI_R(q < 0 ? 1 : s);
+            x[i] = 0;
+        }
+        md.K = &K;
+        md.count = 3;
         CHECK_OK(fsi_modes_solve(&md, w, V, NULL));
-        for (i = 0; i < 3; i++) got[5][i] = w[i];
-        for (k = 0; k < 3; k++) { CHECK_OK(solvers[k](&kd, f, x, NULL, 0, NULL)); got[5][3 + k] = x[5]; CHECK_NEAR(21, x[5], 21 * TOL(1e-8, 2e-3)); }
-        for (i = 0; i < 2000; i++) long_one[i] = FSI_R(s * (i % 7 - 3));
-        if (q < 0) { memcpy(one, got, sizeof one); first_norm = fsi_norm(2000, long_one); }
-        for (k = 0; k < 5; k++) for (i = 0; i < N; i++) CHECK_NEAR(1, (double)got[k][i] / (double)one[k][i] * (k < 4 ? s : 1 / s), tol);
-        for (i = 0; i < 3; i++) CHECK_NEAR(1, (double)got[5][i] / (double)one[5][i] / s, tol);
+        for (i = 0; i < 3; i++)
+            got[5][i] = w[i];
+        for (k = 0; k < 3; k++) {
+            CHECK_OK(solvers[k](&kd, f, x, NULL, 0, NULL));
+            got[5][3 + k] = x[5];
+            CHECK_NEAR(21, x[5], 21 * TOL(1e-8, 2e-3));
+        }
+        for (i = 0; i < 2000; i++)
+            long_one[i] = FSI_R(s * (i % 7 - 3));
+        if (q < 0) {
+            memcpy(one, got, sizeof one);
+            first_norm = fsi_norm(2000, long_one);
+        }
+        for (k = 0; k < 5; k++)
+            for (i = 0; i < N; i++)
+                CHECK_NEAR(1, (double)got[k][i] / (double)one[k][i] * (k < 4 ? s : 1 / s), tol);
+        for (i = 0; i < 3; i++)
+            CHECK_NEAR(1, (double)got[5][i] / (double)one[5][i] / s, tol);
         CHECK_NEAR(1, fsi_norm(2000, long_one) / first_norm / s, 1e-6);
         {
             fsi_vec3 u = fsi_vec_unit(fsi_vec(FSI_R(3 * s), 0, FSI_R(-4 * s)));
             fsi_quat h = {0, 0, 0, 0};
-            CHECK_NEAR(0.6, u.x, 1e-6); CHECK_NEAR(-0.8, u.z, 1e-6);
-            CHECK_NEAR(5, (double)fsi_vec_length(fsi_vec(FSI_R(3 * s), 0, FSI_R(-4 * s))) / s, 1e-5);
+            CHECK_NEAR(0.6, u.x, 1e-6);
+            CHECK_NEAR(-0.8, u.z, 1e-6);
+            CHECK_NEAR(5, (double)fsi_vec_length(fsi_vec(FSI_R(3 * s), 0, FSI_R(-4 * s))) / s,
+                       1e-5);
             h.y = FSI_R(-s);
             h = fsi_quat_unit(h);
-            CHECK_NEAR(-1, h.y, 1e-6); CHECK_NEAR(0, h.w, 1e-6);
+            CHECK_NEAR(-1, h.y, 1e-6);
+            CHECK_NEAR(0, h.w, 1e-6);
         }
         fsi_csr_free(&K, NULL);
     }
     PASS();
 }
+
 /* What cannot be answered is said, and nothing is changed. */
 TEST impossible_input_is_told(void) {
     static const int32_t i[4] = {0, 0, 1, 1}, j[4] = {0, 0, 1, 0};
-    fsi_real big[4] = {FSI_REAL_MAX, FSI_REAL_MAX, 1, 1}, C[4] = {0, 1, 1, 0}, d[2] = {1, 1}, b[2] = {1, (fsi_real)NAN}, x[2] = {7, 7}, z[2], r[2] = {1, 2};
+    fsi_real big[4] = {FSI_REAL_MAX, FSI_REAL_MAX, 1, 1}, C[4] = {0, 1, 1, 0}, d[2] = {1, 1},
+             b[2] = {1, (fsi_real)NAN}, x[2] = {7, 7}, z[2], r[2] = {1, 2};
     fsi_csr A = {0, 0, NULL, NULL, NULL}, U, S;
     fsi_woodbury_desc wd;
     fsi_woodbury wb;
     fsi_cholesky c;
     fsi_ic ic;
     triplets t = {NULL, NULL, NULL, 0, 0};
-    CHECK_RESULT(FSI_ERR_NUMERIC, fsi_csr_from_triplets(&A, 2, 2, 4, i, j, big, NULL));     /* a sum of duplicates overflows */
+    /* a sum of duplicates overflows */
+    CHECK_RESULT(FSI_ERR_NUMERIC, fsi_csr_from_triplets(&A, 2, 2, 4, i, j, big, NULL));
     ASSERT(A.row == NULL);
-    put(&t, 0, 0, 1); put(&t, 1, 1, 1);
+    put(&t, 0, 0, 1);
+    put(&t, 1, 1, 1);
     U = build(&t, 2, 2);
     memset(&wd, 0, sizeof wd);
-    wd.n = 2; wd.diagonal = d; wd.U = &U; wd.C = C;
-    CHECK_RESULT(FSI_ERR_SINGULAR, fsi_woodbury_init(&wb, &wd));           /* zeros on the diagonal, but not zero: indefinite */
+    wd.n = 2;
+    wd.diagonal = d;
+    wd.U = &U;
+    wd.C = C;
+    /* zeros on the diagonal, but not zero: indefinite */
+    CHECK_RESULT(FSI_ERR_SINGULAR, fsi_woodbury_init(&wb, &wd));
     C[0] = C[3] = 1;
-    CHECK_OK(fsi_woodbury_init(&wb, &wd));                                 /* rank one */
+    CHECK_OK(fsi_woodbury_init(&wb, &wd)); /* rank one */
     fsi_woodbury_solve(&wb, r, x);
-    CHECK_NEAR(0, x[0], 1e-6); CHECK_NEAR(1, x[1], 1e-6);
+    CHECK_NEAR(0, x[0], 1e-6);
+    CHECK_NEAR(1, x[1], 1e-6);
     fsi_woodbury_free(&wb);
     CHECK_OK(fsi_cholesky_init(&c, &U, NULL));
     CHECK_OK(fsi_cholesky_factor(&c, &U, 0, NULL));
@@ -1537,27 +2267,37 @@ TEST impossible_input_is_told(void) {
     CHECK_RESULT(FSI_ERR_NUMERIC, fsi_cholesky_solve(&c, b, x));
     ASSERT(x[0] >= 7 && x[0] <= 7);
     fsi_cholesky_free(&c);
-    put(&t, 0, 0, 1); put(&t, 1, 1, 1); put(&t, 0, 1, 0.5); put(&t, 1, 0, 0.5);
+    put(&t, 0, 0, 1);
+    put(&t, 1, 1, 1);
+    put(&t, 0, 1, 0.5);
+    put(&t, 1, 0, 0.5);
     S = build(&t, 2, 2);
     CHECK_OK(fsi_ic_init(&ic, &S, NULL));
-    S.val[1] = S.val[2] = TOL(FSI_R(1e40), FSI_R(1e30)); S.val[0] = TOL(FSI_R(1e-40), FSI_R(1e-30));
-    CHECK_RESULT(FSI_ERR_SINGULAR, fsi_ic_update(&ic, &S));                 /* no shift helps: the diagonal is what is left */
+    S.val[1] = S.val[2] = TOL(FSI_R(1e40), FSI_R(1e30));
+    S.val[0] = TOL(FSI_R(1e-40), FSI_R(1e-30));
+    /* no shift helps: the diagonal is what is left */
+    CHECK_RESULT(FSI_ERR_SINGULAR, fsi_ic_update(&ic, &S));
     fsi_ic_solve(&ic, r, z);
     ASSERT(fsi_all_finite(2, z));
     CHECK_NEAR(2, z[1], 1e-6);
     fsi_ic_free(&ic);
-    fsi_csr_free(&U, NULL); fsi_csr_free(&S, NULL);
+    fsi_csr_free(&U, NULL);
+    fsi_csr_free(&S, NULL);
     PASS();
 }
 
-/* ------------------------------------------------------------------------------------------------ allocator, threads */
+/* ------------------------------------------------------------------------------------------------
+ * allocator, threads */
 /* Runs everything that allocates; the first result that is not a success ends it. */
 static fsi_result allocate_all(const fsi_allocator *a, int *stage) {
     static const int32_t ti[4] = {0, 1, 0, 1}, tj[4] = {0, 1, 1, 0};
     static const fsi_real tv[4] = {2, 2, 1, 1};
-    fsi_csr A = {0, 0, NULL, NULL, NULL}, T = {0, 0, NULL, NULL, NULL}, L = laplacian(6, 5, 1, 1, 0), U;
+    fsi_csr A = {0, 0, NULL, NULL, NULL}, T = {0, 0, NULL, NULL, NULL},
+            L = laplacian(6, 5, 1, 1, 0), U;
     triplets t = {NULL, NULL, NULL, 0, 0};
-    fsi_real b[30], x[30], d[30], C[4] = {1, 0, 0, 2}, w[4], V[120], D[9] = {2, 1, 0, 1, 2, 1, 0, 1, 2}, E[9] = {1, 0, 0, 0, 1, 0, 0, 0, 1};
+    fsi_real b[30], x[30], d[30], C[4] = {1, 0, 0, 2}, w[4], V[120],
+                                  D[9] = {2, 1, 0, 1, 2, 1, 0, 1, 2},
+                                  E[9] = {1, 0, 0, 0, 1, 0, 0, 0, 1};
     fsi_krylov_desc desc = krylov(30, fsi_csr_operator(&L), 1e-5);
     fsi_ic_desc ih;
     fsi_cholesky_desc ch;
@@ -1568,25 +2308,68 @@ static fsi_result allocate_all(const fsi_allocator *a, int *stage) {
     fsi_woodbury wb;
     fsi_result r;
     int i;
-    memset(&ih, 0, sizeof ih); memset(&ch, 0, sizeof ch); memset(&wh, 0, sizeof wh); memset(&mh, 0, sizeof mh);
-    memset(&ic, 0, sizeof ic); memset(&c, 0, sizeof c); memset(&wb, 0, sizeof wb);
-    for (i = 0; i < 30; i++) { b[i] = FSI_R(i % 7); d[i] = 2; x[i] = 0; put(&t, i, i % 2, 1); }
+    memset(&ih, 0, sizeof ih);
+    memset(&ch, 0, sizeof ch);
+    memset(&wh, 0, sizeof wh);
+    memset(&mh, 0, sizeof mh);
+    memset(&ic, 0, sizeof ic);
+    memset(&c, 0, sizeof c);
+    memset(&wb, 0, sizeof wb);
+    for (i = 0; i < 30; i++) {
+        b[i] = FSI_R(i % 7);
+        d[i] = 2;
+        x[i] = 0;
+        put(&t, i, i % 2, 1);
+    }
     U = build(&t, 30, 2);
     desc.allocator = ih.allocator = ch.allocator = wh.allocator = mh.allocator = *a;
-    wh.n = 30; wh.diagonal = d; wh.U = &U; wh.C = C;
-    mh.K = &L; mh.count = 4;
-    *stage = 0; r = fsi_csr_from_triplets(&A, 2, 2, 4, ti, tj, tv, a);
-    if (r == FSI_OK) { *stage = 1; r = fsi_csr_transpose(&A, &T, a); }
-    for (i = 0; i < 3; i++) if (r == FSI_OK) { *stage = 2 + i; r = solvers[i](&desc, b, x, NULL, 0, NULL); }
-    if (r == FSI_OK) { *stage = 5; r = fsi_ic_init(&ic, &L, &ih); }
-    if (r == FSI_OK) { *stage = 6; r = fsi_cholesky_init(&c, &L, &ch); }
-    if (r == FSI_OK) { *stage = 7; r = fsi_woodbury_init(&wb, &wh); }
-    if (r == FSI_OK) { *stage = 8; r = fsi_eigen_dense(3, D, E, w, V, a); }
-    if (r == FSI_OK) { *stage = 9; r = fsi_modes_solve(&mh, w, V, NULL); }
-    fsi_csr_free(&A, a); fsi_csr_free(&T, a); fsi_ic_free(&ic); fsi_cholesky_free(&c); fsi_woodbury_free(&wb);
-    fsi_csr_free(&L, NULL); fsi_csr_free(&U, NULL);
+    wh.n = 30;
+    wh.diagonal = d;
+    wh.U = &U;
+    wh.C = C;
+    mh.K = &L;
+    mh.count = 4;
+    *stage = 0;
+    r = fsi_csr_from_triplets(&A, 2, 2, 4, ti, tj, tv, a);
+    if (r == FSI_OK) {
+        *stage = 1;
+        r = fsi_csr_transpose(&A, &T, a);
+    }
+    for (i = 0; i < 3; i++)
+        if (r == FSI_OK) {
+            *stage = 2 + i;
+            r = solvers[i](&desc, b, x, NULL, 0, NULL);
+        }
+    if (r == FSI_OK) {
+        *stage = 5;
+        r = fsi_ic_init(&ic, &L, &ih);
+    }
+    if (r == FSI_OK) {
+        *stage = 6;
+        r = fsi_cholesky_init(&c, &L, &ch);
+    }
+    if (r == FSI_OK) {
+        *stage = 7;
+        r = fsi_woodbury_init(&wb, &wh);
+    }
+    if (r == FSI_OK) {
+        *stage = 8;
+        r = fsi_eigen_dense(3, D, E, w, V, a);
+    }
+    if (r == FSI_OK) {
+        *stage = 9;
+        r = fsi_modes_solve(&mh, w, V, NULL);
+    }
+    fsi_csr_free(&A, a);
+    fsi_csr_free(&T, a);
+    fsi_ic_free(&ic);
+    fsi_cholesky_free(&c);
+    fsi_woodbury_free(&wb);
+    fsi_csr_free(&L, NULL);
+    fsi_csr_free(&U, NULL);
     return r;
 }
+
 TEST failing_allocator_everywhere(void) {
     int k, stage = 0, last = -1;
     for (k = 0; k < 100; k++) {
@@ -1596,7 +2379,8 @@ TEST failing_allocator_everywhere(void) {
         ASSERT_EQ(0, (int)f.live);
         ASSERT(stage >= last);
         last = stage;
-        if (r == FSI_OK) break;
+        if (r == FSI_OK)
+            break;
         CHECK_RESULT(FSI_ERR_MEMORY, r);
     }
     ASSERT(k > 10 && k < 100);
@@ -1609,10 +2393,16 @@ TEST failing_allocator_everywhere(void) {
     }
     PASS();
 }
+
 static uint64_t everything(int threads) {
-    enum { M = 140, N = M * M };
+    enum {
+        M = 140,
+        N = M * M
+    };
+
     fsi_csr A = laplacian(M, M, 1, 1, 0), B = laplacian(25, 25, 20, 0, 0);
-    fsi_real *b = random_vector(N, 8), *x = vector(N), *V = vector((size_t)B.rows * 3), *Q = random_vector(30000 * 4, 2), tau[4], w[3], c[4];
+    fsi_real *b = random_vector(N, 8), *x = vector(N), *V = vector((size_t)B.rows * 3),
+             *Q = random_vector(30000 * 4, 2), tau[4], w[3], c[4];
     fsi_modes_desc mh;
     fsi_report report;
     fsi_ic ic;
@@ -1634,15 +2424,21 @@ static uint64_t everything(int threads) {
     h = check_hash(c, sizeof c, h);
     if (getenv("FSI_TEST_FULL")) {
         memset(&mh, 0, sizeof mh);
-        mh.K = &B; mh.count = 3;
+        mh.K = &B;
+        mh.count = 3;
         fsi_modes_solve(&mh, w, V, NULL);
         h = check_hash(V, (size_t)B.rows * 3 * sizeof *V, h);
     }
     fsi_ic_free(&ic);
-    fsi_csr_free(&A, NULL); fsi_csr_free(&B, NULL);
-    free(b); free(x); free(V); free(Q);
+    fsi_csr_free(&A, NULL);
+    fsi_csr_free(&B, NULL);
+    free(b);
+    free(x);
+    free(V);
+    free(Q);
     return h;
 }
+
 TEST same_bits_for_any_thread_count(void) {
     uint64_t one = everything(1);
     ASSERT(everything(2) == one);
@@ -1652,62 +2448,97 @@ TEST same_bits_for_any_thread_count(void) {
     PASS();
 }
 
-/* ------------------------------------------------------------------------------------------------ hostile systems */
-enum { HOSTILE = 20 };
+/* ------------------------------------------------------------------------------------------------
+ * hostile systems */
+enum {
+    HOSTILE = 20
+};
+
 static int hostile_n;
 static fsi_real hostile_A[HOSTILE * HOSTILE], hostile_P[HOSTILE * HOSTILE];
+
 static void hostile_apply(const fsi_real *x, fsi_real *y, void *user) {
     const fsi_real *M = (const fsi_real *)user;
     int i, j;
     for (i = 0; i < hostile_n; i++) {
         double s = 0;
-        for (j = 0; j < hostile_n; j++) s += (double)M[i * hostile_n + j] * (double)x[j];
+        for (j = 0; j < hostile_n; j++)
+            s += (double)M[i * hostile_n + j] * (double)x[j];
         y[i] = (fsi_real)s;
     }
 }
-/* |b - A x| from scratch; *size: the sum of absolute terms, what rounding is measured against. Scaled, so that squares neither overflow nor vanish. */
+
+/* |b - A x| from scratch; *size: the sum of absolute terms, what rounding is measured against.
+ * Scaled, so that squares neither overflow nor vanish. */
 static double hostile_residual(const fsi_real *b, const fsi_real *x, double *size) {
     double big = 0, s = 0, t = 0;
     int i, j, n = hostile_n;
-    for (i = 0; i < n; i++) { big = fmax(big, fabs((double)b[i])); for (j = 0; j < n; j++) big = fmax(big, fabs((double)hostile_A[i * n + j] * (double)x[j])); }
+    for (i = 0; i < n; i++) {
+        big = fmax(big, fabs((double)b[i]));
+        for (j = 0; j < n; j++)
+            big = fmax(big, fabs((double)hostile_A[i * n + j] * (double)x[j]));
+    }
     for (i = 0; i < n && big > 0; i++) {
         double r = (double)b[i] / big, a = fabs(r);
-        for (j = 0; j < n; j++) { double v = (double)hostile_A[i * n + j] * (double)x[j] / big; r -= v; a += fabs(v); }
-        s += r * r; t += a * a;
+        for (j = 0; j < n; j++) {
+            double v = (double)hostile_A[i * n + j] * (double)x[j] / big;
+            r -= v;
+            a += fabs(v);
+        }
+        s += r * r;
+        t += a * a;
     }
     *size = sqrt(t) * big;
     return sqrt(s) * big;
 }
-/* Kinds: 0 positive definite, 1 singular, b in its range, 2 singular, b outside, 3 indefinite, 4 unsymmetric, 5 rows of zeros, 6 all zero, 7 almost
-   singular, 8 saddle. Returns the smallest eigenvalue's vector by which kind 2 is incompatible. */
+
+/* Kinds: 0 positive definite, 1 singular, b in its range, 2 singular, b outside, 3 indefinite, 4
+   unsymmetric, 5 rows of zeros, 6 all zero, 7 almost singular, 8 saddle. Returns the smallest
+   eigenvalue's vector by which kind 2 is incompatible. */
 static void hostile_matrix(int kind, double scale, uint64_t *seed, double *null_vector) {
     double Q[HOSTILE * HOSTILE], lambda[HOSTILE];
     int i, j, k, pass, n = hostile_n;
-    for (i = 0; i < n * n; i++) Q[i] = check_random(seed);
+    for (i = 0; i < n * n; i++)
+        Q[i] = check_random(seed);
     for (i = 0; i < n; i++) {
         double c;
         for (pass = 0; pass < 2; pass++)
             for (j = 0; j < i; j++) {
-                for (c = 0, k = 0; k < n; k++) c += Q[i * n + k] * Q[j * n + k];
-                for (k = 0; k < n; k++) Q[i * n + k] -= c * Q[j * n + k];
+                for (c = 0, k = 0; k < n; k++)
+                    c += Q[i * n + k] * Q[j * n + k];
+                for (k = 0; k < n; k++)
+                    Q[i * n + k] -= c * Q[j * n + k];
             }
-        for (c = 0, k = 0; k < n; k++) c += Q[i * n + k] * Q[i * n + k];
-        for (k = 0; k < n; k++) Q[i * n + k] /= sqrt(c);
-        lambda[i] = pow(10, (kind == 7 ? -14 : -3) * (check_random(seed) + 1) / 2) * (kind == 3 && check_random(seed) < 0 ? -1 : 1);
-        if (kind == 6 || ((kind == 1 || kind == 2) && i >= n / 2)) lambda[i] = 0;
+        for (c = 0, k = 0; k < n; k++)
+            c += Q[i * n + k] * Q[i * n + k];
+        for (k = 0; k < n; k++)
+            Q[i * n + k] /= sqrt(c);
+        lambda[i] = pow(10, (kind == 7 ? -14 : -3) * (check_random(seed) + 1) / 2)
+                    * (kind == 3 && check_random(seed) < 0 ? -1 : 1);
+        if (kind == 6 || ((kind == 1 || kind == 2) && i >= n / 2))
+            lambda[i] = 0;
     }
     for (i = 0; i < n; i++)
         for (j = 0; j <= i; j++) {
             double s = 0, m = 0;
-            for (k = 0; k < n; k++) { s += lambda[k] * Q[k * n + i] * Q[k * n + j]; m += (0.1 + k % 3) * Q[k * n + i] * Q[k * n + j]; }
-            if (kind == 8 && i >= n / 2 && j >= n / 2) s = 0;
+            for (k = 0; k < n; k++) {
+                s += lambda[k] * Q[k * n + i] * Q[k * n + j];
+                m += (0.1 + k % 3) * Q[k * n + i] * Q[k * n + j];
+            }
+            if (kind == 8 && i >= n / 2 && j >= n / 2)
+                s = 0;
             hostile_A[i * n + j] = hostile_A[j * n + i] = (fsi_real)(s * scale);
             hostile_P[i * n + j] = hostile_P[j * n + i] = (fsi_real)m;
         }
-    for (i = 0; i < n * n && kind == 4; i++) hostile_A[i] = (fsi_real)(scale * check_random(seed));
-    for (i = 0; i < n && kind == 5; i += 3) for (j = 0; j < n; j++) hostile_A[i * n + j] = hostile_A[j * n + i] = 0;
-    for (i = 0; i < n; i++) null_vector[i] = Q[(n - 1) * n + i];
+    for (i = 0; i < n * n && kind == 4; i++)
+        hostile_A[i] = (fsi_real)(scale * check_random(seed));
+    for (i = 0; i < n && kind == 5; i += 3)
+        for (j = 0; j < n; j++)
+            hostile_A[i * n + j] = hostile_A[j * n + i] = 0;
+    for (i = 0; i < n; i++)
+        null_vector[i] = Q[(n - 1) * n + i];
 }
+
 static const char *hostile_case(uint64_t seed) {
     static const char *const text[3] = {"cg", "symmqmr", "gmres"};
     static char where[80];
@@ -1723,48 +2554,85 @@ static const char *hostile_case(uint64_t seed) {
     hostile_n = 1 + (int)((check_random(&seed) + 1) / 2 * (HOSTILE - 1));
     scale = seed & 64 ? 1 : pow(10, far * check_random(&seed));
     b_size = seed & 128 ? 1 : pow(10, far * check_random(&seed));
-    if (seed % 31 == 0) b_size = TOL(1e170, 1e12);
-    if (seed % 31 == 1) b_size = TOL(1e-170, 1e-12);
+    if (seed % 31 == 0)
+        b_size = TOL(1e170, 1e12);
+    if (seed % 31 == 1)
+        b_size = TOL(1e-170, 1e-12);
     hostile_matrix(kind, scale, &seed, null_vector);
-    for (i = 0; i < hostile_n; i++) { b[i] = (fsi_real)(check_random(&seed) * b_size); x[i] = (fsi_real)(check_random(&seed)); }
+    for (i = 0; i < hostile_n; i++) {
+        b[i] = (fsi_real)(check_random(&seed) * b_size);
+        x[i] = (fsi_real)(check_random(&seed));
+    }
     if (kind == 1 || kind == 5) {
         hostile_apply(x, b, hostile_A);
-        for (i = 0; i < hostile_n; i++) b[i] = (fsi_real)((double)b[i] / scale * b_size);
+        for (i = 0; i < hostile_n; i++)
+            b[i] = (fsi_real)((double)b[i] / scale * b_size);
     }
     for (i = 0; i < hostile_n; i++) {
         norm = fmax(norm, fabs((double)b[i]));
-        x0[i] = x[i] = (fsi_real)((double)x[i] * fmin(fmax(b_size / scale, TOL(1e-200, 1e-20)), TOL(1e200, 1e20)));
+        x0[i] = x[i] =
+            (fsi_real)((double)x[i]
+                       * fmin(fmax(b_size / scale, TOL(1e-200, 1e-20)), TOL(1e200, 1e20)));
     }
-    for (left = 0, i = 0; i < hostile_n && norm > 0; i++) { left += pow((double)b[i] / norm, 2); outside += null_vector[i] * (double)b[i] / norm; }
+    for (left = 0, i = 0; i < hostile_n && norm > 0; i++) {
+        left += pow((double)b[i] / norm, 2);
+        outside += null_vector[i] * (double)b[i] / norm;
+    }
     norm *= sqrt(left);
     d.n = (size_t)hostile_n;
-    d.A.apply_fn = hostile_apply; d.A.user = hostile_A;
-    if (seed & 256) { d.precondition.apply_fn = hostile_apply; d.precondition.user = hostile_P; }
+    d.A.apply_fn = hostile_apply;
+    d.A.user = hostile_A;
+    if (seed & 256) {
+        d.precondition.apply_fn = hostile_apply;
+        d.precondition.user = hostile_P;
+    }
     tolerance = d.tolerance = pow(10, TOL(-10, -4) * (check_random(&seed) + 1) / 2);
     d.max_iterations = seed & 512 ? 0 : 1 + (int)(seed % 7);
     d.restart = seed & 1024 ? 0 : 1 + (int)(seed % 5);
     d.guess = (seed & 2048) != 0;
-    got = (method == 0 ? fsi_cg_solve : method == 1 ? fsi_symmqmr_solve : fsi_gmres_solve)(&d, b, x, NULL, 0, &r);
-    snprintf(where, sizeof where, "%s, kind %d, n %d, result %d", text[method], kind, hostile_n, (int)got);
-    if (!fsi_all_finite(d.n, x) || r.residual - r.residual != 0) return "not finite";
-    if (got < 0) return got == FSI_ERR_NUMERIC && (seed % 31 < 2 || !TOL(1, 0)) ? NULL : where;
+    got = (method == 0   ? fsi_cg_solve
+           : method == 1 ? fsi_symmqmr_solve
+                         : fsi_gmres_solve)(&d, b, x, NULL, 0, &r);
+    snprintf(where, sizeof where, "%s, kind %d, n %d, result %d", text[method], kind, hostile_n,
+             (int)got);
+    if (!fsi_all_finite(d.n, x) || r.residual - r.residual != 0)
+        return "not finite";
+    if (got < 0)
+        return got == FSI_ERR_NUMERIC && (seed % 31 < 2 || !TOL(1, 0)) ? NULL : where;
     left = hostile_residual(b, x, &size);
     size *= 64 * (double)FSI_REAL_EPS;
-    if (got == FSI_OK && left > 1.0001 * tolerance * norm + size) return where;               /* converged is true */
-    if (fabs(left - r.residual) > 1e-6 * left + size) return where;                           /* what is reported is true */
-    if (r.iterations > (d.max_iterations ? d.max_iterations : 10 * hostile_n + 100)) return where;
+    /* converged is true */
+    if (got == FSI_OK && left > 1.0001 * tolerance * norm + size)
+        return where;
+    /* what is reported is true */
+    if (fabs(left - r.residual) > 1e-6 * left + size)
+        return where;
+    if (r.iterations > (d.max_iterations ? d.max_iterations : 10 * hostile_n + 100))
+        return where;
     given = d.guess ? fmin(norm, hostile_residual(b, x0, &scale)) : norm;
-    if (method && left > given * (1 + 1e-6) + size) return where;                             /* not worse than what was given */
-    if (method == 0 && kind == 2 && hostile_n > 1 && !d.max_iterations && fabs(outside) * 1e-3 > tolerance && got != FSI_INCOMPATIBLE && got != FSI_STALLED &&
-        (TOL(1, 0) || got != FSI_BREAKDOWN)) return where;                                     /* never a loop to the cap; float: rank is a matter of opinion */
-    if (kind == 0 && !d.max_iterations && (method < 2 || !d.restart) && got != FSI_OK && left > 100 * size) return where;    /* and the easy ones are solved */
+    /* not worse than what was given */
+    if (method && left > given * (1 + 1e-6) + size)
+        return where;
+    if (method == 0 && kind == 2 && hostile_n > 1 && !d.max_iterations
+        && fabs(outside) * 1e-3 > tolerance && got != FSI_INCOMPATIBLE && got != FSI_STALLED &&
+        /* never a loop to the cap; float: rank is a matter of opinion */
+        (TOL(1, 0) || got != FSI_BREAKDOWN))
+        return where;
+    /* and the easy ones are solved */
+    if (kind == 0 && !d.max_iterations && (method < 2 || !d.restart) && got != FSI_OK
+        && left > 100 * size)
+        return where;
     return NULL;
 }
+
 TEST L_06_L_14_hostile_systems_are_told_true(void) {
     uint64_t q;
     for (q = 0; q < (getenv("FSI_TEST_FULL") ? 300000u : 6000u); q++) {
         const char *error = hostile_case(q);
-        if (error) { printf("\n  case %lu: %s\n", (unsigned long)q, error); FAIL(); }
+        if (error) {
+            printf("\n  case %lu: %s\n", (unsigned long)q, error);
+            FAIL();
+        }
     }
     PASS();
 }
@@ -1774,6 +2642,7 @@ SUITE(base_suite) {
     RUN_TEST(base_rotations_and_matrices);
     RUN_TEST(base_arrays_and_reductions);
 }
+
 SUITE(krylov_suite) {
     RUN_TEST(csr_against_dense);
     RUN_TEST(csr_symmetry_and_refusals);
@@ -1794,6 +2663,7 @@ SUITE(krylov_suite) {
     RUN_TEST(krylov_limits);
     RUN_TEST(L_06_L_14_hostile_systems_are_told_true);
 }
+
 SUITE(direct_suite) {
     RUN_TEST(L_16_pivoted_qr);
     RUN_TEST(L_17_duplicated_columns);
@@ -1815,6 +2685,7 @@ SUITE(direct_suite) {
 }
 
 GREATEST_MAIN_DEFS();
+
 int main(int argc, char **argv) {
     GREATEST_MAIN_BEGIN();
     RUN_SUITE(base_suite);

@@ -1,4 +1,5 @@
-/* Look-up of triangles and segments by a uniform grid (fsi_lookup): closest, first crossing, sphere, each against a loop over all elements. */
+/* Look-up of triangles and segments by a uniform grid (fsi_lookup): closest, first crossing,
+ * sphere, each against a loop over all elements. */
 #include "fsi_sph.h"
 #include "greatest.h"
 #include "check.h"
@@ -8,64 +9,113 @@ static fsi_real X[9 * MOST];
 static int32_t I[3 * MOST];
 static fsi_surface S;
 static uint64_t seed = 11;
-static fsi_real rnd(void) { return (fsi_real)check_random(&seed); }                  /* [-1, 1] */
-static fsi_vec3 rnd3(void) { fsi_vec3 a; a.x = rnd(); a.y = rnd(); a.z = rnd(); return a; }
 
-/* n elements with corners of their own: about size large, their centres within spread; every tenth is degenerate on request. */
+static fsi_real rnd(void) {
+    return (fsi_real)check_random(&seed);
+} /* [-1, 1] */
+
+static fsi_vec3 rnd3(void) {
+    fsi_vec3 a;
+    a.x = rnd();
+    a.y = rnd();
+    a.z = rnd();
+    return a;
+}
+
+/* n elements with corners of their own: about size large, their centres within spread; every tenth
+ * is degenerate on request. */
 static void make_soup(int dim, int n, double spread, double size, int degenerate) {
     int e, k;
     memset(&S, 0, sizeof S);
-    S.dim = dim; S.vertex_count = dim * n; S.element_count = n; S.x = X; S.index = I;
+    S.dim = dim;
+    S.vertex_count = dim * n;
+    S.element_count = n;
+    S.x = X;
+    S.index = I;
     for (e = 0; e < n; e++) {
         fsi_vec3 c = fsi_vec_scale(rnd3(), (fsi_real)spread);
         for (k = 0; k < dim; k++) {
             fsi_vec3 p = fsi_vec_mad(c, rnd3(), (fsi_real)size);
-            if (degenerate && e % 10 < 3 && k >= e % 10) p = fsi_vec_load(X + 3 * dim * e);      /* a point, or a needle */
-            if (degenerate && e % 10 == 0) p = c;
-            if (dim == 2) p.z = 0;
+            /* a point, or a needle */
+            if (degenerate && e % 10 < 3 && k >= e % 10)
+                p = fsi_vec_load(X + 3 * dim * e);
+            if (degenerate && e % 10 == 0)
+                p = c;
+            if (dim == 2)
+                p.z = 0;
             fsi_vec_store(X + 3 * (dim * e + k), p);
             I[dim * e + k] = dim * e + k;
         }
     }
-    for (e = 10; degenerate && e < n; e += 10) memcpy(I + dim * e, I + dim * (e - 1), (size_t)dim * sizeof *I);    /* the same element twice: ties */
+    /* the same element twice: ties */
+    for (e = 10; degenerate && e < n; e += 10)
+        memcpy(I + dim * e, I + dim * (e - 1), (size_t)dim * sizeof *I);
 }
 
-/* A flat sheet of m x m squares in z = 0 on the integers: points and rays meet edges and corners of many elements alike. */
+/* A flat sheet of m x m squares in z = 0 on the integers: points and rays meet edges and corners of
+ * many elements alike. */
 static void make_sheet(int m) {
     int i, j, e = 0;
     memset(&S, 0, sizeof S);
-    S.dim = 3; S.vertex_count = (m + 1) * (m + 1); S.element_count = 2 * m * m; S.x = X; S.index = I;
+    S.dim = 3;
+    S.vertex_count = (m + 1) * (m + 1);
+    S.element_count = 2 * m * m;
+    S.x = X;
+    S.index = I;
     for (j = 0; j <= m; j++)
-        for (i = 0; i <= m; i++) { fsi_real *x = X + 3 * (i + (m + 1) * j); x[0] = (fsi_real)i; x[1] = (fsi_real)j; x[2] = 0; }
+        for (i = 0; i <= m; i++) {
+            fsi_real *x = X + 3 * (i + (m + 1) * j);
+            x[0] = (fsi_real)i;
+            x[1] = (fsi_real)j;
+            x[2] = 0;
+        }
     for (j = 0; j < m; j++)
         for (i = 0; i < m; i++, e += 6) {
             int32_t v = (int32_t)(i + (m + 1) * j), w = v + (int32_t)m + 1;
-            I[e] = v; I[e + 1] = v + 1; I[e + 2] = w + 1;
-            I[e + 3] = v; I[e + 4] = w + 1; I[e + 5] = w;
+            I[e] = v;
+            I[e + 1] = v + 1;
+            I[e + 2] = w + 1;
+            I[e + 3] = v;
+            I[e + 4] = w + 1;
+            I[e + 5] = w;
         }
 }
 
-static int before(const fsi_hit *a, const fsi_hit *b) { return a->t < b->t || (a->t == b->t && a->element < b->element); }
+static int before(const fsi_hit *a, const fsi_hit *b) {
+    return a->t < b->t || (a->t == b->t && a->element < b->element);
+}
 
 /* All three queries at p, the ray on to q, against the loop over all elements. */
 static int agrees(const fsi_lookup *l, fsi_vec3 p, fsi_vec3 q, fsi_real radius) {
     static fsi_hit all[MOST], got[MOST];
     fsi_hit h, first, ray, few[3];
     int e, n = 0, crossings = 0, k, ok = 1;
-    first.t = ray.t = 0; first.element = ray.element = -1;
+    first.t = ray.t = 0;
+    first.element = ray.element = -1;
     for (e = 0; e < S.element_count; e++) {
         fsi_surface_closest(&S, e, p, &h);
-        if (h.t <= radius) { all[n++] = h; if (first.element < 0 || before(&h, &first)) first = h; }
-        if (!fsi_surface_cross(&S, e, p, q, &h)) continue;
+        if (h.t <= radius) {
+            all[n++] = h;
+            if (first.element < 0 || before(&h, &first))
+                first = h;
+        }
+        if (!fsi_surface_cross(&S, e, p, q, &h))
+            continue;
         crossings++;
-        if (ray.element < 0 || before(&h, &ray)) ray = h;
+        if (ray.element < 0 || before(&h, &ray))
+            ray = h;
     }
     ok &= fsi_lookup_closest(l, p, radius, &h) == (n > 0) && (!n || !memcmp(&h, &first, sizeof h));
-    ok &= fsi_lookup_first_hit(l, p, q, &h) == (crossings > 0) && (!crossings || (h.element == ray.element && h.t == ray.t && h.side == ray.side));
-    ok &= fsi_lookup_sphere(l, p, radius, got, MOST) == n && fsi_lookup_sphere(l, p, radius, few, 3) == n && fsi_lookup_sphere(l, p, radius, NULL, 0) == n;
+    ok &= fsi_lookup_first_hit(l, p, q, &h) == (crossings > 0)
+          && (!crossings || (h.element == ray.element && h.t == ray.t && h.side == ray.side));
+    ok &= fsi_lookup_sphere(l, p, radius, got, MOST) == n
+          && fsi_lookup_sphere(l, p, radius, few, 3) == n
+          && fsi_lookup_sphere(l, p, radius, NULL, 0) == n;
     for (k = 0; k < n && ok; k++) {
-        ok &= (k == 0 || before(&got[k - 1], &got[k])) && (k > 2 || !memcmp(&few[k], &got[k], sizeof h));
-        for (e = 0; e < n && all[e].element != got[k].element; e++) {}
+        ok &= (k == 0 || before(&got[k - 1], &got[k]))
+              && (k > 2 || !memcmp(&few[k], &got[k], sizeof h));
+        for (e = 0; e < n && all[e].element != got[k].element; e++) {
+        }
         ok &= e < n && all[e].t == got[k].t;
     }
     return ok;
@@ -76,26 +126,44 @@ static int agrees_everywhere(const fsi_lookup *l, double size, int count) {
     fsi_hit h;
     int i;
     for (i = 0; i < count; i++) {
-        fsi_real far = (fsi_real)(i % 7 == 6 ? 20 * size : i % 3 == 2 ? 1.5 * size : size), radius = l->reach * (fsi_real)(1 + rnd());
+        fsi_real far = (fsi_real)(i % 7 == 6   ? 20 * size
+                                  : i % 3 == 2 ? 1.5 * size
+                                               : size),
+                 radius = l->reach * (fsi_real)(1 + rnd());
         fsi_vec3 o = fsi_vec_load(X + 3 * (i % S.vertex_count)), p, q;
-        if (!(fsi_vec_length(o) < 100)) o = fsi_vec(0, 0, 0);
-        p = fsi_vec_mad(o, rnd3(), far); q = fsi_vec_mad(o, rnd3(), far);
-        if (i % 5 == 4) radius = (fsi_real)(size * (1 + check_random(&seed)));
-        if (i % 11 == 10) radius = FSI_REAL_MAX;
-        if (i % 4 == 1) q = fsi_vec_mad(p, rnd3(), l->reach);
-        if (i % 8 == 3) q.x = p.x;
-        if (i % 16 == 7) { q.x = p.x; q.y = p.y; }
-        if (i % 6 == 5) p = fsi_vec_load(X + 3 * (i % S.vertex_count));
-        if (i % 12 == 5) q = fsi_vec_load(X + 3 * (7 * i % S.vertex_count));
-        if (S.dim == 2) p.z = q.z = 0;
+        if (!(fsi_vec_length(o) < 100))
+            o = fsi_vec(0, 0, 0);
+        p = fsi_vec_mad(o, rnd3(), far);
+        q = fsi_vec_mad(o, rnd3(), far);
+        if (i % 5 == 4)
+            radius = (fsi_real)(size * (1 + check_random(&seed)));
+        if (i % 11 == 10)
+            radius = FSI_REAL_MAX;
+        if (i % 4 == 1)
+            q = fsi_vec_mad(p, rnd3(), l->reach);
+        if (i % 8 == 3)
+            q.x = p.x;
+        if (i % 16 == 7) {
+            q.x = p.x;
+            q.y = p.y;
+        }
+        if (i % 6 == 5)
+            p = fsi_vec_load(X + 3 * (i % S.vertex_count));
+        if (i % 12 == 5)
+            q = fsi_vec_load(X + 3 * (7 * i % S.vertex_count));
+        if (S.dim == 2)
+            p.z = q.z = 0;
         fsi_surface_closest(&S, i % S.element_count, p, &h);
-        if (i % 9 == 8) radius = h.t;                      /* one just within reach */
-        if (!agrees(l, p, q, radius)) return 0;
+        if (i % 9 == 8)
+            radius = h.t; /* one just within reach */
+        if (!agrees(l, p, q, radius))
+            return 0;
     }
     return 1;
 }
 
-TEST lookup_is_the_loop_over_all(void) {               /* random, clustered, degenerate; moving; any reach */
+/* random, clustered, degenerate; moving; any reach */
+TEST lookup_is_the_loop_over_all(void) {
     static const double reach[5] = {0, 1e-3, 0.05, 0.3, 5};
     int dim, k, step;
     fsi_lookup l;
@@ -104,19 +172,24 @@ TEST lookup_is_the_loop_over_all(void) {               /* random, clustered, deg
         for (k = 0; k < 10; k++) {
             int i;
             make_soup(dim, 400 + 100 * k, 1, k % 2 ? 0.02 : 0.2, k % 2);
-            for (i = 0; k >= 5 && i < 3 * S.vertex_count * 9 / 10; i++) X[i] = X[i] * FSI_R(0.01) + FSI_R(0.5) * (i % 3 < dim);    /* clustered */
-            for (i = 0; k >= 8 && i < 3 * S.vertex_count; i++) X[i] += 40 * (fsi_real)(i % 3 < dim);                               /* away from the origin */
+            /* clustered */
+            for (i = 0; k >= 5 && i < 3 * S.vertex_count * 9 / 10; i++)
+                X[i] = X[i] * FSI_R(0.01) + FSI_R(0.5) * (i % 3 < dim);
+            /* away from the origin */
+            for (i = 0; k >= 8 && i < 3 * S.vertex_count; i++)
+                X[i] += 40 * (fsi_real)(i % 3 < dim);
             for (step = 0; step < 3; step++) {
                 CHECK_OK(fsi_lookup_build(&l, &S, (fsi_real)reach[k % 5]));
                 ASSERT(agrees_everywhere(&l, 1, 120));
-                for (i = 0; i < 3 * S.vertex_count; i++) X[i] += i % 3 < dim ? FSI_R(0.05) * rnd() : 0;
+                for (i = 0; i < 3 * S.vertex_count; i++)
+                    X[i] += i % 3 < dim ? FSI_R(0.05) * rnd() : 0;
             }
         }
     fsi_lookup_free(&l);
     PASS();
 }
 
-TEST lookup_ties_go_to_the_lowest(void) {              /* on a lattice most answers are ties */
+TEST lookup_ties_go_to_the_lowest(void) { /* on a lattice most answers are ties */
     fsi_lookup l;
     fsi_hit h, all[64];
     int i, j, k;
@@ -126,18 +199,20 @@ TEST lookup_ties_go_to_the_lowest(void) {              /* on a lattice most answ
         CHECK_OK(fsi_lookup_build(&l, &S, k == 0 ? 0 : k == 1 ? 1 : FSI_R(0.25)));
         for (j = -2; j <= 44; j += 3)
             for (i = -2; i <= 44; i++) {
-                fsi_vec3 p = fsi_vec((fsi_real)i / 2, (fsi_real)j / 2, (fsi_real)(i % 3) / 2), q = fsi_vec(p.x + (fsi_real)(j % 4), p.y, -p.z - 1);
+                fsi_vec3 p = fsi_vec((fsi_real)i / 2, (fsi_real)j / 2, (fsi_real)(i % 3) / 2),
+                         q = fsi_vec(p.x + (fsi_real)(j % 4), p.y, -p.z - 1);
                 ASSERT(agrees(&l, p, q, FSI_R(1.5)));
             }
         ASSERT(fsi_lookup_closest(&l, fsi_vec(5, 5, 1), 3, &h));
-        ASSERT_EQ(2 * (4 + 20 * 4), h.element);            /* six triangles share that corner */
+        ASSERT_EQ(2 * (4 + 20 * 4), h.element); /* six triangles share that corner */
         ASSERT_EQ(6, fsi_lookup_sphere(&l, fsi_vec(5, 5, 0), 0, all, 64));
     }
     fsi_lookup_free(&l);
     PASS();
 }
 
-/* A node far away, or some huge elements: the others keep their cells, and the answers are right. */
+/* A node far away, or some huge elements: the others keep their cells, and the answers are right.
+ */
 TEST lookup_bears_far_nodes(void) {
     static const double away[4] = {1e3, 1e5, 1e7, 1e8};
     fsi_lookup l;
@@ -150,24 +225,31 @@ TEST lookup_bears_far_nodes(void) {
     ASSERT(agrees_everywhere(&l, 30, 200));
     for (k = 0; k < 4; k++) {
         make_sheet(30);
-        for (i = 0; i < 3; i++) X[3 * 500 + i] = (fsi_real)(away[k] * TOL(1, 1e-4) * (i - 1.5));      /* in single a longer needle has no distance to speak of */
+        /* in single a longer needle has no distance to speak of */
+        for (i = 0; i < 3; i++)
+            X[3 * 500 + i] = (fsi_real)(away[k] * TOL(1, 1e-4) * (i - 1.5));
         CHECK_OK(fsi_lookup_build(&l, &S, FSI_R(0.5)));
         ASSERT(l.large <= 6);
         CHECK_NEAR((double)edge, 1 / (double)l.cells.inv, 1e-6 * (double)edge);
         ASSERT(agrees_everywhere(&l, 30, 200));
         ASSERT(agrees(&l, fsi_vec_load(X + 1500), fsi_vec(5, 5, -1), 1));
     }
-    for (k = 0; k < 2; k++) {                              /* a hundred huge ones among small ones, then all huge */
+    /* a hundred huge ones among small ones, then all huge */
+    for (k = 0; k < 2; k++) {
         make_soup(3, 1000, 1, 0.01, 0);
-        for (i = 0; i < (k ? 9000 : 900); i++) X[i] *= 1000;
+        for (i = 0; i < (k ? 9000 : 900); i++)
+            X[i] *= 1000;
         CHECK_OK(fsi_lookup_build(&l, &S, FSI_R(0.02)));
         ASSERT(agrees_everywhere(&l, 1, 100) && agrees_everywhere(&l, 1000, 100));
     }
     fsi_lookup_free(&l);
-    CHECK_OK(fsi_lookup_init(&l, 100, NULL));              /* needles longer than a table that wraps round */
+    /* needles longer than a table that wraps round */
+    CHECK_OK(fsi_lookup_init(&l, 100, NULL));
     make_soup(3, 100, 6, 0.5, 0);
     for (i = 0; i < 100; i += 9)
-        for (k = 1; k < 3; k++) fsi_vec_store(X + 9 * i + 3 * k, fsi_vec_add(fsi_vec_load(X + 9 * i), fsi_vec((fsi_real)(8 * k), 0, 0)));
+        for (k = 1; k < 3; k++)
+            fsi_vec_store(X + 9 * i + 3 * k,
+                          fsi_vec_add(fsi_vec_load(X + 9 * i), fsi_vec((fsi_real)(8 * k), 0, 0)));
     X[0] = X[1] = X[2] = 1000;
     CHECK_OK(fsi_lookup_build(&l, &S, FSI_R(0.01)));
     ASSERT(l.cells.wrap[0] && (fsi_real)l.cells.t[0] < 16 * l.cells.inv && l.large < 3);
@@ -182,11 +264,13 @@ TEST lookup_bears_round_off(void) {
     fsi_hit h;
     int i;
     make_sheet(20);
-    for (i = 0; i < 3 * S.vertex_count; i++) X[i] += FSI_R(1000.3);
+    for (i = 0; i < 3 * S.vertex_count; i++)
+        X[i] += FSI_R(1000.3);
     CHECK_OK(fsi_lookup_init(&l, S.element_count, NULL));
     CHECK_OK(fsi_lookup_build(&l, &S, FSI_R(0.01)));
     for (i = 0; i < 2000; i++) {
-        fsi_vec3 o = fsi_vec(FSI_R(1010.3) + 10 * rnd(), FSI_R(1010.3) + 10 * rnd(), FSI_R(1000.3)), p = o;
+        fsi_vec3 o = fsi_vec(FSI_R(1010.3) + 10 * rnd(), FSI_R(1010.3) + 10 * rnd(), FSI_R(1000.3)),
+                 p = o;
         p.z += FSI_R(0.1) * rnd();
         ASSERT(fsi_lookup_closest(&l, p, 1, &h));
         ASSERT(agrees(&l, p, o, h.t));
@@ -197,7 +281,8 @@ TEST lookup_bears_round_off(void) {
     PASS();
 }
 
-/* The same in other units: down to where squared distances end in zero, up to the largest positions allowed. */
+/* The same in other units: down to where squared distances end in zero, up to the largest positions
+ * allowed. */
 TEST lookup_bears_any_unit(void) {
     fsi_lookup l;
     int dim, u, i;
@@ -206,7 +291,8 @@ TEST lookup_bears_any_unit(void) {
         for (u = TOL(-70, -15); u <= TOL(68, 7); u += TOL(6, 1)) {
             fsi_real unit = (fsi_real)pow(10, u);
             make_soup(dim, 500, 1, u % 2 ? 0.02 : 0.2, u % 3 == 0);
-            for (i = 0; i < 3 * S.vertex_count; i++) X[i] *= unit;
+            for (i = 0; i < 3 * S.vertex_count; i++)
+                X[i] *= unit;
             CHECK_OK(fsi_lookup_build(&l, &S, unit * FSI_R(0.05)));
             ASSERT(agrees_everywhere(&l, (double)unit, 120));
         }
@@ -230,7 +316,8 @@ TEST lookup_bad_input_and_memory(void) {
     CHECK_RESULT(FSI_ERR_STATE, fsi_lookup_build(&l, &S, 1));
     f = fail_begin(-1);
     CHECK_OK(fsi_lookup_init(&l, 50, &a));
-    for (i = 0; i < 2; i++) {                              /* empty: before the first build, and by an empty surface */
+    /* empty: before the first build, and by an empty surface */
+    for (i = 0; i < 2; i++) {
         fsi_surface none = S;
         ASSERT_EQ(0, fsi_lookup_closest(&l, fsi_vec(0, 0, 0), FSI_REAL_MAX, &h));
         ASSERT_EQ(0, fsi_lookup_first_hit(&l, fsi_vec(1, 2, -1), fsi_vec(1, 2, 1), &h));
@@ -242,7 +329,8 @@ TEST lookup_bad_input_and_memory(void) {
     CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_lookup_build(&l, &S, nan));
     CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_lookup_build(&l, &S, inf));
     CHECK_OK(fsi_lookup_build(&l, &S, 1));
-    ASSERT(fsi_lookup_closest(&l, fsi_vec(1, 1, 1), 1, &h) && fsi_lookup_closest(&l, fsi_vec(1, 1, 1), inf, &h));
+    ASSERT(fsi_lookup_closest(&l, fsi_vec(1, 1, 1), 1, &h)
+           && fsi_lookup_closest(&l, fsi_vec(1, 1, 1), inf, &h));
     ASSERT_EQ(0, fsi_lookup_closest(&l, fsi_vec(nan, 0, 0), 1, &h));
     ASSERT_EQ(0, fsi_lookup_closest(&l, fsi_vec(0, -inf, 0), inf, &h));
     ASSERT_EQ(0, fsi_lookup_closest(&l, fsi_vec(0, 0, 0), nan, &h));
@@ -253,18 +341,20 @@ TEST lookup_bad_input_and_memory(void) {
     ASSERT(agrees(&l, fsi_vec(-FSI_REAL_MAX, 2, 0), fsi_vec(FSI_REAL_MAX, 2, 0), 1));
     X[4] = nan;
     CHECK_RESULT(FSI_ERR_GEOMETRY, fsi_lookup_build(&l, &S, 1));
-    ASSERT_EQ(0, fsi_lookup_closest(&l, fsi_vec(1, 1, 1), 1, &h));         /* empty after an error */
+    /* empty after an error */
+    ASSERT_EQ(0, fsi_lookup_closest(&l, fsi_vec(1, 1, 1), 1, &h));
     X[4] = TOL(FSI_R(1e71), FSI_R(1e10));
     CHECK_RESULT(FSI_ERR_GEOMETRY, fsi_lookup_build(&l, &S, 1));
     X[4] = TOL(FSI_R(9e69), FSI_R(9e8));
-    CHECK_OK(fsi_lookup_build(&l, &S, 1));                 /* huge, but a surface */
+    CHECK_OK(fsi_lookup_build(&l, &S, 1)); /* huge, but a surface */
     ASSERT(fsi_lookup_closest(&l, fsi_vec(4, 4, 1), 2, &h));
     make_sheet(6);
     CHECK_RESULT(FSI_ERR_SIZE, fsi_lookup_build(&l, &S, 1));
-    make_soup(3, 50, 0, 0, 0);                             /* all elements are one point */
+    make_soup(3, 50, 0, 0, 0); /* all elements are one point */
     CHECK_OK(fsi_lookup_build(&l, &S, 0));
-    ASSERT(agrees(&l, fsi_vec(0, 0, 0), fsi_vec(1, 0, 0), 0) && agrees(&l, fsi_vec(1, 2, 3), fsi_vec(0, 0, 0), 10));
-    ASSERT_EQ(1, f.calls);                                 /* the builds allocated nothing */
+    ASSERT(agrees(&l, fsi_vec(0, 0, 0), fsi_vec(1, 0, 0), 0)
+           && agrees(&l, fsi_vec(1, 2, 3), fsi_vec(0, 0, 0), 10));
+    ASSERT_EQ(1, f.calls); /* the builds allocated nothing */
     fsi_lookup_free(&l);
     fsi_lookup_free(&l);
     fsi_lookup_free(NULL);
@@ -280,7 +370,9 @@ SUITE(lookup) {
     RUN_TEST(lookup_bears_any_unit);
     RUN_TEST(lookup_bad_input_and_memory);
 }
+
 GREATEST_MAIN_DEFS();
+
 int main(int argc, char **argv) {
     GREATEST_MAIN_BEGIN();
     RUN_SUITE(lookup);

@@ -1,22 +1,31 @@
-/* Partitioned coupling on exact model problems: catalogue P-01 .. P-05, P-08 .. P-10, C-23, C-24. */
+/* Partitioned coupling on exact model problems: catalogue P-01 .. P-05, P-08 .. P-10, C-23, C-24.
+ */
 #define FSI_IMPLEMENTATION
 #include "fsi_couple.h"
 #include "greatest.h"
 #include "check.h"
 
 /* Linear boxes: out = A in + b. */
-typedef struct linear_box { int in, out, calls, fail_at; const double *A, *b; double mean; } linear_box;
+typedef struct linear_box {
+    int in, out, calls, fail_at;
+    const double *A, *b;
+    double mean;
+} linear_box;
+
 static fsi_result linear_solve(void *user, const fsi_real *in, fsi_real *out) {
     linear_box *l = (linear_box *)user;
     int i, j;
     for (i = 0; i < l->out; i++) {
         double s = l->b[i];
-        for (j = 0; j < l->in; j++) s += l->A[i * l->in + j] * (double)in[j];
+        for (j = 0; j < l->in; j++)
+            s += l->A[i * l->in + j] * (double)in[j];
         out[i] = (fsi_real)s;
     }
-    if (l->fail_at == ++l->calls) out[0] = (fsi_real)sqrt(-(double)l->calls);
+    if (l->fail_at == ++l->calls)
+        out[0] = (fsi_real)sqrt(-(double)l->calls);
     return FSI_OK;
 }
+
 static fsi_blackbox linear_door(linear_box *l) {
     fsi_blackbox b;
     memset(&b, 0, sizeof b);
@@ -26,20 +35,32 @@ static fsi_blackbox linear_door(linear_box *l) {
 }
 
 /* Piston: F(x) = mu x + f (load), S(p) = g - p: the Gauss-Seidel factor is -mu. */
-typedef struct piston { linear_box f, s; double fa, fb, sa, sb; } piston;
+typedef struct piston {
+    linear_box f, s;
+    double fa, fb, sa, sb;
+} piston;
+
 static void piston_make(piston *p, double mu) {
     memset(p, 0, sizeof *p);
-    p->fa = mu; p->fb = 0.3; p->sa = -1; p->sb = 0.7;
+    p->fa = mu;
+    p->fb = 0.3;
+    p->sa = -1;
+    p->sb = 0.7;
     p->f.in = p->f.out = p->s.in = p->s.out = 1;
-    p->f.A = &p->fa; p->f.b = &p->fb; p->s.A = &p->sa; p->s.b = &p->sb;
+    p->f.A = &p->fa;
+    p->f.b = &p->fb;
+    p->s.A = &p->sa;
+    p->s.b = &p->sb;
 }
+
 static fsi_result piston_run(piston *p, fsi_partitioned_desc d, double *x, fsi_report *report) {
     fsi_partitioned c;
     fsi_blackbox f = linear_door(&p->f), s = linear_door(&p->s);
     fsi_real X = (fsi_real)*x, P = 0;
     fsi_result r;
     d.n = d.m = 1;
-    if (fsi_partitioned_init(&c, &d) != FSI_OK) return FSI_ERR_MEMORY;
+    if (fsi_partitioned_init(&c, &d) != FSI_OK)
+        return FSI_ERR_MEMORY;
     r = fsi_partitioned_step(&c, 1, 1, &f, &s, &X, &P, report);
     *x = (double)X;
     fsi_partitioned_free(&c);
@@ -55,7 +76,9 @@ TEST P_01_gauss_seidel_factor(void) {
         fsi_report a, b;
         double x = 0;
         memset(&d, 0, sizeof d);
-        d.scheme = FSI_SCHEME_RELAXED; d.omega = 1; d.tolerance = FSI_R(1e-30);
+        d.scheme = FSI_SCHEME_RELAXED;
+        d.omega = 1;
+        d.tolerance = FSI_R(1e-30);
         piston_make(&p, mu[i]);
         d.max_iterations = 3;
         ASSERT(piston_run(&p, d, &x, &a) == FSI_NOT_CONVERGED);
@@ -78,7 +101,9 @@ TEST P_02_omega_window(void) {
             fsi_report a, b;
             double x = 0;
             memset(&d, 0, sizeof d);
-            d.scheme = FSI_SCHEME_RELAXED; d.omega = (fsi_real)(share[k] / (1 + mu[i])); d.tolerance = FSI_R(1e-30);
+            d.scheme = FSI_SCHEME_RELAXED;
+            d.omega = (fsi_real)(share[k] / (1 + mu[i]));
+            d.tolerance = FSI_R(1e-30);
             d.max_iterations = 5;
             piston_make(&p, mu[i]);
             piston_run(&p, d, &x, &a);
@@ -91,8 +116,13 @@ TEST P_02_omega_window(void) {
     PASS();
 }
 
-/* Random linear pair with n modes; F has rank r; spectral radius of S F scaled to rho by power iteration. */
-typedef struct pair_box { linear_box f, s; double F[256], S[256], bf[16], bs[16]; } pair_box;
+/* Random linear pair with n modes; F has rank r; spectral radius of S F scaled to rho by power
+ * iteration. */
+typedef struct pair_box {
+    linear_box f, s;
+    double F[256], S[256], bf[16], bs[16];
+} pair_box;
+
 static void pair_make(pair_box *p, int n, int rank, double rho, uint64_t seed) {
     double v[16], w[16], norm = 1;
     int i, j, k;
@@ -100,29 +130,60 @@ static void pair_make(pair_box *p, int n, int rank, double rho, uint64_t seed) {
     for (i = 0; i < n; i++)
         for (j = 0; j < n; j++) {
             p->S[i * n + j] = check_random(&seed) + (i == j ? -2 : 0);
-            if (rank >= n) p->F[i * n + j] = check_random(&seed) + (i == j ? 2 : 0);
+            if (rank >= n)
+                p->F[i * n + j] = check_random(&seed) + (i == j ? 2 : 0);
         }
     for (k = 0; k < rank && rank < n; k++) {
-        for (i = 0; i < n; i++) v[i] = check_random(&seed), w[i] = check_random(&seed);
-        for (i = 0; i < n; i++) for (j = 0; j < n; j++) p->F[i * n + j] += v[i] * w[j];
+        for (i = 0; i < n; i++)
+            v[i] = check_random(&seed), w[i] = check_random(&seed);
+        for (i = 0; i < n; i++)
+            for (j = 0; j < n; j++)
+                p->F[i * n + j] += v[i] * w[j];
     }
-    for (i = 0; i < n; i++) p->bf[i] = check_random(&seed), p->bs[i] = check_random(&seed), v[i] = 1;
+    for (i = 0; i < n; i++)
+        p->bf[i] = check_random(&seed), p->bs[i] = check_random(&seed), v[i] = 1;
     for (k = 0; k < 300; k++) {
-        for (i = 0; i < n; i++) for (w[i] = 0, j = 0; j < n; j++) w[i] += p->F[i * n + j] * v[j];
-        for (norm = 0, i = 0; i < n; i++) { for (v[i] = 0, j = 0; j < n; j++) v[i] += p->S[i * n + j] * w[j]; norm += v[i] * v[i]; }
+        for (i = 0; i < n; i++)
+            for (w[i] = 0, j = 0; j < n; j++)
+                w[i] += p->F[i * n + j] * v[j];
+        for (norm = 0, i = 0; i < n; i++) {
+            for (v[i] = 0, j = 0; j < n; j++)
+                v[i] += p->S[i * n + j] * w[j];
+            norm += v[i] * v[i];
+        }
         norm = sqrt(norm);
-        for (i = 0; i < n; i++) v[i] /= norm;
+        for (i = 0; i < n; i++)
+            v[i] /= norm;
     }
-    for (i = 0; i < n * n; i++) p->F[i] *= rho / norm;
+    for (i = 0; i < n * n; i++)
+        p->F[i] *= rho / norm;
     p->f.in = p->f.out = p->s.in = p->s.out = n;
-    p->f.A = p->F; p->f.b = p->bf; p->s.A = p->S; p->s.b = p->bs;
+    p->f.A = p->F;
+    p->f.b = p->bf;
+    p->s.A = p->S;
+    p->s.b = p->bs;
 }
-/* Steps that end at the cap, piston (mass 1) and fluid (added mass mu) keep the velocities of their last calls: what they differ by is multiplied by
-   -mu (1 - omega (1 + mu))^(cap - 1) per step. So omega has a lower limit too, and there more added mass (impulses: the dual cell's) is stable where
-   less is not; at the upper limit it is the other way round. */
-typedef struct lagging { double mu, fluid, solid; } lagging;
-static fsi_result lagging_fluid(void *user, const fsi_real *in, fsi_real *out) { lagging *l = (lagging *)user; out[0] = (fsi_real)(-l->mu * ((double)in[0] - l->fluid)); return FSI_OK; }
-static fsi_result lagging_solid(void *user, const fsi_real *in, fsi_real *out) { lagging *l = (lagging *)user; out[0] = (fsi_real)(l->solid + (double)in[0]); return FSI_OK; }
+
+/* Steps that end at the cap, piston (mass 1) and fluid (added mass mu) keep the velocities of their
+   last calls: what they differ by is multiplied by -mu (1 - omega (1 + mu))^(cap - 1) per step. So
+   omega has a lower limit too, and there more added mass (impulses: the dual cell's) is stable
+   where less is not; at the upper limit it is the other way round. */
+typedef struct lagging {
+    double mu, fluid, solid;
+} lagging;
+
+static fsi_result lagging_fluid(void *user, const fsi_real *in, fsi_real *out) {
+    lagging *l = (lagging *)user;
+    out[0] = (fsi_real)(-l->mu * ((double)in[0] - l->fluid));
+    return FSI_OK;
+}
+
+static fsi_result lagging_solid(void *user, const fsi_real *in, fsi_real *out) {
+    lagging *l = (lagging *)user;
+    out[0] = (fsi_real)(l->solid + (double)in[0]);
+    return FSI_OK;
+}
+
 TEST P_02_growth_at_the_cap(void) {
     static const double mu[6] = {3.5, 8.5, 61, 66, 2, 2}, omega[6] = {.008, .008, .03, .03, .1, .3};
     static const int grows[6] = {1, 0, 0, 1, 0, 0};
@@ -133,18 +194,29 @@ TEST P_02_growth_at_the_cap(void) {
         fsi_blackbox f, s;
         lagging l;
         double factor = -mu[i] * pow(1 - omega[i] * (1 + mu[i]), 29);
-        memset(&d, 0, sizeof d); memset(&f, 0, sizeof f);
-        l.mu = mu[i]; l.fluid = 0; l.solid = 1;
-        d.n = d.m = 1; d.scheme = FSI_SCHEME_RELAXED; d.omega = (fsi_real)omega[i]; d.tolerance = FSI_R(1e-30);
-        f.solve_fn = lagging_fluid; f.user = &l; s = f; s.solve_fn = lagging_solid;
+        memset(&d, 0, sizeof d);
+        memset(&f, 0, sizeof f);
+        l.mu = mu[i];
+        l.fluid = 0;
+        l.solid = 1;
+        d.n = d.m = 1;
+        d.scheme = FSI_SCHEME_RELAXED;
+        d.omega = (fsi_real)omega[i];
+        d.tolerance = FSI_R(1e-30);
+        f.solve_fn = lagging_fluid;
+        f.user = &l;
+        s = f;
+        s.solve_fn = lagging_solid;
         CHECK_OK(fsi_partitioned_init(&c, &d));
         for (step = 0; step < 3; step++) {
             fsi_real x = (fsi_real)l.solid, p = 0;
             double before = l.solid - l.fluid;
             CHECK_RESULT(FSI_NOT_CONVERGED, fsi_partitioned_step(&c, 1, 1, &f, &s, &x, &p, NULL));
-            l.fluid = (double)x; l.solid += (double)p;
+            l.fluid = (double)x;
+            l.solid += (double)p;
             CHECK_NEAR(factor, (l.solid - l.fluid) / before, TOL(1e-6, 1e-2) * (1 + fabs(factor)));
-            if (fabs(factor) < 1e-3) break;                        /* what is left is round-off */
+            if (fabs(factor) < 1e-3)
+                break; /* what is left is round-off */
         }
         ASSERT_EQ(grows[i], fabs(factor) > 1);
         fsi_partitioned_free(&c);
@@ -162,7 +234,8 @@ static void pair_exact(const pair_box *p, int n, fsi_real *x) {
         for (j = 0; j < n; j++) {
             double a = i == j;
             s += p->S[i * n + j] * p->bf[j];
-            for (k = 0; k < n; k++) a -= p->S[i * n + k] * p->F[k * n + j];
+            for (k = 0; k < n; k++)
+                a -= p->S[i * n + k] * p->F[k * n + j];
             A[i * n + j] = (fsi_real)a;
         }
         x[i] = (fsi_real)s;
@@ -170,15 +243,24 @@ static void pair_exact(const pair_box *p, int n, fsi_real *x) {
     fsi_dense_lu(n, A, pivot);
     fsi_dense_lu_solve(n, A, pivot, x);
 }
-static fsi_result pair_run(pair_box *p, int n, int gmres, double tolerance, fsi_real *x, fsi_report *report) {
+
+static fsi_result pair_run(pair_box *p, int n, int gmres, double tolerance, fsi_real *x,
+                           fsi_report *report) {
     fsi_partitioned_desc d;
     fsi_partitioned c;
     fsi_blackbox f = linear_door(&p->f), s = linear_door(&p->s);
     fsi_real P[16];
     fsi_result r;
     memset(&d, 0, sizeof d);
-    d.n = d.m = n; d.tolerance = (fsi_real)tolerance; d.start = 1; d.reuse = -1; d.gmres = gmres; d.no_final_solve = 1; d.min_iterations = 2;
-    if (fsi_partitioned_init(&c, &d) != FSI_OK) return FSI_ERR_MEMORY;
+    d.n = d.m = n;
+    d.tolerance = (fsi_real)tolerance;
+    d.start = 1;
+    d.reuse = -1;
+    d.gmres = gmres;
+    d.no_final_solve = 1;
+    d.min_iterations = 2;
+    if (fsi_partitioned_init(&c, &d) != FSI_OK)
+        return FSI_ERR_MEMORY;
     memset(x, 0, (size_t)n * sizeof *x);
     r = fsi_partitioned_step(&c, n, n, &f, &s, x, P, report);
     fsi_partitioned_free(&c);
@@ -198,8 +280,10 @@ TEST P_03_finite_termination(void) {
             CHECK_OK(pair_run(&p, n, g, TOL(1e-8, 2e-2), x, &report));
             pair_exact(&p, n, y);
             ASSERT(report.iterations <= n + 2);
-            if (sizeof(fsi_real) == 8) ASSERT_EQ_FMT(n + 2, p.f.calls, "%d");
-            for (k = 0; k < n; k++) CHECK_NEAR(y[k], x[k], TOL(1e-8, 2e-2));
+            if (sizeof(fsi_real) == 8)
+                ASSERT_EQ_FMT(n + 2, p.f.calls, "%d");
+            for (k = 0; k < n; k++)
+                CHECK_NEAR(y[k], x[k], TOL(1e-8, 2e-2));
         }
     PASS();
 }
@@ -214,7 +298,8 @@ TEST P_04_rank_deficient_interface(void) {
         CHECK_OK(pair_run(&p, 8, 0, TOL(1e-8, 2e-2), x, &report));
         pair_exact(&p, 8, y);
         ASSERT(p.f.calls <= 2 + 3);
-        for (k = 0; k < 8; k++) CHECK_NEAR(y[k], x[k], TOL(1e-8, 2e-2));
+        for (k = 0; k < 8; k++)
+            CHECK_NEAR(y[k], x[k], TOL(1e-8, 2e-2));
     }
     PASS();
 }
@@ -228,24 +313,33 @@ TEST P_04_gmres_equals_small_solve(void) {
     CHECK_OK(pair_run(&p, 6, 0, TOL(1e-9, 2e-2), x, &report));
     pair_make(&p, 6, 6, 20, 7);
     CHECK_OK(pair_run(&p, 6, 1, TOL(1e-9, 2e-2), y, &report));
-    for (k = 0; k < 6; k++) CHECK_NEAR(x[k], y[k], TOL(1e-8, 5e-2));
+    for (k = 0; k < 6; k++)
+        CHECK_NEAR(x[k], y[k], TOL(1e-8, 5e-2));
     PASS();
 }
 
-/* Spring-mass piston on a column of fluid in time: omega = sqrt(k / (m + m_a)), damping of backward Euler 1 / sqrt(1 + w^2 dt^2) per step. */
-typedef struct spring { double m, k, ma, dt, x0, v0; } spring;
+/* Spring-mass piston on a column of fluid in time: omega = sqrt(k / (m + m_a)), damping of backward
+ * Euler 1 / sqrt(1 + w^2 dt^2) per step. */
+typedef struct spring {
+    double m, k, ma, dt, x0, v0;
+} spring;
+
 static fsi_result spring_fluid(void *user, const fsi_real *in, fsi_real *out) {
     spring *s = (spring *)user;
     out[0] = (fsi_real)(s->ma * (((double)in[0] - s->x0) / s->dt - s->v0) / s->dt);
     return FSI_OK;
 }
+
 static fsi_result spring_solid(void *user, const fsi_real *in, fsi_real *out) {
     spring *s = (spring *)user;
-    out[0] = (fsi_real)((s->m * (s->x0 / (s->dt * s->dt) + s->v0 / s->dt) - (double)in[0]) / (s->m / (s->dt * s->dt) + s->k));
+    out[0] = (fsi_real)((s->m * (s->x0 / (s->dt * s->dt) + s->v0 / s->dt) - (double)in[0])
+                        / (s->m / (s->dt * s->dt) + s->k));
     return FSI_OK;
 }
+
 TEST P_08_piston_frequency(void) {
-    static const double ma[3] = {.5, 5, TOL(50, 5)};      /* single: positions of order 1 carry 1e-7, times m_a / (m dt^2) */
+    /* single: positions of order 1 carry 1e-7, times m_a / (m dt^2) */
+    static const double ma[3] = {.5, 5, TOL(50, 5)};
     int i, step;
     for (i = 0; i < 3; i++) {
         spring s = {1, 40, 0, 1e-2, 1, 0};
@@ -257,9 +351,12 @@ TEST P_08_piston_frequency(void) {
         s.ma = ma[i];
         memset(&d, 0, sizeof d);
         memset(&f, 0, sizeof f);
-        d.n = d.m = 1; d.tolerance = FSI_R(TOL(2e-12, 1e-5));
-        f.user = &s; b = f;
-        f.solve_fn = spring_fluid; b.solve_fn = spring_solid;
+        d.n = d.m = 1;
+        d.tolerance = FSI_R(TOL(2e-12, 1e-5));
+        f.user = &s;
+        b = f;
+        f.solve_fn = spring_fluid;
+        b.solve_fn = spring_solid;
         CHECK_OK(fsi_partitioned_init(&c, &d));
         w2 = s.k / (s.m + s.ma);
         for (step = 0; step < 100; step++) {
@@ -268,23 +365,47 @@ TEST P_08_piston_frequency(void) {
             CHECK_OK(fsi_partitioned_step(&c, 1, 1, &f, &b, &X, &P, &report));
             s.v0 = ((double)X - s.x0) / s.dt;
             s.x0 = (double)X;
-            x = (x + s.dt * v) / (1 + w2 * s.dt * s.dt);             /* the monolithic backward Euler step */
+            /* the monolithic backward Euler step */
+            x = (x + s.dt * v) / (1 + w2 * s.dt * s.dt);
             v = v - s.dt * w2 * x;
             CHECK_NEAR(x, s.x0, TOL(1e-8, 5e-3));
         }
         e0 = w2;
         e = w2 * s.x0 * s.x0 + s.v0 * s.v0;
-        if (sizeof(fsi_real) == 8) CHECK_REL(e0 * pow(1 / (1 + w2 * s.dt * s.dt), 100), e, 1e-6);
+        if (sizeof(fsi_real) == 8)
+            CHECK_REL(e0 * pow(1 / (1 + w2 * s.dt * s.dt), 100), e, 1e-6);
         fsi_partitioned_free(&c);
     }
     PASS();
 }
 
 /* A box with memory that drifts with every call unless it is restored. */
-typedef struct drift { double state, saved; int restores, saves; } drift;
-static fsi_result drift_solve(void *user, const fsi_real *in, fsi_real *out) { drift *d = (drift *)user; d->state += 1; out[0] = (fsi_real)(3 * (double)in[0] + d->state); return FSI_OK; }
-static fsi_result drift_save(void *user) { drift *d = (drift *)user; d->saved = d->state; d->saves++; return FSI_OK; }
-static fsi_result drift_restore(void *user) { drift *d = (drift *)user; d->state = d->saved; d->restores++; return FSI_OK; }
+typedef struct drift {
+    double state, saved;
+    int restores, saves;
+} drift;
+
+static fsi_result drift_solve(void *user, const fsi_real *in, fsi_real *out) {
+    drift *d = (drift *)user;
+    d->state += 1;
+    out[0] = (fsi_real)(3 * (double)in[0] + d->state);
+    return FSI_OK;
+}
+
+static fsi_result drift_save(void *user) {
+    drift *d = (drift *)user;
+    d->saved = d->state;
+    d->saves++;
+    return FSI_OK;
+}
+
+static fsi_result drift_restore(void *user) {
+    drift *d = (drift *)user;
+    d->state = d->saved;
+    d->restores++;
+    return FSI_OK;
+}
+
 TEST P_09_roll_back(void) {
     drift d = {5, 0, 0, 0};
     double A = -1, b = .2;
@@ -294,15 +415,24 @@ TEST P_09_roll_back(void) {
     fsi_partitioned c, c2;
     fsi_real x = 0, p = 0;
     void *saved;
-    memset(&l, 0, sizeof l); memset(&desc, 0, sizeof desc); memset(&f, 0, sizeof f);
-    l.in = l.out = 1; l.A = &A; l.b = &b;
+    memset(&l, 0, sizeof l);
+    memset(&desc, 0, sizeof desc);
+    memset(&f, 0, sizeof f);
+    l.in = l.out = 1;
+    l.A = &A;
+    l.b = &b;
     s = linear_door(&l);
-    f.solve_fn = drift_solve; f.save_fn = drift_save; f.restore_fn = drift_restore; f.user = &d;
-    desc.n = desc.m = 1; desc.tolerance = FSI_R(TOL(1e-12, 1e-5));
+    f.solve_fn = drift_solve;
+    f.save_fn = drift_save;
+    f.restore_fn = drift_restore;
+    f.user = &d;
+    desc.n = desc.m = 1;
+    desc.tolerance = FSI_R(TOL(1e-12, 1e-5));
     CHECK_OK(fsi_partitioned_init(&c, &desc));
     CHECK_OK(fsi_partitioned_init(&c2, &desc));
     CHECK_OK(fsi_partitioned_step(&c, 1, 1, &f, &s, &x, &p, NULL));
-    ASSERT_EQ(6.0, d.state);                                       /* one step forward however many calls */
+    /* one step forward however many calls */
+    ASSERT_EQ(6.0, d.state);
     CHECK_NEAR((.2 - 6) / 4, x, TOL(1e-11, 1e-5));
     ASSERT_EQ(1, d.saves);
     saved = malloc(fsi_partitioned_state_size(&c));
@@ -315,7 +445,7 @@ TEST P_09_roll_back(void) {
         drift_restore(&d);
         d.state = 6;
         CHECK_OK(fsi_partitioned_step(&c2, 1, 1, &f, &s, &x2, &p2, NULL));
-        ASSERT_EQ(x1, x2);                                         /* bit for bit */
+        ASSERT_EQ(x1, x2); /* bit for bit */
         ASSERT_EQ(p1, p2);
     }
     free(saved);
@@ -333,7 +463,8 @@ TEST P_10_aitken_scalar(void) {
         fsi_report report;
         double x = 0;
         memset(&d, 0, sizeof d);
-        d.scheme = FSI_SCHEME_AITKEN; d.tolerance = FSI_R(TOL(1e-9, 1e-3));
+        d.scheme = FSI_SCHEME_AITKEN;
+        d.tolerance = FSI_R(TOL(1e-9, 1e-3));
         piston_make(&p, mu[i]);
         CHECK_OK(piston_run(&p, d, &x, &report));
         ASSERT_EQ_FMT(3, report.iterations, "%d");
@@ -352,16 +483,21 @@ TEST P_03_pairs_of_earlier_steps_save_calls(void) {
     int step, k, last = 0;
     pair_make(&p, 6, 6, 30, 3);
     memset(&d, 0, sizeof d);
-    d.n = d.m = 6; d.tolerance = FSI_R(TOL(1e-8, 2e-2));
-    f = linear_door(&p.f); s = linear_door(&p.s);
+    d.n = d.m = 6;
+    d.tolerance = FSI_R(TOL(1e-8, 2e-2));
+    f = linear_door(&p.f);
+    s = linear_door(&p.s);
     CHECK_OK(fsi_partitioned_init(&c, &d));
     for (step = 0; step < 12; step++) {
-        for (k = 0; k < 6; k++) p.bf[k] += .1 * sin(step + k), p.bs[k] -= .1 * cos(2 * step + k);
+        for (k = 0; k < 6; k++)
+            p.bf[k] += .1 * sin(step + k), p.bs[k] -= .1 * cos(2 * step + k);
         CHECK_OK(fsi_partitioned_step(&c, 6, 6, &f, &s, x, P, &report));
         last = report.iterations;
     }
-    ASSERT(last <= 5);                                             /* 8 without pairs of earlier steps */
-    ASSERT(c.filtered > 0);                                        /* five steps hold more pairs than there are directions */
+    /* 8 without pairs of earlier steps */
+    ASSERT(last <= 5);
+    /* five steps hold more pairs than there are directions */
+    ASSERT(c.filtered > 0);
     fsi_partitioned_free(&c);
     PASS();
 }
@@ -376,7 +512,7 @@ TEST P_bad_input_and_partners(void) {
     memset(&d, 0, sizeof d);
     CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_partitioned_init(&c, &d));
     d.n = d.m = 1;
-    CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_partitioned_init(&c, &d));   /* no tolerance */
+    CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_partitioned_init(&c, &d)); /* no tolerance */
     d.tolerance = FSI_R(1e-3);
     for (k = 0;; k++) {
         fail_allocator fail = fail_begin(k);
@@ -385,14 +521,16 @@ TEST P_bad_input_and_partners(void) {
         r = fsi_partitioned_init(&c, &d);
         fsi_partitioned_free(&c);
         ASSERT_EQ(0, fail.live);
-        if (r == FSI_OK) break;
+        if (r == FSI_OK)
+            break;
         CHECK_RESULT(FSI_ERR_MEMORY, r);
     }
     memset(&d.allocator, 0, sizeof d.allocator);
     CHECK_OK(fsi_partitioned_init(&c, &d));
     piston_make(&p, 3);
-    f = linear_door(&p.f); s = linear_door(&p.s);
-    p.f.fail_at = 2;                                               /* NaN out of the second call */
+    f = linear_door(&p.f);
+    s = linear_door(&p.s);
+    p.f.fail_at = 2; /* NaN out of the second call */
     CHECK_RESULT(FSI_ERR_NUMERIC, fsi_partitioned_step(&c, 1, 1, &f, &s, &x, &P, NULL));
     p.f.fail_at = 0;
     x = 0;
@@ -404,20 +542,44 @@ TEST P_bad_input_and_partners(void) {
 }
 
 /* Boxes that misbehave: what comes back is a clear result, and the scheme works on. */
-typedef struct odd { int calls, fail_at, kind; uint64_t seed; } odd;
+typedef struct odd {
+    int calls, fail_at, kind;
+    uint64_t seed;
+} odd;
+
 static fsi_result odd_solve(void *user, const fsi_real *in, fsi_real *out) {
     odd *o = (odd *)user;
-    if (++o->calls == o->fail_at && o->kind == 0) return FSI_ERR_MEMORY;                         /* gives up */
-    out[0] = -3 * in[0] + FSI_R(1); out[1] = in[1] / 2;
-    if (o->calls == o->fail_at && o->kind == 1) out[1] = (fsi_real)HUGE_VAL;
-    if (o->kind == 2) out[0] += (fsi_real)check_random(&o->seed), out[1] += (fsi_real)check_random(&o->seed);   /* noise: no fixed point */
-    if (o->kind == 3) out[0] = in[0] + 1, out[1] = in[1];                                        /* runs away for ever */
-    return o->kind == 4 ? FSI_CAPPED : FSI_OK;                                                   /* says it did its best */
+    /* gives up */
+    if (++o->calls == o->fail_at && o->kind == 0)
+        return FSI_ERR_MEMORY;
+    out[0] = -3 * in[0] + FSI_R(1);
+    out[1] = in[1] / 2;
+    if (o->calls == o->fail_at && o->kind == 1)
+        out[1] = (fsi_real)HUGE_VAL;
+    /* noise: no fixed point */
+    if (o->kind == 2)
+        out[0] += (fsi_real)check_random(&o->seed), out[1] += (fsi_real)check_random(&o->seed);
+    /* runs away for ever */
+    if (o->kind == 3)
+        out[0] = in[0] + 1, out[1] = in[1];
+    /* says it did its best */
+    return o->kind == 4 ? FSI_CAPPED : FSI_OK;
 }
-static fsi_result odd_back(void *user) { return ((odd *)user)->kind == 5 ? FSI_ERR_STATE : FSI_OK; }
-static fsi_result same_solve(void *user, const fsi_real *in, fsi_real *out) { (void)user; out[0] = in[0]; out[1] = in[1]; return FSI_OK; }
+
+static fsi_result odd_back(void *user) {
+    return ((odd *)user)->kind == 5 ? FSI_ERR_STATE : FSI_OK;
+}
+
+static fsi_result same_solve(void *user, const fsi_real *in, fsi_real *out) {
+    (void)user;
+    out[0] = in[0];
+    out[1] = in[1];
+    return FSI_OK;
+}
+
 TEST P_boxes_that_misbehave(void) {
-    static const fsi_result expected[6] = {FSI_ERR_MEMORY, FSI_ERR_NUMERIC, FSI_NOT_CONVERGED, FSI_STALLED, FSI_OK, FSI_ERR_STATE};
+    static const fsi_result expected[6] = {FSI_ERR_MEMORY, FSI_ERR_NUMERIC, FSI_NOT_CONVERGED,
+                                           FSI_STALLED,    FSI_OK,          FSI_ERR_STATE};
     int kind, scheme;
     for (scheme = 0; scheme < 3; scheme++)
         for (kind = 0; kind < 6; kind++) {
@@ -428,26 +590,43 @@ TEST P_boxes_that_misbehave(void) {
             fsi_report report;
             fsi_result r;
             odd o;
-            memset(&d, 0, sizeof d); memset(&f, 0, sizeof f); memset(&o, 0, sizeof o);
-            d.n = d.m = 2; d.scheme = (fsi_scheme)scheme; d.tolerance = FSI_R(1e-3); d.omega = FSI_R(0.2);
+            memset(&d, 0, sizeof d);
+            memset(&f, 0, sizeof f);
+            memset(&o, 0, sizeof o);
+            d.n = d.m = 2;
+            d.scheme = (fsi_scheme)scheme;
+            d.tolerance = FSI_R(1e-3);
+            d.omega = FSI_R(0.2);
             CHECK_OK(fsi_partitioned_init(&c, &d));
-            o.kind = kind; o.fail_at = 2; o.seed = 5;
-            f.solve_fn = odd_solve; f.restore_fn = odd_back; f.user = &o;
-            s = f; s.solve_fn = same_solve; s.restore_fn = NULL;
+            o.kind = kind;
+            o.fail_at = 2;
+            o.seed = 5;
+            f.solve_fn = odd_solve;
+            f.restore_fn = odd_back;
+            f.user = &o;
+            s = f;
+            s.solve_fn = same_solve;
+            s.restore_fn = NULL;
             r = fsi_partitioned_step(&c, 2, 2, &f, &s, x, p, &report);
-            if (kind == 2 || kind == 3) ASSERT(r == FSI_NOT_CONVERGED || r == FSI_STALLED || r == FSI_ERR_NUMERIC);
-            else CHECK_RESULT(expected[kind], r);
+            if (kind == 2 || kind == 3)
+                ASSERT(r == FSI_NOT_CONVERGED || r == FSI_STALLED || r == FSI_ERR_NUMERIC);
+            else
+                CHECK_RESULT(expected[kind], r);
             ASSERT_EQ(r, report.reason);
-            if (kind == 4) ASSERT(c.told[0] == FSI_CAPPED && c.told[1] == FSI_OK);
-            o.kind = 4; o.calls = 0;
+            if (kind == 4)
+                ASSERT(c.told[0] == FSI_CAPPED && c.told[1] == FSI_OK);
+            o.kind = 4;
+            o.calls = 0;
             x[0] = x[1] = 0;
-            CHECK_OK(fsi_partitioned_step(&c, 2, 2, &f, &s, x, p, &report));                     /* and it works on */
+            /* and it works on */
+            CHECK_OK(fsi_partitioned_step(&c, 2, 2, &f, &s, x, p, &report));
             CHECK_NEAR(.25, x[0], 1e-3);
             CHECK_OK(fsi_partitioned_step(&c, 2, 2, &f, &s, x, p, &report));
             fsi_partitioned_free(&c);
         }
     PASS();
 }
+
 TEST P_lengths_may_change(void) {
     pair_box p[2];
     fsi_partitioned c;
@@ -455,22 +634,27 @@ TEST P_lengths_may_change(void) {
     fsi_real x[16], y[16], P[16];
     int step, i;
     memset(&d, 0, sizeof d);
-    d.n = d.m = 8; d.tolerance = FSI_R(TOL(1e-8, 2e-2));
+    d.n = d.m = 8;
+    d.tolerance = FSI_R(TOL(1e-8, 2e-2));
     CHECK_OK(fsi_partitioned_init(&c, &d));
-    pair_make(&p[0], 6, 6, 20, 1); pair_make(&p[1], 3, 3, 20, 2);
-    for (step = 0; step < 8; step++) {                             /* solids come and go: pairs of another length are forgotten */
+    pair_make(&p[0], 6, 6, 20, 1);
+    pair_make(&p[1], 3, 3, 20, 2);
+    /* solids come and go: pairs of another length are forgotten */
+    for (step = 0; step < 8; step++) {
         pair_box *q = &p[step / 2 % 2];
         int n = q->f.in;
         fsi_blackbox f = linear_door(&q->f), s = linear_door(&q->s);
         memset(x, 0, sizeof x);
         CHECK_OK(fsi_partitioned_step(&c, n, n, &f, &s, x, P, NULL));
         pair_exact(q, n, y);
-        for (i = 0; i < n; i++) CHECK_NEAR(y[i], x[i], TOL(1e-7, 4e-2));
+        for (i = 0; i < n; i++)
+            CHECK_NEAR(y[i], x[i], TOL(1e-7, 4e-2));
     }
     CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_partitioned_step(&c, 9, 9, NULL, NULL, x, P, NULL));
     fsi_partitioned_free(&c);
     PASS();
 }
+
 /* Near-dependence is said: a fluid of rank 1 makes the third pair repeat the others. */
 TEST P_dependent_pairs_are_told(void) {
     pair_box p;
@@ -481,15 +665,23 @@ TEST P_dependent_pairs_are_told(void) {
     fsi_report report;
     memset(&d, 0, sizeof d);
     pair_make(&p, 1, 1, 40, 9);
-    d.n = d.m = 1; d.tolerance = FSI_R(1e-30); d.reuse = -1; d.start = 1; d.max_iterations = 8; d.no_final_solve = 1;
-    f = linear_door(&p.f); s = linear_door(&p.s);
+    d.n = d.m = 1;
+    d.tolerance = FSI_R(1e-30);
+    d.reuse = -1;
+    d.start = 1;
+    d.max_iterations = 8;
+    d.no_final_solve = 1;
+    f = linear_door(&p.f);
+    s = linear_door(&p.s);
     CHECK_OK(fsi_partitioned_init(&c, &d));
     ASSERT(fsi_partitioned_step(&c, 1, 1, &f, &s, x, P, &report) >= 0);
     ASSERT(c.dependent > 0 && report.restarts >= c.dependent);
     fsi_partitioned_free(&c);
     PASS();
 }
-/* F(x) = x, S(p) = p + 1: the reduced model is singular, there is nothing to find. Stall and dropped models are said, and the next step is not harmed. */
+
+/* F(x) = x, S(p) = p + 1: the reduced model is singular, there is nothing to find. Stall and
+ * dropped models are said, and the next step is not harmed. */
 TEST P_stall_is_told(void) {
     static const double one = 1, shift[2] = {0, 1};
     int scheme;
@@ -501,14 +693,23 @@ TEST P_stall_is_told(void) {
         fsi_real x = 0, p = 0;
         fsi_report report;
         double half = -.5;
-        memset(&f, 0, sizeof f); memset(&d, 0, sizeof d);
-        f.in = f.out = 1; f.A = &one; f.b = shift;
-        s = f; s.b = shift + 1;
-        F = linear_door(&f); S = linear_door(&s);
-        d.n = d.m = 1; d.tolerance = FSI_R(1e-3); d.scheme = (fsi_scheme)scheme;
+        memset(&f, 0, sizeof f);
+        memset(&d, 0, sizeof d);
+        f.in = f.out = 1;
+        f.A = &one;
+        f.b = shift;
+        s = f;
+        s.b = shift + 1;
+        F = linear_door(&f);
+        S = linear_door(&s);
+        d.n = d.m = 1;
+        d.tolerance = FSI_R(1e-3);
+        d.scheme = (fsi_scheme)scheme;
         CHECK_OK(fsi_partitioned_init(&c, &d));
-        CHECK_RESULT(scheme == FSI_SCHEME_REDUCED ? FSI_STALLED : FSI_NOT_CONVERGED, fsi_partitioned_step(&c, 1, 1, &F, &S, &x, &p, &report));
-        ASSERT_EQ(scheme == FSI_SCHEME_REDUCED, c.stalled == 1 && c.capped == 0 && report.restarts > 0 && report.iterations < 30);
+        CHECK_RESULT(scheme == FSI_SCHEME_REDUCED ? FSI_STALLED : FSI_NOT_CONVERGED,
+                     fsi_partitioned_step(&c, 1, 1, &F, &S, &x, &p, &report));
+        ASSERT_EQ(scheme == FSI_SCHEME_REDUCED,
+                  c.stalled == 1 && c.capped == 0 && report.restarts > 0 && report.iterations < 30);
         ASSERT_EQ(scheme != FSI_SCHEME_REDUCED, c.capped == 1);
         CHECK_NEAR(1, report.residual, TOL(1e-12, 1e-4));
         s.A = &half;
@@ -519,8 +720,10 @@ TEST P_stall_is_told(void) {
     }
     PASS();
 }
-/* Fewer pairs than modes and an added mass of 40: the step ends at its cap, and the solid keeps the load of the reduced model. Its answer is then nearer to what the
-   fluid was told than the one to p_F would be, by which the next step would begin. */
+
+/* Fewer pairs than modes and an added mass of 40: the step ends at its cap, and the solid keeps the
+   load of the reduced model. Its answer is then nearer to what the fluid was told than the one to
+   p_F would be, by which the next step would begin. */
 TEST P_capped_step_leaves_solid_near_fluid(void) {
     int seed, i, k;
     for (seed = 0; seed < 8; seed++) {
@@ -531,21 +734,29 @@ TEST P_capped_step_leaves_solid_near_fluid(void) {
         fsi_real x[16] = {0}, p[16], pf[16], xs[16];
         double gap = 0, residual = 0;
         pair_make(&b, 8, 8, 40, (uint64_t)(31 + seed));
-        F = linear_door(&b.f); S = linear_door(&b.s);
+        F = linear_door(&b.f);
+        S = linear_door(&b.s);
         memset(&d, 0, sizeof d);
-        d.n = d.m = 8; d.tolerance = FSI_R(1e-9); d.max_iterations = 6;
+        d.n = d.m = 8;
+        d.tolerance = FSI_R(1e-9);
+        d.max_iterations = 6;
         CHECK_OK(fsi_partitioned_init(&c, &d));
         CHECK_RESULT(FSI_NOT_CONVERGED, fsi_partitioned_step(&c, 8, 8, &F, &S, x, p, NULL));
         for (k = 0; k < 2; k++) {
-            CHECK_OK(F.solve_fn(F.user, x, pf)); CHECK_OK(S.solve_fn(S.user, k ? pf : p, xs));
-            for (i = 0; i < 8; i++) *(k ? &residual : &gap) = fmax(*(k ? &residual : &gap), fabs((double)(xs[i] - x[i])));
+            CHECK_OK(F.solve_fn(F.user, x, pf));
+            CHECK_OK(S.solve_fn(S.user, k ? pf : p, xs));
+            for (i = 0; i < 8; i++)
+                *(k ? &residual : &gap) =
+                    fmax(*(k ? &residual : &gap), fabs((double)(xs[i] - x[i])));
         }
-        if (getenv("FSI_VERBOSE")) printf("capped: solid off by %.3g, with p_F by %.3g\n", gap, residual);
+        if (getenv("FSI_VERBOSE"))
+            printf("capped: solid off by %.3g, with p_F by %.3g\n", gap, residual);
         CHECK_MOST(gap, .9 * residual);
         fsi_partitioned_free(&c);
     }
     PASS();
 }
+
 TEST P_no_allocation_in_a_step(void) {
     int gmres;
     for (gmres = 0; gmres < 2; gmres++) {
@@ -558,12 +769,17 @@ TEST P_no_allocation_in_a_step(void) {
         long made;
         int step;
         memset(&d, 0, sizeof d);
-        d.n = d.m = 6; d.tolerance = FSI_R(TOL(1e-8, 2e-2)); d.gmres = gmres; d.allocator = fail_make(&count);
+        d.n = d.m = 6;
+        d.tolerance = FSI_R(TOL(1e-8, 2e-2));
+        d.gmres = gmres;
+        d.allocator = fail_make(&count);
         pair_make(&p, 6, 6, 20, 4);
-        f = linear_door(&p.f); s = linear_door(&p.s);
+        f = linear_door(&p.f);
+        s = linear_door(&p.s);
         CHECK_OK(fsi_partitioned_init(&c, &d));
         made = count.calls;
-        for (step = 0; step < 4; step++) CHECK_OK(fsi_partitioned_step(&c, 6, 6, &f, &s, x, P, NULL));
+        for (step = 0; step < 4; step++)
+            CHECK_OK(fsi_partitioned_step(&c, 6, 6, &f, &s, x, P, NULL));
         ASSERT_EQ(made, count.calls);
         fsi_partitioned_free(&c);
         ASSERT_EQ(0, count.live);
@@ -571,8 +787,15 @@ TEST P_no_allocation_in_a_step(void) {
     PASS();
 }
 
-/* ------------------------------------------------------------------------------------------------ boundary pressure projection */
-typedef struct bpp { fsi_boundary_faces b; fsi_real area[64], mass[64], u[64]; int32_t minus[64], plus[64]; uint8_t fixed[64]; } bpp;
+/* ------------------------------------------------------------------------------------------------
+ * boundary pressure projection */
+typedef struct bpp {
+    fsi_boundary_faces b;
+    fsi_real area[64], mass[64], u[64];
+    int32_t minus[64], plus[64];
+    uint8_t fixed[64];
+} bpp;
+
 static void bpp_make(bpp *q, int faces, int regions, int fixed, uint64_t seed) {
     int f;
     memset(q, 0, sizeof *q);
@@ -582,18 +805,28 @@ static void bpp_make(bpp *q, int faces, int regions, int fixed, uint64_t seed) {
         q->u[f] = (fsi_real)check_random(&seed);
         q->minus[f] = f % (regions + 1) - 1;
         q->plus[f] = (f / 3) % (regions + 1) - 1;
-        if (q->plus[f] == q->minus[f]) q->plus[f] = -1;
+        if (q->plus[f] == q->minus[f])
+            q->plus[f] = -1;
         q->fixed[f] = (uint8_t)(f < fixed);
     }
-    q->b.faces = faces; q->b.regions = regions; q->b.area = q->area; q->b.mass = q->mass; q->b.u = q->u;
-    q->b.region_minus = q->minus; q->b.region_plus = q->plus; q->b.fixed = q->fixed;
+    q->b.faces = faces;
+    q->b.regions = regions;
+    q->b.area = q->area;
+    q->b.mass = q->mass;
+    q->b.u = q->u;
+    q->b.region_minus = q->minus;
+    q->b.region_plus = q->plus;
+    q->b.fixed = q->fixed;
 }
+
 static double bpp_flux(const bpp *q, int region) {
     double s = 0;
     int f;
-    for (f = 0; f < q->b.faces; f++) s += (double)(q->area[f] * q->u[f]) * ((q->minus[f] == region) - (q->plus[f] == region));
+    for (f = 0; f < q->b.faces; f++)
+        s += (double)(q->area[f] * q->u[f]) * ((q->minus[f] == region) - (q->plus[f] == region));
     return s;
 }
+
 TEST C_23_boundary_projection(void) {
     int regions, r, f;
     for (regions = 1; regions <= 3; regions++) {
@@ -604,20 +837,32 @@ TEST C_23_boundary_projection(void) {
         q2 = q;
         q2.b.u = q2.u;
         CHECK_OK(fsi_boundary_project(&q.b, FSI_R(0.1), p0, work));
-        for (r = 0; r < regions; r++) CHECK_NEAR(0, bpp_flux(&q, r), TOL(1e-13, 1e-5));           /* C^T U = 0, sources included */
-        for (f = 0; f < 5; f++) ASSERT_EQ(q2.u[f], q.u[f]);                                       /* scripted faces keep theirs */
+        /* C^T U = 0, sources included */
+        for (r = 0; r < regions; r++)
+            CHECK_NEAR(0, bpp_flux(&q, r), TOL(1e-13, 1e-5));
+        /* scripted faces keep theirs */
+        for (f = 0; f < 5; f++)
+            ASSERT_EQ(q2.u[f], q.u[f]);
         for (f = 5; f < 40; f++) {
-            double jump = (q.minus[f] >= 0 ? (double)p0[q.minus[f]] : 0) - (q.plus[f] >= 0 ? (double)p0[q.plus[f]] : 0);
-            CHECK_NEAR((double)q2.u[f] + .1 * (double)q.area[f] * jump / (double)q.mass[f], q.u[f], TOL(1e-13, 1e-5)); /* M U = M U* + dt C p0 */
+            double jump = (q.minus[f] >= 0 ? (double)p0[q.minus[f]] : 0)
+                          - (q.plus[f] >= 0 ? (double)p0[q.plus[f]] : 0);
+            /* M U = M U* + dt C p0 */
+            CHECK_NEAR((double)q2.u[f] + .1 * (double)q.area[f] * jump / (double)q.mass[f], q.u[f],
+                       TOL(1e-13, 1e-5));
         }
         q2 = q;
         q2.b.u = q2.u;
-        CHECK_OK(fsi_boundary_project(&q2.b, FSI_R(0.1), p1, work));                              /* P^2 = P */
-        for (f = 0; f < 40; f++) { CHECK_NEAR(q.u[f], q2.u[f], TOL(1e-13, 1e-5)); scale += fabs((double)q.u[f]); }
+        /* P^2 = P */
+        CHECK_OK(fsi_boundary_project(&q2.b, FSI_R(0.1), p1, work));
+        for (f = 0; f < 40; f++) {
+            CHECK_NEAR(q.u[f], q2.u[f], TOL(1e-13, 1e-5));
+            scale += fabs((double)q.u[f]);
+        }
         ASSERT(scale > 0);
     }
     PASS();
 }
+
 TEST C_23_equal_faces_give_mean_removal(void) {
     bpp q;
     fsi_real p0[2], work[8];
@@ -625,33 +870,46 @@ TEST C_23_equal_faces_give_mean_removal(void) {
     fsi_real u[64];
     int f;
     bpp_make(&q, 12, 1, 0, 5);
-    for (f = 0; f < 12; f++) q.area[f] = 2, q.mass[f] = 3, q.minus[f] = 0, q.plus[f] = -1, mean += (double)(u[f] = q.u[f]) / 12;
+    for (f = 0; f < 12; f++)
+        q.area[f] = 2, q.mass[f] = 3, q.minus[f] = 0, q.plus[f] = -1,
+        mean += (double)(u[f] = q.u[f]) / 12;
     CHECK_OK(fsi_boundary_project(&q.b, 1, p0, work));
-    for (f = 0; f < 12; f++) CHECK_NEAR((double)u[f] - mean, q.u[f], TOL(1e-13, 1e-5));           /* I - N N^T / n */
+    /* I - N N^T / n */
+    for (f = 0; f < 12; f++)
+        CHECK_NEAR((double)u[f] - mean, q.u[f], TOL(1e-13, 1e-5));
     PASS();
 }
+
 TEST C_24_compatible_is_untouched(void) {
     bpp q;
     fsi_real p0[2], work[8];
     int f;
     bpp_make(&q, 12, 1, 0, 6);
-    for (f = 0; f < 12; f++) q.area[f] = 1, q.minus[f] = f < 6 ? 0 : -1, q.plus[f] = f < 6 ? -1 : 0, q.u[f] = FSI_R(0.25);
+    for (f = 0; f < 12; f++)
+        q.area[f] = 1, q.minus[f] = f < 6 ? 0 : -1, q.plus[f] = f < 6 ? -1 : 0,
+        q.u[f] = FSI_R(0.25);
     CHECK_OK(fsi_boundary_project(&q.b, 1, p0, work));
     CHECK_NEAR(0, p0[0], TOL(1e-15, 1e-7));
-    for (f = 0; f < 12; f++) CHECK_NEAR(.25, q.u[f], TOL(1e-15, 1e-7));
+    for (f = 0; f < 12; f++)
+        CHECK_NEAR(.25, q.u[f], TOL(1e-15, 1e-7));
     PASS();
 }
+
 TEST C_23_two_regions_that_share_all_faces(void) {
     bpp q;
     fsi_real p0[2], work[8];
     int f;
     bpp_make(&q, 10, 2, 0, 8);
-    for (f = 0; f < 10; f++) q.minus[f] = 0, q.plus[f] = 1;                                       /* a balloon in a closed box: singular, consistent */
+    /* a balloon in a closed box: singular, consistent */
+    for (f = 0; f < 10; f++)
+        q.minus[f] = 0, q.plus[f] = 1;
     CHECK_OK(fsi_boundary_project(&q.b, 1, p0, work));
     CHECK_NEAR(0, bpp_flux(&q, 0), TOL(1e-12, 1e-4));
     CHECK_NEAR(0, bpp_flux(&q, 1), TOL(1e-12, 1e-4));
-    for (f = 0; f < 10; f++) q.fixed[f] = 1, q.u[f] = 1;
-    CHECK_RESULT(FSI_INCOMPATIBLE, fsi_boundary_project(&q.b, 1, p0, work));                      /* nothing can give way: told */
+    for (f = 0; f < 10; f++)
+        q.fixed[f] = 1, q.u[f] = 1;
+    /* nothing can give way: told */
+    CHECK_RESULT(FSI_INCOMPATIBLE, fsi_boundary_project(&q.b, 1, p0, work));
     PASS();
 }
 
@@ -674,6 +932,7 @@ SUITE(partitioned) {
     RUN_TEST(P_capped_step_leaves_solid_near_fluid);
     RUN_TEST(P_no_allocation_in_a_step);
 }
+
 SUITE(boundary_pressure) {
     RUN_TEST(C_23_boundary_projection);
     RUN_TEST(C_23_equal_faces_give_mean_removal);
@@ -682,6 +941,7 @@ SUITE(boundary_pressure) {
 }
 
 GREATEST_MAIN_DEFS();
+
 int main(int argc, char **argv) {
     GREATEST_MAIN_BEGIN();
     RUN_SUITE(partitioned);

@@ -1,6 +1,7 @@
-/* Slip at solids (fsi_slip): catalogue C-09 .. C-13, C-15, C-27 with the numbers of docs/slip.md. */
+/* Slip at solids (fsi_slip): catalogue C-09 .. C-13, C-15, C-27 with the numbers of docs/slip.md.
+ */
 #define FSI_IMPLEMENTATION
-#define FSI_COUPLE_IMPLEMENTATION  /* it looks inside, so it compiles this one itself */
+#define FSI_COUPLE_IMPLEMENTATION /* it looks inside, so it compiles this one itself */
 #define FSI_COUPLE_NO_SPH
 #include "fsi_couple.h"
 #include "greatest.h"
@@ -8,47 +9,89 @@
 #include "examples/slip_exact.h"
 
 /* ---- a plane through the box: a point and a normal; 2D a segment, 3D two triangles */
-typedef struct plane { double p[3], n[3]; fsi_real x[12]; fsi_coupled door; fsi_coupled *list[1]; } plane;
-static const int32_t plane_index[6] = {0, 1, 2, 0, 2, 3};
-static double height(const plane *q, fsi_vec3 x) { return ((double)x.x - q->p[0]) * q->n[0] + ((double)x.y - q->p[1]) * q->n[1] + ((double)x.z - q->p[2]) * q->n[2]; }
+typedef struct plane {
+    double p[3], n[3];
+    fsi_real x[12];
+    fsi_coupled door;
+    fsi_coupled *list[1];
+} plane;
 
-static void plane_make(plane *q, int dim, double px, double py, double pz, double nx, double ny, double nz, double reach) {
+static const int32_t plane_index[6] = {0, 1, 2, 0, 2, 3};
+
+static double height(const plane *q, fsi_vec3 x) {
+    return ((double)x.x - q->p[0]) * q->n[0] + ((double)x.y - q->p[1]) * q->n[1]
+           + ((double)x.z - q->p[2]) * q->n[2];
+}
+
+static void plane_make(plane *q, int dim, double px, double py, double pz, double nx, double ny,
+                       double nz, double reach) {
     double l = sqrt(nx * nx + ny * ny + nz * nz), t[3], b[3], m;
     int i, k;
     memset(q, 0, sizeof *q);
-    q->p[0] = px; q->p[1] = py; q->p[2] = pz; q->n[0] = nx / l; q->n[1] = ny / l; q->n[2] = nz / l;
-    t[0] = q->n[1]; t[1] = -q->n[0]; t[2] = 0;
+    q->p[0] = px;
+    q->p[1] = py;
+    q->p[2] = pz;
+    q->n[0] = nx / l;
+    q->n[1] = ny / l;
+    q->n[2] = nz / l;
+    t[0] = q->n[1];
+    t[1] = -q->n[0];
+    t[2] = 0;
     m = sqrt(t[0] * t[0] + t[1] * t[1]);
-    for (k = 0; k < 3; k++) t[k] /= m;
-    b[0] = q->n[1] * t[2] - q->n[2] * t[1]; b[1] = q->n[2] * t[0] - q->n[0] * t[2]; b[2] = q->n[0] * t[1] - q->n[1] * t[0];
+    for (k = 0; k < 3; k++)
+        t[k] /= m;
+    b[0] = q->n[1] * t[2] - q->n[2] * t[1];
+    b[1] = q->n[2] * t[0] - q->n[0] * t[2];
+    b[2] = q->n[0] * t[1] - q->n[1] * t[0];
     for (i = 0; i < (dim == 2 ? 2 : 4); i++)
         for (k = 0; k < dim; k++)
-            q->x[3 * i + k] = (fsi_real)(q->p[k] + (dim == 2 ? reach * (i ? 1 : -1) * t[k] : reach * ((i == 1 || i == 2 ? 1 : -1) * t[k] + (i >= 2 ? 1 : -1) * b[k])));
-    q->door.surface.dim = dim; q->door.surface.vertex_count = dim == 2 ? 2 : 4; q->door.surface.element_count = dim == 2 ? 1 : 2;
-    q->door.surface.x = q->x; q->door.surface.index = plane_index;
+            q->x[3 * i + k] = (fsi_real)(q->p[k]
+                                         + (dim == 2 ? reach * (i ? 1 : -1) * t[k]
+                                                     : reach
+                                                           * ((i == 1 || i == 2 ? 1 : -1) * t[k]
+                                                              + (i >= 2 ? 1 : -1) * b[k])));
+    q->door.surface.dim = dim;
+    q->door.surface.vertex_count = dim == 2 ? 2 : 4;
+    q->door.surface.element_count = dim == 2 ? 1 : 2;
+    q->door.surface.x = q->x;
+    q->door.surface.index = plane_index;
     q->list[0] = &q->door;
 }
 
-static fsi_result slip_open(fsi_grid *g, fsi_slip *s, const fsi_grid_desc *gd, const fsi_slip_desc *sd, fsi_coupled **list, int count) {
+static fsi_result slip_open(fsi_grid *g, fsi_slip *s, const fsi_grid_desc *gd,
+                            const fsi_slip_desc *sd, fsi_coupled **list, int count) {
     fsi_result r = fsi_grid_init(g, gd);
-    if (r == FSI_OK) r = fsi_slip_init(s, g, sd);
+    if (r == FSI_OK)
+        r = fsi_slip_init(s, g, sd);
     return r == FSI_OK ? fsi_slip_detect(s, list, count) : r;
 }
-static void slip_close(fsi_grid *g, fsi_slip *s) { fsi_slip_free(s); fsi_grid_free(g); }
+
+static void slip_close(fsi_grid *g, fsi_slip *s) {
+    fsi_slip_free(s);
+    fsi_grid_free(g);
+}
 
 static void faces_of(const fsi_grid *g, int a, int *n) {
-    n[0] = g->nx + (a == 0); n[1] = g->ny + (a == 1); n[2] = g->nz + (a == 2);
+    n[0] = g->nx + (a == 0);
+    n[1] = g->ny + (a == 1);
+    n[2] = g->nz + (a == 2);
 }
+
 /* sign of the side on which a face's velocity lives: at the box the side of the cell */
 static double side_of(const fsi_grid *g, const plane *q, int a, int i, int j, int k) {
     fsi_vec3 x = fsi_grid_face_centre(g, a, i, j, k);
     double h = (double)g->h;
-    if (a == 0) x.x = (fsi_real)fmin(fmax((double)x.x, h / 2), (g->nx - 0.5) * h);
-    if (a == 1) x.y = (fsi_real)fmin(fmax((double)x.y, h / 2), (g->ny - 0.5) * h);
-    if (a == 2) x.z = (fsi_real)fmin(fmax((double)x.z, h / 2), (g->nz - 0.5) * h);
-    if (g->dim == 2) x.z = 0;
+    if (a == 0)
+        x.x = (fsi_real)fmin(fmax((double)x.x, h / 2), (g->nx - 0.5) * h);
+    if (a == 1)
+        x.y = (fsi_real)fmin(fmax((double)x.y, h / 2), (g->ny - 0.5) * h);
+    if (a == 2)
+        x.z = (fsi_real)fmin(fmax((double)x.z, h / 2), (g->nz - 0.5) * h);
+    if (g->dim == 2)
+        x.z = 0;
     return height(q, x) > 0 ? 1 : -1;
 }
+
 /* sets u = +-v (set = 1) or returns the largest difference at faces that see both cells */
 static double shear(fsi_grid *g, const fsi_interface *f, const plane *q, const double *v, int set) {
     double worst = 0;
@@ -59,40 +102,59 @@ static double shear(fsi_grid *g, const fsi_interface *f, const plane *q, const d
                 for (i = 0; i < n[0]; i++) {
                     size_t at = (size_t)i + (size_t)n[0] * ((size_t)j + (size_t)n[1] * (size_t)k);
                     double want = side_of(g, q, a, i, j, k) * v[a];
-                    if (set) { g->u[a][at] = (fsi_real)want; if (g->u_plus[a]) g->u_plus[a][at] = (fsi_real)want; }
-                    else if (!f->blocked[a][at] && !(fabs((double)g->u[a][at] - want) <= worst)) worst = fabs((double)g->u[a][at] - want);
+                    if (set) {
+                        g->u[a][at] = (fsi_real)want;
+                        if (g->u_plus[a])
+                            g->u_plus[a][at] = (fsi_real)want;
+                    } else if (!f->blocked[a][at] && !(fabs((double)g->u[a][at] - want) <= worst))
+                        worst = fabs((double)g->u[a][at] - want);
                 }
     return worst;
 }
+
 /* number of groups whose fluid cells lie on both sides of the plane */
 static int leaks(const fsi_slip *s, const plane *q) {
     int i, n = 0, *sign = (int *)calloc((size_t)s->groups + 1, sizeof(int));
     for (i = 0; i < s->interface.sides; i++) {
         int c = s->interface.side[i].cell, g = s->group[s->ghost[i]], w;
-        fsi_vec3 x = fsi_grid_cell_centre(s->grid, c % s->grid->nx, c / s->grid->nx % s->grid->ny, c / (s->grid->nx * s->grid->ny));
-        if (s->grid->dim == 2) x.z = 0;
+        fsi_vec3 x = fsi_grid_cell_centre(s->grid, c % s->grid->nx, c / s->grid->nx % s->grid->ny,
+                                          c / (s->grid->nx * s->grid->ny));
+        if (s->grid->dim == 2)
+            x.z = 0;
         w = height(q, x) > 0 ? 1 : -1;
-        if (sign[g] && sign[g] != w) n++;
+        if (sign[g] && sign[g] != w)
+            n++;
         sign[g] = w;
     }
     free(sign);
     return n;
 }
+
 /* largest |net flux of the sides into a closed group| */
 static double group_flux(const fsi_slip *s) {
     double worst = 0, *sum = (double *)calloc((size_t)s->groups + 1, sizeof(double));
     int i;
-    for (i = 0; i < s->interface.sides; i++) sum[s->group[s->ghost[i]]] += (double)s->flux[i];
-    for (i = 0; i < s->groups; i++) if (!s->group_open[i] && !(fabs(sum[i]) <= worst)) worst = fabs(sum[i]);
+    for (i = 0; i < s->interface.sides; i++)
+        sum[s->group[s->ghost[i]]] += (double)s->flux[i];
+    for (i = 0; i < s->groups; i++)
+        if (!s->group_open[i] && !(fabs(sum[i]) <= worst))
+            worst = fabs(sum[i]);
     free(sum);
     return worst;
 }
+
 static fsi_grid_desc box(int nx, int ny, int nz, int kind) {
     fsi_grid_desc d;
     int i;
     memset(&d, 0, sizeof d);
-    d.nx = nx; d.ny = ny; d.nz = nz; d.h = (fsi_real)(1.0 / nx); d.rho = 1; d.shells = 1;
-    for (i = 0; i < 6; i++) d.side[i].kind = (fsi_side_kind)kind;
+    d.nx = nx;
+    d.ny = ny;
+    d.nz = nz;
+    d.h = (fsi_real)(1.0 / nx);
+    d.rho = 1;
+    d.shells = 1;
+    for (i = 0; i < 6; i++)
+        d.side[i].kind = (fsi_side_kind)kind;
     return d;
 }
 
@@ -101,15 +163,19 @@ TEST C_11_opposite_flow_along_a_plane(void) {
     int k, tight;
     for (k = 0; k < 11; k++)
         for (tight = 0; tight < 2; tight++) {
-            double angle = k ? 3.14159265358979 * (1 + check_random(&seed)) / 2 : 3.14159265358979 / 16, t[2];
+            double angle =
+                       k ? 3.14159265358979 * (1 + check_random(&seed)) / 2 : 3.14159265358979 / 16,
+                   t[2];
             fsi_grid_desc gd = box(32, 40, 1, FSI_SIDE_OPEN);
             fsi_slip_desc sd = {0};
             fsi_grid g;
             fsi_slip s;
             plane q;
             sd.tolerance = TOL(tight ? 1e-13 : 1e-10, 1e-5);
-            t[0] = cos(angle); t[1] = sin(angle);
-            plane_make(&q, 2, 0.5 + 0.1 * check_random(&seed), 0.6 + 0.1 * check_random(&seed), 0, -t[1], t[0], 0, 3);
+            t[0] = cos(angle);
+            t[1] = sin(angle);
+            plane_make(&q, 2, 0.5 + 0.1 * check_random(&seed), 0.6 + 0.1 * check_random(&seed), 0,
+                       -t[1], t[0], 0, 3);
             CHECK_OK(slip_open(&g, &s, &gd, &sd, q.list, 1));
             shear(&g, NULL, &q, t, 1);
             CHECK_OK(fsi_slip_solve(&s, FSI_R(0.01), NULL));
@@ -133,10 +199,14 @@ TEST C_11_opposite_flow_along_a_plane_3d(void) {
         plane q;
         int i;
         sd.tolerance = TOL(1e-10, 1e-5);
-        for (i = 0; i < 3; i++) { n[i] = check_random(&seed); t[i] = check_random(&seed); }
+        for (i = 0; i < 3; i++) {
+            n[i] = check_random(&seed);
+            t[i] = check_random(&seed);
+        }
         plane_make(&q, 3, 0.5, 0.5, 0.5, n[0], n[1], n[2], 3);
         l = t[0] * q.n[0] + t[1] * q.n[1] + t[2] * q.n[2];
-        for (i = 0; i < 3; i++) t[i] -= l * q.n[i];
+        for (i = 0; i < 3; i++)
+            t[i] -= l * q.n[i];
         CHECK_OK(slip_open(&g, &s, &gd, &sd, q.list, 1));
         shear(&g, NULL, &q, t, 1);
         CHECK_OK(fsi_slip_solve(&s, FSI_R(0.01), NULL));
@@ -148,7 +218,8 @@ TEST C_11_opposite_flow_along_a_plane_3d(void) {
     PASS();
 }
 
-/* random u* around a plate with its tips in the fluid of a closed box: every closed group keeps its mass, nothing crosses */
+/* random u* around a plate with its tips in the fluid of a closed box: every closed group keeps its
+ * mass, nothing crosses */
 TEST C_12_closed_groups_keep_their_mass(void) {
     uint64_t seed = 3;
     int k, a;
@@ -160,9 +231,12 @@ TEST C_12_closed_groups_keep_their_mass(void) {
         fsi_slip s;
         plane q;
         sd.tolerance = TOL(1e-13, 1e-6);
-        plane_make(&q, k == 2 ? 3 : 2, 0.5, 0.5, k == 2 ? 0.25 : 0, -0.3, 1, k == 2 ? 0.2 : 0, k == 2 ? 0.13 : 0.25);
+        plane_make(&q, k == 2 ? 3 : 2, 0.5, 0.5, k == 2 ? 0.25 : 0, -0.3, 1, k == 2 ? 0.2 : 0,
+                   k == 2 ? 0.13 : 0.25);
         CHECK_OK(slip_open(&g, &s, &gd, &sd, q.list, 1));
-        for (a = 0; a < g.dim; a++) for (i = 0; i < g.faces[a]; i++) g.u[a][i] = (fsi_real)check_random(&seed);
+        for (a = 0; a < g.dim; a++)
+            for (i = 0; i < g.faces[a]; i++)
+                g.u[a][i] = (fsi_real)check_random(&seed);
         CHECK_OK(fsi_slip_solve(&s, FSI_R(0.01), NULL));
         ASSERT(s.groups > 0);
         ASSERT(!s.group_open[0]);
@@ -173,7 +247,8 @@ TEST C_12_closed_groups_keep_their_mass(void) {
     PASS();
 }
 
-/* A plate that ends in the fluid, in a stream along it: the stream is not disturbed. The last links end blind, so it is not exact; it must stay small and stay so. */
+/* A plate that ends in the fluid, in a stream along it: the stream is not disturbed. The last links
+ * end blind, so it is not exact; it must stay small and stay so. */
 TEST C_11_plate_tips(void) {
     static const double angle[4] = {0.19634954, 0.11, 0.37, 0.731};
     double most = 0, later = 0, v;
@@ -187,41 +262,70 @@ TEST C_11_plate_tips(void) {
         fsi_slip s;
         plane q;
         sd.tolerance = TOL(1e-9, 1e-5);
-        t[0] = cos(angle[k]); t[1] = sin(angle[k]);
+        t[0] = cos(angle[k]);
+        t[1] = sin(angle[k]);
         plane_make(&q, 2, 0.503, 0.489, 0, -t[1], t[0], 0, 0.22);
         CHECK_OK(slip_open(&g, &s, &gd, &sd, q.list, 1));
-        for (a = 0; a < 2; a++) for (i = 0; i < g.faces[a]; i++) g.u[a][i] = g.u_plus[a][i] = (fsi_real)t[a];
+        for (a = 0; a < 2; a++)
+            for (i = 0; i < g.faces[a]; i++)
+                g.u[a][i] = g.u_plus[a][i] = (fsi_real)t[a];
         for (round = 0; round < 20; round++) {
             CHECK_OK(fsi_slip_solve(&s, FSI_R(0.01), NULL));
-            for (v = 0, a = 0; a < 2; a++) for (i = 0; i < g.faces[a]; i++) if (!s.interface.blocked[a][i]) v = fmax(v, fabs((double)g.u[a][i] - t[a]));
-            if (!round) most = fmax(most, v);
+            for (v = 0, a = 0; a < 2; a++)
+                for (i = 0; i < g.faces[a]; i++)
+                    if (!s.interface.blocked[a][i])
+                        v = fmax(v, fabs((double)g.u[a][i] - t[a]));
+            if (!round)
+                most = fmax(most, v);
         }
         later = fmax(later, v);
         slip_close(&g, &s);
     }
-    printf("  stream along a plate with tips in it: largest error %.4f of the stream, after 20 projections %.4f\n", most, later);
+    printf("  stream along a plate with tips in it: largest error %.4f of the stream, after 20 "
+           "projections %.4f\n",
+           most, later);
     CHECK_MOST(most, 0.08);
     CHECK_MOST(later, 1.3 * most);
     PASS();
 }
 
 /* ---- a cylinder in a channel */
-enum { ROUND = 1600 };
-typedef struct channel { fsi_grid g; fsi_slip s; fsi_coupled door; fsi_coupled *list[1]; slip_exact exact; double cx, cy; } channel;
+enum {
+    ROUND = 1600
+};
+
+typedef struct channel {
+    fsi_grid g;
+    fsi_slip s;
+    fsi_coupled door;
+    fsi_coupled *list[1];
+    slip_exact exact;
+    double cx, cy;
+} channel;
+
 static fsi_real round_x[3 * ROUND];
 static int32_t round_index[2 * ROUND];
+
 static fsi_surface round_make(double x, double y, double r) {
     fsi_surface s;
     int i;
     memset(&s, 0, sizeof s);
     for (i = 0; i < ROUND; i++) {
         double t = 2 * 3.14159265358979323846 * i / ROUND;
-        round_x[3 * i] = (fsi_real)(x + r * cos(t)); round_x[3 * i + 1] = (fsi_real)(y + r * sin(t)); round_x[3 * i + 2] = 0;
-        round_index[2 * i] = i; round_index[2 * i + 1] = (i + 1) % ROUND;
+        round_x[3 * i] = (fsi_real)(x + r * cos(t));
+        round_x[3 * i + 1] = (fsi_real)(y + r * sin(t));
+        round_x[3 * i + 2] = 0;
+        round_index[2 * i] = i;
+        round_index[2 * i + 1] = (i + 1) % ROUND;
     }
-    s.dim = 2; s.closed = 1; s.vertex_count = s.element_count = ROUND; s.x = round_x; s.index = round_index;
+    s.dim = 2;
+    s.closed = 1;
+    s.vertex_count = s.element_count = ROUND;
+    s.x = round_x;
+    s.index = round_index;
     return s;
 }
+
 static fsi_result channel_make(channel *c, int n, double blockage, const fsi_slip_desc *sd) {
     fsi_grid_desc d;
     int i, ny = (int)(2 * n / blockage + 0.5), nx = 2 * ny;
@@ -229,47 +333,68 @@ static fsi_result channel_make(channel *c, int n, double blockage, const fsi_sli
     memset(c, 0, sizeof *c);
     memset(&d, 0, sizeof d);
     slip_exact_make(&c->exact, n, n / blockage);
-    d.nx = nx; d.ny = ny; d.nz = 1; d.h = 1; d.rho = 1;
+    d.nx = nx;
+    d.ny = ny;
+    d.nz = 1;
+    d.h = 1;
+    d.rho = 1;
     d.side[0].kind = d.side[1].kind = FSI_SIDE_INFLOW;
     d.side[0].velocity.x = d.side[1].velocity.x = 1;
-    c->cx = nx / 2.0 + 0.13; c->cy = ny / 2.0;
+    c->cx = nx / 2.0 + 0.13;
+    c->cy = ny / 2.0;
     c->door.surface = round_make(c->cx, c->cy, n);
     c->list[0] = &c->door;
     r = slip_open(&c->g, &c->s, &d, sd, c->list, 1);
-    for (i = 0; i < (int)c->g.faces[0]; i++) c->g.u[0][i] = 1;
+    for (i = 0; i < (int)c->g.faces[0]; i++)
+        c->g.u[0][i] = 1;
     return r;
 }
-static void channel_free(channel *c) { slip_close(&c->g, &c->s); }
+
+static void channel_free(channel *c) {
+    slip_close(&c->g, &c->s);
+}
+
 static void channel_exact(channel *c) {
     int a, i, j;
     for (a = 0; a < 2; a++)
         for (j = 0; j < c->g.ny + (a == 1); j++)
             for (i = 0; i < c->g.nx + (a == 0); i++) {
                 double x = i + (a ? 0.5 : 0) - c->cx, y = j + (a ? 0 : 0.5) - c->cy, v[2];
-                if (hypot(x, y) < c->exact.a / 2) continue;
+                if (hypot(x, y) < c->exact.a / 2)
+                    continue;
                 slip_exact_velocity(&c->exact, x, y, v, v + 1);
                 c->g.u[a][i + (c->g.nx + (a == 0)) * j] = (fsi_real)v[a];
             }
 }
+
 static double surface_rms(const channel *c, double *most, double *top) {
     double sum = 0, ratio = 0;
     int i, n = 0;
     *most = 0;
     for (i = 0; i < c->s.interface.sides; i++) {
         fsi_vec3 x = fsi_interface_centre(&c->s.interface, &c->s.interface.side[i]);
-        double t = atan2((double)x.y - c->cy, (double)x.x - c->cx), want = slip_exact_speed(&c->exact, t);
+        double t = atan2((double)x.y - c->cy, (double)x.x - c->cx),
+               want = slip_exact_speed(&c->exact, t);
         double got = (double)c->s.velocity[i].x * sin(t) - (double)c->s.velocity[i].y * cos(t);
         sum += (got - want) * (got - want);
-        if (!(fabs(got - want) <= *most)) *most = fabs(got - want);
-        if (fabs(fabs(t) - 1.5707963) < 0.0873) { ratio += got / want; n++; }
+        if (!(fabs(got - want) <= *most))
+            *most = fabs(got - want);
+        if (fabs(fabs(t) - 1.5707963) < 0.0873) {
+            ratio += got / want;
+            n++;
+        }
     }
     *top = n ? ratio / n : 0;
     return sqrt(sum / c->s.interface.sides);
 }
 
 TEST C_09_slip_speed_on_a_cylinder(void) {
-    static const double table[3][5] = {{0.1, 1.00821, 1.42588, 1.74641, 2.01667}, {0.25, 1.05089, 1.48843, 1.82584, 2.11181}, {0.5, 1.19837, 1.73130, 2.17502, 2.58949}};
-    static const double gate[3][6] = {{0.13, 0.07, 0.035, 0.35, 0.20, 0.11}, {0.13, 0.07, 0.035, 0.35, 0.20, 0.11}, {0.14, 0.075, 0.04, 0.35, 0.20, 0.11}};
+    static const double table[3][5] = {{0.1, 1.00821, 1.42588, 1.74641, 2.01667},
+                                       {0.25, 1.05089, 1.48843, 1.82584, 2.11181},
+                                       {0.5, 1.19837, 1.73130, 2.17502, 2.58949}};
+    static const double gate[3][6] = {{0.13, 0.07, 0.035, 0.35, 0.20, 0.11},
+                                      {0.13, 0.07, 0.035, 0.35, 0.20, 0.11},
+                                      {0.14, 0.075, 0.04, 0.35, 0.20, 0.11}};
     static const double angle[4] = {30, 45, 60, 90};
     double coarse = 1;
     int b, k, fine;
@@ -280,15 +405,22 @@ TEST C_09_slip_speed_on_a_cylinder(void) {
             double most, top, rms;
             sd.passes = 5;
             CHECK_OK(channel_make(&c, 10 << fine, table[b][0], &sd));
-            for (k = 0; k < 4; k++) CHECK_NEAR(table[b][k + 1], slip_exact_speed(&c.exact, angle[k] * 3.14159265358979 / 180), 2e-5);
+            for (k = 0; k < 4; k++)
+                CHECK_NEAR(table[b][k + 1],
+                           slip_exact_speed(&c.exact, angle[k] * 3.14159265358979 / 180), 2e-5);
             CHECK_OK(fsi_slip_solve(&c.s, 1, NULL));
             rms = surface_rms(&c, &most, &top);
             CHECK_MOST(rms, gate[b][fine]);
             CHECK_MOST(most, gate[b][3 + fine]);
-            if (!fine) coarse = rms;
-            else ASSERT(log2(coarse / rms) >= 0.8 * fine);     /* first order */
-            printf("  a/H %.2f, %d cells per radius: rms %.4f, largest %.3f, 90 degrees %.4f of exact\n", table[b][0], 10 << fine, rms, most, top);
-            if (fine) CHECK_NEAR(1, top, 0.04);        /* mean speed at 90 degrees */
+            if (!fine)
+                coarse = rms;
+            else
+                ASSERT(log2(coarse / rms) >= 0.8 * fine); /* first order */
+            printf("  a/H %.2f, %d cells per radius: rms %.4f, largest %.3f, 90 degrees %.4f of "
+                   "exact\n",
+                   table[b][0], 10 << fine, rms, most, top);
+            if (fine)
+                CHECK_NEAR(1, top, 0.04); /* mean speed at 90 degrees */
             channel_free(&c);
         }
     PASS();
@@ -305,7 +437,8 @@ TEST C_10_repeated_projection_makes_no_drag(void) {
     for (k = 1; k <= 30; k++) {
         CHECK_OK(fsi_slip_solve(&c.s, 1, NULL));
         rms = surface_rms(&c, &most, &top);
-        if (k == 5) at5 = rms;
+        if (k == 5)
+            at5 = rms;
     }
     CHECK_MOST(rms, 0.12);
     CHECK_MOST(rms, 1.3 * at5);
@@ -324,13 +457,19 @@ TEST slip_moving_with_the_fluid(void) {
         double worst = 0;
         coefficient = (fsi_real)(k * 0.5);
         sd.coefficient = &coefficient;
-        for (i = 0; i < ROUND; i++) { v[3 * i] = 1; v[3 * i + 1] = v[3 * i + 2] = 0; }
+        for (i = 0; i < ROUND; i++) {
+            v[3 * i] = 1;
+            v[3 * i + 1] = v[3 * i + 2] = 0;
+        }
         CHECK_OK(channel_make(&c, 6, 0.5, &sd));
         c.door.surface.v = v;
         CHECK_OK(fsi_slip_solve(&c.s, 1, NULL));
-        for (i = 0; i < (int)c.g.faces[0]; i++)        /* faces between two fluid cells */
-            if (i % (c.g.nx + 1) && i % (c.g.nx + 1) < c.g.nx && c.g.weight[0][i] > 0) worst = fmax(worst, fabs((double)c.g.u[0][i] - 1));
-        for (i = 0; i < c.s.interface.sides; i++) worst = fmax(worst, fabs((double)c.s.velocity[i].x - 1) + fabs((double)c.s.velocity[i].y));
+        for (i = 0; i < (int)c.g.faces[0]; i++) /* faces between two fluid cells */
+            if (i % (c.g.nx + 1) && i % (c.g.nx + 1) < c.g.nx && c.g.weight[0][i] > 0)
+                worst = fmax(worst, fabs((double)c.g.u[0][i] - 1));
+        for (i = 0; i < c.s.interface.sides; i++)
+            worst =
+                fmax(worst, fabs((double)c.s.velocity[i].x - 1) + fabs((double)c.s.velocity[i].y));
         CHECK_MOST(worst, TOL(1e-10, 1e-5));
         channel_free(&c);
     }
@@ -368,7 +507,8 @@ TEST slip_same_bits_for_any_number_of_threads(void) {
         CHECK_OK(fsi_slip_solve(&c.s, 1, NULL));
         hash = check_hash(c.g.u[0], c.g.faces[0] * sizeof(fsi_real), 1);
         hash = check_hash(c.s.flux, (size_t)c.s.interface.sides * sizeof(fsi_real), hash);
-        if (threads == 1) want = hash;
+        if (threads == 1)
+            want = hash;
         ASSERT(hash == want);
         channel_free(&c);
     }
@@ -392,8 +532,10 @@ TEST slip_failing_allocator(void) {
         CHECK_OK(fsi_grid_init(&g, &gd));
         g.u[0][80] = 1;
         r = fsi_slip_init(&s, &g, &sd);
-        if (r == FSI_OK) r = fsi_slip_detect(&s, q.list, 1);
-        if (r == FSI_OK) r = fsi_slip_solve(&s, 1, NULL);
+        if (r == FSI_OK)
+            r = fsi_slip_detect(&s, q.list, 1);
+        if (r == FSI_OK)
+            r = fsi_slip_solve(&s, 1, NULL);
         ASSERT(r == FSI_OK || r == FSI_ERR_MEMORY);
         done = r == FSI_OK;
         fsi_slip_free(&s);
@@ -413,7 +555,8 @@ TEST slip_bad_input(void) {
     CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_slip_init(&s, NULL, NULL));
     sd.passes = -1;
     CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_slip_init(&s, &g, &sd));
-    sd.passes = 0; sd.max_iterations = -1;
+    sd.passes = 0;
+    sd.max_iterations = -1;
     CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_slip_init(&s, &g, &sd));
     CHECK_RESULT(FSI_ERR_STATE, fsi_slip_solve(&s, 1, NULL));
     CHECK_OK(fsi_slip_init(&s, &g, NULL));
@@ -425,7 +568,8 @@ TEST slip_bad_input(void) {
     PASS();
 }
 
-/* SLIP eq. 10 as printed: N^T W v = 0 holds to the tolerance (C-13), but the speed is far off and does not converge. */
+/* SLIP eq. 10 as printed: N^T W v = 0 holds to the tolerance (C-13), but the speed is far off and
+ * does not converge. */
 TEST C_13_paper_form_constraint(void) {
     double most, top, rms, worst = 0;
     fsi_slip_desc sd = {0};
@@ -435,7 +579,9 @@ TEST C_13_paper_form_constraint(void) {
     sd.tolerance = TOL(1e-10, 1e-4);
     CHECK_OK(channel_make(&c, 10, 0.25, &sd));
     CHECK_OK(fsi_slip_solve(&c.s, 1, NULL));
-    for (i = 0; i < c.s.interface.sides; i++) worst = fmax(worst, fabs((double)fsi_vec_dot(c.s.velocity[i], c.s.interface.side[i].normal)));
+    for (i = 0; i < c.s.interface.sides; i++)
+        worst =
+            fmax(worst, fabs((double)fsi_vec_dot(c.s.velocity[i], c.s.interface.side[i].normal)));
     CHECK_MOST(worst, TOL(1e-8, 1e-3));
     CHECK_MOST(fsi_slip_max_divergence(&c.s), TOL(1e-8, 1e-3));
     rms = surface_rms(&c, &most, &top);
@@ -449,10 +595,13 @@ TEST C_13_paper_form_constraint(void) {
 static fsi_body rigid(double mass, double inertia, double x, double y, double vy) {
     fsi_body b;
     memset(&b, 0, sizeof b);
-    b.mass = (fsi_real)mass; b.inertia.m[0] = b.inertia.m[4] = b.inertia.m[8] = (fsi_real)inertia;
-    b.centre = fsi_vec((fsi_real)x, (fsi_real)y, 0); b.velocity.y = (fsi_real)vy;
+    b.mass = (fsi_real)mass;
+    b.inertia.m[0] = b.inertia.m[4] = b.inertia.m[8] = (fsi_real)inertia;
+    b.centre = fsi_vec((fsi_real)x, (fsi_real)y, 0);
+    b.velocity.y = (fsi_real)vy;
     return b;
 }
+
 TEST C_27_free_plate_between_opposite_streams(void) {
     uint64_t seed = 5;
     int k, solver;
@@ -468,7 +617,8 @@ TEST C_27_free_plate_between_opposite_streams(void) {
             plane q;
             sd.solver = (fsi_slip_solver)solver;
             sd.tolerance = TOL(1e-12, 1e-6);
-            t[0] = cos(angle); t[1] = sin(angle);
+            t[0] = cos(angle);
+            t[1] = sin(angle);
             plane_make(&q, 2, 0.503, 0.491, 0, -t[1], t[0], 0, 3);
             surface = q.door.surface;
             CHECK_OK(fsi_body_give(&body, &surface, &q.door));
@@ -484,7 +634,13 @@ TEST C_27_free_plate_between_opposite_streams(void) {
 }
 
 /* one solve of a disk (or a plate) in a box with random u*, everything kept for comparison */
-typedef struct two_way { fsi_body body; fsi_grid g; fsi_slip s; fsi_report report; } two_way;
+typedef struct two_way {
+    fsi_body body;
+    fsi_grid g;
+    fsi_slip s;
+    fsi_report report;
+} two_way;
+
 static fsi_result two_way_run(two_way *w, int plate, int solver, int side, double tolerance) {
     static plane q;
     static fsi_coupled door;
@@ -496,16 +652,24 @@ static fsi_result two_way_run(two_way *w, int plate, int solver, int side, doubl
     fsi_result r;
     size_t k;
     int a;
-    sd.solver = (fsi_slip_solver)solver; sd.tolerance = tolerance; sd.passes = 2;
-    plane_make(&q, 2, 0.5, 0.5, 0, -0.3, 1, 0, plate == 2 ? 3 : 0.25);         /* 2: it cuts the box in two */
+    sd.solver = (fsi_slip_solver)solver;
+    sd.tolerance = tolerance;
+    sd.passes = 2;
+    /* 2: it cuts the box in two */
+    plane_make(&q, 2, 0.5, 0.5, 0, -0.3, 1, 0, plate == 2 ? 3 : 0.25);
     w->body = rigid(0.05, 0.001, 0.52, 0.47, 0.3);
     r = fsi_body_give(&w->body, plate ? &q.door.surface : &surface, &door);
-    if (r == FSI_OK) r = slip_open(&w->g, &w->s, &gd, &sd, list, 1);
-    for (a = 0; a < 2; a++) for (k = 0; k < w->g.faces[a]; k++) w->g.u[a][k] = (fsi_real)check_random(&seed);
-    if (r == FSI_OK) r = fsi_slip_solve(&w->s, FSI_R(0.01), &w->report);
+    if (r == FSI_OK)
+        r = slip_open(&w->g, &w->s, &gd, &sd, list, 1);
+    for (a = 0; a < 2; a++)
+        for (k = 0; k < w->g.faces[a]; k++)
+            w->g.u[a][k] = (fsi_real)check_random(&seed);
+    if (r == FSI_OK)
+        r = fsi_slip_solve(&w->s, FSI_R(0.01), &w->report);
     fsi_body_take(&w->body);
     return r;
 }
+
 TEST C_15_eliminated_and_indefinite_agree(void) {
     int plate, side;
     for (plate = 0; plate < 3; plate++)
@@ -515,9 +679,13 @@ TEST C_15_eliminated_and_indefinite_agree(void) {
             size_t i;
             CHECK_OK(two_way_run(&a, plate, FSI_SLIP_CG, side, TOL(1e-12, 1e-6)));
             CHECK_OK(two_way_run(&b, plate, FSI_SLIP_INDEFINITE, side, TOL(1e-12, 1e-6)));
-            for (i = 0; i < a.g.faces[0]; i++) worst = fmax(worst, fabs((double)a.g.u[0][i] - (double)b.g.u[0][i]));
-            for (i = 0; i < (size_t)a.s.interface.sides; i++) worst = fmax(worst, fabs((double)a.s.flux[i] - (double)b.s.flux[i]));
-            worst = fmax(worst, (double)fsi_vec_length(fsi_vec_sub(a.body.velocity, b.body.velocity)) + (double)fsi_vec_length(fsi_vec_sub(a.body.spin, b.body.spin)));
+            for (i = 0; i < a.g.faces[0]; i++)
+                worst = fmax(worst, fabs((double)a.g.u[0][i] - (double)b.g.u[0][i]));
+            for (i = 0; i < (size_t)a.s.interface.sides; i++)
+                worst = fmax(worst, fabs((double)a.s.flux[i] - (double)b.s.flux[i]));
+            worst =
+                fmax(worst, (double)fsi_vec_length(fsi_vec_sub(a.body.velocity, b.body.velocity))
+                                + (double)fsi_vec_length(fsi_vec_sub(a.body.spin, b.body.spin)));
             CHECK_MOST(worst, TOL(1e-8, 2e-3));
             CHECK_MOST(fsi_slip_max_divergence(&a.s) * (double)a.g.h, TOL(1e-9, 1e-4));
             ASSERT(fsi_vec_length(a.body.impulse) > FSI_R(1e-6));
@@ -527,11 +695,42 @@ TEST C_15_eliminated_and_indefinite_agree(void) {
     PASS();
 }
 
-/* ---- two-way with every kind of solid, both forms: eliminated (CG) = kept (SYMMQMR) = a dense reference */
-enum { KIND_DISK, KIND_PLATE3, KIND_STRIP, KIND_STRIP_EXPLICIT, KIND_TETS, KIND_DISK_AND_STRIP, KINDS };
-static const char *const kind_name[KINDS] = {"disk", "plate in 3D", "cloth, implicit", "cloth, lumped", "tetrahedra", "disk and cloth"};
-typedef struct any_solid { fsi_grid g; fsi_slip s; fsi_report report; fsi_body body; fsi_soft soft; plane q; fsi_coupled door[2]; fsi_coupled *list[2]; fsi_real x[3 * 200]; int32_t index[400]; int count, has_soft; double seconds; } any_solid;
-static double any_clock(void) { struct timespec t; clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t); return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec; }
+/* ---- two-way with every kind of solid, both forms: eliminated (CG) = kept (SYMMQMR) = a dense
+ * reference */
+enum {
+    KIND_DISK,
+    KIND_PLATE3,
+    KIND_STRIP,
+    KIND_STRIP_EXPLICIT,
+    KIND_TETS,
+    KIND_DISK_AND_STRIP,
+    KINDS
+};
+
+static const char *const kind_name[KINDS] = {"disk",          "plate in 3D", "cloth, implicit",
+                                             "cloth, lumped", "tetrahedra",  "disk and cloth"};
+
+typedef struct any_solid {
+    fsi_grid g;
+    fsi_slip s;
+    fsi_report report;
+    fsi_body body;
+    fsi_soft soft;
+    plane q;
+    fsi_coupled door[2];
+    fsi_coupled *list[2];
+    fsi_real x[3 * 200];
+    int32_t index[400];
+    int count, has_soft;
+    double seconds;
+} any_solid;
+
+static double any_clock(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
 static fsi_result any_soft(any_solid *w, int kind) {
     fsi_soft_desc d;
     fsi_mesh m;
@@ -540,24 +739,43 @@ static fsi_result any_soft(any_solid *w, int kind) {
     memset(&d, 0, sizeof d);
     memset(&m, 0, sizeof m);
     d.dim = kind == KIND_TETS ? 3 : 2;
-    r = kind == KIND_TETS ? fsi_mesh_box(&m, fsi_vec(FSI_R(0.31), FSI_R(0.33), FSI_R(0.28)), fsi_vec(FSI_R(0.72), FSI_R(0.7), FSI_R(0.69)), 2, 2, 2, 0, NULL)
-                          : fsi_mesh_strip(&m, fsi_vec(FSI_R(0.15), FSI_R(0.72), 0), fsi_vec(FSI_R(0.86), FSI_R(0.83), 0), 8, NULL);
-    if (r != FSI_OK) return r;
-    d.vertex_count = m.vertex_count; d.x = m.x;
-    if (kind == KIND_TETS) { d.tet_count = m.tet_count; d.tet = m.tet; d.density = 2; d.young = 300; d.poisson = FSI_R(0.3); }
-    else { d.segment_count = m.element_count; d.segment = m.index; d.area_density = FSI_R(0.05); d.stretch = 5; d.bend = FSI_R(1e-3); }
+    r = kind == KIND_TETS
+            ? fsi_mesh_box(&m, fsi_vec(FSI_R(0.31), FSI_R(0.33), FSI_R(0.28)),
+                           fsi_vec(FSI_R(0.72), FSI_R(0.7), FSI_R(0.69)), 2, 2, 2, 0, NULL)
+            : fsi_mesh_strip(&m, fsi_vec(FSI_R(0.15), FSI_R(0.72), 0),
+                             fsi_vec(FSI_R(0.86), FSI_R(0.83), 0), 8, NULL);
+    if (r != FSI_OK)
+        return r;
+    d.vertex_count = m.vertex_count;
+    d.x = m.x;
+    if (kind == KIND_TETS) {
+        d.tet_count = m.tet_count;
+        d.tet = m.tet;
+        d.density = 2;
+        d.young = 300;
+        d.poisson = FSI_R(0.3);
+    } else {
+        d.segment_count = m.element_count;
+        d.segment = m.index;
+        d.area_density = FSI_R(0.05);
+        d.stretch = 5;
+        d.bend = FSI_R(1e-3);
+    }
     d.damping_stiffness = FSI_R(0.01);
     d.integrator = kind == KIND_STRIP_EXPLICIT ? FSI_SOFT_EXPLICIT : FSI_SOFT_SPLIT;
     r = fsi_soft_init(&w->soft, &d);
     fsi_mesh_free(&m);
-    if (r != FSI_OK) return r;
+    if (r != FSI_OK)
+        return r;
     w->has_soft = 1;
-    for (i = 0; i < 3 * (size_t)w->soft.desc.vertex_count; i++) w->soft.v[i] = d.dim == 2 && i % 3 == 2 ? 0 : (fsi_real)(0.1 * sin(3.0 * (double)i));
+    for (i = 0; i < 3 * (size_t)w->soft.desc.vertex_count; i++)
+        w->soft.v[i] = d.dim == 2 && i % 3 == 2 ? 0 : (fsi_real)(0.1 * sin(3.0 * (double)i));
     r = fsi_soft_forces(&w->soft, FSI_R(0.01));
     fsi_soft_coupled(&w->soft, w->door + w->count);
     w->count++;
     return r;
 }
+
 static fsi_result any_make(any_solid *w, int kind, int form, int solver) {
     int three = kind == KIND_TETS || kind == KIND_PLATE3, i, a;
     fsi_grid_desc gd = box(three ? 8 : 16, three ? 8 : 16, three ? 8 : 1, FSI_SIDE_OPEN);
@@ -568,16 +786,26 @@ static fsi_result any_make(any_solid *w, int kind, int form, int solver) {
     size_t k;
     memset(w, 0, sizeof *w);
     memset(&surface, 0, sizeof surface);
-    sd.form = (fsi_slip_form)form; sd.solver = (fsi_slip_solver)solver; sd.passes = 1; sd.tolerance = TOL(1e-12, 1e-6);
-    w->list[0] = w->door; w->list[1] = w->door + 1;
+    sd.form = (fsi_slip_form)form;
+    sd.solver = (fsi_slip_solver)solver;
+    sd.passes = 1;
+    sd.tolerance = TOL(1e-12, 1e-6);
+    w->list[0] = w->door;
+    w->list[1] = w->door + 1;
     w->body = rigid(0.05, 0.001, 0.52, 0.44, 0.3);
     if (kind == KIND_DISK || kind == KIND_DISK_AND_STRIP) {
         for (i = 0; i < 200; i++) {
             double t = 2 * 3.14159265358979323846 * i / 200;
-            w->x[3 * i] = (fsi_real)(0.52 + 0.17 * cos(t)); w->x[3 * i + 1] = (fsi_real)(0.44 + 0.17 * sin(t));
-            w->index[2 * i] = i; w->index[2 * i + 1] = (i + 1) % 200;
+            w->x[3 * i] = (fsi_real)(0.52 + 0.17 * cos(t));
+            w->x[3 * i + 1] = (fsi_real)(0.44 + 0.17 * sin(t));
+            w->index[2 * i] = i;
+            w->index[2 * i + 1] = (i + 1) % 200;
         }
-        surface.dim = 2; surface.closed = 1; surface.vertex_count = surface.element_count = 200; surface.x = w->x; surface.index = w->index;
+        surface.dim = 2;
+        surface.closed = 1;
+        surface.vertex_count = surface.element_count = 200;
+        surface.x = w->x;
+        surface.index = w->index;
         r = fsi_body_give(&w->body, &surface, w->door);
         w->count = 1;
     } else if (kind == KIND_PLATE3) {
@@ -585,190 +813,324 @@ static fsi_result any_make(any_solid *w, int kind, int form, int solver) {
         r = fsi_body_give(&w->body, &w->q.door.surface, w->door);
         w->count = 1;
     }
-    if (r == FSI_OK && kind != KIND_DISK && kind != KIND_PLATE3) r = any_soft(w, kind);
-    if (r >= 0) r = fsi_grid_init(&w->g, &gd);
-    if (r == FSI_OK) r = fsi_slip_init(&w->s, &w->g, &sd);
-    if (r == FSI_OK) r = fsi_slip_detect(&w->s, w->list, w->count);
-    for (a = 0; a < w->g.dim; a++) for (k = 0; k < w->g.faces[a]; k++) { w->g.u[a][k] = (fsi_real)check_random(&seed); w->g.u_plus[a][k] = w->g.u[a][k]; }
+    if (r == FSI_OK && kind != KIND_DISK && kind != KIND_PLATE3)
+        r = any_soft(w, kind);
+    if (r >= 0)
+        r = fsi_grid_init(&w->g, &gd);
+    if (r == FSI_OK)
+        r = fsi_slip_init(&w->s, &w->g, &sd);
+    if (r == FSI_OK)
+        r = fsi_slip_detect(&w->s, w->list, w->count);
+    for (a = 0; a < w->g.dim; a++)
+        for (k = 0; k < w->g.faces[a]; k++) {
+            w->g.u[a][k] = (fsi_real)check_random(&seed);
+            w->g.u_plus[a][k] = w->g.u[a][k];
+        }
     return r;
 }
+
 static fsi_result any_solve(any_solid *w) {
     double t = any_clock();
     fsi_result r = fsi_slip_solve(&w->s, FSI_R(0.01), &w->report);
     w->seconds = any_clock() - t;
     return r;
 }
-static void any_free(any_solid *w) { slip_close(&w->g, &w->s); if (w->has_soft) fsi_soft_free(&w->soft); }
+
+static void any_free(any_solid *w) {
+    slip_close(&w->g, &w->s);
+    if (w->has_soft)
+        fsi_soft_free(&w->soft);
+}
+
 static double any_difference(const any_solid *a, const any_solid *b) {
     double worst = 0;
     size_t i;
     int k, axis;
-    for (axis = 0; axis < a->g.dim; axis++) for (i = 0; i < a->g.faces[axis]; i++) worst = fmax(worst, fabs((double)a->g.u[axis][i] - (double)b->g.u[axis][i]));
-    for (k = 0; k < a->s.interface.sides; k++) worst = fmax(worst, fabs((double)a->s.flux[k] - (double)b->s.flux[k]));
-    for (k = 0; k < a->count; k++) for (i = 0; i < (size_t)a->door[k].dof; i++) worst = fmax(worst, fabs((double)a->door[k].v[i] - (double)b->door[k].v[i]));
+    for (axis = 0; axis < a->g.dim; axis++)
+        for (i = 0; i < a->g.faces[axis]; i++)
+            worst = fmax(worst, fabs((double)a->g.u[axis][i] - (double)b->g.u[axis][i]));
+    for (k = 0; k < a->s.interface.sides; k++)
+        worst = fmax(worst, fabs((double)a->s.flux[k] - (double)b->s.flux[k]));
+    for (k = 0; k < a->count; k++)
+        for (i = 0; i < (size_t)a->door[k].dof; i++)
+            worst = fmax(worst, fabs((double)a->door[k].v[i] - (double)b->door[k].v[i]));
     return worst;
 }
-static int gauss(int n, double *A, double *b) {                /* A x = b by elimination with pivots, x in b */
+
+/* A x = b by elimination with pivots, x in b */
+static int gauss(int n, double *A, double *b) {
     int i, j, k;
     for (k = 0; k < n; k++) {
         int p = k;
-        for (i = k + 1; i < n; i++) if (fabs(A[(size_t)i * n + k]) > fabs(A[(size_t)p * n + k])) p = i;
-        if (!(fabs(A[(size_t)p * n + k]) > 0)) return 0;
-        for (j = 0; j < n; j++) { double t = A[(size_t)k * n + j]; A[(size_t)k * n + j] = A[(size_t)p * n + j]; A[(size_t)p * n + j] = t; }
-        { double t = b[k]; b[k] = b[p]; b[p] = t; }
+        for (i = k + 1; i < n; i++)
+            if (fabs(A[(size_t)i * n + k]) > fabs(A[(size_t)p * n + k]))
+                p = i;
+        if (!(fabs(A[(size_t)p * n + k]) > 0))
+            return 0;
+        for (j = 0; j < n; j++) {
+            double t = A[(size_t)k * n + j];
+            A[(size_t)k * n + j] = A[(size_t)p * n + j];
+            A[(size_t)p * n + j] = t;
+        }
+        {
+            double t = b[k];
+            b[k] = b[p];
+            b[p] = t;
+        }
         for (i = k + 1; i < n; i++) {
             double t = A[(size_t)i * n + k] / A[(size_t)k * n + k];
-            for (j = k; j < n && t != 0; j++) A[(size_t)i * n + j] -= t * A[(size_t)k * n + j];
+            for (j = k; j < n && t != 0; j++)
+                A[(size_t)i * n + j] -= t * A[(size_t)k * n + j];
             b[i] -= t * b[k];
         }
     }
-    for (k = n - 1; k >= 0; k--) { for (j = k + 1; j < n; j++) b[k] -= A[(size_t)k * n + j] * b[j]; b[k] /= A[(size_t)k * n + k]; }
+    for (k = n - 1; k >= 0; k--) {
+        for (j = k + 1; j < n; j++)
+            b[k] -= A[(size_t)k * n + j] * b[j];
+        b[k] /= A[(size_t)k * n + k];
+    }
     return 1;
 }
-/* ---- A slow twin of the repaired form: the rules of docs/slip.md once more, dense, from the list of sides alone. */
+
+/* ---- A slow twin of the repaired form: the rules of docs/slip.md once more, dense, from the list
+ * of sides alone. */
 typedef struct twin {
-    const fsi_grid *g; const fsi_interface *f; fsi_coupled *const *solid; const fsi_real *coefficient;
+    const fsi_grid *g;
+    const fsi_interface *f;
+    fsi_coupled *const *solid;
+    const fsi_real *coefficient;
     int cells, sides, ghosts, links, dof, at[3], *ghost, (*link)[2], *group, groups, *open;
-    double *v, *flux, *link_flux;                              /* v: v*; then v without pressure */
+    double *v, *flux, *link_flux; /* v: v*; then v without pressure */
 } twin;
-static int twin_next(const twin *t, int c, int dir) {          /* neighbour or -1 */
+
+static int twin_next(const twin *t, int c, int dir) { /* neighbour or -1 */
     int n[3], i[3], a = dir / 2;
-    n[0] = t->g->nx; n[1] = t->g->ny; n[2] = t->g->nz;
-    i[0] = c % n[0]; i[1] = c / n[0] % n[1]; i[2] = c / (n[0] * n[1]);
+    n[0] = t->g->nx;
+    n[1] = t->g->ny;
+    n[2] = t->g->nz;
+    i[0] = c % n[0];
+    i[1] = c / n[0] % n[1];
+    i[2] = c / (n[0] * n[1]);
     i[a] += dir & 1 ? 1 : -1;
     return i[a] < 0 || i[a] >= n[a] ? -1 : i[0] + n[0] * (i[1] + n[1] * i[2]);
 }
+
 static size_t twin_face(const twin *t, int c, int dir) {
     int n[3], i[3], a = dir / 2;
-    n[0] = t->g->nx; n[1] = t->g->ny; n[2] = t->g->nz;
-    i[0] = c % n[0]; i[1] = c / n[0] % n[1]; i[2] = c / (n[0] * n[1]);
-    i[a] += dir & 1; n[a]++;
+    n[0] = t->g->nx;
+    n[1] = t->g->ny;
+    n[2] = t->g->nz;
+    i[0] = c % n[0];
+    i[1] = c / n[0] % n[1];
+    i[2] = c / (n[0] * n[1]);
+    i[a] += dir & 1;
+    n[a]++;
     return (size_t)(i[0] + n[0] * (i[1] + n[1] * i[2]));
 }
-static int twin_regular(const twin *t, int c, int dir) {       /* nothing between this cell and the face's other one */
+
+/* nothing between this cell and the face's other one */
+static int twin_regular(const twin *t, int c, int dir) {
     int m = twin_next(t, c, dir);
     return !t->f->blocked[dir / 2][twin_face(t, c, dir)] && (m < 0 || !t->f->covered[m]);
 }
+
 /* number of walks of at most `steps` steps through regular faces from a to every cell */
 static void twin_walk(const twin *t, int a, int steps, double *count) {
-    double *now = (double *)calloc((size_t)t->cells, sizeof *now), *next = (double *)calloc((size_t)t->cells, sizeof *next);
+    double *now = (double *)calloc((size_t)t->cells, sizeof *now),
+           *next = (double *)calloc((size_t)t->cells, sizeof *next);
     int c, dir, k;
-    for (c = 0; c < t->cells; c++) count[c] = 0;
+    for (c = 0; c < t->cells; c++)
+        count[c] = 0;
     now[a] = 1;
     for (k = 0; k <= steps; k++) {
-        for (c = 0; c < t->cells; c++) { count[c] += now[c]; next[c] = 0; }
+        for (c = 0; c < t->cells; c++) {
+            count[c] += now[c];
+            next[c] = 0;
+        }
         for (c = 0; c < t->cells; c++)
-            for (dir = 0; now[c] > 0 && dir < 2 * t->g->dim; dir++) if (twin_regular(t, c, dir) && twin_next(t, c, dir) >= 0) next[twin_next(t, c, dir)] += now[c];
+            for (dir = 0; now[c] > 0 && dir < 2 * t->g->dim; dir++)
+                if (twin_regular(t, c, dir) && twin_next(t, c, dir) >= 0)
+                    next[twin_next(t, c, dir)] += now[c];
         memcpy(now, next, (size_t)t->cells * sizeof *now);
     }
-    free(now); free(next);
+    free(now);
+    free(next);
 }
-static void twin_same(int n, int *of, int a, int b) { int i, x = of[a], y = of[b]; for (i = 0; i < n; i++) if (of[i] == y) of[i] = x; }
+
+static void twin_same(int n, int *of, int a, int b) {
+    int i, x = of[a], y = of[b];
+    for (i = 0; i < n; i++)
+        if (of[i] == y)
+            of[i] = x;
+}
+
 static void twin_link(twin *t, int a, int b) {
     int i, lo = b >= 0 && b < a ? b : a, hi = b >= 0 && b < a ? a : b;
-    for (i = 0; i < t->links; i++) if (t->link[i][0] == lo && t->link[i][1] == hi) return;
-    if (a == b) return;
-    t->link[t->links][0] = lo; t->link[t->links++][1] = hi;
+    for (i = 0; i < t->links; i++)
+        if (t->link[i][0] == lo && t->link[i][1] == hi)
+            return;
+    if (a == b)
+        return;
+    t->link[t->links][0] = lo;
+    t->link[t->links++][1] = hi;
 }
-static void twin_graph(twin *t) {                              /* ghosts, links, groups */
+
+static void twin_graph(twin *t) { /* ghosts, links, groups */
     double *near2 = (double *)calloc((size_t)t->cells, sizeof *near2);
     int i, j, dir, *of = (int *)calloc((size_t)t->sides + 1, sizeof *of);
     const fsi_side *s = t->f->side;
 #define TWIN_BEHIND(k) twin_next(t, s[k].cell, 2 * s[k].axis + (s[k].sign > 0))
-    for (i = 0; i < t->sides; i++) of[i] = i;
     for (i = 0; i < t->sides; i++)
-        for (twin_walk(t, s[i].cell, 2, near2), j = 0; j < t->sides; j++) if (TWIN_BEHIND(i) == TWIN_BEHIND(j) && near2[s[j].cell] > 0) twin_same(t->sides, of, i, j);
-    for (i = 0; i < t->sides; i++) t->ghost[i] = of[i] == i ? t->ghosts++ : -1;
+        of[i] = i;
+    for (i = 0; i < t->sides; i++)
+        for (twin_walk(t, s[i].cell, 2, near2), j = 0; j < t->sides; j++)
+            if (TWIN_BEHIND(i) == TWIN_BEHIND(j) && near2[s[j].cell] > 0)
+                twin_same(t->sides, of, i, j);
+    for (i = 0; i < t->sides; i++)
+        t->ghost[i] = of[i] == i ? t->ghosts++ : -1;
     for (i = 0; i < t->sides; i++) {
-        for (j = 0; of[j] != of[i] || t->ghost[j] < 0; j++) {}
-        if (t->ghost[i] < 0) t->ghost[i] = t->ghost[j];
+        for (j = 0; of[j] != of[i] || t->ghost[j] < 0; j++) {
+        }
+        if (t->ghost[i] < 0)
+            t->ghost[i] = t->ghost[j];
     }
     for (i = 0; i < t->sides; i++) {
         twin_walk(t, s[i].cell, 1, near2);
         for (dir = 0; dir < 2 * t->g->dim; dir++) {
             int m = twin_next(t, TWIN_BEHIND(i), dir);
             fsi_side_kind kind = t->g->desc.side[dir].kind;
-            if (m < 0 && (kind == FSI_SIDE_OPEN || kind == FSI_SIDE_INFLOW)) twin_link(t, t->ghost[i], -1);
-            for (j = 0; m >= 0 && j < t->sides; j++) if (TWIN_BEHIND(j) == m && near2[s[j].cell] > 0) twin_link(t, t->ghost[i], t->ghost[j]);
+            if (m < 0 && (kind == FSI_SIDE_OPEN || kind == FSI_SIDE_INFLOW))
+                twin_link(t, t->ghost[i], -1);
+            for (j = 0; m >= 0 && j < t->sides; j++)
+                if (TWIN_BEHIND(j) == m && near2[s[j].cell] > 0)
+                    twin_link(t, t->ghost[i], t->ghost[j]);
         }
-        for (j = 0; j < t->sides; j++) if (s[j].cell == s[i].cell && s[j].axis != s[i].axis && s[j].solid == s[i].solid) twin_link(t, t->ghost[i], t->ghost[j]);
+        for (j = 0; j < t->sides; j++)
+            if (s[j].cell == s[i].cell && s[j].axis != s[i].axis && s[j].solid == s[i].solid)
+                twin_link(t, t->ghost[i], t->ghost[j]);
     }
-    for (i = 0; i < t->ghosts; i++) t->group[i] = i;
-    for (i = 0; i < t->links; i++) if (t->link[i][1] >= 0) twin_same(t->ghosts, t->group, t->link[i][0], t->link[i][1]);
-    for (i = 0; i < t->links; i++) if (t->link[i][1] < 0) t->open[t->group[t->link[i][0]]] = 1;
-    free(near2); free(of);
+    for (i = 0; i < t->ghosts; i++)
+        t->group[i] = i;
+    for (i = 0; i < t->links; i++)
+        if (t->link[i][1] >= 0)
+            twin_same(t->ghosts, t->group, t->link[i][0], t->link[i][1]);
+    for (i = 0; i < t->links; i++)
+        if (t->link[i][1] < 0)
+            t->open[t->group[t->link[i][0]]] = 1;
+    free(near2);
+    free(of);
 }
-static void twin_estimate(const twin *t, int side, double *v) {/* mean of the regular samples of the cell, else of cells one, then two steps away */
+
+/* mean of the regular samples of the cell, else of cells one, then two steps away */
+static void twin_estimate(const twin *t, int side, double *v) {
     double *count = (double *)calloc((size_t)t->cells, sizeof *count);
     int a, c, k, ring;
-    for (a = 0; a < 3; a++) v[a] = 0;
+    for (a = 0; a < 3; a++)
+        v[a] = 0;
     for (a = 0; a < t->g->dim; a++) {
         double sum = 0, n = 0;
         for (ring = 0; ring <= 2 && !(n > 0); ring++)
             for (twin_walk(t, t->f->side[side].cell, ring, count), c = 0; c < t->cells; c++)
-                for (k = 2 * a; count[c] > 0 && k < 2 * a + 2; k++) if (twin_regular(t, c, k)) { sum += count[c] * (double)t->g->u[a][twin_face(t, c, k)]; n += count[c]; }
+                for (k = 2 * a; count[c] > 0 && k < 2 * a + 2; k++)
+                    if (twin_regular(t, c, k)) {
+                        sum += count[c] * (double)t->g->u[a][twin_face(t, c, k)];
+                        n += count[c];
+                    }
         v[a] = n > 0 ? sum / n : 0;
     }
     free(count);
 }
-static void twin_row(const twin *t, int side, const double *d, double *row) {  /* d^T J over all degrees of freedom */
+
+/* d^T J over all degrees of freedom */
+static void twin_row(const twin *t, int side, const double *d, double *row) {
     const fsi_side *s = t->f->side + side;
     const fsi_coupled *b = t->solid[s->solid];
     int k, e, a;
-    for (k = 0; k < t->dof; k++) row[k] = 0;
-    for (e = s->row; b->node && e < s->row_end; e++) for (a = 0; a < t->g->dim; a++) row[t->at[s->solid] + t->f->col[e] - s->axis + a] += (double)t->f->val[e] * d[a];
+    for (k = 0; k < t->dof; k++)
+        row[k] = 0;
+    for (e = s->row; b->node && e < s->row_end; e++)
+        for (a = 0; a < t->g->dim; a++)
+            row[t->at[s->solid] + t->f->col[e] - s->axis + a] += (double)t->f->val[e] * d[a];
     if (!b->node) {
         const fsi_body *body = (const fsi_body *)b->user;
-        fsi_vec3 x = fsi_vec_sub(fsi_interface_centre(t->f, s), body->centre), D = fsi_vec((fsi_real)d[0], (fsi_real)d[1], (fsi_real)d[2]), w = fsi_vec_cross(x, D);
-        for (a = 0; a < 3; a++) { row[t->at[s->solid] + a] = d[a]; row[t->at[s->solid] + 3 + a] = (double)fsi__get(w, a); }
-        for (a = 0; a < 6; a++) if (!(b->inverse_mass[7 * a] > 0)) row[t->at[s->solid] + a] = 0;
+        fsi_vec3 x = fsi_vec_sub(fsi_interface_centre(t->f, s), body->centre),
+                 D = fsi_vec((fsi_real)d[0], (fsi_real)d[1], (fsi_real)d[2]),
+                 w = fsi_vec_cross(x, D);
+        for (a = 0; a < 3; a++) {
+            row[t->at[s->solid] + a] = d[a];
+            row[t->at[s->solid] + 3 + a] = (double)fsi__get(w, a);
+        }
+        for (a = 0; a < 6; a++)
+            if (!(b->inverse_mass[7 * a] > 0))
+                row[t->at[s->solid] + a] = 0;
     }
 }
-static double twin_normal(const twin *t, int side, int a) { return (double)fsi__get(t->f->side[side].normal, a); }
+
+static double twin_normal(const twin *t, int side, int a) {
+    return (double)fsi__get(t->f->side[side].normal, a);
+}
+
 /* K = M + sum of b y^T y + B^T B, and K v0 = M v* + sum of b y^T (y's part of V^) */
 static int twin_free(twin *t, double *K, double *row) {
-    double *b = (double *)calloc((size_t)t->dof + 1, sizeof *b), *copy = (double *)calloc((size_t)(t->dof * t->dof) + 1, sizeof *copy), V[3], d[3];
+    double *b = (double *)calloc((size_t)t->dof + 1, sizeof *b),
+           *copy = (double *)calloc((size_t)(t->dof * t->dof) + 1, sizeof *copy), V[3], d[3];
     int i, j, k, e, n = t->dof, s, ok;
     for (s = 0; t->solid[s]; s++) {
         const fsi_coupled *q = t->solid[s];
         for (i = 0; i < q->dof; i++)
             for (j = 0; j < q->dof; j++) {
-                double m = q->node ? (i == j) * (double)q->mass[i / 3] : (double)q->mass[i * q->dof + j];
-                if (!q->node && (!(q->inverse_mass[7 * i] > 0) || !(q->inverse_mass[7 * j] > 0))) m = i == j;
+                double m =
+                    q->node ? (i == j) * (double)q->mass[i / 3] : (double)q->mass[i * q->dof + j];
+                if (!q->node && (!(q->inverse_mass[7 * i] > 0) || !(q->inverse_mass[7 * j] > 0)))
+                    m = i == j;
                 K[(t->at[s] + i) * n + t->at[s] + j] = m;
                 b[t->at[s] + i] += m * t->v[t->at[s] + j];
             }
         for (k = 0; q->implicit && k < q->implicit->rows; k++)
             for (i = q->implicit->row[k]; i < q->implicit->row[k + 1]; i++)
-                for (j = q->implicit->row[k]; j < q->implicit->row[k + 1]; j++) K[(t->at[s] + q->implicit->col[i]) * n + t->at[s] + q->implicit->col[j]] += (double)q->implicit->val[i] * (double)q->implicit->val[j];
+                for (j = q->implicit->row[k]; j < q->implicit->row[k + 1]; j++)
+                    K[(t->at[s] + q->implicit->col[i]) * n + t->at[s] + q->implicit->col[j]] +=
+                        (double)q->implicit->val[i] * (double)q->implicit->val[j];
     }
     for (e = 0; e < t->sides; e++) {
-        double c = (double)t->coefficient[t->f->side[e].solid], along = 0, m = (double)t->f->side[e].mass;
+        double c = (double)t->coefficient[t->f->side[e].solid], along = 0,
+               m = (double)t->f->side[e].mass;
         int axis = t->f->side[e].axis;
-        for (k = 0; k < 3; k++) d[k] = c * twin_normal(t, e, axis) * twin_normal(t, e, k) + (1 - c) * (k == axis);
+        for (k = 0; k < 3; k++)
+            d[k] = c * twin_normal(t, e, axis) * twin_normal(t, e, k) + (1 - c) * (k == axis);
         twin_row(t, e, d, row);
         twin_estimate(t, e, V);
-        for (k = 0; k < 3; k++) along += d[k] * V[k];
-        for (i = 0; i < n; i++) for (b[i] += m * row[i] * along, j = 0; j < n; j++) K[i * n + j] += m * row[i] * row[j];
+        for (k = 0; k < 3; k++)
+            along += d[k] * V[k];
+        for (i = 0; i < n; i++)
+            for (b[i] += m * row[i] * along, j = 0; j < n; j++)
+                K[i * n + j] += m * row[i] * row[j];
     }
     memcpy(copy, K, (size_t)(n * n) * sizeof *K);
     ok = gauss(n, copy, b);
     memcpy(t->v, b, (size_t)n * sizeof *b);
-    free(b); free(copy);
+    free(b);
+    free(copy);
     return ok;
 }
-static int twin_start(twin *t, double *row) {                  /* fluxes relative to the solid, and the least link fluxes that carry them on */
-    double *L = (double *)calloc((size_t)(t->ghosts * t->ghosts) + 1, sizeof *L), *q = (double *)calloc((size_t)t->ghosts + 1, sizeof *q), d[3], V[3], n = 0, sum;
+
+/* fluxes relative to the solid, and the least link fluxes that carry them on */
+static int twin_start(twin *t, double *row) {
+    double *L = (double *)calloc((size_t)(t->ghosts * t->ghosts) + 1, sizeof *L),
+           *q = (double *)calloc((size_t)t->ghosts + 1, sizeof *q), d[3], V[3], n = 0, sum;
     int i, j, k, ok;
     for (i = 0; i < t->sides; i++) {
         double slide[3], along = 0, c = (double)t->coefficient[t->f->side[i].solid];
         int axis = t->f->side[i].axis;
         twin_estimate(t, i, V);
         for (k = 0; k < 3; k++) {
-            for (j = 0; j < 3; j++) d[j] = j == k;
+            for (j = 0; j < 3; j++)
+                d[j] = j == k;
             twin_row(t, i, d, row);
-            for (slide[k] = V[k], j = 0; j < t->dof; j++) slide[k] -= row[j] * t->v[j];
-            if (k >= t->g->dim) slide[k] = 0;
+            for (slide[k] = V[k], j = 0; j < t->dof; j++)
+                slide[k] -= row[j] * t->v[j];
+            if (k >= t->g->dim)
+                slide[k] = 0;
             along += slide[k] * twin_normal(t, i, k);
         }
         t->flux[i] = c * t->f->side[i].sign * (slide[axis] - along * twin_normal(t, i, axis));
@@ -777,49 +1139,79 @@ static int twin_start(twin *t, double *row) {                  /* fluxes relativ
     for (i = 0; i < t->links; i++) {
         int a = t->link[i][0], b = t->link[i][1];
         L[a * t->ghosts + a] += 1;
-        if (b >= 0) { L[b * t->ghosts + b] += 1; L[a * t->ghosts + b] -= 1; L[b * t->ghosts + a] -= 1; }
+        if (b >= 0) {
+            L[b * t->ghosts + b] += 1;
+            L[a * t->ghosts + b] -= 1;
+            L[b * t->ghosts + a] -= 1;
+        }
     }
-    for (k = 0; k < t->ghosts; k++) {                          /* closed groups: without the mean, and one value given */
-        if (t->group[k] != k || t->open[k]) continue;
-        for (sum = n = 0, i = 0; i < t->ghosts; i++) if (t->group[i] == k) { sum += q[i]; n++; }
-        for (i = 0; i < t->ghosts; i++) if (t->group[i] == k) q[i] -= sum / n;
+    /* closed groups: without the mean, and one value given */
+    for (k = 0; k < t->ghosts; k++) {
+        if (t->group[k] != k || t->open[k])
+            continue;
+        for (sum = n = 0, i = 0; i < t->ghosts; i++)
+            if (t->group[i] == k) {
+                sum += q[i];
+                n++;
+            }
+        for (i = 0; i < t->ghosts; i++)
+            if (t->group[i] == k)
+                q[i] -= sum / n;
         L[k * t->ghosts + k] += 1;
     }
     ok = gauss(t->ghosts, L, q);
-    for (i = 0; i < t->links; i++) t->link_flux[i] = q[t->link[i][0]] - (t->link[i][1] >= 0 ? q[t->link[i][1]] : 0);
-    free(L); free(q);
+    for (i = 0; i < t->links; i++)
+        t->link_flux[i] = q[t->link[i][0]] - (t->link[i][1] >= 0 ? q[t->link[i][1]] : 0);
+    free(L);
+    free(q);
     return ok;
 }
+
 /* The system with all unknowns kept, (p of cells, p of ghosts, v); x has them in this order. */
 static int twin_solve(twin *t, const double *K, double *row, double *x) {
     int n = t->cells + t->ghosts + t->dof, i, j, k, dir, ok;
-    double *A = (double *)calloc((size_t)n * (size_t)n, sizeof *A), h = (double)t->g->h, rho_h = (double)t->g->desc.rho * h, area = t->g->dim == 3 ? h * h : h, d[3];
+    double *A = (double *)calloc((size_t)n * (size_t)n, sizeof *A), h = (double)t->g->h,
+           rho_h = (double)t->g->desc.rho * h, area = t->g->dim == 3 ? h * h : h, d[3];
     const fsi_side *s = t->f->side;
 #define TWIN_A(i, j) A[(size_t)(i) * (size_t)n + (size_t)(j)]
-    for (i = 0; i < n; i++) x[i] = 0;
+    for (i = 0; i < n; i++)
+        x[i] = 0;
     for (i = 0; i < t->cells; i++) {
-        if (t->g->cell[i] != FSI_CELL_FLUID) { TWIN_A(i, i) = 1; continue; }
+        if (t->g->cell[i] != FSI_CELL_FLUID) {
+            TWIN_A(i, i) = 1;
+            continue;
+        }
         for (dir = 0; dir < 2 * t->g->dim; dir++) {
             size_t face = twin_face(t, i, dir);
             double w = (double)t->g->weight[dir / 2][face];
             int o = twin_next(t, i, dir);
-            if (!twin_regular(t, i, dir)) continue;
+            if (!twin_regular(t, i, dir))
+                continue;
             TWIN_A(i, i) += w;
-            if (o >= 0 && t->g->cell[o] == FSI_CELL_FLUID) TWIN_A(i, o) -= w;
+            if (o >= 0 && t->g->cell[o] == FSI_CELL_FLUID)
+                TWIN_A(i, o) -= w;
             x[i] -= rho_h * (dir & 1 ? 1 : -1) * (double)t->g->u[dir / 2][face];
         }
     }
     for (k = 0; k < t->sides; k++) {
         int c = s[k].cell, g = t->cells + t->ghost[k], axis = s[k].axis;
         double m = (double)t->coefficient[s[k].solid] / 30, wall = 0;
-        TWIN_A(c, c) += m; TWIN_A(g, g) += m; TWIN_A(c, g) -= m; TWIN_A(g, c) -= m;
-        for (j = 0; j < 3; j++) d[j] = j == axis;
+        TWIN_A(c, c) += m;
+        TWIN_A(g, g) += m;
+        TWIN_A(c, g) -= m;
+        TWIN_A(g, c) -= m;
+        for (j = 0; j < 3; j++)
+            d[j] = j == axis;
         twin_row(t, k, d, row);
-        for (j = 0; j < t->dof; j++) wall += row[j] * t->v[j];
+        for (j = 0; j < t->dof; j++)
+            wall += row[j] * t->v[j];
         x[c] -= rho_h * (t->flux[k] + s[k].sign * wall);
         x[g] += rho_h * t->flux[k];
-        for (j = 0; j < 3; j++) if (s[k].shell) d[j] = twin_normal(t, k, axis) * twin_normal(t, k, j);
-        twin_row(t, k, d, row);                                /* the wall moves by Z (v - v0) more; K v - A (S Z)^T p = K v0 */
+        for (j = 0; j < 3; j++)
+            if (s[k].shell)
+                d[j] = twin_normal(t, k, axis) * twin_normal(t, k, j);
+        /* the wall moves by Z (v - v0) more; K v - A (S Z)^T p = K v0 */
+        twin_row(t, k, d, row);
         for (j = 0; j < t->dof; j++) {
             TWIN_A(c, t->cells + t->ghosts + j) += rho_h * s[k].sign * row[j];
             x[c] += rho_h * s[k].sign * row[j] * t->v[j];
@@ -828,43 +1220,87 @@ static int twin_solve(twin *t, const double *K, double *row, double *x) {
     }
     for (k = 0; k < t->links; k++) {
         int g = t->cells + t->link[k][0], o = t->cells + t->link[k][1];
-        TWIN_A(g, g) += 1.0 / 30; x[g] -= rho_h * t->link_flux[k];
-        if (t->link[k][1] >= 0) { TWIN_A(o, o) += 1.0 / 30; TWIN_A(g, o) -= 1.0 / 30; TWIN_A(o, g) -= 1.0 / 30; x[o] += rho_h * t->link_flux[k]; }
+        TWIN_A(g, g) += 1.0 / 30;
+        x[g] -= rho_h * t->link_flux[k];
+        if (t->link[k][1] >= 0) {
+            TWIN_A(o, o) += 1.0 / 30;
+            TWIN_A(g, o) -= 1.0 / 30;
+            TWIN_A(o, g) -= 1.0 / 30;
+            x[o] += rho_h * t->link_flux[k];
+        }
     }
     for (i = 0; i < t->dof; i++)
-        for (j = 0; j < t->dof; j++) { TWIN_A(t->cells + t->ghosts + i, t->cells + t->ghosts + j) += K[i * t->dof + j]; x[t->cells + t->ghosts + i] += K[i * t->dof + j] * t->v[j]; }
+        for (j = 0; j < t->dof; j++) {
+            TWIN_A(t->cells + t->ghosts + i, t->cells + t->ghosts + j) += K[i * t->dof + j];
+            x[t->cells + t->ghosts + i] += K[i * t->dof + j] * t->v[j];
+        }
     ok = gauss(n, A, x);
     free(A);
     return ok;
 }
-/* u* and v* as they were: largest difference of pressure, velocity of the solids and fluxes of the sides from the solved run. */
-static double twin_compare(any_solid *before, const any_solid *solved, const fsi_real *coefficient) {
+
+/* u* and v* as they were: largest difference of pressure, velocity of the solids and fluxes of the
+ * sides from the solved run. */
+static double twin_compare(any_solid *before, const any_solid *solved,
+                           const fsi_real *coefficient) {
     fsi_coupled *list[3] = {NULL, NULL, NULL};
     twin t;
     double worst = 0, *K, *row, *x, scale = 1 / ((double)before->g.desc.rho * (double)before->g.h);
     int i, k;
     memset(&t, 0, sizeof t);
-    for (i = 0; i < before->count; i++) { list[i] = before->list[i]; t.at[i] = t.dof; t.dof += list[i]->dof; }
-    t.g = &before->g; t.f = &solved->s.interface; t.solid = list; t.coefficient = coefficient;
-    t.cells = (int)before->g.cells; t.sides = t.f->sides;
-    t.ghost = (int *)calloc((size_t)t.sides + 1, sizeof *t.ghost); t.group = (int *)calloc((size_t)t.sides + 1, sizeof *t.group); t.open = (int *)calloc((size_t)t.sides + 1, sizeof *t.open);
-    t.link = (int (*)[2])calloc(16 * (size_t)t.sides + 1, sizeof *t.link);
-    t.flux = (double *)calloc((size_t)t.sides + 1, sizeof *t.flux); t.link_flux = (double *)calloc(16 * (size_t)t.sides + 1, sizeof *t.link_flux);
-    t.v = (double *)calloc((size_t)t.dof + 1, sizeof *t.v); K = (double *)calloc((size_t)(t.dof * t.dof) + 1, sizeof *K); row = (double *)calloc((size_t)t.dof + 1, sizeof *row);
-    for (i = 0; i < before->count; i++) for (k = 0; k < list[i]->dof; k++) t.v[t.at[i] + k] = (double)list[i]->v[k];
+    for (i = 0; i < before->count; i++) {
+        list[i] = before->list[i];
+        t.at[i] = t.dof;
+        t.dof += list[i]->dof;
+    }
+    t.g = &before->g;
+    t.f = &solved->s.interface;
+    t.solid = list;
+    t.coefficient = coefficient;
+    t.cells = (int)before->g.cells;
+    t.sides = t.f->sides;
+    t.ghost = (int *)calloc((size_t)t.sides + 1, sizeof *t.ghost);
+    t.group = (int *)calloc((size_t)t.sides + 1, sizeof *t.group);
+    t.open = (int *)calloc((size_t)t.sides + 1, sizeof *t.open);
+    t.link = (int(*)[2])calloc(16 * (size_t)t.sides + 1, sizeof *t.link);
+    t.flux = (double *)calloc((size_t)t.sides + 1, sizeof *t.flux);
+    t.link_flux = (double *)calloc(16 * (size_t)t.sides + 1, sizeof *t.link_flux);
+    t.v = (double *)calloc((size_t)t.dof + 1, sizeof *t.v);
+    K = (double *)calloc((size_t)(t.dof * t.dof) + 1, sizeof *K);
+    row = (double *)calloc((size_t)t.dof + 1, sizeof *row);
+    for (i = 0; i < before->count; i++)
+        for (k = 0; k < list[i]->dof; k++)
+            t.v[t.at[i] + k] = (double)list[i]->v[k];
     twin_graph(&t);
     x = (double *)calloc((size_t)(t.cells + t.ghosts + t.dof), sizeof *x);
-    if (t.ghosts != solved->s.ghosts || t.links != solved->s.links || !twin_free(&t, K, row) || !twin_start(&t, row) || !twin_solve(&t, K, row, x)) worst = 1e30;
-    for (i = 0; i < t.cells; i++) worst = fmax(worst, fabs(x[i] - (double)solved->g.pressure[i]));
+    if (t.ghosts != solved->s.ghosts || t.links != solved->s.links || !twin_free(&t, K, row)
+        || !twin_start(&t, row) || !twin_solve(&t, K, row, x))
+        worst = 1e30;
+    for (i = 0; i < t.cells; i++)
+        worst = fmax(worst, fabs(x[i] - (double)solved->g.pressure[i]));
     for (i = 0; i < before->count; i++)
-        for (k = 0; k < list[i]->dof; k++) worst = fmax(worst, fabs(x[t.cells + t.ghosts + t.at[i] + k] - (double)solved->door[i].v[k]));
+        for (k = 0; k < list[i]->dof; k++)
+            worst = fmax(worst,
+                         fabs(x[t.cells + t.ghosts + t.at[i] + k] - (double)solved->door[i].v[k]));
     for (i = 0; i < t.sides; i++) {
         double m = (double)coefficient[t.f->side[i].solid] / 30;
-        worst = fmax(worst, fabs(t.flux[i] + scale * m * (x[t.f->side[i].cell] - x[t.cells + t.ghost[i]]) - (double)solved->s.flux[i]));
+        worst = fmax(worst,
+                     fabs(t.flux[i] + scale * m * (x[t.f->side[i].cell] - x[t.cells + t.ghost[i]])
+                          - (double)solved->s.flux[i]));
     }
-    free(t.ghost); free(t.group); free(t.open); free(t.link); free(t.flux); free(t.link_flux); free(t.v); free(K); free(row); free(x);
+    free(t.ghost);
+    free(t.group);
+    free(t.open);
+    free(t.link);
+    free(t.flux);
+    free(t.link_flux);
+    free(t.v);
+    free(K);
+    free(row);
+    free(x);
     return worst;
 }
+
 TEST C_15_every_solid_both_forms(void) {
     int kind, form;
     for (kind = 0; kind < KINDS; kind++)
@@ -872,32 +1308,46 @@ TEST C_15_every_solid_both_forms(void) {
             static const fsi_real rough[2] = {FSI_R(0.1), 0};
             static any_solid a, b, c;
             double worst, dense = -1;
-            int with = form > FSI_SLIP_PAPER;                  /* friction, then both forms once more */
+            /* friction, then both forms once more */
+            int with = form > FSI_SLIP_PAPER;
             CHECK_OK(any_make(&a, kind, form & 1, FSI_SLIP_CG));
             CHECK_OK(any_make(&b, kind, form & 1, FSI_SLIP_INDEFINITE));
-            if (with) a.s.desc.coefficient = b.s.desc.coefficient = rough;
+            if (with)
+                a.s.desc.coefficient = b.s.desc.coefficient = rough;
             CHECK_OK(any_solve(&a));
             CHECK_OK(any_solve(&b));
             worst = any_difference(&a, &b);
             if (form == FSI_SLIP_REPAIRED) {
                 static const fsi_real one[2] = {1, 1};
                 CHECK_OK(any_make(&c, kind, form, FSI_SLIP_CG));
-                ASSERT(fsi_grid_classify(&c.g) >= 0 && fsi_grid_build_pressure(&c.g, FSI_R(0.01)) >= 0);
+                ASSERT(fsi_grid_classify(&c.g) >= 0
+                       && fsi_grid_build_pressure(&c.g, FSI_R(0.01)) >= 0);
                 dense = twin_compare(&c, &a, one);
                 any_free(&c);
                 CHECK_MOST(dense, TOL(1e-8, 1e-3));
             }
-            printf("  %-16s %-8s CG %3d its %.2f ms, SYMMQMR %3d its %.2f ms, differ %.1e, dense %.1e\n", kind_name[kind], form & 1 ? with ? "p. rough" : "paper" : with ? "rough" : "repaired", a.report.iterations,
-                   1e3 * a.seconds, b.report.iterations, 1e3 * b.seconds, worst, dense);
+            printf("  %-16s %-8s CG %3d its %.2f ms, SYMMQMR %3d its %.2f ms, differ %.1e, dense "
+                   "%.1e\n",
+                   kind_name[kind],
+                   form & 1 ? with ? "p. rough" : "paper"
+                   : with   ? "rough"
+                            : "repaired",
+                   a.report.iterations, 1e3 * a.seconds, b.report.iterations, 1e3 * b.seconds,
+                   worst, dense);
             CHECK_MOST(worst, TOL(1e-8, 5e-3));
             CHECK_MOST(fsi_slip_max_divergence(&a.s) * (double)a.g.h, TOL(1e-9, 1e-4));
-            any_free(&a); any_free(&b);
+            any_free(&a);
+            any_free(&b);
         }
     PASS();
 }
 
 TEST slip_costs_at_most_twice_the_monolithic_step(void) {
-    enum { N = 96, ROUNDS = 10 };
+    enum {
+        N = 96,
+        ROUNDS = 10
+    };
+
     static fsi_grid g[3];
     static fsi_couple couple;
     static fsi_slip slip[2];
@@ -914,22 +1364,34 @@ TEST slip_costs_at_most_twice_the_monolithic_step(void) {
     memset(scene, 0, sizeof scene);
     for (i = 0; i < 200; i++) {
         double t = 2 * 3.14159265358979323846 * i / 200;
-        x[3 * i] = (fsi_real)(0.5 + 0.15 * cos(t)); x[3 * i + 1] = (fsi_real)(0.5 + 0.15 * sin(t));
-        index[2 * i] = i; index[2 * i + 1] = (i + 1) % 200;
+        x[3 * i] = (fsi_real)(0.5 + 0.15 * cos(t));
+        x[3 * i + 1] = (fsi_real)(0.5 + 0.15 * sin(t));
+        index[2 * i] = i;
+        index[2 * i + 1] = (i + 1) % 200;
     }
-    surface.dim = 2; surface.closed = 1; surface.vertex_count = surface.element_count = 200; surface.x = x; surface.index = index;
+    surface.dim = 2;
+    surface.closed = 1;
+    surface.vertex_count = surface.element_count = 200;
+    surface.x = x;
+    surface.index = index;
     for (k = 0; k < 3; k++) {
         fsi_grid_desc gd = box(N, N, 1, FSI_SIDE_SLIP);
         fsi_slip_desc sd = {0};
         sd.passes = k == 1 ? 1 : 3;
         gd.gravity.y = -1;
-        gd.side[0].kind = FSI_SIDE_INFLOW; gd.side[0].velocity.x = 1; gd.side[1].kind = FSI_SIDE_OPEN;
+        gd.side[0].kind = FSI_SIDE_INFLOW;
+        gd.side[0].velocity.x = 1;
+        gd.side[1].kind = FSI_SIDE_OPEN;
         list[k] = door + k;
-        scene[k].solid = list + k; scene[k].count = 1;
+        scene[k].solid = list + k;
+        scene[k].count = 1;
         CHECK_OK(fsi_grid_init(&g[k], &gd));
-        if (k) CHECK_OK(fsi_slip_init(&slip[k - 1], &g[k], &sd));
-        else CHECK_OK(fsi_couple_init(&couple, &g[0], NULL));
-        for (i = 0; i < (int)g[k].faces[0]; i++) g[k].u[0][i] = g[k].u_plus[0][i] = 1;
+        if (k)
+            CHECK_OK(fsi_slip_init(&slip[k - 1], &g[k], &sd));
+        else
+            CHECK_OK(fsi_couple_init(&couple, &g[0], NULL));
+        for (i = 0; i < (int)g[k].faces[0]; i++)
+            g[k].u[0][i] = g[k].u_plus[0][i] = 1;
     }
     for (round = 0; round < ROUNDS; round++)
         for (k = 0; k < 3; k++) {
@@ -938,26 +1400,41 @@ TEST slip_costs_at_most_twice_the_monolithic_step(void) {
             body[k] = rigid(0.2, 0.003, 0.5, 0.5, 0);
             CHECK_OK(fsi_body_give(&body[k], &surface, &door[k]));
             t = any_clock();
-            ASSERT((k ? fsi_slip_step(&slip[k - 1], &scene[k], FSI_R(0.005), &report) : fsi_couple_step(&couple, &scene[0], FSI_R(0.005), &report)) >= 0);
+            ASSERT((k ? fsi_slip_step(&slip[k - 1], &scene[k], FSI_R(0.005), &report)
+                      : fsi_couple_step(&couple, &scene[0], FSI_R(0.005), &report))
+                   >= 0);
             t = any_clock() - t;
-            if (t < best[k]) best[k] = t;
+            if (t < best[k])
+                best[k] = t;
             its[k] = report.iterations;
         }
-    printf("  monolithic no-slip %.2f ms (%d its); slip, one pass %.2f ms (%d) = x%.2f; three passes %.2f ms (%d) = x%.2f\n", 1e3 * best[0], its[0], 1e3 * best[1], its[1],
-           best[1] / best[0], 1e3 * best[2], its[2], best[2] / best[0]);
+    printf("  monolithic no-slip %.2f ms (%d its); slip, one pass %.2f ms (%d) = x%.2f; three "
+           "passes %.2f ms (%d) = x%.2f\n",
+           1e3 * best[0], its[0], 1e3 * best[1], its[1], best[1] / best[0], 1e3 * best[2], its[2],
+           best[2] / best[0]);
     CHECK_MOST(best[2], 2 * best[0]);
-    for (k = 0; k < 3; k++) { if (k) fsi_slip_free(&slip[k - 1]); else fsi_couple_free(&couple); fsi_grid_free(&g[k]); }
+    for (k = 0; k < 3; k++) {
+        if (k)
+            fsi_slip_free(&slip[k - 1]);
+        else
+            fsi_couple_free(&couple);
+        fsi_grid_free(&g[k]);
+    }
     PASS();
 }
 
-/* A disk falls: with the fluid's density it stays in place relative to the fluid (C-02); heavier ones as fsi_couple says (C-03). */
+/* A disk falls: with the fluid's density it stays in place relative to the fluid (C-02); heavier
+ * ones as fsi_couple says (C-03). */
 TEST C_03_falling_disk(void) {
     static const double ratio[3] = {1, 4, 0.2};
     double a[3];
     int k, scheme;
     for (k = 0; k < 3; k++) {
         for (scheme = 0; scheme < 3; scheme++) {
-            enum { N = 48 };
+            enum {
+                N = 48
+            };
+
             fsi_grid_desc gd = box(N, N, 1, FSI_SIDE_SLIP);
             fsi_surface surface = round_make(0.5, 0.5, 0.2);
             fsi_coupled door;
@@ -974,21 +1451,33 @@ TEST C_03_falling_disk(void) {
             list[0] = &door;
             sd.tolerance = cd.tolerance = TOL(1e-10, 1e-6);
             sd.passes = 5;
-            cd.fractions = 1; sd.fractions = scheme == 2;
+            cd.fractions = 1;
+            sd.fractions = scheme == 2;
             CHECK_OK(fsi_grid_init(&g, &gd));
             CHECK_OK(scheme == 1 ? fsi_couple_init(&couple, &g, &cd) : fsi_slip_init(&s, &g, &sd));
             area = 3.14159265358979 * 0.04;
             body = rigid(ratio[k] * area, ratio[k] * area * 0.02, 0.5, 0.5, -dt);
             CHECK_OK(fsi_body_give(&body, &surface, &door));
-            CHECK_OK(scheme == 1 ? fsi_couple_detect(&couple, list, 1) : fsi_slip_detect(&s, list, 1));
-            for (i = 0; i < (int)g.faces[1]; i++) { g.u[1][i] = (fsi_real)-dt; g.u_plus[1][i] = (fsi_real)-dt; }
-            ASSERT((scheme == 1 ? fsi_couple_solve(&couple, (fsi_real)dt, NULL) : fsi_slip_solve(&s, (fsi_real)dt, NULL)) >= 0);
+            CHECK_OK(scheme == 1 ? fsi_couple_detect(&couple, list, 1)
+                                 : fsi_slip_detect(&s, list, 1));
+            for (i = 0; i < (int)g.faces[1]; i++) {
+                g.u[1][i] = (fsi_real)-dt;
+                g.u_plus[1][i] = (fsi_real)-dt;
+            }
+            ASSERT((scheme == 1 ? fsi_couple_solve(&couple, (fsi_real)dt, NULL)
+                                : fsi_slip_solve(&s, (fsi_real)dt, NULL))
+                   >= 0);
             fsi_body_take(&body);
             a[scheme] = (double)body.velocity.y / dt;
-            if (scheme == 1) fsi_couple_free(&couple); else fsi_slip_free(&s);
+            if (scheme == 1)
+                fsi_couple_free(&couple);
+            else
+                fsi_slip_free(&s);
             fsi_grid_free(&g);
         }
-        printf("  density ratio %g: acceleration / g = %.4f slip, %.4f slip with area fractions, %.4f one solve with area fractions\n", ratio[k], a[0], a[2], a[1]);
+        printf("  density ratio %g: acceleration / g = %.4f slip, %.4f slip with area fractions, "
+               "%.4f one solve with area fractions\n",
+               ratio[k], a[0], a[2], a[1]);
         CHECK_NEAR(a[1], a[2], TOL(0.01, 0.02) * fabs(a[1]) + 0.002);
         CHECK_NEAR(a[1], a[0], 0.1 * fabs(a[1]) + 0.02);
     }
@@ -997,7 +1486,10 @@ TEST C_03_falling_disk(void) {
 
 /* Steps with advection around a plate: finite, divergence free, and no tracer crosses it. */
 TEST C_12_tracers_never_cross_a_plate(void) {
-    enum { POINTS = 400 };
+    enum {
+        POINTS = 400
+    };
+
     static fsi_real x[3 * POINTS], old[3 * POINTS];
     fsi_grid_desc gd = box(24, 24, 1, FSI_SIDE_SLIP);
     uint64_t seed = 9;
@@ -1008,14 +1500,19 @@ TEST C_12_tracers_never_cross_a_plate(void) {
     plane q;
     size_t i;
     int k, p;
-    gd.side[0].kind = FSI_SIDE_INFLOW; gd.side[0].velocity.x = 1; gd.side[1].kind = FSI_SIDE_OPEN;
+    gd.side[0].kind = FSI_SIDE_INFLOW;
+    gd.side[0].velocity.x = 1;
+    gd.side[1].kind = FSI_SIDE_OPEN;
     memset(&scene, 0, sizeof scene);
     plane_make(&q, 2, 0.5, 0.5, 0, -0.3, 1, 0, 0.2);
-    scene.solid = q.list; scene.count = 1;
+    scene.solid = q.list;
+    scene.count = 1;
     CHECK_OK(fsi_grid_init(&g, &gd));
     CHECK_OK(fsi_slip_init(&s, &g, NULL));
-    for (i = 0; i < g.faces[0]; i++) g.u[0][i] = g.u_plus[0][i] = 1;
-    for (k = 0; k < 3 * POINTS; k++) x[k] = k % 3 == 2 ? 0 : (fsi_real)(0.5 + 0.45 * check_random(&seed));
+    for (i = 0; i < g.faces[0]; i++)
+        g.u[0][i] = g.u_plus[0][i] = 1;
+    for (k = 0; k < 3 * POINTS; k++)
+        x[k] = k % 3 == 2 ? 0 : (fsi_real)(0.5 + 0.45 * check_random(&seed));
     for (k = 0; k < 60; k++) {
         ASSERT(fsi_slip_step(&s, &scene, FSI_R(0.04), &report) >= 0);
         CHECK_MOST(report.divergence, 1e-2);
@@ -1024,8 +1521,12 @@ TEST C_12_tracers_never_cross_a_plate(void) {
         for (p = 0; p < POINTS; p++) {
             fsi_hit hit;
             int solid;
-            ASSERT(!fsi_interface_first_hit(&s.interface, fsi_vec_load(old + 3 * p), fsi_vec_load(x + 3 * p), &hit, &solid));
-            if (x[3 * p] > FSI_R(0.95)) { x[3 * p] = FSI_R(0.02); x[3 * p + 1] = (fsi_real)(0.5 + 0.45 * check_random(&seed)); }
+            ASSERT(!fsi_interface_first_hit(&s.interface, fsi_vec_load(old + 3 * p),
+                                            fsi_vec_load(x + 3 * p), &hit, &solid));
+            if (x[3 * p] > FSI_R(0.95)) {
+                x[3 * p] = FSI_R(0.02);
+                x[3 * p + 1] = (fsi_real)(0.5 + 0.45 * check_random(&seed));
+            }
         }
     }
     slip_close(&g, &s);
@@ -1033,8 +1534,9 @@ TEST C_12_tracers_never_cross_a_plate(void) {
 }
 
 /* ---- drag */
-/* u* = u - dt (u . grad) u of the exact flow on top of the scheme's own steady one: the pressure is Bernoulli's and its force zero (C-10: 1 % of rho U^2 a).
-   Pressure at the surface: line through the cell and the one before it. */
+/* u* = u - dt (u . grad) u of the exact flow on top of the scheme's own steady one: the pressure is
+   Bernoulli's and its force zero (C-10: 1 % of rho U^2 a). Pressure at the surface: line through
+   the cell and the one before it. */
 TEST C_10_steady_potential_flow_has_no_drag(void) {
     fsi_slip_desc sd = {0};
     channel c;
@@ -1043,12 +1545,14 @@ TEST C_10_steady_potential_flow_has_no_drag(void) {
     sd.tolerance = TOL(1e-9, 1e-5);
     CHECK_OK(channel_make(&c, n, 0.5, &sd));
     channel_exact(&c);
-    for (k = 0; k < 5; k++) CHECK_OK(fsi_slip_solve(&c.s, 1, NULL));
+    for (k = 0; k < 5; k++)
+        CHECK_OK(fsi_slip_solve(&c.s, 1, NULL));
     q = (double *)calloc(c.g.cells, sizeof *q);
     for (j = 0; j < c.g.ny; j++)
         for (i = 0; i < c.g.nx; i++) {
             double u, v, x = i + 0.5 - c.cx, y = j + 0.5 - c.cy;
-            if (hypot(x, y) < n - 2) continue;
+            if (hypot(x, y) < n - 2)
+                continue;
             slip_exact_velocity(&c.exact, x, y, &u, &v);
             q[i + c.g.nx * j] = (u * u + v * v) / 2;
         }
@@ -1056,7 +1560,8 @@ TEST C_10_steady_potential_flow_has_no_drag(void) {
         for (j = a; j < c.g.ny; j++)
             for (i = 1 - a; i < c.g.nx; i++) {
                 int cell = i + c.g.nx * j, other = cell - (a ? c.g.nx : 1);
-                if (q[cell] > 0 && q[other] > 0) c.g.u[a][i + (c.g.nx + (a == 0)) * j] -= (fsi_real)(dt * (q[cell] - q[other]));
+                if (q[cell] > 0 && q[other] > 0)
+                    c.g.u[a][i + (c.g.nx + (a == 0)) * j] -= (fsi_real)(dt * (q[cell] - q[other]));
             }
     free(q);
     CHECK_OK(fsi_slip_solve(&c.s, (fsi_real)dt, NULL));
@@ -1064,16 +1569,25 @@ TEST C_10_steady_potential_flow_has_no_drag(void) {
     for (k = 0; k < c.s.interface.sides; k++) {
         const fsi_side *s = c.s.interface.side + k;
         double p = (double)c.g.pressure[s->cell];
-        if (s->axis == 0) force += s->sign * (p + (double)s->t * (p - (double)c.g.pressure[s->cell - s->sign])) / (dt * n);
+        if (s->axis == 0)
+            force += s->sign * (p + (double)s->t * (p - (double)c.g.pressure[s->cell - s->sign]))
+                     / (dt * n);
     }
-    printf("  drag of steady potential flow over rho U^2 a: %.5f, with the pressure of the cells %.5f\n", force, plain);
-    CHECK_MOST(fabs(force), TOL(0.01, 0.03));                  /* single: what the solver leaves, over dt */
+    printf("  drag of steady potential flow over rho U^2 a: %.5f, with the pressure of the cells "
+           "%.5f\n",
+           force, plain);
+    /* single: what the solver leaves, over dt */
+    CHECK_MOST(fabs(force), TOL(0.01, 0.03));
     channel_free(&c);
     PASS();
 }
+
 /* A stream past a cylinder, step after step: mean drag of the last third over rho U^2 a. */
 static fsi_result drag_run(int first_order, double coefficient, double *drag) {
-    enum { STEPS = 60 };
+    enum {
+        STEPS = 60
+    };
+
     fsi_real share = (fsi_real)coefficient;
     fsi_result r;
     fsi_slip_desc sd = {0};
@@ -1081,27 +1595,40 @@ static fsi_result drag_run(int first_order, double coefficient, double *drag) {
     channel c;
     int k;
     memset(&scene, 0, sizeof scene);
-    sd.passes = 1; sd.first_order = first_order; sd.coefficient = &share;
+    sd.passes = 1;
+    sd.first_order = first_order;
+    sd.coefficient = &share;
     r = channel_make(&c, 8, 0.25, &sd);
-    scene.solid = c.list; scene.count = 1;
+    scene.solid = c.list;
+    scene.count = 1;
     for (*drag = 0, k = 0; k < STEPS && r >= 0; k++) {
         r = fsi_slip_step(&c.s, &scene, FSI_R(0.5), NULL);
-        if (k >= 2 * STEPS / 3) *drag += (double)fsi_slip_force(&c.s, 0).x / 8 / (STEPS / 3);
+        if (k >= 2 * STEPS / 3)
+            *drag += (double)fsi_slip_force(&c.s, 0).x / 8 / (STEPS / 3);
     }
     channel_free(&c);
     return r;
 }
+
 TEST C_10_drag_in_time(void) {
     double slip, first, half, none;
-    ASSERT(drag_run(0, 1, &slip) >= 0 && drag_run(1, 1, &first) >= 0 && drag_run(0, 0.95, &half) >= 0 && drag_run(0, 0, &none) >= 0);
-    printf("  drag in time over rho U^2 a: slip %.4f, no-slip %.4f (ratio %.1f), coefficient 0.95 %.4f, slip with steps of first order %.4f\n", slip, none, none / fabs(slip), half, first);
+    ASSERT(drag_run(0, 1, &slip) >= 0 && drag_run(1, 1, &first) >= 0
+           && drag_run(0, 0.95, &half) >= 0 && drag_run(0, 0, &none) >= 0);
+    printf("  drag in time over rho U^2 a: slip %.4f, no-slip %.4f (ratio %.1f), coefficient 0.95 "
+           "%.4f, slip with steps of first order %.4f\n",
+           slip, none, none / fabs(slip), half, first);
     CHECK_MOST(fabs(slip), 0.1 * none);
     ASSERT(half > fabs(slip) && half < none && fabs(first) < none);
     PASS();
 }
-/* The coefficient between slip and no-slip: the flow has settled, drag over rho U^2 a falls with every step from no-slip to slip, and hardly knows the time step. */
+
+/* The coefficient between slip and no-slip: the flow has settled, drag over rho U^2 a falls with
+ * every step from no-slip to slip, and hardly knows the time step. */
 static fsi_result drag_settled(double coefficient, double dt, double *drag) {
-    enum { CELLS = 5 };
+    enum {
+        CELLS = 5
+    };
+
     int k, steps = (int)(100 / dt);
     fsi_real c = (fsi_real)coefficient;
     fsi_slip_desc sd = {0};
@@ -1109,28 +1636,39 @@ static fsi_result drag_settled(double coefficient, double dt, double *drag) {
     channel w;
     fsi_result r;
     memset(&scene, 0, sizeof scene);
-    sd.passes = 1; sd.coefficient = &c;
+    sd.passes = 1;
+    sd.coefficient = &c;
     r = channel_make(&w, CELLS, 0.25, &sd);
-    scene.solid = w.list; scene.count = 1;
+    scene.solid = w.list;
+    scene.count = 1;
     for (*drag = 0, k = 0; k < steps && r >= 0; k++) {
         r = fsi_slip_step(&w.s, &scene, (fsi_real)dt, NULL);
-        if (k >= steps / 2) *drag += (double)fsi_slip_force(&w.s, 0).x / CELLS / (steps - steps / 2);
+        if (k >= steps / 2)
+            *drag += (double)fsi_slip_force(&w.s, 0).x / CELLS / (steps - steps / 2);
     }
     channel_free(&w);
     return r;
 }
+
 TEST slip_coefficient_drag_is_monotone(void) {
     double drag[5], fine;
     int k;
-    for (k = 0; k < 5; k++) ASSERT(drag_settled(0.25 * k, 1, drag + k) >= 0);
+    for (k = 0; k < 5; k++)
+        ASSERT(drag_settled(0.25 * k, 1, drag + k) >= 0);
     ASSERT(drag_settled(0.5, 0.5, &fine) >= 0);
-    printf("  drag over rho U^2 a with coefficient 0, .25, .5, .75, 1: %.3f %.3f %.3f %.3f %.3f; .5 with half the time step %.3f\n", drag[0], drag[1], drag[2], drag[3], drag[4], fine);
-    for (k = 0; k < 4; k++) ASSERT(drag[k] > drag[k + 1]);
+    printf("  drag over rho U^2 a with coefficient 0, .25, .5, .75, 1: %.3f %.3f %.3f %.3f %.3f; "
+           ".5 with half the time step %.3f\n",
+           drag[0], drag[1], drag[2], drag[3], drag[4], fine);
+    for (k = 0; k < 4; k++)
+        ASSERT(drag[k] > drag[k + 1]);
     CHECK_NEAR(drag[2], fine, 0.1 * drag[2]);
     PASS();
 }
-/* Friction's force on a plate in a stream along it, over what the law says: stress times the area of both sides; for any angle, grid and step. */
-static fsi_result plate_friction(int dim, int n, double dt, const double *normal, const double *t, double reach, double *ratio) {
+
+/* Friction's force on a plate in a stream along it, over what the law says: stress times the area
+ * of both sides; for any angle, grid and step. */
+static fsi_result plate_friction(int dim, int n, double dt, const double *normal, const double *t,
+                                 double reach, double *ratio) {
     fsi_real c = FSI_R(0.5);
     fsi_grid_desc gd = box(n, n, dim == 3 ? n : 1, FSI_SIDE_OPEN);
     fsi_slip_desc sd = {0};
@@ -1143,12 +1681,18 @@ static fsi_result plate_friction(int dim, int n, double dt, const double *normal
     sd.coefficient = &c;
     plane_make(&q, dim, 0.503, 0.489, dim == 3 ? 0.507 : 0, normal[0], normal[1], normal[2], reach);
     r = slip_open(&g, &s, &gd, &sd, q.list, 1);
-    for (a = 0; a < dim; a++) for (i = 0; i < g.faces[a]; i++) g.u[a][i] = g.u_plus[a][i] = (fsi_real)(2 * t[a]);
-    if (r == FSI_OK) r = fsi_slip_solve(&s, (fsi_real)dt, NULL);
-    for (*ratio = 0, a = 0; a < dim; a++) *ratio += (double)s.friction[a] * t[a] / ((double)FSI_SLIP_STRESS * 4 * 2 * pow(2 * reach, dim - 1));
+    for (a = 0; a < dim; a++)
+        for (i = 0; i < g.faces[a]; i++)
+            g.u[a][i] = g.u_plus[a][i] = (fsi_real)(2 * t[a]);
+    if (r == FSI_OK)
+        r = fsi_slip_solve(&s, (fsi_real)dt, NULL);
+    for (*ratio = 0, a = 0; a < dim; a++)
+        *ratio += (double)s.friction[a] * t[a]
+                  / ((double)FSI_SLIP_STRESS * 4 * 2 * pow(2 * reach, dim - 1));
     slip_close(&g, &s);
     return r;
 }
+
 TEST slip_friction_law(void) {
     uint64_t seed = 5;
     double least = 9, most = 0, ratio, one[2];
@@ -1156,26 +1700,47 @@ TEST slip_friction_law(void) {
     for (dim = 2; dim <= 3; dim++)
         for (k = 0; k < (dim == 2 ? 12 : 6); k++) {
             double n[3] = {0, 0, 0}, t[3] = {0, 0, 0}, l = 0, m = 0;
-            for (a = 0; a < dim; a++) n[a] = check_random(&seed);
-            for (a = 0; a < dim; a++) l += n[a] * n[a];
-            t[0] = n[1]; t[1] = -n[0];
-            for (a = 0; a < dim; a++) { n[a] /= sqrt(l); m += t[a] * t[a]; }
-            for (a = 0; a < dim; a++) t[a] /= sqrt(m);
+            for (a = 0; a < dim; a++)
+                n[a] = check_random(&seed);
+            for (a = 0; a < dim; a++)
+                l += n[a] * n[a];
+            t[0] = n[1];
+            t[1] = -n[0];
+            for (a = 0; a < dim; a++) {
+                n[a] /= sqrt(l);
+                m += t[a] * t[a];
+            }
+            for (a = 0; a < dim; a++)
+                t[a] /= sqrt(m);
             ASSERT(plate_friction(dim, dim == 2 ? 64 : 32, 1e-4, n, t, 0.3, &ratio) >= 0);
-            least = fmin(least, ratio); most = fmax(most, ratio);
+            least = fmin(least, ratio);
+            most = fmax(most, ratio);
         }
     for (k = 0; k < 2; k++) {
         double n[3] = {0.3, 0.95394, 0}, t[3] = {0.95394, -0.3, 0};
         ASSERT(plate_friction(2, k ? 96 : 32, k ? 1e-5 : 1e-3, n, t, 0.3, one + k) >= 0);
     }
-    printf("  friction of a plate over its law: %.3f .. %.3f for 18 directions; 32 and 96 cells, steps 1e-3 and 1e-5: %.3f %.3f\n", least, most, one[0], one[1]);
+    printf("  friction of a plate over its law: %.3f .. %.3f for 18 directions; 32 and 96 cells, "
+           "steps 1e-3 and 1e-5: %.3f %.3f\n",
+           least, most, one[0], one[1]);
     ASSERT(least > 0.85 && most < 1.15);
     CHECK_NEAR(one[0], one[1], 0.08);
     PASS();
 }
-/* Flow control: a surface that is no solid. A jet of smoke rises in a helical tube open at the top: none of it is beside the tube, as it is without one. */
-enum { TUBE_ALONG = 40, TUBE_AROUND = 12 };
-static void tube_axis(double y, double *x, double *z) { double t = 5 * fmax(0, y - 0.2); *x = 0.5 + 0.2 * cos(t); *z = 0.5 + 0.2 * sin(t); }
+
+/* Flow control: a surface that is no solid. A jet of smoke rises in a helical tube open at the top:
+ * none of it is beside the tube, as it is without one. */
+enum {
+    TUBE_ALONG = 40,
+    TUBE_AROUND = 12
+};
+
+static void tube_axis(double y, double *x, double *z) {
+    double t = 5 * fmax(0, y - 0.2);
+    *x = 0.5 + 0.2 * cos(t);
+    *z = 0.5 + 0.2 * sin(t);
+}
+
 static fsi_result tube_run(int with, double *outside, double *all) {
     static fsi_real x[3 * (TUBE_ALONG + 1) * TUBE_AROUND];
     static int32_t index[6 * TUBE_ALONG * TUBE_AROUND];
@@ -1190,45 +1755,77 @@ static fsi_result tube_run(int with, double *outside, double *all) {
     fsi_result r;
     int i, j, n = 0;
     size_t c;
-    memset(&jet, 0, sizeof jet); memset(&scene, 0, sizeof scene); memset(&door, 0, sizeof door); memset(&sd, 0, sizeof sd);
+    memset(&jet, 0, sizeof jet);
+    memset(&scene, 0, sizeof scene);
+    memset(&door, 0, sizeof door);
+    memset(&sd, 0, sizeof sd);
     for (i = 0; i <= TUBE_ALONG; i++)
         for (j = 0; j < TUBE_AROUND; j++) {
             int at = TUBE_AROUND * i + j, next = TUBE_AROUND * i + (j + 1) % TUBE_AROUND, q[6], k;
-            double y = 1.3 * i / TUBE_ALONG, cx, cz, t = 2 * 3.14159265358979323846 * j / TUBE_AROUND;
+            double y = 1.3 * i / TUBE_ALONG, cx, cz,
+                   t = 2 * 3.14159265358979323846 * j / TUBE_AROUND;
             tube_axis(y, &cx, &cz);
-            x[3 * at] = (fsi_real)(cx + 0.21 * cos(t)); x[3 * at + 1] = (fsi_real)y; x[3 * at + 2] = (fsi_real)(cz + 0.21 * sin(t));
-            q[0] = at; q[1] = q[4] = at + TUBE_AROUND; q[2] = q[3] = next; q[5] = next + TUBE_AROUND;
-            for (k = 0; i < TUBE_ALONG && k < 6; k++) index[n++] = q[k];
+            x[3 * at] = (fsi_real)(cx + 0.21 * cos(t));
+            x[3 * at + 1] = (fsi_real)y;
+            x[3 * at + 2] = (fsi_real)(cz + 0.21 * sin(t));
+            q[0] = at;
+            q[1] = q[4] = at + TUBE_AROUND;
+            q[2] = q[3] = next;
+            q[5] = next + TUBE_AROUND;
+            for (k = 0; i < TUBE_ALONG && k < 6; k++)
+                index[n++] = q[k];
         }
-    gd.side[3].kind = FSI_SIDE_OPEN; gd.smoke = 1;
-    jet.lo = fsi_vec(FSI_R(0.6), 0, FSI_R(0.4)); jet.hi = fsi_vec(FSI_R(0.8), FSI_R(0.12), FSI_R(0.6));
-    jet.set = FSI_SOURCE_VELOCITY | FSI_SOURCE_DENSITY | FSI_SOURCE_DIVERGENCE; jet.velocity = fsi_vec(0, 1, 0); jet.density = 1; jet.divergence = 2;
-    door.surface.dim = 3; door.surface.vertex_count = (TUBE_ALONG + 1) * TUBE_AROUND; door.surface.element_count = n / 3; door.surface.x = x; door.surface.index = index;
-    list[0] = &door; scene.solid = list; scene.count = with; sd.passes = 1;
+    gd.side[3].kind = FSI_SIDE_OPEN;
+    gd.smoke = 1;
+    jet.lo = fsi_vec(FSI_R(0.6), 0, FSI_R(0.4));
+    jet.hi = fsi_vec(FSI_R(0.8), FSI_R(0.12), FSI_R(0.6));
+    jet.set = FSI_SOURCE_VELOCITY | FSI_SOURCE_DENSITY | FSI_SOURCE_DIVERGENCE;
+    jet.velocity = fsi_vec(0, 1, 0);
+    jet.density = 1;
+    jet.divergence = 2;
+    door.surface.dim = 3;
+    door.surface.vertex_count = (TUBE_ALONG + 1) * TUBE_AROUND;
+    door.surface.element_count = n / 3;
+    door.surface.x = x;
+    door.surface.index = index;
+    list[0] = &door;
+    scene.solid = list;
+    scene.count = with;
+    sd.passes = 1;
     r = fsi_grid_init(&g, &gd);
-    if (r == FSI_OK) r = fsi_slip_init(&s, &g, &sd);
-    if (r == FSI_OK) r = fsi_grid_add_source(&g, &jet);
-    for (i = 0; i < 14 && r >= 0; i++) r = fsi_slip_step(&s, &scene, FSI_R(0.06), NULL);
+    if (r == FSI_OK)
+        r = fsi_slip_init(&s, &g, &sd);
+    if (r == FSI_OK)
+        r = fsi_grid_add_source(&g, &jet);
+    for (i = 0; i < 14 && r >= 0; i++)
+        r = fsi_slip_step(&s, &scene, FSI_R(0.06), NULL);
     for (*outside = *all = 0, c = 0; c < g.cells; c++) {
-        fsi_vec3 at = fsi_grid_cell_centre(&g, (int)(c % 12), (int)(c / 12 % 20), (int)(c / (12 * 20)));
+        fsi_vec3 at =
+            fsi_grid_cell_centre(&g, (int)(c % 12), (int)(c / 12 % 20), (int)(c / (12 * 20)));
         double cx, cz;
         tube_axis((double)at.y, &cx, &cz);
         *all += (double)g.density[c];
-        if ((double)at.y < 1.3 && hypot((double)at.x - cx, (double)at.z - cz) > 0.21 + 0.5 / 12) *outside += (double)g.density[c];
+        if ((double)at.y < 1.3 && hypot((double)at.x - cx, (double)at.z - cz) > 0.21 + 0.5 / 12)
+            *outside += (double)g.density[c];
     }
     slip_close(&g, &s);
     return r;
 }
+
 TEST slip_flow_control(void) {
     double out[2], all[2];
     int k;
-    for (k = 0; k < 2; k++) ASSERT(tube_run(k, out + k, all + k) >= 0);
-    printf("  smoke beside a helical tube: %.2f %%, without the tube %.1f %%\n", 100 * out[1] / all[1], 100 * out[0] / all[0]);
+    for (k = 0; k < 2; k++)
+        ASSERT(tube_run(k, out + k, all + k) >= 0);
+    printf("  smoke beside a helical tube: %.2f %%, without the tube %.1f %%\n",
+           100 * out[1] / all[1], 100 * out[0] / all[0]);
     CHECK_MOST(out[1], 1e-4 * all[1]);
     ASSERT(out[0] > 0.01 * all[0]);
     PASS();
 }
-/* With area fractions: at the faces between a centre outside and one inside, from its own sample or the open faces of the outer cell, along the circle. */
+
+/* With area fractions: at the faces between a centre outside and one inside, from its own sample or
+ * the open faces of the outer cell, along the circle. */
 static double open_rms(const channel *c) {
     const fsi_grid *g = &c->g;
     double sum = 0;
@@ -1236,20 +1833,33 @@ static double open_rms(const channel *c) {
     for (j = 1; j < g->ny - 1; j++)
         for (i = 1; i < g->nx - 1; i++)
             for (dir = 0; dir < 4; dir++) {
-                double x = i + 0.5 - c->cx, y = j + 0.5 - c->cy, dx = dir < 2 ? 2 * dir - 1 : 0, dy = dir < 2 ? 0 : 2 * dir - 5, t, v[2], e;
-                if (!(hypot(x, y) >= c->exact.a && hypot(x + dx, y + dy) < c->exact.a)) continue;
+                double x = i + 0.5 - c->cx, y = j + 0.5 - c->cy, dx = dir < 2 ? 2 * dir - 1 : 0,
+                       dy = dir < 2 ? 0 : 2 * dir - 5, t, v[2], e;
+                if (!(hypot(x, y) >= c->exact.a && hypot(x + dx, y + dy) < c->exact.a))
+                    continue;
                 t = atan2(y + dy / 2, x + dx / 2);
                 for (a = 0; a < 2; a++) {
-                    size_t lo = a ? (size_t)(i + g->nx * j) : (size_t)(i + (g->nx + 1) * j), hi = lo + (size_t)(a ? g->nx : 1);
+                    size_t lo = a ? (size_t)(i + g->nx * j) : (size_t)(i + (g->nx + 1) * j),
+                           hi = lo + (size_t)(a ? g->nx : 1);
                     int p = g->weight[a][lo] > 0, q = g->weight[a][hi] > 0;
-                    if (a == dir / 2 && p && q) { if (dir & 1) p = 0; else q = 0; }                /* its own sample */
-                    v[a] = p + q ? ((p ? (double)g->u[a][lo] : 0) + (q ? (double)g->u[a][hi] : 0)) / (p + q) : 0;
+                    /* its own sample */
+                    if (a == dir / 2 && p && q) {
+                        if (dir & 1)
+                            p = 0;
+                        else
+                            q = 0;
+                    }
+                    v[a] = p + q ? ((p ? (double)g->u[a][lo] : 0) + (q ? (double)g->u[a][hi] : 0))
+                                       / (p + q)
+                                 : 0;
                 }
                 e = v[0] * sin(t) - v[1] * cos(t) - slip_exact_speed(&c->exact, t);
-                sum += e * e; n++;
+                sum += e * e;
+                n++;
             }
     return sqrt(sum / n);
 }
+
 TEST C_09_area_fractions(void) {
     static const double gate[3] = {0.07, 0.04, 0.02};
     int k;
@@ -1268,7 +1878,9 @@ TEST C_09_area_fractions(void) {
     }
     PASS();
 }
-/* Friction is a plastic collision: fluid and solid together keep their momentum, also with stiff forces in v*. */
+
+/* Friction is a plastic collision: fluid and solid together keep their momentum, also with stiff
+ * forces in v*. */
 TEST slip_friction_keeps_momentum(void) {
     static const int kinds[3] = {KIND_DISK, KIND_STRIP, KIND_PLATE3};
     static any_solid w;
@@ -1281,27 +1893,40 @@ TEST slip_friction_keeps_momentum(void) {
         CHECK_OK(any_make(&w, kinds[i], FSI_SLIP_REPAIRED, FSI_SLIP_CG));
         w.s.desc.coefficient = coefficient;
         volume = pow((double)w.g.h, w.g.dim);
-        for (a = 0; a < w.g.dim; a++) { old[a] = (fsi_real *)malloc(w.g.faces[a] * sizeof(fsi_real)); memcpy(old[a], w.g.u[a], w.g.faces[a] * sizeof(fsi_real)); }
+        for (a = 0; a < w.g.dim; a++) {
+            old[a] = (fsi_real *)malloc(w.g.faces[a] * sizeof(fsi_real));
+            memcpy(old[a], w.g.u[a], w.g.faces[a] * sizeof(fsi_real));
+        }
         ASSERT(fsi__slip_prepare(&w.s, FSI_R(0.01)) >= 0);
-        for (a = 0; a < w.g.dim; a++) for (f = 0; f < w.g.faces[a]; f++) if (w.g.weight[a][f] > 0) gained[a] += volume * ((double)w.g.u[a][f] - (double)old[a][f]);
+        for (a = 0; a < w.g.dim; a++)
+            for (f = 0; f < w.g.faces[a]; f++)
+                if (w.g.weight[a][f] > 0)
+                    gained[a] += volume * ((double)w.g.u[a][f] - (double)old[a][f]);
         for (k = 0; k < w.door[0].dof; k++) {
             double dv = (double)w.door[0].v[k] - (double)w.s.solid[4 * w.s.columns + k];
-            if (w.has_soft || k < 3) gained[k % 3] += (double)(w.has_soft ? w.door[0].mass[k / 3] : w.body.mass) * dv;
+            if (w.has_soft || k < 3)
+                gained[k % 3] += (double)(w.has_soft ? w.door[0].mass[k / 3] : w.body.mass) * dv;
             moved = fmax(moved, fabs(dv));
         }
-        for (a = 0; a < w.g.dim; a++) { CHECK_NEAR(0, gained[a], TOL(1e-13, 1e-6)); free(old[a]); }
+        for (a = 0; a < w.g.dim; a++) {
+            CHECK_NEAR(0, gained[a], TOL(1e-13, 1e-6));
+            free(old[a]);
+        }
         ASSERT(moved > 1e-4);
         any_free(&w);
     }
     PASS();
 }
-/* C-27 in motion: plate and both streams carried along by a common velocity, which also has a part along the normal. Nothing changes. */
+
+/* C-27 in motion: plate and both streams carried along by a common velocity, which also has a part
+ * along the normal. Nothing changes. */
 TEST C_27_moving_plate_between_opposite_streams(void) {
     uint64_t seed = 31;
     int k, a;
     size_t i;
     for (k = 0; k < 4; k++) {
-        double angle = 3.14159265358979 * (1 + check_random(&seed)) / 2, t[2], common[2] = {0.4, -0.7}, worst = 0;
+        double angle = 3.14159265358979 * (1 + check_random(&seed)) / 2, t[2],
+               common[2] = {0.4, -0.7}, worst = 0;
         fsi_grid_desc gd = box(24, 24, 1, FSI_SIDE_OPEN);
         fsi_body body = rigid(k & 1 ? 3 : 0.01, 0.02, 0.5, 0.5, common[1]);
         fsi_slip_desc sd = {0};
@@ -1312,23 +1937,32 @@ TEST C_27_moving_plate_between_opposite_streams(void) {
         sd.tolerance = TOL(1e-12, 1e-6);
         sd.solver = k & 2 ? FSI_SLIP_INDEFINITE : FSI_SLIP_CG;
         body.velocity.x = (fsi_real)common[0];
-        t[0] = cos(angle); t[1] = sin(angle);
+        t[0] = cos(angle);
+        t[1] = sin(angle);
         plane_make(&q, 2, 0.503, 0.491, 0, -t[1], t[0], 0, 3);
         surface = q.door.surface;
         CHECK_OK(fsi_body_give(&body, &surface, &q.door));
         CHECK_OK(slip_open(&g, &s, &gd, &sd, q.list, 1));
         shear(&g, NULL, &q, t, 1);
-        for (a = 0; a < 2; a++) for (i = 0; i < g.faces[a]; i++) { g.u[a][i] += (fsi_real)common[a]; g.u_plus[a][i] = g.u[a][i]; }
+        for (a = 0; a < 2; a++)
+            for (i = 0; i < g.faces[a]; i++) {
+                g.u[a][i] += (fsi_real)common[a];
+                g.u_plus[a][i] = g.u[a][i];
+            }
         CHECK_OK(fsi_slip_solve(&s, FSI_R(0.01), NULL));
         fsi_body_take(&body);
         CHECK_MOST(fsi_vec_length(body.impulse) + fsi_vec_length(body.twist), TOL(1e-10, 1e-5));
-        for (a = 0; a < 2; a++) for (i = 0; i < g.faces[a]; i++) { g.u[a][i] -= (fsi_real)common[a]; }
+        for (a = 0; a < 2; a++)
+            for (i = 0; i < g.faces[a]; i++) {
+                g.u[a][i] -= (fsi_real)common[a];
+            }
         worst = shear(&g, &s.interface, &q, t, 0);
         CHECK_MOST(worst, TOL(1e-10, 1e-4));
         slip_close(&g, &s);
     }
     PASS();
 }
+
 /* The impulse of slip on a flat plate is along its normal, whatever the flow. */
 TEST C_13_no_tangential_impulse(void) {
     int plate;
@@ -1336,14 +1970,18 @@ TEST C_13_no_tangential_impulse(void) {
         two_way a;
         double l = sqrt(1.09), along;
         CHECK_OK(two_way_run(&a, plate, FSI_SLIP_CG, FSI_SIDE_OPEN, TOL(1e-12, 1e-6)));
-        along = ((double)a.body.impulse.x * 1 + (double)a.body.impulse.y * 0.3) / l;      /* the plate's normal is (-0.3, 1) */
-        CHECK_MOST(fabs(along), TOL(1e-12, 1e-6) * (double)fsi_vec_length(a.body.impulse) + TOL(1e-12, 1e-7));
+        /* the plate's normal is (-0.3, 1) */
+        along = ((double)a.body.impulse.x * 1 + (double)a.body.impulse.y * 0.3) / l;
+        CHECK_MOST(fabs(along),
+                   TOL(1e-12, 1e-6) * (double)fsi_vec_length(a.body.impulse) + TOL(1e-12, 1e-7));
         ASSERT(fsi_vec_length(a.body.impulse) > FSI_R(1e-4));
         slip_close(&a.g, &a.s);
     }
     PASS();
 }
-/* Cloth a hundred times lighter than the water around it, stiff: v* holds forces the lumped fluid must not take over (docs/slip.md). */
+
+/* Cloth a hundred times lighter than the water around it, stiff: v* holds forces the lumped fluid
+ * must not take over (docs/slip.md). */
 TEST slip_light_stiff_cloth_in_water(void) {
     int k, i, wall;
     for (wall = 0; wall < 2; wall++) {
@@ -1362,17 +2000,30 @@ TEST slip_light_stiff_cloth_in_water(void) {
         memset(&m, 0, sizeof m);
         memset(&door, 0, sizeof door);
         list[0] = &door;
-        sd.coefficient = &coefficient; sd.passes = 2;
-        gd.rho = 1000; gd.side[3].kind = FSI_SIDE_OPEN;
-        CHECK_OK(fsi_mesh_strip(&m, fsi_vec(FSI_R(0.2), FSI_R(0.52), 0), fsi_vec(FSI_R(0.8), FSI_R(0.61), 0), 24, NULL));
+        sd.coefficient = &coefficient;
+        sd.passes = 2;
+        gd.rho = 1000;
+        gd.side[3].kind = FSI_SIDE_OPEN;
+        CHECK_OK(fsi_mesh_strip(&m, fsi_vec(FSI_R(0.2), FSI_R(0.52), 0),
+                                fsi_vec(FSI_R(0.8), FSI_R(0.61), 0), 24, NULL));
         pin[0] = pin[24] = 7;
-        d.dim = 2; d.vertex_count = m.vertex_count; d.x = m.x; d.segment_count = m.element_count; d.segment = m.index; d.pin = pin;
-        d.area_density = FSI_R(0.5); d.stretch = 4000; d.bend = FSI_R(0.05); d.damping_stiffness = FSI_R(0.01); d.integrator = FSI_SOFT_SPLIT;
+        d.dim = 2;
+        d.vertex_count = m.vertex_count;
+        d.x = m.x;
+        d.segment_count = m.element_count;
+        d.segment = m.index;
+        d.pin = pin;
+        d.area_density = FSI_R(0.5);
+        d.stretch = 4000;
+        d.bend = FSI_R(0.05);
+        d.damping_stiffness = FSI_R(0.01);
+        d.integrator = FSI_SOFT_SPLIT;
         CHECK_OK(fsi_soft_init(&soft, &d));
         fsi_mesh_free(&m);
         CHECK_OK(fsi_grid_init(&g, &gd));
         CHECK_OK(fsi_slip_init(&s, &g, &sd));
-        for (i = 1; i < 24; i++) soft.v[3 * i + 1] = (fsi_real)(i % 2 ? 0.01 : -0.01);
+        for (i = 1; i < 24; i++)
+            soft.v[3 * i + 1] = (fsi_real)(i % 2 ? 0.01 : -0.01);
         for (k = 0; k < 25; k++) {
             CHECK_OK(fsi_soft_forces(&soft, FSI_R(0.01)));
             fsi_soft_coupled(&soft, &door);
@@ -1380,13 +2031,17 @@ TEST slip_light_stiff_cloth_in_water(void) {
             ASSERT(fsi_slip_solve(&s, FSI_R(0.01), NULL) >= 0);
             ASSERT(fsi_soft_move(&soft, FSI_R(0.01)) >= 0);
         }
-        for (i = 0; i < 25; i++) speed = fmax(speed, hypot((double)soft.v[3 * i], (double)soft.v[3 * i + 1]));
-        CHECK_MOST(speed, 0.02);                               /* the old form: 1e3 */
-        slip_close(&g, &s); fsi_soft_free(&soft);
+        for (i = 0; i < 25; i++)
+            speed = fmax(speed, hypot((double)soft.v[3 * i], (double)soft.v[3 * i + 1]));
+        CHECK_MOST(speed, 0.02); /* the old form: 1e3 */
+        slip_close(&g, &s);
+        fsi_soft_free(&soft);
     }
     PASS();
 }
-/* Light bodies in a closed box: the columns in the V-cycle keep the count that of the water alone. */
+
+/* Light bodies in a closed box: the columns in the V-cycle keep the count that of the water alone.
+ */
 TEST A_08_two_way_slip_takes_the_low_rank_solve(void) {
     static const double density[3] = {1e-3, 1, 1e3};
     int k, its[3][2], plain;
@@ -1403,60 +2058,89 @@ TEST A_08_two_way_slip_takes_the_low_rank_solve(void) {
             int i;
             list[0] = &door;
             memset(&surface, 0, sizeof surface);
-            sd.passes = 1; sd.tolerance = 1e-6;
+            sd.passes = 1;
+            sd.tolerance = 1e-6;
             sd.solver = plain ? FSI_SLIP_INDEFINITE : FSI_SLIP_CG;
             for (i = 0; i < ROUND; i++) {
                 double t = 2 * 3.14159265358979323846 * i / ROUND;
-                round_x[3 * i] = (fsi_real)(0.5 + 0.15 * cos(t)); round_x[3 * i + 1] = (fsi_real)(0.5 + 0.15 * sin(t)); round_x[3 * i + 2] = 0;
-                round_index[2 * i] = i; round_index[2 * i + 1] = (i + 1) % ROUND;
+                round_x[3 * i] = (fsi_real)(0.5 + 0.15 * cos(t));
+                round_x[3 * i + 1] = (fsi_real)(0.5 + 0.15 * sin(t));
+                round_x[3 * i + 2] = 0;
+                round_index[2 * i] = i;
+                round_index[2 * i + 1] = (i + 1) % ROUND;
             }
-            surface.dim = 2; surface.closed = 1; surface.vertex_count = surface.element_count = ROUND; surface.x = round_x; surface.index = round_index;
+            surface.dim = 2;
+            surface.closed = 1;
+            surface.vertex_count = surface.element_count = ROUND;
+            surface.x = round_x;
+            surface.index = round_index;
             CHECK_OK(fsi_body_give(&body, &surface, &door));
             CHECK_OK(slip_open(&g, &s, &gd, &sd, list, 1));
             ASSERT(fsi_slip_solve(&s, FSI_R(0.01), &report) >= 0);
-            if (!plain) ASSERT_EQ(3, s.rank.columns);
+            if (!plain)
+                ASSERT_EQ(3, s.rank.columns);
             its[k][plain] = report.iterations;
             slip_close(&g, &s);
         }
-    printf("  two-way slip, density 0.001, 1, 1000: %d, %d, %d iterations with the columns in the V-cycle; SYMMQMR without %d, %d, %d\n", its[0][0], its[1][0], its[2][0], its[0][1], its[1][1], its[2][1]);
-    for (k = 0; k < 3; k++) CHECK_MOST(its[k][0], 9);
+    printf("  two-way slip, density 0.001, 1, 1000: %d, %d, %d iterations with the columns in the "
+           "V-cycle; SYMMQMR without %d, %d, %d\n",
+           its[0][0], its[1][0], its[2][0], its[0][1], its[1][1], its[2][1]);
+    for (k = 0; k < 3; k++)
+        CHECK_MOST(its[k][0], 9);
     PASS();
 }
 
 /* ---- tracers beside a surface that moves and folds, 2D and 3D */
-typedef struct flapping { fsi_real x[3 * 64], v[3 * 64], from[3 * 64]; int vertices, dim; double t; } flapping;
-static void flap_place(flapping *w, double t, fsi_real *x) {   /* bends, swings and wanders; the tips go several cells a step */
+typedef struct flapping {
+    fsi_real x[3 * 64], v[3 * 64], from[3 * 64];
+    int vertices, dim;
+    double t;
+} flapping;
+
+/* bends, swings and wanders; the tips go several cells a step */
+static void flap_place(flapping *w, double t, fsi_real *x) {
     int i;
     for (i = 0; i < w->vertices; i++) {
-        double a = (double)w->from[3 * i] - 0.5, b = 0.35 * sin(3 * t) * a * a + 0.06 * sin(9 * a + 5 * t), turn = 1.6 * sin(2.3 * t);
+        double a = (double)w->from[3 * i] - 0.5,
+               b = 0.35 * sin(3 * t) * a * a + 0.06 * sin(9 * a + 5 * t), turn = 1.6 * sin(2.3 * t);
         x[3 * i] = (fsi_real)(0.5 + 0.1 * sin(t) + a * cos(turn) - b * sin(turn));
         x[3 * i + 1] = (fsi_real)(0.5 + 0.1 * cos(1.7 * t) + a * sin(turn) + b * cos(turn));
         x[3 * i + 2] = w->dim == 2 ? 0 : w->from[3 * i + 2] + (fsi_real)(0.05 * sin(4 * t + 3 * a));
     }
 }
+
 static fsi_result flap_begin(void *user, fsi_real dt) {
     flapping *w = (flapping *)user;
     fsi_real next[3 * 64];
     int i;
     flap_place(w, w->t + (double)dt, next);
-    for (i = 0; i < 3 * w->vertices; i++) w->v[i] = (next[i] - w->x[i]) / dt;
+    for (i = 0; i < 3 * w->vertices; i++)
+        w->v[i] = (next[i] - w->x[i]) / dt;
     return FSI_OK;
 }
+
 static fsi_result flap(void *user, fsi_real dt) {
     flapping *w = (flapping *)user;
     w->t += (double)dt;
     flap_place(w, w->t, w->x);
     return FSI_OK;
 }
+
 /* height of the point over the element and whether its foot is inside, both at t of the way */
-static double flap_height(int dim, const int32_t *e, const fsi_real *x0, const fsi_real *x1, const fsi_real *p, const fsi_real *q, double t, int *in) {
+static double flap_height(int dim, const int32_t *e, const fsi_real *x0, const fsi_real *x1,
+                          const fsi_real *p, const fsi_real *q, double t, int *in) {
     double x[3][3], c[3], u[3], v[3], n[3], b[3], nn;
     int i, k;
     for (k = 0; k < 3; k++) {
-        for (i = 0; i < dim; i++) x[i][k] = (1 - t) * (double)x0[3 * e[i] + k] + t * (double)x1[3 * e[i] + k];
-        c[k] = (1 - t) * (double)p[k] + t * (double)q[k] - x[0][k]; u[k] = x[1][k] - x[0][k]; v[k] = dim == 3 ? x[2][k] - x[0][k] : k == 2;
+        for (i = 0; i < dim; i++)
+            x[i][k] = (1 - t) * (double)x0[3 * e[i] + k] + t * (double)x1[3 * e[i] + k];
+        c[k] = (1 - t) * (double)p[k] + t * (double)q[k] - x[0][k];
+        u[k] = x[1][k] - x[0][k];
+        v[k] = dim == 3 ? x[2][k] - x[0][k] : k == 2;
     }
-#define CROSS(a, b, r) (r[0] = a[1] * b[2] - a[2] * b[1], r[1] = a[2] * b[0] - a[0] * b[2], r[2] = a[0] * b[1] - a[1] * b[0])
+#define CROSS(a, b, r)                                                                             \
+    (r[0] = a[1] * b[2] - a[2] * b[1], r[1] = a[2] * b[0] - a[0] * b[2],                           \
+     r[2] = a[0] * b[1] - a[1] * b[0])
     CROSS(u, v, n);
     nn = n[0] * n[0] + n[1] * n[1] + n[2] * n[2];
     CROSS(c, v, b);
@@ -1466,15 +2150,21 @@ static double flap_height(int dim, const int32_t *e, const fsi_real *x0, const f
     *in = t >= 0 && nn >= 0 && t + nn <= 1;
     return n[0] * c[0] + n[1] * c[1] + n[2] * c[2];
 }
+
 TEST C_12_tracers_never_cross_a_moving_shell(void) {
-    enum { POINTS = 300, SIDE = 5 };
+    enum {
+        POINTS = 300,
+        SIDE = 5
+    };
+
     uint64_t seed = 3;
     int dim, k, p, e, i, steps = 40, moved = 0;
     for (dim = 2; dim <= 3; dim++) {
         static fsi_real x[3 * POINTS], old[3 * POINTS], was[3 * 64];
         static flapping w;
         int32_t index[6 * SIDE * SIDE];
-        fsi_grid_desc gd = box(dim == 2 ? 24 : 12, dim == 2 ? 24 : 12, dim == 2 ? 1 : 6, FSI_SIDE_SLIP);
+        fsi_grid_desc gd =
+            box(dim == 2 ? 24 : 12, dim == 2 ? 24 : 12, dim == 2 ? 1 : 6, FSI_SIDE_SLIP);
         fsi_coupled door, *list[1];
         fsi_slip_desc sd = {0};
         fsi_scene scene;
@@ -1488,39 +2178,72 @@ TEST C_12_tracers_never_cross_a_moving_shell(void) {
         w.dim = dim;
         w.vertices = dim == 2 ? 12 : (SIDE + 1) * (SIDE + 1);
         for (i = 0; i < w.vertices; i++) {
-            w.from[3 * i] = (fsi_real)(0.25 + 0.5 * (dim == 2 ? i / 11.0 : (double)(i % (SIDE + 1)) / SIDE));
+            w.from[3 * i] =
+                (fsi_real)(0.25 + 0.5 * (dim == 2 ? i / 11.0 : (double)(i % (SIDE + 1)) / SIDE));
             w.from[3 * i + 2] = dim == 2 ? 0 : (fsi_real)(0.1 + 0.3 * (i / (SIDE + 1)) / SIDE);
         }
         for (i = 0; i < (dim == 2 ? 11 : SIDE * SIDE); i++) {
             int a = dim == 2 ? i : i % SIDE + (SIDE + 1) * (i / SIDE);
-            if (dim == 2) { index[2 * i] = a; index[2 * i + 1] = a + 1; elements++; continue; }
-            index[6 * i] = a; index[6 * i + 1] = a + 1; index[6 * i + 2] = a + SIDE + 1; index[6 * i + 3] = a + 1; index[6 * i + 4] = a + SIDE + 2; index[6 * i + 5] = a + SIDE + 1;
+            if (dim == 2) {
+                index[2 * i] = a;
+                index[2 * i + 1] = a + 1;
+                elements++;
+                continue;
+            }
+            index[6 * i] = a;
+            index[6 * i + 1] = a + 1;
+            index[6 * i + 2] = a + SIDE + 1;
+            index[6 * i + 3] = a + 1;
+            index[6 * i + 4] = a + SIDE + 2;
+            index[6 * i + 5] = a + SIDE + 1;
             elements += 2;
         }
-        door.surface.dim = dim; door.surface.vertex_count = w.vertices; door.surface.element_count = elements; door.surface.x = w.x; door.surface.v = w.v; door.surface.index = index;
+        door.surface.dim = dim;
+        door.surface.vertex_count = w.vertices;
+        door.surface.element_count = elements;
+        door.surface.x = w.x;
+        door.surface.v = w.v;
+        door.surface.index = index;
         list[0] = &door;
-        scene.solid = list; scene.count = 1; scene.begin_fn = flap_begin; scene.move_fn = flap; scene.user = &w;
+        scene.solid = list;
+        scene.count = 1;
+        scene.begin_fn = flap_begin;
+        scene.move_fn = flap;
+        scene.user = &w;
         CHECK_OK(fsi_grid_init(&g, &gd));
         CHECK_OK(fsi_slip_init(&s, &g, &sd));
-        for (i = 0; i < 3 * POINTS; i++) x[i] = i % 3 == 2 && dim == 2 ? 0 : (fsi_real)(i % 3 == 2 ? 0.25 + 0.2 * check_random(&seed) : 0.5 + 0.3 * check_random(&seed));
-        s.tracer = x; s.tracers = POINTS;
+        for (i = 0; i < 3 * POINTS; i++)
+            x[i] = i % 3 == 2 && dim == 2
+                       ? 0
+                       : (fsi_real)(i % 3 == 2 ? 0.25 + 0.2 * check_random(&seed)
+                                               : 0.5 + 0.3 * check_random(&seed));
+        s.tracer = x;
+        s.tracers = POINTS;
         (void)flap(&w, 0);
         for (k = 0; k < steps; k++) {
             memcpy(old, x, sizeof old);
             memcpy(was, w.x, sizeof was);
             ASSERT(fsi_slip_step(&s, &scene, FSI_R(0.04), NULL) >= 0);
             for (p = 0; p < POINTS; p++)
-                for (e = 0; e < elements; e++) {               /* looked at 65 times on the way */
-                    int in0, in, t, sign = flap_height(dim, index + dim * e, was, w.x, old + 3 * p, x + 3 * p, 0, &in0) < 0;
+                for (e = 0; e < elements; e++) { /* looked at 65 times on the way */
+                    int in0, in, t,
+                        sign = flap_height(dim, index + dim * e, was, w.x, old + 3 * p, x + 3 * p,
+                                           0, &in0)
+                               < 0;
                     for (t = 1; t <= 64; t++, in0 = in) {
-                        int now = flap_height(dim, index + dim * e, was, w.x, old + 3 * p, x + 3 * p, t / 64.0, &in) < 0;
-                        if (now != sign && in0 && in) crossed++;
+                        int now = flap_height(dim, index + dim * e, was, w.x, old + 3 * p,
+                                              x + 3 * p, t / 64.0, &in)
+                                  < 0;
+                        if (now != sign && in0 && in)
+                            crossed++;
                         sign = now;
                     }
                 }
-            for (p = 0; p < 3 * POINTS; p++) moved += fabs((double)x[p] - (double)old[p]) > 0.02;
+            for (p = 0; p < 3 * POINTS; p++)
+                moved += fabs((double)x[p] - (double)old[p]) > 0.02;
         }
-        printf("  %dD: %d of %d tracers crossed a flapping shell in %d steps\n", dim, crossed, POINTS, steps);
+        printf("  %dD: %d of %d tracers crossed a flapping shell in %d steps\n", dim, crossed,
+               POINTS, steps);
         ASSERT_EQ(0, crossed);
         slip_close(&g, &s);
     }
@@ -1529,6 +2252,7 @@ TEST C_12_tracers_never_cross_a_moving_shell(void) {
 }
 
 GREATEST_MAIN_DEFS();
+
 int main(int argc, char **argv) {
     GREATEST_MAIN_BEGIN();
     RUN_TEST(C_09_slip_speed_on_a_cylinder);
