@@ -56,7 +56,7 @@ done
 
 if want hygiene; then
     row "hygiene: only the rooms of design.md at the top" \
-        "git ls-files >$dir/files && [ -s $dir/files ] && for f in \$(cut -d/ -f1 $dir/files | sort -u); do case \$f in fsi_*.h|examples|tests|bench|docs|Makefile|README.md|CHANGELOG.md|LICENSE|.ci|.clang-format|.gitignore) ;; *) echo \$f; exit 1;; esac; done"
+        "git ls-files >$dir/files && [ -s $dir/files ] && for f in \$(cut -d/ -f1 $dir/files | sort -u); do case \$f in fsi_*.h|examples|tests|bench|docs|Makefile|README.md|CHANGELOG.md|LICENSE|.ci|.clang-format|.editorconfig|.git-blame-ignore-revs|.gitignore) ;; *) echo \$f; exit 1;; esac; done"
     for h in $headers; do
         row "hygiene: $h names SPDX and the version, has no tab" "grep -q SPDX $h && grep -q '_VERSION' $h && awk '/\t/ { exit 1 }' $h"
         row "hygiene: declarations of $h need only stddef.h and stdint.h" "echo '#include \"$h\"' | cc -I. -M -MG -x c - | tr -d '\\\\' | tr ' ' '\n' | grep '/include/[a-z]*\.h' >$dir/${h%.h}.inc; grep -q stdint.h $dir/${h%.h}.inc && ! grep -E 'stdlib|string\.h|math\.h|stdio' $dir/${h%.h}.inc"
