@@ -1502,13 +1502,13 @@ static fsi_result fsi__fraction_sides(fsi_interface *f, const fsi_grid *g);
  * stays then. */
 static int fsi__list_grow(const fsi_allocator *a, void **list, int *room, int used, size_t need,
                           size_t size) {
-    size_t n = need + need / 2 + 64, bytes;
-    void *p;
+    size_t n = need + need / 2 + 64;
     if (need <= (size_t)*room)
         return 1;
+    size_t bytes;
     if (n > 0x7fffffff || !fsi_size_mul(n, size, &bytes))
         return 0;
-    p = fsi_alloc(a, bytes);
+    void *p = fsi_alloc(a, bytes);
     if (!p)
         return 0;
     if (used)
@@ -1524,12 +1524,11 @@ static int fsi__list_grow(const fsi_allocator *a, void **list, int *room, int us
                    (size_t)(need), sizeof *(face)->list)
 
 static void fsi__interface_layout(fsi_interface *f, fsi_arena *arena) {
-    int a;
     FSI__TAKE(f->covered, uint8_t, arena, f->cells);
     FSI__TAKE(f->mark, uint8_t, arena, f->cells);
     FSI__TAKE(f->delta, int8_t, arena, f->cells);
     FSI__TAKE(f->owner, int32_t, arena, f->cells);
-    for (a = 0; a < f->dim; a++) {
+    for (int a = 0; a < f->dim; a++) {
         FSI__TAKE(f->blocked[a], uint8_t, arena, f->faces[a]);
         FSI__TAKE(f->open[a], fsi_real, arena, f->faces[a]);
         FSI__TAKE(f->velocity[a], fsi_real, arena, f->faces[a]);
@@ -1539,11 +1538,9 @@ static void fsi__interface_layout(fsi_interface *f, fsi_arena *arena) {
 FSI_API fsi_result fsi_interface_init(fsi_interface *face, const fsi_grid *grid,
                                       const fsi_interface_desc *desc) {
     fsi_arena arena = {NULL, 0, 0, 0};
-    fsi_interface f;
-    fsi_result r;
-    int a;
     if (!face || !grid || !grid->block || (desc && !fsi_allocator_valid(&desc->allocator)))
         return FSI_ERR_ARGUMENT;
+    fsi_interface f;
     memset(&f, 0, sizeof f);
     if (desc)
         f.desc = *desc;
@@ -1557,26 +1554,24 @@ FSI_API fsi_result fsi_interface_init(fsi_interface *face, const fsi_grid *grid,
     f.n[1] = f.ny;
     f.n[2] = f.nz;
     f.cells = grid->cells;
-    for (a = 0; a < f.dim; a++)
+    for (int a = 0; a < f.dim; a++)
         f.faces[a] = grid->faces[a];
     fsi__interface_layout(&f, &arena);
-    r = fsi__arena_block(&arena, &f.desc.allocator, &f.block, &f.size);
+    fsi_result r = fsi__arena_block(&arena, &f.desc.allocator, &f.block, &f.size);
     if (r != FSI_OK)
         return r;
     fsi__interface_layout(&f, &arena);
-    for (a = 0; a < f.dim; a++)
+    for (int a = 0; a < f.dim; a++)
         fsi_fill(f.faces[a], 1, f.open[a]);
     *face = f;
     return FSI_OK;
 }
 
 FSI_API void fsi_interface_free(fsi_interface *face) {
-    const fsi_allocator *a;
-    int i;
     if (!face || !face->block)
         return;
-    a = &face->desc.allocator;
-    for (i = 0; i < face->bvh_room; i++)
+    const fsi_allocator *a = &face->desc.allocator;
+    for (int i = 0; i < face->bvh_room; i++)
         fsi_bvh_free(face->bvh + i);
     fsi_free(a, face->bvh, (size_t)face->bvh_room * sizeof *face->bvh);
     fsi_free(a, face->bin, (size_t)face->bin_room * sizeof *face->bin);
@@ -1661,10 +1656,9 @@ FSI__INLINE void fsi__range_next(const int *from, const int *to, int *i) {
  * box. 0: none. */
 static int fsi__cell_range(const fsi_interface *f, const fsi_real *lo, const fsi_real *hi,
                            int *from, int *to) {
-    int k;
     from[2] = 0;
     to[2] = 1;
-    for (k = 0; k < f->dim; k++) {
+    for (int k = 0; k < f->dim; k++) {
         fsi_real o = fsi__get(f->origin, k), n = (fsi_real)f->n[k];
         from[k] = (int)fsi__clamp(fsi__floor((lo[k] - o) / f->h - FSI_R(0.5)) - 1, 0, n);
         to[k] = (int)fsi__clamp(fsi__ceil((hi[k] - o) / f->h - FSI_R(0.5)) + 2, 0, n);
@@ -1682,11 +1676,9 @@ static int fsi__closed_range(const fsi_interface *f, int solid, int *from, int *
 }
 
 static fsi_result fsi__coupled_check(const fsi_coupled *s, int dim, int lean) {
-    fsi_result r;
-    int i, nodes;
     if (!s)
         return FSI_ERR_ARGUMENT;
-    r = fsi_surface_check(&s->surface);
+    fsi_result r = fsi_surface_check(&s->surface);
     if (r != FSI_OK)
         return r;
     if (s->surface.dim != dim || s->dof < 0
@@ -1701,11 +1693,11 @@ static fsi_result fsi__coupled_check(const fsi_coupled *s, int dim, int lean) {
         return !s->inverse_mass || fsi_all_finite((size_t)s->dof * (size_t)s->dof, s->inverse_mass)
                    ? FSI_OK
                    : FSI_ERR_ARGUMENT;
-    nodes = s->dof / 3;
-    for (i = 0; i < nodes; i++)
+    int nodes = s->dof / 3;
+    for (int i = 0; i < nodes; i++)
         if (!fsi__finite(s->inverse_mass[i]) || s->inverse_mass[i] < 0)
             return FSI_ERR_ARGUMENT;
-    for (i = 0; i < s->surface.vertex_count; i++)
+    for (int i = 0; i < s->surface.vertex_count; i++)
         if (s->node[i] < 0 || s->node[i] >= nodes)
             return FSI_ERR_GEOMETRY;
     if (s->implicit && (s->implicit->cols != s->dof || fsi_csr_check(s->implicit) != FSI_OK))
@@ -1715,10 +1707,9 @@ static fsi_result fsi__coupled_check(const fsi_coupled *s, int dim, int lean) {
 
 static int fsi__crossing_add(fsi_interface *f, int axis, size_t face, int solid, const fsi_hit *hit,
                              fsi_real t) {
-    fsi_crossing *c;
     if (!FSI__GROW(f, crossing, crossing_room, f->crossings, f->crossings + 1))
         return 0;
-    c = f->crossing + f->crossings++;
+    fsi_crossing *c = f->crossing + f->crossings++;
     c->face = (int32_t)face;
     c->solid = solid;
     c->element = hit->element;
@@ -1737,13 +1728,14 @@ static int fsi__cross_lines(fsi_interface *f, int solid, int e, int axis, const 
                             const fsi_real *hi, const int *from, const int *to) {
     const fsi_surface *s = &f->solid[solid]->surface;
     fsi_real a[3], b[3], h = f->h, o = fsi__get(f->origin, axis), x[3];
-    int i[3], first[3], last[3], k, u = (axis + 1) % 3, v = (axis + 2) % 3, begin, segments;
-    begin = fsi__imin(-1, (int)fsi__max(fsi__floor((lo[axis] - o) / h - FSI_R(0.5)), -1000000) - 1);
-    segments = fsi__imax(f->n[axis],
-                         (int)fsi__min(fsi__ceil((hi[axis] - o) / h - FSI_R(0.5)), 1000000) + 1)
-               - begin;
+    int i[3], first[3], last[3], u = (axis + 1) % 3, v = (axis + 2) % 3;
+    int begin =
+        fsi__imin(-1, (int)fsi__max(fsi__floor((lo[axis] - o) / h - FSI_R(0.5)), -1000000) - 1);
+    int segments = fsi__imax(f->n[axis],
+                             (int)fsi__min(fsi__ceil((hi[axis] - o) / h - FSI_R(0.5)), 1000000) + 1)
+                   - begin;
     fsi_surface_bounds(s, e, a, b);
-    for (k = 0; k < 3; k++) {
+    for (int k = 0; k < 3; k++) {
         fsi_real ok = fsi__get(f->origin, k);
         first[k] = from[k];
         last[k] = to[k];
@@ -1759,20 +1751,17 @@ static int fsi__cross_lines(fsi_interface *f, int solid, int e, int axis, const 
     }
     for (i[v] = first[v]; i[v] < last[v]; i[v]++)
         for (i[u] = first[u]; i[u] < last[u]; i[u]++) {
-            fsi_vec3 p, q;
-            fsi_hit hit;
-            fsi_real at;
-            int cut;
-            for (k = 0; k < 3; k++)
+            for (int k = 0; k < 3; k++)
                 x[k] = fsi__get(f->origin, k)
                        + h * ((fsi_real)(k == axis ? begin : i[k]) + FSI_R(0.5));
-            p = fsi_vec_load(x);
+            fsi_vec3 p = fsi_vec_load(x);
             x[axis] += h * (fsi_real)segments;
-            q = fsi_vec_load(x);
+            fsi_vec3 q = fsi_vec_load(x);
+            fsi_hit hit;
             if (!fsi_surface_cross(s, e, p, q, &hit))
                 continue;
-            at = hit.t * (fsi_real)segments;
-            cut = fsi__imin((int)at, segments - 1);
+            fsi_real at = hit.t * (fsi_real)segments;
+            int cut = fsi__imin((int)at, segments - 1);
             /* the crossing lies just below the centre of this cell */
             i[axis] = begin + 1 + cut;
             if (s->closed && axis == 0 && i[0] < f->nx) {
@@ -1812,15 +1801,15 @@ static void fsi__cover(fsi_interface *f, int solid, const int *from, const int *
 /* Faces between a covered and a free cell that no ray found cut (a surface within round-off of a
  * cell centre): cut them at the nearest point. */
 static int fsi__cover_seams(fsi_interface *f, int solid, const int *from, const int *to) {
-    int i[3], axis;
-    for (axis = 0; axis < f->dim; axis++)
+    int i[3];
+    for (int axis = 0; axis < f->dim; axis++)
         FSI__EACH_CELL(i, from, to) {
             size_t c = fsi__cell_index(f, i), face;
             ptrdiff_t m = fsi__beside(f, i, 2 * axis, &face);
-            fsi_hit hit;
             if (m < 0 || f->covered[c] == f->covered[m] || f->blocked[axis][face]
                 || f->owner[f->covered[c] ? c : (size_t)m] != solid)
                 continue;
+            fsi_hit hit;
             if (!fsi_bvh_closest(f->bvh + solid, fsi__face_centre(f, axis, face), FSI_REAL_MAX,
                                  &hit))
                 continue;
@@ -1834,15 +1823,14 @@ static int fsi__cover_seams(fsi_interface *f, int solid, const int *from, const 
 /* order = crossings sorted by axis, face, t, number: by one key, then by insertion inside a face.
  */
 static int fsi__crossing_sort(fsi_interface *f) {
-    int n = f->crossings, i, j;
-    const uint64_t *key;
+    int n = f->crossings, j;
     if (!FSI__GROW(f, order, order_room, 0, 2 * (size_t)n + 1))
         return 0;
-    for (i = 0; i < n; i++)
+    for (int i = 0; i < n; i++)
         f->order[i] =
             (uint64_t)f->crossing[i].axis << 62 | (uint64_t)f->crossing[i].face << 31 | (uint64_t)i;
-    key = fsi__sort_keys((size_t)n, f->order, f->order + n);
-    for (i = 0; i < n; i++) {
+    const uint64_t *key = fsi__sort_keys((size_t)n, f->order, f->order + n);
+    for (int i = 0; i < n; i++) {
         const fsi_crossing *c = f->crossing + (key[i] & 0x7fffffff);
         for (j = i; j > 0; j--) {
             const fsi_crossing *d = f->crossing + f->order[j - 1];
@@ -1860,16 +1848,15 @@ static int fsi__crossing_sort(fsi_interface *f) {
 static fsi_vec3 fsi__hit_velocity(const fsi_coupled *c, const fsi_hit *hit, fsi_vec3 at) {
     const fsi_surface *s = &c->surface;
     fsi_real row[FSI__ROW_MOST], out[3] = {0, 0, 0};
-    int k, i;
-    for (k = 0; k < s->dim && (s->v || c->node); k++) {
+    for (int k = 0; k < s->dim && (s->v || c->node); k++) {
         int vertex = s->index[s->dim * hit->element + k];
         const fsi_real *v = s->v ? s->v + 3 * vertex : c->v + 3 * c->node[vertex];
-        for (i = 0; i < 3; i++)
+        for (int i = 0; i < 3; i++)
             out[i] += hit->weight[k] * v[i];
     }
-    for (k = 0; k < s->dim && !s->v && !c->node && c->dof > 0 && c->dof <= FSI__ROW_MOST; k++) {
+    for (int k = 0; k < s->dim && !s->v && !c->node && c->dof > 0 && c->dof <= FSI__ROW_MOST; k++) {
         c->row_fn(c, hit->element, hit->weight, at, fsi__axis(k), row);
-        for (i = 0; i < c->dof; i++)
+        for (int i = 0; i < c->dof; i++)
             out[k] += row[i] * c->v[i];
     }
     return fsi_vec_load(out);
@@ -1878,12 +1865,11 @@ static fsi_vec3 fsi__hit_velocity(const fsi_coupled *c, const fsi_hit *hit, fsi_
 static int fsi__occlusion_hit(void *user, fsi_vec3 a, fsi_vec3 b, fsi_real *t, fsi_vec3 *normal,
                               fsi_vec3 *velocity) {
     const fsi_interface *f = (const fsi_interface *)user;
-    const fsi_surface *s;
     fsi_hit hit;
     int solid;
     if (!fsi_interface_first_hit(f, a, b, &hit, &solid))
         return 0;
-    s = &f->solid[solid]->surface;
+    const fsi_surface *s = &f->solid[solid]->surface;
     *t = hit.t;
     *normal = fsi__unit(fsi_surface_normal(s, hit.element));
     if (hit.side > 0)
@@ -1896,7 +1882,6 @@ static int fsi__occlusion_hit(void *user, fsi_vec3 a, fsi_vec3 b, fsi_real *t, f
 static void fsi__interface_try(const fsi_interface *face, int i, fsi_vec3 a, fsi_vec3 b,
                                fsi_hit *hit, int *solid, int *found) {
     const fsi_bvh *root = face->bvh + i;
-    fsi_hit h;
     if (root->nodes == 0 || fsi__max(a.x, b.x) < root->lo[0] || fsi__min(a.x, b.x) > root->hi[0]
         || fsi__max(a.y, b.y) < root->lo[1] ||
         /* nowhere near; 2D surfaces ignore z */
@@ -1904,6 +1889,7 @@ static void fsi__interface_try(const fsi_interface *face, int i, fsi_vec3 a, fsi
         return;
     if (face->dim == 3 && (fsi__max(a.z, b.z) < root->lo[2] || fsi__min(a.z, b.z) > root->hi[2]))
         return;
+    fsi_hit h;
     if (!fsi_bvh_first_hit(face->bvh + i, a, b, &h))
         return;
     if (*found && (h.t > hit->t || (!(h.t < hit->t) && i > *solid)))
@@ -1915,8 +1901,7 @@ static void fsi__interface_try(const fsi_interface *face, int i, fsi_vec3 a, fsi
 
 /* Bins lo[3], hi[3] of a box; what lies outside the grid counts as its rim. */
 static void fsi__interface_bins(const fsi_interface *f, fsi_vec3 lo, fsi_vec3 hi, int32_t *out) {
-    int a;
-    for (a = 0; a < 3; a++) {
+    for (int a = 0; a < 3; a++) {
         fsi_real scale = (fsi_real)f->bins[a] / ((fsi_real)f->n[a] * f->h),
                  most = (fsi_real)(f->bins[a] - 1), from = fsi__get(f->origin, a);
         out[a] =
@@ -1929,23 +1914,22 @@ static void fsi__interface_bins(const fsi_interface *f, fsi_vec3 lo, fsi_vec3 hi
 FSI_API int fsi_interface_first_hit(const fsi_interface *face, fsi_vec3 a, fsi_vec3 b, fsi_hit *hit,
                                     int *solid) {
     int32_t box[6];
-    const int32_t *first, *list;
-    int i, j, k, e, found = 0;
+    int found = 0;
     if (!face->bins[0]) {
-        for (i = 0; i < face->solids; i++)
+        for (int i = 0; i < face->solids; i++)
             fsi__interface_try(face, i, a, b, hit, solid, &found);
         return found;
     }
-    first = face->bin + 6 * face->solids;
-    list = first + face->bins[0] * face->bins[1] * face->bins[2] + 1;
+    const int32_t *first = face->bin + 6 * face->solids;
+    const int32_t *list = first + face->bins[0] * face->bins[1] * face->bins[2] + 1;
     fsi__interface_bins(face, fsi_vec(fsi__min(a.x, b.x), fsi__min(a.y, b.y), fsi__min(a.z, b.z)),
                         fsi_vec(fsi__max(a.x, b.x), fsi__max(a.y, b.y), fsi__max(a.z, b.z)), box);
-    for (k = box[2]; k <= box[5]; k++)
-        for (j = box[1]; j <= box[4]; j++)
-            for (i = box[0]; i <= box[3]; i++) {
+    for (int k = box[2]; k <= box[5]; k++)
+        for (int j = box[1]; j <= box[4]; j++)
+            for (int i = box[0]; i <= box[3]; i++) {
                 int at = i + face->bins[0] * (j + face->bins[1] * k);
                 /* in the first bin that ray and solid share */
-                for (e = first[at]; e < first[at + 1]; e++) {
+                for (int e = first[at]; e < first[at + 1]; e++) {
                     const int32_t *r = face->bin + 6 * list[e];
                     if (i == fsi__imax(box[0], r[0]) && j == fsi__imax(box[1], r[1])
                         && k == fsi__imax(box[2], r[2]))
@@ -1957,20 +1941,18 @@ FSI_API int fsi_interface_first_hit(const fsi_interface *face, fsi_vec3 a, fsi_v
 
 /* Lists of the solids in every bin of about three cells. */
 static fsi_result fsi__interface_sort(fsi_interface *f, int count) {
-    int32_t *first, *list;
-    int a, i, pass, all;
     size_t entries = 0;
     f->bins[0] = 0;
     if (count < 8)
         return FSI_OK;
-    for (a = 0; a < 3; a++)
+    for (int a = 0; a < 3; a++)
         f->bins[a] = fsi__imax(1, fsi__imin(f->n[a] / 3, 64));
-    all = f->bins[0] * f->bins[1] * f->bins[2];
+    int all = f->bins[0] * f->bins[1] * f->bins[2];
     if (!FSI__GROW(f, bin, bin_room, 0, 6 * (size_t)count)) {
         f->bins[0] = 0;
         return FSI_ERR_MEMORY;
     }
-    for (i = 0; i < count; i++) {
+    for (int i = 0; i < count; i++) {
         const fsi_bvh *n = f->bvh + i;
         int32_t *r = f->bin + 6 * i;
         memset(r, 0, 6 * sizeof *r);
@@ -1985,17 +1967,16 @@ static fsi_result fsi__interface_sort(fsi_interface *f, int count) {
         f->bins[0] = 0;
         return FSI_ERR_MEMORY;
     }
-    first = f->bin + 6 * count;
-    list = first + all + 1;
+    int32_t *first = f->bin + 6 * count;
+    int32_t *list = first + all + 1;
     memset(first, 0, (size_t)(all + 1) * sizeof *first);
     /* count, then fill backwards so that lists ascend */
-    for (pass = 0; pass < 2; pass++) {
-        for (i = count - 1; i >= 0; i--) {
+    for (int pass = 0; pass < 2; pass++) {
+        for (int i = count - 1; i >= 0; i--) {
             const int32_t *r = f->bin + 6 * i;
-            int x, y, z;
-            for (z = r[2]; z <= r[5]; z++)
-                for (y = r[1]; y <= r[4]; y++)
-                    for (x = r[0]; x <= r[3]; x++) {
+            for (int z = r[2]; z <= r[5]; z++)
+                for (int y = r[1]; y <= r[4]; y++)
+                    for (int x = r[0]; x <= r[3]; x++) {
                         int at = x + f->bins[0] * (y + f->bins[1] * z);
                         if (pass)
                             list[--first[at]] = i;
@@ -2003,7 +1984,7 @@ static fsi_result fsi__interface_sort(fsi_interface *f, int count) {
                             first[at]++;
                     }
         }
-        for (i = 1; i <= all && !pass; i++)
+        for (int i = 1; i <= all && !pass; i++)
             first[i] += first[i - 1];
     }
     return FSI_OK;
@@ -2012,8 +1993,7 @@ static fsi_result fsi__interface_sort(fsi_interface *f, int count) {
 /* Check and build the trees; the first thing of a detect, so that a bad solid changes nothing. */
 static fsi_result fsi__interface_trees(fsi_interface *f, fsi_coupled *const *solid, int count) {
     fsi_result r;
-    int i;
-    for (i = 0; i < count; i++) {
+    for (int i = 0; i < count; i++) {
         r = fsi__coupled_check(solid[i], f->dim, f->lean);
         if (r != FSI_OK)
             return r;
@@ -2021,7 +2001,7 @@ static fsi_result fsi__interface_trees(fsi_interface *f, fsi_coupled *const *sol
     if (!FSI__GROW(f, bvh, bvh_room, f->bvh_room, count)
         || !FSI__GROW(f, submerged, submerged_room, 0, count))
         return FSI_ERR_MEMORY;
-    for (i = 0; i < count; i++) {
+    for (int i = 0; i < count; i++) {
         const fsi_surface *s = &solid[i]->surface;
         if (s->element_count > f->bvh[i].capacity && !s->rest) {
             fsi_bvh_free(f->bvh + i);
@@ -2038,14 +2018,13 @@ static fsi_result fsi__interface_trees(fsi_interface *f, fsi_coupled *const *sol
 }
 
 static void fsi__interface_clear(fsi_interface *f) {
-    int i;
-    for (i = 0; i < f->crossings; i++) {
+    for (int i = 0; i < f->crossings; i++) {
         const fsi_crossing *c = f->crossing + i;
         f->blocked[c->axis][c->face] = 0;
         f->open[c->axis][c->face] = 1;
         f->velocity[c->axis][c->face] = 0;
     }
-    for (i = 0; i < f->cuts; i++) {
+    for (int i = 0; i < f->cuts; i++) {
         f->open[f->cut[i].axis][f->cut[i].face] = 1;
         f->velocity[f->cut[i].axis][f->cut[i].face] = 0;
     }
@@ -2057,11 +2036,10 @@ static void fsi__interface_clear(fsi_interface *f) {
 
 /* Every scalar of cell c (phi: the level set too) becomes the mean of those of n other cells. */
 static void fsi__interface_mean(const fsi_grid *g, size_t c, const size_t *from, int n, int phi) {
-    int q, k;
-    for (q = FSI_FIELD_DENSITY; n && q < FSI_FIELD_SCALAR + FSI_GRID_SCALARS; q++) {
+    for (int q = FSI_FIELD_DENSITY; n && q < FSI_FIELD_SCALAR + FSI_GRID_SCALARS; q++) {
         fsi_real *field = q == FSI_FIELD_PHI && !phi ? NULL : fsi_grid_field(g, (fsi_field)q),
                  sum = 0;
-        for (k = 0; field && k < n; k++)
+        for (int k = 0; field && k < n; k++)
             sum += field[from[k]];
         if (field)
             field[c] = sum / (fsi_real)n;
@@ -2075,10 +2053,10 @@ static void fsi__interface_continue(fsi_interface *f, const fsi_grid *g) {
         LAYERS = 4
     };
 
-    int s, layer, dir, i[3], from[3], to[3];
+    int i[3], from[3], to[3];
     /* the last pass clears the marks */
-    for (layer = 1; layer <= LAYERS + 1; layer++)
-        for (s = 0; s < f->solids; s++) {
+    for (int layer = 1; layer <= LAYERS + 1; layer++)
+        for (int s = 0; s < f->solids; s++) {
             if (!fsi__closed_range(f, s, from, to))
                 continue;
             FSI__EACH_CELL(i, from, to) {
@@ -2090,7 +2068,7 @@ static void fsi__interface_continue(fsi_interface *f, const fsi_grid *g) {
                 }
                 if (!f->covered[c] || f->delta[c])
                     continue;
-                for (dir = 0; dir < 2 * f->dim; dir++) {
+                for (int dir = 0; dir < 2 * f->dim; dir++) {
                     ptrdiff_t m = fsi__beside(f, i, dir, &face);
                     if (m >= 0 && (!f->covered[m] || (f->delta[m] && f->delta[m] < layer)))
                         near_it[n++] = (size_t)m;
@@ -2125,20 +2103,19 @@ static int fsi__interface_remember(fsi_interface *f) {
  * foot, not normalised. */
 static fsi_real fsi__element_height(int dim, const fsi_vec3 *a, const fsi_vec3 *b, fsi_real t,
                                     fsi_vec3 c, fsi_real *w) {
-    fsi_vec3 x[3], n, p, q;
-    int k;
-    for (k = 0; k < dim; k++)
+    fsi_vec3 x[3];
+    for (int k = 0; k < dim; k++)
         x[k] = fsi_vec_mad(a[k], fsi_vec_sub(b[k], a[k]), t);
-    p = fsi_vec_sub(x[1], x[0]);
-    q = fsi_vec_sub(c, x[0]);
+    fsi_vec3 p = fsi_vec_sub(x[1], x[0]);
+    fsi_vec3 q = fsi_vec_sub(c, x[0]);
     if (dim == 2) {
         w[1] = fsi_vec_dot(p, q);
         w[0] = fsi_vec_dot(p, p) - w[1];
         w[2] = 0;
         return p.x * q.y - p.y * q.x;
     }
-    n = fsi_vec_cross(p, fsi_vec_sub(x[2], x[0]));
-    for (k = 0; k < 3; k++)
+    fsi_vec3 n = fsi_vec_cross(p, fsi_vec_sub(x[2], x[0]));
+    for (int k = 0; k < 3; k++)
         w[k] = fsi_vec_dot(n, fsi_vec_cross(fsi_vec_sub(x[(k + 2) % 3], x[(k + 1) % 3]),
                                             fsi_vec_sub(c, x[(k + 1) % 3])));
     return fsi_vec_dot(n, q);
@@ -2147,11 +2124,11 @@ static fsi_real fsi__element_height(int dim, const fsi_vec3 *a, const fsi_vec3 *
 /* When the element goes over c on its way: 1 + the direction (2 axis + up) that leads most straight
  * to where it came from, else 0. */
 static int fsi__element_passes(int dim, const fsi_vec3 *a, const fsi_vec3 *b, fsi_vec3 c) {
-    fsi_vec3 n;
     fsi_real w[3], lo = 0, hi = 1;
-    int below = fsi__element_height(dim, a, b, 0, c, w) < 0, k;
+    int below = fsi__element_height(dim, a, b, 0, c, w) < 0;
     if (below == (fsi__element_height(dim, a, b, 1, c, w) < 0))
         return 0;
+    int k;
     for (k = 0; k < 30; k++) {
         fsi_real mid = (lo + hi) / 2;
         if ((fsi__element_height(dim, a, b, mid, c, w) < 0) == below)
@@ -2163,7 +2140,7 @@ static int fsi__element_passes(int dim, const fsi_vec3 *a, const fsi_vec3 *b, fs
     lo = -FSI_R(1e-6) * (fsi__abs(w[0]) + fsi__abs(w[1]) + fsi__abs(w[2]));
     if (!(w[0] >= lo && w[1] >= lo && w[2] >= lo))
         return 0;
-    n = fsi_vec_sub(a[1], a[0]);
+    fsi_vec3 n = fsi_vec_sub(a[1], a[0]);
     /* height grows along n: c came from above when it is below now */
     n = dim == 2 ? fsi_vec(-n.y, n.x, 0) : fsi_vec_cross(n, fsi_vec_sub(a[2], a[0]));
     if (!below)
@@ -2179,10 +2156,9 @@ static int fsi__element_passes(int dim, const fsi_vec3 *a, const fsi_vec3 *b, fs
 /* Cells from <= i < to that a box meets, clipped to the grid; 0 when there are none. */
 static int fsi__cells_met(const fsi_interface *f, const fsi_real *lo, const fsi_real *hi, int *from,
                           int *to) {
-    int k;
     from[2] = 0;
     to[2] = 1;
-    for (k = 0; k < f->dim; k++) {
+    for (int k = 0; k < f->dim; k++) {
         fsi_real o = fsi__get(f->origin, k), last = (fsi_real)(f->n[k] - 1);
         if (hi[k] < o || lo[k] > o + f->h * (last + 1))
             return 0;
@@ -2205,21 +2181,20 @@ enum {
  * that go over a cell in one step are taken for one. */
 static void fsi__interface_sweep(fsi_interface *f) {
     const fsi_real *was = f->was;
-    int i, e, k, c[3], from[3], to[3];
-    for (i = 0; i < f->solids; i++) {
+    int k, c[3], from[3], to[3];
+    for (int i = 0; i < f->solids; i++) {
         const fsi_surface *s = &f->solid[i]->surface;
         if (s->closed)
             continue;
-        for (e = 0; e < s->element_count; e++) {
+        for (int e = 0; e < s->element_count; e++) {
             fsi_vec3 a[3], b[3];
             fsi_real lo[3] = {FSI_REAL_MAX, FSI_REAL_MAX, FSI_REAL_MAX},
                      hi[3] = {-FSI_REAL_MAX, -FSI_REAL_MAX, -FSI_REAL_MAX};
             for (k = 0; k < 2 * s->dim; k++) {
                 const fsi_real *x =
                     (k < s->dim ? was : s->x) + 3 * s->index[s->dim * e + k % s->dim];
-                int q;
                 (k < s->dim ? a : b)[k % s->dim] = fsi_vec(x[0], x[1], x[2]);
-                for (q = 0; q < 3; q++)
+                for (int q = 0; q < 3; q++)
                     lo[q] = fsi__min(lo[q], x[q]), hi[q] = fsi__max(hi[q], x[q]);
             }
             if (!fsi__cells_met(f, lo, hi, from, to))
@@ -2242,9 +2217,9 @@ static void fsi__interface_sweep(fsi_interface *f) {
 /* Cells on the new side of cell c: those that a surface hid from it and that stayed, and those that
  * came along and know already. */
 static int fsi__interface_new_side(const fsi_interface *f, size_t c, size_t *out) {
-    int dir, n = 0, i[3];
+    int n = 0, i[3];
     fsi__cell_ijk(f, c, i);
-    for (dir = 0; dir < 2 * f->dim; dir++) {
+    for (int dir = 0; dir < 2 * f->dim; dir++) {
         size_t face;
         ptrdiff_t m = fsi__beside(f, i, dir, &face);
         int hidden = f->blocked[dir / 2][face];
@@ -2263,8 +2238,8 @@ static int fsi__interface_new_side(const fsi_interface *f, size_t c, size_t *out
 }
 
 static void fsi__interface_drop_markers(const fsi_interface *f, fsi_levelset *ls) {
-    size_t p, n = 0;
-    for (p = 0; p < ls->state->count; p++) {
+    size_t n = 0;
+    for (size_t p = 0; p < ls->state->count; p++) {
         fsi_real lo[3], hi[3];
         int from[3], to[3];
         lo[0] = hi[0] = ls->px[p];
@@ -2286,9 +2261,9 @@ static void fsi__interface_drop_markers(const fsi_interface *f, fsi_levelset *ls
 /* What a cell can see beside it: number of cells across open faces (into seen), or -1 when no face
  * of it is cut. */
 static int fsi__interface_seen(const fsi_interface *f, size_t c, size_t *seen) {
-    int dir, n = 0, cut = 0, i[3];
+    int n = 0, cut = 0, i[3];
     fsi__cell_ijk(f, c, i);
-    for (dir = 0; dir < 2 * f->dim; dir++) {
+    for (int dir = 0; dir < 2 * f->dim; dir++) {
         size_t face;
         ptrdiff_t m = fsi__beside(f, i, dir, &face);
         if (m < 0)
@@ -2308,35 +2283,33 @@ FSI_API fsi_result fsi_interface_move_surface(fsi_interface *face, fsi_grid *gri
         HELD = 2
     };
 
-    uint8_t *mark;
-    size_t c, seen[6];
-    ptrdiff_t q, cells;
-    fsi_result r;
-    int n, k, guard;
+    size_t seen[6];
+    ptrdiff_t cells;
     if (!face || !face->block || !grid || grid->cells != face->cells)
         return FSI_ERR_STATE;
-    guard = grid->phi && face->shells;
-    mark = face->mark;
+    int guard = grid->phi && face->shells;
+    uint8_t *mark = face->mark;
     cells = guard ? (ptrdiff_t)face->cells : 0;
     FSI__OMP(parallel for schedule(static) if (cells > 20000))
-    for (q = 0; q < cells; q++) {
+    for (ptrdiff_t q = 0; q < cells; q++) {
         size_t view[6];
-        int same = 1, liquid = grid->phi[q] < 0, m,
+        int same = 1, liquid = grid->phi[q] < 0,
             count = face->covered[q] ? -1 : fsi__interface_seen(face, (size_t)q, view);
-        for (m = 0; m < count; m++)
+        for (int m = 0; m < count; m++)
             same &= (grid->phi[view[m]] < 0) == liquid;
         mark[q] = (uint8_t)(liquid | (count >= 0 && same ? HELD : 0));
     }
+    fsi_result r;
     if ((r = fsi_grid_move_surface(grid, dt, report)) < 0)
         return r;
     /* what the other side put near 0 comes back to half a cell at least: all it sees is far from a
      * surface */
-    for (c = 0; guard && c < face->cells; c++) {
+    for (size_t c = 0; guard && c < face->cells; c++) {
         fsi_real sum = 0, sign = mark[c] & LIQUID ? FSI_R(-1.0) : FSI_R(1.0);
         if (!(mark[c] & HELD) || sign * grid->phi[c] >= face->h / 2)
             continue;
-        n = sign * grid->phi[c] > 0 ? 0 : fsi__interface_seen(face, c, seen);
-        for (k = 0; k < n; k++)
+        int n = sign * grid->phi[c] > 0 ? 0 : fsi__interface_seen(face, c, seen);
+        for (int k = 0; k < n; k++)
             if ((grid->phi[seen[k]] < 0) == (mark[c] & LIQUID))
                 sum = fsi__max(sum, fsi__abs(grid->phi[seen[k]]));
         grid->phi[c] = sign * fsi__max(sum / 2, face->h / 2);
@@ -2345,20 +2318,20 @@ FSI_API fsi_result fsi_interface_move_surface(fsi_interface *face, fsi_grid *gri
 }
 
 FSI_API fsi_result fsi_interface_moved(fsi_interface *face, fsi_grid *grid, int *passed) {
-    size_t c, source[6];
-    int n, round, count = 0, open = 0, i;
+    size_t source[6];
+    int n, count = 0, open = 0;
     if (passed)
         *passed = 0;
     if (!face || !face->block || !grid || grid->cells != face->cells)
         return FSI_ERR_STATE;
-    for (i = 0; i < face->solids; i++)
+    for (int i = 0; i < face->solids; i++)
         open += face->solid[i]->surface.closed ? 0 : 3 * face->solid[i]->surface.vertex_count;
     if (!open || open != face->was_count)
         return FSI_OK;
     fsi__interface_sweep(face);
     /* several rounds where it ran over several layers */
-    for (round = 0; round < 8; round++) {
-        for (c = 0; c < face->cells; c++) {
+    for (int round = 0; round < 8; round++) {
+        for (size_t c = 0; c < face->cells; c++) {
             if ((face->delta[c] & (FSI__PASSED | FSI__TAKEN)) != FSI__PASSED || face->covered[c])
                 continue;
             if ((n = fsi__interface_new_side(face, c, source)) == 0)
@@ -2368,7 +2341,7 @@ FSI_API fsi_result fsi_interface_moved(fsi_interface *face, fsi_grid *grid, int 
             face->delta[c] |= FSI__TAKING;
             count++;
         }
-        for (c = 0; c < face->cells; c++)
+        for (size_t c = 0; c < face->cells; c++)
             if (face->delta[c] & FSI__TAKING)
                 face->delta[c] = (int8_t)((face->delta[c] & ~FSI__TAKING) | FSI__TAKEN);
     }
@@ -2382,30 +2355,29 @@ FSI_API fsi_result fsi_interface_moved(fsi_interface *face, fsi_grid *grid, int 
 
 /* Crossings, covered cells and closed faces of all solids; 0: no memory. */
 static int fsi__interface_cross(fsi_interface *f) {
-    int s, e, axis, from[3], to[3];
-    for (s = 0; s < f->solids; s++) {
+    int from[3], to[3];
+    for (int s = 0; s < f->solids; s++) {
         const fsi_surface *surface = &f->solid[s]->surface;
         const fsi_bvh *root = f->bvh + s;
         if (!surface->element_count || !fsi__cell_range(f, root->lo, root->hi, from, to))
             continue;
-        for (e = 0; e < surface->element_count; e++)
-            for (axis = 0; axis < f->dim; axis++)
+        for (int e = 0; e < surface->element_count; e++)
+            for (int axis = 0; axis < f->dim; axis++)
                 if (!fsi__cross_lines(f, s, e, axis, root->lo, root->hi, from, to))
                     return 0;
         if (surface->closed)
             fsi__cover(f, s, from, to);
     }
-    for (s = 0; s < f->solids; s++)
+    for (int s = 0; s < f->solids; s++)
         if (fsi__closed_range(f, s, from, to) && !fsi__cover_seams(f, s, from, to))
             return 0;
-    for (s = 0; s < f->crossings; s++) {
+    for (int s = 0; s < f->crossings; s++) {
         const fsi_crossing *c = f->crossing + s;
         int i[3];
-        size_t cell;
         if (!f->desc.fractions || !f->solid[c->solid]->surface.closed)
             f->open[c->axis][c->face] = 0;
         fsi__face_ijk(f, c->axis, (size_t)c->face, i);
-        cell = fsi__cell_index(f, i);
+        size_t cell = fsi__cell_index(f, i);
         if (!f->covered[cell] && !f->covered[cell - (size_t)fsi__stride(f, c->axis)])
             f->shells = 1;
     }
@@ -2414,10 +2386,9 @@ static int fsi__interface_cross(fsi_interface *f) {
 
 /* hands it to the grid */
 static fsi_result fsi__interface_occlude(fsi_interface *f, fsi_grid *grid) {
-    int axis;
     memset(&f->occlusion, 0, sizeof f->occlusion);
     f->occlusion.solid = f->covered;
-    for (axis = 0; axis < f->dim; axis++) {
+    for (int axis = 0; axis < f->dim; axis++) {
         if (f->shells || f->desc.fractions)
             f->occlusion.open[axis] = f->open[axis];
         f->occlusion.blocked[axis] = f->blocked[axis];
@@ -2431,13 +2402,11 @@ static fsi_result fsi__interface_occlude(fsi_interface *f, fsi_grid *grid) {
 
 FSI_API fsi_result fsi_interface_detect(fsi_interface *face, fsi_grid *grid,
                                         fsi_coupled *const *solid, int count) {
-    fsi_result r;
-    int k;
     if (!face || !face->block || !grid || !grid->block || grid->cells != face->cells)
         return FSI_ERR_STATE;
     if (count < 0 || (count && !solid))
         return FSI_ERR_ARGUMENT;
-    r = fsi__interface_trees(face, solid, count);
+    fsi_result r = fsi__interface_trees(face, solid, count);
     if (r != FSI_OK)
         return r;
     fsi__interface_clear(face);
@@ -2450,7 +2419,7 @@ FSI_API fsi_result fsi_interface_detect(fsi_interface *face, fsi_grid *grid,
         if (r != FSI_OK)
             return r;
         /* the flow goes on into closed solids: only shells hide */
-        for (k = 0; k < face->crossings && face->desc.smooth; k++)
+        for (int k = 0; k < face->crossings && face->desc.smooth; k++)
             if (solid[face->crossing[k].solid]->surface.closed)
                 face->blocked[face->crossing[k].axis][face->crossing[k].face] = 0;
     }
@@ -2492,10 +2461,9 @@ static void fsi__average_add(fsi__average *a, int vertex, fsi_real w) {
 static int fsi__average_visit(int e, void *user) {
     fsi__average *a = (fsi__average *)user;
     fsi_clip part;
-    int k;
     if (!fsi_surface_clip(a->surface, e, a->lo, a->hi, &part))
         return 0;
-    for (k = 0; k < a->surface->dim; k++)
+    for (int k = 0; k < a->surface->dim; k++)
         if (part.weight[k] > 0)
             fsi__average_add(a, a->surface->index[a->surface->dim * e + k],
                              part.area * part.weight[k]);
@@ -2510,7 +2478,6 @@ static void fsi__side_average(const fsi_interface *f, const fsi_side *s, fsi__av
     const fsi_coupled *body = f->solid[s->solid];
     fsi_vec3 c = fsi_interface_centre(f, s), half = fsi_vec(f->h / 2, f->h / 2, f->h / 2);
     double sum = 0;
-    int k;
     memset(a, 0, sizeof *a);
     a->surface = &body->surface;
     a->node = body->node;
@@ -2519,13 +2486,13 @@ static void fsi__side_average(const fsi_interface *f, const fsi_side *s, fsi__av
     (void)fsi_bvh_overlap(f->bvh + s->solid, a->lo, a->hi, fsi__average_visit, a);
     if (!(a->area > 0)) {
         a->count = 0;
-        for (k = 0; k < f->dim; k++)
+        for (int k = 0; k < f->dim; k++)
             fsi__average_add(a, body->surface.index[f->dim * s->element + k], s->weight[k]);
     }
-    for (k = 0; k < a->count; k++)
+    for (int k = 0; k < a->count; k++)
         sum += (double)a->weight[k];
     /* rows sum to one: J^T loses nothing */
-    for (k = 0; k < a->count; k++)
+    for (int k = 0; k < a->count; k++)
         a->weight[k] = (fsi_real)((double)a->weight[k] / sum);
 }
 
@@ -2544,7 +2511,7 @@ static void fsi__side_normal(const fsi_interface *f, fsi_side *s, const fsi__ave
 static int fsi__side_row(fsi_interface *f, fsi_side *s) {
     const fsi_coupled *body = f->solid[s->solid];
     fsi__average a;
-    int k, need = body->node ? 64 : body->dof;
+    int need = body->node ? 64 : body->dof;
     a.area = 0;
     if (!FSI__GROW(f, col, entry_room, f->entries, f->entries + need)
         || !FSI__GROW(f, val, val_room, f->entries, f->entries + need))
@@ -2554,7 +2521,7 @@ static int fsi__side_row(fsi_interface *f, fsi_side *s) {
         if (body->dof)
             body->row_fn(body, s->element, s->weight, fsi_interface_centre(f, s),
                          fsi__axis(s->axis), f->val + s->row);
-        for (k = 0; k < body->dof; k++)
+        for (int k = 0; k < body->dof; k++)
             f->col[s->row + k] = k;
         f->entries += body->dof;
         if (s->shell)
@@ -2563,10 +2530,10 @@ static int fsi__side_row(fsi_interface *f, fsi_side *s) {
         fsi__side_average(f, s, &a);
         if (!f->desc.average) {
             a.count = 0;
-            for (k = 0; k < f->dim; k++)
+            for (int k = 0; k < f->dim; k++)
                 fsi__average_add(&a, body->surface.index[f->dim * s->element + k], s->weight[k]);
         }
-        for (k = 0; k < a.count; k++) {
+        for (int k = 0; k < a.count; k++) {
             f->col[s->row + k] = 3 * a.id[k] + s->axis;
             f->val[s->row + k] = a.weight[k];
         }
@@ -2579,10 +2546,9 @@ static int fsi__side_row(fsi_interface *f, fsi_side *s) {
 
 static int fsi__side_add(fsi_interface *f, const fsi_grid *g, const fsi_crossing *c, size_t cell,
                          int sign, int shell) {
-    fsi_side *s;
     if (!FSI__GROW(f, side, side_room, f->sides, f->sides + 1))
         return 0;
-    s = f->side + f->sides;
+    fsi_side *s = f->side + f->sides;
     memset(s, 0, sizeof *s);
     s->cell = (int32_t)cell;
     s->face = c->face;
@@ -2607,11 +2573,11 @@ static int fsi__side_add(fsi_interface *f, const fsi_grid *g, const fsi_crossing
 static double fsi__volume_below(const fsi_surface *s, fsi_vec3 n, fsi_real d) {
     fsi_vec3 o = fsi_vec_scale(n, d / fsi_vec_dot(n, n));
     double sum = 0;
-    int e, k, m = s->dim;
-    for (e = 0; e < s->element_count; e++) {
+    int m = s->dim;
+    for (int e = 0; e < s->element_count; e++) {
         fsi_vec3 x[4];
         int count = 0;
-        for (k = 0; k < m; k++) {
+        for (int k = 0; k < m; k++) {
             fsi_vec3 a = fsi_vec_sub(fsi_surface_place(s, s->index[m * e + k]), o),
                      b = fsi_vec_sub(fsi_surface_place(s, s->index[m * e + (k + 1) % m]), o);
             fsi_real ha = fsi_vec_dot(n, a), hb = fsi_vec_dot(n, b);
@@ -2625,7 +2591,7 @@ static double fsi__volume_below(const fsi_surface *s, fsi_vec3 n, fsi_real d) {
         }
         if (m == 2 && count == 2)
             sum += (double)(x[0].x * x[1].y - x[0].y * x[1].x) / 2;
-        for (k = 2; k < count; k++)
+        for (int k = 2; k < count; k++)
             sum += (double)fsi_vec_dot(x[0], fsi_vec_cross(x[k - 1], x[k])) / 6;
     }
     return fabs(sum); /* inside-out surfaces enclose the same */
@@ -2637,11 +2603,12 @@ static double fsi__volume_below(const fsi_surface *s, fsi_vec3 n, fsi_real d) {
    phi there. */
 static int fsi__waterline(const fsi_interface *f, const fsi_grid *g, const int *from, const int *to,
                           fsi_vec3 *n, fsi_real *d) {
-    double S[16] = {0}, b[4] = {0}, count = 0, wet = 0, size, level;
+    double S[16] = {0}, b[4] = {0}, count = 0, wet = 0;
     fsi_real A[16], x[4], c[3];
     fsi_vec3 up = fsi_vec_scale(g->desc.gravity, -1);
-    int i[3], j, k, m = f->dim + 1;
+    int i[3], m = f->dim + 1;
     up = fsi__length(up) > 0 ? fsi__unit(up) : fsi_vec(0, 1, 0);
+    int k;
     FSI__EACH_CELL(i, from, to) {
         size_t at = fsi__cell_index(f, i);
         double row[4] = {1, 0, 0, 0};
@@ -2653,7 +2620,7 @@ static int fsi__waterline(const fsi_interface *f, const fsi_grid *g, const int *
         /* in cells from the corner: well scaled */
         for (k = 0; k < f->dim; k++)
             row[1 + k] = (double)(i[k] - from[k]);
-        for (j = 0; j < m; j++) {
+        for (int j = 0; j < m; j++) {
             for (k = 0; k < m; k++)
                 S[m * j + k] += row[j] * row[k];
             b[j] += row[j] * (double)(g->phi[at] / f->h);
@@ -2663,22 +2630,23 @@ static int fsi__waterline(const fsi_interface *f, const fsi_grid *g, const int *
     *d = wet > 0 ? FSI_R(-1.0) : FSI_R(1.0);
     if (count < 1)
         return 0;
-    for (j = 0; j < m * m; j++)
+    for (int j = 0; j < m * m; j++)
         A[j] = (fsi_real)(S[j] / count + (j % (m + 1) ? 0 : 1e-9));
-    for (j = 0; j < m; j++)
+    for (int j = 0; j < m; j++)
         x[j] = (fsi_real)(b[j] / count);
     for (k = 0; k < 3; k++)
         c[k] = fsi__get(f->origin, k) + (k < f->dim ? f->h * ((fsi_real)from[k] + FSI_R(0.5)) : 0);
     if (count > 2 * m && fsi_dense_cholesky(m, A) == FSI_OK) {
         fsi_dense_cholesky_solve(m, A, x);
         *n = fsi_vec(x[1], x[2], m == 4 ? x[3] : 0);
-        size = (double)fsi__length(*n);
+        double size = (double)fsi__length(*n);
         if (size > 0.3 && size < 3 && (double)fsi_vec_dot(*n, up) > 0.5 * size) {
             *d = fsi_vec_dot(*n, fsi_vec_load(c)) - x[0] * f->h;
             return 1;
         }
     }
     /* mean of up . x - phi, in cells */
+    double level;
     for (level = -b[0] / count, k = 0; k < f->dim; k++)
         level += (double)fsi__get(up, k) * S[1 + k] / count;
     *n = up;
@@ -2692,10 +2660,10 @@ static double fsi__submerged(const fsi_interface *f, const fsi_grid *g, const fs
                              const fsi_real *lo, const fsi_real *hi) {
     fsi_vec3 n = fsi_vec(0, 1, 0);
     fsi_real d = hi[1] + f->h;
-    int k, from[3], to[3];
+    int from[3], to[3];
     if (!surface->closed || !surface->element_count || !fsi__cell_range(f, lo, hi, from, to))
         return 0;
-    for (k = 0; k < f->dim; k++) {
+    for (int k = 0; k < f->dim; k++) {
         from[k] = fsi__imax(from[k] - 2, 0);
         to[k] = fsi__imin(to[k] + 2, f->n[k]);
     }
@@ -2710,29 +2678,26 @@ static double fsi__submerged(const fsi_interface *f, const fsi_grid *g, const fs
 /* Of every solid; in smoke what lies in the box. */
 static void fsi__interface_submerged(fsi_interface *f, const fsi_grid *g) {
     double cell = (double)f->h * (double)f->h * (f->dim == 3 ? (double)f->h : 1);
-    size_t c;
-    int s;
-    for (s = 0; s < f->solids; s++)
+    for (int s = 0; s < f->solids; s++)
         f->submerged[s] =
             g->phi && f->solid[s]->surface.element_count
                 ? fsi__submerged(f, g, &f->solid[s]->surface, f->bvh[s].lo, f->bvh[s].hi)
                 : 0;
-    for (c = 0; c < f->cells && !g->phi; c++)
+    for (size_t c = 0; c < f->cells && !g->phi; c++)
         if (f->covered[c])
             f->submerged[f->owner[c]] += cell;
 }
 
 FSI_API fsi_result fsi_interface_sides(fsi_interface *face, const fsi_grid *grid) {
-    int i, j, ijk[3];
+    int ijk[3];
     if (!face || !face->block || !grid || grid->cells != face->cells)
         return FSI_ERR_STATE;
     face->sides = face->entries = 0;
-    for (i = 0; i < face->crossings; i = j) {
-        const fsi_crossing *a = face->crossing + face->order[i], *b = a, *c;
-        size_t plus, minus;
-        int shell;
+    int j;
+    for (int i = 0; i < face->crossings; i = j) {
+        const fsi_crossing *a = face->crossing + face->order[i], *b = a;
         for (j = i + 1; j < face->crossings; j++) {
-            c = face->crossing + face->order[j];
+            const fsi_crossing *c = face->crossing + face->order[j];
             if (c->face != a->face || c->axis != a->axis)
                 break;
             b = c;
@@ -2741,9 +2706,9 @@ FSI_API fsi_result fsi_interface_sides(fsi_interface *face, const fsi_grid *grid
             && (face->solid[a->solid]->surface.closed || face->solid[b->solid]->surface.closed))
             continue;
         fsi__face_ijk(face, a->axis, (size_t)a->face, ijk);
-        plus = fsi__cell_index(face, ijk);
-        minus = plus - (size_t)fsi__stride(face, a->axis);
-        shell = !face->covered[plus] && !face->covered[minus];
+        size_t plus = fsi__cell_index(face, ijk);
+        size_t minus = plus - (size_t)fsi__stride(face, a->axis);
+        int shell = !face->covered[plus] && !face->covered[minus];
         if (grid->cell[minus] == FSI_CELL_FLUID && !fsi__side_add(face, grid, a, minus, 1, shell))
             return FSI_ERR_MEMORY;
         if (grid->cell[plus] == FSI_CELL_FLUID && !fsi__side_add(face, grid, b, plus, -1, shell))
@@ -2756,8 +2721,7 @@ FSI_API fsi_result fsi_interface_sides(fsi_interface *face, const fsi_grid *grid
 FSI_API fsi_real fsi_interface_velocity(const fsi_interface *face, const fsi_side *side,
                                         const fsi_real *v) {
     fsi_real sum = 0;
-    int e;
-    for (e = side->row; e < side->row_end; e++)
+    for (int e = side->row; e < side->row_end; e++)
         sum += face->val[e] * v[face->col[e]];
     return sum;
 }
@@ -2802,13 +2766,13 @@ FSI__INLINE void fsi__share_add(fsi_interface *f, int axis, const int *i, fsi_re
 static void fsi__share_edges(fsi_interface *f, const fsi_surface *s, int e, int a,
                              const fsi_real *lo, const fsi_real *hi, const int *from,
                              const int *to) {
-    int b = f->dim == 3 ? (a + 1) % 3 : 2, c = f->dim == 3 ? (a + 2) % 3 : 1 - a, i[3], k, first[3],
-        last[3], begin, segments;
+    int b = f->dim == 3 ? (a + 1) % 3 : 2, c = f->dim == 3 ? (a + 2) % 3 : 1 - a, i[3], first[3],
+        last[3];
     fsi_real el[3], eh[3], x[3], o = fsi__get(f->origin, c), h = f->h;
-    begin = (int)fsi__max(fsi__floor((lo[c] - o) / h), -1000000) - 1;
-    segments = (int)fsi__min(fsi__ceil((hi[c] - o) / h), 1000000) + 2 - begin;
+    int begin = (int)fsi__max(fsi__floor((lo[c] - o) / h), -1000000) - 1;
+    int segments = (int)fsi__min(fsi__ceil((hi[c] - o) / h), 1000000) + 2 - begin;
     fsi_surface_bounds(s, e, el, eh);
-    for (k = 0; k < 3; k++) {
+    for (int k = 0; k < 3; k++) {
         fsi_real ok = fsi__get(f->origin, k);
         first[k] = 0;
         last[k] = 1;
@@ -2822,20 +2786,18 @@ static void fsi__share_edges(fsi_interface *f, const fsi_surface *s, int e, int 
     }
     for (i[a] = first[a]; i[a] < last[a]; i[a]++)
         for (i[b] = first[b]; i[b] < last[b]; i[b]++) {
-            fsi_vec3 p;
-            fsi_hit hit;
-            fsi_real at, step;
-            int j[3], cut;
+            int j[3];
             x[2] = 0;
-            for (k = 0; k < f->dim; k++)
+            for (int k = 0; k < f->dim; k++)
                 x[k] = fsi__get(f->origin, k) + h * (fsi_real)(k == c ? begin : i[k]);
-            p = fsi_vec_load(x);
+            fsi_vec3 p = fsi_vec_load(x);
             x[c] += h * (fsi_real)segments;
+            fsi_hit hit;
             if (!fsi_surface_cross(s, e, p, fsi_vec_load(x), &hit))
                 continue;
-            at = hit.t * (fsi_real)segments;
-            cut = (int)at;
-            step = (fsi_real)-hit.side;
+            fsi_real at = hit.t * (fsi_real)segments;
+            int cut = (int)at;
+            fsi_real step = (fsi_real)-hit.side;
             j[0] = i[0];
             j[1] = i[1];
             j[2] = i[2];
@@ -2852,7 +2814,7 @@ static void fsi__share_edges(fsi_interface *f, const fsi_surface *s, int e, int 
 /* Lines where element e cuts the planes of the faces (3D): integral of (b - j) dc over each face
  * the line runs through. */
 static void fsi__share_lines(fsi_interface *f, const fsi_surface *s, int e, int a) {
-    int b = (a + 1) % 3, c = (a + 2) % 3, i[3], v, first, last, n;
+    int b = (a + 1) % 3, c = (a + 2) % 3, i[3], v, n;
     fsi_real x[3][3], lo = FSI_REAL_MAX, hi = -FSI_REAL_MAX;
     fsi_vec3 normal = fsi_surface_normal(s, e);
     for (v = 0; v < 3; v++)
@@ -2863,16 +2825,15 @@ static void fsi__share_lines(fsi_interface *f, const fsi_surface *s, int e, int 
         lo = fsi__min(lo, x[v][a]);
         hi = fsi__max(hi, x[v][a]);
     }
-    first = (int)fsi__clamp(fsi__floor(lo), 1, (fsi_real)f->n[a]);
-    last = (int)fsi__clamp(fsi__ceil(hi), 0, (fsi_real)f->n[a] - 1);
+    int first = (int)fsi__clamp(fsi__floor(lo), 1, (fsi_real)f->n[a]);
+    int last = (int)fsi__clamp(fsi__ceil(hi), 0, (fsi_real)f->n[a] - 1);
     for (i[a] = first; i[a] <= last; i[a]++) {
         fsi_real at = (fsi_real)i[a], p[2][2], t0 = 0, d[2];
         for (v = 0, n = 0; v < 3; v++) {
             const fsi_real *q = x[v], *r = x[(v + 1) % 3];
-            fsi_real t;
             if ((q[a] > at) == (r[a] > at))
                 continue;
-            t = (at - q[a]) / (r[a] - q[a]);
+            fsi_real t = (at - q[a]) / (r[a] - q[a]);
             p[n][0] = q[b] + t * (r[b] - q[b]);
             p[n][1] = q[c] + t * (r[c] - q[c]);
             n++;
@@ -2889,19 +2850,17 @@ static void fsi__share_lines(fsi_interface *f, const fsi_surface *s, int e, int 
             d[1] = -d[1];
         }
         while (t0 < 1) { /* from one face to the next */
-            fsi_real t1 = 1, middle;
+            fsi_real t1 = 1;
             for (v = 0; v < 2; v++) {
-                fsi_real y = p[0][v] + t0 * d[v],
-                         next = d[v] > 0 ? fsi__floor(y + FSI_R(1e-9)) + 1
-                                         : fsi__ceil(y - FSI_R(1e-9)) - 1,
-                         t;
+                fsi_real y = p[0][v] + t0 * d[v], next = d[v] > 0 ? fsi__floor(y + FSI_R(1e-9)) + 1
+                                                                  : fsi__ceil(y - FSI_R(1e-9)) - 1;
                 if (d[v] == 0)
                     continue;
-                t = (next - p[0][v]) / d[v];
+                fsi_real t = (next - p[0][v]) / d[v];
                 if (t > t0 && t < t1)
                     t1 = t;
             }
-            middle = (t0 + t1) / 2;
+            fsi_real middle = (t0 + t1) / 2;
             i[b] = (int)fsi__ceil(p[0][0] + middle * d[0]) - 1;
             i[c] = (int)fsi__floor(p[0][1] + middle * d[1]);
             if (i[b] >= 0 && i[b] < f->n[b] && i[c] >= 0 && i[c] < f->n[c])
@@ -2917,32 +2876,33 @@ static void fsi__share_lines(fsi_interface *f, const fsi_surface *s, int e, int 
 static fsi_real fsi__share_grain(const fsi_interface *f, int solid, int axis, const int *from,
                                  const int *to) {
     const fsi_bvh *root = f->bvh + solid;
-    double sum = 0, volume;
-    int i[3], k;
-    for (k = 0; k < f->dim; k++)
+    double sum = 0;
+    int i[3];
+    for (int k = 0; k < f->dim; k++)
         if (root->hi[k] - root->lo[k] > f->h)
             return 1;
     FSI__EACH_CELL(i, from, to) sum += fabs((double)f->velocity[axis][fsi__face_index(f, axis, i)]);
-    volume = fsi__volume_below(&f->solid[solid]->surface, fsi_vec(0, 1, 0), root->hi[1] + f->h)
-             / (double)(f->h * f->h * (f->dim == 3 ? f->h : 1));
+    double volume =
+        fsi__volume_below(&f->solid[solid]->surface, fsi_vec(0, 1, 0), root->hi[1] + f->h)
+        / (double)(f->h * f->h * (f->dim == 3 ? f->h : 1));
     return sum > volume ? (fsi_real)(volume / sum) : 1;
 }
 
 /* Collects the shares of one solid into the list of cuts and into open[]. */
 static int fsi__share_collect(fsi_interface *f, int solid, const int *from, const int *to) {
-    int i[3], axis;
-    for (axis = 0; axis < f->dim; axis++) {
+    int i[3];
+    for (int axis = 0; axis < f->dim; axis++) {
         fsi_real grain = fsi__share_grain(f, solid, axis, from, to);
         FSI__EACH_CELL(i, from, to) {
             size_t face = fsi__face_index(f, axis, i);
             /* either orientation is solid, as in the voxel form */
             fsi_real share = grain * fsi__abs(f->velocity[axis][face]);
-            fsi_cut *cut;
             f->velocity[axis][face] = 0;
             share = share > FSI_R(0.999) ? 1 : share < FSI_R(1e-3) ? 0 : share;
             share = fsi__min(share, f->open[axis][face]);
             if (!(share > 0))
                 continue;
+            fsi_cut *cut;
             if (!FSI__GROW(f, cut, cut_room, f->cuts, f->cuts + 1))
                 return 0;
             cut = f->cut + f->cuts++;
@@ -2960,11 +2920,11 @@ static int fsi__share_collect(fsi_interface *f, int solid, const int *from, cons
 
 /* A cell is solid only when none of its faces is open. */
 static void fsi__share_cover(fsi_interface *f, int solid, const int *from, const int *to) {
-    int i[3], dir;
+    int i[3];
     FSI__EACH_CELL(i, from, to) {
         size_t c = fsi__cell_index(f, i), face;
         int open = 0, inner = 0;
-        for (dir = 0; dir < 2 * f->dim; dir++)
+        for (int dir = 0; dir < 2 * f->dim; dir++)
             if (fsi__beside(f, i, dir, &face) >= 0) {
                 inner++;
                 open |= f->open[dir / 2][face] > 0;
@@ -2980,9 +2940,9 @@ static void fsi__share_cover(fsi_interface *f, int solid, const int *from, const
 }
 
 static fsi_result fsi__fractions(fsi_interface *f) {
-    int s, e, a, k, from[3], to[3];
-    for (k = 0; k < 2; k++)
-        for (s = 0; s < f->solids; s++) {
+    int from[3], to[3];
+    for (int k = 0; k < 2; k++)
+        for (int s = 0; s < f->solids; s++) {
             const fsi_surface *surface = &f->solid[s]->surface;
             const fsi_bvh *root = f->bvh + s;
             if (!fsi__closed_range(f, s, from, to))
@@ -2991,8 +2951,8 @@ static fsi_result fsi__fractions(fsi_interface *f) {
                 fsi__share_cover(f, s, from, to);
                 continue;
             }
-            for (e = 0; e < surface->element_count; e++)
-                for (a = 0; a < f->dim; a++) {
+            for (int e = 0; e < surface->element_count; e++)
+                for (int a = 0; a < f->dim; a++) {
                     fsi__share_edges(f, surface, e, a, root->lo, root->hi, from, to);
                     if (f->dim == 3)
                         fsi__share_lines(f, surface, e, a);
@@ -3004,16 +2964,14 @@ static fsi_result fsi__fractions(fsi_interface *f) {
 }
 
 static fsi_result fsi__fraction_sides(fsi_interface *f, const fsi_grid *g) {
-    int n, up, i[3];
-    for (n = 0; n < f->cuts; n++) {
+    int i[3];
+    for (int n = 0; n < f->cuts; n++) {
         const fsi_cut *cut = f->cut + n;
         fsi_crossing c;
-        fsi_hit hit;
         fsi_vec3 centre = fsi__face_centre(f, cut->axis, (size_t)cut->face);
-        size_t plus;
         memset(&c, 0, sizeof c);
         fsi__face_ijk(f, cut->axis, (size_t)cut->face, i);
-        plus = fsi__cell_index(f, i);
+        size_t plus = fsi__cell_index(f, i);
         if (g->cell[plus] != FSI_CELL_FLUID
             && g->cell[plus - (size_t)fsi__stride(f, cut->axis)] != FSI_CELL_FLUID)
             continue;
@@ -3022,12 +2980,13 @@ static fsi_result fsi__fraction_sides(fsi_interface *f, const fsi_grid *g) {
         c.axis = (int8_t)cut->axis;
         c.t = FSI_R(0.5);
         /* the surface cuts the face: hardly ever farther than two cells */
+        fsi_hit hit;
         if (!fsi_bvh_closest(f->bvh + cut->solid, centre, 2 * f->h, &hit)
             && !fsi_bvh_closest(f->bvh + cut->solid, centre, FSI_REAL_MAX, &hit))
             continue;
         c.element = hit.element;
         memcpy(c.weight, hit.weight, sizeof c.weight);
-        for (up = 0; up < 2; up++) {
+        for (int up = 0; up < 2; up++) {
             const size_t cell = up ? plus : plus - (size_t)fsi__stride(f, cut->axis);
             if (g->cell[cell] != FSI_CELL_FLUID)
                 continue;
@@ -3092,14 +3051,13 @@ enum {
 static void *fsi__room(fsi_couple *c, int slot, size_t count, size_t size) {
     fsi__block *b = c->block + slot;
     size_t bytes;
-    void *p;
     if (!fsi_size_mul(count ? count : 1, size, &bytes))
         return NULL;
     if (bytes <= b->bytes)
         return b->ptr;
     if (b->bytes)
         bytes += bytes / 4; /* it has grown once: leave some room */
-    p = fsi_alloc(&c->desc.allocator, bytes);
+    void *p = fsi_alloc(&c->desc.allocator, bytes);
     if (!p)
         return NULL;
     if (b->bytes)
@@ -3115,8 +3073,6 @@ static void *fsi__room(fsi_couple *c, int slot, size_t count, size_t size) {
 
 FSI_API fsi_result fsi_couple_init(fsi_couple *couple, fsi_grid *grid,
                                    const fsi_couple_desc *desc) {
-    fsi_interface_desc id;
-    fsi_result r;
     if (!couple || !grid || !grid->block)
         return FSI_ERR_ARGUMENT;
     memset(couple, 0, sizeof *couple);
@@ -3129,11 +3085,12 @@ FSI_API fsi_result fsi_couple_init(fsi_couple *couple, fsi_grid *grid,
         memset(couple, 0, sizeof *couple);
         return FSI_ERR_ARGUMENT;
     }
+    fsi_interface_desc id;
     memset(&id, 0, sizeof id);
     id.fractions = id.smooth = desc->fractions;
     id.average = desc->average;
     id.allocator = desc->allocator;
-    r = fsi_interface_init(&couple->interface, grid, &id);
+    fsi_result r = fsi_interface_init(&couple->interface, grid, &id);
     if (r != FSI_OK) {
         memset(couple, 0, sizeof *couple);
         return r;
@@ -3144,10 +3101,9 @@ FSI_API fsi_result fsi_couple_init(fsi_couple *couple, fsi_grid *grid,
 }
 
 FSI_API void fsi_couple_free(fsi_couple *couple) {
-    int i;
     if (!couple || !couple->grid)
         return;
-    for (i = 0; i < FSI__B_COUNT; i++)
+    for (int i = 0; i < FSI__B_COUNT; i++)
         fsi_free(&couple->desc.allocator, couple->block[i].ptr, couple->block[i].bytes);
     fsi_mg_free(&couple->second);
     fsi_mg_rank_free(&couple->rank);
@@ -3167,24 +3123,24 @@ FSI_API fsi_result fsi_couple_detect(fsi_couple *couple, fsi_coupled *const *sol
  * directions have no column. */
 static int fsi__psd_factor(int n, const fsi_real *C, fsi_real *F, fsi_real *work) {
     /* work [n * n]: columns one after the other */
-    int i, j, k, rank = 0;
-    for (j = 0; j < n; j++) {
+    int rank = 0;
+    for (int j = 0; j < n; j++) {
         double d = (double)C[j * n + j], full = d;
         fsi_real *col = work + rank * n;
-        for (k = 0; k < rank; k++)
+        for (int k = 0; k < rank; k++)
             d -= (double)work[k * n + j] * (double)work[k * n + j];
         if (!(d > 256 * (double)FSI_REAL_EPS * full) || !(d > 0))
             continue;
-        for (i = 0; i < n; i++) {
+        for (int i = 0; i < n; i++) {
             double s = (double)C[i * n + j];
-            for (k = 0; k < rank; k++)
+            for (int k = 0; k < rank; k++)
                 s -= (double)work[k * n + i] * (double)work[k * n + j];
             col[i] = i < j && C[i * n + i] == 0 ? 0 : (fsi_real)(s / sqrt(d));
         }
         rank++;
     }
-    for (i = 0; i < n; i++)
-        for (k = 0; k < rank; k++)
+    for (int i = 0; i < n; i++)
+        for (int k = 0; k < rank; k++)
             F[i * rank + k] = work[k * n + i];
     return rank;
 }
@@ -3192,20 +3148,19 @@ static int fsi__psd_factor(int n, const fsi_real *C, fsi_real *F, fsi_real *work
 /* A = L L^T in place (lower triangle), dependent columns dropped: their diagonal becomes 0 and
  * solves give 0 there. */
 static void fsi__psd_cholesky(int n, fsi_real *A) {
-    int i, j, k;
-    for (j = 0; j < n; j++) {
+    for (int j = 0; j < n; j++) {
         double d = (double)A[j * n + j], full = d;
-        for (k = 0; k < j; k++)
+        for (int k = 0; k < j; k++)
             d -= (double)A[j * n + k] * (double)A[j * n + k];
         if (!(d > 1e4 * (double)FSI_REAL_EPS * full)) {
-            for (i = 0; i < n; i++)
+            for (int i = 0; i < n; i++)
                 A[i >= j ? i * n + j : j * n + i] = 0;
             continue;
         }
         A[j * n + j] = (fsi_real)sqrt(d);
-        for (i = j + 1; i < n; i++) {
+        for (int i = j + 1; i < n; i++) {
             double s = (double)A[i * n + j];
-            for (k = 0; k < j; k++)
+            for (int k = 0; k < j; k++)
                 s -= (double)A[i * n + k] * (double)A[j * n + k];
             A[i * n + j] = (fsi_real)(s / (double)A[j * n + j]);
         }
@@ -3213,16 +3168,15 @@ static void fsi__psd_cholesky(int n, fsi_real *A) {
 }
 
 static void fsi__psd_solve(int n, const fsi_real *L, fsi_real *x) {
-    int i, k;
-    for (i = 0; i < n; i++) {
+    for (int i = 0; i < n; i++) {
         double s = (double)x[i];
-        for (k = 0; k < i; k++)
+        for (int k = 0; k < i; k++)
             s -= (double)L[i * n + k] * (double)x[k];
         x[i] = L[i * n + i] > 0 ? (fsi_real)(s / (double)L[i * n + i]) : 0;
     }
-    for (i = n - 1; i >= 0; i--) {
+    for (int i = n - 1; i >= 0; i--) {
         double s = (double)x[i];
-        for (k = i + 1; k < n; k++)
+        for (int k = i + 1; k < n; k++)
             s -= (double)L[k * n + i] * (double)x[k];
         x[i] = L[i * n + i] > 0 ? (fsi_real)(s / (double)L[i * n + i]) : 0;
     }
@@ -3249,7 +3203,7 @@ FSI__INLINE const fsi_side *fsi__side_of(const fsi_couple *c, int i) {
 static int fsi__mono_lists(fsi_couple *c) {
     fsi_interface *f = &c->interface;
     size_t entries = 0, ks = 0;
-    int i, s, biggest = 0;
+    int biggest = 0;
     if (!FSI__ROOM(c, offset, int, FSI__B_OFFSET, f->solids + 1)
         || !FSI__ROOM(c, first, int, FSI__B_FIRST, f->solids + 2)
         || !FSI__ROOM(c, by_solid, int32_t, FSI__B_BY, f->sides)
@@ -3259,13 +3213,13 @@ static int fsi__mono_lists(fsi_couple *c) {
         || !FSI__ROOM(c, side_velocity, fsi_real, FSI__B_VELOCITY, f->sides))
         return 0;
     memset(c->first, 0, (size_t)(f->solids + 2) * sizeof *c->first);
-    for (i = 0; i < f->sides; i++)
+    for (int i = 0; i < f->sides; i++)
         c->first[f->side[i].solid + 2]++;
-    for (s = 0; s < f->solids; s++)
+    for (int s = 0; s < f->solids; s++)
         c->first[s + 2] += c->first[s + 1];
-    for (i = 0; i < f->sides; i++)
+    for (int i = 0; i < f->sides; i++)
         c->by_solid[c->first[f->side[i].solid + 1]++] = i;
-    for (s = 0; s < f->solids; s++) {
+    for (int s = 0; s < f->solids; s++) {
         const fsi_coupled *b = f->solid[s];
         size_t dof = (size_t)b->dof;
         c->K_at[s] = ks;
@@ -3299,11 +3253,11 @@ static int fsi__mono_factor(const fsi_couple *c, int s, fsi_real **F) {
  * says. */
 static void fsi__k_factor(int n, fsi_real *K) {
     fsi_real *a = K, *b;
-    int i, j, k;
-    for (i = 0; i < n; a += ++i)
+    int j;
+    for (int i = 0; i < n; a += ++i)
         for (b = K, j = 0; j <= i; b += ++j) {
             double sum = (double)a[j];
-            for (k = 0; k < j; k++)
+            for (int k = 0; k < j; k++)
                 sum -= (double)a[k] * (double)b[k];
             a[j] = (fsi_real)(j < i ? sum / (double)b[j] : sqrt(fmax(sum, 1)));
         }
@@ -3312,24 +3266,26 @@ static void fsi__k_factor(int n, fsi_real *K) {
 /* Dense solid: rows J F and the factor L of K = I + U^T b U. */
 static void fsi__mono_dense(fsi_couple *c, int s, size_t *entry) {
     fsi_interface *f = &c->interface;
-    fsi_real *F, *K = c->K + c->K_at[s], *to;
-    int i, j, k, e, r = fsi__mono_factor(c, s, &F);
+    fsi_real *F, *K = c->K + c->K_at[s];
+    int r = fsi__mono_factor(c, s, &F);
     c->offset[s + 1] = c->offset[s] + r;
+    fsi_real *to;
+    int j;
     for (to = K, j = 0; j < r; j++)
-        for (k = 0; k <= j; k++)
+        for (int k = 0; k <= j; k++)
             *to++ = (fsi_real)(j == k);
-    for (i = c->first[s]; i < c->first[s + 1]; i++) {
+    for (int i = c->first[s]; i < c->first[s + 1]; i++) {
         const fsi_side *side = fsi__side_of(c, i);
         fsi_real *q = c->q + *entry;
         c->row[i] = *entry;
         *entry += (size_t)r;
-        for (k = 0; k < r; k++)
+        for (int k = 0; k < r; k++)
             q[k] = 0;
-        for (e = side->row; e < side->row_end; e++)
-            for (k = 0; k < r; k++)
+        for (int e = side->row; e < side->row_end; e++)
+            for (int k = 0; k < r; k++)
                 q[k] += f->val[e] * F[f->col[e] * r + k];
         for (to = K, j = 0; j < r; j++)
-            for (k = 0; k <= j; k++)
+            for (int k = 0; k <= j; k++)
                 *to++ += side->mass * q[j] * q[k];
     }
     fsi__k_factor(r, K);
@@ -3340,18 +3296,17 @@ static void fsi__mono_nodal(fsi_couple *c, int s) {
     fsi_interface *f = &c->interface;
     const fsi_coupled *b = f->solid[s];
     fsi_real *K = c->K + c->K_at[s];
-    int i, e;
     c->offset[s + 1] = c->offset[s] + b->dof;
-    for (i = 0; i < b->dof; i++)
+    for (int i = 0; i < b->dof; i++)
         K[i] = b->inverse_mass[i / 3] > 0 ? 1 / b->inverse_mass[i / 3] : 0;
-    for (i = c->first[s]; i < c->first[s + 1]; i++) {
+    for (int i = c->first[s]; i < c->first[s + 1]; i++) {
         const fsi_side *side = fsi__side_of(c, i);
-        for (e = side->row; e < side->row_end; e++)
+        for (int e = side->row; e < side->row_end; e++)
             if (K[f->col[e]] > 0)
                 K[f->col[e]] += side->mass * f->val[e] * f->val[e];
     }
     if (b->implicit)
-        for (e = 0; e < b->implicit->row[b->implicit->rows]; e++)
+        for (int e = 0; e < b->implicit->row[b->implicit->rows]; e++)
             if (K[b->implicit->col[e]] > 0)
                 K[b->implicit->col[e]] += b->implicit->val[e] * b->implicit->val[e];
 }
@@ -3359,20 +3314,21 @@ static void fsi__mono_nodal(fsi_couple *c, int s) {
 static fsi_result fsi__mono_rows(fsi_couple *c) {
     fsi_interface *f = &c->interface;
     size_t entry = 0;
-    fsi_real *p;
-    int s, k;
     if (!fsi__mono_lists(c))
         return FSI_ERR_MEMORY;
     c->offset[0] = 0;
+    int s;
     for (s = 0; s < f->solids; s++)
         if (f->solid[s]->node)
             fsi__mono_nodal(c, s);
         else
             fsi__mono_dense(c, s, &entry);
     c->columns = c->offset[f->solids];
+    int k;
     for (s = 0, k = 5; s < f->solids; s++)
         if (f->solid[s]->node)
             k = 8;
+    fsi_real *p;
     p = (fsi_real *)fsi__room(c, FSI__B_COEF, (size_t)k * (size_t)c->columns, sizeof *p);
     for (; p && k-- > 0;)
         c->coef[k] = p + (size_t)k * (size_t)c->columns;
@@ -3387,19 +3343,19 @@ static fsi_result fsi__mono_rows(fsi_couple *c) {
 /* out += sum over the solid's sides of x_s times its row of U (x [sides], in side order). */
 static void fsi__ut_add(const fsi_couple *c, int s, const fsi_real *x, fsi_real *out) {
     const fsi_interface *f = &c->interface;
-    int i, e, k, r = c->offset[s + 1] - c->offset[s], nodal = f->solid[s]->node != NULL;
+    int r = c->offset[s + 1] - c->offset[s], nodal = f->solid[s]->node != NULL;
     const fsi_real *K = c->K + c->K_at[s];
-    for (i = c->first[s]; i < c->first[s + 1]; i++) {
+    for (int i = c->first[s]; i < c->first[s + 1]; i++) {
         const fsi_side *side = fsi__side_of(c, i);
         fsi_real w = x[c->by_solid[i]];
         const fsi_real *q = c->q + c->row[i];
         if (w == 0)
             continue;
         if (!nodal)
-            for (k = 0; k < r; k++)
+            for (int k = 0; k < r; k++)
                 out[k] += w * q[k];
         else
-            for (e = side->row; e < side->row_end; e++)
+            for (int e = side->row; e < side->row_end; e++)
                 if (K[f->col[e]] > 0)
                     out[f->col[e]] += w * f->val[e];
     }
@@ -3409,16 +3365,16 @@ static void fsi__ut_add(const fsi_couple *c, int s, const fsi_real *x, fsi_real 
 FSI__INLINE fsi_real fsi__u_row(const fsi_couple *c, int s, int i, const fsi_real *a) {
     const fsi_interface *f = &c->interface;
     const fsi_side *side = fsi__side_of(c, i);
-    int e, k, r = c->offset[s + 1] - c->offset[s];
+    int r = c->offset[s + 1] - c->offset[s];
     fsi_real sum = 0;
     if (!f->solid[s]->node) {
         const fsi_real *q = c->q + c->row[i];
-        for (k = 0; k < r; k++)
+        for (int k = 0; k < r; k++)
             sum += q[k] * a[k];
         return sum;
     }
     /* a is 0 at fixed nodes */
-    for (e = side->row; e < side->row_end; e++)
+    for (int e = side->row; e < side->row_end; e++)
         sum += f->val[e] * a[f->col[e]];
     return sum;
 }
@@ -3426,31 +3382,31 @@ FSI__INLINE fsi_real fsi__u_row(const fsi_couple *c, int s, int i, const fsi_rea
 /* out = Z^T x for one solid; y += s Z a. */
 static void fsi__zt(const fsi_couple *c, int s, const fsi_real *x, fsi_real *out) {
     const fsi_interface *f = &c->interface;
-    int i, e, k, k0, r = c->offset[s + 1] - c->offset[s];
+    int r = c->offset[s + 1] - c->offset[s];
     const fsi_real *K = c->K + c->K_at[s];
     /* summed in double: the pressures around a light body nearly cancel */
     if (!f->solid[s]->node) {
-        for (k0 = 0; k0 < r; k0 += 8) {
+        for (int k0 = 0; k0 < r; k0 += 8) {
             double sum[8] = {0, 0, 0, 0, 0, 0, 0, 0};
             int n = fsi__imin(r - k0, 8);
-            for (i = c->first[s]; i < c->first[s + 1]; i++) {
+            for (int i = c->first[s]; i < c->first[s + 1]; i++) {
                 const fsi_side *side = fsi__side_of(c, i);
                 const fsi_real *q = c->q + c->row[i] + k0;
                 double w = (double)fsi__side_z(f, side) * (double)x[side->cell];
-                for (k = 0; k < n; k++)
+                for (int k = 0; k < n; k++)
                     sum[k] += w * (double)q[k];
             }
-            for (k = 0; k < n; k++)
+            for (int k = 0; k < n; k++)
                 out[k0 + k] = (fsi_real)sum[k];
         }
         return;
     }
-    for (k = 0; k < r; k++)
+    for (int k = 0; k < r; k++)
         out[k] = 0;
-    for (i = c->first[s]; i < c->first[s + 1]; i++) {
+    for (int i = c->first[s]; i < c->first[s + 1]; i++) {
         const fsi_side *side = fsi__side_of(c, i);
         fsi_real w = fsi__side_z(f, side) * x[side->cell];
-        for (e = side->row; e < side->row_end; e++)
+        for (int e = side->row; e < side->row_end; e++)
             if (K[f->col[e]] > 0)
                 out[f->col[e]] += w * f->val[e];
     }
@@ -3458,8 +3414,7 @@ static void fsi__zt(const fsi_couple *c, int s, const fsi_real *x, fsi_real *out
 
 static void fsi__z_add(const fsi_couple *c, int s, const fsi_real *a, fsi_real scale, fsi_real *y) {
     const fsi_interface *f = &c->interface;
-    int i;
-    for (i = c->first[s]; i < c->first[s + 1]; i++) {
+    for (int i = c->first[s]; i < c->first[s + 1]; i++) {
         const fsi_side *side = fsi__side_of(c, i);
         y[side->cell] += scale * fsi__side_z(f, side) * fsi__u_row(c, s, i, a);
     }
@@ -3470,12 +3425,11 @@ static void fsi__implicit_add(const fsi_couple *c, int s, const fsi_real *x, fsi
                               fsi_real *y) {
     const fsi_csr *B = c->interface.solid[s]->implicit;
     const fsi_real *K = c->K + c->K_at[s];
-    int i, k;
-    for (i = 0; i < B->rows; i++) {
+    for (int i = 0; i < B->rows; i++) {
         fsi_real w = 0;
-        for (k = B->row[i]; k < B->row[i + 1]; k++)
+        for (int k = B->row[i]; k < B->row[i + 1]; k++)
             w += B->val[k] * x[B->col[k]];
-        for (k = B->row[i]; k < B->row[i + 1]; k++)
+        for (int k = B->row[i]; k < B->row[i + 1]; k++)
             if (K[B->col[k]] > 0)
                 y[B->col[k]] += scale * w * B->val[k];
     }
@@ -3484,8 +3438,7 @@ static void fsi__implicit_add(const fsi_couple *c, int s, const fsi_real *x, fsi
 /* y += push on the nodes that move. */
 static void fsi__push_add(const fsi_couple *c, int s, fsi_real *y) {
     const fsi_coupled *b = c->interface.solid[s];
-    int i;
-    for (i = 0; b->node && b->push && i < b->dof; i++)
+    for (int i = 0; b->node && b->push && i < b->dof; i++)
         if (c->K[c->K_at[s] + (size_t)i] > 0)
             y[i] += b->push[i];
 }
@@ -3495,13 +3448,12 @@ static void fsi__k_apply(const fsi_couple *c, int s, const fsi_real *x, fsi_real
     const fsi_interface *f = &c->interface;
     const fsi_coupled *b = f->solid[s];
     const fsi_real *K = c->K + c->K_at[s];
-    int i, e;
-    for (i = 0; i < b->dof; i++)
+    for (int i = 0; i < b->dof; i++)
         y[i] = K[i] > 0 ? x[i] / b->inverse_mass[i / 3] : 0;
-    for (i = c->first[s]; i < c->first[s + 1]; i++) {
+    for (int i = c->first[s]; i < c->first[s + 1]; i++) {
         const fsi_side *side = fsi__side_of(c, i);
         fsi_real w = side->mass * fsi__u_row(c, s, i, x);
-        for (e = side->row; e < side->row_end; e++)
+        for (int e = side->row; e < side->row_end; e++)
             if (K[f->col[e]] > 0)
                 y[f->col[e]] += w * f->val[e];
     }
@@ -3512,17 +3464,16 @@ static void fsi__k_apply(const fsi_couple *c, int s, const fsi_real *x, fsi_real
 /* x = K^-1 b with L of a dense solid; b may be x. */
 static void fsi__k_back(int n, const fsi_real *L, const fsi_real *b, fsi_real *x) {
     const fsi_real *row = L;
-    int i, k;
-    for (i = 0; i < n; row += ++i) {
+    for (int i = 0; i < n; row += ++i) {
         double sum = (double)b[i];
-        for (k = 0; k < i; k++)
+        for (int k = 0; k < i; k++)
             sum -= (double)row[k] * (double)x[k];
         x[i] = (fsi_real)(sum / (double)row[i]);
     }
     /* row k of L begins k (k + 1) / 2 numbers behind its start */
-    for (i = n - 1; i >= 0; i--) {
+    for (int i = n - 1; i >= 0; i--) {
         double sum = (double)x[i];
-        for (k = i + 1; k < n; k++)
+        for (int k = i + 1; k < n; k++)
             sum -= (double)L[k * (k + 1) / 2 + i] * (double)x[k];
         x[i] = (fsi_real)(sum / (double)L[i * (i + 1) / 2 + i]);
     }
@@ -3532,24 +3483,23 @@ static void fsi__k_back(int n, const fsi_real *L, const fsi_real *b, fsi_real *x
  * the solid, so it is cheap. */
 static void fsi__k_solve(fsi_couple *c, int s, const fsi_real *b, fsi_real *x) {
     const fsi_real *K = c->K + c->K_at[s];
-    int i, r = c->offset[s + 1] - c->offset[s], it;
-    fsi_real *res, *d, *y;
-    double rz = 0, old, start = 0;
+    int r = c->offset[s + 1] - c->offset[s];
+    double rz = 0, start = 0;
     size_t n = (size_t)r;
     if (!c->interface.solid[s]->node) {
         fsi__k_back(r, K, b, x);
         return;
     }
-    res = c->coef[5] + c->offset[s];
-    d = c->coef[6] + c->offset[s];
-    y = c->coef[7] + c->offset[s];
+    fsi_real *res = c->coef[5] + c->offset[s];
+    fsi_real *d = c->coef[6] + c->offset[s];
+    fsi_real *y = c->coef[7] + c->offset[s];
+    int i;
     for (i = 0; i < r; i++) {
         x[i] = d[i] = 0;
         res[i] = K[i] > 0 ? b[i] : 0;
     }
-    for (it = 0; it < 1000; it++) {
-        double dy;
-        old = rz;
+    for (int it = 0; it < 1000; it++) {
+        double old = rz;
         for (i = 0, rz = 0; i < r; i++)
             rz += K[i] > 0 ? (double)res[i] * (double)res[i] / (double)K[i] : 0;
         if (it == 0)
@@ -3559,7 +3509,7 @@ static void fsi__k_solve(fsi_couple *c, int s, const fsi_real *b, fsi_real *x) {
         for (i = 0; i < r; i++)
             d[i] = (K[i] > 0 ? res[i] / K[i] : 0) + (fsi_real)(it ? rz / old : 0) * d[i];
         fsi__k_apply(c, s, d, y);
-        dy = fsi_dot(n, d, y);
+        double dy = fsi_dot(n, d, y);
         if (!(dy > 0))
             break;
         fsi_axpy(n, (fsi_real)(rz / dy), d, x);
@@ -3571,19 +3521,18 @@ static void fsi__k_solve(fsi_couple *c, int s, const fsi_real *b, fsi_real *x) {
  * volume. e is left in coarse_work. */
 static void fsi__keep_volumes(fsi_couple *c, fsi_real *a) {
     const size_t m = (size_t)c->columns;
-    int k, n = c->regions;
-    for (k = 0; k < n; k++)
+    int n = c->regions;
+    for (int k = 0; k < n; k++)
         c->coarse_work[k] = (fsi_real)fsi_dot(m, c->GY + (size_t)k * m, a);
     if (n)
         fsi__psd_solve(n, c->E, c->coarse_work);
-    for (k = 0; k < n; k++)
+    for (int k = 0; k < n; k++)
         fsi_axpy(m, -c->coarse_work[k], c->GY + (size_t)(n + k) * m, a);
 }
 
 /* coef[1] = K^-1 Z^T x of all solids, volumes of closed regions kept. */
 static void fsi__respond(fsi_couple *c, const fsi_real *x) {
-    int s;
-    for (s = 0; s < c->interface.solids; s++) {
+    for (int s = 0; s < c->interface.solids; s++) {
         fsi_real *a = c->coef[0] + c->offset[s];
         if (c->offset[s + 1] == c->offset[s])
             continue;
@@ -3596,9 +3545,8 @@ static void fsi__respond(fsi_couple *c, const fsi_real *x) {
 /* y += (Sigma - L_N) x. */
 static void fsi__extra(const fsi_real *x, fsi_real *y, void *user) {
     fsi_couple *c = (fsi_couple *)user;
-    int s;
     fsi__respond(c, x);
-    for (s = 0; s < c->interface.solids; s++)
+    for (int s = 0; s < c->interface.solids; s++)
         if (c->offset[s + 1] > c->offset[s])
             fsi__z_add(c, s, c->coef[1] + c->offset[s], fsi__scale_of(c), y);
     fsi__bubble_extra(c, x, y);
@@ -3609,15 +3557,14 @@ static void fsi__extra(const fsi_real *x, fsi_real *y, void *user) {
 static void fsi__mono_rhs(fsi_couple *c, int eliminate) {
     fsi_interface *f = &c->interface;
     fsi_real scale = fsi__scale_of(c);
-    int s, i;
-    for (i = 0; i < f->sides; i++) {
+    for (int i = 0; i < f->sides; i++) {
         const fsi_side *side = f->side + i;
         fsi_real v = fsi_interface_velocity(f, side, f->solid[side->solid]->v);
         c->grid->rhs[side->cell] += scale * fsi__side_z(f, side) * v;
         c->lambda[i] = side->mass * (c->side_velocity[i] - v);
     }
     fsi_fill((size_t)c->columns, 0, c->coef[2]);
-    for (s = 0; s < f->solids; s++) {
+    for (int s = 0; s < f->solids; s++) {
         fsi_real *k = c->coef[2] + c->offset[s], *a = c->coef[3] + c->offset[s];
         if (c->offset[s + 1] == c->offset[s])
             continue;
@@ -3635,13 +3582,13 @@ static void fsi__mono_rhs(fsi_couple *c, int eliminate) {
 static void fsi__solid_add(fsi_couple *c, int s, const fsi_real *a) {
     const fsi_coupled *b = c->interface.solid[s];
     fsi_real *F = NULL;
-    int i, k, r = b->node ? 0 : fsi__mono_factor(c, s, &F);
-    for (i = 0; i < b->dof; i++) {
+    int r = b->node ? 0 : fsi__mono_factor(c, s, &F);
+    for (int i = 0; i < b->dof; i++) {
         if (b->node) {
             b->v[i] += a[i];
             continue;
         }
-        for (k = 0; k < r; k++)
+        for (int k = 0; k < r; k++)
             b->v[i] += F[i * r + k] * a[k];
     }
 }
@@ -3649,11 +3596,10 @@ static void fsi__solid_add(fsi_couple *c, int s, const fsi_real *a) {
 /* coef[4] = start - K^-1 Z^T p, the solids' answer to p^ (start NULL: 0; may be coef[4] itself),
  * and the constants that go with it. */
 static void fsi__answer(fsi_couple *c, const fsi_real *p, const fsi_real *start) {
-    int k;
     fsi__respond(c, p);
-    for (k = 0; k < c->columns; k++)
+    for (int k = 0; k < c->columns; k++)
         c->coef[4][k] = (start ? start[k] : 0) - c->coef[1][k];
-    for (k = 0; k < c->regions; k++)
+    for (int k = 0; k < c->regions; k++)
         c->constant[c->region_of[k]] -= (double)c->coarse_work[k];
 }
 
@@ -3667,15 +3613,14 @@ FSI__INLINE fsi_real fsi__constant_at(const fsi_couple *c, size_t cell) {
  */
 static void fsi__mono_finish(fsi_couple *c, const fsi_real *p) {
     fsi_interface *f = &c->interface;
-    int s, i;
-    for (s = 0; s < f->solids; s++)
+    for (int s = 0; s < f->solids; s++)
         if (c->offset[s + 1] > c->offset[s]) {
             /* a_hat - K^-1 Z^T p */
             fsi_axpy((size_t)(c->offset[s + 1] - c->offset[s]), 1, c->coef[3] + c->offset[s],
                      c->coef[4] + c->offset[s]);
             fsi__solid_add(c, s, c->coef[4] + c->offset[s]);
         }
-    for (i = 0; i < f->sides; i++) {
+    for (int i = 0; i < f->sides; i++) {
         const fsi_side *side = f->side + i;
         fsi_real v = fsi_interface_velocity(f, side, f->solid[side->solid]->v);
         c->lambda[i] =
@@ -3700,20 +3645,20 @@ typedef struct fsi__cellfaces {
 static void fsi__cell_row(const fsi_couple *c, ptrdiff_t cell, fsi__cellfaces *out) {
     const fsi_interface *f = &c->interface;
     const fsi_grid *g = c->grid;
-    int i[3], axis, up;
+    int i[3];
     i[0] = (int)(cell % f->nx);
     i[1] = (int)(cell / f->nx % f->ny);
     i[2] = (int)(cell / ((ptrdiff_t)f->nx * f->ny));
     memset(out, 0, sizeof *out);
-    for (axis = 0; axis < 3; axis++)
-        for (up = 0; up < 2; up++) {
-            int k = 2 * axis + up, inside;
+    for (int axis = 0; axis < 3; axis++)
+        for (int up = 0; up < 2; up++) {
+            int k = 2 * axis + up;
             ptrdiff_t n = cell + (up ? 1 : -1) * fsi__stride(f, axis);
             out->cell[k] = -1;
             out->w[k] = 0;
             if (axis >= f->dim)
                 continue;
-            inside = up ? i[axis] + 1 < f->n[axis] : i[axis] > 0;
+            int inside = up ? i[axis] + 1 < f->n[axis] : i[axis] > 0;
             if (inside && g->cell[n] == FSI_CELL_NEUMANN)
                 continue;
             i[axis] += up;
@@ -3731,24 +3676,23 @@ static void fsi__cell_row(const fsi_couple *c, ptrdiff_t cell, fsi__cellfaces *o
  * region. */
 static void fsi__region_row(const fsi_couple *c, int region, fsi_real *out) {
     const fsi_interface *f = &c->interface;
-    int s, i, e, k;
     fsi_fill((size_t)c->columns, 0, out);
-    for (s = 0; s < f->solids; s++) {
+    for (int s = 0; s < f->solids; s++) {
         int r = c->offset[s + 1] - c->offset[s];
         const fsi_real *K = c->K + c->K_at[s];
         fsi_real *a = out + c->offset[s];
         if (!r)
             continue;
-        for (i = c->first[s]; i < c->first[s + 1]; i++) {
+        for (int i = c->first[s]; i < c->first[s + 1]; i++) {
             const fsi_side *side = fsi__side_of(c, i);
             fsi_real z = fsi__side_z(f, side);
             if (c->grid->mg->label[side->cell] != region)
                 continue;
             if (!f->solid[s]->node)
-                for (k = 0; k < r; k++)
+                for (int k = 0; k < r; k++)
                     a[k] += z * c->q[c->row[i] + (size_t)k];
             else
-                for (e = side->row; e < side->row_end; e++)
+                for (int e = side->row; e < side->row_end; e++)
                     if (K[f->col[e]] > 0)
                         a[f->col[e]] += z * f->val[e];
         }
@@ -3757,18 +3701,18 @@ static void fsi__region_row(const fsi_couple *c, int region, fsi_real *out) {
 
 static void fsi__coarse_regions(fsi_couple *c) {
     const fsi_interface *f = &c->interface;
-    int k, j, s, i, n = fsi__imin(c->grid->mg->regions, FSI__REGIONS);
+    int n = fsi__imin(c->grid->mg->regions, FSI__REGIONS);
     c->regions = 0;
-    for (k = 0; k < n; k++) {
+    for (int k = 0; k < n; k++) {
         double size = 0; /* the same sum without cancellation */
         fsi__region_row(c, k, c->coef[4]);
-        for (s = 0; s < f->solids; s++)
-            for (i = c->first[s]; i < c->first[s + 1] && c->offset[s + 1] > c->offset[s]; i++) {
+        for (int s = 0; s < f->solids; s++)
+            for (int i = c->first[s]; i < c->first[s + 1] && c->offset[s + 1] > c->offset[s]; i++) {
                 const fsi_side *side = fsi__side_of(c, i);
                 double z = (double)fsi__side_z(f, side), u = f->solid[s]->node ? 1 : 0;
                 if (c->grid->mg->label[side->cell] != k)
                     continue;
-                for (j = 0; !f->solid[s]->node && j < c->offset[s + 1] - c->offset[s]; j++)
+                for (int j = 0; !f->solid[s]->node && j < c->offset[s + 1] - c->offset[s]; j++)
                     u += (double)c->q[c->row[i] + (size_t)j] * (double)c->q[c->row[i] + (size_t)j];
                 size += z * z * u;
             }
@@ -3781,30 +3725,28 @@ static void fsi__coarse_regions(fsi_couple *c) {
 /* G, K^-1 G^T and the factor of E of the felt regions. */
 static int fsi__coarse_build(fsi_couple *c) {
     fsi_interface *f = &c->interface;
-    fsi_real *G, *KG;
     size_t m = (size_t)c->columns;
-    int s, k, j, i, n;
     if (!c->columns || !c->grid->mg->regions)
         return 1;
     fsi__coarse_regions(c);
-    n = c->regions;
+    int n = c->regions;
     c->regions = 0;
     if (!FSI__ROOM(c, E, fsi_real, FSI__B_E, n * n)
         || !FSI__ROOM(c, coarse_work, fsi_real, FSI__B_CWORK, n)
         || !FSI__ROOM(c, GY, fsi_real, FSI__B_GY, 2 * (size_t)n * m))
         return 0;
     c->regions = n;
-    G = c->GY;
-    KG = c->GY + (size_t)n * m;
-    for (k = 0; k < n; k++)
+    fsi_real *G = c->GY;
+    fsi_real *KG = c->GY + (size_t)n * m;
+    for (int k = 0; k < n; k++)
         fsi__region_row(c, c->region_of[k], G + (size_t)k * m);
-    for (j = 0; j < n; j++)
-        for (s = 0; s < f->solids; s++)
+    for (int j = 0; j < n; j++)
+        for (int s = 0; s < f->solids; s++)
             if (c->offset[s + 1] > c->offset[s])
                 fsi__k_solve(c, s, G + (size_t)j * m + c->offset[s],
                              KG + (size_t)j * m + c->offset[s]);
-    for (i = 0; i < n; i++)
-        for (j = 0; j < n; j++)
+    for (int i = 0; i < n; i++)
+        for (int j = 0; j < n; j++)
             c->E[i * n + j] = (fsi_real)fsi_dot(m, G + (size_t)i * m, KG + (size_t)j * m);
     fsi__psd_cholesky(n, c->E);
     return 1;
@@ -3814,18 +3756,17 @@ static int fsi__coarse_build(fsi_couple *c) {
  * label. */
 static void fsi__coarse_solve(fsi_couple *c, const int32_t *label, const fsi_real *x,
                               fsi_real factor, double *constant) {
-    size_t i;
-    int k, n = c->regions;
+    int n = c->regions;
     memset(constant, 0, FSI__REGIONS * sizeof *constant);
-    for (i = 0; n && i < c->interface.cells; i++)
+    for (size_t i = 0; n && i < c->interface.cells; i++)
         if (label[i] >= 0 && label[i] < FSI__REGIONS)
             constant[label[i]] += (double)x[i];
-    for (k = 0; k < n; k++)
+    for (int k = 0; k < n; k++)
         c->coarse_work[k] = factor * (fsi_real)constant[c->region_of[k]];
     if (n)
         fsi__psd_solve(n, c->E, c->coarse_work);
     memset(constant, 0, FSI__REGIONS * sizeof *constant);
-    for (k = 0; k < n; k++)
+    for (int k = 0; k < n; k++)
         constant[c->region_of[k]] = (double)c->coarse_work[k];
 }
 
@@ -3833,13 +3774,13 @@ static void fsi__coarse_solve(fsi_couple *c, const int32_t *label, const fsi_rea
  * and to the right-hand side. */
 static void fsi__coarse_start(fsi_couple *c) {
     const size_t m = (size_t)c->columns;
-    int s, k, n = c->regions;
+    int n = c->regions;
     fsi__coarse_solve(c, c->grid->mg->label, c->grid->rhs, 1 / fsi__scale_of(c), c->constant);
     fsi_fill(m, 0, c->coef[1]);
-    for (k = 0; k < n; k++)
+    for (int k = 0; k < n; k++)
         fsi_axpy(m, -c->coarse_work[k], c->GY + (size_t)(n + k) * m, c->coef[1]);
     fsi_axpy(m, 1, c->coef[1], c->coef[3]);
-    for (s = 0; s < c->interface.solids && n; s++)
+    for (int s = 0; s < c->interface.solids && n; s++)
         if (c->offset[s + 1] > c->offset[s])
             fsi__z_add(c, s, c->coef[1] + c->offset[s], fsi__scale_of(c), c->grid->rhs);
 }
@@ -3849,9 +3790,8 @@ static void fsi__coarse_start(fsi_couple *c) {
 static void fsi__coarse_add(fsi_couple *c, const int32_t *label, const fsi_real *r, fsi_real factor,
                             fsi_real *z) {
     double constant[FSI__REGIONS];
-    size_t i;
     fsi__coarse_solve(c, label, r, factor, constant);
-    for (i = 0; c->regions && i < c->interface.cells; i++)
+    for (size_t i = 0; c->regions && i < c->interface.cells; i++)
         if (label[i] >= 0 && label[i] < FSI__REGIONS)
             z[i] += (fsi_real)constant[label[i]];
 }
@@ -3864,13 +3804,12 @@ static void fsi__coarse_add(fsi_couple *c, const int32_t *label, const fsi_real 
    Eliminated, with W = sum of w: p_b = (rhs_b + sum w p_c) / W,  row of a fluid cell c: ... + w p_c
    - w (sum w p) / W = rhs_c + w rhs_b / W. */
 static void fsi__bubble_extra(const fsi_couple *c, const fsi_real *x, fsi_real *y) {
-    int b, i;
-    for (b = 0; b < c->bubbles; b++) {
+    for (int b = 0; b < c->bubbles; b++) {
         const fsi_bubble *u = c->bubble + b;
         double sum = 0;
-        for (i = u->first; i < u->last; i++)
+        for (int i = u->first; i < u->last; i++)
             sum += (double)(c->bubble_face[i].w * x[c->bubble_face[i].cell]);
-        for (i = u->first; i < u->last; i++)
+        for (int i = u->first; i < u->last; i++)
             y[c->bubble_face[i].cell] -= c->bubble_face[i].w * (fsi_real)(sum / (double)u->weight);
     }
 }
@@ -3882,11 +3821,12 @@ static void fsi__bubble_targets(fsi_couple *c, const fsi_bubble *old, int olds, 
     fsi_grid *g = c->grid;
     /* lost: of bubbles too small for the grid to hold: the largest one takes it on */
     double debt = 0, lost = 0;
-    size_t n;
-    int b, o, total, largest = 0;
+    int largest = 0;
     /* [old][new], last column: all; last row: from the open air */
     memset(share, 0, (size_t)((olds + 1) * (c->bubbles + 1)) * sizeof *share);
-    for (n = 0; n < g->cells; n++) {
+    int b;
+    int o;
+    for (size_t n = 0; n < g->cells; n++) {
         o = c->bubble_cell[n] < 0 ? olds : c->bubble_cell[n] - 1;
         if (o < 0 || o > olds || g->region[n] < 0)
             continue;
@@ -3905,7 +3845,7 @@ static void fsi__bubble_targets(fsi_couple *c, const fsi_bubble *old, int olds, 
         double target = b == largest ? lost : 0;
         int most = 0;
         for (o = 0; o < olds; o++) {
-            total = share[o * (c->bubbles + 1) + c->bubbles];
+            int total = share[o * (c->bubbles + 1) + c->bubbles];
             if (!total)
                 continue;
             if (share[o * (c->bubbles + 1) + b] > most) {
@@ -3930,20 +3870,20 @@ static void fsi__bubble_targets(fsi_couple *c, const fsi_bubble *old, int olds, 
 /* number[region]: its bubble + 1, -1 for open air. NULL: no memory. */
 static const int *fsi__bubble_list(fsi_couple *c) {
     fsi_grid *g = c->grid;
-    fsi_bubble *list, *old;
-    int r, olds = c->bubbles, count = 0, *share, *number;
-    size_t n;
+    int r, olds = c->bubbles, count = 0;
     for (r = 0; r < g->region_count; r++)
         count += !g->regions[r].open && g->regions[r].cells > 0;
+    fsi_bubble *list;
     list = (fsi_bubble *)fsi__room(c, FSI__B_BUBBLE, 2 * (size_t)(olds + count) + 1, sizeof *list);
+    int *share;
     share = (int *)fsi__room(c, FSI__B_BW,
                              (size_t)(olds + 1) * (size_t)(count + 1) + (size_t)g->region_count,
                              sizeof *share);
     if (!list || !share || !FSI__ROOM(c, bubble_cell, int32_t, FSI__B_BF, g->cells))
         return NULL;
     /* one place more for the open surface, see fsi__bubble_settle */
-    old = list + count + 1;
-    number = share + (olds + 1) * (count + 1); /* [regions] */
+    fsi_bubble *old = list + count + 1;
+    int *number = share + (olds + 1) * (count + 1); /* [regions] */
     memmove(old, list, (size_t)olds * sizeof *list);
     c->bubble = list;
     for (r = 0, c->bubbles = 0; r < g->region_count; r++) {
@@ -3956,7 +3896,7 @@ static const int *fsi__bubble_list(fsi_couple *c) {
         list[c->bubbles++].volume = g->regions[r].volume;
     }
     fsi__bubble_targets(c, old, olds, number, share);
-    for (n = 0; n < g->cells; n++)
+    for (size_t n = 0; n < g->cells; n++)
         c->bubble_cell[n] = g->region[n] < 0 ? 0 : number[g->region[n]];
     return number;
 }
@@ -3968,8 +3908,8 @@ static const int *fsi__bubble_list(fsi_couple *c) {
 /* Volumes of the bubbles, and of the liquid in place of the open surface's (negative: it grows when
  * the surface goes outward). */
 static void fsi__bubble_volumes(fsi_couple *c) {
-    int b;
     fsi_grid_air_volumes(c->grid, c->bubble_near);
+    int b;
     for (b = 0; b < c->bubbles; b++)
         c->bubble[b].volume = c->grid->regions[c->bubble[b].region].volume;
     c->bubble[b].volume = -c->grid->stats.liquid_volume;
@@ -3988,18 +3928,18 @@ static void fsi__bubble_shift(fsi_couple *c, const int *number, int markers) {
     const fsi_interface *f = &c->interface;
     const fsi_real end = (fsi_real)ls->desc.band * ls->desc.h;
     const fsi_bubble *u;
-    size_t n;
-    for (n = 0; n < ls->cells && !markers; n++)
+    for (size_t n = 0; n < ls->cells && !markers; n++)
         if (fsi__abs(ls->phi[n]) < end && (u = fsi__bubble_next(c, number, n)) != NULL)
             ls->phi[n] -= (fsi_real)u->step;
-    for (n = 0; n < ls->state->count && markers; n++) {
-        fsi_vec3 x = fsi_vec(ls->px[n], ls->py[n], f->dim == 3 ? ls->pz[n] : 0), normal;
+    for (size_t n = 0; n < ls->state->count && markers; n++) {
+        fsi_vec3 x = fsi_vec(ls->px[n], ls->py[n], f->dim == 3 ? ls->pz[n] : 0);
         fsi_real at[3];
         int from[3], to[3];
         fsi_vec_store(at, x);
         if (!fsi__cells_met(f, at, at, from, to)
             || (u = fsi__bubble_next(c, number, fsi__cell_index(f, from))) == NULL)
             continue;
+        fsi_vec3 normal;
         fsi_levelset_sample(ls, x, &normal);
         x = fsi_vec_mad(x, fsi__unit(normal), (fsi_real)u->shift);
         fsi_vec_store(at, x);
@@ -4018,11 +3958,11 @@ static void fsi__bubble_lend(fsi_couple *c, int pass) {
     const double least = pass > 1 ? (double)FSI_REAL_MAX
                                   : (c->interface.dim == 3 ? 8 : 4) * (double)c->grid->h
                                         * (double)fsi__area(&c->interface);
-    int b, largest = 0;
-    for (b = 1; b < c->bubbles; b++)
+    int largest = 0;
+    for (int b = 1; b < c->bubbles; b++)
         if (c->bubble[b].volume > c->bubble[largest].volume)
             largest = b;
-    for (b = 0; b < c->bubbles; b++) {
+    for (int b = 0; b < c->bubbles; b++) {
         if (b == largest || c->bubble[b].volume >= least)
             continue;
         c->bubble[largest].target += c->bubble[b].target - c->bubble[b].volume;
@@ -4034,21 +3974,19 @@ static void fsi__bubble_lend(fsi_couple *c, int pass) {
 static void fsi__bubble_match(fsi_couple *c, const int *number, int pass) {
     fsi_grid *g = c->grid;
     const double most = 0.1 * (double)g->h;
-    fsi_bubble *u;
-    size_t n;
-    int b, round, count;
     memset(c->bubble + c->bubbles, 0, sizeof *c->bubble); /* the open surface */
     c->bubble[c->bubbles].target = -g->levelset.state->target;
-    for (b = 0; b < c->bubbles; b++)
+    for (int b = 0; b < c->bubbles; b++)
         c->bubble[b].area = c->bubble[b].shift = c->bubble[b].step = 0;
-    for (n = 0; n < g->cells; n++)
+    fsi_bubble *u;
+    for (size_t n = 0; n < g->cells; n++)
         if (fsi__abs(g->phi[n]) < 2 * g->h && (u = fsi__bubble_next(c, number, n)) != NULL)
             u->area += (double)fsi__area(&c->interface) / 4;
-    count = c->bubbles + (g->desc.volume_correction != 0);
-    for (round = 0; round < 4; round++) {
+    int count = c->bubbles + (g->desc.volume_correction != 0);
+    for (int round = 0; round < 4; round++) {
         fsi__bubble_volumes(c);
         fsi__bubble_lend(c, pass);
-        for (b = 0; b < count; b++) {
+        for (int b = 0; b < count; b++) {
             u = c->bubble + b;
             if (fabs(u->step) > 1e-9 * (double)g->h
                 && (u->before - u->volume) / u->step > 0.1 * u->area)
@@ -4068,13 +4006,12 @@ static void fsi__bubble_match(fsi_couple *c, const int *number, int pass) {
 static fsi_result fsi__bubble_settle(fsi_couple *c) {
     fsi_grid *g = c->grid;
     const int *number;
-    int b, pass;
     if (!c->desc.bubbles || !g->region || !c->bubbles)
         return FSI_OK;
     if (!FSI__ROOM(c, bubble_near, int32_t, FSI__B_BNEAR, g->cells))
         return FSI_ERR_MEMORY;
     /* again where a shift has parted or joined what it moved */
-    for (pass = 0; pass < 6; pass++) {
+    for (int pass = 0; pass < 6; pass++) {
         double off = 0, all = 0;
         fsi_result r = fsi_grid_classify(g);
         if (r < 0)
@@ -4082,7 +4019,7 @@ static fsi_result fsi__bubble_settle(fsi_couple *c) {
         if ((number = fsi__bubble_list(c)) == NULL)
             return FSI_ERR_MEMORY;
         fsi__bubble_lend(c, pass);
-        for (b = 0; b < c->bubbles; b++)
+        for (int b = 0; b < c->bubbles; b++)
             off += fabs(c->bubble[b].volume - c->bubble[b].target), all += c->bubble[b].target;
         if (pass == 5 || (pass && off < 1e-3 * all))
             break;
@@ -4114,12 +4051,11 @@ static int fsi__bubble_face_at(const fsi_couple *c, size_t n, int axis, int up,
 /* Faces of all bubbles, those of one after the other: counted, then listed. */
 static int fsi__bubble_faces(fsi_couple *c) {
     fsi__bubble_face face;
-    size_t n;
-    int b, k, pass, count = 0;
+    int b, k, count = 0;
     for (b = 0; b < c->bubbles; b++)
         c->bubble[b].first = c->bubble[b].last = 0;
-    for (pass = 0; pass < 2; pass++) {
-        for (n = 0; n < c->grid->cells; n++)
+    for (int pass = 0; pass < 2; pass++) {
+        for (size_t n = 0; n < c->grid->cells; n++)
             for (k = 0; k < 2 * c->interface.dim && c->bubble_cell[n] > 0; k++) {
                 if (!fsi__bubble_face_at(c, n, k / 2, k % 2, &face))
                     continue;
@@ -4142,14 +4078,14 @@ static int fsi__bubble_faces(fsi_couple *c) {
 static fsi_result fsi__bubble_build(fsi_couple *c, fsi_real dt) {
     fsi_grid *g = c->grid;
     double h = (double)g->h, area = (double)fsi__area(&c->interface);
-    int b, n;
+    int n;
     if (!c->desc.bubbles || !g->region) {
         c->bubbles = 0;
         return FSI_OK;
     }
     if (!fsi__bubble_list(c) || !fsi__bubble_faces(c))
         return FSI_ERR_MEMORY;
-    for (b = 0; b < c->bubbles; b++) {
+    for (int b = 0; b < c->bubbles; b++) {
         fsi_bubble *u = c->bubble + b;
         /* what fsi__bubble_settle could not mend */
         double flux = 0,
@@ -4168,17 +4104,15 @@ static fsi_result fsi__bubble_build(fsi_couple *c, fsi_real dt) {
 }
 
 static void fsi__bubble_finish(fsi_couple *c, fsi_real dt) {
-    size_t n;
-    int b, i;
-    for (b = 0; b < c->bubbles; b++) {
+    for (int b = 0; b < c->bubbles; b++) {
         fsi_bubble *u = c->bubble + b;
         double sum = (double)u->rhs;
-        for (i = u->first; i < u->last; i++)
+        for (int i = u->first; i < u->last; i++)
             sum += (double)(c->bubble_face[i].w * c->grid->pressure[c->bubble_face[i].cell]);
         u->pressure = u->weight > 0 ? (fsi_real)(sum / (double)u->weight) / dt : 0;
     }
     /* the grid reads the air's pressure when it takes the gradient */
-    for (n = 0; c->bubbles && n < c->grid->cells; n++)
+    for (size_t n = 0; c->bubbles && n < c->grid->cells; n++)
         if (c->bubble_cell[n] > 0)
             c->grid->pressure[n] = c->bubble[c->bubble_cell[n] - 1].pressure * dt;
 }
@@ -4194,15 +4128,14 @@ static void fsi__bubble_finish(fsi_couple *c, fsi_real dt) {
    over the body's. */
 static int fsi__rank_reach(const fsi_couple *c) {
     double most = 0;
-    int s, i, k, j;
-    for (s = 0; s < c->interface.solids; s++) {
+    for (int s = 0; s < c->interface.solids; s++) {
         const fsi_real *L = c->K + c->K_at[s];
         int n = c->interface.solid[s]->node ? 0 : c->offset[s + 1] - c->offset[s];
-        for (k = 0; k < n; L += ++k) {
+        for (int k = 0; k < n; L += ++k) {
             double K = 0, z = 0;
-            for (j = 0; j <= k; j++)
+            for (int j = 0; j <= k; j++)
                 K += (double)L[j] * (double)L[j];
-            for (i = c->first[s]; i < c->first[s + 1]; i++) {
+            for (int i = c->first[s]; i < c->first[s + 1]; i++) {
                 double w = (double)fsi__side_z(&c->interface, fsi__side_of(c, i))
                            * (double)c->q[c->row[i] + (size_t)k];
                 z += w * w;
@@ -4216,18 +4149,17 @@ static int fsi__rank_reach(const fsi_couple *c) {
 /* The columns of the dense solids for the V-cycle. */
 static fsi_result fsi__rank_build(fsi_couple *c) {
     fsi_interface *f = &c->interface;
-    int s, i, full = 2 * (c->grid->mg->sweeps + c->grid->mg->band) + 3;
-    fsi_result r;
+    int full = 2 * (c->grid->mg->sweeps + c->grid->mg->band) + 3;
     if (!FSI__ROOM(c, group, fsi_mg_group, FSI__B_GROUP, f->solids)
         || !FSI__ROOM(c, side_cell, int32_t, FSI__B_SCELL, f->sides)
         || !FSI__ROOM(c, side_factor, fsi_real, FSI__B_SFACTOR, f->sides))
         return FSI_ERR_MEMORY;
-    for (i = 0; i < f->sides; i++) {
+    for (int i = 0; i < f->sides; i++) {
         const fsi_side *side = fsi__side_of(c, i);
         c->side_cell[i] = side->cell;
         c->side_factor[i] = fsi__side_z(f, side);
     }
-    for (s = 0; s < f->solids; s++) {
+    for (int s = 0; s < f->solids; s++) {
         fsi_mg_group *g = c->group + s;
         memset(g, 0, sizeof *g);
         if (f->solid[s]->node)
@@ -4243,7 +4175,7 @@ static fsi_result fsi__rank_build(fsi_couple *c) {
     c->rank.reach = c->desc.solver == FSI_COUPLE_WOODBURY ? full
                     : c->desc.band                        ? c->desc.band
                                                           : fsi__imin(fsi__rank_reach(c), full);
-    r = fsi_mg_rank_build(&c->rank, c->grid->mg, c->group, f->solids);
+    fsi_result r = fsi_mg_rank_build(&c->rank, c->grid->mg, c->group, f->solids);
     return r == FSI_ERR_SINGULAR ? FSI_OK : r; /* then the plain V-cycle has to do */
 }
 
@@ -4259,13 +4191,12 @@ static fsi_result fsi__second_build(fsi_couple *c) {
     fsi_interface *f = &c->interface;
     fsi_grid *g = c->grid;
     const fsi_real *w[3] = {NULL, NULL, NULL};
-    size_t total = f->faces[0] + f->faces[1] + (f->dim == 3 ? f->faces[2] : 0), n;
+    size_t total = f->faces[0] + f->faces[1] + (f->dim == 3 ? f->faces[2] : 0);
     fsi_real *copy = (fsi_real *)fsi__room(c, FSI__B_WEIGHT, total, sizeof *copy);
     uint8_t *cell = (uint8_t *)c->cells[2];
-    fsi_result r;
-    int a, i;
     if (!copy)
         return FSI_ERR_MEMORY;
+    fsi_result r;
     if (!c->second.block) {
         fsi_mg_desc d = g->mg->desc;
         d.allocator = c->desc.allocator;
@@ -4273,15 +4204,15 @@ static fsi_result fsi__second_build(fsi_couple *c) {
         if (r < 0)
             return r;
     }
-    for (a = 0; a < f->dim; copy += f->faces[a], a++) {
+    for (int a = 0; a < f->dim; copy += f->faces[a], a++) {
         memcpy(copy, g->weight[a], f->faces[a] * sizeof *copy);
         w[a] = copy;
     }
     copy = (fsi_real *)c->block[FSI__B_WEIGHT].ptr;
-    for (n = 0; n < f->cells; n++)
+    for (size_t n = 0; n < f->cells; n++)
         cell[n] = f->covered[n] && g->cell[n] == FSI_CELL_NEUMANN ? (uint8_t)FSI_CELL_DIRICHLET
                                                                   : g->cell[n];
-    for (i = 0; i < f->sides; i++) {
+    for (int i = 0; i < f->sides; i++) {
         const fsi_side *s = f->side + i;
         size_t at =
             (size_t)s->face + (s->axis > 0 ? f->faces[0] : 0) + (s->axis > 1 ? f->faces[1] : 0);
@@ -4298,18 +4229,17 @@ static fsi_result fsi__second_build(fsi_couple *c) {
 static void fsi__schur_apply(fsi_couple *c, const fsi_real *r, fsi_real *z) {
     fsi_interface *f = &c->interface;
     fsi_real *t = c->cells[0];
-    int term, i;
     if (c->desc.terms < 0) {
         fsi_copy(f->cells, r, z);
         return;
     }
     fsi_mg_cycle(&c->second, r, z);
     /* no lambda to eliminate there, and no diag(mu) that keeps the sum definite */
-    for (term = 0; term < c->desc.terms && !c->desc.fractions; term++) {
+    for (int term = 0; term < c->desc.terms && !c->desc.fractions; term++) {
         fsi_fill(f->cells, 0, t);
         fsi__extra(z, t, c);
         fsi_scale(f->cells, -1, t);
-        for (i = 0; i < f->sides; i++)
+        for (int i = 0; i < f->sides; i++)
             t[f->side[i].cell] += fsi__side_mu(c, f->side + i) * z[f->side[i].cell];
         fsi_axpy(f->cells, 1, r, t);
         fsi_mg_cycle(&c->second, t, z);
@@ -4331,21 +4261,20 @@ static fsi_result fsi__sigma_refine(fsi_couple *c, fsi_mg_solve_desc *d, double 
                                     fsi_report *report, fsi_result result) {
     fsi_grid *g = c->grid;
     fsi_real *r = c->cells[0], *x = c->cells[1], *t = c->cells[2];
-    size_t n = c->interface.cells, i;
-    double limit = tolerance * fsi_norm(n, g->rhs), size, last = 0;
-    int pass, s, cap = d->max_iterations;
-    for (pass = 0; pass < 4 && d->tolerance > tolerance && result != FSI_NOT_CONVERGED; pass++) {
-        fsi_report more;
-        fsi_result again;
+    size_t n = c->interface.cells;
+    double limit = tolerance * fsi_norm(n, g->rhs), last = 0;
+    int cap = d->max_iterations;
+    for (int pass = 0; pass < 4 && d->tolerance > tolerance && result != FSI_NOT_CONVERGED;
+         pass++) {
         fsi_mg_apply(g->mg, g->pressure, r);
         fsi_fill(n, 0, t);
         fsi__bubble_extra(c, g->pressure, t);
-        for (i = 0; i < n; i++)
+        for (size_t i = 0; i < n; i++)
             r[i] = g->cell[i] == FSI_CELL_FLUID ? g->rhs[i] - r[i] - t[i] : 0;
-        for (s = 0; s < c->interface.solids; s++)
+        for (int s = 0; s < c->interface.solids; s++)
             if (c->offset[s + 1] > c->offset[s])
                 fsi__z_add(c, s, c->coef[4] + c->offset[s], fsi__scale_of(c), r);
-        size = fsi_norm(n, r);
+        double size = fsi_norm(n, r);
         if (!(size > 2 * limit) || (pass && size > last / 2))
             break;
         last = size;
@@ -4354,6 +4283,8 @@ static fsi_result fsi__sigma_refine(fsi_couple *c, fsi_mg_solve_desc *d, double 
         if ((d->max_iterations = cap - report->iterations) < 1)
             return FSI_NOT_CONVERGED;
         fsi_fill(n, 0, x);
+        fsi_report more;
+        fsi_result again;
         if ((again = fsi_mg_solve(g->mg, d, r, x, &more)) < 0)
             return again;
         fsi_axpy(n, 1, x, g->pressure);
@@ -4368,8 +4299,7 @@ static fsi_result fsi__sigma_refine(fsi_couple *c, fsi_mg_solve_desc *d, double 
 static fsi_result fsi__solve_sigma(fsi_couple *c, fsi_report *report) {
     fsi_grid *g = c->grid;
     fsi_mg_solve_desc d;
-    size_t n = c->interface.cells, i;
-    fsi_result r;
+    size_t n = c->interface.cells;
     memset(&d, 0, sizeof d);
     d.tolerance = fsi__tolerance(c);
     d.max_iterations = c->desc.max_iterations ? c->desc.max_iterations : g->desc.max_iterations;
@@ -4379,6 +4309,7 @@ static fsi_result fsi__solve_sigma(fsi_couple *c, fsi_report *report) {
     d.guess = c->desc.warm_start;
     if (!c->desc.warm_start)
         fsi_fill(n, 0, g->pressure);
+    fsi_result r;
     if (c->columns || c->bubbles) {
         d.extra.apply_fn = fsi__extra;
         d.extra.user = c;
@@ -4394,7 +4325,7 @@ static fsi_result fsi__solve_sigma(fsi_couple *c, fsi_report *report) {
             d.precondition.apply_fn = fsi__precondition;
             d.precondition.user = c;
         }
-        for (i = 0; i < n; i++)
+        for (size_t i = 0; i < n; i++)
             g->rhs[i] = g->cell[i] == FSI_CELL_FLUID ? g->rhs[i] : 0;
         fsi__coarse_start(c);
     }
@@ -4422,18 +4353,17 @@ typedef struct fsi__full {
 /* a = J^T l + B^T w per solid, then a = M^-1 a (in F coordinates for dense solids: a = U^T l). */
 static void fsi__full_gather(const fsi__full *f, const fsi_real *l, const fsi_real *w) {
     fsi_couple *c = f->c;
-    int s, i, k;
     fsi_fill((size_t)c->columns, 0, c->coef[0]);
-    for (s = 0; s < c->interface.solids; s++) {
+    for (int s = 0; s < c->interface.solids; s++) {
         const fsi_coupled *b = c->interface.solid[s];
         fsi_real *a = c->coef[0] + c->offset[s];
         fsi__ut_add(c, s, l, a);
         if (!b->node)
             continue;
-        for (i = 0; b->implicit && i < b->implicit->rows; i++, w++)
-            for (k = b->implicit->row[i]; k < b->implicit->row[i + 1]; k++)
+        for (int i = 0; b->implicit && i < b->implicit->rows; i++, w++)
+            for (int k = b->implicit->row[i]; k < b->implicit->row[i + 1]; k++)
                 a[b->implicit->col[k]] += b->implicit->val[k] * *w;
-        for (i = 0; i < b->dof; i++)
+        for (int i = 0; i < b->dof; i++)
             a[i] *= b->inverse_mass[i / 3];
     }
 }
@@ -4444,22 +4374,21 @@ static void fsi__full_apply(const fsi_real *x, fsi_real *y, void *user) {
     const fsi_real *l = x + f->cells, *w = l + f->sides;
     fsi_real *yl = y + f->cells, *yw = yl + f->sides,
              a2 = fsi__area(&c->interface) * fsi__area(&c->interface) * fsi__scale_of(c);
-    int s, i, k;
     fsi_mg_apply(c->grid->mg, x, y);
     fsi__full_gather(f, l, w);
-    for (s = 0; s < c->interface.solids; s++) {
+    for (int s = 0; s < c->interface.solids; s++) {
         const fsi_coupled *b = c->interface.solid[s];
         const fsi_real *a = c->coef[0] + c->offset[s];
-        for (i = c->first[s]; i < c->first[s + 1]; i++) {
+        for (int i = c->first[s]; i < c->first[s + 1]; i++) {
             const fsi_side *side = fsi__side_of(c, i);
             int n = c->by_solid[i];
             fsi_real mu = fsi__side_mu(c, side), o = (fsi_real)side->sign;
             y[side->cell] += mu * (x[side->cell] + o * l[n]);
             yl[n] = mu * (o * x[side->cell] + l[n]) + a2 * fsi__u_row(c, s, i, a);
         }
-        for (i = 0; b->node && b->implicit && i < b->implicit->rows; i++, w++, yw++) {
+        for (int i = 0; b->node && b->implicit && i < b->implicit->rows; i++, w++, yw++) {
             fsi_real sum = *w;
-            for (k = b->implicit->row[i]; k < b->implicit->row[i + 1]; k++)
+            for (int k = b->implicit->row[i]; k < b->implicit->row[i + 1]; k++)
                 sum += b->implicit->val[k] * a[b->implicit->col[k]];
             *yw = a2 * sum;
         }
@@ -4468,14 +4397,13 @@ static void fsi__full_apply(const fsi_real *x, fsi_real *y, void *user) {
 
 static void fsi__full_precondition(const fsi_real *r, fsi_real *z, void *user) {
     const fsi__full *f = (const fsi__full *)user;
-    size_t i;
     if (f->ic)
         fsi_ic_solve(f->ic, r, z);
     else {
         fsi_mg_cycle(&f->c->second, r, z);
         fsi__coarse_add(f->c, f->c->second.label, r, 1, z);
     }
-    for (i = 0; i < f->sides + f->rows; i++)
+    for (size_t i = 0; i < f->sides + f->rows; i++)
         z[f->cells + i] = r[f->cells + i] / f->diagonal[i];
 }
 
@@ -4483,23 +4411,22 @@ static void fsi__full_diagonal(const fsi__full *f) {
     fsi_couple *c = f->c;
     fsi_real a2 = fsi__area(&c->interface) * fsi__area(&c->interface) * fsi__scale_of(c),
              *w = f->diagonal + f->sides;
-    int s, i, k, e;
-    for (s = 0; s < c->interface.solids; s++) {
+    for (int s = 0; s < c->interface.solids; s++) {
         const fsi_coupled *b = c->interface.solid[s];
         int r = c->offset[s + 1] - c->offset[s];
-        for (i = c->first[s]; i < c->first[s + 1]; i++) {
+        for (int i = c->first[s]; i < c->first[s + 1]; i++) {
             const fsi_side *side = fsi__side_of(c, i);
             fsi_real sum = 0;
-            for (k = 0; !b->node && k < r; k++)
+            for (int k = 0; !b->node && k < r; k++)
                 sum += c->q[c->row[i] + (size_t)k] * c->q[c->row[i] + (size_t)k];
-            for (e = side->row; b->node && e < side->row_end; e++)
+            for (int e = side->row; b->node && e < side->row_end; e++)
                 sum += c->interface.val[e] * c->interface.val[e]
                        * b->inverse_mass[c->interface.col[e] / 3];
             f->diagonal[c->by_solid[i]] = fsi__side_mu(c, side) + a2 * sum;
         }
-        for (i = 0; b->node && b->implicit && i < b->implicit->rows; i++, w++) {
+        for (int i = 0; b->node && b->implicit && i < b->implicit->rows; i++, w++) {
             fsi_real sum = 1;
-            for (k = b->implicit->row[i]; k < b->implicit->row[i + 1]; k++)
+            for (int k = b->implicit->row[i]; k < b->implicit->row[i + 1]; k++)
                 sum += b->implicit->val[k] * b->implicit->val[k]
                        * b->inverse_mass[b->implicit->col[k] / 3];
             *w = a2 * sum;
@@ -4510,15 +4437,15 @@ static void fsi__full_diagonal(const fsi__full *f) {
 /* The V-cycle on A11 with closed shells: E = 1^T A11 1 of the regions that they cut off, the sum of
  * mu over their sides. */
 static fsi_result fsi__full_regions(fsi_couple *c) {
-    int i, n = fsi__imin(c->second.regions, FSI__REGIONS);
+    int n = fsi__imin(c->second.regions, FSI__REGIONS);
     if (!FSI__ROOM(c, E, fsi_real, FSI__B_E, n * n)
         || !FSI__ROOM(c, coarse_work, fsi_real, FSI__B_CWORK, n))
         return FSI_ERR_MEMORY;
     c->regions = n;
     fsi_fill((size_t)n * (size_t)n, 0, c->E);
-    for (i = 0; i < n; i++)
+    for (int i = 0; i < n; i++)
         c->region_of[i] = i;
-    for (i = 0; i < c->interface.sides; i++) {
+    for (int i = 0; i < c->interface.sides; i++) {
         const fsi_side *s = c->interface.side + i;
         int k = c->second.label[s->cell];
         if (k >= 0 && k < n)
@@ -4531,24 +4458,23 @@ static fsi_result fsi__full_regions(fsi_couple *c) {
 /* A11 as a sparse matrix for IC (rows of cells that are not fluid: 1 on the diagonal). */
 static fsi_result fsi__full_ic(const fsi__full *f, fsi_ic *ic) {
     fsi_couple *c = f->c;
-    size_t n = f->cells, count = 0, cap = 7 * n + f->sides, i;
+    size_t n = f->cells, count = 0, cap = 7 * n + f->sides;
     const fsi_allocator *a = &c->desc.allocator;
     int32_t *ri = (int32_t *)fsi_alloc(a, cap * sizeof *ri),
             *rj = (int32_t *)fsi_alloc(a, cap * sizeof *rj);
     fsi_real *v = (fsi_real *)fsi_alloc(a, cap * sizeof *v);
     fsi_csr A;
-    fsi_ic_desc d;
     fsi__cellfaces row;
     fsi_result r = FSI_ERR_MEMORY;
-    int k;
     memset(&A, 0, sizeof A);
+    fsi_ic_desc d;
     memset(&d, 0, sizeof d);
     d.allocator = *a;
-    for (i = 0; ri && rj && v && i < n; i++) {
+    for (size_t i = 0; ri && rj && v && i < n; i++) {
         row.diagonal = 1;
         if (c->grid->cell[i] == FSI_CELL_FLUID) {
             fsi__cell_row(c, (ptrdiff_t)i, &row);
-            for (k = 0; k < 6; k++)
+            for (int k = 0; k < 6; k++)
                 if (row.cell[k] >= 0) {
                     ri[count] = (int32_t)i;
                     rj[count] = (int32_t)row.cell[k];
@@ -4558,7 +4484,7 @@ static fsi_result fsi__full_ic(const fsi__full *f, fsi_ic *ic) {
         ri[count] = rj[count] = (int32_t)i;
         v[count++] = row.diagonal > 0 ? row.diagonal : FSI_R(1e-3);
     }
-    for (i = 0; ri && rj && v && i < f->sides; i++) {
+    for (size_t i = 0; ri && rj && v && i < f->sides; i++) {
         const fsi_side *s = c->interface.side + i;
         ri[count] = rj[count] = s->cell;
         v[count++] = fsi__side_mu(c, s);
@@ -4580,15 +4506,14 @@ static void fsi__full_finish(const fsi__full *f, const fsi_real *x) {
     fsi_couple *c = f->c;
     fsi_interface *in = &c->interface;
     fsi_real area = fsi__area(in);
-    int s, i;
     fsi__full_gather(f, x + f->cells, x + f->cells + f->sides);
-    for (s = 0; s < in->solids; s++) {
+    for (int s = 0; s < in->solids; s++) {
         size_t n = (size_t)(c->offset[s + 1] - c->offset[s]);
         fsi_scale(n, -area, c->coef[0] + c->offset[s]);
         if (n)
             fsi__solid_add(c, s, c->coef[0] + c->offset[s]);
     }
-    for (i = 0; i < in->sides; i++) {
+    for (int i = 0; i < in->sides; i++) {
         const fsi_side *side = in->side + i;
         c->lambda[i] = area * x[f->cells + (size_t)i];
         c->side_velocity[i] +=
@@ -4597,33 +4522,31 @@ static void fsi__full_finish(const fsi__full *f, const fsi_real *x) {
 }
 
 static void fsi__full_star(fsi_couple *c) { /* v* += M^-1 push */
-    int s, i;
-    for (s = 0; s < c->interface.solids; s++) {
+    for (int s = 0; s < c->interface.solids; s++) {
         const fsi_coupled *b = c->interface.solid[s];
-        for (i = 0; b->node && b->push && i < b->dof; i++)
+        for (int i = 0; b->node && b->push && i < b->dof; i++)
             b->v[i] += b->inverse_mass[i / 3] * b->push[i];
     }
 }
 
 static fsi_result fsi__solve_full(fsi_couple *c, fsi_report *report) {
     fsi_interface *in = &c->interface;
-    fsi_krylov_desc d;
     fsi__full f;
-    fsi_ic ic;
-    fsi_real *x, *b, area = fsi__area(in), scale = fsi__scale_of(c), *wr;
-    size_t n, i, work;
+    fsi_real area = fsi__area(in), scale = fsi__scale_of(c);
     fsi_result r = FSI_OK;
-    int s, k, e;
+    int e;
     memset(&f, 0, sizeof f);
+    fsi_ic ic;
     memset(&ic, 0, sizeof ic);
+    fsi_krylov_desc d;
     memset(&d, 0, sizeof d);
     f.c = c;
     f.cells = in->cells;
     f.sides = (size_t)in->sides;
-    for (s = 0; s < in->solids; s++)
+    for (int s = 0; s < in->solids; s++)
         if (in->solid[s]->node && in->solid[s]->implicit)
             f.rows += (size_t)in->solid[s]->implicit->rows;
-    n = f.cells + f.sides + f.rows;
+    size_t n = f.cells + f.sides + f.rows;
     d.n = n;
     d.A.apply_fn = fsi__full_apply;
     d.A.user = &f;
@@ -4633,25 +4556,26 @@ static fsi_result fsi__solve_full(fsi_couple *c, fsi_report *report) {
     d.clock_user = c->desc.clock_user;
     d.seconds = c->desc.seconds;
     d.guess = 0;
-    work = fsi_cg_work_size(&d);
+    size_t work = fsi_cg_work_size(&d);
+    fsi_real *x;
     x = (fsi_real *)fsi__room(c, FSI__B_VECTOR, 2 * n + f.sides + f.rows, sizeof *x);
     if (!x || !fsi__room(c, FSI__B_KRYLOV, work, 1))
         return FSI_ERR_MEMORY;
-    b = x + n;
+    fsi_real *b = x + n;
     f.diagonal = b + n;
-    wr = b + f.cells + f.sides;
-    for (i = 0; i < f.cells; i++)
+    fsi_real *wr = b + f.cells + f.sides;
+    for (size_t i = 0; i < f.cells; i++)
         b[i] = c->grid->cell[i] == FSI_CELL_FLUID ? c->grid->rhs[i] : 0;
-    for (i = 0; i < f.sides; i++) {
+    for (size_t i = 0; i < f.sides; i++) {
         const fsi_side *side = in->side + i;
         fsi_real v = fsi_interface_velocity(in, side, in->solid[side->solid]->v);
         /* the side's own u* in place of J v* */
         b[side->cell] += scale * fsi__side_z(in, side) * (c->side_velocity[i] - v);
         b[f.cells + i] = area * scale * (v - c->side_velocity[i]);
     }
-    for (s = 0; s < in->solids; s++) {
+    for (int s = 0; s < in->solids; s++) {
         const fsi_coupled *body = in->solid[s];
-        for (k = 0; body->node && body->implicit && k < body->implicit->rows; k++, wr++)
+        for (int k = 0; body->node && body->implicit && k < body->implicit->rows; k++, wr++)
             for (*wr = 0, e = body->implicit->row[k]; e < body->implicit->row[k + 1]; e++)
                 *wr += area * scale * body->implicit->val[e] * body->v[body->implicit->col[e]];
     }
@@ -4684,9 +4608,8 @@ static void fsi__indefinite_apply(const fsi_real *x, fsi_real *y, void *user) {
     fsi_couple *c = (fsi_couple *)user;
     const fsi_real *a = x + c->interface.cells;
     fsi_real *ya = y + c->interface.cells, scale = fsi__scale_of(c);
-    int s, i, k;
     fsi_mg_apply(c->grid->mg, x, y);
-    for (s = 0; s < c->interface.solids; s++) {
+    for (int s = 0; s < c->interface.solids; s++) {
         int r = c->offset[s + 1] - c->offset[s], o = c->offset[s];
         if (!r)
             continue;
@@ -4695,15 +4618,15 @@ static void fsi__indefinite_apply(const fsi_real *x, fsi_real *y, void *user) {
         if (c->interface.solid[s]->node)
             fsi__k_apply(c, s, a + o, c->coef[0] + o);
         else {
-            for (k = 0; k < r; k++)
+            for (int k = 0; k < r; k++)
                 c->coef[0][o + k] = a[o + k];
-            for (i = c->first[s]; i < c->first[s + 1]; i++) {
+            for (int i = c->first[s]; i < c->first[s + 1]; i++) {
                 fsi_real w = fsi__side_of(c, i)->mass * fsi__u_row(c, s, i, a + o);
-                for (k = 0; k < r; k++)
+                for (int k = 0; k < r; k++)
                     c->coef[0][o + k] += w * c->q[c->row[i] + (size_t)k];
             }
         }
-        for (k = 0; k < r; k++)
+        for (int k = 0; k < r; k++)
             ya[o + k] = -scale * (ya[o + k] + c->coef[0][o + k]);
     }
 }
@@ -4711,28 +4634,25 @@ static void fsi__indefinite_apply(const fsi_real *x, fsi_real *y, void *user) {
 static void fsi__indefinite_precondition(const fsi_real *r, fsi_real *z, void *user) {
     fsi_couple *c = (fsi_couple *)user;
     size_t n = c->interface.cells;
-    int s, k;
     fsi_mg_cycle(c->grid->mg, r, z);
     fsi__coarse_add(c, c->grid->mg->label, r, 1 / fsi__scale_of(c), z);
-    for (s = 0; s < c->interface.solids; s++) {
+    for (int s = 0; s < c->interface.solids; s++) {
         const fsi_real *K = c->K + c->K_at[s], *ra = r + n + c->offset[s];
         fsi_real *za = z + n + c->offset[s];
         int m = c->offset[s + 1] - c->offset[s];
         if (c->interface.solid[s]->node)
-            for (k = 0; k < m; k++)
+            for (int k = 0; k < m; k++)
                 za[k] = K[k] > 0 ? ra[k] / K[k] : 0;
         else
             fsi__k_solve(c, s, ra, za);
-        for (k = 0; k < m; k++)
+        for (int k = 0; k < m; k++)
             za[k] /= -fsi__scale_of(c);
     }
 }
 
 static fsi_result fsi__solve_indefinite(fsi_couple *c, fsi_report *report) {
-    size_t cells = c->interface.cells, n = cells + (size_t)c->columns, i;
+    size_t cells = c->interface.cells, n = cells + (size_t)c->columns;
     fsi_krylov_desc d;
-    fsi_real *x;
-    fsi_result r;
     memset(&d, 0, sizeof d);
     d.n = n;
     d.A.apply_fn = fsi__indefinite_apply;
@@ -4744,15 +4664,16 @@ static fsi_result fsi__solve_indefinite(fsi_couple *c, fsi_report *report) {
     d.clock_fn = c->desc.clock_fn;
     d.clock_user = c->desc.clock_user;
     d.seconds = c->desc.seconds;
+    fsi_real *x;
     x = (fsi_real *)fsi__room(c, FSI__B_VECTOR, 2 * n, sizeof *x);
     if (!x || !fsi__room(c, FSI__B_KRYLOV, fsi_symmqmr_work_size(&d), 1) || !fsi__coarse_build(c))
         return FSI_ERR_MEMORY;
-    for (i = 0; i < cells; i++)
+    for (size_t i = 0; i < cells; i++)
         x[n + i] = c->grid->cell[i] == FSI_CELL_FLUID ? c->grid->rhs[i] : 0;
-    for (i = 0; i < (size_t)c->columns; i++)
+    for (size_t i = 0; i < (size_t)c->columns; i++)
         x[n + cells + i] = -fsi__scale_of(c) * c->coef[2][i];
-    r = fsi_symmqmr_solve(&d, x + n, x, c->block[FSI__B_KRYLOV].ptr, c->block[FSI__B_KRYLOV].bytes,
-                          report);
+    fsi_result r = fsi_symmqmr_solve(&d, x + n, x, c->block[FSI__B_KRYLOV].ptr,
+                                     c->block[FSI__B_KRYLOV].bytes, report);
     c->regions = 0; /* the constants are in x */
     if (r < 0)
         return r;
@@ -4765,16 +4686,15 @@ static fsi_result fsi__solve_indefinite(fsi_couple *c, fsi_report *report) {
 /* Solids' generalised impulses -J^T lambda. */
 static void fsi__give_impulses(fsi_couple *c) {
     fsi_interface *f = &c->interface;
-    int s, i, e;
-    for (s = 0; s < f->solids; s++)
+    for (int s = 0; s < f->solids; s++)
         if (f->solid[s]->impulse && f->solid[s]->dof)
             fsi_fill((size_t)f->solid[s]->dof, 0, f->solid[s]->impulse);
-    for (i = 0; i < f->sides; i++) {
+    for (int i = 0; i < f->sides; i++) {
         const fsi_side *side = f->side + i;
         fsi_real *out = f->solid[side->solid]->impulse;
         if (!out)
             continue;
-        for (e = side->row; e < side->row_end; e++)
+        for (int e = side->row; e < side->row_end; e++)
             out[f->col[e]] -= c->lambda[i] * f->val[e];
     }
 }
@@ -4801,16 +4721,15 @@ static int fsi__ledger_begin(fsi_couple *c) {
 static void fsi__ledger_end(const fsi_couple *c, fsi_report *rep) {
     const fsi_interface *f = &c->interface;
     const fsi_real *before = c->v_before;
-    int s, k, i;
-    for (s = 0; s < f->solids; s++) {
+    for (int s = 0; s < f->solids; s++) {
         const fsi_coupled *b = f->solid[s];
         if (b->node || !b->dof || !b->impulse)
             continue;
-        for (k = 0; k < f->dim && b->dof >= 6 && b->mass
-                    && c->offset[s + 1] - c->offset[s] == b->dof - (f->dim == 2 ? 3 : 0);
+        for (int k = 0; k < f->dim && b->dof >= 6 && b->mass
+                        && c->offset[s + 1] - c->offset[s] == b->dof - (f->dim == 2 ? 3 : 0);
              k++) {
             double gained = -(double)b->impulse[k];
-            for (i = 0; i < b->dof; i++)
+            for (int i = 0; i < b->dof; i++)
                 gained += (double)b->mass[k * b->dof + i] * (double)(b->v[i] - before[i]);
             rep->momentum[k] += gained;
         }
@@ -4822,54 +4741,47 @@ static void fsi__ledger_end(const fsi_couple *c, fsi_report *rep) {
  * velocities for whoever asks later. */
 static fsi_result fsi__mono_write(fsi_couple *c) {
     fsi_interface *f = &c->interface;
-    fsi_result r;
-    size_t n;
-    int i;
-    for (i = 0; i < f->sides; i++) {
+    for (int i = 0; i < f->sides; i++) {
         const fsi_side *s = f->side + i;
         if (s->mass > 0)
             f->velocity[s->axis][s->face] = c->side_velocity[i];
         else
             f->velocity[s->axis][s->face] = fsi_interface_velocity(f, s, f->solid[s->solid]->v);
     }
-    r = fsi_grid_apply_pressure(c->grid);
+    fsi_result r = fsi_grid_apply_pressure(c->grid);
     if (r < 0)
         return r;
-    for (i = 0; i < f->sides; i++)
+    for (int i = 0; i < f->sides; i++)
         if (f->side[i].mass > 0)
             fsi_interface_set_sample(f, c->grid, f->side + i, c->side_velocity[i]);
-    for (n = 0; n < f->cells && c->regions; n++)
+    for (size_t n = 0; n < f->cells && c->regions; n++)
         c->grid->pressure[n] += fsi__constant_at(c, n);
     return r;
 }
 
 FSI_API fsi_result fsi_couple_solve(fsi_couple *couple, fsi_real dt, fsi_report *report) {
     fsi_couple *c = couple;
-    fsi_grid *g;
-    fsi_interface *f;
-    fsi_report rep;
-    fsi_result r;
-    int i, low_rank;
     if (!c || !c->grid)
         return FSI_ERR_STATE;
     if (!(dt > 0) || !fsi__finite(dt))
         return FSI_ERR_ARGUMENT;
     if (c->desc.fractions && c->desc.solver == FSI_COUPLE_FULL)
         return FSI_ERR_ARGUMENT;
-    g = c->grid;
-    f = &c->interface;
+    fsi_grid *g = c->grid;
+    fsi_interface *f = &c->interface;
+    fsi_report rep;
     memset(&rep, 0, sizeof rep);
-    low_rank = c->desc.solver <= FSI_COUPLE_SCHUR;
+    int low_rank = c->desc.solver <= FSI_COUPLE_SCHUR;
     c->regions = 0;
     c->dt = (double)dt;
-    r = fsi_grid_classify(g);
+    fsi_result r = fsi_grid_classify(g);
     if (r >= 0)
         r = fsi_interface_sides(f, g);
     if (r >= 0)
         r = fsi__mono_rows(c);
     if (r < 0)
         return r;
-    for (i = 0; i < f->sides; i++) {
+    for (int i = 0; i < f->sides; i++) {
         c->side_velocity[i] = fsi_interface_sample(g, f->side + i);
         f->velocity[f->side[i].axis][f->side[i].face] = 0;
     }
@@ -4919,8 +4831,9 @@ static void fsi__body_part(const fsi_couple *couple, int solid, int first, int l
     const fsi_interface *f = &couple->interface;
     const fsi_surface *s = &f->solid[solid]->surface;
     fsi_vec3 sum = {0, 0, 0};
-    int i, all = first == 0 && last == s->element_count;
+    int all = first == 0 && last == s->element_count;
     memset(out, 0, sizeof *out);
+    int i;
     for (i = s->dim * first; i < s->dim * last && !all; i++)
         sum = fsi_vec_add(sum, fsi_surface_place(s, s->index[i]));
     for (i = 0; i < s->vertex_count && all; i++)
@@ -4969,24 +4882,22 @@ FSI_API fsi_result fsi_couple_body(const fsi_couple *couple, int solid, fsi_body
 /* m_a = J^T b J + Z^T L_N^-1 Z in the solid's own degrees of freedom. */
 FSI_API fsi_result fsi_couple_added_mass(fsi_couple *couple, int solid, fsi_real *out) {
     fsi_couple *c = couple;
-    fsi_interface *f;
-    fsi_mg_solve_desc d;
     fsi_result r = FSI_OK;
-    int i, j, k, dof;
     if (!c || !c->grid || !out || solid < 0 || solid >= c->interface.solids)
         return FSI_ERR_ARGUMENT;
-    f = &c->interface;
+    fsi_interface *f = &c->interface;
     if (f->solid[solid]->node || !(c->dt > 0))
         return FSI_ERR_STATE;
-    dof = f->solid[solid]->dof;
+    int dof = f->solid[solid]->dof;
+    fsi_mg_solve_desc d;
     memset(&d, 0, sizeof d);
     d.tolerance = 1e-12;
     d.max_iterations = 500;
-    for (j = 0; j < dof; j++) {
+    for (int j = 0; j < dof; j++) {
         double norm = 0;
         fsi_fill(f->cells, 0, c->cells[0]);
         fsi_fill(f->cells, 0, c->cells[1]);
-        for (i = c->first[solid]; i < c->first[solid + 1]; i++) {
+        for (int i = c->first[solid]; i < c->first[solid + 1]; i++) {
             const fsi_side *s = fsi__side_of(c, i);
             c->cells[0][s->cell] += fsi__scale_of(c) * fsi__side_z(f, s) * f->val[s->row + j];
             norm += fabs((double)f->val[s->row + j]);
@@ -4995,11 +4906,11 @@ FSI_API fsi_result fsi_couple_added_mass(fsi_couple *couple, int solid, fsi_real
             r = fsi_mg_solve(c->grid->mg, &d, c->cells[0], c->cells[1], NULL);
         if (r < 0)
             return r;
-        for (k = 0; k < dof; k++)
+        for (int k = 0; k < dof; k++)
             out[k * dof + j] = 0;
-        for (i = c->first[solid]; i < c->first[solid + 1]; i++) {
+        for (int i = c->first[solid]; i < c->first[solid + 1]; i++) {
             const fsi_side *s = fsi__side_of(c, i);
-            for (k = 0; k < dof; k++)
+            for (int k = 0; k < dof; k++)
                 out[k * dof + j] +=
                     f->val[s->row + k]
                     * (s->mass * f->val[s->row + j] + fsi__side_z(f, s) * c->cells[1][s->cell]);
@@ -5015,14 +4926,13 @@ static fsi_result fsi__step_result(const fsi_grid *g, fsi_result solve) {
 
 FSI_API fsi_result fsi_couple_step(fsi_couple *couple, const fsi_scene *scene, fsi_real dt,
                                    fsi_report *report) {
-    fsi_grid *g;
-    fsi_report rep;
-    fsi_result r = FSI_OK, solve;
+    fsi_result r = FSI_OK;
     if (!couple || !couple->grid || !scene)
         return FSI_ERR_ARGUMENT;
     if (!(dt > 0) || !fsi__finite(dt))
         return FSI_ERR_ARGUMENT;
-    g = couple->grid;
+    fsi_grid *g = couple->grid;
+    fsi_report rep;
     memset(&rep, 0, sizeof rep);
     /* 1. solids: explicit forces, v* */
     if (scene->begin_fn)
@@ -5040,7 +4950,7 @@ FSI_API fsi_result fsi_couple_step(fsi_couple *couple, const fsi_scene *scene, f
     if (r < 0)
         return r;
     /* 4., 5. one solve; pressures and impulses */
-    solve = fsi_couple_solve(couple, dt, &rep);
+    fsi_result solve = fsi_couple_solve(couple, dt, &rep);
     if (solve < 0)
         return solve;
     r = fsi_grid_extrapolate(g);
@@ -5082,15 +4992,14 @@ FSI_API size_t fsi_couple_state_size(const fsi_couple *couple) {
 }
 
 FSI_API fsi_result fsi_couple_save(const fsi_couple *couple, void *block) {
-    fsi__couple_state h;
     unsigned char *p = (unsigned char *)block;
-    size_t cells;
     if (!couple || !couple->grid)
         return FSI_ERR_STATE;
     if (!block)
         return FSI_ERR_ARGUMENT;
-    cells = couple->interface.cells;
+    size_t cells = couple->interface.cells;
     memset(p, 0, fsi_couple_state_size(couple));
+    fsi__couple_state h;
     memset(&h, 0, sizeof h);
     h.cells = (int64_t)cells;
     h.bubbles = couple->bubbles;
@@ -5106,14 +5015,13 @@ FSI_API fsi_result fsi_couple_save(const fsi_couple *couple, void *block) {
 }
 
 FSI_API fsi_result fsi_couple_restore(fsi_couple *couple, const void *block) {
-    fsi__couple_state h;
     const unsigned char *p = (const unsigned char *)block;
-    size_t cells;
     if (!couple || !couple->grid)
         return FSI_ERR_STATE;
     if (!block)
         return FSI_ERR_ARGUMENT;
-    cells = couple->interface.cells;
+    size_t cells = couple->interface.cells;
+    fsi__couple_state h;
     memcpy(&h, p, sizeof h);
     if (h.cells != (int64_t)cells || h.bubbles < 0 || h.bubbles > couple->grid->desc.max_regions)
         return FSI_ERR_SIZE;
@@ -5135,19 +5043,17 @@ FSI_API fsi_result fsi_couple_restore(fsi_couple *couple, const void *block) {
 
 FSI_API fsi_result fsi_couple_half(fsi_couple *couple, fsi_coupled *const *solid, int count,
                                    fsi_real dt, fsi_report *report) {
-    size_t fluid;
-    unsigned char *keep;
-    fsi_result r, solve = FSI_OK, back;
+    fsi_result solve = FSI_OK;
     if (!couple || !couple->grid)
         return FSI_ERR_STATE;
     if (!(dt > 0) || !fsi__finite(dt))
         return FSI_ERR_ARGUMENT;
-    fluid = (fsi_grid_state_size(couple->grid) + 63) & ~(size_t)63;
-    keep =
+    size_t fluid = (fsi_grid_state_size(couple->grid) + 63) & ~(size_t)63;
+    unsigned char *keep =
         (unsigned char *)fsi__room(couple, FSI__B_HALF, fluid + fsi_couple_state_size(couple), 1);
     if (!keep)
         return FSI_ERR_MEMORY;
-    r = fsi_grid_save(couple->grid, keep);
+    fsi_result r = fsi_grid_save(couple->grid, keep);
     if (r >= 0)
         r = fsi_couple_save(couple, keep + fluid);
     if (r < 0)
@@ -5159,7 +5065,7 @@ FSI_API fsi_result fsi_couple_half(fsi_couple *couple, fsi_coupled *const *solid
         r = fsi_grid_viscosity(couple->grid, dt / 2, NULL);
     if (r >= 0)
         r = solve = fsi_couple_solve(couple, dt / 2, report);
-    back = fsi_grid_restore(couple->grid, keep);
+    fsi_result back = fsi_grid_restore(couple->grid, keep);
     if (back >= 0)
         back = fsi_couple_restore(couple, keep + fluid);
     return r < 0 ? r : back < 0 ? back : solve;
@@ -5178,7 +5084,6 @@ static void fsi__body_row(const fsi_coupled *self, int element, const fsi_real *
 
 FSI_API fsi_result fsi_body_give(fsi_body *body, const fsi_surface *surface, fsi_coupled *out) {
     fsi_mat3 inverse = {{0}};
-    int i, j;
     if (!body || !surface || !out || !(body->mass >= 0) || !fsi__finite(body->mass)
         || !fsi__finite_vec(body->centre) || !fsi__finite_vec(body->velocity)
         || !fsi__finite_vec(body->spin))
@@ -5193,10 +5098,10 @@ FSI_API fsi_result fsi_body_give(fsi_body *body, const fsi_surface *surface, fsi
     memset(out, 0, sizeof *out);
     memset(body->mass_matrix, 0, sizeof body->mass_matrix);
     memset(body->inverse_mass, 0, sizeof body->inverse_mass);
-    for (i = 0; i < 3; i++) {
+    for (int i = 0; i < 3; i++) {
         body->mass_matrix[7 * i] = body->mass;
         body->inverse_mass[7 * i] = body->mass > 0 && i < surface->dim ? 1 / body->mass : 0;
-        for (j = 0; j < 3; j++) {
+        for (int j = 0; j < 3; j++) {
             body->mass_matrix[6 * (i + 3) + j + 3] = body->inertia.m[3 * i + j];
             if (body->mass > 0)
                 body->inverse_mass[6 * (i + 3) + j + 3] = inverse.m[3 * i + j];
@@ -5234,30 +5139,29 @@ static void fsi__world_layout(fsi_world *w, fsi_arena *a, size_t bodies, size_t 
 
 /* The room: a fixed body around the grid's box, moved far out at open sides. */
 static fsi_result fsi__world_walls(fsi_world *w, const fsi_grid_desc *g) {
-    fsi_shape_desc s;
-    fsi_rigid_desc b;
-    fsi_real lo[3], hi[3], far_out;
-    fsi_result r;
-    int a;
+    fsi_real lo[3], hi[3];
     lo[0] = g->origin.x;
     lo[1] = g->origin.y;
     lo[2] = g->origin.z;
     hi[0] = lo[0] + (fsi_real)g->nx * g->h;
     hi[1] = lo[1] + (fsi_real)g->ny * g->h;
     hi[2] = lo[2] + (fsi_real)g->nz * g->h;
-    far_out = 100 * (hi[0] - lo[0] + hi[1] - lo[1] + hi[2] - lo[2]);
-    for (a = 0; a < 3; a++) {
+    fsi_real far_out = 100 * (hi[0] - lo[0] + hi[1] - lo[1] + hi[2] - lo[2]);
+    for (int a = 0; a < 3; a++) {
         if (g->side[2 * a].kind >= FSI_SIDE_OPEN)
             lo[a] -= far_out;
         if (g->side[2 * a + 1].kind >= FSI_SIDE_OPEN)
             hi[a] += far_out;
     }
+    fsi_shape_desc s;
     memset(&s, 0, sizeof s);
+    fsi_rigid_desc b;
     memset(&b, 0, sizeof b);
     s.kind = FSI_SHAPE_ROOM;
     s.dim = w->grid.dim;
     s.allocator = g->allocator;
     s.half = fsi_vec((hi[0] - lo[0]) / 2, (hi[1] - lo[1]) / 2, (hi[2] - lo[2]) / 2);
+    fsi_result r;
     if ((r = fsi_shape_init(&w->room, &s)) < 0)
         return r;
     b.shape = &w->room;
@@ -5268,10 +5172,6 @@ static fsi_result fsi__world_walls(fsi_world *w, const fsi_grid_desc *g) {
 }
 
 FSI_API fsi_result fsi_world_init(fsi_world *w, const fsi_world_desc *desc) {
-    fsi_solids_desc s;
-    fsi_couple_desc c;
-    fsi_arena a;
-    fsi_result r;
     if (!w || !desc)
         return FSI_ERR_ARGUMENT;
     memset(w, 0, sizeof *w);
@@ -5279,8 +5179,10 @@ FSI_API fsi_result fsi_world_init(fsi_world *w, const fsi_world_desc *desc) {
         || desc->max_bodies > 1000000 || desc->max_guests > 1000000 || !(desc->damping >= 0)
         || !fsi__finite(desc->damping))
         return FSI_ERR_ARGUMENT;
+    fsi_result r;
     if ((r = fsi_grid_init(&w->grid, &desc->grid)) < 0)
         return r;
+    fsi_solids_desc s;
     memset(&s, 0, sizeof s);
     s.dim = w->grid.dim;
     s.max_bodies = desc->max_bodies + 1;
@@ -5290,13 +5192,14 @@ FSI_API fsi_result fsi_world_init(fsi_world *w, const fsi_world_desc *desc) {
     s.iterations = desc->iterations;
     s.allocator = desc->grid.allocator;
     r = fsi_solids_init(&w->solids, &s);
-    c = desc->couple;
+    fsi_couple_desc c = desc->couple;
     if (!c.allocator.alloc_fn && !c.allocator.free_fn)
         c.allocator = desc->grid.allocator;
     if (r >= 0)
         r = fsi_couple_init(&w->couple, &w->grid, &c);
     if (r >= 0 && !desc->no_walls)
         r = fsi__world_walls(w, &w->grid.desc);
+    fsi_arena a;
     memset(&a, 0, sizeof a);
     fsi__world_layout(w, &a, (size_t)s.max_bodies, (size_t)desc->max_guests);
     w->size = a.used;
@@ -5343,11 +5246,10 @@ FSI_API fsi_result fsi_world_add_guest(fsi_world *w, const fsi_guest *guest) {
 static fsi_result fsi__world_begin(fsi_world *w, fsi_real dt, int joined) {
     fsi_real keep = 1 / (1 + dt * w->damping);
     fsi_result r;
-    int i, a;
-    size_t f;
+    int i;
     if (w->damping > 0) {
-        for (a = 0; a < w->grid.dim; a++)
-            for (f = 0; f < w->grid.faces[a]; f++)
+        for (int a = 0; a < w->grid.dim; a++)
+            for (size_t f = 0; f < w->grid.faces[a]; f++)
                 w->grid.u[a][f] *= keep;
         for (i = 0; i < w->solids.body_count; i++) {
             fsi_rigid *b = &w->solids.body[i];
@@ -5386,27 +5288,26 @@ static fsi_result fsi__world_begin(fsi_world *w, fsi_real dt, int joined) {
 static fsi_result fsi__world_move(void *user, fsi_real dt) {
     fsi_world *w = (fsi_world *)user;
     fsi_result r = FSI_OK;
-    int i;
-    for (i = 0; i < w->solids.body_count && r >= 0; i++)
+    for (int i = 0; i < w->solids.body_count && r >= 0; i++)
         if (w->solids.body[i].shape->surface.vertex_count > 0
             && w->solids.body[i].kind == FSI_RIGID_DYNAMIC)
             r = fsi_solids_take_coupled(&w->solids, i);
     if (r >= 0)
         r = fsi_solids_move(&w->solids, dt);
-    for (i = 0; i < w->guest_count && r >= 0; i++)
+    for (int i = 0; i < w->guest_count && r >= 0; i++)
         if (w->guest[i].move_fn)
             r = w->guest[i].move_fn(w->guest[i].user, dt);
     return r;
 }
 
 FSI_API fsi_result fsi_world_step(fsi_world *w, fsi_real dt, fsi_report *report) {
-    fsi_scene scene;
-    fsi_result r;
     if (!w || !w->block)
         return FSI_ERR_STATE;
     if (!(dt > 0) || !fsi__finite(dt))
         return FSI_ERR_ARGUMENT;
+    fsi_scene scene;
     memset(&scene, 0, sizeof scene);
+    fsi_result r;
     if ((r = fsi__world_begin(w, dt, 1)) < 0)
         return r;
     scene.solid = w->door;
@@ -5417,11 +5318,11 @@ FSI_API fsi_result fsi_world_step(fsi_world *w, fsi_real dt, fsi_report *report)
 }
 
 FSI_API fsi_result fsi_world_body(const fsi_world *w, int body, fsi_body_report *out) {
-    int i, owner, first, elements;
+    int owner, first, elements;
     if (!w || !w->block || !out || !(w->couple.dt > 0)
         || fsi_solids_joined_part(&w->solids, body, &owner, &first, &elements) < 0)
         return FSI_ERR_ARGUMENT;
-    for (i = 0; i < w->door_count; i++)
+    for (int i = 0; i < w->door_count; i++)
         if (w->door_body[i] == owner) {
             fsi__body_part(&w->couple, i, first, first + elements, out);
             return FSI_OK;
@@ -5447,10 +5348,9 @@ FSI_API size_t fsi_world_state_size(const fsi_world *w) {
 
 FSI_API fsi_result fsi_world_save(const fsi_world *w, void *block) {
     unsigned char *p = (unsigned char *)block;
-    fsi_result r;
     if (!w || !w->block || !block)
         return FSI_ERR_STATE;
-    r = fsi_grid_save(&w->grid, p);
+    fsi_result r = fsi_grid_save(&w->grid, p);
     if (r >= 0)
         r = fsi_solids_save(&w->solids, p + fsi__world_at(w, 1));
     return r < 0 ? r : fsi_couple_save(&w->couple, p + fsi__world_at(w, 2));
@@ -5458,10 +5358,9 @@ FSI_API fsi_result fsi_world_save(const fsi_world *w, void *block) {
 
 FSI_API fsi_result fsi_world_restore(fsi_world *w, const void *block) {
     const unsigned char *p = (const unsigned char *)block;
-    fsi_result r;
     if (!w || !w->block || !block)
         return FSI_ERR_STATE;
-    r = fsi_grid_restore(&w->grid, p);
+    fsi_result r = fsi_grid_restore(&w->grid, p);
     if (r >= 0)
         r = fsi_solids_restore(&w->solids, p + fsi__world_at(w, 1));
     return r < 0 ? r : fsi_couple_restore(&w->couple, p + fsi__world_at(w, 2));
@@ -5500,8 +5399,8 @@ struct fsi__slip_heap {
 static void *fsi__heap_alloc(size_t size, size_t align, void *user) {
     struct fsi__slip_heap *h = (struct fsi__slip_heap *)user;
     size_t at = (h->used + 63) / 64 * 64;
-    unsigned char *p;
     (void)align;
+    unsigned char *p;
     if (size <= h->size && at <= h->size - size) {
         h->used = at + size;
         p = h->block + at;
@@ -5579,11 +5478,10 @@ static void fsi__slip_room(struct fsi__slip_heap *h) {
 }
 
 static void fsi__slip_layout(fsi_slip *s, fsi_arena *arena) {
-    int a;
     s->heap = (struct fsi__slip_heap *)fsi_arena_take(arena, 1, sizeof *s->heap);
-    for (a = 0; a < s->grid->dim; a++)
+    for (int a = 0; a < s->grid->dim; a++)
         s->u[a] = (fsi_real *)fsi_arena_take(arena, s->grid->faces[a], sizeof *s->u[a]);
-    for (a = 0; !s->desc.first_order && a < s->grid->dim; a++)
+    for (int a = 0; !s->desc.first_order && a < s->grid->dim; a++)
         s->half[a] = (fsi_real *)fsi_arena_take(arena, s->grid->faces[a], sizeof *s->half[a]);
     if (!s->desc.first_order)
         s->total = (fsi_real *)fsi_arena_take(arena, s->grid->cells, sizeof *s->total);
@@ -5597,15 +5495,14 @@ static int fsi__slip_desc_valid(const fsi_slip_desc *d) {
 
 FSI_API fsi_result fsi_slip_init(fsi_slip *slip, fsi_grid *grid, const fsi_slip_desc *desc) {
     fsi_arena arena = {NULL, 0, 0, 0};
-    fsi_interface_desc fd;
-    fsi_slip s;
-    fsi_result r;
     if (!slip)
         return FSI_ERR_ARGUMENT;
     memset(slip, 0, sizeof *slip);
     if (!grid || !grid->block || (desc && !fsi__slip_desc_valid(desc)))
         return FSI_ERR_ARGUMENT;
+    fsi_slip s;
     memset(&s, 0, sizeof s);
+    fsi_interface_desc fd;
     memset(&fd, 0, sizeof fd);
     if (desc)
         s.desc = *desc;
@@ -5613,7 +5510,7 @@ FSI_API fsi_result fsi_slip_init(fsi_slip *slip, fsi_grid *grid, const fsi_slip_
     fd.average = 1;
     fd.fractions = s.desc.fractions;
     fd.allocator = s.desc.allocator;
-    r = fsi_interface_init(&s.interface, grid, &fd);
+    fsi_result r = fsi_interface_init(&s.interface, grid, &fd);
     if (r != FSI_OK)
         return r;
     fsi__slip_layout(&s, &arena);
@@ -5630,10 +5527,9 @@ FSI_API fsi_result fsi_slip_init(fsi_slip *slip, fsi_grid *grid, const fsi_slip_
 
 FSI_API void fsi_slip_free(fsi_slip *slip) {
     fsi_slip *s = slip;
-    const fsi_allocator *a;
     if (!s || !s->memory)
         return;
-    a = &s->desc.allocator;
+    const fsi_allocator *a = &s->desc.allocator;
     fsi__slip_forget(s);
     fsi_free(a, s->heap->block, s->heap->size);
     fsi_free(a, s->link, (size_t)s->link_room * sizeof *s->link);
@@ -5646,12 +5542,11 @@ FSI_API void fsi_slip_free(fsi_slip *slip) {
 }
 
 FSI_API fsi_result fsi_slip_detect(fsi_slip *slip, fsi_coupled *const *solid, int count) {
-    int i;
     if (!slip || !slip->memory)
         return FSI_ERR_STATE;
     /* where all of it slides, the flow goes on into closed solids (fsi_grid_extrapolate) */
     slip->interface.desc.smooth = 1;
-    for (i = 0; slip->desc.coefficient && i < count; i++)
+    for (int i = 0; slip->desc.coefficient && i < count; i++)
         if (!(slip->desc.coefficient[i] > 0))
             slip->interface.desc.smooth = 0;
     return fsi_interface_detect(&slip->interface, slip->grid, solid, count);
@@ -5674,10 +5569,9 @@ static ptrdiff_t fsi__slip_seen(const fsi_interface *f, size_t c, int dir) {
 
 /* at most so many unoccluded steps apart */
 static int fsi__slip_near(const fsi_interface *f, size_t c, size_t d, int steps) {
-    int dir;
     if (c == d)
         return 1;
-    for (dir = 0; steps > 0 && dir < 2 * f->dim; dir++) {
+    for (int dir = 0; steps > 0 && dir < 2 * f->dim; dir++) {
         ptrdiff_t m = fsi__slip_seen(f, c, dir);
         if (m >= 0 && fsi__slip_near(f, (size_t)m, d, steps - 1))
             return 1;
@@ -5737,19 +5631,18 @@ static void fsi__slip_join(int32_t *root, int32_t a, int32_t b) {
 static void fsi__slip_ghosts(fsi_slip *s) {
     const fsi_interface *f = &s->interface;
     int32_t *root = s->group; /* free until the groups are made */
-    int i, j;
-    for (i = 0; i < f->sides; i++) {
+    for (int i = 0; i < f->sides; i++) {
         s->spot[i] = fsi__pair_key((int)fsi__slip_location(f, f->side + i), i);
         root[i] = i;
     }
     s->spot = fsi__sort_keys((size_t)f->sides, s->spot, s->spot + f->sides);
-    for (i = 0; i < f->sides; i++)
-        for (j = i - 1; j >= 0 && s->spot[j] >> 32 == s->spot[i] >> 32; j--) {
+    for (int i = 0; i < f->sides; i++)
+        for (int j = i - 1; j >= 0 && s->spot[j] >> 32 == s->spot[i] >> 32; j--) {
             int a = fsi__slip_at(s, i), b = fsi__slip_at(s, j);
             if (fsi__slip_near(f, (size_t)f->side[a].cell, (size_t)f->side[b].cell, 2))
                 fsi__slip_join(root, a, b);
         }
-    for (i = 0; i < f->sides; i++) { /* the first side of each ghost numbers it */
+    for (int i = 0; i < f->sides; i++) { /* the first side of each ghost numbers it */
         int a = fsi__slip_at(s, i), first = fsi__root(root, a);
         s->ghost[a] = first == a ? s->ghosts++ : s->ghost[first];
     }
@@ -5774,13 +5667,13 @@ static int fsi__slip_link_add(fsi_slip *s, int32_t a, int32_t b) {
  * one cell, and out of the box. */
 static int fsi__slip_links(fsi_slip *s) {
     const fsi_interface *f = &s->interface;
-    int i, j, k, dir, end;
-    uint64_t *key;
+    int k, end;
     s->links = 0;
-    for (i = 0; i < f->sides; i++) {
+    int j;
+    for (int i = 0; i < f->sides; i++) {
         const fsi_side *a = f->side + i;
         size_t at = fsi__slip_location(f, a), face;
-        for (dir = 0; dir < 2 * f->dim; dir++) {
+        for (int dir = 0; dir < 2 * f->dim; dir++) {
             ptrdiff_t m = fsi__slip_next(f, at, dir, &face);
             if (m < 0) {
                 fsi_side_kind kind = s->grid->desc.side[dir].kind;
@@ -5797,7 +5690,7 @@ static int fsi__slip_links(fsi_slip *s) {
                     return 0;
             }
         }
-        for (dir = 0; dir < 2 * f->dim; dir++) {
+        for (int dir = 0; dir < 2 * f->dim; dir++) {
             if (dir / 2 == a->axis || (k = fsi__slip_side(f, (size_t)a->cell, dir)) < 0
                 || f->side[k].solid != a->solid)
                 continue;
@@ -5805,12 +5698,13 @@ static int fsi__slip_links(fsi_slip *s) {
                 return 0;
         }
     }
+    uint64_t *key;
     if (!FSI__SLIP_TAKE(s, key, uint64_t, 2 * s->links))
         return 0;
-    for (i = 0; i < s->links; i++)
+    for (int i = 0; i < s->links; i++)
         key[i] = fsi__pair_key(s->link[i].a, s->link[i].b + 1);
     key = fsi__sort_keys((size_t)s->links, key, key + s->links);
-    for (i = j = 0; i < s->links; i++) /* each once */
+    for (int i = j = 0; i < s->links; i++) /* each once */
         if (!i || key[i] != key[i - 1]) {
             s->link[j].a = (int32_t)(key[i] >> 32);
             s->link[j++].b = (int32_t)(uint32_t)key[i] - 1;
@@ -5864,22 +5758,21 @@ static fsi_vec3 fsi__slip_body_velocity(const fsi_slip *s, const fsi_side *side)
     const fsi_coupled *b = f->solid[side->solid];
     const fsi_surface *q = &b->surface;
     fsi_real v[3] = {0, 0, 0};
-    int k, axis;
     if (b->dof && !b->node) {
-        for (axis = 0; axis < f->dim; axis++) {
+        for (int axis = 0; axis < f->dim; axis++) {
             b->row_fn(b, side->element, side->weight, fsi_interface_centre(f, side),
                       fsi__axis(axis), s->row);
-            for (k = 0; k < b->dof; k++)
+            for (int k = 0; k < b->dof; k++)
                 v[axis] += s->row[k] * b->v[k];
         }
         return fsi_vec_load(v);
     }
     /* the row of J along the axis has the weights of all components */
-    for (k = side->row; b->dof && k < side->row_end; k++)
-        for (axis = 0; axis < f->dim; axis++)
+    for (int k = side->row; b->dof && k < side->row_end; k++)
+        for (int axis = 0; axis < f->dim; axis++)
             v[axis] += f->val[k] * b->v[f->col[k] - side->axis + axis];
-    for (k = 0; !b->dof && q->v && k < q->dim; k++)
-        for (axis = 0; axis < f->dim; axis++)
+    for (int k = 0; !b->dof && q->v && k < q->dim; k++)
+        for (int axis = 0; axis < f->dim; axis++)
             v[axis] += side->weight[k] * q->v[3 * q->index[q->dim * side->element + k] + axis];
     return fsi_vec_load(v);
 }
@@ -5888,9 +5781,9 @@ static fsi_vec3 fsi__slip_body_velocity(const fsi_slip *s, const fsi_side *side)
  * steps. */
 static int fsi__slip_samples(const fsi_slip *s, size_t c, int axis, int steps, fsi_real *sum) {
     const fsi_interface *f = &s->interface;
-    int dir, n = 0;
+    int n = 0;
     if (s->grid->cell[c] == FSI_CELL_FLUID)
-        for (dir = 2 * axis; dir < 2 * axis + 2; dir++) {
+        for (int dir = 2 * axis; dir < 2 * axis + 2; dir++) {
             size_t face;
             ptrdiff_t m = fsi__slip_next(f, c, dir, &face);
             if (f->desc.fractions
@@ -5901,7 +5794,7 @@ static int fsi__slip_samples(const fsi_slip *s, size_t c, int axis, int steps, f
             *sum += s->grid->u[axis][face];
             n++;
         }
-    for (dir = 0; steps > 0 && dir < 2 * f->dim; dir++) {
+    for (int dir = 0; steps > 0 && dir < 2 * f->dim; dir++) {
         ptrdiff_t m = fsi__slip_seen(f, c, dir);
         if (m >= 0)
             n += fsi__slip_samples(s, (size_t)m, axis, steps - 1, sum);
@@ -5919,22 +5812,20 @@ static fsi_real fsi__slip_coefficient(const fsi_slip *s, int solid) {
    what friction ties. */
 static void fsi__slip_estimate(fsi_slip *s, int start) {
     const fsi_interface *f = &s->interface;
-    ptrdiff_t i;
     FSI__OMP(parallel for schedule(static) if (f->sides > 2000))
-    for (i = 0; i < f->sides; i++) {
+    for (ptrdiff_t i = 0; i < f->sides; i++) {
         const fsi_side *side = f->side + i;
         fsi_real v[3] = {0, 0, 0},
                  slides = fsi__slip_coefficient(s, side->solid) > 0 ? 1 : (fsi_real)0;
-        fsi_vec3 slide;
-        int axis, ring, n;
-        for (axis = 0; axis < f->dim; axis++) {
+        int ring, n;
+        for (int axis = 0; axis < f->dim; axis++) {
             for (n = 0, ring = 0; ring <= 2 && !n; ring++) {
                 v[axis] = 0;
                 n = fsi__slip_samples(s, (size_t)side->cell, axis, ring, v + axis);
             }
             v[axis] = n ? v[axis] / (fsi_real)n - fsi__get(s->body[i], axis) : 0;
         }
-        slide = fsi_vec_load(v);
+        fsi_vec3 slide = fsi_vec_load(v);
         /* (I - N N^T)(V^ - V_s) */
         slide = fsi_vec_scale(fsi_vec_mad(slide, side->normal, -fsi_vec_dot(slide, side->normal)),
                               slides);
@@ -5951,23 +5842,22 @@ static void fsi__slip_estimate(fsi_slip *s, int start) {
  * q_a - q_b. Closed groups: but for the mean. */
 static void fsi__slip_start(fsi_slip *s) {
     fsi_real *q = s->vec[1];
-    int i;
-    for (i = 0; i < s->groups; i++)
+    for (int i = 0; i < s->groups; i++)
         s->sum[i] = s->count[i] = 0;
-    for (i = 0; i < s->ghosts; i++) {
+    for (int i = 0; i < s->ghosts; i++) {
         q[i] = 0;
         s->count[s->group[i]] += 1;
     }
-    for (i = 0; i < s->interface.sides; i++)
+    for (int i = 0; i < s->interface.sides; i++)
         q[s->ghost[i]] += s->flux[i];
-    for (i = 0; i < s->ghosts; i++)
+    for (int i = 0; i < s->ghosts; i++)
         s->sum[s->group[i]] += (double)q[i];
-    for (i = 0; i < s->ghosts; i++)
+    for (int i = 0; i < s->ghosts; i++)
         if (!s->group_open[s->group[i]])
             q[i] -= (fsi_real)(s->sum[s->group[i]] / s->count[s->group[i]]);
     if (s->ghosts)
         (void)fsi_cholesky_solve(&s->start, q, q);
-    for (i = 0; i < s->links; i++)
+    for (int i = 0; i < s->links; i++)
         s->link_flux[i] = q[s->link[i].a] - (s->link[i].b >= 0 ? q[s->link[i].b] : 0);
 }
 
@@ -6001,18 +5891,17 @@ static void fsi__slip_put_pair(fsi__slip_entries *e, int32_t i, int32_t j, fsi_r
    matrix. A group that nothing else holds is pinned at its first ghost. */
 static void fsi__slip_fill(const fsi_slip *s, int alone, fsi__slip_entries *e) {
     const fsi_interface *f = &s->interface;
-    int i;
     e->count = 0;
-    for (i = 0; i < s->groups; i++)
+    for (int i = 0; i < s->groups; i++)
         s->sum[i] = s->group_open[i];
-    for (i = 0; i < s->links; i++)
+    for (int i = 0; i < s->links; i++)
         fsi__slip_put_pair(e, s->link[i].a, s->link[i].b, alone ? 1 : 1 / FSI__SLIP_GHOST_MASS);
-    for (i = 0; i < f->sides; i++) {
+    for (int i = 0; i < f->sides; i++) {
         fsi__slip_put(e, s->ghost[i], s->ghost[i], alone ? 0 : s->conduct[i]);
         if (!alone && s->conduct[i] > 0)
             s->sum[s->group[s->ghost[i]]] = 1;
     }
-    for (i = 0; i < s->ghosts; i++)
+    for (int i = 0; i < s->ghosts; i++)
         if (!(s->sum[s->group[i]] > 0)) {
             fsi__slip_put(e, i, i, 1);
             s->sum[s->group[i]] = 1;
@@ -6032,10 +5921,9 @@ static fsi_result fsi__slip_entries_take(const fsi_slip *s, size_t room, fsi__sl
 static fsi_result fsi__slip_entries_factor(const fsi_slip *s, int n, const fsi__slip_entries *e,
                                            fsi_csr *A, fsi_cholesky *out) {
     fsi_cholesky_desc d;
-    fsi_result r;
     memset(&d, 0, sizeof d);
     d.allocator = fsi__slip_memory(s);
-    r = fsi_csr_from_triplets(A, n, n, e->count, e->i, e->j, e->v, &d.allocator);
+    fsi_result r = fsi_csr_from_triplets(A, n, n, e->count, e->i, e->j, e->v, &d.allocator);
     if (r == FSI_OK)
         r = fsi_cholesky_init(out, A, &d);
     return r == FSI_OK ? fsi_cholesky_factor(out, A, 0, NULL) : r;
@@ -6043,13 +5931,13 @@ static fsi_result fsi__slip_entries_factor(const fsi_slip *s, int n, const fsi__
 
 static fsi_result fsi__slip_factor(const fsi_slip *s, int alone, fsi_cholesky *out) {
     fsi__slip_entries e = {NULL, NULL, NULL, 0, 0};
-    fsi_csr A;
     if (!s->ghosts)
         return FSI_OK;
     fsi__slip_fill(s, alone, &e); /* counts */
     if (fsi__slip_entries_take(s, e.count, &e) != FSI_OK)
         return FSI_ERR_MEMORY;
     fsi__slip_fill(s, alone, &e);
+    fsi_csr A;
     return fsi__slip_entries_factor(s, s->ghosts, &e, &A, out);
 }
 
@@ -6063,8 +5951,7 @@ static int fsi__slip_movable(const fsi_coupled *b, int k) {
 }
 
 static int fsi__slip_two_way(const fsi_coupled *b) {
-    int i;
-    for (i = 0; i < b->dof; i++)
+    for (int i = 0; i < b->dof; i++)
         if (fsi__slip_movable(b, i))
             return 1;
     return 0;
@@ -6109,21 +5996,21 @@ static fsi_result fsi__slip_rows_take(const fsi_slip *s, int rows, size_t entrie
 static void fsi__slip_row(const fsi_slip *s, const fsi_side *side, fsi_vec3 d, fsi_csr *R) {
     const fsi_interface *f = &s->interface;
     const fsi_coupled *body = f->solid[side->solid];
-    int at = s->offset[side->solid], e, b, two_way = s->offset[side->solid + 1] > at;
+    int at = s->offset[side->solid], two_way = s->offset[side->solid + 1] > at;
     int32_t n = R->row[R->rows];
     fsi_real length = fsi__length(d);
     if (two_way && !body->node && length > 0) {
         body->row_fn(body, side->element, side->weight, fsi_interface_centre(f, side),
                      fsi_vec_scale(d, 1 / length), s->row);
-        for (e = 0; e < body->dof; e++)
+        for (int e = 0; e < body->dof; e++)
             if (fsi__slip_movable(body, e)) {
                 R->col[n] = at + e;
                 R->val[n++] = length * s->row[e];
             }
     }
     /* the row of J along the axis has the weights of all components */
-    for (e = side->row; two_way && body->node && e < side->row_end; e++)
-        for (b = 0; b < f->dim && fsi__slip_movable(body, f->col[e]); b++) {
+    for (int e = side->row; two_way && body->node && e < side->row_end; e++)
+        for (int b = 0; b < f->dim && fsi__slip_movable(body, f->col[e]); b++) {
             fsi_real v = f->val[e] * fsi__get(d, b);
             if (v < 0 || v > 0) {
                 R->col[n] = at + f->col[e] + b - side->axis;
@@ -6141,13 +6028,12 @@ static void fsi__slip_row(const fsi_slip *s, const fsi_side *side, fsi_vec3 d, f
 static fsi_result fsi__slip_rows(fsi_slip *s) {
     const fsi_interface *f = &s->interface;
     size_t room = 0;
-    int i;
-    for (i = 0; i < f->sides; i++)
+    for (int i = 0; i < f->sides; i++)
         room += fsi__slip_row_room(s, f->side + i);
     if (fsi__slip_rows_take(s, f->sides, room, &s->Z) != FSI_OK
         || fsi__slip_rows_take(s, f->sides, room, &s->Y) != FSI_OK)
         return FSI_ERR_MEMORY;
-    for (i = 0; i < f->sides; i++) {
+    for (int i = 0; i < f->sides; i++) {
         const fsi_side *d = f->side + i;
         fsi_real c = 1 / (1 + s->rate[i]);
         fsi_vec3 axis = fsi__axis(d->axis),
@@ -6161,8 +6047,7 @@ static fsi_result fsi__slip_rows(fsi_slip *s) {
 /* out = (S Z)^T cells */
 static void fsi__slip_gather(const fsi_slip *s, const fsi_real *cells, fsi_real *out) {
     const fsi_interface *f = &s->interface;
-    int i;
-    for (i = 0; i < f->sides; i++)
+    for (int i = 0; i < f->sides; i++)
         s->push[i] = f->side[i].share * (fsi_real)f->side[i].sign * cells[f->side[i].cell];
     fsi_csr_tmul(&s->Z, s->push, out);
 }
@@ -6170,8 +6055,7 @@ static void fsi__slip_gather(const fsi_slip *s, const fsi_real *cells, fsi_real 
 /* (Z v)_s */
 static fsi_real fsi__slip_through(const fsi_slip *s, int side, const fsi_real *v) {
     fsi_real t = 0;
-    int32_t e;
-    for (e = s->Z.row[side]; e < s->Z.row[side + 1]; e++)
+    for (int32_t e = s->Z.row[side]; e < s->Z.row[side + 1]; e++)
         t += s->Z.val[e] * v[s->Z.col[e]];
     return t;
 }
@@ -6180,8 +6064,7 @@ static fsi_real fsi__slip_through(const fsi_slip *s, int side, const fsi_real *v
 static void fsi__slip_scatter(const fsi_slip *s, const fsi_real *v, fsi_real scale,
                               fsi_real *cells) {
     const fsi_interface *f = &s->interface;
-    int i;
-    for (i = 0; i < f->sides; i++)
+    for (int i = 0; i < f->sides; i++)
         cells[f->side[i].cell] +=
             scale * f->side[i].share * (fsi_real)f->side[i].sign * fsi__slip_through(s, i, v);
 }
@@ -6204,42 +6087,40 @@ static int fsi__slip_solid_of(const fsi_slip *s, int column) {
 /* Entries of m r^T r, r = row i of R without the fixed columns of b (NULL: it has none). */
 static void fsi__slip_put_row(const fsi_csr *R, int i, int at, fsi_real m, const fsi_coupled *b,
                               fsi__slip_entries *t) {
-    int j, k;
-    for (j = R->row[i]; j < R->row[i + 1]; j++)
-        for (k = R->row[i]; (!b || fsi__slip_movable(b, R->col[j])) && k < R->row[i + 1]; k++)
+    for (int j = R->row[i]; j < R->row[i + 1]; j++)
+        for (int k = R->row[i]; (!b || fsi__slip_movable(b, R->col[j])) && k < R->row[i + 1]; k++)
             if (!b || fsi__slip_movable(b, R->col[k]))
                 fsi__slip_put(t, at + R->col[j], at + R->col[k], m * R->val[j] * R->val[k]);
 }
 
 /* The same of a dense solid, into the entries K of its mass. */
 static void fsi__slip_add_row(const fsi_csr *R, int i, int at, fsi_real m, int n, fsi_real *K) {
-    int j, k;
-    for (j = R->row[i]; j < R->row[i + 1]; j++)
-        for (k = R->row[i]; k < R->row[i + 1]; k++)
+    for (int j = R->row[i]; j < R->row[i + 1]; j++)
+        for (int k = R->row[i]; k < R->row[i + 1]; k++)
             K[(R->col[j] - at) * n + R->col[k] - at] += m * R->val[j] * R->val[k];
 }
 
 static void fsi__slip_K_fill(const fsi_slip *s, const fsi_csr *R, const fsi_real *mass,
                              fsi__slip_entries *t) {
-    int solid, i, j;
     t->count = 0;
+    int solid;
     for (solid = 0; solid < s->solids; solid++) {
         const fsi_coupled *b = s->interface.solid[solid];
         int at = s->offset[solid], n = fsi__slip_dof(s, solid);
         s->K_at[solid] = t->count;
-        for (i = 0; i < n; i++) {
+        for (int i = 0; i < n; i++) {
             if (b->node)
                 fsi__slip_put(t, at + i, at + i, fsi__slip_movable(b, i) ? b->mass[i / 3] : 1);
-            for (j = 0; !b->node && j < n; j++)
+            for (int j = 0; !b->node && j < n; j++)
                 fsi__slip_put(t, at + i, at + j,
                               fsi__slip_movable(b, i) && fsi__slip_movable(b, j)
                                   ? b->mass[i * n + j]
                                   : (fsi_real)(i == j));
         }
-        for (i = 0; n && b->implicit && i < b->implicit->rows; i++)
+        for (int i = 0; n && b->implicit && i < b->implicit->rows; i++)
             fsi__slip_put_row(b->implicit, i, at, 1, b, t);
     }
-    for (i = 0; i < R->rows; i++) {
+    for (int i = 0; i < R->rows; i++) {
         if (!(mass[i] > 0) || R->row[i] == R->row[i + 1])
             continue;
         solid = fsi__slip_solid_of(s, R->col[R->row[i]]);
@@ -6271,15 +6152,14 @@ static void fsi__slip_K_solve(fsi_slip *s, fsi_real *v) {
 /* out += scale B^T B v, movable rows */
 static void fsi__slip_implicit(const fsi_slip *s, const fsi_real *v, fsi_real scale,
                                fsi_real *out) {
-    int i, k, e;
-    for (i = 0; i < s->solids; i++) {
+    for (int i = 0; i < s->solids; i++) {
         const fsi_coupled *b = s->interface.solid[i];
         const fsi_csr *B = fsi__slip_dof(s, i) > 0 ? b->implicit : NULL;
-        for (k = 0; B && k < B->rows; k++) {
+        for (int k = 0; B && k < B->rows; k++) {
             fsi_real t = 0;
-            for (e = B->row[k]; e < B->row[k + 1]; e++)
+            for (int e = B->row[k]; e < B->row[k + 1]; e++)
                 t += B->val[e] * v[s->offset[i] + B->col[e]];
-            for (e = B->row[k]; e < B->row[k + 1]; e++)
+            for (int e = B->row[k]; e < B->row[k + 1]; e++)
                 if (fsi__slip_movable(b, B->col[e]))
                     out[s->offset[i] + B->col[e]] += scale * B->val[e] * t;
         }
@@ -6288,10 +6168,9 @@ static void fsi__slip_implicit(const fsi_slip *s, const fsi_real *v, fsi_real sc
 
 /* out += scale push, movable rows */
 static void fsi__slip_push(const fsi_slip *s, fsi_real scale, fsi_real *out) {
-    int i, k;
-    for (i = 0; i < s->solids; i++) {
+    for (int i = 0; i < s->solids; i++) {
         const fsi_coupled *b = s->interface.solid[i];
-        for (k = 0; b->node && b->push && k < fsi__slip_dof(s, i); k++)
+        for (int k = 0; b->node && b->push && k < fsi__slip_dof(s, i); k++)
             if (fsi__slip_movable(b, k))
                 out[s->offset[i] + k] += scale * b->push[k];
     }
@@ -6302,25 +6181,23 @@ static void fsi__slip_push(const fsi_slip *s, fsi_real scale, fsi_real *out) {
    old). */
 static void fsi__slip_collide(fsi_slip *s, const fsi_csr *R, const fsi_real *mass, fsi_real *gap,
                               const fsi_real *old, fsi_real *v) {
-    int i;
-    for (i = 0; i < R->rows; i++)
+    for (int i = 0; i < R->rows; i++)
         gap[i] *= mass[i];
     fsi_csr_tmul(R, gap, v);
     fsi__slip_implicit(s, old, -1, v);
     fsi__slip_push(s, 1, v);
     fsi__slip_K_solve(s, v);
-    for (i = 0; i < s->columns; i++)
+    for (int i = 0; i < s->columns; i++)
         v[i] += old[i];
 }
 
 /* Velocities v into the solids, and what they are at the sides. */
 static void fsi__slip_give(fsi_slip *s, const fsi_real *v) {
     const fsi_interface *f = &s->interface;
-    int i;
-    for (i = 0; i < s->solids; i++)
+    for (int i = 0; i < s->solids; i++)
         if (fsi__slip_dof(s, i) > 0)
             fsi_copy((size_t)f->solid[i]->dof, v + s->offset[i], f->solid[i]->v);
-    for (i = 0; s->columns && i < f->sides; i++)
+    for (int i = 0; s->columns && i < f->sides; i++)
         if (fsi__slip_dof(s, f->side[i].solid) > 0)
             s->body[i] = fsi__slip_body_velocity(s, f->side + i);
 }
@@ -6339,13 +6216,13 @@ static void fsi__slip_give(fsi_slip *s, const fsi_real *v) {
 
 static void fsi__slip_rates(fsi_slip *s, fsi_real dt) {
     const fsi_interface *f = &s->interface;
-    int i, any = 0;
-    for (i = 0; i < f->solids; i++)
+    int any = 0;
+    for (int i = 0; i < f->solids; i++)
         any |= fsi__slip_coefficient(s, i) < 1;
     if (!any)
         return;
     fsi__slip_estimate(s, 0);
-    for (i = 0; i < f->sides; i++) {
+    for (int i = 0; i < f->sides; i++) {
         fsi_real c = fsi__slip_coefficient(s, f->side[i].solid),
                  v = fsi__length(fsi_vec_sub(s->velocity[i], s->body[i]));
         s->rate[i] =
@@ -6370,18 +6247,19 @@ static int fsi__tie_open(const fsi_slip *s, size_t cell, int dir, size_t *face) 
 /* counts them; tie: fills it */
 static int fsi__tie_list(fsi_slip *s, fsi__tie *tie) {
     const fsi_interface *f = &s->interface;
-    int i, dir, n = 0, round;
+    int i, n = 0;
     /* s->u sums the rates of all sides that hold a sample */
-    for (round = 0; round < 3; round++)
+    for (int round = 0; round < 3; round++)
         for (n = 0, i = 0; i < f->sides; i++) {
             const fsi_side *d = f->side + i;
-            for (dir = 0; s->rate[i] > 0 && dir < 2 * f->dim; dir++) {
-                size_t face, other;
-                fsi_real across = fsi__get(d->normal, dir / 2), rate;
+            for (int dir = 0; s->rate[i] > 0 && dir < 2 * f->dim; dir++) {
+                size_t face;
+                fsi_real across = fsi__get(d->normal, dir / 2);
                 if (dir / 2 == d->axis || !fsi__tie_open(s, (size_t)d->cell, dir, &face))
                     continue;
-                rate = s->rate[i] * fsi__abs(fsi__get(d->normal, d->axis))
-                       / fsi__max(1 - across * across, FSI_R(0.25));
+                fsi_real rate = s->rate[i] * fsi__abs(fsi__get(d->normal, d->axis))
+                                / fsi__max(1 - across * across, FSI_R(0.25));
+                size_t other;
                 if (fsi__tie_open(s, (size_t)d->cell, dir ^ 1, &other))
                     rate /= 2;
                 if (round < 2)
@@ -6401,8 +6279,7 @@ static int fsi__tie_list(fsi_slip *s, fsi__tie *tie) {
 
 /* fluid before - solid now */
 static void fsi__tie_gaps(const fsi_slip *s, const fsi__tie *tie, int n, fsi_real *gap) {
-    int k;
-    for (k = 0; k < n; k++)
+    for (int k = 0; k < n; k++)
         gap[k] = tie[k].old - fsi__get(s->body[tie[k].side], tie[k].axis);
 }
 
@@ -6411,37 +6288,37 @@ static void fsi__tie_gaps(const fsi_slip *s, const fsi__tie *tie, int n, fsi_rea
 static fsi_result fsi__slip_tie(fsi_slip *s, fsi_real dt) {
     const fsi_interface *f = &s->interface;
     const fsi_real *given = fsi__slip_v_of(s, FSI__V_GIVEN);
-    fsi_real *v = fsi__slip_v_of(s, FSI__V_STAR), *push = fsi__slip_v_of(s, FSI__V_WORK), *mass,
-             *gap;
-    int i, k, n = fsi__tie_list(s, NULL);
+    fsi_real *v = fsi__slip_v_of(s, FSI__V_STAR), *push = fsi__slip_v_of(s, FSI__V_WORK);
+    int n = fsi__tie_list(s, NULL);
     size_t room = 0;
-    fsi__tie *tie;
-    fsi_result r;
-    fsi_csr R;
     if (!n)
         return FSI_OK;
+    fsi__tie *tie;
     FSI__SLIP_TAKE(s, tie, fsi__tie, n);
+    fsi_real *mass;
     FSI__SLIP_TAKE(s, mass, fsi_real, n);
+    fsi_real *gap;
     FSI__SLIP_TAKE(s, gap, fsi_real, n);
     if (s->heap->failed)
         return FSI_ERR_MEMORY;
     (void)fsi__tie_list(s, tie);
-    for (k = 0; k < n; k++)
+    for (int k = 0; k < n; k++)
         room += fsi__slip_row_room(s, f->side + tie[k].side);
+    fsi_csr R;
     if (fsi__slip_rows_take(s, n, room, &R) != FSI_OK)
         return FSI_ERR_MEMORY;
-    for (k = 0; k < n; k++) {
+    for (int k = 0; k < n; k++) {
         fsi__slip_row(s, f->side + tie[k].side, fsi__axis(tie[k].axis), &R);
         mass[k] = tie[k].share * s->grid->desc.rho * s->grid->h * fsi__area(&s->interface);
     }
-    r = fsi__slip_K_factor(s, &R, mass);
+    fsi_result r = fsi__slip_K_factor(s, &R, mass);
     if (r != FSI_OK)
         return r;
     fsi__tie_gaps(s, tie, n, gap);
     fsi__slip_collide(s, &R, mass, gap, given, v);
     fsi__slip_give(s, v);
     fsi__tie_gaps(s, tie, n, gap);
-    for (k = 0; k < n; k++) {
+    for (int k = 0; k < n; k++) {
         int axis = tie[k].axis, face = tie[k].face;
         s->grid->u[axis][face] -= tie[k].share * gap[k];
         if (s->grid->u_plus[axis])
@@ -6450,8 +6327,8 @@ static fsi_result fsi__slip_tie(fsi_slip *s, fsi_real dt) {
         s->friction[3 * f->side[tie[k].side].solid + axis] += gap[k] / dt;
     }
     fsi_csr_tmul(&R, gap, push);
-    for (i = 0; i < s->solids; i++)
-        for (k = s->offset[i]; f->solid[i]->node && k < s->offset[i + 1]; k++)
+    for (int i = 0; i < s->solids; i++)
+        for (int k = s->offset[i]; f->solid[i]->node && k < s->offset[i + 1]; k++)
             v[k] = given[k] + push[k] * f->solid[i]->inverse_mass[(k - s->offset[i]) / 3];
     /* the right-hand side of the new u* */
     return fsi_grid_build_pressure(s->grid, dt);
@@ -6460,13 +6337,12 @@ static fsi_result fsi__slip_tie(fsi_slip *s, fsi_real dt) {
 /* Degrees of freedom of the two-way solids, and their v*. */
 static fsi_result fsi__slip_columns(fsi_slip *s) {
     const fsi_interface *f = &s->interface;
-    int i;
     FSI__SLIP_TAKE(s, s->K_at, size_t, f->solids);
     FSI__SLIP_TAKE(s, s->offset, int, f->solids);
     FSI__SLIP_TAKE(s, s->friction, fsi_real, 3 * f->solids);
     if (s->heap->failed)
         return FSI_ERR_MEMORY;
-    for (i = 0; i < f->solids; i++) {
+    for (int i = 0; i < f->solids; i++) {
         const fsi_coupled *b = f->solid[i];
         int dof = fsi__slip_two_way(b) ? b->dof : 0;
         if (dof && !b->mass)
@@ -6478,7 +6354,7 @@ static fsi_result fsi__slip_columns(fsi_slip *s) {
         return FSI_ERR_MEMORY;
     s->solids = f->solids;
     s->columns = s->offset[f->solids];
-    for (i = 0; i < f->solids; i++)
+    for (int i = 0; i < f->solids; i++)
         if (fsi__slip_dof(s, i) > 0)
             fsi_copy((size_t)f->solid[i]->dof, f->solid[i]->v,
                      fsi__slip_v_of(s, FSI__V_GIVEN) + s->offset[i]);
@@ -6491,22 +6367,20 @@ static fsi_result fsi__slip_columns(fsi_slip *s) {
 static fsi_result fsi__slip_rank(fsi_slip *s) {
     const fsi_interface *f = &s->interface;
     size_t room = (size_t)f->sides, at = room, sides = 0;
-    int i, k, solid;
-    int32_t *cell;
-    fsi_real *val;
-    fsi_result r;
-    for (i = 0; i < f->solids; i++)
+    for (int i = 0; i < f->solids; i++)
         if (!f->solid[i]->node)
             room += (size_t)f->solid[i]->dof * (size_t)f->solid[i]->dof;
-    for (i = 0; i < f->sides; i++)
+    for (int i = 0; i < f->sides; i++)
         if (!f->solid[f->side[i].solid]->node)
             room += (size_t)f->solid[f->side[i].solid]->dof;
     FSI__SLIP_TAKE(s, s->group_of, fsi_mg_group, f->solids);
+    int32_t *cell;
     FSI__SLIP_TAKE(s, cell, int32_t, f->sides);
+    fsi_real *val;
     FSI__SLIP_TAKE(s, val, fsi_real, room);
     if (s->heap->failed)
         return FSI_ERR_MEMORY;
-    for (solid = 0; solid < f->solids; solid++) {
+    for (int solid = 0; solid < f->solids; solid++) {
         const fsi_coupled *b = f->solid[solid];
         fsi_mg_group *g = s->group_of + solid;
         fsi_real *K = val + at,
@@ -6515,10 +6389,10 @@ static fsi_result fsi__slip_rank(fsi_slip *s) {
         if (!dof || b->node)
             continue;
         /* the movable part of K, full rows */
-        for (i = 0; i < dof; i++) {
+        for (int i = 0; i < dof; i++) {
             g->columns += fsi__slip_movable(b, i);
-            for (k = s->K.row[first + i]; fsi__slip_movable(b, i) && k < s->K.row[first + i + 1];
-                 k++)
+            for (int k = s->K.row[first + i];
+                 fsi__slip_movable(b, i) && k < s->K.row[first + i + 1]; k++)
                 if (fsi__slip_movable(b, s->K.col[k] - first))
                     val[at++] = scale * s->K.val[k];
         }
@@ -6526,24 +6400,23 @@ static fsi_result fsi__slip_rank(fsi_slip *s) {
         g->cell = cell + sides;
         g->factor = val + sides;
         g->val = val + at;
-        for (i = 0; i < f->sides; i++) {
+        for (int i = 0; i < f->sides; i++) {
             if (f->side[i].solid != solid)
                 continue;
             cell[sides] = f->side[i].cell;
             val[sides++] = f->side[i].share * (fsi_real)f->side[i].sign;
-            for (k = 0; k < g->columns; k++)
+            for (int k = 0; k < g->columns; k++)
                 val[at++] = s->Z.row[i] < s->Z.row[i + 1] ? s->Z.val[s->Z.row[i] + k] : 0;
             g->entries++;
         }
     }
-    r = fsi_mg_rank_build(&s->rank, s->grid->mg, s->group_of, f->solids);
+    fsi_result r = fsi_mg_rank_build(&s->rank, s->grid->mg, s->group_of, f->solids);
     return r == FSI_ERR_SINGULAR ? FSI_OK : r; /* then the plain V-cycle has to do */
 }
 
 /* v without pressure, from v*: the fluid at the walls has struck it. First pass only. */
 static void fsi__slip_free_velocity(fsi_slip *s) {
-    int i;
-    for (i = 0; i < s->interface.sides; i++)
+    for (int i = 0; i < s->interface.sides; i++)
         s->stick[i] -= s->wall[i];
     fsi__slip_collide(s, &s->Y, s->mass, s->stick, fsi__slip_v_of(s, FSI__V_STAR),
                       fsi__slip_v_of(s, FSI__V_FREE));
@@ -6554,19 +6427,17 @@ static void fsi__slip_free_velocity(fsi_slip *s) {
 static void fsi__slip_walls(fsi_slip *s, const fsi_real *v) {
     const fsi_interface *f = &s->interface;
     const fsi_real *v0 = fsi__slip_v_of(s, FSI__V_FREE);
-    int i;
     if (!s->columns)
         return;
     fsi__slip_give(s, v);
-    for (i = 0; i < f->sides; i++)
+    for (int i = 0; i < f->sides; i++)
         if (fsi__slip_dof(s, f->side[i].solid) > 0)
             s->wall[i] = fsi_interface_velocity(f, f->side + i, f->solid[f->side[i].solid]->v)
                          - fsi__slip_through(s, i, v) + fsi__slip_through(s, i, v0);
 }
 
 static void fsi__slip_walls_moved(fsi_slip *s, const fsi_real *v) {
-    int i;
-    for (i = 0; s->columns && i < s->interface.sides; i++)
+    for (int i = 0; s->columns && i < s->interface.sides; i++)
         s->wall[i] +=
             fsi__slip_through(s, i, v) - fsi__slip_through(s, i, fsi__slip_v_of(s, FSI__V_FREE));
 }
@@ -6575,19 +6446,18 @@ static void fsi__slip_walls_moved(fsi_slip *s, const fsi_real *v) {
 static void fsi__slip_impulses(const fsi_slip *s) {
     const fsi_interface *f = &s->interface;
     fsi_real *inner = fsi__slip_v_of(s, FSI__V_WORK);
-    int i, j, k;
     fsi_fill((size_t)s->columns, 0, inner);
     fsi__slip_implicit(s, fsi__slip_v_of(s, FSI__V_NEW), 1, inner);
     fsi__slip_push(s, -1, inner);
-    for (i = 0; i < f->solids; i++) {
+    for (int i = 0; i < f->solids; i++) {
         const fsi_coupled *b = f->solid[i];
         const fsi_real *old = fsi__slip_v_of(s, FSI__V_GIVEN) + s->offset[i];
         if (!fsi__slip_dof(s, i) || !b->impulse)
             continue;
-        for (j = 0; j < b->dof; j++) {
+        for (int j = 0; j < b->dof; j++) {
             b->impulse[j] =
                 b->node ? b->mass[j / 3] * (b->v[j] - old[j]) + inner[s->offset[i] + j] : 0;
-            for (k = 0; !b->node && k < b->dof; k++)
+            for (int k = 0; !b->node && k < b->dof; k++)
                 if (fsi__slip_movable(b, j) && fsi__slip_movable(b, k))
                     b->impulse[j] += b->mass[j * b->dof + k] * (b->v[k] - old[k]);
         }
@@ -6599,11 +6469,11 @@ static int fsi__slip_pushes(const fsi_slip *s, const int32_t *set, int n) {
     const fsi_interface *f = &s->interface;
     const fsi_mg *mg = s->grid->mg;
     fsi_real *x = s->vec[2], *w = fsi__slip_v_of(s, FSI__V_WORK);
-    int i, k, any = 0;
-    for (i = 0; i < f->sides; i++) {
+    int any = 0;
+    for (int i = 0; i < f->sides; i++) {
         int32_t label = mg->label[f->side[i].cell];
         int in = 0;
-        for (k = 0; label >= 0 && k < n; k++)
+        for (int k = 0; label >= 0 && k < n; k++)
             in |= fsi__root(s->root, label) == set[k];
         x[f->side[i].cell] = (fsi_real)in;
         any |= in;
@@ -6617,16 +6487,16 @@ static int fsi__slip_pushes(const fsi_slip *s, const int32_t *set, int n) {
 /* Regions whose constant pressure pushes a solid are no null vectors. Several of them (both sides
  * of a plate) may be one together. */
 static void fsi__slip_pushed(fsi_slip *s) {
-    int32_t pushed[16], r;
-    int i, n = 0;
-    for (r = 0; s->columns && r < s->grid->mg->regions && n < 16; r++)
+    int32_t pushed[16];
+    int n = 0;
+    for (int32_t r = 0; s->columns && r < s->grid->mg->regions && n < 16; r++)
         if (fsi__root(s->root, r) == r && !(s->count[r] < 0) && fsi__slip_pushes(s, &r, 1))
             pushed[n++] = r;
     if (n && fsi__slip_pushes(s, pushed, n))
-        for (i = 0; i < n; i++)
+        for (int i = 0; i < n; i++)
             s->count[pushed[i]] = -1;
     else
-        for (i = 1; i < n; i++)
+        for (int i = 1; i < n; i++)
             fsi__slip_join(s->root, pushed[0], pushed[i]);
 }
 
@@ -6634,12 +6504,11 @@ static void fsi__slip_pushed(fsi_slip *s) {
 static void fsi__slip_ghost_pressure(fsi_slip *s, const fsi_real *x, const fsi_real *b,
                                      fsi_real *out) {
     const fsi_interface *f = &s->interface;
-    int i;
     if (!s->ghosts)
         return;
-    for (i = 0; i < s->ghosts; i++)
+    for (int i = 0; i < s->ghosts; i++)
         out[i] = b ? b[i] : 0;
-    for (i = 0; i < f->sides; i++)
+    for (int i = 0; i < f->sides; i++)
         if (x)
             out[s->ghost[i]] += s->conduct[i] * x[f->side[i].cell];
     (void)fsi_cholesky_solve(&s->block, out, out);
@@ -6651,15 +6520,14 @@ static void fsi__slip_coarse_build(fsi_slip *s) {
     const fsi_mg *mg = s->grid->mg;
     fsi_real k = s->grid->desc.rho * s->grid->h * fsi__area(&s->interface),
              *w = fsi__slip_v_of(s, FSI__V_WORK), *x = s->vec[2];
-    int i, r;
-    for (r = 0; r < 2 * mg->regions; r++)
+    for (int r = 0; r < 2 * mg->regions; r++)
         s->coarse[r] = 0;
-    for (r = 0; r < fsi__imin(mg->regions, 16); r++) {
+    for (int r = 0; r < fsi__imin(mg->regions, 16); r++) {
         double most = 0;
-        for (i = 0; i < f->sides; i++)
+        for (int i = 0; i < f->sides; i++)
             x[f->side[i].cell] = (fsi_real)(mg->label[f->side[i].cell] == r);
         fsi__slip_ghost_pressure(s, x, NULL, s->aux);
-        for (i = 0; i < f->sides; i++)
+        for (int i = 0; i < f->sides; i++)
             if (mg->label[f->side[i].cell] == r) {
                 s->coarse[r] += (double)(s->conduct[i] * (1 - s->aux[s->ghost[i]]));
                 most += (double)s->conduct[i];
@@ -6678,18 +6546,16 @@ static void fsi__slip_coarse_build(fsi_slip *s) {
 static void fsi__slip_coarse(fsi_slip *s, const fsi_real *r, fsi_real *z) {
     const fsi_mg *mg = s->grid->mg;
     double *sum = s->coarse + mg->regions;
-    size_t c;
-    int i;
     if (!mg->regions)
         return;
-    for (i = 0; i < mg->regions; i++)
+    for (int i = 0; i < mg->regions; i++)
         sum[i] = 0;
-    for (c = 0; c < s->grid->cells; c++)
+    for (size_t c = 0; c < s->grid->cells; c++)
         if (mg->label[c] >= 0)
             sum[mg->label[c]] += (double)r[c];
-    for (i = 0; i < mg->regions; i++)
+    for (int i = 0; i < mg->regions; i++)
         sum[i] = s->coarse[i] > 0 ? sum[i] / s->coarse[i] : 0;
-    for (c = 0; c < s->grid->cells; c++)
+    for (size_t c = 0; c < s->grid->cells; c++)
         if (mg->label[c] >= 0)
             z[c] += (fsi_real)sum[mg->label[c]];
 }
@@ -6699,10 +6565,9 @@ static void fsi__slip_coarse(fsi_slip *s, const fsi_real *r, fsi_real *z) {
 static void fsi__slip_apply(const fsi_real *x, fsi_real *y, void *user) {
     fsi_slip *s = (fsi_slip *)user;
     const fsi_interface *f = &s->interface;
-    int i;
     fsi_mg_apply(s->grid->mg, x, y);
     fsi__slip_ghost_pressure(s, x, NULL, s->aux);
-    for (i = 0; i < f->sides; i++)
+    for (int i = 0; i < f->sides; i++)
         y[f->side[i].cell] += s->conduct[i] * (x[f->side[i].cell] - s->aux[s->ghost[i]]);
 }
 
@@ -6721,13 +6586,13 @@ static void fsi__slip_apply_two_way(const fsi_real *x, fsi_real *y, void *user) 
 /* Unknowns (p, v): (A, rho h S J; rho h (S J)^T, -(rho h / A) K), symmetric and indefinite. */
 static void fsi__slip_apply_indefinite(const fsi_real *x, fsi_real *y, void *user) {
     fsi_slip *s = (fsi_slip *)user;
-    size_t n = s->grid->cells, m = (size_t)s->columns, i;
+    size_t n = s->grid->cells, m = (size_t)s->columns;
     fsi_real k = s->grid->desc.rho * s->grid->h, *w = fsi__slip_v_of(s, FSI__V_WORK);
     fsi__slip_apply(x, y, s);
     fsi__slip_scatter(s, x + n, k, y);
     fsi__slip_gather(s, x, y + n);
     fsi_csr_mul(&s->K, x + n, w);
-    for (i = 0; i < m; i++)
+    for (size_t i = 0; i < m; i++)
         y[n + i] = k * (y[n + i] - w[i] / fsi__area(&s->interface));
 }
 
@@ -6739,11 +6604,11 @@ static void fsi__slip_precondition(const fsi_real *r, fsi_real *z, void *user) {
 
 static void fsi__slip_precondition_indefinite(const fsi_real *r, fsi_real *z, void *user) {
     fsi_slip *s = (fsi_slip *)user;
-    size_t n = s->grid->cells, m = (size_t)s->columns, i;
+    size_t n = s->grid->cells, m = (size_t)s->columns;
     fsi__slip_precondition(r, z, s);
     fsi_copy(m, r + n, z + n);
     fsi__slip_K_solve(s, z + n);
-    for (i = 0; i < m; i++)
+    for (size_t i = 0; i < m; i++)
         z[n + i] *= -fsi__area(&s->interface) / (s->grid->desc.rho * s->grid->h);
 }
 
@@ -6751,23 +6616,23 @@ static void fsi__slip_precondition_indefinite(const fsi_real *r, fsi_real *z, vo
 static void fsi__slip_project(fsi_real *x, void *user) {
     fsi_slip *s = (fsi_slip *)user;
     const fsi_mg *mg = s->grid->mg;
-    size_t c, cells = s->grid->cells;
-    int i, n = mg->regions + s->ghosts;
-    for (i = 0; i < n; i++) {
+    size_t cells = s->grid->cells;
+    int n = mg->regions + s->ghosts;
+    for (int i = 0; i < n; i++) {
         s->sum[i] = 0;
         if (s->count[i] > 0)
             s->count[i] = 0;
     }
-    for (c = 0; c < cells; c++)
+    for (size_t c = 0; c < cells; c++)
         if (mg->label[c] >= 0) {
             int32_t r = fsi__root(s->root, mg->label[c]);
             s->sum[r] += (double)x[c];
             if (s->count[r] >= 0)
                 s->count[r] += 1;
         }
-    for (i = 0; i < n; i++)
+    for (int i = 0; i < n; i++)
         s->sum[i] = s->count[i] > 0 ? s->sum[i] / s->count[i] : 0;
-    for (c = 0; c < cells; c++)
+    for (size_t c = 0; c < cells; c++)
         if (mg->label[c] >= 0)
             x[c] -= (fsi_real)s->sum[fsi__root(s->root, mg->label[c])];
 }
@@ -6776,21 +6641,20 @@ static void fsi__slip_project(fsi_real *x, void *user) {
 /* Sides, and what is known of the solids there. */
 static fsi_result fsi__slip_sides(fsi_slip *s) {
     fsi_interface *f = &s->interface;
-    fsi_result r;
-    int i, n, longest = 1;
+    int longest = 1;
     fsi__slip_forget(s);
     fsi__slip_room(s->heap);
-    r = fsi_grid_classify(s->grid);
+    fsi_result r = fsi_grid_classify(s->grid);
     if (r >= 0)
         r = fsi_interface_sides(f, s->grid);
     if (r < 0)
         return r;
-    for (i = 0; i < f->solids; i++) {
+    for (int i = 0; i < f->solids; i++) {
         longest = fsi__imax(longest, f->solid[i]->dof);
         if (s->desc.coefficient && !(s->desc.coefficient[i] >= 0 && s->desc.coefficient[i] <= 1))
             return FSI_ERR_ARGUMENT;
     }
-    n = f->sides;
+    int n = f->sides;
     FSI__SLIP_TAKE(s, s->ghost, int32_t, n);
     FSI__SLIP_TAKE(s, s->group, int32_t, n);
     FSI__SLIP_TAKE(s, s->group_open, uint8_t, n);
@@ -6807,7 +6671,7 @@ static fsi_result fsi__slip_sides(fsi_slip *s) {
     FSI__SLIP_TAKE(s, s->row, fsi_real, longest);
     if (s->heap->failed)
         return FSI_ERR_MEMORY;
-    for (i = 0; i < f->sides; i++) {
+    for (int i = 0; i < f->sides; i++) {
         const fsi_side *side = f->side + i;
         s->conduct[i] =
             !(side->mass > 0) ? 0 : fsi__slip_coefficient(s, side->solid) / FSI__SLIP_GHOST_MASS;
@@ -6824,12 +6688,10 @@ static fsi_result fsi__slip_prepare(fsi_slip *s, fsi_real dt) {
     fsi_interface *f = &s->interface;
     fsi_grid *g = s->grid;
     fsi_result r = fsi__slip_sides(s);
-    size_t n;
-    int i;
     if (r < 0)
         return r;
     fsi__slip_rates(s, dt);
-    for (i = 0; i < f->sides; i++)
+    for (int i = 0; i < f->sides; i++)
         f->velocity[f->side[i].axis][f->side[i].face] = 0;
     r = fsi_grid_build_pressure(g, dt);
     if (r >= 0)
@@ -6850,17 +6712,17 @@ static fsi_result fsi__slip_prepare(fsi_slip *s, fsi_real dt) {
     if (r < 0)
         return r;
     fsi__slip_give(s, fsi__slip_v_of(s, FSI__V_STAR));
-    for (i = 0; i < f->sides; i++)
+    for (int i = 0; i < f->sides; i++)
         if (fsi__slip_dof(s, f->side[i].solid) > 0)
             s->wall[i] = fsi_interface_velocity(f, f->side + i, f->solid[f->side[i].solid]->v);
-    n = (size_t)g->mg->regions + (size_t)s->ghosts;
+    size_t n = (size_t)g->mg->regions + (size_t)s->ghosts;
     FSI__SLIP_TAKE(s, s->link_flux, fsi_real, s->links);
     FSI__SLIP_TAKE(s, s->root, int32_t, n);
     FSI__SLIP_TAKE(s, s->sum, double, n);
     FSI__SLIP_TAKE(s, s->count, double, n);
     FSI__SLIP_TAKE(s, s->coarse, double, 2 * g->mg->regions);
     FSI__SLIP_TAKE(s, s->aux, fsi_real, s->ghosts);
-    for (i = 0; i < 4; i++)
+    for (int i = 0; i < 4; i++)
         FSI__SLIP_TAKE(s, s->vec[i], fsi_real, g->cells + (size_t)s->ghosts + (size_t)s->columns);
     if (s->heap->failed)
         return FSI_ERR_MEMORY;
@@ -6879,11 +6741,10 @@ static fsi_result fsi__slip_prepare(fsi_slip *s, fsi_real dt) {
 
 /* scale times what flows out of every ghost */
 static void fsi__slip_ghost_outflow(const fsi_slip *s, fsi_real scale, fsi_real *out) {
-    int i;
     fsi_fill((size_t)s->ghosts, 0, out);
-    for (i = 0; i < s->interface.sides; i++)
+    for (int i = 0; i < s->interface.sides; i++)
         out[s->ghost[i]] -= scale * s->flux[i];
-    for (i = 0; i < s->links; i++) {
+    for (int i = 0; i < s->links; i++) {
         out[s->link[i].a] += scale * s->link_flux[i];
         if (s->link[i].b >= 0)
             out[s->link[i].b] -= scale * s->link_flux[i];
@@ -6894,9 +6755,8 @@ static void fsi__slip_ghost_outflow(const fsi_slip *s, fsi_real scale, fsi_real 
 static void fsi__slip_rhs(const fsi_slip *s, fsi_real *b) {
     const fsi_interface *f = &s->interface;
     fsi_real scale = -s->grid->desc.rho * s->grid->h;
-    int i;
     fsi_copy(s->grid->cells, s->grid->rhs, b);
-    for (i = 0; i < f->sides; i++)
+    for (int i = 0; i < f->sides; i++)
         b[f->side[i].cell] +=
             scale * (s->flux[i] + f->side[i].share * (fsi_real)f->side[i].sign * s->wall[i]);
     fsi__slip_ghost_outflow(s, scale, b + s->grid->cells);
@@ -6907,11 +6767,10 @@ static fsi_result fsi__slip_update(fsi_slip *s, const fsi_real *p) {
     const fsi_interface *f = &s->interface;
     const fsi_real *pg = p + s->grid->cells, scale = 1 / (s->grid->desc.rho * s->grid->h),
                    k = scale / FSI__SLIP_GHOST_MASS;
-    int i;
     fsi_copy(s->grid->cells, p, s->grid->pressure);
-    for (i = 0; i < f->sides; i++)
+    for (int i = 0; i < f->sides; i++)
         s->flux[i] += scale * s->conduct[i] * (p[f->side[i].cell] - pg[s->ghost[i]]);
-    for (i = 0; i < s->links; i++)
+    for (int i = 0; i < s->links; i++)
         s->link_flux[i] += k * (pg[s->link[i].a] - (s->link[i].b >= 0 ? pg[s->link[i].b] : 0));
     return fsi_grid_apply_pressure(s->grid);
 }
@@ -6920,12 +6779,11 @@ static fsi_result fsi__slip_update(fsi_slip *s, const fsi_real *p) {
 static fsi_result fsi__slip_cg(fsi_slip *s, const fsi_real *b, fsi_real *x, int pass,
                                fsi_report *report) {
     const fsi_interface *f = &s->interface;
-    size_t n = s->grid->cells, m = (size_t)s->columns, i;
+    size_t n = s->grid->cells, m = (size_t)s->columns;
     fsi_real *v0 = fsi__slip_v_of(s, FSI__V_FREE), *v = fsi__slip_v_of(s, FSI__V_NEW),
              *B = s->vec[1], *X = s->vec[2];
     fsi_krylov_desc d;
-    fsi_result r;
-    int k, indefinite = s->desc.solver == FSI_SLIP_INDEFINITE && m;
+    int indefinite = s->desc.solver == FSI_SLIP_INDEFINITE && m;
     memset(&d, 0, sizeof d);
     d.n = indefinite ? n + m : n;
     d.A.apply_fn = indefinite ? fsi__slip_apply_indefinite : fsi__slip_apply_two_way;
@@ -6941,17 +6799,17 @@ static fsi_result fsi__slip_cg(fsi_slip *s, const fsi_real *b, fsi_real *x, int 
     d.guess = pass > 0;
     fsi_copy(n, b, B);
     fsi__slip_ghost_pressure(s, NULL, b + n, s->aux);
-    for (k = 0; k < f->sides; k++)
+    for (int k = 0; k < f->sides; k++)
         B[f->side[k].cell] += s->conduct[k] * s->aux[s->ghost[k]];
     fsi_fill(m, 0, B + n); /* v = v0 + what the pressure adds */
     if (d.guess) {
         fsi_copy(n, x, X);
-        for (i = 0; i < m; i++)
+        for (size_t i = 0; i < m; i++)
             X[n + i] = v[i] - v0[i];
     }
     s->grid->mg->rank = !indefinite && s->rank.columns ? &s->rank : NULL;
-    r = indefinite ? fsi_symmqmr_solve(&d, B, X, NULL, 0, report)
-                   : fsi_cg_solve(&d, B, X, NULL, 0, report);
+    fsi_result r = indefinite ? fsi_symmqmr_solve(&d, B, X, NULL, 0, report)
+                              : fsi_cg_solve(&d, B, X, NULL, 0, report);
     s->grid->mg->rank = NULL;
     if (r < 0)
         return r;
@@ -6966,7 +6824,7 @@ static fsi_result fsi__slip_cg(fsi_slip *s, const fsi_real *b, fsi_real *x, int 
         fsi__slip_K_solve(s, v);
         fsi_scale(m, fsi__area(&s->interface), v);
     }
-    for (i = 0; i < m; i++)
+    for (size_t i = 0; i < m; i++)
         v[i] += v0[i];
     return r;
 }
@@ -6994,9 +6852,9 @@ static ptrdiff_t fsi__paper_sample(const fsi__paper *q, int side, int dir, fsi_r
     const fsi_interface *f = &q->s->interface;
     int axis = dir / 2, along = axis == f->side[side].axis,
         other = fsi__slip_side(f, (size_t)f->side[side].cell, dir);
-    size_t face;
     if (along && other != side)
         return -1;
+    size_t face;
     (void)fsi__slip_next(f, (size_t)f->side[side].cell, dir, &face);
     *weight = along ? 1 : FSI_R(0.5);
     return (ptrdiff_t)(other >= 0 ? q->base[3] + (size_t)other : q->base[axis] + face);
@@ -7008,12 +6866,11 @@ static fsi_result fsi__paper_rows(fsi__paper *q) {
     const fsi_interface *f = &s->interface;
     const fsi_allocator memory = fsi__slip_memory(s);
     fsi__slip_entries e;
-    int k, dir;
     if (fsi__slip_entries_take(s, (size_t)f->sides * 5, &e) != FSI_OK)
         return FSI_ERR_MEMORY;
-    for (k = 0; k < f->sides; k++) {
+    for (int k = 0; k < f->sides; k++) {
         q->target[k] = fsi_vec_dot(f->side[k].normal, s->body[k]);
-        for (dir = 0; dir < 2 * f->dim; dir++) {
+        for (int dir = 0; dir < 2 * f->dim; dir++) {
             int axis = dir / 2;
             fsi_real c;
             ptrdiff_t at = fsi__paper_sample(q, k, dir, &c), face = at - (ptrdiff_t)q->base[axis];
@@ -7034,10 +6891,9 @@ static fsi_result fsi__paper_rows(fsi__paper *q) {
 /* z += D^T x on regular faces (up = 0), or y += D z (up = 1). */
 static void fsi__paper_faces(const fsi__paper *q, const fsi_real *x, fsi_real *y, int up) {
     const fsi_slip *s = q->s;
-    size_t c, face;
-    int dir;
-    for (c = 0; c < s->grid->cells; c++)
-        for (dir = 0; s->grid->cell[c] == FSI_CELL_FLUID && dir < 2 * s->grid->dim; dir++) {
+    size_t face;
+    for (size_t c = 0; c < s->grid->cells; c++)
+        for (int dir = 0; s->grid->cell[c] == FSI_CELL_FLUID && dir < 2 * s->grid->dim; dir++) {
             fsi_real sign = (fsi_real)(dir & 1 ? 1 : -1);
             (void)fsi__slip_next(&s->interface, c, dir, &face);
             if (!(s->grid->weight[dir / 2][face] > 0))
@@ -7052,12 +6908,11 @@ static void fsi__paper_faces(const fsi__paper *q, const fsi_real *x, fsi_real *y
 static fsi_result fsi__paper_solid_rows(fsi__paper *q) { /* Q = N^T J */
     const fsi_interface *f = &q->s->interface;
     size_t room = 0;
-    int k;
-    for (k = 0; k < f->sides; k++)
+    for (int k = 0; k < f->sides; k++)
         room += fsi__slip_row_room(q->s, f->side + k);
     if (fsi__slip_rows_take(q->s, f->sides, room, &q->Q) != FSI_OK)
         return FSI_ERR_MEMORY;
-    for (k = 0; k < f->sides; k++)
+    for (int k = 0; k < f->sides; k++)
         fsi__slip_row(q->s, f->side + k, f->side[k].normal, &q->Q);
     return FSI_OK;
 }
@@ -7070,8 +6925,7 @@ static fsi_real fsi__paper_S(const fsi_side *d) {
 static void fsi__paper_push(const fsi__paper *q, const fsi_real *p, const fsi_real *mu,
                             fsi_real *w) {
     const fsi_interface *f = &q->s->interface;
-    int k;
-    for (k = 0; k < f->sides; k++)
+    for (int k = 0; k < f->sides; k++)
         q->s->push[k] = mu[k] - fsi__paper_S(f->side + k) * p[f->side[k].cell];
     fsi_csr_tmul(&q->Q, q->s->push, w);
 }
@@ -7080,9 +6934,8 @@ static void fsi__paper_push(const fsi__paper *q, const fsi_real *p, const fsi_re
 static void fsi__paper_pull(const fsi__paper *q, const fsi_real *v, fsi_real scale, fsi_real *p,
                             fsi_real *mu) {
     const fsi_interface *f = &q->s->interface;
-    int k;
     fsi_csr_mul(&q->Q, v, q->s->push);
-    for (k = 0; k < f->sides; k++) {
+    for (int k = 0; k < f->sides; k++) {
         mu[k] += scale * q->s->push[k];
         p[f->side[k].cell] -= scale * fsi__paper_S(f->side + k) * q->s->push[k];
     }
@@ -7111,9 +6964,8 @@ static void fsi__paper_apply(const fsi_real *x, fsi_real *y, void *user) {
 static void fsi__paper_precondition(const fsi_real *r, fsi_real *z, void *user) {
     fsi__paper *q = (fsi__paper *)user;
     size_t n = q->s->grid->cells;
-    int k;
     fsi__slip_precondition(r, z, q->s);
-    for (k = 0; k < q->s->interface.sides; k++)
+    for (int k = 0; k < q->s->interface.sides; k++)
         z[n + (size_t)k] = r[n + (size_t)k] / fsi__max(q->diagonal[k], FSI_R(1e-3));
 }
 
@@ -7127,16 +6979,16 @@ static void fsi__paper_fill(const fsi__paper *q, const fsi_csr *T, fsi__slip_ent
     const fsi_slip *s = q->s;
     const fsi_interface *f = &s->interface;
     const int32_t ghosts = q->map[s->grid->cells], sides = ghosts + s->ghosts;
-    size_t c, face, j;
-    int dir, k, l;
+    size_t face;
     e->count = 0;
-    for (k = 0; k < s->links; k++)
+    for (int k = 0; k < s->links; k++)
         fsi__slip_put_pair(e, ghosts + s->link[k].a, s->link[k].b < 0 ? -1 : ghosts + s->link[k].b,
                            1 / FSI__SLIP_GHOST_MASS);
-    for (k = 0; k < f->sides; k++)
+    for (int k = 0; k < f->sides; k++)
         fsi__slip_put_pair(e, ghosts + s->ghost[k], q->map[f->side[k].cell], s->conduct[k]);
-    for (c = 0; c < s->grid->cells; c++)
-        for (dir = 0; q->map[c] >= 0 && dir < 2 * f->dim; dir++) {
+    size_t j;
+    for (size_t c = 0; c < s->grid->cells; c++)
+        for (int dir = 0; q->map[c] >= 0 && dir < 2 * f->dim; dir++) {
             ptrdiff_t m = fsi__slip_next(f, c, dir, &face);
             fsi_real w = s->grid->weight[dir / 2][face];
             fsi__slip_put(e, q->map[c], q->map[c], w);
@@ -7145,15 +6997,15 @@ static void fsi__paper_fill(const fsi__paper *q, const fsi_csr *T, fsi__slip_ent
             if (!(w > 0))
                 continue;
             j = q->base[dir / 2] + face;
-            for (k = T->row[j]; k < T->row[j + 1]; k++) {
+            for (int k = T->row[j]; k < T->row[j + 1]; k++) {
                 fsi_real v = (fsi_real)(dir & 1 ? 1 : -1) * T->val[k];
                 fsi__slip_put(e, q->map[c], sides + T->col[k], v);
                 fsi__slip_put(e, sides + T->col[k], q->map[c], v);
             }
         }
     for (j = 0; j < (size_t)T->rows; j++)
-        for (k = T->row[j]; k < T->row[j + 1]; k++)
-            for (l = T->row[j]; l < T->row[j + 1]; l++)
+        for (int k = T->row[j]; k < T->row[j + 1]; k++)
+            for (int l = T->row[j]; l < T->row[j + 1]; l++)
                 fsi__slip_put(e, sides + T->col[k], sides + T->col[l], T->val[k] * T->val[l]);
 }
 
@@ -7161,19 +7013,17 @@ static fsi_result fsi__paper_assemble(fsi__paper *q) {
     fsi_slip *s = q->s;
     fsi__slip_entries e = {NULL, NULL, NULL, 0, 0};
     fsi_ic_desc d;
-    fsi_csr T;
-    fsi_result r;
-    size_t c;
-    int k = 0, n;
+    int k = 0;
     memset(&d, 0, sizeof d);
     d.allocator = fsi__slip_memory(s);
     if (!FSI__SLIP_TAKE(s, q->map, int32_t, s->grid->cells))
         return FSI_ERR_MEMORY;
-    for (c = 0; c < s->grid->cells; c++)
+    for (size_t c = 0; c < s->grid->cells; c++)
         q->map[c] = s->grid->cell[c] == FSI_CELL_FLUID ? k++ : -1;
     q->map[s->grid->cells] = k;
-    n = k + s->ghosts + s->interface.sides;
-    r = fsi_csr_transpose(&q->C, &T, &d.allocator);
+    int n = k + s->ghosts + s->interface.sides;
+    fsi_csr T;
+    fsi_result r = fsi_csr_transpose(&q->C, &T, &d.allocator);
     if (r != FSI_OK)
         return r;
     fsi__paper_fill(q, &T, &e); /* counts */
@@ -7188,8 +7038,8 @@ static fsi_result fsi__paper_assemble(fsi__paper *q) {
 /* (cells, sides) <-> compact (cells, ghosts, sides). */
 static void fsi__paper_spread(const fsi__paper *q, const fsi_real *x, fsi_real *full,
                               fsi_real *mu) {
-    size_t c, cells = q->s->grid->cells, sides = (size_t)q->map[cells] + (size_t)q->s->ghosts;
-    for (c = 0; c < cells; c++)
+    size_t cells = q->s->grid->cells, sides = (size_t)q->map[cells] + (size_t)q->s->ghosts;
+    for (size_t c = 0; c < cells; c++)
         full[c] = q->map[c] >= 0 ? x[q->map[c]] : 0;
     fsi_copy((size_t)q->s->interface.sides, x + sides, mu);
 }
@@ -7197,21 +7047,21 @@ static void fsi__paper_spread(const fsi__paper *q, const fsi_real *x, fsi_real *
 static void fsi__paper_apply_kept(const fsi_real *x, fsi_real *y, void *user) {
     fsi__paper *q = (fsi__paper *)user;
     fsi_slip *s = q->s;
-    size_t n = (size_t)q->A.rows, m = (size_t)s->columns, i, sides = n - (size_t)s->interface.sides;
+    size_t n = (size_t)q->A.rows, m = (size_t)s->columns, sides = n - (size_t)s->interface.sides;
     fsi_real *p = s->vec[2], *mu = q->w, *w = fsi__slip_v_of(s, FSI__V_WORK);
     fsi_csr_mul(&q->A, x, y);
     fsi__paper_spread(q, x, p, mu);
     fsi__paper_push(q, p, mu, y + n);
     fsi_csr_mul(&s->K, x + n, w);
-    for (i = 0; i < m; i++)
+    for (size_t i = 0; i < m; i++)
         y[n + i] -= w[i] / fsi__paper_mass(s);
     fsi_fill(s->grid->cells, 0, p);
     fsi_fill((size_t)s->interface.sides, 0, mu);
     fsi__paper_pull(q, x + n, 1, p, mu);
-    for (i = 0; i < s->grid->cells; i++)
+    for (size_t i = 0; i < s->grid->cells; i++)
         if (q->map[i] >= 0)
             y[q->map[i]] += p[i];
-    for (i = 0; i < (size_t)s->interface.sides; i++)
+    for (size_t i = 0; i < (size_t)s->interface.sides; i++)
         y[sides + i] += mu[i];
 }
 
@@ -7227,20 +7077,18 @@ static void fsi__paper_precondition_kept(const fsi_real *r, fsi_real *z, void *u
 /* v* of all samples into z: regular faces and the starts of v_occ. */
 static void fsi__paper_samples(const fsi__paper *q) {
     const fsi_slip *s = q->s;
-    int a, k;
-    for (a = 0; a < s->grid->dim; a++)
+    for (int a = 0; a < s->grid->dim; a++)
         fsi_copy(s->grid->faces[a], s->grid->u[a], q->z + q->base[a]);
-    for (k = 0; k < s->interface.sides; k++)
+    for (int k = 0; k < s->interface.sides; k++)
         q->z[q->base[3] + (size_t)k] = fsi__get(s->velocity[k], s->interface.side[k].axis);
 }
 
 /* W v at every side from the samples in z */
 static void fsi__paper_surface(const fsi__paper *q) {
     const fsi_interface *f = &q->s->interface;
-    int k, dir;
-    for (k = 0; k < f->sides; k++) {
+    for (int k = 0; k < f->sides; k++) {
         fsi_real v[3] = {0, 0, 0}, weight;
-        for (dir = 0; dir < 2 * f->dim; dir++) {
+        for (int dir = 0; dir < 2 * f->dim; dir++) {
             ptrdiff_t at = fsi__paper_sample(q, k, dir, &weight);
             if (at >= 0)
                 v[dir / 2] += weight * q->z[at];
@@ -7254,9 +7102,8 @@ static fsi_result fsi__paper_cg(fsi__paper *q, fsi_real *b, fsi_real *x, const f
                                 fsi_krylov_desc *d, fsi_report *rep) {
     fsi_slip *s = q->s;
     const fsi_interface *f = &s->interface;
-    int k;
     fsi__slip_ghost_pressure(s, NULL, bg, s->aux);
-    for (k = 0; k < f->sides; k++)
+    for (int k = 0; k < f->sides; k++)
         b[f->side[k].cell] += s->conduct[k] * s->aux[s->ghost[k]];
     d->n = s->grid->cells + (size_t)f->sides;
     d->A.apply_fn = fsi__paper_apply;
@@ -7269,17 +7116,18 @@ static fsi_result fsi__paper_cg(fsi__paper *q, fsi_real *b, fsi_real *x, const f
 static fsi_result fsi__paper_qmr(fsi__paper *q, const fsi_real *b, fsi_real *x, const fsi_real *bg,
                                  fsi_krylov_desc *d, fsi_report *rep) {
     fsi_slip *s = q->s;
-    size_t cells = s->grid->cells, sides = (size_t)s->interface.sides, n, m = (size_t)s->columns, i;
-    fsi_real *B, *X;
+    size_t cells = s->grid->cells, sides = (size_t)s->interface.sides, m = (size_t)s->columns;
     fsi_result r = fsi__paper_assemble(q);
     if (r < 0)
         return r;
-    n = (size_t)q->A.rows;
+    size_t n = (size_t)q->A.rows;
+    fsi_real *B;
     FSI__SLIP_TAKE(s, B, fsi_real, n + m);
+    fsi_real *X;
     FSI__SLIP_TAKE(s, X, fsi_real, n + m);
     if (s->heap->failed)
         return FSI_ERR_MEMORY;
-    for (i = 0; i < cells; i++)
+    for (size_t i = 0; i < cells; i++)
         if (q->map[i] >= 0)
             B[q->map[i]] = b[i];
     fsi_copy((size_t)s->ghosts, bg, B + q->map[cells]);
@@ -7298,9 +7146,8 @@ static fsi_result fsi__paper_qmr(fsi__paper *q, const fsi_real *b, fsi_real *x, 
 /* The solids' velocity v, and as the paper has it at the walls. */
 static void fsi__paper_walls(fsi_slip *s, const fsi_real *v) {
     const fsi_interface *f = &s->interface;
-    int k;
     fsi__slip_give(s, v);
-    for (k = 0; k < f->sides; k++)
+    for (int k = 0; k < f->sides; k++)
         s->wall[k] = fsi__get(f->side[k].normal, f->side[k].axis)
                      * fsi_vec_dot(f->side[k].normal, s->body[k]);
 }
@@ -7308,50 +7155,50 @@ static void fsi__paper_walls(fsi_slip *s, const fsi_real *v) {
 static void fsi__paper_finish(fsi__paper *q, const fsi_real *x, const fsi_real *bg, int kept) {
     fsi_slip *s = q->s;
     fsi_grid *g = s->grid;
-    size_t n = g->cells, m = (size_t)s->columns, i;
+    size_t n = g->cells, m = (size_t)s->columns;
     fsi_real scale = g->desc.rho * g->h, *v0 = fsi__slip_v_of(s, FSI__V_FREE),
              *v = fsi__slip_v_of(s, FSI__V_NEW);
-    int a;
     if (m && !kept) {
         fsi__paper_push(q, x, x + n, v);
         fsi__slip_K_solve(s, v);
         fsi_scale(m, fsi__paper_mass(s), v);
     }
-    for (i = 0; i < m; i++)
+    for (size_t i = 0; i < m; i++)
         v[i] += v0[i];
     if (m)
         fsi__paper_walls(s, v);
     fsi__slip_ghost_pressure(s, x, bg, s->vec[0] + n);
-    for (i = 0; i < n; i++)
+    for (size_t i = 0; i < n; i++)
         s->vec[0][i] = -scale * x[i];
-    for (i = 0; i < (size_t)s->ghosts; i++)
+    for (size_t i = 0; i < (size_t)s->ghosts; i++)
         s->vec[0][n + i] *= -scale;
     fsi_csr_tmul(&q->C, x + n, q->w);
     (void)fsi__slip_update(s, s->vec[0]);
     fsi__paper_samples(q);
-    for (i = 0; i < q->samples; i++)
+    for (size_t i = 0; i < q->samples; i++)
         q->z[i] -= q->w[i];
-    for (a = 0; a < g->dim; a++)
+    for (int a = 0; a < g->dim; a++)
         fsi_copy(g->faces[a], q->z + q->base[a], g->u[a]);
     fsi__paper_surface(q);
 }
 
 static fsi_result fsi__paper_solve(fsi_slip *s, fsi_report *rep) {
     fsi_grid *g = s->grid;
-    size_t n = g->cells, sides = (size_t)s->interface.sides, i;
-    fsi_real scale = g->desc.rho * g->h, *b, *x, *bg = s->vec[3] + n;
-    int a, kept = s->columns && s->desc.solver == FSI_SLIP_INDEFINITE;
-    fsi_krylov_desc d;
+    size_t n = g->cells, sides = (size_t)s->interface.sides;
+    fsi_real scale = g->desc.rho * g->h, *bg = s->vec[3] + n;
+    int kept = s->columns && s->desc.solver == FSI_SLIP_INDEFINITE;
     fsi__paper q;
-    fsi_result r;
     memset(&q, 0, sizeof q);
+    fsi_krylov_desc d;
     memset(&d, 0, sizeof d);
     q.s = s;
-    for (a = 0; a < g->dim; a++)
+    for (int a = 0; a < g->dim; a++)
         q.base[a + 1] = q.base[a] + g->faces[a];
     q.base[3] = q.base[g->dim];
     q.samples = q.base[3] + sides;
+    fsi_real *b;
     FSI__SLIP_TAKE(s, b, fsi_real, n + sides);
+    fsi_real *x;
     FSI__SLIP_TAKE(s, x, fsi_real, n + sides);
     FSI__SLIP_TAKE(s, q.z, fsi_real, q.samples);
     FSI__SLIP_TAKE(s, q.w, fsi_real, q.samples);
@@ -7364,19 +7211,19 @@ static fsi_result fsi__paper_solve(fsi_slip *s, fsi_report *rep) {
     fsi__slip_start(s);
     fsi__slip_regions(s);
     fsi__paper_walls(s, fsi__slip_v_of(s, FSI__V_FREE));
-    r = fsi__paper_rows(&q);
+    fsi_result r = fsi__paper_rows(&q);
     if (r >= 0)
         r = fsi__paper_solid_rows(&q);
     if (r < 0)
         return r;
     fsi__slip_rhs(s, s->vec[3]);
-    for (i = 0; i < n; i++)
+    for (size_t i = 0; i < n; i++)
         b[i] = s->vec[3][i] / -scale; /* D v* */
-    for (i = 0; i < (size_t)s->ghosts; i++)
+    for (size_t i = 0; i < (size_t)s->ghosts; i++)
         bg[i] /= -scale;
     fsi__paper_samples(&q);
     fsi_csr_mul(&q.C, q.z, b + n);
-    for (i = 0; i < sides; i++)
+    for (size_t i = 0; i < sides; i++)
         b[n + i] -= q.target[i];
     d.A.user = d.precondition.user = d.project_user = &q;
     d.tolerance = s->desc.tolerance > 0 ? s->desc.tolerance : g->desc.tolerance;
@@ -7390,8 +7237,7 @@ static fsi_result fsi__paper_solve(fsi_slip *s, fsi_report *rep) {
 
 static void fsi__slip_finish(fsi_slip *s) {
     fsi_interface *f = &s->interface;
-    int i;
-    for (i = 0; i < f->sides; i++) {
+    for (int i = 0; i < f->sides; i++) {
         const fsi_side *side = f->side + i;
         if (!side->shell)
             f->velocity[side->axis][side->face] = s->wall[i] + (fsi_real)side->sign * s->flux[i];
@@ -7403,10 +7249,10 @@ static void fsi__slip_finish(fsi_slip *s) {
 static fsi_result fsi__slip_passes(fsi_slip *s, fsi_report *rep) {
     fsi_grid *g = s->grid;
     fsi_result r = FSI_OK, worst = FSI_OK;
-    int pass, k, passes = s->desc.passes ? s->desc.passes : 3;
-    for (k = 0; k < g->dim; k++)
+    int passes = s->desc.passes ? s->desc.passes : 3;
+    for (int k = 0; k < g->dim; k++)
         fsi_copy(g->faces[k], g->u[k], s->u[k]);
-    for (pass = 0; pass < passes && r >= 0; pass++) {
+    for (int pass = 0; pass < passes && r >= 0; pass++) {
         fsi_report one;
         memset(&one, 0, sizeof one);
         fsi__slip_estimate(s, 1);
@@ -7420,7 +7266,7 @@ static fsi_result fsi__slip_passes(fsi_slip *s, fsi_report *rep) {
         fsi__slip_pushed(s);
         fsi__slip_walls(s, fsi__slip_v_of(s, pass ? FSI__V_NEW : FSI__V_FREE));
         fsi__slip_rhs(s, s->vec[3]);
-        for (k = 0; k < g->dim; k++)
+        for (int k = 0; k < g->dim; k++)
             fsi_copy(g->faces[k], s->u[k], g->u[k]);
         r = fsi__slip_cg(s, s->vec[3], s->vec[0], pass, &one);
         if (r < 0)
@@ -7439,16 +7285,15 @@ static fsi_result fsi__slip_passes(fsi_slip *s, fsi_report *rep) {
 
 FSI_API fsi_result fsi_slip_solve(fsi_slip *slip, fsi_real dt, fsi_report *report) {
     fsi_slip *s = slip;
-    fsi_report rep;
-    fsi_result r;
     if (!s || !s->memory)
         return FSI_ERR_STATE;
     if (!(dt > 0) || !fsi__finite(dt) || !fsi__slip_desc_valid(&s->desc))
         return FSI_ERR_ARGUMENT;
+    fsi_report rep;
     memset(&rep, 0, sizeof rep);
     s->dt = dt;
     s->stepped = 0;
-    r = fsi__slip_prepare(s, dt);
+    fsi_result r = fsi__slip_prepare(s, dt);
     if (r >= 0)
         r = s->desc.form == FSI_SLIP_PAPER ? fsi__paper_solve(s, &rep) : fsi__slip_passes(s, &rep);
     if (r < 0) {
@@ -7487,9 +7332,8 @@ static fsi_vec3 fsi__slip_drift(const fsi_slip *s, fsi_vec3 a, fsi_real dt) {
     const fsi_grid *g = s->grid;
     fsi_vec3 m = fsi__slip_until(s, a, fsi_vec_mad(a, fsi_grid_velocity_at(g, a), dt / 2));
     fsi_real x[3];
-    int k;
     fsi_vec_store(x, fsi_vec_mad(a, fsi_grid_velocity_at(g, m), dt));
-    for (k = 0; k < g->dim; k++)
+    for (int k = 0; k < g->dim; k++)
         x[k] = fsi__clamp(x[k], fsi__get(g->origin, k),
                           fsi__get(g->origin, k) + g->h * (fsi_real)s->interface.n[k]);
     return fsi_vec_load(x);
@@ -7497,9 +7341,8 @@ static fsi_vec3 fsi__slip_drift(const fsi_slip *s, fsi_vec3 a, fsi_real dt) {
 
 /* count points with the flow; stop: before surfaces as they are now */
 static void fsi__slip_flow(const fsi_slip *s, fsi_real dt, int count, fsi_real *x, int stop) {
-    ptrdiff_t i;
     FSI__OMP(parallel for schedule(static) if (count > 1000))
-    for (i = 0; i < count; i++) {
+    for (ptrdiff_t i = 0; i < count; i++) {
         fsi_vec3 a = fsi_vec_load(x + 3 * i), b = fsi__slip_drift(s, a, dt);
         fsi_vec_store(x + 3 * i, stop ? fsi__slip_until(s, a, b) : b);
     }
@@ -7529,28 +7372,28 @@ static int fsi__sweep_element(int dim, const fsi_vec3 *a, const fsi_vec3 *b, fsi
                               fsi__sweep_hit *hit) {
     const fsi_vec3 zero = {0, 0, 0};
     fsi_vec3 x[3], y[3];
-    fsi_real f[4], cut[4], A, B, C, d;
-    int k, j, n = 1;
-    for (k = 0; k < dim; k++) {
+    fsi_real f[4], cut[4];
+    int n = 1;
+    for (int k = 0; k < dim; k++) {
         x[k] = fsi_vec_sub(a[k], p);
         y[k] = fsi_vec_sub(b[k], q);
     }
     /* all of it on one side of the point along an axis, all the time */
-    for (k = 0; k < dim; k++) {
+    for (int k = 0; k < dim; k++) {
         int more = 0, less = 0;
-        for (j = 0; j < dim; j++) {
+        for (int j = 0; j < dim; j++) {
             more += fsi__get(x[j], k) > 0 && fsi__get(y[j], k) > 0;
             less += fsi__get(x[j], k) < 0 && fsi__get(y[j], k) < 0;
         }
         if (more == dim || less == dim)
             return 0;
     }
-    for (k = 0; k < 4; k++)
+    for (int k = 0; k < 4; k++)
         f[k] = fsi__element_height(dim, x, y, (fsi_real)k / 3, zero, hit->w);
-    A = FSI_R(13.5) * (3 * (f[1] - f[2]) + f[3] - f[0]);
-    B = 9 * (2 * f[0] - 5 * f[1] + 4 * f[2] - f[3]);
-    C = (18 * f[1] - 11 * f[0] - 9 * f[2] + 2 * f[3]) / 2;
-    d = B * B - 4 * A * C;
+    fsi_real A = FSI_R(13.5) * (3 * (f[1] - f[2]) + f[3] - f[0]);
+    fsi_real B = 9 * (2 * f[0] - 5 * f[1] + 4 * f[2] - f[3]);
+    fsi_real C = (18 * f[1] - 11 * f[0] - 9 * f[2] + 2 * f[3]) / 2;
+    fsi_real d = B * B - 4 * A * C;
     cut[0] = 0;
     if (d > 0) { /* extrema: A t^2 + B t + C = 0 */
         d = (B < 0 ? fsi__sqrt(d) - B : -fsi__sqrt(d) - B) / 2;
@@ -7561,17 +7404,17 @@ static int fsi__sweep_element(int dim, const fsi_vec3 *a, const fsi_vec3 *b, fsi
             cut[1] = cut[2];
             cut[2] = d;
         }
-        for (k = 1; k < 3; k++)
+        for (int k = 1; k < 3; k++)
             if (cut[k] > 0 && cut[k] < 1)
                 cut[n++] = cut[k];
     }
     cut[n] = 1;
-    for (k = 0; k < n; k++) {
-        fsi_real lo = cut[k], hi = cut[k + 1], least;
+    for (int k = 0; k < n; k++) {
+        fsi_real lo = cut[k], hi = cut[k + 1];
         int below = fsi__element_height(dim, x, y, lo, zero, hit->w) < 0;
         if (below == (fsi__element_height(dim, x, y, hi, zero, hit->w) < 0))
             continue;
-        for (j = 0; j < 45; j++) {
+        for (int j = 0; j < 45; j++) {
             fsi_real mid = (lo + hi) / 2;
             if ((fsi__element_height(dim, x, y, mid, zero, hit->w) < 0) == below)
                 lo = mid;
@@ -7579,8 +7422,8 @@ static int fsi__sweep_element(int dim, const fsi_vec3 *a, const fsi_vec3 *b, fsi
                 hi = mid;
         }
         (void)fsi__element_height(dim, x, y, hi, zero, hit->w);
-        least = -64 * fsi__sqrt(FSI_REAL_EPS)
-                * (fsi__abs(hit->w[0]) + fsi__abs(hit->w[1]) + fsi__abs(hit->w[2]));
+        fsi_real least = -64 * fsi__sqrt(FSI_REAL_EPS)
+                         * (fsi__abs(hit->w[0]) + fsi__abs(hit->w[1]) + fsi__abs(hit->w[2]));
         if (!(hit->w[0] >= least && hit->w[1] >= least && (dim == 2 || hit->w[2] >= least)))
             continue;
         hit->t = lo;
@@ -7593,8 +7436,7 @@ static int fsi__sweep_element(int dim, const fsi_vec3 *a, const fsi_vec3 *b, fsi
 /* at t of the way */
 static void fsi__sweep_corners(const fsi_surface *q, int e, const fsi_real *was, fsi_real t,
                                fsi_vec3 *x) {
-    int k;
-    for (k = 0; k < q->dim; k++) {
+    for (int k = 0; k < q->dim; k++) {
         int v = 3 * q->index[q->dim * e + k];
         fsi_vec3 a = fsi_vec_load(was + v);
         x[k] = t < 1 ? fsi_vec_mad(a, fsi_vec_sub(fsi_vec_load(q->x + v), a), t)
@@ -7609,14 +7451,14 @@ static int fsi__sweep_first(const fsi_slip *s, fsi_real t0, fsi_real t1, fsi_vec
                             fsi__sweep_hit *first) {
     const fsi_interface *f = &s->interface;
     const fsi_real *was = s->was;
-    int i, e, found = 0;
-    for (i = 0; i < f->solids; i++) {
+    int found = 0;
+    for (int i = 0; i < f->solids; i++) {
         const fsi_surface *u = &f->solid[i]->surface;
-        for (e = 0; e < u->element_count; e++) {
+        for (int e = 0; e < u->element_count; e++) {
             fsi_vec3 a[3], b[3];
-            fsi__sweep_hit h;
             fsi__sweep_corners(u, e, was, t0, a);
             fsi__sweep_corners(u, e, was, t1, b);
+            fsi__sweep_hit h;
             if (!fsi__sweep_element(f->dim, a, b, p, q, &h) || (found && h.t >= first->t))
                 continue;
             *first = h;
@@ -7635,21 +7477,20 @@ static int fsi__sweep_first(const fsi_slip *s, fsi_real t0, fsi_real t1, fsi_vec
 static fsi_vec3 fsi__sweep_beside(const fsi_slip *s, const fsi__sweep_hit *h, fsi_real t1,
                                   fsi_vec3 to, int stuck, fsi_real distance) {
     const fsi_surface *u = &s->interface.solid[h->solid]->surface;
-    fsi_vec3 x[3], n, at = fsi_vec(0, 0, 0);
+    fsi_vec3 x[3], at = fsi_vec(0, 0, 0);
     fsi_real sum = 0, w[3];
-    int k;
     fsi__sweep_corners(u, h->element, h->was, t1, x);
-    n = fsi_vec_sub(x[1], x[0]);
+    fsi_vec3 n = fsi_vec_sub(x[1], x[0]);
     n = fsi__unit(u->dim == 2 ? fsi_vec(-n.y, n.x, 0) : fsi_vec_cross(n, fsi_vec_sub(x[2], x[0])));
     if (h->below)
         n = fsi_vec_scale(n, -1);
     if (!stuck)
         return fsi_vec_mad(to, n, distance - fsi_vec_dot(n, fsi_vec_sub(to, x[0])));
-    for (k = 0; k < u->dim; k++) {
+    for (int k = 0; k < u->dim; k++) {
         w[k] = fsi__max(h->w[k], 0);
         sum += w[k];
     }
-    for (k = 0; k < u->dim; k++)
+    for (int k = 0; k < u->dim; k++)
         at = fsi_vec_mad(at, x[k], sum > 0 ? w[k] / sum : 1 / (fsi_real)u->dim);
     return fsi_vec_mad(at, n, distance);
 }
@@ -7660,10 +7501,9 @@ static fsi_vec3 fsi__sweep(const fsi_slip *s, fsi_real t0, fsi_real t1, fsi_vec3
                            int depth) {
     fsi_vec3 to = q;
     fsi__sweep_hit hit;
-    int k;
     if (s->grid->dim == 2)
         p.z = to.z = 0;
-    for (k = 0; k < 10; k++) {
+    for (int k = 0; k < 10; k++) {
         if (!fsi__sweep_first(s, t0, t1, p, to, &hit))
             return to;
         to = fsi__sweep_beside(s, &hit, t1, to, k > 2,
@@ -7684,19 +7524,19 @@ static fsi_vec3 fsi__sweep(const fsi_slip *s, fsi_real t0, fsi_real t1, fsi_vec3
 static fsi_result fsi__slip_carry(fsi_slip *s, const fsi_real *from) {
     const fsi_interface *f = &s->interface;
     size_t n = 0;
-    ptrdiff_t p;
-    int i, elements = 0;
+    int elements = 0;
     if (!s->tracer) {
         s->was_count = 0;
         return FSI_OK;
     }
+    int i;
     for (i = 0; i < f->solids; i++) {
         n += 3 * (size_t)f->solid[i]->surface.vertex_count;
         elements += f->solid[i]->surface.element_count;
     }
     if ((size_t)s->was_count == n && s->was_elements == elements) {
         FSI__OMP(parallel for schedule(static) if (s->tracers > 100))
-        for (p = 0; p < s->tracers; p++) {
+        for (ptrdiff_t p = 0; p < s->tracers; p++) {
             fsi_real *x = s->tracer + 3 * p, z = x[2];
             fsi_vec_store(x, fsi__sweep(s, 0, 1, fsi_vec_load((from ? from : s->tracer) + 3 * p),
                                         fsi_vec_load(x), 5));
@@ -7715,29 +7555,26 @@ static fsi_result fsi__slip_carry(fsi_slip *s, const fsi_real *from) {
 }
 
 FSI_API fsi_result fsi_slip_surface(fsi_slip *slip) {
-    fsi_result r;
     if (!slip || !slip->memory)
         return FSI_ERR_STATE;
-    r = fsi__slip_sides(slip);
+    fsi_result r = fsi__slip_sides(slip);
     if (r >= 0)
         fsi__slip_estimate(slip, 0);
     return r;
 }
 
 FSI_API double fsi_slip_max_divergence(const fsi_slip *slip) {
-    const fsi_interface *f;
-    double most = 0, h;
-    size_t c;
-    int i, dir, k;
+    double most = 0;
+    int k;
     if (!slip || !slip->memory)
         return 0;
-    f = &slip->interface;
-    h = (double)f->h;
-    for (c = 0; c < f->cells; c++) {
+    const fsi_interface *f = &slip->interface;
+    double h = (double)f->h;
+    for (size_t c = 0; c < f->cells; c++) {
         double out = 0;
         if (slip->grid->cell[c] != FSI_CELL_FLUID)
             continue;
-        for (dir = 0; dir < 2 * f->dim; dir++) {
+        for (int dir = 0; dir < 2 * f->dim; dir++) {
             size_t face;
             ptrdiff_t m = fsi__slip_next(f, c, dir, &face);
             if ((!f->blocked[dir / 2][face] && (m < 0 || !f->covered[m])) || f->desc.fractions)
@@ -7752,7 +7589,7 @@ FSI_API double fsi_slip_max_divergence(const fsi_slip *slip) {
     }
     if (slip->ghosts)
         fsi__slip_ghost_outflow(slip, 1, slip->vec[1]);
-    for (i = 0; i < slip->ghosts; i++)
+    for (int i = 0; i < slip->ghosts; i++)
         if (fabs((double)slip->vec[1][i]) / h > most)
             most = fabs((double)slip->vec[1][i]) / h;
     return most;
@@ -7762,10 +7599,8 @@ FSI_API double fsi_slip_max_divergence(const fsi_slip *slip) {
    the pressure of the whole last step, and the solve finds the rest of the new one. Without this
    the drag of a body in steady flow is of first order in dt. */
 static void fsi__slip_reflect(fsi_slip *s) {
-    size_t i;
-    int a;
-    for (a = 0; a < s->grid->dim; a++) {
-        for (i = 0; i < s->grid->faces[a]; i++)
+    for (int a = 0; a < s->grid->dim; a++) {
+        for (size_t i = 0; i < s->grid->faces[a]; i++)
             s->u[a][i] = s->grid->u[a][i] - s->half[a][i];
         s->grid->carried[a] = s->u[a];
     }
@@ -7773,32 +7608,28 @@ static void fsi__slip_reflect(fsi_slip *s) {
 
 /* After the solve: s->u = u*, so u* - u is the gradient of the new part. */
 static void fsi__slip_reflected(fsi_slip *s, int on) {
-    size_t i;
-    int a;
-    for (a = 0; a < s->grid->dim; a++)
-        for (i = 0; i < s->grid->faces[a]; i++)
+    for (int a = 0; a < s->grid->dim; a++)
+        for (size_t i = 0; i < s->grid->faces[a]; i++)
             s->half[a][i] = on && s->grid->weight[a][i] > 0
                                 ? (s->half[a][i] + s->u[a][i] - s->grid->u[a][i]) / 2
                                 : 0;
-    for (i = 0; i < s->grid->cells; i++)
+    for (size_t i = 0; i < s->grid->cells; i++)
         s->total[i] = (on ? s->total[i] / 2 : 0) + s->grid->pressure[i];
     s->stepped = 1;
 }
 
 FSI_API fsi_vec3 fsi_slip_force(const fsi_slip *slip, int solid) {
-    const fsi_real *p;
     fsi_real F[3] = {0, 0, 0};
-    int i;
     if (!slip || !slip->memory || !(slip->dt > 0))
         return fsi_vec(0, 0, 0);
-    p = slip->stepped ? slip->total : slip->grid->pressure;
-    for (i = 0; i < slip->interface.sides; i++) {
+    const fsi_real *p = slip->stepped ? slip->total : slip->grid->pressure;
+    for (int i = 0; i < slip->interface.sides; i++) {
         const fsi_side *d = slip->interface.side + i;
         if (d->solid == solid)
             F[d->axis] +=
                 d->share * (fsi_real)d->sign * p[d->cell] * fsi__area(&slip->interface) / slip->dt;
     }
-    for (i = 0; i < 3; i++)
+    for (int i = 0; i < 3; i++)
         if (solid >= 0 && solid < slip->solids)
             F[i] += slip->friction[3 * solid + i];
     return fsi_vec_load(F);
@@ -7819,31 +7650,31 @@ static void *fsi__slip_piece(const fsi_slip *s, int which, size_t *bytes) {
 }
 
 FSI_API size_t fsi_slip_state_size(const fsi_slip *slip) {
-    size_t n = sizeof(fsi__slip_state), bytes;
-    int k;
+    size_t n = sizeof(fsi__slip_state);
     if (!slip || !slip->memory)
         return 0;
-    for (k = 0; fsi__slip_piece(slip, k, &bytes); k++)
+    size_t bytes;
+    for (int k = 0; fsi__slip_piece(slip, k, &bytes); k++)
         n += bytes;
     return n + (size_t)slip->was_count * sizeof *slip->was;
 }
 
 FSI_API fsi_result fsi_slip_save(const fsi_slip *slip, void *block) {
     unsigned char *at = (unsigned char *)block;
-    fsi__slip_state head;
-    const void *part;
-    size_t bytes;
-    int k;
     if (!slip || !slip->memory)
         return FSI_ERR_STATE;
     if (!block)
         return FSI_ERR_ARGUMENT;
+    fsi__slip_state head;
     memset(&head, 0, sizeof head);
     head.started = slip->interface.started;
     head.was_count = slip->was_count;
     head.was_elements = slip->was_elements;
     head.cells = (int32_t)slip->grid->cells;
     memcpy(at, &head, sizeof head);
+    const void *part;
+    size_t bytes;
+    int k;
     for (at += sizeof head, k = 0; (part = fsi__slip_piece(slip, k, &bytes)) != NULL;
          k++, at += bytes)
         memcpy(at, part, bytes);
@@ -7854,14 +7685,11 @@ FSI_API fsi_result fsi_slip_save(const fsi_slip *slip, void *block) {
 
 FSI_API fsi_result fsi_slip_restore(fsi_slip *slip, const void *block) {
     const unsigned char *at = (const unsigned char *)block;
-    fsi__slip_state head;
-    void *part;
-    size_t bytes;
-    int k;
     if (!slip || !slip->memory)
         return FSI_ERR_STATE;
     if (!block)
         return FSI_ERR_ARGUMENT;
+    fsi__slip_state head;
     memcpy(&head, at, sizeof head);
     if (head.was_count < 0 || head.cells != (int32_t)slip->grid->cells)
         return FSI_ERR_SIZE;
@@ -7870,6 +7698,9 @@ FSI_API fsi_result fsi_slip_restore(fsi_slip *slip, const void *block) {
     /* what is covered and cut is found again by the next detect */
     fsi__interface_clear(&slip->interface);
     slip->interface.started = head.started != 0;
+    void *part;
+    size_t bytes;
+    int k;
     for (at += sizeof head, k = 0; (part = fsi__slip_piece(slip, k, &bytes)) != NULL;
          k++, at += bytes)
         memcpy(part, at, bytes);
@@ -7882,13 +7713,10 @@ FSI_API fsi_result fsi_slip_restore(fsi_slip *slip, const void *block) {
 
 FSI_API fsi_result fsi_slip_step(fsi_slip *slip, const fsi_scene *scene, fsi_real dt,
                                  fsi_report *report) {
-    fsi_grid *g;
-    fsi_report rep;
-    fsi_result r = FSI_OK, solve;
-    int reflect, i;
+    fsi_result r = FSI_OK;
     if (!slip || !slip->memory || !scene || !(dt > 0) || !fsi__finite(dt))
         return FSI_ERR_ARGUMENT;
-    g = slip->grid;
+    fsi_grid *g = slip->grid;
     if (scene->begin_fn)
         r = scene->begin_fn(scene->user, dt);
     if (r >= 0)
@@ -7896,9 +7724,9 @@ FSI_API fsi_result fsi_slip_step(fsi_slip *slip, const fsi_scene *scene, fsi_rea
     /* begin_fn may have brought the surfaces up to date */
     if (r >= 0)
         r = fsi__slip_carry(slip, NULL);
-    reflect = slip->total && slip->desc.form == FSI_SLIP_REPAIRED && !slip->interface.shells
-              && !g->phi && fsi_grid_cfl(g, dt) <= 2;
-    for (i = 0; i < scene->count; i++)
+    int reflect = slip->total && slip->desc.form == FSI_SLIP_REPAIRED && !slip->interface.shells
+                  && !g->phi && fsi_grid_cfl(g, dt) <= 2;
+    for (int i = 0; i < scene->count; i++)
         if (fsi__slip_two_way(scene->solid[i]))
             reflect = 0;
     if (reflect && r >= 0)
@@ -7911,7 +7739,8 @@ FSI_API fsi_result fsi_slip_step(fsi_slip *slip, const fsi_scene *scene, fsi_rea
         r = fsi_grid_viscosity(g, dt, NULL);
     if (r < 0)
         return r;
-    solve = fsi_slip_solve(slip, dt, &rep);
+    fsi_report rep;
+    fsi_result solve = fsi_slip_solve(slip, dt, &rep);
     if (solve < 0)
         return solve;
     if (slip->total)
@@ -7980,8 +7809,8 @@ static fsi_result fsi__arena_room(fsi_arena *a, void **block, size_t *size, size
 
 static void fsi__partitioned_layout(fsi_partitioned *c, fsi_arena *a) {
     size_t n = (size_t)c->desc.n, m = (size_t)c->desc.m, k = (size_t)c->columns,
-           basis = (size_t)c->fluid.basis, most = k + basis, i;
-    fsi__pairs *f = &c->fluid, *s = &c->solid, *p;
+           basis = (size_t)c->fluid.basis, most = k + basis;
+    fsi__pairs *f = &c->fluid, *s = &c->solid;
     FSI__REALS(f->dq, a, k * n);
     FSI__REALS(f->dy, a, k * m);
     FSI__REALS(s->dq, a, k * m);
@@ -8008,13 +7837,13 @@ static void fsi__partitioned_layout(fsi_partitioned *c, fsi_arena *a) {
     FSI__REALS(c->r, a, n);
     FSI__REALS(c->r0, a, n);
     FSI__REALS(c->small, a, 3 * most * most + most);
-    for (i = 0; i < 2; i++)
+    for (size_t i = 0; i < 2; i++)
         f->cross[i] = FSI__REALS(s->cross[i], a, most * most);
     f->most = s->most = most;
     FSI__REALS(c->work, a, 4 * (n + m));
     FSI__INTS(c->pivot, a, most);
-    for (i = 0; i < 2; i++) {
-        p = i ? s : f;
+    for (size_t i = 0; i < 2; i++) {
+        fsi__pairs *p = i ? s : f;
         FSI__REALS(p->C, a, basis * k);
         FSI__REALS(p->G, a, k * k);
         FSI__REALS(p->L, a, k * k);
@@ -8037,22 +7866,18 @@ static void fsi__partitioned_layout(fsi_partitioned *c, fsi_arena *a) {
 /* No product of two columns is known. */
 static void fsi__pairs_unknown(fsi_partitioned *c) {
     fsi__pairs *f = &c->fluid, *s = &c->solid;
-    size_t i, k = (size_t)c->columns;
-    for (i = 0; i < k * k; i++)
+    size_t k = (size_t)c->columns;
+    for (size_t i = 0; i < k * k; i++)
         f->G[i] = s->G[i] = FSI_REAL_MAX;
-    for (i = 0; i < f->most * f->most; i++)
+    for (size_t i = 0; i < f->most * f->most; i++)
         f->cross[0][i] = f->cross[1][i] = FSI_REAL_MAX;
 }
 
 FSI_API fsi_result fsi_partitioned_init(fsi_partitioned *c, const fsi_partitioned_desc *desc) {
-    fsi_partitioned_desc d;
-    fsi_arena a;
-    fsi_result r;
-    int i;
     if (!c || !desc)
         return FSI_ERR_ARGUMENT;
     memset(c, 0, sizeof *c);
-    d = *desc;
+    fsi_partitioned_desc d = *desc;
     if (d.group == 0)
         d.group = 1;
     if (d.omega == 0)
@@ -8078,14 +7903,16 @@ FSI_API fsi_result fsi_partitioned_init(fsi_partitioned *c, const fsi_partitione
     /* old steps keep at most 8 pairs each on average */
     c->columns = d.scheme == FSI_SCHEME_REDUCED ? c->fluid.basis + 8 * d.reuse : 1;
     c->fluid.columns = c->solid.columns = c->columns;
+    fsi_arena a;
     memset(&a, 0, sizeof a);
     fsi__partitioned_layout(c, &a);
+    fsi_result r;
     if ((r = fsi__arena_room(&a, &c->block, &c->size, 0, &d.allocator)) < 0) {
         memset(c, 0, sizeof *c);
         return r;
     }
     fsi__partitioned_layout(c, &a);
-    for (i = 0; i < c->columns; i++)
+    for (int i = 0; i < c->columns; i++)
         c->fluid.slot[i] = c->solid.slot[i] = i;
     fsi__pairs_unknown(c);
     return FSI_OK;
@@ -8124,9 +7951,9 @@ FSI_API size_t fsi_partitioned_state_size(const fsi_partitioned *c) {
 }
 
 FSI_API fsi_result fsi_partitioned_save(const fsi_partitioned *c, void *block) {
-    fsi__partitioned_head h;
     if (!c || !c->block || !block)
         return FSI_ERR_STATE;
+    fsi__partitioned_head h;
     memset(&h, 0, sizeof h);
     h.size = c->size;
     h.columns = c->columns;
@@ -8151,9 +7978,9 @@ FSI_API fsi_result fsi_partitioned_save(const fsi_partitioned *c, void *block) {
 }
 
 FSI_API fsi_result fsi_partitioned_restore(fsi_partitioned *c, const void *block) {
-    fsi__partitioned_head h;
     if (!c || !c->block || !block)
         return FSI_ERR_STATE;
+    fsi__partitioned_head h;
     memcpy(&h, block, sizeof h);
     if (h.size != c->size || h.columns != c->columns)
         return FSI_ERR_SIZE;
@@ -8180,10 +8007,9 @@ FSI_API fsi_result fsi_partitioned_restore(fsi_partitioned *c, const void *block
 /* Largest length of a node's part of r. */
 static fsi_real fsi__node_norm(int n, int group, const fsi_real *r) {
     fsi_real most = 0;
-    int i, j;
-    for (i = 0; i < n; i += group) {
+    for (int i = 0; i < n; i += group) {
         fsi_real s = 0;
-        for (j = i; j < i + group && j < n; j++)
+        for (int j = i; j < i + group && j < n; j++)
             s += r[j] * r[j];
         if (!(s <= most))
             most = s;
@@ -8194,8 +8020,7 @@ static fsi_real fsi__node_norm(int n, int group, const fsi_real *r) {
 /* 1 when |a - a0| <= share |a| */
 static int fsi__round_off(size_t n, const fsi_real *a, const fsi_real *a0, fsi_real share) {
     fsi_real d = 0, s = 0;
-    size_t i;
-    for (i = 0; i < n; i++)
+    for (size_t i = 0; i < n; i++)
         d += (a[i] - a0[i]) * (a[i] - a0[i]), s += a[i] * a[i];
     return !(d > s * share * share);
 }
@@ -8237,17 +8062,15 @@ FSI__INLINE fsi_real fsi__once(fsi_real *slot, int n, const fsi_real *a, const f
 
 /* Products with columns from .. to - 1 (numbers among all products) are not known any more. */
 static void fsi__pairs_changed(fsi__pairs *p, size_t from, size_t to) {
-    size_t i, j;
-    for (i = from; i < to; i++)
-        for (j = 0; j < p->most; j++)
+    for (size_t i = from; i < to; i++)
+        for (size_t j = 0; j < p->most; j++)
             p->cross[0][i * p->most + j] = p->cross[0][j * p->most + i] =
                 p->cross[1][i * p->most + j] = p->cross[1][j * p->most + i] = FSI_REAL_MAX;
 }
 
 /* The orthonormal columns of this step are about to change. */
 static void fsi__pairs_restart(fsi__pairs *p) {
-    size_t i;
-    for (i = 0; i < (size_t)p->columns * (size_t)p->basis; i++)
+    for (size_t i = 0; i < (size_t)p->columns * (size_t)p->basis; i++)
         p->C[i] = FSI_REAL_MAX;
     fsi__pairs_changed(p, 0, (size_t)p->kept);
     p->kept = 0;
@@ -8266,20 +8089,19 @@ static void fsi__pairs_begin(fsi__pairs *p) {
 static int fsi__pairs_join(fsi__pairs *p, int c) {
     size_t in = (size_t)p->in, out = (size_t)p->out;
     fsi_real *q = p->q + (size_t)p->kept * in, *y = p->y + (size_t)p->kept * out, length = 1;
-    int i, pass;
     if (p->kept == p->basis)
         return 0;
     fsi_copy(in, p->dq + (size_t)p->slot[c] * in, q);
     fsi_copy(out, p->dy + (size_t)p->slot[c] * out, y);
     memset(p->part, 0, (size_t)p->kept * sizeof(fsi_real));
-    for (pass = 0; pass < 2; pass++)
-        for (i = 0; i < p->kept; i++) {
+    for (int pass = 0; pass < 2; pass++)
+        for (int i = 0; i < p->kept; i++) {
             /* q -= q_i (q_i . q) */
             fsi_real s = (fsi_real)fsi_dot(in, p->q + (size_t)i * in, q);
             fsi_axpy(in, -s, p->q + (size_t)i * in, q);
             p->part[i] += s;
         }
-    for (i = 0; i < p->kept; i++)
+    for (int i = 0; i < p->kept; i++)
         fsi_axpy(out, -p->part[i], p->y + (size_t)i * out, y);
     length = (fsi_real)fsi_norm(in, q);
     if (!(length > (fsi_real)FSI__KEEP) || !fsi_all_finite(out, y))
@@ -8294,9 +8116,8 @@ static int fsi__pairs_join(fsi__pairs *p, int c) {
  */
 static void fsi__pairs_push(fsi__pairs *p, const fsi_real *a, const fsi_real *a0, const fsi_real *b,
                             const fsi_real *b0) {
-    size_t in = (size_t)p->in, out = (size_t)p->out, i, k = (size_t)p->columns,
-           keep = (size_t)p->current + (size_t)p->old, at;
-    fsi_real length, s, *dq, *dy;
+    size_t in = (size_t)p->in, out = (size_t)p->out, k = (size_t)p->columns,
+           keep = (size_t)p->current + (size_t)p->old;
     /* a difference of round-off says nothing */
     if (fsi__round_off(in, a, a0, 256 * FSI_REAL_EPS)
         || (fsi__round_off(in, a, a0, fsi__sqrt(FSI_REAL_EPS))
@@ -8311,15 +8132,16 @@ static void fsi__pairs_push(fsi__pairs *p, const fsi_real *a, const fsi_real *a0
         else
             p->current--;
     }
-    at = (size_t)p->slot[keep];
-    dq = p->dq + at * in;
-    dy = p->dy + at * out;
+    size_t at = (size_t)p->slot[keep];
+    fsi_real *dq = p->dq + at * in;
+    fsi_real *dy = p->dy + at * out;
+    size_t i;
     for (i = 0; i < in; i++)
         dq[i] = a[i] - a0[i];
     for (i = 0; i < out; i++)
         dy[i] = b[i] - b0[i];
-    length = (fsi_real)fsi_norm(in, dq);
-    s = length > 0 ? 1 / length : 0;
+    fsi_real length = (fsi_real)fsi_norm(in, dq);
+    fsi_real s = length > 0 ? 1 / length : 0;
     if (!fsi__finite(s))
         s = 0;
     fsi_scale(in, s, dq);
@@ -8351,29 +8173,28 @@ static void fsi__pairs_push(fsi__pairs *p, const fsi_real *a, const fsi_real *a0
  * ones: rows of L. */
 static void fsi__pairs_build(fsi__pairs *p, fsi_real filter) {
     size_t k = (size_t)p->columns;
-    int i, j, l, m;
     if (!p->stale)
         return;
     p->stale = p->chosen = 0;
-    for (j = 0; j < p->old; j++) {
-        fsi_real *row = p->L + (size_t)p->chosen * k, rest;
+    for (int j = 0; j < p->old; j++) {
+        fsi_real *row = p->L + (size_t)p->chosen * k;
         if (p->dropped[j])
             continue;
         /* d_j . d_l - (C^T C)_jl, then L row = L^-1 of it */
-        for (l = 0; l <= p->chosen; l++) {
+        for (int l = 0; l <= p->chosen; l++) {
             int o = l < p->chosen ? p->choice[l] : j;
             size_t sj = (size_t)fsi__old_slot(p, j), so = (size_t)fsi__old_slot(p, o);
             fsi_real sum =
                 fsi__once(p->G + sj * k + so, p->in, fsi__old_input(p, j), fsi__old_input(p, o));
-            for (i = 0; i < p->kept; i++)
+            for (int i = 0; i < p->kept; i++)
                 sum -= fsi__once(p->C + (size_t)i * k + sj, p->in, p->q + (size_t)i * (size_t)p->in,
                                  fsi__old_input(p, j))
                        * p->C[(size_t)i * k + so];
-            for (m = 0; m < l; m++)
+            for (int m = 0; m < l; m++)
                 sum -= row[m] * (l < p->chosen ? p->L[(size_t)l * k + (size_t)m] : row[m]);
             row[l] = l < p->chosen ? sum / p->L[(size_t)l * k + (size_t)l] : sum;
         }
-        rest = row[p->chosen];
+        fsi_real rest = row[p->chosen];
         if (!(rest > filter * filter)) {
             p->dropped[j] = 1;
             continue;
@@ -8389,38 +8210,36 @@ static void fsi__pairs_build(fsi__pairs *p, fsi_real filter) {
 static void fsi__pairs_weigh(const fsi__pairs *p, int count, fsi_real *T) {
     size_t k = (size_t)p->columns, n = (size_t)count;
     fsi_real *W = T + (size_t)p->kept * n;
-    int i, j;
-    for (j = 0; j < p->chosen; j++) { /* W = (L L^T)^-1 (W - C^T T) */
+    for (int j = 0; j < p->chosen; j++) { /* W = (L L^T)^-1 (W - C^T T) */
         const fsi_real *C = p->C + fsi__old_slot(p, p->choice[j]), *L = p->L + (size_t)j * k;
         fsi_real *w = W + (size_t)j * n;
-        for (i = 0; i < p->kept; i++)
+        for (int i = 0; i < p->kept; i++)
             fsi_axpy((size_t)count, -C[(size_t)i * k], T + (size_t)i * n, w);
-        for (i = 0; i < j; i++)
+        for (int i = 0; i < j; i++)
             fsi_axpy((size_t)count, -L[i], W + (size_t)i * n, w);
-        for (i = 0; i < count; i++)
+        for (int i = 0; i < count; i++)
             w[i] /= L[j];
     }
-    for (j = p->chosen - 1; j >= 0; j--) {
+    for (int j = p->chosen - 1; j >= 0; j--) {
         const fsi_real *C = p->C + fsi__old_slot(p, p->choice[j]), *L = p->L + (size_t)j * k;
         fsi_real *w = W + (size_t)j * n;
-        for (i = 0; i < count; i++)
+        for (int i = 0; i < count; i++)
             w[i] /= L[j];
-        for (i = 0; i < j; i++)
+        for (int i = 0; i < j; i++)
             fsi_axpy((size_t)count, -L[i], w, W + (size_t)i * n);
-        for (i = 0; i < p->kept; i++)
+        for (int i = 0; i < p->kept; i++)
             fsi_axpy((size_t)count, -C[(size_t)i * k], w, T + (size_t)i * n);
     }
 }
 
 /* y = J x from the pairs; add = 1: y += J x. */
 static void fsi__pairs_apply(const fsi__pairs *p, const fsi_real *x, int add, fsi_real *y) {
-    int i;
     if (!add)
         memset(y, 0, (size_t)p->out * sizeof(fsi_real));
-    for (i = 0; i < p->used; i++)
+    for (int i = 0; i < p->used; i++)
         p->part[i] = (fsi_real)fsi_dot((size_t)p->in, fsi__pair_input(p, i), x);
     fsi__pairs_weigh(p, 1, p->part);
-    for (i = 0; i < p->used; i++)
+    for (int i = 0; i < p->used; i++)
         fsi_axpy((size_t)p->out, p->part[i], fsi__pair_image(p, i), y);
 }
 
@@ -8428,10 +8247,9 @@ static void fsi__pairs_apply(const fsi__pairs *p, const fsi_real *x, int add, fs
 static void fsi__rmi_products(fsi_partitioned *c, const fsi__pairs *p, const fsi__pairs *v,
                               fsi_real *out) {
     fsi_real *table = p->cross[p == &c->solid];
-    int i, j;
-    for (i = 0; i < p->used; i++) {
+    for (int i = 0; i < p->used; i++) {
         fsi_real *at = table + (size_t)fsi__pair_number(p, i) * p->most;
-        for (j = 0; j < v->used; j++)
+        for (int j = 0; j < v->used; j++)
             *out++ = fsi__once(at + fsi__pair_number(v, j), p->in, fsi__pair_input(p, i),
                                fsi__pair_image(v, j));
     }
@@ -8439,10 +8257,10 @@ static void fsi__rmi_products(fsi_partitioned *c, const fsi__pairs *p, const fsi
 
 /* Product of inputs i and j, i <= j: the inverse of R, known from the choice of columns. */
 static fsi_real fsi__pairs_gram(const fsi__pairs *p, int i, int j) {
-    size_t k = (size_t)p->columns, sj;
+    size_t k = (size_t)p->columns;
     if (j < p->kept)
         return (fsi_real)(i == j);
-    sj = (size_t)fsi__old_slot(p, p->choice[j - p->kept]);
+    size_t sj = (size_t)fsi__old_slot(p, p->choice[j - p->kept]);
     return i < p->kept ? p->C[(size_t)i * k + sj]
                        : p->G[sj * k + (size_t)fsi__old_slot(p, p->choice[i - p->kept])];
 }
@@ -8452,7 +8270,7 @@ static fsi_real fsi__pairs_gram(const fsi__pairs *p, int i, int j) {
    Y_B. */
 static int fsi__rmi_solve(fsi_partitioned *c, const fsi__pairs *A, const fsi__pairs *B,
                           const fsi_real *r, fsi_real *d) {
-    int ka = A->used, kb = B->used, i, j;
+    int ka = A->used, kb = B->used;
     size_t n = (size_t)A->out, sa = (size_t)ka, sb = (size_t)kb; /* d has length n = B->in */
     fsi_real *M = c->small, *N = M + sb * sb, *BA = N + sa * sb, *b = BA + sa * sb;
     fsi_copy(n, r, d);
@@ -8461,20 +8279,20 @@ static int fsi__rmi_solve(fsi_partitioned *c, const fsi__pairs *A, const fsi__pa
     fsi__rmi_products(c, A, B, N);
     fsi__rmi_products(c, B, A, BA);
     fsi__pairs_weigh(A, kb, N);
-    for (i = 0; i < kb; i++) {
+    for (int i = 0; i < kb; i++) {
         fsi_real *row = M + (size_t)i * sb;
-        for (j = 0; j < kb; j++)
+        for (int j = 0; j < kb; j++)
             row[j] = i <= j ? fsi__pairs_gram(B, i, j) : fsi__pairs_gram(B, j, i);
-        for (j = 0; j < ka; j++)
+        for (int j = 0; j < ka; j++)
             fsi_axpy((size_t)kb, -BA[(size_t)i * sa + (size_t)j], N + (size_t)j * sb, row);
         b[i] = (fsi_real)fsi_dot(n, fsi__pair_input(B, i), r);
     }
     if (fsi_dense_lu(kb, M, c->pivot) != FSI_OK)
         return 0;
     fsi_dense_lu_solve(kb, M, c->pivot, b);
-    for (i = 0; i < ka; i++) {
+    for (int i = 0; i < ka; i++) {
         fsi_real s = 0;
-        for (j = 0; j < kb; j++)
+        for (int j = 0; j < kb; j++)
             s += N[(size_t)i * sb + (size_t)j] * b[j];
         fsi_axpy(n, s, fsi__pair_image(A, i), d);
     }
@@ -8489,10 +8307,9 @@ typedef struct fsi__rmi_op {
 /* y = x - A B x */
 static void fsi__rmi_apply(const fsi_real *x, fsi_real *y, void *user) {
     const fsi__rmi_op *o = (const fsi__rmi_op *)user;
-    size_t i;
     fsi__pairs_apply(o->B, x, 0, o->t);
     fsi__pairs_apply(o->A, o->t, 0, y);
-    for (i = 0; i < (size_t)o->A->out; i++)
+    for (size_t i = 0; i < (size_t)o->A->out; i++)
         y[i] = x[i] - y[i];
 }
 
@@ -8500,9 +8317,8 @@ static void fsi__rmi_apply(const fsi_real *x, fsi_real *y, void *user) {
 static int fsi__rmi_gmres(fsi_partitioned *c, const fsi__pairs *A, const fsi__pairs *B,
                           const fsi_real *rhs, fsi_real *x) {
     fsi_krylov_desc d;
-    fsi__rmi_op o;
-    fsi_result r;
     memset(&d, 0, sizeof d);
+    fsi__rmi_op o;
     o.A = A;
     o.B = B;
     o.t = c->work + 2 * (size_t)(c->n + c->m);
@@ -8513,7 +8329,7 @@ static int fsi__rmi_gmres(fsi_partitioned *c, const fsi__pairs *A, const fsi__pa
     d.tolerance = sizeof(fsi_real) == 4 ? 1e-6 : 1e-12;
     d.allocator = c->desc.allocator;
     fsi_copy((size_t)A->out, rhs, x);
-    r = fsi_gmres_solve(&d, rhs, x, c->gmres, c->gmres_size, NULL);
+    fsi_result r = fsi_gmres_solve(&d, rhs, x, c->gmres, c->gmres_size, NULL);
     return r >= 0 && r != FSI_BREAKDOWN && fsi_all_finite((size_t)A->out, x);
 }
 
@@ -8522,10 +8338,9 @@ static int fsi__rmi_gmres(fsi_partitioned *c, const fsi__pairs *A, const fsi__pa
 static void fsi__rmi_residual(fsi_partitioned *c, const fsi__pairs *other, const fsi_real *in,
                               const fsi_real *out, const fsi_real *from, const fsi_real *to,
                               fsi_real *r) {
-    int i;
-    for (i = 0; i < other->out; i++)
+    for (int i = 0; i < other->out; i++)
         r[i] = to[i] - in[i];
-    for (i = 0; i < other->in; i++)
+    for (int i = 0; i < other->in; i++)
         c->work[i] = out[i] - from[i];
     fsi__pairs_apply(other, c->work, 1, r);
 }
@@ -8535,9 +8350,9 @@ static void fsi__rmi_residual(fsi_partitioned *c, const fsi__pairs *other, const
 static int fsi__rmi_predict(fsi_partitioned *c, const fsi__pairs *own, const fsi__pairs *other,
                             const fsi_real *r, fsi_real *in) {
     fsi_real *d = c->work + c->n + c->m;
-    int i, done = c->desc.gmres ? fsi__rmi_gmres(c, other, own, r, d)
-                                : fsi__rmi_solve(c, other, own, r, d);
-    for (i = 0; done && i < own->in; i++)
+    int done =
+        c->desc.gmres ? fsi__rmi_gmres(c, other, own, r, d) : fsi__rmi_solve(c, other, own, r, d);
+    for (int i = 0; done && i < own->in; i++)
         in[i] += d[i];
     return done;
 }
@@ -8550,11 +8365,11 @@ static double fsi__partitioned_clock(const fsi_partitioned *c) {
  * seconds[which]. */
 static fsi_result fsi__box_solve(fsi_partitioned *c, int which, const fsi_blackbox *box, int first,
                                  const fsi_real *in, fsi_real *out, int out_count) {
-    double start = fsi__partitioned_clock(c), took;
+    double start = fsi__partitioned_clock(c);
     fsi_result r = !first && box->restore_fn ? box->restore_fn(box->user) : FSI_OK;
     if (r >= 0)
         r = box->solve_fn(box->user, in, out);
-    took = fsi__partitioned_clock(c) - start;
+    double took = fsi__partitioned_clock(c) - start;
     c->seconds[which] += took;
     c->seconds[2] -= took;
     if (r < 0)
@@ -8575,7 +8390,7 @@ typedef struct fsi__exchange {
 
 /* One pair of calls: p_F = F(X_F), then the solid with p_F, or with the prediction of eq. (7). */
 static fsi_result fsi__call_pair(fsi_partitioned *c, fsi__exchange *e) {
-    int n = c->n, m = c->m, i, reduced = c->desc.scheme == FSI_SCHEME_REDUCED;
+    int n = c->n, m = c->m, reduced = c->desc.scheme == FSI_SCHEME_REDUCED;
     fsi_result r = fsi__box_solve(c, 0, e->fluid, e->k == 0, c->xf, c->pf, m);
     if (r < 0)
         return r;
@@ -8597,7 +8412,7 @@ static fsi_result fsi__call_pair(fsi_partitioned *c, fsi__exchange *e) {
         }
         /* mild start from the load of the last step, or from none */
     } else if (reduced && (c->has_load || c->desc.gentle) && c->desc.start < 1) {
-        for (i = 0; i < m; i++)
+        for (int i = 0; i < m; i++)
             c->ps[i] = c->p_last[i] + c->desc.start * (c->pf[i] - c->p_last[i]);
         e->exact = 0;
     }
@@ -8615,9 +8430,8 @@ static fsi_result fsi__call_pair(fsi_partitioned *c, fsi__exchange *e) {
 
 /* r = S(p_F) - X_F: exact, or estimated through the reduced solid X_S - X_F + S_p (p_F - p_S). */
 static void fsi__residual(fsi_partitioned *c, fsi__exchange *e) {
-    int i;
     if (e->exact)
-        for (i = 0; i < c->n; i++)
+        for (int i = 0; i < c->n; i++)
             c->r[i] = c->xs[i] - c->xf[i];
     else
         fsi__rmi_residual(c, &c->solid, c->xf, c->pf, c->ps, c->xs, c->r);
@@ -8626,13 +8440,12 @@ static void fsi__residual(fsi_partitioned *c, fsi__exchange *e) {
 
 /* The solid once more with p_F itself: what the fluid lost is what the solid gets. */
 static fsi_result fsi__final_solve(fsi_partitioned *c, fsi__exchange *e) {
-    fsi_result r;
     if (e->exact || c->desc.no_final_solve)
         return FSI_OK;
     fsi_copy((size_t)c->m, c->ps, c->ps0);
     fsi_copy((size_t)c->n, c->xs, c->xs0);
     fsi_copy((size_t)c->m, c->pf, c->ps);
-    r = fsi__box_solve(c, 1, e->solid, 0, c->ps, c->xs, c->n);
+    fsi_result r = fsi__box_solve(c, 1, e->solid, 0, c->ps, c->xs, c->n);
     if (r < 0)
         return r;
     if (c->desc.scheme == FSI_SCHEME_REDUCED)
@@ -8659,11 +8472,10 @@ static void fsi__keep_nearest(fsi_partitioned *c, fsi__exchange *e) {
 static void fsi__next_input(fsi_partitioned *c, fsi__exchange *e) {
     size_t n = (size_t)c->n;
     fsi_real omega = c->desc.omega;
-    size_t i;
     /* omega' = -omega r0.(r - r0) / |r - r0|^2 */
     if (c->desc.scheme == FSI_SCHEME_AITKEN && e->k > 1) {
         double a = 0, b = 0, size = 0, least = 256 * (double)FSI_REAL_EPS;
-        for (i = 0; i < n; i++) {
+        for (size_t i = 0; i < n; i++) {
             double d = (double)(c->r[i] - c->r0[i]);
             a += (double)c->r0[i] * d;
             b += d * d;
@@ -8701,12 +8513,12 @@ static void fsi__next_input(fsi_partitioned *c, fsi__exchange *e) {
 
 /* The pairs of this step become the newest old ones; the oldest step leaves. */
 static void fsi__pairs_age(fsi_partitioned *c) {
-    int i, keep = c->desc.reuse, total = 0, newest = fsi__imin(c->fluid.current, c->solid.current);
-    for (i = fsi__imin(c->kept_steps, 15); i > 0; i--)
+    int keep = c->desc.reuse, total = 0, newest = fsi__imin(c->fluid.current, c->solid.current);
+    for (int i = fsi__imin(c->kept_steps, 15); i > 0; i--)
         c->step_columns[i] = c->step_columns[i - 1];
     c->step_columns[0] = newest;
     c->kept_steps = fsi__imin(c->kept_steps + 1, keep);
-    for (i = 0; i < c->kept_steps; i++)
+    for (int i = 0; i < c->kept_steps; i++)
         total += c->step_columns[i];
     c->fluid.old =
         fsi__imin(total, fsi__imin(c->fluid.current + c->fluid.old, c->columns - c->fluid.basis));
@@ -8770,14 +8582,12 @@ static fsi_result fsi__partitioned_loop(fsi_partitioned *c, fsi__exchange *e, do
 FSI_API fsi_result fsi_partitioned_step(fsi_partitioned *c, int n, int m, const fsi_blackbox *fluid,
                                         const fsi_blackbox *solid, fsi_real *x, fsi_real *p,
                                         fsi_report *report) {
-    fsi__exchange e;
-    fsi_result r;
-    double first = 0, start;
+    double first = 0;
     if (report)
         memset(report, 0, sizeof *report);
     if (!c || !c->block)
         return FSI_ERR_STATE;
-    start = fsi__partitioned_clock(c);
+    double start = fsi__partitioned_clock(c);
     if (!fluid || !solid || !fluid->solve_fn || !solid->solve_fn || !x || !p || n < 1 || m < 1
         || n > c->desc.n || m > c->desc.m || !fsi_all_finite((size_t)n, x))
         return FSI_ERR_ARGUMENT;
@@ -8789,10 +8599,12 @@ FSI_API fsi_result fsi_partitioned_step(fsi_partitioned *c, int n, int m, const 
         c->fluid.old = c->solid.old = 0;
     fsi__pairs_begin(&c->fluid);
     fsi__pairs_begin(&c->solid);
+    fsi__exchange e;
     memset(&e, 0, sizeof e);
     e.fluid = fluid;
     e.solid = solid;
     e.omega = c->desc.omega;
+    fsi_result r;
     if ((fluid->save_fn && (r = fluid->save_fn(fluid->user)) < 0)
         || (solid->save_fn && (r = solid->save_fn(solid->user)) < 0))
         return r;
@@ -8842,27 +8654,26 @@ static void fsi__region_add(const fsi_boundary_faces *b, int f, fsi_real value, 
 /* x = K^-1 x for symmetric semi-definite K (overwritten) and x in its range: a pivot that vanishes
  * pins its unknown to zero. */
 static void fsi__semidefinite_solve(int n, fsi_real *K, fsi_real *x) {
-    int i, j, k;
-    for (j = 0; j < n; j++) {
+    for (int j = 0; j < n; j++) {
         fsi_real d = K[j * n + j], limit = d * FSI_REAL_EPS * (fsi_real)(64 * n);
-        for (k = 0; k < j; k++)
+        for (int k = 0; k < j; k++)
             d -= K[j * n + k] * K[j * n + k];
         d = d > limit ? fsi__sqrt(d) : 0;
         K[j * n + j] = d;
-        for (i = j + 1; i < n; i++) {
+        for (int i = j + 1; i < n; i++) {
             fsi_real s = K[i * n + j];
-            for (k = 0; k < j; k++)
+            for (int k = 0; k < j; k++)
                 s -= K[i * n + k] * K[j * n + k];
             K[i * n + j] = d > 0 ? s / d : 0;
         }
     }
-    for (i = 0; i < n; i++) { /* L y = x */
-        for (k = 0; k < i; k++)
+    for (int i = 0; i < n; i++) { /* L y = x */
+        for (int k = 0; k < i; k++)
             x[i] -= K[i * n + k] * x[k];
         x[i] = K[i * n + i] > 0 ? x[i] / K[i * n + i] : 0;
     }
-    for (i = n - 1; i >= 0; i--) { /* L^T x = y */
-        for (k = i + 1; k < n; k++)
+    for (int i = n - 1; i >= 0; i--) { /* L^T x = y */
+        for (int k = i + 1; k < n; k++)
             x[i] -= K[k * n + i] * x[k];
         x[i] = K[i * n + i] > 0 ? x[i] / K[i * n + i] : 0;
     }
@@ -8870,34 +8681,32 @@ static void fsi__semidefinite_solve(int n, fsi_real *K, fsi_real *x) {
 
 FSI_API fsi_result fsi_boundary_project(const fsi_boundary_faces *b, fsi_real dt, fsi_real *p0,
                                         fsi_real *work) {
-    int m, f, i;
-    fsi_real *K, *flux;
     fsi_result result = FSI_OK;
     if (!b || !p0 || !work || b->faces < 0 || b->regions < 0 || !(dt > 0) || !fsi__finite(dt))
         return FSI_ERR_ARGUMENT;
-    m = b->regions;
-    K = work;
-    flux = work + (size_t)m * (size_t)m;
-    for (f = 0; f < b->faces; f++)
+    int m = b->regions;
+    fsi_real *K = work;
+    fsi_real *flux = work + (size_t)m * (size_t)m;
+    for (int f = 0; f < b->faces; f++)
         if (b->region_minus[f] >= m || b->region_plus[f] >= m || !fsi__finite(b->u[f])
             || !(b->area[f] >= 0) || (!(b->fixed && b->fixed[f]) && !(b->mass[f] > 0)))
             return FSI_ERR_ARGUMENT;
     memset(work, 0, ((size_t)m * (size_t)m + 2 * (size_t)m) * sizeof(fsi_real));
-    for (f = 0; f < b->faces; f++) {
-        int r[2], s, t;
+    for (int f = 0; f < b->faces; f++) {
+        int r[2];
         r[0] = b->region_minus[f];
         r[1] = b->region_plus[f];
         /* C^T U, scripted faces included */
         fsi__region_add(b, f, b->area[f] * b->u[f], flux);
         if (b->fixed && b->fixed[f])
             continue;
-        for (s = 0; s < 2; s++)
-            for (t = 0; t < 2; t++)
+        for (int s = 0; s < 2; s++)
+            for (int t = 0; t < 2; t++)
                 /* C^T M^-1 C */
                 if (r[s] >= 0 && r[t] >= 0)
                     K[r[s] * m + r[t]] += (s == t ? 1 : -1) * b->area[f] * b->area[f] / b->mass[f];
     }
-    for (i = 0; i < m; i++)
+    for (int i = 0; i < m; i++)
         /* nothing here can move */
         if (!(K[i * m + i] > 0)) {
             if (fsi__abs(flux[i]) > 0)
@@ -8905,18 +8714,18 @@ FSI_API fsi_result fsi_boundary_project(const fsi_boundary_faces *b, fsi_real dt
             K[i * m + i] = 1;
             flux[i] = 0;
         }
-    for (i = 0; i < m; i++)
+    for (int i = 0; i < m; i++)
         p0[i] = flux[i];
     /* dt p0 with the opposite sign */
     fsi__semidefinite_solve(m, K, p0);
-    for (f = 0; f < b->faces; f++) {
+    for (int f = 0; f < b->faces; f++) {
         fsi_real jump = (b->region_minus[f] >= 0 ? p0[b->region_minus[f]] : 0)
                         - (b->region_plus[f] >= 0 ? p0[b->region_plus[f]] : 0);
         /* U -= M^-1 C (C^T M^-1 C)^-1 C^T U */
         if (!(b->fixed && b->fixed[f]))
             b->u[f] -= b->area[f] / b->mass[f] * jump;
     }
-    for (i = 0; i < m; i++)
+    for (int i = 0; i < m; i++)
         p0[i] = -p0[i] / dt;
     return result;
 }
@@ -8937,8 +8746,7 @@ static void fsi__fluid_box_layout(fsi_fluid_box *b, fsi_arena *a, int sides) {
     FSI__INTS(b->plus, a, s);
     if (b->swept) {
         size_t elements = 0, vertices = 0;
-        int i;
-        for (i = 0; i < b->face->solids; i++)
+        for (int i = 0; i < b->face->solids; i++)
             elements += (size_t)b->face->solid[i]->surface.element_count,
                 vertices += (size_t)b->face->solid[i]->surface.vertex_count;
         FSI__INTS(b->element, a, 2 * elements);
@@ -8946,8 +8754,7 @@ static void fsi__fluid_box_layout(fsi_fluid_box *b, fsi_arena *a, int sides) {
     }
     if (b->pressure_form == 2) {
         size_t vertices = 0, dof = 1;
-        int i;
-        for (i = 0; i < b->face->solids; i++) {
+        for (int i = 0; i < b->face->solids; i++) {
             vertices += (size_t)b->face->solid[i]->surface.vertex_count;
             if (!b->face->solid[i]->node && (size_t)b->face->solid[i]->dof > dof)
                 dof = (size_t)b->face->solid[i]->dof;
@@ -8964,10 +8771,9 @@ static void fsi__fluid_box_layout(fsi_fluid_box *b, fsi_arena *a, int sides) {
 /* Room for this many sides, with some to spare; keeps the block when it is large enough. */
 static fsi_result fsi__fluid_box_reserve(fsi_fluid_box *b, int sides) {
     fsi_arena a;
-    fsi_result r;
     memset(&a, 0, sizeof a);
     fsi__fluid_box_layout(b, &a, sides);
-    r = fsi__arena_room(&a, &b->block, &b->size, 4, &b->allocator);
+    fsi_result r = fsi__arena_room(&a, &b->block, &b->size, 4, &b->allocator);
     if (r >= 0)
         fsi__fluid_box_layout(b, &a, sides);
     return r;
@@ -9030,12 +8836,11 @@ static int fsi__kernel_add(int e, void *user) {
     fsi_fluid_box *b = k->b;
     const fsi_side *q = &b->face->side[k->side];
     fsi_real reach = FSI_R(1.5) * b->face->h;
-    int c;
-    for (c = 0; c < k->u->dim; c++) {
+    for (int c = 0; c < k->u->dim; c++) {
         int v = k->u->index[k->u->dim * e + c];
         const fsi_real *x = k->u->x + 3 * v, *n = b->normal + 3 * (k->first + v);
         fsi_vec3 d = fsi_vec_sub(fsi_vec(x[0], x[1], k->u->dim == 2 ? 0 : x[2]), k->centre);
-        fsi_real r = fsi_vec_dot(d, d) / (reach * reach), w,
+        fsi_real r = fsi_vec_dot(d, d) / (reach * reach),
                  length = fsi__sqrt(n[0] * n[0] + n[1] * n[1] + n[2] * n[2]);
         if (b->stamp[k->first + v] == k->side || !(r < 1) || !(length > 0))
             continue;
@@ -9048,7 +8853,7 @@ static int fsi__kernel_add(int e, void *user) {
             k->failed = 1;
             return 1;
         }
-        w = (1 - r) * (1 - r) * n[q->axis] / length;
+        fsi_real w = (1 - r) * (1 - r) * n[q->axis] / length;
         b->kernel[b->kernels].side = k->side;
         b->kernel[b->kernels].vertex = k->first + v;
         b->kernel[b->kernels++].weight = w;
@@ -9059,17 +8864,17 @@ static int fsi__kernel_add(int e, void *user) {
 
 static fsi_result fsi__fluid_box_kernel(fsi_fluid_box *b) {
     const fsi_interface *f = b->face;
-    fsi__kernel_visit k;
     fsi_real reach = FSI_R(1.5) * f->h;
-    int i, e, c, s, first = 0;
+    int first = 0;
     b->kernels = 0;
     memset(b->push, 0, (size_t)b->vertices * sizeof(fsi_real));
     memset(b->normal, 0, 3 * (size_t)b->vertices * sizeof(fsi_real));
     /* area normals, shared out to the vertices */
+    int i;
     for (i = 0; i < f->solids; first += f->solid[i]->surface.vertex_count, i++) {
         const fsi_surface *u = &f->solid[i]->surface;
-        for (e = 0; e < u->element_count; e++)
-            for (c = 0; c < u->dim; c++) {
+        for (int e = 0; e < u->element_count; e++)
+            for (int c = 0; c < u->dim; c++) {
                 fsi_vec3 n = fsi_vec_scale(fsi_surface_normal(u, e), 1 / (fsi_real)u->dim);
                 fsi_real *to = b->normal + 3 * (first + u->index[u->dim * e + c]);
                 to[0] += n.x;
@@ -9080,9 +8885,10 @@ static fsi_result fsi__fluid_box_kernel(fsi_fluid_box *b) {
     }
     for (i = 0; i < b->vertices; i++)
         b->stamp[i] = -1;
+    fsi__kernel_visit k;
     memset(&k, 0, sizeof k);
     k.b = b;
-    for (s = 0; s < f->sides && !k.failed; s++) {
+    for (int s = 0; s < f->sides && !k.failed; s++) {
         const fsi_side *q = &f->side[s];
         int twin = (s && q[-1].face == q->face && q[-1].axis == q->axis)
                    || (s + 1 < f->sides && q[1].face == q->face && q[1].axis == q->axis);
@@ -9099,7 +8905,7 @@ static fsi_result fsi__fluid_box_kernel(fsi_fluid_box *b) {
     }
     if (k.failed)
         return FSI_ERR_MEMORY;
-    for (e = 0; e < b->kernels; e++)
+    for (int e = 0; e < b->kernels; e++)
         if (b->push[b->kernel[e].vertex] > 0)
             b->kernel[e].weight /= b->push[b->kernel[e].vertex];
     return FSI_OK;
@@ -9108,28 +8914,28 @@ static fsi_result fsi__fluid_box_kernel(fsi_fluid_box *b) {
 /* out += the impulses of the sides' signed pressures p, Pa s, at the vertices. */
 static void fsi__fluid_box_push(fsi_fluid_box *b, const fsi_real *p, fsi_real *out) {
     const fsi_interface *f = b->face;
-    int e, i, v, c, k, first = 0;
+    int first = 0;
     memset(b->push, 0, (size_t)b->vertices * sizeof(fsi_real));
-    for (e = 0; e < b->kernels; e++)
+    for (int e = 0; e < b->kernels; e++)
         b->push[b->kernel[e].vertex] += b->kernel[e].weight * p[b->kernel[e].side];
-    for (i = 0; i < f->solids; first += f->solid[i]->surface.vertex_count, i++) {
+    for (int i = 0; i < f->solids; first += f->solid[i]->surface.vertex_count, i++) {
         const fsi_coupled *o = f->solid[i];
         fsi_real *to = out + b->offset[i];
-        for (v = 0; v < o->surface.vertex_count; v++) {
+        for (int v = 0; v < o->surface.vertex_count; v++) {
             const fsi_real *x = o->surface.x + 3 * v;
-            for (c = 0; c < f->dim && b->push[first + v] != 0; c++) {
+            for (int c = 0; c < f->dim && b->push[first + v] != 0; c++) {
                 fsi_real w[3] = {0, 0, 0},
                          push = b->push[first + v] * b->normal[3 * (first + v) + c];
                 if (o->node) {
                     to[3 * o->node[v] + c] += push;
                     continue;
                 }
-                for (k = 0; k < f->dim; k++)
+                for (int k = 0; k < f->dim; k++)
                     w[k] = o->surface.index[f->dim * b->corner[first + v] + k] == v;
                 o->row_fn(o, b->corner[first + v], w, fsi_vec(x[0], x[1], x[2]),
                           fsi_vec((fsi_real)(c == 0), (fsi_real)(c == 1), (fsi_real)(c == 2)),
                           b->row);
-                for (k = 0; k < o->dof; k++)
+                for (int k = 0; k < o->dof; k++)
                     to[k] += b->row[k] * push;
             }
         }
@@ -9141,16 +8947,17 @@ static void fsi__fluid_box_push(fsi_fluid_box *b, const fsi_real *p, fsi_real *o
    0] is behind the element (against its normal), [2 e + 1] before it. */
 static void fsi__fluid_box_elements(fsi_fluid_box *b) {
     const fsi_interface *f = b->face;
-    size_t first = 0, e, v, total = 0, corner = 0;
-    int s, i, k, missing = 1, round;
+    size_t first = 0, total = 0, corner = 0;
+    int i, missing = 1;
     for (i = 0; i < f->solids; i++)
         total += (size_t)f->solid[i]->surface.element_count,
             corner += (size_t)f->solid[i]->surface.vertex_count;
-    for (e = 0; e < 2 * total; e++)
+    for (size_t e = 0; e < 2 * total; e++)
         b->element[e] = -2;
-    for (v = 0; v < 2 * corner; v++)
+    for (size_t v = 0; v < 2 * corner; v++)
         b->vertex[v] = -2;
-    for (s = 0; s < f->sides; s++) {
+    int k;
+    for (int s = 0; s < f->sides; s++) {
         const fsi_side *q = &f->side[s];
         fsi_vec3 n = fsi_surface_normal(&f->solid[q->solid]->surface, q->element);
         for (first = 0, i = 0; i < q->solid; i++)
@@ -9160,21 +8967,20 @@ static void fsi__fluid_box_elements(fsi_fluid_box *b) {
         b->element[2 * (first + (size_t)q->element) + (size_t)k] =
             b->minus[s] >= 0 ? b->minus[s] : b->plus[s];
     }
-    for (round = 0; missing && round < 64; round++)
+    for (int round = 0; missing && round < 64; round++)
         for (missing = 0, first = corner = 0, i = 0; i < f->solids;
              first += (size_t)f->solid[i]->surface.element_count,
             corner += (size_t)f->solid[i]->surface.vertex_count, i++) {
             const fsi_surface *u = &f->solid[i]->surface;
-            int c;
             /* known elements tell their vertices */
-            for (c = 0; c < 2 * u->element_count; c++) {
+            for (int c = 0; c < 2 * u->element_count; c++) {
                 int32_t r = b->element[2 * first + (size_t)c];
                 for (k = 0; r != -2 && k < u->dim; k++)
                     b->vertex[2 * (corner + (size_t)u->index[u->dim * (c / 2) + k])
                               + (size_t)(c & 1)] = r;
             }
             /* and these the unknown ones */
-            for (c = 0; c < 2 * u->element_count; c++) {
+            for (int c = 0; c < 2 * u->element_count; c++) {
                 int32_t *r = &b->element[2 * first + (size_t)c];
                 for (k = 0; *r == -2 && k < u->dim; k++)
                     *r = b->vertex[2 * (corner + (size_t)u->index[u->dim * (c / 2) + k])
@@ -9188,21 +8994,21 @@ static void fsi__fluid_box_elements(fsi_fluid_box *b) {
    the area of a quadrilateral's halves, in 3D the integral over the motion of area . velocity,
    exact for motion along straight lines. */
 static double fsi__swept_volume(int dim, const fsi_vec3 *x, const fsi_vec3 *d) {
-    fsi_vec3 p = fsi_vec_sub(x[1], x[0]), u = fsi_vec_sub(d[1], d[0]), q, w, sum, n0, n1, n2;
+    fsi_vec3 p = fsi_vec_sub(x[1], x[0]), u = fsi_vec_sub(d[1], d[0]);
     /* mean displacement . normal (y, -x) of the mean edge */
     if (dim == 2) {
         fsi_vec3 m = fsi_vec_scale(fsi_vec_add(d[0], d[1]), FSI_R(0.5)),
                  e = fsi_vec_mad(p, u, FSI_R(0.5));
         return (double)m.x * (double)e.y - (double)m.y * (double)e.x;
     }
-    q = fsi_vec_sub(x[2], x[0]);
-    w = fsi_vec_sub(d[2], d[0]);
+    fsi_vec3 q = fsi_vec_sub(x[2], x[0]);
+    fsi_vec3 w = fsi_vec_sub(d[2], d[0]);
     /* mean displacement / 2 */
-    sum = fsi_vec_scale(fsi_vec_add(fsi_vec_add(d[0], d[1]), d[2]), FSI_R(1) / 6);
+    fsi_vec3 sum = fsi_vec_scale(fsi_vec_add(fsi_vec_add(d[0], d[1]), d[2]), FSI_R(1) / 6);
     /* area normal n0 + t n1 + t^2 n2 */
-    n0 = fsi_vec_cross(p, q);
-    n1 = fsi_vec_add(fsi_vec_cross(p, w), fsi_vec_cross(u, q));
-    n2 = fsi_vec_cross(u, w);
+    fsi_vec3 n0 = fsi_vec_cross(p, q);
+    fsi_vec3 n1 = fsi_vec_add(fsi_vec_cross(p, w), fsi_vec_cross(u, q));
+    fsi_vec3 n2 = fsi_vec_cross(u, w);
     return (double)fsi_vec_dot(sum, fsi_vec_mad(fsi_vec_mad(n0, n1, FSI_R(0.5)), n2, FSI_R(1) / 3));
 }
 
@@ -9211,32 +9017,30 @@ static double fsi__swept_volume(int dim, const fsi_vec3 *x, const fsi_vec3 *d) {
 static void fsi__fluid_box_sweep(fsi_fluid_box *b, const fsi_real *X) {
     const fsi_interface *f = b->face;
     size_t first = 0;
-    int i, e, k, s;
     memset(b->sweep, 0, (size_t)b->regions * sizeof(fsi_real));
-    for (i = 0; i < f->solids; first += (size_t)f->solid[i]->surface.element_count, i++) {
+    for (int i = 0; i < f->solids; first += (size_t)f->solid[i]->surface.element_count, i++) {
         const fsi_coupled *o = b->follow ? b->moved.given[i] : f->solid[i];
-        for (e = 0; o->node && e < o->surface.element_count; e++) {
+        for (int e = 0; o->node && e < o->surface.element_count; e++) {
             int32_t back = b->element[2 * (first + (size_t)e)],
                     front = b->element[2 * (first + (size_t)e) + 1];
             fsi_vec3 x[3], d[3];
-            double volume;
             if (back < 0 && front < 0)
                 continue;
-            for (k = 0; k < o->surface.dim; k++) {
+            for (int k = 0; k < o->surface.dim; k++) {
                 int v = o->surface.index[o->surface.dim * e + k];
                 const fsi_real *at = o->surface.x + 3 * v,
                                *move = X + b->offset[i] + 3 * o->node[v];
                 x[k] = fsi_vec(at[0], at[1], at[2]);
                 d[k] = fsi_vec(move[0], move[1], move[2]);
             }
-            volume = fsi__swept_volume(o->surface.dim, x, d) / (double)b->dt;
+            double volume = fsi__swept_volume(o->surface.dim, x, d) / (double)b->dt;
             if (back >= 0)
                 b->sweep[back] += (fsi_real)volume;
             if (front >= 0)
                 b->sweep[front] -= (fsi_real)volume;
         }
     }
-    for (s = 0; s < f->sides; s++) {
+    for (int s = 0; s < f->sides; s++) {
         int region = b->minus[s] >= 0 ? b->minus[s] : b->plus[s];
         if (region >= 0 && f->solid[f->side[s].solid]->node)
             b->sweep[region] -= (fsi_real)f->side[s].sign * b->area[s] * b->u[s];
@@ -9250,9 +9054,9 @@ static fsi_result fsi__fluid_box_system(fsi_fluid_box *box) {
     const fsi_real *w[3];
     fsi_real area = g->dim == 2 ? g->h : g->h * g->h;
     fsi_result r;
-    int s, a, c;
     if ((r = fsi_interface_sides(f, g)) < 0 || (r = fsi__fluid_box_reserve(box, f->sides)) < 0)
         return r;
+    int s;
     for (s = 0; s < f->sides; s++) {
         /* solids at rest; their flux is added in every solve */
         f->velocity[f->side[s].axis][f->side[s].face] = 0;
@@ -9261,7 +9065,7 @@ static fsi_result fsi__fluid_box_system(fsi_fluid_box *box) {
     }
     if ((r = fsi_grid_build_pressure(g, box->dt)) < 0)
         return r;
-    for (a = 0; a < 3; a++)
+    for (int a = 0; a < 3; a++)
         w[a] = g->weight[a];
     /* labels of the closed regions */
     if ((r = fsi_mg_update(g->mg, g->cell, w)) < 0)
@@ -9269,6 +9073,7 @@ static fsi_result fsi__fluid_box_system(fsi_fluid_box *box) {
     fsi_copy(g->cells, g->rhs, box->rhs0);
     if ((r = fsi__fluid_box_regions(box, g->mg->regions)) < 0)
         return r;
+    int c;
     for (c = 0; c < box->regions; c++)
         box->source[c] = 0;
     /* what the solids at rest leave over */
@@ -9299,13 +9104,12 @@ static void fsi__follow_layout(fsi_fluid_box *b, fsi_arena *a) {
     const fsi_interface *f = b->face;
     fsi__follow *m = &b->moved;
     size_t vertices = 0;
-    int i;
-    for (i = 0; i < f->solids; i++)
+    for (int i = 0; i < f->solids; i++)
         vertices += (size_t)f->solid[i]->surface.vertex_count;
     m->list = (fsi_coupled **)fsi_arena_take(a, (size_t)f->solids + 1, sizeof *m->list);
     m->copy = (fsi_coupled *)fsi_arena_take(a, (size_t)f->solids + 1, sizeof *m->copy);
     FSI__REALS(m->x, a, 3 * vertices + 1);
-    for (i = 0; i < b->grid->dim; i++) {
+    for (int i = 0; i < b->grid->dim; i++) {
         FSI__REALS(m->u[i], a, b->grid->faces[i]);
         m->plus[i] = b->grid->u_plus[i]
                          ? (fsi_real *)fsi_arena_take(a, b->grid->faces[i], sizeof(fsi_real))
@@ -9316,17 +9120,16 @@ static void fsi__follow_layout(fsi_fluid_box *b, fsi_arena *a) {
 static fsi_result fsi__follow_begin(fsi_fluid_box *b) {
     fsi__follow *m = &b->moved;
     fsi_arena a;
-    fsi_result r;
-    int i;
     memset(&a, 0, sizeof a);
     fsi__follow_layout(b, &a);
+    fsi_result r;
     if ((r = fsi__arena_room(&a, &m->block, &m->size, 0, &b->allocator)) < 0)
         return r;
     fsi__follow_layout(b, &a);
     m->given = b->face->solid;
-    for (i = 0; i < b->face->solids; i++)
+    for (int i = 0; i < b->face->solids; i++)
         m->list[i] = &m->copy[i];
-    for (i = 0; i < b->grid->dim; i++) {
+    for (int i = 0; i < b->grid->dim; i++) {
         fsi_copy(b->grid->faces[i], b->grid->u[i], m->u[i]);
         if (m->plus[i])
             fsi_copy(b->grid->faces[i], b->grid->u_plus[i], m->plus[i]);
@@ -9340,28 +9143,26 @@ FSI_API fsi_result fsi_fluid_box_follow(fsi_fluid_box *box, const fsi_real *X) {
     fsi_interface *f = b->face;
     fsi_grid *g = b->grid;
     fsi_real *x = m->x;
-    size_t q;
-    fsi_result r;
-    int i, v, k;
     if (!b->follow || !m->block)
         return FSI_ERR_STATE;
-    for (i = 0; i < f->solids; X += m->given[i]->dof, i++) {
+    for (int i = 0; i < f->solids; X += m->given[i]->dof, i++) {
         const fsi_coupled *from = m->given[i];
         m->copy[i] = *from;
         if (!from->node || from->surface.closed)
             continue;
-        for (v = 0; v < from->surface.vertex_count; v++)
-            for (k = 0; k < 3; k++)
+        for (int v = 0; v < from->surface.vertex_count; v++)
+            for (int k = 0; k < 3; k++)
                 x[3 * v + k] = from->surface.x[3 * v + k] + X[3 * from->node[v] + k];
         m->copy[i].surface.x = x;
         x += 3 * (size_t)from->surface.vertex_count;
     }
+    fsi_result r;
     if ((r = fsi_interface_detect(f, g, m->list, f->solids)) < 0)
         return r;
-    for (i = 0; i < g->dim; i++) {
+    for (int i = 0; i < g->dim; i++) {
         fsi_copy(g->faces[i], m->u[i], g->u[i]);
         /* no longer cut: both sides' samples become one, momentum stays */
-        for (q = 0; m->plus[i] && q < g->faces[i]; q++)
+        for (size_t q = 0; m->plus[i] && q < g->faces[i]; q++)
             if (f->blocked[i][q])
                 g->u_plus[i][q] = m->plus[i][q];
             else
@@ -9372,10 +9173,10 @@ FSI_API fsi_result fsi_fluid_box_follow(fsi_fluid_box *box, const fsi_real *X) {
 
 FSI_API fsi_result fsi_fluid_box_begin(fsi_fluid_box *box, fsi_real dt) {
     fsi_grid *g = box ? box->grid : NULL;
-    fsi_result r;
     if (!g || !box->face || !(dt > 0) || !fsi__finite(dt))
         return FSI_ERR_ARGUMENT;
     box->dt = dt;
+    fsi_result r;
     if ((r = fsi_grid_classify(g)) < 0 || (box->follow && (r = fsi__follow_begin(box)) < 0)
         || (r = fsi__fluid_box_system(box)) < 0)
         return r;
@@ -9394,11 +9195,10 @@ static int fsi__fluid_box_excess(const fsi_fluid_box *b, fsi_real flux) {
  * injected there. p0 in Pa s. */
 static fsi_result fsi__fluid_box_project(fsi_fluid_box *b) {
     fsi_result result = FSI_OK;
-    int s, i;
-    for (i = 0; i < b->regions; i++)
+    for (int i = 0; i < b->regions; i++)
         b->p0[i] = -b->source[i], b->stiff[i] = 0;
     b->leak = 0;
-    for (s = 0; s < b->face->sides; s++) {
+    for (int s = 0; s < b->face->sides; s++) {
         int region = b->minus[s] >= 0 ? b->minus[s] : b->plus[s];
         if (region < 0)
             continue;
@@ -9407,19 +9207,19 @@ static fsi_result fsi__fluid_box_project(fsi_fluid_box *b) {
         /* C^T M^-1 C: every side has its own sample, so regions do not mix here */
         b->stiff[region] += b->area[s] * b->area[s] / b->mass[s];
     }
-    for (i = 0; i < b->regions; i++) {
+    for (int i = 0; i < b->regions; i++) {
         b->leak += (double)((b->p0[i] + (b->swept ? b->sweep[i] : 0)) * b->dt);
         /* nothing can give way */
         if (!(b->stiff[i] > 0) && fsi__fluid_box_excess(b, b->p0[i]))
             result = FSI_INCOMPATIBLE;
         b->p0[i] = b->stiff[i] > 0 ? -b->p0[i] / b->stiff[i] : 0; /* p0 dt */
     }
-    for (s = 0; s < b->face->sides; s++) {
+    for (int s = 0; s < b->face->sides; s++) {
         int region = b->minus[s] >= 0 ? b->minus[s] : b->plus[s];
         if (region >= 0)
             b->u[s] += (fsi_real)b->face->side[s].sign * b->area[s] / b->mass[s] * b->p0[region];
     }
-    for (i = 0; b->swept && i < b->regions; i++)
+    for (int i = 0; b->swept && i < b->regions; i++)
         if (b->stiff[i] > 0)
             b->p0[i] -= b->sweep[i] / b->stiff[i];
     return result;
@@ -9429,19 +9229,17 @@ static fsi_result fsi__fluid_box_project(fsi_fluid_box *b) {
 static fsi_result fsi__fluid_box_pressure(fsi_fluid_box *b) {
     fsi_grid *g = b->grid;
     fsi_mg_solve_desc d;
-    fsi_report report;
-    fsi_result r;
-    int s;
     memset(&d, 0, sizeof d);
     d.tolerance = b->tolerance > 0 ? b->tolerance : sizeof(fsi_real) == 4 ? 1e-5 : 1e-10;
     fsi_copy(g->cells, b->rhs0, g->rhs);
-    for (s = 0; s < b->face->sides; s++) {
+    for (int s = 0; s < b->face->sides; s++) {
         const fsi_side *q = &b->face->side[s];
         g->rhs[q->cell] -= g->desc.rho * g->h * q->share * (fsi_real)q->sign * b->u[s];
     }
     /* round-off of the projection above */
     fsi_mg_project(g->mg, g->rhs);
-    r = fsi_mg_solve(g->mg, &d, g->rhs, g->pressure, &report);
+    fsi_report report;
+    fsi_result r = fsi_mg_solve(g->mg, &d, g->rhs, g->pressure, &report);
     b->solves++;
     b->iterations += report.iterations;
     return r;
@@ -9450,12 +9248,11 @@ static fsi_result fsi__fluid_box_pressure(fsi_fluid_box *b) {
 /* Velocities at the sides for X, made compatible with the closed regions. */
 static fsi_result fsi__fluid_box_sides(fsi_fluid_box *b, const fsi_real *X) {
     const fsi_interface *f = b->face;
-    int s, e;
-    for (s = 0; s < f->sides; s++) {
+    for (int s = 0; s < f->sides; s++) {
         const fsi_side *q = &f->side[s];
         const fsi_real *x = X + b->offset[q->solid];
         fsi_real v = 0;
-        for (e = q->row; e < q->row_end; e++)
+        for (int e = q->row; e < q->row_end; e++)
             v += f->val[e] * x[f->col[e]];
         b->u[s] = v / b->dt; /* J v */
     }
@@ -9468,21 +9265,19 @@ static fsi_result fsi__fluid_box_sides(fsi_fluid_box *b, const fsi_real *X) {
  * vertices. */
 static void fsi__fluid_box_hand(fsi_fluid_box *b, int form, fsi_real *out) {
     const fsi_interface *f = b->face;
-    int s, e;
     if (form == 2) {
         fsi__fluid_box_push(b, b->jump, out);
         return;
     }
-    for (s = 0; s < f->sides; s++)
-        for (e = f->side[s].row; e < f->side[s].row_end; e++)
+    for (int s = 0; s < f->sides; s++)
+        for (int e = f->side[s].row; e < f->side[s].row_end; e++)
             out[b->offset[f->side[s].solid] + f->col[e]] += f->val[e] * b->jump[s];
 }
 
 /* out += share of what the last solve gives the solids in this form: -lambda = sign A p dt - beta
  * (u - u*), or pressure alone. */
 static void fsi__fluid_box_give(fsi_fluid_box *b, int form, fsi_real share, fsi_real *out) {
-    int s;
-    for (s = 0; s < b->face->sides; s++) {
+    for (int s = 0; s < b->face->sides; s++) {
         const fsi_side *q = &b->face->side[s];
         b->jump[s] =
             share * (fsi_real)q->sign * (form == 2 ? 1 : b->area[s]) * b->grid->pressure[q->cell];
@@ -9504,8 +9299,7 @@ static void fsi__fluid_box_inflate(fsi_fluid_box *b, const fsi_real *pi, fsi_rea
     const fsi_interface *f = b->face;
     fsi_real per_region = fsi__fluid_box_per_region(b);
     size_t first = 0;
-    int s, i, e, k, c;
-    for (s = 0; s < f->sides; s++) {
+    for (int s = 0; s < f->sides; s++) {
         int region = b->minus[s] >= 0 ? b->minus[s] : b->plus[s],
             by_element = b->swept && f->solid[f->side[s].solid]->node != NULL;
         b->jump[s] = region >= 0 && !by_element
@@ -9514,17 +9308,17 @@ static void fsi__fluid_box_inflate(fsi_fluid_box *b, const fsi_real *pi, fsi_rea
                          : 0;
     }
     fsi__fluid_box_hand(b, b->pressure_form, out);
-    for (i = 0; b->swept && i < f->solids;
+    for (int i = 0; b->swept && i < f->solids;
          first += (size_t)f->solid[i]->surface.element_count, i++) {
         const fsi_coupled *o = f->solid[i];
-        for (e = 0; o->node && e < o->surface.element_count; e++) {
+        for (int e = 0; o->node && e < o->surface.element_count; e++) {
             int32_t back = b->element[2 * (first + (size_t)e)],
                     front = b->element[2 * (first + (size_t)e) + 1];
             fsi_real p = ((back >= 0 ? pi[back] : 0) - (front >= 0 ? pi[front] : 0)) * per_region
                          / (fsi_real)o->surface.dim;
             fsi_vec3 n = fsi_surface_normal(&o->surface, e);
-            for (k = 0; p != 0 && k < o->surface.dim; k++)
-                for (c = 0; c < f->dim; c++)
+            for (int k = 0; p != 0 && k < o->surface.dim; k++)
+                for (int c = 0; c < f->dim; c++)
                     out[b->offset[i] + 3 * o->node[o->surface.index[o->surface.dim * e + k]] + c] +=
                         p * fsi__get(n, c);
         }
@@ -9535,11 +9329,10 @@ static fsi_result fsi__fluid_box_solve(void *user, const fsi_real *in, fsi_real 
     fsi_fluid_box *b = (fsi_fluid_box *)user;
     fsi_real per_region = fsi__fluid_box_per_region(b);
     fsi_result r, worst = fsi__fluid_box_sides(b, in);
-    int i;
     if ((r = fsi__fluid_box_pressure(b)) < 0)
         return r;
     memset(out, 0, (size_t)b->n * sizeof(fsi_real));
-    for (i = 0; i < b->regions; i++)
+    for (int i = 0; i < b->regions; i++)
         out[b->dof + i] = in[b->dof + i] + (b->bpp ? b->p0[i] / per_region : 0);
     fsi__fluid_box_give(b, b->pressure_form, 1, out);
     if (b->bpp && b->regions)
@@ -9557,13 +9350,12 @@ FSI_API fsi_blackbox fsi_fluid_box_door(fsi_fluid_box *box) {
 
 FSI_API fsi_result fsi_fluid_box_finish(fsi_fluid_box *box) {
     fsi_interface *f = box->face;
-    fsi_result r;
-    int s;
-    for (s = 0; s < f->sides; s++)
+    for (int s = 0; s < f->sides; s++)
         f->velocity[f->side[s].axis][f->side[s].face] = box->u[s];
+    fsi_result r;
     if ((r = fsi_grid_apply_pressure(box->grid)) < 0)
         return r;
-    for (s = 0; s < f->sides; s++)
+    for (int s = 0; s < f->sides; s++)
         fsi_interface_set_sample(f, box->grid, &f->side[s], box->u[s]);
     return r;
 }
@@ -9577,10 +9369,9 @@ typedef struct fsi__implicit_mass {
 /* y = (M + B^T B) x, fixed nodes as identity */
 static void fsi__implicit_mass_apply(const fsi_real *x, fsi_real *y, void *user) {
     const fsi__implicit_mass *m = (const fsi__implicit_mass *)user;
-    int i;
     fsi_csr_mul(m->s->implicit, x, m->t);
     fsi_csr_tmul(m->s->implicit, m->t, y);
-    for (i = 0; i < m->s->dof; i++) {
+    for (int i = 0; i < m->s->dof; i++) {
         fsi_real w = m->s->inverse_mass[i / 3];
         y[i] = w > 0 ? y[i] + x[i] / w : x[i];
     }
@@ -9599,10 +9390,10 @@ static void fsi__door_system(const fsi_coupled *s, fsi__implicit_mass *m, fsi_kr
 
 /* Reals of work space that the response of a door needs. */
 static size_t fsi__door_work(const fsi_coupled *s) {
-    fsi_krylov_desc d;
-    fsi__implicit_mass m;
     if (!s->node || !s->implicit)
         return 0;
+    fsi_krylov_desc d;
+    fsi__implicit_mass m;
     fsi__door_system(s, &m, &d);
     return (size_t)s->implicit->rows + 2 * (size_t)s->dof + 16
            + fsi_cg_work_size(&d) / sizeof(fsi_real);
@@ -9611,33 +9402,32 @@ static size_t fsi__door_work(const fsi_coupled *s) {
 /* dv = (M + B^T B)^-1 (impulse + push) of one solid through its door. */
 static fsi_result fsi__door_respond(const fsi_coupled *s, fsi_real *work, const fsi_real *impulse,
                                     fsi_real *v) {
-    int i, j, n = s->dof;
+    int n = s->dof;
     if (!s->node) {
-        for (i = 0; i < n; i++)
-            for (j = 0; j < n; j++)
+        for (int i = 0; i < n; i++)
+            for (int j = 0; j < n; j++)
                 v[i] += s->inverse_mass[i * n + j] * impulse[j];
         return FSI_OK;
     }
     if (!s->implicit) {
-        for (i = 0; i < n; i++)
+        for (int i = 0; i < n; i++)
             v[i] += s->inverse_mass[i / 3] * (impulse[i] + (s->push ? s->push[i] : 0));
         return FSI_OK;
     }
     /* (M + B^T B) v = M v* + push + impulse */
     {
-        fsi_krylov_desc d;
-        fsi__implicit_mass m;
         fsi_real *b = work + s->implicit->rows, *x = b + n;
         unsigned char *rest = (unsigned char *)(x + n);
-        fsi_result r;
         rest += (64 - (size_t)((uintptr_t)rest & 63)) & 63;
+        fsi__implicit_mass m;
         m.t = work;
+        fsi_krylov_desc d;
         fsi__door_system(s, &m, &d);
-        for (i = 0; i < n; i++)
+        for (int i = 0; i < n; i++)
             b[i] = s->inverse_mass[i / 3] > 0
                        ? v[i] / s->inverse_mass[i / 3] + impulse[i] + (s->push ? s->push[i] : 0)
                        : v[i];
-        r = fsi_cg_solve(&d, b, x, rest, fsi_cg_work_size(&d), NULL);
+        fsi_result r = fsi_cg_solve(&d, b, x, rest, fsi_cg_work_size(&d), NULL);
         if (r >= 0)
             fsi_copy((size_t)n, x, v);
         return r < 0 ? r : FSI_OK;
@@ -9646,9 +9436,9 @@ static fsi_result fsi__door_respond(const fsi_coupled *s, fsi_real *work, const 
 
 FSI_API fsi_result fsi_solid_box_begin(fsi_solid_box *box, fsi_real dt, int regions) {
     size_t n = 0, work = 0;
-    int i;
     if (!box || (!box->part && box->count) || box->count < 0 || regions < 0 || !(dt > 0))
         return FSI_ERR_ARGUMENT;
+    int i;
     for (i = 0; i < box->count; i++) {
         if (!box->part[i].solid || !box->part[i].solid->v)
             return FSI_ERR_ARGUMENT;
@@ -9684,27 +9474,27 @@ FSI_API void fsi_solid_box_free(fsi_solid_box *box) {
 
 static fsi_result fsi__solid_box_solve(void *user, const fsi_real *in, fsi_real *out) {
     fsi_solid_box *b = (fsi_solid_box *)user;
-    fsi_result r, worst = FSI_OK;
+    fsi_result worst = FSI_OK;
     size_t at = 0;
-    int i, k;
-    for (i = 0; i < b->count; i++) {
+    for (int i = 0; i < b->count; i++) {
         fsi_solid_part *p = &b->part[i];
         fsi_real *v = p->solid->v;
         fsi_copy((size_t)p->solid->dof, b->v0 + at, v);
-        r = p->respond_fn ? p->respond_fn(p->user, b->dt, in + at, v)
-                          : fsi__door_respond(
-                              p->solid, b->v0 + b->v0_room - fsi__door_work(p->solid), in + at, v);
+        fsi_result r = p->respond_fn
+                           ? p->respond_fn(p->user, b->dt, in + at, v)
+                           : fsi__door_respond(
+                               p->solid, b->v0 + b->v0_room - fsi__door_work(p->solid), in + at, v);
         if (r < 0)
             return r;
         if (r > 0)
             b->status = worst = r;
         if (p->solid->impulse)
             fsi_copy((size_t)p->solid->dof, in + at, p->solid->impulse);
-        for (k = 0; k < p->solid->dof; k++)
+        for (int k = 0; k < p->solid->dof; k++)
             out[at + (size_t)k] = b->dt * v[k];
         at += (size_t)p->solid->dof;
     }
-    for (k = 0; k < b->regions; k++)
+    for (int k = 0; k < b->regions; k++)
         out[at + (size_t)k] = in[at + (size_t)k];
     return worst;
 }
@@ -9732,14 +9522,14 @@ FSI_API fsi_result fsi_soft_responder_begin(fsi_soft_responder *r) {
 FSI_API fsi_result fsi_soft_respond(void *responder, fsi_real dt, const fsi_real *impulse,
                                     fsi_real *v) {
     fsi_soft_responder *r = (fsi_soft_responder *)responder;
-    int i, n = 3 * r->soft->desc.vertex_count;
+    int n = 3 * r->soft->desc.vertex_count;
     fsi_result result = fsi_soft_restore(r->soft, r->state);
     if (result < 0)
         return result;
-    for (i = 0; i < n; i++)
+    for (int i = 0; i < n; i++)
         r->soft->force[i] += impulse[i] / dt;
     result = fsi_soft_forces(r->soft, dt);
-    for (i = 0; i < n; i++)
+    for (int i = 0; i < n; i++)
         r->soft->force[i] -= impulse[i] / dt;
     if (result < 0)
         return result;
@@ -9805,34 +9595,32 @@ FSI_API void fsi_embedded_free(fsi_embedded *e) {
 
 /* v = J v of the solid */
 static void fsi__embedded_velocity(const fsi_embedded *e, fsi_real *v) {
-    int i, k, dof = e->inner->dof;
-    for (i = 0; i < e->door.dof; i++)
+    int k, dof = e->inner->dof;
+    for (int i = 0; i < e->door.dof; i++)
         for (v[i] = 0, k = 0; k < dof; k++)
             v[i] += e->J[(size_t)i * (size_t)dof + (size_t)k] * e->inner->v[k];
 }
 
 FSI_API fsi_result fsi_embedded_begin(fsi_embedded *e) {
-    const fsi_surface *u;
-    fsi_arena a;
-    fsi_result r;
-    int i, k, c;
     if (!e || !e->inner || e->inner->node || !e->inner->row_fn)
         return FSI_ERR_ARGUMENT;
-    u = &e->inner->surface;
+    const fsi_surface *u = &e->inner->surface;
+    fsi_arena a;
     memset(&a, 0, sizeof a);
     fsi__embedded_layout(e, &a);
+    fsi_result r;
     if ((r = fsi__arena_room(&a, &e->block, &e->size, 0, &e->allocator)) < 0)
         return r;
     fsi__embedded_layout(e, &a);
-    for (i = 0; i < u->element_count * u->dim; i++)
+    for (int i = 0; i < u->element_count * u->dim; i++)
         e->element[u->index[i]] = i / u->dim;
-    for (i = 0; i < u->vertex_count; i++) {
+    for (int i = 0; i < u->vertex_count; i++) {
         fsi_real w[3] = {0, 0, 0};
         e->node[i] = i;
         e->ones[i] = 1;
-        for (k = 0; k < u->dim; k++)
+        for (int k = 0; k < u->dim; k++)
             w[k] = u->index[u->dim * e->element[i] + k] == i;
-        for (c = 0; c < 3; c++)
+        for (int c = 0; c < 3; c++)
             e->inner->row_fn(e->inner, e->element[i], w,
                              fsi_vec(u->x[3 * i], u->x[3 * i + 1], u->x[3 * i + 2]),
                              fsi_vec((fsi_real)(c == 0), (fsi_real)(c == 1), (fsi_real)(c == 2)),
@@ -9852,14 +9640,15 @@ FSI_API fsi_result fsi_embedded_begin(fsi_embedded *e) {
 FSI_API fsi_result fsi_embedded_respond(void *embedded, fsi_real dt, const fsi_real *impulse,
                                         fsi_real *v) {
     fsi_embedded *e = (fsi_embedded *)embedded;
-    int i, k, n = e->inner->dof;
+    int n = e->inner->dof;
     (void)dt;
     memset(e->load, 0, (size_t)n * sizeof(fsi_real));
     /* force and torque */
-    for (i = 0; i < e->door.dof; i++)
+    int k;
+    for (int i = 0; i < e->door.dof; i++)
         for (k = 0; k < n; k++)
             e->load[k] += e->J[(size_t)i * (size_t)n + (size_t)k] * impulse[i];
-    for (i = 0; i < n; i++)
+    for (int i = 0; i < n; i++)
         for (e->inner->v[i] = e->v0[i], k = 0; k < n; k++)
             e->inner->v[i] += e->inner->inverse_mass[i * n + k] * e->load[k];
     if (e->inner->impulse)
@@ -9872,9 +9661,8 @@ FSI_API fsi_result fsi_embedded_respond(void *embedded, fsi_real dt, const fsi_r
 /* X = dt v of all solids */
 static void fsi__scene_motion(fsi_partitioned_scene *s, fsi_real dt) {
     fsi_real *x = s->x;
-    int i, k;
-    for (i = 0; i < s->solids.count; x += s->list[i]->dof, i++)
-        for (k = 0; k < s->list[i]->dof; k++)
+    for (int i = 0; i < s->solids.count; x += s->list[i]->dof, i++)
+        for (int k = 0; k < s->list[i]->dof; k++)
             x[k] = dt * s->list[i]->v[k];
 }
 
@@ -9940,9 +9728,8 @@ static fsi__compatible fsi__compatible_room(const fsi_closed_regions *c) {
 /* C^T v less what is injected, for X. */
 static void fsi__compatible_sides(const fsi_closed_regions *c, const fsi_real *X, fsi_real *flux) {
     fsi_fluid_box *b = c->fluid;
-    int i;
     (void)fsi__fluid_box_sides(b, X);
-    for (i = 0; i < b->regions; i++)
+    for (int i = 0; i < b->regions; i++)
         flux[i] = -b->p0[i] * b->stiff[i] / fsi__fluid_box_per_region(b);
 }
 
@@ -9955,16 +9742,14 @@ static void fsi__compatible_flux(const fsi_closed_regions *c, const fsi__compati
                                  const fsi_real *X, fsi_real *flux) {
     const fsi_fluid_box *b = c->fluid;
     const fsi_real *told = c->scheme->xf;
-    fsi_real theta, far;
-    int i;
-    for (i = 0; i < b->n; i++)
+    for (int i = 0; i < b->n; i++)
         q->at[i] = X[i] - told[i];
-    far = 2 * fsi__node_norm(b->dof, c->scheme->desc.group, q->at);
-    theta = far > b->grid->h ? b->grid->h / far : 1;
-    for (i = 0; i < b->n; i++)
+    fsi_real far = 2 * fsi__node_norm(b->dof, c->scheme->desc.group, q->at);
+    fsi_real theta = far > b->grid->h ? b->grid->h / far : 1;
+    for (int i = 0; i < b->n; i++)
         q->at[i] = told[i] + theta * q->at[i];
     fsi__compatible_sides(c, q->at, flux);
-    for (i = 0; i < b->regions; i++)
+    for (int i = 0; i < b->regions; i++)
         flux[i] = (flux[i] - (1 - theta) * q->told[i]) / theta;
 }
 
@@ -9972,8 +9757,8 @@ static void fsi__compatible_flux(const fsi_closed_regions *c, const fsi__compati
 static fsi_real fsi__compatible_most(const fsi_closed_regions *c, const fsi__compatible *q,
                                      const fsi_real *flux) {
     fsi_real most = 0;
-    int i, m = c->fluid->regions;
-    for (i = 0; i < m; i++)
+    int m = c->fluid->regions;
+    for (int i = 0; i < m; i++)
         if (q->K[i * m + i] > 0)
             most = fsi__max(most, fsi__abs(flux[i]) / c->fluid->stiff[i]);
     return most;
@@ -9983,9 +9768,9 @@ static fsi_real fsi__compatible_most(const fsi_closed_regions *c, const fsi__com
 static fsi_result fsi__compatible_answer(const fsi_closed_regions *c, const fsi__compatible *q,
                                          const fsi_real *in, fsi_real *out) {
     fsi_fluid_box *b = c->fluid;
-    fsi_result r;
     fsi_copy((size_t)b->n, in, q->load);
     fsi__fluid_box_inflate(b, q->pi, q->load);
+    fsi_result r;
     if (c->solid.restore_fn && (r = c->solid.restore_fn(c->solid.user)) < 0)
         return r;
     if ((r = c->solid.solve_fn(c->solid.user, q->load, out)) < 0)
@@ -9998,13 +9783,13 @@ static fsi_result fsi__compatible_measure(const fsi_closed_regions *c, const fsi
                                           const fsi_real *in) {
     fsi_real unit = c->fluid->grid->h / 64;
     fsi_result r = FSI_OK;
-    int i, j, n = c->fluid->n;
-    for (j = 0; r >= 0 && j < c->fluid->regions; j++) {
+    int n = c->fluid->n;
+    for (int j = 0; r >= 0 && j < c->fluid->regions; j++) {
         fsi_real *w = q->W + (size_t)j * (size_t)n;
         q->pi[j] += unit;
         r = fsi__compatible_answer(c, q, in, w);
         q->pi[j] -= unit;
-        for (i = 0; i < n; i++)
+        for (int i = 0; i < n; i++)
             w[i] = (w[i] - q->best[i]) / unit;
     }
     return r;
@@ -10012,9 +9797,9 @@ static fsi_result fsi__compatible_measure(const fsi_closed_regions *c, const fsi
 
 /* What linear solids would answer after the step: other = best + W step, and its flux. */
 static void fsi__compatible_model(const fsi_closed_regions *c, const fsi__compatible *q) {
-    size_t n = (size_t)c->fluid->n, j;
+    size_t n = (size_t)c->fluid->n;
     fsi_copy(n, q->best, q->other);
-    for (j = 0; j < (size_t)c->fluid->regions; j++)
+    for (size_t j = 0; j < (size_t)c->fluid->regions; j++)
         fsi_axpy(n, q->step[j], q->W + j * n, q->other);
     fsi__compatible_flux(c, q, q->other, q->next);
 }
@@ -10023,17 +9808,16 @@ static void fsi__compatible_model(const fsi_closed_regions *c, const fsi__compat
  * begins, which asks no solids. 0: no step does, regions stand against each other. */
 static int fsi__compatible_step(const fsi_closed_regions *c, const fsi__compatible *q) {
     const fsi_fluid_box *b = c->fluid;
-    size_t m = (size_t)b->regions, i, j;
-    fsi_real most = FSI_REAL_MAX, now;
-    int round;
+    size_t m = (size_t)b->regions;
+    fsi_real most = FSI_REAL_MAX;
     /* columns of K, by the volume of a 64th of a cell */
-    for (j = 0; j < m; j++) {
+    for (size_t j = 0; j < m; j++) {
         fsi_real size = fsi_max_abs((size_t)b->dof, q->W + j * (size_t)b->n),
                  unit = size > 0 ? b->grid->h / (64 * size) : 1;
         memset(q->step, 0, m * sizeof(fsi_real));
         q->step[j] = unit;
         fsi__compatible_model(c, q);
-        for (i = 0; i < m; i++)
+        for (size_t i = 0; i < m; i++)
             q->K[i * m + j] = (q->next[i] - q->flux[i]) / unit;
         /* round-off: W by h / 64 */
         if (!(q->K[j * m + j] > 256 * FSI_REAL_EPS * b->stiff[j]))
@@ -10041,16 +9825,16 @@ static int fsi__compatible_step(const fsi_closed_regions *c, const fsi__compatib
     }
     memset(q->step, 0, m * sizeof(fsi_real));
     fsi_copy(m, q->flux, q->more);
-    for (round = 0; round < 16; round++) {
-        for (i = 0; i < m; i++)
-            for (j = 0; j < m; j++)
+    for (int round = 0; round < 16; round++) {
+        for (size_t i = 0; i < m; i++)
+            for (size_t j = 0; j < m; j++)
                 q->L[i * m + j] = q->K[i * m + i] > 0 && q->K[j * m + j] > 0
                                       ? (q->K[i * m + j] + q->K[j * m + i]) / 2
                                       : 0;
         fsi__semidefinite_solve((int)m, q->L, q->more);
         fsi_axpy(m, -1, q->more, q->step);
         fsi__compatible_model(c, q);
-        now = fsi__compatible_most(c, q, q->next);
+        fsi_real now = fsi__compatible_most(c, q, q->next);
         /* the last one said nothing new */
         if (!(now < most / 2)) {
             if (round)
@@ -10068,17 +9852,17 @@ static int fsi__compatible_step(const fsi_closed_regions *c, const fsi__compatib
 static fsi_result fsi__compatible_solve(void *user, const fsi_real *in, fsi_real *out) {
     fsi_closed_regions *c = (fsi_closed_regions *)user;
     fsi__compatible q = fsi__compatible_room(c);
-    size_t n = (size_t)c->fluid->n, m = (size_t)c->fluid->regions, i;
-    fsi_real enough = c->scheme->desc.tolerance / 100, share = 1, *t;
-    fsi_result r;
-    int round, solvable = 1;
+    size_t n = (size_t)c->fluid->n, m = (size_t)c->fluid->regions;
+    fsi_real enough = c->scheme->desc.tolerance / 100, share = 1;
+    int solvable = 1;
     fsi__compatible_sides(c, c->scheme->xf, q.told);
+    fsi_result r;
     if ((r = fsi__compatible_answer(c, &q, in, q.best)) < 0
         || (!c->known && (r = fsi__compatible_measure(c, &q, in)) < 0))
         return r;
     c->known = 1;
     fsi__compatible_flux(c, &q, q.best, q.flux);
-    for (round = 0; round == 0 || (round < 4 && fsi__compatible_most(c, &q, q.flux) > enough);
+    for (int round = 0; round == 0 || (round < 4 && fsi__compatible_most(c, &q, q.flux) > enough);
          round++) {
         solvable = fsi__compatible_step(c, &q);
         fsi_axpy(m, share, q.step, q.pi);
@@ -10092,7 +9876,7 @@ static fsi_result fsi__compatible_solve(void *user, const fsi_real *in, fsi_real
             share /= 4;
             continue;
         }
-        t = q.best;
+        fsi_real *t = q.best;
         q.best = q.other;
         q.other = t;
         fsi_copy(m, q.next, q.flux);
@@ -10102,7 +9886,7 @@ static fsi_result fsi__compatible_solve(void *user, const fsi_real *in, fsi_real
     if (share < 1 && (r = fsi__compatible_answer(c, &q, in, q.best)) < 0)
         return r;
     /* nobody can make room */
-    for (i = 0; i < m; i++)
+    for (size_t i = 0; i < m; i++)
         if ((!solvable || !(q.K[i * m + i] > 0))
             && fsi__fluid_box_excess(c->fluid, q.flux[i] * fsi__fluid_box_per_region(c->fluid)))
             r = FSI_INCOMPATIBLE;
@@ -10119,15 +9903,14 @@ static fsi_result fsi__compatible_save(void *user) {
 }
 
 FSI_API fsi_result fsi_closed_regions_begin(fsi_closed_regions *c, fsi_blackbox *door) {
-    size_t n, m, need;
     if (!c || !door || !c->fluid || !c->fluid->block || !c->scheme || !c->solid.solve_fn)
         return FSI_ERR_ARGUMENT;
     *door = c->solid;
     if (!c->fluid->regions || !c->fluid->bpp)
         return FSI_OK;
-    n = (size_t)c->fluid->n;
-    m = (size_t)c->fluid->regions;
-    need = 4 * n + n * m + 6 * m + 2 * m * m;
+    size_t n = (size_t)c->fluid->n;
+    size_t m = (size_t)c->fluid->regions;
+    size_t need = 4 * n + n * m + 6 * m + 2 * m * m;
     if (need > c->room) {
         fsi_closed_regions_free(c);
         if (!(c->work = (fsi_real *)fsi_alloc(&c->allocator, need * sizeof(fsi_real))))
@@ -10144,13 +9927,12 @@ FSI_API fsi_result fsi_closed_regions_begin(fsi_closed_regions *c, fsi_blackbox 
 }
 
 FSI_API void fsi_closed_regions_finish(fsi_closed_regions *c, fsi_real *p) {
-    size_t i, n, m;
     if (!c->fluid->regions || !c->fluid->bpp)
         return;
-    n = (size_t)c->fluid->n;
-    m = (size_t)c->fluid->regions;
+    size_t n = (size_t)c->fluid->n;
+    size_t m = (size_t)c->fluid->regions;
     fsi_copy(n, c->work, p);
-    for (i = 0; i < m; i++)
+    for (size_t i = 0; i < m; i++)
         p[n - m + i] += c->work[n + i];
     fsi_copy(n, p, c->scheme->p_last);
 }
@@ -10169,13 +9951,12 @@ static fsi_result fsi__scene_exchange(fsi_partitioned_scene *s, fsi_report *repo
     fsi_blackbox fluid = fsi_fluid_box_door(&s->fluid), solid;
     fsi_report all, one;
     fsi_result r;
-    int round, i;
     memset(&all, 0, sizeof all);
     s->closed.fluid = &s->fluid;
     s->closed.solid = fsi_solid_box_door(&s->solids);
     s->closed.scheme = s->scheme;
     s->closed.allocator = s->allocator;
-    for (round = 0;; round++) {
+    for (int round = 0;; round++) {
         if (s->fluid.follow) {
             fsi_copy((size_t)s->fluid.dof, s->x, s->seen);
             if ((r = fsi_fluid_box_follow(&s->fluid, s->seen)) < 0)
@@ -10207,7 +9988,7 @@ static fsi_result fsi__scene_exchange(fsi_partitioned_scene *s, fsi_report *repo
             r = FSI_INCOMPATIBLE;
         if (r < 0 || !s->fluid.follow)
             return r;
-        for (i = 0; i < s->fluid.dof; i++)
+        for (int i = 0; i < s->fluid.dof; i++)
             s->p[i] = s->x[i] - s->seen[i];
         s->fluid.lag = (double)fsi__node_norm(s->fluid.dof, s->scheme->desc.group, s->p);
         if (r != FSI_OK || s->fluid.lag <= (double)s->scheme->desc.tolerance
@@ -10220,15 +10001,14 @@ static fsi_result fsi__scene_exchange(fsi_partitioned_scene *s, fsi_report *repo
  * as impulses. Solids that have a momentum: nodal, and dense ones of 6 and more. */
 static void fsi__scene_ledger(fsi_partitioned_scene *s, fsi_report *report) {
     fsi_fluid_box *b = &s->fluid;
-    int i, k;
-    for (k = 0; k < b->n; k++)
+    for (int k = 0; k < b->n; k++)
         s->seen[k] = s->scheme->ps[k] - s->scheme->pf[k];
     if (b->pressure_form)
         fsi__fluid_box_give(b, b->pressure_form, 1, s->seen),
             fsi__fluid_box_give(b, 0, -1, s->seen);
-    for (i = 0; i < s->solids.count; i++) {
+    for (int i = 0; i < s->solids.count; i++) {
         const fsi_coupled *o = s->list[i];
-        for (k = 0; k < (o->node ? o->dof : o->dof < 6 ? 0 : 3); k++)
+        for (int k = 0; k < (o->node ? o->dof : o->dof < 6 ? 0 : 3); k++)
             if (!o->inverse_mass || o->inverse_mass[o->node ? k / 3 : k * (o->dof + 1)] > 0)
                 report->momentum[k % 3] += (double)s->seen[b->offset[i] + k];
     }
@@ -10236,15 +10016,15 @@ static void fsi__scene_ledger(fsi_partitioned_scene *s, fsi_report *report) {
 
 /* The step; every end of it is in report->reason. */
 static fsi_result fsi__scene_step(fsi_partitioned_scene *s, fsi_real dt, fsi_report *report) {
-    fsi_result r;
-    int i;
     if (!s || !s->grid || !s->face || !s->scheme || !s->list)
         return FSI_ERR_ARGUMENT;
     s->fluid.grid = s->grid;
     s->fluid.face = s->face;
     /* 1. solids: v* */
+    fsi_result r;
     if (s->begin_fn && (r = s->begin_fn(s->user, dt)) < 0)
         return r;
+    int i;
     for (i = 0; i < s->solids.count; i++)
         s->list[i] = s->solids.part[i].solid;
     /* 3. surfaces -> interface */
@@ -10317,8 +10097,8 @@ typedef struct fsi__world_boxes {
 static fsi_result fsi__world_boxes_begin(void *user, fsi_real dt) {
     fsi__world_boxes *b = (fsi__world_boxes *)user;
     fsi_result r = fsi__world_begin(b->w, dt, 0);
-    int i, guest = 0;
-    for (i = 0; r >= 0 && i < b->w->door_count; i++) {
+    int guest = 0;
+    for (int i = 0; r >= 0 && i < b->w->door_count; i++) {
         fsi_solid_part *part = &b->s->solids.part[i];
         memset(part, 0, sizeof *part);
         part->solid = b->w->door[i];
@@ -10337,10 +10117,9 @@ static fsi_result fsi__world_boxes_move(void *user, fsi_real dt) {
 
 FSI_API fsi_result fsi_world_exchange(fsi_world *w, fsi_partitioned_scene *s, fsi_real dt,
                                       fsi_report *report) {
-    fsi__world_boxes b;
-    fsi_result r;
     if (!w || !w->block || !s || !s->solids.part)
         return FSI_ERR_ARGUMENT;
+    fsi__world_boxes b;
     b.w = w;
     b.s = s;
     s->grid = &w->grid;
@@ -10348,7 +10127,7 @@ FSI_API fsi_result fsi_world_exchange(fsi_world *w, fsi_partitioned_scene *s, fs
     s->begin_fn = fsi__world_boxes_begin;
     s->move_fn = fsi__world_boxes_move;
     s->user = &b;
-    r = fsi_partitioned_scene_step(s, dt, report);
+    fsi_result r = fsi_partitioned_scene_step(s, dt, report);
     s->user = NULL;
     return r;
 }
@@ -10382,10 +10161,10 @@ static void fsi__proxy_layout(fsi_proxy *c, fsi_arena *a, int nodes) {
 }
 
 static fsi_result fsi__proxy_check(const fsi_proxy_desc *d, int *nodes) {
-    int i;
     if (!d || !d->sph || !d->sph->block || d->sph->desc.dim != 3 || !d->solid || d->count < 1
         || !(d->radius >= 0) || !fsi__finite(d->radius) || d->iterations < 0)
         return FSI_ERR_ARGUMENT;
+    int i;
     for (*nodes = 0, i = 0; i < d->count; i++) {
         fsi_proxy_solid *s = &d->solid[i];
         fsi_coupled door = fsi__proxy_door(s);
@@ -10405,12 +10184,11 @@ static fsi_result fsi__proxy_check(const fsi_proxy_desc *d, int *nodes) {
 }
 
 FSI_API fsi_result fsi_proxy_init(fsi_proxy *c, const fsi_proxy_desc *desc) {
-    fsi_arena a;
-    fsi_result r;
-    int i, nodes;
     if (!c)
         return FSI_ERR_ARGUMENT;
     memset(c, 0, sizeof *c);
+    fsi_result r;
+    int nodes;
     if ((r = fsi__proxy_check(desc, &nodes)) < 0)
         return r;
     c->desc = *desc;
@@ -10418,6 +10196,7 @@ FSI_API fsi_result fsi_proxy_init(fsi_proxy *c, const fsi_proxy_desc *desc) {
         c->desc.radius = desc->sph->desc.spacing / 2;
     if (c->desc.iterations == 0)
         c->desc.iterations = 12;
+    fsi_arena a;
     memset(&a, 0, sizeof a);
     fsi__proxy_layout(c, &a, nodes);
     if (a.failed)
@@ -10432,7 +10211,7 @@ FSI_API fsi_result fsi_proxy_init(fsi_proxy *c, const fsi_proxy_desc *desc) {
     a.base = (unsigned char *)c->block;
     a.size = c->size;
     fsi__proxy_layout(c, &a, nodes);
-    for (i = 0; i < desc->count && r >= 0; i++) {
+    for (int i = 0; i < desc->count && r >= 0; i++) {
         fsi_coupled door = fsi__proxy_door(&desc->solid[i]);
         c->offset[i + 1] = c->offset[i] + door.dof / 3;
         if ((r = fsi_lookup_init(&c->lookup[i], fsi__imax(door.surface.element_count, 1),
@@ -10446,26 +10225,23 @@ FSI_API fsi_result fsi_proxy_init(fsi_proxy *c, const fsi_proxy_desc *desc) {
 }
 
 FSI_API void fsi_proxy_free(fsi_proxy *c) {
-    int i;
     if (!c)
         return;
-    for (i = 0; c->block && i < c->desc.count; i++)
+    for (int i = 0; c->block && i < c->desc.count; i++)
         fsi_lookup_free(&c->lookup[i]);
     fsi_free(&c->desc.allocator, c->block, c->size);
     memset(c, 0, sizeof *c);
 }
 
 static void fsi__proxy_doors(fsi_proxy *c) {
-    int i;
-    for (i = 0; i < c->desc.count; i++)
+    for (int i = 0; i < c->desc.count; i++)
         c->desc.solid[i].door = fsi__proxy_door(&c->desc.solid[i]);
 }
 
 /* Look-ups of the present positions; reach: of most queries, m. */
 static fsi_result fsi__proxy_look(fsi_proxy *c, fsi_real reach) {
     fsi_result r = FSI_OK;
-    int i;
-    for (i = 0; i < c->desc.count && r >= 0; i++)
+    for (int i = 0; i < c->desc.count && r >= 0; i++)
         r = fsi_lookup_build(&c->lookup[i], &c->desc.solid[i].door.surface, reach);
     return r;
 }
@@ -10473,8 +10249,8 @@ static fsi_result fsi__proxy_look(fsi_proxy *c, fsi_real reach) {
 FSI_API int fsi_proxy_closest(const fsi_proxy *c, fsi_vec3 p, fsi_real reach, int *solid,
                               fsi_hit *hit) {
     fsi_hit h;
-    int i, found = 0;
-    for (i = 0; c && c->block && i < c->desc.count; i++)
+    int found = 0;
+    for (int i = 0; c && c->block && i < c->desc.count; i++)
         if (fsi_lookup_closest(&c->lookup[i], p, reach, &h)) {
             reach = h.t;
             found = 1;
@@ -10497,17 +10273,16 @@ typedef struct fsi__proxy_touch {
 /* The triangle of hit h at x, unless it is on the far side of a thin wall. */
 static void fsi__proxy_add(fsi__proxy_touch *t, const fsi_surface *s, int solid, const fsi_hit *h,
                            fsi_vec3 from, fsi_vec3 x, fsi_real reach) {
-    fsi_vec3 n = fsi__unit(fsi_surface_normal(s, h->element)), dir;
-    fsi_real side;
+    fsi_vec3 n = fsi__unit(fsi_surface_normal(s, h->element));
     fsi_hit h0;
     fsi_surface_closest(s, h->element, from, &h0);
-    side = fsi_vec_dot(fsi_vec_sub(from, h0.point), n);
+    fsi_real side = fsi_vec_dot(fsi_vec_sub(from, h0.point), n);
     if ((s->closed && !(side > 0)) || t->count == FSI_PROXY_TRIANGLES)
         return;
     if (side < 0)
         n = fsi_vec_scale(n, -1);
     /* near a rim or hole the way out is beside the face, not above it */
-    dir = fsi_vec_sub(x, h->point);
+    fsi_vec3 dir = fsi_vec_sub(x, h->point);
     if (h->t > FSI_R(1e-3) * reach && fsi_vec_dot(dir, n) < FSI_R(0.3) * h->t)
         n = fsi_vec_scale(dir, 1 / h->t);
     t->solid[t->count] = solid;
@@ -10522,8 +10297,7 @@ static int fsi__proxy_cross(const fsi_proxy *c, fsi_vec3 from, fsi_vec3 *x) {
     fsi_vec3 way = fsi_vec_sub(*x, from), n;
     fsi_real best = 2;
     fsi_hit h;
-    int i;
-    for (i = 0; i < c->desc.count; i++) {
+    for (int i = 0; i < c->desc.count; i++) {
         const fsi_surface *s = &c->lookup[i].surface;
         if (!fsi_lookup_first_hit(&c->lookup[i], from, *x, &h) || !(h.t < best))
             continue;
@@ -10545,11 +10319,11 @@ static int fsi__proxy_cross(const fsi_proxy *c, fsi_vec3 from, fsi_vec3 *x) {
 static void fsi__proxy_gather(const fsi_proxy *c, fsi_vec3 from, fsi_vec3 x, fsi_real reach,
                               fsi__proxy_touch *t) {
     fsi_hit h[3 * FSI_PROXY_TRIANGLES];
-    int i, k, n;
+    int i;
     for (t->count = i = 0; i < c->desc.count; i++) {
-        n = fsi__imin(fsi_lookup_sphere(&c->lookup[i], x, reach, h, 3 * FSI_PROXY_TRIANGLES),
-                      3 * FSI_PROXY_TRIANGLES);
-        for (k = 0; k < n && h[k].t < reach; k++)
+        int n = fsi__imin(fsi_lookup_sphere(&c->lookup[i], x, reach, h, 3 * FSI_PROXY_TRIANGLES),
+                          3 * FSI_PROXY_TRIANGLES);
+        for (int k = 0; k < n && h[k].t < reach; k++)
             fsi__proxy_add(t, &c->lookup[i].surface, i, &h[k], from, x, reach);
     }
 }
@@ -10558,8 +10332,8 @@ static void fsi__proxy_gather(const fsi_proxy *c, fsi_vec3 from, fsi_vec3 x, fsi
 static fsi_vec3 fsi__proxy_normal(const fsi__proxy_touch *t, fsi_real r0) {
     fsi_vec3 sum = fsi_vec(0, 0, 0);
     fsi_real all = 0;
-    int j, nearest = 0;
-    for (j = 0; j < t->count; j++) {
+    int nearest = 0;
+    for (int j = 0; j < t->count; j++) {
         fsi_real w = fsi__max(0, (r0 - t->d[j]) / r0);
         sum = fsi_vec_mad(sum, t->n[j], w);
         all += w;
@@ -10577,9 +10351,8 @@ static void fsi__proxy_find(fsi_proxy *c, int i, fsi_real dt, const fsi_real top
     fsi_vec3 x = fsi_vec(s->x[i], s->y[i], s->z[i]), v = fsi_vec(s->vx[i], s->vy[i], s->vz[i]);
     fsi_real reach = FSI_R(1.5) * c->desc.radius + 2 * dt * (fsi__length(v) + top);
     fsi_hit h;
-    int k;
     c->mark[i] = 0;
-    for (k = 0; k < c->desc.count; k++) {
+    for (int k = 0; k < c->desc.count; k++) {
         if (!fsi_lookup_closest(&c->lookup[k], x, reach, &h))
             continue;
         reach = h.t;
@@ -10599,8 +10372,7 @@ static void fsi__proxy_find(fsi_proxy *c, int i, fsi_real dt, const fsi_real top
 static fsi_vec3 fsi__proxy_at(const fsi_coupled *d, const fsi__proxy_near *q, int velocity) {
     const int32_t *e = d->surface.index + 3 * (size_t)q->element;
     fsi_vec3 sum = fsi_vec(0, 0, 0);
-    int k;
-    for (k = 0; k < 3; k++)
+    for (int k = 0; k < 3; k++)
         sum = fsi_vec_mad(sum,
                           fsi_vec_load(velocity ? d->v + 3 * (size_t)d->node[e[k]]
                                                 : d->surface.x + 3 * (size_t)e[k]),
@@ -10612,11 +10384,11 @@ static fsi_vec3 fsi__proxy_at(const fsi_coupled *d, const fsi__proxy_near *q, in
 static void fsi__proxy_sample(fsi_proxy *c, const fsi__proxy_touch *t, fsi__proxy_near *q,
                               int32_t *node, fsi_real *w) {
     fsi_real sum = 0, least = FSI_R(1e-4) * c->desc.radius * c->desc.radius;
-    int j, k, m;
+    int j, m;
     for (q->nodes = 0, j = 0; j < t->count; j++) {
         const fsi_coupled *d = &c->desc.solid[t->solid[j]].door;
         const int32_t *e = d->surface.index + 3 * (size_t)t->element[j];
-        for (k = 0; k < 3; k++) {
+        for (int k = 0; k < 3; k++) {
             int32_t id = c->offset[t->solid[j]] + d->node[e[k]];
             fsi_vec3 gap = fsi_vec_sub(fsi_vec_load(d->surface.x + 3 * (size_t)e[k]), q->at);
             for (m = 0; m < q->nodes && node[m] != id; m++) {
@@ -10640,7 +10412,6 @@ static void fsi__proxy_make(fsi_proxy *c, int k, fsi_real dt) {
     const fsi_coupled *d = &c->desc.solid[q->solid].door;
     int i = q->particle;
     fsi_vec3 from = fsi_vec(s->x[i], s->y[i], s->z[i]), x;
-    fsi__proxy_touch t;
     q->nodes = 0;
     q->impulse = fsi_vec(0, 0, 0);
     /* relative motion: the surface stands still */
@@ -10650,6 +10421,7 @@ static void fsi__proxy_make(fsi_proxy *c, int k, fsi_real dt) {
     if (fsi__length(q->offset) - fsi__length(fsi_vec_sub(x, from)) > FSI_R(1.001) * c->desc.radius)
         return;
     fsi__proxy_cross(c, from, &x);
+    fsi__proxy_touch t;
     fsi__proxy_gather(c, from, x, c->desc.radius, &t);
     if (!t.count)
         return;
@@ -10661,16 +10433,16 @@ static void fsi__proxy_make(fsi_proxy *c, int k, fsi_real dt) {
 
 /* Entries (near particle, slot) sorted by node: each node then sums its own, in one fixed order. */
 static void fsi__proxy_sort(fsi_proxy *c) {
-    int nodes = c->offset[c->desc.count], k, m;
+    int nodes = c->offset[c->desc.count];
     int32_t *start = c->start;
     memset(start, 0, ((size_t)nodes + 2) * sizeof *start);
-    for (k = 0; k < c->stats.near; k++)
-        for (m = 0; m < c->near[k].nodes; m++)
+    for (int k = 0; k < c->stats.near; k++)
+        for (int m = 0; m < c->near[k].nodes; m++)
             start[c->node[k * FSI_PROXY_NODES + m] + 2]++;
-    for (k = 2; k < nodes + 2; k++)
+    for (int k = 2; k < nodes + 2; k++)
         start[k] += start[k - 1];
-    for (k = 0; k < c->stats.near; k++)
-        for (m = 0; m < c->near[k].nodes; m++)
+    for (int k = 0; k < c->stats.near; k++)
+        for (int m = 0; m < c->near[k].nodes; m++)
             c->order[start[c->node[k * FSI_PROXY_NODES + m] + 1]++] = k * FSI_PROXY_NODES + m;
 }
 
@@ -10685,11 +10457,11 @@ static int fsi__proxy_owner(const fsi_proxy *c, int node) {
 FSI_API fsi_vec3 fsi_proxy_response(fsi_vec3 v_f, fsi_vec3 v_p, fsi_real inverse_f,
                                     fsi_real inverse_p, fsi_vec3 n, fsi_real restitution,
                                     fsi_real slip) {
-    fsi_vec3 rel = fsi_vec_sub(v_f, v_p), normal;
+    fsi_vec3 rel = fsi_vec_sub(v_f, v_p);
     fsi_real along = fsi_vec_dot(rel, n), sum = inverse_f + inverse_p;
     if (!(sum > 0) || !(along < 0))
         return fsi_vec(0, 0, 0); /* parting */
-    normal = fsi_vec_scale(n, along);
+    fsi_vec3 normal = fsi_vec_scale(n, along);
     return fsi_vec_scale(fsi_vec_add(fsi_vec_scale(normal, 1 + restitution),
                                      fsi_vec_scale(fsi_vec_sub(rel, normal), 1 - slip)),
                          1 / sum);
@@ -10702,8 +10474,7 @@ static void fsi__proxy_hit(fsi_proxy *c, int k) {
     fsi_vec3 v = fsi_vec(0, 0, 0),
              vf = fsi_vec(s->vx[q->particle], s->vy[q->particle], s->vz[q->particle]);
     fsi_real inverse = 0, r = 2 * c->desc.radius;
-    int m;
-    for (m = 0; m < q->nodes; m++) {
+    for (int m = 0; m < q->nodes; m++) {
         int id = c->node[k * FSI_PROXY_NODES + m], solid = fsi__proxy_owner(c, id),
             j = id - c->offset[solid];
         const fsi_coupled *d = &c->desc.solid[solid].door;
@@ -10720,13 +10491,13 @@ static void fsi__proxy_hit(fsi_proxy *c, int k) {
 
 /* Node j takes its share of all impulses; energy gets its change of kinetic energy. */
 static void fsi__proxy_give(fsi_proxy *c, int id) {
-    int solid = fsi__proxy_owner(c, id), j = id - c->offset[solid], e;
+    int solid = fsi__proxy_owner(c, id), j = id - c->offset[solid];
     const fsi_coupled *d = &c->desc.solid[solid].door;
-    fsi_vec3 sum = fsi_vec(0, 0, 0), v = fsi_vec_load(d->v + 3 * (size_t)j), half;
-    for (e = c->start[id]; e < c->start[id + 1]; e++)
+    fsi_vec3 sum = fsi_vec(0, 0, 0), v = fsi_vec_load(d->v + 3 * (size_t)j);
+    for (int e = c->start[id]; e < c->start[id + 1]; e++)
         sum = fsi_vec_mad(sum, c->near[c->order[e] / FSI_PROXY_NODES].impulse,
                           c->weight[c->order[e]]);
-    half = fsi_vec_mad(v, sum, d->inverse_mass[j] / 2);
+    fsi_vec3 half = fsi_vec_mad(v, sum, d->inverse_mass[j] / 2);
     /* m/2 (v'^2 - v^2) = (v + dv/2) . J */
     c->energy[id] = d->inverse_mass[j] > 0 ? (double)fsi_vec_dot(half, sum) : 0;
     fsi_vec_store(d->v + 3 * (size_t)j, fsi_vec_mad(v, sum, d->inverse_mass[j]));
@@ -10738,14 +10509,14 @@ static void fsi__proxy_give(fsi_proxy *c, int id) {
 static void fsi__proxy_account(fsi_proxy *c) {
     fsi_sph *s = c->desc.sph;
     double total[3] = {0, 0, 0}, held[3] = {0, 0, 0}, energy = 0;
-    int k, m, d, id;
     c->stats.contacts = 0;
     c->stats.torque_defect = c->stats.arm = 0;
-    for (k = 0; k < c->stats.near; k++) {
+    int id;
+    for (int k = 0; k < c->stats.near; k++) {
         const fsi__proxy_near *q = &c->near[k];
         fsi_vec3 J = q->impulse,
                  v = fsi_vec(s->vx[q->particle], s->vy[q->particle], s->vz[q->particle]),
-                 mean = fsi_vec(0, 0, 0), arm;
+                 mean = fsi_vec(0, 0, 0);
         fsi_real inverse = 1 / s->mass[q->particle];
         if (!q->nodes)
             continue;
@@ -10754,21 +10525,20 @@ static void fsi__proxy_account(fsi_proxy *c) {
         s->vx[q->particle] -= inverse * J.x;
         s->vy[q->particle] -= inverse * J.y;
         s->vz[q->particle] -= inverse * J.z;
-        for (m = 0; m < q->nodes; m++) {
-            int solid;
+        for (int m = 0; m < q->nodes; m++) {
             id = c->node[k * FSI_PROXY_NODES + m];
-            solid = fsi__proxy_owner(c, id);
+            int solid = fsi__proxy_owner(c, id);
             mean = fsi_vec_mad(mean,
                                fsi_vec_load(c->desc.solid[solid].door.surface.x
                                             + 3 * (size_t)(id - c->offset[solid])),
                                c->weight[k * FSI_PROXY_NODES + m]);
-            for (d = 0;
+            for (int d = 0;
                  d < 3 && !(c->desc.solid[solid].door.inverse_mass[id - c->offset[solid]] > 0); d++)
                 held[d] += (double)(fsi__get(J, d) * c->weight[k * FSI_PROXY_NODES + m]);
         }
-        for (d = 0; d < 3; d++)
+        for (int d = 0; d < 3; d++)
             total[d] += (double)fsi__get(J, d);
-        arm = fsi_vec_sub(q->at, mean);
+        fsi_vec3 arm = fsi_vec_sub(q->at, mean);
         if ((double)fsi__length(fsi_vec_cross(J, arm)) > c->stats.torque_defect) {
             c->stats.torque_defect = (double)fsi__length(fsi_vec_cross(J, arm));
             c->stats.arm = (double)fsi__length(arm);
@@ -10783,10 +10553,8 @@ static void fsi__proxy_account(fsi_proxy *c) {
 }
 
 FSI_API fsi_result fsi_proxy_collide(fsi_proxy *c, fsi_real dt) {
-    fsi_result r;
     fsi_real top = 0, fast = 0;
-    ptrdiff_t i, n, nodes;
-    int k;
+    ptrdiff_t n, nodes;
     if (!c || !c->block)
         return FSI_ERR_STATE;
     if (!(dt > 0) || !fsi__finite(dt))
@@ -10794,7 +10562,8 @@ FSI_API fsi_result fsi_proxy_collide(fsi_proxy *c, fsi_real dt) {
     fsi__proxy_doors(c);
     n = c->desc.sph->now.count;
     nodes = c->offset[c->desc.count];
-    for (k = 0; k < c->desc.count; k++) {
+    ptrdiff_t i;
+    for (int k = 0; k < c->desc.count; k++) {
         const fsi_coupled *d = &c->desc.solid[k].door;
         for (i = 0; i < d->dof / 3; i++)
             top = fsi__max(top, fsi__length(fsi_vec_load(d->v + 3 * i)));
@@ -10808,6 +10577,7 @@ FSI_API fsi_result fsi_proxy_collide(fsi_proxy *c, fsi_real dt) {
     if (!fsi__finite(top) || !fsi__finite(fast))
         return FSI_ERR_NUMERIC;
     /* a few may be faster */
+    fsi_result r;
     if ((r = fsi__proxy_look(
              c, fsi__min(FSI_R(1.5) * c->desc.radius + 2 * dt * (fast + top), 4 * c->desc.radius)))
         < 0)
@@ -10848,7 +10618,7 @@ FSI_API fsi_result fsi_proxy_collide(fsi_proxy *c, fsi_real dt) {
 static fsi_vec3 fsi__proxy_way(const fsi__proxy_touch *t, fsi_real r0) {
     fsi_vec3 dir = fsi__proxy_normal(t, r0), u = fsi_vec(0, 0, 0);
     fsi_real dis = 0, worst = 1, push[FSI_PROXY_TRIANGLES] = {0};
-    int j, sweep, moved = 1;
+    int j, moved = 1;
     for (j = 0; j < t->count; j++)
         worst = fsi__min(worst, fsi_vec_dot(t->n[j], dir));
     if (worst > FSI_R(0.7)) {
@@ -10856,7 +10626,7 @@ static fsi_vec3 fsi__proxy_way(const fsi__proxy_touch *t, fsi_real r0) {
             dis = fsi__max(dis, (r0 - t->d[j]) * fsi_vec_dot(t->n[j], dir));
         return fsi_vec_scale(dir, dis);
     }
-    for (sweep = 0; sweep < 100 && moved; sweep++)
+    for (int sweep = 0; sweep < 100 && moved; sweep++)
         for (moved = 0, j = 0; j < t->count; j++) {
             fsi_real gap = fsi__max(r0 - t->d[j] - fsi_vec_dot(t->n[j], u), -push[j]);
             u = fsi_vec_mad(u, t->n[j], gap);
@@ -10873,7 +10643,7 @@ static void fsi__proxy_settle(const fsi_proxy *c, fsi__proxy_near *q) {
     /* where it was, carried along by the surface */
     fsi_vec3 from = fsi_vec_add(fsi__proxy_at(&c->desc.solid[q->solid].door, q, 0), q->offset);
     fsi__proxy_touch t;
-    int k, j;
+    int j;
     q->state = 0;
     q->out = x;
     /* nothing can be near */
@@ -10881,6 +10651,7 @@ static void fsi__proxy_settle(const fsi_proxy *c, fsi__proxy_near *q) {
         > FSI_R(1.001) * r0)
         return;
     q->state = fsi__proxy_cross(c, from, &x) ? 2 : 0;
+    int k;
     for (y = x, k = 0; k <= c->desc.iterations; k++) {
         fsi__proxy_gather(c, from, y, r0, &t);
         for (least = r0, j = 0; j < t.count; j++)
@@ -10908,30 +10679,29 @@ static void fsi__proxy_settle(const fsi_proxy *c, fsi__proxy_near *q) {
 }
 
 FSI_API fsi_result fsi_proxy_correct(fsi_proxy *c) {
-    fsi_sph *s;
-    fsi_result r;
-    ptrdiff_t i, n;
-    int k;
+    ptrdiff_t n;
     if (!c || !c->block || !c->ready)
         return FSI_ERR_STATE;
     fsi__proxy_doors(c);
+    fsi_result r;
     if ((r = fsi__proxy_look(c, FSI_R(1.25) * c->desc.radius)) < 0)
         return r;
-    s = c->desc.sph;
+    fsi_sph *s = c->desc.sph;
     n = c->stats.near;
+    int k;
     for (c->moved = 0, k = 0; k < c->desc.count; k++) {
         const fsi_coupled *d = &c->desc.solid[k].door;
-        for (i = 0; i < d->surface.vertex_count; i++)
+        for (ptrdiff_t i = 0; i < d->surface.vertex_count; i++)
             c->moved = fsi__max(
                 c->moved,
                 fsi__length(fsi_vec_sub(fsi_vec_load(c->x_old + 3 * (c->offset[k] + d->node[i])),
                                         fsi_vec_load(d->surface.x + 3 * i))));
     }
     FSI__OMP(parallel for schedule(static) if (n > 64))
-    for (i = 0; i < n; i++)
+    for (ptrdiff_t i = 0; i < n; i++)
         fsi__proxy_settle(c, &c->near[i]);
     c->stats.corrected = c->stats.crossed = c->stats.skipped = 0;
-    for (i = 0; i < n; i++) {
+    for (ptrdiff_t i = 0; i < n; i++) {
         const fsi__proxy_near *q = &c->near[i];
         if (q->state) {
             s->x[q->particle] = q->out.x;
@@ -10951,7 +10721,6 @@ FSI_API fsi_result fsi_proxy_correct(fsi_proxy *c) {
 
 static fsi_result fsi__proxy_advance(fsi_proxy_solid *s, fsi_real dt) {
     fsi_result r = FSI_OK, worst = FSI_OK;
-    int k;
     s->substeps = 1;
     if (s->soft)
         return fsi_soft_step(s->soft, dt, NULL, 0);
@@ -10959,7 +10728,7 @@ static fsi_result fsi__proxy_advance(fsi_proxy_solid *s, fsi_real dt) {
         return s->advance_fn(s->user, dt);
     s->substeps = (int)fsi__min(fsi__ceil(dt / fsi_tled_max_dt(s->tled) - FSI_R(1e-3)), FSI_R(1e6));
     s->substeps = fsi__imax(s->substeps, 1);
-    for (k = 0; k < s->substeps && r >= 0; k++)
+    for (int k = 0; k < s->substeps && r >= 0; k++)
         if ((r = fsi_tled_step(s->tled, dt / (fsi_real)s->substeps)) != FSI_OK)
             worst = r;
     return worst;
@@ -10970,12 +10739,12 @@ static double fsi__proxy_time(const fsi_proxy *c) {
 }
 
 FSI_API fsi_result fsi_proxy_step(fsi_proxy *c, fsi_real dt, fsi_report *report) {
-    fsi_result r, worst = FSI_OK;
+    fsi_result worst = FSI_OK;
     double t[6];
-    int i;
     if (!c || !c->block)
         return FSI_ERR_STATE;
     t[0] = fsi__proxy_time(c);
+    fsi_result r;
     if ((r = fsi_sph_prepare(c->desc.sph, dt)) < 0
         || (r = fsi_sph_accelerate(c->desc.sph, dt, report)) < 0)
         return r;
@@ -10988,7 +10757,7 @@ FSI_API fsi_result fsi_proxy_step(fsi_proxy *c, fsi_real dt, fsi_report *report)
     if ((r = fsi_sph_move(c->desc.sph, dt)) < 0)
         return r;
     t[3] = fsi__proxy_time(c);
-    for (i = 0; i < c->desc.count; i++) {
+    for (int i = 0; i < c->desc.count; i++) {
         if ((r = fsi__proxy_advance(&c->desc.solid[i], dt)) < 0)
             return r;
         if (worst == FSI_OK)
@@ -11009,16 +10778,14 @@ FSI_API fsi_result fsi_proxy_step(fsi_proxy *c, fsi_real dt, fsi_report *report)
 /* ---- clamp */
 FSI_API fsi_result fsi_clamp_init(fsi_clamp *c, fsi_tled *tled, fsi_solids *world, int body,
                                   const int32_t *node, int count, const fsi_allocator *allocator) {
-    const fsi_rigid *b;
     size_t n = (size_t)(count > 0 ? count : 0);
-    int i;
     if (!c)
         return FSI_ERR_ARGUMENT;
     memset(c, 0, sizeof *c);
     if (!tled || !tled->block || !world || !world->block || body < 0 || body >= world->body_count
         || !node || count < 1)
         return FSI_ERR_ARGUMENT;
-    for (i = 0; i < count; i++)
+    for (int i = 0; i < count; i++)
         if (node[i] < 0 || node[i] >= tled->nodes)
             return FSI_ERR_ARGUMENT;
     if (allocator)
@@ -11035,8 +10802,8 @@ FSI_API fsi_result fsi_clamp_init(fsi_clamp *c, fsi_tled *tled, fsi_solids *worl
     c->world = world;
     c->body = body;
     c->count = count;
-    b = &world->body[body];
-    for (i = 0; i < count; i++) {
+    const fsi_rigid *b = &world->body[body];
+    for (int i = 0; i < count; i++) {
         c->node[i] = node[i];
         fsi_vec_store(c->local + 3 * i,
                       fsi_mat3_tmul_vec(&b->rotation,
@@ -11055,25 +10822,20 @@ FSI_API void fsi_clamp_free(fsi_clamp *c) {
 
 FSI_API fsi_result fsi_clamp_advance(void *clamp, fsi_real dt) {
     fsi_clamp *c = (fsi_clamp *)clamp;
-    fsi_tled *t;
-    fsi_rigid *b;
-    fsi_quat turn;
     fsi_result r, worst = FSI_OK;
-    fsi_real h;
-    int i, k;
     if (!c || !c->block)
         return FSI_ERR_STATE;
     if (!(dt > 0) || !fsi__finite(dt))
         return FSI_ERR_ARGUMENT;
-    t = c->tled;
-    b = &c->world->body[c->body];
+    fsi_tled *t = c->tled;
+    fsi_rigid *b = &c->world->body[c->body];
     c->substeps =
         fsi__imax((int)fsi__min(fsi__ceil(dt / fsi_tled_max_dt(t) - FSI_R(1e-3)), FSI_R(1e6)), 1);
-    h = dt / (fsi_real)c->substeps;
-    turn = fsi_quat_mul(fsi_quat_from_rotation(fsi_vec_scale(b->w, dt)), b->q);
+    fsi_real h = dt / (fsi_real)c->substeps;
+    fsi_quat turn = fsi_quat_mul(fsi_quat_from_rotation(fsi_vec_scale(b->w, dt)), b->q);
     c->impulse = c->angular = fsi_vec(0, 0, 0);
     /* straight to where the body will be */
-    for (i = 0; i < c->count; i++) {
+    for (int i = 0; i < c->count; i++) {
         fsi_vec3 x = fsi_vec_load(t->x + 3 * c->node[i]),
                  to = fsi_vec_mad(
                      fsi_vec_add(b->x, fsi_quat_rotate(turn, fsi_vec_load(c->local + 3 * i))), b->v,
@@ -11084,7 +10846,7 @@ FSI_API fsi_result fsi_clamp_advance(void *clamp, fsi_real dt) {
         c->impulse = fsi_vec_add(c->impulse, J);
         c->angular = fsi_vec_add(c->angular, fsi_vec_cross(fsi_vec_sub(x, b->x), J));
     }
-    for (k = 0; k < c->substeps; k++) {
+    for (int k = 0; k < c->substeps; k++) {
         /* as fsi_tled_accelerate weighs the forces */
         fsi_real gain = ((fsi_real)t->clock[1] + h) / 2;
         gain /= 1 + t->desc.damping * gain / 2;
@@ -11092,7 +10854,7 @@ FSI_API fsi_result fsi_clamp_advance(void *clamp, fsi_real dt) {
             return r;
         if (r != FSI_OK)
             worst = r;
-        for (i = 0; i < c->count; i++) {
+        for (int i = 0; i < c->count; i++) {
             fsi_vec3 J = fsi_vec_scale(fsi_vec_load(t->force + 3 * c->node[i]), gain);
             c->impulse = fsi_vec_add(c->impulse, J);
             c->angular = fsi_vec_add(
@@ -11130,14 +10892,13 @@ static void fsi__sph_rigid_layout(fsi_sph_rigid *c, fsi_arena *a) {
 }
 
 static int fsi__sph_rigid_valid(const fsi_sph_rigid_desc *d) {
-    int i;
     if (!d || !d->sph || !d->sph->block || !d->world || !d->world->block || d->count < 1 || !d->body
         || !d->object)
         return 0;
     if ((int)d->scheme < 0 || (int)d->scheme > 3 || !(d->omega >= 0 && d->omega <= 1)
         || !(d->tolerance >= 0 && d->tolerance < 100) || d->max_iterations < 0)
         return 0;
-    for (i = 0; i < d->count; i++)
+    for (int i = 0; i < d->count; i++)
         if (d->body[i] < 0 || d->body[i] >= d->world->body_count || d->object[i] < 0
             || d->object[i] >= d->sph->now.objects || !d->sph->now.object[d->object[i]].two_way)
             return 0;
@@ -11145,23 +10906,20 @@ static int fsi__sph_rigid_valid(const fsi_sph_rigid_desc *d) {
 }
 
 FSI_API fsi_result fsi_sph_rigid_init(fsi_sph_rigid *c, const fsi_sph_rigid_desc *desc) {
-    fsi_partitioned_desc s;
-    fsi_arena a;
-    fsi_result r;
-    int i, k, n;
     if (!c)
         return FSI_ERR_ARGUMENT;
     memset(c, 0, sizeof *c);
     if (!fsi__sph_rigid_valid(desc))
         return FSI_ERR_ARGUMENT;
     c->desc = *desc;
-    n = desc->count;
+    int n = desc->count;
     if (!(c->desc.omega > 0))
         c->desc.omega = FSI_R(0.05);
     if (!(c->desc.tolerance > 0))
         c->desc.tolerance = FSI_R(0.1);
     if (c->desc.max_iterations == 0)
         c->desc.max_iterations = 60;
+    fsi_partitioned_desc s;
     memset(&s, 0, sizeof s);
     s.n = s.m = 6 * c->desc.count;
     s.group = 3;
@@ -11172,20 +10930,21 @@ FSI_API fsi_result fsi_sph_rigid_init(fsi_sph_rigid *c, const fsi_sph_rigid_desc
     s.tolerance = c->desc.tolerance * c->desc.sph->desc.spacing / 2;
     s.max_iterations = c->desc.max_iterations;
     s.allocator = c->desc.allocator;
+    fsi_arena a;
     memset(&a, 0, sizeof a);
     fsi__sph_rigid_layout(c, &a);
-    r = fsi__arena_block(&a, &c->desc.allocator, &c->block, &c->size);
+    fsi_result r = fsi__arena_block(&a, &c->desc.allocator, &c->block, &c->size);
     if (r < 0) {
         memset(c, 0, sizeof *c);
         return r;
     }
     fsi__sph_rigid_layout(c, &a);
-    for (i = 0; i < c->desc.count; i++) {
+    for (int i = 0; i < c->desc.count; i++) {
         c->body[i] = desc->body[i];
         c->object[i] = desc->object[i];
         c->turn[i] = c->desc.world->body[c->body[i]].shape->bound;
         /* first guess: half the displaced fluid, as for a ball in the open */
-        for (k = 0; k < 6; k++)
+        for (int k = 0; k < 6; k++)
             c->K[(6 * i + k) * (6 * n + 1)] = (k < 3 ? FSI_R(0.5) : FSI_R(0.02))
                                               * desc->sph->desc.density
                                               * c->desc.world->body[c->body[i]].shape->volume;
@@ -11210,10 +10969,9 @@ FSI_API void fsi_sph_rigid_free(fsi_sph_rigid *c) {
 static fsi_result fsi__sph_rigid_flow(void *user, const fsi_real *X, fsi_real *p) {
     fsi_sph_rigid *c = (fsi_sph_rigid *)user;
     fsi_sph *s = c->desc.sph;
-    fsi_result r;
-    int i;
     c->fluid_calls++;
-    for (i = 0; i < c->desc.count; i++) {
+    fsi_result r;
+    for (int i = 0; i < c->desc.count; i++) {
         fsi_vec3 v = fsi_vec_scale(fsi_vec_load(X + 6 * i), 1 / c->dt),
                  w = fsi_vec_scale(fsi_vec_load(X + 6 * i + 3), 1 / (c->dt * c->turn[i]));
         if ((r = fsi_sph_object_pose(s, c->object[i], c->x0[i], c->q0[i], v, w)) < 0)
@@ -11221,7 +10979,7 @@ static fsi_result fsi__sph_rigid_flow(void *user, const fsi_real *X, fsi_real *p
     }
     if ((r = fsi_sph_prepare(s, c->dt)) < 0 || (r = fsi_sph_accelerate(s, c->dt, &c->fluid)) < 0)
         return r;
-    for (i = 0; i < c->desc.count; i++) {
+    for (int i = 0; i < c->desc.count; i++) {
         const fsi_sph_object *o = &s->now.object[c->object[i]];
         fsi_vec_store(p + 6 * i, fsi_vec_scale(o->force, c->dt));
         fsi_vec_store(p + 6 * i + 3, fsi_vec_scale(o->torque, c->dt / c->turn[i]));
@@ -11246,17 +11004,16 @@ static fsi_result fsi__sph_rigid_flow_back(void *user) {
 static fsi_result fsi__sph_rigid_move(void *user, const fsi_real *p, fsi_real *X) {
     fsi_sph_rigid *c = (fsi_sph_rigid *)user;
     fsi_solids *w = c->desc.world;
-    fsi_result r;
-    int i;
     c->solid_calls++;
-    for (i = 0; i < c->desc.count; i++) {
+    for (int i = 0; i < c->desc.count; i++) {
         fsi_rigid *b = &w->body[c->body[i]];
         b->force = fsi_vec_mad(b->force, fsi_vec_load(p + 6 * i), 1 / c->dt);
         b->torque = fsi_vec_mad(b->torque, fsi_vec_load(p + 6 * i + 3), c->turn[i] / c->dt);
     }
+    fsi_result r;
     if ((r = fsi_solids_step(w, c->dt)) < 0)
         return r;
-    for (i = 0; i < c->desc.count; i++) {
+    for (int i = 0; i < c->desc.count; i++) {
         const fsi_rigid *b = &w->body[c->body[i]];
         fsi_real n = (fsi_real)w->desc.substeps, f = b->touching ? (n + 1) / (2 * n) : FSI_R(0.5);
         fsi_vec3 plain = fsi_vec_scale(c->v0[i], c->dt),
@@ -11298,14 +11055,14 @@ static fsi_result fsi__sph_rigid_answer(fsi_sph_rigid *c, const fsi_real *p, fsi
 /* Residual of the reduced system at X: r = S(p(X)) - X, pm = p(X). */
 static fsi_result fsi__sph_rigid_gap(fsi_sph_rigid *c, const fsi__sph_xpm *m, const fsi_real *X,
                                      fsi_real *pm, fsi_real *r, fsi_real *norm) {
-    int i, j;
-    fsi_result result;
-    for (i = 0; i < m->n; i++)
+    int j;
+    for (int i = 0; i < m->n; i++)
         for (pm[i] = m->pb[i], j = 0; j < m->n; j++)
             pm[i] -= c->K[i * m->n + j] * (X[j] - m->Xb[j]) / c->dt;
+    fsi_result result;
     if ((result = fsi__sph_rigid_answer(c, pm, r)) < 0)
         return result;
-    for (i = 0; i < m->n; i++)
+    for (int i = 0; i < m->n; i++)
         r[i] -= X[i];
     *norm = fsi__node_norm(m->n, 3, r);
     return FSI_OK;
@@ -11313,11 +11070,11 @@ static fsi_result fsi__sph_rigid_gap(fsi_sph_rigid *c, const fsi__sph_xpm *m, co
 
 /* d = (I + S_p K)^-1 r with S_p by differences: 6 solid calls per body. 0 = singular. */
 static fsi_result fsi__sph_rigid_newton(fsi_sph_rigid *c, fsi__sph_xpm *m, int *ok) {
-    int n = m->n, i, j, k;
+    int n = m->n;
     fsi_result result;
-    for (i = 0; i < n * n; i++)
+    for (int i = 0; i < n * n; i++)
         c->J[i] = i % (n + 1) == 0;
-    for (k = 0; k < n; k++) {
+    for (int k = 0; k < n; k++) {
         const fsi_rigid *b = &c->desc.world->body[c->body[k / 6]];
         /* moves the body by about 0.02 tolerance */
         fsi_real was = m->pm[k], h = FSI_R(0.02) * m->tolerance * b->mass / c->dt;
@@ -11328,9 +11085,9 @@ static fsi_result fsi__sph_rigid_newton(fsi_sph_rigid *c, fsi__sph_xpm *m, int *
         if ((result = fsi__sph_rigid_answer(c, m->pm, m->t)) < 0)
             return result;
         m->pm[k] = was;
-        for (i = 0; i < n; i++) {
+        for (int i = 0; i < n; i++) {
             fsi_real slope = (m->t[i] - m->r[i] - m->s[i]) / h; /* s = X: r + X = S(pm) */
-            for (j = 0; j < n; j++)
+            for (int j = 0; j < n; j++)
                 c->J[i * n + j] += slope * c->K[k * n + j] / c->dt;
         }
     }
@@ -11346,18 +11103,18 @@ static fsi_result fsi__sph_rigid_newton(fsi_sph_rigid *c, fsi__sph_xpm *m, int *
  * the answer. */
 static fsi_result fsi__sph_rigid_meet(fsi_sph_rigid *c, fsi__sph_xpm *m) {
     fsi_result result;
-    fsi_real norm, next = 0, t;
-    int it, i, ok;
+    fsi_real norm, next = 0;
+    int ok;
     if ((result = fsi__sph_rigid_gap(c, m, m->X, m->pm, m->r, &norm)) < 0)
         return result;
-    for (it = 0; it < 20 && norm > FSI_R(1e-3) * m->tolerance; it++) {
+    for (int it = 0; it < 20 && norm > FSI_R(1e-3) * m->tolerance; it++) {
         fsi_copy((size_t)m->n, m->X, m->s);
         if ((result = fsi__sph_rigid_newton(c, m, &ok)) < 0)
             return result;
         if (!ok)
             break;
-        for (t = 1; t > FSI_R(0.01); t /= 2) {
-            for (i = 0; i < m->n; i++)
+        for (fsi_real t = 1; t > FSI_R(0.01); t /= 2) {
+            for (int i = 0; i < m->n; i++)
                 m->t[i] = m->X[i] + t * m->d[i];
             if ((result = fsi__sph_rigid_gap(c, m, m->t, m->e, m->rt, &next)) < 0)
                 return result;
@@ -11378,8 +11135,8 @@ static fsi_result fsi__sph_rigid_meet(fsi_sph_rigid *c, fsi__sph_xpm *m) {
  * resists: y . e >= 0 is enforced. */
 static void fsi__sph_rigid_learn(fsi_sph_rigid *c, fsi__sph_xpm *m) {
     fsi_real ee = 0, ye = 0;
-    int n = m->n, i, j;
-    for (i = 0; i < n; i++) {
+    int n = m->n;
+    for (int i = 0; i < n; i++) {
         m->e[i] = (m->X[i] - m->Xb[i]) / c->dt;
         m->y[i] = m->pb[i] - m->p[i];
         ee += m->e[i] * m->e[i];
@@ -11388,22 +11145,22 @@ static void fsi__sph_rigid_learn(fsi_sph_rigid *c, fsi__sph_xpm *m) {
     if (!(ee > 0) || !fsi__finite(1 / ee))
         return;
     if (ye < 0)
-        for (i = 0; i < n; i++)
+        for (int i = 0; i < n; i++)
             m->y[i] -= m->e[i] * ye / ee;
     /* y - K e */
-    for (i = 0; i < n; i++)
-        for (j = 0; j < n; j++)
+    for (int i = 0; i < n; i++)
+        for (int j = 0; j < n; j++)
             m->y[i] -= c->K[i * n + j] * m->e[j];
-    for (i = 0; i < n; i++)
-        for (j = 0; j < n; j++)
+    for (int i = 0; i < n; i++)
+        for (int j = 0; j < n; j++)
             c->K[i * n + j] += m->y[i] * m->e[j] / ee;
 }
 
 static fsi_result fsi__sph_rigid_xpm(fsi_sph_rigid *c, fsi_report *report) {
     fsi__sph_xpm m;
-    fsi_result r, why = FSI_NOT_CONVERGED;
-    fsi_real norm, *w = c->work;
-    int i, k, n = 6 * c->desc.count;
+    fsi_result why = FSI_NOT_CONVERGED;
+    fsi_real *w = c->work;
+    int n = 6 * c->desc.count;
     m.n = n;
     m.best = FSI_REAL_MAX;
     m.tolerance = c->desc.tolerance * c->desc.sph->desc.spacing / 2;
@@ -11420,15 +11177,18 @@ static fsi_result fsi__sph_rigid_xpm(fsi_sph_rigid *c, fsi_report *report) {
     m.e = w + 8 * n;
     m.y = w + 9 * n;
     m.rb = w + 10 * n;
+    fsi_result r;
     if ((r = fsi__sph_rigid_flow_save(c)) < 0 || (r = fsi__sph_rigid_move_save(c)) < 0)
         return r;
+    fsi_real norm;
+    int k;
     for (k = 1;; k++) {
         if (k > 1 && (r = fsi__sph_rigid_flow_back(c)) < 0)
             return r;
         if ((r = fsi__sph_rigid_flow(c, m.X, m.p)) < 0
             || (r = fsi__sph_rigid_answer(c, m.p, m.s)) < 0)
             return r;
-        for (i = 0; i < n; i++)
+        for (int i = 0; i < n; i++)
             m.r[i] = m.s[i] - m.X[i];
         norm = fsi__node_norm(n, 3, m.r);
         if (!fsi__finite(norm))
@@ -11452,10 +11212,10 @@ static fsi_result fsi__sph_rigid_xpm(fsi_sph_rigid *c, fsi_report *report) {
         fsi_copy((size_t)n, m.Xb, m.X);
         if (k < c->desc.max_iterations && (r = fsi__sph_rigid_meet(c, &m)) < 0)
             return r;
-        for (i = 0; i < n && m.X[i] == m.Xb[i]; i++) {
+        for (int i = 0; i < n && m.X[i] == m.Xb[i]; i++) {
         }
         /* no way down: relax, shorter each time */
-        for (i = i == n && k < c->desc.max_iterations ? n : 0; i > 0; i--) {
+        for (int i = i == n && k < c->desc.max_iterations ? n : 0; i > 0; i--) {
             fsi_real mass = c->desc.world->body[c->body[(i - 1) / 6]].mass;
             m.X[i - 1] +=
                 m.rb[i - 1] * mass / ((mass + fsi__abs(c->K[(i - 1) * (n + 1)])) * (fsi_real)k);
@@ -11468,19 +11228,17 @@ static fsi_result fsi__sph_rigid_xpm(fsi_sph_rigid *c, fsi_report *report) {
 }
 
 FSI_API fsi_result fsi_sph_rigid_step(fsi_sph_rigid *c, fsi_real dt, fsi_report *report) {
-    fsi_blackbox fluid, solid;
-    fsi_report own;
-    fsi_result r, r2;
-    int i, d;
     if (!c || !c->block)
         return FSI_ERR_STATE;
     if (!(dt > 0) || !fsi__finite(dt))
         return FSI_ERR_ARGUMENT;
+    fsi_report own;
     if (!report)
         report = &own;
     memset(report, 0, sizeof *report);
     c->dt = dt;
     /* first guess: everything goes on as it did */
+    int i;
     for (i = 0; i < c->desc.count; i++) {
         const fsi_rigid *b = &c->desc.world->body[c->body[i]];
         c->x0[i] = b->x;
@@ -11489,6 +11247,7 @@ FSI_API fsi_result fsi_sph_rigid_step(fsi_sph_rigid *c, fsi_real dt, fsi_report 
         fsi_vec_store(c->X + 6 * i, fsi_vec_scale(b->v, dt));
         fsi_vec_store(c->X + 6 * i + 3, fsi_vec_scale(b->w, dt * c->turn[i]));
     }
+    fsi_result r;
     if (c->desc.scheme == FSI_SPH_WEAK) {
         report->iterations = 1;
         if ((r = fsi__sph_rigid_flow(c, c->X, c->p)) < 0
@@ -11498,10 +11257,12 @@ FSI_API fsi_result fsi_sph_rigid_step(fsi_sph_rigid *c, fsi_real dt, fsi_report 
         if ((r = fsi__sph_rigid_xpm(c, report)) < 0)
             return r;
     } else {
+        fsi_blackbox fluid;
         fluid.solve_fn = fsi__sph_rigid_flow;
         fluid.save_fn = fsi__sph_rigid_flow_save;
         fluid.restore_fn = fsi__sph_rigid_flow_back;
         fluid.user = c;
+        fsi_blackbox solid;
         solid.solve_fn = fsi__sph_rigid_move;
         solid.save_fn = fsi__sph_rigid_move_save;
         solid.restore_fn = fsi__sph_rigid_move_back;
@@ -11511,13 +11272,14 @@ FSI_API fsi_result fsi_sph_rigid_step(fsi_sph_rigid *c, fsi_real dt, fsi_report 
             < 0)
             return r;
     }
-    for (d = 0; d < 3; d++)
+    for (int d = 0; d < 3; d++)
         for (report->momentum[d] = 0, i = 0; i < c->desc.count; i++)
             report->momentum[d] +=
                 (double)(fsi__get(c->desc.sph->now.object[c->object[i]].force, d) * dt)
                 - (double)c->p[6 * i + d];
-    for (d = 0; d < 3; d++)
+    for (int d = 0; d < 3; d++)
         c->momentum[d] = report->momentum[d];
+    fsi_result r2;
     if ((r2 = fsi_sph_move(c->desc.sph, dt)) < 0)
         return r2;
     for (i = 0; i < c->desc.count; i++) {
@@ -11548,11 +11310,11 @@ FSI_API size_t fsi_sph_rigid_state_size(const fsi_sph_rigid *c) {
 
 FSI_API fsi_result fsi_sph_rigid_save(const fsi_sph_rigid *c, void *state) {
     unsigned char *to = (unsigned char *)state;
-    fsi_result r;
     if (!c || !c->block)
         return FSI_ERR_STATE;
     if (!state)
         return FSI_ERR_ARGUMENT;
+    fsi_result r;
     if ((r = fsi_sph_save(c->desc.sph, to)) < 0
         || (r = fsi_solids_save(c->desc.world, to + fsi__sph_rigid_at(c, 1))) < 0)
         return r;
@@ -11562,11 +11324,11 @@ FSI_API fsi_result fsi_sph_rigid_save(const fsi_sph_rigid *c, void *state) {
 
 FSI_API fsi_result fsi_sph_rigid_restore(fsi_sph_rigid *c, const void *state) {
     const unsigned char *from = (const unsigned char *)state;
-    fsi_result r;
     if (!c || !c->block)
         return FSI_ERR_STATE;
     if (!state)
         return FSI_ERR_ARGUMENT;
+    fsi_result r;
     if ((r = fsi_sph_restore(c->desc.sph, from)) < 0
         || (r = fsi_solids_restore(c->desc.world, from + fsi__sph_rigid_at(c, 1))) < 0)
         return r;

@@ -783,29 +783,28 @@ static int fsi__not_negative(fsi_real x) {
 }
 
 static fsi_result fsi__grid_check_desc(const fsi_grid_desc *d) {
-    size_t n;
-    int i, bad;
     if (!d || d->nx < 2 || d->ny < 2 || d->nz < 1 || !fsi__finite(d->h) || !(d->h > 0)
         || !fsi__finite(d->rho) || !(d->rho > 0))
         return FSI_ERR_ARGUMENT;
-    for (i = 0; i < 6; i++)
+    for (int i = 0; i < 6; i++)
         if (!fsi__side_valid(&d->side[i]))
             return FSI_ERR_ARGUMENT;
-    bad = !fsi__finite_vec(d->origin) || !fsi__finite_vec(d->gravity) || !fsi__finite_vec(d->up)
-          || !fsi__finite(d->buoyancy_density) || !fsi__finite(d->buoyancy_temperature)
-          || !fsi__finite(d->ambient) || !fsi__finite(d->confinement)
-          || !fsi__not_negative(d->cooling) || !fsi__not_negative(d->dissipation)
-          || !fsi__not_negative(d->viscosity) || !fsi__not_negative(d->cfl)
-          || !fsi__not_negative(d->theta_min) || d->theta_min > FSI_R(0.5)
-          || !(d->tolerance >= 0 && d->tolerance < 1) || d->max_iterations < 0 || d->scalars < 0
-          || d->scalars > FSI_GRID_SCALARS || d->extrapolate < 0 || d->max_regions < 0
-          || !fsi_allocator_valid(&d->allocator) || (int)d->advect_velocity < 0
-          || (int)d->advect_velocity > FSI_ADVECT_NONE || (int)d->advect_density < 0
-          || (int)d->advect_density > FSI_ADVECT_NONE || (int)d->advect_temperature < 0
-          || (int)d->advect_temperature > FSI_ADVECT_NONE || (int)d->advect_scalar < 0
-          || (int)d->advect_scalar > FSI_ADVECT_NONE;
+    int bad = !fsi__finite_vec(d->origin) || !fsi__finite_vec(d->gravity) || !fsi__finite_vec(d->up)
+              || !fsi__finite(d->buoyancy_density) || !fsi__finite(d->buoyancy_temperature)
+              || !fsi__finite(d->ambient) || !fsi__finite(d->confinement)
+              || !fsi__not_negative(d->cooling) || !fsi__not_negative(d->dissipation)
+              || !fsi__not_negative(d->viscosity) || !fsi__not_negative(d->cfl)
+              || !fsi__not_negative(d->theta_min) || d->theta_min > FSI_R(0.5)
+              || !(d->tolerance >= 0 && d->tolerance < 1) || d->max_iterations < 0 || d->scalars < 0
+              || d->scalars > FSI_GRID_SCALARS || d->extrapolate < 0 || d->max_regions < 0
+              || !fsi_allocator_valid(&d->allocator) || (int)d->advect_velocity < 0
+              || (int)d->advect_velocity > FSI_ADVECT_NONE || (int)d->advect_density < 0
+              || (int)d->advect_density > FSI_ADVECT_NONE || (int)d->advect_temperature < 0
+              || (int)d->advect_temperature > FSI_ADVECT_NONE || (int)d->advect_scalar < 0
+              || (int)d->advect_scalar > FSI_ADVECT_NONE;
     if (bad)
         return FSI_ERR_ARGUMENT;
+    size_t n;
     if (!fsi_size_mul((size_t)d->nx + 1, (size_t)d->ny + 1, &n)
         || !fsi_size_mul(n, (size_t)d->nz + 1, &n) || n > 0x7fffffff / 2)
         return FSI_ERR_SIZE;
@@ -815,37 +814,35 @@ static fsi_result fsi__grid_check_desc(const fsi_grid_desc *d) {
 /* Run twice: first to count, then to place. The state comes first and is contiguous. */
 static void fsi__grid_layout(fsi_grid *g, fsi_arena *a) {
     size_t most = g->cells, R = sizeof(fsi_real);
-    unsigned char *end;
-    int d;
-    for (d = 0; d < g->dim; d++)
+    for (int d = 0; d < g->dim; d++)
         if (g->faces[d] > most)
             most = g->faces[d];
-    for (d = 0; d < g->dim; d++)
+    for (int d = 0; d < g->dim; d++)
         g->u[d] = (fsi_real *)fsi_arena_take(a, g->faces[d], R);
-    for (d = 0; d < g->dim && g->desc.shells; d++)
+    for (int d = 0; d < g->dim && g->desc.shells; d++)
         g->u_plus[d] = (fsi_real *)fsi_arena_take(a, g->faces[d], R);
     g->pressure = (fsi_real *)fsi_arena_take(a, g->cells, R);
     if (g->desc.smoke)
         g->density = (fsi_real *)fsi_arena_take(a, g->cells, R);
     if (g->desc.smoke)
         g->temperature = (fsi_real *)fsi_arena_take(a, g->cells, R);
-    for (d = 0; d < g->desc.scalars; d++)
+    for (int d = 0; d < g->desc.scalars; d++)
         g->scalar[d] = (fsi_real *)fsi_arena_take(a, g->cells, R);
     g->state_bytes = a->used;
     g->rhs = (fsi_real *)fsi_arena_take(a, most, R);
-    for (d = 0; d < g->dim; d++)
+    for (int d = 0; d < g->dim; d++)
         g->weight[d] = (fsi_real *)fsi_arena_take(a, g->faces[d], R);
     /* weights and scratch lie side by side: together the workspace of the viscosity's CG */
     most = (most + 7) & ~(size_t)7;
-    end = (unsigned char *)fsi_arena_take(a, most + 16, 4 * R);
-    for (d = 0; d < 4; d++)
+    unsigned char *end = (unsigned char *)fsi_arena_take(a, most + 16, 4 * R);
+    for (int d = 0; d < 4; d++)
         g->scratch[d] = end ? (fsi_real *)(void *)end + (size_t)d * most : NULL;
-    for (d = 0; d < g->dim && g->desc.shells; d++)
+    for (int d = 0; d < g->dim && g->desc.shells; d++)
         g->plus_work[d] = (fsi_real *)fsi_arena_take(a, g->faces[d], R);
     g->stencil = (int32_t *)fsi_arena_take(a, most, sizeof(int32_t));
-    for (d = 0; d < g->dim - 1; d++)
+    for (int d = 0; d < g->dim - 1; d++)
         g->way[d] = (fsi_real *)fsi_arena_take(a, g->cells, R);
-    for (d = 0; d < g->dim; d++)
+    for (int d = 0; d < g->dim; d++)
         g->mark[d] = (uint8_t *)fsi_arena_take(a, g->faces[d], 1);
     g->cell = (uint8_t *)fsi_arena_take(a, g->cells, 1);
     g->near_cell = (uint8_t *)fsi_arena_take(a, g->cells, 1);
@@ -859,7 +856,7 @@ static void fsi__grid_layout(fsi_grid *g, fsi_arena *a) {
 
 static void fsi__grid_defaults(fsi_grid *g, const fsi_grid_desc *desc) {
     fsi_grid_desc *d = &g->desc;
-    int n[3], a;
+    int n[3];
     memset(g, 0, sizeof *g);
     *d = *desc;
     if (d->tolerance <= 0)
@@ -885,7 +882,7 @@ static void fsi__grid_defaults(fsi_grid *g, const fsi_grid_desc *desc) {
     g->dim = d->nz == 1 ? 2 : 3;
     g->h = d->h;
     g->origin = d->origin;
-    for (a = 0; a < 4; a++) {
+    for (int a = 0; a < 4; a++) {
         fsi__family_size(g, a, n);
         if (a < 3)
             g->faces[a] = a < g->dim ? (size_t)n[0] * (size_t)n[1] * (size_t)n[2] : 0;
@@ -896,19 +893,17 @@ static void fsi__grid_defaults(fsi_grid *g, const fsi_grid_desc *desc) {
 
 static fsi_result fsi__grid_init_parts(fsi_grid *g) {
     fsi_mg_desc m;
-    fsi_levelset_desc l;
-    fsi_result r;
-    int i;
     memset(&m, 0, sizeof m);
     m.nx = g->nx;
     m.ny = g->ny;
     m.nz = g->nz;
-    for (i = 0; i < 6; i++)
+    for (int i = 0; i < 6; i++)
         m.open[i] = i < 2 * g->dim && g->desc.side[i].kind == FSI_SIDE_OPEN;
     m.allocator = g->desc.allocator;
-    r = fsi_mg_init(g->mg, &m);
+    fsi_result r = fsi_mg_init(g->mg, &m);
     if (r < 0 || !g->desc.liquid)
         return r;
+    fsi_levelset_desc l;
     memset(&l, 0, sizeof l);
     l.nx = g->nx;
     l.ny = g->ny;
@@ -981,25 +976,23 @@ static fsi_real fsi__open(const fsi_grid *g, int a, int i, int j, int k) {
 /* Faces that are prescribed take their velocity: closed sides 0, inflow its own; with solids = 1
  * closed faces the solid's (not before the solve: a coupled solve needs u* there). */
 static void fsi__grid_walls(fsi_grid *g, int solids) {
-    int a;
-    for (a = 0; a < g->dim; a++) {
-        int n[3], rows;
-        ptrdiff_t r;
+    for (int a = 0; a < g->dim; a++) {
+        int n[3];
         fsi_real *u = g->u[a], *up = g->u_plus[a];
         /* else the sides of the box are enough */
         const int all = g->occluded && (solids || up);
         const ptrdiff_t below = a == 0 ? 1 : a == 1 ? g->nx : (ptrdiff_t)g->nx * g->ny;
         fsi__family_size(g, a, n);
-        rows = n[1] * n[2];
+        int rows = n[1] * n[2];
         FSI__OMP(parallel for schedule(static) if (g->cells > 20000))
-        for (r = 0; r < rows; r++) {
-            int i, j = (int)r % n[1], k = (int)r / n[1];
+        for (ptrdiff_t r = 0; r < rows; r++) {
+            int j = (int)r % n[1], k = (int)r / n[1];
             int at = a == 1 ? j : k, step = a == 0 ? n[0] - 1 : 1;
             if (!all && a != 0 && at != 0 && at != n[a] - 1)
                 continue;
             if (all)
                 step = 1;
-            for (i = 0; i < n[0]; i += step) {
+            for (int i = 0; i < n[0]; i += step) {
                 size_t f = fsi__at(n, i, j, k);
                 if (a == 0)
                     at = i;
@@ -1022,14 +1015,12 @@ static void fsi__grid_walls(fsi_grid *g, int solids) {
 }
 
 FSI_API fsi_result fsi_grid_set_occlusion(fsi_grid *grid, const fsi_occlusion *occlusion) {
-    size_t f;
-    int a;
     if (!grid || !grid->block)
         return FSI_ERR_STATE;
-    for (a = 0; occlusion && a < grid->dim; a++) {
+    for (int a = 0; occlusion && a < grid->dim; a++) {
         if (occlusion->velocity[a] && !fsi_all_finite(grid->faces[a], occlusion->velocity[a]))
             return FSI_ERR_NUMERIC;
-        for (f = 0; occlusion->open[a] && f < grid->faces[a]; f++)
+        for (size_t f = 0; occlusion->open[a] && f < grid->faces[a]; f++)
             if (!(occlusion->open[a][f] >= 0 && occlusion->open[a][f] <= 1))
                 return FSI_ERR_ARGUMENT;
     }
@@ -1056,8 +1047,7 @@ static int fsi__dt_valid(fsi_real dt) {
  * them is not. */
 static fsi_real fsi__max_speed(const fsi_grid *g, fsi_real *speed) {
     fsi_real m = 0;
-    int a;
-    for (a = 0; a < g->dim; a++) {
+    for (int a = 0; a < g->dim; a++) {
         fsi_real v = fsi_max_abs(g->faces[a], g->u[a]),
                  w = g->u_plus[a] ? fsi_max_abs(g->faces[a], g->u_plus[a]) : 0;
         if (!fsi__finite(v) || !fsi__finite(w))
@@ -1071,11 +1061,10 @@ static fsi_real fsi__max_speed(const fsi_grid *g, fsi_real *speed) {
 
 /* Density and temperature are looked at by fsi__find_calm_rows when they are advected. */
 static fsi_result fsi__check_state(const fsi_grid *g, fsi_real *most, fsi_real *speed) {
-    int q;
     *most = fsi__max_speed(g, speed);
     if (!fsi__finite(*most) || !fsi_all_finite(g->cells, g->pressure))
         return FSI_ERR_NUMERIC;
-    for (q = 0; q < 2 + g->desc.scalars; q++) {
+    for (int q = 0; q < 2 + g->desc.scalars; q++) {
         fsi_advection mode;
         const fsi_real *s = fsi__scalar(g, q, &mode);
         if (s && (q >= 2 || mode == FSI_ADVECT_NONE) && !fsi_all_finite(g->cells, s))
@@ -1091,13 +1080,12 @@ FSI_API fsi_real fsi_grid_cfl(const fsi_grid *grid, fsi_real dt) {
 }
 
 FSI_API fsi_real fsi_grid_max_dt(const fsi_grid *grid) {
-    fsi_real v, c;
     if (!grid || !grid->block)
         return 0;
-    v = fsi__max_speed(grid, NULL);
+    fsi_real v = fsi__max_speed(grid, NULL);
     if (!fsi__finite(v))
         return 0;
-    c = grid->desc.cfl * grid->h;
+    fsi_real c = grid->desc.cfl * grid->h;
     /* speed gained while falling over cfl cells */
     v += fsi__sqrt(c * fsi__length(grid->desc.gravity));
     return v > c / FSI_REAL_MAX ? c / v : FSI_REAL_MAX;
@@ -1106,16 +1094,14 @@ FSI_API fsi_real fsi_grid_max_dt(const fsi_grid *grid) {
 /* ------------------------------------------------------------------------------------------------
  * >>grid life */
 FSI_API fsi_result fsi_grid_init(fsi_grid *grid, const fsi_grid_desc *desc) {
-    fsi_arena a;
-    fsi_result r;
-    size_t i;
     if (!grid)
         return FSI_ERR_ARGUMENT;
     memset(grid, 0, sizeof *grid);
-    r = fsi__grid_check_desc(desc);
+    fsi_result r = fsi__grid_check_desc(desc);
     if (r < 0)
         return r;
     fsi__grid_defaults(grid, desc);
+    fsi_arena a;
     memset(&a, 0, sizeof a);
     fsi__grid_layout(grid, &a);
     r = a.failed ? FSI_ERR_SIZE : FSI_OK;
@@ -1136,7 +1122,7 @@ FSI_API fsi_result fsi_grid_init(fsi_grid *grid, const fsi_grid_desc *desc) {
         fsi_grid_free(grid);
         return r;
     }
-    for (i = 0; grid->temperature && i < grid->cells; i++)
+    for (size_t i = 0; grid->temperature && i < grid->cells; i++)
         grid->temperature[i] = grid->desc.ambient;
     fsi__grid_walls(grid, 1);
     return fsi_grid_classify(grid);
@@ -1164,10 +1150,9 @@ FSI_API void fsi_grid_free(fsi_grid *grid) {
 /* Lower sample and weight of the upper one on a line of n >= 2 samples; x is clamped to the line.
  */
 FSI__FLAT int fsi__cut(fsi_real x, int n, fsi_real *f) {
-    int i;
     x = x > 0 ? x : 0;
     x = x < (fsi_real)(n - 1) ? x : (fsi_real)(n - 1);
-    i = (int)x;
+    int i = (int)x;
     i = i < n - 2 ? i : n - 2;
     *f = x - (fsi_real)i;
     return i;
@@ -1180,11 +1165,11 @@ FSI__FLAT fsi_real fsi__mix(fsi_real a, fsi_real b, fsi_real f) {
 /* Linear interpolation from the lower corner p; three = 0: in the plane. */
 FSI__FLAT fsi_real fsi__corner_mix(const fsi_real *p, size_t sy, size_t sz, fsi_real fx,
                                    fsi_real fy, fsi_real fz, int three) {
-    fsi_real a = fsi__mix(fsi__mix(p[0], p[1], fx), fsi__mix(p[sy], p[sy + 1], fx), fy), b;
+    fsi_real a = fsi__mix(fsi__mix(p[0], p[1], fx), fsi__mix(p[sy], p[sy + 1], fx), fy);
     if (!three)
         return a;
     p += sz;
-    b = fsi__mix(fsi__mix(p[0], p[1], fx), fsi__mix(p[sy], p[sy + 1], fx), fy);
+    fsi_real b = fsi__mix(fsi__mix(p[0], p[1], fx), fsi__mix(p[sy], p[sy + 1], fx), fy);
     return fsi__mix(a, b, fz);
 }
 
@@ -1197,8 +1182,7 @@ typedef struct fsi__mac {
 
 static fsi__mac fsi__mac_of(const fsi_grid *g) {
     fsi__mac m;
-    int a;
-    for (a = 0; a < 3; a++)
+    for (int a = 0; a < 3; a++)
         m.u[a] = g->u[a];
     m.n[0] = g->nx;
     m.n[1] = g->ny;
@@ -1303,11 +1287,10 @@ static void fsi__block_cell(const fsi_grid *g, const fsi__sight *s, unsigned bit
 
 static int fsi__ray_hits(const fsi_grid *g, fsi_vec3 A, fsi_vec3 B, fsi_real *t,
                          fsi_vec3 *velocity) {
-    fsi_vec3 normal;
-    int hit;
     *t = 1;
-    hit = g->occlusion.hit_fn(g->occlusion.user, fsi__grid_point(g, A), fsi__grid_point(g, B), t,
-                              &normal, velocity);
+    fsi_vec3 normal;
+    int hit = g->occlusion.hit_fn(g->occlusion.user, fsi__grid_point(g, A), fsi__grid_point(g, B),
+                                  t, &normal, velocity);
     /* garbage counts as a wall at rest, right here */
     if (hit && !(*t >= 0 && *t <= 1))
         *t = 0;
@@ -1319,11 +1302,11 @@ static int fsi__ray_hits(const fsi_grid *g, fsi_vec3 A, fsi_vec3 B, fsi_real *t,
 /* Which of the cells around X does the eye see? Without hit_fn: those reached from the own cell
  * through faces that are not blocked. */
 static void fsi__look(const fsi_grid *g, fsi_vec3 X, const int *own, fsi_vec3 eye, fsi__sight *s) {
-    unsigned bit, bits = g->dim == 3 ? 8 : 4, own_bit = 0;
-    int a, c[3], round;
+    unsigned bits = g->dim == 3 ? 8 : 4, own_bit = 0;
+    int c[3];
     s->X = X;
     s->seen = 0;
-    for (a = 0; a < 3; a++) {
+    for (int a = 0; a < 3; a++) {
         fsi_real x = fsi__get(X, a) - FSI_R(0.5);
         s->own[a] = own[a];
         /* the own cell is always in the block */
@@ -1331,10 +1314,10 @@ static void fsi__look(const fsi_grid *g, fsi_vec3 X, const int *own, fsi_vec3 ey
         own_bit |= (unsigned)(own[a] - s->base[a]) << a;
     }
     if (g->occlusion.hit_fn) {
-        for (bit = 0; bit < bits; bit++) {
+        for (unsigned bit = 0; bit < bits; bit++) {
+            fsi__block_cell(g, s, bit, c);
             fsi_real t;
             fsi_vec3 v;
-            fsi__block_cell(g, s, bit, c);
             if (!fsi__solid_at(g, c)
                 && !fsi__ray_hits(g, eye, fsi__sample_place(3, c[0], c[1], c[2]), &t, &v))
                 s->seen |= 1u << bit;
@@ -1345,9 +1328,9 @@ static void fsi__look(const fsi_grid *g, fsi_vec3 X, const int *own, fsi_vec3 ey
     if (fsi__solid_at(g, c))
         return;
     s->seen = 1u << own_bit;
-    for (round = 0; round < g->dim; round++)
-        for (bit = 0; bit < bits; bit++)
-            for (a = 0; a < g->dim && (s->seen >> bit & 1u); a++) {
+    for (int round = 0; round < g->dim; round++)
+        for (unsigned bit = 0; bit < bits; bit++)
+            for (int a = 0; a < g->dim && (s->seen >> bit & 1u); a++) {
                 unsigned other = bit ^ (1u << a);
                 /* the upper of the two cells names the face between them */
                 fsi__block_cell(g, s, bit | (1u << a), c);
@@ -1363,18 +1346,17 @@ static void fsi__look(const fsi_grid *g, fsi_vec3 X, const int *own, fsi_vec3 ey
 /* Component a of the velocity at the point of s: the two faces of each seen cell in the plane of
  * the own cell. 0 when nothing is seen. */
 static int fsi__seen_component(const fsi_grid *g, const fsi__sight *s, int a, fsi_real *value) {
-    unsigned bit, bits = g->dim == 3 ? 8 : 4, along = (unsigned)(s->own[a] - s->base[a]);
+    unsigned bits = g->dim == 3 ? 8 : 4, along = (unsigned)(s->own[a] - s->base[a]);
     const fsi_real *minus = g->u[a], *plus = g->u_plus[a] ? g->u_plus[a] : g->u[a];
     fsi_real f = fsi__clamp(fsi__get(s->X, a) - (fsi_real)s->own[a], 0, 1), sum = 0, mean = 0,
              lost = 0;
-    int n[3], c[3], b, count = 0;
+    int n[3], c[3], count = 0;
     fsi__family_size(g, a, n);
-    for (bit = 0; bit < bits; bit++) {
-        fsi_real w = 1, lo, hi;
-        size_t at;
+    for (unsigned bit = 0; bit < bits; bit++) {
+        fsi_real w = 1;
         if ((bit >> a & 1u) != along)
             continue;
-        for (b = 0; b < g->dim; b++) {
+        for (int b = 0; b < g->dim; b++) {
             fsi_real t = fsi__clamp(fsi__get(s->X, b) - FSI_R(0.5) - (fsi_real)s->base[b], 0, 1);
             if (b != a)
                 w *= (bit >> b & 1u) ? t : 1 - t;
@@ -1384,10 +1366,13 @@ static int fsi__seen_component(const fsi_grid *g, const fsi__sight *s, int a, fs
             continue;
         }
         fsi__block_cell(g, s, bit, c);
-        at = fsi__at(n, c[0], c[1], c[2]);
+        size_t at = fsi__at(n, c[0], c[1], c[2]);
         /* the cell lies on the plus side of its lower face */
-        lo = plus[at];
-        hi = minus[at + (a == 0 ? 1 : a == 1 ? (size_t)n[0] : (size_t)n[0] * (size_t)n[1])];
+        fsi_real lo = plus[at];
+        fsi_real hi = minus[at
+                            + (a == 0   ? 1
+                               : a == 1 ? (size_t)n[0]
+                                        : (size_t)n[0] * (size_t)n[1])];
         sum += w * fsi__mix(lo, hi, f);
         mean += FSI_R(0.5) * (lo + hi);
         count++;
@@ -1400,24 +1385,23 @@ static int fsi__seen_component(const fsi_grid *g, const fsi__sight *s, int a, fs
 
 static fsi_vec3 fsi__seen_velocity(const fsi_grid *g, const fsi__sight *s, fsi_vec3 otherwise) {
     fsi_real v[3];
-    int a;
     v[0] = otherwise.x;
     v[1] = otherwise.y;
     v[2] = g->dim == 3 ? otherwise.z : 0;
-    for (a = 0; a < g->dim; a++)
+    for (int a = 0; a < g->dim; a++)
         fsi__seen_component(g, s, a, &v[a]);
     return fsi_vec(v[0], v[1], v[2]);
 }
 
 static fsi_real fsi__seen_scalar(const fsi_grid *g, const fsi__sight *s, const fsi_real *field,
                                  fsi_real otherwise) {
-    unsigned bit, bits = g->dim == 3 ? 8 : 4;
+    unsigned bits = g->dim == 3 ? 8 : 4;
     fsi_real sum = 0, mean = 0, lost = 0;
-    int c[3], b, n[3], count = 0;
+    int c[3], n[3], count = 0;
     fsi__family_size(g, 3, n);
-    for (bit = 0; bit < bits; bit++) {
-        fsi_real w = 1, v;
-        for (b = 0; b < g->dim; b++) {
+    for (unsigned bit = 0; bit < bits; bit++) {
+        fsi_real w = 1;
+        for (int b = 0; b < g->dim; b++) {
             fsi_real t = fsi__clamp(fsi__get(s->X, b) - FSI_R(0.5) - (fsi_real)s->base[b], 0, 1);
             w *= (bit >> b & 1u) ? t : 1 - t;
         }
@@ -1426,7 +1410,7 @@ static fsi_real fsi__seen_scalar(const fsi_grid *g, const fsi__sight *s, const f
             continue;
         }
         fsi__block_cell(g, s, bit, c);
-        v = field[fsi__at(n, c[0], c[1], c[2])];
+        fsi_real v = field[fsi__at(n, c[0], c[1], c[2])];
         sum += w * v;
         mean += v;
         count++;
@@ -1438,15 +1422,15 @@ static fsi_real fsi__seen_scalar(const fsi_grid *g, const fsi__sight *s, const f
    follows. Returns the point reached. Without hit_fn the walk goes from cell to cell and ends at a
    blocked face. */
 static fsi_vec3 fsi__reach(const fsi_grid *g, int *own, fsi_vec3 B, fsi_vec3 *velocity) {
-    fsi_vec3 A = fsi__sample_place(3, own[0], own[1], own[2]), D;
-    fsi_real end = 1, next[3], d[3], margin;
-    int n[3], a, steps;
+    fsi_vec3 A = fsi__sample_place(3, own[0], own[1], own[2]);
+    fsi_real end = 1, next[3], d[3];
+    int n[3];
     fsi__family_size(g, 3, n);
     B = fsi_vec(fsi__clamp(B.x, 0, (fsi_real)n[0]), fsi__clamp(B.y, 0, (fsi_real)n[1]),
                 g->dim == 3 ? fsi__clamp(B.z, 0, (fsi_real)n[2]) : A.z);
-    D = fsi_vec_sub(B, A);
+    fsi_vec3 D = fsi_vec_sub(B, A);
     /* a thousandth of a cell short of the surface */
-    margin = FSI_R(1e-3) / fsi__max(fsi__length(D), FSI_R(1e-3));
+    fsi_real margin = FSI_R(1e-3) / fsi__max(fsi__length(D), FSI_R(1e-3));
     if (g->occlusion.hit_fn) {
         fsi_real t;
         if (fsi__ray_hits(g, A, B, &t, velocity))
@@ -1458,9 +1442,10 @@ static fsi_vec3 fsi__reach(const fsi_grid *g, int *own, fsi_vec3 B, fsi_vec3 *ve
     d[0] = D.x;
     d[1] = D.y;
     d[2] = D.z;
+    int a;
     for (a = 0; a < 3; a++)
         next[a] = d[a] < 0 || d[a] > 0 ? FSI_R(0.5) / fsi__abs(d[a]) : FSI_REAL_MAX;
-    for (steps = n[0] + n[1] + n[2]; steps > 0; steps--) {
+    for (int steps = n[0] + n[1] + n[2]; steps > 0; steps--) {
         int c[3];
         a = next[0] <= next[1] ? (next[0] <= next[2] ? 0 : 2) : (next[1] <= next[2] ? 1 : 2);
         if (next[a] >= 1)
@@ -1489,13 +1474,13 @@ static fsi_vec3 fsi__reach(const fsi_grid *g, int *own, fsi_vec3 B, fsi_vec3 *ve
 static fsi_vec3 fsi__seen_path(const fsi_grid *g, fsi_vec3 X, int *own, fsi_real s,
                                fsi__sight *sight) {
     int cell[3];
-    fsi_vec3 v, zero = fsi_vec(0, 0, 0), hit = zero, end;
+    fsi_vec3 zero = fsi_vec(0, 0, 0), hit = zero;
     cell[0] = own[0];
     cell[1] = own[1];
     cell[2] = own[2];
     fsi__look(g, X, own, fsi__sample_place(3, own[0], own[1], own[2]), sight);
-    v = fsi__seen_velocity(g, sight, zero);
-    end = fsi__reach(g, cell, fsi_vec_mad(X, v, FSI_R(0.5) * s), &hit);
+    fsi_vec3 v = fsi__seen_velocity(g, sight, zero);
+    fsi_vec3 end = fsi__reach(g, cell, fsi_vec_mad(X, v, FSI_R(0.5) * s), &hit);
     fsi__look(g, end, cell, end, sight);
     v = fsi__seen_velocity(g, sight, v);
     hit = zero;
@@ -1509,9 +1494,7 @@ static fsi_vec3 fsi__seen_path(const fsi_grid *g, fsi_vec3 X, int *own, fsi_real
 static int fsi__seen_sample(const fsi_grid *g, const fsi__job *q, int i, int j, int k, int side,
                             fsi_real *value) {
     const int a = q->family;
-    fsi__sight s;
-    fsi_vec3 hit;
-    int own[3], m;
+    int own[3];
     own[0] = i;
     own[1] = j;
     own[2] = k;
@@ -1524,8 +1507,9 @@ static int fsi__seen_sample(const fsi_grid *g, const fsi__job *q, int i, int j, 
     }
     if (fsi__solid_at(g, own))
         return 0;
-    hit = fsi__seen_path(g, fsi__sample_place(a, i, j, k), own, -q->s, &s);
-    for (m = 0; m < q->count; m++)
+    fsi__sight s;
+    fsi_vec3 hit = fsi__seen_path(g, fsi__sample_place(a, i, j, k), own, -q->s, &s);
+    for (int m = 0; m < q->count; m++)
         value[m] = a < 3 ? fsi__get(fsi__seen_velocity(g, &s, hit), a)
                          : fsi__seen_scalar(g, &s, q->old[m], q->old[m][fsi__at(q->n, i, j, k)]);
     return 1;
@@ -1534,12 +1518,11 @@ static int fsi__seen_sample(const fsi_grid *g, const fsi__job *q, int i, int j, 
 /* The samples whose paths may meet a solid, done again with sight; linear interpolation only (no
  * stencil: no correction). */
 static void fsi__advect_seen(const fsi_grid *g, const fsi__job *q, ptrdiff_t from, ptrdiff_t to) {
-    ptrdiff_t r;
     const int a = q->family;
     FSI__OMP(parallel for schedule(static))
-    for (r = from; r < to; r++) {
-        int i, j = (int)(r % q->n[1]), k = (int)(r / q->n[1]), m;
-        for (i = 0; i < q->n[0]; i++) {
+    for (ptrdiff_t r = from; r < to; r++) {
+        int j = (int)(r % q->n[1]), k = (int)(r / q->n[1]);
+        for (int i = 0; i < q->n[0]; i++) {
             size_t f = fsi__at(q->n, i, j, k);
             fsi_real v[2];
             int c[3];
@@ -1551,7 +1534,7 @@ static void fsi__advect_seen(const fsi_grid *g, const fsi__job *q, ptrdiff_t fro
             v[0] = q->old[0][f];
             v[1] = q->count > 1 ? q->old[1][f] : 0;
             fsi__seen_sample(g, q, i, j, k, 0, v);
-            for (m = 0; m < q->count; m++) {
+            for (int m = 0; m < q->count; m++) {
                 if (q->keep[m])
                     q->hat[m][(ptrdiff_t)f - q->base] = v[m];
                 else
@@ -1573,11 +1556,11 @@ static void fsi__advect_seen(const fsi_grid *g, const fsi__job *q, ptrdiff_t fro
 /* Plus samples: the common one where the face is not blocked; after the advection (work given)
  * their own elsewhere. */
 static void fsi__plus_equal(fsi_grid *g, int a, const fsi_real *work) {
-    int n[3], i, j, k;
+    int n[3];
     fsi__family_size(g, a, n);
-    for (k = 0; k < n[2]; k++)
-        for (j = 0; j < n[1]; j++)
-            for (i = 0; i < n[0]; i++) {
+    for (int k = 0; k < n[2]; k++)
+        for (int j = 0; j < n[1]; j++)
+            for (int i = 0; i < n[0]; i++) {
                 size_t f = fsi__at(n, i, j, k);
                 if (!fsi__blocked(g, a, i, j, k))
                     g->u_plus[a][f] = g->u[a][f];
@@ -1587,22 +1570,22 @@ static void fsi__plus_equal(fsi_grid *g, int a, const fsi_real *work) {
 }
 
 static void fsi__grow_line(uint8_t *p, size_t step, int n, int reach) {
-    int i, last = -reach - 1;
+    int last = -reach - 1;
     /* value 1: source; 2: reached from below; 4: from above */
-    for (i = 0; i < n; i++) {
+    for (int i = 0; i < n; i++) {
         if (p[(size_t)i * step] & 1u)
             last = i;
         if (i - last <= reach)
             p[(size_t)i * step] |= 2u;
     }
     last = n + reach;
-    for (i = n - 1; i >= 0; i--) {
+    for (int i = n - 1; i >= 0; i--) {
         if (p[(size_t)i * step] & 1u)
             last = i;
         if (last - i <= reach)
             p[(size_t)i * step] |= 4u;
     }
-    for (i = 0; i < n; i++)
+    for (int i = 0; i < n; i++)
         p[(size_t)i * step] = p[(size_t)i * step] != 0;
 }
 
@@ -1610,37 +1593,33 @@ static void fsi__grow_line(uint8_t *p, size_t step, int n, int reach) {
  * apart. */
 static void fsi__grow_marks(uint8_t *mark, size_t width, size_t step, int count, int reach) {
     const uint8_t full = (uint8_t)(reach + 1);
-    int j, back;
-    size_t i;
     if (reach > 250) {
-        for (j = 0; j < count; j++)
+        for (int j = 0; j < count; j++)
             memset(mark + (size_t)j * step, 1, width);
         return;
     }
     /* a mark counts down from full as it is carried from line to line */
-    for (back = 0; back < 2; back++)
-        for (j = 0; j < count; j++) {
+    for (int back = 0; back < 2; back++)
+        for (int j = 0; j < count; j++) {
             uint8_t *p = mark + (size_t)(back ? count - 1 - j : j) * step;
             const uint8_t *q = j == 0 ? p : back ? p + step : p - step;
             FSI__OMP(simd)
-            for (i = 0; i < width; i++) {
+            for (size_t i = 0; i < width; i++) {
                 const uint8_t here = back ? p[i] : (uint8_t)(p[i] ? full : 0),
                               left = (uint8_t)(q[i] > 0 ? q[i] - 1 : 0);
                 p[i] = here > left || j == 0 ? here : left;
             }
         }
-    for (j = 0; j < count; j++)
-        for (i = 0; i < width; i++)
+    for (int j = 0; j < count; j++)
+        for (size_t i = 0; i < width; i++)
             mark[(size_t)j * step + i] = mark[(size_t)j * step + i] != 0;
 }
 
 static void fsi__grow_all(uint8_t *mark, const int *n, const int *reach) { /* along all axes */
     const size_t nx = (size_t)n[0], plane = nx * (size_t)n[1];
-    ptrdiff_t k;
     FSI__OMP(parallel for schedule(static) if (plane * (size_t)n[2] > 20000))
-    for (k = 0; k < n[2]; k++) {
-        int j;
-        for (j = 0; j < n[1]; j++)
+    for (ptrdiff_t k = 0; k < n[2]; k++) {
+        for (int j = 0; j < n[1]; j++)
             fsi__grow_line(mark + (size_t)k * plane + (size_t)j * nx, 1, n[0], reach[0]);
         fsi__grow_marks(mark + (size_t)k * plane, nx, nx, n[1], reach[1]);
     }
@@ -1655,27 +1634,26 @@ static void fsi__mark_near(fsi_grid *g, fsi_real dt, int shells) {
     const fsi_real cfl = fsi__max_speed(g, NULL) * dt / g->h;
     const uint8_t *solid = g->occlusion.solid;
     int n[3], reach[3];
-    ptrdiff_t r;
     fsi__family_size(g, 3, n);
     reach[0] = reach[1] = reach[2] = cfl < FSI_R(1e6) ? 4 + (int)cfl : 1000000;
     FSI__OMP(parallel for schedule(static) if (g->cells > 20000))
-    for (r = 0; r < (ptrdiff_t)n[1] * n[2]; r++) {
+    for (ptrdiff_t r = 0; r < (ptrdiff_t)n[1] * n[2]; r++) {
         const ptrdiff_t row = r * n[0];
-        int a, i, j = (int)(r % n[1]), k = (int)(r / n[1]);
-        for (i = 0; i < n[0]; i++)
+        int j = (int)(r % n[1]), k = (int)(r / n[1]);
+        for (int i = 0; i < n[0]; i++)
             g->near_cell[row + i] = (uint8_t)(solid && !shells && solid[row + i]);
-        for (a = 0; a < g->dim; a++) {
+        for (int a = 0; a < g->dim; a++) {
             const ptrdiff_t step = a == 0 ? 1 : a == 1 ? n[0] : (ptrdiff_t)n[0] * n[1];
             const ptrdiff_t at = (n[0] + (a == 0)) * (j + (ptrdiff_t)(n[1] + (a == 1)) * k);
             const uint8_t *blocked = g->occlusion.blocked[a];
             const fsi_real *open = g->occlusion.open[a];
             if ((a == 1 && j == 0) || (a == 2 && k == 0))
                 continue;
-            for (i = a == 0; blocked && i < n[0]; i++)
+            for (int i = a == 0; blocked && i < n[0]; i++)
                 if (blocked[at + i]
                     && !(shells && solid && (solid[row + i] || solid[row + i - step])))
                     g->near_cell[row + i] = 1;
-            for (i = a == 0; open && !shells && i < n[0]; i++)
+            for (int i = a == 0; open && !shells && i < n[0]; i++)
                 if (open[at + i] < 1)
                     g->near_cell[row + i] = 1;
         }
@@ -1686,16 +1664,16 @@ static void fsi__mark_near(fsi_grid *g, fsi_real dt, int shells) {
 /* ------------------------------------------------------------------------------------------------
  * >>grid sampling */
 FSI_API fsi_vec3 fsi_grid_velocity_at(const fsi_grid *grid, fsi_vec3 x) {
-    fsi_vec3 X, v = fsi_vec(0, 0, 0);
+    fsi_vec3 v = fsi_vec(0, 0, 0);
     if (!grid || !grid->block || !fsi__finite_vec(x))
         return v;
-    X = fsi__to_cells(grid, x);
+    fsi_vec3 X = fsi__to_cells(grid, x);
     if (grid->occluded) {
-        fsi__sight s;
         int own[3];
         X = fsi_vec(fsi__clamp(X.x, 0, (fsi_real)grid->nx), fsi__clamp(X.y, 0, (fsi_real)grid->ny),
                     fsi__clamp(X.z, 0, (fsi_real)grid->nz));
         fsi__own_cell(grid, X, own);
+        fsi__sight s;
         fsi__look(grid, X, own, X, &s);
         return fsi__seen_velocity(grid, &s, v);
     } else {
@@ -1707,16 +1685,15 @@ FSI_API fsi_vec3 fsi_grid_velocity_at(const fsi_grid *grid, fsi_vec3 x) {
 
 FSI_API fsi_real fsi_grid_field_at(const fsi_grid *grid, fsi_field field, fsi_vec3 x) {
     const fsi_real *f = fsi_grid_field(grid, field);
-    fsi__sight s;
-    fsi_vec3 X;
     int own[3], n[3];
     if (!f || !fsi__finite_vec(x))
         return 0;
-    X = fsi__to_cells(grid, x);
+    fsi_vec3 X = fsi__to_cells(grid, x);
     X = fsi_vec(fsi__clamp(X.x, 0, (fsi_real)grid->nx), fsi__clamp(X.y, 0, (fsi_real)grid->ny),
                 fsi__clamp(X.z, 0, (fsi_real)grid->nz));
     fsi__own_cell(grid, X, own);
     fsi__family_size(grid, 3, n);
+    fsi__sight s;
     fsi__look(grid, X, own, X, &s);
     /* phi is continued into solids */
     if (!grid->occluded || field == FSI_FIELD_PHI)
@@ -1725,19 +1702,18 @@ FSI_API fsi_real fsi_grid_field_at(const fsi_grid *grid, fsi_field field, fsi_ve
 }
 
 FSI_API fsi_result fsi_grid_trace(const fsi_grid *grid, fsi_real dt, int count, fsi_real *x) {
-    ptrdiff_t p;
     if (!grid || !grid->block)
         return FSI_ERR_STATE;
     if (!fsi__finite(dt) || count < 0 || (count > 0 && !x) || !fsi_all_finite(3 * (size_t)count, x))
         return FSI_ERR_ARGUMENT;
     FSI__OMP(parallel for schedule(static) if (count > 1000))
-    for (p = 0; p < count; p++) {
+    for (ptrdiff_t p = 0; p < count; p++) {
         fsi_vec3 a = fsi_vec_load(x + 3 * p), X;
         if (grid->occluded) {
-            fsi__sight s;
             int own[3];
             X = fsi__to_cells(grid, a);
             fsi__own_cell(grid, X, own);
+            fsi__sight s;
             fsi__seen_path(grid, X, own, dt / grid->h, &s);
             X = s.X;
         } else {
@@ -1791,17 +1767,17 @@ FSI__FLAT fsi_real fsi__beyond(fsi_real x, int n, fsi_real o) {
 /* Largest |a| of a chunk, in lanes: vector code. */
 FSI__FLAT fsi_real fsi__chunk_most(int count, const fsi_real *a) {
     fsi_real lane[8] = {0, 0, 0, 0, 0, 0, 0, 0};
-    int i, k;
+    int i;
     for (i = 0; i + 8 <= count; i += 8) {
         FSI__OMP(simd)
-        for (k = 0; k < 8; k++) {
+        for (int k = 0; k < 8; k++) {
             const fsi_real x = fsi__abs(a[i + k]);
             lane[k] = x > lane[k] ? x : lane[k];
         }
     }
     for (; i < count; i++)
         lane[0] = fsi__max(lane[0], fsi__abs(a[i]));
-    for (k = 1; k < 8; k++)
+    for (int k = 1; k < 8; k++)
         lane[0] = fsi__max(lane[0], lane[k]);
     return lane[0];
 }
@@ -1862,10 +1838,9 @@ FSI__FLAT void fsi__cut_ends(const fsi__job *q, int three, int edge, int j, int 
     fsi_real *FSI__RESTRICT F0 = e->F[0], *FSI__RESTRICT F1 = e->F[1], *FSI__RESTRICT F2 = e->F[2],
                             *FSI__RESTRICT off = e->off;
     int32_t *FSI__RESTRICT shift = e->shift;
-    int i;
     if (edge) {
         FSI__OMP(simd)
-        for (i = from; i < to; i++) {
+        for (int i = from; i < to; i++) {
             const fsi_real X = x0 + (fsi_real)i + (r0[i] + t0[i]), Y = y + (r1[i] + t1[i]),
                            Z = three ? z + (r2[i] + t2[i]) : 0;
             off[i] = fsi__beyond(X, nx, ox) + fsi__beyond(Y, ny, oy)
@@ -1877,7 +1852,7 @@ FSI__FLAT void fsi__cut_ends(const fsi__job *q, int three, int edge, int j, int 
         }
     }
     FSI__OMP(simd)
-    for (i = from; i < to; i++) {
+    for (int i = from; i < to; i++) {
         const fsi_real X = edge ? F0[i] : x0 + (r0[i] + t0[i]),
                        Y = edge ? F1[i] : y + (r1[i] + t1[i]);
         double sum = (double)fsi__cut_line(X, &F0[i]) + sy * (double)fsi__cut_line(Y, &F1[i]);
@@ -1897,8 +1872,8 @@ FSI__FLAT int fsi__find_ends(const fsi__job *q, int three, int back, int j, int 
     /* x faces on the box have one cell */
     const int first = a == 0 && i0 == 0, last = count - (a == 0 && i0 + count == q->n[0]);
     const fsi_real *r[3], *t[3], *one[3];
-    int i, c, p, part[5][2], parts;
-    for (c = 0; c < 3; c++) {
+    int part[5][2];
+    for (int c = 0; c < 3; c++) {
         /* 2D: z is not read */
         const fsi_real *way = (back ? q->back : q->forth)[c < 2 || three ? c : 0];
         r[c] = way
@@ -1912,11 +1887,11 @@ FSI__FLAT int fsi__find_ends(const fsi__job *q, int three, int back, int j, int 
                   - (a == 0));
         one[c] = r[c] - 1;
     }
-    parts = fsi__parts(n[0], q->reach[0], safe, i0, first, last, part);
+    int parts = fsi__parts(n[0], q->reach[0], safe, i0, first, last, part);
     fsi__cut_ends(q, three, 0, j, k, i0, part[0][0], part[0][1], r, t, e);
-    for (i = part[0][0]; i < part[0][1]; i++)
+    for (int i = part[0][0]; i < part[0][1]; i++)
         e->off[i] = 0;
-    for (p = 1; p < parts; p++)
+    for (int p = 1; p < parts; p++)
         fsi__cut_ends(q, three, 1, j, k, i0, part[p][0], part[p][1], r, t, e);
     if (first)
         fsi__cut_ends(q, three, 1, j, k, 0, 0, 1, r, r, e);
@@ -1939,15 +1914,14 @@ FSI__FLAT int fsi__side_by_side(const int32_t *shift) {
 FSI__FLAT void fsi__mix_chunk(const fsi_real *a, size_t sy, size_t sz, int three, int count,
                               const int32_t *shift, const fsi_real *fx, const fsi_real *fy,
                               const fsi_real *fz, fsi_real *FSI__RESTRICT out) {
-    int from, i;
-    for (from = 0; from < count; from += FSI__BLOCK) {
+    for (int from = 0; from < count; from += FSI__BLOCK) {
         if (from + FSI__BLOCK <= count && fsi__side_by_side(shift + from)) {
             const fsi_real *p = a + (ptrdiff_t)shift[from];
             FSI__OMP(simd)
-            for (i = from; i < from + FSI__BLOCK; i++)
+            for (int i = from; i < from + FSI__BLOCK; i++)
                 out[i] = fsi__corner_mix(p + i, sy, sz, fx[i], fy[i], three ? fz[i] : 0, three);
         } else
-            for (i = from; i < fsi__imin(from + FSI__BLOCK, count); i++)
+            for (int i = from; i < fsi__imin(from + FSI__BLOCK, count); i++)
                 out[i] = fsi__corner_mix(a + i + shift[i], sy, sz, fx[i], fy[i], three ? fz[i] : 0,
                                          three);
     }
@@ -1974,9 +1948,8 @@ FSI__FLAT void fsi__cut_middles(const fsi__job *q, int three, int edge, int j, i
                             *FSI__RESTRICT F2 = F[2][1];
     int32_t *FSI__RESTRICT a0 = shift[0], *FSI__RESTRICT a1 = shift[1],
                            *FSI__RESTRICT a2 = shift[2];
-    int i;
     FSI__OMP(simd)
-    for (i = from; i < to; i++) {
+    for (int i = from; i < to; i++) {
         V0[i] = half * (p0[i] + p0[i + 1]);
         V1[i] = half * (p1[i] + p1[i + up1]);
         if (three)
@@ -1993,7 +1966,7 @@ FSI__FLAT void fsi__cut_middles(const fsi__job *q, int three, int edge, int j, i
         }
     }
     FSI__OMP(simd)
-    for (i = from; i < to; i++) {
+    for (int i = from; i < to; i++) {
         const fsi_real x = edge ? x0 + (fsi_real)i : x0, X = x + s * V0[i], Y = y + s * V1[i],
                        Z = three ? z + s * V2[i] : 0;
         const fsi_real bx = fsi__cut_line(edge ? E0[i] : X, &E0[i]) - x,
@@ -2021,20 +1994,20 @@ FSI__FLAT void fsi__ways_chunk(const fsi__job *q, int three, int j, int k, int i
     fsi_real V[3][FSI__CHUNK], F[3][2][FSI__CHUNK], mid[FSI__CHUNK];
     int32_t shift[3][FSI__CHUNK];
     const fsi_real half = FSI_R(-0.5) * q->s, *p[3];
-    int i, c, part[5][2], parts = fsi__parts(n[0], q->reach[0], safe, i0, 0, count, part);
-    for (c = 0; c < 3; c++)
+    int part[5][2], parts = fsi__parts(n[0], q->reach[0], safe, i0, 0, count, part);
+    for (int c = 0; c < 3; c++)
         p[c] = q->mac.u[c] ? q->mac.u[c] + (nx + (c == 0)) * (j + (ny + (c == 1)) * k) : NULL;
     fsi__cut_middles(q, three, 0, j, k, i0, part[0][0], part[0][1], p, V, F, shift);
-    for (i = 1; i < parts; i++)
+    for (int i = 1; i < parts; i++)
         fsi__cut_middles(q, three, 1, j, k, i0, part[i][0], part[i][1], p, V, F, shift);
-    for (c = 0; c < 2 + three; c++) {
+    for (int c = 0; c < 2 + three; c++) {
         const size_t w = (size_t)nx + (c == 0), hgt = (size_t)ny + (c == 1);
         const fsi_real *v = V[c];
         fsi_real *FSI__RESTRICT back = q->back[c] + row, *FSI__RESTRICT forth = q->forth[c] + row;
         fsi__mix_chunk(p[c] + i0, w, w * hgt, three, count, shift[c], F[0][c == 0], F[1][c == 1],
                        F[2][c == 2], mid);
         FSI__OMP(simd)
-        for (i = 0; i < count; i++) {
+        for (int i = 0; i < count; i++) {
             back[i] = half * mid[i];
             forth[i] = half * (mid[i] - 2 * v[i]);
         }
@@ -2049,8 +2022,7 @@ FSI__FLAT void fsi__ways_chunk(const fsi__job *q, int three, int j, int k, int i
 static int fsi__enters(const fsi__job *q, int i, int j, int k) {
     const ptrdiff_t c = i + q->n[0] * (j + (ptrdiff_t)q->n[1] * k);
     const int at[3] = {i, j, k};
-    int a;
-    for (a = 0; a < 2 + q->mac.three; a++) {
+    for (int a = 0; a < 2 + q->mac.three; a++) {
         const fsi_real x = (fsi_real)at[a] + 2 * q->back[a][c];
         if ((x < FSI_R(-0.5) && q->open[2 * a])
             || (x > (fsi_real)q->n[a] - FSI_R(0.5) && q->open[2 * a + 1]))
@@ -2064,16 +2036,15 @@ FSI__FLAT void fsi__advect_back(const fsi__job *q, int three, int j, int k, int 
     const ptrdiff_t row = (ptrdiff_t)((size_t)i0 + sy * (size_t)j + sz * (size_t)k),
                     in = row - q->base;
     fsi__ends e;
-    int i, m, off;
-    off = fsi__find_ends(q, three, 1, j, k, i0, count, &e);
-    for (m = 0; m < q->count; m++)
+    int off = fsi__find_ends(q, three, 1, j, k, i0, count, &e);
+    for (int m = 0; m < q->count; m++)
         fsi__mix_chunk(q->old[m] + row, sy, sz, three, count, e.shift, e.F[0], e.F[1], e.F[2],
                        q->keep[m] ? q->hat[m] + in : q->out[m] + (row - q->out_base));
-    for (i = 0; off && i < count; i++) {
+    for (int i = 0; off && i < count; i++) {
         if (!(e.off[i] > 0))
             continue;
         e.shift[i] = FSI__NO_STENCIL;
-        for (m = 0; m < q->count && q->family == 3 && fsi__enters(q, i0 + i, j, k); m++)
+        for (int m = 0; m < q->count && q->family == 3 && fsi__enters(q, i0 + i, j, k); m++)
             *(q->keep[m] ? q->hat[m] + in + i : q->out[m] + (row - q->out_base) + i) = q->still[m];
     }
     memcpy(q->stencil + in, e.shift, (size_t)count * sizeof e.shift[0]);
@@ -2096,18 +2067,17 @@ FSI__FLAT fsi_real fsi__limit(const fsi_real *p, size_t sy, size_t sz, int three
 FSI__FLAT void fsi__correct_chunk(size_t sy, size_t sz, int three, int limit, int count,
                                   const int32_t *st, const fsi_real *hat, const fsi_real *old,
                                   const fsi_real *forth, fsi_real *FSI__RESTRICT out) {
-    int from, i;
-    for (from = 0; from < count; from += FSI__BLOCK) {
+    for (int from = 0; from < count; from += FSI__BLOCK) {
         if (from + FSI__BLOCK <= count && st[from] != FSI__NO_STENCIL
             && fsi__side_by_side(st + from)) {
             const fsi_real *p = old + (ptrdiff_t)st[from];
             FSI__OMP(simd)
-            for (i = from; i < from + FSI__BLOCK; i++) {
+            for (int i = from; i < from + FSI__BLOCK; i++) {
                 const fsi_real v = hat[i] + FSI_R(0.5) * (old[i] - forth[i]);
                 out[i] = limit ? fsi__limit(p + i, sy, sz, three, v) : v;
             }
         } else
-            for (i = from; i < fsi__imin(from + FSI__BLOCK, count); i++) {
+            for (int i = from; i < fsi__imin(from + FSI__BLOCK, count); i++) {
                 const fsi_real v = hat[i] + FSI_R(0.5) * (old[i] - forth[i]);
                 out[i] = st[i] == FSI__NO_STENCIL ? hat[i]
                          : limit                  ? fsi__limit(old + i + st[i], sy, sz, three, v)
@@ -2127,8 +2097,7 @@ FSI__FLAT void fsi__spare_surface(const fsi__job *q, int j, int k, int i0, int c
                        q->phi
                        + (ptrdiff_t)n[0]
                              * (fsi__imin(j, n[1] - 1) + (ptrdiff_t)n[1] * fsi__imin(k, n[2] - 1));
-    int i;
-    for (i = 0; i < count; i++) {
+    for (int i = 0; i < count; i++) {
         const fsi_real depth =
             -q->half_inv_h
             * (low[a == 0 ? fsi__imax(i0 + i - 1, 0) : i0 + i] + high[fsi__imin(i0 + i, n[0] - 1)]);
@@ -2142,12 +2111,11 @@ FSI__FLAT void fsi__advect_forth(const fsi__job *q, int three, int j, int k, int
                     in = row - q->base;
     fsi_real forth[FSI__CHUNK];
     fsi__ends e;
-    int i, m, off;
-    off = fsi__find_ends(q, three, 0, j, k, i0, count, &e);
-    for (i = 0; off && i < count; i++)
+    int off = fsi__find_ends(q, three, 0, j, k, i0, count, &e);
+    for (int i = 0; off && i < count; i++)
         if (e.off[i] > 0)
             q->stencil[in + i] = FSI__NO_STENCIL;
-    for (m = 0; m < q->count; m++) {
+    for (int m = 0; m < q->count; m++) {
         if (!q->keep[m])
             continue;
         fsi__mix_chunk(q->hat[m] + in, sy, sz, three, count, e.shift, e.F[0], e.F[1], e.F[2],
@@ -2167,8 +2135,8 @@ FSI__FLAT void fsi__advect_forth(const fsi__job *q, int three, int j, int k, int
  * for 2D and one for 3D. */
 FSI__FLAT void fsi__advect_row(const fsi__job *q, int pass, ptrdiff_t r) {
     const int three = q->mac.three;
-    int i0, j = (int)(r % q->n[1]), k = (int)(r / q->n[1]);
-    for (i0 = 0; i0 < q->n[0]; i0 += FSI__CHUNK) {
+    int j = (int)(r % q->n[1]), k = (int)(r / q->n[1]);
+    for (int i0 = 0; i0 < q->n[0]; i0 += FSI__CHUNK) {
         const int count = fsi__imin(FSI__CHUNK, q->n[0] - i0);
         if (pass == 0 && three)
             fsi__ways_chunk(q, 1, j, k, i0, count);
@@ -2215,9 +2183,8 @@ static void fsi__advect_row_plain(const fsi__job *q, int pass, ptrdiff_t r) {
 static void fsi__advect_pass(const fsi__job *q, int pass, ptrdiff_t from, ptrdiff_t to) {
     void (*const row)(const fsi__job *, int, ptrdiff_t) =
         fsi__wide() ? fsi__advect_row_wide : fsi__advect_row_plain;
-    ptrdiff_t r;
     FSI__OMP(parallel for schedule(static) if ((to - from) * q->n[0] > 8000))
-    for (r = from; r < to; r++)
+    for (ptrdiff_t r = from; r < to; r++)
         if (!q->rows || (q->rows[r] & pass))
             row(q, pass, r);
 }
@@ -2225,7 +2192,6 @@ static void fsi__advect_pass(const fsi__job *q, int pass, ptrdiff_t from, ptrdif
 static void fsi__job_begin(const fsi_grid *g, int family, fsi_real dt, const fsi_real *way,
                            fsi__job *q) {
     fsi_vec3 o = fsi__sample_place(family, 0, 0, 0);
-    int a;
     memset(q, 0, sizeof *q);
     q->mac = fsi__mac_of(g);
     q->family = family;
@@ -2237,9 +2203,9 @@ static void fsi__job_begin(const fsi_grid *g, int family, fsi_real dt, const fsi
     q->stencil = g->stencil;
     q->phi = family < 3 ? g->phi : NULL;
     q->half_inv_h = FSI_R(0.5) / g->h;
-    for (a = 0; a < 6; a++)
+    for (int a = 0; a < 6; a++)
         q->open[a] = fsi__side_open(g, a);
-    for (a = 0; a < 3; a++) {
+    for (int a = 0; a < 3; a++) {
         q->reach[a] = way[a] < FSI_R(1e6) ? 2 + (int)way[a] : 1 << 29;
         /* not needed before build_pressure makes new ones */
         q->back[a] = g->weight[a];
@@ -2262,15 +2228,13 @@ static void fsi__job_add(fsi__job *q, const fsi_real *old, fsi_real *hat, fsi_re
    the row may change; bit 1: a row that may change needs its hat. q carries scalars. Returns 0 when
    one of them is not finite. */
 static int fsi__find_calm_rows(fsi_grid *g, fsi__job *q) {
-    ptrdiff_t r, rows = (ptrdiff_t)g->ny * g->nz;
+    ptrdiff_t rows = (ptrdiff_t)g->ny * g->nz;
     uint8_t *may = g->mark[0], *near_it = g->mark[1];
     fsi_real *most = g->scratch[3];
-    int m, i, pass;
     memset(may, 0, (size_t)rows);
-    for (m = 0; m < q->count; m++) {
-        fsi_real limit;
+    for (int m = 0; m < q->count; m++) {
         FSI__OMP(parallel for schedule(static) if (g->cells > 20000))
-        for (r = 0; r < rows; r++) {
+        for (ptrdiff_t r = 0; r < rows; r++) {
             const fsi_real *s = q->old[m] + r * g->nx;
             fsi_real far = fsi_max_abs((size_t)g->nx, s);
             int n;
@@ -2279,22 +2243,22 @@ static int fsi__find_calm_rows(fsi_grid *g, fsi__job *q) {
                     far = fsi__max(far, fsi__abs(s[n] - q->still[m]));
             most[r] = far;
         }
-        limit = FSI_REAL_EPS * fsi_max_abs((size_t)rows, most);
+        fsi_real limit = FSI_REAL_EPS * fsi_max_abs((size_t)rows, most);
         if (!fsi__finite(limit))
             return 0;
-        for (r = 0; r < rows; r++)
+        for (ptrdiff_t r = 0; r < rows; r++)
             may[r] |= most[r] > limit;
     }
-    for (pass = 0; pass < 2; pass++) {
+    for (int pass = 0; pass < 2; pass++) {
         uint8_t *p = pass ? near_it : may;
         if (pass)
             memcpy(near_it, may, (size_t)rows);
-        for (i = 0; i < g->nz; i++)
+        for (int i = 0; i < g->nz; i++)
             fsi__grow_line(p + (size_t)i * (size_t)g->ny, 1, g->ny, q->reach[1]);
         if (g->dim == 3)
             fsi__grow_marks(p, (size_t)g->ny, (size_t)g->ny, g->nz, q->reach[2]);
     }
-    for (r = 0; r < rows; r++)
+    for (ptrdiff_t r = 0; r < rows; r++)
         may[r] = (uint8_t)(near_it[r] + 2 * may[r]);
     q->rows = may;
     return 1;
@@ -2303,9 +2267,8 @@ static int fsi__find_calm_rows(fsi_grid *g, fsi__job *q) {
 static void fsi__copy_rows(const fsi__job *q, int m, ptrdiff_t from, ptrdiff_t to,
                            fsi_real *field) {
     const ptrdiff_t w = q->n[0];
-    ptrdiff_t r;
     FSI__OMP(parallel for schedule(static) if ((to - from) * w > 8000))
-    for (r = from; r < to; r++)
+    for (ptrdiff_t r = from; r < to; r++)
         if (!q->rows || (q->rows[r] & 2u))
             memcpy(field + r * w, q->out[m] + (r * w - q->out_base), (size_t)w * sizeof *field);
 }
@@ -2313,8 +2276,7 @@ static void fsi__copy_rows(const fsi__job *q, int m, ptrdiff_t from, ptrdiff_t t
 /* Moves what is still needed of hat, stencil and out, samples from .. to-1, to the front. */
 static void fsi__job_slide(fsi__job *q, int early, ptrdiff_t from, ptrdiff_t to) {
     const size_t n = (size_t)(to - from);
-    int m;
-    for (m = 0; m < q->count; m++) {
+    for (int m = 0; m < q->count; m++) {
         if (q->keep[m])
             memmove(q->hat[m], q->hat[m] + (from - q->base), n * sizeof *q->hat[m]);
         if (early)
@@ -2335,7 +2297,7 @@ static void fsi__job_run(fsi_grid *g, fsi__job *q, fsi_real *const *field) {
               reach = fsi__imin(q->reach[1 + three], layers);
     const ptrdiff_t size = (ptrdiff_t)per * q->n[0]; /* samples of a layer */
     const int step = (int)(1 + 131072 / size), room = 2 * reach + 4 * step;
-    int back = 0, forth = 0, copied = 0, m; /* layers done */
+    int back = 0, forth = 0, copied = 0; /* layers done */
     while (forth < layers || (field && copied < layers)) {
         int to = fsi__imin(back + step, layers), from = fsi__imin(copied, forth - reach);
         if (to * size - q->base > room * size && from * size > q->base)
@@ -2349,7 +2311,7 @@ static void fsi__job_run(fsi_grid *g, fsi__job *q, fsi_real *const *field) {
             fsi__advect_pass(q, 2, (ptrdiff_t)forth * per, (ptrdiff_t)to * per);
         forth = to;
         to = forth == layers ? layers : fsi__imax(forth - reach, copied);
-        for (m = 0; m < q->count && field; m++)
+        for (int m = 0; m < q->count && field; m++)
             fsi__copy_rows(q, m, (ptrdiff_t)copied * per, (ptrdiff_t)to * per, field[m]);
         copied = to;
     }
@@ -2358,48 +2320,44 @@ static void fsi__job_run(fsi_grid *g, fsi__job *q, fsi_real *const *field) {
 /* Pass 0: the ways of all cells; way: the longest ones along each axis, cells. */
 static void fsi__find_ways(fsi_grid *g, fsi_real dt, const fsi_real *axis_speed, fsi_real *way) {
     const ptrdiff_t rows = (ptrdiff_t)g->ny * g->nz;
-    fsi__job q;
-    ptrdiff_t r;
-    int a;
-    for (a = 0; a < 3; a++)
+    for (int a = 0; a < 3; a++)
         way[a] = FSI_R(0.5) * (dt / g->h * axis_speed[a] + 1);
+    fsi__job q;
     fsi__job_begin(g, 3, dt, way, &q);
     q.most = g->scratch[0];
     fsi__advect_pass(&q, 0, 0, rows);
-    for (a = 0; a < 3; a++) {
+    for (int a = 0; a < 3; a++) {
         way[a] = dt / g->h * axis_speed[a]; /* back */
-        for (r = 0; r < rows && a < g->dim; r++)
+        for (ptrdiff_t r = 0; r < rows && a < g->dim; r++)
             way[a] = fsi__max(way[a], 2 * q.most[3 * r + a]);
     }
 }
 
 FSI_API fsi_result fsi_grid_advect(fsi_grid *grid, fsi_real dt) {
     fsi_grid *g = grid;
-    fsi__job q;
-    fsi_real speed, axis_speed[3] = {0, 0, 0}, way[3];
-    double t0;
+    fsi_real axis_speed[3] = {0, 0, 0}, way[3];
     fsi_real *field[2];
-    int i, total;
-    fsi_result r;
     if (!g || !g->block)
         return FSI_ERR_STATE;
     if (!fsi__dt_valid(dt))
         return FSI_ERR_ARGUMENT;
-    t0 = fsi__now(g);
-    r = fsi__check_state(g, &speed, axis_speed);
+    double t0 = fsi__now(g);
+    fsi_real speed;
+    fsi_result r = fsi__check_state(g, &speed, axis_speed);
     if (r < 0)
         return r;
     g->stats.max_speed = (double)speed;
     g->stats.cfl = g->stats.max_speed * (double)dt / (double)g->h;
     if (g->occluded)
         fsi__mark_near(g, dt, g->occlusion.smooth);
-    for (i = 0; i < 3; i++)
+    for (int i = 0; i < 3; i++)
         way[i] = FSI_R(0.5) * (dt / g->h * axis_speed[i] + 1);
     fsi__find_ways(g, dt, axis_speed, way);
     g->weights_are_one = 0;
-    total = 2 + g->desc.scalars;
+    int total = 2 + g->desc.scalars;
     /* scalars first, two at a time, all by the old velocity */
-    for (i = 0; i < total;) {
+    fsi__job q;
+    for (int i = 0; i < total;) {
         fsi__job_begin(g, 3, dt, way, &q);
         for (; i < total && q.count < 2; i++) {
             fsi_advection mode;
@@ -2417,7 +2375,7 @@ FSI_API fsi_result fsi_grid_advect(fsi_grid *grid, fsi_real dt) {
             return FSI_ERR_NUMERIC;
         fsi__job_run(g, &q, field);
     }
-    for (i = 0; i < g->dim && g->desc.advect_velocity != FSI_ADVECT_NONE; i++) {
+    for (int i = 0; i < g->dim && g->desc.advect_velocity != FSI_ADVECT_NONE; i++) {
         fsi__job_begin(g, i, dt, way, &q);
         fsi__job_add(&q, g->carried[i] ? g->carried[i] : g->u[i], g->scratch[3], g->scratch[i],
                      g->desc.advect_velocity);
@@ -2425,7 +2383,7 @@ FSI_API fsi_result fsi_grid_advect(fsi_grid *grid, fsi_real dt) {
         /* next to solids all components of the old velocity are looked at again */
         fsi__job_run(g, &q, g->occluded ? NULL : field);
     }
-    for (i = 0; i < g->dim && g->desc.advect_velocity != FSI_ADVECT_NONE; i++) {
+    for (int i = 0; i < g->dim && g->desc.advect_velocity != FSI_ADVECT_NONE; i++) {
         if (g->occluded)
             fsi_copy(g->faces[i], g->scratch[i], g->u[i]);
         g->carried[i] = NULL;
@@ -2455,9 +2413,8 @@ static fsi_vec3 fsi__clip_way(fsi_vec3 from, fsi_vec3 to, void *user) {
 }
 
 static void fsi__surface_walls(fsi_grid *g, fsi_levelset_walls *w, int *open) {
-    int i;
     memset(w, 0, sizeof *w);
-    for (i = 0; i < 6; i++)
+    for (int i = 0; i < 6; i++)
         open[i] = fsi__side_open(g, i);
     w->open = open;
     if (!g->occluded)
@@ -2473,7 +2430,6 @@ static void fsi__surface_walls(fsi_grid *g, fsi_levelset_walls *w, int *open) {
  * side inside). */
 static fsi_real fsi__source_distance(fsi_vec3 x, const fsi_grid_source *s, int dim) {
     fsi_real out = 0, in = -FSI_REAL_MAX;
-    int a;
     if (s->shape == FSI_SOURCE_CALLBACK)
         return s->distance_fn(x, s->user);
     if (s->shape == FSI_SOURCE_SPHERE) {
@@ -2482,7 +2438,7 @@ static fsi_real fsi__source_distance(fsi_vec3 x, const fsi_grid_source *s, int d
             d.z = 0;
         return fsi__length(d) - s->radius;
     }
-    for (a = 0; a < dim; a++) {
+    for (int a = 0; a < dim; a++) {
         fsi_real d =
             fsi__max(fsi__get(s->lo, a) - fsi__get(x, a), fsi__get(x, a) - fsi__get(s->hi, a));
         if (d > 0)
@@ -2509,20 +2465,19 @@ static int fsi__source_active(const fsi_grid *g, const fsi_grid_source *s) {
 FSI_API fsi_result fsi_grid_add_source(fsi_grid *grid, const fsi_grid_source *source) {
     const fsi_grid_source *s = source;
     fsi_real size[3];
-    int a, i;
     if (!grid || !grid->block)
         return FSI_ERR_STATE;
     if (!s || s->set == 0 || (int)s->shape < 0 || (int)s->shape > FSI_SOURCE_CALLBACK
         || !fsi__finite_vec(s->velocity) || !fsi__finite(s->density) || !fsi__finite(s->temperature)
         || !fsi__finite(s->divergence) || !(s->start <= s->start + 1) || !(s->stop <= s->stop + 1))
         return FSI_ERR_ARGUMENT;
-    for (i = 0; i < FSI_GRID_SCALARS; i++)
+    for (int i = 0; i < FSI_GRID_SCALARS; i++)
         if (!fsi__finite(s->scalar[i]))
             return FSI_ERR_ARGUMENT;
     size[0] = (fsi_real)grid->nx * grid->h;
     size[1] = (fsi_real)grid->ny * grid->h;
     size[2] = (fsi_real)grid->nz * grid->h;
-    for (a = 0; a < grid->dim && s->shape != FSI_SOURCE_CALLBACK; a++) {
+    for (int a = 0; a < grid->dim && s->shape != FSI_SOURCE_CALLBACK; a++) {
         fsi_real o = fsi__get(grid->origin, a), lo = fsi__get(s->lo, a), hi = fsi__get(s->hi, a);
         if (s->shape == FSI_SOURCE_SPHERE) {
             lo = fsi__get(s->centre, a) - s->radius;
@@ -2542,8 +2497,7 @@ FSI_API fsi_result fsi_grid_add_source(fsi_grid *grid, const fsi_grid_source *so
 /* Samples lo .. hi-1 of a family that may lie inside the source. */
 static void fsi__source_range(const fsi_grid *g, const fsi_grid_source *s, const int *n, int *lo,
                               int *hi) {
-    int a;
-    for (a = 0; a < 3; a++) {
+    for (int a = 0; a < 3; a++) {
         fsi_real x0 = fsi__get(s->lo, a), x1 = fsi__get(s->hi, a), o = fsi__get(g->origin, a);
         lo[a] = 0;
         hi[a] = n[a];
@@ -2562,12 +2516,12 @@ static void fsi__source_range(const fsi_grid *g, const fsi_grid_source *s, const
  * Returns 0 when a callback gave garbage. */
 static int fsi__source_fill(const fsi_grid *g, const fsi_grid_source *s, int family, fsi_real value,
                             int add, fsi_real *out) {
-    int n[3], lo[3], hi[3], i, j, k, good = 1;
+    int n[3], lo[3], hi[3], good = 1;
     fsi__family_size(g, family, n);
     fsi__source_range(g, s, n, lo, hi);
-    for (k = lo[2]; k < hi[2]; k++)
-        for (j = lo[1]; j < hi[1]; j++)
-            for (i = lo[0]; i < hi[0]; i++) {
+    for (int k = lo[2]; k < hi[2]; k++)
+        for (int j = lo[1]; j < hi[1]; j++)
+            for (int i = lo[0]; i < hi[0]; i++) {
                 fsi_real d = fsi__source_distance(
                     fsi__grid_point(g, fsi__sample_place(family, i, j, k)), s, g->dim);
                 if (!fsi__finite(d))
@@ -2581,23 +2535,23 @@ static int fsi__source_fill(const fsi_grid *g, const fsi_grid_source *s, int fam
 /* Asks every callback once without using the answers, so that a step can be refused before it
  * changed anything. */
 static fsi_result fsi__check_callbacks(const fsi_grid *g) {
-    int a, i, n[3], x, y, z;
-    for (i = 0; i < g->source_count; i++)
-        for (a = 0; a < 4 && g->source[i].shape == FSI_SOURCE_CALLBACK
-                    && fsi__source_active(g, &g->source[i]);
+    int n[3];
+    for (int i = 0; i < g->source_count; i++)
+        for (int a = 0; a < 4 && g->source[i].shape == FSI_SOURCE_CALLBACK
+                        && fsi__source_active(g, &g->source[i]);
              a++)
             if ((a == 3 || a < g->dim) && !fsi__source_fill(g, &g->source[i], a, 0, 0, NULL))
                 return FSI_ERR_CALLBACK;
-    for (a = 0; a < g->dim && g->desc.force_fn; a++) {
+    for (int a = 0; a < g->dim && g->desc.force_fn; a++) {
         fsi__family_size(g, a, n);
-        for (z = 0; z < n[2]; z++)
-            for (y = 0; y < n[1]; y++)
-                for (x = 0; x < n[0]; x++)
+        for (int z = 0; z < n[2]; z++)
+            for (int y = 0; y < n[1]; y++)
+                for (int x = 0; x < n[0]; x++)
                     if (!fsi__finite_vec(g->desc.force_fn(fsi_grid_face_centre(g, a, x, y, z),
                                                           g->time, g->desc.force_user)))
                         return FSI_ERR_CALLBACK;
     }
-    for (i = 0; g->desc.viscosity_cells && i < (int)g->cells; i++)
+    for (int i = 0; g->desc.viscosity_cells && i < (int)g->cells; i++)
         if (!fsi__not_negative(g->desc.viscosity_cells[i]))
             return FSI_ERR_ARGUMENT;
     return FSI_OK;
@@ -2605,21 +2559,20 @@ static fsi_result fsi__check_callbacks(const fsi_grid *g) {
 
 static fsi_result fsi__apply_sources(fsi_grid *g) {
     fsi_result r = FSI_OK;
-    int i, a;
-    for (i = 0; i < g->source_count; i++) {
+    for (int i = 0; i < g->source_count; i++) {
         const fsi_grid_source *s = &g->source[i];
-        fsi__source_shape_user shape;
         if (!fsi__source_active(g, s))
             continue;
-        for (a = 0; a < g->dim && (s->set & FSI_SOURCE_VELOCITY); a++)
+        for (int a = 0; a < g->dim && (s->set & FSI_SOURCE_VELOCITY); a++)
             fsi__source_fill(g, s, a, fsi__get(s->velocity, a), 0, g->u[a]);
         if ((s->set & FSI_SOURCE_DENSITY) && g->density)
             fsi__source_fill(g, s, 3, s->density, 0, g->density);
         if ((s->set & FSI_SOURCE_TEMPERATURE) && g->temperature)
             fsi__source_fill(g, s, 3, s->temperature, 0, g->temperature);
-        for (a = 0; a < g->desc.scalars; a++)
+        for (int a = 0; a < g->desc.scalars; a++)
             if (s->set & ((unsigned)FSI_SOURCE_SCALAR << a))
                 fsi__source_fill(g, s, 3, s->scalar[a], 0, g->scalar[a]);
+        fsi__source_shape_user shape;
         shape.source = s;
         shape.dim = g->dim;
         if (g->phi && (s->set & (FSI_SOURCE_LIQUID | FSI_SOURCE_DRAIN))) {
@@ -2643,16 +2596,14 @@ static void fsi__push_faces(fsi_grid *g, int a, fsi_real dt, const fsi_real *f) 
     const ptrdiff_t below = a == 0 ? 1 : a == 1 ? g->nx : (ptrdiff_t)g->nx * g->ny;
     const int first = a == 0, rows = (a == 1 ? g->ny - 1 : g->ny) * (a == 2 ? g->nz - 1 : g->nz),
               per = a == 1 ? g->ny - 1 : g->ny;
-    ptrdiff_t r;
     FSI__OMP(parallel for schedule(static) if (g->cells > 20000))
-    for (r = 0; r < rows; r++) {
+    for (ptrdiff_t r = 0; r < rows; r++) {
         const ptrdiff_t j = r % per + (a == 1), k = r / per + (a == 2);
         const fsi_real *hi = f + g->nx * (j + (ptrdiff_t)g->ny * k), *lo = hi - below;
         fsi_real *FSI__RESTRICT u =
             g->u[a] + (g->nx + (a == 0)) * (j + (ptrdiff_t)(g->ny + (a == 1)) * k);
-        int i;
         FSI__OMP(simd)
-        for (i = first; i < g->nx; i++)
+        for (int i = first; i < g->nx; i++)
             u[i] += dt * (lo[i] + hi[i]);
     }
 }
@@ -2666,18 +2617,16 @@ static void fsi__buoyancy(fsi_grid *g, int a, fsi_real dt) {
     const ptrdiff_t below = a == 0 ? 1 : a == 1 ? g->nx : (ptrdiff_t)g->nx * g->ny;
     const int first = a == 0, per = a == 1 ? g->ny - 1 : g->ny,
               rows = per * (a == 2 ? g->nz - 1 : g->nz);
-    ptrdiff_t r;
     FSI__OMP(parallel for schedule(static) if (g->cells > 20000))
-    for (r = 0; r < rows; r++) {
+    for (ptrdiff_t r = 0; r < rows; r++) {
         const ptrdiff_t j = r % per + (a == 1), k = r / per + (a == 2),
                         at = g->nx * (j + (ptrdiff_t)g->ny * k);
         const fsi_real *s = g->density + at, *t = s - below, *S = g->temperature + at,
                        *T = S - below;
         fsi_real *FSI__RESTRICT u =
             g->u[a] + (g->nx + (a == 0)) * (j + (ptrdiff_t)(g->ny + (a == 1)) * k);
-        int i;
         FSI__OMP(simd)
-        for (i = first; i < g->nx; i++)
+        for (int i = first; i < g->nx; i++)
             u[i] += beta * (S[i] + T[i] - T0) - alpha * (s[i] + t[i]);
     }
 }
@@ -2688,10 +2637,9 @@ static void fsi__buoyancy(fsi_grid *g, int a, fsi_real dt) {
 static fsi_real fsi__cell_difference(const fsi_grid *g, int c, int a, int i, int j, int k) {
     int lo[3], hi[3], n[3], m[3];
     const fsi_real *u = g->u[c];
-    size_t s;
     fsi__family_size(g, c, n);
     fsi__family_size(g, 3, m);
-    s = c == 0 ? 1 : c == 1 ? (size_t)n[0] : (size_t)n[0] * (size_t)n[1];
+    size_t s = c == 0 ? 1 : c == 1 ? (size_t)n[0] : (size_t)n[0] * (size_t)n[1];
     lo[0] = hi[0] = i;
     lo[1] = hi[1] = j;
     lo[2] = hi[2] = k;
@@ -2708,11 +2656,11 @@ static fsi_real fsi__cell_difference(const fsi_grid *g, int c, int a, int i, int
 }
 
 static void fsi__vorticity(fsi_grid *g) {
-    ptrdiff_t r, rows = (ptrdiff_t)g->ny * g->nz;
+    ptrdiff_t rows = (ptrdiff_t)g->ny * g->nz;
     FSI__OMP(parallel for schedule(static) if (g->cells > 20000))
-    for (r = 0; r < rows; r++) {
-        int i, j = (int)(r % g->ny), k = (int)(r / g->ny);
-        for (i = 0; i < g->nx; i++) {
+    for (ptrdiff_t r = 0; r < rows; r++) {
+        int j = (int)(r % g->ny), k = (int)(r / g->ny);
+        for (int i = 0; i < g->nx; i++) {
             size_t c = (size_t)r * (size_t)g->nx + (size_t)i;
             fsi_vec3 w = fsi_vec(0, 0,
                                  fsi__cell_difference(g, 1, 0, i, j, k)
@@ -2748,22 +2696,21 @@ static fsi_real fsi__confine(const fsi_grid *g, int a, int i, int j, int k) {
 
 /* half of it, of all cells */
 static void fsi__confinement(const fsi_grid *g, int a, fsi_real *f) {
-    ptrdiff_t r, rows = (ptrdiff_t)g->ny * g->nz;
+    ptrdiff_t rows = (ptrdiff_t)g->ny * g->nz;
     FSI__OMP(parallel for schedule(static) if (g->cells > 20000))
-    for (r = 0; r < rows; r++) {
-        int i;
-        for (i = 0; i < g->nx; i++)
+    for (ptrdiff_t r = 0; r < rows; r++) {
+        for (int i = 0; i < g->nx; i++)
             f[r * g->nx + i] =
                 FSI_R(0.5) * fsi__confine(g, a, i, (int)(r % g->ny), (int)(r / g->ny));
     }
 }
 
 static void fsi__user_force(fsi_grid *g, int a, fsi_real dt) {
-    int n[3], i, j, k;
+    int n[3];
     fsi__family_size(g, a, n);
-    for (k = 0; k < n[2]; k++)
-        for (j = 0; j < n[1]; j++)
-            for (i = 0; i < n[0]; i++) {
+    for (int k = 0; k < n[2]; k++)
+        for (int j = 0; j < n[1]; j++)
+            for (int i = 0; i < n[0]; i++) {
                 fsi_real f = fsi__get(g->desc.force_fn(fsi_grid_face_centre(g, a, i, j, k), g->time,
                                                        g->desc.force_user),
                                       a);
@@ -2774,43 +2721,38 @@ static void fsi__user_force(fsi_grid *g, int a, fsi_real dt) {
 
 static void fsi__decay(fsi_grid *g, fsi_real dt) {
     fsi_real keep = fsi__exp(-dt * g->desc.dissipation), warm = fsi__exp(-dt * g->desc.cooling);
-    size_t i;
-    for (i = 0; g->density && g->desc.dissipation > 0 && i < g->cells; i++)
+    for (size_t i = 0; g->density && g->desc.dissipation > 0 && i < g->cells; i++)
         g->density[i] *= keep;
-    for (i = 0; g->temperature && g->desc.cooling > 0 && i < g->cells; i++)
+    for (size_t i = 0; g->temperature && g->desc.cooling > 0 && i < g->cells; i++)
         g->temperature[i] = g->desc.ambient + (g->temperature[i] - g->desc.ambient) * warm;
 }
 
 static void fsi__add_to_all(size_t n, fsi_real by, fsi_real *v) {
-    ptrdiff_t f;
     FSI__OMP(parallel for schedule(static) if (n > 20000))
-    for (f = 0; f < (ptrdiff_t)n; f++)
+    for (ptrdiff_t f = 0; f < (ptrdiff_t)n; f++)
         v[f] += by;
 }
 
 FSI_API fsi_result fsi_grid_forces(fsi_grid *grid, fsi_real dt) {
     fsi_grid *g = grid;
-    fsi_result r;
-    double t0;
-    int a;
     if (!g || !g->block)
         return FSI_ERR_STATE;
     if (!fsi__dt_valid(dt))
         return FSI_ERR_ARGUMENT;
-    r = fsi__check_callbacks(g);
+    fsi_result r = fsi__check_callbacks(g);
     if (r < 0)
         return r;
-    t0 = fsi__now(g);
+    double t0 = fsi__now(g);
     /* of the velocity before any force */
     if (fsi__abs(g->desc.confinement) > 0)
         fsi__vorticity(g);
     if (g->density
         && (fsi__abs(g->desc.buoyancy_density) > 0 || fsi__abs(g->desc.buoyancy_temperature) > 0)) {
-        for (a = 0; a < g->dim; a++)
+        for (int a = 0; a < g->dim; a++)
             if (fsi__abs(fsi__get(g->desc.up, a)) > 0)
                 fsi__buoyancy(g, a, dt);
     }
-    for (a = 0; a < g->dim; a++) {
+    for (int a = 0; a < g->dim; a++) {
         fsi_real kick = dt * fsi__get(g->desc.gravity, a);
         if (fsi__abs(g->desc.confinement) > 0) {
             fsi__confinement(g, a, g->rhs);
@@ -2866,24 +2808,24 @@ static void fsi__flood_air(fsi_grid *g, size_t start, int number, fsi_air_region
     while (top) {
         const int32_t c = stack[--top];
         const int j = c / n[0] % n[1], k = c / n[0] / n[1];
-        int lo, hi, a, up, i;
+        int lo, hi;
         fsi__flood_run(g, c % n[0], j, k, number, &lo, &hi);
         r->cells += hi - lo + 1;
         if ((lo == 0 && fsi__open(g, 0, 0, j, k) > 0)
             || (hi == n[0] - 1 && fsi__open(g, 0, n[0], j, k) > 0))
             r->open = 1;
-        for (a = 1; a < g->dim; a++)
-            for (up = 0; up < 2; up++) {
+        for (int a = 1; a < g->dim; a++)
+            for (int up = 0; up < 2; up++) {
                 const int y = j + (a == 1 ? 2 * up - 1 : 0), z = k + (a == 2 ? 2 * up - 1 : 0),
                           fy = j + (a == 1 && up), fz = k + (a == 2 && up);
                 /* the cell before this one is on the stack and its run will reach this one */
                 int before = 0;
                 if (y < 0 || y >= n[1] || z < 0 || z >= n[2]) {
-                    for (i = lo; i <= hi && !r->open && fsi__side_open(g, 2 * a + up); i++)
+                    for (int i = lo; i <= hi && !r->open && fsi__side_open(g, 2 * a + up); i++)
                         r->open = fsi__open(g, a, i, fy, fz) > 0;
                     continue;
                 }
-                for (i = lo; i <= hi; i++) {
+                for (int i = lo; i <= hi; i++) {
                     const size_t other = fsi__at(n, i, y, z);
                     const int found = fsi__new_air(g, other) && fsi__passes(g, a, i, fy, fz);
                     if (found && !(before && fsi__passes(g, 0, i, y, z))) {
@@ -2902,13 +2844,11 @@ static int32_t fsi__air_beside(const fsi_grid *g, const int32_t *near, int i, in
     const int n[3] = {g->nx, g->ny, g->nz}, at[3] = {i, j, k}, codes = g->desc.max_regions + 1;
     const ptrdiff_t step[3] = {1, g->nx, (ptrdiff_t)g->nx * g->ny},
                     c = i + n[0] * (j + (ptrdiff_t)n[1] * k);
-    int a, up;
-    for (a = 0; a < g->dim; a++)
-        for (up = 0; up < 2; up++) {
-            int32_t next;
+    for (int a = 0; a < g->dim; a++)
+        for (int up = 0; up < 2; up++) {
             if (up ? at[a] + 1 >= n[a] : at[a] < 1)
                 continue;
-            next = near[c + (up ? step[a] : -step[a])];
+            int32_t next = near[c + (up ? step[a] : -step[a])];
             if (next > 0 && next < layer * codes
                 && fsi__passes(g, a, i + (up && a == 0), j + (up && a == 1), k + (up && a == 2)))
                 return next % codes + layer * codes;
@@ -2924,15 +2864,15 @@ FSI_API void fsi_grid_air_near(const fsi_grid *grid, int32_t *near) {
     const fsi_grid *g = grid;
     const fsi_real deep = -(LAYERS + 1) * g->h;
     size_t c;
-    int i, j, k, layer;
     for (c = 0; c < g->cells; c++)
         near[c] = g->region[c] >= 0                                   ? g->region[c] + 1
                   : g->cell[c] == FSI_CELL_FLUID && g->phi[c] >= deep ? 0
                                                                       : -1;
-    for (layer = 1; layer <= LAYERS; layer++)
+    int k;
+    for (int layer = 1; layer <= LAYERS; layer++)
         for (k = 0, c = 0; k < g->nz; k++)
-            for (j = 0; j < g->ny; j++)
-                for (i = 0; i < g->nx; i++, c++)
+            for (int j = 0; j < g->ny; j++)
+                for (int i = 0; i < g->nx; i++, c++)
                     if (near[c] == 0)
                         near[c] = fsi__air_beside(g, near, i, j, k, layer);
     for (c = 0; c < g->cells; c++)
@@ -2947,8 +2887,7 @@ static void fsi__air_share(fsi_grid *g, const int32_t *near, int i, int j, int k
     const ptrdiff_t step[3] = {1, g->nx, (ptrdiff_t)g->nx * g->ny},
                     c = i + n[0] * (j + (ptrdiff_t)n[1] * k);
     double w[6] = {0}, sum = 0;
-    int q;
-    for (q = 0; q < 2 * g->dim; q++) {
+    for (int q = 0; q < 2 * g->dim; q++) {
         const int a = q / 2, up = q % 2;
         const ptrdiff_t b = c + (up ? step[a] : -step[a]);
         if ((up ? at[a] + 1 >= n[a] : at[a] < 1) || near[b] <= 0 || !(g->phi[b] > 0)
@@ -2956,7 +2895,7 @@ static void fsi__air_share(fsi_grid *g, const int32_t *near, int i, int j, int k
             continue;
         sum += w[q] = (double)g->phi[b];
     }
-    for (q = 0; q < 2 * g->dim; q++)
+    for (int q = 0; q < 2 * g->dim; q++)
         if (w[q] > 0)
             g->regions[near[c + (q % 2 ? step[q / 2] : -step[q / 2])] - 1].volume +=
                 share * w[q] / sum;
@@ -2969,15 +2908,15 @@ FSI_API void fsi_grid_air_volumes(fsi_grid *grid, const int32_t *near) {
     const double cell =
         g->dim == 2 ? (double)g->h * (double)g->h : (double)g->h * (double)g->h * (double)g->h;
     const fsi_real *liquid = g->scratch[0];
-    size_t c;
-    int i, j, k, r;
     g->stats.liquid_volume =
         fsi_levelset_volume(&g->levelset, g->occluded ? g->occlusion.solid : NULL, g->scratch[0]);
-    for (r = 0; r < g->region_count; r++)
+    for (int r = 0; r < g->region_count; r++)
         g->regions[r].volume = 0;
+    size_t c;
+    int k;
     for (k = 0, c = 0; k < g->nz; k++)
-        for (j = 0; j < g->ny; j++)
-            for (i = 0; i < g->nx; i++, c++) {
+        for (int j = 0; j < g->ny; j++)
+            for (int i = 0; i < g->nx; i++, c++) {
                 if (!(liquid[c] < 1) || g->cell[c] == FSI_CELL_NEUMANN)
                     continue;
                 if (g->phi[c] < 0)
@@ -2990,11 +2929,10 @@ FSI_API void fsi_grid_air_volumes(fsi_grid *grid, const int32_t *near) {
 FSI_API fsi_result fsi_grid_classify(fsi_grid *grid) {
     fsi_grid *g = grid;
     fsi_result result = FSI_OK;
-    ptrdiff_t c;
     if (!g || !g->block)
         return FSI_ERR_STATE;
     FSI__OMP(parallel for schedule(static) if (g->cells > 20000))
-    for (c = 0; c < (ptrdiff_t)g->cells; c++) {
+    for (ptrdiff_t c = 0; c < (ptrdiff_t)g->cells; c++) {
         int solid = g->occluded && g->occlusion.solid && g->occlusion.solid[c];
         g->cell[c] = (uint8_t)(solid                        ? FSI_CELL_NEUMANN
                                : g->phi && !(g->phi[c] < 0) ? FSI_CELL_DIRICHLET
@@ -3005,11 +2943,11 @@ FSI_API fsi_result fsi_grid_classify(fsi_grid *grid) {
     if (!g->phi)
         return FSI_OK;
     g->region_count = 0;
-    for (c = 0; c < (ptrdiff_t)g->cells; c++) {
-        fsi_air_region r;
+    for (ptrdiff_t c = 0; c < (ptrdiff_t)g->cells; c++) {
         int number = fsi__imin(g->region_count, g->desc.max_regions - 1);
         if (g->cell[c] != FSI_CELL_DIRICHLET || g->region[c] >= 0)
             continue;
+        fsi_air_region r;
         fsi__flood_air(g, (size_t)c, number, &r);
         if (g->region_count < g->desc.max_regions) {
             g->regions[number] = r;
@@ -3038,11 +2976,10 @@ static fsi_real fsi__ghost(const fsi_grid *g, size_t liquid, size_t air) {
 
 /* Weight of the face between cells lo and hi (cells, -1 = outside), open fraction given. */
 static fsi_real fsi__face_weight(const fsi_grid *g, ptrdiff_t lo, ptrdiff_t hi, fsi_real open) {
-    int a, b;
     if (!(open > 0))
         return 0;
-    a = lo < 0 ? (int)FSI_CELL_DIRICHLET : g->cell[lo];
-    b = hi < 0 ? (int)FSI_CELL_DIRICHLET : g->cell[hi];
+    int a = lo < 0 ? (int)FSI_CELL_DIRICHLET : g->cell[lo];
+    int b = hi < 0 ? (int)FSI_CELL_DIRICHLET : g->cell[hi];
     if (a == FSI_CELL_NEUMANN || b == FSI_CELL_NEUMANN)
         return 0;
     if (!g->phi || a == b || lo < 0 || hi < 0)
@@ -3053,19 +2990,18 @@ static fsi_real fsi__face_weight(const fsi_grid *g, ptrdiff_t lo, ptrdiff_t hi, 
 }
 
 static void fsi__build_weights(fsi_grid *g, int a) {
-    ptrdiff_t r, rows;
     int n[3], m[3];
     const ptrdiff_t step = a == 0 ? 1 : a == 1 ? g->nx : (ptrdiff_t)g->nx * g->ny;
     fsi__family_size(g, a, n);
     fsi__family_size(g, 3, m);
-    rows = (ptrdiff_t)n[1] * n[2];
+    ptrdiff_t rows = (ptrdiff_t)n[1] * n[2];
     FSI__OMP(parallel for schedule(static) if (g->cells > 20000))
-    for (r = 0; r < rows; r++) {
-        int i, j = (int)(r % n[1]), k = (int)(r / n[1]), across = a == 1 ? j : k,
-               plain = !g->phi && !g->occluded && (a == 0 || (across > 0 && across < m[a]));
-        for (i = 0; plain && i < n[0]; i++)
+    for (ptrdiff_t r = 0; r < rows; r++) {
+        int j = (int)(r % n[1]), k = (int)(r / n[1]), across = a == 1 ? j : k,
+            plain = !g->phi && !g->occluded && (a == 0 || (across > 0 && across < m[a]));
+        for (int i = 0; plain && i < n[0]; i++)
             g->weight[a][r * n[0] + i] = 1;
-        for (i = 0; i < n[0]; i += plain ? n[0] - 1 : 1) {
+        for (int i = 0; i < n[0]; i += plain ? n[0] - 1 : 1) {
             int at = a == 0 ? i : across;
             ptrdiff_t hi = (ptrdiff_t)i + m[0] * ((ptrdiff_t)j + (ptrdiff_t)m[1] * k);
             g->weight[a][r * n[0] + i] =
@@ -3079,14 +3015,13 @@ static void fsi__build_weights(fsi_grid *g, int a) {
 static fsi_real fsi__outflow(const fsi_grid *g, int i, int j, int k) {
     const ptrdiff_t nx = g->nx, ny = g->ny, c = i + nx * (j + ny * k);
     fsi_real sum = 0;
-    int a, up;
-    for (a = 0; a < g->dim; a++) {
+    for (int a = 0; a < g->dim; a++) {
         const ptrdiff_t w = nx + (a == 0), height = ny + (a == 1),
                         step = a == 0   ? 1
                                : a == 1 ? nx
                                         : nx * ny;
         const int last = a == 0 ? g->nx : a == 1 ? g->ny : g->nz, at = a == 0 ? i : a == 1 ? j : k;
-        for (up = 0; up < 2; up++) {
+        for (int up = 0; up < 2; up++) {
             /* the cell's own sample */
             const fsi_real *u = up || !g->u_plus[a] ? g->u[a] : g->u_plus[a];
             const ptrdiff_t f = i + w * (j + height * k)
@@ -3108,36 +3043,35 @@ static fsi_real fsi__outflow(const fsi_grid *g, int i, int j, int k) {
 }
 
 static void fsi__add_divergence_sources(const fsi_grid *g, fsi_real *out, fsi_real scale) {
-    int s;
-    for (s = 0; s < g->source_count; s++)
+    for (int s = 0; s < g->source_count; s++)
         if ((g->source[s].set & FSI_SOURCE_DIVERGENCE) && fsi__source_active(g, &g->source[s]))
             fsi__source_fill(g, &g->source[s], 3, scale * g->source[s].divergence, 1, out);
 }
 
 /* out = scale * outflow of every fluid cell, 0 elsewhere. */
 static void fsi__all_outflow(const fsi_grid *g, fsi_real scale, fsi_real *out) {
-    ptrdiff_t r, rows = (ptrdiff_t)g->ny * g->nz;
+    ptrdiff_t rows = (ptrdiff_t)g->ny * g->nz;
     const size_t nx = (size_t)g->nx, sy = nx, sz = nx * ((size_t)g->ny + 1),
                  sz2 = nx * (size_t)g->ny;
     FSI__OMP(parallel for schedule(static) if (g->cells > 20000))
-    for (r = 0; r < rows; r++) {
-        int i, j = (int)(r % g->ny), k = (int)(r / g->ny);
+    for (ptrdiff_t r = 0; r < rows; r++) {
+        int j = (int)(r % g->ny), k = (int)(r / g->ny);
         const uint8_t *cell = g->cell + (size_t)r * nx;
         fsi_real *o = out + (size_t)r * nx;
         if (g->occluded) {
-            for (i = 0; i < g->nx; i++)
+            for (int i = 0; i < g->nx; i++)
                 o[i] = cell[i] == FSI_CELL_FLUID ? scale * fsi__outflow(g, i, j, k) : 0;
         } else {
             const fsi_real *u = g->u[0] + (size_t)r * (nx + 1),
                            *v = g->u[1] + sy * (size_t)j + sz * (size_t)k;
-            for (i = 0; i < g->nx; i++)
+            for (int i = 0; i < g->nx; i++)
                 o[i] = (u[i + 1] - u[i]) + (v[(size_t)i + sy] - v[i]);
             if (g->dim == 3) {
                 const fsi_real *w = g->u[2] + (size_t)r * nx;
-                for (i = 0; i < g->nx; i++)
+                for (int i = 0; i < g->nx; i++)
                     o[i] += w[(size_t)i + sz2] - w[i];
             }
-            for (i = 0; i < g->nx; i++)
+            for (int i = 0; i < g->nx; i++)
                 o[i] = cell[i] == FSI_CELL_FLUID ? scale * o[i] : 0;
         }
     }
@@ -3145,20 +3079,17 @@ static void fsi__all_outflow(const fsi_grid *g, fsi_real scale, fsi_real *out) {
 
 FSI_API fsi_result fsi_grid_build_pressure(fsi_grid *grid, fsi_real dt) {
     fsi_grid *g = grid;
-    fsi_real scale;
-    double t0;
-    int a;
     if (!g || !g->block)
         return FSI_ERR_STATE;
     if (!fsi__dt_valid(dt))
         return FSI_ERR_ARGUMENT;
-    t0 = fsi__now(g);
+    double t0 = fsi__now(g);
     fsi__grid_walls(g, 1);
     if (!g->weights_are_one)
-        for (a = 0; a < g->dim; a++)
+        for (int a = 0; a < g->dim; a++)
             fsi__build_weights(g, a);
     g->weights_are_one = !g->phi && !g->occluded;
-    scale = -g->desc.rho * g->h;
+    fsi_real scale = -g->desc.rho * g->h;
     g->noise = (4 + fsi__imax(g->nx, fsi__imax(g->ny, g->nz))) * (double)FSI_REAL_EPS
                * (double)(-scale * fsi__max_speed(g, NULL)) * sqrt((double)g->cells);
     fsi__all_outflow(g, scale, g->rhs);
@@ -3169,12 +3100,10 @@ FSI_API fsi_result fsi_grid_build_pressure(fsi_grid *grid, fsi_real dt) {
 
 FSI_API fsi_result fsi_grid_solve_pressure(fsi_grid *grid, fsi_report *report) {
     fsi_grid *g = grid;
-    fsi_mg_solve_desc d;
     fsi_result r = FSI_OK;
-    double t0;
     if (!g || !g->block)
         return FSI_ERR_STATE;
-    t0 = fsi__now(g);
+    double t0 = fsi__now(g);
     if (!g->weights_are_one || !g->mg_plain) {
         const fsi_real *w[3];
         w[0] = g->weight[0];
@@ -3186,6 +3115,7 @@ FSI_API fsi_result fsi_grid_solve_pressure(fsi_grid *grid, fsi_report *report) {
             return r;
         g->mg_plain = g->weights_are_one;
     }
+    fsi_mg_solve_desc d;
     memset(&d, 0, sizeof d);
     d.tolerance = g->desc.tolerance;
     d.tolerance_abs = g->noise;
@@ -3200,25 +3130,21 @@ FSI_API fsi_result fsi_grid_solve_pressure(fsi_grid *grid, fsi_report *report) {
 
 FSI_API fsi_result fsi_grid_apply_pressure(fsi_grid *grid) {
     fsi_grid *g = grid;
-    fsi_real scale;
-    double t0;
-    int a;
     if (!g || !g->block)
         return FSI_ERR_STATE;
-    t0 = fsi__now(g);
-    scale = 1 / (g->desc.rho * g->h);
-    for (a = 0; a < g->dim; a++) {
+    double t0 = fsi__now(g);
+    fsi_real scale = 1 / (g->desc.rho * g->h);
+    for (int a = 0; a < g->dim; a++) {
         int n[3], m[3];
-        ptrdiff_t r, rows;
         const ptrdiff_t step = a == 0 ? 1 : a == 1 ? g->nx : (ptrdiff_t)g->nx * g->ny;
         const int plain = g->weights_are_one;
         fsi__family_size(g, a, n);
         fsi__family_size(g, 3, m);
-        rows = (ptrdiff_t)n[1] * n[2];
+        ptrdiff_t rows = (ptrdiff_t)n[1] * n[2];
         FSI__OMP(parallel for schedule(static) if (g->cells > 20000))
-        for (r = 0; r < rows; r++) {
-            int i, j = (int)(r % n[1]), k = (int)(r / n[1]);
-            for (i = 0; i < n[0]; i++) {
+        for (ptrdiff_t r = 0; r < rows; r++) {
+            int j = (int)(r % n[1]), k = (int)(r / n[1]);
+            for (int i = 0; i < n[0]; i++) {
                 const int at = a == 0 ? i : a == 1 ? j : k;
                 const ptrdiff_t f = r * n[0] + i,
                                 hi = (ptrdiff_t)i + m[0] * ((ptrdiff_t)j + (ptrdiff_t)m[1] * k),
@@ -3244,10 +3170,9 @@ FSI_API fsi_result fsi_grid_apply_pressure(fsi_grid *grid) {
 }
 
 FSI_API double fsi_grid_max_divergence(const fsi_grid *grid) {
-    fsi_real *out;
     if (!grid || !grid->block)
         return 0;
-    out = grid->scratch[0];
+    fsi_real *out = grid->scratch[0];
     fsi__all_outflow(grid, 1 / grid->h, out);
     fsi__add_divergence_sources(grid, out, -1);
     return (double)fsi_max_abs(grid->cells, out);
@@ -3267,10 +3192,9 @@ static double fsi__energy_range(size_t begin, size_t end, void *user) {
     double sum = 0;
     int n[3], i = (int)(begin % (size_t)g->nx), j = (int)(begin / (size_t)g->nx % (size_t)g->ny),
               k = (int)(begin / (size_t)g->nx / (size_t)g->ny);
-    size_t c, step;
     fsi__family_size(g, a, n);
-    step = a == 0 ? 1 : a == 1 ? (size_t)n[0] : (size_t)n[0] * (size_t)n[1];
-    for (c = begin; c < end; c++) {
+    size_t step = a == 0 ? 1 : a == 1 ? (size_t)n[0] : (size_t)n[0] * (size_t)n[1];
+    for (size_t c = begin; c < end; c++) {
         size_t lo = fsi__at(n, i, j, k);
         double x = (double)plus[lo], y = (double)g->u[a][lo + step];
         if (g->cell[c] == FSI_CELL_FLUID)
@@ -3287,14 +3211,14 @@ static double fsi__energy_range(size_t begin, size_t end, void *user) {
 }
 
 FSI_API double fsi_grid_kinetic_energy(const fsi_grid *grid) {
-    double sum = 0, v;
-    fsi__energy e;
+    double sum = 0;
     if (!grid || !grid->block)
         return 0;
+    fsi__energy e;
     e.g = grid;
     for (e.a = 0; e.a < grid->dim; e.a++)
         sum += fsi_reduce(grid->cells, fsi__energy_range, &e);
-    v = (double)grid->h * (double)grid->h * (grid->dim == 3 ? (double)grid->h : 1);
+    double v = (double)grid->h * (double)grid->h * (grid->dim == 3 ? (double)grid->h : 1);
     return 0.25 * (double)grid->desc.rho * v * sum;
 }
 
@@ -3317,19 +3241,20 @@ typedef struct fsi__visc {
 } fsi__visc;
 
 static void fsi__visc_marks(fsi_grid *g, int a) {
-    int n[3], m[3], i, j, k;
+    int n[3], m[3];
     const ptrdiff_t step = a == 0 ? 1 : a == 1 ? g->nx : (ptrdiff_t)g->nx * g->ny;
     fsi__family_size(g, a, n);
     fsi__family_size(g, 3, m);
-    for (k = 0; k < n[2]; k++)
-        for (j = 0; j < n[1]; j++)
-            for (i = 0; i < n[0]; i++) {
-                int at = a == 0 ? i : a == 1 ? j : k, fluid, solid, mark = FSI__FREE;
+    for (int k = 0; k < n[2]; k++)
+        for (int j = 0; j < n[1]; j++)
+            for (int i = 0; i < n[0]; i++) {
+                int at = a == 0 ? i : a == 1 ? j : k, mark = FSI__FREE;
                 ptrdiff_t hi = (ptrdiff_t)i + m[0] * ((ptrdiff_t)j + (ptrdiff_t)m[1] * k),
                           lo = hi - step;
                 int cl = at > 0 ? g->cell[lo] : -1, ch = at < m[a] ? g->cell[hi] : -1;
-                fluid = cl == FSI_CELL_FLUID || ch == FSI_CELL_FLUID;
-                solid = (cl < 0 || cl == FSI_CELL_NEUMANN) && (ch < 0 || ch == FSI_CELL_NEUMANN);
+                int fluid = cl == FSI_CELL_FLUID || ch == FSI_CELL_FLUID;
+                int solid =
+                    (cl < 0 || cl == FSI_CELL_NEUMANN) && (ch < 0 || ch == FSI_CELL_NEUMANN);
                 if (!fluid)
                     mark = solid && g->desc.solid_noslip ? FSI__BURIED : FSI__NONE;
                 else if (!(fsi__open(g, a, i, j, k) > 0))
@@ -3342,12 +3267,12 @@ static void fsi__visc_marks(fsi_grid *g, int a) {
 static fsi_real fsi__nu(const fsi__visc *v, int i, int j, int k, int b, int up) {
     const fsi_real *nu = v->g->desc.viscosity_cells;
     fsi_real sum = 0;
-    int t, m[3];
+    int m[3];
     if (!nu)
         return v->g->desc.viscosity;
     fsi__family_size(v->g, 3, m);
     /* own axis: the cell between the faces; across: the four cells around the edge */
-    for (t = 0; t < 4; t++) {
+    for (int t = 0; t < 4; t++) {
         int c[3];
         c[0] = i;
         c[1] = j;
@@ -3372,7 +3297,6 @@ static fsi_real fsi__visc_link(const fsi__visc *v, const fsi_real *u, int i, int
                                int up, ptrdiff_t *other, fsi_real *value) {
     const fsi_grid *g = v->g;
     int q[3];
-    size_t at;
     fsi_real nu = v->k * fsi__nu(v, i, j, k, b, up);
     q[0] = i;
     q[1] = j;
@@ -3387,7 +3311,7 @@ static fsi_real fsi__visc_link(const fsi__visc *v, const fsi_real *u, int i, int
         *value = fsi__get(s->velocity, v->a);
         return 2 * nu; /* the wall is half a cell away */
     }
-    at = fsi__at(v->n, q[0], q[1], q[2]);
+    size_t at = fsi__at(v->n, q[0], q[1], q[2]);
     switch (v->mark[at]) {
     case FSI__FREE:
     case FSI__PLAIN:
@@ -3413,11 +3337,11 @@ static void fsi__visc_rows(const fsi__visc *v, const fsi_real *x, fsi_real *y, i
     const ptrdiff_t sy = v->n[0], sz = sy * v->n[1];
     const int dim = v->g->dim;
     const fsi_real kn = v->k * v->g->desc.viscosity;
-    ptrdiff_t r, rows = (ptrdiff_t)v->n[1] * v->n[2];
+    ptrdiff_t rows = (ptrdiff_t)v->n[1] * v->n[2];
     FSI__OMP(parallel for schedule(static) if (rows * sy > 20000))
-    for (r = 0; r < rows; r++) {
-        int i, b, up, j = (int)(r % v->n[1]), k = (int)(r / v->n[1]);
-        for (i = 0; i < v->n[0]; i++) {
+    for (ptrdiff_t r = 0; r < rows; r++) {
+        int j = (int)(r % v->n[1]), k = (int)(r / v->n[1]);
+        for (int i = 0; i < v->n[0]; i++) {
             const ptrdiff_t f = r * sy + i;
             fsi_real sum = 0, d = 1, value;
             ptrdiff_t other;
@@ -3427,8 +3351,8 @@ static void fsi__visc_rows(const fsi__visc *v, const fsi_real *x, fsi_real *y, i
                 d = 1 + (fsi_real)(2 * dim) * kn;
                 sum *= kn;
             } else if (v->mark[f] == FSI__FREE) {
-                for (b = 0; b < dim; b++)
-                    for (up = 0; up < 2; up++) {
+                for (int b = 0; b < dim; b++)
+                    for (int up = 0; up < 2; up++) {
                         fsi_real c =
                             fsi__visc_link(v, v->g->u[v->a], i, j, k, b, up, &other, &value);
                         d += c;
@@ -3453,15 +3377,14 @@ static void fsi__visc_jacobi(const fsi_real *x, fsi_real *y, void *user) {
 static void fsi__visc_rhs(fsi__visc *v, uint8_t *mark, fsi_real *rhs) {
     const fsi_grid *g = v->g;
     const fsi_real *u = g->u[v->a];
-    int i, j, k, b, up;
-    for (k = 0; k < v->n[2]; k++)
-        for (j = 0; j < v->n[1]; j++)
-            for (i = 0; i < v->n[0]; i++) {
+    for (int k = 0; k < v->n[2]; k++)
+        for (int j = 0; j < v->n[1]; j++)
+            for (int i = 0; i < v->n[0]; i++) {
                 size_t f = fsi__at(v->n, i, j, k);
                 int plain = !g->desc.viscosity_cells;
                 rhs[f] = u[f];
-                for (b = 0; b < g->dim && mark[f] == FSI__FREE; b++)
-                    for (up = 0; up < 2; up++) {
+                for (int b = 0; b < g->dim && mark[f] == FSI__FREE; b++)
+                    for (int up = 0; up < 2; up++) {
                         ptrdiff_t other;
                         fsi_real value, c = fsi__visc_link(v, u, i, j, k, b, up, &other, &value);
                         if (other < 0) {
@@ -3478,8 +3401,6 @@ FSI_API fsi_result fsi_grid_viscosity(fsi_grid *grid, fsi_real dt, fsi_report *r
     fsi_grid *g = grid;
     fsi_krylov_desc d;
     fsi_result r = FSI_OK;
-    fsi__visc v;
-    size_t room, need;
     if (!g || !g->block)
         return FSI_ERR_STATE;
     if (!fsi__dt_valid(dt))
@@ -3488,8 +3409,8 @@ FSI_API fsi_result fsi_grid_viscosity(fsi_grid *grid, fsi_real dt, fsi_report *r
         return FSI_OK;
     fsi__grid_walls(g, 0);
     g->weights_are_one = 0; /* the weights' room is lent to the solver */
+    fsi__visc v;
     for (v.a = 0; v.a < g->dim; v.a++) {
-        fsi_result q;
         fsi__visc_marks(g, v.a);
         v.g = g;
         v.k = dt / (g->h * g->h);
@@ -3506,11 +3427,11 @@ FSI_API fsi_result fsi_grid_viscosity(fsi_grid *grid, fsi_real dt, fsi_report *r
         d.max_iterations = 1000;
         d.guess = 1;
         d.allocator = g->desc.allocator;
-        room = (size_t)(g->scratch[3] - g->weight[0] + (g->scratch[1] - g->scratch[0]))
-               * sizeof(fsi_real);
-        need = fsi_cg_work_size(&d);
-        q = fsi_cg_solve(&d, g->rhs, g->u[v.a], need <= room ? g->weight[0] : NULL,
-                         need <= room ? room : 0, report);
+        size_t room = (size_t)(g->scratch[3] - g->weight[0] + (g->scratch[1] - g->scratch[0]))
+                      * sizeof(fsi_real);
+        size_t need = fsi_cg_work_size(&d);
+        fsi_result q = fsi_cg_solve(&d, g->rhs, g->u[v.a], need <= room ? g->weight[0] : NULL,
+                                    need <= room ? room : 0, report);
         if (q < 0)
             return q;
         if (q > 0 && r == FSI_OK)
@@ -3526,11 +3447,10 @@ FSI_API fsi_result fsi_grid_viscosity(fsi_grid *grid, fsi_real dt, fsi_report *r
  * have one. */
 static void fsi__spread(const int *n, int dim, fsi_real *v, uint8_t *mark, int layers) {
     const ptrdiff_t step[3] = {1, n[0], (ptrdiff_t)n[0] * n[1]};
-    int i, j, k, layer, a;
-    for (layer = 1; layer <= layers && layer < 250; layer++)
-        for (k = 0; k < n[2]; k++)
-            for (j = 0; j < n[1]; j++)
-                for (i = 0; i < n[0]; i++) {
+    for (int layer = 1; layer <= layers && layer < 250; layer++)
+        for (int k = 0; k < n[2]; k++)
+            for (int j = 0; j < n[1]; j++)
+                for (int i = 0; i < n[0]; i++) {
                     ptrdiff_t f = (ptrdiff_t)fsi__at(n, i, j, k);
                     fsi_real sum = 0;
                     int count = 0, at[3];
@@ -3539,7 +3459,7 @@ static void fsi__spread(const int *n, int dim, fsi_real *v, uint8_t *mark, int l
                     at[0] = i;
                     at[1] = j;
                     at[2] = k;
-                    for (a = 0; a < dim; a++) {
+                    for (int a = 0; a < dim; a++) {
                         if (at[a] > 0 && mark[f - step[a]] && mark[f - step[a]] <= layer) {
                             sum += v[f - step[a]];
                             count++;
@@ -3560,15 +3480,14 @@ static void fsi__spread(const int *n, int dim, fsi_real *v, uint8_t *mark, int l
  * filled. */
 static void fsi__velocity_marks(fsi_grid *g, int a) {
     int n[3], m[3];
-    ptrdiff_t r, rows;
     const ptrdiff_t step = a == 0 ? 1 : a == 1 ? g->nx : (ptrdiff_t)g->nx * g->ny;
     fsi__family_size(g, a, n);
     fsi__family_size(g, 3, m);
-    rows = (ptrdiff_t)n[1] * n[2];
+    ptrdiff_t rows = (ptrdiff_t)n[1] * n[2];
     FSI__OMP(parallel for schedule(static) if (g->cells > 20000))
-    for (r = 0; r < rows; r++) {
-        int i, j = (int)(r % n[1]), k = (int)(r / n[1]);
-        for (i = 0; i < n[0]; i++) {
+    for (ptrdiff_t r = 0; r < rows; r++) {
+        int j = (int)(r % n[1]), k = (int)(r / n[1]);
+        for (int i = 0; i < n[0]; i++) {
             const int at = a == 0 ? i : a == 1 ? j : k;
             const ptrdiff_t hi = (ptrdiff_t)i + m[0] * ((ptrdiff_t)j + (ptrdiff_t)m[1] * k),
                             lo = hi - step;
@@ -3584,14 +3503,14 @@ static void fsi__velocity_marks(fsi_grid *g, int a) {
 FSI_API fsi_result fsi_grid_extrapolate(fsi_grid *grid) {
     fsi_grid *g = grid;
     const uint8_t *valid[3];
-    int n[3], a, q;
+    int n[3];
     if (!g || !g->block)
         return FSI_ERR_STATE;
     if (!g->phi && !(g->occluded && g->occlusion.solid))
         return FSI_OK;
-    for (a = 0; a < 3; a++)
+    for (int a = 0; a < 3; a++)
         valid[a] = g->mark[a];
-    for (a = 0; a < g->dim; a++) {
+    for (int a = 0; a < g->dim; a++) {
         fsi__velocity_marks(g, a);
         fsi__family_size(g, a, n);
         if (!g->phi)
@@ -3606,16 +3525,15 @@ FSI_API fsi_result fsi_grid_extrapolate(fsi_grid *grid) {
     }
     fsi__family_size(g, 3, n);
     /* cells a solid uncovers start with sane values */
-    for (q = 0; q < 2 + g->desc.scalars && g->occluded && g->occlusion.solid; q++) {
+    for (int q = 0; q < 2 + g->desc.scalars && g->occluded && g->occlusion.solid; q++) {
         fsi_real *s = fsi__scalar(g, q, NULL);
-        size_t c;
         if (!s)
             continue;
-        for (c = 0; c < g->cells; c++)
+        for (size_t c = 0; c < g->cells; c++)
             g->mark[0][c] = !g->occlusion.solid[c];
         fsi__spread(n, g->dim, s, g->mark[0], 3);
     }
-    for (a = 0; a < g->dim && g->u_plus[a]; a++)
+    for (int a = 0; a < g->dim && g->u_plus[a]; a++)
         fsi__plus_equal(g, a, NULL);
     return FSI_OK;
 }
@@ -3633,11 +3551,11 @@ FSI_API fsi_result fsi_grid_move_surface(fsi_grid *grid, fsi_real dt, fsi_report
     if (!fsi__dt_valid(dt))
         return FSI_ERR_ARGUMENT;
     if (g->phi) {
-        fsi_levelset_walls w;
         fsi_levelset_report lr;
         const fsi_real *u[3];
         int open[6];
         memset(&lr, 0, sizeof lr);
+        fsi_levelset_walls w;
         fsi__surface_walls(g, &w, open);
         if (g->occluded) {
             fsi__mark_near(g, dt, 0);
@@ -3672,19 +3590,18 @@ static fsi_result fsi__worse(fsi_result a, fsi_result b) {
 FSI_API fsi_result fsi_grid_step(fsi_grid *grid, fsi_real dt, fsi_report *report) {
     fsi_grid *g = grid;
     fsi_report local, *rep = report ? report : &local;
-    fsi_result r, worst;
     if (!g || !g->block)
         return FSI_ERR_STATE;
     if (!fsi__dt_valid(dt))
         return FSI_ERR_ARGUMENT;
     memset(rep, 0, sizeof *rep);
-    r = fsi__check_callbacks(g); /* refuse before anything changed */
+    fsi_result r = fsi__check_callbacks(g); /* refuse before anything changed */
     if (r < 0)
         return r;
     r = fsi_grid_advect(g, dt); /* u, scalars -> transported by u */
     if (r < 0)
         return r;
-    worst = r = fsi_grid_forces(g, dt); /* u* */
+    fsi_result worst = r = fsi_grid_forces(g, dt); /* u* */
     if (r >= 0)
         worst = fsi__worse(worst, r = fsi_grid_classify(g));
     if (r >= 0)
@@ -3724,11 +3641,11 @@ FSI_API fsi_result fsi_grid_advance(fsi_grid *grid, fsi_real dt, int max_steps, 
     if (max_steps == 0)
         max_steps = 1000;
     while (left > 0 && r >= 0) {
-        fsi_real part = fsi_grid_max_dt(grid), pieces;
+        fsi_real part = fsi_grid_max_dt(grid);
         if (!(part > 0))
             return FSI_ERR_NUMERIC;
         /* equal parts rather than a crumb at the end */
-        pieces = fsi__ceil(left / part);
+        fsi_real pieces = fsi__ceil(left / part);
         part = n + 1 >= max_steps || pieces <= 1 ? left : left / pieces;
         if (n + 1 >= max_steps && pieces > 1)
             worst = fsi__worse(worst, FSI_CAPPED);
@@ -3747,23 +3664,23 @@ FSI_API fsi_result fsi_grid_advance(fsi_grid *grid, fsi_real dt, int max_steps, 
 /* ------------------------------------------------------------------------------------------------
  * >>grid setters and state */
 FSI_API fsi_result fsi_grid_set_velocity(fsi_grid *grid, fsi_vector_fn fn, void *user) {
-    int a, n[3], i, j, k;
+    int n[3];
     if (!grid || !grid->block)
         return FSI_ERR_STATE;
     if (!fn)
         return FSI_ERR_ARGUMENT;
-    for (a = 0; a < grid->dim; a++) {
+    for (int a = 0; a < grid->dim; a++) {
         fsi__family_size(grid, a, n);
-        for (k = 0; k < n[2]; k++)
-            for (j = 0; j < n[1]; j++)
-                for (i = 0; i < n[0]; i++) {
+        for (int k = 0; k < n[2]; k++)
+            for (int j = 0; j < n[1]; j++)
+                for (int i = 0; i < n[0]; i++) {
                     fsi_real v = fsi__get(fn(fsi_grid_face_centre(grid, a, i, j, k), 0, user), a);
                     if (!fsi__finite(v))
                         return FSI_ERR_CALLBACK;
                     grid->scratch[a][fsi__at(n, i, j, k)] = v;
                 }
     }
-    for (a = 0; a < grid->dim; a++) {
+    for (int a = 0; a < grid->dim; a++) {
         fsi_copy(grid->faces[a], grid->scratch[a], grid->u[a]);
         if (grid->u_plus[a])
             fsi_copy(grid->faces[a], grid->scratch[a], grid->u_plus[a]);
@@ -3775,15 +3692,14 @@ FSI_API fsi_result fsi_grid_set_velocity(fsi_grid *grid, fsi_vector_fn fn, void 
 FSI_API fsi_result fsi_grid_set_field(fsi_grid *grid, fsi_field field, fsi_scalar_fn fn,
                                       void *user) {
     fsi_real *out = fsi_grid_field(grid, field);
-    int i, j, k;
     size_t c = 0;
     if (!grid || !grid->block)
         return FSI_ERR_STATE;
     if (!fn || !out)
         return FSI_ERR_ARGUMENT;
-    for (k = 0; k < grid->nz; k++)
-        for (j = 0; j < grid->ny; j++)
-            for (i = 0; i < grid->nx; i++, c++) {
+    for (int k = 0; k < grid->nz; k++)
+        for (int j = 0; j < grid->ny; j++)
+            for (int i = 0; i < grid->nx; i++, c++) {
                 grid->scratch[0][c] = fn(fsi_grid_cell_centre(grid, i, j, k), user);
                 if (!fsi__finite(grid->scratch[0][c]))
                     return FSI_ERR_CALLBACK;
@@ -3792,9 +3708,8 @@ FSI_API fsi_result fsi_grid_set_field(fsi_grid *grid, fsi_field field, fsi_scala
     if (field == FSI_FIELD_PHI) {
         fsi_levelset_walls w;
         int open[6];
-        fsi_result r;
         fsi__surface_walls(grid, &w, open);
-        r = fsi_levelset_reset(&grid->levelset, &w);
+        fsi_result r = fsi_levelset_reset(&grid->levelset, &w);
         return r < 0 ? r : fsi__worse(r, fsi_grid_classify(grid));
     }
     return FSI_OK;
@@ -3815,12 +3730,12 @@ FSI_API size_t fsi_grid_state_size(const fsi_grid *grid) {
 
 FSI_API fsi_result fsi_grid_save(const fsi_grid *grid, void *block) {
     unsigned char *out = (unsigned char *)block;
-    fsi__grid_head head;
     if (!grid || !grid->block)
         return FSI_ERR_STATE;
     if (!block)
         return FSI_ERR_ARGUMENT;
     memset(out, 0, 64);
+    fsi__grid_head head;
     head.bytes = grid->state_bytes;
     head.levelset_bytes = grid->phi ? fsi_levelset_state_size(&grid->levelset) : 0;
     head.time = grid->time;
@@ -3834,12 +3749,12 @@ FSI_API fsi_result fsi_grid_save(const fsi_grid *grid, void *block) {
 
 FSI_API fsi_result fsi_grid_restore(fsi_grid *grid, const void *block) {
     const unsigned char *in = (const unsigned char *)block;
-    fsi__grid_head head;
     fsi_result r = FSI_OK;
     if (!grid || !grid->block)
         return FSI_ERR_STATE;
     if (!block)
         return FSI_ERR_ARGUMENT;
+    fsi__grid_head head;
     memcpy(&head, in, sizeof head);
     if (head.bytes != grid->state_bytes
         || head.levelset_bytes != (grid->phi ? fsi_levelset_state_size(&grid->levelset) : 0))
@@ -3884,9 +3799,9 @@ typedef struct fsi__ls_axis {
 
 static fsi__ls_axis fsi__ls_weights(fsi_real g, int n) {
     fsi__ls_axis a;
-    int b = fsi__iclamp((int)g, 0, fsi__imax(n - 2, 0)), m; /* g > -1 */
+    int b = fsi__iclamp((int)g, 0, fsi__imax(n - 2, 0)); /* g > -1 */
     fsi_real t = n > 1 ? g - (fsi_real)b : 0, s = 1 - t;
-    for (m = 0; m < 4; m++)
+    for (int m = 0; m < 4; m++)
         a.i[m] = fsi__iclamp(b - 1 + m, 0, n - 1);
     if (b > 0 && b < n - 2) {
         a.w[0] = -t * s * s / 2;
@@ -3910,21 +3825,21 @@ static fsi__ls_axis fsi__ls_weights(fsi_real g, int n) {
 /* phi at lattice point g by cubics (linear along an axis next to its ends); gradient per cell if
  * asked for. limit: not beyond the samples around it. */
 static fsi_real fsi__ls_cubic(const fsi_levelset *ls, fsi_vec3 g, int limit, fsi_vec3 *gradient) {
-    int nx = ls->desc.nx, ny = ls->desc.ny, nz = ls->desc.nz, i, j, k;
+    int nx = ls->desc.nx, ny = ls->desc.ny, nz = ls->desc.nz;
     fsi__ls_axis X = fsi__ls_weights(g.x, nx), Y = fsi__ls_weights(g.y, ny),
                  Z = fsi__ls_weights(g.z, nz);
     fsi_real v = 0, lo = FSI_REAL_MAX, hi = -FSI_REAL_MAX, dx = 0, dy = 0, dz = 0;
     const int k0 = nz > 1 ? 0 : 1, k1 = nz > 1 ? 4 : 2;
-    for (k = k0; k < k1; k++)
-        for (j = 0; j < 4; j++) {
+    for (int k = k0; k < k1; k++)
+        for (int j = 0; j < 4; j++) {
             const fsi_real *row =
                 ls->phi + (size_t)nx * ((size_t)Y.i[j] + (size_t)ny * (size_t)Z.i[k]);
             fsi_real a = 0, b = 0, yz = Y.w[j] * Z.w[k];
-            for (i = 0; i < 4; i++)
+            for (int i = 0; i < 4; i++)
                 a += X.w[i] * row[X.i[i]];
             v += a * yz;
             if (gradient) {
-                for (i = 0; i < 4; i++)
+                for (int i = 0; i < 4; i++)
                     b += X.d[i] * row[X.i[i]];
                 dx += b * yz;
                 dy += a * Y.d[j] * Z.w[k];
@@ -4043,7 +3958,7 @@ FSI__FLAT size_t fsi__ls_cell(const fsi_levelset *ls, fsi_vec3 g) {
 FSI__FLAT fsi_vec3 fsi__ls_clip(const fsi_levelset *ls, const fsi_levelset_walls *walls, fsi_vec3 a,
                                 fsi_vec3 b, fsi_real *out) {
     fsi_real p[3], from[3], lo = FSI_R(-0.5), far = FSI_R(-1e6);
-    int n[3], m;
+    int n[3];
     if (walls && walls->clip_fn && (!walls->near_cell || walls->near_cell[fsi__ls_cell(ls, a)])) {
         fsi_vec3 x = walls->clip_fn(fsi__ls_world(ls, a), fsi__ls_world(ls, b), walls->user);
         fsi_real s = 1 / ls->desc.h;
@@ -4062,7 +3977,7 @@ FSI__FLAT fsi_vec3 fsi__ls_clip(const fsi_levelset *ls, const fsi_levelset_walls
     from[0] = a.x;
     from[1] = a.y;
     from[2] = a.z;
-    for (m = 0; m < (n[2] > 1 ? 3 : 2); m++) {
+    for (int m = 0; m < (n[2] > 1 ? 3 : 2); m++) {
         fsi_real hi = (fsi_real)n[m] + lo;
         if (walls && walls->open && p[m] < from[m] && walls->open[2 * m])
             far = fsi__max(far, lo - p[m]);
@@ -4082,8 +3997,8 @@ static fsi_vec3 fsi__ls_centre(const fsi_levelset *ls, ptrdiff_t c) {
 
 static void fsi__ls_place(fsi_levelset *ls, fsi_arena *arena) {
     size_t n = ls->cells, nx = (size_t)ls->desc.nx, ny = (size_t)ls->desc.ny,
-           nz = (size_t)ls->desc.nz, faces, m;
-    faces = (nx + 1) * ny * nz;
+           nz = (size_t)ls->desc.nz;
+    size_t faces = (nx + 1) * ny * nz;
     if (nx * (ny + 1) * nz > faces)
         faces = nx * (ny + 1) * nz;
     if (nz > 1 && nx * ny * (nz + 1) > faces)
@@ -4095,7 +4010,7 @@ static void fsi__ls_place(fsi_levelset *ls, fsi_arena *arena) {
     ls->pz = (fsi_real *)fsi_arena_take(arena, nz > 1 ? ls->room : 0, sizeof *ls->pz);
     ls->pr = (fsi_real *)fsi_arena_take(arena, ls->room, sizeof *ls->pr);
     ls->state_size = arena->used;
-    for (m = 0; m < 2; m++)
+    for (size_t m = 0; m < 2; m++)
         ls->work[m] = (fsi_real *)fsi_arena_take(arena, n, sizeof(fsi_real));
     ls->heap = (int32_t *)fsi_arena_take(arena, faces, sizeof *ls->heap);
     ls->slot = (int32_t *)fsi_arena_take(arena, faces, sizeof *ls->slot);
@@ -4105,7 +4020,6 @@ static void fsi__ls_place(fsi_levelset *ls, fsi_arena *arena) {
 
 static fsi_result fsi__ls_resolve(fsi_levelset *ls, const fsi_levelset_desc *desc) {
     fsi_levelset_desc *d = &ls->desc;
-    size_t n, full;
     *d = *desc;
     if (d->nx < 2 || d->ny < 2 || d->nz < 1 || !fsi__finite(d->h) || !(d->h > 0)
         || !fsi__finite_vec(d->origin))
@@ -4113,6 +4027,7 @@ static fsi_result fsi__ls_resolve(fsi_levelset *ls, const fsi_levelset_desc *des
     if (d->particles < -1 || d->particles > 8 || d->reseed < -1 || d->redistance < -1 || d->band < 0
         || !fsi_allocator_valid(&d->allocator))
         return FSI_ERR_ARGUMENT;
+    size_t n;
     if (!fsi_size_mul((size_t)d->nx + 1, (size_t)d->ny + 1, &n)
         || !fsi_size_mul(n, (size_t)d->nz + 1, &n) || n > 0x7fffffffu)
         return FSI_ERR_SIZE;
@@ -4124,9 +4039,9 @@ static fsi_result fsi__ls_resolve(fsi_levelset *ls, const fsi_levelset_desc *des
     if (!d->redistance)
         d->redistance = 5;
     d->band = d->band ? fsi__imax(d->band, 5) : 8;
-    full = d->particles < 0
-               ? 0
-               : (size_t)(d->particles * d->particles * (d->nz > 1 ? d->particles : 1));
+    size_t full = d->particles < 0
+                      ? 0
+                      : (size_t)(d->particles * d->particles * (d->nz > 1 ? d->particles : 1));
     if (d->particles < 0)
         d->particle_room = 0;
     else if (!d->particle_room)
@@ -4141,14 +4056,13 @@ static fsi_result fsi__ls_resolve(fsi_levelset *ls, const fsi_levelset_desc *des
 }
 
 FSI_API fsi_result fsi_levelset_init(fsi_levelset *ls, const fsi_levelset_desc *desc) {
-    fsi_levelset fresh;
-    fsi_arena arena;
-    fsi_result r;
     if (!ls || !desc)
         return FSI_ERR_ARGUMENT;
+    fsi_levelset fresh;
     memset(&fresh, 0, sizeof fresh);
+    fsi_arena arena;
     memset(&arena, 0, sizeof arena);
-    r = fsi__ls_resolve(&fresh, desc);
+    fsi_result r = fsi__ls_resolve(&fresh, desc);
     if (r != FSI_OK)
         return r;
     fsi__ls_place(&fresh, &arena);
@@ -4183,9 +4097,9 @@ FSI_API void fsi_levelset_save(const fsi_levelset *ls, void *out) {
 }
 
 FSI_API fsi_result fsi_levelset_restore(fsi_levelset *ls, const void *in) {
-    fsi_levelset_state head;
     if (!ls || !ls->block || !in)
         return FSI_ERR_ARGUMENT;
+    fsi_levelset_state head;
     memcpy(&head, in, sizeof head);
     if (head.count > ls->room)
         return FSI_ERR_SIZE;
@@ -4200,21 +4114,19 @@ FSI_API fsi_result fsi_levelset_restore(fsi_levelset *ls, const void *in) {
 static void fsi__ls_crossings(const fsi_levelset *ls, ptrdiff_t c, fsi_real d[3]) {
     ptrdiff_t n[3], step[3], q = c;
     const fsi_real *phi = ls->phi;
-    int m, s;
     n[0] = ls->desc.nx;
     n[1] = ls->desc.ny;
     n[2] = ls->desc.nz;
     step[0] = 1;
     step[1] = n[0];
     step[2] = n[0] * n[1];
-    for (m = 0; m < 3; q /= n[m], m++) {
+    for (int m = 0; m < 3; q /= n[m], m++) {
         ptrdiff_t i = q % n[m];
         d[m] = 2;
-        for (s = 0; s < 2; s++) {
-            fsi_real b;
+        for (int s = 0; s < 2; s++) {
             if (s ? i + 1 >= n[m] : i < 1)
                 continue;
-            b = phi[c + (s ? step[m] : -step[m])];
+            fsi_real b = phi[c + (s ? step[m] : -step[m])];
             if ((phi[c] < 0) != (b < 0))
                 d[m] = fsi__min(d[m], phi[c] / (phi[c] - b));
         }
@@ -4228,21 +4140,20 @@ static int fsi__ls_sharp(const fsi_levelset *ls, ptrdiff_t c, int depth) {
     ptrdiff_t n[3], step[3], q = c;
     const fsi_real *phi = ls->phi;
     fsi_real bend = 0, slope = 0;
-    int m, s;
     n[0] = ls->desc.nx;
     n[1] = ls->desc.ny;
     n[2] = ls->desc.nz;
     step[0] = 1;
     step[1] = n[0];
     step[2] = n[0] * n[1];
-    for (m = 0; m < 3; q /= n[m], m++) {
+    for (int m = 0; m < 3; q /= n[m], m++) {
         ptrdiff_t i = q % n[m];
         fsi_real lo = i > 0 ? phi[c] - phi[c - step[m]] : 0,
                  hi = i + 1 < n[m] ? phi[c + step[m]] - phi[c] : 0;
         slope += fsi__max(lo * lo, hi * hi);
         if (i > 0 && i + 1 < n[m])
             bend = fsi__max(bend, fsi__abs(hi - lo));
-        for (s = 0; depth && s < 2; s++) {
+        for (int s = 0; depth && s < 2; s++) {
             ptrdiff_t o = c + (s ? step[m] : -step[m]);
             if ((s ? i + 1 < n[m] : i > 0) && (depth == 2 || (phi[o] < 0) != (phi[c] < 0))
                 && fsi__ls_sharp(ls, o, 0))
@@ -4256,20 +4167,18 @@ static int fsi__ls_sharp(const fsi_levelset *ls, ptrdiff_t c, int depth) {
    the closest point (one part of the step goes down to the surface, the other one along it).
    Negative when it does not settle within two and a half cells. */
 static fsi_real fsi__ls_closest(const fsi_levelset *ls, ptrdiff_t c) {
-    fsi_vec3 x0 = fsi__ls_centre(ls, c), x = x0, g, e;
-    fsi_real hs = 1 / ls->desc.h, gg, f, move = 1;
-    int m;
-    for (m = 0; m < 6 && move > 16 * FSI_REAL_EPS * FSI_REAL_EPS; m++) {
-        fsi_vec3 to, slide;
-        f = fsi__ls_cubic(ls, x, 0, &g) * hs;
+    fsi_vec3 x0 = fsi__ls_centre(ls, c), x = x0, g;
+    fsi_real hs = 1 / ls->desc.h, move = 1;
+    for (int m = 0; m < 6 && move > 16 * FSI_REAL_EPS * FSI_REAL_EPS; m++) {
+        fsi_real f = fsi__ls_cubic(ls, x, 0, &g) * hs;
         g = fsi_vec_scale(g, hs);
-        gg = fsi_vec_dot(g, g);
+        fsi_real gg = fsi_vec_dot(g, g);
         if (!(gg > FSI_R(0.01)))
             return -1;
-        e = fsi_vec_sub(x0, x);
-        to = fsi_vec_scale(g, -f / gg); /* down to the surface */
+        fsi_vec3 e = fsi_vec_sub(x0, x);
+        fsi_vec3 to = fsi_vec_scale(g, -f / gg); /* down to the surface */
         /* x0 - x without its part along the normal */
-        slide = fsi_vec_mad(e, g, -fsi_vec_dot(e, g) / gg);
+        fsi_vec3 slide = fsi_vec_mad(e, g, -fsi_vec_dot(e, g) / gg);
         x = fsi_vec_add(x, fsi_vec_add(to, slide));
         e = fsi_vec_sub(x, x0);
         if (fsi_vec_dot(e, e) > FSI_R(6.25))
@@ -4282,15 +4191,14 @@ static fsi_real fsi__ls_closest(const fsi_levelset *ls, ptrdiff_t c) {
 /* Distance of a cell next to the surface, in cells: the closest point where phi is smooth, else
    from the axis crossings: 1 / d^2 = sum 1 / d_i^2, exact for planes. */
 static fsi_real fsi__ls_near(const fsi_levelset *ls, ptrdiff_t c) {
-    fsi_real d[3], inv = 0, least, plane, f;
-    int m;
+    fsi_real d[3], inv = 0;
     fsi__ls_crossings(ls, c, d);
-    least = fsi__min(d[0], fsi__min(d[1], d[2]));
-    for (m = 0; m < 3; m++)
+    fsi_real least = fsi__min(d[0], fsi__min(d[1], d[2]));
+    for (int m = 0; m < 3; m++)
         if (d[m] < 2)
             inv += 1 / fsi__max(d[m] * d[m], FSI_R(1e-24));
-    plane = 1 / fsi__sqrt(inv);
-    f = fsi__ls_sharp(ls, c, 1) ? FSI_R(-1.0) : fsi__ls_closest(ls, c);
+    fsi_real plane = 1 / fsi__sqrt(inv);
+    fsi_real f = fsi__ls_sharp(ls, c, 1) ? FSI_R(-1.0) : fsi__ls_closest(ls, c);
     return f < 0 || f > least * FSI_R(1.05) + FSI_R(1e-3) || f < least * FSI_R(0.55) - FSI_R(0.02)
                ? plane
                : f;
@@ -4299,15 +4207,13 @@ static fsi_real fsi__ls_near(const fsi_levelset *ls, ptrdiff_t c) {
 /* mark[c] = 1 where phi changes its sign towards a neighbour: the cells next to the surface. */
 static void fsi__ls_mark_near(fsi_levelset *ls) {
     const ptrdiff_t nx = ls->desc.nx, ny = ls->desc.ny, nz = ls->desc.nz, plane = nx * ny;
-    ptrdiff_t r;
     FSI__OMP(parallel for schedule(static) if (ls->cells > FSI__GRAIN))
-    for (r = 0; r < ny * nz; r++) {
+    for (ptrdiff_t r = 0; r < ny * nz; r++) {
         const fsi_real *p = ls->phi + r * nx, *s = r % ny > 0 ? p - nx : p,
                        *n = r % ny < ny - 1 ? p + nx : p, *b = r >= ny ? p - plane : p,
                        *t = r < ny * (nz - 1) ? p + plane : p;
         uint8_t *mark = ls->mark + r * nx;
-        ptrdiff_t i;
-        for (i = 0; i < nx; i++) {
+        for (ptrdiff_t i = 0; i < nx; i++) {
             const int in = p[i] < 0;
             mark[i] = (uint8_t)((in ^ (p[i > 0 ? i - 1 : i] < 0))
                                 | (in ^ (p[i < nx - 1 ? i + 1 : i] < 0)) | (in ^ (s[i] < 0))
@@ -4360,18 +4266,18 @@ static fsi_real fsi__ls_eikonal(const fsi_levelset *ls, ptrdiff_t c) {
     const fsi_real *T = ls->work[0], *phi = ls->phi;
     ptrdiff_t n[3], step[3], q = c;
     /* count T^2 - 2 sum T + square = 0 */
-    fsi_real v[3], t, sum = 0, square = -1, root;
-    int m, s, count = 0;
+    fsi_real v[3], sum = 0, square = -1;
+    int count = 0;
     n[0] = ls->desc.nx;
     n[1] = ls->desc.ny;
     n[2] = ls->desc.nz;
     step[0] = 1;
     step[1] = n[0];
     step[2] = n[0] * n[1];
-    for (m = 0; m < 3; q /= n[m], m++) {
+    for (int m = 0; m < 3; q /= n[m], m++) {
         ptrdiff_t i = q % n[m];
         v[m] = FSI_REAL_MAX;
-        for (s = 0; s < 2; s++) {
+        for (int s = 0; s < 2; s++) {
             ptrdiff_t o = s ? step[m] : -step[m];
             if ((s ? i + 1 >= n[m] : i < 1) || ls->slot[c + o] != -2
                 || (phi[c + o] < 0) != (phi[c] < 0))
@@ -4379,6 +4285,7 @@ static fsi_real fsi__ls_eikonal(const fsi_levelset *ls, ptrdiff_t c) {
             v[m] = fsi__min(v[m], T[c + o]);
         }
     }
+    fsi_real t;
     if (v[0] > v[1]) {
         t = v[0];
         v[0] = v[1];
@@ -4396,11 +4303,11 @@ static fsi_real fsi__ls_eikonal(const fsi_levelset *ls, ptrdiff_t c) {
     }
     t = v[0] + 1;
     /* one axis after the other, as long as it lies below the result */
-    for (m = 0; m < 3 && v[m] < t; m++) {
+    for (int m = 0; m < 3 && v[m] < t; m++) {
         sum += v[m];
         square += v[m] * v[m];
         count++;
-        root = sum * sum - (fsi_real)count * square;
+        fsi_real root = sum * sum - (fsi_real)count * square;
         t = root > 0 ? (sum + fsi__sqrt(root)) / (fsi_real)count : t;
     }
     return t;
@@ -4410,7 +4317,6 @@ static fsi_real fsi__ls_eikonal(const fsi_levelset *ls, ptrdiff_t c) {
 static void fsi__ls_march(fsi_levelset *ls, int count) {
     ptrdiff_t n[3], step[3];
     fsi_real limit = (fsi_real)ls->desc.band;
-    int m, s;
     n[0] = ls->desc.nx;
     n[1] = ls->desc.ny;
     n[2] = ls->desc.nz;
@@ -4427,14 +4333,13 @@ static void fsi__ls_march(fsi_levelset *ls, int count) {
             fsi__ls_sift(ls, 0, count);
         }
         ls->slot[c] = -2;
-        for (m = 0; m < 3; q /= n[m], m++)
-            for (s = 0; s < 2; s++) {
+        for (int m = 0; m < 3; q /= n[m], m++)
+            for (int s = 0; s < 2; s++) {
                 ptrdiff_t i = q % n[m], o = c + (s ? step[m] : -step[m]);
-                fsi_real t;
                 if ((s ? i + 1 >= n[m] : i < 1) || ls->slot[o] == -2 || ls->mark[o]
                     || (ls->phi[o] < 0) != (ls->phi[c] < 0))
                     continue;
-                t = fsi__ls_eikonal(ls, o);
+                fsi_real t = fsi__ls_eikonal(ls, o);
                 if (ls->slot[o] == -1) {
                     ls->heap[count] = (int32_t)o;
                     ls->slot[o] = count++;
@@ -4451,22 +4356,21 @@ static void fsi__ls_march(fsi_levelset *ls, int count) {
 /* Liquid cells at an open side with the surface between their centre and the side: air that came in
    must not be forgotten before it reaches a centre. open as in fsi_levelset_walls. */
 static void fsi__ls_side_films(fsi_levelset *ls, const int *open) {
-    ptrdiff_t n[3], step[3], c;
-    int side;
+    ptrdiff_t n[3], step[3];
     n[0] = ls->desc.nx;
     n[1] = ls->desc.ny;
     n[2] = ls->desc.nz;
     step[0] = 1;
     step[1] = n[0];
     step[2] = n[0] * n[1];
-    for (side = 0; side < (n[2] > 1 ? 6 : 4); side++)
-        for (c = 0; open[side] && c < (ptrdiff_t)ls->cells; c++) {
+    for (int side = 0; side < (n[2] > 1 ? 6 : 4); side++)
+        for (ptrdiff_t c = 0; open[side] && c < (ptrdiff_t)ls->cells; c++) {
             const int m = side / 2;
             const ptrdiff_t at = c / step[m] % n[m], in = side & 1 ? -step[m] : step[m];
-            fsi_real v = ls->phi[c], slope;
+            fsi_real v = ls->phi[c];
             if (at != (side & 1 ? n[m] - 1 : 0) || ls->mark[c])
                 continue;
-            slope = ls->phi[c + in] - v;
+            fsi_real slope = ls->phi[c + in] - v;
             if (v < 0 && slope < 2 * v) {
                 ls->work[0][c] = v / slope;
                 ls->slot[c] = -3;
@@ -4475,12 +4379,12 @@ static void fsi__ls_side_films(fsi_levelset *ls, const int *open) {
 }
 
 static void fsi__ls_redistance(fsi_levelset *ls, const int *open) {
-    ptrdiff_t c, n = (ptrdiff_t)ls->cells;
+    ptrdiff_t n = (ptrdiff_t)ls->cells;
     fsi_real *T = ls->work[0], h = ls->desc.h, band = (fsi_real)ls->desc.band;
     int count = 0;
     fsi__ls_mark_near(ls);
     FSI__OMP(parallel for schedule(dynamic, 512) if (n > FSI__GRAIN))
-    for (c = 0; c < n; c++) {
+    for (ptrdiff_t c = 0; c < n; c++) {
         ls->slot[c] = -1;
         T[c] = band;
         if (ls->mark[c])
@@ -4496,7 +4400,7 @@ static void fsi__ls_redistance(fsi_levelset *ls, const int *open) {
     if (open)
         fsi__ls_side_films(ls, open);
     /* near cells go through the heap too: settled in order, value fixed */
-    for (c = 0; c < n; c++)
+    for (ptrdiff_t c = 0; c < n; c++)
         if (ls->mark[c] || ls->slot[c] == -3) {
             ls->mark[c] = 1;
             ls->heap[count] = (int32_t)c;
@@ -4505,7 +4409,7 @@ static void fsi__ls_redistance(fsi_levelset *ls, const int *open) {
         }
     fsi__ls_march(ls, count);
     FSI__OMP(parallel for schedule(static) if (n > FSI__GRAIN))
-    for (c = 0; c < n; c++) {
+    for (ptrdiff_t c = 0; c < n; c++) {
         fsi_real t = fsi__min(T[c], band) * h;
         /* the sign never changes here */
         ls->phi[c] = ls->phi[c] < 0 ? -fsi__max(t, FSI_REAL_EPS * h) : t;
@@ -4517,8 +4421,8 @@ FSI_API void fsi_levelset_redistance(fsi_levelset *ls) {
 }
 
 FSI_API void fsi_levelset_continue(fsi_levelset *ls, const uint8_t *solid) {
-    ptrdiff_t n[3], step[3], c, p, left = 0, cells = (ptrdiff_t)ls->cells;
-    uint8_t *known = ls->mark, pass;
+    ptrdiff_t n[3], step[3], left = 0, cells = (ptrdiff_t)ls->cells;
+    uint8_t *known = ls->mark;
     /* solid cells not known yet */
     int32_t *list = ls->heap;
     if (!solid)
@@ -4529,20 +4433,19 @@ FSI_API void fsi_levelset_continue(fsi_levelset *ls, const uint8_t *solid) {
     step[0] = 1;
     step[1] = n[0];
     step[2] = n[0] * n[1];
-    for (c = 0; c < cells; c++) {
+    for (ptrdiff_t c = 0; c < cells; c++) {
         known[c] = !solid[c];
         if (solid[c])
             list[left++] = (int32_t)c;
     }
     /* three layers: mean of what is known next to the cell */
-    for (pass = 1; pass < 4; pass++) {
+    for (uint8_t pass = 1; pass < 4; pass++) {
         ptrdiff_t kept = 0;
         FSI__OMP(parallel for schedule(static) if (left > FSI__GRAIN))
-        for (p = 0; p < left; p++) {
+        for (ptrdiff_t p = 0; p < left; p++) {
             ptrdiff_t at = list[p], q = at;
             fsi_real sum = 0, w = 0;
-            int m;
-            for (m = 0; m < 3; q /= n[m], m++) {
+            for (int m = 0; m < 3; q /= n[m], m++) {
                 if (q % n[m] > 0 && known[at - step[m]]) {
                     sum += ls->phi[at - step[m]];
                     w += 1;
@@ -4556,7 +4459,7 @@ FSI_API void fsi_levelset_continue(fsi_levelset *ls, const uint8_t *solid) {
                 ls->work[0][at] = sum / w;
             ls->slot[p] = w > 0;
         }
-        for (p = 0; p < left; p++) {
+        for (ptrdiff_t p = 0; p < left; p++) {
             if (ls->slot[p]) {
                 ls->phi[list[p]] = ls->work[0][list[p]];
                 known[list[p]] = 1;
@@ -4606,11 +4509,10 @@ FSI__INLINE fsi_real fsi__ls_face_phi(const fsi_real *phi, const fsi__ls_faces *
    needs the slope: with constant values its frequency is off by k h / 3. */
 static fsi_real fsi__ls_handed(const fsi_levelset *ls, const fsi_real *u, ptrdiff_t o,
                                ptrdiff_t step, ptrdiff_t behind) {
-    fsi_real a, b;
     if (behind < 2 || !ls->mark[o + step] || !ls->mark[o + 2 * step])
         return u[o];
-    a = u[o] - u[o + step];
-    b = u[o + step] - u[o + 2 * step];
+    fsi_real a = u[o] - u[o + step];
+    fsi_real b = u[o + step] - u[o + 2 * step];
     return a * b > 0 ? u[o] + (fsi__abs(a) < fsi__abs(b) ? a : b) : u[o];
 }
 
@@ -4620,26 +4522,25 @@ static fsi_real fsi__ls_handed(const fsi_levelset *ls, const fsi_real *u, ptrdif
 static int fsi__ls_extend(const fsi_levelset *ls, const fsi__ls_faces *f, const fsi_real *u,
                           ptrdiff_t at, int force, fsi_real *out) {
     const fsi_real h = ls->desc.h;
-    fsi_real here, wsum = 0, sum = 0, mean = 0;
-    ptrdiff_t place[3], c;
-    int m, s, count = 0, wait = 0;
+    fsi_real wsum = 0, sum = 0, mean = 0;
+    ptrdiff_t place[3];
+    int count = 0, wait = 0;
     place[0] = at % f->n[0];
     place[1] = at / f->n[0] % f->n[1];
     place[2] = at / f->step[2];
-    c = place[0] + f->cell[1] * place[1] + f->cell[2] * place[2];
-    here = fsi__ls_face_phi(ls->phi, f, c, place[f->axis]) / 2;
-    for (m = 0; m < f->dim; m++) {
+    ptrdiff_t c = place[0] + f->cell[1] * place[1] + f->cell[2] * place[2];
+    fsi_real here = fsi__ls_face_phi(ls->phi, f, c, place[f->axis]) / 2;
+    for (int m = 0; m < f->dim; m++) {
         /* smaller drops count as level */
         fsi_real best = FSI_R(1e-3) * h, v = 0, w = 0;
         int known = 1;
-        for (s = 0; s < 2; s++) {
+        for (int s = 0; s < 2; s++) {
             const ptrdiff_t i = place[m], step = s ? f->step[m] : -f->step[m], o = at + step,
                             turn = s ? 1 : -1;
-            fsi_real drop, from = 0;
-            int is;
+            fsi_real from = 0;
             if ((s ? i + 1 >= f->n[m] : i < 1) || ls->mark[o] == 2)
                 continue;
-            is = ls->mark[o] == 1;
+            int is = ls->mark[o] == 1;
             if (is) {
                 mean += u[o];
                 count++;
@@ -4647,10 +4548,10 @@ static int fsi__ls_extend(const fsi_levelset *ls, const fsi__ls_faces *f, const 
                                       here < 2 * h ? (s ? f->n[m] - 2 - i : i - 1) : 0);
             } else if (force)
                 continue;
-            drop = here
-                   - fsi__ls_face_phi(ls->phi, f, c + turn * f->cell[m],
-                                      place[f->axis] + (m == f->axis ? turn : 0))
-                         / 2;
+            fsi_real drop = here
+                            - fsi__ls_face_phi(ls->phi, f, c + turn * f->cell[m],
+                                               place[f->axis] + (m == f->axis ? turn : 0))
+                                  / 2;
             if (drop > best + FSI_R(1e-6) * h) {
                 best = w = drop;
                 v = from;
@@ -4677,12 +4578,11 @@ static int fsi__ls_extend(const fsi_levelset *ls, const fsi__ls_faces *f, const 
 static void fsi__ls_mark_faces(fsi_levelset *ls, const fsi__ls_faces *f, const uint8_t *given,
                                int layers, fsi_real *v) {
     const fsi_real reach = 2 * (fsi_real)layers * ls->desc.h;
-    ptrdiff_t r;
     FSI__OMP(parallel for schedule(static) if (f->count > FSI__GRAIN))
-    for (r = 0; r < f->n[1] * f->n[2]; r++) {
-        ptrdiff_t i, to = r * f->n[0], c = f->cell[1] * (r % f->n[1]) + f->cell[2] * (r / f->n[1]);
+    for (ptrdiff_t r = 0; r < f->n[1] * f->n[2]; r++) {
+        ptrdiff_t to = r * f->n[0], c = f->cell[1] * (r % f->n[1]) + f->cell[2] * (r / f->n[1]);
         const ptrdiff_t across = f->axis == 1 ? r % f->n[1] : r / f->n[1], step = f->cell[f->axis];
-        for (i = 0; i < f->n[0]; i++, to++, c++) {
+        for (ptrdiff_t i = 0; i < f->n[0]; i++, to++, c++) {
             const ptrdiff_t place = f->axis == 0 ? i : across;
             const fsi_real far = fsi__ls_face_phi(ls->phi, f, c, place);
             ls->mark[to] = given ? given[to]
@@ -4697,13 +4597,12 @@ static void fsi__ls_mark_faces(fsi_levelset *ls, const fsi__ls_faces *f, const u
 
 /* Faces to be filled with a known neighbour, into the heap. */
 static int fsi__ls_front(fsi_levelset *ls, const fsi__ls_faces *f) {
-    ptrdiff_t at, r;
     int count = 0;
     FSI__OMP(parallel for schedule(static) if (f->count > FSI__GRAIN))
-    for (r = 0; r < f->n[1] * f->n[2]; r++) {
+    for (ptrdiff_t r = 0; r < f->n[1] * f->n[2]; r++) {
         const ptrdiff_t j = r % f->n[1], k = r / f->n[1];
-        ptrdiff_t i, o = r * f->n[0];
-        for (i = 0; i < f->n[0]; i++, o++)
+        ptrdiff_t o = r * f->n[0];
+        for (ptrdiff_t i = 0; i < f->n[0]; i++, o++)
             if (ls->slot[o] == 1 && ls->mark[o] == 0
                 && ((i > 0 && ls->mark[o - 1] == 1) || (i + 1 < f->n[0] && ls->mark[o + 1] == 1)
                     || (j > 0 && ls->mark[o - f->step[1]] == 1)
@@ -4712,7 +4611,7 @@ static int fsi__ls_front(fsi_levelset *ls, const fsi__ls_faces *f) {
                     || (k + 1 < f->n[2] && ls->mark[o + f->step[2]] == 1)))
                 ls->slot[o] = 2;
     }
-    for (at = 0; at < f->count; at++)
+    for (ptrdiff_t at = 0; at < f->count; at++)
         if (ls->slot[at] == 2) {
             ls->slot[at] = 1;
             ls->heap[count++] = (int32_t)at;
@@ -4725,23 +4624,22 @@ static int fsi__ls_front(fsi_levelset *ls, const fsi__ls_faces *f) {
 static void fsi__ls_fill(fsi_levelset *ls, const fsi__ls_faces *f, fsi_real *u, int force) {
     /* the next front grows down from the end: known and unknown faces are not more than all */
     int32_t *list = ls->heap, *end = ls->heap + f->count;
-    ptrdiff_t p;
-    int count = fsi__ls_front(ls, f), m, s;
+    int count = fsi__ls_front(ls, f);
     while (count > 0) {
         int done = 0, next = 0;
         FSI__OMP(parallel for schedule(static) if (count > 1024))
-        for (p = 0; p < count; p++)
+        for (ptrdiff_t p = 0; p < count; p++)
             ls->slot[list[p]] = fsi__ls_extend(ls, f, u, list[p], force, &u[list[p]]) ? 3 : 1;
-        for (p = 0; p < count; p++)
+        for (ptrdiff_t p = 0; p < count; p++)
             if (ls->slot[list[p]] == 3) {
                 ls->mark[list[p]] = 1;
                 list[done++] = list[p];
             }
-        for (p = 0; p < done; p++) {
+        for (ptrdiff_t p = 0; p < done; p++) {
             const int32_t nx = (int32_t)f->n[0], row = list[p] / nx,
                           place[3] = {list[p] % nx, row % (int32_t)f->n[1], row / (int32_t)f->n[1]};
-            for (m = 0; m < f->dim; m++)
-                for (s = 0; s < 2; s++) {
+            for (int m = 0; m < f->dim; m++)
+                for (int s = 0; s < 2; s++) {
                     const ptrdiff_t o = list[p] + (s ? f->step[m] : -f->step[m]);
                     if ((s ? place[m] + 1 >= f->n[m] : place[m] < 1) || ls->mark[o]
                         || ls->slot[o] != 1)
@@ -4750,7 +4648,7 @@ static void fsi__ls_fill(fsi_levelset *ls, const fsi__ls_faces *f, fsi_real *u, 
                     end[-++next] = (int32_t)o;
                 }
         }
-        for (p = 0; p < next; p++)
+        for (ptrdiff_t p = 0; p < next; p++)
             list[p] = end[-next + p];
         count = next;
     }
@@ -4758,8 +4656,7 @@ static void fsi__ls_fill(fsi_levelset *ls, const fsi__ls_faces *f, fsi_real *u, 
 
 FSI_API void fsi_levelset_extrapolate(fsi_levelset *ls, fsi_real *const u[3],
                                       const uint8_t *const valid[3], int layers) {
-    int axis;
-    for (axis = 0; axis < (ls->desc.nz > 1 ? 3 : 2); axis++) {
+    for (int axis = 0; axis < (ls->desc.nz > 1 ? 3 : 2); axis++) {
         fsi__ls_faces f = fsi__ls_faces_of(ls, axis);
         fsi__ls_mark_faces(ls, &f, valid ? valid[axis] : NULL, layers, u[axis]);
         fsi__ls_fill(ls, &f, u[axis], 0);
@@ -4772,11 +4669,10 @@ FSI_API void fsi_levelset_extrapolate(fsi_levelset *ls, fsi_real *const u[3],
  * >>liquid volume */
 /* Part of the unit cube where a + m . x < 0, x in [-1/2, 1/2]^3 (Scardovelli and Zaleski 2000). */
 static fsi_real fsi__ls_cut(fsi_real a, fsi_real m1, fsi_real m2, fsi_real m3) {
-    fsi_real s, t, v, q, m12;
-    int flip;
     m1 = fsi__abs(m1);
     m2 = fsi__abs(m2);
     m3 = fsi__abs(m3);
+    fsi_real t;
     if (m1 > m2) {
         t = m1;
         m1 = m2;
@@ -4792,17 +4688,18 @@ static fsi_real fsi__ls_cut(fsi_real a, fsi_real m1, fsi_real m2, fsi_real m3) {
         m1 = m2;
         m2 = t;
     }
-    s = m1 + m2 + m3;
+    fsi_real s = m1 + m2 + m3;
     if (!(s > 0) || 2 * fsi__abs(a) >= s)
         return a < 0 ? FSI_R(1.0) : FSI_R(0.0);
     m1 /= s;
     m2 /= s;
     m3 /= s;
-    q = FSI_R(0.5) - a / s;
-    flip = q > FSI_R(0.5);
+    fsi_real q = FSI_R(0.5) - a / s;
+    int flip = q > FSI_R(0.5);
     if (flip)
         q = 1 - q; /* q <= 1/2 from here */
-    m12 = m1 + m2;
+    fsi_real m12 = m1 + m2;
+    fsi_real v;
     if (q < m1)
         v = q * q * q / (6 * m1 * m2 * m3);
     else if (q < m2)
@@ -4824,7 +4721,6 @@ static fsi_real fsi__ls_cut(fsi_real a, fsi_real m1, fsi_real m2, fsi_real m3) {
 static void fsi__ls_patch(const fsi_levelset *ls, ptrdiff_t c, fsi_real p[27]) {
     static const int stride[3] = {1, 3, 9};
     ptrdiff_t n[3], i[3], d[3];
-    int m, e, at;
     n[0] = ls->desc.nx;
     n[1] = ls->desc.ny;
     n[2] = ls->desc.nz;
@@ -4834,23 +4730,23 @@ static void fsi__ls_patch(const fsi_levelset *ls, ptrdiff_t c, fsi_real p[27]) {
     if (i[0] > 0 && i[0] + 1 < n[0] && i[1] > 0 && i[1] + 1 < n[1]
         && (n[2] == 1 || (i[2] > 0 && i[2] + 1 < n[2]))) {
         const ptrdiff_t up = n[2] > 1 ? n[0] * n[1] : 0;
-        for (at = 0; at < 9; at++)
+        for (int at = 0; at < 9; at++)
             memcpy(p + 3 * at, ls->phi + c - 1 + (at % 3 - 1) * n[0] + (at / 3 - 1) * up,
                    3 * sizeof *p);
         return;
     }
-    for (at = 0; at < 27; at++) {
+    for (int at = 0; at < 27; at++) {
         d[0] = at % 3 - 1;
         d[1] = at / 3 % 3 - 1;
         d[2] = at / 9 - 1;
-        for (m = 0; m < 3; m++)
+        for (int m = 0; m < 3; m++)
             d[m] = i[m] + d[m] < 0 ? 0 : i[m] + d[m] >= n[m] ? n[m] - 1 : i[m] + d[m];
         p[at] = ls->phi[d[0] + n[0] * (d[1] + n[1] * d[2])];
     }
-    for (m = 0; m < 3; m++)
-        for (e = 0; e < 2; e++)
+    for (int m = 0; m < 3; m++)
+        for (int e = 0; e < 2; e++)
             if (n[m] > 1 && (e ? i[m] + 1 >= n[m] : i[m] < 1))
-                for (at = 0; at < 27; at++)
+                for (int at = 0; at < 27; at++)
                     if (at / stride[m] % 3 == 2 * e)
                         p[at] =
                             2 * p[at + (e ? -1 : 1) * stride[m]] - p[at + (e ? -2 : 2) * stride[m]];
@@ -4876,13 +4772,14 @@ static fsi_real fsi__ls_octant(const fsi_real *p, int sx, int sy, int sz, fsi_re
 /* Liquid part of cell c with the surface moved outward by `by` (m): the sum over its 2^dim quarters
  * or octants. */
 static fsi_real fsi__ls_fraction(const fsi_levelset *ls, ptrdiff_t c, fsi_real by) {
-    fsi_real p[27], sum = 0, bend = 0, hs = 1 / ls->desc.h, f = (ls->phi[c] - by) * hs, lo, hi;
-    int q, nq = ls->desc.nz > 1 ? 8 : 4;
+    fsi_real p[27], sum = 0, bend = 0, hs = 1 / ls->desc.h, f = (ls->phi[c] - by) * hs;
+    int nq = ls->desc.nz > 1 ? 8 : 4;
     if (fsi__abs(f) > 2)
         return f < 0 ? FSI_R(1.0) : FSI_R(0.0);
     fsi__ls_patch(ls, c, p);
-    lo = hi = f;
-    for (q = 0; q < 27; q++) {
+    fsi_real hi;
+    fsi_real lo = hi = f;
+    for (int q = 0; q < 27; q++) {
         p[q] = (p[q] - by) * hs;
         lo = fsi__min(lo, p[q]);
         hi = fsi__max(hi, p[q]);
@@ -4891,13 +4788,13 @@ static fsi_real fsi__ls_fraction(const fsi_levelset *ls, ptrdiff_t c, fsi_real b
     if (lo > FSI_R(0.1) || hi < FSI_R(-0.1))
         return f < 0 ? FSI_R(1.0) : FSI_R(0.0);
     /* a straight line through a bent phi is off by t (1 - t) phi'' / 2, t = 1/4 */
-    for (q = 0; q < 3; q++) {
+    for (int q = 0; q < 3; q++) {
         static const int stride[3] = {1, 3, 9};
         fsi_real b = p[13 + stride[q]] - 2 * p[13] + p[13 - stride[q]];
         /* not at corners and films */
         bend += b * fsi__max(0, 1 - 2 * fsi__abs(b)) * FSI_R(0.09375);
     }
-    for (q = 0; q < nq; q++)
+    for (int q = 0; q < nq; q++)
         sum +=
             fsi__ls_octant(p, q & 1 ? 1 : -1, q & 2 ? 3 : -3, nq == 8 ? (q & 4 ? 9 : -9) : 0, bend);
     return sum / (fsi_real)nq;
@@ -4912,8 +4809,7 @@ typedef struct fsi__ls_sum {
 static double fsi__ls_volume_range(size_t begin, size_t end, void *user) {
     const fsi__ls_sum *s = (const fsi__ls_sum *)user;
     double sum = 0;
-    size_t c;
-    for (c = begin; c < end; c++) {
+    for (size_t c = begin; c < end; c++) {
         fsi_real f =
             s->solid && s->solid[c] ? FSI_R(0.0) : fsi__ls_fraction(s->ls, (ptrdiff_t)c, s->by);
         if (s->fraction)
@@ -4942,9 +4838,9 @@ FSI_API double fsi_levelset_volume(const fsi_levelset *ls, const uint8_t *solid,
 
 /* Surface area by the number of cells within two of it: good enough to begin a secant with. */
 static double fsi__ls_area(const fsi_levelset *ls, const uint8_t *solid) {
-    size_t c, count = 0;
+    size_t count = 0;
     double h = (double)ls->desc.h;
-    for (c = 0; c < ls->cells; c++)
+    for (size_t c = 0; c < ls->cells; c++)
         count += fsi__abs(ls->phi[c]) < 2 * ls->desc.h && !(solid && solid[c]);
     return (double)count / 4 * h * (ls->desc.nz > 1 ? h : 1);
 }
@@ -4952,13 +4848,13 @@ static double fsi__ls_area(const fsi_levelset *ls, const uint8_t *solid) {
 /* The surface goes outward by this much (m), and its markers with it: left behind they would soon
    count as escaped and undo the shift. Where phi is clipped it stays. */
 static void fsi__ls_shift(fsi_levelset *ls, const uint8_t *solid, double by) {
-    ptrdiff_t c, n = (ptrdiff_t)ls->cells, p, count = (ptrdiff_t)ls->state->count;
+    ptrdiff_t n = (ptrdiff_t)ls->cells, count = (ptrdiff_t)ls->state->count;
     const fsi_real s = (fsi_real)by, end = (fsi_real)ls->desc.band * ls->desc.h;
     FSI__OMP(parallel for schedule(static) if (count > 1024))
-    for (p = 0; p < count; p++) {
-        fsi_vec3 x = fsi_vec(ls->px[p], ls->py[p], ls->desc.nz > 1 ? ls->pz[p] : 0), normal, g;
+    for (ptrdiff_t p = 0; p < count; p++) {
+        fsi_vec3 x = fsi_vec(ls->px[p], ls->py[p], ls->desc.nz > 1 ? ls->pz[p] : 0), normal;
         fsi__ls_linear(ls, fsi__ls_lattice(ls, x), &normal);
-        g = fsi__ls_lattice(ls, fsi_vec_mad(x, fsi__unit(normal), s));
+        fsi_vec3 g = fsi__ls_lattice(ls, fsi_vec_mad(x, fsi__unit(normal), s));
         if (solid && solid[fsi__ls_cell(ls, g)])
             continue;
         x = fsi__ls_world(ls, g);
@@ -4968,7 +4864,7 @@ static void fsi__ls_shift(fsi_levelset *ls, const uint8_t *solid, double by) {
             ls->pz[p] = x.z;
     }
     FSI__OMP(parallel for schedule(static) if (n > FSI__GRAIN))
-    for (c = 0; c < n; c++)
+    for (ptrdiff_t c = 0; c < n; c++)
         if (fsi__abs(ls->phi[c]) < end)
             ls->phi[c] -= s;
 }
@@ -4980,8 +4876,7 @@ static fsi_result fsi__ls_correct_from(fsi_levelset *ls, const uint8_t *solid, f
     double v = first, h = (double)ls->desc.h, most = (double)limit * h, shift = 0,
            area = fsi__ls_area(ls, solid), target = ls->state->target;
     fsi_result r = area > 0 ? FSI_OK : FSI_EMPTY;
-    int m;
-    for (m = 0; m < 5 && r == FSI_OK && fabs(target - v) > 1e-9 * target; m++) {
+    for (int m = 0; m < 5 && r == FSI_OK && fabs(target - v) > 1e-9 * target; m++) {
         double step = (target - v) / area, last = v;
         if (fabs(shift + step) > most) {
             step = (step > 0 ? most : -most) - shift;
@@ -5017,14 +4912,15 @@ FSI__FLAT fsi_vec3 fsi__ls_marker(const fsi_levelset *ls, ptrdiff_t p) {
 
 static void fsi__ls_markers_move(fsi_levelset *ls, const fsi_real *const u[3], fsi_real dt,
                                  const fsi_levelset_walls *walls) {
-    ptrdiff_t p, n = (ptrdiff_t)ls->state->count;
+    ptrdiff_t n = (ptrdiff_t)ls->state->count;
     const fsi_real dth = dt / ls->desc.h;
     const fsi__mac m = fsi__ls_mac(ls, u);
     FSI__OMP(parallel for schedule(static) if (n > 1024))
-    for (p = 0; p < n; p++) {
-        fsi_vec3 g = fsi__ls_lattice(ls, fsi__ls_marker(ls, p)), x;
+    for (ptrdiff_t p = 0; p < n; p++) {
+        fsi_vec3 g = fsi__ls_lattice(ls, fsi__ls_marker(ls, p));
         fsi_real out;
-        x = fsi__ls_clip(ls, walls, g, fsi__ls_trace(&m, g, fsi__ls_velocity(&m, g), dth), &out);
+        fsi_vec3 x =
+            fsi__ls_clip(ls, walls, g, fsi__ls_trace(&m, g, fsi__ls_velocity(&m, g), dth), &out);
         ls->pmark[p] = out > 0 ? 2 : 0;
         if (walls && walls->solid && walls->solid[fsi__ls_cell(ls, x)])
             x = g;
@@ -5038,8 +4934,8 @@ static void fsi__ls_markers_move(fsi_levelset *ls, const fsi_real *const u[3], f
 
 /* Takes out the markers flagged 2; the others keep their order. */
 static size_t fsi__ls_compact(fsi_levelset *ls) {
-    size_t p, n = 0, count = ls->state->count;
-    for (p = 0; p < count; p++) {
+    size_t n = 0, count = ls->state->count;
+    for (size_t p = 0; p < count; p++) {
         if (ls->pmark[p] == 2)
             continue;
         if (n != p) {
@@ -5060,17 +4956,16 @@ static size_t fsi__ls_compact(fsi_levelset *ls) {
  * (liquid wins). */
 static void fsi__ls_ball(fsi_levelset *ls, ptrdiff_t p) {
     fsi_vec3 x = fsi__ls_marker(ls, p), g = fsi__ls_lattice(ls, x);
-    int nx = ls->desc.nx, ny = ls->desc.ny, nz = ls->desc.nz, q;
+    int nx = ls->desc.nx, ny = ls->desc.ny, nz = ls->desc.nz;
     int i = (int)fsi__floor(g.x), j = (int)fsi__floor(g.y), k = nz > 1 ? (int)fsi__floor(g.z) : 0;
-    for (q = 0; q < (nz > 1 ? 8 : 4); q++) {
+    for (int q = 0; q < (nz > 1 ? 8 : 4); q++) {
         int a = i + (q & 1), b = j + (q >> 1 & 1), e = k + (q >> 2);
-        fsi_real d, r = fsi__abs(ls->pr[p]);
-        size_t c;
+        fsi_real r = fsi__abs(ls->pr[p]);
         if (a < 0 || b < 0 || e < 0 || a >= nx || b >= ny || e >= nz)
             continue;
-        c = (size_t)a + (size_t)nx * ((size_t)b + (size_t)ny * (size_t)e);
-        d = ls->desc.h
-            * fsi__length(fsi_vec_sub(g, fsi_vec((fsi_real)a, (fsi_real)b, (fsi_real)e)));
+        size_t c = (size_t)a + (size_t)nx * ((size_t)b + (size_t)ny * (size_t)e);
+        fsi_real d = ls->desc.h
+                     * fsi__length(fsi_vec_sub(g, fsi_vec((fsi_real)a, (fsi_real)b, (fsi_real)e)));
         /* phi_p = s (r - |x - x_p|) */
         if (ls->pr[p] > 0)
             ls->work[0][c] = fsi__max(ls->work[0][c], r - d);
@@ -5083,24 +4978,24 @@ static void fsi__ls_ball(fsi_levelset *ls, ptrdiff_t p) {
    where a closing gap is squeezed out (an impact on a wall) they would eat the liquid, a third of
    it in a second of splashing. Returns how many repaired phi. */
 static size_t fsi__ls_repair(fsi_levelset *ls) {
-    ptrdiff_t p, c, n = (ptrdiff_t)ls->state->count, cells = (ptrdiff_t)ls->cells;
+    ptrdiff_t n = (ptrdiff_t)ls->state->count, cells = (ptrdiff_t)ls->cells;
     size_t escaped = 0;
     FSI__OMP(parallel for schedule(static) if (n > 1024))
-    for (p = 0; p < n; p++) {
+    for (ptrdiff_t p = 0; p < n; p++) {
         fsi_real f = fsi__ls_phi(ls, fsi__ls_marker(ls, p)), r = ls->pr[p];
         ls->pmark[p] = r > 0 ? f < -r && f > -FSI__LS_AIR * ls->desc.h : f > -r;
     }
-    for (p = 0; p < n; p++)
+    for (ptrdiff_t p = 0; p < n; p++)
         escaped += ls->pmark[p];
     if (!escaped)
         return 0;
     fsi_copy(ls->cells, ls->phi, ls->work[0]);
     fsi_copy(ls->cells, ls->phi, ls->work[1]);
-    for (p = 0; p < n; p++)
+    for (ptrdiff_t p = 0; p < n; p++)
         if (ls->pmark[p])
             fsi__ls_ball(ls, p);
     FSI__OMP(parallel for schedule(static) if (cells > FSI__GRAIN))
-    for (c = 0; c < cells; c++) {
+    for (ptrdiff_t c = 0; c < cells; c++) {
         fsi_real plus = ls->work[0][c], minus = ls->work[1][c];
         /* the one nearer to the surface */
         ls->phi[c] = fsi__abs(plus) <= fsi__abs(minus) ? plus : minus;
@@ -5113,11 +5008,11 @@ static size_t fsi__ls_repair(fsi_levelset *ls) {
    cell. They would bend phi step after step and, carried by a velocity continued from the surface,
    neither fall nor rise: the surface would never come to rest. */
 static void fsi__ls_radii(fsi_levelset *ls) {
-    ptrdiff_t p, n = (ptrdiff_t)ls->state->count;
+    ptrdiff_t n = (ptrdiff_t)ls->state->count;
     const fsi_real h = ls->desc.h;
     const int settle = ls->desc.settle;
     FSI__OMP(parallel for schedule(static) if (n > 1024))
-    for (p = 0; p < n; p++) {
+    for (ptrdiff_t p = 0; p < n; p++) {
         fsi_real s = ls->pr[p] > 0 ? FSI_R(1.0) : FSI_R(-1.0),
                  f = s * fsi__ls_phi(ls, fsi__ls_marker(ls, p));
         ls->pr[p] = s * fsi__clamp(f, FSI__LS_RMIN * h, FSI__LS_RMAX * h);
@@ -5142,12 +5037,12 @@ static int fsi__ls_seed_valid(const fsi_levelset *ls, const fsi_levelset_walls *
                               fsi_vec3 g, fsi_real f) {
     const ptrdiff_t nx = ls->desc.nx, ny = ls->desc.ny;
     int i = (int)fsi__floor(g.x), j = (int)fsi__floor(g.y),
-        k = ls->desc.nz > 1 ? (int)fsi__floor(g.z) : 0, q;
+        k = ls->desc.nz > 1 ? (int)fsi__floor(g.z) : 0;
     if (!walls || !walls->clip_fn || (walls->near_cell && !walls->near_cell[c]))
         return 1;
     if (!fsi__ls_seen(ls, walls, fsi__ls_centre(ls, c), g))
         return 0;
-    for (q = 0; q < (ls->desc.nz > 1 ? 8 : 4) && (f < 0) != (ls->phi[c] < 0); q++) {
+    for (int q = 0; q < (ls->desc.nz > 1 ? 8 : 4) && (f < 0) != (ls->phi[c] < 0); q++) {
         int a = i + (q & 1), b = j + (q >> 1 & 1), e = k + (q >> 2);
         if (a < 0 || b < 0 || e < 0 || a >= ls->desc.nx || b >= ls->desc.ny || e >= ls->desc.nz
             || (f < 0) != (ls->phi[a + nx * (b + ny * e)] < 0))
@@ -5162,28 +5057,28 @@ static int fsi__ls_seed_valid(const fsi_levelset *ls, const fsi_levelset_walls *
  * desc.even), or `want` anywhere. Returns 0 when full. */
 static int fsi__ls_seed_cell(fsi_levelset *ls, const fsi_levelset_walls *walls, ptrdiff_t c,
                              int want) {
-    int m = ls->desc.particles, n = m * m * (ls->desc.nz > 1 ? m : 1), q;
-    fsi_vec3 g = fsi__ls_centre(ls, c), x;
+    int m = ls->desc.particles, n = m * m * (ls->desc.nz > 1 ? m : 1);
+    fsi_vec3 g = fsi__ls_centre(ls, c);
     uint64_t *rng = &ls->state->random;
-    for (q = 0; q < fsi__imin(want, n); q++) {
+    for (int q = 0; q < fsi__imin(want, n); q++) {
         size_t p = ls->state->count;
-        fsi_real e[3], f, r, box = want < n ? FSI_R(1.0) : 1 / (fsi_real)m;
-        int a, at[3];
+        fsi_real e[3], box = want < n ? FSI_R(1.0) : 1 / (fsi_real)m;
+        int at[3];
         at[0] = q % m;
         at[1] = q / m % m;
         at[2] = q / (m * m);
-        for (a = 0; a < 3; a++) {
+        for (int a = 0; a < 3; a++) {
             fsi_real t = ls->desc.even ? FSI_R(0.5) : fsi__random_unit(rng);
             e[a] = (want < n ? t : ((fsi_real)at[a] + t) * box) - FSI_R(0.5);
         }
         if (p >= ls->room)
             return 0;
-        x = fsi_vec_add(g, fsi_vec(e[0], e[1], ls->desc.nz > 1 ? e[2] : 0));
-        f = fsi__ls_phi(ls, fsi__ls_world(ls, x));
+        fsi_vec3 x = fsi_vec_add(g, fsi_vec(e[0], e[1], ls->desc.nz > 1 ? e[2] : 0));
+        fsi_real f = fsi__ls_phi(ls, fsi__ls_world(ls, x));
         if (!fsi__ls_seed_valid(ls, walls, c, x, f))
             continue;
         x = fsi__ls_world(ls, x);
-        r = fsi__clamp(fsi__abs(f), FSI__LS_RMIN * ls->desc.h, FSI__LS_RMAX * ls->desc.h);
+        fsi_real r = fsi__clamp(fsi__abs(f), FSI__LS_RMIN * ls->desc.h, FSI__LS_RMAX * ls->desc.h);
         ls->px[p] = x.x;
         ls->py[p] = x.y;
         ls->pr[p] = f < 0 ? -r : r;
@@ -5202,16 +5097,16 @@ static void fsi__ls_reseed(fsi_levelset *ls, const fsi_levelset_walls *walls,
                            fsi_levelset_report *report) {
     const uint8_t *solid = walls ? walls->solid : NULL;
     int m = ls->desc.particles, full = m * m * (ls->desc.nz > 1 ? m : 1);
-    ptrdiff_t p, c, n = (ptrdiff_t)ls->state->count, cells = (ptrdiff_t)ls->cells;
+    ptrdiff_t n = (ptrdiff_t)ls->state->count, cells = (ptrdiff_t)ls->cells;
     int32_t *have = ls->slot;
     if (m < 1)
         return;
-    for (c = 0; c < cells; c++)
+    for (ptrdiff_t c = 0; c < cells; c++)
         have[c] = 0;
-    for (p = 0; p < n; p++)
+    for (ptrdiff_t p = 0; p < n; p++)
         if (!ls->pmark[p])
             have[fsi__ls_cell(ls, fsi__ls_lattice(ls, fsi__ls_marker(ls, p)))]++;
-    for (p = 0; p < n; p++) {
+    for (ptrdiff_t p = 0; p < n; p++) {
         int32_t *a = &have[fsi__ls_cell(ls, fsi__ls_lattice(ls, fsi__ls_marker(ls, p)))];
         if (!ls->pmark[p] && (*a > 2 * full || *a < 0 || (ls->desc.even && *a < full))) {
             ls->pmark[p] = 2;
@@ -5220,7 +5115,7 @@ static void fsi__ls_reseed(fsi_levelset *ls, const fsi_levelset_walls *walls,
     }
     report->deleted += fsi__ls_compact(ls);
     n = (ptrdiff_t)ls->state->count;
-    for (c = 0; c < cells; c++) {
+    for (ptrdiff_t c = 0; c < cells; c++) {
         int want = have[c] < 0 ? full : full - have[c];
         if (want <= 0 || fsi__abs(ls->phi[c]) > FSI__LS_SEED * ls->desc.h || (solid && solid[c]))
             continue;
@@ -5240,20 +5135,18 @@ static void fsi__ls_mark_moving(fsi_levelset *ls, const fsi_levelset_walls *wall
                                 const int *reach) {
     const fsi_real end = (fsi_real)ls->desc.band * ls->desc.h;
     int n[3];
-    ptrdiff_t r;
     n[0] = ls->desc.nx;
     n[1] = ls->desc.ny;
     n[2] = ls->desc.nz;
     FSI__OMP(parallel for schedule(static) if (ls->cells > FSI__GRAIN))
-    for (r = 0; r < (ptrdiff_t)n[1] * n[2]; r++) {
+    for (ptrdiff_t r = 0; r < (ptrdiff_t)n[1] * n[2]; r++) {
         const int *open = walls ? walls->open : NULL;
         const int j = (int)(r % n[1]), k = (int)(r / n[1]),
                   all = open
                         && ((open[2] && j == 0) || (open[3] && j == n[1] - 1) || (open[4] && k == 0)
                             || (open[5] && k == n[2] - 1));
         uint8_t *mark = ls->mark + r * n[0];
-        int i;
-        for (i = 0; i < n[0]; i++)
+        for (int i = 0; i < n[0]; i++)
             mark[i] = (uint8_t)(all || fsi__abs(ls->phi[r * n[0] + i]) < end);
         if (open && open[0])
             mark[0] = 1;
@@ -5268,24 +5161,21 @@ static void fsi__ls_advect(fsi_levelset *ls, const fsi_real *const u[3], fsi_rea
     const fsi_real h = ls->desc.h, dth = dt / h;
     const fsi__mac m = fsi__ls_mac(ls, u);
     const int nx = m.n[0], cubic = !ls->desc.linear;
-    ptrdiff_t r;
     fsi__ls_mark_moving(ls, walls, reach);
     FSI__OMP(parallel for schedule(dynamic, 16) if (ls->cells > FSI__GRAIN))
-    for (r = 0; r < (ptrdiff_t)m.n[1] * m.n[2]; r++) {
+    for (ptrdiff_t r = 0; r < (ptrdiff_t)m.n[1] * m.n[2]; r++) {
         const int j = (int)(r % m.n[1]), k = (int)(r / m.n[1]);
-        int i;
-        for (i = 0; i < nx; i++) {
+        for (int i = 0; i < nx; i++) {
             const ptrdiff_t c = r * nx + i;
             const fsi_vec3 g = fsi_vec((fsi_real)i, (fsi_real)j, (fsi_real)k);
-            fsi_vec3 x;
-            fsi_real out, v;
             ls->work[0][c] = ls->phi[c];
             if (!ls->mark[c])
                 continue;
-            x = fsi__ls_clip(ls, walls, g,
-                             fsi__ls_trace(&m, g, fsi__ls_centre_velocity(&m, i, j, k), -dth),
-                             &out);
-            v = fsi__ls_linear(ls, x, NULL);
+            fsi_real out;
+            fsi_vec3 x = fsi__ls_clip(
+                ls, walls, g, fsi__ls_trace(&m, g, fsi__ls_centre_velocity(&m, i, j, k), -dth),
+                &out);
+            fsi_real v = fsi__ls_linear(ls, x, NULL);
             /* beyond the last centre: continued, not limited */
             if (cubic && fsi__abs(v) < 4 * h && out < FSI_R(-0.5))
                 v = fsi__ls_cubic(ls, x, 1, NULL);
@@ -5299,13 +5189,11 @@ static void fsi__ls_advect(fsi_levelset *ls, const fsi_real *const u[3], fsi_rea
 /* How many cells phi may be carried along each axis, stencil included. */
 static fsi_result fsi__ls_find_reach(const fsi_levelset *ls, const fsi_real *const u[3],
                                      fsi_real dth, int *reach) {
-    int axis;
     reach[2] = 0;
-    for (axis = 0; axis < (ls->desc.nz > 1 ? 3 : 2); axis++) {
-        fsi_real most;
+    for (int axis = 0; axis < (ls->desc.nz > 1 ? 3 : 2); axis++) {
         if (!u[axis])
             return FSI_ERR_ARGUMENT;
-        most = dth * fsi_max_abs((size_t)fsi__ls_faces_of(ls, axis).count, u[axis]);
+        fsi_real most = dth * fsi_max_abs((size_t)fsi__ls_faces_of(ls, axis).count, u[axis]);
         if (!fsi__finite(most))
             return FSI_ERR_NUMERIC;
         reach[axis] = most < FSI_R(1e6) ? 3 + (int)most : 1000000;
@@ -5319,11 +5207,10 @@ FSI_API fsi_result fsi_levelset_advance(fsi_levelset *ls, const fsi_real *const 
     fsi_levelset_report own;
     const uint8_t *solid = walls ? walls->solid : NULL;
     int reach[3];
-    fsi_result r;
     memset(&own, 0, sizeof own);
     if (!ls || !ls->block || !u || !fsi__finite(dt) || dt < 0)
         return FSI_ERR_ARGUMENT;
-    r = fsi__ls_find_reach(ls, u, dt / ls->desc.h, reach);
+    fsi_result r = fsi__ls_find_reach(ls, u, dt / ls->desc.h, reach);
     if (r != FSI_OK)
         return r;
     ls->state->steps++;
@@ -5368,25 +5255,23 @@ FSI_API fsi_result fsi_levelset_reset(fsi_levelset *ls, const fsi_levelset_walls
 FSI_API fsi_result fsi_levelset_shape(fsi_levelset *ls, fsi_shape_fn shape_fn, void *user, int add,
                                       const fsi_levelset_walls *walls) {
     const uint8_t *solid = walls ? walls->solid : NULL;
-    fsi_levelset_report report;
-    double before;
-    ptrdiff_t c, n;
     if (!ls || !ls->block || !shape_fn)
         return FSI_ERR_ARGUMENT;
+    fsi_levelset_report report;
     memset(&report, 0, sizeof report);
-    n = (ptrdiff_t)ls->cells;
-    before = fsi_levelset_volume(ls, solid, NULL);
-    for (c = 0; c < n; c++) {
+    ptrdiff_t n = (ptrdiff_t)ls->cells;
+    double before = fsi_levelset_volume(ls, solid, NULL);
+    for (ptrdiff_t c = 0; c < n; c++) {
         ls->work[1][c] = shape_fn(fsi__ls_world(ls, fsi__ls_centre(ls, c)), user);
         if (!fsi__finite(ls->work[1][c]))
             return FSI_ERR_CALLBACK;
     }
-    for (c = 0; c < n; c++)
+    for (ptrdiff_t c = 0; c < n; c++)
         ls->phi[c] =
             add ? fsi__min(ls->phi[c], ls->work[1][c]) : fsi__max(ls->phi[c], -ls->work[1][c]);
     fsi_levelset_redistance(ls);
     /* markers that now mark the wrong thing go */
-    for (c = 0; c < (ptrdiff_t)ls->state->count; c++) {
+    for (ptrdiff_t c = 0; c < (ptrdiff_t)ls->state->count; c++) {
         fsi_real f = fsi__ls_phi(ls, fsi__ls_marker(ls, c));
         ls->pmark[c] = (f < 0) != (ls->pr[c] < 0) ? 2 : 0;
     }

@@ -540,9 +540,8 @@ FSI__INLINE fsi_vec3 fsi_mat3_tmul_vec(const fsi_mat3 *A, fsi_vec3 v) { /* A^T v
 
 FSI__INLINE fsi_mat3 fsi_mat3_mul(const fsi_mat3 *A, const fsi_mat3 *B) { /* A B */
     fsi_mat3 C;
-    int i, j;
-    for (i = 0; i < 3; i++)
-        for (j = 0; j < 3; j++)
+    for (int i = 0; i < 3; i++)
+        for (int j = 0; j < 3; j++)
             C.m[3 * i + j] = A->m[3 * i] * B->m[j] + A->m[3 * i + 1] * B->m[3 + j]
                              + A->m[3 * i + 2] * B->m[6 + j];
     return C;
@@ -550,9 +549,8 @@ FSI__INLINE fsi_mat3 fsi_mat3_mul(const fsi_mat3 *A, const fsi_mat3 *B) { /* A B
 
 FSI__INLINE fsi_mat3 fsi_mat3_transpose(const fsi_mat3 *A) { /* A^T */
     fsi_mat3 C;
-    int i, j;
-    for (i = 0; i < 3; i++)
-        for (j = 0; j < 3; j++)
+    for (int i = 0; i < 3; i++)
+        for (int j = 0; j < 3; j++)
             C.m[3 * i + j] = A->m[3 * j + i];
     return C;
 }
@@ -1436,21 +1434,20 @@ FSI__INLINE int32_t fsi__root(int32_t *parent, int32_t i) {
 /* Stable radix sort of n keys, 8 bits a pass; passes whose digit is the same everywhere are
  * skipped. Returns key or scratch. */
 FSI__INLINE uint64_t *fsi__sort_keys(size_t n, uint64_t *key, uint64_t *scratch) {
-    int shift;
-    for (shift = 0; shift < 64; shift += 8) {
-        size_t count[256], at = 0, i;
+    for (int shift = 0; shift < 64; shift += 8) {
+        size_t count[256], at = 0;
         uint64_t *t = key;
         memset(count, 0, sizeof count);
-        for (i = 0; i < n; i++)
+        for (size_t i = 0; i < n; i++)
             count[(key[i] >> shift) & 255u]++;
         if (n == 0 || count[(key[0] >> shift) & 255u] == n)
             continue;
-        for (i = 0; i < 256; i++) {
+        for (size_t i = 0; i < 256; i++) {
             size_t c = count[i];
             count[i] = at;
             at += c;
         }
-        for (i = 0; i < n; i++)
+        for (size_t i = 0; i < n; i++)
             scratch[count[(key[i] >> shift) & 255u]++] = key[i];
         key = scratch;
         scratch = t;
@@ -1548,7 +1545,6 @@ FSI_API const char *fsi_result_text(fsi_result r) {
 #endif
 
 FSI_API void *fsi_alloc(const fsi_allocator *a, size_t size) {
-    unsigned char *raw, *p;
     if (size == 0 || size > (size_t)-1 / 2)
         return NULL;
     if (a && a->alloc_fn) {
@@ -1560,10 +1556,10 @@ FSI_API void *fsi_alloc(const fsi_allocator *a, size_t size) {
         return q;
     }
     /* the byte before the block holds the shift back to raw */
-    raw = (unsigned char *)calloc(size + 64, 1);
+    unsigned char *raw = (unsigned char *)calloc(size + 64, 1);
     if (!raw)
         return NULL;
-    p = raw + (64 - (size_t)((uintptr_t)raw & 63u));
+    unsigned char *p = raw + (64 - (size_t)((uintptr_t)raw & 63u));
     p[-1] = (unsigned char)(p - raw);
     return p;
 }
@@ -1615,14 +1611,13 @@ FSI_API fsi_vec3 fsi_vec_unit(fsi_vec3 a) {
 
 FSI_API int fsi_mat3_inverse(const fsi_mat3 *A, fsi_mat3 *out) {
     const fsi_real *m = A->m;
-    fsi_real d = fsi_mat3_det(A), s;
-    fsi_mat3 C;
-    int i;
+    fsi_real d = fsi_mat3_det(A);
     if (!fsi__finite(d) || d == 0)
         return 0;
-    s = 1 / d;
+    fsi_real s = 1 / d;
     if (!fsi__finite(s))
         return 0;
+    fsi_mat3 C;
     C.m[0] = m[4] * m[8] - m[5] * m[7];
     C.m[1] = m[2] * m[7] - m[1] * m[8];
     C.m[2] = m[1] * m[5] - m[2] * m[4];
@@ -1632,23 +1627,22 @@ FSI_API int fsi_mat3_inverse(const fsi_mat3 *A, fsi_mat3 *out) {
     C.m[6] = m[3] * m[7] - m[4] * m[6];
     C.m[7] = m[1] * m[6] - m[0] * m[7];
     C.m[8] = m[0] * m[4] - m[1] * m[3];
-    for (i = 0; i < 9; i++)
+    for (int i = 0; i < 9; i++)
         C.m[i] *= s; /* adj(A) / det A */
     *out = C;
     return 1;
 }
 
 FSI_API fsi_quat fsi_quat_unit(fsi_quat q) {
-    fsi_real m = fsi__max(fsi__max(fsi__abs(q.w), fsi__abs(q.x)),
-                          fsi__max(fsi__abs(q.y), fsi__abs(q.z))),
-             n;
+    fsi_real m =
+        fsi__max(fsi__max(fsi__abs(q.w), fsi__abs(q.x)), fsi__max(fsi__abs(q.y), fsi__abs(q.z)));
     if (m > 0 && fsi__finite(m) && !fsi__ordinary(m)) {
         q.w /= m;
         q.x /= m;
         q.y /= m;
         q.z /= m;
     }
-    n = fsi__sqrt(q.w * q.w + q.x * q.x + q.y * q.y + q.z * q.z);
+    fsi_real n = fsi__sqrt(q.w * q.w + q.x * q.x + q.y * q.y + q.z * q.z);
     if (!(n > 0) || !fsi__finite(n)) {
         q.w = 1;
         q.x = q.y = q.z = 0;
@@ -1681,24 +1675,24 @@ FSI_API fsi_quat fsi_quat_from_rotation(fsi_vec3 a) {
 FSI_API double fsi_reduce(size_t n, double (*range_fn)(size_t, size_t, void *), void *user) {
     double part[FSI__CHUNKS], total = 0;
     size_t chunk = n / FSI__CHUNKS + 1;
-    ptrdiff_t c, used = (ptrdiff_t)((n + chunk - 1) / chunk);
+    ptrdiff_t used = (ptrdiff_t)((n + chunk - 1) / chunk);
     if (n < 1024)
         return n ? range_fn(0, n, user) : 0;
     FSI__OMP(parallel for schedule(static) if (n > FSI__GRAIN))
-    for (c = 0; c < used; c++) {
+    for (ptrdiff_t c = 0; c < used; c++) {
         size_t begin = (size_t)c * chunk, end = begin + chunk < n ? begin + chunk : n;
         part[c] = range_fn(begin, end, user);
     }
-    for (c = 0; c < used; c++)
+    for (ptrdiff_t c = 0; c < used; c++)
         total += part[c];
     return total;
 }
 
 FSI_API void fsi_parallel_for(size_t n, void (*range_fn)(size_t, size_t, void *), void *user) {
     size_t chunk = n / FSI__CHUNKS + 1;
-    ptrdiff_t c, used = (ptrdiff_t)((n + chunk - 1) / chunk);
+    ptrdiff_t used = (ptrdiff_t)((n + chunk - 1) / chunk);
     FSI__OMP(parallel for schedule(static) if (n > FSI__GRAIN))
-    for (c = 0; c < used; c++)
+    for (ptrdiff_t c = 0; c < used; c++)
         range_fn((size_t)c * chunk, (size_t)c * chunk + chunk < n ? (size_t)c * chunk + chunk : n,
                  user);
 }
@@ -1727,8 +1721,7 @@ static double fsi__dot_range(size_t begin, size_t end, void *user) {
 static double fsi__sum_range(size_t begin, size_t end, void *user) {
     const fsi_real *a = ((const fsi__pair *)user)->a;
     double s = 0;
-    size_t i;
-    for (i = begin; i < end; i++)
+    for (size_t i = begin; i < end; i++)
         s += (double)a[i];
     return s;
 }
@@ -1768,20 +1761,19 @@ static fsi__bits fsi__max_bits(size_t begin, size_t end, const fsi_real *a) {
     const fsi__bits all = (fsi__bits)-1 >> 1, one = FSI__INF_BITS & (~FSI__INF_BITS + 1);
     fsi_real lane[8] = {0, 0, 0, 0, 0, 0, 0, 0};
     fsi__bits wrong[8] = {0, 0, 0, 0, 0, 0, 0, 0}, m = 0;
-    int k;
     /* eight lanes: vector code */
     for (; begin + 8 <= end; begin += 8) {
         fsi__bits b[8];
         memcpy(b, a + begin, sizeof b);
         FSI__OMP(simd)
-        for (k = 0; k < 8; k++) {
+        for (int k = 0; k < 8; k++) {
             const fsi_real x = fsi__abs(a[begin + (size_t)k]);
             /* not finite: the sum runs over into the sign */
             wrong[k] |= (b[k] & all) + one;
             lane[k] = x > lane[k] ? x : lane[k];
         }
     }
-    for (k = 0; k < 8; k++)
+    for (int k = 0; k < 8; k++)
         m = wrong[k] > all ? all : fsi__bits_max(m, lane + k);
     for (; begin < end; begin++)
         m = fsi__bits_max(m, a + begin);
@@ -1791,14 +1783,14 @@ static fsi__bits fsi__max_bits(size_t begin, size_t end, const fsi_real *a) {
 static fsi__bits fsi__max_all(size_t n, const fsi_real *a) {
     fsi__bits part[FSI__CHUNKS], most = 0;
     size_t chunk = n / FSI__CHUNKS + 1;
-    ptrdiff_t c, used = (ptrdiff_t)((n + chunk - 1) / chunk);
+    ptrdiff_t used = (ptrdiff_t)((n + chunk - 1) / chunk);
     if (n < 1024)
         return fsi__max_bits(0, n, a);
     FSI__OMP(parallel for schedule(static) if (n > FSI__GRAIN))
-    for (c = 0; c < used; c++)
+    for (ptrdiff_t c = 0; c < used; c++)
         part[c] = fsi__max_bits((size_t)c * chunk,
                                 (size_t)c * chunk + chunk < n ? (size_t)c * chunk + chunk : n, a);
-    for (c = 0; c < used; c++)
+    for (ptrdiff_t c = 0; c < used; c++)
         most = part[c] > most ? part[c] : most;
     return most;
 }
@@ -1818,20 +1810,18 @@ FSI_API int fsi_all_finite(size_t n, const fsi_real *a) {
 static double fsi__scaled_range(size_t begin, size_t end, void *user) {
     const fsi__pair *p = (const fsi__pair *)user;
     double s = 0, size = (double)*p->b;
-    size_t i;
-    for (i = begin; i < end; i++)
+    for (size_t i = begin; i < end; i++)
         s += ((double)p->a[i] / size) * ((double)p->a[i] / size);
     return s;
 }
 
 FSI_API double fsi_norm(size_t n, const fsi_real *a) {
     double square = fsi_dot(n, a, a);
-    fsi_real size;
-    fsi__pair p;
     if (square > 1e-280 && square < 1e300)
         return sqrt(square);
     /* squares overflowed or vanished: in units of the largest */
-    size = fsi_max_abs(n, a);
+    fsi_real size = fsi_max_abs(n, a);
+    fsi__pair p;
     p.a = a;
     p.b = &size;
     return size > 0 && fsi__finite(size) ? (double)size * sqrt(fsi_reduce(n, fsi__scaled_range, &p))
@@ -1839,30 +1829,30 @@ FSI_API double fsi_norm(size_t n, const fsi_real *a) {
 }
 
 FSI_API void fsi_axpy(size_t n, fsi_real s, const fsi_real *x, fsi_real *y) {
-    ptrdiff_t i, m = (ptrdiff_t)n;
+    ptrdiff_t m = (ptrdiff_t)n;
     /* entering a parallel region costs as much as some hundred entries */
     if (m <= FSI__GRAIN) {
         FSI__OMP(simd)
-        for (i = 0; i < m; i++)
+        for (ptrdiff_t i = 0; i < m; i++)
             y[i] += s * x[i];
         return;
     }
     FSI__OMP(parallel for simd schedule(static))
-    for (i = 0; i < m; i++)
+    for (ptrdiff_t i = 0; i < m; i++)
         y[i] += s * x[i];
 }
 
 FSI_API void fsi_xpay(size_t n, const fsi_real *x, fsi_real s, fsi_real *y) {
-    ptrdiff_t i, m = (ptrdiff_t)n;
+    ptrdiff_t m = (ptrdiff_t)n;
     FSI__OMP(parallel for schedule(static) if (m > FSI__GRAIN))
-    for (i = 0; i < m; i++)
+    for (ptrdiff_t i = 0; i < m; i++)
         y[i] = x[i] + s * y[i];
 }
 
 FSI_API void fsi_scale(size_t n, fsi_real s, fsi_real *x) {
-    ptrdiff_t i, m = (ptrdiff_t)n;
+    ptrdiff_t m = (ptrdiff_t)n;
     FSI__OMP(parallel for schedule(static) if (m > FSI__GRAIN))
-    for (i = 0; i < m; i++)
+    for (ptrdiff_t i = 0; i < m; i++)
         x[i] *= s;
 }
 
@@ -1872,9 +1862,9 @@ FSI_API void fsi_copy(size_t n, const fsi_real *x, fsi_real *y) {
 }
 
 FSI_API void fsi_fill(size_t n, fsi_real s, fsi_real *x) {
-    ptrdiff_t i, m = (ptrdiff_t)n;
+    ptrdiff_t m = (ptrdiff_t)n;
     FSI__OMP(parallel for schedule(static) if (m > FSI__GRAIN))
-    for (i = 0; i < m; i++)
+    for (ptrdiff_t i = 0; i < m; i++)
         x[i] = s;
 }
 
@@ -1889,11 +1879,10 @@ static void fsi__csr_layout(fsi_csr *A, size_t entries, fsi_arena *arena) {
 static fsi_result fsi__csr_make(fsi_csr *A, int rows, int cols, size_t entries,
                                 const fsi_allocator *a) {
     fsi_arena arena = {NULL, 0, 0, 0};
-    fsi_result r;
     A->rows = rows;
     A->cols = cols;
     fsi__csr_layout(A, entries, &arena);
-    r = fsi__arena_open(&arena, a);
+    fsi_result r = fsi__arena_open(&arena, a);
     if (r == FSI_OK)
         fsi__csr_layout(A, entries, &arena);
     return r;
@@ -1902,14 +1891,12 @@ static fsi_result fsi__csr_make(fsi_csr *A, int rows, int cols, size_t entries,
 /* Stable counting sort of the items listed in `in` by key. head has bins + 1 entries. */
 static void fsi__bucket_sort(size_t count, const int32_t *key, int bins, int32_t *head,
                              const int32_t *in, int32_t *out) {
-    size_t k;
-    int b;
     memset(head, 0, ((size_t)bins + 1) * sizeof *head);
-    for (k = 0; k < count; k++)
+    for (size_t k = 0; k < count; k++)
         head[key[k] + 1]++;
-    for (b = 0; b < bins; b++)
+    for (int b = 0; b < bins; b++)
         head[b + 1] += head[b];
-    for (k = 0; k < count; k++) {
+    for (size_t k = 0; k < count; k++) {
         int32_t item = in ? in[k] : (int32_t)k;
         out[head[key[item]]++] = item;
     }
@@ -1945,18 +1932,19 @@ FSI_API fsi_result fsi_csr_from_triplets(fsi_csr *A, int rows, int cols, size_t 
                                          const fsi_allocator *a) {
     fsi_arena arena = {NULL, 0, 0, 0};
     fsi_csr out = {0, 0, NULL, NULL, NULL};
-    int32_t *by_col, *by_row, *head;
-    size_t k, bins = (size_t)fsi__imax(fsi__imax(rows, cols), 0) + 1;
+    size_t bins = (size_t)fsi__imax(fsi__imax(rows, cols), 0) + 1;
     fsi_result r = FSI_OK;
-    int pass;
     if (!A || rows < 0 || cols < 0 || !fsi_allocator_valid(a) || (count && (!i || !j || !v)))
         return FSI_ERR_ARGUMENT;
     if (count > 0x7ffffffe || rows > 0x7ffffffe || cols > 0x7ffffffe)
         return FSI_ERR_SIZE;
-    for (k = 0; k < count; k++)
+    for (size_t k = 0; k < count; k++)
         if (i[k] < 0 || i[k] >= rows || j[k] < 0 || j[k] >= cols || !fsi__finite(v[k]))
             return FSI_ERR_ARGUMENT;
-    for (pass = 0; pass < 2; pass++) {
+    int32_t *by_col;
+    int32_t *by_row;
+    int32_t *head;
+    for (int pass = 0; pass < 2; pass++) {
         if (pass)
             r = fsi__arena_open(&arena, a);
         if (r != FSI_OK)
@@ -1984,29 +1972,25 @@ FSI_API fsi_result fsi_csr_from_triplets(fsi_csr *A, int rows, int cols, size_t 
 
 FSI_API void fsi_csr_free(fsi_csr *A, const fsi_allocator *a) {
     fsi_arena arena = {NULL, 0, 0, 0};
-    void *block;
-    fsi_csr B;
     if (!A || !A->row)
         return;
-    block = A->row;
-    B = *A;
+    void *block = A->row;
+    fsi_csr B = *A;
     fsi__csr_layout(&B, (size_t)A->row[A->rows], &arena);
     fsi_free(a, block, arena.used);
     memset(A, 0, sizeof *A);
 }
 
 FSI_API fsi_result fsi_csr_check(const fsi_csr *A) {
-    int i;
-    int32_t k;
     if (!A || A->rows < 0 || A->cols < 0 || !A->row || A->row[0] != 0)
         return FSI_ERR_ARGUMENT;
-    for (i = 0; i < A->rows; i++)
+    for (int i = 0; i < A->rows; i++)
         if (A->row[i + 1] < A->row[i])
             return FSI_ERR_ARGUMENT;
     if (A->row[A->rows] && (!A->col || !A->val))
         return FSI_ERR_ARGUMENT;
-    for (i = 0; i < A->rows; i++)
-        for (k = A->row[i]; k < A->row[i + 1]; k++) {
+    for (int i = 0; i < A->rows; i++)
+        for (int32_t k = A->row[i]; k < A->row[i + 1]; k++) {
             /* ascending, no duplicates */
             int32_t least = k > A->row[i] ? A->col[k - 1] + 1 : 0;
             if (A->col[k] < least || A->col[k] >= A->cols || !fsi__finite(A->val[k]))
@@ -2018,49 +2002,44 @@ FSI_API fsi_result fsi_csr_check(const fsi_csr *A) {
 FSI_API void fsi_csr_mul(const fsi_csr *A, const fsi_real *x, fsi_real *y) {
     const int32_t *row = A->row, *col = A->col;
     const fsi_real *val = A->val;
-    ptrdiff_t i, rows = A->rows;
+    ptrdiff_t rows = A->rows;
     FSI__OMP(parallel for schedule(static) if (rows > FSI__GRAIN))
-    for (i = 0; i < rows; i++) {
+    for (ptrdiff_t i = 0; i < rows; i++) {
         fsi_real sum = 0;
-        int32_t k, end = row[i + 1];
-        for (k = row[i]; k < end; k++)
+        int32_t end = row[i + 1];
+        for (int32_t k = row[i]; k < end; k++)
             sum += val[k] * x[col[k]];
         y[i] = sum;
     }
 }
 
 FSI_API void fsi_csr_tmul(const fsi_csr *A, const fsi_real *x, fsi_real *y) {
-    int i;
-    int32_t k;
     fsi_fill((size_t)A->cols, 0, y);
-    for (i = 0; i < A->rows; i++)
-        for (k = A->row[i]; k < A->row[i + 1]; k++)
+    for (int i = 0; i < A->rows; i++)
+        for (int32_t k = A->row[i]; k < A->row[i + 1]; k++)
             y[A->col[k]] += A->val[k] * x[i];
 }
 
 FSI_API fsi_result fsi_csr_transpose(const fsi_csr *A, fsi_csr *T, const fsi_allocator *a) {
     fsi_csr out = {0, 0, NULL, NULL, NULL};
-    fsi_result r;
-    int i, j;
-    int32_t k;
     if (!T || !fsi_allocator_valid(a) || fsi_csr_check(A) != FSI_OK)
         return FSI_ERR_ARGUMENT;
-    r = fsi__csr_make(&out, A->cols, A->rows, (size_t)A->row[A->rows], a);
+    fsi_result r = fsi__csr_make(&out, A->cols, A->rows, (size_t)A->row[A->rows], a);
     if (r != FSI_OK)
         return r;
-    for (k = 0; k < A->row[A->rows]; k++)
+    for (int32_t k = 0; k < A->row[A->rows]; k++)
         out.row[A->col[k] + 1]++;
-    for (j = 0; j < out.rows; j++)
+    for (int j = 0; j < out.rows; j++)
         out.row[j + 1] += out.row[j];
-    for (i = 0; i < A->rows; i++)
-        for (k = A->row[i]; k < A->row[i + 1]; k++) {
+    for (int i = 0; i < A->rows; i++)
+        for (int32_t k = A->row[i]; k < A->row[i + 1]; k++) {
             /* row[j] runs from the start of row j to its end */
             int32_t at = out.row[A->col[k]]++;
             out.col[at] = i;
             out.val[at] = A->val[k];
         }
     /* and is moved back by one row here */
-    for (j = out.rows; j > 0; j--)
+    for (int j = out.rows; j > 0; j--)
         out.row[j] = out.row[j - 1];
     out.row[0] = 0;
     *T = out;
@@ -2082,12 +2061,10 @@ static int32_t fsi__csr_find(const int32_t *row, const int32_t *col, int32_t i, 
 
 FSI_API double fsi_csr_asymmetry(const fsi_csr *A) {
     double worst = 0, top = 0;
-    int i;
-    int32_t k;
     if (A->rows != A->cols)
         return 1e30;
-    for (i = 0; i < A->rows; i++)
-        for (k = A->row[i]; k < A->row[i + 1]; k++) {
+    for (int i = 0; i < A->rows; i++)
+        for (int32_t k = A->row[i]; k < A->row[i + 1]; k++) {
             int32_t t = fsi__csr_find(A->row, A->col, A->col[k], i);
             double d = fabs((double)A->val[k] - (t < 0 ? 0.0 : (double)A->val[t]));
             if (d > worst)
@@ -2148,10 +2125,9 @@ static int fsi__krylov_valid(const fsi_krylov_desc *d) {
 }
 
 static void fsi__krylov_layout(fsi__krylov *k, size_t vectors, size_t small) {
-    size_t i;
     k->v = (fsi_real **)fsi_arena_take(&k->arena, vectors, sizeof(fsi_real *));
     FSI__TAKE(k->s, double, &k->arena, small);
-    for (i = 0; i < vectors; i++) {
+    for (size_t i = 0; i < vectors; i++) {
         fsi_real *p;
         FSI__TAKE(p, fsi_real, &k->arena, k->n);
         if (k->v)
@@ -2214,7 +2190,6 @@ static void fsi__krylov_rhs(const fsi__krylov *k, fsi_real *r) {
 static fsi_result fsi__krylov_open(fsi__krylov *k, const fsi_krylov_desc *d, const fsi_real *b,
                                    const fsi_real *x, size_t vectors, size_t small, void *work,
                                    size_t work_size) {
-    fsi_result r;
     memset(k, 0, sizeof *k);
     if (!fsi__krylov_valid(d))
         return FSI_ERR_ARGUMENT;
@@ -2229,7 +2204,7 @@ static fsi_result fsi__krylov_open(fsi__krylov *k, const fsi_krylov_desc *d, con
     k->b = b;
     k->checked = -1;
     k->project = d->project_fn != NULL;
-    r = fsi__krylov_room(k, vectors, small, work, work_size);
+    fsi_result r = fsi__krylov_room(k, vectors, small, work, work_size);
     if (r != FSI_OK)
         return r;
     k->unit = fsi__krylov_unit((double)fsi_max_abs(d->n, b));
@@ -2290,23 +2265,21 @@ static double fsi__krylov_residual(const fsi__krylov *k, const fsi_real *x, fsi_
 
 /* Start: r = b - A x for the guess if it passes its test, else x = 0. t is scratch. Returns |r|. */
 static double fsi__krylov_start(fsi__krylov *k, fsi_real *x, fsi_real *r, fsi_real *t, int energy) {
-    double norm, loss;
     fsi__krylov_rhs(k, r);
     fsi__krylov_project(k, r);
-    norm = fsi_norm(k->n, r);
+    double norm = fsi_norm(k->n, r);
     fsi__krylov_rhs(k, t);
     fsi_axpy(k->n, -1, r, t);
-    loss = fsi_norm(k->n, t); /* the part of b that A cannot reach */
+    double loss = fsi_norm(k->n, t); /* the part of b that A cannot reach */
     k->incompatible = loss > k->target && loss > 64 * (double)FSI_REAL_EPS * k->size;
     if (k->d->guess && norm > 0) {
-        double q, left;
         fsi_scale(k->n, (fsi_real)k->unit, x);
         fsi__krylov_project(k, x);
         k->d->A.apply_fn(x, t, k->d->A.user);
-        q = fsi_dot(k->n, x, t) / 2 - fsi_dot(k->n, x, r); /* q(x) = x.A x / 2 - b.x */
-        fsi_xpay(k->n, r, -1, t);                          /* t = b - A x */
+        double q = fsi_dot(k->n, x, t) / 2 - fsi_dot(k->n, x, r); /* q(x) = x.A x / 2 - b.x */
+        fsi_xpay(k->n, r, -1, t);                                 /* t = b - A x */
         fsi__krylov_project(k, t);
-        left = fsi_norm(k->n, t);
+        double left = fsi_norm(k->n, t);
         if (fsi__finite64(left) && (energy ? q <= 0 : left <= norm)) {
             fsi_copy(k->n, t, r);
             return k->report.residual_start = k->report.residual = left;
@@ -2355,9 +2328,9 @@ static fsi_result fsi__krylov_finish(fsi__krylov *k, fsi_result result, fsi_real
     if (result > 0 && norm <= k->target)
         result = FSI_OK;
     if (symmetric && result > 0 && result != FSI_INCOMPATIBLE) {
-        double image, size;
         k->d->A.apply_fn(r, t, k->d->A.user);
-        size = fsi__krylov_magnitude(k, t, r, &image);
+        double image;
+        double size = fsi__krylov_magnitude(k, t, r, &image);
         if (image <= FSI__ROOT_EPS * size * norm)
             result = FSI_INCOMPATIBLE;
     }
@@ -2409,11 +2382,10 @@ static fsi_result fsi__krylov_recheck(fsi__krylov *k, const fsi_real *x, fsi_rea
  * anew. FSI_EMPTY: go on; FSI_OK: done. */
 static fsi_result fsi__krylov_next(fsi__krylov *k, const fsi_real *x, fsi_real *r, double *norm,
                                    int *steps) {
-    fsi_result stop;
-    int told;
     if (!fsi__finite64(*norm))
         return FSI_ERR_NUMERIC;
-    told = fsi__krylov_told(k, *norm, x);
+    int told = fsi__krylov_told(k, *norm, x);
+    fsi_result stop;
     if (*norm <= k->target) {
         stop = *steps ? fsi__krylov_recheck(k, x, r, norm) : FSI_OK;
         if (stop != FSI_EMPTY)
@@ -2492,19 +2464,18 @@ static fsi_result fsi__cg_run(fsi__krylov *k, fsi_real *x) {
     double most = (k->size + norm) / FSI__ROOT_EPS * 16;
     /* residual of the best x so far, kept in v[4] */
     double best = norm;
-    int steps;
-    for (steps = 0;; steps++) {
-        double rz, beta, curvature, was = norm;
+    for (int steps = 0;; steps++) {
+        double was = norm;
         fsi_result stop = fsi__krylov_next(k, x, r, &norm, &steps);
         if (stop != FSI_EMPTY)
             return stop;
         fsi__krylov_precondition(k, r, z);
-        rz = fsi_dot(k->n, r, z);
+        double rz = fsi_dot(k->n, r, z);
         if (!fsi__finite64(rz))
             return FSI_ERR_NUMERIC;
         if (!(rz > 0))
             return FSI_BREAKDOWN; /* P is not positive definite */
-        beta = steps ? rz / rho : 0;
+        double beta = steps ? rz / rho : 0;
         if (beta > 0)
             fsi_xpay(k->n, z, (fsi_real)beta, p); /* p = z + beta p */
         else
@@ -2512,7 +2483,7 @@ static fsi_result fsi__cg_run(fsi__krylov *k, fsi_real *x) {
         pi = rz + beta * beta * pi;
         rho = rz;
         k->d->A.apply_fn(p, q, k->d->A.user);
-        curvature = fsi_dot(k->n, p, q);
+        double curvature = fsi_dot(k->n, p, q);
         if (!fsi__finite64(curvature))
             return FSI_ERR_NUMERIC;
         k->report.iterations++;
@@ -2558,21 +2529,20 @@ typedef struct fsi__qmr {
 
 static fsi_result fsi__symmqmr_step(fsi__krylov *k, fsi__qmr *m, fsi_real *x) {
     fsi_real *r = k->v[0], *q = k->v[1], *t = k->v[2], *d = k->v[3], *e = k->v[4], *s = k->v[5];
-    double sigma, alpha, theta, cc, keep;
     k->d->A.apply_fn(q, t, k->d->A.user);
     k->report.iterations++;
-    sigma = fsi_dot(k->n, q, t);
+    double sigma = fsi_dot(k->n, q, t);
     if (!fsi__finite64(sigma))
         return FSI_ERR_NUMERIC;
     if (fabs(sigma) <= 4 * (double)FSI_REAL_EPS * fsi_norm(k->n, q) * fsi_norm(k->n, t))
         return FSI_BREAKDOWN;
-    alpha = m->rho / sigma;
+    double alpha = m->rho / sigma;
     if (!fsi__finite((fsi_real)alpha))
         return FSI_BREAKDOWN;
     fsi_axpy(k->n, (fsi_real)-alpha, t, r); /* r -= alpha A q */
-    theta = fsi_norm(k->n, r) / m->tau;
-    cc = 1 / (1 + theta * theta); /* c^2 */
-    keep = cc * m->theta * m->theta;
+    double theta = fsi_norm(k->n, r) / m->tau;
+    double cc = 1 / (1 + theta * theta); /* c^2 */
+    double keep = cc * m->theta * m->theta;
     fsi_scale(k->n, (fsi_real)keep, d);
     /* d = c^2 theta_old^2 d + c^2 alpha q */
     fsi_axpy(k->n, (fsi_real)(cc * alpha), q, d);
@@ -2589,9 +2559,8 @@ static fsi_result fsi__symmqmr_step(fsi__krylov *k, fsi__qmr *m, fsi_real *x) {
 /* Next direction q = P r + beta q; FSI_BREAKDOWN when r.P r = 0. first: q = P r. */
 static fsi_result fsi__symmqmr_turn(fsi__krylov *k, fsi__qmr *m, int first) {
     fsi_real *r = k->v[0], *q = k->v[1], *u = k->v[2];
-    double rho;
     fsi__krylov_precondition(k, r, u);
-    rho = fsi_dot(k->n, r, u);
+    double rho = fsi_dot(k->n, r, u);
     if (!fsi__finite64(rho))
         return FSI_ERR_NUMERIC;
     if (fabs(rho) <= 4 * (double)FSI_REAL_EPS * fsi_norm(k->n, r) * fsi_norm(k->n, u))
@@ -2669,14 +2638,12 @@ static size_t fsi__gmres_restart(const fsi_krylov_desc *d) {
  * over. */
 static double fsi__gmres_extend(fsi__krylov *k, size_t j, double *h) {
     fsi_real **V = k->v + 2, *z = k->v[0], *w = V[j + 1];
-    size_t i;
-    int pass;
     fsi__krylov_precondition(k, V[j], z);
     k->d->A.apply_fn(z, w, k->d->A.user);
-    for (i = 0; i <= j; i++)
+    for (size_t i = 0; i <= j; i++)
         h[i] = 0;
-    for (pass = 0; pass < 2; pass++)
-        for (i = 0; i <= j; i++) {
+    for (int pass = 0; pass < 2; pass++)
+        for (size_t i = 0; i <= j; i++) {
             double c = fsi_dot(k->n, V[i], w);
             fsi_axpy(k->n, (fsi_real)-c, V[i], w);
             h[i] += c;
@@ -2689,23 +2656,22 @@ static double fsi__gmres_extend(fsi__krylov *k, size_t j, double *h) {
 static int fsi__gmres_gather(fsi__krylov *k, size_t m, size_t used, const double *H, double *g,
                              fsi_real *x) {
     fsi_real **V = k->v + 2, *z = k->v[0], *u = k->v[1];
-    size_t i, j;
     double top = 0;
-    for (j = 0; j < used; j++)
+    for (size_t j = 0; j < used; j++)
         if (fabs(H[j * (m + 1) + j]) > top)
             top = fabs(H[j * (m + 1) + j]);
     /* A is singular on the last vector */
     while (used > 0 && fabs(H[(used - 1) * (m + 1) + used - 1]) <= top * (double)FSI_REAL_EPS)
         used--;
-    for (j = used; j-- > 0;) {
+    for (size_t j = used; j-- > 0;) {
         g[j] /= H[j * (m + 1) + j];
         if (!fsi__finite((fsi_real)g[j]))
             used = 0, j = 0;
-        for (i = 0; i < j; i++)
+        for (size_t i = 0; i < j; i++)
             g[i] -= H[j * (m + 1) + i] * g[j];
     }
     fsi_fill(k->n, 0, u);
-    for (j = 0; j < used; j++)
+    for (size_t j = 0; j < used; j++)
         fsi_axpy(k->n, (fsi_real)g[j], V[j], u);
     if (used)
         fsi__krylov_precondition(k, u, z);
@@ -2719,20 +2685,21 @@ static int fsi__gmres_gather(fsi__krylov *k, size_t m, size_t used, const double
 static fsi_result fsi__gmres_cycle(fsi__krylov *k, size_t m, double norm, fsi_real *x) {
     double *H = k->s, *g = H + m * (m + 1), *c = g + m + 1, *s = c + m;
     fsi_real **V = k->v + 2;
-    size_t i, j;
     fsi_result stop = FSI_OK;
     fsi_scale(k->n, (fsi_real)(1 / norm), V[0]);
     g[0] = norm;
+    size_t j;
     for (j = 0; j < m && stop == FSI_OK; j++) {
-        double *h = H + j * (m + 1), rest = fsi__gmres_extend(k, j, h), whole = rest, t;
+        double *h = H + j * (m + 1), rest = fsi__gmres_extend(k, j, h), whole = rest;
         if (!fsi__finite64(rest))
             return FSI_ERR_NUMERIC;
-        for (i = 0; i <= j; i++)
+        for (size_t i = 0; i <= j; i++)
             whole = hypot(whole, h[i]);
         /* the space is exhausted: happy breakdown */
         if (rest <= 8 * (double)FSI_REAL_EPS * whole)
             rest = 0;
-        for (i = 0; i < j; i++) {
+        double t;
+        for (size_t i = 0; i < j; i++) {
             t = c[i] * h[i] + s[i] * h[i + 1];
             h[i + 1] = c[i] * h[i + 1] - s[i] * h[i];
             h[i] = t;
@@ -2765,12 +2732,11 @@ static fsi_result fsi__gmres_run(fsi__krylov *k, fsi_real *x) {
         return FSI_NOT_CONVERGED;
     for (;;) {
         double was = norm;
-        fsi_result stop;
         if (!fsi__finite64(norm))
             return FSI_ERR_NUMERIC;
         if (norm <= k->target)
             return FSI_OK;
-        stop = fsi__krylov_limit(k);
+        fsi_result stop = fsi__krylov_limit(k);
         if (stop != FSI_OK)
             return stop;
         stop = fsi__gmres_cycle(k, m, norm, x);
@@ -2825,11 +2791,10 @@ static int fsi__dense_valid(int n, const fsi_real *A) {
 /* Cholesky of the lower triangle, row by row, in doubles; 0 when a pivot is not positive. Inlined
  * with a constant n the loops unroll. */
 FSI__INLINE int fsi__cholesky_rows(size_t n, fsi_real *A) {
-    size_t i, j, k;
-    for (i = 0; i < n; i++)
-        for (j = 0; j <= i; j++) {
+    for (size_t i = 0; i < n; i++)
+        for (size_t j = 0; j <= i; j++) {
             double sum = (double)A[i * n + j], whole = sum;
-            for (k = 0; k < j; k++)
+            for (size_t k = 0; k < j; k++)
                 sum -= (double)A[i * n + k] * (double)A[j * n + k];
             if (j < i)
                 sum /= (double)A[j * n + j]; /* l_ij = (a_ij - l_i.l_j) / l_jj */
@@ -2843,26 +2808,26 @@ FSI__INLINE int fsi__cholesky_rows(size_t n, fsi_real *A) {
 }
 
 FSI_API fsi_result fsi_dense_cholesky(int n, fsi_real *A) {
-    size_t i, m = (size_t)n;
+    size_t m = (size_t)n;
     if (n < 0 || (n && !A))
         return FSI_ERR_ARGUMENT;
-    for (i = 0; i < m; i++)
+    for (size_t i = 0; i < m; i++)
         if (!fsi_all_finite(i + 1, A + i * m))
             return FSI_ERR_ARGUMENT;
     return fsi__cholesky_rows(m, A) ? FSI_OK : FSI_ERR_SINGULAR;
 }
 
 FSI_API void fsi_dense_cholesky_solve(int n, const fsi_real *L, fsi_real *x) {
-    size_t i, j, m = (size_t)n;
-    for (i = 0; i < m; i++) { /* x = L \ x */
+    size_t m = (size_t)n;
+    for (size_t i = 0; i < m; i++) { /* x = L \ x */
         double sum = (double)x[i];
-        for (j = 0; j < i; j++)
+        for (size_t j = 0; j < i; j++)
             sum -= (double)L[i * m + j] * (double)x[j];
         x[i] = (fsi_real)(sum / (double)L[i * m + i]);
     }
-    for (i = m; i-- > 0;) { /* x = L^T \ x */
+    for (size_t i = m; i-- > 0;) { /* x = L^T \ x */
         double sum = (double)x[i];
-        for (j = i + 1; j < m; j++)
+        for (size_t j = i + 1; j < m; j++)
             sum -= (double)L[j * m + i] * (double)x[j];
         x[i] = (fsi_real)(sum / (double)L[i * m + i]);
     }
@@ -2877,15 +2842,14 @@ static void fsi__swap(fsi_real *a, fsi_real *b) {
 /* Rows and columns p < q of the symmetric matrix whose lower triangle is stored, with the finished
  * part of L in front. */
 static void fsi__ldlt_swap(size_t n, fsi_real *A, size_t p, size_t q) {
-    size_t j;
     if (p == q)
         return;
-    for (j = 0; j < p; j++)
+    for (size_t j = 0; j < p; j++)
         fsi__swap(&A[p * n + j], &A[q * n + j]);
     fsi__swap(&A[p * n + p], &A[q * n + q]);
-    for (j = p + 1; j < q; j++)
+    for (size_t j = p + 1; j < q; j++)
         fsi__swap(&A[j * n + p], &A[q * n + j]);
-    for (j = q + 1; j < n; j++)
+    for (size_t j = q + 1; j < n; j++)
         fsi__swap(&A[j * n + p], &A[j * n + q]);
 }
 
@@ -2895,8 +2859,8 @@ static int fsi__ldlt_pivot(size_t n, const fsi_real *A, size_t k, size_t *swap) 
     /* (1 + sqrt 17) / 8 bounds the growth */
     const fsi_real golden = FSI_R(0.6403882032022076);
     fsi_real here = fsi__abs(A[k * n + k]), below = 0, other = 0;
-    size_t i, r = k;
-    for (i = k + 1; i < n; i++)
+    size_t r = k;
+    for (size_t i = k + 1; i < n; i++)
         if (fsi__abs(A[i * n + k]) > below) {
             below = fsi__abs(A[i * n + k]);
             r = i;
@@ -2906,9 +2870,9 @@ static int fsi__ldlt_pivot(size_t n, const fsi_real *A, size_t k, size_t *swap) 
         return 0;
     if (here >= golden * below)
         return 1;
-    for (i = k; i < r; i++)
+    for (size_t i = k; i < r; i++)
         other = fsi__max(other, fsi__abs(A[r * n + i]));
-    for (i = r + 1; i < n; i++)
+    for (size_t i = r + 1; i < n; i++)
         other = fsi__max(other, fsi__abs(A[i * n + r]));
     if (here >= golden * below * (below / other))
         return 1;
@@ -2917,36 +2881,35 @@ static int fsi__ldlt_pivot(size_t n, const fsi_real *A, size_t k, size_t *swap) 
 }
 
 FSI_API fsi_result fsi_dense_ldlt(int n, fsi_real *A, int32_t *pivot) {
-    size_t i, j, k, m = (size_t)n, swap = 0;
+    size_t m = (size_t)n, swap = 0;
     if (!fsi__dense_valid(n, A) || (n && !pivot))
         return FSI_ERR_ARGUMENT;
-    for (k = 0; k < m;) {
+    for (size_t k = 0; k < m;) {
         int size = fsi__ldlt_pivot(m, A, k, &swap);
         if (size == 0)
             return FSI_ERR_SINGULAR;
         if (size == 1) {
-            fsi_real d;
             fsi__ldlt_swap(m, A, k, swap);
             pivot[k] = (int32_t)swap;
-            d = A[k * m + k];
-            for (j = k + 1; j < m; j++) {
+            fsi_real d = A[k * m + k];
+            for (size_t j = k + 1; j < m; j++) {
                 fsi_real l = A[j * m + k] / d;
-                for (i = j; i < m; i++)
+                for (size_t i = j; i < m; i++)
                     A[i * m + j] -= A[i * m + k] * l;
                 A[j * m + k] = l;
             }
         } else {
-            fsi_real a, b, c, det; /* D = [a b; b c] */
+            /* D = [a b; b c] */
             fsi__ldlt_swap(m, A, k + 1, swap);
             pivot[k] = pivot[k + 1] = -1 - (int32_t)swap;
-            a = A[k * m + k];
-            b = A[(k + 1) * m + k];
-            c = A[(k + 1) * m + k + 1];
-            det = (a / b) * (c / b) - 1; /* det D / b^2, never 0 by the choice above */
-            for (j = k + 2; j < m; j++) {
+            fsi_real a = A[k * m + k];
+            fsi_real b = A[(k + 1) * m + k];
+            fsi_real c = A[(k + 1) * m + k + 1];
+            fsi_real det = (a / b) * (c / b) - 1; /* det D / b^2, never 0 by the choice above */
+            for (size_t j = k + 2; j < m; j++) {
                 fsi_real u = A[j * m + k] / b, v = A[j * m + k + 1] / b;
                 fsi_real lu = ((c / b) * u - v) / det, lv = ((a / b) * v - u) / det;
-                for (i = j; i < m; i++)
+                for (size_t i = j; i < m; i++)
                     A[i * m + j] -= A[i * m + k] * lu + A[i * m + k + 1] * lv;
                 A[j * m + k] = lu;
                 A[j * m + k + 1] = lv;
@@ -2958,8 +2921,8 @@ FSI_API fsi_result fsi_dense_ldlt(int n, fsi_real *A, int32_t *pivot) {
 }
 
 FSI_API void fsi_dense_ldlt_solve(int n, const fsi_real *A, const int32_t *pivot, fsi_real *x) {
-    size_t i, j, k, m = (size_t)n;
-    for (k = 0; k < m; k++) { /* x = P x */
+    size_t m = (size_t)n;
+    for (size_t k = 0; k < m; k++) { /* x = P x */
         if (pivot[k] >= 0)
             fsi__swap(&x[k], &x[pivot[k]]);
         else {
@@ -2967,10 +2930,10 @@ FSI_API void fsi_dense_ldlt_solve(int n, const fsi_real *A, const int32_t *pivot
             k++;
         }
     }
-    for (k = 0; k < m; k++) { /* x = D \ (L \ x), block by block */
+    for (size_t k = 0; k < m; k++) { /* x = D \ (L \ x), block by block */
         size_t next = pivot[k] >= 0 ? k + 1 : k + 2;
-        for (j = k; j < next; j++)
-            for (i = next; i < m; i++)
+        for (size_t j = k; j < next; j++)
+            for (size_t i = next; i < m; i++)
                 x[i] -= A[i * m + j] * x[j];
         if (next == k + 1)
             x[k] /= A[k * m + k];
@@ -2982,14 +2945,14 @@ FSI_API void fsi_dense_ldlt_solve(int n, const fsi_real *A, const int32_t *pivot
             k++;
         }
     }
-    for (k = m; k-- > 0;) { /* x = L^T \ x */
+    for (size_t k = m; k-- > 0;) { /* x = L^T \ x */
         size_t end = k + 1, first = pivot[k] >= 0 ? k : k - 1;
-        for (j = first; j < end; j++)
-            for (i = end; i < m; i++)
+        for (size_t j = first; j < end; j++)
+            for (size_t i = end; i < m; i++)
                 x[j] -= A[i * m + j] * x[i];
         k = first;
     }
-    for (k = m; k-- > 0;) { /* x = P^T x */
+    for (size_t k = m; k-- > 0;) { /* x = P^T x */
         if (pivot[k] >= 0)
             fsi__swap(&x[k], &x[pivot[k]]);
         else {
@@ -3000,24 +2963,24 @@ FSI_API void fsi_dense_ldlt_solve(int n, const fsi_real *A, const int32_t *pivot
 }
 
 FSI_API fsi_result fsi_dense_lu(int n, fsi_real *A, int32_t *pivot) {
-    size_t i, j, k, m = (size_t)n;
+    size_t m = (size_t)n;
     if (!fsi__dense_valid(n, A) || (n && !pivot))
         return FSI_ERR_ARGUMENT;
-    for (k = 0; k < m; k++) {
+    for (size_t k = 0; k < m; k++) {
         size_t best = k;
-        for (i = k + 1; i < m; i++)
+        for (size_t i = k + 1; i < m; i++)
             if (fsi__abs(A[i * m + k]) > fsi__abs(A[best * m + k]))
                 best = i;
         pivot[k] = (int32_t)best;
         if (best != k)
-            for (j = 0; j < m; j++)
+            for (size_t j = 0; j < m; j++)
                 fsi__swap(&A[k * m + j], &A[best * m + j]);
         if (A[k * m + k] == 0 || !fsi__finite(A[k * m + k]))
             return FSI_ERR_SINGULAR;
-        for (i = k + 1; i < m; i++) {
+        for (size_t i = k + 1; i < m; i++) {
             fsi_real l = A[i * m + k] /= A[k * m + k];
             if (l != 0)
-                for (j = k + 1; j < m; j++)
+                for (size_t j = k + 1; j < m; j++)
                     A[i * m + j] -= l * A[k * m + j];
         }
     }
@@ -3025,18 +2988,18 @@ FSI_API fsi_result fsi_dense_lu(int n, fsi_real *A, int32_t *pivot) {
 }
 
 FSI_API void fsi_dense_lu_solve(int n, const fsi_real *A, const int32_t *pivot, fsi_real *x) {
-    size_t i, j, m = (size_t)n;
-    for (i = 0; i < m; i++)
+    size_t m = (size_t)n;
+    for (size_t i = 0; i < m; i++)
         fsi__swap(&x[i], &x[pivot[i]]);
-    for (i = 0; i < m; i++) { /* x = L \ x */
+    for (size_t i = 0; i < m; i++) { /* x = L \ x */
         double sum = (double)x[i];
-        for (j = 0; j < i; j++)
+        for (size_t j = 0; j < i; j++)
             sum -= (double)A[i * m + j] * (double)x[j];
         x[i] = (fsi_real)sum;
     }
-    for (i = m; i-- > 0;) { /* x = U \ x */
+    for (size_t i = m; i-- > 0;) { /* x = U \ x */
         double sum = (double)x[i];
-        for (j = i + 1; j < m; j++)
+        for (size_t j = i + 1; j < m; j++)
             sum -= (double)A[i * m + j] * (double)x[j];
         x[i] = (fsi_real)(sum / (double)A[i * m + i]);
     }
@@ -3045,18 +3008,16 @@ FSI_API void fsi_dense_lu_solve(int n, const fsi_real *A, const int32_t *pivot, 
 /* One small system. Returns 0 (and x = 0) when A is not positive definite. */
 FSI__INLINE int fsi__spd_small(size_t n, const fsi_real *A, const fsi_real *b, fsi_real *x) {
     fsi_real L[36];
-    size_t i;
-    int good;
-    for (i = 0; i < n * n; i++)
+    for (size_t i = 0; i < n * n; i++)
         L[i] = A[i];
-    good = fsi__cholesky_rows(n, L);
-    for (i = 0; i < n; i++)
+    int good = fsi__cholesky_rows(n, L);
+    for (size_t i = 0; i < n; i++)
         x[i] = b[i];
     if (good)
         fsi_dense_cholesky_solve((int)n, L, x);
-    for (i = 0; i < n; i++)
+    for (size_t i = 0; i < n; i++)
         good &= fsi__finite(x[i]);
-    for (i = 0; i < n && !good; i++)
+    for (size_t i = 0; i < n && !good; i++)
         x[i] = 0;
     return good;
 }
@@ -3069,8 +3030,8 @@ typedef struct fsi__batch {
 
 static double fsi__batch_range(size_t begin, size_t end, void *user) {
     const fsi__batch *s = (const fsi__batch *)user;
-    size_t i, n = s->size, bad = 0;
-    for (i = begin; i < end; i++) {
+    size_t n = s->size, bad = 0;
+    for (size_t i = begin; i < end; i++) {
         const fsi_real *A = s->A + i * n * n, *b = s->b + i * n;
         fsi_real *x = s->x + i * n;
         bad += !(n == 3   ? fsi__spd_small(3, A, b, x)
@@ -3082,15 +3043,14 @@ static double fsi__batch_range(size_t begin, size_t end, void *user) {
 
 FSI_API fsi_result fsi_spd_batch(int size, size_t count, const fsi_real *A, const fsi_real *b,
                                  fsi_real *x, size_t *failed) {
-    fsi__batch s;
-    size_t bad;
     if (size < 1 || size > 6 || (count && (!A || !b || !x)))
         return FSI_ERR_ARGUMENT;
+    fsi__batch s;
     s.size = (size_t)size;
     s.A = A;
     s.b = b;
     s.x = x;
-    bad = (size_t)fsi_reduce(count, fsi__batch_range, &s);
+    size_t bad = (size_t)fsi_reduce(count, fsi__batch_range, &s);
     if (failed)
         *failed = bad;
     return bad ? FSI_ERR_SINGULAR : FSI_OK;
@@ -3112,8 +3072,8 @@ static void fsi__reflect(size_t rows, size_t k, const fsi_real *v, fsi_real tau,
  * recomputed, not updated: no cancellation. */
 static double fsi__qr_pivot(size_t rows, size_t cols, size_t k, fsi_real *A, int32_t *pivot) {
     double best = fsi_norm(rows - k, A + k * rows + k);
-    size_t i, j, at = k;
-    for (j = k + 1; j < cols; j++) {
+    size_t at = k;
+    for (size_t j = k + 1; j < cols; j++) {
         double norm = fsi_norm(rows - k, A + j * rows + k);
         if (norm > best * (1 + 64 * (double)FSI_REAL_EPS)) {
             best = norm;
@@ -3124,7 +3084,7 @@ static double fsi__qr_pivot(size_t rows, size_t cols, size_t k, fsi_real *A, int
         int32_t t = pivot[k];
         pivot[k] = pivot[at];
         pivot[at] = t;
-        for (i = 0; i < rows; i++)
+        for (size_t i = 0; i < rows; i++)
             fsi__swap(&A[k * rows + i], &A[at * rows + i]);
     }
     return best;
@@ -3132,7 +3092,7 @@ static double fsi__qr_pivot(size_t rows, size_t cols, size_t k, fsi_real *A, int
 
 FSI_API fsi_result fsi_qr_factor(int rows, int cols, fsi_real *A, fsi_real *tau, int32_t *pivot,
                                  double tolerance, int *rank) {
-    size_t j, k, m = (size_t)rows, n = (size_t)cols, least = (size_t)fsi__imin(rows, cols);
+    size_t m = (size_t)rows, n = (size_t)cols, least = (size_t)fsi__imin(rows, cols);
     double first = 0;
     if (rows < 0 || cols < 0 || !rank || (n && (!tau || !pivot)) || !(tolerance >= 0)
         || !fsi__finite64(tolerance))
@@ -3141,22 +3101,23 @@ FSI_API fsi_result fsi_qr_factor(int rows, int cols, fsi_real *A, fsi_real *tau,
         return FSI_ERR_ARGUMENT;
     if (tolerance == 0)
         tolerance = (double)fsi__imax(rows, cols) * (double)FSI_REAL_EPS;
+    size_t k;
     for (k = 0; k < n; k++) {
         pivot[k] = (int32_t)k;
         tau[k] = 0;
     }
     for (k = 0; k < least; k++) {
-        fsi_real *c = A + k * m, beta;
+        fsi_real *c = A + k * m;
         double norm = fsi__qr_pivot(m, n, k, A, pivot);
         if (k == 0)
             first = norm;
         if (!(norm > tolerance * first))
             break; /* everything left is rounding */
-        beta = (fsi_real)(c[k] > 0 ? -norm : norm);
+        fsi_real beta = (fsi_real)(c[k] > 0 ? -norm : norm);
         tau[k] = (beta - c[k]) / beta;
         fsi_scale(m - k - 1, 1 / (c[k] - beta), c + k + 1);
         c[k] = beta; /* r_kk */
-        for (j = k + 1; j < n; j++)
+        for (size_t j = k + 1; j < n; j++)
             fsi__reflect(m, k, c, tau[k], A + j * m);
     }
     *rank = (int)k;
@@ -3165,8 +3126,7 @@ FSI_API fsi_result fsi_qr_factor(int rows, int cols, fsi_real *A, fsi_real *tau,
 
 FSI_API void fsi_qr_apply_q(int rows, int k, const fsi_real *A, const fsi_real *tau, int transpose,
                             fsi_real *b) {
-    int i;
-    for (i = 0; i < k; i++) {
+    for (int i = 0; i < k; i++) {
         int at = transpose ? i : k - 1 - i;
         fsi__reflect((size_t)rows, (size_t)at, A + (size_t)at * (size_t)rows, tau[at], b);
     }
@@ -3176,15 +3136,14 @@ FSI_API void fsi_qr_solve(int rows, int cols, const fsi_real *A, const fsi_real 
                           const int32_t *pivot, int rank, fsi_real *b, fsi_real *x,
                           double *residual) {
     size_t m = (size_t)rows;
-    int i, k;
     fsi_qr_apply_q(rows, rank, A, tau, 1, b); /* b = Q^T b */
     if (residual)
         *residual = fsi_norm(m - (size_t)rank, b + rank);
-    for (k = 0; k < cols; k++)
+    for (int k = 0; k < cols; k++)
         x[k] = 0;
-    for (k = rank; k-- > 0;) { /* R y = b, y goes to its column's place */
+    for (int k = rank; k-- > 0;) { /* R y = b, y goes to its column's place */
         double sum = (double)b[k];
-        for (i = k + 1; i < rank; i++)
+        for (int i = k + 1; i < rank; i++)
             sum -= (double)A[(size_t)i * m + (size_t)k] * (double)x[pivot[i]];
         x[pivot[k]] = (fsi_real)(sum / (double)A[(size_t)k * m + (size_t)k]);
     }
@@ -3216,15 +3175,14 @@ static void fsi__ic_layout(fsi_ic *ic, fsi__ic_extra *x, size_t entries, fsi_are
    stay. */
 static void fsi__ic_column(fsi_ic *ic, const fsi__ic_extra *x, int32_t k, fsi_real pivot,
                            fsi_real moved) {
-    int32_t a, b, at;
-    for (a = x->start[k]; a < x->start[k + 1]; a++) {
+    for (int32_t a = x->start[k]; a < x->start[k + 1]; a++) {
         fsi_real l = ic->val[x->at[a]] / pivot;
         int32_t j = x->row[a];
         x->d[j] -= l * ic->val[x->at[a]];
-        for (b = a + 1; b < x->start[k + 1]; b++) {
+        for (int32_t b = a + 1; b < x->start[k + 1]; b++) {
             fsi_real fill = l * ic->val[x->at[b]];
             int32_t i = x->row[b];
-            at = fsi__csr_find(ic->row, ic->col, i, j);
+            int32_t at = fsi__csr_find(ic->row, ic->col, i, j);
             if (at >= 0)
                 ic->val[at] -= fill;
             else if (moved != 0) {
@@ -3239,18 +3197,18 @@ static void fsi__ic_column(fsi_ic *ic, const fsi__ic_extra *x, int32_t k, fsi_re
 /* One attempt with the given shift; 0 when a pivot fails. */
 static int fsi__ic_try(fsi_ic *ic, const fsi__ic_extra *x, const fsi_csr *A, double shift) {
     const fsi_real small = FSI_R(16 * FSI__ROOT_EPS);
-    int32_t i, k, e = 0;
-    for (i = 0; i < ic->n; i++)
-        for (k = A->row[i]; k < A->row[i + 1] && A->col[k] <= i; k++) {
+    int32_t e = 0;
+    for (int32_t i = 0; i < ic->n; i++)
+        for (int32_t k = A->row[i]; k < A->row[i + 1] && A->col[k] <= i; k++) {
             if (A->col[k] < i)
                 ic->val[e++] = A->val[k];
             else
                 x->d[i] = A->val[k] * FSI_R(1 + shift);
         }
     /* what the pivot is compared with */
-    for (i = 0; i < ic->n; i++)
+    for (int32_t i = 0; i < ic->n; i++)
         ic->diagonal_inv[i] = x->d[i];
-    for (i = 0; i < ic->n; i++) {
+    for (int32_t i = 0; i < ic->n; i++) {
         fsi_real d = x->d[i];
         if (!(d > small * ic->diagonal_inv[i]) || !fsi__finite(d) || !fsi__finite(1 / d))
             return 0;
@@ -3263,15 +3221,14 @@ static int fsi__ic_try(fsi_ic *ic, const fsi__ic_extra *x, const fsi_csr *A, dou
 /* The diagonal is there and positive and, with a factor given, its lower pattern is that of A.
  * *entries = strictly lower ones. */
 static fsi_result fsi__ic_check(const fsi_csr *A, const fsi_ic *ic, size_t *entries) {
-    int32_t i, k;
     size_t e = 0;
     if (fsi_csr_check(A) != FSI_OK || A->rows != A->cols)
         return FSI_ERR_ARGUMENT;
     if (ic && A->rows != ic->n)
         return FSI_ERR_SIZE;
-    for (i = 0; i < A->rows; i++) {
+    for (int32_t i = 0; i < A->rows; i++) {
         fsi_real d = 0;
-        for (k = A->row[i]; k < A->row[i + 1] && A->col[k] <= i; k++) {
+        for (int32_t k = A->row[i]; k < A->row[i + 1] && A->col[k] <= i; k++) {
             if (A->col[k] == i) {
                 d = A->val[k];
                 continue;
@@ -3290,23 +3247,19 @@ static fsi_result fsi__ic_check(const fsi_csr *A, const fsi_ic *ic, size_t *entr
 }
 
 FSI_API fsi_result fsi_ic_update(fsi_ic *ic, const fsi_csr *A) {
-    fsi__ic_extra x;
     fsi_arena arena = {NULL, 0, 0, 0};
     size_t entries = 0;
-    double shift;
-    int32_t i;
-    int tries;
-    fsi_result r;
     if (!ic || !ic->block)
         return FSI_ERR_STATE;
-    r = fsi__ic_check(A, ic, &entries);
+    fsi_result r = fsi__ic_check(A, ic, &entries);
     if (r != FSI_OK)
         return r;
     arena.base = (unsigned char *)ic->block;
     arena.size = ic->size;
+    fsi__ic_extra x;
     fsi__ic_layout(ic, &x, entries, &arena);
-    shift = ic->desc.shift;
-    for (tries = 0; tries < 60; tries++) {
+    double shift = ic->desc.shift;
+    for (int tries = 0; tries < 60; tries++) {
         if (fsi__ic_try(ic, &x, A, shift)) {
             ic->shift = shift;
             return shift > ic->desc.shift ? FSI_SHIFTED : FSI_OK;
@@ -3315,7 +3268,7 @@ FSI_API fsi_result fsi_ic_update(fsi_ic *ic, const fsi_csr *A) {
     }
     /* no shift helps: the diagonal is left as a preconditioner */
     fsi_fill(entries, 0, ic->val);
-    for (i = 0; i < ic->n; i++)
+    for (int32_t i = 0; i < ic->n; i++)
         ic->diagonal_inv[i] =
             fsi__min(1 / A->val[fsi__csr_find(A->row, A->col, i, i)], FSI_REAL_MAX);
     return FSI_ERR_SINGULAR;
@@ -3323,11 +3276,9 @@ FSI_API fsi_result fsi_ic_update(fsi_ic *ic, const fsi_csr *A) {
 
 FSI_API fsi_result fsi_ic_init(fsi_ic *ic, const fsi_csr *A, const fsi_ic_desc *desc) {
     fsi_arena arena = {NULL, 0, 0, 0};
-    fsi__ic_extra x;
     fsi_ic out;
     size_t entries = 0;
-    int32_t i, k, e = 0;
-    fsi_result r;
+    int32_t e = 0;
     memset(&out, 0, sizeof out);
     if (desc)
         out.desc = *desc;
@@ -3335,30 +3286,31 @@ FSI_API fsi_result fsi_ic_init(fsi_ic *ic, const fsi_csr *A, const fsi_ic_desc *
         || !(out.desc.modified >= 0 && out.desc.modified <= 1) || !(out.desc.shift >= 0)
         || !fsi__finite64(out.desc.shift))
         return FSI_ERR_ARGUMENT;
-    r = fsi__ic_check(A, NULL, &entries);
+    fsi_result r = fsi__ic_check(A, NULL, &entries);
     if (r != FSI_OK)
         return r;
     out.n = A->rows;
+    fsi__ic_extra x;
     fsi__ic_layout(&out, &x, entries, &arena);
     r = fsi__arena_block(&arena, &out.desc.allocator, &out.block, &out.size);
     if (r != FSI_OK)
         return r;
     fsi__ic_layout(&out, &x, entries, &arena);
-    for (i = 0; i < A->rows; i++) {
-        for (k = A->row[i]; k < A->row[i + 1] && A->col[k] < i; k++) {
+    for (int32_t i = 0; i < A->rows; i++) {
+        for (int32_t k = A->row[i]; k < A->row[i + 1] && A->col[k] < i; k++) {
             out.col[e++] = A->col[k];
             x.start[A->col[k] + 1]++;
         }
         out.row[i + 1] = e;
     }
-    for (i = 0; i < out.n; i++)
+    for (int32_t i = 0; i < out.n; i++)
         x.start[i + 1] += x.start[i];
-    for (i = 0; i < out.n; i++)
-        for (k = out.row[i]; k < out.row[i + 1]; k++) {
+    for (int32_t i = 0; i < out.n; i++)
+        for (int32_t k = out.row[i]; k < out.row[i + 1]; k++) {
             x.row[x.start[out.col[k]]] = i;
             x.at[x.start[out.col[k]]++] = k;
         }
-    for (i = out.n; i > 0; i--)
+    for (int32_t i = out.n; i > 0; i--)
         x.start[i] = x.start[i - 1];
     x.start[0] = 0;
     r = fsi_ic_update(&out, A);
@@ -3372,18 +3324,17 @@ FSI_API fsi_result fsi_ic_init(fsi_ic *ic, const fsi_csr *A, const fsi_ic_desc *
 FSI_API void fsi_ic_solve(const fsi_ic *ic, const fsi_real *r, fsi_real *z) {
     const int32_t *row = ic->row, *col = ic->col;
     const fsi_real *val = ic->val;
-    int32_t i, k;
-    for (i = 0; i < ic->n; i++) { /* z = L \ r */
+    for (int32_t i = 0; i < ic->n; i++) { /* z = L \ r */
         fsi_real sum = r[i];
-        for (k = row[i]; k < row[i + 1]; k++)
+        for (int32_t k = row[i]; k < row[i + 1]; k++)
             sum -= val[k] * z[col[k]];
         z[i] = sum;
     }
-    for (i = 0; i < ic->n; i++)
+    for (int32_t i = 0; i < ic->n; i++)
         z[i] *= ic->diagonal_inv[i];
-    for (i = ic->n; i-- > 0;) { /* z = L^T \ z */
+    for (int32_t i = ic->n; i-- > 0;) { /* z = L^T \ z */
         fsi_real zi = z[i];
-        for (k = row[i]; k < row[i + 1]; k++)
+        for (int32_t k = row[i]; k < row[i + 1]; k++)
             z[col[k]] -= val[k] * zi;
     }
 }
@@ -3418,31 +3369,30 @@ static void fsi__woodbury_layout(fsi_woodbury *w, fsi_arena *arena) {
 /* y = D^-1 x */
 static void fsi__woodbury_inverse(const fsi_woodbury *w, const fsi_real *x, fsi_real *y) {
     const fsi_real *d = w->desc.diagonal;
-    ptrdiff_t i, n = (ptrdiff_t)w->desc.n;
+    ptrdiff_t n = (ptrdiff_t)w->desc.n;
     if (!d) {
         w->desc.inverse.apply_fn(x, y, w->desc.inverse.user);
         return;
     }
     FSI__OMP(parallel for schedule(static) if (n > FSI__GRAIN))
-    for (i = 0; i < n; i++)
+    for (ptrdiff_t i = 0; i < n; i++)
         y[i] = x[i] / d[i];
 }
 
 /* C = F F^T for semi-definite C: a pivot that is rounding gives a zero column. 0 when C is
  * indefinite. */
 static int fsi__woodbury_root(size_t n, const fsi_real *C, fsi_real *F) {
-    size_t i, j, k;
-    for (j = 0; j < n; j++) {
+    for (size_t j = 0; j < n; j++) {
         double d = (double)C[j * n + j], whole = d;
-        for (k = 0; k < j; k++)
+        for (size_t k = 0; k < j; k++)
             d -= (double)F[j * n + k] * (double)F[j * n + k];
         int zero = !(fabs(d) > 64 * (double)FSI_REAL_EPS * fabs(whole));
         if (!zero && d < 0)
             return 0;
         F[j * n + j] = (fsi_real)(zero ? 0 : sqrt(d));
-        for (i = j + 1; i < n; i++) {
+        for (size_t i = j + 1; i < n; i++) {
             double sum = (double)C[i * n + j];
-            for (k = 0; k < j; k++)
+            for (size_t k = 0; k < j; k++)
                 sum -= (double)F[i * n + k] * (double)F[j * n + k];
             if (!zero)
                 F[i * n + j] = (fsi_real)(sum / (double)F[j * n + j]);
@@ -3457,10 +3407,10 @@ static int fsi__woodbury_root(size_t n, const fsi_real *C, fsi_real *F) {
 
 /* y = U F t (s is scratch) and t = F^T U^T y */
 static void fsi__woodbury_out(const fsi_woodbury *w, const fsi_real *t, fsi_real *y) {
-    size_t i, j, k = (size_t)w->k;
-    for (i = 0; i < k; i++) {
+    size_t k = (size_t)w->k;
+    for (size_t i = 0; i < k; i++) {
         double sum = 0;
-        for (j = 0; j <= i; j++)
+        for (size_t j = 0; j <= i; j++)
             sum += (double)w->F[i * k + j] * (double)t[j];
         w->s[i] = (fsi_real)sum;
     }
@@ -3468,11 +3418,11 @@ static void fsi__woodbury_out(const fsi_woodbury *w, const fsi_real *t, fsi_real
 }
 
 static void fsi__woodbury_in(const fsi_woodbury *w, const fsi_real *y, fsi_real *t) {
-    size_t i, j, k = (size_t)w->k;
+    size_t k = (size_t)w->k;
     fsi_csr_tmul(w->desc.U, y, w->s);
-    for (j = 0; j < k; j++) {
+    for (size_t j = 0; j < k; j++) {
         double sum = 0;
-        for (i = j; i < k; i++)
+        for (size_t i = j; i < k; i++)
             sum += (double)w->F[i * k + j] * (double)w->s[i];
         t[j] = (fsi_real)sum;
     }
@@ -3480,16 +3430,16 @@ static void fsi__woodbury_in(const fsi_woodbury *w, const fsi_real *y, fsi_real 
 
 /* S = chol(I + F^T U^T D^-1 U F), column by column */
 static fsi_result fsi__woodbury_factor(fsi_woodbury *w) {
-    size_t i, j, k = (size_t)w->k;
+    size_t k = (size_t)w->k;
     if (!fsi__woodbury_root(k, w->desc.C, w->F))
         return FSI_ERR_SINGULAR;
-    for (j = 0; j < k; j++) {
-        for (i = 0; i < k; i++)
+    for (size_t j = 0; j < k; j++) {
+        for (size_t i = 0; i < k; i++)
             w->t[i] = FSI_R(i == j);
         fsi__woodbury_out(w, w->t, w->y);
         fsi__woodbury_inverse(w, w->y, w->z);
         fsi__woodbury_in(w, w->z, w->t);
-        for (i = 0; i < k; i++)
+        for (size_t i = 0; i < k; i++)
             w->S[i * k + j] = w->t[i] + FSI_R(i == j);
     }
     return fsi_dense_cholesky(w->k, w->S) == FSI_OK ? FSI_OK : FSI_ERR_SINGULAR;
@@ -3498,26 +3448,24 @@ static fsi_result fsi__woodbury_factor(fsi_woodbury *w) {
 FSI_API fsi_result fsi_woodbury_init(fsi_woodbury *w, const fsi_woodbury_desc *desc) {
     fsi_arena arena = {NULL, 0, 0, 0};
     fsi_woodbury out;
-    size_t i, k;
-    fsi_result r;
     memset(&out, 0, sizeof out);
     if (!w || !desc || !desc->n || (!desc->diagonal && !desc->inverse.apply_fn)
         || !fsi_allocator_valid(&desc->allocator) || fsi_csr_check(desc->U) != FSI_OK
         || (size_t)desc->U->rows != desc->n)
         return FSI_ERR_ARGUMENT;
-    k = (size_t)desc->U->cols;
+    size_t k = (size_t)desc->U->cols;
     if (k > 20000)
         return FSI_ERR_SIZE;
     if (k && (!desc->C || !fsi_all_finite(k * k, desc->C)))
         return FSI_ERR_ARGUMENT;
     if (desc->diagonal)
-        for (i = 0; i < desc->n; i++)
+        for (size_t i = 0; i < desc->n; i++)
             if (!(desc->diagonal[i] > 0) || !fsi__finite(desc->diagonal[i]))
                 return FSI_ERR_SINGULAR;
     out.desc = *desc;
     out.k = desc->U->cols;
     fsi__woodbury_layout(&out, &arena);
-    r = fsi__arena_block(&arena, &desc->allocator, &out.block, &out.size);
+    fsi_result r = fsi__arena_block(&arena, &desc->allocator, &out.block, &out.size);
     if (r != FSI_OK)
         return r;
     fsi__woodbury_layout(&out, &arena);
@@ -3577,8 +3525,7 @@ static void fsi__amd_layout(fsi__amd *g, size_t entries, fsi_arena *arena) {
                        &g->mass,  &g->outside, &g->seen_e,   &g->weight, &g->degree,
                        &g->mark,  &g->head,    &g->next,     &g->prev,   &g->bucket,
                        &g->chain, &g->hash,    &g->member,   &g->last};
-    size_t i;
-    for (i = 0; i < sizeof one / sizeof *one; i++)
+    for (size_t i = 0; i < sizeof one / sizeof *one; i++)
         FSI__TAKE(*one[i], int32_t, arena, (size_t)g->n);
     FSI__TAKE(g->list, int32_t, arena, entries);
     FSI__TAKE(g->pool, int32_t, arena, entries + (size_t)g->n);
@@ -3606,10 +3553,10 @@ static void fsi__amd_unlink(fsi__amd *g, int32_t i) {
 }
 
 static void fsi__amd_begin(fsi__amd *g, const fsi_csr *A) {
-    int32_t i, k, at = 0;
-    for (i = 0; i < g->n; i++) {
+    int32_t at = 0;
+    for (int32_t i = 0; i < g->n; i++) {
         g->start[i] = at;
-        for (k = A->row[i]; k < A->row[i + 1]; k++)
+        for (int32_t k = A->row[i]; k < A->row[i + 1]; k++)
             if (A->col[k] != i)
                 g->list[at++] = A->col[k];
         g->length[i] = g->degree[i] = at - g->start[i];
@@ -3619,20 +3566,20 @@ static void fsi__amd_begin(fsi__amd *g, const fsi_csr *A) {
         g->size[i] = -1;
     }
     g->lowest = g->n;
-    for (i = g->n; i-- > 0;)
+    for (int32_t i = g->n; i-- > 0;)
         fsi__amd_link(g, i);
 }
 
 /* Moves the living elements to the front of the pool. They never hold more than the graph had
  * entries, so n places are free then, enough for one more. */
 static void fsi__amd_compact(fsi__amd *g, const int32_t *order, int32_t done) {
-    int32_t i, k, at = 0;
-    for (i = 0; i < done; i++) { /* elements lie in the pool in the order they were made */
+    int32_t at = 0;
+    for (int32_t i = 0; i < done; i++) { /* elements lie in the pool in the order they were made */
         int32_t e = order[i], from = g->from[e];
         if (g->size[e] < 0)
             continue;
         g->from[e] = at;
-        for (k = 0; k < g->size[e]; k++)
+        for (int32_t k = 0; k < g->size[e]; k++)
             g->pool[at++] = g->pool[from + k];
     }
     g->pool_used = at;
@@ -3640,13 +3587,13 @@ static void fsi__amd_compact(fsi__amd *g, const int32_t *order, int32_t done) {
 
 /* The new element: living neighbours of p and members of its elements, which it absorbs. */
 static void fsi__amd_gather(fsi__amd *g, int32_t p) {
-    int32_t a, k, base = g->pool_used, at = base, mass = 0, tag = ++g->stamp;
+    int32_t base = g->pool_used, at = base, mass = 0, tag = ++g->stamp;
     g->mark[p] = tag;
-    for (a = 0; a < g->length[p]; a++) {
+    for (int32_t a = 0; a < g->length[p]; a++) {
         int32_t e = g->list[g->start[p] + a], is = a < g->elements[p];
         const int32_t *from = is ? g->pool + g->from[e] : g->list + g->start[p] + a;
         int32_t count = is ? g->size[e] : 1;
-        for (k = 0; k < count; k++) {
+        for (int32_t k = 0; k < count; k++) {
             int32_t i = from[k];
             if (g->weight[i] == 0 || g->mark[i] == tag)
                 continue;
@@ -3711,15 +3658,15 @@ static void fsi__amd_merge(fsi__amd *g, int32_t i, int32_t j) {
 
 /* Members of p with equal lists are merged; candidates share a hash. */
 static void fsi__amd_twins(fsi__amd *g, int32_t p) {
-    int32_t a, k, i, j;
-    for (a = 0; a < g->size[p]; a++) {
+    int32_t i;
+    for (int32_t a = 0; a < g->size[p]; a++) {
         i = g->pool[g->from[p] + a];
         if (g->weight[i] == 0)
             continue;
         g->chain[i] = g->bucket[g->hash[i]];
         g->bucket[g->hash[i]] = i;
     }
-    for (a = 0; a < g->size[p]; a++) {
+    for (int32_t a = 0; a < g->size[p]; a++) {
         int32_t first = g->pool[g->from[p] + a];
         if (g->weight[first] == 0 || g->bucket[g->hash[first]] < 0)
             continue;
@@ -3729,12 +3676,12 @@ static void fsi__amd_twins(fsi__amd *g, int32_t p) {
             int32_t tag = ++g->stamp;
             if (g->weight[i] == 0)
                 continue;
-            for (k = 0; k < g->length[i]; k++)
+            for (int32_t k = 0; k < g->length[i]; k++)
                 g->mark[g->list[g->start[i] + k]] = tag;
-            for (j = g->chain[i]; j >= 0; j = g->chain[j]) {
+            for (int32_t j = g->chain[i]; j >= 0; j = g->chain[j]) {
                 int same = g->weight[j] > 0 && g->length[i] == g->length[j]
                            && g->elements[i] == g->elements[j];
-                for (k = 0; same && k < g->length[j]; k++)
+                for (int32_t k = 0; same && k < g->length[j]; k++)
                     same = g->mark[g->list[g->start[j] + k]] == tag;
                 if (!same)
                     continue;
@@ -3748,12 +3695,12 @@ static void fsi__amd_twins(fsi__amd *g, int32_t p) {
 
 /* Eliminates p: element, degrees, merging. Returns how many variables went with it. */
 static int32_t fsi__amd_eliminate(fsi__amd *g, int32_t p, int32_t left) {
-    int32_t a, k, kept = 0, gone = g->weight[p];
+    int32_t kept = 0, gone = g->weight[p];
     fsi__amd_unlink(g, p);
     fsi__amd_gather(g, p);
-    for (a = 0; a < g->size[p]; a++) { /* outside[e] = mass of e without the members of p */
+    for (int32_t a = 0; a < g->size[p]; a++) { /* outside[e] = mass of e without the members of p */
         int32_t i = g->pool[g->from[p] + a];
-        for (k = 0; k < g->elements[i]; k++) {
+        for (int32_t k = 0; k < g->elements[i]; k++) {
             int32_t e = g->list[g->start[i] + k];
             if (g->size[e] < 0)
                 continue;
@@ -3764,10 +3711,10 @@ static int32_t fsi__amd_eliminate(fsi__amd *g, int32_t p, int32_t left) {
             g->outside[e] -= g->weight[i];
         }
     }
-    for (a = 0; a < g->size[p]; a++)
+    for (int32_t a = 0; a < g->size[p]; a++)
         fsi__amd_update(g, p, g->pool[g->from[p] + a], left - gone);
     g->weight[p] = 0;
-    for (a = 0; a < g->size[p]; a++) { /* nothing but p around it: goes at once */
+    for (int32_t a = 0; a < g->size[p]; a++) { /* nothing but p around it: goes at once */
         int32_t i = g->pool[g->from[p] + a];
         if (g->length[i] != 1)
             continue;
@@ -3776,7 +3723,7 @@ static int32_t fsi__amd_eliminate(fsi__amd *g, int32_t p, int32_t left) {
         fsi__amd_merge(g, p, i);
     }
     fsi__amd_twins(g, p);
-    for (a = 0; a < g->size[p]; a++) {
+    for (int32_t a = 0; a < g->size[p]; a++) {
         int32_t i = g->pool[g->from[p] + a];
         if (g->weight[i] == 0)
             continue;
@@ -3791,16 +3738,15 @@ static int32_t fsi__amd_eliminate(fsi__amd *g, int32_t p, int32_t left) {
 
 /* order[n]; pivots is scratch [n]. The graph is laid out in g. */
 static void fsi__amd_order(fsi__amd *g, const fsi_csr *A, int32_t *order, int32_t *pivots) {
-    int32_t left = g->n, made = 0, k, at = 0, room = A->row[g->n] + g->n;
+    int32_t left = g->n, made = 0, at = 0, room = A->row[g->n] + g->n;
     fsi__amd_begin(g, A);
     while (left > 0) {
-        int32_t p, e, need;
         while (g->head[g->lowest] < 0)
             g->lowest++;
-        p = g->head[g->lowest];
-        need = g->length[p] - g->elements[p];
-        for (k = 0; k < g->elements[p]; k++) {
-            e = g->list[g->start[p] + k];
+        int32_t p = g->head[g->lowest];
+        int32_t need = g->length[p] - g->elements[p];
+        for (int32_t k = 0; k < g->elements[p]; k++) {
+            int32_t e = g->list[g->start[p] + k];
             if (g->size[e] > 0)
                 need += g->size[e];
         }
@@ -3809,7 +3755,7 @@ static void fsi__amd_order(fsi__amd *g, const fsi_csr *A, int32_t *order, int32_
         pivots[made++] = p;
         left -= fsi__amd_eliminate(g, p, left);
     }
-    for (k = 0; k < made; k++) {
+    for (int32_t k = 0; k < made; k++) {
         int32_t i = pivots[k];
         for (; i >= 0; i = g->member[i])
             order[at++] = i;
@@ -3834,15 +3780,15 @@ static void fsi__cholesky_layout(fsi_cholesky *c, fsi_arena *arena) {
    entries of each column; with rows given, writes them (col[j] then runs through column j). */
 static void fsi__cholesky_pattern(const fsi_csr *A, const int32_t *order, const int32_t *inverse,
                                   int32_t *parent, int32_t *mark, size_t *col, int32_t *rows) {
-    int32_t i, k, n = A->rows;
-    for (i = 0; i < n; i++) {
+    int32_t n = A->rows;
+    for (int32_t i = 0; i < n; i++) {
         mark[i] = i;
         if (rows)
             rows[col[i]] = i;
         else
             parent[i] = -1;
         col[i]++;
-        for (k = A->row[order[i]]; k < A->row[order[i] + 1]; k++) {
+        for (int32_t k = A->row[order[i]]; k < A->row[order[i] + 1]; k++) {
             int32_t j = inverse[A->col[k]];
             if (j >= i)
                 continue;
@@ -3862,18 +3808,18 @@ static void fsi__cholesky_pattern(const fsi_csr *A, const int32_t *order, const 
  * order is renumbered; a and b are scratch [n]. */
 static void fsi__cholesky_postorder(int32_t n, int32_t *order, const int32_t *parent,
                                     int32_t *first, int32_t *next, int32_t *out) {
-    int32_t i, at = 0, node;
-    for (i = 0; i < n; i++)
+    int32_t at = 0;
+    for (int32_t i = 0; i < n; i++)
         first[i] = -1;
-    for (i = n; i-- > 0;)
+    for (int32_t i = n; i-- > 0;)
         if (parent[i] >= 0) {
             next[i] = first[parent[i]];
             first[parent[i]] = i;
         }
-    for (i = 0; i < n; i++) {
+    for (int32_t i = 0; i < n; i++) {
         if (parent[i] >= 0)
             continue;
-        for (node = i;;) {
+        for (int32_t node = i;;) {
             /* down, using up the child lists */
             while (first[node] >= 0) {
                 int32_t child = first[node];
@@ -3910,15 +3856,15 @@ static void fsi__symbolic_layout(fsi__symbolic *s, size_t entries, int degree, f
 /* Ordering and column counts in temporary memory. */
 static fsi_result fsi__symbolic_run(fsi__symbolic *s, const fsi_csr *A,
                                     const fsi_cholesky_desc *d) {
-    int32_t i, n = A->rows;
+    int32_t n = A->rows;
     if (d->ordering == FSI_ORDERING_DEGREE)
         fsi__amd_order(&s->g, A, s->order, s->mark);
     else
-        for (i = 0; i < n; i++)
+        for (int32_t i = 0; i < n; i++)
             s->order[i] = d->ordering == FSI_ORDERING_GIVEN ? d->order[i] : i;
-    for (i = 0; i < n; i++)
+    for (int32_t i = 0; i < n; i++)
         s->inverse[i] = -1;
-    for (i = 0; i < n; i++) {
+    for (int32_t i = 0; i < n; i++) {
         /* not a permutation */
         if (s->order[i] < 0 || s->order[i] >= n || s->inverse[s->order[i]] >= 0)
             return FSI_ERR_ARGUMENT;
@@ -3927,7 +3873,7 @@ static fsi_result fsi__symbolic_run(fsi__symbolic *s, const fsi_csr *A,
     fsi__cholesky_pattern(A, s->order, s->inverse, s->parent, s->mark, s->col, NULL);
     if (d->ordering == FSI_ORDERING_DEGREE) {
         fsi__cholesky_postorder(n, s->order, s->parent, s->mark, s->next, s->inverse);
-        for (i = 0; i < n; i++) {
+        for (int32_t i = 0; i < n; i++) {
             s->inverse[s->order[i]] = i;
             s->col[i] = 0;
         }
@@ -3940,12 +3886,10 @@ FSI_API fsi_result fsi_cholesky_init(fsi_cholesky *c, const fsi_csr *A,
                                      const fsi_cholesky_desc *desc) {
     fsi_arena arena = {NULL, 0, 0, 0}, room = {NULL, 0, 0, 0};
     fsi_cholesky_desc d;
-    fsi__symbolic s;
-    fsi_cholesky out;
-    fsi_result r;
-    int32_t i, k;
     memset(&d, 0, sizeof d);
+    fsi__symbolic s;
     memset(&s, 0, sizeof s);
+    fsi_cholesky out;
     memset(&out, 0, sizeof out);
     if (desc)
         d = *desc;
@@ -3953,33 +3897,33 @@ FSI_API fsi_result fsi_cholesky_init(fsi_cholesky *c, const fsi_csr *A,
         || A->row[A->rows] > 0x2fffffff || !fsi_allocator_valid(&d.allocator)
         || (d.ordering == FSI_ORDERING_GIVEN && A->rows && !d.order))
         return FSI_ERR_ARGUMENT;
-    for (i = 0; i < A->rows; i++)
-        for (k = A->row[i]; k < A->row[i + 1]; k++)
+    for (int32_t i = 0; i < A->rows; i++)
+        for (int32_t k = A->row[i]; k < A->row[i + 1]; k++)
             if (fsi__csr_find(A->row, A->col, A->col[k], i) < 0)
                 return FSI_ERR_ARGUMENT;
     s.g.n = out.n = A->rows;
     fsi__symbolic_layout(&s, (size_t)A->row[A->rows], d.ordering == FSI_ORDERING_DEGREE, &arena);
-    r = fsi__arena_open(&arena, &d.allocator);
+    fsi_result r = fsi__arena_open(&arena, &d.allocator);
     if (r != FSI_OK)
         return r;
     fsi__symbolic_layout(&s, (size_t)A->row[A->rows], d.ordering == FSI_ORDERING_DEGREE, &arena);
     r = fsi__symbolic_run(&s, A, &d);
     if (r == FSI_OK) {
-        for (i = 0; i < out.n; i++)
+        for (int32_t i = 0; i < out.n; i++)
             out.entries += s.col[i];
         fsi__cholesky_layout(&out, &room);
         r = fsi__arena_block(&room, &d.allocator, &out.block, &out.size);
     }
     if (r == FSI_OK) {
         fsi__cholesky_layout(&out, &room);
-        for (i = 0; i < out.n; i++) {
+        for (int32_t i = 0; i < out.n; i++) {
             out.order[i] = s.order[i];
             out.inverse[i] = s.inverse[i];
             out.parent[i] = s.parent[i];
             out.col[i + 1] = out.col[i] + s.col[i];
         }
         fsi__cholesky_pattern(A, out.order, out.inverse, out.parent, out.mark, out.col, out.row);
-        for (i = out.n; i > 0; i--)
+        for (int32_t i = out.n; i > 0; i--)
             out.col[i] = out.col[i - 1];
         out.col[0] = 0;
         out.failed = -1;
@@ -3994,8 +3938,8 @@ FSI_API fsi_result fsi_cholesky_init(fsi_cholesky *c, const fsi_csr *A,
  * (mark != k). */
 static int fsi__cholesky_load(const fsi_cholesky *c, const fsi_csr *A, double s, int32_t k,
                               double *y) {
-    int32_t e, i = c->order[k];
-    for (e = A->row[i]; e < A->row[i + 1]; e++) {
+    int32_t i = c->order[k];
+    for (int32_t e = A->row[i]; e < A->row[i + 1]; e++) {
         int32_t at = c->inverse[A->col[e]];
         if (at < k)
             continue;
@@ -4011,42 +3955,38 @@ static int fsi__cholesky_load(const fsi_cholesky *c, const fsi_csr *A, double s,
    column j stands. */
 FSI_API fsi_result fsi_cholesky_factor(fsi_cholesky *c, const fsi_csr *A, double shift,
                                        const fsi_csr *B) {
-    int32_t *mark, *head, *next, k, j, n;
-    double *y;
-    size_t *place, p;
     if (!c || !c->block)
         return FSI_ERR_STATE;
     if (fsi_csr_check(A) != FSI_OK || (B && fsi_csr_check(B) != FSI_OK) || !fsi__finite64(shift))
         return FSI_ERR_ARGUMENT;
     if (A->rows != c->n || A->cols != c->n || (B && (B->rows != c->n || B->cols != c->n)))
         return FSI_ERR_SIZE;
-    n = c->n;
-    y = c->work;
-    place = (size_t *)(void *)(c->work + n);
-    mark = c->mark;
-    head = mark + n;
-    next = head + n;
+    int32_t n = c->n;
+    double *y = c->work;
+    size_t *place = (size_t *)(void *)(c->work + n);
+    int32_t *mark = c->mark;
+    int32_t *head = mark + n;
+    int32_t *next = head + n;
     c->factored = 0;
     c->failed = -1;
-    for (k = 0; k < n; k++) {
+    for (int32_t k = 0; k < n; k++) {
         mark[k] = head[k] = -1;
         y[k] = 0;
     }
-    for (k = 0; k < n; k++) {
+    for (int32_t k = 0; k < n; k++) {
         size_t first = c->col[k], end = c->col[k + 1];
-        double whole, pivot;
-        for (p = first; p < end; p++)
+        for (size_t p = first; p < end; p++)
             mark[c->row[p]] = k;
         if (!fsi__cholesky_load(c, A, 1, k, y) || (B && !fsi__cholesky_load(c, B, shift, k, y)))
             return FSI_ERR_SIZE;
         if (!B)
             y[k] += shift;
-        whole = y[k];
-        for (j = head[k]; j >= 0;) {
+        double whole = y[k];
+        for (int32_t j = head[k]; j >= 0;) {
             int32_t after = next[j];
             size_t at = place[j], stop = c->col[j + 1];
             double l = c->val[at];
-            for (p = at; p < stop; p++)
+            for (size_t p = at; p < stop; p++)
                 y[c->row[p]] -= l * c->val[p];
             if (++place[j] < stop) {
                 next[j] = head[c->row[at + 1]];
@@ -4054,13 +3994,13 @@ FSI_API fsi_result fsi_cholesky_factor(fsi_cholesky *c, const fsi_csr *A, double
             }
             j = after;
         }
-        pivot = y[k];
+        double pivot = y[k];
         if (!(pivot > 1e-15 * whole) || !fsi__finite64(pivot)) {
             c->failed = c->order[k];
             return FSI_ERR_SINGULAR;
         }
         pivot = sqrt(pivot);
-        for (p = first; p < end; p++) {
+        for (size_t p = first; p < end; p++) {
             c->val[p] = y[c->row[p]] / pivot;
             y[c->row[p]] = 0;
         }
@@ -4077,34 +4017,31 @@ FSI_API fsi_result fsi_cholesky_factor(fsi_cholesky *c, const fsi_csr *A, double
 
 /* y = L^T \ (L \ y) in the factor's order */
 static void fsi__cholesky_sweep(const fsi_cholesky *c, double *y) {
-    size_t p;
-    int32_t j;
-    for (j = 0; j < c->n; j++) {
+    for (int32_t j = 0; j < c->n; j++) {
         double x = y[j] /= c->val[c->col[j]];
-        for (p = c->col[j] + 1; p < c->col[j + 1]; p++)
+        for (size_t p = c->col[j] + 1; p < c->col[j + 1]; p++)
             y[c->row[p]] -= c->val[p] * x;
     }
-    for (j = c->n; j-- > 0;) {
+    for (int32_t j = c->n; j-- > 0;) {
         double sum = y[j];
-        for (p = c->col[j] + 1; p < c->col[j + 1]; p++)
+        for (size_t p = c->col[j] + 1; p < c->col[j + 1]; p++)
             sum -= c->val[p] * y[c->row[p]];
         y[j] = sum / c->val[c->col[j]];
     }
 }
 
 FSI_API fsi_result fsi_cholesky_solve(fsi_cholesky *c, const fsi_real *b, fsi_real *x) {
-    int32_t i;
     if (!c || !c->factored)
         return FSI_ERR_STATE;
     if (c->n && (!b || !x))
         return FSI_ERR_ARGUMENT;
-    for (i = 0; i < c->n; i++)
+    for (int32_t i = 0; i < c->n; i++)
         c->work[i] = (double)b[c->order[i]];
     fsi__cholesky_sweep(c, c->work);
-    for (i = 0; i < c->n; i++)
+    for (int32_t i = 0; i < c->n; i++)
         if (!fsi__finite((fsi_real)c->work[i]))
             return FSI_ERR_NUMERIC;
-    for (i = 0; i < c->n; i++)
+    for (int32_t i = 0; i < c->n; i++)
         x[c->order[i]] = (fsi_real)c->work[i];
     return FSI_OK;
 }
@@ -4142,8 +4079,7 @@ static double fsi__dot64(size_t n, const double *a, const double *b) {
 
 static void fsi__axpy64(size_t n, double s, const double *FSI__RESTRICT x,
                         double *FSI__RESTRICT y) {
-    size_t i;
-    for (i = 0; i < n; i++)
+    for (size_t i = 0; i < n; i++)
         y[i] += s * x[i];
 }
 
@@ -4151,10 +4087,9 @@ static void fsi__axpy64(size_t n, double s, const double *FSI__RESTRICT x,
  * t_k,k+1; Z = Q^T. w is scratch [2 n]. */
 static void fsi__tridiagonal(size_t n, double *A, double *d, double *e, double *Z, double *w) {
     double *scale = w + n;
-    size_t i, k;
-    for (k = 0; k + 2 < n; k++) {
+    for (size_t k = 0; k + 2 < n; k++) {
         size_t m = n - k - 1;
-        double *v = A + k * n + k + 1, norm = sqrt(fsi__dot64(m, v, v)), half;
+        double *v = A + k * n + k + 1, norm = sqrt(fsi__dot64(m, v, v));
         scale[k] = 0;
         e[k] = v[0];
         if (sqrt(fsi__dot64(m - 1, v + 1, v + 1)) <= 0)
@@ -4162,11 +4097,11 @@ static void fsi__tridiagonal(size_t n, double *A, double *d, double *e, double *
         e[k] = v[0] > 0 ? -norm : norm;
         v[0] -= e[k];
         scale[k] = 2 / fsi__dot64(m, v, v); /* H = 1 - scale v v^T */
-        for (i = 0; i < m; i++)
+        for (size_t i = 0; i < m; i++)
             w[i] = scale[k] * fsi__dot64(m, A + (k + 1 + i) * n + k + 1, v);
-        half = scale[k] / 2 * fsi__dot64(m, w, v);
+        double half = scale[k] / 2 * fsi__dot64(m, w, v);
         fsi__axpy64(m, -half, v, w);
-        for (i = 0; i < m; i++) { /* A -= v w^T + w v^T */
+        for (size_t i = 0; i < m; i++) { /* A -= v w^T + w v^T */
             double *a = A + (k + 1 + i) * n + k + 1;
             fsi__axpy64(m, -v[i], w, a);
             fsi__axpy64(m, -w[i], v, a);
@@ -4174,15 +4109,15 @@ static void fsi__tridiagonal(size_t n, double *A, double *d, double *e, double *
     }
     if (n > 1)
         e[n - 2] = A[(n - 2) * n + n - 1];
-    for (i = 0; i < n * n; i++)
+    for (size_t i = 0; i < n * n; i++)
         Z[i] = 0;
-    for (i = 0; i < n; i++) {
+    for (size_t i = 0; i < n; i++) {
         d[i] = A[i * n + i];
         Z[i * n + i] = 1;
     }
     /* Z = Z H_k, from the last on: only rows after k change */
-    for (k = n > 2 ? n - 2 : 0; k-- > 0;)
-        for (i = k + 1; scale[k] > 0 && i < n; i++) {
+    for (size_t k = n > 2 ? n - 2 : 0; k-- > 0;)
+        for (size_t i = k + 1; scale[k] > 0 && i < n; i++) {
             const double *v = A + k * n + k + 1;
             fsi__axpy64(n - k - 1, -scale[k] * fsi__dot64(n - k - 1, Z + i * n + k + 1, v), v,
                         Z + i * n + k + 1);
@@ -4193,9 +4128,8 @@ static void fsi__tridiagonal(size_t n, double *A, double *d, double *e, double *
  * Z. */
 static void fsi__ql_sweep(size_t n, double *d, double *e, double *Z, size_t l, size_t m) {
     double g = (d[l + 1] - d[l]) / (2 * e[l]), r = sqrt(g * g + 1), s = 1, c = 1, shift = 0;
-    size_t i, j;
     g = d[m] - d[l] + e[l] / (g + (g < 0 ? -r : r)); /* Wilkinson's shift */
-    for (i = m; i-- > l;) {
+    for (size_t i = m; i-- > l;) {
         double f = s * e[i], b = c * e[i], *lo = Z + i * n, *hi = lo + n;
         r = fabs(f) > fabs(g) ? fabs(f) * sqrt(1 + (g / f) * (g / f))
             : fabs(g) > 0     ? fabs(g) * sqrt(1 + (f / g) * (f / g))
@@ -4213,7 +4147,7 @@ static void fsi__ql_sweep(size_t n, double *d, double *e, double *Z, size_t l, s
         shift = s * r;
         d[i + 1] = g + shift;
         g = c * r - b;
-        for (j = 0; j < n; j++) {
+        for (size_t j = 0; j < n; j++) {
             double t = hi[j];
             hi[j] = s * lo[j] + c * t;
             lo[j] = c * lo[j] - s * t;
@@ -4228,9 +4162,9 @@ static void fsi__ql_sweep(size_t n, double *d, double *e, double *Z, size_t l, s
  * scratch [3 n]. 0 when QL does not end. */
 static int fsi__eigen_all(size_t n, double *A, double *d, double *Z, double *w) {
     double *e = w + 2 * n, top = 0, unit = 1;
-    size_t i, j, l, m;
-    int sweeps, power = 0;
-    for (i = 0; i < n * n; i++) {
+    size_t j, m;
+    int power = 0;
+    for (size_t i = 0; i < n * n; i++) {
         if (!fsi__finite64(A[i]))
             return 0;
         if (fabs(A[i]) > top)
@@ -4240,14 +4174,15 @@ static int fsi__eigen_all(size_t n, double *A, double *d, double *Z, double *w) 
     if (top > 0 && !(top > 1e-100 && top < 1e100)) {
         (void)frexp(top, &power);
         unit = ldexp(1.0, -fsi__iclamp(power, -1000, 1000));
-        for (i = 0; i < n * n; i++)
+        for (size_t i = 0; i < n * n; i++)
             A[i] *= unit;
     }
     fsi__tridiagonal(n, A, d, e, Z, w);
     if (n)
         e[n - 1] = 0;
+    size_t l;
     for (l = 0; l < n; l++)
-        for (sweeps = 0;; sweeps++) {
+        for (int sweeps = 0;; sweeps++) {
             for (m = l; m + 1 < n; m++)
                 if (fabs(e[m]) <= 1.2e-16 * (fabs(d[m]) + fabs(d[m + 1])))
                     break;
@@ -4257,16 +4192,15 @@ static int fsi__eigen_all(size_t n, double *A, double *d, double *Z, double *w) 
                 return 0;
             fsi__ql_sweep(n, d, e, Z, l, m);
         }
-    for (i = 0; i < n; i++)
+    for (size_t i = 0; i < n; i++)
         d[i] /= unit;
-    for (i = 0; i < n; i++) {
-        double t;
+    for (size_t i = 0; i < n; i++) {
         for (l = i, j = i + 1; j < n; j++)
             if (d[j] < d[l])
                 l = j;
         if (l == i)
             continue;
-        t = d[i];
+        double t = d[i];
         d[i] = d[l];
         d[l] = t;
         for (j = 0; j < n; j++) {
@@ -4280,34 +4214,32 @@ static int fsi__eigen_all(size_t n, double *A, double *d, double *Z, double *w) 
 
 /* B = L L^T (rows) and A = L^-1 A L^-T; 0 when B is not positive definite. */
 static int fsi__eigen_reduce(size_t n, double *A, double *L) {
-    size_t i, j;
-    for (i = 0; i < n; i++)
-        for (j = 0; j <= i; j++) {
+    for (size_t i = 0; i < n; i++)
+        for (size_t j = 0; j <= i; j++) {
             double sum = L[i * n + j] - fsi__dot64(j, L + i * n, L + j * n);
             if (j == i && !(sum > 4e-16 * L[i * n + i]))
                 return 0;
             L[i * n + j] = j < i ? sum / L[j * n + j] : sqrt(sum);
         }
-    for (i = 0; i < n; i++) { /* A = L^-1 A, row by row */
-        for (j = 0; j < i; j++)
+    for (size_t i = 0; i < n; i++) { /* A = L^-1 A, row by row */
+        for (size_t j = 0; j < i; j++)
             fsi__axpy64(n, -L[i * n + j], A + j * n, A + i * n);
-        for (j = 0; j < n; j++)
+        for (size_t j = 0; j < n; j++)
             A[i * n + j] /= L[i * n + i];
     }
-    for (i = 0; i < n; i++) /* A = A L^-T: every row solves with L */
-        for (j = 0; j < n; j++)
+    for (size_t i = 0; i < n; i++) /* A = A L^-T: every row solves with L */
+        for (size_t j = 0; j < n; j++)
             A[i * n + j] = (A[i * n + j] - fsi__dot64(j, A + i * n, L + j * n)) / L[j * n + j];
-    for (i = 0; i < n; i++)
-        for (j = 0; j < i; j++)
+    for (size_t i = 0; i < n; i++)
+        for (size_t j = 0; j < i; j++)
             A[i * n + j] = A[j * n + i] = (A[i * n + j] + A[j * n + i]) / 2;
     return 1;
 }
 
 /* Full double copy of a symmetric matrix given by its lower triangle */
 static void fsi__widen(size_t n, const fsi_real *A, double *out) {
-    size_t i, j;
-    for (i = 0; i < n; i++)
-        for (j = 0; j <= i; j++)
+    for (size_t i = 0; i < n; i++)
+        for (size_t j = 0; j <= i; j++)
             out[i * n + j] = out[j * n + i] = (double)A[i * n + j];
 }
 
@@ -4315,9 +4247,8 @@ FSI_API fsi_result fsi_eigen_dense(int n, const fsi_real *A, const fsi_real *B, 
                                    fsi_real *V, const fsi_allocator *a) {
     fsi_arena arena = {NULL, 0, 0, 0};
     double *C = NULL, *Z = NULL, *L = NULL, *d = NULL, *s = NULL;
-    size_t i, j, k, m = (size_t)n;
+    size_t m = (size_t)n;
     fsi_result r = FSI_OK;
-    int pass;
     if (n < 0 || !fsi_allocator_valid(a))
         return FSI_ERR_ARGUMENT;
     if (n == 0)
@@ -4326,10 +4257,10 @@ FSI_API fsi_result fsi_eigen_dense(int n, const fsi_real *A, const fsi_real *B, 
         return FSI_ERR_ARGUMENT;
     if (n > 30000)
         return FSI_ERR_SIZE;
-    for (i = 0; i < m; i++)
+    for (size_t i = 0; i < m; i++)
         if (!fsi_all_finite(i + 1, A + i * m) || (B && !fsi_all_finite(i + 1, B + i * m)))
             return FSI_ERR_ARGUMENT;
-    for (pass = 0; pass < 2; pass++) {
+    for (int pass = 0; pass < 2; pass++) {
         if (pass)
             r = fsi__arena_open(&arena, a);
         if (r != FSI_OK)
@@ -4348,21 +4279,21 @@ FSI_API fsi_result fsi_eigen_dense(int n, const fsi_real *A, const fsi_real *B, 
     }
     if (r == FSI_OK && !fsi__eigen_all(m, C, d, Z, s))
         r = FSI_ERR_NUMERIC;
-    for (k = 0; r == FSI_OK && k < m; k++) {
+    for (size_t k = 0; r == FSI_OK && k < m; k++) {
         double *z = Z + k * m;
         if (B)
-            for (i = m; i-- > 0;) { /* x = L^-T y */
+            for (size_t i = m; i-- > 0;) { /* x = L^-T y */
                 z[i] /= L[i * m + i];
-                for (j = 0; j < i; j++)
+                for (size_t j = 0; j < i; j++)
                     z[j] -= L[i * m + j] * z[i];
             }
-        for (i = 0; i < m; i++)
+        for (size_t i = 0; i < m; i++)
             if (!fsi__finite((fsi_real)z[i]) || !fsi__finite((fsi_real)d[k]))
                 r = FSI_ERR_NUMERIC;
     }
-    for (i = 0; r == FSI_OK && i < m; i++)
+    for (size_t i = 0; r == FSI_OK && i < m; i++)
         w[i] = (fsi_real)d[i];
-    for (i = 0; r == FSI_OK && V && i < m * m; i++)
+    for (size_t i = 0; r == FSI_OK && V && i < m * m; i++)
         V[i] = (fsi_real)Z[i];
     fsi_free(a, arena.base, arena.size);
     return r;
@@ -4405,16 +4336,15 @@ static void fsi__modes_layout(fsi__modes *s) {
 
 /* y = A x in doubles; NULL = identity */
 static void fsi__modes_mul(const fsi_csr *A, size_t n, const double *x, double *y) {
-    ptrdiff_t i, rows = (ptrdiff_t)n;
+    ptrdiff_t rows = (ptrdiff_t)n;
     if (!A) {
         memcpy(y, x, n * sizeof *y);
         return;
     }
     FSI__OMP(parallel for schedule(static) if (rows > FSI__GRAIN))
-    for (i = 0; i < rows; i++) {
+    for (ptrdiff_t i = 0; i < rows; i++) {
         double sum = 0;
-        int32_t k;
-        for (k = A->row[i]; k < A->row[i + 1]; k++)
+        for (int32_t k = A->row[i]; k < A->row[i + 1]; k++)
             sum += (double)A->val[k] * x[A->col[k]];
         y[i] = sum;
     }
@@ -4424,25 +4354,24 @@ static void fsi__modes_mul(const fsi_csr *A, size_t n, const double *x, double *
  * the M-norm left, and *before. */
 static double fsi__modes_orthogonal(fsi__modes *s, size_t count, double *w, double *c,
                                     double *before) {
-    ptrdiff_t i, p, n = (ptrdiff_t)s->n, m = (ptrdiff_t)count, chunk = 1024;
-    int pass;
-    for (i = 0; i < m; i++)
+    ptrdiff_t n = (ptrdiff_t)s->n, m = (ptrdiff_t)count, chunk = 1024;
+    for (ptrdiff_t i = 0; i < m; i++)
         c[i] = 0;
-    for (pass = 0; pass < 2; pass++) {
+    for (int pass = 0; pass < 2; pass++) {
         double *g = s->c;
         fsi__modes_mul(s->d->M, s->n, w, s->t);
         if (pass == 0 && before)
             *before = sqrt(fabs(fsi__dot64(s->n, w, s->t)));
         FSI__OMP(parallel for schedule(static) if (n > FSI__GRAIN))
-        for (i = 0; i < m; i++)
+        for (ptrdiff_t i = 0; i < m; i++)
             g[i] = fsi__dot64(s->n, s->V + (size_t)i * s->n, s->t);
         FSI__OMP(parallel for schedule(static) if (n > FSI__GRAIN))
-        for (p = 0; p < n; p += chunk) {
-            ptrdiff_t q, length = n - p < chunk ? n - p : chunk;
-            for (q = 0; q < m; q++)
+        for (ptrdiff_t p = 0; p < n; p += chunk) {
+            ptrdiff_t length = n - p < chunk ? n - p : chunk;
+            for (ptrdiff_t q = 0; q < m; q++)
                 fsi__axpy64((size_t)length, -g[q], s->V + (size_t)(q * n + p), w + p);
         }
-        for (i = 0; i < m; i++)
+        for (ptrdiff_t i = 0; i < m; i++)
             c[i] += g[i];
     }
     fsi__modes_mul(s->d->M, s->n, w, s->t);
@@ -4452,21 +4381,18 @@ static double fsi__modes_orthogonal(fsi__modes *s, size_t count, double *w, doub
 /* Adds row `size` of V, already orthogonal with the given norm, to the basis. */
 static void fsi__modes_keep(fsi__modes *s, double norm) {
     double *w = s->V + (s->locked + s->size) * s->n;
-    size_t i;
-    for (i = 0; i < s->n; i++)
+    for (size_t i = 0; i < s->n; i++)
         w[i] /= norm;
     s->size++;
 }
 
 /* A random direction the basis does not have yet; 0 when there is none. */
 static int fsi__modes_random(fsi__modes *s) {
-    double *w = s->V + (s->locked + s->size) * s->n, before = 0, norm;
-    size_t i;
-    int tries;
-    for (tries = 0; tries < 3 && s->size < s->room && s->size < s->most; tries++) {
-        for (i = 0; i < s->n; i++)
+    double *w = s->V + (s->locked + s->size) * s->n, before = 0;
+    for (int tries = 0; tries < 3 && s->size < s->room && s->size < s->most; tries++) {
+        for (size_t i = 0; i < s->n; i++)
             w[i] = (double)fsi__random_unit(&s->random) - 0.5;
-        norm = fsi__modes_orthogonal(s, s->locked + s->size, w, s->C, &before);
+        double norm = fsi__modes_orthogonal(s, s->locked + s->size, w, s->C, &before);
         if (norm > 1e-10 * before) {
             fsi__modes_keep(s, norm);
             return 1;
@@ -4477,17 +4403,17 @@ static int fsi__modes_random(fsi__modes *s) {
 
 /* Basis vector j: w = (K + s M)^-1 M v_j, column j of H, and what is new in w joins the basis. */
 static void fsi__modes_process(fsi__modes *s, size_t j) {
-    double *w = s->V + (s->locked + s->size) * s->n, before = 0, norm, *y = s->factor.work,
-           *c = s->C;
-    size_t i, n = s->n;
+    double *w = s->V + (s->locked + s->size) * s->n, before = 0, *y = s->factor.work, *c = s->C;
+    size_t n = s->n;
     fsi__modes_mul(s->d->M, n, s->V + (s->locked + j) * n, s->t);
+    size_t i;
     for (i = 0; i < n; i++)
         y[i] = s->t[s->factor.order[i]];
     fsi__cholesky_sweep(&s->factor, y);
     for (i = 0; i < n; i++)
         w[s->factor.order[i]] = s->unit * y[i];
     s->solves++;
-    norm = fsi__modes_orthogonal(s, s->locked + s->size, w, c, &before);
+    double norm = fsi__modes_orthogonal(s, s->locked + s->size, w, c, &before);
     for (i = 0; i < s->size; i++)
         s->H[i * s->room + j] = c[s->locked + i];
     for (; i < s->room; i++)
@@ -4504,17 +4430,17 @@ static void fsi__modes_process(fsi__modes *s, size_t j) {
 /* Ritz values (descending from the end of theta) and vectors (rows of S) of the processed part.
  * Returns the worst residual of the wanted. */
 static double fsi__modes_ritz(fsi__modes *s) {
-    size_t i, j, k, m = s->done, room = s->room;
+    size_t m = s->done, room = s->room;
     double worst = 0;
-    for (i = 0; i < m; i++)
-        for (j = 0; j < m; j++)
+    for (size_t i = 0; i < m; i++)
+        for (size_t j = 0; j < m; j++)
             s->C[i * m + j] = (s->H[i * room + j] + s->H[j * room + i]) / 2;
     if (!fsi__eigen_all(m, s->C, s->theta, s->S, s->scratch))
         return 1e30;
-    for (k = 0; k < s->wanted && k < m; k++) {
+    for (size_t k = 0; k < s->wanted && k < m; k++) {
         const double *z = s->S + (m - 1 - k) * m;
         double sum = 0;
-        for (i = m; i < s->size; i++) {
+        for (size_t i = m; i < s->size; i++) {
             double part = fsi__dot64(m, s->H + i * room, z);
             sum += part * part;
         }
@@ -4527,15 +4453,14 @@ static double fsi__modes_ritz(fsi__modes *s) {
 
 /* Y = the best `count` Ritz vectors */
 static void fsi__modes_lift(fsi__modes *s, size_t count) {
-    ptrdiff_t k, all = (ptrdiff_t)count;
+    ptrdiff_t all = (ptrdiff_t)count;
     FSI__OMP(parallel for schedule(static) if (s->n > FSI__GRAIN))
-    for (k = 0; k < all; k++) {
+    for (ptrdiff_t k = 0; k < all; k++) {
         const double *z = s->S + (s->done - 1 - (size_t)k) * s->done;
         double *y = s->Y + (size_t)k * s->n;
-        size_t i;
-        for (i = 0; i < s->n; i++)
+        for (size_t i = 0; i < s->n; i++)
             y[i] = 0;
-        for (i = 0; i < s->done; i++)
+        for (size_t i = 0; i < s->done; i++)
             fsi__axpy64(s->n, z[i], s->V + (s->locked + i) * s->n, y);
     }
 }
@@ -4544,20 +4469,20 @@ static void fsi__modes_lift(fsi__modes *s, size_t count) {
  * couplings meanwhile. */
 static void fsi__modes_restart(fsi__modes *s) {
     size_t keep = s->wanted + s->block < s->done ? s->wanted + s->block : s->done,
-           fresh = s->size - s->done, i, k, room = s->room, n = s->n;
+           fresh = s->size - s->done, room = s->room, n = s->n;
     double *V = s->V + s->locked * n;
     fsi__modes_lift(s, keep);
-    for (i = 0; i < fresh; i++)
-        for (k = 0; k < keep; k++)
+    for (size_t i = 0; i < fresh; i++)
+        for (size_t k = 0; k < keep; k++)
             s->C[i * keep + k] = fsi__dot64(s->done, s->H + (s->done + i) * room,
                                             s->S + (s->done - 1 - k) * s->done);
     memcpy(V, s->Y, keep * n * sizeof *V);
     memmove(V + keep * n, V + s->done * n, fresh * n * sizeof *V);
     memset(s->H, 0, room * room * sizeof *s->H);
-    for (k = 0; k < keep; k++)
+    for (size_t k = 0; k < keep; k++)
         s->H[k * room + k] = s->theta[s->done - 1 - k];
-    for (i = 0; i < fresh; i++)
-        for (k = 0; k < keep; k++)
+    for (size_t i = 0; i < fresh; i++)
+        for (size_t k = 0; k < keep; k++)
             s->H[(keep + i) * room + k] = s->C[i * keep + k];
     s->done = keep;
     s->size = keep + fresh;
@@ -4566,8 +4491,7 @@ static void fsi__modes_restart(fsi__modes *s) {
 /* K + s M factored; a shift of our own grows until that succeeds. */
 static fsi_result fsi__modes_factor(fsi__modes *s) {
     fsi_result r = FSI_ERR_SINGULAR;
-    int tries;
-    for (tries = 0; tries < 14 && r == FSI_ERR_SINGULAR; tries++) {
+    for (int tries = 0; tries < 14 && r == FSI_ERR_SINGULAR; tries++) {
         if (tries)
             s->shift *= 10;
         r = fsi_cholesky_factor(&s->factor, s->d->K, s->shift, s->d->M);
@@ -4582,12 +4506,12 @@ static fsi_result fsi__modes_factor(fsi__modes *s) {
  * the lowest wanted one. */
 static fsi_result fsi__modes_reshift(fsi__modes *s) {
     double low = s->unit / s->theta[s->done - 1 - (size_t)s->d->skip] - s->shift;
-    size_t i, start = s->block < s->done ? s->block : s->done;
+    size_t start = s->block < s->done ? s->block : s->done;
     if (s->d->shift > 0 || !(low > 0) || s->shift < 10 * low)
         return FSI_EMPTY;
     fsi__modes_lift(s, start);
     s->shift = low;
-    for (i = 0; i < s->room * s->room; i++)
+    for (size_t i = 0; i < s->room * s->room; i++)
         s->H[i] = 0;
     memcpy(s->V + s->locked * s->n, s->Y, start * s->n * sizeof *s->V);
     s->size = start;
@@ -4597,7 +4521,6 @@ static fsi_result fsi__modes_reshift(fsi__modes *s) {
 
 static fsi_result fsi__modes_iterate(fsi__modes *s, fsi_report *report) {
     int cap = s->d->max_iterations ? s->d->max_iterations : 100 * s->d->count + 1000;
-    fsi_result r;
     while (s->size < s->block && fsi__modes_random(s))
         continue;
     for (;;) {
@@ -4616,7 +4539,7 @@ static fsi_result fsi__modes_iterate(fsi__modes *s, fsi_report *report) {
         if (s->size == s->done && !fsi__modes_random(s))
             return FSI_ERR_NUMERIC;
         if (s->room < s->most && s->size + s->block > s->room) {
-            r = report->restarts == 0 ? fsi__modes_reshift(s) : FSI_EMPTY;
+            fsi_result r = report->restarts == 0 ? fsi__modes_reshift(s) : FSI_EMPTY;
             if (r == FSI_EMPTY)
                 fsi__modes_restart(s);
             else if (r != FSI_OK)
@@ -4629,9 +4552,9 @@ static fsi_result fsi__modes_iterate(fsi__modes *s, fsi_report *report) {
 /* Writes the modes in ascending order of their Rayleigh quotients; 0 (and nothing written) if one
  * is not finite. */
 static int fsi__modes_write(fsi__modes *s, fsi_real *w, fsi_real *V) {
-    size_t k, i, n = s->n, skip = (size_t)s->d->skip;
+    size_t n = s->n, skip = (size_t)s->d->skip;
     fsi__modes_lift(s, s->wanted);
-    for (k = 0; k < s->wanted; k++) {
+    for (size_t k = 0; k < s->wanted; k++) {
         double *y = s->Y + k * n;
         fsi__modes_mul(s->d->K, n, y, s->t);
         fsi__modes_mul(s->d->M, n, y, s->u);
@@ -4639,19 +4562,18 @@ static int fsi__modes_write(fsi__modes *s, fsi_real *w, fsi_real *V) {
         if (!fsi__finite((fsi_real)s->theta[k]))
             return 0;
     }
-    for (k = 0; k < s->wanted; k++) {
+    for (size_t k = 0; k < s->wanted; k++) {
         size_t best = s->wanted, top = 0;
-        const double *y;
-        for (i = 0; i < s->wanted; i++)
+        for (size_t i = 0; i < s->wanted; i++)
             if (fsi__finite64(s->theta[i]) && (best == s->wanted || s->theta[i] < s->theta[best]))
                 best = i;
         if (k >= skip) {
-            y = s->Y + best * n;
-            for (i = 1; i < n; i++)
+            const double *y = s->Y + best * n;
+            for (size_t i = 1; i < n; i++)
                 if (fabs(y[i]) > fabs(y[top]) * (1 + 1e-6))
                     top = i;
             w[k - skip] = (fsi_real)s->theta[best];
-            for (i = 0; i < n; i++)
+            for (size_t i = 0; i < n; i++)
                 V[(k - skip) * n + i] = (fsi_real)(y[top] < 0 ? -y[i] : y[i]);
         }
         s->theta[best] = HUGE_VAL;
@@ -4662,19 +4584,19 @@ static int fsi__modes_write(fsi__modes *s, fsi_real *w, fsi_real *V) {
 /* Null vectors to the locked rows; the first shift from the traces. */
 static fsi_result fsi__modes_prepare(fsi__modes *s) {
     const fsi_csr *K = s->d->K, *M = s->d->M;
-    double stiff = 0, mass = 0, before = 0, norm;
-    size_t i, k, n = s->n;
-    for (k = 0; k < s->locked; k++) {
+    double stiff = 0, mass = 0, before = 0;
+    size_t n = s->n;
+    for (size_t k = 0; k < s->locked; k++) {
         double *w = s->V + k * n;
-        for (i = 0; i < n; i++)
+        for (size_t i = 0; i < n; i++)
             w[i] = (double)s->d->null_vectors[k * n + i];
-        norm = fsi__modes_orthogonal(s, k, w, s->C, &before);
+        double norm = fsi__modes_orthogonal(s, k, w, s->C, &before);
         if (!(norm > 1e-6 * before))
             return FSI_ERR_ARGUMENT; /* dependent */
-        for (i = 0; i < n; i++)
+        for (size_t i = 0; i < n; i++)
             w[i] /= norm;
     }
-    for (i = 0; i < n; i++) {
+    for (size_t i = 0; i < n; i++) {
         int32_t a = fsi__csr_find(K->row, K->col, (int32_t)i, (int32_t)i),
                 b = M ? fsi__csr_find(M->row, M->col, (int32_t)i, (int32_t)i) : -1;
         if (a >= 0)
@@ -4712,11 +4634,11 @@ static fsi_result fsi__modes_check(const fsi_modes_desc *d, const fsi_real *w, c
 FSI_API fsi_result fsi_modes_solve(const fsi_modes_desc *desc, fsi_real *w, fsi_real *V,
                                    fsi_report *report) {
     fsi__modes s;
-    fsi_report done;
-    fsi_cholesky_desc order;
     fsi_result r = fsi__modes_check(desc, w, V);
     memset(&s, 0, sizeof s);
+    fsi_report done;
     memset(&done, 0, sizeof done);
+    fsi_cholesky_desc order;
     memset(&order, 0, sizeof order);
     if (r == FSI_OK) {
         s.d = desc;
@@ -4846,16 +4768,14 @@ FSI__INLINE size_t fsi__mg_line(const fsi_mg_level *l, int j, int k) {
 }
 
 static void fsi__mg_layout_level(fsi_mg_level *l, fsi_arena *a, int finest) {
-    size_t both;
-    int axis;
     l->half = (l->n[0] + 1) / 2;
     l->pitch = (size_t)l->half + 1;
     l->plane = l->n[1] == 1 ? l->pitch : l->pitch * ((size_t)l->n[1] + 2);
     l->size = (l->plane * ((size_t)l->n[2] + 2) + 2 + 15) & ~(size_t)15;
-    both = 2 * l->size;
+    size_t both = 2 * l->size;
     FSI__TAKE(l->x, float, a, both);
     FSI__TAKE(l->f, float, a, both);
-    for (axis = 0; axis < 3; axis++)
+    for (int axis = 0; axis < 3; axis++)
         if (axis != 1 || l->n[1] > 1)
             FSI__TAKE(l->w[axis], float, a, both);
     if (!finest || l->n[1] == 1)
@@ -4868,7 +4788,6 @@ static void fsi__mg_layout_level(fsi_mg_level *l, fsi_arena *a, int finest) {
  * first. */
 static void fsi__mg_layout(fsi_mg *mg, fsi_arena *a, fsi_mg_level *level) {
     size_t row = (size_t)mg->n[0];
-    int q, axis;
     FSI__TAKE(mg->level, fsi_mg_level, a, (size_t)mg->levels);
     FSI__TAKE(mg->face, uint8_t, a, mg->cells);
     FSI__TAKE(mg->count, uint8_t, a, mg->cells);
@@ -4881,13 +4800,13 @@ static void fsi__mg_layout(fsi_mg *mg, fsi_arena *a, fsi_mg_level *level) {
     FSI__TAKE(mg->one, fsi_real, a, row + 1);
     FSI__TAKE(mg->edge, uint8_t, a, 2 * row);
     FSI__TAKE(mg->part, double, a, (size_t)mg->n[2]);
-    for (q = 0; q < mg->levels; q++) {
+    for (int q = 0; q < mg->levels; q++) {
         fsi_mg_level l;
         float children = 1;
         memset(&l, 0, sizeof l);
-        for (axis = 0; axis < 3; axis++)
+        for (int axis = 0; axis < 3; axis++)
             l.n[axis] = q ? (level->n[axis] + 1) / 2 : mg->n[axis];
-        for (axis = 0; axis < 3; axis++)
+        for (int axis = 0; axis < 3; axis++)
             if (l.n[axis] > 1)
                 children *= 2;
         l.scale = 4 / children;
@@ -4906,37 +4825,35 @@ static int fsi__mg_level_count(const fsi_mg *mg) {
 }
 
 FSI_API fsi_result fsi_mg_init(fsi_mg *mg, const fsi_mg_desc *desc) {
-    fsi_mg m;
-    fsi_mg_level scratch;
-    fsi_arena a;
-    size_t plane;
-    fsi_result result;
-    int s;
     if (!mg || !desc || desc->nx < 1 || desc->ny < 1 || desc->nz < 1 || desc->levels < 0
         || desc->sweeps < 0 || desc->sweeps > 8 || desc->band_sweeps < -1 || desc->band_sweeps > 8
         || !fsi_allocator_valid(&desc->allocator))
         return FSI_ERR_ARGUMENT;
+    fsi_mg m;
     memset(&m, 0, sizeof m);
+    fsi_arena a;
     memset(&a, 0, sizeof a);
     m.desc = *desc;
     m.n[0] = desc->nx;
     m.n[1] = desc->nz == 1 ? 1 : desc->ny;
     m.n[2] = desc->nz == 1 ? desc->ny : desc->nz;
-    for (s = 0; s < 6; s++)
+    for (int s = 0; s < 6; s++)
         m.open[s] = desc->open[s] != 0;
     if (desc->nz == 1) {
         m.open[4] = m.open[2];
         m.open[5] = m.open[3];
         m.open[2] = m.open[3] = 0;
     }
+    size_t plane;
     if (!fsi_size_mul((size_t)m.n[0], (size_t)m.n[1], &plane)
         || !fsi_size_mul(plane, (size_t)m.n[2], &m.cells) || m.cells > 0x7ffffff0)
         return FSI_ERR_SIZE;
     m.levels = fsi__mg_level_count(&m);
     m.sweeps = desc->sweeps ? desc->sweeps : 2;
     m.band = desc->band_sweeps > 0 ? desc->band_sweeps : desc->band_sweeps < 0 ? 0 : 1;
+    fsi_mg_level scratch;
     fsi__mg_layout(&m, &a, &scratch);
-    result = fsi__arena_block(&a, &desc->allocator, &m.block, &m.bytes);
+    fsi_result result = fsi__arena_block(&a, &desc->allocator, &m.block, &m.bytes);
     if (result != FSI_OK)
         return result;
     fsi__mg_layout(&m, &a, &scratch);
@@ -4965,14 +4882,12 @@ typedef void (*fsi__mg_stage)(void *user, int stage, int plane);
 static void fsi__mg_wave(int planes, int stages, int parallel, fsi__mg_stage fn, void *user) {
     int room = fsi__imax(32, fsi__imax(2 * stages + 2, planes / 32)),
         chunks = parallel && planes >= 2 * room ? planes / room : 1;
-    int c;
     FSI__OMP(parallel for schedule(static) if (chunks > 1))
-    for (c = 0; c < chunks; c++) {
+    for (int c = 0; c < chunks; c++) {
         int a = (int)((ptrdiff_t)planes * c / chunks) & ~1,
             b = c + 1 == chunks ? planes : (int)((ptrdiff_t)planes * (c + 1) / chunks) & ~1;
-        int k, t;
-        for (k = a; k < b + stages - 1; k++)
-            for (t = 0; t < stages; t++)
+        for (int k = a; k < b + stages - 1; k++)
+            for (int t = 0; t < stages; t++)
                 if (k - t >= a + (c ? t + (t + 1 == stages && t & 1) : 0)
                     && k - t < b - (c + 1 < chunks ? t : 0))
                     fn(user, t, k - t);
@@ -4980,10 +4895,10 @@ static void fsi__mg_wave(int planes, int stages, int parallel, fsi__mg_stage fn,
     if (chunks == 1)
         return;
     FSI__OMP(parallel for schedule(static))
-    for (c = 1; c < chunks; c++) {
-        int border = (int)((ptrdiff_t)planes * c / chunks) & ~1, t, k;
-        for (t = 1; t < stages; t++)
-            for (k = border - t; k < border + t + (t + 1 == stages && t & 1); k++)
+    for (int c = 1; c < chunks; c++) {
+        int border = (int)((ptrdiff_t)planes * c / chunks) & ~1;
+        for (int t = 1; t < stages; t++)
+            for (int k = border - t; k < border + t + (t + 1 == stages && t & 1); k++)
                 fn(user, t, k);
     }
 }
@@ -5099,8 +5014,8 @@ FSI__HOT static void fsi__mg_defect_weighted(const fsi__mg_row *r, float *FSI__R
 /* even[h] = s a[2h], odd[h] = s a[2h + 1] and back */
 FSI__HOT static void fsi__mg_split(int n, const float *FSI__RESTRICT a, float s,
                                    float *FSI__RESTRICT even, float *FSI__RESTRICT odd) {
-    int h, pairs = n / 2;
-    for (h = 0; h < pairs; h++) {
+    int pairs = n / 2;
+    for (int h = 0; h < pairs; h++) {
         even[h] = s * a[2 * h];
         odd[h] = s * a[2 * h + 1];
     }
@@ -5110,8 +5025,8 @@ FSI__HOT static void fsi__mg_split(int n, const float *FSI__RESTRICT a, float s,
 
 FSI__HOT static void fsi__mg_merge(int n, const float *FSI__RESTRICT even,
                                    const float *FSI__RESTRICT odd, float *FSI__RESTRICT a) {
-    int h, pairs = n / 2;
-    for (h = 0; h < pairs; h++) {
+    int pairs = n / 2;
+    for (int h = 0; h < pairs; h++) {
         a[2 * h] = even[h];
         a[2 * h + 1] = odd[h];
     }
@@ -5121,8 +5036,7 @@ FSI__HOT static void fsi__mg_merge(int n, const float *FSI__RESTRICT even,
 
 FSI__HOT static void fsi__mg_correct(int n, const float *FSI__RESTRICT a,
                                      const uint8_t *FSI__RESTRICT kind, float *FSI__RESTRICT x) {
-    int h;
-    for (h = 0; h < n; h++) {
+    for (int h = 0; h < n; h++) {
         int m = kind[h];
         float v = a[h];
         x[h] += ((m > 0) & (m < FSI__ORPHAN)) ? v : 0.0f;
@@ -5148,12 +5062,10 @@ FSI__MG_DOT(fsi__mg_dot_real, fsi_real)
 
 /* ---- the V-cycle */
 static void fsi__mg_sweep(const fsi_mg_level *l, int c, int k, int zero, int band) {
-    int j;
-    for (j = 0; j < l->n[1]; j++) {
-        fsi__mg_row r;
+    for (int j = 0; j < l->n[1]; j++) {
         if (band && !(l->row[fsi__mg_line(l, j, k)] & FSI__ROW_BAND))
             continue;
-        r = fsi__mg_row_get(l, c, j, k, 0, l->half, zero);
+        fsi__mg_row r = fsi__mg_row_get(l, c, j, k, 0, l->half, zero);
         if (r.plain)
             fsi__mg_smooth_plain(&r);
         else
@@ -5165,14 +5077,13 @@ static void fsi__mg_sweep(const fsi_mg_level *l, int c, int k, int zero, int ban
  * black sweep). */
 static void fsi__mg_restrict(const fsi_mg_level *l, const fsi_mg_level *c, int K) {
     float sum[FSI__MG_BLOCK];
-    int J, h, q;
-    for (J = 0; J < c->n[1]; J++)
-        for (h = 0; h < l->half; h += FSI__MG_BLOCK) {
+    for (int J = 0; J < c->n[1]; J++)
+        for (int h = 0; h < l->half; h += FSI__MG_BLOCK) {
             /* red coarse cells are the odd ones of this row */
             int n = fsi__imin(FSI__MG_BLOCK, l->half - h), red = (J + K) & 1;
             float *f0 = c->f + fsi__mg_at(c, J, K) + h / 2, *f1 = f0 + c->size;
             memset(sum, 0, (size_t)n * sizeof *sum);
-            for (q = 0; q < 4; q++) {
+            for (int q = 0; q < 4; q++) {
                 int j = 2 * J + (q & 1), k = 2 * K + (q >> 1);
                 if (j < l->n[1] && k < l->n[2]) {
                     fsi__mg_row r = fsi__mg_row_get(l, 0, j, k, h, n, 0);
@@ -5202,10 +5113,9 @@ typedef void (*fsi__mg_orphan_fn)(const fsi_mg *mg, int q, fsi__ijk c, uint8_t *
 
 static void fsi__mg_orphans(const fsi_mg *mg, int q, fsi__mg_orphan_fn fn) {
     const fsi_mg_level *l = mg->level + q;
-    int i, j, k;
-    for (k = 0; k < l->n[2]; k++)
-        for (j = 0; j < l->n[1]; j++)
-            for (i = 0; i < l->n[0] && l->row[fsi__mg_line(l, j, k)] & FSI__ROW_ORPHAN; i++) {
+    for (int k = 0; k < l->n[2]; k++)
+        for (int j = 0; j < l->n[1]; j++)
+            for (int i = 0; i < l->n[0] && l->row[fsi__mg_line(l, j, k)] & FSI__ROW_ORPHAN; i++) {
                 uint8_t *kind = l->kind + fsi__mg_id(l, i, j, k);
                 if (*kind >= FSI__ORPHAN)
                     fn(mg, q, fsi__mg_cell(i, j, k), kind);
@@ -5214,14 +5124,12 @@ static void fsi__mg_orphans(const fsi_mg *mg, int q, fsi__mg_orphan_fn fn) {
 
 /* d[t] = f - A x where cell h0 + t of row (j, k), red, is an orphan. */
 static void fsi__mg_defect_orphans(const fsi_mg_level *l, int j, int k, int h0, int n, float *d) {
-    int t;
-    for (t = 0; t < n; t++) {
+    for (int t = 0; t < n; t++) {
         int kind = l->kind[fsi__mg_at(l, j, k) + h0 + t];
         uint8_t own = (uint8_t)(kind & 15); /* without the orphan's mark */
-        fsi__mg_row r;
         if (kind < FSI__ORPHAN)
             continue;
-        r = fsi__mg_row_get(l, 0, j, k, h0 + t, 1, 0);
+        fsi__mg_row r = fsi__mg_row_get(l, 0, j, k, h0 + t, 1, 0);
         r.kind = &own;
         d[t] = 0;
         if (r.plain)
@@ -5248,19 +5156,18 @@ static void fsi__mg_restrict_orphan(const fsi_mg *mg, int q, fsi__ijk c, uint8_t
 static void fsi__mg_prolong(const fsi_mg_level *l, const fsi_mg_level *c, int k) {
     float buffer[FSI__MG_BLOCK];
     fsi__ijk p;
-    int j, h;
-    for (j = 0; j < l->n[1]; j++) {
+    for (int j = 0; j < l->n[1]; j++) {
         float *x = l->x + fsi__mg_at(l, j, k);
         const uint8_t *kind = l->kind + fsi__mg_at(l, j, k);
         int J = j >> 1, K = k >> 1, red = (J + K) & 1;
-        for (h = 0; h < l->half; h += FSI__MG_BLOCK) {
+        for (int h = 0; h < l->half; h += FSI__MG_BLOCK) {
             int n = fsi__imin(FSI__MG_BLOCK, l->half - h);
             const float *x0 = c->x + fsi__mg_at(c, J, K) + h / 2, *x1 = x0 + c->size;
             fsi__mg_merge(n, red ? x1 : x0, red ? x0 : x1, buffer);
             fsi__mg_correct(n, buffer, kind + h, x + h);
         }
         if (l->row[fsi__mg_line(l, j, k)] & FSI__ROW_ORPHAN)
-            for (h = 0; h < l->half; h++) {
+            for (int h = 0; h < l->half; h++) {
                 ptrdiff_t parent =
                     kind[h] < FSI__ORPHAN
                         ? -1
@@ -5302,9 +5209,8 @@ static void fsi__mg_down(void *user, int t, int k) {
 
 static double fsi__mg_plane_dot(const fsi_mg_level *l, int k) {
     double s = 0;
-    int j, c;
-    for (j = 0; j < l->n[1]; j++)
-        for (c = 0; c < 2; c++) {
+    for (int j = 0; j < l->n[1]; j++)
+        for (int c = 0; c < 2; c++) {
             ptrdiff_t at = fsi__mg_of(l, c, j, k);
             s += fsi__mg_dot_float(l->half, l->f + at, l->x + at);
         }
@@ -5326,9 +5232,8 @@ static void fsi__mg_up(void *user, int t, int k) {
 
 /* Coarsest level: sweeps, mirrored. */
 static void fsi__mg_bottom(const fsi_mg_level *l, int pairs) {
-    int t, k;
-    for (t = 0; t < 4 * pairs; t++)
-        for (k = 0; k < l->n[2]; k++)
+    for (int t = 0; t < 4 * pairs; t++)
+        for (int k = 0; k < l->n[2]; k++)
             fsi__mg_sweep(l, t < 2 * pairs ? t & 1 : !(t & 1), k, t == 0, 0);
 }
 
@@ -5345,10 +5250,10 @@ FSI__INLINE int fsi__mg_sweeps(const fsi_mg *mg, int q, int columns) {
 static double fsi__mg_vcycle(fsi_mg *mg) {
     fsi__mg_job job;
     double s = 0;
-    int q, k, last = mg->levels - 1;
+    int last = mg->levels - 1;
     job.band = 2 * mg->band;
     job.part = NULL;
-    for (q = 0; q < last; q++) {
+    for (int q = 0; q < last; q++) {
         job.l = mg->level + q;
         job.half_sweeps = 2 * fsi__mg_sweeps(mg, q, mg->rank != NULL);
         fsi__mg_wave(job.l->n[2], job.half_sweeps + job.band + (job.band > 0) + 1,
@@ -5360,14 +5265,14 @@ static double fsi__mg_vcycle(fsi_mg *mg) {
         fsi__mg_rank_correct(mg, mg->rank);
         fsi__mg_bottom(mg->level + last, 8);
     }
-    for (q = last - 1; q >= 0; q--) {
+    for (int q = last - 1; q >= 0; q--) {
         job.l = mg->level + q;
         job.half_sweeps = 2 * fsi__mg_sweeps(mg, q, mg->rank != NULL);
         job.part = q ? NULL : mg->part;
         fsi__mg_wave(job.l->n[2], job.half_sweeps + job.band + 1, fsi__mg_big(job.l), fsi__mg_up,
                      &job);
     }
-    for (k = 0; k < mg->n[2]; k++)
+    for (int k = 0; k < mg->n[2]; k++)
         s += last ? mg->part[k] : fsi__mg_plane_dot(mg->level, k);
     return mg->rank && mg->rank->columns ? s + fsi__mg_rank_energy(mg, mg->rank) : s;
 }
@@ -5378,8 +5283,7 @@ static double fsi__mg_vcycle(fsi_mg *mg) {
 FSI__HOT static void fsi__mg_face_bits(int n, int d, const uint8_t *FSI__RESTRICT t,
                                        uint8_t *FSI__RESTRICT face) {
     uint8_t bit = (uint8_t)(1 << d);
-    int i;
-    for (i = 0; i < n; i++)
+    for (int i = 0; i < n; i++)
         face[i] = (uint8_t)(face[i] | (t[i] != FSI_CELL_NEUMANN ? bit : 0)
                             | (t[i] == FSI_CELL_DIRICHLET ? FSI__AIR : 0));
 }
@@ -5388,8 +5292,8 @@ FSI__HOT static void fsi__mg_face_bits(int n, int d, const uint8_t *FSI__RESTRIC
  * counts 7 there. */
 static int fsi__mg_face_bits_weighted(int n, int d, const uint8_t *t, const fsi_real *w,
                                       uint8_t *face, uint8_t *count) {
-    int i, odd = 0;
-    for (i = 0; i < n; i++) {
+    int odd = 0;
+    for (int i = 0; i < n; i++) {
         if (t[i] == FSI_CELL_NEUMANN || !(face[i] & FSI__FLUID))
             continue;
         if (!(w[i] >= 1 && w[i] <= 1))
@@ -5402,15 +5306,13 @@ static int fsi__mg_face_bits_weighted(int n, int d, const uint8_t *t, const fsi_
 
 FSI__HOT static void fsi__mg_face_start(int n, const uint8_t *FSI__RESTRICT t,
                                         uint8_t *FSI__RESTRICT face) {
-    int i;
-    for (i = 0; i < n; i++)
+    for (int i = 0; i < n; i++)
         face[i] = t[i] == FSI_CELL_FLUID ? FSI__FLUID : 0;
 }
 
 FSI__HOT static void fsi__mg_face_finish(int n, uint8_t *FSI__RESTRICT face,
                                          uint8_t *FSI__RESTRICT count) {
-    int i;
-    for (i = 0; i < n; i++) {
+    for (int i = 0; i < n; i++) {
         uint8_t f = face[i] & FSI__FLUID ? face[i] : (uint8_t)0;
         face[i] = f;
         f = (uint8_t)((f & 1) + (f >> 1 & 1) + (f >> 2 & 1) + (f >> 3 & 1) + (f >> 4 & 1)
@@ -5421,8 +5323,7 @@ FSI__HOT static void fsi__mg_face_finish(int n, uint8_t *FSI__RESTRICT face,
 
 FSI__HOT static int fsi__mg_any(int n, const uint8_t *t) {
     uint8_t any = 0;
-    int i;
-    for (i = 0; i < n; i++)
+    for (int i = 0; i < n; i++)
         any = (uint8_t)(any | t[i]);
     return any;
 }
@@ -5460,7 +5361,7 @@ static int fsi__mg_bits(int n, int d, const uint8_t *t, const fsi_real *w, uint8
 
 /* Faces of one row: bits, count, flags. */
 static void fsi__mg_faces(fsi_mg *mg, const uint8_t *cell, int j, int k) {
-    int n = mg->n[0], d, odd = 0, other = 0;
+    int n = mg->n[0], odd = 0, other = 0;
     size_t line = fsi__mg_line(mg->level, j, k), c = (size_t)n * line;
     const uint8_t *t = cell ? cell + c : (const uint8_t *)mg->zero;
     uint8_t *face = mg->face + c, *count = mg->count + c;
@@ -5472,7 +5373,7 @@ static void fsi__mg_faces(fsi_mg *mg, const uint8_t *cell, int j, int k) {
     odd |= fsi__mg_bits(n - 1, 1, t + 1, w ? w + 1 : NULL, face, count);
     odd |= fsi__mg_bits(1, 1, mg->edge + (mg->open[1] ? 0 : n), w ? w + n : NULL, face + n - 1,
                         count + n - 1);
-    for (d = 2; d < 6; d++) {
+    for (int d = 2; d < 6; d++) {
         const uint8_t *a = fsi__mg_across(mg, cell, d, j, k);
         int p = (d < 4 ? j : k) + (d & 1 ? 1 : -1);
         odd |= fsi__mg_bits(n, d, a, fsi__mg_weights(mg, d, j, k), face, count);
@@ -5500,10 +5401,9 @@ FSI__INLINE int fsi__mg_run_at(const fsi__mg_runs *u, ptrdiff_t line, ptrdiff_t 
 static void fsi__mg_find_runs(const fsi_mg *mg, const fsi__mg_runs *u, ptrdiff_t line) {
     const uint8_t *face = mg->face + line * u->n;
     int flags = mg->level->row[line];
-    ptrdiff_t i, q = 0, e;
-    for (i = 0; i < u->n; i = e) {
+    ptrdiff_t q = 0, e;
+    for (ptrdiff_t i = 0; i < u->n; i = e) {
         int32_t c = (int32_t)(line * u->n + i);
-        int air;
         e = i + 1;
         if (!(face[i] & FSI__FLUID))
             continue;
@@ -5511,7 +5411,7 @@ static void fsi__mg_find_runs(const fsi_mg *mg, const fsi__mg_runs *u, ptrdiff_t
             e = u->n;
         while (e < u->n && face[e] & FSI__FLUID && face[e] & 1)
             e++;
-        air = fsi__mg_any((int)(e - i), face + i) & FSI__AIR;
+        int air = fsi__mg_any((int)(e - i), face + i) & FSI__AIR;
         u->begin[line * u->n + q] = c;
         u->end[line * u->n + q++] = (int32_t)(line * u->n + e);
         u->parent[c] = c;
@@ -5525,18 +5425,17 @@ static void fsi__mg_find_runs(const fsi_mg *mg, const fsi__mg_runs *u, ptrdiff_t
  * them. */
 static void fsi__mg_join_rows(const fsi_mg *mg, const fsi__mg_runs *u, ptrdiff_t line,
                               ptrdiff_t below, int d) {
-    ptrdiff_t a = 0, b = 0, shift = (line - below) * u->n, c;
+    ptrdiff_t a = 0, b = 0, shift = (line - below) * u->n;
     while (fsi__mg_run_at(u, line, a) && fsi__mg_run_at(u, below, b)) {
         int32_t a0 = u->begin[line * u->n + a], a1 = u->end[line * u->n + a],
                 b0 = u->begin[below * u->n + b], b1 = u->end[below * u->n + b];
         ptrdiff_t first = a0 > b0 + shift ? a0 : b0 + shift,
                   last = a1 < b1 + shift ? a1 : b1 + shift;
-        for (c = first; c < last; c++) {
-            int32_t x, y;
+        for (ptrdiff_t c = first; c < last; c++) {
             if (!(mg->face[c] >> d & 1))
                 continue;
-            x = fsi__root(u->parent, a0);
-            y = fsi__root(u->parent, b0);
+            int32_t x = fsi__root(u->parent, a0);
+            int32_t y = fsi__root(u->parent, b0);
             if (x == y)
                 break;
             if (x > y) {
@@ -5562,8 +5461,8 @@ static void fsi__mg_fill(int32_t *label, ptrdiff_t begin, ptrdiff_t end, int32_t
 
 /* Labels of one row from the numbers of its runs' regions. */
 static void fsi__mg_label_row(const fsi__mg_runs *u, ptrdiff_t line, int32_t *label) {
-    ptrdiff_t done = line * u->n, q;
-    for (q = 0; fsi__mg_run_at(u, line, q); q++) {
+    ptrdiff_t done = line * u->n;
+    for (ptrdiff_t q = 0; fsi__mg_run_at(u, line, q); q++) {
         int32_t c = u->begin[line * u->n + q], value = u->size[c];
         fsi__mg_fill(label, done, c, -1);
         done = u->end[line * u->n + q];
@@ -5576,8 +5475,8 @@ static void fsi__mg_label_row(const fsi__mg_runs *u, ptrdiff_t line, int32_t *la
    Only the union of runs is serial: their number is that of the rows, and the order of the numbers
    must not depend on threads. Sizes live in label until the numbers replace them. */
 static void fsi__mg_regions(fsi_mg *mg) {
-    ptrdiff_t line, lines = (ptrdiff_t)mg->n[1] * mg->n[2], q;
-    int32_t *label = mg->label, large = 0, single;
+    ptrdiff_t lines = (ptrdiff_t)mg->n[1] * mg->n[2];
+    int32_t *label = mg->label, large = 0;
     fsi__mg_runs u;
     u.begin = (int32_t *)(void *)mg->r;
     u.end = (int32_t *)(void *)mg->d;
@@ -5586,33 +5485,33 @@ static void fsi__mg_regions(fsi_mg *mg) {
     u.n = mg->n[0];
     mg->regions = mg->large = 0;
     FSI__OMP(parallel for schedule(static) if (mg->cells > FSI__GRAIN))
-    for (line = 0; line < lines; line++)
+    for (ptrdiff_t line = 0; line < lines; line++)
         fsi__mg_find_runs(mg, &u, line);
-    for (line = 0; line < lines; line++) {
+    for (ptrdiff_t line = 0; line < lines; line++) {
         if (line % mg->n[1])
             fsi__mg_join_rows(mg, &u, line, line - 1, 2);
         if (line >= mg->n[1])
             fsi__mg_join_rows(mg, &u, line, line - mg->n[1], 4);
     }
-    for (line = 0; line < lines; line++)
-        for (q = 0; fsi__mg_run_at(&u, line, q); q++) {
+    for (ptrdiff_t line = 0; line < lines; line++)
+        for (ptrdiff_t q = 0; fsi__mg_run_at(&u, line, q); q++) {
             int32_t c = u.begin[line * u.n + q];
             if (u.parent[c] == c && label[c] >= 0) {
                 mg->regions++;
                 mg->large += label[c] > 1;
             }
         }
-    single = mg->large;
+    int32_t single = mg->large;
     /* the first run of a region comes first: its number is there when the others ask */
-    for (line = 0; line < lines; line++)
-        for (q = 0; fsi__mg_run_at(&u, line, q); q++) {
+    for (ptrdiff_t line = 0; line < lines; line++)
+        for (ptrdiff_t q = 0; fsi__mg_run_at(&u, line, q); q++) {
             int32_t c = u.begin[line * u.n + q], root = fsi__root(u.parent, c);
             if (root == c && label[c] >= 0)
                 label[c] = label[c] > 1 ? large++ : single++;
             label[c] = label[root];
         }
     FSI__OMP(parallel for schedule(static) if (mg->cells > FSI__GRAIN))
-    for (line = 0; line < lines; line++)
+    for (ptrdiff_t line = 0; line < lines; line++)
         fsi__mg_label_row(&u, line, label);
 }
 
@@ -5620,14 +5519,13 @@ static void fsi__mg_regions(fsi_mg *mg) {
  * are not stored on the finest level. */
 static float fsi__mg_w(const fsi_mg *mg, int q, int axis, fsi__ijk c) {
     const fsi_mg_level *l = mg->level + q;
-    const uint8_t *face;
     ptrdiff_t stride = axis == 0 ? 1 : axis == 1 ? mg->n[0] : (ptrdiff_t)mg->n[0] * mg->n[1];
     int at = axis == 0 ? c.i : axis == 1 ? c.j : c.k;
     if (axis == 1 && l->n[1] == 1)
         return 0;
     if (q || mg->weighted)
         return l->w[axis][fsi__mg_id(l, c.i, c.j, c.k)];
-    face = mg->face + fsi__mg_number(mg, c.i, c.j, c.k);
+    const uint8_t *face = mg->face + fsi__mg_number(mg, c.i, c.j, c.k);
     if (at >= 0 && *face & FSI__FLUID)
         return (float)(*face >> (2 * axis + 1) & 1);
     return at + 1 < l->n[axis] ? (float)(face[stride] >> (2 * axis) & 1) : 0;
@@ -5643,8 +5541,8 @@ FSI__INLINE int fsi__mg_kind(const fsi_mg_level *l, fsi__ijk c) {
 FSI__HOT static void fsi__mg_finest_kinds(int n, const uint8_t *FSI__RESTRICT face,
                                           const uint8_t *FSI__RESTRICT count,
                                           uint8_t *FSI__RESTRICT even, uint8_t *FSI__RESTRICT odd) {
-    int h, pairs = n / 2;
-    for (h = 0; h < pairs; h++) {
+    int pairs = n / 2;
+    for (int h = 0; h < pairs; h++) {
         even[h] = (uint8_t)(count[2 * h] | ((face[2 * h] >> 6 & 1) & (count[2 * h] == 0)));
         odd[h] =
             (uint8_t)(count[2 * h + 1] | ((face[2 * h + 1] >> 6 & 1) & (count[2 * h + 1] == 0)));
@@ -5659,10 +5557,10 @@ static void fsi__mg_finest_weights(fsi_mg *mg, int axis, int j, int k) {
     fsi_mg_level *l = mg->level;
     ptrdiff_t stride = axis == 0 ? 1 : axis == 1 ? mg->n[0] : (ptrdiff_t)mg->n[0] * mg->n[1];
     ptrdiff_t c = fsi__mg_number(mg, 0, j, k);
-    int inside = j >= 0 && k >= 0, i,
+    int inside = j >= 0 && k >= 0,
         last = axis == 1 ? j + 1 == l->n[1] : axis == 2 && k + 1 == l->n[2];
     const fsi_real *w = fsi__mg_weights(mg, 2 * axis + 1, j, k);
-    for (i = axis ? 0 : -1; i < l->n[0]; i++) {
+    for (int i = axis ? 0 : -1; i < l->n[0]; i++) {
         int lower = inside && i >= 0 && mg->face[c + i] & FSI__FLUID
                     && mg->face[c + i] >> (2 * axis + 1) & 1;
         int upper = !last && (axis || i + 1 < l->n[0]) && mg->face[c + i + stride] & FSI__FLUID
@@ -5675,8 +5573,7 @@ static void fsi__mg_finest_weights(fsi_mg *mg, int axis, int j, int k) {
 static void fsi__mg_finest_dir(fsi_mg *mg, int k) {
     fsi_mg_level *l = mg->level;
     const fsi_real *a = fsi__mg_weights(mg, 2, 0, k), *b = fsi__mg_weights(mg, 3, 0, k);
-    int i;
-    for (i = 0; i < l->n[0]; i++) {
+    for (int i = 0; i < l->n[0]; i++) {
         int f = mg->face[i + (ptrdiff_t)l->n[0] * k];
         l->dir[fsi__mg_id(l, i, 0, k)] = (f >> 2 & 1 ? (a ? (float)a[i] : 1.0f) : 0.0f)
                                          + (f >> 3 & 1 ? (b ? (float)b[i] : 1.0f) : 0.0f);
@@ -5685,9 +5582,9 @@ static void fsi__mg_finest_dir(fsi_mg *mg, int k) {
 
 static void fsi__mg_finest(fsi_mg *mg) {
     fsi_mg_level *l = mg->level;
-    int j, k;
+    int j;
     FSI__OMP(parallel for schedule(static) private(j) if (fsi__mg_big(l)))
-    for (k = -1; k < l->n[2]; k++) {
+    for (int k = -1; k < l->n[2]; k++) {
         for (j = 0; j < l->n[1] && k >= 0; j++) {
             size_t c = (size_t)mg->n[0] * fsi__mg_line(l, j, k);
             fsi__mg_finest_kinds(mg->n[0], mg->face + c, mg->count + c,
@@ -5716,8 +5613,7 @@ static void fsi__mg_finest(fsi_mg *mg) {
  * bit 1 if one is an unknown */
 FSI__HOT static void fsi__mg_pairs(int n, const uint8_t *FSI__RESTRICT a,
                                    const uint8_t *FSI__RESTRICT b, uint8_t *FSI__RESTRICT solid) {
-    int h;
-    for (h = 0; h < n; h++)
+    for (int h = 0; h < n; h++)
         solid[h] = (uint8_t)((solid[h] & (2 | ((a[h] > 0) & (a[h] < 7) & (b[h] > 0) & (b[h] < 7))))
                              | (((a[h] | b[h]) > 0) << 1));
 }
@@ -5725,21 +5621,20 @@ FSI__HOT static void fsi__mg_pairs(int n, const uint8_t *FSI__RESTRICT a,
 /* solid[t]: bit 0 where block h0 + t of coarse row (J, K) is SOLID, bit 1 where it has an unknown.
  */
 static void fsi__mg_solid(const fsi_mg_level *l, int J, int K, int h0, int n, uint8_t *solid) {
-    int q, t, whole = 1;
+    int whole = 1;
     memset(solid, 1, (size_t)n);
-    for (q = 0; q < 4; q++) {
+    for (int q = 0; q < 4; q++) {
         int j = 2 * J + (q & 1), k = 2 * K + (q >> 1);
-        const uint8_t *kind;
         if ((l->n[1] == 1 && q & 1) || (l->n[2] == 1 && q >> 1))
             continue;
         if (j >= l->n[1] || k >= l->n[2]) {
             whole = 0;
             continue;
         }
-        kind = l->kind + fsi__mg_at(l, j, k) + h0;
+        const uint8_t *kind = l->kind + fsi__mg_at(l, j, k) + h0;
         fsi__mg_pairs(n, kind, kind + l->size, solid);
     }
-    for (t = 0; t < n && !whole; t++)
+    for (int t = 0; t < n && !whole; t++)
         solid[t] &= 2;
 }
 
@@ -5747,10 +5642,10 @@ static void fsi__mg_solid(const fsi_mg_level *l, int J, int K, int h0, int n, ui
 static int fsi__mg_main_part(const fsi_mg *mg, int q, fsi__ijk block, int mask) {
     int best = 0, size = 0;
     while (mask) {
-        int part = mask & -mask, grown = 1, c, axis, count = 0;
+        int part = mask & -mask, grown = 1, c, count = 0;
         while (grown)
             for (grown = 0, c = 0; c < 8; c++)
-                for (axis = 0; axis < 3 && part >> c & 1; axis++) {
+                for (int axis = 0; axis < 3 && part >> c & 1; axis++) {
                     int o = c ^ 1 << axis;
                     if (mask >> o & 1 && !(part >> o & 1)
                         && fsi__mg_w(mg, q, axis, fsi__mg_child(block, c & o)) > 0) {
@@ -5773,12 +5668,12 @@ static int fsi__mg_main_part(const fsi_mg *mg, int q, fsi__ijk block, int mask) 
  * coarse cell. */
 static int fsi__mg_cut(fsi_mg *mg, int q, fsi__ijk block) {
     fsi_mg_level *l = mg->level + q;
-    int child, mask = 0, part;
-    for (child = 0; child < 8; child++)
+    int mask = 0;
+    for (int child = 0; child < 8; child++)
         if (fsi__mg_kind(l, fsi__mg_child(block, child)))
             mask |= 1 << child;
-    part = mask ? fsi__mg_main_part(mg, q, block, mask) : 0;
-    for (child = 0; child < 8 && part != mask; child++) {
+    int part = mask ? fsi__mg_main_part(mg, q, block, mask) : 0;
+    for (int child = 0; child < 8 && part != mask; child++) {
         fsi__ijk c = fsi__mg_child(block, child);
         if (!((mask & ~part) >> child & 1))
             continue;
@@ -5793,12 +5688,12 @@ static void fsi__mg_parents(fsi_mg *mg, int q, int K) {
     fsi_mg_level *l = mg->level + q, *c = l + 1;
     uint8_t solid[FSI__MG_BLOCK];
     /* Dirichlet faces beside the one coarse row */
-    int I, J, h, beside = q == 0 && c->n[1] == 1 && (mg->open[2] || mg->open[3]);
-    for (J = 0; J < c->n[1]; J++)
-        for (h = 0; h < c->n[0]; h += FSI__MG_BLOCK) {
+    int beside = q == 0 && c->n[1] == 1 && (mg->open[2] || mg->open[3]);
+    for (int J = 0; J < c->n[1]; J++)
+        for (int h = 0; h < c->n[0]; h += FSI__MG_BLOCK) {
             int n = fsi__imin(FSI__MG_BLOCK, c->n[0] - h);
             fsi__mg_solid(l, J, K, h, n, solid);
-            for (I = h; I < h + n; I++) {
+            for (int I = h; I < h + n; I++) {
                 int plain = solid[I - h] & 1 && !beside;
                 c->kind[fsi__mg_id(c, I, J, K)] =
                     (uint8_t)(plain          ? FSI__MG_SOLID
@@ -5818,8 +5713,8 @@ static float fsi__mg_face(const fsi_mg *mg, int q, int d, fsi__ijk c, int *behin
 /* Orphans are adopted by the block behind their strongest open face. */
 static void fsi__mg_adopt(const fsi_mg *mg, int q, fsi__ijk c, uint8_t *kind) {
     float best = 0;
-    int d, to = 7, behind;
-    for (d = 0; d < 6; d++) {
+    int to = 7, behind;
+    for (int d = 0; d < 6; d++) {
         float w = fsi__mg_face(mg, q, d, c, &behind);
         if (behind && behind < FSI__ORPHAN && w > best) {
             best = w;
@@ -5832,12 +5727,13 @@ static void fsi__mg_adopt(const fsi_mg *mg, int q, fsi__ijk c, uint8_t *kind) {
 /* Conductance from the middle of fine cell's block through its face d, as far as this side goes:
    1/w and half of the inner face. Returns the resistance, or 0 if the face is closed. */
 static float fsi__mg_resistance(const fsi_mg *mg, int q, int d, fsi__ijk c, int *behind) {
-    float w = fsi__mg_face(mg, q, d, c, behind), inner;
-    int at = d < 2 ? c.i : d < 4 ? c.j : c.k, back;
+    float w = fsi__mg_face(mg, q, d, c, behind);
+    int at = d < 2 ? c.i : d < 4 ? c.j : c.k;
     if (!(w > 0))
         return 0;
     if ((at & 1) == (d & 1)) { /* the opposite face is inside the block */
-        inner = fsi__mg_face(mg, q, d ^ 1, c, &back);
+        int back;
+        float inner = fsi__mg_face(mg, q, d ^ 1, c, &back);
         if (inner > 0 && back && back < FSI__ORPHAN)
             return 1 / w + 1 / (2 * inner);
     }
@@ -5855,20 +5751,20 @@ static float fsi__mg_dirichlet(const fsi_mg *mg, int q, int d, fsi__ijk block) {
     const fsi_mg_level *l = mg->level + q;
     float sum = 0;
     /* then only the outer children count */
-    int n, solid = fsi__mg_kind(l + 1, block) == FSI__MG_SOLID;
+    int solid = fsi__mg_kind(l + 1, block) == FSI__MG_SOLID;
     int at = d < 2 ? block.i : d < 4 ? block.j : block.k;
     /* a wall */
     if (solid && !mg->open[d] && (d & 1 ? at + 1 == l[1].n[d >> 1] : at == 0))
         return 0;
-    for (n = 0; n < 8; n++) {
+    for (int n = 0; n < 8; n++) {
         fsi__ijk c = fsi__mg_child(block, n);
-        int m = fsi__mg_kind(l, c), behind;
-        float r;
+        int m = fsi__mg_kind(l, c);
         if ((solid && (n >> (d >> 1) & 1) != (d & 1) && l->n[d >> 1] > 1) || !m || m >= FSI__ORPHAN)
             continue;
         if (!fsi__mg_airy(mg, q, c, m))
             continue;
-        r = fsi__mg_resistance(mg, q, d, c, &behind);
+        int behind;
+        float r = fsi__mg_resistance(mg, q, d, c, &behind);
         if (r > 0 && !behind)
             sum += 1 / r;
     }
@@ -5880,7 +5776,7 @@ static float fsi__mg_dirichlet(const fsi_mg *mg, int q, int d, fsi__ijk block) {
 static float fsi__mg_slot(const fsi_mg *mg, int q, int axis, fsi__ijk block) {
     const fsi_mg_level *l = mg->level + q;
     fsi__ijk next = fsi__mg_behind(block, 2 * axis + 1);
-    int a = fsi__mg_kind(l + 1, block), b = fsi__mg_kind(l + 1, next), n;
+    int a = fsi__mg_kind(l + 1, block), b = fsi__mg_kind(l + 1, next);
     float sum = 0;
     if (a == FSI__MG_SOLID && b == FSI__MG_SOLID)
         return 1;
@@ -5890,20 +5786,20 @@ static float fsi__mg_slot(const fsi_mg *mg, int q, int axis, fsi__ijk block) {
         return fsi__mg_dirichlet(mg, q, 2 * axis + 1, block);
     if (!a)
         return fsi__mg_dirichlet(mg, q, 2 * axis, next);
-    for (n = 0; n < 8; n++) {
+    for (int n = 0; n < 8; n++) {
         fsi__ijk c = fsi__mg_child(block, n);
-        int m, behind, skip;
-        float r, s, w;
         if (!(n >> axis & 1))
             continue;
-        m = fsi__mg_kind(l, c);
+        int m = fsi__mg_kind(l, c);
         if (!m || m >= FSI__ORPHAN)
             continue;
-        r = fsi__mg_resistance(mg, q, 2 * axis + 1, c, &behind);
+        int behind;
+        float r = fsi__mg_resistance(mg, q, 2 * axis + 1, c, &behind);
         if (!(r > 0) || !behind || behind >= FSI__ORPHAN)
             continue;
-        s = fsi__mg_resistance(mg, q, 2 * axis, fsi__mg_behind(c, 2 * axis + 1), &skip);
-        w = fsi__mg_face(mg, q, 2 * axis + 1, c, &skip);
+        int skip;
+        float s = fsi__mg_resistance(mg, q, 2 * axis, fsi__mg_behind(c, 2 * axis + 1), &skip);
+        float w = fsi__mg_face(mg, q, 2 * axis + 1, c, &skip);
         sum += 1 / (r + s - 1 / w);
     }
     return sum * l->scale;
@@ -5913,8 +5809,8 @@ static float fsi__mg_slot(const fsi_mg *mg, int q, int axis, fsi__ijk block) {
 static float fsi__mg_dir(const fsi_mg *mg, int q, fsi__ijk block) {
     const fsi_mg_level *l = mg->level + q;
     float sum = 0;
-    int n, d, airy = 0;
-    for (n = 0; n < 8; n++) {
+    int airy = 0;
+    for (int n = 0; n < 8; n++) {
         fsi__ijk c = fsi__mg_child(block, n);
         int m = fsi__mg_kind(l, c);
         if (!m || m >= FSI__ORPHAN)
@@ -5927,7 +5823,7 @@ static float fsi__mg_dir(const fsi_mg *mg, int q, fsi__ijk block) {
                            + (mg->face[c.i + (ptrdiff_t)l->n[0] * c.k] >> 3 & 1));
     }
     sum *= l->scale;
-    for (d = 0; d < 6 && airy; d++) {
+    for (int d = 0; d < 6 && airy; d++) {
         int next = fsi__mg_kind(l + 1, fsi__mg_behind(block, d));
         if (next == FSI__MG_SOLID && fsi__mg_kind(l + 1, block) == FSI__MG_SOLID)
             continue;
@@ -5944,8 +5840,7 @@ fsi__mg_all_solid(int n, const uint8_t *FSI__RESTRICT own, const uint8_t *FSI__R
                   const uint8_t *FSI__RESTRICT y0, const uint8_t *FSI__RESTRICT y1,
                   const uint8_t *FSI__RESTRICT z0, const uint8_t *FSI__RESTRICT z1,
                   uint8_t *FSI__RESTRICT regular) {
-    int h;
-    for (h = 0; h < n; h++) {
+    for (int h = 0; h < n; h++) {
         uint8_t all = (uint8_t)(own[h] & o[h] & o[h + 1] & y0[h] & y1[h] & z0[h] & z1[h]);
         uint8_t any = (uint8_t)(own[h] | o[h] | o[h + 1] | y0[h] | y1[h] | z0[h] | z1[h]);
         regular[h] =
@@ -5959,8 +5854,7 @@ static void fsi__mg_regular(const fsi_mg *mg, int q, int color, int j, int k, in
     const fsi_mg_level *c = mg->level + q;
     const uint8_t *kind = c->kind + h0, *o = kind + (color ? 0 : c->size),
                   *own = kind + fsi__mg_of(c, color, j, k), *side[4];
-    int d;
-    for (d = 0; d < 4; d++) {
+    for (int d = 0; d < 4; d++) {
         int axis = 1 + (d >> 1), s = d & 1 ? 1 : -1, at = (d < 2 ? j : k) + s,
             outside = at < 0 || at == c->n[axis];
         side[d] = (outside && !mg->open[2 + d]) || (d < 2 && c->n[1] == 1)
@@ -5976,11 +5870,11 @@ static void fsi__mg_coarse_row(fsi_mg *mg, int q, int color, int j, int k) {
     fsi_mg_level *c = mg->level + q + 1;
     ptrdiff_t at = fsi__mg_of(c, color, j, k);
     uint8_t regular[FSI__MG_BLOCK];
-    int h0, t, axis, s = (j + k + color) & 1;
-    for (h0 = 0; h0 < c->half; h0 += FSI__MG_BLOCK) {
+    int s = (j + k + color) & 1;
+    for (int h0 = 0; h0 < c->half; h0 += FSI__MG_BLOCK) {
         int n = fsi__imin(FSI__MG_BLOCK, c->half - h0);
         fsi__mg_regular(mg, q + 1, color, j, k, h0, n, regular);
-        for (t = 0; t < n; t++) {
+        for (int t = 0; t < n; t++) {
             ptrdiff_t id = at + h0 + t;
             int i = 2 * (h0 + t) + s;
             if (regular[t]) {
@@ -5993,7 +5887,7 @@ static void fsi__mg_coarse_row(fsi_mg *mg, int q, int color, int j, int k) {
             }
             if (i >= c->n[0])
                 continue;
-            for (axis = 0; axis < 3; axis++)
+            for (int axis = 0; axis < 3; axis++)
                 if (c->w[axis])
                     c->w[axis][id] = fsi__mg_slot(mg, q, axis, fsi__mg_cell(i, j, k));
             c->dir[id] = c->kind[id] ? fsi__mg_dir(mg, q, fsi__mg_cell(i, j, k)) : 0;
@@ -6004,9 +5898,8 @@ static void fsi__mg_coarse_row(fsi_mg *mg, int q, int color, int j, int k) {
 /* Weights of coarse plane k and of the faces below the grid (k = -1, j = -1, i = -1). */
 static void fsi__mg_coarse_weights(fsi_mg *mg, int q, int k) {
     fsi_mg_level *c = mg->level + q + 1;
-    int i, j;
-    for (j = 0; j < c->n[1]; j++) {
-        for (i = 0; i < c->n[0] && k < 0; i++)
+    for (int j = 0; j < c->n[1]; j++) {
+        for (int i = 0; i < c->n[0] && k < 0; i++)
             c->w[2][fsi__mg_id(c, i, j, k)] = fsi__mg_slot(mg, q, 2, fsi__mg_cell(i, j, k));
         if (k < 0)
             continue;
@@ -6014,7 +5907,7 @@ static void fsi__mg_coarse_weights(fsi_mg *mg, int q, int k) {
         fsi__mg_coarse_row(mg, q, 0, j, k);
         fsi__mg_coarse_row(mg, q, 1, j, k);
     }
-    for (i = 0; i < c->n[0] && k >= 0 && c->w[1]; i++)
+    for (int i = 0; i < c->n[0] && k >= 0 && c->w[1]; i++)
         c->w[1][fsi__mg_id(c, i, -1, k)] = fsi__mg_slot(mg, q, 1, fsi__mg_cell(i, -1, k));
 }
 
@@ -6034,12 +5927,12 @@ static void fsi__mg_coarse_orphan(const fsi_mg *mg, int q, fsi__ijk c, uint8_t *
     const fsi_mg_level *l = mg->level + q, *up = l + 1;
     fsi__ijk own, to;
     ptrdiff_t at = fsi__mg_parent(up, c, *kind, &own);
-    int d, behind;
+    int behind;
     if (at < 0)
         return;
     if (l->dir && (q || mg->weighted))
         up->dir[at] += l->scale * l->dir[fsi__mg_id(l, c.i, c.j, c.k)];
-    for (d = 0; d < 6; d++) {
+    for (int d = 0; d < 6; d++) {
         float w = fsi__mg_face(mg, q, d, c, &behind);
         if (!(w > 0))
             continue;
@@ -6058,10 +5951,10 @@ static void fsi__mg_coarse_orphan(const fsi_mg *mg, int q, fsi__ijk c, uint8_t *
 /* Whether all weights around the unknown c are 1 or lead nowhere, and how many are 1; -1 if not, or
  * where one leads to a Dirichlet value. */
 static int fsi__mg_diagonal(const fsi_mg *mg, int q, fsi__ijk c) {
-    int d, count = 0, behind;
+    int count = 0, behind;
     if (mg->level[q].dir[fsi__mg_id(mg->level + q, c.i, c.j, c.k)] > 0)
         return -1;
-    for (d = 0; d < 6; d++) {
+    for (int d = 0; d < 6; d++) {
         float w = fsi__mg_face(mg, q, d, c, &behind);
         if (w >= 1 && w <= 1 && behind)
             count++;
@@ -6076,15 +5969,15 @@ static int fsi__mg_diagonal(const fsi_mg *mg, int q, fsi__ijk c) {
 static void fsi__mg_classify(const fsi_mg *mg, int q, int j, int k) {
     const fsi_mg_level *l = mg->level + q;
     uint8_t regular[FSI__MG_BLOCK];
-    int color, h0, t, plain = 1, band = 0,
-                      ordinary = 2 + (l->n[1] > 1 ? (j > 0) + (j + 1 < l->n[1]) : 0) + (k > 0)
-                                 + (k + 1 < l->n[2]);
-    for (color = 0; color < 2; color++)
-        for (h0 = 0; h0 < l->half; h0 += FSI__MG_BLOCK) {
+    int plain = 1, band = 0,
+        ordinary =
+            2 + (l->n[1] > 1 ? (j > 0) + (j + 1 < l->n[1]) : 0) + (k > 0) + (k + 1 < l->n[2]);
+    for (int color = 0; color < 2; color++)
+        for (int h0 = 0; h0 < l->half; h0 += FSI__MG_BLOCK) {
             ptrdiff_t at = fsi__mg_of(l, color, j, k) + h0;
             int n = fsi__imin(FSI__MG_BLOCK, l->half - h0);
             fsi__mg_regular(mg, q, color, j, k, h0, n, regular);
-            for (t = 0; t < n; t++) {
+            for (int t = 0; t < n; t++) {
                 fsi__ijk c = fsi__mg_cell(2 * (h0 + t) + ((j + k + color) & 1), j, k);
                 int m = regular[t] == 1    ? ordinary
                         : !l->kind[at + t] ? 0
@@ -6100,29 +5993,28 @@ static void fsi__mg_classify(const fsi_mg *mg, int q, int j, int k) {
 
 FSI__HOT static void fsi__mg_kinds(int n, const float *FSI__RESTRICT f,
                                    uint8_t *FSI__RESTRICT kind) {
-    int h;
-    for (h = 0; h < n; h++)
+    for (int h = 0; h < n; h++)
         kind[h] = (uint8_t)(int)f[h];
 }
 
 static void fsi__mg_coarsen(fsi_mg *mg, int q) {
     fsi_mg_level *l = mg->level + q, *c = l + 1;
-    int k, j, big = fsi__mg_big(l);
+    int j, big = fsi__mg_big(l);
     (void)big;
     FSI__OMP(parallel for schedule(static) if (big))
-    for (k = 0; k < c->n[2]; k++)
+    for (int k = 0; k < c->n[2]; k++)
         fsi__mg_parents(mg, q, k);
     fsi__mg_orphans(mg, q, fsi__mg_adopt);
     FSI__OMP(parallel for schedule(static) if (big))
-    for (k = -1; k < c->n[2]; k++)
+    for (int k = -1; k < c->n[2]; k++)
         fsi__mg_coarse_weights(mg, q, k);
     fsi__mg_orphans(mg, q, fsi__mg_coarse_orphan);
     FSI__OMP(parallel for schedule(static) private(j) if (big))
-    for (k = 0; k < c->n[2]; k++)
+    for (int k = 0; k < c->n[2]; k++)
         for (j = 0; j < c->n[1]; j++)
             fsi__mg_classify(mg, q + 1, j, k);
     FSI__OMP(parallel for schedule(static) private(j) if (big))
-    for (k = 0; k < c->n[2]; k++)
+    for (int k = 0; k < c->n[2]; k++)
         for (j = 0; j < c->n[1]; j++) {
             ptrdiff_t red = fsi__mg_of(c, 0, j, k), black = fsi__mg_of(c, 1, j, k);
             fsi__mg_kinds(c->half, c->f + red, c->kind + red);
@@ -6132,37 +6024,35 @@ static void fsi__mg_coarsen(fsi_mg *mg, int q) {
 
 FSI__HOT static int fsi__mg_mask_valid(size_t n, const uint8_t *cell) {
     uint8_t bad = 0;
-    size_t i;
-    for (i = 0; i < n; i++)
+    for (size_t i = 0; i < n; i++)
         bad = (uint8_t)(bad | (cell[i] > FSI_CELL_NEUMANN));
     return !bad;
 }
 
 static int fsi__mg_weights_valid(size_t n, const fsi_real *w) {
-    ptrdiff_t i, last = (ptrdiff_t)n;
+    ptrdiff_t last = (ptrdiff_t)n;
     int bad = 0;
     FSI__OMP(parallel for schedule(static) reduction(| : bad) if (n > FSI__GRAIN))
-    for (i = 0; i < last; i++)
+    for (ptrdiff_t i = 0; i < last; i++)
         bad |= !fsi__finite(w[i]) || w[i] < 0;
     return !bad;
 }
 
 FSI__HOT static int fsi__mg_count_fluid(int n, const uint8_t *face) {
-    int i, sum = 0;
-    for (i = 0; i < n; i++)
+    int sum = 0;
+    for (int i = 0; i < n; i++)
         sum += face[i] >> 6 & 1;
     return sum;
 }
 
 FSI_API fsi_result fsi_mg_update(fsi_mg *mg, const uint8_t *cell, const fsi_real *const w[3]) {
-    int j, k, axis, q, two;
-    size_t i;
+    int j;
     if (!mg || !mg->block)
         return FSI_ERR_STATE;
-    two = mg->desc.nz == 1;
+    int two = mg->desc.nz == 1;
     if (cell && !fsi__mg_mask_valid(mg->cells, cell))
         return FSI_ERR_ARGUMENT;
-    for (axis = 0; w && axis < (two ? 2 : 3); axis++) {
+    for (int axis = 0; w && axis < (two ? 2 : 3); axis++) {
         size_t n = (size_t)(mg->desc.nx + (axis == 0)) * (size_t)(mg->desc.ny + (axis == 1))
                    * (size_t)(mg->desc.nz + (axis == 2));
         if (w[axis] && !fsi__mg_weights_valid(n, w[axis]))
@@ -6173,15 +6063,15 @@ FSI_API fsi_result fsi_mg_update(fsi_mg *mg, const uint8_t *cell, const fsi_real
     mg->w[2] = !w ? NULL : two ? w[1] : w[2];
     mg->weighted = mg->w[0] || mg->w[1] || mg->w[2];
     FSI__OMP(parallel for schedule(static) private(j) if (mg->cells > FSI__GRAIN))
-    for (k = 0; k < mg->n[2]; k++)
+    for (int k = 0; k < mg->n[2]; k++)
         for (j = 0; j < mg->n[1]; j++)
             fsi__mg_faces(mg, cell, j, k);
     mg->fluid = 0;
-    for (i = 0; i < mg->cells; i += (size_t)mg->n[0])
+    for (size_t i = 0; i < mg->cells; i += (size_t)mg->n[0])
         mg->fluid += (size_t)fsi__mg_count_fluid(mg->n[0], mg->face + i);
     fsi__mg_regions(mg);
     fsi__mg_finest(mg);
-    for (q = 0; q + 1 < mg->levels; q++)
+    for (int q = 0; q + 1 < mg->levels; q++)
         fsi__mg_coarsen(mg, q);
     return mg->fluid ? FSI_OK : FSI_EMPTY;
 }
@@ -6203,13 +6093,12 @@ FSI_API fsi_result fsi_mg_update(fsi_mg *mg, const uint8_t *cell, const fsi_real
 
 static void *fsi__mg_rank_room(fsi_mg_rank *k, int slot, size_t count, size_t size) {
     size_t bytes;
-    void *p;
     if (!fsi_size_mul(count ? count : 1, size, &bytes))
         return NULL;
     if (bytes <= k->bytes[slot])
         return k->block[slot];
     bytes += k->bytes[slot] ? bytes / 4 : 0;
-    p = fsi_alloc(&k->allocator, bytes);
+    void *p = fsi_alloc(&k->allocator, bytes);
     if (!p)
         return NULL;
     fsi_free(&k->allocator, k->block[slot], k->bytes[slot]);
@@ -6219,12 +6108,10 @@ static void *fsi__mg_rank_room(fsi_mg_rank *k, int slot, size_t count, size_t si
 }
 
 FSI_API void fsi_mg_rank_free(fsi_mg_rank *rank) {
-    fsi_allocator a;
-    int i;
     if (!rank)
         return;
-    a = rank->allocator;
-    for (i = 0; i < 7; i++)
+    fsi_allocator a = rank->allocator;
+    for (int i = 0; i < 7; i++)
         fsi_free(&a, rank->block[i], rank->bytes[i]);
     memset(rank, 0, sizeof *rank);
 }
@@ -6253,8 +6140,7 @@ FSI__INLINE size_t fsi__box_at(const int *lo, const int *hi, int i, int j, int k
 
 static void fsi__box_grow(const fsi_mg_level *l, int by, const int *lo, const int *hi, int *out_lo,
                           int *out_hi) {
-    int a;
-    for (a = 0; a < 3; a++) {
+    for (int a = 0; a < 3; a++) {
         out_lo[a] = fsi__imax(lo[a] - by, 0);
         out_hi[a] = fsi__imin(hi[a] + by, l->n[a]);
     }
@@ -6265,23 +6151,23 @@ static void fsi__box_grow(const fsi_mg_level *l, int by, const int *lo, const in
 /* Boxes of a group on all levels, and their places. Returns 0 if it touches no cell. */
 static void fsi__mg_rank_boxes(const fsi_mg *mg, fsi_mg_rank *k, const fsi_mg_group *group, int g,
                                size_t *data, size_t *work) {
-    int e, a, q, j, kk, lo[3], hi[3];
+    int lo[3], hi[3];
     size_t lanes = (size_t)(FSI__LANES * fsi__mg_packs(k, g));
-    for (a = 0; a < 3; a++) {
+    for (int a = 0; a < 3; a++) {
         lo[a] = mg->n[a];
         hi[a] = 0;
     }
-    for (e = 0; e < group->entries; e++) {
+    for (int e = 0; e < group->entries; e++) {
         int at[3];
         at[0] = group->cell[e] % mg->n[0];
         at[1] = group->cell[e] / mg->n[0] % mg->n[1];
         at[2] = group->cell[e] / (mg->n[0] * mg->n[1]);
-        for (a = 0; a < 3; a++) {
+        for (int a = 0; a < 3; a++) {
             lo[a] = fsi__imin(lo[a], at[a]);
             hi[a] = fsi__imax(hi[a], at[a] + 1);
         }
     }
-    for (q = 0; q < k->levels; q++) {
+    for (int q = 0; q < k->levels; q++) {
         const fsi_mg_level *l = mg->level + q;
         fsi__mg_patch *p = fsi__mg_patch_of(k, q, g);
         int orphans = 0;
@@ -6293,10 +6179,10 @@ static void fsi__mg_rank_boxes(const fsi_mg *mg, fsi_mg_rank *k, const fsi_mg_gr
         *data += lanes * (fsi__box_cells(p->mlo, p->mhi) / 2);
         if (lanes * fsi__box_cells(p->mlo, p->mhi) > *work)
             *work = lanes * fsi__box_cells(p->mlo, p->mhi);
-        for (kk = p->mlo[2]; kk < p->mhi[2]; kk++)
-            for (j = p->mlo[1]; j < p->mhi[1]; j++)
+        for (int kk = p->mlo[2]; kk < p->mhi[2]; kk++)
+            for (int j = p->mlo[1]; j < p->mhi[1]; j++)
                 orphans |= l->row[fsi__mg_line(l, j, kk)] & FSI__ROW_ORPHAN;
-        for (a = 0; a < 3 && q + 1 < k->levels; a++) {
+        for (int a = 0; a < 3 && q + 1 < k->levels; a++) {
             lo[a] = fsi__imax((p->mlo[a] >> 1) - (orphans != 0), 0);
             hi[a] = fsi__imin(((p->mhi[a] + 1) >> 1) + (orphans != 0), l[1].n[a]);
         }
@@ -6325,8 +6211,7 @@ static size_t fsi__mg_local_size(const fsi__mg_patch *p, int three) {
  * diagonal. */
 FSI__HOT static void fsi__mg_local_line(const fsi_mg_level *l, const fsi__mg_patch *p,
                                         const fsi__mg_local *b, int j, int k) {
-    int c, h, d;
-    for (c = 0; c < 2; c++) {
+    for (int c = 0; c < 2; c++) {
         fsi__mg_row r = fsi__mg_row_get(l, c, j, k, p->mlo[0] / 2, b->n[0] / 2, 0);
         const uint8_t *x0 = l->kind + (r.o - l->x), *y0 = l->kind + (r.y0 - l->x),
                       *y1 = l->kind + (r.y1 - l->x), *z0 = l->kind + (r.z0 - l->x),
@@ -6337,7 +6222,7 @@ FSI__HOT static void fsi__mg_local_line(const fsi_mg_level *l, const fsi__mg_pat
         edge[3] = j + 1 == p->mhi[1];
         edge[4] = k == p->mlo[2];
         edge[5] = k + 1 == p->mhi[2];
-        for (h = 0; h < r.n; h++, at += 2) {
+        for (int h = 0; h < r.n; h++, at += 2) {
             float w[6], diagonal = 0;
             int behind[6], kind = r.kind[h];
             if (!kind)
@@ -6352,7 +6237,7 @@ FSI__HOT static void fsi__mg_local_line(const fsi_mg_level *l, const fsi__mg_pat
             edge[1] = h + 1 == r.n && ((j + k + c) & 1);
             if (r.plain) {
                 diagonal = (float)(kind & 7);
-                for (d = 0; d < 6; d++)
+                for (int d = 0; d < 6; d++)
                     w[d] = 1;
             } else {
                 w[0] = r.wx0[h];
@@ -6363,7 +6248,7 @@ FSI__HOT static void fsi__mg_local_line(const fsi_mg_level *l, const fsi__mg_pat
                 w[5] = r.wz1[h];
                 diagonal = ((w[0] + w[1]) + (w[2] + w[3])) + ((w[4] + w[5]) + r.dir[h]);
             }
-            for (d = 0; d < 6; d++) {
+            for (int d = 0; d < 6; d++) {
                 w[d] = behind[d] ? w[d] : 0.0f;
                 if (edge[d]) {
                     diagonal -= w[d];
@@ -6382,22 +6267,21 @@ FSI__HOT static void fsi__mg_local_line(const fsi_mg_level *l, const fsi__mg_pat
 static void fsi__mg_local_set(const fsi_mg *mg, int q, const fsi__mg_patch *p, float *memory,
                               fsi__mg_local *b) {
     const fsi_mg_level *l = mg->level + q;
-    int j, k, a;
     b->three = l->n[1] > 1 || mg->n[1] > 1;
-    for (a = 0; a < 3; a++)
+    for (int a = 0; a < 3; a++)
         b->n[a] = p->mhi[a] - p->mlo[a];
     b->sy = b->n[0] + 2;
     b->sz = b->sy * (b->n[1] + 2 * b->three);
     b->cells = fsi__mg_local_size(p, b->three);
-    for (a = 0; a < 3; a++)
+    for (int a = 0; a < 3; a++)
         b->w[a] = memory + (size_t)a * b->cells;
     b->diagonal = memory + 3 * b->cells;
     b->inverse = memory + 4 * b->cells;
     b->x = memory + 5 * b->cells;
     b->f = b->x + FSI__LANES * b->cells;
     memset(memory, 0, 5 * b->cells * sizeof *memory);
-    for (k = p->mlo[2]; k < p->mhi[2]; k++)
-        for (j = p->mlo[1]; j < p->mhi[1]; j++)
+    for (int k = p->mlo[2]; k < p->mhi[2]; k++)
+        for (int j = p->mlo[1]; j < p->mhi[1]; j++)
             fsi__mg_local_line(l, p, b, j, k);
 }
 
@@ -6450,10 +6334,10 @@ FSI__HOT static void fsi__mg_local_defect(const fsi__mg_local *b, ptrdiff_t from
 static void fsi__mg_local_smooth(const fsi_mg *mg, int q, const fsi__mg_patch *p,
                                  const fsi__mg_local *b) {
     const fsi_mg_level *l = mg->level + q;
-    int t, j, k, band = 2 * mg->band, stages = band + 2 * fsi__mg_sweeps(mg, q, 1);
-    for (t = 0; t < stages; t++)
-        for (k = 0; k < b->n[2]; k++)
-            for (j = 0; j < b->n[1]; j++) {
+    int band = 2 * mg->band, stages = band + 2 * fsi__mg_sweeps(mg, q, 1);
+    for (int t = 0; t < stages; t++)
+        for (int k = 0; k < b->n[2]; k++)
+            for (int j = 0; j < b->n[1]; j++) {
                 /* mlo[0] is even; sweeps start with red */
                 int first = (p->mlo[1] + j + p->mlo[2] + k + t) & 1;
                 if (t < band
@@ -6469,19 +6353,17 @@ static void fsi__mg_rank_restrict(const fsi_mg *mg, int q, const fsi__mg_patch *
                                   const fsi__mg_patch *up, const float *d, float *t) {
     const fsi_mg_level *l = mg->level + q, *c = l + 1;
     fsi__ijk at;
-    int i, j, k, e;
-    for (k = p->mlo[2]; k < p->mhi[2]; k++)
-        for (j = p->mlo[1]; j < p->mhi[1]; j++)
-            for (i = p->mlo[0] + ((j + k) & 1); i < p->mhi[0] && i < l->n[0]; i += 2) {
+    for (int k = p->mlo[2]; k < p->mhi[2]; k++)
+        for (int j = p->mlo[1]; j < p->mhi[1]; j++)
+            for (int i = p->mlo[0] + ((j + k) & 1); i < p->mhi[0] && i < l->n[0]; i += 2) {
                 int kind = l->kind[fsi__mg_id(l, i, j, k)];
                 const float *from = d + FSI__LANES * fsi__box_at(p->mlo, p->mhi, i, j, k);
-                float *to;
                 if (fsi__mg_parent(c, fsi__mg_cell(i, j, k), kind, &at) < 0 || at.i < up->lo[0]
                     || at.i >= up->hi[0] || at.j < up->lo[1] || at.j >= up->hi[1]
                     || at.k < up->lo[2] || at.k >= up->hi[2])
                     continue;
-                to = t + FSI__LANES * fsi__box_at(up->lo, up->hi, at.i, at.j, at.k);
-                for (e = 0; e < FSI__LANES; e++)
+                float *to = t + FSI__LANES * fsi__box_at(up->lo, up->hi, at.i, at.j, at.k);
+                for (int e = 0; e < FSI__LANES; e++)
                     to[e] += l->scale * from[e];
             }
 }
@@ -6492,20 +6374,19 @@ static void fsi__mg_rank_level(const fsi_mg *mg, fsi_mg_rank *r, int q, int g, f
                                float *x, float *d) {
     const fsi__mg_patch *p = fsi__mg_patch_of(r, q, g), *up = p + r->groups;
     size_t cells = fsi__box_cells(p->mlo, p->mhi), tc = fsi__box_cells(p->lo, p->hi),
-           uc = fsi__box_cells(up->lo, up->hi), row;
+           uc = fsi__box_cells(up->lo, up->hi);
     fsi__mg_local b;
-    int pack, i, j, k;
     fsi__mg_local_set(mg, q, p, memory, &b);
     memset(r->data + up->t, 0, (size_t)(FSI__LANES * fsi__mg_packs(r, g)) * uc * sizeof(float));
-    for (pack = 0; pack < fsi__mg_packs(r, g);
+    for (int pack = 0; pack < fsi__mg_packs(r, g);
          pack++, x += FSI__LANES * cells, d += FSI__LANES * cells) {
         const float *t = r->data + p->t + FSI__LANES * tc * (size_t)pack;
         float *m = r->data + p->m + FSI__LANES * (cells / 2) * (size_t)pack;
         memset(b.x, 0, 2 * FSI__LANES * b.cells * sizeof(float));
         memset(d, 0, FSI__LANES * cells * sizeof(float));
-        row = FSI__LANES * (size_t)(p->hi[0] - p->lo[0]);
-        for (k = p->lo[2]; k < p->hi[2]; k++)
-            for (j = p->lo[1]; j < p->hi[1]; j++, t += row)
+        size_t row = FSI__LANES * (size_t)(p->hi[0] - p->lo[0]);
+        for (int k = p->lo[2]; k < p->hi[2]; k++)
+            for (int j = p->lo[1]; j < p->hi[1]; j++, t += row)
                 memcpy(b.f
                            + FSI__LANES
                                  * fsi__local_at(&b, p->lo[0] - p->mlo[0], j - p->mlo[1],
@@ -6513,15 +6394,15 @@ static void fsi__mg_rank_level(const fsi_mg *mg, fsi_mg_rank *r, int q, int g, f
                        t, row * sizeof(float));
         fsi__mg_local_smooth(mg, q, p, &b);
         row = FSI__LANES * (size_t)b.n[0];
-        for (k = 0; k < b.n[2]; k++)
-            for (j = 0; j < b.n[1]; j++) {
+        for (int k = 0; k < b.n[2]; k++)
+            for (int j = 0; j < b.n[1]; j++) {
                 int first = (p->mlo[1] + j + p->mlo[2] + k) & 1;
                 size_t line = (size_t)j + (size_t)b.n[1] * (size_t)k;
                 ptrdiff_t at = fsi__local_at(&b, 0, j, k);
                 memcpy(x + row * line, b.x + FSI__LANES * at, row * sizeof(float));
                 fsi__mg_local_defect(&b, at + first, at + b.n[0],
                                      d + row * line + FSI__LANES * first);
-                for (i = 0; i < b.n[0] / 2; i++)
+                for (int i = 0; i < b.n[0] / 2; i++)
                     memcpy(m + row / 2 * line + FSI__LANES * (size_t)i,
                            b.x + FSI__LANES * (at + first + 2 * i), FSI__LANES * sizeof(float));
             }
@@ -6534,25 +6415,26 @@ FSI__HOT static void fsi__mg_rank_outer(const int *alo, const int *ahi, const fl
                                         const int *blo, const int *bhi, const float *b, int step,
                                         float *FSI__RESTRICT sum) {
     float s0[FSI__LANES] = {0}, s1[FSI__LANES] = {0}, s2[FSI__LANES] = {0}, s3[FSI__LANES] = {0};
-    int lo[3], hi[3], i, j, k, v;
-    for (i = 0; i < 3; i++) {
+    int lo[3], hi[3];
+    for (int i = 0; i < 3; i++) {
         lo[i] = fsi__imax(alo[i], blo[i]);
         hi[i] = fsi__imin(ahi[i], bhi[i]);
     }
-    for (k = lo[2]; k < hi[2]; k++)
-        for (j = lo[1]; j < hi[1]; j++) {
+    for (int k = lo[2]; k < hi[2]; k++)
+        for (int j = lo[1]; j < hi[1]; j++) {
             int first = lo[0] + (step == 2 ? (j + k) & 1 : 0);
             const float *p = a + FSI__LANES * fsi__box_at(alo, ahi, first, j, k),
                         *q = b + FSI__LANES * fsi__box_at(blo, bhi, first, j, k);
-            for (i = first; i < hi[0]; i += step, p += FSI__LANES * step, q += FSI__LANES * step)
-                for (v = 0; v < FSI__LANES; v++) {
+            for (int i = first; i < hi[0];
+                 i += step, p += FSI__LANES * step, q += FSI__LANES * step)
+                for (int v = 0; v < FSI__LANES; v++) {
                     s0[v] += p[0] * q[v];
                     s1[v] += p[1] * q[v];
                     s2[v] += p[2] * q[v];
                     s3[v] += p[3] * q[v];
                 }
         }
-    for (v = 0; v < FSI__LANES; v++) {
+    for (int v = 0; v < FSI__LANES; v++) {
         sum[v] += s0[v];
         sum[4 + v] += s1[v];
         sum[8 + v] += s2[v];
@@ -6582,11 +6464,11 @@ static void fsi__mg_rank_pair(const fsi_mg *mg, fsi_mg_rank *r, int q, int g, in
            co = FSI__LANES * fsi__box_cells(o->mlo, o->mhi);
     size_t tp = FSI__LANES * fsi__box_cells(p->lo, p->hi);
     float weight = fsi__mg_rank_weight(mg, q);
-    int a, b, u, v, n = r->columns;
+    int n = r->columns;
     if (!fsi__mg_boxes_meet(p->mlo, p->mhi, o->mlo, o->mhi))
         return;
-    for (a = 0; a < fsi__mg_packs(r, g); a++)
-        for (b = 0; b < fsi__mg_packs(r, h); b++) {
+    for (int a = 0; a < fsi__mg_packs(r, g); a++)
+        for (int b = 0; b < fsi__mg_packs(r, h); b++) {
             float s[FSI__LANES * FSI__LANES] = {0};
             const float *xp = r->work + p->x + cp * (size_t)a,
                         *xo = r->work + o->x + co * (size_t)b,
@@ -6594,8 +6476,8 @@ static void fsi__mg_rank_pair(const fsi_mg *mg, fsi_mg_rank *r, int q, int g, in
             fsi__mg_rank_outer(p->lo, p->hi, r->data + p->t + tp * (size_t)a, o->mlo, o->mhi, xo, 1,
                                s);
             fsi__mg_rank_outer(p->mlo, p->mhi, xp, o->mlo, o->mhi, dd, 2, s);
-            for (u = 0; u < FSI__LANES; u++)
-                for (v = 0; v < FSI__LANES; v++) {
+            for (int u = 0; u < FSI__LANES; u++)
+                for (int v = 0; v < FSI__LANES; v++) {
                     int i = r->offset[g] + FSI__LANES * a + u,
                         j = r->offset[h] + FSI__LANES * b + v;
                     if (i < r->offset[g + 1] && j < r->offset[h + 1])
@@ -6610,22 +6492,21 @@ static void fsi__mg_rank_bottom(const fsi_mg *mg, fsi_mg_rank *r, int g, float *
     const fsi_mg_level *l = mg->level + r->levels - 1;
     const fsi__mg_patch *p = fsi__mg_patch_of(r, r->levels - 1, g);
     size_t cells = fsi__box_cells(p->mlo, p->mhi), tc = fsi__box_cells(p->lo, p->hi);
-    int c, i, j, k;
     memset(x, 0, 2 * FSI__LANES * cells * (size_t)fsi__mg_packs(r, g) * sizeof *x);
-    for (c = 0; c < fsi__mg_columns(r, g); c++) {
+    for (int c = 0; c < fsi__mg_columns(r, g); c++) {
         const float *t =
             r->data + p->t + FSI__LANES * tc * (size_t)(c / FSI__LANES) + c % FSI__LANES;
         float *to = x + FSI__LANES * cells * (size_t)(c / FSI__LANES) + c % FSI__LANES;
         memset(l->f, 0, 2 * l->size * sizeof *l->f);
-        for (k = p->lo[2]; k < p->hi[2]; k++)
-            for (j = p->lo[1]; j < p->hi[1]; j++)
-                for (i = p->lo[0]; i < p->hi[0] && i < l->n[0]; i++)
+        for (int k = p->lo[2]; k < p->hi[2]; k++)
+            for (int j = p->lo[1]; j < p->hi[1]; j++)
+                for (int i = p->lo[0]; i < p->hi[0] && i < l->n[0]; i++)
                     l->f[fsi__mg_id(l, i, j, k)] =
                         t[FSI__LANES * fsi__box_at(p->lo, p->hi, i, j, k)];
         fsi__mg_bottom(l, 8);
-        for (k = p->mlo[2]; k < p->mhi[2]; k++)
-            for (j = p->mlo[1]; j < p->mhi[1]; j++)
-                for (i = p->mlo[0]; i < p->mhi[0] && i < l->n[0]; i++)
+        for (int k = p->mlo[2]; k < p->mhi[2]; k++)
+            for (int j = p->mlo[1]; j < p->mhi[1]; j++)
+                for (int i = p->mlo[0]; i < p->mhi[0] && i < l->n[0]; i++)
                     to[FSI__LANES * fsi__box_at(p->mlo, p->mhi, i, j, k)] =
                         l->x[fsi__mg_id(l, i, j, k)];
     }
@@ -6634,10 +6515,9 @@ static void fsi__mg_rank_bottom(const fsi_mg *mg, fsi_mg_rank *r, int g, float *
 
 static fsi_real fsi__mg_group_K(const fsi_mg_group *g, int i, int j) { /* j <= i */
     fsi_real sum = 0;
-    int k;
     if (g->K)
         return g->K[i * g->columns + j];
-    for (k = 0; k <= j; k++)
+    for (int k = 0; k <= j; k++)
         sum += g->L[i * (i + 1) / 2 + k] * g->L[j * (j + 1) / 2 + k];
     return g->unit * sum;
 }
@@ -6646,7 +6526,7 @@ static fsi_real fsi__mg_group_K(const fsi_mg_group *g, int i, int j) { /* j <= i
 static fsi_result fsi__mg_rank_begin(const fsi_mg *mg, fsi_mg_rank *r, const fsi_mg_group *group,
                                      int groups) {
     size_t data = 0, work = 0, biggest = 0, all = 0;
-    int g, c, e, q, most = r->max_columns ? r->max_columns : 1000, n = 0;
+    int most = r->max_columns ? r->max_columns : 1000, n = 0;
     r->groups = groups;
     r->levels = mg->levels;
     r->offset = (int *)fsi__mg_rank_room(r, 0, (size_t)groups + 1, sizeof(int));
@@ -6654,14 +6534,15 @@ static fsi_result fsi__mg_rank_begin(const fsi_mg *mg, fsi_mg_rank *r, const fsi
                                                   sizeof(fsi__mg_patch));
     if (!r->offset || !r->patch)
         return FSI_ERR_MEMORY;
-    for (g = 0; g < groups; g++) {
+    for (int g = 0; g < groups; g++) {
         r->offset[g] = n;
         if (group[g].entries > 0 && n + group[g].columns <= most)
             n += group[g].columns;
     }
     r->offset[groups] = r->columns = n;
     r->spread = r->reach ? r->reach : n > 80 ? 2 : 3;
-    for (g = 0; g < groups; g++)
+    int q;
+    for (int g = 0; g < groups; g++)
         if (fsi__mg_columns(r, g))
             fsi__mg_rank_boxes(mg, r, group + g, g, &data, &biggest);
         else
@@ -6670,7 +6551,7 @@ static fsi_result fsi__mg_rank_begin(const fsi_mg *mg, fsi_mg_rank *r, const fsi
     /* x and d of all groups on one level share the work space */
     for (q = 0, r->whole = 0; q < r->levels; q++) {
         size_t used = 0, covered = 0;
-        for (g = 0; g < groups; g++) {
+        for (int g = 0; g < groups; g++) {
             fsi__mg_patch *p = fsi__mg_patch_of(r, q, g);
             p->x = used;
             used += 2 * FSI__LANES * (size_t)fsi__mg_packs(r, g) * fsi__box_cells(p->mlo, p->mhi);
@@ -6682,7 +6563,7 @@ static fsi_result fsi__mg_rank_begin(const fsi_mg *mg, fsi_mg_rank *r, const fsi
             r->whole |= (uint32_t)1 << q;
         all += mg->level[q].size;
     }
-    for (g = 0; g < groups; g++)
+    for (int g = 0; g < groups; g++)
         for (q = 0; q < r->levels; q++) {
             size_t size = fsi__mg_local_size(fsi__mg_patch_of(r, q, g), mg->n[1] > 1);
             if (size > biggest)
@@ -6700,27 +6581,27 @@ static fsi_result fsi__mg_rank_begin(const fsi_mg *mg, fsi_mg_rank *r, const fsi
     r->c = (fsi_real *)(r->sum + n + FSI__LANES * (groups + 1));
     r->local = r->work + work;
     memset(r->E, 0, (size_t)n * (size_t)n * sizeof *r->E);
-    for (g = 0; g < groups; g++) {
+    for (int g = 0; g < groups; g++) {
         const fsi__mg_patch *p = r->patch + g;
         size_t tc = fsi__box_cells(p->lo, p->hi);
         int columns = fsi__mg_columns(r, g);
         if (!columns)
             continue;
         memset(r->data + p->t, 0, FSI__LANES * tc * (size_t)fsi__mg_packs(r, g) * sizeof(float));
-        for (e = 0; e < group[g].entries; e++) {
+        for (int e = 0; e < group[g].entries; e++) {
             int32_t cell = group[g].cell[e];
             float *t =
                 r->data + p->t
                 + FSI__LANES
                       * fsi__box_at(p->lo, p->hi, cell % mg->n[0], cell / mg->n[0] % mg->n[1],
                                     cell / (mg->n[0] * mg->n[1]));
-            for (c = 0; c < columns; c++)
+            for (int c = 0; c < columns; c++)
                 t[FSI__LANES * tc * (size_t)(c / FSI__LANES) + (size_t)(c % FSI__LANES)] +=
                     (float)(group[g].factor[e]
                             * group[g].val[(size_t)e * (size_t)columns + (size_t)c]);
         }
-        for (c = 0; c < columns; c++)
-            for (e = 0; e <= c; e++)
+        for (int c = 0; c < columns; c++)
+            for (int e = 0; e <= c; e++)
                 r->E[(size_t)(r->offset[g] + c) * (size_t)n + (size_t)(r->offset[g] + e)] =
                     fsi__mg_group_K(group + g, c, e);
     }
@@ -6728,15 +6609,14 @@ static fsi_result fsi__mg_rank_begin(const fsi_mg *mg, fsi_mg_rank *r, const fsi
 }
 
 static int fsi__mg_group_valid(const fsi_mg *mg, const fsi_mg_group *g) {
-    size_t columns = (size_t)fsi__imax(g->columns, 0), entries = (size_t)fsi__imax(g->entries, 0),
-           e;
+    size_t columns = (size_t)fsi__imax(g->columns, 0), entries = (size_t)fsi__imax(g->entries, 0);
     if (g->columns < 0 || g->entries < 0 || g->columns > 30000)
         return 0;
     if (!columns || !entries)
         return 1;
     if (!g->cell || !g->factor || !g->val || (!g->K && (!g->L || !(g->unit > 0))))
         return 0;
-    for (e = 0; e < entries; e++)
+    for (size_t e = 0; e < entries; e++)
         if (g->cell[e] < 0 || (size_t)g->cell[e] >= mg->cells)
             return 0;
     return fsi_all_finite(entries, g->factor) && fsi_all_finite(entries * columns, g->val)
@@ -6747,8 +6627,8 @@ static int fsi__mg_group_valid(const fsi_mg *mg, const fsi_mg_group *g) {
 /* Every FSI__RANK_PARTS-th group of one level (all on the coarsest, which works in the level's own
  * arrays), and its pairs with the groups after it. */
 static void fsi__mg_rank_part(const fsi_mg *mg, fsi_mg_rank *r, int q, int part) {
-    int g, bottom = q + 1 == r->levels;
-    for (g = part; g < r->groups; g += bottom ? 1 : FSI__RANK_PARTS) {
+    int bottom = q + 1 == r->levels;
+    for (int g = part; g < r->groups; g += bottom ? 1 : FSI__RANK_PARTS) {
         const fsi__mg_patch *p = fsi__mg_patch_of(r, q, g);
         size_t all = FSI__LANES * (size_t)fsi__mg_packs(r, g) * fsi__box_cells(p->mlo, p->mhi);
         if (!fsi__mg_columns(r, g))
@@ -6762,9 +6642,8 @@ static void fsi__mg_rank_part(const fsi_mg *mg, fsi_mg_rank *r, int q, int part)
 }
 
 static void fsi__mg_rank_pairs(const fsi_mg *mg, fsi_mg_rank *r, int q, int part) {
-    int g, h;
-    for (g = part; g < r->groups; g += FSI__RANK_PARTS)
-        for (h = g; h < r->groups; h++)
+    for (int g = part; g < r->groups; g += FSI__RANK_PARTS)
+        for (int h = g; h < r->groups; h++)
             if (fsi__mg_columns(r, g) && fsi__mg_columns(r, h))
                 fsi__mg_rank_pair(mg, r, q, g, h);
 }
@@ -6772,28 +6651,27 @@ static void fsi__mg_rank_pairs(const fsi_mg *mg, fsi_mg_rank *r, int q, int part
 FSI_API fsi_result fsi_mg_rank_build(fsi_mg_rank *rank, fsi_mg *mg, const fsi_mg_group *group,
                                      int groups) {
     fsi_mg_rank *r = rank;
-    fsi_result result;
-    int g, k, q, bottom;
+    int bottom;
     if (!r || !mg || !mg->block || groups < 0 || (groups && !group) || r->reach < 0
         || r->max_columns < 0 || !fsi_allocator_valid(&r->allocator))
         return FSI_ERR_ARGUMENT;
     r->columns = 0;
     r->cells = mg->cells;
-    for (g = 0; g < groups; g++)
+    for (int g = 0; g < groups; g++)
         if (!fsi__mg_group_valid(mg, group + g))
             return FSI_ERR_ARGUMENT;
-    result = fsi__mg_rank_begin(mg, r, group, groups);
+    fsi_result result = fsi__mg_rank_begin(mg, r, group, groups);
     if (result != FSI_OK) {
         r->columns = 0;
         return result;
     }
-    for (q = 0; q < r->levels && r->columns; q++) {
+    for (int q = 0; q < r->levels && r->columns; q++) {
         bottom = q + 1 == r->levels;
         FSI__OMP(parallel for schedule(static) if (r->columns > 12 && !bottom))
-        for (k = 0; k < (bottom ? 1 : FSI__RANK_PARTS); k++)
+        for (int k = 0; k < (bottom ? 1 : FSI__RANK_PARTS); k++)
             fsi__mg_rank_part(mg, r, q, k);
         FSI__OMP(parallel for schedule(static) if (r->columns > 12))
-        for (k = 0; k < FSI__RANK_PARTS; k++)
+        for (int k = 0; k < FSI__RANK_PARTS; k++)
             fsi__mg_rank_pairs(mg, r, q, k);
     }
     result = fsi_dense_cholesky(r->columns, r->E);
@@ -6805,18 +6683,18 @@ FSI_API fsi_result fsi_mg_rank_build(fsi_mg_rank *rank, fsi_mg *mg, const fsi_mg
 /* sum[c] += t_c . x over the box of the columns (both colours). */
 static void fsi__mg_rank_dot_t(const fsi_mg_level *l, const fsi__mg_patch *p, const float *t,
                                const float *x, double *sum) {
-    int j, k, h, c, e, n = (p->hi[0] - p->lo[0]) / 2;
-    for (k = p->lo[2]; k < p->hi[2]; k++)
-        for (j = p->lo[1]; j < p->hi[1]; j++, t += 2 * n * FSI__LANES) {
+    int n = (p->hi[0] - p->lo[0]) / 2;
+    for (int k = p->lo[2]; k < p->hi[2]; k++)
+        for (int j = p->lo[1]; j < p->hi[1]; j++, t += 2 * n * FSI__LANES) {
             float s[FSI__LANES] = {0};
-            for (c = 0; c < 2; c++) {
+            for (int c = 0; c < 2; c++) {
                 const float *from = x + fsi__mg_of(l, c, j, k) + p->lo[0] / 2,
                             *tt = t + FSI__LANES * ((j + k + c) & 1);
-                for (h = 0; h < n; h++)
-                    for (e = 0; e < FSI__LANES; e++)
+                for (int h = 0; h < n; h++)
+                    for (int e = 0; e < FSI__LANES; e++)
                         s[e] += tt[2 * FSI__LANES * h + e] * from[h];
             }
-            for (e = 0; e < FSI__LANES; e++)
+            for (int e = 0; e < FSI__LANES; e++)
                 sum[e] += (double)s[e];
         }
 }
@@ -6836,25 +6714,22 @@ static void fsi__mg_rank_defect(const fsi_mg_level *l, int j, int k, int h0, int
 /* Place of a level in r->defect, or NULL where boxes take their own. */
 static float *fsi__mg_rank_whole(const fsi_mg *mg, const fsi_mg_rank *r, int q) {
     float *d = r->defect;
-    int i;
     if (!(r->whole >> q & 1))
         return NULL;
-    for (i = 0; i < q; i++)
+    for (int i = 0; i < q; i++)
         d += mg->level[i].size;
     return d;
 }
 
 static void fsi__mg_rank_defects(const fsi_mg *mg, const fsi_mg_rank *r) {
-    int q, k;
-    for (q = 0; q + 1 < r->levels; q++) {
+    for (int q = 0; q + 1 < r->levels; q++) {
         const fsi_mg_level *l = mg->level + q;
         float *d = fsi__mg_rank_whole(mg, r, q);
         if (!d)
             continue;
         FSI__OMP(parallel for schedule(static) if (l->size > 2000))
-        for (k = 0; k < l->n[2]; k++) {
-            int j;
-            for (j = 0; j < l->n[1]; j++)
+        for (int k = 0; k < l->n[2]; k++) {
+            for (int j = 0; j < l->n[1]; j++)
                 fsi__mg_rank_defect(l, j, k, 0, (l->n[0] + 1) / 2, d + fsi__mg_at(l, j, k));
         }
     }
@@ -6864,22 +6739,22 @@ static void fsi__mg_rank_defects(const fsi_mg *mg, const fsi_mg_rank *r) {
 static void fsi__mg_rank_dot_m(const fsi_mg_level *l, const fsi__mg_patch *p, int packs,
                                const float *m, const float *whole, double *sum) {
     float own[FSI__MG_BLOCK];
-    int j, k, h0, h, e, pack, half = (p->mhi[0] - p->mlo[0]) / 2;
+    int half = (p->mhi[0] - p->mlo[0]) / 2;
     size_t one = FSI__LANES * (fsi__box_cells(p->mlo, p->mhi) / 2);
-    for (k = p->mlo[2]; k < p->mhi[2]; k++)
-        for (j = p->mlo[1]; j < p->mhi[1]; j++, m += FSI__LANES * half)
-            for (h0 = 0; h0 < half; h0 += FSI__MG_BLOCK) {
+    for (int k = p->mlo[2]; k < p->mhi[2]; k++)
+        for (int j = p->mlo[1]; j < p->mhi[1]; j++, m += FSI__LANES * half)
+            for (int h0 = 0; h0 < half; h0 += FSI__MG_BLOCK) {
                 int n = fsi__imin(FSI__MG_BLOCK, half - h0);
                 const float *d = whole ? whole + fsi__mg_at(l, j, k) + p->mlo[0] / 2 + h0 : own;
                 if (!whole)
                     fsi__mg_rank_defect(l, j, k, p->mlo[0] / 2 + h0, n, own);
-                for (pack = 0; pack < packs; pack++) {
+                for (int pack = 0; pack < packs; pack++) {
                     const float *a = m + one * (size_t)pack + FSI__LANES * h0;
                     float s[FSI__LANES] = {0};
-                    for (h = 0; h < n; h++)
-                        for (e = 0; e < FSI__LANES; e++)
+                    for (int h = 0; h < n; h++)
+                        for (int e = 0; e < FSI__LANES; e++)
                             s[e] += a[FSI__LANES * h + e] * d[h];
-                    for (e = 0; e < FSI__LANES; e++)
+                    for (int e = 0; e < FSI__LANES; e++)
                         sum[FSI__LANES * pack + e] += (double)s[e];
                 }
             }
@@ -6888,24 +6763,24 @@ static void fsi__mg_rank_dot_m(const fsi_mg_level *l, const fsi__mg_patch *p, in
 /* f -= t c on both colours; x -= m c on red cells. */
 static void fsi__mg_rank_sub_t(const fsi_mg_level *l, const fsi__mg_patch *p, const float *t,
                                const float *c) {
-    int j, k, h, color, n = (p->hi[0] - p->lo[0]) / 2;
-    for (k = p->lo[2]; k < p->hi[2]; k++)
-        for (j = p->lo[1]; j < p->hi[1]; j++, t += 2 * n * FSI__LANES)
-            for (color = 0; color < 2; color++) {
+    int n = (p->hi[0] - p->lo[0]) / 2;
+    for (int k = p->lo[2]; k < p->hi[2]; k++)
+        for (int j = p->lo[1]; j < p->hi[1]; j++, t += 2 * n * FSI__LANES)
+            for (int color = 0; color < 2; color++) {
                 float *f = l->f + fsi__mg_of(l, color, j, k) + p->lo[0] / 2;
                 const float *a = t + FSI__LANES * ((j + k + color) & 1);
-                for (h = 0; h < n; h++, a += 2 * FSI__LANES)
+                for (int h = 0; h < n; h++, a += 2 * FSI__LANES)
                     f[h] -= (a[0] * c[0] + a[1] * c[1]) + (a[2] * c[2] + a[3] * c[3]);
             }
 }
 
 static void fsi__mg_rank_sub_m(const fsi_mg_level *l, const fsi__mg_patch *p, const float *m,
                                const float *c) {
-    int j, k, h, n = (p->mhi[0] - p->mlo[0]) / 2;
-    for (k = p->mlo[2]; k < p->mhi[2]; k++)
-        for (j = p->mlo[1]; j < p->mhi[1]; j++) {
+    int n = (p->mhi[0] - p->mlo[0]) / 2;
+    for (int k = p->mlo[2]; k < p->mhi[2]; k++)
+        for (int j = p->mlo[1]; j < p->mhi[1]; j++) {
             float *x = l->x + fsi__mg_at(l, j, k) + p->mlo[0] / 2;
-            for (h = 0; h < n; h++, m += FSI__LANES)
+            for (int h = 0; h < n; h++, m += FSI__LANES)
                 x[h] -= (m[0] * c[0] + m[1] * c[1]) + (m[2] * c[2] + m[3] * c[3]);
         }
 }
@@ -6914,11 +6789,11 @@ static void fsi__mg_rank_sub_m(const fsi_mg_level *l, const fsi__mg_patch *p, co
  * sum[padded columns]. Called from coarse to fine. */
 static void fsi__mg_rank_gather(const fsi_mg *mg, const fsi_mg_rank *r, int q, int g, double *sum) {
     const fsi__mg_patch *p = fsi__mg_patch_of(r, q, g);
-    int pack, packs = fsi__mg_packs(r, g);
+    int packs = fsi__mg_packs(r, g);
     size_t tc = FSI__LANES * fsi__box_cells(p->lo, p->hi);
-    for (pack = 0; pack < FSI__LANES * packs; pack++)
+    for (int pack = 0; pack < FSI__LANES * packs; pack++)
         sum[pack] /= (double)mg->level[q].scale;
-    for (pack = 0; pack < packs; pack++)
+    for (int pack = 0; pack < packs; pack++)
         fsi__mg_rank_dot_t(mg->level + q, p, r->data + p->t + tc * (size_t)pack, mg->level[q].x,
                            sum + FSI__LANES * pack);
     if (q + 1 < r->levels)
@@ -6928,28 +6803,27 @@ static void fsi__mg_rank_gather(const fsi_mg *mg, const fsi_mg_rank *r, int q, i
 
 /* After the way down: c, and the corrections of all levels. */
 static void fsi__mg_rank_correct(const fsi_mg *mg, const fsi_mg_rank *r) {
-    int g, q;
+    int q;
     fsi__mg_rank_defects(mg, r);
     FSI__OMP(parallel for schedule(static) private(q) if (r->columns > 12))
-    for (g = 0; g < r->groups; g++) {
+    for (int g = 0; g < r->groups; g++) {
         double *sum = r->sum + r->offset[g] + FSI__LANES * g;
-        int c, n = fsi__mg_columns(r, g);
+        int n = fsi__mg_columns(r, g);
         memset(sum, 0, (size_t)(n + FSI__LANES - 1) * sizeof *sum);
         for (q = r->levels - 1; q >= 0 && n; q--)
             fsi__mg_rank_gather(mg, r, q, g, sum);
-        for (c = 0; c < n; c++)
+        for (int c = 0; c < n; c++)
             r->c[r->offset[g] + c] = (fsi_real)sum[c];
     }
     fsi_dense_cholesky_solve(r->columns, r->E, r->c);
     for (q = 0; q < r->levels; q++)
-        for (g = 0; g < r->groups; g++) {
+        for (int g = 0; g < r->groups; g++) {
             const fsi__mg_patch *p = fsi__mg_patch_of(r, q, g);
             size_t tc = FSI__LANES * fsi__box_cells(p->lo, p->hi),
                    mc = FSI__LANES * (fsi__box_cells(p->mlo, p->mhi) / 2);
-            int pack, e;
-            for (pack = 0; pack < fsi__mg_packs(r, g); pack++) {
+            for (int pack = 0; pack < fsi__mg_packs(r, g); pack++) {
                 float c[FSI__LANES] = {0};
-                for (e = 0;
+                for (int e = 0;
                      e < FSI__LANES && r->offset[g] + FSI__LANES * pack + e < r->offset[g + 1]; e++)
                     c[e] = (float)r->c[r->offset[g] + FSI__LANES * pack + e];
                 fsi__mg_rank_sub_t(mg->level + q, p, r->data + p->t + tc * (size_t)pack, c);
@@ -6962,18 +6836,17 @@ static void fsi__mg_rank_correct(const fsi_mg *mg, const fsi_mg_rank *r) {
 /* What f . x lacks of r . z on the finest level: c . t^T x. */
 static double fsi__mg_rank_energy(const fsi_mg *mg, const fsi_mg_rank *r) {
     double s = 0;
-    int g, c;
-    for (g = 0; g < r->groups; g++) {
+    for (int g = 0; g < r->groups; g++) {
         const fsi__mg_patch *p = r->patch + g;
         double *sum = r->sum + r->offset[g] + FSI__LANES * g;
-        int pack, n = fsi__mg_columns(r, g);
+        int n = fsi__mg_columns(r, g);
         memset(sum, 0, (size_t)(n + FSI__LANES - 1) * sizeof *sum);
-        for (pack = 0; pack < fsi__mg_packs(r, g); pack++)
+        for (int pack = 0; pack < fsi__mg_packs(r, g); pack++)
             fsi__mg_rank_dot_t(mg->level, p,
                                r->data + p->t
                                    + FSI__LANES * fsi__box_cells(p->lo, p->hi) * (size_t)pack,
                                mg->level->x, sum + FSI__LANES * pack);
-        for (c = 0; c < n; c++)
+        for (int c = 0; c < n; c++)
             s += sum[c] * (double)r->c[r->offset[g] + c];
     }
     return s;
@@ -6987,8 +6860,7 @@ FSI__HOT static void fsi__mg_face_terms(int n, int d, const uint8_t *FSI__RESTRI
                                         const fsi_real *FSI__RESTRICT x,
                                         const fsi_real *FSI__RESTRICT xn,
                                         fsi_real *FSI__RESTRICT y) {
-    int i;
-    for (i = 0; i < n; i++) {
+    for (int i = 0; i < n; i++) {
         fsi_real v = xn[i], wi = w[i];
         v = across[i] & FSI__FLUID ? v : 0;
         v = wi * (x[i] - v);
@@ -7002,13 +6874,13 @@ fsi__mg_apply_plain(int n, const uint8_t *FSI__RESTRICT count, const fsi_real *F
                     const fsi_real *FSI__RESTRICT y0, const fsi_real *FSI__RESTRICT y1,
                     const fsi_real *FSI__RESTRICT z0, const fsi_real *FSI__RESTRICT z1,
                     fsi_real *FSI__RESTRICT y) {
-    int i, last = n - 1;
-    for (i = 1; i < last; i++) {
+    int last = n - 1;
+    for (int i = 1; i < last; i++) {
         fsi_real v = (fsi_real)count[i] * x[i]
                      - (((x[i - 1] + x[i + 1]) + (y0[i] + y1[i])) + (z0[i] + z1[i]));
         y[i] = count[i] ? v : 0;
     }
-    for (i = 0; i<n; i += last> 0 ? last : 1)
+    for (int i = 0; i<n; i += last> 0 ? last : 1)
         y[i] = count[i] ? (fsi_real)count[i] * x[i]
                               - (((i ? x[i - 1] : 0) + (i < last ? x[i + 1] : 0)) + (y0[i] + y1[i]))
                               - (z0[i] + z1[i])
@@ -7019,14 +6891,14 @@ fsi__mg_apply_plain(int n, const uint8_t *FSI__RESTRICT count, const fsi_real *F
 static void fsi__mg_apply_row(const fsi_mg *mg, const fsi_real *x, fsi_real *y, int j, int k,
                               int trusted) {
     ptrdiff_t n = mg->n[0], at = fsi__mg_number(mg, 0, j, k), stride[2];
-    const fsi_real *xn[4], *w;
+    const fsi_real *xn[4];
     const uint8_t *face = mg->face + at, *none = (const uint8_t *)mg->zero, *across[4];
-    int d, flags = mg->level->row[fsi__mg_line(mg->level, j, k)], m = mg->n[0];
+    int flags = mg->level->row[fsi__mg_line(mg->level, j, k)], m = mg->n[0];
     stride[0] = n;
     stride[1] = n * mg->n[1];
     x += at;
     y += at;
-    for (d = 0; d < 4; d++) {
+    for (int d = 0; d < 4; d++) {
         int p = (d < 2 ? j : k) + (d & 1 ? 1 : -1), inside = p >= 0 && p < mg->n[1 + (d >> 1)];
         ptrdiff_t s = d & 1 ? stride[d >> 1] : -stride[d >> 1];
         xn[d] = inside ? x + s : mg->zero;
@@ -7037,23 +6909,23 @@ static void fsi__mg_apply_row(const fsi_mg *mg, const fsi_real *x, fsi_real *y, 
         return;
     }
     memset(y, 0, (size_t)n * sizeof *y);
-    w = fsi__mg_weights(mg, 0, j, k);
+    const fsi_real *w = fsi__mg_weights(mg, 0, j, k);
     if (!w)
         w = mg->one;
     fsi__mg_face_terms(1, 0, face, none, w, x, mg->zero, y);
     fsi__mg_face_terms(m - 1, 0, face + 1, face, w + 1, x + 1, x, y + 1);
     fsi__mg_face_terms(m - 1, 1, face, face + 1, w + 1, x, x + 1, y);
     fsi__mg_face_terms(1, 1, face + m - 1, none, w + m, x + m - 1, mg->zero, y + m - 1);
-    for (d = 2; d < 6; d++) {
+    for (int d = 2; d < 6; d++) {
         w = fsi__mg_weights(mg, d, j, k);
         fsi__mg_face_terms(m, d, face, across[d - 2], w ? w : mg->one, x, xn[d - 2], y);
     }
 }
 
 FSI_API void fsi_mg_apply(const fsi_mg *mg, const fsi_real *x, fsi_real *y) {
-    int j, k;
+    int j;
     FSI__OMP(parallel for schedule(static) private(j) if (mg->cells > FSI__GRAIN))
-    for (k = 0; k < mg->n[2]; k++)
+    for (int k = 0; k < mg->n[2]; k++)
         for (j = 0; j < mg->n[1]; j++)
             fsi__mg_apply_row(mg, x, y, j, k, 0);
 }
@@ -7082,12 +6954,12 @@ static void fsi__mg_region_sums(const fsi_mg *mg, const fsi_real *x, int absolut
                                 double *size) {
     ptrdiff_t cells = (ptrdiff_t)mg->cells, c;
     unsigned large = (unsigned)mg->large;
-    int chunk, chunks = fsi__mg_chunks(mg), r;
+    int chunks = fsi__mg_chunks(mg);
     fsi__mg_room_clear(mg, sum != fsi__mg_room(mg, 0));
     if (size)
         fsi__mg_room_clear(mg, 1);
     FSI__OMP(parallel for schedule(static) private(c) if (chunks > 1))
-    for (chunk = 0; chunk < chunks; chunk++) {
+    for (int chunk = 0; chunk < chunks; chunk++) {
         ptrdiff_t end = cells * (chunk + 1) / chunks;
         double *s = sum + 64 * chunk, *n = size ? size + 64 * chunk : NULL;
         for (c = cells * chunk / chunks; c < end; c++) {
@@ -7099,8 +6971,8 @@ static void fsi__mg_region_sums(const fsi_mg *mg, const fsi_real *x, int absolut
                 n[a] += 1;
         }
     }
-    for (chunk = 1; chunk < chunks; chunk++)
-        for (r = 0; r < mg->large; r++) {
+    for (int chunk = 1; chunk < chunks; chunk++)
+        for (int r = 0; r < mg->large; r++) {
             sum[r] += sum[64 * chunk + r];
             if (size)
                 size[r] += size[64 * chunk + r];
@@ -7112,18 +6984,16 @@ FSI__INLINE int fsi__mg_hidden(const fsi_mg *mg, int region) {
 }
 
 FSI_API void fsi_mg_project(const fsi_mg *mg, fsi_real *x) {
-    ptrdiff_t cells = (ptrdiff_t)mg->cells, c;
-    double *mean, *size;
-    int r;
+    ptrdiff_t cells = (ptrdiff_t)mg->cells;
     if (!mg->regions)
         return;
-    mean = fsi__mg_room(mg, 0);
-    size = fsi__mg_room(mg, 1);
+    double *mean = fsi__mg_room(mg, 0);
+    double *size = fsi__mg_room(mg, 1);
     fsi__mg_region_sums(mg, x, 0, mean, size);
-    for (r = 0; r < mg->large; r++)
+    for (int r = 0; r < mg->large; r++)
         mean[r] = fsi__mg_hidden(mg, r) ? 0 : mean[r] / size[r];
     FSI__OMP(parallel for schedule(static) if (cells > FSI__GRAIN))
-    for (c = 0; c < cells; c++) {
+    for (ptrdiff_t c = 0; c < cells; c++) {
         int a = mg->label[c];
         if (a >= mg->large)
             x[c] = fsi__mg_hidden(mg, a) ? x[c] : 0;
@@ -7137,27 +7007,26 @@ FSI_API void fsi_mg_project(const fsi_mg *mg, fsi_real *x) {
 /* Largest imbalance: |sum| / sum of |.| over regions where the part outside the range, |sum| /
  * sqrt(cells), exceeds least. */
 static double fsi__mg_imbalance(const fsi_mg *mg, const fsi_real *b, double least) {
-    double worst = 0, *sum, *other;
-    size_t c;
-    int r, any = 0;
+    double worst = 0;
+    int any = 0;
     if (!mg->regions)
         return 0;
-    sum = fsi__mg_room(mg, 0);
-    other = fsi__mg_room(mg, 1);
+    double *sum = fsi__mg_room(mg, 0);
+    double *other = fsi__mg_room(mg, 1);
     fsi__mg_region_sums(mg, b, 0, sum, other);
-    for (r = 0; r < mg->large; r++) {
+    for (int r = 0; r < mg->large; r++) {
         if (fsi__mg_hidden(mg, r) || !(fabs(sum[r]) > least * sqrt(other[r])))
             sum[r] = 0;
         any |= sum[r] != 0;
     }
     if (any)
         fsi__mg_region_sums(mg, b, 1, other, NULL);
-    for (r = 0; r < mg->large; r++)
+    for (int r = 0; r < mg->large; r++)
         if (fabs(sum[r]) > worst * other[r])
             worst = fabs(sum[r]) / other[r];
     fsi__mg_room_clear(mg, 0);
     fsi__mg_room_clear(mg, 1);
-    for (c = 0; c < mg->cells && mg->regions > mg->large; c++)
+    for (size_t c = 0; c < mg->cells && mg->regions > mg->large; c++)
         if (mg->label[c] >= mg->large && fabs((double)b[c]) > least
             && !fsi__mg_hidden(mg, mg->label[c]))
             return 1;
@@ -7188,8 +7057,8 @@ FSI__HOT static void fsi__mg_direction(int n, const float *FSI__RESTRICT even,
                                        const float *FSI__RESTRICT odd, fsi_real s, fsi_real alpha,
                                        fsi_real beta, fsi_real *FSI__RESTRICT p,
                                        fsi_real *FSI__RESTRICT d) {
-    int h, pairs = n / 2;
-    for (h = 0; h < pairs; h++) {
+    int pairs = n / 2;
+    for (int h = 0; h < pairs; h++) {
         fsi_real d0 = d[2 * h], d1 = d[2 * h + 1];
         p[2 * h] += alpha * d0;
         p[2 * h + 1] += alpha * d1;
@@ -7205,8 +7074,7 @@ FSI__HOT static void fsi__mg_direction(int n, const float *FSI__RESTRICT even,
 FSI__HOT static void fsi__mg_direction_plain(int n, const fsi_real *FSI__RESTRICT z, fsi_real alpha,
                                              fsi_real beta, fsi_real *FSI__RESTRICT p,
                                              fsi_real *FSI__RESTRICT d) {
-    int i;
-    for (i = 0; i < n; i++) {
+    for (int i = 0; i < n; i++) {
         p[i] += alpha * d[i];
         d[i] = z[i] + beta * d[i];
     }
@@ -7216,8 +7084,8 @@ FSI__HOT static void fsi__mg_direction_plain(int n, const fsi_real *FSI__RESTRIC
 FSI__HOT static void fsi__mg_residual_row(int n, fsi_real alpha, const fsi_real *FSI__RESTRICT q,
                                           fsi_real *FSI__RESTRICT r, fsi_real s,
                                           float *FSI__RESTRICT even, float *FSI__RESTRICT odd) {
-    int h, pairs = n / 2;
-    for (h = 0; h < pairs; h++) {
+    int pairs = n / 2;
+    for (int h = 0; h < pairs; h++) {
         fsi_real r0 = r[2 * h] - alpha * q[2 * h], r1 = r[2 * h + 1] - alpha * q[2 * h + 1];
         r[2 * h] = r0;
         r[2 * h + 1] = r1;
@@ -7232,8 +7100,8 @@ FSI__HOT static void fsi__mg_residual_row(int n, fsi_real alpha, const fsi_real 
 
 FSI__HOT static void fsi__mg_to_cycle(int n, const fsi_real *FSI__RESTRICT r, fsi_real s,
                                       float *FSI__RESTRICT even, float *FSI__RESTRICT odd) {
-    int h, pairs = n / 2;
-    for (h = 0; h < pairs; h++) {
+    int pairs = n / 2;
+    for (int h = 0; h < pairs; h++) {
         even[h] = (float)(s * r[2 * h]);
         odd[h] = (float)(s * r[2 * h + 1]);
     }
@@ -7244,8 +7112,8 @@ FSI__HOT static void fsi__mg_to_cycle(int n, const fsi_real *FSI__RESTRICT r, fs
 FSI__HOT static void fsi__mg_from_cycle(int n, const float *FSI__RESTRICT even,
                                         const float *FSI__RESTRICT odd, fsi_real s,
                                         fsi_real *FSI__RESTRICT z) {
-    int h, pairs = n / 2;
-    for (h = 0; h < pairs; h++) {
+    int pairs = n / 2;
+    for (int h = 0; h < pairs; h++) {
         z[2 * h] = s * (fsi_real)even[h];
         z[2 * h + 1] = s * (fsi_real)odd[h];
     }
@@ -7259,24 +7127,21 @@ typedef double (*fsi__mg_pass)(fsi__mg_cg *cg, int j, int k, ptrdiff_t at);
 static void fsi__mg_plane(fsi__mg_cg *cg, fsi__mg_pass pass, int k) {
     const fsi_mg *mg = cg->mg;
     double s = 0;
-    int j;
-    for (j = 0; j < mg->n[1]; j++)
+    for (int j = 0; j < mg->n[1]; j++)
         s += pass(cg, j, k, fsi__mg_number(mg, 0, j, k));
     mg->part[k] = s;
 }
 
 static double fsi__mg_parts(const fsi_mg *mg) {
     double s = 0;
-    int k;
-    for (k = 0; k < mg->n[2]; k++)
+    for (int k = 0; k < mg->n[2]; k++)
         s += mg->part[k];
     return s;
 }
 
 static double fsi__mg_all_rows(fsi__mg_cg *cg, fsi__mg_pass pass) {
-    int k;
     FSI__OMP(parallel for schedule(static) if (cg->mg->cells > FSI__GRAIN))
-    for (k = 0; k < cg->mg->n[2]; k++)
+    for (int k = 0; k < cg->mg->n[2]; k++)
         fsi__mg_plane(cg, pass, k);
     return fsi__mg_parts(cg->mg);
 }
@@ -7352,15 +7217,15 @@ static double fsi__mg_pass_out(fsi__mg_cg *cg, int j, int k, ptrdiff_t at) {
 }
 
 FSI_API void fsi_mg_cycle(fsi_mg *mg, const fsi_real *r, fsi_real *z) {
-    ptrdiff_t c, cells = (ptrdiff_t)mg->cells;
-    fsi__mg_cg cg;
+    ptrdiff_t cells = (ptrdiff_t)mg->cells;
     if (!mg->block)
         return;
+    fsi__mg_cg cg;
     memset(&cg, 0, sizeof cg);
     cg.mg = mg;
     cg.p = z;
     FSI__OMP(parallel for schedule(static) if (cells > FSI__GRAIN))
-    for (c = 0; c < cells; c++)
+    for (ptrdiff_t c = 0; c < cells; c++)
         z[c] = mg->face[c] & FSI__FLUID ? r[c] : 0;
     fsi_mg_project(mg, z);
     cg.scale = fsi__mg_scale(mg, fsi_dot(mg->cells, z, z));
@@ -7375,14 +7240,14 @@ FSI_API void fsi_mg_cycle(fsi_mg *mg, const fsi_real *r, fsi_real *z) {
 static fsi_result fsi__mg_iterate(fsi__mg_cg *cg, int cap, int *iterations, double begin) {
     fsi_mg *mg = cg->mg;
     const fsi_mg_solve_desc *s = cg->s;
-    double rz = 0, old, dq;
+    double rz = 0;
     memset(mg->d, 0, mg->cells * sizeof *mg->d);
     cg->alpha = cg->beta = 0;
     while (sqrt(cg->rr) > cg->limit) {
         if (*iterations >= cap
             || (s->seconds > 0 && s->clock_fn(s->clock_user) - begin > s->seconds))
             return FSI_NOT_CONVERGED;
-        old = rz;
+        double old = rz;
         if (s->precondition.apply_fn) {
             s->precondition.apply_fn(mg->r, mg->q, s->precondition.user);
             rz = fsi_dot(mg->cells, mg->r, mg->q);
@@ -7393,7 +7258,7 @@ static fsi_result fsi__mg_iterate(fsi__mg_cg *cg, int cap, int *iterations, doub
         cg->beta = old > 0 ? rz / old : 0;
         fsi__mg_wave(mg->n[2], 2, mg->cells > FSI__GRAIN, fsi__mg_step, cg);
         cg->alpha = 0;
-        dq = fsi__mg_parts(mg);
+        double dq = fsi__mg_parts(mg);
         if (s->extra.apply_fn) {
             s->extra.apply_fn(mg->d, mg->q, s->extra.user);
             dq = fsi_dot(mg->cells, mg->d, mg->q);
@@ -7416,8 +7281,7 @@ FSI__HOT static void fsi__mg_difference(int n, const uint8_t *FSI__RESTRICT face
                                         const fsi_real *FSI__RESTRICT b, fsi_real unit,
                                         const fsi_real *FSI__RESTRICT q,
                                         fsi_real *FSI__RESTRICT r) {
-    int i;
-    for (i = 0; i < n; i++) {
+    for (int i = 0; i < n; i++) {
         fsi_real v = unit * b[i] - q[i];
         r[i] = face[i] & FSI__FLUID ? v : 0;
     }
@@ -7458,14 +7322,14 @@ static void fsi__mg_finish(void *user, int t, int k) {
  * sets r . r. */
 static void fsi__mg_true_residual(fsi__mg_cg *cg) {
     fsi_mg *mg = cg->mg;
-    ptrdiff_t c, n = (ptrdiff_t)mg->cells;
+    ptrdiff_t n = (ptrdiff_t)mg->cells;
     fsi__mg_wave(mg->n[2], 2, mg->cells > FSI__GRAIN, fsi__mg_finish, cg);
     cg->alpha = 0;
     cg->rr = fsi__mg_parts(mg);
     if (cg->s->extra.apply_fn) {
         memset(mg->q, 0, mg->cells * sizeof *mg->q);
         cg->s->extra.apply_fn(cg->p, mg->q, cg->s->extra.user);
-        for (c = 0; c < n; c++)
+        for (ptrdiff_t c = 0; c < n; c++)
             mg->r[c] -= mg->face[c] & FSI__FLUID ? mg->q[c] : 0;
     }
     fsi_mg_project(mg, mg->r);
@@ -7477,11 +7341,10 @@ static void fsi__mg_true_residual(fsi__mg_cg *cg) {
    constants of random size per region tells. Such regions are left alone by fsi_mg_project during
    the solve. Overwrites r, d, q. */
 static void fsi__mg_hide_regular(fsi_mg *mg, const fsi_mg_solve_desc *s) {
-    ptrdiff_t c, n = (ptrdiff_t)mg->cells;
+    ptrdiff_t n = (ptrdiff_t)mg->cells;
     double *sum = fsi__mg_room(mg, 0), *noise = fsi__mg_room(mg, 1);
-    int r;
     FSI__OMP(parallel for schedule(static) if (n > FSI__GRAIN))
-    for (c = 0; c < n; c++) {
+    for (ptrdiff_t c = 0; c < n; c++) {
         uint64_t seed = (uint64_t)((int64_t)mg->label[c] + 1);
         mg->d[c] = mg->label[c] < 0 ? 0 : 1 + fsi__random_unit(&seed);
         mg->q[c] = mg->r[c] = 0;
@@ -7489,7 +7352,7 @@ static void fsi__mg_hide_regular(fsi_mg *mg, const fsi_mg_solve_desc *s) {
     s->extra.apply_fn(mg->d, mg->q, s->extra.user);
     FSI__OMP(parallel for schedule(static) if (n > FSI__GRAIN))
     /* noise of the same size gives the scale of E */
-    for (c = 0; c < n; c++) {
+    for (ptrdiff_t c = 0; c < n; c++) {
         uint64_t seed = (uint64_t)c + 1;
         mg->d[c] *= 2 * fsi__random_unit(&seed) - 1;
     }
@@ -7499,16 +7362,16 @@ static void fsi__mg_hide_regular(fsi_mg *mg, const fsi_mg_solve_desc *s) {
     fsi__mg_region_sums(mg, mg->q, 0, sum, NULL);
     fsi__mg_region_sums(mg, mg->r, 1, noise, NULL);
     /* cells of each region */
-    for (c = 0; c < n; c++)
+    for (ptrdiff_t c = 0; c < n; c++)
         if (mg->label[c] >= 0)
             mg->d[mg->label[c]] += 1;
-    for (r = 0; r < mg->large; r++)
+    for (int r = 0; r < mg->large; r++)
         if (fabs(sum[r]) > 1e4 * (double)FSI_REAL_EPS * sqrt((double)mg->d[r]) * noise[r])
             mg->regular[r >> 3] |= (uint8_t)(1 << (r & 7));
-    for (c = 0; c < n; c++)
+    for (ptrdiff_t c = 0; c < n; c++)
         if (mg->label[c] >= mg->large && fsi__abs(mg->q[c]) > 0)
             mg->regular[mg->label[c] >> 3] |= (uint8_t)(1 << (mg->label[c] & 7));
-    for (r = 0; r < mg->regions; r++)
+    for (int r = 0; r < mg->regions; r++)
         mg->hidden += mg->regular[r >> 3] >> (r & 7) & 1;
     fsi__mg_room_clear(mg, 0);
     fsi__mg_room_clear(mg, 1);
@@ -7518,15 +7381,15 @@ static void fsi__mg_hide_regular(fsi_mg *mg, const fsi_mg_solve_desc *s) {
 /* Clears p outside the fluid, everywhere without a guess; 0 (and p untouched) if the guess is not
  * finite. */
 static int fsi__mg_load_guess(fsi_mg *mg, fsi_real *p, int guess) {
-    ptrdiff_t c, n = (ptrdiff_t)mg->cells;
+    ptrdiff_t n = (ptrdiff_t)mg->cells;
     if (!guess) {
         fsi_fill(mg->cells, 0, p);
         return 1;
     }
-    for (c = 0; c < n; c++)
+    for (ptrdiff_t c = 0; c < n; c++)
         if (mg->face[c] & FSI__FLUID && !fsi__finite(p[c]))
             return 0;
-    for (c = 0; c < n; c++)
+    for (ptrdiff_t c = 0; c < n; c++)
         p[c] = mg->face[c] & FSI__FLUID ? p[c] : 0;
     return 1;
 }
@@ -7534,7 +7397,7 @@ static int fsi__mg_load_guess(fsi_mg *mg, fsi_real *p, int guess) {
 /* The right-hand side in its unit, and the limit; 0 if b is not finite. */
 static int fsi__mg_load(fsi__mg_cg *cg) {
     double tolerance = cg->s->tolerance > 0 ? cg->s->tolerance : 1e-6,
-           safe = sizeof(fsi_real) == 8 ? 1e60 : 1e16, absolute;
+           safe = sizeof(fsi_real) == 8 ? 1e60 : 1e16;
     cg->unit = 1;
     cg->rr = fsi__mg_all_rows(cg, fsi__mg_pass_rhs);
     if (!(cg->rr >= 1 / safe && cg->rr <= safe)) {
@@ -7544,7 +7407,7 @@ static int fsi__mg_load(fsi__mg_cg *cg) {
         if (cg->unit < 1 || cg->unit > 1)
             cg->rr = fsi__mg_all_rows(cg, fsi__mg_pass_rhs);
     }
-    absolute = cg->s->tolerance_abs * cg->unit;
+    double absolute = cg->s->tolerance_abs * cg->unit;
     cg->limit = tolerance * sqrt(cg->rr) > absolute ? tolerance * sqrt(cg->rr) : absolute;
     return 1;
 }
@@ -7566,24 +7429,23 @@ static int fsi__mg_guess_good(fsi__mg_cg *cg) {
 static double fsi__mg_floor(const fsi__mg_cg *cg) {
     fsi_mg *mg = cg->mg;
     double s = 0;
-    int color, pass, j, k, n = mg->n[0];
-    for (color = 0; color < 2; color++)
-        for (pass = 0; pass < 2; pass++) {
-            for (k = 0; k < mg->n[2]; k++)
-                for (j = 0; j < mg->n[1]; j++) {
-                    ptrdiff_t at = fsi__mg_number(mg, 0, j, k), i, first = (j + k + color) & 1;
-                    for (i = 0; i < n && !pass; i++)
+    int n = mg->n[0];
+    for (int color = 0; color < 2; color++)
+        for (int pass = 0; pass < 2; pass++) {
+            for (int k = 0; k < mg->n[2]; k++)
+                for (int j = 0; j < mg->n[1]; j++) {
+                    ptrdiff_t at = fsi__mg_number(mg, 0, j, k), first = (j + k + color) & 1;
+                    for (ptrdiff_t i = 0; i < n && !pass; i++)
                         mg->d[at + i] = (i & 1) == first ? cg->p[at + i] : 0;
-                    for (i = first; i < n && pass; i += 2)
+                    for (ptrdiff_t i = first; i < n && pass; i += 2)
                         s += (double)mg->q[at + i] * (double)mg->q[at + i];
                 }
             if (!pass)
                 fsi_mg_apply(mg, mg->d, mg->q);
         }
     if (cg->s->extra.apply_fn) { /* and E applied to such a rounding */
-        size_t c;
         uint64_t seed = 1;
-        for (c = 0; c < mg->cells; c++) {
+        for (size_t c = 0; c < mg->cells; c++) {
             mg->d[c] = cg->p[c] * FSI_REAL_EPS * (fsi__random_unit(&seed) < FSI_R(0.5) ? 1 : -1);
             mg->q[c] = 0;
         }
@@ -7596,11 +7458,11 @@ static double fsi__mg_floor(const fsi__mg_cg *cg) {
 /* Conjugate gradients, checked against the true residual: where the recurrence was too hopeful, it
  * starts again from there. */
 static fsi_result fsi__mg_loop(fsi__mg_cg *cg, fsi_report *rep, int cap) {
-    double before, begin = cg->s->clock_fn ? cg->s->clock_fn(cg->s->clock_user) : 0;
+    double begin = cg->s->clock_fn ? cg->s->clock_fn(cg->s->clock_user) : 0;
     fsi_result reason;
     int tries = 0;
     do {
-        before = cg->rr;
+        double before = cg->rr;
         (void)fsi__mg_update_residual(cg); /* fills f */
         reason = fsi__mg_iterate(cg, cap, &rep->iterations, begin);
         fsi__mg_true_residual(cg);
@@ -7632,11 +7494,10 @@ static int fsi__mg_desc_valid(const fsi_mg_solve_desc *s) {
 FSI_API fsi_result fsi_mg_solve(fsi_mg *mg, const fsi_mg_solve_desc *desc, const fsi_real *b,
                                 fsi_real *p, fsi_report *report) {
     fsi_mg_solve_desc s;
-    fsi__mg_cg cg;
-    fsi_report rep;
-    double imbalance, least;
     memset(&s, 0, sizeof s);
+    fsi__mg_cg cg;
     memset(&cg, 0, sizeof cg);
+    fsi_report rep;
     memset(&rep, 0, sizeof rep);
     if (!mg || !mg->block)
         return FSI_ERR_STATE;
@@ -7659,9 +7520,9 @@ FSI_API fsi_result fsi_mg_solve(fsi_mg *mg, const fsi_mg_solve_desc *desc, const
         mg->rank = NULL;
         return FSI_ERR_ARGUMENT;
     }
-    least =
+    double least =
         s.tolerance_abs * cg.unit > 1e-4 * cg.limit ? s.tolerance_abs * cg.unit : 1e-4 * cg.limit;
-    imbalance = fsi__mg_imbalance(mg, mg->r, least);
+    double imbalance = fsi__mg_imbalance(mg, mg->r, least);
     fsi_mg_project(mg, mg->r);
     if (mg->regions)
         cg.rr = fsi_dot(mg->cells, mg->r, mg->r);
@@ -7720,11 +7581,11 @@ FSI__INLINE fsi_vec3 fsi__surface_vertex(const fsi_surface *s, int e, int corner
 }
 
 FSI_API fsi_real fsi_closest_on_segment(fsi_vec3 p, fsi_vec3 a, fsi_vec3 b, fsi_real weight[2]) {
-    fsi_vec3 ab = fsi_vec_sub(b, a), ap = fsi_vec_sub(p, a), d;
+    fsi_vec3 ab = fsi_vec_sub(b, a), ap = fsi_vec_sub(p, a);
     fsi_real l2 = fsi_vec_dot(ab, ab), t = l2 > 0 ? fsi__clamp(fsi_vec_dot(ap, ab) / l2, 0, 1) : 0;
     weight[0] = 1 - t;
     weight[1] = t;
-    d = fsi_vec_sub(ap, fsi_vec_scale(ab, t));
+    fsi_vec3 d = fsi_vec_sub(ap, fsi_vec_scale(ab, t));
     return fsi_vec_dot(d, d);
 }
 
@@ -7732,8 +7593,7 @@ FSI_API fsi_real fsi_closest_on_segment(fsi_vec3 p, fsi_vec3 a, fsi_vec3 b, fsi_
  * without area. */
 static fsi_real fsi__closest_edge(fsi_vec3 p, const fsi_vec3 *x, fsi_real *weight) {
     fsi_real best = FSI_REAL_MAX, w[2];
-    int i;
-    for (i = 0; i < 3; i++) {
+    for (int i = 0; i < 3; i++) {
         int j = (i + 1) % 3;
         fsi_real d = fsi_closest_on_segment(p, x[i], x[j], w);
         if (!(d < best))
@@ -7750,14 +7610,14 @@ FSI_API fsi_real fsi_closest_on_triangle(fsi_vec3 p, fsi_vec3 a, fsi_vec3 b, fsi
                                          fsi_real weight[3]) {
     fsi_vec3 x[3], ab = fsi_vec_sub(b, a), ac = fsi_vec_sub(c, a), ap = fsi_vec_sub(p, a),
                    n = fsi_vec_cross(ab, ac);
-    fsi_real n2 = fsi_vec_dot(n, n), scale = fsi_vec_dot(ab, ab) * fsi_vec_dot(ac, ac), d;
+    fsi_real n2 = fsi_vec_dot(n, n), scale = fsi_vec_dot(ab, ab) * fsi_vec_dot(ac, ac);
     if (n2 > 16 * FSI_REAL_EPS * FSI_REAL_EPS * scale && n2 > 0) {
         weight[1] = fsi_vec_dot(fsi_vec_cross(ap, ac), n) / n2;
         weight[2] = fsi_vec_dot(fsi_vec_cross(ab, ap), n) / n2;
         weight[0] = 1 - weight[1] - weight[2];
         if (weight[0] >= 0 && weight[1] >= 0 && weight[2] >= 0) {
             /* a volume: its square leaves the range of numbers long before the distance does */
-            d = fsi_vec_dot(ap, n);
+            fsi_real d = fsi_vec_dot(ap, n);
             return d * d > 1 / (FSI_REAL_MAX * FSI_REAL_EPS) && d * d <= FSI_REAL_MAX
                        ? d * d / n2
                        : d * (d / n2);
@@ -7799,7 +7659,6 @@ FSI_API fsi_vec3 fsi_surface_normal(const fsi_surface *s, int e) {
 FSI_API fsi_result fsi_surface_check(const fsi_surface *s) {
     /* areas are squared */
     const fsi_real most = sizeof(fsi_real) == 8 ? FSI_R(1e70) : FSI_R(1e9);
-    size_t i, n;
     if (!s || (s->dim != 2 && s->dim != 3) || s->vertex_count < 0 || s->element_count < 0)
         return FSI_ERR_ARGUMENT;
     if ((s->vertex_count && !s->x && !s->place_fn) || (s->element_count && !s->index))
@@ -7808,14 +7667,14 @@ FSI_API fsi_result fsi_surface_check(const fsi_surface *s) {
         && (s->x || s->rest->surface.element_count != s->element_count
             || s->rest->surface.dim != s->dim || !s->R || !s->T || !(s->off >= 0)))
         return FSI_ERR_ARGUMENT;
-    n = (size_t)s->element_count * (size_t)s->dim;
-    for (i = 0; i < n; i++)
+    size_t n = (size_t)s->element_count * (size_t)s->dim;
+    for (size_t i = 0; i < n; i++)
         if (s->index[i] < 0 || s->index[i] >= s->vertex_count)
             return FSI_ERR_GEOMETRY;
     n = 3 * (size_t)s->vertex_count;
     if (s->v && !fsi_all_finite(n, s->v))
         return FSI_ERR_GEOMETRY;
-    for (i = 0; !s->x && i < n; i += 3) {
+    for (size_t i = 0; !s->x && i < n; i += 3) {
         fsi_real x[3];
         s->place_fn(s->user, (int)(i / 3), x);
         if (!fsi_all_finite(3, x) || !(fsi_max_abs(3, x) <= most))
@@ -7840,10 +7699,9 @@ typedef struct fsi__ray {
 
 static void fsi__ray_init(fsi__ray *r, int dim, fsi_vec3 p, fsi_vec3 q) {
     double d[3];
-    int i;
     r->from = p;
     r->dir = fsi_vec_sub(q, p);
-    for (i = 0; i < 3; i++) {
+    for (int i = 0; i < 3; i++) {
         r->p[i] = (double)fsi__get(p, i);
         d[i] = (double)fsi__get(q, i) - r->p[i];
     }
@@ -7877,11 +7735,11 @@ static double fsi__edge(const double *a, const double *b, int *sign) {
 
 static int fsi__ray_cross(const fsi__ray *r, const fsi_surface *s, int e, fsi_hit *hit) {
     /* corners (u, v, w); weights before division */
-    double c[3][3], k[3], det, t;
-    int i, sign[3];
+    double c[3][3], k[3];
+    int sign[3];
     if (!r->dim)
         return 0;
-    for (i = 0; i < s->dim; i++) {
+    for (int i = 0; i < s->dim; i++) {
         fsi_real room[3];
         const fsi_real *x = fsi__surface_corner(s, e, i, room);
         c[i][2] = (double)x[r->w] - r->p[r->w];
@@ -7903,16 +7761,16 @@ static int fsi__ray_cross(const fsi__ray *r, const fsi_surface *s, int e, fsi_hi
         if (sign[0] == 0 || sign[0] != sign[1] || sign[0] != sign[2])
             return 0;
     }
-    det = k[0] + k[1] + k[2];
+    double det = k[0] + k[1] + k[2];
     if (det == 0)
         return 0;
-    t = (k[0] * c[0][2] + k[1] * c[1][2] + k[2] * c[2][2]) / det * r->sw;
+    double t = (k[0] * c[0][2] + k[1] * c[1][2] + k[2] * c[2][2]) / det * r->sw;
     if (!(t >= 0 && t < 1))
         return 0;
     hit->element = e;
     hit->side = sign[0];
     hit->t = (fsi_real)t;
-    for (i = 0; i < 3; i++)
+    for (int i = 0; i < 3; i++)
         hit->weight[i] = (fsi_real)(k[i] / det);
     hit->point = fsi_vec_mad(r->from, r->dir, hit->t);
     return 1;
@@ -7928,19 +7786,19 @@ FSI_API int fsi_surface_cross(const fsi_surface *s, int e, fsi_vec3 p, fsi_vec3 
  * weights. */
 static int fsi__clip_plane(fsi_real (*w)[3], int n, const fsi_real *x, fsi_real at, fsi_real sign) {
     /* x: coordinate of the three corners along the axis; keep sign (x - at) >= 0 */
-    fsi_real out[12][3], f, g;
-    int i, k, m = 0;
-    for (i = 0; i < n; i++) {
+    fsi_real out[12][3];
+    int m = 0;
+    for (int i = 0; i < n; i++) {
         const fsi_real *a = w[i], *b = w[(i + 1) % n];
-        f = sign * (a[0] * x[0] + a[1] * x[1] + a[2] * x[2] - at);
-        g = sign * (b[0] * x[0] + b[1] * x[1] + b[2] * x[2] - at);
+        fsi_real f = sign * (a[0] * x[0] + a[1] * x[1] + a[2] * x[2] - at);
+        fsi_real g = sign * (b[0] * x[0] + b[1] * x[1] + b[2] * x[2] - at);
         if (f >= 0) {
             memcpy(out[m], a, sizeof out[m]);
             m++;
         }
         if ((f >= 0) == (g >= 0))
             continue;
-        for (k = 0; k < 3; k++)
+        for (int k = 0; k < 3; k++)
             out[m][k] = (a[k] * g - b[k] * f) / (g - f);
         m++;
     }
@@ -7952,39 +7810,38 @@ static int fsi__clip_plane(fsi_real (*w)[3], int n, const fsi_real *x, fsi_real 
  * centroid. */
 static fsi_real fsi__clip_moments(fsi_real (*w)[3], int n, int dim, fsi_real *centroid) {
     fsi_real total = 0;
-    int i, k;
     centroid[0] = centroid[1] = centroid[2] = 0;
     /* fan (0, i, i+1), or the one interval (0, 1) */
-    for (i = 1; i + dim - 2 < n; i++) {
+    for (int i = 1; i + dim - 2 < n; i++) {
         const fsi_real *a = w[0], *b = w[i], *c = dim == 2 ? w[0] : w[i + 1];
         fsi_real part =
             dim == 2 ? fsi__abs(b[1] - a[1])
                      : fsi__abs((b[1] - a[1]) * (c[2] - a[2]) - (b[2] - a[2]) * (c[1] - a[1]));
-        for (k = 0; k < 3; k++)
+        for (int k = 0; k < 3; k++)
             centroid[k] += part * (dim == 2 ? (a[k] + b[k]) / 2 : (a[k] + b[k] + c[k]) / 3);
         total += part;
         if (dim == 2)
             break;
     }
-    for (k = 0; k < 3; k++)
+    for (int k = 0; k < 3; k++)
         centroid[k] = total > 0 ? centroid[k] / total : 0;
     return total;
 }
 
 FSI_API int fsi_surface_clip(const fsi_surface *s, int e, fsi_vec3 lo, fsi_vec3 hi, fsi_clip *out) {
-    fsi_real w[12][3] = {{0}}, x[3], share;
+    fsi_real w[12][3] = {{0}}, x[3];
     fsi_vec3 n = fsi_surface_normal(s, e);
-    int i, axis, count = s->dim;
-    for (i = 0; i < count; i++)
+    int count = s->dim;
+    for (int i = 0; i < count; i++)
         w[i][i] = 1;
-    for (axis = 0; axis < s->dim && count > 0; axis++) {
-        for (i = 0; i < 3; i++)
+    for (int axis = 0; axis < s->dim && count > 0; axis++) {
+        for (int i = 0; i < 3; i++)
             x[i] = i < s->dim ? fsi__get(fsi__surface_vertex(s, e, i), axis) : 0;
         count = fsi__clip_plane(w, count, x, fsi__get(lo, axis), 1);
         if (count > 0)
             count = fsi__clip_plane(w, count, x, fsi__get(hi, axis), -1);
     }
-    share = fsi__clip_moments(w, count, s->dim, out->weight);
+    fsi_real share = fsi__clip_moments(w, count, s->dim, out->weight);
     out->normal = fsi_vec_scale(n, share);
     out->area = fsi__length(out->normal);
     return out->area > 0;
@@ -7999,7 +7856,6 @@ static void fsi__bvh_layout(fsi_bvh *b, fsi_arena *arena) {
 
 FSI_API fsi_result fsi_bvh_init(fsi_bvh *bvh, int capacity, const fsi_allocator *allocator) {
     fsi_arena arena = {NULL, 0, 0, 0};
-    fsi_result r;
     if (!bvh || capacity < 1 || !fsi_allocator_valid(allocator))
         return FSI_ERR_ARGUMENT;
     memset(bvh, 0, sizeof *bvh);
@@ -8007,7 +7863,7 @@ FSI_API fsi_result fsi_bvh_init(fsi_bvh *bvh, int capacity, const fsi_allocator 
     if (allocator)
         bvh->allocator = *allocator;
     fsi__bvh_layout(bvh, &arena);
-    r = fsi__arena_block(&arena, &bvh->allocator, &bvh->block, &bvh->size);
+    fsi_result r = fsi__arena_block(&arena, &bvh->allocator, &bvh->block, &bvh->size);
     if (r == FSI_OK)
         fsi__bvh_layout(bvh, &arena);
     else
@@ -8024,16 +7880,14 @@ FSI_API void fsi_bvh_free(fsi_bvh *bvh) {
 
 /* Bounds of nothing yet (z = 0 in 2D), with a point, with the corners of an element. */
 static void fsi__bounds_none(int dim, fsi_real *lo, fsi_real *hi) {
-    int k;
-    for (k = 0; k < 3; k++) {
+    for (int k = 0; k < 3; k++) {
         lo[k] = k < dim ? FSI_REAL_MAX : 0;
         hi[k] = k < dim ? -FSI_REAL_MAX : 0;
     }
 }
 
 FSI__INLINE void fsi__bounds_add(int dim, const fsi_real *x, fsi_real *lo, fsi_real *hi) {
-    int k;
-    for (k = 0; k < dim; k++) {
+    for (int k = 0; k < dim; k++) {
         lo[k] = fsi__min(lo[k], x[k]);
         hi[k] = fsi__max(hi[k], x[k]);
     }
@@ -8041,8 +7895,7 @@ FSI__INLINE void fsi__bounds_add(int dim, const fsi_real *x, fsi_real *lo, fsi_r
 
 static void fsi__bounds_element(const fsi_surface *s, int e, fsi_real *lo, fsi_real *hi) {
     fsi_real room[3];
-    int i;
-    for (i = 0; i < s->dim; i++)
+    for (int i = 0; i < s->dim; i++)
         fsi__bounds_add(s->dim, fsi__surface_corner(s, e, i, room), lo, hi);
 }
 
@@ -8053,8 +7906,7 @@ FSI_API void fsi_surface_bounds(const fsi_surface *s, int e, fsi_real lo[3], fsi
 
 static fsi_real fsi__bvh_key(const fsi_surface *s, int e, int axis) { /* dim times the centroid */
     fsi_real sum = 0;
-    int i;
-    for (i = 0; i < s->dim; i++)
+    for (int i = 0; i < s->dim; i++)
         sum += fsi__get(fsi__surface_vertex(s, e, i), axis);
     return sum;
 }
@@ -8063,7 +7915,7 @@ static fsi_real fsi__bvh_key(const fsi_surface *s, int e, int axis) { /* dim tim
  * ties by element number. */
 static void fsi__bvh_select(fsi_bvh *b, int begin, int end, int middle, int axis) {
     const fsi_surface *s = &b->surface;
-    int32_t *o = b->order, swap;
+    int32_t *o = b->order;
     int lo = begin, hi = end - 1;
     while (lo < hi) {
         int32_t pivot = o[lo + (hi - lo) / 2];
@@ -8082,7 +7934,7 @@ static void fsi__bvh_select(fsi_bvh *b, int begin, int end, int middle, int axis
             }
             if (i > j)
                 break;
-            swap = o[i];
+            int32_t swap = o[i];
             o[i] = o[j];
             o[j] = swap;
             i++;
@@ -8099,8 +7951,7 @@ static void fsi__bvh_select(fsi_bvh *b, int begin, int end, int middle, int axis
 
 /* Room for the round-off of the box tests. */
 static void fsi__bvh_pad(fsi_real *lo, fsi_real *hi) {
-    int k;
-    for (k = 0; k < 3; k++) {
+    for (int k = 0; k < 3; k++) {
         fsi_real pad = 8 * FSI_REAL_EPS * fsi__max(fsi__abs(lo[k]), fsi__abs(hi[k]));
         lo[k] -= pad;
         hi[k] += pad;
@@ -8109,22 +7960,21 @@ static void fsi__bvh_pad(fsi_real *lo, fsi_real *hi) {
 
 static void fsi__bvh_fit(fsi_bvh *b, fsi_bvh_node *n) {
     const fsi_bvh_node *l = n + 1, *r = b->node + n->right;
-    int i, k;
-    for (k = 0; k < 3 && n->right; k++) {
+    for (int k = 0; k < 3 && n->right; k++) {
         n->lo[k] = fsi__min(l->lo[k], r->lo[k]);
         n->hi[k] = fsi__max(l->hi[k], r->hi[k]);
     }
     if (n->right)
         return;
     fsi__bounds_none(b->surface.dim, n->lo, n->hi);
-    for (i = n->begin; i < n->end; i++)
+    for (int i = n->begin; i < n->end; i++)
         fsi__bounds_element(&b->surface, b->order[i], n->lo, n->hi);
     fsi__bvh_pad(n->lo, n->hi);
 }
 
 /* returns the node's number; depth is log2 n */
 static int fsi__bvh_split(fsi_bvh *b, int begin, int end) {
-    int self = b->nodes++, i, k, axis = 0, middle = begin + (end - begin) / 2;
+    int self = b->nodes++, axis = 0, middle = begin + (end - begin) / 2;
     fsi_bvh_node *n = b->node + self;
     fsi_real lo[3], hi[3], x[3];
     n->begin = begin;
@@ -8135,12 +7985,12 @@ static int fsi__bvh_split(fsi_bvh *b, int begin, int end) {
         return self;
     }
     fsi__bounds_none(b->surface.dim, lo, hi);
-    for (i = begin; i < end; i++) {
-        for (k = 0; k < b->surface.dim; k++)
+    for (int i = begin; i < end; i++) {
+        for (int k = 0; k < b->surface.dim; k++)
             x[k] = fsi__bvh_key(&b->surface, b->order[i], k);
         fsi__bounds_add(b->surface.dim, x, lo, hi);
     }
-    for (k = 1; k < b->surface.dim; k++)
+    for (int k = 1; k < b->surface.dim; k++)
         if (hi[k] - lo[k] > hi[axis] - lo[axis])
             axis = k;
     fsi__bvh_select(b, begin, end, middle, axis);
@@ -8154,7 +8004,6 @@ static int fsi__bvh_split(fsi_bvh *b, int begin, int end) {
 static void fsi__bvh_bounds(fsi_bvh *b) {
     const fsi_surface *s = &b->surface;
     fsi_real room[3];
-    int i;
     if (!s->rest && b->nodes) {
         memcpy(b->lo, b->node->lo, sizeof b->lo);
         memcpy(b->hi, b->node->hi, sizeof b->hi);
@@ -8162,24 +8011,22 @@ static void fsi__bvh_bounds(fsi_bvh *b) {
     if (!s->rest)
         return;
     fsi__bounds_none(s->dim, b->lo, b->hi);
-    for (i = 0; i < s->vertex_count; i++)
+    for (int i = 0; i < s->vertex_count; i++)
         fsi__bounds_add(s->dim, fsi__surface_at(s, i, room), b->lo, b->hi);
     fsi__bvh_pad(b->lo, b->hi);
 }
 
 FSI_API fsi_result fsi_bvh_build(fsi_bvh *bvh, const fsi_surface *surface) {
-    fsi_result r;
-    int i;
     if (!bvh || !surface || (!bvh->block && !surface->rest))
         return FSI_ERR_STATE;
-    r = fsi_surface_check(surface);
+    fsi_result r = fsi_surface_check(surface);
     if (r != FSI_OK)
         return r;
     if (!surface->rest && surface->element_count > bvh->capacity)
         return FSI_ERR_SIZE;
     bvh->surface = *surface;
     bvh->nodes = surface->rest ? surface->rest->nodes : 0;
-    for (i = 0; i < surface->element_count && !surface->rest; i++)
+    for (int i = 0; i < surface->element_count && !surface->rest; i++)
         bvh->order[i] = i;
     if (surface->element_count && !surface->rest)
         (void)fsi__bvh_split(bvh, 0, surface->element_count);
@@ -8188,20 +8035,18 @@ FSI_API fsi_result fsi_bvh_build(fsi_bvh *bvh, const fsi_surface *surface) {
 }
 
 FSI_API fsi_result fsi_bvh_refit(fsi_bvh *bvh, const fsi_surface *surface) {
-    fsi_result r;
-    int i;
     if (surface && surface->rest)
         return fsi_bvh_build(bvh, surface);
     if (!bvh || !bvh->block)
         return FSI_ERR_STATE;
-    r = fsi_surface_check(surface);
+    fsi_result r = fsi_surface_check(surface);
     if (r != FSI_OK)
         return r;
     if (surface->element_count != bvh->surface.element_count || surface->dim != bvh->surface.dim
         || bvh->surface.rest)
         return FSI_ERR_STATE;
     bvh->surface = *surface;
-    for (i = bvh->nodes - 1; i >= 0; i--)
+    for (int i = bvh->nodes - 1; i >= 0; i--)
         fsi__bvh_fit(bvh, bvh->node + i);
     fsi__bvh_bounds(bvh);
     return FSI_OK;
@@ -8227,28 +8072,26 @@ typedef struct fsi__walk {
 
 static fsi_real fsi__box_distance2(const fsi_bvh_node *n, const fsi_real *p, int dim,
                                    fsi_real off) {
-    fsi_real d2 = 0, d;
-    int k;
-    for (k = 0; k < dim; k++) {
-        d = fsi__max(fsi__max(n->lo[k] - p[k], p[k] - n->hi[k]) - off, 0);
+    fsi_real d2 = 0;
+    for (int k = 0; k < dim; k++) {
+        fsi_real d = fsi__max(fsi__max(n->lo[k] - p[k], p[k] - n->hi[k]) - off, 0);
         d2 += d * d;
     }
     return d2;
 }
 
 static int fsi__walk_test(const fsi__walk *w, const fsi_bvh_node *n, fsi_real off) {
-    int k;
-    fsi_real t0 = 0, t1 = w->reach, a, b;
+    fsi_real t0 = 0, t1 = w->reach;
     if (w->kind == FSI__WALK_BALL)
         return fsi__box_distance2(n, w->lo, w->dim, off) <= w->reach;
-    for (k = 0; k < w->dim; k++)
+    for (int k = 0; k < w->dim; k++)
         if (w->lo[k] > n->hi[k] + off || w->hi[k] < n->lo[k] - off)
             return 0;
-    for (k = 0; k < w->dim && w->kind == FSI__WALK_RAY; k++) {
+    for (int k = 0; k < w->dim && w->kind == FSI__WALK_RAY; k++) {
         if (w->over[k] == 0)
             continue;
-        a = (n->lo[k] - off - w->from[k]) * w->over[k];
-        b = (n->hi[k] + off - w->from[k]) * w->over[k];
+        fsi_real a = (n->lo[k] - off - w->from[k]) * w->over[k];
+        fsi_real b = (n->hi[k] + off - w->from[k]) * w->over[k];
         t0 = fsi__max(t0, fsi__min(a, b));
         t1 = fsi__min(t1, fsi__max(a, b));
     }
@@ -8260,8 +8103,8 @@ static int fsi__walk_test(const fsi__walk *w, const fsi_bvh_node *n, fsi_real of
 static void fsi__walk_start(fsi__walk *w, const fsi_bvh *b, enum fsi__walk_kind kind, fsi_vec3 lo,
                             fsi_vec3 hi, fsi_real reach) {
     const fsi_surface *s = &b->surface;
-    fsi_real p[2][3], d;
-    int e, k, i;
+    fsi_real p[2][3];
+    int i;
     w->tree = s->rest ? s->rest : b;
     w->top = 0;
     w->kind = kind;
@@ -8269,13 +8112,14 @@ static void fsi__walk_start(fsi__walk *w, const fsi_bvh *b, enum fsi__walk_kind 
     w->reach = reach;
     fsi_vec_store(p[0], lo);
     fsi_vec_store(p[1], hi);
+    fsi_real d;
     if (s->rest && kind == FSI__WALK_BOX) { /* the box's box in the other frame */
         fsi_real middle[3], half[3], x[3];
-        for (k = 0; k < 3; k++) {
+        for (int k = 0; k < 3; k++) {
             middle[k] = k < s->dim ? (p[0][k] + p[1][k]) / 2 - s->T[k] : 0;
             half[k] = k < s->dim ? (p[1][k] - p[0][k]) / 2 : 0;
         }
-        for (k = 0; k < 3; k++) {
+        for (int k = 0; k < 3; k++) {
             for (x[k] = d = 0, i = 0; i < 3; i++) {
                 x[k] += s->R[3 * i + k] * middle[i];
                 d += fsi__abs(s->R[3 * i + k]) * half[i];
@@ -8284,14 +8128,14 @@ static void fsi__walk_start(fsi__walk *w, const fsi_bvh *b, enum fsi__walk_kind 
             p[1][k] = x[k] + d;
         }
     } else if (s->rest)
-        for (e = 0; e < 2; e++) {
+        for (int e = 0; e < 2; e++) {
             fsi_real x[3];
-            for (k = 0; k < 3; k++)
+            for (int k = 0; k < 3; k++)
                 x[k] = k < s->dim ? p[e][k] - s->T[k] : 0;
-            for (k = 0; k < 3; k++)
+            for (int k = 0; k < 3; k++)
                 p[e][k] = s->R[k] * x[0] + s->R[3 + k] * x[1] + s->R[6 + k] * x[2];
         }
-    for (k = 0; k < 3; k++) {
+    for (int k = 0; k < 3; k++) {
         w->from[k] = p[0][k];
         d = p[1][k] - p[0][k];
         w->over[k] = kind == FSI__WALK_RAY && d != 0 ? 1 / d : 0;
@@ -8309,13 +8153,12 @@ static const fsi_bvh_node *fsi__walk_next(fsi__walk *w, fsi_real off) {
     const fsi_bvh_node *nodes = w->tree->node;
     while (w->top > 0) {
         const fsi_bvh_node *n = nodes + w->stack[--w->top];
-        int l, r;
         if (!fsi__walk_test(w, n, off))
             continue;
         if (!n->right)
             return n;
-        l = (int)(n - nodes) + 1;
-        r = n->right;
+        int l = (int)(n - nodes) + 1;
+        int r = n->right;
         if (w->kind == FSI__WALK_BALL
             && fsi__box_distance2(nodes + r, w->lo, w->dim, 0)
                    < fsi__box_distance2(nodes + l, w->lo, w->dim, 0)) {
@@ -8333,29 +8176,28 @@ static const fsi_bvh_node *fsi__walk_next(fsi__walk *w, fsi_real off) {
 static fsi_real fsi__bvh_off(const fsi_bvh *b) {
     const fsi_surface *s = &b->surface;
     fsi_real most = 0;
-    int k;
     if (!s->rest)
         return 0;
-    for (k = 0; k < 3; k++)
+    for (int k = 0; k < 3; k++)
         most = fsi__max(most, fsi__max(fsi__abs(b->lo[k]), fsi__abs(b->hi[k])) + fsi__abs(s->T[k]));
     return s->off + 64 * FSI_REAL_EPS * most;
 }
 
 FSI_API int fsi_bvh_closest(const fsi_bvh *bvh, fsi_vec3 p, fsi_real radius, fsi_hit *hit) {
-    fsi__walk w;
-    const fsi_bvh_node *n;
     fsi_hit h;
     fsi_real off = fsi__bvh_off(bvh);
-    int i, found = 0;
+    int found = 0;
     if (!(radius >= 0) || !fsi__finite_vec(p))
         return 0;
     if (bvh->surface.dim == 2)
         p.z = 0;
+    fsi__walk w;
     fsi__walk_start(&w, bvh, FSI__WALK_BALL, p, p,
                     radius < fsi__sqrt(FSI_REAL_MAX) / 2 ? radius * radius * (1 + 8 * FSI_REAL_EPS)
                                                          : FSI_REAL_MAX);
+    const fsi_bvh_node *n;
     while ((n = fsi__walk_next(&w, off)) != NULL)
-        for (i = n->begin; i < n->end; i++) {
+        for (int i = n->begin; i < n->end; i++) {
             fsi_surface_closest(&bvh->surface, w.tree->order[i], p, &h);
             if (h.t > radius
                 || (found && (h.t > hit->t || (h.t == hit->t && h.element > hit->element))))
@@ -8371,23 +8213,23 @@ FSI_API int fsi_bvh_closest(const fsi_bvh *bvh, fsi_vec3 p, fsi_real radius, fsi
  * those against. */
 static int fsi__bvh_hits(const fsi_bvh *bvh, fsi_vec3 p, fsi_vec3 q, fsi_hit *hits, int room,
                          int first, int *winding) {
-    fsi__walk w;
-    fsi__ray ray;
-    const fsi_bvh_node *n;
     fsi_hit h;
     fsi_real off = fsi__bvh_off(bvh);
-    int i, j, count = 0;
+    int count = 0;
     *winding = 0;
     if (!fsi__finite_vec(p) || !fsi__finite_vec(q))
         return 0;
+    fsi__ray ray;
     fsi__ray_init(&ray, bvh->surface.dim, p, q);
+    fsi__walk w;
     fsi__walk_start(&w, bvh, FSI__WALK_RAY, p, q, 1);
+    const fsi_bvh_node *n;
     while ((n = fsi__walk_next(&w, off)) != NULL)
-        for (i = n->begin; i < n->end; i++) {
+        for (int i = n->begin; i < n->end; i++) {
             if (!fsi__ray_cross(&ray, &bvh->surface, w.tree->order[i], &h))
                 continue;
             /* insertion into the sorted list of the nearest ones */
-            j = count < room ? count : room;
+            int j = count < room ? count : room;
             for (; j > 0
                    && (h.t < hits[j - 1].t
                        || (h.t == hits[j - 1].t && h.element < hits[j - 1].element));
@@ -8417,19 +8259,19 @@ FSI_API int fsi_bvh_all_hits(const fsi_bvh *bvh, fsi_vec3 p, fsi_vec3 q, fsi_hit
 FSI_API int fsi_bvh_overlap(const fsi_bvh *bvh, fsi_vec3 lo, fsi_vec3 hi,
                             int (*visit_fn)(int element, void *user), void *user) {
     fsi__walk w;
-    const fsi_bvh_node *n;
     fsi_real off = fsi__bvh_off(bvh), room[3][3];
-    int i, k, c, dim = bvh->surface.dim, stop;
+    int k, dim = bvh->surface.dim;
     fsi__walk_start(&w, bvh, FSI__WALK_BOX, lo, hi, 0);
+    const fsi_bvh_node *n;
     while ((n = fsi__walk_next(&w, off)) != NULL)
-        for (i = n->begin; i < n->end; i++) {
+        for (int i = n->begin; i < n->end; i++) {
             const fsi_real *x[3];
-            for (c = 0; c < dim; c++)
+            for (int c = 0; c < dim; c++)
                 x[c] = fsi__surface_corner(&bvh->surface, w.tree->order[i], c, room[c]);
             /* bounds of the element, axis by axis: most are out along the first */
             for (k = 0; k < dim; k++) {
                 fsi_real least = x[0][k], most = least;
-                for (c = 1; c < dim; c++) {
+                for (int c = 1; c < dim; c++) {
                     fsi_real y = x[c][k];
                     least = fsi__min(least, y);
                     most = fsi__max(most, y);
@@ -8439,7 +8281,7 @@ FSI_API int fsi_bvh_overlap(const fsi_bvh *bvh, fsi_vec3 lo, fsi_vec3 hi,
             }
             if (k < dim)
                 continue;
-            stop = visit_fn(w.tree->order[i], user);
+            int stop = visit_fn(w.tree->order[i], user);
             if (stop)
                 return stop;
         }
@@ -8448,16 +8290,17 @@ FSI_API int fsi_bvh_overlap(const fsi_bvh *bvh, fsi_vec3 lo, fsi_vec3 hi,
 
 FSI_API int fsi_bvh_inside(const fsi_bvh *bvh, fsi_vec3 p) {
     fsi_real x[3], size = 0;
-    int winding[3], ray, k, dim = bvh->surface.dim;
+    int winding[3], dim = bvh->surface.dim;
     if (!bvh->nodes || !bvh->surface.closed || !fsi__finite_vec(p))
         return 0;
     fsi_vec_store(x, p);
-    for (k = 0; k < dim; k++) {
+    for (int k = 0; k < dim; k++) {
         if (x[k] < bvh->lo[k] || x[k] > bvh->hi[k])
             return 0;
         size += bvh->hi[k] - bvh->lo[k];
     }
     /* winding number = signed crossings of a ray to the outside */
+    int ray;
     for (ray = 0; ray < 3; ray++) {
         fsi_vec3 q = p;
         if (ray != 1)
@@ -8537,7 +8380,6 @@ static int fsi__iso_vertex(fsi__iso *s, fsi_vec3 x, fsi_vec3 normal) {
 static void fsi__iso_element(fsi__iso *s, int a, int b, int c) {
     fsi_iso_mesh *m = s->mesh;
     int e = m->element_count;
-    int32_t *at;
     if (e == 0x7ffffffe)
         s->full = 1;
     else
@@ -8548,7 +8390,7 @@ static void fsi__iso_element(fsi__iso *s, int a, int b, int c) {
         s->full = 1;
         return;
     }
-    at = m->index + (size_t)m->dim * (size_t)e;
+    int32_t *at = m->index + (size_t)m->dim * (size_t)e;
     at[0] = a;
     at[1] = b;
     if (m->dim == 3)
@@ -8558,45 +8400,42 @@ static void fsi__iso_element(fsi__iso *s, int a, int b, int c) {
 /* The vertex on an edge of cell (i, j, k), made on first use. */
 static int fsi__iso_edge(fsi__iso *s, int i, int j, int k, int edge) {
     int axis = edge >> 3, a[3], b[3];
-    int32_t *slot;
-    fsi_real va, vb, t;
-    fsi_vec3 p, n;
     a[0] = i + (edge & 1);
     a[1] = j + (edge >> 1 & 1);
     a[2] = k + (edge >> 2 & 1);
-    slot = s->map[a[2] - k] + 3 * ((size_t)(a[0] - s->lo) + (size_t)s->mx * (size_t)(a[1] - s->lo))
-           + axis;
+    int32_t *slot = s->map[a[2] - k]
+                    + 3 * ((size_t)(a[0] - s->lo) + (size_t)s->mx * (size_t)(a[1] - s->lo)) + axis;
     if (*slot >= 0)
         return *slot;
     b[0] = a[0];
     b[1] = a[1];
     b[2] = a[2];
     b[axis]++;
-    va = fsi__iso_value(s->d, a[0], a[1], a[2]);
-    vb = fsi__iso_value(s->d, b[0], b[1], b[2]);
-    t = fsi__finite(va - vb) ? va / (va - vb) : FSI_R(0.5);
-    p = fsi_vec((fsi_real)a[0], (fsi_real)a[1], (fsi_real)a[2]);
+    fsi_real va = fsi__iso_value(s->d, a[0], a[1], a[2]);
+    fsi_real vb = fsi__iso_value(s->d, b[0], b[1], b[2]);
+    fsi_real t = fsi__finite(va - vb) ? va / (va - vb) : FSI_R(0.5);
+    fsi_vec3 p = fsi_vec((fsi_real)a[0], (fsi_real)a[1], (fsi_real)a[2]);
     if (axis == 0)
         p.x += t;
     else if (axis == 1)
         p.y += t;
     else
         p.z += t;
-    n = fsi_vec_add(fsi_vec_scale(fsi__iso_gradient(s, a[0], a[1], a[2]), 1 - t),
-                    fsi_vec_scale(fsi__iso_gradient(s, b[0], b[1], b[2]), t));
+    fsi_vec3 n = fsi_vec_add(fsi_vec_scale(fsi__iso_gradient(s, a[0], a[1], a[2]), 1 - t),
+                             fsi_vec_scale(fsi__iso_gradient(s, b[0], b[1], b[2]), t));
     return *slot = fsi__iso_vertex(s, fsi_vec_mad(s->d->origin, p, s->d->h), n);
 }
 
 /* Successors of the crossed edges on the face `side` of `axis`; v: the values at the 8 corners. */
 static void fsi__iso_face(const fsi_real v[8], int axis, int side, signed char next[24]) {
     int p = 1 << (axis + 1) % 3, q = 1 << (axis + 2) % 3, base = side << axis, corner[4], edge[4],
-        kind[4], m, count = 0, join;
+        kind[4], count = 0;
     /* counter-clockwise seen from outside the cell */
     corner[0] = base;
     corner[2] = base | p | q;
     corner[side ? 1 : 3] = base | p;
     corner[side ? 3 : 1] = base | q;
-    for (m = 0; m < 4; m++) {
+    for (int m = 0; m < 4; m++) {
         int a = corner[m], b = corner[(m + 1) & 3], bit = a ^ b;
         /* bits 1, 2, 4 -> axes 0, 1, 2 */
         edge[m] = (bit >> 1) * 8 + (a & b);
@@ -8604,11 +8443,11 @@ static void fsi__iso_face(const fsi_real v[8], int axis, int side, signed char n
         kind[m] = (v[b] < 0) - (v[a] < 0);
         count += kind[m] != 0;
     }
-    join = count == 4 && (v[corner[0]] + v[corner[2]]) + (v[corner[1]] + v[corner[3]]) < 0;
-    for (m = 0; m < 4; m++) {
-        int o;
+    int join = count == 4 && (v[corner[0]] + v[corner[2]]) + (v[corner[1]] + v[corner[3]]) < 0;
+    for (int m = 0; m < 4; m++) {
         if (kind[m] != 1)
             continue;
+        int o;
         for (o = 1; kind[(m + (join ? 4 - o : o)) & 3] != -1; o++) {
         }
         next[edge[m]] = (signed char)edge[(m + (join ? 4 - o : o)) & 3];
@@ -8619,26 +8458,25 @@ static void fsi__iso_face(const fsi_real v[8], int axis, int side, signed char n
 static void fsi__iso_loop(fsi__iso *s, const int *v, int n) {
     const fsi_iso_mesh *mesh = s->mesh;
     fsi_vec3 x = fsi_vec(0, 0, 0), normal = x;
-    int m, c;
-    for (m = 1; m + 1 < n && n < 6; m++)
+    for (int m = 1; m + 1 < n && n < 6; m++)
         fsi__iso_element(s, v[0], v[m], v[m + 1]);
     if (n < 6)
         return;
-    for (m = 0; m < n && mesh->x && !s->full; m++) {
+    for (int m = 0; m < n && mesh->x && !s->full; m++) {
         x = fsi_vec_mad(x, fsi_vec_load(mesh->x + 3 * (size_t)v[m]), 1 / (fsi_real)n);
         if (mesh->normal)
             normal = fsi_vec_add(normal, fsi_vec_load(mesh->normal + 3 * (size_t)v[m]));
     }
-    c = fsi__iso_vertex(s, x, normal);
-    for (m = 0; m < n; m++)
+    int c = fsi__iso_vertex(s, x, normal);
+    for (int m = 0; m < n; m++)
         fsi__iso_element(s, c, v[m], v[m + 1 < n ? m + 1 : 0]);
 }
 
 static void fsi__iso_cell(fsi__iso *s, int i, int j, int k) {
     fsi_real v[8];
     signed char next[24];
-    int c, e, inside = 0, two = s->mesh->dim == 2, corners = two ? 4 : 8;
-    for (c = 0; c < corners; c++) {
+    int inside = 0, two = s->mesh->dim == 2, corners = two ? 4 : 8;
+    for (int c = 0; c < corners; c++) {
         v[c] = fsi__iso_value(s->d, i + (c & 1), j + (c >> 1 & 1), k + (c >> 2));
         inside += v[c] < 0;
     }
@@ -8646,9 +8484,9 @@ static void fsi__iso_cell(fsi__iso *s, int i, int j, int k) {
         return;
     memset(next, -1, sizeof next);
     /* a square is the lower z face of a cube */
-    for (c = two ? 4 : 0; c < (two ? 5 : 6); c++)
+    for (int c = two ? 4 : 0; c < (two ? 5 : 6); c++)
         fsi__iso_face(v, c >> 1, c & 1, next);
-    for (e = 0; e < 24; e++) {
+    for (int e = 0; e < 24; e++) {
         int loop[12], n = 0, at = e;
         while (next[at] >= 0) {
             int to = next[at];
@@ -8665,20 +8503,18 @@ static void fsi__iso_cell(fsi__iso *s, int i, int j, int k) {
 }
 
 FSI_API fsi_result fsi_iso_extract(const fsi_iso_desc *desc, fsi_iso_mesh *mesh) {
-    fsi__iso s;
-    size_t layer, n;
-    int32_t *block, *swap;
-    int i, j, k, k1;
     if (!desc || !mesh || desc->nx < 1 || desc->ny < 1 || desc->nz < 1 || !desc->value
         || !fsi__finite(desc->h) || !(desc->h > 0) || !fsi__finite(desc->level)
         || !fsi__finite_vec(desc->origin) || !fsi_allocator_valid(&desc->allocator)
         || (mesh->x && !mesh->index))
         return FSI_ERR_ARGUMENT;
+    size_t n;
     if (!fsi_size_mul((size_t)desc->nx, (size_t)desc->ny, &n)
         || !fsi_size_mul(n, (size_t)desc->nz, &n))
         return FSI_ERR_SIZE;
     if (!fsi_all_finite(n, desc->value))
         return FSI_ERR_ARGUMENT;
+    fsi__iso s;
     s.d = desc;
     s.mesh = mesh;
     s.full = 0;
@@ -8688,22 +8524,23 @@ FSI_API fsi_result fsi_iso_extract(const fsi_iso_desc *desc, fsi_iso_mesh *mesh)
     s.mz = desc->nz + (desc->closed ? 2 : 0);
     mesh->dim = desc->nz > 1 ? 3 : 2;
     mesh->vertex_count = mesh->element_count = 0;
+    size_t layer;
     if (!fsi_size_mul((size_t)s.mx, (size_t)s.my, &layer)
         || !fsi_size_mul(layer, 3 * sizeof(int32_t), &layer) || layer > (size_t)-1 / 4)
         return FSI_ERR_SIZE;
-    block = (int32_t *)fsi_alloc(&desc->allocator, 2 * layer);
+    int32_t *block = (int32_t *)fsi_alloc(&desc->allocator, 2 * layer);
     if (!block)
         return FSI_ERR_MEMORY;
     s.map[0] = block;
     s.map[1] = block + layer / sizeof(int32_t);
     memset(block, -1, 2 * layer);
-    k1 = mesh->dim == 3 ? s.lo + s.mz - 1 : 1;
-    for (k = mesh->dim == 3 ? s.lo : 0; k < k1; k++) {
-        for (j = s.lo; j < s.lo + s.my - 1; j++)
-            for (i = s.lo; i < s.lo + s.mx - 1; i++)
+    int k1 = mesh->dim == 3 ? s.lo + s.mz - 1 : 1;
+    for (int k = mesh->dim == 3 ? s.lo : 0; k < k1; k++) {
+        for (int j = s.lo; j < s.lo + s.my - 1; j++)
+            for (int i = s.lo; i < s.lo + s.mx - 1; i++)
                 fsi__iso_cell(&s, i, j, k);
         /* the upper layer is the next slab's lower one */
-        swap = s.map[0];
+        int32_t *swap = s.map[0];
         s.map[0] = s.map[1];
         s.map[1] = swap;
         memset(s.map[1], -1, layer);
@@ -8719,14 +8556,13 @@ static void fsi__iso_place(fsi_iso_mesh *m, fsi_arena *arena) {
 }
 
 FSI_API fsi_result fsi_iso_build(const fsi_iso_desc *desc, fsi_iso_mesh *mesh) {
-    fsi_iso_mesh m;
-    fsi_arena arena;
-    fsi_result r;
     if (!mesh)
         return FSI_ERR_ARGUMENT;
+    fsi_iso_mesh m;
     memset(&m, 0, sizeof m);
+    fsi_arena arena;
     memset(&arena, 0, sizeof arena);
-    r = fsi_iso_extract(desc, &m);
+    fsi_result r = fsi_iso_extract(desc, &m);
     if (r != FSI_OK)
         return r;
     m.vertex_room = m.vertex_count;

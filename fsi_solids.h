@@ -1277,18 +1277,17 @@ extern "C" {
    between a safe and an unsafe share. excess is called with the result last, so that its state is
    of that share. */
 static double fsi__safe_share(double (*excess)(double share, void *user), void *user) {
-    double e[3], a, b, root, t, at, lo = 0, hi = 1;
-    int k;
+    double e[3], lo = 0, hi = 1;
     e[2] = excess(1, user);
     if (!(e[2] > 0))
         return 1;
     e[1] = excess(0.5, user);
     e[0] = excess(0, user);
     /* a t^2 + b t + e[0], its larger zero */
-    a = 2 * (e[2] - 2 * e[1] + e[0]);
-    b = e[2] - e[0] - a;
-    root = b * b - 4 * a * e[0];
-    t = root < 0 ? 0 : b > 0 ? -2 * e[0] / (b + sqrt(root)) : (sqrt(root) - b) / (2 * a);
+    double a = 2 * (e[2] - 2 * e[1] + e[0]);
+    double b = e[2] - e[0] - a;
+    double root = b * b - 4 * a * e[0];
+    double t = root < 0 ? 0 : b > 0 ? -2 * e[0] / (b + sqrt(root)) : (sqrt(root) - b) / (2 * a);
     if (!(e[1] > 0)) {
         lo = 0.5;
         e[0] = e[1];
@@ -1296,10 +1295,10 @@ static double fsi__safe_share(double (*excess)(double share, void *user), void *
         hi = 0.5;
         e[2] = e[1];
     }
-    for (k = 0; k < 8; k++) {
+    for (int k = 0; k < 8; k++) {
         if (!(t > lo && t < hi))
             t = (lo + hi) / 2;
-        at = excess(t, user);
+        double at = excess(t, user);
         if (at > 0) {
             hi = t;
             e[2] = at;
@@ -1320,19 +1319,19 @@ static double fsi__safe_share(double (*excess)(double share, void *user), void *
  * >>mesh mass */
 /* Closed: the directed edges (2D: the ends of segments) pair up, each with exactly one opposite. */
 static fsi_result fsi__mesh_closed(const fsi_surface *m, const fsi_allocator *al) {
-    size_t n = (size_t)m->element_count, edges = n * (size_t)m->dim, i,
+    size_t n = (size_t)m->element_count, edges = n * (size_t)m->dim,
            bytes = 2 * edges * sizeof(uint64_t);
-    uint64_t *key = (uint64_t *)fsi_alloc(al, bytes), *sorted;
+    uint64_t *key = (uint64_t *)fsi_alloc(al, bytes);
     fsi_result r = FSI_OK;
     if (!key)
         return FSI_ERR_MEMORY;
-    for (i = 0; i < edges; i++) {
+    for (size_t i = 0; i < edges; i++) {
         size_t k = i % (size_t)m->dim;
         int a = m->index[i], b = m->dim == 3 ? m->index[i - k + (k + 1) % 3] : 0;
         key[i] = m->dim == 3 ? fsi__pair_key(a, b) : fsi__pair_key(a, (int)k);
     }
-    sorted = fsi__sort_keys(edges, key, key + edges);
-    for (i = 0; i < edges && r == FSI_OK; i++) {
+    uint64_t *sorted = fsi__sort_keys(edges, key, key + edges);
+    for (size_t i = 0; i < edges && r == FSI_OK; i++) {
         int a = (int)(sorted[i] >> 32), b = (int)(sorted[i] & 0xffffffffu);
         uint64_t back = m->dim == 3 ? fsi__pair_key(b, a) : fsi__pair_key(a, 1 - b);
         size_t at = fsi__lower_bound(edges, sorted, back);
@@ -1346,18 +1345,18 @@ static fsi_result fsi__mesh_closed(const fsi_surface *m, const fsi_allocator *al
 /* Moments of the cone from origin o to every element: m[0] volume, m[1..3] first, m[4..9] second xx
  * yy zz xy xz yz. */
 static void fsi__mesh_moments(const fsi_surface *s, fsi_vec3 o, double *m) {
-    int e, i, k;
-    for (i = 0; i < 10; i++)
+    for (int i = 0; i < 10; i++)
         m[i] = 0;
-    for (e = 0; e < s->element_count; e++) {
-        double p[3][3] = {{0, 0, 0}, {0, 0, 0}, {0, 0, 0}}, t[3], v;
+    for (int e = 0; e < s->element_count; e++) {
+        double p[3][3] = {{0, 0, 0}, {0, 0, 0}, {0, 0, 0}}, t[3];
         const int32_t *id = s->index + (size_t)s->dim * (size_t)e;
-        for (k = 0; k < s->dim; k++) {
+        for (int k = 0; k < s->dim; k++) {
             const fsi_real *x = s->x + 3 * (size_t)id[k];
             p[k][0] = (double)(x[0] - o.x);
             p[k][1] = (double)(x[1] - o.y);
             p[k][2] = s->dim == 3 ? (double)(x[2] - o.z) : 0;
         }
+        double v;
         if (s->dim == 3)
             v = (p[0][0] * (p[1][1] * p[2][2] - p[1][2] * p[2][1])
                  + p[0][1] * (p[1][2] * p[2][0] - p[1][0] * p[2][2]) +
@@ -1367,13 +1366,13 @@ static void fsi__mesh_moments(const fsi_surface *s, fsi_vec3 o, double *m) {
         /* a x b / 2 */
         else
             v = (p[0][0] * p[1][1] - p[0][1] * p[1][0]) / 2;
-        for (i = 0; i < 3; i++)
+        for (int i = 0; i < 3; i++)
             t[i] = p[0][i] + p[1][i] + p[2][i];
         m[0] += v;
-        for (i = 0; i < 3; i++)
+        for (int i = 0; i < 3; i++)
             m[1 + i] += v * t[i] / (s->dim + 1);
         /* int x_a x_b = V/20 (sum p_a p_b + t_a t_b); 2D: A/12 */
-        for (i = 0; i < 6; i++) {
+        for (int i = 0; i < 6; i++) {
             int a = i < 3 ? i : i < 5 ? 0 : 1, b = i < 3 ? i : i == 3 ? 1 : 2;
             m[4 + i] += v
                         * (p[0][a] * p[0][b] + p[1][a] * p[1][b] + p[2][a] * p[2][b] + t[a] * t[b])
@@ -1384,21 +1383,18 @@ static void fsi__mesh_moments(const fsi_surface *s, fsi_vec3 o, double *m) {
 
 FSI_API fsi_result fsi_mesh_mass(const fsi_surface *mesh, const fsi_allocator *allocator,
                                  fsi_real *volume, fsi_vec3 *com, fsi_mat3 *inertia) {
-    fsi_result r;
-    double m[10], c[3], xx, yy, zz, xy, xz, yz;
-    fsi_vec3 o;
-    int e, k;
+    double m[10], c[3];
     if (!mesh || !volume || !com || !inertia || !fsi_allocator_valid(allocator))
         return FSI_ERR_ARGUMENT;
-    r = fsi_surface_check(mesh);
+    fsi_result r = fsi_surface_check(mesh);
     if (r != FSI_OK)
         return r;
     if (mesh->element_count == 0)
         return FSI_ERR_GEOMETRY;
-    for (e = 0; e < mesh->element_count; e++) {
+    for (int e = 0; e < mesh->element_count; e++) {
         const int32_t *id = mesh->index + (size_t)mesh->dim * (size_t)e;
         fsi_real longest = 0, area = fsi__length(fsi_surface_normal(mesh, e));
-        for (k = 0; k < mesh->dim; k++) {
+        for (int k = 0; k < mesh->dim; k++) {
             fsi_vec3 d = fsi_vec_sub(fsi_vec_load(mesh->x + 3 * (size_t)id[k]),
                                      fsi_vec_load(mesh->x + 3 * (size_t)id[(k + 1) % mesh->dim]));
             longest = fsi__max(longest, fsi_vec_dot(d, d));
@@ -1410,18 +1406,18 @@ FSI_API fsi_result fsi_mesh_mass(const fsi_surface *mesh, const fsi_allocator *a
     if (r != FSI_OK)
         return r;
     /* near the mesh: no cancellation far from the origin */
-    o = fsi_vec_load(mesh->x + 3 * (size_t)mesh->index[0]);
+    fsi_vec3 o = fsi_vec_load(mesh->x + 3 * (size_t)mesh->index[0]);
     fsi__mesh_moments(mesh, o, m);
     if (!(m[0] > 0))
         return FSI_ERR_GEOMETRY; /* inside-out */
-    for (k = 0; k < 3; k++)
+    for (int k = 0; k < 3; k++)
         c[k] = m[1 + k] / m[0];
-    xx = m[4] - m[0] * c[0] * c[0];
-    yy = m[5] - m[0] * c[1] * c[1];
-    zz = m[6] - m[0] * c[2] * c[2];
-    xy = m[7] - m[0] * c[0] * c[1];
-    xz = m[8] - m[0] * c[0] * c[2];
-    yz = m[9] - m[0] * c[1] * c[2];
+    double xx = m[4] - m[0] * c[0] * c[0];
+    double yy = m[5] - m[0] * c[1] * c[1];
+    double zz = m[6] - m[0] * c[2] * c[2];
+    double xy = m[7] - m[0] * c[0] * c[1];
+    double xz = m[8] - m[0] * c[0] * c[2];
+    double yz = m[9] - m[0] * c[1] * c[2];
     *volume = (fsi_real)m[0];
     *com = fsi_vec_add(
         o, fsi_vec((fsi_real)c[0], (fsi_real)c[1], mesh->dim == 3 ? (fsi_real)c[2] : -o.z));
@@ -1508,30 +1504,30 @@ static int32_t *fsi__triangle(int32_t *id, int a, int b, int c) {
 
 static void fsi__tess_round3(const fsi_shape *s, const fsi__tess *t, fsi_real radius, fsi_real *x,
                              int32_t *id) {
-    int i, j, n = t->n, first = t->loop ? 0 : 1, last = t->rings - (t->loop ? 0 : 1),
-              end = t->vertices - 1;
+    int n = t->n, first = t->loop ? 0 : 1, last = t->rings - (t->loop ? 0 : 1),
+        end = t->vertices - 1;
     fsi_real tip = radius + (s->kind == FSI_SHAPE_CAPSULE ? s->length / 2 : 0);
     if (!t->loop)
         x = fsi__put(x, tip, 0, 0);
-    for (i = 0; i < t->rings; i++)
-        for (j = 0; j < n; j++) {
-            fsi_real r, along, a = 2 * FSI_PI * (fsi_real)j / (fsi_real)n, c, d;
+    for (int i = 0; i < t->rings; i++)
+        for (int j = 0; j < n; j++) {
+            fsi_real r, along, a = 2 * FSI_PI * (fsi_real)j / (fsi_real)n;
             fsi__tess_profile(s, t, i, radius, &r, &along);
-            c = r * fsi__cos(a);
-            d = r * fsi__sin(a);
+            fsi_real c = r * fsi__cos(a);
+            fsi_real d = r * fsi__sin(a);
             /* axes cyclic: orientation is kept */
             x = t->loop ? fsi__put(x, d, along, c) : fsi__put(x, along, c, d);
         }
     if (!t->loop)
         (void)fsi__put(x, -tip, 0, 0);
-    for (i = 0; i < last; i++)
+    for (int i = 0; i < last; i++)
         /* profile direction x direction around = outward */
-        for (j = 0; j < n; j++) {
+        for (int j = 0; j < n; j++) {
             int i1 = (i + 1) % t->rings, j1 = (j + 1) % n, a = first + i * n + j,
                 b = first + i1 * n + j, c = first + i1 * n + j1, d = first + i * n + j1;
             id = fsi__triangle(fsi__triangle(id, a, b, c), a, c, d);
         }
-    for (j = 0; j < n && !t->loop; j++) {
+    for (int j = 0; j < n && !t->loop; j++) {
         id = fsi__triangle(id, 0, 1 + j, 1 + (j + 1) % n);
         id = fsi__triangle(id, end, end - n + (j + 1) % n, end - n + j);
     }
@@ -1539,8 +1535,8 @@ static void fsi__tess_round3(const fsi_shape *s, const fsi__tess *t, fsi_real ra
 
 static void fsi__tess_round2(const fsi_shape *s, const fsi__tess *t, fsi_real radius, fsi_real *x,
                              int32_t *id) {
-    int i, half = t->n / 2, capsule = s->kind == FSI_SHAPE_CAPSULE;
-    for (i = 0; i < t->vertices; i++) {
+    int half = t->n / 2, capsule = s->kind == FSI_SHAPE_CAPSULE;
+    for (int i = 0; i < t->vertices; i++) {
         /* capsule: two half circles of half + 1 vertices */
         int right = i <= half;
         fsi_real a = 2 * FSI_PI * (fsi_real)(capsule && !right ? i - 1 : i) / (fsi_real)t->n
@@ -1557,13 +1553,12 @@ static void fsi__tess_box(const fsi_shape *s, fsi_real *x, int32_t *id) {
     static const int8_t face[36] = {0, 4, 6, 0, 6, 2, 1, 3, 7, 1, 7, 5, 0, 1, 5, 0, 5, 4,
                                     2, 6, 7, 2, 7, 3, 0, 2, 3, 0, 3, 1, 4, 5, 7, 4, 7, 6};
     static const int8_t loop[8] = {0, 1, 1, 3, 3, 2, 2, 0};
-    int i;
-    for (i = 0; i < (s->dim == 3 ? 8 : 4); i++)
+    for (int i = 0; i < (s->dim == 3 ? 8 : 4); i++)
         x = fsi__put(x, i & 1 ? s->half.x : -s->half.x, i & 2 ? s->half.y : -s->half.y,
                      s->dim == 2 ? 0
                      : i & 4     ? s->half.z
                                  : -s->half.z);
-    for (i = 0; i < (s->dim == 3 ? 36 : 8); i++)
+    for (int i = 0; i < (s->dim == 3 ? 36 : 8); i++)
         id[i] = s->dim == 3 ? face[i] : loop[i];
 }
 
@@ -1571,12 +1566,11 @@ static void fsi__tess_box(const fsi_shape *s, fsi_real *x, int32_t *id) {
  * exact: buoyancy comes out right. */
 static void fsi__tess_fill(fsi_shape *s, const fsi__tess *t, fsi_real *x, int32_t *id) {
     fsi_real radius = s->radius;
-    int pass;
     if (s->kind == FSI_SHAPE_BOX) {
         fsi__tess_box(s, x, id);
         return;
     }
-    for (pass = 0; pass < 24; pass++) {
+    for (int pass = 0; pass < 24; pass++) {
         double m[10];
         if (s->dim == 3)
             fsi__tess_round3(s, t, radius, x, id);
@@ -1656,8 +1650,7 @@ static int fsi__positive(fsi_real x) {
 
 static fsi_result fsi__shape_check(const fsi_shape_desc *d) {
     int box = fsi__positive(d->half.x) && fsi__positive(d->half.y)
-              && (d->dim == 2 || fsi__positive(d->half.z)),
-        i;
+              && (d->dim == 2 || fsi__positive(d->half.z));
     size_t n;
     if ((d->dim != 2 && d->dim != 3) || !fsi_allocator_valid(&d->allocator) || d->resolution < 6
         || d->resolution > 4096)
@@ -1694,7 +1687,7 @@ static fsi_result fsi__shape_check(const fsi_shape_desc *d) {
     case FSI_SHAPE_COMPOUND:
         if (!d->part || d->part_count < 1 || d->part_count > 4096)
             return FSI_ERR_ARGUMENT;
-        for (i = 0; i < d->part_count; i++) {
+        for (int i = 0; i < d->part_count; i++) {
             const fsi_shape_part *p = d->part + i;
             if (!p->shape || p->shape->dim != d->dim || fsi__shape_static(p->shape->kind)
                 || p->shape->kind == FSI_SHAPE_COMPOUND)
@@ -1724,10 +1717,9 @@ static void fsi__inertia_add(fsi_mat3 *I, const fsi_mat3 *A, fsi_quat q, fsi_rea
                              fsi_real m, fsi_vec3 d, int dim) {
     fsi_mat3 R = fsi_quat_matrix(q), B = fsi_mat3_rotate(&R, A);
     fsi_real dd = fsi_vec_dot(d, d), c[3];
-    int i, j;
     fsi_vec_store(c, d);
-    for (i = 0; i < 3; i++)
-        for (j = 0; j < 3; j++)
+    for (int i = 0; i < 3; i++)
+        for (int j = 0; j < 3; j++)
             if (dim == 3 || (i == 2 && j == 2))
                 I->m[3 * i + j] += density * B.m[3 * i + j] + m * ((i == j ? dd : 0) - c[i] * c[j]);
 }
@@ -1737,8 +1729,7 @@ static void fsi__inertia_add(fsi_mat3 *I, const fsi_mat3 *A, fsi_quat q, fsi_rea
 static void fsi__shape_compound(fsi_shape *s, const fsi_shape_desc *d) {
     fsi_vec3 c = fsi_vec(0, 0, 0);
     fsi_real m = 0;
-    int i;
-    for (i = 0; i < d->part_count; i++) {
+    for (int i = 0; i < d->part_count; i++) {
         fsi_shape_part *p = s->part + i;
         *p = d->part[i];
         p->q = fsi_quat_unit(p->q);
@@ -1750,7 +1741,7 @@ static void fsi__shape_compound(fsi_shape *s, const fsi_shape_desc *d) {
     }
     s->com = fsi_vec_scale(c, 1 / m);
     s->thin = FSI_REAL_MAX;
-    for (i = 0; i < d->part_count; i++) {
+    for (int i = 0; i < d->part_count; i++) {
         fsi_shape_part *p = s->part + i;
         p->x = fsi_vec_sub(p->x, s->com);
         s->thin = fsi__min(s->thin, p->shape->thin);
@@ -1762,14 +1753,14 @@ static void fsi__shape_compound(fsi_shape *s, const fsi_shape_desc *d) {
 
 /* Joined surfaces of the parts, in the compound's frame. */
 static void fsi__compound_surface(fsi_shape *s, fsi_real *x, int32_t *id) {
-    int i, j, first = 0;
-    for (i = 0; i < s->part_count; i++) {
+    int first = 0;
+    for (int i = 0; i < s->part_count; i++) {
         const fsi_shape_part *p = s->part + i;
         const fsi_surface *f = &p->shape->surface;
-        for (j = 0; j < f->vertex_count; j++, x += 3)
+        for (int j = 0; j < f->vertex_count; j++, x += 3)
             fsi_vec_store(
                 x, fsi_vec_add(p->x, fsi_quat_rotate(p->q, fsi_vec_load(f->x + 3 * (size_t)j))));
-        for (j = 0; j < f->element_count * f->dim; j++)
+        for (int j = 0; j < f->element_count * f->dim; j++)
             *id++ = first + f->index[j];
         first += f->vertex_count;
     }
@@ -1779,8 +1770,8 @@ static void fsi__compound_surface(fsi_shape *s, fsi_real *x, int32_t *id) {
  * |d| + |d'| <= spacing. */
 static void fsi__sdf_row(const fsi_shape *s, const fsi_bvh *bvh, fsi_real *out, int j, int k) {
     fsi_real before = 0;
-    int i, inside = 0;
-    for (i = 0; i < s->nx; i++) {
+    int inside = 0;
+    for (int i = 0; i < s->nx; i++) {
         fsi_vec3 p = fsi_vec_add(
             s->origin, fsi_vec_scale(fsi_vec((fsi_real)i, (fsi_real)j, (fsi_real)k), s->spacing));
         fsi_hit hit;
@@ -1795,13 +1786,13 @@ static void fsi__sdf_row(const fsi_shape *s, const fsi_bvh *bvh, fsi_real *out, 
 static fsi_result fsi__sdf_fill(fsi_shape *s, fsi_real *grid, const fsi_allocator *al) {
     fsi_bvh bvh;
     fsi_result r = fsi_bvh_init(&bvh, s->surface.element_count, al);
-    ptrdiff_t row, rows = (ptrdiff_t)s->ny * s->nz;
+    ptrdiff_t rows = (ptrdiff_t)s->ny * s->nz;
     if (r != FSI_OK)
         return r;
     r = fsi_bvh_build(&bvh, &s->surface);
     if (r == FSI_OK) {
         FSI__OMP(parallel for schedule(static))
-        for (row = 0; row < rows; row++)
+        for (ptrdiff_t row = 0; row < rows; row++)
             fsi__sdf_row(s, &bvh, grid + row * s->nx, (int)(row % s->ny), (int)(row / s->ny));
     }
     fsi_bvh_free(&bvh);
@@ -1836,7 +1827,7 @@ static void fsi__shape_layout(fsi_shape *s, fsi__shape_arrays *a, fsi_arena *are
 /* Counts of everything the block will hold, and the mass properties of a mesh. */
 static fsi_result fsi__shape_plan(fsi_shape *s, const fsi_shape_desc *d) {
     fsi__tess t = fsi__tess_size(d);
-    size_t i, n = 0;
+    size_t n = 0;
     s->kind = d->kind;
     s->dim = d->dim;
     s->radius = d->radius;
@@ -1864,7 +1855,7 @@ static fsi_result fsi__shape_plan(fsi_shape *s, const fsi_shape_desc *d) {
         s->surface.element_count = d->surface->element_count;
         s->lo = fsi_vec(FSI_REAL_MAX, FSI_REAL_MAX, FSI_REAL_MAX);
         s->hi = fsi_vec_scale(s->lo, -1);
-        for (i = 0; i < (size_t)d->surface->vertex_count; i++)
+        for (size_t i = 0; i < (size_t)d->surface->vertex_count; i++)
             fsi__grow(&s->lo, &s->hi, fsi_vec_sub(fsi_vec_load(d->surface->x + 3 * i), s->com));
         if (s->dim == 2)
             s->lo.z = s->hi.z = 0;
@@ -1873,7 +1864,7 @@ static fsi_result fsi__shape_plan(fsi_shape *s, const fsi_shape_desc *d) {
             return FSI_ERR_SIZE;
     } else if (d->kind == FSI_SHAPE_COMPOUND) {
         s->part_count = d->part_count;
-        for (i = 0; i < (size_t)d->part_count; i++) {
+        for (size_t i = 0; i < (size_t)d->part_count; i++) {
             s->surface.vertex_count += d->part[i].shape->surface.vertex_count;
             s->surface.element_count += d->part[i].shape->surface.element_count;
         }
@@ -1894,7 +1885,6 @@ static fsi_result fsi__shape_plan(fsi_shape *s, const fsi_shape_desc *d) {
 static fsi_result fsi__shape_fill(fsi_shape *s, const fsi_shape_desc *d, fsi__shape_arrays *a) {
     fsi__tess t = fsi__tess_size(d);
     fsi_result r = FSI_OK;
-    int i;
     s->surface.x = a->x;
     s->surface.index = a->index;
     s->point = a->point;
@@ -1908,7 +1898,7 @@ static fsi_result fsi__shape_fill(fsi_shape *s, const fsi_shape_desc *d, fsi__sh
         return FSI_OK;
     }
     if (d->kind == FSI_SHAPE_MESH) {
-        for (i = 0; i < s->point_count; i++) {
+        for (int i = 0; i < s->point_count; i++) {
             fsi_vec3 p = fsi_vec_sub(fsi_vec_load(d->surface->x + 3 * (size_t)i), s->com);
             if (s->dim == 2)
                 p.z = 0;
@@ -1925,9 +1915,9 @@ static fsi_result fsi__shape_fill(fsi_shape *s, const fsi_shape_desc *d, fsi__sh
         fsi__compound_surface(s, a->x, a->index);
         s->lo = fsi_vec(FSI_REAL_MAX, FSI_REAL_MAX, FSI_REAL_MAX);
         s->hi = fsi_vec_scale(s->lo, -1);
-        for (i = 0; i < s->surface.vertex_count; i++)
+        for (int i = 0; i < s->surface.vertex_count; i++)
             fsi__grow(&s->lo, &s->hi, fsi_vec_load(a->x + 3 * (size_t)i));
-        for (i = 0; i < s->part_count; i++)
+        for (int i = 0; i < s->part_count; i++)
             s->bound = fsi__max(s->bound, fsi__length(s->part[i].x) + s->part[i].shape->bound);
     } else {
         fsi__shape_analytic(s);
@@ -1938,7 +1928,7 @@ static fsi_result fsi__shape_fill(fsi_shape *s, const fsi_shape_desc *d, fsi__sh
             a->point[0] = d->length / 2;
             a->point[3] = -d->length / 2;
         }
-        for (i = 0; i < FSI__TORUS_POINTS && d->kind == FSI_SHAPE_TORUS; i++) {
+        for (int i = 0; i < FSI__TORUS_POINTS && d->kind == FSI_SHAPE_TORUS; i++) {
             fsi_real ang = 2 * FSI_PI * (fsi_real)i / FSI__TORUS_POINTS;
             fsi__put(a->point + 3 * i, d->length * fsi__sin(ang), 0, d->length * fsi__cos(ang));
         }
@@ -1947,25 +1937,23 @@ static fsi_result fsi__shape_fill(fsi_shape *s, const fsi_shape_desc *d, fsi__sh
 }
 
 FSI_API fsi_result fsi_shape_init(fsi_shape *s, const fsi_shape_desc *desc) {
-    fsi_shape_desc d;
-    fsi__shape_arrays a;
-    fsi_arena arena;
-    fsi_result r;
     if (!s)
         return FSI_ERR_ARGUMENT;
     memset(s, 0, sizeof *s);
+    fsi_arena arena;
     memset(&arena, 0, sizeof arena);
+    fsi__shape_arrays a;
     memset(&a, 0, sizeof a);
     if (!desc)
         return FSI_ERR_ARGUMENT;
-    d = *desc;
+    fsi_shape_desc d = *desc;
     if (d.dim == 0)
         d.dim = 3;
     if (d.resolution == 0)
         d.resolution = 24;
     if (d.sdf_cells == 0)
         d.sdf_cells = 32;
-    r = fsi__shape_check(&d);
+    fsi_result r = fsi__shape_check(&d);
     if (r == FSI_OK)
         r = fsi__shape_plan(s, &d);
     if (r != FSI_OK) {
@@ -2021,13 +2009,12 @@ static fsi_real fsi__largest_axis(fsi_vec3 q, fsi_vec3 s, fsi_vec3 *n) {
 static fsi_real fsi__distance_box(fsi_vec3 h, int dim, fsi_vec3 p, fsi_vec3 *n) {
     fsi_vec3 q = fsi_vec(fsi__abs(p.x) - h.x, fsi__abs(p.y) - h.y,
                          dim == 3 ? fsi__abs(p.z) - h.z : -FSI_REAL_MAX);
-    fsi_vec3 s = fsi_vec(fsi__sign(p.x), fsi__sign(p.y), fsi__sign(p.z)), o;
-    fsi_real d;
+    fsi_vec3 s = fsi_vec(fsi__sign(p.x), fsi__sign(p.y), fsi__sign(p.z));
     /* inside: nearest face */
     if (q.x <= 0 && q.y <= 0 && q.z <= 0)
         return fsi__largest_axis(q, s, n);
-    o = fsi_vec(fsi__max(q.x, 0), fsi__max(q.y, 0), fsi__max(q.z, 0));
-    d = fsi__length(o);
+    fsi_vec3 o = fsi_vec(fsi__max(q.x, 0), fsi__max(q.y, 0), fsi__max(q.z, 0));
+    fsi_real d = fsi__length(o);
     *n = fsi_vec(s.x * o.x / d, s.y * o.y / d, s.z * o.z / d);
     return d;
 }
@@ -2048,43 +2035,40 @@ static fsi_real fsi__from_axis(fsi_vec3 v, fsi_real r, fsi_vec3 fallback, fsi_ve
 
 /* Cell of x on n nodes of the given spacing: index and fraction, clamped to the grid. */
 static int fsi__cell(fsi_real x, int n, fsi_real *f) {
-    int i;
     x = fsi__clamp(x, 0, (fsi_real)(n - 1));
-    i = fsi__imin((int)x, fsi__imax(n - 2, 0));
+    int i = fsi__imin((int)x, fsi__imax(n - 2, 0));
     *f = x - (fsi_real)i;
     return i;
 }
 
 static fsi_real fsi__distance_height(const fsi_shape *s, fsi_vec3 p, fsi_vec3 *n) {
-    fsi_real fx, fz, h00, h10, h01, h11, h, dx, dz;
+    fsi_real fx, fz;
     int i = fsi__cell((p.x - s->origin.x) / s->spacing, s->nx, &fx),
         k = fsi__cell((p.z - s->origin.z) / s->spacing, s->nz, &fz);
     const fsi_real *g = s->grid + (size_t)k * (size_t)s->nx + (size_t)i;
     size_t up = s->nz > 1 ? (size_t)s->nx : 0;
-    h00 = g[0];
-    h10 = g[1];
-    h01 = g[up];
-    h11 = g[up + 1];
-    h = (h00 * (1 - fx) + h10 * fx) * (1 - fz) + (h01 * (1 - fx) + h11 * fx) * fz;
-    dx = ((h10 - h00) * (1 - fz) + (h11 - h01) * fz) / s->spacing;
-    dz = ((h01 - h00) * (1 - fx) + (h11 - h10) * fx) / s->spacing;
+    fsi_real h00 = g[0];
+    fsi_real h10 = g[1];
+    fsi_real h01 = g[up];
+    fsi_real h11 = g[up + 1];
+    fsi_real h = (h00 * (1 - fx) + h10 * fx) * (1 - fz) + (h01 * (1 - fx) + h11 * fx) * fz;
+    fsi_real dx = ((h10 - h00) * (1 - fz) + (h11 - h01) * fz) / s->spacing;
+    fsi_real dz = ((h01 - h00) * (1 - fx) + (h11 - h10) * fx) / s->spacing;
     *n = fsi__unit(fsi_vec(-dx, 1, -dz));
     return (p.y - h) * n->y;
 }
 
 static fsi_real fsi__distance_grid(const fsi_shape *s, fsi_vec3 p, fsi_vec3 *n) {
-    fsi_real f[3], d = 0, g[3] = {0, 0, 0}, out;
+    fsi_real f[3], d = 0, g[3] = {0, 0, 0};
     int i = fsi__cell((p.x - s->origin.x) / s->spacing, s->nx, f),
         j = fsi__cell((p.y - s->origin.y) / s->spacing, s->ny, f + 1);
-    int k = fsi__cell((p.z - s->origin.z) / s->spacing, s->nz, f + 2), c;
+    int k = fsi__cell((p.z - s->origin.z) / s->spacing, s->nz, f + 2);
     size_t sy = (size_t)s->nx, sz = s->nz > 1 ? (size_t)s->nx * (size_t)s->ny : 0;
     const fsi_real *v =
         s->grid + ((size_t)k * (size_t)s->ny + (size_t)j) * (size_t)s->nx + (size_t)i;
-    fsi_vec3 at = fsi_vec_mad(s->origin,
-                              fsi_vec((fsi_real)i + f[0], (fsi_real)j + f[1], (fsi_real)k + f[2]),
-                              s->spacing),
-             surface;
-    for (c = 0; c < 8; c++) {
+    fsi_vec3 at = fsi_vec_mad(
+        s->origin, fsi_vec((fsi_real)i + f[0], (fsi_real)j + f[1], (fsi_real)k + f[2]), s->spacing);
+    for (int c = 0; c < 8; c++) {
         fsi_real wx = c & 1 ? f[0] : 1 - f[0], wy = c & 2 ? f[1] : 1 - f[1],
                  wz = c & 4 ? f[2] : 1 - f[2];
         fsi_real a = v[(c & 1 ? 1 : 0) + (c & 2 ? sy : 0) + (c & 4 ? sz : 0)];
@@ -2094,11 +2078,11 @@ static fsi_real fsi__distance_grid(const fsi_shape *s, fsi_vec3 p, fsi_vec3 *n) 
         g[2] += (c & 4 ? a : -a) * wx * wy;
     }
     *n = fsi__unit(fsi_vec(g[0], g[1], s->dim == 3 ? g[2] : 0));
-    out = fsi__length(fsi_vec_sub(p, at));
+    fsi_real out = fsi__length(fsi_vec_sub(p, at));
     if (!(out > s->spacing * FSI_R(1e-3)))
         return d;
     /* beyond the grid: distance to the surface point found from its rim */
-    surface = fsi_vec_mad(at, *n, -d);
+    fsi_vec3 surface = fsi_vec_mad(at, *n, -d);
     return fsi__from_axis(fsi_vec_sub(p, surface), 0, *n, n);
 }
 
@@ -2112,7 +2096,6 @@ static fsi_quat fsi__quat_back(fsi_quat q) {
 FSI_API fsi_real fsi_shape_distance(const fsi_shape *s, fsi_vec3 p, fsi_vec3 *normal) {
     fsi_vec3 n = fsi_vec(0, 1, 0), c;
     fsi_real d = FSI_REAL_MAX, ring;
-    int i;
     if (s->dim == 2)
         p.z = 0;
     switch (s->kind) {
@@ -2145,7 +2128,7 @@ FSI_API fsi_real fsi_shape_distance(const fsi_shape *s, fsi_vec3 p, fsi_vec3 *no
         d = fsi__distance_height(s, p, &n);
         break;
     case FSI_SHAPE_COMPOUND:
-        for (i = 0; i < s->part_count; i++) {
+        for (int i = 0; i < s->part_count; i++) {
             const fsi_shape_part *part = s->part + i;
             fsi_real e = fsi_shape_distance(
                 part->shape, fsi_quat_rotate(fsi__quat_back(part->q), fsi_vec_sub(p, part->x)), &c);
@@ -2252,13 +2235,13 @@ static fsi_vec3 fsi__pose_local(const fsi__pose *f, fsi_vec3 p) {
 
 static void fsi__manifold_add(fsi__manifold *m, fsi_vec3 at, fsi_vec3 n, fsi_real gap,
                               uint32_t feature) {
-    int i, worst = 0;
+    int worst = 0;
     if (!(gap < m->reach))
         return;
     if (m->count < FSI__CANDIDATES)
         worst = m->count++;
     else {
-        for (i = 1; i < m->count; i++)
+        for (int i = 1; i < m->count; i++)
             if (m->p[i].gap > m->p[worst].gap)
                 worst = i;
         if (gap >= m->p[worst].gap)
@@ -2273,12 +2256,13 @@ static void fsi__manifold_add(fsi__manifold *m, fsi_vec3 at, fsi_vec3 n, fsi_rea
 /* Keeps the deepest point and then, again and again, the one farthest from those kept. */
 static void fsi__manifold_reduce(fsi__manifold *m) {
     fsi_real near2[FSI__CANDIDATES], least = m->size * m->size * FSI_R(1e-4);
-    int i, kept, best = 0;
-    for (i = 0; i < m->count; i++) {
+    int best = 0;
+    for (int i = 0; i < m->count; i++) {
         near2[i] = FSI_REAL_MAX;
         if (m->p[i].gap < m->p[best].gap)
             best = i;
     }
+    int kept;
     for (kept = 0; kept < m->count && kept < m->limit; kept++) {
         fsi__point p = m->p[best];
         fsi_real d2 = near2[best];
@@ -2288,7 +2272,7 @@ static void fsi__manifold_reduce(fsi__manifold *m) {
         near2[best] = near2[kept];
         m->p[kept] = p;
         best = kept + 1;
-        for (i = kept + 1; i < m->count; i++) {
+        for (int i = kept + 1; i < m->count; i++) {
             fsi_vec3 d = fsi_vec_sub(m->p[i].at, p.at);
             near2[i] = fsi__min(near2[i], fsi_vec_dot(d, d));
             if (near2[i] > near2[best])
@@ -2330,11 +2314,10 @@ static fsi_vec3 fsi__curve(const fsi_shape *s, fsi_real t) {
 static void fsi__curve_deepest(fsi__manifold *m, const fsi__side *A, const fsi__side *B,
                                fsi_real t0, fsi_real t1, int flip) {
     const fsi_real g = FSI_R(0.6180339887498949);
-    fsi_real a = t0, b = t1, x = b - g * (b - a), y = a + g * (b - a), fx, fy;
-    int i;
-    fx = fsi__sample(m, B, fsi__pose_point(&A->f, fsi__curve(A->s, x)), 0, flip, 0, 0);
-    fy = fsi__sample(m, B, fsi__pose_point(&A->f, fsi__curve(A->s, y)), 0, flip, 0, 0);
-    for (i = 0; i < 20; i++) {
+    fsi_real a = t0, b = t1, x = b - g * (b - a), y = a + g * (b - a);
+    fsi_real fx = fsi__sample(m, B, fsi__pose_point(&A->f, fsi__curve(A->s, x)), 0, flip, 0, 0);
+    fsi_real fy = fsi__sample(m, B, fsi__pose_point(&A->f, fsi__curve(A->s, y)), 0, flip, 0, 0);
+    for (int i = 0; i < 20; i++) {
         if (fx < fy) {
             b = y;
             y = x;
@@ -2362,19 +2345,18 @@ static void fsi__collide_samples(fsi__manifold *m, const fsi__side *A, const fsi
                                  uint32_t feature) {
     const fsi_shape *a = A->s, *b = B->s;
     fsi_real r = a->point_radius, least = FSI_REAL_MAX, room = r + m->reach;
-    int i, best = 0, bounded = !fsi__shape_static(b->kind);
+    int best = 0, bounded = !fsi__shape_static(b->kind);
     if (b->kind == FSI_SHAPE_PLANE && fsi__pose_local(&B->f, A->f.x).y > a->bound + m->reach)
         return;
-    for (i = 0; i < a->point_count; i++) {
-        fsi_vec3 c = fsi__pose_point(&A->f, fsi_vec_load(a->point + 3 * (size_t)i)), p;
-        fsi_real d;
+    for (int i = 0; i < a->point_count; i++) {
+        fsi_vec3 c = fsi__pose_point(&A->f, fsi_vec_load(a->point + 3 * (size_t)i));
         if (bounded) {
-            p = fsi__pose_local(&B->f, c);
+            fsi_vec3 p = fsi__pose_local(&B->f, c);
             if (p.x < b->lo.x - room || p.x > b->hi.x + room || p.y < b->lo.y - room
                 || p.y > b->hi.y + room || p.z < b->lo.z - room || p.z > b->hi.z + room)
                 continue;
         }
-        d = fsi__sample(m, B, c, r, flip, feature + (uint32_t)i, 1);
+        fsi_real d = fsi__sample(m, B, c, r, flip, feature + (uint32_t)i, 1);
         if (d < least) {
             least = d;
             best = i;
@@ -2390,11 +2372,11 @@ static void fsi__collide_samples(fsi__manifold *m, const fsi__side *A, const fsi
  * between corners. */
 static void fsi__collide_edges(fsi__manifold *m, const fsi__side *A, const fsi__side *B, int flip) {
     fsi_vec3 h = A->s->half;
-    int e, i, axis, dims = A->s->dim;
-    for (e = 0; e < (dims == 3 ? 12 : 4); e++) {
+    int dims = A->s->dim;
+    for (int e = 0; e < (dims == 3 ? 12 : 4); e++) {
         fsi_real s1 = e & 1 ? FSI_R(1.) : FSI_R(-1.), s2 = e & 2 ? FSI_R(1.) : FSI_R(-1.);
-        axis = dims == 3 ? e / 4 : e / 2;
-        for (i = 1; i < 8; i++) {
+        int axis = dims == 3 ? e / 4 : e / 2;
+        for (int i = 1; i < 8; i++) {
             fsi_real t = (fsi_real)i / 4 - 1;
             fsi_vec3 p = axis == 0   ? fsi_vec(t * h.x, s1 * h.y, s2 * h.z)
                          : axis == 1 ? fsi_vec(s1 * h.x, t * h.y, s2 * h.z)
@@ -2406,21 +2388,20 @@ static void fsi__collide_edges(fsi__manifold *m, const fsi__side *A, const fsi__
 
 /* The walls of a room one by one: a corner touches several at once. */
 static void fsi__collide_room(fsi__manifold *m, const fsi__side *A, const fsi__side *B, int flip) {
-    fsi__side wall;
     fsi_shape plane;
     fsi_real h[3];
-    int k, axis;
     memset(&plane, 0, sizeof plane);
     plane.kind = FSI_SHAPE_PLANE;
     plane.dim = B->s->dim;
     fsi_vec_store(h, B->s->half);
+    fsi__side wall;
     wall.s = &plane;
-    for (k = 0; k < 2 * B->s->dim; k++) {
+    for (int k = 0; k < 2 * B->s->dim; k++) {
         fsi_real c[3] = {0, 0, 0}, sign = k & 1 ? FSI_R(1.) : FSI_R(-1.);
-        fsi_mat3 T;
-        axis = k / 2;
+        int axis = k / 2;
         c[axis] = sign * h[axis];
         /* the wall's y axis points into the room */
+        fsi_mat3 T;
         memset(&T, 0, sizeof T);
         T.m[3 * axis + 1] = -sign;
         T.m[3 * ((axis + 1) % 3) + (axis == 1 ? 2 : 0)] = 1;
@@ -2436,12 +2417,12 @@ static void fsi__collide_peaks(fsi__manifold *m, const fsi__side *A, const fsi__
     const fsi_shape *f = B->s;
     fsi_vec3 c = fsi__pose_local(&B->f, A->f.x);
     fsi_real r = A->s->bound + m->reach, skip;
-    int i, k, i0 = fsi__cell((c.x - r - f->origin.x) / f->spacing, f->nx, &skip),
-              i1 = fsi__cell((c.x + r - f->origin.x) / f->spacing, f->nx, &skip) + 1;
+    int i0 = fsi__cell((c.x - r - f->origin.x) / f->spacing, f->nx, &skip),
+        i1 = fsi__cell((c.x + r - f->origin.x) / f->spacing, f->nx, &skip) + 1;
     int k0 = fsi__cell((c.z - r - f->origin.z) / f->spacing, f->nz, &skip),
         k1 = fsi__cell((c.z + r - f->origin.z) / f->spacing, f->nz, &skip) + 1;
-    for (k = k0; k <= fsi__imin(k1, f->nz - 1); k++)
-        for (i = i0; i <= i1; i++) {
+    for (int k = k0; k <= fsi__imin(k1, f->nz - 1); k++)
+        for (int i = i0; i <= i1; i++) {
             fsi_real h = f->grid[(size_t)k * (size_t)f->nx + (size_t)i];
             fsi_vec3 p =
                 fsi__pose_point(&B->f, fsi_vec_add(f->origin, fsi_vec((fsi_real)i * f->spacing, h,
@@ -2471,12 +2452,12 @@ static fsi_real fsi__box_extent(const fsi__side *s, fsi_vec3 n) { /* half width 
 
 static void fsi__sat_test(fsi__sat *best, const fsi__side *A, const fsi__side *B, fsi_vec3 n,
                           int kind, int i, int j, fsi_real bonus) {
-    fsi_real d = fsi_vec_dot(n, fsi_vec_sub(A->f.x, B->f.x)), sep;
+    fsi_real d = fsi_vec_dot(n, fsi_vec_sub(A->f.x, B->f.x));
     if (d < 0) {
         n = fsi_vec_scale(n, -1);
         d = -d;
     }
-    sep = d - fsi__box_extent(A, n) - fsi__box_extent(B, n);
+    fsi_real sep = d - fsi__box_extent(A, n) - fsi__box_extent(B, n);
     if (sep > best->sep + bonus) {
         best->sep = sep;
         best->n = n;
@@ -2490,15 +2471,15 @@ static void fsi__sat_test(fsi__sat *best, const fsi__side *A, const fsi__side *B
  * choice does not flicker. */
 static fsi__sat fsi__box_axes(const fsi__side *A, const fsi__side *B, fsi_real tol) {
     fsi__sat best;
-    int i, j, dim = A->s->dim;
+    int dim = A->s->dim;
     memset(&best, 0, sizeof best);
     best.sep = -FSI_REAL_MAX;
-    for (i = 0; i < dim; i++)
+    for (int i = 0; i < dim; i++)
         fsi__sat_test(&best, A, B, fsi__column(&A->f.R, i), 0, i, 0, i ? tol : 0);
-    for (i = 0; i < dim; i++)
+    for (int i = 0; i < dim; i++)
         fsi__sat_test(&best, A, B, fsi__column(&B->f.R, i), 1, i, 0, tol);
-    for (i = 0; i < 3 && dim == 3; i++)
-        for (j = 0; j < 3; j++) {
+    for (int i = 0; i < 3 && dim == 3; i++)
+        for (int j = 0; j < 3; j++) {
             fsi_vec3 n = fsi_vec_cross(fsi__column(&A->f.R, i), fsi__column(&B->f.R, j));
             fsi_real len = fsi__length(n);
             if (len > FSI_R(0.02))
@@ -2528,10 +2509,10 @@ static void fsi__box_edges(fsi__manifold *m, const fsi__side *A, const fsi__side
              q = fsi__box_support(B, s->n, s->j), d = fsi_vec_sub(p, q);
     fsi_vec3 u = fsi__column(&A->f.R, s->i), v = fsi__column(&B->f.R, s->j);
     fsi_real uv = fsi_vec_dot(u, v), du = fsi_vec_dot(d, u), dv = fsi_vec_dot(d, v),
-             det = 1 - uv * uv, a, b;
+             det = 1 - uv * uv;
     fsi_real ha = fsi__get(A->s->half, s->i), hb = fsi__get(B->s->half, s->j);
-    a = fsi__clamp((uv * dv - du) / det, -ha, ha);
-    b = fsi__clamp((dv - uv * du) / det, -hb, hb);
+    fsi_real a = fsi__clamp((uv * dv - du) / det, -ha, ha);
+    fsi_real b = fsi__clamp((dv - uv * du) / det, -hb, hb);
     p = fsi_vec_mad(p, u, a);
     q = fsi_vec_mad(q, v, b);
     fsi__manifold_add(m, fsi_vec_scale(fsi_vec_add(p, q), FSI_R(0.5)), s->n, s->sep,
@@ -2548,8 +2529,8 @@ typedef struct fsi__clipped {
 static int fsi__clip(fsi__clipped *v, int count, fsi_vec3 n, fsi_real d, fsi_real tol,
                      uint32_t plane) {
     fsi__clipped out[16];
-    int i, k = 0;
-    for (i = 0; i < count && k < 14; i++) {
+    int k = 0;
+    for (int i = 0; i < count && k < 14; i++) {
         fsi__clipped a = v[i], b = v[(i + 1) % count];
         fsi_real sa = fsi_vec_dot(n, a.p) - d, sb = fsi_vec_dot(n, b.p) - d;
         int in_a = sa <= tol, in_b = sb <= tol;
@@ -2571,15 +2552,15 @@ static void fsi__box_faces(fsi__manifold *m, const fsi__side *R, const fsi__side
     fsi__clipped v[16];
     fsi_vec3 l = fsi_mat3_tmul_vec(&I->f.R, n);
     fsi_real hi[3], hr[3], c[3], face = fsi_vec_dot(n, R->f.x) + fsi__get(R->s->half, axis);
-    int dim = R->s->dim, inc = 0, i, k, count = dim == 3 ? 4 : 2;
+    int dim = R->s->dim, inc = 0, count = dim == 3 ? 4 : 2;
     fsi_vec_store(hi, I->s->half);
     fsi_vec_store(hr, R->s->half);
     fsi_vec_store(c, l);
-    for (i = 1; i < dim; i++)
+    for (int i = 1; i < dim; i++)
         if (fsi__abs(c[i]) > fsi__abs(c[inc]))
             inc = i;
     /* corners of the incident face, around */
-    for (i = 0; i < count; i++) {
+    for (int i = 0; i < count; i++) {
         int a1 = dim == 3 ? (inc + 1) % 3 : 1 - inc, a2 = dim == 3 ? (inc + 2) % 3 : 2;
         fsi_real q[3];
         q[inc] = c[inc] > 0 ? -hi[inc] : hi[inc];
@@ -2588,7 +2569,7 @@ static void fsi__box_faces(fsi__manifold *m, const fsi__side *R, const fsi__side
         v[i].p = fsi__pose_point(&I->f, fsi_vec_load(q));
         v[i].id = (uint32_t)i;
     }
-    for (k = 0; k < dim && count > 0; k++) {
+    for (int k = 0; k < dim && count > 0; k++) {
         fsi_vec3 u = fsi__column(&R->f.R, k);
         fsi_real d = fsi_vec_dot(u, R->f.x);
         if (k == axis)
@@ -2598,7 +2579,7 @@ static void fsi__box_faces(fsi__manifold *m, const fsi__side *R, const fsi__side
             count =
                 fsi__clip(v, count, fsi_vec_scale(u, -1), hr[k] - d, tol, (uint32_t)(2 * k + 1));
     }
-    for (i = 0; i < count; i++) {
+    for (int i = 0; i < count; i++) {
         fsi_real sep = fsi_vec_dot(n, v[i].p) - face;
         fsi__manifold_add(m, fsi_vec_mad(v[i].p, n, -sep / 2), flip ? n : fsi_vec_scale(n, -1), sep,
                           v[i].id + 128u * (uint32_t)(1 + axis + 3 * flip));
@@ -2679,7 +2660,6 @@ static fsi__side fsi__part_side(const fsi_rigid *b, int i) {
 static void fsi__collide_bodies(fsi__manifold *m, const fsi_rigid *a, const fsi_rigid *b,
                                 fsi_real dt) {
     fsi_real size = fsi__min(a->shape->bound, b->shape->bound), spin = 0;
-    int i, j, k, before;
     if (fsi__length(a->w) > 0)
         spin += fsi__length(a->w) * fsi__min(a->shape->bound, size * 4);
     if (fsi__length(b->w) > 0)
@@ -2688,13 +2668,13 @@ static void fsi__collide_bodies(fsi__manifold *m, const fsi_rigid *a, const fsi_
     m->limit = FSI__MANIFOLD;
     m->size = size;
     m->reach = FSI_R(0.02) * size + dt * (fsi__length(fsi_vec_sub(a->v, b->v)) + spin);
-    for (i = 0; i < fsi__part_count(a->shape); i++)
-        for (j = 0; j < fsi__part_count(b->shape); j++) {
+    for (int i = 0; i < fsi__part_count(a->shape); i++)
+        for (int j = 0; j < fsi__part_count(b->shape); j++) {
             fsi__side A = fsi__part_side(a, i), B = fsi__part_side(b, j);
-            before = m->count;
+            int before = m->count;
             fsi__collide_simple(m, &A, &B);
             if (i + j > 0)
-                for (k = before; k < m->count; k++)
+                for (int k = before; k < m->count; k++)
                     m->p[k].feature += (uint32_t)(i * 64 + j) << 22;
         }
     fsi__manifold_reduce(m);
@@ -2825,24 +2805,24 @@ static fsi_vec3 fsi__side_response(const fsi_solids *w, int side, const fsi_mat3
 /* Effective masses: 1 / (n . K n), and one number for both tangents: with it the sliding impulse
  * ends exactly opposite to the slip. */
 static void fsi__contact_masses(const fsi_solids *w, fsi_contact *c) {
-    fsi_mat3 Ka, Kb;
     fsi_vec3 dir[3], k[3];
-    fsi_real tt, tu, uu, kn;
-    int i, m = w->desc.max_bodies;
+    int m = w->desc.max_bodies;
     dir[0] = c->normal;
     dir[1] = c->tangent;
     dir[2] = fsi_vec_cross(c->normal, c->tangent);
+    fsi_mat3 Ka;
     if (c->a >= m)
         w->external[c->a - m].inverse_mass_fn(w->external[c->a - m].user, c->point_a, c->at, &Ka);
+    fsi_mat3 Kb;
     if (c->b >= m)
         w->external[c->b - m].inverse_mass_fn(w->external[c->b - m].user, c->point_b, c->at, &Kb);
-    for (i = 0; i < 3; i++)
+    for (int i = 0; i < 3; i++)
         k[i] = fsi_vec_add(fsi__side_response(w, c->a, &Ka, c->ra, dir[i]),
                            fsi__side_response(w, c->b, &Kb, c->rb, dir[i]));
-    kn = fsi_vec_dot(dir[0], k[0]);
-    tt = fsi_vec_dot(dir[1], k[1]);
-    tu = fsi_vec_dot(dir[1], k[2]);
-    uu = fsi_vec_dot(dir[2], k[2]);
+    fsi_real kn = fsi_vec_dot(dir[0], k[0]);
+    fsi_real tt = fsi_vec_dot(dir[1], k[1]);
+    fsi_real tu = fsi_vec_dot(dir[1], k[2]);
+    fsi_real uu = fsi_vec_dot(dir[2], k[2]);
     c->mass_n = kn > 0 ? 1 / kn : 0;
     /* largest eigenvalue of the tangent block */
     kn = (tt + uu) / 2 + fsi__sqrt((tt - uu) * (tt - uu) / 4 + tu * tu);
@@ -2872,9 +2852,9 @@ static void fsi__contact_warm(const fsi_solids *w, const fsi_contact *c, fsi_rea
 static void fsi__contact_friction(const fsi_solids *w, fsi_contact *c) {
     fsi_vec3 dv = fsi__contact_velocity(w, c), u = fsi_vec_cross(c->normal, c->tangent);
     fsi_real vt = fsi_vec_dot(dv, c->tangent), vu = fsi_vec_dot(dv, u),
-             limit = c->friction * c->impulse, len;
+             limit = c->friction * c->impulse;
     fsi_real t = c->impulse_t[0] - c->mass_t * vt, s = c->impulse_t[1] - c->mass_t * vu;
-    len = fsi__sqrt(t * t + s * s);
+    fsi_real len = fsi__sqrt(t * t + s * s);
     if (len > limit) {
         t *= limit / len;
         s *= limit / len;
@@ -2890,7 +2870,7 @@ static void fsi__contact_friction(const fsi_solids *w, fsi_contact *c) {
 static fsi_real fsi__contact_normal(const fsi_solids *w, fsi_contact *c, fsi_real h, fsi_real slop,
                                     const fsi__soft *soft, int push) {
     fsi_real vn = fsi_vec_dot(fsi__contact_velocity(w, c), c->normal), bias = 0, ms = 1, give = 0,
-             j, before = c->impulse;
+             before = c->impulse;
     if (c->gap > 0)
         bias = c->gap / h;
     else if (push) {
@@ -2898,7 +2878,7 @@ static fsi_real fsi__contact_normal(const fsi_solids *w, fsi_contact *c, fsi_rea
         ms = soft->mass;
         give = fsi__min(soft->impulse * before, FSI_R(0.01) * c->mass_n * c->size / h);
     }
-    j = fsi__max(0, before - c->mass_n * ms * (vn + bias) - give);
+    fsi_real j = fsi__max(0, before - c->mass_n * ms * (vn + bias) - give);
     if (j == before)
         return 0;
     c->impulse = j;
@@ -2914,8 +2894,8 @@ static fsi_real fsi__contact_normal(const fsi_solids *w, fsi_contact *c, fsi_rea
    not. Returns what they gave, J. */
 static double fsi__contact_restitution(fsi_solids *w, fsi_real threshold, double lost) {
     double a = 0, b = 0, share = 1;
-    int i, pass, any = 1;
-    for (i = 0; i < w->contact_count; i++) {
+    int any = 1;
+    for (int i = 0; i < w->contact_count; i++) {
         fsi_contact *c = w->contact + i;
         if (c->restitution == 0 || c->approach > -threshold || c->impulse_max == 0)
             continue;
@@ -2923,15 +2903,15 @@ static double fsi__contact_restitution(fsi_solids *w, fsi_real threshold, double
         c->start[0] = c->impulse;
         c->start[1] = fsi_vec_dot(fsi__contact_velocity(w, c), c->normal);
     }
-    for (pass = 0; pass < 20 && any; pass++) {
+    for (int pass = 0; pass < 20 && any; pass++) {
         any = 0;
-        for (i = 0; i < w->contact_count; i++) {
+        for (int i = 0; i < w->contact_count; i++) {
             fsi_contact *c = w->contact + i;
-            fsi_real vn, j, before = c->impulse;
+            fsi_real before = c->impulse;
             if (!c->bounced)
                 continue;
-            vn = fsi_vec_dot(fsi__contact_velocity(w, c), c->normal);
-            j = fsi__max(0, before - c->mass_n * (vn + c->restitution * c->approach));
+            fsi_real vn = fsi_vec_dot(fsi__contact_velocity(w, c), c->normal);
+            fsi_real j = fsi__max(0, before - c->mass_n * (vn + c->restitution * c->approach));
             if (fsi__abs(j - before) > 8 * FSI_REAL_EPS * j)
                 any = 1;
             c->impulse = j;
@@ -2939,7 +2919,7 @@ static double fsi__contact_restitution(fsi_solids *w, fsi_real threshold, double
         }
     }
     /* share s of the impulses gives a s^2 + b s */
-    for (i = 0; i < w->contact_count; i++) {
+    for (int i = 0; i < w->contact_count; i++) {
         const fsi_contact *c = w->contact + i;
         double d = (double)(c->impulse - c->start[0]), v0 = (double)c->start[1];
         if (!c->bounced)
@@ -2949,7 +2929,7 @@ static double fsi__contact_restitution(fsi_solids *w, fsi_real threshold, double
     }
     if (a + b > lost && a > 0)
         share = (double)fsi__clamp((fsi_real)((sqrt(b * b + 4 * a * lost) - b) / (2 * a)), 0, 1);
-    for (i = 0; i < w->contact_count; i++) {
+    for (int i = 0; i < w->contact_count; i++) {
         fsi_contact *c = w->contact + i;
         if (!c->bounced)
             continue;
@@ -3027,17 +3007,16 @@ static void fsi__joint_geometry(const fsi_solids *w, const fsi_joint *j, fsi__jo
     fsi_vec3 d = fsi_vec_sub(fsi_vec_add(a->x, ra), fsi_vec_add(b->x, rb)),
              ua = fsi_mat3_mul_vec(&a->rotation, j->axis_a);
     fsi_vec3 ub = fsi_mat3_mul_vec(&b->rotation, j->axis_b), t1 = fsi__any_tangent(ub),
-             t2 = fsi_vec_cross(ub, t1), error;
+             t2 = fsi_vec_cross(ub, t1);
     fsi_quat e = fsi__joint_turn(a, b, j);
-    int i;
     /* the anchor of a, seen from b */
     rb = fsi_vec_add(rb, d);
-    error = fsi_vec(2 * e.x, 2 * e.y, 2 * e.z);
+    fsi_vec3 error = fsi_vec(2 * e.x, 2 * e.y, 2 * e.z);
     r->ra = ra;
     r->rb = rb;
     r->n = r->free = 0;
     if (j->kind == FSI_JOINT_POINT || j->kind == FSI_JOINT_HINGE || j->kind == FSI_JOINT_WELD)
-        for (i = 0; i < 3; i++)
+        for (int i = 0; i < 3; i++)
             fsi__row_point(r, r->n++, fsi_vec_load(unit[i]), ra, rb, d);
     if (j->kind == FSI_JOINT_HINGE) {
         fsi_vec3 tilt = fsi_vec_cross(ub, ua);
@@ -3053,7 +3032,7 @@ static void fsi__joint_geometry(const fsi_solids *w, const fsi_joint *j, fsi__jo
         fsi__row_point(r, FSI__JOINT_FREE, ub, ra, rb, d);
     }
     if (j->kind == FSI_JOINT_PRISMATIC || j->kind == FSI_JOINT_WELD)
-        for (i = 0; i < 3; i++)
+        for (int i = 0; i < 3; i++)
             fsi__row_angle(r, r->n++, fsi_vec_load(unit[i]), error);
     if (j->kind == FSI_JOINT_SPRING) {
         fsi_real len = fsi__length(d);
@@ -3071,19 +3050,17 @@ static void fsi__joint_geometry(const fsi_solids *w, const fsi_joint *j, fsi__jo
 static fsi_real fsi__row_coupling(const fsi_solids *w, int p, int i, int q, int k) {
     const fsi__joint_rows *r = w->work->rows + p, *s = w->work->rows + q;
     fsi_real sum = 0;
-    int side, other;
     if (p != q && (w->joint[p].limited || w->joint[q].limited))
         return 0;
-    for (side = 0; side < 2; side++)
-        for (other = 0; other < 2; other++) {
+    for (int side = 0; side < 2; side++)
+        for (int other = 0; other < 2; other++) {
             int body = side ? w->joint[p].b : w->joint[p].a;
             const fsi__velocity *v = w->work->vel + body;
-            fsi_real x;
             if (v->inverse_mass == 0 || body != (other ? w->joint[q].b : w->joint[q].a))
                 continue;
-            x = v->inverse_mass * fsi_vec_dot(r->l[i], s->l[k])
-                + fsi_vec_dot(side ? r->b[i] : r->a[i],
-                              fsi_mat3_mul_vec(&v->I, other ? s->b[k] : s->a[k]));
+            fsi_real x = v->inverse_mass * fsi_vec_dot(r->l[i], s->l[k])
+                         + fsi_vec_dot(side ? r->b[i] : r->a[i],
+                                       fsi_mat3_mul_vec(&v->I, other ? s->b[k] : s->a[k]));
             sum += side == other ? x : -x;
         }
     return sum;
@@ -3093,17 +3070,17 @@ static fsi_real fsi__row_coupling(const fsi_solids *w, int p, int i, int q, int 
  * band is too narrow for a direct solve). */
 static void fsi__joint_profile(fsi_solids *w) {
     struct fsi__solids_work *k = w->work;
-    int i, side, at = 0;
+    int at = 0;
     k->direct = 1;
-    for (i = 0; i < w->joint_count; i++)
+    for (int i = 0; i < w->joint_count; i++)
         /* first joint of a body */
-        for (side = 0; side < 2; side++)
+        for (int side = 0; side < 2; side++)
             k->large[side ? w->joint[i].b : w->joint[i].a] = w->joint_count;
-    for (i = 0; i < w->joint_count; i++) {
+    for (int i = 0; i < w->joint_count; i++) {
         fsi__joint_rows *r = k->rows + i;
         r->at = at;
         r->first = i;
-        for (side = 0; side < 2; side++) {
+        for (int side = 0; side < 2; side++) {
             int body = side ? w->joint[i].b : w->joint[i].a;
             if (k->vel[body].inverse_mass == 0)
                 continue;
@@ -3115,7 +3092,7 @@ static void fsi__joint_profile(fsi_solids *w) {
         if (at - k->rows[r->first].at > FSI__BAND)
             k->direct = 0;
     }
-    for (i = 0; i < w->joint_count && !k->direct; i++)
+    for (int i = 0; i < w->joint_count && !k->direct; i++)
         k->rows[i].first = i;
 }
 
@@ -3123,30 +3100,28 @@ static void fsi__joint_profile(fsi_solids *w) {
  * stay out. K(i, c) is at [i * band + i - c]. */
 static void fsi__joint_factor(fsi_solids *w) {
     fsi_real *K = w->work->joint_k;
-    int j, q, p, i, c, e;
-    for (j = 0; j < w->joint_count; j++)
+    for (int j = 0; j < w->joint_count; j++)
         fsi__joint_geometry(w, w->joint + j, w->work->rows + j);
     fsi__joint_profile(w);
-    for (j = 0; j < w->joint_count; j++) {
+    for (int j = 0; j < w->joint_count; j++) {
         const fsi__joint_rows *r = w->work->rows + j;
         fsi_real k = r->free ? fsi__row_coupling(w, j, FSI__JOINT_FREE, j, FSI__JOINT_FREE) : 0;
         int begin = w->work->rows[r->first].at;
         w->work->rows[j].mass_free = k > 0 ? 1 / k : 0;
-        for (p = 0; p < r->n; p++) {
-            fsi_real *row, full;
-            i = r->at + p;
-            row = K + (size_t)i * FSI__BAND + i; /* row[-c] is K(i, c) */
-            for (q = r->first; q <= j; q++)
-                for (e = 0; e < w->work->rows[q].n && w->work->rows[q].at + e <= i; e++)
+        for (int p = 0; p < r->n; p++) {
+            int i = r->at + p;
+            fsi_real *row = K + (size_t)i * FSI__BAND + i; /* row[-c] is K(i, c) */
+            for (int q = r->first; q <= j; q++)
+                for (int e = 0; e < w->work->rows[q].n && w->work->rows[q].at + e <= i; e++)
                     row[-(w->work->rows[q].at + e)] = fsi__row_coupling(w, j, p, q, e);
             w->work->joint_begin[i] = begin;
-            for (c = begin; c < i; c++) { /* g = L D, row by row */
+            for (int c = begin; c < i; c++) { /* g = L D, row by row */
                 const fsi_real *other = K + (size_t)c * FSI__BAND + c;
-                for (e = fsi__imax(begin, w->work->joint_begin[c]); e < c; e++)
+                for (int e = fsi__imax(begin, w->work->joint_begin[c]); e < c; e++)
                     row[-c] -= row[-e] * other[-e];
             }
-            full = row[-i];
-            for (c = begin; c < i; c++) {
+            fsi_real full = row[-i];
+            for (int c = begin; c < i; c++) {
                 fsi_real d = K[(size_t)c * FSI__BAND], l = d > 0 ? row[-c] / d : 0;
                 row[-i] -= l * row[-c];
                 row[-c] = l;
@@ -3160,14 +3135,13 @@ static void fsi__joint_factor(fsi_solids *w) {
 /* x = K^-1 x for rows begin .. end - 1, which no row outside is coupled with. */
 static void fsi__joint_backsolve(const fsi_solids *w, int begin, int end, fsi_real *x) {
     const fsi_real *K = w->work->joint_k;
-    int i, c;
-    for (i = begin; i < end; i++)
-        for (c = w->work->joint_begin[i]; c < i; c++)
+    for (int i = begin; i < end; i++)
+        for (int c = w->work->joint_begin[i]; c < i; c++)
             x[i] -= K[(size_t)i * FSI__BAND + (size_t)(i - c)] * x[c];
-    for (i = begin; i < end; i++)
+    for (int i = begin; i < end; i++)
         x[i] = K[(size_t)i * FSI__BAND] > 0 ? x[i] / K[(size_t)i * FSI__BAND] : 0;
-    for (i = end - 1; i >= begin; i--)
-        for (c = w->work->joint_begin[i]; c < i; c++)
+    for (int i = end - 1; i >= begin; i--)
+        for (int c = w->work->joint_begin[i]; c < i; c++)
             x[c] -= K[(size_t)i * FSI__BAND + (size_t)(i - c)] * x[i];
 }
 
@@ -3186,8 +3160,7 @@ static void fsi__row_apply(const fsi_solids *w, const fsi_joint *j, const fsi__j
 
 static void fsi__joint_warm(const fsi_solids *w, const fsi_joint *j, const fsi__joint_rows *r,
                             fsi_real scale) {
-    int i;
-    for (i = 0; i < r->n; i++)
+    for (int i = 0; i < r->n; i++)
         fsi__row_apply(w, j, r, i, scale * j->impulse[i]);
     if (r->free)
         fsi__row_apply(w, j, r, FSI__JOINT_FREE, scale * (j->impulse_free + j->impulse_limit));
@@ -3215,10 +3188,10 @@ static void fsi__joint_free(const fsi_solids *w, fsi_joint *j, const fsi__joint_
         int low = r->C[FSI__JOINT_FREE] - j->lower < j->upper - r->C[FSI__JOINT_FREE];
         fsi_real sign = low ? FSI_R(1.) : FSI_R(-1.),
                  gap = low ? r->C[FSI__JOINT_FREE] - j->lower : j->upper - r->C[FSI__JOINT_FREE],
-                 bias = 0, s;
+                 bias = 0;
         v = sign * fsi__row_velocity(w, j, r, FSI__JOINT_FREE);
         bias = gap > 0 ? gap / h : push ? soft->rate * gap : 0;
-        s = fsi__max(0, sign * j->impulse_limit - m * (v + bias)) * sign;
+        fsi_real s = fsi__max(0, sign * j->impulse_limit - m * (v + bias)) * sign;
         fsi__row_apply(w, j, r, FSI__JOINT_FREE, s - j->impulse_limit);
         j->impulse_limit = s;
     }
@@ -3237,7 +3210,6 @@ static fsi_vec3 fsi__arc(fsi_vec3 w, fsi_vec3 r, fsi_real h) {
 static void fsi__joint_residual(const fsi_solids *w, int j, fsi_real h, int push, fsi_real *x) {
     const fsi__joint_rows *r = w->work->rows + j;
     fsi_vec3 bend = fsi_vec(0, 0, 0);
-    int i;
     fsi_real reach =
         FSI_R(0.25)
         * fsi__min(w->body[w->joint[j].a].shape->bound, w->body[w->joint[j].b].shape->bound);
@@ -3245,7 +3217,7 @@ static void fsi__joint_residual(const fsi_solids *w, int j, fsi_real h, int push
         bend = fsi_vec_sub(fsi__arc(w->work->vel[w->joint[j].a].w, r->ra, h),
                            fsi__arc(w->work->vel[w->joint[j].b].w, r->rb, h));
     /* a joint torn apart comes back no faster than from a quarter of a radius (radian) */
-    for (i = 0; i < r->n; i++) {
+    for (int i = 0; i < r->n; i++) {
         fsi_real far = fsi_vec_dot(r->l[i], r->l[i]) > 0 ? reach : FSI_R(0.25);
         x[r->at + i] = fsi__row_velocity(w, w->joint + j, r, i)
                        + (push ? FSI__JOINT_RATE / h * fsi__clamp(r->C[i], -far, far) : 0)
@@ -3260,19 +3232,19 @@ static int fsi__joint_limit(const fsi_solids *w, int j, const fsi_real *x, fsi_r
     const fsi__joint_rows *r = w->work->rows + j;
     const fsi_joint *q = w->joint + j;
     fsi_real sum[2] = {0, 0}, keep[2] = {1, 1}; /* forces, torques */
-    int i, limited = 0;
-    for (i = 0; i < r->n; i++) {
+    int limited = 0;
+    for (int i = 0; i < r->n; i++) {
         next[i] = q->impulse[i] - x[r->at + i];
         sum[fsi_vec_dot(r->l[i], r->l[i]) > 0 ? 0 : 1] += next[i] * next[i];
     }
-    for (i = 0; i < 2; i++) {
+    for (int i = 0; i < 2; i++) {
         fsi_real most = h * (i ? q->max_torque : q->max_force), size = fsi__sqrt(sum[i]);
         if (most > 0 && size > most) {
             keep[i] = most / size;
             limited = 1;
         }
     }
-    for (i = 0; i < r->n; i++)
+    for (int i = 0; i < r->n; i++)
         next[i] *= keep[fsi_vec_dot(r->l[i], r->l[i]) > 0 ? 0 : 1];
     return limited;
 }
@@ -3280,10 +3252,9 @@ static int fsi__joint_limit(const fsi_solids *w, int j, const fsi_real *x, fsi_r
 static void fsi__joint_apply(const fsi_solids *w, int j, const fsi_real *x, fsi_real h) {
     fsi_joint *q = w->joint + j;
     fsi_real next[6];
-    int i;
     if (fsi__joint_limit(w, j, x, h, next))
         q->limited = 1;
-    for (i = 0; i < w->work->rows[j].n; i++) {
+    for (int i = 0; i < w->work->rows[j].n; i++) {
         fsi__row_apply(w, q, w->work->rows + j, i, next[i] - q->impulse[i]);
         q->impulse[i] = next[i];
     }
@@ -3328,10 +3299,10 @@ static void fsi__joints_direct(fsi_solids *w, fsi_real h, int push) {
    Where many joints meet in one body and the band is too narrow: joint by joint, sweeping there and
    back. */
 static void fsi__joints_solve(fsi_solids *w, fsi_real h, const fsi__soft *soft, int push) {
-    int j, k, pass, n = w->joint_count;
-    for (pass = 0; pass < (w->work->direct ? 1 : FSI__JOINT_SWEEPS) && n > 0; pass++) {
-        for (k = 0; k < n; k++) {
-            j = pass & 1 ? n - 1 - k : k;
+    int n = w->joint_count;
+    for (int pass = 0; pass < (w->work->direct ? 1 : FSI__JOINT_SWEEPS) && n > 0; pass++) {
+        for (int k = 0; k < n; k++) {
+            int j = pass & 1 ? n - 1 - k : k;
             if (w->work->rows[j].free)
                 fsi__joint_free(w, w->joint + j, w->work->rows + j, h, soft, push);
             if (!w->work->direct)
@@ -3369,22 +3340,18 @@ static int fsi__joint_valid(const fsi_solids *w, const fsi_joint_desc *d) {
 }
 
 FSI_API fsi_result fsi_solids_join(fsi_solids *w, const fsi_joint_desc *desc, int *id) {
-    const fsi_rigid *a, *b;
-    fsi__joint_rows rows;
-    fsi_joint *j;
-    fsi_vec3 axis, pb;
     if (!w || !w->block || !desc || !fsi__joint_valid(w, desc))
         return FSI_ERR_ARGUMENT;
     if (w->joint_count >= w->desc.max_joints)
         return FSI_ERR_SIZE;
-    a = w->body + desc->a;
-    b = w->body + desc->b;
-    axis = fsi__length(desc->axis) > 0 ? fsi__unit(desc->axis) : fsi_vec(0, 0, 1);
+    const fsi_rigid *a = w->body + desc->a;
+    const fsi_rigid *b = w->body + desc->b;
+    fsi_vec3 axis = fsi__length(desc->axis) > 0 ? fsi__unit(desc->axis) : fsi_vec(0, 0, 1);
     if (w->desc.dim == 2 && desc->kind == FSI_JOINT_HINGE)
         axis = fsi_vec(0, 0, 1);
     if (w->desc.dim == 2 && desc->kind == FSI_JOINT_PRISMATIC && axis.z != 0)
         return FSI_ERR_ARGUMENT;
-    j = w->joint + w->joint_count;
+    fsi_joint *j = w->joint + w->joint_count;
     memset(j, 0, sizeof *j);
     j->kind = desc->kind;
     j->a = desc->a;
@@ -3401,12 +3368,13 @@ FSI_API fsi_result fsi_solids_join(fsi_solids *w, const fsi_joint_desc *desc, in
     j->rest = desc->rest;
     j->max_force = desc->max_force;
     j->max_torque = desc->max_torque;
-    pb = desc->kind == FSI_JOINT_SPRING ? desc->anchor_b : desc->anchor;
+    fsi_vec3 pb = desc->kind == FSI_JOINT_SPRING ? desc->anchor_b : desc->anchor;
     j->pa = fsi_mat3_tmul_vec(&a->rotation, fsi_vec_sub(desc->anchor, a->x));
     j->pb = fsi_mat3_tmul_vec(&b->rotation, fsi_vec_sub(pb, b->x));
     j->axis_a = fsi_mat3_tmul_vec(&a->rotation, axis);
     j->axis_b = fsi_mat3_tmul_vec(&b->rotation, axis);
     j->q0 = fsi_quat_mul(fsi__quat_back(b->q), a->q);
+    fsi__joint_rows rows;
     fsi__joint_geometry(w, j, &rows);
     j->rows = rows.n;
     if (desc->kind == FSI_JOINT_SPRING && desc->rest == 0)
@@ -3483,11 +3451,10 @@ static void fsi__solids_layout(fsi_solids *w, fsi_arena *arena) {
 }
 
 FSI_API fsi_result fsi_solids_init(fsi_solids *w, const fsi_solids_desc *desc) {
-    fsi_arena arena;
-    fsi_result r;
     if (!w)
         return FSI_ERR_ARGUMENT;
     memset(w, 0, sizeof *w);
+    fsi_arena arena;
     memset(&arena, 0, sizeof arena);
     if (!desc || (desc->dim != 2 && desc->dim != 3) || desc->max_bodies < 1
         || desc->max_bodies >= 1 << 24)
@@ -3509,7 +3476,7 @@ FSI_API fsi_result fsi_solids_init(fsi_solids *w, const fsi_solids_desc *desc) {
     if (w->desc.slop == 0)
         w->desc.slop = FSI_R(1e-3);
     fsi__solids_layout(w, &arena);
-    r = fsi__arena_block(&arena, &w->desc.allocator, &w->block, &w->block_size);
+    fsi_result r = fsi__arena_block(&arena, &w->desc.allocator, &w->block, &w->block_size);
     if (r != FSI_OK) {
         memset(w, 0, sizeof *w);
         return r;
@@ -3519,10 +3486,9 @@ FSI_API fsi_result fsi_solids_init(fsi_solids *w, const fsi_solids_desc *desc) {
 }
 
 FSI_API void fsi_solids_free(fsi_solids *w) {
-    int i;
     if (!w)
         return;
-    for (i = 0; w->block && i < w->desc.max_bodies; i++)
+    for (int i = 0; w->block && i < w->desc.max_bodies; i++)
         if (w->work->door[i]) {
             fsi_free(&w->desc.allocator, w->work->door[i]->memory, w->work->door[i]->room);
             fsi_free(&w->desc.allocator, w->work->door[i], w->work->door[i]->size);
@@ -3561,13 +3527,12 @@ static void fsi__set_spin(fsi_rigid *b, fsi_vec3 angular) { /* L = R I R^T w */
 /* Mass and inertia from density, mass or given moments; 0 when they are not positive and finite. */
 static int fsi__rigid_mass(fsi_rigid *b, const fsi_rigid_desc *d, int dim) {
     const fsi_shape *s = d->shape;
-    fsi_real m = s->volume * s->density_mean, scale;
-    int i;
+    fsi_real m = s->volume * s->density_mean;
     b->mass = d->mass > 0 ? d->mass : d->density * m;
     if (!fsi__positive(b->mass) || !(m > 0))
         return 0;
-    scale = b->mass / m;
-    for (i = 0; i < 9; i++)
+    fsi_real scale = b->mass / m;
+    for (int i = 0; i < 9; i++)
         b->inertia_body.m[i] = s->inertia.m[i] * scale;
     if (d->inertia.x != 0 || d->inertia.y != 0 || d->inertia.z != 0) {
         memset(&b->inertia_body, 0, sizeof b->inertia_body);
@@ -3589,9 +3554,7 @@ static int fsi__rigid_mass(fsi_rigid *b, const fsi_rigid_desc *d, int dim) {
 }
 
 FSI_API fsi_result fsi_solids_add(fsi_solids *w, const fsi_rigid_desc *desc, int *id) {
-    fsi_rigid b;
     fsi_real v[8];
-    int i;
     if (!w || !w->block || !desc || !desc->shape || desc->shape->kind == FSI_SHAPE_NONE
         || desc->shape->dim != w->desc.dim)
         return FSI_ERR_ARGUMENT;
@@ -3605,7 +3568,7 @@ FSI_API fsi_result fsi_solids_add(fsi_solids *w, const fsi_rigid_desc *desc, int
     v[7] = fsi_vec_dot(desc->inertia, desc->inertia);
     if (!fsi_all_finite(8, v) || desc->restitution > 1)
         return FSI_ERR_ARGUMENT;
-    for (i = 0; i < 7; i++)
+    for (int i = 0; i < 7; i++)
         if (v[i] < 0)
             return FSI_ERR_ARGUMENT;
     if (!fsi__pose_valid(w, desc->x, desc->q) || !fsi__motion_valid(w, desc->v, desc->w))
@@ -3614,6 +3577,7 @@ FSI_API fsi_result fsi_solids_add(fsi_solids *w, const fsi_rigid_desc *desc, int
         return FSI_ERR_ARGUMENT;
     if (w->body_count >= w->desc.max_bodies)
         return FSI_ERR_SIZE;
+    fsi_rigid b;
     memset(&b, 0, sizeof b);
     b.kind = desc->kind;
     b.shape = desc->shape;
@@ -3644,16 +3608,14 @@ FSI_API fsi_result fsi_solids_add(fsi_solids *w, const fsi_rigid_desc *desc, int
 }
 
 FSI_API fsi_result fsi_solids_set_pose(fsi_solids *w, int body, fsi_vec3 x, fsi_quat q) {
-    fsi_rigid *b;
-    int i;
     if (!fsi__solids_has(w, body) || !fsi__pose_valid(w, x, q))
         return FSI_ERR_ARGUMENT;
-    b = w->body + body;
+    fsi_rigid *b = w->body + body;
     b->x = x;
     b->q = fsi_quat_unit(q);
     /* what it touched is not there */
     b->push[0] = b->push[1] = fsi_vec(0, 0, 0);
-    for (i = 0; i < w->contact_count; i++)
+    for (int i = 0; i < w->contact_count; i++)
         if (w->contact[i].a == body || w->contact[i].b == body)
             w->contact[i].impulse = 0;
     fsi__rigid_refresh(b, w->desc.dim);
@@ -3661,11 +3623,10 @@ FSI_API fsi_result fsi_solids_set_pose(fsi_solids *w, int body, fsi_vec3 x, fsi_
 }
 
 FSI_API fsi_result fsi_solids_set_velocity(fsi_solids *w, int body, fsi_vec3 v, fsi_vec3 angular) {
-    fsi_rigid *b;
     if (!fsi__solids_has(w, body) || !fsi__motion_valid(w, v, angular)
         || w->body[body].kind == FSI_RIGID_FIXED)
         return FSI_ERR_ARGUMENT;
-    b = w->body + body;
+    fsi_rigid *b = w->body + body;
     b->v = b->v_start = v;
     fsi__set_spin(b, angular);
     b->L_start = b->L;
@@ -3673,49 +3634,42 @@ FSI_API fsi_result fsi_solids_set_velocity(fsi_solids *w, int body, fsi_vec3 v, 
 }
 
 FSI_API fsi_result fsi_solids_script(fsi_solids *w, int body, fsi_vec3 x, fsi_quat q, fsi_real dt) {
-    const fsi_rigid *b;
-    fsi_quat e;
-    fsi_vec3 axis;
-    fsi_real s, angle;
     if (!fsi__solids_has(w, body) || !fsi__pose_valid(w, x, q) || !fsi__positive(dt)
         || w->body[body].kind != FSI_RIGID_SCRIPTED)
         return FSI_ERR_ARGUMENT;
-    b = w->body + body;
-    e = fsi_quat_mul(fsi_quat_unit(q), fsi__quat_back(b->q));
+    const fsi_rigid *b = w->body + body;
+    fsi_quat e = fsi_quat_mul(fsi_quat_unit(q), fsi__quat_back(b->q));
     if (e.w < 0) {
         e.w = -e.w;
         e.x = -e.x;
         e.y = -e.y;
         e.z = -e.z;
     }
-    axis = fsi_vec(e.x, e.y, e.z);
-    s = fsi__length(axis);
-    angle = 2 * fsi__atan2(s, e.w);
+    fsi_vec3 axis = fsi_vec(e.x, e.y, e.z);
+    fsi_real s = fsi__length(axis);
+    fsi_real angle = 2 * fsi__atan2(s, e.w);
     return fsi_solids_set_velocity(w, body, fsi_vec_scale(fsi_vec_sub(x, b->x), 1 / dt),
                                    s > 0 ? fsi_vec_scale(axis, angle / (s * dt)) : axis);
 }
 
 FSI_API fsi_vec3 fsi_solids_velocity(const fsi_solids *w, int body, fsi_vec3 p) {
-    const fsi_rigid *b;
     if (!fsi__solids_has(w, body))
         return fsi_vec(0, 0, 0);
-    b = w->body + body;
+    const fsi_rigid *b = w->body + body;
     return fsi_vec_add(b->v, fsi_vec_cross(b->w, fsi_vec_sub(p, b->x)));
 }
 
 FSI_API void fsi_solids_inverse_mass(const fsi_solids *w, int body, fsi_vec3 p, fsi_mat3 *K) {
-    fsi_vec3 r, e;
-    int i;
     if (!K)
         return;
     memset(K, 0, sizeof *K);
     if (!fsi__solids_has(w, body) || w->body[body].inverse_mass == 0)
         return;
-    r = fsi_vec_sub(p, w->body[body].x);
+    fsi_vec3 r = fsi_vec_sub(p, w->body[body].x);
     /* column i: e / m + (I^-1 (r x e)) x r */
-    for (i = 0; i < w->desc.dim; i++) {
-        e = fsi_vec(i == 0 ? FSI_R(1.) : FSI_R(0.), i == 1 ? FSI_R(1.) : FSI_R(0.),
-                    i == 2 ? FSI_R(1.) : FSI_R(0.));
+    for (int i = 0; i < w->desc.dim; i++) {
+        fsi_vec3 e = fsi_vec(i == 0 ? FSI_R(1.) : FSI_R(0.), i == 1 ? FSI_R(1.) : FSI_R(0.),
+                             i == 2 ? FSI_R(1.) : FSI_R(0.));
         e = fsi_vec_mad(
             fsi_vec_cross(fsi_mat3_mul_vec(&w->body[body].inverse_inertia, fsi_vec_cross(r, e)), r),
             e, w->body[body].inverse_mass);
@@ -3726,10 +3680,9 @@ FSI_API void fsi_solids_inverse_mass(const fsi_solids *w, int body, fsi_vec3 p, 
 }
 
 FSI_API fsi_result fsi_solids_impulse(fsi_solids *w, int body, fsi_vec3 p, fsi_vec3 j) {
-    fsi_rigid *b;
     if (!fsi__solids_has(w, body) || !fsi__finite_vec(p) || !fsi__finite_vec(j))
         return FSI_ERR_ARGUMENT;
-    b = w->body + body;
+    fsi_rigid *b = w->body + body;
     if (b->inverse_mass == 0)
         return FSI_OK;
     if (w->desc.dim == 2)
@@ -3743,18 +3696,18 @@ FSI_API fsi_result fsi_solids_impulse(fsi_solids *w, int body, fsi_vec3 p, fsi_v
 
 FSI_API fsi_result fsi_solids_closest(const fsi_solids *w, fsi_vec3 p, fsi_real reach, int group,
                                       fsi_solids_hit *hit) {
-    int i;
     if (!w || !w->block || !hit || !fsi__finite_vec(p) || !(reach >= 0))
         return FSI_ERR_ARGUMENT;
     memset(hit, 0, sizeof *hit);
     hit->body = -1;
     hit->distance = reach;
-    for (i = 0; i < w->body_count; i++) {
+    for (int i = 0; i < w->body_count; i++) {
         const fsi_rigid *b = w->body + i;
-        fsi_vec3 n, r = fsi_vec_sub(p, b->x);
+        fsi_vec3 r = fsi_vec_sub(p, b->x);
         fsi_real d = b->shape->bound + hit->distance;
         if (b->ghost || (group != 0 && b->group == group) || fsi_vec_dot(r, r) > d * d)
             continue;
+        fsi_vec3 n;
         d = fsi_shape_distance(b->shape, fsi_mat3_tmul_vec(&b->rotation, r), &n);
         if (d >= hit->distance)
             continue;
@@ -3776,26 +3729,24 @@ static void fsi__bounds_make(const fsi_solids *w, int i, fsi_real dt) {
     const fsi_rigid *b = w->body + i;
     const fsi_shape *s = b->shape;
     struct fsi__solids_work *k = w->work;
-    fsi_vec3 c, e, v;
     const fsi_real *R = b->rotation.m;
-    fsi_real grow;
     if (fsi__shape_static(s->kind)) {
         k->lo[i] = s->lo;
         k->hi[i] = s->hi;
         k->extent[i] = FSI_REAL_MAX;
         return;
     }
-    c = fsi_vec_add(
+    fsi_vec3 c = fsi_vec_add(
         b->x, fsi_mat3_mul_vec(&b->rotation, fsi_vec_scale(fsi_vec_add(s->lo, s->hi), FSI_R(0.5))));
-    e = fsi_vec_scale(fsi_vec_sub(s->hi, s->lo), FSI_R(0.5));
+    fsi_vec3 e = fsi_vec_scale(fsi_vec_sub(s->hi, s->lo), FSI_R(0.5));
     if (s->kind != FSI_SHAPE_SPHERE)
         e = fsi_vec(fsi__abs(R[0]) * e.x + fsi__abs(R[1]) * e.y + fsi__abs(R[2]) * e.z,
                     fsi__abs(R[3]) * e.x + fsi__abs(R[4]) * e.y + fsi__abs(R[5]) * e.z,
                     fsi__abs(R[6]) * e.x + fsi__abs(R[7]) * e.y + fsi__abs(R[8]) * e.z);
-    v = fsi_vec(fsi__max(fsi__abs(b->v.x), fsi__abs(b->v_start.x)),
-                fsi__max(fsi__abs(b->v.y), fsi__abs(b->v_start.y)),
-                fsi__max(fsi__abs(b->v.z), fsi__abs(b->v_start.z)));
-    grow = FSI_R(0.02) * s->bound + fsi__min(dt * fsi__length(b->w), 4) * s->bound;
+    fsi_vec3 v = fsi_vec(fsi__max(fsi__abs(b->v.x), fsi__abs(b->v_start.x)),
+                         fsi__max(fsi__abs(b->v.y), fsi__abs(b->v_start.y)),
+                         fsi__max(fsi__abs(b->v.z), fsi__abs(b->v_start.z)));
+    fsi_real grow = FSI_R(0.02) * s->bound + fsi__min(dt * fsi__length(b->w), 4) * s->bound;
     e = fsi_vec_add(fsi_vec_mad(e, v, dt), fsi_vec(grow, grow, grow));
     k->lo[i] = fsi_vec_sub(c, e);
     k->hi[i] = fsi_vec_add(c, e);
@@ -3816,25 +3767,22 @@ static void fsi__pair_push(fsi_solids *w, uint64_t key) {
 }
 
 static void fsi__pair_try(fsi_solids *w, int i, int j) {
-    const fsi_rigid *a, *b;
     struct fsi__solids_work *k = w->work;
-    uint64_t key;
-    size_t at;
     if (i > j) {
         int t = i;
         i = j;
         j = t;
     }
-    a = w->body + i;
-    b = w->body + j;
+    const fsi_rigid *a = w->body + i;
+    const fsi_rigid *b = w->body + j;
     if (a->inverse_mass == 0 && b->inverse_mass == 0)
         return;
     if (a->ghost || b->ghost || (a->group != 0 && a->group == b->group))
         return;
     if (!fsi__boxes_meet(k->lo[i], k->hi[i], k->lo[j], k->hi[j]))
         return;
-    key = fsi__pair_key(i, j);
-    at = fsi__lower_bound((size_t)k->jointed_count, k->jointed, key);
+    uint64_t key = fsi__pair_key(i, j);
+    size_t at = fsi__lower_bound((size_t)k->jointed_count, k->jointed, key);
     if (at < (size_t)k->jointed_count && k->jointed[at] == key)
         return;
     fsi__pair_push(w, key);
@@ -3842,13 +3790,12 @@ static void fsi__pair_try(fsi_solids *w, int i, int j) {
 
 static void fsi__jointed_make(fsi_solids *w) {
     struct fsi__solids_work *k = w->work;
-    uint64_t *sorted;
-    int i, n = 0;
-    for (i = 0; i < w->joint_count; i++)
+    int n = 0;
+    for (int i = 0; i < w->joint_count; i++)
         if (!w->joint[i].collide)
             k->jointed[n++] = fsi__pair_key(fsi__imin(w->joint[i].a, w->joint[i].b),
                                             fsi__imax(w->joint[i].a, w->joint[i].b));
-    sorted = fsi__sort_keys((size_t)n, k->jointed, k->jointed_scratch);
+    uint64_t *sorted = fsi__sort_keys((size_t)n, k->jointed, k->jointed_scratch);
     if (sorted != k->jointed)
         memcpy(k->jointed, sorted, (size_t)n * sizeof *sorted);
     k->jointed_count = n;
@@ -3859,8 +3806,8 @@ static void fsi__jointed_make(fsi_solids *w) {
 static fsi_real fsi__split_sizes(fsi_solids *w, fsi_vec3 *lo, fsi_vec3 *hi, int *small) {
     struct fsi__solids_work *k = w->work;
     fsi_real cell = 0, mean = 0;
-    int i, n = 0;
-    for (i = 0; i < w->body_count; i++)
+    int n = 0;
+    for (int i = 0; i < w->body_count; i++)
         if (k->extent[i] < FSI_REAL_MAX) {
             mean += k->extent[i];
             n++;
@@ -3870,7 +3817,7 @@ static fsi_real fsi__split_sizes(fsi_solids *w, fsi_vec3 *lo, fsi_vec3 *hi, int 
     *hi = fsi_vec_scale(*lo, -1);
     k->large_count = 0;
     *small = 0;
-    for (i = 0; i < w->body_count; i++) {
+    for (int i = 0; i < w->body_count; i++) {
         if (k->extent[i] > 4 * mean) {
             k->large[k->large_count++] = i;
             continue;
@@ -3880,7 +3827,7 @@ static fsi_real fsi__split_sizes(fsi_solids *w, fsi_vec3 *lo, fsi_vec3 *hi, int 
         fsi__grow(lo, hi, k->hi[i]);
         (*small)++;
     }
-    for (i = 0; i < 3 && *small > 0; i++)
+    for (int i = 0; i < 3 && *small > 0; i++)
         cell = fsi__max(cell, (fsi__get(*hi, i) - fsi__get(*lo, i)) / 8000);
     return cell;
 }
@@ -3900,23 +3847,25 @@ static void fsi__broad_phase(fsi_solids *w, fsi_real dt) {
     static const uint64_t ahead[4] = {FSI__ROW, FSI__LAYER - FSI__ROW, FSI__LAYER,
                                       FSI__LAYER + FSI__ROW};
     struct fsi__solids_work *k = w->work;
-    fsi_vec3 lo, hi;
     ptrdiff_t i, n = w->body_count;
-    fsi_real cell;
-    uint64_t *key;
-    size_t s, row[4] = {0, 0, 0, 0}, t;
-    int small, c, j, rows = w->desc.dim == 3 ? 4 : 1;
+    size_t row[4] = {0, 0, 0, 0};
+    int rows = w->desc.dim == 3 ? 4 : 1;
     k->pairs = 0;
     k->capped = 0;
     FSI__OMP(parallel for schedule(static) if (n > 512))
     for (i = 0; i < n; i++)
         fsi__bounds_make(w, (int)i, dt);
-    cell = fsi__split_sizes(w, &lo, &hi, &small);
+    fsi_vec3 lo;
+    fsi_vec3 hi;
+    int small;
+    fsi_real cell = fsi__split_sizes(w, &lo, &hi, &small);
+    int c;
     for (c = 0; c < k->large_count; c++)
-        for (j = 0; j < w->body_count; j++)
+        for (int j = 0; j < w->body_count; j++)
             if (k->extent[k->large[c]] > k->extent[j]
                 || (k->extent[k->large[c]] == k->extent[j] && k->large[c] < j))
                 fsi__pair_try(w, k->large[c], j);
+    size_t s;
     for (i = 0, s = 0, c = 0; i < n; i++) {
         if (c < k->large_count && k->large[c] == i) {
             c++;
@@ -3924,17 +3873,17 @@ static void fsi__broad_phase(fsi_solids *w, fsi_real dt) {
         }
         k->cell[s++] = fsi__cell_key(w, (int)i, lo, cell);
     }
-    key = fsi__sort_keys((size_t)small, k->cell, k->cell_scratch);
+    uint64_t *key = fsi__sort_keys((size_t)small, k->cell, k->cell_scratch);
     for (s = 0; s < (size_t)small; s++) {
         uint64_t at = key[s] >> 24;
         int a = (int)(key[s] & 0xffffffu);
-        for (t = s + 1; t < (size_t)small && (key[t] >> 24) <= at + 1; t++)
+        for (size_t t = s + 1; t < (size_t)small && (key[t] >> 24) <= at + 1; t++)
             fsi__pair_try(w, a, (int)(key[t] & 0xffffffu));
         for (c = 0; c < rows; c++) {
             uint64_t beside = at + ahead[c];
             while (row[c] < (size_t)small && (key[row[c]] >> 24) + 1 < beside)
                 row[c]++;
-            for (t = row[c]; t < (size_t)small && (key[t] >> 24) <= beside + 1; t++)
+            for (size_t t = row[c]; t < (size_t)small && (key[t] >> 24) <= beside + 1; t++)
                 fsi__pair_try(w, a, (int)(key[t] & 0xffffffu));
         }
     }
@@ -3943,10 +3892,9 @@ static void fsi__broad_phase(fsi_solids *w, fsi_real dt) {
 /* Pairs with externals, by bounds. */
 static void fsi__external_bounds(const fsi_external *e, fsi_real dt, fsi_vec3 *lo, fsi_vec3 *hi) {
     fsi_real grow = e->radius, fast = 0;
-    int i;
     *lo = fsi_vec(FSI_REAL_MAX, FSI_REAL_MAX, FSI_REAL_MAX);
     *hi = fsi_vec_scale(*lo, -1);
-    for (i = 0; i < e->point_count; i++) {
+    for (int i = 0; i < e->point_count; i++) {
         fsi_vec3 p = fsi_vec_load(e->x + 3 * (size_t)i), v = e->velocity_fn(e->user, i, p);
         fsi__grow(lo, hi, p);
         fast = fsi__max(fast, fsi_vec_dot(v, v));
@@ -3960,21 +3908,21 @@ static void fsi__external_bounds(const fsi_external *e, fsi_real dt, fsi_vec3 *l
 }
 
 static void fsi__external_pairs(fsi_solids *w, fsi_real dt) {
-    int i, j, m = w->desc.max_bodies;
+    int m = w->desc.max_bodies;
     fsi_vec3 *bound = w->work->bound;
-    for (i = 0; i < w->external_count; i++) {
+    for (int i = 0; i < w->external_count; i++) {
         if (w->external[i].advance_fn)
             w->external[i].advance_fn(w->external[i].user, 0);
         fsi__external_bounds(w->external + i, dt, bound + 2 * i, bound + 2 * i + 1);
     }
-    for (i = 0; i < w->external_count; i++) {
+    for (int i = 0; i < w->external_count; i++) {
         const fsi_external *e = w->external + i;
         fsi_vec3 lo = bound[2 * i], hi = bound[2 * i + 1];
-        for (j = 0; j < w->body_count; j++)
+        for (int j = 0; j < w->body_count; j++)
             if (!w->body[j].ghost && (e->group == 0 || e->group != w->body[j].group)
                 && fsi__boxes_meet(lo, hi, w->work->lo[j], w->work->hi[j]))
                 fsi__pair_push(w, (uint64_t)1 << 63 | fsi__pair_key(j, m + i));
-        for (j = i + 1; j < w->external_count; j++) {
+        for (int j = i + 1; j < w->external_count; j++) {
             if ((e->group != 0 && e->group == w->external[j].group)
                 || (!e->distance_fn && !w->external[j].distance_fn))
                 continue;
@@ -4009,14 +3957,14 @@ static void fsi__match_pair(const fsi_solids *w, int old_count, fsi__match *m, u
 static void fsi__contact_inherit(const fsi_solids *w, fsi_contact *c, fsi__match *m,
                                  fsi_real scale) {
     const fsi_contact *o = w->work->old;
-    fsi_vec3 j;
-    int i, n = m->end - m->begin;
-    for (i = 0; i < n; i++) {
+    int n = m->end - m->begin;
+    for (int i = 0; i < n; i++) {
         int k = m->begin + (m->at - m->begin + i) % n;
         if (o[k].feature != c->feature)
             continue;
         m->at = k + 1 < m->end ? k + 1 : m->begin;
-        j = fsi_vec_scale(fsi__tangent_impulse(o + k, o[k].impulse_t[0], o[k].impulse_t[1]), scale);
+        fsi_vec3 j =
+            fsi_vec_scale(fsi__tangent_impulse(o + k, o[k].impulse_t[0], o[k].impulse_t[1]), scale);
         c->impulse = scale * o[k].impulse;
         c->impulse_t[0] = fsi_vec_dot(j, c->tangent);
         c->impulse_t[1] = fsi_vec_dot(j, fsi_vec_cross(c->normal, c->tangent));
@@ -4026,12 +3974,11 @@ static void fsi__contact_inherit(const fsi_solids *w, fsi_contact *c, fsi__match
 
 static fsi_contact *fsi__contact_push(fsi_solids *w, int a, int b, const fsi__point *p,
                                       fsi__match *m, fsi_real scale) {
-    fsi_contact *c;
     if (w->contact_count >= w->desc.max_contacts) {
         w->work->capped = 1;
         return NULL;
     }
-    c = w->contact + w->contact_count++;
+    fsi_contact *c = w->contact + w->contact_count++;
     memset(c, 0, sizeof *c);
     c->a = a;
     c->b = b;
@@ -4068,9 +4015,11 @@ static void fsi__material(const fsi_solids *w, int side, fsi_real *friction, fsi
 }
 
 static void fsi__contact_material(const fsi_solids *w, fsi_contact *c) {
-    fsi_real fa, fb, ra, rb;
+    fsi_real fa, ra;
     int g;
     fsi__material(w, c->a, &fa, &ra, &g);
+    fsi_real fb;
+    fsi_real rb;
     fsi__material(w, c->b, &fb, &rb, &g);
     c->friction = fsi__sqrt(fa * fb);
     c->restitution = fsi__max(ra, rb);
@@ -4078,22 +4027,20 @@ static void fsi__contact_material(const fsi_solids *w, fsi_contact *c) {
 
 static void fsi__collide_rigid(fsi_solids *w, const uint64_t *pair, size_t count, fsi_real dt,
                                fsi_real scale, int old_count, fsi__match *match) {
-    size_t begin;
-    for (begin = 0; begin < count; begin += FSI__PAIR_BATCH) {
-        ptrdiff_t k,
-            n = (ptrdiff_t)(count - begin < FSI__PAIR_BATCH ? count - begin : FSI__PAIR_BATCH);
+    for (size_t begin = 0; begin < count; begin += FSI__PAIR_BATCH) {
+        ptrdiff_t n =
+            (ptrdiff_t)(count - begin < FSI__PAIR_BATCH ? count - begin : FSI__PAIR_BATCH);
         fsi__manifold *batch = w->work->batch;
         FSI__OMP(parallel for schedule(static) if (n > 64))
-        for (k = 0; k < n; k++)
+        for (ptrdiff_t k = 0; k < n; k++)
             fsi__collide_bodies(batch + k, w->body + (pair[begin + (size_t)k] >> 32),
                                 w->body + (pair[begin + (size_t)k] & 0xffffffffu), dt);
-        for (k = 0; k < n; k++) {
+        for (ptrdiff_t k = 0; k < n; k++) {
             uint64_t key = pair[begin + (size_t)k];
-            int i;
             if (batch[k].count == 0)
                 continue;
             fsi__match_pair(w, old_count, match, key);
-            for (i = 0; i < batch[k].count; i++) {
+            for (int i = 0; i < batch[k].count; i++) {
                 fsi_contact *c = fsi__contact_push(w, (int)(key >> 32), (int)(key & 0xffffffffu),
                                                    batch[k].p + i, match, scale);
                 if (c)
@@ -4108,9 +4055,9 @@ static void fsi__collide_rigid(fsi_solids *w, const uint64_t *pair, size_t count
 static fsi_real fsi__other_distance(const fsi_solids *w, int other, fsi_vec3 p, fsi_vec3 *n,
                                     fsi_vec3 *v, int *point) {
     int m = w->desc.max_bodies;
-    fsi_real d;
     *point = -1;
     *v = fsi_vec(0, 0, 0);
+    fsi_real d;
     if (other < m) {
         const fsi_rigid *b = w->body + other;
         fsi_vec3 r = fsi_vec_sub(p, b->x);
@@ -4145,14 +4092,14 @@ static void fsi__external_push(fsi_solids *w, int eside, int point, int other, i
                                fsi_vec3 n, fsi_real gap, uint32_t feature, fsi_real scale,
                                fsi__match *match) {
     fsi__point q;
-    fsi_contact *c;
     /* at the point itself: a node takes no torque */
     q.at = p;
     q.gap = gap;
     /* from the higher side to the lower */
     q.normal = eside < other ? n : fsi_vec_scale(n, -1);
     q.feature = feature + (eside < other ? 0u : 1u << 31);
-    c = fsi__contact_push(w, fsi__imin(eside, other), fsi__imax(eside, other), &q, match, scale);
+    fsi_contact *c =
+        fsi__contact_push(w, fsi__imin(eside, other), fsi__imax(eside, other), &q, match, scale);
     if (!c)
         return;
     c->point_a = eside < other ? point : hit;
@@ -4165,12 +4112,14 @@ static void fsi__external_push(fsi_solids *w, int eside, int point, int other, i
 static void fsi__external_point(fsi_solids *w, int eside, int i, int other, fsi_real dt,
                                 fsi_real scale, fsi__match *match) {
     const fsi_external *e = w->external + (eside - w->desc.max_bodies);
-    fsi_vec3 p = fsi_vec_load(e->x + 3 * (size_t)i), n, v = e->velocity_fn(e->user, i, p), u;
-    fsi_real d, r = e->radius + fsi__other_radius(w, other);
-    int hit;
+    fsi_vec3 p = fsi_vec_load(e->x + 3 * (size_t)i), v = e->velocity_fn(e->user, i, p);
+    fsi_real r = e->radius + fsi__other_radius(w, other);
     if (!fsi__other_near(w, other, p, p, dt * fsi__length(v) + r))
         return;
-    d = fsi__other_distance(w, other, p, &n, &u, &hit);
+    fsi_vec3 n;
+    fsi_vec3 u;
+    int hit;
+    fsi_real d = fsi__other_distance(w, other, p, &n, &u, &hit);
     if (d - r < dt * fsi__length(fsi_vec_sub(v, u)) + FSI_R(0.1) * r)
         fsi__external_push(w, eside, i, other, hit, p, n, d - r, (uint32_t)i, scale, match);
 }
@@ -4183,24 +4132,25 @@ static void fsi__external_edge(fsi_solids *w, int eside, int k, int other, fsi_r
     const int32_t *edge = e->edge + 3 * (size_t)k;
     const fsi_real g = FSI_R(0.6180339887498949);
     fsi_vec3 p = fsi_vec_load(e->x + 3 * (size_t)edge[0]),
-             along = fsi_vec_sub(fsi_vec_load(e->x + 3 * (size_t)edge[1]), p), lo = p, hi = p, n, v,
-             u;
+             along = fsi_vec_sub(fsi_vec_load(e->x + 3 * (size_t)edge[1]), p), lo = p, hi = p;
     fsi_real len = fsi__length(along), r = e->radius + fsi__other_radius(w, other), a = 0, b = 1,
-             s = 1 - g, t = g, near_s, near_t, end, d, way;
-    int hit, i;
+             s = 1 - g, t = g;
     fsi__grow(&lo, &hi, fsi_vec_add(p, along));
-    v = e->velocity_fn(e->user, edge[2], fsi_vec_mad(p, along, FSI_R(0.5)));
+    fsi_vec3 v = e->velocity_fn(e->user, edge[2], fsi_vec_mad(p, along, FSI_R(0.5)));
     if (!fsi__other_near(w, other, lo, hi, dt * fsi__length(v) + r))
         return;
-    d = fsi__other_distance(w, other, fsi_vec_mad(p, along, FSI_R(0.5)), &n, &u, &hit);
-    way = dt * fsi__length(fsi_vec_sub(v, u));
+    fsi_vec3 n;
+    fsi_vec3 u;
+    int hit;
+    fsi_real d = fsi__other_distance(w, other, fsi_vec_mad(p, along, FSI_R(0.5)), &n, &u, &hit);
+    fsi_real way = dt * fsi__length(fsi_vec_sub(v, u));
     if (!(d - len / 2 - r < way + FSI_R(0.1) * r))
         return;
-    end = fsi__min(fsi__other_distance(w, other, p, &n, &u, &hit),
-                   fsi__other_distance(w, other, fsi_vec_add(p, along), &n, &u, &hit));
-    near_s = fsi__other_distance(w, other, fsi_vec_mad(p, along, s), &n, &u, &hit);
-    near_t = fsi__other_distance(w, other, fsi_vec_mad(p, along, t), &n, &u, &hit);
-    for (i = 0; i < 8; i++) {
+    fsi_real end = fsi__min(fsi__other_distance(w, other, p, &n, &u, &hit),
+                            fsi__other_distance(w, other, fsi_vec_add(p, along), &n, &u, &hit));
+    fsi_real near_s = fsi__other_distance(w, other, fsi_vec_mad(p, along, s), &n, &u, &hit);
+    fsi_real near_t = fsi__other_distance(w, other, fsi_vec_mad(p, along, t), &n, &u, &hit);
+    for (int i = 0; i < 8; i++) {
         if (near_s < near_t) {
             b = t;
             t = s;
@@ -4229,12 +4179,12 @@ static void fsi__external_edge(fsi_solids *w, int eside, int k, int other, fsi_r
 static void fsi__external_all(fsi_solids *w, int eside, int other, fsi_real dt, fsi_real scale,
                               fsi__match *match) {
     const fsi_external *e = w->external + (eside - w->desc.max_bodies);
-    int i, flat = other < w->desc.max_bodies
-                  && (w->body[other].shape->kind == FSI_SHAPE_PLANE
-                      || w->body[other].shape->kind == FSI_SHAPE_ROOM);
-    for (i = 0; i < e->point_count; i++)
+    int flat = other < w->desc.max_bodies
+               && (w->body[other].shape->kind == FSI_SHAPE_PLANE
+                   || w->body[other].shape->kind == FSI_SHAPE_ROOM);
+    for (int i = 0; i < e->point_count; i++)
         fsi__external_point(w, eside, i, other, dt, scale, match);
-    for (i = 0; i < e->edge_count && !flat; i++)
+    for (int i = 0; i < e->edge_count && !flat; i++)
         fsi__external_edge(w, eside, i, other, dt, scale, match);
 }
 
@@ -4243,27 +4193,27 @@ static void fsi__external_samples(fsi_solids *w, int a, int b, fsi_real dt, fsi_
                                   fsi__match *match) {
     const fsi_external *o = w->external + (b - w->desc.max_bodies);
     const fsi_rigid *body = w->body + a;
-    int part, i, hit;
-    for (part = 0; part < fsi__part_count(body->shape); part++) {
+    for (int part = 0; part < fsi__part_count(body->shape); part++) {
         fsi__side A = fsi__part_side(body, part);
-        for (i = 0; i < A.s->point_count; i++) {
-            fsi_vec3 p = fsi__pose_point(&A.f, fsi_vec_load(A.s->point + 3 * (size_t)i)), n, v;
-            fsi__point q;
-            fsi_contact *c;
-            fsi_real d, r = A.s->point_radius + o->radius;
-            hit = -1;
-            d = o->distance_fn(o->user, p, &n, &hit);
+        for (int i = 0; i < A.s->point_count; i++) {
+            fsi_vec3 p = fsi__pose_point(&A.f, fsi_vec_load(A.s->point + 3 * (size_t)i));
+            fsi_real r = A.s->point_radius + o->radius;
+            int hit = -1;
+            fsi_vec3 n;
+            fsi_real d = o->distance_fn(o->user, p, &n, &hit);
             if (hit < 0 || !(d < FSI_REAL_MAX))
                 continue;
-            v = fsi_vec_sub(fsi_vec_add(body->v, fsi_vec_cross(body->w, fsi_vec_sub(p, body->x))),
+            fsi_vec3 v =
+                fsi_vec_sub(fsi_vec_add(body->v, fsi_vec_cross(body->w, fsi_vec_sub(p, body->x))),
                             o->velocity_fn(o->user, hit, p));
             if (!(d - r < dt * fsi__length(v) + FSI_R(0.02) * body->shape->bound))
                 continue;
+            fsi__point q;
             q.at = fsi_vec_mad(p, n, -d);
             q.gap = d - r;
             q.normal = n;
             q.feature = 1u << 30 | (uint32_t)part << 20 | (uint32_t)i;
-            c = fsi__contact_push(w, a, b, &q, match, scale);
+            fsi_contact *c = fsi__contact_push(w, a, b, &q, match, scale);
             if (!c)
                 return;
             c->point_b = hit;
@@ -4290,15 +4240,13 @@ static void fsi__collide_external(fsi_solids *w, uint64_t key, fsi_real dt, fsi_
 static void fsi__collide(fsi_solids *w, fsi_real dt, fsi_real scale) {
     struct fsi__solids_work *k = w->work;
     fsi__match match;
-    uint64_t *pair;
-    size_t s;
-    int i, old_count = w->contact_count;
+    int old_count = w->contact_count;
     memset(&match, 0, sizeof match);
     memcpy(k->old, w->contact, (size_t)old_count * sizeof *k->old);
     w->contact_count = 0;
-    for (i = 0; i < w->body_count; i++)
+    for (int i = 0; i < w->body_count; i++)
         w->body[i].touching = 0;
-    for (i = 0; i < w->joint_count; i++) {
+    for (int i = 0; i < w->joint_count; i++) {
         w->body[w->joint[i].a].touching++;
         w->body[w->joint[i].b].touching++;
     }
@@ -4307,9 +4255,9 @@ static void fsi__collide(fsi_solids *w, fsi_real dt, fsi_real scale) {
     k->rigid_pairs = k->pairs;
     fsi__external_pairs(w, dt);
     /* external pairs carry the top bit: they stay behind */
-    pair = fsi__sort_keys(k->pairs, k->pair, k->pair_scratch);
+    uint64_t *pair = fsi__sort_keys(k->pairs, k->pair, k->pair_scratch);
     fsi__collide_rigid(w, pair, k->rigid_pairs, dt, scale, old_count, &match);
-    for (s = k->rigid_pairs; s < k->pairs; s++)
+    for (size_t s = k->rigid_pairs; s < k->pairs; s++)
         fsi__collide_external(w, pair[s], dt, scale, old_count, &match);
 }
 
@@ -4338,8 +4286,7 @@ static void fsi__hold_give(fsi_rigid *b, fsi_real share) {
 }
 
 static void fsi__hold_release(fsi_solids *w) {
-    int i;
-    for (i = 0; i < w->body_count; i++) {
+    for (int i = 0; i < w->body_count; i++) {
         fsi_rigid *b = w->body + i;
         if (fsi__load_dot(b, b->held, b->held) > 0)
             fsi__hold_give(b, -1);
@@ -4348,26 +4295,24 @@ static void fsi__hold_release(fsi_solids *w) {
 }
 
 FSI_API fsi_result fsi_solids_hold(fsi_solids *w, fsi_real dt) {
-    fsi_real last;
-    int i, k;
     if (!w || !w->block)
         return FSI_ERR_STATE;
     if (!fsi__positive(dt))
         return FSI_ERR_ARGUMENT;
     fsi__hold_release(w);
     w->work->hold_dt = dt;
-    last = ((const fsi__solids_head *)w->block)->h * (fsi_real)w->desc.substeps;
-    for (i = 0; i < w->body_count && last > 0; i++) {
+    fsi_real last = ((const fsi__solids_head *)w->block)->h * (fsi_real)w->desc.substeps;
+    for (int i = 0; i < w->body_count && last > 0; i++) {
         fsi_rigid *b = w->body + i;
-        fsi_real scale = dt / last, pp = fsi__load_dot(b, b->push, b->push), share;
+        fsi_real scale = dt / last, pp = fsi__load_dot(b, b->push, b->push);
         if (!(pp > 0))
             continue;
-        share = fsi__min(1, fsi__load_dot(b, b->push, b->push_before) / pp);
+        fsi_real share = fsi__min(1, fsi__load_dot(b, b->push, b->push_before) / pp);
         share = fsi__min(share, 1 + fsi__load_dot(b, b->push, b->load_before) / pp
                                     - fsi__load_dot(b, b->push, b->load) / (pp * scale));
         share = fsi__min(share, FSI_R(0.5) * b->shape->bound
                                     / (dt * scale * fsi__sqrt(pp * b->inverse_mass)));
-        for (k = 0; k < 2 && share > 0; k++)
+        for (int k = 0; k < 2 && share > 0; k++)
             b->held[k] = fsi_vec_scale(b->push[k], share * scale);
         if (share > 0)
             fsi__hold_give(b, 1);
@@ -4376,17 +4321,16 @@ FSI_API fsi_result fsi_solids_hold(fsi_solids *w, fsi_real dt) {
 }
 
 FSI_API fsi_result fsi_solids_forces(fsi_solids *w, fsi_real dt) {
-    ptrdiff_t i, n;
     if (!w || !w->block)
         return FSI_ERR_STATE;
     if (!fsi__positive(dt))
         return FSI_ERR_ARGUMENT;
-    n = w->body_count;
-    for (i = 0; i < n; i++)
+    ptrdiff_t n = w->body_count;
+    for (ptrdiff_t i = 0; i < n; i++)
         if (!fsi__finite_vec(w->body[i].force) || !fsi__finite_vec(w->body[i].torque))
             return FSI_ERR_NUMERIC;
     fsi__hold_release(w);
-    for (i = 0; i < n; i++) {
+    for (ptrdiff_t i = 0; i < n; i++) {
         fsi_rigid *b = w->body + i;
         b->v_start = b->v;
         b->L_start = b->L;
@@ -4445,9 +4389,9 @@ typedef struct fsi__step {
 
 /* v += (v* - v) / n, L the same; v* was kept in force and torque's place: see fsi_solids_move. */
 static void fsi__substep_begin(fsi_solids *w, const fsi__step *st) {
-    ptrdiff_t i, n = w->body_count;
+    ptrdiff_t n = w->body_count;
     FSI__OMP(parallel for schedule(static) if (n > 512))
-    for (i = 0; i < n; i++) {
+    for (ptrdiff_t i = 0; i < n; i++) {
         fsi_rigid *b = w->body + i;
         if (b->kind == FSI_RIGID_DYNAMIC) {
             b->v = fsi_vec_mad(b->v, b->v_start, st->share);
@@ -4465,12 +4409,11 @@ static void fsi__substep_begin(fsi_solids *w, const fsi__step *st) {
 
 static void fsi__substep_solve(fsi_solids *w, const fsi__step *st, int push) {
     fsi_real left = 0;
-    int i, pass;
-    for (pass = 0; pass < w->desc.iterations || (left > FSI_R(0.01) && pass < FSI__SWEEPS);
+    for (int pass = 0; pass < w->desc.iterations || (left > FSI_R(0.01) && pass < FSI__SWEEPS);
          pass++) {
         left = 0;
         fsi__joints_solve(w, st->h, &st->contact, push);
-        for (i = 0; i < w->contact_count; i++) {
+        for (int i = 0; i < w->contact_count; i++) {
             fsi_contact *c = w->contact + (w->work->order[i] & 0xffffffffu);
             /* what is still far does not rub */
             if (c->friction > 0 && c->gap < FSI_R(0.1) * c->size)
@@ -4489,8 +4432,7 @@ static void fsi__substep_solve(fsi_solids *w, const fsi__step *st, int push) {
 /* kinetic, of the solver's velocities, J */
 static double fsi__touching_energy(const fsi_solids *w) {
     double e = 0;
-    int i;
-    for (i = 0; i < w->body_count; i++) {
+    for (int i = 0; i < w->body_count; i++) {
         const fsi_rigid *b = w->body + i;
         const fsi__velocity *s = w->work->vel + i;
         fsi_vec3 l = fsi_mat3_tmul_vec(&b->rotation, s->w);
@@ -4505,8 +4447,7 @@ static double fsi__touching_energy(const fsi_solids *w) {
 /* of the joints' springs at the present poses (work->rows), J */
 static double fsi__spring_energy(const fsi_solids *w) {
     double e = 0;
-    int i;
-    for (i = 0; i < w->joint_count; i++) {
+    for (int i = 0; i < w->joint_count; i++) {
         const fsi_joint *j = w->joint + i;
         double s = (double)(w->work->rows[i].C[FSI__JOINT_FREE] - j->rest);
         if (w->work->rows[i].free && j->stiffness > 0)
@@ -4519,15 +4460,15 @@ static double fsi__spring_energy(const fsi_solids *w) {
  * velocity at their end. known: of those with energy_fn. */
 static double fsi__others_work(const fsi_solids *w, double *known) {
     double sum = 0;
-    int i, side, m = w->desc.max_bodies;
+    int m = w->desc.max_bodies;
     *known = 0;
-    for (i = 0; i < w->contact_count; i++) {
+    for (int i = 0; i < w->contact_count; i++) {
         const fsi_contact *c = w->contact + i;
         fsi_vec3 j = fsi_vec_mad(fsi__tangent_impulse(c, c->impulse_t[0], c->impulse_t[1]),
                                  c->normal, c->impulse);
         if (c->b < m || (j.x == 0 && j.y == 0 && j.z == 0))
             continue;
-        for (side = c->a < m; side < 2; side++) {
+        for (int side = c->a < m; side < 2; side++) {
             int e = side ? c->b : c->a;
             double x =
                 (double)fsi_vec_dot(j, fsi__side_velocity(w, e, side ? c->point_b : c->point_a,
@@ -4545,14 +4486,13 @@ static double fsi__others_work(const fsi_solids *w, double *known) {
 /* of motors, with a share of their impulses, and of scripted bodies, J */
 static double fsi__drive_work(const fsi_solids *w, double share) {
     double sum = 0;
-    int i;
-    for (i = 0; i < w->joint_count; i++)
+    for (int i = 0; i < w->joint_count; i++)
         if (w->joint[i].motor)
             sum += share
                    * (double)(w->joint[i].impulse_free
                               * fsi__row_velocity(w, w->joint + i, w->work->rows + i,
                                                   FSI__JOINT_FREE));
-    for (i = 0; i < w->body_count; i++)
+    for (int i = 0; i < w->body_count; i++)
         if (w->body[i].kind == FSI_RIGID_SCRIPTED)
             sum -= (double)(fsi_vec_dot(w->work->taken[2 * i], w->body[i].v)
                             + fsi_vec_dot(w->work->taken[2 * i + 1], w->body[i].w));
@@ -4562,10 +4502,9 @@ static double fsi__drive_work(const fsi_solids *w, double share) {
 /* with a share of the impulses in the solver's velocities */
 static double fsi__substep_balance(const fsi_solids *w, const fsi__step *st, double share) {
     double e = fsi__touching_energy(w) - fsi__drive_work(w, share), known;
-    int i;
     if (w->external_count)
         e -= share * fsi__others_work(w, &known);
-    for (i = 0; i < w->body_count; i++) {
+    for (int i = 0; i < w->body_count; i++) {
         const fsi_rigid *b = w->body + i;
         const fsi__velocity *s = w->work->vel + i;
         if (b->kind == FSI_RIGID_DYNAMIC && b->touching)
@@ -4577,17 +4516,16 @@ static double fsi__substep_balance(const fsi_solids *w, const fsi__step *st, dou
 }
 
 static void fsi__impulses_again(fsi_solids *w, double share) {
-    int i;
-    for (i = 0; i < w->joint_count; i++)
+    for (int i = 0; i < w->joint_count; i++)
         fsi__joint_warm(w, w->joint + i, w->work->rows + i, (fsi_real)share);
-    for (i = 0; i < w->contact_count; i++)
+    for (int i = 0; i < w->contact_count; i++)
         fsi__contact_warm(w, w->contact + i, (fsi_real)share);
 }
 
 /* energy: kinetic of the start less what springs have gained since. Returns the share of the
  * impulses that stays; *left: J gained (+) or lost (-). */
 static double fsi__substep_guard(fsi_solids *w, const fsi__step *st, double energy, double *left) {
-    double c[3], a, b, s = 0, root;
+    double c[3], s = 0;
     c[0] = fsi__substep_balance(w, st, 1) - energy;
     *left = c[0];
     if (!(c[0] > 4 * (double)FSI_REAL_EPS * fabs(energy)))
@@ -4597,9 +4535,9 @@ static double fsi__substep_guard(fsi_solids *w, const fsi__step *st, double ener
     fsi__impulses_again(w, -0.5);
     c[2] = fsi__substep_balance(w, st, 0) - energy;
     /* the parabola a s^2 + b s + c[0] for the share s taken back */
-    a = 2 * (c[0] - 2 * c[1] + c[2]);
-    b = 4 * c[1] - 3 * c[0] - c[2];
-    root = b * b - 4 * a * c[0];
+    double a = 2 * (c[0] - 2 * c[1] + c[2]);
+    double b = 4 * c[1] - 3 * c[0] - c[2];
+    double root = b * b - 4 * a * c[0];
     /* its first zero, or its lowest point */
     if (b < 0)
         s = root >= 0 ? 2 * c[0] / (sqrt(root) - b) : -b / (2 * a);
@@ -4614,14 +4552,13 @@ static double fsi__substep_guard(fsi_solids *w, const fsi__step *st, double ener
 static void fsi__substep_ledger(const fsi_solids *w, fsi__step *st, fsi__solids_head *head,
                                 double share, double left, double *known) {
     double mine = 0;
-    int i;
     head->drive += fsi__drive_work(w, share);
     if (w->external_count)
         head->others += share * fsi__others_work(w, &mine);
     *known += share * mine;
     st->lost -= left < 0 ? left : 0;
     head->work += left > 0 ? left : 0;
-    for (i = 0; i < w->body_count; i++) {
+    for (int i = 0; i < w->body_count; i++) {
         const fsi_rigid *b = w->body + i;
         const fsi__velocity *s = w->work->vel + i;
         fsi_real mean = b->touching ? 0 : st->share / 2;
@@ -4638,11 +4575,10 @@ static void fsi__substep_ledger(const fsi_solids *w, fsi__step *st, fsi__solids_
 /* All together: what the bodies gained from the externals beside what those have. An excess is
  * taken out of the motion inside them. */
 static void fsi__step_balance(fsi_solids *w, fsi__solids_head *head, double gained) {
-    int i;
-    for (i = 0; i < w->external_count; i++)
+    for (int i = 0; i < w->external_count; i++)
         if (w->external[i].energy_fn)
             gained += w->external[i].energy_fn(w->external[i].user, 0);
-    for (i = 0; i < w->external_count && gained > 0; i++)
+    for (int i = 0; i < w->external_count && gained > 0; i++)
         if (w->external[i].energy_fn)
             gained -= w->external[i].energy_fn(w->external[i].user, gained);
     if (gained > 0)
@@ -4660,13 +4596,12 @@ static int fsi__arm_long(const fsi_solids *w, int side, fsi_vec3 r) {
 /* Gaps follow the normal velocity, bodies move; the point goes with the smaller side, and both arms
  * end in it: momentum stays exact. */
 static void fsi__substep_move(fsi_solids *w, const fsi__step *st) {
-    ptrdiff_t i, n = w->body_count;
-    int k;
+    ptrdiff_t n = w->body_count;
     /* first: a soft body settles its velocities when it moves */
-    for (k = 0; k < w->external_count; k++)
+    for (int k = 0; k < w->external_count; k++)
         if (w->external[k].advance_fn)
             w->external[k].advance_fn(w->external[k].user, st->h);
-    for (k = 0; k < w->contact_count; k++) {
+    for (int k = 0; k < w->contact_count; k++) {
         fsi_contact *c = w->contact + k;
         fsi_vec3 va = fsi__side_velocity(w, c->a, c->point_a, c->ra, c->at),
                  vb = fsi__side_velocity(w, c->b, c->point_b, c->rb, c->at);
@@ -4682,7 +4617,7 @@ static void fsi__substep_move(fsi_solids *w, const fsi__step *st) {
             c->at = fsi_vec_mad(c->at, c->lead == c->a ? va : vb, st->h);
     }
     FSI__OMP(parallel for schedule(static) if (n > 512))
-    for (i = 0; i < n; i++) {
+    for (ptrdiff_t i = 0; i < n; i++) {
         fsi_rigid *b = w->body + i;
         if (b->kind == FSI_RIGID_FIXED)
             continue;
@@ -4695,7 +4630,7 @@ static void fsi__substep_move(fsi_solids *w, const fsi__step *st) {
         fsi__rigid_refresh(b, w->desc.dim);
         fsi__velocity_give(b, w->work->vel + i);
     }
-    for (k = 0; k < w->contact_count; k++) {
+    for (int k = 0; k < w->contact_count; k++) {
         fsi_contact *c = w->contact + k;
         if (c->lead < w->desc.max_bodies)
             c->at = fsi_vec_add(w->body[c->lead].x, c->lead == c->a ? c->ra : c->rb);
@@ -4711,10 +4646,9 @@ static void fsi__substep_move(fsi_solids *w, const fsi__step *st) {
 
 /* other solids: their points stand for a twentieth of them */
 static fsi_real fsi__side_size(const fsi_solids *w, int side) {
-    const fsi_vec3 *bound;
     if (side < w->desc.max_bodies)
         return w->body[side].shape->bound;
-    bound = w->work->bound + 2 * (side - w->desc.max_bodies);
+    const fsi_vec3 *bound = w->work->bound + 2 * (side - w->desc.max_bodies);
     return fsi__max(w->external[side - w->desc.max_bodies].radius,
                     FSI_R(0.05) * fsi__length(fsi_vec_sub(bound[1], bound[0])));
 }
@@ -4727,8 +4661,7 @@ static int fsi__joint_fights(const fsi_solids *w, const fsi_joint *j, const fsi_
     const fsi_rigid *a = w->body + j->a, *b = w->body + j->b;
     fsi_real size = fsi__min(a->shape->bound, b->shape->bound),
              inverse = fsi__max(a->inverse_mass, b->inverse_mass), pull = 0, open = 0;
-    int i;
-    for (i = 0; i < r->n; i++) {
+    for (int i = 0; i < r->n; i++) {
         /* m of a turn, N s of a twist */
         fsi_real arm = fsi_vec_dot(r->l[i], r->l[i]) > 0 ? FSI_R(1.) : size;
         pull = fsi__max(pull, fsi__abs(j->impulse[i]) / arm);
@@ -4748,19 +4681,18 @@ static int fsi__joint_fights(const fsi_solids *w, const fsi_joint *j, const fsi_
    a tenth of a radius a substep, contact and joints of both bodies start from nothing. */
 static void fsi__guess_drop(fsi_solids *w, const fsi__step *st) {
     int32_t *bad = w->work->large;
-    int i, side;
     memset(bad, 0, (size_t)w->desc.max_bodies * sizeof *bad);
-    for (i = 0; i < w->contact_count; i++) {
+    for (int i = 0; i < w->contact_count; i++) {
         fsi_contact *c = w->contact + i;
         fsi_real vn = fsi_vec_dot(fsi__contact_velocity(w, c), c->normal);
         if (vn * st->h >= FSI_R(-0.1) * c->size - fsi__max(0, c->gap))
             continue;
         c->impulse = c->impulse_t[0] = c->impulse_t[1] = 0;
-        for (side = 0; side < 2; side++)
+        for (int side = 0; side < 2; side++)
             if ((side ? c->b : c->a) < w->desc.max_bodies)
                 bad[side ? c->b : c->a] = 1;
     }
-    for (i = 0; i < w->joint_count; i++) {
+    for (int i = 0; i < w->joint_count; i++) {
         fsi_joint *j = w->joint + i;
         if (!bad[j->a] && !bad[j->b] && !fsi__joint_fights(w, j, w->work->rows + i, st->h))
             continue;
@@ -4772,16 +4704,15 @@ static void fsi__guess_drop(fsi_solids *w, const fsi__step *st) {
 /* Contacts are solved from the ground up: impulses then carry through a pile in one sweep. 1024
  * layers, each in list order. */
 static void fsi__contact_order(fsi_solids *w) {
-    fsi_real lo = FSI_REAL_MAX, hi = -FSI_REAL_MAX, scale;
+    fsi_real lo = FSI_REAL_MAX, hi = -FSI_REAL_MAX;
     fsi_vec3 g = w->desc.gravity;
-    int i;
-    for (i = 0; i < w->contact_count; i++) {
+    for (int i = 0; i < w->contact_count; i++) {
         fsi_real y = -fsi_vec_dot(g, w->contact[i].at);
         lo = fsi__min(lo, y);
         hi = fsi__max(hi, y);
     }
-    scale = hi > lo ? 1023 / (hi - lo) : 0;
-    for (i = 0; i < w->contact_count; i++)
+    fsi_real scale = hi > lo ? 1023 / (hi - lo) : 0;
+    for (int i = 0; i < w->contact_count; i++)
         w->work->pair[i] =
             (uint64_t)((-fsi_vec_dot(g, w->contact[i].at) - lo) * scale) << 32 | (uint64_t)i;
     w->work->order = fsi__sort_keys((size_t)w->contact_count, w->work->pair, w->work->pair_scratch);
@@ -4790,8 +4721,7 @@ static void fsi__contact_order(fsi_solids *w) {
 /* Do forces alone carry a touching body half its radius in a substep? No contact can follow that.
  */
 static int fsi__step_long(const fsi_solids *w, const fsi__step *st) {
-    int i;
-    for (i = 0; i < w->body_count; i++) {
+    for (int i = 0; i < w->body_count; i++) {
         const fsi_rigid *b = w->body + i;
         if (b->kind == FSI_RIGID_DYNAMIC && b->touching
             && st->h * st->share * fsi__length(b->v_start) > b->shape->bound / 2)
@@ -4803,7 +4733,7 @@ static int fsi__step_long(const fsi_solids *w, const fsi__step *st) {
 /* Rates and masses of the step; approach speeds are those before the forces, so resting contacts do
  * not bounce. */
 static void fsi__step_prepare(fsi_solids *w, fsi__step *st, fsi_real dt) {
-    int i, m = w->desc.max_bodies;
+    int m = w->desc.max_bodies;
     st->n = w->desc.substeps;
     st->h = dt / (fsi_real)st->n;
     st->share = 1 / (fsi_real)st->n;
@@ -4811,7 +4741,7 @@ static void fsi__step_prepare(fsi_solids *w, fsi__step *st, fsi_real dt) {
     st->contact = fsi__soft_make(10, st->h);
     st->lost = 0;
     /* v_start, L_start become the change of this step */
-    for (i = 0; i < w->body_count; i++) {
+    for (int i = 0; i < w->body_count; i++) {
         fsi_rigid *b = w->body + i;
         fsi_vec3 v = b->v, L = b->L;
         if (b->kind == FSI_RIGID_DYNAMIC) {
@@ -4823,14 +4753,14 @@ static void fsi__step_prepare(fsi_solids *w, fsi__step *st, fsi_real dt) {
         }
         fsi__velocity_give(b, w->work->vel + i);
     }
-    for (i = 0; i < w->contact_count; i++) {
+    for (int i = 0; i < w->contact_count; i++) {
         const fsi_contact *c = w->contact + i;
         if (c->a >= m && w->external[c->a - m].touch_fn)
             w->external[c->a - m].touch_fn(w->external[c->a - m].user, c->point_a, c->at);
         if (c->b >= m && w->external[c->b - m].touch_fn)
             w->external[c->b - m].touch_fn(w->external[c->b - m].user, c->point_b, c->at);
     }
-    for (i = 0; i < w->contact_count; i++) {
+    for (int i = 0; i < w->contact_count; i++) {
         fsi_contact *c = w->contact + i;
         c->size = fsi__min(fsi__side_size(w, c->a), fsi__side_size(w, c->b));
         if (c->b < m)
@@ -4841,22 +4771,21 @@ static void fsi__step_prepare(fsi_solids *w, fsi__step *st, fsi_real dt) {
 }
 
 static void fsi__substep(fsi_solids *w, fsi__step *st, fsi__solids_head *head, double *known) {
-    double energy, share, left;
-    int i;
-    energy = fsi__touching_energy(w) + fsi__spring_energy(w);
+    double energy = fsi__touching_energy(w) + fsi__spring_energy(w);
     fsi__substep_begin(w, st);
     fsi__impulses_again(w, 1); /* the guess */
     fsi__substep_solve(w, st, 1);
     fsi__substep_move(w, st);
     fsi__substep_solve(w, st, 0);
     /* moved by v, keeps vel: the difference opened overlaps against gravity */
-    for (i = 0; i < w->body_count; i++)
+    for (int i = 0; i < w->body_count; i++)
         if (w->body[i].kind == FSI_RIGID_DYNAMIC)
             head->work -=
                 (double)(st->h * w->body[i].mass * fsi_vec_dot(w->desc.gravity, w->body[i].v));
-    share = fsi__substep_guard(w, st, energy - fsi__spring_energy(w), &left);
+    double left;
+    double share = fsi__substep_guard(w, st, energy - fsi__spring_energy(w), &left);
     fsi__substep_ledger(w, st, head, share, left, known);
-    for (i = 0; i < w->body_count; i++) {
+    for (int i = 0; i < w->body_count; i++) {
         fsi_rigid *b = w->body + i;
         fsi__velocity_take(b, w->work->vel + i);
         if (b->kind == FSI_RIGID_DYNAMIC)
@@ -4868,8 +4797,8 @@ static void fsi__substep(fsi_solids *w, fsi__step *st, fsi__solids_head *head, d
 /* Bodies that meet at many times their size per step can drive the impulses out of range: these
  * bodies stop where they were, with nothing to start from. */
 static int fsi__step_rescue(fsi_solids *w) {
-    int i, k, lost = 0;
-    for (i = 0; i < w->body_count; i++) {
+    int lost = 0;
+    for (int i = 0; i < w->body_count; i++) {
         fsi_rigid *b = w->body + i;
         if (fsi__finite_vec(b->x) && fsi__finite_vec(b->v) && fsi__finite_vec(b->w)
             && fsi__finite_vec(b->L) && fsi__finite(b->q.w))
@@ -4881,8 +4810,8 @@ static int fsi__step_rescue(fsi_solids *w) {
     if (!lost)
         return 0;
     w->contact_count = 0;
-    for (i = 0; i < w->joint_count; i++) {
-        for (k = 0; k < 6; k++)
+    for (int i = 0; i < w->joint_count; i++) {
+        for (int k = 0; k < 6; k++)
             w->joint[i].impulse[k] = 0;
         w->joint[i].impulse_free = w->joint[i].impulse_limit = 0;
     }
@@ -4890,53 +4819,50 @@ static int fsi__step_rescue(fsi_solids *w) {
 }
 
 FSI_API fsi_result fsi_solids_move(fsi_solids *w, fsi_real dt) {
-    fsi__solids_head *head;
-    fsi__step st;
-    fsi_real scale, threshold;
-    double known = 0, kinetic, bounce, driven;
-    int i, k, too_long;
+    double known = 0;
     if (!w || !w->block)
         return FSI_ERR_STATE;
     if (!fsi__positive(dt))
         return FSI_ERR_ARGUMENT;
-    for (i = 0; i < w->body_count; i++)
+    for (int i = 0; i < w->body_count; i++)
         if (!fsi__finite_vec(w->body[i].v) || !fsi__finite_vec(w->body[i].L))
             return FSI_ERR_NUMERIC;
     fsi__hold_release(w);
     memcpy(w->work->before, w->body, (size_t)w->body_count * sizeof *w->body);
-    head = (fsi__solids_head *)w->block;
+    fsi__solids_head *head = (fsi__solids_head *)w->block;
     /* a longer step never multiplies the guess */
-    scale = head->h > 0 ? fsi__min(1, dt / (fsi_real)w->desc.substeps / head->h) : 0;
-    threshold =
+    fsi_real scale = head->h > 0 ? fsi__min(1, dt / (fsi_real)w->desc.substeps / head->h) : 0;
+    fsi_real threshold =
         w->desc.bounce_speed > 0 ? w->desc.bounce_speed : 4 * dt * fsi__length(w->desc.gravity);
     head->work = head->drive = head->others = head->applied = 0;
     fsi__collide(w, dt, scale);
     fsi__contact_order(w);
+    fsi__step st;
     fsi__step_prepare(w, &st, dt);
-    too_long = fsi__step_long(w, &st);
-    for (i = 0; i < w->joint_count; i++) {
-        for (k = 0; k < 6; k++)
+    int too_long = fsi__step_long(w, &st);
+    for (int i = 0; i < w->joint_count; i++) {
+        for (int k = 0; k < 6; k++)
             w->joint[i].impulse[k] *= scale;
         w->joint[i].impulse_free *= scale;
         w->joint[i].impulse_limit *= scale;
         w->joint[i].limited = 0;
     }
-    for (k = 0; k < st.n; k++)
+    for (int k = 0; k < st.n; k++)
         fsi__substep(w, &st, head, &known);
     memset(w->work->taken, 0, 2 * (size_t)w->body_count * sizeof *w->work->taken);
-    kinetic = fsi__touching_energy(w);
-    bounce = fsi__contact_restitution(w, threshold, st.lost);
+    double kinetic = fsi__touching_energy(w);
+    double bounce = fsi__contact_restitution(w, threshold, st.lost);
     kinetic = fsi__touching_energy(w) - kinetic;
-    driven = fsi__drive_work(w, 0);
+    double driven = fsi__drive_work(w, 0);
     head->drive += driven;
     /* minus what restitution gave to other solids */
     head->others += kinetic - driven - bounce;
-    for (i = 0; i < w->external_count; i++)
+    for (int i = 0; i < w->external_count; i++)
         if (w->external[i].advance_fn)
             w->external[i].advance_fn(w->external[i].user, -1);
     if (w->external_count)
         fsi__step_balance(w, head, known - st.lost + kinetic - driven);
-    for (i = 0; i < w->body_count; i++) {
+    for (int i = 0; i < w->body_count; i++) {
         fsi_rigid *b = w->body + i;
         fsi__velocity_take(b, w->work->vel + i);
         b->v_start = b->v;
@@ -4946,7 +4872,7 @@ FSI_API fsi_result fsi_solids_move(fsi_solids *w, fsi_real dt) {
         b->push[0] =
             fsi_vec_scale(fsi_vec_sub(b->v, w->work->before[i].v), b->touching ? b->mass : 0);
         b->push[1] = fsi_vec_scale(fsi_vec_sub(b->L, w->work->before[i].L), b->touching ? 1 : 0);
-        for (k = 0; k < 2; k++) {
+        for (int k = 0; k < 2; k++) {
             b->push[k] = fsi_vec_add(b->push[k], b->kept[k]);
             b->kept[k] = fsi_vec(0, 0, 0);
         }
@@ -4965,10 +4891,9 @@ FSI_API fsi_result fsi_solids_step(fsi_solids *w, fsi_real dt) {
 
 FSI_API fsi_result fsi_solids_set_externals(fsi_solids *w, const fsi_external *external,
                                             int count) {
-    int i;
     if (!w || !w->block || count < 0 || (count > 0 && !external))
         return FSI_ERR_ARGUMENT;
-    for (i = 0; i < count; i++) {
+    for (int i = 0; i < count; i++) {
         const fsi_external *e = external + i;
         if (e->point_count < 0 || (e->point_count > 0 && !e->x) || !e->velocity_fn
             || !e->inverse_mass_fn || !e->impulse_fn)
@@ -4998,8 +4923,7 @@ FSI_API fsi_result fsi_solids_set_externals(fsi_solids *w, const fsi_external *e
 
 FSI_API fsi_real fsi_solids_max_dt(const fsi_solids *w) {
     fsi_real dt = FSI_REAL_MAX;
-    int i;
-    for (i = 0; w && i < w->body_count; i++) {
+    for (int i = 0; w && i < w->body_count; i++) {
         const fsi_rigid *b = w->body + i;
         fsi_real v = fsi__length(b->v), s = fsi__length(b->w);
         if (v > 0 && b->shape->thin < FSI_REAL_MAX)
@@ -5014,14 +4938,11 @@ FSI_API fsi_real fsi_solids_max_dt(const fsi_solids *w) {
  * >>doors of rigid bodies */
 FSI_API fsi_result fsi_solids_surface(const fsi_solids *w, int body, fsi_real *x, fsi_real *v,
                                       fsi_surface *out) {
-    const fsi_rigid *b;
-    const fsi_surface *s;
-    int i;
     if (!fsi__solids_has(w, body) || !x || !out)
         return FSI_ERR_ARGUMENT;
-    b = w->body + body;
-    s = &b->shape->surface;
-    for (i = 0; i < s->vertex_count; i++) {
+    const fsi_rigid *b = w->body + body;
+    const fsi_surface *s = &b->shape->surface;
+    for (int i = 0; i < s->vertex_count; i++) {
         fsi_vec3 r = fsi_mat3_mul_vec(&b->rotation, fsi_vec_load(s->x + 3 * (size_t)i));
         fsi_vec_store(x + 3 * (size_t)i, fsi_vec_add(b->x, r));
         if (v)
@@ -5047,8 +4968,8 @@ static void fsi__rigid_row(const fsi_coupled *self, int element, const fsi_real 
  * r.g with g = M^-1 r. Rows already held stay held. */
 static void fsi__door_row(const fsi_rigid *b, const fsi_real *r, fsi_real target, fsi__door *d) {
     fsi_real g[6], full = 0, rg = 0, rv = 0;
-    int i, k;
-    for (i = 0; i < 6; i++) {
+    int k;
+    for (int i = 0; i < 6; i++) {
         for (g[i] = 0, k = 0; k < 6; k++)
             g[i] += d->inverse_mass[6 * i + k] * r[k];
         full += r[i] * r[i] * (i < 3 ? b->inverse_mass : b->inverse_inertia.m[4 * (i - 3)]);
@@ -5058,7 +4979,7 @@ static void fsi__door_row(const fsi_rigid *b, const fsi_real *r, fsi_real target
     /* already held by other rows */
     if (!(rg > 64 * FSI_REAL_EPS * full))
         return;
-    for (i = 0; i < 6; i++) {
+    for (int i = 0; i < 6; i++) {
         d->v[i] += g[i] * (target - rv) / rg;
         for (k = 0; k < 6; k++)
             d->inverse_mass[6 * i + k] -= g[i] * g[k] / rg;
@@ -5068,27 +4989,26 @@ static void fsi__door_row(const fsi_rigid *b, const fsi_real *r, fsi_real target
 /* Directions that rows have taken are zero, not round-off: who factors M^-1 goes by its own
  * diagonal. */
 static void fsi__door_clean(int n, const fsi_real *mass, fsi_real *inverse) {
-    int i, k;
-    for (i = 0; i < n; i++)
-        for (k = 0; k < n && !(inverse[i * n + i] * mass[i * n + i] > 64 * FSI_REAL_EPS); k++)
+    for (int i = 0; i < n; i++)
+        for (int k = 0; k < n && !(inverse[i * n + i] * mass[i * n + i] > 64 * FSI_REAL_EPS); k++)
             inverse[i * n + k] = inverse[k * n + i] = 0;
 }
 
 /* Joints with bodies that are not pushed (posts, walls, scripted ones) inside the door: v and M^-1
  * on the motions they leave. Returns the number of all joints of the body. */
 static int fsi__door_joints(const fsi_solids *w, int body, fsi__door *d) {
-    int j, n, count = 0;
-    for (n = 0; n < w->joint_count; n++) {
+    int count = 0;
+    for (int n = 0; n < w->joint_count; n++) {
         const fsi_joint *joint = w->joint + n;
         int first = joint->a == body, other = first ? joint->b : joint->a;
-        fsi__joint_rows rows;
         if (!first && joint->b != body)
             continue;
         count++;
         if (w->body[other].kind == FSI_RIGID_DYNAMIC)
             continue;
+        fsi__joint_rows rows;
         fsi__joint_geometry(w, joint, &rows);
-        for (j = 0; j < rows.n; j++) {
+        for (int j = 0; j < rows.n; j++) {
             fsi_real r[6];
             fsi_vec_store(r, rows.l[j]);
             fsi_vec_store(r + 3, first ? rows.a[j] : rows.b[j]);
@@ -5111,8 +5031,8 @@ enum {
 static int fsi__door_contacts(const fsi_solids *w, int body, const fsi_contact **list,
                               fsi_vec3 *row) {
     const fsi_rigid *b = w->body + body;
-    int n, count = 0;
-    for (n = 0; n < w->contact_count && count < FSI__DOOR_CONTACTS; n++) {
+    int count = 0;
+    for (int n = 0; n < w->contact_count && count < FSI__DOOR_CONTACTS; n++) {
         const fsi_contact *c = w->contact + n;
         int first = c->a == body, other = first ? c->b : c->a;
         if ((!first && c->b != body) || other >= w->body_count
@@ -5129,11 +5049,10 @@ static void fsi__door_press(const fsi_solids *w, int body, fsi__door *d) {
     const fsi_contact *list[FSI__DOOR_CONTACTS];
     fsi_vec3 row[2 * FSI__DOOR_CONTACTS];
     const fsi_rigid *b = w->body + body;
-    int n;
     if (!(fsi__load_dot(b, b->held, b->held) > 0))
         return;
     d->pressed = fsi__door_contacts(w, body, list, row);
-    for (n = 0; n < d->pressed; n++) {
+    for (int n = 0; n < d->pressed; n++) {
         fsi_real r[6];
         fsi_vec_store(r, row[2 * n]);
         fsi_vec_store(r + 3, row[2 * n + 1]);
@@ -5146,17 +5065,11 @@ static void fsi__door_press(const fsi_solids *w, int body, fsi__door *d) {
 }
 
 FSI_API fsi_result fsi_solids_coupled(fsi_solids *w, int body, fsi_coupled **out) {
-    const fsi_rigid *b;
-    const fsi_surface *s;
-    fsi__door *d;
-    fsi_real *x;
-    fsi_mat3 I;
-    int i, k;
     if (!fsi__solids_has(w, body) || !out)
         return FSI_ERR_ARGUMENT;
-    b = w->body + body;
-    s = &b->shape->surface;
-    d = w->work->door[body];
+    const fsi_rigid *b = w->body + body;
+    const fsi_surface *s = &b->shape->surface;
+    fsi__door *d = w->work->door[body];
     if (!d) {
         size_t size = sizeof *d + 6 * (size_t)s->vertex_count * sizeof(fsi_real);
         d = (fsi__door *)fsi_alloc(&w->desc.allocator, size);
@@ -5165,17 +5078,17 @@ FSI_API fsi_result fsi_solids_coupled(fsi_solids *w, int body, fsi_coupled **out
         d->size = size;
         w->work->door[body] = d;
     }
-    x = (fsi_real *)(void *)(d + 1);
+    fsi_real *x = (fsi_real *)(void *)(d + 1);
     fsi_solids_surface(w, body, x, x + 3 * (size_t)s->vertex_count, &d->c.surface);
     memset(d->mass, 0, sizeof d->mass);
     memset(d->inverse_mass, 0, sizeof d->inverse_mass);
     memset(d->impulse, 0, sizeof d->impulse);
-    I = fsi_mat3_rotate(&b->rotation, &b->inertia_body);
-    for (i = 0; i < 3; i++) {
+    fsi_mat3 I = fsi_mat3_rotate(&b->rotation, &b->inertia_body);
+    for (int i = 0; i < 3; i++) {
         d->mass[7 * i] = b->mass;
         if (i < w->desc.dim)
             d->inverse_mass[7 * i] = b->inverse_mass;
-        for (k = 0; k < 3; k++) {
+        for (int k = 0; k < 3; k++) {
             d->mass[6 * (i + 3) + k + 3] = I.m[3 * i + k];
             d->inverse_mass[6 * (i + 3) + k + 3] = b->inverse_inertia.m[3 * i + k];
         }
@@ -5209,14 +5122,14 @@ static void fsi__joined_row(const fsi_coupled *self, int element, const fsi_real
                             fsi_vec3 point, fsi_vec3 dir, fsi_real *row) {
     const fsi_solids *w = (const fsi_solids *)self->user;
     const fsi__door *d = NULL;
-    int k = self->dof / 6, i;
+    int k = self->dof / 6;
     const int *member =
         (const int *)(const void *)(self->inverse_mass + (size_t)self->dof * (size_t)self->dof);
     (void)weight;
     do
         d = w->work->door[member[--k]];
     while (k > 0 && element < d->first);
-    for (i = 0; i < self->dof; i++)
+    for (int i = 0; i < self->dof; i++)
         row[i] = 0;
     fsi_vec_store(row + 6 * k, dir);
     fsi_vec_store(row + 6 * k + 3, fsi_vec_cross(fsi_vec_sub(point, d->x), dir));
@@ -5251,40 +5164,40 @@ static void fsi__joined_labels(fsi_solids *w) {
  * fsi__door_row. g: [n] scratch. */
 static void fsi__joined_hold(const fsi_solids *w, int owner, const int *place, int n, fsi_real *v,
                              fsi_real *inverse, fsi_real *g) {
-    int q, j, i, k, s;
-    for (q = 0; q < w->joint_count; q++) {
+    int s;
+    for (int q = 0; q < w->joint_count; q++) {
         const fsi_joint *joint = w->joint + q;
-        fsi__joint_rows rows;
         int at[2];
         if (!fsi__joint_ties(w, joint) || w->work->large[joint->a] != owner)
             continue;
+        fsi__joint_rows rows;
         fsi__joint_geometry(w, joint, &rows);
         at[0] = 6 * place[joint->a];
         at[1] = 6 * place[joint->b];
-        for (j = 0; j < rows.n; j++) {
+        for (int j = 0; j < rows.n; j++) {
             fsi_real r[2][6], full = 0, rg = 0, rv = 0;
             for (s = 0; s < 2; s++) {
                 const fsi_rigid *b = w->body + (s ? joint->b : joint->a);
                 fsi_vec_store(r[s], fsi_vec_scale(rows.l[j], s ? -1 : 1));
                 fsi_vec_store(r[s] + 3, fsi_vec_scale(s ? rows.b[j] : rows.a[j], s ? -1 : 1));
-                for (i = 0; i < 6; i++) {
+                for (int i = 0; i < 6; i++) {
                     full += r[s][i] * r[s][i]
                             * (i < 3 ? b->inverse_mass : b->inverse_inertia.m[4 * (i - 3)]);
                     rv += r[s][i] * v[at[s] + i];
                 }
             }
-            for (i = 0; i < n; i++)
+            for (int i = 0; i < n; i++)
                 for (g[i] = 0, s = 0; s < 2; s++)
-                    for (k = 0; k < 6; k++)
+                    for (int k = 0; k < 6; k++)
                         g[i] += inverse[i * n + at[s] + k] * r[s][k];
             for (s = 0; s < 2; s++)
-                for (i = 0; i < 6; i++)
+                for (int i = 0; i < 6; i++)
                     rg += r[s][i] * g[at[s] + i];
             if (!(rg > 64 * FSI_REAL_EPS * full))
                 continue;
-            for (i = 0; i < n; i++) {
+            for (int i = 0; i < n; i++) {
                 v[i] -= g[i] * rv / rg;
-                for (k = 0; k < n; k++)
+                for (int k = 0; k < n; k++)
                     inverse[i * n + k] -= g[i] * g[k] / rg;
             }
         }
@@ -5299,10 +5212,9 @@ static fsi_result fsi__joined_room(fsi_solids *w, fsi__door *d, int vertices, in
         reals * sizeof(fsi_real)
         + ((size_t)d->parts + (size_t)w->body_count + (size_t)w->desc.dim * (size_t)elements)
               * sizeof(int32_t);
-    void *p;
     if (bytes <= d->room)
         return FSI_OK;
-    p = fsi_alloc(&w->desc.allocator, bytes);
+    void *p = fsi_alloc(&w->desc.allocator, bytes);
     if (!p)
         return FSI_ERR_MEMORY;
     fsi_free(&w->desc.allocator, d->memory, d->room);
@@ -5313,23 +5225,21 @@ static fsi_result fsi__joined_room(fsi_solids *w, fsi__door *d, int vertices, in
 
 static void fsi__joined_fill(fsi_solids *w, int owner, int vertices, int elements) {
     fsi__door *d = w->work->door[owner];
-    int n = 6 * d->parts, k = 0, i, j, at = 0, first = 0, dim = w->desc.dim, *member, *place;
+    int n = 6 * d->parts, k = 0, at = 0, first = 0, dim = w->desc.dim;
     fsi_real *v = (fsi_real *)d->memory, *impulse = v + n, *x = impulse + n,
              *u = x + 3 * (size_t)vertices, *scratch = u + 3 * (size_t)vertices,
              *mass = scratch + n;
     fsi_real *inverse = mass + (size_t)n * (size_t)n;
-    int32_t *index;
-    member = (int *)(void *)(inverse + (size_t)n * (size_t)n);
-    place = member + d->parts;
-    index = (int32_t *)(place + w->body_count);
+    int *member = (int *)(void *)(inverse + (size_t)n * (size_t)n);
+    int *place = member + d->parts;
+    int32_t *index = (int32_t *)(place + w->body_count);
     memset(mass, 0, 2 * (size_t)n * (size_t)n * sizeof *mass);
     fsi_fill((size_t)n, 0, impulse);
-    for (i = owner; i < w->body_count; i++) {
+    for (int i = owner; i < w->body_count; i++) {
         fsi__door *m = w->work->door[i];
-        const fsi_surface *s;
         if (w->work->large[i] != owner)
             continue;
-        s = &m->c.surface;
+        const fsi_surface *s = &m->c.surface;
         member[k] = i;
         place[i] = k;
         m->from = v + 6 * k;
@@ -5338,9 +5248,9 @@ static void fsi__joined_fill(fsi_solids *w, int owner, int vertices, int element
         memcpy(v + 6 * k, m->v, sizeof m->v);
         memcpy(x + 3 * at, s->x, 3 * (size_t)s->vertex_count * sizeof *x);
         memcpy(u + 3 * at, s->v, 3 * (size_t)s->vertex_count * sizeof *u);
-        for (j = 0; j < dim * s->element_count; j++)
+        for (int j = 0; j < dim * s->element_count; j++)
             index[dim * first + j] = s->index[j] + at;
-        for (j = 0; j < 36; j++) {
+        for (int j = 0; j < 36; j++) {
             size_t to = (size_t)(6 * k + j / 6) * (size_t)n + (size_t)(6 * k + j % 6);
             mass[to] = m->mass[j];
             inverse[to] = m->inverse_mass[j];
@@ -5367,26 +5277,25 @@ static void fsi__joined_fill(fsi_solids *w, int owner, int vertices, int element
 }
 
 FSI_API fsi_result fsi_solids_coupled_joined(fsi_solids *w, int body, fsi_coupled **out) {
-    fsi__door *d;
-    fsi_result r;
-    int i, parts = 0, vertices = 0, elements = 0;
+    int parts = 0, vertices = 0, elements = 0;
     if (!fsi__solids_has(w, body) || !out)
         return FSI_ERR_ARGUMENT;
     fsi__joined_labels(w);
     *out = NULL;
     if (w->work->large[body] != body)
         return FSI_OK;
-    for (i = body; i < w->body_count; i++) {
-        fsi_coupled *c;
+    fsi_result r;
+    for (int i = body; i < w->body_count; i++) {
         if (w->work->large[i] != body)
             continue;
+        fsi_coupled *c;
         if ((r = fsi_solids_coupled(w, i, &c)) != FSI_OK)
             return r;
         parts++;
         vertices += c->surface.vertex_count;
         elements += c->surface.element_count;
     }
-    d = w->work->door[body];
+    fsi__door *d = w->work->door[body];
     *out = &d->c;
     if (parts == 1)
         return FSI_OK;
@@ -5417,9 +5326,8 @@ FSI_API fsi_result fsi_solids_joined_part(const fsi_solids *w, int body, int *ow
 static void fsi__door_rest(const fsi_rigid *b, const fsi_vec3 *row, int count, fsi_real least,
                            fsi_vec3 *p) {
     fsi_real given[FSI__DOOR_CONTACTS] = {0};
-    int n, sweep;
-    for (sweep = 0; sweep < FSI__DOOR_CONTACTS; sweep++)
-        for (n = 0; n < count; n++) {
+    for (int sweep = 0; sweep < FSI__DOOR_CONTACTS; sweep++)
+        for (int n = 0; n < count; n++) {
             const fsi_vec3 *r = row + 2 * n;
             fsi_real old = given[n];
             given[n] = fsi__max(least, old + fsi__load_dot(b, r, p) / fsi__load_dot(b, r, r));
@@ -5436,8 +5344,7 @@ static void fsi__hold_take(fsi_solids *w, int body, const fsi__door *d, fsi_vec3
     const fsi_contact *list[FSI__DOOR_CONTACTS];
     fsi_vec3 row[2 * FSI__DOOR_CONTACTS], H[2], pull[2], side[2];
     fsi_rigid *b = w->body + body;
-    fsi_real share;
-    int k, count = fsi__door_contacts(w, body, list, row);
+    int count = fsi__door_contacts(w, body, list, row);
     H[0] = fsi_vec_sub(fsi_vec_mad(b->held[0], fsi_vec_sub(b->v, v), b->mass),
                        fsi_vec_load(d->impulse));
     H[1] = fsi_vec_sub(fsi_vec_add(b->held[1], fsi_vec_sub(b->L, L)), fsi_vec_load(d->impulse + 3));
@@ -5445,43 +5352,42 @@ static void fsi__hold_take(fsi_solids *w, int body, const fsi__door *d, fsi_vec3
         H[0].z = 0;
         H[1].x = H[1].y = 0;
     }
-    for (k = 0; k < 2; k++)
+    for (int k = 0; k < 2; k++)
         pull[k] = H[k];
     fsi__door_rest(b, row, count, 0, pull);
-    for (k = 0; k < 2; k++)
+    for (int k = 0; k < 2; k++)
         side[k] = pull[k];
     /* not along the rows: friction that was held */
     fsi__door_rest(b, row, count, -FSI_REAL_MAX, side);
-    for (k = 0; k < 2; k++)
+    for (int k = 0; k < 2; k++)
         b->held[k] = fsi_vec_add(fsi_vec_sub(H[k], pull[k]), side[k]);
-    share = fsi__min(1, FSI_R(0.5) * b->shape->bound
-                            / (w->work->hold_dt
-                               * fsi__sqrt(fsi__load_dot(b, b->held, b->held) * b->inverse_mass)));
-    for (k = 0; k < 2; k++) {
+    fsi_real share =
+        fsi__min(1, FSI_R(0.5) * b->shape->bound
+                        / (w->work->hold_dt
+                           * fsi__sqrt(fsi__load_dot(b, b->held, b->held) * b->inverse_mass)));
+    for (int k = 0; k < 2; k++) {
         b->held[k] = fsi_vec_scale(b->held[k], share);
         b->kept[k] = fsi_vec_sub(H[k], b->held[k]);
     }
 }
 
 FSI_API fsi_result fsi_solids_take_coupled(fsi_solids *w, int body) {
-    const fsi__door *d;
-    fsi__velocity s;
-    fsi_vec3 v, L;
     if (!fsi__solids_has(w, body))
         return FSI_ERR_ARGUMENT;
-    d = w->work->door[body];
+    const fsi__door *d = w->work->door[body];
     if (!d)
         return FSI_ERR_STATE;
     if (!fsi_all_finite(6, d->from))
         return FSI_ERR_NUMERIC;
+    fsi__velocity s;
     s.v = fsi_vec_load(d->from);
     s.w = fsi_vec_load(d->from + 3);
     if (w->desc.dim == 2) {
         s.v.z = 0;
         s.w.x = s.w.y = 0;
     }
-    v = w->body[body].v;
-    L = w->body[body].L;
+    fsi_vec3 v = w->body[body].v;
+    fsi_vec3 L = w->body[body].L;
     fsi__velocity_take(w->body + body, &s);
     if (d->pressed)
         fsi__hold_take(w, body, d, v, L);
@@ -5511,17 +5417,15 @@ static fsi__solids_head fsi__solids_stamp(const fsi_solids *w) {
 }
 
 FSI_API fsi_result fsi_solids_save(const fsi_solids *w, void *state) {
-    fsi__solids_head h;
-    int i;
     if (!w || !w->block)
         return FSI_ERR_STATE;
     if (!state)
         return FSI_ERR_ARGUMENT;
-    h = fsi__solids_stamp(w);
+    fsi__solids_head h = fsi__solids_stamp(w);
     memcpy(state, w->block, w->state_size);
     memcpy(state, &h, sizeof h);
     /* addresses are not state: the same scene gives the same bytes everywhere */
-    for (i = 0; i < w->desc.max_bodies; i++)
+    for (int i = 0; i < w->desc.max_bodies; i++)
         memset((unsigned char *)state
                    + ((const unsigned char *)&w->body[i].shape - (const unsigned char *)w->block),
                0, sizeof w->body[i].shape);
@@ -5529,25 +5433,23 @@ FSI_API fsi_result fsi_solids_save(const fsi_solids *w, void *state) {
 }
 
 FSI_API fsi_result fsi_solids_restore(fsi_solids *w, const void *state) {
-    fsi__solids_head h, mine;
-    size_t rest;
-    int i;
     if (!w || !w->block)
         return FSI_ERR_STATE;
     if (!state)
         return FSI_ERR_ARGUMENT;
+    fsi__solids_head h;
     memcpy(&h, state, sizeof h);
-    mine = fsi__solids_stamp(w);
+    fsi__solids_head mine = fsi__solids_stamp(w);
     if (h.tag != mine.tag || h.dim != mine.dim || h.max_bodies != mine.max_bodies
         || h.max_joints != mine.max_joints || h.max_contacts != mine.max_contacts || h.bodies < 0
         || h.bodies > h.max_bodies || h.joints < 0 || h.joints > h.max_joints || h.contacts < 0
         || h.contacts > h.max_contacts)
         return FSI_ERR_SIZE;
-    for (i = 0; i < h.bodies; i++)
+    for (int i = 0; i < h.bodies; i++)
         if (!w->body[i].shape)
             return FSI_ERR_STATE;
     memcpy(w->block, state, (size_t)((unsigned char *)w->body - (unsigned char *)w->block));
-    for (i = 0; i < w->desc.max_bodies; i++) { /* every body keeps its own shape */
+    for (int i = 0; i < w->desc.max_bodies; i++) { /* every body keeps its own shape */
         const fsi_shape *shape = w->body[i].shape;
         memcpy(&w->body[i],
                (const unsigned char *)state
@@ -5555,7 +5457,7 @@ FSI_API fsi_result fsi_solids_restore(fsi_solids *w, const void *state) {
                sizeof w->body[i]);
         w->body[i].shape = shape;
     }
-    rest = (size_t)((unsigned char *)w->joint - (unsigned char *)w->block);
+    size_t rest = (size_t)((unsigned char *)w->joint - (unsigned char *)w->block);
     memcpy((unsigned char *)w->block + rest, (const unsigned char *)state + rest,
            w->state_size - rest);
     w->body_count = h.bodies;
@@ -5566,13 +5468,11 @@ FSI_API fsi_result fsi_solids_restore(fsi_solids *w, const void *state) {
 }
 
 FSI_API fsi_result fsi_solids_measure(const fsi_solids *w, fsi_solids_report *r) {
-    const fsi__solids_head *head;
-    int i;
     if (!w || !w->block || !r)
         return FSI_ERR_ARGUMENT;
-    head = (const fsi__solids_head *)w->block;
+    const fsi__solids_head *head = (const fsi__solids_head *)w->block;
     memset(r, 0, sizeof *r);
-    for (i = 0; i < w->body_count; i++) {
+    for (int i = 0; i < w->body_count; i++) {
         const fsi_rigid *b = w->body + i;
         fsi_vec3 p = fsi_vec_scale(b->v, b->mass), a = fsi_vec_add(fsi_vec_cross(b->x, p), b->L);
         if (b->kind != FSI_RIGID_DYNAMIC)
@@ -5587,19 +5487,18 @@ FSI_API fsi_result fsi_solids_measure(const fsi_solids *w, fsi_solids_report *r)
         r->angular[1] += (double)a.y;
         r->angular[2] += (double)a.z;
     }
-    for (i = 0; i < w->contact_count; i++) {
+    for (int i = 0; i < w->contact_count; i++) {
         const fsi_contact *c = w->contact + i;
         if (c->impulse_max > 0 || c->gap < 0)
             r->contacts++;
         if ((double)-c->gap > r->penetration)
             r->penetration = (double)-c->gap;
     }
-    for (i = 0; i < w->joint_count; i++) {
+    for (int i = 0; i < w->joint_count; i++) {
         fsi__joint_rows rows;
         double e = 0;
-        int k;
         fsi__joint_geometry(w, w->joint + i, &rows);
-        for (k = 0; k < rows.n; k++)
+        for (int k = 0; k < rows.n; k++)
             if (fsi_vec_dot(rows.l[k], rows.l[k]) > 0)
                 e += (double)(rows.C[k] * rows.C[k]);
         if (sqrt(e) > r->joint_error)
@@ -5628,17 +5527,17 @@ static void fsi__line(fsi_real *lines, int room, int *count, fsi_vec3 a, fsi_vec
 
 FSI_API int fsi_solids_lines(const fsi_solids *w, unsigned what, fsi_real scale, fsi_real *lines,
                              int room) {
-    int i, k, count = 0;
+    int count = 0;
     if (!w || !w->block || !lines)
         room = 0;
     if (!w || !w->block)
         return 0;
-    for (i = 0; i < w->contact_count && what & 1u; i++) {
+    for (int i = 0; i < w->contact_count && what & 1u; i++) {
         const fsi_contact *c = w->contact + i;
         if (c->impulse_max > 0)
             fsi__line(lines, room, &count, c->at, fsi_vec_mad(c->at, c->normal, scale));
     }
-    for (i = 0; i < w->joint_count && what & 2u; i++) {
+    for (int i = 0; i < w->joint_count && what & 2u; i++) {
         const fsi_joint *j = w->joint + i;
         fsi_vec3 a = w->body[j->a].x, b = w->body[j->b].x,
                  p = fsi_vec_add(a, fsi_mat3_mul_vec(&w->body[j->a].rotation, j->pa));
@@ -5646,13 +5545,13 @@ FSI_API int fsi_solids_lines(const fsi_solids *w, unsigned what, fsi_real scale,
         fsi__line(lines, room, &count, p,
                   fsi_vec_add(b, fsi_mat3_mul_vec(&w->body[j->b].rotation, j->pb)));
     }
-    for (i = 0; i < w->body_count && what & 12u; i++) {
+    for (int i = 0; i < w->body_count && what & 12u; i++) {
         const fsi_rigid *b = w->body + i;
         const fsi_surface *s = &b->shape->surface;
-        for (k = 0; k < w->desc.dim && what & 4u; k++)
+        for (int k = 0; k < w->desc.dim && what & 4u; k++)
             fsi__line(lines, room, &count, b->x,
                       fsi_vec_mad(b->x, fsi__column(&b->rotation, k), scale));
-        for (k = 0; k < s->element_count * s->dim && what & 8u; k++) {
+        for (int k = 0; k < s->element_count * s->dim && what & 8u; k++) {
             int next = s->dim == 2 ? (k % 2 == 0 ? k + 1 : -1) : (k % 3 == 2 ? k - 2 : k + 1);
             /* every edge once */
             if (next < 0 || (s->dim == 3 && s->index[k] > s->index[next]))
@@ -5680,9 +5579,9 @@ static fsi_real fsi__capsule_distance(fsi_vec3 x, fsi_vec3 a, fsi_vec3 b, fsi_re
 
 static fsi_real fsi__starfish_distance(const fsi_form *f, fsi_vec3 x) {
     fsi_real d = FSI_REAL_MAX, thick = f->b / f->c;
-    int i, n = f->count > 0 ? f->count : 5;
+    int n = f->count > 0 ? f->count : 5;
     x.y /= thick; /* flat: measured where the arms are round */
-    for (i = 0; i < n; i++) {
+    for (int i = 0; i < n; i++) {
         fsi_real t = 2 * FSI_PI * (fsi_real)i / (fsi_real)n, tip = f->c * FSI_R(0.45),
                  reach = f->a - tip;
         d = fsi__min(d, fsi__capsule_distance(x, fsi_vec(0, 0, 0),
@@ -5696,9 +5595,9 @@ static fsi_real fsi__bell_distance(const fsi_form *f, fsi_vec3 x) {
     fsi_real r = fsi__sqrt(x.x * x.x + x.z * x.z), d = FSI_REAL_MAX;
     fsi_vec3 p = fsi_vec(r, x.y, 0), a = fsi_vec(0, f->c, 0);
     /* profile: quarter of an ellipse, thinner towards the rim */
-    int i, n = 24;
+    int n = 24;
     fsi_real ra = f->b / 2;
-    for (i = 1; i <= n; i++) {
+    for (int i = 1; i <= n; i++) {
         fsi_real t = FSI_PI / 2 * (fsi_real)i / (fsi_real)n,
                  rb = f->b / 2 * (1 - FSI_R(0.4) * (fsi_real)i / (fsi_real)n);
         fsi_vec3 b = fsi_vec(f->a * fsi__sin(t), f->c * fsi__cos(t), 0);
@@ -5711,9 +5610,9 @@ static fsi_real fsi__bell_distance(const fsi_form *f, fsi_vec3 x) {
 
 static fsi_real fsi__helix_distance(const fsi_form *f, fsi_vec3 x) {
     fsi_real d = FSI_REAL_MAX, turns = f->count > 0 ? (fsi_real)f->count : 3;
-    int i, n = 32 * (f->count > 0 ? f->count : 3);
+    int n = 32 * (f->count > 0 ? f->count : 3);
     fsi_vec3 a = fsi_vec(f->a, -f->c / 2, 0);
-    for (i = 1; i <= n; i++) {
+    for (int i = 1; i <= n; i++) {
         fsi_real s = (fsi_real)i / (fsi_real)n, t = 2 * FSI_PI * turns * s;
         fsi_vec3 b = fsi_vec(f->a * fsi__cos(t), f->c * (s - FSI_R(0.5)), f->a * fsi__sin(t));
         d = fsi__min(d, fsi__capsule_distance(x, a, b, f->b, f->b));
@@ -5754,21 +5653,19 @@ FSI_API fsi_real fsi_form_distance(fsi_vec3 x, void *user) {
  * >>mesh memory */
 static fsi_result fsi__mesh_alloc(fsi_mesh *m, int dim, int vertices, int elements, int tets,
                                   const fsi_allocator *a) {
-    fsi_arena arena;
-    fsi_result r;
-    int pass;
     memset(m, 0, sizeof *m);
     if (!fsi_allocator_valid(a))
         return FSI_ERR_ARGUMENT;
+    fsi_arena arena;
     memset(&arena, 0, sizeof arena);
-    for (pass = 0; pass < 2; pass++) {
+    for (int pass = 0; pass < 2; pass++) {
         m->x = (fsi_real *)fsi_arena_take(&arena, (size_t)vertices, 3 * sizeof(fsi_real));
         m->index =
             (int32_t *)fsi_arena_take(&arena, (size_t)elements, (size_t)dim * sizeof(int32_t));
         m->tet = (int32_t *)fsi_arena_take(&arena, (size_t)tets, 4 * sizeof(int32_t));
         if (pass)
             break;
-        r = fsi__arena_block(&arena, a, &m->block, &m->size);
+        fsi_result r = fsi__arena_block(&arena, a, &m->block, &m->size);
         if (r != FSI_OK) {
             memset(m, 0, sizeof *m);
             return r;
@@ -5821,23 +5718,22 @@ static void fsi__mesh_angle(fsi_mesh *m, fsi_vec3 u, fsi_vec3 v) { /* between u 
  * corner angles of triangles. */
 static fsi_result fsi__mesh_finish(fsi_mesh *out, fsi_mesh *m, int closed) {
     fsi_vec3 x[4];
-    int e, i, j,
-        n = m->dim == 2    ? 0
+    int n = m->dim == 2    ? 0
             : m->tet_count ? m->tet_count
                            : m->element_count,
         corners = m->tet_count ? 4 : 3;
     m->closed = closed;
     if (n)
         m->angle_min = FSI_PI;
-    for (e = 0; e < n; e++) {
-        for (i = 0; i < corners; i++)
+    for (int e = 0; e < n; e++) {
+        for (int i = 0; i < corners; i++)
             x[i] = fsi_vec_load(m->x + 3 * (m->tet_count ? m->tet : m->index)[corners * e + i]);
-        for (i = 0; i < 3 && corners == 3; i++)
+        for (int i = 0; i < 3 && corners == 3; i++)
             fsi__mesh_angle(m, fsi_vec_sub(x[(i + 1) % 3], x[i]),
                             fsi_vec_sub(x[(i + 2) % 3], x[i]));
-        for (i = 0; i < 3 && corners == 4; i++)
+        for (int i = 0; i < 3 && corners == 4; i++)
             /* faces opposite to i and j meet in the edge of the other two, k and 6 - i - j - k */
-            for (j = i + 1; j < 4; j++) {
+            for (int j = i + 1; j < 4; j++) {
                 int k = i > 0 ? 0 : j > 1 ? 1 : 2;
                 fsi_vec3 d = fsi__unit(fsi_vec_sub(x[6 - i - j - k], x[k])),
                          u = fsi_vec_sub(x[i], x[k]), v = fsi_vec_sub(x[j], x[k]);
@@ -5858,8 +5754,7 @@ typedef struct fsi__face {
 
 static int fsi__face_order(const void *pa, const void *pb) {
     const fsi__face *a = (const fsi__face *)pa, *b = (const fsi__face *)pb;
-    int i;
-    for (i = 0; i < 3; i++)
+    for (int i = 0; i < 3; i++)
         if (a->key[i] != b->key[i])
             return a->key[i] < b->key[i] ? -1 : 1;
     return a->from < b->from ? -1 : a->from > b->from;
@@ -5871,24 +5766,24 @@ static const int fsi__tet_faces[4][3] = {{1, 2, 3}, {0, 3, 2}, {0, 1, 3}, {0, 2,
 FSI_API fsi_result fsi_mesh_boundary(int vertex_count, int tet_count, const int32_t *tet,
                                      int32_t *triangle, int room, int *count,
                                      const fsi_allocator *a) {
-    fsi__face *f;
-    size_t size, n, i;
-    int used = 0, k;
+    int used = 0;
     if (vertex_count < 0 || tet_count < 0 || (tet_count && !tet) || !count)
         return FSI_ERR_ARGUMENT;
     *count = 0;
     if (!tet_count)
         return FSI_OK;
-    n = 4 * (size_t)tet_count;
-    for (i = 0; i < n; i++)
+    size_t n = 4 * (size_t)tet_count;
+    for (size_t i = 0; i < n; i++)
         if (tet[i] < 0 || tet[i] >= vertex_count)
             return FSI_ERR_GEOMETRY;
+    fsi__face *f;
+    size_t size;
     if (!fsi_size_mul(n, sizeof *f, &size))
         return FSI_ERR_SIZE;
     f = (fsi__face *)fsi_alloc(a, size);
     if (!f)
         return FSI_ERR_MEMORY;
-    for (i = 0; i < n; i++) {
+    for (size_t i = 0; i < n; i++) {
         const int *c = fsi__tet_faces[i % 4];
         int32_t p = tet[i - i % 4 + (size_t)c[0]], q = tet[i - i % 4 + (size_t)c[1]],
                 r = tet[i - i % 4 + (size_t)c[2]], t;
@@ -5913,14 +5808,14 @@ FSI_API fsi_result fsi_mesh_boundary(int vertex_count, int tet_count, const int3
         f[i].from = (int32_t)i;
     }
     qsort(f, n, sizeof *f, fsi__face_order);
-    for (i = 0; i < n; i++) {
+    for (size_t i = 0; i < n; i++) {
         size_t j = i + 1;
         while (j < n && !memcmp(f[i].key, f[j].key, sizeof f[i].key))
             j++;
         if (j == i + 1) {
             int32_t from = f[i].from;
             if (triangle && used < room)
-                for (k = 0; k < 3; k++)
+                for (int k = 0; k < 3; k++)
                     triangle[3 * used + k] = tet[from - from % 4 + fsi__tet_faces[from % 4][k]];
             used++;
         }
@@ -5934,11 +5829,11 @@ FSI_API fsi_result fsi_mesh_boundary(int vertex_count, int tet_count, const int3
 /* The mesh of given vertices and tetrahedra with its boundary and quality. */
 static fsi_result fsi__mesh_solid(fsi_mesh *mesh, int vertices, const fsi_real *x, int tets,
                                   const int32_t *tet, const fsi_allocator *a) {
-    fsi_mesh m;
     int faces;
     fsi_result r = fsi_mesh_boundary(vertices, tets, tet, NULL, 0, &faces, a);
     if (r != FSI_OK)
         return r;
+    fsi_mesh m;
     r = fsi__mesh_alloc(&m, 3, vertices, faces, tets, a);
     if (r != FSI_OK)
         return r;
@@ -6002,11 +5897,11 @@ static int fsi__stuff_other(const fsi__stuff *s, const int c[3], int e) {
 }
 
 static int32_t *fsi__stuff_cut_id(const fsi__stuff *s, int a, int b) {
-    int e, c[3], swap;
-    for (swap = 0; swap < 2; swap++) {
+    int c[3];
+    for (int swap = 0; swap < 2; swap++) {
         int own = swap ? b : a, other = swap ? a : b;
         fsi__stuff_place(s, own, c);
-        for (e = 0; e < 7; e++)
+        for (int e = 0; e < 7; e++)
             if (fsi__stuff_other(s, c, e) == other)
                 return s->id + 8 * own + e;
     }
@@ -6052,7 +5947,7 @@ static void fsi__stuff_tet(fsi__stuff *s, int32_t a, int32_t b, int32_t c, int32
 
 /* The inside part of one lattice tetrahedron: p nodes inside, z on the surface, n outside. */
 static void fsi__stuff_clip(fsi__stuff *s, const int *node) {
-    int p[4], z[4], n[4], np = 0, nz = 0, nn = 0, i, j;
+    int p[4], z[4], n[4], np = 0, nz = 0, nn = 0, i;
     int32_t a[4], b[3];
     for (i = 0; i < 4; i++) {
         fsi_real f = s->phi[node[i]];
@@ -6066,7 +5961,7 @@ static void fsi__stuff_clip(fsi__stuff *s, const int *node) {
     if (!np)
         return;
     for (i = 1; i < np; i++)
-        for (j = i; j > 0 && p[j - 1] > p[j]; j--) {
+        for (int j = i; j > 0 && p[j - 1] > p[j]; j--) {
             int t = p[j];
             p[j] = p[j - 1];
             p[j - 1] = t;
@@ -6074,9 +5969,9 @@ static void fsi__stuff_clip(fsi__stuff *s, const int *node) {
     if (nn == 0 || np == 1) { /* whole, or one corner cut off */
         for (i = 0; i < np; i++)
             a[i] = fsi__stuff_vertex(s, p[i], -1);
-        for (j = 0; j < nz; j++)
+        for (int j = 0; j < nz; j++)
             a[i++] = fsi__stuff_vertex(s, z[j], -1);
-        for (j = 0; j < nn; j++)
+        for (int j = 0; j < nn; j++)
             a[i++] = fsi__stuff_vertex(s, p[0], n[j]);
         fsi__stuff_tet(s, a[0], a[1], a[2], a[3]);
         return;
@@ -6102,16 +5997,16 @@ static void fsi__stuff_clip(fsi__stuff *s, const int *node) {
 /* Nodes whose surface cut lies close are moved onto it (Labelle and Shewchuk's limits for long and
  * short edges). */
 static void fsi__stuff_snap(fsi__stuff *s, fsi_real *best, fsi_real *goal) {
-    int n, e, c[3], side;
-    for (n = 0; n < s->nodes; n++)
+    int c[3];
+    for (int n = 0; n < s->nodes; n++)
         best[n] = 1;
-    for (n = 0; n < s->nodes; n++) {
+    for (int n = 0; n < s->nodes; n++) {
         fsi__stuff_place(s, n, c);
-        for (e = 0; e < 7 && fsi__stuff_node(s, c) >= 0; e++) {
+        for (int e = 0; e < 7 && fsi__stuff_node(s, c) >= 0; e++) {
             int m = fsi__stuff_other(s, c, e);
             if (m < 0 || !(s->phi[n] * s->phi[m] < 0))
                 continue;
-            for (side = 0; side < 2; side++) {
+            for (int side = 0; side < 2; side++) {
                 int u = side ? m : n, v = side ? n : m;
                 /* distance of the cut from u over the edge */
                 fsi_real t = s->phi[u] / (s->phi[u] - s->phi[v]);
@@ -6122,7 +6017,7 @@ static void fsi__stuff_snap(fsi__stuff *s, fsi_real *best, fsi_real *goal) {
             }
         }
     }
-    for (n = 0; n < s->nodes; n++)
+    for (int n = 0; n < s->nodes; n++)
         if (best[n] < 1) {
             memcpy(s->x + 3 * n, goal + 3 * n, 3 * sizeof(fsi_real));
             s->phi[n] = 0;
@@ -6132,28 +6027,27 @@ static void fsi__stuff_snap(fsi__stuff *s, fsi_real *best, fsi_real *goal) {
 /* 4 tetrahedra around every pair of neighbouring centres */
 static void fsi__stuff_all(fsi__stuff *s) {
     static const int ring[4][2] = {{-1, -1}, {1, -1}, {1, 1}, {-1, 1}};
-    int axis, i, j, k, r;
-    for (i = 0; i < 8 * s->nodes; i++)
+    for (int i = 0; i < 8 * s->nodes; i++)
         s->id[i] = -1;
     s->vertices = s->tets = 0;
-    for (axis = 0; axis < 3; axis++)
-        for (k = 0; k < s->n[2]; k++)
-            for (j = 0; j < s->n[1]; j++)
-                for (i = 0; i < s->n[0]; i++) {
+    for (int axis = 0; axis < 3; axis++)
+        for (int k = 0; k < s->n[2]; k++)
+            for (int j = 0; j < s->n[1]; j++)
+                for (int i = 0; i < s->n[0]; i++) {
                     int c[3] = {2 * i + 1, 2 * j + 1, 2 * k + 1}, node[4], corner[4];
                     node[0] = fsi__stuff_node(s, c);
                     c[axis] += 2;
                     node[1] = fsi__stuff_node(s, c);
                     if (node[1] < 0)
                         continue;
-                    for (r = 0; r < 4; r++) { /* of the square between them */
+                    for (int r = 0; r < 4; r++) { /* of the square between them */
                         int d[3] = {c[0], c[1], c[2]};
                         d[axis]--;
                         d[(axis + 1) % 3] += ring[r][0];
                         d[(axis + 2) % 3] += ring[r][1];
                         corner[r] = fsi__stuff_node(s, d);
                     }
-                    for (r = 0; r < 4; r++) {
+                    for (int r = 0; r < 4; r++) {
                         node[2] = corner[r];
                         node[3] = corner[(r + 1) % 4];
                         fsi__stuff_clip(s, node);
@@ -6163,11 +6057,11 @@ static void fsi__stuff_all(fsi__stuff *s) {
 
 static fsi_result fsi__stuff_sample(fsi__stuff *s, fsi_vec3 lo, fsi_real h, fsi_sdf_fn sdf,
                                     void *user) {
-    int n, c[3];
-    for (n = 0; n < s->nodes; n++) {
-        fsi_vec3 x;
+    int c[3];
+    for (int n = 0; n < s->nodes; n++) {
         fsi__stuff_place(s, n, c);
-        x = fsi_vec_mad(lo, fsi_vec((fsi_real)c[0] / 2, (fsi_real)c[1] / 2, (fsi_real)c[2] / 2), h);
+        fsi_vec3 x =
+            fsi_vec_mad(lo, fsi_vec((fsi_real)c[0] / 2, (fsi_real)c[1] / 2, (fsi_real)c[2] / 2), h);
         fsi_vec_store(s->x + 3 * n, x);
         s->phi[n] = fsi__stuff_node(s, c) < 0 ? 1 : sdf(x, user);
         if (!fsi__finite(s->phi[n]))
@@ -6178,10 +6072,7 @@ static fsi_result fsi__stuff_sample(fsi__stuff *s, fsi_vec3 lo, fsi_real h, fsi_
 
 FSI_API fsi_result fsi_mesh_from_sdf(fsi_mesh *mesh, fsi_sdf_fn sdf, void *user, fsi_vec3 lo,
                                      fsi_vec3 hi, fsi_real h, const fsi_allocator *a) {
-    fsi__stuff s;
     fsi_vec3 d = fsi_vec_sub(hi, lo);
-    size_t size, out_size, n;
-    fsi_result r;
     if (!mesh || !sdf || !fsi_allocator_valid(a) || !fsi__finite_vec(lo) || !fsi__finite_vec(hi)
         || !fsi__finite(h))
         return FSI_ERR_ARGUMENT;
@@ -6190,25 +6081,28 @@ FSI_API fsi_result fsi_mesh_from_sdf(fsi_mesh *mesh, fsi_sdf_fn sdf, void *user,
     if (d.x / h > 2000 || d.y / h > 2000 || d.z / h > 2000
         || (d.x / h + 2) * (d.y / h + 2) * (d.z / h + 2) > FSI_R(1e8))
         return FSI_ERR_SIZE;
+    fsi__stuff s;
     memset(&s, 0, sizeof s);
+    size_t n;
     for (n = 0; n < 3; n++)
         s.n[n] = (int)fsi__ceil(fsi__get(d, (int)n) / h - FSI_R(1e-4));
     s.nodes = 2 * (s.n[0] + 1) * (s.n[1] + 1) * (s.n[2] + 1);
     n = (size_t)s.nodes;
-    size = n * (8 * sizeof(fsi_real) + 8 * sizeof(int32_t));
+    size_t size = n * (8 * sizeof(fsi_real) + 8 * sizeof(int32_t));
     s.x = (fsi_real *)fsi_alloc(a, size);
     if (!s.x)
         return FSI_ERR_MEMORY;
     s.phi = s.x + 3 * n;
     s.id = (int32_t *)(void *)(s.phi + 5 * n);
-    r = fsi__stuff_sample(&s, lo, h, sdf, user);
+    fsi_result r = fsi__stuff_sample(&s, lo, h, sdf, user);
     if (r == FSI_OK) {
         fsi__stuff_snap(&s, s.phi + n, s.phi + 2 * n);
         fsi__stuff_all(&s); /* counts */
         r = s.tets ? FSI_OK : FSI_EMPTY;
     }
     if (r == FSI_OK) {
-        out_size = (size_t)s.vertices * 3 * sizeof(fsi_real) + (size_t)s.tets * 4 * sizeof(int32_t);
+        size_t out_size =
+            (size_t)s.vertices * 3 * sizeof(fsi_real) + (size_t)s.tets * 4 * sizeof(int32_t);
         s.out_x = (fsi_real *)fsi_alloc(a, out_size);
         if (!s.out_x)
             r = FSI_ERR_MEMORY;
@@ -6233,11 +6127,7 @@ static const int fsi__cube_five[5][4] = {
 FSI_API fsi_result fsi_mesh_box(fsi_mesh *mesh, fsi_vec3 lo, fsi_vec3 hi, int nx, int ny, int nz,
                                 int alternate, const fsi_allocator *a) {
     fsi_vec3 d = fsi_vec_sub(hi, lo);
-    int i, j, k, t, c, per = alternate ? 5 : 6, tets = 0, vertices;
-    size_t size;
-    fsi_real *x;
-    int32_t *tet;
-    fsi_result r;
+    int per = alternate ? 5 : 6, tets = 0;
     if (!mesh || !fsi_allocator_valid(a) || !fsi__finite_vec(lo) || !fsi__finite_vec(hi) || nx < 1
         || ny < 1 || nz < 1)
         return FSI_ERR_ARGUMENT;
@@ -6245,23 +6135,25 @@ FSI_API fsi_result fsi_mesh_box(fsi_mesh *mesh, fsi_vec3 lo, fsi_vec3 hi, int nx
         return FSI_ERR_ARGUMENT;
     if ((double)nx * ny * nz > 1e8 || nx > 100000 || ny > 100000 || nz > 100000)
         return FSI_ERR_SIZE;
-    vertices = (nx + 1) * (ny + 1) * (nz + 1);
-    size =
+    int vertices = (nx + 1) * (ny + 1) * (nz + 1);
+    fsi_real *x;
+    int32_t *tet;
+    size_t size =
         (size_t)vertices * 3 * sizeof *x + (size_t)(nx * ny * nz) * (size_t)(4 * per) * sizeof *tet;
     x = (fsi_real *)fsi_alloc(a, size);
     if (!x)
         return FSI_ERR_MEMORY;
     tet = (int32_t *)(void *)(x + 3 * vertices);
-    for (i = 0; i < vertices; i++)
+    for (int i = 0; i < vertices; i++)
         fsi_vec_store(x + 3 * i,
                       fsi_vec(lo.x + d.x * (fsi_real)(i % (nx + 1)) / (fsi_real)nx,
                               lo.y + d.y * (fsi_real)(i / (nx + 1) % (ny + 1)) / (fsi_real)ny,
                               lo.z + d.z * (fsi_real)(i / ((nx + 1) * (ny + 1))) / (fsi_real)nz));
-    for (k = 0; k < nz; k++)
-        for (j = 0; j < ny; j++)
-            for (i = 0; i < nx; i++)
-                for (t = 0; t < per; t++, tets++) {
-                    for (c = 0; c < 4; c++) {
+    for (int k = 0; k < nz; k++)
+        for (int j = 0; j < ny; j++)
+            for (int i = 0; i < nx; i++)
+                for (int t = 0; t < per; t++, tets++) {
+                    for (int c = 0; c < 4; c++) {
                         /* odd cubes: mirrored in x */
                         int v = alternate ? fsi__cube_five[t][c] ^ ((i + j + k) & 1)
                                           : fsi__cube_six[t][c];
@@ -6274,27 +6166,27 @@ FSI_API fsi_result fsi_mesh_box(fsi_mesh *mesh, fsi_vec3 lo, fsi_vec3 hi, int nx
                         tet[4 * tets + 1] = swap;
                     }
                 }
-    r = fsi__mesh_solid(mesh, vertices, x, tets, tet, a);
+    fsi_result r = fsi__mesh_solid(mesh, vertices, x, tets, tet, a);
     fsi_free(a, x, size);
     return r;
 }
 
 /* Drops vertices no element uses. */
 static fsi_result fsi__mesh_compact(fsi_mesh *m) {
-    int i, n = 0, count = m->dim * m->element_count;
+    int n = 0, count = m->dim * m->element_count;
     size_t size = (size_t)m->vertex_count * sizeof(int32_t);
     /* 0 until used; then the new one + 1 */
     int32_t *number = (int32_t *)fsi_alloc(&m->allocator, size);
     if (!number)
         return FSI_ERR_MEMORY;
-    for (i = 0; i < count; i++)
+    for (int i = 0; i < count; i++)
         number[m->index[i]] = 1;
-    for (i = 0; i < m->vertex_count; i++)
+    for (int i = 0; i < m->vertex_count; i++)
         if (number[i]) {
             memmove(m->x + 3 * n, m->x + 3 * i, 3 * sizeof *m->x);
             number[i] = ++n;
         }
-    for (i = 0; i < count; i++)
+    for (int i = 0; i < count; i++)
         m->index[i] = number[m->index[i]] - 1;
     m->vertex_count = n;
     fsi_free(&m->allocator, number, size);
@@ -6305,26 +6197,25 @@ FSI_API fsi_result fsi_mesh_sheet(fsi_mesh *mesh, fsi_vec3 origin, fsi_vec3 alon
                                   fsi_vec3 along_y, int nx, int ny, int alternate,
                                   int (*keep_fn)(fsi_vec3 center, void *user), void *user,
                                   const fsi_allocator *a) {
-    fsi_mesh m;
-    fsi_result r;
-    int i, j, n = 0;
+    int n = 0;
     if (!mesh || nx < 1 || ny < 1 || (double)nx * ny > 1e8)
         return FSI_ERR_ARGUMENT;
     if (!fsi__finite_vec(origin) || !fsi__finite(fsi__length(along_x))
         || !(fsi__length(fsi_vec_cross(along_x, along_y)) > 0))
         return FSI_ERR_ARGUMENT;
-    r = fsi__mesh_alloc(&m, 3, (nx + 1) * (ny + 1), 2 * nx * ny, 0, a);
+    fsi_mesh m;
+    fsi_result r = fsi__mesh_alloc(&m, 3, (nx + 1) * (ny + 1), 2 * nx * ny, 0, a);
     if (r != FSI_OK)
         return r;
-    for (i = 0; i < m.vertex_count; i++)
+    for (int i = 0; i < m.vertex_count; i++)
         fsi_vec_store(m.x + 3 * i, fsi_vec_mad(fsi_vec_mad(origin, along_x,
                                                            (fsi_real)(i % (nx + 1)) / (fsi_real)nx),
                                                along_y, (fsi_real)(i / (nx + 1)) / (fsi_real)ny));
-    for (j = 0; j < ny; j++)
-        for (i = 0; i < nx; i++) {
-            int v[4], flip = alternate && ((i + j) & 1), c;
+    for (int j = 0; j < ny; j++)
+        for (int i = 0; i < nx; i++) {
+            int v[4], flip = alternate && ((i + j) & 1);
             static const int cut[2][6] = {{0, 1, 3, 0, 3, 2}, {0, 1, 2, 1, 3, 2}};
-            for (c = 0; c < 4; c++)
+            for (int c = 0; c < 4; c++)
                 v[c] = i + (c & 1) + (nx + 1) * (j + (c >> 1));
             if (keep_fn
                 && !keep_fn(fsi_vec_scale(fsi_vec_add(fsi_vec_load(m.x + 3 * v[0]),
@@ -6332,7 +6223,7 @@ FSI_API fsi_result fsi_mesh_sheet(fsi_mesh *mesh, fsi_vec3 origin, fsi_vec3 alon
                                           FSI_R(0.5)),
                             user))
                 continue;
-            for (c = 0; c < 6; c++)
+            for (int c = 0; c < 6; c++)
                 m.index[6 * n + c] = v[cut[flip][c]];
             n++;
         }
@@ -6347,34 +6238,30 @@ FSI_API fsi_result fsi_mesh_sheet(fsi_mesh *mesh, fsi_vec3 origin, fsi_vec3 alon
 
 FSI_API fsi_result fsi_mesh_strip(fsi_mesh *mesh, fsi_vec3 p, fsi_vec3 q, int n,
                                   const fsi_allocator *a) {
-    fsi_mesh m;
-    fsi_result r;
-    int i;
     if (!mesh || n < 1 || n > 100000000 || !fsi__finite_vec(p) || !fsi__finite_vec(q)
         || !(fsi__length(fsi_vec_sub(q, p)) > 0))
         return FSI_ERR_ARGUMENT;
-    r = fsi__mesh_alloc(&m, 2, n + 1, n, 0, a);
+    fsi_mesh m;
+    fsi_result r = fsi__mesh_alloc(&m, 2, n + 1, n, 0, a);
     if (r != FSI_OK)
         return r;
-    for (i = 0; i <= n; i++)
+    for (int i = 0; i <= n; i++)
         fsi_vec_store(m.x + 3 * i, fsi_vec_mad(p, fsi_vec_sub(q, p), (fsi_real)i / (fsi_real)n));
-    for (i = 0; i < 2 * n; i++)
+    for (int i = 0; i < 2 * n; i++)
         m.index[i] = (i + 1) / 2;
     return fsi__mesh_finish(mesh, &m, 0);
 }
 
 FSI_API fsi_result fsi_mesh_circle(fsi_mesh *mesh, fsi_vec3 center, fsi_real radius, int n,
                                    const fsi_allocator *a) {
-    fsi_mesh m;
-    fsi_result r;
-    int i;
     if (!mesh || n < 3 || n > 100000000 || !fsi__finite_vec(center) || !fsi__finite(radius)
         || !(radius > 0))
         return FSI_ERR_ARGUMENT;
-    r = fsi__mesh_alloc(&m, 2, n, n, 0, a);
+    fsi_mesh m;
+    fsi_result r = fsi__mesh_alloc(&m, 2, n, n, 0, a);
     if (r != FSI_OK)
         return r;
-    for (i = 0; i < n; i++) {
+    for (int i = 0; i < n; i++) {
         fsi_real t = 2 * FSI_PI * (fsi_real)i / (fsi_real)n;
         fsi_vec_store(m.x + 3 * i, fsi_vec(center.x + radius * fsi__cos(t),
                                            center.y + radius * fsi__sin(t), center.z));
@@ -6399,13 +6286,16 @@ static fsi_vec3 fsi__ico_vertex(int i) { /* (+-1, +-g, 0) and its rotations */
  * direction of the smaller corner), inside. */
 static int fsi__ico_number(int edge_of[12][12], int f, int i, int j, int n) {
     const int *c = fsi__ico_face[f];
-    int k = n - i - j, p, q, along;
+    int k = n - i - j;
     if (i == n)
         return c[1];
     if (j == n)
         return c[2];
     if (k == n)
         return c[0];
+    int p;
+    int q;
+    int along;
     if (j == 0) {
         p = c[0];
         q = c[1];
@@ -6432,37 +6322,35 @@ static int fsi__ico_number(int edge_of[12][12], int f, int i, int j, int n) {
 
 FSI_API fsi_result fsi_mesh_sphere(fsi_mesh *mesh, fsi_vec3 center, fsi_real radius, int n,
                                    const fsi_allocator *a) {
-    fsi_mesh m;
-    fsi_result r;
-    int edge_of[12][12], edges = 0, f, i, j;
-    int32_t *t;
+    int edge_of[12][12], edges = 0;
     if (!mesh || n < 1 || n > 2000 || !fsi__finite_vec(center) || !fsi__finite(radius)
         || !(radius > 0))
         return FSI_ERR_ARGUMENT;
-    r = fsi__mesh_alloc(&m, 3, 10 * n * n + 2, 20 * n * n, 0, a);
+    fsi_mesh m;
+    fsi_result r = fsi__mesh_alloc(&m, 3, 10 * n * n + 2, 20 * n * n, 0, a);
     if (r != FSI_OK)
         return r;
     memset(edge_of, 0, sizeof edge_of);
-    t = m.index;
-    for (f = 0; f < 20; f++)
-        for (i = 0; i < 3; i++) {
+    int32_t *t = m.index;
+    for (int f = 0; f < 20; f++)
+        for (int i = 0; i < 3; i++) {
             int p = fsi__ico_face[f][i], q = fsi__ico_face[f][(i + 1) % 3];
             /* each edge once: the other face has it the other way round */
             if (p < q)
                 edge_of[p][q] = edges++;
         }
-    for (f = 0; f < 20; f++) {
+    for (int f = 0; f < 20; f++) {
         const int *c = fsi__ico_face[f];
-        for (j = 0; j <= n; j++)
-            for (i = 0; i + j <= n; i++) {
+        for (int j = 0; j <= n; j++)
+            for (int i = 0; i + j <= n; i++) {
                 fsi_vec3 p = fsi_vec_scale(fsi__ico_vertex(c[0]), (fsi_real)(n - i - j));
                 p = fsi_vec_mad(fsi_vec_mad(p, fsi__ico_vertex(c[1]), (fsi_real)i),
                                 fsi__ico_vertex(c[2]), (fsi_real)j);
                 fsi_vec_store(m.x + 3 * fsi__ico_number(edge_of, f, i, j, n),
                               fsi_vec_mad(center, fsi__unit(p), radius));
             }
-        for (j = 0; j < n; j++)
-            for (i = 0; i + j < n; i++) {
+        for (int j = 0; j < n; j++)
+            for (int i = 0; i + j < n; i++) {
                 int p = fsi__ico_number(edge_of, f, i, j, n),
                     q = fsi__ico_number(edge_of, f, i + 1, j, n),
                     s = fsi__ico_number(edge_of, f, i, j + 1, n);
@@ -6476,19 +6364,17 @@ FSI_API fsi_result fsi_mesh_sphere(fsi_mesh *mesh, fsi_vec3 center, fsi_real rad
 
 FSI_API fsi_result fsi_mesh_torus(fsi_mesh *mesh, fsi_vec3 center, fsi_real ring, fsi_real tube,
                                   int nu, int nv, const fsi_allocator *a) {
-    fsi_mesh m;
-    fsi_result r;
-    int i, j;
     if (!mesh || nu < 3 || nv < 3 || (double)nu * nv > 1e8 || !fsi__finite_vec(center)
         || !fsi__finite(ring))
         return FSI_ERR_ARGUMENT;
     if (!(tube > 0) || !(ring > tube))
         return FSI_ERR_ARGUMENT;
-    r = fsi__mesh_alloc(&m, 3, nu * nv, 2 * nu * nv, 0, a);
+    fsi_mesh m;
+    fsi_result r = fsi__mesh_alloc(&m, 3, nu * nv, 2 * nu * nv, 0, a);
     if (r != FSI_OK)
         return r;
-    for (j = 0; j < nu; j++)
-        for (i = 0; i < nv; i++) {
+    for (int j = 0; j < nu; j++)
+        for (int i = 0; i < nv; i++) {
             fsi_real u = 2 * FSI_PI * (fsi_real)j / (fsi_real)nu,
                      v = 2 * FSI_PI * (fsi_real)i / (fsi_real)nv, d = ring + tube * fsi__cos(v);
             int p = i + nv * j, q = (i + 1) % nv + nv * j, s = i + nv * ((j + 1) % nu),
@@ -6506,21 +6392,20 @@ FSI_API fsi_result fsi_mesh_torus(fsi_mesh *mesh, fsi_vec3 center, fsi_real ring
 FSI_API size_t fsi_surface_sample(const fsi_surface *s, fsi_real spacing, fsi_real *position,
                                   int32_t *element, fsi_real *weight, fsi_real *area, size_t room) {
     size_t used = 0;
-    int e, i, j, c;
+    int c;
     if (!s || fsi_surface_check(s) != FSI_OK || !fsi__finite(spacing) || !(spacing > 0))
         return 0;
-    for (e = 0; e < s->element_count; e++) {
+    for (int e = 0; e < s->element_count; e++) {
         fsi_real longest = 0, whole = fsi__length(fsi_surface_normal(s, e)), w[3];
         fsi_vec3 p;
-        int n;
         for (c = 0; c < s->dim; c++)
             longest = fsi__max(
                 longest, fsi__length(fsi_vec_sub(
                              fsi_vec_load(s->x + 3 * s->index[s->dim * e + c]),
                              fsi_vec_load(s->x + 3 * s->index[s->dim * e + (c + 1) % s->dim]))));
-        n = fsi__imax(1, (int)fsi__min(fsi__ceil(longest / spacing - FSI_R(1e-6)), 10000));
-        for (j = 0; j < (s->dim == 3 ? n : 1); j++)
-            for (i = 0; i < (s->dim == 3 ? 2 * (n - j) - 1 : n); i++, used++) {
+        int n = fsi__imax(1, (int)fsi__min(fsi__ceil(longest / spacing - FSI_R(1e-6)), 10000));
+        for (int j = 0; j < (s->dim == 3 ? n : 1); j++)
+            for (int i = 0; i < (s->dim == 3 ? 2 * (n - j) - 1 : n); i++, used++) {
                 if (used >= room)
                     continue;
                 if (s->dim == 2) {
@@ -6624,62 +6509,61 @@ typedef struct fsi__elem {
 /* Eigenvalues w (any order) and vectors (columns of V) of symmetric 3x3 A by Jacobi rotations. */
 static void fsi__eigen3(const fsi_mat3 *S, fsi_real w[3], fsi_mat3 *V) {
     fsi_real a[3][3];
-    int i, j, k, sweep;
-    for (i = 0; i < 9; i++) {
+    for (int i = 0; i < 9; i++) {
         a[i / 3][i % 3] = S->m[i];
         V->m[i] = i % 4 == 0;
     }
-    for (sweep = 0; sweep < 12; sweep++) {
+    for (int sweep = 0; sweep < 12; sweep++) {
         fsi_real off = fsi__abs(a[0][1]) + fsi__abs(a[0][2]) + fsi__abs(a[1][2]);
         if (off <= FSI_REAL_EPS * (fsi__abs(a[0][0]) + fsi__abs(a[1][1]) + fsi__abs(a[2][2])) / 8)
             break;
-        for (i = 0; i < 2; i++)
-            for (j = i + 1; j < 3; j++) {
-                fsi_real t, c, s, h = a[i][j], theta;
+        for (int i = 0; i < 2; i++)
+            for (int j = i + 1; j < 3; j++) {
+                fsi_real h = a[i][j];
                 if (h == 0)
                     continue;
-                theta = (a[j][j] - a[i][i]) / (2 * h);
-                t = (theta >= 0 ? 1 : FSI_R(-1.0))
-                    / (fsi__abs(theta) + fsi__sqrt(theta * theta + 1));
-                c = 1 / fsi__sqrt(t * t + 1);
-                s = t * c;
-                for (k = 0; k < 3; k++) {
+                fsi_real theta = (a[j][j] - a[i][i]) / (2 * h);
+                fsi_real t = (theta >= 0 ? 1 : FSI_R(-1.0))
+                             / (fsi__abs(theta) + fsi__sqrt(theta * theta + 1));
+                fsi_real c = 1 / fsi__sqrt(t * t + 1);
+                fsi_real s = t * c;
+                for (int k = 0; k < 3; k++) {
                     fsi_real u = a[k][i], v = a[k][j];
                     a[k][i] = c * u - s * v;
                     a[k][j] = s * u + c * v;
                 }
-                for (k = 0; k < 3; k++) {
+                for (int k = 0; k < 3; k++) {
                     fsi_real u = a[i][k], v = a[j][k];
                     a[i][k] = c * u - s * v;
                     a[j][k] = s * u + c * v;
                 }
-                for (k = 0; k < 3; k++) {
+                for (int k = 0; k < 3; k++) {
                     fsi_real u = V->m[3 * k + i], v = V->m[3 * k + j];
                     V->m[3 * k + i] = c * u - s * v;
                     V->m[3 * k + j] = s * u + c * v;
                 }
             }
     }
-    for (i = 0; i < 3; i++)
+    for (int i = 0; i < 3; i++)
         w[i] = a[i][i];
 }
 
 /* R of F = R U with det R = +1, inverted and flat elements included: the weakest direction is
  * flipped. */
 static fsi_mat3 fsi__polar(const fsi_mat3 *F) {
-    fsi_mat3 Ft = fsi_mat3_transpose(F), C = fsi_mat3_mul(&Ft, F), V, R;
+    fsi_mat3 Ft = fsi_mat3_transpose(F), C = fsi_mat3_mul(&Ft, F), V;
     fsi_vec3 v[3], u[3];
     fsi_real w[3];
-    int i, j, order[3] = {0, 1, 2};
+    int order[3] = {0, 1, 2};
     fsi__eigen3(&C, w, &V);
-    for (i = 0; i < 2; i++)
-        for (j = 0; j < 2 - i; j++)
+    for (int i = 0; i < 2; i++)
+        for (int j = 0; j < 2 - i; j++)
             if (w[order[j]] < w[order[j + 1]]) {
                 int t = order[j];
                 order[j] = order[j + 1];
                 order[j + 1] = t;
             }
-    for (i = 0; i < 3; i++)
+    for (int i = 0; i < 3; i++)
         v[i] = fsi_vec(V.m[order[i]], V.m[3 + order[i]], V.m[6 + order[i]]);
     v[2] = fsi_vec_cross(v[0], v[1]);
     u[0] = fsi__unit(fsi_mat3_mul_vec(F, v[0]));
@@ -6691,8 +6575,9 @@ static fsi_mat3 fsi__polar(const fsi_mat3 *F) {
         u[1] = fsi__unit(fsi_vec_cross(
             fsi__abs(u[0].x) < FSI_R(0.7) ? fsi_vec(1, 0, 0) : fsi_vec(0, 1, 0), u[0]));
     u[2] = fsi_vec_cross(u[0], u[1]);
-    for (i = 0; i < 3; i++)
-        for (j = 0; j < 3; j++) /* R = sum u v^T */
+    fsi_mat3 R;
+    for (int i = 0; i < 3; i++)
+        for (int j = 0; j < 3; j++) /* R = sum u v^T */
             R.m[3 * i + j] = fsi__get(u[0], i) * fsi__get(v[0], j)
                              + fsi__get(u[1], i) * fsi__get(v[1], j)
                              + fsi__get(u[2], i) * fsi__get(v[2], j);
@@ -6703,20 +6588,19 @@ static void fsi__elem_segment(fsi_real EA, fsi_real L, const fsi_vec3 *x, fsi__e
     fsi_vec3 d = fsi_vec_sub(x[1], x[0]);
     fsi_real l = fsi__length(d), e = l / L - 1, N = EA * e, n[3], c = fsi__sqrt(EA / L),
              t = l > 0 ? N / l : 0, g = fsi__sqrt(fsi__max(t, 0));
-    int i, j, a, b;
     fsi_vec_store(n, fsi__unit(d));
     o->energy = N * e * L / 2;
     o->rows = 4;
     o->has_geo = 1;
-    for (i = 0; i < 3; i++)
-        for (a = 0; a < 2; a++) {
+    for (int i = 0; i < 3; i++)
+        for (int a = 0; a < 2; a++) {
             fsi_real sign = a ? 1 : FSI_R(-1.0);
             o->force[3 * a + i] = -sign * N * n[i];
             o->row[0][3 * a + i] = sign * c * n[i];
-            for (j = 0; j < 3; j++) {
+            for (int j = 0; j < 3; j++) {
                 fsi_real p = (i == j ? FSI_R(1.0) : FSI_R(0.0)) - n[i] * n[j];
                 o->row[1 + j][3 * a + i] = sign * g * p; /* tension only */
-                for (b = 0; b < 2; b++)
+                for (int b = 0; b < 2; b++)
                     o->geo[3 * a + i][3 * b + j] = (a == b ? t : -t) * p;
             }
         }
@@ -6734,27 +6618,26 @@ static fsi_real fsi__bend_angle(const fsi_vec3 *x) {
 
 static void fsi__elem_bend(fsi_real angle, fsi_real k, const fsi_vec3 *x, fsi__elem *o) {
     fsi_real theta = fsi__wrap(fsi__bend_angle(x) - angle), c = fsi__sqrt(k);
-    int s, a, b, i, j;
     o->energy = k * theta * theta / 2;
     o->rows = 1;
     o->has_geo = 1;
-    for (s = 0; s < 2; s++) { /* angle = phi(second) - phi(first) */
+    for (int s = 0; s < 2; s++) { /* angle = phi(second) - phi(first) */
         fsi_vec3 d = fsi_vec_sub(x[s + 1], x[s]);
         fsi_real l2 = fsi__max(d.x * d.x + d.y * d.y, FSI_R(1e-30)), t[2], n[2],
-                 sign = s ? 1 : FSI_R(-1.0), H;
+                 sign = s ? 1 : FSI_R(-1.0);
         t[0] = d.x;
         t[1] = d.y;
         n[0] = -d.y;
         n[1] = d.x;
-        for (i = 0; i < 2; i++)
-            for (a = 0; a < 2; a++) {
+        for (int i = 0; i < 2; i++)
+            for (int a = 0; a < 2; a++) {
                 fsi_real grad = (a ? sign : -sign) * n[i] / l2; /* dphi/dd = n / l */
                 o->row[0][3 * (s + a) + i] += c * grad;
                 o->force[3 * (s + a) + i] -= k * theta * grad;
-                for (j = 0; j < 2; j++) {
+                for (int j = 0; j < 2; j++) {
                     /* d2phi/dd2 = -(n t + t n) / l^2 */
-                    H = -sign * k * theta * (n[i] * t[j] + t[i] * n[j]) / (l2 * l2);
-                    for (b = 0; b < 2; b++)
+                    fsi_real H = -sign * k * theta * (n[i] * t[j] + t[i] * n[j]) / (l2 * l2);
+                    for (int b = 0; b < 2; b++)
                         o->geo[3 * (s + a) + i][3 * (s + b) + j] += a == b ? H : -H;
                 }
             }
@@ -6788,11 +6671,10 @@ static fsi_real fsi__fold_angle(const fsi_vec3 *x, fsi_vec3 *grad) {
 static void fsi__elem_fold(fsi_real angle, fsi_real k, const fsi_vec3 *x, fsi__elem *o) {
     fsi_vec3 grad[4];
     fsi_real theta = fsi__wrap(fsi__fold_angle(x, grad) - angle), c = fsi__sqrt(k);
-    int a, i;
     o->energy = k * theta * theta / 2;
     o->rows = 1;
-    for (a = 0; a < 4; a++)
-        for (i = 0; i < 3; i++) {
+    for (int a = 0; a < 4; a++)
+        for (int i = 0; i < 3; i++) {
             o->row[0][3 * a + i] = c * fsi__get(grad[a], i);
             o->force[3 * a + i] = -k * theta * fsi__get(grad[a], i);
         }
@@ -6805,17 +6687,16 @@ static void fsi__elem_rows(int d, const fsi_mat3 *Q, fsi_real lambda, fsi_real m
     fsi_real v = fsi__sqrt(V), a = fsi__sqrt(2 * mu),
              b = (fsi__sqrt(fsi__max(2 * mu + (fsi_real)d * lambda, 0)) - a) / (fsi_real)d,
              s = fsi__sqrt(mu);
-    int n, k, i, r;
     o->rows = d == 2 ? 3 : 6;
-    for (n = 0; n <= d; n++)
-        for (k = 0; k < 3; k++) {
+    for (int n = 0; n <= d; n++)
+        for (int k = 0; k < 3; k++) {
             const fsi_real *q = Q->m + 3 * k; /* row k of Q */
             fsi_real trace = 0;
-            for (i = 0; i < d; i++)
+            for (int i = 0; i < d; i++)
                 trace += q[i] * g[n][i];
-            for (i = 0; i < d; i++)
+            for (int i = 0; i < d; i++)
                 o->row[i][3 * n + k] = v * (a * q[i] * g[n][i] + b * trace);
-            for (r = d; r < o->rows; r++) {
+            for (int r = d; r < o->rows; r++) {
                 /* shears 01, 02, 12 */
                 int p = r - d == 2 ? 1 : 0, w = r - d == 0 ? 1 : 2;
                 o->row[r][3 * n + k] = v * s * (q[p] * g[n][w] + q[w] * g[n][p]);
@@ -6825,14 +6706,13 @@ static void fsi__elem_rows(int d, const fsi_mat3 *Q, fsi_real lambda, fsi_real m
 
 /* Geometric stiffness V g_a . S g_b and, for membranes, the rows of its positive part. */
 static void fsi__elem_geo(int d, const fsi_mat3 *S, fsi_real V, fsi_real g[4][3], fsi__elem *o) {
-    int a, b, i, j, k;
-    for (a = 0; a <= d; a++)
-        for (b = 0; b <= d; b++) {
+    for (int a = 0; a <= d; a++)
+        for (int b = 0; b <= d; b++) {
             fsi_real c = 0;
-            for (i = 0; i < d; i++)
-                for (j = 0; j < d; j++)
+            for (int i = 0; i < d; i++)
+                for (int j = 0; j < d; j++)
                     c += V * g[a][i] * S->m[3 * i + j] * g[b][j];
-            for (k = 0; k < 3; k++)
+            for (int k = 0; k < 3; k++)
                 o->geo[3 * a + k][3 * b + k] += c;
         }
     o->has_geo = 1;
@@ -6840,11 +6720,11 @@ static void fsi__elem_geo(int d, const fsi_mat3 *S, fsi_real V, fsi_real g[4][3]
         fsi_real h = (S->m[0] + S->m[4]) / 2,
                  q = fsi__sqrt((S->m[0] - S->m[4]) * (S->m[0] - S->m[4]) / 4 + S->m[1] * S->m[1]);
         fsi_real t = fsi__atan2(2 * S->m[1], S->m[0] - S->m[4]) / 2;
-        for (i = 0; i < 2; i++) {
+        for (int i = 0; i < 2; i++) {
             fsi_real w = fsi__sqrt(V * fsi__max(i ? h - q : h + q, 0)),
                      nx = i ? -fsi__sin(t) : fsi__cos(t), ny = i ? fsi__cos(t) : fsi__sin(t);
-            for (a = 0; a <= d; a++)
-                for (k = 0; k < 3; k++)
+            for (int a = 0; a <= d; a++)
+                for (int k = 0; k < 3; k++)
                     o->row[3 + 3 * i + k][3 * a + k] = w * (nx * g[a][0] + ny * g[a][1]);
         }
         o->rows = 9;
@@ -6857,15 +6737,17 @@ static fsi_mat3 fsi__neohookean(const fsi_mat3 *F, fsi_real lambda, fsi_real mu,
                                 fsi_real g[4][3], int hessian, fsi__elem *o) {
     const fsi_real J0 = FSI_R(0.1);
     const fsi_real *m = F->m;
-    fsi_real J = fsi_mat3_det(F), I1 = 0, L, dL, ddL, f, df, c[4][3];
-    fsi_mat3 cof, P;
-    int i, j, a, b;
-    for (i = 0; i < 3; i++)
-        for (j = 0; j < 3; j++) {
+    fsi_real J = fsi_mat3_det(F), I1 = 0, c[4][3];
+    fsi_mat3 cof;
+    for (int i = 0; i < 3; i++)
+        for (int j = 0; j < 3; j++) {
             int p = (i + 1) % 3, q = (i + 2) % 3, r = (j + 1) % 3, s = (j + 2) % 3;
             cof.m[3 * i + j] = m[3 * p + r] * m[3 * q + s] - m[3 * p + s] * m[3 * q + r];
             I1 += m[3 * i + j] * m[3 * i + j];
         }
+    fsi_real L;
+    fsi_real dL;
+    fsi_real ddL;
     if (J > J0) {
         L = fsi__log(J);
         dL = 1 / J;
@@ -6876,15 +6758,16 @@ static fsi_mat3 fsi__neohookean(const fsi_mat3 *F, fsi_real lambda, fsi_real mu,
         dL = (1 - t) / J0;
         ddL = -1 / (J0 * J0);
     }
-    f = (lambda * L - mu) * dL;
-    df = lambda * dL * dL + (lambda * L - mu) * ddL;
+    fsi_real f = (lambda * L - mu) * dL;
+    fsi_real df = lambda * dL * dL + (lambda * L - mu) * ddL;
     o->energy = V * (mu * (I1 - 3) / 2 - mu * L + lambda * L * L / 2);
-    for (i = 0; i < 9; i++)
+    fsi_mat3 P;
+    for (int i = 0; i < 9; i++)
         P.m[i] = mu * m[i] + f * cof.m[i];
     if (!hessian)
         return P;
-    for (a = 0; a < 4; a++)
-        for (i = 0; i < 3; i++)
+    for (int a = 0; a < 4; a++)
+        for (int i = 0; i < 3; i++)
             c[a][i] =
                 cof.m[3 * i] * g[a][0] + cof.m[3 * i + 1] * g[a][1] + cof.m[3 * i + 2] * g[a][2];
     if (hessian == 2) { /* linear elasticity in the turned frame */
@@ -6892,14 +6775,14 @@ static fsi_mat3 fsi__neohookean(const fsi_mat3 *F, fsi_real lambda, fsi_real mu,
         fsi__elem_rows(3, &R, lambda, mu, V, g, o);
         return P;
     }
-    for (a = 0; a < 4; a++)
-        for (b = 0; b < 4; b++) {
+    for (int a = 0; a < 4; a++)
+        for (int b = 0; b < 4; b++) {
             fsi_vec3 ga = fsi_vec_load(g[a]), gb = fsi_vec_load(g[b]);
             /* d cof: eps_ikm w_m */
             fsi_vec3 w = fsi_vec_scale(fsi_mat3_mul_vec(F, fsi_vec_cross(ga, gb)), V * f);
             fsi_real d = V * mu * fsi_vec_dot(ga, gb);
-            for (i = 0; i < 3; i++)
-                for (j = 0; j < 3; j++)
+            for (int i = 0; i < 3; i++)
+                for (int j = 0; j < 3; j++)
                     o->geo[3 * a + i][3 * b + j] = V * df * c[a][i] * c[b][j] + (i == j ? d : 0);
             o->geo[3 * a][3 * b + 1] += w.z;
             o->geo[3 * a + 1][3 * b] -= w.z;
@@ -6917,35 +6800,38 @@ static fsi_mat3 fsi__neohookean(const fsi_mat3 *F, fsi_real lambda, fsi_real mu,
 static void fsi__elem_solid(int d, fsi_soft_model model, fsi_real lambda, fsi_real mu,
                             const fsi_real *rest, const fsi_vec3 *x, int hessian, fsi__elem *o) {
     fsi_real g[4][3], V = rest[d == 2 ? 4 : 9], trace = 0, norm = 0;
-    fsi_mat3 F, Q, e, S, P;
-    int a, i, j, k;
     memset(g, 0, sizeof g);
+    fsi_mat3 F;
     memset(&F, 0, sizeof F);
-    for (a = 1; a <= d; a++)
-        for (i = 0; i < d; i++) {
+    for (int a = 1; a <= d; a++)
+        for (int i = 0; i < d; i++) {
             g[a][i] = rest[d * (a - 1) + i];
             g[0][i] -= g[a][i];
         }
-    for (a = 0; a <= d; a++)
-        for (i = 0; i < 3; i++)
-            for (j = 0; j < d; j++)
+    for (int a = 0; a <= d; a++)
+        for (int i = 0; i < 3; i++)
+            for (int j = 0; j < d; j++)
                 F.m[3 * i + j] += fsi__get(x[a], i) * g[a][j];
+    fsi_mat3 P;
     if (model == FSI_SOFT_NEOHOOKEAN) {
         P = fsi__neohookean(&F, lambda, mu, V, g, hessian, o);
     } else {
+        fsi_mat3 Q;
         memset(&Q, 0, sizeof Q);
-        for (i = 0; i < 3; i++)
+        for (int i = 0; i < 3; i++)
             Q.m[4 * i] = 1;
         if (model == FSI_SOFT_COROTATED)
             Q = fsi__polar(&F);
         if (model == FSI_SOFT_STVK)
             Q = F;
+        fsi_mat3 S;
         memset(&S, 0, sizeof S);
+        fsi_mat3 e;
         memset(&e, 0, sizeof e);
-        for (i = 0; i < d; i++)
-            for (j = 0; j < d; j++) {
+        for (int i = 0; i < d; i++)
+            for (int j = 0; j < d; j++) {
                 fsi_real c = 0;
-                for (k = 0; k < 3; k++)
+                for (int k = 0; k < 3; k++)
                     c += Q.m[3 * k + i] * F.m[3 * k + j] + Q.m[3 * k + j] * F.m[3 * k + i];
                 c = c / 2 - (i == j ? FSI_R(1.0) : FSI_R(0.0));
                 e.m[3 * i + j] = model == FSI_SOFT_STVK ? c / 2 : c;
@@ -6954,8 +6840,8 @@ static void fsi__elem_solid(int d, fsi_soft_model model, fsi_real lambda, fsi_re
                     trace += e.m[3 * i + j];
             }
         o->energy = V * (mu * norm + lambda * trace * trace / 2);
-        for (i = 0; i < d; i++)
-            for (j = 0; j < d; j++)
+        for (int i = 0; i < d; i++)
+            for (int j = 0; j < d; j++)
                 S.m[3 * i + j] = 2 * mu * e.m[3 * i + j] + (i == j ? lambda * trace : 0);
         P = fsi_mat3_mul(&Q, &S);
         if (hessian) {
@@ -6964,8 +6850,8 @@ static void fsi__elem_solid(int d, fsi_soft_model model, fsi_real lambda, fsi_re
                 fsi__elem_geo(d, &S, V, g, o);
         }
     }
-    for (a = 0; a <= d; a++)
-        for (i = 0; i < 3; i++)
+    for (int a = 0; a <= d; a++)
+        for (int i = 0; i < 3; i++)
             o->force[3 * a + i] = -V
                                   * (P.m[3 * i] * g[a][0] + P.m[3 * i + 1] * g[a][1]
                                      + (d == 3 ? P.m[3 * i + 2] * g[a][2] : 0));
@@ -6982,14 +6868,14 @@ static void fsi__soft_eval(const fsi_soft *s, int e, const fsi_real *x, int hess
     const fsi__soft_work *w = s->work;
     const fsi_soft_desc *d = &s->desc;
     const fsi_real *rest = w->rest + (size_t)FSI__REST * (size_t)e;
-    int kind = fsi__soft_kind(w, e), a;
+    int kind = fsi__soft_kind(w, e);
     fsi_vec3 p[4];
     /* what is not written: no need to clear 2 KB each time */
     memset(o, 0,
            kind != FSI__FOLD && (hessian || kind < FSI__TRI) ? sizeof *o
                                                              : offsetof(fsi__elem, row));
     o->rows = o->has_geo = 0;
-    for (a = 0; a < fsi__kind_nodes[kind]; a++)
+    for (int a = 0; a < fsi__kind_nodes[kind]; a++)
         p[a] = fsi_vec_load(x + 3 * w->node[4 * e + a]);
     if (kind == FSI__SEG)
         fsi__elem_segment(d->stretch, rest[0], p, o);
@@ -7013,12 +6899,11 @@ static void fsi__soft_eval(const fsi_soft *s, int e, const fsi_real *x, int hess
 /* f = sum of element forces, in fixed order */
 static void fsi__soft_gather(const fsi_soft *s, fsi_real *f) {
     const fsi__soft_work *w = s->work;
-    ptrdiff_t i, n = s->desc.vertex_count;
+    ptrdiff_t n = s->desc.vertex_count;
     FSI__OMP(parallel for schedule(static) if (n > 2000))
-    for (i = 0; i < n; i++) {
+    for (ptrdiff_t i = 0; i < n; i++) {
         fsi_real a = 0, b = 0, c = 0;
-        int32_t k;
-        for (k = w->first[i]; k < w->first[i + 1]; k++) {
+        for (int32_t k = w->first[i]; k < w->first[i + 1]; k++) {
             const fsi_real *p = w->element_force + 3 * (size_t)w->corner[k];
             a += p[0];
             b += p[1];
@@ -7034,11 +6919,11 @@ static void fsi__soft_gather(const fsi_soft *s, fsi_real *f) {
 static fsi_real fsi__soft_volume(const fsi_soft *s, const fsi_real *x, fsi_real scale,
                                  fsi_real *grad) {
     double V = 0;
-    int e, a, n = s->desc.dim;
-    for (e = 0; e < s->surface_count; e++) {
+    int n = s->desc.dim;
+    for (int e = 0; e < s->surface_count; e++) {
         const int32_t *t = s->surface + n * e;
         fsi_vec3 p[3];
-        for (a = 0; a < n; a++)
+        for (int a = 0; a < n; a++)
             p[a] = fsi_vec_load(x + 3 * t[a]);
         if (n == 2) {
             V += (double)(p[0].x * p[1].y - p[0].y * p[1].x) / 2;
@@ -7050,7 +6935,7 @@ static fsi_real fsi__soft_volume(const fsi_soft *s, const fsi_real *x, fsi_real 
             }
         } else {
             V += (double)fsi_vec_dot(p[0], fsi_vec_cross(p[1], p[2])) / 6;
-            for (a = 0; grad && a < 3; a++) {
+            for (int a = 0; grad && a < 3; a++) {
                 fsi_real *q = grad + 3 * t[a];
                 fsi_vec_store(q, fsi_vec_mad(fsi_vec_load(q),
                                              fsi_vec_cross(p[(a + 1) % 3], p[(a + 2) % 3]),
@@ -7068,10 +6953,9 @@ static int fsi__soft_has_pressure(const fsi_soft *s) {
 /* f (may be NULL) = elastic and pressure force at x; returns the energy. */
 static double fsi__soft_internal(const fsi_soft *s, const fsi_real *x, fsi_real *f) {
     fsi__soft_work *w = s->work;
-    ptrdiff_t e, n = s->element_count;
-    double energy;
+    ptrdiff_t n = s->element_count;
     FSI__OMP(parallel for schedule(static) if (n > 4000))
-    for (e = 0; e < n; e++) {
+    for (ptrdiff_t e = 0; e < n; e++) {
         fsi__elem o;
         fsi__soft_eval(s, (int)e, x, 0, &o);
         memcpy(w->element_force + 12 * e, o.force, sizeof o.force);
@@ -7079,7 +6963,7 @@ static double fsi__soft_internal(const fsi_soft *s, const fsi_real *x, fsi_real 
     }
     if (f)
         fsi__soft_gather(s, f);
-    energy = fsi_sum((size_t)n, w->element_energy);
+    double energy = fsi_sum((size_t)n, w->element_energy);
     if (fsi__soft_has_pressure(s)) { /* E = -p V + k (V - V_target)^2 / (2 V_0) */
         fsi_real V = fsi__soft_volume(s, x, 0, NULL), c = s->desc.volume_stiffness / w->rest_volume,
                  gap = V - s->volume_target[0];
@@ -7097,8 +6981,7 @@ FSI_API void fsi_soft_elastic_force(const fsi_soft *s, fsi_real *f) {
 
 /* f += gravity and external force */
 static void fsi__soft_external(const fsi_soft *s, fsi_real *f) {
-    int i;
-    for (i = 0; i < s->desc.vertex_count; i++) {
+    for (int i = 0; i < s->desc.vertex_count; i++) {
         fsi_vec3 g = fsi_vec_mad(fsi_vec_load(s->force + 3 * i), s->desc.gravity, s->mass[i]);
         fsi_vec_store(f + 3 * i, fsi_vec_add(fsi_vec_load(f + 3 * i), g));
     }
@@ -7106,8 +6989,7 @@ static void fsi__soft_external(const fsi_soft *s, fsi_real *f) {
 
 static double fsi__soft_kinetic(const fsi_soft *s, const fsi_real *v) {
     double e = 0;
-    int i;
-    for (i = 0; i < s->desc.vertex_count; i++)
+    for (int i = 0; i < s->desc.vertex_count; i++)
         e += (double)(s->mass[i] * fsi_vec_dot(fsi_vec_load(v + 3 * i), fsi_vec_load(v + 3 * i))
                       / 2);
     return e;
@@ -7126,8 +7008,7 @@ FSI_API void fsi_soft_energy(const fsi_soft *s, double *elastic, double *kinetic
 static double fsi__soft_total(const fsi_soft *s, const fsi_real *x, const fsi_real *v,
                               fsi_real *f) {
     double e = fsi__soft_internal(s, x, f);
-    int i;
-    for (i = 0; i < s->desc.vertex_count; i++)
+    for (int i = 0; i < s->desc.vertex_count; i++)
         e -= (double)fsi_vec_dot(
             fsi_vec_mad(fsi_vec_load(s->force + 3 * i), s->desc.gravity, s->mass[i]),
             fsi_vec_load(x + 3 * i));
@@ -7142,9 +7023,9 @@ FSI_API fsi_real fsi_soft_volume(const fsi_soft *s) {
  * >>soft matrix */
 /* Sorted neighbours of vertex i (itself included) into list; returns how many. */
 static int fsi__soft_neighbours(const fsi__soft_work *w, int i, int32_t *list) {
-    int n = 0, k, a, j;
-    for (k = w->first[i]; k < w->first[i + 1]; k++)
-        for (a = 0; a < 4; a++) {
+    int n = 0, j;
+    for (int k = w->first[i]; k < w->first[i + 1]; k++)
+        for (int a = 0; a < 4; a++) {
             int32_t v = w->node[4 * (w->corner[k] / 4) + a];
             if (v < 0)
                 continue;
@@ -7162,20 +7043,19 @@ static int fsi__soft_neighbours(const fsi__soft_work *w, int i, int32_t *list) {
 /* Pattern of K, place of every element block in it, and of B. Once per object. */
 static fsi_result fsi__soft_matrix(fsi_soft *s) {
     fsi__soft_work *w = s->work;
-    int n = s->desc.vertex_count, i, j, k, a, b, most = 1;
+    int n = s->desc.vertex_count, most = 1;
     size_t blocks = 0, b_rows = 0, b_entries = 0;
-    fsi_arena arena;
-    int32_t *list;
     if (w->slot_block)
         return FSI_OK;
-    for (i = 0; i < n; i++)
+    for (int i = 0; i < n; i++)
         most = fsi__imax(most, 4 * (w->first[i + 1] - w->first[i]) + 1);
+    int32_t *list;
     list = (int32_t *)fsi_alloc(&s->desc.allocator, (size_t)most * sizeof *list);
     if (!list)
         return FSI_ERR_MEMORY;
-    for (i = 0; i < n; i++)
+    for (int i = 0; i < n; i++)
         blocks += (size_t)fsi__soft_neighbours(w, i, list);
-    for (k = 0; k < FSI__KINDS; k++) {
+    for (int k = 0; k < FSI__KINDS; k++) {
         size_t rows = (size_t)(w->begin[k + 1] - w->begin[k]) * (size_t)fsi__kind_rows[k];
         b_rows += rows;
         b_entries += rows * 3 * (size_t)fsi__kind_nodes[k];
@@ -7190,10 +7070,11 @@ static fsi_result fsi__soft_matrix(fsi_soft *s) {
     }
     if (s->desc.integrator != FSI_SOFT_SPLIT)
         b_rows = b_entries = 0;
+    fsi_arena arena;
     memset(&arena, 0, sizeof arena);
     if (9 * blocks > 0x7fffffff || b_entries > 0x7fffffff)
         arena.failed = 1;
-    for (k = 0; k < 2 && !arena.failed; k++) {
+    for (int k = 0; k < 2 && !arena.failed; k++) {
         FSI__TAKE(s->K.val, fsi_real, &arena, 9 * blocks);
         w->kd = s->desc.damping_stiffness > 0
                     ? (fsi_real *)fsi_arena_take(&arena, 9 * blocks, sizeof(fsi_real))
@@ -7209,17 +7090,17 @@ static fsi_result fsi__soft_matrix(fsi_soft *s) {
                 fsi__arena_block(&arena, &s->desc.allocator, &w->slot_block, &w->slot_size)
                 != FSI_OK;
     }
-    for (i = 0; i < n && !arena.failed; i++) {
+    for (int i = 0; i < n && !arena.failed; i++) {
         int count = fsi__soft_neighbours(w, i, list);
-        for (a = 0; a < 3; a++) {
+        for (int a = 0; a < 3; a++) {
             int32_t at = s->K.row[3 * i + a];
-            for (j = 0; j < 3 * count; j++)
+            for (int j = 0; j < 3 * count; j++)
                 s->K.col[at + j] = 3 * list[j / 3] + j % 3;
             s->K.row[3 * i + a + 1] = at + 3 * count;
         }
-        for (k = w->first[i]; k < w->first[i + 1]; k++)
-            for (b = 0; b < 4; b++)
-                for (j = 0; j < count; j++)
+        for (int k = w->first[i]; k < w->first[i + 1]; k++)
+            for (int b = 0; b < 4; b++)
+                for (int j = 0; j < count; j++)
                     if (list[j] == w->node[4 * (w->corner[k] / 4) + b])
                         w->slot[4 * w->corner[k] + b] = j;
     }
@@ -7238,17 +7119,17 @@ static fsi_result fsi__soft_matrix(fsi_soft *s) {
 /* K at x: exact (1) or positive semi-definite (2). Elements in parallel, sums in element order. */
 static void fsi__soft_assemble(fsi_soft *s, const fsi_real *x, int hessian) {
     fsi__soft_work *w = s->work;
-    int begin, a, b, i, j, r;
+    int i, j, r;
     memset(s->K.val, 0, (size_t)s->K.row[s->K.rows] * sizeof(fsi_real));
-    for (begin = 0; begin < s->element_count; begin += FSI__SOFT_BATCH) {
-        ptrdiff_t k, count = fsi__imin(FSI__SOFT_BATCH, s->element_count - begin);
+    for (int begin = 0; begin < s->element_count; begin += FSI__SOFT_BATCH) {
+        ptrdiff_t count = fsi__imin(FSI__SOFT_BATCH, s->element_count - begin);
         FSI__OMP(parallel for schedule(static) private(i, j, r) if (s->element_count > 4000))
-        for (k = 0; k < count; k++) {
+        for (ptrdiff_t k = 0; k < count; k++) {
             fsi__elem o;
             fsi_real *ke = w->batch + 144 * k;
-            int kind = fsi__soft_kind(w, begin + (int)k), n = 3 * fsi__kind_nodes[kind], exact;
+            int kind = fsi__soft_kind(w, begin + (int)k), n = 3 * fsi__kind_nodes[kind];
             fsi__soft_eval(s, begin + (int)k, x, hessian, &o);
-            exact = hessian == 1 && o.has_geo;
+            int exact = hessian == 1 && o.has_geo;
             /* exact: geo instead of its positive rows */
             if (hessian == 1)
                 o.rows = fsi__imin(o.rows, fsi__kind_material[kind]);
@@ -7263,10 +7144,10 @@ static void fsi__soft_assemble(fsi_soft *s, const fsi_real *x, int hessian) {
                         ke[12 * j + i] = c;
                 }
         }
-        for (k = 0; k < count; k++) {
+        for (ptrdiff_t k = 0; k < count; k++) {
             const int32_t *node = w->node + 4 * (begin + k);
-            for (a = 0; a < 4 && node[a] >= 0; a++)
-                for (b = 0; b < 4 && node[b] >= 0; b++) {
+            for (int a = 0; a < 4 && node[a] >= 0; a++)
+                for (int b = 0; b < 4 && node[b] >= 0; b++) {
                     int32_t slot = w->slot[16 * (begin + k) + 4 * a + b];
                     for (i = 0; i < 3; i++)
                         for (j = 0; j < 3; j++)
@@ -7278,10 +7159,9 @@ static void fsi__soft_assemble(fsi_soft *s, const fsi_real *x, int hessian) {
 }
 
 FSI_API fsi_result fsi_soft_stiffness(fsi_soft *s) {
-    fsi_result r;
     if (!s || !s->block)
         return FSI_ERR_STATE;
-    r = fsi__soft_matrix(s);
+    fsi_result r = fsi__soft_matrix(s);
     if (r == FSI_OK)
         fsi__soft_assemble(s, s->x, 1);
     return r;
@@ -7292,24 +7172,24 @@ FSI_API fsi_result fsi_soft_stiffness(fsi_soft *s) {
 static void fsi__soft_factor_rows(fsi_soft *s, fsi_real dt) {
     const fsi__soft_work *w = s->work;
     const fsi_real scale = fsi__sqrt(dt * (dt + s->desc.damping_stiffness));
-    int e, r, a, i, kind, all = 3 * s->desc.vertex_count;
+    int i, all = 3 * s->desc.vertex_count;
     int32_t row = 0, at = 0;
-    for (e = 0; e < s->element_count; e++) {
-        fsi__elem o;
-        int order[4] = {0, 1, 2, 3}, n;
+    for (int e = 0; e < s->element_count; e++) {
+        int order[4] = {0, 1, 2, 3};
         const int32_t *node = w->node + 4 * e;
-        kind = fsi__soft_kind(w, e);
-        n = fsi__kind_nodes[kind];
+        int kind = fsi__soft_kind(w, e);
+        int n = fsi__kind_nodes[kind];
+        fsi__elem o;
         fsi__soft_eval(s, e, s->x, 2, &o);
-        for (a = 1; a < n; a++)
+        for (int a = 1; a < n; a++)
             for (i = a; i > 0 && node[order[i - 1]] > node[order[i]]; i--) {
                 int t = order[i];
                 order[i] = order[i - 1];
                 order[i - 1] = t;
             }
-        for (r = 0; r < fsi__kind_rows[kind]; r++) {
+        for (int r = 0; r < fsi__kind_rows[kind]; r++) {
             s->B.row[row++] = at;
-            for (a = 0; a < n; a++)
+            for (int a = 0; a < n; a++)
                 for (i = 0; i < 3; i++, at++) {
                     int c = 3 * node[order[a]] + i;
                     s->B.col[at] = c;
@@ -7359,8 +7239,7 @@ static fsi__soft_system fsi__soft_velocity_system(const fsi_soft *s, fsi_real dt
 
 static void fsi__soft_diagonal(const fsi_real *x, fsi_real *y, void *user) {
     const fsi_soft *s = (const fsi_soft *)user;
-    int i;
-    for (i = 0; i < s->K.rows; i++)
+    for (int i = 0; i < s->K.rows; i++)
         y[i] = s->work->precondition[i] * x[i];
 }
 
@@ -7370,12 +7249,10 @@ static void fsi__soft_system_build(fsi_soft *s, const fsi__soft_system *q, fsi_r
                                    const fsi_real *given) {
     fsi__soft_work *w = s->work;
     fsi_csr *K = &s->K;
-    ptrdiff_t i;
     FSI__OMP(parallel for schedule(static) if (K->rows > 4000))
-    for (i = 0; i < K->rows; i++) {
-        int32_t k;
+    for (ptrdiff_t i = 0; i < K->rows; i++) {
         double shift = 0;
-        for (k = K->row[i]; k < K->row[i + 1]; k++) {
+        for (int32_t k = K->row[i]; k < K->row[i + 1]; k++) {
             int32_t j = K->col[k];
             fsi_real a = q->ck * K->val[k] + (w->kd && q->cd > 0 ? q->cd * w->kd[k] : 0)
                          + (j == i ? q->cm * s->mass[i / 3] : 0);
@@ -7392,9 +7269,9 @@ static void fsi__soft_system_build(fsi_soft *s, const fsi__soft_system *q, fsi_r
 }
 
 static fsi_result fsi__soft_symbolic(fsi_soft *s) { /* once: memory and order of the factor */
-    fsi_cholesky_desc d;
     if (s->desc.use_cg || s->factor.block)
         return FSI_OK;
+    fsi_cholesky_desc d;
     memset(&d, 0, sizeof d);
     d.allocator = s->desc.allocator;
     return fsi_cholesky_init(&s->factor, &s->K, &d);
@@ -7407,11 +7284,9 @@ static fsi_result fsi__soft_factor(fsi_soft *s) {
 
 static fsi_result fsi__soft_linear(fsi_soft *s, const fsi_real *b, fsi_real *x) {
     fsi__soft_work *w = s->work;
-    fsi_krylov_desc d;
-    fsi_report report;
-    fsi_result r;
     if (!s->desc.use_cg)
         return fsi_cholesky_solve(&s->factor, b, x);
+    fsi_krylov_desc d;
     memset(&d, 0, sizeof d);
     d.n = (size_t)s->K.rows;
     d.A = fsi_csr_operator(&s->K);
@@ -7420,7 +7295,8 @@ static fsi_result fsi__soft_linear(fsi_soft *s, const fsi_real *b, fsi_real *x) 
     d.tolerance = s->desc.tolerance > 1e-5 ? s->desc.tolerance / 10 : 1e-6;
     d.max_iterations = 500; /* an inexact Newton step is still one */
     d.allocator = s->desc.allocator;
-    r = fsi_cg_solve(&d, b, x, w->cg_work, w->cg_size, &report);
+    fsi_report report;
+    fsi_result r = fsi_cg_solve(&d, b, x, w->cg_work, w->cg_size, &report);
     return r == FSI_NOT_CONVERGED || r == FSI_STALLED ? FSI_OK : r;
 }
 
@@ -7429,7 +7305,7 @@ static fsi_result fsi__soft_linear(fsi_soft *s, const fsi_real *b, fsi_real *x) 
 static fsi_result fsi__soft_solve(fsi_soft *s, const fsi_real *x, const fsi__soft_system *q,
                                   int hessian, fsi_real *r, const fsi_real *given, fsi_real *step) {
     fsi__soft_work *w = s->work;
-    size_t n = 3 * (size_t)s->desc.vertex_count, i;
+    size_t n = 3 * (size_t)s->desc.vertex_count;
     fsi_result result = FSI_ERR_SINGULAR;
     fsi_copy(n, r, w->other);
     for (; hessian <= 3; hessian++) {
@@ -7440,7 +7316,7 @@ static fsi_result fsi__soft_solve(fsi_soft *s, const fsi_real *x, const fsi__sof
         if (hessian == 3) {
             fsi_real tau = fsi__max(FSI_R(1e-9), 16 * FSI_REAL_EPS)
                            * fsi_max_abs((size_t)s->K.row[s->K.rows], s->K.val);
-            for (i = 0; i < n; i++) {
+            for (size_t i = 0; i < n; i++) {
                 int32_t k = s->K.row[i];
                 while (s->K.col[k] != (int32_t)i)
                     k++;
@@ -7456,10 +7332,10 @@ static fsi_result fsi__soft_solve(fsi_soft *s, const fsi_real *x, const fsi__sof
     if (result < 0 || q->cp == 0)
         return result;
     /* rank one of the volume stiffness: Sherman-Morrison */
-    for (i = 0; i < n; i++)
+    for (size_t i = 0; i < n; i++)
         w->gradient[i] = 0;
     fsi__soft_volume(s, x, 1, w->gradient);
-    for (i = 0; i < n; i++)
+    for (size_t i = 0; i < n; i++)
         if (w->fixed[i])
             w->gradient[i] = 0;
     result = fsi__soft_linear(s, w->gradient, w->other);
@@ -7477,16 +7353,15 @@ static fsi_result fsi__soft_solve(fsi_soft *s, const fsi_real *x, const fsi__sof
 static double fsi__soft_merit(fsi_soft *s, const fsi_real *x, const fsi__soft_system *q,
                               fsi_real *r) {
     fsi__soft_work *w = s->work;
-    int i, n = 3 * s->desc.vertex_count;
+    int n = 3 * s->desc.vertex_count;
     double energy = fsi__soft_internal(s, x, r);
     if (r)
         fsi__soft_external(s, r);
-    for (i = 0; i < n; i++) {
+    for (int i = 0; i < n; i++) {
         fsi_real m = s->mass[i / 3], d = x[i] - w->y[i], damp = 0;
         double out = (double)s->force[i] + (double)(m * fsi__get(s->desc.gravity, i % 3));
         if (q->cd > 0) {
-            int32_t k;
-            for (k = s->K.row[i]; k < s->K.row[i + 1]; k++)
+            for (int32_t k = s->K.row[i]; k < s->K.row[i + 1]; k++)
                 damp += w->kd[k] * (x[s->K.col[k]] - w->z[s->K.col[k]]);
             energy += 0.5 * (double)(q->cd * damp * (x[i] - w->z[i]));
         }
@@ -7503,26 +7378,25 @@ static fsi_result fsi__soft_newton(fsi_soft *s, fsi_real *x, const fsi__soft_sys
                                    int iterations, fsi_real *given) {
     fsi__soft_work *w = s->work;
     size_t n = 3 * (size_t)s->desc.vertex_count;
-    int hessian = iterations > 1 ? 1 : 2, k, cut, stalled = 0;
+    int hessian = iterations > 1 ? 1 : 2, cut, stalled = 0;
     /* whole: the first step is taken without a search */
     int whole = iterations == 1 || fsi_max_abs(n, given) > 0;
-    double energy = fsi__soft_merit(s, x, q, w->residual), next = 0, scale;
+    double energy = fsi__soft_merit(s, x, q, w->residual), next = 0;
     fsi_result r = FSI_OK;
     memset(&s->report, 0, sizeof s->report);
     fsi_fill(n, 0, w->trial);
     fsi__soft_external(s, w->trial);
     s->report.residual_start = s->report.residual = fsi_norm(n, w->residual);
-    scale = s->desc.tolerance * (fsi_norm(n, w->trial) + s->report.residual_start);
-    for (k = 0; k < iterations && !stalled && (whole || s->report.residual > scale); k++) {
+    double scale = s->desc.tolerance * (fsi_norm(n, w->trial) + s->report.residual_start);
+    for (int k = 0; k < iterations && !stalled && (whole || s->report.residual > scale); k++) {
         fsi_real t = 1;
-        double slope;
         r = fsi__soft_solve(s, x, q, hessian, w->residual, given, w->step);
         if (r < 0)
             return r;
         if (!fsi_all_finite(n, w->step))
             return FSI_ERR_NUMERIC;
         fsi__soft_merit(s, x, q, w->residual);
-        slope = fsi_dot(n, w->residual, w->step); /* > 0: downhill */
+        double slope = fsi_dot(n, w->residual, w->step); /* > 0: downhill */
         for (cut = 0;; cut++, t /= 2) {
             fsi_copy(n, x, w->trial);
             fsi_axpy(n, t, w->step, w->trial);
@@ -7562,7 +7436,7 @@ static int fsi__soft_ready(const fsi_soft *s, fsi_real dt) {
 /* v += dt M^-1 f, damped; FSI_SOFT_SPLIT: dt f into z, for the door's push */
 static fsi_result fsi__soft_explicit(fsi_soft *s, fsi_real dt) {
     fsi__soft_work *w = s->work;
-    int i, n = 3 * s->desc.vertex_count, split = s->desc.integrator == FSI_SOFT_SPLIT;
+    int n = 3 * s->desc.vertex_count, split = s->desc.integrator == FSI_SOFT_SPLIT;
     fsi_real beta = split ? 0 : s->desc.damping_stiffness,
              keep = 1 / (1 + dt * s->desc.damping_mass);
     fsi_copy((size_t)n, s->v, w->x0);
@@ -7573,13 +7447,13 @@ static fsi_result fsi__soft_explicit(fsi_soft *s, fsi_real dt) {
         fsi_copy((size_t)n, s->x, w->trial);
         fsi_axpy((size_t)n, h, s->v, w->trial);
         fsi__soft_internal(s, w->trial, w->step);
-        for (i = 0; i < n; i++)
+        for (int i = 0; i < n; i++)
             w->residual[i] += beta / h * (w->step[i] - w->residual[i]);
     }
     fsi__soft_external(s, w->residual);
     if (!fsi_all_finite((size_t)n, w->residual))
         return FSI_ERR_NUMERIC;
-    for (i = 0; i < n; i++) {
+    for (int i = 0; i < n; i++) {
         w->z[i] = w->fixed[i] ? 0 : dt * w->residual[i];
         if (w->fixed[i] || !split)
             s->v[i] = w->fixed[i] ? s->drive[i] : keep * (s->v[i] + w->z[i] / s->mass[i / 3]);
@@ -7591,10 +7465,9 @@ static fsi_result fsi__soft_explicit(fsi_soft *s, fsi_real dt) {
 static fsi_result fsi__soft_implicit(fsi_soft *s, fsi_real dt) {
     fsi__soft_work *w = s->work;
     int newmark = s->desc.integrator == FSI_SOFT_NEWMARK;
-    size_t i, n = 3 * (size_t)s->desc.vertex_count;
+    size_t n = 3 * (size_t)s->desc.vertex_count;
     fsi_real alpha = s->desc.damping_mass, h = newmark ? dt / 2 : dt;
     fsi__soft_system q;
-    fsi_result r;
     q.cm = 1 / (h * h) + alpha / h;
     q.ck = 1;
     q.cd = s->desc.damping_stiffness / h;
@@ -7609,7 +7482,7 @@ static fsi_result fsi__soft_implicit(fsi_soft *s, fsi_real dt) {
         if (w->kd)
             fsi_csr_mul(&s->K, s->v, w->trial);
     }
-    for (i = 0; i < n; i++) {
+    for (size_t i = 0; i < n; i++) {
         fsi_real x = s->x[i], v = s->v[i], push = 0;
         /* = a_0 + alpha v_0 */
         if (newmark)
@@ -7621,12 +7494,12 @@ static fsi_result fsi__soft_implicit(fsi_soft *s, fsi_real dt) {
         /* the given change, until after the solve */
         w->jump[i] = w->fixed[i] ? (newmark ? h * (v + s->drive[i]) : dt * s->drive[i]) : 0;
     }
-    r = fsi__soft_newton(s, w->x0, &q, s->desc.newton, w->jump);
+    fsi_result r = fsi__soft_newton(s, w->x0, &q, s->desc.newton, w->jump);
     if (r < 0)
         return r;
     /* (cm M + K + ...) dx = f, dv = dx / h, f = j / h */
     w->response = s->report.iterations > 0 ? 1 / (h * h) : 0;
-    for (i = 0; i < n; i++) {
+    for (size_t i = 0; i < n; i++) {
         fsi_real before = s->v[i];
         s->v[i] = w->fixed[i] ? s->drive[i]
                   : newmark   ? 2 * (w->x0[i] - s->x[i]) / dt - before
@@ -7639,7 +7512,6 @@ static fsi_result fsi__soft_implicit(fsi_soft *s, fsi_real dt) {
 }
 
 FSI_API fsi_result fsi_soft_forces(fsi_soft *s, fsi_real dt) {
-    fsi_result r;
     if (!s || !s->block)
         return FSI_ERR_STATE;
     if (!fsi__soft_ready(s, dt))
@@ -7655,29 +7527,25 @@ FSI_API fsi_result fsi_soft_forces(fsi_soft *s, fsi_real dt) {
             return FSI_ERR_NUMERIC;
         return fsi__soft_implicit(s, dt);
     }
-    r = fsi__soft_explicit(s, dt);
+    fsi_result r = fsi__soft_explicit(s, dt);
     if (r == FSI_OK && s->desc.integrator == FSI_SOFT_SPLIT)
         fsi__soft_factor_rows(s, dt);
     return r;
 }
 
 FSI_API fsi_result fsi_soft_finish(fsi_soft *s) {
-    fsi__soft_work *w;
-    fsi__soft_system q;
-    int i, n;
-    fsi_result r;
     if (!s || !s->block || !(s->dt > 0))
         return FSI_ERR_STATE;
     if (s->desc.integrator != FSI_SOFT_SPLIT)
         return FSI_OK;
-    w = s->work;
-    n = 3 * s->desc.vertex_count;
-    q = fsi__soft_velocity_system(s, s->dt);
-    for (i = 0; i < n; i++) {
+    fsi__soft_work *w = s->work;
+    int n = 3 * s->desc.vertex_count;
+    fsi__soft_system q = fsi__soft_velocity_system(s, s->dt);
+    for (int i = 0; i < n; i++) {
         w->residual[i] = s->mass[i / 3] * s->v[i] + w->z[i];
         w->y[i] = w->fixed[i] ? s->drive[i] : 0;
     }
-    r = fsi__soft_solve(s, s->x, &q, 2, w->residual, w->y, w->step);
+    fsi_result r = fsi__soft_solve(s, s->x, &q, 2, w->residual, w->y, w->step);
     if (r < 0)
         return r;
     if (!fsi_all_finite((size_t)n, w->step))
@@ -7720,10 +7588,10 @@ FSI_API fsi_surface fsi_soft_surface(const fsi_soft *s) {
 
 FSI_API fsi_result fsi_soft_step(fsi_soft *s, fsi_real dt, const fsi_obstacle *obstacle,
                                  int count) {
-    fsi_result r = fsi_soft_forces(s, dt), t;
+    fsi_result r = fsi_soft_forces(s, dt);
     if (r < 0)
         return r;
-    t = fsi_soft_finish(s);
+    fsi_result t = fsi_soft_finish(s);
     if (t == FSI_OK)
         t = fsi_soft_contact(s, obstacle, count, dt, NULL);
     if (t == FSI_OK)
@@ -7733,19 +7601,16 @@ FSI_API fsi_result fsi_soft_step(fsi_soft *s, fsi_real dt, const fsi_obstacle *o
 
 FSI_API fsi_result fsi_soft_static(fsi_soft *s, int linear, int max_iterations,
                                    fsi_report *report) {
-    fsi__soft_system q;
-    fsi__soft_work *w;
-    size_t n;
-    fsi_result r;
     if (!s || !s->block)
         return FSI_ERR_STATE;
     if (max_iterations < 0)
         return FSI_ERR_ARGUMENT;
-    r = fsi__soft_matrix(s);
+    fsi_result r = fsi__soft_matrix(s);
     if (r != FSI_OK)
         return r;
-    w = s->work;
-    n = 3 * (size_t)s->desc.vertex_count;
+    fsi__soft_work *w = s->work;
+    size_t n = 3 * (size_t)s->desc.vertex_count;
+    fsi__soft_system q;
     memset(&q, 0, sizeof q);
     q.ck = 1;
     q.cp = fsi__soft_has_pressure(s) ? s->desc.volume_stiffness / w->rest_volume : 0;
@@ -7763,27 +7628,24 @@ FSI_API fsi_result fsi_soft_static(fsi_soft *s, int linear, int max_iterations,
 
 /* omega_max^2 by power iteration on M^-1 K */
 FSI_API fsi_real fsi_soft_max_dt(fsi_soft *s) {
-    fsi__soft_work *w;
-    size_t n, i;
-    int k;
-    double norm, omega2 = 0;
+    double omega2 = 0;
     if (!s || !s->block || fsi__soft_matrix(s) != FSI_OK)
         return 0;
-    w = s->work;
-    n = 3 * (size_t)s->desc.vertex_count;
+    fsi__soft_work *w = s->work;
+    size_t n = 3 * (size_t)s->desc.vertex_count;
     fsi__soft_assemble(s, s->x, 2);
-    for (i = 0; i < n; i++)
+    for (size_t i = 0; i < n; i++)
         w->step[i] =
             w->fixed[i] ? 0 : FSI_R(0.5) + (fsi_real)(i * 7919 % 101) / 101 - (fsi_real)(i & 1);
-    for (k = 0; k < 80; k++) {
+    for (int k = 0; k < 80; k++) {
         fsi_csr_mul(&s->K, w->step, w->trial);
-        for (i = 0; i < n; i++)
+        for (size_t i = 0; i < n; i++)
             w->trial[i] = w->fixed[i] ? 0 : w->trial[i] / s->mass[i / 3];
-        norm = fsi_norm(n, w->trial);
+        double norm = fsi_norm(n, w->trial);
         if (!(norm > 0))
             return FSI_REAL_MAX;
         omega2 = norm / fsi_norm(n, w->step);
-        for (i = 0; i < n; i++)
+        for (size_t i = 0; i < n; i++)
             w->step[i] = (fsi_real)((double)w->trial[i] / norm);
     }
     return (fsi_real)(1.8 / sqrt(omega2));
@@ -7807,8 +7669,7 @@ typedef struct fsi__site {
 
 /* mass (|r|^2 - r r^T) */
 static void fsi__inertia_point(fsi_mat3 *I, fsi_vec3 r, fsi_real mass) {
-    int k;
-    for (k = 0; k < 9; k++)
+    for (int k = 0; k < 9; k++)
         I->m[k] +=
             mass * ((k % 4 == 0 ? fsi_vec_dot(r, r) : 0) - fsi__get(r, k / 3) * fsi__get(r, k % 3));
 }
@@ -7826,8 +7687,7 @@ static fsi_mat3 fsi__inertia_inverse(const fsi_mat3 *I, int dim) {
 
 static void fsi__site_make(const fsi_soft *s, int point, fsi_vec3 at, fsi__site *q) {
     fsi_vec3 x[3], mean = fsi_vec(0, 0, 0);
-    fsi_mat3 I;
-    int a, n = s->desc.dim;
+    int n = s->desc.dim;
     memset(q, 0, sizeof *q);
     q->count = 1;
     q->node[0] = point;
@@ -7835,7 +7695,7 @@ static void fsi__site_make(const fsi_soft *s, int point, fsi_vec3 at, fsi__site 
     if (point < s->desc.vertex_count)
         return;
     q->count = n;
-    for (a = 0; a < n; a++) {
+    for (int a = 0; a < n; a++) {
         q->node[a] = s->surface[n * (point - s->desc.vertex_count) + a];
         x[a] = fsi_vec_load(s->x + 3 * q->node[a]);
         mean = fsi_vec_mad(mean, x[a], 1 / (fsi_real)n);
@@ -7845,8 +7705,9 @@ static void fsi__site_make(const fsi_soft *s, int point, fsi_vec3 at, fsi__site 
     else
         fsi_closest_on_triangle(at, x[0], x[1], x[2], q->weight);
     q->off = at;
+    fsi_mat3 I;
     memset(&I, 0, sizeof I);
-    for (a = 0; a < n; a++) {
+    for (int a = 0; a < n; a++) {
         fsi_vec3 r = q->arm[a] = fsi_vec_sub(x[a], mean);
         q->off = fsi_vec_mad(q->off, x[a], -q->weight[a]);
         fsi__inertia_point(&I, r, 1);
@@ -7858,8 +7719,7 @@ static void fsi__site_make(const fsi_soft *s, int point, fsi_vec3 at, fsi__site 
 /* u from the velocities of its nodes */
 static fsi_vec3 fsi__site_gather(const fsi__site *q, const fsi_vec3 *v) {
     fsi_vec3 u = fsi_vec(0, 0, 0), spin = u;
-    int a;
-    for (a = 0; a < q->count; a++) {
+    for (int a = 0; a < q->count; a++) {
         u = fsi_vec_mad(u, v[a], q->weight[a]);
         spin = fsi_vec_add(spin, fsi_vec_cross(q->arm[a], v[a]));
     }
@@ -7868,8 +7728,7 @@ static fsi_vec3 fsi__site_gather(const fsi__site *q, const fsi_vec3 *v) {
 
 static fsi_vec3 fsi__site_velocity(const fsi__site *q, const fsi_real *v) {
     fsi_vec3 u[3];
-    int a;
-    for (a = 0; a < q->count; a++)
+    for (int a = 0; a < q->count; a++)
         u[a] = fsi_vec_load(v + 3 * q->node[a]);
     return fsi__site_gather(q, u);
 }
@@ -7902,13 +7761,12 @@ static fsi_vec3 fsi__node_answer(const fsi_soft *s, const fsi__site *q, int node
     const fsi__patch *p = s->work->patch;
     const unsigned char *fixed = s->work->fixed + 3 * node;
     fsi_vec3 u = fsi_vec(0, 0, 0);
-    int b, n;
     if (!p || !p->ready) {
         u = fsi_vec_scale(fsi__site_force(q, own, j), s->inverse_mass[node]);
         return fsi_vec(fixed[0] ? 0 : u.x, fixed[1] ? 0 : u.y, fixed[2] ? 0 : u.z);
     }
-    n = 3 * p->count;
-    for (b = 0; b < q->count; b++) {
+    int n = 3 * p->count;
+    for (int b = 0; b < q->count; b++) {
         const fsi_real *C =
             p->C + (size_t)(3 * p->place[node]) * (size_t)n + 3 * p->place[q->node[b]];
         fsi_vec3 f = fsi__site_force(q, b, j);
@@ -7922,13 +7780,13 @@ static fsi_vec3 fsi__node_answer(const fsi_soft *s, const fsi__site *q, int node
 /* v: velocities, or positions for j in kg m */
 static void fsi__site_impulse(const fsi_soft *s, const fsi__site *q, fsi_vec3 j, fsi_real *v) {
     const fsi__patch *p = s->work->patch;
-    int a, n = p && p->ready ? p->count : q->count;
-    for (a = 0; a < n; a++) {
+    int n = p && p->ready ? p->count : q->count;
+    for (int a = 0; a < n; a++) {
         int node = p && p->ready ? p->node[a] : q->node[a];
         fsi_vec_store(v + 3 * node,
                       fsi_vec_add(fsi_vec_load(v + 3 * node), fsi__node_answer(s, q, node, a, j)));
     }
-    for (a = 0; p && p->ready && a < q->count; a++) {
+    for (int a = 0; p && p->ready && a < q->count; a++) {
         fsi_real *f = p->impulse + 3 * q->node[a];
         fsi_vec_store(f, fsi_vec_add(fsi_vec_load(f), fsi__site_force(q, a, j)));
     }
@@ -7937,8 +7795,7 @@ static void fsi__site_impulse(const fsi_soft *s, const fsi__site *q, fsi_vec3 j,
 /* velocity change there by impulse j there */
 static fsi_vec3 fsi__site_response(const fsi_soft *s, const fsi__site *q, fsi_vec3 j) {
     fsi_vec3 u[3];
-    int a;
-    for (a = 0; a < q->count; a++)
+    for (int a = 0; a < q->count; a++)
         u[a] = fsi__node_answer(s, q, q->node[a], a, j);
     return fsi__site_gather(q, u);
 }
@@ -7946,8 +7803,8 @@ static fsi_vec3 fsi__site_response(const fsi_soft *s, const fsi__site *q, fsi_ve
 /* w->step = A^-1 f, prescribed coordinates stay */
 static fsi_result fsi__patch_solve(fsi_soft *s, const fsi_real *f) {
     fsi__soft_work *w = s->work;
-    size_t i, n = 3 * (size_t)s->desc.vertex_count;
-    for (i = 0; i < n; i++)
+    size_t n = 3 * (size_t)s->desc.vertex_count;
+    for (size_t i = 0; i < n; i++)
         w->residual[i] = w->fixed[i] ? 0 : w->response * f[i];
     return fsi__soft_linear(s, w->residual, w->step);
 }
@@ -7955,24 +7812,22 @@ static fsi_result fsi__patch_solve(fsi_soft *s, const fsi_real *f) {
 /* velocities from which the next flush counts */
 static void fsi__patch_base(fsi_soft *s) {
     fsi__patch *p = s->work->patch;
-    int i;
-    for (i = 0; p && p->ready && i < p->count; i++)
+    for (int i = 0; p && p->ready && i < p->count; i++)
         memcpy(p->base + 3 * i, s->v + 3 * p->node[i], 3 * sizeof(fsi_real));
 }
 
 /* columns of A^-1 at the nodes */
 static void fsi__patch_make(fsi_soft *s) {
     fsi__patch *p = s->work->patch;
-    int i, k, n = 3 * p->count;
-    for (i = 0; i < n; i++) {
+    int n = 3 * p->count;
+    for (int i = 0; i < n; i++) {
         int at = 3 * p->node[i / 3] + i % 3;
-        fsi_result r;
         p->impulse[at] = 1;
-        r = fsi__patch_solve(s, p->impulse);
+        fsi_result r = fsi__patch_solve(s, p->impulse);
         p->impulse[at] = 0;
         if (r < 0)
             return;
-        for (k = 0; k < n; k++)
+        for (int k = 0; k < n; k++)
             p->C[(size_t)k * (size_t)n + (size_t)i] = s->work->step[3 * p->node[k / 3] + k % 3];
     }
     p->ready = 1;
@@ -7996,11 +7851,11 @@ typedef struct fsi__soft_body {
 static fsi__soft_body fsi__soft_gather_body(const fsi_soft *s, int32_t root) {
     const unsigned char *fixed = s->work->fixed;
     fsi__soft_body b;
-    fsi_mat3 I;
-    int i, n = s->desc.vertex_count;
+    int n = s->desc.vertex_count;
     memset(&b, 0, sizeof b);
+    fsi_mat3 I;
     memset(&I, 0, sizeof I);
-    for (i = 0; i < n; i++) {
+    for (int i = 0; i < n; i++) {
         fsi_vec3 v = fsi_vec_load(s->v + 3 * i);
         if (!fsi__in_zone(s, root, i))
             continue;
@@ -8015,7 +7870,7 @@ static fsi__soft_body fsi__soft_gather_body(const fsi_soft *s, int32_t root) {
     b.c = fsi_vec_scale(b.c, 1 / b.mass);
     if (b.held)
         b.driven = fsi_vec_scale(b.driven, 1 / (fsi_real)b.held);
-    for (i = 0; i < n; i++) {
+    for (int i = 0; i < n; i++) {
         fsi_vec3 r = fsi_vec_sub(fsi_vec_load(s->x + 3 * i), b.c);
         if (!fsi__in_zone(s, root, i))
             continue;
@@ -8036,10 +7891,9 @@ static fsi_vec3 fsi__soft_rigid(const fsi_soft *s, const fsi__soft_body *b, fsi_
 
 /* adds momenta as a rigid motion, if it is free to move */
 static void fsi__soft_balance(fsi_soft *s, const fsi__soft_body *b, fsi_vec3 p, fsi_vec3 L) {
-    int i, k;
-    for (i = 0; i < s->desc.vertex_count && !b->held; i++) {
+    for (int i = 0; i < s->desc.vertex_count && !b->held; i++) {
         fsi_vec3 u = fsi__soft_rigid(s, b, p, L, i);
-        for (k = 0; k < s->desc.dim; k++)
+        for (int k = 0; k < s->desc.dim; k++)
             s->v[3 * i + k] += fsi__get(u, k);
     }
 }
@@ -8047,22 +7901,21 @@ static void fsi__soft_balance(fsi_soft *s, const fsi__soft_body *b, fsi_vec3 p, 
 /* the other nodes take their part of the impulses */
 static void fsi__patch_flush(fsi_soft *s) {
     fsi__patch *p = s->work->patch;
-    size_t n = 3 * (size_t)s->desc.vertex_count, i;
+    size_t n = 3 * (size_t)s->desc.vertex_count;
     fsi_real *dv = s->work->step;
     fsi_vec3 lost = fsi_vec(0, 0, 0), turn = lost;
-    fsi__soft_body b;
     if (!p || !p->ready || !(fsi_max_abs(n, p->impulse) > 0) || fsi__patch_solve(s, p->impulse) < 0)
         return;
-    for (i = 0; i < n; i++) {
+    for (size_t i = 0; i < n; i++) {
         int at = p->place[i / 3];
         if (at >= 0)
             dv[i] = s->v[i] - p->base[3 * at + (int)(i % 3)];
         else
             s->v[i] += dv[i];
     }
-    b = fsi__soft_gather_body(s, -1);
+    fsi__soft_body b = fsi__soft_gather_body(s, -1);
     /* what the tangent matrix of a strained body has lost of the impulses */
-    for (i = 0; i < n / 3; i++) {
+    for (size_t i = 0; i < n / 3; i++) {
         fsi_vec3 e =
             fsi_vec_mad(fsi_vec_load(p->impulse + 3 * i), fsi_vec_load(dv + 3 * i), -s->mass[i]);
         lost = fsi_vec_add(lost, e);
@@ -8077,12 +7930,12 @@ static void fsi__patch_flush(fsi_soft *s) {
  * target, then Coulomb friction. Returns what was missing, m/s. */
 static fsi_real fsi__soft_hit(fsi_soft *s, const fsi__site *a, const fsi__site *b, fsi_vec3 n,
                               fsi_vec3 other, fsi_real target, fsi_real friction) {
-    fsi_real jn = 0, jt, k, vn, vt, missing = 0;
-    fsi_vec3 v, dir = n;
-    int pass;
-    for (pass = 0; pass < 2; pass++) { /* along n, then along what slips */
-        v = fsi_vec_sub(fsi__site_velocity(a, s->v), b ? fsi__site_velocity(b, s->v) : other);
-        vn = fsi_vec_dot(v, n);
+    fsi_real jn = 0, vt, missing = 0;
+    fsi_vec3 dir = n;
+    for (int pass = 0; pass < 2; pass++) { /* along n, then along what slips */
+        fsi_vec3 v =
+            fsi_vec_sub(fsi__site_velocity(a, s->v), b ? fsi__site_velocity(b, s->v) : other);
+        fsi_real vn = fsi_vec_dot(v, n);
         if (pass) {
             dir = fsi_vec_mad(v, n, -vn);
             vt = fsi__length(dir);
@@ -8094,11 +7947,11 @@ static fsi_real fsi__soft_hit(fsi_soft *s, const fsi__site *a, const fsi__site *
             return 0;
         else
             missing = target - vn;
-        k = fsi_vec_dot(dir, fsi__site_response(s, a, dir))
-            + (b ? fsi_vec_dot(dir, fsi__site_response(s, b, dir)) : 0);
+        fsi_real k = fsi_vec_dot(dir, fsi__site_response(s, a, dir))
+                     + (b ? fsi_vec_dot(dir, fsi__site_response(s, b, dir)) : 0);
         if (!(k > 0))
             return pass ? missing : 0;
-        jt = pass ? fsi__min(friction * jn, vt / k) : (target - vn) / k;
+        fsi_real jt = pass ? fsi__min(friction * jn, vt / k) : (target - vn) / k;
         if (!pass)
             jn = jt;
         fsi__site_impulse(s, a, fsi_vec_scale(dir, jt), s->v);
@@ -8111,11 +7964,11 @@ static fsi_real fsi__soft_hit(fsi_soft *s, const fsi__site *a, const fsi__site *
 /* A quarter of an overlap is opened by moving nodes; velocities do not know. */
 static int fsi__soft_open(fsi_soft *s, const fsi__site *a, const fsi__site *b, fsi_vec3 n,
                           fsi_real gap) {
-    fsi_real k, depth = -gap - FSI_R(0.01) * s->desc.thickness;
+    fsi_real depth = -gap - FSI_R(0.01) * s->desc.thickness;
     if (!(depth > 0))
         return 0;
-    k = fsi_vec_dot(n, fsi__site_response(s, a, n))
-        + (b ? fsi_vec_dot(n, fsi__site_response(s, b, n)) : 0);
+    fsi_real k = fsi_vec_dot(n, fsi__site_response(s, a, n))
+                 + (b ? fsi_vec_dot(n, fsi__site_response(s, b, n)) : 0);
     if (!(k > 0))
         return 0;
     fsi__site_impulse(s, a, fsi_vec_scale(n, depth / (4 * k)), s->x);
@@ -8153,11 +8006,11 @@ static fsi_real fsi__edges_distance(const fsi_real *x, const int32_t *e, const i
              u = fsi_vec_sub(fsi_vec_load(x + 3 * e[1]), p);
     fsi_vec3 v = fsi_vec_sub(fsi_vec_load(x + 3 * f[1]), q), d = fsi_vec_sub(p, q);
     fsi_real uu = fsi_vec_dot(u, u), vv = fsi_vec_dot(v, v), uv = fsi_vec_dot(u, v),
-             du = fsi_vec_dot(d, u), dv = fsi_vec_dot(d, v), det = uu * vv - uv * uv, s = 0, t;
+             du = fsi_vec_dot(d, u), dv = fsi_vec_dot(d, v), det = uu * vv - uv * uv, s = 0;
     /* else parallel: any s */
     if (det > FSI_R(1e-4) * uu * vv)
         s = fsi__clamp((uv * dv - vv * du) / det, 0, 1);
-    t = fsi__clamp((s * uv + dv) / vv, 0, 1);
+    fsi_real t = fsi__clamp((s * uv + dv) / vv, 0, 1);
     s = fsi__clamp((t * uv - du) / uu, 0, 1);
     *inside = s > 0 && s < 1 && t > 0 && t < 1;
     *a = fsi_vec_mad(p, u, s);
@@ -8172,16 +8025,17 @@ FSI__INLINE fsi_real fsi__pair_distance(const fsi_soft *s, const fsi_real *x, in
                                         const int32_t *a, const int32_t *b, fsi_vec3 *p,
                                         fsi_vec3 *r, int *inside) {
     fsi_vec3 c[3];
-    fsi_real w[3], d2;
-    int k, dim = s->desc.dim;
+    fsi_real w[3];
+    int dim = s->desc.dim;
     if (first == 2)
         return fsi__edges_distance(x, a, b, p, r, inside);
+    int k;
     for (k = 0; k < dim; k++)
         c[k] = fsi_vec_load(x + 3 * b[k]);
     *inside = 1;
     *p = fsi_vec_load(x + 3 * a[0]);
-    d2 = dim == 2 ? fsi_closest_on_segment(*p, c[0], c[1], w)
-                  : fsi_closest_on_triangle(*p, c[0], c[1], c[2], w);
+    fsi_real d2 = dim == 2 ? fsi_closest_on_segment(*p, c[0], c[1], w)
+                           : fsi_closest_on_triangle(*p, c[0], c[1], c[2], w);
     for (*r = fsi_vec(0, 0, 0), k = 0; k < dim; k++)
         *r = fsi_vec_mad(*r, c[k], w[k]);
     return fsi__sqrt(d2);
@@ -8191,9 +8045,8 @@ FSI__INLINE fsi_real fsi__pair_distance(const fsi_soft *s, const fsi_real *x, in
 static fsi_real fsi__soft_way(const fsi__soft_pairs *q, int first, const int32_t *a,
                               const int32_t *b) {
     fsi_real most = 0;
-    int i, k;
-    for (i = 0; i < first; i++)
-        for (k = 0; k < q->s->desc.dim + 1 - first; k++) {
+    for (int i = 0; i < first; i++)
+        for (int k = 0; k < q->s->desc.dim + 1 - first; k++) {
             fsi_vec3 d = fsi_vec_sub(fsi_vec_load(q->u + 3 * a[i]), fsi_vec_load(q->u + 3 * b[k]));
             most = fsi__max(most, fsi_vec_dot(d, d));
         }
@@ -8209,21 +8062,22 @@ static void fsi__soft_collides(fsi__soft_pairs *q, int first, const int32_t *a, 
     fsi_soft *s = q->s;
     fsi_real x[12], fast = fsi__soft_way(q, first, a, b),
                     near = fsi__min(FSI_R(0.1) * s->desc.thickness, d / 2), t = 0;
-    int i, k, n = s->desc.dim + 1, inside;
+    int n = s->desc.dim + 1, inside;
     int32_t node[4];
-    for (i = 0; i < n; i++)
+    for (int i = 0; i < n; i++)
         node[i] = i < first ? a[i] : b[i - first];
-    for (k = 0; k < 100 && d > near; k++) {
-        fsi_vec3 p, r;
+    for (int k = 0; k < 100 && d > near; k++) {
         if ((1 - t) * fast < d - near / 2)
             return; /* not within what is left */
         t += (d - near / 2) / fast;
-        for (i = 0; i < 3 * n; i++)
+        for (int i = 0; i < 3 * n; i++)
             x[i] = s->x[3 * node[i / 3] + i % 3] + t * q->dt * q->u[3 * node[i / 3] + i % 3];
+        fsi_vec3 p;
+        fsi_vec3 r;
         d = fsi__pair_distance(s, x, first, local, local + first, &p, &r, &inside);
     }
     q->hits++;
-    for (i = 1; i < n; i++)
+    for (int i = 1; i < n; i++)
         s->work->zone[fsi__root(s->work->zone, node[i])] = fsi__root(s->work->zone, node[0]);
 }
 
@@ -8232,16 +8086,16 @@ static void fsi__soft_collides(fsi__soft_pairs *q, int first, const int32_t *a, 
 static void fsi__soft_respond(fsi__soft_pairs *q, int site_a, int site_b, fsi_vec3 at, fsi_vec3 n,
                               fsi_real gap) {
     fsi_soft *s = q->s;
-    fsi_real missing;
-    fsi__site a, b;
+    fsi__site a;
     fsi__site_make(s, site_a, at, &a);
+    fsi__site b;
     fsi__site_make(s, site_b, at, &b);
     if (q->what == FSI__SELF_OPEN) {
         q->hits += fsi__soft_open(s, &a, &b, n, gap);
         return;
     }
-    missing = fsi__soft_hit(s, &a, &b, n, fsi_vec(0, 0, 0), fsi__soft_target(gap, q->dt),
-                            s->desc.friction);
+    fsi_real missing = fsi__soft_hit(s, &a, &b, n, fsi_vec(0, 0, 0), fsi__soft_target(gap, q->dt),
+                                     s->desc.friction);
     q->hits += missing > 0;
     q->missing = fsi__max(q->missing, missing);
 }
@@ -8251,10 +8105,10 @@ static void fsi__soft_respond(fsi__soft_pairs *q, int site_a, int site_b, fsi_ve
 static void fsi__soft_pair(fsi__soft_pairs *q, int first, const int32_t *a, const int32_t *b,
                            int site_a, int site_b) {
     const fsi_soft *s = q->s;
-    fsi_real d, thick = s->desc.thickness, rest = FSI_REAL_MAX;
+    fsi_real thick = s->desc.thickness, rest = FSI_REAL_MAX;
     fsi_vec3 p, r, skip[2];
     int inside;
-    d = fsi__pair_distance(s, s->x, first, a, b, &p, &r, &inside);
+    fsi_real d = fsi__pair_distance(s, s->x, first, a, b, &p, &r, &inside);
     if (!(d > 0))
         return;
     if (q->what == FSI__SELF_CHECK) {
@@ -8274,8 +8128,7 @@ static void fsi__soft_pair(fsi__soft_pairs *q, int first, const int32_t *a, cons
 static int fsi__soft_visit(int element, void *user) {
     fsi__soft_pairs *q = (fsi__soft_pairs *)user;
     const int32_t *t = q->s->surface + q->s->desc.dim * element, vertex = q->own;
-    int k;
-    for (k = 0; k < q->s->desc.dim; k++)
+    for (int k = 0; k < q->s->desc.dim; k++)
         if (t[k] == vertex)
             return 0;
     fsi__soft_pair(q, 1, &vertex, t, q->own, q->s->desc.vertex_count + element);
@@ -8292,11 +8145,10 @@ static int fsi__edge_outside(const fsi_real *a, const fsi_real *b, const fsi__so
 static int fsi__soft_visit_edges(int element, void *user) {
     fsi__soft_pairs *q = (fsi__soft_pairs *)user;
     const fsi_soft *s = q->s;
-    const int32_t *mine = s->work->edge + 3 * q->own, *other;
-    int k;
-    for (k = fsi__imax(s->work->edge_first[element], q->own + 1);
+    const int32_t *mine = s->work->edge + 3 * q->own;
+    for (int k = fsi__imax(s->work->edge_first[element], q->own + 1);
          k < s->work->edge_first[element + 1]; k++) {
-        other = s->work->edge + 3 * k;
+        const int32_t *other = s->work->edge + 3 * k;
         if (mine[0] == other[0] || mine[0] == other[1] || mine[1] == other[0]
             || mine[1] == other[1])
             continue;
@@ -8315,31 +8167,30 @@ static int fsi__soft_visit_all(fsi_soft *s, const fsi_real *u, fsi_real dt, int 
     fsi_vec3 mean = fsi_vec(0, 0, 0);
     fsi_real fast = 0,
              thick = what == FSI__SELF_CHECK ? FSI_R(0.1) * s->desc.thickness : s->desc.thickness;
-    int i, n = s->desc.vertex_count;
+    int n = s->desc.vertex_count;
     memset(&q, 0, sizeof q);
     q.s = s;
     q.u = u;
     q.dt = dt;
     q.what = what;
-    for (i = 0; i < n; i++)
+    for (int i = 0; i < n; i++)
         mean = fsi_vec_mad(mean, fsi_vec_load(u + 3 * i), 1 / (fsi_real)n);
-    for (i = 0; i < n; i++)
+    for (int i = 0; i < n; i++)
         fast = fsi__max(fast, fsi__length(fsi_vec_sub(fsi_vec_load(u + 3 * i), mean)));
-    for (i = 0; i < n + s->work->edge_count; i++) {
+    for (int i = 0; i < n + s->work->edge_count; i++) {
         /* vertices, then edges; a and b: both ends, or twice the vertex */
         int own = i < n ? i : i - n;
         int a = i < n ? i : s->work->edge[3 * own], b = i < n ? i : s->work->edge[3 * own + 1];
-        fsi_vec3 lo, hi, box;
         /* both may come towards each other: the own way and the longest */
-        fsi_real reach;
         if (i < n && !s->work->outside[i])
             continue;
         q.own = own;
-        reach = fsi__max(fsi__length(fsi_vec_sub(fsi_vec_load(u + 3 * a), mean)),
-                         fsi__length(fsi_vec_sub(fsi_vec_load(u + 3 * b), mean)));
+        fsi_real reach = fsi__max(fsi__length(fsi_vec_sub(fsi_vec_load(u + 3 * a), mean)),
+                                  fsi__length(fsi_vec_sub(fsi_vec_load(u + 3 * b), mean)));
         reach = thick + (what == FSI__SELF_OPEN ? 0 : dt * (reach + fast));
-        box = fsi_vec(reach, reach, reach);
-        lo = hi = fsi_vec_load(s->x + 3 * a);
+        fsi_vec3 box = fsi_vec(reach, reach, reach);
+        fsi_vec3 hi;
+        fsi_vec3 lo = hi = fsi_vec_load(s->x + 3 * a);
         fsi__grow(&lo, &hi, fsi_vec_load(s->x + 3 * b));
         q.lo = fsi_vec_sub(lo, box);
         q.hi = fsi_vec_add(hi, box);
@@ -8356,9 +8207,9 @@ static int fsi__soft_visit_all(fsi_soft *s, const fsi_real *u, fsi_real dt, int 
 
 static int fsi__soft_self(fsi_soft *s, fsi_real dt, int what) {
     fsi_real missing = 0;
-    int pass, hits = 0;
-    for (pass = 0; pass < (what == FSI__SELF_OPEN ? 1 : FSI__SELF_PASSES)
-                   && (pass < 1 || missing * dt > FSI_R(0.05) * s->desc.thickness);
+    int hits = 0;
+    for (int pass = 0; pass < (what == FSI__SELF_OPEN ? 1 : FSI__SELF_PASSES)
+                       && (pass < 1 || missing * dt > FSI_R(0.05) * s->desc.thickness);
          pass++) {
         missing = 0;
         hits += fsi__soft_visit_all(s, s->v, dt, what, &missing);
@@ -8370,8 +8221,7 @@ static int fsi__soft_self(fsi_soft *s, fsi_real dt, int what) {
  * grown. */
 static int fsi__soft_meet(fsi_soft *s, const fsi_real *u, fsi_real dt, int first) {
     fsi_real missing = 0;
-    int i;
-    for (i = 0; first && i < s->desc.vertex_count; i++)
+    for (int i = 0; first && i < s->desc.vertex_count; i++)
         s->work->zone[i] = i;
     return fsi__soft_visit_all(s, u, dt, FSI__SELF_CHECK, &missing);
 }
@@ -8380,10 +8230,9 @@ static int fsi__soft_meet(fsi_soft *s, const fsi_real *u, fsi_real dt, int first
  * held ones where some are held. */
 static void fsi__zone_stiffen(fsi_soft *s, int32_t root) {
     fsi__soft_body b = fsi__soft_gather_body(s, root);
-    int i, k;
-    for (i = 0; i < s->desc.vertex_count; i++) {
+    for (int i = 0; i < s->desc.vertex_count; i++) {
         fsi_vec3 u = b.held ? b.driven : fsi__soft_rigid(s, &b, b.p, b.L, i);
-        for (k = 0; k < s->desc.dim && fsi__in_zone(s, root, i); k++)
+        for (int k = 0; k < s->desc.dim && fsi__in_zone(s, root, i); k++)
             if (!s->work->fixed[3 * i + k])
                 s->v[3 * i + k] = fsi__get(u, k);
     }
@@ -8395,17 +8244,16 @@ static void fsi__zone_stiffen(fsi_soft *s, int32_t root) {
 
 static void fsi__soft_zones(fsi_soft *s, fsi_real dt) {
     fsi_surface f = fsi_soft_surface(s);
-    int32_t i;
-    int round;
     if (!s->desc.self_collision || fsi_bvh_build(&s->bvh, &f) != FSI_OK)
         return;
+    int round;
     for (round = 0; round < FSI__ZONE_ROUNDS && fsi__soft_meet(s, s->v, dt, round == 0); round++) {
         if (round == FSI__ZONE_ROUNDS - 1)
-            for (i = 0; i < s->desc.vertex_count; i++)
+            for (int32_t i = 0; i < s->desc.vertex_count; i++)
                 s->work->zone[fsi__root(s->work->zone, i)] = fsi__root(s->work->zone, 0);
         fsi_fill((size_t)s->desc.vertex_count, 0, s->work->trial);
         /* every zone of more than one node once */
-        for (i = 0; i < s->desc.vertex_count; i++)
+        for (int32_t i = 0; i < s->desc.vertex_count; i++)
             if (s->work->zone[i] != i && s->work->trial[fsi__root(s->work->zone, i)]++ == 0)
                 fsi__zone_stiffen(s, s->work->zone[i]);
     }
@@ -8449,26 +8297,24 @@ static fsi_real fsi__soft_bounce(fsi_real restitution, fsi_real before, fsi_real
 static fsi_result fsi__soft_walls(fsi__soft_push *push, const fsi_obstacle *o, int count,
                                   int open) {
     fsi_soft *s = push->s;
-    int i, k;
-    for (k = 0; k < count; k++)
-        for (i = 0; i < s->desc.vertex_count; i++) {
+    for (int k = 0; k < count; k++)
+        for (int i = 0; i < s->desc.vertex_count; i++) {
             fsi_vec3 n = fsi_vec(0, 0, 0), v = n, x = fsi_vec_load(s->x + 3 * i),
                      before = fsi_vec_load(s->v + 3 * i),
                      mean = fsi_vec_load(s->work->gradient + 3 * i);
-            fsi_real gap, target, vn;
-            fsi__site a;
             if (s->inverse_mass[i] == 0)
                 continue;
-            gap = o[k].distance_fn(x, &n, &v, o[k].user) - s->desc.thickness / 2;
+            fsi_real gap = o[k].distance_fn(x, &n, &v, o[k].user) - s->desc.thickness / 2;
             if (!fsi__finite(gap) || !fsi__finite_vec(n))
                 return FSI_ERR_CALLBACK;
+            fsi__site a;
             fsi__site_make(s, i, x, &a);
             if (open) {
                 push->hits += fsi__soft_open(s, &a, NULL, n, gap);
                 continue;
             }
-            vn = fsi_vec_dot(fsi_vec_sub(before, v), n);
-            target = fsi__soft_target(gap, push->dt);
+            fsi_real vn = fsi_vec_dot(fsi_vec_sub(before, v), n);
+            fsi_real target = fsi__soft_target(gap, push->dt);
             if (vn < target)
                 target = fsi__max(
                     target,
@@ -8495,17 +8341,16 @@ static fsi_result fsi__soft_walls(fsi__soft_push *push, const fsi_obstacle *o, i
    elements flat before the next step sees it. */
 static fsi_result fsi__soft_spread(fsi_soft *s, fsi_real dt) {
     fsi__soft_work *w = s->work;
-    size_t i, n = 3 * (size_t)s->desc.vertex_count;
+    size_t n = 3 * (size_t)s->desc.vertex_count;
     fsi__soft_system q = fsi__soft_velocity_system(s, dt);
-    fsi_result r;
-    for (i = 0; i < n; i++) {
+    for (size_t i = 0; i < n; i++) {
         w->y[i] = s->v[i] - w->z[i];
         w->residual[i] = 0;
         if (w->y[i] != 0)
             w->fixed[i] |= 2;
     }
-    r = fsi__soft_solve(s, s->x, &q, 2, w->residual, w->y, w->step);
-    for (i = 0; i < n; i++) {
+    fsi_result r = fsi__soft_solve(s, s->x, &q, 2, w->residual, w->y, w->step);
+    for (size_t i = 0; i < n; i++) {
         if (r >= 0 && !w->fixed[i])
             s->v[i] += w->step[i];
         w->fixed[i] &= 1;
@@ -8520,15 +8365,14 @@ static double fsi__soft_excess(double share, void *user) {
     fsi__soft_push *p = (fsi__soft_push *)user;
     fsi_soft *s = p->s;
     fsi__soft_work *w = s->work;
-    double e;
-    int i, n = 3 * s->desc.vertex_count;
-    for (i = 0; i < n; i++) {
+    int n = 3 * s->desc.vertex_count;
+    for (int i = 0; i < n; i++) {
         w->step[i] = w->z[i] + (fsi_real)share * (s->v[i] - w->z[i]);
         w->trial[i] = s->x[i] + p->dt * w->step[i];
     }
-    e = fsi__soft_total(s, w->trial, w->step, p->spread > 0 ? w->residual : NULL);
+    double e = fsi__soft_total(s, w->trial, w->step, p->spread > 0 ? w->residual : NULL);
     p->work = (double)(fsi_real)share * p->given;
-    for (i = 0; i < n && p->spread > 0 && share > 0; i++)
+    for (int i = 0; i < n && p->spread > 0 && share > 0; i++)
         p->work -= (double)(p->spread * (w->residual[i] - w->other[i]) * w->gradient[i]);
     return e - p->work - p->most;
 }
@@ -8547,8 +8391,7 @@ static double fsi__soft_began(fsi_soft *s, int jumped) {
    at what it was (began) or would be without contact. */
 static void fsi__soft_calm(fsi__soft_push *p, double began) {
     fsi_soft *s = p->s;
-    size_t i, n = 3 * (size_t)s->desc.vertex_count;
-    double share;
+    size_t n = 3 * (size_t)s->desc.vertex_count;
     p->most = began;
     /* most often: no need to look further */
     if (!(p->spread > 0) && !(fsi__soft_excess(1, p) > 0))
@@ -8558,8 +8401,8 @@ static void fsi__soft_calm(fsi__soft_push *p, double began) {
     fsi_copy(n, s->work->residual, s->work->other);
     if (began > p->most)
         p->most = began;
-    share = fsi__safe_share(fsi__soft_excess, p);
-    for (i = 0; i < n && share < 1; i++)
+    double share = fsi__safe_share(fsi__soft_excess, p);
+    for (size_t i = 0; i < n && share < 1; i++)
         s->v[i] = s->work->z[i] + (fsi_real)share * (s->v[i] - s->work->z[i]);
 }
 
@@ -8567,8 +8410,8 @@ static void fsi__soft_calm(fsi__soft_push *p, double began) {
  */
 static int fsi__soft_keep_open(fsi_soft *s) {
     fsi__soft_work *w = s->work;
-    size_t i, n = 3 * (size_t)s->desc.vertex_count;
-    for (i = 0; i < n; i++) {
+    size_t n = 3 * (size_t)s->desc.vertex_count;
+    for (size_t i = 0; i < n; i++) {
         w->trial[i] = s->x[i] - w->z[i];
         s->x[i] = w->z[i];
     }
@@ -8597,8 +8440,6 @@ static fsi_result fsi__soft_part(fsi_soft *s, const fsi_obstacle *obstacle, int 
                                  int own) {
     double before = fsi__soft_after(s, dt);
     fsi__soft_push push = fsi__soft_push_begin(s, dt);
-    fsi_result r;
-    int i;
     fsi_copy(3 * (size_t)s->desc.vertex_count, s->x, s->work->z);
     if (own)
         push.hits = fsi__soft_self(s, dt, FSI__SELF_OPEN);
@@ -8608,7 +8449,7 @@ static fsi_result fsi__soft_part(fsi_soft *s, const fsi_obstacle *obstacle, int 
     if (push.hits) {
         fsi__soft_body b = fsi__soft_gather_body(s, -1);
         fsi_vec3 turn = fsi_vec(0, 0, 0);
-        for (i = 0; i < s->desc.vertex_count; i++)
+        for (int i = 0; i < s->desc.vertex_count; i++)
             turn = fsi_vec_mad(turn,
                                fsi_vec_cross(fsi_vec_sub(fsi_vec_load(s->x + 3 * i),
                                                          fsi_vec_load(s->work->z + 3 * i)),
@@ -8616,7 +8457,7 @@ static fsi_result fsi__soft_part(fsi_soft *s, const fsi_obstacle *obstacle, int 
                                -s->mass[i]);
         fsi__soft_balance(s, &b, fsi_vec(0, 0, 0), turn);
     }
-    r = fsi__soft_walls(&push, obstacle, count, 1);
+    fsi_result r = fsi__soft_walls(&push, obstacle, count, 1);
     if (push.hits && r == FSI_OK)
         s->contact_work += fsi__soft_after(s, dt) - before;
     return r;
@@ -8625,20 +8466,17 @@ static fsi_result fsi__soft_part(fsi_soft *s, const fsi_obstacle *obstacle, int 
 FSI_API fsi_result fsi_soft_contact(fsi_soft *s, const fsi_obstacle *obstacle, int count,
                                     fsi_real dt, int *contacts) {
     fsi_result r = FSI_OK;
-    fsi__soft_push push;
-    fsi__soft_work *w;
-    int own = 0, jumped;
+    int own = 0;
     double began = 0;
-    size_t n;
     if (!s || !s->block)
         return FSI_ERR_STATE;
     if (!fsi__soft_ready(s, dt) || count < 0 || (count && !obstacle))
         return FSI_ERR_ARGUMENT;
-    n = 3 * (size_t)s->desc.vertex_count;
-    w = s->work;
-    jumped = w->jumps;
+    size_t n = 3 * (size_t)s->desc.vertex_count;
+    fsi__soft_work *w = s->work;
+    int jumped = w->jumps;
     s->contact_work = 0;
-    push = fsi__soft_push_begin(s, dt);
+    fsi__soft_push push = fsi__soft_push_begin(s, dt);
     fsi__soft_jump(s);
     fsi_copy(n, s->v, w->z);
     if (s->desc.self_collision) {
@@ -8676,8 +8514,6 @@ static void fsi__soft_touch(void *user, int point, fsi_vec3 at) {
     fsi_soft *s = (fsi_soft *)user;
     fsi__soft_work *w = s->work;
     fsi__patch *p = w->patch;
-    fsi__site q;
-    int a;
     /* what it would have without contact, or had */
     if (!w->touched) {
         w->reference = fsi__soft_after(s, s->dt);
@@ -8687,8 +8523,9 @@ static void fsi__soft_touch(void *user, int point, fsi_vec3 at) {
     }
     if (!p || !(w->response > 0))
         return;
+    fsi__site q;
     fsi__site_make(s, point, at, &q);
-    for (a = 0; a < q.count && p->count <= p->room; a++)
+    for (int a = 0; a < q.count && p->count <= p->room; a++)
         if (p->place[q.node[a]] < 0) {
             if (p->count < p->room)
                 p->node[p->count] = q.node[a];
@@ -8701,18 +8538,16 @@ static void fsi__soft_touch(void *user, int point, fsi_vec3 at) {
  * (a body that is held: all of v). */
 static double fsi__soft_surplus(void *user, double take) {
     fsi_soft *s = (fsi_soft *)user;
-    fsi__soft_body b;
     double inside = 0, keep = 0;
-    int i, k, pass;
     if (!s->work->touched)
         return 0;
     if (!(take > 0))
         return fsi__soft_total(s, s->x, s->v, NULL) - s->work->reference;
-    b = fsi__soft_gather_body(s, -1);
-    for (pass = 0; pass < 2; pass++) {
-        for (i = 0; i < s->desc.vertex_count; i++) {
+    fsi__soft_body b = fsi__soft_gather_body(s, -1);
+    for (int pass = 0; pass < 2; pass++) {
+        for (int i = 0; i < s->desc.vertex_count; i++) {
             fsi_vec3 u = b.held ? fsi_vec(0, 0, 0) : fsi__soft_rigid(s, &b, b.p, b.L, i);
-            for (k = 0; k < s->desc.dim; k++) {
+            for (int k = 0; k < s->desc.dim; k++) {
                 fsi_real *q = s->v + 3 * i + k, d = *q - fsi__get(u, k);
                 if (s->work->fixed[3 * i + k])
                     continue;
@@ -8740,12 +8575,11 @@ static fsi_vec3 fsi__soft_point_velocity(void *user, int point, fsi_vec3 at) {
 
 static void fsi__soft_point_inverse(void *user, int point, fsi_vec3 at, fsi_mat3 *K) {
     fsi__patch *p = ((fsi_soft *)user)->work->patch;
-    fsi__site q;
-    int j;
     if (p && !p->ready && p->count > 0 && p->count <= p->room)
         fsi__patch_make((fsi_soft *)user);
+    fsi__site q;
     fsi__site_make((const fsi_soft *)user, point, at, &q);
-    for (j = 0; j < 3; j++) {
+    for (int j = 0; j < 3; j++) {
         fsi_vec3 u =
             fsi__site_response((const fsi_soft *)user, &q, fsi_vec(j == 0, j == 1, j == 2));
         K->m[j] = u.x;
@@ -8778,7 +8612,7 @@ static fsi_real fsi__soft_point_distance(void *user, fsi_vec3 p, fsi_vec3 *norma
 static void fsi__soft_advance(void *user, fsi_real h) {
     fsi_soft *s = (fsi_soft *)user;
     fsi__patch *p = s->work->patch;
-    size_t n = 3 * (size_t)s->desc.vertex_count, i;
+    size_t n = 3 * (size_t)s->desc.vertex_count;
     fsi__soft_jump(s);
     if (h == 0) {
         fsi_surface f = fsi_soft_surface(s);
@@ -8792,7 +8626,7 @@ static void fsi__soft_advance(void *user, fsi_real h) {
     /* a step begins or ends: no patch */
     if (h <= 0 && p) {
         p->count = p->ready = 0;
-        for (i = 0; i < n / 3; i++)
+        for (size_t i = 0; i < n / 3; i++)
             p->place[i] = -1;
     }
     if (!(h > 0))
@@ -8868,13 +8702,12 @@ static fsi_result fsi__soft_check(const fsi_soft_desc *d) {
                                 d->volume_stiffness,
                                 d->thickness,
                                 d->friction};
-    int i, k;
     const int32_t *list[4];
     int count[4];
     if (!fsi_allocator_valid(&d->allocator) || (d->dim != 2 && d->dim != 3) || d->vertex_count < 1
         || d->vertex_count > 200000000 || !d->x)
         return FSI_ERR_ARGUMENT;
-    for (i = 0; i < (int)(sizeof numbers / sizeof *numbers); i++)
+    for (int i = 0; i < (int)(sizeof numbers / sizeof *numbers); i++)
         if (!fsi__finite(numbers[i]) || numbers[i] < 0)
             return FSI_ERR_ARGUMENT;
     if (!fsi__finite(d->poisson) || d->poisson <= -1 || d->poisson >= FSI_R(0.5))
@@ -8901,12 +8734,12 @@ static fsi_result fsi__soft_check(const fsi_soft_desc *d) {
     count[1] = d->triangle_count;
     count[2] = d->tet_count;
     count[3] = d->surface_count;
-    for (k = 0; k < 4; k++) {
+    for (int k = 0; k < 4; k++) {
         int per = k < 3 ? k + 2 : d->dim;
         if (count[k] < 0 || count[k] > 100000000 || (count[k] && !list[k])
             || (k == 2 && count[k] && d->dim == 2))
             return FSI_ERR_ARGUMENT;
-        for (i = 0; i < per * count[k]; i++)
+        for (int i = 0; i < per * count[k]; i++)
             if (list[k][i] < 0 || list[k][i] >= d->vertex_count)
                 return FSI_ERR_GEOMETRY;
     }
@@ -8916,22 +8749,21 @@ static fsi_result fsi__soft_check(const fsi_soft_desc *d) {
 /* Hinges: the nodes of 2D bends and of folds between triangles into out [4 each]; both return their
  * number, -1 without memory. */
 static int fsi__soft_bends(const fsi_soft_desc *d, int32_t *out) {
-    int i, n = 0;
+    int n = 0;
     size_t size = 2 * (size_t)d->vertex_count * sizeof(int32_t);
     /* [vertices] where the segment comes from and goes to, + 1; -1: more than one does */
-    int32_t *before, *after;
     if (d->dim != 2 || !d->segment_count || !(d->bend > 0))
         return 0;
-    before = (int32_t *)fsi_alloc(&d->allocator, size);
+    int32_t *before = (int32_t *)fsi_alloc(&d->allocator, size);
     if (!before)
         return -1;
-    after = before + d->vertex_count;
-    for (i = 0; i < d->segment_count; i++) {
+    int32_t *after = before + d->vertex_count;
+    for (int i = 0; i < d->segment_count; i++) {
         int32_t a = d->segment[2 * i], b = d->segment[2 * i + 1];
         after[a] = after[a] ? -1 : b + 1;
         before[b] = before[b] ? -1 : a + 1;
     }
-    for (i = 0; i < d->vertex_count; i++)
+    for (int i = 0; i < d->vertex_count; i++)
         if (before[i] > 0 && after[i] > 0) {
             out[4 * n] = before[i] - 1;
             out[4 * n + 1] = i;
@@ -8943,8 +8775,7 @@ static int fsi__soft_bends(const fsi_soft_desc *d, int32_t *out) {
 
 /* edges of triangles, sorted: the same ones side by side */
 static void fsi__face_edges(int edges, const int32_t *triangle, fsi__face *f) {
-    int i;
-    for (i = 0; i < edges; i++) {
+    for (int i = 0; i < edges; i++) {
         int32_t a = triangle[i], b = triangle[i - i % 3 + (i + 1) % 3];
         f[i].key[0] = a < b ? a : b;
         f[i].key[1] = a < b ? b : a;
@@ -8954,16 +8785,15 @@ static void fsi__face_edges(int edges, const int32_t *triangle, fsi__face *f) {
 }
 
 static int fsi__soft_folds(const fsi_soft_desc *d, int32_t *out) {
-    int i, n = 0, edges = 3 * d->triangle_count;
+    int n = 0, edges = 3 * d->triangle_count;
     size_t size = (size_t)edges * sizeof(fsi__face);
-    fsi__face *f;
     if (!edges || !(d->bend > 0) || d->dim == 2)
         return 0;
-    f = (fsi__face *)fsi_alloc(&d->allocator, size);
+    fsi__face *f = (fsi__face *)fsi_alloc(&d->allocator, size);
     if (!f)
         return -1;
     fsi__face_edges(edges, d->triangle, f);
-    for (i = 0; i + 1 < edges; i++)
+    for (int i = 0; i + 1 < edges; i++)
         if (!memcmp(f[i].key, f[i + 1].key, sizeof f[i].key)
             && (i + 2 >= edges || memcmp(f[i].key, f[i + 2].key, sizeof f[i].key))) {
             int32_t p = f[i].from, q = f[++i].from, *node = out + 4 * n++;
@@ -8977,7 +8807,7 @@ static int fsi__soft_folds(const fsi_soft_desc *d, int32_t *out) {
 }
 
 static void fsi__soft_layout(fsi_soft *s, fsi_arena *m) {
-    fsi__soft_work *w = (fsi__soft_work *)fsi_arena_take(m, 1, sizeof *w), none;
+    fsi__soft_work *w = (fsi__soft_work *)fsi_arena_take(m, 1, sizeof *w);
     size_t n = (size_t)s->desc.vertex_count, e = (size_t)s->element_count,
            surface = (size_t)s->surface_count;
     /* state: x, v, drive, force, volume_target */
@@ -8995,6 +8825,7 @@ static void fsi__soft_layout(fsi_soft *s, fsi_arena *m) {
     FSI__TAKE(s->surface, int32_t, m, surface * (size_t)s->desc.dim);
     FSI__TAKE(s->surface_node, int32_t, m, n);
     s->work = w;
+    fsi__soft_work none;
     if (!w)
         w = &none;
     FSI__TAKE(w->node, int32_t, m, 4 * e);
@@ -9036,10 +8867,10 @@ static int fsi__soft_rest(fsi_soft *s, int e, int kind, const unsigned char *hel
     fsi_real *rest = w->rest + (size_t)FSI__REST * (size_t)e, size = 0, per = s->desc.area_density;
     const int32_t *node = w->node + 4 * e;
     fsi_vec3 p[4], d[3];
-    int a, n = fsi__kind_nodes[kind];
-    for (a = 0; a < n; a++)
+    int n = fsi__kind_nodes[kind];
+    for (int a = 0; a < n; a++)
         p[a] = fsi_vec_load(w->rest_x + 3 * node[a]);
-    for (a = 1; a < n; a++)
+    for (int a = 1; a < n; a++)
         d[a - 1] = fsi_vec_sub(p[a], p[0]);
     if (kind == FSI__SEG)
         rest[0] = size = fsi__length(d[0]);
@@ -9053,7 +8884,7 @@ static int fsi__soft_rest(fsi_soft *s, int e, int kind, const unsigned char *hel
         /* k = D |e|^2 / (area of both triangles), held ones not counted */
     } else if (kind == FSI__FOLD) {
         fsi_real area = 0;
-        for (a = 2; a < 4; a++)
+        for (int a = 2; a < 4; a++)
             if (!(held[node[0]] && held[node[1]] && held[node[a]]))
                 area += fsi__length(fsi_vec_cross(d[0], d[a - 1])) / 2;
         rest[0] = fsi__fold_angle(p, NULL);
@@ -9074,14 +8905,15 @@ static int fsi__soft_rest(fsi_soft *s, int e, int kind, const unsigned char *hel
         rest[3] = 1 / h;
         rest[4] = size;
     } else {
-        fsi_mat3 Dm, inv;
+        fsi_mat3 Dm;
         fsi_real scale = fsi__length(d[0]) * fsi__length(d[1]) * fsi__length(d[2]);
-        for (a = 0; a < 3; a++) {
+        for (int a = 0; a < 3; a++) {
             Dm.m[a] = d[a].x;
             Dm.m[3 + a] = d[a].y;
             Dm.m[6 + a] = d[a].z;
         }
         size = fsi_mat3_det(&Dm) / 6;
+        fsi_mat3 inv;
         if (!(size > 16 * FSI_REAL_EPS * scale) || !fsi_mat3_inverse(&Dm, &inv))
             return 0;
         memcpy(rest, inv.m, sizeof inv.m);
@@ -9090,23 +8922,23 @@ static int fsi__soft_rest(fsi_soft *s, int e, int kind, const unsigned char *hel
     }
     if (!(size > 0))
         return 0;
-    for (a = 0; a < n; a++)
+    for (int a = 0; a < n; a++)
         s->mass[node[a]] += per * size / (fsi_real)n;
     return 1;
 }
 
 static void fsi__soft_corners(fsi_soft *s) { /* vertex -> corners, counting sort */
     fsi__soft_work *w = s->work;
-    int i, n = 4 * s->element_count;
-    for (i = 0; i < n; i++)
+    int n = 4 * s->element_count;
+    for (int i = 0; i < n; i++)
         if (w->node[i] >= 0)
             w->first[w->node[i] + 1]++;
-    for (i = 0; i < s->desc.vertex_count; i++)
+    for (int i = 0; i < s->desc.vertex_count; i++)
         w->first[i + 1] += w->first[i];
-    for (i = 0; i < n; i++)
+    for (int i = 0; i < n; i++)
         if (w->node[i] >= 0)
             w->corner[w->first[w->node[i]]++] = i;
-    for (i = s->desc.vertex_count; i > 0; i--)
+    for (int i = s->desc.vertex_count; i > 0; i--)
         w->first[i] = w->first[i - 1];
     w->first[0] = 0;
 }
@@ -9114,26 +8946,25 @@ static void fsi__soft_corners(fsi_soft *s) { /* vertex -> corners, counting sort
 /* Nodes and edges of the surface; an edge goes with the first element that has it. 0: no memory. */
 static int fsi__soft_edges(fsi_soft *s) {
     fsi__soft_work *w = s->work;
-    int i, k, corners = s->desc.dim * s->surface_count;
+    int corners = s->desc.dim * s->surface_count;
     size_t size = (size_t)corners * sizeof(fsi__face);
-    fsi__face *f;
-    for (i = 0; i < corners; i++)
+    for (int i = 0; i < corners; i++)
         w->outside[s->surface[i]] = 1;
     if (s->desc.dim == 2 || !corners)
         return 1;
-    f = (fsi__face *)fsi_alloc(&s->desc.allocator, size);
+    fsi__face *f = (fsi__face *)fsi_alloc(&s->desc.allocator, size);
     if (!f)
         return 0;
     fsi__face_edges(corners, s->surface, f);
     /* mark the first of each in the place of its element */
-    for (i = 0; i < corners; i++)
+    for (int i = 0; i < corners; i++)
         f[f[i].from].key[2] = i == 0 || memcmp(f[i].key, f[i - 1].key, 2 * sizeof f[i].key[0]);
-    for (i = 0; i < corners; i++) {
+    for (int i = 0; i < corners; i++) {
         if (i % 3 == 0)
             w->edge_first[i / 3] = w->edge_count;
         if (!f[i].key[2])
             continue;
-        k = 3 * w->edge_count++;
+        int k = 3 * w->edge_count++;
         w->edge[k] = s->surface[i];
         w->edge[k + 1] = s->surface[i - i % 3 + (i + 1) % 3];
         w->edge[k + 2] = s->desc.vertex_count + i / 3;
@@ -9157,16 +8988,16 @@ static fsi_result fsi__soft_elements(fsi_soft *s, const fsi_soft_desc *d,
                                      const unsigned char *held) {
     fsi__soft_work *w = s->work;
     const int32_t *list[FSI__KINDS] = {NULL, NULL, NULL, NULL, NULL};
-    int count[FSI__KINDS] = {0, 0, 0, 0, 0}, i, e = 0, k;
+    int count[FSI__KINDS] = {0, 0, 0, 0, 0}, e = 0;
     list[FSI__SEG] = d->segment;
     list[FSI__TRI] = d->triangle;
     list[FSI__TET] = d->tet;
     count[FSI__SEG] = d->segment_count;
     count[FSI__TRI] = d->triangle_count;
     count[FSI__TET] = d->tet_count;
-    for (i = 0; i < 4 * s->element_count; i++)
+    for (int i = 0; i < 4 * s->element_count; i++)
         w->node[i] = -1;
-    for (k = 0; k < FSI__KINDS; k++) {
+    for (int k = 0; k < FSI__KINDS; k++) {
         int nodes = fsi__kind_nodes[k], first = w->begin[k] = e;
         if (k == FSI__BEND)
             count[k] = fsi__soft_bends(d, w->node + 4 * e);
@@ -9175,7 +9006,7 @@ static fsi_result fsi__soft_elements(fsi_soft *s, const fsi_soft_desc *d,
         if (count[k] < 0)
             return FSI_ERR_MEMORY;
         for (; e < first + count[k]; e++) {
-            for (i = 0; list[k] && i < nodes; i++)
+            for (int i = 0; list[k] && i < nodes; i++)
                 w->node[4 * e + i] = list[k][nodes * (e - first) + i];
             if (!fsi__soft_rest(s, e, k, held))
                 return FSI_ERR_GEOMETRY;
@@ -9188,20 +9019,19 @@ static fsi_result fsi__soft_elements(fsi_soft *s, const fsi_soft_desc *d,
 /* Elements, masses, surface into the placed block. */
 static fsi_result fsi__soft_fill(fsi_soft *s, const fsi_soft_desc *d) {
     fsi__soft_work *w = s->work;
-    int i, a, n = d->vertex_count, moving = d->dim == 2 ? 3 : 7;
+    int i, n = d->vertex_count, moving = d->dim == 2 ? 3 : 7;
     const int32_t *skin = fsi__soft_skin(d, &i);
     unsigned char *held = (unsigned char *)w->zone; /* scratch */
-    fsi_result r;
     fsi_copy(3 * (size_t)n, d->x, s->x);
     fsi_copy(3 * (size_t)n, d->x, w->rest_x);
     for (i = 0; i < n; i++) {
         int pin = (d->pin ? d->pin[i] : 0) | (d->dim == 2 ? 4 : 0);
-        for (a = 0; a < 3; a++)
+        for (int a = 0; a < 3; a++)
             w->fixed[3 * i + a] = (unsigned char)(pin >> a & 1);
         held[i] = (unsigned char)((pin & moving) == moving);
         s->surface_node[i] = i;
     }
-    r = fsi__soft_elements(s, d, held);
+    fsi_result r = fsi__soft_elements(s, d, held);
     if (r != FSI_OK)
         return r;
     for (i = 0; i < n; i++) {
@@ -9225,16 +9055,14 @@ static fsi_result fsi__soft_fill(fsi_soft *s, const fsi_soft_desc *d) {
 }
 
 FSI_API fsi_result fsi_soft_init(fsi_soft *out, const fsi_soft_desc *desc) {
-    fsi_soft s;
-    fsi_arena arena;
-    fsi_result r;
-    int hinges;
     if (!out || !desc)
         return FSI_ERR_ARGUMENT;
-    r = fsi__soft_check(desc);
+    fsi_result r = fsi__soft_check(desc);
     if (r != FSI_OK)
         return r;
+    fsi_soft s;
     memset(&s, 0, sizeof s);
+    fsi_arena arena;
     memset(&arena, 0, sizeof arena);
     s.desc = *desc;
     if (!s.desc.newton)
@@ -9247,9 +9075,9 @@ FSI_API fsi_result fsi_soft_init(fsi_soft *out, const fsi_soft_desc *desc) {
     if (r != FSI_OK)
         return r;
     /* at most */
-    hinges = !(desc->bend > 0) ? 0
-             : desc->dim == 2  ? (desc->segment_count ? desc->vertex_count : 0)
-                               : 3 * desc->triangle_count / 2;
+    int hinges = !(desc->bend > 0) ? 0
+                 : desc->dim == 2  ? (desc->segment_count ? desc->vertex_count : 0)
+                                   : 3 * desc->triangle_count / 2;
     s.element_count = desc->segment_count + desc->triangle_count + desc->tet_count + hinges;
     fsi__soft_layout(&s, &arena);
     r = fsi__arena_block(&arena, &desc->allocator, &s.block, &s.size);
@@ -9349,10 +9177,9 @@ static void fsi__reduced_layout(fsi_reduced_model *m, fsi_arena *a, int cells) {
  * frequencies. */
 static void fsi__reduced_flat(fsi_soft *s) {
     fsi_real most = 0;
-    int i, j, pass;
-    for (pass = 0; pass < 2; pass++)
-        for (i = 0; i < s->K.rows; i++)
-            for (j = s->K.row[i]; j < s->K.row[i + 1]; j++)
+    for (int pass = 0; pass < 2; pass++)
+        for (int i = 0; i < s->K.rows; i++)
+            for (int j = s->K.row[i]; j < s->K.row[i + 1]; j++)
                 if (s->K.col[j] == i) {
                     if (!pass)
                         most = fsi__max(most, s->K.val[j] / s->mass[i / 3]);
@@ -9365,8 +9192,6 @@ static void fsi__reduced_flat(fsi_soft *s) {
 static fsi_result fsi__reduced_edges(fsi_reduced_model *m, fsi__reduced_build *t,
                                      const fsi_mesh *mesh) {
     size_t n = 3 * (size_t)mesh->element_count, i;
-    int32_t *out;
-    uint64_t *sorted;
     for (i = 0; i < n; i++)
         if (mesh->index[i] < 0 || mesh->index[i] >= mesh->vertex_count)
             return FSI_ERR_GEOMETRY;
@@ -9387,8 +9212,8 @@ static fsi_result fsi__reduced_edges(fsi_reduced_model *m, fsi__reduced_build *t
         return FSI_ERR_MEMORY;
     for (i = 0; i < n; i++)
         t->edge[i] = fsi__pair_key(mesh->index[i], mesh->index[i - i % 3 + (i + 1) % 3]);
-    sorted = fsi__sort_keys(n, t->edge, t->edge + n);
-    out = (int32_t *)(void *)(t->edge + 2 * n);
+    uint64_t *sorted = fsi__sort_keys(n, t->edge, t->edge + n);
+    int32_t *out = (int32_t *)(void *)(t->edge + 2 * n);
     t->index = out;
     for (m->element_count = 0, i = 0; i < n; i++) {
         uint64_t back = sorted[i] >> 32 | sorted[i] << 32;
@@ -9407,13 +9232,13 @@ static fsi_result fsi__reduced_edges(fsi_reduced_model *m, fsi__reduced_build *t
  * own M_r, K_r. */
 static fsi_result fsi__reduced_modes(fsi_reduced_model *m, fsi__reduced_build *t,
                                      const fsi_reduced_desc *d) {
-    int n = 3 * m->vertex_count, k = m->modes, i, a, b;
+    int n = 3 * m->vertex_count, k = m->modes;
     fsi_soft *s = &t->soft;
     fsi_result r;
     if (!d->basis) {
         fsi_modes_desc e;
-        fsi_csr M;
         memset(&e, 0, sizeof e);
+        fsi_csr M;
         M.rows = M.cols = n;
         M.row = (int32_t *)fsi_alloc(&d->allocator, (size_t)(2 * n + 1) * sizeof(int32_t)
                                                         + (size_t)n * sizeof(fsi_real) + 16);
@@ -9421,15 +9246,15 @@ static fsi_result fsi__reduced_modes(fsi_reduced_model *m, fsi__reduced_build *t
             return FSI_ERR_MEMORY;
         M.col = M.row + n + 1;
         M.val = (fsi_real *)(void *)(M.row + 2 * n + 2);
-        for (i = 0; i < n; i++) {
+        for (int i = 0; i < n; i++) {
             M.row[i] = M.col[i] = i;
             M.val[i] = s->mass[i / 3];
         }
         M.row[n] = n;
         /* rigid motions: translations, x -> e_a x r */
-        for (i = 0; i < n / 3; i++) {
+        for (int i = 0; i < n / 3; i++) {
             fsi_vec3 x = fsi_vec_load(m->x0 + 3 * i);
-            for (a = 0; a < 3; a++) {
+            for (int a = 0; a < 3; a++) {
                 t->null[a * n + 3 * i + a] = 1;
                 fsi_vec_store(t->null + (3 + a) * n + 3 * i,
                               fsi_vec_cross(fsi_vec(a == 0, a == 1, a == 2), x));
@@ -9450,19 +9275,19 @@ static fsi_result fsi__reduced_modes(fsi_reduced_model *m, fsi__reduced_build *t
         r = fsi_modes_solve(&e, t->w, t->V, NULL);
         fsi_free(&d->allocator, M.row,
                  (size_t)(2 * n + 1) * sizeof(int32_t) + (size_t)n * sizeof(fsi_real) + 16);
-        for (i = 2; i < k * n && m->dim == 2; i += 3)
+        for (int i = 2; i < k * n && m->dim == 2; i += 3)
             t->V[i] = 0;
         return r < 0 ? r : r == FSI_NOT_CONVERGED ? FSI_ERR_NUMERIC : FSI_OK;
     }
     fsi_copy((size_t)k * (size_t)n, d->basis, t->V);
-    for (i = 2; i < k * n && m->dim == 2; i += 3)
+    for (int i = 2; i < k * n && m->dim == 2; i += 3)
         t->V[i] = 0;
-    for (a = 0; a < 3 * k; a++) { /* mass-weighted column sums become zero */
+    for (int a = 0; a < 3 * k; a++) { /* mass-weighted column sums become zero */
         double sum = 0;
         fsi_real *v = t->V + (size_t)(a / 3) * (size_t)n + a % 3;
-        for (i = 0; i < n / 3; i++)
+        for (int i = 0; i < n / 3; i++)
             sum += (double)(s->mass[i] * v[3 * i]);
-        for (i = 0; i < n / 3; i++)
+        for (int i = 0; i < n / 3; i++)
             v[3 * i] -= (fsi_real)(sum / (double)m->mass);
     }
     {
@@ -9471,13 +9296,13 @@ static fsi_result fsi__reduced_modes(fsi_reduced_model *m, fsi__reduced_build *t
                  *f = Y + kk;
         if (!M_r)
             return FSI_ERR_MEMORY;
-        for (a = 0; a < k; a++) {
+        for (int a = 0; a < k; a++) {
             fsi_real *va = t->V + (size_t)a * (size_t)n;
             fsi_csr_mul(&s->K, va, f);
-            for (b = 0; b < k; b++) {
+            for (int b = 0; b < k; b++) {
                 const fsi_real *vb = t->V + (size_t)b * (size_t)n;
                 double sum = 0;
-                for (i = 0; i < n; i++)
+                for (int i = 0; i < n; i++)
                     sum += (double)(s->mass[i / 3] * va[i] * vb[i]);
                 M_r[a * k + b] = (fsi_real)sum;
                 K_r[a * k + b] = (fsi_real)fsi_dot((size_t)n, f, vb);
@@ -9485,38 +9310,38 @@ static fsi_result fsi__reduced_modes(fsi_reduced_model *m, fsi__reduced_build *t
         }
         r = fsi_eigen_dense(k, K_r, M_r, t->w, Y, &d->allocator);
         /* V <- Y V, one particle coordinate after the other */
-        for (i = 0; i < n && r == FSI_OK; i++) {
-            for (a = 0; a < k; a++)
+        for (int i = 0; i < n && r == FSI_OK; i++) {
+            for (int a = 0; a < k; a++)
                 f[a] = t->V[(size_t)a * (size_t)n + (size_t)i];
-            for (a = 0; a < k; a++) {
+            for (int a = 0; a < k; a++) {
                 double sum = 0;
-                for (b = 0; b < k; b++)
+                for (int b = 0; b < k; b++)
                     sum += (double)(Y[a * k + b] * f[b]);
                 M_r[a] = (fsi_real)sum;
             }
-            for (a = 0; a < k; a++)
+            for (int a = 0; a < k; a++)
                 t->V[(size_t)a * (size_t)n + (size_t)i] = M_r[a];
         }
         fsi_free(&d->allocator, M_r, bytes);
     }
-    for (a = 0; a < k; a++)
+    for (int a = 0; a < k; a++)
         t->w[a] = fsi__max(t->w[a], 0);
     return r;
 }
 
 static void fsi__reduced_integrals(fsi_reduced_model *m) {
-    int i, a, b, k, l, n = m->modes;
-    for (a = 0; a < 3; a++)
-        for (b = 0; b < 3; b++) {
+    int i, n = m->modes;
+    for (int a = 0; a < 3; a++)
+        for (int b = 0; b < 3; b++) {
             double c = 0;
             for (i = 0; i < m->vertex_count; i++)
                 c += (double)(m->node_mass[i] * m->x0[3 * i + a] * m->x0[3 * i + b]);
             m->C0[3 * a + b] = (fsi_real)c;
-            for (k = 0; k < n; k++) {
+            for (int k = 0; k < n; k++) {
                 for (c = 0, i = 0; i < m->vertex_count; i++)
                     c += (double)(m->node_mass[i] * m->S[(3 * i + a) * n + k] * m->x0[3 * i + b]);
                 m->G0[9 * k + 3 * a + b] = (fsi_real)c;
-                for (l = 0; l < n; l++) {
+                for (int l = 0; l < n; l++) {
                     for (c = 0, i = 0; i < m->vertex_count; i++)
                         c += (double)(m->node_mass[i] * m->S[(3 * i + a) * n + k]
                                       * m->S[(3 * i + b) * n + l]);
@@ -9534,9 +9359,8 @@ static int fsi__reduced_node(const fsi_reduced_model *m, int i, int j, int k) {
  * farthest from the others). */
 static fsi_result fsi__reduced_field(fsi_reduced_model *m, fsi_real *apart) {
     fsi_surface s;
-    fsi_result r;
-    int i, j, k, best;
     memset(&s, 0, sizeof s);
+    int i;
     for (i = 0; i < m->surface_count; i++)
         memcpy(apart + 3 * i, m->x0 + 3 * m->surface[i], 3 * sizeof *apart);
     s.dim = m->dim;
@@ -9545,20 +9369,22 @@ static fsi_result fsi__reduced_field(fsi_reduced_model *m, fsi_real *apart) {
     s.element_count = m->element_count;
     s.x = apart;
     s.index = m->index;
-    r = fsi_bvh_init(&m->tree, m->element_count, &m->desc.allocator);
+    fsi_result r = fsi_bvh_init(&m->tree, m->element_count, &m->desc.allocator);
     /* boxes are shared, corners have to be worked out: let boxes decide */
     m->tree.leaf = 1;
     if (r == FSI_OK)
         r = fsi_bvh_build(&m->tree, &s);
+    int k;
+    int best;
     for (k = 0; k < m->nz && r == FSI_OK; k++)
-        for (j = 0; j < m->ny; j++)
+        for (int j = 0; j < m->ny; j++)
             for (i = 0; i < m->nx; i++) {
                 fsi_vec3 p =
                     fsi_vec_mad(m->origin, fsi_vec((fsi_real)i, (fsi_real)j, (fsi_real)k), m->h);
-                fsi_hit hit;
                 int at = fsi__reduced_node(m, i, j, k);
                 if (m->dim == 2)
                     p.z = 0; /* every layer is the plane */
+                fsi_hit hit;
                 if (!fsi_bvh_closest(&m->tree, p, FSI_R(1e18), &hit)) {
                     r = FSI_ERR_GEOMETRY;
                     break;
@@ -9590,52 +9416,51 @@ static fsi_result fsi__reduced_field(fsi_reduced_model *m, fsi_real *apart) {
 /* Places the block and fills everything that needs no eigen solver. */
 static fsi_result fsi__reduced_place(fsi_reduced_model *m, fsi__reduced_build *t,
                                      const fsi_mesh *mesh) {
-    fsi_arena arena;
-    fsi_vec3 lo, hi;
     double c[3] = {0, 0, 0};
-    fsi_result r;
-    int i, a, n = mesh->vertex_count;
-    fsi_real mass = 0, size;
-    for (i = 0; i < n; i++)
+    int n = mesh->vertex_count;
+    fsi_real mass = 0;
+    for (int i = 0; i < n; i++)
         t->map[i] = -1;
-    for (i = 0; i < m->dim * m->element_count; i++)
+    for (int i = 0; i < m->dim * m->element_count; i++)
         if (t->map[t->index[i]] < 0)
             t->map[t->index[i]] = m->surface_count++;
-    for (i = 0; i < n; i++) {
+    for (int i = 0; i < n; i++) {
         mass += t->soft.mass[i];
-        for (a = 0; a < 3; a++)
+        for (int a = 0; a < 3; a++)
             c[a] += (double)(t->soft.mass[i] * mesh->x[3 * i + a]);
     }
     m->mass = mass;
     m->center = fsi_vec((fsi_real)(c[0] / (double)mass), (fsi_real)(c[1] / (double)mass),
                         (fsi_real)(c[2] / (double)mass));
-    lo = hi = fsi_vec_sub(fsi_vec_load(mesh->x), m->center);
-    for (i = 0; i < n; i++) {
+    fsi_vec3 hi;
+    fsi_vec3 lo = hi = fsi_vec_sub(fsi_vec_load(mesh->x), m->center);
+    for (int i = 0; i < n; i++) {
         fsi_vec3 x = fsi_vec_sub(fsi_vec_load(mesh->x + 3 * i), m->center);
         lo = fsi_vec(fsi__min(lo.x, x.x), fsi__min(lo.y, x.y), fsi__min(lo.z, x.z));
         hi = fsi_vec(fsi__max(hi.x, x.x), fsi__max(hi.y, x.y), fsi__max(hi.z, x.z));
         m->radius = fsi__max(m->radius, fsi__length(x));
     }
-    size = fsi__max(hi.x - lo.x, fsi__max(hi.y - lo.y, hi.z - lo.z));
+    fsi_real size = fsi__max(hi.x - lo.x, fsi__max(hi.y - lo.y, hi.z - lo.z));
     m->h = size / (fsi_real)m->desc.field;
     m->origin = fsi_vec_mad(lo, fsi_vec(1, 1, 1), -2 * m->h);
     m->nx = (int)fsi__ceil((hi.x - lo.x) / m->h) + 5;
     m->ny = (int)fsi__ceil((hi.y - lo.y) / m->h) + 5;
     m->nz = (int)fsi__ceil((hi.z - lo.z) / m->h) + 5;
     m->sample_count = fsi__imin(m->desc.samples, m->surface_count);
+    fsi_arena arena;
     memset(&arena, 0, sizeof arena);
     fsi__reduced_layout(m, &arena, m->nx * m->ny * m->nz);
-    r = fsi__arena_block(&arena, &m->desc.allocator, &m->block, &m->size);
+    fsi_result r = fsi__arena_block(&arena, &m->desc.allocator, &m->block, &m->size);
     if (r != FSI_OK)
         return r;
     fsi__reduced_layout(m, &arena, m->nx * m->ny * m->nz);
-    for (i = 0; i < n; i++) {
+    for (int i = 0; i < n; i++) {
         fsi_vec_store(m->x0 + 3 * i, fsi_vec_sub(fsi_vec_load(mesh->x + 3 * i), m->center));
         m->node_mass[i] = t->soft.mass[i];
         if (t->map[i] >= 0)
             m->surface[t->map[i]] = i;
     }
-    for (i = 0; i < m->dim * m->element_count; i++)
+    for (int i = 0; i < m->dim * m->element_count; i++)
         m->index[i] = t->map[t->index[i]];
     return FSI_OK;
 }
@@ -9672,10 +9497,6 @@ static fsi_result fsi__reduced_soft(fsi_reduced_model *m, fsi__reduced_build *t,
 }
 
 FSI_API fsi_result fsi_reduced_model_init(fsi_reduced_model *out, const fsi_reduced_desc *desc) {
-    fsi_reduced_model m;
-    fsi__reduced_build t;
-    fsi_result r;
-    size_t n, k, i, a;
     if (!out || !desc || !desc->mesh || !fsi_allocator_valid(&desc->allocator)
         || (desc->dim != 0 && desc->dim != 2 && desc->dim != 3))
         return FSI_ERR_ARGUMENT;
@@ -9687,7 +9508,9 @@ FSI_API fsi_result fsi_reduced_model_init(fsi_reduced_model *out, const fsi_redu
         return FSI_ERR_ARGUMENT;
     if (desc->samples < 0 || desc->field < 0 || desc->field > 512)
         return FSI_ERR_ARGUMENT;
+    fsi_reduced_model m;
     memset(&m, 0, sizeof m);
+    fsi__reduced_build t;
     memset(&t, 0, sizeof t);
     m.desc = *desc;
     m.desc.mesh = NULL;
@@ -9700,11 +9523,11 @@ FSI_API fsi_result fsi_reduced_model_init(fsi_reduced_model *out, const fsi_redu
     m.vertex_count = desc->mesh->vertex_count;
     m.element_count = desc->mesh->element_count;
     m.modes = desc->modes;
-    n = 3 * (size_t)m.vertex_count;
-    k = (size_t)m.modes;
+    size_t n = 3 * (size_t)m.vertex_count;
+    size_t k = (size_t)m.modes;
     if (desc->basis && !fsi_all_finite(n * k, desc->basis))
         return FSI_ERR_ARGUMENT;
-    r = fsi__reduced_soft(&m, &t, desc);
+    fsi_result r = fsi__reduced_soft(&m, &t, desc);
     if (r != FSI_OK)
         return r;
     if (m.dim == 2)
@@ -9724,9 +9547,9 @@ FSI_API fsi_result fsi_reduced_model_init(fsi_reduced_model *out, const fsi_redu
     if (r == FSI_OK && k)
         r = fsi__reduced_modes(&m, &t, desc);
     if (r == FSI_OK) {
-        for (a = 0; a < k; a++) {
+        for (size_t a = 0; a < k; a++) {
             m.omega2[a] = t.w[a];
-            for (i = 0; i < n; i++)
+            for (size_t i = 0; i < n; i++)
                 m.S[i * k + a] = t.V[a * n + i];
         }
         fsi__reduced_integrals(&m);
@@ -9763,11 +9586,10 @@ static fsi_mat3 fsi__reduced_matrix(const fsi_reduced *b, int which) {
 /* A_k = sum m s_k r^T at q. */
 static void fsi__reduced_A(const fsi_reduced_model *m, const fsi_real *q, int k,
                            const fsi_real *start, fsi_real *A) {
-    int l, i;
-    for (i = 0; i < 9; i++)
+    for (int i = 0; i < 9; i++)
         A[i] = start ? start[i] : 0;
-    for (l = 0; l < m->modes; l++)
-        for (i = 0; i < 9; i++)
+    for (int l = 0; l < m->modes; l++)
+        for (int i = 0; i < 9; i++)
             A[i] += q[l] * m->G[9 * (k * m->modes + l) + i];
 }
 
@@ -9775,24 +9597,24 @@ static void fsi__reduced_A(const fsi_reduced_model *m, const fsi_real *q, int k,
 static void fsi__reduced_update(fsi_reduced *b) {
     const fsi_reduced_model *m = b->model;
     fsi_quat Q;
-    fsi_mat3 R, I, inverse;
-    fsi_real C[9], A[9], trace;
-    int k, i;
+    fsi_real C[9], A[9];
     Q.w = b->Q[0];
     Q.x = b->Q[1];
     Q.y = b->Q[2];
     Q.z = b->Q[3];
-    R = fsi_quat_matrix(Q);
+    fsi_mat3 R = fsi_quat_matrix(Q);
     memcpy(C, m->C0, sizeof C);
-    for (k = 0; k < m->modes; k++) {
+    for (int k = 0; k < m->modes; k++) {
         fsi__reduced_A(m, b->q, k, m->G0 + 9 * k, A);
         fsi_vec_store(b->cache + 27 + 3 * k, fsi__skew(A));
-        for (i = 0; i < 9; i++)
+        for (int i = 0; i < 9; i++)
             C[i] += b->q[k] * (A[i] + m->G0[9 * k + 3 * (i % 3) + i / 3]);
     }
-    trace = C[0] + C[4] + C[8];
-    for (i = 0; i < 9; i++)
+    fsi_real trace = C[0] + C[4] + C[8];
+    fsi_mat3 I;
+    for (int i = 0; i < 9; i++)
         I.m[i] = (i % 4 == 0 ? trace : 0) - C[i];
+    fsi_mat3 inverse;
     memset(&inverse, 0, sizeof inverse);
     fsi_mat3_inverse(&I, &inverse);
     memcpy(b->cache, R.m, sizeof R.m);
@@ -9802,12 +9624,11 @@ static void fsi__reduced_update(fsi_reduced *b) {
 
 FSI_API fsi_result fsi_reduced_init(fsi_reduced *b, const fsi_reduced_model *m, fsi_vec3 T,
                                     const fsi_allocator *allocator) {
-    size_t k, n;
     if (!b || !m || !m->block || !fsi_allocator_valid(allocator) || !fsi__finite_vec(T))
         return FSI_ERR_ARGUMENT;
     memset(b, 0, sizeof *b);
-    k = (size_t)m->modes;
-    n = 13 + 2 * k + 27 + 3 * k + 2 * (6 + k) + k;
+    size_t k = (size_t)m->modes;
+    size_t n = 13 + 2 * k + 27 + 3 * k + 2 * (6 + k) + k;
     b->size = n * sizeof(fsi_real);
     b->block = fsi_alloc(allocator, b->size);
     if (!b->block) {
@@ -9847,11 +9668,10 @@ FSI_API void fsi_reduced_free(fsi_reduced *b) {
 static fsi_vec3 fsi__reduced_lever(const fsi_reduced *b, int i) {
     const fsi_reduced_model *m = b->model;
     fsi_real r[3];
-    int a, k;
-    for (a = 0; a < 3; a++) {
+    for (int a = 0; a < 3; a++) {
         const fsi_real *S = m->S + (3 * i + a) * m->modes;
         r[a] = m->x0[3 * i + a];
-        for (k = 0; k < m->modes; k++)
+        for (int k = 0; k < m->modes; k++)
             r[a] += S[k] * b->q[k];
     }
     return fsi_vec_load(r);
@@ -9862,22 +9682,19 @@ static fsi_vec3 fsi__reduced_lever(const fsi_reduced *b, int i) {
 static void fsi__reduced_spin(const fsi_reduced *b, fsi_vec3 *v, fsi_vec3 *w, fsi_vec3 *frame) {
     fsi_mat3 R = fsi__reduced_matrix(b, 0), inverse = fsi__reduced_matrix(b, 2);
     fsi_vec3 L = fsi_mat3_tmul_vec(&R, fsi_vec_load(b->L));
-    int k;
     if (v)
         *v = fsi_vec_scale(fsi_vec_load(b->p), 1 / b->model->mass);
     if (w)
         *w = fsi_mat3_mul_vec(&R, fsi_mat3_mul_vec(&inverse, L));
     if (!frame)
         return;
-    for (k = 0; k < b->model->modes; k++)
+    for (int k = 0; k < b->model->modes; k++)
         L = fsi_vec_mad(L, fsi_vec_load(b->cache + 27 + 3 * k), -b->dq[k]);
     *frame = fsi_mat3_mul_vec(&R, fsi_mat3_mul_vec(&inverse, L)); /* I^-1 (L - H q') */
 }
 
 FSI_API fsi_result fsi_reduced_place(fsi_reduced *b, fsi_vec3 T, fsi_quat Q, fsi_vec3 velocity,
                                      fsi_vec3 spin) {
-    fsi_mat3 R, I;
-    int k;
     if (!b || !b->block)
         return FSI_ERR_STATE;
     if (!fsi__finite_vec(T) || !fsi__finite_vec(velocity) || !fsi__finite_vec(spin)
@@ -9889,11 +9706,11 @@ FSI_API fsi_result fsi_reduced_place(fsi_reduced *b, fsi_vec3 T, fsi_quat Q, fsi
     b->Q[1] = Q.x;
     b->Q[2] = Q.y;
     b->Q[3] = Q.z;
-    for (k = 0; k < 2 * b->model->modes; k++)
+    for (int k = 0; k < 2 * b->model->modes; k++)
         b->q[k] = 0;
     fsi__reduced_update(b);
-    R = fsi__reduced_matrix(b, 0);
-    I = fsi__reduced_matrix(b, 1);
+    fsi_mat3 R = fsi__reduced_matrix(b, 0);
+    fsi_mat3 I = fsi__reduced_matrix(b, 1);
     fsi_vec_store(b->p, fsi_vec_scale(velocity, b->model->mass));
     fsi_vec_store(b->L, fsi_mat3_mul_vec(&R, fsi_mat3_mul_vec(&I, fsi_mat3_tmul_vec(&R, spin))));
     return FSI_OK;
@@ -9910,9 +9727,9 @@ FSI_API fsi_vec3 fsi_reduced_velocity(const fsi_reduced *b, int i) {
     fsi_mat3 R = fsi__reduced_matrix(b, 0);
     fsi_vec3 v, frame;
     fsi_real u[3];
-    int a, k;
     fsi__reduced_spin(b, &v, NULL, &frame);
-    for (a = 0; a < 3; a++)
+    int k;
+    for (int a = 0; a < 3; a++)
         for (u[a] = 0, k = 0; k < m->modes; k++)
             u[a] += m->S[(3 * i + a) * m->modes + k] * b->dq[k];
     v = fsi_vec_add(v, fsi_vec_cross(frame, fsi_mat3_mul_vec(&R, fsi__reduced_lever(b, i))));
@@ -9932,16 +9749,16 @@ static void fsi__reduced_apply(const fsi_reduced *b, fsi_vec3 x, int count, cons
                                fsi_real *angular, fsi_real *modal) {
     const fsi_reduced_model *m = b->model;
     fsi_mat3 R = fsi__reduced_matrix(b, 0), inverse = fsi__reduced_matrix(b, 2);
-    fsi_vec3 turn = fsi_vec_cross(fsi_vec_sub(x, fsi_vec_load(b->T)), j), y,
+    fsi_vec3 turn = fsi_vec_cross(fsi_vec_sub(x, fsi_vec_load(b->T)), j),
              d = fsi_mat3_tmul_vec(&R, j);
-    int c, k, n = m->modes;
+    int n = m->modes;
     fsi_vec_store(linear, fsi_vec_add(fsi_vec_load(linear), j));
     fsi_vec_store(angular, fsi_vec_add(fsi_vec_load(angular), turn));
     /* I^-1 (r x j), body frame */
-    y = fsi_mat3_mul_vec(&inverse, fsi_mat3_tmul_vec(&R, turn));
-    for (k = 0; k < n; k++) {
+    fsi_vec3 y = fsi_mat3_mul_vec(&inverse, fsi_mat3_tmul_vec(&R, turn));
+    for (int k = 0; k < n; k++) {
         fsi_real f = -fsi_vec_dot(fsi_vec_load(b->cache + 27 + 3 * k), y);
-        for (c = 0; c < count; c++) {
+        for (int c = 0; c < count; c++) {
             const fsi_real *S = m->S + 3 * vertex[c] * n + k;
             f += weight[c] * (S[0] * d.x + S[n] * d.y + S[2 * n] * d.z);
         }
@@ -9972,8 +9789,8 @@ FSI_API void fsi_reduced_impulse(fsi_reduced *b, int i, fsi_vec3 impulse, int im
 
 FSI_API void fsi_reduced_mass(const fsi_reduced *b, fsi_real dt, fsi_real *mass,
                               fsi_real *inverse) {
-    int n = 6 + b->model->modes, i, j, which;
-    for (which = 0; which < 2; which++) {
+    int n = 6 + b->model->modes;
+    for (int which = 0; which < 2; which++) {
         fsi_real *out = which ? inverse : mass;
         fsi_mat3 R = fsi__reduced_matrix(b, 0), I = fsi__reduced_matrix(b, 1 + which);
         if (!out)
@@ -9982,18 +9799,18 @@ FSI_API void fsi_reduced_mass(const fsi_reduced *b, fsi_real dt, fsi_real *mass,
         if (which && b->fixed)
             continue;
         I = fsi_mat3_rotate(&R, &I);
-        for (i = 0; i < 3; i++) {
+        for (int i = 0; i < 3; i++) {
             out[i * (n + 1)] = which ? 1 / b->model->mass : b->model->mass;
-            for (j = 0; j < 3; j++)
+            for (int j = 0; j < 3; j++)
                 out[(3 + i) * n + 3 + j] = (I.m[3 * i + j] + I.m[3 * j + i]) / 2;
         }
-        for (i = 6; i < n; i++) {
+        for (int i = 6; i < n; i++) {
             fsi_real s = fsi__reduced_stiff(b->model, i - 6, dt);
             out[i * (n + 1)] = which ? 1 / s : s;
         }
         /* z and the spins about x and y do not move */
-        for (i = 2; i < 5 && which && b->model->dim == 2; i++)
-            for (j = 2; j < 5; j++)
+        for (int i = 2; i < 5 && which && b->model->dim == 2; i++)
+            for (int j = 2; j < 5; j++)
                 out[i * n + j] = 0;
     }
 }
@@ -10003,8 +9820,7 @@ static double fsi__reduced_inside(const fsi_reduced *b) {
     fsi_mat3 inverse = fsi__reduced_matrix(b, 2);
     fsi_vec3 h = fsi_vec(0, 0, 0);
     double t = 0;
-    int k;
-    for (k = 0; k < b->model->modes; k++) {
+    for (int k = 0; k < b->model->modes; k++) {
         t += 0.5 * (double)(b->dq[k] * b->dq[k]);
         h = fsi_vec_mad(h, fsi_vec_load(b->cache + 27 + 3 * k), b->dq[k]);
     }
@@ -10013,8 +9829,8 @@ static double fsi__reduced_inside(const fsi_reduced *b) {
 
 FSI_API void fsi_reduced_energy(const fsi_reduced *b, double *elastic, double *kinetic) {
     fsi_vec3 v, w;
-    int k;
     fsi__reduced_spin(b, &v, &w, NULL);
+    int k;
     if (elastic)
         for (*elastic = 0, k = 0; k < b->model->modes; k++)
             *elastic += 0.5 * (double)(b->model->omega2[k] * b->q[k] * b->q[k]);
@@ -10036,29 +9852,25 @@ static double fsi__reduced_total(const fsi_reduced *b) {
  * a rigid field and drops out. w: body frame. */
 static fsi_real fsi__reduced_fictitious(const fsi_reduced *b, int k, fsi_vec3 w, fsi_vec3 y) {
     const fsi_reduced_model *m = b->model;
-    fsi_real A[9], D[9], f, u[3], ww = fsi_vec_dot(w, w);
-    int i, j;
+    fsi_real A[9], D[9], u[3], ww = fsi_vec_dot(w, w);
     fsi__reduced_A(m, b->q, k, m->G0 + 9 * k, A);
     fsi__reduced_A(m, b->dq, k, NULL, D);
     fsi_vec_store(u, w);
-    f = 2 * fsi_vec_dot(w, fsi__skew(D)) - fsi_vec_dot(fsi_vec_load(b->cache + 27 + 3 * k), y);
-    for (i = 0; i < 3; i++)
+    fsi_real f =
+        2 * fsi_vec_dot(w, fsi__skew(D)) - fsi_vec_dot(fsi_vec_load(b->cache + 27 + 3 * k), y);
+    for (int i = 0; i < 3; i++)
         /* s . w x (w x r) */
-        for (j = 0; j < 3; j++)
+        for (int j = 0; j < 3; j++)
             f += A[3 * i + j] * (u[i] * u[j] - (i == j ? ww : 0));
     return f;
 }
 
 FSI_API fsi_result fsi_reduced_forces(fsi_reduced *b, fsi_real dt) {
-    const fsi_reduced_model *m;
-    fsi_mat3 R, I, inverse;
-    fsi_vec3 w, torque;
-    int k, l;
     if (!b || !b->block)
         return FSI_ERR_STATE;
     if (!fsi__finite(dt) || !(dt > 0))
         return FSI_ERR_ARGUMENT;
-    m = b->model;
+    const fsi_reduced_model *m = b->model;
     if (!fsi_all_finite(13 + 2 * (size_t)m->modes, b->state)
         || !fsi_all_finite(6 + (size_t)m->modes, b->push))
         return FSI_ERR_NUMERIC;
@@ -10070,15 +9882,16 @@ FSI_API fsi_result fsi_reduced_forces(fsi_reduced *b, fsi_real dt) {
     }
     fsi__reduced_update(b);
     b->energy = fsi__reduced_total(b);
-    R = fsi__reduced_matrix(b, 0);
-    I = fsi__reduced_matrix(b, 1);
-    inverse = fsi__reduced_matrix(b, 2);
+    fsi_mat3 R = fsi__reduced_matrix(b, 0);
+    fsi_mat3 I = fsi__reduced_matrix(b, 1);
+    fsi_mat3 inverse = fsi__reduced_matrix(b, 2);
+    fsi_vec3 w;
     fsi__reduced_spin(b, NULL, NULL, &w);
     w = fsi_mat3_tmul_vec(&R, w);
     /* sum m r x (w x (w x r)) */
-    torque = fsi_vec_cross(w, fsi_mat3_mul_vec(&I, w));
+    fsi_vec3 torque = fsi_vec_cross(w, fsi_mat3_mul_vec(&I, w));
     /* + 2 sum m r x (w x s_l) q'_l = 2 (tr A_l - A_l) w q'_l */
-    for (l = 0; l < m->modes; l++) {
+    for (int l = 0; l < m->modes; l++) {
         fsi_mat3 A;
         fsi__reduced_A(m, b->q, l, m->G0 + 9 * l, A.m);
         torque = fsi_vec_mad(
@@ -10087,7 +9900,7 @@ FSI_API fsi_result fsi_reduced_forces(fsi_reduced *b, fsi_real dt) {
             2 * b->dq[l]);
     }
     torque = fsi_mat3_mul_vec(&inverse, torque);
-    for (k = 0; k < m->modes; k++) /* push is the scratch: all see the old q' */
+    for (int k = 0; k < m->modes; k++) /* push is the scratch: all see the old q' */
         /* q'* */
         b->push[6 + k] = b->dq[k]
                          + dt
@@ -10095,7 +9908,7 @@ FSI_API fsi_result fsi_reduced_forces(fsi_reduced *b, fsi_real dt) {
                                   - m->omega2[k] * (b->half ? b->begin[6 + k] : b->q[k]));
     b->half = 0;
     /* M^_r^-1 M_r q'* */
-    for (k = 0; k < m->modes; k++)
+    for (int k = 0; k < m->modes; k++)
         b->dq[k] = b->push[6 + k] / fsi__reduced_stiff(m, k, dt);
     fsi_vec_store(b->p, fsi_vec_mad(fsi_vec_load(b->p),
                                     fsi_vec_mad(fsi_vec_load(b->push), b->gravity, m->mass), dt));
@@ -10105,7 +9918,6 @@ FSI_API fsi_result fsi_reduced_forces(fsi_reduced *b, fsi_real dt) {
 }
 
 FSI_API fsi_result fsi_reduced_half(fsi_reduced *b, fsi_real dt) {
-    fsi_result r;
     if (!b || !b->block)
         return FSI_ERR_STATE;
     b->half = 0;
@@ -10117,16 +9929,15 @@ FSI_API fsi_result fsi_reduced_half(fsi_reduced *b, fsi_real dt) {
     memcpy(b->begin, b->p, (6 + 2 * (size_t)b->model->modes) * sizeof *b->begin);
     memcpy(b->begin + 6 + 2 * b->model->modes, b->push,
            (6 + (size_t)b->model->modes) * sizeof *b->begin);
-    r = fsi_reduced_forces(b, dt / 2);
+    fsi_result r = fsi_reduced_forces(b, dt / 2);
     b->half = r >= 0;
     return r;
 }
 
 FSI_API fsi_result fsi_reduced_rewind(fsi_reduced *b) {
-    size_t n;
     if (!b || !b->block || !b->half)
         return FSI_ERR_STATE;
-    n = (size_t)b->model->modes;
+    size_t n = (size_t)b->model->modes;
     memcpy(b->p, b->begin, 6 * sizeof *b->p);
     memcpy(b->dq, b->begin + 6 + n, n * sizeof *b->dq);
     memcpy(b->push, b->begin + 6 + 2 * n, (6 + n) * sizeof *b->push);
@@ -10149,21 +9960,21 @@ static void fsi__reduced_turn(fsi_reduced *b, const fsi_real *from, fsi_vec3 rot
 
 static void fsi__reduced_advance(void *user, fsi_real dt) {
     fsi_reduced *b = (fsi_reduced *)user;
-    fsi_vec3 v, frame;
     fsi_real from[4];
-    int k;
     if (dt == 0)
         b->touched = 0;
     if (b->fixed || !(dt > 0))
         return;
     memcpy(from, b->Q, sizeof from);
+    fsi_vec3 v;
+    fsi_vec3 frame;
     fsi__reduced_spin(b, &v, NULL, &frame);
-    for (k = 0; k < b->model->modes; k++)
+    for (int k = 0; k < b->model->modes; k++)
         b->q[k] += dt / 2 * b->dq[k];
     /* midpoint: L stays, the frame's spin follows the shape */
     fsi__reduced_turn(b, from, fsi_vec_scale(frame, dt / 2));
     fsi__reduced_spin(b, NULL, NULL, &frame);
-    for (k = 0; k < b->model->modes; k++)
+    for (int k = 0; k < b->model->modes; k++)
         b->q[k] += dt / 2 * b->dq[k];
     fsi__reduced_turn(b, from, fsi_vec_scale(frame, dt));
     fsi_vec_store(b->T, fsi_vec_mad(fsi_vec_load(b->T), v, dt));
@@ -10173,13 +9984,12 @@ static void fsi__reduced_advance(void *user, fsi_real dt) {
 /* energy at the end of the running step if nothing else happens: tried out */
 static double fsi__reduced_next(fsi_reduced *b) {
     fsi_real pose[7], moved = b->moved, *q = b->aside;
-    double e;
     if (b->fixed || !(b->dt > 0))
         return fsi__reduced_total(b);
     memcpy(pose, b->T, sizeof pose); /* T and Q lie side by side */
     fsi_copy((size_t)b->model->modes, b->q, q);
     fsi__reduced_advance(b, b->dt);
-    e = fsi__reduced_total(b);
+    double e = fsi__reduced_total(b);
     memcpy(b->T, pose, sizeof pose);
     fsi_copy((size_t)b->model->modes, q, b->q);
     b->moved = moved;
@@ -10226,7 +10036,6 @@ FSI_API fsi_result fsi_reduced_restore(fsi_reduced *b, const void *in) {
 /* Between v [6 + modes] and the state. */
 static void fsi__reduced_exchange(fsi_reduced *b, fsi_real *v, int take) {
     size_t n = (size_t)b->model->modes;
-    fsi_vec3 lin, ang;
     if (take) {
         fsi_mat3 R = fsi__reduced_matrix(b, 0), I = fsi__reduced_matrix(b, 1);
         if (b->fixed)
@@ -10236,6 +10045,8 @@ static void fsi__reduced_exchange(fsi_reduced *b, fsi_real *v, int take) {
         fsi_vec_store(b->L, fsi_mat3_mul_vec(&I, fsi_vec_load(v + 3)));
         fsi_copy(n, v + 6, b->dq);
     } else {
+        fsi_vec3 lin;
+        fsi_vec3 ang;
         fsi__reduced_spin(b, &lin, &ang, NULL);
         fsi_vec_store(v, lin);
         fsi_vec_store(v + 3, ang);
@@ -10254,8 +10065,7 @@ static void fsi__reduced_element_row(const fsi_reduced *b, const int32_t *corner
                                      const fsi_real *weight, fsi_vec3 point, fsi_vec3 dir,
                                      fsi_real *row) {
     int32_t vertex[3];
-    int a;
-    for (a = 0; a < b->model->dim; a++)
+    for (int a = 0; a < b->model->dim; a++)
         vertex[a] = b->model->surface[corner[a] - first];
     fsi__reduced_apply(b, point, b->model->dim, vertex, weight, dir, 0, row, row + 3, row + 6);
 }
@@ -10274,16 +10084,14 @@ static void fsi__reduced_door_mass(const fsi_coupled *self, fsi_real *mass, fsi_
 }
 
 FSI_API fsi_result fsi_reduced_couple(fsi_reduced *b, fsi_coupled *out) {
-    const fsi_reduced_model *m;
     fsi_real most = 0;
-    int i;
     if (!b || !b->block || !(b->dt > 0))
         return FSI_ERR_STATE;
-    m = b->model;
+    const fsi_reduced_model *m = b->model;
     if (!out || 6 + m->modes > FSI__ROW_MOST)
         return FSI_ERR_ARGUMENT;
     /* how far S q takes the surface at most */
-    for (i = 0; i < m->surface_count && m->modes; i++) {
+    for (int i = 0; i < m->surface_count && m->modes; i++) {
         fsi_vec3 d = fsi_vec_sub(fsi__reduced_lever(b, m->surface[i]),
                                  fsi_vec_load(m->x0 + 3 * m->surface[i]));
         most = fsi__max(most, fsi_vec_dot(d, d));
@@ -10354,8 +10162,7 @@ static void fsi__group_layout(fsi_reduced_group *g, fsi_arena *a) {
 
 static int fsi__group_check(fsi_reduced_group *g, fsi_reduced **body,
                             const fsi_reduced_joint *joint, const fsi_reduced_skin *skin) {
-    int i, s;
-    for (i = 0; i < g->body_count; i++) {
+    for (int i = 0; i < g->body_count; i++) {
         if (!body[i] || !body[i]->block || body[i]->model->dim != body[0]->model->dim)
             return 0;
         g->dof += 6 + body[i]->model->modes;
@@ -10364,8 +10171,8 @@ static int fsi__group_check(fsi_reduced_group *g, fsi_reduced **body,
             g->element_count += body[i]->model->element_count;
         }
     }
-    for (i = 0; i < g->joint_count; i++)
-        for (s = 0; s < 2; s++)
+    for (int i = 0; i < g->joint_count; i++)
+        for (int s = 0; s < 2; s++)
             if (joint[i].body[s] < 0 || joint[i].body[s] >= g->body_count
                 || joint[i].body[0] == joint[i].body[1] || joint[i].vertex[s] < 0
                 || joint[i].vertex[s] >= body[joint[i].body[s]]->model->vertex_count)
@@ -10375,10 +10182,10 @@ static int fsi__group_check(fsi_reduced_group *g, fsi_reduced **body,
     if (skin->terms < 1 || skin->terms > 16 || skin->vertex_count < 1 || skin->element_count < 1
         || !skin->index || !skin->body || !skin->vertex || !skin->weight)
         return 0;
-    for (i = 0; i < body[0]->model->dim * skin->element_count; i++)
+    for (int i = 0; i < body[0]->model->dim * skin->element_count; i++)
         if (skin->index[i] < 0 || skin->index[i] >= skin->vertex_count)
             return 0;
-    for (i = 0; i < skin->terms * skin->vertex_count; i++) {
+    for (int i = 0; i < skin->terms * skin->vertex_count; i++) {
         int t = i - i % skin->terms, other = 0, k;
         if (skin->body[i] < 0 || skin->body[i] >= g->body_count || skin->vertex[i] < 0
             || !fsi__finite(skin->weight[i])
@@ -10401,12 +10208,11 @@ static int fsi__group_check(fsi_reduced_group *g, fsi_reduced **body,
 
 /* The body that carries most of each skin vertex. */
 static void fsi__group_owners(fsi_reduced_group *g, const fsi_reduced_skin *skin) {
-    int i, k, t;
-    for (i = 0; i < skin->vertex_count; i++) {
+    for (int i = 0; i < skin->vertex_count; i++) {
         fsi_real most = -1;
-        for (k = skin->terms * i; k < skin->terms * (i + 1); k++) {
+        for (int k = skin->terms * i; k < skin->terms * (i + 1); k++) {
             fsi_real share = 0;
-            for (t = skin->terms * i; t < skin->terms * (i + 1); t++)
+            for (int t = skin->terms * i; t < skin->terms * (i + 1); t++)
                 share += skin->body[t] == skin->body[k] ? skin->weight[t] : 0;
             if (share > most)
                 most = share, g->owner[i] = skin->body[k];
@@ -10418,21 +10224,20 @@ FSI_API fsi_result fsi_reduced_group_init(fsi_reduced_group *out, fsi_reduced **
                                           int body_count, const fsi_reduced_joint *joint,
                                           int joint_count, const fsi_reduced_skin *skin,
                                           const fsi_allocator *allocator) {
-    fsi_reduced_group g;
-    fsi_arena arena;
-    fsi_result r;
-    int i, k, vertex = 0, element = 0, dof = 0;
+    int vertex = 0, element = 0, dof = 0;
     if (!out || !body || body_count < 1 || joint_count < 0 || (joint_count && !joint)
         || !fsi_allocator_valid(allocator))
         return FSI_ERR_ARGUMENT;
+    fsi_reduced_group g;
     memset(&g, 0, sizeof g);
     g.body_count = body_count;
     g.joint_count = joint_count;
     if (!fsi__group_check(&g, body, joint, skin))
         return FSI_ERR_ARGUMENT;
+    fsi_arena arena;
     memset(&arena, 0, sizeof arena);
     fsi__group_layout(&g, &arena);
-    r = fsi__arena_block(&arena, allocator, &g.block, &g.size);
+    fsi_result r = fsi__arena_block(&arena, allocator, &g.block, &g.size);
     if (r != FSI_OK)
         return r;
     fsi__group_layout(&g, &arena);
@@ -10440,7 +10245,7 @@ FSI_API fsi_result fsi_reduced_group_init(fsi_reduced_group *out, fsi_reduced **
         g.allocator = *allocator;
     if (joint_count)
         memcpy(g.joint, joint, (size_t)joint_count * sizeof *joint);
-    for (i = 0; i < body_count; i++) {
+    for (int i = 0; i < body_count; i++) {
         const fsi_reduced_model *m = body[i]->model;
         g.body[i] = body[i];
         g.first[i] = dof;
@@ -10448,7 +10253,7 @@ FSI_API fsi_result fsi_reduced_group_init(fsi_reduced_group *out, fsi_reduced **
         if (!skin && body_count == 1)
             g.index = m->index;
         else
-            for (k = 0; !skin && k < m->dim * m->element_count; k++)
+            for (int k = 0; !skin && k < m->dim * m->element_count; k++)
                 g.index[m->dim * element + k] = m->index[k] + vertex;
         vertex += m->surface_count;
         element += m->element_count;
@@ -10479,21 +10284,21 @@ FSI_API void fsi_reduced_group_free(fsi_reduced_group *g) {
 
 FSI_API fsi_surface fsi_reduced_group_surface(fsi_reduced_group *g) {
     fsi_surface s;
-    int i, k, t, vertex = 0;
+    int vertex = 0;
     memset(&s, 0, sizeof s);
     if (!g || !g->block)
         return s;
-    for (i = 0; i < g->body_count && !g->skin.terms; i++)
-        for (k = 0; k < g->body[i]->model->surface_count; k++, vertex++) {
+    for (int i = 0; i < g->body_count && !g->skin.terms; i++)
+        for (int k = 0; k < g->body[i]->model->surface_count; k++, vertex++) {
             fsi_vec_store(g->x + 3 * vertex,
                           fsi_reduced_point(g->body[i], g->body[i]->model->surface[k]));
             if (g->velocity)
                 fsi_vec_store(g->velocity + 3 * vertex,
                               fsi_reduced_velocity(g->body[i], g->body[i]->model->surface[k]));
         }
-    for (i = 0; i < g->skin.vertex_count; i++) {
+    for (int i = 0; i < g->skin.vertex_count; i++) {
         fsi_vec3 x = fsi_vec(0, 0, 0), v = x;
-        for (t = g->skin.terms * i; t < g->skin.terms * (i + 1); t++) {
+        for (int t = g->skin.terms * i; t < g->skin.terms * (i + 1); t++) {
             const fsi_reduced *b = g->body[g->skin.body[t]];
             x = fsi_vec_mad(x, fsi_reduced_point(b, g->skin.vertex[t]), g->skin.weight[t]);
             v = fsi_vec_mad(v, fsi_reduced_velocity(b, g->skin.vertex[t]), g->skin.weight[t]);
@@ -10517,9 +10322,10 @@ FSI_API fsi_surface fsi_reduced_group_surface(fsi_reduced_group *g) {
 static void fsi__group_row(const fsi_coupled *self, int element, const fsi_real *weight,
                            fsi_vec3 point, fsi_vec3 dir, fsi_real *row) {
     const fsi_reduced_group *g = (const fsi_reduced_group *)self->user;
-    int a, k, dim = g->body[0]->model->dim;
+    int dim = g->body[0]->model->dim;
     const int32_t *t = g->index + dim * element;
     memset(row, 0, (size_t)g->dof * sizeof *row);
+    int k;
     if (!g->skin.terms) {
         int body = 0;
         for (k = 0; t[0] - k >= g->body[body]->model->surface_count; body++)
@@ -10528,9 +10334,9 @@ static void fsi__group_row(const fsi_coupled *self, int element, const fsi_real 
         return;
     }
     /* from the skin to the face's centre */
-    for (a = 0; a < dim; a++)
+    for (int a = 0; a < dim; a++)
         point = fsi_vec_mad(point, fsi_vec_load(g->x + 3 * t[a]), -weight[a]);
-    for (a = 0; a < dim; a++)
+    for (int a = 0; a < dim; a++)
         for (k = g->skin.terms * t[a]; k < g->skin.terms * (t[a] + 1); k++) {
             const fsi_reduced *b = g->body[g->skin.body[k]];
             fsi_real *r = row + g->first[g->skin.body[k]], one = 1;
@@ -10544,10 +10350,9 @@ static void fsi__group_row(const fsi_coupled *self, int element, const fsi_real 
 /* What the joined points are apart, [3 joints]; the longest of them, m. */
 static fsi_real fsi__group_gaps(const fsi_reduced_group *g, fsi_real *gap) {
     fsi_real most = 0;
-    int i, k;
-    for (i = 0; i < g->joint_count; i++) {
+    for (int i = 0; i < g->joint_count; i++) {
         fsi_vec3 x[2];
-        for (k = 0; k < 2; k++)
+        for (int k = 0; k < 2; k++)
             x[k] = fsi_reduced_point(g->body[g->joint[i].body[k]], g->joint[i].vertex[k]);
         fsi_vec_store(gap + 3 * i, fsi_vec_sub(x[0], x[1]));
         most = fsi__max(most, fsi__length(fsi_vec_load(gap + 3 * i)));
@@ -10566,16 +10371,16 @@ static fsi_vec3 fsi__group_closes(const fsi_reduced_group *g, int joint, fsi_vec
 /* Joint impulses eliminated: K <- K - K A^T (A K A^T)^-1 A K, v <- v - K A^T (A K A^T)^-1 (A v +
  * gap / dt). A = J_0 - J_1. */
 static fsi_result fsi__group_joints(fsi_reduced_group *g, fsi_real dt) {
-    int n = g->dof, m = 3 * g->joint_count, i, j, k, s;
+    int n = g->dof, m = 3 * g->joint_count;
     fsi_real *rhs = g->LA + m * m, most = 0;
     memset(g->A, 0, (size_t)(m * n) * sizeof *g->A);
     g->joint_error = fsi__group_gaps(g, rhs);
-    for (i = 0; i < g->joint_count; i++) {
-        for (s = 0; s < 2; s++) {
+    for (int i = 0; i < g->joint_count; i++) {
+        for (int s = 0; s < 2; s++) {
             fsi_reduced *b = g->body[g->joint[i].body[s]];
             int32_t vertex = g->joint[i].vertex[s];
             fsi_real one = 1;
-            for (k = 0; k < 3; k++) {
+            for (int k = 0; k < 3; k++) {
                 fsi_real *r = g->A + (3 * i + k) * n + g->first[g->joint[i].body[s]],
                          sign = s ? FSI_R(-1.0) : FSI_R(1.0);
                 fsi__reduced_apply(b, fsi_reduced_point(b, vertex), 1, &vertex, &one,
@@ -10586,48 +10391,48 @@ static fsi_result fsi__group_joints(fsi_reduced_group *g, fsi_real dt) {
         fsi_vec_store(rhs + 3 * i,
                       fsi_vec_scale(fsi__group_closes(g, i, fsi_vec_load(rhs + 3 * i)), 1 / dt));
     }
-    for (i = 0; i < m; i++) {
-        for (j = 0; j < n; j++) {
+    for (int i = 0; i < m; i++) {
+        for (int j = 0; j < n; j++) {
             fsi_real c = 0;
-            for (k = 0; k < n; k++)
+            for (int k = 0; k < n; k++)
                 c += g->A[i * n + k] * g->inverse[k * n + j];
             g->AK[i * n + j] = c;
         }
-        for (j = 0; j < n; j++)
+        for (int j = 0; j < n; j++)
             rhs[i] += g->A[i * n + j] * g->v[j];
     }
-    for (i = 0; i < m; i++) {
-        for (j = 0; j < m; j++) {
+    for (int i = 0; i < m; i++) {
+        for (int j = 0; j < m; j++) {
             fsi_real c = 0;
-            for (k = 0; k < n; k++)
+            for (int k = 0; k < n; k++)
                 c += g->AK[i * n + k] * g->A[j * n + k];
             g->LA[i * m + j] = c;
         }
         most = fsi__max(most, g->LA[i * m + i]);
     }
     /* joints may be redundant */
-    for (i = 0; i < m; i++)
+    for (int i = 0; i < m; i++)
         g->LA[i * m + i] += 64 * FSI_REAL_EPS * most;
     if (fsi_dense_cholesky(m, g->LA) != FSI_OK)
         return FSI_ERR_SINGULAR;
     fsi_dense_cholesky_solve(m, g->LA, rhs);
-    for (j = 0; j < n; j++)
-        for (i = 0; i < m; i++)
+    for (int j = 0; j < n; j++)
+        for (int i = 0; i < m; i++)
             g->v[j] -= g->AK[i * n + j] * rhs[i];
     /* column j of (A K A^T)^-1 A K, one at a time */
-    for (j = 0; j < n; j++) {
-        for (i = 0; i < m; i++)
+    for (int j = 0; j < n; j++) {
+        for (int i = 0; i < m; i++)
             rhs[i] = g->AK[i * n + j];
         fsi_dense_cholesky_solve(m, g->LA, rhs);
-        for (k = 0; k < n; k++) {
+        for (int k = 0; k < n; k++) {
             fsi_real c = 0;
-            for (i = 0; i < m; i++)
+            for (int i = 0; i < m; i++)
                 c += g->AK[i * n + k] * rhs[i];
             g->inverse[k * n + j] -= c;
         }
     }
-    for (j = 0; j < n; j++)
-        for (k = 0; k < j; k++)
+    for (int j = 0; j < n; j++)
+        for (int k = 0; k < j; k++)
             g->inverse[k * n + j] = g->inverse[j * n + k] =
                 (g->inverse[k * n + j] + g->inverse[j * n + k]) / 2;
     return FSI_OK;
@@ -10639,22 +10444,21 @@ static void fsi__group_exchange(fsi_reduced_group *g, int k, int take) {
 }
 
 FSI_API fsi_result fsi_reduced_group_couple(fsi_reduced_group *g, fsi_real dt, fsi_coupled *out) {
-    int k, i, n;
     fsi_result r = FSI_OK;
     if (!g || !g->block)
         return FSI_ERR_STATE;
     if (!fsi__finite(dt) || !(dt > 0))
         return FSI_ERR_ARGUMENT;
-    n = g->dof;
+    int n = g->dof;
     memset(g->mass, 0, (size_t)(n * n) * sizeof *g->mass);
     memset(g->inverse, 0, (size_t)(n * n) * sizeof *g->inverse);
-    for (k = 0; k < g->body_count; k++) {
-        int first = g->first[k], m = 6 + g->body[k]->model->modes, which;
+    for (int k = 0; k < g->body_count; k++) {
+        int first = g->first[k], m = 6 + g->body[k]->model->modes;
         fsi__group_exchange(g, k, 0);
-        for (which = 0; which < 2; which++) {
+        for (int which = 0; which < 2; which++) {
             fsi_real *to = which ? g->inverse : g->mass, *from = m == n ? to : g->scratch;
             fsi_reduced_mass(g->body[k], dt, which ? NULL : from, which ? from : NULL);
-            for (i = 0; i < m && m < n; i++)
+            for (int i = 0; i < m && m < n; i++)
                 memcpy(to + (first + i) * n + first, from + i * m, (size_t)m * sizeof *to);
         }
     }
@@ -10678,12 +10482,11 @@ FSI_API fsi_result fsi_reduced_group_couple(fsi_reduced_group *g, fsi_real dt, f
 }
 
 FSI_API fsi_result fsi_reduced_group_take(fsi_reduced_group *g) {
-    int k;
     if (!g || !g->block)
         return FSI_ERR_STATE;
     if (!fsi_all_finite((size_t)g->dof, g->v))
         return FSI_ERR_NUMERIC;
-    for (k = 0; k < g->body_count; k++)
+    for (int k = 0; k < g->body_count; k++)
         fsi__group_exchange(g, k, 1);
     return FSI_OK;
 }
@@ -10691,8 +10494,7 @@ FSI_API fsi_result fsi_reduced_group_take(fsi_reduced_group *g) {
 /* Place, rotation and q of all bodies to or from g->pose. */
 static void fsi__group_pose(fsi_reduced_group *g, int back) {
     fsi_real *p = g->pose;
-    int k;
-    for (k = 0; k < g->body_count; k++) {
+    for (int k = 0; k < g->body_count; k++) {
         fsi_reduced *b = g->body[k];
         size_t n = (size_t)b->model->modes;
         /* T and Q lie side by side */
@@ -10707,34 +10509,33 @@ static void fsi__group_pose(fsi_reduced_group *g, int back) {
 /* Fixed-point iteration with the matrices of the last fsi_reduced_group_couple: each pass takes the
  * gap down by about the angle turned in a step. */
 FSI_API fsi_result fsi_reduced_group_move(fsi_reduced_group *g, fsi_real dt) {
-    int m, n, i, j, k, pass;
-    fsi_real *gap, *left, least = 0;
+    fsi_real least = 0;
     fsi_result r = FSI_OK;
     if (!g || !g->block)
         return FSI_ERR_STATE;
-    m = 3 * g->joint_count;
-    n = g->dof;
-    for (k = 0; !m && k < g->body_count && r == FSI_OK; k++)
+    int m = 3 * g->joint_count;
+    int n = g->dof;
+    for (int k = 0; !m && k < g->body_count && r == FSI_OK; k++)
         r = fsi_reduced_move(g->body[k], dt);
     if (!m)
         return r;
-    gap = g->LA + m * m;
-    left = gap + m;
+    fsi_real *gap = g->LA + m * m;
+    fsi_real *left = gap + m;
     fsi__group_pose(g, 0);
     fsi__group_gaps(g, left);
-    for (i = 0; i < g->joint_count; i++) { /* what is to be left of them */
+    for (int i = 0; i < g->joint_count; i++) { /* what is to be left of them */
         fsi_vec3 all = fsi_vec_load(left + 3 * i);
         fsi_vec_store(left + 3 * i, fsi_vec_sub(all, fsi__group_closes(g, i, all)));
     }
-    for (k = 0; k < g->body_count; k++) {
+    for (int k = 0; k < g->body_count; k++) {
         fsi__group_exchange(g, k, 0);
         least = fsi__max(
             least, 64 * FSI_REAL_EPS
                        * (g->body[k]->model->radius + fsi__length(fsi_vec_load(g->body[k]->T))));
     }
-    for (pass = 0;; pass++) {
+    for (int pass = 0;; pass++) {
         fsi_real moved = g->body[0]->moved;
-        for (k = 0; k < g->body_count && r == FSI_OK; k++)
+        for (int k = 0; k < g->body_count && r == FSI_OK; k++)
             r = fsi_reduced_move(g->body[k], dt);
         if (r != FSI_OK)
             return r;
@@ -10743,11 +10544,11 @@ FSI_API fsi_result fsi_reduced_group_move(fsi_reduced_group *g, fsi_real dt) {
         if (pass == 15 || moved > 0 || !(fsi_max_abs((size_t)m, gap) > least))
             return FSI_OK;
         fsi_dense_cholesky_solve(m, g->LA, gap);
-        for (j = 0; j < n; j++)
-            for (i = 0; i < m; i++)
+        for (int j = 0; j < n; j++)
+            for (int i = 0; i < m; i++)
                 g->v[j] -= g->AK[i * n + j] * gap[i] / dt;
         fsi__group_pose(g, 1);
-        for (k = 0; k < g->body_count; k++)
+        for (int k = 0; k < g->body_count; k++)
             fsi__group_exchange(g, k, 1);
     }
 }
@@ -10760,10 +10561,10 @@ static fsi_real fsi__reduced_distance(const fsi_reduced *b, fsi_vec3 p, fsi_vec3
                                       int *vertex) {
     const fsi_reduced_model *m = b->model;
     fsi_mat3 R = fsi__reduced_matrix(b, 0);
-    fsi_vec3 local = fsi_mat3_tmul_vec(&R, fsi_vec_sub(p, fsi_vec_load(b->T))), x = local, g;
-    fsi_real f[8], u, v, w, c[3];
-    int i, j, k, pass, nearest = 0;
-    for (pass = 0; pass < 2; pass++) {
+    fsi_vec3 local = fsi_mat3_tmul_vec(&R, fsi_vec_sub(p, fsi_vec_load(b->T))), x = local;
+    fsi_real f[8], c[3];
+    int nearest = 0;
+    for (int pass = 0; pass < 2; pass++) {
         c[0] = (x.x - m->origin.x) / m->h;
         c[1] = (x.y - m->origin.y) / m->h;
         c[2] = (x.z - m->origin.z) / m->h;
@@ -10778,15 +10579,16 @@ static fsi_real fsi__reduced_distance(const fsi_reduced *b, fsi_vec3 p, fsi_vec3
     c[0] = fsi__clamp((x.x - m->origin.x) / m->h, 0, (fsi_real)(m->nx - 1) - FSI_R(1e-3));
     c[1] = fsi__clamp((x.y - m->origin.y) / m->h, 0, (fsi_real)(m->ny - 1) - FSI_R(1e-3));
     c[2] = fsi__clamp((x.z - m->origin.z) / m->h, 0, (fsi_real)(m->nz - 1) - FSI_R(1e-3));
-    i = (int)c[0];
-    j = (int)c[1];
-    k = (int)c[2];
-    u = c[0] - (fsi_real)i;
-    v = c[1] - (fsi_real)j;
-    w = c[2] - (fsi_real)k;
-    for (pass = 0; pass < 8; pass++)
+    int i = (int)c[0];
+    int j = (int)c[1];
+    int k = (int)c[2];
+    fsi_real u = c[0] - (fsi_real)i;
+    fsi_real v = c[1] - (fsi_real)j;
+    fsi_real w = c[2] - (fsi_real)k;
+    for (int pass = 0; pass < 8; pass++)
         f[pass] =
             m->phi[fsi__reduced_node(m, i + (pass & 1), j + (pass >> 1 & 1), k + (pass >> 2))];
+    fsi_vec3 g;
     g.x = (1 - w) * ((1 - v) * (f[1] - f[0]) + v * (f[3] - f[2]))
           + w * ((1 - v) * (f[5] - f[4]) + v * (f[7] - f[6]));
     g.y = (1 - w) * ((1 - u) * (f[2] - f[0]) + u * (f[3] - f[1]))
@@ -10823,13 +10625,13 @@ typedef struct fsi__reduced_past {
 /* keeps the content */
 static fsi_result fsi__reduced_grow(const fsi_allocator *a, void **p, size_t *room, size_t need,
                                     size_t item) {
-    size_t next = need + need / 2 + 64, bytes;
-    void *q;
+    size_t next = need + need / 2 + 64;
     if (need <= *room)
         return FSI_OK;
+    size_t bytes;
     if (!fsi_size_mul(next, item, &bytes))
         return FSI_ERR_SIZE;
-    q = fsi_alloc(a, bytes);
+    void *q = fsi_alloc(a, bytes);
     if (!q)
         return FSI_ERR_MEMORY;
     if (*p)
@@ -10850,11 +10652,10 @@ static fsi_result fsi__reduced_contact_room(fsi_reduced_contacts *c, int count) 
 }
 
 static fsi_result fsi__reduced_add(fsi_reduced_contacts *c, const fsi__reduced_contact *from) {
-    fsi__reduced_contact *q;
     fsi_result r = fsi__reduced_contact_room(c, c->count + 1);
     if (r != FSI_OK)
         return r;
-    q = &c->contact[c->count++];
+    fsi__reduced_contact *q = &c->contact[c->count++];
     *q = *from;
     q->dir[1] = fsi__unit(fsi_vec_cross(
         q->dir[0], fsi__abs(q->dir[0].x) < FSI_R(0.7) ? fsi_vec(1, 0, 0) : fsi_vec(0, 1, 0)));
@@ -10877,14 +10678,14 @@ static fsi_result fsi__reduced_narrow(fsi_reduced_contacts *c, fsi_reduced **bod
     fsi__reduced_contact q;
     const fsi_reduced_model *m = body[a]->model;
     fsi_result r = FSI_OK;
-    int i, nearest = 0;
+    int nearest = 0;
     memset(&q, 0, sizeof q);
     q.body[0] = a;
     q.body[1] = b; /* b < 0: obstacle */
     q.skin = c->where[a] && c->group[c->where[a] - 1]->skin.terms ? c->where[a] : 0;
     q.friction = o ? o->friction : c->friction;
     q.restitution = o ? o->restitution : c->restitution;
-    for (i = p->first[a]; i < p->first[a + 1] && r == FSI_OK; i++) {
+    for (int i = p->first[a]; i < p->first[a + 1] && r == FSI_OK; i++) {
         fsi_vec3 x = fsi_vec_load(p->x + 3 * i), d;
         if (o)
             q.gap = o->distance_fn(x, &q.dir[0], &q.velocity, o->user);
@@ -10914,8 +10715,7 @@ static fsi_result fsi__reduced_narrow(fsi_reduced_contacts *c, fsi_reduced **bod
 
 /* p and L of unit-mass coordinates, L = C u */
 static void fsi__reduced_momentum(fsi_reduced *b, const fsi_real *u, const fsi_real *C) {
-    int i;
-    for (i = 0; i < 3; i++)
+    for (int i = 0; i < 3; i++)
         b->p[i] = u[i] * fsi__sqrt(b->model->mass);
     b->L[0] = C[0] * u[3];
     b->L[1] = C[3] * u[3] + C[4] * u[4];
@@ -10927,25 +10727,25 @@ static void fsi__reduced_momentum(fsi_reduced *b, const fsi_real *u, const fsi_r
 static void fsi__reduced_unit(fsi_reduced *b, fsi_real dt, fsi_real *u, fsi_real *C, int back) {
     const fsi_reduced_model *m = b->model;
     fsi_mat3 R = fsi__reduced_matrix(b, 0), I = fsi__reduced_matrix(b, 1);
-    fsi_vec3 v, w;
-    int k;
     if (!back) {
         I = fsi_mat3_rotate(&R, &I);
         memcpy(C, I.m, sizeof I.m);
         fsi_dense_cholesky(3, C);
+        fsi_vec3 v;
+        fsi_vec3 w;
         fsi__reduced_spin(b, &v, &w, NULL);
         fsi_vec_store(u, fsi_vec_scale(v, fsi__sqrt(m->mass)));
         u[3] = C[0] * w.x + C[3] * w.y + C[6] * w.z;
         u[4] = C[4] * w.y + C[7] * w.z;
         u[5] = C[8] * w.z;
-        for (k = 0; k < m->modes; k++)
+        for (int k = 0; k < m->modes; k++)
             u[6 + k] = b->dq[k] * fsi__sqrt(fsi__reduced_stiff(m, k, dt));
         return;
     }
     if (b->fixed)
         return;
     fsi__reduced_momentum(b, u, C);
-    for (k = 0; k < m->modes; k++)
+    for (int k = 0; k < m->modes; k++)
         b->dq[k] = u[6 + k] / fsi__sqrt(fsi__reduced_stiff(m, k, dt));
 }
 
@@ -10954,25 +10754,23 @@ static void fsi__reduced_unit_row(const fsi_reduced *b, fsi_vec3 at, int count,
                                   const int32_t *vertex, const fsi_real *weight, fsi_vec3 dir,
                                   fsi_real dt, const fsi_real *C, fsi_real *row) {
     fsi_real s = 1 / fsi__sqrt(b->model->mass);
-    int k;
     fsi_reduced_row(b, at, count, vertex, weight, dir, row);
     if (b->fixed)
         s = 0;
-    for (k = 0; k < 3; k++)
+    for (int k = 0; k < 3; k++)
         row[k] *= s;
     row[3] /= C[0]; /* C^-1 of the angular part */
     row[4] = (row[4] - C[3] * row[3]) / C[4];
     row[5] = (row[5] - C[6] * row[3] - C[7] * row[4]) / C[8];
-    for (k = 0; k < b->model->modes; k++)
+    for (int k = 0; k < b->model->modes; k++)
         row[6 + k] /= fsi__sqrt(fsi__reduced_stiff(b->model, k, dt));
-    for (k = 3; b->fixed && k < 6 + b->model->modes; k++)
+    for (int k = 3; b->fixed && k < 6 + b->model->modes; k++)
         row[k] = 0;
 }
 
 static double fsi__reduced_dot(const fsi_real *a, const fsi_real *b, int n) {
     fsi_real s = 0;
-    int k;
-    for (k = 0; k < n; k++)
+    for (int k = 0; k < n; k++)
         s += a[k] * b[k];
     return (double)s;
 }
@@ -10984,21 +10782,20 @@ static fsi_real *fsi__reduced_row_of(const fsi_reduced_contacts *c, int i, int d
 
 /* One sweep of sequential impulses: normal, then friction inside the cone. */
 static void fsi__reduced_sweep(fsi_reduced_contacts *c, const int32_t *dof, int stride) {
-    int i, d, s, k;
-    for (i = 0; i < c->count; i++) {
+    for (int i = 0; i < c->count; i++) {
         fsi__reduced_contact *q = &c->contact[i];
-        fsi_real lambda[3], most;
-        for (d = 0; d < 3; d++) {
+        fsi_real lambda[3];
+        for (int d = 0; d < 3; d++) {
             fsi_real *row = fsi__reduced_row_of(c, i, d, stride),
-                     vel = -fsi_vec_dot(q->velocity, q->dir[d]), change;
-            for (s = 0; s < q->parts; s++)
+                     vel = -fsi_vec_dot(q->velocity, q->dir[d]);
+            for (int s = 0; s < q->parts; s++)
                 vel += (fsi_real)fsi__reduced_dot(row + s * stride, c->u + dof[q->part[s]],
                                                   dof[q->part[s] + 1] - dof[q->part[s]]);
             lambda[d] = q->impulse[d] + q->weight[d] * ((d ? 0 : q->target) - vel);
             if (d == 0)
                 lambda[0] = fsi__max(lambda[0], 0);
             else {
-                most = q->friction * q->impulse[0];
+                fsi_real most = q->friction * q->impulse[0];
                 lambda[d] = fsi__clamp(lambda[d], -most, most);
                 if (d == 2 && lambda[2] * lambda[2] + q->impulse[1] * q->impulse[1] > most * most) {
                     fsi_real left =
@@ -11006,12 +10803,12 @@ static void fsi__reduced_sweep(fsi_reduced_contacts *c, const int32_t *dof, int 
                     lambda[2] = fsi__clamp(lambda[2], -left, left);
                 }
             }
-            change = lambda[d] - q->impulse[d];
+            fsi_real change = lambda[d] - q->impulse[d];
             q->impulse[d] = lambda[d];
-            for (s = 0; s < q->parts; s++) {
+            for (int s = 0; s < q->parts; s++) {
                 fsi_real *u = c->u + dof[q->part[s]];
                 int n = dof[q->part[s] + 1] - dof[q->part[s]];
-                for (k = 0; k < n; k++)
+                for (int k = 0; k < n; k++)
                     u[k] += change * row[s * stride + k];
             }
         }
@@ -11029,12 +10826,11 @@ static fsi_result fsi__reduced_broad(fsi_reduced_contacts *c, fsi_reduced **body
                                      fsi_real *bound, fsi_real *order,
                                      const fsi__reduced_points *p) {
     fsi_result r = FSI_OK;
-    int i, j, k;
-    for (i = 0; i < n; i++) {
+    for (int i = 0; i < n; i++) {
         const fsi_reduced_model *m = body[i]->model;
         fsi_vec3 T = fsi_vec_load(body[i]->T);
         fsi_real apart = 0;
-        for (k = p->first[i]; k < p->first[i + 1]; k++)
+        for (int k = p->first[i]; k < p->first[i + 1]; k++)
             apart = fsi__max(apart, fsi__length(fsi_vec_sub(fsi_vec_load(p->x + 3 * k), T)));
         fsi_vec_store(bound + 4 * i, T);
         bound[4 * i + 3] = apart + m->h + dt * fsi__length(fsi_vec_load(body[i]->p)) / m->mass;
@@ -11042,11 +10838,11 @@ static fsi_result fsi__reduced_broad(fsi_reduced_contacts *c, fsi_reduced **body
         order[2 * i + 1] = (fsi_real)i;
     }
     qsort(order, (size_t)n, 2 * sizeof *order, fsi__reduced_sweep_order);
-    for (i = 0; i < n && r == FSI_OK; i++) {
+    for (int i = 0; i < n && r == FSI_OK; i++) {
         int a = (int)order[2 * i + 1];
-        for (k = 0; k < obstacles && r == FSI_OK && !body[a]->fixed; k++)
+        for (int k = 0; k < obstacles && r == FSI_OK && !body[a]->fixed; k++)
             r = fsi__reduced_narrow(c, body, a, -1 - k, o + k, p, bound, dt);
-        for (j = i + 1; j < n && r == FSI_OK && order[2 * j] < bound[4 * a] + bound[4 * a + 3];
+        for (int j = i + 1; j < n && r == FSI_OK && order[2 * j] < bound[4 * a] + bound[4 * a + 3];
              j++) {
             int b = (int)order[2 * j + 1];
             fsi_vec3 d = fsi_vec_sub(fsi_vec_load(bound + 4 * a), fsi_vec_load(bound + 4 * b));
@@ -11076,9 +10872,9 @@ static void fsi__reduced_part_rows(fsi_reduced_contacts *c, fsi_reduced **body, 
     fsi__reduced_contact *q = &c->contact[i];
     const fsi_reduced_group *g = q->skin ? c->group[q->skin - 1] : NULL;
     const int32_t *number = g ? fsi__reduced_numbers(c, n, q->skin - 1) : NULL;
-    int s, d, k, t, terms = g ? g->skin.terms : 1, from = g ? terms * q->vertex[0] : 0;
+    int s, terms = g ? g->skin.terms : 1, from = g ? terms * q->vertex[0] : 0;
     q->parts = 0;
-    for (k = from; k < from + terms; k++) { /* each body once, with all its particles */
+    for (int k = from; k < from + terms; k++) { /* each body once, with all its particles */
         int32_t vertex[16], count = 0, b = g ? number[g->skin.body[k]] : q->body[0];
         fsi_real weight[16], share = 0;
         fsi_vec3 at = fsi_vec(0, 0, 0);
@@ -11086,7 +10882,7 @@ static void fsi__reduced_part_rows(fsi_reduced_contacts *c, fsi_reduced **body, 
         }
         if (s < q->parts)
             continue;
-        for (t = k; t < from + terms; t++) {
+        for (int t = k; t < from + terms; t++) {
             if (g && g->skin.body[t] != g->skin.body[k])
                 continue;
             vertex[count] = g ? g->skin.vertex[t] : q->vertex[0];
@@ -11097,11 +10893,11 @@ static void fsi__reduced_part_rows(fsi_reduced_contacts *c, fsi_reduced **body, 
         }
         if (!(fsi__abs(share) > 0))
             continue;
-        for (t = 0; t < count; t++)
+        for (int t = 0; t < count; t++)
             weight[t] /= share;
         q->part[q->parts] = b;
         q->share[q->parts] = share;
-        for (d = 0; d < 3; d++)
+        for (int d = 0; d < 3; d++)
             fsi__reduced_unit_row(body[b], g ? fsi_vec_scale(at, 1 / share) : q->at, count, vertex,
                                   weight, fsi_vec_scale(q->dir[d], share), dt, chol + 9 * b,
                                   fsi__reduced_row_of(c, i, d, stride) + q->parts * stride);
@@ -11111,7 +10907,7 @@ static void fsi__reduced_part_rows(fsi_reduced_contacts *c, fsi_reduced **body, 
         fsi_real one = 1;
         q->part[q->parts] = q->body[1];
         q->share[q->parts] = -1;
-        for (d = 0; d < 3; d++)
+        for (int d = 0; d < 3; d++)
             fsi__reduced_unit_row(body[q->body[1]], q->at, 1, q->vertex + 1, &one,
                                   fsi_vec_scale(q->dir[d], -1), dt, chol + 9 * q->body[1],
                                   fsi__reduced_row_of(c, i, d, stride) + q->parts * stride);
@@ -11127,17 +10923,16 @@ static fsi_result fsi__reduced_prepare(fsi_reduced_contacts *c, fsi_reduced **bo
     fsi_result r = fsi__reduced_grow(&c->allocator, &p, &c->row_room,
                                      (size_t)c->count * 3 * (size_t)c->parts * (size_t)stride,
                                      sizeof(fsi_real));
-    int i, d, s;
     c->row = (fsi_real *)p;
-    for (i = 0; i < c->count && r == FSI_OK; i++) {
+    for (int i = 0; i < c->count && r == FSI_OK; i++) {
         fsi__reduced_contact *q = &c->contact[i];
         const fsi_reduced_model *m = body[q->body[0]]->model;
         fsi__reduced_part_rows(c, body, n, i, stride, dt, chol);
-        for (d = 0; d < 3; d++) {
+        for (int d = 0; d < 3; d++) {
             fsi_real *row = fsi__reduced_row_of(c, i, d, stride),
                      vel = -fsi_vec_dot(q->velocity, q->dir[d]);
             double k = 0;
-            for (s = 0; s < q->parts; s++) {
+            for (int s = 0; s < q->parts; s++) {
                 int b = q->part[s], m_b = dof[b + 1] - dof[b];
                 k += fsi__reduced_dot(row + s * stride, row + s * stride, m_b);
                 vel += (fsi_real)fsi__reduced_dot(row + s * stride, c->u + dof[b], m_b);
@@ -11158,43 +10953,43 @@ static fsi_result fsi__reduced_prepare(fsi_reduced_contacts *c, fsi_reduced **bo
    Momentum and modal velocity stay. */
 static void fsi__reduced_open(fsi_reduced_contacts *c, fsi_reduced **body, int n,
                               const int32_t *dof, const fsi_real *chol, int stride, fsi_real dt) {
-    fsi_real keep[6], *row, *u;
-    int i, k, s, pass, any = 0;
+    fsi_real keep[6];
+    int any = 0;
     fsi_fill((size_t)dof[n], 0, c->u);
-    for (i = 0; i < c->count; i++) {
+    for (int i = 0; i < c->count; i++) {
         fsi__reduced_contact *q = &c->contact[i];
         q->target = fsi__min(fsi__max(-q->gap - c->slop, 0) * FSI_R(0.2) / dt,
                              body[q->body[0]]->model->radius);
         q->open = 0;
         any |= q->target > 0;
     }
-    for (pass = 0; any && pass < (c->iterations ? c->iterations : 20); pass++)
-        for (i = 0; i < c->count; i++) {
+    for (int pass = 0; any && pass < (c->iterations ? c->iterations : 20); pass++)
+        for (int i = 0; i < c->count; i++) {
             fsi__reduced_contact *q = &c->contact[i];
-            fsi_real vel = 0, next;
+            fsi_real vel = 0;
             if (q->gap > 0)
                 continue;
-            row = fsi__reduced_row_of(c, i, 0, stride);
-            for (s = 0; s < q->parts; s++)
+            fsi_real *row = fsi__reduced_row_of(c, i, 0, stride);
+            for (int s = 0; s < q->parts; s++)
                 vel += (fsi_real)fsi__reduced_dot(row + s * stride, c->u + dof[q->part[s]],
                                                   dof[q->part[s] + 1] - dof[q->part[s]]);
-            next = fsi__max(q->open + q->weight[0] * (q->target - vel), 0);
-            for (s = 0; s < q->parts; s++)
+            fsi_real next = fsi__max(q->open + q->weight[0] * (q->target - vel), 0);
+            for (int s = 0; s < q->parts; s++)
                 fsi_axpy((size_t)(dof[q->part[s] + 1] - dof[q->part[s]]), next - q->open,
                          row + s * stride, c->u + dof[q->part[s]]);
             q->open = next;
         }
     /* the move that follows crosses with it */
-    for (i = 0; i < n && any; i++)
+    for (int i = 0; i < n && any; i++)
         c->work -= fsi__reduced_next(body[i]);
-    for (i = 0; i < n && any; i++) {
+    for (int i = 0; i < n && any; i++) {
         fsi_reduced *b = body[i];
         size_t modes = (size_t)b->model->modes;
-        u = c->u + dof[i];
+        fsi_real *u = c->u + dof[i];
         if (b->fixed || !(fsi_max_abs(6 + modes, u) > 0))
             continue;
         memcpy(keep, b->p, sizeof keep); /* p and L lie side by side */
-        for (k = 0; k < (int)modes; k++) {
+        for (int k = 0; k < (int)modes; k++) {
             fsi_real dq = b->dq[k];
             b->dq[k] = u[6 + k] / fsi__sqrt(fsi__reduced_stiff(b->model, k, dt));
             u[6 + k] = dq;
@@ -11206,20 +11001,20 @@ static void fsi__reduced_open(fsi_reduced_contacts *c, fsi_reduced **body, int n
         fsi_copy(modes, u + 6, b->dq);
     }
     /* moving two bodies that pass each other apart turns them: m dx x v is taken from their spin */
-    for (i = 0; i < c->count && any; i++) {
+    for (int i = 0; i < c->count && any; i++) {
         fsi__reduced_contact *q = &c->contact[i];
         fsi_vec3 turn = fsi_vec(0, 0, 0);
         if (q->gap > 0 || q->body[1] < 0 || body[q->body[0]]->fixed || body[q->body[1]]->fixed)
             continue;
-        for (s = 0; s < q->parts; s++)
+        for (int s = 0; s < q->parts; s++)
             turn = fsi_vec_mad(turn, fsi_vec_load(body[q->part[s]]->p),
                                q->share[s] / body[q->part[s]]->model->mass);
         turn = fsi_vec_scale(fsi_vec_cross(q->dir[0], turn), -dt * q->open / 2);
-        for (s = 0; s < 2; s++)
+        for (int s = 0; s < 2; s++)
             fsi_vec_store(body[q->body[s]]->L,
                           fsi_vec_add(fsi_vec_load(body[q->body[s]]->L), turn));
     }
-    for (i = 0; i < n && any; i++)
+    for (int i = 0; i < n && any; i++)
         c->work += fsi__reduced_next(body[i]);
 }
 
@@ -11227,12 +11022,13 @@ static void fsi__reduced_open(fsi_reduced_contacts *c, fsi_reduced **body, int n
  * the list. Skins come up to date. */
 static int fsi__reduced_gather(fsi_reduced_contacts *c, fsi_reduced **body, int n) {
     int32_t *at = c->where + n;
-    int i, j, k, points = 0;
+    int points = 0;
     c->parts = 2;
     memset(c->where, 0, (size_t)n * sizeof *c->where);
-    for (j = 0; j < c->group_count; j++) {
+    int i;
+    for (int j = 0; j < c->group_count; j++) {
         fsi_reduced_group *g = c->group[j];
-        for (k = 0; k < g->body_count; k++) {
+        for (int k = 0; k < g->body_count; k++) {
             for (i = 0; i < n && body[i] != g->body[k]; i++) {
             }
             if (i == n || c->where[i])
@@ -11255,17 +11051,17 @@ static int fsi__reduced_gather(fsi_reduced_contacts *c, fsi_reduced **body, int 
 /* Points of all bodies: samples, or the vertices of the skin that hang on the body most. */
 static void fsi__reduced_sample(const fsi_reduced_contacts *c, fsi_reduced **body, int n,
                                 const fsi__reduced_points *p) {
-    int i, k, at = 0;
-    for (i = 0; i < n; i++) {
+    int at = 0;
+    for (int i = 0; i < n; i++) {
         const fsi_reduced_model *m = body[i]->model;
         const fsi_reduced_group *g = c->where[i] ? c->group[c->where[i] - 1] : NULL;
         p->first[i] = at;
-        for (k = 0; g && k < g->skin.vertex_count; k++)
+        for (int k = 0; g && k < g->skin.vertex_count; k++)
             if (g->body[g->owner[k]] == body[i]) {
                 p->name[at] = k;
                 fsi_vec_store(p->x + 3 * at++, fsi_vec_load(g->x + 3 * k));
             }
-        for (k = 0; k < m->sample_count && !(g && g->skin.terms); k++) {
+        for (int k = 0; k < m->sample_count && !(g && g->skin.terms); k++) {
             p->name[at] = m->sample[k];
             fsi_vec_store(p->x + 3 * at++, fsi_reduced_point(body[i], m->sample[k]));
         }
@@ -11278,16 +11074,15 @@ static double fsi__reduced_ahead(fsi_reduced_contacts *c, fsi_reduced **body, in
                                  const int32_t *dof, fsi_real *chol, fsi_real dt, double share) {
     fsi_real *start = c->u + dof[n];
     double e = 0;
-    int i, k;
-    for (i = 0; i < n; i++) {
+    for (int i = 0; i < n; i++) {
         fsi_real *u = c->u + dof[i], *v = start + dof[i];
-        for (k = 0; k < dof[i + 1] - dof[i]; k++) {
+        for (int k = 0; k < dof[i + 1] - dof[i]; k++) {
             fsi_real x = u[k];
             u[k] = v[k] + (fsi_real)share * (u[k] - v[k]);
             v[k] = v[k] - x;
         }
         fsi__reduced_unit(body[i], dt, u, chol + 9 * i, 1);
-        for (k = 0; k < dof[i + 1] - dof[i]; k++) {
+        for (int k = 0; k < dof[i + 1] - dof[i]; k++) {
             fsi_real d = v[k];
             v[k] = u[k] + (fsi_real)share * d;
             u[k] = v[k] - d;
@@ -11319,8 +11114,6 @@ static double fsi__reduced_excess(double share, void *user) {
 static void fsi__reduced_take(fsi_reduced_contacts *c, fsi_reduced **body, int n,
                               const int32_t *dof, fsi_real *chol, fsi_real dt, double allowed) {
     fsi__reduced_trial q;
-    double share;
-    int i, d;
     q.c = c;
     q.body = body;
     q.n = n;
@@ -11329,14 +11122,14 @@ static void fsi__reduced_take(fsi_reduced_contacts *c, fsi_reduced **body, int n
     q.dt = dt;
     q.allowed = allowed;
     q.work = 0;
-    for (i = 0; i < c->count; i++)
-        for (d = 0; d < 3; d++)
+    for (int i = 0; i < c->count; i++)
+        for (int d = 0; d < 3; d++)
             q.work += (double)(c->contact[i].impulse[d]
                                * fsi_vec_dot(c->contact[i].velocity, c->contact[i].dir[d]));
-    share = fsi__safe_share(fsi__reduced_excess, &q);
+    double share = fsi__safe_share(fsi__reduced_excess, &q);
     c->work += share * q.work;
-    for (i = 0; i < c->count && share < 1; i++)
-        for (d = 0; d < 3; d++)
+    for (int i = 0; i < c->count && share < 1; i++)
+        for (int d = 0; d < 3; d++)
             c->contact[i].impulse[d] *= (fsi_real)share;
 }
 
@@ -11350,10 +11143,10 @@ static int fsi__reduced_past_order(const void *pa, const void *pb) {
 
 static fsi__reduced_past fsi__reduced_named(const fsi__reduced_contact *q) {
     fsi__reduced_past p;
-    int d;
     p.name[0] = q->body[0];
     p.name[1] = q->vertex[0];
     p.name[2] = q->body[1];
+    int d;
     for (p.impulse = fsi_vec(0, 0, 0), d = 0; d < 3; d++)
         p.impulse = fsi_vec_mad(p.impulse, q->dir[d], q->impulse[d]);
     return p;
@@ -11362,16 +11155,15 @@ static fsi__reduced_past fsi__reduced_named(const fsi__reduced_contact *q) {
 /* The impulses of the last call, as they would be in a step of dt. */
 static fsi_result fsi__reduced_remember(fsi_reduced_contacts *c, int n, fsi_real dt) {
     void *p = c->past;
-    fsi_result r;
-    int i;
     c->past_count = 0;
     if (n != c->bodies || !(c->dt > 0))
         return FSI_OK;
-    r = fsi__reduced_grow(&c->allocator, &p, &c->past_room, (size_t)c->count, sizeof *c->past);
+    fsi_result r =
+        fsi__reduced_grow(&c->allocator, &p, &c->past_room, (size_t)c->count, sizeof *c->past);
     c->past = (fsi__reduced_past *)p;
     if (r != FSI_OK)
         return r;
-    for (i = 0; i < c->count; i++) {
+    for (int i = 0; i < c->count; i++) {
         c->past[i] = fsi__reduced_named(&c->contact[i]);
         c->past[i].impulse = fsi_vec_scale(c->past[i].impulse, dt / c->dt);
     }
@@ -11385,9 +11177,8 @@ static fsi_result fsi__reduced_remember(fsi_reduced_contacts *c, int n, fsi_real
 static void fsi__reduced_press(fsi_reduced_contacts *c, int i, const int32_t *dof, int stride,
                                fsi_real share) {
     const fsi__reduced_contact *q = &c->contact[i];
-    int d, s;
-    for (d = 0; d < 3; d++)
-        for (s = 0; s < q->parts; s++)
+    for (int d = 0; d < 3; d++)
+        for (int s = 0; s < q->parts; s++)
             fsi_axpy((size_t)(dof[q->part[s] + 1] - dof[q->part[s]]), share * q->impulse[d],
                      fsi__reduced_row_of(c, i, d, stride) + s * stride, c->u + dof[q->part[s]]);
 }
@@ -11395,21 +11186,19 @@ static void fsi__reduced_press(fsi_reduced_contacts *c, int i, const int32_t *do
 /* Warm start: a contact of the same vertex with the same body or obstacle begins with what it
  * carried. */
 static void fsi__reduced_inherit(fsi_reduced_contacts *c, const int32_t *dof, int stride) {
-    int i, d;
-    for (i = 0; i < c->count; i++) {
+    for (int i = 0; i < c->count; i++) {
         fsi__reduced_contact *q = &c->contact[i];
         fsi__reduced_past name = fsi__reduced_named(q), *was = NULL;
-        fsi_real side;
         if (c->past_count)
             was = (fsi__reduced_past *)bsearch(&name, c->past, (size_t)c->past_count, sizeof name,
                                                fsi__reduced_past_order);
         if (!was || !(fsi_vec_dot(was->impulse, q->dir[0]) > 0))
             continue;
-        for (d = 0; d < 3; d++)
+        for (int d = 0; d < 3; d++)
             q->impulse[d] = fsi_vec_dot(was->impulse, q->dir[d]);
         q->before = q->impulse[0];
-        side = fsi__sqrt(q->impulse[1] * q->impulse[1] + q->impulse[2] * q->impulse[2]);
-        for (d = 1; d < 3 && side > q->friction * q->impulse[0]; d++)
+        fsi_real side = fsi__sqrt(q->impulse[1] * q->impulse[1] + q->impulse[2] * q->impulse[2]);
+        for (int d = 1; d < 3 && side > q->friction * q->impulse[0]; d++)
             q->impulse[d] *= q->friction * q->impulse[0] / side;
         fsi__reduced_press(c, i, dof, stride, 1);
     }
@@ -11425,11 +11214,11 @@ typedef struct fsi__reduced_work {
 
 static fsi_result fsi__reduced_room(fsi_reduced_contacts *c, fsi_reduced **body, int n,
                                     fsi__reduced_work *t) {
-    int i, points, members = 0;
+    int members = 0;
     void *p = c->where;
-    fsi_result r;
     t->stride = 6;
     t->dofs = 0;
+    int i;
     for (i = 0; i < n; i++) {
         if (!body[i] || !body[i]->block)
             return FSI_ERR_ARGUMENT;
@@ -11441,12 +11230,12 @@ static fsi_result fsi__reduced_room(fsi_reduced_contacts *c, fsi_reduced **body,
             return FSI_ERR_ARGUMENT;
         members += c->group[i]->body_count;
     }
-    r = fsi__reduced_grow(&c->allocator, &p, &c->where_room, (size_t)n + (size_t)members,
-                          sizeof *c->where);
+    fsi_result r = fsi__reduced_grow(&c->allocator, &p, &c->where_room, (size_t)n + (size_t)members,
+                                     sizeof *c->where);
     c->where = (int32_t *)p;
     if (r != FSI_OK || !n)
         return r;
-    points = fsi__reduced_gather(c, body, n);
+    int points = fsi__reduced_gather(c, body, n);
     if (points < 0)
         return FSI_ERR_ARGUMENT;
     p = c->u;
@@ -11471,14 +11260,14 @@ static fsi_result fsi__reduced_room(fsi_reduced_contacts *c, fsi_reduced **body,
 /* Takes back what fsi_reduced_contact_hold gave. */
 static void fsi__reduced_release(fsi_reduced_contacts *c, fsi_reduced **body, int n,
                                  const fsi__reduced_work *t, fsi_real dt) {
-    int i, any = c->holds && n == c->bodies;
+    int any = c->holds && n == c->bodies;
     c->holds = 0;
-    for (i = 0; i < n && any; i++) {
+    for (int i = 0; i < n && any; i++) {
         fsi__reduced_unit(body[i], dt, c->u + t->dof[i], t->chol + 9 * i, 0);
         fsi_axpy((size_t)(t->dof[i + 1] - t->dof[i]), -1, c->held + t->dof[i], c->u + t->dof[i]);
         fsi__reduced_unit(body[i], dt, c->u + t->dof[i], t->chol + 9 * i, 1);
     }
-    for (i = 0; i < c->group_count && any; i++)
+    for (int i = 0; i < c->group_count && any; i++)
         if (c->group[i]->skin.terms)
             fsi_reduced_group_surface(c->group[i]);
 }
@@ -11495,20 +11284,17 @@ static int fsi__reduced_knows(const fsi_reduced_contacts *c, fsi_reduced **body,
 
 FSI_API fsi_result fsi_reduced_contact_hold(fsi_reduced_contacts *c, fsi_reduced **body, int n,
                                             fsi_real dt) {
-    fsi__reduced_work t;
-    fsi_result r;
-    void *p;
-    int i;
     if (!c || n < 0 || (n && !body) || !fsi__finite(dt) || !(dt > 0) || c->group_count < 0
         || (c->group_count && !c->group) || !fsi_allocator_valid(&c->allocator))
         return FSI_ERR_ARGUMENT;
     c->holds = 0;
     if (!c->count || n != c->bodies)
         return FSI_OK;
-    r = fsi__reduced_room(c, body, n, &t);
+    fsi__reduced_work t;
+    fsi_result r = fsi__reduced_room(c, body, n, &t);
     if (r != FSI_OK)
         return r;
-    p = c->held;
+    void *p = c->held;
     r = fsi__reduced_grow(&c->allocator, &p, &c->held_room, (size_t)t.dofs, sizeof *c->held);
     c->held = (fsi_real *)p;
     if (r != FSI_OK)
@@ -11520,10 +11306,10 @@ FSI_API fsi_result fsi_reduced_contact_hold(fsi_reduced_contacts *c, fsi_reduced
     c->row = (fsi_real *)p;
     if (r != FSI_OK)
         return r;
-    for (i = 0; i < n; i++)
+    for (int i = 0; i < n; i++)
         fsi__reduced_unit(body[i], dt, c->u + t.dof[i], t.chol + 9 * i, 0);
     fsi_copy((size_t)t.dofs, c->u, c->u + t.dofs);
-    for (i = 0; i < c->count; i++) {
+    for (int i = 0; i < c->count; i++) {
         fsi__reduced_contact *q = &c->contact[i];
         /* an impact lasts one step: the fluid is not to meet it again */
         fsi_real still = fsi__min(q->impulse[0], q->before);
@@ -11536,9 +11322,9 @@ FSI_API fsi_result fsi_reduced_contact_hold(fsi_reduced_contacts *c, fsi_reduced
     }
     if (!fsi_all_finite((size_t)t.dofs, c->u))
         return FSI_ERR_NUMERIC;
-    for (i = 0; i < t.dofs; i++)
+    for (int i = 0; i < t.dofs; i++)
         c->held[i] = c->u[i] - c->u[t.dofs + i];
-    for (i = 0; i < n; i++)
+    for (int i = 0; i < n; i++)
         fsi__reduced_unit(body[i], dt, c->u + t.dof[i], t.chol + 9 * i, 1);
     c->holds = 1;
     return FSI_OK;
@@ -11547,10 +11333,7 @@ FSI_API fsi_result fsi_reduced_contact_hold(fsi_reduced_contacts *c, fsi_reduced
 FSI_API fsi_result fsi_reduced_contact(fsi_reduced_contacts *c, fsi_reduced **body, int n,
                                        const fsi_obstacle *obstacle, int obstacle_count,
                                        fsi_real dt) {
-    fsi__reduced_work t;
     double allowed = 0;
-    fsi_result r;
-    int i;
     if (!c || n < 0 || (n && !body) || obstacle_count < 0 || (obstacle_count && !obstacle)
         || !fsi__finite(dt) || !(dt > 0))
         return FSI_ERR_ARGUMENT;
@@ -11559,7 +11342,8 @@ FSI_API fsi_result fsi_reduced_contact(fsi_reduced_contacts *c, fsi_reduced **bo
         return FSI_ERR_ARGUMENT;
     if (c->group_count < 0 || (c->group_count && !c->group))
         return FSI_ERR_ARGUMENT;
-    r = fsi__reduced_room(c, body, n, &t);
+    fsi__reduced_work t;
+    fsi_result r = fsi__reduced_room(c, body, n, &t);
     if (r == FSI_OK)
         r = fsi__reduced_remember(c, n, dt);
     c->count = 0;
@@ -11572,19 +11356,19 @@ FSI_API fsi_result fsi_reduced_contact(fsi_reduced_contacts *c, fsi_reduced **bo
     c->dt = dt;
     fsi__reduced_sample(c, body, n, &t.point);
     r = fsi__reduced_broad(c, body, n, obstacle, obstacle_count, dt, t.bound, t.order, &t.point);
-    for (i = 0; i < n && r == FSI_OK; i++)
+    for (int i = 0; i < n && r == FSI_OK; i++)
         fsi__reduced_unit(body[i], dt, c->u + t.dof[i], t.chol + 9 * i, 0);
     if (r == FSI_OK)
         r = fsi__reduced_prepare(c, body, n, t.dof, t.chol, t.stride, dt);
     if (r != FSI_OK)
         return r;
     fsi_copy((size_t)t.dofs, c->u, c->u + t.dofs);
-    for (i = 0; i < n && c->count; i++) {
+    for (int i = 0; i < n && c->count; i++) {
         double next = fsi__reduced_next(body[i]);
         allowed += next > body[i]->energy ? next : body[i]->energy;
     }
     fsi__reduced_inherit(c, t.dof, t.stride);
-    for (i = 0; i < (c->iterations ? c->iterations : 20); i++)
+    for (int i = 0; i < (c->iterations ? c->iterations : 20); i++)
         fsi__reduced_sweep(c, t.dof, t.stride);
     if (!fsi_all_finite((size_t)t.dofs, c->u))
         return FSI_ERR_NUMERIC;
@@ -11605,9 +11389,9 @@ FSI_API size_t fsi_reduced_contacts_state_size(const fsi_reduced_contacts *c) {
 }
 
 FSI_API fsi_result fsi_reduced_contacts_save(const fsi_reduced_contacts *c, void *out) {
-    fsi__reduced_state s;
     if (!c || !out)
         return FSI_ERR_ARGUMENT;
+    fsi__reduced_state s;
     s.dt = (double)c->dt;
     s.count = c->count;
     s.bodies = c->bodies;
@@ -11618,12 +11402,11 @@ FSI_API fsi_result fsi_reduced_contacts_save(const fsi_reduced_contacts *c, void
 }
 
 FSI_API fsi_result fsi_reduced_contacts_restore(fsi_reduced_contacts *c, const void *in) {
-    fsi__reduced_state s;
-    fsi_result r;
     if (!c || !in || !fsi_allocator_valid(&c->allocator))
         return FSI_ERR_ARGUMENT;
+    fsi__reduced_state s;
     memcpy(&s, in, sizeof s);
-    r = fsi__reduced_contact_room(c, s.count);
+    fsi_result r = fsi__reduced_contact_room(c, s.count);
     if (r != FSI_OK)
         return r;
     if (s.count)
@@ -11672,23 +11455,23 @@ static void fsi__reduced_point_inverse(void *user, int point, fsi_vec3 at, fsi_m
     const fsi_reduced_model *m = b->model;
     fsi_mat3 R = fsi__reduced_matrix(b, 0), inverse = fsi__reduced_matrix(b, 2);
     fsi_vec3 r = fsi_mat3_tmul_vec(&R, fsi_vec_sub(at, fsi_vec_load(b->T)));
-    int i, j, k, n = m->modes;
+    int n = m->modes;
     memset(K, 0, sizeof *K);
     if (b->fixed)
         return;
-    for (j = 0; j < 3; j++) {
+    for (int j = 0; j < 3; j++) {
         fsi_vec3 e = fsi_vec(j == 0, j == 1, j == 2),
                  c = fsi_vec_cross(fsi_mat3_mul_vec(&inverse, fsi_vec_cross(r, e)), r);
-        for (i = 0; i < 3; i++)
+        for (int i = 0; i < 3; i++)
             K->m[3 * i + j] = fsi__get(c, i) + (i == j ? 1 / m->mass : 0);
     }
     /* column of P_d^T S at the point: s - (I^-1 h) x r */
-    for (k = 0; k < n; k++) {
+    for (int k = 0; k < n; k++) {
         const fsi_real *S = m->S + 3 * m->sample[point] * n + k;
         fsi_vec3 u = fsi_vec_sub(
             fsi_vec(S[0], S[n], S[2 * n]),
             fsi_vec_cross(fsi_mat3_mul_vec(&inverse, fsi_vec_load(b->cache + 27 + 3 * k)), r));
-        for (i = 0; i < 9; i++)
+        for (int i = 0; i < 9; i++)
             K->m[i] += fsi__get(u, i / 3) * fsi__get(u, i % 3) / fsi__reduced_stiff(m, k, b->dt);
     }
     *K = fsi_mat3_rotate(&R, K);
@@ -11697,11 +11480,11 @@ static void fsi__reduced_point_inverse(void *user, int point, fsi_vec3 at, fsi_m
 /* nearest sample, for the callbacks above */
 static fsi_real fsi__reduced_point_distance(void *user, fsi_vec3 p, fsi_vec3 *normal, int *point) {
     const fsi_reduced *b = (const fsi_reduced *)user;
-    fsi_real d, least = FSI_REAL_MAX;
-    int vertex = 0, i;
+    fsi_real least = FSI_REAL_MAX;
+    int vertex = 0;
     *point = 0;
-    d = fsi__reduced_distance(b, p, normal, &vertex);
-    for (i = 0; i < b->model->sample_count && d < b->model->radius; i++) {
+    fsi_real d = fsi__reduced_distance(b, p, normal, &vertex);
+    for (int i = 0; i < b->model->sample_count && d < b->model->radius; i++) {
         fsi_vec3 e = fsi_vec_sub(fsi_vec_load(b->model->x0 + 3 * b->model->sample[i]),
                                  fsi_vec_load(b->model->x0 + 3 * vertex));
         if (fsi_vec_dot(e, e) < least) {
@@ -11728,12 +11511,11 @@ static void fsi__reduced_touch(void *user, int point, fsi_vec3 at) {
 /* see fsi_external; motion inside is q' */
 static double fsi__reduced_surplus(void *user, double take) {
     fsi_reduced *b = (fsi_reduced *)user;
-    double inside;
     if (!b->touched || b->fixed)
         return 0;
     if (!(take > 0))
         return fsi__reduced_total(b) - b->reference;
-    inside = fsi__reduced_inside(b);
+    double inside = fsi__reduced_inside(b);
     if (!(inside > 0))
         return 0;
     if (take > inside)
@@ -11743,11 +11525,10 @@ static double fsi__reduced_surplus(void *user, double take) {
 }
 
 FSI_API void fsi_reduced_external(fsi_reduced *b, fsi_real *x, fsi_external *out) {
-    int i;
     memset(out, 0, sizeof *out);
     if (!b || !b->block || !x)
         return;
-    for (i = 0; i < b->model->sample_count; i++)
+    for (int i = 0; i < b->model->sample_count; i++)
         fsi_vec_store(x + 3 * i, fsi_reduced_point(b, b->model->sample[i]));
     out->point_count = b->model->sample_count;
     out->x = x;

@@ -726,19 +726,18 @@ FSI_API fsi_real fsi_kernel_slope(fsi_kernel kernel, int dim, fsi_real R, fsi_re
 }
 
 FSI_API fsi_real fsi_kernel_laplacian(fsi_kernel kernel, int dim, fsi_real R, fsi_real r) {
-    fsi_real q = r / R, a = 1 - q, b = fsi__max(FSI_R(0.5) - q, 0), n = (fsi_real)(dim - 1), s,
-             second;
+    fsi_real q = r / R, a = 1 - q, b = fsi__max(FSI_R(0.5) - q, 0), n = (fsi_real)(dim - 1);
     if (!fsi__kernel_ok(kernel, dim, R, r))
         return 0;
-    s = fsi__kernel_sigma(kernel, dim, R) / (R * R);
+    fsi_real s = fsi__kernel_sigma(kernel, dim, R) / (R * R);
     /* linear; scaled so that the integral of r^2 times it is 2 dim */
     if (kernel == FSI_KERNEL_VISCOSITY)
         return dim == 3 ? 6 * s * a : 40 / FSI_PI / (R * R * R * R) * a;
     q = fsi__max(q, FSI_R(1e-6));
-    second = kernel == FSI_KERNEL_CUBIC      ? 12 * a - 48 * b
-             : kernel == FSI_KERNEL_WENDLAND ? 60 * q * a * a - 20 * a * a * a
-             : kernel == FSI_KERNEL_POLY6    ? (1 - q * q) * (30 * q * q - 6)
-                                             : 6 * a;
+    fsi_real second = kernel == FSI_KERNEL_CUBIC      ? 12 * a - 48 * b
+                      : kernel == FSI_KERNEL_WENDLAND ? 60 * q * a * a - 20 * a * a * a
+                      : kernel == FSI_KERNEL_POLY6    ? (1 - q * q) * (30 * q * q - 6)
+                                                      : 6 * a;
     /* w'' + (dim - 1) w' / q */
     return s * (second + n * fsi__kernel_f(kernel, q));
 }
@@ -765,7 +764,7 @@ FSI__INLINE int fsi__sph_floor(fsi_real t) {
 /* Table for cells lo .. hi (one empty cell around); an axis that does not fit wraps: far particles
    then share cells, and the distance test tells them apart. */
 static void fsi__sph_cells_fit(fsi__sph_cells *c, const int lo[3], const int hi[3], int dim) {
-    int d, big;
+    int d;
     for (d = 0; d < 3; d++) {
         c->base[d] = lo[d] - 1;
         c->t[d] = hi[d] - lo[d] + 3;
@@ -776,7 +775,7 @@ static void fsi__sph_cells_fit(fsi__sph_cells *c, const int lo[3], const int hi[
         }
     }
     while ((double)c->t[0] * (double)c->t[1] * (double)c->t[2] > (double)c->room) {
-        big = c->t[0] >= c->t[1] ? (c->t[0] >= c->t[2] ? 0 : 2) : (c->t[1] >= c->t[2] ? 1 : 2);
+        int big = c->t[0] >= c->t[1] ? (c->t[0] >= c->t[2] ? 0 : 2) : (c->t[1] >= c->t[2] ? 1 : 2);
         /* the next power of two below; room >= 4096 cells: never below 8 */
         for (d = 1; 2 * d < c->t[big]; d *= 2) {
         }
@@ -793,8 +792,8 @@ FSI__INLINE void fsi__sph_cell_of(const fsi__sph_cells *c, fsi_real x, fsi_real 
 }
 
 FSI__INLINE int fsi__sph_key(const fsi__sph_cells *c, const int at[3]) {
-    int a[3], d;
-    for (d = 0; d < 3; d++) {
+    int a[3];
+    for (int d = 0; d < 3; d++) {
         a[d] = at[d] - c->base[d];
         if (c->wrap[d])
             a[d] &= c->t[d] - 1;
@@ -824,11 +823,11 @@ static void fsi__sph_rows_around(const fsi__sph_cells *c, const int at[3], fsi__
     const fsi_real slack = FSI_R(1e-4) + 4 * FSI_REAL_EPS * (fsi_real)(abs(at[1]) + abs(at[2]));
     /* rows before, at and behind the point */
     const fsi_real a[3] = {-slack, 0, 1 - slack}, b[3] = {1, 0, -1};
-    int dz, dy, nz = c->t[2] > 1 ? 1 : 0;
+    int nz = c->t[2] > 1 ? 1 : 0;
     memset(r, 0, sizeof *r);
-    for (dz = -nz; dz <= nz; dz++) {
+    for (int dz = -nz; dz <= nz; dz++) {
         int b2 = nz ? fsi__sph_wrapped(c, 2, at[2] + dz) : 0;
-        for (dy = -1; dy <= 1 && b2 >= 0; dy++) {
+        for (int dy = -1; dy <= 1 && b2 >= 0; dy++) {
             int b1 = fsi__sph_wrapped(c, 1, at[1] + dy), k = r->n;
             if (b1 < 0)
                 continue;
@@ -847,7 +846,7 @@ static void fsi__sph_rows_around(const fsi__sph_cells *c, const int at[3], fsi__
    not walk through nine empty rows of them. */
 FSI__INLINE int fsi__sph_span(const fsi__sph_cells *c, int row, int lo, int hi, int32_t span[4]) {
     const int32_t *start = c->start + row;
-    int t = c->t[0], n;
+    int t = c->t[0];
     lo -= c->base[0];
     hi -= c->base[0];
     if (!c->wrap[0] || hi - lo >= t - 1) {
@@ -865,7 +864,7 @@ FSI__INLINE int fsi__sph_span(const fsi__sph_cells *c, int row, int lo, int hi, 
     hi &= t - 1;
     span[0] = start[lo];
     span[1] = start[lo <= hi ? hi + 1 : t];
-    n = span[0] < span[1];
+    int n = span[0] < span[1];
     if (lo <= hi)
         return n;
     span[2 * n] = start[0];
@@ -881,29 +880,30 @@ typedef struct fsi__sph_ranges {
 
 static void fsi__sph_ranges_around(const fsi__sph_cells *c, fsi_real x, fsi_real y, fsi_real z,
                                    fsi__sph_ranges *r) {
-    fsi__sph_rows rows;
-    int at[3], k;
+    int at[3];
     fsi__sph_cell_of(c, x, y, z, at);
+    fsi__sph_rows rows;
     fsi__sph_rows_around(c, at, &rows);
+    int k;
     for (r->n = 0, k = 0; k < rows.n; k++)
         r->n += fsi__sph_span(c, rows.row[k], at[0] - c->fine, at[0] + c->fine, r->at + 2 * r->n);
 }
 
 /* Counting sort, stable: order[k] = particle at sorted place k. key[n] holds the cells. */
 static void fsi__sph_cells_sort(fsi__sph_cells *c, int n, const int32_t *key, int32_t *order) {
-    int cells = c->t[0] * c->t[1] * c->t[2], i;
+    int cells = c->t[0] * c->t[1] * c->t[2];
     int32_t *start = c->start, sum = 0;
     memset(start, 0, ((size_t)cells + 1) * sizeof *start);
-    for (i = 0; i < n; i++)
+    for (int i = 0; i < n; i++)
         start[key[i]]++;
-    for (i = 0; i <= cells; i++) {
+    for (int i = 0; i <= cells; i++) {
         int32_t k = start[i];
         start[i] = sum;
         sum += k;
     }
-    for (i = 0; i < n; i++)
+    for (int i = 0; i < n; i++)
         order[start[key[i]]++] = i;
-    for (i = cells; i > 0; i--)
+    for (int i = cells; i > 0; i--)
         start[i] = start[i - 1];
     start[0] = 0;
 }
@@ -938,21 +938,21 @@ static void fsi__sph_test(fsi__sph_search *q) {
     ptrdiff_t n = q->n;
     int g;
     for (g = 0; g < q->groups && n + 8 <= q->room; g++) {
-        int32_t j = q->at[g], left = q->end[g] - j, own = q->self - j, hits = 0, k;
+        int32_t j = q->at[g], left = q->end[g] - j, own = q->self - j, hits = 0;
         const fsi_real *FSI__RESTRICT x = q->x + j, *FSI__RESTRICT y = q->y + j,
                                       *FSI__RESTRICT z = q->z + j;
         FSI__SPH_LANES
-        for (k = 0; k < 8; k++) {
+        for (int32_t k = 0; k < 8; k++) {
             fsi_real dx = x[k] - px, dy = y[k] - py, dz = z[k] - pz;
             hits |= (dx * dx + dy * dy + dz * dz < r2 ? bit[k] : 0) & (lane[k] < left ? bit[k] : 0)
                     & (lane[k] != own ? bit[k] : 0);
         }
         FSI__SPH_LANES
-        for (k = 0; k < 4; k++)
+        for (int32_t k = 0; k < 4; k++)
             out[n + k] = j + up[hits & 15][k];
         n += count[hits & 15];
         FSI__SPH_LANES
-        for (k = 0; k < 4; k++)
+        for (int32_t k = 0; k < 4; k++)
             out[n + k] = j + 4 + up[hits >> 4][k];
         n += count[hits >> 4];
     }
@@ -965,11 +965,11 @@ static void fsi__sph_test(fsi__sph_search *q) {
  * more than a row of a fluid at rest has. */
 FSI__INLINE void fsi__sph_candidates(fsi__sph_search *q, int begin, int end) {
     static const int32_t next[4] = {0, 8, 16, 24};
-    int32_t k, g;
+    int32_t g;
     do {
         int32_t *FSI__RESTRICT at = q->at + q->groups, *FSI__RESTRICT to = q->end + q->groups;
         FSI__SPH_LANES
-        for (k = 0; k < 4; k++) {
+        for (int32_t k = 0; k < 4; k++) {
             at[k] = begin + next[k];
             to[k] = end;
         }
@@ -995,8 +995,7 @@ static void fsi__sph_layout(fsi_sph *s, fsi_arena *a) {
     fsi_real **real[] = {&s->x,  &s->y,    &s->z,   &s->vx,    &s->vy,
                          &s->vz, &s->mass, &s->rho, &s->kappa, &s->kappa_v};
     fsi_real **more[] = {&s->p, &s->ax, &s->ay, &s->az, &s->factor, &s->work};
-    size_t k;
-    for (k = 0; k < sizeof real / sizeof *real; k++)
+    for (size_t k = 0; k < sizeof real / sizeof *real; k++)
         FSI__TAKE(*real[k], fsi_real, a, n);
     FSI__TAKE(s->id, int32_t, a, n);
     FSI__TAKE(s->ref, fsi_real, a, s->desc.skin > 0 ? 3 * (n + b) : 0);
@@ -1005,7 +1004,7 @@ static void fsi__sph_layout(fsi_sph *s, fsi_arena *a) {
     FSI__TAKE(s->blocal, fsi_real, a, 3 * b);
     FSI__TAKE(s->bobject, int32_t, a, b);
     s->state_bytes = a->used;
-    for (k = 0; k < sizeof more / sizeof *more; k++)
+    for (size_t k = 0; k < sizeof more / sizeof *more; k++)
         FSI__TAKE(*more[k], fsi_real, a, n);
     FSI__TAKE(s->bvolume, fsi_real, a, b);
     FSI__TAKE(s->bf, fsi_real, a, 3 * b);
@@ -1045,8 +1044,7 @@ static int fsi__sph_desc_ok(const fsi_sph_desc *d) {
         d->support,        d->sound_speed, d->gamma, d->viscosity,     d->artificial,       d->xsph,
         d->wall_viscosity, d->delta,       d->skin,  d->density_error, d->divergence_error, d->cfl,
         d->dt_max};
-    size_t k;
-    for (k = 0; k < sizeof natural / sizeof *natural; k++)
+    for (size_t k = 0; k < sizeof natural / sizeof *natural; k++)
         if (!fsi__sph_natural(natural[k]))
             return 0;
     return (d->dim == 2 || d->dim == 3) && d->capacity >= 1 && d->boundary_capacity >= 0
@@ -1062,7 +1060,6 @@ static int fsi__sph_desc_ok(const fsi_sph_desc *d) {
 }
 
 static void fsi__sph_defaults(fsi_sph_desc *d) {
-    double full, R;
     if (d->dim == 0)
         d->dim = 3;
     if (d->support == 0)
@@ -1077,19 +1074,19 @@ static void fsi__sph_defaults(fsi_sph_desc *d) {
         d->max_iterations = 100;
     if (d->cfl == 0)
         d->cfl = FSI_R(0.4);
-    R = (double)(d->support + d->skin) / (double)d->spacing;
+    double R = (double)(d->support + d->skin) / (double)d->spacing;
     /* particles in the support */
-    full = d->dim == 3 ? 4.19 * R * R * R : 3.15 * R * R;
+    double full = d->dim == 3 ? 4.19 * R * R * R : 3.15 * R * R;
     if (d->neighbors == 0 && full < 1e6)
         d->neighbors = (int)(1.8 * full) + 16;
 }
 
 /* Sum of W over a flat lattice of the rest spacing at height z above it. */
 static double fsi__sph_lattice(const fsi_sph_desc *d, fsi_real z) {
-    int i, j, m = (int)(d->support / d->spacing) + 1, mj = d->dim == 3 ? m : 0;
+    int m = (int)(d->support / d->spacing) + 1, mj = d->dim == 3 ? m : 0;
     double sum = 0;
-    for (i = -m; i <= m; i++)
-        for (j = -mj; j <= mj; j++) {
+    for (int i = -m; i <= m; i++)
+        for (int j = -mj; j <= mj; j++) {
             fsi_real x = (fsi_real)i * d->spacing, y = (fsi_real)j * d->spacing;
             sum += (double)fsi_kernel_value(d->kernel, d->dim, d->support,
                                             fsi__sqrt(x * x + y * y + z * z));
@@ -1108,20 +1105,19 @@ static int fsi__sph_layers(const fsi_sph_desc *d) {
 static fsi_real fsi__sph_wall_scale(const fsi_sph_desc *d) {
     double sum = 0, v0 = (double)(d->dim == 3 ? d->spacing * d->spacing * d->spacing
                                               : d->spacing * d->spacing);
-    int k;
-    for (k = 0; k < fsi__sph_layers(d); k++)
+    for (int k = 0; k < fsi__sph_layers(d); k++)
         sum += fsi__sph_lattice(d, (fsi_real)k * d->spacing);
     return (fsi_real)(v0 * sum);
 }
 
 /* sum |m grad W|^2 of a particle on the rest lattice. */
 static double fsi__sph_lattice_stiffness(const fsi_sph_desc *d) {
-    int i, j, k, m = (int)(d->support / d->spacing) + 1, mk = d->dim == 3 ? m : 0;
+    int m = (int)(d->support / d->spacing) + 1, mk = d->dim == 3 ? m : 0;
     fsi_kernel fk = d->kernel == FSI_KERNEL_POLY6 ? FSI_KERNEL_SPIKY : d->kernel;
     double sum = 0, mass = (double)fsi__sph_rest_mass(d);
-    for (k = -mk; k <= mk; k++)
-        for (j = -m; j <= m; j++)
-            for (i = -m; i <= m; i++) {
+    for (int k = -mk; k <= mk; k++)
+        for (int j = -m; j <= m; j++)
+            for (int i = -m; i <= m; i++) {
                 double g = (double)fsi_kernel_slope(
                     fk, d->dim, d->support,
                     d->spacing * fsi__sqrt((fsi_real)(i * i + j * j + k * k)));
@@ -1133,11 +1129,9 @@ static double fsi__sph_lattice_stiffness(const fsi_sph_desc *d) {
 
 FSI_API fsi_result fsi_sph_init(fsi_sph *s, const fsi_sph_desc *desc) {
     fsi_arena a = {NULL, 0, 0, 0};
-    fsi_sph_desc d;
-    fsi_result r;
     if (!s || !desc)
         return FSI_ERR_ARGUMENT;
-    d = *desc;
+    fsi_sph_desc d = *desc;
     fsi__sph_defaults(&d);
     if (!fsi__sph_desc_ok(&d))
         return FSI_ERR_ARGUMENT;
@@ -1152,7 +1146,7 @@ FSI_API fsi_result fsi_sph_init(fsi_sph *s, const fsi_sph_desc *desc) {
         return FSI_ERR_SIZE;
     s->list_room = d.neighbors * FSI__SPH_CHUNK + 64;
     fsi__sph_layout(s, &a);
-    r = fsi__arena_block(&a, &d.allocator, &s->block, &s->block_size);
+    fsi_result r = fsi__arena_block(&a, &d.allocator, &s->block, &s->block_size);
     if (r != FSI_OK) {
         memset(s, 0, sizeof *s);
         return r;
@@ -1204,7 +1198,6 @@ static void fsi__sph_append(fsi_sph *s, fsi_vec3 x, fsi_vec3 v, fsi_real mass) {
 
 FSI_API fsi_result fsi_sph_add(fsi_sph *s, int n, const fsi_real *x, const fsi_real *v,
                                const fsi_real *mass) {
-    int i;
     if (!s || !s->block)
         return FSI_ERR_STATE;
     if (n < 0 || (n > 0 && !x))
@@ -1213,26 +1206,25 @@ FSI_API fsi_result fsi_sph_add(fsi_sph *s, int n, const fsi_real *x, const fsi_r
         return FSI_ERR_SIZE;
     if (!fsi_all_finite(3 * (size_t)n, x) || (v && !fsi_all_finite(3 * (size_t)n, v)))
         return FSI_ERR_ARGUMENT;
-    for (i = 0; i < n; i++) {
+    for (int i = 0; i < n; i++) {
         if ((mass && !fsi__sph_positive(mass[i])) || !fsi__sph_within(s, fsi_vec_load(x + 3 * i)))
             return FSI_ERR_ARGUMENT;
     }
-    for (i = 0; i < n; i++)
+    for (int i = 0; i < n; i++)
         fsi__sph_append(s, fsi_vec_load(x + 3 * i), v ? fsi_vec_load(v + 3 * i) : fsi_vec(0, 0, 0),
                         mass ? mass[i] : fsi__sph_rest_mass(&s->desc));
     return FSI_OK;
 }
 
 FSI_API fsi_result fsi_sph_add_block(fsi_sph *s, fsi_vec3 lo, fsi_vec3 hi, fsi_vec3 v, int *count) {
-    double n[3], d;
-    int i, j, k;
+    double n[3];
     if (count)
         *count = 0;
     if (!s || !s->block)
         return FSI_ERR_STATE;
     if (!fsi__sph_within(s, lo) || !fsi__sph_within(s, hi) || !fsi__finite_vec(v))
         return FSI_ERR_ARGUMENT;
-    d = (double)s->desc.spacing;
+    double d = (double)s->desc.spacing;
     n[0] = floor((double)(hi.x - lo.x) / d + 1e-4);
     n[1] = floor((double)(hi.y - lo.y) / d + 1e-4);
     n[2] = s->desc.dim == 3 ? floor((double)(hi.z - lo.z) / d + 1e-4) : 1;
@@ -1241,9 +1233,9 @@ FSI_API fsi_result fsi_sph_add_block(fsi_sph *s, fsi_vec3 lo, fsi_vec3 hi, fsi_v
     if (n[0] * n[1] * n[2] > (double)(s->desc.capacity - s->now.count)
         || n[0] * n[1] * n[2] > (double)(0x7fffffff - s->now.next_id))
         return FSI_ERR_SIZE;
-    for (k = 0; k < (int)n[2]; k++)
-        for (j = 0; j < (int)n[1]; j++)
-            for (i = 0; i < (int)n[0]; i++)
+    for (int k = 0; k < (int)n[2]; k++)
+        for (int j = 0; j < (int)n[1]; j++)
+            for (int i = 0; i < (int)n[0]; i++)
                 fsi__sph_append(s,
                                 fsi_vec(lo.x + s->desc.spacing * ((fsi_real)i + FSI_R(0.5)),
                                         lo.y + s->desc.spacing * ((fsi_real)j + FSI_R(0.5)),
@@ -1255,7 +1247,7 @@ FSI_API fsi_result fsi_sph_add_block(fsi_sph *s, fsi_vec3 lo, fsi_vec3 hi, fsi_v
 }
 
 FSI_API fsi_result fsi_sph_add_emitter(fsi_sph *s, const fsi_sph_emitter *e) {
-    double across; /* a layer that could never fit is refused */
+    /* a layer that could never fit is refused */
     if (!s || !s->block)
         return FSI_ERR_STATE;
     if (!e || !fsi__finite_vec(e->centre) || !fsi__finite_vec(e->direction)
@@ -1263,7 +1255,7 @@ FSI_API fsi_result fsi_sph_add_emitter(fsi_sph *s, const fsi_sph_emitter *e) {
         || !fsi__sph_positive(e->speed) || !fsi__finite(e->from) || !fsi__finite(e->until)
         || !fsi__sph_within(s, e->centre))
         return FSI_ERR_ARGUMENT;
-    across = (double)e->radius / (double)s->desc.spacing;
+    double across = (double)e->radius / (double)s->desc.spacing;
     if (s->now.emitters == FSI_SPH_EMITTERS
         || across * (s->desc.dim == 3 ? across : 1) > (double)s->desc.capacity)
         return FSI_ERR_SIZE;
@@ -1293,24 +1285,23 @@ static int fsi__sph_in_box(const fsi_sph_box *b, fsi_vec3 p, int dim) {
 
 static void fsi__sph_copy_particle(fsi_sph *s, int to, int from) {
     fsi_real *a[] = {s->x, s->y, s->z, s->vx, s->vy, s->vz, s->mass, s->rho, s->kappa, s->kappa_v};
-    size_t k;
-    for (k = 0; k < sizeof a / sizeof *a; k++)
+    for (size_t k = 0; k < sizeof a / sizeof *a; k++)
         a[k][to] = a[k][from];
     s->id[to] = s->id[from];
 }
 
 /* Drops particles in removal boxes and particles beyond all cells; the others keep their order. */
 static void fsi__sph_remove(fsi_sph *s, int far) {
-    int i, k, n = 0;
+    int n = 0;
     fsi_real limit = FSI__SPH_FAR / s->cells.inv;
     if (!s->now.boxes && !far)
         return;
-    for (i = 0; i < s->now.count; i++) {
+    for (int i = 0; i < s->now.count; i++) {
         fsi_vec3 p = fsi_vec(s->x[i], s->y[i], s->z[i]);
         int gone = fsi__abs(p.x) >= limit || fsi__abs(p.y) >= limit || fsi__abs(p.z) >= limit;
         if (gone)
             s->now.lost++;
-        for (k = 0; k < s->now.boxes && !gone; k++)
+        for (int k = 0; k < s->now.boxes && !gone; k++)
             if (fsi__sph_in_box(&s->now.box[k], p, s->desc.dim)) {
                 gone = 1;
                 s->now.removed++;
@@ -1333,8 +1324,8 @@ static void fsi__sph_remove(fsi_sph *s, int far) {
  */
 static int fsi__sph_in_the_way(fsi_sph *s, fsi_vec3 x, fsi_real radius) {
     fsi_real r = radius + FSI__SPH_FREE * s->desc.spacing;
-    int i, n = 0;
-    for (i = 0; i < s->now.count; i++) {
+    int n = 0;
+    for (int i = 0; i < s->now.count; i++) {
         fsi_vec3 d = fsi_vec_sub(fsi_vec(s->x[i], s->y[i], s->z[i]), x);
         if (fsi_vec_dot(d, d) < r * r)
             s->key[n++] = i;
@@ -1344,8 +1335,7 @@ static int fsi__sph_in_the_way(fsi_sph *s, fsi_vec3 x, fsi_real radius) {
 
 static int fsi__sph_is_free(const fsi_sph *s, int near, fsi_vec3 x) {
     fsi_real r = FSI__SPH_FREE * s->desc.spacing;
-    int k;
-    for (k = 0; k < near; k++) {
+    for (int k = 0; k < near; k++) {
         fsi_vec3 d = fsi_vec_sub(fsi_vec(s->x[s->key[k]], s->y[s->key[k]], s->z[s->key[k]]), x);
         if (fsi_vec_dot(d, d) < r * r)
             return 0;
@@ -1357,16 +1347,17 @@ static int fsi__sph_is_free(const fsi_sph *s, int near, fsi_vec3 x) {
    that has come to a stop before the emitter leaves no room: a particle put onto another would be a
    burst of pressure. */
 static void fsi__sph_emit_layer(fsi_sph *s, const fsi_sph_emitter *e, fsi_real along) {
-    fsi_vec3 d = e->direction, u, w;
+    fsi_vec3 d = e->direction;
     fsi_real h = s->desc.spacing;
-    int i, j, m = (int)(e->radius / h), mj = s->desc.dim == 3 ? m : 0,
-              near = fsi__sph_in_the_way(s, fsi_vec_mad(e->centre, d, along), e->radius);
-    u = s->desc.dim == 2 ? fsi_vec(-d.y, d.x, 0)
-                         : fsi__unit(fsi_vec_cross(
-                             d, fsi__abs(d.x) < FSI_R(0.7) ? fsi_vec(1, 0, 0) : fsi_vec(0, 1, 0)));
-    w = fsi_vec_cross(d, u);
-    for (i = -m; i <= m; i++)
-        for (j = -mj; j <= mj; j++) {
+    int m = (int)(e->radius / h), mj = s->desc.dim == 3 ? m : 0,
+        near = fsi__sph_in_the_way(s, fsi_vec_mad(e->centre, d, along), e->radius);
+    fsi_vec3 u = s->desc.dim == 2
+                     ? fsi_vec(-d.y, d.x, 0)
+                     : fsi__unit(fsi_vec_cross(d, fsi__abs(d.x) < FSI_R(0.7) ? fsi_vec(1, 0, 0)
+                                                                             : fsi_vec(0, 1, 0)));
+    fsi_vec3 w = fsi_vec_cross(d, u);
+    for (int i = -m; i <= m; i++)
+        for (int j = -mj; j <= mj; j++) {
             fsi_real a = (fsi_real)i * h, b = (fsi_real)j * h;
             fsi_vec3 p = fsi_vec_mad(fsi_vec_mad(fsi_vec_mad(e->centre, u, a), w, b), d, along);
             if (a * a + b * b > e->radius * e->radius)
@@ -1386,10 +1377,9 @@ static void fsi__sph_emit_layer(fsi_sph *s, const fsi_sph_emitter *e, fsi_real a
 }
 
 static void fsi__sph_emit(fsi_sph *s) {
-    int k, layers;
-    for (k = 0; k < s->now.emitters; k++) {
+    for (int k = 0; k < s->now.emitters; k++) {
         fsi_sph_emitter *e = &s->now.emitter[k];
-        for (layers = 0; e->due <= s->now.time && layers < 1000; layers++) {
+        for (int layers = 0; e->due <= s->now.time && layers < 1000; layers++) {
             if (e->until > 0 && e->due > (double)e->until)
                 break;
             fsi__sph_emit_layer(s, e, (fsi_real)(s->now.time - e->due) * e->speed);
@@ -1402,8 +1392,7 @@ static void fsi__sph_emit(fsi_sph *s) {
  * >>sph boundaries */
 FSI_API fsi_result fsi_sph_add_boundary(fsi_sph *s, int n, const fsi_real *x, fsi_vec3 centre,
                                         int two_way, int *object) {
-    fsi_sph_object *o;
-    int i, at, d, ok = 1;
+    int ok = 1;
     if (object)
         *object = -1;
     if (!s || !s->block)
@@ -1412,24 +1401,24 @@ FSI_API fsi_result fsi_sph_add_boundary(fsi_sph *s, int n, const fsi_real *x, fs
         return FSI_ERR_ARGUMENT;
     if (n > s->desc.boundary_capacity - s->now.boundary_count || s->now.objects == FSI_SPH_OBJECTS)
         return FSI_ERR_SIZE;
-    for (i = 0; i < 3 * n && ok; i++)
+    for (int i = 0; i < 3 * n && ok; i++)
         ok = fsi__finite(x[i]) && fsi__abs(x[i]) * s->cells.inv < FSI__SPH_FAR;
     if (!ok)
         return FSI_ERR_ARGUMENT;
-    at = s->now.boundary_count;
-    o = &s->now.object[s->now.objects];
+    int at = s->now.boundary_count;
+    fsi_sph_object *o = &s->now.object[s->now.objects];
     memset(o, 0, sizeof *o);
     o->first = at;
     o->count = n;
     o->two_way = two_way != 0;
     o->centre = centre;
-    for (i = 0; i < n; i++) {
+    for (int i = 0; i < n; i++) {
         fsi_vec3 p = fsi_vec_load(x + 3 * i);
         if (s->desc.dim == 2)
             p.z = 0;
         fsi_vec_store(s->bx + 3 * (at + i), p);
         fsi_vec_store(s->blocal + 3 * (at + i), fsi_vec_sub(p, centre));
-        for (d = 0; d < 3; d++)
+        for (int d = 0; d < 3; d++)
             s->bv[3 * (at + i) + d] = 0;
         s->bobject[at + i] = s->now.objects;
     }
@@ -1484,24 +1473,24 @@ static int fsi__sph_wall_place(fsi_real lo, fsi_real hi, int n, int i, fsi_real 
 
 FSI_API fsi_result fsi_sph_add_box_walls(fsi_sph *s, fsi_vec3 lo, fsi_vec3 hi, unsigned open,
                                          int *object) {
-    fsi__sph_points p;
     fsi_real x[3] = {0, 0, 0};
     /* places -m .. n + m - 1 on each axis */
-    int i[3] = {0, 0, 0}, n[3] = {1, 1, 1}, layers, m[3] = {0, 0, 0}, d;
+    int i[3] = {0, 0, 0}, n[3] = {1, 1, 1}, m[3] = {0, 0, 0};
     if (object)
         *object = -1;
     if (!s || !s->block)
         return FSI_ERR_STATE;
     if (!fsi__finite_vec(lo) || !fsi__finite_vec(hi))
         return FSI_ERR_ARGUMENT;
-    layers = fsi__sph_layers(&s->desc);
-    for (d = 0; d < s->desc.dim; d++) {
+    int layers = fsi__sph_layers(&s->desc);
+    for (int d = 0; d < s->desc.dim; d++) {
         fsi_real side = (fsi__get(hi, d) - fsi__get(lo, d)) / s->desc.spacing;
         if (!(side > 0) || !(side < FSI_R(1e6)))
             return FSI_ERR_ARGUMENT;
         n[d] = fsi__imax(1, (int)(side + FSI_R(0.5)));
         m[d] = layers;
     }
+    fsi__sph_points p;
     p.out = s->bx + 3 * s->now.boundary_count;
     p.n = 0;
     p.room = s->desc.boundary_capacity - s->now.boundary_count;
@@ -1510,7 +1499,7 @@ FSI_API fsi_result fsi_sph_add_box_walls(fsi_sph *s, fsi_vec3 lo, fsi_vec3 hi, u
             for (i[0] = -m[0]; i[0] < n[0] + m[0]; i[0]++) {
                 /* in an edge two walls meet, in a corner three: one that is open opens it */
                 int walls = 0, left_open = 0;
-                for (d = 0; d < s->desc.dim; d++) {
+                for (int d = 0; d < s->desc.dim; d++) {
                     int side = fsi__sph_wall_place(fsi__get(lo, d), fsi__get(hi, d), n[d], i[d],
                                                    s->desc.spacing, &x[d]);
                     walls += side > 0;
@@ -1527,30 +1516,29 @@ FSI_API fsi_result fsi_sph_add_box_walls(fsi_sph *s, fsi_vec3 lo, fsi_vec3 hi, u
 
 FSI_API fsi_result fsi_sph_add_plane(fsi_sph *s, fsi_vec3 corner, fsi_vec3 u, fsi_vec3 v,
                                      fsi_vec3 n, int *object) {
-    fsi__sph_points p;
-    fsi_real h, lu, lv;
-    int i, j, k, nu, nv = 0;
+    int nv = 0;
     if (object)
         *object = -1;
     if (!s || !s->block)
         return FSI_ERR_STATE;
-    h = s->desc.spacing;
-    lu = fsi__length(u) / h;
-    lv = s->desc.dim == 3 ? fsi__length(v) / h : 0;
+    fsi_real h = s->desc.spacing;
+    fsi_real lu = fsi__length(u) / h;
+    fsi_real lv = s->desc.dim == 3 ? fsi__length(v) / h : 0;
     if (!fsi__finite_vec(corner) || !fsi__finite_vec(u) || !fsi__finite_vec(v)
         || !fsi__finite_vec(n) || !(fsi__length(n) > 0) || !(lu > 0) || !(lu < FSI_R(1e6))
         || !(lv < FSI_R(1e6)))
         return FSI_ERR_ARGUMENT;
-    nu = fsi__imax(1, (int)(lu + FSI_R(0.5)));
+    int nu = fsi__imax(1, (int)(lu + FSI_R(0.5)));
     if (s->desc.dim == 3)
         nv = fsi__imax(1, (int)(lv + FSI_R(0.5)));
     n = fsi__unit(n);
+    fsi__sph_points p;
     p.out = s->bx + 3 * s->now.boundary_count;
     p.n = 0;
     p.room = s->desc.boundary_capacity - s->now.boundary_count;
-    for (k = 0; k < fsi__sph_layers(&s->desc); k++)
-        for (j = 0; j <= nv; j++)
-            for (i = 0; i <= nu; i++)
+    for (int k = 0; k < fsi__sph_layers(&s->desc); k++)
+        for (int j = 0; j <= nv; j++)
+            for (int i = 0; i <= nu; i++)
                 fsi__sph_point(
                     &p,
                     fsi_vec_mad(fsi_vec_mad(fsi_vec_mad(corner, n, -h * ((fsi_real)k + FSI_R(0.5))),
@@ -1575,19 +1563,19 @@ static int fsi__sph_hash(const fsi__sph_darts *d, int a, int b, int c) {
 
 static void fsi__sph_dart(fsi__sph_darts *d, fsi_vec3 p) {
     int a = fsi__sph_floor(p.x * d->inv), b = fsi__sph_floor(p.y * d->inv),
-        c = fsi__sph_floor(p.z * d->inv), i, j, k, h;
-    int32_t e;
-    for (k = -1; k <= 1; k++)
-        for (j = -1; j <= 1; j++)
-            for (i = -1; i <= 1; i++)
-                for (e = d->head[fsi__sph_hash(d, a + i, b + j, c + k)]; e >= 0; e = d->next[e]) {
+        c = fsi__sph_floor(p.z * d->inv);
+    for (int k = -1; k <= 1; k++)
+        for (int j = -1; j <= 1; j++)
+            for (int i = -1; i <= 1; i++)
+                for (int32_t e = d->head[fsi__sph_hash(d, a + i, b + j, c + k)]; e >= 0;
+                     e = d->next[e]) {
                     fsi_vec3 r = fsi_vec_sub(p, fsi_vec_load(d->x + 3 * e));
                     if (fsi_vec_dot(r, r) < d->r2)
                         return;
                 }
     if (d->n == d->room)
         return;
-    h = fsi__sph_hash(d, a, b, c);
+    int h = fsi__sph_hash(d, a, b, c);
     fsi_vec_store(d->x + 3 * d->n, p);
     d->next[d->n] = d->head[h];
     d->head[h] = d->n++;
@@ -1603,19 +1591,20 @@ static int fsi__sph_divisions(fsi_vec3 a, fsi_vec3 b, fsi_real spacing) {
 static double fsi__sph_throw(fsi__sph_darts *d, const fsi_surface *s, int e, int pass,
                              fsi_real spacing) {
     fsi_vec3 v[3];
-    int i, j, k, n, m = s->dim;
+    int m = s->dim;
     double thrown = 0;
-    for (i = 0; i < m; i++)
+    for (int i = 0; i < m; i++)
         v[i] = fsi_vec_load(s->x + 3 * s->index[m * e + i]);
     if (pass == 0)
-        for (i = 0; i < m; i++, thrown += 1)
+        for (int i = 0; i < m; i++, thrown += 1)
             if (d)
                 fsi__sph_dart(d, v[i]);
+    int n;
     if (pass == 1)
-        for (k = 0; k < (m == 2 ? 1 : 3); k++) {
+        for (int k = 0; k < (m == 2 ? 1 : 3); k++) {
             fsi_vec3 a = v[k], b = v[(k + 1) % m];
             n = fsi__sph_divisions(a, b, spacing);
-            for (i = 1; i < n; i++, thrown += 1)
+            for (int i = 1; i < n; i++, thrown += 1)
                 if (d)
                     fsi__sph_dart(d, fsi_vec_mad(a, fsi_vec_sub(b, a), (fsi_real)i / (fsi_real)n));
         }
@@ -1623,8 +1612,8 @@ static double fsi__sph_throw(fsi__sph_darts *d, const fsi_surface *s, int e, int
         n = fsi__imax(fsi__sph_divisions(v[0], v[1], spacing),
                       fsi__imax(fsi__sph_divisions(v[1], v[2], spacing),
                                 fsi__sph_divisions(v[2], v[0], spacing)));
-        for (i = 1; i < n; i++)
-            for (j = 1; i + j < n; j++, thrown += 1)
+        for (int i = 1; i < n; i++)
+            for (int j = 1; i + j < n; j++, thrown += 1)
                 if (d)
                     fsi__sph_dart(d,
                                   fsi_vec_mad(fsi_vec_mad(v[0], fsi_vec_sub(v[1], v[0]),
@@ -1637,29 +1626,28 @@ static double fsi__sph_throw(fsi__sph_darts *d, const fsi_surface *s, int e, int
 FSI_API fsi_result fsi_sph_sample_surface(const fsi_surface *surface, fsi_real spacing,
                                           fsi_real *out, int room, int *count,
                                           const fsi_allocator *a) {
-    fsi__sph_darts d;
     fsi_arena arena = {NULL, 0, 0, 0};
     fsi_result r = FSI_OK;
     double most = 0;
-    int e, pass, i;
     if (count)
         *count = 0;
     if (fsi_surface_check(surface) != FSI_OK || (surface->vertex_count && !surface->x)
         || !fsi__sph_positive(spacing) || room < 0 || !fsi_allocator_valid(a))
         return FSI_ERR_ARGUMENT;
-    for (pass = 0; pass < 3; pass++)
-        for (e = 0; e < surface->element_count; e++)
+    for (int pass = 0; pass < 3; pass++)
+        for (int e = 0; e < surface->element_count; e++)
             most += fsi__sph_throw(NULL, surface, e, pass, spacing);
-    for (i = 0; i < 3 * surface->vertex_count; i++)
+    for (int i = 0; i < 3 * surface->vertex_count; i++)
         if (!(fsi__abs(surface->x[i]) / spacing < FSI__SPH_FAR))
             return FSI_ERR_ARGUMENT;
     if (most > 1e8)
         return FSI_ERR_SIZE;
+    fsi__sph_darts d;
     memset(&d, 0, sizeof d);
     d.room = (int)most + 1;
     for (d.mask = 64; d.mask < d.room; d.mask *= 2) {
     }
-    for (pass = 0; pass < 2; pass++) {
+    for (int pass = 0; pass < 2; pass++) {
         if (pass)
             r = fsi__arena_open(&arena, a);
         if (r != FSI_OK)
@@ -1668,13 +1656,13 @@ FSI_API fsi_result fsi_sph_sample_surface(const fsi_surface *surface, fsi_real s
         FSI__TAKE(d.next, int32_t, &arena, (size_t)d.room);
         FSI__TAKE(d.head, int32_t, &arena, (size_t)d.mask);
     }
-    for (i = 0; i < d.mask; i++)
+    for (int i = 0; i < d.mask; i++)
         d.head[i] = -1;
     d.mask--;
     d.inv = 1 / spacing;
     d.r2 = FSI_R(0.49) * spacing * spacing;
-    for (pass = 0; pass < 3; pass++)
-        for (e = 0; e < surface->element_count; e++)
+    for (int pass = 0; pass < 3; pass++)
+        for (int e = 0; e < surface->element_count; e++)
             fsi__sph_throw(&d, surface, e, pass, spacing);
     if (count)
         *count = d.n;
@@ -1686,38 +1674,34 @@ FSI_API fsi_result fsi_sph_sample_surface(const fsi_surface *surface, fsi_real s
 
 FSI_API fsi_result fsi_sph_add_surface(fsi_sph *s, const fsi_surface *surface, fsi_vec3 centre,
                                        int two_way, int *object) {
-    fsi_result r;
-    int n;
-    fsi_real *to;
     if (object)
         *object = -1;
     if (!s || !s->block)
         return FSI_ERR_STATE;
-    to = s->bx + 3 * s->now.boundary_count;
-    r = fsi_sph_sample_surface(surface, s->desc.spacing, to,
-                               s->desc.boundary_capacity - s->now.boundary_count, &n,
-                               &s->desc.allocator);
+    fsi_real *to = s->bx + 3 * s->now.boundary_count;
+    int n;
+    fsi_result r = fsi_sph_sample_surface(surface, s->desc.spacing, to,
+                                          s->desc.boundary_capacity - s->now.boundary_count, &n,
+                                          &s->desc.allocator);
     return r == FSI_OK ? fsi_sph_add_boundary(s, n, to, centre, two_way, object) : r;
 }
 
 FSI_API fsi_result fsi_sph_object_set(fsi_sph *s, int object, const fsi_real *x,
                                       const fsi_real *v) {
-    fsi_sph_object *o;
-    int i;
     if (!s || !s->block)
         return FSI_ERR_STATE;
     if (object < 0 || object >= s->now.objects || !x)
         return FSI_ERR_ARGUMENT;
-    o = &s->now.object[object];
-    for (i = 0; i < 3 * o->count; i++)
+    fsi_sph_object *o = &s->now.object[object];
+    for (int i = 0; i < 3 * o->count; i++)
         if (!fsi__finite(x[i]) || !(fsi__abs(x[i]) * s->cells.inv < FSI__SPH_FAR)
             || (v && !fsi__finite(v[i])))
             return FSI_ERR_ARGUMENT;
     if (o->count)
         memmove(s->bx + 3 * o->first, x, 3 * (size_t)o->count * sizeof *x);
-    for (i = 0; i < 3 * o->count; i++)
+    for (int i = 0; i < 3 * o->count; i++)
         s->bv[3 * o->first + i] = v ? v[i] : 0;
-    for (i = 0; s->desc.dim == 2 && i < o->count; i++)
+    for (int i = 0; s->desc.dim == 2 && i < o->count; i++)
         s->bx[3 * (o->first + i) + 2] = s->bv[3 * (o->first + i) + 2] = 0;
     s->now.boundary_dirty = 1;
     return FSI_OK;
@@ -1725,21 +1709,18 @@ FSI_API fsi_result fsi_sph_object_set(fsi_sph *s, int object, const fsi_real *x,
 
 FSI_API fsi_result fsi_sph_object_pose(fsi_sph *s, int object, fsi_vec3 centre, fsi_quat q,
                                        fsi_vec3 v, fsi_vec3 w) {
-    fsi_sph_object *o;
-    fsi_real far;
-    int i;
     if (!s || !s->block)
         return FSI_ERR_STATE;
-    far = fsi__max(fsi__max(fsi__abs(centre.x), fsi__abs(centre.y)), fsi__abs(centre.z))
-          * s->cells.inv;
+    fsi_real far = fsi__max(fsi__max(fsi__abs(centre.x), fsi__abs(centre.y)), fsi__abs(centre.z))
+                   * s->cells.inv;
     if (object < 0 || object >= s->now.objects || !fsi__finite_vec(centre)
         || !(2 * far < FSI__SPH_FAR) || !fsi__finite_vec(v) || !fsi__finite_vec(w)
         || !fsi__finite(q.w * q.w + q.x * q.x + q.y * q.y + q.z * q.z))
         return FSI_ERR_ARGUMENT;
-    o = &s->now.object[object];
+    fsi_sph_object *o = &s->now.object[object];
     q = fsi_quat_unit(q);
     o->centre = centre;
-    for (i = o->first; i < o->first + o->count; i++) {
+    for (int i = o->first; i < o->first + o->count; i++) {
         fsi_vec3 r = fsi_quat_rotate(q, fsi_vec_load(s->blocal + 3 * i));
         fsi_vec_store(s->bx + 3 * i, fsi_vec_add(centre, r));
         fsi_vec_store(s->bv + 3 * i, fsi_vec_add(v, fsi_vec_cross(w, r)));
@@ -1751,8 +1732,7 @@ FSI_API fsi_result fsi_sph_object_pose(fsi_sph *s, int object, fsi_vec3 centre, 
 }
 
 static void fsi__sph_copy_boundary(fsi_sph *s) { /* positions in sorted order */
-    int i;
-    for (i = 0; i < s->now.boundary_count; i++) {
+    for (int i = 0; i < s->now.boundary_count; i++) {
         const fsi_real *x = s->bx + 3 * s->border[i];
         s->cx[i] = x[0];
         s->cy[i] = x[1];
@@ -1763,10 +1743,10 @@ static void fsi__sph_copy_boundary(fsi_sph *s) { /* positions in sorted order */
 /* Sorts the boundary particles into their own cells and finds their volumes: V_b = wall_scale /
  * sum_b' W (Akinci et al. 2012, eq. 4). */
 static void fsi__sph_sort_boundary(fsi_sph *s) {
-    int lo[3] = {0, 0, 0}, hi[3] = {0, 0, 0}, at[3], i, d, n = s->now.boundary_count;
-    for (i = 0; i < n; i++) {
+    int lo[3] = {0, 0, 0}, hi[3] = {0, 0, 0}, at[3], n = s->now.boundary_count;
+    for (int i = 0; i < n; i++) {
         fsi__sph_cell_of(&s->bcells, s->bx[3 * i], s->bx[3 * i + 1], s->bx[3 * i + 2], at);
-        for (d = 0; d < 3; d++) {
+        for (int d = 0; d < 3; d++) {
             if (i == 0 || at[d] < lo[d])
                 lo[d] = at[d];
             if (i == 0 || at[d] > hi[d])
@@ -1774,7 +1754,7 @@ static void fsi__sph_sort_boundary(fsi_sph *s) {
         }
     }
     fsi__sph_cells_fit(&s->bcells, lo, hi, s->desc.dim);
-    for (i = 0; i < n; i++) {
+    for (int i = 0; i < n; i++) {
         fsi__sph_cell_of(&s->bcells, s->bx[3 * i], s->bx[3 * i + 1], s->bx[3 * i + 2], at);
         s->key[i] = fsi__sph_key(&s->bcells, at);
     }
@@ -1784,16 +1764,14 @@ static void fsi__sph_sort_boundary(fsi_sph *s) {
 
 static void fsi__sph_boundary_volumes(fsi_sph *s) {
     int n = s->now.boundary_count;
-    ptrdiff_t i;
     fsi_real R = s->desc.support, sigma = fsi__kernel_sigma(s->desc.kernel, s->desc.dim, R);
     FSI__OMP(parallel for schedule(static) if (n > 512))
-    for (i = 0; i < n; i++) {
+    for (ptrdiff_t i = 0; i < n; i++) {
         fsi__sph_ranges in;
         fsi_real sum = 0;
-        int k, j;
         fsi__sph_ranges_around(&s->bcells, s->cx[i], s->cy[i], s->cz[i], &in);
-        for (k = 0; k < in.n; k++)
-            for (j = in.at[2 * k]; j < in.at[2 * k + 1]; j++) {
+        for (int k = 0; k < in.n; k++)
+            for (int j = in.at[2 * k]; j < in.at[2 * k + 1]; j++) {
                 fsi_real dx = s->cx[j] - s->cx[i], dy = s->cy[j] - s->cy[i],
                          dz = s->cz[j] - s->cz[i], r2 = dx * dx + dy * dy + dz * dz;
                 if (r2 < R * R)
@@ -1808,8 +1786,8 @@ static void fsi__sph_boundary_volumes(fsi_sph *s) {
  * = rho0 V_b. */
 static void fsi__sph_pack_boundary(fsi_sph *s) {
     fsi_real *xm = s->xm + 4 * (size_t)s->desc.capacity, *vp = s->vp + 4 * (size_t)s->desc.capacity;
-    int i, n = s->now.boundary_count;
-    for (i = 0; i < n; i++) {
+    int n = s->now.boundary_count;
+    for (int i = 0; i < n; i++) {
         int b = s->border[i];
         const fsi_real *x = s->bx + 3 * b, *v = s->bv + 3 * b;
         xm[4 * i] = x[0];
@@ -1829,11 +1807,12 @@ static void fsi__sph_pack_boundary(fsi_sph *s) {
  * wait for itself. */
 static void fsi__sph_range(const fsi_real *a, int begin, int end, fsi_real *least, fsi_real *most) {
     fsi_real m[8], M[8];
-    int i, k;
+    int k;
     for (k = 0; k < 8; k++) {
         m[k] = FSI_REAL_MAX;
         M[k] = -FSI_REAL_MAX;
     }
+    int i;
     for (i = begin; i + 8 <= end; i += 8) {
         FSI__SPH_LANES
         for (k = 0; k < 8; k++) {
@@ -1855,8 +1834,7 @@ static void fsi__sph_range(const fsi_real *a, int begin, int end, fsi_real *leas
 static int fsi__sph_bounds(const fsi_sph *s, fsi_real lo[3], fsi_real hi[3]) {
     const fsi_real *a[6];
     fsi_real part[FSI__SPH_PARTS][6];
-    int n = s->now.count, size = n / FSI__SPH_PARTS + 1, d, ok = 1;
-    ptrdiff_t c;
+    int n = s->now.count, size = n / FSI__SPH_PARTS + 1, ok = 1;
     a[0] = s->x;
     a[1] = s->y;
     a[2] = s->z;
@@ -1864,20 +1842,20 @@ static int fsi__sph_bounds(const fsi_sph *s, fsi_real lo[3], fsi_real hi[3]) {
     a[4] = s->vy;
     a[5] = s->vz;
     /* has threads of its own: not inside a part */
-    for (d = 0; d < 6; d++)
+    for (int d = 0; d < 6; d++)
         ok &= fsi_all_finite((size_t)n, a[d]);
     FSI__OMP(parallel for schedule(static) if (n > 4096))
-    for (c = 0; c < FSI__SPH_PARTS; c++) {
-        int k, end = fsi__imin(((int)c + 1) * size, n), begin = fsi__imin((int)c * size, end);
-        for (k = 0; k < 3; k++)
+    for (ptrdiff_t c = 0; c < FSI__SPH_PARTS; c++) {
+        int end = fsi__imin(((int)c + 1) * size, n), begin = fsi__imin((int)c * size, end);
+        for (int k = 0; k < 3; k++)
             fsi__sph_range(a[k], begin, end, &part[c][k], &part[c][3 + k]);
     }
-    for (d = 0; d < 3; d++) {
+    for (int d = 0; d < 3; d++) {
         lo[d] = FSI_REAL_MAX;
         hi[d] = -FSI_REAL_MAX;
     }
-    for (c = 0; c < FSI__SPH_PARTS; c++)
-        for (d = 0; d < 3; d++) {
+    for (ptrdiff_t c = 0; c < FSI__SPH_PARTS; c++)
+        for (int d = 0; d < 3; d++) {
             lo[d] = fsi__min(lo[d], part[c][d]);
             hi[d] = fsi__max(hi[d], part[c][3 + d]);
         }
@@ -1888,10 +1866,9 @@ static int fsi__sph_bounds(const fsi_sph *s, fsi_real lo[3], fsi_real hi[3]) {
 static fsi_real fsi__sph_longest(int n, const fsi_real *x, const fsi_real *y, const fsi_real *z) {
     fsi_real top[FSI__SPH_PARTS], all = 0;
     int size = (n / FSI__SPH_PARTS + 8) & ~7;
-    ptrdiff_t c;
     FSI__OMP(parallel for schedule(static) if (n > 4096))
-    for (c = 0; c < FSI__SPH_PARTS; c++) {
-        fsi_real t[8] = {0, 0, 0, 0, 0, 0, 0, 0}, a;
+    for (ptrdiff_t c = 0; c < FSI__SPH_PARTS; c++) {
+        fsi_real t[8] = {0, 0, 0, 0, 0, 0, 0, 0};
         int i, k, end = fsi__imin(((int)c + 1) * size, n);
         for (i = (int)c * size; i + 8 <= end; i += 8) {
             FSI__SPH_LANES
@@ -1901,13 +1878,13 @@ static fsi_real fsi__sph_longest(int n, const fsi_real *x, const fsi_real *y, co
             }
         }
         for (; i < end; i++) {
-            a = x[i] * x[i] + y[i] * y[i] + z[i] * z[i];
+            fsi_real a = x[i] * x[i] + y[i] * y[i] + z[i] * z[i];
             t[0] = fsi__max(a, t[0]);
         }
         for (top[c] = t[0], k = 1; k < 8; k++)
             top[c] = fsi__max(top[c], t[k]);
     }
-    for (c = 0; c < FSI__SPH_PARTS; c++)
+    for (ptrdiff_t c = 0; c < FSI__SPH_PARTS; c++)
         all = fsi__max(all, top[c]);
     return fsi__sqrt(all);
 }
@@ -1915,12 +1892,11 @@ static fsi_real fsi__sph_longest(int n, const fsi_real *x, const fsi_real *y, co
 /* Cells of the fluid particles within the bounds blo .. bhi, and in order[] the order by cells. */
 static void fsi__sph_fill_cells(fsi_sph *s, const fsi_real blo[3], const fsi_real bhi[3]) {
     int lo[3], hi[3], n = s->now.count;
-    ptrdiff_t i;
     fsi__sph_cell_of(&s->cells, blo[0], blo[1], blo[2], lo);
     fsi__sph_cell_of(&s->cells, bhi[0], bhi[1], bhi[2], hi);
     fsi__sph_cells_fit(&s->cells, lo, hi, s->desc.dim);
     FSI__OMP(parallel for schedule(static) if (n > 4096))
-    for (i = 0; i < n; i++) {
+    for (ptrdiff_t i = 0; i < n; i++) {
         int at[3];
         fsi__sph_cell_of(&s->cells, s->x[i], s->y[i], s->z[i], at);
         s->key[i] = fsi__sph_key(&s->cells, at);
@@ -1936,20 +1912,17 @@ static void fsi__sph_sort(fsi_sph *s, const fsi_real lo[3], const fsi_real hi[3]
     /* scratch now */
     fsi_real *to[] = {s->xm,     s->xm + N,     s->xm + 2 * N, s->xm + 3 * N, s->vp,
                       s->vp + N, s->vp + 2 * N, s->vp + 3 * N, s->work,       s->factor};
-    ptrdiff_t i;
     fsi__sph_fill_cells(s, lo, hi);
     FSI__OMP(parallel for schedule(static) if (n > 4096))
-    for (i = 0; i < n; i++) {
+    for (ptrdiff_t i = 0; i < n; i++) {
         int32_t from = s->order[i];
-        int k;
-        for (k = 0; k < used; k++)
+        for (int k = 0; k < used; k++)
             to[k][i] = a[k][from];
         s->first[i] = s->id[from];
     }
     FSI__OMP(parallel for schedule(static) if (n > 4096))
-    for (i = 0; i < n; i++) {
-        int k;
-        for (k = 0; k < used; k++)
+    for (ptrdiff_t i = 0; i < n; i++) {
+        for (int k = 0; k < used; k++)
             a[k][i] = to[k][i];
         s->id[i] = s->first[i];
     }
@@ -1963,21 +1936,20 @@ static void fsi__sph_reach(const fsi__sph_cells *c, const fsi__sph_rows *rows, c
     const fsi_real fy = q->p.y * c->inv - (fsi_real)at[1], fz = q->p.z * c->inv - (fsi_real)at[2],
                    inv = (fsi_real)c->fine * c->inv, px = q->p.x * inv, r = R * inv;
     int32_t lo[12], hi[12], span[4] = {0, 0, 0, 0};
-    int k;
     FSI__SPH_LANES
-    for (k = 0; k < 12; k++) {
-        fsi_real u = rows->ya[k] + rows->yb[k] * fy, w = rows->za[k] + rows->zb[k] * fz, t, s;
+    for (int k = 0; k < 12; k++) {
+        fsi_real u = rows->ya[k] + rows->yb[k] * fy, w = rows->za[k] + rows->zb[k] * fz;
         u = u > 0 ? u : 0;
         w = w > 0 ? w : 0;
-        t = FSI_R(1.001) - u * u - w * w;
-        s = FSI_R(0.5) + FSI_R(0.5) * t;
+        fsi_real t = FSI_R(1.001) - u * u - w * w;
+        fsi_real s = FSI_R(0.5) + FSI_R(0.5) * t;
         s = s < FSI_R(0.25) + t ? s : FSI_R(0.25) + t;
         s = s < FSI_R(0.1) + FSI_R(2.5) * t ? s : FSI_R(0.1) + FSI_R(2.5) * t;
         s *= r;
         lo[k] = (int32_t)(px - s) - (px - s < (fsi_real)(int32_t)(px - s));
         hi[k] = (int32_t)(px + s) - (px + s < (fsi_real)(int32_t)(px + s));
     }
-    for (k = 0; k < rows->n; k++) {
+    for (int k = 0; k < rows->n; k++) {
         int pieces = fsi__sph_span(c, rows->row[k], lo[k], hi[k], span);
         if (pieces == 0)
             continue;
@@ -1992,16 +1964,16 @@ static void fsi__sph_reach(const fsi__sph_cells *c, const fsi__sph_rows *rows, c
  * marks a list cut short. */
 static void fsi__sph_list_chunk(fsi_sph *s, int chunk) {
     fsi__sph_rows rows;
-    fsi__sph_ranges wall;
     fsi__sph_search q;
     int begin = chunk * FSI__SPH_CHUNK, end = fsi__imin(begin + FSI__SPH_CHUNK, s->now.count),
-        base = chunk * s->list_room, i, k;
+        base = chunk * s->list_room;
     int at[3], old[3] = {0, 0, 0}, most = 8 * s->desc.neighbors, pool = s->list_room - 16;
     fsi_real R = s->desc.support + s->desc.skin;
     q.r2 = R * R;
     q.out = s->list + base;
+    fsi__sph_ranges wall;
     q.n = q.groups = wall.n = 0;
-    for (i = begin; i < end; i++) {
+    for (int i = begin; i < end; i++) {
         q.p = fsi_vec(s->x[i], s->y[i], s->z[i]);
         q.room = fsi__imin(q.n + most, pool);
         q.full = 0;
@@ -2024,7 +1996,7 @@ static void fsi__sph_list_chunk(fsi_sph *s, int chunk) {
         q.y = s->cy;
         q.z = s->cz;
         q.self = -1;
-        for (k = 0; k < wall.n; k++)
+        for (int k = 0; k < wall.n; k++)
             fsi__sph_candidates(&q, wall.at[2 * k], wall.at[2 * k + 1]);
         fsi__sph_test(&q);
         s->last[i] = base + q.n;
@@ -2038,15 +2010,15 @@ static int fsi__sph_list_serves(const fsi_sph *s) {
     size_t n = (size_t)s->desc.capacity + 16;
     const fsi_real *r = s->ref;
     fsi_real limit = s->desc.skin * s->desc.skin / 4;
-    int i, ok = 1;
+    int ok = 1;
     if (!(s->desc.skin > 0) || !s->now.list_valid)
         return 0;
-    for (i = 0; i < s->now.count && ok; i++) {
+    for (int i = 0; i < s->now.count && ok; i++) {
         fsi_vec3 d =
             fsi_vec(s->x[i] - r[i], s->y[i] - r[n + (size_t)i], s->z[i] - r[2 * n + (size_t)i]);
         ok = fsi_vec_dot(d, d) < limit;
     }
-    for (i = 0; s->now.boundary_dirty && i < s->now.boundary_count && ok; i++) {
+    for (int i = 0; s->now.boundary_dirty && i < s->now.boundary_count && ok; i++) {
         fsi_vec3 d =
             fsi_vec_sub(fsi_vec_load(s->bx + 3 * i), fsi_vec_load(r + 3 * n + 3 * (size_t)i));
         ok = fsi_vec_dot(d, d) < limit;
@@ -2070,7 +2042,7 @@ static void fsi__sph_remember(fsi_sph *s) {
 static void fsi__sph_recall(fsi_sph *s) {
     size_t n = (size_t)s->desc.capacity + 16;
     fsi_real *x = s->x, *y = s->y, *z = s->z, *bx = s->bx, lo[3], hi[3];
-    int c, chunks = (s->now.count + FSI__SPH_CHUNK - 1) / FSI__SPH_CHUNK;
+    int chunks = (s->now.count + FSI__SPH_CHUNK - 1) / FSI__SPH_CHUNK;
     s->x = s->ref;
     s->y = s->ref + n;
     s->z = s->ref + 2 * n;
@@ -2078,7 +2050,7 @@ static void fsi__sph_recall(fsi_sph *s) {
     fsi__sph_bounds(s, lo, hi);
     fsi__sph_fill_cells(s, lo, hi);
     fsi__sph_sort_boundary(s);
-    for (c = 0; c < chunks; c++)
+    for (int c = 0; c < chunks; c++)
         fsi__sph_list_chunk(s, c);
     s->x = x;
     s->y = y;
@@ -2096,12 +2068,11 @@ FSI__SPH_FORCE_INLINE fsi_real fsi__sph_rsqrt(fsi_real x) {
 #else
     uint64_t bits, magic = (uint64_t)0x5fe6eb50u << 32 | 0xc7b537a9u;
 #endif
-    fsi_real y;
-    int i;
     memcpy(&bits, &x, sizeof bits);
     bits = magic - (bits >> 1);
+    fsi_real y;
     memcpy(&y, &bits, sizeof bits);
-    for (i = 0; i < (sizeof(fsi_real) == 4 ? 3 : 4); i++)
+    for (int i = 0; i < (sizeof(fsi_real) == 4 ? 3 : 4); i++)
         y *= FSI_R(1.5) - FSI_R(0.5) * x * y * y;
     return y;
 }
@@ -2123,14 +2094,14 @@ FSI__SPH_FORCE_INLINE void fsi__sph_sum_list(const fsi_real *FSI__RESTRICT other
                                              fsi__sph_lanes *FSI__RESTRICT sum) {
     const fsi_real inv = 1 / R, tiny = FSI_R(1e-12) * R * R, mi = me[3];
     fsi_real t[32][4];
-    int k, l, d, j;
-    for (k = k0; k < k1; k += 32) {
+    int l;
+    for (int k = k0; k < k1; k += 32) {
         int n = k1 - k < 32 ? k1 - k : 32;
         /* all differences first: what was just written in pieces is slow to read in one */
         for (l = 0; l < n; l++) {
             const fsi_real *o = other + 4 * (size_t)list[k + l];
             FSI__SPH_LANES
-            for (d = 0; d < 4; d++)
+            for (int d = 0; d < 4; d++)
                 t[l][d] = me[d] - o[d];
         }
         /* no mass behind the end */
@@ -2139,7 +2110,7 @@ FSI__SPH_FORCE_INLINE void fsi__sph_sum_list(const fsi_real *FSI__RESTRICT other
             t[l][1] = t[l][2] = 0;
             t[l][3] = mi;
         }
-        for (j = 0; j < n; j += 8) {
+        for (int j = 0; j < n; j += 8) {
             fsi_real *FSI__RESTRICT out = grad + k + j;
             FSI__SPH_LANES
             for (l = 0; l < 8; l++) {
@@ -2177,11 +2148,12 @@ FSI__SPH_FORCE_INLINE void fsi__sph_sums_chunk(fsi_sph *s, int begin, int end, f
                    f0 = fsi__kernel_sigma(fk, s->desc.dim, R) / (R * R);
     const fsi_real w0 = sigma * fsi__kernel_w(wk, 0),
                    *border = s->xm + 4 * (size_t)s->desc.capacity;
-    int keep = s->desc.delta > 0 && !full, i; /* the density is integrated, not summed */
-    for (i = begin; i < end; i++) {
+    int keep = s->desc.delta > 0 && !full; /* the density is integrated, not summed */
+    for (int i = begin; i < end; i++) {
         const fsi_real *me = s->xm + 4 * (size_t)i;
-        fsi__sph_lanes f, b;
+        fsi__sph_lanes f;
         memset(&f, 0, sizeof f);
+        fsi__sph_lanes b;
         memset(&b, 0, sizeof b);
         fsi__sph_sum_list(s->xm, s->list, s->grad, s->first[i], s->middle[i], me, wk, fk, R, f0,
                           full, &f);
@@ -2233,9 +2205,9 @@ static void fsi__sph_sums(fsi_sph *s, int search) {
             ? (full ? fsi__sph_sums_wendland_full : fsi__sph_sums_wendland)
         : full ? fsi__sph_sums_cubic_full
                : fsi__sph_sums_cubic;
-    ptrdiff_t c, chunks = (s->now.count + FSI__SPH_CHUNK - 1) / FSI__SPH_CHUNK;
+    ptrdiff_t chunks = (s->now.count + FSI__SPH_CHUNK - 1) / FSI__SPH_CHUNK;
     FSI__OMP(parallel for schedule(static) if (chunks > 1))
-    for (c = 0; c < chunks; c++) {
+    for (ptrdiff_t c = 0; c < chunks; c++) {
         if (search)
             fsi__sph_list_chunk(s, (int)c);
         sums(s, (int)c * FSI__SPH_CHUNK, fsi__imin(((int)c + 1) * FSI__SPH_CHUNK, s->now.count));
@@ -2256,12 +2228,11 @@ static void fsi__sph_count(fsi_sph *s) {
     int n = s->now.count, size = n / FSI__SPH_PARTS + 1;
     fsi_real rest = s->desc.density, top = 0;
     double sum = 0;
-    ptrdiff_t c;
     FSI__OMP(parallel for schedule(static) if (n > 4096))
-    for (c = 0; c < FSI__SPH_PARTS; c++) {
-        int i, end = fsi__imin(((int)c + 1) * size, n);
+    for (ptrdiff_t c = 0; c < FSI__SPH_PARTS; c++) {
+        int end = fsi__imin(((int)c + 1) * size, n);
         fsi__sph_tally t = {0, 0, 0, 0, 0};
-        for (i = (int)c * size; i < end; i++) {
+        for (int i = (int)c * size; i < end; i++) {
             int m = s->last[i] - s->first[i];
             t.pairs += m;
             t.most = fsi__imax(t.most, m);
@@ -2271,7 +2242,7 @@ static void fsi__sph_count(fsi_sph *s) {
         }
         p[c] = t;
     }
-    for (c = 0; c < FSI__SPH_PARTS; c++) {
+    for (ptrdiff_t c = 0; c < FSI__SPH_PARTS; c++) {
         s->stats.pairs += p[c].pairs;
         s->stats.max_neighbors = fsi__imax(s->stats.max_neighbors, p[c].most);
         s->stats.truncated += p[c].cut;
@@ -2283,9 +2254,9 @@ static void fsi__sph_count(fsi_sph *s) {
 }
 
 static void fsi__sph_pack(fsi_sph *s) { /* positions and masses for the pair loops */
-    ptrdiff_t i, n = s->now.count;
+    ptrdiff_t n = s->now.count;
     FSI__OMP(parallel for schedule(static) if (n > 4096))
-    for (i = 0; i < n; i++) {
+    for (ptrdiff_t i = 0; i < n; i++) {
         fsi_real *o = s->xm + 4 * i;
         o[0] = s->x[i];
         o[1] = s->y[i];
@@ -2295,9 +2266,9 @@ static void fsi__sph_pack(fsi_sph *s) { /* positions and masses for the pair loo
 }
 
 static void fsi__sph_pack_velocity(fsi_sph *s, const fsi_real *fourth) {
-    ptrdiff_t i, n = s->now.count;
+    ptrdiff_t n = s->now.count;
     FSI__OMP(parallel for schedule(static) if (n > 4096))
-    for (i = 0; i < n; i++) {
+    for (ptrdiff_t i = 0; i < n; i++) {
         fsi_real *o = s->vp + 4 * i;
         o[0] = s->vx[i];
         o[1] = s->vy[i];
@@ -2307,8 +2278,8 @@ static void fsi__sph_pack_velocity(fsi_sph *s, const fsi_real *fourth) {
 }
 
 FSI_API fsi_result fsi_sph_prepare(fsi_sph *s, fsi_real dt) {
-    fsi_real lo[3], hi[3], limit;
-    int d, i, far = 0, resort;
+    fsi_real lo[3], hi[3];
+    int far = 0;
     if (!s || !s->block)
         return FSI_ERR_STATE;
     if (!fsi__sph_positive(dt)
@@ -2319,18 +2290,18 @@ FSI_API fsi_result fsi_sph_prepare(fsi_sph *s, fsi_real dt) {
     if (!fsi__sph_bounds(s, lo, hi))
         return FSI_ERR_NUMERIC;
     memset(&s->stats, 0, sizeof s->stats);
-    limit = FSI__SPH_FAR / s->cells.inv;
-    for (d = 0; d < 3; d++)
+    fsi_real limit = FSI__SPH_FAR / s->cells.inv;
+    for (int d = 0; d < 3; d++)
         far |= s->now.count > 0 && (lo[d] <= -limit || hi[d] >= limit);
     fsi__sph_remove(s, far);
-    i = s->now.count;
+    int i = s->now.count;
     fsi__sph_emit(s);
     if (s->now.count == 0) {
         s->ready = 1;
         return FSI_EMPTY;
     }
     s->stats.rebuilt = !fsi__sph_list_serves(s);
-    resort = s->stats.rebuilt && (s->now.boundary_dirty || s->desc.skin > 0);
+    int resort = s->stats.rebuilt && (s->now.boundary_dirty || s->desc.skin > 0);
     if (s->stats.rebuilt) {
         if (far || i != s->now.count || s->now.boxes)
             fsi__sph_bounds(s, lo, hi);
@@ -2413,33 +2384,33 @@ fsi__sph_force_list(const fsi_real *FSI__RESTRICT x4, const fsi_real *FSI__RESTR
                     fsi_real *FSI__RESTRICT acc) {
     const fsi_real nu = kind & FSI__SPH_WALL ? l->wall : l->laminar, mi = me[3], ki = mv[3];
     fsi_real r[32][4], u[32][4], ax[8], ay[8], az[8];
-    int k, i, d, j;
     if (k0 == k1)
         return;
+    int i;
     FSI__SPH_LANES
     for (i = 0; i < 8; i++)
         ax[i] = ay[i] = az[i] = 0;
-    for (k = k0; k < k1; k += 32) {
+    for (int k = k0; k < k1; k += 32) {
         int n = k1 - k < 32 ? k1 - k : 32;
         for (i = 0; i < n; i++) {
             const fsi_real *o = x4 + 4 * (size_t)list[k + i], *w = v4 + 4 * (size_t)list[k + i];
             FSI__SPH_LANES
-            for (d = 0; d < 4; d++)
+            for (int d = 0; d < 4; d++)
                 r[i][d] = me[d] - o[d];
             FSI__SPH_LANES
-            for (d = 0; d < 4; d++)
+            for (int d = 0; d < 4; d++)
                 u[i][d] = mv[d] - w[d];
         }
         for (; i & 7; i++)
-            for (d = 0; d < 4; d++)
+            for (int d = 0; d < 4; d++)
                 r[i][d] = u[i][d] = 0;
-        for (j = 0; j < n; j += 8) {
+        for (int j = 0; j < n; j += 8) {
             const fsi_real *FSI__RESTRICT slope = grad + k + j;
             FSI__SPH_LANES
             for (i = 0; i < 8; i++) {
                 fsi_real x = r[j + i][0], y = r[j + i][1], z = r[j + i][2], vx = u[j + i][0],
                          vy = u[j + i][1], vz = u[j + i][2];
-                fsi_real F = slope[i], r2 = x * x + y * y + z * z, A, B;
+                fsi_real F = slope[i], r2 = x * x + y * y + z * z, A;
                 if (kind & FSI__SPH_WALL) {
                     fsi_real t = l->lift.x * x + l->lift.y * y + l->lift.z * z;
                     t = t < limit ? t : limit;
@@ -2452,7 +2423,8 @@ fsi__sph_force_list(const fsi_real *FSI__RESTRICT x4, const fsi_real *FSI__RESTR
                     A += l->artificial * (approach < 0 ? approach : 0) / (r2 + l->eta) * F;
                 }
                 if (kind & FSI__SPH_LAMINAR) {
-                    B = -nu * fsi__sph_diffusion(l, kind & FSI__SPH_TRIO, mi - r[j + i][3], F, r2);
+                    fsi_real B =
+                        -nu * fsi__sph_diffusion(l, kind & FSI__SPH_TRIO, mi - r[j + i][3], F, r2);
                     ax[i] += B * vx;
                     ay[i] += B * vy;
                     az[i] += B * vz;
@@ -2472,8 +2444,7 @@ FSI__SPH_FORCE_INLINE void fsi__sph_forces_chunk(fsi_sph *s, const fsi__sph_law 
                                                  int end, int fluid, int walls) {
     const fsi_real *bx = s->xm + 4 * (size_t)s->desc.capacity,
                    *bv = s->vp + 4 * (size_t)s->desc.capacity;
-    ptrdiff_t i;
-    for (i = begin; i < end; i++) {
+    for (ptrdiff_t i = begin; i < end; i++) {
         const fsi_real *me = s->xm + 4 * i, *mv = s->vp + 4 * i;
         fsi_real a[3] = {0, 0, 0};
         fsi__sph_force_list(s->xm, s->vp, s->list, s->grad, s->first[i], s->middle[i], me, mv, 0,
@@ -2520,20 +2491,20 @@ static void fsi__sph_forces(fsi_sph *s) {
                                                                : artificial
                                                                    ? fsi__sph_forces_artificial
                                                                    : fsi__sph_forces_plain;
-    ptrdiff_t c, chunks = (s->now.count + FSI__SPH_CHUNK - 1) / FSI__SPH_CHUNK;
+    ptrdiff_t chunks = (s->now.count + FSI__SPH_CHUNK - 1) / FSI__SPH_CHUNK;
     if ((laminar || wall) && s->desc.kernel == FSI_KERNEL_POLY6)
         chunk = fsi__sph_forces_trio;
     FSI__OMP(parallel for schedule(static) if (chunks > 1))
-    for (c = 0; c < chunks; c++)
+    for (ptrdiff_t c = 0; c < chunks; c++)
         chunk(s, &law, (int)c * FSI__SPH_CHUNK,
               fsi__imin(((int)c + 1) * FSI__SPH_CHUNK, s->now.count));
 }
 
 static void fsi__sph_pressures(fsi_sph *s) { /* p by Tait; work = p / rho^2 */
     const fsi_sph_desc *d = &s->desc;
-    ptrdiff_t i, n = s->now.count;
+    ptrdiff_t n = s->now.count;
     FSI__OMP(parallel for schedule(static) if (n > 4096))
-    for (i = 0; i < n; i++) {
+    for (ptrdiff_t i = 0; i < n; i++) {
         fsi_real r = s->rho[i], p = fsi_sph_tait(r, d->density, d->sound_speed, d->gamma);
         if (!d->tension && p < 0)
             p = 0;
@@ -2543,9 +2514,9 @@ static void fsi__sph_pressures(fsi_sph *s) { /* p by Tait; work = p / rho^2 */
 }
 
 static void fsi__sph_kick(fsi_sph *s, fsi_real dt) { /* v += dt a */
-    ptrdiff_t i, n = s->now.count;
+    ptrdiff_t n = s->now.count;
     FSI__OMP(parallel for schedule(static) if (n > 4096))
-    for (i = 0; i < n; i++) {
+    for (ptrdiff_t i = 0; i < n; i++) {
         s->vx[i] += dt * s->ax[i];
         s->vy[i] += dt * s->ay[i];
         s->vz[i] += dt * s->az[i];
@@ -2557,16 +2528,15 @@ static void fsi__sph_kick(fsi_sph *s, fsi_real dt) { /* v += dt a */
 static void fsi__sph_xsph(fsi_sph *s) {
     fsi_real R = s->desc.support,
              c = s->desc.xsph * fsi__kernel_sigma(s->desc.kernel, s->desc.dim, R) / s->desc.density;
-    ptrdiff_t i, n = s->now.count;
+    ptrdiff_t n = s->now.count;
     if (!(s->desc.xsph > 0))
         return;
     fsi__sph_pack_velocity(s, s->work);
     FSI__OMP(parallel for schedule(static) if (n > 256))
-    for (i = 0; i < n; i++) {
+    for (ptrdiff_t i = 0; i < n; i++) {
         const fsi_real *me = s->xm + 4 * i, *mv = s->vp + 4 * i;
         fsi_vec3 a = fsi_vec(0, 0, 0);
-        int k;
-        for (k = s->first[i]; k < s->middle[i]; k++) {
+        for (int k = s->first[i]; k < s->middle[i]; k++) {
             const fsi_real *o = s->xm + 4 * (size_t)s->list[k], *w = s->vp + 4 * (size_t)s->list[k];
             fsi_vec3 d = fsi_vec(me[0] - o[0], me[1] - o[1], me[2] - o[2]);
             fsi_real q = fsi__min(fsi__sqrt(fsi_vec_dot(d, d)) / R, 1),
@@ -2590,23 +2560,22 @@ static fsi_vec3 fsi__sph_react_one(const fsi_sph *s, int sorted, const fsi__sph_
              tiny = FSI_R(1e-12) * R * R;
     fsi_vec3 f = fsi_vec(0, 0, 0);
     fsi__sph_ranges in;
-    int k, i;
     fsi__sph_ranges_around(&s->cells, o[0], o[1], o[2], &in);
-    for (k = 0; k < in.n; k++)
-        for (i = in.at[2 * k]; i < in.at[2 * k + 1]; i++) {
+    for (int k = 0; k < in.n; k++)
+        for (int i = in.at[2 * k]; i < in.at[2 * k + 1]; i++) {
             const fsi_real *me = s->xm + 4 * (size_t)i, *mv = s->vp + 4 * (size_t)i;
             fsi_vec3 d = fsi_vec(me[0] - o[0], me[1] - o[1], me[2] - o[2]),
                      u = fsi_vec(mv[0] - w[0], mv[1] - w[1], mv[2] - w[2]);
-            fsi_real r2 = fsi_vec_dot(d, d), F, m, limit;
+            fsi_real r2 = fsi_vec_dot(d, d);
             if (!(r2 < R * R))
                 continue;
-            F = f0 * fsi__kernel_f(fk, fsi__min(fsi__sqrt(r2 + tiny) / R, 1));
-            m = me[3] * o[3]; /* m_i Psi_b */
+            fsi_real F = f0 * fsi__kernel_f(fk, fsi__min(fsi__sqrt(r2 + tiny) / R, 1));
+            fsi_real m = me[3] * o[3]; /* m_i Psi_b */
             if (pressure)
                 f = fsi_vec_mad(f, d, m * FSI__SPH_MIRROR * s->work[i] * F);
             if (!known)
                 continue;
-            limit = fsi__max(s->work[i], 0);
+            fsi_real limit = fsi__max(s->work[i], 0);
             f = fsi_vec_mad(f, d,
                             m * fsi__max(fsi__min(fsi_vec_dot(law->lift, d), limit), -limit) * F);
             if (law->wall > 0)
@@ -2617,8 +2586,8 @@ static fsi_vec3 fsi__sph_react_one(const fsi_sph *s, int sorted, const fsi__sph_
 }
 
 static int fsi__sph_two_way(const fsi_sph *s) { /* does any object want forces? */
-    int any = 0, k;
-    for (k = 0; k < s->now.objects; k++)
+    int any = 0;
+    for (int k = 0; k < s->now.objects; k++)
         any |= s->now.object[k].two_way;
     return any;
 }
@@ -2628,11 +2597,11 @@ static int fsi__sph_two_way(const fsi_sph *s) { /* does any object want forces? 
    zero. */
 static void fsi__sph_react(fsi_sph *s, int pressure, int known, int add) {
     fsi__sph_law law = fsi__sph_make_law(&s->desc);
-    ptrdiff_t i, n = s->now.boundary_count;
+    ptrdiff_t n = s->now.boundary_count;
     if (!fsi__sph_two_way(s))
         return;
     FSI__OMP(parallel for schedule(static) if (n > 256))
-    for (i = 0; i < n; i++) {
+    for (ptrdiff_t i = 0; i < n; i++) {
         int b = s->border[i];
         fsi_vec3 f = fsi_vec_load(s->bf + 3 * b);
         if (!s->now.object[s->bobject[b]].two_way)
@@ -2654,16 +2623,15 @@ static void fsi__sph_guard(fsi_sph *s) {
     const fsi_real *bx = s->xm + 4 * (size_t)s->desc.capacity,
                    *bv = s->vp + 4 * (size_t)s->desc.capacity;
     fsi_real reach = FSI__SPH_GUARD * s->desc.spacing;
-    ptrdiff_t i, n = s->now.count;
+    ptrdiff_t n = s->now.count;
     fsi__sph_pack_velocity(s, NULL);
     FSI__OMP(parallel for schedule(static) if (n > 4096))
-    for (i = 0; i < n; i++) {
+    for (ptrdiff_t i = 0; i < n; i++) {
         const fsi_real *me = s->xm + 4 * i;
         fsi_vec3 normal = fsi_vec(0, 0, 0), u = normal;
-        fsi_real sum = 0, away;
-        int k;
+        fsi_real sum = 0;
         s->factor[i] = 0;
-        for (k = s->middle[i]; k < s->last[i]; k++) {
+        for (int k = s->middle[i]; k < s->last[i]; k++) {
             const fsi_real *o = bx + 4 * (size_t)s->list[k], *w4 = bv + 4 * (size_t)s->list[k];
             fsi_vec3 d = fsi_vec(me[0] - o[0], me[1] - o[1], me[2] - o[2]);
             fsi_real w = reach - fsi__length(d);
@@ -2676,8 +2644,8 @@ static void fsi__sph_guard(fsi_sph *s) {
         if (!(sum > 0))
             continue;
         normal = fsi__unit(normal);
-        away = (s->vx[i] - u.x / sum) * normal.x + (s->vy[i] - u.y / sum) * normal.y
-               + (s->vz[i] - u.z / sum) * normal.z;
+        fsi_real away = (s->vx[i] - u.x / sum) * normal.x + (s->vy[i] - u.y / sum) * normal.y
+                        + (s->vz[i] - u.z / sum) * normal.z;
         if (away >= 0)
             continue;
         s->vx[i] -= away * normal.x;
@@ -2691,25 +2659,23 @@ static void fsi__sph_guard(fsi_sph *s) {
  * made the normal. */
 static void fsi__sph_guard_react(fsi_sph *s, fsi_real dt) {
     fsi_real reach = FSI__SPH_GUARD * s->desc.spacing;
-    ptrdiff_t b, n = s->now.boundary_count;
+    ptrdiff_t n = s->now.boundary_count;
     if (!fsi__sph_two_way(s))
         return;
     FSI__OMP(parallel for schedule(static) if (n > 256))
-    for (b = 0; b < n; b++) {
+    for (ptrdiff_t b = 0; b < n; b++) {
         const fsi_real *o = s->xm + 4 * ((size_t)s->desc.capacity + (size_t)b);
         fsi_real *f = s->bf + 3 * (size_t)s->border[b];
-        fsi__sph_ranges in;
-        int k, i;
         if (!s->now.object[s->bobject[s->border[b]]].two_way)
             continue;
+        fsi__sph_ranges in;
         fsi__sph_ranges_around(&s->cells, o[0], o[1], o[2], &in);
-        for (k = 0; k < in.n; k++)
-            for (i = in.at[2 * k]; i < in.at[2 * k + 1]; i++) {
+        for (int k = 0; k < in.n; k++)
+            for (int i = in.at[2 * k]; i < in.at[2 * k + 1]; i++) {
                 const fsi_real *me = s->xm + 4 * (size_t)i, *v = s->vp + 4 * (size_t)i;
-                fsi_real w;
                 if (!(s->factor[i] > 0))
                     continue;
-                w = reach - fsi__length(fsi_vec(me[0] - o[0], me[1] - o[1], me[2] - o[2]));
+                fsi_real w = reach - fsi__length(fsi_vec(me[0] - o[0], me[1] - o[1], me[2] - o[2]));
                 if (!(w > 0))
                     continue;
                 w *= me[3] / (s->factor[i] * dt);
@@ -2722,17 +2688,16 @@ static void fsi__sph_guard_react(fsi_sph *s, fsi_real dt) {
 
 /* force and torque of each two-way object, in fixed order, in double */
 static void fsi__sph_sum_objects(fsi_sph *s) {
-    int k, i, d;
-    for (k = 0; k < s->now.objects; k++) {
+    for (int k = 0; k < s->now.objects; k++) {
         fsi_sph_object *o = &s->now.object[k];
         double f[3] = {0, 0, 0}, t[3] = {0, 0, 0};
         if (!o->two_way)
             continue;
         o->contact = 0;
-        for (i = o->first; i < o->first + o->count; i++) {
+        for (int i = o->first; i < o->first + o->count; i++) {
             fsi_vec3 F = fsi_vec_load(s->bf + 3 * i),
                      T = fsi_vec_cross(fsi_vec_sub(fsi_vec_load(s->bx + 3 * i), o->centre), F);
-            for (d = 0; d < 3; d++) {
+            for (int d = 0; d < 3; d++) {
                 f[d] += (double)fsi__get(F, d);
                 t[d] += (double)fsi__get(T, d);
             }
@@ -2767,23 +2732,23 @@ FSI__SPH_FORCE_INLINE fsi_real fsi__df_rate_list(const fsi_real *FSI__RESTRICT x
                                                  const fsi_real *FSI__RESTRICT me,
                                                  const fsi_real *FSI__RESTRICT mv) {
     fsi_real a[4] = {0, 0, 0, 0}, b[4] = {0, 0, 0, 0};
-    int k, d;
+    int k;
     /* two sums: one addition need not wait for the other */
     for (k = k0; k + 1 < k1; k += 2) {
         const fsi_real *o = x4 + 4 * (size_t)list[k], *p = v4 + 4 * (size_t)list[k], F = grad[k];
         const fsi_real *o2 = x4 + 4 * (size_t)list[k + 1], *p2 = v4 + 4 * (size_t)list[k + 1],
                        F2 = grad[k + 1];
         FSI__SPH_LANES
-        for (d = 0; d < 4; d++)
+        for (int d = 0; d < 4; d++)
             a[d] += F * (me[d] - o[d]) * (mv[d] - p[d]);
         FSI__SPH_LANES
-        for (d = 0; d < 4; d++)
+        for (int d = 0; d < 4; d++)
             b[d] += F2 * (me[d] - o2[d]) * (mv[d] - p2[d]);
     }
     if (k < k1) {
         const fsi_real *o = x4 + 4 * (size_t)list[k], *p = v4 + 4 * (size_t)list[k], F = grad[k];
         FSI__SPH_LANES
-        for (d = 0; d < 4; d++)
+        for (int d = 0; d < 4; d++)
             a[d] += F * (me[d] - o[d]) * (mv[d] - p[d]);
     }
     return (a[0] + b[0]) + (a[1] + b[1]) + (a[2] + b[2]);
@@ -2804,16 +2769,15 @@ static fsi_real fsi__df_residual(fsi_sph *s, fsi_real dt, int density, fsi_real 
     const fsi_real rest = s->desc.density, *kappa = density ? s->kappa : s->kappa_v;
     /* with fewer neighbours the divergence means nothing */
     int few = density ? 0 : s->desc.dim == 3 ? 20 : 7;
-    ptrdiff_t i, n = s->now.count;
+    ptrdiff_t n = s->now.count;
     FSI__OMP(parallel for schedule(static) if (n > 256))
     /* apart from what follows: the lanes read vp[3] of neighbours too, and drop it */
-    for (i = 0; i < n; i++)
+    for (ptrdiff_t i = 0; i < n; i++)
         s->work[i] = fsi__df_rate(s, i);
     FSI__OMP(parallel for schedule(static) if (n > 4096))
-    for (i = 0; i < n; i++) {
-        fsi_real y, D = s->work[i],
-                    r = density ? fsi__min(s->rho[i] - rest, s->excess) + dt * D : D,
-                    k = kappa[i] + omega * r * s->factor[i];
+    for (ptrdiff_t i = 0; i < n; i++) {
+        fsi_real D = s->work[i], r = density ? fsi__min(s->rho[i] - rest, s->excess) + dt * D : D,
+                 k = kappa[i] + omega * r * s->factor[i];
         int loose = s->last[i] - s->first[i] < few, two_sided = s->desc.tension && !density;
         if (loose) {
             k = 0;
@@ -2821,7 +2785,7 @@ static fsi_real fsi__df_residual(fsi_sph *s, fsi_real dt, int density, fsi_real 
         }
         if (k < 0 && !two_sided)
             k = 0;
-        y = k + beta * (k - s->p[i]); /* momentum; p holds the k before */
+        fsi_real y = k + beta * (k - s->p[i]); /* momentum; p holds the k before */
         if (y < 0 && !two_sided)
             y = 0;
         s->p[i] = k;
@@ -2843,24 +2807,23 @@ FSI__SPH_FORCE_INLINE void fsi__df_push_list(const fsi_real *FSI__RESTRICT x4,
                                              const fsi_real *FSI__RESTRICT me, fsi_real ki,
                                              int walls, fsi_real *FSI__RESTRICT sum) {
     fsi_real a[4] = {0, 0, 0, 0};
-    int k, d;
-    for (k = k0; k < k1; k++) {
+    for (int k = k0; k < k1; k++) {
         const fsi_real *o = x4 + 4 * (size_t)list[k];
         fsi_real c = grad[k] * (walls ? ki : ki + k4[4 * (size_t)list[k]]);
         FSI__SPH_LANES
-        for (d = 0; d < 4; d++)
+        for (int d = 0; d < 4; d++)
             a[d] += c * (me[d] - o[d]);
     }
-    for (d = 0; d < 4; d++)
+    for (int d = 0; d < 4; d++)
         sum[d] += a[d];
 }
 
 /* v -= scale * (sum of the changes in vp[3]), and takes the changes into kappa. */
 static void fsi__df_push(fsi_sph *s, fsi_real scale, fsi_real *kappa) {
     const fsi_real *bx = s->xm + 4 * (size_t)s->desc.capacity;
-    ptrdiff_t i, n = s->now.count;
+    ptrdiff_t n = s->now.count;
     FSI__OMP(parallel for schedule(static) if (n > 256))
-    for (i = 0; i < n; i++) {
+    for (ptrdiff_t i = 0; i < n; i++) {
         const fsi_real *me = s->xm + 4 * i;
         fsi_real *mv = s->vp + 4 * i, a[4] = {0, 0, 0, 0};
         fsi__df_push_list(s->xm, s->vp + 3, s->list, s->grad, s->first[i], s->middle[i], me, mv[3],
@@ -2881,20 +2844,19 @@ static int fsi__df_solve(fsi_sph *s, fsi_real dt, int density, fsi_real *error) 
     fsi_real *kappa = density ? s->kappa : s->kappa_v,
              tol = density ? s->desc.density_error : s->desc.divergence_error;
     fsi_real scale = density ? 1 / dt : 1, ratio = s->now.dt_old > 0 ? dt / s->now.dt_old : 0;
-    ptrdiff_t i, n = s->now.count;
-    fsi_real t = 1, t_new, last = FSI_REAL_MAX, omega = FSI__DF_OMEGA;
-    int it;
+    ptrdiff_t n = s->now.count;
+    fsi_real t = 1, last = FSI_REAL_MAX, omega = FSI__DF_OMEGA;
     if (s->desc.cold_start)
         ratio = 0;
     /* the same pressure in a step of another length */
     if (density)
         ratio *= ratio;
-    for (i = 0; i < n; i++)
+    for (ptrdiff_t i = 0; i < n; i++)
         s->p[i] = s->vp[4 * i + 3] = kappa[i] = ratio * kappa[i];
     if (ratio > 0)
         fsi__df_push(s, scale, NULL);
-    for (it = 0;; it++) {
-        t_new = FSI_R(0.5) * (1 + fsi__sqrt(1 + 4 * t * t));
+    for (int it = 0;; it++) {
+        fsi_real t_new = FSI_R(0.5) * (1 + fsi__sqrt(1 + 4 * t * t));
         *error = fsi__df_residual(s, dt, density, omega, (t - 1) / t_new);
         t = t_new;
         /* it gets worse: start again, slower */
@@ -2911,9 +2873,9 @@ static int fsi__df_solve(fsi_sph *s, fsi_real dt, int density, fsi_real *error) 
 }
 
 static void fsi__df_unpack(fsi_sph *s) {
-    ptrdiff_t i, n = s->now.count;
+    ptrdiff_t n = s->now.count;
     FSI__OMP(parallel for schedule(static) if (n > 4096))
-    for (i = 0; i < n; i++) {
+    for (ptrdiff_t i = 0; i < n; i++) {
         s->vx[i] = s->vp[4 * i];
         s->vy[i] = s->vp[4 * i + 1];
         s->vz[i] = s->vp[4 * i + 2];
@@ -2921,12 +2883,12 @@ static void fsi__df_unpack(fsi_sph *s) {
 }
 
 static void fsi__df_accelerate(fsi_sph *s, fsi_real dt) {
-    ptrdiff_t i, n = s->now.count;
+    ptrdiff_t n = s->now.count;
     fsi__sph_pack_velocity(s, NULL);
     s->stats.divergence_iterations = fsi__df_solve(s, dt, 0, &s->stats.divergence_error);
     fsi__df_unpack(s);
     fsi__sph_pack_velocity(s, NULL);
-    for (i = 0; i < n; i++)
+    for (ptrdiff_t i = 0; i < n; i++)
         s->work[i] = s->now.dt_old > 0
                          ? s->kappa[i] / (s->now.dt_old * s->now.dt_old) + s->kappa_v[i] / dt
                          : 0;
@@ -2938,7 +2900,7 @@ static void fsi__df_accelerate(fsi_sph *s, fsi_real dt) {
     fsi__sph_pack_velocity(s, NULL);
     s->stats.density_iterations = fsi__df_solve(s, dt, 1, &s->stats.density_error);
     fsi__df_unpack(s);
-    for (i = 0; i < n; i++) {
+    for (ptrdiff_t i = 0; i < n; i++) {
         s->work[i] = s->kappa[i] / (dt * dt) + s->kappa_v[i] / dt;
         s->p[i] = s->work[i] * s->rho[i] * s->rho[i];
     }
@@ -2973,7 +2935,6 @@ static void fsi__sph_report(const fsi_sph *s, fsi_real dt, fsi_result r, fsi_rep
 
 FSI_API fsi_result fsi_sph_accelerate(fsi_sph *s, fsi_real dt, fsi_report *report) {
     fsi_result r = FSI_OK;
-    fsi_real safe;
     if (!s || !s->block || s->ready < 1)
         return FSI_ERR_STATE;
     if (!fsi__sph_positive(dt))
@@ -2984,7 +2945,7 @@ FSI_API fsi_result fsi_sph_accelerate(fsi_sph *s, fsi_real dt, fsi_report *repor
         fsi__sph_report(s, dt, FSI_EMPTY, report);
         return FSI_EMPTY;
     }
-    safe = fsi_sph_max_dt(s);
+    fsi_real safe = fsi_sph_max_dt(s);
     /* a rate: a step cut short must not push as far as a full one */
     s->excess = FSI__DF_EXCESS * s->desc.density * fsi__min(dt / safe, 1);
     if (s->desc.solver == FSI_SPH_DFSPH)
@@ -3019,14 +2980,13 @@ static void fsi__sph_integrate_density(fsi_sph *s, fsi_real dt) {
     fsi_vec3 g = fsi_vec_scale(s->desc.gravity, s->desc.density / (c * c));
     const fsi_real *bx = s->xm + 4 * (size_t)s->desc.capacity,
                    *bv = s->vp + 4 * (size_t)s->desc.capacity;
-    ptrdiff_t i, n = s->now.count;
+    ptrdiff_t n = s->now.count;
     fsi__sph_pack_velocity(s, s->rho);
     FSI__OMP(parallel for schedule(static) if (n > 256))
-    for (i = 0; i < n; i++) {
+    for (ptrdiff_t i = 0; i < n; i++) {
         const fsi_real *me = s->xm + 4 * i, *mv = s->vp + 4 * i;
         fsi_real D = 0;
-        int q;
-        for (q = s->first[i]; q < s->last[i]; q++) {
+        for (int q = s->first[i]; q < s->last[i]; q++) {
             int wall = q >= s->middle[i];
             const fsi_real *o = (wall ? bx : s->xm) + 4 * (size_t)s->list[q],
                            *w = (wall ? bv : s->vp) + 4 * (size_t)s->list[q];
@@ -3040,7 +3000,7 @@ static void fsi__sph_integrate_density(fsi_sph *s, fsi_real dt) {
 }
 
 FSI_API fsi_result fsi_sph_move(fsi_sph *s, fsi_real dt) {
-    ptrdiff_t i, n;
+    ptrdiff_t n;
     if (!s || !s->block || s->ready < 1)
         return FSI_ERR_STATE;
     if (!fsi__sph_positive(dt))
@@ -3049,7 +3009,7 @@ FSI_API fsi_result fsi_sph_move(fsi_sph *s, fsi_real dt) {
     if (s->desc.delta > 0 && s->desc.solver == FSI_SPH_WCSPH && n > 0)
         fsi__sph_integrate_density(s, dt);
     FSI__OMP(parallel for schedule(static) if (n > 4096))
-    for (i = 0; i < n; i++) {
+    for (ptrdiff_t i = 0; i < n; i++) {
         s->x[i] += dt * s->vx[i];
         s->y[i] += dt * s->vy[i];
         s->z[i] += dt * s->vz[i];
@@ -3064,24 +3024,24 @@ FSI_API fsi_result fsi_sph_move(fsi_sph *s, fsi_real dt) {
 }
 
 FSI_API fsi_result fsi_sph_step(fsi_sph *s, fsi_real dt, fsi_report *report) {
-    fsi_result r = fsi_sph_prepare(s, dt), r2;
+    fsi_result r = fsi_sph_prepare(s, dt);
     if (r < 0)
         return r;
     r = fsi_sph_accelerate(s, dt, report);
     if (r < 0)
         return r;
-    r2 = fsi_sph_move(s, dt);
+    fsi_result r2 = fsi_sph_move(s, dt);
     return r2 < 0 ? r2 : r;
 }
 
 FSI_API fsi_real fsi_sph_max_dt(const fsi_sph *s) {
-    fsi_real h, speed, g, dt = FSI_REAL_MAX, a;
+    fsi_real dt = FSI_REAL_MAX;
     if (!s || !s->block)
         return 0;
-    h = s->desc.support / 2;
-    speed = fsi__sph_longest(s->now.count, s->vx, s->vy, s->vz);
-    g = fsi__length(s->desc.gravity);
-    a = fsi__max(g, s->now.max_acceleration);
+    fsi_real h = s->desc.support / 2;
+    fsi_real speed = fsi__sph_longest(s->now.count, s->vx, s->vy, s->vz);
+    fsi_real g = fsi__length(s->desc.gravity);
+    fsi_real a = fsi__max(g, s->now.max_acceleration);
     if (s->desc.solver == FSI_SPH_WCSPH)
         dt = s->desc.cfl * h / (s->desc.sound_speed + speed);
     else {
@@ -3151,11 +3111,11 @@ FSI_API fsi_result fsi_sph_save(const fsi_sph *s, void *out) {
 }
 
 FSI_API fsi_result fsi_sph_restore(fsi_sph *s, const void *state) {
-    fsi_sph_scalars now;
     if (!s || !s->block)
         return FSI_ERR_STATE;
     if (!state)
         return FSI_ERR_ARGUMENT;
+    fsi_sph_scalars now;
     memcpy(&now, state, sizeof now);
     if (now.count < 0 || now.count > s->desc.capacity || now.boundary_count < 0
         || now.boundary_count > s->desc.boundary_capacity || now.objects < 0
@@ -3175,8 +3135,7 @@ FSI_API fsi_result fsi_sph_restore(fsi_sph *s, const void *state) {
 FSI_API void fsi_sph_totals(const fsi_sph *s, double *mass, double momentum[3], double angular[3],
                             double *kinetic) {
     double M = 0, P[3] = {0, 0, 0}, L[3] = {0, 0, 0}, E = 0;
-    int i, d;
-    for (i = 0; s && i < s->now.count; i++) {
+    for (int i = 0; s && i < s->now.count; i++) {
         double m = (double)s->mass[i], x = (double)s->x[i], y = (double)s->y[i],
                z = (double)s->z[i];
         double u = (double)s->vx[i], v = (double)s->vy[i], w = (double)s->vz[i];
@@ -3193,7 +3152,7 @@ FSI_API void fsi_sph_totals(const fsi_sph *s, double *mass, double momentum[3], 
         *mass = M;
     if (kinetic)
         *kinetic = E;
-    for (d = 0; d < 3; d++) {
+    for (int d = 0; d < 3; d++) {
         if (momentum)
             momentum[d] = P[d];
         if (angular)
@@ -3204,13 +3163,12 @@ FSI_API void fsi_sph_totals(const fsi_sph *s, double *mass, double momentum[3], 
 static fsi_real fsi__sph_level_at(const fsi_sph *s, fsi_vec3 p, fsi_real radius) {
     fsi_real R = s->desc.support, w = 0;
     fsi_vec3 c = fsi_vec(0, 0, 0);
-    fsi__sph_ranges in;
-    int k, j;
     if (!fsi__sph_within(s, p))
         return R;
+    fsi__sph_ranges in;
     fsi__sph_ranges_around(&s->cells, p.x, p.y, p.z, &in);
-    for (k = 0; k < in.n; k++)
-        for (j = in.at[2 * k]; j < in.at[2 * k + 1] && j < s->now.count; j++) {
+    for (int k = 0; k < in.n; k++)
+        for (int j = in.at[2 * k]; j < in.at[2 * k + 1] && j < s->now.count; j++) {
             fsi_vec3 d = fsi_vec(s->x[j] - p.x, s->y[j] - p.y, s->z[j] - p.z);
             fsi_real a = 1 - fsi_vec_dot(d, d) / (R * R);
             if (!(a > 0))
@@ -3224,7 +3182,7 @@ static fsi_real fsi__sph_level_at(const fsi_sph *s, fsi_vec3 p, fsi_real radius)
 
 FSI_API fsi_result fsi_sph_level(const fsi_sph *s, fsi_vec3 origin, fsi_real h, int nx, int ny,
                                  int nz, fsi_real radius, fsi_real *phi) {
-    ptrdiff_t r, rows = (ptrdiff_t)ny * nz;
+    ptrdiff_t rows = (ptrdiff_t)ny * nz;
     if (!s || !s->block || s->cells.t[0] == 0)
         return FSI_ERR_STATE;
     if (!fsi__finite_vec(origin) || !fsi__sph_positive(h) || nx < 1 || ny < 1 || nz < 1 || !phi
@@ -3233,9 +3191,9 @@ FSI_API fsi_result fsi_sph_level(const fsi_sph *s, fsi_vec3 origin, fsi_real h, 
     if (radius == 0)
         radius = FSI_R(0.55) * s->desc.spacing;
     FSI__OMP(parallel for schedule(static) if (rows > 8))
-    for (r = 0; r < rows; r++) {
-        int i, j = (int)(r % ny), k = (int)(r / ny);
-        for (i = 0; i < nx; i++)
+    for (ptrdiff_t r = 0; r < rows; r++) {
+        int j = (int)(r % ny), k = (int)(r / ny);
+        for (int i = 0; i < nx; i++)
             phi[i + (ptrdiff_t)nx * r] =
                 fsi__sph_level_at(s,
                                   fsi_vec(origin.x + h * (fsi_real)i, origin.y + h * (fsi_real)j,
@@ -3257,10 +3215,9 @@ FSI_API fsi_result fsi_sph_level(const fsi_sph *s, fsi_vec3 origin, fsi_real h, 
 /* 2 atanh((J-1)/(J+1)) for 1/2 <= J <= 2, else libm */
 static fsi_real fsi__tled_log(fsi_real J) {
     fsi_real y = (J - 1) / (J + 1), z = y * y, s = 0;
-    int k;
     if (!(J >= FSI_R(0.5) && J <= 2))
         return fsi__log(J);
-    for (k = sizeof(fsi_real) == 4 ? 7 : 16; k >= 0; k--)
+    for (int k = sizeof(fsi_real) == 4 ? 7 : 16; k >= 0; k--)
         s = s * z + 1 / (fsi_real)(2 * k + 1);
     return 2 * y * s;
 }
@@ -3269,14 +3226,14 @@ static fsi_real fsi__tled_log(fsi_real J) {
  */
 static void fsi__tled_law(const fsi_tled *t, fsi_real J, fsi_real *A, fsi_real *dA, fsi_real *dU) {
     /* e < 0: how far below the guard */
-    fsi_real m = t->desc.min_volume, j = J > m ? J : m, e = J - j, a, L;
+    fsi_real m = t->desc.min_volume, j = J > m ? J : m, e = J - j;
     if (t->desc.material == FSI_TLED_NEARLY) {
-        a = fsi__pow(j, FSI_R(-2.0) / 3);
+        fsi_real a = fsi__pow(j, FSI_R(-2.0) / 3);
         *dA = t->mu * FSI_R(-2.0) / 3 * a / j;
         *A = t->mu * a + *dA * e;
         *dU = t->bulk * (J - 1);
     } else {
-        L = fsi__tled_log(j);
+        fsi_real L = fsi__tled_log(j);
         *A = t->mu;
         *dA = 0;
         *dU = (t->lambda * L - t->mu) / j + e * (t->lambda * (1 - L) + t->mu) / (j * j);
@@ -3285,10 +3242,10 @@ static void fsi__tled_law(const fsi_tled *t, fsi_real J, fsi_real *A, fsi_real *
 
 /* The part of U' that pressure averaging takes from the nodes: lambda ln J / J or K (J - 1). */
 static fsi_real fsi__tled_pressure(const fsi_tled *t, fsi_real J) {
-    fsi_real m = t->desc.min_volume, j = J > m ? J : m, L;
+    fsi_real m = t->desc.min_volume, j = J > m ? J : m;
     if (t->desc.material == FSI_TLED_NEARLY)
         return t->bulk * (J - 1);
-    L = fsi__tled_log(j);
+    fsi_real L = fsi__tled_log(j);
     return t->lambda * (L / j + (J - j) * (1 - L) / (j * j));
 }
 
@@ -3324,22 +3281,21 @@ static void fsi__tled_layout(fsi_tled *t, fsi_arena *a) {
 /* Rest gradients g_1..g_3 (rows of out[9]) and volume; 0 when the tetrahedron is flat. Turns a
  * negative one round. */
 static int fsi__tled_rest(const fsi_real *X, int32_t *tet, double out[9], double *volume) {
-    double d[9], c[9], det, size = 0;
-    int a, i;
-    for (a = 0; a < 3; a++)
-        for (i = 0; i < 3; i++) {
+    double d[9], c[9], size = 0;
+    for (int a = 0; a < 3; a++)
+        for (int i = 0; i < 3; i++) {
             d[3 * a + i] = (double)X[3 * tet[a + 1] + i] - (double)X[3 * tet[0] + i];
             if (fabs(d[3 * a + i]) > size)
                 size = fabs(d[3 * a + i]);
         }
     /* rows of the cofactor matrix: c_a = d_b x d_c */
-    for (a = 0; a < 3; a++) {
+    for (int a = 0; a < 3; a++) {
         const double *u = d + 3 * ((a + 1) % 3), *w = d + 3 * ((a + 2) % 3);
         c[3 * a] = u[1] * w[2] - u[2] * w[1];
         c[3 * a + 1] = u[2] * w[0] - u[0] * w[2];
         c[3 * a + 2] = u[0] * w[1] - u[1] * w[0];
     }
-    det = d[0] * c[0] + d[1] * c[1] + d[2] * c[2];
+    double det = d[0] * c[0] + d[1] * c[1] + d[2] * c[2];
     if (!(fabs(det) > (sizeof(fsi_real) == 4 ? 1e-7 : 1e-12) * size * size * size))
         return 0;
     if (det < 0) {
@@ -3348,7 +3304,7 @@ static int fsi__tled_rest(const fsi_real *X, int32_t *tet, double out[9], double
         tet[3] = s;
         return fsi__tled_rest(X, tet, out, volume);
     }
-    for (i = 0; i < 9; i++)
+    for (int i = 0; i < 9; i++)
         out[i] = c[i] / det; /* g_a . d_b = delta_ab */
     *volume = det / 6;
     return 1;
@@ -3356,39 +3312,37 @@ static int fsi__tled_rest(const fsi_real *X, int32_t *tet, double out[9], double
 
 /* Largest eigenvalue of a symmetric 6 x 6 by cyclic Jacobi rotations. */
 static double fsi__tled_eigen6(double A[6][6]) {
-    int sweep, p, q, k;
     double top = 0;
-    for (sweep = 0; sweep < 12; sweep++) {
+    for (int sweep = 0; sweep < 12; sweep++) {
         double off = 0, diag = 0;
-        for (p = 0; p < 6; p++) {
+        for (int p = 0; p < 6; p++) {
             diag += A[p][p] * A[p][p];
-            for (q = p + 1; q < 6; q++)
+            for (int q = p + 1; q < 6; q++)
                 off += A[p][q] * A[p][q];
         }
         if (off <= 1e-30 * diag)
             break;
-        for (p = 0; p < 5; p++)
-            for (q = p + 1; q < 6; q++) {
-                double theta, t, c, s;
+        for (int p = 0; p < 5; p++)
+            for (int q = p + 1; q < 6; q++) {
                 if (fabs(A[p][q]) < 1e-300)
                     continue;
-                theta = (A[q][q] - A[p][p]) / (2 * A[p][q]);
-                t = (theta < 0 ? -1 : 1) / (fabs(theta) + sqrt(theta * theta + 1));
-                c = 1 / sqrt(t * t + 1);
-                s = t * c;
-                for (k = 0; k < 6; k++) {
+                double theta = (A[q][q] - A[p][p]) / (2 * A[p][q]);
+                double t = (theta < 0 ? -1 : 1) / (fabs(theta) + sqrt(theta * theta + 1));
+                double c = 1 / sqrt(t * t + 1);
+                double s = t * c;
+                for (int k = 0; k < 6; k++) {
                     double u = A[k][p], v = A[k][q];
                     A[k][p] = c * u - s * v;
                     A[k][q] = s * u + c * v;
                 }
-                for (k = 0; k < 6; k++) {
+                for (int k = 0; k < 6; k++) {
                     double u = A[p][k], v = A[q][k];
                     A[p][k] = c * u - s * v;
                     A[q][k] = s * u + c * v;
                 }
             }
     }
-    for (p = 0; p < 6; p++)
+    for (int p = 0; p < 6; p++)
         if (A[p][p] > top)
             top = A[p][p];
     return top;
@@ -3400,8 +3354,8 @@ static double fsi__tled_eigen6(double A[6][6]) {
 static double fsi__tled_omega2(const double g[9], double mu, double lambda, double rho) {
     double B[6][12], S[6][6], s = sqrt(0.5), r = sqrt(2 * mu),
                               c = (sqrt(2 * mu + 3 * lambda) - r) / 3;
-    int a, i, j, k;
-    for (a = 0; a < 4; a++) {
+    int k;
+    for (int a = 0; a < 4; a++) {
         double x = a ? g[3 * a - 3] : -(g[0] + g[3] + g[6]),
                y = a ? g[3 * a - 2] : -(g[1] + g[4] + g[7]),
                z = a ? g[3 * a - 1] : -(g[2] + g[5] + g[8]);
@@ -3419,19 +3373,18 @@ static double fsi__tled_omega2(const double g[9], double mu, double lambda, doub
         mean[0] = x;
         mean[1] = y;
         mean[2] = z; /* m^T B */
-        for (i = 0; i < 6; i++)
+        for (int i = 0; i < 6; i++)
             for (k = 0; k < 3; k++)
                 B[i][3 * a + k] = r * rows[i][k] + (i < 3 ? c * mean[k] : 0);
     }
-    for (i = 0; i < 6; i++)
-        for (j = 0; j < 6; j++)
+    for (int i = 0; i < 6; i++)
+        for (int j = 0; j < 6; j++)
             for (S[i][j] = 0, k = 0; k < 12; k++)
                 S[i][j] += B[i][k] * B[j][k];
     return 4 / rho * fsi__tled_eigen6(S);
 }
 
 static int fsi__tled_desc_ok(const fsi_tled_desc *d) {
-    int i;
     if (d->nodes < 4 || d->tets < 1 || !d->x || !d->tet || d->tets > 0x7fffffff / 16
         || d->nodes > 0x7fffffff / 4)
         return 0;
@@ -3443,7 +3396,7 @@ static int fsi__tled_desc_ok(const fsi_tled_desc *d) {
         || (d->average_pressure && d->material == FSI_TLED_STVK)
         || !fsi_allocator_valid(&d->allocator) || !fsi_all_finite(3 * (size_t)d->nodes, d->x))
         return 0;
-    for (i = 0; i < 4 * d->tets; i++)
+    for (int i = 0; i < 4 * d->tets; i++)
         if (d->tet[i] < 0 || d->tet[i] >= d->nodes)
             return 0;
     return 1;
@@ -3451,24 +3404,23 @@ static int fsi__tled_desc_ok(const fsi_tled_desc *d) {
 
 /* node -> its corners, as offsets into corner[] */
 static void fsi__tled_gather_lists(fsi_tled *t) {
-    int i, a;
-    for (i = 0; i < 4 * t->tets; i++)
+    for (int i = 0; i < 4 * t->tets; i++)
         t->corner_start[t->tet[i] + 1]++;
-    for (i = 0; i < t->nodes; i++)
+    for (int i = 0; i < t->nodes; i++)
         t->corner_start[i + 1] += t->corner_start[i];
-    for (i = 0; i < t->tets; i++)
-        for (a = 0; a < 4; a++)
+    for (int i = 0; i < t->tets; i++)
+        for (int a = 0; a < 4; a++)
             t->corner_at[t->corner_start[t->tet[4 * i + a]]++] =
                 (i / FSI__TLED_LANES * 12 + 3 * a) * FSI__TLED_LANES + i % FSI__TLED_LANES;
-    for (i = t->nodes; i > 0; i--)
+    for (int i = t->nodes; i > 0; i--)
         t->corner_start[i] = t->corner_start[i - 1];
     t->corner_start[0] = 0;
 }
 
 /* are all three nodes in this tetrahedron? */
 static int fsi__tled_has(const int32_t *tet, const int32_t f[3]) {
-    int a, n = 0;
-    for (a = 0; a < 4; a++)
+    int n = 0;
+    for (int a = 0; a < 4; a++)
         n += tet[a] == f[0] || tet[a] == f[1] || tet[a] == f[2];
     return n == 3;
 }
@@ -3478,9 +3430,9 @@ static int fsi__tled_has(const int32_t *tet, const int32_t f[3]) {
 static void fsi__tled_skin(fsi_tled *t) {
     /* opposite corner 0..3, outward for positive volume */
     static const int face[4][3] = {{1, 2, 3}, {0, 3, 2}, {0, 1, 3}, {0, 2, 1}};
-    int e, c, k, count;
-    for (e = 0; e < t->tets; e++)
-        for (c = 0; c < 4; c++) {
+    int k, count;
+    for (int e = 0; e < t->tets; e++)
+        for (int c = 0; c < 4; c++) {
             int32_t f[3];
             for (k = 0; k < 3; k++)
                 f[k] = t->tet[4 * e + face[c][k]];
@@ -3496,21 +3448,20 @@ static void fsi__tled_skin(fsi_tled *t) {
 
 /* Everything that depends on the rest state alone. */
 static fsi_result fsi__tled_precompute(fsi_tled *t) {
-    double mu = (double)t->mu, lambda = (double)t->lambda, g[9], V, w2, top = 0;
-    int e, a, i;
-    for (e = 0; e < t->tets; e++) {
+    double mu = (double)t->mu, lambda = (double)t->lambda, g[9], V, top = 0;
+    for (int e = 0; e < t->tets; e++) {
         fsi_real *block =
             t->grad + (size_t)(e / FSI__TLED_LANES) * 10 * FSI__TLED_LANES + e % FSI__TLED_LANES;
         if (!fsi__tled_rest(t->x0, t->tet + 4 * e, g, &V))
             return FSI_ERR_GEOMETRY;
-        for (i = 0; i < 9; i++)
+        for (int i = 0; i < 9; i++)
             block[i * FSI__TLED_LANES] = (fsi_real)g[i];
         block[9 * FSI__TLED_LANES] = t->volume[e] = (fsi_real)V;
-        for (a = 0; a < 4; a++) {
+        for (int a = 0; a < 4; a++) {
             t->mass[t->tet[4 * e + a]] += (fsi_real)((double)t->desc.density * V / 4);
             t->node_v0[t->tet[4 * e + a]] += (fsi_real)(V / 4);
         }
-        w2 = fsi__tled_omega2(g, mu, lambda, (double)t->desc.density);
+        double w2 = fsi__tled_omega2(g, mu, lambda, (double)t->desc.density);
         t->dt_element[e] = (fsi_real)(2 / sqrt(w2));
         if (w2 > top) {
             top = w2;
@@ -3518,7 +3469,7 @@ static fsi_result fsi__tled_precompute(fsi_tled *t) {
         }
     }
     t->dt_critical = t->dt_element[t->worst];
-    for (i = 0; i < t->nodes; i++) {
+    for (int i = 0; i < t->nodes; i++) {
         /* a node without tetrahedra */
         if (!(t->mass[i] > 0))
             return FSI_ERR_GEOMETRY;
@@ -3531,12 +3482,10 @@ static fsi_result fsi__tled_precompute(fsi_tled *t) {
 }
 
 FSI_API fsi_result fsi_tled_init(fsi_tled *t, const fsi_tled_desc *desc) {
-    fsi_tled_desc d;
     fsi_arena a = {NULL, 0, 0, 0};
-    fsi_result r;
     if (!t || !desc)
         return FSI_ERR_ARGUMENT;
-    d = *desc;
+    fsi_tled_desc d = *desc;
     if (d.min_volume == 0)
         d.min_volume = FSI_R(0.1);
     if (d.safety == 0)
@@ -3551,7 +3500,7 @@ FSI_API fsi_result fsi_tled_init(fsi_tled *t, const fsi_tled_desc *desc) {
     t->lambda = d.young * d.poisson / ((1 + d.poisson) * (1 - 2 * d.poisson));
     t->bulk = d.young / (3 * (1 - 2 * d.poisson));
     fsi__tled_layout(t, &a);
-    r = fsi__arena_block(&a, &d.allocator, &t->block, &t->block_size);
+    fsi_result r = fsi__arena_block(&a, &d.allocator, &t->block, &t->block_size);
     if (r != FSI_OK) {
         memset(t, 0, sizeof *t);
         return r;
@@ -3607,8 +3556,7 @@ typedef struct fsi__tled_lanes {
 FSI__SPH_FORCE_INLINE void fsi__tled_kinematics(const fsi_tled *t, int block, fsi__tled_lanes *L) {
     const fsi_real *FSI__RESTRICT g = t->grad + (size_t)block * 10 * FSI__TLED_LANES, *x = t->x;
     fsi_real d[9 * FSI__TLED_LANES];
-    int k, i;
-    for (k = 0; k < FSI__TLED_LANES; k++) {
+    for (int k = 0; k < FSI__TLED_LANES; k++) {
         const int32_t *n = t->tet + 4 * (size_t)fsi__imin(block * FSI__TLED_LANES + k, t->tets - 1);
         const fsi_real *p = x + 3 * (size_t)n[0], *q = x + 3 * (size_t)n[1],
                        *r = x + 3 * (size_t)n[2], *w = x + 3 * (size_t)n[3];
@@ -3622,13 +3570,13 @@ FSI__SPH_FORCE_INLINE void fsi__tled_kinematics(const fsi_tled *t, int block, fs
         d[7 * FSI__TLED_LANES + k] = w[1] - p[1];
         d[8 * FSI__TLED_LANES + k] = w[2] - p[2];
     }
-    for (i = 0; i < 9; i++) { /* F_ij = sum_a d_a,i g_a,j */
+    for (int i = 0; i < 9; i++) { /* F_ij = sum_a d_a,i g_a,j */
         const fsi_real *a = g + i % 3 * FSI__TLED_LANES, *b = d + i / 3 * FSI__TLED_LANES;
-        for (k = 0; k < FSI__TLED_LANES; k++)
+        for (int k = 0; k < FSI__TLED_LANES; k++)
             L->F[i][k] = b[k] * a[k] + b[3 * FSI__TLED_LANES + k] * a[3 * FSI__TLED_LANES + k]
                          + b[6 * FSI__TLED_LANES + k] * a[6 * FSI__TLED_LANES + k];
     }
-    for (k = 0; k < FSI__TLED_LANES; k++) {
+    for (int k = 0; k < FSI__TLED_LANES; k++) {
         fsi_real a = L->F[0][k], b = L->F[1][k], c = L->F[2][k], e = L->F[3][k], f = L->F[4][k],
                  h = L->F[5][k], l = L->F[6][k], m = L->F[7][k], o = L->F[8][k];
         L->C[0][k] = f * o - h * m;
@@ -3652,37 +3600,37 @@ FSI__SPH_FORCE_INLINE void fsi__tled_stress(const fsi_tled *t, const fsi__tled_l
     const fsi_real mu = t->mu, lambda = t->lambda, bulk = t->bulk;
     const int newton = sizeof(fsi_real) == 4 ? 3 : 5, terms = sizeof(fsi_real) == 4 ? 7 : 16;
     fsi_real s[FSI__TLED_LANES], y[FSI__TLED_LANES], z[FSI__TLED_LANES];
-    int k, i, odd = 0;
+    int odd = 0;
     if (nearly) {
-        for (k = 0; k < FSI__TLED_LANES; k++)
+        for (int k = 0; k < FSI__TLED_LANES; k++)
             s[k] = 3 / (2 + L->J[k]);
-        for (i = 0; i < newton; i++) /* s = J^(-1/3): s <- s (4 - J s^3) / 3 */
-            for (k = 0; k < FSI__TLED_LANES; k++)
+        for (int i = 0; i < newton; i++) /* s = J^(-1/3): s <- s (4 - J s^3) / 3 */
+            for (int k = 0; k < FSI__TLED_LANES; k++)
                 s[k] = s[k] * (4 - L->J[k] * s[k] * s[k] * s[k]) * FSI_R(0.33333333333333333333);
-        for (k = 0; k < FSI__TLED_LANES; k++) {
+        for (int k = 0; k < FSI__TLED_LANES; k++) {
             a[k] = mu * s[k] * s[k];
             /* K (J-1) - mu J^(-5/3) I1 / 3 */
             c[k] = bulk * (L->J[k] - 1) - a[k] * L->I1[k] / (3 * L->J[k]);
         }
     } else {
-        for (k = 0; k < FSI__TLED_LANES; k++) {
+        for (int k = 0; k < FSI__TLED_LANES; k++) {
             y[k] = (L->J[k] - 1) / (L->J[k] + 1);
             z[k] = y[k] * y[k];
             s[k] = 0;
         }
-        for (i = terms; i >= 0; i--) { /* ln J = 2 (y + y^3/3 + y^5/5 ...) */
+        for (int i = terms; i >= 0; i--) { /* ln J = 2 (y + y^3/3 + y^5/5 ...) */
             fsi_real w = 1 / (fsi_real)(2 * i + 1);
-            for (k = 0; k < FSI__TLED_LANES; k++)
+            for (int k = 0; k < FSI__TLED_LANES; k++)
                 s[k] = s[k] * z[k] + w;
         }
-        for (k = 0; k < FSI__TLED_LANES; k++) {
+        for (int k = 0; k < FSI__TLED_LANES; k++) {
             a[k] = mu;
             c[k] = (lambda * 2 * y[k] * s[k] - mu) / L->J[k];
         }
     }
-    for (k = 0; k < FSI__TLED_LANES; k++)
+    for (int k = 0; k < FSI__TLED_LANES; k++)
         odd |= !(L->J[k] >= FSI_R(0.5)) | !(L->J[k] <= 2);
-    for (k = 0; odd && k < FSI__TLED_LANES; k++)
+    for (int k = 0; odd && k < FSI__TLED_LANES; k++)
         if (!(L->J[k] >= FSI_R(0.5) && L->J[k] <= 2)) {
             fsi_real dA, dU;
             fsi__tled_law(t, L->J[k], &a[k], &dA, &dU);
@@ -3692,8 +3640,7 @@ FSI__SPH_FORCE_INLINE void fsi__tled_stress(const fsi_tled *t, const fsi__tled_l
 
 /* With averaged pressure: the element's own pressure is replaced by the mean of its nodes'. */
 static void fsi__tled_average(const fsi_tled *t, int block, const fsi__tled_lanes *L, fsi_real *c) {
-    int k;
-    for (k = 0; k < FSI__TLED_LANES; k++) {
+    for (int k = 0; k < FSI__TLED_LANES; k++) {
         const int32_t *n = t->tet + 4 * (size_t)fsi__imin(block * FSI__TLED_LANES + k, t->tets - 1);
         fsi_real p = (t->node_p[n[0]] + t->node_p[n[1]] + t->node_p[n[2]] + t->node_p[n[3]]) / 4;
         c[k] += p - fsi__tled_pressure(t, L->J[k]);
@@ -3704,16 +3651,15 @@ static void fsi__tled_average(const fsi_tled *t, int block, const fsi__tled_lane
 FSI__SPH_FORCE_INLINE void fsi__tled_piola(const fsi_tled *t, int block, const fsi__tled_lanes *L,
                                            fsi_tled_material kind, fsi_real P[9][FSI__TLED_LANES]) {
     fsi_real a[FSI__TLED_LANES], c[FSI__TLED_LANES];
-    int k, i, j;
     if (kind == FSI_TLED_STVK) {
-        for (i = 0; i < 3; i++)
-            for (k = 0; k < FSI__TLED_LANES; k++) {
+        for (int i = 0; i < 3; i++)
+            for (int k = 0; k < FSI__TLED_LANES; k++) {
                 /* row i of B = F F^T */
                 fsi_real s = t->lambda * (L->I1[k] - 3) / 2 - t->mu, B[3];
-                for (j = 0; j < 3; j++)
+                for (int j = 0; j < 3; j++)
                     B[j] = L->F[3 * i][k] * L->F[3 * j][k] + L->F[3 * i + 1][k] * L->F[3 * j + 1][k]
                            + L->F[3 * i + 2][k] * L->F[3 * j + 2][k];
-                for (j = 0; j < 3; j++)
+                for (int j = 0; j < 3; j++)
                     P[3 * i + j][k] =
                         s * L->F[3 * i + j][k]
                         + t->mu
@@ -3724,8 +3670,8 @@ FSI__SPH_FORCE_INLINE void fsi__tled_piola(const fsi_tled *t, int block, const f
     fsi__tled_stress(t, L, kind == FSI_TLED_NEARLY, a, c);
     if (t->desc.average_pressure)
         fsi__tled_average(t, block, L, c);
-    for (i = 0; i < 9; i++)
-        for (k = 0; k < FSI__TLED_LANES; k++)
+    for (int i = 0; i < 9; i++)
+        for (int k = 0; k < FSI__TLED_LANES; k++)
             P[i][k] = a[k] * L->F[i][k] + c[k] * L->C[i][k];
 }
 
@@ -3733,24 +3679,26 @@ FSI__SPH_FORCE_INLINE void fsi__tled_piola(const fsi_tled *t, int block, const f
 FSI__SPH_FORCE_INLINE void fsi__tled_block_forces(fsi_tled *t, int block, fsi_tled_material kind) {
     const fsi_real *FSI__RESTRICT g = t->grad + (size_t)block * 10 * FSI__TLED_LANES,
                                   *FSI__RESTRICT V = g + 9 * FSI__TLED_LANES;
-    fsi_real *FSI__RESTRICT out = t->corner + (size_t)block * 12 * FSI__TLED_LANES, least;
+    fsi_real *FSI__RESTRICT out = t->corner + (size_t)block * 12 * FSI__TLED_LANES;
     fsi_real P[9][FSI__TLED_LANES], f[12][FSI__TLED_LANES];
     fsi__tled_lanes L;
-    int i, k, a, bad = 0;
+    int bad = 0;
     fsi__tled_kinematics(t, block, &L);
     fsi__tled_piola(t, block, &L, kind, P);
-    for (i = 0; i < 3; i++)
-        for (a = 1; a < 4; a++)
+    int k;
+    for (int i = 0; i < 3; i++)
+        for (int a = 1; a < 4; a++)
             for (k = 0; k < FSI__TLED_LANES; k++) {
                 const fsi_real *q = g + 3 * (a - 1) * FSI__TLED_LANES + k;
                 f[3 * a + i][k] = -V[k]
                                   * (P[3 * i][k] * q[0] + P[3 * i + 1][k] * q[FSI__TLED_LANES]
                                      + P[3 * i + 2][k] * q[2 * FSI__TLED_LANES]);
             }
-    for (i = 0; i < 3; i++)
+    for (int i = 0; i < 3; i++)
         for (k = 0; k < FSI__TLED_LANES; k++)
             f[i][k] = -(f[3 + i][k] + f[6 + i][k] + f[9 + i][k]);
     memcpy(out, f, sizeof f);
+    fsi_real least;
     for (least = L.J[0], k = 0; k < FSI__TLED_LANES; k++) {
         if (block * FSI__TLED_LANES + k >= t->tets)
             break;
@@ -3764,48 +3712,46 @@ FSI__SPH_FORCE_INLINE void fsi__tled_block_forces(fsi_tled *t, int block, fsi_tl
 /* Nodal pressures from nodal volumes: J_a = sum V / sum V0 over the elements around a (Bonet and
  * Burton 1998). */
 static void fsi__tled_nodal_pressure(fsi_tled *t) {
-    ptrdiff_t b, i, blocks = (t->tets + FSI__TLED_LANES - 1) / FSI__TLED_LANES;
+    ptrdiff_t blocks = (t->tets + FSI__TLED_LANES - 1) / FSI__TLED_LANES;
     FSI__OMP(parallel for schedule(static) if (blocks > 32))
-    for (b = 0; b < blocks; b++) {
+    for (ptrdiff_t b = 0; b < blocks; b++) {
         const fsi_real *V = t->grad + ((size_t)b * 10 + 9) * FSI__TLED_LANES;
         fsi__tled_lanes L;
-        int k, a;
         fsi__tled_kinematics(t, (int)b, &L);
-        for (a = 0; a < 4; a++)
-            for (k = 0; k < FSI__TLED_LANES; k++)
+        for (int a = 0; a < 4; a++)
+            for (int k = 0; k < FSI__TLED_LANES; k++)
                 t->corner[((size_t)b * 12 + 3 * (size_t)a) * FSI__TLED_LANES + (size_t)k] =
                     L.J[k] * V[k] / 4;
     }
     FSI__OMP(parallel for schedule(static) if (t->nodes > 1024))
-    for (i = 0; i < t->nodes; i++) {
+    for (ptrdiff_t i = 0; i < t->nodes; i++) {
         fsi_real sum = 0;
-        int k;
-        for (k = t->corner_start[i]; k < t->corner_start[i + 1]; k++)
+        for (int k = t->corner_start[i]; k < t->corner_start[i + 1]; k++)
             sum += t->corner[t->corner_at[k]];
         t->node_p[i] = fsi__tled_pressure(t, sum / t->node_v0[i]);
     }
 }
 
 static void fsi__tled_element_forces(fsi_tled *t) {
-    ptrdiff_t b, blocks = (t->tets + FSI__TLED_LANES - 1) / FSI__TLED_LANES;
+    ptrdiff_t blocks = (t->tets + FSI__TLED_LANES - 1) / FSI__TLED_LANES;
     if (t->desc.average_pressure)
         fsi__tled_nodal_pressure(t);
     if (t->desc.material == FSI_TLED_STVK) {
         FSI__OMP(parallel for schedule(static) if (blocks > 32))
-        for (b = 0; b < blocks; b++)
+        for (ptrdiff_t b = 0; b < blocks; b++)
             fsi__tled_block_forces(t, (int)b, FSI_TLED_STVK);
     } else if (t->desc.material == FSI_TLED_NEARLY) {
         FSI__OMP(parallel for schedule(static) if (blocks > 32))
-        for (b = 0; b < blocks; b++)
+        for (ptrdiff_t b = 0; b < blocks; b++)
             fsi__tled_block_forces(t, (int)b, FSI_TLED_NEARLY);
     } else {
         FSI__OMP(parallel for schedule(static) if (blocks > 32))
-        for (b = 0; b < blocks; b++)
+        for (ptrdiff_t b = 0; b < blocks; b++)
             fsi__tled_block_forces(t, (int)b, FSI_TLED_NEOHOOKEAN);
     }
     t->min_j = t->block_j[0];
     t->inverted = 0;
-    for (b = 0; b < blocks; b++) {
+    for (ptrdiff_t b = 0; b < blocks; b++) {
         if (!(t->block_j[b] >= t->min_j))
             t->min_j = t->block_j[b];
         t->inverted += t->block_bad[b];
@@ -3813,16 +3759,14 @@ static void fsi__tled_element_forces(fsi_tled *t) {
 }
 
 FSI_API fsi_result fsi_tled_forces(fsi_tled *t) {
-    ptrdiff_t i;
     if (!t || !t->block)
         return FSI_ERR_STATE;
     fsi__tled_element_forces(t);
     FSI__OMP(parallel for schedule(static) if (t->nodes > 1024))
     /* each node gathers its own corners: no atomics, one order */
-    for (i = 0; i < t->nodes; i++) {
+    for (ptrdiff_t i = 0; i < t->nodes; i++) {
         fsi_real fx = 0, fy = 0, fz = 0;
-        int k;
-        for (k = t->corner_start[i]; k < t->corner_start[i + 1]; k++) {
+        for (int k = t->corner_start[i]; k < t->corner_start[i + 1]; k++) {
             const fsi_real *f = t->corner + t->corner_at[k];
             fx += f[0];
             fy += f[FSI__TLED_LANES];
@@ -3838,10 +3782,6 @@ FSI_API fsi_result fsi_tled_forces(fsi_tled *t) {
 }
 
 FSI_API fsi_result fsi_tled_accelerate(fsi_tled *t, fsi_real dt) {
-    fsi_result r;
-    fsi_real k, keep, gain;
-    fsi_vec3 g;
-    ptrdiff_t i;
     if (!t || !t->block)
         return FSI_ERR_STATE;
     if (!fsi__sph_positive(dt))
@@ -3849,17 +3789,17 @@ FSI_API fsi_result fsi_tled_accelerate(fsi_tled *t, fsi_real dt) {
     if (!fsi_all_finite(3 * (size_t)t->nodes, t->fext)
         || !fsi_all_finite(3 * (size_t)t->nodes, t->v))
         return FSI_ERR_NUMERIC;
-    r = fsi_tled_forces(t);
+    fsi_result r = fsi_tled_forces(t);
     if (r < 0)
         return r;
     /* from the middle of the last step to the middle of this one */
-    k = ((fsi_real)t->clock[1] + dt) / 2;
+    fsi_real k = ((fsi_real)t->clock[1] + dt) / 2;
     /* damping force at the mean of old and new velocity */
-    gain = k / (1 + t->desc.damping * k / 2);
-    keep = (1 - t->desc.damping * k / 2) / (1 + t->desc.damping * k / 2);
-    g = t->desc.gravity;
+    fsi_real gain = k / (1 + t->desc.damping * k / 2);
+    fsi_real keep = (1 - t->desc.damping * k / 2) / (1 + t->desc.damping * k / 2);
+    fsi_vec3 g = t->desc.gravity;
     FSI__OMP(parallel for schedule(static) if (t->nodes > 1024))
-    for (i = 0; i < t->nodes; i++) {
+    for (ptrdiff_t i = 0; i < t->nodes; i++) {
         fsi_real w = t->inverse_mass[i], *v = t->v + 3 * i;
         const fsi_real *f = t->force + 3 * i, *e = t->fext + 3 * i, *d = t->drive + 3 * i;
         if (w > 0) {
@@ -3879,14 +3819,14 @@ FSI_API fsi_result fsi_tled_accelerate(fsi_tled *t, fsi_real dt) {
 }
 
 FSI_API fsi_result fsi_tled_move(fsi_tled *t, fsi_real dt) {
-    ptrdiff_t i, n;
+    ptrdiff_t n;
     if (!t || !t->block || !t->ready)
         return FSI_ERR_STATE;
     if (!fsi__sph_positive(dt))
         return FSI_ERR_ARGUMENT;
     n = 3 * (ptrdiff_t)t->nodes;
     FSI__OMP(parallel for schedule(static) if (n > 4096))
-    for (i = 0; i < n; i++)
+    for (ptrdiff_t i = 0; i < n; i++)
         t->x[i] += dt * t->v[i];
     t->clock[0] += (double)dt;
     t->clock[1] = (double)dt;
@@ -3895,10 +3835,10 @@ FSI_API fsi_result fsi_tled_move(fsi_tled *t, fsi_real dt) {
 }
 
 FSI_API fsi_result fsi_tled_step(fsi_tled *t, fsi_real dt) {
-    fsi_result r = fsi_tled_accelerate(t, dt), r2;
+    fsi_result r = fsi_tled_accelerate(t, dt);
     if (r < 0)
         return r;
-    r2 = fsi_tled_move(t, dt);
+    fsi_result r2 = fsi_tled_move(t, dt);
     return r2 < 0 ? r2 : r;
 }
 
@@ -3910,17 +3850,15 @@ FSI_API fsi_real fsi_tled_max_dt(const fsi_tled *t) {
  * >>tled looks */
 FSI_API fsi_mat3 fsi_tled_gradient(const fsi_tled *t, int tet) {
     fsi_mat3 F;
-    const fsi_real *g;
-    const int32_t *n;
-    int i, j, a;
     memset(&F, 0, sizeof F);
     if (!t || !t->block || tet < 0 || tet >= t->tets)
         return F;
-    g = t->grad + (size_t)(tet / FSI__TLED_LANES) * 10 * FSI__TLED_LANES + tet % FSI__TLED_LANES;
-    n = t->tet + 4 * (size_t)tet;
-    for (i = 0; i < 3; i++)
-        for (j = 0; j < 3; j++)
-            for (a = 0; a < 3; a++)
+    const fsi_real *g =
+        t->grad + (size_t)(tet / FSI__TLED_LANES) * 10 * FSI__TLED_LANES + tet % FSI__TLED_LANES;
+    const int32_t *n = t->tet + 4 * (size_t)tet;
+    for (int i = 0; i < 3; i++)
+        for (int j = 0; j < 3; j++)
+            for (int a = 0; a < 3; a++)
                 F.m[3 * i + j] += (t->x[3 * n[a + 1] + i] - t->x[3 * n[0] + i])
                                   * g[(3 * a + j) * FSI__TLED_LANES];
     return F;
@@ -3931,13 +3869,12 @@ FSI_API fsi_mat3 fsi_tled_gradient(const fsi_tled *t, int tet) {
 static double fsi__tled_psi(const fsi_tled *t, const fsi_mat3 *F) {
     double I1 = 0, J = (double)fsi_mat3_det(F), m = (double)t->desc.min_volume, j = J > m ? J : m,
            e = J - j, L = log(j), b = 0;
-    double mu = (double)t->mu, lambda = (double)t->lambda, K = (double)t->bulk, a;
-    int i, k;
-    for (i = 0; i < 9; i++)
+    double mu = (double)t->mu, lambda = (double)t->lambda, K = (double)t->bulk;
+    for (int i = 0; i < 9; i++)
         I1 += (double)F->m[i] * (double)F->m[i];
     if (t->desc.material == FSI_TLED_STVK) {
-        for (i = 0; i < 3; i++)
-            for (k = 0; k < 3; k++) {
+        for (int i = 0; i < 3; i++)
+            for (int k = 0; k < 3; k++) {
                 double c = (double)(F->m[i] * F->m[k] + F->m[3 + i] * F->m[3 + k]
                                     + F->m[6 + i] * F->m[6 + k])
                            - (i == k);
@@ -3946,7 +3883,7 @@ static double fsi__tled_psi(const fsi_tled *t, const fsi_mat3 *F) {
         return mu * b + lambda / 8 * (I1 - 3) * (I1 - 3);
     }
     if (t->desc.material == FSI_TLED_NEARLY) {
-        a = pow(j, -2.0 / 3);
+        double a = pow(j, -2.0 / 3);
         return mu / 2 * ((a - 2.0 / 3 * a / j * e) * I1 - 3)
                + (t->desc.average_pressure ? 0 : K / 2 * (J - 1) * (J - 1));
     }
@@ -3960,39 +3897,37 @@ static double fsi__tled_psi(const fsi_tled *t, const fsi_mat3 *F) {
 FSI_API void fsi_tled_totals(const fsi_tled *t, double *kinetic, double *elastic,
                              double momentum[3], double angular[3]) {
     double E = 0, U = 0, P[3] = {0, 0, 0}, L[3] = {0, 0, 0};
-    int i, d;
     if (!t || !t->block)
         return;
-    for (i = 0; i < t->nodes; i++) {
+    for (int i = 0; i < t->nodes; i++) {
         const fsi_real *q = t->x + 3 * i, *w = t->v + 3 * i;
         double m = (double)t->mass[i], x[3], v[3];
-        for (d = 0; d < 3; d++) {
+        for (int d = 0; d < 3; d++) {
             x[d] = (double)q[d];
             v[d] = (double)w[d];
             E += 0.5 * m * v[d] * v[d];
             P[d] += m * v[d];
         }
-        for (d = 0; d < 3; d++)
+        for (int d = 0; d < 3; d++)
             L[d] += m * (x[(d + 1) % 3] * v[(d + 2) % 3] - x[(d + 2) % 3] * v[(d + 1) % 3]);
     }
-    for (i = 0; elastic && i < t->tets; i++) {
+    for (int i = 0; elastic && i < t->tets; i++) {
         fsi_mat3 F = fsi_tled_gradient(t, i);
         U += (double)t->volume[i] * fsi__tled_psi(t, &F);
     }
     /* + sum_a U(J_a) V0_a */
-    for (i = 0; elastic && t->desc.average_pressure && i < t->nodes; i++) {
-        double J = 0, m = (double)t->desc.min_volume, l, j, e;
-        int k;
-        for (k = t->corner_start[i]; k < t->corner_start[i + 1]; k++) {
+    for (int i = 0; elastic && t->desc.average_pressure && i < t->nodes; i++) {
+        double J = 0, m = (double)t->desc.min_volume;
+        for (int k = t->corner_start[i]; k < t->corner_start[i + 1]; k++) {
             int at = t->corner_at[k],
                 el = at / (12 * FSI__TLED_LANES) * FSI__TLED_LANES + at % FSI__TLED_LANES;
             fsi_mat3 F = fsi_tled_gradient(t, el);
             J += (double)fsi_mat3_det(&F) * (double)t->volume[el] / 4;
         }
         J /= (double)t->node_v0[i];
-        j = J > m ? J : m;
-        e = J - j;
-        l = log(j);
+        double j = J > m ? J : m;
+        double e = J - j;
+        double l = log(j);
         U += (double)t->node_v0[i]
              * (t->desc.material == FSI_TLED_NEARLY
                     ? (double)t->bulk / 2 * (J - 1) * (J - 1)
@@ -4002,7 +3937,7 @@ FSI_API void fsi_tled_totals(const fsi_tled *t, double *kinetic, double *elastic
         *kinetic = E;
     if (elastic)
         *elastic = U;
-    for (d = 0; d < 3; d++) {
+    for (int d = 0; d < 3; d++) {
         if (momentum)
             momentum[d] = P[d];
         if (angular)
@@ -4078,7 +4013,6 @@ static void fsi__lookup_layout(fsi_lookup *l, fsi_arena *a) {
 
 FSI_API fsi_result fsi_lookup_init(fsi_lookup *l, int capacity, const fsi_allocator *allocator) {
     fsi_arena a = {NULL, 0, 0, 0};
-    fsi_result r;
     if (!l || capacity < 1 || !fsi_allocator_valid(allocator))
         return FSI_ERR_ARGUMENT;
     memset(l, 0, sizeof *l);
@@ -4090,7 +4024,7 @@ FSI_API fsi_result fsi_lookup_init(fsi_lookup *l, int capacity, const fsi_alloca
     if (allocator)
         l->allocator = *allocator;
     fsi__lookup_layout(l, &a);
-    r = fsi__arena_block(&a, &l->allocator, &l->block, &l->size);
+    fsi_result r = fsi__arena_block(&a, &l->allocator, &l->block, &l->size);
     if (r != FSI_OK) {
         memset(l, 0, sizeof *l);
         return r;
@@ -4129,15 +4063,14 @@ static void fsi__lookup_cells(const fsi_lookup *l, const fsi_real *lo, const fsi
 
 /* Bounds of all elements, and of them together. */
 static void fsi__lookup_boxes(fsi_lookup *l) {
-    int e, d;
-    for (d = 0; d < 3; d++) {
+    for (int d = 0; d < 3; d++) {
         l->lo[d] = FSI_REAL_MAX;
         l->hi[d] = -FSI_REAL_MAX;
     }
-    for (e = 0; e < l->surface.element_count; e++) {
+    for (int e = 0; e < l->surface.element_count; e++) {
         fsi_real *b = l->box + 6 * (size_t)e;
         fsi_surface_bounds(&l->surface, e, b, b + 3);
-        for (d = 0; d < 3; d++) {
+        for (int d = 0; d < 3; d++) {
             /* room for the round-off of the tests */
             fsi_real pad = 8 * FSI_REAL_EPS * fsi__max(fsi__abs(b[d]), fsi__abs(b[3 + d]));
             b[d] -= pad;
@@ -4150,16 +4083,16 @@ static void fsi__lookup_boxes(fsi_lookup *l) {
 
 /* Edge of the cells from the median of a few elements: neither huge nor degenerate ones count. */
 static fsi_real fsi__lookup_edge(const fsi_lookup *l) {
-    fsi_real size[31], s, edge;
-    int n = fsi__imin(31, l->surface.element_count), k, j;
-    for (k = 0; k < n; k++) {
+    fsi_real size[31];
+    int n = fsi__imin(31, l->surface.element_count), j;
+    for (int k = 0; k < n; k++) {
         const fsi_real *b = l->box + 6 * ((size_t)k * (size_t)l->surface.element_count / (size_t)n);
-        s = fsi__max(b[3] - b[0], fsi__max(b[4] - b[1], b[5] - b[2]));
+        fsi_real s = fsi__max(b[3] - b[0], fsi__max(b[4] - b[1], b[5] - b[2]));
         for (j = k; j > 0 && size[j - 1] > s; j--)
             size[j] = size[j - 1];
         size[j] = s;
     }
-    edge = FSI_R(0.5) * (size[n / 2] + 2 * l->reach);
+    fsi_real edge = FSI_R(0.5) * (size[n / 2] + 2 * l->reach);
     return edge > FSI_R(1e-30) ? edge : 1;
 }
 
@@ -4168,22 +4101,22 @@ static fsi_real fsi__lookup_edge(const fsi_lookup *l) {
 static int fsi__lookup_put(fsi_lookup *l, int e, int pass) {
     fsi__sph_cells *c = &l->cells;
     const fsi_real *box = l->box + 6 * (size_t)e;
-    int a[3], b[3], d, x, y, z;
+    int a[3], b[3];
     double n = 1;
     fsi__lookup_cells(l, box, box + 3, l->reach, a, b);
-    for (d = 0; d < 3; d++) {
+    for (int d = 0; d < 3; d++) {
         b[d] = fsi__imin(b[d], a[d] + c->t[d] - 1);
         n *= b[d] - a[d] + 1;
     }
     if (n > FSI__LOOKUP_MOST)
         return 0;
-    for (z = a[2]; z <= b[2]; z++)
-        for (y = a[1]; y <= b[1]; y++) {
+    for (int z = a[2]; z <= b[2]; z++)
+        for (int y = a[1]; y <= b[1]; y++) {
             int32_t *row =
                 c->start + 1
                 + (ptrdiff_t)c->t[0]
                       * (fsi__sph_wrapped(c, 1, y) + c->t[1] * fsi__sph_wrapped(c, 2, z));
-            for (x = a[0]; x <= b[0]; x++) {
+            for (int x = a[0]; x <= b[0]; x++) {
                 int32_t *at = row + fsi__sph_wrapped(c, 0, x);
                 if (pass)
                     l->item[(*at)++] = e;
@@ -4196,12 +4129,13 @@ static int fsi__lookup_put(fsi_lookup *l, int e, int pass) {
 
 /* Counts with cells of this edge; 0 when the items do not fit. */
 static int fsi__lookup_count(fsi_lookup *l, fsi_real edge) {
-    int a[3], b[3], e, k, n = l->surface.element_count, all = 0;
+    int a[3], b[3], k, n = l->surface.element_count, all = 0;
     l->cells.inv = 1 / edge;
     fsi__lookup_cells(l, l->lo, l->hi, l->reach, a, b);
     fsi__sph_cells_fit(&l->cells, a, b, l->surface.dim);
     memset(l->cells.start, 0,
            ((size_t)(l->cells.t[0] * l->cells.t[1] * l->cells.t[2]) + 2) * sizeof *l->cells.start);
+    int e;
     for (l->large = 0, e = 0; e < n && all <= FSI__LOOKUP_ITEMS * n; e++) {
         all += k = fsi__lookup_put(l, e, 0);
         if (k)
@@ -4214,14 +4148,12 @@ static int fsi__lookup_count(fsi_lookup *l, fsi_real edge) {
 }
 
 FSI_API fsi_result fsi_lookup_build(fsi_lookup *l, const fsi_surface *surface, fsi_real reach) {
-    int cells, k;
-    fsi_real edge;
-    fsi_result r;
     if (!l || !l->block)
         return FSI_ERR_STATE;
     l->surface.element_count = 0;
     if (!(reach >= 0 && reach < fsi__sqrt(FSI_REAL_MAX)))
         return FSI_ERR_ARGUMENT;
+    fsi_result r;
     if ((r = fsi_surface_check(surface)) != FSI_OK)
         return r;
     if (surface->element_count > l->capacity)
@@ -4232,13 +4164,13 @@ FSI_API fsi_result fsi_lookup_build(fsi_lookup *l, const fsi_surface *surface, f
         return FSI_OK;
     fsi__lookup_boxes(l);
     /* ends: an element no larger than a cell is in at most 8 */
-    for (edge = fsi__lookup_edge(l); !fsi__lookup_count(l, edge); edge *= FSI_R(1.5)) {
+    for (fsi_real edge = fsi__lookup_edge(l); !fsi__lookup_count(l, edge); edge *= FSI_R(1.5)) {
     }
-    cells = l->cells.t[0] * l->cells.t[1] * l->cells.t[2];
+    int cells = l->cells.t[0] * l->cells.t[1] * l->cells.t[2];
     l->cells.start[0] = l->cells.start[1] = l->capacity + l->large;
-    for (k = 1; k <= cells; k++)
+    for (int k = 1; k <= cells; k++)
         l->cells.start[k + 1] += l->cells.start[k];
-    for (k = 0; k < surface->element_count; k++)
+    for (int k = 0; k < surface->element_count; k++)
         (void)fsi__lookup_put(l, k, 1);
     return FSI_OK;
 }
@@ -4257,15 +4189,15 @@ typedef struct fsi__lookup_query {
 
 static void fsi__lookup_test(fsi__lookup_query *q, int e) {
     const fsi_real *b = q->l->box + 6 * (size_t)e;
-    fsi_real d2 = 0, w;
-    fsi_hit h;
+    fsi_real d2 = 0;
     int k;
     for (k = 0; k < 3; k++) {
-        w = fsi__max(fsi__max(b[k] - q->hi[k], q->lo[k] - b[3 + k]), 0);
+        fsi_real w = fsi__max(fsi__max(b[k] - q->hi[k], q->lo[k] - b[3 + k]), 0);
         d2 += w * w;
     }
     if (!(d2 <= q->limit))
         return;
+    fsi_hit h;
     if (q->ray && !fsi_surface_cross(&q->l->surface, e, q->p, q->q, &h))
         return;
     if (!q->ray)
@@ -4289,8 +4221,7 @@ static void fsi__lookup_test(fsi__lookup_query *q, int e) {
 
 /* Is this the first cell of the query that holds element e? */
 static int fsi__lookup_new(const fsi_lookup *l, int e, const int at[3], const int lo[3]) {
-    int d;
-    for (d = 0; d < l->surface.dim; d++)
+    for (int d = 0; d < l->surface.dim; d++)
         if (at[d]
             != fsi__imax(fsi__lookup_cell(l, l->box[6 * (size_t)e + (size_t)d] - l->reach), lo[d]))
             return 0;
@@ -4302,18 +4233,18 @@ static int fsi__lookup_new(const fsi_lookup *l, int e, const int at[3], const in
 static int fsi__lookup_search(fsi__lookup_query *q, fsi_real r) {
     const fsi_lookup *l = q->l;
     const fsi__sph_cells *c = &l->cells;
-    int lo[3], hi[3], at[3], d, k, all;
+    int lo[3], hi[3], at[3];
     double n = 1;
     fsi__lookup_cells(l, q->lo, q->hi, r - l->reach, lo, hi);
-    for (d = 0; d < 3; d++) {
+    for (int d = 0; d < 3; d++) {
         if (!c->wrap[d]) {
             lo[d] = fsi__imax(lo[d], c->base[d]);
             hi[d] = fsi__imin(hi[d], c->base[d] + c->t[d] - 1);
         }
         n *= fsi__imax(hi[d] - lo[d] + 1, 0);
     }
-    all = n > l->surface.element_count;
-    for (k = 0; k < (all ? l->surface.element_count : l->large); k++)
+    int all = n > l->surface.element_count;
+    for (int k = 0; k < (all ? l->surface.element_count : l->large); k++)
         fsi__lookup_test(q, l->item[all ? k : l->capacity + k]);
     for (at[2] = lo[2]; at[2] <= hi[2] && n > 0 && !all; at[2]++)
         for (at[1] = lo[1]; at[1] <= hi[1]; at[1]++) {
@@ -4323,7 +4254,7 @@ static int fsi__lookup_search(fsi__lookup_query *q, fsi_real r) {
                       * (fsi__sph_wrapped(c, 1, at[1]) + c->t[1] * fsi__sph_wrapped(c, 2, at[2]));
             for (at[0] = lo[0]; at[0] <= hi[0]; at[0]++) {
                 const int32_t *run = row + fsi__sph_wrapped(c, 0, at[0]);
-                for (k = run[0]; k < run[1]; k++)
+                for (int k = run[0]; k < run[1]; k++)
                     if (n < 2 || fsi__lookup_new(l, l->item[k], at, lo))
                         fsi__lookup_test(q, l->item[k]);
             }
@@ -4357,12 +4288,12 @@ static int fsi__lookup_within(fsi__lookup_query *q, fsi_real radius) {
 
 FSI_API int fsi_lookup_closest(const fsi_lookup *l, fsi_vec3 p, fsi_real radius, fsi_hit *hit) {
     fsi__lookup_query q;
-    fsi_real r;
     if (!(radius >= 0) || !fsi__lookup_begin(&q, l, p, hit, 1))
         return 0;
     q.first = 1;
     /* the sphere grows until it holds one */
-    for (r = fsi__min(radius, l->reach);; r = fsi__min(radius, fsi__max(2 * r, 1 / l->cells.inv))) {
+    for (fsi_real r = fsi__min(radius, l->reach);;
+         r = fsi__min(radius, fsi__max(2 * r, 1 / l->cells.inv))) {
         if (fsi__lookup_within(&q, r) && !q.count)
             (void)fsi__lookup_within(&q, r = radius);
         if (q.count || r >= radius)
@@ -4383,29 +4314,28 @@ FSI_API int fsi_lookup_sphere(const fsi_lookup *l, fsi_vec3 p, fsi_real radius, 
  * round-off of points on it. Returns the number of pieces. */
 static int fsi__lookup_pieces(const fsi_lookup *l, const fsi_real p[3], const fsi_real q[3],
                               const fsi_real slack[3], fsi_real t[2]) {
-    fsi_real way, most = 0, x, y, n;
+    fsi_real most = 0;
     int d;
     for (t[0] = 0, t[1] = 1, d = 0; d < l->surface.dim; d++) {
-        way = q[d] - p[d];
+        fsi_real way = q[d] - p[d];
         most = fsi__max(most, fsi__abs(way));
         if (way == 0 || !fsi__finite(way))
             continue;
-        x = (l->lo[d] - slack[d] - p[d]) / way;
-        y = (l->hi[d] + slack[d] - p[d]) / way;
+        fsi_real x = (l->lo[d] - slack[d] - p[d]) / way;
+        fsi_real y = (l->hi[d] + slack[d] - p[d]) / way;
         t[0] = fsi__max(t[0], fsi__min(x, y));
         t[1] = fsi__min(t[1], fsi__max(x, y));
     }
     if (!(t[0] <= t[1]))
         return 0;
-    n = fsi__ceil(most * (t[1] - t[0]) * l->cells.inv);
+    fsi_real n = fsi__ceil(most * (t[1] - t[0]) * l->cells.inv);
     /* more pieces than elements: look at all of them once */
     return n < (fsi_real)l->surface.element_count ? fsi__imax(1, (int)n) : 1;
 }
 
 FSI_API int fsi_lookup_first_hit(const fsi_lookup *l, fsi_vec3 p, fsi_vec3 q, fsi_hit *hit) {
     fsi__lookup_query s;
-    fsi_real a[3], b[3], slack[3], t[2], u, v, x, y;
-    int d, k, n;
+    fsi_real a[3], b[3], slack[3], t[2];
     if (!fsi__lookup_begin(&s, l, p, hit, 1) || !fsi__finite_vec(q))
         return 0;
     if (l->surface.dim == 2)
@@ -4415,16 +4345,18 @@ FSI_API int fsi_lookup_first_hit(const fsi_lookup *l, fsi_vec3 p, fsi_vec3 q, fs
     s.radius = 1;
     fsi_vec_store(a, s.p);
     fsi_vec_store(b, q);
-    for (d = 0; d < 3; d++)
+    for (int d = 0; d < 3; d++)
         slack[d] = 8 * FSI_REAL_EPS * (fsi__abs(a[d]) + fsi__abs(b[d]));
+    int k;
+    int n;
     for (n = fsi__lookup_pieces(l, a, b, slack, t), k = 0; k < n; k++) {
-        u = t[0] + (t[1] - t[0]) * (fsi_real)k / (fsi_real)n;
-        v = t[0] + (t[1] - t[0]) * (fsi_real)(k + 1) / (fsi_real)n;
+        fsi_real u = t[0] + (t[1] - t[0]) * (fsi_real)k / (fsi_real)n;
+        fsi_real v = t[0] + (t[1] - t[0]) * (fsi_real)(k + 1) / (fsi_real)n;
         if (s.count && hit->t < u - 16 * FSI_REAL_EPS)
             break; /* what comes now is behind it */
-        for (d = 0; d < 3; d++) {
-            x = (1 - u) * a[d] + u * b[d];
-            y = (1 - v) * a[d] + v * b[d];
+        for (int d = 0; d < 3; d++) {
+            fsi_real x = (1 - u) * a[d] + u * b[d];
+            fsi_real y = (1 - v) * a[d] + v * b[d];
             s.lo[d] = fsi__min(x, y) - slack[d];
             s.hi[d] = fsi__max(x, y) + slack[d];
         }

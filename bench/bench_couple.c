@@ -20,16 +20,16 @@ static fsi_coupled door[MOST], *list[MOST];
 /* Blocks on a lattice, turned; mixed densities 0.1, 1, 10 (one block: 0.1); held = 1: the fluid
  * alone around them. */
 static void place(int dim, int bodies, int held) {
-    int k, i, per = bodies == 1 ? 1 : bodies <= 12 ? 3 : 5, rows = (bodies + per - 1) / per;
+    int per = bodies == 1 ? 1 : bodies <= 12 ? 3 : 5, rows = (bodies + per - 1) / per;
     double half = bodies == 1 ? 0.15 : bodies <= 12 ? 0.08 : 0.045, mix[3] = {0.1, 1, 10};
-    for (k = 0; k < bodies; k++) {
+    for (int k = 0; k < bodies; k++) {
         fsi_surface s;
         double cx = bodies == 1 ? 0.5 : (k % per + 0.5) / per,
                cy = bodies == 1 ? 0.8 : 0.2 + 1.6 * (k / per + 0.5) / rows,
                cz = 0.3 + 0.4 * (k % 2), a = 0.1 + 0.37 * k;
         memset(&s, 0, sizeof s);
         memset(&body[k], 0, sizeof body[k]);
-        for (i = 0; i < (dim == 3 ? 8 : 4); i++) {
+        for (int i = 0; i < (dim == 3 ? 8 : 4); i++) {
             double px = i % 4 == 1 || i % 4 == 2 ? half : -half, py = i % 4 >= 2 ? half : -half;
             x[k][3 * i] = (fsi_real)(cx + cos(a) * px - sin(a) * py);
             x[k][3 * i + 1] = (fsi_real)(cy + sin(a) * px + cos(a) * py);
@@ -42,7 +42,7 @@ static void place(int dim, int bodies, int held) {
         s.x = x[k];
         s.index = dim == 3 ? cube : quad;
         body[k].mass = held ? 0 : (fsi_real)(pow(2 * half, dim) * (bodies == 1 ? 0.1 : mix[k % 3]));
-        for (i = 0; i < 9; i += 4)
+        for (int i = 0; i < 9; i += 4)
             body[k].inertia.m[i] = body[k].mass * (fsi_real)(half * half * 2 / 3);
         body[k].centre = fsi_vec((fsi_real)cx, (fsi_real)cy, (fsi_real)(dim == 3 ? cz : 0));
         if (!held) {
@@ -58,13 +58,11 @@ static void place(int dim, int bodies, int held) {
  * seconds of interface and solve, iterations. */
 static double run(int dim, int n, int bodies, int closed, fsi_couple_solver solver, int held,
                   int *iterations, double *interface_seconds) {
-    fsi_grid g;
     fsi_grid_desc d;
-    fsi_couple c;
-    fsi_couple_desc cd;
-    double best = 1e30, t;
-    int k, repeat, many = solver == FSI_COUPLE_FULL ? 1 : dim == 2 ? 20 : 6;
+    double best = 1e30;
+    int many = solver == FSI_COUPLE_FULL ? 1 : dim == 2 ? 20 : 6;
     memset(&d, 0, sizeof d);
+    fsi_couple_desc cd;
     memset(&cd, 0, sizeof cd);
     d.nx = n;
     d.ny = 2 * n;
@@ -73,23 +71,25 @@ static double run(int dim, int n, int bodies, int closed, fsi_couple_solver solv
     d.rho = 1;
     d.gravity.y = FSI_R(-9.81);
     d.max_iterations = 5000;
-    for (k = 0; k < 6; k++)
+    for (int k = 0; k < 6; k++)
         d.side[k].kind = closed ? FSI_SIDE_SLIP : FSI_SIDE_OPEN;
     cd.solver = solver;
     cd.precondition = FSI_PRECONDITION_IC;
+    fsi_grid g;
+    fsi_couple c;
     if (fsi_grid_init(&g, &d) != FSI_OK || fsi_couple_init(&c, &g, &cd) != FSI_OK)
         return -1;
-    for (repeat = 0; repeat < many; repeat++) {
-        fsi_report r;
+    for (int repeat = 0; repeat < many; repeat++) {
         place(dim, bodies, held);
-        for (k = 0; k < dim; k++)
+        for (int k = 0; k < dim; k++)
             fsi_fill(g.faces[k], 0, g.u[k]);
-        t = now();
+        double t = now();
         fsi_couple_detect(&c, list, bodies);
         if (interface_seconds)
             *interface_seconds = now() - t;
         fsi_grid_forces(&g, FSI_R(0.01));
         t = now();
+        fsi_report r;
         if (fsi_couple_solve(&c, FSI_R(0.01), &r) < 0)
             return -1;
         t = now() - t;
@@ -106,21 +106,19 @@ static double run(int dim, int n, int bodies, int closed, fsi_couple_solver solv
  * budget, ms; < 0 on failure. */
 static double realtime(int dim, int steps) {
     static rt_scene s;
-    double ms;
     int ok = rt_begin(&s, dim, dim == 2 ? 128 : 48, dim == 2 ? 1.0 / 60 : 0.02, 1e-3, 2, 0, now_fn);
     while (ok && s.steps < steps)
         ok = rt_step(&s) >= 0;
-    ms = ok ? rt_mean(&s) : -1;
+    double ms = ok ? rt_mean(&s) : -1;
     rt_end(&s);
     return ms;
 }
 
 static void realtime_lines(void) {
-    int dim, threads;
-    for (dim = 2; dim <= 3; dim++) {
+    for (int dim = 2; dim <= 3; dim++) {
         const char *name = dim == 2 ? "realtime_2d_128x128" : "realtime_3d_48";
         double ms = 0, one = 0;
-        for (threads = 1; threads <= most_threads(); threads++) {
+        for (int threads = 1; threads <= most_threads(); threads++) {
             use_threads(threads);
             ms = realtime(dim, dim == 2 ? 100 : 20);
             if (threads == 1)
@@ -146,14 +144,14 @@ static int share_cloth(fsi_soft *soft) {
     static fsi_real at[3 * SHEET * SHEET];
     static int32_t triangle[6 * (SHEET - 1) * (SHEET - 1)];
     fsi_soft_desc d;
-    int i, k, n = 0;
+    int n = 0;
     memset(&d, 0, sizeof d);
-    for (i = 0; i < SHEET * SHEET; i++) {
+    for (int i = 0; i < SHEET * SHEET; i++) {
         const int a = i, b = i + 1, e = i + SHEET, f = e + 1, q[6] = {a, e, b, b, e, f};
         at[3 * i] = (fsi_real)(1.2 + 0.6 * (i % SHEET) / (SHEET - 1));
         at[3 * i + 1] = FSI_R(0.5);
         at[3 * i + 2] = (fsi_real)(0.2 + 0.6 * (i / SHEET) / (SHEET - 1));
-        for (k = 0; i % SHEET + 1 < SHEET && i / SHEET + 1 < SHEET && k < 6; k++)
+        for (int k = 0; i % SHEET + 1 < SHEET && i / SHEET + 1 < SHEET && k < 6; k++)
             triangle[n++] = q[k];
     }
     d.dim = 3;
@@ -175,21 +173,16 @@ static void share_lines(void) {
     static fsi_partitioned_scene s;
     static const double density[3] = {100, 500, 2000};
     fsi_world_desc d;
-    fsi_world w;
-    fsi_partitioned_desc pd;
-    fsi_partitioned scheme;
-    fsi_shape ball;
-    fsi_shape_desc sd;
-    fsi_soft soft;
-    fsi_soft_responder responder;
     fsi_solid_part part[4];
     fsi_coupled *doors[4];
-    fsi_guest guest;
     double spent = 0, pairs = 0;
-    int i, steps = 30;
+    int steps = 30;
     memset(&d, 0, sizeof d);
+    fsi_partitioned_desc pd;
     memset(&pd, 0, sizeof pd);
+    fsi_shape_desc sd;
     memset(&sd, 0, sizeof sd);
+    fsi_soft_responder responder;
     memset(&responder, 0, sizeof responder);
     memset(&s, 0, sizeof s);
     d.grid.nx = 32;
@@ -205,9 +198,13 @@ static void share_lines(void) {
     sd.kind = FSI_SHAPE_SPHERE;
     sd.radius = FSI_R(0.11);
     sd.resolution = 20;
+    fsi_world w;
+    fsi_shape ball;
+    fsi_soft soft;
     if (fsi_world_init(&w, &d) != FSI_OK || fsi_shape_init(&ball, &sd) != FSI_OK
         || !share_cloth(&soft))
         return;
+    int i;
     for (i = 0; i < 3; i++) {
         fsi_rigid_desc b;
         memset(&b, 0, sizeof b);
@@ -219,13 +216,14 @@ static void share_lines(void) {
             return;
     }
     responder.soft = &soft;
-    guest = fsi_soft_guest(&responder);
+    fsi_guest guest = fsi_soft_guest(&responder);
     fsi_world_add_guest(&w, &guest);
     fsi_grid_set_field(&w.grid, FSI_FIELD_PHI, pool_water, NULL);
     pd.n = pd.m = 6 * 4 + 3 * SHEET * SHEET + 64;
     pd.group = 3;
     pd.tolerance = FSI_R(0.05) * d.grid.h;
     pd.clock_fn = now_fn;
+    fsi_partitioned scheme;
     if (fsi_partitioned_init(&scheme, &pd) != FSI_OK)
         return;
     s.scheme = &scheme;
@@ -258,18 +256,18 @@ static void share_lines(void) {
 }
 
 int main(int argc, char **argv) {
-    int n = argc > 1 ? atoi(argv[1]) : 128, dim, b, closed, threads;
+    int n = argc > 1 ? atoi(argv[1]) : 128;
     static const int bodies[3] = {1, 12, 50};
     double alone[3] = {0, 0, 0};
     share_lines();
     realtime_lines();
     if (n < 1)
         return 0;
-    for (threads = 1; threads <= most_threads(); threads++) {
+    for (int threads = 1; threads <= most_threads(); threads++) {
         use_threads(threads);
-        for (dim = 2; dim <= 3; dim++)
-            for (closed = 0; closed < 2; closed++)
-                for (b = 0; b < 3; b++) {
+        for (int dim = 2; dim <= 3; dim++)
+            for (int closed = 0; closed < 2; closed++)
+                for (int b = 0; b < 3; b++) {
                     char name[80];
                     int i0, i1;
                     double detect,

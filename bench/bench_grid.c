@@ -8,7 +8,6 @@
 
 static int make_smoke(fsi_grid *g, int nx, int ny, int nz, fsi_advection mode) {
     fsi_grid_desc d;
-    fsi_grid_source s;
     memset(&d, 0, sizeof d);
     d.nx = nx;
     d.ny = ny;
@@ -21,6 +20,7 @@ static int make_smoke(fsi_grid *g, int nx, int ny, int nz, fsi_advection mode) {
     d.advect_velocity = d.advect_density = d.advect_temperature = mode;
     if (fsi_grid_init(g, &d) < 0)
         return 0;
+    fsi_grid_source s;
     memset(&s, 0, sizeof s);
     s.shape = FSI_SOURCE_SPHERE;
     s.centre =
@@ -38,9 +38,8 @@ static int make_smoke(fsi_grid *g, int nx, int ny, int nz, fsi_advection mode) {
  * through the stats. */
 static double steps(fsi_grid *g, int count, double share[3], double *iterations) {
     double t0 = now();
-    int i;
     share[0] = share[1] = share[2] = *iterations = 0;
-    for (i = 0; i < count; i++) {
+    for (int i = 0; i < count; i++) {
         fsi_report r;
         if (fsi_grid_step(g, g->h / (fsi_real)0.8, &r) < 0)
             return -1;
@@ -78,15 +77,16 @@ static void develop(fsi_grid *g, fsi_grid *coarse) {
 /* The shares of a whole smoke step; coarse NULL: the first steps. */
 static double smoke_step(int n, int nthreads, fsi_advection mode, const char *label, double base,
                          fsi_grid *coarse, double *advect) {
-    fsi_grid g;
-    double share[3], its, t;
+    double share[3];
     use_threads(nthreads);
+    fsi_grid g;
     if (!make_smoke(&g, n, n, n, mode))
         return 0;
     if (coarse)
         develop(&g, coarse);
+    double its;
     steps(&g, 2, share, &its);
-    t = steps(&g, 3, share, &its);
+    double t = steps(&g, 3, share, &its);
     printf("bench smoke_step_%d%s_%dt %.4f s\n", n, label, nthreads, t);
     printf("bench smoke_step_%d%s_%dt_advect %.4f s\n", n, label, nthreads, share[0]);
     printf("bench smoke_step_%d%s_%dt_forces %.4f s\n", n, label, nthreads, share[1]);
@@ -113,10 +113,7 @@ static fsi_real pool(fsi_vec3 x, void *user) {
 }
 
 static void liquid_memory(int n) {
-    fsi_grid g;
     fsi_grid_desc d;
-    fsi_report r;
-    double t;
     memset(&d, 0, sizeof d);
     d.nx = d.ny = d.nz = n;
     d.h = (fsi_real)(1.0 / n);
@@ -124,9 +121,11 @@ static void liquid_memory(int n) {
     d.gravity = fsi_vec(0, (fsi_real)-9.81, 0);
     d.liquid = 1;
     d.particles = -1;
+    fsi_grid g;
     if (fsi_grid_init(&g, &d) < 0 || fsi_grid_set_field(&g, FSI_FIELD_PHI, pool, NULL) < 0)
         return;
-    t = now();
+    double t = now();
+    fsi_report r;
     fsi_grid_step(&g, (fsi_real)0.005, &r);
     t = now() - t;
     printf("bench liquid_bytes_per_cell %.1f B\n", (double)fsi_grid_memory(&g) / (double)g.cells);
@@ -135,11 +134,12 @@ static void liquid_memory(int n) {
 }
 
 static void realtime(int nthreads) {
-    fsi_grid g;
-    double share[3], its;
+    double share[3];
     use_threads(nthreads);
+    fsi_grid g;
     if (!make_smoke(&g, 128, 128, 1, FSI_ADVECT_MACCORMACK))
         return;
+    double its;
     steps(&g, 20, share, &its);
     printf("bench smoke_2d_128x128_%dt %.3f ms\n", nthreads, 1e3 * steps(&g, 50, share, &its));
     fsi_grid_free(&g);
@@ -147,16 +147,16 @@ static void realtime(int nthreads) {
 
 int main(int argc, char **argv) {
     int n = argc > 1 ? atoi(argv[1]) : 128;
-    double one, advect[2];
-    fsi_grid coarse;
+    double advect[2];
     setvbuf(stdout, NULL, _IOLBF, 0);
     if (n < 8 || n > 512) {
         fprintf(stderr, "size must be 8..512\n");
         return 2;
     }
-    one = smoke_step(n, 1, FSI_ADVECT_MACCORMACK, "", 0, NULL, &advect[0]);
+    double one = smoke_step(n, 1, FSI_ADVECT_MACCORMACK, "", 0, NULL, &advect[0]);
     smoke_step(n, 2, FSI_ADVECT_MACCORMACK, "", one, NULL, &advect[1]);
     bench_pair("advect", advect[0], advect[1], "ns/cell");
+    fsi_grid coarse;
     if (make_smoke(&coarse, n / 2, n / 2, n / 2, FSI_ADVECT_MACCORMACK)) {
         one = smoke_step(n, 1, FSI_ADVECT_MACCORMACK, "_plume", 0, &coarse, NULL);
         smoke_step(n, 2, FSI_ADVECT_MACCORMACK, "_plume", one, &coarse, NULL);

@@ -23,18 +23,18 @@ static double cpu(void) {
 }
 
 static void tube(fsi_real *x, int32_t *index) {
-    int n = 0, e = 0, k, j, i;
-    for (k = 0; k < 2; k++)
-        for (j = 0; j <= ALONG; j++)
-            for (i = 0; i < AROUND; i++, n++) {
+    int n = 0, e = 0;
+    for (int k = 0; k < 2; k++)
+        for (int j = 0; j <= ALONG; j++)
+            for (int i = 0; i < AROUND; i++, n++) {
                 double angle = 6.283185307179586 * i / AROUND, R = k ? 0.11 : 0.1;
                 x[3 * n] = (fsi_real)j / ALONG;
                 x[3 * n + 1] = (fsi_real)(R * cos(angle));
                 x[3 * n + 2] = (fsi_real)(R * sin(angle));
             }
-    for (k = 0; k < 2; k++)
-        for (j = 0; j < ALONG; j++)
-            for (i = 0; i < AROUND; i++) {
+    for (int k = 0; k < 2; k++)
+        for (int j = 0; j < ALONG; j++)
+            for (int i = 0; i < AROUND; i++) {
                 int32_t v = (int32_t)(k * AROUND * (ALONG + 1) + j * AROUND + i),
                         w = (int32_t)(v - i + (i + 1) % AROUND);
                 int32_t six[6];
@@ -53,9 +53,7 @@ int main(void) {
     static const double reach[3] = {0.5, 1, 2};
     const double h = 0.0092;
     fsi_surface s;
-    fsi_bvh tree;
-    fsi_lookup grid;
-    int n = 0, c, rep, i, j, k;
+    int n = 0;
     memset(&s, 0, sizeof s);
     tube(x, index);
     s.dim = 3;
@@ -63,38 +61,41 @@ int main(void) {
     s.element_count = TRIANGLES;
     s.x = x;
     s.index = index;
-    for (k = 0; (k + 0.5) * h < 1; k++)
-        for (j = -11; j <= 11; j++)
-            for (i = -11; i <= 11; i++)
+    for (int k = 0; (k + 0.5) * h < 1; k++)
+        for (int j = -11; j <= 11; j++)
+            for (int i = -11; i <= 11; i++)
                 if (h * sqrt(i * i + j * j) < 0.1 - 0.4 * h && n < MOST) {
                     p[3 * n] = (fsi_real)((k + 0.5) * h);
                     p[3 * n + 1] = (fsi_real)(j * h);
                     p[3 * n + 2] = (fsi_real)(i * h);
                     n++;
                 }
+    fsi_bvh tree;
+    fsi_lookup grid;
     if (fsi_bvh_init(&tree, TRIANGLES, NULL) != FSI_OK || fsi_bvh_build(&tree, &s) != FSI_OK
         || fsi_lookup_init(&grid, TRIANGLES, NULL) != FSI_OK)
         return 1;
-    for (c = 0; c < 3; c++) {
-        double best[2] = {1e9, 1e9}, t;
+    for (int c = 0; c < 3; c++) {
+        double best[2] = {1e9, 1e9};
         int differ = 0;
         fsi_real r = (fsi_real)(reach[c] * h);
-        for (rep = 0; rep < 5; rep++) {
-            fsi_hit a, b;
+        for (int rep = 0; rep < 5; rep++) {
             /* the surface moves in every step */
-            for (k = 0; k < 3 * NODES; k++)
+            for (int k = 0; k < 3 * NODES; k++)
                 x[k] += (fsi_real)(1e-4 * sin(k + rep));
-            t = cpu();
+            double t = cpu();
             if (fsi_bvh_refit(&tree, &s) != FSI_OK)
                 return 1;
-            for (k = 0; k < n; k++)
+            fsi_hit a;
+            for (int k = 0; k < n; k++)
                 differ +=
                     fsi_bvh_closest(&tree, fsi_vec_load(p + 3 * k), r, &a) ? a.element + 1 : 0;
             best[0] = fmin(best[0], cpu() - t);
             t = cpu();
             if (fsi_lookup_build(&grid, &s, r) != FSI_OK)
                 return 1;
-            for (k = 0; k < n; k++)
+            fsi_hit b;
+            for (int k = 0; k < n; k++)
                 differ -=
                     fsi_lookup_closest(&grid, fsi_vec_load(p + 3 * k), r, &b) ? b.element + 1 : 0;
             best[1] = fmin(best[1], cpu() - t);

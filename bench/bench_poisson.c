@@ -28,15 +28,14 @@ static double mix(uint64_t z) { /* splitmix64 to [0, 1) */
 
 static void boxes(double box[8][6]) {
     uint64_t s = 12345;
-    int q, c;
-    for (q = 0; q < 8; q++) {
+    for (int q = 0; q < 8; q++) {
         double r[6];
-        for (c = 0; c < 6; c++) {
+        for (int c = 0; c < 6; c++) {
             s = s * ((uint64_t)0x5851f42du << 32 | 0x4c957f2du)
                 + ((uint64_t)0x14057b7eu << 32 | 0xf767814fu);
             r[c] = (double)(s >> 11) / 9007199254740992.0;
         }
-        for (c = 0; c < 3; c++) {
+        for (int c = 0; c < 3; c++) {
             double centre = c < 2 ? 0.1 + 0.8 * r[c] : 0.05 + 0.5 * r[c],
                    half = 0.03 + 0.07 * r[3 + c];
             box[q][2 * c] = centre - half;
@@ -46,14 +45,14 @@ static void boxes(double box[8][6]) {
 }
 
 static int cell_type(const bench_case *t, double x, double y, double z, double box[8][6]) {
-    int q, f = FSI_CELL_FLUID;
+    int f = FSI_CELL_FLUID;
     if (t->kind == 0)
         return (x - 0.5) * (x - 0.5) + (y - 0.5) * (y - 0.5) + (z - 0.5) * (z - 0.5) < 0.04
                    ? FSI_CELL_NEUMANN
                    : f;
     if (z >= 0.6)
         f = FSI_CELL_DIRICHLET;
-    for (q = 0; q < 8; q++)
+    for (int q = 0; q < 8; q++)
         if (x > box[q][0] && x < box[q][1] && y > box[q][2] && y < box[q][3] && z > box[q][4]
             && z < box[q][5])
             f = FSI_CELL_NEUMANN;
@@ -72,8 +71,7 @@ static int type_at(const bench_case *t, int i, int j, int k) {
 /* Divergence of a smooth field with no flux through solids: what a fluid step asks for. */
 static double smooth_rhs(const bench_case *t, int i, int j, int k) {
     double h = 1.0 / t->n, s = 0, tau = 6.283185307179586;
-    int d;
-    for (d = 0; d < 6; d++) {
+    for (int d = 0; d < 6; d++) {
         int a = d >> 1, sign = d & 1 ? 1 : -1, di = a == 0 ? sign : 0, dj = a == 1 ? sign : 0,
             dk = a == 2 ? sign : 0;
         double x = (i + 0.5 + 0.5 * di) * h, y = (j + 0.5 + 0.5 * dj) * h,
@@ -86,10 +84,9 @@ static double smooth_rhs(const bench_case *t, int i, int j, int k) {
 }
 
 static int case_make(bench_case *t, int n, int kind, int rhs) {
-    fsi_mg_desc d;
     double box[8][6];
-    size_t c;
     memset(t, 0, sizeof *t);
+    fsi_mg_desc d;
     memset(&d, 0, sizeof d);
     boxes(box);
     t->n = n;
@@ -102,18 +99,18 @@ static int case_make(bench_case *t, int n, int kind, int rhs) {
     d.open[5] = 1;
     if (!t->cell || !t->b || !t->p || fsi_mg_init(&t->mg, &d) < 0)
         return 0;
-    for (c = 0; c < t->cells; c++) {
+    for (size_t c = 0; c < t->cells; c++) {
         int i = (int)(c % (size_t)n), j = (int)(c / (size_t)n % (size_t)n),
             k = (int)(c / (size_t)n / (size_t)n);
         t->cell[c] = (uint8_t)cell_type(t, (i + 0.5) / n, (j + 0.5) / n, (k + 0.5) / n, box);
     }
     fsi_mg_update(&t->mg, t->cell, NULL);
     /* pockets without air, as the peers do */
-    for (c = 0; c < t->cells; c++)
+    for (size_t c = 0; c < t->cells; c++)
         if (t->mg.label[c] >= 0)
             t->cell[c] = FSI_CELL_NEUMANN;
     fsi_mg_update(&t->mg, t->cell, NULL);
-    for (c = 0; c < t->cells; c++) {
+    for (size_t c = 0; c < t->cells; c++) {
         int i = (int)(c % (size_t)n), j = (int)(c / (size_t)n % (size_t)n),
             k = (int)(c / (size_t)n / (size_t)n);
         if (t->cell[c] == FSI_CELL_FLUID)
@@ -133,16 +130,16 @@ static void case_free(bench_case *t) {
 /* Residual |b - A p| / |b| cell by cell, without the library. */
 static double residual(const bench_case *t) {
     double rr = 0, bb = 0;
-    int i, j, k, d, n = t->n;
-    for (k = 0; k < n; k++)
-        for (j = 0; j < n; j++)
-            for (i = 0; i < n; i++) {
+    int n = t->n;
+    for (int k = 0; k < n; k++)
+        for (int j = 0; j < n; j++)
+            for (int i = 0; i < n; i++) {
                 size_t c = (size_t)i + (size_t)n * ((size_t)j + (size_t)n * (size_t)k);
                 double r = (double)t->b[c];
                 if (t->cell[c] != FSI_CELL_FLUID)
                     continue;
                 bb += r * r;
-                for (d = 0; d < 6; d++) {
+                for (int d = 0; d < 6; d++) {
                     int s = d & 1 ? 1 : -1, x = i + (d < 2 ? s : 0), y = j + (d >> 1 == 1 ? s : 0),
                         z = k + (d > 3 ? s : 0), f = type_at(t, x, y, z);
                     if (f == FSI_CELL_NEUMANN)
@@ -161,16 +158,14 @@ static double residual(const bench_case *t) {
 /* The yardstick: one 7-point Laplacian without masks, compiled like the library. */
 static void plain_laplacian(int n, const fsi_real *x, fsi_real *y) {
     ptrdiff_t sy = n, sz = (ptrdiff_t)n * n;
-    int k;
 #ifdef _OPENMP
 #pragma omp parallel for schedule(static)
 #endif
-    for (k = 1; k < n - 1; k++) {
-        int i, j;
-        for (j = 1; j < n - 1; j++) {
+    for (int k = 1; k < n - 1; k++) {
+        for (int j = 1; j < n - 1; j++) {
             const fsi_real *a = x + sz * k + sy * j;
             fsi_real *b = y + sz * k + sy * j;
-            for (i = 1; i < n - 1; i++)
+            for (int i = 1; i < n - 1; i++)
                 b[i] =
                     6 * a[i] - a[i - 1] - a[i + 1] - a[i - sy] - a[i + sy] - a[i - sz] - a[i + sz];
         }
@@ -192,17 +187,16 @@ static int by_value(const void *a, const void *b) {
 
 /* Medians after one warm-up. */
 static timing measure(bench_case *t, double tolerance) {
-    double s[5][REPEATS], t0;
+    double s[5][REPEATS];
     fsi_mg_solve_desc d;
-    fsi_report r;
-    timing out;
-    int q;
     memset(&d, 0, sizeof d);
+    timing out;
     memset(&out, 0, sizeof out);
     d.tolerance = tolerance;
+    fsi_report r;
     fsi_mg_solve(&t->mg, &d, t->b, t->p, &r);
-    for (q = 0; q < REPEATS; q++) {
-        t0 = now();
+    for (int q = 0; q < REPEATS; q++) {
+        double t0 = now();
         fsi_mg_update(&t->mg, t->cell, NULL);
         s[0][q] = now() - t0;
         fsi_mg_apply(&t->mg, t->b, t->p);
@@ -219,7 +213,7 @@ static timing measure(bench_case *t, double tolerance) {
         out.result = fsi_mg_solve(&t->mg, &d, t->b, t->p, &r);
         s[1][q] = now() - t0;
     }
-    for (q = 0; q < 5; q++)
+    for (int q = 0; q < 5; q++)
         qsort(s[q], REPEATS, sizeof(double), by_value);
     out.setup = s[0][REPEATS / 2];
     out.solve = s[1][REPEATS / 2];
@@ -232,20 +226,19 @@ static timing measure(bench_case *t, double tolerance) {
 
 /* Copy bandwidth in GB/s: bytes read plus bytes written. */
 static double copy_bandwidth(void) {
-    ptrdiff_t n = 8 << 20, i;
+    ptrdiff_t n = 8 << 20;
     double *a = (double *)calloc((size_t)n, sizeof *a), *b = (double *)calloc((size_t)n, sizeof *b),
-           best = 1e30, t0;
-    int q;
+           best = 1e30;
     if (!a || !b)
         return 0;
-    for (i = 0; i < n; i++)
+    for (ptrdiff_t i = 0; i < n; i++)
         a[i] = (double)i;
-    for (q = 0; q < 6; q++) {
-        t0 = now();
+    for (int q = 0; q < 6; q++) {
+        double t0 = now();
 #ifdef _OPENMP
 #pragma omp parallel for schedule(static)
 #endif
-        for (i = 0; i < n; i++)
+        for (ptrdiff_t i = 0; i < n; i++)
             b[i] = a[i];
         if (now() - t0 < best)
             best = now() - t0;
@@ -256,15 +249,14 @@ static double copy_bandwidth(void) {
 }
 
 static void bench_problem(const char *name, int n, int kind, int threads, double alone[1]) {
-    bench_case t;
-    timing m;
     char full[64];
     use_threads(threads);
+    bench_case t;
     if (!case_make(&t, n, kind, 0)) {
         printf("bench %s 0 out_of_memory\n", name);
         return;
     }
-    m = measure(&t, sizeof(fsi_real) == 8 ? 1e-6 : 1e-4);
+    timing m = measure(&t, sizeof(fsi_real) == 8 ? 1e-6 : 1e-4);
     snprintf(full, sizeof full, "%s_t%d", name, threads);
     printf("bench %s %.4f s\n", full, m.solve);
     if (threads > 1)
@@ -290,18 +282,16 @@ static void bench_problem(const char *name, int n, int kind, int threads, double
 /* Bytes a fused pass must move: apply reads x and the count, writes y; the cycle reads f and kinds
  * on both ways and writes x, levels 8/7. */
 static void bench_kernels(int n, int threads, double alone[4]) {
-    bench_case t;
-    double copy, apply, cycle, cells;
-    timing m;
     use_threads(threads);
+    bench_case t;
     if (!case_make(&t, n, 0, 0))
         return;
-    cells = (double)t.cells;
-    m = measure(&t, 1e-2);
-    copy = copy_bandwidth();
-    apply = (2.0 * sizeof(fsi_real) + 1) * cells / m.apply * 1e-9;
+    double cells = (double)t.cells;
+    timing m = measure(&t, 1e-2);
+    double copy = copy_bandwidth();
+    double apply = (2.0 * sizeof(fsi_real) + 1) * cells / m.apply * 1e-9;
     /* with r in, z out and the projection's look at both */
-    cycle = (8.0 / 7.0 * (2 * 5 + 2 * 4) + 5.0 * sizeof(fsi_real)) * cells / m.cycle * 1e-9;
+    double cycle = (8.0 / 7.0 * (2 * 5 + 2 * 4) + 5.0 * sizeof(fsi_real)) * cells / m.cycle * 1e-9;
     printf("bench copy_t%d %.1f GB/s\n", threads, copy);
     printf("bench laplacian_%d_t%d %.1f GB/s\nbench laplacian_%d_t%d_share %.2f x\n", n, threads,
            apply, n, threads, apply / copy);
@@ -327,14 +317,12 @@ static void bench_kernels(int n, int threads, double alone[4]) {
 
 static int peer_line(int n, int kind, int rhs) {
     bench_case t;
-    timing m;
-    double r, whole, bytes;
     if (n < 4 || !case_make(&t, n, kind, rhs))
         return 1;
-    m = measure(&t, 1e-6);
-    r = residual(&t);
-    bytes = (double)t.mg.bytes + 2.0 * (double)t.cells * sizeof(fsi_real);
-    whole = now();
+    timing m = measure(&t, 1e-6);
+    double r = residual(&t);
+    double bytes = (double)t.mg.bytes + 2.0 * (double)t.cells * sizeof(fsi_real);
+    double whole = now();
     {
         fsi_mg mg;
         if (fsi_mg_init(&mg, &t.mg.desc) < 0)
@@ -358,28 +346,28 @@ static int scene_iterations(int scene, int dim, int n) {
     static const double box[3][6] = {{0.1, 0.3, 0.2, 0.4, 0.1, 0.35},
                                      {0.5, 0.8, 0.1, 0.3, 0.0, 0.2},
                                      {0.45, 0.6, 0.5, 0.75, 0.3, 0.62}};
-    int nz = dim == 3 ? n : 1, q;
+    int nz = dim == 3 ? n : 1;
     size_t cells = (size_t)n * (size_t)n * (size_t)nz,
-           wide = (size_t)(n + 1) * (size_t)n * (size_t)nz, c;
+           wide = (size_t)(n + 1) * (size_t)n * (size_t)nz;
     uint8_t *cell = (uint8_t *)calloc(cells, 1);
     fsi_real *b = (fsi_real *)calloc(cells, sizeof *b), *p = (fsi_real *)calloc(cells, sizeof *p),
              *wx = scene == 3 ? (fsi_real *)malloc(wide * sizeof *wx) : NULL;
     const fsi_real *w[3] = {NULL, NULL, NULL};
     fsi_mg_desc d;
-    fsi_mg_solve_desc s;
-    fsi_report r;
-    fsi_mg mg;
     memset(&d, 0, sizeof d);
+    fsi_mg_solve_desc s;
     memset(&s, 0, sizeof s);
+    fsi_report r;
     memset(&r, 0, sizeof r);
     s.tolerance = sizeof(fsi_real) == 8 ? 1e-6 : 1e-4;
     d.nx = d.ny = n;
     d.nz = nz;
     d.open[dim == 3 ? 5 : 3] = scene == 1 || scene == 3;
-    for (c = 0; c < wide && wx; c++)
+    for (size_t c = 0; c < wide && wx; c++)
         wx[c] = c % (size_t)(n + 1) == (size_t)(5 * n / 8 + 1) ? 0 : 1;
     w[0] = wx;
-    for (c = 0; c < cells && cell; c++) {
+    int q;
+    for (size_t c = 0; c < cells && cell; c++) {
         double x = ((double)(c % (size_t)n) + 0.5) / n,
                y = ((double)(c / (size_t)n % (size_t)n) + 0.5) / n,
                z = dim == 3 ? ((double)(c / (size_t)n / (size_t)n) + 0.5) / n : 0.5;
@@ -397,6 +385,7 @@ static int scene_iterations(int scene, int dim, int n) {
             b[c] = (fsi_real)(2 * mix(c) - 1);
     }
     q = -1;
+    fsi_mg mg;
     if (cell && b && p && (scene != 3 || wx) && fsi_mg_init(&mg, &d) == FSI_OK) {
         fsi_mg_update(&mg, cell, w);
         fsi_mg_project(&mg, b);
@@ -413,11 +402,10 @@ static int scene_iterations(int scene, int dim, int n) {
 
 static void bench_growth(void) {
     static const char *const name[4] = {"box", "sphere", "pool", "plate"};
-    int scene, dim, n;
-    for (dim = 2; dim <= 3; dim++)
-        for (scene = 0; scene < 4; scene++) {
+    for (int dim = 2; dim <= 3; dim++)
+        for (int scene = 0; scene < 4; scene++) {
             int first = 0, worst = 0;
-            for (n = 32; n <= 256; n *= 2) {
+            for (int n = 32; n <= 256; n *= 2) {
                 int it = scene_iterations(scene, dim, n);
                 if (n == 32)
                     first = it;
@@ -431,10 +419,10 @@ static void bench_growth(void) {
 
 int main(int argc, char **argv) {
     double alone[3][1], kernels[4] = {0, 0, 0, 0};
-    int threads, limit = most_threads();
+    int limit = most_threads();
     if (argc > 3)
         return peer_line(atoi(argv[1]), atoi(argv[2]), atoi(argv[3]));
-    for (threads = 1; threads <= limit; threads++) {
+    for (int threads = 1; threads <= limit; threads++) {
         bench_problem("poisson_smoke_128", 128, 0, threads, alone[0]);
         bench_problem("poisson_pool_128", 128, 1, threads, alone[1]);
         bench_problem("poisson_smoke_256", 256, 0, threads, alone[2]);

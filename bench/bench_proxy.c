@@ -157,20 +157,21 @@ static const scene scenes[5] = {{"hose",
 static int32_t *mesh(const scene *s, fsi_real **x, int *nodes, int *tets) {
     static const int order[6][3] = {{0, 1, 2}, {0, 2, 1}, {1, 0, 2},
                                     {1, 2, 0}, {2, 0, 1}, {2, 1, 0}};
-    int nu = s->nu + !s->wrap, nv = s->nv + 1, nw = s->nw + 1, i, j, k, p, q, n = 0,
+    int nu = s->nu + !s->wrap, nv = s->nv + 1, nw = s->nw + 1, n = 0,
         *number = (int *)malloc((size_t)(nu * nv * nw) * sizeof *number);
     int32_t *tet = (int32_t *)malloc((size_t)(24 * s->nu * s->nv * s->nw) * sizeof *tet);
     *x = (fsi_real *)malloc((size_t)(3 * nu * nv * nw) * sizeof **x);
-    for (i = 0; i < nu * nv * nw; i++)
+    for (int i = 0; i < nu * nv * nw; i++)
         number[i] = -1;
+    int k;
     for (*nodes = 0, k = 0; k < s->nw; k++)
-        for (j = 0; j < s->nv; j++)
-            for (i = 0; i < s->nu; i++) {
+        for (int j = 0; j < s->nv; j++)
+            for (int i = 0; i < s->nu; i++) {
                 if (s->keep && !s->keep((i + 0.5) / s->nu, (j + 0.5) / s->nv))
                     continue;
-                for (p = 0; p < 6; p++) {
+                for (int p = 0; p < 6; p++) {
                     int c[3] = {i, j, k};
-                    for (q = 0; q < 4; q++) {
+                    for (int q = 0; q < 4; q++) {
                         int id = c[0] % nu + nu * (c[1] + nv * c[2]);
                         if (number[id] < 0) {
                             number[id] = (*nodes)++;
@@ -208,13 +209,12 @@ static int held(const scene *s, const fsi_real *p) {
 }
 
 static int fill(const scene *s, fsi_sph *f, double d) {
-    double x, y, z;
     int n = 0;
-    for (y = s->lo[1] + d / 2; n < s->particles; y += d) {
+    for (double y = s->lo[1] + d / 2; n < s->particles; y += d) {
         if (y > s->hi[1] && s->name[0] != 'c')
             break;
-        for (x = s->lo[0] + d / 2; x < s->hi[0]; x += d)
-            for (z = s->lo[2] + d / 2; z < s->hi[2] && n < s->particles; z += d) {
+        for (double x = s->lo[0] + d / 2; x < s->hi[0]; x += d)
+            for (double z = s->lo[2] + d / 2; z < s->hi[2] && n < s->particles; z += d) {
                 fsi_real p[3], v[3];
                 if (!s->wet(x, y, z, d / 2))
                     continue;
@@ -236,25 +236,20 @@ typedef struct answer {
 } answer;
 
 static answer measure(const scene *s, int threads, int skip, int count) {
-    fsi_sph sph;
-    fsi_sph_desc f;
-    fsi_tled solid;
-    fsi_tled_desc t;
-    fsi_proxy proxy;
-    fsi_proxy_desc d;
-    fsi_proxy_solid part;
-    fsi_real *x;
-    int32_t *tet;
-    answer a;
-    int k, i;
     double spacing = cbrt(s->volume / s->particles), dt = 0.4 * spacing / 25;
     use_threads(threads);
+    answer a;
     memset(&a, 0, sizeof a);
+    fsi_sph_desc f;
     memset(&f, 0, sizeof f);
+    fsi_tled_desc t;
     memset(&t, 0, sizeof t);
+    fsi_proxy_desc d;
     memset(&d, 0, sizeof d);
+    fsi_proxy_solid part;
     memset(&part, 0, sizeof part);
-    tet = mesh(s, &x, &t.nodes, &t.tets);
+    fsi_real *x;
+    int32_t *tet = mesh(s, &x, &t.nodes, &t.tets);
     t.x = x;
     t.tet = tet;
     t.density = 1000;
@@ -269,21 +264,24 @@ static answer measure(const scene *s, int threads, int skip, int count) {
     f.viscosity = FSI_R(0.2);
     f.artificial = FSI_R(0.05);
     f.gravity = t.gravity; /* c and mu of the paper's table 1 */
+    fsi_tled solid;
     part.tled = &solid;
     part.slip = 1;
+    fsi_sph sph;
     d.sph = &sph;
     d.solid = &part;
     d.count = 1;
     d.clock_fn = now_fn;
     if (fsi_tled_init(&solid, &t) != FSI_OK || fsi_sph_init(&sph, &f) != FSI_OK)
         return a;
-    for (i = 0; i < t.nodes; i++)
+    for (int i = 0; i < t.nodes; i++)
         if (held(s, x + 3 * i))
             fsi_tled_fix(&solid, i, fsi_vec(0, 0, 0));
     /* under pressure: it lies against the wall everywhere */
     a.particles = fill(s, &sph, 0.99 * spacing);
+    fsi_proxy proxy;
     a.ok = fsi_proxy_init(&proxy, &d) == FSI_OK;
-    for (k = 0; k < skip + count && a.ok; k++) {
+    for (int k = 0; k < skip + count && a.ok; k++) {
         a.ok = fsi_proxy_step(&proxy, (fsi_real)dt, NULL) >= 0;
         if (k < skip)
             continue;
@@ -315,19 +313,18 @@ static void line(const char *name, const char *what, double value, const char *u
 
 int main(int argc, char **argv) {
     int only = argc > 2 ? atoi(argv[2]) : -1, skip = argc > 3 ? atoi(argv[3]) : 60,
-        count = argc > 4 ? atoi(argv[4]) : 40, k;
+        count = argc > 4 ? atoi(argv[4]) : 40;
     if (argc > 1)
         tag = argv[1];
-    for (k = 0; k < 5; k++) {
+    for (int k = 0; k < 5; k++) {
         const scene *s = &scenes[k];
-        double paper = s->paper[0] + s->paper[1] + s->paper[2], sum;
+        double paper = s->paper[0] + s->paper[1] + s->paper[2];
         char name[32];
-        answer one, a;
         if (only >= 0 && only != k)
             continue;
         snprintf(name, sizeof name, "proxy_%s", s->name);
-        a = measure(s, 2, skip, count);
-        sum = a.ms[0] + a.ms[1] + a.ms[2];
+        answer a = measure(s, 2, skip, count);
+        double sum = a.ms[0] + a.ms[1] + a.ms[2];
         if (!a.ok) {
             printf("bench %s%s failed\n", tag, name);
             continue;
@@ -351,7 +348,7 @@ int main(int argc, char **argv) {
         fflush(stdout);
         if (k > 0)
             continue;
-        one = measure(s, 1, skip / 3, count / 2);
+        answer one = measure(s, 1, skip / 3, count / 2);
         line("proxy_40k_15k", "", sum, "ms");
         line("proxy_40k_15k", "_1thread", one.ms[0] + one.ms[1] + one.ms[2], "ms");
         line("proxy_40k_15k", "_speedup", (one.ms[0] + one.ms[1] + one.ms[2]) / sum, "x");

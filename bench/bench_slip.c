@@ -19,9 +19,8 @@ static int32_t segment[2 * ROUND];
 
 static fsi_surface disk(void) {
     fsi_surface s;
-    int i;
     memset(&s, 0, sizeof s);
-    for (i = 0; i < ROUND; i++) {
+    for (int i = 0; i < ROUND; i++) {
         double t = 2 * acos(-1.0) * i / ROUND;
         x[3 * i] = (fsi_real)(0.5 + 0.15 * cos(t));
         x[3 * i + 1] = (fsi_real)(0.5 + 0.15 * sin(t));
@@ -38,7 +37,6 @@ static fsi_surface disk(void) {
 
 static int grid_make(fsi_grid *g, int n) {
     fsi_grid_desc d;
-    size_t i;
     memset(&d, 0, sizeof d);
     d.nx = d.ny = n;
     d.nz = 1;
@@ -51,7 +49,7 @@ static int grid_make(fsi_grid *g, int n) {
     d.side[1].kind = FSI_SIDE_OPEN;
     if (fsi_grid_init(g, &d) != FSI_OK)
         return 0;
-    for (i = 0; i < g->faces[0]; i++)
+    for (size_t i = 0; i < g->faces[0]; i++)
         g->u[0][i] = g->u_plus[0][i] = 1;
     return 1;
 }
@@ -75,9 +73,9 @@ static void steps(int n) {
     fsi_coupled door[3], *list[3];
     fsi_scene scene[3];
     double best[3] = {1e30, 1e30, 1e30};
-    int its[3] = {0, 0, 0}, k, round;
+    int its[3] = {0, 0, 0};
     memset(scene, 0, sizeof scene);
-    for (k = 0; k < 3; k++) {
+    for (int k = 0; k < 3; k++) {
         fsi_slip_desc d;
         memset(&d, 0, sizeof d);
         d.passes = k == 1 ? 1 : 3;
@@ -89,12 +87,11 @@ static void steps(int n) {
                    != FSI_OK)
             exit(1);
     }
-    for (round = 0; round < ROUNDS; round++)
-        for (k = 0; k < 3; k++) {
-            fsi_report r;
-            double t;
+    for (int round = 0; round < ROUNDS; round++)
+        for (int k = 0; k < 3; k++) {
             give(&body[k], &s, &door[k]);
-            t = now();
+            double t = now();
+            fsi_report r;
             if ((k ? fsi_slip_step(&slip[k - 1], &scene[k], FSI_R(0.5) / (fsi_real)n, &r)
                    : fsi_couple_step(&couple, &scene[0], FSI_R(0.5) / (fsi_real)n, &r))
                 < 0)
@@ -112,7 +109,7 @@ static void steps(int n) {
     printf(
         "bench slip_step_%d_over_noslip %.3f x\nbench slip_step_%d_one_pass_over_noslip %.3f x\n",
         n, best[2] / best[0], n, best[1] / best[0]);
-    for (k = 0; k < 3; k++) {
+    for (int k = 0; k < 3; k++) {
         if (k)
             fsi_slip_free(&slip[k - 1]);
         else
@@ -128,25 +125,25 @@ static void solvers(int n, int form) {
     fsi_surface s = disk();
     double t[2], worst = 0;
     fsi_real v[2][6];
-    int its[2], k, i;
-    for (k = 0; k < 2; k++) {
+    int its[2];
+    for (int k = 0; k < 2; k++) {
         fsi_coupled door, *list[1];
-        fsi_slip_desc d;
-        fsi_report r;
-        fsi_body body;
-        fsi_grid g;
-        fsi_slip slip;
         list[0] = &door;
+        fsi_slip_desc d;
         memset(&d, 0, sizeof d);
         d.form = (fsi_slip_form)form;
         d.solver = k ? FSI_SLIP_INDEFINITE : FSI_SLIP_CG;
         d.passes = 1;
         d.tolerance = sizeof(fsi_real) == 8 ? 1e-11 : 1e-5;
+        fsi_body body;
         give(&body, &s, &door);
+        fsi_grid g;
+        fsi_slip slip;
         if (!grid_make(&g, n) || fsi_slip_init(&slip, &g, &d) != FSI_OK
             || fsi_slip_detect(&slip, list, 1) < 0)
             exit(1);
         t[k] = now();
+        fsi_report r;
         if (fsi_slip_solve(&slip, FSI_R(0.01), &r) < 0)
             exit(1);
         t[k] = now() - t[k];
@@ -155,7 +152,7 @@ static void solvers(int n, int form) {
         fsi_slip_free(&slip);
         fsi_grid_free(&g);
     }
-    for (i = 0; i < 6; i++)
+    for (int i = 0; i < 6; i++)
         if (fabs((double)(v[0][i] - v[1][i])) > worst)
             worst = fabs((double)(v[0][i] - v[1][i]));
     printf("bench slip_%s_%d_cg %.5f s\nbench slip_%s_%d_cg_iterations %d 1\n", name[form], n, t[0],

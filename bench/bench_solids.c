@@ -11,12 +11,12 @@
 static fsi_shape shape(fsi_shape_kind kind, double radius, double length, double hx, double hy,
                        double hz) {
     fsi_shape_desc d;
-    fsi_shape s;
     memset(&d, 0, sizeof d);
     d.kind = kind;
     d.radius = (fsi_real)radius;
     d.length = (fsi_real)length;
     d.half = fsi_vec((fsi_real)hx, (fsi_real)hy, (fsi_real)hz);
+    fsi_shape s;
     if (fsi_shape_init(&s, &d) != FSI_OK)
         exit(1);
     return s;
@@ -30,22 +30,20 @@ typedef struct pile {
 /* n boxes, balls and capsules (kinds of them) dropped into a bin of the same proportions, settled
  * for a second, then timed: best of batches. */
 static pile run(int n, int kinds) {
-    int side = (int)ceil(cbrt((double)n) - 1e-9), i, k;
+    int side = (int)ceil(cbrt((double)n) - 1e-9);
     double half = .55 * side, best = 1e30;
     fsi_shape s[3], room = shape(FSI_SHAPE_ROOM, 0, 0, half, 4 * half, half);
-    fsi_solids_desc d;
-    fsi_solids w;
-    fsi_rigid_desc b;
-    fsi_solids_report r;
-    pile p;
     s[0] = shape(FSI_SHAPE_BOX, 0, 0, .45, .45, .45);
     s[1] = shape(FSI_SHAPE_SPHERE, .45, 0, 0, 0, 0);
     s[2] = shape(FSI_SHAPE_CAPSULE, .25, .4, 0, 0, 0);
+    fsi_solids_desc d;
     memset(&d, 0, sizeof d);
+    fsi_rigid_desc b;
     memset(&b, 0, sizeof b);
     d.dim = 3;
     d.max_bodies = n + 1;
     d.gravity = fsi_vec(0, FSI_R(-9.81), 0);
+    fsi_solids w;
     if (fsi_solids_init(&w, &d) != FSI_OK)
         exit(1);
     b.shape = &room;
@@ -54,7 +52,7 @@ static pile run(int n, int kinds) {
     fsi_solids_add(&w, &b, NULL);
     b.kind = FSI_RIGID_DYNAMIC;
     b.density = 1000;
-    for (i = 0; i < n; i++) {
+    for (int i = 0; i < n; i++) {
         int x = i % side, z = i / side % side, y = i / side / side;
         b.shape = s + i % kinds;
         b.x = fsi_vec((fsi_real)(1.02 * (x - .5 * (side - 1)) + .02 * (y % 3)),
@@ -62,22 +60,24 @@ static pile run(int n, int kinds) {
                       (fsi_real)(1.02 * (z - .5 * (side - 1)) - .02 * (y % 2)));
         fsi_solids_add(&w, &b, NULL);
     }
-    for (i = 0; i < 60; i++)
+    for (int i = 0; i < 60; i++)
         fsi_solids_step(&w, FSI_R(1.) / 60);
-    for (k = 0; k < 3; k++) {
+    for (int k = 0; k < 3; k++) {
         double t = now();
-        for (i = 0; i < 10; i++)
+        for (int i = 0; i < 10; i++)
             fsi_solids_step(&w, FSI_R(1.) / 60);
         t = (now() - t) / 10;
         if (t < best)
             best = t;
     }
+    fsi_solids_report r;
     fsi_solids_measure(&w, &r);
+    pile p;
     p.ms = 1e3 * best;
     p.contacts = w.contact_count;
     p.per_contact = 1e9 * best / w.contact_count;
     fsi_solids_free(&w);
-    for (i = 0; i < 3; i++)
+    for (int i = 0; i < 3; i++)
         fsi_shape_free(s + i);
     fsi_shape_free(&room);
     return p;
@@ -86,20 +86,18 @@ static pile run(int n, int kinds) {
 static double chain(int links) {
     fsi_shape rod = shape(FSI_SHAPE_BOX, 0, 0, .5, .05, .05);
     fsi_solids_desc d;
-    fsi_solids w;
-    double t;
-    int i;
     memset(&d, 0, sizeof d);
     d.dim = 3;
     d.max_bodies = links + 1;
     d.max_joints = links;
     d.gravity = fsi_vec(0, FSI_R(-9.81), 0);
+    fsi_solids w;
     if (fsi_solids_init(&w, &d) != FSI_OK)
         exit(1);
-    for (i = 0; i <= links; i++) {
+    for (int i = 0; i <= links; i++) {
         fsi_rigid_desc b;
-        fsi_joint_desc j;
         memset(&b, 0, sizeof b);
+        fsi_joint_desc j;
         memset(&j, 0, sizeof j);
         b.kind = i ? FSI_RIGID_DYNAMIC : FSI_RIGID_FIXED;
         b.shape = &rod;
@@ -114,8 +112,8 @@ static double chain(int links) {
         if (i)
             fsi_solids_join(&w, &j, NULL);
     }
-    t = now();
-    for (i = 0; i < 100; i++)
+    double t = now();
+    for (int i = 0; i < 100; i++)
         fsi_solids_step(&w, FSI_R(1.) / 120);
     t = (now() - t) / 100;
     fsi_solids_free(&w);
@@ -145,25 +143,23 @@ static fsi_real bumpy(fsi_vec3 x, fsi_vec3 *n, fsi_vec3 *v, void *user) {
 /* n reduced starfish with 20 modes dropped on a bumpy floor with walls, six layers, settled for a
  * second and a half, then timed. */
 static pile run_reduced(int n) {
-    int side = (int)ceil(sqrt(n / 6.) - 1e-9), i, k;
+    int side = (int)ceil(sqrt(n / 6.) - 1e-9);
     double half = .3 * side, best = 1e30;
     fsi_form form;
-    fsi_mesh mesh;
-    fsi_reduced_desc d;
-    fsi_reduced_model m;
     fsi_reduced *b = (fsi_reduced *)calloc((size_t)n, sizeof *b),
                 **list = (fsi_reduced **)calloc((size_t)n, sizeof *list);
-    fsi_reduced_contacts c;
-    fsi_obstacle o;
-    pile p;
     memset(&form, 0, sizeof form);
+    fsi_reduced_desc d;
     memset(&d, 0, sizeof d);
+    fsi_reduced_contacts c;
     memset(&c, 0, sizeof c);
+    fsi_obstacle o;
     memset(&o, 0, sizeof o);
     form.kind = FSI_FORM_STARFISH;
     form.a = FSI_R(0.25);
     form.b = FSI_R(0.05);
     form.c = FSI_R(0.07);
+    fsi_mesh mesh;
     if (!b || !list
         || fsi_mesh_from_sdf(&mesh, fsi_form_distance, &form,
                              fsi_vec(-FSI_R(0.3), -FSI_R(0.1), -FSI_R(0.3)),
@@ -178,13 +174,14 @@ static pile run_reduced(int n) {
     d.damping_stiffness = FSI_R(0.005);
     d.samples = 80;
     d.field = 28;
+    fsi_reduced_model m;
     if (fsi_reduced_model_init(&m, &d) != FSI_OK)
         exit(1);
     o.distance_fn = bumpy;
     o.user = &half;
     o.friction = c.friction = FSI_R(0.4);
     c.slop = FSI_R(0.002);
-    for (i = 0; i < n; i++) {
+    for (int i = 0; i < n; i++) {
         if (fsi_reduced_init(b + i, &m,
                              fsi_vec((fsi_real)(.55 * (i % side - .5 * (side - 1))),
                                      (fsi_real)(.5 + .35 * (i / side / side)),
@@ -196,25 +193,25 @@ static pile run_reduced(int n) {
         list[i] = b + i;
     }
     /* batches of ten steps; the first fifteen settle */
-    for (k = -15; k < 3; k++) {
+    for (int k = -15; k < 3; k++) {
         double t = now();
-        int step;
-        for (step = 0; step < 10; step++) {
-            for (i = 0; i < n; i++)
+        for (int step = 0; step < 10; step++) {
+            for (int i = 0; i < n; i++)
                 fsi_reduced_forces(b + i, FSI_R(0.01));
             if (fsi_reduced_contact(&c, list, n, &o, 1, FSI_R(0.01)) != FSI_OK)
                 exit(1);
-            for (i = 0; i < n; i++)
+            for (int i = 0; i < n; i++)
                 fsi_reduced_move(b + i, FSI_R(0.01));
         }
         t = (now() - t) / 10;
         if (k >= 0 && t < best)
             best = t;
     }
+    pile p;
     p.ms = 1e3 * best;
     p.contacts = c.count;
     p.per_contact = 1e9 * best / c.count;
-    for (i = 0; i < n; i++)
+    for (int i = 0; i < n; i++)
         fsi_reduced_free(b + i);
     fsi_reduced_contacts_free(&c);
     fsi_reduced_model_free(&m);
@@ -225,10 +222,10 @@ static pile run_reduced(int n) {
 }
 
 int main(int argc, char **argv) {
-    int n = argc > 1 ? atoi(argv[1]) : 1000, t;
+    int n = argc > 1 ? atoi(argv[1]) : 1000;
     double one = 0, first = 0;
     pile p;
-    for (t = 1; t <= most_threads(); t++) {
+    for (int t = 1; t <= most_threads(); t++) {
         use_threads(t);
         p = run(n, 1);
         printf("bench rigid_boxes_%d_t%d %.2f ms (%d contacts)\n", n, t, p.ms, p.contacts);
@@ -243,7 +240,7 @@ int main(int argc, char **argv) {
     printf("bench rigid_mixed_%d_t1 %.2f ms (%d contacts)\nbench rigid_mixed_%d_t1_bodies_per_ms "
            "%.1f 1/ms\n",
            n, p.ms, p.contacts, n, n / p.ms);
-    for (t = n / 8; t <= 2 * n; t *= 2) {
+    for (int t = n / 8; t <= 2 * n; t *= 2) {
         p = run(t, 1);
         if (first == 0)
             first = p.per_contact;
@@ -256,7 +253,7 @@ int main(int argc, char **argv) {
            "1/ms\n",
            p.ms, p.contacts, 150 / p.ms);
     first = 0;
-    for (t = 54; t <= 216; t *= 2) {
+    for (int t = 54; t <= 216; t *= 2) {
         p = run_reduced(t);
         if (first == 0)
             first = p.per_contact;

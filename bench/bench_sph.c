@@ -20,8 +20,7 @@ __attribute__((noinline, optimize("O3"), target("avx2,fma")))
 #endif
 static void
 laplacian_row(float *__restrict__ q, const float *__restrict__ p, long n, long sy, long sz) {
-    long i;
-    for (i = 0; i < n; i++)
+    for (long i = 0; i < n; i++)
         q[i] = 6 * p[i] - p[i - 1] - p[i + 1] - p[i - sy] - p[i + sy] - p[i - sz] - p[i + sz];
 }
 
@@ -34,20 +33,18 @@ static double laplacian_ms(void) {
     float *x = (float *)calloc((size_t)S * S * S, sizeof *x),
           *y = (float *)calloc((size_t)S * S * S, sizeof *y);
     double best = 1e9;
-    int r, k;
     /* written: untouched pages would all be one */
-    for (k = 0; k < S * S * S && x && y; k++) {
+    for (int k = 0; k < S * S * S && x && y; k++) {
         x[k] = (float)(k % 1000) / 1000;
         y[k] = 0;
     }
-    for (r = 0; r < 41 && x && y; r++) {
+    for (int r = 0; r < 41 && x && y; r++) {
         double t = now();
 #ifdef _OPENMP
 #pragma omp parallel for schedule(static)
 #endif
-        for (k = 1; k <= N; k++) {
-            int j;
-            for (j = 1; j <= N; j++)
+        for (int k = 1; k <= N; k++) {
+            for (int j = 1; j <= N; j++)
                 laplacian_row(y + (size_t)k * S * S + (size_t)j * S + 1,
                               x + (size_t)k * S * S + (size_t)j * S + 1, N, S, S * S);
         }
@@ -106,18 +103,16 @@ static int dam(fsi_sph *s, fsi_sph_solver solver, int n) {
 static double search_ms(const fsi_sph *from) {
     fsi_sph s[2];
     double best[2] = {1e9, 1e9};
-    int k, r;
-    for (k = 0; k < 2; k++) {
+    for (int k = 0; k < 2; k++) {
         fsi_sph_desc d = from->desc;
         fsi_real *x = (fsi_real *)malloc(3 * (size_t)from->now.count * sizeof *x);
-        int i;
         if (!x)
             return 0;
         /* so thin that lists are the same; nothing moves here, so they serve again */
         d.skin = k ? d.spacing * FSI_R(1e-6) : 0;
         if (fsi_sph_init(&s[k], &d) != FSI_OK)
             return 0;
-        for (i = 0; i < from->now.count; i++) {
+        for (int i = 0; i < from->now.count; i++) {
             x[3 * i] = from->x[i];
             x[3 * i + 1] = from->y[i];
             x[3 * i + 2] = from->z[i];
@@ -127,8 +122,8 @@ static double search_ms(const fsi_sph *from) {
         fsi_sph_prepare(&s[k], FSI_R(1e-3));
         free(x);
     }
-    for (r = 0; r < 8; r++)
-        for (k = 0; k < 2; k++) {
+    for (int r = 0; r < 8; r++)
+        for (int k = 0; k < 2; k++) {
             double t = now();
             fsi_sph_prepare(&s[k], FSI_R(1e-3));
             t = 1e3 * (now() - t);
@@ -147,22 +142,21 @@ static int by_size(const void *a, const void *b) {
 /* skip steps to get going, then the mean (and the median) of count <= 100 steps. prepare = sorting,
  * neighbour lists, densities. */
 static int measure(fsi_sph_solver solver, int n, int skip, int count, result *r) {
-    fsi_sph s;
     double each[100];
-    int k;
     memset(r, 0, sizeof *r);
+    fsi_sph s;
     if (!dam(&s, solver, n))
         return 0;
     r->bytes = fsi_sph_bytes_per_particle(&s);
-    for (k = 0; k < skip + count; k++) {
+    for (int k = 0; k < skip + count; k++) {
         fsi_real dt = fsi_sph_max_dt(&s);
-        double t0 = now(), t1, t2;
+        double t0 = now();
         if (fsi_sph_prepare(&s, dt) < 0)
             return 0;
-        t1 = now();
+        double t1 = now();
         if (fsi_sph_accelerate(&s, dt, NULL) < 0 || fsi_sph_move(&s, dt) < 0)
             return 0;
-        t2 = now();
+        double t2 = now();
         if (k < skip)
             continue;
         r->prepare += 1e3 * (t1 - t0) / count;
@@ -198,13 +192,14 @@ static void line(const char *name, const char *what, double value, const char *u
  * yardstick; 0 = none. */
 static void report(const char *name, fsi_sph_solver solver, int n, int skip, int count, double peer,
                    double peer_search) {
-    result one, two;
     use_threads(1);
+    result one;
     if (!measure_twice(solver, n, skip, count, &one)) {
         printf("bench %s%s failed\n", tag, name);
         return;
     }
     use_threads(2);
+    result two;
     if (!measure_twice(solver, n, skip, count, &two))
         return;
     line(name, "", two.step, "ms");
@@ -231,29 +226,28 @@ static void report(const char *name, fsi_sph_solver solver, int n, int skip, int
 static double tled_ms(fsi_tled_material material, int nx, int ny, int nz, int count, int *tets) {
     static const int path[6][4] = {{0, 1, 3, 7}, {0, 3, 2, 7}, {0, 2, 6, 7},
                                    {0, 6, 4, 7}, {0, 4, 5, 7}, {0, 5, 1, 7}};
-    int nodes = (nx + 1) * (ny + 1) * (nz + 1), n = 0, i, j, k, t, a;
+    int nodes = (nx + 1) * (ny + 1) * (nz + 1), n = 0;
     fsi_real *x = (fsi_real *)malloc(3 * (size_t)nodes * sizeof *x);
     int32_t *tet = (int32_t *)malloc(24 * (size_t)(nx * ny * nz) * sizeof *tet);
-    fsi_tled_desc d;
-    fsi_tled body;
-    double best = 1e9, begin;
-    for (k = 0; k <= nz; k++)
-        for (j = 0; j <= ny; j++)
-            for (i = 0; i <= nx; i++) {
+    double best = 1e9;
+    for (int k = 0; k <= nz; k++)
+        for (int j = 0; j <= ny; j++)
+            for (int i = 0; i <= nx; i++) {
                 fsi_real *p = x + 3 * (i + (nx + 1) * (j + (ny + 1) * k));
                 p[0] = (fsi_real)i;
                 p[1] = (fsi_real)j;
                 p[2] = (fsi_real)k;
             }
-    for (k = 0; k < nz; k++)
-        for (j = 0; j < ny; j++)
-            for (i = 0; i < nx; i++)
-                for (t = 0; t < 6; t++, n++)
-                    for (a = 0; a < 4; a++) {
+    for (int k = 0; k < nz; k++)
+        for (int j = 0; j < ny; j++)
+            for (int i = 0; i < nx; i++)
+                for (int t = 0; t < 6; t++, n++)
+                    for (int a = 0; a < 4; a++) {
                         int c = path[t][a];
                         tet[4 * n + a] =
                             i + (c & 1) + (nx + 1) * (j + (c >> 1 & 1) + (ny + 1) * (k + (c >> 2)));
                     }
+    fsi_tled_desc d;
     memset(&d, 0, sizeof d);
     d.nodes = nodes;
     d.tets = n;
@@ -265,14 +259,15 @@ static double tled_ms(fsi_tled_material material, int nx, int ny, int nz, int co
     d.material = material;
     d.gravity = fsi_vec(0, FSI_R(-9.81), 0);
     *tets = n;
+    fsi_tled body;
     if (fsi_tled_init(&body, &d) != FSI_OK)
         return -1;
-    for (i = 0; i < nodes; i++)
+    for (int i = 0; i < nodes; i++)
         if (x[3 * i] == 0)
             fsi_tled_fix(&body, i, fsi_vec(0, 0, 0));
-    for (k = 0; k < 5; k++) {
-        begin = now();
-        for (i = 0; i < count; i++)
+    for (int k = 0; k < 5; k++) {
+        double begin = now();
+        for (int i = 0; i < count; i++)
             fsi_tled_step(&body, fsi_tled_max_dt(&body));
         begin = 1e3 * (now() - begin) / count;
         if (begin < best)
@@ -285,12 +280,11 @@ static double tled_ms(fsi_tled_material material, int nx, int ny, int nz, int co
 }
 
 static void report_tled(const char *name, fsi_tled_material material, int nx, int ny, int nz) {
-    int tets;
-    double one, two;
     use_threads(1);
-    one = tled_ms(material, nx, ny, nz, 100, &tets);
+    int tets;
+    double one = tled_ms(material, nx, ny, nz, 100, &tets);
     use_threads(2);
-    two = tled_ms(material, nx, ny, nz, 100, &tets);
+    double two = tled_ms(material, nx, ny, nz, 100, &tets);
     line(name, "", two, "ms");
     line(name, "_1thread", one, "ms");
     line(name, "_speedup", one / two, "x");
@@ -301,7 +295,7 @@ static void report_tled(const char *name, fsi_tled_material material, int nx, in
 int main(int argc, char **argv) {
     /* 10,648  39,304  195,112  1,000,000 particles */
     static const int size[4] = {22, 34, 58, 100};
-    int quick = argc > 2 && !strcmp(argv[2], "quick"), k, round;
+    int quick = argc > 2 && !strcmp(argv[2], "quick");
     double low = 1e9, high = 0, yard[3];
     result best[4];
     if (argc > 1)
@@ -319,8 +313,8 @@ int main(int argc, char **argv) {
     report("wcsph_200k", FSI_SPH_WCSPH, 58, 3, 12, 257, 148);
     use_threads(2);
     /* sizes in turn, the best of three each: what else the machine does comes and goes */
-    for (round = 0; round < 3 && !quick; round++)
-        for (k = 0; k < 4; k++) {
+    for (int round = 0; round < 3 && !quick; round++)
+        for (int k = 0; k < 4; k++) {
             result r;
             if (!measure(FSI_SPH_WCSPH, size[k], 3, k < 2 ? 60 : k < 3 ? 12 : 7, &r)) {
                 printf("bench %swcsph_flatness failed\n", tag);
@@ -330,7 +324,7 @@ int main(int argc, char **argv) {
             if (round == 0 || r.middle < best[k].middle)
                 best[k] = r;
         }
-    for (k = 0; k < 4 && !quick; k++) {
+    for (int k = 0; k < 4 && !quick; k++) {
         char name[64];
         snprintf(name, sizeof name, "wcsph_ns_per_particle_%d", size[k] * size[k] * size[k]);
         line(name, "", best[k].middle, "ns");

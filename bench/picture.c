@@ -22,8 +22,7 @@ static fsi_real water(fsi_vec3 x, void *user) {
 
 /* Height of the water in a column: the highest cell where it ends, seen from below. */
 static float column(const fsi_grid *g, int i) {
-    int j;
-    for (j = NY - 1; j > 0; j--) {
+    for (int j = NY - 1; j > 0; j--) {
         double a = (double)g->phi[i + NX * (j - 1)], b = (double)g->phi[i + NX * j];
         if (a < 0 && b >= 0)
             return (float)((double)g->h * (j - 0.5 + a / (a - b)));
@@ -32,12 +31,11 @@ static float column(const fsi_grid *g, int i) {
 }
 
 static void record(const fsi_world *w, int f) {
-    int i;
-    for (i = 0; i <= NX; i++) {
+    for (int i = 0; i <= NX; i++) {
         int l = i > 0 ? i - 1 : 0, r = i < NX ? i : NX - 1;
         height[f][i] = (column(&w->grid, l) + column(&w->grid, r)) / 2;
     }
-    for (i = 0; i < BALLS; i++) {
+    for (int i = 0; i < BALLS; i++) {
         const fsi_rigid *b = &w->solids.body[i + 1];
         at[f][i][0] = (float)b->x.x;
         at[f][i][1] = (float)b->x.y;
@@ -47,8 +45,7 @@ static void record(const fsi_world *w, int f) {
 
 /* one animated number of a ball over all frames */
 static void values(FILE *o, int ball, int what) {
-    int f;
-    for (f = 0; f < FRAMES; f++) {
+    for (int f = 0; f < FRAMES; f++) {
         if (f)
             fprintf(o, ";");
         if (what == 0)
@@ -59,9 +56,8 @@ static void values(FILE *o, int ball, int what) {
 }
 
 static void surface(FILE *o, int f) {
-    int i;
     fprintf(o, "M0 300");
-    for (i = 0; i <= NX; i += 2)
+    for (int i = 0; i <= NX; i += 2)
         fprintf(o, " %s%.4g %.0f", i ? "" : "L", 600.0 * i / NX, 300 - 300 * (double)height[f][i]);
     fprintf(o, " 600 300Z");
 }
@@ -69,12 +65,9 @@ static void surface(FILE *o, int f) {
 int main(int argc, char **argv) {
     static const double density[BALLS] = {0.1, 0.5, 0.9, 10};
     static const char *color[BALLS] = {"#f3c74f", "#ee964b", "#d1603d", "#59324c"};
-    fsi_world w;
     fsi_world_desc d = {0};
-    fsi_shape ball;
     fsi_shape_desc s = {0};
     FILE *o = fopen(argc > 1 ? argv[1] : "docs/balls.svg", "w");
-    int i, f;
     d.grid.nx = NX;
     d.grid.ny = NY;
     d.grid.nz = 1;
@@ -89,9 +82,11 @@ int main(int argc, char **argv) {
     s.dim = 2;
     s.radius = FSI_R(0.13);
     s.resolution = 32;
+    fsi_world w;
+    fsi_shape ball;
     if (!o || fsi_world_init(&w, &d) != FSI_OK || fsi_shape_init(&ball, &s) != FSI_OK)
         return 1;
-    for (i = 0; i < BALLS; i++) {
+    for (int i = 0; i < BALLS; i++) {
         fsi_rigid_desc b = {0};
         b.kind = FSI_RIGID_DYNAMIC;
         b.shape = &ball;
@@ -101,9 +96,9 @@ int main(int argc, char **argv) {
         fsi_world_add(&w, &b, NULL);
     }
     fsi_grid_set_field(&w.grid, FSI_FIELD_PHI, water, NULL);
-    for (f = 0; f < FRAMES; f++) {
+    for (int f = 0; f < FRAMES; f++) {
         record(&w, f);
-        for (i = 0; i < 6; i++)
+        for (int i = 0; i < 6; i++)
             if (fsi_world_step(&w, FSI_R(0.005), NULL) < 0)
                 return 1;
     }
@@ -112,13 +107,13 @@ int main(int argc, char **argv) {
     fprintf(o, "<path fill=\"#4f9bd9\" d=\"");
     surface(o, STILL);
     fprintf(o, "\"><animate attributeName=\"d\" dur=\"2.7s\" repeatCount=\"indefinite\" values=\"");
-    for (f = 0; f < FRAMES; f++) {
+    for (int f = 0; f < FRAMES; f++) {
         if (f)
             fprintf(o, ";\n");
         surface(o, f);
     }
     fprintf(o, "\"/></path>\n");
-    for (i = 0; i < BALLS; i++) {
+    for (int i = 0; i < BALLS; i++) {
         fprintf(
             o,
             "<g transform=\"translate(%.1f %.1f)\"><animateTransform attributeName=\"transform\" "

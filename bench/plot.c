@@ -14,8 +14,8 @@ int main(int argc, char **argv) {
                                          {150, 60, 150}, {120, 120, 120}, {200, 160, 30},
                                          {30, 150, 160}, {180, 40, 60}};
     ex_curve c[CURVES];
-    int i, n = 0;
-    for (i = 7; i < argc && n < CURVES; i++, n++) {
+    int n = 0;
+    for (int i = 7; i < argc && n < CURVES; i++, n++) {
         char *file = strchr(argv[i], '=');
         FILE *f = file ? fopen(file + 1, "r") : NULL;
         if (!f) {

@@ -24,8 +24,7 @@ typedef struct scene {
 /* Largest distance of a node of s from the same node of t, cells. */
 static double shape_distance(const scene *s, const scene *t) {
     double most = 0;
-    int i;
-    for (i = 0; i < s->rubber.desc.vertex_count; i++) {
+    for (int i = 0; i < s->rubber.desc.vertex_count; i++) {
         const fsi_real *x = s->rubber.x + 3 * i, *y = t->rubber.x + 3 * i;
         most = fmax(most, sqrt(pow((double)(x[0] - y[0]), 2) + pow((double)(x[1] - y[1]), 2)
                                + pow((double)(x[2] - y[2]), 2)));
@@ -75,8 +74,7 @@ static int make_scene(scene *s, ex_args *a, int monolithic, double rate) {
     fsi_grid_source nozzle = {0};
     fsi_soft_desc c = {0};
     fsi_partitioned_desc d = {0};
-    fsi_guest guest;
-    double cells, h = s->h = 1.0 / a->size;
+    double h = s->h = 1.0 / a->size;
     int water = ex_is(a, "fluid", "water");
     s->dim = (int)ex_number(a, "dim");
     s->monolithic = monolithic;
@@ -97,7 +95,7 @@ static int make_scene(scene *s, ex_args *a, int monolithic, double rate) {
     nozzle.lo = fsi_vec(FSI_R(CX - 0.08), 0, FSI_R(CX - 0.08));
     nozzle.hi = fsi_vec(FSI_R(CX + 0.08), (fsi_real)(1.01 * h), FSI_R(CX + 0.08));
     /* cell centres inside, along one axis */
-    cells = floor((CX + 0.08) / h - 0.5) - ceil((CX - 0.08) / h - 0.5) + 1;
+    double cells = floor((CX + 0.08) / h - 0.5) - ceil((CX - 0.08) / h - 0.5) + 1;
     nozzle.set = FSI_SOURCE_DIVERGENCE | (water ? 0u : (unsigned)FSI_SOURCE_DENSITY);
     nozzle.density = 1;
     nozzle.divergence = (fsi_real)(rate / ((s->dim == 2 ? cells : cells * cells) * pow(h, s->dim)));
@@ -114,7 +112,7 @@ static int make_scene(scene *s, ex_args *a, int monolithic, double rate) {
         return 0;
     s->v0 = cap_volume(&s->rubber);
     s->responder.soft = &s->rubber;
-    guest = fsi_soft_guest(&s->responder);
+    fsi_guest guest = fsi_soft_guest(&s->responder);
     fsi_world_add_guest(&s->w, &guest);
     d.n = d.m = 3 * s->rubber.desc.vertex_count + 64;
     d.group = 3;
@@ -167,16 +165,17 @@ int main(int argc, char **argv) {
         {"compare", "", "1: the monolithic solve beside it", "0", 0, 1, NULL}};
     static scene s, other;
     ex_args a;
-    int frame, stable = 1, most = 0, capped = 0, compare;
-    double injected = 0, leak = 0, total = 0, third[3] = {0, 0, 0}, q, shape = 0;
+    int stable = 1, most = 0, capped = 0;
+    double injected = 0, leak = 0, total = 0, third[3] = {0, 0, 0}, shape = 0;
     ex_begin(&a, argc, argv, "balloon", "A rubber cap is blown up through a nozzle in the floor.",
              keys, 12, 48, 120);
-    q = ex_number(&a, "rate")
-        * (ex_number(&a, "dim") < 3 ? PI / 2 * R * R : 2 * PI / 3 * R * R * R);
-    compare = (int)ex_number(&a, "compare");
+    double q = ex_number(&a, "rate")
+               * (ex_number(&a, "dim") < 3 ? PI / 2 * R * R : 2 * PI / 3 * R * R * R);
+    int compare = (int)ex_number(&a, "compare");
     if (!make_scene(&s, &a, ex_is(&a, "scheme", "monolithic"), q)
         || (compare && !make_scene(&other, &a, 1, q)))
         return 1;
+    int frame;
     for (frame = 0; frame < a.frames && stable; frame++) {
         fsi_report report;
         stable = step_scene(&s, &report);

@@ -23,13 +23,12 @@ static void draw(ex_args *a, fsi_world *w, int balls, const int *id, const doubl
     fsi_grid *g = &w->grid;
     ex_image m = ex_image_make(720, g->dim == 3 ? 480 : 40 + 680 * g->ny / g->nx);
     fsi_surface s;
-    int i;
     if (g->dim == 2) {
         ex_view view = ex_view_make(0, 0, (double)(g->h * g->nx), (double)(g->h * g->ny), 20, 20,
                                     680, (int)(680.0 * g->ny / g->nx));
         ex_draw_field(&m, &view, g->nx, g->ny, g->phi, 1e8, 2e8, 2);
         ex_draw_liquid(&m, &view, g->nx, g->ny, g->phi, ex_rgb(80, 155, 215));
-        for (i = 0; i < balls; i++) {
+        for (int i = 0; i < balls; i++) {
             fsi_solids_surface(&w->solids, id[i], x, v, &s);
             ex_draw_surface(&m, &view, &s, ex_map(0, 0.35 + 0.12 * log10(density[i] * 10)));
         }
@@ -39,7 +38,7 @@ static void draw(ex_args *a, fsi_world *w, int balls, const int *id, const doubl
                                                  (double)(g->h * g->nz)};
         ex_clear(&m, ex_rgb(245, 248, 250));
         ex_floor(&m, &c, lo, hi, 1, 0, 0.125);
-        for (i = 0; i < balls; i++) {
+        for (int i = 0; i < balls; i++) {
             fsi_solids_surface(&w->solids, id[i], x, v, &s);
             ex_draw_surface3(&m, &c, &s, ex_map(0, 0.35 + 0.12 * log10(density[i] * 10)));
         }
@@ -64,22 +63,20 @@ int main(int argc, char **argv) {
     fsi_partitioned scheme = {0};
     fsi_partitioned_desc pd = {0};
     fsi_world_desc d = {0};
-    fsi_world w;
-    fsi_shape ball;
     fsi_shape_desc sd = {0};
-    pool p;
     ex_args a;
-    double density[MOST], depth[MOST], r = 0.13, dt, total = 0, volume0, spent = 0, start;
-    int balls, i, id[MOST], frame, stable = 1, steps = 0, settle, xpm;
+    double density[MOST], depth[MOST], r = 0.13, total = 0, spent = 0;
+    int id[MOST], stable = 1, steps = 0;
     char text[256] = "";
     ex_begin(&a, argc, argv, "balls", "Balls of several densities dropped into a pool of water.",
              keys, 6, 96, 100);
+    pool p;
     p.dim = (int)ex_number(&a, "dim");
     p.level = 0.55;
-    dt = ex_number(&a, "dt");
-    settle = (int)ex_number(&a, "settle");
-    xpm = ex_is(&a, "scheme", "xpm");
-    balls = ex_list(&a, "density", density, MOST);
+    double dt = ex_number(&a, "dt");
+    int settle = (int)ex_number(&a, "settle");
+    int xpm = ex_is(&a, "scheme", "xpm");
+    int balls = ex_list(&a, "density", density, MOST);
     d.grid.nx = a.size;
     d.grid.ny = a.size / 2;
     d.grid.nz = p.dim == 3 ? a.size / 2 : 1;
@@ -92,15 +89,17 @@ int main(int argc, char **argv) {
     d.max_bodies = balls;
     d.couple.fractions = (int)ex_number(&a, "fractions");
     d.damping = settle ? 2 : 0;
+    fsi_world w;
     if (fsi_world_init(&w, &d) != FSI_OK)
         return 1;
     sd.kind = FSI_SHAPE_SPHERE;
     sd.dim = p.dim;
     sd.radius = (fsi_real)r;
     sd.resolution = 32;
+    fsi_shape ball;
     if (fsi_shape_init(&ball, &sd) != FSI_OK)
         return 1;
-    for (i = 0; i < balls; i++) {
+    for (int i = 0; i < balls; i++) {
         fsi_rigid_desc b = {0};
         double z = p.dim == 3 ? 0.5 + 0.2 * (i % 2 ? 1 : -1) : 0;
         b.kind = FSI_RIGID_DYNAMIC;
@@ -123,16 +122,15 @@ int main(int argc, char **argv) {
     x.fluid.tolerance = 1e-6;
     if (xpm && fsi_partitioned_init(&scheme, &pd) != FSI_OK)
         return 1;
-    volume0 = w.grid.stats.liquid_volume;
+    double volume0 = w.grid.stats.liquid_volume;
     if (settle)
         printf("damping=2 1/s on bodies and fluid\n");
-    for (frame = 0; frame < (settle ? 4 : 1) * a.frames && stable; frame++) {
-        for (i = 0; i < 2 && stable; i++, steps++) {
+    for (int frame = 0; frame < (settle ? 4 : 1) * a.frames && stable; frame++) {
+        for (int i = 0; i < 2 && stable; i++, steps++) {
+            double start = ex_now();
             fsi_report report;
-            fsi_result rc;
-            start = ex_now();
-            rc = xpm ? fsi_world_exchange(&w, &x, (fsi_real)dt, &report)
-                     : fsi_world_step(&w, (fsi_real)dt, &report);
+            fsi_result rc = xpm ? fsi_world_exchange(&w, &x, (fsi_real)dt, &report)
+                                : fsi_world_step(&w, (fsi_real)dt, &report);
             if (rc < 0)
                 stable = 0, fprintf(stderr, "step %d: %s\n", steps, fsi_result_text(rc));
             spent += ex_now() - start;
@@ -143,12 +141,11 @@ int main(int argc, char **argv) {
         ex_progress(&a, frame < a.frames ? frame : a.frames - 1);
     }
     /* submerged depth over the radius: below the mean level of the water */
-    for (i = 0; i < balls; i++) {
-        double level, area = 2.0 * (p.dim == 3 ? 1.0 : 1.0), below = 0;
-        int k;
-        for (k = 0; k < w.door_count; k++)
+    for (int i = 0; i < balls; i++) {
+        double area = 2.0 * (p.dim == 3 ? 1.0 : 1.0), below = 0;
+        for (int k = 0; k < w.door_count; k++)
             below += w.couple.interface.submerged[k];
-        level = (w.grid.stats.liquid_volume + below) / area;
+        double level = (w.grid.stats.liquid_volume + below) / area;
         depth[i] = (level - ((double)w.solids.body[id[i]].x.y - r)) / r;
         snprintf(text + strlen(text), sizeof text - strlen(text), "%s%.4f", i ? "," : "", depth[i]);
     }

@@ -36,25 +36,19 @@ static const ex_key keys[] = {{"restitution", "", "e of the collisions", "0", 0,
 
 int main(int argc, char **argv) {
     ex_args a;
-    fsi_sph sph;
     fsi_sph_desc f = {0};
-    fsi_tled beam;
     fsi_tled_desc t = {0};
-    fsi_mesh mesh, tank;
-    fsi_proxy proxy;
     fsi_proxy_desc p = {0};
     fsi_proxy_solid solid[2];
     fsi_coupled *door = &solid[1].door;
     static fsi_real zero[24], one[8] = {1, 1, 1, 1, 1, 1, 1, 1};
     static const int32_t node[8] = {0, 1, 2, 3, 4, 5, 6, 7};
-    fsi_bvh tree;
-    pour w;
-    int frame, i, n;
     long bad = 0, lost = 0;
-    double dt, hi[3] = {1.6, 0.8, 0.4}, bend = 0, now_bend = 0;
+    double hi[3] = {1.6, 0.8, 0.4}, bend = 0, now_bend = 0;
     ex_begin(&a, argc, argv, "beam", "A wave bends an elastic beam.", keys, 7, 12, 50);
     /* n x 6 n x 4 n bricks */
-    n = (int)fmax(1, pow(ex_number(&a, "tets") / 6 / 24, 1.0 / 3) + 0.5);
+    int n = (int)fmax(1, pow(ex_number(&a, "tets") / 6 / 24, 1.0 / 3) + 0.5);
+    fsi_mesh mesh;
     if (fsi_mesh_box(&mesh, fsi_vec(FSI_R(0.95), FSI_R(0.005), FSI_R(0.1)),
                      fsi_vec(FSI_R(1.01), FSI_R(0.4), FSI_R(0.3)), n, 6 * n, 4 * n, 1, NULL)
         != FSI_OK)
@@ -69,6 +63,7 @@ int main(int argc, char **argv) {
     t.damping = 2;
     f.capacity = (int)ex_number(&a, "particles");
     /* coarser where they would not fit */
+    double dt;
     for (dt = 0.4 / a.size; ceil(0.5 / dt) * ceil(0.5 / dt) * ceil(0.4 / dt) > f.capacity;
          dt *= 1.02) {
     }
@@ -79,8 +74,11 @@ int main(int argc, char **argv) {
     f.viscosity = 1;
     f.artificial = FSI_R(0.1);
     f.gravity = fsi_vec(0, (fsi_real)-ex_number(&a, "gravity"), 0);
+    fsi_sph sph;
+    fsi_tled beam;
     if (fsi_tled_init(&beam, &t) != FSI_OK || fsi_sph_init(&sph, &f) != FSI_OK)
         return 1;
+    int i;
     for (i = 0; i < beam.nodes; i++)
         if (beam.x[3 * i + 1] < FSI_R(0.01))
             fsi_tled_fix(&beam, i, fsi_vec(0, 0, 0));
@@ -91,6 +89,7 @@ int main(int argc, char **argv) {
     fsi_sph_add_box_walls(&sph, fsi_vec(0, 0, 0),
                           fsi_vec((fsi_real)hi[0], (fsi_real)hi[1], (fsi_real)hi[2]), 1u << 3,
                           NULL);
+    fsi_mesh tank;
     if (fsi_mesh_box(&tank, fsi_vec_scale(fsi_vec(1, 1, 1), FSI_R(-0.4) * f.spacing),
                      fsi_vec((fsi_real)hi[0] + FSI_R(0.4) * f.spacing, 2,
                              (fsi_real)hi[2] + FSI_R(0.4) * f.spacing),
@@ -114,11 +113,14 @@ int main(int argc, char **argv) {
     p.sph = &sph;
     p.solid = solid;
     p.count = 2;
+    fsi_proxy proxy;
+    pour w;
     if (pour_begin(&w, &proxy, &p, 0.02) != FSI_OK)
         return 1;
+    fsi_bvh tree;
     if (fsi_bvh_init(&tree, beam.triangles, NULL) != FSI_OK)
         return 1;
-    for (frame = 0; frame < a.frames && pour_frame(&w); frame++) {
+    for (int frame = 0; frame < a.frames && pour_frame(&w); frame++) {
         if (fsi_bvh_build(&tree, &solid[0].door.surface) != FSI_OK)
             return 1;
         for (i = 0; i < sph.now.count; i++) {

@@ -17,9 +17,8 @@ static void draw(ex_args *a, const fsi_sph *s, const fsi_tled *t) {
     ex_image m = ex_image_make(900, 420);
     ex_camera c = ex_camera_make(1.35, 0.95, 3.6, 1.35, 0.33, 0, 1, 26);
     double lo[3] = {-0.3, -0.05, -0.6}, hi[3] = {3, 1, 1};
-    int k;
     ex_floor(&m, &c, lo, hi, 1, -0.05, 0.2);
-    for (k = 0; k < BOARDS; k++) {
+    for (int k = 0; k < BOARDS; k++) {
         fsi_surface f = fsi_tled_surface(&t[k]);
         ex_draw_surface3(&m, &c, &f, ex_rgb(190, 150, 100));
         ex_text(&m, 95 + 200 * k, 392, 1, ex_rgb(60, 60, 60), name[k]);
@@ -55,25 +54,23 @@ int main(int argc, char **argv) {
     static const char *high_name[BOARDS] = {"height_noslip", "height_slip", "height_elastic",
                                             "height_inelastic"};
     ex_args a;
-    fsi_sph sph;
     fsi_sph_desc f = {0};
     fsi_tled board[BOARDS];
     fsi_tled_desc t = {0};
     fsi_mesh mesh[BOARDS];
-    fsi_proxy proxy;
     fsi_proxy_desc p = {0};
     fsi_proxy_solid solid[BOARDS];
     fsi_bvh tree[BOARDS];
-    pour w;
-    int frame, i, k, n, first[BOARDS + 1] = {0};
+    int first[BOARDS + 1] = {0};
     long bad = 0;
-    double dt, angle, slide[BOARDS] = {0}, high[BOARDS] = {0};
+    double slide[BOARDS] = {0}, high[BOARDS] = {0};
     ex_begin(&a, argc, argv, "board", "Four boundary conditions side by side.", keys, 6, 8, 40);
-    angle = ex_number(&a, "angle");
+    double angle = ex_number(&a, "angle");
     memset(solid, 0, sizeof solid);
-    n = (int)fmax(3, sqrt(ex_number(&a, "tets") / 6) + 0.5);
+    int n = (int)fmax(3, sqrt(ex_number(&a, "tets") / 6) + 0.5);
     f.capacity = (int)ex_number(&a, "particles");
     /* coarser where they would not fit */
+    double dt;
     for (dt = 0.24 / a.size;
          BOARDS * ceil(0.24 / dt) * ceil(0.18 / dt) * ceil(0.24 / dt) > f.capacity; dt *= 1.02) {
     }
@@ -83,12 +80,14 @@ int main(int argc, char **argv) {
     f.viscosity = 1;
     f.artificial = FSI_R(0.05);
     f.gravity = fsi_vec(0, (fsi_real)-ex_number(&a, "gravity"), 0);
+    fsi_sph sph;
     if (fsi_sph_init(&sph, &f) != FSI_OK)
         return 1;
     t.density = 1000;
     t.young = FSI_R(2e6);
     t.poisson = FSI_R(0.3);
     t.damping = 5;
+    int k;
     for (k = 0; k < BOARDS; k++) {
         double x0 = 0.9 * k;
         if (lean(&mesh[k], n, x0, angle) != FSI_OK)
@@ -100,7 +99,7 @@ int main(int argc, char **argv) {
         if (fsi_tled_init(&board[k], &t) != FSI_OK)
             return 1;
         /* both ends held */
-        for (i = 0; i < t.nodes; i++)
+        for (int i = 0; i < t.nodes; i++)
             if (fabs((double)mesh[k].x[3 * i] - x0) > 0.24)
                 fsi_tled_fix(&board[k], i, fsi_vec(0, 0, 0));
         if (fsi_sph_add_block(&sph, fsi_vec((fsi_real)x0 - FSI_R(0.22), FSI_R(0.5), -FSI_R(0.12)),
@@ -117,25 +116,27 @@ int main(int argc, char **argv) {
     p.sph = &sph;
     p.solid = solid;
     p.count = BOARDS;
+    fsi_proxy proxy;
+    pour w;
     if (pour_begin(&w, &proxy, &p, 0.01) != FSI_OK)
         return 1;
     for (k = 0; k < BOARDS; k++)
         if (fsi_bvh_init(&tree[k], board[k].triangles, NULL) != FSI_OK)
             return 1;
-    for (frame = 0; frame < a.frames && pour_frame(&w); frame++) {
+    for (int frame = 0; frame < a.frames && pour_frame(&w); frame++) {
         memset(slide, 0, sizeof slide);
         memset(high, 0, sizeof high);
         for (k = 0; k < BOARDS; k++)
             if (fsi_bvh_build(&tree[k], &solid[k].door.surface) != FSI_OK)
                 return 1;
-        for (i = 0; i < sph.now.count; i++) {
+        for (int i = 0; i < sph.now.count; i++) {
             fsi_vec3 x = fsi_vec(sph.x[i], sph.y[i], sph.z[i]);
-            fsi_hit h;
-            int s;
             for (k = 0; sph.id[i] >= first[k + 1]; k++) {
             }
             slide[k] += ((double)x.x - 0.9 * k + 0.1) / (first[k + 1] - first[k]);
             high[k] += (double)x.y / (first[k + 1] - first[k]);
+            fsi_hit h;
+            int s;
             if (!pour_near(&w, i, f.spacing, &s, &h))
                 continue;
             bad += fsi_bvh_inside(&tree[s], x);

@@ -17,8 +17,7 @@ static int held(const fsi_real *x) {
 
 static double rim(const fsi_tled *t) { /* m */
     double most = 0;
-    int i;
-    for (i = 0; i < t->nodes; i++)
+    for (int i = 0; i < t->nodes; i++)
         most = fmax(most, hypot((double)t->x[3 * i], (double)t->x[3 * i + 2]));
     return most;
 }

@@ -34,8 +34,7 @@ typedef struct scene {
 } scene;
 
 static void corners(block *b, int dim) {
-    int i;
-    for (i = 0; i < (dim == 3 ? 8 : 4); i++) {
+    for (int i = 0; i < (dim == 3 ? 8 : 4); i++) {
         fsi_vec3 p =
             fsi_vec(i % 4 == 1 || i % 4 == 2 ? b->half : -b->half, i % 4 >= 2 ? b->half : -b->half,
                     dim == 2 ? 0
@@ -48,14 +47,14 @@ static void corners(block *b, int dim) {
 }
 
 static void place(scene *s, int bodies, double density) {
-    int k, per = bodies == 1 ? 1 : bodies <= 12 ? 3 : 5, rows = (bodies + per - 1) / per;
+    int per = bodies == 1 ? 1 : bodies <= 12 ? 3 : 5, rows = (bodies + per - 1) / per;
     s->count = bodies;
-    for (k = 0; k < bodies; k++) {
+    for (int k = 0; k < bodies; k++) {
         block *b = s->block + k;
-        double mix[3] = {0.1, 1, 10}, volume, angle = bodies == 1 ? 0.1 : 0.1 + 0.37 * k;
+        double mix[3] = {0.1, 1, 10}, angle = bodies == 1 ? 0.1 : 0.1 + 0.37 * k;
         b->half = (fsi_real)(bodies == 1 ? 0.15 : bodies <= 12 ? 0.08 : 0.045);
         b->density = bodies == 1 ? density : density * mix[k % 3];
-        volume = pow(2 * (double)b->half, s->dim);
+        double volume = pow(2 * (double)b->half, s->dim);
         b->body.mass = (fsi_real)(b->density * volume);
         b->inertia = b->body.mass * b->half * b->half * FSI_R(2.0) / FSI_R(3.0);
         for (int a = 0; a < 9; a += 4)
@@ -100,11 +99,11 @@ static fsi_result begin(void *user, fsi_real dt) {
 static void bump(block *a, block *b) {
     fsi_vec3 d = fsi_vec_sub(b->body.centre, a->body.centre);
     fsi_real l = fsi_vec_length(d), gap = FSI_R(1.25) * (a->half + b->half) - l,
-             share = a->body.mass / (a->body.mass + b->body.mass), closing;
+             share = a->body.mass / (a->body.mass + b->body.mass);
     if (!(gap > 0) || !(l > 0))
         return;
     d = fsi_vec_scale(d, 1 / l);
-    closing = fsi_vec_dot(fsi_vec_sub(a->body.velocity, b->body.velocity), d);
+    fsi_real closing = fsi_vec_dot(fsi_vec_sub(a->body.velocity, b->body.velocity), d);
     a->body.centre = fsi_vec_mad(a->body.centre, d, (share - 1) * gap);
     b->body.centre = fsi_vec_mad(b->body.centre, d, share * gap);
     if (!(closing > 0))
@@ -170,13 +169,12 @@ static fsi_result move(void *user, fsi_real dt) {
 static fsi_result rough(fsi_couple *fluid, scene *s, const scene *at, int prescribed, fsi_real dt,
                         fsi_report *r) {
     fsi_grid *g = &s->grid;
-    fsi_result result;
     uint64_t seed = s->seed;
     memcpy(s->block, at->block, sizeof s->block);
     s->prescribed = prescribed;
     for (int k = 0; k < s->count; k++)
         s->block[k].body.velocity = s->block[k].body.spin = fsi_vec(0, 0, 0);
-    result = begin(s, dt);
+    fsi_result result = begin(s, dt);
     if (result >= 0)
         result = fsi_couple_detect(fluid, s->list, s->count);
     if (result < 0)
@@ -245,20 +243,19 @@ int main(int argc, char **argv) {
     fsi_couple couple = {0}, fluid = {0};
     fsi_scene sc = {0}, same = {0};
     ex_args a;
-    int frame, k, stable = 1, n, which = 8, strict;
-    double total = 0, total_fluid = 0, total_random = 0, acceleration = 0, y0, momentum = 0;
-    fsi_real dt;
+    int stable = 1, which = 8;
+    double total = 0, total_fluid = 0, total_random = 0, acceleration = 0, momentum = 0;
     ex_begin(&a, argc, argv, "box_lift",
              "Blocks rise in a fluid; every solver of the coupled system.", keys, 10, 256, 100);
-    for (k = 0; k < 9; k++)
+    for (int k = 0; k < 9; k++)
         if (ex_is(&a, "precond", names[k]))
             which = k;
     s.dim = (int)ex_number(&a, "dim");
     s.open = ex_is(&a, "walls", "open");
     s.g = (fsi_real)ex_number(&a, "gravity");
-    dt = (fsi_real)ex_number(&a, "dt");
-    strict = ex_is(&a, "alone", "held");
-    n = a.size / 2 > 4 ? a.size / 2 : 4;
+    fsi_real dt = (fsi_real)ex_number(&a, "dt");
+    int strict = ex_is(&a, "alone", "held");
+    int n = a.size / 2 > 4 ? a.size / 2 : 4;
     g.nx = n;
     g.ny = 2 * n;
     g.nz = s.dim == 3 ? n : 1;
@@ -268,7 +265,7 @@ int main(int argc, char **argv) {
     g.max_iterations = 20000;
     if (!s.open)
         g.gravity.y = -s.g;
-    for (k = 0; k < 6; k++)
+    for (int k = 0; k < 6; k++)
         g.side[k].kind = s.open ? FSI_SIDE_OPEN : FSI_SIDE_SLIP;
     cd.solver = which < 2    ? FSI_COUPLE_FULL
                 : which < 6  ? FSI_COUPLE_SCHUR
@@ -304,15 +301,16 @@ int main(int argc, char **argv) {
     sc.begin_fn = begin;
     sc.move_fn = move;
     sc.user = &s;
-    y0 = (double)s.block[0].body.centre.y;
+    double y0 = (double)s.block[0].body.centre.y;
+    int frame;
     for (frame = 0; frame < a.frames && stable; frame++) {
-        fsi_report r;
         memcpy(before.block, s.block, sizeof s.block); /* where the blocks are now */
         memcpy(alone.block, s.block, sizeof s.block);
+        fsi_report r;
         if (fsi_couple_step(&couple, &sc, dt, &r) < 0)
             stable = 0;
         total += r.iterations;
-        for (k = 0; k < s.count; k++) {
+        for (int k = 0; k < s.count; k++) {
             alone.block[k].body.velocity = s.block[k].solved;
             alone.block[k].body.spin = s.block[k].body.spin;
         }
@@ -326,7 +324,7 @@ int main(int argc, char **argv) {
         total_random += strict ? r.iterations : 0;
         if (frame == 0)
             acceleration = (double)s.block[0].solved.y / (double)dt;
-        for (k = 0; k < s.count; k++) {
+        for (int k = 0; k < s.count; k++) {
             double speed = (double)fsi_vec_length(s.block[k].body.velocity),
                    j = (double)s.block[k].body.impulse.y;
             double gained =

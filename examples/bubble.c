@@ -21,13 +21,12 @@ int main(int argc, char **argv) {
         {"bubbles", "", "1: closed air keeps its volume", "1", 0, 1, NULL},
         {"dt", "s", "time step", "0.004", 1e-5, 0.05, NULL}};
     fsi_world_desc d = {0};
-    fsi_world w;
     ex_args a;
-    int dim, frame, i, stable = 1, alive = 1, pieces = 1;
-    double total = 0, v0 = 0, worst = 0, liquid = 0, rise = 0, dt;
+    int stable = 1, alive = 1, pieces = 1;
+    double total = 0, v0 = 0, worst = 0, liquid = 0, rise = 0;
     ex_begin(&a, argc, argv, "bubble", "An air bubble rises in water.", keys, 3, 72, 320);
-    dim = (int)ex_number(&a, "dim");
-    dt = ex_number(&a, "dt");
+    int dim = (int)ex_number(&a, "dim");
+    double dt = ex_number(&a, "dt");
     d.grid.ny = a.size;
     d.grid.nx = a.size * 2 / 3;
     d.grid.nz = dim == 3 ? a.size * 2 / 3 : 1;
@@ -38,24 +37,25 @@ int main(int argc, char **argv) {
     d.grid.volume_correction = 1;
     d.grid.side[3].kind = FSI_SIDE_OPEN;
     d.couple.bubbles = (int)ex_number(&a, "bubbles");
+    fsi_world w;
     if (fsi_world_init(&w, &d) != FSI_OK)
         return 1;
     fsi_grid_set_field(&w.grid, FSI_FIELD_PHI, water, &dim);
+    int frame;
     for (frame = 0; frame < a.frames && stable; frame++) {
         fsi_report report;
         double volume = 0, target = 0, y = 0, cells = 0;
-        size_t c;
         stable = fsi_world_step(&w, (fsi_real)dt, &report) >= 0;
         total += report.iterations;
         fsi_grid_classify(&w.grid);
-        for (i = 0; i < w.grid.region_count; i++)
+        for (int i = 0; i < w.grid.region_count; i++)
             if (!w.grid.regions[i].open)
                 volume += w.grid.regions[i].volume;
-        for (c = 0; c < w.grid.cells; c++)
+        for (size_t c = 0; c < w.grid.cells; c++)
             if (w.grid.region[c] >= 0 && !w.grid.regions[w.grid.region[c]].open)
                 y += ((double)(c / (size_t)w.grid.nx % (size_t)w.grid.ny) + 0.5) * (double)w.grid.h,
                     cells += 1;
-        for (i = 0; i < w.couple.bubbles; i++)
+        for (int i = 0; i < w.couple.bubbles; i++)
             target += w.couple.bubble[i].target;
         if (frame == 0)
             v0 = volume;

@@ -41,7 +41,6 @@ static fsi_result bunny_shape(fsi_shape *shape, int dim, double size) {
     fsi_surface s = {0};
     fsi_shape_desc sd = {0};
     double h = 2.7 / (N - 1);
-    fsi_result r;
     for (int k = 0; k < (dim == 3 ? N : 1); k++)
         for (int j = 0; j < N; j++)
             for (int i = 0; i < N; i++)
@@ -52,6 +51,7 @@ static fsi_result bunny_shape(fsi_shape *shape, int dim, double size) {
     d.nz = dim == 3 ? N : 1;
     d.h = (fsi_real)(size / 2 * h);
     d.value = value;
+    fsi_result r;
     if ((r = fsi_iso_build(&d, &mesh)) != FSI_OK)
         return r;
     s.dim = dim;
@@ -76,12 +76,11 @@ static fsi_real water(fsi_vec3 x, void *user) {
 static void draw(ex_args *a, fsi_world *w) {
     ex_image m = ex_image_make(600, 560);
     fsi_grid *g = &w->grid;
-    int i;
     if (g->dim == 2) {
         ex_view view = ex_view_make(0, 0, 1, 1, 40, 20, 520, 520);
         ex_draw_field(&m, &view, g->nx, g->ny, g->phi, 1e8, 2e8, 2);
         ex_draw_liquid(&m, &view, g->nx, g->ny, g->phi, ex_rgb(80, 155, 215));
-        for (i = 0; i < w->door_count; i++)
+        for (int i = 0; i < w->door_count; i++)
             ex_draw_surface(&m, &view, &w->door[i]->surface,
                             ex_map(0, 0.45 + 0.5 * i / w->door_count));
     } else {
@@ -89,7 +88,7 @@ static void draw(ex_args *a, fsi_world *w) {
         const double lo[3] = {0, 0, 0}, hi[3] = {1, 1, 1};
         ex_clear(&m, ex_rgb(245, 248, 250));
         ex_floor(&m, &c, lo, hi, 1, 0, 0.125);
-        for (i = 0; i < w->door_count; i++)
+        for (int i = 0; i < w->door_count; i++)
             ex_draw_surface3(&m, &c, &w->door[i]->surface,
                              ex_map(0, 0.45 + 0.5 * i / w->door_count));
         ex_draw_water(&m, &c, g->nx, g->ny, g->nz, (double)g->h, g->phi, ex_rgb(80, 160, 220), 0.5);
@@ -106,17 +105,15 @@ int main(int argc, char **argv) {
                                   {"pour", "s", "when water is poured in", "0.6", 0, 1e3, NULL},
                                   {"dt", "s", "time step", "0.01", 1e-4, 0.1, NULL}};
     fsi_world_desc d = {0};
-    fsi_world w;
-    fsi_shape shape;
     fsi_grid_source tap = {0};
     fsi_real level = FSI_R(0.4);
     ex_args a;
-    int dim, bodies, i, frame, stable = 1;
+    int stable = 1;
     double total = 0, touch = 0, deep = 0;
     ex_begin(&a, argc, argv, "bunnies",
              "Light bunnies fall into a pool; then water is poured on them.", keys, 5, 36, 120);
-    dim = (int)ex_number(&a, "dim");
-    bodies = (int)ex_number(&a, "bodies");
+    int dim = (int)ex_number(&a, "dim");
+    int bodies = (int)ex_number(&a, "bodies");
     d.grid.nx = d.grid.ny = a.size;
     d.grid.nz = dim == 3 ? a.size : 1;
     d.grid.h = 1 / (fsi_real)a.size;
@@ -126,11 +123,13 @@ int main(int argc, char **argv) {
     d.grid.volume_correction = 1;
     d.grid.side[3].kind = FSI_SIDE_OPEN;
     d.max_bodies = bodies;
+    fsi_world w;
+    fsi_shape shape;
     if (fsi_world_init(&w, &d) != FSI_OK
         || bunny_shape(&shape, dim, dim == 3 ? 0.26 : 0.2) != FSI_OK)
         return 1;
     /* layers of 2 x 2 (2D: 3), each turned its own way */
-    for (i = 0; i < bodies; i++) {
+    for (int i = 0; i < bodies; i++) {
         fsi_rigid_desc b = {0};
         int row = dim == 3 ? i / 4 : i / 3;
         b.kind = FSI_RIGID_DYNAMIC;
@@ -156,6 +155,7 @@ int main(int argc, char **argv) {
     fsi_grid_add_source(&w.grid, &tap);
     fsi_grid_set_field(&w.grid, FSI_FIELD_PHI, water, &level);
     fsi_grid_classify(&w.grid);
+    int frame;
     for (frame = 0; frame < a.frames && stable; frame++) {
         fsi_report report = {0};
         fsi_solids_report sr = {0};

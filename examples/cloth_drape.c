@@ -32,13 +32,13 @@ static void draw(ex_args *a, const fsi_soft *s) {
     ex_image m = ex_image_make(640, 480);
     ex_camera c = ex_camera_make(1.1, 1.15, 1.7, 0, 0.28, 0, 1, 36);
     double lo[3] = {-1.2, 0, -1.2}, hi[3] = {1.2, 0, 1.2};
-    fsi_surface f = fsi_soft_surface(s), b;
-    fsi_mesh sphere;
+    fsi_surface f = fsi_soft_surface(s);
     ex_floor(&m, &c, lo, hi, 1, -0.004, 0.2);
+    fsi_mesh sphere;
     if (fsi_mesh_sphere(&sphere, fsi_vec(0, (fsi_real)height, 0), (fsi_real)radius * FSI_R(0.985),
                         16, NULL)
         == FSI_OK) {
-        b = fsi_mesh_surface(&sphere);
+        fsi_surface b = fsi_mesh_surface(&sphere);
         ex_shadow(&m, &c, &b, -0.002);
         ex_shadow(&m, &c, &f, -0.002);
         ex_draw_surface3(&m, &c, &b, ex_rgb(230, 170, 60));
@@ -61,21 +61,20 @@ int main(int argc, char **argv) {
         {"dt", "s", "time step", "0.01", 1e-4, 0.05, NULL},
         {"solver", "", "of the linear systems", "cg", 0, 0, "cg,cholesky"}};
     ex_args a;
-    fsi_mesh mesh;
-    fsi_soft s;
-    fsi_soft_desc d;
     fsi_obstacle o[2];
-    double hole, depth = 0, kinetic = 0, dt;
-    int frame, i, hits = 0, stable = 1;
+    double depth = 0, kinetic = 0;
+    int hits = 0, stable = 1;
     long steps = 0;
     ex_begin(&a, argc, argv, "cloth_drape", "A cloth drapes over a ball.", keys, 9, 32, 80);
-    hole = ex_number(&a, "hole");
-    dt = ex_number(&a, "dt");
+    double hole = ex_number(&a, "hole");
+    double dt = ex_number(&a, "dt");
+    fsi_soft_desc d;
     memset(&d, 0, sizeof d);
     memset(o, 0, sizeof o);
     o[0].distance_fn = ball;
     o[1].distance_fn = ground;
     o[0].friction = o[1].friction = (fsi_real)ex_number(&a, "friction");
+    fsi_mesh mesh;
     if (fsi_mesh_sheet(&mesh, fsi_vec(-FSI_R(0.6), FSI_R(0.72), -FSI_R(0.6)),
                        fsi_vec(FSI_R(1.2), 0, 0), fsi_vec(0, 0, FSI_R(1.2)), a.size, a.size, 1,
                        hole > 0 ? keep : NULL, &hole, NULL)
@@ -96,11 +95,12 @@ int main(int argc, char **argv) {
     d.friction = o[0].friction;
     d.self_collision = (int)ex_number(&a, "self");
     d.use_cg = ex_is(&a, "solver", "cg");
+    fsi_soft s;
     if (fsi_soft_init(&s, &d) != FSI_OK)
         return 1;
-    for (frame = 0; frame < a.frames && stable; frame++) {
+    for (int frame = 0; frame < a.frames && stable; frame++) {
         int sub = (int)ceil(0.02 / dt);
-        for (i = 0; i < sub && stable; i++, steps++) {
+        for (int i = 0; i < sub && stable; i++, steps++) {
             stable = fsi_soft_forces(&s, (fsi_real)(0.02 / sub)) >= 0
                      && fsi_soft_contact(&s, o, 2, (fsi_real)(0.02 / sub), &hits) >= 0
                      && fsi_soft_move(&s, (fsi_real)(0.02 / sub)) >= 0;
@@ -109,7 +109,7 @@ int main(int argc, char **argv) {
         if (a.out)
             draw(&a, &s);
     }
-    for (i = 0; i < s.desc.vertex_count; i++) {
+    for (int i = 0; i < s.desc.vertex_count; i++) {
         fsi_vec3 n, v, x = fsi_vec_load(s.x + 3 * i);
         depth = fmax(depth, -fmin((double)ball(x, &n, &v, NULL), (double)ground(x, &n, &v, NULL)));
     }

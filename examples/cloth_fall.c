@@ -27,7 +27,6 @@ static int make(sheet *s, const fsi_mesh *mesh, int size, double coefficient, do
                 double bend) {
     fsi_grid_desc g = {0};
     fsi_soft_desc c = {0};
-    int i, ok;
     g.nx = size * 2 / 3;
     g.ny = size;
     g.nz = 1;
@@ -41,11 +40,11 @@ static int make(sheet *s, const fsi_mesh *mesh, int size, double coefficient, do
     c.bend = (fsi_real)bend;
     c.damping_stiffness = FSI_R(0.01);
     c.gravity.y = FSI_R(-9.81);
-    ok = sheet_make(s, &g, &c, mesh, coefficient, TRACERS);
+    int ok = sheet_make(s, &g, &c, mesh, coefficient, TRACERS);
     s->wall[0].distance_fn = room;
     s->wall[0].friction = FSI_R(0.3);
     s->walls = 1;
-    for (i = 0; i < TRACERS; i++) {
+    for (int i = 0; i < TRACERS; i++) {
         s->point[3 * i] =
             (fsi_real)(0.1 + 0.8 * (i * 0.618033988749895 - floor(i * 0.618033988749895)));
         s->point[3 * i + 1] = (fsi_real)(0.1 + 1.3 * i / TRACERS);
@@ -54,9 +53,8 @@ static int make(sheet *s, const fsi_mesh *mesh, int size, double coefficient, do
 }
 
 static void centre(const sheet *s, double *x) {
-    int i;
     x[0] = x[1] = 0;
-    for (i = 0; i < NODES; i++) {
+    for (int i = 0; i < NODES; i++) {
         x[0] += (double)s->cloth.x[3 * i] / NODES;
         x[1] += (double)s->cloth.x[3 * i + 1] / NODES;
     }
@@ -68,12 +66,11 @@ static fsi_real trail[2][TRAIL][3 * NODES];
 static void draw(const sheet *s, ex_image *m, int at, int trails) {
     ex_view v = ex_view_make(0, 0, 1, 1.5, 14 + at * 310, 40, 300, 450);
     fsi_surface f = fsi_soft_surface(&s->cloth);
-    int i, k;
     ex_line(m, ex_px(&v, 0), ex_py(&v, 0.05), ex_px(&v, 1), ex_py(&v, 0.05), 2,
             ex_rgb(120, 120, 120));
-    for (i = 0; i < TRACERS; i++) {
+    for (int i = 0; i < TRACERS; i++) {
         double a[2], b[2];
-        for (k = 0; k < 2; k++) {
+        for (int k = 0; k < 2; k++) {
             a[k] = (double)s->before[3 * i + k];
             b[k] = (double)s->point[3 * i + k];
             a[k] += 5 * (b[k] - a[k]);
@@ -81,13 +78,13 @@ static void draw(const sheet *s, ex_image *m, int at, int trails) {
         ex_line(m, ex_px(&v, a[0]), ex_py(&v, a[1]), ex_px(&v, b[0]), ex_py(&v, b[1]), 1.5,
                 ex_rgb(90, 140, 200));
     }
-    for (k = 0; k < trails; k++)
-        for (i = 0; i < NODES - 1; i++) {
+    for (int k = 0; k < trails; k++)
+        for (int i = 0; i < NODES - 1; i++) {
             const fsi_real *x = trail[at][k] + 3 * i;
             ex_line(m, ex_px(&v, (double)x[0]), ex_py(&v, (double)x[1]), ex_px(&v, (double)x[3]),
                     ex_py(&v, (double)x[4]), 2, ex_rgb(240, 180, 165));
         }
-    for (i = 0; i < f.element_count; i++)
+    for (int i = 0; i < f.element_count; i++)
         ex_line(m, ex_px(&v, (double)f.x[3 * f.index[2 * i]]),
                 ex_py(&v, (double)f.x[3 * f.index[2 * i] + 1]),
                 ex_px(&v, (double)f.x[3 * f.index[2 * i + 1]]),
@@ -101,44 +98,44 @@ int main(int argc, char **argv) {
                                   {"bend", "N m", "bending stiffness", "0.02", 0, 100, NULL},
                                   {"dt", "s", "time step", "0.005", 1e-4, 0.05, NULL}};
     static sheet s[2];
-    fsi_mesh mesh;
     ex_args a;
-    double dt, from[2], to[2];
-    int frame = 0, w, stable = 1, trails = 0;
+    double from[2], to[2];
+    int frame = 0, stable = 1, trails = 0;
     long steps = 0;
     ex_begin(&a, argc, argv, "cloth_fall", "A light sheet falls through air, slip beside no-slip.",
              keys, 4, 60, 160);
-    dt = ex_number(&a, "dt");
+    double dt = ex_number(&a, "dt");
+    fsi_mesh mesh;
     if (fsi_mesh_strip(&mesh, fsi_vec(FSI_R(0.48), FSI_R(1.13), 0),
                        fsi_vec(FSI_R(0.88), FSI_R(1.31), 0), NODES - 1, NULL)
         != FSI_OK)
         return 1;
-    for (w = SLIP; w <= NOSLIP; w++)
+    for (int w = SLIP; w <= NOSLIP; w++)
         stable =
             make(&s[w], &mesh, a.size, w == SLIP, ex_number(&a, "density"), ex_number(&a, "bend"))
             && stable;
     centre(&s[0], from);
     for (; frame < a.frames && stable; frame++) {
-        for (w = SLIP; w <= NOSLIP && stable; w++)
+        for (int w = SLIP; w <= NOSLIP && stable; w++)
             if (!ex_is(&a, "wall", w ? "slip" : "noslip")) {
                 stable = sheet_step(&s[w], dt) >= 0 && fsi_all_finite(3 * NODES, s[w].cloth.x);
                 steps++;
             }
         if (frame % 12 == 0 && trails < TRAIL) {
-            for (w = SLIP; w <= NOSLIP; w++)
+            for (int w = SLIP; w <= NOSLIP; w++)
                 memcpy(trail[w][trails], s[w].cloth.x, sizeof trail[w][0]);
             trails++;
         }
         if (a.out && frame % 4 == 3) {
             ex_image m = ex_image_make(640, 500);
-            for (w = SLIP; w <= NOSLIP; w++)
+            for (int w = SLIP; w <= NOSLIP; w++)
                 draw(&s[w], &m, w, trails);
             ex_frame(&a, &m);
             ex_image_free(&m);
         }
         ex_progress(&a, frame);
     }
-    for (w = SLIP; w <= NOSLIP; w++) {
+    for (int w = SLIP; w <= NOSLIP; w++) {
         centre(&s[w], to);
         ex_result(w ? "slid_noslip" : "slid_slip", "%.4f", to[0] - from[0]);
         ex_result(w ? "fell_noslip" : "fell_slip", "%.4f", from[1] - to[1]);

@@ -25,31 +25,24 @@ int main(int argc, char **argv) {
     ex_camera camera = ex_camera_make(0.9, 1.25, 1.6, 0, 0.42, 0, 1, 38);
     double lo[3] = {-0.8, 0, -0.8}, hi[3] = {0.8, 1.2, 0.8};
     ex_args a;
-    fsi_sph sph;
     fsi_sph_desc f = {0};
     fsi_sph_emitter tap = {0};
-    fsi_soft cloth;
     fsi_soft_desc d = {0};
-    fsi_mesh mesh;
-    fsi_proxy proxy;
     fsi_proxy_desc p = {0};
     fsi_proxy_solid solid = {0};
-    fsi_surface surface;
-    pour w;
-    unsigned char *pin;
-    int frame, i, n;
     long below = 0;
     double sag = 1e9;
     ex_begin(&a, argc, argv, "cloth_holes", "Water on a cloth with holes.", keys, 7, 12, 50);
-    n = (int)(sqrt(ex_number(&a, "tets") / 2) + 0.5);
+    int n = (int)(sqrt(ex_number(&a, "tets") / 2) + 0.5);
+    fsi_mesh mesh;
     if (fsi_mesh_sheet(&mesh, fsi_vec(-FSI_R(0.5), FSI_R(0.6), -FSI_R(0.5)), fsi_vec(0, 0, 1),
                        fsi_vec(1, 0, 0), n, n, 1, keep, NULL, NULL)
         != FSI_OK)
         return 1;
-    pin = (unsigned char *)calloc((size_t)mesh.vertex_count, 1);
+    unsigned char *pin = (unsigned char *)calloc((size_t)mesh.vertex_count, 1);
     if (!pin)
         return 1;
-    for (i = 0; i < mesh.vertex_count; i++)
+    for (int i = 0; i < mesh.vertex_count; i++)
         if (fabs((double)mesh.x[3 * i]) + fabs((double)mesh.x[3 * i + 2]) > 0.9)
             pin[i] = 7;
     d.dim = 3;
@@ -74,6 +67,8 @@ int main(int argc, char **argv) {
     f.viscosity = 2;
     f.artificial = FSI_R(0.1);
     f.gravity = d.gravity;
+    fsi_sph sph;
+    fsi_soft cloth;
     if (fsi_soft_init(&cloth, &d) != FSI_OK || fsi_sph_init(&sph, &f) != FSI_OK)
         return 1;
     tap.centre = fsi_vec(0, FSI_R(0.95), 0);
@@ -91,21 +86,23 @@ int main(int argc, char **argv) {
     p.sph = &sph;
     p.solid = &solid;
     p.count = 1;
+    fsi_proxy proxy;
+    pour w;
     if (pour_begin(&w, &proxy, &p, 0.02) != FSI_OK)
         return 1;
-    for (frame = 0; frame < a.frames && pour_frame(&w); frame++) {
-        for (i = 0; i < sph.now.count; i++) {
+    for (int frame = 0; frame < a.frames && pour_frame(&w); frame++) {
+        for (int i = 0; i < sph.now.count; i++) {
             fsi_hit h;
             pour_near(&w, i, f.spacing, NULL, &h);
         }
-        surface = fsi_soft_surface(&cloth);
+        fsi_surface surface = fsi_soft_surface(&cloth);
         if (a.out)
             pour_draw(&a, &sph, &surface, &camera, 520, lo, hi, ex_rgb(200, 80, 90));
         ex_progress(&a, frame);
     }
-    for (i = 0; i < sph.now.count; i++)
+    for (int i = 0; i < sph.now.count; i++)
         below += sph.y[i] < FSI_R(0.2);
-    for (i = 0; i < mesh.vertex_count; i++)
+    for (int i = 0; i < mesh.vertex_count; i++)
         sag = fmin(sag, (double)cloth.x[3 * i + 1]);
     pour_results(&w, (long)proxy.stats.all_skipped);
     ex_result("triangles", "%d", mesh.element_count);

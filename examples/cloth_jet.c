@@ -56,8 +56,7 @@ static void make_cloth(scene *s, double mass_ratio, int newton, int arc) {
     int32_t segment[2 * (NODES - 1)];
     unsigned char pin[NODES] = {0};
     const double h = 1.0 / NX, L = 16 * h;
-    int i;
-    for (i = 0; i < NODES; i++) {
+    for (int i = 0; i < NODES; i++) {
         double t = (double)i / (NODES - 1);
         x[3 * i] = (fsi_real)(0.5 + L * (t - 0.5));
         x[3 * i + 1] = (fsi_real)(14.3 * h + 4 * 0.22 * L * t * (1 - t));
@@ -78,7 +77,7 @@ static void make_cloth(scene *s, double mass_ratio, int newton, int arc) {
     c.newton = newton;
     c.integrator = s->monolithic ? FSI_SOFT_SPLIT : FSI_SOFT_IMPLICIT;
     fsi_soft_init(&s->cloth, &c);
-    for (i = 0; i < NODES && arc; i++)
+    for (int i = 0; i < NODES && arc; i++)
         s->cloth.x[3 * i + 1] =
             (fsi_real)(14.3 * h + 0.2 * L * i * (NODES - 1 - i) / ((NODES - 1) * (NODES - 1)));
     s->responder.soft = &s->cloth;
@@ -90,20 +89,18 @@ static void make_cloth(scene *s, double mass_ratio, int newton, int arc) {
 static fsi_result carry(void *user, fsi_real dt, const fsi_real *impulse, fsi_real *v) {
     scene *s = (scene *)user;
     fsi_real D[3 * NODES] = {0}, m[NODES], push[3 * NODES];
-    fsi_result r;
-    int i, k;
-    for (i = 0; i < s->face.sides; i++)
-        for (k = s->face.side[i].row; k < s->face.side[i].row_end; k++)
+    for (int i = 0; i < s->face.sides; i++)
+        for (int k = s->face.side[i].row; k < s->face.side[i].row_end; k++)
             D[s->face.col[k]] += s->face.val[k] * s->face.side[i].mass;
-    for (i = 0; i < NODES; i++) {
+    for (int i = 0; i < NODES; i++) {
         fsi_real most = D[3 * i] > D[3 * i + 1] ? D[3 * i] : D[3 * i + 1];
-        for (k = 3 * i; k < 3 * i + 3; k++)
+        for (int k = 3 * i; k < 3 * i + 3; k++)
             push[k] = impulse[k] + most * (s->scheme.xf[k] / dt - v[k]);
         m[i] = s->cloth.mass[i];
         s->cloth.mass[i] += most;
     }
-    r = fsi_soft_respond(&s->responder, dt, push, v);
-    for (i = 0; i < NODES; i++)
+    fsi_result r = fsi_soft_respond(&s->responder, dt, push, v);
+    for (int i = 0; i < NODES; i++)
         s->cloth.mass[i] = m[i];
     return r;
 }
@@ -135,13 +132,12 @@ int main(int argc, char **argv) {
     static scene s;
     static fsi_partitioned_scene p;
     fsi_partitioned_desc d = {0};
-    fsi_guest guest;
     fsi_couple mono = {0};
     fsi_scene solids = {0};
     fsi_solid_part part = {0};
     fsi_coupled *list[1], *list2[1];
     ex_args a;
-    int frame, stable = 1, most = 0, capped = 0;
+    int stable = 1, most = 0, capped = 0;
     double total = 0, peak = 0;
     ex_begin(&a, argc, argv, "cloth_jet",
              "A strip of cloth over a jet of smoke, by partitioned schemes and by one solve.", keys,
@@ -166,7 +162,7 @@ int main(int argc, char **argv) {
     if (d.reuse == 0)
         d.reuse = -1, d.start = 1;
     fsi_partitioned_init(&s.scheme, &d);
-    guest = fsi_soft_guest(&s.responder);
+    fsi_guest guest = fsi_soft_guest(&s.responder);
     list[0] = guest.door;
     if (s.monolithic)
         fsi_couple_init(&mono, &s.grid, NULL);
@@ -191,6 +187,7 @@ int main(int argc, char **argv) {
     p.user = solids.user = guest.user;
     solids.solid = list;
     solids.count = 1;
+    int frame;
     for (frame = 0; frame < a.frames && stable; frame++) {
         fsi_report report;
         fsi_result r = s.monolithic ? fsi_couple_step(&mono, &solids, s.dt, &report)

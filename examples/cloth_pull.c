@@ -64,8 +64,7 @@ static void pull(pool *p, double speed) {
 static double longer(const pool *p) { /* stretch of the whole sheet */
     const fsi_real *x = p->s.cloth.x;
     double sum = 0;
-    int i;
-    for (i = 0; i < NODES - 1; i++)
+    for (int i = 0; i < NODES - 1; i++)
         sum += hypot((double)(x[3 * i + 3] - x[3 * i]), (double)(x[3 * i + 4] - x[3 * i + 1]));
     return sum / hypot(lean, length) - 1;
 }
@@ -74,8 +73,7 @@ static double longer(const pool *p) { /* stretch of the whole sheet */
 static double lifted(const pool *p) {
     const fsi_grid *g = &p->s.grid;
     double sum = 0;
-    size_t c;
-    for (c = 0; c < g->cells; c++)
+    for (size_t c = 0; c < g->cells; c++)
         if (g->levelset.phi[c] < 0
             && ((double)(c / (size_t)g->nx) + 0.5) * (double)g->h > level + 0.06)
             sum += (double)(g->h * g->h);
@@ -85,9 +83,8 @@ static double lifted(const pool *p) {
 static void draw(const pool *p, ex_image *m, int at) {
     ex_view v = ex_view_make(0, 0, 1, 1.5, 14 + at * 310, 40, 300, 450);
     const fsi_real *x = p->s.cloth.x;
-    int i;
     ex_draw_liquid(m, &v, p->s.grid.nx, p->s.grid.ny, p->s.grid.levelset.phi, ex_rgb(90, 150, 220));
-    for (i = 0; i < NODES - 1; i++)
+    for (int i = 0; i < NODES - 1; i++)
         ex_line(m, ex_px(&v, (double)x[3 * i]), ex_py(&v, (double)x[3 * i + 1]),
                 ex_px(&v, (double)x[3 * i + 3]), ex_py(&v, (double)x[3 * i + 4]), 3,
                 ex_rgb(200, 50, 30));
@@ -103,24 +100,24 @@ int main(int argc, char **argv) {
                                   {"density", "kg/m", "of the sheet", "2", 0.01, 1000, NULL},
                                   {"stretch", "N", "stiffness of the sheet", "4000", 1, 1e6, NULL}};
     static pool p[2];
-    fsi_mesh mesh;
     ex_args a;
     double leak[2] = {0, 0};
-    int frame = 0, w, stable = 1;
+    int frame = 0, stable = 1;
     long steps = 0;
     ex_begin(&a, argc, argv, "cloth_pull", "A sheet pulled out of water, slip beside no-slip.",
              keys, 5, 72, 90);
+    fsi_mesh mesh;
     if (fsi_mesh_strip(&mesh, fsi_vec((fsi_real)(0.5 - lean / 2), FSI_R(0.1), 0),
                        fsi_vec((fsi_real)(0.5 + lean / 2), (fsi_real)(0.1 + length), 0), NODES - 1,
                        NULL)
         != FSI_OK)
         return 1;
-    for (w = SLIP; w <= NOSLIP; w++)
+    for (int w = SLIP; w <= NOSLIP; w++)
         stable = make(&p[w], &mesh, a.size, w == SLIP, ex_number(&a, "density"),
                       ex_number(&a, "stretch"))
                  && stable;
     for (; frame < a.frames && stable; frame++) {
-        for (w = SLIP; w <= NOSLIP && stable; w++) {
+        for (int w = SLIP; w <= NOSLIP && stable; w++) {
             if (ex_is(&a, "wall", w ? "slip" : "noslip"))
                 continue;
             /* it takes a tenth of a second to start */
@@ -133,14 +130,14 @@ int main(int argc, char **argv) {
         }
         if (a.out) {
             ex_image m = ex_image_make(640, 500);
-            for (w = SLIP; w <= NOSLIP; w++)
+            for (int w = SLIP; w <= NOSLIP; w++)
                 draw(&p[w], &m, w);
             ex_frame(&a, &m);
             ex_image_free(&m);
         }
         ex_progress(&a, frame);
     }
-    for (w = SLIP; w <= NOSLIP; w++) {
+    for (int w = SLIP; w <= NOSLIP; w++) {
         ex_result(w ? "lifted_noslip" : "lifted_slip", "%.5f", p[w].most);
         /* largest of the whole sheet in the run */
         ex_result(w ? "stretch_noslip" : "stretch_slip", "%.5f", p[w].stretch);

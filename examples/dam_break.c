@@ -19,10 +19,9 @@ static fsi_real column(fsi_vec3 x, void *user) {
 /* farthest wet place near the floor, m */
 static double front(const fsi_grid *g) {
     double far = 0;
-    int i, j, k;
-    for (k = 0; k < g->nz; k++)
-        for (j = 0; j < 3; j++)
-            for (i = g->nx - 1; i >= 0; i--) {
+    for (int k = 0; k < g->nz; k++)
+        for (int j = 0; j < 3; j++)
+            for (int i = g->nx - 1; i >= 0; i--) {
                 const fsi_real *p = g->phi + i + g->nx * (j + g->ny * k);
                 if (!(p[0] < 0))
                     continue;
@@ -46,23 +45,22 @@ static const double point_T[POINTS] = {1.219, 1.997, 2.547, 3.345},
 static void section(ex_image *m, const ex_view *v, const fsi_grid *g, double T) {
     fsi_real *speed = (fsi_real *)malloc(g->cells * sizeof *speed);
     double top = sqrt(4 * 9.81 * UNIT);
-    int i, j, k;
-    for (j = 0; speed && j < g->ny; j++)
-        for (i = 0; i < g->nx; i++) {
+    for (int j = 0; speed && j < g->ny; j++)
+        for (int i = 0; i < g->nx; i++) {
             double x = (double)(g->u[0][i + (g->nx + 1) * j] + g->u[0][i + 1 + (g->nx + 1) * j])
                        / 2,
                    y = (double)(g->u[1][i + g->nx * j] + g->u[1][i + g->nx * (j + 1)]) / 2;
             speed[i + g->nx * j] = (fsi_real)(0.35 + 0.6 * fmin(1, sqrt(x * x + y * y) / top));
         }
     ex_draw_liquid(m, v, g->nx, g->ny, g->phi, ex_rgb(60, 130, 205));
-    for (j = 0; speed && j < v->h; j++)
-        for (i = 0; i < v->w; i++) {
+    for (int j = 0; speed && j < v->h; j++)
+        for (int i = 0; i < v->w; i++) {
             double x = (i + 0.5) / v->w, y = 1 - (j + 0.5) / v->h,
                    d = ex_field_at(g->phi, g->nx, g->ny, x, y) * v->w / (v->x1 - v->x0);
             ex_blend(m, v->left + i, v->top + j, ex_map(3, ex_field_at(speed, g->nx, g->ny, x, y)),
                      -1.5 - d);
         }
-    for (k = 0; k < POINTS; k++)
+    for (int k = 0; k < POINTS; k++)
         if (fabs(T + 0.15 - point_T[k]) < 0.25)
             ex_line(m, ex_px(v, point_Z[k] * UNIT), ex_py(v, 0) - 14, ex_px(v, point_Z[k] * UNIT),
                     ex_py(v, 0) + 10, 3, ex_rgb(210, 40, 40));
@@ -80,8 +78,6 @@ static void picture(ex_args *a, const fsi_grid *g, double T) {
         ex_line(&m, ex_px(&v, 0), ex_py(&v, 0), ex_px(&v, w), ex_py(&v, 0), 3, ex_rgb(90, 90, 90));
         ex_line(&m, ex_px(&v, w), ex_py(&v, 0), ex_px(&v, w), ex_py(&v, h), 3, ex_rgb(90, 90, 90));
     } else {
-        fsi_iso_desc id;
-        fsi_iso_mesh mesh;
         ex_camera c =
             ex_camera_make(0.62 * w, 0.85 * w, 1.35 * w, 0.49 * w, 0.26 * w, d / 2, 1, 38);
         double lo[3] = {0, 0, 0}, hi[3];
@@ -89,6 +85,7 @@ static void picture(ex_args *a, const fsi_grid *g, double T) {
         hi[1] = h;
         hi[2] = d;
         ex_floor(&m, &c, lo, hi, 1, -0.01 * h, w / 14);
+        fsi_iso_desc id;
         memset(&id, 0, sizeof id);
         id.nx = g->nx;
         id.ny = g->ny;
@@ -97,6 +94,7 @@ static void picture(ex_args *a, const fsi_grid *g, double T) {
         id.value = g->phi;
         id.closed = 1;
         id.origin = fsi_vec(g->h / 2, g->h / 2, g->h / 2);
+        fsi_iso_mesh mesh;
         if (fsi_iso_build(&id, &mesh) == FSI_OK) {
             ex_mesh s;
             s.vertices = mesh.vertex_count;
@@ -136,15 +134,14 @@ int main(int argc, char **argv) {
         {"volume", "", "1: correct the volume", "0", 0, 0, "0,1"},
         {"export", "", "1: VTK and OBJ files too", "0", 0, 0, "0,1"}};
     /* the gate delays the experiment by up to 0.15 */
-    double worst = 0, iterations = 0, T = 0, before = 1, T_before = 0, V, shift = 0.15, scale;
-    int frame, stable = 1, point = 0;
+    double worst = 0, iterations = 0, T = 0, before = 1, T_before = 0, shift = 0.15;
+    int stable = 1, point = 0;
     long steps = 0;
-    fsi_grid_desc d;
-    fsi_grid g;
     ex_args a;
     ex_begin(&a, argc, argv, "dam_break",
              "A column of water collapses; front against Martin and Moyce (1952).", keys, 7, 140,
              100);
+    fsi_grid_desc d;
     memset(&d, 0, sizeof d);
     d.nx = a.size;
     d.ny = a.size * 4 / 7;
@@ -156,21 +153,22 @@ int main(int argc, char **argv) {
     d.cfl = (fsi_real)ex_number(&a, "cfl");
     d.particles = (int)ex_number(&a, "particles");
     d.volume_correction = ex_is(&a, "volume", "1");
+    fsi_grid g;
     if (d.ny < 3 || fsi_grid_init(&g, &d) != FSI_OK
         || fsi_grid_set_field(&g, FSI_FIELD_PHI, column, NULL) < 0) {
         fprintf(stderr, "dam_break: cannot set up this size\n");
         return 1;
     }
-    V = fsi_levelset_volume(&g.levelset, NULL, NULL);
-    scale = sqrt(2 * ex_number(&a, "gravity") / UNIT);
-    for (frame = 0; frame < a.frames && stable; frame++) {
+    double V = fsi_levelset_volume(&g.levelset, NULL, NULL);
+    double scale = sqrt(2 * ex_number(&a, "gravity") / UNIT);
+    for (int frame = 0; frame < a.frames && stable; frame++) {
         /* a frame is 0.1 of the experiment's time unit */
         while (stable && T < 0.1 * (frame + 1)) {
-            fsi_report report;
             /* the start is the delicate part */
             fsi_real dt = fsi_grid_max_dt(&g) / (T < 1 ? 4 : 1);
             if ((double)dt * scale > 0.1 * (frame + 1) - T)
                 dt = (fsi_real)((0.1 * (frame + 1) - T) / scale * 1.000001);
+            fsi_report report;
             stable = fsi_grid_step(&g, dt, &report) >= 0;
             iterations += report.iterations;
             steps++;

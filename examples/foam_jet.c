@@ -17,20 +17,20 @@ static int make_foam(foam *f, const int *n, const double *lo, const double *hi, 
     static const int cube[6][4] = {{0, 1, 3, 7}, {0, 3, 2, 7}, {0, 2, 6, 7},
                                    {0, 6, 4, 7}, {0, 4, 5, 7}, {0, 5, 1, 7}};
     fsi_soft_desc d = {0};
-    int nodes = (n[0] + 1) * (n[1] + 1) * (n[2] + 1), c, t, k, ok;
+    int nodes = (n[0] + 1) * (n[1] + 1) * (n[2] + 1);
     fsi_real *x = (fsi_real *)calloc((size_t)nodes * 3, sizeof *x);
     int32_t *tet = (int32_t *)calloc((size_t)(n[0] * n[1] * n[2]) * 24, sizeof *tet);
-    for (c = 0; c < nodes; c++) {
+    for (int c = 0; c < nodes; c++) {
         int i[3];
         i[0] = c % (n[0] + 1);
         i[1] = c / (n[0] + 1) % (n[1] + 1);
         i[2] = c / ((n[0] + 1) * (n[1] + 1));
-        for (k = 0; k < 3; k++)
+        for (int k = 0; k < 3; k++)
             x[3 * c + k] = (fsi_real)(lo[k] + (hi[k] - lo[k]) * i[k] / n[k]);
     }
-    for (c = 0; c < n[0] * n[1] * n[2]; c++)
-        for (t = 0; t < 6; t++)
-            for (k = 0; k < 4; k++) {
+    for (int c = 0; c < n[0] * n[1] * n[2]; c++)
+        for (int t = 0; t < 6; t++)
+            for (int k = 0; k < 4; k++) {
                 int q = cube[t][k], i = c % n[0] + (q & 1), j = c / n[0] % n[1] + (q >> 1 & 1),
                     l = c / (n[0] * n[1]) + (q >> 2);
                 tet[24 * c + 4 * t + k] = i + (n[0] + 1) * (j + (n[1] + 1) * l);
@@ -45,7 +45,7 @@ static int make_foam(foam *f, const int *n, const double *lo, const double *hi, 
     d.poisson = FSI_R(0.3);
     d.damping_stiffness = FSI_R(0.02);
     d.integrator = f->monolithic ? FSI_SOFT_SPLIT : FSI_SOFT_IMPLICIT;
-    ok = fsi_soft_init(&f->soft, &d) == FSI_OK;
+    int ok = fsi_soft_init(&f->soft, &d) == FSI_OK;
     f->responder.soft = &f->soft;
     free(x);
     free(tet);
@@ -60,13 +60,12 @@ int main(int argc, char **argv) {
     static jet j;
     static foam f;
     static const double lo[3] = {0.24, 0.42, 0.36}, hi[3] = {0.80, 0.52, 0.64};
-    fsi_guest guest;
     ex_args a;
-    int frame, stable = 1, n[3], k, i;
+    int stable = 1, n[3];
     double bend = 0, mean = 0;
     ex_begin(&a, argc, argv, "foam_jet", "A light block of soft foam in a jet of smoke.", keys, 6,
              36, 100);
-    for (k = 0; k < 3; k++) {
+    for (int k = 0; k < 3; k++) {
         n[k] = (int)((hi[k] - lo[k]) * a.size / 1.5 / 1.4 + 0.5);
         if (n[k] < 2)
             n[k] = 2;
@@ -76,17 +75,18 @@ int main(int argc, char **argv) {
         return 1;
     if (!jet_make(&j, &a, 3, 0, 1, 3 * f.soft.desc.vertex_count))
         return 1;
-    guest = fsi_soft_guest(&f.responder);
+    fsi_guest guest = fsi_soft_guest(&f.responder);
     fsi_world_add_guest(&j.w, &guest);
+    int frame;
     for (frame = 0; frame < a.frames && stable; frame++) {
         stable = jet_step(&j);
         if (a.out)
             jet_draw(&j, &a);
         ex_progress(&a, frame);
     }
-    for (i = 0; i < f.soft.desc.vertex_count; i++)
+    for (int i = 0; i < f.soft.desc.vertex_count; i++)
         mean += (double)f.soft.x[3 * i + 1] / f.soft.desc.vertex_count;
-    for (i = 0; i < f.soft.desc.vertex_count; i++)
+    for (int i = 0; i < f.soft.desc.vertex_count; i++)
         bend = fmax(bend, fabs((double)f.soft.x[3 * i + 1] - mean));
     ex_result("rise", "%.5f", mean - 0.5 * (lo[1] + hi[1]));
     ex_result("half_height", "%.5f", bend); /* 0.05 when flat */

@@ -18,8 +18,7 @@ static int held(const fsi_real *x) {
 
 static double tip(const fsi_tled *t) { /* lowest point, m; 0.1 at rest */
     double least = 1e9;
-    int i;
-    for (i = 0; i < t->nodes; i++)
+    for (int i = 0; i < t->nodes; i++)
         least = fmin(least, (double)t->x[3 * i + 1]);
     return least;
 }

@@ -11,16 +11,14 @@ int main(int argc, char **argv) {
         {"bodies", "", "planks, each on its own hinge", "1", 1, 3, NULL},
         {"dt", "s", "time step", "0.02", 1e-4, 0.2, NULL}};
     fsi_world_desc d = {0};
-    fsi_world w;
-    fsi_shape plank, post;
     fsi_shape_desc sd = {0};
     fsi_grid_source jet = {0};
     ex_args a;
-    int bodies, i, frame, stable = 1;
+    int stable = 1;
     double total = 0, drift = 0, turned = 0;
     ex_begin(&a, argc, argv, "hinged_plank", "Planks on hinges in a jet of smoke.", keys, 3, 72,
              160);
-    bodies = (int)ex_number(&a, "bodies");
+    int bodies = (int)ex_number(&a, "bodies");
     d.grid.ny = a.size;
     d.grid.nx = a.size * 2 / 3;
     d.grid.nz = 1;
@@ -30,6 +28,7 @@ int main(int argc, char **argv) {
     d.grid.side[3].kind = FSI_SIDE_OPEN;
     d.max_bodies = 2 * bodies;
     d.max_joints = bodies;
+    fsi_world w;
     if (fsi_world_init(&w, &d) != FSI_OK)
         return 1;
     jet.lo = fsi_vec(FSI_R(0.35), 0, 0);
@@ -42,12 +41,14 @@ int main(int argc, char **argv) {
     sd.kind = FSI_SHAPE_BOX;
     sd.dim = 2;
     sd.half = fsi_vec(FSI_R(0.16), FSI_R(0.03), 0);
+    fsi_shape plank;
     if (fsi_shape_init(&plank, &sd) != FSI_OK)
         return 1;
     sd.half = fsi_vec(FSI_R(0.008), FSI_R(0.008), 0);
+    fsi_shape post;
     if (fsi_shape_init(&post, &sd) != FSI_OK)
         return 1;
-    for (i = 0; i < bodies; i++) {
+    for (int i = 0; i < bodies; i++) {
         fsi_rigid_desc b = {0};
         fsi_joint_desc j = {0};
         fsi_vec3 pin = fsi_vec((fsi_real)(0.36 + 0.12 * i), (fsi_real)(0.5 + 0.35 * i), 0);
@@ -67,11 +68,12 @@ int main(int argc, char **argv) {
         if (fsi_solids_join(&w.solids, &j, NULL) < 0)
             return 1;
     }
+    int frame;
     for (frame = 0; frame < a.frames && stable; frame++) {
         fsi_report report;
-        fsi_solids_report sr;
         stable = fsi_world_step(&w, (fsi_real)ex_number(&a, "dt"), &report) >= 0;
         total += report.iterations;
+        fsi_solids_report sr;
         fsi_solids_measure(&w.solids, &sr);
         if (sr.joint_error > drift)
             drift = sr.joint_error;
@@ -83,7 +85,7 @@ int main(int argc, char **argv) {
             fsi_surface s;
             ex_draw_field(&m, &view, w.grid.nx, w.grid.ny, w.grid.density, 0, 1, 2);
             ex_colorbar(&m, &view, 2, 0, 1, "SMOKE");
-            for (i = w.solids.body_count - 1; i > 0; i--) { /* pins over their planks */
+            for (int i = w.solids.body_count - 1; i > 0; i--) { /* pins over their planks */
                 fsi_solids_surface(&w.solids, i, x, v, &s);
                 if (i % 2)
                     ex_disk(&m, ex_px(&view, (double)w.solids.body[i].x.x),

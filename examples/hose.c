@@ -14,21 +14,21 @@ static int32_t *tube(int nu, int nv, fsi_real *x, int *tets) {
     static const int order[6][3] = {{0, 1, 2}, {0, 2, 1}, {1, 0, 2},
                                     {1, 2, 0}, {2, 0, 1}, {2, 1, 0}};
     int32_t *tet = (int32_t *)malloc((size_t)(24 * nu * nv) * sizeof *tet);
-    int i, j, l, p, k, n = 0;
-    for (l = 0; l < 2; l++)
-        for (j = 0; j <= nv; j++)
-            for (i = 0; i < nu; i++) {
+    int n = 0;
+    for (int l = 0; l < 2; l++)
+        for (int j = 0; j <= nv; j++)
+            for (int i = 0; i < nu; i++) {
                 double s = (double)j / nv, angle = 6.283185307 * i / nu, r = 0.1 + 0.024 * l;
                 fsi_vec_store(x + 3 * (i + nu * (j + (nv + 1) * l)),
                               fsi_vec((fsi_real)(1.2 * s), (fsi_real)(0.8 + r * sin(angle)),
                                       (fsi_real)(r * cos(angle))));
             }
-    for (j = 0; j < nv && tet; j++)
-        for (i = 0; i < nu; i++)
+    for (int j = 0; j < nv && tet; j++)
+        for (int i = 0; i < nu; i++)
             /* along the edges of the brick in every order: neighbours fit */
-            for (p = 0; p < 6; p++) {
+            for (int p = 0; p < 6; p++) {
                 int at[3] = {i, j, 0};
-                for (k = 0; k < 4; k++) {
+                for (int k = 0; k < 4; k++) {
                     tet[n++] = at[0] % nu + nu * (at[1] + (nv + 1) * at[2]);
                     if (k < 3)
                         at[order[p][k]]++;
@@ -44,9 +44,9 @@ static void draw(ex_args *a, const fsi_sph *s, const fsi_tled *t) {
     fsi_surface f = fsi_tled_surface(t);
     double lo[3] = {-0.5, -0.3, -1}, hi[3] = {2, 1.5, 1}, flo[3] = {-1, 0, -1.4},
            fhi[3] = {2.6, 0, 1.2};
-    ex_mesh hose;
     ex_floor(&m, &c, flo, fhi, 1, -0.3, 0.2);
     water_draw_as(&m, &c, s, lo, hi, 0);
+    ex_mesh hose;
     hose.vertices = f.vertex_count;
     hose.triangles = f.element_count;
     hose.x = f.x;
@@ -68,26 +68,22 @@ int main(int argc, char **argv) {
                                   {"speed", "m/s", "of the water at the inlet", "1", 0.1, 5, NULL},
                                   {"gravity", "m/s^2", "downwards", "9.81", 0, 100, NULL}};
     ex_args a;
-    fsi_sph sph;
     fsi_sph_desc f = {0};
     fsi_sph_emitter tap = {0};
     fsi_sph_box drain = {{0, 0, 0}, {0, 0, 0}, 0};
-    fsi_tled hose;
     fsi_tled_desc t = {0};
-    fsi_proxy proxy;
     fsi_proxy_desc p = {0};
     fsi_proxy_solid solid = {0};
-    pour w;
-    fsi_real *x;
-    int32_t *tet;
-    int frame, i, k, nu, nv, tets;
+    int k;
     long bad = 0;
     double tip = 0;
     ex_begin(&a, argc, argv, "hose", "Water through a soft hose.", keys, 7, 12, 60);
-    nu = (int)(sqrt(ex_number(&a, "tets") / 12) + 0.5);
-    nv = 2 * nu;
+    int nu = (int)(sqrt(ex_number(&a, "tets") / 12) + 0.5);
+    int nv = 2 * nu;
+    fsi_real *x;
     x = (fsi_real *)malloc((size_t)(6 * nu * (nv + 1)) * sizeof *x);
-    tet = x ? tube(nu, nv, x, &tets) : NULL;
+    int tets;
+    int32_t *tet = x ? tube(nu, nv, x, &tets) : NULL;
     if (!tet)
         return 1;
     t.nodes = 2 * nu * (nv + 1);
@@ -107,9 +103,11 @@ int main(int argc, char **argv) {
     f.viscosity = 2;
     f.artificial = FSI_R(0.1);
     f.gravity = t.gravity;
+    fsi_sph sph;
+    fsi_tled hose;
     if (fsi_tled_init(&hose, &t) != FSI_OK || fsi_sph_init(&sph, &f) != FSI_OK)
         return 1;
-    for (i = 0; i < hose.nodes; i++)
+    for (int i = 0; i < hose.nodes; i++)
         if (x[3 * i] < FSI_R(0.25))
             fsi_tled_fix(&hose, i, fsi_vec(0, 0, 0));
     tap.centre = fsi_vec(FSI_R(0.08), FSI_R(0.8), 0);
@@ -134,10 +132,12 @@ int main(int argc, char **argv) {
     p.sph = &sph;
     p.solid = &solid;
     p.count = 1;
+    fsi_proxy proxy;
+    pour w;
     if (pour_begin(&w, &proxy, &p, 0.02) != FSI_OK)
         return 1;
-    for (frame = 0; frame < a.frames && pour_frame(&w); frame++) {
-        for (i = 0; i < sph.now.count; i++) {
+    for (int frame = 0; frame < a.frames && pour_frame(&w); frame++) {
+        for (int i = 0; i < sph.now.count; i++) {
             fsi_vec3 q = fsi_vec(sph.x[i], sph.y[i], sph.z[i]);
             fsi_hit h;
             if (!pour_near(&w, i, FSI_R(0.3), NULL, &h))
@@ -151,7 +151,7 @@ int main(int argc, char **argv) {
             draw(&a, &sph, &hose);
         ex_progress(&a, frame);
     }
-    for (i = 0; i < nu; i++)
+    for (int i = 0; i < nu; i++)
         tip += (double)hose.x[3 * (i + nu * nv) + 1] / nu;
     pour_results(&w, bad);
     ex_result("tets", "%d", tets);

@@ -44,9 +44,9 @@ static fsi_vec3 field(int k, fsi_vec3 x, fsi_real top) {
 /* Angular velocity of a body's momentum. */
 static fsi_vec3 spin(const fsi_reduced *b) {
     fsi_real inverse[26 * 26], w[3];
-    int n = 6 + b->model->modes, i;
+    int n = 6 + b->model->modes;
     fsi_reduced_mass(b, 0, NULL, inverse);
-    for (i = 0; i < 3; i++)
+    for (int i = 0; i < 3; i++)
         w[i] = inverse[(3 + i) * n + 3] * b->L[0] + inverse[(3 + i) * n + 4] * b->L[1]
                + inverse[(3 + i) * n + 5] * b->L[2];
     return fsi_vec_load(w);
@@ -55,22 +55,22 @@ static fsi_vec3 spin(const fsi_reduced *b) {
 /* Contracts during `part` of the period, relaxes during the rest; part 0.5 is the sine. */
 static void drive(swarm *w, fsi_real dt, void *user) {
     muscle *m = (muscle *)user;
-    double phase = fmod(m->time / m->period, 1.0), c;
-    int i, k;
-    c = phase < m->part ? 0.5 - 0.5 * cos(3.14159265358979 * phase / m->part)
-                        : 0.5 + 0.5 * cos(3.14159265358979 * (phase - m->part) / (1 - m->part));
-    for (i = 0; i < m->bodies; i++) {
+    double phase = fmod(m->time / m->period, 1.0);
+    double c = phase < m->part
+                   ? 0.5 - 0.5 * cos(3.14159265358979 * phase / m->part)
+                   : 0.5 + 0.5 * cos(3.14159265358979 * (phase - m->part) / (1 - m->part));
+    for (int i = 0; i < m->bodies; i++) {
         fsi_reduced *bell = &w->body[i * (ARMS + 1)];
         fsi_vec3 axis = fsi_vec(bell->cache[1], bell->cache[4], bell->cache[7]),
                  right =
                      fsi_vec_scale(fsi_vec_cross(axis, fsi_vec(0, 1, 0)), (fsi_real)m->righting);
         fsi_vec_store(bell->push + 3, fsi_vec_add(fsi_vec_load(bell->push + 3), right));
-        for (k = 0; k < BASIS; k++)
+        for (int k = 0; k < BASIS; k++)
             bell->push[6 + k] +=
                 (fsi_real)(m->strength * c) * bell->model->omega2[k] * m->target[k];
         /* joints: friction, and a spring that keeps the arm along the bell's axis: opposite torques
          */
-        for (k = 1; k <= ARMS; k++) {
+        for (int k = 1; k <= ARMS; k++) {
             fsi_vec3 torque =
                 fsi_vec_scale(fsi_vec_sub(spin(bell), spin(bell + k)), (fsi_real)m->friction);
             torque = fsi_vec_mad(
@@ -91,20 +91,21 @@ static ex_color color(const swarm *q, int i) {
 
 static int make_models(const ex_args *a, fsi_mesh *mesh, fsi_reduced_model *model, muscle *m) {
     fsi_reduced_desc d = {0};
-    fsi_real *basis, top = FSI_R(-1e30);
-    int i, k, n;
+    fsi_real top = FSI_R(-1e30);
     if (!swarm_mesh(&mesh[0], &bell_form, fsi_vec(FSI_R(0.3), FSI_R(0.3), FSI_R(0.3)),
                     (int)ex_number(a, "tets")))
         return 0;
     if (!swarm_mesh(&mesh[1], &arm_form, fsi_vec(FSI_R(0.06), FSI_R(0.26), FSI_R(0.06)),
                     (int)ex_number(a, "tets") / 10))
         return 0;
-    n = 3 * mesh[0].vertex_count;
+    int n = 3 * mesh[0].vertex_count;
+    fsi_real *basis;
     basis = (fsi_real *)malloc(sizeof *basis * (size_t)(BASIS * n));
+    int i;
     for (i = 0; i < n / 3; i++)
         if (mesh[0].x[3 * i + 1] > top)
             top = mesh[0].x[3 * i + 1];
-    for (k = 0; k < BASIS; k++)
+    for (int k = 0; k < BASIS; k++)
         for (i = 0; i < n / 3; i++)
             fsi_vec_store(basis + k * n + 3 * i, field(k, fsi_vec_load(mesh[0].x + 3 * i), top));
     d.mesh = &mesh[0];
@@ -118,13 +119,12 @@ static int make_models(const ex_args *a, fsi_mesh *mesh, fsi_reduced_model *mode
     d.field = 16;
     i = fsi_reduced_model_init(&model[0], &d);
     /* q = S^T M u of the wanted contraction */
-    for (k = 0; k < BASIS && i == FSI_OK; k++) {
+    for (int k = 0; k < BASIS && i == FSI_OK; k++) {
         m->target[k] = 0;
         for (n = 0; n < model[0].vertex_count; n++) {
             fsi_real u[3];
-            int c;
             fsi_vec_store(u, field(0, fsi_vec_load(mesh[0].x + 3 * n), top));
-            for (c = 0; c < 3; c++)
+            for (int c = 0; c < 3; c++)
                 m->target[k] += model[0].S[(3 * n + c) * BASIS + k] * model[0].node_mass[n] * u[c];
         }
     }
@@ -155,7 +155,6 @@ int main(int argc, char **argv) {
         {"dt", "s", "time step, at most 0.04", "0.01", 1e-4, 0.04, NULL}};
     ex_args a;
     fsi_world_desc d = {0};
-    fsi_world w;
     fsi_mesh mesh[2];
     fsi_reduced_model model[2];
     muscle m = {0};
@@ -164,12 +163,12 @@ int main(int argc, char **argv) {
         480,      600,     {{0}, {0}, {0}, {0}, 0}, {14, 44, 72}, {150, 170, 190}, color, 0.2, 0,
         plankton, PLANKTON};
     fsi_form *forms[ARMS + 1] = {&bell_form, &arm_form, &arm_form, &arm_form, &arm_form};
-    double total = 0, y0[3], dt, length = 0, swum = 0, width, tall, deep;
-    int bodies, i, k, frame, steps = 0, stable = 1, inner;
+    double total = 0, y0[3], length = 0, swum = 0;
+    int steps = 0, stable = 1;
     ex_begin(&a, argc, argv, "jellyfish", "Jellyfish swim by contracting their bells.", keys, 13,
              27, 250);
-    bodies = (int)ex_number(&a, "bodies");
-    dt = ex_number(&a, "dt");
+    int bodies = (int)ex_number(&a, "bodies");
+    double dt = ex_number(&a, "dt");
     d.grid.ny = a.size;
     d.grid.h = FSI_R(1.8) / (fsi_real)a.size;
     d.grid.nz = a.size * 4 / 9;
@@ -177,12 +176,13 @@ int main(int argc, char **argv) {
     d.grid.rho = 1000;
     d.grid.side[3].kind = FSI_SIDE_OPEN;
     d.max_guests = bodies;
+    fsi_world w;
     if (fsi_world_init(&w, &d) != FSI_OK || !make_models(&a, mesh, model, &m))
         return 1;
-    width = (double)(w.grid.h * w.grid.nx);
-    tall = (double)(w.grid.h * w.grid.ny);
-    deep = (double)(w.grid.h * w.grid.nz);
-    inner = (int)(0.04 / dt + 0.5);
+    double width = (double)(w.grid.h * w.grid.nx);
+    double tall = (double)(w.grid.h * w.grid.ny);
+    double deep = (double)(w.grid.h * w.grid.nz);
+    int inner = (int)(0.04 / dt + 0.5);
     view.camera = ex_camera_make(0.5 * width + 0.6, 0.35, 0.5 * deep + 2.3 + 0.5 * width,
                                  0.5 * width, 0.5 * tall, 0.5 * deep, 1, 40);
     if (bodies > 1)
@@ -194,13 +194,13 @@ int main(int argc, char **argv) {
     m.friction = ex_number(&a, "friction");
     m.righting = ex_number(&a, "righting");
     m.spring = ex_number(&a, "spring");
-    for (i = 0; i < bodies; i++) {
+    for (int i = 0; i < bodies; i++) {
         fsi_reduced_joint joint[ARMS];
         fsi_vec3 at = fsi_vec((fsi_real)((i + 0.5) * width / bodies),
                               FSI_R(0.5) + FSI_R(0.05) * (fsi_real)(i % 2), (fsi_real)(0.5 * deep));
         if (!swarm_add(&s, &w, &model[0], at, swarm_turn(0, 0.4 * i, 0)))
             return 1;
-        for (k = 0; k < ARMS; k++) {
+        for (int k = 0; k < ARMS; k++) {
             double t = 1.5707963 * k + 0.785;
             int up = swarm_nearest(&model[1], fsi_vec(0, 0, 0)),
                 under = swarm_nearest(&model[0], fsi_vec((fsi_real)(0.05 * cos(t)), FSI_R(0.1),
@@ -228,13 +228,13 @@ int main(int argc, char **argv) {
     {
         double lo = 1e9, hi = -1e9;
         fsi_surface f = fsi_reduced_group_surface(&s.group[0]);
-        for (i = 0; i < f.vertex_count; i++) {
+        for (int i = 0; i < f.vertex_count; i++) {
             lo = fmin(lo, (double)f.x[3 * i + 1]);
             hi = fmax(hi, (double)f.x[3 * i + 1]);
         }
         length = hi - lo;
     }
-    for (i = 0; i < 3 * PLANKTON; i++) /* evenly spread */
+    for (int i = 0; i < 3 * PLANKTON; i++) /* evenly spread */
         plankton[i] = (fsi_real)(fmod(0.5
                                           + (i / 3)
                                                 * (i % 3 == 0   ? 0.8191725134
@@ -244,10 +244,10 @@ int main(int argc, char **argv) {
                                  * (i % 3 == 0   ? width
                                     : i % 3 == 1 ? tall
                                                  : deep));
-    for (i = 0; i < bodies; i++)
+    for (int i = 0; i < bodies; i++)
         y0[i] = (double)s.body[i * (ARMS + 1)].T[1];
-    for (frame = 0; frame < a.frames && stable; frame++) {
-        for (i = 0; i < inner && stable; i++, steps++) {
+    for (int frame = 0; frame < a.frames && stable; frame++) {
+        for (int i = 0; i < inner && stable; i++, steps++) {
             fsi_report report;
             fsi_result rc = fsi_world_step(&w, (fsi_real)dt, &report);
             if (rc < 0)
@@ -259,7 +259,7 @@ int main(int argc, char **argv) {
             swarm_draw(&a, &s, &view);
         ex_progress(&a, frame);
     }
-    for (i = 0; i < bodies; i++)
+    for (int i = 0; i < bodies; i++)
         swum += ((double)s.body[i * (ARMS + 1)].T[1] - y0[i]) / length / bodies;
     ex_result("length", "%.4f", length);      /* m */
     ex_result("swim_distance", "%.4f", swum); /* body lengths, upwards, mean */
@@ -273,7 +273,7 @@ int main(int argc, char **argv) {
     ex_result("iterations", "%.2f", total / (steps ? steps : 1));
     swarm_free(&s);
     swarm_skin_free(&hide);
-    for (i = 0; i < 2; i++) {
+    for (int i = 0; i < 2; i++) {
         fsi_reduced_model_free(&model[i]);
         fsi_mesh_free(&mesh[i]);
     }

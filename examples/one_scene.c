@@ -58,10 +58,8 @@ static fsi_result begin(void *user, fsi_real dt) {
     fsi_rigid *b = &t->solids.body[t->body];
     fsi_real keep = 1 / (1 + dt * t->damping);
     fsi_result r = fsi_solids_forces(&t->solids, dt);
-    size_t f;
-    int a;
-    for (a = 0; a < 2; a++)
-        for (f = 0; f < t->grid.faces[a]; f++)
+    for (int a = 0; a < 2; a++)
+        for (size_t f = 0; f < t->grid.faces[a]; f++)
             t->grid.u[a][f] *= keep;
     if (r >= 0)
         r = fsi_solids_set_velocity(&t->solids, t->body, fsi_vec_scale(b->v, keep),
@@ -80,9 +78,8 @@ static fsi_result move(void *user, fsi_real dt) {
 static double depth_of(const tank *t, double fluid_area) {
     double y = (double)t->solids.body[t->body].x.y, r = (double)radius, below = 0,
            top = (double)level;
-    int k;
     /* the level depends on what is under it */
-    for (k = 0; k < 60; k++) {
+    for (int k = 0; k < 60; k++) {
         double s = fmax(-1, fmin(1, (y - top) / r));
         /* area of the disk below the level */
         below = r * r * (acos(s) - s * sqrt(1 - s * s));
@@ -94,8 +91,7 @@ static double depth_of(const tank *t, double fluid_area) {
 /* depth over radius with that share of the disk under water */
 static double archimedes(double density) {
     double lo = 0, hi = 2, m = 1;
-    int k;
-    for (k = 0; k < 60; k++) {
+    for (int k = 0; k < 60; k++) {
         m = (lo + hi) / 2;
         if ((acos(1 - m) - (1 - m) * sqrt(m * (2 - m))) / 3.14159265358979 < density)
             lo = m;
@@ -109,14 +105,13 @@ static void draw(ex_args *a, const tank *t, const fsi_sph *sph) {
     static fsi_real x[3 * 256], v[3 * 256];
     ex_image m = ex_image_make(480, 500);
     ex_view view = ex_view_make(0, 0, (double)width, 1, 20, 20, 440, 440);
-    fsi_surface s;
-    int i;
     if (!sph)
         ex_draw_liquid(&m, &view, t->grid.nx, t->grid.ny, t->grid.phi, ex_rgb(80, 155, 215));
     else
-        for (i = 0; i < sph->now.count; i++)
+        for (int i = 0; i < sph->now.count; i++)
             ex_disk(&m, 20 + 440 * (double)sph->x[i], 460 - 440 * (double)sph->y[i], 2.5,
                     ex_rgb(80, 155, 215));
+    fsi_surface s;
     fsi_solids_surface(&t->solids, t->body, x, v, &s);
     ex_draw_surface(&m, &view, &s, ex_rgb(220, 120, 50));
     ex_text(&m, 24, 470, 2, ex_rgb(30, 30, 30), ex_word(a, "method"));
@@ -136,7 +131,7 @@ static int run_grid(ex_args *a, tank *t, double dt, int *steps, double *iteratio
     fsi_partitioned_scene parted = {0};
     fsi_solid_part part = {0};
     fsi_coupled *list[1];
-    int frame, stable = 1, mono = ex_is(a, "method", "monolithic") || ex_is(a, "method", "schur");
+    int stable = 1, mono = ex_is(a, "method", "monolithic") || ex_is(a, "method", "schur");
     g.nx = g.ny = a->size;
     g.nz = 1;
     g.h = width / (fsi_real)a->size;
@@ -178,7 +173,7 @@ static int run_grid(ex_args *a, tank *t, double dt, int *steps, double *iteratio
     parted.begin_fn = begin;
     parted.move_fn = move;
     parted.user = t;
-    for (frame = 0; frame < a->frames && stable; frame++, ++*steps) {
+    for (int frame = 0; frame < a->frames && stable; frame++, ++*steps) {
         fsi_report report;
         fsi_result r = mono ? fsi_couple_step(&couple, &scene, (fsi_real)dt, &report)
                             : fsi_partitioned_scene_step(&parted, (fsi_real)dt, &report);
@@ -200,13 +195,9 @@ static int run_grid(ex_args *a, tank *t, double dt, int *steps, double *iteratio
 /* By particles: DFSPH and the same rigid world, coupled by the reduced model over boundary
  * particles. */
 static int run_sph(ex_args *a, tank *t, double dt, int *steps, double *iterations, double *area) {
-    fsi_sph sph;
     fsi_sph_desc f = {0};
-    fsi_mesh circle;
-    fsi_surface skin;
-    fsi_sph_rigid couple;
     fsi_sph_rigid_desc d = {0};
-    int frame, i, n, object, stable = 1, kept = 0;
+    int stable = 1, kept = 0;
     double time = 0, end = a->frames * dt;
     fsi_vec3 centre = t->solids.body[t->body].x;
     f.dim = 2;
@@ -218,21 +209,25 @@ static int run_sph(ex_args *a, tank *t, double dt, int *steps, double *iteration
     f.gravity = t->solids.desc.gravity;
     f.viscosity = 1;
     f.dt_max = (fsi_real)dt;
+    fsi_sph sph;
+    int n;
     if (fsi_sph_init(&sph, &f) != FSI_OK
         || fsi_sph_add_block(&sph, fsi_vec(0, 0, 0), fsi_vec(width, level, 0), fsi_vec(0, 0, 0), &n)
                != FSI_OK)
         return 0;
-    for (i = 0; i < n; i++) /* no particles where the disk is */
+    for (int i = 0; i < n; i++) /* no particles where the disk is */
         if (hypot((double)(sph.x[i] - centre.x), (double)(sph.y[i] - centre.y))
             > (double)(radius + FSI_R(0.5) * f.spacing)) {
             sph.x[kept] = sph.x[i];
             sph.y[kept++] = sph.y[i];
         }
     sph.now.count = kept;
+    fsi_mesh circle;
     if (fsi_sph_add_box_walls(&sph, fsi_vec(0, 0, 0), fsi_vec(width, 2, 0), 0, NULL) != FSI_OK
         || fsi_mesh_circle(&circle, centre, radius - f.spacing / 2, 64, NULL) != FSI_OK)
         return 0;
-    skin = fsi_mesh_surface(&circle);
+    fsi_surface skin = fsi_mesh_surface(&circle);
+    int object;
     if (fsi_sph_add_surface(&sph, &skin, centre, 1, &object) != FSI_OK)
         return 0;
     d.sph = &sph;
@@ -240,13 +235,14 @@ static int run_sph(ex_args *a, tank *t, double dt, int *steps, double *iteration
     d.count = 1;
     d.body = &t->body;
     d.object = &object;
+    fsi_sph_rigid couple;
     if (fsi_sph_rigid_init(&couple, &d) != FSI_OK)
         return 0;
-    for (frame = 0; time < end && stable; ++*steps) {
-        fsi_report report;
+    for (int frame = 0; time < end && stable; ++*steps) {
         fsi_real step = fsi_sph_max_dt(&sph), keep = 1 / (1 + step * t->damping);
-        for (i = 0; i < sph.now.count; i++)
+        for (int i = 0; i < sph.now.count; i++)
             sph.vx[i] *= keep, sph.vy[i] *= keep;
+        fsi_report report;
         stable = fsi_sph_rigid_step(&couple, step, &report) >= 0
                  && (double)fsi_vec_length(t->solids.body[t->body].v) < 10;
         time += (double)step;
@@ -275,18 +271,18 @@ int main(int argc, char **argv) {
         {"gravity", "m/s^2", "downwards", "9.81", 0, 100, NULL}};
     static tank t;
     ex_args a;
-    double iterations = 0, area = 0, depth, density;
-    int steps = 0, stable;
+    double iterations = 0, area = 0;
+    int steps = 0;
     ex_begin(&a, argc, argv, "one_scene", "The same floating disk by every coupling method.", keys,
              6, 64, 600);
-    density = ex_number(&a, "density");
+    double density = ex_number(&a, "density");
     t.damping = (fsi_real)ex_number(&a, "damping");
     if (!make_solids(&t, density, ex_number(&a, "gravity")))
         return 1;
-    stable = ex_is(&a, "method", "sph")
-                 ? run_sph(&a, &t, ex_number(&a, "dt"), &steps, &iterations, &area)
-                 : run_grid(&a, &t, ex_number(&a, "dt"), &steps, &iterations, &area);
-    depth = depth_of(&t, area);
+    int stable = ex_is(&a, "method", "sph")
+                     ? run_sph(&a, &t, ex_number(&a, "dt"), &steps, &iterations, &area)
+                     : run_grid(&a, &t, ex_number(&a, "dt"), &steps, &iterations, &area);
+    double depth = depth_of(&t, area);
     printf("damping=%g 1/s on disk and fluid\n", (double)t.damping);
     ex_result("depth", "%.4f", depth);
     ex_result("archimedes", "%.4f", density < 1 ? archimedes(density) : 2.0);

@@ -33,11 +33,11 @@ static void plank_move(plank *b, double dt, double bounce) {
     /* a corner below the floor: lift the plank, and an impulse j that turns the corner's speed
      * around */
     for (int i = 0; i < 4; i++) {
-        double arm = b->corner[i][0] - b->x, speed = b->vy + b->spin * arm, j;
+        double arm = b->corner[i][0] - b->x, speed = b->vy + b->spin * arm;
         if (b->corner[i][1] >= 0)
             continue;
         b->y -= b->corner[i][1];
-        j = speed < 0 ? -(1 + bounce) * speed / (1 / b->mass + arm * arm / b->inertia) : 0;
+        double j = speed < 0 ? -(1 + bounce) * speed / (1 / b->mass + arm * arm / b->inertia) : 0;
         b->vy += j / b->mass;
         b->spin += arm * j / b->inertia;
         plank_corners(b);
@@ -58,7 +58,6 @@ typedef struct pool {
 static fsi_result pool_step(pool *p, plank *b, double time, double bounce, fsi_report *report) {
     static const int32_t index[8] = {0, 1, 1, 2, 2, 3, 3, 0};
     fsi_real dt = (fsi_real)time;
-    fsi_result r;
     plank_weight(b, time);
     for (int i = 0; i < 4; i++)
         p->x[3 * i] = (fsi_real)b->corner[i][0], p->x[3 * i + 1] = (fsi_real)b->corner[i][1];
@@ -73,6 +72,7 @@ static fsi_result pool_step(pool *p, plank *b, double time, double bounce, fsi_r
     p->body.velocity = fsi_vec((fsi_real)b->vx, (fsi_real)b->vy, 0);
     p->body.spin = fsi_vec(0, 0, (fsi_real)b->spin);
     p->list[0] = &p->door;
+    fsi_result r;
     if ((r = fsi_body_give(&p->body, &p->outline, &p->door)) < 0
         || (r = fsi_couple_detect(&p->couple, p->list, 1)) < 0)
         return r;
@@ -105,11 +105,11 @@ int main(int argc, char **argv) {
     fsi_grid_desc g = {0};
     plank b = {0};
     ex_args a;
-    int frame, stable = 1;
-    double total = 0, depth = 0, density, share, late = 0;
+    int stable = 1;
+    double total = 0, depth = 0, late = 0;
     ex_begin(&a, argc, argv, "own_body", "A hand-written rigid body coupled to water.", keys, 3, 64,
              400);
-    density = ex_number(&a, "density");
+    double density = ex_number(&a, "density");
     g.nx = g.ny = a.size;
     g.nz = 1;
     g.h = 1 / (fsi_real)a.size;
@@ -128,13 +128,14 @@ int main(int argc, char **argv) {
     b.y = 0.72;
     b.angle = 0.3;
     plank_corners(&b);
+    int frame;
     for (frame = 0; frame < a.frames && stable; frame++) {
         fsi_report report = {0};
         stable = pool_step(&p, &b, ex_number(&a, "dt"), ex_number(&a, "bounce"), &report) >= 0
                  && fabs(b.vy) < 100;
         total += report.iterations;
         /* water and what the plank displaces fill the tank to share * 0.2 above its bottom */
-        share = (p.grid.stats.liquid_volume - (b.y - 0.1)) / (0.2 - 0.4 * 0.2);
+        double share = (p.grid.stats.liquid_volume - (b.y - 0.1)) / (0.2 - 0.4 * 0.2);
         /* it bobs: mean of the second half */
         if (2 * frame >= a.frames)
             depth += share < 0 ? 0 : share > 1 ? 1 : share, late++;

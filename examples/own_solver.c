@@ -19,14 +19,14 @@ typedef struct string {
 static fsi_result string_solve(void *user, const fsi_real *impulse, fsi_real *move) {
     string *c = (string *)user;
     double f[N][2], h = c->dt / SMALL;
-    int i, k, s;
     memcpy(c->x, c->x0, sizeof c->x);
     memcpy(c->v, c->v0, sizeof c->v);
-    for (s = 0; s < SMALL; s++) {
+    int i;
+    for (int s = 0; s < SMALL; s++) {
         /* springs 0.0234 m long, a little damped */
         for (memset(f, 0, sizeof f), i = 0; i + 1 < N; i++) {
             double l = hypot(c->x[i + 1][0] - c->x[i][0], c->x[i + 1][1] - c->x[i][1]);
-            for (k = 0; k < 2; k++) {
+            for (int k = 0; k < 2; k++) {
                 double pull = c->spring * (1 - 0.0234 / l) * (c->x[i + 1][k] - c->x[i][k])
                               + 0.05 * (c->v[i + 1][k] - c->v[i][k]);
                 f[i][k] += pull;
@@ -34,12 +34,12 @@ static fsi_result string_solve(void *user, const fsi_real *impulse, fsi_real *mo
             }
         }
         for (i = 1; i + 1 < N; i++)
-            for (k = 0; k < 2; k++)
+            for (int k = 0; k < 2; k++)
                 c->v[i][k] += (h * f[i][k] + (double)impulse[3 * i + k] / SMALL) / c->mass,
                     c->x[i][k] += h * c->v[i][k];
     }
     for (i = 0; i < N; i++)
-        for (k = 0; k < 3; k++)
+        for (int k = 0; k < 3; k++)
             move[3 * i + k] = k < 2 ? (fsi_real)(c->x[i][k] - c->x0[i][k]) : 0;
     /* pressures of closed regions come back as they are */
     for (i = 3 * N; i < 3 * N + c->regions; i++)
@@ -58,7 +58,7 @@ int main(int argc, char **argv) {
     fsi_fluid_box fluid = {0};
     fsi_partitioned scheme = {0};
     fsi_partitioned_desc d = {0};
-    fsi_blackbox flow, own = {0};
+    fsi_blackbox own = {0};
     fsi_coupled door = {0}, *list[1];
     fsi_report report = {0};
     fsi_real x[3 * N] = {0}, v[3 * N] = {0}, kg[N] = {0}, move[3 * N + 16] = {0}, load[3 * N + 16];
@@ -66,7 +66,7 @@ int main(int argc, char **argv) {
     string c = {0};
     ex_args a;
     double total = 0;
-    int frame, i, k, stable = 1;
+    int stable = 1;
     ex_begin(&a, argc, argv, "own_solver", "A hand-written spring-mass solver coupled to the grid.",
              keys, 2, 48, 100);
     g.nx = a.size;
@@ -86,7 +86,7 @@ int main(int argc, char **argv) {
     c.dt = (double)g.h;
     c.mass = ex_number(&a, "mass_ratio") * 2 * c.dt / 48;
     c.spring = ex_number(&a, "spring");
-    for (i = 0; i < N; i++)
+    for (int i = 0; i < N; i++)
         c.x0[i][0] = 1.0 / 3 + i / 48.0, c.x0[i][1] = 0.3 + i * (N - 1 - i) / 3840.0,
         index[2 * i] = node[i] = i, index[2 * i + 1] = i + 1;
     door.surface.dim = 2;
@@ -106,15 +106,16 @@ int main(int argc, char **argv) {
     fluid.grid = &grid;
     fluid.face = &face;
     fluid.bpp = 1;
-    flow = fsi_fluid_box_door(&fluid);
+    fsi_blackbox flow = fsi_fluid_box_door(&fluid);
     own.solve_fn = string_solve;
     own.user = &c;
     if (fsi_grid_init(&grid, &g) || fsi_grid_add_source(&grid, &jet)
         || fsi_interface_init(&face, &grid, NULL) || fsi_partitioned_init(&scheme, &d))
         return 1;
+    int frame;
     for (frame = 0; frame < a.frames && stable; frame++) {
-        for (i = 0; i < N; i++)
-            for (k = 0; k < 2; k++)
+        for (int i = 0; i < N; i++)
+            for (int k = 0; k < 2; k++)
                 x[3 * i + k] = (fsi_real)c.x0[i][k],
                           move[3 * i + k] = (fsi_real)(c.dt * c.v0[i][k]);
         stable =
@@ -130,7 +131,7 @@ int main(int argc, char **argv) {
         /* and so does the string */
         memcpy(c.x0, c.x, sizeof c.x);
         memcpy(c.v0, c.v, sizeof c.v);
-        for (i = 0; i < 3 * N; i++)
+        for (int i = 0; i < 3 * N; i++)
             x[i] = i % 3 < 2 ? (fsi_real)c.x0[i / 3][i % 3] : 0;
         /* smoke it ran over stays on its side */
         stable = stable && fsi_interface_moved(&face, &grid, NULL) >= 0;

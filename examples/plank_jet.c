@@ -12,19 +12,19 @@ int main(int argc, char **argv) {
         {"dim", "", "2 or 3", "3", 2, 3, NULL},
         JET_KEYS};
     static jet j;
-    fsi_shape plank;
     fsi_shape_desc s = {0};
     fsi_rigid_desc b = {0};
     ex_args a;
-    int frame, stable = 1, id, dim;
+    int stable = 1;
     ex_begin(&a, argc, argv, "plank_jet", "A light rigid plank in a jet of smoke.", keys, 6, 48,
              120);
-    dim = (int)ex_number(&a, "dim");
+    int dim = (int)ex_number(&a, "dim");
     if (!jet_make(&j, &a, dim, 1, 0, 6))
         return 1;
     s.kind = FSI_SHAPE_BOX;
     s.dim = dim;
     s.half = fsi_vec(FSI_R(0.28), FSI_R(0.05), FSI_R(0.1));
+    fsi_shape plank;
     if (fsi_shape_init(&plank, &s) != FSI_OK)
         return 1;
     b.kind = FSI_RIGID_DYNAMIC;
@@ -32,8 +32,10 @@ int main(int argc, char **argv) {
     b.density = (fsi_real)ex_number(&a, "mass_ratio");
     /* off the middle: it turns */
     b.x = fsi_vec(FSI_R(0.56), FSI_R(0.45), dim == 3 ? FSI_R(0.5) : 0);
+    int id;
     if (fsi_world_add(&j.w, &b, &id) < 0)
         return 1;
+    int frame;
     for (frame = 0; frame < a.frames && stable; frame++) {
         stable = jet_step(&j);
         if (a.out)

@@ -26,17 +26,17 @@ static int make_cloth(cloth *c, double mass, double y) {
     static int32_t triangle[6 * (SHEET - 1) * (SHEET - 1)];
     static unsigned char pin[SHEET * SHEET];
     fsi_soft_desc d = {0};
-    int i, j, n = 0;
-    for (j = 0; j < SHEET; j++)
-        for (i = 0; i < SHEET; i++) {
+    int n = 0;
+    for (int j = 0; j < SHEET; j++)
+        for (int i = 0; i < SHEET; i++) {
             fsi_real *p = x + 3 * (i + SHEET * j);
             p[0] = (fsi_real)(1.2 + 0.6 * i / (SHEET - 1));
             p[1] = (fsi_real)y;
             p[2] = (fsi_real)(0.2 + 0.6 * j / (SHEET - 1));
             if (i + 1 < SHEET && j + 1 < SHEET) {
-                int a = i + SHEET * j, b = a + 1, e = a + SHEET, f = e + 1, k;
+                int a = i + SHEET * j, b = a + 1, e = a + SHEET, f = e + 1;
                 const int q[6] = {a, e, b, b, e, f};
-                for (k = 0; k < 6; k++)
+                for (int k = 0; k < 6; k++)
                     triangle[n++] = q[k];
             }
         }
@@ -64,10 +64,9 @@ static void draw(ex_args *a, fsi_world *w) {
     fsi_grid *g = &w->grid;
     const double lo[3] = {0, 0, 0},
                  hi[3] = {(double)(g->h * g->nx), (double)(g->h * g->ny), (double)(g->h * g->nz)};
-    int i;
     ex_clear(&m, ex_rgb(245, 248, 250));
     ex_floor(&m, &c, lo, hi, 1, 0, 0.125);
-    for (i = 0; i < w->door_count; i++)
+    for (int i = 0; i < w->door_count; i++)
         ex_draw_surface3(&m, &c, &w->door[i]->surface,
                          w->door_body[i] < 0 ? ex_rgb(205, 60, 70)
                                              : ex_map(0, 0.25 + 0.7 * i / BODIES));
@@ -92,19 +91,17 @@ int main(int argc, char **argv) {
     fsi_partitioned scheme = {0};
     fsi_partitioned_desc pd = {0};
     fsi_world_desc d = {0};
-    fsi_world w;
     fsi_shape shape[2];
     fsi_shape_desc sd = {0};
-    fsi_guest guest;
     fsi_real level = FSI_R(0.45);
     ex_args a;
-    double total = 0, spent = 0, dt, volume0;
-    int i, frame, steps = 0, stable = 1, most = 0, capped = 0, pressure;
+    double total = 0, spent = 0;
+    int steps = 0, stable = 1, most = 0, capped = 0;
     ex_begin(&a, argc, argv, "pool_party", "Balls, boxes and cloth fall into a pool.", keys, 5, 48,
              60);
     c.monolithic = ex_is(&a, "scheme", "monolithic");
-    dt = ex_number(&a, "dt");
-    pressure = ex_is(&a, "scheme", "p") || ex_is(&a, "scheme", "rmi");
+    double dt = ex_number(&a, "dt");
+    int pressure = ex_is(&a, "scheme", "p") || ex_is(&a, "scheme", "rmi");
     d.grid.nx = a.size;
     d.grid.ny = d.grid.nz = a.size / 2;
     d.grid.h = FSI_R(2) / (fsi_real)a.size;
@@ -116,6 +113,7 @@ int main(int argc, char **argv) {
     d.grid.side[3].kind = FSI_SIDE_OPEN;
     d.max_bodies = BODIES;
     d.max_guests = 1;
+    fsi_world w;
     if (fsi_world_init(&w, &d) != FSI_OK)
         return 1;
     sd.dim = 3;
@@ -128,7 +126,7 @@ int main(int argc, char **argv) {
     sd.half = fsi_vec(FSI_R(0.1), FSI_R(0.08), FSI_R(0.1));
     if (fsi_shape_init(&shape[1], &sd) != FSI_OK)
         return 1;
-    for (i = 0; i < BODIES; i++) {
+    for (int i = 0; i < BODIES; i++) {
         fsi_rigid_desc b = {0};
         b.kind = FSI_RIGID_DYNAMIC;
         b.shape = &shape[i % 2];
@@ -141,11 +139,11 @@ int main(int argc, char **argv) {
     }
     if (!make_cloth(&c, ex_number(&a, "mass_ratio") * 1000 * 2 * (double)d.grid.h, 0.5))
         return 1;
-    guest = fsi_soft_guest(&c.responder);
+    fsi_guest guest = fsi_soft_guest(&c.responder);
     fsi_world_add_guest(&w, &guest);
     fsi_grid_set_field(&w.grid, FSI_FIELD_PHI, water, &level);
     fsi_grid_classify(&w.grid);
-    volume0 = w.grid.stats.liquid_volume;
+    double volume0 = w.grid.stats.liquid_volume;
     pd.n = pd.m = 6 * (BODIES + 1) + 3 * SHEET * SHEET + 64;
     pd.group = 3;
     pd.max_iterations = (int)ex_number(&a, "cap");
@@ -162,8 +160,8 @@ int main(int argc, char **argv) {
     x.fluid.bpp = 1;
     x.fluid.tolerance = 1e-6;
     x.fluid.pressure_form = pressure;
-    for (frame = 0; frame < a.frames && stable; frame++) {
-        for (i = 0; i < 2 && stable; i++, steps++) {
+    for (int frame = 0; frame < a.frames && stable; frame++) {
+        for (int i = 0; i < 2 && stable; i++, steps++) {
             fsi_report report;
             double start = ex_now();
             fsi_result r = c.monolithic ? fsi_world_step(&w, (fsi_real)dt, &report)

@@ -53,8 +53,7 @@ static void make(block *b, double x0, double y0, double x1, double y1, double ma
 }
 
 static void refresh(block *b) {
-    int i;
-    for (i = 0; i < 4; i++) {
+    for (int i = 0; i < 4; i++) {
         b->x[3 * i] = (fsi_real)(i == 1 || i == 2 ? b->hi[0] : b->lo[0]);
         b->x[3 * i + 1] = (fsi_real)(i >= 2 ? b->hi[1] : b->lo[1]);
     }
@@ -62,8 +61,7 @@ static void refresh(block *b) {
 
 static fsi_result begin(void *user, fsi_real dt) {
     scene *s = (scene *)user;
-    int i;
-    for (i = 0; i < 3; i++) {
+    for (int i = 0; i < 3; i++) {
         block *b = &s->part[i];
         b->inverse_mass = i == 2 || (i == 1 && s->held) ? 0 : 1 / b->mass;
         if (b->inverse_mass > 0)
@@ -77,8 +75,7 @@ static fsi_result begin(void *user, fsi_real dt) {
 
 static fsi_result move(void *user, fsi_real dt) {
     scene *s = (scene *)user;
-    int i;
-    for (i = 0; i < 2; i++)
+    for (int i = 0; i < 2; i++)
         s->part[i].lo[1] += (double)(dt * s->part[i].v),
             s->part[i].hi[1] += (double)(dt * s->part[i].v);
     return FSI_OK;
@@ -90,12 +87,11 @@ static void draw(ex_args *a, scene *s, const fsi_grid *g) {
     ex_view v =
         ex_view_make(0, 0, (double)(g->nx * g->h), (double)(g->ny * g->h), 20, 20, 560, tall);
     double lo = 0, hi = 1e-9;
-    size_t i;
     /* less the mean of the closed chamber */
-    for (i = 0; i < g->cells; i++)
+    for (size_t i = 0; i < g->cells; i++)
         lo = fmin(lo, (double)g->pressure[i]), hi = fmax(hi, (double)g->pressure[i]);
     ex_draw_field(&m, &v, g->nx, g->ny, g->pressure, lo, hi, 3);
-    for (i = 0; i < 3; i++)
+    for (size_t i = 0; i < 3; i++)
         refresh(&s->part[i]),
             ex_draw_surface(&m, &v, &s->part[i].door.surface,
                             i == 2 ? ex_rgb(150, 150, 150) : ex_rgb(205, 120, 60));
@@ -121,7 +117,6 @@ int main(int argc, char **argv) {
     static scene s;
     static fsi_partitioned_scene p;
     fsi_grid_desc g = {0};
-    fsi_grid grid;
     fsi_interface face = {0};
     fsi_couple mono = {0};
     fsi_couple_desc cd = {0};
@@ -131,33 +126,34 @@ int main(int argc, char **argv) {
     fsi_coupled *list[3], *doors[3];
     fsi_scene solids = {0};
     ex_args a;
-    int small, ratio, frame, i, stable = 1, monolithic;
-    double h, dt, force[2] = {0, 0}, speed[2] = {0, 0}, fall[2], m1, total = 0;
+    int stable = 1;
+    double force[2] = {0, 0}, speed[2] = {0, 0}, fall[2], total = 0;
     ex_begin(&a, argc, argv, "press",
              "A hydraulic press: force and speed ratios of two pistons over closed fluid.", keys, 5,
              64, 60);
-    ratio = (int)ex_number(&a, "area_ratio");
-    small = (a.size - WALL) / (1 + ratio);
+    int ratio = (int)ex_number(&a, "area_ratio");
+    int small = (a.size - WALL) / (1 + ratio);
     if (small < 1)
         small = 1;
-    monolithic = ex_is(&a, "scheme", "monolithic");
+    int monolithic = ex_is(&a, "scheme", "monolithic");
     g.nx = small * (1 + ratio) + WALL;
     g.ny = 36;
     g.nz = 1;
-    h = 1.0 / a.size;
+    double h = 1.0 / a.size;
     g.h = (fsi_real)h;
     g.rho = 1000;
     g.side[3].kind = FSI_SIDE_OPEN;
+    fsi_grid grid;
     if (fsi_grid_init(&grid, &g) != FSI_OK)
         return 1;
-    m1 = ex_number(&a, "mass") * 1000 * small * h * PLATE * h;
+    double m1 = ex_number(&a, "mass") * 1000 * small * h * PLATE * h;
     make(&s.part[0], 0, 20 * h, small * h, (20 + PLATE) * h, m1);
     make(&s.part[1], (small + WALL) * h, 20 * h, g.nx * h, (20 + PLATE) * h, m1 * ratio);
     make(&s.part[2], small * h, DEPTH * h, (small + WALL) * h, 36 * h, 0);
     /* N on the small plate, and half of what would balance on the large one */
     s.part[0].load = -10.0;
     s.part[1].load = -5.0 * ratio;
-    dt = 0.2 * sqrt(m1 * h / 10.0);
+    double dt = 0.2 * sqrt(m1 * h / 10.0);
     d.n = d.m = 16;
     d.tolerance = (fsi_real)(1e-10 * h);
     d.omega = (fsi_real)ex_number(&a, "omega");
@@ -171,7 +167,7 @@ int main(int argc, char **argv) {
     if ((monolithic ? fsi_couple_init(&mono, &grid, &cd) : fsi_interface_init(&face, &grid, NULL))
         != FSI_OK)
         return 1;
-    for (i = 0; i < 3; i++)
+    for (int i = 0; i < 3; i++)
         part[i].solid = list[i] = &s.part[i].door;
     p.grid = &grid;
     p.face = &face;
@@ -189,26 +185,27 @@ int main(int argc, char **argv) {
     solids.begin_fn = begin;
     solids.move_fn = move;
     solids.user = &s;
-    for (i = 0; i < 2; i++)
+    for (int i = 0; i < 2; i++)
         fall[i] = s.part[i].lo[1];
+    int frame;
     for (frame = 0; frame < a.frames && stable; frame++) {
-        fsi_report report;
         s.held = frame < a.frames / 2;
+        fsi_report report;
         stable = (monolithic ? fsi_couple_step(&mono, &solids, (fsi_real)dt, &report)
                              : fsi_partitioned_scene_step(&p, (fsi_real)dt, &report))
                  >= 0;
         total += report.iterations;
         if (s.held)
-            for (i = 0; i < 2; i++)
+            for (int i = 0; i < 2; i++)
                 force[i] = (double)s.part[i].impulse / dt;
         else
-            for (i = 0; i < 2; i++)
+            for (int i = 0; i < 2; i++)
                 speed[i] = (double)s.part[i].v;
         if (a.out)
             draw(&a, &s, &grid);
         ex_progress(&a, frame);
     }
-    for (i = 0; i < 2; i++)
+    for (int i = 0; i < 2; i++)
         fall[i] -= s.part[i].lo[1];
     ex_result("force_ratio", "%.9f", force[1] / force[0]);
     ex_result("speed_ratio", "%.9f", -speed[0] / speed[1]);

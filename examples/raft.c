@@ -12,10 +12,11 @@ static void draw(ex_args *a, const fsi_sph *s, const fsi_solids *w, int body, co
     ex_camera c = ex_camera_make(1.1, 1.05, 2.1, 0.62, 0.3, 0.3, 1, 33);
     double lo[3] = {0, 0, 0}, hi[3] = {1.2, 0.8, 0.6}, flo[3] = {-0.8, 0, -0.8},
            fhi[3] = {2, 0, 1.4};
-    fsi_surface f = fsi_tled_surface(t), box;
+    fsi_surface f = fsi_tled_surface(t);
     fsi_real *x =
         (fsi_real *)malloc((size_t)(3 * w->body[body].shape->surface.vertex_count) * sizeof *x);
     ex_floor(&m, &c, flo, fhi, 1, -0.003, 0.2);
+    fsi_surface box;
     if (x && fsi_solids_surface(w, body, x, NULL, &box) == FSI_OK)
         ex_draw_surface3(&m, &c, &box, ex_rgb(200, 150, 90));
     ex_draw_surface3(&m, &c, &f, ex_rgb(200, 60, 90));
@@ -38,31 +39,20 @@ static const ex_key keys[] = {
 /* Longer than a page on purpose: what three couplings need, in the order in which they need it. */
 int main(int argc, char **argv) {
     ex_args a;
-    fsi_sph sph;
     fsi_sph_desc f = {0};
-    fsi_solids world;
     fsi_solids_desc w = {0};
-    fsi_shape raft, room;
     fsi_shape_desc sd = {0};
     fsi_rigid_desc b = {0};
-    fsi_mesh mesh;
-    fsi_tled flag;
     fsi_tled_desc t = {0};
-    fsi_clamp clamp;
-    fsi_sph_rigid couple;
     fsi_sph_rigid_desc d = {0};
-    fsi_proxy proxy;
     fsi_proxy_desc p = {0};
     fsi_proxy_solid solid = {0};
     fsi_report report;
-    fsi_bvh tree;
-    fsi_surface skin;
-    int32_t *node;
-    int body, object, frame, i, n = 0, stable = 1, capped = 0;
+    int n = 0, stable = 1, capped = 0;
     long steps = 0, bad = 0, lost = 0;
-    double h, time, start, total = 0, density = 0, momentum = 0, gap = 0, bend = 0;
+    double total = 0, density = 0, momentum = 0, gap = 0, bend = 0;
     ex_begin(&a, argc, argv, "raft", "A soft part clamped to a floating raft.", keys, 7, 20, 50);
-    h = 1.2 / (2 * a.size);
+    double h = 1.2 / (2 * a.size);
     f.capacity = 4 * a.size * a.size * a.size;
     f.boundary_capacity = 80 * a.size * a.size + 4000;
     f.solver = FSI_SPH_DFSPH;
@@ -77,10 +67,13 @@ int main(int argc, char **argv) {
     w.max_bodies = 2;
     w.gravity = f.gravity;
     w.substeps = 1;
+    fsi_sph sph;
+    fsi_solids world;
     if (fsi_sph_init(&sph, &f) != FSI_OK || fsi_solids_init(&world, &w) != FSI_OK)
         return 1;
     sd.kind = FSI_SHAPE_ROOM;
     sd.half = fsi_vec(FSI_R(0.6), FSI_R(0.5), FSI_R(0.3));
+    fsi_shape room;
     if (fsi_shape_init(&room, &sd) != FSI_OK)
         return 1;
     b.shape = &room;
@@ -89,12 +82,14 @@ int main(int argc, char **argv) {
     fsi_solids_add(&world, &b, NULL);
     sd.kind = FSI_SHAPE_BOX;
     sd.half = fsi_vec(FSI_R(0.16), FSI_R(0.06), FSI_R(0.14));
+    fsi_shape raft;
     if (fsi_shape_init(&raft, &sd) != FSI_OK)
         return 1;
     b.shape = &raft;
     b.kind = FSI_RIGID_DYNAMIC;
     b.density = (fsi_real)(1000 * ex_number(&a, "density"));
     b.x = fsi_vec(FSI_R(0.4), FSI_R(0.42), FSI_R(0.3));
+    int body;
     fsi_solids_add(&world, &b, &body);
     if (fsi_sph_add_block(&sph, fsi_vec(0, 0, 0), fsi_vec(FSI_R(1.2), FSI_R(0.3), FSI_R(0.6)),
                           fsi_vec(0, 0, 0), &n)
@@ -103,6 +98,7 @@ int main(int argc, char **argv) {
                                  NULL)
                != FSI_OK)
         return 1;
+    fsi_mesh mesh;
     if (fsi_mesh_box(&mesh,
                      fsi_vec_sub(b.x, fsi_vec_sub(sd.half, fsi_vec((fsi_real)h / 2, (fsi_real)h / 2,
                                                                    (fsi_real)h / 2))),
@@ -112,7 +108,8 @@ int main(int argc, char **argv) {
         != FSI_OK)
         return 1;
     /* boundary particles half a spacing inside */
-    skin = fsi_mesh_surface(&mesh);
+    fsi_surface skin = fsi_mesh_surface(&mesh);
+    int object;
     if (fsi_sph_add_surface(&sph, &skin, b.x, 1, &object) != FSI_OK)
         return 1;
     fsi_mesh_free(&mesh);
@@ -129,12 +126,16 @@ int main(int argc, char **argv) {
     t.poisson = FSI_R(0.3);
     t.damping = 2;
     t.gravity = f.gravity;
+    int32_t *node;
     node = (int32_t *)malloc((size_t)t.nodes * sizeof *node);
+    fsi_tled flag;
     if (!node || fsi_tled_init(&flag, &t) != FSI_OK)
         return 1;
+    int i;
     for (n = 0, i = 0; i < flag.nodes; i++)
         if (flag.x[3 * i] < FSI_R(0.58))
             node[n++] = i;
+    fsi_clamp clamp;
     if (fsi_clamp_init(&clamp, &flag, &world, body, node, n, NULL) != FSI_OK)
         return 1;
     d.sph = &sph;
@@ -149,12 +150,17 @@ int main(int argc, char **argv) {
     p.sph = &sph;
     p.solid = &solid;
     p.count = 1;
+    fsi_sph_rigid couple;
+    fsi_proxy proxy;
+    fsi_bvh tree;
     if (fsi_sph_rigid_init(&couple, &d) != FSI_OK || fsi_proxy_init(&proxy, &p) != FSI_OK
         || fsi_bvh_init(&tree, flag.triangles, NULL) != FSI_OK)
         return 1;
     n = sph.now.count;
+    int frame;
+    double time;
     for (frame = 0, time = 0; frame < a.frames && stable; frame++) {
-        for (start = time; time < start + 0.03 - 1e-9 && stable; steps++) {
+        for (double start = time; time < start + 0.03 - 1e-9 && stable; steps++) {
             double rest = start + 0.03 - time,
                    dt = rest / ceil(rest / (double)fsi_sph_max_dt(&sph) - 1e-6);
             /* sorted here: the order must not change between collide and correct */

@@ -15,17 +15,16 @@ static void draw(ex_args *a, rt_scene *s) {
     fsi_vec3 p = rt_mouse(s, s->time);
     fsi_surface surface;
     char text[64];
-    int i;
     ex_draw_field(&m, &view, g->nx, g->ny, g->phi, 1e8, 2e8, 2);
     ex_draw_liquid(&m, &view, g->nx, g->ny, g->phi, ex_rgb(80, 155, 215));
-    for (i = 0; i < s->bodies; i++) {
+    for (int i = 0; i < s->bodies; i++) {
         fsi_solids_surface(&s->w.solids, s->id[i], x, v, &surface);
         ex_draw_surface(&m, &view, &surface, i ? ex_map(0, 0.3 + 0.06 * i) : ex_rgb(215, 60, 60));
     }
     ex_line(&m, ex_px(&view, (double)b->x.x), ex_py(&view, (double)b->x.y),
             ex_px(&view, (double)p.x), ex_py(&view, (double)p.y), 2, ex_rgb(40, 40, 40));
     ex_disk(&m, ex_px(&view, (double)p.x), ex_py(&view, (double)p.y), 5, ex_rgb(40, 40, 40));
-    for (i = 0; i < 4; i++)
+    for (int i = 0; i < 4; i++)
         ex_line(&m, 20 + 520 * (i == 1), 20 + 520 * (i == 2), 20 + 520 * (i != 0),
                 20 + 520 * (i != 3), 1, ex_rgb(110, 110, 110));
     snprintf(text, sizeof text, "%.2f s  %.1f ms a step", s->time, rt_mean(s));

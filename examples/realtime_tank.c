@@ -15,10 +15,9 @@ static void draw(ex_args *a, rt_scene *s) {
     const double lo[3] = {0, 0, 0}, hi[3] = {s->width, s->width, s->width};
     fsi_surface surface;
     char text[64];
-    int i;
     ex_clear(&m, ex_rgb(245, 248, 250));
     ex_floor(&m, &c, lo, hi, 1, 0, 0.25);
-    for (i = 0; i < s->bodies; i++) {
+    for (int i = 0; i < s->bodies; i++) {
         fsi_solids_surface(&s->w.solids, s->id[i], x, v, &surface);
         ex_draw_surface3(&m, &c, &surface, i ? ex_map(0, 0.3 + 0.12 * i) : ex_rgb(215, 60, 60));
     }

@@ -24,8 +24,7 @@ static ex_color color(const swarm *q, int i) {
 /* Submerged depth over radius of a ball with density ratio q < 1: y^2 (3 - y) / 4 = q (C-07). */
 static double archimedes(double q) {
     double lo = 0, hi = 2;
-    int i;
-    for (i = 0; i < 60; i++) {
+    for (int i = 0; i < 60; i++) {
         double y = (lo + hi) / 2;
         if (y * y * (3 - y) / 4 < q)
             lo = y;
@@ -47,25 +46,23 @@ int main(int argc, char **argv) {
         {"fractions", "", "1: area fractions instead of voxel faces", "0", 0, 1, NULL}};
     ex_args a;
     fsi_world_desc d = {0};
-    fsi_world w;
     fsi_form form = {FSI_FORM_SPHERE, 0, 0, 0, 0, {0, 0, 0}};
-    fsi_mesh mesh;
     fsi_reduced_model model[MOST];
-    double density[MOST], r = 0.17, level = 0.55, dt, total = 0, volume0 = 1, worst = 0, below = 0,
+    double density[MOST], r = 0.17, level = 0.55, total = 0, volume0 = 1, worst = 0, below = 0,
                           out_of = 0;
-    int balls, i, k, frame, steps = 0, stable = 1;
+    int steps = 0, stable = 1;
     swarm_view view = {
         720,  400, {{0}, {0}, {0}, {0}, 0}, {245, 248, 250}, {110, 110, 110}, color, 0.125, 0.5,
         NULL, 0};
     char text[256] = "", exact[256] = "";
     ex_begin(&a, argc, argv, "reduced_spheres", "Soft balls of five densities in a tank.", keys, 8,
              60, 120);
-    balls = ex_list(&a, "density", density, MOST);
-    for (i = balls; i < (int)ex_number(&a, "bodies"); i++)
+    int balls = ex_list(&a, "density", density, MOST);
+    for (int i = balls; i < (int)ex_number(&a, "bodies"); i++)
         density[i] = density[i - balls];
     if (ex_number(&a, "bodies") > 0)
         balls = (int)ex_number(&a, "bodies");
-    dt = ex_number(&a, "dt");
+    double dt = ex_number(&a, "dt");
     d.grid.nx = a.size;
     d.grid.ny = a.size * 2 / 5;
     d.grid.nz = a.size / 5;
@@ -78,13 +75,15 @@ int main(int argc, char **argv) {
     d.max_guests = balls;
     d.damping = (fsi_real)ex_number(&a, "damping");
     d.couple.fractions = (int)ex_number(&a, "fractions");
+    fsi_world w;
     if (fsi_world_init(&w, &d) != FSI_OK)
         return 1;
     form.a = (fsi_real)r;
+    fsi_mesh mesh;
     if (!swarm_mesh(&mesh, &form, fsi_vec((fsi_real)r, (fsi_real)r, (fsi_real)r),
                     (int)ex_number(&a, "tets")))
         return 1;
-    for (i = 0; i < balls; i++) {
+    for (int i = 0; i < balls; i++) {
         fsi_reduced_desc m = {0};
         m.mesh = &mesh;
         m.modes = (int)ex_number(&a, "modes");
@@ -111,8 +110,8 @@ int main(int argc, char **argv) {
     fsi_grid_classify(&w.grid);
     printf("damping=%g 1/s on bodies and fluid, %d tetrahedra per ball\n", (double)d.damping,
            mesh.tet_count);
-    for (frame = 0; frame < a.frames && stable; frame++) {
-        for (i = 0; i < 2 && stable; i++, steps++) {
+    for (int frame = 0; frame < a.frames && stable; frame++) {
+        for (int i = 0; i < 2 && stable; i++, steps++) {
             fsi_report report;
             fsi_result rc = fsi_world_step(&w, (fsi_real)dt, &report);
             if (rc < 0)
@@ -126,19 +125,19 @@ int main(int argc, char **argv) {
             swarm_draw(&a, &s, &view);
         ex_progress(&a, frame);
     }
-    for (i = 0; i < balls; i++) {
+    for (int i = 0; i < balls; i++) {
         fsi_body_report b;
         if (fsi_couple_body(&w.couple, i, &b) == FSI_OK)
             below += b.submerged;
     }
     /* of the water at rest around them */
     level = (w.grid.stats.liquid_volume + below) / (2.5 * (double)(w.grid.h * w.grid.nz));
-    for (i = 0; i < balls; i++) {
+    for (int i = 0; i < balls; i++) {
         const fsi_reduced *b = &s.body[i];
-        double low = 1e9, depth, want = density[i] < 1 ? archimedes(density[i]) : 2;
-        for (k = 0; k < model[i].surface_count; k++)
+        double low = 1e9, want = density[i] < 1 ? archimedes(density[i]) : 2;
+        for (int k = 0; k < model[i].surface_count; k++)
             low = fmin(low, (double)fsi_reduced_point(b, model[i].surface[k]).y);
-        depth = (level - low) / r;
+        double depth = (level - low) / r;
         if (density[i] < 1)
             worst = fmax(worst, fabs(depth - want) * r / (double)w.grid.h);
         if (density[i] > 1)
@@ -158,7 +157,7 @@ int main(int argc, char **argv) {
     ex_result("iterations", "%.2f", total / (steps ? steps : 1));
     ex_result("volume_error", "%.6f", (w.grid.stats.liquid_volume - volume0) / volume0);
     swarm_free(&s);
-    for (i = 0; i < balls; i++)
+    for (int i = 0; i < balls; i++)
         fsi_reduced_model_free(&model[i]);
     fsi_mesh_free(&mesh);
     fsi_world_free(&w);

@@ -71,7 +71,6 @@ static int make_world(fsi_world *w, const ex_args *a, int guests, double *level)
 
 static int open_scene(scene *q, ex_args *a, int tets, int bodies) {
     fsi_reduced_desc m = {0};
-    int i;
     q->level = 0.35;
     if (!make_world(&q->w, a, bodies, &q->level))
         return 0;
@@ -89,7 +88,7 @@ static int open_scene(scene *q, ex_args *a, int tets, int bodies) {
         && (fsi_reduced_model_init(&q->model, &m) != FSI_OK
             || (ex_number(a, "skin") > 0 && !swarm_skin_model(&q->hide, &q->model))))
         return 0;
-    for (i = 0; i < bodies; i++)
+    for (int i = 0; i < bodies; i++)
         if (!swarm_add(&q->s, &q->w, &q->model, place(i),
                        swarm_turn(0.5 * sin(i * 2.0), 0, 0.5 * cos(i * 3.0)))
             || !swarm_group(&q->s, 1, NULL, 0, q->hide.skin.terms ? &q->hide.skin : NULL))
@@ -151,11 +150,10 @@ static double run_full(ex_args *a, int tets, int bodies, int steps, double *iter
     fsi_world w;
     fsi_mesh mesh;
     double level = 0.35, begin = 0, seconds = 0;
-    int i, k, v;
     soft_door *q = (soft_door *)calloc((size_t)bodies, sizeof *q);
     if (!make_world(&w, a, bodies, &level) || !make_mesh(&mesh, tets))
         return 0;
-    for (i = 0; i < bodies; i++) {
+    for (int i = 0; i < bodies; i++) {
         fsi_soft_desc d = {0};
         fsi_guest g = {0};
         d.dim = 3;
@@ -171,7 +169,7 @@ static double run_full(ex_args *a, int tets, int bodies, int steps, double *iter
         d.gravity = fsi_vec(0, FSI_R(-9.81), 0);
         if (fsi_soft_init(&q[i].soft, &d) != FSI_OK)
             return 0;
-        for (v = 0; v < d.vertex_count; v++)
+        for (int v = 0; v < d.vertex_count; v++)
             fsi_vec_store(q[i].soft.x + 3 * v,
                           fsi_vec_add(fsi_vec_load(q[i].soft.x + 3 * v), place(i)));
         q[i].wall.distance_fn = swarm_box;
@@ -182,6 +180,7 @@ static double run_full(ex_args *a, int tets, int bodies, int steps, double *iter
         g.user = &q[i];
         fsi_world_add_guest(&w, &g);
     }
+    int k;
     for (*iterations = 0, k = 0; k < steps; k++) {
         fsi_report report;
         fsi_result rc = fsi_world_step(&w, (fsi_real)ex_number(a, "dt"), &report);
@@ -194,7 +193,7 @@ static double run_full(ex_args *a, int tets, int bodies, int steps, double *iter
         *iterations += (double)report.iterations / steps;
         seconds = (cpu() - begin) / (k ? k : 1);
     }
-    for (i = 0; i < bodies; i++)
+    for (int i = 0; i < bodies; i++)
         fsi_soft_free(&q[i].soft);
     free(q);
     fsi_mesh_free(&mesh);
@@ -217,21 +216,21 @@ int main(int argc, char **argv) {
          "1: the fluid sees a skin whose size does not depend on the tetrahedra; 0: the mesh's own "
          "surface",
          "1", 0, 1, NULL}};
-    ex_args a;
     swarm_view view = {
         640,  480, {{0}, {0}, {0}, {0}, 0}, {245, 248, 250}, {110, 110, 110}, color, 0.125, 0.6,
         NULL, 0};
-    int bodies, compare, frame, k, ok;
     view.camera = ex_camera_make(0.5, 1.55, 2.3, 0.5, 0.4, 0.5, 1, 40);
+    ex_args a;
     ex_begin(&a, argc, argv, "reduced_torus",
              "Soft tori fall into a pool; cost against the number of tetrahedra.", keys, 9, 40, 80);
-    bodies = (int)ex_number(&a, "bodies");
-    compare = ex_number(&a, "compare") > 0;
-    ok = open_scene(&few, &a, (int)ex_number(&a, "tets"), bodies);
+    int bodies = (int)ex_number(&a, "bodies");
+    int compare = ex_number(&a, "compare") > 0;
+    int ok = open_scene(&few, &a, (int)ex_number(&a, "tets"), bodies);
     if (compare)
         ok = ok && open_scene(&many, &a, (int)ex_number(&a, "tets_many"), bodies)
              && open_scene(&alone, &a, 0, 0);
-    for (frame = 0; frame < a.frames && ok; frame++) {
+    int k;
+    for (int frame = 0; frame < a.frames && ok; frame++) {
         /* in turn: both see the same machine */
         for (k = 0; k < 2 && ok; k++)
             ok = step(&few, &a) && (!compare || (step(&many, &a) && step(&alone, &a)));
@@ -248,7 +247,7 @@ int main(int argc, char **argv) {
     /* the bodies' own stages among them */
     ex_result("seconds_few_bodies", "%.5f", few.s.solid_seconds / fmax(1, few.steps - 1));
     if (compare && ok) {
-        double its, full[2];
+        double full[2];
         int n = (int)ex_number(&a, "full_bodies");
         ex_result("tets_many", "%d", many.mesh.tet_count);
         ex_result("seconds_many", "%.5f", cost(&many));
@@ -259,6 +258,7 @@ int main(int argc, char **argv) {
         if (open_scene(&reduced, &a, (int)ex_number(&a, "tets"), n))
             for (k = 0; k < 5; k++)
                 step(&reduced, &a);
+        double its;
         full[0] = run_full(&a, (int)ex_number(&a, "tets"), n, 5, &its);
         full[1] = run_full(&a, (int)ex_number(&a, "tets_many"), n, 5, &its);
         ex_result("seconds_reduced_full_bodies", "%.5f", cost(&reduced));

@@ -29,11 +29,10 @@ typedef struct tank {
 
 static fsi_result begin(void *user, fsi_real dt) {
     tank *t = (tank *)user;
-    int b, i;
-    for (b = 0; b < BODIES; b++) {
+    for (int b = 0; b < BODIES; b++) {
         fsi_body *o = &t->body[b];
         o->velocity.y -= FSI_R(9.81) * dt;
-        for (i = 0; i < ROUND; i++) {
+        for (int i = 0; i < ROUND; i++) {
             double a = 2 * acos(-1.0) * i / ROUND;
             t->x[b][3 * i] = o->centre.x + (fsi_real)(radius * cos(a));
             t->x[b][3 * i + 1] = o->centre.y + (fsi_real)(radius * sin(a));
@@ -46,8 +45,7 @@ static fsi_result begin(void *user, fsi_real dt) {
 
 static fsi_result move(void *user, fsi_real dt) {
     tank *t = (tank *)user;
-    int b;
-    for (b = 0; b < BODIES; b++) {
+    for (int b = 0; b < BODIES; b++) {
         fsi_body *o = &t->body[b];
         fsi_body_take(o);
         if (!t->taken)
@@ -65,7 +63,6 @@ static fsi_result move(void *user, fsi_real dt) {
 static int make(tank *t, int size, const double *density, double coefficient) {
     fsi_grid_desc g = {0};
     fsi_slip_desc d = {0};
-    int b, i;
     g.nx = size;
     g.ny = size * 2 / 3;
     g.nz = 1;
@@ -75,11 +72,11 @@ static int make(tank *t, int size, const double *density, double coefficient) {
     g.shells = 1;
     d.passes = 3;
     d.coefficient = t->coefficient;
-    for (i = 0; i < ROUND; i++) {
+    for (int i = 0; i < ROUND; i++) {
         t->index[2 * i] = i;
         t->index[2 * i + 1] = (i + 1) % ROUND;
     }
-    for (b = 0; b < BODIES; b++) {
+    for (int b = 0; b < BODIES; b++) {
         double m = density[b] * 1000 * acos(-1.0) * radius * radius;
         fsi_body *o = &t->body[b];
         o->mass = (fsi_real)m;
@@ -105,15 +102,13 @@ static int make(tank *t, int size, const double *density, double coefficient) {
 static void draw(const tank *t, ex_image *m, int row) {
     ex_view v = ex_view_make(0, 0, 1.5, 1, 20, 26 + row * 372, 510, 340);
     fsi_real *speed = (fsi_real *)calloc(t->grid.cells, sizeof *speed);
-    size_t c;
-    int b;
-    for (c = 0; speed && c < t->grid.cells; c++)
+    for (size_t c = 0; speed && c < t->grid.cells; c++)
         speed[c] = fsi_vec_length(fsi_grid_velocity_at(
             &t->grid, fsi_grid_cell_centre(&t->grid, (int)(c % (size_t)t->grid.nx),
                                            (int)(c / (size_t)t->grid.nx), 0)));
     if (speed)
         ex_draw_field(m, &v, t->grid.nx, t->grid.ny, speed, 0, 1, 0);
-    for (b = 0; b < BODIES; b++)
+    for (int b = 0; b < BODIES; b++)
         ex_disk(m, ex_px(&v, (double)t->body[b].centre.x), ex_py(&v, (double)t->body[b].centre.y),
                 radius * 340, ex_map(2, 0.15 + 0.35 * b));
     ex_text(m, v.left, v.top - 18, 2, ex_rgb(20, 20, 20), row ? "NO-SLIP" : "SLIP");
@@ -129,16 +124,16 @@ int main(int argc, char **argv) {
     static tank t[2];
     ex_args a;
     double density[BODIES] = {1, 1, 1}, its = 0;
-    int frame = 0, b, w, stable, main_one;
+    int frame = 0;
     long steps = 0;
     ex_begin(&a, argc, argv, "slip_buoyancy",
              "Disks of different density in water, slip above no-slip.", keys, 3, 96, 90);
     ex_list(&a, "density", density, BODIES);
     /* whose results have the plain names */
-    main_one = ex_is(&a, "wall", "noslip");
-    stable = make(&t[0], a.size, density, 1) && make(&t[1], a.size, density, 0);
+    int main_one = ex_is(&a, "wall", "noslip");
+    int stable = make(&t[0], a.size, density, 1) && make(&t[1], a.size, density, 0);
     for (; frame < a.frames && stable; frame++) {
-        for (w = 0; w < 2 && stable; w++) {
+        for (int w = 0; w < 2 && stable; w++) {
             fsi_report r = {0};
             if (ex_is(&a, "wall", w ? "slip" : "noslip"))
                 continue;
@@ -148,14 +143,14 @@ int main(int argc, char **argv) {
         }
         if (a.out && frame % 3 == 2) {
             ex_image m = ex_image_make(620, 760);
-            for (w = 0; w < 2; w++)
+            for (int w = 0; w < 2; w++)
                 draw(&t[w], &m, w);
             ex_frame(&a, &m);
             ex_image_free(&m);
         }
         ex_progress(&a, frame);
     }
-    for (b = 0; b < BODIES; b++) {
+    for (int b = 0; b < BODIES; b++) {
         char key[32];
         snprintf(key, sizeof key, "rise_%d", b);
         ex_result(key, "%.4f", (double)t[main_one].body[b].centre.y - t[main_one].begin[b]);
@@ -169,7 +164,7 @@ int main(int argc, char **argv) {
     ex_result("iterations", "%.2f", its / (double)(steps > 0 ? steps : 1));
     ex_result("leak", "%.3e",
               fsi_slip_max_divergence(&t[main_one].slip) * (double)t[main_one].grid.h);
-    for (w = 0; w < 2; w++) {
+    for (int w = 0; w < 2; w++) {
         fsi_slip_free(&t[w].slip);
         fsi_grid_free(&t[w].grid);
     }

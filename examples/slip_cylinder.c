@@ -36,7 +36,6 @@ typedef struct channel {
 
 static int make(channel *c, int n, double blockage, const fsi_slip_desc *d) {
     fsi_grid_desc g = {0};
-    size_t i;
     int ny = (int)(2 * n / blockage + 0.5);
     slip_exact_make(&c->exact, n, n / blockage);
     g.nx = 2 * ny;
@@ -48,7 +47,7 @@ static int make(channel *c, int n, double blockage, const fsi_slip_desc *d) {
     g.side[0].velocity.x = g.side[1].velocity.x = 1;
     c->cx = ny + 0.13;
     c->cy = ny / 2.0;
-    for (i = 0; i < ROUND; i++) {
+    for (size_t i = 0; i < ROUND; i++) {
         double t = 2 * acos(-1.0) * (double)i / ROUND;
         c->x[3 * i] = (fsi_real)(c->cx + n * cos(t));
         c->x[3 * i + 1] = (fsi_real)(c->cy + n * sin(t));
@@ -63,7 +62,7 @@ static int make(channel *c, int n, double blockage, const fsi_slip_desc *d) {
     c->list[0] = &c->door;
     if (fsi_grid_init(&c->grid, &g) != FSI_OK || fsi_slip_init(&c->slip, &c->grid, d) != FSI_OK)
         return 0;
-    for (i = 0; i < c->grid.faces[0]; i++)
+    for (size_t i = 0; i < c->grid.faces[0]; i++)
         c->grid.u[0][i] = 1;
     return 1;
 }
@@ -73,11 +72,11 @@ static int make(channel *c, int n, double blockage, const fsi_slip_desc *d) {
 static double through(const channel *c) {
     const fsi_grid *g = &c->grid;
     int n = (int)c->exact.a + 3, x0 = (int)c->cx - n, x1 = (int)c->cx + n, y0 = (int)c->cy - n,
-        y1 = (int)c->cy + n, i;
+        y1 = (int)c->cy + n;
     double sum = 0;
-    for (i = y0; i < y1; i++)
+    for (int i = y0; i < y1; i++)
         sum += (double)(g->u[0][x1 + (g->nx + 1) * i] - g->u[0][x0 + (g->nx + 1) * i]);
-    for (i = x0; i < x1; i++)
+    for (int i = x0; i < x1; i++)
         sum += (double)(g->u[1][i + g->nx * y1] - g->u[1][i + g->nx * y0]);
     return fabs(sum) / (2 * c->exact.a);
 }
@@ -86,8 +85,7 @@ static void measure(channel *c) {
     const fsi_interface *f = &c->slip.interface;
     /* one cell of arc around 90 degrees */
     double sum = 0, near = 1.0 / c->exact.a, tops = 0;
-    int i;
-    for (i = 0; i < f->sides; i++) {
+    for (int i = 0; i < f->sides; i++) {
         fsi_vec3 x = fsi_interface_centre(f, &f->side[i]);
         double t = atan2((double)x.y - c->cy, (double)x.x - c->cx),
                got =
@@ -113,12 +111,11 @@ static void measure(channel *c) {
  * of its cell, its tangential part. */
 static void open_faces(channel *c) {
     const fsi_grid *g = &c->grid;
-    int i, axis;
-    for (i = 0; i < c->slip.interface.sides; i++) {
+    for (int i = 0; i < c->slip.interface.sides; i++) {
         const fsi_side *s = &c->slip.interface.side[i];
         int x = s->cell % g->nx, y = s->cell / g->nx;
         fsi_real v[3] = {0, 0, 0};
-        for (axis = 0; axis < 2; axis++) {
+        for (int axis = 0; axis < 2; axis++) {
             size_t lo = axis ? (size_t)(x + g->nx * y) : (size_t)(x + (g->nx + 1) * y),
                    hi = lo + (size_t)(axis ? g->nx : 1);
             int a = g->weight[axis][lo] > 0, b = g->weight[axis][hi] > 0;
@@ -140,18 +137,18 @@ static void open_faces(channel *c) {
 static int run(channel *c, int wall, int n, double blockage, int passes) {
     fsi_real zero = 0;
     fsi_slip_desc d = {0};
-    fsi_result r;
     d.passes = passes;
     d.tolerance = 1e-7;
     d.form = wall == PAPER ? FSI_SLIP_PAPER : FSI_SLIP_REPAIRED;
     d.coefficient = wall == NOSLIP ? &zero : NULL;
     if (!make(c, n, blockage, &d))
         return 0;
+    fsi_result r;
     if (wall == FRACTION || wall == VOXEL) { /* no ghosts: the monolithic solve */
-        fsi_couple couple;
         fsi_couple_desc cd = {0};
         cd.fractions = wall == FRACTION;
         cd.tolerance = 1e-7;
+        fsi_couple couple;
         if (fsi_couple_init(&couple, &c->grid, &cd) != FSI_OK)
             return 0;
         r = fsi_couple_detect(&couple, c->list, 1);
@@ -175,18 +172,17 @@ static int run(channel *c, int wall, int n, double blockage, int passes) {
 
 static void draw(const channel *c, ex_image *m, int at, const char *name) {
     const fsi_grid *g = &c->grid;
-    int i, j, half = (int)(1.8 * c->exact.a), w, x0, y0;
-    ex_view v;
-    fsi_real *speed;
+    int half = (int)(1.8 * c->exact.a);
     if (half > g->ny / 2)
         half = g->ny / 2;
-    w = 2 * half;
-    x0 = g->nx / 2 - half;
-    y0 = g->ny / 2 - half;
-    v = ex_view_make(x0, y0, x0 + w, y0 + w, 14 + at * 288, 40, 276, 276);
+    int w = 2 * half;
+    int x0 = g->nx / 2 - half;
+    int y0 = g->ny / 2 - half;
+    ex_view v = ex_view_make(x0, y0, x0 + w, y0 + w, 14 + at * 288, 40, 276, 276);
+    fsi_real *speed;
     speed = (fsi_real *)calloc((size_t)w * (size_t)w, sizeof *speed);
-    for (j = 0; j < w; j++)
-        for (i = 0; i < w; i++) {
+    for (int j = 0; j < w; j++)
+        for (int i = 0; i < w; i++) {
             size_t f = (size_t)(i + x0) + (size_t)(g->nx + 1) * (size_t)(j + y0),
                    e = (size_t)(i + x0) + (size_t)g->nx * (size_t)(j + y0);
             speed[i + w * j] =
@@ -209,20 +205,19 @@ int main(int argc, char **argv) {
         {"passes", "", "solves with fresh ghost fluxes (slip)", "5", 1, 100, NULL}};
     static channel c[WALLS];
     ex_args a;
-    double blockage;
-    int n, w, k, chosen = SLIP, stable = 1;
+    int chosen = SLIP, stable = 1;
     ex_begin(&a, argc, argv, "slip_cylinder",
              "Speed of an ideal fluid along a cylinder in a channel.", keys, 4, 320, 1);
-    blockage = ex_number(&a, "blockage");
+    double blockage = ex_number(&a, "blockage");
     /* cells per radius; the channel is four half widths long */
-    n = (int)(a.size * blockage / 4 + 0.5);
+    int n = (int)(a.size * blockage / 4 + 0.5);
     if (ex_number(&a, "radius_cells") > 0)
         n = (int)(ex_number(&a, "radius_cells") + 0.5);
     /* the box of through() stays inside the channel */
     if (n < 4)
         n = 4;
     ex_result("cells_per_radius", "%d", n);
-    for (w = 0; w < WALLS; w++) {
+    for (int w = 0; w < WALLS; w++) {
         char key[32];
         if (ex_is(&a, "wall", names[w]))
             chosen = w;
@@ -248,11 +243,11 @@ int main(int argc, char **argv) {
         ex_frame(&a, &m);
         ex_image_free(&m);
         m = ex_image_make(640, 340);
-        for (k = 0; k < BINS; k++) {
+        for (int k = 0; k < BINS; k++) {
             x[k] = 180.0 * k / (BINS - 1);
             y[WALLS][k] = fabs(slip_exact_speed(&c[0].exact, x[k] * acos(-1.0) / 180));
         }
-        for (w = 0; w < WALLS; w++) {
+        for (int w = 0; w < WALLS; w++) {
             static const int rgb[WALLS][3] = {
                 {20, 110, 200}, {200, 60, 60}, {150, 150, 150}, {220, 150, 30}, {40, 150, 80}};
             curve[w].name = names[w];
@@ -260,7 +255,7 @@ int main(int argc, char **argv) {
             curve[w].x = px[w];
             curve[w].y = y[w];
             curve[w].color = ex_rgb(rgb[w][0], rgb[w][1], rgb[w][2]);
-            for (k = 0; k < BINS; k++)
+            for (int k = 0; k < BINS; k++)
                 if (c[w].weight[k] > 0) {
                     px[w][curve[w].n] = x[k];
                     y[w][curve[w].n++] = c[w].bin[k] / c[w].weight[k];
@@ -275,7 +270,7 @@ int main(int argc, char **argv) {
         ex_frame(&a, &m);
         ex_image_free(&m);
     }
-    for (w = 0; w < WALLS; w++) {
+    for (int w = 0; w < WALLS; w++) {
         fsi_slip_free(&c[w].slip);
         fsi_grid_free(&c[w].grid);
     }

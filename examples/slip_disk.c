@@ -43,10 +43,9 @@ static void place(scene *s, int frame, double *c) {
 static fsi_result begin(void *user, fsi_real dt) {
     scene *s = (scene *)user;
     double next[2];
-    int i, k;
     place(s, s->frame + 1, next);
-    for (i = 0; i < 2; i++)
-        for (k = 0; k < 2; k++) {
+    for (int i = 0; i < 2; i++)
+        for (int k = 0; k < 2; k++) {
             s->x[3 * i + k] = (fsi_real)(s->centre[k] + (i ? half : -half) * s->t[k]);
             s->v[3 * i + k] = (fsi_real)((next[k] - s->centre[k]) / (double)dt);
         }
@@ -55,9 +54,8 @@ static fsi_result begin(void *user, fsi_real dt) {
 
 static fsi_result move(void *user, fsi_real dt) {
     scene *s = (scene *)user;
-    int i;
     place(s, ++s->frame, s->centre);
-    for (i = 0; i < 6; i++)
+    for (int i = 0; i < 6; i++)
         s->x[i] += dt * s->v[i];
     return FSI_OK;
 }
@@ -66,7 +64,6 @@ static int make(scene *s, int size, double angle, double coefficient) {
     static const int32_t index[2] = {0, 1};
     fsi_grid_desc g = {0};
     fsi_slip_desc d = {0};
-    int j, k;
     memset(s, 0, sizeof *s);
     g.nx = g.ny = size;
     g.nz = 1;
@@ -97,10 +94,10 @@ static int make(scene *s, int size, double angle, double coefficient) {
     if (!s->kept || fsi_grid_init(&s->grid, &g) != FSI_OK
         || fsi_slip_init(&s->slip, &s->grid, &d) != FSI_OK)
         return 0;
-    for (j = 0; j < size; j++)
-        for (k = 0; k < size; k++)
+    for (int j = 0; j < size; j++)
+        for (int k = 0; k < size; k++)
             s->grid.scalar[0][k + size * j] = (fsi_real)(k * 16 / size & 1);
-    for (k = 0; k < TRACERS; k++) {
+    for (int k = 0; k < TRACERS; k++) {
         s->point[3 * k] =
             (fsi_real)(0.01 + 0.98 * (k * 0.618033988749895 - floor(k * 0.618033988749895)));
         s->point[3 * k + 1] = (fsi_real)(0.01 + 0.98 * (k + 0.5) / TRACERS);
@@ -113,14 +110,13 @@ static int make(scene *s, int size, double angle, double coefficient) {
 /* One step; counts tracers whose straight path, seen from the plate, crosses it. */
 static int step(scene *s) {
     double c[2], a[2], b[2];
-    int i, k;
-    for (k = 0; k < 2; k++)
+    for (int k = 0; k < 2; k++)
         c[k] = s->centre[k];
     memcpy(s->old, s->point, sizeof s->old);
     if (fsi_slip_step(&s->slip, &s->step, (fsi_real)s->dt, NULL) < 0)
         return 0;
-    for (i = 0; i < TRACERS; i++) {
-        for (k = 0; k < 2; k++) {
+    for (int i = 0; i < TRACERS; i++) {
+        for (int k = 0; k < 2; k++) {
             a[k] = (double)s->old[3 * i + k] - c[k];
             b[k] = (double)s->point[3 * i + k] - s->centre[k];
         }
@@ -138,7 +134,7 @@ static int step(scene *s) {
         double sum = 0;
         memcpy(s->kept, s->grid.scalar[0], s->grid.cells * sizeof *s->kept);
         s->energy = fsi_grid_kinetic_energy(&s->grid);
-        for (i = 0; i < s->slip.interface.sides; i++)
+        for (int i = 0; i < s->slip.interface.sides; i++)
             sum +=
                 (double)s->slip.velocity[i].x * s->t[0] + (double)s->slip.velocity[i].y * s->t[1];
         s->wall_speed = s->slip.interface.sides ? sum / s->slip.interface.sides : 0;
@@ -148,8 +144,7 @@ static int step(scene *s) {
 
 static void draw(const scene *s, ex_image *m, int at) {
     const fsi_grid *g = &s->grid;
-    int row;
-    for (row = 0; row < 2; row++) {
+    for (int row = 0; row < 2; row++) {
         ex_view v = ex_view_make(0, 0, 1, 1, 14 + at * 310, 40 + row * 310, 300, 300);
         if (row && s->frame < PERIOD / 2)
             continue;
@@ -170,26 +165,26 @@ int main(int argc, char **argv) {
         {"coefficient", "", "of the left plate with wall=slip: 1 = slip", "1", 0, 1, NULL}};
     static scene s[2];
     ex_args a;
-    int frame, w, stable;
     ex_begin(&a, argc, argv, "slip_disk",
              "A thin plate slides and sweeps through smoke, slip beside no-slip.", keys, 3, 64,
              120);
-    stable = make(&s[SLIP], a.size, ex_number(&a, "angle"),
-                  ex_is(&a, "wall", "slip") ? ex_number(&a, "coefficient") : 0)
-             && make(&s[NOSLIP], a.size, ex_number(&a, "angle"), 0);
+    int stable = make(&s[SLIP], a.size, ex_number(&a, "angle"),
+                      ex_is(&a, "wall", "slip") ? ex_number(&a, "coefficient") : 0)
+                 && make(&s[NOSLIP], a.size, ex_number(&a, "angle"), 0);
+    int frame;
     for (frame = 0; frame < a.frames && stable; frame++) {
-        for (w = SLIP; w <= NOSLIP && stable; w++)
+        for (int w = SLIP; w <= NOSLIP && stable; w++)
             stable = step(&s[w]);
         if (a.out && frame % 2) {
             ex_image m = ex_image_make(640, 660);
-            for (w = SLIP; w <= NOSLIP; w++)
+            for (int w = SLIP; w <= NOSLIP; w++)
                 draw(&s[w], &m, w);
             ex_frame(&a, &m);
             ex_image_free(&m);
         }
         ex_progress(&a, frame);
     }
-    for (w = SLIP; w <= NOSLIP; w++) {
+    for (int w = SLIP; w <= NOSLIP; w++) {
         ex_result(w ? "wall_speed_noslip" : "wall_speed_slip", "%.4f", s[w].wall_speed);
         ex_result(w ? "energy_noslip" : "energy_slip", "%.6f", s[w].energy);
         ex_result(w ? "crossed_noslip" : "crossed_slip", "%d", s[w].crossed);

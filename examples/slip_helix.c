@@ -26,10 +26,10 @@ static void axis(double y, double *p) {
 }
 
 static void make_tube(void) {
-    int i, j, n = 0;
-    for (i = 0; i <= ALONG; i++)
+    int n = 0;
+    for (int i = 0; i <= ALONG; i++)
         /* level circles: simple, and enough for a steep tube */
-        for (j = 0; j < AROUND; j++) {
+        for (int j = 0; j < AROUND; j++) {
             double p[3], a = 2 * acos(-1.0) * j / AROUND;
             axis(high * i / ALONG, p);
             x[3 * (AROUND * i + j)] = (fsi_real)(p[0] + tube * cos(a));
@@ -48,8 +48,7 @@ static void make_tube(void) {
 
 static void measure(const fsi_grid *g, double *outside, double *height) {
     double all = 0, out = 0, up = 0;
-    size_t c;
-    for (c = 0; c < g->cells; c++) {
+    for (size_t c = 0; c < g->cells; c++) {
         fsi_vec3 q = fsi_grid_cell_centre(g, (int)(c % (size_t)g->nx),
                                           (int)(c / (size_t)g->nx % (size_t)g->ny),
                                           (int)(c / ((size_t)g->nx * (size_t)g->ny)));
@@ -73,9 +72,8 @@ static void draw(ex_image *all, fsi_grid *g, const fsi_surface *s, int at) {
     fsi_iso_desc d = {0};
     fsi_iso_mesh mesh = {0};
     ex_mesh glass = {s->vertex_count, s->element_count, s->x, s->index, {150, 190, 220}, 3.0};
-    size_t i;
     ex_floor(&m, &c, lo, hi, 1, 0, 0.25);
-    for (i = 0; i < g->cells; i++)
+    for (size_t i = 0; i < g->cells; i++)
         g->scratch[0][i] = FSI_R(0.25) - g->density[i];
     d.nx = g->nx;
     d.ny = g->ny;
@@ -111,12 +109,12 @@ int main(int argc, char **argv) {
     fsi_slip slip[2];
     ex_args a;
     double p[3], its = 0, outside[2], height[2];
-    int frame = 0, w, stable = 1, main_one;
+    int frame = 0, stable = 1;
     long steps = 0;
     ex_begin(&a, argc, argv, "slip_helix",
              "A helical surface that is no solid steers a jet of smoke.", keys, 2, 48, 60);
     /* whose results have the plain names */
-    main_one = ex_is(&a, "wall", "noslip");
+    int main_one = ex_is(&a, "wall", "noslip");
     make_tube();
     g.nx = g.nz = a.size / 2;
     g.ny = a.size;
@@ -144,7 +142,7 @@ int main(int argc, char **argv) {
     list[0] = &door;
     scene.solid = list;
     scene.count = ex_is(&a, "wall", "none") ? 0 : 1;
-    for (w = 0; w < 2; w++) {
+    for (int w = 0; w < 2; w++) {
         d.coefficient = &coefficient[w];
         d.passes = 1;
         stable = fsi_grid_init(&grid[w], &g) == FSI_OK
@@ -152,7 +150,7 @@ int main(int argc, char **argv) {
                  && fsi_grid_add_source(&grid[w], &jet) == FSI_OK && stable;
     }
     for (; frame < a.frames && stable; frame++) {
-        for (w = 0; w < 2 && stable; w++) {
+        for (int w = 0; w < 2 && stable; w++) {
             fsi_report r = {0};
             if (w ? ex_is(&a, "wall", "slip") || ex_is(&a, "wall", "none") : main_one)
                 continue;
@@ -162,21 +160,21 @@ int main(int argc, char **argv) {
         }
         if (a.out && frame % 3 == 2) {
             ex_image m = ex_image_make(800, 600);
-            for (w = 0; w < 2; w++)
+            for (int w = 0; w < 2; w++)
                 draw(&m, &grid[w], &door.surface, w);
             ex_frame(&a, &m);
             ex_image_free(&m);
         }
         ex_progress(&a, frame);
     }
-    for (w = 0; w < 2; w++)
+    for (int w = 0; w < 2; w++)
         measure(&grid[w], &outside[w], &height[w]);
     ex_result("leak", "%.5f", outside[main_one]);
     ex_result("height", "%.4f", height[main_one]);
     ex_result("leak_noslip", "%.5f", outside[1]);
     ex_result("height_noslip", "%.4f", height[1]);
     ex_result("iterations", "%.2f", its / (double)(steps > 0 ? steps : 1));
-    for (w = 0; w < 2; w++) {
+    for (int w = 0; w < 2; w++) {
         fsi_slip_free(&slip[w]);
         fsi_grid_free(&grid[w]);
     }

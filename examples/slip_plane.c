@@ -31,10 +31,9 @@ static double height(const scene *s, double x, double y) {
 static double streams(scene *s, int set) {
     fsi_grid *g = &s->grid;
     double worst = 0, h = (double)g->h;
-    int a, i, j;
-    for (a = 0; a < 2; a++)
-        for (j = 0; j < g->ny + (a == 1); j++)
-            for (i = 0; i < g->nx + (a == 0); i++) {
+    for (int a = 0; a < 2; a++)
+        for (int j = 0; j < g->ny + (a == 1); j++)
+            for (int i = 0; i < g->nx + (a == 0); i++) {
                 size_t f = (size_t)(i + (g->nx + (a == 0)) * j);
                 double x = fmin(fmax((i + (a ? 0.5 : 0)) * h, h / 2), 1 - h / 2),
                        y = fmin(fmax((j + (a ? 0 : 0.5)) * h, h / 2), 1 - h / 2);
@@ -52,14 +51,13 @@ static int make(scene *s, int size, double angle, int wall) {
     static const int32_t index[2] = {0, 1};
     fsi_grid_desc g = {0};
     fsi_slip_desc d = {0};
-    int i, *sign;
     memset(s, 0, sizeof *s);
     g.nx = g.ny = size;
     g.nz = 1;
     g.h = (fsi_real)(1.0 / size);
     g.rho = 1;
     g.shells = 1;
-    for (i = 0; i < 4; i++)
+    for (int i = 0; i < 4; i++)
         g.side[i].kind = FSI_SIDE_OPEN;
     d.coefficient = wall == VOXEL ? &zero : NULL;
     d.tolerance = 1e-10;
@@ -67,7 +65,7 @@ static int make(scene *s, int size, double angle, int wall) {
     s->t[1] = sin(angle);
     s->n[0] = -s->t[1];
     s->n[1] = s->t[0];
-    for (i = 0; i < 2; i++) {
+    for (int i = 0; i < 2; i++) {
         s->x[3 * i] = (fsi_real)(0.503 + (i ? 2 : -2) * s->t[0]);
         s->x[3 * i + 1] = (fsi_real)(0.4837 + (i ? 2 : -2) * s->t[1]);
     }
@@ -84,8 +82,9 @@ static int make(scene *s, int size, double angle, int wall) {
     if (fsi_slip_solve(&s->slip, g.h, NULL) < 0)
         return 0;
     s->error = streams(s, 0);
+    int *sign;
     sign = (int *)calloc((size_t)s->slip.groups + 1, sizeof *sign);
-    for (i = 0; i < s->slip.interface.sides; i++) {
+    for (int i = 0; i < s->slip.interface.sides; i++) {
         int c = s->slip.interface.side[i].cell, *at = sign + s->slip.group[s->slip.ghost[i]],
             w = height(s, (c % size + 0.5) / size, (c / size + 0.5) / size) > 0 ? 1 : -1;
         if (*at && *at != w)
@@ -94,7 +93,7 @@ static int make(scene *s, int size, double angle, int wall) {
     }
     free(sign);
     srand(1);
-    for (i = 0; i < TRACERS; i++) {
+    for (int i = 0; i < TRACERS; i++) {
         s->point[3 * i] = (fsi_real)(rand() / (RAND_MAX + 1.0));
         s->point[3 * i + 1] = (fsi_real)(rand() / (RAND_MAX + 1.0));
     }
@@ -105,9 +104,8 @@ static void draw(const scene *s, ex_image *m, int at, const fsi_real *begin) {
     ex_view v = ex_view_make(0, 0, 1, 1, 20 + at * 310, 40, 290, 290);
     const fsi_grid *g = &s->grid;
     fsi_real *lost = (fsi_real *)calloc(g->cells, sizeof *lost);
-    int i;
     /* difference from the streams: 0 white, 1 dark; each cell from its own side of the plate */
-    for (i = 0; lost && i < (int)g->cells; i++) {
+    for (int i = 0; lost && i < (int)g->cells; i++) {
         size_t f = (size_t)(i + i / g->nx), e = (size_t)i;
         double sign = height(s, (i % g->nx + 0.5) / g->nx, (i / g->nx + 0.5) / g->ny) > 0 ? 1 : -1;
         lost[i] = (fsi_real)hypot((double)(g->u_plus[0][f] + g->u[0][f + 1]) / 2 - sign * s->t[0],
@@ -117,7 +115,7 @@ static void draw(const scene *s, ex_image *m, int at, const fsi_real *begin) {
     if (lost)
         ex_draw_field(m, &v, g->nx, g->ny, lost, 0, 1, 3);
     free(lost);
-    for (i = 0; i < TRACERS; i += 2) {
+    for (int i = 0; i < TRACERS; i += 2) {
         double x = (double)s->point[3 * i], y = (double)s->point[3 * i + 1];
         if (x > 0.01 && x < 0.99 && y > 0.01 && y < 0.99)
             ex_disk(m, ex_px(&v, x), ex_py(&v, y), 1.3,
@@ -139,13 +137,13 @@ int main(int argc, char **argv) {
     static fsi_real begin[2][3 * TRACERS];
     ex_args a;
     double angle[32], error[2] = {0, 0};
-    int n, k, w, i, frame, leaks = 0, crossed = 0, stable = 1;
+    int leaks = 0, crossed = 0, stable = 1;
     ex_begin(&a, argc, argv, "slip_plane",
              "Opposite streams on the two sides of a thin sloping plate.", keys, 1, 64, 24);
-    n = ex_list(&a, "angle", angle, 32);
+    int n = ex_list(&a, "angle", angle, 32);
     /* the first angle last: it is shown */
-    for (k = n - 1; k >= 0; k--)
-        for (w = SLIP; w <= VOXEL; w++) {
+    for (int k = n - 1; k >= 0; k--)
+        for (int w = SLIP; w <= VOXEL; w++) {
             if (k < n - 1) {
                 fsi_slip_free(&s[w].slip);
                 fsi_grid_free(&s[w].grid);
@@ -154,21 +152,22 @@ int main(int argc, char **argv) {
             error[w] = fmax(error[w], s[w].error);
             leaks += s[w].leaks;
         }
-    for (w = SLIP; w <= VOXEL; w++)
+    for (int w = SLIP; w <= VOXEL; w++)
         memcpy(begin[w], s[w].point, sizeof begin[w]);
+    int frame;
     for (frame = 0; frame < a.frames && stable; frame++) {
-        for (w = SLIP; w <= VOXEL; w++)
+        for (int w = SLIP; w <= VOXEL; w++)
             (void)fsi_slip_trace(&s[w].slip, (fsi_real)(0.5 / a.size), TRACERS, s[w].point);
         if (a.out) {
             ex_image m = ex_image_make(640, 350);
-            for (w = SLIP; w <= VOXEL; w++)
+            for (int w = SLIP; w <= VOXEL; w++)
                 draw(&s[w], &m, w, begin[w]);
             ex_frame(&a, &m);
             ex_image_free(&m);
         }
         ex_progress(&a, frame);
     }
-    for (i = 0; i < TRACERS; i++) { /* those still in the box */
+    for (int i = 0; i < TRACERS; i++) { /* those still in the box */
         double x = (double)s[0].point[3 * i], y = (double)s[0].point[3 * i + 1], h = 1.0 / a.size;
         if (fmin(fmin(x, 1 - x), fmin(y, 1 - y)) < h)
             continue;
@@ -183,7 +182,7 @@ int main(int argc, char **argv) {
     ex_result("error_voxel", "%.3e", error[VOXEL]);
     ex_result("groups_on_both_sides", "%d", leaks);
     ex_result("tracers_crossed", "%d", crossed);
-    for (w = SLIP; w <= VOXEL; w++) {
+    for (int w = SLIP; w <= VOXEL; w++) {
         fsi_slip_free(&s[w].slip);
         fsi_grid_free(&s[w].grid);
     }

@@ -13,12 +13,11 @@ static void draw(ex_args *a, fsi_world *w) {
     ex_image m = ex_image_make(400, 560);
     fsi_grid *g = &w->grid;
     fsi_surface s;
-    int i;
     if (g->dim == 2) {
         ex_view view = ex_view_make(0, 0, 1, 1.5, 20, 20, 340, 510);
         ex_draw_field(&m, &view, g->nx, g->ny, g->density, 0, 1, 2);
         ex_colorbar(&m, &view, 2, 0, 1, "SMOKE");
-        for (i = 0; i < w->door_count; i++) {
+        for (int i = 0; i < w->door_count; i++) {
             fsi_solids_surface(&w->solids, w->door_body[i], x, v, &s);
             ex_draw_surface(&m, &view, &s, ex_map(0, 0.3 + 0.6 * i / (w->door_count + 1.0)));
         }
@@ -29,11 +28,11 @@ static void draw(ex_args *a, fsi_world *w) {
         fsi_iso_mesh mesh = {0};
         ex_clear(&m, ex_rgb(246, 248, 250));
         ex_floor(&m, &c, lo, hi, 1, 0, 0.125);
-        for (i = 0; i < w->door_count; i++) {
+        for (int i = 0; i < w->door_count; i++) {
             fsi_solids_surface(&w->solids, w->door_body[i], x, v, &s);
             ex_draw_surface3(&m, &c, &s, ex_map(0, 0.3 + 0.6 * i / (w->door_count + 1.0)));
         }
-        for (i = 0; i < (int)g->cells; i++)
+        for (int i = 0; i < (int)g->cells; i++)
             g->scratch[0][i] = FSI_R(0.3) - g->density[i];
         d.nx = g->nx;
         d.ny = g->ny;
@@ -60,17 +59,15 @@ int main(int argc, char **argv) {
                                   {"density", "", "over the smoke's", "0.2", 1e-4, 1e4, NULL},
                                   {"dt", "s", "time step", "0.02", 1e-4, 0.2, NULL}};
     fsi_world_desc d = {0};
-    fsi_world w;
-    fsi_shape ball;
     fsi_shape_desc sd = {0};
     fsi_grid_source jet = {0};
     ex_args a;
-    int dim, bodies, i, frame, stable = 1;
-    double total = 0, dt;
+    int stable = 1;
+    double total = 0;
     ex_begin(&a, argc, argv, "smoke_ball", "Light balls in a plume of smoke.", keys, 4, 72, 160);
-    dim = (int)ex_number(&a, "dim");
-    bodies = (int)ex_number(&a, "bodies");
-    dt = ex_number(&a, "dt");
+    int dim = (int)ex_number(&a, "dim");
+    int bodies = (int)ex_number(&a, "bodies");
+    double dt = ex_number(&a, "dt");
     d.grid.ny = a.size;
     d.grid.nx = a.size * 2 / 3;
     d.grid.nz = dim == 3 ? a.size * 2 / 3 : 1;
@@ -82,6 +79,7 @@ int main(int argc, char **argv) {
     d.grid.up = fsi_vec(0, 1, 0);
     d.grid.confinement = FSI_R(0.1);
     d.max_bodies = bodies;
+    fsi_world w;
     if (fsi_world_init(&w, &d) != FSI_OK)
         return 1;
     jet.lo = fsi_vec(FSI_R(0.4), 0, FSI_R(0.4));
@@ -96,9 +94,10 @@ int main(int argc, char **argv) {
     sd.kind = FSI_SHAPE_SPHERE;
     sd.dim = dim;
     sd.radius = FSI_R(0.08);
+    fsi_shape ball;
     if (fsi_shape_init(&ball, &sd) != FSI_OK)
         return 1;
-    for (i = 0; i < bodies; i++) {
+    for (int i = 0; i < bodies; i++) {
         fsi_rigid_desc b = {0};
         b.kind = FSI_RIGID_DYNAMIC;
         b.shape = &ball;
@@ -109,6 +108,7 @@ int main(int argc, char **argv) {
         if (fsi_world_add(&w, &b, NULL) < 0)
             return 1;
     }
+    int frame;
     for (frame = 0; frame < a.frames && stable; frame++) {
         fsi_report report;
         stable = fsi_world_step(&w, (fsi_real)dt, &report) >= 0;

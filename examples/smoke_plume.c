@@ -16,16 +16,15 @@ static int hit(void *user, fsi_vec3 a, fsi_vec3 b, fsi_real *t, fsi_vec3 *normal
                fsi_vec3 *velocity) {
     const ball *s = (const ball *)user;
     fsi_vec3 d = fsi_vec_sub(b, a), o = fsi_vec_sub(a, s->centre);
-    double A, B, C, q, x;
     if (s->dim == 2)
         d.z = o.z = 0;
-    A = (double)fsi_vec_dot(d, d);
-    B = (double)fsi_vec_dot(d, o);
-    C = (double)fsi_vec_dot(o, o) - (double)(s->radius * s->radius);
-    q = B * B - A * C;
+    double A = (double)fsi_vec_dot(d, d);
+    double B = (double)fsi_vec_dot(d, o);
+    double C = (double)fsi_vec_dot(o, o) - (double)(s->radius * s->radius);
+    double q = B * B - A * C;
     if (!(A > 0) || q < 0)
         return 0;
-    x = (-B - sqrt(q)) / A;
+    double x = (-B - sqrt(q)) / A;
     if (x < 0 || x > 1)
         return 0;
     *t = (fsi_real)x;
@@ -36,15 +35,14 @@ static int hit(void *user, fsi_vec3 a, fsi_vec3 b, fsi_real *t, fsi_vec3 *normal
 
 /* The ball, seen by the camera. */
 static void draw_ball(ex_image *m, const ex_camera *c, const ball *b) {
-    int x, y, i;
-    for (y = 0; y < m->h; y++)
-        for (x = 0; x < m->w; x++) {
+    for (int y = 0; y < m->h; y++)
+        for (int x = 0; x < m->w; x++) {
             double px = (x + 0.5 - m->w / 2.0) * 2 / (m->h * c->zoom),
                    py = (m->h / 2.0 - y - 0.5) * 2 / (m->h * c->zoom), d[3], o[3], n[3], A = 0,
-                   B = 0, C, t;
+                   B = 0;
             const double at[3] = {(double)b->centre.x, (double)b->centre.y, (double)b->centre.z};
-            C = -(double)(b->radius * b->radius);
-            for (i = 0; i < 3; i++) {
+            double C = -(double)(b->radius * b->radius);
+            for (int i = 0; i < 3; i++) {
                 d[i] = c->ahead[i] + px * c->right[i] + py * c->up[i];
                 o[i] = c->eye[i] - at[i];
                 A += d[i] * d[i];
@@ -53,8 +51,8 @@ static void draw_ball(ex_image *m, const ex_camera *c, const ball *b) {
             }
             if (B * B < A * C)
                 continue;
-            t = (-B - sqrt(B * B - A * C)) / A;
-            for (i = 0; i < 3; i++)
+            double t = (-B - sqrt(B * B - A * C)) / A;
+            for (int i = 0; i < 3; i++)
                 n[i] = o[i] + t * d[i];
             ex_blend(m, x, y, ex_shade(c, n, ex_rgb(215, 120, 60), 0.5), 1);
             m->depth[y * m->w + x] = (float)t;
@@ -63,13 +61,13 @@ static void draw_ball(ex_image *m, const ex_camera *c, const ball *b) {
 
 /* 2D: the density. 3D: lit smoke before a dark room. */
 static void draw(ex_args *a, const fsi_grid *g, const ball *b) {
-    int W = 480, H = g->dim == 3 ? 660 : W * g->ny / g->nx, y;
+    int W = 480, H = g->dim == 3 ? 660 : W * g->ny / g->nx;
     double w = (double)(g->nx * g->h), h = (double)(g->ny * g->h);
     ex_image m = ex_image_make(W, H);
     if (g->dim == 3) {
         const double lo[3] = {0, 0, 0}, hi[3] = {w, h, w};
         ex_camera c = ex_camera_make(1.35, 1.05, 3.6, 0.5 * w, 0.48 * h, 0.5 * w, 1, 36);
-        for (y = 0; y < H; y++)
+        for (int y = 0; y < H; y++)
             ex_line(&m, 0, y, W, y, 1.5, ex_rgb(22 + 26 * y / H, 26 + 30 * y / H, 38 + 36 * y / H));
         ex_floor(&m, &c, lo, hi, 1, 0, 0.25);
         if (b->radius > 0)
@@ -100,17 +98,12 @@ static const ex_key keys[] = {
 
 int main(int argc, char **argv) {
     ex_args a;
-    fsi_grid g;
-    fsi_grid_desc d;
-    fsi_grid_source vent;
-    fsi_occlusion o;
-    ball b;
-    uint8_t *solid;
     double top = 0, smoke = 0, worst = 0, iterations = 0;
     long steps = 0;
-    int frame, i, j, k, stable = 1, three;
+    int stable = 1;
     ex_begin(&a, argc, argv, "smoke_plume", "Hot smoke rises past a ball.", keys, 7, 128, 160);
-    three = ex_number(&a, "dim") > 2.5;
+    int three = ex_number(&a, "dim") > 2.5;
+    fsi_grid_desc d;
     memset(&d, 0, sizeof d);
     d.ny = a.size < 16 ? 16 : a.size; /* the box is 1 x 1.5 (x 1) m */
     d.nx = d.ny * 2 / 3;
@@ -124,10 +117,12 @@ int main(int argc, char **argv) {
     d.cooling = (fsi_real)0.2;
     d.advect_velocity = d.advect_density = d.advect_temperature =
         ex_is(&a, "advection", "linear") ? FSI_ADVECT_LINEAR : FSI_ADVECT_MACCORMACK;
+    fsi_grid g;
     if (fsi_grid_init(&g, &d) < 0) {
         fprintf(stderr, "no memory for this size\n");
         return 1;
     }
+    fsi_grid_source vent;
     memset(&vent, 0, sizeof vent);
     vent.shape = FSI_SOURCE_SPHERE;
     /* a little off the middle, so that the plume sways */
@@ -136,25 +131,27 @@ int main(int argc, char **argv) {
     vent.set = FSI_SOURCE_DENSITY | FSI_SOURCE_TEMPERATURE;
     vent.density = vent.temperature = 1;
     fsi_grid_add_source(&g, &vent);
+    ball b;
     b.centre = fsi_vec((fsi_real)0.52, (fsi_real)0.72, (fsi_real)0.5);
     b.radius = (fsi_real)(ex_number(&a, "ball") > 0 ? 0.09 : 0);
     b.dim = g.dim;
-    solid = (uint8_t *)calloc(g.cells, 1);
-    for (k = 0; k < g.nz; k++)
-        for (j = 0; j < g.ny; j++)
-            for (i = 0; i < g.nx; i++) {
+    uint8_t *solid = (uint8_t *)calloc(g.cells, 1);
+    for (int k = 0; k < g.nz; k++)
+        for (int j = 0; j < g.ny; j++)
+            for (int i = 0; i < g.nx; i++) {
                 fsi_vec3 x = fsi_vec_sub(fsi_grid_cell_centre(&g, i, j, k), b.centre);
                 if (!three)
                     x.z = 0;
                 solid[i + g.nx * (j + g.ny * k)] = fsi_vec_dot(x, x) < b.radius * b.radius;
             }
+    fsi_occlusion o;
     memset(&o, 0, sizeof o);
     o.solid = solid;
     o.hit_fn = hit;
     o.user = &b;
     if (b.radius > 0)
         fsi_grid_set_occlusion(&g, &o);
-    for (frame = 0; frame < a.frames && stable; frame++) {
+    for (int frame = 0; frame < a.frames && stable; frame++) {
         fsi_report r;
         int n = 0;
         fsi_result q = fsi_grid_advance(&g, (fsi_real)ex_number(&a, "dt"), 20, &n, &r);
@@ -172,7 +169,7 @@ int main(int argc, char **argv) {
         snprintf(path, sizeof path, "%s/smoke_plume.vtk", a.out);
         ex_vtk(path, g.nx, g.ny, g.nz, (double)g.h, "density", g.density);
     }
-    for (i = 0; i < (int)g.cells; i++) {
+    for (int i = 0; i < (int)g.cells; i++) {
         double y = ((double)(i / g.nx % g.ny) + 0.5) * (double)g.h;
         smoke += (double)g.density[i];
         if ((double)g.density[i] > 0.1 && y > top)

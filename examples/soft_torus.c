@@ -13,15 +13,13 @@ static fsi_vec3 bar_at(int i) {
 
 static fsi_real bars(fsi_vec3 x, fsi_vec3 *normal, fsi_vec3 *velocity, void *user) {
     fsi_real best = x.y; /* the floor */
-    int i;
     (void)user;
     *normal = fsi_vec(0, 1, 0);
     *velocity = fsi_vec(0, 0, 0);
-    for (i = 0; i < 2; i++) {
+    for (int i = 0; i < 2; i++) {
         fsi_vec3 d = fsi_vec_sub(x, bar_at(i));
-        fsi_real r;
         d.z = 0;
-        r = fsi_vec_length(d) - FSI_R(0.09);
+        fsi_real r = fsi_vec_length(d) - FSI_R(0.09);
         if (r < best) {
             best = r;
             *normal = fsi_vec_unit(d);
@@ -35,21 +33,19 @@ static void draw(ex_args *a, const fsi_soft *s) {
     ex_camera c = ex_camera_make(0.7, 0.95, 1.75, 0, 0.3, 0, 1, 40);
     double lo[3] = {-1.2, 0, -1.2}, hi[3] = {1.2, 0, 1.2};
     fsi_surface f = fsi_soft_surface(s);
-    int i, k;
     ex_floor(&m, &c, lo, hi, 1, -0.004, 0.2);
     ex_shadow(&m, &c, &f, -0.002);
-    for (i = 0; i < 2; i++) {
+    for (int i = 0; i < 2; i++) {
         fsi_real x[3 * 66];
         int32_t index[6 * 32];
         fsi_vec3 p = bar_at(i);
-        ex_mesh bar;
-        for (k = 0; k < 64; k++) {
+        for (int k = 0; k < 64; k++) {
             double t = 2 * 3.14159265358979 * (k % 32) / 32;
             fsi_vec_store(x + 3 * k, fsi_vec(p.x + (fsi_real)(0.088 * cos(t)),
                                              p.y + (fsi_real)(0.088 * sin(t)),
                                              k < 32 ? FSI_R(-0.5) : FSI_R(0.5)));
         }
-        for (k = 0; k < 32; k++) {
+        for (int k = 0; k < 32; k++) {
             int n = (k + 1) % 32;
             index[6 * k] = k;
             index[6 * k + 1] = n;
@@ -58,6 +54,7 @@ static void draw(ex_args *a, const fsi_soft *s) {
             index[6 * k + 4] = n + 32;
             index[6 * k + 5] = k + 32;
         }
+        ex_mesh bar;
         bar.vertices = 64;
         bar.triangles = 64;
         bar.x = x;
@@ -84,23 +81,22 @@ int main(int argc, char **argv) {
         {"dt", "s", "time step", "0.01", 1e-4, 0.05, NULL},
         {"solver", "", "of the linear systems", "cg", 0, 0, "cg,cholesky"}};
     ex_args a;
-    fsi_form form;
-    fsi_mesh mesh;
-    fsi_soft s;
-    fsi_soft_desc d;
-    fsi_obstacle o;
-    double dt, volume, lowest = 1e9, elastic, kinetic;
-    int frame, i, stable = 1;
+    double lowest = 1e9;
+    int stable = 1;
     long steps = 0;
     ex_begin(&a, argc, argv, "soft_torus", "A soft torus falls onto two bars.", keys, 8, 16, 80);
-    dt = ex_number(&a, "dt");
+    double dt = ex_number(&a, "dt");
+    fsi_form form;
     memset(&form, 0, sizeof form);
+    fsi_soft_desc d;
     memset(&d, 0, sizeof d);
+    fsi_obstacle o;
     memset(&o, 0, sizeof o);
     form.kind = FSI_FORM_TORUS;
     form.a = FSI_R(0.28);
     form.b = FSI_R(0.1);
     form.center = fsi_vec(0, FSI_R(0.75), 0);
+    fsi_mesh mesh;
     if (fsi_mesh_from_sdf(&mesh, fsi_form_distance, &form,
                           fsi_vec(-FSI_R(0.5), FSI_R(0.5), -FSI_R(0.5)),
                           fsi_vec(FSI_R(0.5), 1, FSI_R(0.5)), 1 / (fsi_real)a.size, NULL)
@@ -124,19 +120,22 @@ int main(int argc, char **argv) {
     o.distance_fn = bars;
     o.friction = FSI_R(0.15);
     d.use_cg = ex_is(&a, "solver", "cg");
+    fsi_soft s;
     if (fsi_soft_init(&s, &d) != FSI_OK)
         return 1;
-    volume = (double)fsi_soft_volume(&s);
-    for (frame = 0; frame < a.frames && stable; frame++) {
+    double volume = (double)fsi_soft_volume(&s);
+    for (int frame = 0; frame < a.frames && stable; frame++) {
         int sub = (int)ceil(0.02 / dt);
-        for (i = 0; i < sub && stable; i++, steps++)
+        for (int i = 0; i < sub && stable; i++, steps++)
             stable = fsi_soft_step(&s, (fsi_real)(0.02 / sub), &o, 1) >= 0;
         ex_progress(&a, frame);
         if (a.out)
             draw(&a, &s);
     }
-    for (i = 0; i < mesh.vertex_count; i++)
+    for (int i = 0; i < mesh.vertex_count; i++)
         lowest = fmin(lowest, (double)s.x[3 * i + 1]);
+    double elastic;
+    double kinetic;
     fsi_soft_energy(&s, &elastic, &kinetic);
     ex_result("tets", "%d", mesh.tet_count);
     ex_result("angle_min", "%.2f", (double)mesh.angle_min * 57.29578);

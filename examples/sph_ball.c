@@ -12,8 +12,8 @@ static void draw(ex_args *a, const fsi_sph *s, const fsi_rigid *ball, const doub
     ex_image m = ex_image_make(640, 480);
     ex_camera c = ex_camera_make(hi[0] * 0.5, 1.05, 4.1, hi[0] / 2, 0.75, hi[2] / 2, 1, 34);
     double lo[3] = {0, 0, 0};
-    fsi_mesh ball_mesh;
     ex_floor(&m, &c, lo, hi, 1, -0.002, 0.2);
+    fsi_mesh ball_mesh;
     if (fsi_mesh_sphere(&ball_mesh, ball->x, FSI_R(0.2), 12, NULL) == FSI_OK) {
         fsi_surface f = fsi_mesh_surface(&ball_mesh);
         ex_draw_surface3(&m, &c, &f, ex_rgb(225, 120, 50));
@@ -39,32 +39,26 @@ static const ex_key keys[] = {
 
 int main(int argc, char **argv) {
     ex_args a;
-    fsi_sph sph;
     fsi_sph_desc f = {0};
-    fsi_solids world;
     fsi_solids_desc w = {0};
-    fsi_shape ball, room;
     fsi_shape_desc sd = {0};
     fsi_rigid_desc b = {0};
-    fsi_mesh mesh;
-    fsi_surface skin;
-    fsi_sph_rigid couple;
     fsi_sph_rigid_desc d = {0};
     fsi_report report;
-    int body, object, frame, i, n, stable = 1, worst = 0, capped = 0, hard = 0, last[20] = {0};
+    int stable = 1, worst = 0, capped = 0, hard = 0, last[20] = {0};
     long steps = 0, lost = 0;
-    double h, time, total = 0, peak = 0, density = 0, momentum = 0, start, hard_total = 0, hi[3],
-                    window = 0, hardest = 0;
-    fsi_real fall, r = FSI_R(0.2);
+    double total = 0, peak = 0, density = 0, momentum = 0, hard_total = 0, hi[3], window = 0,
+           hardest = 0;
+    fsi_real r = FSI_R(0.2);
     ex_begin(&a, argc, argv, "sph_ball", "A light rigid ball in a fluid of particles.", keys, 10,
              14, 30);
-    h = 0.7 / a.size;
-    fall = ex_is(&a, "scene", "fall") ? (fsi_real)ex_number(&a, "height") : 0;
+    double h = 0.7 / a.size;
+    fsi_real fall = ex_is(&a, "scene", "fall") ? (fsi_real)ex_number(&a, "height") : 0;
     /* 14 x 14 x 29 = 5684 particles */
     hi[0] = (2 * a.size + 1) * h;
     hi[1] = 2.2;
     hi[2] = a.size * h;
-    n = a.size * a.size * (2 * a.size + 1);
+    int n = a.size * a.size * (2 * a.size + 1);
     f.capacity = n;
     f.boundary_capacity = 60 * a.size * a.size + 4000;
     f.solver = FSI_SPH_DFSPH;
@@ -80,10 +74,13 @@ int main(int argc, char **argv) {
     w.max_bodies = 2;
     w.gravity = f.gravity;
     w.substeps = 1;
+    fsi_sph sph;
+    fsi_solids world;
     if (fsi_sph_init(&sph, &f) != FSI_OK || fsi_solids_init(&world, &w) != FSI_OK)
         return 1;
     sd.kind = FSI_SHAPE_ROOM;
     sd.half = fsi_vec((fsi_real)hi[0] / 2, (fsi_real)hi[1] / 2, (fsi_real)hi[2] / 2);
+    fsi_shape room;
     if (fsi_shape_init(&room, &sd) != FSI_OK)
         return 1;
     b.shape = &room;
@@ -92,6 +89,7 @@ int main(int argc, char **argv) {
     fsi_solids_add(&world, &b, NULL);
     sd.kind = FSI_SHAPE_SPHERE;
     sd.radius = r;
+    fsi_shape ball;
     if (fsi_shape_init(&ball, &sd) != FSI_OK)
         return 1;
     b.shape = &ball;
@@ -99,6 +97,7 @@ int main(int argc, char **argv) {
     b.density = (fsi_real)(1000 * ex_number(&a, "density"));
     b.x = fsi_vec((fsi_real)hi[0] / 2, fall > 0 ? r + FSI_R(0.05) : FSI_R(0.7) + r + FSI_R(0.1),
                   (fsi_real)hi[2] / 2);
+    int body;
     fsi_solids_add(&world, &b, &body);
     fsi_sph_add_block(&sph, fsi_vec(0, fall, 0),
                       fsi_vec((fsi_real)hi[0], fall + FSI_R(0.7), (fsi_real)hi[2]),
@@ -107,9 +106,11 @@ int main(int argc, char **argv) {
     fsi_sph_add_box_walls(&sph, fsi_vec(0, 0, 0),
                           fsi_vec((fsi_real)hi[0], (fsi_real)hi[1], (fsi_real)hi[2]), 0, NULL);
     /* particles sit half a spacing inside the surface */
+    fsi_mesh mesh;
     if (fsi_mesh_sphere(&mesh, b.x, r - (fsi_real)h / 2, 6, NULL) != FSI_OK)
         return 1;
-    skin = fsi_mesh_surface(&mesh);
+    fsi_surface skin = fsi_mesh_surface(&mesh);
+    int object;
     if (fsi_sph_add_surface(&sph, &skin, b.x, 1, &object) != FSI_OK)
         return 1;
     d.sph = &sph;
@@ -124,15 +125,18 @@ int main(int argc, char **argv) {
     d.omega = (fsi_real)ex_number(&a, "omega");
     d.tolerance = (fsi_real)ex_number(&a, "tolerance");
     d.max_iterations = 200;
+    fsi_sph_rigid couple;
     if (fsi_sph_rigid_init(&couple, &d) != FSI_OK)
         return 1;
+    int frame;
+    double time;
     for (frame = 0, time = 0; frame < a.frames && stable; frame++) {
-        for (start = time; time < start + 0.02 - 1e-9 && stable; steps++) {
+        for (double start = time; time < start + 0.02 - 1e-9 && stable; steps++) {
             /* equal steps, no sliver at the end */
             double rest = start + 0.02 - time,
-                   dt = rest / ceil(rest / (double)fsi_sph_max_dt(&sph) - 1e-6), speed;
+                   dt = rest / ceil(rest / (double)fsi_sph_max_dt(&sph) - 1e-6);
             fsi_result result = fsi_sph_rigid_step(&couple, (fsi_real)dt, &report);
-            speed = (double)fsi_vec_length(world.body[body].v);
+            double speed = (double)fsi_vec_length(world.body[body].v);
             stable = result >= 0 && speed < 100;
             capped += result == FSI_NOT_CONVERGED || result == FSI_STALLED;
             time += dt;
@@ -147,14 +151,14 @@ int main(int argc, char **argv) {
                 hard++, hard_total += report.iterations;
             peak = fmax(peak, speed);
             density = fmax(density, (double)sph.stats.density_error);
-            for (i = 0; i < 3; i++)
+            for (int i = 0; i < 3; i++)
                 momentum = fmax(momentum, fabs(report.momentum[i]));
         }
         if (a.out)
             draw(&a, &sph, &world.body[body], hi);
         ex_progress(&a, frame);
     }
-    for (i = 0; i < sph.now.count; i++)
+    for (int i = 0; i < sph.now.count; i++)
         lost += !(sph.x[i] > -h && sph.x[i] < hi[0] + h && sph.y[i] > -h && sph.y[i] < hi[1] + h
                   && sph.z[i] > -h && sph.z[i] < hi[2] + h);
     ex_result("particles", "%d", n);

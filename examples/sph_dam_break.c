@@ -37,15 +37,14 @@ int main(int argc, char **argv) {
                                   {"viscosity", "Pa s", "laminar", "0.5", 0, 1e3, NULL},
                                   {"frame", "s", "time between pictures", "0.025", 1e-4, 1, NULL}};
     ex_args a;
-    fsi_sph s;
-    fsi_sph_desc d;
-    double H, mass0, mass = 0, error = 0, iterations = 0, top = 0, speed = 0;
-    int frame, n, i, stable = 1;
+    double mass = 0, error = 0, iterations = 0, top = 0, speed = 0;
+    int stable = 1;
     long steps = 0;
     ex_begin(&a, argc, argv, "sph_dam_break",
              "A block of water made of particles collapses in a tank.", keys, 6, 24, 80);
-    n = a.size;
-    H = ex_number(&a, "height");
+    int n = a.size;
+    double H = ex_number(&a, "height");
+    fsi_sph_desc d;
     memset(&d, 0, sizeof d);
     d.solver = ex_is(&a, "solver", "wcsph") ? FSI_SPH_WCSPH : FSI_SPH_DFSPH;
     d.capacity = n * n * n;
@@ -58,6 +57,7 @@ int main(int argc, char **argv) {
     d.viscosity = (fsi_real)ex_number(&a, "viscosity");
     if (d.solver == FSI_SPH_WCSPH)
         d.artificial = FSI_R(0.05);
+    fsi_sph s;
     if (fsi_sph_init(&s, &d) != FSI_OK
         || fsi_sph_add_block(&s, fsi_vec(0, 0, 0), fsi_vec((fsi_real)H, (fsi_real)H, (fsi_real)H),
                              fsi_vec(0, 0, 0), NULL)
@@ -67,8 +67,9 @@ int main(int argc, char **argv) {
                                  NULL)
                != FSI_OK)
         return 1;
+    double mass0;
     fsi_sph_totals(&s, &mass0, NULL, NULL, NULL);
-    for (frame = 0; frame < a.frames && stable; frame++) {
+    for (int frame = 0; frame < a.frames && stable; frame++) {
         double until = ex_number(&a, "frame") * (frame + 1);
         while (stable && s.now.time < until - 1e-9) {
             double dt = fmin((double)fsi_sph_max_dt(&s), until - s.now.time);
@@ -87,6 +88,7 @@ int main(int argc, char **argv) {
             draw(&a, &s, H);
     }
     fsi_sph_totals(&s, &mass, NULL, NULL, NULL);
+    int i;
     for (i = 0, n = 0; i < s.now.count; i++)
         n += s.x[i] < -d.spacing || s.y[i] < -d.spacing || s.z[i] < -d.spacing
              || s.x[i] > (fsi_real)(3 * H) + d.spacing || s.z[i] > (fsi_real)H + d.spacing;

@@ -25,10 +25,9 @@ static void draw(ex_args *a, const scene *s, double top) {
     ex_image m = ex_image_make(720, 520);
     ex_camera c = ex_camera_make(1.9, 1.5, 2.5, 0.5, 0.42, 0.5, 1, 33);
     double lo[3] = {0, 0, 0}, hi[3] = {1, 1, 1}, flo[3] = {-1.2, 0, -1.2}, fhi[3] = {2.2, 0, 2.2};
-    int k;
     hi[1] = top;
     ex_floor(&m, &c, flo, fhi, 1, -0.003, 0.25);
-    for (k = 0; k < SHAPES; k++) {
+    for (int k = 0; k < SHAPES; k++) {
         const fsi_surface *f = &s->shape[k].surface;
         fsi_real *x = (fsi_real *)malloc((size_t)(3 * f->vertex_count) * sizeof *x);
         fsi_surface out;
@@ -45,16 +44,16 @@ static void draw(ex_args *a, const scene *s, double top) {
 /* A closed cylinder along y: 24 corners below, 24 above, two centres. */
 static fsi_surface cylinder(fsi_real radius, fsi_real half, fsi_real *x, int32_t *index) {
     fsi_surface s;
-    int i, k, n = 24, t = 0;
+    int n = 24, t = 0;
     memset(&s, 0, sizeof s);
-    for (i = 0; i < n; i++)
-        for (k = 0; k < 2; k++)
+    for (int i = 0; i < n; i++)
+        for (int k = 0; k < 2; k++)
             fsi_vec_store(x + 3 * (i + k * n),
                           fsi_vec(radius * (fsi_real)cos(6.283185307 * i / n), k ? half : -half,
                                   -radius * (fsi_real)sin(6.283185307 * i / n)));
     fsi_vec_store(x + 6 * n, fsi_vec(0, -half, 0));
     fsi_vec_store(x + 6 * n + 3, fsi_vec(0, half, 0));
-    for (i = 0; i < n; i++) {
+    for (int i = 0; i < n; i++) {
         int j = (i + 1) % n, q[12];
         q[0] = i;
         q[1] = j;
@@ -68,7 +67,7 @@ static fsi_surface cylinder(fsi_real radius, fsi_real half, fsi_real *x, int32_t
         q[9] = 2 * n + 1;
         q[10] = i + n;
         q[11] = j + n;
-        for (k = 0; k < 12; k++)
+        for (int k = 0; k < 12; k++)
             index[t++] = q[k];
     }
     s.dim = 3;
@@ -83,17 +82,15 @@ static fsi_surface cylinder(fsi_real radius, fsi_real half, fsi_real *x, int32_t
 /* Shape k as a body, and its boundary particles half a spacing inside the surface. */
 static int add_shape(scene *s, int k, fsi_vec3 at, double ratio, double h) {
     fsi_shape_desc d;
-    fsi_rigid_desc b;
-    fsi_surface skin, hull;
     fsi_real half = (fsi_real)(h / 2), rod[150];
     int32_t index[288];
-    int i;
     memset(&d, 0, sizeof d);
+    fsi_rigid_desc b;
     memset(&b, 0, sizeof b);
     d.kind = k == 0 ? FSI_SHAPE_SPHERE : k == 1 ? FSI_SHAPE_MESH : FSI_SHAPE_TORUS;
     d.radius = k == 0 ? FSI_R(0.14) : FSI_R(0.065);
     d.length = FSI_R(0.15);
-    hull = cylinder(FSI_R(0.1), FSI_R(0.13), rod, index);
+    fsi_surface hull = cylinder(FSI_R(0.1), FSI_R(0.13), rod, index);
     d.surface = &hull;
     if (fsi_shape_init(&s->shape[k], &d) != FSI_OK)
         return 0;
@@ -105,13 +102,14 @@ static int add_shape(scene *s, int k, fsi_vec3 at, double ratio, double h) {
     b.q = fsi_quat_from_rotation(fsi_vec(k == 1 ? FSI_R(0.9) : k == 2 ? FSI_R(0.4) : 0, 0, 0));
     if (fsi_solids_add(&s->world, &b, &s->body[k]) != FSI_OK)
         return 0;
-    skin = s->shape[k].surface; /* shrunk along the vertex normals */
+    fsi_surface skin = s->shape[k].surface; /* shrunk along the vertex normals */
+    int i;
     {
         fsi_real *x = (fsi_real *)malloc((size_t)(3 * skin.vertex_count) * sizeof *x);
         double *n = (double *)malloc((size_t)(3 * skin.vertex_count) * sizeof *n);
-        ex_mesh e;
         if (!x || !n)
             return 0;
+        ex_mesh e;
         e.vertices = skin.vertex_count;
         e.triangles = skin.element_count;
         e.x = skin.x;
@@ -152,21 +150,20 @@ int main(int argc, char **argv) {
     fsi_rigid_desc b = {0};
     fsi_sph_rigid_desc d = {0};
     fsi_report report;
-    double ratio[SHAPES] = {0.05, 2, 0.7}, h, time, total = 0, peak = 0, error = 0, momentum = 0,
-           start, top = 1.6;
-    int frame, i, k, n = 0, stable = 1, worst = 0, capped = 0, fall;
+    double ratio[SHAPES] = {0.05, 2, 0.7}, total = 0, peak = 0, error = 0, momentum = 0, top = 1.6;
+    int n = 0, stable = 1, worst = 0, capped = 0;
     long steps = 0, lost = 0;
     ex_begin(&a, argc, argv, "sph_shapes", "Ball, cylinder and torus in a fluid of particles.",
              keys, 8, 18, 50);
-    k = ex_list(&a, "density", ratio, SHAPES);
+    int k = ex_list(&a, "density", ratio, SHAPES);
     if (k == 1)
         ratio[1] = ratio[2] = ratio[0]; /* one for all */
     else if (k != SHAPES) {
         fprintf(stderr, "sph_shapes: density takes one or three numbers\n");
         return 2;
     }
-    h = 1.0 / a.size;
-    fall = ex_is(&a, "scene", "fall");
+    double h = 1.0 / a.size;
+    int fall = ex_is(&a, "scene", "fall");
     f.capacity = a.size * a.size * (a.size + 1) / 2 + a.size * a.size;
     f.boundary_capacity = 40 * a.size * a.size + 8000;
     f.solver = FSI_SPH_DFSPH;
@@ -223,8 +220,10 @@ int main(int argc, char **argv) {
     d.tolerance = (fsi_real)ex_number(&a, "tolerance");
     if (fsi_sph_rigid_init(&s.couple, &d) != FSI_OK)
         return 1;
+    double time;
+    int frame;
     for (frame = 0, time = 0; frame < a.frames && stable; frame++) {
-        for (start = time; time < start + 0.03 - 1e-9 && stable; steps++) {
+        for (double start = time; time < start + 0.03 - 1e-9 && stable; steps++) {
             /* equal steps, no sliver at the end */
             double rest = start + 0.03 - time,
                    dt = rest / ceil(rest / (double)fsi_sph_max_dt(&s.sph) - 1e-6);
@@ -237,7 +236,7 @@ int main(int argc, char **argv) {
             error = fmax(error, (double)s.sph.stats.density_error);
             for (k = 0; k < SHAPES; k++)
                 peak = fmax(peak, (double)fsi_vec_length(s.world.body[s.body[k]].v));
-            for (i = 0; i < 3; i++)
+            for (int i = 0; i < 3; i++)
                 momentum = fmax(momentum, fabs(report.momentum[i]));
             stable = result >= 0 && peak < 100;
         }
@@ -245,7 +244,7 @@ int main(int argc, char **argv) {
             draw(&a, &s, top);
         ex_progress(&a, frame);
     }
-    for (i = 0; i < s.sph.now.count; i++)
+    for (int i = 0; i < s.sph.now.count; i++)
         lost += !(s.sph.x[i] > -h && s.sph.x[i] < 1 + h && s.sph.y[i] > -h && s.sph.y[i] < top + h
                   && s.sph.z[i] > -h && s.sph.z[i] < 1 + h);
     ex_result("particles", "%d", n);

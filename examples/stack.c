@@ -6,12 +6,12 @@
 
 static fsi_shape shape(fsi_shape_kind kind, double radius, double hx, double hy, double hz) {
     fsi_shape_desc d;
-    fsi_shape s;
     memset(&d, 0, sizeof d);
     d.kind = kind;
     d.radius = (fsi_real)radius;
     d.half = fsi_vec((fsi_real)hx, (fsi_real)hy, (fsi_real)hz);
     d.resolution = 32;
+    fsi_shape s;
     fsi_shape_init(&s, &d);
     return s;
 }
@@ -34,17 +34,16 @@ static void draw(ex_args *a, ex_image *m, const ex_camera *c, const fsi_solids *
     static fsi_real x[3 * 4096], flat[3 * 36];
     static int32_t corner[36];
     double lo[3] = {-7, 0, -7}, hi[3] = {7, 0, 7};
-    int i, k;
     ex_clear(m, ex_rgb(235, 240, 246));
     ex_floor(m, c, lo, hi, 1, 0, 1);
-    for (i = 0; i < w->body_count; i++) {
-        fsi_surface s;
-        ex_mesh mesh;
+    for (int i = 0; i < w->body_count; i++) {
         if (w->body[i].shape->surface.vertex_count == 0
             || w->body[i].shape->surface.vertex_count > 4096)
             continue;
+        fsi_surface s;
         fsi_solids_surface(w, i, x, NULL, &s);
         ex_shadow(m, c, &s, 0.01);
+        ex_mesh mesh;
         mesh.vertices = s.vertex_count;
         mesh.triangles = s.element_count;
         mesh.x = x;
@@ -55,7 +54,7 @@ static void draw(ex_args *a, ex_image *m, const ex_camera *c, const fsi_solids *
                                                                 : ex_rgb(70, 130, 180);
         /* corners of their own for every triangle: sharp edges */
         if (w->body[i].shape->kind == FSI_SHAPE_BOX) {
-            for (k = 0; k < 36; k++) {
+            for (int k = 0; k < 36; k++) {
                 memcpy(flat + 3 * k, x + 3 * s.index[k], 3 * sizeof *x);
                 corner[k] = k;
             }
@@ -65,7 +64,7 @@ static void draw(ex_args *a, ex_image *m, const ex_camera *c, const fsi_solids *
         }
         ex_draw_mesh(m, c, &mesh);
     }
-    for (i = 0; i < w->joint_count; i++) { /* the rope */
+    for (int i = 0; i < w->joint_count; i++) { /* the rope */
         fsi_vec3 p = w->body[w->joint[i].a].x, q = w->body[w->joint[i].b].x;
         double from[3] = {(double)p.x, (double)p.y, (double)p.z},
                to[3] = {(double)q.x, (double)q.y, (double)q.z}, u[3], v[3];
@@ -83,38 +82,37 @@ int main(int argc, char **argv) {
         {"density", "kg/m^3", "of the ball", "4000", 1, 1e5, NULL},
     };
     ex_args a;
-    fsi_solids w;
-    fsi_solids_desc d;
     fsi_solids_report r;
-    fsi_joint_desc j;
-    fsi_shape plane, box, ball, pin;
     ex_image m = {0, 0, NULL, NULL};
-    ex_camera cam;
-    double dt, mu, rest, worst = 0, drift = 0, kinetic = 0, joint = 0;
+    double worst = 0, drift = 0, kinetic = 0, joint = 0;
     long steps = 0;
-    int i, k, n, frame, per, stable = 1;
+    int stable = 1;
     ex_begin(&a, argc, argv, "stack",
              "A tower of boxes (--size of them), ten seconds at rest, then a wrecking ball.", keys,
              4, 10, 175);
-    n = a.size;
-    dt = ex_number(&a, "dt");
-    mu = ex_number(&a, "friction");
-    rest = ex_number(&a, "rest");
-    plane = shape(FSI_SHAPE_PLANE, 0, 0, 0, 0);
-    box = shape(FSI_SHAPE_BOX, 0, .5, .5, .5);
-    ball = shape(FSI_SHAPE_SPHERE, .8, 0, 0, 0);
-    pin = shape(FSI_SHAPE_SPHERE, .1, 0, 0, 0);
+    int n = a.size;
+    double dt = ex_number(&a, "dt");
+    double mu = ex_number(&a, "friction");
+    double rest = ex_number(&a, "rest");
+    fsi_shape plane = shape(FSI_SHAPE_PLANE, 0, 0, 0, 0);
+    fsi_shape box = shape(FSI_SHAPE_BOX, 0, .5, .5, .5);
+    fsi_shape ball = shape(FSI_SHAPE_SPHERE, .8, 0, 0, 0);
+    fsi_shape pin = shape(FSI_SHAPE_SPHERE, .1, 0, 0, 0);
+    fsi_solids_desc d;
     memset(&d, 0, sizeof d);
     d.dim = 3;
     d.max_bodies = n + 3;
     d.max_joints = 1;
     d.gravity = fsi_vec(0, FSI_R(-9.81), 0);
+    fsi_solids w;
     if (fsi_solids_init(&w, &d) != FSI_OK)
         return 1;
     add(&w, FSI_RIGID_FIXED, &plane, 0, 0, 0, 0, mu);
+    int i;
     for (i = 0; i < n; i++)
         add(&w, FSI_RIGID_DYNAMIC, &box, 0, .5 + i, 0, 1000, mu);
     /* the ball hangs on a hinge whose motor holds it until then */
+    fsi_joint_desc j;
     memset(&j, 0, sizeof j);
     j.kind = FSI_JOINT_HINGE;
     j.anchor = fsi_vec(FSI_R(-1.4), (fsi_real)(n + 1), 0);
@@ -125,13 +123,14 @@ int main(int argc, char **argv) {
     if (fsi_solids_join(&w, &j, NULL) != FSI_OK)
         return 1;
     /* the frames cover the rest and four seconds more */
-    per = (int)((rest + 4) / dt / a.frames + .5);
+    int per = (int)((rest + 4) / dt / a.frames + .5);
     if (per < 1)
         per = 1;
-    cam = ex_camera_make(1.1 * n, .9 * n, 1.9 * n, -.1 * n, .42 * n, 0, 1, 42);
+    ex_camera cam = ex_camera_make(1.1 * n, .9 * n, 1.9 * n, -.1 * n, .42 * n, 0, 1, 42);
     if (a.out)
         m = ex_image_make(640, 640);
-    for (frame = 0; frame < a.frames && stable; frame++) {
+    int k;
+    for (int frame = 0; frame < a.frames && stable; frame++) {
         for (i = 0; i < per && stable; i++, steps++) {
             if (w.time + dt / 2 >= rest)
                 w.joint[0].motor_limit = 0; /* let go */

@@ -22,10 +22,10 @@ static ex_color color(const swarm *q, int i) { /* soft ones red, rigid ones grey
 }
 
 static double fastest(double *mean) { /* of the centres of mass, m/s */
-    double v, most = 0;
+    double most = 0;
     int i;
     for (*mean = 0, i = 0; i < s.bodies; i++) {
-        v = (double)(fsi_vec_length(fsi_vec_load(s.body[i].p)) / s.body[i].model->mass);
+        double v = (double)(fsi_vec_length(fsi_vec_load(s.body[i].p)) / s.body[i].model->mass);
         most = fmax(most, v);
         *mean += v / s.bodies;
     }
@@ -43,21 +43,19 @@ int main(int argc, char **argv) {
                                   {"dt", "s", "time step", "0.01", 1e-4, 0.05, NULL}};
     ex_args a;
     fsi_world_desc d = {0};
-    fsi_world w;
     fsi_form form = {FSI_FORM_STARFISH, FSI_R(0.13), FSI_R(0.035), FSI_R(0.045), 5, {0, 0, 0}};
-    fsi_mesh mesh;
     fsi_reduced_model model[2];
-    double level, total = 0, dt, peak = 0, last = 0, mean = 0, deepest = 0, low = 1e9, share, begin;
+    double total = 0, peak = 0, last = 0, mean = 0, deepest = 0, low = 1e9;
     swarm_view view = {
         640,  520, {{0}, {0}, {0}, {0}, 0}, {245, 248, 250}, {110, 110, 110}, color, 0.125, 0.8,
         NULL, 0};
-    int bodies, i, k, frame, steps = 0, stable = 1;
+    int steps = 0, stable = 1;
     ex_begin(&a, argc, argv, "starfish",
              "A heap of starfish, rigid ones beside soft ones, sinks through water.", keys, 8, 24,
              80);
-    bodies = (int)ex_number(&a, "bodies");
-    dt = ex_number(&a, "dt");
-    share = ex_number(&a, "rigid");
+    int bodies = (int)ex_number(&a, "bodies");
+    double dt = ex_number(&a, "dt");
+    double share = ex_number(&a, "rigid");
     d.grid.nx = d.grid.nz = a.size;
     d.grid.ny = a.size * 5 / 4;
     d.grid.h = 1 / (fsi_real)a.size;
@@ -68,13 +66,15 @@ int main(int argc, char **argv) {
     d.grid.side[3].kind = FSI_SIDE_OPEN;
     d.max_guests = bodies;
     d.damping = (fsi_real)ex_number(&a, "damping");
-    level = 0.6;
+    double level = 0.6;
+    fsi_world w;
     if (fsi_world_init(&w, &d) != FSI_OK)
         return 1;
+    fsi_mesh mesh;
     if (!swarm_mesh(&mesh, &form, fsi_vec(FSI_R(0.15), FSI_R(0.04), FSI_R(0.15)),
                     (int)ex_number(&a, "tets")))
         return 1;
-    for (i = 0; i < 2; i++) {
+    for (int i = 0; i < 2; i++) {
         fsi_reduced_desc m = {0};
         m.mesh = &mesh;
         m.modes = i ? 0 : (int)ex_number(&a, "modes");
@@ -87,7 +87,7 @@ int main(int argc, char **argv) {
         if (fsi_reduced_model_init(&model[i], &m) != FSI_OK)
             return 1;
     }
-    for (i = 0; i < bodies; i++) { /* layers of 3 x 3 */
+    for (int i = 0; i < bodies; i++) { /* layers of 3 x 3 */
         int layer = i / 9, q = i % 9, hard = (int)((i + 1) * share) > (int)(i * share);
         fsi_vec3 T = fsi_vec((fsi_real)(0.19 + 0.3 * (q % 3) + 0.02 * (layer % 2)),
                              (fsi_real)(0.35 + 0.14 * layer),
@@ -110,8 +110,8 @@ int main(int argc, char **argv) {
     fsi_grid_classify(&w.grid);
     printf("damping=%g 1/s on bodies and fluid, %d tetrahedra each\n", (double)d.damping,
            mesh.tet_count);
-    for (frame = 0; frame < a.frames && stable; frame++) {
-        for (i = 0; i < 2 && stable; i++, steps++) {
+    for (int frame = 0; frame < a.frames && stable; frame++) {
+        for (int i = 0; i < 2 && stable; i++, steps++) {
             fsi_report report;
             fsi_result rc = fsi_world_step(&w, (fsi_real)dt, &report);
             if (rc < 0)
@@ -124,8 +124,8 @@ int main(int argc, char **argv) {
             swarm_draw(&a, &s, &view);
         ex_progress(&a, frame);
     }
-    for (i = 0; i < bodies; i++)
-        for (k = 0; k < s.body[i].model->surface_count; k++)
+    for (int i = 0; i < bodies; i++)
+        for (int k = 0; k < s.body[i].model->surface_count; k++)
             low = fmin(low, (double)fsi_reduced_point(&s.body[i], s.body[i].model->surface[k]).y);
     ex_result("peak_speed", "%.4f", peak);
     ex_result("end_speed", "%.4f", last); /* of the fastest one, m/s */
@@ -139,12 +139,12 @@ int main(int argc, char **argv) {
     /* mean, of the lowest points under the level of the start */
     ex_result("depth", "%.4f", swarm_depth(&s, level, (double)form.a));
     swarm_results(&s, 2 * (double)form.a);
-    begin = ex_now();
+    double begin = ex_now();
     swarm_memory(&d, &model[0], water, &level);
     a.begin += ex_now() - begin; /* not the scene's time */
     ex_result("iterations", "%.2f", total / (steps ? steps : 1));
     swarm_free(&s);
-    for (i = 0; i < 2; i++)
+    for (int i = 0; i < 2; i++)
         fsi_reduced_model_free(&model[i]);
     fsi_mesh_free(&mesh);
     fsi_world_free(&w);

@@ -17,23 +17,22 @@ static beam make_beam(int nx, int ny, int nz, double h) {
     static const int path[6][4] = {{0, 1, 3, 7}, {0, 3, 2, 7}, {0, 2, 6, 7},
                                    {0, 6, 4, 7}, {0, 4, 5, 7}, {0, 5, 1, 7}};
     beam b;
-    int i, j, k, t, c;
     b.nodes = (nx + 1) * (ny + 1) * (nz + 1);
     b.tets = 0;
     b.x = (fsi_real *)malloc(3 * (size_t)b.nodes * sizeof *b.x);
     b.tet = (int32_t *)malloc(24 * (size_t)(nx * ny * nz) * sizeof *b.tet);
     if (!b.x || !b.tet)
         ex_die("%s%s", "out of memory", "");
-    for (k = 0; k <= nz; k++)
-        for (j = 0; j <= ny; j++)
-            for (i = 0; i <= nx; i++)
+    for (int k = 0; k <= nz; k++)
+        for (int j = 0; j <= ny; j++)
+            for (int i = 0; i <= nx; i++)
                 fsi_vec_store(b.x + 3 * (i + (nx + 1) * (j + (ny + 1) * k)),
                               fsi_vec((fsi_real)(i * h), (fsi_real)(j * h), (fsi_real)(k * h)));
-    for (k = 0; k < nz; k++)
-        for (j = 0; j < ny; j++)
-            for (i = 0; i < nx; i++)
-                for (t = 0; t < 6; t++, b.tets++)
-                    for (c = 0; c < 4; c++) {
+    for (int k = 0; k < nz; k++)
+        for (int j = 0; j < ny; j++)
+            for (int i = 0; i < nx; i++)
+                for (int t = 0; t < 6; t++, b.tets++)
+                    for (int c = 0; c < 4; c++) {
                         int q = path[t][c];
                         b.tet[4 * b.tets + c] =
                             i + (q & 1) + (nx + 1) * (j + (q >> 1 & 1) + (ny + 1) * (k + (q >> 2)));
@@ -68,18 +67,15 @@ int main(int argc, char **argv) {
         {"gravity", "m/s^2", "downwards", "9.81", 0, 100, NULL},
         {"dt", "s", "time step, 0 = the safe one", "0", 0, 1, NULL}};
     ex_args a;
-    beam b;
-    fsi_tled t;
-    fsi_tled_desc d;
-    fsi_real dt;
-    double kinetic, elastic, low = 0, h;
-    int frame, i, thick, stable = 1, inverted = 0;
+    double low = 0;
+    int stable = 1, inverted = 0;
     long steps = 0;
     ex_begin(&a, argc, argv, "tled_beam",
              "A rubber beam clamped at one end swings under its own weight.", keys, 8, 32, 60);
-    thick = a.size / 8 > 1 ? a.size / 8 : 1;
-    h = 1.0 / a.size;
-    b = make_beam(a.size, thick, thick, h);
+    int thick = a.size / 8 > 1 ? a.size / 8 : 1;
+    double h = 1.0 / a.size;
+    beam b = make_beam(a.size, thick, thick, h);
+    fsi_tled_desc d;
     memset(&d, 0, sizeof d);
     d.nodes = b.nodes;
     d.tets = b.tets;
@@ -94,25 +90,28 @@ int main(int argc, char **argv) {
     d.average_pressure = ex_number(&a, "average") > 0.5 && d.material != FSI_TLED_STVK;
     d.damping = (fsi_real)ex_number(&a, "damping");
     d.gravity = fsi_vec(0, -(fsi_real)ex_number(&a, "gravity"), 0);
+    fsi_tled t;
     if (fsi_tled_init(&t, &d) != FSI_OK)
         return 1;
-    for (i = 0; i < t.nodes; i++)
+    for (int i = 0; i < t.nodes; i++)
         if (t.x0[3 * i] < (fsi_real)(h / 2))
             fsi_tled_fix(&t, i, fsi_vec(0, 0, 0));
-    dt = ex_number(&a, "dt") > 0 ? (fsi_real)ex_number(&a, "dt") : fsi_tled_max_dt(&t);
-    for (frame = 0; frame < a.frames && stable; frame++) {
+    fsi_real dt = ex_number(&a, "dt") > 0 ? (fsi_real)ex_number(&a, "dt") : fsi_tled_max_dt(&t);
+    for (int frame = 0; frame < a.frames && stable; frame++) {
         while (stable && t.clock[0] < 0.04 * (frame + 1)) {
             if (fsi_tled_step(&t, dt) < 0)
                 stable = 0;
             inverted = t.inverted > inverted ? t.inverted : inverted;
             steps++;
         }
-        for (i = 0; i < t.nodes; i++)
+        for (int i = 0; i < t.nodes; i++)
             low = fmin(low, (double)t.x[3 * i + 1]);
         ex_progress(&a, frame);
         if (a.out)
             draw(&a, &t);
     }
+    double kinetic;
+    double elastic;
     fsi_tled_totals(&t, &kinetic, &elastic, NULL, NULL);
     ex_result("tets", "%d", t.tets);
     ex_result("dt", "%.3e", (double)dt);

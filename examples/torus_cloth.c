@@ -59,8 +59,8 @@ static int above[TRACERS];
 
 /* tracers in a slice through the middle, none in the torus */
 static void seed(pond *p) {
-    int i, n = 0;
-    for (i = 0; n < TRACERS; i++) {
+    int n = 0;
+    for (int i = 0; n < TRACERS; i++) {
         double a = i * 0.8191725134, b = i * 0.6710436067, c = i * 0.5497004779;
         fsi_real *x = p->s.point + 3 * n;
         x[0] = (fsi_real)(0.05 + 0.9 * (a - floor(a)));
@@ -74,8 +74,7 @@ static void seed(pond *p) {
 
 static double dragged(const pond *p) { /* in the last step, m */
     double sum = 0, n = 0;
-    int i;
-    for (i = 0; i < TRACERS; i++)
+    for (int i = 0; i < TRACERS; i++)
         if (above[i]) {
             sum += (double)(p->s.before[3 * i + 1] - p->s.point[3 * i + 1]);
             n++;
@@ -147,25 +146,23 @@ static void draw(ex_image *all, pond *p, int at, int frame) {
     const ex_color color[2] = {ex_rgb(0, 130, 120), ex_rgb(215, 40, 40)};
     fsi_surface cloth = fsi_soft_surface(&p->s.cloth);
     char text[32];
-    int i, k;
     ex_clear(&m, ex_rgb(240, 246, 250));
     ex_floor(&m, &c, lo, hi, 1, 0, 0.125);
     if (fsi_solids_coupled(&p->rigid, 0, &p->s.list[1]) == FSI_OK)
         ex_draw_surface3(&m, &c, &p->s.list[1]->surface, ex_rgb(225, 170, 60));
     ex_draw_surface3(&m, &c, &cloth, ex_rgb(150, 175, 225));
-    for (i = 0; i < TRACERS; i++) {
-        fsi_mesh dot;
-        fsi_surface s;
-        for (k = frame >= KEEP ? frame - KEEP + 1 : 0; k < frame; k++) {
+    for (int i = 0; i < TRACERS; i++) {
+        for (int k = frame >= KEEP ? frame - KEEP + 1 : 0; k < frame; k++) {
             const fsi_real *u = trail[at][k % KEEP] + 3 * i, *v = trail[at][(k + 1) % KEEP] + 3 * i;
             const double q[2][3] = {{(double)u[0], (double)u[1], (double)u[2]},
                                     {(double)v[0], (double)v[1], (double)v[2]}};
             ex_line3(&m, &c, q[0], q[1], color[above[i]]);
         }
+        fsi_mesh dot;
         if (fsi_mesh_sphere(&dot, fsi_vec_load(p->s.point + 3 * i), FSI_R(0.008), 3, NULL)
             != FSI_OK)
             continue;
-        s = fsi_mesh_surface(&dot);
+        fsi_surface s = fsi_mesh_surface(&dot);
         ex_draw_surface3(&m, &c, &s, color[above[i]]);
         fsi_mesh_free(&dot);
     }
@@ -185,33 +182,33 @@ int main(int argc, char **argv) {
         {"tilt", "rad", "of the torus at first", "0.25", -1.5, 1.5, NULL},
         {"dt", "s", "time step", "0.005", 1e-4, 0.02, NULL}};
     static pond p[2];
-    fsi_mesh mesh;
     ex_args a;
     double its = 0, deepest = 0, from = 0, down[2] = {0, 0};
-    int frame = 0, i, w, inside[2] = {0, 0}, stable = 1, main_one;
+    int frame = 0, inside[2] = {0, 0}, stable = 1;
     long steps = 0;
     ex_begin(&a, argc, argv, "torus_cloth",
              "A torus falls onto a light cloth in air and drags it down, slip beside no-slip.",
              keys, 5, 20, 60);
     /* whose results have the plain names */
-    main_one = ex_is(&a, "wall", "noslip");
+    int main_one = ex_is(&a, "wall", "noslip");
+    fsi_mesh mesh;
     if (fsi_mesh_sheet(&mesh, fsi_vec(FSI_R(0.15), (fsi_real)start, FSI_R(0.85)),
                        fsi_vec(FSI_R(0.7), 0, 0), fsi_vec(0, 0, FSI_R(-0.7)), SIDE, SIDE, 1, NULL,
                        NULL, NULL)
         != FSI_OK)
         return 1;
-    for (w = 0; w < 2; w++)
+    for (int w = 0; w < 2; w++)
         stable = make(&p[w], &mesh, a.size, !w, ex_number(&a, "density"), ex_number(&a, "cloth"),
                       ex_number(&a, "tilt"))
                  && stable;
     from = stable ? (double)p[0].rigid.body[0].x.y : 0;
     for (; frame < a.frames && stable; frame++) {
-        for (w = 0; w < 2 && stable; w++) {
-            fsi_solids_report r;
+        for (int w = 0; w < 2 && stable; w++) {
             if (ex_is(&a, "wall", w ? "slip" : "noslip"))
                 continue;
             stable = sheet_step(&p[w].s, ex_number(&a, "dt")) >= 0
                      && fsi_all_finite(3 * (size_t)mesh.vertex_count, p[w].s.cloth.x);
+            fsi_solids_report r;
             fsi_solids_measure(&p[w].rigid, &r);
             deepest = fmax(deepest, r.penetration);
             down[w] += dragged(&p[w]);
@@ -221,15 +218,15 @@ int main(int argc, char **argv) {
         }
         if (a.out && frame % 3 == 2) {
             ex_image m = ex_image_make(1280, 600);
-            for (w = 0; w < 2; w++)
+            for (int w = 0; w < 2; w++)
                 draw(&m, &p[w], w, frame);
             ex_frame(&a, &m);
             ex_image_free(&m);
         }
         ex_progress(&a, frame);
     }
-    for (w = 0; w < 2; w++)
-        for (i = 0; i < TRACERS && stable; i++)
+    for (int w = 0; w < 2; w++)
+        for (int i = 0; i < TRACERS && stable; i++)
             inside[w] += depth(&p[w], p[w].s.point + 3 * i) > 0.25 * (double)p[w].s.grid.h;
     ex_result("leak", "%.5f", (double)(p[main_one].s.crossed + inside[main_one]) / TRACERS);
     ex_result("crossed", "%d", p[main_one].s.crossed);
@@ -243,7 +240,7 @@ int main(int argc, char **argv) {
     ex_result("penetration", "%.5f", deepest); /* of cloth into torus, m */
     ex_result("stretch", "%.4f", stable ? sheet_stretch(&p[main_one].s, &mesh) : 0);
     ex_result("iterations", "%.2f", its / (double)(steps > 0 ? steps : 1));
-    for (w = 0; w < 2; w++) {
+    for (int w = 0; w < 2; w++) {
         sheet_free(&p[w].s);
         fsi_solids_free(&p[w].rigid);
         fsi_shape_free(&p[w].torus);

@@ -93,17 +93,16 @@ static CHECK_UNUSED fail_allocator fail_begin(long fail_at) {
 
 static CHECK_UNUSED void *fail_alloc_fn(size_t size, size_t align, void *user) {
     fail_allocator *f = (fail_allocator *)user;
-    unsigned char *raw, *p;
     int fails = f->fail_at >= 0 && (f->once ? f->calls == f->fail_at : f->calls >= f->fail_at);
     (void)align;
     CHECK_TRACED(fails);
     f->calls++;
     if (fails)
         return NULL;
-    raw = (unsigned char *)malloc(size + 128);
+    unsigned char *raw = (unsigned char *)malloc(size + 128);
     if (!raw)
         return NULL;
-    p = raw + (128 - (size_t)((uintptr_t)raw & 63u));
+    unsigned char *p = raw + (128 - (size_t)((uintptr_t)raw & 63u));
     memcpy(p - 16, &raw, sizeof raw);
     memcpy(p - 32, &size, sizeof size);
     memset(p, 0xa5, size); /* fsi_alloc must zero it */
@@ -116,11 +115,12 @@ static CHECK_UNUSED void *fail_alloc_fn(size_t size, size_t align, void *user) {
 
 static CHECK_UNUSED void fail_free_fn(void *ptr, size_t size, void *user) {
     fail_allocator *f = (fail_allocator *)user;
-    unsigned char *p = (unsigned char *)ptr, *raw;
-    size_t told;
+    unsigned char *p = (unsigned char *)ptr;
     if (!ptr)
         return;
+    unsigned char *raw;
     memcpy(&raw, p - 16, sizeof raw);
+    size_t told;
     memcpy(&told, p - 32, sizeof told);
     if (told != size) {
         printf("\n  free got size %lu, allocated was %lu\n", (unsigned long)size,
@@ -153,8 +153,7 @@ static CHECK_UNUSED void check_threads(int n) {
 static CHECK_UNUSED uint64_t check_hash(const void *data, size_t size, uint64_t seed) {
     const unsigned char *p = (const unsigned char *)data;
     uint64_t h = seed + (uint64_t)0xcbf29ce4u;
-    size_t i;
-    for (i = 0; i < size; i++)
+    for (size_t i = 0; i < size; i++)
         h = (h ^ p[i]) * ((uint64_t)0x100 << 32 | 0x1b3u);
     return h;
 }

@@ -23,14 +23,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
 int main(int argc, char **argv) {
     int target = argc > 1 ? atoi(argv[1]) : 0;
     unsigned long first = argc > 2 ? strtoul(argv[2], NULL, 10) : 1,
-                  count = argc > 3 ? strtoul(argv[3], NULL, 10) : 100, seed;
+                  count = argc > 3 ? strtoul(argv[3], NULL, 10) : 100;
     /* the numbers fuzz.sh goes through */
     if (argc > 1 && strcmp(argv[1], "targets") == 0) {
         for (target = 0; target < FUZZ_TARGETS; target++)
             printf("%d\n", target);
         return 0;
     }
-    for (seed = first; seed < first + count; seed++) {
+    for (unsigned long seed = first; seed < first + count; seed++) {
         int before = fuzz_failures;
         if (argc > 4)
             printf("%s %lu\n", fuzz_list[target].name, seed), fflush(stdout);

@@ -122,7 +122,6 @@ static fsi_real fuzz_level(fsi_vec3 x, void *user) {
 
 static fsi_grid_desc fuzz_grid_desc(gene *g) {
     fsi_grid_desc d;
-    int k;
     memset(&d, 0, sizeof d);
     d.nx = gene_int(g, 1, 14);
     d.ny = gene_int(g, 1, 14);
@@ -130,7 +129,7 @@ static fsi_grid_desc fuzz_grid_desc(gene *g) {
     d.h = gene_real(g, 0.01, 0.2);
     d.rho = gene_real(g, 0.1, 2000);
     d.gravity = gene_vec(g, -20, 20);
-    for (k = 0; k < 6; k++) {
+    for (int k = 0; k < 6; k++) {
         d.side[k].kind = (fsi_side_kind)gene_int(g, 0, 3);
         d.side[k].velocity = gene_vec(g, -1, 1);
     }
@@ -162,12 +161,12 @@ static void fuzz_grid(gene *g) {
     fsi_grid grid;
     void *state;
     fsi_real level = gene_real(g, 0, 1);
-    int k, steps = gene_int(g, 1, 6);
+    int steps = gene_int(g, 1, 6);
     if (fsi_grid_init(&grid, &d) != FSI_OK)
         return;
     if (d.liquid)
         (void)fsi_grid_set_field(&grid, FSI_FIELD_PHI, fuzz_level, &level);
-    for (k = gene_int(g, 0, 3); k > 0; k--) {
+    for (int k = gene_int(g, 0, 3); k > 0; k--) {
         fsi_grid_source s;
         memset(&s, 0, sizeof s);
         s.shape = (fsi_source_shape)gene_int(g, 0, 2);
@@ -185,7 +184,7 @@ static void fuzz_grid(gene *g) {
     }
     state = malloc(fsi_grid_state_size(&grid));
     fuzz_expect(fsi_grid_save(&grid, state) >= 0, "save of the grid");
-    for (k = 0; k < steps; k++) {
+    for (int k = 0; k < steps; k++) {
         fsi_report report;
         fsi_result r = fsi_grid_step(&grid, gene_real(g, 0.0001, 0.1), &report);
         if (r >= 0)
@@ -245,7 +244,7 @@ static void fuzz_solids(gene *g) {
     fsi_solids_desc d;
     fsi_solids w;
     fsi_shape shape[3];
-    int i, shapes = 0, steps;
+    int shapes = 0, steps;
     memset(&d, 0, sizeof d);
     d.dim = gene_int(g, 2, 3);
     d.max_bodies = gene_int(g, 1, 8);
@@ -256,6 +255,7 @@ static void fuzz_solids(gene *g) {
     d.max_contacts = gene_int(g, 0, 3) ? 0 : gene_int(g, 1, 20);
     if (fsi_solids_init(&w, &d) != FSI_OK)
         return;
+    int i;
     for (i = 0; i < 3; i++)
         if (fuzz_shape(g, &shape[shapes], d.dim))
             shapes++;
@@ -300,7 +300,7 @@ static void fuzz_soft(gene *g) {
     fsi_real x[3 * V];
     int32_t e[4 * E];
     unsigned char pin[V];
-    int i, kind = gene_int(g, 0, 2), n = gene_int(g, 1, E), vertices = gene_int(g, 1, V), steps;
+    int i, kind = gene_int(g, 0, 2), n = gene_int(g, 1, E), vertices = gene_int(g, 1, V);
     memset(&d, 0, sizeof d);
     memset(&ground, 0, sizeof ground);
     for (i = 0; i < 3 * V; i++)
@@ -346,7 +346,7 @@ static void fuzz_soft(gene *g) {
     ground.distance_fn = scene_ground;
     if (fsi_soft_init(&s, &d) != FSI_OK)
         return;
-    for (steps = gene_int(g, 1, 8); steps > 0; steps--)
+    for (int steps = gene_int(g, 1, 8); steps > 0; steps--)
         if (fsi_soft_step(&s, gene_real(g, 0.0001, 0.02), &ground, 1) >= 0) {
             fuzz_finite((size_t)(3 * vertices), s.x, "soft positions");
             fuzz_finite((size_t)(3 * vertices), s.v, "soft velocities");
@@ -364,7 +364,7 @@ static void fuzz_sph(gene *g) {
     fsi_sph_desc d;
     fsi_sph s;
     fsi_real x[3 * N], v[3 * N];
-    int i, n = gene_int(g, 1, N), steps;
+    int n = gene_int(g, 1, N);
     memset(&d, 0, sizeof d);
     d.dim = gene_int(g, 0, 4) ? gene_int(g, 2, 3) : 0;
     d.capacity = gene_int(g, 1, 120);
@@ -385,6 +385,7 @@ static void fuzz_sph(gene *g) {
     d.tension = gene_int(g, 0, 1);
     if (fsi_sph_init(&s, &d) != FSI_OK)
         return;
+    int i;
     for (i = 0; i < 3 * N; i++) {
         x[i] = gene_int(g, 0, 3) ? gene_real(g, 0, 1) : FSI_R(0.5);
         v[i] = gene_real(g, -3, 3);
@@ -404,7 +405,7 @@ static void fuzz_sph(gene *g) {
         e.speed = gene_real(g, 0.1, 10);
         (void)fsi_sph_add_emitter(&s, &e);
     }
-    for (steps = gene_int(g, 1, 6); steps > 0; steps--)
+    for (int steps = gene_int(g, 1, 6); steps > 0; steps--)
         if (fsi_sph_step(&s, gene_real(g, 0.00001, 0.01), NULL) >= 0) {
             fuzz_finite((size_t)s.now.count, s.y, "particle positions");
             fuzz_finite((size_t)s.now.count, s.vy, "particle velocities");
@@ -420,7 +421,7 @@ static void fuzz_world(gene *g) {
     fsi_shape shape[2];
     fsi_real level = gene_real(g, 0, 1);
     void *state;
-    int i, dim, shapes = 0, steps;
+    int dim, shapes = 0;
     memset(&d, 0, sizeof d);
     d.grid = fuzz_grid_desc(g);
     d.grid.viscosity = 0;
@@ -433,6 +434,7 @@ static void fuzz_world(gene *g) {
     d.couple.max_iterations = gene_int(g, 0, 1) ? gene_int(g, 0, 20) : 0;
     if (fsi_world_init(&w, &d) != FSI_OK)
         return;
+    int i;
     for (i = 0; i < 2; i++)
         if (fuzz_shape(g, &shape[shapes], dim))
             shapes++;
@@ -458,7 +460,7 @@ static void fuzz_world(gene *g) {
         (void)fsi_grid_set_field(&w.grid, FSI_FIELD_PHI, fuzz_level, &level);
     state = malloc(fsi_world_state_size(&w));
     fuzz_expect(fsi_world_save(&w, state) >= 0, "save of the world");
-    for (steps = gene_int(g, 1, 5); steps > 0; steps--) {
+    for (int steps = gene_int(g, 1, 5); steps > 0; steps--) {
         fsi_report report;
         fsi_result r = fsi_world_step(&w, gene_real(g, 0.0001, 0.05), &report);
         if (r >= 0) {
@@ -500,10 +502,8 @@ static void fuzz_parted(gene *g) {
 
     fsi_partitioned_desc d;
     fsi_partitioned c;
-    fuzz_box one, two;
     fsi_blackbox fluid, solid;
     fsi_real x[N] = {0}, p[N] = {0};
-    int steps;
     memset(&d, 0, sizeof d);
     memset(&fluid, 0, sizeof fluid);
     memset(&solid, 0, sizeof solid);
@@ -519,6 +519,8 @@ static void fuzz_parted(gene *g) {
     d.no_final_solve = gene_int(g, 0, 1);
     if (fsi_partitioned_init(&c, &d) != FSI_OK)
         return;
+    fuzz_box one;
+    fuzz_box two;
     one.g = two.g = g;
     one.mood = gene_int(g, 0, 2);
     two.mood = gene_int(g, 0, 2);
@@ -527,7 +529,7 @@ static void fuzz_parted(gene *g) {
     fluid.solve_fn = solid.solve_fn = fuzz_solve;
     fluid.user = &one;
     solid.user = &two;
-    for (steps = gene_int(g, 1, 6); steps > 0; steps--) {
+    for (int steps = gene_int(g, 1, 6); steps > 0; steps--) {
         /* sizes that change from step to step */
         int n = gene_int(g, 0, 3) ? N : gene_int(g, 0, N);
         one.n = two.n = n > 0 ? n : 1;
@@ -593,7 +595,7 @@ static void fuzz_slip(gene *g) {
     fsi_real x[3 * N], friction, radius, level;
     int32_t index[2 * N];
     void *state;
-    int i, n = gene_int(g, 2, N), steps;
+    int i, n = gene_int(g, 2, N);
     memset(&sd, 0, sizeof sd);
     memset(&body, 0, sizeof body);
     memset(&door, 0, sizeof door);
@@ -641,7 +643,7 @@ static void fuzz_slip(gene *g) {
     scene.count = 1;
     state = calloc(1, fsi_slip_state_size(&slip));
     fuzz_expect(fsi_slip_save(&slip, state) >= 0, "save of slip");
-    for (steps = gene_int(g, 1, 5); steps > 0; steps--) {
+    for (int steps = gene_int(g, 1, 5); steps > 0; steps--) {
         fsi_real dt = gene_real(g, 0.0001, 0.05), all[4];
         for (i = 0; i < n; i++) {
             double t = 6.283185307179586 * i / n + 0.3;
@@ -678,7 +680,7 @@ static void fuzz_contact(gene *g) {
     fsi_mesh mesh[2];
     fsi_external external[2];
     fsi_result r = FSI_OK;
-    int i, made = 0, steps, shaped;
+    int i, made = 0, shaped;
     memset(&d, 0, sizeof d);
     memset(soft, 0, sizeof soft);
     memset(mesh, 0, sizeof mesh);
@@ -728,6 +730,7 @@ static void fuzz_contact(gene *g) {
             if (fsi_soft_init(&soft[i], &s) == FSI_OK)
                 fsi_soft_external(&soft[i], &external[made++]);
         }
+        int steps;
         for (r = FSI_OK, steps = gene_int(g, 1, 8); steps > 0; steps--) {
             fsi_real dt = gene_real(g, 0.0001, 0.02);
             for (i = 0; i < 2 && r >= 0; i++)

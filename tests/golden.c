@@ -7,20 +7,20 @@
 #include "scenes.h"
 
 int main(int argc, char **argv) {
-    int i, j, steps = argc > 2 ? atoi(argv[2]) : 12;
+    int steps = argc > 2 ? atoi(argv[2]) : 12;
     if (argc > 1)
         check_threads(atoi(argv[1]));
-    for (i = 0; i < SCENES; i++) {
+    for (int i = 0; i < SCENES; i++) {
         const scene_kind *k = &scene_list[i];
-        void *scene = calloc(1, k->bytes), *block;
+        void *scene = calloc(1, k->bytes);
         fsi_result r = k->make(scene, NULL);
-        for (j = 0; j < k->touch + steps && r >= 0; j++)
+        for (int j = 0; j < k->touch + steps && r >= 0; j++)
             r = k->step(scene);
         if (r < 0) {
             printf("%s %s\n", k->name, fsi_result_text(r));
             return 1;
         }
-        block = calloc(1, scene_size(k, scene));
+        void *block = calloc(1, scene_size(k, scene));
         printf("%-12s %08lx%08lx\n", k->name, (unsigned long)(scene_hash(k, scene, block) >> 32),
                (unsigned long)(scene_hash(k, scene, block) & 0xffffffffu));
         k->drop(scene);

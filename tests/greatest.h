@@ -221,12 +221,11 @@ static GREATEST_UNUSED int greatest_shuffle_next(int id, unsigned long seed) {
 static GREATEST_UNUSED int greatest_test_pre(const char *name) {
     greatest_run_info *g = &greatest_info;
     const char *suffix = g->name_suffix;
-    int wanted;
     g->name_suffix = NULL;
     snprintf(g->name_buf, sizeof g->name_buf, "%s%s%s", name, suffix ? "_" : "",
              suffix ? suffix : "");
-    wanted = greatest_name_match(g->name_buf, g->test_filter, 1)
-             && !greatest_name_match(g->name_buf, g->test_exclude, 0);
+    int wanted = greatest_name_match(g->name_buf, g->test_filter, 1)
+                 && !greatest_name_match(g->name_buf, g->test_exclude, 0);
     if (GREATEST_LIST_ONLY()) {
         if (wanted)
             GREATEST_FPRINTF(GREATEST_STDOUT, "  %s\n", g->name_buf);
@@ -318,8 +317,7 @@ static GREATEST_UNUSED void greatest_usage(const char *name) {
 
 static GREATEST_UNUSED void greatest_parse_options(int argc, char **argv) {
     greatest_run_info *g = &greatest_info;
-    int i;
-    for (i = 1; i < argc; i++) {
+    for (int i = 1; i < argc; i++) {
         const char *a = argv[i];
         char f = a[0] == '-' ? a[1] : 0;
         if (a[0] != '-')
@@ -408,9 +406,8 @@ static GREATEST_UNUSED int greatest_memory_equal_cb(const void *exp, const void 
 /* Bytes in rows of sixteen; those that differ carry a '<'. */
 static GREATEST_UNUSED int greatest_memory_printf_cb(const void *t, void *udata) {
     const greatest_memory_cmp_env *env = (const greatest_memory_cmp_env *)udata;
-    size_t i;
     int n = 0;
-    for (i = 0; i < env->size; i++) {
+    for (size_t i = 0; i < env->size; i++) {
         if (i % 16 == 0)
             n += GREATEST_FPRINTF(GREATEST_STDOUT, "\n%04lx ", (unsigned long)i);
         n += GREATEST_FPRINTF(GREATEST_STDOUT, "%02x%c", (unsigned)((const unsigned char *)t)[i],

@@ -541,8 +541,7 @@ static fsi_result reduced_step(void *scene) {
 }
 
 static int reduced_parts(void *scene, scene_part *p) {
-    int i;
-    for (i = 0; i < 3; i++) {
+    for (int i = 0; i < 3; i++) {
         p[i].what = PART_REDUCED;
         p[i].object = &((scene_reduced *)scene)->body[i];
     }
@@ -553,8 +552,7 @@ static int reduced_parts(void *scene, scene_part *p) {
 
 static void reduced_drop(void *scene) {
     scene_reduced *s = (scene_reduced *)scene;
-    int i;
-    for (i = 0; i < 3; i++)
+    for (int i = 0; i < 3; i++)
         fsi_reduced_free(&s->body[i]);
     fsi_reduced_contacts_free(&s->contacts);
     fsi_reduced_model_free(&s->model);
@@ -663,13 +661,12 @@ static fsi_result strip_base(scene_strip *s, const fsi_allocator *a, int split) 
     int32_t segment[2 * (N - 1)];
     unsigned char pin[N] = {0};
     fsi_result r;
-    int i;
     memset(&c, 0, sizeof c);
     g.shells = 1;
     r = fsi_grid_init(&s->grid, &g);
     if (r >= 0)
         r = scene_jet(&s->grid);
-    for (i = 0; i < N; i++) {
+    for (int i = 0; i < N; i++) {
         fsi_vec_store(x + 3 * i,
                       fsi_vec(FSI_R(0.33) + FSI_R(0.34) * (fsi_real)i / (N - 1),
                               FSI_R(0.31) + FSI_R(0.01) * (fsi_real)(i * (N - 1 - i)) / N, 0));
@@ -852,10 +849,9 @@ typedef struct scene_square {
 
 static fsi_result square_begin(void *user, fsi_real dt) {
     scene_square *s = (scene_square *)user;
-    int i;
     (void)dt;
     s->body.centre = fsi_vec_load(s->own.centre);
-    for (i = 0; i < 4; i++)
+    for (int i = 0; i < 4; i++)
         fsi_vec_store(s->x + 3 * i,
                       fsi_vec_add(s->body.centre, fsi_vec(i % 3 ? FSI_R(0.12) : FSI_R(-0.12),
                                                           i / 2 ? FSI_R(0.12) : FSI_R(-0.12), 0)));
@@ -1147,8 +1143,8 @@ static void scene_meter_rigid(const fsi_solids *w, scene_meter *m) {
 }
 
 static void scene_meter_ledger(void *scene, const char *name, scene_meter *m) {
-    int k;
     m->ledger = m->scale = 0;
+    int k;
     if (strcmp(name, "world") == 0) {
         const fsi_world *w = &((scene_world *)scene)->world;
         for (k = 0; k < 2; k++)
@@ -1179,9 +1175,9 @@ static void scene_meter_ledger(void *scene, const char *name, scene_meter *m) {
 
 static CHECK_UNUSED void scene_measure(const scene_kind *k, void *scene, scene_meter *m) {
     scene_part part[SCENE_PARTS];
-    int i, j, n = k->parts(scene, part);
+    int n = k->parts(scene, part);
     m->volume = m->speed = m->place = 0;
-    for (i = 0; i < n; i++) {
+    for (int i = 0; i < n; i++) {
         void *o = part[i].object;
         if (part[i].what == PART_GRID)
             scene_meter_grid((const fsi_grid *)o, m);
@@ -1200,7 +1196,7 @@ static CHECK_UNUSED void scene_measure(const scene_kind *k, void *scene, scene_m
         if (part[i].what == PART_REDUCED) {
             const fsi_reduced *b = (const fsi_reduced *)o;
             m->place += (double)b->T[1];
-            for (j = 0; j < 8; j++) {
+            for (int j = 0; j < 8; j++) {
                 fsi_vec3 v = fsi_reduced_velocity(b, j);
                 m->speed = scene_most(m->speed, sqrt((double)fsi_vec_dot(v, v)));
             }

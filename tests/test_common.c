@@ -15,16 +15,16 @@ typedef struct reader {
 
 /* least significant bit first; past the end: zeros */
 static int read_bits(reader *r, int count) {
-    int v = 0, i;
-    for (i = 0; i < count; i++, r->bit++)
+    int v = 0;
+    for (int i = 0; i < count; i++, r->bit++)
         if (r->bit < r->bits)
             v |= (r->at[r->bit >> 3] >> (r->bit & 7) & 1) << i;
     return v;
 }
 
 static int read_literal(reader *r) { /* RFC 1951, 3.2.6 */
-    int code = 0, n;
-    for (n = 1; n <= 9; n++) {
+    int code = 0;
+    for (int n = 1; n <= 9; n++) {
         code = code << 1 | read_bits(r, 1);
         if (n == 7 && code <= 23)
             return code + 256;
@@ -52,7 +52,7 @@ static size_t inflate_fixed(const uint8_t *z, size_t size, uint8_t *out, size_t 
     if (size < 6 || (z[0] * 256 + z[1]) % 31 || read_bits(&r, 3) != 3)
         return 0;
     for (;;) {
-        int v = read_literal(&r), d = 0, i, len;
+        int v = read_literal(&r), d = 0;
         if (v == 256 || v < 0 || n + 258 > room)
             break;
         if (v < 256) {
@@ -60,13 +60,13 @@ static size_t inflate_fixed(const uint8_t *z, size_t size, uint8_t *out, size_t 
             continue;
         }
         v -= 257;
-        len = length[v] + read_bits(&r, v < 8 || v == 28 ? 0 : v / 4 - 1);
-        for (i = 0; i < 5; i++)
+        int len = length[v] + read_bits(&r, v < 8 || v == 28 ? 0 : v / 4 - 1);
+        for (int i = 0; i < 5; i++)
             d = d << 1 | read_bits(&r, 1);
         d = distance[d] + read_bits(&r, d < 4 ? 0 : d / 2 - 1);
         if ((size_t)d > n)
             return 0;
-        for (i = 0; i < len; i++, n++)
+        for (int i = 0; i < len; i++, n++)
             out[n] = out[n - (size_t)d];
     }
     return n;
@@ -79,12 +79,12 @@ TEST deflate_comes_back(void) {
 
     uint8_t *data = (uint8_t *)malloc(N), *back = (uint8_t *)malloc(N + 1000);
     uint64_t seed = 5;
-    int kind, sizes[] = {0, 1, 2, 3, 258, 259, N}, q, i;
-    for (kind = 0; kind < 4; kind++)
-        for (q = 0; q < 7; q++) {
+    int sizes[] = {0, 1, 2, 3, 258, 259, N};
+    for (int kind = 0; kind < 4; kind++)
+        for (int q = 0; q < 7; q++) {
             ex_bytes z;
             memset(&z, 0, sizeof z);
-            for (i = 0; i < sizes[q]; i++)
+            for (int i = 0; i < sizes[q]; i++)
                 data[i] = (uint8_t)(kind == 0   ? 7
                                     : kind == 1 ? (int)(127 * check_random(&seed))
                                     : kind == 2 ? i / 300
@@ -144,20 +144,19 @@ TEST png_frames_and_movie_are_whole(void) {
     static uint8_t file[200000];
     ex_args a;
     ex_image m = ex_image_make(60, 40);
-    size_t n;
     char name[32], path[64], first[80];
-    int frame;
     memset(&a, 0, sizeof a);
     snprintf(name, sizeof name, "fsi_common_%ld", (long)getpid());
     a.name = name;
     a.out = "/tmp";
-    for (frame = 0; frame < 3; frame++) {
+    for (int frame = 0; frame < 3; frame++) {
         ex_disk(&m, 10 + 10 * frame, 20, 8, ex_rgb(200, 30, 30));
         ex_frame(&a, &m);
     }
     ASSERT_EQ(3, a.written);
     ex_end(&a, 3, 1);
-    for (frame = 0; frame < 3; frame++) {
+    size_t n;
+    for (int frame = 0; frame < 3; frame++) {
         snprintf(first, sizeof first, "/tmp/%s_%04d.png", name, frame);
         n = slurp(first, file, sizeof file);
         ASSERT_EQ(1, chunks(file, n, "IDAT"));
@@ -184,22 +183,21 @@ TEST png_pixels_come_back(void) {
     static uint8_t file[100000], raw[(3 * W + 1) * H + 1000];
     ex_image m = ex_image_make(W, H);
     char path[64];
-    size_t n, at, len;
-    int x, y;
-    for (y = 0; y < H; y++)
-        for (x = 0; x < W; x++)
+    for (int y = 0; y < H; y++)
+        for (int x = 0; x < W; x++)
             ex_blend(&m, x, y, ex_rgb(x * 4, y * 6, (x * y) & 255), 1);
     ex_line(&m, 3, 3, 50, 30, 3, ex_rgb(255, 255, 255));
     snprintf(path, sizeof path, "/tmp/fsi_common_%ld_p.png", (long)getpid());
     ASSERT(ex_png(path, &m));
-    n = slurp(path, file, sizeof file);
+    size_t n = slurp(path, file, sizeof file);
+    size_t at;
     for (at = 8; at + 12 <= n && memcmp(file + at + 4, "IDAT", 4); at += 12 + word(file + at)) {
     }
-    len = word(file + at);
+    size_t len = word(file + at);
     ASSERT_EQ_FMT((size_t)((3 * W + 1) * H), inflate_fixed(file + at + 8, len, raw, sizeof raw),
                   "%lu");
-    for (y = 0; y < H; y++)
-        for (x = 0; x < 3 * W; x++) {
+    for (int y = 0; y < H; y++)
+        for (int x = 0; x < 3 * W; x++) {
             uint8_t *row = raw + (3 * W + 1) * y, *p = row + 1 + x;
             ASSERT(row[0] == 1 || row[0] == 2);
             *p = (uint8_t)(*p + (row[0] == 2 ? (y ? p[-(3 * W + 1)] : 0) : x >= 3 ? p[-3] : 0));
@@ -218,15 +216,14 @@ TEST fields_and_liquid_are_drawn(void) {
     fsi_real f[8 * 4], phi[8 * 4];
     ex_image m = ex_image_make(100, 60);
     ex_view v = ex_view_make(0, 0, 8, 4, 10, 10, 80, 40);
-    int i, x;
     /* a ramp along x; liquid below y = 2 */
-    for (i = 0; i < 32; i++) {
+    for (int i = 0; i < 32; i++) {
         f[i] = (fsi_real)(i % 8);
         phi[i] = (fsi_real)(i / 8 + 0.5 - 2);
     }
     ex_draw_field(&m, &v, 8, 4, f, 0, 7, 0);
     /* dark to bright */
-    for (x = 11; x < 90; x++)
+    for (int x = 11; x < 90; x++)
         ASSERT(bright(&m, x, 30) >= bright(&m, x - 1, 30));
     ASSERT(bright(&m, 12, 30) < 150 && bright(&m, 88, 30) > 600 && bright(&m, 5, 30) == 765
            && bright(&m, 30, 55) == 765);
@@ -251,37 +248,37 @@ TEST meshes_and_level_sets_are_drawn(void) {
 
     static fsi_real phi[N * N * N], far_x[3 * 4000];
     const double h = 1.0 / N;
-    fsi_iso_desc d;
-    fsi_iso_mesh ball;
     ex_camera c = ex_camera_make(0.5, 0.5, 4, 0.5, 0.5, 0.5, 1, 30);
     ex_image m = ex_image_make(80, 80), o = ex_image_make(80, 80);
-    ex_mesh near_ball, far_ball;
     double corner[3] = {0.5, 0.5, 0.5}, out[3];
-    int i, order, covered = 0;
+    int i, covered = 0;
     for (i = 0; i < N * N * N; i++)
         phi[i] =
             (fsi_real)(sqrt(pow((i % N + 0.5) * h - 0.5, 2) + pow((i / N % N + 0.5) * h - 0.5, 2)
                             + pow((i / N / N + 0.5) * h - 0.5, 2))
                        - 0.3);
+    fsi_iso_desc d;
     memset(&d, 0, sizeof d);
     d.nx = d.ny = d.nz = N;
     d.h = (fsi_real)h;
     d.value = phi;
     d.origin = fsi_vec((fsi_real)(h / 2), (fsi_real)(h / 2), (fsi_real)(h / 2));
+    fsi_iso_mesh ball;
     CHECK_OK(fsi_iso_build(&d, &ball));
     ASSERT(ball.vertex_count < 4000);
+    ex_mesh near_ball;
     near_ball.vertices = ball.vertex_count;
     near_ball.triangles = ball.element_count;
     near_ball.x = ball.x;
     near_ball.index = ball.index;
     near_ball.color = ex_rgb(200, 40, 40);
     near_ball.glass = 0;
-    far_ball = near_ball;
+    ex_mesh far_ball = near_ball;
     far_ball.color = ex_rgb(40, 40, 200);
     far_ball.x = far_x;
     for (i = 0; i < 3 * ball.vertex_count; i++)
         far_x[i] = ball.x[i] - (fsi_real)(i % 3 == 2 ? 1.5 : 0);
-    for (order = 0; order < 2; order++) {
+    for (int order = 0; order < 2; order++) {
         ex_clear(&m, ex_rgb(255, 255, 255));
         ex_draw_mesh(&m, &c, order ? &far_ball : &near_ball);
         ex_draw_mesh(&m, &c, order ? &near_ball : &far_ball);
@@ -316,20 +313,19 @@ TEST meshes_and_level_sets_are_drawn(void) {
 TEST vtk_files_are_whole(void) {
     static uint8_t file[10000];
     fsi_real f[24];
-    char path[64], *at;
-    size_t n;
+    char path[64];
     int i;
     for (i = 0; i < 24; i++)
         f[i] = (fsi_real)(i * 0.25 - 3);
     snprintf(path, sizeof path, "/tmp/fsi_common_%ld.vtk", (long)getpid());
     ASSERT(ex_vtk(path, 4, 3, 2, 0.5, "pressure", f));
-    n = slurp(path, file, sizeof file - 1);
+    size_t n = slurp(path, file, sizeof file - 1);
     file[n] = 0;
     ASSERT_STRN_EQ("# vtk DataFile Version 3.0\n", (char *)file, 27);
     ASSERT(strstr((char *)file,
                   "DATASET STRUCTURED_POINTS\nDIMENSIONS 5 4 3\nORIGIN 0 0 0\nSPACING "
                   "0.5 0.5 0.5\nCELL_DATA 24\nSCALARS pressure double 1\n"));
-    at = strstr((char *)file, "LOOKUP_TABLE default\n");
+    char *at = strstr((char *)file, "LOOKUP_TABLE default\n");
     ASSERT(at != NULL);
     for (at += 21, i = 0; i < 24; i++)
         CHECK_NEAR(f[i], strtod(at, &at), 0);
@@ -341,12 +337,10 @@ TEST vtk_files_are_whole(void) {
 static int status_of(const char *arg, const char *value) {
     static const ex_key keys[] = {{"density", "kg/m^3", "of the body", "500", 1, 1000, NULL},
                                   {"scheme", "", "coupling", "xpm", 0, 0, "xpm,weak"}};
-    pid_t child;
     int status = 0;
     fflush(stdout);
-    child = fork();
+    pid_t child = fork();
     if (child == 0) {
-        ex_args a;
         char *argv[4];
         argv[0] = (char *)(uintptr_t) "x";
         argv[1] = (char *)(uintptr_t)arg;
@@ -354,6 +348,7 @@ static int status_of(const char *arg, const char *value) {
         argv[3] = NULL;
         if (!freopen("/dev/null", "w", stderr) || !freopen("/dev/null", "w", stdout))
             _exit(9);
+        ex_args a;
         ex_begin(&a, value ? 3 : 2, argv, "x", "Nothing.", keys, 2, 64, 10);
         _exit(0);
     }
@@ -388,9 +383,7 @@ TEST plots_and_terminal(void) {
     ex_axis a[2];
     ex_image m = ex_image_make(640, 400);
     char path[64];
-    FILE *f;
-    size_t n;
-    int i, dark = 0;
+    int dark = 0;
     c[0].name = "a < b";
     c[0].n = 5;
     c[0].x = x;
@@ -403,6 +396,7 @@ TEST plots_and_terminal(void) {
     /* NaN and 0 are left out of a logarithmic axis */
     CHECK_NEAR(-6, a[1].lo + 0.05 / 1.1 * (a[1].hi - a[1].lo), 1e-9);
     /* linear ticks: two to eight, round numbers, inside */
+    int i;
     for (i = 0; i < 40; i++) {
         a[0].log = 0;
         a[0].lo = pow(10, i % 9 - 4) * (i % 5 - 2);
@@ -418,11 +412,11 @@ TEST plots_and_terminal(void) {
     ASSERT(dark > 50);
     snprintf(path, sizeof path, "/tmp/fsi_common_%ld.svg", (long)getpid());
     ASSERT(ex_plot_svg(path, "t & u", "x", "y", c, 2, 1, 1));
-    n = slurp(path, file, sizeof file - 1);
+    size_t n = slurp(path, file, sizeof file - 1);
     file[n] = 0;
     ASSERT(n > 500 && strstr((char *)file, "a &lt; b") && strstr((char *)file, "</svg>")
            && !strstr((char *)file, "nan"));
-    f = tmpfile();
+    FILE *f = tmpfile();
     ASSERT(f != NULL);
     ex_term(f, &m, 40, 0, 0);
     ex_term(f, &m, 40, 1, 1);
@@ -438,20 +432,22 @@ TEST plots_and_terminal(void) {
 }
 
 TEST obj_files_come_back(void) {
-    fsi_real x[12] = {0, 0, 0, 1, 0, 0, 0, FSI_R(0.5), 0, 0, 0, FSI_R(-2.25)}, *y;
-    int32_t index[12] = {0, 2, 1, 0, 1, 3, 1, 2, 3, 2, 0, 3}, *back;
-    int nv, nt;
+    fsi_real x[12] = {0, 0, 0, 1, 0, 0, 0, FSI_R(0.5), 0, 0, 0, FSI_R(-2.25)};
+    int32_t index[12] = {0, 2, 1, 0, 1, 3, 1, 2, 3, 2, 0, 3};
     char path[64];
-    FILE *f;
     snprintf(path, sizeof path, "/tmp/fsi_common_%ld.obj", (long)getpid());
     ASSERT(ex_obj_write(path, 4, x, 4, index));
+    fsi_real *y;
+    int32_t *back;
+    int nv;
+    int nt;
     ASSERT(ex_obj_read(path, &nv, &y, &nt, &back));
     ASSERT_EQ(4, nv);
     ASSERT_EQ(4, nt);
     ASSERT(!memcmp(x, y, sizeof x) && !memcmp(index, back, sizeof index));
     free(y);
     free(back);
-    f = fopen(path, "w");
+    FILE *f = fopen(path, "w");
     /* a polygon with texture indices, the last one relative */
     fprintf(f, "v 0 0 0\nv 1 0 0\nv 1 1 0\nv 0 1 0\nf 1/1/1 2//2 3 -1\n");
     fclose(f);

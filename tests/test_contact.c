@@ -38,9 +38,8 @@ typedef struct stage {
 static void add(stage *s, int which, int kind, double x, double speed,
                 fsi_soft_integrator integrator, int cg) {
     actor *a = s->a + which;
-    fsi_mesh m;
-    int i;
     memset(a, 0, sizeof *a);
+    fsi_mesh m;
     memset(&m, 0, sizeof m);
     a->kind = kind;
     if (kind == BALL || kind == BOX) {
@@ -110,7 +109,7 @@ static void add(stage *s, int which, int kind, double x, double speed,
         }
         if (fsi_soft_init(&a->soft, &d) != FSI_OK)
             printf("\n  soft body refused\n");
-        for (i = 0; i < m.vertex_count; i++)
+        for (int i = 0; i < m.vertex_count; i++)
             a->soft.v[3 * i] = (fsi_real)speed;
         fsi_soft_external(&a->soft, s->external + a->at);
         s->external[a->at].restitution = s->restitution;
@@ -120,10 +119,10 @@ static void add(stage *s, int which, int kind, double x, double speed,
 
 static void stage_make(stage *s, int first, int second, double apart, double speed,
                        double restitution, fsi_soft_integrator integrator, int cg) {
-    fsi_shape_desc d;
-    fsi_solids_desc wd;
     memset(s, 0, sizeof *s);
+    fsi_shape_desc d;
     memset(&d, 0, sizeof d);
+    fsi_solids_desc wd;
     memset(&wd, 0, sizeof wd);
     s->restitution = (fsi_real)restitution;
     d.kind = FSI_SHAPE_SPHERE;
@@ -144,8 +143,7 @@ static void stage_make(stage *s, int first, int second, double apart, double spe
 }
 
 static void stage_free(stage *s) {
-    int k;
-    for (k = 0; k < 2; k++) {
+    for (int k = 0; k < 2; k++) {
         fsi_soft_free(&s->a[k].soft);
         fsi_reduced_free(&s->a[k].copy);
         fsi_reduced_model_free(&s->a[k].model);
@@ -158,13 +156,12 @@ static void stage_free(stage *s) {
 
 /* p, L about the origin and energy of both into o[7]. */
 static void measure(const stage *s, double *o) {
-    int k, i;
     memset(o, 0, 7 * sizeof *o);
-    for (k = 0; k < 2; k++) {
+    for (int k = 0; k < 2; k++) {
         const actor *a = s->a + k;
         int n = a->kind == CLOTH || a->kind == TETS ? a->soft.desc.vertex_count : 1;
         double e = 0, t = 0;
-        for (i = 0; i < n; i++) {
+        for (int i = 0; i < n; i++) {
             const fsi_rigid *b = s->w.body + a->at;
             fsi_vec3 p, x, L = fsi_vec(0, 0, 0);
             if (a->kind == BALL || a->kind == BOX) {
@@ -201,14 +198,14 @@ static void measure(const stage *s, double *o) {
 static fsi_vec3 middle(const stage *s, int k) {
     const actor *a = s->a + k;
     fsi_vec3 c = fsi_vec(0, 0, 0);
-    int i, n = a->soft.desc.vertex_count;
+    int n = a->soft.desc.vertex_count;
     if (a->kind == BALL || a->kind == BOX)
         return s->w.body[a->at].x;
     if (a->kind == REDUCED)
         return fsi_vec_load(a->copy.T);
     if (a->kind == CLOTH)
         return fsi_vec_load(a->soft.x + 3 * (n / 2));
-    for (i = 0; i < n; i++)
+    for (int i = 0; i < n; i++)
         c = fsi_vec_mad(c, fsi_vec_load(a->soft.x + 3 * i), 1 / (fsi_real)n);
     return c;
 }
@@ -218,9 +215,7 @@ static fsi_vec3 middle(const stage *s, int k) {
    forces of the next step again (it telescopes) and is left out. */
 static fsi_result stage_step(stage *s, fsi_real dt, double *dp, double *dl, double *energy) {
     double b[7], o[7];
-    fsi_result r;
-    int k;
-    for (k = 0; k < 2; k++) {
+    for (int k = 0; k < 2; k++) {
         actor *a = s->a + k;
         if (a->kind == REDUCED) {
             fsi_reduced_external(&a->copy, a->x, s->external + a->at);
@@ -233,15 +228,14 @@ static fsi_result stage_step(stage *s, fsi_real dt, double *dp, double *dl, doub
                 return FSI_ERR_NUMERIC;
         }
     }
-    r = fsi_solids_set_externals(&s->w, s->external, s->externals);
+    fsi_result r = fsi_solids_set_externals(&s->w, s->external, s->externals);
     if (r == FSI_OK)
         r = fsi_solids_forces(&s->w, dt);
     measure(s, b);
-    for (k = 0; k < 2; k++) {
+    for (int k = 0; k < 2; k++) {
         const fsi_soft *q = &s->a[k].soft;
-        int i;
-        for (i = 0; q->block && q->desc.integrator == FSI_SOFT_NEWMARK && i < q->desc.vertex_count;
-             i++) {
+        for (int i = 0;
+             q->block && q->desc.integrator == FSI_SOFT_NEWMARK && i < q->desc.vertex_count; i++) {
             fsi_vec3 l = fsi_vec_scale(
                 fsi_vec_cross(fsi_vec_load(q->work->jump + 3 * i), fsi_vec_load(q->v + 3 * i)),
                 q->mass[i]);
@@ -252,14 +246,14 @@ static fsi_result stage_step(stage *s, fsi_real dt, double *dp, double *dl, doub
     }
     if (r == FSI_OK)
         r = fsi_solids_move(&s->w, dt);
-    for (k = 0; k < 2; k++) {
+    for (int k = 0; k < 2; k++) {
         if (s->a[k].kind == REDUCED)
             fsi_reduced_move(&s->a[k].copy, dt);
         if (s->a[k].kind == CLOTH || s->a[k].kind == TETS)
             fsi_soft_move(&s->a[k].soft, dt);
     }
     measure(s, o);
-    for (k = 0; k < 3; k++) {
+    for (int k = 0; k < 3; k++) {
         *dp = fmax(*dp, fabs(o[k] - b[k]));
         *dl = fmax(*dl, fabs(o[3 + k] - b[3 + k]));
     }
@@ -270,16 +264,15 @@ static fsi_result stage_step(stage *s, fsi_real dt, double *dp, double *dl, doub
 /* Every kind against every kind: momentum to round-off through every impulse, energy never grows,
  * nothing gets through, bounces bounce. */
 TEST every_pair_keeps_momentum_and_energy(void) {
-    int i, k, bounce, n;
-    for (bounce = 0; bounce < 2; bounce++)
-        for (i = 0; i < KINDS; i++)
-            for (k = i; k < KINDS; k++) {
+    for (int bounce = 0; bounce < 2; bounce++)
+        for (int i = 0; i < KINDS; i++)
+            for (int k = i; k < KINDS; k++) {
                 stage s;
-                double dp = 0, dl = 0, gain = 0, e = 0, last, o[7];
+                double dp = 0, dl = 0, gain = 0, e = 0, o[7];
                 stage_make(&s, i, k, .4, 2, bounce ? .5 : 0, FSI_SOFT_IMPLICIT, 0);
                 measure(&s, o);
-                last = o[6];
-                for (n = 0; n < 30; n++) {
+                double last = o[6];
+                for (int n = 0; n < 30; n++) {
                     CHECK_OK(stage_step(&s, FSI_R(0.01), &dp, &dl, &e));
                     gain = fmax(gain, e - last);
                     last = e;
@@ -303,14 +296,13 @@ TEST every_pair_keeps_momentum_and_energy(void) {
 TEST integrators_in_contact(void) {
     static const fsi_soft_integrator kind[4] = {FSI_SOFT_EXPLICIT, FSI_SOFT_NEWMARK, FSI_SOFT_SPLIT,
                                                 FSI_SOFT_IMPLICIT};
-    int i, n;
-    for (i = 0; i < 8; i++) {
+    for (int i = 0; i < 8; i++) {
         stage s;
         fsi_real dt = kind[i / 2] == FSI_SOFT_EXPLICIT ? FSI_R(0.001) : FSI_R(0.01);
         double dp = 0, dl = 0, e = 0, o[7], top = 0;
         stage_make(&s, i & 1 ? CLOTH : BOX, TETS, .4, 2, 0, kind[i / 2], 1);
         measure(&s, o);
-        for (n = 0; n < (kind[i / 2] == FSI_SOFT_EXPLICIT ? 300 : 30); n++) {
+        for (int n = 0; n < (kind[i / 2] == FSI_SOFT_EXPLICIT ? 300 : 30); n++) {
             CHECK_OK(stage_step(&s, dt, &dp, &dl, &e));
             top = fmax(top, e);
         }
@@ -331,12 +323,11 @@ TEST integrators_in_contact(void) {
 /* A small ball at 60 m/s, a metre a step, does not pass a cloth. */
 TEST cloth_stops_a_bullet(void) {
     stage s;
-    double dp = 0, dl = 0, e = 0, v0;
-    int n;
+    double dp = 0, dl = 0, e = 0;
     stage_make(&s, BALL, CLOTH, .4, 0, 0, FSI_SOFT_IMPLICIT, 0);
     CHECK_OK(fsi_solids_set_velocity(&s.w, 0, fsi_vec(60, 0, 0), fsi_vec(0, 0, 0)));
-    v0 = 60;
-    for (n = 0; n < 3; n++)
+    double v0 = 60;
+    for (int n = 0; n < 3; n++)
         CHECK_OK(stage_step(&s, FSI_R(1.) / 60, &dp, &dl, &e));
     ASSERTm("behind the cloth's middle", s.w.body[0].x.x < middle(&s, 1).x + FSI_R(0.05));
     CHECK_MOST(s.w.body[0].v.x, .9 * v0);
@@ -348,10 +339,8 @@ TEST cloth_stops_a_bullet(void) {
 /* Ribbons without vertices in the middle: across each other, over the edge of a rigid box, over a
  * rod, and two cubes of tetrahedra edge to edge: only edges meet. */
 static fsi_result edge_actor(fsi_soft *s, int cube, double y, double speed, int across) {
-    fsi_soft_desc d;
     fsi_mesh m;
     fsi_result r;
-    int i;
     if (cube)
         r = fsi_mesh_box(&m, fsi_vec(-1, FSI_R(-0.1), FSI_R(-0.1)),
                          fsi_vec(1, FSI_R(0.1), FSI_R(0.1)), 1, 1, 1, 0, NULL);
@@ -361,7 +350,7 @@ static fsi_result edge_actor(fsi_soft *s, int cube, double y, double speed, int 
     if (r != FSI_OK)
         return r;
     /* cubes stand on an edge; the second lies across */
-    for (i = 0; i < m.vertex_count; i++) {
+    for (int i = 0; i < m.vertex_count; i++) {
         fsi_real a = m.x[3 * i], b = m.x[3 * i + 1], c = m.x[3 * i + 2], q = FSI_R(0.70710678);
         if (cube) {
             fsi_real e = b;
@@ -372,6 +361,7 @@ static fsi_result edge_actor(fsi_soft *s, int cube, double y, double speed, int 
         m.x[3 * i + 1] = b + (fsi_real)y;
         m.x[3 * i + 2] = across ? -a : c;
     }
+    fsi_soft_desc d;
     memset(&d, 0, sizeof d);
     d.dim = 3;
     d.x = m.x;
@@ -393,37 +383,36 @@ static fsi_result edge_actor(fsi_soft *s, int cube, double y, double speed, int 
     }
     r = fsi_soft_init(s, &d);
     fsi_mesh_free(&m);
-    for (i = 0; i < (int)d.vertex_count && r == FSI_OK; i++)
+    for (int i = 0; i < (int)d.vertex_count && r == FSI_OK; i++)
         s->v[3 * i + 1] = (fsi_real)speed;
     return r;
 }
 
 TEST edges_meet_edges(void) {
     static const double speed[3] = {1, 6, 30};
-    int kind, k, n;
-    for (kind = 0; kind < 4; kind++)
-        for (k = 0; k < 3; k++) {
+    for (int kind = 0; kind < 4; kind++)
+        for (int k = 0; k < 3; k++) {
             fsi_soft s[2];
             fsi_external e[2];
-            fsi_solids w;
-            fsi_solids_desc wd;
-            fsi_shape shape;
-            fsi_shape_desc sd;
-            fsi_rigid_desc b;
-            int softs = kind < 2 ? 2 : 1, i, q, touched = 0;
+            int softs = kind < 2 ? 2 : 1, touched = 0;
             double p0 = 0, p1 = 0, low = 1;
             memset(s, 0, sizeof s);
+            fsi_solids_desc wd;
             memset(&wd, 0, sizeof wd);
+            fsi_shape_desc sd;
             memset(&sd, 0, sizeof sd);
+            fsi_rigid_desc b;
             memset(&b, 0, sizeof b);
             wd.dim = 3;
             wd.max_bodies = 1;
             wd.max_contacts = 2000;
+            fsi_solids w;
             CHECK_OK(fsi_solids_init(&w, &wd));
             sd.kind = kind == 2 ? FSI_SHAPE_BOX : FSI_SHAPE_CAPSULE;
             sd.half = fsi_vec(FSI_R(0.1), FSI_R(0.1), 1);
             sd.radius = FSI_R(0.03);
             sd.length = FSI_R(1.5);
+            fsi_shape shape;
             CHECK_OK(fsi_shape_init(&shape, &sd));
             b.kind = FSI_RIGID_DYNAMIC;
             b.shape = &shape;
@@ -433,26 +422,27 @@ TEST edges_meet_edges(void) {
                                                    : fsi_vec(0, FSI_R(1.5707963), 0));
             if (softs == 1)
                 CHECK_OK(fsi_solids_add(&w, &b, NULL));
+            int i;
             for (i = 0; i < softs; i++) {
                 CHECK_OK(edge_actor(s + i, kind == 1, (softs == 1 || i) ? .4 : 0,
                                     (softs == 1 || i) ? -speed[k] : 0, i));
                 fsi_soft_external(s + i, e + i);
             }
             CHECK_OK(fsi_solids_set_externals(&w, e, softs));
-            for (n = 0; n < 80; n++) {
+            for (int n = 0; n < 80; n++) {
                 double y[2] = {0, 0};
                 if (n * .005 * speed[k] > .8)
                     break;
                 for (i = 0; i < softs; i++)
                     CHECK_OK(fsi_soft_forces(s + i, FSI_R(0.005)));
                 for (p0 = 0, i = 0; i < softs; i++)
-                    for (q = 0; q < s[i].desc.vertex_count; q++)
+                    for (int q = 0; q < s[i].desc.vertex_count; q++)
                         p0 += (double)(s[i].mass[q] * s[i].v[3 * q + 1]);
                 if (softs == 1)
                     p0 += (double)w.body[0].v.y;
                 CHECK_OK(fsi_solids_step(&w, FSI_R(0.005)));
                 for (p1 = 0, i = 0; i < softs; i++)
-                    for (q = 0; q < s[i].desc.vertex_count; q++)
+                    for (int q = 0; q < s[i].desc.vertex_count; q++)
                         p1 += (double)(s[i].mass[q] * s[i].v[3 * q + 1]);
                 if (softs == 1)
                     p1 += (double)w.body[0].v.y;
@@ -461,7 +451,7 @@ TEST edges_meet_edges(void) {
                 touched |= w.contact_count > 0;
                 CHECK_NEAR(p0, p1, TOL(1e-12, 1e-4) * speed[k]);
                 for (i = 0; i < softs; i++)
-                    for (q = 0; q < s[i].desc.vertex_count; q++)
+                    for (int q = 0; q < s[i].desc.vertex_count; q++)
                         y[i] += (double)s[i].x[3 * q + 1] / s[i].desc.vertex_count;
                 low = fmin(low, softs == 1 ? y[0] - (double)w.body[0].x.y : y[1] - y[0]);
             }
@@ -483,22 +473,18 @@ TEST edges_meet_edges(void) {
 /* Memory may fail at any allocation of a soft body in contact: refused or, for the contact patch
  * alone, lumped masses; nothing leaks. Steps take none. */
 TEST every_allocation_may_fail(void) {
-    long k;
-    int done = 0, i;
+    int done = 0;
     fsi_mesh m;
     CHECK_OK(fsi_mesh_box(&m, fsi_vec(0, 0, 0), fsi_vec(1, 1, 1), 2, 2, 2, 1, NULL));
-    for (k = 0; k < 60 && !done; k++) {
+    for (long k = 0; k < 60 && !done; k++) {
         fail_allocator f = fail_begin(k);
         fsi_soft_desc d;
-        fsi_solids_desc wd;
-        fsi_soft s;
-        fsi_solids w;
-        fsi_external e;
-        fsi_result r;
-        long calls;
         memset(&d, 0, sizeof d);
+        fsi_solids_desc wd;
         memset(&wd, 0, sizeof wd);
+        fsi_soft s;
         memset(&s, 0, sizeof s);
+        fsi_solids w;
         memset(&w, 0, sizeof w);
         d.dim = 3;
         d.x = m.x;
@@ -512,15 +498,16 @@ TEST every_allocation_may_fail(void) {
         wd.max_bodies = 2;
         wd.max_contacts = 200;
         wd.allocator = fail_make(&f);
-        r = fsi_soft_init(&s, &d);
+        fsi_result r = fsi_soft_init(&s, &d);
         if (r == FSI_OK)
             r = fsi_solids_init(&w, &wd);
         if (r == FSI_OK) {
+            fsi_external e;
             fsi_soft_external(&s, &e);
             r = fsi_solids_set_externals(&w, &e, 1);
         }
-        calls = f.calls;
-        for (i = 0; i < 3 && r == FSI_OK; i++) {
+        long calls = f.calls;
+        for (int i = 0; i < 3 && r == FSI_OK; i++) {
             CHECK_OK(fsi_soft_forces(&s, FSI_R(0.01)));
             CHECK_OK(fsi_solids_step(&w, FSI_R(0.01)));
             CHECK_OK(fsi_soft_move(&s, FSI_R(0.01)));
@@ -557,7 +544,6 @@ typedef struct mixed {
 } mixed;
 
 static fsi_result mixed_soft(mixed *s, int tets, const fsi_allocator *a) {
-    fsi_soft_desc d;
     fsi_soft *out = tets ? &s->cube : &s->cloth;
     fsi_mesh m;
     fsi_result r = tets ? fsi_mesh_box(&m, fsi_vec(FSI_R(-0.3), FSI_R(1.9), FSI_R(-0.3)),
@@ -566,6 +552,7 @@ static fsi_result mixed_soft(mixed *s, int tets, const fsi_allocator *a) {
                                          fsi_vec(0, FSI_R(0.1), 2), 9, 9, 1, NULL, NULL, a);
     if (r != FSI_OK)
         return r;
+    fsi_soft_desc d;
     memset(&d, 0, sizeof d);
     d.dim = 3;
     d.x = m.x;
@@ -602,19 +589,17 @@ static fsi_result mixed_soft(mixed *s, int tets, const fsi_allocator *a) {
 
 static fsi_result mixed_stars(mixed *s, const fsi_allocator *a) {
     fsi_form form;
-    fsi_mesh m;
-    fsi_reduced_desc d;
-    fsi_result r;
-    int k;
     memset(&form, 0, sizeof form);
+    fsi_reduced_desc d;
     memset(&d, 0, sizeof d);
     form.kind = FSI_FORM_STARFISH;
     form.a = FSI_R(0.5);
     form.b = FSI_R(0.12);
     form.c = FSI_R(0.15);
-    r = fsi_mesh_from_sdf(&m, fsi_form_distance, &form,
-                          fsi_vec(FSI_R(-0.7), FSI_R(-0.3), FSI_R(-0.7)),
-                          fsi_vec(FSI_R(0.7), FSI_R(0.3), FSI_R(0.7)), FSI_R(0.12), a);
+    fsi_mesh m;
+    fsi_result r = fsi_mesh_from_sdf(&m, fsi_form_distance, &form,
+                                     fsi_vec(FSI_R(-0.7), FSI_R(-0.3), FSI_R(-0.7)),
+                                     fsi_vec(FSI_R(0.7), FSI_R(0.3), FSI_R(0.7)), FSI_R(0.12), a);
     if (r != FSI_OK)
         return r;
     d.mesh = &m;
@@ -629,7 +614,7 @@ static fsi_result mixed_stars(mixed *s, const fsi_allocator *a) {
         d.allocator = *a;
     r = fsi_reduced_model_init(&s->model, &d);
     fsi_mesh_free(&m);
-    for (k = 0; k < 2 && r == FSI_OK; k++) {
+    for (int k = 0; k < 2 && r == FSI_OK; k++) {
         r = fsi_reduced_init(s->star + k, &s->model,
                              fsi_vec(FSI_R(0.4) * (fsi_real)(2 * k - 1),
                                      FSI_R(2.9) + FSI_R(0.4) * (fsi_real)k, FSI_R(0.1)),
@@ -643,13 +628,11 @@ static fsi_result mixed_stars(mixed *s, const fsi_allocator *a) {
 static fsi_result mixed_make(mixed *s, const fsi_allocator *a) {
     static const fsi_shape_kind kind[5] = {FSI_SHAPE_PLANE, FSI_SHAPE_BOX, FSI_SHAPE_SPHERE,
                                            FSI_SHAPE_CAPSULE, FSI_SHAPE_BOX};
-    fsi_solids_desc wd;
-    fsi_joint_desc j;
     fsi_result r = FSI_OK;
-    int i;
     memset(s, 0, sizeof *s);
+    fsi_solids_desc wd;
     memset(&wd, 0, sizeof wd);
-    for (i = 0; i < 5 && r == FSI_OK; i++) {
+    for (int i = 0; i < 5 && r == FSI_OK; i++) {
         fsi_shape_desc d;
         memset(&d, 0, sizeof d);
         d.kind = kind[i];
@@ -670,7 +653,7 @@ static fsi_result mixed_make(mixed *s, const fsi_allocator *a) {
         wd.allocator = *a;
     if (r == FSI_OK)
         r = fsi_solids_init(&s->w, &wd);
-    for (i = 0; i < MIXED_BODIES && r == FSI_OK; i++) {
+    for (int i = 0; i < MIXED_BODIES && r == FSI_OK; i++) {
         fsi_rigid_desc b;
         memset(&b, 0, sizeof b);
         b.kind = i == 0 ? FSI_RIGID_FIXED : i == 1 ? FSI_RIGID_SCRIPTED : FSI_RIGID_DYNAMIC;
@@ -686,6 +669,7 @@ static fsi_result mixed_make(mixed *s, const fsi_allocator *a) {
                                  (fsi_real)(i / 3 % 3 - 1) * FSI_R(0.6));
         r = fsi_solids_add(&s->w, &b, NULL);
     }
+    fsi_joint_desc j;
     memset(&j, 0, sizeof j);
     j.kind = FSI_JOINT_HINGE;
     j.a = 2;
@@ -696,7 +680,7 @@ static fsi_result mixed_make(mixed *s, const fsi_allocator *a) {
     j.motor_limit = 200;
     if (r == FSI_OK)
         r = fsi_solids_join(&s->w, &j, NULL);
-    for (i = 3; i < 5 && r == FSI_OK; i++) {
+    for (int i = 3; i < 5 && r == FSI_OK; i++) {
         memset(&j, 0, sizeof j);
         j.kind = FSI_JOINT_POINT;
         j.a = i;
@@ -714,8 +698,7 @@ static fsi_result mixed_make(mixed *s, const fsi_allocator *a) {
 }
 
 static void mixed_free(mixed *s) {
-    int i;
-    for (i = 0; i < 2; i++) {
+    for (int i = 0; i < 2; i++) {
         fsi_reduced_free(s->star + i);
         free(s->x[i]);
     }
@@ -723,21 +706,19 @@ static void mixed_free(mixed *s) {
     fsi_soft_free(&s->cloth);
     fsi_soft_free(&s->cube);
     fsi_solids_free(&s->w);
-    for (i = 0; i < 5; i++)
+    for (int i = 0; i < 5; i++)
         fsi_shape_free(s->shape + i);
 }
 
 static fsi_result mixed_step(mixed *s, fsi_real dt) {
-    fsi_result r;
-    int k;
     fsi_solids_set_velocity(&s->w, 1, fsi_vec((fsi_real)cos(.05 * s->w.time / (double)dt), 0, 0),
                             fsi_vec(0, FSI_R(0.3), 0));
-    r = fsi_soft_forces(&s->cloth, dt);
+    fsi_result r = fsi_soft_forces(&s->cloth, dt);
     if (r >= 0)
         r = fsi_soft_contact(&s->cloth, NULL, 0, dt, NULL);
     if (r >= 0)
         r = fsi_soft_forces(&s->cube, dt);
-    for (k = 0; k < 2 && r >= 0; k++) {
+    for (int k = 0; k < 2 && r >= 0; k++) {
         fsi_reduced_external(s->star + k, s->x[k], s->external + 2 + k);
         s->external[2 + k].friction = FSI_R(0.4);
         r = fsi_reduced_forces(s->star + k, dt);
@@ -750,20 +731,19 @@ static fsi_result mixed_step(mixed *s, fsi_real dt) {
         r = fsi_soft_move(&s->cloth, dt);
     if (r >= 0)
         r = fsi_soft_move(&s->cube, dt);
-    for (k = 0; k < 2 && r >= 0; k++)
+    for (int k = 0; k < 2 && r >= 0; k++)
         r = fsi_reduced_move(s->star + k, dt);
     return r;
 }
 
 static double mixed_energy(const mixed *s, fsi_solids_report *report) {
-    double sum, e, k;
-    int i, q;
+    double e, k;
     fsi_solids_measure(&s->w, report);
-    sum = report->kinetic + report->potential;
-    for (q = 0; q < 2; q++) {
+    double sum = report->kinetic + report->potential;
+    for (int q = 0; q < 2; q++) {
         const fsi_soft *b = q ? &s->cube : &s->cloth;
         fsi_soft_energy(b, &e, &k);
-        for (i = 0; i < b->desc.vertex_count; i++)
+        for (int i = 0; i < b->desc.vertex_count; i++)
             e += 10 * (double)(b->mass[i] * b->x[3 * i + 1]);
         sum += e + k;
         fsi_reduced_energy(s->star + q, &e, &k);
@@ -778,13 +758,12 @@ static size_t mixed_size(const mixed *s) {
 }
 
 static void mixed_state(mixed *s, unsigned char *at, int restore) {
-    int k;
     if (restore)
         fsi_solids_restore(&s->w, at);
     else
         fsi_solids_save(&s->w, at);
     at += fsi_solids_state_size(&s->w);
-    for (k = 0; k < 2; k++) {
+    for (int k = 0; k < 2; k++) {
         fsi_soft *b = k ? &s->cube : &s->cloth;
         if (restore)
             fsi_soft_restore(b, at);
@@ -801,14 +780,14 @@ static void mixed_state(mixed *s, unsigned char *at, int restore) {
 
 TEST mixed_scene_energy(void) {
     mixed s;
-    fsi_solids_report r;
-    double last, e, worst = 0, driven = 0, opened = 0, first;
-    int i;
+    double worst = 0, driven = 0, opened = 0;
     CHECK_OK(mixed_make(&s, NULL));
-    last = first = mixed_energy(&s, &r);
-    for (i = 0; i < 90; i++) {
+    fsi_solids_report r;
+    double first;
+    double last = first = mixed_energy(&s, &r);
+    for (int i = 0; i < 90; i++) {
         ASSERT(mixed_step(&s, FSI_R(0.01)) >= 0);
-        e = mixed_energy(&s, &r);
+        double e = mixed_energy(&s, &r);
         worst = fmax(worst, e - last - r.work - r.drive - r.applied - s.cloth.contact_work);
         driven += fabs(r.drive);
         opened += r.work;
@@ -827,33 +806,28 @@ TEST mixed_scene_energy(void) {
 
 TEST mixed_scene_same_bits(void) {
     static const int threads[5] = {1, 2, 3, 8, 1};
-    unsigned char *block, *keep;
     uint64_t first = 0;
-    int t, i;
     /* the last: restored in the middle into a world that had another life */
-    for (t = 0; t < 5; t++) {
-        mixed s;
-        size_t size;
-        uint64_t h;
+    for (int t = 0; t < 5; t++) {
         check_threads(threads[t]);
+        mixed s;
         CHECK_OK(mixed_make(&s, NULL));
-        size = mixed_size(&s);
-        block = (unsigned char *)malloc(size);
-        keep = (unsigned char *)malloc(size);
-        for (i = 0; i < 30; i++) {
+        size_t size = mixed_size(&s);
+        unsigned char *block = (unsigned char *)malloc(size);
+        unsigned char *keep = (unsigned char *)malloc(size);
+        for (int i = 0; i < 30; i++) {
             if (t == 4 && i == 15) {
-                int k;
                 mixed_state(&s, keep, 0);
                 mixed_free(&s);
                 CHECK_OK(mixed_make(&s, NULL));
-                for (k = 0; k < 5; k++)
+                for (int k = 0; k < 5; k++)
                     ASSERT(mixed_step(&s, FSI_R(0.012)) >= 0);
                 mixed_state(&s, keep, 1);
             }
             ASSERT(mixed_step(&s, FSI_R(0.01)) >= 0);
         }
         mixed_state(&s, block, 0);
-        h = check_hash(block, size, 1);
+        uint64_t h = check_hash(block, size, 1);
         if (t == 0)
             first = h;
         ASSERTm(t == 4 ? "a restored run continues" : "threads", h == first);
@@ -866,23 +840,20 @@ TEST mixed_scene_same_bits(void) {
 }
 
 TEST mixed_scene_allocations_may_fail(void) {
-    long k, all;
-    int i;
     fail_allocator f = fail_begin(-1);
     fsi_allocator a = fail_make(&f);
     mixed s;
     CHECK_OK(mixed_make(&s, &a));
     ASSERT(mixed_step(&s, FSI_R(0.01)) >= 0);
-    all = f.calls;
-    for (i = 0; i < 3; i++)
+    long all = f.calls;
+    for (int i = 0; i < 3; i++)
         ASSERT(mixed_step(&s, FSI_R(0.01)) >= 0);
     ASSERT_EQ(all, f.calls); /* nothing in the step loop */
     mixed_free(&s);
     ASSERT_EQ(0, f.live);
-    for (k = 0; k < all; k++) {
-        fsi_result r;
+    for (long k = 0; k < all; k++) {
         f = fail_begin(k);
-        r = mixed_make(&s, &a);
+        fsi_result r = mixed_make(&s, &a);
         /* the contact patch alone may be missing: lumped masses */
         if (r == FSI_OK)
             r = mixed_step(&s, FSI_R(0.01));

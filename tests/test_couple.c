@@ -54,8 +54,8 @@ static fsi_grid_desc tank(int n, int dim) { /* 1 x 2 (x 1), closed, open on top 
 }
 
 static int open_scene(scene *s, const fsi_grid_desc *d, fsi_couple_solver solver, int fractions) {
-    fsi_couple_desc c;
     memset(s, 0, sizeof *s);
+    fsi_couple_desc c;
     memset(&c, 0, sizeof c);
     c.solver = solver;
     c.fractions = fractions;
@@ -72,12 +72,12 @@ static void close_scene(scene *s) {
  * 0: held. */
 static void add_polygon(scene *s, int n, double cx, double cy, double a, double b, double angle,
                         double density) {
-    int k = s->count++, i;
+    int k = s->count++;
     fsi_surface *f = s->surface + k;
     fsi_body *body = s->body + k;
     double area = n == 4 ? 4 * a * b : 3.14159265358979 * a * b,
            inertia = n == 4 ? (a * a + b * b) / 3 : (a * a + b * b) / 4;
-    for (i = 0; i < n; i++) {
+    for (int i = 0; i < n; i++) {
         double u = n == 4 ? (i == 1 || i == 2 ? a : -a) : a * cos(2 * 3.14159265358979 * i / n);
         double v = n == 4 ? (i >= 2 ? b : -b) : b * sin(2 * 3.14159265358979 * i / n);
         s->x[k][3 * i] = (fsi_real)(cx + cos(angle) * u - sin(angle) * v);
@@ -102,10 +102,10 @@ static void add_polygon(scene *s, int n, double cx, double cy, double a, double 
  * on request. */
 static void add_strip(scene *s, int nodes, double x0, double y0, double x1, double y1, double m,
                       int pinned) {
-    int k = s->count++, i;
+    int k = s->count++;
     fsi_surface *f = s->surface + k;
     fsi_coupled *d = s->door + k;
-    for (i = 0; i < nodes; i++) {
+    for (int i = 0; i < nodes; i++) {
         double t = (double)i / (nodes - 1);
         s->x[k][3 * i] = (fsi_real)(x0 + (x1 - x0) * t);
         s->x[k][3 * i + 1] = (fsi_real)(y0 + (y1 - y0) * t);
@@ -134,29 +134,25 @@ static void add_strip(scene *s, int nodes, double x0, double y0, double x1, doub
 }
 
 static fsi_result give(scene *s) {
-    int k;
     fsi_result r = FSI_OK;
-    for (k = 0; k < s->count && r == FSI_OK; k++)
+    for (int k = 0; k < s->count && r == FSI_OK; k++)
         if (!s->door[k].node)
             r = fsi_body_give(s->body + k, s->surface + k, s->door + k);
     return r < 0 ? r : fsi_couple_detect(&s->couple, s->list, s->count);
 }
 
 static void take(scene *s) {
-    int k;
-    for (k = 0; k < s->count; k++)
+    for (int k = 0; k < s->count; k++)
         if (!s->door[k].node)
             fsi_body_take(s->body + k);
 }
 
 /* Gravity for dt on everything, then the solve. */
 static fsi_result fall(scene *s, fsi_real dt, fsi_report *rep) {
-    fsi_result r;
-    int k;
-    for (k = 0; k < s->count; k++)
+    for (int k = 0; k < s->count; k++)
         if (s->body[k].mass > 0)
             s->body[k].velocity.y += s->grid.desc.gravity.y * dt;
-    r = give(s);
+    fsi_result r = give(s);
     if (r >= 0)
         r = fsi_grid_forces(&s->grid, dt);
     if (r >= 0)
@@ -167,10 +163,8 @@ static fsi_result fall(scene *s, fsi_real dt, fsi_report *rep) {
 
 static double max_speed(const scene *s) {
     double m = 0;
-    int a;
-    size_t f;
-    for (a = 0; a < s->grid.dim; a++)
-        for (f = 0; f < s->grid.faces[a]; f++) {
+    for (int a = 0; a < s->grid.dim; a++)
+        for (size_t f = 0; f < s->grid.faces[a]; f++) {
             int i[3];
             fsi__face_ijk(&s->couple.interface, a, f, i);
             if (i[a] == 0 || i[a] == s->couple.interface.n[a] || !(s->grid.weight[a][f] > 0))
@@ -181,17 +175,16 @@ static double max_speed(const scene *s) {
 }
 
 TEST C_01_archimedes_exact(void) {
-    int n;
-    for (n = 16; n <= 64; n *= 2) {
+    for (int n = 16; n <= 64; n *= 2) {
         fsi_grid_desc d = tank(n, 2);
         fsi_report rep;
-        fsi_body_report body;
         ASSERT(open_scene(&S, &d, FSI_COUPLE_DEFLATED, 0));
         add_polygon(&S, 4, 0.5, 0.625, 0.125, 0.125, 0, 0); /* held */
         CHECK_OK(fall(&S, FSI_R(0.01), &rep));
         CHECK_REL(9.81 * 0.0625, S.body[0].impulse.y / FSI_R(0.01), TOL(1e-10, 1e-3));
         CHECK_NEAR(0, S.body[0].impulse.x / FSI_R(0.01), TOL(1e-10, 1e-4));
         CHECK_NEAR(0, S.body[0].twist.z / FSI_R(0.01), TOL(1e-10, 1e-4));
+        fsi_body_report body;
         CHECK_OK(fsi_couple_body(&S.couple, 0, &body));
         CHECK_REL(9.81 * 0.0625, body.force.y, TOL(1e-10, 1e-3));
         CHECK_REL(0.0625, body.submerged, 1e-5);
@@ -216,7 +209,6 @@ static fsi_result neutral_move(void *user, fsi_real dt) {
 TEST C_02_neutral_body_stays(void) {
     fsi_grid_desc d = tank(32, 2);
     fsi_scene sc;
-    int step;
     memset(&sc, 0, sizeof sc);
     ASSERT(open_scene(&S, &d, FSI_COUPLE_DEFLATED, 0));
     add_polygon(&S, 4, 0.5, 0.625, 0.125, 0.125, 0, 1);
@@ -225,7 +217,7 @@ TEST C_02_neutral_body_stays(void) {
     sc.begin_fn = neutral_begin;
     sc.move_fn = neutral_move;
     sc.user = &S;
-    for (step = 0; step < 100; step++) {
+    for (int step = 0; step < 100; step++) {
         fsi_result r = fsi_couple_step(&S.couple, &sc, FSI_R(0.01), NULL);
         ASSERT(r >= 0);
     }
@@ -239,16 +231,14 @@ TEST C_02_neutral_body_stays(void) {
 TEST C_03_discrete_acceleration_identity(void) {
     static const double density[5] = {1e-4, 0.1, 0.5, 2, 1e4},
                         table[5] = {6.860896, 5.772100, 2.541978, -2.860392, -9.807617};
-    int k;
-    for (k = 0; k < 5; k++) {
+    for (int k = 0; k < 5; k++) {
         fsi_grid_desc d = tank(32, 2);
         fsi_report rep;
         fsi_real ma[36];
-        double a;
         ASSERT(open_scene(&S, &d, FSI_COUPLE_DEFLATED, 0));
         add_polygon(&S, 4, 0.5, 0.625, 0.125, 0.125, 0, density[k]);
         CHECK_OK(fall(&S, FSI_R(0.01), &rep));
-        a = (double)S.body[0].velocity.y / 0.01;
+        double a = (double)S.body[0].velocity.y / 0.01;
         CHECK_OK(fsi_couple_added_mass(&S.couple, 0, ma));
         CHECK_NEAR(1.42960, ma[7] / FSI_R(0.0625), TOL(5e-6, 1e-4));
         CHECK_NEAR(table[k], a, TOL(1e-6, 2e-3));
@@ -264,9 +254,8 @@ TEST C_03_discrete_acceleration_identity(void) {
 static fsi_csr strip_springs(scene *s, int k) {
     static int32_t row[40], col[160];
     static fsi_real val[160];
-    fsi_csr B;
-    int i, nodes = s->surface[k].vertex_count;
-    for (i = 0; i + 1 < nodes; i++) {
+    int nodes = s->surface[k].vertex_count;
+    for (int i = 0; i + 1 < nodes; i++) {
         row[i] = 2 * i;
         col[2 * i] = 3 * i + 1;
         col[2 * i + 1] = 3 * i + 4;
@@ -274,6 +263,7 @@ static fsi_csr strip_springs(scene *s, int k) {
         val[2 * i + 1] = FSI_R(0.2);
     }
     row[nodes - 1] = 2 * (nodes - 1);
+    fsi_csr B;
     B.rows = nodes - 1;
     B.cols = 3 * nodes;
     B.row = row;
@@ -286,7 +276,6 @@ static fsi_csr springs;
 
 static int crowd(scene *s, int n, fsi_couple_solver solver, int strip, int closed) {
     fsi_grid_desc d = tank(n, 2);
-    int i;
     seed = 11;
     if (closed)
         d.side[3].kind = FSI_SIDE_SLIP;
@@ -299,10 +288,10 @@ static int crowd(scene *s, int n, fsi_couple_solver solver, int strip, int close
         add_strip(s, 20, 0.05, 1.05, 0.93, 1.13, 0.003, strip == 2);
         springs = strip_springs(s, 3);
         s->door[3].implicit = &springs;
-        for (i = 0; i < 60; i++)
+        for (int i = 0; i < 60; i++)
             s->v[i] = i % 3 < 2 ? rnd() : 0;
     }
-    for (i = 0; i < 3; i++)
+    for (int i = 0; i < 3; i++)
         if (s->body[i].mass > 0) {
             s->body[i].velocity = fsi_vec(rnd(), rnd(), 0);
             s->body[i].spin.z = rnd();
@@ -312,16 +301,14 @@ static int crowd(scene *s, int n, fsi_couple_solver solver, int strip, int close
 }
 
 TEST C_14_symmetric_positive(void) {
-    int trial, what;
     ASSERT(crowd(&S, 16, FSI_COUPLE_FULL, 1, 0));
     CHECK_OK(fsi_couple_solve(&S.couple, FSI_R(0.01), NULL));
-    for (what = 0; what < 8; what++) {
+    for (int what = 0; what < 8; what++) {
         size_t cells = S.grid.cells,
                n = cells
                    + (what == 0   ? (size_t)S.couple.interface.sides + (size_t)springs.rows
                       : what == 1 ? (size_t)S.couple.columns
-                                  : 0),
-               i;
+                                  : 0);
         fsi_real *m = (fsi_real *)calloc(4 * n, sizeof *m), *x = m, *y = m + n, *ax = m + 2 * n,
                  *ay = m + 3 * n;
         fsi__full f;
@@ -342,15 +329,14 @@ TEST C_14_symmetric_positive(void) {
         }
         S.couple.desc.terms = what - 3;
         ASSERT(fsi__second_build(&S.couple) == FSI_OK);
-        for (trial = 0; trial < 20; trial++) {
-            double xy, yx, xx, scale;
-            for (i = 0; i < n; i++) {
+        for (int trial = 0; trial < 20; trial++) {
+            for (size_t i = 0; i < n; i++) {
                 x[i] = rnd();
                 y[i] = rnd();
                 if (i < cells && S.grid.cell[i] != FSI_CELL_FLUID)
                     x[i] = y[i] = 0;
             }
-            for (i = 0; what == 1 && i < n - cells; i++) /* fixed nodes stay */
+            for (size_t i = 0; what == 1 && i < n - cells; i++) /* fixed nodes stay */
                 if (i >= (size_t)S.couple.offset[3]
                     && !(S.couple.K[S.couple.K_at[3] + i - (size_t)S.couple.offset[3]] > 0))
                     x[cells + i] = y[cells + i] = 0;
@@ -370,10 +356,10 @@ TEST C_14_symmetric_positive(void) {
                 fsi__precondition(x, ax, &S.couple);
                 fsi__precondition(y, ay, &S.couple);
             }
-            xy = fsi_dot(n, x, ay);
-            yx = fsi_dot(n, y, ax);
-            xx = fsi_dot(n, x, ax);
-            scale = sqrt(fsi_dot(n, ax, ax) * fsi_dot(n, y, y));
+            double xy = fsi_dot(n, x, ay);
+            double yx = fsi_dot(n, y, ax);
+            double xx = fsi_dot(n, x, ax);
+            double scale = sqrt(fsi_dot(n, ax, ax) * fsi_dot(n, y, y));
             /* the V-cycle runs in float */
             CHECK_NEAR(xy, yx, (what < 3 ? TOL(1e-12, 1e-4) : 2e-5) * scale);
             if (what != 1)
@@ -390,63 +376,60 @@ TEST C_14_symmetric_positive(void) {
  * and cut-off columns change it little. */
 static fsi_real group_K(const fsi_mg_group *g, int i, int j) { /* unit L L^T */
     fsi_real sum = 0;
-    int k;
-    for (k = 0; k <= i && k <= j; k++)
+    for (int k = 0; k <= i && k <= j; k++)
         sum += g->L[i * (i + 1) / 2 + k] * g->L[j * (j + 1) / 2 + k];
     return g->unit * sum;
 }
 
 TEST L_20_columns_through_the_cycle_are_woodbury(void) {
-    int closed, j, k, n, s, cut;
     /* 2: open and large, where the planes are worked on in chunks */
-    for (closed = 0; closed < 3; closed++)
-        for (cut = 0; cut < 2; cut++) {
-            size_t cells, i;
-            fsi_real *Z, *BZ, *E, *r, *z, *w;
-            fsi_mg_rank none;
+    for (int closed = 0; closed < 3; closed++)
+        for (int cut = 0; cut < 2; cut++) {
             double err = 0, size = 0;
             ASSERT(crowd(&S, closed == 2 ? 128 : 16,
                          cut ? FSI_COUPLE_DEFLATED : FSI_COUPLE_WOODBURY, 0, closed == 1));
             if (closed == 2)
-                for (s = 0; s < 2; s++)
+                for (int s = 0; s < 2; s++)
                     S.body[s].mass *= FSI_R(1e-3), S.body[s].inertia.m[8] *= FSI_R(1e-3);
             if (closed == 2)
                 CHECK_OK(give(&S));
             CHECK_OK(fsi_couple_solve(&S.couple, FSI_R(0.01), NULL));
-            cells = S.grid.cells;
-            n = S.couple.rank.columns;
+            size_t cells = S.grid.cells;
+            int n = S.couple.rank.columns;
             ASSERT(n > 3);
+            fsi_real *Z;
             Z = (fsi_real *)calloc((2 * (size_t)n + 3) * cells + (size_t)(n * n), sizeof *Z);
-            BZ = Z + (size_t)n * cells;
-            r = BZ + (size_t)n * cells;
-            z = r + cells;
-            w = z + cells;
-            E = w + cells;
-            for (s = 0; s < S.couple.interface.solids; s++) {
+            fsi_real *BZ = Z + (size_t)n * cells;
+            fsi_real *r = BZ + (size_t)n * cells;
+            fsi_real *z = r + cells;
+            fsi_real *w = z + cells;
+            fsi_real *E = w + cells;
+            for (int s = 0; s < S.couple.interface.solids; s++) {
                 const fsi_mg_group *g = S.couple.group + s;
-                for (j = 0; j < g->entries; j++)
-                    for (k = 0; k < g->columns; k++)
+                for (int j = 0; j < g->entries; j++)
+                    for (int k = 0; k < g->columns; k++)
                         Z[(size_t)(S.couple.rank.offset[s] + k) * cells + (size_t)g->cell[j]] +=
                             g->factor[j] * g->val[j * g->columns + k];
-                for (j = 0; j < g->columns * g->columns; j++)
+                for (int j = 0; j < g->columns * g->columns; j++)
                     E[(S.couple.rank.offset[s] + j / g->columns) * n + S.couple.rank.offset[s]
                       + j % g->columns] = group_K(g, j / g->columns, j % g->columns);
             }
+            fsi_mg_rank none;
             memset(&none, 0, sizeof none);
             S.grid.mg->rank = &none; /* the same cycle, no columns */
-            for (j = 0; j < n; j++) {
+            for (int j = 0; j < n; j++) {
                 fsi_mg_cycle(S.grid.mg, Z + (size_t)j * cells, BZ + (size_t)j * cells);
-                for (k = 0; k < n; k++)
+                for (int k = 0; k < n; k++)
                     E[j * n + k] +=
                         (fsi_real)fsi_dot(cells, BZ + (size_t)j * cells, Z + (size_t)k * cells);
             }
             /* B is symmetric, measured on its own energy */
-            for (j = 0; j < n; j++)
-                for (k = 0; k < j; k++)
+            for (int j = 0; j < n; j++)
+                for (int k = 0; k < j; k++)
                     CHECK_NEAR(E[k * n + j], E[j * n + k],
                                TOL(1e-5, 1e-4) * sqrt((double)(E[k * n + k] * E[j * n + j])));
             CHECK_OK(fsi_dense_cholesky(n, E));
-            for (i = 0; i < cells; i++)
+            for (size_t i = 0; i < cells; i++)
                 r[i] = S.grid.cell[i] == FSI_CELL_FLUID ? rnd() : 0;
             fsi_mg_project(S.grid.mg, r);
             S.grid.mg->rank = &S.couple.rank;
@@ -454,12 +437,12 @@ TEST L_20_columns_through_the_cycle_are_woodbury(void) {
             S.grid.mg->rank = &none;
             fsi_mg_cycle(S.grid.mg, r, w);
             S.grid.mg->rank = NULL;
-            for (j = 0; j < n; j++)
+            for (int j = 0; j < n; j++)
                 S.couple.coef[0][j] = (fsi_real)fsi_dot(cells, BZ + (size_t)j * cells, r);
             fsi_dense_cholesky_solve(n, E, S.couple.coef[0]);
-            for (j = 0; j < n; j++)
+            for (int j = 0; j < n; j++)
                 fsi_axpy(cells, -S.couple.coef[0][j], BZ + (size_t)j * cells, w);
-            for (i = 0; i < cells; i++) {
+            for (size_t i = 0; i < cells; i++) {
                 err = fmax(err, fabs((double)(z[i] - w[i])));
                 size = fmax(size, fabs((double)w[i]));
             }
@@ -474,31 +457,27 @@ TEST L_20_columns_through_the_cycle_are_woodbury(void) {
  * added, so impulses are left out there). */
 static double difference(const scene *a, const scene *b) {
     double m = 0;
-    int k, i;
-    size_t f;
-    for (k = 0; k < a->count; k++)
-        for (i = 0; i < a->door[k].dof; i++)
+    for (int k = 0; k < a->count; k++)
+        for (int i = 0; i < a->door[k].dof; i++)
             m = fmax(m, fabs((double)(a->door[k].v[i] - b->door[k].v[i])));
-    for (k = 0; k < 2; k++)
-        for (f = 0; f < a->grid.faces[k]; f++)
+    for (int k = 0; k < 2; k++)
+        for (size_t f = 0; f < a->grid.faces[k]; f++)
             m = fmax(m, fabs((double)(a->grid.u[k][f] - b->grid.u[k][f])));
-    for (i = 0; a->grid.mg->regions == 0 && i < a->couple.interface.sides; i++)
+    for (int i = 0; a->grid.mg->regions == 0 && i < a->couple.interface.sides; i++)
         m = fmax(m, fabs((double)(a->couple.lambda[i] - b->couple.lambda[i])));
     return m;
 }
 
 TEST C_15_formulations_agree(void) {
-    int strip, closed, s;
-    for (strip = 0; strip < 3; strip++)
-        for (closed = 0; closed < 2; closed++) {
+    for (int strip = 0; strip < 3; strip++)
+        for (int closed = 0; closed < 2; closed++) {
             ASSERT(crowd(&T, 20, FSI_COUPLE_INDEFINITE, strip, closed));
             ASSERT(fsi_couple_solve(&T.couple, FSI_R(0.01), NULL) >= 0);
-            for (s = 0; s < 5; s++) {
-                fsi_result r;
+            for (int s = 0; s < 5; s++) {
                 ASSERT(crowd(&S, 20, (fsi_couple_solver)s, strip, closed));
                 S.couple.desc.terms = strip;
                 S.couple.desc.precondition = (fsi_couple_precondition)(strip);
-                r = fsi_couple_solve(&S.couple, FSI_R(0.01), NULL);
+                fsi_result r = fsi_couple_solve(&S.couple, FSI_R(0.01), NULL);
                 ASSERT(r >= 0);
                 CHECK_MOST(difference(&S, &T), TOL(1e-8, 3e-2));
                 close_scene(&S);
@@ -511,33 +490,35 @@ TEST C_15_formulations_agree(void) {
 /* The system of math.md 2 with p, lambda and v kept, dense, from the definitions alone. */
 TEST C_15_dense_reference(void) {
     fsi_interface *f = &S.couple.interface;
-    int n, np, ns, nv, i, k, e, axis, up, *cell_at;
-    fsi_real *A, *b;
-    int32_t *pivot;
-    double area, rho;
     ASSERT(crowd(&S, 10, FSI_COUPLE_DEFLATED, 2, 0));
     ASSERT(crowd(&T, 10, FSI_COUPLE_DEFLATED, 2, 0));
     CHECK_OK(fsi_couple_solve(&S.couple, FSI_R(0.01), NULL));
+    int *cell_at;
     cell_at = (int *)calloc(S.grid.cells, sizeof *cell_at);
+    int np;
+    int i;
     for (np = 0, i = 0; i < (int)S.grid.cells; i++)
         cell_at[i] = S.grid.cell[i] == FSI_CELL_FLUID ? np++ : -1;
-    ns = f->sides;
-    nv = 18 + 60;
-    n = np + ns + nv;
+    int ns = f->sides;
+    int nv = 18 + 60;
+    int n = np + ns + nv;
+    fsi_real *A;
     A = (fsi_real *)calloc((size_t)n * (size_t)n, sizeof *A);
+    fsi_real *b;
     b = (fsi_real *)calloc((size_t)n, sizeof *b);
+    int32_t *pivot;
     pivot = (int32_t *)calloc((size_t)n, sizeof *pivot);
-    area = (double)S.grid.h;
-    rho = 1;
+    double area = (double)S.grid.h;
+    double rho = 1;
     /* G^T b^-1 G and G^T u* over faces between fluid cells and to the open top */
-    for (axis = 0; axis < 2; axis++)
+    for (int axis = 0; axis < 2; axis++)
         for (i = 0; i < (int)S.grid.faces[axis]; i++) {
-            int at[3], hi, lo;
+            int at[3];
             double inv = area * area / (rho * area * area);
             fsi__face_ijk(f, axis, (size_t)i, at);
-            hi = at[axis] < f->n[axis] ? cell_at[fsi__cell_index(f, at)] : -2;
+            int hi = at[axis] < f->n[axis] ? cell_at[fsi__cell_index(f, at)] : -2;
             at[axis]--;
-            lo = at[axis] >= 0 ? cell_at[fsi__cell_index(f, at)] : -2;
+            int lo = at[axis] >= 0 ? cell_at[fsi__cell_index(f, at)] : -2;
             if (f->blocked[axis][i] || lo == -1 || hi == -1 || (lo == -2 && 1)
                 || (hi == -2 && axis == 0))
                 continue;
@@ -565,13 +546,13 @@ TEST C_15_dense_reference(void) {
         A[l * n + l] += (fsi_real)(1 / m);
         b[c] -= (fsi_real)(area * o * us);
         b[l] -= (fsi_real)us;
-        for (e = s->row; e < s->row_end; e++) {
+        for (int e = s->row; e < s->row_end; e++) {
             A[l * n + v0 + f->col[e]] -= f->val[e];
             A[(v0 + f->col[e]) * n + l] -= f->val[e];
         }
     }
     /* -M v - J^T lambda = -M v*; fixed ones: -v = -v* without the row's J */
-    for (k = 0; k < 4; k++)
+    for (int k = 0; k < 4; k++)
         for (i = 0; i < T.door[k].dof; i++) {
             int v = np + ns + (k < 3 ? 6 * k : 18) + i;
             double inv = (double)(k < 3 ? T.door[k].inverse_mass[7 * i]
@@ -580,14 +561,15 @@ TEST C_15_dense_reference(void) {
             A[v * n + v] -= (fsi_real)mass;
             b[v] -= (fsi_real)(mass * (double)T.door[k].v[i]);
         }
+    int up;
     for (i = 0; i < springs.rows; i++)
-        for (k = springs.row[i]; k < springs.row[i + 1]; k++)
+        for (int k = springs.row[i]; k < springs.row[i + 1]; k++)
             for (up = springs.row[i]; up < springs.row[i + 1]; up++)
                 A[(np + ns + 18 + springs.col[k]) * n + np + ns + 18 + springs.col[up]] -=
                     springs.val[k] * springs.val[up];
     CHECK_OK(fsi_dense_ldlt(n, A, pivot));
     fsi_dense_ldlt_solve(n, A, pivot, b);
-    for (k = 0; k < 4; k++)
+    for (int k = 0; k < 4; k++)
         for (i = 0; i < T.door[k].dof; i++)
             CHECK_NEAR(b[np + ns + (k < 3 ? 6 * k : 18) + i], S.door[k].v[i], TOL(1e-7, 1e-1));
     for (i = 0; i < ns; i++)
@@ -609,14 +591,12 @@ TEST C_15_dense_reference(void) {
 static void ledger(const scene *s, const fsi_real *side_u, double *out) {
     const fsi_interface *f = &s->couple.interface;
     double m = (double)(s->grid.desc.rho * s->grid.h * s->grid.h);
-    int a, k, i;
-    size_t n;
     out[0] = out[1] = out[2] = out[3] = 0;
+    int a;
     for (a = 0; a < 2; a++)
-        for (n = 0; n < s->grid.faces[a]; n++) {
+        for (size_t n = 0; n < s->grid.faces[a]; n++) {
             int at[3];
-            double x, y, u = (double)s->grid.u[a][n], mass = m;
-            size_t c;
+            double u = (double)s->grid.u[a][n], mass = m;
             fsi__face_ijk(f, a, n, at);
             if (at[a] == 0 || f->blocked[a][n])
                 continue;
@@ -625,17 +605,17 @@ static void ledger(const scene *s, const fsi_real *side_u, double *out) {
                     continue;
                 mass = m;
             } else {
-                c = fsi__cell_index(f, at);
+                size_t c = fsi__cell_index(f, at);
                 if (f->covered[c] || f->covered[c - (size_t)fsi__stride(f, a)])
                     continue;
             }
-            x = (double)s->grid.h * (at[0] + (a == 0 ? 0 : 0.5));
-            y = (double)s->grid.h * (at[1] + (a == 1 ? 0 : 0.5));
+            double x = (double)s->grid.h * (at[0] + (a == 0 ? 0 : 0.5));
+            double y = (double)s->grid.h * (at[1] + (a == 1 ? 0 : 0.5));
             out[a] += mass * u;
             out[2] += mass * (a == 0 ? -y * u : x * u);
             out[3] += mass * u * u / 2;
         }
-    for (i = 0; i < f->sides; i++) {
+    for (int i = 0; i < f->sides; i++) {
         fsi_vec3 c = fsi_interface_centre(f, f->side + i);
         double u = (double)side_u[i], ms = (double)f->side[i].mass;
         a = f->side[i].axis;
@@ -643,10 +623,10 @@ static void ledger(const scene *s, const fsi_real *side_u, double *out) {
         out[2] += ms * (a == 0 ? -(double)c.y * u : (double)c.x * u);
         out[3] += ms * u * u / 2;
     }
-    for (k = 0; k < s->count; k++) {
+    for (int k = 0; k < s->count; k++) {
         const fsi_body *b = s->body + k;
         const fsi_real *v = s->door[k].v;
-        for (i = 0; s->door[k].node && i < s->door[k].dof / 3; i++) {
+        for (int i = 0; s->door[k].node && i < s->door[k].dof / 3; i++) {
             double ms = (double)s->mass[i];
             out[0] += ms * (double)v[3 * i];
             out[1] += ms * (double)v[3 * i + 1];
@@ -670,10 +650,9 @@ static void ledger(const scene *s, const fsi_real *side_u, double *out) {
 static void wall_impulse(const scene *s, double *out) {
     const fsi_interface *f = &s->couple.interface;
     double h = (double)s->grid.h;
-    int i, j, k;
     out[0] = out[1] = out[2] = 0;
-    for (j = 0; j < f->ny; j++)
-        for (k = 0; k < 2; k++) {
+    for (int j = 0; j < f->ny; j++)
+        for (int k = 0; k < 2; k++) {
             double p = (double)
                            s->grid.pressure[(size_t)(k ? f->nx - 1 : 0) + (size_t)f->nx * (size_t)j]
                        * h * (k ? -1 : 1),
@@ -681,8 +660,8 @@ static void wall_impulse(const scene *s, double *out) {
             out[0] += p;
             out[2] -= y * p;
         }
-    for (i = 0; i < f->nx; i++)
-        for (k = 0; k < 2; k++) {
+    for (int i = 0; i < f->nx; i++)
+        for (int k = 0; k < 2; k++) {
             double p = (double)
                            s->grid.pressure[(size_t)i + (size_t)f->nx * (size_t)(k ? f->ny - 1 : 0)]
                        * h * (k ? -1 : 1),
@@ -693,7 +672,7 @@ static void wall_impulse(const scene *s, double *out) {
             out[2] += x * p;
         }
     /* a held body takes -lambda and does not move */
-    for (i = 0; i < f->sides; i++)
+    for (int i = 0; i < f->sides; i++)
         if (!s->door[f->side[i].solid].node && !(s->body[f->side[i].solid].mass > 0)) {
             fsi_vec3 c = fsi_interface_centre(f, f->side + i);
             double l = (double)s->couple.lambda[i];
@@ -704,10 +683,9 @@ static void wall_impulse(const scene *s, double *out) {
 
 TEST C_16_17_momentum_at_any_budget(void) { /* C-16, C-17 */
     static fsi_real before_u[4000];
-    int solver, strip, cap, i;
-    for (strip = 0; strip < 2; strip++)
-        for (solver = 0; solver < 5; solver++)
-            for (cap = 1; cap <= 6; cap += 5) {
+    for (int strip = 0; strip < 2; strip++)
+        for (int solver = 0; solver < 5; solver++)
+            for (int cap = 1; cap <= 6; cap += 5) {
                 double a[4], b[4], w[3];
                 ASSERT(crowd(&S, 24, (fsi_couple_solver)solver, strip, 0));
                 /* internal forces would move angular momentum only if badly built; keep it plain */
@@ -715,14 +693,14 @@ TEST C_16_17_momentum_at_any_budget(void) { /* C-16, C-17 */
                 S.couple.desc.max_iterations = cap;
                 ASSERT(fsi_grid_classify(&S.grid) >= 0
                        && fsi_interface_sides(&S.couple.interface, &S.grid) == FSI_OK);
-                for (i = 0; i < S.couple.interface.sides; i++)
+                for (int i = 0; i < S.couple.interface.sides; i++)
                     before_u[i] = fsi_interface_sample(&S.grid, S.couple.interface.side + i);
                 ASSERT(fsi_grid_build_pressure(&S.grid, FSI_R(0.01)) >= 0);
                 ledger(&S, before_u, a);
                 ASSERT(fsi_couple_solve(&S.couple, FSI_R(0.01), NULL) >= 0);
                 ledger(&S, S.couple.side_velocity, b);
                 wall_impulse(&S, w);
-                for (i = 0; i < (strip ? 2 : 3); i++)
+                for (int i = 0; i < (strip ? 2 : 3); i++)
                     CHECK_NEAR(w[i], b[i] - a[i], TOL(1e-12, 1e-4));
                 CHECK_MOST(b[3], a[3] * (1 + 1e-6) + 1);
                 close_scene(&S);
@@ -734,10 +712,9 @@ TEST C_18_20_energy_falls_monotonically(void) { /* C-18, C-20 */
     static const fsi_couple_solver which[3] = {FSI_COUPLE_DEFLATED, FSI_COUPLE_SCHUR,
                                                FSI_COUPLE_FULL};
     static fsi_real before_u[4000];
-    int w, k, i;
-    for (w = 0; w < 3; w++) {
+    for (int w = 0; w < 3; w++) {
         double a[4], b[4], last = 1e30;
-        for (k = 1; k <= 40; k++) {
+        for (int k = 1; k <= 40; k++) {
             ASSERT(crowd(&S, 16, which[w], 0, 0));
             S.body[2].velocity.x = 0; /* a moving held body does work */
             CHECK_OK(give(&S));
@@ -746,7 +723,7 @@ TEST C_18_20_energy_falls_monotonically(void) { /* C-18, C-20 */
             S.couple.desc.precondition = FSI_PRECONDITION_NONE;
             ASSERT(fsi_grid_classify(&S.grid) >= 0
                    && fsi_interface_sides(&S.couple.interface, &S.grid) == FSI_OK);
-            for (i = 0; i < S.couple.interface.sides; i++)
+            for (int i = 0; i < S.couple.interface.sides; i++)
                 before_u[i] = fsi_interface_sample(&S.grid, S.couple.interface.side + i);
             ASSERT(fsi_grid_build_pressure(&S.grid, FSI_R(0.01)) >= 0);
             ledger(&S, before_u, a);
@@ -762,22 +739,20 @@ TEST C_18_20_energy_falls_monotonically(void) { /* C-18, C-20 */
 }
 
 TEST C_21_bad_guess_is_dropped(void) {
-    double good;
-    size_t c;
     ASSERT(crowd(&S, 16, FSI_COUPLE_NEUMANN, 0, 0));
     CHECK_OK(fsi_couple_solve(&S.couple, FSI_R(0.01), NULL));
     ASSERT(crowd(&T, 16, FSI_COUPLE_NEUMANN, 0, 0));
     T.couple.desc.warm_start = 1;
-    for (c = 0; c < T.grid.cells; c++)
+    for (size_t c = 0; c < T.grid.cells; c++)
         T.grid.pressure[c] = 100 * rnd();
     CHECK_OK(fsi_couple_solve(&T.couple, FSI_R(0.01), NULL));
     ASSERT_EQ(1, T.couple.report.restarts);
-    good = difference(&S, &T);
+    double good = difference(&S, &T);
     CHECK_MOST(good, TOL(1e-8, 1e-2));
     close_scene(&T);
     ASSERT(crowd(&T, 16, FSI_COUPLE_NEUMANN, 0, 0)); /* the answer itself is a good guess */
     T.couple.desc.warm_start = 1;
-    for (c = 0; c < T.grid.cells; c++)
+    for (size_t c = 0; c < T.grid.cells; c++)
         T.grid.pressure[c] = S.grid.pressure[c];
     CHECK_OK(fsi_couple_solve(&T.couple, FSI_R(0.01), NULL));
     ASSERT_EQ(0, T.couple.report.restarts);
@@ -790,15 +765,14 @@ TEST C_21_bad_guess_is_dropped(void) {
 static int lift(scene *s, int n, int bodies, double density, fsi_couple_solver solver, int open,
                 int fractions) {
     fsi_grid_desc d = tank(n, 2);
-    int k;
-    for (k = 0; k < 4; k++)
+    for (int k = 0; k < 4; k++)
         d.side[k].kind = open ? FSI_SIDE_OPEN : FSI_SIDE_SLIP;
     d.tolerance = 1e-6;
     if (sizeof(fsi_real) == 4)
         d.tolerance = 1e-5;
     if (!open_scene(s, &d, solver, fractions))
         return 0;
-    for (k = 0; k < bodies; k++) {
+    for (int k = 0; k < bodies; k++) {
         if (bodies == 1)
             add_polygon(s, 4, 0.5, 0.6, 0.15, 0.15, 0.1, density);
         else
@@ -814,14 +788,13 @@ static int lift(scene *s, int n, int bodies, double density, fsi_couple_solver s
 
 TEST A_07_08_iterations(void) {
     static const double density[5] = {1e-4, 1e-2, 1, 1e2, 1e4};
-    int open, bodies, fractions, k, fluid, most = 0, least = 1000;
-    fsi_result r;
-    for (open = 0; open < 2; open++)
-        for (bodies = 1; bodies <= 12; bodies += 11) {
+    int fractions, k, most = 0, least = 1000;
+    for (int open = 0; open < 2; open++)
+        for (int bodies = 1; bodies <= 12; bodies += 11) {
             ASSERT(lift(&S, 64, bodies, 0, FSI_COUPLE_DEFLATED, open, 0));
-            r = fall(&S, FSI_R(0.01), NULL);
+            fsi_result r = fall(&S, FSI_R(0.01), NULL);
             ASSERT(r >= 0);
-            fluid = S.couple.report.iterations;
+            int fluid = S.couple.report.iterations;
             close_scene(&S);
             /* area fractions: columns cut as near as with voxel faces took 168 iterations at 1e-4
              */
@@ -847,8 +820,8 @@ TEST A_07_08_iterations(void) {
 }
 
 TEST A_07_11_paper_order(void) { /* */
-    int its[8], k;
-    for (k = 0; k < 7; k++) { /* P0 P1 P2 P3, IC, Schur CG, CG */
+    int its[8];
+    for (int k = 0; k < 7; k++) { /* P0 P1 P2 P3, IC, Schur CG, CG */
         ASSERT(lift(&S, 64, 1, 1, k < 4 || k == 5 ? FSI_COUPLE_SCHUR : FSI_COUPLE_FULL, 1, 0));
         S.couple.desc.terms = k < 4 ? k : -1;
         S.couple.desc.precondition = k == 4 ? FSI_PRECONDITION_IC : FSI_PRECONDITION_NONE;
@@ -868,9 +841,8 @@ TEST A_07_11_paper_order(void) { /* A-07, A-11 */
 TEST C_04_added_mass(void) {
     static const double voxel[3] = {1.4151, 1.2921, 1.1967};
     double cm[3], exact = 1.113523;
-    int fractions, k;
-    for (fractions = 0; fractions < 2; fractions++) {
-        for (k = 0; k < 3; k++) {
+    for (int fractions = 0; fractions < 2; fractions++) {
+        for (int k = 0; k < 3; k++) {
             fsi_grid_desc d = tank(32 << k, 2);
             fsi_real ma[36];
             d.ny = d.nx;
@@ -904,15 +876,12 @@ TEST fractions_are_exact_3d(void) {
     static fsi_real x[24];
     static const int32_t index[36] = {0, 2, 1, 0, 3, 2, 4, 5, 6, 4, 6, 7, 0, 1, 5, 0, 5, 4,
                                       2, 3, 7, 2, 7, 6, 1, 2, 6, 1, 6, 5, 3, 0, 4, 3, 4, 7};
-    int turned, i, k, axis;
-    for (turned = 0; turned < 3; turned++) {
-        double sum[3] = {0, 0, 0}, lo = 0.25, hi = 0.75 - 0.04 * (turned == 1), volume,
+    for (int turned = 0; turned < 3; turned++) {
+        double sum[3] = {0, 0, 0}, lo = 0.25, hi = 0.75 - 0.04 * (turned == 1),
                angle = turned == 2 ? 0.4 : 0;
-        fsi_surface s;
-        fsi_body b;
         fsi_coupled door, *list[1];
         list[0] = &door;
-        for (i = 0; i < 8; i++) {
+        for (int i = 0; i < 8; i++) {
             double p[3], q[3];
             p[0] = i % 4 == 1 || i % 4 == 2 ? hi : lo;
             p[1] = i % 4 >= 2 ? hi : lo;
@@ -929,7 +898,9 @@ TEST fractions_are_exact_3d(void) {
                            + (turned == 2 ? sin(0.3) * (q[1] - 0.5) + cos(0.3) * (p[2] - 0.5)
                                           : p[2] - 0.5));
         }
+        fsi_surface s;
         memset(&s, 0, sizeof s);
+        fsi_body b;
         memset(&b, 0, sizeof b);
         s.dim = 3;
         s.vertex_count = 8;
@@ -940,29 +911,29 @@ TEST fractions_are_exact_3d(void) {
         ASSERT(open_scene(&S, &d, FSI_COUPLE_DEFLATED, 1));
         CHECK_OK(fsi_body_give(&b, &s, &door));
         CHECK_OK(fsi_couple_detect(&S.couple, list, 1));
-        for (i = 0; i < S.couple.interface.cuts; i++) {
+        for (int i = 0; i < S.couple.interface.cuts; i++) {
             const fsi_cut *c = S.couple.interface.cut + i;
             ASSERT(c->share > 0 && c->share <= 1);
             sum[c->axis] += (double)c->share / (12.0 * 12.0 * 12.0);
         }
-        volume = (hi - lo) * (hi - lo) * (hi - lo);
+        double volume = (hi - lo) * (hi - lo) * (hi - lo);
         /* planes sample the volume: the sum over them converges to it */
-        for (axis = 0; axis < 3; axis++)
+        for (int axis = 0; axis < 3; axis++)
             CHECK_NEAR(volume, sum[axis], turned == 2 ? 0.02 * volume : 0.17 * volume);
         /* the share of one plane against a fine count of points */
         if (turned == 2) {
             const fsi_interface *f = &S.couple.interface;
             fsi_bvh tree;
             double inside = 0, share = 0;
-            int j, m = 240;
+            int m = 240;
             CHECK_OK(fsi_bvh_init(&tree, 12, NULL));
             CHECK_OK(fsi_bvh_build(&tree, &s));
-            for (j = 0; j < m; j++)
-                for (k = 0; k < m; k++)
+            for (int j = 0; j < m; j++)
+                for (int k = 0; k < m; k++)
                     inside += fsi_bvh_inside(&tree, fsi_vec(FSI_R(0.5), (fsi_real)((j + 0.5) / m),
                                                             (fsi_real)((k + 0.5) / m)))
                               / ((double)m * m);
-            for (i = 0; i < f->cuts; i++) {
+            for (int i = 0; i < f->cuts; i++) {
                 int at[3];
                 fsi__face_ijk(f, f->cut[i].axis, (size_t)f->cut[i].face, at);
                 if (f->cut[i].axis == 0 && at[0] == 6)
@@ -978,10 +949,8 @@ TEST fractions_are_exact_3d(void) {
 
 /* A plate that closes the tank: nothing passes, and both sides move with it. */
 TEST shell_separates(void) {
-    int kind;
-    for (kind = 0; kind < 2; kind++) {
+    for (int kind = 0; kind < 2; kind++) {
         fsi_grid_desc d = tank(16, 2);
-        int i;
         double flux[2] = {0, 0};
         /* two closed chambers: a piston that cannot move */
         d.side[3].kind = FSI_SIDE_SLIP;
@@ -996,13 +965,13 @@ TEST shell_separates(void) {
             S.surface[0].element_count = 1;
         }
         CHECK_OK(fsi_grid_set_velocity(&S.grid, random_velocity, NULL));
-        for (i = 0; i < 90; i++)
+        for (int i = 0; i < 90; i++)
             S.v[i] = i % 3 < 2 ? rnd() : 0;
         S.body[0].velocity.y = 1;
         CHECK_OK(give(&S));
         ASSERT(fsi_couple_solve(&S.couple, FSI_R(0.01), NULL) >= 0);
         ASSERT(S.couple.interface.sides >= 32);
-        for (i = 0; i < S.couple.interface.sides; i++) {
+        for (int i = 0; i < S.couple.interface.sides; i++) {
             const fsi_side *s = S.couple.interface.side + i;
             ASSERT(s->shell);
             flux[S.grid.mg->label[s->cell]] +=
@@ -1038,13 +1007,12 @@ static fsi_grid_desc pool(int n) {
 TEST C_26_bubble_flux(void) {
     fsi_grid_desc d = pool(32);
     double flux = 0, size = 0;
-    int i;
     ASSERT(open_scene(&S, &d, FSI_COUPLE_DEFLATED, 0));
     S.couple.desc.bubbles = 1;
     CHECK_OK(fsi_grid_set_field(&S.grid, FSI_FIELD_PHI, pool_with_hole, NULL));
     CHECK_OK(fall(&S, FSI_R(0.01), NULL));
     ASSERT_EQ(1, S.couple.bubbles);
-    for (i = S.couple.bubble[0].first; i < S.couple.bubble[0].last; i++) {
+    for (int i = S.couple.bubble[0].first; i < S.couple.bubble[0].last; i++) {
         const fsi__bubble_face *f = S.couple.bubble_face + i;
         flux += f->sign * (double)S.grid.u[f->axis][f->face];
         size += fabs((double)S.grid.u[f->axis][f->face]);
@@ -1055,19 +1023,19 @@ TEST C_26_bubble_flux(void) {
 }
 
 TEST C_26_bubble_keeps_its_volume(void) {
-    int bubbles, step, n = 48;
+    int n = 48;
     double first = 0, last = 0;
-    for (bubbles = 0; bubbles < 2; bubbles++) {
+    for (int bubbles = 0; bubbles < 2; bubbles++) {
         fsi_grid_desc d = pool(n);
         fsi_scene sc;
         memset(&sc, 0, sizeof sc);
         ASSERT(open_scene(&S, &d, FSI_COUPLE_DEFLATED, 0));
         S.couple.desc.bubbles = bubbles;
         CHECK_OK(fsi_grid_set_field(&S.grid, FSI_FIELD_PHI, pool_with_hole, NULL));
-        for (step = 0; step < 60; step++) {
-            int k;
+        for (int step = 0; step < 60; step++) {
             fsi_result r = fsi_couple_step(&S.couple, &sc, FSI_R(0.25) / (fsi_real)n, NULL);
             ASSERT(r >= 0);
+            int k;
             for (k = 0, last = 0; k < S.grid.region_count; k++)
                 if (!S.grid.regions[k].open)
                     last += S.grid.regions[k].volume;
@@ -1094,21 +1062,20 @@ TEST C_26_bubble_keeps_its_volume(void) {
    sides of the jump. */
 TEST C_26_air_volume_has_no_jumps(void) {
     fsi_grid_desc d = pool(32);
-    fsi_grid grid;
     double before = 0, most = 0;
-    int step, k;
     d.side[3].kind = FSI_SIDE_OPEN;
+    fsi_grid grid;
     ASSERT_EQ(FSI_OK, fsi_grid_init(&grid, &d));
-    for (step = 0; step <= 200; step++) {
+    for (int step = 0; step <= 200; step++) {
         double closed = 0;
         /* in cells: half the thickness of the film is 0.55 .. 0.75 */
-        for (k = 0; k < 32 * 32; k++)
+        for (int k = 0; k < 32 * 32; k++)
             grid.phi[k] = grid.h
                           * (fsi__abs((fsi_real)(k / 32) - 15 - FSI_R(0.05) * (fsi_real)(k % 32))
                              - FSI_R(0.55) - FSI_R(0.001) * (fsi_real)step);
         CHECK_OK(fsi_grid_classify(&grid));
         ASSERT_EQ(2, grid.region_count);
-        for (k = 0; k < grid.region_count; k++)
+        for (int k = 0; k < grid.region_count; k++)
             if (!grid.regions[k].open)
                 closed += grid.regions[k].volume * 32 * 32;
         if (step)
@@ -1135,7 +1102,7 @@ TEST C_26_bubble_breaks_up(void) {
     fsi_grid_desc d = tank(48, 2);
     fsi_scene sc;
     double first = 0, volume = 0, target = 0, worst = 0, liquid = 0, height = 0;
-    int step, k, most = 0;
+    int k, most = 0;
     memset(&sc, 0, sizeof sc);
     d.ny = 72;
     d.liquid = 1;
@@ -1145,7 +1112,7 @@ TEST C_26_bubble_breaks_up(void) {
     ASSERT(open_scene(&S, &d, FSI_COUPLE_DEFLATED, 0));
     S.couple.desc.bubbles = 1;
     CHECK_OK(fsi_grid_set_field(&S.grid, FSI_FIELD_PHI, deep_bubble, NULL));
-    for (step = 0; step < 400; step++) {
+    for (int step = 0; step < 400; step++) {
         ASSERT(fsi_couple_step(&S.couple, &sc, FSI_R(0.004), NULL) >= 0);
         for (k = 0, volume = 0; k < S.grid.region_count; k++)
             if (!S.grid.regions[k].open)
@@ -1174,9 +1141,9 @@ TEST C_26_bubble_breaks_up(void) {
 
 static fsi_result float_begin(void *user, fsi_real dt) {
     scene *s = (scene *)user;
-    int i, n = s->surface[0].vertex_count;
+    int n = s->surface[0].vertex_count;
     fsi_body *b = s->body;
-    for (i = 0; i < n; i++) {
+    for (int i = 0; i < n; i++) {
         s->x[0][3 * i] = b->centre.x + FSI_R(0.15) * (fsi_real)cos(2 * 3.14159265358979 * i / n);
         s->x[0][3 * i + 1] =
             b->centre.y + FSI_R(0.15) * (fsi_real)sin(2 * 3.14159265358979 * i / n);
@@ -1198,9 +1165,9 @@ static fsi_result float_move(void *user, fsi_real dt) {
 
 TEST C_07_floating_depth(void) {
     static const double density[3] = {0.1, 0.5, 0.9}, depth[3] = {0.31295, 1, 1.68705};
-    int k, step, n = 32, fractions;
-    for (k = 0; k < 3; k++)
-        for (fractions = 0; fractions < 2; fractions++) {
+    int n = 32;
+    for (int k = 0; k < 3; k++)
+        for (int fractions = 0; fractions < 2; fractions++) {
             fsi_grid_desc d = pool(n);
             fsi_scene sc;
             double mean = 0, level = 0, expect = 0.15 * depth[k];
@@ -1216,7 +1183,7 @@ TEST C_07_floating_depth(void) {
             sc.begin_fn = float_begin;
             sc.move_fn = float_move;
             sc.user = &S;
-            for (step = 0; step < 200; step++) {
+            for (int step = 0; step < 200; step++) {
                 fsi_result r = fsi_couple_step(&S.couple, &sc, FSI_R(0.25) / (fsi_real)n, NULL);
                 ASSERT(r >= 0);
                 if (step < 100)
@@ -1241,8 +1208,7 @@ static double drag; /* 1/s, to come to rest */
 
 static fsi_result free_begin(void *user, fsi_real dt) {
     scene *s = (scene *)user;
-    int k;
-    for (k = 0; k < s->count; k++) {
+    for (int k = 0; k < s->count; k++) {
         fsi_body *b = s->body + k;
         before[k] = b->velocity.y;
         if (!(b->mass > 0))
@@ -1251,7 +1217,7 @@ static fsi_result free_begin(void *user, fsi_real dt) {
         b->spin.z *= (fsi_real)(1 / (1 + drag * (double)dt));
         b->velocity.y += s->grid.desc.gravity.y * dt;
     }
-    for (k = 0; k < s->count; k++)
+    for (int k = 0; k < s->count; k++)
         if (fsi_body_give(s->body + k, s->surface + k, s->door + k) < 0)
             return FSI_ERR_ARGUMENT;
     return FSI_OK;
@@ -1259,15 +1225,14 @@ static fsi_result free_begin(void *user, fsi_real dt) {
 
 static fsi_result free_move(void *user, fsi_real dt) {
     scene *s = (scene *)user;
-    int k, i;
     take(s);
-    for (k = 0; k < s->count; k++) {
+    for (int k = 0; k < s->count; k++) {
         fsi_body *b = s->body + k;
         fsi_vec3 d = fsi_vec(b->velocity.x * dt, (b->velocity.y + before[k]) / 2 * dt, 0),
                  c = b->centre;
         double t = (double)(b->spin.z * dt), cs = cos(t), sn = sin(t);
         b->centre = fsi_vec_add(c, d);
-        for (i = 0; i < s->surface[k].vertex_count; i++) {
+        for (int i = 0; i < s->surface[k].vertex_count; i++) {
             double x = (double)(s->x[k][3 * i] - c.x), y = (double)(s->x[k][3 * i + 1] - c.y);
             s->x[k][3 * i] = b->centre.x + (fsi_real)(cs * x - sn * y);
             s->x[k][3 * i + 1] = b->centre.y + (fsi_real)(sn * x + cs * y);
@@ -1292,22 +1257,21 @@ static fsi_scene moving(scene *s) {
  * s) g / (s + C_m), C_m = 1.071199. */
 TEST C_05_06_buoyancy_trajectory(void) {
     static const double density[5] = {0.1, 0.5, 2, 10, 1e-4};
-    int k, step, n = 160, steps = 6;
-    for (k = 0; k < 5; k++) {
+    int n = 160, steps = 6;
+    for (int k = 0; k < 5; k++) {
         fsi_grid_desc d = tank(n, 2);
-        fsi_scene sc;
         double end = 0.1 * sqrt(0.2 / 9.81), a = (1 - density[k]) * 9.81 / (density[k] + 1.071199),
-               slack = 0.05 + 0.005, mid;
+               slack = 0.05 + 0.005;
         d.ny = d.nx;
         d.h *= 2;
         d.side[3].kind = FSI_SIDE_SLIP;
         d.tolerance = TOL(1e-8, 1e-5);
         ASSERT(open_scene(&S, &d, FSI_COUPLE_DEFLATED, 1));
         /* on a node the chords at the faces add up to 0.6 % less than the disk */
-        mid = k == 4 ? 1 + 0.25 / 80 : 1;
+        double mid = k == 4 ? 1 + 0.25 / 80 : 1;
         add_polygon(&S, VERTS, mid, mid, 0.2, 0.2, 0, density[k]);
-        sc = moving(&S);
-        for (step = 0; step < steps; step++) {
+        fsi_scene sc = moving(&S);
+        for (int step = 0; step < steps; step++) {
             ASSERT(fsi_couple_step(&S.couple, &sc, (fsi_real)(end / steps), NULL) >= 0);
             /* C-06: as C-04; C-05: C_m constant to 2 % */
             if (step == 0)
@@ -1324,18 +1288,17 @@ TEST C_05_06_buoyancy_trajectory(void) {
  * upright. */
 TEST C_08_metacentric_tilt(void) {
     static const double density[3] = {0.1, 0.5, 0.9};
-    int k, step, n = 40;
-    for (k = 0; k < 3; k++) {
+    int n = 40;
+    for (int k = 0; k < 3; k++) {
         fsi_grid_desc d = pool(n);
-        fsi_scene sc;
         double angle = 5 * 3.14159265358979 / 180, most = 0;
         d.tolerance = 1e-4;
         ASSERT(open_scene(&S, &d, FSI_COUPLE_DEFLATED, 1));
         CHECK_OK(fsi_grid_set_field(&S.grid, FSI_FIELD_PHI, pool_with_hole, &S));
         add_polygon(&S, 4, 0.5, 0.8 + 0.15 - 0.3 * density[k], 0.15, 0.15, angle, density[k]);
-        sc = moving(&S);
+        fsi_scene sc = moving(&S);
         drag = 2;
-        for (step = 0; step < 200; step++) {
+        for (int step = 0; step < 200; step++) {
             fsi_real *x = S.x[0];
             ASSERT(fsi_couple_step(&S.couple, &sc, FSI_R(0.01), NULL) >= 0);
             angle = atan2((double)(x[4] - x[1]), (double)(x[3] - x[0]));
@@ -1355,24 +1318,24 @@ TEST C_08_metacentric_tilt(void) {
 /* A tilted box from 1e-4 to 1e4 times the fluid's density: finite, the acceleration identity holds,
  * iterations flat. */
 TEST C_19_density_sweep(void) {
-    int k, least = 1000, most = 0;
-    for (k = 0; k < 9; k++) {
+    int least = 1000, most = 0;
+    for (int k = 0; k < 9; k++) {
         fsi_grid_desc d = tank(48, 2);
-        double density = pow(10, k - 4), dv;
+        double density = pow(10, k - 4);
         fsi_real ma[36];
-        fsi_scene sc;
-        fsi_report rep;
-        int step;
         d.tolerance = TOL(1e-10, 1e-5);
         ASSERT(open_scene(&S, &d, FSI_COUPLE_DEFLATED, 0));
         add_polygon(&S, 4, 0.5, 0.7, 0.15, 0.15, 0.2, density);
+        fsi_report rep;
         CHECK_OK(fall(&S, FSI_R(0.001), &rep));
         CHECK_OK(fsi_couple_added_mass(&S.couple, 0, ma));
         least = rep.iterations < least ? rep.iterations : least;
         most = rep.iterations > most ? rep.iterations : most;
         /* M (v - v*) = fluid's impulse = buoyancy - m_a a */
-        dv = (double)S.body[0].mass * ((double)S.body[0].velocity.y + 9.81 * 0.001);
+        double dv = (double)S.body[0].mass * ((double)S.body[0].velocity.y + 9.81 * 0.001);
         CHECK_REL((double)S.body[0].impulse.y, dv, TOL(1e-8, 1e-2));
+        fsi_scene sc;
+        int step;
         for (step = 0, sc = moving(&S); step < 5; step++) {
             ASSERT(fsi_couple_step(&S.couple, &sc, FSI_R(0.005), NULL) >= 0);
             ASSERT(fsi_all_finite(6, S.door[0].v) && fabs((double)S.body[0].velocity.y) < 1);
@@ -1391,16 +1354,16 @@ TEST A_09_same_count_in_2d_and_3d(void) {
     static fsi_real x[24];
     static const int32_t cube[36] = {0, 2, 1, 0, 3, 2, 4, 5, 6, 4, 6, 7, 0, 1, 5, 0, 5, 4,
                                      2, 3, 7, 2, 7, 6, 1, 2, 6, 1, 6, 5, 3, 0, 4, 3, 4, 7};
-    int dim, k, i, sum[2] = {0, 0};
-    for (dim = 2; dim <= 3; dim++)
-        for (k = 0; k < 3; k++) {
+    int sum[2] = {0, 0};
+    for (int dim = 2; dim <= 3; dim++)
+        for (int k = 0; k < 3; k++) {
             fsi_grid_desc d = tank(32, dim);
             d.tolerance = 1e-6;
             ASSERT(open_scene(&S, &d, FSI_COUPLE_SCHUR, 0));
             S.couple.desc.terms = 0;
             add_polygon(&S, 4, 0.5, 0.8, 0.15, 0.15, 0.1, pow(100, k - 1));
             if (dim == 3) {
-                for (i = 0; i < 8; i++) {
+                for (int i = 0; i < 8; i++) {
                     memcpy(x + 3 * i, S.x[0] + 3 * (i % 4), 2 * sizeof *x);
                     x[3 * i + 2] = i < 4 ? FSI_R(0.35) : FSI_R(0.65);
                 }
@@ -1411,7 +1374,7 @@ TEST A_09_same_count_in_2d_and_3d(void) {
                 S.surface[0].index = cube;
                 S.body[0].mass *= FSI_R(0.3);
                 S.body[0].centre.z = FSI_R(0.5);
-                for (i = 0; i < 9; i += 4)
+                for (int i = 0; i < 9; i += 4)
                     S.body[0].inertia.m[i] = S.body[0].mass * FSI_R(0.015);
             }
             ASSERT(fall(&S, FSI_R(0.01), NULL) >= 0);
@@ -1427,11 +1390,9 @@ TEST A_09_same_count_in_2d_and_3d(void) {
    V-cycle). */
 TEST A_10_fixed_budget(void) {
     double height[3], kinetic = 0;
-    int run, step;
     /* converged, P(0) and IC on a budget */
-    for (run = 0; run < 3; run++) {
+    for (int run = 0; run < 3; run++) {
         fsi_grid_desc d = tank(32, 2);
-        fsi_scene sc;
         d.tolerance = TOL(1e-8, 1e-5);
         ASSERT(open_scene(&S, &d,
                           run == 0   ? FSI_COUPLE_DEFLATED
@@ -1442,14 +1403,12 @@ TEST A_10_fixed_budget(void) {
         if (run)
             S.couple.desc.max_iterations = run == 1 ? 10 : 30;
         add_polygon(&S, 4, 0.5, 0.4, 0.15, 0.15, 0.1, 0.01);
-        sc = moving(&S);
-        for (step = 0; step < 100; step++) {
-            size_t f;
-            int a;
+        fsi_scene sc = moving(&S);
+        for (int step = 0; step < 100; step++) {
             double e = 0;
             ASSERT(fsi_couple_step(&S.couple, &sc, FSI_R(0.005), NULL) >= 0);
-            for (a = 0; a < 2; a++)
-                for (f = 0; f < S.grid.faces[a]; f++)
+            for (int a = 0; a < 2; a++)
+                for (size_t f = 0; f < S.grid.faces[a]; f++)
                     e += (double)(S.grid.u[a][f] * S.grid.u[a][f]) / (2 * 32 * 32);
             kinetic = fmax(kinetic, e);
             if (run == 1)
@@ -1468,27 +1427,26 @@ TEST A_10_fixed_budget(void) {
  * keep the pin where it is. */
 TEST hinged_body_sees_its_hinge(void) {
     fsi_world_desc d;
-    fsi_world w;
-    fsi_shape bar, post;
-    fsi_shape_desc sd;
-    fsi_rigid_desc b;
-    fsi_joint_desc j;
-    fsi_coupled *door;
     fsi_real inverse[36], v[6];
-    int i, k;
     memset(&d, 0, sizeof d);
+    fsi_shape_desc sd;
     memset(&sd, 0, sizeof sd);
+    fsi_rigid_desc b;
     memset(&b, 0, sizeof b);
+    fsi_joint_desc j;
     memset(&j, 0, sizeof j);
     d.grid = tank(32, 2);
     d.max_bodies = 2;
     d.max_joints = 1;
+    fsi_world w;
     CHECK_OK(fsi_world_init(&w, &d));
     sd.kind = FSI_SHAPE_BOX;
     sd.dim = 2;
     sd.half = fsi_vec(FSI_R(0.2), FSI_R(0.05), 0);
+    fsi_shape bar;
     CHECK_OK(fsi_shape_init(&bar, &sd));
     sd.half = fsi_vec(FSI_R(0.01), FSI_R(0.01), 0);
+    fsi_shape post;
     CHECK_OK(fsi_shape_init(&post, &sd));
     b.shape = &post;
     b.x = fsi_vec(FSI_R(0.3), FSI_R(0.8), 0);
@@ -1505,6 +1463,7 @@ TEST hinged_body_sees_its_hinge(void) {
     j.anchor = fsi_vec(FSI_R(0.3), FSI_R(0.8), 0);
     CHECK_OK(fsi_solids_join(&w.solids, &j, NULL));
     CHECK_OK(fsi_solids_forces(&w.solids, FSI_R(0.01)));
+    fsi_coupled *door;
     CHECK_OK(fsi_solids_coupled(&w.solids, j.a, &door));
     memcpy(inverse, door->inverse_mass, sizeof inverse);
     memcpy(v, door->v, sizeof v);
@@ -1517,9 +1476,9 @@ TEST hinged_body_sees_its_hinge(void) {
     ASSERT(fsi_couple_solve(&w.couple, FSI_R(0.01), NULL) >= 0);
     CHECK_NEAR(0, door->v[1] - FSI_R(0.15) * door->v[5], TOL(1e-10, 1e-5));
     ASSERT(door->v[5] < 0 && door->v[5] > v[5]); /* still sinks, slower */
-    for (i = 0; i < 6; i++) {
+    for (int i = 0; i < 6; i++) {
         double sum = (double)v[i];
-        for (k = 0; k < 6; k++)
+        for (int k = 0; k < 6; k++)
             sum += (double)(inverse[6 * i + k] * door->impulse[k]);
         CHECK_NEAR(sum, door->v[i], TOL(1e-9, 1e-4));
     }
@@ -1533,33 +1492,31 @@ TEST hinged_body_sees_its_hinge(void) {
  * impulse at the pin makes of the two answers. */
 TEST jointed_bodies_see_their_joint(void) {
     fsi_world_desc d;
-    fsi_world w;
-    fsi_shape bar;
-    fsi_shape_desc sd;
-    fsi_rigid_desc b;
-    fsi_joint_desc j;
-    fsi_coupled *door, *none;
     fsi_real v[12];
-    fsi_body_report one, two, rep;
-    double k[4], g[2], p[2], det, u[6];
-    int i, step, id[2];
+    double k[4], g[2], p[2], u[6];
+    int id[2];
     memset(&d, 0, sizeof d);
+    fsi_shape_desc sd;
     memset(&sd, 0, sizeof sd);
+    fsi_rigid_desc b;
     memset(&b, 0, sizeof b);
+    fsi_joint_desc j;
     memset(&j, 0, sizeof j);
     d.grid = tank(48, 2);
     d.max_bodies = 2;
     d.max_joints = 1;
     d.no_walls = 1;
+    fsi_world w;
     CHECK_OK(fsi_world_init(&w, &d));
     sd.kind = FSI_SHAPE_BOX;
     sd.dim = 2;
     sd.half = fsi_vec(FSI_R(0.12), FSI_R(0.04), 0);
+    fsi_shape bar;
     CHECK_OK(fsi_shape_init(&bar, &sd));
     b.kind = FSI_RIGID_DYNAMIC;
     b.shape = &bar;
     b.group = 1;
-    for (i = 0; i < 2; i++) {
+    for (int i = 0; i < 2; i++) {
         b.density = i ? FSI_R(0.2) : 3;
         b.x = fsi_vec(i ? FSI_R(0.63) : FSI_R(0.37), FSI_R(0.8), 0);
         CHECK_OK(fsi_world_add(&w, &b, &id[i]));
@@ -1570,14 +1527,16 @@ TEST jointed_bodies_see_their_joint(void) {
     j.anchor = fsi_vec(FSI_R(0.5), FSI_R(0.8), 0);
     CHECK_OK(fsi_solids_join(&w.solids, &j, NULL));
     CHECK_OK(fsi_solids_forces(&w.solids, FSI_R(0.01)));
+    fsi_coupled *door;
     CHECK_OK(fsi_solids_coupled_joined(&w.solids, id[0], &door));
+    fsi_coupled *none;
     CHECK_OK(fsi_solids_coupled_joined(&w.solids, id[1], &none));
     ASSERT(none == NULL && door->dof == 12 && door->surface.element_count == 8);
     memcpy(v, door->v, sizeof v);
     CHECK_OK(fsi_couple_detect(&w.couple, &door, 1));
     CHECK_OK(fsi_grid_forces(&w.grid, FSI_R(0.01)));
     ASSERT(fsi_couple_solve(&w.couple, FSI_R(0.01), NULL) >= 0);
-    for (i = 0; i < 2; i++) { /* v* + M^-1 j of each alone: x, y, spin */
+    for (int i = 0; i < 2; i++) { /* v* + M^-1 j of each alone: x, y, spin */
         double m = (double)w.solids.body[id[i]].mass,
                inertia = (double)w.solids.body[id[i]].inertia_body.m[8];
         u[3 * i] = (double)v[6 * i] + (double)door->impulse[6 * i] / m;
@@ -1586,7 +1545,7 @@ TEST jointed_bodies_see_their_joint(void) {
     }
     memset(k, 0, sizeof k);
     /* pin at r = (+-0.13, 0): velocity there (vx, vy + r w) */
-    for (i = 0; i < 2; i++) {
+    for (int i = 0; i < 2; i++) {
         double m = (double)w.solids.body[id[i]].mass,
                inertia = (double)w.solids.body[id[i]].inertia_body.m[8], r = i ? -0.13 : 0.13;
         k[0] += 1 / m;
@@ -1594,10 +1553,10 @@ TEST jointed_bodies_see_their_joint(void) {
     }
     g[0] = u[0] - u[3];
     g[1] = u[1] + 0.13 * u[2] - u[4] + 0.13 * u[5];
-    det = k[0] * k[3] - k[1] * k[2];
+    double det = k[0] * k[3] - k[1] * k[2];
     p[0] = -(k[3] * g[0] - k[1] * g[1]) / det;
     p[1] = -(k[0] * g[1] - k[2] * g[0]) / det;
-    for (i = 0; i < 2; i++) {
+    for (int i = 0; i < 2; i++) {
         double m = (double)w.solids.body[id[i]].mass,
                inertia = (double)w.solids.body[id[i]].inertia_body.m[8], s = i ? -1 : 1,
                r = i ? -0.13 : 0.13;
@@ -1607,11 +1566,14 @@ TEST jointed_bodies_see_their_joint(void) {
     }
     CHECK_NEAR(0, door->v[1] + FSI_R(0.13) * door->v[5] - door->v[7] + FSI_R(0.13) * door->v[11],
                TOL(1e-10, 1e-5));
-    for (step = 0; step < 20; step++)
+    for (int step = 0; step < 20; step++)
         ASSERT(fsi_world_step(&w, FSI_R(0.005), NULL) >= 0);
     ASSERT_EQ(1, w.door_count);
+    fsi_body_report one;
     CHECK_OK(fsi_world_body(&w, id[0], &one));
+    fsi_body_report two;
     CHECK_OK(fsi_world_body(&w, id[1], &two));
+    fsi_body_report rep;
     CHECK_OK(fsi_couple_body(&w.couple, 0, &rep));
     CHECK_NEAR(rep.force.y, one.force.y + two.force.y, TOL(1e-12, 1e-4));
     ASSERT_EQ(rep.sides, one.sides + two.sides);
@@ -1630,7 +1592,6 @@ TEST jointed_bodies_see_their_joint(void) {
 
 TEST bad_input(void) {
     fsi_grid_desc d = tank(16, 2);
-    fsi_real old;
     ASSERT(open_scene(&S, &d, FSI_COUPLE_DEFLATED, 0));
     add_polygon(&S, 4, 0.5, 0.5, 0.2, 0.2, 0.1, 1);
     add_polygon(&S, 4, 0.6, 0.6, 0.2, 0.2, 0.5, 0.01); /* overlaps the first */
@@ -1638,7 +1599,7 @@ TEST bad_input(void) {
     CHECK_OK(fall(&S, FSI_R(0.01), NULL));
     ASSERT(fsi_all_finite(6, S.door[0].v) && fsi_all_finite(6, S.door[1].v));
     CHECK_NEAR(-0.0981, S.body[2].velocity.y, 1e-6);
-    old = S.x[0][4];
+    fsi_real old = S.x[0][4];
     S.x[0][4] = (fsi_real)NAN;
     CHECK_RESULT(FSI_ERR_GEOMETRY, give(&S));
     S.x[0][4] = old;
@@ -1676,8 +1637,8 @@ static fsi_result bag_move(void *user, fsi_real dt) {
 
 /* > 0 inside the bag closed by its rim: winding number by crossings to the right */
 static double bag_side(double x, double y) {
-    int i, inside = 0, n = bag.desc.vertex_count;
-    for (i = 0; i < n; i++) {
+    int inside = 0, n = bag.desc.vertex_count;
+    for (int i = 0; i < n; i++) {
         const fsi_real *a = bag.x + 3 * i, *b = bag.x + 3 * ((i + 1) % n);
         if (((double)a[1] > y) == ((double)b[1] > y))
             continue;
@@ -1706,13 +1667,13 @@ TEST C_12_a_cup_of_cloth_holds_water(void) {
     static unsigned char pin[N];
     fsi_soft_desc c;
     fsi_grid_desc d = pool(24);
-    fsi_scene sc;
     double volume = 0, least = 1e9, most = 0;
-    int i, step, wet = 0, crossed = 0;
+    int wet = 0, crossed = 0;
     memset(&c, 0, sizeof c);
+    fsi_scene sc;
     memset(&sc, 0, sizeof sc);
     /* half an ellipse below two straight sides */
-    for (i = 0; i < N; i++) {
+    for (int i = 0; i < N; i++) {
         double t = 3.14159265358979 * i / (N - 1);
         x[3 * i] = (fsi_real)(0.5 - 0.31 * cos(t));
         x[3 * i + 1] = (fsi_real)(0.9 - 0.55 * sin(t));
@@ -1747,15 +1708,14 @@ TEST C_12_a_cup_of_cloth_holds_water(void) {
     sc.move_fn = bag_move;
     sc.user = &S;
     CHECK_OK(fsi_grid_set_field(&S.grid, FSI_FIELD_PHI, bag_water, NULL));
-    for (step = 0; step < 500; step++) {
-        size_t k;
-        fsi_result r;
+    for (int step = 0; step < 500; step++) {
         /* swings the rim */
-        for (i = 0; i < 2; i++)
+        for (int i = 0; i < 2; i++)
             bag.drive[3 * (i ? N - 1 : 0)] = (fsi_real)(0.1 * cos(3 * 0.004 * step));
-        r = fsi_couple_step(&S.couple, &sc, FSI_R(0.004), NULL);
+        fsi_result r = fsi_couple_step(&S.couple, &sc, FSI_R(0.004), NULL);
         ASSERT(r >= 0);
         ASSERT(fsi_all_finite(3 * N, bag.x));
+        size_t k;
         for (k = 0, wet = 0; k < S.grid.cells; k++) {
             fsi_vec3 at = fsi_grid_cell_centre(&S.grid, (int)(k % (size_t)S.grid.nx),
                                                (int)(k / (size_t)S.grid.nx), 0);
@@ -1799,20 +1759,18 @@ static fsi_result plate_begin(void *user, fsi_real dt) {
 
 static fsi_result plate_move(void *user, fsi_real dt) {
     scene *s = (scene *)user;
-    int i;
     s->body[0].centre.x += s->body[0].velocity.x * dt;
-    for (i = 0; i < 2; i++)
+    for (int i = 0; i < 2; i++)
         s->x[0][3 * i] += s->body[0].velocity.x * dt;
     return FSI_OK;
 }
 
 TEST C_12_a_swept_plate_lets_nothing_through(void) {
-    int liquid, step, n = 40;
-    for (liquid = 0; liquid < 2; liquid++) {
+    int n = 40;
+    for (int liquid = 0; liquid < 2; liquid++) {
         fsi_grid_desc d = tank(n, 2);
         fsi_scene sc;
         double wrong = 0;
-        size_t k;
         memset(&sc, 0, sizeof sc);
         d.nx = 2 * n;
         d.ny = n;
@@ -1848,10 +1806,10 @@ TEST C_12_a_swept_plate_lets_nothing_through(void) {
         sc.user = &S;
         CHECK_OK(fsi_grid_set_field(&S.grid, liquid ? FSI_FIELD_PHI : FSI_FIELD_DENSITY,
                                     liquid ? right_water : right_smoke, NULL));
-        for (step = 0; step < (liquid ? 6 : 15); step++) {
+        for (int step = 0; step < (liquid ? 6 : 15); step++) {
             fsi_result r = fsi_couple_step(&S.couple, &sc, liquid ? FSI_R(0.1) : FSI_R(0.01), NULL);
             ASSERT(r >= 0);
-            for (k = 0; k < S.grid.cells; k++) {
+            for (size_t k = 0; k < S.grid.cells; k++) {
                 double at = (double)fsi_grid_cell_centre(&S.grid, (int)(k % (size_t)S.grid.nx),
                                                          (int)(k / (size_t)S.grid.nx), 0)
                                 .x;
@@ -1872,10 +1830,6 @@ TEST C_12_a_swept_plate_lets_nothing_through(void) {
  * solve. */
 TEST C_04_sphere_added_mass(void) {
     fsi_grid_desc d = tank(64, 3);
-    fsi_mesh mesh;
-    fsi_surface s;
-    double volume, added;
-    int i;
     d.ny = d.nx;
     d.h = FSI_R(1.0) / 64;
     d.gravity.y = 0;
@@ -1883,21 +1837,22 @@ TEST C_04_sphere_added_mass(void) {
     d.tolerance = TOL(1e-8, 1e-5);
     d.shells = 0;
     ASSERT(open_scene(&S, &d, FSI_COUPLE_DEFLATED, 1));
+    fsi_mesh mesh;
     CHECK_OK(
         fsi_mesh_sphere(&mesh, fsi_vec(FSI_R(0.5), FSI_R(0.5), FSI_R(0.5)), FSI_R(0.25), 20, NULL));
-    s = fsi_mesh_surface(&mesh);
+    fsi_surface s = fsi_mesh_surface(&mesh);
     s.closed = 1;
-    volume = 4 * 3.14159265358979 / 3 * 0.25 * 0.25 * 0.25;
+    double volume = 4 * 3.14159265358979 / 3 * 0.25 * 0.25 * 0.25;
     S.body[0].mass = (fsi_real)volume;
     S.body[0].centre = fsi_vec(FSI_R(0.5), FSI_R(0.5), FSI_R(0.5));
     S.body[0].velocity.y = 1;
-    for (i = 0; i < 9; i += 4)
+    for (int i = 0; i < 9; i += 4)
         S.body[0].inertia.m[i] = FSI_R(0.4) * (fsi_real)(volume * 0.0625);
     S.surface[0] = s;
     S.list[0] = S.door;
     S.count = 1;
     CHECK_OK(fall(&S, FSI_R(0.01), NULL));
-    added = volume * (1 / (double)S.body[0].velocity.y - 1) / volume;
+    double added = volume * (1 / (double)S.body[0].velocity.y - 1) / volume;
     CHECK_REL(0.62282, added, 0.01);
     fsi_mesh_free(&mesh);
     close_scene(&S);
@@ -1916,12 +1871,10 @@ static fsi_real sloped(fsi_vec3 x, void *user) {
 
 TEST submerged_volume_is_geometric(void) {
     static const double y[4] = {0.5, 0.46, 0.2, 0.9}, share[4] = {0.5, -1, 1, 0};
-    int fractions, k, t;
-    for (fractions = 0; fractions < 2; fractions++)
-        for (t = 0; t < 2; t++)
-            for (k = 0; k < 4; k++) {
+    for (int fractions = 0; fractions < 2; fractions++)
+        for (int t = 0; t < 2; t++)
+            for (int k = 0; k < 4; k++) {
                 fsi_grid_desc d = pool(40);
-                fsi_body_report rep;
                 double expect = share[k];
                 slope = t ? FSI_R(0.2) : 0;
                 ASSERT(open_scene(&S, &d, FSI_COUPLE_DEFLATED, fractions));
@@ -1931,6 +1884,7 @@ TEST submerged_volume_is_geometric(void) {
                     expect = t ? 0.5 + 0.04 * cos(atan(0.2)) / 0.12 : (0.5 - (0.46 - 0.06)) / 0.12;
                 CHECK_OK(give(&S));
                 ASSERT(fsi_couple_solve(&S.couple, FSI_R(0.01), NULL) >= 0);
+                fsi_body_report rep;
                 CHECK_OK(fsi_couple_body(&S.couple, 0, &rep));
                 CHECK_NEAR(expect, rep.submerged / (0.3 * 0.12), TOL(0.02, 0.02));
                 close_scene(&S);
@@ -1941,10 +1895,9 @@ TEST submerged_volume_is_geometric(void) {
 /* Whatever is put in, by every solver and both forms of the boundary: a clear result or finite
  * physics. */
 TEST bad_solids_stay_finite(void) {
-    int solver, fractions, kind, i, step;
-    for (solver = 0; solver <= FSI_COUPLE_INDEFINITE; solver++)
-        for (fractions = 0; fractions < (solver == FSI_COUPLE_FULL ? 1 : 2); fractions++)
-            for (kind = 0; kind < 7; kind++) {
+    for (int solver = 0; solver <= FSI_COUPLE_INDEFINITE; solver++)
+        for (int fractions = 0; fractions < (solver == FSI_COUPLE_FULL ? 1 : 2); fractions++)
+            for (int kind = 0; kind < 7; kind++) {
                 fsi_grid_desc d = tank(16, 2);
                 d.tolerance = 1e-5;
                 d.max_iterations = 300;
@@ -1978,18 +1931,18 @@ TEST bad_solids_stay_finite(void) {
                 /* a shell folded on itself */
                 if (kind == 6) {
                     add_strip(&S, 21, 0.2, 0.9, 0.8, 0.9, 0.01, 0);
-                    for (i = 11; i < 21; i++)
+                    for (int i = 11; i < 21; i++)
                         memcpy(S.x[0] + 3 * i, S.x[0] + 3 * (20 - i), 3 * sizeof(fsi_real));
                 }
-                for (step = 0; step < 2; step++) {
+                for (int step = 0; step < 2; step++) {
                     fsi_result r = fall(&S, FSI_R(0.01), NULL);
                     ASSERT(r >= 0);
-                    for (i = 0; i < S.count; i++)
+                    for (int i = 0; i < S.count; i++)
                         if (!(fsi_all_finite((size_t)S.door[i].dof, S.door[i].v)
                               && fabs((double)S.door[i].v[1]) < 10))
                             printf("solver %d fractions %d kind %d body %d v %g\n", solver,
                                    fractions, kind, i, (double)S.door[i].v[1]);
-                    for (i = 0; i < S.count; i++)
+                    for (int i = 0; i < S.count; i++)
                         ASSERT(fsi_all_finite((size_t)S.door[i].dof, S.door[i].v)
                                && fabs((double)S.door[i].v[1]) < 10);
                     ASSERT(fsi_all_finite(S.grid.faces[0], S.grid.u[0])
@@ -2008,8 +1961,8 @@ TEST bad_solids_stay_finite(void) {
 static void add_cube(scene *s, double cx, double cy, double half, double density) {
     static const int32_t cube[36] = {0, 2, 1, 0, 3, 2, 4, 5, 6, 4, 6, 7, 0, 1, 5, 0, 5, 4,
                                      2, 3, 7, 2, 7, 6, 1, 2, 6, 1, 6, 5, 3, 0, 4, 3, 4, 7};
-    int k = s->count++, i;
-    for (i = 0; i < 8; i++) {
+    int k = s->count++;
+    for (int i = 0; i < 8; i++) {
         s->x[k][3 * i] = (fsi_real)(cx + (i % 4 == 1 || i % 4 == 2 ? half : -half));
         s->x[k][3 * i + 1] = (fsi_real)(cy + (i % 4 >= 2 ? half : -half));
         s->x[k][3 * i + 2] = (fsi_real)(0.5 + (i >= 4 ? half : -half));
@@ -2021,7 +1974,7 @@ static void add_cube(scene *s, double cx, double cy, double half, double density
     s->surface[k].x = s->x[k];
     s->surface[k].index = cube;
     s->body[k].mass = (fsi_real)(density * pow(2 * half, 3));
-    for (i = 0; i < 9; i += 4)
+    for (int i = 0; i < 9; i += 4)
         s->body[k].inertia.m[i] = s->body[k].mass * (fsi_real)(half * half * 2 / 3);
     s->body[k].centre = fsi_vec((fsi_real)cx, (fsi_real)cy, FSI_R(0.5));
     s->list[k] = s->door + k;
@@ -2030,8 +1983,7 @@ static void add_cube(scene *s, double cx, double cy, double half, double density
 static fsi_result cubes_begin(void *user, fsi_real dt) {
     scene *s = (scene *)user;
     fsi_result r = FSI_OK;
-    int k;
-    for (k = 0; k < s->count && r >= 0; k++) {
+    for (int k = 0; k < s->count && r >= 0; k++) {
         if (s->body[k].mass > 0)
             s->body[k].velocity.y += s->grid.desc.gravity.y * dt;
         r = fsi_body_give(s->body + k, s->surface + k, s->door + k);
@@ -2048,9 +2000,8 @@ static fsi_result cubes_move(void *user, fsi_real dt) {
 TEST bad_solids_stay_finite_3d(void) {
     /* a square and the same square turned over */
     static const int32_t folded[12] = {0, 1, 2, 0, 2, 3, 0, 2, 1, 0, 3, 2};
-    int fractions, kind, i, step;
-    for (fractions = 0; fractions < 2; fractions++)
-        for (kind = 0; kind < 6; kind++) {
+    for (int fractions = 0; fractions < 2; fractions++)
+        for (int kind = 0; kind < 6; kind++) {
             fsi_grid_desc d = tank(8, 3);
             fsi_scene sc;
             memset(&sc, 0, sizeof sc);
@@ -2089,16 +2040,16 @@ TEST bad_solids_stay_finite_3d(void) {
             sc.begin_fn = cubes_begin;
             sc.move_fn = cubes_move;
             sc.user = &S;
-            for (step = 0; step < 3; step++) {
+            for (int step = 0; step < 3; step++) {
                 fsi_result r = fsi_couple_step(&S.couple, &sc, FSI_R(0.01), NULL);
                 if (kind == 5) {
                     CHECK_RESULT(FSI_ERR_GEOMETRY, r);
                     break;
                 }
                 ASSERT(r >= 0);
-                for (i = 0; i < S.count; i++)
+                for (int i = 0; i < S.count; i++)
                     ASSERT(fsi_all_finite(6, S.door[i].v) && fabs((double)S.door[i].v[1]) < 10);
-                for (i = 0; i < 3; i++)
+                for (int i = 0; i < 3; i++)
                     ASSERT(fsi_all_finite(S.grid.faces[i], S.grid.u[i]));
                 ASSERT(fsi_all_finite(S.grid.cells, S.grid.pressure)
                        && fsi_all_finite(S.grid.cells, S.grid.phi));
@@ -2116,14 +2067,12 @@ TEST bad_solids_stay_finite_3d(void) {
    the open share of cut faces for closed. */
 TEST C_15_bodies_in_one_another(void) {
     static const double density[3] = {1e-4, 1, 1e4};
-    int solver, fractions, k, walls;
-    for (k = 0; k < 3; k++)
-        for (fractions = 0; fractions < 2; fractions++)
-            for (walls = 0; walls < 2; walls++) {
+    for (int k = 0; k < 3; k++)
+        for (int fractions = 0; fractions < 2; fractions++)
+            for (int walls = 0; walls < 2; walls++) {
                 fsi_vec3 first[2] = {{0, 0, 0}, {0, 0, 0}};
-                for (solver = 0; solver <= FSI_COUPLE_SCHUR; solver++) {
+                for (int solver = 0; solver <= FSI_COUPLE_SCHUR; solver++) {
                     fsi_grid_desc d = tank(12, 2);
-                    int i;
                     d.ny = 12;
                     d.tolerance = TOL(1e-10, 1e-5);
                     if (walls)
@@ -2132,7 +2081,7 @@ TEST C_15_bodies_in_one_another(void) {
                     add_polygon(&S, 4, 0.5, 0.45, 0.15, 0.15, 0, density[k]);
                     add_polygon(&S, 4, 0.58, 0.5, 0.15, 0.15, 0, 3 * density[k]);
                     CHECK_OK(fall(&S, FSI_R(0.01), NULL));
-                    for (i = 0; i < 2; i++) {
+                    for (int i = 0; i < 2; i++) {
                         if (!solver)
                             first[i] = S.body[i].velocity;
                         CHECK_NEAR(first[i].x, S.body[i].velocity.x, TOL(1e-7, 1e-3));
@@ -2152,18 +2101,16 @@ TEST body_at_the_wall_of_a_closed_tank(void) {
     static const double density[3] = {1e-4, 1, 1e4},
                         place[4][3] = {
                             {0.2, 0.2, 0.3}, {0.213, 0.187, 0.3}, {0.5, 1.85, 0.3}, {0, 0, 0.2}};
-    int solver, fractions, k, at, i, j;
-    for (k = 0; k < 3; k++)
-        for (fractions = 0; fractions < 2; fractions++)
-            for (at = 0; at < 4; at++) {
+    for (int k = 0; k < 3; k++)
+        for (int fractions = 0; fractions < 2; fractions++)
+            for (int at = 0; at < 4; at++) {
                 fsi_vec3 first = {0, 0, 0}, spin = {0, 0, 0};
                 /* 1e4: a level of 1e4 times p among the unknowns stalls */
-                for (solver = 0; solver <= (k < 2 ? FSI_COUPLE_INDEFINITE : FSI_COUPLE_SCHUR);
+                for (int solver = 0; solver <= (k < 2 ? FSI_COUPLE_INDEFINITE : FSI_COUPLE_SCHUR);
                      solver += solver == FSI_COUPLE_SCHUR && fractions ? 2 : 1) {
                     fsi_grid_desc d = tank(24, 2);
                     fsi_real ma[36], v[3], before[3];
-                    fsi_result r;
-                    double left = 0, right = 0, size;
+                    double left = 0, right = 0;
                     d.side[3].kind = FSI_SIDE_SLIP;
                     d.gravity.y = 0;
                     d.tolerance = TOL(1e-10, 1e-5);
@@ -2175,7 +2122,7 @@ TEST body_at_the_wall_of_a_closed_tank(void) {
                                 density[k]);
                     S.body[0].velocity = fsi_vec(FSI_R(0.1), FSI_R(0.2), 0);
                     S.body[0].spin.z = FSI_R(0.5);
-                    r = fall(&S, FSI_R(0.01), NULL);
+                    fsi_result r = fall(&S, FSI_R(0.01), NULL);
                     /* the two references may stall in single precision, at the same answer */
                     if (solver <= FSI_COUPLE_SCHUR)
                         CHECK_OK(r);
@@ -2187,7 +2134,8 @@ TEST body_at_the_wall_of_a_closed_tank(void) {
                         spin = S.body[0].spin;
                         CHECK_MOST(fsi_grid_max_divergence(&S.grid), TOL(1e-8, 1e-3));
                     }
-                    size = 0.05 + (double)fsi_vec_length(first) + 0.15 * fabs((double)spin.z);
+                    double size =
+                        0.05 + (double)fsi_vec_length(first) + 0.15 * fabs((double)spin.z);
                     CHECK_NEAR(first.x, S.body[0].velocity.x, TOL(1e-6, 5e-3) * size);
                     CHECK_NEAR(first.y, S.body[0].velocity.y, TOL(1e-6, 5e-3) * size);
                     CHECK_NEAR(0.15 * (double)spin.z, FSI_R(0.15) * S.body[0].spin.z,
@@ -2200,11 +2148,11 @@ TEST body_at_the_wall_of_a_closed_tank(void) {
                     before[2] = FSI_R(0.5);
                     if (!solver)
                         CHECK_OK(fsi_couple_added_mass(&S.couple, 0, ma));
-                    for (i = 0; i < 3 && !solver; i++) {
+                    for (int i = 0; i < 3 && !solver; i++) {
                         double m = (double)(i < 2 ? S.body[0].mass : S.body[0].inertia.m[8]);
                         right += m * (double)v[i] * (double)before[i];
                         left += m * (double)v[i] * (double)v[i];
-                        for (j = 0; j < 3; j++)
+                        for (int j = 0; j < 3; j++)
                             left += (double)v[i] * (double)v[j]
                                     * (double)ma[6 * (i < 2 ? i : 5) + (j < 2 ? j : 5)];
                     }
@@ -2221,23 +2169,21 @@ TEST body_at_the_wall_of_a_closed_tank(void) {
 /* Two rigid shells in exactly the same place, or through one another, in a tank open above or
  * closed: the full system's V-cycle left out the constants of regions that shells cut off. */
 TEST shells_in_one_another(void) {
-    int solver, k, i;
-    for (k = 0; k < 4; k++) {
+    for (int k = 0; k < 4; k++) {
         fsi_vec3 first[2] = {{0, 0, 0}, {0, 0, 0}};
-        for (solver = 0; solver <= FSI_COUPLE_INDEFINITE; solver++) {
+        for (int solver = 0; solver <= FSI_COUPLE_INDEFINITE; solver++) {
             fsi_grid_desc d = tank(16, 2);
-            fsi_result r;
             d.tolerance = TOL(1e-10, 1e-5);
             if (k & 1)
                 d.side[3].kind = FSI_SIDE_SLIP;
             ASSERT(open_scene(&S, &d, (fsi_couple_solver)solver, 0));
-            for (i = 0; i < 2; i++) {
+            for (int i = 0; i < 2; i++) {
                 add_polygon(&S, 24, 0.5 + (k & 2 ? 0.05 * i : 0), 1, 0.2, 0.2, 0, 0.5);
                 S.surface[i].closed = 0;
             }
-            r = fall(&S, FSI_R(0.01), NULL);
+            fsi_result r = fall(&S, FSI_R(0.01), NULL);
             ASSERT(r == FSI_OK || (r == FSI_STALLED && TOL(0, 1) > 0));
-            for (i = 0; i < 2; i++) {
+            for (int i = 0; i < 2; i++) {
                 if (!solver)
                     first[i] = S.body[i].velocity;
                 CHECK_NEAR(first[i].x, S.body[i].velocity.x, TOL(1e-7, 1e-4));
@@ -2257,22 +2203,21 @@ static fsi_real half_full(fsi_vec3 x, void *user) {
 /* A surface with its normals the wrong way round is the same solid: same motion, same submerged
  * volume. */
 TEST inside_out_is_the_same_solid(void) {
-    int fractions, turned, i;
-    for (fractions = 0; fractions < 2; fractions++) {
-        fsi_body_report was, is = {{0, 0, 0}, {0, 0, 0}, {0, 0, 0}, 0, 0};
+    for (int fractions = 0; fractions < 2; fractions++) {
+        fsi_body_report is = {{0, 0, 0}, {0, 0, 0}, {0, 0, 0}, 0, 0};
         fsi_vec3 v = {0, 0, 0};
-        for (turned = 0; turned < 2; turned++) {
+        for (int turned = 0; turned < 2; turned++) {
             fsi_grid_desc d = tank(16, 2);
             d.liquid = 1;
             ASSERT(open_scene(&S, &d, FSI_COUPLE_DEFLATED, fractions));
             CHECK_OK(fsi_grid_set_field(&S.grid, FSI_FIELD_PHI, half_full, NULL));
             add_polygon(&S, 24, 0.5, 0.75, 0.2, 0.2, 0, 0.3);
-            for (i = 0; turned && i < 24; i++) {
+            for (int i = 0; turned && i < 24; i++) {
                 S.index[0][2 * i] = (i + 1) % 24;
                 S.index[0][2 * i + 1] = i;
             }
             CHECK_OK(fall(&S, FSI_R(0.01), NULL));
-            was = is;
+            fsi_body_report was = is;
             CHECK_OK(fsi_couple_body(&S.couple, 0, &is));
             ASSERT(is.submerged > 0.1 && is.sides > 0);
             if (turned) {
@@ -2289,8 +2234,7 @@ TEST inside_out_is_the_same_solid(void) {
 
 /* Nothing but solid: every solver says so. */
 TEST no_fluid_left(void) {
-    int solver;
-    for (solver = 0; solver <= FSI_COUPLE_INDEFINITE; solver++) {
+    for (int solver = 0; solver <= FSI_COUPLE_INDEFINITE; solver++) {
         fsi_grid_desc d = tank(8, 2);
         ASSERT(open_scene(&S, &d, (fsi_couple_solver)solver, 0));
         add_polygon(&S, 4, 0.5, 1, 4, 4, 0.3, 1);
@@ -2308,12 +2252,11 @@ TEST memory_runs_out_cleanly(void) {
     for (k = 0; k < 200 && !done; k++) {
         fail_allocator f = fail_begin(k);
         fsi_couple_desc c;
-        fsi_result r;
         memset(&c, 0, sizeof c);
         c.allocator = fail_make(&f);
         memset(&S, 0, sizeof S);
         CHECK_OK(fsi_grid_init(&S.grid, &d));
-        r = fsi_couple_init(&S.couple, &S.grid, &c);
+        fsi_result r = fsi_couple_init(&S.couple, &S.grid, &c);
         add_polygon(&S, 4, 0.5, 0.8, 0.2, 0.2, 0.3, 1);
         add_strip(&S, 10, 0.1, 1.5, 0.9, 1.6, 0.1, 0);
         if (r == FSI_OK)
@@ -2338,10 +2281,7 @@ TEST memory_runs_out_cleanly(void) {
 TEST restore_continues_bit_for_bit(void) {
     fsi_grid_desc d = pool(32);
     fsi_scene sc;
-    fsi_body body;
-    void *grid_state, *couple_state;
     uint64_t h[2];
-    int step, run;
     memset(&sc, 0, sizeof sc);
     d.tolerance = 1e-5;
     ASSERT(open_scene(&S, &d, FSI_COUPLE_DEFLATED, 0));
@@ -2353,15 +2293,15 @@ TEST restore_continues_bit_for_bit(void) {
     sc.begin_fn = float_begin;
     sc.move_fn = float_move;
     sc.user = &S;
-    for (step = 0; step < 5; step++)
+    for (int step = 0; step < 5; step++)
         ASSERT(fsi_couple_step(&S.couple, &sc, FSI_R(0.008), NULL) >= 0);
-    grid_state = malloc(fsi_grid_state_size(&S.grid));
-    couple_state = malloc(fsi_couple_state_size(&S.couple));
+    void *grid_state = malloc(fsi_grid_state_size(&S.grid));
+    void *couple_state = malloc(fsi_couple_state_size(&S.couple));
     CHECK_OK(fsi_grid_save(&S.grid, grid_state));
     CHECK_OK(fsi_couple_save(&S.couple, couple_state));
-    body = S.body[0];
-    for (run = 0; run < 2; run++) {
-        for (step = 0; step < 5; step++)
+    fsi_body body = S.body[0];
+    for (int run = 0; run < 2; run++) {
+        for (int step = 0; step < 5; step++)
             ASSERT(fsi_couple_step(&S.couple, &sc, FSI_R(0.008), NULL) >= 0);
         h[run] = check_hash(S.grid.u[1], S.grid.faces[1] * sizeof(fsi_real), 1);
         h[run] = check_hash(S.grid.phi, S.grid.cells * sizeof(fsi_real), h[run]);
@@ -2381,14 +2321,13 @@ TEST restore_continues_bit_for_bit(void) {
 
 TEST same_bits_for_any_threads(void) {
     static const int threads[4] = {1, 2, 3, 8};
-    uint64_t first = 0, h;
-    int k, step;
-    for (k = 0; k < 4; k++) {
+    uint64_t first = 0;
+    for (int k = 0; k < 4; k++) {
         check_threads(threads[k]);
         ASSERT(crowd(&S, 48, FSI_COUPLE_DEFLATED, 1, 0));
-        for (step = 0; step < 2; step++)
+        for (int step = 0; step < 2; step++)
             ASSERT(fsi_couple_solve(&S.couple, FSI_R(0.01), NULL) >= 0);
-        h = check_hash(S.grid.u[0], S.grid.faces[0] * sizeof(fsi_real), 1);
+        uint64_t h = check_hash(S.grid.u[0], S.grid.faces[0] * sizeof(fsi_real), 1);
         h = check_hash(S.v, sizeof S.v, h);
         h = check_hash(S.door[0].v, 6 * sizeof(fsi_real), h);
         if (k == 0)

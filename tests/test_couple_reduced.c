@@ -38,10 +38,10 @@ static fsi_vec3 random_velocity(fsi_vec3 x, double t, void *user) {
 
 /* closed but for the top, density 1, h = 1/8 */
 static int open_scene(scene *s, int nx, int ny, int nz, fsi_couple_solver solver) {
-    fsi_grid_desc d;
-    fsi_couple_desc c;
     memset(s, 0, sizeof *s);
+    fsi_grid_desc d;
     memset(&d, 0, sizeof d);
+    fsi_couple_desc c;
     memset(&c, 0, sizeof c);
     d.nx = nx;
     d.ny = ny;
@@ -57,10 +57,9 @@ static int open_scene(scene *s, int nx, int ny, int nz, fsi_couple_solver solver
 }
 
 static void close_scene(scene *s) {
-    int i;
     fsi_couple_free(&s->couple);
     fsi_grid_free(&s->grid);
-    for (i = 0; i < MOST; i++) {
+    for (int i = 0; i < MOST; i++) {
         fsi_reduced_group_free(&s->group[i]);
         fsi_reduced_free(&s->body[i]);
         fsi_reduced_model_free(&s->model[i]);
@@ -71,21 +70,20 @@ static void close_scene(scene *s) {
 /* A soft brick of nx x ny x nz cubes around (x, y, z). modes -1: a full basis. */
 static int add_brick(scene *s, int nx, int ny, int nz, int modes, double x, double y, double z,
                      double density) {
-    int k = s->bodies, i, n;
+    int k = s->bodies;
     fsi_reduced_desc d;
     fsi_real *basis = NULL;
-    fsi_result r;
     memset(&d, 0, sizeof d);
     if (fsi_mesh_box(&s->mesh[k], fsi_vec(-FSI_R(0.24), -FSI_R(0.17), -FSI_R(0.16)),
                      fsi_vec(FSI_R(0.24), FSI_R(0.17), FSI_R(0.16)), nx, ny, nz, 1, NULL)
         != FSI_OK)
         return 0;
-    n = 3 * s->mesh[k].vertex_count;
+    int n = 3 * s->mesh[k].vertex_count;
     /* unit vectors but for the last node: with the rigid frame all motions */
     if (modes < 0) {
         modes = n - 3;
         basis = (fsi_real *)calloc((size_t)(modes * n), sizeof *basis);
-        for (i = 0; i < modes; i++)
+        for (int i = 0; i < modes; i++)
             basis[i * n + i] = 1;
     }
     d.mesh = &s->mesh[k];
@@ -96,7 +94,7 @@ static int add_brick(scene *s, int nx, int ny, int nz, int modes, double x, doub
     d.poisson = FSI_R(0.3);
     d.field = 8;
     d.damping_stiffness = basis ? 0 : FSI_R(1e-3);
-    r = fsi_reduced_model_init(&s->model[k], &d);
+    fsi_result r = fsi_reduced_model_init(&s->model[k], &d);
     free(basis);
     s->bodies++;
     return r == FSI_OK
@@ -107,8 +105,7 @@ static int add_brick(scene *s, int nx, int ny, int nz, int modes, double x, doub
 
 static int add_group(scene *s, int first, int count, const fsi_reduced_joint *joint, int joints) {
     fsi_reduced *list[MOST];
-    int i;
-    for (i = 0; i < count; i++)
+    for (int i = 0; i < count; i++)
         list[i] = &s->body[first + i];
     s->list[s->doors] = &s->door[s->doors];
     s->doors++;
@@ -119,14 +116,13 @@ static int add_group(scene *s, int first, int count, const fsi_reduced_joint *jo
 /* Turned, moving, bent on request. */
 static void stir(fsi_reduced *b, double bend) {
     fsi_quat q;
-    int k;
     q.w = 1;
     q.x = q.y = q.z = 0;
     if (bend > 0)
         q.x = FSI_R(0.1) * rnd(), q.y = FSI_R(0.1) * rnd(), q.z = FSI_R(0.3) * rnd();
     fsi_reduced_place(b, fsi_vec_load(b->T), q, fsi_vec(rnd(), rnd(), rnd()),
                       fsi_vec(rnd(), rnd(), rnd()));
-    for (k = 0; k < b->model->modes; k++) {
+    for (int k = 0; k < b->model->modes; k++) {
         b->q[k] = (fsi_real)bend * rnd();
         b->dq[k] = FSI_R(0.1) * rnd();
     }
@@ -135,11 +131,10 @@ static void stir(fsi_reduced *b, double bend) {
 
 /* Forces, doors, interface; random fluid. */
 static int ready(scene *s, int random) {
-    int i;
-    for (i = 0; i < s->bodies; i++)
+    for (int i = 0; i < s->bodies; i++)
         if (fsi_reduced_forces(&s->body[i], DT) != FSI_OK)
             return 0;
-    for (i = 0; i < s->groups; i++)
+    for (int i = 0; i < s->groups; i++)
         if (fsi_reduced_group_couple(&s->group[i], DT, &s->door[i]) != FSI_OK)
             return 0;
     if (random && fsi_grid_set_velocity(&s->grid, random_velocity, NULL) != FSI_OK)
@@ -167,18 +162,16 @@ static void collect(const scene *s, everything *e, const fsi_real *side_u) {
     const fsi_interface *f = &s->couple.interface;
     double m = (double)(s->grid.desc.rho * s->grid.h * s->grid.h * s->grid.h),
            h = (double)s->grid.h;
-    int a, i, k;
-    size_t n;
     e->n = 0;
-    for (a = 0; a < 3; a++)
-        for (n = 0; n < s->grid.faces[a]; n++) {
+    for (int a = 0; a < 3; a++)
+        for (size_t n = 0; n < s->grid.faces[a]; n++) {
             int at[3];
-            size_t c;
             fsi__face_ijk(f, a, n, at);
             /* only the top is open */
             if (at[a] == 0 || f->blocked[a][n] || (at[a] == f->n[a] && a != 1))
                 continue;
-            c = (size_t)at[0] + (size_t)f->nx * ((size_t)at[1] + (size_t)f->ny * (size_t)at[2]);
+            size_t c =
+                (size_t)at[0] + (size_t)f->nx * ((size_t)at[1] + (size_t)f->ny * (size_t)at[2]);
             if (f->covered[c - stride(f, a)] || (at[a] < f->n[a] && f->covered[c]))
                 continue;
             e->axis[e->n] = a;
@@ -191,22 +184,23 @@ static void collect(const scene *s, everything *e, const fsi_real *side_u) {
         }
     e->faces = e->n;
     e->sides = f->sides;
-    for (i = 0; i < f->sides; i++) {
+    for (int i = 0; i < f->sides; i++) {
         e->axis[e->n] = f->side[i].axis;
         e->mass[e->n] = (double)f->side[i].mass;
         e->v[e->n] = (double)side_u[i];
         e->at[e->n++] = fsi_interface_centre(f, f->side + i);
     }
-    for (k = 0; k < s->doors; k++)
-        for (i = 0; i < s->door[k].dof; i++)
+    for (int k = 0; k < s->doors; k++)
+        for (int i = 0; i < s->door[k].dof; i++)
             e->v[e->n++] = (double)s->door[k].v[i];
 }
 
 /* Linear momentum and angular momentum about the origin of fluid and groups. */
 static void ledger(const scene *s, const everything *e, double *out) {
-    int i, k, a, at = e->faces + e->sides;
+    int at = e->faces + e->sides;
     memset(out, 0, 6 * sizeof *out);
-    for (i = 0; i < e->faces + e->sides; i++) {
+    int a;
+    for (int i = 0; i < e->faces + e->sides; i++) {
         double x[3], p = e->mass[i] * e->v[i];
         x[0] = (double)e->at[i].x;
         x[1] = (double)e->at[i].y;
@@ -216,10 +210,10 @@ static void ledger(const scene *s, const everything *e, double *out) {
         out[3 + (a + 1) % 3] += x[(a + 2) % 3] * p; /* x cross p e_a */
         out[3 + (a + 2) % 3] -= x[(a + 1) % 3] * p;
     }
-    for (k = 0; k < s->groups; k++)
-        for (i = 0; i < s->group[k].body_count; i++) {
+    for (int k = 0; k < s->groups; k++)
+        for (int i = 0; i < s->group[k].body_count; i++) {
             const fsi_reduced *b = s->group[k].body[i];
-            int n = 6 + b->model->modes, c;
+            int n = 6 + b->model->modes;
             fsi_real mass[64 * 64];
             double p[3], x[3];
             fsi_reduced_mass(b, 0, mass, NULL);
@@ -230,7 +224,7 @@ static void ledger(const scene *s, const everything *e, double *out) {
             }
             for (a = 0; a < 3; a++) {
                 out[3 + a] += x[(a + 1) % 3] * p[(a + 2) % 3] - x[(a + 2) % 3] * p[(a + 1) % 3];
-                for (c = 0; c < 3; c++)
+                for (int c = 0; c < 3; c++)
                     out[3 + a] += (double)mass[(3 + a) * n + 3 + c] * e->v[at + 3 + c];
             }
             at += n;
@@ -240,19 +234,19 @@ static void ledger(const scene *s, const everything *e, double *out) {
 static void wall_impulse(const scene *s, double *out) {
     const fsi_interface *f = &s->couple.interface;
     double h = (double)s->grid.h;
-    int i[3], a, up;
+    int i[3];
     memset(out, 0, 6 * sizeof *out);
     for (i[2] = 0; i[2] < f->nz; i[2]++)
         for (i[1] = 0; i[1] < f->ny; i[1]++)
             for (i[0] = 0; i[0] < f->nx; i[0]++)
-                for (a = 0; a < 3; a++)
-                    for (up = 0; up < 2; up++) {
+                for (int a = 0; a < 3; a++)
+                    for (int up = 0; up < 2; up++) {
                         size_t c = (size_t)i[0]
                                    + (size_t)f->nx * ((size_t)i[1] + (size_t)f->ny * (size_t)i[2]);
-                        double x[3], p;
+                        double x[3];
                         if (i[a] != (up ? f->n[a] - 1 : 0) || (a == 1 && up) || f->covered[c])
                             continue;
-                        p = (double)s->grid.pressure[c] * h * h * (up ? -1 : 1);
+                        double p = (double)s->grid.pressure[c] * h * h * (up ? -1 : 1);
                         x[0] = h * (i[0] + 0.5);
                         x[1] = h * (i[1] + 0.5);
                         x[2] = h * (i[2] + 0.5);
@@ -265,12 +259,11 @@ static void wall_impulse(const scene *s, double *out) {
 
 /* Interface and samples as they are before the solve. */
 static int sides_before(scene *s, fsi_real *u) {
-    int i;
     if (fsi_grid_classify(&s->grid) < 0
         || fsi_interface_sides(&s->couple.interface, &s->grid) != FSI_OK
         || fsi_grid_build_pressure(&s->grid, DT) < 0)
         return 0;
-    for (i = 0; i < s->couple.interface.sides; i++)
+    for (int i = 0; i < s->couple.interface.sides; i++)
         u[i] = fsi_interface_sample(&s->grid, s->couple.interface.side + i);
     return 1;
 }
@@ -278,7 +271,6 @@ static int sides_before(scene *s, fsi_real *u) {
 static int crowd(scene *s, fsi_couple_solver solver) { /* one bent brick, two jointed ones */
     /* 3 x 3 x 3 vertices: the last of one on the first of the other */
     static const fsi_reduced_joint corner = {{0, 1}, {26, 0}};
-    int i;
     seed = 21;
     if (!open_scene(s, 12, 16, 10, solver))
         return 0;
@@ -288,7 +280,7 @@ static int crowd(scene *s, fsi_couple_solver solver) { /* one bent brick, two jo
         return 0;
     if (!add_group(s, 0, 1, NULL, 0) || !add_group(s, 1, 2, &corner, 1))
         return 0;
-    for (i = 0; i < 3; i++)
+    for (int i = 0; i < 3; i++)
         stir(&s->body[i], i ? 0 : 0.01);
     return ready(s, 1);
 }
@@ -297,9 +289,8 @@ static fsi_real side_u[4000];
 
 /* ---- what the solve sees does not know how many tetrahedra there are. */
 TEST A_12_size_independent_of_tetrahedra(void) {
-    int i, pass;
     size_t bytes[2] = {0, 0};
-    for (pass = 0; pass < 2; pass++) {
+    for (int pass = 0; pass < 2; pass++) {
         scene *s = pass ? &T : &S;
         int n = pass ? 6 : 2;
         ASSERT(open_scene(s, 8, 12, 8, FSI_COUPLE_DEFLATED));
@@ -307,7 +298,7 @@ TEST A_12_size_independent_of_tetrahedra(void) {
         ASSERT(add_group(s, 0, 1, NULL, 0));
         ASSERT(ready(s, 1));
         ASSERT(fsi_couple_solve(&s->couple, DT, NULL) >= 0);
-        for (i = 0; i < 40; i++)
+        for (int i = 0; i < 40; i++)
             bytes[pass] += s->couple.block[i].bytes;
     }
     ASSERT(T.mesh[0].tet_count >= 27 * S.mesh[0].tet_count);
@@ -329,8 +320,7 @@ TEST A_12_size_independent_of_tetrahedra(void) {
 
 /* ---- S = 0 is the rigid system. modes 0, and three modes whose columns are zeroed. */
 TEST A_13_no_modes_is_rigid(void) {
-    int pass, i, k, e;
-    for (pass = 0; pass < 2; pass++) {
+    for (int pass = 0; pass < 2; pass++) {
         fsi_body rigid;
         fsi_real mass[81];
         int n = pass ? 9 : 6;
@@ -349,15 +339,15 @@ TEST A_13_no_modes_is_rigid(void) {
         ASSERT(ready(&S, 1));
         fsi_reduced_mass(&S.body[0], 0, mass, NULL);
         rigid.mass = mass[0];
-        for (i = 0; i < 3; i++)
-            for (k = 0; k < 3; k++)
+        for (int i = 0; i < 3; i++)
+            for (int k = 0; k < 3; k++)
                 rigid.inertia.m[3 * i + k] = mass[(3 + i) * n + 3 + k];
         rigid.centre = fsi_vec_load(S.body[0].T);
         rigid.velocity = fsi_vec_load(S.group[0].v);
         rigid.spin = fsi_vec_load(S.group[0].v + 3);
         seed = 3;
         ASSERT(open_scene(&T, 8, 12, 8, FSI_COUPLE_DEFLATED));
-        for (i = 0; i < 3; i++)
+        for (int i = 0; i < 3; i++)
             fsi_copy(S.grid.faces[i], S.grid.u[i], T.grid.u[i]);
         CHECK_OK(fsi_body_give(&rigid, &S.door[0].surface, &T.door[0]));
         T.list[0] = &T.door[0];
@@ -366,27 +356,27 @@ TEST A_13_no_modes_is_rigid(void) {
         CHECK_OK(fsi_couple_solve(&S.couple, DT, NULL));
         CHECK_OK(fsi_couple_solve(&T.couple, DT, NULL));
         ASSERT_EQ(T.couple.interface.sides, S.couple.interface.sides);
-        for (i = 0; i < S.couple.interface.sides; i++) { /* the rows themselves */
+        for (int i = 0; i < S.couple.interface.sides; i++) { /* the rows themselves */
             const fsi_side *a = S.couple.interface.side + i, *b = T.couple.interface.side + i;
-            for (k = 0; k < n; k++) {
+            for (int k = 0; k < n; k++) {
                 double va = 0, vb = 0;
-                for (e = a->row; e < a->row_end; e++)
+                for (int e = a->row; e < a->row_end; e++)
                     if (S.couple.interface.col[e] == k)
                         va += (double)S.couple.interface.val[e];
-                for (e = b->row; e < b->row_end; e++)
+                for (int e = b->row; e < b->row_end; e++)
                     if (T.couple.interface.col[e] == k)
                         vb += (double)T.couple.interface.val[e];
                 CHECK_NEAR(vb, va, TOL(1e-14, 1e-6));
             }
         }
         fsi_body_take(&rigid);
-        for (i = 0; i < 3; i++) {
+        for (int i = 0; i < 3; i++) {
             CHECK_NEAR(T.door[0].v[i], S.door[0].v[i], TOL(1e-11, 1e-4));
             CHECK_NEAR(T.door[0].v[3 + i], S.door[0].v[3 + i], TOL(1e-11, 1e-3));
         }
-        for (i = 6; i < n; i++)
+        for (int i = 6; i < n; i++)
             CHECK_NEAR(0, S.door[0].v[i], 0);
-        for (i = 0; i < (int)S.grid.cells; i++)
+        for (int i = 0; i < (int)S.grid.cells; i++)
             CHECK_NEAR(T.grid.pressure[i], S.grid.pressure[i], TOL(1e-11, 1e-4));
         close_scene(&S);
         close_scene(&T);
@@ -399,21 +389,22 @@ TEST A_13_no_modes_is_rigid(void) {
    system of eq. (45); third: with the joints of the only group as a third block of unknowns of
    their own, K_lambda of the bodies apart and v* before the joints: eq. (49) as printed. */
 static void bodies_apart(const fsi_reduced_group *g, double *K, double *v) {
-    int k, i, j, at = 0;
-    for (k = 0; k < g->body_count; k++) {
+    int at = 0;
+    for (int k = 0; k < g->body_count; k++) {
         fsi_real inverse[64 * 64];
-        fsi_vec3 lin, ang;
         int d = 6 + g->body[k]->model->modes;
         fsi_reduced_mass(g->body[k], DT, NULL, inverse);
-        for (i = 0; i < d && K; i++)
-            for (j = 0; j < d; j++)
+        for (int i = 0; i < d && K; i++)
+            for (int j = 0; j < d; j++)
                 K[(at + i) * g->dof + at + j] = (double)inverse[i * d + j];
+        fsi_vec3 lin;
+        fsi_vec3 ang;
         fsi__reduced_spin(g->body[k], &lin, &ang, NULL);
-        for (i = 0; i < 3 && v; i++) {
+        for (int i = 0; i < 3 && v; i++) {
             v[at + i] = (double)fsi__get(lin, i);
             v[at + 3 + i] = (double)fsi__get(ang, i);
         }
-        for (i = 6; i < d && v; i++)
+        for (int i = 6; i < d && v; i++)
             v[at + i] = (double)g->body[k]->dq[i - 6];
         at += d;
     }
@@ -423,7 +414,7 @@ static int dense_twin(const scene *s, const everything *e, double *y, double *le
     const fsi_interface *f = &s->couple.interface;
     static double apart[64 * 64];
     int cells = (int)s->grid.cells, joints = third ? 3 * s->group[0].joint_count : 0,
-        m = cells + f->sides + joints, n = e->n, i, j, k, a, d;
+        m = cells + f->sides + joints, n = e->n, i, a, d;
     double area = (double)(s->grid.h * s->grid.h),
            *C = (double *)calloc((size_t)m * (size_t)n, sizeof *C),
            *MC = (double *)calloc((size_t)m * (size_t)n, sizeof *C);
@@ -432,10 +423,9 @@ static int dense_twin(const scene *s, const everything *e, double *y, double *le
     int ok = 1;
     for (i = 0; i < e->faces; i++) {
         int at[3];
-        size_t c;
         a = e->axis[i];
         fsi__face_ijk(f, a, e->face[i], at);
-        c = (size_t)at[0] + (size_t)f->nx * ((size_t)at[1] + (size_t)f->ny * (size_t)at[2]);
+        size_t c = (size_t)at[0] + (size_t)f->nx * ((size_t)at[1] + (size_t)f->ny * (size_t)at[2]);
         C[(c - stride(f, a)) * (size_t)n + (size_t)i] = area;
         if (at[a] < f->n[a])
             C[c * (size_t)n + (size_t)i] = -area;
@@ -443,27 +433,28 @@ static int dense_twin(const scene *s, const everything *e, double *y, double *le
     for (i = 0; i < f->sides; i++) {
         const fsi_side *q = f->side + i;
         int first = e->faces + e->sides;
-        for (k = 0; k < q->solid; k++)
+        for (int k = 0; k < q->solid; k++)
             first += s->door[k].dof;
         C[(size_t)q->cell * (size_t)n + (size_t)(e->faces + i)] += area * q->sign;
         C[(size_t)(cells + i) * (size_t)n + (size_t)(e->faces + i)] = 1;
-        for (k = q->row; k < q->row_end; k++)
+        for (int k = q->row; k < q->row_end; k++)
             C[(size_t)(cells + i) * (size_t)n + (size_t)(first + f->col[k])] -= (double)f->val[k];
     }
     memset(apart, 0, sizeof apart);
     if (third)
         bodies_apart(&s->group[0], apart, NULL);
     for (i = 0; i < joints; i++)
-        for (k = 0; k < s->group[0].dof; k++)
+        for (int k = 0; k < s->group[0].dof; k++)
             C[(size_t)(cells + f->sides + i) * (size_t)n + (size_t)(e->faces + e->sides + k)] =
                 (double)s->group[0].A[i * s->group[0].dof + k];
+    int j;
     for (i = 0; i < m; i++) {
         const double *c = C + (size_t)i * (size_t)n;
         double *o = MC + (size_t)i * (size_t)n;
         int first = e->faces + e->sides;
         for (j = 0; j < first; j++)
             o[j] = c[j] / e->mass[j];
-        for (k = 0; k < s->doors; first += s->door[k++].dof)
+        for (int k = 0; k < s->doors; first += s->door[k++].dof)
             for (j = 0, d = s->door[k].dof; j < d; j++)
                 for (a = 0; a < d; a++)
                     o[first + j] +=
@@ -472,10 +463,10 @@ static int dense_twin(const scene *s, const everything *e, double *y, double *le
     }
     for (i = 0; i < m; i++) {
         for (j = 0; j < m; j++)
-            for (k = 0; k < n; k++)
+            for (int k = 0; k < n; k++)
                 A[(size_t)i * (size_t)m + (size_t)j] +=
                     C[(size_t)i * (size_t)n + (size_t)k] * MC[(size_t)j * (size_t)n + (size_t)k];
-        for (k = 0; k < n; k++)
+        for (int k = 0; k < n; k++)
             b[i] += C[(size_t)i * (size_t)n + (size_t)k] * e->v[k];
     }
     for (i = 0; i < m; i++)
@@ -492,7 +483,7 @@ static int dense_twin(const scene *s, const everything *e, double *y, double *le
     for (i = 0; i < m && ok; i++) {
         for (j = 0; j <= i; j++) {
             double sum = A[(size_t)i * (size_t)m + (size_t)j];
-            for (k = 0; k < j; k++)
+            for (int k = 0; k < j; k++)
                 sum -= A[(size_t)i * (size_t)m + (size_t)k] * A[(size_t)j * (size_t)m + (size_t)k];
             if (i == j) {
                 if (!(sum > 0))
@@ -504,16 +495,16 @@ static int dense_twin(const scene *s, const everything *e, double *y, double *le
         }
     }
     for (i = 0; i < m && ok; i++) {
-        for (k = 0; k < i; k++)
+        for (int k = 0; k < i; k++)
             b[i] -= A[(size_t)i * (size_t)m + (size_t)k] * b[k];
         b[i] /= A[(size_t)i * (size_t)(m + 1)];
     }
     for (i = m - 1; i >= 0 && ok; i--) {
-        for (k = i + 1; k < m; k++)
+        for (int k = i + 1; k < m; k++)
             b[i] -= A[(size_t)k * (size_t)m + (size_t)i] * b[k];
         b[i] /= A[(size_t)i * (size_t)(m + 1)];
     }
-    for (k = 0; k < n; k++)
+    for (int k = 0; k < n; k++)
         for (y[k] = e->v[k], i = 0; i < m; i++)
             y[k] -= MC[(size_t)i * (size_t)n + (size_t)k] * b[i];
     free(C);
@@ -527,15 +518,14 @@ TEST C_14_symmetric_positive_and_dense_twin(void) {
     static double y[8000];
     static const fsi_reduced_joint corner = {{0, 1}, {7, 0}};
     double least, worst = 0;
-    int joints, i;
-    for (joints = 0; joints < 3; joints++) { /* none; eliminated; as a third block */
+    for (int joints = 0; joints < 3; joints++) { /* none; eliminated; as a third block */
         seed = 5;
         ASSERT(open_scene(&S, 8, 8, 5, FSI_COUPLE_DEFLATED));
         ASSERT(add_brick(&S, 1, 1, 1, 6, 0.37, 0.36, 0.24, 0.3)
                && add_brick(&S, 1, 1, 1, 4, 0.85, joints ? 0.70 : 0.62, joints ? 0.56 : 0.38, 3));
         ASSERT(joints ? add_group(&S, 0, 2, &corner, 1)
                       : add_group(&S, 0, 1, NULL, 0) && add_group(&S, 1, 1, NULL, 0));
-        for (i = 0; i < 2; i++)
+        for (int i = 0; i < 2; i++)
             stir(&S.body[i], joints ? 0 : 0.005);
         ASSERT(ready(&S, 1));
         ASSERT(sides_before(&S, side_u));
@@ -547,7 +537,7 @@ TEST C_14_symmetric_positive_and_dense_twin(void) {
         CHECK_OK(fsi_couple_solve(&S.couple, DT, NULL));
         collect(&S, &after, S.couple.side_velocity);
         ASSERT_EQ(before.n, after.n);
-        for (i = 0; i < after.n; i++) {
+        for (int i = 0; i < after.n; i++) {
             CHECK_NEAR(y[i], after.v[i], TOL(1e-9, 2e-3));
             worst = fmax(worst, fabs(y[i] - after.v[i]));
         }
@@ -561,20 +551,17 @@ TEST C_14_symmetric_positive_and_dense_twin(void) {
 
 /* The operator of the pressure solve and its preconditioners on the bigger scene. */
 TEST C_14_operator(void) {
-    fsi_real *m, *x, *y, *ax, *ay;
-    size_t n, i;
-    int trial;
     ASSERT(crowd(&S, FSI_COUPLE_DEFLATED));
     CHECK_OK(fsi_couple_solve(&S.couple, DT, NULL));
-    n = S.grid.cells;
+    size_t n = S.grid.cells;
+    fsi_real *m;
     m = (fsi_real *)calloc(4 * n, sizeof *m);
-    x = m;
-    y = m + n;
-    ax = m + 2 * n;
-    ay = m + 3 * n;
-    for (trial = 0; trial < 20; trial++) {
-        double scale;
-        for (i = 0; i < n; i++) {
+    fsi_real *x = m;
+    fsi_real *y = m + n;
+    fsi_real *ax = m + 2 * n;
+    fsi_real *ay = m + 3 * n;
+    for (int trial = 0; trial < 20; trial++) {
+        for (size_t i = 0; i < n; i++) {
             x[i] = y[i] = 0;
             if (S.grid.cell[i] == FSI_CELL_FLUID) {
                 x[i] = rnd();
@@ -586,7 +573,7 @@ TEST C_14_operator(void) {
         fsi__extra(x, ax, &S.couple);
         fsi_mg_apply(S.grid.mg, y, ay);
         fsi__extra(y, ay, &S.couple);
-        scale = sqrt(fsi_dot(n, ax, ax) * fsi_dot(n, y, y));
+        double scale = sqrt(fsi_dot(n, ax, ax) * fsi_dot(n, y, y));
         CHECK_NEAR(fsi_dot(n, x, ay), fsi_dot(n, y, ax), TOL(1e-12, 1e-4) * scale);
         ASSERT(fsi_dot(n, x, ax) > 0);
     }
@@ -597,16 +584,15 @@ TEST C_14_operator(void) {
 
 /* ---- All solvers give one answer with reduced bodies and joints. */
 TEST C_15_solvers_agree(void) {
-    int k, i;
     ASSERT(crowd(&T, FSI_COUPLE_DEFLATED));
     ASSERT(fsi_couple_solve(&T.couple, DT, NULL) >= 0);
     collect(&T, &before, T.couple.side_velocity);
-    for (k = 1; k <= FSI_COUPLE_INDEFINITE; k++) {
+    for (int k = 1; k <= FSI_COUPLE_INDEFINITE; k++) {
         double worst = 0;
         ASSERT(crowd(&S, (fsi_couple_solver)k));
         ASSERT(fsi_couple_solve(&S.couple, DT, NULL) >= 0);
         collect(&S, &after, S.couple.side_velocity);
-        for (i = 0; i < after.n; i++)
+        for (int i = 0; i < after.n; i++)
             worst = fmax(worst, fabs(after.v[i] - before.v[i]));
         if (getenv("FSI_VERBOSE"))
             printf("C-15: solver %d differs by %.2g, %d iterations\n", k, worst,
@@ -625,9 +611,8 @@ static void (*group_row)(const fsi_coupled *self, int element, const fsi_real *w
 
 static void row_at_surface(const fsi_coupled *self, int element, const fsi_real *weight,
                            fsi_vec3 point, fsi_vec3 dir, fsi_real *row) {
-    int a;
     point = fsi_vec(0, 0, 0);
-    for (a = 0; a < 3; a++)
+    for (int a = 0; a < 3; a++)
         point = fsi_vec_mad(
             point, fsi_vec_load(self->surface.x + 3 * self->surface.index[3 * element + a]),
             weight[a]);
@@ -635,18 +620,16 @@ static void row_at_surface(const fsi_coupled *self, int element, const fsi_real 
 }
 
 TEST S_19_full_basis_is_deformable(void) {
-    fsi_soft soft;
-    fsi_soft_desc d;
     fsi_coupled *one[1];
     double worst = 0;
-    int i, k, a;
     seed = 9;
+    fsi_soft_desc d;
     memset(&d, 0, sizeof d);
     ASSERT(open_scene(&S, 8, 12, 8, FSI_COUPLE_DEFLATED)
            && open_scene(&T, 8, 12, 8, FSI_COUPLE_DEFLATED));
     ASSERT(add_brick(&S, 2, 1, 1, -1, 0.51, 0.73, 0.49, 0.5));
     ASSERT(add_group(&S, 0, 1, NULL, 0));
-    for (i = 0; i < S.mesh[0].vertex_count; i++) { /* the same brick at its place */
+    for (int i = 0; i < S.mesh[0].vertex_count; i++) { /* the same brick at its place */
         S.mesh[0].x[3 * i] += FSI_R(0.51);
         S.mesh[0].x[3 * i + 1] += FSI_R(0.73);
         S.mesh[0].x[3 * i + 2] += FSI_R(0.49);
@@ -661,15 +644,16 @@ TEST S_19_full_basis_is_deformable(void) {
     d.poisson = FSI_R(0.3);
     d.model = FSI_SOFT_LINEAR;
     d.integrator = FSI_SOFT_SPLIT;
+    fsi_soft soft;
     CHECK_OK(fsi_soft_init(&soft, &d));
     fsi_vec_store(S.body[0].T, S.model[0].center);
-    for (a = 0; a < 3; a++)
+    for (int a = 0; a < 3; a++)
         S.body[0].T[a] += a == 0 ? FSI_R(0.51) : a == 1 ? FSI_R(0.73) : FSI_R(0.49);
     stir(&S.body[0], 0);
-    for (i = 0; i < d.vertex_count; i++)
+    for (int i = 0; i < d.vertex_count; i++)
         fsi_vec_store(soft.v + 3 * i, fsi_reduced_velocity(&S.body[0], i));
     /* M^_r^-1 M_r q'* */
-    for (k = 0; k < S.model[0].modes; k++)
+    for (int k = 0; k < S.model[0].modes; k++)
         S.body[0].dq[k] /= fsi__reduced_stiff(&S.model[0], k, DT);
     CHECK_OK(fsi_reduced_group_couple(&S.group[0], DT, &S.door[0]));
     group_row = S.door[0].row_fn;
@@ -678,21 +662,21 @@ TEST S_19_full_basis_is_deformable(void) {
     fsi_soft_coupled(&soft, &T.door[0]);
     one[0] = &T.door[0];
     CHECK_OK(fsi_grid_set_velocity(&S.grid, random_velocity, NULL));
-    for (a = 0; a < 3; a++)
+    for (int a = 0; a < 3; a++)
         fsi_copy(S.grid.faces[a], S.grid.u[a], T.grid.u[a]);
     CHECK_OK(fsi_couple_detect(&S.couple, S.list, 1));
     CHECK_OK(fsi_couple_detect(&T.couple, one, 1));
     CHECK_OK(fsi_couple_solve(&S.couple, DT, NULL));
     CHECK_OK(fsi_couple_solve(&T.couple, DT, NULL));
     ASSERT_EQ(T.couple.interface.sides, S.couple.interface.sides);
-    for (a = 0; a < 3; a++)
-        for (i = 0; i < (int)S.grid.faces[a]; i++)
+    for (int a = 0; a < 3; a++)
+        for (int i = 0; i < (int)S.grid.faces[a]; i++)
             worst = fmax(worst, fabs((double)(S.grid.u[a][i] - T.grid.u[a][i])));
     if (getenv("FSI_VERBOSE"))
         printf("S-19: %d modes, fluid differs by %.2g", S.model[0].modes, worst);
     CHECK_MOST(worst, TOL(1e-8, 1e-2));
     CHECK_OK(fsi_reduced_group_take(&S.group[0]));
-    for (i = 0; i < d.vertex_count; i++)
+    for (int i = 0; i < d.vertex_count; i++)
         worst =
             fmax(worst, (double)fsi_vec_length(fsi_vec_sub(fsi_vec_load(T.door[0].v + 3 * i),
                                                            fsi_reduced_velocity(&S.body[0], i))));
@@ -710,16 +694,16 @@ TEST S_19_full_basis_is_deformable(void) {
 static int skin_pair(scene *s, const fsi_reduced_joint *joint) {
     fsi_reduced *list[2] = {&s->body[1], &s->body[2]};
     fsi_surface f = fsi_reduced_group_surface(&s->group[1]);
-    fsi_reduced_skin skin;
     static int32_t body[3000], vertex[3000], index[3000];
     static fsi_real weight[3000];
-    int i, k, t, n = f.vertex_count / 2;
+    int n = f.vertex_count / 2;
     if (3 * f.vertex_count > 3000 || 3 * f.element_count > 3000)
         return 0;
+    fsi_reduced_skin skin;
     memset(&skin, 0, sizeof skin);
     memcpy(index, f.index, (size_t)(3 * f.element_count) * sizeof *index);
-    for (i = 0; i < f.vertex_count; i++)
-        for (k = 0; k < 3; k++) {
+    for (int i = 0; i < f.vertex_count; i++)
+        for (int k = 0; k < 3; k++) {
             int own = i >= n, b = k < 2 ? own : 1 - own;
             body[3 * i + k] = b;
             vertex[3 * i + k] = s->model[1 + b].surface[(i + (k == 1 ? 5 : 0)) % n];
@@ -733,7 +717,7 @@ static int skin_pair(scene *s, const fsi_reduced_joint *joint) {
     skin.vertex = vertex;
     skin.weight = weight;
     fsi_reduced_group_free(&s->group[1]);
-    t = fsi_reduced_group_init(&s->group[1], list, 2, joint, 1, &skin, NULL) == FSI_OK;
+    int t = fsi_reduced_group_init(&s->group[1], list, 2, joint, 1, &skin, NULL) == FSI_OK;
     return t && ready(s, 0);
 }
 
@@ -742,13 +726,12 @@ static int skin_pair(scene *s, const fsi_reduced_joint *joint) {
 TEST C_16_17_momentum(void) {
     static const fsi_reduced_joint corner = {{0, 1}, {26, 0}};
     double a[6], b[6], w[6], worst[2] = {0, 0};
-    int step, i, cap;
-    for (cap = 0; cap < 4; cap++) { /* 1, 4, all iterations; all with a skin */
+    for (int cap = 0; cap < 4; cap++) { /* 1, 4, all iterations; all with a skin */
         ASSERT(crowd(&S, FSI_COUPLE_DEFLATED));
         if (cap == 3)
             ASSERT(skin_pair(&S, &corner));
         S.couple.desc.max_iterations = cap == 0 ? 1 : cap == 1 ? 4 : 0;
-        for (step = 0; step < 6; step++) {
+        for (int step = 0; step < 6; step++) {
             if (step)
                 ASSERT(ready(&S, 0));
             ASSERT(fsi_grid_forces(&S.grid, DT) >= 0);
@@ -759,11 +742,11 @@ TEST C_16_17_momentum(void) {
             ledger(&S, &before, a);
             ledger(&S, &after, b);
             wall_impulse(&S, w);
-            for (i = 0; i < 6; i++) {
+            for (int i = 0; i < 6; i++) {
                 worst[i / 3] = fmax(worst[i / 3], fabs(b[i] - a[i] - w[i]));
                 CHECK_NEAR(w[i], b[i] - a[i], TOL(1e-13, 1e-4));
             }
-            for (i = 0; i < S.groups; i++) {
+            for (int i = 0; i < S.groups; i++) {
                 CHECK_OK(fsi_reduced_group_take(&S.group[i]));
                 CHECK_OK(fsi_reduced_group_move(&S.group[i], DT));
             }
@@ -778,20 +761,20 @@ TEST C_16_17_momentum(void) {
 
 /* ---- Joints hold in the coupled velocity: A v + gap / dt = 0 after the solve. */
 TEST joints_after_the_solve(void) {
-    fsi_vec3 gap, v;
-    int step, i;
     double worst = 0;
     ASSERT(crowd(&S, FSI_COUPLE_DEFLATED));
-    for (step = 0; step < 10; step++) {
+    for (int step = 0; step < 10; step++) {
         if (step)
             ASSERT(ready(&S, 0));
         ASSERT(fsi_couple_solve(&S.couple, DT, NULL) >= 0);
-        for (i = 0; i < S.groups; i++)
+        for (int i = 0; i < S.groups; i++)
             CHECK_OK(fsi_reduced_group_take(&S.group[i]));
-        gap = fsi_vec_sub(fsi_reduced_point(&S.body[1], 26), fsi_reduced_point(&S.body[2], 0));
-        v = fsi_vec_sub(fsi_reduced_velocity(&S.body[1], 26), fsi_reduced_velocity(&S.body[2], 0));
+        fsi_vec3 gap =
+            fsi_vec_sub(fsi_reduced_point(&S.body[1], 26), fsi_reduced_point(&S.body[2], 0));
+        fsi_vec3 v =
+            fsi_vec_sub(fsi_reduced_velocity(&S.body[1], 26), fsi_reduced_velocity(&S.body[2], 0));
         CHECK_NEAR(0, fsi_vec_length(fsi_vec_mad(gap, v, DT)), TOL(1e-12, 1e-4));
-        for (i = 0; i < S.groups; i++)
+        for (int i = 0; i < S.groups; i++)
             CHECK_OK(fsi_reduced_group_move(&S.group[i], DT));
         ASSERT(fsi_grid_extrapolate(&S.grid) >= 0);
         worst = fmax(worst, (double)S.group[1].joint_error);
@@ -805,21 +788,18 @@ TEST joints_after_the_solve(void) {
  * the walls alone change linear momentum. */
 TEST mixed_with_rigid_and_deformable(void) {
     static double first[8000];
-    int k, i, a, at, n = 0;
-    for (k = 0; k <= FSI_COUPLE_INDEFINITE; k++) {
-        fsi_soft soft;
-        fsi_soft_desc d;
-        fsi_mesh mesh;
-        fsi_body rigid;
-        fsi_shape shape;
-        fsi_shape_desc sd;
+    int i, a, at, n = 0;
+    for (int k = 0; k <= FSI_COUPLE_INDEFINITE; k++) {
         double w[6], p[3] = {0, 0, 0}, worst = 0;
-        fsi_surface surface;
         static fsi_real x[3 * 200], keep[3 * 200];
         ASSERT(crowd(&S, (fsi_couple_solver)k));
+        fsi_soft_desc d;
         memset(&d, 0, sizeof d);
+        fsi_body rigid;
         memset(&rigid, 0, sizeof rigid);
+        fsi_shape_desc sd;
         memset(&sd, 0, sizeof sd);
+        fsi_mesh mesh;
         CHECK_OK(fsi_mesh_box(&mesh, fsi_vec(FSI_R(0.98), FSI_R(0.3), FSI_R(0.2)),
                               fsi_vec(FSI_R(1.35), FSI_R(0.62), FSI_R(0.6)), 2, 2, 2, 1, NULL));
         d.dim = 3;
@@ -831,6 +811,7 @@ TEST mixed_with_rigid_and_deformable(void) {
         d.young = 300;
         d.poisson = FSI_R(0.3);
         d.integrator = FSI_SOFT_SPLIT;
+        fsi_soft soft;
         CHECK_OK(fsi_soft_init(&soft, &d));
         for (i = 0; i < 3 * d.vertex_count; i++)
             soft.v[i] = rnd();
@@ -839,13 +820,14 @@ TEST mixed_with_rigid_and_deformable(void) {
         sd.kind = FSI_SHAPE_BOX;
         sd.dim = 3;
         sd.half = fsi_vec(FSI_R(0.2), FSI_R(0.2), FSI_R(0.2));
+        fsi_shape shape;
         CHECK_OK(fsi_shape_init(&shape, &sd));
         rigid.mass = FSI_R(0.02);
         rigid.inertia.m[0] = rigid.inertia.m[4] = rigid.inertia.m[8] = FSI_R(5e-4);
         rigid.centre = fsi_vec(FSI_R(1.2), FSI_R(1.03), FSI_R(0.3));
         rigid.velocity = fsi_vec(rnd(), rnd(), rnd());
         rigid.spin = fsi_vec(rnd(), rnd(), rnd());
-        surface = shape.surface;
+        fsi_surface surface = shape.surface;
         ASSERT(surface.vertex_count <= 200);
         for (i = 0; i < surface.vertex_count; i++)
             fsi_vec_store(x + 3 * i, fsi_vec_add(fsi_vec_load(surface.x + 3 * i), rigid.centre));
@@ -895,10 +877,10 @@ TEST mixed_with_rigid_and_deformable(void) {
 
 /* ---- Two dimensions: 3 + modes columns; without modes the rigid body's answer. */
 static int open_flat(scene *s, int modes) {
-    fsi_grid_desc d;
-    fsi_reduced_desc m;
     memset(s, 0, sizeof *s);
+    fsi_grid_desc d;
     memset(&d, 0, sizeof d);
+    fsi_reduced_desc m;
     memset(&m, 0, sizeof m);
     d.nx = 16;
     d.ny = 20;
@@ -934,12 +916,11 @@ static int open_flat(scene *s, int modes) {
 static void flat_momentum(const scene *s, const fsi_real *side, double sign, double *p) {
     const fsi_interface *f = &s->couple.interface;
     double m = (double)(s->grid.h * s->grid.h * s->grid.desc.rho);
-    int a, i, at[3];
-    for (a = 0; a < 2; a++) {
-        for (i = 0; i < (int)s->grid.faces[a]; i++) {
-            size_t c;
+    int at[3];
+    for (int a = 0; a < 2; a++) {
+        for (int i = 0; i < (int)s->grid.faces[a]; i++) {
             fsi__face_ijk(f, a, (size_t)i, at);
-            c = (size_t)at[0] + (size_t)f->nx * (size_t)at[1];
+            size_t c = (size_t)at[0] + (size_t)f->nx * (size_t)at[1];
             if (at[a] == 0 || (at[a] == f->n[a] && a != 1) || f->blocked[a][i]
                 || f->covered[c - stride(f, a)] || (at[a] < f->n[a] && f->covered[c]))
                 continue;
@@ -947,7 +928,7 @@ static void flat_momentum(const scene *s, const fsi_real *side, double sign, dou
         }
         p[a] += sign * (double)(s->model[0].mass * s->door[0].v[a]);
     }
-    for (i = 0; i < f->sides; i++)
+    for (int i = 0; i < f->sides; i++)
         p[f->side[i].axis] += sign * (double)f->side[i].mass * (double)side[i];
 }
 
@@ -955,16 +936,15 @@ TEST A_12_13_two_dimensions(void) {
     fsi_quat turn;
     fsi_body rigid;
     double p[2], wall[2];
-    int modes, i, a, j;
     turn.w = 1;
     turn.x = turn.y = 0;
     turn.z = FSI_R(0.2);
-    for (modes = 0; modes < 6; modes += 5) {
+    for (int modes = 0; modes < 6; modes += 5) {
         seed = 17;
         ASSERT(open_flat(&S, modes));
         CHECK_OK(fsi_reduced_place(&S.body[0], fsi_vec(1, FSI_R(1.2), 0), turn,
                                    fsi_vec(FSI_R(0.3), -1, 0), fsi_vec(0, 0, FSI_R(0.7))));
-        for (i = 0; i < modes; i++) {
+        for (int i = 0; i < modes; i++) {
             S.body[0].q[i] = FSI_R(0.005) * rnd();
             S.body[0].dq[i] = FSI_R(0.1) * rnd();
         }
@@ -974,7 +954,7 @@ TEST A_12_13_two_dimensions(void) {
             memset(&rigid, 0, sizeof rigid);
             memset(&T, 0, sizeof T);
             ASSERT(open_flat(&T, 0));
-            for (a = 0; a < 2; a++)
+            for (int a = 0; a < 2; a++)
                 fsi_copy(S.grid.faces[a], S.grid.u[a], T.grid.u[a]);
             rigid.mass = S.model[0].mass;
             rigid.inertia.m[8] = S.model[0].C0[0] + S.model[0].C0[4];
@@ -993,22 +973,22 @@ TEST A_12_13_two_dimensions(void) {
         CHECK_OK(fsi_couple_solve(&S.couple, DT, NULL));
         ASSERT_EQ(3 + modes, S.couple.columns);
         flat_momentum(&S, S.couple.side_velocity, 1, p);
-        for (j = 0; j < S.grid.ny; j++)
+        for (int j = 0; j < S.grid.ny; j++)
             wall[0] += (double)S.grid.h
                        * (double)(S.grid.pressure[S.grid.nx * j]
                                   - S.grid.pressure[S.grid.nx * j + S.grid.nx - 1]);
-        for (i = 0; i < S.grid.nx; i++)
+        for (int i = 0; i < S.grid.nx; i++)
             wall[1] += (double)S.grid.h * (double)S.grid.pressure[i];
-        for (a = 0; a < 2; a++)
+        for (int a = 0; a < 2; a++)
             CHECK_NEAR(wall[a], p[a], TOL(1e-12, 1e-4));
-        for (i = 2; i < 5; i++)
+        for (int i = 2; i < 5; i++)
             CHECK_NEAR(0, S.door[0].v[i], 0);
         if (!modes) {
-            for (i = 0; i < 6; i++)
+            for (int i = 0; i < 6; i++)
                 CHECK_NEAR(T.door[0].v[i], S.door[0].v[i], TOL(1e-11, 1e-4));
             close_scene(&T);
         }
-        for (i = 0; i < 5; i++) { /* and it moves on, in its plane */
+        for (int i = 0; i < 5; i++) { /* and it moves on, in its plane */
             CHECK_OK(fsi_reduced_group_take(&S.group[0]));
             CHECK_OK(fsi_reduced_group_move(&S.group[0], DT));
             ASSERT(fsi_grid_extrapolate(&S.grid) >= 0);
@@ -1026,87 +1006,86 @@ TEST A_12_13_two_dimensions(void) {
  * by hand on a second scene. */
 TEST newmark_in_the_fluid(void) {
     fsi_real *u[3];
-    int i, a, k, n;
     ASSERT(crowd(&S, FSI_COUPLE_DEFLATED));
     ASSERT(crowd(&T, FSI_COUPLE_DEFLATED));
-    for (k = 0; k < 2; k++) { /* undo the forces crowd applied */
+    for (int k = 0; k < 2; k++) { /* undo the forces crowd applied */
         scene *s = k ? &T : &S;
         seed = 33;
-        for (i = 0; i < 3; i++)
+        for (int i = 0; i < 3; i++)
             stir(&s->body[i], i ? 0 : 0.01);
     }
-    for (a = 0; a < 3; a++) {
+    for (int a = 0; a < 3; a++) {
         u[a] = (fsi_real *)malloc(S.grid.faces[a] * sizeof(fsi_real));
         fsi_copy(S.grid.faces[a], S.grid.u[a], u[a]);
         fsi_copy(S.grid.faces[a], S.grid.u[a], T.grid.u[a]);
     }
     S.grid.desc.gravity = T.grid.desc.gravity = fsi_vec(0, -10, 0);
-    for (i = 0; i < 3; i++)
+    for (int i = 0; i < 3; i++)
         S.body[i].gravity = T.body[i].gravity = fsi_vec(0, -10, 0);
-    for (i = 0; i < 3; i++)
+    for (int i = 0; i < 3; i++)
         CHECK_OK(fsi_reduced_half(&S.body[i], DT));
-    for (i = 0; i < 2; i++)
+    for (int i = 0; i < 2; i++)
         CHECK_OK(fsi_reduced_group_couple(&S.group[i], DT / 2, &S.door[i]));
     ASSERT(fsi_couple_half(&S.couple, S.list, 2, DT, NULL) >= 0);
-    for (a = 0; a < 3; a++)
+    for (int a = 0; a < 3; a++)
         ASSERT(!memcmp(u[a], S.grid.u[a], S.grid.faces[a] * sizeof(fsi_real)));
-    for (i = 0; i < 3; i++)
+    for (int i = 0; i < 3; i++)
         CHECK_OK(fsi_reduced_forces(&T.body[i], DT / 2));
-    for (i = 0; i < 2; i++)
+    for (int i = 0; i < 2; i++)
         CHECK_OK(fsi_reduced_group_couple(&T.group[i], DT / 2, &T.door[i]));
     CHECK_OK(fsi_couple_detect(&T.couple, T.list, 2));
     CHECK_OK(fsi_grid_forces(&T.grid, DT / 2));
     ASSERT(fsi_couple_solve(&T.couple, DT / 2, NULL) >= 0);
-    for (k = 0; k < 2; k++)
-        for (i = 0; i < S.door[k].dof; i++)
+    for (int k = 0; k < 2; k++)
+        for (int i = 0; i < S.door[k].dof; i++)
             CHECK_NEAR(T.door[k].v[i], S.door[k].v[i], TOL(1e-11, 1e-4));
-    for (k = 0; k < 2; k++) {
+    for (int k = 0; k < 2; k++) {
         CHECK_OK(fsi_reduced_group_take(&S.group[k]));
         CHECK_OK(fsi_reduced_group_take(&T.group[k]));
     }
-    for (k = 0; k < 2; k++) {
+    for (int k = 0; k < 2; k++) {
         CHECK_OK(fsi_reduced_group_move(&S.group[k], DT));
         CHECK_OK(fsi_reduced_group_move(&T.group[k], DT));
     }
-    for (i = 0; i < 3; i++)
+    for (int i = 0; i < 3; i++)
         CHECK_OK(fsi_reduced_rewind(&S.body[i]));
     /* v^n of the twin: stirred again, then put at x^(n+1); the elastic force is that of q^n */
     seed = 33;
-    for (i = 0; i < 3; i++) {
+    for (int i = 0; i < 3; i++) {
         fsi_reduced *b = &T.body[i];
         fsi_real pose[7], q[64];
-        n = b->model->modes;
+        int n = b->model->modes;
         memcpy(pose, b->T, sizeof pose);
         fsi_copy((size_t)n, b->q, q);
         stir(b, i ? 0 : 0.01);
-        for (k = 0; k < n; k++)
+        for (int k = 0; k < n; k++)
             b->push[6 + k] = b->model->omega2[k] * (q[k] - b->q[k]);
         memcpy(b->T, pose, sizeof pose);
         fsi_copy((size_t)n, q, b->q);
         fsi__reduced_update(b);
     }
-    for (i = 0; i < 3; i++) {
-        for (k = 0; k < 3; k++) {
+    for (int i = 0; i < 3; i++) {
+        for (int k = 0; k < 3; k++) {
             CHECK_NEAR(T.body[i].p[k], S.body[i].p[k], TOL(1e-12, 1e-5));
             CHECK_NEAR(T.body[i].L[k], S.body[i].L[k], TOL(1e-12, 1e-5));
         }
         CHECK_OK(fsi_reduced_forces(&S.body[i], DT));
         CHECK_OK(fsi_reduced_forces(&T.body[i], DT));
     }
-    for (a = 0; a < 3; a++)
+    for (int a = 0; a < 3; a++)
         fsi_copy(S.grid.faces[a], u[a], T.grid.u[a]);
-    for (k = 0; k < 2; k++) {
+    for (int k = 0; k < 2; k++) {
         scene *s = k ? &T : &S;
-        for (i = 0; i < 2; i++)
+        for (int i = 0; i < 2; i++)
             CHECK_OK(fsi_reduced_group_couple(&s->group[i], DT, &s->door[i]));
         CHECK_OK(fsi_couple_detect(&s->couple, s->list, 2));
         CHECK_OK(fsi_grid_forces(&s->grid, DT));
         ASSERT(fsi_couple_solve(&s->couple, DT, NULL) >= 0);
     }
-    for (k = 0; k < 2; k++)
-        for (i = 0; i < S.door[k].dof; i++)
+    for (int k = 0; k < 2; k++)
+        for (int i = 0; i < S.door[k].dof; i++)
             CHECK_NEAR(T.door[k].v[i], S.door[k].v[i], TOL(1e-9, 1e-3));
-    for (a = 0; a < 3; a++)
+    for (int a = 0; a < 3; a++)
         free(u[a]);
     close_scene(&S);
     close_scene(&T);
@@ -1125,9 +1104,8 @@ static fsi_real tank_floor(fsi_vec3 x, fsi_vec3 *n, fsi_vec3 *v, void *user) {
 /* linear and angular about the origin; returns the largest of them */
 static double momentum_of(const scene *s, double *p) {
     double most = 0;
-    int i;
     memset(p, 0, 6 * sizeof *p);
-    for (i = 0; i < s->bodies; i++) {
+    for (int i = 0; i < s->bodies; i++) {
         fsi_vec3 q = fsi_vec_load(s->body[i].p),
                  L = fsi_vec_add(fsi_vec_load(s->body[i].L),
                                  fsi_vec_cross(fsi_vec_load(s->body[i].T), q));
@@ -1138,7 +1116,7 @@ static double momentum_of(const scene *s, double *p) {
         p[4] += (double)L.y;
         p[5] += (double)L.z;
     }
-    for (i = 0; i < 6; i++)
+    for (int i = 0; i < 6; i++)
         most = fmax(most, fabs(p[i]));
     return most;
 }
@@ -1146,23 +1124,22 @@ static double momentum_of(const scene *s, double *p) {
 static int rest_under_water(int hold, double *water, double *speed, double *balance) {
     fsi_reduced *list[2] = {&S.body[0], &S.body[1]};
     fsi_reduced_contacts c;
-    fsi_obstacle o;
-    int i, step, a,
-        ok = open_scene(&S, 8, 10, 6, FSI_COUPLE_DEFLATED)
+    int ok = open_scene(&S, 8, 10, 6, FSI_COUPLE_DEFLATED)
              && add_brick(&S, 2, 2, 2, 6, .5, .171, .4, 2)
              && add_brick(&S, 2, 2, 2, 6, .53, .515, .42, 2);
-    size_t k;
     memset(&c, 0, sizeof c);
+    fsi_obstacle o;
     memset(&o, 0, sizeof o);
     o.distance_fn = tank_floor;
     o.friction = c.friction = FSI_R(0.5);
     c.iterations = 50;
     c.slop = FSI_R(1e-3);
+    int i;
     for (i = 0; i < 2; i++)
         ok = ok && add_group(&S, i, 1, NULL, 0);
     S.grid.desc.gravity = S.body[0].gravity = S.body[1].gravity = fsi_vec(0, -10, 0);
     *balance = 0;
-    for (step = 0; step < 90 && ok; step++) {
+    for (int step = 0; step < 90 && ok; step++) {
         for (i = 0; i < 2; i++)
             ok = ok && fsi_reduced_forces(&S.body[i], DT) == FSI_OK;
         /* given and taken back: the state comes back; pressed between two bodies: momentum stays */
@@ -1173,13 +1150,13 @@ static int rest_under_water(int hold, double *water, double *speed, double *bala
                 p[1][i] -= p[0][i];
             for (i = 0; i < c.count && c.holds; i++) { /* what the floor pressed */
                 fsi__reduced_contact *q = &c.contact[i];
-                fsi_vec3 J = fsi_vec(0, 0, 0), L;
-                for (a = 0; a < 3; a++)
+                fsi_vec3 J = fsi_vec(0, 0, 0);
+                for (int a = 0; a < 3; a++)
                     J = fsi_vec_mad(J, q->dir[a], q->impulse[a]);
                 if (!(q->impulse[0] > 0) || q->body[1] >= 0)
                     continue;
                 J = fsi_vec_scale(J, fsi__min(q->impulse[0], q->before) / q->impulse[0]);
-                L = fsi_vec_cross(q->at, J);
+                fsi_vec3 L = fsi_vec_cross(q->at, J);
                 p[1][0] -= (double)J.x;
                 p[1][1] -= (double)J.y;
                 p[1][2] -= (double)J.z;
@@ -1196,8 +1173,8 @@ static int rest_under_water(int hold, double *water, double *speed, double *bala
              && fsi_grid_advect(&S.grid, DT) >= 0 && fsi_grid_forces(&S.grid, DT) >= 0;
         ok = ok && fsi_couple_solve(&S.couple, DT, NULL) >= 0 && fsi_grid_extrapolate(&S.grid) >= 0;
         /* what the start stirred up dies out */
-        for (a = 0; a < 3; a++)
-            for (k = 0; k < S.grid.faces[a]; k++)
+        for (int a = 0; a < 3; a++)
+            for (size_t k = 0; k < S.grid.faces[a]; k++)
                 S.grid.u[a][k] *= FSI_R(0.9);
         for (i = 0; i < 2; i++)
             ok = ok && fsi_reduced_group_take(&S.group[i]) == FSI_OK;
@@ -1209,8 +1186,8 @@ static int rest_under_water(int hold, double *water, double *speed, double *bala
     for (i = 0; i < 2; i++)
         *speed =
             fmax(*speed, (double)(fsi_vec_length(fsi_vec_load(S.body[i].p)) / S.model[i].mass));
-    for (a = 0; a < 3; a++)
-        for (k = 0; k < S.grid.faces[a]; k++)
+    for (int a = 0; a < 3; a++)
+        for (size_t k = 0; k < S.grid.faces[a]; k++)
             *water = fmax(*water, fabs((double)S.grid.u[a][k]));
     fsi_reduced_contacts_free(&c);
     close_scene(&S);
@@ -1238,26 +1215,26 @@ TEST rays_of_many_solids(void) {
     static fsi_coupled door[12];
     fsi_coupled *list[12];
     static fsi_real x[12][3 * 64];
-    fsi_shape shape;
     fsi_shape_desc sd;
-    int i, k, hits = 0;
+    int hits = 0;
     memset(&sd, 0, sizeof sd);
     memset(rigid, 0, sizeof rigid);
     sd.kind = FSI_SHAPE_BOX;
     sd.dim = 3;
     sd.half = fsi_vec(FSI_R(0.15), FSI_R(0.1), FSI_R(0.2));
+    fsi_shape shape;
     CHECK_OK(fsi_shape_init(&shape, &sd));
     ASSERT(shape.surface.vertex_count <= 64);
     ASSERT(open_scene(&S, 12, 16, 10, FSI_COUPLE_DEFLATED));
     seed = 8;
     /* some reach out of the box, two are the same */
-    for (k = 0; k < 12; k++) {
+    for (int k = 0; k < 12; k++) {
         fsi_surface s = shape.surface;
         fsi_vec3 c = fsi_vec(FSI_R(0.75) + FSI_R(0.8) * rnd(), 1 + FSI_R(1.1) * rnd(),
                              FSI_R(0.6) + FSI_R(0.7) * rnd());
         if (k == 7)
             c = rigid[3].centre;
-        for (i = 0; i < s.vertex_count; i++)
+        for (int i = 0; i < s.vertex_count; i++)
             fsi_vec_store(x[k] + 3 * i, fsi_vec_add(fsi_vec_load(s.x + 3 * i), c));
         s.x = x[k];
         rigid[k].centre = c;
@@ -1266,15 +1243,15 @@ TEST rays_of_many_solids(void) {
     }
     CHECK_OK(fsi_couple_detect(&S.couple, list, 12));
     ASSERT(S.couple.interface.bins[0] > 1);
-    for (i = 0; i < 2000; i++) {
+    for (int i = 0; i < 2000; i++) {
         fsi_interface *f = &S.couple.interface;
         fsi_vec3 a = fsi_vec(FSI_R(0.75) + rnd(), 1 + FSI_R(1.3) * rnd(), FSI_R(0.6) + rnd());
         fsi_vec3 b = fsi_vec_mad(a, fsi_vec(rnd(), rnd(), rnd()), i % 3 ? FSI_R(0.4) : 3);
         fsi_hit h[2];
-        int solid[2] = {-1, -1}, found = fsi_interface_first_hit(f, a, b, &h[0], &solid[0]), all,
+        int solid[2] = {-1, -1}, found = fsi_interface_first_hit(f, a, b, &h[0], &solid[0]),
             keep = f->bins[0];
         f->bins[0] = 0;
-        all = fsi_interface_first_hit(f, a, b, &h[1], &solid[1]);
+        int all = fsi_interface_first_hit(f, a, b, &h[1], &solid[1]);
         f->bins[0] = keep;
         ASSERT_EQ(all, found);
         ASSERT_EQ(solid[1], solid[0]);
@@ -1293,23 +1270,22 @@ TEST rays_of_many_solids(void) {
 TEST same_bits(void) {
     static const int threads[4] = {1, 2, 3, 8};
     uint64_t first = 0;
-    int t, a, i, step;
-    for (t = 0; t < 4; t++) {
+    for (int t = 0; t < 4; t++) {
         uint64_t h = 1;
         check_threads(threads[t]);
         ASSERT(crowd(&S, FSI_COUPLE_DEFLATED));
-        for (step = 0; step < 3; step++) {
+        for (int step = 0; step < 3; step++) {
             if (step)
                 ASSERT(ready(&S, 0));
             ASSERT(fsi_couple_solve(&S.couple, DT, NULL) >= 0);
-            for (i = 0; i < S.groups; i++)
+            for (int i = 0; i < S.groups; i++)
                 CHECK_OK(fsi_reduced_group_take(&S.group[i]));
-            for (i = 0; i < S.bodies; i++)
+            for (int i = 0; i < S.bodies; i++)
                 CHECK_OK(fsi_reduced_move(&S.body[i], DT));
         }
-        for (a = 0; a < 3; a++)
+        for (int a = 0; a < 3; a++)
             h = check_hash(S.grid.u[a], S.grid.faces[a] * sizeof(fsi_real), h);
-        for (i = 0; i < S.bodies; i++)
+        for (int i = 0; i < S.bodies; i++)
             h = check_hash(S.body[i].state, fsi_reduced_state_size(&S.body[i]), h);
         if (!t)
             first = h;
@@ -1324,10 +1300,9 @@ TEST same_bits(void) {
  * bit; so are rays, nearest points and boxes on it. */
 static int twins(int fractions) { /* S: groups, T: copies on their own */
     scene *s[2];
-    int k, i;
     s[0] = &S;
     s[1] = &T;
-    for (k = 0; k < 2; k++) {
+    for (int k = 0; k < 2; k++) {
         seed = 21;
         if (!open_scene(s[k], 12, 14, 10, FSI_COUPLE_DEFLATED))
             return 0;
@@ -1336,7 +1311,7 @@ static int twins(int fractions) { /* S: groups, T: copies on their own */
         if (!add_brick(s[k], 2, 2, 2, 6, 0.45, 0.7, 0.6, 0.6)
             || !add_brick(s[k], 3, 2, 2, 4, 1.03, 0.8, 0.63, 2))
             return 0;
-        for (i = 0; i < 2; i++) {
+        for (int i = 0; i < 2; i++) {
             stir(&s[k]->body[i], 0.02);
             if (k == 0 && !add_group(s[k], i, 1, NULL, 0))
                 return 0;
@@ -1348,14 +1323,14 @@ static int twins(int fractions) { /* S: groups, T: copies on their own */
 }
 
 TEST copies_on_their_own(void) {
-    int fractions, i, k, step, hits = 0;
-    for (fractions = 0; fractions < 2; fractions++) {
+    int k, hits = 0;
+    for (int fractions = 0; fractions < 2; fractions++) {
         ASSERT(twins(fractions));
-        for (step = 0; step < 4; step++) {
+        for (int step = 0; step < 4; step++) {
             uint64_t keep = seed;
             ASSERT(ready(&S, 1));
             seed = keep;
-            for (i = 0; i < 2; i++) {
+            for (int i = 0; i < 2; i++) {
                 CHECK_OK(fsi_reduced_forces(&T.body[i], DT));
                 CHECK_OK(fsi_reduced_couple(&T.body[i], &T.door[i]));
             }
@@ -1363,7 +1338,7 @@ TEST copies_on_their_own(void) {
                    && T.door[0].surface.off > 0);
             CHECK_OK(fsi_grid_set_velocity(&T.grid, random_velocity, NULL));
             CHECK_OK(fsi_couple_detect(&T.couple, T.list, 2));
-            for (i = 0; i < 300; i++) {
+            for (int i = 0; i < 300; i++) {
                 fsi_vec3 a = fsi_vec(FSI_R(0.75) + FSI_R(0.6) * rnd(),
                                      FSI_R(0.75) + FSI_R(0.4) * rnd(),
                                      FSI_R(0.6) + FSI_R(0.4) * rnd()),
@@ -1388,7 +1363,7 @@ TEST copies_on_their_own(void) {
             for (k = 0; k < 3; k++)
                 ASSERT(memcmp(S.grid.u[k], T.grid.u[k], S.grid.faces[k] * sizeof(fsi_real)) == 0);
             ASSERT_EQ(S.couple.interface.sides, T.couple.interface.sides);
-            for (i = 0; i < 2; i++) {
+            for (int i = 0; i < 2; i++) {
                 ASSERT(memcmp(S.group[i].v, T.body[i].v, (size_t)S.group[i].dof * sizeof(fsi_real))
                        == 0);
                 CHECK_OK(fsi_reduced_group_take(&S.group[i]));
@@ -1406,17 +1381,17 @@ TEST copies_on_their_own(void) {
 
 /* Other schemes want arrays: they say so. */
 TEST copies_on_their_own_elsewhere(void) {
-    fsi_slip slip;
-    fsi_reduced b;
-    fsi_coupled door;
     ASSERT(twins(0));
+    fsi_reduced b;
     memset(&b, 0, sizeof b);
+    fsi_coupled door;
     ASSERT_EQ(FSI_ERR_STATE, fsi_reduced_couple(&b, &door));
     /* no forces yet: no time step */
     ASSERT_EQ(FSI_ERR_STATE, fsi_reduced_couple(&T.body[0], &door));
     CHECK_OK(fsi_reduced_forces(&T.body[0], DT));
     ASSERT_EQ(FSI_ERR_ARGUMENT, fsi_reduced_couple(&T.body[0], NULL));
     CHECK_OK(fsi_reduced_couple(&T.body[0], &T.door[0]));
+    fsi_slip slip;
     CHECK_OK(fsi_slip_init(&slip, &T.grid, NULL));
     ASSERT_EQ(FSI_ERR_ARGUMENT, fsi_slip_detect(&slip, T.list, 1));
     fsi_slip_free(&slip);
@@ -1444,10 +1419,9 @@ static fsi_real pool(fsi_vec3 x, void *user) {
 }
 
 static fsi_result stars_begin(void *user, fsi_real dt) {
-    int i;
     fsi_result r = FSI_OK;
     fsi_scene *c = (fsi_scene *)user;
-    for (i = 0; i < c->count && r == FSI_OK; i++) {
+    for (int i = 0; i < c->count && r == FSI_OK; i++) {
         fsi_reduced *b = (fsi_reduced *)c->solid[i]->user;
         r = fsi_reduced_forces(b, dt);
         if (r == FSI_OK)
@@ -1461,15 +1435,13 @@ static size_t stars(const fsi_reduced_model *m, int count, double aside, int *si
     static fsi_coupled door[STARS], *list[STARS];
     fail_allocator counts = fail_begin(-1);
     fsi_allocator a = fail_make(&counts);
-    fsi_grid grid;
-    fsi_couple couple;
     fsi_grid_desc d;
-    fsi_couple_desc c;
-    fsi_scene scene;
     size_t got = 0;
-    int i, k, ok = 1;
+    int ok = 1;
     memset(&d, 0, sizeof d);
+    fsi_couple_desc c;
     memset(&c, 0, sizeof c);
+    fsi_scene scene;
     memset(&scene, 0, sizeof scene);
     d.nx = d.nz = 24;
     d.ny = 30;
@@ -1480,9 +1452,11 @@ static size_t stars(const fsi_reduced_model *m, int count, double aside, int *si
     d.side[3].kind = FSI_SIDE_OPEN;
     d.allocator = c.allocator = a;
     pool_level = FSI_R(1.2);
+    fsi_grid grid;
+    fsi_couple couple;
     ok = fsi_grid_init(&grid, &d) == FSI_OK && fsi_couple_init(&couple, &grid, &c) == FSI_OK
          && fsi_grid_set_field(&grid, FSI_FIELD_PHI, pool, NULL) == FSI_OK;
-    for (i = 0; i < count; i++) {
+    for (int i = 0; i < count; i++) {
         ok = ok
              && fsi_reduced_init(
                     &body[i], m,
@@ -1498,13 +1472,13 @@ static size_t stars(const fsi_reduced_model *m, int count, double aside, int *si
     scene.count = count;
     scene.begin_fn = stars_begin;
     scene.user = &scene;
-    for (k = 0; k < 2; k++)
+    for (int k = 0; k < 2; k++)
         ok = ok && fsi_couple_step(&couple, &scene, FSI_R(0.005), NULL) >= 0;
     *sides = couple.interface.sides;
     if (ok)
         got = counts.bytes
               + (size_t)count * (sizeof(fsi_reduced) + sizeof(fsi_coupled) + sizeof(fsi_coupled *));
-    for (i = 0; i < count; i++)
+    for (int i = 0; i < count; i++)
         fsi_reduced_free(&body[i]);
     fsi_couple_free(&couple);
     fsi_grid_free(&grid);
@@ -1513,13 +1487,10 @@ static size_t stars(const fsi_reduced_model *m, int count, double aside, int *si
 
 TEST bytes_of_one_more_body(void) {
     fsi_form form = {FSI_FORM_STARFISH, FSI_R(0.13), FSI_R(0.035), FSI_R(0.045), 5, {0, 0, 0}};
-    fsi_mesh mesh;
     fsi_reduced_desc d;
-    fsi_reduced_model m;
     int sides[2];
-    size_t few, many;
-    double own, wet;
     memset(&d, 0, sizeof d);
+    fsi_mesh mesh;
     memset(&mesh, 0, sizeof mesh);
     CHECK_OK(fsi_mesh_from_sdf(&mesh, fsi_form_distance, &form,
                                fsi_vec(-FSI_R(0.2), -FSI_R(0.1), -FSI_R(0.2)),
@@ -1531,17 +1502,18 @@ TEST bytes_of_one_more_body(void) {
     d.poisson = FSI_R(0.4);
     d.samples = 90;
     d.field = 24;
+    fsi_reduced_model m;
     CHECK_OK(fsi_reduced_model_init(&m, &d));
-    few = stars(&m, 18, 2, sides);
-    many = stars(&m, STARS, 2, sides + 1);
+    size_t few = stars(&m, 18, 2, sides);
+    size_t many = stars(&m, STARS, 2, sides + 1);
     ASSERT(few > 0 && many > few);
     ASSERT_EQ(0, sides[0]);
     ASSERT_EQ(0, sides[1]);
-    own = (double)(many - few) / (STARS - 18);
+    double own = (double)(many - few) / (STARS - 18);
     few = stars(&m, 18, 0, sides);
     many = stars(&m, STARS, 0, sides + 1);
     ASSERT(few > 0 && many > few && sides[1] > sides[0]);
-    wet = (double)(many - few) / (STARS - 18);
+    double wet = (double)(many - few) / (STARS - 18);
     printf("\none more starfish of %d tetrahedra, %d surface vertices: %.0f bytes; %.0f in water "
            "with %.0f sides: %.0f a side\n",
            mesh.tet_count, m.surface_count, own, wet, (double)(sides[1] - sides[0]) / (STARS - 18),

@@ -18,15 +18,14 @@ typedef struct rig {
 
 static fsi_result rig_make(rig *r, int n, double e, double slip, double plate_density,
                            fsi_allocator allocator) {
-    fsi_sph_desc f;
-    fsi_tled_desc t;
-    fsi_proxy_desc p;
-    fsi_result result;
-    int i;
     memset(r, 0, sizeof *r);
+    fsi_sph_desc f;
     memset(&f, 0, sizeof f);
+    fsi_tled_desc t;
     memset(&t, 0, sizeof t);
+    fsi_proxy_desc p;
     memset(&p, 0, sizeof p);
+    fsi_result result;
     if ((result = fsi_mesh_box(&r->mesh, fsi_vec(-FSI_R(0.5), -FSI_R(0.06), -FSI_R(0.5)),
                                fsi_vec(FSI_R(0.5), 0, FSI_R(0.5)), n, 1, n, 0, &allocator))
         < 0)
@@ -49,7 +48,7 @@ static fsi_result rig_make(rig *r, int n, double e, double slip, double plate_de
     t.allocator = allocator;
     if ((result = fsi_sph_init(&r->sph, &f)) < 0 || (result = fsi_tled_init(&r->plate, &t)) < 0)
         return result;
-    for (i = 0; i < r->plate.nodes; i++)
+    for (int i = 0; i < r->plate.nodes; i++)
         if (fabs((double)r->plate.x[3 * i]) > 0.49 && fabs((double)r->plate.x[3 * i + 2]) > 0.49)
             fsi_tled_fix(&r->plate, i, fsi_vec(0, 0, 0));
     fsi_sph_add_block(&r->sph, fsi_vec(-FSI_R(0.24), FSI_R(0.01), -FSI_R(0.24)),
@@ -82,8 +81,7 @@ static fsi_allocator plain(void) {
 static double brute_distance(const fsi_surface *s, fsi_vec3 p) {
     double best = 1e9;
     fsi_hit h;
-    int e;
-    for (e = 0; e < s->element_count; e++) {
+    for (int e = 0; e < s->element_count; e++) {
         fsi_surface_closest(s, e, p, &h);
         if ((double)h.t < best)
             best = (double)h.t;
@@ -94,39 +92,38 @@ static double brute_distance(const fsi_surface *s, fsi_vec3 p) {
 TEST H_13_hand_out_is_a_partition_of_unity(void) {
     rig r;
     double before[3], after[3], sum[3] = {0, 0, 0}, taken[3] = {0, 0, 0}, scale = 0;
-    int i, d, k, m;
     CHECK_OK(rig_make(&r, 6, 0.3, 0.4, 300, plain()));
     CHECK_OK(fsi_sph_prepare(&r.sph, FSI_R(1e-3)));
     CHECK_OK(fsi_sph_accelerate(&r.sph, FSI_R(1e-3), NULL));
     /* all near the plate */
-    for (i = 0; i < r.sph.now.count; i++)
+    for (int i = 0; i < r.sph.now.count; i++)
         r.sph.vx[i] = FSI_R(0.7), r.sph.vy[i] = FSI_R(-40), r.sph.vz[i] = FSI_R(0.2);
-    for (i = 0; i < r.plate.nodes; i++)
+    for (int i = 0; i < r.plate.nodes; i++)
         fsi_vec_store(r.plate.v + 3 * i, fsi_vec(FSI_R(0.7), FSI_R(-40), FSI_R(0.2)));
     /* common translation: proxies move with it, nothing happens */
     CHECK_OK(fsi_proxy_collide(&r.proxy, FSI_R(1e-3)));
     CHECK_MOST(fsi_vec_length(r.proxy.stats.impulse), TOL(1e-10, 1e-2));
-    for (i = 0; i < 3 * r.plate.nodes; i++)
+    for (int i = 0; i < 3 * r.plate.nodes; i++)
         r.plate.v[i] = (fsi_real)(0.1 * sin(1.7 * i));
     fsi_sph_totals(&r.sph, NULL, before, NULL, NULL);
     CHECK_OK(fsi_proxy_collide(&r.proxy, FSI_R(1e-3)));
     ASSERT(r.proxy.stats.contacts > 20);
     fsi_sph_totals(&r.sph, NULL, after, NULL, NULL);
-    for (i = 0; i < r.plate.nodes; i++)
-        for (d = 0; d < 3; d++)
+    for (int i = 0; i < r.plate.nodes; i++)
+        for (int d = 0; d < 3; d++)
             taken[d] += (double)r.plate.impulse[3 * i + d];
-    for (d = 0; d < 3; d++)
+    for (int d = 0; d < 3; d++)
         scale += fabs(before[d]);
     /* fluid lost = nodes got */
-    for (d = 0; d < 3; d++)
+    for (int d = 0; d < 3; d++)
         CHECK_NEAR(before[d] - after[d], taken[d], TOL(1e-13, 1e-5) * scale);
-    for (k = 0; k < r.proxy.stats.near; k++) {
+    for (int k = 0; k < r.proxy.stats.near; k++) {
         const fsi__proxy_near *q = &r.proxy.near[k];
         double w = 0, power = 0;
         fsi_vec3 v = fsi_vec(0, 0, 0);
         if (!q->nodes)
             continue;
-        for (m = 0; m < q->nodes; m++) {
+        for (int m = 0; m < q->nodes; m++) {
             fsi_real weight = r.proxy.weight[k * FSI_PROXY_NODES + m];
             fsi_vec3 vj = fsi_vec_load(r.plate.v + 3 * r.proxy.node[k * FSI_PROXY_NODES + m]);
             w += (double)weight;
@@ -135,10 +132,10 @@ TEST H_13_hand_out_is_a_partition_of_unity(void) {
         }
         CHECK_NEAR(1, w, TOL(1e-13, 1e-6));
         CHECK_NEAR(power, (double)fsi_vec_dot(q->impulse, v), TOL(1e-12, 1e-4) * (1 + fabs(power)));
-        for (d = 0; d < 3; d++)
+        for (int d = 0; d < 3; d++)
             sum[d] += (double)(d == 0 ? q->impulse.x : d == 1 ? q->impulse.y : q->impulse.z);
     }
-    for (d = 0; d < 3; d++)
+    for (int d = 0; d < 3; d++)
         CHECK_NEAR(sum[d], taken[d], TOL(1e-13, 1e-5) * scale);
     rig_free(&r);
     PASS();
@@ -146,10 +143,9 @@ TEST H_13_hand_out_is_a_partition_of_unity(void) {
 
 TEST H_14_two_body_response(void) {
     uint64_t seed = 3;
-    int i;
-    for (i = 0; i < 2000; i++) {
+    for (int i = 0; i < 2000; i++) {
         double mf = 0.01 + fabs(check_random(&seed)), mp = 0.01 + 5 * fabs(check_random(&seed)),
-               e = fabs(check_random(&seed)), s = fabs(check_random(&seed)), k0, k1;
+               e = fabs(check_random(&seed)), s = fabs(check_random(&seed));
         fsi_vec3 vf = fsi_vec((fsi_real)check_random(&seed), (fsi_real)check_random(&seed),
                               (fsi_real)check_random(&seed));
         fsi_vec3 vp = fsi_vec((fsi_real)check_random(&seed), (fsi_real)check_random(&seed),
@@ -157,21 +153,20 @@ TEST H_14_two_body_response(void) {
         fsi_vec3 n =
             fsi_vec_unit(fsi_vec((fsi_real)check_random(&seed), (fsi_real)check_random(&seed),
                                  (fsi_real)check_random(&seed)));
-        fsi_vec3 J, wf, wp, rel, end;
         if (i % 4 == 0)
             e = i % 8 ? 1 : 0;
         if (i % 4 == 1)
             s = i % 8 == 1 ? 1 : 0;
-        J = fsi_proxy_response(vf, vp, (fsi_real)(1 / mf), (fsi_real)(1 / mp), n, (fsi_real)e,
-                               (fsi_real)s);
-        rel = fsi_vec_sub(vf, vp);
+        fsi_vec3 J = fsi_proxy_response(vf, vp, (fsi_real)(1 / mf), (fsi_real)(1 / mp), n,
+                                        (fsi_real)e, (fsi_real)s);
+        fsi_vec3 rel = fsi_vec_sub(vf, vp);
         if (fsi_vec_dot(rel, n) >= 0) {
             CHECK_NEAR(0, fsi_vec_length(J), 0);
             continue;
         }
-        wf = fsi_vec_mad(vf, J, (fsi_real)(-1 / mf));
-        wp = fsi_vec_mad(vp, J, (fsi_real)(1 / mp));
-        end = fsi_vec_sub(wf, wp);
+        fsi_vec3 wf = fsi_vec_mad(vf, J, (fsi_real)(-1 / mf));
+        fsi_vec3 wp = fsi_vec_mad(vp, J, (fsi_real)(1 / mp));
+        fsi_vec3 end = fsi_vec_sub(wf, wp);
         /* (11) */
         CHECK_NEAR(-e * (double)fsi_vec_dot(rel, n), (double)fsi_vec_dot(end, n), TOL(1e-12, 1e-4));
         rel = fsi_vec_mad(rel, n, -fsi_vec_dot(rel, n));
@@ -182,8 +177,8 @@ TEST H_14_two_body_response(void) {
         /* (9), (10) */
         CHECK_NEAR(mf * (double)vf.x + mp * (double)vp.x, mf * (double)wf.x + mp * (double)wp.x,
                    TOL(1e-13, 1e-5));
-        k0 = mf * (double)fsi_vec_dot(vf, vf) + mp * (double)fsi_vec_dot(vp, vp);
-        k1 = mf * (double)fsi_vec_dot(wf, wf) + mp * (double)fsi_vec_dot(wp, wp);
+        double k0 = mf * (double)fsi_vec_dot(vf, vf) + mp * (double)fsi_vec_dot(vp, vp);
+        double k1 = mf * (double)fsi_vec_dot(wf, wf) + mp * (double)fsi_vec_dot(wp, wp);
         CHECK_MOST(k1, k0 + TOL(1e-13, 1e-5));
         if (e >= 1 && s >= 1)
             CHECK_NEAR(k0, k1, TOL(1e-12, 1e-5));
@@ -193,25 +188,27 @@ TEST H_14_two_body_response(void) {
 
 TEST H_14_energy_never_grows_when_many_hit_light_nodes(void) {
     static const double ed[5][2] = {{0, 0}, {1, 1}, {1, 0}, {0, 1}, {0.5, 0.3}};
-    int c, i;
-    for (c = 0; c < 5; c++) {
+    for (int c = 0; c < 5; c++) {
         rig r;
-        double k0, k1, s0, s1;
         uint64_t seed = 11;
         /* nodes far lighter than particles, several particles per node */
         CHECK_OK(rig_make(&r, 12, ed[c][0], ed[c][1], 5, plain()));
         CHECK_OK(fsi_sph_prepare(&r.sph, FSI_R(2e-3)));
         ASSERT(fsi_sph_accelerate(&r.sph, FSI_R(2e-3), NULL) >= 0);
-        for (i = 0; i < r.sph.now.count; i++)
+        for (int i = 0; i < r.sph.now.count; i++)
             r.sph.y[i] = FSI_R(0.045), r.sph.vx[i] = (fsi_real)check_random(&seed),
             r.sph.vy[i] = (fsi_real)(-5 + check_random(&seed));
-        for (i = 0; i < 3 * r.plate.nodes; i++)
+        for (int i = 0; i < 3 * r.plate.nodes; i++)
             if (r.plate.inverse_mass[i / 3] > 0)
                 r.plate.v[i] = (fsi_real)check_random(&seed);
+        double k0;
         fsi_sph_totals(&r.sph, NULL, NULL, NULL, &k0);
+        double s0;
         fsi_tled_totals(&r.plate, &s0, NULL, NULL, NULL);
         CHECK_OK(fsi_proxy_collide(&r.proxy, FSI_R(2e-3)));
+        double k1;
         fsi_sph_totals(&r.sph, NULL, NULL, NULL, &k1);
+        double s1;
         fsi_tled_totals(&r.plate, &s1, NULL, NULL, NULL);
         ASSERT(r.proxy.stats.contacts > 50);
         CHECK_MOST(k1 + s1, (k0 + s0) * (1 + TOL(1e-13, 1e-5)));
@@ -224,19 +221,18 @@ TEST H_14_energy_never_grows_when_many_hit_light_nodes(void) {
 TEST H_15_torque_defect_is_reported(void) {
     rig r;
     double worst = 0, arm = 0;
-    int k, m;
     CHECK_OK(rig_make(&r, 6, 0, 0, 300, plain()));
     CHECK_OK(fsi_sph_prepare(&r.sph, FSI_R(2e-3)));
     ASSERT(fsi_sph_accelerate(&r.sph, FSI_R(2e-3), NULL) >= 0);
-    for (k = 0; k < r.sph.now.count; k++)
+    for (int k = 0; k < r.sph.now.count; k++)
         r.sph.y[k] = FSI_R(0.041);
     CHECK_OK(fsi_proxy_collide(&r.proxy, FSI_R(2e-3)));
-    for (k = 0; k < r.proxy.stats.near; k++) {
+    for (int k = 0; k < r.proxy.stats.near; k++) {
         const fsi__proxy_near *q = &r.proxy.near[k];
         fsi_vec3 t = fsi_vec(0, 0, 0);
         if (!q->nodes)
             continue;
-        for (m = 0; m < q->nodes; m++) /* sum of w_j (x_j - x_p) x J */
+        for (int m = 0; m < q->nodes; m++) /* sum of w_j (x_j - x_p) x J */
             t = fsi_vec_mad(
                 t,
                 fsi_vec_cross(
@@ -257,9 +253,8 @@ TEST H_15_torque_defect_is_reported(void) {
 
 TEST H_16_nothing_gets_into_or_through_the_plate(void) {
     rig r;
-    int i, step;
     CHECK_OK(rig_make(&r, 6, 0, 1, 300, plain()));
-    for (step = 0; step < 300; step++) {
+    for (int step = 0; step < 300; step++) {
         fsi_result result = fsi_proxy_step(&r.proxy, FSI_R(5e-4), NULL);
         ASSERT(result >= 0);
         CHECK_MOST(r.proxy.stats.energy_change, TOL(1e-12, 1e-3));
@@ -267,12 +262,12 @@ TEST H_16_nothing_gets_into_or_through_the_plate(void) {
                && FSI_R(5e-4) / (fsi_real)r.solid.substeps
                       <= fsi_tled_max_dt(&r.plate) * FSI_R(1.01));
     }
-    for (i = 0; i < r.sph.now.count; i++) {
+    for (int i = 0; i < r.sph.now.count; i++) {
         fsi_surface s = fsi_tled_surface(&r.plate);
         fsi_vec3 p = fsi_vec(r.sph.x[i], r.sph.y[i], r.sph.z[i]);
         double d = brute_distance(&s, p);
-        fsi_hit h;
         ASSERT(d >= 0.999 * 0.04 || r.proxy.stats.all_skipped > 0);
+        fsi_hit h;
         if (fsi_proxy_closest(&r.proxy, p, FSI_R(0.5), NULL, &h))
             CHECK_NEAR(d, (double)h.t, TOL(1e-12, 1e-5));
         ASSERTm("below the plate",
@@ -290,28 +285,25 @@ TEST H_16_nothing_gets_into_or_through_the_plate(void) {
 TEST H_16_thin_plate_between_two_jets(void) {
     /* speeds from below, against 4 from above; 0: fluid that lies there */
     static const double up[3] = {4, 2, 0};
-    int k;
-    for (k = 0; k < 3; k++) {
+    for (int k = 0; k < 3; k++) {
         rig r;
-        fsi_surface s;
-        int i, step, above, wrong = 0, near = 0;
+        int wrong = 0, near = 0;
         CHECK_OK(rig_make(&r, 6, 0, 1, 300, plain()));
         r.sph.desc.gravity = fsi_vec(0, 0, 0);
         /* ids below it start over the plate */
-        above = r.sph.now.count;
-        for (i = 0; i < above; i++)
+        int above = r.sph.now.count;
+        for (int i = 0; i < above; i++)
             r.sph.vy[i] = -4;
         CHECK_OK(fsi_sph_add_block(&r.sph, fsi_vec(-FSI_R(0.24), -FSI_R(0.31), -FSI_R(0.24)),
                                    fsi_vec(FSI_R(0.24), -FSI_R(0.11), FSI_R(0.24)),
                                    fsi_vec(0, (fsi_real)up[k], 0), NULL));
         ASSERT(r.sph.now.count > above + 50);
-        for (step = 0; step < 200; step++) {
+        for (int step = 0; step < 200; step++) {
             ASSERT(fsi_proxy_step(&r.proxy, FSI_R(2.5e-4), NULL) >= 0);
-            for (i = 0; i < r.sph.now.count; i++) {
+            for (int i = 0; i < r.sph.now.count; i++) {
+                fsi_vec3 p = fsi_vec(r.sph.x[i], r.sph.y[i], r.sph.z[i]);
+                fsi_surface s = fsi_tled_surface(&r.plate);
                 fsi_hit h;
-                const int32_t *v;
-                fsi_vec3 p = fsi_vec(r.sph.x[i], r.sph.y[i], r.sph.z[i]), a, b;
-                s = fsi_tled_surface(&r.plate);
                 if (fabs((double)p.x) > 0.42 || fabs((double)p.z) > 0.42
                     || !fsi_proxy_closest(&r.proxy, p, FSI_R(0.08), NULL, &h))
                     continue;
@@ -320,11 +312,11 @@ TEST H_16_thin_plate_between_two_jets(void) {
                     CHECK_NEAR(h.t, brute_distance(&s, p), TOL(1e-12, 1e-6));
                 ASSERT(r.proxy.stats.all_skipped > 0 || (double)h.t >= 0.999 * 0.04);
                 /* which face it is: by the normal at rest */
-                v = s.index + 3 * h.element;
-                a = fsi_vec_sub(fsi_vec_load(r.plate.x0 + 3 * v[1]),
-                                fsi_vec_load(r.plate.x0 + 3 * v[0]));
-                b = fsi_vec_sub(fsi_vec_load(r.plate.x0 + 3 * v[2]),
-                                fsi_vec_load(r.plate.x0 + 3 * v[0]));
+                const int32_t *v = s.index + 3 * h.element;
+                fsi_vec3 a = fsi_vec_sub(fsi_vec_load(r.plate.x0 + 3 * v[1]),
+                                         fsi_vec_load(r.plate.x0 + 3 * v[0]));
+                fsi_vec3 b = fsi_vec_sub(fsi_vec_load(r.plate.x0 + 3 * v[2]),
+                                         fsi_vec_load(r.plate.x0 + 3 * v[0]));
                 wrong +=
                     (fsi_vec_cross(a, b).y > 0) != (r.sph.id[i] < above)
                     || fsi_vec_dot(fsi_vec_sub(p, h.point), fsi_surface_normal(&s, h.element)) < 0;
@@ -342,23 +334,20 @@ TEST H_16_thin_plate_between_two_jets(void) {
 }
 
 TEST H_17_cloth_is_wet_on_both_sides(void) {
-    fsi_sph sph;
     fsi_sph_desc f;
-    fsi_mesh mesh;
-    fsi_soft cloth;
-    fsi_soft_desc d;
-    fsi_proxy proxy;
-    fsi_proxy_desc p;
-    fsi_proxy_solid solid;
     unsigned char pin[100];
-    int i, step, above, wrong = 0;
+    int wrong = 0;
     memset(&f, 0, sizeof f);
+    fsi_soft_desc d;
     memset(&d, 0, sizeof d);
+    fsi_proxy_desc p;
     memset(&p, 0, sizeof p);
+    fsi_proxy_solid solid;
     memset(&solid, 0, sizeof solid);
+    fsi_mesh mesh;
     CHECK_OK(fsi_mesh_sheet(&mesh, fsi_vec(-FSI_R(0.5), 0, -FSI_R(0.5)), fsi_vec(1, 0, 0),
                             fsi_vec(0, 0, 1), 8, 8, 1, NULL, NULL, NULL));
-    for (i = 0; i < mesh.vertex_count; i++)
+    for (int i = 0; i < mesh.vertex_count; i++)
         pin[i] = (unsigned char)(fabs((double)mesh.x[3 * i]) > 0.49
                                          || fabs((double)mesh.x[3 * i + 2]) > 0.49
                                      ? 7
@@ -377,12 +366,14 @@ TEST H_17_cloth_is_wet_on_both_sides(void) {
     f.spacing = FSI_R(0.06);
     f.density = 1000;
     f.sound_speed = 20;
+    fsi_soft cloth;
     CHECK_OK(fsi_soft_init(&cloth, &d));
+    fsi_sph sph;
     CHECK_OK(fsi_sph_init(&sph, &f));
     CHECK_OK(fsi_sph_add_block(&sph, fsi_vec(-FSI_R(0.2), FSI_R(0.05), -FSI_R(0.2)),
                                fsi_vec(FSI_R(0.2), FSI_R(0.12), FSI_R(0.2)), fsi_vec(0, -3, 0),
                                NULL));
-    above = sph.now.count;
+    int above = sph.now.count;
     CHECK_OK(fsi_sph_add_block(&sph, fsi_vec(-FSI_R(0.2), -FSI_R(0.12), -FSI_R(0.2)),
                                fsi_vec(FSI_R(0.2), -FSI_R(0.05), FSI_R(0.2)), fsi_vec(0, 2, 0),
                                NULL));
@@ -391,17 +382,18 @@ TEST H_17_cloth_is_wet_on_both_sides(void) {
     p.sph = &sph;
     p.solid = &solid;
     p.count = 1;
+    fsi_proxy proxy;
     CHECK_OK(fsi_proxy_init(&proxy, &p));
-    for (step = 0; step < 150; step++)
+    for (int step = 0; step < 150; step++)
         ASSERT(fsi_proxy_step(&proxy, FSI_R(5e-4), NULL) >= 0);
     ASSERT(proxy.stats.all_contacts > 100);
     /* ids below `above` started over the cloth */
-    for (i = 0; i < sph.now.count; i++) {
-        fsi_vec3 x = fsi_vec(sph.x[i], sph.y[i], sph.z[i]), n;
+    for (int i = 0; i < sph.now.count; i++) {
+        fsi_vec3 x = fsi_vec(sph.x[i], sph.y[i], sph.z[i]);
         fsi_hit h;
         if (!fsi_proxy_closest(&proxy, x, FSI_R(0.3), NULL, &h))
             continue;
-        n = fsi_surface_normal(&solid.door.surface, h.element);
+        fsi_vec3 n = fsi_surface_normal(&solid.door.surface, h.element);
         if (n.y < 0)
             n = fsi_vec_scale(n, -1);
         wrong += (fsi_vec_dot(fsi_vec_sub(x, h.point), n) > 0) != (sph.id[i] < above);
@@ -433,11 +425,10 @@ static void patch_make(patch *p, fsi_proxy_solid *s, fsi_vec3 centre, fsi_vec3 n
              u = fsi_vec_unit(
                  fsi_vec_cross(n, fabs((double)n.x) < 0.7 ? fsi_vec(1, 0, 0) : fsi_vec(0, 0, 1))),
              w = fsi_vec_cross(n, u);
-    int i;
     memset(p, 0, sizeof *p);
     memset(s, 0, sizeof *s);
     memcpy(p->index, index, sizeof index);
-    for (i = 0; i < 4; i++) {
+    for (int i = 0; i < 4; i++) {
         fsi_vec_store(p->x + 3 * i, fsi_vec_mad(fsi_vec_mad(centre, u, i == 1 || i == 2 ? 1 : -1),
                                                 w, i > 1 ? 1 : -1));
         p->mass[i] = 1;
@@ -462,10 +453,9 @@ static void patch_make(patch *p, fsi_proxy_solid *s, fsi_vec3 centre, fsi_vec3 n
 static fsi_result one_particle(fsi_sph *s, fsi_proxy *c, fsi_proxy_solid *solid, int count,
                                fsi_vec3 x, fsi_vec3 v) {
     fsi_sph_desc f;
-    fsi_proxy_desc p;
     fsi_real at[3], speed[3];
-    fsi_result r;
     memset(&f, 0, sizeof f);
+    fsi_proxy_desc p;
     memset(&p, 0, sizeof p);
     f.capacity = 1;
     f.spacing = FSI_R(0.1);
@@ -473,6 +463,7 @@ static fsi_result one_particle(fsi_sph *s, fsi_proxy *c, fsi_proxy_solid *solid,
     f.sound_speed = 20;
     fsi_vec_store(at, x);
     fsi_vec_store(speed, v);
+    fsi_result r;
     if ((r = fsi_sph_init(s, &f)) < 0 || (r = fsi_sph_add(s, 1, at, speed, NULL)) < 0)
         return r;
     p.sph = s;
@@ -494,31 +485,30 @@ static double least_of_two(fsi_vec3 n1, double g1, fsi_vec3 n2, double g2) {
 /* cases a, b, c: one triangle, two that agree, two that conflict */
 TEST figure_4_least_way_out(void) {
     uint64_t seed = 5;
-    int i, j;
-    for (i = 0; i < 500; i++) {
+    for (int i = 0; i < 500; i++) {
         fsi__proxy_touch t;
-        fsi_vec3 u;
         /* between the normals; near pi there is no way out */
-        double best, angle = 0.05 + 2.5 * fabs(check_random(&seed));
+        double angle = 0.05 + 2.5 * fabs(check_random(&seed));
         memset(&t, 0, sizeof t);
         t.count = i % 5 ? 2 : 1;
         t.n[0] = fsi_vec_unit(fsi_vec((fsi_real)check_random(&seed), (fsi_real)check_random(&seed),
                                       (fsi_real)check_random(&seed)));
-        u = fsi_vec_unit(fsi_vec_cross(t.n[0], fsi_vec((fsi_real)check_random(&seed),
-                                                       (fsi_real)check_random(&seed),
-                                                       (fsi_real)check_random(&seed))));
+        fsi_vec3 u = fsi_vec_unit(fsi_vec_cross(t.n[0], fsi_vec((fsi_real)check_random(&seed),
+                                                                (fsi_real)check_random(&seed),
+                                                                (fsi_real)check_random(&seed))));
         t.n[1] = fsi_vec_mad(fsi_vec_scale(t.n[0], (fsi_real)cos(angle)), u, (fsi_real)sin(angle));
-        for (j = 0; j < 2; j++)
+        for (int j = 0; j < 2; j++)
             t.d[j] = (fsi_real)(0.05 * fabs(check_random(&seed)));
         u = fsi__proxy_way(&t, FSI_R(0.05));
-        for (j = 0; j < t.count; j++)
+        for (int j = 0; j < t.count; j++)
             if (t.count == 1 || angle > 1.6)
                 CHECK_MOST(0.05 - (double)t.d[j] - (double)fsi_vec_dot(u, t.n[j]),
                            2e-4 * 0.05 + TOL(1e-12, 1e-7));
         if (t.count == 1)
             CHECK_NEAR(0.05 - (double)t.d[0], (double)fsi_vec_length(u), TOL(1e-12, 1e-7));
         if (t.count == 2 && angle > 1.6) { /* conflict: n_j . n_c <= 0.7 */
-            best = least_of_two(t.n[0], 0.05 - (double)t.d[0], t.n[1], 0.05 - (double)t.d[1]);
+            double best =
+                least_of_two(t.n[0], 0.05 - (double)t.d[0], t.n[1], 0.05 - (double)t.d[1]);
             CHECK_NEAR(best, (double)fsi_vec_length(u), 0.01 * best + TOL(1e-9, 1e-6));
         }
     }
@@ -533,11 +523,10 @@ TEST figure_4_wedges_and_gaps_and_several_solids(void) {
     fsi_proxy_solid solid[3];
     patch p[3];
     double P[3], Q[3];
-    int k, d, i;
     /* slow, then so fast that only the correction helps; two solids meet in a wedge at the origin;
      * a particle falls into it */
-    for (k = 0; k < 10; k++) {
-        for (d = 0; d < 2; d++) {
+    for (int k = 0; k < 10; k++) {
+        for (int d = 0; d < 2; d++) {
             double sign = d ? -1 : 1, a = half[k % 5];
             patch_make(&p[d], &solid[d], fsi_vec((fsi_real)(-sign * sin(a)), (fsi_real)cos(a), 0),
                        fsi_vec((fsi_real)(sign * cos(a)), (fsi_real)sin(a), 0), 0);
@@ -545,9 +534,9 @@ TEST figure_4_wedges_and_gaps_and_several_solids(void) {
         CHECK_OK(one_particle(&s, &c, solid, 2,
                               fsi_vec(FSI_R(0.004), FSI_R(0.06) / (fsi_real)sin(half[k % 5]), 0),
                               fsi_vec(FSI_R(0.3), -3, 0)));
-        for (i = 0; i < 40; i++) {
+        for (int i = 0; i < 40; i++) {
             ASSERT(fsi_proxy_step(&c, k < 5 ? FSI_R(1e-3) : FSI_R(2e-2), NULL) >= 0);
-            for (d = 0; d < 2; d++)
+            for (int d = 0; d < 2; d++)
                 CHECK_MOST(0.05 * 0.999,
                            brute_distance(&solid[d].door.surface, fsi_vec(s.x[0], s.y[0], s.z[0]))
                                + TOL(1e-12, 1e-7));
@@ -561,7 +550,7 @@ TEST figure_4_wedges_and_gaps_and_several_solids(void) {
     patch_make(&p[0], &solid[0], fsi_vec(0, 0, 0), fsi_vec(0, 1, 0), 0);
     patch_make(&p[1], &solid[1], fsi_vec(0, FSI_R(0.08), 0), fsi_vec(0, 1, 0), 0);
     CHECK_OK(one_particle(&s, &c, solid, 2, fsi_vec(0, FSI_R(0.03), 0), fsi_vec(0, 1, 0)));
-    for (i = 0; i < 50; i++) {
+    for (int i = 0; i < 50; i++) {
         ASSERT(fsi_proxy_step(&c, FSI_R(1e-3), NULL) >= 0);
         /* counted, and on its side of both */
         ASSERT(s.y[0] > 0 && s.y[0] < FSI_R(0.08));
@@ -581,10 +570,10 @@ TEST figure_4_wedges_and_gaps_and_several_solids(void) {
     CHECK_OK(fsi_proxy_collide(&c, FSI_R(1e-3)));
     CHECK_MOST(c.stats.energy_change, 0);
     fsi_sph_totals(&s, NULL, Q, NULL, NULL);
-    for (d = 0; d < 3; d++) {
+    for (int d = 0; d < 3; d++) {
         double given = 0, all = 0;
-        for (k = 0; k < 3; k++)
-            for (i = 0; i < 4; i++) {
+        for (int k = 0; k < 3; k++)
+            for (int i = 0; i < 4; i++) {
                 given += (double)p[k].impulse[3 * i + d];
                 all += fabs((double)p[d].impulse[3 * i]) + fabs((double)p[d].impulse[3 * i + 1])
                        + fabs((double)p[d].impulse[3 * i + 2]);
@@ -594,7 +583,7 @@ TEST figure_4_wedges_and_gaps_and_several_solids(void) {
     }
     CHECK_OK(fsi_sph_move(&s, FSI_R(1e-3)));
     CHECK_OK(fsi_proxy_correct(&c));
-    for (d = 0; d < 3; d++)
+    for (int d = 0; d < 3; d++)
         CHECK_MOST(0.05 * 0.999,
                    brute_distance(&solid[d].door.surface, fsi_vec(s.x[0], s.y[0], s.z[0]))
                        + TOL(1e-12, 1e-7));
@@ -605,26 +594,25 @@ TEST figure_4_wedges_and_gaps_and_several_solids(void) {
 
 TEST proxy_same_bits_for_any_threads_and_after_restore(void) {
     static const int threads[4] = {1, 2, 3, 8};
-    uint64_t first = 0, hash;
-    int k, i;
-    for (k = 0; k < 4; k++) {
-        rig r;
-        void *a, *b;
+    uint64_t first = 0;
+    for (int k = 0; k < 4; k++) {
         check_threads(threads[k]);
+        rig r;
         CHECK_OK(rig_make(&r, 6, 0.2, 0.5, 300, plain()));
-        a = malloc(fsi_sph_state_size(&r.sph));
-        b = malloc(fsi_tled_state_size(&r.plate));
-        for (i = 0; i < 20; i++)
+        void *a = malloc(fsi_sph_state_size(&r.sph));
+        void *b = malloc(fsi_tled_state_size(&r.plate));
+        for (int i = 0; i < 20; i++)
             ASSERT(fsi_proxy_step(&r.proxy, FSI_R(1e-3), NULL) >= 0);
         fsi_sph_save(&r.sph, a);
         fsi_tled_save(&r.plate, b);
-        for (i = 0; i < 20; i++)
+        for (int i = 0; i < 20; i++)
             ASSERT(fsi_proxy_step(&r.proxy, FSI_R(1e-3), NULL) >= 0);
-        hash = check_hash(r.sph.y, sizeof(fsi_real) * (size_t)r.sph.now.count,
-                          check_hash(r.plate.x, 3 * sizeof(fsi_real) * (size_t)r.plate.nodes, 1));
+        uint64_t hash =
+            check_hash(r.sph.y, sizeof(fsi_real) * (size_t)r.sph.now.count,
+                       check_hash(r.plate.x, 3 * sizeof(fsi_real) * (size_t)r.plate.nodes, 1));
         fsi_sph_restore(&r.sph, a);
         fsi_tled_restore(&r.plate, b);
-        for (i = 0; i < 20; i++)
+        for (int i = 0; i < 20; i++)
             ASSERT(fsi_proxy_step(&r.proxy, FSI_R(1e-3), NULL) >= 0);
         ASSERT(
             hash
@@ -654,20 +642,18 @@ typedef struct pool {
 
 static fsi_result pool_make(pool *p, int size, double density, fsi_sph_scheme scheme,
                             double tolerance, double omega, fsi_allocator allocator) {
-    fsi_sph_desc f;
-    fsi_solids_desc w;
-    fsi_shape_desc s;
-    fsi_rigid_desc b;
-    fsi_sph_rigid_desc d;
-    fsi_surface skin;
-    fsi_result r;
     double h = 0.7 / size;
     fsi_vec3 hi = fsi_vec((fsi_real)((2 * size + 1) * h), FSI_R(1.6), FSI_R(0.7));
     memset(p, 0, sizeof *p);
+    fsi_sph_desc f;
     memset(&f, 0, sizeof f);
+    fsi_solids_desc w;
     memset(&w, 0, sizeof w);
+    fsi_shape_desc s;
     memset(&s, 0, sizeof s);
+    fsi_rigid_desc b;
     memset(&b, 0, sizeof b);
+    fsi_sph_rigid_desc d;
     memset(&d, 0, sizeof d);
     f.capacity = size * size * (2 * size + 1);
     f.boundary_capacity = 60 * size * size + 1000;
@@ -684,6 +670,7 @@ static fsi_result pool_make(pool *p, int size, double density, fsi_sph_scheme sc
     w.max_bodies = 2;
     w.gravity = f.gravity;
     w.allocator = allocator;
+    fsi_result r;
     if ((r = fsi_sph_init(&p->sph, &f)) < 0 || (r = fsi_solids_init(&p->world, &w)) < 0)
         return r;
     s.kind = FSI_SHAPE_ROOM;
@@ -714,7 +701,7 @@ static fsi_result pool_make(pool *p, int size, double density, fsi_sph_scheme sc
         return r;
     if ((r = fsi_mesh_sphere(&p->skin, b.x, FSI_R(0.2) - f.spacing / 2, 4, &allocator)) < 0)
         return r;
-    skin = fsi_mesh_surface(&p->skin);
+    fsi_surface skin = fsi_mesh_surface(&p->skin);
     if ((r = fsi_sph_add_surface(&p->sph, &skin, b.x, 1, &p->object)) < 0)
         return r;
     d.sph = &p->sph;
@@ -746,7 +733,7 @@ static int pool_run(int size, double density, fsi_sph_scheme scheme, double tole
     pool p;
     fsi_report report;
     double time = 0, window = 0;
-    int step = 0, last[20] = {0}, d,
+    int step = 0, last[20] = {0},
         ok = pool_make(&p, size, density, scheme, tolerance, omega, plain()) == FSI_OK;
     *peak = *momentum = *mean = 0;
     while (ok && time < until && *peak < 50) {
@@ -757,7 +744,7 @@ static int pool_run(int size, double density, fsi_sph_scheme scheme, double tole
         }
         time += dt;
         *peak = fmax(*peak, (double)fsi_vec_length(p.world.body[p.body].v));
-        for (d = 0; d < 3; d++)
+        for (int d = 0; d < 3; d++)
             *momentum = fmax(*momentum, fabs(report.momentum[d]));
         window += report.iterations - last[step % 20];
         last[step++ % 20] = report.iterations;
@@ -768,15 +755,20 @@ static int pool_run(int size, double density, fsi_sph_scheme scheme, double tole
 }
 
 TEST A_05_light_ball_weak_fails_xpm_holds(void) {
-    double weak, xpm, p, mean_weak, mean_xpm, mean_fine, mean_p, momentum;
+    double weak, mean_weak, momentum;
     ASSERT(pool_run(7, 0.05, FSI_SPH_WEAK, 0.1, 0, 0.4, &weak, &mean_weak, &momentum));
+    double xpm;
+    double mean_xpm;
     ASSERT(pool_run(7, 0.05, FSI_SPH_XPM, 0.1, 0, 0.4, &xpm, &mean_xpm, &momentum));
     CHECK_MOST(momentum, TOL(1e-10, 1e-3));
     printf("\n  peak ball speed at 0.05: weak %.1f, xpm %.2f m/s; ", weak, xpm);
     CHECK_MOST(xpm, 10);
     ASSERTm("the weak control should fail", weak > 20);
+    double mean_fine;
     ASSERT(pool_run(7, 0.05, FSI_SPH_XPM, 0.01, 0, 0.4, &xpm, &mean_fine, &momentum));
     CHECK_MOST(xpm, 10);
+    double p;
+    double mean_p;
     ASSERT(pool_run(7, 0.05, FSI_SPH_RELAXED, 0.01, 0.05, 0.4, &p, &mean_p, &momentum));
     printf("hardest 20 steps: xpm %.2f (tolerance 0.1), %.2f (0.01), relaxed 0.05 %.2f iterations "
            "(0.01), peak %.2f ",
@@ -788,26 +780,24 @@ TEST A_05_light_ball_weak_fails_xpm_holds(void) {
 
 TEST rigid_same_bits_for_any_threads_and_after_restore(void) {
     static const int threads[3] = {1, 2, 5};
-    uint64_t first = 0, hash;
-    int k, i, scheme;
-    for (scheme = 0; scheme < 2; scheme++)
-        for (k = 0; k < 3; k++) {
-            pool p;
-            void *a;
+    uint64_t first = 0;
+    for (int scheme = 0; scheme < 2; scheme++)
+        for (int k = 0; k < 3; k++) {
             check_threads(threads[k]);
+            pool p;
             CHECK_OK(
                 pool_make(&p, 5, 0.05, scheme ? FSI_SPH_AITKEN : FSI_SPH_XPM, 0.02, 0.05, plain()));
-            for (i = 0; i < 40; i++)
+            for (int i = 0; i < 40; i++)
                 ASSERT(fsi_sph_rigid_step(&p.couple, FSI_R(2e-3), NULL) >= 0);
-            a = malloc(fsi_sph_rigid_state_size(&p.couple));
+            void *a = malloc(fsi_sph_rigid_state_size(&p.couple));
             CHECK_OK(fsi_sph_rigid_save(&p.couple, a));
-            for (i = 0; i < 40; i++)
+            for (int i = 0; i < 40; i++)
                 ASSERT(fsi_sph_rigid_step(&p.couple, FSI_R(2e-3), NULL) >= 0);
-            hash = check_hash(p.sph.y, sizeof(fsi_real) * (size_t)p.sph.now.count,
-                              check_hash(&p.world.body[p.body].x, sizeof(fsi_vec3), 1));
+            uint64_t hash = check_hash(p.sph.y, sizeof(fsi_real) * (size_t)p.sph.now.count,
+                                       check_hash(&p.world.body[p.body].x, sizeof(fsi_vec3), 1));
             ASSERTm("the ball should be wet", p.sph.now.object[p.object].contact > 0);
             CHECK_OK(fsi_sph_rigid_restore(&p.couple, a));
-            for (i = 0; i < 40; i++)
+            for (int i = 0; i < 40; i++)
                 ASSERT(fsi_sph_rigid_step(&p.couple, FSI_R(2e-3), NULL) >= 0);
             ASSERT(hash
                    == check_hash(p.sph.y, sizeof(fsi_real) * (size_t)p.sph.now.count,
@@ -823,22 +813,18 @@ TEST rigid_same_bits_for_any_threads_and_after_restore(void) {
 }
 
 TEST clamp_keeps_momentum_and_place(void) {
-    fsi_mesh mesh;
-    fsi_tled flap;
     fsi_tled_desc t;
-    fsi_solids world;
-    fsi_solids_desc w;
-    fsi_shape box;
-    fsi_shape_desc s;
-    fsi_rigid_desc b;
-    fsi_clamp clamp;
     int32_t node[64];
     double first[3], most = 0, gap = 0, bend = 0;
-    int i, d, n = 0, body, step;
+    int n = 0;
     memset(&t, 0, sizeof t);
+    fsi_solids_desc w;
     memset(&w, 0, sizeof w);
+    fsi_shape_desc s;
     memset(&s, 0, sizeof s);
+    fsi_rigid_desc b;
     memset(&b, 0, sizeof b);
+    fsi_mesh mesh;
     CHECK_OK(fsi_mesh_box(&mesh, fsi_vec(FSI_R(0.1), 0, 0),
                           fsi_vec(FSI_R(0.7), FSI_R(0.05), FSI_R(0.1)), 12, 1, 2, 0, NULL));
     t.nodes = mesh.vertex_count;
@@ -852,36 +838,41 @@ TEST clamp_keeps_momentum_and_place(void) {
     w.max_bodies = 1;
     s.kind = FSI_SHAPE_BOX;
     s.half = fsi_vec(FSI_R(0.2), FSI_R(0.1), FSI_R(0.2));
+    fsi_tled flap;
     CHECK_OK(fsi_tled_init(&flap, &t));
+    fsi_solids world;
     CHECK_OK(fsi_solids_init(&world, &w));
+    fsi_shape box;
     CHECK_OK(fsi_shape_init(&box, &s));
     b.shape = &box;
     b.kind = FSI_RIGID_DYNAMIC;
     b.density = 300;
+    int body;
     CHECK_OK(fsi_solids_add(&world, &b, &body));
-    for (i = 0; i < flap.nodes; i++)
+    for (int i = 0; i < flap.nodes; i++)
         if (flap.x[3 * i] < FSI_R(0.16))
             node[n++] = i;
+    fsi_clamp clamp;
     CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_clamp_init(&clamp, &flap, &world, 3, node, n, NULL));
     CHECK_OK(fsi_clamp_init(&clamp, &flap, &world, body, node, n, NULL));
-    for (i = 0; i < flap.nodes; i++)
+    for (int i = 0; i < flap.nodes; i++)
         if (flap.inverse_mass[i] > 0)
             flap.v[3 * i + 1] = 2 * (flap.x[3 * i] - FSI_R(0.1));
-    for (step = 0; step <= 400; step++) {
+    for (int step = 0; step <= 400; step++) {
         double P[3] = {0, 0, 0};
-        for (i = 0; i < flap.nodes; i++)
+        for (int i = 0; i < flap.nodes; i++)
             if (flap.inverse_mass[i] > 0)
-                for (d = 0; d < 3; d++)
+                for (int d = 0; d < 3; d++)
                     P[d] += (double)(flap.mass[i] * flap.v[3 * i + d]);
         P[0] += (double)(world.body[body].mass * world.body[body].v.x);
         P[1] += (double)(world.body[body].mass * world.body[body].v.y);
         P[2] += (double)(world.body[body].mass * world.body[body].v.z);
-        for (d = 0; d < 3; d++) {
+        for (int d = 0; d < 3; d++) {
             if (step == 0)
                 first[d] = P[d];
             most = fmax(most, fabs(P[d] - first[d]));
         }
-        for (i = 0; i < n; i++) {
+        for (int i = 0; i < n; i++) {
             fsi_vec3 to = fsi_vec_add(
                 world.body[body].x,
                 fsi_mat3_mul_vec(&world.body[body].rotation, fsi_vec_load(clamp.local + 3 * i)));
@@ -909,14 +900,10 @@ TEST clamp_keeps_momentum_and_place(void) {
  * manners */
 TEST bad_input_is_refused(void) {
     rig r;
-    pool p;
-    fsi_proxy c;
-    fsi_proxy_desc d;
-    fsi_sph_rigid s;
-    fsi_sph_rigid_desc e;
     CHECK_OK(rig_make(&r, 4, 0, 0, 300, plain()));
+    fsi_proxy c;
     CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_proxy_init(&c, NULL));
-    d = r.proxy.desc;
+    fsi_proxy_desc d = r.proxy.desc;
     d.sph = NULL;
     CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_proxy_init(&c, &d));
     d = r.proxy.desc;
@@ -934,9 +921,11 @@ TEST bad_input_is_refused(void) {
     CHECK_RESULT(FSI_ERR_STATE, fsi_proxy_correct(&r.proxy));
     CHECK_RESULT(FSI_ERR_STATE, fsi_proxy_step(NULL, 1, NULL));
     rig_free(&r);
+    pool p;
     CHECK_OK(pool_make(&p, 4, 0.5, FSI_SPH_XPM, 0, 0, plain()));
-    e = p.couple.desc;
+    fsi_sph_rigid_desc e = p.couple.desc;
     e.count = 0;
+    fsi_sph_rigid s;
     CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_sph_rigid_init(&s, &e));
     e = p.couple.desc;
     e.omega = 2;
@@ -957,19 +946,17 @@ TEST bad_input_is_refused(void) {
 
 TEST no_allocation_in_a_coupled_step(void) {
     fail_allocator f = fail_begin(-1);
-    long calls;
     rig r;
-    pool p;
-    int i;
     CHECK_OK(rig_make(&r, 6, 0, 1, 300, fail_make(&f)));
-    calls = f.calls;
-    for (i = 0; i < 30; i++)
+    long calls = f.calls;
+    for (int i = 0; i < 30; i++)
         ASSERT(fsi_proxy_step(&r.proxy, FSI_R(5e-4), NULL) >= 0);
     ASSERT(r.proxy.stats.all_contacts > 0);
     ASSERT_EQ(calls, f.calls);
     rig_free(&r);
+    pool p;
     CHECK_OK(pool_make(&p, 5, 0.05, FSI_SPH_XPM, 0.02, 0, fail_make(&f)));
-    for (i = 0; i < 60; i++) {
+    for (int i = 0; i < 60; i++) {
         /* the first steps may make room */
         if (i == 2)
             calls = f.calls;
@@ -982,8 +969,8 @@ TEST no_allocation_in_a_coupled_step(void) {
 
 TEST failing_allocator_leaves_nothing_behind(void) {
     long k;
-    int done = 0, both;
-    for (both = 0; both < 2; both++)
+    int done = 0;
+    for (int both = 0; both < 2; both++)
         for (k = 0, done = 0; k < 100 && !done; k++) {
             fail_allocator f = fail_begin(k);
             fsi_result r;

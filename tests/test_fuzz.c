@@ -15,10 +15,8 @@ static int fuzz_passes(int target, unsigned long seed) {
 }
 
 TEST random_seeds(void) {
-    int t;
-    unsigned long s;
-    for (t = 0; t < FUZZ_TARGETS; t++)
-        for (s = 1000; s < 1015; s++)
+    for (int t = 0; t < FUZZ_TARGETS; t++)
+        for (unsigned long s = 1000; s < 1015; s++)
             ASSERTm(fuzz_list[t].name, fuzz_passes(t, s));
     PASS();
 }
@@ -39,8 +37,7 @@ TEST seeds_that_found_something(void) {
                  {2, 115},
                  {2, 140}};
 
-    size_t i;
-    for (i = 0; i < sizeof found / sizeof found[0]; i++)
+    for (size_t i = 0; i < sizeof found / sizeof found[0]; i++)
         ASSERTm(fuzz_list[found[i].target].name, fuzz_passes(found[i].target, found[i].seed));
     PASS();
 }

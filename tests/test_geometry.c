@@ -45,33 +45,33 @@ static void finish(mesh *m, int dim, int vertices, int elements, int closed) {
 static void make_ball(mesh *m, int n, int round) {
     static const int corner[6][3] = {{1, 0, 0}, {1, 0, 0}, {0, 1, 0},
                                      {0, 1, 0}, {0, 0, 1}, {0, 0, 1}};
-    int f, i, j, k, v = 0, e = 0;
-    for (f = 0; f < 6; f++) {
+    int v = 0, e = 0;
+    for (int f = 0; f < 6; f++) {
         int axis = corner[f][0]   ? 0
                    : corner[f][1] ? 1
                                   : 2,
             sign = f % 2 ? 1 : -1, a = (axis + 1) % 3, b = (axis + 2) % 3, base = v;
-        for (j = 0; j <= n; j++)
-            for (i = 0; i <= n; i++, v++) {
-                fsi_real *x = m->x + 3 * v, l;
+        for (int j = 0; j <= n; j++)
+            for (int i = 0; i <= n; i++, v++) {
+                fsi_real *x = m->x + 3 * v;
                 x[axis] = (fsi_real)sign;
                 x[a] = (fsi_real)(2 * i - n) / (fsi_real)n;
                 x[b] = (fsi_real)(2 * j - n) / (fsi_real)n;
                 if (!round)
                     continue;
-                l = fsi_vec_length(fsi_vec_load(x));
-                for (k = 0; k < 3; k++)
+                fsi_real l = fsi_vec_length(fsi_vec_load(x));
+                for (int k = 0; k < 3; k++)
                     x[k] /= l;
             }
-        for (j = 0; j < n; j++)
-            for (i = 0; i < n; i++) {
-                int q[4], t;
+        for (int j = 0; j < n; j++)
+            for (int i = 0; i < n; i++) {
+                int q[4];
                 q[0] = base + i + (n + 1) * j;
                 q[1] = q[0] + 1;
                 q[2] = q[0] + n + 2;
                 q[3] = q[0] + n + 1;
                 if (sign < 0) {
-                    t = q[1];
+                    int t = q[1];
                     q[1] = q[3];
                     q[3] = t;
                 }
@@ -89,8 +89,7 @@ static void make_ball(mesh *m, int n, int round) {
 }
 
 static void make_ring(mesh *m, int n) {
-    int i;
-    for (i = 0; i < n; i++) {
+    for (int i = 0; i < n; i++) {
         m->x[3 * i] = (fsi_real)cos(2 * 3.14159265358979 * i / n);
         m->x[3 * i + 1] = (fsi_real)sin(2 * 3.14159265358979 * i / n);
         m->x[3 * i + 2] = 0;
@@ -101,8 +100,7 @@ static void make_ring(mesh *m, int n) {
 }
 
 static void make_soup(mesh *m, int dim, int n) {
-    int i, k;
-    for (i = 0; i < dim * n; i++) {
+    for (int i = 0; i < dim * n; i++) {
         fsi_vec3 c;
         if (i % dim == 0)
             c = rnd3();
@@ -114,29 +112,28 @@ static void make_soup(mesh *m, int dim, int n) {
         m->index[i] = i;
     }
     /* one element without length or area */
-    for (k = 0; k < 3; k++)
+    for (int k = 0; k < 3; k++)
         m->x[3 + k] = m->x[k];
     finish(m, dim, dim * n, n, 0);
 }
 
 TEST G_01_closest_triangle_optimality(void) {
-    int i, k;
-    for (i = 0; i < 3000; i++) {
-        fsi_vec3 x[3], p = rnd3(), c, d;
-        fsi_real w[3], d2, eps = TOL(1e-11, 2e-4);
-        for (k = 0; k < 3; k++)
+    for (int i = 0; i < 3000; i++) {
+        fsi_vec3 x[3], p = rnd3();
+        fsi_real w[3], eps = TOL(1e-11, 2e-4);
+        for (int k = 0; k < 3; k++)
             x[k] = rnd3();
         /* no area */
         if (i % 10 == 0)
             x[2] = fsi_vec_mad(x[0], fsi_vec_sub(x[1], x[0]), FSI_R(0.5));
-        d2 = fsi_closest_on_triangle(p, x[0], x[1], x[2], w);
+        fsi_real d2 = fsi_closest_on_triangle(p, x[0], x[1], x[2], w);
         ASSERT(w[0] >= 0 && w[1] >= 0 && w[2] >= 0);
         CHECK_NEAR(1, w[0] + w[1] + w[2], TOL(1e-12, 1e-5));
-        c = fsi_vec_mad(fsi_vec_mad(fsi_vec_scale(x[0], w[0]), x[1], w[1]), x[2], w[2]);
-        d = fsi_vec_sub(p, c);
+        fsi_vec3 c = fsi_vec_mad(fsi_vec_mad(fsi_vec_scale(x[0], w[0]), x[1], w[1]), x[2], w[2]);
+        fsi_vec3 d = fsi_vec_sub(p, c);
         CHECK_NEAR(fsi_vec_dot(d, d), d2, eps);
         /* no corner lies nearer: (p-c).(x-c) <= 0 */
-        for (k = 0; k < 3; k++)
+        for (int k = 0; k < 3; k++)
             CHECK_MOST(fsi_vec_dot(d, fsi_vec_sub(x[k], c)), eps);
     }
     PASS();
@@ -145,16 +142,15 @@ TEST G_01_closest_triangle_optimality(void) {
 /* The same triangle and point in other units, down to the smallest and up to the largest positions
  * allowed: the same distance in those units. */
 TEST G_01_closest_triangle_in_any_unit(void) {
-    int i, k, u;
-    for (i = 0; i < 2000; i++) {
+    for (int i = 0; i < 2000; i++) {
         fsi_vec3 x[4], y[4];
-        fsi_real w[3], d = 0, unit;
-        for (k = 0; k < 4; k++)
+        fsi_real w[3], d = 0;
+        for (int k = 0; k < 4; k++)
             x[k] = rnd3();
-        for (u = -4; u <= 4; u++) {
+        for (int u = -4; u <= 4; u++) {
             /* 2^-232 .. 2^232 m; single: 2^-24 .. 2^28 m */
-            unit = (fsi_real)ldexp(1, u * TOL(58, u < 0 ? 6 : 7));
-            for (k = 0; k < 4; k++)
+            fsi_real unit = (fsi_real)ldexp(1, u * TOL(58, u < 0 ? 6 : 7));
+            for (int k = 0; k < 4; k++)
                 y[k] = fsi_vec_scale(x[k], unit);
             if (u == -4)
                 d = fsi__sqrt(fsi_closest_on_triangle(x[3], x[0], x[1], x[2], w));
@@ -168,23 +164,23 @@ TEST G_01_closest_triangle_in_any_unit(void) {
 }
 
 TEST G_02_crossing_weights_and_side(void) {
-    int dim, i, hits = 0;
-    for (dim = 2; dim <= 3; dim++) {
+    int hits = 0;
+    for (int dim = 2; dim <= 3; dim++) {
         make_soup(&soup, dim, 400);
-        for (i = 0; i < 40000; i++) {
-            fsi_vec3 p = rnd3(), q = rnd3(), a, b, c, x;
-            fsi_hit h;
+        for (int i = 0; i < 40000; i++) {
+            fsi_vec3 p = rnd3(), q = rnd3();
             int e = i % 400;
             if (dim == 2)
                 p.z = q.z = 0;
+            fsi_hit h;
             if (!fsi_surface_cross(&soup.s, e, p, q, &h))
                 continue;
             hits++;
-            a = fsi_vec_load(soup.x + 3 * dim * e);
-            b = fsi_vec_load(soup.x + 3 * dim * e + 3);
-            c = dim == 3 ? fsi_vec_load(soup.x + 3 * dim * e + 6) : fsi_vec(0, 0, 0);
-            x = fsi_vec_mad(fsi_vec_mad(fsi_vec_scale(a, h.weight[0]), b, h.weight[1]), c,
-                            h.weight[2]);
+            fsi_vec3 a = fsi_vec_load(soup.x + 3 * dim * e);
+            fsi_vec3 b = fsi_vec_load(soup.x + 3 * dim * e + 3);
+            fsi_vec3 c = dim == 3 ? fsi_vec_load(soup.x + 3 * dim * e + 6) : fsi_vec(0, 0, 0);
+            fsi_vec3 x = fsi_vec_mad(fsi_vec_mad(fsi_vec_scale(a, h.weight[0]), b, h.weight[1]), c,
+                                     h.weight[2]);
             CHECK_NEAR(0, fsi_vec_length(fsi_vec_sub(x, h.point)), TOL(1e-9, 1e-3));
             ASSERT(h.t >= 0 && h.t <= 1 && h.weight[0] >= 0 && h.weight[1] >= 0
                    && h.weight[2] >= 0);
@@ -199,33 +195,32 @@ TEST G_02_crossing_weights_and_side(void) {
 /* Every axis-parallel line through a closed box and ball, aimed at vertices, edges and diagonals,
  * must enter as often as it leaves. */
 TEST G_03_watertight(void) {
-    int round, n, i, j, k, axis;
-    for (round = 0; round < 2; round++)
-        for (n = 1; n <= 8; n *= 2) {
-            fsi_bvh b;
+    for (int round = 0; round < 2; round++)
+        for (int n = 1; n <= 8; n *= 2) {
             make_ball(&ball, n, round);
+            fsi_bvh b;
             CHECK_OK(fsi_bvh_init(&b, ball.s.element_count, NULL));
             CHECK_OK(fsi_bvh_build(&b, &ball.s));
-            for (axis = 0; axis < 3; axis++)
-                for (j = -4 * n - 3; j <= 4 * n + 3; j++)
-                    for (i = -4 * n - 3; i <= 4 * n + 3; i++) {
+            for (int axis = 0; axis < 3; axis++)
+                for (int j = -4 * n - 3; j <= 4 * n + 3; j++)
+                    for (int i = -4 * n - 3; i <= 4 * n + 3; i++) {
                         fsi_real p[3], q[3];
                         fsi_hit h[64];
-                        int count, sum = 0, in;
+                        int sum = 0;
                         p[axis] = -2;
                         q[axis] = 2;
                         p[(axis + 1) % 3] = q[(axis + 1) % 3] = (fsi_real)i / (fsi_real)(4 * n);
                         p[(axis + 2) % 3] = q[(axis + 2) % 3] = (fsi_real)j / (fsi_real)(4 * n);
-                        count = fsi_bvh_all_hits(&b, fsi_vec_load(p), fsi_vec_load(q), h, 64);
-                        for (k = 0; k < count; k++)
+                        int count = fsi_bvh_all_hits(&b, fsi_vec_load(p), fsi_vec_load(q), h, 64);
+                        for (int k = 0; k < count; k++)
                             sum += h[k].side;
                         ASSERT_EQ(0, sum);
-                        in = i > -4 * n && i < 4 * n && j > -4 * n && j < 4 * n;
+                        int in = i > -4 * n && i < 4 * n && j > -4 * n && j < 4 * n;
                         if (!round && in)
                             ASSERT_EQ(2, count);
                     }
             /* skew lines from the centre through every vertex and edge middle */
-            for (i = 0; i < ball.s.vertex_count; i++) {
+            for (int i = 0; i < ball.s.vertex_count; i++) {
                 fsi_vec3 v = fsi_vec_load(ball.x + 3 * i);
                 fsi_hit h[64];
                 ASSERT_EQ(1, fsi_bvh_all_hits(&b, fsi_vec(0, 0, 0), fsi_vec_scale(v, 3), h, 64));
@@ -238,9 +233,9 @@ TEST G_03_watertight(void) {
 
 /* A chain of segments p0 -> p1 -> p2 whose joints lie on the surface crosses it once. */
 TEST G_04_joints_count_once(void) {
-    int i, n = 0;
+    int n = 0;
     make_ball(&ball, 4, 0);
-    for (i = 0; i < ball.s.element_count; i++) {
+    for (int i = 0; i < ball.s.element_count; i++) {
         fsi_hit h;
         n += fsi_surface_cross(&ball.s, i, fsi_vec(0, FSI_R(0.1), FSI_R(0.2)),
                                fsi_vec(1, FSI_R(0.1), FSI_R(0.2)), &h);
@@ -258,27 +253,27 @@ static int count_visit(int e, void *user) {
 
 TEST G_05_bvh_against_all_elements(void) {
     static int seen[2000];
-    fsi_bvh tree;
-    int dim, i, e, pass, n = 700;
-    for (dim = 2; dim <= 3; dim++) {
-        fsi_bvh b;
+    int n = 700;
+    for (int dim = 2; dim <= 3; dim++) {
         make_soup(&soup, dim, n);
+        fsi_bvh b;
         CHECK_OK(fsi_bvh_init(&b, n + 5, NULL));
         CHECK_OK(fsi_bvh_build(&b, &soup.s));
-        for (pass = 0; pass < 2; pass++) {
-            for (i = 0; i < 400; i++) {
-                fsi_vec3 p = rnd3(), q = rnd3(), lo, hi;
-                fsi_hit h, best = {-1, 0, 0, {0, 0, 0}, {0, 0, 0}}, hits[200], first = best;
+        for (int pass = 0; pass < 2; pass++) {
+            for (int i = 0; i < 400; i++) {
+                fsi_vec3 p = rnd3(), q = rnd3();
+                fsi_hit best = {-1, 0, 0, {0, 0, 0}, {0, 0, 0}}, hits[200], first = best;
                 fsi_real radius = FSI_R(0.1) + FSI_R(0.1) * rnd();
-                int found = 0, total = 0, got;
+                int found = 0, total = 0;
                 if (dim == 2)
                     p.z = q.z = 0;
                 /* one just within reach */
+                fsi_hit h;
                 if (i % 3 == 0) {
                     fsi_surface_closest(&soup.s, i, p, &h);
                     radius = h.t;
                 }
-                for (e = 0; e < n; e++) {
+                for (int e = 0; e < n; e++) {
                     fsi_surface_closest(&soup.s, e, p, &h);
                     if (h.t <= radius && (!found || h.t < best.t)) {
                         best = h;
@@ -295,9 +290,9 @@ TEST G_05_bvh_against_all_elements(void) {
                     ASSERT_EQ(best.element, h.element);
                     ASSERT(best.t == h.t);
                 }
-                got = fsi_bvh_all_hits(&b, p, q, hits, 200);
+                int got = fsi_bvh_all_hits(&b, p, q, hits, 200);
                 ASSERT_EQ(total, got);
-                for (e = 1; e < got; e++)
+                for (int e = 1; e < got; e++)
                     ASSERT(hits[e - 1].t <= hits[e].t);
                 ASSERT_EQ(total > 0, fsi_bvh_first_hit(&b, p, q, &h));
                 if (total) {
@@ -305,29 +300,30 @@ TEST G_05_bvh_against_all_elements(void) {
                     ASSERT(first.t == h.t);
                     ASSERT_EQ(first.element, hits[0].element);
                 }
-                lo = fsi_vec_sub(p, fsi_vec(radius, radius, radius));
-                hi = fsi_vec_add(p, fsi_vec(radius, radius, radius));
+                fsi_vec3 lo = fsi_vec_sub(p, fsi_vec(radius, radius, radius));
+                fsi_vec3 hi = fsi_vec_add(p, fsi_vec(radius, radius, radius));
                 memset(seen, 0, sizeof seen);
                 ASSERT_EQ(0, fsi_bvh_overlap(&b, lo, hi, count_visit, seen));
-                for (e = 0; e < n; e++) {
+                for (int e = 0; e < n; e++) {
                     fsi_real l[3], u[3];
-                    int touch = 1, k;
+                    int touch = 1;
                     fsi_surface_bounds(&soup.s, e, l, u);
-                    for (k = 0; k < dim; k++)
+                    for (int k = 0; k < dim; k++)
                         touch &= l[k] <= fsi__get(hi, k) && u[k] >= fsi__get(lo, k);
                     ASSERT_EQ(touch, seen[e]);
                 }
             }
-            for (i = 0; i < 3 * soup.s.vertex_count; i++)
+            for (int i = 0; i < 3 * soup.s.vertex_count; i++)
                 soup.x[i] += i % 3 < dim ? FSI_R(0.3) * rnd() : 0;
             CHECK_OK(fsi_bvh_refit(&b, &soup.s));
         }
         fsi_bvh_free(&b);
     }
     make_ball(&ball, 8, 0); /* flat sides: boxes without thickness */
+    fsi_bvh tree;
     CHECK_OK(fsi_bvh_init(&tree, ball.s.element_count, NULL));
     CHECK_OK(fsi_bvh_build(&tree, &ball.s));
-    for (i = 0; i < 2000; i++) {
+    for (int i = 0; i < 2000; i++) {
         fsi_vec3 p = fsi_vec(2 + rnd(), rnd(), rnd());
         fsi_hit h;
         ASSERT(fsi_bvh_closest(&tree, p, 9, &h));
@@ -340,8 +336,7 @@ TEST G_05_bvh_against_all_elements(void) {
 /* Solid angle of all triangles over 4 pi: the slow winding number. */
 static double winding(const fsi_surface *s, fsi_vec3 p) {
     double sum = 0;
-    int e;
-    for (e = 0; e < s->element_count; e++) {
+    for (int e = 0; e < s->element_count; e++) {
         fsi_vec3 a = fsi_vec_sub(fsi__surface_vertex(s, e, 0), p),
                  b = fsi_vec_sub(fsi__surface_vertex(s, e, 1), p);
         if (s->dim == 2)
@@ -360,17 +355,16 @@ static double winding(const fsi_surface *s, fsi_vec3 p) {
 }
 
 TEST G_06_inside_is_the_winding_number(void) {
-    int dim, i, in = 0;
+    int in = 0;
     make_ball(&ball, 8, 1);
     make_ring(&ring, 37);
-    for (dim = 2; dim <= 3; dim++) {
+    for (int dim = 2; dim <= 3; dim++) {
         const fsi_surface *s = dim == 2 ? &ring.s : &ball.s;
         fsi_bvh b;
         CHECK_OK(fsi_bvh_init(&b, s->element_count, NULL));
         CHECK_OK(fsi_bvh_build(&b, s));
-        for (i = 0; i < 2000; i++) {
+        for (int i = 0; i < 2000; i++) {
             fsi_vec3 p = fsi_vec_scale(rnd3(), FSI_R(1.2));
-            double w;
             if (dim == 2)
                 p.z = 0;
             /* in line with vertices */
@@ -379,7 +373,7 @@ TEST G_06_inside_is_the_winding_number(void) {
                 p.y = (fsi_real)(i / 15 - 7) / 8;
                 p.z = 0;
             }
-            w = winding(s, p);
+            double w = winding(s, p);
             if (fabs(w - 0.5) < 0.45)
                 continue; /* on the surface */
             ASSERT_EQ(w > 0.5, fsi_bvh_inside(&b, p));
@@ -393,18 +387,17 @@ TEST G_06_inside_is_the_winding_number(void) {
 
 /* Parts clipped to the boxes of a grid add up: area, centroid and normal. */
 TEST G_07_clip_tiles_the_element(void) {
-    int dim, t, i, j, k;
-    for (dim = 2; dim <= 3; dim++) {
+    for (int dim = 2; dim <= 3; dim++) {
         make_soup(&soup, dim, 60);
-        for (t = 1; t < 60; t++) {
+        for (int t = 1; t < 60; t++) {
             double area = 0, w[3] = {0, 0, 0},
                    full = (double)fsi_vec_length(fsi_surface_normal(&soup.s, t));
             fsi_vec3 normal = fsi_vec(0, 0, 0);
-            int n = 7, nz = dim == 3 ? 7 : 1, c;
+            int n = 7, nz = dim == 3 ? 7 : 1;
             fsi_real h = FSI_R(2.6) / FSI_R(7);
-            for (k = 0; k < nz; k++)
-                for (j = 0; j < n; j++)
-                    for (i = 0; i < n; i++) {
+            for (int k = 0; k < nz; k++)
+                for (int j = 0; j < n; j++)
+                    for (int i = 0; i < n; i++) {
                         fsi_vec3 lo =
                             fsi_vec(FSI_R(-1.3) + (fsi_real)i * h, FSI_R(-1.3) + (fsi_real)j * h,
                                     FSI_R(-1.3) + (fsi_real)k * h);
@@ -415,12 +408,12 @@ TEST G_07_clip_tiles_the_element(void) {
                         CHECK_NEAR(1, part.weight[0] + part.weight[1] + part.weight[2],
                                    TOL(1e-12, 1e-5));
                         area += (double)part.area;
-                        for (c = 0; c < 3; c++)
+                        for (int c = 0; c < 3; c++)
                             w[c] += (double)(part.area * part.weight[c]);
                         normal = fsi_vec_add(normal, part.normal);
                     }
             CHECK_NEAR(full, area, TOL(1e-13, 1e-6));
-            for (c = 0; c < dim; c++)
+            for (int c = 0; c < dim; c++)
                 CHECK_NEAR(full / dim, w[c], TOL(1e-13, 1e-6));
             CHECK_NEAR(full, fsi_vec_length(normal), TOL(1e-13, 1e-6));
         }
@@ -429,20 +422,19 @@ TEST G_07_clip_tiles_the_element(void) {
 }
 
 TEST G_08_bad_input_and_memory(void) {
-    fsi_bvh b;
-    fsi_surface s;
     fail_allocator f = fail_begin(0);
     fsi_allocator a = fail_make(&f);
-    fsi_hit h;
     make_ring(&ring, 10);
+    fsi_bvh b;
     CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_bvh_init(&b, 0, NULL));
     CHECK_RESULT(FSI_ERR_MEMORY, fsi_bvh_init(&b, 10, &a));
     f = fail_begin(-1);
     CHECK_OK(fsi_bvh_init(&b, 9, &a));
     ASSERT_EQ(0, fsi_bvh_inside(&b, fsi_vec(0, 0, 0))); /* empty tree */
+    fsi_hit h;
     ASSERT_EQ(0, fsi_bvh_first_hit(&b, fsi_vec(0, 0, 0), fsi_vec(2, 0, 0), &h));
     CHECK_RESULT(FSI_ERR_SIZE, fsi_bvh_build(&b, &ring.s));
-    s = ring.s;
+    fsi_surface s = ring.s;
     s.element_count = 9;
     s.closed = 0;
     CHECK_OK(fsi_bvh_build(&b, &s));

@@ -26,8 +26,7 @@ static int full(void) {
 
 /* Advance by n steps; every result must be FSI_OK. */
 static int run(fsi_grid *g, double dt, int n) {
-    int i;
-    for (i = 0; i < n; i++) {
+    for (int i = 0; i < n; i++) {
         fsi_result r = fsi_grid_step(g, (fsi_real)dt, NULL);
         if (r != FSI_OK) {
             printf("\n  step %d: %s\n", i, fsi_result_text(r));
@@ -43,19 +42,16 @@ static int project(fsi_grid *g, double dt) {
 }
 
 static void randomise(fsi_grid *g, uint64_t seed, double size) {
-    int a;
-    size_t f;
-    for (a = 0; a < g->dim; a++)
-        for (f = 0; f < g->faces[a]; f++)
+    for (int a = 0; a < g->dim; a++)
+        for (size_t f = 0; f < g->faces[a]; f++)
             g->u[a][f] = (fsi_real)(size * check_random(&seed));
 }
 
 static uint64_t state_hash(const fsi_grid *g) {
     size_t n = fsi_grid_state_size(g);
     void *b = malloc(n);
-    uint64_t h;
     fsi_grid_save(g, b);
-    h = check_hash(b, n, 1);
+    uint64_t h = check_hash(b, n, 1);
     free(b);
     return h;
 }
@@ -75,26 +71,25 @@ static fsi_real ball_phi(fsi_vec3 x, void *user) {
 }
 
 static enum greatest_test_res projection_case(int n, int nz, int liquid, int solids) {
-    fsi_grid g;
     fsi_grid_desc d = box(n, n, nz, 1.0 / n);
-    fsi_occlusion o;
     uint8_t *solid = (uint8_t *)calloc((size_t)n * (size_t)n * (size_t)nz, 1);
-    double before, dot = 0, scale = 0, change = 0;
+    double dot = 0, scale = 0, change = 0;
     fsi_real *u0[3], *u1[3];
-    int a, i, j, k, m[3];
-    size_t f;
+    int m[3];
     d.tolerance = TOL(1e-12, 1e-6);
     d.side[3].kind = liquid ? FSI_SIDE_SLIP : FSI_SIDE_OPEN;
     d.side[1].kind = FSI_SIDE_NOSLIP;
     d.liquid = liquid;
     d.particles = -1;
+    fsi_grid g;
     CHECK_OK(fsi_grid_init(&g, &d));
     if (liquid)
         CHECK_OK(fsi_grid_set_field(&g, FSI_FIELD_PHI, nz == 1 ? disk_phi : ball_phi, NULL));
+    fsi_occlusion o;
     memset(&o, 0, sizeof o);
-    for (k = 0; k < nz; k++)
-        for (j = n / 4; j < n / 2; j++)
-            for (i = n / 4; i < n / 2 - 1; i++)
+    for (int k = 0; k < nz; k++)
+        for (int j = n / 4; j < n / 2; j++)
+            for (int i = n / 4; i < n / 2 - 1; i++)
                 solid[i + n * (j + n * k)] = 1;
     o.solid = solid;
     if (solids)
@@ -102,19 +97,19 @@ static enum greatest_test_res projection_case(int n, int nz, int liquid, int sol
     randomise(&g, 7, 1);
     CHECK_OK(fsi_grid_classify(&g));
     CHECK_OK(fsi_grid_build_pressure(&g, FSI_R(.01)));
-    before = fsi_grid_max_divergence(&g);
-    for (a = 0; a < g.dim; a++) {
+    double before = fsi_grid_max_divergence(&g);
+    for (int a = 0; a < g.dim; a++) {
         u0[a] = (fsi_real *)malloc(g.faces[a] * sizeof(fsi_real));
         u1[a] = (fsi_real *)malloc(g.faces[a] * sizeof(fsi_real));
         memcpy(u0[a], g.u[a], g.faces[a] * sizeof(fsi_real));
     }
     ASSERT(project(&g, .01));
     CHECK_MOST(fsi_grid_max_divergence(&g), TOL(1e-9, 1e-3) * before);
-    for (a = 0; a < g.dim; a++)
+    for (int a = 0; a < g.dim; a++)
         memcpy(u1[a], g.u[a], g.faces[a] * sizeof(fsi_real));
     /* <Pu, u - Pu> in the mass norm: theta on cut faces */
-    for (a = 0; a < g.dim; a++) {
-        for (f = 0; f < g.faces[a]; f++) {
+    for (int a = 0; a < g.dim; a++) {
+        for (size_t f = 0; f < g.faces[a]; f++) {
             double w = (double)g.weight[a][f], e = (double)u0[a][f] - (double)u1[a][f];
             if (w > 0) {
                 dot += (double)u1[a][f] * e / w;
@@ -124,11 +119,11 @@ static enum greatest_test_res projection_case(int n, int nz, int liquid, int sol
     }
     CHECK_MOST(fabs(dot), TOL(1e-9, 1e-3) * scale);
     ASSERT(project(&g, .01));
-    for (a = 0; a < g.dim; a++)
-        for (f = 0; f < g.faces[a]; f++)
+    for (int a = 0; a < g.dim; a++)
+        for (size_t f = 0; f < g.faces[a]; f++)
             change = fmax(change, fabs((double)g.u[a][f] - (double)u1[a][f]));
     CHECK_MOST(change, TOL(1e-10, 1e-4));
-    for (a = 0; a < g.dim; a++) {
+    for (int a = 0; a < g.dim; a++) {
         free(u0[a]);
         free(u1[a]);
     }
@@ -165,17 +160,17 @@ static fsi_vec3 mms_field(fsi_vec3 x, double t, void *user) {
 }
 
 static void mms_errors(int n, double *ep, double *eu, double *umax) {
-    fsi_grid g;
     fsi_grid_desc d = box(n, n, 1, 1.0 / n);
-    int i, j, a, m[3];
+    int m[3];
     double sum = 0, worst = 0, count = 0, square = 0;
     d.rho = 2;
     d.tolerance = TOL(1e-12, 1e-6);
+    fsi_grid g;
     fsi_grid_init(&g, &d);
     fsi_grid_set_velocity(&g, mms_field, NULL);
     project(&g, 1);
-    for (j = 0; j < n; j++)
-        for (i = 0; i < n; i++) {
+    for (int j = 0; j < n; j++)
+        for (int i = 0; i < n; i++) {
             fsi_vec3 x = fsi_grid_cell_centre(&g, i, j, 0);
             /* p^ / rho = phi */
             double e = (double)g.pressure[i + n * j] / 2
@@ -183,11 +178,11 @@ static void mms_errors(int n, double *ep, double *eu, double *umax) {
             sum += e * e;
         }
     *ep = sqrt(sum / (n * n));
-    for (a = 0; a < 2; a++) {
+    for (int a = 0; a < 2; a++) {
         m[0] = n + (a == 0);
         m[1] = n + (a == 1);
-        for (j = 0; j < m[1]; j++)
-            for (i = 0; i < m[0]; i++) {
+        for (int j = 0; j < m[1]; j++)
+            for (int i = 0; i < m[0]; i++) {
                 fsi_vec3 v = mms_solenoidal(fsi_grid_face_centre(&g, a, i, j, 0));
                 double e = (double)g.u[a][i + m[0] * j] - (double)(a ? v.y : v.x);
                 square += e * e;
@@ -202,10 +197,9 @@ static void mms_errors(int n, double *ep, double *eu, double *umax) {
 
 TEST F_02_manufactured_projection(void) {
     double p[4], u[4], m[4];
-    int k;
-    for (k = 0; k < 4; k++)
+    for (int k = 0; k < 4; k++)
         mms_errors(16 << k, &p[k], &u[k], &m[k]);
-    for (k = 0; k < TOL(3, 1); k++) {
+    for (int k = 0; k < TOL(3, 1); k++) {
         CHECK_NEAR(2.0, log(p[k] / p[k + 1]) / log(2.0), .1);
         CHECK_NEAR(2.0, log(u[k] / u[k + 1]) / log(2.0), .1);
         CHECK_NEAR(2.0, log(m[k] / m[k + 1]) / log(2.0), .15);
@@ -224,19 +218,19 @@ static fsi_vec3 taylor_green(fsi_vec3 x, double t, void *user) {
 
 /* Kinetic energy kept and largest error after T = 1, CFL 0.5. */
 static int taylor_green_run(int n, fsi_advection mode, double *ke, double *err) {
-    fsi_grid g;
     fsi_grid_desc d = box(n, n, 1, 2 * pi() / n);
-    double e0, worst = 0, dt = .5 * (2 * pi() / n);
-    int steps = (int)floor(1 / dt), i, j;
+    double worst = 0, dt = .5 * (2 * pi() / n);
+    int steps = (int)floor(1 / dt);
     d.advect_velocity = mode;
+    fsi_grid g;
     fsi_grid_init(&g, &d);
     fsi_grid_set_velocity(&g, taylor_green, NULL);
-    e0 = fsi_grid_kinetic_energy(&g);
+    double e0 = fsi_grid_kinetic_energy(&g);
     if (!run(&g, dt, steps) || !run(&g, 1 - steps * dt, 1))
         return 0;
     *ke = fsi_grid_kinetic_energy(&g) / e0;
-    for (j = 0; j < n; j++)
-        for (i = 0; i <= n; i++)
+    for (int j = 0; j < n; j++)
+        for (int i = 0; i <= n; i++)
             worst =
                 fmax(worst,
                      fabs((double)g.u[0][i + (n + 1) * j]
@@ -249,8 +243,7 @@ static int taylor_green_run(int n, fsi_advection mode, double *ke, double *err) 
 TEST F_03_taylor_green(void) {
     static const double ke_sl[3] = {.8546, .9229, .9602}, ke_mc[3] = {.9533, .9758, .9880};
     double ke, err, last[2] = {0, 0};
-    int k;
-    for (k = 0; k < 3; k++) {
+    for (int k = 0; k < 3; k++) {
         ASSERT(taylor_green_run(32 << k, FSI_ADVECT_LINEAR, &ke, &err));
         if (getenv("FSI_TEST_PRINT"))
             printf("F-03 SL %d: ke %.4f err %.4f\n", 32 << k, ke, err);
@@ -288,23 +281,21 @@ static fsi_real sine_x(fsi_vec3 x, void *user) {
 TEST F_04_numerical_viscosity(void) {
     const int n = 64, steps = 5;
     const double h = 1.0 / 64, k = 8 * pi();
-    double alpha;
-    for (alpha = .1; alpha < 1; alpha += .2) {
-        fsi_grid g;
+    for (double alpha = .1; alpha < 1; alpha += .2) {
         fsi_grid_desc d = box(n, 4, 1, h);
         fsi_real speed = 1;
         double re = 1 - alpha * (1 - cos(k * h)), im = -alpha * sin(k * h),
                amp = pow(re * re + im * im, steps / 2.0), phase = steps * atan2(im, re);
-        int i;
         d.scalars = 1;
         d.advect_scalar = FSI_ADVECT_LINEAR;
         d.side[0].kind = d.side[1].kind = FSI_SIDE_INFLOW;
         d.side[0].velocity = d.side[1].velocity = fsi_vec(1, 0, 0);
+        fsi_grid g;
         CHECK_OK(fsi_grid_init(&g, &d));
         CHECK_OK(fsi_grid_set_velocity(&g, uniform_x, &speed));
         CHECK_OK(fsi_grid_set_field(&g, FSI_FIELD_SCALAR, sine_x, NULL));
         ASSERT(run(&g, alpha * h, steps));
-        for (i = steps + 1; i < n; i++)
+        for (int i = steps + 1; i < n; i++)
             CHECK_NEAR(amp * sin(k * (i + .5) * h + phase), g.scalar[0][i + n], TOL(1e-12, 1e-5));
         fsi_grid_free(&g);
     }
@@ -317,15 +308,15 @@ TEST F_04_numerical_viscosity(void) {
  * samples around x. */
 static double twin_mix(const fsi_real *a, const int *n, const double *x, double *lo, double *hi) {
     double f[3], sum = 0;
-    int b[3], c, q;
+    int b[3];
     *lo = 1e300;
     *hi = -1e300;
-    for (c = 0; c < 3; c++) {
+    for (int c = 0; c < 3; c++) {
         double y = x[c] < 0 ? 0 : x[c] > n[c] - 1 ? n[c] - 1 : x[c];
         b[c] = (int)y < n[c] - 2 ? (int)y : n[c] > 1 ? n[c] - 2 : 0;
         f[c] = y - b[c];
     }
-    for (q = 0; q < (n[2] > 1 ? 8 : 4); q++) {
+    for (int q = 0; q < (n[2] > 1 ? 8 : 4); q++) {
         int i = b[0] + (q & 1), j = b[1] + (q >> 1 & 1), k = b[2] + (q >> 2);
         double v = (double)a[i + n[0] * (j + n[1] * k)];
         sum += v * (q & 1 ? f[0] : 1 - f[0]) * (q & 2 ? f[1] : 1 - f[1])
@@ -345,29 +336,31 @@ static void family_size(const fsi_grid *g, int family, int *n) {
 /* Way of cell (i,j,k) along c, in cells: the midpoint rule back; forward the same bend on the other
  * side. */
 static double twin_way(const fsi_grid *g, double s, int c, int forth, int i, int j, int k) {
-    double v[3] = {0, 0, 0}, x[3], y[3], lo, hi, mid;
-    int a, n[3];
+    double v[3] = {0, 0, 0}, x[3], y[3];
+    int n[3];
     x[0] = i;
     x[1] = j;
     x[2] = k;
-    for (a = 0; a < g->dim; a++) {
+    double lo;
+    double hi;
+    for (int a = 0; a < g->dim; a++) {
         memcpy(y, x, sizeof y);
         y[a] += .5;
         family_size(g, a, n);
         v[a] = twin_mix(g->u[a], n, y, &lo, &hi);
     }
-    for (a = 0; a < 3; a++)
+    for (int a = 0; a < 3; a++)
         x[a] -= .5 * s * v[a];
     x[c] += .5;
     family_size(g, c, n);
-    mid = twin_mix(g->u[c], n, x, &lo, &hi);
+    double mid = twin_mix(g->u[c], n, x, &lo, &hi);
     return forth ? s * (2 * v[c] - mid) : -s * mid;
 }
 
 /* End of the path of a sample, in sample coordinates; 1 when it leaves the box. */
 static int twin_end(const fsi_grid *g, double *const *way, int family, int i, int j, int k,
                     double *x) {
-    int n[3], at[3], lo[3], hi[3], c, off = 0;
+    int n[3], at[3], lo[3], hi[3], off = 0;
     family_size(g, family, n);
     at[0] = lo[0] = hi[0] = i;
     at[1] = lo[1] = hi[1] = j;
@@ -377,7 +370,7 @@ static int twin_end(const fsi_grid *g, double *const *way, int family, int i, in
         hi[family] = at[family] < n[family] - 1 ? at[family] : n[family] - 2;
     }
     x[2] = 0;
-    for (c = 0; c < g->dim; c++) {
+    for (int c = 0; c < g->dim; c++) {
         double o = family == c ? 0 : .5;
         x[c] = at[c]
                + .5
@@ -391,23 +384,26 @@ static int twin_end(const fsi_grid *g, double *const *way, int family, int i, in
 
 static void twin_advect(const fsi_grid *g, double *const (*way)[3], int family, fsi_advection mode,
                         const fsi_real *old, fsi_real *out) {
-    int n[3], i, j, k;
+    int n[3];
     size_t f = 0;
-    double x[3], lo, hi, e0, e1;
-    fsi_real *hat;
+    double x[3], e0, e1;
     family_size(g, family, n);
-    hat = (fsi_real *)malloc(sizeof(fsi_real) * (size_t)n[0] * (size_t)n[1] * (size_t)n[2]);
+    fsi_real *hat =
+        (fsi_real *)malloc(sizeof(fsi_real) * (size_t)n[0] * (size_t)n[1] * (size_t)n[2]);
+    int k;
+    double lo;
+    double hi;
     for (k = 0; k < n[2]; k++)
-        for (j = 0; j < n[1]; j++)
-            for (i = 0; i < n[0]; i++, f++) {
+        for (int j = 0; j < n[1]; j++)
+            for (int i = 0; i < n[0]; i++, f++) {
                 int off = twin_end(g, way[0], family, i, j, k, x);
                 hat[f] = (fsi_real)twin_mix(old, n, x, &lo, &hi);
                 if (off && family == 3)
                     hat[f] = 0; /* fresh air comes in */
             }
     for (f = 0, k = 0; k < n[2]; k++)
-        for (j = 0; j < n[1]; j++)
-            for (i = 0; i < n[0]; i++, f++) {
+        for (int j = 0; j < n[1]; j++)
+            for (int i = 0; i < n[0]; i++, f++) {
                 double v = (double)hat[f];
                 int off = twin_end(g, way[1], family, i, j, k, x);
                 if (mode != FSI_ADVECT_LINEAR && !off) {
@@ -430,20 +426,21 @@ static enum greatest_test_res twin_case(int nx, int ny, int nz, int schemes, dou
                                         double tolerance) {
     static const fsi_advection modes[3] = {FSI_ADVECT_MACCORMACK, FSI_ADVECT_LINEAR,
                                            FSI_ADVECT_MACCORMACK_FREE};
-    int m, a, d, i, j, k;
-    for (m = 0; m < schemes; m++) {
-        fsi_grid g;
+    int k;
+    for (int m = 0; m < schemes; m++) {
         fsi_grid_desc desc = box(nx, ny, nz, .1);
         uint64_t seed = 3;
         double *way[2][3] = {{NULL, NULL, NULL}, {NULL, NULL, NULL}}, worst = 0;
         fsi_real *want[6];
-        size_t c, count[6];
-        for (a = 0; a < 6; a++)
+        size_t count[6];
+        for (int a = 0; a < 6; a++)
             desc.side[a].kind = FSI_SIDE_OPEN;
         desc.scalars = 3;
         desc.advect_velocity = desc.advect_scalar = modes[m];
+        fsi_grid g;
         CHECK_OK(fsi_grid_init(&g, &desc));
-        for (a = 0; a < g.dim; a++)
+        size_t c;
+        for (int a = 0; a < g.dim; a++)
             for (c = 0; c < g.faces[a]; c++)
                 g.u[a][c] =
                     (fsi_real)(cfl
@@ -454,29 +451,29 @@ static enum greatest_test_res twin_case(int nx, int ny, int nz, int schemes, dou
         }
         for (c = 0; c < 5; c++)
             g.scalar[1][g.cells / 2 + c] = 1;
-        for (d = 0; d < 2; d++)
-            for (a = 0; a < g.dim; a++) {
+        for (int d = 0; d < 2; d++)
+            for (int a = 0; a < g.dim; a++) {
                 way[d][a] = (double *)malloc(g.cells * sizeof(double));
                 for (c = 0, k = 0; k < nz; k++)
-                    for (j = 0; j < ny; j++)
-                        for (i = 0; i < nx; i++)
+                    for (int j = 0; j < ny; j++)
+                        for (int i = 0; i < nx; i++)
                             way[d][a][c++] = twin_way(&g, 1, a, d, i, j, k);
             }
-        for (a = 0; a < 3 + g.dim; a++) {
+        for (int a = 0; a < 3 + g.dim; a++) {
             const fsi_real *old = a < 3 ? g.scalar[a] : g.u[a - 3];
             count[a] = a < 3 ? g.cells : g.faces[a - 3];
             want[a] = (fsi_real *)malloc(count[a] * sizeof(fsi_real));
             twin_advect(&g, (double *const(*)[3])way, a < 3 ? 3 : a - 3, modes[m], old, want[a]);
         }
         CHECK_OK(fsi_grid_advect(&g, FSI_R(.1))); /* dt / h = 1 */
-        for (a = 0; a < 3 + g.dim; a++) {
+        for (int a = 0; a < 3 + g.dim; a++) {
             const fsi_real *got = a < 3 ? g.scalar[a] : g.u[a - 3];
             for (c = 0; c < count[a]; c++)
                 worst = fmax(worst, fabs((double)got[c] - (double)want[a][c]));
             free(want[a]);
         }
-        for (d = 0; d < 2; d++)
-            for (a = 0; a < 3; a++)
+        for (int d = 0; d < 2; d++)
+            for (int a = 0; a < 3; a++)
                 free(way[d][a]);
         fsi_grid_free(&g);
         CHECK_MOST(worst, tolerance);
@@ -509,11 +506,10 @@ static fsi_vec3 gresho(fsi_vec3 x, double t, void *user) {
 /* Energy kept and peak speed at T = 1. Moving: through a box twice as long, the frame's speed taken
  * out of the energy. */
 static int gresho_run(int n, fsi_advection mode, int moving, double *ke, double *peak) {
-    fsi_grid g;
     fsi_grid_desc d = box(moving ? 2 * n : n, n, 1, 1.0 / n);
     fsi_real speed = moving ? 1 : 0;
     double dt = .5 / n / (moving ? 2 : 1), e = 0;
-    int steps = (int)ceil(1 / dt - 1e-9), i, j;
+    int steps = (int)ceil(1 / dt - 1e-9);
     d.origin = fsi_vec(FSI_R(-.5), FSI_R(-.5), 0);
     d.advect_velocity = mode;
     if (moving) {
@@ -521,26 +517,27 @@ static int gresho_run(int n, fsi_advection mode, int moving, double *ke, double 
         d.side[0].velocity = fsi_vec(1, 0, 0);
         d.side[1].kind = FSI_SIDE_OPEN;
     }
+    fsi_grid g;
     fsi_grid_init(&g, &d);
     fsi_grid_set_velocity(&g, gresho, &speed);
     if (!run(&g, 1.0 / steps, steps))
         return 0;
     *peak = 0;
-    for (j = 0; j < n; j++)
-        for (i = 0; i < g.nx; i++) {
+    for (int j = 0; j < n; j++)
+        for (int i = 0; i < g.nx; i++) {
             double x =
                 .5 * ((double)g.u[0][i + (g.nx + 1) * j] + (double)g.u[0][i + 1 + (g.nx + 1) * j])
                 - (double)speed;
             double y = .5 * ((double)g.u[1][i + g.nx * j] + (double)g.u[1][i + g.nx * (j + 1)]);
             *peak = fmax(*peak, sqrt(x * x + y * y));
         }
-    for (j = 0; j < n; j++)
-        for (i = 0; i < g.nx; i++) {
+    for (int j = 0; j < n; j++)
+        for (int i = 0; i < g.nx; i++) {
             double v = (double)g.u[0][i + (g.nx + 1) * j] - (double)speed;
             e += v * v;
         }
-    for (j = 0; j < n; j++)
-        for (i = 0; i < g.nx; i++) {
+    for (int j = 0; j < n; j++)
+        for (int i = 0; i < g.nx; i++) {
             double v = (double)g.u[1][i + g.nx * j];
             e += v * v;
         }
@@ -554,8 +551,8 @@ TEST F_05_gresho_vortex(void) {
                         slp[3] = {.534, .661, .762}, mcp[3] = {.813, .880, .932};
     static const double slm[3] = {.343, .526, .696}, mcm[3] = {.885, .941, .970};
     double ke, peak;
-    int k, most = full() ? 3 : 2, print = getenv("FSI_TEST_PRINT") != NULL;
-    for (k = 0; k < most; k++) {
+    int most = full() ? 3 : 2, print = getenv("FSI_TEST_PRINT") != NULL;
+    for (int k = 0; k < most; k++) {
         ASSERT(gresho_run(32 << k, FSI_ADVECT_LINEAR, 0, &ke, &peak));
         if (print)
             printf("F-05 SL %d: ke %.4f (%.3f) peak %.4f (%.3f)\n", 32 << k, ke, sl[k], peak,
@@ -594,23 +591,22 @@ static fsi_real bump(fsi_vec3 x, void *user) {
 
 /* One turn of a bump; the velocity is kept (advection stage only). L2 error. */
 static double bump_error(int n, int steps, fsi_advection mode) {
-    fsi_grid g;
     fsi_grid_desc d = box(n, n, 1, 1.0 / n);
-    int i, j, a;
     double e = 0;
-    for (a = 0; a < 4; a++)
+    for (int a = 0; a < 4; a++)
         d.side[a].kind = FSI_SIDE_OPEN;
     d.scalars = 1;
     d.advect_scalar = mode;
     d.advect_velocity = FSI_ADVECT_NONE;
+    fsi_grid g;
     fsi_grid_init(&g, &d);
     fsi_grid_set_velocity(&g, rotation, NULL);
     fsi_grid_set_field(&g, FSI_FIELD_SCALAR, bump, NULL);
-    for (i = 0; i < steps; i++)
+    for (int i = 0; i < steps; i++)
         if (fsi_grid_advect(&g, (fsi_real)(2 * pi() / steps)) < 0)
             return 1e9;
-    for (j = 0; j < n; j++)
-        for (i = 0; i < n; i++) {
+    for (int j = 0; j < n; j++)
+        for (int i = 0; i < n; i++) {
             double q = (double)g.scalar[0][i + n * j]
                        - (double)bump(fsi_grid_cell_centre(&g, i, j, 0), NULL);
             e += q * q;
@@ -655,8 +651,7 @@ static int make_tank(fsi_grid *g, int n, int nz, fsi_real depth, double toleranc
 
 static double max_u(const fsi_grid *g) {
     double m = 0;
-    int a;
-    for (a = 0; a < g->dim; a++)
+    for (int a = 0; a < g->dim; a++)
         m = fmax(m, (double)fsi_max_abs(g->faces[a], g->u[a]));
     return m;
 }
@@ -664,12 +659,11 @@ static double max_u(const fsi_grid *g) {
 /* A tank with an unaligned surface stays at rest, and its volume with it. */
 static enum greatest_test_res rest_case(int n, int nz, int steps) {
     fsi_grid g;
-    fsi_report r;
-    double v0, most = 0, dt = .01;
-    int i;
+    double most = 0, dt = .01;
     ASSERT(make_tank(&g, n, nz, (fsi_real)(.5 + .3 / n), TOL(1e-13, 1e-6)));
-    v0 = fsi_levelset_volume(&g.levelset, NULL, NULL);
-    for (i = 0; i < steps; i++) {
+    double v0 = fsi_levelset_volume(&g.levelset, NULL, NULL);
+    fsi_report r;
+    for (int i = 0; i < steps; i++) {
         fsi_result q = fsi_grid_step(&g, (fsi_real)dt, &r);
         /* the tolerance asked for is below round-off */
         ASSERT(q == FSI_OK || q == FSI_STALLED || q == FSI_NOT_CONVERGED);
@@ -692,16 +686,16 @@ TEST F_10_rest_for_a_thousand_steps(void) {
 
 /* p = rho g (d - y) exactly, because the ghost fluid is exact for a linear pressure. */
 TEST F_11_hydrostatic_pressure(void) {
-    int n = 20, i, j, c;
-    for (c = 1; c < 10; c++) {
+    int n = 20;
+    for (int c = 1; c < 10; c++) {
         fsi_grid g;
         fsi_real depth = (fsi_real)(.5 + .1 * c / n);
         const double dt = .01;
         ASSERT(make_tank(&g, n, 1, depth, TOL(1e-13, 1e-6)));
         CHECK_OK(fsi_grid_forces(&g, (fsi_real)dt));
         ASSERT(project(&g, dt));
-        for (j = 0; j < n; j++)
-            for (i = 0; i < n; i++) {
+        for (int j = 0; j < n; j++)
+            for (int i = 0; i < n; i++) {
                 double y = (j + .5) / n,
                        p = y < (double)depth ? 1000 * 9.81 * ((double)depth - y) * dt : 0;
                 CHECK_NEAR(p, g.pressure[i + n * j], TOL(1e-9, 2e-3) * 1000 * 9.81 * dt);
@@ -732,26 +726,25 @@ static double ellipse_laplacian(double x, double y) {
 }
 
 static void ellipse_errors(int n, double *ep, double *eg) {
-    fsi_grid g;
     fsi_grid_desc d = box(n, n, 1, 1.0 / n);
-    int i, j;
     double h = 1.0 / n;
     d.liquid = 1;
     d.particles = -1;
     d.tolerance = TOL(1e-11, 1e-6);
+    fsi_grid g;
     fsi_grid_init(&g, &d);
-    for (j = 0; j < n; j++)
-        for (i = 0; i < n; i++)
+    for (int j = 0; j < n; j++)
+        for (int i = 0; i < n; i++)
             g.phi[i + n * j] = ellipse_phi(fsi_grid_cell_centre(&g, i, j, 0), NULL);
     fsi_grid_classify(&g);
     fsi_grid_build_pressure(&g, 1);
-    for (j = 0; j < n; j++)
-        for (i = 0; i < n; i++)
+    for (int j = 0; j < n; j++)
+        for (int i = 0; i < n; i++)
             g.rhs[i + n * j] = (fsi_real)(-h * h * ellipse_laplacian((i + .5) * h, (j + .5) * h));
     fsi_grid_solve_pressure(&g, NULL);
     *ep = *eg = 0;
-    for (j = 0; j < n; j++)
-        for (i = 0; i < n; i++) {
+    for (int j = 0; j < n; j++)
+        for (int i = 0; i < n; i++) {
             if (g.cell[i + n * j] != FSI_CELL_FLUID)
                 continue;
             *ep = fmax(*ep,
@@ -770,8 +763,8 @@ static void ellipse_errors(int n, double *ep, double *eg) {
 
 TEST F_12_ghost_fluid_order(void) {
     double p[4], q[4];
-    int k, most = full() ? 4 : 3;
-    for (k = 0; k < most; k++) {
+    int most = full() ? 4 : 3;
+    for (int k = 0; k < most; k++) {
         ellipse_errors(32 << k, &p[k], &q[k]);
         if (getenv("FSI_TEST_PRINT"))
             printf("F-12 %d: p %.3e grad %.3e\n", 32 << k, p[k], q[k]);
@@ -795,16 +788,15 @@ static fsi_real constant(fsi_vec3 x, void *user) {
 }
 
 TEST F_19_buoyancy_at_rest(void) {
-    int c, nz;
-    for (nz = 1; nz <= 8; nz += 7)
-        for (c = 0; c < 2; c++) {
-            fsi_grid g;
+    for (int nz = 1; nz <= 8; nz += 7)
+        for (int c = 0; c < 2; c++) {
             fsi_grid_desc d = box(16, 16, nz, 1.0 / 16);
             fsi_real v = 2;
             d.smoke = 1;
             d.buoyancy_density = FSI_R(.7);
             d.buoyancy_temperature = FSI_R(1.3);
             d.tolerance = TOL(1e-12, 1e-5);
+            fsi_grid g;
             CHECK_OK(fsi_grid_init(&g, &d));
             CHECK_OK(fsi_grid_set_field(&g, FSI_FIELD_DENSITY, constant, &v));
             CHECK_OK(fsi_grid_set_field(&g, FSI_FIELD_TEMPERATURE, c ? hot_above : constant, &v));
@@ -823,18 +815,17 @@ static fsi_real disk(fsi_vec3 x, void *user) {
 }
 
 static double patch_acceleration(int n) {
-    fsi_grid g;
     fsi_grid_desc d = box(n, n, 1, 1.0 / n);
     double sum = 0, count = 0;
-    int i, j;
     d.smoke = 1;
     d.buoyancy_temperature = 1;
+    fsi_grid g;
     fsi_grid_init(&g, &d);
     fsi_grid_set_field(&g, FSI_FIELD_TEMPERATURE, disk, NULL);
     fsi_grid_forces(&g, 1);
     project(&g, 1);
-    for (j = 0; j < n; j++)
-        for (i = 0; i < n; i++) {
+    for (int j = 0; j < n; j++)
+        for (int i = 0; i < n; i++) {
             double w = (double)g.temperature[i + n * j];
             sum += w * .5 * ((double)g.u[1][i + n * j] + (double)g.u[1][i + n * (j + 1)]);
             count += w;
@@ -846,8 +837,8 @@ static double patch_acceleration(int n) {
 TEST F_20_hot_patch(void) {
     static const double reference[3] = {.46371, .46834, .47070};
     double last = 0;
-    int k, most = full() ? 3 : 2;
-    for (k = 0; k < most; k++) {
+    int most = full() ? 3 : 2;
+    for (int k = 0; k < most; k++) {
         double a = patch_acceleration(128 << k);
         if (getenv("FSI_TEST_PRINT"))
             printf("F-20 %d: %.5f (%.5f)\n", 128 << k, a, reference[k]);
@@ -862,13 +853,10 @@ TEST F_20_hot_patch(void) {
 }
 
 TEST F_21_uniform_channel(void) {
-    int nz, noslip;
-    for (nz = 1; nz <= 6; nz += 5)
-        for (noslip = 0; noslip < 2; noslip++) {
-            fsi_grid g;
+    for (int nz = 1; nz <= 6; nz += 5)
+        for (int noslip = 0; noslip < 2; noslip++) {
             fsi_grid_desc d = box(20, 8, nz, .05);
             fsi_real speed = FSI_R(.7);
-            size_t f;
             d.side[0].kind = FSI_SIDE_INFLOW;
             d.side[0].velocity = fsi_vec(speed, 0, 0);
             d.side[1].kind = FSI_SIDE_OPEN;
@@ -878,10 +866,11 @@ TEST F_21_uniform_channel(void) {
                 d.side[2].velocity = fsi_vec(speed, 0, 0);
                 d.viscosity = FSI_R(.01);
             }
+            fsi_grid g;
             CHECK_OK(fsi_grid_init(&g, &d));
             CHECK_OK(fsi_grid_set_velocity(&g, uniform_x, &speed));
             ASSERT(run(&g, .05, 20));
-            for (f = 0; f < g.faces[0]; f++)
+            for (size_t f = 0; f < g.faces[0]; f++)
                 CHECK_NEAR(speed, g.u[0][f], TOL(1e-13, 1e-5));
             CHECK_MOST(fsi_max_abs(g.faces[1], g.u[1]), TOL(1e-13, 1e-5));
             CHECK_MOST(fsi_max_abs(g.cells, g.pressure), TOL(1e-13, 1e-6));
@@ -892,7 +881,6 @@ TEST F_21_uniform_channel(void) {
 
 static int make_plume(fsi_grid *g, int n, int nz, fsi_allocator al) {
     fsi_grid_desc d = box(n, n, nz, 1.0 / n);
-    fsi_grid_source s;
     d.smoke = 1;
     d.scalars = 1;
     d.buoyancy_temperature = 3;
@@ -905,6 +893,7 @@ static int make_plume(fsi_grid *g, int n, int nz, fsi_allocator al) {
     d.allocator = al;
     if (fsi_grid_init(g, &d) != FSI_OK)
         return 0;
+    fsi_grid_source s;
     memset(&s, 0, sizeof s);
     s.shape = FSI_SOURCE_SPHERE;
     s.centre = fsi_vec(FSI_R(.5), FSI_R(.15), nz > 1 ? FSI_R(.5) * (fsi_real)nz / (fsi_real)n : 0);
@@ -922,18 +911,18 @@ static fsi_allocator no_allocator(void) {
 
 TEST F_22_mirrored_plume(void) {
     fsi_grid g;
-    int n = 32, i, j;
+    int n = 32;
     double worst = 0;
     ASSERT(make_plume(&g, n, 1, no_allocator()));
     g.desc.tolerance = TOL(1e-12, 1e-6);
-    for (i = 0; i < 50; i++)
+    for (int i = 0; i < 50; i++)
         ASSERT(fsi_grid_step(&g, FSI_R(.02), NULL) >= 0);
-    for (j = 0; j < n; j++)
-        for (i = 0; i < n; i++)
+    for (int j = 0; j < n; j++)
+        for (int i = 0; i < n; i++)
             worst = fmax(worst,
                          fabs((double)g.density[i + n * j] - (double)g.density[n - 1 - i + n * j]));
-    for (j = 0; j < n; j++)
-        for (i = 0; i <= n; i++)
+    for (int j = 0; j < n; j++)
+        for (int i = 0; i <= n; i++)
             worst = fmax(
                 worst, fabs((double)g.u[0][i + (n + 1) * j] + (double)g.u[0][n - i + (n + 1) * j]));
     CHECK_MOST(worst, TOL(1e-9, 5e-3));
@@ -954,14 +943,11 @@ static fsi_vec3 push(fsi_vec3 x, double t, void *user) {
 }
 
 TEST viscosity_poiseuille(void) {
-    int cells_given;
-    for (cells_given = 0; cells_given < 2; cells_given++) {
-        fsi_grid g;
+    for (int cells_given = 0; cells_given < 2; cells_given++) {
         const int nx = 8, ny = 32;
         fsi_grid_desc d = box(nx, ny, 1, 1.0 / 32);
         fsi_real *nu = (fsi_real *)malloc(sizeof(fsi_real) * nx * ny);
-        int j;
-        for (j = 0; j < nx * ny; j++)
+        for (int j = 0; j < nx * ny; j++)
             nu[j] = FSI_R(.5);
         if (cells_given)
             d.viscosity_cells = nu;
@@ -971,11 +957,12 @@ TEST viscosity_poiseuille(void) {
         d.side[2].kind = d.side[3].kind = FSI_SIDE_NOSLIP;
         d.force_fn = push;
         d.tolerance = TOL(1e-10, 1e-6);
+        fsi_grid g;
         CHECK_OK(fsi_grid_init(&g, &d));
         /* nu dt / h^2 = 2560, |u| dt / h = 40 */
-        for (j = 0; j < 10; j++)
+        for (int j = 0; j < 10; j++)
             ASSERT(fsi_grid_step(&g, 5, NULL) >= 0);
-        for (j = 0; j < ny; j++) {
+        for (int j = 0; j < ny; j++) {
             /* plus h^2 f / 8 nu: the half-cell wall of the scheme */
             double y = (j + .5) / ny, u = y * (1 - y) / (2 * .5) + 1.0 / (8 * .5 * ny * ny);
             CHECK_NEAR(u, g.u[0][4 + (nx + 1) * j], TOL(2e-3, 5e-3));
@@ -991,19 +978,18 @@ TEST viscosity_poiseuille(void) {
 TEST viscosity_two_layers(void) {
     const int nx = 6, ny = 32;
     fsi_real nu[6 * 32];
-    fsi_grid g;
     fsi_grid_desc d = box(nx, ny, 1, 1.0 / 32);
-    int j;
-    for (j = 0; j < nx * ny; j++)
+    for (int j = 0; j < nx * ny; j++)
         nu[j] = j / nx < ny / 2 ? FSI_R(.01) : FSI_R(.03);
     d.viscosity_cells = nu;
     d.side[0].kind = d.side[1].kind = FSI_SIDE_OPEN;
     d.side[2].kind = d.side[3].kind = FSI_SIDE_NOSLIP;
     d.side[3].velocity = fsi_vec(1, 0, 0);
     d.tolerance = TOL(1e-10, 1e-6);
+    fsi_grid g;
     CHECK_OK(fsi_grid_init(&g, &d));
     ASSERT(fsi_grid_step(&g, TOL(1e8, 1e4), NULL) >= 0);
-    for (j = 0; j < ny; j++) {
+    for (int j = 0; j < ny; j++) {
         double y = (j + .5) / ny;
         /* the link between the layers takes the mean of both: first order */
         CHECK_NEAR(y < .5 ? 1.5 * y : 1 - .5 * (1 - y), g.u[0][3 + (nx + 1) * j], .01);
@@ -1023,31 +1009,30 @@ TEST thin_wall_does_not_leak(void) {
     fsi_occlusion o;
     uint8_t *blocked = (uint8_t *)calloc((size_t)(n + 1) * n, 1);
     fsi_real x[3];
-    int i, j, shells;
-    for (shells = 0; shells < 2; shells++) {
+    for (int shells = 0; shells < 2; shells++) {
         d.smoke = 1;
         d.shells = shells;
         CHECK_OK(fsi_grid_init(&g, &d));
         memset(&o, 0, sizeof o);
         /* a full wall between columns n/2-1 and n/2 */
-        for (j = 0; j < n; j++)
+        for (int j = 0; j < n; j++)
             blocked[n / 2 + (n + 1) * j] = 1;
         o.blocked[0] = blocked;
         CHECK_OK(fsi_grid_set_occlusion(&g, &o));
-        for (j = 0; j < n; j++)
-            for (i = 0; i < n / 2; i++)
+        for (int j = 0; j < n; j++)
+            for (int i = 0; i < n / 2; i++)
                 g.density[i + n * j] = 1;
         CHECK_OK(fsi_grid_set_velocity(&g, rotation, NULL));
         ASSERT(project(&g, .1));
         x[0] = FSI_R(.4);
         x[1] = FSI_R(.3);
         x[2] = 0;
-        for (i = 0; i < 40; i++) {
+        for (int i = 0; i < 40; i++) {
             ASSERT(fsi_grid_step(&g, FSI_R(.1), NULL) >= 0);
             CHECK_OK(fsi_grid_trace(&g, FSI_R(.1), 1, x));
         }
-        for (j = 0; j < n; j++)
-            for (i = 0; i < n; i++)
+        for (int j = 0; j < n; j++)
+            for (int i = 0; i < n; i++)
                 CHECK_NEAR(i < n / 2 ? 1 : 0, g.density[i + n * j], TOL(1e-12, 1e-5));
         ASSERT(x[0] < FSI_R(.5));
         CHECK_NEAR(1, fsi_grid_field_at(&g, FSI_FIELD_DENSITY, fsi_vec(FSI_R(.4999), FSI_R(.5), 0)),
@@ -1062,44 +1047,41 @@ TEST thin_wall_does_not_leak(void) {
 }
 
 TEST solid_block_in_a_stream(void) {
-    int nz;
-    for (nz = 1; nz <= 12; nz += 11) {
-        fsi_grid g;
+    for (int nz = 1; nz <= 12; nz += 11) {
         const int n = 24;
         fsi_grid_desc d = box(n, 12, nz, 1.0 / n);
-        fsi_occlusion o;
         fsi_real speed = 1;
-        uint8_t *solid;
-        int i, j, k;
         double in = 0, out = 0;
         d.smoke = 1;
         d.side[0].kind = FSI_SIDE_INFLOW;
         d.side[0].velocity = fsi_vec(1, 0, 0);
         d.side[1].kind = FSI_SIDE_OPEN;
         d.tolerance = TOL(1e-9, 1e-5);
-        solid = (uint8_t *)calloc((size_t)n * 12 * (size_t)nz, 1);
-        for (k = 0; k < nz; k++)
-            for (j = 4; j < 8; j++)
-                for (i = 8; i < 12; i++)
+        uint8_t *solid = (uint8_t *)calloc((size_t)n * 12 * (size_t)nz, 1);
+        for (int k = 0; k < nz; k++)
+            for (int j = 4; j < 8; j++)
+                for (int i = 8; i < 12; i++)
                     solid[i + n * (j + 12 * k)] = 1;
+        fsi_grid g;
         CHECK_OK(fsi_grid_init(&g, &d));
         CHECK_OK(fsi_grid_set_velocity(&g, uniform_x, &speed));
+        fsi_occlusion o;
         memset(&o, 0, sizeof o);
         o.solid = solid;
         CHECK_OK(fsi_grid_set_occlusion(&g, &o));
-        for (i = 0; i < 10; i++) {
+        for (int i = 0; i < 10; i++) {
             fsi_report r;
             ASSERT(fsi_grid_step(&g, FSI_R(.03), &r) >= 0);
             CHECK_MOST(r.divergence, TOL(1e-5, 1e-1));
         }
-        for (k = 0; k < nz; k++)
-            for (j = 0; j < 12; j++) {
+        for (int k = 0; k < nz; k++)
+            for (int j = 0; j < 12; j++) {
                 in += (double)g.u[0][(n + 1) * (j + 12 * k)];
                 out += (double)g.u[0][n + (n + 1) * (j + 12 * k)];
             }
         CHECK_NEAR(in, out, TOL(1e-6, 1e-2) * in);
-        for (k = 0; k < nz; k++)
-            for (j = 4; j < 8; j++)
+        for (int k = 0; k < nz; k++)
+            for (int j = 4; j < 8; j++)
                 CHECK_NEAR(0, g.u[0][8 + (n + 1) * (j + 12 * k)], 0);
         fsi_grid_free(&g);
         free(solid);
@@ -1115,18 +1097,18 @@ static fsi_real bubble_phi(fsi_vec3 x, void *user) {
 }
 
 TEST air_regions(void) {
-    fsi_grid g;
     fsi_grid_desc d = box(40, 40, 1, 1.0 / 40);
-    int r, open = 0;
+    int open = 0;
     double sum = 0;
     d.liquid = 1;
     d.particles = -1;
     d.side[3].kind = FSI_SIDE_OPEN;
+    fsi_grid g;
     CHECK_OK(fsi_grid_init(&g, &d));
     CHECK_OK(fsi_grid_set_field(&g, FSI_FIELD_PHI, bubble_phi, NULL));
     CHECK_OK(fsi_grid_classify(&g));
     ASSERT_EQ(2, g.region_count);
-    for (r = 0; r < 2; r++) {
+    for (int r = 0; r < 2; r++) {
         open += g.regions[r].open;
         sum += g.regions[r].volume;
         CHECK_NEAR(g.regions[r].open ? .2 : pi() * .04, g.regions[r].volume, .002);
@@ -1151,13 +1133,10 @@ static fsi_real bad_scalar(fsi_vec3 x, void *user) {
 }
 
 TEST bad_input_is_refused(void) {
-    fsi_grid g;
-    fsi_grid_desc d = box(16, 16, 1, 1.0 / 16), e;
-    fsi_grid_source s;
-    uint64_t before;
-    fsi_real keep;
-    e = d;
+    fsi_grid_desc d = box(16, 16, 1, 1.0 / 16);
+    fsi_grid_desc e = d;
     e.nx = 0;
+    fsi_grid g;
     CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_grid_init(&g, &e));
     e = d;
     e.nx = 2000000000;
@@ -1183,7 +1162,7 @@ TEST bad_input_is_refused(void) {
     CHECK_RESULT(FSI_ERR_STATE, fsi_grid_step(&g, 1, NULL));
     ASSERT(make_plume(&g, 16, 1, no_allocator()));
     ASSERT(run(&g, .02, 3));
-    before = state_hash(&g);
+    uint64_t before = state_hash(&g);
     CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_grid_step(&g, -1, NULL));
     CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_grid_step(&g, 0, NULL));
     CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_grid_step(&g, (fsi_real)NAN, NULL));
@@ -1194,6 +1173,7 @@ TEST bad_input_is_refused(void) {
     g.desc.force_fn = bad_vector;
     CHECK_RESULT(FSI_ERR_CALLBACK, fsi_grid_step(&g, FSI_R(.01), NULL));
     g.desc.force_fn = NULL;
+    fsi_grid_source s;
     memset(&s, 0, sizeof s);
     s.set = FSI_SOURCE_DENSITY;
     s.lo = fsi_vec(2, 2, 0);
@@ -1206,7 +1186,7 @@ TEST bad_input_is_refused(void) {
     CHECK_RESULT(FSI_ERR_CALLBACK, fsi_grid_step(&g, FSI_R(.01), NULL));
     g.source_count--;
     ASSERT(before == state_hash(&g));
-    keep = g.u[0][5];
+    fsi_real keep = g.u[0][5];
     g.u[0][5] = (fsi_real)NAN;
     before = state_hash(&g);
     CHECK_RESULT(FSI_ERR_NUMERIC, fsi_grid_step(&g, FSI_R(.01), NULL));
@@ -1241,19 +1221,15 @@ static fsi_real inf_scalar(fsi_vec3 x, void *user) {
 }
 
 TEST garbage_changes_nothing(void) {
-    int liquid, k;
-    for (liquid = 0; liquid < 2; liquid++) {
+    for (int liquid = 0; liquid < 2; liquid++) {
         fsi_grid g;
-        fsi_grid_source s;
-        fsi_occlusion o;
-        fsi_real x[3] = {0, 0, 0}, *open, bad_nu[20 * 20];
-        uint64_t before;
+        fsi_real x[3] = {0, 0, 0}, bad_nu[20 * 20];
         if (liquid)
             ASSERT(make_tank(&g, 20, 1, FSI_R(.5), 1e-5));
         else
             ASSERT(make_plume(&g, 20, 1, no_allocator()));
         ASSERT(run(&g, .01, 3));
-        before = state_hash(&g);
+        uint64_t before = state_hash(&g);
         CHECK_RESULT(FSI_ERR_CALLBACK, fsi_grid_set_velocity(&g, inf_vector, NULL));
         CHECK_RESULT(FSI_ERR_CALLBACK,
                      fsi_grid_set_field(&g, liquid ? FSI_FIELD_PHI : FSI_FIELD_TEMPERATURE,
@@ -1263,6 +1239,7 @@ TEST garbage_changes_nothing(void) {
         CHECK_RESULT(FSI_ERR_CALLBACK, fsi_grid_step(&g, FSI_R(.01), NULL));
         CHECK_RESULT(FSI_ERR_CALLBACK, fsi_grid_forces(&g, FSI_R(.01)));
         g.desc.force_fn = NULL;
+        fsi_grid_source s;
         memset(&s, 0, sizeof s);
         s.shape = FSI_SOURCE_CALLBACK;
         s.distance_fn = inf_scalar;
@@ -1279,8 +1256,9 @@ TEST garbage_changes_nothing(void) {
         s.centre.x = FSI_R(.5);
         s.velocity.x = (fsi_real)INFINITY;
         CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_grid_add_source(&g, &s));
+        fsi_occlusion o;
         memset(&o, 0, sizeof o);
-        open = (fsi_real *)calloc(g.faces[0], sizeof(fsi_real));
+        fsi_real *open = (fsi_real *)calloc(g.faces[0], sizeof(fsi_real));
         open[7] = 2;
         o.open[0] = open;
         CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_grid_set_occlusion(&g, &o));
@@ -1291,7 +1269,7 @@ TEST garbage_changes_nothing(void) {
         ASSERT_EQ(0, g.occluded);
         x[1] = (fsi_real)NAN;
         CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_grid_trace(&g, FSI_R(.1), 1, x));
-        for (k = 0; k < 20 * 20; k++)
+        for (int k = 0; k < 20 * 20; k++)
             bad_nu[k] = k == 77 ? -1 : 1;
         g.desc.viscosity_cells = bad_nu;
         CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_grid_step(&g, FSI_R(.01), NULL));
@@ -1322,14 +1300,13 @@ static fsi_real half_plane(fsi_vec3 x, void *user) {
 }
 
 TEST sources_fill_and_drain(void) {
-    fsi_grid g;
     fsi_grid_desc d = box(40, 40, 1, 1.0 / 40);
-    fsi_grid_source s;
     double out = 0;
-    int i;
     d.liquid = 1;
     d.volume_correction = 1;
+    fsi_grid g;
     CHECK_OK(fsi_grid_init(&g, &d));
+    fsi_grid_source s;
     memset(&s, 0, sizeof s);
     s.shape = FSI_SOURCE_SPHERE;
     s.centre = fsi_vec(FSI_R(.5), FSI_R(.5), 0);
@@ -1343,11 +1320,11 @@ TEST sources_fill_and_drain(void) {
     s.start = .025;
     s.stop = 1;
     CHECK_OK(fsi_grid_add_source(&g, &s));
-    for (i = 0; i < 2; i++)
+    for (int i = 0; i < 2; i++)
         CHECK_OK(fsi_grid_step(&g, FSI_R(.01), NULL));
     CHECK_REL(pi() * .09, g.stats.liquid_volume, 5e-3);
     CHECK_REL(g.levelset.state->target, g.stats.liquid_volume, 1e-3);
-    for (i = 0; i < 2; i++)
+    for (int i = 0; i < 2; i++)
         CHECK_OK(fsi_grid_step(&g, FSI_R(.01), NULL));
     /* without the cap left of x = 1/4 */
     CHECK_REL(pi() * .09 - (.09 * acos(.25 / .3) - .25 * sqrt(.09 - .0625)), g.stats.liquid_volume,
@@ -1367,7 +1344,7 @@ TEST sources_fill_and_drain(void) {
     s.scalar[0] = 4;
     CHECK_OK(fsi_grid_add_source(&g, &s));
     CHECK_OK(fsi_grid_step(&g, FSI_R(.01), NULL));
-    for (i = 0; i < 24; i++)
+    for (int i = 0; i < 24; i++)
         out += (double)g.u[0][24 + 25 * i] / 24;
     CHECK_REL(2 * .0625, out, TOL(1e-4, 1e-3)); /* what is made flows out */
     CHECK_NEAR(3, fsi_grid_field_at(&g, FSI_FIELD_DENSITY, fsi_vec(FSI_R(.4), FSI_R(.4), 0)), 1e-6);
@@ -1396,23 +1373,22 @@ static int bad_hit(void *user, fsi_vec3 a, fsi_vec3 b, fsi_real *t, fsi_vec3 *no
 }
 
 TEST garbage_from_rays(void) {
-    int liquid, i;
-    for (liquid = 0; liquid < 2; liquid++) {
+    for (int liquid = 0; liquid < 2; liquid++) {
         fsi_grid g;
-        fsi_occlusion o;
         static uint8_t solid[20 * 20];
         fsi_real x[3] = {FSI_R(.52), FSI_R(.41), 0};
         if (liquid)
             ASSERT(make_tank(&g, 20, 1, FSI_R(.5), 1e-5));
         else
             ASSERT(make_plume(&g, 20, 1, no_allocator()));
+        fsi_occlusion o;
         memset(&o, 0, sizeof o);
-        for (i = 0; i < 20 * 20; i++)
+        for (int i = 0; i < 20 * 20; i++)
             solid[i] = i % 20 == 10 && i / 20 > 5 && i / 20 < 14;
         o.solid = solid;
         o.hit_fn = bad_hit;
         CHECK_OK(fsi_grid_set_occlusion(&g, &o));
-        for (i = 0; i < 4; i++)
+        for (int i = 0; i < 4; i++)
             ASSERT(fsi_grid_step(&g, FSI_R(.02), NULL) >= 0);
         CHECK_OK(fsi_grid_trace(&g, FSI_R(.1), 1, x));
         ASSERT(fsi_all_finite(3, x) && fsi_all_finite(g.faces[0], g.u[0])
@@ -1426,16 +1402,14 @@ TEST garbage_from_rays(void) {
 /* A source that reaches beyond the last cell, blows outward at an absurd speed and is fully inside
  * the solver's list: runs, stays finite. */
 TEST sources_beyond_the_box(void) {
-    int side;
-    for (side = 0; side < 6; side++) {
-        fsi_grid g;
+    for (int side = 0; side < 6; side++) {
         fsi_grid_desc d = box(10, 9, 8, .1);
-        fsi_grid_source s;
         fsi_real e[3] = {0, 0, 0};
-        int i;
         d.smoke = 1;
         d.side[side].kind = FSI_SIDE_OPEN;
+        fsi_grid g;
         CHECK_OK(fsi_grid_init(&g, &d));
+        fsi_grid_source s;
         memset(&s, 0, sizeof s);
         e[side / 2] = side & 1 ? FSI_R(.9) : FSI_R(-.5);
         s.lo = fsi_vec(e[0] - FSI_R(.3), e[1] - FSI_R(.3), e[2] - FSI_R(.3));
@@ -1453,7 +1427,7 @@ TEST sources_beyond_the_box(void) {
                                          : 0);
         CHECK_OK(fsi_grid_add_source(&g, &s));
         /* 150 cells a step */
-        for (i = 0; i < 3; i++)
+        for (int i = 0; i < 3; i++)
             ASSERT(fsi_grid_step(&g, FSI_R(.05), NULL) >= 0);
         ASSERT(fsi_all_finite(g.faces[side / 2], g.u[side / 2])
                && fsi_all_finite(g.cells, g.density));
@@ -1474,7 +1448,6 @@ static fsi_vec3 push_fn(fsi_vec3 x, double t, void *user) {
 
 static enum greatest_test_res all_calls(fsi_grid *g, const fsi_occlusion *o) {
     fsi_grid_source s;
-    fsi_report rep;
     fsi_real x[6] = {FSI_R(.2), FSI_R(.3), FSI_R(.2), FSI_R(.5), FSI_R(.5), FSI_R(.3)},
              depth = FSI_R(.4), dt = FSI_R(.01);
     void *b = malloc(fsi_grid_state_size(g));
@@ -1492,6 +1465,7 @@ static enum greatest_test_res all_calls(fsi_grid *g, const fsi_occlusion *o) {
     else
         CHECK_OK(fsi_grid_set_field(g, FSI_FIELD_DENSITY, level, &depth));
     CHECK_OK(fsi_grid_save(g, b));
+    fsi_report rep;
     ASSERT(fsi_grid_step(g, dt, &rep) >= 0);
     ASSERT(fsi_grid_advance(g, FSI_R(.05), 0, &steps, &rep) >= 0);
     ASSERT(fsi_grid_advect(g, dt) >= 0 && fsi_grid_forces(g, dt) >= 0 && fsi_grid_classify(g) >= 0
@@ -1514,20 +1488,15 @@ static enum greatest_test_res all_calls(fsi_grid *g, const fsi_occlusion *o) {
 }
 
 TEST every_allocation_may_fail(void) {
-    long k;
-    int kind;
-    for (kind = 0; kind < 8; kind++)
-        for (k = 0; k < 100; k++) {
+    for (int kind = 0; kind < 8; kind++)
+        for (long k = 0; k < 100; k++) {
             fail_allocator f = fail_begin(k);
             fsi_grid_desc d = box(9, 8, kind & 2 ? 8 : 1, .1);
             static uint8_t solid[9 * 8 * 8];
             static fsi_real nu[9 * 8 * 8];
             fsi_occlusion o;
-            fsi_grid g;
-            fsi_result r;
-            int i;
             memset(&o, 0, sizeof o);
-            for (i = 0; i < 9 * 8 * 8; i++) {
+            for (int i = 0; i < 9 * 8 * 8; i++) {
                 nu[i] = FSI_R(.01) * (fsi_real)(i % 7);
                 solid[i] = kind & 4 && i % 9 == 8 && i / 9 % 8 > 5;
             }
@@ -1545,7 +1514,8 @@ TEST every_allocation_may_fail(void) {
                 d.force_fn = push_fn;
             }
             d.allocator = fail_make(&f);
-            r = fsi_grid_init(&g, &d);
+            fsi_grid g;
+            fsi_result r = fsi_grid_init(&g, &d);
             if (r == FSI_OK) {
                 ASSERT_EQ(k, f.calls); /* the next one would be refused */
                 CHECK_CALL(all_calls(&g, &o));
@@ -1568,26 +1538,23 @@ static fsi_real five(fsi_vec3 x, void *user) {
 }
 
 TEST fresh_air_comes_in(void) {
-    int axis;
-    for (axis = 0; axis < 3; axis++) {
-        fsi_grid g;
+    for (int axis = 0; axis < 3; axis++) {
         fsi_grid_desc d = box(axis == 0 ? 24 : 8, axis == 1 ? 24 : 8, axis == 2 ? 24 : 8, 1.0 / 24);
-        int a, i;
-        size_t f;
         d.smoke = d.scalars = 1;
         d.ambient = 3;
         d.side[2 * axis].kind = d.side[2 * axis + 1].kind = FSI_SIDE_OPEN;
+        fsi_grid g;
         CHECK_OK(fsi_grid_init(&g, &d));
-        for (a = 0; a < 3; a++)
-            for (f = 0; f < g.faces[a]; f++)
+        for (int a = 0; a < 3; a++)
+            for (size_t f = 0; f < g.faces[a]; f++)
                 g.u[a][f] = a == axis ? (fsi_real)(axis == 1 ? -1 : 1) : 0;
         CHECK_OK(fsi_grid_set_field(&g, FSI_FIELD_DENSITY, five, NULL));
         CHECK_OK(fsi_grid_set_field(&g, FSI_FIELD_TEMPERATURE, five, NULL));
         CHECK_OK(fsi_grid_set_field(&g, FSI_FIELD_SCALAR, five, NULL));
         /* half as long again as the box */
-        for (i = 0; i < 28; i++)
+        for (int i = 0; i < 28; i++)
             ASSERT(fsi_grid_step(&g, FSI_R(1.3) / 24, NULL) >= 0);
-        for (f = 0; f < g.cells; f++) {
+        for (size_t f = 0; f < g.cells; f++) {
             CHECK_NEAR(0, g.density[f], 1e-3);
             CHECK_NEAR(3, g.temperature[f], 1e-3);
             CHECK_NEAR(0, g.scalar[0][f], 1e-3);
@@ -1601,48 +1568,45 @@ TEST fresh_air_comes_in(void) {
  * G_11 of test_liquid.c). */
 TEST same_bits_for_any_threads(void) {
     uint64_t hash[3][3];
-    int t, i, k;
-    for (t = 0; t < 3; t++)
-        for (k = 0; k < 3; k++) {
-            fsi_grid g;
+    for (int t = 0; t < 3; t++)
+        for (int k = 0; k < 3; k++) {
             check_threads(t + 1);
+            fsi_grid g;
             if (k < 2)
                 ASSERT(make_plume(&g, k ? 32 : 150, k ? 24 : 1, no_allocator()));
             else {
                 ASSERT(make_tank(&g, 28, 28, FSI_R(.5), 1e-5));
                 CHECK_OK(fsi_grid_set_field(&g, FSI_FIELD_PHI, ball_phi, NULL));
             }
-            for (i = 0; i < (full() ? 100 : k < 2 ? 10 : 6); i++)
+            for (int i = 0; i < (full() ? 100 : k < 2 ? 10 : 6); i++)
                 ASSERT(fsi_grid_step(&g, k == 1 ? FSI_R(.03) : FSI_R(.01), NULL) >= 0);
             hash[t][k] = state_hash(&g);
             fsi_grid_free(&g);
         }
     check_threads(1);
-    for (t = 1; t < 3; t++)
-        for (k = 0; k < 3; k++)
+    for (int t = 1; t < 3; t++)
+        for (int k = 0; k < 3; k++)
             ASSERT(hash[t][k] == hash[0][k]);
     PASS();
 }
 
 TEST restored_run_continues_bit_for_bit(void) {
-    int liquid;
-    for (liquid = 0; liquid < 2; liquid++) {
-        fsi_grid g, other;
-        void *b;
-        uint64_t h;
+    for (int liquid = 0; liquid < 2; liquid++) {
+        fsi_grid g;
         if (liquid) {
             ASSERT(make_tank(&g, 20, 1, FSI_R(.5), 1e-5));
             CHECK_OK(fsi_grid_set_field(&g, FSI_FIELD_PHI, disk_phi, NULL));
         } else
             ASSERT(make_plume(&g, 24, 1, no_allocator()));
         ASSERT(run(&g, .01, 10));
-        b = malloc(fsi_grid_state_size(&g));
+        void *b = malloc(fsi_grid_state_size(&g));
         CHECK_OK(fsi_grid_save(&g, b));
         ASSERT(run(&g, .01, 10));
-        h = state_hash(&g);
+        uint64_t h = state_hash(&g);
         ASSERT(fsi_grid_restore(&g, b) >= 0);
         ASSERT(run(&g, .01, 10));
         ASSERT(h == state_hash(&g));
+        fsi_grid other;
         if (liquid)
             ASSERT(make_tank(&other, 20, 1, FSI_R(.3), 1e-5));
         else
@@ -1668,11 +1632,10 @@ TEST restored_run_continues_bit_for_bit(void) {
 }
 
 TEST memory_and_substeps(void) {
-    fsi_grid g;
     fsi_grid_desc d = box(64, 64, 64, 1.0 / 64);
     fsi_real speed = 2;
-    int steps;
     d.smoke = 1;
+    fsi_grid g;
     CHECK_OK(fsi_grid_init(&g, &d));
     CHECK_MOST((double)fsi_grid_memory(&g) / (double)g.cells, 200);
     fsi_grid_free(&g);
@@ -1691,6 +1654,7 @@ TEST memory_and_substeps(void) {
     CHECK_NEAR(3.0 / 32, fsi_grid_max_dt(&g), 1e-6);
     CHECK_NEAR(32, fsi_grid_cfl(&g, 1), 1e-4);
     CHECK_RESULT(FSI_DT_TOO_LARGE, fsi_grid_step(&g, 1, NULL));
+    int steps;
     CHECK_OK(fsi_grid_advance(&g, 1, 0, &steps, NULL));
     ASSERT_EQ(11, steps);
     CHECK_NEAR(2, g.time, TOL(1e-12, 1e-5));

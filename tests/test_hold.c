@@ -28,8 +28,8 @@ static fsi_real surface_at(fsi_vec3 x, void *user) {
 }
 
 static int tank_open(tank *t, int n, int dim, int full, double rho, double damping) {
-    fsi_world_desc d;
     memset(t, 0, sizeof *t);
+    fsi_world_desc d;
     memset(&d, 0, sizeof d);
     d.grid.nx = d.grid.ny = n;
     d.grid.nz = dim == 3 ? n / 2 : 1;
@@ -53,9 +53,9 @@ static int tank_open(tank *t, int n, int dim, int full, double rho, double dampi
 static int tank_add(tank *t, double a, double b, double x, double y, double angle, double density,
                     double friction) {
     fsi_shape_desc s;
-    fsi_rigid_desc d;
     int id = -1, deep = t->w.grid.dim == 3;
     memset(&s, 0, sizeof s);
+    fsi_rigid_desc d;
     memset(&d, 0, sizeof d);
     s.kind = !(a > 0) ? FSI_SHAPE_PLANE : b > 0 ? FSI_SHAPE_BOX : FSI_SHAPE_SPHERE;
     s.dim = t->w.grid.dim;
@@ -73,17 +73,15 @@ static int tank_add(tank *t, double a, double b, double x, double y, double angl
 }
 
 static void tank_close(tank *t) {
-    int i;
     fsi_world_free(&t->w);
-    for (i = 0; i < t->shapes; i++)
+    for (int i = 0; i < t->shapes; i++)
         fsi_shape_free(&t->shape[i]);
 }
 
 /* The step by its stages, for comparison: without hold, which is how it was. */
 static fsi_result plain_move(void *user, fsi_real dt) {
     fsi_solids *s = &((tank *)user)->w.solids;
-    int i;
-    for (i = 0; i < s->body_count; i++)
+    for (int i = 0; i < s->body_count; i++)
         if (s->body[i].kind == FSI_RIGID_DYNAMIC && fsi_solids_take_coupled(s, i) != FSI_OK)
             return FSI_ERR_STATE;
     return fsi_solids_move(s, dt);
@@ -92,19 +90,17 @@ static fsi_result plain_move(void *user, fsi_real dt) {
 static fsi_result tank_step(tank *t, int hold) {
     fsi_coupled *list[BODIES];
     fsi_solids *s = &t->w.solids;
-    fsi_scene sc;
     fsi_real keep = 1 / (1 + DT * t->w.damping);
-    size_t f;
-    int i, a;
     if (hold)
         return fsi_world_step(&t->w, DT, NULL);
+    fsi_scene sc;
     memset(&sc, 0, sizeof sc);
-    for (a = 0; a < t->w.grid.dim; a++)
-        for (f = 0; f < t->w.grid.faces[a]; f++)
+    for (int a = 0; a < t->w.grid.dim; a++)
+        for (size_t f = 0; f < t->w.grid.faces[a]; f++)
             t->w.grid.u[a][f] *= keep;
     if (fsi_solids_forces(s, DT) != FSI_OK)
         return FSI_ERR_STATE;
-    for (i = 0; i < s->body_count; i++)
+    for (int i = 0; i < s->body_count; i++)
         if (s->body[i].shape->surface.vertex_count > 0
             && fsi_solids_coupled(s, i, &list[sc.count++]) != FSI_OK)
             return FSI_ERR_STATE;
@@ -119,16 +115,15 @@ static double fastest_water(const tank *t) {
     const fsi_grid *g = &t->w.grid;
     const size_t n[3] = {(size_t)g->nx, (size_t)g->ny, (size_t)g->nz};
     double most = 0;
-    size_t c, i[3];
-    int a, k;
-    for (c = 0; c < g->cells; c++) {
+    size_t i[3];
+    for (size_t c = 0; c < g->cells; c++) {
         if (g->phi && g->phi[c] > 0)
             continue;
         i[0] = c % n[0];
         i[1] = c / n[0] % n[1];
         i[2] = c / n[0] / n[1];
-        for (k = 0; k < 2 * g->dim; k++) {
-            a = k / 2;
+        for (int k = 0; k < 2 * g->dim; k++) {
+            int a = k / 2;
             i[a] += (size_t)(k % 2);
             most = fmax(
                 most,
@@ -142,8 +137,7 @@ static double fastest_water(const tank *t) {
 
 static double fastest_body(const tank *t) {
     double most = 0;
-    int i;
-    for (i = 0; i < t->w.solids.body_count; i++)
+    for (int i = 0; i < t->w.solids.body_count; i++)
         most = fmax(most, (double)fsi_vec_length(t->w.solids.body[i].v));
     return most;
 }
@@ -158,9 +152,10 @@ typedef struct still {
  */
 static int lie(int n, int dim, int kind, int hold, int steps, still *out) {
     double size = dim == 3 ? 0.09 : 0.07;
-    int i, moved = 0, ok = tank_open(&T, n, dim, 0, RHO, 2);
+    int moved = 0, ok = tank_open(&T, n, dim, 0, RHO, 2);
     if (kind == 0)
         ok = ok && tank_add(&T, 0.1, 0, 0.5, 0.1, 0, 2, 0.3) >= 0;
+    int i;
     for (i = 0; i < (kind == 1 ? 1 : kind == 2 ? 3 : 0); i++)
         ok = ok && tank_add(&T, 0.1, 0.1, 0.5, 0.1 + 0.2 * i, 0, 2, 0.3) >= 0;
     for (i = 0; i < (kind == 3 ? 12 : 0); i++)
@@ -205,9 +200,8 @@ static int lie_both(const char *name, int n, int dim, int kind, int steps, still
 TEST at_rest_on_the_floor(void) {
     static const char *const name[3] = {"ball", "box", "three boxes"};
     still s[2];
-    int kind, dim;
-    for (kind = 0; kind < 3; kind++)
-        for (dim = 2; dim < 4; dim++) {
+    for (int kind = 0; kind < 3; kind++)
+        for (int dim = 2; dim < 4; dim++) {
             ASSERT(lie_both(name[kind], dim == 3 ? 16 : 32, dim, kind, 150, s));
             CHECK_MOST(0.05, s[0].water);
             CHECK_MOST(s[1].water, 2e-3);
@@ -242,11 +236,11 @@ TEST heap_comes_to_rest(void) {
 static int slope(double friction, double *way) {
     double angle = 0.349065850398866;
     /* the walls have 0.3 */
-    int i, ok = tank_open(&T, 40, 2, 1, 1.2, 0),
-           box = ok ? tank_add(&T, 0.1, 0.1, 0.3, 0.1, 0, 2, friction * friction / 0.3) : -1;
+    int ok = tank_open(&T, 40, 2, 1, 1.2, 0),
+        box = ok ? tank_add(&T, 0.1, 0.1, 0.3, 0.1, 0, 2, friction * friction / 0.3) : -1;
     T.w.grid.desc.gravity = T.w.solids.desc.gravity =
         fsi_vec((fsi_real)(10 * sin(angle)), (fsi_real)(-10 * cos(angle)), 0);
-    for (i = 0; i < 30 && box > 0 && ok; i++)
+    for (int i = 0; i < 30 && box > 0 && ok; i++)
         ok = tank_step(&T, 1) >= 0;
     if (box > 0)
         *way = (double)T.w.solids.body[box].x.x - 0.3;
@@ -269,13 +263,12 @@ TEST slope_with_friction(void) {
 
 TEST friction_under_water(void) {
     double x[2];
-    int i, k, box;
-    for (k = 0; k < 2; k++) {
+    for (int k = 0; k < 2; k++) {
         fsi_real N = 0;
         ASSERT(tank_open(&T, 40, 2, 0, RHO, 2));
-        box = tank_add(&T, 0.1, 0.1, 0.3, 0.1, 0, 4, 0.3);
+        int box = tank_add(&T, 0.1, 0.1, 0.3, 0.1, 0, 4, 0.3);
         ASSERT(box > 0);
-        for (i = 0; i < 60; i++) {
+        for (int i = 0; i < 60; i++) {
             if (i == 40)
                 N = T.w.solids.body[box].push[0].y / DT;
             if (i >= 40)
@@ -299,10 +292,10 @@ TEST friction_under_water(void) {
  * or is pulled off, goes as one does that nothing held. */
 /* forces over the weight of the displaced water; v: speeds of the steps after */
 static int leave(double density, double press, double pull, int hold, double *v) {
-    int i, id, ok = tank_open(&T, 40, 2, 0, RHO, 4) && tank_add(&T, 0, 0, 0.5, 0.2, 0, 0, 0.3) > 0;
+    int ok = tank_open(&T, 40, 2, 0, RHO, 4) && tank_add(&T, 0, 0, 0.5, 0.2, 0, 0, 0.3) > 0;
     double size = 3.14159265 * 0.1 * 0.1 * RHO * 10;
-    id = ok ? tank_add(&T, 0.1, 0, 0.5, 0.3, 0, density, 0.3) : -1;
-    for (i = press == 0 ? 100 : 0; i < 104 && id > 0 && ok; i++) {
+    int id = ok ? tank_add(&T, 0.1, 0, 0.5, 0.3, 0, density, 0.3) : -1;
+    for (int i = press == 0 ? 100 : 0; i < 104 && id > 0 && ok; i++) {
         T.w.solids.body[id].force.y = (fsi_real)((i < 100 ? press : pull) * size);
         if (i == 100)
             T.w.damping = 0;
@@ -318,8 +311,7 @@ TEST leaves_at_once(void) {
     static const double c[5][3] = {
         {0.1, -2, 0}, {0.1, -2, 2}, {0.5, -1.5, 1}, {2, -1, 3}, {2, -1e-9, 2}};
     double v[4], plain[4], untouched[4];
-    int k, i;
-    for (k = 0; k < 5; k++) {
+    for (int k = 0; k < 5; k++) {
         ASSERT(leave(c[k][0], c[k][1], c[k][2], 1, v) && leave(c[k][0], c[k][1], c[k][2], 0, plain)
                && leave(c[k][0], 0, c[k][2], 1, untouched));
         if (verbose())
@@ -328,7 +320,7 @@ TEST leaves_at_once(void) {
                    c[k][0], v[0], v[1], v[2], v[3], plain[0], plain[3], untouched[0], untouched[1],
                    untouched[2], untouched[3]);
         /* later it covers other cells: it has rolled a little */
-        for (i = 0; i < 4; i++)
+        for (int i = 0; i < 4; i++)
             CHECK_NEAR(untouched[i], v[i], (i ? 0.1 : 0.02) * fabs(untouched[i]) + 1e-3);
     }
     PASS();
@@ -338,27 +330,26 @@ TEST leaves_at_once(void) {
  * the others. */
 TEST floor_that_goes(void) {
     static const double density[4] = {1e-4, 1e-2, 0.3, 1e4};
-    int k, i, id, slab;
-    for (k = 0; k < 4; k++) {
-        double side = density[k] < 1 ? 1 : -1, before, after, size;
+    for (int k = 0; k < 4; k++) {
+        double side = density[k] < 1 ? 1 : -1;
         ASSERT(tank_open(&T, 40, 2, 0, RHO, 2));
-        slab = tank_add(&T, 0, 0, 0.5, 0.4, side > 0 ? 3.14159265358979 : 0, 0, 0.3);
-        id = tank_add(&T, 0.08, 0, 0.5, 0.4 - side * 0.08, 0, density[k], 0.3);
+        int slab = tank_add(&T, 0, 0, 0.5, 0.4, side > 0 ? 3.14159265358979 : 0, 0, 0.3);
+        int id = tank_add(&T, 0.08, 0, 0.5, 0.4 - side * 0.08, 0, density[k], 0.3);
         ASSERT(slab > 0 && id > 0);
-        for (i = 0; i < 60; i++)
+        for (int i = 0; i < 60; i++)
             ASSERT(tank_step(&T, 1) >= 0);
-        before = (double)T.w.solids.body[id].x.y;
-        size = (double)T.w.solids.body[id].shape->bound;
+        double before = (double)T.w.solids.body[id].x.y;
+        double size = (double)T.w.solids.body[id].shape->bound;
         CHECK_NEAR(0.4 - side * 0.08, before, 0.01);
         CHECK_OK(fsi_solids_set_pose(&T.w.solids, slab, fsi_vec(0, (fsi_real)(0.4 + 9 * side), 0),
                                      T.w.solids.body[slab].q));
         ASSERT(tank_step(&T, 1) >= 0);
-        after = (double)T.w.solids.body[id].x.y;
+        double after = (double)T.w.solids.body[id].x.y;
         if (verbose())
             printf("  density %g, its support gone: %.4f m in the first step\n", density[k],
                    after - before);
         CHECK_MOST(fabs(after - before), 0.5 * size + 0.01);
-        for (i = 0; i < 10; i++)
+        for (int i = 0; i < 10; i++)
             ASSERT(tank_step(&T, 1) >= 0);
         CHECK_MOST(fastest_body(&T), 20);
         tank_close(&T);
@@ -370,15 +361,14 @@ TEST floor_that_goes(void) {
  * without hold; an impact is not repeated. */
 TEST any_mass_ratio(void) {
     static const double density[8] = {1e-4, 1e-2, 0.1, 0.5, 1.5, 10, 100, 1e4};
-    int k, i, hold, id;
-    for (k = 0; k < 8; k++) {
+    for (int k = 0; k < 8; k++) {
         double side = density[k] < 1 ? 1 : -1, water[2];
-        for (hold = 0; hold < 2; hold++) {
+        for (int hold = 0; hold < 2; hold++) {
             ASSERT(tank_open(&T, 40, 2, 0, RHO, 2));
             ASSERT(tank_add(&T, 0, 0, 0.5, 0.4, side > 0 ? 3.14159265358979 : 0, 0, 0.3) > 0);
-            id = tank_add(&T, 0.08, 0, 0.5, 0.4 - side * 0.08, 0, density[k], 0.3);
+            int id = tank_add(&T, 0.08, 0, 0.5, 0.4 - side * 0.08, 0, density[k], 0.3);
             ASSERT(id > 0);
-            for (i = 0; i < 150; i++)
+            for (int i = 0; i < 150; i++)
                 ASSERT(tank_step(&T, hold) >= 0);
             water[hold] = fastest_water(&T);
             if (hold)
@@ -401,14 +391,13 @@ TEST any_mass_ratio(void) {
 TEST contacts_do_not_pull(void) {
     const double a = 3.14159265358979 + 0.3, turned = 0.3;
     double most = 0, off = 0;
-    int i, id;
-    const fsi_rigid *b;
     ASSERT(tank_open(&T, 40, 2, 0, RHO, 0));
     ASSERT(tank_add(&T, 0, 0, 0.5, 0.4, a, 0, 0) > 0);
-    id = tank_add(&T, 0.08, 0.06, 0.5 - 0.0601 * sin(a), 0.4 + 0.0601 * cos(a), turned, 1e-4, 0);
+    int id =
+        tank_add(&T, 0.08, 0.06, 0.5 - 0.0601 * sin(a), 0.4 + 0.0601 * cos(a), turned, 1e-4, 0);
     ASSERT(id > 0);
-    b = &T.w.solids.body[id];
-    for (i = 0; i < 60; i++) {
+    const fsi_rigid *b = &T.w.solids.body[id];
+    for (int i = 0; i < 60; i++) {
         ASSERT(tank_step(&T, 1) >= 0);
         most = fmax(most, fabs(2 * atan2((double)b->q.z, (double)b->q.w) - turned));
         off = fmax(off, -(double)(b->x.x - FSI_R(0.5)) * sin(a)
@@ -423,7 +412,7 @@ TEST contacts_do_not_pull(void) {
     /* three times what its buoyancy can hold */
     T.w.solids.body[id].torque.z =
         3 * (4 * FSI_R(0.08) * FSI_R(0.06) * FSI_R(RHO) * 10) * FSI_R(0.08);
-    for (i = 0; i < 10; i++)
+    for (int i = 0; i < 10; i++)
         ASSERT(tank_step(&T, 1) >= 0);
     if (verbose())
         printf("  wrung off: turned by %.3f rad\n",
@@ -434,12 +423,12 @@ TEST contacts_do_not_pull(void) {
 }
 
 TEST impact_is_not_repeated(void) {
-    int i, id, hit = -1;
+    int hit = -1;
     ASSERT(tank_open(&T, 40, 2, 0, RHO, 0));
-    id = tank_add(&T, 0.1, 0, 0.5, 0.125, 0, 8, 0.3);
+    int id = tank_add(&T, 0.1, 0, 0.5, 0.125, 0, 8, 0.3);
     ASSERT(id > 0);
     CHECK_OK(fsi_solids_set_velocity(&T.w.solids, id, fsi_vec(0, -2, 0), fsi_vec(0, 0, 0)));
-    for (i = 0; i < 10; i++) {
+    for (int i = 0; i < 10; i++) {
         const fsi_rigid *b = &T.w.solids.body[id];
         ASSERT(tank_step(&T, 1) >= 0);
         if (hit < 0 && b->push[0].y > 0)
@@ -463,22 +452,20 @@ TEST impact_is_not_repeated(void) {
 /* ---- Momentum: forces, contact and water together are what a body gains; the hold comes back to
  * the last bit it can. */
 static void pile(tank *t) {
-    int i;
-    for (i = 0; i < 6; i++)
+    for (int i = 0; i < 6; i++)
         (void)tank_add(t, 0.07, i % 2 ? 0.07 : 0, 0.35 + 0.15 * (i % 3), 0.08 + 0.15 * (i / 3),
                        0.1 * i, 1.5 + i, 0.4);
 }
 
 TEST C_16_17_momentum_with_contact(void) {
     double worst = 0, size = 0;
-    int i, step;
     ASSERT(tank_open(&T, 40, 2, 0, RHO, 0));
     pile(&T);
-    for (step = 0; step < 30; step++) {
+    for (int step = 0; step < 30; step++) {
         fsi_rigid old[BODIES];
         memcpy(old, T.w.solids.body, (size_t)T.w.solids.body_count * sizeof *old);
         ASSERT(tank_step(&T, 1) >= 0);
-        for (i = 1; i < T.w.solids.body_count; i++) {
+        for (int i = 1; i < T.w.solids.body_count; i++) {
             const fsi_rigid *b = &T.w.solids.body[i];
             fsi_body_report r;
             fsi_vec3 sum = fsi_vec_add(b->load[0], b->push[0]),
@@ -501,18 +488,17 @@ TEST C_16_17_momentum_with_contact(void) {
 /* A flat box's two contacts take all of its motion but sideways: to the solve it is not free, and
  * its ledger knows no other impulse than the water's. */
 TEST C_16_ledger_of_pressed_boxes(void) {
-    int i, k, id;
-    for (k = 0; k < 3; k++) {
+    for (int k = 0; k < 3; k++) {
         const double density = k == 0 ? 1.3 : k == 1 ? 4 : 1e4;
         ASSERT(tank_open(&T, 32, 2, 0, RHO, 0));
-        id = tank_add(&T, 0.1, 0.1, 0.4 + 0.013 * k, 0.1, 0, density, 0.3);
-        for (i = 0; i < 20; i++) {
+        int id = tank_add(&T, 0.1, 0.1, 0.4 + 0.013 * k, 0.1, 0, density, 0.3);
+        for (int i = 0; i < 20; i++) {
             fsi_report r;
-            fsi_coupled *door;
             ASSERT(fsi_world_step(&T.w, DT, &r) >= 0);
             CHECK_MOST(fabs(r.momentum[1]), TOL(1e-11, 1e-3) * (double)T.w.solids.body[id].mass);
             CHECK_OK(fsi_solids_forces(&T.w.solids, DT));
             CHECK_OK(fsi_solids_hold(&T.w.solids, DT));
+            fsi_coupled *door;
             CHECK_OK(fsi_solids_coupled(&T.w.solids, id, &door));
             if (i > 10)
                 ASSERT(door->inverse_mass[7] == 0 && door->inverse_mass[35] == 0
@@ -527,18 +513,17 @@ TEST C_16_ledger_of_pressed_boxes(void) {
 /* without a fluid: the same motion with and without */
 TEST hold_alone_changes_nothing(void) {
     static tank U;
-    int i, step;
     ASSERT(tank_open(&T, 8, 2, 1, RHO, 0) && tank_open(&U, 8, 2, 1, RHO, 0));
     pile(&T);
     pile(&U);
-    for (step = 0; step < 40; step++) {
+    for (int step = 0; step < 40; step++) {
         CHECK_OK(fsi_solids_step(&T.w.solids, DT));
         CHECK_OK(fsi_solids_forces(&U.w.solids, DT));
         CHECK_OK(fsi_solids_hold(&U.w.solids, DT));
         if (step % 2)
             CHECK_OK(fsi_solids_hold(&U.w.solids, DT)); /* twice is once */
         CHECK_OK(fsi_solids_move(&U.w.solids, DT));
-        for (i = 1; i < T.w.solids.body_count; i++) {
+        for (int i = 1; i < T.w.solids.body_count; i++) {
             CHECK_NEAR(T.w.solids.body[i].x.x, U.w.solids.body[i].x.x, TOL(1e-9, 1e-3));
             CHECK_NEAR(T.w.solids.body[i].x.y, U.w.solids.body[i].x.y, TOL(1e-9, 1e-3));
         }
@@ -553,8 +538,7 @@ TEST hold_alone_changes_nothing(void) {
 /* ---- State and threads. */
 static uint64_t tank_hash(const tank *t) {
     uint64_t h = check_hash(t->w.grid.u[1], t->w.grid.faces[1] * sizeof(fsi_real), 1);
-    int i;
-    for (i = 0; i < t->w.solids.body_count; i++) {
+    for (int i = 0; i < t->w.solids.body_count; i++) {
         h = check_hash(&t->w.solids.body[i].x, sizeof(fsi_vec3), h);
         h = check_hash(t->w.solids.body[i].push, 2 * sizeof(fsi_vec3), h);
     }
@@ -564,19 +548,17 @@ static uint64_t tank_hash(const tank *t) {
 TEST restore_and_threads(void) {
     static const int threads[3] = {1, 2, 3};
     uint64_t first = 0, h[2];
-    int k, i, run;
-    for (k = 0; k < 3; k++) {
-        void *state;
+    for (int k = 0; k < 3; k++) {
         check_threads(threads[k]);
         ASSERT(tank_open(&T, 24, 2, 0, RHO, 0));
         pile(&T);
-        for (i = 0; i < 8; i++)
+        for (int i = 0; i < 8; i++)
             ASSERT(tank_step(&T, 1) >= 0);
-        state = malloc(fsi_world_state_size(&T.w));
+        void *state = malloc(fsi_world_state_size(&T.w));
         ASSERT(state);
         CHECK_OK(fsi_world_save(&T.w, state));
-        for (run = 0; run < 2; run++) {
-            for (i = 0; i < 6; i++)
+        for (int run = 0; run < 2; run++) {
+            for (int i = 0; i < 6; i++)
                 ASSERT(tank_step(&T, 1) >= 0);
             h[run] = tank_hash(&T);
             if (run == 0)

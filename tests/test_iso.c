@@ -20,10 +20,9 @@ static fsi_iso_desc lattice(int nz, int closed) {
 }
 
 static void fill_sphere(int nz, double cx, double r) {
-    int i, j, k;
-    for (k = 0; k < nz; k++)
-        for (j = 0; j < N; j++)
-            for (i = 0; i < N; i++) {
+    for (int k = 0; k < nz; k++)
+        for (int j = 0; j < N; j++)
+            for (int i = 0; i < N; i++) {
                 double x = (i + 0.5) / N - cx, y = (j + 0.5) / N - 0.5,
                        z = nz > 1 ? (k + 0.5) / N - 0.5 : 0;
                 value[i + N * (j + N * k)] = (fsi_real)(sqrt(x * x + y * y + z * z) - r);
@@ -31,8 +30,7 @@ static void fill_sphere(int nz, double cx, double r) {
 }
 
 static void fill_noise(int nz, uint64_t seed) {
-    int c;
-    for (c = 0; c < N * N * nz; c++)
+    for (int c = 0; c < N * N * nz; c++)
         value[c] = (fsi_real)check_random(&seed);
 }
 
@@ -44,25 +42,25 @@ static int compare_edges(const void *a, const void *b) {
 /* Every edge of a closed oriented manifold is passed once in each direction; in 2D every vertex is
  * entered and left once. */
 static int is_manifold(const fsi_iso_mesh *m) {
-    int e, n = 3 * m->element_count, bad = 0;
+    int n = 3 * m->element_count, bad = 0;
     if (m->dim == 2) {
         int *in = (int *)calloc(2 * (size_t)m->vertex_count + 1, sizeof *in);
-        for (e = 0; e < m->element_count; e++) {
+        for (int e = 0; e < m->element_count; e++) {
             in[2 * m->index[2 * e]]++;
             in[2 * m->index[2 * e + 1] + 1]++;
         }
-        for (e = 0; e < 2 * m->vertex_count; e++)
+        for (int e = 0; e < 2 * m->vertex_count; e++)
             bad += in[e] != 1;
         free(in);
         return !bad;
     } else {
         int *edge = (int *)malloc(2 * sizeof *edge * (size_t)n + 8), key[2];
-        for (e = 0; e < n; e++) {
+        for (int e = 0; e < n; e++) {
             edge[2 * e] = m->index[e];
             edge[2 * e + 1] = m->index[e % 3 == 2 ? e - 2 : e + 1];
         }
         qsort(edge, (size_t)n, 2 * sizeof *edge, compare_edges);
-        for (e = 0; e < n; e++) {
+        for (int e = 0; e < n; e++) {
             if (e && !compare_edges(edge + 2 * e, edge + 2 * e - 2))
                 bad++;
             key[0] = edge[2 * e + 1];
@@ -78,8 +76,7 @@ static int is_manifold(const fsi_iso_mesh *m) {
 /* sum of signed cones from the origin */
 static double enclosed(const fsi_iso_mesh *m) {
     double v = 0;
-    int e;
-    for (e = 0; e < m->element_count; e++) {
+    for (int e = 0; e < m->element_count; e++) {
         const int32_t *t = m->index + m->dim * e;
         fsi_vec3 a = fsi_vec_load(m->x + 3 * t[0]), b = fsi_vec_load(m->x + 3 * t[1]);
         if (m->dim == 2)
@@ -92,15 +89,14 @@ static double enclosed(const fsi_iso_mesh *m) {
 
 TEST I_01_sphere_is_closed_and_right(void) {
     fsi_iso_desc d = lattice(N, 0);
-    fsi_iso_mesh m;
-    int v;
     fill_sphere(N, 0.5, 0.31);
+    fsi_iso_mesh m;
     CHECK_OK(fsi_iso_build(&d, &m));
     ASSERT(is_manifold(&m));
     /* Euler: V - E + F = 2, E = 3 F / 2 */
     ASSERT_EQ(2, m.vertex_count - m.element_count / 2);
     CHECK_REL(4.0 / 3 * 3.14159265358979 * 0.31 * 0.31 * 0.31, enclosed(&m), 0.02);
-    for (v = 0; v < m.vertex_count; v++) {
+    for (int v = 0; v < m.vertex_count; v++) {
         fsi_vec3 x = fsi_vec_sub(fsi_vec_load(m.x + 3 * v),
                                  fsi_vec(FSI_R(0.5), FSI_R(0.5), FSI_R(0.5))),
                  n = fsi_vec_load(m.normal + 3 * v);
@@ -115,8 +111,8 @@ TEST I_01_sphere_is_closed_and_right(void) {
 
 TEST I_02_circle_segments_run_counter_clockwise(void) {
     fsi_iso_desc d = lattice(1, 0);
-    fsi_iso_mesh m;
     fill_sphere(1, 0.5, 0.31);
+    fsi_iso_mesh m;
     CHECK_OK(fsi_iso_build(&d, &m));
     ASSERT(is_manifold(&m));
     ASSERT_EQ(m.vertex_count, m.element_count);
@@ -126,11 +122,10 @@ TEST I_02_circle_segments_run_counter_clockwise(void) {
 }
 
 TEST I_03_noise_is_manifold_2d_and_3d(void) {
-    uint64_t seed;
-    for (seed = 1; seed <= 6; seed++) {
+    for (uint64_t seed = 1; seed <= 6; seed++) {
         fsi_iso_desc d = lattice(seed & 1 ? N : 1, 1);
-        fsi_iso_mesh m;
         fill_noise(d.nz, seed);
+        fsi_iso_mesh m;
         CHECK_OK(fsi_iso_build(&d, &m));
         ASSERT(is_manifold(&m));
         /* about half the box, so the orientation is right */
@@ -141,20 +136,18 @@ TEST I_03_noise_is_manifold_2d_and_3d(void) {
 }
 
 TEST I_04_lid_closes_at_the_wall(void) {
-    int dim;
-    for (dim = 2; dim <= 3; dim++) {
+    for (int dim = 2; dim <= 3; dim++) {
         fsi_iso_desc d = lattice(dim == 3 ? N : 1, 1);
-        fsi_iso_mesh m;
         double full = dim == 3 ? 0.5 : 0.5;
-        int c;
         /* lower half of the box */
-        for (c = 0; c < N * N * d.nz; c++)
+        for (int c = 0; c < N * N * d.nz; c++)
             value[c] = (fsi_real)((c / N % N + 0.5) / N - 0.5);
+        fsi_iso_mesh m;
         CHECK_OK(fsi_iso_build(&d, &m));
         ASSERT(is_manifold(&m));
         /* the rim of the box is bevelled by half a cell */
         CHECK_REL(full, enclosed(&m), 0.03);
-        for (c = 0; c < m.vertex_count; c++)
+        for (int c = 0; c < m.vertex_count; c++)
             ASSERT(m.x[3 * c] > FSI_R(-1e-6) && m.x[3 * c] < FSI_R(1.0 + 1e-6));
         fsi_iso_free(&m);
     }
@@ -164,13 +157,13 @@ TEST I_04_lid_closes_at_the_wall(void) {
 TEST I_05_caller_buffers_and_sizes(void) {
     fsi_iso_desc d = lattice(N, 0);
     fsi_iso_mesh m;
-    fsi_real *x;
-    int32_t *index;
     memset(&m, 0, sizeof m);
     fill_sphere(N, 0.4, 0.31);
     CHECK_OK(fsi_iso_extract(&d, &m)); /* counts */
     ASSERT(m.vertex_count > 100 && m.element_count > 200 && m.dim == 3);
+    fsi_real *x;
     x = (fsi_real *)malloc(3 * sizeof *x * (size_t)m.vertex_count);
+    int32_t *index;
     index = (int32_t *)malloc(3 * sizeof *index * (size_t)m.element_count);
     m.x = x;
     m.index = index;
@@ -190,16 +183,14 @@ TEST I_05_caller_buffers_and_sizes(void) {
 
 TEST I_06_bad_input_and_failing_allocator(void) {
     fsi_iso_desc d = lattice(N, 1);
-    fsi_iso_mesh m;
-    fail_allocator f;
-    long k;
     fill_sphere(N, 0.5, 0.3);
+    fsi_iso_mesh m;
+    long k;
     for (k = 0; k < 10; k++) {
-        fsi_result r;
-        f = fail_begin(k);
+        fail_allocator f = fail_begin(k);
         d.allocator = fail_make(&f);
         memset(&m, 0, sizeof m);
-        r = fsi_iso_build(&d, &m);
+        fsi_result r = fsi_iso_build(&d, &m);
         if (r == FSI_OK) {
             fsi_iso_free(&m);
             ASSERT_EQ(0, f.live);

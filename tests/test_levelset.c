@@ -18,10 +18,9 @@ static fsi_real ball_fn(fsi_vec3 x, void *user) {
 
 /* Disk R = 15 at (50, 75) with a slot 5 wide up to y = 85. */
 static fsi_real zalesak_fn(fsi_vec3 p, void *user) {
-    double dx = (double)p.x - 50, dy = (double)p.y - 75, qx = fabs(dx) - 2.5, qy = (double)p.y - 85,
-           slot;
+    double dx = (double)p.x - 50, dy = (double)p.y - 75, qx = fabs(dx) - 2.5, qy = (double)p.y - 85;
     (void)user;
-    slot = qx > 0 && qy > 0 ? sqrt(qx * qx + qy * qy) : qx > qy ? qx : qy;
+    double slot = qx > 0 && qy > 0 ? sqrt(qx * qx + qy * qy) : qx > qy ? qx : qy;
     dx = sqrt(dx * dx + dy * dy) - 15;
     return (fsi_real)(dx > -slot ? dx : -slot);
 }
@@ -51,20 +50,18 @@ typedef struct flow {
 
 static flow flow_make(int n, int kind) {
     flow w;
-    int a;
     memset(&w, 0, sizeof w);
     w.n = n;
     w.kind = kind;
     w.dim = kind == 2 ? 3 : 2;
-    for (a = 0; a < w.dim; a++)
+    for (int a = 0; a < w.dim; a++)
         w.u[a] = (fsi_real *)calloc((size_t)(n + 1) * (size_t)n * (size_t)(w.dim == 3 ? n : 1),
                                     sizeof(fsi_real));
     return w;
 }
 
 static void flow_free(flow *w) {
-    int a;
-    for (a = 0; a < 3; a++)
+    for (int a = 0; a < 3; a++)
         free(w->u[a]);
 }
 
@@ -86,11 +83,11 @@ static double flow_at(int kind, int axis, double x, double y, double z, double h
 }
 
 static void flow_set(flow *w, double h, double f) {
-    int a, i, j, k, n = w->n;
-    for (a = 0; a < w->dim; a++)
-        for (k = 0; k < (w->dim == 3 ? n + (a == 2) : 1); k++)
-            for (j = 0; j < n + (a == 1); j++)
-                for (i = 0; i < n + (a == 0); i++)
+    int n = w->n;
+    for (int a = 0; a < w->dim; a++)
+        for (int k = 0; k < (w->dim == 3 ? n + (a == 2) : 1); k++)
+            for (int j = 0; j < n + (a == 1); j++)
+                for (int i = 0; i < n + (a == 0); i++)
                     w->u[a][i + (n + (a == 0)) * (j + (n + (a == 1)) * k)] =
                         (fsi_real)(f
                                    * flow_at(w->kind, a, (i + (a == 0 ? 0 : 0.5)) * h,
@@ -108,27 +105,26 @@ static double go_round(int kind, int n, double cfl, int particles, double *moved
            top = kind == 0   ? PI / 314 * 50
                  : kind == 1 ? 1
                              : 2;
-    int steps = (int)ceil(T * top / (cfl * h)), s;
+    int steps = (int)ceil(T * top / (cfl * h));
     fsi_levelset_desc d = box(n, n, kind == 2 ? n : 1, h);
-    fsi_levelset ls;
     flow w = flow_make(n, kind);
     ball b;
-    double before, after;
-    size_t c, differ = 0;
-    fsi_real *start;
+    size_t differ = 0;
     b.x = kind == 2 ? 0.35 : 0.5;
     b.y = kind == 2 ? 0.35 : 0.75;
     b.z = kind == 2 ? 0.35 : 0;
     b.r = 0.15;
     d.particles = particles;
+    fsi_levelset ls;
     if (fsi_levelset_init(&ls, &d) != FSI_OK)
         return 0;
     if (fsi_levelset_shape(&ls, kind == 0 ? zalesak_fn : ball_fn, &b, 1, NULL) != FSI_OK)
         return 0;
-    before = ls.state->target;
+    double before = ls.state->target;
+    fsi_real *start;
     start = (fsi_real *)malloc(ls.cells * sizeof *start);
     fsi_copy(ls.cells, ls.phi, start);
-    for (s = 0; s < steps; s++) {
+    for (int s = 0; s < steps; s++) {
         const fsi_real *u[3];
         if (kind > 0 || s == 0)
             flow_set(&w, h, kind == 0 ? 1.0 : cos(PI * (s + 0.5) / steps));
@@ -138,9 +134,9 @@ static double go_round(int kind, int n, double cfl, int particles, double *moved
         if (fsi_levelset_advance(&ls, u, (fsi_real)(T / steps), NULL, NULL) < 0)
             break;
     }
-    for (c = 0; c < ls.cells; c++)
+    for (size_t c = 0; c < ls.cells; c++)
         differ += (start[c] < 0) != (ls.phi[c] < 0);
-    after = fsi_levelset_volume(&ls, NULL, NULL);
+    double after = fsi_levelset_volume(&ls, NULL, NULL);
     if (moved)
         *moved = (double)differ * h * h * (kind == 2 ? h : 1) / before;
     fsi_levelset_free(&ls);
@@ -150,13 +146,13 @@ static double go_round(int kind, int n, double cfl, int particles, double *moved
 }
 
 TEST F_07_zalesak_disk(void) {
-    double moved, with = go_round(0, 100, 0.5, 0, &moved), without;
+    double moved, with = go_round(0, 100, 0.5, 0, &moved);
     printf("  100^2, one revolution: particle level set %+.2f %% of the area, %.1f %% of the cells "
            "differ\n",
            100 * (with - 1), 100 * moved);
     CHECK_NEAR(1.0, with, 0.01);
     CHECK_MOST(moved, 0.10);
-    without = go_round(0, 100, 1.0, -1, &moved);
+    double without = go_round(0, 100, 1.0, -1, &moved);
     printf("  level set alone %+.2f %%, %.1f %% differ\n", 100 * (without - 1), 100 * moved);
     CHECK_NEAR(1.0, without, 0.10);
     PASS();
@@ -164,8 +160,8 @@ TEST F_07_zalesak_disk(void) {
 
 TEST F_08_vortex_in_a_box(void) {
     int full = getenv("FSI_TEST_FULL") != NULL;
-    double moved, a;
-    a = go_round(1, 64, 2.0, 0, &moved);
+    double moved;
+    double a = go_round(1, 64, 2.0, 0, &moved);
     printf("  64^2, T = 8: %+.2f %% of the area, %.1f %% of the cells differ\n", 100 * (a - 1),
            100 * moved);
     CHECK_NEAR(1.0, a, 0.08);
@@ -202,26 +198,25 @@ TEST F_08_enright_3d(void) {
 static double redistance_error(int n, int dim, int calls, double *shift) {
     double h = 1.0 / n, worst = 0, R = 0.3137;
     fsi_levelset_desc d = box(n, n, dim == 3 ? n : 1, h);
-    fsi_levelset ls;
     ball b;
-    int i, c;
     b.x = 0.503;
     b.y = 0.491;
     b.z = dim == 3 ? 0.512 : 0;
     b.r = R;
     d.particles = -1;
+    fsi_levelset ls;
     if (fsi_levelset_init(&ls, &d) != FSI_OK)
         return 1e30;
-    for (c = 0; c < (int)ls.cells; c++) {
+    for (int c = 0; c < (int)ls.cells; c++) {
         fsi_vec3 x = fsi_vec((fsi_real)((c % n + 0.5) * h), (fsi_real)((c / n % n + 0.5) * h),
                              dim == 3 ? (fsi_real)((c / (n * n) + 0.5) * h) : 0);
         /* a slope of 1 to 3 instead of 1 */
         ls.phi[c] = ball_fn(x, &b) * (fsi_real)(2 + sin(10 * (double)x.x) * cos(7 * (double)x.y));
     }
-    for (i = 0; i < calls; i++)
+    for (int i = 0; i < calls; i++)
         fsi_levelset_redistance(&ls);
     *shift = 0;
-    for (c = 0; c < (int)ls.cells; c++) {
+    for (int c = 0; c < (int)ls.cells; c++) {
         fsi_vec3 x = fsi_vec((fsi_real)((c % n + 0.5) * h), (fsi_real)((c / n % n + 0.5) * h),
                              dim == 3 ? (fsi_real)((c / (n * n) + 0.5) * h) : 0);
         double exact = (double)ball_fn(x, &b), e = fabs((double)ls.phi[c] - exact) / h;
@@ -240,9 +235,10 @@ static double redistance_error(int n, int dim, int calls, double *shift) {
 }
 
 TEST F_09_redistance_keeps_the_surface(void) {
-    double shift, e32, e64, many, shift64;
-    e32 = redistance_error(32, 2, 1, &shift);
-    e64 = redistance_error(64, 2, 1, &shift64);
+    double shift;
+    double e32 = redistance_error(32, 2, 1, &shift);
+    double shift64;
+    double e64 = redistance_error(64, 2, 1, &shift64);
     printf("  2D: distance error %.4f h (32), %.4f h (64); surface moved %.4f h, %.4f h\n", e32,
            e64, shift, shift64);
     CHECK_MOST(shift, 0.05);
@@ -250,7 +246,7 @@ TEST F_09_redistance_keeps_the_surface(void) {
     CHECK_MOST(e32, 0.2);
     /* in cells: first order or better */
     CHECK_MOST(e64, e32);
-    many = redistance_error(64, 2, 50, &shift64);
+    double many = redistance_error(64, 2, 50, &shift64);
     printf("  2D, 50 calls: surface moved %.4f h, distance error %.4f h\n", shift64, many);
     CHECK_MOST(shift64, 0.05);
     e32 = redistance_error(32, 3, 1, &shift);
@@ -262,19 +258,18 @@ TEST F_09_redistance_keeps_the_surface(void) {
 }
 
 TEST F_09_planes_are_exact(void) {
-    int trial;
     uint64_t seed = 5;
-    for (trial = 0; trial < 12; trial++) {
-        int dim = trial & 1 ? 3 : 2, n = 20, c, rep;
+    for (int trial = 0; trial < 12; trial++) {
+        int dim = trial & 1 ? 3 : 2, n = 20;
         fsi_levelset_desc d = box(n, n, dim == 3 ? n : 1, 0.05);
-        fsi_levelset ls;
         fsi_vec3 m = fsi_vec((fsi_real)check_random(&seed), (fsi_real)check_random(&seed),
                              dim == 3 ? (fsi_real)check_random(&seed) : 0);
         m = fsi_vec_unit(m);
         d.particles = -1;
+        fsi_levelset ls;
         CHECK_OK(fsi_levelset_init(&ls, &d));
-        for (rep = 0; rep < 2; rep++) {
-            for (c = 0; c < (int)ls.cells; c++) {
+        for (int rep = 0; rep < 2; rep++) {
+            for (int c = 0; c < (int)ls.cells; c++) {
                 fsi_vec3 x = fsi_vec((fsi_real)(c % n - 9), (fsi_real)(c / n % n - 9),
                                      dim == 3 ? (fsi_real)(c / (n * n) - 9) : 0);
                 fsi_real exact = (fsi_vec_dot(m, x) + FSI_R(0.21)) * d.h;
@@ -296,21 +291,19 @@ TEST F_09_planes_are_exact(void) {
 }
 
 TEST V_01_volume_of_planes_and_balls(void) {
-    int trial, n = 24, q = 16;
+    int n = 24, q = 16;
     uint64_t seed = 9;
-    fsi_levelset ls;
-    ball b;
     fsi_levelset_desc d = box(n, n, 1, 1.0 / n);
     d.particles = -1;
+    fsi_levelset ls;
     CHECK_OK(fsi_levelset_init(&ls, &d));
     /* brute force: sub-samples of the plane */
-    for (trial = 0; trial < 6; trial++) {
+    for (int trial = 0; trial < 6; trial++) {
         double a = check_random(&seed) * PI, o = check_random(&seed) * 0.1, sum = 0;
-        int c, i;
-        for (c = 0; c < n * n; c++) {
+        for (int c = 0; c < n * n; c++) {
             double x = (c % n + 0.5) / n - 0.5, y = (c / n + 0.5) / n - 0.5;
             ls.phi[c] = (fsi_real)(cos(a) * x + sin(a) * y + o);
-            for (i = 0; i < q * q; i++)
+            for (int i = 0; i < q * q; i++)
                 sum += cos(a) * (x + ((i % q + 0.5) / q - 0.5) / n)
                            + sin(a) * (y + ((i / q + 0.5) / q - 0.5) / n) + o
                        < 0;
@@ -320,6 +313,7 @@ TEST V_01_volume_of_planes_and_balls(void) {
     fsi_levelset_free(&ls);
     d = box(n, n, n, 1.0 / n);
     d.particles = -1;
+    ball b;
     b.x = 0.49;
     b.y = 0.52;
     b.z = 0.505;
@@ -333,19 +327,18 @@ TEST V_01_volume_of_planes_and_balls(void) {
 
 TEST V_02_volume_correction_reports(void) {
     fsi_levelset_desc d = box(40, 40, 1, 0.025);
-    fsi_levelset ls;
     fsi_levelset_report rep;
-    ball b;
-    double before;
     memset(&rep, 0, sizeof rep);
+    ball b;
     b.x = 0.5;
     b.y = 0.5;
     b.z = 0;
     b.r = 0.3;
+    fsi_levelset ls;
     CHECK_OK(fsi_levelset_init(&ls, &d));
     CHECK_RESULT(FSI_EMPTY, fsi_levelset_correct_volume(&ls, NULL, FSI_R(0.5), &rep));
     CHECK_OK(fsi_levelset_shape(&ls, ball_fn, &b, 1, NULL));
-    before = ls.state->target;
+    double before = ls.state->target;
     ls.state->target *= 1.02;
     CHECK_OK(fsi_levelset_correct_volume(&ls, NULL, FSI_R(0.5), &rep));
     CHECK_REL(1.02 * before, fsi_levelset_volume(&ls, NULL, NULL), TOL(1e-8, 1e-5));
@@ -362,34 +355,31 @@ TEST V_02_volume_correction_reports(void) {
 /* A corrected surface stays where it was put: its markers go with it, none of them counts as
  * escaped and takes the correction back. */
 TEST V_04_markers_follow_the_correction(void) {
-    int dim, sign;
-    for (dim = 2; dim <= 3; dim++)
-        for (sign = -1; sign <= 1; sign += 2) {
+    for (int dim = 2; dim <= 3; dim++)
+        for (int sign = -1; sign <= 1; sign += 2) {
             const int n = dim == 3 ? 24 : 40;
             fsi_levelset_desc d = box(n, n, dim == 3 ? n : 1, 1.0 / n);
-            fsi_levelset ls;
             fsi_levelset_report rep;
-            fsi_real *zero;
             const fsi_real *u[3];
-            ball b;
-            double target;
-            int s;
             memset(&rep, 0, sizeof rep);
+            ball b;
             b.x = 0.5;
             b.y = 0.5;
             b.z = dim == 3 ? 0.5 : 0;
             b.r = 0.3;
+            fsi_levelset ls;
             CHECK_OK(fsi_levelset_init(&ls, &d));
             CHECK_OK(fsi_levelset_shape(&ls, ball_fn, &b, 1, NULL));
+            fsi_real *zero;
             zero = (fsi_real *)calloc((size_t)(n + 1) * (size_t)n * (size_t)(dim == 3 ? n : 1),
                                       sizeof *zero);
             u[0] = u[1] = u[2] = zero;
             ls.state->target *= 1 + 0.08 * sign;
-            target = ls.state->target;
+            double target = ls.state->target;
             CHECK_OK(fsi_levelset_correct_volume(&ls, NULL, FSI_R(1.0), &rep));
             /* more than the smallest radius of a marker */
             ASSERT(fabs(rep.shift) * n > 0.15);
-            for (s = 0; s < 12; s++) {
+            for (int s = 0; s < 12; s++) {
                 CHECK_OK(fsi_levelset_advance(&ls, u, FSI_R(0.1), NULL, &rep));
                 CHECK_MOST((double)rep.escaped, 0.002 * (double)rep.markers);
             }
@@ -402,12 +392,12 @@ TEST V_04_markers_follow_the_correction(void) {
 
 TEST V_03_shapes_add_cut_and_keep_the_books(void) {
     fsi_levelset_desc d = box(50, 50, 1, 0.02);
-    fsi_levelset ls;
     ball b;
     b.x = 0.4;
     b.y = 0.5;
     b.z = 0;
     b.r = 0.2;
+    fsi_levelset ls;
     CHECK_OK(fsi_levelset_init(&ls, &d));
     CHECK_OK(fsi_levelset_shape(&ls, ball_fn, &b, 1, NULL));
     CHECK_REL(PI * 0.04, ls.state->target, 5e-3);
@@ -423,29 +413,28 @@ TEST V_03_shapes_add_cut_and_keep_the_books(void) {
 
 TEST E_01_extrapolation_is_constant_along_normals(void) {
     fsi_levelset_desc d = box(64, 64, 1, 1.0 / 64);
-    fsi_levelset ls;
     fsi_real *u[3];
     ball b;
     double worst = 0;
-    int i, j;
     b.x = 0.5;
     b.y = 0.5;
     b.z = 0;
     b.r = 0.25;
     d.particles = -1;
+    fsi_levelset ls;
     CHECK_OK(fsi_levelset_init(&ls, &d));
     CHECK_OK(fsi_levelset_shape(&ls, ball_fn, &b, 1, NULL));
     u[0] = (fsi_real *)calloc(65 * 64, sizeof(fsi_real));
     u[1] = (fsi_real *)calloc(65 * 64, sizeof(fsi_real));
     u[2] = NULL;
-    for (j = 0; j < 64; j++)
-        for (i = 0; i < 65; i++)
+    for (int j = 0; j < 64; j++)
+        for (int i = 0; i < 65; i++)
             u[0][i + 65 * j] = (fsi_real)cos(2 * atan2((j + 0.5) / 64 - 0.5, i / 64.0 - 0.5));
     fsi_levelset_extrapolate(&ls, u, NULL, 5);
-    for (j = 0; j < 64; j++)
-        for (i = 0; i < 65; i++) {
-            double y = (j + 0.5) / 64 - 0.5, x = i / 64.0 - 0.5, r = sqrt(x * x + y * y), e;
-            e = fabs((double)u[0][i + 65 * j] - cos(2 * atan2(y, x)));
+    for (int j = 0; j < 64; j++)
+        for (int i = 0; i < 65; i++) {
+            double y = (j + 0.5) / 64 - 0.5, x = i / 64.0 - 0.5, r = sqrt(x * x + y * y);
+            double e = fabs((double)u[0][i + 65 * j] - cos(2 * atan2(y, x)));
             if (r > 0.2 && r < 0.25 + 3.5 / 64 && e > worst)
                 worst = e;
             if (r > 0.25 + 8.0 / 64)
@@ -461,32 +450,30 @@ TEST E_01_extrapolation_is_constant_along_normals(void) {
 
 TEST E_02_solid_cells_continue_the_surface(void) {
     fsi_levelset_desc d = box(20, 20, 1, 0.05);
-    fsi_levelset ls;
     fsi_levelset_walls walls;
     uint8_t solid[400];
     fsi_real u0[420], u1[420];
     const fsi_real *u[3];
-    double v;
-    int c, s;
     memset(&walls, 0, sizeof walls);
     memset(u0, 0, sizeof u0);
     memset(u1, 0, sizeof u1);
-    for (c = 0; c < 400; c++)
+    for (int c = 0; c < 400; c++)
         solid[c] = c % 20 > 7 && c % 20 < 12; /* a wall in the middle */
     walls.solid = solid;
+    fsi_levelset ls;
     CHECK_OK(fsi_levelset_init(&ls, &d));
-    for (c = 0; c < 400; c++)
+    for (int c = 0; c < 400; c++)
         ls.phi[c] = (fsi_real)((c / 20 + 0.5) * 0.05 - 0.41);
     CHECK_OK(fsi_levelset_reset(&ls, &walls));
-    v = ls.state->target;
+    double v = ls.state->target;
     CHECK_NEAR(0.41 * 0.8, v, TOL(1e-10, 1e-6));
     u[0] = u0;
     u[1] = u1;
     u[2] = NULL;
-    for (s = 0; s < 20; s++)
+    for (int s = 0; s < 20; s++)
         CHECK_OK(fsi_levelset_advance(&ls, u, FSI_R(0.1), &walls, NULL));
     CHECK_NEAR(v, fsi_levelset_volume(&ls, solid, NULL), TOL(1e-10, 1e-6));
-    for (c = 0; c < 400; c++)
+    for (int c = 0; c < 400; c++)
         ASSERT((ls.phi[c] < 0) == (c / 20 < 8));
     fsi_levelset_free(&ls);
     PASS();
@@ -509,21 +496,20 @@ static fsi_real left_fn(fsi_vec3 x, void *user) {
 
 TEST E_03_seeds_stay_on_their_side_of_a_shell(void) {
     static const double place[4] = {0.45, 0.47, 0.51, 0.54};
-    int k, dim;
-    for (k = 0; k < 8; k++) {
-        fsi_levelset ls;
+    for (int k = 0; k < 8; k++) {
         fsi_levelset_desc d = box(10, 10, k % 2 ? 10 : 1, 0.1);
-        fsi_levelset_walls walls;
         double at = place[k / 2];
-        size_t p, wrong = 0;
-        dim = k % 2 ? 3 : 2;
+        size_t wrong = 0;
+        int dim = k % 2 ? 3 : 2;
+        fsi_levelset_walls walls;
         memset(&walls, 0, sizeof walls);
         walls.clip_fn = shell_clip;
         walls.user = &at;
+        fsi_levelset ls;
         CHECK_OK(fsi_levelset_init(&ls, &d));
         CHECK_OK(fsi_levelset_shape(&ls, left_fn, &at, 1, &walls));
         CHECK_OK(fsi_levelset_reset(&ls, &walls));
-        for (p = 0; p < ls.state->count; p++)
+        for (size_t p = 0; p < ls.state->count; p++)
             wrong += (ls.pr[p] < 0) != ((double)ls.px[p] < at);
         if (getenv("FSI_VERBOSE"))
             printf("  shell at %g, %dD: %d of %d markers on the wrong side\n", at, dim, (int)wrong,
@@ -536,12 +522,10 @@ TEST E_03_seeds_stay_on_their_side_of_a_shell(void) {
 }
 
 static uint64_t short_run(int threads, int dim, int steps, void *save_at, int restore) {
-    int n = dim == 3 ? 24 : 48, s;
+    int n = dim == 3 ? 24 : 48;
     fsi_levelset_desc d = box(n, n, dim == 3 ? n : 1, 1.0 / n);
-    fsi_levelset ls;
     flow w = flow_make(n, dim == 3 ? 2 : 1);
     ball b;
-    uint64_t hash;
     b.x = 0.4;
     b.y = 0.6;
     b.z = dim == 3 ? 0.4 : 0;
@@ -550,6 +534,7 @@ static uint64_t short_run(int threads, int dim, int steps, void *save_at, int re
     d.redistance = 3;
     d.seed = 77;
     check_threads(threads);
+    fsi_levelset ls;
     if (fsi_levelset_init(&ls, &d) != FSI_OK)
         return 0;
     if (fsi_levelset_shape(&ls, ball_fn, &b, 1, NULL) != FSI_OK)
@@ -557,7 +542,7 @@ static uint64_t short_run(int threads, int dim, int steps, void *save_at, int re
     if (restore && fsi_levelset_restore(&ls, save_at) != FSI_OK)
         return 0;
     flow_set(&w, 1.0 / n, 1.0);
-    for (s = restore ? steps / 2 : 0; s < steps; s++) {
+    for (int s = restore ? steps / 2 : 0; s < steps; s++) {
         const fsi_real *u[3];
         if (save_at && !restore && s == steps / 2)
             fsi_levelset_save(&ls, save_at);
@@ -567,7 +552,7 @@ static uint64_t short_run(int threads, int dim, int steps, void *save_at, int re
         if (fsi_levelset_advance(&ls, u, (fsi_real)(0.7 / n), NULL, NULL) < 0)
             return 0;
     }
-    hash = check_hash(ls.block, ls.state_size, 1);
+    uint64_t hash = check_hash(ls.block, ls.state_size, 1);
     if (!save_at)
         hash += check_hash(ls.phi, ls.cells * sizeof *ls.phi, 2);
     fsi_levelset_free(&ls);
@@ -577,8 +562,7 @@ static uint64_t short_run(int threads, int dim, int steps, void *save_at, int re
 }
 
 TEST G_01_same_bits_for_any_thread_count(void) {
-    int dim;
-    for (dim = 2; dim <= 3; dim++) {
+    for (int dim = 2; dim <= 3; dim++) {
         uint64_t one = short_run(1, dim, 10, NULL, 0);
         ASSERT(one != 0);
         ASSERT(short_run(2, dim, 10, NULL, 0) == one);
@@ -589,17 +573,14 @@ TEST G_01_same_bits_for_any_thread_count(void) {
 }
 
 TEST G_02_restored_run_continues_bit_for_bit(void) {
-    int dim;
-    for (dim = 2; dim <= 3; dim++) {
+    for (int dim = 2; dim <= 3; dim++) {
         int n = dim == 3 ? 24 : 48;
         fsi_levelset_desc d = box(n, n, dim == 3 ? n : 1, 1.0 / n);
         fsi_levelset ls;
-        void *block;
-        uint64_t straight;
         CHECK_OK(fsi_levelset_init(&ls, &d));
-        block = malloc(fsi_levelset_state_size(&ls));
+        void *block = malloc(fsi_levelset_state_size(&ls));
         fsi_levelset_free(&ls);
-        straight = short_run(1, dim, 14, block, 0);
+        uint64_t straight = short_run(1, dim, 14, block, 0);
         ASSERT(straight != 0);
         ASSERT(short_run(1, dim, 14, block, 1) == straight);
         free(block);
@@ -610,20 +591,18 @@ TEST G_02_restored_run_continues_bit_for_bit(void) {
 TEST G_03_bad_input_and_failing_allocator(void) {
     fsi_levelset_desc d = box(10, 10, 1, 0.1);
     fsi_levelset ls;
-    fail_allocator f;
     fsi_real u0[110], u1[110];
     const fsi_real *u[3];
-    ball b;
-    uint64_t before;
     memset(&ls, 0, sizeof ls);
     fsi_levelset_free(&ls);
-    f = fail_begin(0);
+    fail_allocator f = fail_begin(0);
     d.allocator = fail_make(&f);
     CHECK_RESULT(FSI_ERR_MEMORY, fsi_levelset_init(&ls, &d));
     ASSERT_EQ(0, f.live);
     f = fail_begin(1);
     CHECK_OK(fsi_levelset_init(&ls, &d));
     ASSERT_EQ(1, f.live);
+    ball b;
     b.x = 0.5;
     b.y = 0.5;
     b.z = 0;
@@ -634,7 +613,7 @@ TEST G_03_bad_input_and_failing_allocator(void) {
     u[1] = u1;
     u[2] = NULL;
     CHECK_OK(fsi_levelset_shape(&ls, ball_fn, &b, 1, NULL));
-    before = check_hash(ls.block, ls.state_size, 3);
+    uint64_t before = check_hash(ls.block, ls.state_size, 3);
     CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_levelset_advance(&ls, u, FSI_R(-0.1), NULL, NULL));
     CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_levelset_advance(&ls, u, (fsi_real)NAN, NULL, NULL));
     u1[50] = (fsi_real)INFINITY;
@@ -661,13 +640,13 @@ TEST G_03_bad_input_and_failing_allocator(void) {
 
 TEST G_04_little_room_is_reported(void) {
     fsi_levelset_desc d = box(30, 30, 1, 0.1);
-    fsi_levelset ls;
     ball b;
     b.x = 1.5;
     b.y = 1.5;
     b.z = 0;
     b.r = 1;
     d.particle_room = 100;
+    fsi_levelset ls;
     CHECK_OK(fsi_levelset_init(&ls, &d));
     CHECK_RESULT(FSI_CAPPED, fsi_levelset_shape(&ls, ball_fn, &b, 1, NULL));
     ASSERT_EQ(100, (int)ls.state->count);

@@ -44,7 +44,7 @@ static fsi_csr build(triplets *t, int rows, int cols) {
  * there. plus is added to the diagonal. */
 static fsi_csr laplacian(int nx, int ny, int nz, int dirichlet, double plus) {
     triplets t = {NULL, NULL, NULL, 0, 0};
-    int n[3], c[3], a, s;
+    int n[3], c[3];
     n[0] = nx;
     n[1] = ny;
     n[2] = nz;
@@ -53,8 +53,8 @@ static fsi_csr laplacian(int nx, int ny, int nz, int dirichlet, double plus) {
             for (c[0] = 0; c[0] < nx; c[0]++) {
                 int at = c[0] + nx * (c[1] + ny * c[2]), step = 1;
                 double d = plus;
-                for (a = 0; a < 3; a++) {
-                    for (s = -1; s <= 1; s += 2) {
+                for (int a = 0; a < 3; a++) {
+                    for (int s = -1; s <= 1; s += 2) {
                         int inside = c[a] + s >= 0 && c[a] + s < n[a];
                         if (n[a] == 1)
                             continue;
@@ -76,8 +76,7 @@ static fsi_real *vector(size_t n) {
 
 static fsi_real *random_vector(size_t n, uint64_t seed) {
     fsi_real *x = vector(n);
-    size_t i;
-    for (i = 0; i < n; i++)
+    for (size_t i = 0; i < n; i++)
         x[i] = (fsi_real)check_random(&seed);
     return x;
 }
@@ -87,32 +86,31 @@ static fsi_real *spectrum(int n, const double *w, uint64_t seed) {
     double *A = (double *)calloc((size_t)n * (size_t)n, sizeof(double)),
            *v = (double *)calloc((size_t)n, sizeof(double));
     fsi_real *out = vector((size_t)n * (size_t)n);
-    int i, j, k;
-    for (i = 0; i < n; i++)
+    for (int i = 0; i < n; i++)
         A[i * n + i] = w[i];
-    for (k = 0; k < 8; k++) {
+    for (int k = 0; k < 8; k++) {
         double vv = 0;
-        for (i = 0; i < n; i++) {
+        for (int i = 0; i < n; i++) {
             v[i] = check_random(&seed);
             vv += v[i] * v[i];
         }
-        for (i = 0; i < n; i++) {
+        for (int i = 0; i < n; i++) {
             double s = 0;
-            for (j = 0; j < n; j++)
+            for (int j = 0; j < n; j++)
                 s += A[i * n + j] * v[j];
-            for (j = 0; j < n; j++)
+            for (int j = 0; j < n; j++)
                 A[i * n + j] -= 2 * s / vv * v[j];
         }
-        for (j = 0; j < n; j++) {
+        for (int j = 0; j < n; j++) {
             double s = 0;
-            for (i = 0; i < n; i++)
+            for (int i = 0; i < n; i++)
                 s += A[i * n + j] * v[i];
-            for (i = 0; i < n; i++)
+            for (int i = 0; i < n; i++)
                 A[i * n + j] -= 2 * s / vv * v[i];
         }
     }
-    for (i = 0; i < n; i++)
-        for (j = 0; j < n; j++)
+    for (int i = 0; i < n; i++)
+        for (int j = 0; j < n; j++)
             out[i * n + j] = (fsi_real)((A[i * n + j] + A[j * n + i]) / 2);
     free(A);
     free(v);
@@ -126,10 +124,9 @@ typedef struct dense {
 
 static void dense_apply(const fsi_real *x, fsi_real *y, void *user) {
     const dense *d = (const dense *)user;
-    int i, j;
-    for (i = 0; i < d->n; i++) {
+    for (int i = 0; i < d->n; i++) {
         double s = 0;
-        for (j = 0; j < d->n; j++)
+        for (int j = 0; j < d->n; j++)
             s += (double)d->A[i * d->n + j] * (double)x[j];
         y[i] = (fsi_real)s;
     }
@@ -144,9 +141,8 @@ static fsi_operator op_of(fsi_apply_fn fn, void *user) {
 
 static double *dense_of(const fsi_csr *A) {
     double *D = (double *)calloc((size_t)A->rows * (size_t)A->cols + 1, sizeof(double));
-    int i, k;
-    for (i = 0; i < A->rows; i++)
-        for (k = A->row[i]; k < A->row[i + 1]; k++)
+    for (int i = 0; i < A->rows; i++)
+        for (int k = A->row[i]; k < A->row[i + 1]; k++)
             D[i * A->cols + A->col[k]] += (double)A->val[k];
     return D;
 }
@@ -155,16 +151,15 @@ static double *dense_of(const fsi_csr *A) {
 static double *gauss(int n, const double *A0, const double *b0) {
     double *A = (double *)malloc((size_t)n * (size_t)n * sizeof(double)),
            *b = (double *)malloc((size_t)n * sizeof(double));
-    int i, j, k;
     memcpy(A, A0, (size_t)n * (size_t)n * sizeof(double));
     memcpy(b, b0, (size_t)n * sizeof(double));
-    for (k = 0; k < n; k++) {
+    for (int k = 0; k < n; k++) {
         int p = k;
-        double t;
-        for (i = k; i < n; i++)
+        for (int i = k; i < n; i++)
             if (fabs(A[i * n + k]) > fabs(A[p * n + k]))
                 p = i;
-        for (j = 0; j < n; j++) {
+        double t;
+        for (int j = 0; j < n; j++) {
             t = A[k * n + j];
             A[k * n + j] = A[p * n + j];
             A[p * n + j] = t;
@@ -172,16 +167,16 @@ static double *gauss(int n, const double *A0, const double *b0) {
         t = b[k];
         b[k] = b[p];
         b[p] = t;
-        for (i = 0; i < n; i++) {
+        for (int i = 0; i < n; i++) {
             double f = i == k ? 0 : A[i * n + k] / A[k * n + k];
             if (f == 0)
                 continue;
-            for (j = k; j < n; j++)
+            for (int j = k; j < n; j++)
                 A[i * n + j] -= f * A[k * n + j];
             b[i] -= f * b[k];
         }
     }
-    for (i = 0; i < n; i++)
+    for (int i = 0; i < n; i++)
         b[i] /= A[i * n + i];
     free(A);
     return b;
@@ -189,8 +184,7 @@ static double *gauss(int n, const double *A0, const double *b0) {
 
 static double *doubles(size_t n, const fsi_real *x) {
     double *d = (double *)malloc((n ? n : 1) * sizeof(double));
-    size_t i;
-    for (i = 0; i < n; i++)
+    for (size_t i = 0; i < n; i++)
         d[i] = (double)x[i];
     return d;
 }
@@ -198,8 +192,7 @@ static double *doubles(size_t n, const fsi_real *x) {
 /* |x - y| / |y| */
 static double distance(size_t n, const fsi_real *x, const double *y) {
     double s = 0, t = 0;
-    size_t i;
-    for (i = 0; i < n; i++) {
+    for (size_t i = 0; i < n; i++) {
         double d = (double)x[i] - y[i];
         s += d * d;
         t += y[i] * y[i];
@@ -209,10 +202,9 @@ static double distance(size_t n, const fsi_real *x, const double *y) {
 
 static double residual_of(const fsi_krylov_desc *d, const fsi_real *b, const fsi_real *x) {
     fsi_real *r = vector(d->n);
-    double s;
     d->A.apply_fn(x, r, d->A.user);
     fsi_xpay(d->n, b, -1, r);
-    s = fsi_norm(d->n, r);
+    double s = fsi_norm(d->n, r);
     free(r);
     return s;
 }
@@ -231,9 +223,9 @@ typedef struct mean {
 } mean;
 
 static void remove_mean(fsi_real *x, void *user) {
-    size_t i, n = ((mean *)user)->n;
+    size_t n = ((mean *)user)->n;
     fsi_real m = (fsi_real)(fsi_sum(n, x) / (double)n);
-    for (i = 0; i < n; i++)
+    for (size_t i = 0; i < n; i++)
         x[i] -= m;
 }
 
@@ -250,9 +242,8 @@ static void note(int level, const char *text, void *user) {
 TEST base_memory_results_and_log(void) {
     static const int known[] = {0, -1, -2, -3, -4, -5, -6, -7, -8, 1, 2, 3, 4, 5, 6, 7, 8, 9};
     fail_allocator f = fail_begin(-1);
-    fsi_allocator a = fail_make(&f), none, half;
+    fsi_allocator a = fail_make(&f);
     fsi_arena arena = {NULL, 0, 0, 0};
-    fsi_logger logger;
     char said[32] = "";
     size_t product = 7;
 #ifdef FSI__GUARD
@@ -261,27 +252,26 @@ TEST base_memory_results_and_log(void) {
 #else
     const size_t step = 64;
 #endif
-    int k, i, pass;
-    for (k = 0; k < 18; k++) {
+    for (int k = 0; k < 18; k++) {
         const char *text = fsi_result_text((fsi_result)known[k]);
         ASSERT(text && strlen(text) > 1 && strcmp(text, fsi_result_text((fsi_result)12345)));
-        for (i = 0; i < k; i++)
+        for (int i = 0; i < k; i++)
             ASSERT(strcmp(text, fsi_result_text((fsi_result)known[i])));
     }
+    fsi_allocator none;
     memset(&none, 0, sizeof none);
-    half = a;
+    fsi_allocator half = a;
     half.free_fn = NULL;
     ASSERT(fsi_allocator_valid(NULL) && fsi_allocator_valid(&none) && fsi_allocator_valid(&a)
            && !fsi_allocator_valid(&half));
     /* NULL, zero, the caller's: aligned, zeroed, given back with its size */
-    for (k = 0; k < 3; k++) {
+    for (int k = 0; k < 3; k++) {
         const fsi_allocator *use = k == 0 ? NULL : k == 1 ? &none : &a;
         static const size_t size[] = {1, 63, 64, 65, 100000};
-        for (i = 0; i < 5; i++) {
+        for (int i = 0; i < 5; i++) {
             unsigned char *p = (unsigned char *)fsi_alloc(use, size[i]);
-            size_t c;
             ASSERT(p && ((uintptr_t)p & 63u) == 0);
-            for (c = 0; c < size[i]; c++)
+            for (size_t c = 0; c < size[i]; c++)
                 ASSERT(p[c] == 0);
             memset(p, 255, size[i]);
             fsi_free(use, p, size[i]);
@@ -294,7 +284,7 @@ TEST base_memory_results_and_log(void) {
     ASSERT(fsi_size_mul((size_t)-1, 1, &product) && product == (size_t)-1);
     ASSERT(!fsi_size_mul((size_t)-1 / 2 + 1, 2, &product) && product == (size_t)-1);
     /* one layout function, run twice */
-    for (pass = 0; pass < 2; pass++) {
+    for (int pass = 0; pass < 2; pass++) {
         char *x = (char *)fsi_arena_take(&arena, 3, 10), *y = (char *)fsi_arena_take(&arena, 1, 1);
         ASSERT_EQ_FMT(2 * step, arena.used, "%lu");
         if (pass) {
@@ -310,6 +300,7 @@ TEST base_memory_results_and_log(void) {
     memset(&arena, 0, sizeof arena);
     (void)fsi_arena_take(&arena, (size_t)-1, 2);
     ASSERT_EQ(1, arena.failed);
+    fsi_logger logger;
     logger.log_fn = note;
     logger.user = said;
     fsi_log(NULL, 0, "nobody");
@@ -327,16 +318,16 @@ static fsi_quat turn(uint64_t *seed) {
 TEST base_rotations_and_matrices(void) {
     const double tol = TOL(1e-14, 2e-6);
     uint64_t seed = 3;
-    int k, i;
-    for (k = 0; k < 200; k++) {
+    for (int k = 0; k < 200; k++) {
         fsi_quat a = turn(&seed), b = turn(&seed);
         fsi_mat3 A = fsi_quat_matrix(a), B = fsi_quat_matrix(b), AB = fsi_mat3_mul(&A, &B),
-                 C = fsi_quat_matrix(fsi_quat_mul(a, b)), At = fsi_mat3_transpose(&A), I, M, T;
+                 C = fsi_quat_matrix(fsi_quat_mul(a, b)), At = fsi_mat3_transpose(&A);
         fsi_vec3 v = fsi_vec((fsi_real)check_random(&seed), (fsi_real)check_random(&seed),
                              (fsi_real)check_random(&seed)),
                  u = fsi_quat_rotate(a, v), w = fsi_mat3_mul_vec(&A, v);
-        I = fsi_mat3_mul(&A, &At);
-        for (i = 0; i < 9; i++) {
+        fsi_mat3 I = fsi_mat3_mul(&A, &At);
+        fsi_mat3 M;
+        for (int i = 0; i < 9; i++) {
             CHECK_NEAR(AB.m[i], C.m[i], 4 * tol);
             CHECK_NEAR(i % 4 == 0, I.m[i], 4 * tol);
             M.m[i] = (fsi_real)check_random(&seed);
@@ -346,7 +337,7 @@ TEST base_rotations_and_matrices(void) {
         CHECK_NEAR(0, fsi_vec_length(fsi_vec_sub(fsi_mat3_tmul_vec(&A, w), v)), 8 * tol);
         CHECK_NEAR(fsi_vec_length(v), fsi_vec_length(u), 8 * tol);
         /* R M R^T v = R (M (R^T v)) */
-        T = fsi_mat3_rotate(&A, &M);
+        fsi_mat3 T = fsi_mat3_rotate(&A, &M);
         w = fsi_mat3_mul_vec(&M, fsi_mat3_tmul_vec(&A, v));
         CHECK_NEAR(0, fsi_vec_length(fsi_vec_sub(fsi_mat3_mul_vec(&T, v), fsi_mat3_mul_vec(&A, w))),
                    20 * tol);
@@ -354,15 +345,16 @@ TEST base_rotations_and_matrices(void) {
             continue;
         ASSERT(fsi_mat3_inverse(&M, &T));
         I = fsi_mat3_mul(&M, &T);
-        for (i = 0; i < 9; i++)
+        for (int i = 0; i < 9; i++)
             CHECK_NEAR(i % 4 == 0, I.m[i], 2000 * tol);
     }
     {
-        fsi_mat3 zero, keep;
+        fsi_mat3 zero;
         fsi_quat q = fsi_quat_from_rotation(fsi_vec(0, 0, FSI_R(1e-6))); /* the series near zero */
         fsi_vec3 quarter =
             fsi_quat_rotate(fsi_quat_from_rotation(fsi_vec(0, 0, FSI_PI / 2)), fsi_vec(1, 0, 0));
         memset(&zero, 0, sizeof zero);
+        fsi_mat3 keep;
         keep.m[0] = 5;
         ASSERT(!fsi_mat3_inverse(&zero, &keep) && keep.m[0] >= 5 && keep.m[0] <= 5);
         CHECK_NEAR(5e-7, q.z, 1e-12);
@@ -392,18 +384,17 @@ static void count_up(size_t begin, size_t end, void *user) {
 TEST base_arrays_and_reductions(void) {
     static const size_t size[] = {0, 1, 3, 255, 256, 257, 1023, 1024, 8191, 8193, 100003};
     static const int threads[] = {1, 2, 3, 8};
-    int k, t;
-    for (k = 0; k < 11; k++) {
-        size_t n = size[k], i;
+    for (int k = 0; k < 11; k++) {
+        size_t n = size[k];
         fsi_real *x = random_vector(n, 4), *y = random_vector(n, 5), *z = vector(n);
         double sum = 0, dot = 0, square = 0, most = 0, first[4] = {0, 0, 0, 0};
-        for (i = 0; i < n; i++) {
+        for (size_t i = 0; i < n; i++) {
             sum += (double)x[i];
             dot += (double)x[i] * (double)y[i];
             square += (double)x[i] * (double)x[i];
             most = fmax(most, fabs((double)x[i]));
         }
-        for (t = 0; t < 4; t++) {
+        for (int t = 0; t < 4; t++) {
             double now[4];
             check_threads(threads[t]);
             now[0] = fsi_sum(n, x);
@@ -415,7 +406,7 @@ TEST base_arrays_and_reductions(void) {
             ASSERT(!memcmp(first, now, sizeof first)); /* the same bits */
             fsi_parallel_for(n, count_up, z);
             /* everyone once */
-            for (i = 0; i < n; i++)
+            for (size_t i = 0; i < n; i++)
                 ASSERT(z[i] >= (fsi_real)(t + 1) && z[i] <= (fsi_real)(t + 1));
         }
         check_threads(1);
@@ -429,7 +420,7 @@ TEST base_arrays_and_reductions(void) {
         fsi_axpy(n, 2, y, z);
         fsi_xpay(n, x, -1, z);
         fsi_scale(n, FSI_R(0.5), z);
-        for (i = 0; i < n; i++)
+        for (size_t i = 0; i < n; i++)
             CHECK_NEAR(-(double)y[i], z[i], TOL(1e-15, 1e-6));
         fsi_fill(n, 3, z);
         CHECK_NEAR(3.0 * (double)n, fsi_sum(n, z), 0);
@@ -461,22 +452,23 @@ TEST csr_against_dense(void) {
     };
 
     triplets t = {NULL, NULL, NULL, 0, 0};
-    double D[R * C], Dt;
+    double D[R * C];
     fsi_real *x = random_vector(R + C, 3), y[R + C];
     uint64_t seed = 1;
-    fsi_csr A, T;
-    int k, i, j;
     memset(D, 0, sizeof D);
-    for (k = 0; k < N; k++) { /* many duplicates */
+    for (int k = 0; k < N; k++) { /* many duplicates */
         int r = (int)((check_random(&seed) + 1) / 2 * R),
             c = (int)((check_random(&seed) + 1) / 2 * C);
         double v = (double)(fsi_real)check_random(&seed);
         put(&t, r, c, v);
         D[r * C + c] += v;
     }
-    A = build(&t, R, C);
+    fsi_csr A = build(&t, R, C);
     CHECK_OK(fsi_csr_check(&A));
     fsi_csr_mul(&A, x, y);
+    double Dt;
+    int i;
+    int j;
     for (i = 0; i < R; i++) {
         for (Dt = 0, j = 0; j < C; j++)
             Dt += D[i * C + j] * (double)x[j];
@@ -488,12 +480,13 @@ TEST csr_against_dense(void) {
             Dt += D[i * C + j] * (double)x[i];
         CHECK_NEAR(Dt, y[j], TOL(1e-13, 1e-5));
     }
+    fsi_csr T;
     CHECK_OK(fsi_csr_transpose(&A, &T, NULL));
     CHECK_OK(fsi_csr_check(&T));
     ASSERT_EQ(C, T.rows);
     ASSERT_EQ(R, T.cols);
     for (i = 0; i < T.rows; i++)
-        for (k = T.row[i]; k < T.row[i + 1]; k++)
+        for (int k = T.row[i]; k < T.row[i + 1]; k++)
             CHECK_NEAR(D[T.col[k] * C + i], T.val[k], TOL(1e-14, 1e-6));
     ASSERT(fsi_csr_asymmetry(&A) > 1e29);
     fsi_csr_free(&A, NULL);
@@ -537,17 +530,15 @@ TEST L_01_cg_finite_termination(void) {
 
     static const double level[5] = {1, 2, 5, 10, 100};
     double w[N];
-    fsi_real *A, *b = random_vector(N, 5), x[N] = {0};
-    dense d;
-    fsi_krylov_desc desc;
-    fsi_report report;
-    int i;
-    for (i = 0; i < N; i++)
+    fsi_real *b = random_vector(N, 5), x[N] = {0};
+    for (int i = 0; i < N; i++)
         w[i] = level[i % 5];
-    A = spectrum(N, w, 11);
+    fsi_real *A = spectrum(N, w, 11);
+    dense d;
     d.n = N;
     d.A = A;
-    desc = krylov(N, op_of(dense_apply, &d), TOL(1e-10, 1e-4));
+    fsi_krylov_desc desc = krylov(N, op_of(dense_apply, &d), TOL(1e-10, 1e-4));
+    fsi_report report;
     CHECK_OK(fsi_cg_solve(&desc, b, x, NULL, 0, &report));
     CHECK_MOST(report.iterations, 6);
     CHECK_MOST(residual_of(&desc, b, x), TOL(1e-10, 1e-4) * 1.0001 * fsi_norm(N, b));
@@ -566,10 +557,10 @@ typedef struct energy_log {
 static int energy_history(int iteration, double residual, const fsi_real *x, void *user) {
     energy_log *g = (energy_log *)user;
     double s = 0, left = 0;
-    int i, n = 127;
+    int n = 127;
     (void)residual;
     /* e.A e = sum of squared differences */
-    for (i = 0; i <= n; i++) {
+    for (int i = 0; i <= n; i++) {
         double e = i < n ? (double)x[i] - g->exact[i] : 0;
         s += (e - left) * (e - left);
         left = e;
@@ -588,18 +579,17 @@ TEST L_02_cg_error_bound(void) {
 
     fsi_csr A = laplacian(N, 1, 1, 1, 0);
     fsi_real *b = random_vector(N, 2), x[N] = {0};
-    double *D = dense_of(&A), *bd = doubles(N, b), *exact = gauss(N, D, bd), kappa, q;
+    double *D = dense_of(&A), *bd = doubles(N, b), *exact = gauss(N, D, bd);
     fsi_krylov_desc desc = krylov(N, fsi_csr_operator(&A), TOL(1e-12, 1e-4));
     energy_log g;
-    int k;
     memset(&g, 0, sizeof g);
     g.exact = exact;
     desc.history_fn = energy_history;
     desc.history_user = &g;
     CHECK_OK(fsi_cg_solve(&desc, b, x, NULL, 0, NULL));
-    kappa = 1 / pow(tan(3.14159265358979323846 / (2 * (N + 1))), 2);
-    q = (sqrt(kappa) - 1) / (sqrt(kappa) + 1);
-    for (k = 1; k <= g.count; k++) {
+    double kappa = 1 / pow(tan(3.14159265358979323846 / (2 * (N + 1))), 2);
+    double q = (sqrt(kappa) - 1) / (sqrt(kappa) + 1);
+    for (int k = 1; k <= g.count; k++) {
         CHECK_MOST(g.e[k], 2 * pow(q, k) * g.e[0] + TOL(1e-9, 1e-2) * g.e[0]);
         CHECK_MOST(g.e[k], g.e[k - 1] * (1 + TOL(1e-10, 1e-3)) + TOL(1e-11, 1e-3) * g.e[0]);
     }
@@ -623,27 +613,27 @@ TEST L_05_singular_consistent(void) {
     mean m = {N};
     double tol = TOL(1e-10, 1e-5);
     fsi_krylov_desc desc = krylov(N, fsi_csr_operator(&A), tol);
-    fsi_report free_floating, pinned;
-    fsi_ic ic;
-    int k;
     remove_mean(b, &m);
+    fsi_ic ic;
     CHECK_OK(fsi_ic_init(&ic, &A, NULL));
     desc.precondition = fsi_ic_operator(&ic);
     desc.project_fn = remove_mean;
     desc.project_user = &m;
+    fsi_report free_floating;
     CHECK_OK(fsi_cg_solve(&desc, b, x, NULL, 0, &free_floating));
     CHECK_MOST(residual_of(&desc, b, x), 1.1 * tol * fsi_norm(N, b));
     CHECK_NEAR(0, fsi_sum(N, x) / N, TOL(1e-12, 1e-5));
     fsi_ic_free(&ic);
-    for (k = P.row[0]; k < P.row[1]; k++)
+    for (int k = P.row[0]; k < P.row[1]; k++)
         P.val[k] = P.col[k] == 0 ? 1 : 0; /* pin cell 0 */
-    for (k = 1; k < P.row[N]; k++)
+    for (int k = 1; k < P.row[N]; k++)
         if (P.col[k] == 0 && k >= P.row[1])
             P.val[k] = 0;
     b[0] = 0;
     desc.A = fsi_csr_operator(&P);
     desc.project_fn = NULL;
     CHECK_OK(fsi_ic_init(&ic, &P, NULL));
+    fsi_report pinned;
     CHECK_OK(fsi_cg_solve(&desc, b, x, NULL, 0, &pinned));
     printf("  all-Neumann 32^2: %d iterations with projector, %d pinned\n",
            free_floating.iterations, pinned.iterations);
@@ -663,20 +653,19 @@ TEST L_06_singular_inconsistent(void) {
     };
 
     fsi_csr A = laplacian(M, M, 1, 0, 0);
-    fsi_real *b = vector(N), *x = vector(N), *c;
+    fsi_real *b = vector(N), *x = vector(N);
     mean m = {N};
     fsi_krylov_desc desc = krylov(N, fsi_csr_operator(&A), TOL(1e-8, 1e-5));
     fsi_report report;
-    int with, i;
-    for (with = 0; with < 2; with++) {
+    for (int with = 0; with < 2; with++) {
         desc.project_fn = with ? remove_mean : NULL;
         desc.project_user = &m;
         fsi_fill(N, 1, b);
         CHECK_RESULT(FSI_INCOMPATIBLE, fsi_cg_solve(&desc, b, x, NULL, 0, &report));
         ASSERT(fsi_all_finite(N, x));
         CHECK_MOST(report.iterations, 2);
-        c = random_vector(N, 4);
-        for (i = 0; i < N; i++)
+        fsi_real *c = random_vector(N, 4);
+        for (int i = 0; i < N; i++)
             c[i] += FSI_R(0.3);
         CHECK_RESULT(FSI_INCOMPATIBLE, fsi_cg_solve(&desc, c, x, NULL, 0, &report));
         ASSERT(fsi_all_finite(N, x));
@@ -738,20 +727,14 @@ TEST L_07_ic_exact_without_fill(void) {
         N = 400
     };
 
-    int kind;
-    for (kind = 0; kind < 2; kind++) {
+    for (int kind = 0; kind < 2; kind++) {
         triplets t = {NULL, NULL, NULL, 0, 0};
         uint64_t seed = 3;
         fsi_real *b = random_vector(N, 1), *x = vector(N);
-        fsi_krylov_desc desc;
-        fsi_report report;
-        fsi_csr A;
-        fsi_ic ic;
-        int i;
-        for (i = 0; i < N; i++)
+        for (int i = 0; i < N; i++)
             put(&t, i, i, 1);
         /* chain, or a tree whose nodes come before their parent */
-        for (i = 0; i + 1 < N; i++) {
+        for (int i = 0; i + 1 < N; i++) {
             int p = kind == 0
                         ? i + 1
                         : i + 1 + (int)((check_random(&seed) + 1) / 2 * fsi__imin(7, N - 1 - i));
@@ -760,10 +743,12 @@ TEST L_07_ic_exact_without_fill(void) {
             put(&t, i, i, 1);
             put(&t, p, p, 1);
         }
-        A = build(&t, N, N);
+        fsi_csr A = build(&t, N, N);
+        fsi_ic ic;
         CHECK_OK(fsi_ic_init(&ic, &A, NULL));
-        desc = krylov(N, fsi_csr_operator(&A), TOL(1e-10, 2e-6));
+        fsi_krylov_desc desc = krylov(N, fsi_csr_operator(&A), TOL(1e-10, 2e-6));
         desc.precondition = fsi_ic_operator(&ic);
+        fsi_report report;
         CHECK_OK(fsi_cg_solve(&desc, b, x, NULL, 0, &report));
         CHECK_MOST(report.iterations, TOL(1, 2));
         fsi_ic_free(&ic);
@@ -779,19 +764,16 @@ TEST L_08_ic_breakdown_kershaw(void) {
     static const double K[16] = {3, -2, 0, 2, -2, 3, -2, 0, 0, -2, 3, -2, 2, 0, -2, 3};
     triplets t = {NULL, NULL, NULL, 0, 0};
     fsi_real b[4] = {1, 2, 3, 5}, x[4] = {0};
-    fsi_krylov_desc desc;
-    fsi_report report;
-    fsi_csr A;
-    fsi_ic ic;
-    int i;
-    for (i = 0; i < 16; i++)
+    for (int i = 0; i < 16; i++)
         if (K[i] != 0)
             put(&t, i / 4, i % 4, K[i]);
-    A = build(&t, 4, 4);
+    fsi_csr A = build(&t, 4, 4);
+    fsi_ic ic;
     CHECK_RESULT(FSI_SHIFTED, fsi_ic_init(&ic, &A, NULL));
     ASSERT(ic.shift > 0);
-    desc = krylov(4, fsi_csr_operator(&A), TOL(1e-10, 1e-5));
+    fsi_krylov_desc desc = krylov(4, fsi_csr_operator(&A), TOL(1e-10, 1e-5));
     desc.precondition = fsi_ic_operator(&ic);
+    fsi_report report;
     CHECK_OK(fsi_cg_solve(&desc, b, x, NULL, 0, &report));
     CHECK_MOST(report.iterations, 4);
     printf("  Kershaw: shift %.3g, %d iterations\n", ic.shift, report.iterations);
@@ -813,12 +795,12 @@ static double condition_root(const fsi_csr *A, const fsi_ic *ic) {
     fsi_real *r = random_vector(N, 6), *z = vector(N), *p = vector(N), *q = vector(N),
              *T = vector(MOST * MOST), w[MOST];
     double rz = 0, alpha = 1, first = fsi_norm(N, r);
-    int k, m = 0, i;
-    for (k = 0; k < MOST && fsi_norm(N, r) > TOL(1e-10, 1e-5) * first; k++) {
-        double was = alpha, old = rz, beta;
+    int m = 0;
+    for (int k = 0; k < MOST && fsi_norm(N, r) > TOL(1e-10, 1e-5) * first; k++) {
+        double was = alpha, old = rz;
         fsi_ic_solve(ic, r, z);
         rz = fsi_dot(N, r, z);
-        beta = k ? rz / old : 0;
+        double beta = k ? rz / old : 0;
         fsi_xpay(N, z, (fsi_real)beta, p);
         fsi_csr_mul(A, p, q);
         alpha = rz / fsi_dot(N, p, q);
@@ -828,8 +810,8 @@ static double condition_root(const fsi_csr *A, const fsi_ic *ic) {
             T[k * MOST + k - 1] = (fsi_real)(sqrt(beta) / was);
         m = k + 1;
     }
-    for (k = 1; k < m; k++)
-        for (i = 0; i <= k; i++)
+    for (int k = 1; k < m; k++)
+        for (int i = 0; i <= k; i++)
             T[k * m + i] = T[k * MOST + i];
     if (fsi_eigen_dense(m, T, NULL, w, NULL, NULL) != FSI_OK)
         w[0] = -1;
@@ -850,31 +832,31 @@ static double condition_root(const fsi_csr *A, const fsi_ic *ic) {
    so for them the growth over the three doublings together is asked for. */
 TEST L_09_ic_and_mic_scaling(void) {
     /* right-hand side: 0 smooth, 1 noise */
-    int its[2][2][4], side, form, k, i;
+    int its[2][2][4];
     double root[2][4];
-    for (k = 0; k < 4; k++) {
+    for (int k = 0; k < 4; k++) {
         int n = 32 << k;
         size_t N = (size_t)(n * n);
         fsi_csr A = laplacian(n, n, 1, 1, 0);
-        for (form = 0; form < 2; form++) {
+        for (int form = 0; form < 2; form++) {
             fsi_ic_desc how;
-            fsi_ic ic;
             memset(&how, 0, sizeof how);
             how.modified = form;
+            fsi_ic ic;
             ASSERT(fsi_ic_init(&ic, &A, &how) >= 0);
             root[form][k] = condition_root(&A, &ic);
             /* same numbers, same factor */
             ASSERT(fsi_ic_update(&ic, &A) >= 0);
             /* the smooth solution is out of reach in single precision */
-            for (side = TOL(0, 1); side < 2; side++) {
+            for (int side = TOL(0, 1); side < 2; side++) {
                 fsi_real *b = random_vector(N, 6), *x = vector(N);
                 fsi_krylov_desc desc = krylov(N, fsi_csr_operator(&A), TOL(1e-6, 1e-4));
-                fsi_report report;
-                for (i = 0; side == 0 && i < n * n; i++) {
+                for (int i = 0; side == 0 && i < n * n; i++) {
                     double X = (i % n + 1) / (n + 1.0), Y = (i / n + 1) / (n + 1.0);
                     b[i] = (fsi_real)(X * (1 - X) * exp(X * Y) + sin(3 * Y + 5 * X));
                 }
                 desc.precondition = fsi_ic_operator(&ic);
+                fsi_report report;
                 CHECK_OK(fsi_cg_solve(&desc, b, x, NULL, 0, &report));
                 its[side][form][k] = report.iterations;
                 free(b);
@@ -885,7 +867,7 @@ TEST L_09_ic_and_mic_scaling(void) {
         fsi_csr_free(&A, NULL);
         CHECK_REL(0.1865 * (n + 1), root[0][k], 0.03);
     }
-    for (form = 0; form < 2; form++) {
+    for (int form = 0; form < 2; form++) {
         /* 1.35 to 1.5; 1.9 to 2.1 */
         const double middle = form ? 1.425 : 2, wide = form ? 0.075 : 0.1;
         printf("  2D Poisson 32 64 128 256, %s: root of the condition %.2f %.2f %.2f %.2f, ratios "
@@ -893,16 +875,16 @@ TEST L_09_ic_and_mic_scaling(void) {
                form ? "MIC(0)" : "IC(0) ", root[form][0], root[form][1], root[form][2],
                root[form][3], root[form][1] / root[form][0], root[form][2] / root[form][1],
                root[form][3] / root[form][2]);
-        for (k = 1; k < 4; k++)
+        for (int k = 1; k < 4; k++)
             CHECK_NEAR(middle, root[form][k] / root[form][k - 1], wide);
-        for (side = TOL(0, 1); side < 2; side++) {
+        for (int side = TOL(0, 1); side < 2; side++) {
             const int *c = its[side][form];
             printf("    %s: %d %d %d %d iterations, ratios %.2f %.2f %.2f\n",
                    side ? "noise " : "smooth", c[0], c[1], c[2], c[3], (double)c[1] / c[0],
                    (double)c[2] / c[1], (double)c[3] / c[2]);
             CHECK_NEAR(middle, pow((double)c[3] / c[0], 1.0 / 3), wide);
             if (side == 0)
-                for (k = 2; k < 4; k++)
+                for (int k = 2; k < 4; k++)
                     CHECK_NEAR(middle, (double)c[k] / c[k - 1], wide + 1e-9);
         }
     }
@@ -917,38 +899,36 @@ TEST L_10_gmres_optimal(void) {
         S = 20
     };
 
-    double X[N * N], e[N], *col;
+    double X[N * N], e[N];
     fsi_real A[N * N], *b = random_vector(N, 21), x[N] = {0}, shift[S * S], c[S] = {1}, y[S] = {0};
-    fsi_krylov_desc desc;
-    fsi_report report;
     uint64_t seed = 31;
-    dense d;
-    int i, j, k;
-    for (i = 0; i < N * N; i++)
+    for (int i = 0; i < N * N; i++)
         X[i] = check_random(&seed) + (i % (N + 1) == 0 ? 4 : 0);
     /* A = X^-1 diag X, column by column: not symmetric */
-    for (j = 0; j < N; j++) {
+    for (int j = 0; j < N; j++) {
         static const double level[3] = {1, 3, -2};
-        for (i = 0; i < N; i++)
+        for (int i = 0; i < N; i++)
             e[i] = level[i % 3] * X[i * N + j];
-        col = gauss(N, X, e);
-        for (i = 0; i < N; i++)
+        double *col = gauss(N, X, e);
+        for (int i = 0; i < N; i++)
             A[i * N + j] = (fsi_real)col[i];
         free(col);
     }
+    dense d;
     d.n = N;
     d.A = A;
-    desc = krylov(N, op_of(dense_apply, &d), TOL(1e-10, 1e-4));
+    fsi_krylov_desc desc = krylov(N, op_of(dense_apply, &d), TOL(1e-10, 1e-4));
+    fsi_report report;
     CHECK_OK(fsi_gmres_solve(&desc, b, x, NULL, 0, &report));
     ASSERT_EQ(3, report.iterations);
-    for (i = 0; i < S; i++)
-        for (j = 0; j < S; j++)
+    for (int i = 0; i < S; i++)
+        for (int j = 0; j < S; j++)
             shift[i * S + j] = FSI_R((i + 1) % S == j);
     d.n = S;
     d.A = shift;
     desc = krylov(S, op_of(dense_apply, &d), 1e-5);
     /* stagnates until the last one */
-    for (k = 1; k <= S; k++) {
+    for (int k = 1; k <= S; k++) {
         desc.max_iterations = k;
         CHECK_RESULT(k < S ? FSI_NOT_CONVERGED : FSI_OK,
                      fsi_gmres_solve(&desc, c, y, NULL, 0, &report));
@@ -973,12 +953,11 @@ typedef struct rmi {
 /* y = P argmin |V c - x| */
 static void rmi_hat(const rmi *r, const fsi_real *x, fsi_real *y) {
     fsi_real *b = vector((size_t)r->n), c[16];
-    int i, j;
     fsi_copy((size_t)r->n, x, b);
     fsi_qr_solve(r->n, r->k, r->QR, r->tau, r->pivot, r->rank, b, c, NULL);
-    for (i = 0; i < r->n; i++) {
+    for (int i = 0; i < r->n; i++) {
         double s = 0;
-        for (j = 0; j < r->k; j++)
+        for (int j = 0; j < r->k; j++)
             s += (double)r->P[j * r->n + i] * (double)c[j];
         y[i] = (fsi_real)s;
     }
@@ -988,8 +967,8 @@ static void rmi_hat(const rmi *r, const fsi_real *x, fsi_real *y) {
 static void rmi_apply(const fsi_real *x, fsi_real *y, void *user) { /* x - S^ F^ x */
     const rmi *r = (const rmi *)user;
     fsi_real *t = vector((size_t)r->n);
-    dense d;
     rmi_hat(r, x, t);
+    dense d;
     d.n = r->n;
     d.A = r->S;
     dense_apply(t, y, &d);
@@ -1007,8 +986,6 @@ TEST L_11_gmres_low_rank_perturbation(void) {
              *P = random_vector(N * K, 2), *S = random_vector(N * N, 3), tau[K],
              *b = random_vector(N, 4), x[N] = {0};
     int32_t pivot[K];
-    fsi_krylov_desc desc;
-    fsi_report report;
     rmi r;
     r.n = N;
     r.k = K;
@@ -1020,7 +997,8 @@ TEST L_11_gmres_low_rank_perturbation(void) {
     r.pivot = pivot;
     CHECK_OK(fsi_qr_factor(N, K, QR, tau, pivot, 0, &r.rank));
     ASSERT_EQ(K, r.rank);
-    desc = krylov(N, op_of(rmi_apply, &r), TOL(1e-9, 2e-4));
+    fsi_krylov_desc desc = krylov(N, op_of(rmi_apply, &r), TOL(1e-9, 2e-4));
+    fsi_report report;
     CHECK_OK(fsi_gmres_solve(&desc, b, x, NULL, 0, &report));
     /* identity plus rank K: K + 1 eigenvalues */
     CHECK_MOST(report.iterations, K + 1);
@@ -1053,29 +1031,27 @@ static void saddle_make(saddle *s) {
     triplets t = {NULL, NULL, NULL, 0, 0};
     fsi_real z[SA];
     uint64_t seed = 77;
-    double *d;
-    int i, j, k;
     s->A = laplacian(16, 16, 1, 1, 0);
-    for (i = 0; i < SB * SA; i++)
+    for (int i = 0; i < SB * SA; i++)
         s->B[i] = (fsi_real)check_random(&seed);
-    for (i = 0; i < SA; i++)
-        for (k = s->A.row[i]; k < s->A.row[i + 1]; k++)
+    for (int i = 0; i < SA; i++)
+        for (int k = s->A.row[i]; k < s->A.row[i + 1]; k++)
             put(&t, i, s->A.col[k], (double)s->A.val[k]);
-    for (i = 0; i < SB; i++)
-        for (j = 0; j < SA; j++) {
+    for (int i = 0; i < SB; i++)
+        for (int j = 0; j < SA; j++) {
             put(&t, SA + i, j, (double)s->B[i * SA + j]);
             put(&t, j, SA + i, (double)s->B[i * SA + j]);
         }
     s->K = build(&t, SN, SN);
-    d = dense_of(&s->K);
+    double *d = dense_of(&s->K);
     memcpy(s->D, d, sizeof s->D);
     free(d);
     memset(&s->chol, 0, sizeof s->chol);
     fsi_cholesky_init(&s->chol, &s->A, NULL);
     fsi_cholesky_factor(&s->chol, &s->A, 0, NULL);
-    for (j = 0; j < SB; j++) { /* S = B A^-1 B^T */
+    for (int j = 0; j < SB; j++) { /* S = B A^-1 B^T */
         fsi_cholesky_solve(&s->chol, s->B + j * SA, z);
-        for (i = 0; i < SB; i++)
+        for (int i = 0; i < SB; i++)
             s->S[i * SB + j] = (fsi_real)fsi_dot(SA, s->B + i * SA, z);
     }
     fsi_dense_cholesky(SB, s->S);
@@ -1098,17 +1074,17 @@ static void saddle_ideal(const fsi_real *x, fsi_real *y, void *user) {
 TEST L_12_symmqmr_ideal_preconditioner(void) {
     saddle *s = (saddle *)calloc(1, sizeof *s);
     fsi_real *b = random_vector(SN, 5), *x = vector(SN);
-    double *bd = doubles(SN, b), *exact;
-    fsi_krylov_desc desc;
-    fsi_report plain, ideal;
+    double *bd = doubles(SN, b);
     saddle_make(s);
-    exact = gauss(SN, s->D, bd);
-    desc = krylov(SN, fsi_csr_operator(&s->K), TOL(1e-10, 1e-4));
+    double *exact = gauss(SN, s->D, bd);
+    fsi_krylov_desc desc = krylov(SN, fsi_csr_operator(&s->K), TOL(1e-10, 1e-4));
     desc.max_iterations = 5000;
+    fsi_report plain;
     CHECK_OK(fsi_symmqmr_solve(&desc, b, x, NULL, 0, &plain));
     CHECK_MOST(residual_of(&desc, b, x), TOL(1e-10, 1e-4) * 1.0001 * fsi_norm(SN, b));
     CHECK_MOST(distance(SN, x, exact), TOL(1e-7, 1e-2));
     desc.precondition = op_of(saddle_ideal, s);
+    fsi_report ideal;
     CHECK_OK(fsi_symmqmr_solve(&desc, b, x, NULL, 0, &ideal));
     CHECK_MOST(ideal.iterations, 4);
     CHECK_MOST(distance(SN, x, exact), TOL(1e-8, 1e-3));
@@ -1131,9 +1107,8 @@ typedef struct slip {
 /* incomplete Cholesky above, -1 below: indefinite */
 static void slip_precondition(const fsi_real *x, fsi_real *y, void *user) {
     const slip *s = (const slip *)user;
-    int i;
     fsi_ic_solve(&s->ic, x, y);
-    for (i = s->top; i < s->n; i++)
+    for (int i = s->top; i < s->n; i++)
         y[i] = -x[i];
 }
 
@@ -1146,22 +1121,17 @@ TEST L_13_symmqmr_indefinite_preconditioner(void) {
     };
 
     triplets t = {NULL, NULL, NULL, 0, 0}, top = {NULL, NULL, NULL, 0, 0};
-    fsi_csr L = laplacian(16, 16, 1, 1, 0), A, K;
+    fsi_csr L = laplacian(16, 16, 1, 1, 0);
     fsi_real *b = random_vector(N, 2), *x = vector(N), *D = vector(N * N), *y = vector(N);
     int32_t pivot[N];
     uint64_t seed = 5;
-    double *d, *yd;
-    fsi_krylov_desc desc;
-    fsi_report plain, good;
-    slip s;
-    int i, k;
-    for (i = 0; i < T; i++)
-        for (k = L.row[i]; k < L.row[i + 1]; k++) {
+    for (int i = 0; i < T; i++)
+        for (int k = L.row[i]; k < L.row[i + 1]; k++) {
             put(&t, i, L.col[k], (double)L.val[k]);
             put(&top, i, L.col[k], (double)L.val[k]);
         }
-    for (i = 0; i < V; i++) {
-        for (k = 0; k < 9; k++) {
+    for (int i = 0; i < V; i++) {
+        for (int k = 0; k < 9; k++) {
             int j = (int)((check_random(&seed) + 1) / 2 * T);
             double v = check_random(&seed);
             put(&t, T + i, j, v);
@@ -1169,22 +1139,25 @@ TEST L_13_symmqmr_indefinite_preconditioner(void) {
         }
         put(&t, T + i, T + i, -1.0 - 0.1 * i);
     }
-    K = build(&t, N, N);
-    A = build(&top, T, T);
+    fsi_csr K = build(&t, N, N);
+    fsi_csr A = build(&top, T, T);
+    slip s;
     CHECK_OK(fsi_ic_init(&s.ic, &A, NULL));
     s.top = T;
     s.n = N;
-    desc = krylov(N, fsi_csr_operator(&K), TOL(1e-12, 1e-5));
+    fsi_krylov_desc desc = krylov(N, fsi_csr_operator(&K), TOL(1e-12, 1e-5));
+    fsi_report plain;
     CHECK_OK(fsi_symmqmr_solve(&desc, b, x, NULL, 0, &plain));
     desc.precondition = op_of(slip_precondition, &s);
+    fsi_report good;
     CHECK_OK(fsi_symmqmr_solve(&desc, b, x, NULL, 0, &good));
-    d = dense_of(&K);
-    for (i = 0; i < N * N; i++)
+    double *d = dense_of(&K);
+    for (int i = 0; i < N * N; i++)
         D[i] = (fsi_real)d[i];
     CHECK_OK(fsi_dense_ldlt(N, D, pivot));
     fsi_copy(N, b, y);
     fsi_dense_ldlt_solve(N, D, pivot, y);
-    yd = doubles(N, y);
+    double *yd = doubles(N, y);
     CHECK_MOST(distance(N, x, yd), TOL(1e-9, 1e-3));
     printf("  indefinite preconditioner: %d iterations, %d without\n", good.iterations,
            plain.iterations);
@@ -1228,13 +1201,11 @@ TEST L_15_trivial_and_refused(void) {
     fsi_real one[1] = {4}, b[2] = {0, 0}, x[2] = {1, 2}, huge = (fsi_real)HUGE_VAL;
     dense d;
     double sign = 1;
-    fsi_krylov_desc desc;
     fsi_report report;
-    int k;
-    for (k = 0; k < 3; k++) {
+    for (int k = 0; k < 3; k++) {
         d.n = 1;
         d.A = one;
-        desc = krylov(1, op_of(dense_apply, &d), 1e-6);
+        fsi_krylov_desc desc = krylov(1, op_of(dense_apply, &d), 1e-6);
         b[0] = 0;
         x[0] = 5;
         CHECK_OK(solvers[k](&desc, b, x, NULL, 0, &report)); /* b = 0 */
@@ -1290,8 +1261,7 @@ TEST krylov_limits(void) {
     fsi_real *b = random_vector(N, 8), *x = vector(N);
     fsi_report report;
     double now = 0;
-    int k;
-    for (k = 0; k < 3; k++) {
+    for (int k = 0; k < 3; k++) {
         fsi_krylov_desc desc = krylov(N, fsi_csr_operator(&A), 1e-5);
         size_t size = k == 0   ? fsi_cg_work_size(&desc)
                       : k == 1 ? fsi_symmqmr_work_size(&desc)
@@ -1339,42 +1309,43 @@ TEST L_16_pivoted_qr(void) {
     fsi_real *A = vector(N * N), tau[N], *U = random_vector(R * K, 1), *W = random_vector(C * K, 2),
              *b = random_vector(R, 3), *b0 = vector(R), x[C];
     int32_t pivot[N];
-    double s = sqrt(1 - 0.285 * 0.285), scale = 1, residual,
-           *G = (double *)calloc(K * K, sizeof(double)), g[K], *y, left = 0;
-    int i, j, k, rank = 0;
-    for (i = 0; i < N; i++, scale *= s)
-        for (j = i; j < N; j++)
+    double s = sqrt(1 - 0.285 * 0.285), scale = 1, *G = (double *)calloc(K * K, sizeof(double)),
+           g[K], left = 0;
+    int rank = 0;
+    for (int i = 0; i < N; i++, scale *= s)
+        for (int j = i; j < N; j++)
             A[j * N + i] = FSI_R(scale * (i == j ? 1 : -0.285));
     CHECK_OK(fsi_qr_factor(N, N, A, tau, pivot, 0, &rank));
     /* Kahan: nothing is swapped and the diagonal does not warn */
-    for (i = 0; i < N; i++)
+    for (int i = 0; i < N; i++)
         ASSERT_EQ(i, pivot[i]);
     CHECK_NEAR(8.2e-2, fabs((double)A[N * N - 1]), 1e-3);
     ASSERT_EQ(N, rank);
-    for (j = 0; j < C; j++)
-        for (i = 0; i < R; i++) {
+    for (int j = 0; j < C; j++)
+        for (int i = 0; i < R; i++) {
             double sum = 0;
-            for (k = 0; k < K; k++)
+            for (int k = 0; k < K; k++)
                 sum += (double)U[k * R + i] * (double)W[k * C + j];
             A[j * R + i] = (fsi_real)sum;
         }
     CHECK_RESULT(FSI_RANK_DEFICIENT, fsi_qr_factor(R, C, A, tau, pivot, TOL(1e-12, 1e-5), &rank));
     ASSERT_EQ(K, rank);
-    for (i = 1; i < rank; i++)
+    for (int i = 1; i < rank; i++)
         CHECK_MOST(fabs((double)A[i * R + i]),
                    fabs((double)A[(i - 1) * R + i - 1]) * (1 + TOL(1e-13, 1e-5)));
     fsi_copy(R, b, b0);
+    double residual;
     fsi_qr_solve(R, C, A, tau, pivot, rank, b, x, &residual);
     /* the slow way: normal equations in the basis U */
-    for (i = 0; i < K; i++) {
+    for (int i = 0; i < K; i++) {
         g[i] = fsi_dot(R, U + i * R, b0);
-        for (j = 0; j < K; j++)
+        for (int j = 0; j < K; j++)
             G[i * K + j] = fsi_dot(R, U + i * R, U + j * R);
     }
-    y = gauss(K, G, g);
-    for (i = 0; i < R; i++) {
+    double *y = gauss(K, G, g);
+    for (int i = 0; i < R; i++) {
         double r = (double)b0[i];
-        for (k = 0; k < K; k++)
+        for (int k = 0; k < K; k++)
             r -= y[k] * (double)U[k * R + i];
         left += r * r;
     }
@@ -1382,7 +1353,7 @@ TEST L_16_pivoted_qr(void) {
     fsi_copy(R, b, b0);
     fsi_qr_apply_q(R, rank, A, tau, 0, b0); /* Q Q^T = 1 */
     fsi_qr_apply_q(R, rank, A, tau, 1, b0);
-    for (i = 0; i < R; i++)
+    for (int i = 0; i < R; i++)
         CHECK_NEAR(b[i], b0[i], TOL(1e-13, 1e-5));
     CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_qr_factor(-1, 2, A, tau, pivot, 0, &rank));
     fsi_fill(R * C, 0, A);
@@ -1410,13 +1381,12 @@ TEST L_17_duplicated_columns(void) {
              *w = random_vector(N, 4), tau[K], y[N];
     int32_t pivot[K];
     double most = 0;
-    rmi r;
-    int i, k;
-    for (i = 0; i < N; i++) {
+    for (int i = 0; i < N; i++) {
         V[N + i] = V[i] + FSI_R(1e-14) * w[i];
         P[N + i] = P[i] + FSI_R(1e-14) * w[N - 1 - i];
     }
     fsi_copy(N * K, V, QR);
+    rmi r;
     r.n = N;
     r.k = K;
     r.V = V;
@@ -1427,7 +1397,7 @@ TEST L_17_duplicated_columns(void) {
     r.S = NULL;
     CHECK_RESULT(FSI_RANK_DEFICIENT,
                  fsi_qr_factor(N, K, QR, tau, pivot, TOL(1e-12, 1e-5), &r.rank));
-    for (k = 0; k < 50; k++) {
+    for (int k = 0; k < 50; k++) {
         fsi_real *x = random_vector(N, (uint64_t)(100 + k));
         rmi_hat(&r, x, y);
         if (fsi_norm(N, y) / fsi_norm(N, x) > most)
@@ -1448,27 +1418,27 @@ TEST L_17_duplicated_columns(void) {
 /* ------------------------------------------------------------------------------------------------
  * dense */
 TEST dense_factors_against_gauss(void) {
-    int sizes[6] = {1, 2, 3, 7, 20, 64}, s, kind, i, j;
-    for (s = 0; s < 6; s++)
-        for (kind = 0; kind < 3; kind++) { /* Cholesky, LDL^T, LU */
+    int sizes[6] = {1, 2, 3, 7, 20, 64};
+    for (int s = 0; s < 6; s++)
+        for (int kind = 0; kind < 3; kind++) { /* Cholesky, LDL^T, LU */
             int n = sizes[s];
             fsi_real *A = random_vector((size_t)(n * n), (uint64_t)(7 + s)),
                      *x = random_vector((size_t)n, 3);
-            double *D, *b = doubles((size_t)n, x), *y;
+            double *b = doubles((size_t)n, x);
             int32_t pivot[64];
             if (kind < 2)
-                for (i = 0; i < n; i++)
-                    for (j = 0; j < i; j++)
+                for (int i = 0; i < n; i++)
+                    for (int j = 0; j < i; j++)
                         A[j * n + i] = A[i * n + j];
             if (kind == 0)
-                for (i = 0; i < n; i++)
+                for (int i = 0; i < n; i++)
                     A[i * n + i] += (fsi_real)n;
             /* needs 2x2 pivots */
             if (kind == 1 && n > 2)
-                for (i = 0; i < n; i++)
+                for (int i = 0; i < n; i++)
                     A[i * n + i] = FSI_R(i % 3 == 0 ? 0.0 : 0.1);
-            D = doubles((size_t)(n * n), A);
-            y = gauss(n, D, b);
+            double *D = doubles((size_t)(n * n), A);
+            double *y = gauss(n, D, b);
             CHECK_OK(kind == 0   ? fsi_dense_cholesky(n, A)
                      : kind == 1 ? fsi_dense_ldlt(n, A, pivot)
                                  : fsi_dense_lu(n, A, pivot));
@@ -1500,22 +1470,20 @@ TEST dense_factors_against_gauss(void) {
 }
 
 TEST batched_small_systems(void) {
-    int size;
-    for (size = 1; size <= 6; size++) {
-        size_t count = 3000, k, failed = 9, m = (size_t)size;
+    for (int size = 1; size <= 6; size++) {
+        size_t count = 3000, failed = 9, m = (size_t)size;
         fsi_real *A = random_vector(count * m * m, 1), *b = random_vector(count * m, 2),
                  *x = vector(count * m), *x8 = vector(count * m);
-        size_t i, j;
-        for (k = 0; k < count; k++)
-            for (i = 0; i < m; i++) {
-                for (j = 0; j < i; j++)
+        for (size_t k = 0; k < count; k++)
+            for (size_t i = 0; i < m; i++) {
+                for (size_t j = 0; j < i; j++)
                     A[k * m * m + j * m + i] = A[k * m * m + i * m + j];
                 A[k * m * m + i * m + i] += (fsi_real)(size + 1);
             }
         check_threads(1);
         CHECK_OK(fsi_spd_batch(size, count, A, b, x, &failed));
         ASSERT_EQ(0, (int)failed);
-        for (k = 0; k < count; k += 97) {
+        for (size_t k = 0; k < count; k += 97) {
             double *D = doubles(m * m, A + k * m * m), *bd = doubles(m, b + k * m),
                    *y = gauss(size, D, bd);
             CHECK_MOST(distance(m, x + k * m, y), TOL(1e-12, 1e-4));
@@ -1543,17 +1511,16 @@ TEST batched_small_systems(void) {
  * sparse Cholesky */
 /* max |L L^T - P A P^T| */
 static double factor_error(const fsi_cholesky *c, const fsi_csr *A) {
-    int n = c->n, i, j, k;
+    int n = c->n;
     double *D = dense_of(A), *L = (double *)calloc((size_t)n * (size_t)n, sizeof(double)),
            worst = 0;
-    size_t p;
-    for (j = 0; j < n; j++)
-        for (p = c->col[j]; p < c->col[j + 1]; p++)
+    for (int j = 0; j < n; j++)
+        for (size_t p = c->col[j]; p < c->col[j + 1]; p++)
             L[(size_t)c->row[p] * (size_t)n + (size_t)j] = c->val[p];
-    for (i = 0; i < n; i++)
-        for (j = 0; j <= i; j++) {
+    for (int i = 0; i < n; i++)
+        for (int j = 0; j <= i; j++) {
             double s = 0;
-            for (k = 0; k <= j; k++)
+            for (int k = 0; k <= j; k++)
                 s += L[i * n + k] * L[j * n + k];
             s = fabs(s - D[c->order[i] * n + c->order[j]]);
             if (!(s <= worst))
@@ -1574,15 +1541,13 @@ TEST L_18_sparse_cholesky(void) {
     fsi_csr A = laplacian(M, M, 1, 1, 0), small = laplacian(15, 14, 1, 1, 0), arrow[2];
     fsi_real *b = random_vector(N, 1), *x = vector(N), *r = vector(N);
     fsi_cholesky_desc how;
-    fsi_cholesky c, d;
-    size_t natural, best;
-    int i, k;
     memset(&how, 0, sizeof how);
+    fsi_cholesky c;
     CHECK_OK(fsi_cholesky_init(&c, &A, NULL));
     CHECK_RESULT(FSI_ERR_STATE, fsi_cholesky_solve(&c, b, x));
-    best = c.entries;
+    size_t best = c.entries;
     /* twice: refactoring is the same */
-    for (k = 0; k < 2; k++) {
+    for (int k = 0; k < 2; k++) {
         CHECK_OK(fsi_cholesky_factor(&c, &A, 0, NULL));
         CHECK_OK(fsi_cholesky_solve(&c, b, x));
         fsi_csr_mul(&A, x, r);
@@ -1590,8 +1555,9 @@ TEST L_18_sparse_cholesky(void) {
         CHECK_MOST(fsi_norm(N, r), TOL(1e-12, 1e-4) * fsi_norm(N, b));
     }
     how.ordering = FSI_ORDERING_NATURAL;
+    fsi_cholesky d;
     CHECK_OK(fsi_cholesky_init(&d, &A, &how));
-    natural = d.entries;
+    size_t natural = d.entries;
     printf("  entries of L, 40^2 Poisson: %lu natural, %lu by minimum degree\n",
            (unsigned long)natural, (unsigned long)best);
     ASSERT(best * 2 < natural);
@@ -1608,22 +1574,22 @@ TEST L_18_sparse_cholesky(void) {
     CHECK_MOST(factor_error(&c, &small), 1e-12);
     /* + 2.5 I, same pattern */
     CHECK_OK(fsi_cholesky_factor(&c, &small, 2.5, NULL));
-    for (i = 0; i < small.rows; i++)
-        for (k = small.row[i]; k < small.row[i + 1]; k++)
+    for (int i = 0; i < small.rows; i++)
+        for (int k = small.row[i]; k < small.row[i + 1]; k++)
             if (small.col[k] == i)
                 small.val[k] += FSI_R(2.5);
     CHECK_MOST(factor_error(&c, &small), 1e-12);
-    for (i = 0; i < small.rows; i++)
-        for (k = small.row[i]; k < small.row[i + 1]; k++)
+    for (int i = 0; i < small.rows; i++)
+        for (int k = small.row[i]; k < small.row[i + 1]; k++)
             if (small.col[k] == i && i == 33)
                 small.val[k] = -1;
     CHECK_RESULT(FSI_ERR_SINGULAR, fsi_cholesky_factor(&c, &small, 0, NULL));
     ASSERT(c.failed >= 0 && !c.factored);
     CHECK_RESULT(FSI_ERR_SIZE, fsi_cholesky_factor(&c, &A, 0, NULL));
     fsi_cholesky_free(&c);
-    for (k = 0; k < 2; k++) {
+    for (int k = 0; k < 2; k++) {
         triplets t = {NULL, NULL, NULL, 0, 0};
-        for (i = 0; i < H; i++) {
+        for (int i = 0; i < H; i++) {
             int hub = k ? H - 1 : 0;
             put(&t, i, i, i == hub ? H : 2);
             if (i != hub) {
@@ -1632,7 +1598,7 @@ TEST L_18_sparse_cholesky(void) {
             }
         }
         arrow[k] = build(&t, H, H);
-        for (i = 0; i < 2; i++) {
+        for (int i = 0; i < 2; i++) {
             how.ordering = i ? FSI_ORDERING_NATURAL : FSI_ORDERING_DEGREE;
             CHECK_OK(fsi_cholesky_init(&c, &arrow[k], &how));
             /* hub first fills everything, last nothing */
@@ -1652,17 +1618,14 @@ TEST L_18_sparse_cholesky(void) {
 }
 
 TEST cholesky_random_patterns(void) {
-    int trial;
-    for (trial = 0; trial < 60; trial++) {
+    for (int trial = 0; trial < 60; trial++) {
         triplets t = {NULL, NULL, NULL, 0, 0};
         uint64_t seed = (uint64_t)trial + 1000;
         int n = 1 + (int)((check_random(&seed) + 1) * 40),
-            edges = (int)((check_random(&seed) + 1) * 2.0 * n), k;
-        fsi_csr A;
-        fsi_cholesky c;
-        for (k = 0; k < n; k++)
+            edges = (int)((check_random(&seed) + 1) * 2.0 * n);
+        for (int k = 0; k < n; k++)
             put(&t, k, k, 1.5);
-        for (k = 0; k < edges; k++) {
+        for (int k = 0; k < edges; k++) {
             int i = (int)((check_random(&seed) + 1) / 2 * n),
                 j = (int)((check_random(&seed) + 1) / 2 * n);
             put(&t, i, j, -0.5);
@@ -1670,7 +1633,8 @@ TEST cholesky_random_patterns(void) {
             put(&t, i, i, 1);
             put(&t, j, j, 1);
         }
-        A = build(&t, n, n);
+        fsi_csr A = build(&t, n, n);
+        fsi_cholesky c;
         CHECK_OK(fsi_cholesky_init(&c, &A, NULL));
         CHECK_OK(fsi_cholesky_factor(&c, &A, 0, NULL));
         CHECK_MOST(factor_error(&c, &A), 1e-11);
@@ -1691,11 +1655,8 @@ TEST L_18_cholesky_of_a_random_graph(void) {
     triplets t = {NULL, NULL, NULL, 0, 0};
     uint64_t seed = 7;
     fsi_real *b = random_vector(N, 3), *x = vector(N);
-    fsi_krylov_desc desc;
-    fsi_cholesky c;
-    fsi_csr A;
-    int i, k;
-    for (i = 0; i < N; i++)
+    int k;
+    for (int i = 0; i < N; i++)
         for (put(&t, i, i, 4 * DEGREE + 1), k = 0; k < DEGREE; k++) {
             int j = (int)((check_random(&seed) + 1) / 2 * N);
             if (j != i) {
@@ -1703,11 +1664,12 @@ TEST L_18_cholesky_of_a_random_graph(void) {
                 put(&t, j, i, -1);
             }
         }
-    A = build(&t, N, N);
+    fsi_csr A = build(&t, N, N);
+    fsi_cholesky c;
     CHECK_OK(fsi_cholesky_init(&c, &A, NULL));
     CHECK_OK(fsi_cholesky_factor(&c, &A, 0, NULL));
     CHECK_OK(fsi_cholesky_solve(&c, b, x));
-    desc = krylov(N, fsi_csr_operator(&A), 0);
+    fsi_krylov_desc desc = krylov(N, fsi_csr_operator(&A), 0);
     CHECK_MOST(residual_of(&desc, b, x), TOL(1e-13, 1e-5) * fsi_norm(N, b));
     /* of a full triangle with 0.5 N^2 */
     CHECK_MOST((double)c.entries, 0.3 * N * N);
@@ -1727,55 +1689,52 @@ TEST L_19_woodbury_equals_cholesky(void) {
         K = 6 * BODIES
     };
 
-    int e;
-    for (e = -4; e <= 4; e++) {
+    for (int e = -4; e <= 4; e++) {
         triplets t = {NULL, NULL, NULL, 0, 0};
         uint64_t seed = 4;
-        double ratio = pow(10, e), D[N * N], *exact, *bd, arm = TOL(1e-8, 2e-2);
+        double ratio = pow(10, e), D[N * N], arm = TOL(1e-8, 2e-2);
         fsi_real d[N], C[K * K], *b = random_vector(N, 6), x[N];
-        fsi_woodbury w;
-        fsi_woodbury_desc desc;
-        fsi_csr U;
-        int i, j, a, c;
         memset(C, 0, sizeof C);
         memset(D, 0, sizeof D);
+        fsi_woodbury_desc desc;
         memset(&desc, 0, sizeof desc);
         /* each face: normal and arm x normal of its body */
-        for (i = 0; i < N; i++) {
+        for (int i = 0; i < N; i++) {
             double n[3], r[3], row[6];
             d[i] = FSI_R(1 + 0.5 * check_random(&seed));
-            for (a = 0; a < 3; a++) {
+            for (int a = 0; a < 3; a++) {
                 n[a] = a == i % 3;
                 r[a] = check_random(&seed);
             }
-            for (a = 0; a < 3; a++) {
+            for (int a = 0; a < 3; a++) {
                 row[a] = n[a];
                 row[3 + a] = r[(a + 1) % 3] * n[(a + 2) % 3] - r[(a + 2) % 3] * n[(a + 1) % 3];
             }
-            for (a = 0; a < 6; a++)
+            for (int a = 0; a < 6; a++)
                 if (row[a] != 0)
                     put(&t, i, 6 * (i * BODIES / N) + a, row[a]);
         }
-        U = build(&t, N, K);
+        fsi_csr U = build(&t, N, K);
         /* inverse mass, fluid density 1 */
-        for (j = 0; j < K; j++)
+        for (int j = 0; j < K; j++)
             C[j * K + j] = FSI_R((j % 6 < 3 ? 0.1 : 0.3) / ratio);
-        for (i = 0; i < N; i++)
+        for (int i = 0; i < N; i++)
             D[i * N + i] = (double)d[i];
-        for (i = 0; i < N; i++)
-            for (j = 0; j < N; j++)
-                for (a = U.row[i]; a < U.row[i + 1]; a++)
-                    for (c = U.row[j]; c < U.row[j + 1]; c++)
+        for (int i = 0; i < N; i++)
+            for (int j = 0; j < N; j++)
+                for (int a = U.row[i]; a < U.row[i + 1]; a++)
+                    for (int c = U.row[j]; c < U.row[j + 1]; c++)
                         D[i * N + j] += (double)U.val[a] * (double)C[U.col[a] * K + U.col[c]]
                                         * (double)U.val[c];
         desc.n = N;
         desc.diagonal = d;
         desc.U = &U;
         desc.C = C;
+        fsi_woodbury w;
         CHECK_OK(fsi_woodbury_init(&w, &desc));
         fsi_woodbury_solve(&w, b, x);
-        bd = doubles(N, b);
-        exact = gauss(N, D, bd);
+        double *bd = doubles(N, b);
+        double *exact = gauss(N, D, bd);
         CHECK_MOST(distance(N, x, exact), arm);
         fsi_woodbury_free(&w);
         fsi_woodbury_free(&w);
@@ -1799,16 +1758,16 @@ static int symmetric_positive(fsi_operator op, size_t n, const char *name, doubl
                               int definite) {
     fsi_real *Ax = vector(n), *Ay = vector(n);
     double size = 0, worst = 0;
-    int k, good = 1;
-    for (k = 0; k < 50; k++) {
+    int good = 1;
+    for (int k = 0; k < 50; k++) {
         fsi_real *x = random_vector(n, (uint64_t)(2 * k + 1)),
                  *y = random_vector(n, (uint64_t)(2 * k + 2));
-        double xx = fsi_norm(n, x), yy = fsi_norm(n, y), d;
+        double xx = fsi_norm(n, x), yy = fsi_norm(n, y);
         op.apply_fn(x, Ax, op.user);
         op.apply_fn(y, Ay, op.user);
         if (fsi_norm(n, Ax) / xx > size)
             size = fsi_norm(n, Ax) / xx;
-        d = fabs(fsi_dot(n, y, Ax) - fsi_dot(n, x, Ay)) / (xx * yy);
+        double d = fabs(fsi_dot(n, y, Ax) - fsi_dot(n, x, Ay)) / (xx * yy);
         if (k < 20 && d > worst)
             worst = d;
         if (definite && !(fsi_dot(n, x, Ax) > 0))
@@ -1830,36 +1789,36 @@ TEST L_20_L_21_symmetric_and_positive(void) {
         N = 300
     };
 
-    fsi_csr A = laplacian(10, 6, 5, 1, 0), U;
+    fsi_csr A = laplacian(10, 6, 5, 1, 0);
     triplets t = {NULL, NULL, NULL, 0, 0};
     uint64_t seed = 2;
     fsi_real diag[N], C[36];
-    fsi_woodbury_desc wd;
-    fsi_woodbury w;
     fsi_ic_desc how;
-    fsi_cholesky c;
-    fsi_ic ic, mic;
     double tol = TOL(1e-13, 1e-5);
-    int i;
     memset(&how, 0, sizeof how);
+    fsi_woodbury_desc wd;
     memset(&wd, 0, sizeof wd);
     memset(C, 0, sizeof C);
     how.modified = 1;
+    fsi_ic ic;
     CHECK_OK(fsi_ic_init(&ic, &A, NULL));
+    fsi_ic mic;
     CHECK_OK(fsi_ic_init(&mic, &A, &how));
+    fsi_cholesky c;
     CHECK_OK(fsi_cholesky_init(&c, &A, NULL));
     CHECK_OK(fsi_cholesky_factor(&c, &A, 0, NULL));
-    for (i = 0; i < N; i++) {
+    for (int i = 0; i < N; i++) {
         diag[i] = FSI_R(2 + check_random(&seed));
         put(&t, i, i % 6, check_random(&seed));
     }
-    for (i = 0; i < 6; i++)
+    for (int i = 0; i < 6; i++)
         C[7 * i] = 3;
-    U = build(&t, N, 6);
+    fsi_csr U = build(&t, N, 6);
     wd.n = N;
     wd.diagonal = diag;
     wd.U = &U;
     wd.C = C;
+    fsi_woodbury w;
     CHECK_OK(fsi_woodbury_init(&w, &wd));
     ASSERT(symmetric_positive(fsi_csr_operator(&A), N, "laplacian", tol, 1));
     ASSERT(symmetric_positive(fsi_ic_operator(&ic), N, "ic", tol, 1));
@@ -1884,9 +1843,9 @@ static int by_value(const void *a, const void *b) {
 
 /* All eigenvalues of the grid Laplacian, ascending */
 static double *grid_spectrum(int n, int dim, int dirichlet) {
-    int total = dim == 2 ? n * n : n * n * n, k, a, m;
+    int total = dim == 2 ? n * n : n * n * n, a, m;
     double *w = (double *)malloc((size_t)total * sizeof(double)), pi = 3.14159265358979323846;
-    for (k = 0; k < total; k++)
+    for (int k = 0; k < total; k++)
         for (w[k] = 0, m = k, a = 0; a < dim; a++, m /= n) {
             int q = m % n + (dirichlet ? 1 : 0);
             w[k] += 2 - 2 * cos(q * pi / (dirichlet ? n + 1 : n));
@@ -1896,17 +1855,17 @@ static double *grid_spectrum(int n, int dim, int dirichlet) {
 }
 
 TEST L_03_spectra(void) {
-    int dim, wall, k, full = getenv("FSI_TEST_FULL") != NULL;
-    for (dim = 2; dim <= 3; dim++)
-        for (wall = 0; wall < 2; wall++) {
+    int full = getenv("FSI_TEST_FULL") != NULL;
+    for (int dim = 2; dim <= 3; dim++)
+        for (int wall = 0; wall < 2; wall++) {
             int n = dim == 2 ? 16 : full ? 12 : 6, total = dim == 2 ? n * n : n * n * n;
             fsi_csr A = laplacian(n, n, dim == 2 ? 1 : n, wall, 0);
             double *D = dense_of(&A), *exact = grid_spectrum(n, dim, wall);
             fsi_real *d = vector((size_t)(total * total)), *w = vector((size_t)total);
-            for (k = 0; k < total * total; k++)
+            for (int k = 0; k < total * total; k++)
                 d[k] = (fsi_real)D[k];
             CHECK_OK(fsi_eigen_dense(total, d, NULL, w, d, NULL));
-            for (k = 0; k < total; k++)
+            for (int k = 0; k < total; k++)
                 CHECK_NEAR(exact[k], w[k], TOL(1e-12, 2e-6));
             fsi_csr_free(&A, NULL);
             free(D);
@@ -1915,7 +1874,7 @@ TEST L_03_spectra(void) {
             free(w);
         }
     /* 16^3 by Lanczos: triple and sixfold eigenvalues */
-    for (wall = 0; wall < 2; wall++) {
+    for (int wall = 0; wall < 2; wall++) {
         enum {
             C = 30
         };
@@ -1924,12 +1883,12 @@ TEST L_03_spectra(void) {
         double *exact = grid_spectrum(16, 3, wall);
         fsi_real w[C], *V = vector((size_t)C * 4096);
         fsi_modes_desc desc;
-        fsi_report report;
         memset(&desc, 0, sizeof desc);
         desc.K = &A;
         desc.count = C;
+        fsi_report report;
         CHECK_OK(fsi_modes_solve(&desc, w, V, &report));
-        for (k = 0; k < C; k++)
+        for (int k = 0; k < C; k++)
             CHECK_NEAR(exact[k], w[k], TOL(1e-8, 1e-5));
         printf("  16^3 %s: %d modes in %d solves, %d restarts\n", wall ? "Dirichlet" : "Neumann", C,
                report.iterations, report.restarts);
@@ -1943,13 +1902,12 @@ TEST L_03_spectra(void) {
 /* Largest |A v - w B v| and |V B V^T - 1|, and the trace */
 static void eigen_errors(int n, const double *A, const double *B, const fsi_real *w,
                          const fsi_real *V, double *residual, double *orthogonal) {
-    int i, j, k;
     double *BV = (double *)malloc((size_t)(n * n) * sizeof(double));
     *residual = *orthogonal = 0;
-    for (k = 0; k < n; k++)
-        for (i = 0; i < n; i++) {
+    for (int k = 0; k < n; k++)
+        for (int i = 0; i < n; i++) {
             double a = 0, b = 0;
-            for (j = 0; j < n; j++) {
+            for (int j = 0; j < n; j++) {
                 a += A[i * n + j] * (double)V[k * n + j];
                 b += (B ? B[i * n + j] : i == j) * (double)V[k * n + j];
             }
@@ -1958,10 +1916,10 @@ static void eigen_errors(int n, const double *A, const double *B, const fsi_real
             if (!(a <= *residual))
                 *residual = a;
         }
-    for (k = 0; k < n; k++)
-        for (i = 0; i < n; i++) {
+    for (int k = 0; k < n; k++)
+        for (int i = 0; i < n; i++) {
             double s = -(i == k);
-            for (j = 0; j < n; j++)
+            for (int j = 0; j < n; j++)
                 s += (double)V[i * n + j] * BV[k * n + j];
             if (!(fabs(s) <= *orthogonal))
                 *orthogonal = fabs(s);
@@ -1976,9 +1934,9 @@ TEST L_04_symmetric_eigen(void) {
 
     double W[N], A[N * N], B[N * N], residual, orthogonal, trace, eps = (double)FSI_REAL_EPS, top;
     fsi_real a[N * N], b[N * N], w[N], V[N * N], *s;
-    int kind, i, j, n;
-    for (kind = 0; kind < 4; kind++) {
-        n = kind == 0 ? 21 : kind == 1 ? 8 : N;
+    int i;
+    for (int kind = 0; kind < 4; kind++) {
+        int n = kind == 0 ? 21 : kind == 1 ? 8 : N;
         memset(a, 0, sizeof a);
         memset(b, 0, sizeof b);
         if (kind == 0)
@@ -2011,7 +1969,7 @@ TEST L_04_symmetric_eigen(void) {
         for (i = 0; i < n; i++) {
             double row = 0;
             trace += A[i * n + i];
-            for (j = 0; j < n; j++)
+            for (int j = 0; j < n; j++)
                 row += fabs(A[i * n + j]);
             if (row > top)
                 top = row;
@@ -2042,21 +2000,17 @@ TEST L_04_symmetric_eigen(void) {
 /* Sparse modes of a chain and of random pairs against the dense solver, rigid modes skipped or kept
  * out */
 TEST modes_against_dense(void) {
-    int n, way;
-    for (n = 5; n <= 120; n += 23)
-        for (way = 0; way < 3; way++) {
+    for (int n = 5; n <= 120; n += 23)
+        for (int way = 0; way < 3; way++) {
             triplets k = {NULL, NULL, NULL, 0, 0}, m = {NULL, NULL, NULL, 0, 0};
-            fsi_csr K, M;
-            int i, c, count = n < 12 ? n - 2 : 9;
+            int count = n < 12 ? n - 2 : 9;
             fsi_real *w = vector((size_t)n), *V = vector((size_t)(count * n)),
                      *dk = vector((size_t)(n * n)), *dm = vector((size_t)(n * n)),
                      *one = vector((size_t)n);
             fsi_real *wd = vector((size_t)n), *t = vector((size_t)n), *u = vector((size_t)n);
-            double *D;
-            fsi_modes_desc desc;
             fsi_report report;
             /* a free bar with consistent mass */
-            for (i = 0; i < n; i++) {
+            for (int i = 0; i < n; i++) {
                 one[i] = 1;
                 put(&m, i, i, i % 3 ? 0.4 : 0.9);
                 if (i == 0)
@@ -2068,17 +2022,18 @@ TEST modes_against_dense(void) {
                 put(&m, i, i - 1, 0.1);
                 put(&m, i - 1, i, 0.1);
             }
-            K = build(&k, n, n);
-            M = build(&m, n, n);
-            D = dense_of(&K);
-            for (i = 0; i < n * n; i++)
+            fsi_csr K = build(&k, n, n);
+            fsi_csr M = build(&m, n, n);
+            double *D = dense_of(&K);
+            for (int i = 0; i < n * n; i++)
                 dk[i] = (fsi_real)D[i];
             free(D);
             D = dense_of(&M);
-            for (i = 0; i < n * n; i++)
+            for (int i = 0; i < n * n; i++)
                 dm[i] = (fsi_real)D[i];
             free(D);
             CHECK_OK(fsi_eigen_dense(n, dk, dm, wd, NULL, NULL));
+            fsi_modes_desc desc;
             memset(&desc, 0, sizeof desc);
             desc.K = &K;
             desc.M = &M;
@@ -2090,11 +2045,11 @@ TEST modes_against_dense(void) {
                 desc.null_vectors = one;
             }
             CHECK_OK(fsi_modes_solve(&desc, w, V, &report));
-            for (c = 0; c < count; c++)
+            for (int c = 0; c < count; c++)
                 CHECK_NEAR(wd[c + (way > 0)], w[c], TOL(1e-9, 1e-5));
-            for (c = 0; c < count; c++) {
+            for (int c = 0; c < count; c++) {
                 fsi_csr_mul(&M, V + c * n, t);
-                for (i = 0; i <= c; i++)
+                for (int i = 0; i <= c; i++)
                     CHECK_NEAR(i == c, fsi_dot((size_t)n, V + i * n, t), TOL(1e-10, 2e-5));
                 fsi_csr_mul(&K, V + c * n, u);
                 fsi_axpy((size_t)n, -w[c], t, u);
@@ -2150,8 +2105,8 @@ TEST any_magnitude(void) {
     fsi_real one[6][N], R[N * N], tau[N], b[N], c[N], long_one[2000];
     double first_norm = 0;
     int32_t pivot[N];
-    int q, i, j, k, rank;
-    for (q = -1; q < 4; q++) { /* -1: ordinary units */
+    int rank;
+    for (int q = -1; q < 4; q++) { /* -1: ordinary units */
         double s = q < 0 ? 1 : scale[q], tol = TOL(1e-11, 2e-3);
         fsi_real A[N * N], S[N * N], got[6][N];
         fsi_csr K = laplacian(M, 1, 1, 1, 0);
@@ -2160,14 +2115,14 @@ TEST any_magnitude(void) {
         fsi_real w[3], V[3 * M], x[M], f[M];
         uint64_t seed = 5;
         memset(&md, 0, sizeof md);
-        for (i = 0; i < N * N; i++)
+        for (int i = 0; i < N * N; i++)
             A[i] = (fsi_real)check_random(&seed);
-        for (i = 0; i < N; i++)
+        for (int i = 0; i < N; i++)
             b[i] = (fsi_real)check_random(&seed);
-        for (i = 0; i < N; i++)
-            for (j = 0; j < N; j++) {
+        for (int i = 0; i < N; i++)
+            for (int j = 0; j < N; j++) {
                 double t = i == j ? 0.5 : 0;
-                for (k = 0; k < N; k++)
+                for (int k = 0; k < N; k++)
                     t += (double)A[i * N + k] * (double)A[j * N + k];
                 S[i * N + j] = (fsi_real)(t * s);
             }
@@ -2180,38 +2135,38 @@ TEST any_magnitude(void) {
         CHECK_OK(fsi_dense_lu(N, R, pivot));
         fsi_dense_lu_solve(N, R, pivot, got[1]);
         CHECK_OK(fsi_spd_batch(N, 1, S, b, got[2], NULL));
-        for (i = 0; i < N * N; i++)
+        for (int i = 0; i < N * N; i++)
             R[i] = (fsi_real)((double)A[i] * s);
         memcpy(c, b, sizeof c);
         CHECK_OK(fsi_qr_factor(N, N, R, tau, pivot, 0, &rank));
         fsi_qr_solve(N, N, R, tau, pivot, rank, c, got[3], NULL);
         CHECK_OK(fsi_eigen_dense(N, S, NULL, got[4], R, NULL));
-        for (i = 0; i < K.row[M]; i++)
+        for (int i = 0; i < K.row[M]; i++)
             K.val[i] *= (fsi_real)s;
-        for (i = 0; i < M; i++) {
+        for (int i = 0; i < M; i++) {
             f[i] = FSI_R(q < 0 ? 1 : s);
             x[i] = 0;
         }
         md.K = &K;
         md.count = 3;
         CHECK_OK(fsi_modes_solve(&md, w, V, NULL));
-        for (i = 0; i < 3; i++)
+        for (int i = 0; i < 3; i++)
             got[5][i] = w[i];
-        for (k = 0; k < 3; k++) {
+        for (int k = 0; k < 3; k++) {
             CHECK_OK(solvers[k](&kd, f, x, NULL, 0, NULL));
             got[5][3 + k] = x[5];
             CHECK_NEAR(21, x[5], 21 * TOL(1e-8, 2e-3));
         }
-        for (i = 0; i < 2000; i++)
+        for (int i = 0; i < 2000; i++)
             long_one[i] = FSI_R(s * (i % 7 - 3));
         if (q < 0) {
             memcpy(one, got, sizeof one);
             first_norm = fsi_norm(2000, long_one);
         }
-        for (k = 0; k < 5; k++)
-            for (i = 0; i < N; i++)
+        for (int k = 0; k < 5; k++)
+            for (int i = 0; i < N; i++)
                 CHECK_NEAR(1, (double)got[k][i] / (double)one[k][i] * (k < 4 ? s : 1 / s), tol);
-        for (i = 0; i < 3; i++)
+        for (int i = 0; i < 3; i++)
             CHECK_NEAR(1, (double)got[5][i] / (double)one[5][i] / s, tol);
         CHECK_NEAR(1, fsi_norm(2000, long_one) / first_norm / s, 1e-6);
         {
@@ -2236,24 +2191,22 @@ TEST impossible_input_is_told(void) {
     static const int32_t i[4] = {0, 0, 1, 1}, j[4] = {0, 0, 1, 0};
     fsi_real big[4] = {FSI_REAL_MAX, FSI_REAL_MAX, 1, 1}, C[4] = {0, 1, 1, 0}, d[2] = {1, 1},
              b[2] = {1, (fsi_real)NAN}, x[2] = {7, 7}, z[2], r[2] = {1, 2};
-    fsi_csr A = {0, 0, NULL, NULL, NULL}, U, S;
-    fsi_woodbury_desc wd;
-    fsi_woodbury wb;
-    fsi_cholesky c;
-    fsi_ic ic;
+    fsi_csr A = {0, 0, NULL, NULL, NULL};
     triplets t = {NULL, NULL, NULL, 0, 0};
     /* a sum of duplicates overflows */
     CHECK_RESULT(FSI_ERR_NUMERIC, fsi_csr_from_triplets(&A, 2, 2, 4, i, j, big, NULL));
     ASSERT(A.row == NULL);
     put(&t, 0, 0, 1);
     put(&t, 1, 1, 1);
-    U = build(&t, 2, 2);
+    fsi_csr U = build(&t, 2, 2);
+    fsi_woodbury_desc wd;
     memset(&wd, 0, sizeof wd);
     wd.n = 2;
     wd.diagonal = d;
     wd.U = &U;
     wd.C = C;
     /* zeros on the diagonal, but not zero: indefinite */
+    fsi_woodbury wb;
     CHECK_RESULT(FSI_ERR_SINGULAR, fsi_woodbury_init(&wb, &wd));
     C[0] = C[3] = 1;
     CHECK_OK(fsi_woodbury_init(&wb, &wd)); /* rank one */
@@ -2261,6 +2214,7 @@ TEST impossible_input_is_told(void) {
     CHECK_NEAR(0, x[0], 1e-6);
     CHECK_NEAR(1, x[1], 1e-6);
     fsi_woodbury_free(&wb);
+    fsi_cholesky c;
     CHECK_OK(fsi_cholesky_init(&c, &U, NULL));
     CHECK_OK(fsi_cholesky_factor(&c, &U, 0, NULL));
     x[0] = x[1] = 7;
@@ -2271,7 +2225,8 @@ TEST impossible_input_is_told(void) {
     put(&t, 1, 1, 1);
     put(&t, 0, 1, 0.5);
     put(&t, 1, 0, 0.5);
-    S = build(&t, 2, 2);
+    fsi_csr S = build(&t, 2, 2);
+    fsi_ic ic;
     CHECK_OK(fsi_ic_init(&ic, &S, NULL));
     S.val[1] = S.val[2] = TOL(FSI_R(1e40), FSI_R(1e30));
     S.val[0] = TOL(FSI_R(1e-40), FSI_R(1e-30));
@@ -2293,35 +2248,33 @@ static fsi_result allocate_all(const fsi_allocator *a, int *stage) {
     static const int32_t ti[4] = {0, 1, 0, 1}, tj[4] = {0, 1, 1, 0};
     static const fsi_real tv[4] = {2, 2, 1, 1};
     fsi_csr A = {0, 0, NULL, NULL, NULL}, T = {0, 0, NULL, NULL, NULL},
-            L = laplacian(6, 5, 1, 1, 0), U;
+            L = laplacian(6, 5, 1, 1, 0);
     triplets t = {NULL, NULL, NULL, 0, 0};
     fsi_real b[30], x[30], d[30], C[4] = {1, 0, 0, 2}, w[4], V[120],
                                   D[9] = {2, 1, 0, 1, 2, 1, 0, 1, 2},
                                   E[9] = {1, 0, 0, 0, 1, 0, 0, 0, 1};
     fsi_krylov_desc desc = krylov(30, fsi_csr_operator(&L), 1e-5);
     fsi_ic_desc ih;
-    fsi_cholesky_desc ch;
-    fsi_woodbury_desc wh;
-    fsi_modes_desc mh;
-    fsi_ic ic;
-    fsi_cholesky c;
-    fsi_woodbury wb;
-    fsi_result r;
-    int i;
     memset(&ih, 0, sizeof ih);
+    fsi_cholesky_desc ch;
     memset(&ch, 0, sizeof ch);
+    fsi_woodbury_desc wh;
     memset(&wh, 0, sizeof wh);
+    fsi_modes_desc mh;
     memset(&mh, 0, sizeof mh);
+    fsi_ic ic;
     memset(&ic, 0, sizeof ic);
+    fsi_cholesky c;
     memset(&c, 0, sizeof c);
+    fsi_woodbury wb;
     memset(&wb, 0, sizeof wb);
-    for (i = 0; i < 30; i++) {
+    for (int i = 0; i < 30; i++) {
         b[i] = FSI_R(i % 7);
         d[i] = 2;
         x[i] = 0;
         put(&t, i, i % 2, 1);
     }
-    U = build(&t, 30, 2);
+    fsi_csr U = build(&t, 30, 2);
     desc.allocator = ih.allocator = ch.allocator = wh.allocator = mh.allocator = *a;
     wh.n = 30;
     wh.diagonal = d;
@@ -2330,12 +2283,12 @@ static fsi_result allocate_all(const fsi_allocator *a, int *stage) {
     mh.K = &L;
     mh.count = 4;
     *stage = 0;
-    r = fsi_csr_from_triplets(&A, 2, 2, 4, ti, tj, tv, a);
+    fsi_result r = fsi_csr_from_triplets(&A, 2, 2, 4, ti, tj, tv, a);
     if (r == FSI_OK) {
         *stage = 1;
         r = fsi_csr_transpose(&A, &T, a);
     }
-    for (i = 0; i < 3; i++)
+    for (int i = 0; i < 3; i++)
         if (r == FSI_OK) {
             *stage = 2 + i;
             r = solvers[i](&desc, b, x, NULL, 0, NULL);
@@ -2403,15 +2356,13 @@ static uint64_t everything(int threads) {
     fsi_csr A = laplacian(M, M, 1, 1, 0), B = laplacian(25, 25, 20, 0, 0);
     fsi_real *b = random_vector(N, 8), *x = vector(N), *V = vector((size_t)B.rows * 3),
              *Q = random_vector(30000 * 4, 2), tau[4], w[3], c[4];
-    fsi_modes_desc mh;
     fsi_report report;
-    fsi_ic ic;
     int32_t pivot[4];
     uint64_t h = 0;
-    int k, rank;
     check_threads(threads);
+    fsi_ic ic;
     fsi_ic_init(&ic, &A, NULL);
-    for (k = 0; k < 3; k++) {
+    for (int k = 0; k < 3; k++) {
         fsi_krylov_desc desc = krylov(N, fsi_csr_operator(&A), 1e-5);
         desc.precondition = fsi_ic_operator(&ic);
         desc.max_iterations = 40;
@@ -2419,10 +2370,12 @@ static uint64_t everything(int threads) {
         h = check_hash(x, N * sizeof *x, h);
         h = check_hash(&report.residual, sizeof report.residual, h);
     }
+    int rank;
     fsi_qr_factor(30000, 4, Q, tau, pivot, 0, &rank);
     fsi_qr_solve(30000, 4, Q, tau, pivot, rank, Q, c, NULL);
     h = check_hash(c, sizeof c, h);
     if (getenv("FSI_TEST_FULL")) {
+        fsi_modes_desc mh;
         memset(&mh, 0, sizeof mh);
         mh.K = &B;
         mh.count = 3;
@@ -2459,10 +2412,9 @@ static fsi_real hostile_A[HOSTILE * HOSTILE], hostile_P[HOSTILE * HOSTILE];
 
 static void hostile_apply(const fsi_real *x, fsi_real *y, void *user) {
     const fsi_real *M = (const fsi_real *)user;
-    int i, j;
-    for (i = 0; i < hostile_n; i++) {
+    for (int i = 0; i < hostile_n; i++) {
         double s = 0;
-        for (j = 0; j < hostile_n; j++)
+        for (int j = 0; j < hostile_n; j++)
             s += (double)M[i * hostile_n + j] * (double)x[j];
         y[i] = (fsi_real)s;
     }
@@ -2472,15 +2424,15 @@ static void hostile_apply(const fsi_real *x, fsi_real *y, void *user) {
  * Scaled, so that squares neither overflow nor vanish. */
 static double hostile_residual(const fsi_real *b, const fsi_real *x, double *size) {
     double big = 0, s = 0, t = 0;
-    int i, j, n = hostile_n;
-    for (i = 0; i < n; i++) {
+    int n = hostile_n;
+    for (int i = 0; i < n; i++) {
         big = fmax(big, fabs((double)b[i]));
-        for (j = 0; j < n; j++)
+        for (int j = 0; j < n; j++)
             big = fmax(big, fabs((double)hostile_A[i * n + j] * (double)x[j]));
     }
-    for (i = 0; i < n && big > 0; i++) {
+    for (int i = 0; i < n && big > 0; i++) {
         double r = (double)b[i] / big, a = fabs(r);
-        for (j = 0; j < n; j++) {
+        for (int j = 0; j < n; j++) {
             double v = (double)hostile_A[i * n + j] * (double)x[j] / big;
             r -= v;
             a += fabs(v);
@@ -2497,13 +2449,14 @@ static double hostile_residual(const fsi_real *b, const fsi_real *x, double *siz
    eigenvalue's vector by which kind 2 is incompatible. */
 static void hostile_matrix(int kind, double scale, uint64_t *seed, double *null_vector) {
     double Q[HOSTILE * HOSTILE], lambda[HOSTILE];
-    int i, j, k, pass, n = hostile_n;
-    for (i = 0; i < n * n; i++)
+    int n = hostile_n;
+    for (int i = 0; i < n * n; i++)
         Q[i] = check_random(seed);
-    for (i = 0; i < n; i++) {
+    int k;
+    for (int i = 0; i < n; i++) {
         double c;
-        for (pass = 0; pass < 2; pass++)
-            for (j = 0; j < i; j++) {
+        for (int pass = 0; pass < 2; pass++)
+            for (int j = 0; j < i; j++) {
                 for (c = 0, k = 0; k < n; k++)
                     c += Q[i * n + k] * Q[j * n + k];
                 for (k = 0; k < n; k++)
@@ -2518,8 +2471,8 @@ static void hostile_matrix(int kind, double scale, uint64_t *seed, double *null_
         if (kind == 6 || ((kind == 1 || kind == 2) && i >= n / 2))
             lambda[i] = 0;
     }
-    for (i = 0; i < n; i++)
-        for (j = 0; j <= i; j++) {
+    for (int i = 0; i < n; i++)
+        for (int j = 0; j <= i; j++) {
             double s = 0, m = 0;
             for (k = 0; k < n; k++) {
                 s += lambda[k] * Q[k * n + i] * Q[k * n + j];
@@ -2530,12 +2483,12 @@ static void hostile_matrix(int kind, double scale, uint64_t *seed, double *null_
             hostile_A[i * n + j] = hostile_A[j * n + i] = (fsi_real)(s * scale);
             hostile_P[i * n + j] = hostile_P[j * n + i] = (fsi_real)m;
         }
-    for (i = 0; i < n * n && kind == 4; i++)
+    for (int i = 0; i < n * n && kind == 4; i++)
         hostile_A[i] = (fsi_real)(scale * check_random(seed));
-    for (i = 0; i < n && kind == 5; i += 3)
-        for (j = 0; j < n; j++)
+    for (int i = 0; i < n && kind == 5; i += 3)
+        for (int j = 0; j < n; j++)
             hostile_A[i * n + j] = hostile_A[j * n + i] = 0;
-    for (i = 0; i < n; i++)
+    for (int i = 0; i < n; i++)
         null_vector[i] = Q[(n - 1) * n + i];
 }
 
@@ -2543,22 +2496,21 @@ static const char *hostile_case(uint64_t seed) {
     static const char *const text[3] = {"cg", "symmqmr", "gmres"};
     static char where[80];
     const double far = TOL(120, 6);
-    int kind = (int)(seed % 9), method = (int)(seed / 9 % 3), i;
-    double scale, size, b_size, null_vector[HOSTILE], tolerance, left, given, norm = 0, outside = 0;
+    int kind = (int)(seed % 9), method = (int)(seed / 9 % 3);
+    double null_vector[HOSTILE], norm = 0, outside = 0;
     fsi_real b[HOSTILE], x[HOSTILE], x0[HOSTILE];
     fsi_krylov_desc d;
-    fsi_report r;
-    fsi_result got;
     memset(&d, 0, sizeof d);
     memset(x, 0, sizeof x);
     hostile_n = 1 + (int)((check_random(&seed) + 1) / 2 * (HOSTILE - 1));
-    scale = seed & 64 ? 1 : pow(10, far * check_random(&seed));
-    b_size = seed & 128 ? 1 : pow(10, far * check_random(&seed));
+    double scale = seed & 64 ? 1 : pow(10, far * check_random(&seed));
+    double b_size = seed & 128 ? 1 : pow(10, far * check_random(&seed));
     if (seed % 31 == 0)
         b_size = TOL(1e170, 1e12);
     if (seed % 31 == 1)
         b_size = TOL(1e-170, 1e-12);
     hostile_matrix(kind, scale, &seed, null_vector);
+    int i;
     for (i = 0; i < hostile_n; i++) {
         b[i] = (fsi_real)(check_random(&seed) * b_size);
         x[i] = (fsi_real)(check_random(&seed));
@@ -2574,6 +2526,7 @@ static const char *hostile_case(uint64_t seed) {
             (fsi_real)((double)x[i]
                        * fmin(fmax(b_size / scale, TOL(1e-200, 1e-20)), TOL(1e200, 1e20)));
     }
+    double left;
     for (left = 0, i = 0; i < hostile_n && norm > 0; i++) {
         left += pow((double)b[i] / norm, 2);
         outside += null_vector[i] * (double)b[i] / norm;
@@ -2586,19 +2539,21 @@ static const char *hostile_case(uint64_t seed) {
         d.precondition.apply_fn = hostile_apply;
         d.precondition.user = hostile_P;
     }
-    tolerance = d.tolerance = pow(10, TOL(-10, -4) * (check_random(&seed) + 1) / 2);
+    double tolerance = d.tolerance = pow(10, TOL(-10, -4) * (check_random(&seed) + 1) / 2);
     d.max_iterations = seed & 512 ? 0 : 1 + (int)(seed % 7);
     d.restart = seed & 1024 ? 0 : 1 + (int)(seed % 5);
     d.guess = (seed & 2048) != 0;
-    got = (method == 0   ? fsi_cg_solve
-           : method == 1 ? fsi_symmqmr_solve
-                         : fsi_gmres_solve)(&d, b, x, NULL, 0, &r);
+    fsi_report r;
+    fsi_result got = (method == 0   ? fsi_cg_solve
+                      : method == 1 ? fsi_symmqmr_solve
+                                    : fsi_gmres_solve)(&d, b, x, NULL, 0, &r);
     snprintf(where, sizeof where, "%s, kind %d, n %d, result %d", text[method], kind, hostile_n,
              (int)got);
     if (!fsi_all_finite(d.n, x) || r.residual - r.residual != 0)
         return "not finite";
     if (got < 0)
         return got == FSI_ERR_NUMERIC && (seed % 31 < 2 || !TOL(1, 0)) ? NULL : where;
+    double size;
     left = hostile_residual(b, x, &size);
     size *= 64 * (double)FSI_REAL_EPS;
     /* converged is true */
@@ -2609,7 +2564,7 @@ static const char *hostile_case(uint64_t seed) {
         return where;
     if (r.iterations > (d.max_iterations ? d.max_iterations : 10 * hostile_n + 100))
         return where;
-    given = d.guess ? fmin(norm, hostile_residual(b, x0, &scale)) : norm;
+    double given = d.guess ? fmin(norm, hostile_residual(b, x0, &scale)) : norm;
     /* not worse than what was given */
     if (method && left > given * (1 + 1e-6) + size)
         return where;
@@ -2626,8 +2581,7 @@ static const char *hostile_case(uint64_t seed) {
 }
 
 TEST L_06_L_14_hostile_systems_are_told_true(void) {
-    uint64_t q;
-    for (q = 0; q < (getenv("FSI_TEST_FULL") ? 300000u : 6000u); q++) {
+    for (uint64_t q = 0; q < (getenv("FSI_TEST_FULL") ? 300000u : 6000u); q++) {
         const char *error = hostile_case(q);
         if (error) {
             printf("\n  case %lu: %s\n", (unsigned long)q, error);

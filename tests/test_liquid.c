@@ -29,8 +29,7 @@ static fsi_real wave_fn(fsi_vec3 x, void *user) {
 
 /* highest crossing in column i, m */
 static double surface_height(const fsi_grid *g, int i) {
-    int j;
-    for (j = g->ny - 2; j >= 0; j--) {
+    for (int j = g->ny - 2; j >= 0; j--) {
         double p = (double)g->phi[i + g->nx * j], q = (double)g->phi[i + g->nx * (j + 1)];
         if (p < 0 && q >= 0)
             return (j + 0.5 + p / (p - q)) * (double)g->h;
@@ -40,8 +39,7 @@ static double surface_height(const fsi_grid *g, int i) {
 
 static double first_mode(const fsi_grid *g) {
     double a = 0;
-    int i;
-    for (i = 0; i < g->nx; i++)
+    for (int i = 0; i < g->nx; i++)
         a += 2.0 / g->nx * (surface_height(g, i) - 0.5) * cos(PI * (i + 0.5) / g->nx);
     return a;
 }
@@ -54,24 +52,24 @@ typedef struct wave {
 /* Five periods of the standing wave in a unit box half full; kept: last maximum over the first,
  * most: largest ever over the first. */
 static wave run_wave(int n, int per_period) {
-    double exact = sqrt(G * PI * tanh(PI * 0.5)), dt = 2 * PI / exact / per_period, before, start,
-           top = 0, first = -1, last = 0;
-    int s, crossings = 0;
+    double exact = sqrt(G * PI * tanh(PI * 0.5)), dt = 2 * PI / exact / per_period, top = 0,
+           first = -1, last = 0;
+    int crossings = 0;
     fsi_grid_desc d = tank(n, n, 1, 1.0 / n);
-    fsi_grid g;
     wave w;
     memset(&w, 0, sizeof w);
     d.tolerance = TOL(1e-9, 1e-5);
+    fsi_grid g;
     if (fsi_grid_init(&g, &d) < 0 || fsi_grid_set_field(&g, FSI_FIELD_PHI, wave_fn, NULL) < 0) {
         w.failed = 1;
         return w;
     }
-    start = before = first_mode(&g);
-    for (s = 0; s < (int)(5.3 * per_period); s++) {
-        double a;
+    double before;
+    double start = before = first_mode(&g);
+    for (int s = 0; s < (int)(5.3 * per_period); s++) {
         if (fsi_grid_step(&g, (fsi_real)dt, NULL) < 0)
             w.failed = 1;
-        a = first_mode(&g);
+        double a = first_mode(&g);
         if (a * before < 0) {
             last = (s + before / (before - a)) * dt;
             if (first < 0)
@@ -124,24 +122,24 @@ static fsi_real utube_fn(fsi_vec3 x, void *user) {
  * potential flow counts 0.5587 widths instead of 1. */
 TEST F_15_u_tube(void) {
     const int n = 16, nx = 5 * n, ny = 5 * n;
-    double top = 3.5, L, exact, dt, before = 0, first = -1, last = 0;
+    double top = 3.5, before = 0, first = -1, last = 0;
     fsi_grid_desc d = tank(nx, ny, 1, 1.0 / n);
     uint8_t *solid = (uint8_t *)calloc((size_t)(nx * ny), 1);
     fsi_occlusion o;
-    fsi_grid g;
-    int c, s, crossings = 0;
+    int crossings = 0;
     memset(&o, 0, sizeof o);
-    for (c = 0; c < nx * ny; c++)
+    for (int c = 0; c < nx * ny; c++)
         solid[c] = c / nx >= n && c % nx >= n && c % nx < 4 * n;
     o.solid = solid;
     /* straight parts and two bends */
-    L = 2 * (top - 1) + 3 + 2 * 0.5587;
-    exact = sqrt(2 * G / L);
-    dt = 2 * PI / exact / 80;
+    double L = 2 * (top - 1) + 3 + 2 * 0.5587;
+    double exact = sqrt(2 * G / L);
+    double dt = 2 * PI / exact / 80;
+    fsi_grid g;
     CHECK_OK(fsi_grid_init(&g, &d));
     CHECK_OK(fsi_grid_set_occlusion(&g, &o));
     CHECK_OK(fsi_grid_set_field(&g, FSI_FIELD_PHI, utube_fn, &top));
-    for (s = 0; s < 125; s++) {
+    for (int s = 0; s < 125; s++) {
         double a = surface_height(&g, n / 2) - surface_height(&g, nx - n / 2);
         if (s && a * before < 0) {
             last = (s - 1 + before / (before - a)) * dt;
@@ -180,13 +178,12 @@ static fsi_real column_fn(fsi_vec3 x, void *user) {
 /* farthest wet point of the lowest three rows, m */
 static double dam_front(const fsi_grid *g) {
     double x = 0;
-    int i, j;
-    for (j = 0; j < 3; j++)
-        for (i = g->nx - 2; i >= 0; i--) {
-            double p = (double)g->phi[i + g->nx * j], q = (double)g->phi[i + 1 + g->nx * j], at;
+    for (int j = 0; j < 3; j++)
+        for (int i = g->nx - 2; i >= 0; i--) {
+            double p = (double)g->phi[i + g->nx * j], q = (double)g->phi[i + 1 + g->nx * j];
             if (!(p < 0))
                 continue;
-            at = q < 0 ? g->nx : i + 0.5 + p / (p - q);
+            double at = q < 0 ? g->nx : i + 0.5 + p / (p - q);
             if (at * (double)g->h > x)
                 x = at * (double)g->h;
             break;
@@ -200,24 +197,23 @@ static double dam_run(int n, double until, int count, const double *T, double de
                       double *speed) {
     const double a = 0.05715, unit = sqrt(2 * G / a);
     fsi_grid_desc d = tank(7 * n, 3 * n, 1, a / n);
-    fsi_grid g;
     column c;
-    double before = 1, tb = 0, volume, out, z_at = 0, t_at = 0;
+    double before = 1, tb = 0, z_at = 0, t_at = 0;
     int k = 0;
     memset(&c, 0, sizeof c);
     c.width = a;
     c.height = 2 * a;
+    fsi_grid g;
     if (fsi_grid_init(&g, &d) < 0 || fsi_grid_set_field(&g, FSI_FIELD_PHI, column_fn, &c) < 0)
         return 1e30;
-    volume = g.levelset.state->target;
+    double volume = g.levelset.state->target;
     while (g.time * unit < until) {
-        double t, z;
         /* the start is the delicate part */
         g.desc.cfl = g.time * unit < 1.2 ? FSI_R(0.25) : FSI_R(0.5);
         if (fsi_grid_step(&g, fsi_grid_max_dt(&g), NULL) < 0)
             break;
-        t = g.time * unit;
-        z = dam_front(&g) / a;
+        double t = g.time * unit;
+        double z = dam_front(&g) / a;
         for (; k < count && t >= T[k] - delay; k++)
             Z[k] = before + (z - before) * (T[k] - delay - tb) / (t - tb);
         if (t < 2) {
@@ -230,7 +226,7 @@ static double dam_run(int n, double until, int count, const double *T, double de
     /* mean dZ/dT from T = 2 on */
     if (speed)
         *speed = (before - z_at) / (tb - t_at);
-    out = fsi_levelset_volume(&g.levelset, NULL, NULL) / volume - 1;
+    double out = fsi_levelset_volume(&g.levelset, NULL, NULL) / volume - 1;
     fsi_grid_free(&g);
     return out;
 }
@@ -240,12 +236,11 @@ TEST F_16_dam_break_front(void) {
     static const double T[4] = {1.219, 1.997, 2.547, 3.345},
                         measured[4] = {1.474, 2.292, 2.995, 4.134};
     double Z[4] = {0, 0, 0, 0}, speed, volume = dam_run(20, 4.0, 4, T, 0.15, Z, &speed);
-    int k;
-    for (k = 0; k < 4; k++)
+    for (int k = 0; k < 4; k++)
         printf("  T = %.3f: Z = %.3f, measured %.3f, %+.1f %%\n", T[k], Z[k], measured[k],
                100 * (Z[k] / measured[k] - 1));
     printf("  dZ/dT = %.2f, volume %+.3f %%\n", speed, 100 * volume);
-    for (k = 0; k < 4; k++)
+    for (int k = 0; k < 4; k++)
         CHECK_REL(measured[k], Z[k], 0.10);
     ASSERT(speed > 1.2 && speed < 2.0); /* Ritter: 2 */
     CHECK_NEAR(0, volume, 0.03);
@@ -254,8 +249,8 @@ TEST F_16_dam_break_front(void) {
 
 TEST F_17_dam_break_volume(void) {
     static const double limit[3] = {0.03, 0.015, 0.008};
-    int k, most = getenv("FSI_TEST_FULL") ? 3 : 1;
-    for (k = 0; k < most; k++) {
+    int most = getenv("FSI_TEST_FULL") ? 3 : 1;
+    for (int k = 0; k < most; k++) {
         double v = dam_run(20 << k, most > 1 ? 5.0 : 4.5, 0, NULL, 0, NULL, NULL);
         printf("  %d cells over a: volume %+.3f %% at the end\n", 20 << k, 100 * v);
         CHECK_NEAR(0, v, limit[k]);
@@ -266,17 +261,15 @@ TEST F_17_dam_break_volume(void) {
 /* The dam break and its mirror image after 50 steps; markers on the regular lattice, so that they
  * are mirrored too. */
 TEST F_22_mirrored_dam_break(void) {
-    int markers;
-    for (markers = -1; markers <= 4; markers += 5) {
+    for (int markers = -1; markers <= 4; markers += 5) {
         const int nx = 48, ny = 32, steps = 50;
         fsi_grid_desc d = tank(nx, ny, 1, 1.0 / 32);
         fsi_grid g[2];
         column c;
         double worst = 0, fastest = 0;
-        int s, k, i, j;
         d.particles = markers;
         d.tolerance = TOL(1e-12, 1e-6);
-        for (k = 0; k < 2; k++) {
+        for (int k = 0; k < 2; k++) {
             c.width = 0.413;
             c.height = 0.617;
             c.mirrored = k;
@@ -284,11 +277,11 @@ TEST F_22_mirrored_dam_break(void) {
             CHECK_OK(fsi_grid_init(&g[k], &d));
             g[k].levelset.desc.even = 1;
             CHECK_OK(fsi_grid_set_field(&g[k], FSI_FIELD_PHI, column_fn, &c));
-            for (s = 0; s < steps; s++)
+            for (int s = 0; s < steps; s++)
                 ASSERT(fsi_grid_step(&g[k], FSI_R(0.008), NULL) >= 0);
         }
-        for (j = 0; j < ny; j++)
-            for (i = 0; i < nx; i++) {
+        for (int j = 0; j < ny; j++)
+            for (int i = 0; i < nx; i++) {
                 double e = fabs((double)(g[0].phi[i + nx * j] - g[1].phi[nx - 1 - i + nx * j])),
                        u = (double)g[0].u[0][i + (nx + 1) * j];
                 double eu = fabs(u + (double)g[1].u[0][nx - i + (nx + 1) * j]);
@@ -325,18 +318,17 @@ TEST F_18_torricelli(void) {
     double y[2], scale = sqrt(2 * full * h / G), speed = 0, volume = 0, since = 0, coefficient = 0,
                  by_volume = 0;
     fsi_grid_desc d = tank(nx, ny, 1, h);
-    fsi_grid g;
-    fsi_occlusion o;
-    uint8_t *blocked;
-    fsi_real *part;
-    int i, j, samples = 0;
+    int samples = 0;
     d.side[2].kind = FSI_SIDE_OPEN;
     d.cfl = 1;
+    fsi_grid g;
     CHECK_OK(fsi_grid_init(&g, &d));
-    blocked = (uint8_t *)calloc(g.faces[1], 1);
+    uint8_t *blocked = (uint8_t *)calloc(g.faces[1], 1);
+    fsi_real *part;
     part = (fsi_real *)calloc(g.cells, sizeof *part);
+    fsi_occlusion o;
     memset(&o, 0, sizeof o);
-    for (i = hole; i < nx; i++)
+    for (int i = hole; i < nx; i++)
         blocked[i + nx * below] = 1;
     o.blocked[1] = blocked;
     y[0] = below * h;
@@ -349,11 +341,11 @@ TEST F_18_torricelli(void) {
         if (g.time < 0.6 * scale)
             continue; /* the jet stands */
         fsi_levelset_volume(&g.levelset, NULL, part);
-        for (j = below; j < ny; j++)
+        for (int j = below; j < ny; j++)
             /* the tank is 1 m wide */
-            for (i = 0; i < nx; i++)
+            for (int i = 0; i < nx; i++)
                 depth += (double)part[i + nx * j] * h * h;
-        for (i = 0; i < hole; i++)
+        for (int i = 0; i < hole; i++)
             q -= (double)g.u[1][i + nx * below] * h;
         coefficient += q / (hole * h * sqrt(2 * G * depth));
         speed += -(double)g.u[1][nx * (below - 2 * hole)] / sqrt(2 * G * (depth + 2 * hole * h));
@@ -393,22 +385,22 @@ static fsi_real ceiling_fn(fsi_vec3 x, void *user) {
  * freely. */
 TEST G_10_a_block_leaves_the_ceiling(void) {
     fsi_grid_desc d = tank(48, 48, 1, 1.0 / 48);
-    fsi_grid g;
-    fsi_real *part;
     double mean = 0, volume = 0;
-    int i, wet = 0;
+    int wet = 0;
     d.cfl = 1;
+    fsi_grid g;
     CHECK_OK(fsi_grid_init(&g, &d));
     CHECK_OK(fsi_grid_set_field(&g, FSI_FIELD_PHI, ceiling_fn, NULL));
+    fsi_real *part;
     part = (fsi_real *)calloc(g.cells, sizeof *part);
     while (g.time < 0.3)
         ASSERT(fsi_grid_step(&g, FSI_R(0.005), NULL) >= 0);
     fsi_levelset_volume(&g.levelset, NULL, part);
-    for (i = 0; i < (int)g.cells; i++) {
+    for (int i = 0; i < (int)g.cells; i++) {
         volume += (double)part[i];
         mean += (double)part[i] * (i / 48 + 0.5) / 48;
     }
-    for (i = 0; i < 48; i++)
+    for (int i = 0; i < 48; i++)
         wet += g.phi[i + 48 * 47] < 0;
     printf("  wet lid cells %d, centre %.3f (free fall %.3f)\n", wet, mean / volume,
            0.85 - G / 2 * 0.09);
@@ -430,9 +422,8 @@ static fsi_real layer_fn(fsi_vec3 x, void *user) {
 
 static double layer_mode(const fsi_grid *g) {
     double a = 0;
-    int i, j;
-    for (i = 0; i < g->nx; i++)
-        for (j = 0; j + 1 < g->ny; j++) {
+    for (int i = 0; i < g->nx; i++)
+        for (int j = 0; j + 1 < g->ny; j++) {
             double p = (double)g->phi[i + g->nx * j], q = (double)g->phi[i + g->nx * (j + 1)];
             if (p >= 0 && q < 0) {
                 a += 2.0 / g->nx * ((j + 0.5 + p / (p - q)) * (double)g->h - 0.5)
@@ -446,24 +437,23 @@ static double layer_mode(const fsi_grid *g) {
 TEST G_10_a_full_layer_under_a_lid(void) {
     const double sigma = sqrt(G * PI * tanh(PI * 0.5));
     fsi_grid_desc d = tank(32, 32, 1, 1.0 / 32);
-    fsi_grid g;
-    double a0, grown, V;
-    int i, wet = 0;
+    int wet = 0;
     d.tolerance = TOL(1e-9, 1e-5);
+    fsi_grid g;
     CHECK_OK(fsi_grid_init(&g, &d));
     CHECK_OK(fsi_grid_set_field(&g, FSI_FIELD_PHI, layer_fn, NULL));
-    a0 = layer_mode(&g);
-    V = g.levelset.state->target;
+    double a0 = layer_mode(&g);
+    double V = g.levelset.state->target;
     CHECK_NEAR(0.5, V, 1e-3);
     while (g.time < 0.4)
         ASSERT(fsi_grid_step(&g, FSI_R(0.005), NULL) >= 0);
-    grown = acosh(layer_mode(&g) / a0) / g.time;
+    double grown = acosh(layer_mode(&g) / a0) / g.time;
     printf("  under a lid: sigma %.4f, exact %.4f, %+.2f %%\n", grown, sigma,
            100 * (grown / sigma - 1));
     CHECK_REL(sigma, grown, 0.03);
     while (g.time < 1.4)
         ASSERT(fsi_grid_step(&g, FSI_R(0.005), NULL) >= 0);
-    for (i = 0; i < 32 * 4; i++)
+    for (int i = 0; i < 32 * 4; i++)
         wet += g.phi[i] < 0;
     printf("  at 1.4 s: %d wet cells near the floor, volume %+.2f %%\n", wet,
            100 * (fsi_levelset_volume(&g.levelset, NULL, NULL) / V - 1));
@@ -489,9 +479,9 @@ static fsi_vec3 stream_fn(fsi_vec3 x, double t, void *user) {
 
 static enum greatest_test_res follow_case(double dt) {
     fsi_grid_desc d = tank(48, 12, 1, 1.0 / 48);
-    fsi_grid g;
     d.gravity = fsi_vec(0, 0, 0);
     d.side[0].kind = d.side[1].kind = FSI_SIDE_OPEN;
+    fsi_grid g;
     CHECK_OK(fsi_grid_init(&g, &d));
     CHECK_OK(fsi_grid_set_field(&g, FSI_FIELD_PHI, everywhere_fn, NULL));
     CHECK_OK(fsi_grid_set_velocity(&g, stream_fn, NULL));
@@ -519,44 +509,39 @@ static uint64_t short_liquid(int threads, int dim, void *block, int restore) {
     /* enough cells for all loops to be shared */
     fsi_grid_desc d = dim == 2 ? tank(160, 130, 1, 0.0125) : tank(40, 24, 24, 0.05);
     const int steps = getenv("FSI_TEST_FULL") ? 100 : dim == 2 ? 10 : 6;
-    fsi_grid g;
     column c;
-    uint64_t hash;
-    int s;
     memset(&c, 0, sizeof c);
     c.width = 0.6;
     c.height = 0.8;
     check_threads(threads);
+    fsi_grid g;
     if (fsi_grid_init(&g, &d) < 0 || fsi_grid_set_field(&g, FSI_FIELD_PHI, column_fn, &c) < 0)
         return 0;
     if (restore && fsi_grid_restore(&g, block) < 0)
         return 0;
-    for (s = restore ? steps / 2 : 0; s < steps; s++) {
+    for (int s = restore ? steps / 2 : 0; s < steps; s++) {
         if (block && !restore && s == steps / 2)
             fsi_grid_save(&g, block);
         if (fsi_grid_step(&g, dim == 2 ? FSI_R(0.006) : FSI_R(0.02), NULL) < 0)
             return 0;
     }
-    hash = check_hash(g.phi, g.cells * sizeof *g.phi, 1)
-           + 3 * check_hash(g.u[0], g.faces[0] * sizeof *g.phi, 2)
-           + 5 * check_hash(g.u[1], g.faces[1] * sizeof *g.phi, 3)
-           + check_hash(g.levelset.px, g.levelset.state->count * sizeof *g.phi, 4);
+    uint64_t hash = check_hash(g.phi, g.cells * sizeof *g.phi, 1)
+                    + 3 * check_hash(g.u[0], g.faces[0] * sizeof *g.phi, 2)
+                    + 5 * check_hash(g.u[1], g.faces[1] * sizeof *g.phi, 3)
+                    + check_hash(g.levelset.px, g.levelset.state->count * sizeof *g.phi, 4);
     fsi_grid_free(&g);
     check_threads(1);
     return hash;
 }
 
 TEST G_11_liquid_same_bits_and_restore(void) {
-    int dim;
-    for (dim = 2; dim <= 3; dim++) {
+    for (int dim = 2; dim <= 3; dim++) {
         fsi_grid_desc d = dim == 2 ? tank(160, 130, 1, 0.0125) : tank(40, 24, 24, 0.05);
-        uint64_t one;
         fsi_grid g;
-        void *block;
         CHECK_OK(fsi_grid_init(&g, &d));
-        block = malloc(fsi_grid_state_size(&g));
+        void *block = malloc(fsi_grid_state_size(&g));
         fsi_grid_free(&g);
-        one = short_liquid(1, dim, block, 0); /* saved half way */
+        uint64_t one = short_liquid(1, dim, block, 0); /* saved half way */
         ASSERT(one != 0);
         ASSERT(short_liquid(2, dim, NULL, 0) == one);
         ASSERT(short_liquid(3, dim, NULL, 0) == one);
@@ -569,12 +554,9 @@ TEST G_11_liquid_same_bits_and_restore(void) {
 
 TEST G_12_memory_and_volume_correction(void) {
     fsi_grid_desc d = tank(64, 64, 64, 0.05);
-    fsi_grid g;
-    fsi_report r;
-    column c;
-    int s;
-    double V, sum = 0;
+    double sum = 0;
     d.particles = -1;
+    fsi_grid g;
     CHECK_OK(fsi_grid_init(&g, &d));
     printf("  liquid in 3D: %.0f bytes per cell without markers\n",
            (double)fsi_grid_memory(&g) / (double)g.cells);
@@ -582,14 +564,16 @@ TEST G_12_memory_and_volume_correction(void) {
     fsi_grid_free(&g);
     d = tank(48, 32, 1, 1.0 / 32);
     d.volume_correction = 1;
+    column c;
     memset(&c, 0, sizeof c);
+    fsi_report r;
     memset(&r, 0, sizeof r);
     c.width = 0.4;
     c.height = 0.6;
     CHECK_OK(fsi_grid_init(&g, &d));
     CHECK_OK(fsi_grid_set_field(&g, FSI_FIELD_PHI, column_fn, &c));
-    V = g.levelset.state->target;
-    for (s = 0; s < 60; s++) {
+    double V = g.levelset.state->target;
+    for (int s = 0; s < 60; s++) {
         ASSERT(fsi_grid_step(&g, FSI_R(0.01), &r) >= 0);
         sum += fabs(r.volume_change);
     }
@@ -612,9 +596,8 @@ static fsi_real slosh_fn(fsi_vec3 x, void *user) {
 static double slosh_energy(const fsi_grid *g, fsi_real *part) {
     double h = (double)g->h, v = fsi_levelset_volume(&g->levelset, NULL, part),
            sum = -0.5 * G * v * v / (g->nx * h);
-    size_t c;
     /* cells are filled from below where there is liquid below */
-    for (c = 0; c < g->cells; c++) {
+    for (size_t c = 0; c < g->cells; c++) {
         int j = (int)(c / (size_t)g->nx), below = j == 0 || part[c - (size_t)g->nx] >= FSI_R(0.5);
         sum += h * h * h * G * (double)part[c] * (j + 0.5 * (below ? (double)part[c] : 1));
     }
@@ -622,18 +605,17 @@ static double slosh_energy(const fsi_grid *g, fsi_real *part) {
 }
 
 TEST slosh_comes_to_rest(void) {
-    fsi_grid g;
     fsi_grid_desc d = tank(12, 15, 1, 1.0 / 12);
     fsi_real part[12 * 15];
-    double first, last = 0;
-    int i;
+    double last = 0;
     d.side[3].kind = FSI_SIDE_OPEN;
     d.volume_correction = 1;
     d.particles = -1;
+    fsi_grid g;
     CHECK_OK(fsi_grid_init(&g, &d));
     CHECK_OK(fsi_grid_set_field(&g, FSI_FIELD_PHI, slosh_fn, NULL));
-    first = slosh_energy(&g, part);
-    for (i = 0; i < 1500; i++) {
+    double first = slosh_energy(&g, part);
+    for (int i = 0; i < 1500; i++) {
         ASSERT(fsi_grid_step(&g, FSI_R(0.025), NULL) >= 0);
         if (i >= 1200)
             last += slosh_energy(&g, part) / 300;
@@ -652,8 +634,8 @@ static fsi_real corner_fn(fsi_vec3 x, void *user) {
 }
 
 static size_t wrong_side(const fsi_levelset *ls) { /* markers there */
-    size_t p, count = 0;
-    for (p = 0; p < ls->state->count; p++) {
+    size_t count = 0;
+    for (size_t p = 0; p < ls->state->count; p++) {
         fsi_real f = fsi_levelset_sample(ls, fsi_vec(ls->px[p], ls->py[p], ls->pz[p]), NULL);
         count += (ls->pr[p] > 0 ? -f : f) > FSI_R(0.11) * ls->desc.h;
     }
@@ -663,15 +645,13 @@ static size_t wrong_side(const fsi_levelset *ls) { /* markers there */
 TEST splash_comes_to_rest(void) {
     fsi_grid g;
     fsi_grid_desc d = tank(16, 16, 16, 1.0 / 16);
-    double fastest = 0, V, settled = 0;
-    int i, a;
-    size_t f;
+    double fastest = 0, settled = 0;
     CHECK_OK(fsi_grid_init(&g, &d));
     CHECK_OK(fsi_grid_set_field(&g, FSI_FIELD_PHI, corner_fn, NULL));
-    V = g.levelset.state->target;
-    for (i = 0; i < 400; i++) {
-        for (a = 0; a < 3; a++)
-            for (f = 0; f < g.faces[a]; f++)
+    double V = g.levelset.state->target;
+    for (int i = 0; i < 400; i++) {
+        for (int a = 0; a < 3; a++)
+            for (size_t f = 0; f < g.faces[a]; f++)
                 g.u[a][f] /= FSI_R(1.02);
         ASSERT(fsi_grid_step(&g, FSI_R(0.01), NULL) >= 0);
         if (i == 299)

@@ -25,16 +25,15 @@ static fsi_vec3 rnd3(void) {
 /* n elements with corners of their own: about size large, their centres within spread; every tenth
  * is degenerate on request. */
 static void make_soup(int dim, int n, double spread, double size, int degenerate) {
-    int e, k;
     memset(&S, 0, sizeof S);
     S.dim = dim;
     S.vertex_count = dim * n;
     S.element_count = n;
     S.x = X;
     S.index = I;
-    for (e = 0; e < n; e++) {
+    for (int e = 0; e < n; e++) {
         fsi_vec3 c = fsi_vec_scale(rnd3(), (fsi_real)spread);
-        for (k = 0; k < dim; k++) {
+        for (int k = 0; k < dim; k++) {
             fsi_vec3 p = fsi_vec_mad(c, rnd3(), (fsi_real)size);
             /* a point, or a needle */
             if (degenerate && e % 10 < 3 && k >= e % 10)
@@ -48,29 +47,29 @@ static void make_soup(int dim, int n, double spread, double size, int degenerate
         }
     }
     /* the same element twice: ties */
-    for (e = 10; degenerate && e < n; e += 10)
+    for (int e = 10; degenerate && e < n; e += 10)
         memcpy(I + dim * e, I + dim * (e - 1), (size_t)dim * sizeof *I);
 }
 
 /* A flat sheet of m x m squares in z = 0 on the integers: points and rays meet edges and corners of
  * many elements alike. */
 static void make_sheet(int m) {
-    int i, j, e = 0;
+    int e = 0;
     memset(&S, 0, sizeof S);
     S.dim = 3;
     S.vertex_count = (m + 1) * (m + 1);
     S.element_count = 2 * m * m;
     S.x = X;
     S.index = I;
-    for (j = 0; j <= m; j++)
-        for (i = 0; i <= m; i++) {
+    for (int j = 0; j <= m; j++)
+        for (int i = 0; i <= m; i++) {
             fsi_real *x = X + 3 * (i + (m + 1) * j);
             x[0] = (fsi_real)i;
             x[1] = (fsi_real)j;
             x[2] = 0;
         }
-    for (j = 0; j < m; j++)
-        for (i = 0; i < m; i++, e += 6) {
+    for (int j = 0; j < m; j++)
+        for (int i = 0; i < m; i++, e += 6) {
             int32_t v = (int32_t)(i + (m + 1) * j), w = v + (int32_t)m + 1;
             I[e] = v;
             I[e + 1] = v + 1;
@@ -88,10 +87,12 @@ static int before(const fsi_hit *a, const fsi_hit *b) {
 /* All three queries at p, the ray on to q, against the loop over all elements. */
 static int agrees(const fsi_lookup *l, fsi_vec3 p, fsi_vec3 q, fsi_real radius) {
     static fsi_hit all[MOST], got[MOST];
-    fsi_hit h, first, ray, few[3];
-    int e, n = 0, crossings = 0, k, ok = 1;
+    fsi_hit first, ray, few[3];
+    int n = 0, crossings = 0, ok = 1;
     first.t = ray.t = 0;
     first.element = ray.element = -1;
+    fsi_hit h;
+    int e;
     for (e = 0; e < S.element_count; e++) {
         fsi_surface_closest(&S, e, p, &h);
         if (h.t <= radius) {
@@ -111,7 +112,7 @@ static int agrees(const fsi_lookup *l, fsi_vec3 p, fsi_vec3 q, fsi_real radius) 
     ok &= fsi_lookup_sphere(l, p, radius, got, MOST) == n
           && fsi_lookup_sphere(l, p, radius, few, 3) == n
           && fsi_lookup_sphere(l, p, radius, NULL, 0) == n;
-    for (k = 0; k < n && ok; k++) {
+    for (int k = 0; k < n && ok; k++) {
         ok &= (k == 0 || before(&got[k - 1], &got[k]))
               && (k > 2 || !memcmp(&few[k], &got[k], sizeof h));
         for (e = 0; e < n && all[e].element != got[k].element; e++) {
@@ -124,17 +125,16 @@ static int agrees(const fsi_lookup *l, fsi_vec3 p, fsi_vec3 q, fsi_real radius) 
 /* Queries near, on, beside and far from the surface, whose size is about `size`. */
 static int agrees_everywhere(const fsi_lookup *l, double size, int count) {
     fsi_hit h;
-    int i;
-    for (i = 0; i < count; i++) {
+    for (int i = 0; i < count; i++) {
         fsi_real far = (fsi_real)(i % 7 == 6   ? 20 * size
                                   : i % 3 == 2 ? 1.5 * size
                                                : size),
                  radius = l->reach * (fsi_real)(1 + rnd());
-        fsi_vec3 o = fsi_vec_load(X + 3 * (i % S.vertex_count)), p, q;
+        fsi_vec3 o = fsi_vec_load(X + 3 * (i % S.vertex_count));
         if (!(fsi_vec_length(o) < 100))
             o = fsi_vec(0, 0, 0);
-        p = fsi_vec_mad(o, rnd3(), far);
-        q = fsi_vec_mad(o, rnd3(), far);
+        fsi_vec3 p = fsi_vec_mad(o, rnd3(), far);
+        fsi_vec3 q = fsi_vec_mad(o, rnd3(), far);
         if (i % 5 == 4)
             radius = (fsi_real)(size * (1 + check_random(&seed)));
         if (i % 11 == 10)
@@ -165,23 +165,21 @@ static int agrees_everywhere(const fsi_lookup *l, double size, int count) {
 /* random, clustered, degenerate; moving; any reach */
 TEST lookup_is_the_loop_over_all(void) {
     static const double reach[5] = {0, 1e-3, 0.05, 0.3, 5};
-    int dim, k, step;
     fsi_lookup l;
     CHECK_OK(fsi_lookup_init(&l, MOST, NULL));
-    for (dim = 2; dim <= 3; dim++)
-        for (k = 0; k < 10; k++) {
-            int i;
+    for (int dim = 2; dim <= 3; dim++)
+        for (int k = 0; k < 10; k++) {
             make_soup(dim, 400 + 100 * k, 1, k % 2 ? 0.02 : 0.2, k % 2);
             /* clustered */
-            for (i = 0; k >= 5 && i < 3 * S.vertex_count * 9 / 10; i++)
+            for (int i = 0; k >= 5 && i < 3 * S.vertex_count * 9 / 10; i++)
                 X[i] = X[i] * FSI_R(0.01) + FSI_R(0.5) * (i % 3 < dim);
             /* away from the origin */
-            for (i = 0; k >= 8 && i < 3 * S.vertex_count; i++)
+            for (int i = 0; k >= 8 && i < 3 * S.vertex_count; i++)
                 X[i] += 40 * (fsi_real)(i % 3 < dim);
-            for (step = 0; step < 3; step++) {
+            for (int step = 0; step < 3; step++) {
                 CHECK_OK(fsi_lookup_build(&l, &S, (fsi_real)reach[k % 5]));
                 ASSERT(agrees_everywhere(&l, 1, 120));
-                for (i = 0; i < 3 * S.vertex_count; i++)
+                for (int i = 0; i < 3 * S.vertex_count; i++)
                     X[i] += i % 3 < dim ? FSI_R(0.05) * rnd() : 0;
             }
         }
@@ -190,15 +188,14 @@ TEST lookup_is_the_loop_over_all(void) {
 }
 
 TEST lookup_ties_go_to_the_lowest(void) { /* on a lattice most answers are ties */
-    fsi_lookup l;
     fsi_hit h, all[64];
-    int i, j, k;
     make_sheet(20);
+    fsi_lookup l;
     CHECK_OK(fsi_lookup_init(&l, S.element_count, NULL));
-    for (k = 0; k < 3; k++) {
+    for (int k = 0; k < 3; k++) {
         CHECK_OK(fsi_lookup_build(&l, &S, k == 0 ? 0 : k == 1 ? 1 : FSI_R(0.25)));
-        for (j = -2; j <= 44; j += 3)
-            for (i = -2; i <= 44; i++) {
+        for (int j = -2; j <= 44; j += 3)
+            for (int i = -2; i <= 44; i++) {
                 fsi_vec3 p = fsi_vec((fsi_real)i / 2, (fsi_real)j / 2, (fsi_real)(i % 3) / 2),
                          q = fsi_vec(p.x + (fsi_real)(j % 4), p.y, -p.z - 1);
                 ASSERT(agrees(&l, p, q, FSI_R(1.5)));
@@ -216,17 +213,15 @@ TEST lookup_ties_go_to_the_lowest(void) { /* on a lattice most answers are ties 
 TEST lookup_bears_far_nodes(void) {
     static const double away[4] = {1e3, 1e5, 1e7, 1e8};
     fsi_lookup l;
-    fsi_real edge;
-    int k, i;
     CHECK_OK(fsi_lookup_init(&l, MOST, NULL));
     make_sheet(30);
     CHECK_OK(fsi_lookup_build(&l, &S, FSI_R(0.5)));
-    edge = 1 / l.cells.inv;
+    fsi_real edge = 1 / l.cells.inv;
     ASSERT(agrees_everywhere(&l, 30, 200));
-    for (k = 0; k < 4; k++) {
+    for (int k = 0; k < 4; k++) {
         make_sheet(30);
         /* in single a longer needle has no distance to speak of */
-        for (i = 0; i < 3; i++)
+        for (int i = 0; i < 3; i++)
             X[3 * 500 + i] = (fsi_real)(away[k] * TOL(1, 1e-4) * (i - 1.5));
         CHECK_OK(fsi_lookup_build(&l, &S, FSI_R(0.5)));
         ASSERT(l.large <= 6);
@@ -235,9 +230,9 @@ TEST lookup_bears_far_nodes(void) {
         ASSERT(agrees(&l, fsi_vec_load(X + 1500), fsi_vec(5, 5, -1), 1));
     }
     /* a hundred huge ones among small ones, then all huge */
-    for (k = 0; k < 2; k++) {
+    for (int k = 0; k < 2; k++) {
         make_soup(3, 1000, 1, 0.01, 0);
-        for (i = 0; i < (k ? 9000 : 900); i++)
+        for (int i = 0; i < (k ? 9000 : 900); i++)
             X[i] *= 1000;
         CHECK_OK(fsi_lookup_build(&l, &S, FSI_R(0.02)));
         ASSERT(agrees_everywhere(&l, 1, 100) && agrees_everywhere(&l, 1000, 100));
@@ -246,8 +241,8 @@ TEST lookup_bears_far_nodes(void) {
     /* needles longer than a table that wraps round */
     CHECK_OK(fsi_lookup_init(&l, 100, NULL));
     make_soup(3, 100, 6, 0.5, 0);
-    for (i = 0; i < 100; i += 9)
-        for (k = 1; k < 3; k++)
+    for (int i = 0; i < 100; i += 9)
+        for (int k = 1; k < 3; k++)
             fsi_vec_store(X + 9 * i + 3 * k,
                           fsi_vec_add(fsi_vec_load(X + 9 * i), fsi_vec((fsi_real)(8 * k), 0, 0)));
     X[0] = X[1] = X[2] = 1000;
@@ -260,15 +255,14 @@ TEST lookup_bears_far_nodes(void) {
 
 /* Round-off: a flat sheet away from the origin, spheres that just reach it, rays from far away. */
 TEST lookup_bears_round_off(void) {
-    fsi_lookup l;
     fsi_hit h;
-    int i;
     make_sheet(20);
-    for (i = 0; i < 3 * S.vertex_count; i++)
+    for (int i = 0; i < 3 * S.vertex_count; i++)
         X[i] += FSI_R(1000.3);
+    fsi_lookup l;
     CHECK_OK(fsi_lookup_init(&l, S.element_count, NULL));
     CHECK_OK(fsi_lookup_build(&l, &S, FSI_R(0.01)));
-    for (i = 0; i < 2000; i++) {
+    for (int i = 0; i < 2000; i++) {
         fsi_vec3 o = fsi_vec(FSI_R(1010.3) + 10 * rnd(), FSI_R(1010.3) + 10 * rnd(), FSI_R(1000.3)),
                  p = o;
         p.z += FSI_R(0.1) * rnd();
@@ -285,13 +279,12 @@ TEST lookup_bears_round_off(void) {
  * allowed. */
 TEST lookup_bears_any_unit(void) {
     fsi_lookup l;
-    int dim, u, i;
     CHECK_OK(fsi_lookup_init(&l, MOST, NULL));
-    for (dim = 2; dim <= 3; dim++)
-        for (u = TOL(-70, -15); u <= TOL(68, 7); u += TOL(6, 1)) {
+    for (int dim = 2; dim <= 3; dim++)
+        for (int u = TOL(-70, -15); u <= TOL(68, 7); u += TOL(6, 1)) {
             fsi_real unit = (fsi_real)pow(10, u);
             make_soup(dim, 500, 1, u % 2 ? 0.02 : 0.2, u % 3 == 0);
-            for (i = 0; i < 3 * S.vertex_count; i++)
+            for (int i = 0; i < 3 * S.vertex_count; i++)
                 X[i] *= unit;
             CHECK_OK(fsi_lookup_build(&l, &S, unit * FSI_R(0.05)));
             ASSERT(agrees_everywhere(&l, (double)unit, 120));
@@ -304,11 +297,9 @@ TEST lookup_bad_input_and_memory(void) {
     const fsi_real inf = (fsi_real)INFINITY, nan = (fsi_real)NAN;
     fail_allocator f = fail_begin(0);
     fsi_allocator a = fail_make(&f);
-    fsi_lookup l;
-    fsi_hit h;
-    int i;
     make_sheet(5);
     CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_lookup_init(NULL, 5, NULL));
+    fsi_lookup l;
     CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_lookup_init(&l, 0, NULL));
     CHECK_RESULT(FSI_ERR_SIZE, fsi_lookup_init(&l, INT32_MAX, NULL));
     CHECK_RESULT(FSI_ERR_STATE, fsi_lookup_build(&l, &S, 1));
@@ -317,7 +308,8 @@ TEST lookup_bad_input_and_memory(void) {
     f = fail_begin(-1);
     CHECK_OK(fsi_lookup_init(&l, 50, &a));
     /* empty: before the first build, and by an empty surface */
-    for (i = 0; i < 2; i++) {
+    fsi_hit h;
+    for (int i = 0; i < 2; i++) {
         fsi_surface none = S;
         ASSERT_EQ(0, fsi_lookup_closest(&l, fsi_vec(0, 0, 0), FSI_REAL_MAX, &h));
         ASSERT_EQ(0, fsi_lookup_first_hit(&l, fsi_vec(1, 2, -1), fsi_vec(1, 2, 1), &h));

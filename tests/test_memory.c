@@ -39,10 +39,9 @@ static int not_the_middle(fsi_vec3 x, void *user) {
 
 static fsi_result meshes(const fsi_allocator *a) {
     fsi_mesh m;
-    fsi_result r;
     /* a maker writes it only on success */
     memset(&m, 0, sizeof m);
-    r = fsi_mesh_circle(&m, fsi_vec(0, 0, 0), 1, 8, a);
+    fsi_result r = fsi_mesh_circle(&m, fsi_vec(0, 0, 0), 1, 8, a);
     fsi_mesh_free(&m);
     if (r >= 0) {
         r = fsi_mesh_strip(&m, fsi_vec(0, 0, 0), fsi_vec(1, 0, 0), 4, a);
@@ -63,12 +62,13 @@ static fsi_result meshes(const fsi_allocator *a) {
 /* An explicit soft body makes its matrix when it is first asked for one. */
 static fsi_result soft_matrices(const fsi_allocator *a) {
     fsi_mesh m;
-    fsi_soft s, t;
     fsi_soft_desc d;
     fsi_result r = fsi_mesh_box(&m, fsi_vec(0, FSI_R(0.1), 0), fsi_vec(1, FSI_R(0.3), FSI_R(0.2)),
                                 2, 1, 1, 0, NULL);
     memset(&d, 0, sizeof d);
+    fsi_soft s;
     memset(&s, 0, sizeof s);
+    fsi_soft t;
     memset(&t, 0, sizeof t);
     d.dim = 3;
     d.vertex_count = m.vertex_count;
@@ -99,17 +99,16 @@ static fsi_result soft_matrices(const fsi_allocator *a) {
  * restored into a new list. */
 static fsi_result reduced_own_basis(const fsi_allocator *a) {
     fsi_mesh m;
-    fsi_reduced_model model;
     fsi_reduced_desc d;
     fsi_real basis[3 * 45];
-    int i;
     fsi_result r = fsi_mesh_sheet(&m, fsi_vec(0, 0, 0), fsi_vec(1, 0, 0), fsi_vec(0, FSI_R(0.2), 0),
                                   8, 4, 1, NULL, NULL, NULL);
     memset(&d, 0, sizeof d);
+    fsi_reduced_model model;
     memset(&model, 0, sizeof model);
     if (r < 0 || m.vertex_count != 45)
         return FSI_ERR_STATE;
-    for (i = 0; i < 45; i++)
+    for (int i = 0; i < 45; i++)
         fsi_vec_store(basis + 3 * i, fsi_vec(0, m.x[3 * i] * m.x[3 * i], 0));
     d.mesh = &m;
     d.dim = 2;
@@ -153,17 +152,16 @@ static fsi_result reduced_contacts(const fsi_allocator *a) {
     fsi_reduced_contacts fresh;
     void *past = NULL;
     fsi_result r = reduced_make(s, NULL);
-    int i, k;
     memset(&fresh, 0, sizeof fresh);
     s->contacts.allocator = fresh.allocator = *a;
-    for (k = 0; k < 12 && r >= 0; k++) {
-        for (i = 0; i < 3 && r >= 0; i++)
+    for (int k = 0; k < 12 && r >= 0; k++) {
+        for (int i = 0; i < 3 && r >= 0; i++)
             r = fsi_reduced_forces(&s->body[i], FSI_R(0.02));
         if (r >= 0)
             r = fsi_reduced_contact(&s->contacts, s->list, 3, &s->ground, 1, FSI_R(0.02));
         if (r >= 0)
             r = fsi_reduced_contact_hold(&s->contacts, s->list, 3, FSI_R(0.02));
-        for (i = 0; i < 3 && r >= 0; i++)
+        for (int i = 0; i < 3 && r >= 0; i++)
             r = fsi_reduced_move(&s->body[i], FSI_R(0.02));
     }
     if (r >= 0 && s->contacts.count == 0)
@@ -185,24 +183,22 @@ static fsi_result reduced_contacts(const fsi_allocator *a) {
 static fsi_result world_jointed(const fsi_allocator *a) {
     scene_world *s = (scene_world *)calloc(1, sizeof *s), *t = (scene_world *)calloc(1, sizeof *t);
     fsi_world_desc d;
-    fsi_shape_desc f;
-    fsi_rigid_desc b;
-    fsi_joint_desc j;
     void *past = NULL;
-    fsi_result r;
-    int i, k;
     memset(&d, 0, sizeof d);
+    fsi_shape_desc f;
     memset(&f, 0, sizeof f);
+    fsi_rigid_desc b;
     memset(&b, 0, sizeof b);
+    fsi_joint_desc j;
     memset(&j, 0, sizeof j);
     f.kind = FSI_SHAPE_SPHERE;
     f.dim = 2;
     f.radius = FSI_R(0.12);
     f.resolution = 16;
-    r = fsi_shape_init(&s->ball, &f);
+    fsi_result r = fsi_shape_init(&s->ball, &f);
     if (r >= 0)
         r = fsi_shape_init(&t->ball, &f);
-    for (k = 0; k < 2 && r >= 0; k++) {
+    for (int k = 0; k < 2 && r >= 0; k++) {
         scene_world *w = k ? t : s;
         d.grid = scene_grid(12, 2, 1, k ? a : NULL);
         /* the air under the lid is a bubble */
@@ -215,7 +211,7 @@ static fsi_result world_jointed(const fsi_allocator *a) {
         b.shape = &w->ball;
         b.density = 300;
         b.group = 1;
-        for (i = 0; i < 2 && r >= 0; i++) {
+        for (int i = 0; i < 2 && r >= 0; i++) {
             b.x = fsi_vec(i ? FSI_R(0.62) : FSI_R(0.38), FSI_R(0.5), 0);
             r = fsi_world_add(&w->world, &b, i ? &j.b : &j.a);
         }
@@ -247,11 +243,11 @@ static fsi_result world_jointed(const fsi_allocator *a) {
 /* The full system with incomplete Cholesky, the half step, and a coupling restored. */
 static fsi_result couple_full(const fsi_allocator *a) {
     scene_strip *s = (scene_strip *)calloc(1, sizeof *s);
-    fsi_couple fresh;
     fsi_couple_desc d;
     void *past = NULL;
     fsi_result r = mono_make(s, NULL);
     memset(&d, 0, sizeof d);
+    fsi_couple fresh;
     memset(&fresh, 0, sizeof fresh);
     if (r >= 0) {
         past = calloc(1, fsi_couple_state_size(&s->couple));
@@ -283,20 +279,21 @@ static fsi_result couple_full(const fsi_allocator *a) {
 static fsi_result slip_solvers(const fsi_allocator *a, int form, int solver, int cloth) {
     static const fsi_real friction[1] = {0}; /* no-slip */
     scene_strip *s = (scene_strip *)calloc(1, sizeof *s);
-    fsi_slip slip, fresh;
-    fsi_slip_desc d;
-    fsi_body body;
-    fsi_surface plate;
+    fsi_slip slip;
     fsi_real x[6] = {FSI_R(0.35), FSI_R(0.4), 0, FSI_R(0.7), FSI_R(0.52), 0};
     int32_t index[2] = {0, 1};
-    fsi_scene one;
     void *past = NULL;
     fsi_result r = mono_make(s, NULL);
     memset(&slip, 0, sizeof slip);
+    fsi_slip fresh;
     memset(&fresh, 0, sizeof fresh);
+    fsi_slip_desc d;
     memset(&d, 0, sizeof d);
+    fsi_body body;
     memset(&body, 0, sizeof body);
+    fsi_surface plate;
     memset(&plate, 0, sizeof plate);
+    fsi_scene one;
     memset(&one, 0, sizeof one);
     plate.dim = 2;
     plate.vertex_count = 2;
@@ -365,22 +362,20 @@ static fsi_result slip_cloth(const fsi_allocator *a) {
 static fsi_result exchange(const fsi_allocator *a) {
     scene_strip *s = (scene_strip *)calloc(1, sizeof *s);
     fsi_world_desc d;
-    fsi_world w;
-    fsi_shape ball;
-    fsi_shape_desc sd;
-    fsi_rigid_desc b;
-    fsi_partitioned_desc pd;
     fsi_solid_part part[2];
     fsi_coupled *doors[2];
-    fsi_guest guest;
     fsi_real X[60] = {0};
-    int i;
     fsi_result r = strip_base(s, NULL, 0);
     memset(&d, 0, sizeof d);
+    fsi_world w;
     memset(&w, 0, sizeof w);
+    fsi_shape ball;
     memset(&ball, 0, sizeof ball);
+    fsi_shape_desc sd;
     memset(&sd, 0, sizeof sd);
+    fsi_rigid_desc b;
     memset(&b, 0, sizeof b);
+    fsi_partitioned_desc pd;
     memset(&pd, 0, sizeof pd);
     d.grid = scene_grid(12, 2, 0, a);
     d.grid.side[3].kind = FSI_SIDE_SLIP;
@@ -409,7 +404,7 @@ static fsi_result exchange(const fsi_allocator *a) {
         r = fsi_world_init(&w, &d);
     if (r >= 0)
         r = fsi_world_add(&w, &b, NULL);
-    guest = fsi_soft_guest(&s->responder);
+    fsi_guest guest = fsi_soft_guest(&s->responder);
     if (r >= 0)
         r = fsi_world_add_guest(&w, &guest);
     if (r >= 0)
@@ -424,7 +419,7 @@ static fsi_result exchange(const fsi_allocator *a) {
     if (r >= 0)
         r = fsi_world_exchange(&w, &s->parted, FSI_R(0.01), NULL);
     /* folded: it cuts far more faces */
-    for (i = 0; i < 9; i++)
+    for (int i = 0; i < 9; i++)
         X[6 + 3 * i + 1] = i % 2 ? FSI_R(0.25) : FSI_R(-0.25);
     if (r >= 0)
         r = fsi_fluid_box_follow(&s->parted.fluid, X);
@@ -439,17 +434,17 @@ static fsi_result exchange(const fsi_allocator *a) {
 static fsi_result clamp_and_points(const fsi_allocator *a) {
     scene_bodies *s = (scene_bodies *)calloc(1, sizeof *s);
     fsi_mesh m;
-    fsi_tled flap;
-    fsi_tled_desc t;
-    fsi_clamp clamp;
-    fsi_embedded points;
     fsi_coupled *door = NULL;
     static const int32_t node[2] = {0, 1};
     fsi_result r = bodies_make(s, NULL);
     memset(&m, 0, sizeof m);
+    fsi_tled flap;
     memset(&flap, 0, sizeof flap);
+    fsi_tled_desc t;
     memset(&t, 0, sizeof t);
+    fsi_clamp clamp;
     memset(&clamp, 0, sizeof clamp);
+    fsi_embedded points;
     memset(&points, 0, sizeof points);
     if (r >= 0)
         r = fsi_mesh_box(&m, fsi_vec(0, 0, 0), fsi_vec(1, FSI_R(0.1), FSI_R(0.1)), 2, 1, 1, 0,

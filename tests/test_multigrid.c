@@ -24,7 +24,7 @@ static double unit(void) {
 
 static problem make(int nx, int ny, int nz, int weighted) {
     problem p;
-    int a, i, n[3];
+    int n[3];
     memset(&p, 0, sizeof p);
     p.desc.nx = nx;
     p.desc.ny = ny;
@@ -34,9 +34,9 @@ static problem make(int nx, int ny, int nz, int weighted) {
     n[0] = (nx + 1) * ny * nz;
     n[1] = nx * (ny + 1) * nz;
     n[2] = nx * ny * (nz + 1);
-    for (a = 0; a < 3 && weighted; a++) {
+    for (int a = 0; a < 3 && weighted; a++) {
         p.w[a] = (fsi_real *)malloc((size_t)n[a] * sizeof(fsi_real));
-        for (i = 0; i < n[a]; i++)
+        for (int i = 0; i < n[a]; i++)
             p.w[a][i] = 1;
     }
     return p;
@@ -62,8 +62,7 @@ static int size_of(const problem *p, int axis) {
 }
 
 static int type_at(const problem *p, const int c[3]) {
-    int a;
-    for (a = 0; a < 3; a++) {
+    for (int a = 0; a < 3; a++) {
         int up = c[a] >= size_of(p, a);
         if (c[a] >= 0 && !up)
             continue;
@@ -86,25 +85,26 @@ static fsi_real *weight_at(const problem *p, int i, int j, int k, int d) {
 
 /* y = A x and the number of regions without Dirichlet cells; label may be NULL */
 static int obvious(const problem *p, const fsi_real *x, fsi_real *y, int *label) {
-    int i, j, k, d, changed = 1, regions = 0, c;
+    int changed = 1, regions = 0, c;
     size_t count = (size_t)(unsigned)p->cells;
     int *root = (int *)malloc(count * sizeof *root), *air = (int *)calloc(count, sizeof *air);
     for (c = 0; c < p->cells; c++)
         root[c] = c;
+    int k;
     while (changed)
         for (changed = 0, k = 0; k < p->desc.nz; k++)
-            for (j = 0; j < p->desc.ny; j++)
-                for (i = 0; i < p->desc.nx; i++) {
+            for (int j = 0; j < p->desc.ny; j++)
+                for (int i = 0; i < p->desc.nx; i++) {
                     double s = 0;
                     c = index_of(p, i, j, k);
-                    for (d = 0; d < 6 && p->cell[c] == FSI_CELL_FLUID; d++) {
-                        int n[3], t, o;
+                    for (int d = 0; d < 6 && p->cell[c] == FSI_CELL_FLUID; d++) {
+                        int n[3];
                         const fsi_real *w = weight_at(p, i, j, k, d);
                         n[0] = i;
                         n[1] = j;
                         n[2] = k;
                         n[d >> 1] += d & 1 ? 1 : -1;
-                        t = type_at(p, n);
+                        int t = type_at(p, n);
                         if (t == FSI_CELL_NEUMANN || (w && *w <= 0))
                             continue;
                         if (t == FSI_CELL_DIRICHLET) {
@@ -113,7 +113,7 @@ static int obvious(const problem *p, const fsi_real *x, fsi_real *y, int *label)
                                 air[c] = changed = 1;
                             continue;
                         }
-                        o = index_of(p, n[0], n[1], n[2]);
+                        int o = index_of(p, n[0], n[1], n[2]);
                         s += (w ? (double)*w : 1) * ((double)x[c] - (double)x[o]);
                         if (root[o] < root[c]) {
                             root[c] = root[o];
@@ -137,19 +137,18 @@ static int obvious(const problem *p, const fsi_real *x, fsi_real *y, int *label)
 
 /* Noise on the fluid, without the mean of each closed region when label is given. */
 static void noise(const problem *p, fsi_real *b, const int *label) {
-    int c, r;
-    for (c = 0; c < p->cells; c++)
+    for (int c = 0; c < p->cells; c++)
         b[c] = p->cell[c] == FSI_CELL_FLUID ? (fsi_real)check_random(&seed) : 0;
-    for (r = 0; label && r < p->cells; r++) {
+    for (int r = 0; label && r < p->cells; r++) {
         double s = 0, n = 0;
         if (label[r] != r)
             continue;
-        for (c = r; c < p->cells; c++)
+        for (int c = r; c < p->cells; c++)
             if (label[c] == r) {
                 s += (double)b[c];
                 n++;
             }
-        for (c = r; c < p->cells; c++)
+        for (int c = r; c < p->cells; c++)
             if (label[c] == r)
                 b[c] -= (fsi_real)(s / n);
     }
@@ -168,9 +167,8 @@ static double true_residual(const fsi_mg *mg, const problem *p, const fsi_real *
                             const fsi_real *x) {
     fsi_real *y = vector(p);
     double s = 0, t = 0;
-    int c;
     fsi_mg_apply(mg, x, y);
-    for (c = 0; c < p->cells; c++)
+    for (int c = 0; c < p->cells; c++)
         if (p->cell[c] == FSI_CELL_FLUID) {
             s += pow((double)b[c] - (double)y[c], 2);
             t += pow((double)b[c], 2);
@@ -207,7 +205,6 @@ static void scene_cell(problem *p, int scene, int n, int i, int j, int k) {
     double x = (i + 0.5) / n, up = ((p->desc.nz > 1 ? k : j) + 0.5) / n,
            y = p->desc.nz > 1 ? (j + 0.5) / n : 0.5;
     uint8_t *c = p->cell + index_of(p, i, j, k);
-    int q;
     if (scene == SPHERE
         && (x - 0.5) * (x - 0.5) + (y - 0.5) * (y - 0.5) + (up - 0.5) * (up - 0.5) < 0.04)
         *c = FSI_CELL_NEUMANN;
@@ -215,7 +212,7 @@ static void scene_cell(problem *p, int scene, int n, int i, int j, int k) {
         *c = FSI_CELL_DIRICHLET;
     if (scene == GHOST && up > surface(x, y))
         *c = FSI_CELL_DIRICHLET;
-    for (q = 0; q < 4 && scene == POOL; q++)
+    for (int q = 0; q < 4 && scene == POOL; q++)
         if (x > box[q][0] && x < box[q][1] && (p->desc.nz == 1 || (y > box[q][2] && y < box[q][3]))
             && up > box[q][4] && up < box[q][5])
             *c = FSI_CELL_NEUMANN;
@@ -228,8 +225,8 @@ static double shell(const problem *p, int n, int i, int j, int k) {
 }
 
 static void scene_faces(problem *p, int scene, int n, int i, int j, int k) {
-    int d, top = p->desc.nz > 1 ? 4 : 2, up = p->desc.nz > 1 ? k : j, c[3], o;
-    for (d = 0; d < 6; d += 2) { /* lower faces */
+    int top = p->desc.nz > 1 ? 4 : 2, up = p->desc.nz > 1 ? k : j, c[3];
+    for (int d = 0; d < 6; d += 2) { /* lower faces */
         fsi_real *w = weight_at(p, i, j, k, d);
         c[0] = i - (d == 0);
         c[1] = j - (d == 2);
@@ -242,10 +239,10 @@ static void scene_faces(problem *p, int scene, int n, int i, int j, int k) {
             *w = 0;
         if (scene == GHOST && c[d / 2] >= 0) {
             double h = 1.0 / n, fy = p->desc.nz > 1 ? (j + 0.5) * h : 0.5,
-                   a = (up + 0.5) * h - surface((i + 0.5) * h, fy), b;
-            b = ((p->desc.nz > 1 ? c[2] : c[1]) + 0.5) * h
-                - surface((c[0] + 0.5) * h, p->desc.nz > 1 ? (c[1] + 0.5) * h : 0.5);
-            o = p->cell[index_of(p, i, j, k)] != p->cell[index_of(p, c[0], c[1], c[2])];
+                   a = (up + 0.5) * h - surface((i + 0.5) * h, fy);
+            double b = ((p->desc.nz > 1 ? c[2] : c[1]) + 0.5) * h
+                       - surface((c[0] + 0.5) * h, p->desc.nz > 1 ? (c[1] + 0.5) * h : 0.5);
+            int o = p->cell[index_of(p, i, j, k)] != p->cell[index_of(p, c[0], c[1], c[2])];
             if (o)
                 *w = (fsi_real)(1
                                 / fmin(1, fmax(0.002, (a < b ? a : b)
@@ -256,13 +253,12 @@ static void scene_faces(problem *p, int scene, int n, int i, int j, int k) {
 
 static problem scene_make(int scene, int dim, int n) {
     problem p = make(n, n, dim == 3 ? n : 1, scene >= GHOST);
-    int i, j, k, pass;
     p.desc.open[dim == 3 ? 5 : 3] =
         scene == OPEN || scene == SPHERE || (scene >= PLATES && scene != SPLIT);
-    for (pass = 0; pass < 2; pass++)
-        for (k = 0; k < p.desc.nz; k++)
-            for (j = 0; j < n; j++)
-                for (i = 0; i < n; i++)
+    for (int pass = 0; pass < 2; pass++)
+        for (int k = 0; k < p.desc.nz; k++)
+            for (int j = 0; j < n; j++)
+                for (int i = 0; i < n; i++)
                     if (pass == 0)
                         scene_cell(&p, scene, n, i, j, k);
                     else if (scene >= GHOST)
@@ -274,17 +270,16 @@ static problem scene_make(int scene, int dim, int n) {
  * fsi_mg_project. */
 static int scene_iterations(int scene, int dim, int n, double *bytes) {
     problem p = scene_make(scene, dim, n);
-    fsi_mg mg;
     fsi_mg_solve_desc s;
-    fsi_report r;
     fsi_real *b = vector(&p), *x = vector(&p);
-    int ok;
     memset(&s, 0, sizeof s);
     s.tolerance = TOL(1e-6, 1e-4);
-    ok = start(&mg, &p) == FSI_OK;
+    fsi_mg mg;
+    int ok = start(&mg, &p) == FSI_OK;
     noise(&p, b, NULL);
     fsi_mg_project(&mg, b);
     /* float: the rounding of p */
+    fsi_report r;
     ok = ok && fsi_mg_solve(&mg, &s, b, x, &r) == FSI_OK
          && true_residual(&mg, &p, b, x) <= TOL(1.001, 1.5) * s.tolerance;
     if (bytes)
@@ -311,24 +306,24 @@ static double eigen(int open, int k, int n) {
 }
 
 static int spectrum(int dim, int open) {
-    int n = 16, m, c, s, modes = dim == 3 ? 16 * 16 * 16 : 256;
+    int n = 16, modes = dim == 3 ? 16 * 16 * 16 : 256;
     problem p = make(n, n, dim == 3 ? n : 1, 0);
     fsi_real *x = vector(&p), *y = vector(&p);
     double worst = 0;
-    fsi_mg mg;
-    for (s = 0; s < 6; s++)
+    for (int s = 0; s < 6; s++)
         p.desc.open[s] = open;
+    fsi_mg mg;
     if (start(&mg, &p) != FSI_OK)
         return 0;
-    for (m = 0; m < modes; m += dim == 3 ? 7 : 1) {
+    for (int m = 0; m < modes; m += dim == 3 ? 7 : 1) {
         int k0 = m % n, k1 = m / n % n, k2 = m / n / n;
         double lambda =
             eigen(open, k0, n) + eigen(open, k1, n) + (dim == 3 ? eigen(open, k2, n) : 0);
-        for (c = 0; c < p.cells; c++)
+        for (int c = 0; c < p.cells; c++)
             x[c] = (fsi_real)(mode(open, k0, c % n, n) * mode(open, k1, c / n % n, n)
                               * (dim == 3 ? mode(open, k2, c / n / n, n) : 1));
         fsi_mg_apply(&mg, x, y);
-        for (c = 0; c < p.cells; c++)
+        for (int c = 0; c < p.cells; c++)
             worst = fmax(worst, fabs((double)y[c] - lambda * (double)x[c]));
     }
     fsi_mg_free(&mg);
@@ -348,8 +343,7 @@ TEST L_03_spectra_of_the_mac_laplacian(void) {
 
 static double dot(int n, const fsi_real *a, const fsi_real *b) {
     double s = 0;
-    int i;
-    for (i = 0; i < n; i++)
+    for (int i = 0; i < n; i++)
         s += (double)a[i] * (double)b[i];
     return s;
 }
@@ -358,11 +352,9 @@ static double dot(int n, const fsi_real *a, const fsi_real *b) {
 static void symmetry(fsi_mg *mg, const problem *p, int cycle, int pairs, double *worst,
                      double *least) {
     fsi_real *x = vector(p), *y = vector(p), *bx = vector(p), *by = vector(p);
-    int q;
     *worst = 0;
     *least = 1e30;
-    for (q = 0; q < pairs; q++) {
-        double norm;
+    for (int q = 0; q < pairs; q++) {
         noise(p, x, NULL);
         noise(p, y, NULL);
         if (cycle) {
@@ -374,7 +366,7 @@ static void symmetry(fsi_mg *mg, const problem *p, int cycle, int pairs, double 
             fsi_mg_apply(mg, x, bx);
             fsi_mg_apply(mg, y, by);
         }
-        norm = sqrt(dot(p->cells, bx, bx) / dot(p->cells, x, x));
+        double norm = sqrt(dot(p->cells, bx, bx) / dot(p->cells, x, x));
         *worst = fmax(*worst, fabs(dot(p->cells, x, by) - dot(p->cells, y, bx))
                                   / sqrt(dot(p->cells, x, x) * dot(p->cells, y, y)) / norm);
         *least = fmin(*least, dot(p->cells, x, bx) / dot(p->cells, x, x));
@@ -386,13 +378,13 @@ static void symmetry(fsi_mg *mg, const problem *p, int cycle, int pairs, double 
 }
 
 TEST L_20_L_21_symmetric_and_positive(void) {
-    int scene, dim;
-    for (scene = 0; scene < SCENES; scene++)
-        for (dim = 2; dim <= 3; dim++) {
+    for (int scene = 0; scene < SCENES; scene++)
+        for (int dim = 2; dim <= 3; dim++) {
             problem p = scene_make(scene, dim, dim == 2 ? 45 : 19);
             fsi_mg mg;
-            double worst, least;
             CHECK_OK(start(&mg, &p));
+            double worst;
+            double least;
             symmetry(&mg, &p, 0, 20, &worst, &least);
             CHECK_MOST(worst, TOL(1e-13, 1e-5));
             ASSERT(least > 0);
@@ -409,7 +401,7 @@ TEST L_20_L_21_symmetric_and_positive(void) {
 /* Random grids of any shape, masks with holes, closed faces, ghost-fluid weights, changing masks:
  * everything against the obvious version. */
 static const char *random_case(int q) {
-    int m = q % 4 == 3 ? 14 : 8, weighted = unit() < 0.6, c, d, i, j, k, regions, fluid = 0;
+    int m = q % 4 == 3 ? 14 : 8, weighted = unit() < 0.6, fluid = 0;
     problem p = make(1 + (int)(unit() * m), 1 + (int)(unit() * m),
                      unit() < 0.4 ? 1 : 1 + (int)(unit() * m), weighted);
     double air = unit() < 0.5 ? 0 : 0.4 * unit(), solid = unit() < 0.4 ? 0 : 0.6 * unit(),
@@ -417,24 +409,21 @@ static const char *random_case(int q) {
     fsi_real *x = vector(&p), *y = vector(&p), *z = vector(&p), *b = vector(&p);
     int *label = (int *)malloc((size_t)p.cells * sizeof *label);
     const char *error = NULL;
-    fsi_mg mg;
     fsi_mg_solve_desc s;
-    fsi_report r;
-    fsi_result got;
-    double worst, least, size = 0;
+    double size = 0;
     memset(&s, 0, sizeof s);
     s.tolerance = tol;
-    for (d = 0; d < 6; d++)
+    for (int d = 0; d < 6; d++)
         p.desc.open[d] = unit() < 0.3;
-    for (c = 0; c < p.cells; c++) {
+    for (int c = 0; c < p.cells; c++) {
         double u = unit();
         p.cell[c] = (uint8_t)(u < air ? 1 : u < air + solid ? 2 : 0);
         fluid += !p.cell[c];
     }
-    for (k = 0; k < p.desc.nz && weighted; k++)
-        for (j = 0; j < p.desc.ny; j++)
-            for (i = 0; i < p.desc.nx; i++)
-                for (d = 0; d < 6; d++) {
+    for (int k = 0; k < p.desc.nz && weighted; k++)
+        for (int j = 0; j < p.desc.ny; j++)
+            for (int i = 0; i < p.desc.nx; i++)
+                for (int d = 0; d < 6; d++) {
                     int n[3];
                     n[0] = i;
                     n[1] = j;
@@ -446,8 +435,10 @@ static const char *random_case(int q) {
                     if (type_at(&p, n) == FSI_CELL_DIRICHLET)
                         *weight_at(&p, i, j, k, d) = (fsi_real)(1 / fmax(0.001, unit()));
                 }
+    fsi_mg mg;
     if (fsi_mg_init(&mg, &p.desc) != FSI_OK)
         return "init";
+    fsi_result got;
     {
         const fsi_real *w[3];
         w[0] = p.w[0];
@@ -458,17 +449,19 @@ static const char *random_case(int q) {
     if (got != (fluid ? FSI_OK : FSI_EMPTY))
         error = "update";
     /* also in cells that are not fluid */
-    for (c = 0; c < p.cells; c++)
+    for (int c = 0; c < p.cells; c++)
         x[c] = (fsi_real)check_random(&seed);
-    regions = obvious(&p, x, y, label);
+    int regions = obvious(&p, x, y, label);
     fsi_mg_apply(&mg, x, z);
-    for (c = 0; c < p.cells; c++)
+    for (int c = 0; c < p.cells; c++)
         if (!(fabs((double)y[c] - (double)z[c])
               <= TOL(1e-12, 2e-6) * (1 + 20 * fabs((double)y[c]) + 1000 * weighted * !!p.w[0])))
             error = "apply";
     if (regions != mg.regions || (size_t)fluid != mg.fluid)
         error = "regions";
     if (fluid > 1) {
+        double worst;
+        double least;
         symmetry(&mg, &p, 1, 2, &worst, &least);
         if (!(worst <= 5e-6) && regions == 0)
             error = "symmetry";
@@ -476,13 +469,14 @@ static const char *random_case(int q) {
             error = "positive";
     }
     noise(&p, b, label);
-    for (c = 0; c < p.cells; c++) {
+    for (int c = 0; c < p.cells; c++) {
         x[c] = 7;
         if (p.cell[c])
             b[c] = (fsi_real)NAN;
     }
+    fsi_report r;
     got = fsi_mg_solve(&mg, &s, b, x, &r);
-    for (c = 0; c < p.cells; c++) {
+    for (int c = 0; c < p.cells; c++) {
         if (p.cell[c]) {
             b[c] = 0;
             if (x[c] != 0)
@@ -507,8 +501,7 @@ static const char *random_case(int q) {
 }
 
 TEST M_04_random_masks_match_the_obvious_version(void) {
-    int q;
-    for (q = 0; q < 1500; q++) {
+    for (int q = 0; q < 1500; q++) {
         const char *error = random_case(q);
         if (error) {
             printf("\n  case %d: %s\n", q, error);
@@ -523,18 +516,18 @@ TEST M_04_random_masks_match_the_obvious_version(void) {
 /* Removes the smooth half of the sine modes along every axis: matrix S[i][k] = sin(pi (i+1)(k+1) /
  * (n+1)), S S = (n+1)/2 I. */
 static void transform(int n, int dim, double *v, const double *S) {
-    int total = dim == 3 ? n * n * n : n * n, axis, c, i, k, stride = 1;
+    int total = dim == 3 ? n * n * n : n * n, i, stride = 1;
     double line[64], out[64];
-    for (axis = 0; axis < dim; axis++, stride *= n)
-        for (c = 0; c < total; c++) {
+    for (int axis = 0; axis < dim; axis++, stride *= n)
+        for (int c = 0; c < total; c++) {
             if (c / stride % n)
                 continue;
             for (i = 0; i < n; i++)
                 line[i] = v[c + i * stride];
-            for (k = 0; k < n; k++)
+            for (int k = 0; k < n; k++)
                 for (out[k] = 0, i = 0; i < n; i++)
                     out[k] += S[i * n + k] * line[i];
-            for (k = 0; k < n; k++)
+            for (int k = 0; k < n; k++)
                 v[c + k * stride] = out[k] * sqrt(2.0 / (n + 1));
         }
 }
@@ -543,18 +536,18 @@ static double smoothing_factor(int dim, int n) {
     problem p = make(n, n, dim == 3 ? n : 1, 0);
     double *v = (double *)malloc((size_t)p.cells * sizeof *v),
            *S = (double *)malloc((size_t)(n * n) * sizeof *S), factor = 0, norm;
-    fsi_mg mg;
-    int c, it, k;
+    int c;
     for (c = 0; c < 6; c++)
         p.desc.open[c] = 1;
     for (c = 0; c < n * n; c++)
         S[c] = sin(3.14159265358979323846 * (c / n + 1) * (c % n + 1) / (n + 1));
+    fsi_mg mg;
     if (start(&mg, &p) != FSI_OK)
         return -1;
     for (c = 0; c < p.cells; c++)
         v[c] = check_random(&seed);
     /* power iteration on (drop smooth modes) (one red-black sweep) */
-    for (it = 0; it < 60; it++) {
+    for (int it = 0; it < 60; it++) {
         transform(n, dim, v, S);
         for (c = 0, norm = 0; c < p.cells; c++) {
             int low = c % n < n / 2 && c / n % n < n / 2 && (dim == 2 || c / n / n < n / 2);
@@ -570,7 +563,7 @@ static double smoothing_factor(int dim, int n) {
             mg.level[0].f[fsi__mg_id(mg.level, i, j, q)] = 0;
         }
         for (c = 0; c < 2; c++)
-            for (k = 0; k < mg.n[2]; k++)
+            for (int k = 0; k < mg.n[2]; k++)
                 fsi__mg_sweep(mg.level, c, k, 0, 0);
         for (c = 0; c < p.cells; c++)
             v[c] = (double)mg.level[0].x[fsi__mg_id(mg.level, c % n, dim == 3 ? c / n % n : 0,
@@ -592,11 +585,11 @@ TEST M_01_red_black_smoothing_factors(void) {
 /* ------------------------------------------------------------------------------------------------
  * iterations */
 TEST M_02_iterations_do_not_grow(void) {
-    int scene, dim, n, full = getenv("FSI_TEST_FULL") != NULL;
-    for (dim = 2; dim <= 3; dim++)
-        for (scene = 0; scene < SCENES; scene++) {
+    int full = getenv("FSI_TEST_FULL") != NULL;
+    for (int dim = 2; dim <= 3; dim++)
+        for (int scene = 0; scene < SCENES; scene++) {
             int first = 0, last = dim == 2 || full ? 256 : 64;
-            for (n = 32; n <= last; n *= 2) {
+            for (int n = 32; n <= last; n *= 2) {
                 int it = scene_iterations(scene, dim, n, NULL);
                 if (full)
                     printf("  %dD scene %d n %d: %d iterations\n", dim, scene, n, it);
@@ -612,14 +605,13 @@ TEST M_02_iterations_do_not_grow(void) {
 
 TEST M_02_any_size(void) {
     static const int size[] = {31, 33, 37, 50, 61, 63, 65, 97, 101};
-    int q, scene;
-    for (scene = 0; scene < SCENES; scene++)
-        for (q = 0; q < 9; q++) {
+    for (int scene = 0; scene < SCENES; scene++)
+        for (int q = 0; q < 9; q++) {
             int it = scene_iterations(scene, 2, size[q], NULL);
             ASSERTm("solve failed", it >= 0);
             CHECK_MOST(it, scene < PLATES ? 9 : 12);
         }
-    for (scene = 0; scene < SCENES; scene++)
+    for (int scene = 0; scene < SCENES; scene++)
         CHECK_MOST(scene_iterations(scene, 3, 37, NULL), scene < PLATES ? 9 : 12);
     PASS();
 }
@@ -644,31 +636,30 @@ TEST L_05_L_06_closed_box(void) {
     problem p = make(32, 32, 1, 0);
     fsi_real *b = vector(&p), *x = vector(&p);
     fsi_mg_solve_desc s;
-    fsi_report r;
-    fsi_mg mg;
     double mean = 0;
-    int c;
     memset(&s, 0, sizeof s);
     s.tolerance = TOL(1e-10, 1e-4);
+    fsi_mg mg;
     CHECK_OK(start(&mg, &p));
     ASSERT_EQ(1, mg.regions);
     noise(&p, b, NULL);
     fsi_mg_project(&mg, b);
     CHECK_MOST(fsi_mg_incompatibility(&mg, b), TOL(1e-14, 1e-6));
+    fsi_report r;
     CHECK_OK(fsi_mg_solve(&mg, &s, b, x, &r));
     CHECK_MOST(true_residual(&mg, &p, b, x), 1.001 * s.tolerance);
-    for (c = 0; c < p.cells; c++)
+    for (int c = 0; c < p.cells; c++)
         mean += (double)x[c] / p.cells;
     CHECK_NEAR(0, mean, TOL(1e-12, 1e-4));
     /* no part of it is in the range */
-    for (c = 0; c < p.cells; c++)
+    for (int c = 0; c < p.cells; c++)
         b[c] = 1;
     CHECK_NEAR(1, fsi_mg_incompatibility(&mg, b), 1e-12);
     CHECK_RESULT(FSI_INCOMPATIBLE, fsi_mg_solve(&mg, &s, b, x, &r));
     CHECK_MOST((double)fsi_max_abs((size_t)p.cells, x), TOL(1e-10, 1e-4));
     noise(&p, b, NULL);
     /* the compatible part is solved */
-    for (c = 0; c < p.cells; c++)
+    for (int c = 0; c < p.cells; c++)
         b[c] += (fsi_real)0.5;
     CHECK_RESULT(FSI_INCOMPATIBLE, fsi_mg_solve(&mg, &s, b, x, &r));
     fsi_mg_project(&mg, b);
@@ -683,12 +674,11 @@ TEST L_05_L_06_closed_box(void) {
 TEST M_04_pockets_gaps_and_nothing(void) {
     problem p = make(40, 23, 17, 0);
     fsi_real *b = vector(&p), *x = vector(&p);
-    fsi_report r;
-    fsi_mg mg;
-    int c;
-    for (c = 0; c < p.cells; c++)
+    for (int c = 0; c < p.cells; c++)
         p.cell[c] = FSI_CELL_NEUMANN;
+    fsi_mg mg;
     CHECK_RESULT(FSI_EMPTY, start(&mg, &p));
+    fsi_report r;
     CHECK_RESULT(FSI_EMPTY, fsi_mg_solve(&mg, NULL, b, x, &r));
     ASSERT_EQ(0, r.iterations);
     /* a single cell, closed */
@@ -703,7 +693,7 @@ TEST M_04_pockets_gaps_and_nothing(void) {
     CHECK_OK(fsi_mg_solve(&mg, NULL, b, x, &r));
     CHECK_NEAR(1, x[index_of(&p, 5, 5, 5)], 1e-5);
     /* gaps one cell wide between slabs, pockets in them */
-    for (c = 0; c < p.cells; c++) {
+    for (int c = 0; c < p.cells; c++) {
         int i = c % 40, j = c / 40 % 23, k = c / 40 / 23;
         p.cell[c] = (uint8_t)(k == 16 ? FSI_CELL_DIRICHLET
                               : i % 3 == 0 || (i % 3 == 1 && j > 3) || (i == 7 && j == 1)
@@ -728,21 +718,20 @@ TEST region_cut_off_between_updates(void) {
     fsi_real *b = vector(&p), *x = vector(&p);
     const fsi_real *w[3];
     fsi_mg_solve_desc s;
-    fsi_report r;
-    fsi_mg mg;
-    int i, j, k;
     memset(&s, 0, sizeof s);
     s.guess = 1;
     w[0] = p.w[0];
     w[1] = p.w[1];
     w[2] = p.w[2];
+    fsi_mg mg;
     CHECK_OK(start(&mg, &p));
     ASSERT_EQ(0, mg.regions);
     noise(&p, b, NULL);
+    fsi_report r;
     CHECK_OK(fsi_mg_solve(&mg, &s, b, x, &r));
     /* the lid closes on one side of the plate */
-    for (j = 0; j < 24; j++)
-        for (i = 0; i < 24; i++)
+    for (int j = 0; j < 24; j++)
+        for (int i = 0; i < 24; i++)
             if (i < 16)
                 *weight_at(&p, i, j, 23, 5) = 0;
     CHECK_OK(fsi_mg_update(&mg, p.cell, w));
@@ -752,8 +741,8 @@ TEST region_cut_off_between_updates(void) {
     fsi_mg_project(&mg, b);
     CHECK_OK(fsi_mg_solve(&mg, &s, b, x, &r));
     /* and that side is cut again */
-    for (k = 0; k < 24; k++)
-        for (j = 0; j < 24; j++)
+    for (int k = 0; k < 24; k++)
+        for (int j = 0; j < 24; j++)
             *weight_at(&p, 8, j, k, 0) = 0;
     CHECK_OK(fsi_mg_update(&mg, p.cell, w));
     ASSERT_EQ(2, mg.regions);
@@ -770,8 +759,7 @@ TEST region_cut_off_between_updates(void) {
 /* Thousands of closed pockets of two cells each: one pass sums them all (64 at a time took
    minutes), and an extra term that makes them regular is seen in every one. */
 static void add_tenth(const fsi_real *x, fsi_real *y, void *user) {
-    int c;
-    for (c = 0; c < *(int *)user; c++)
+    for (int c = 0; c < *(int *)user; c++)
         y[c] += x[c] / 10;
 }
 
@@ -780,20 +768,19 @@ TEST any_number_of_closed_regions(void) {
     fsi_real *b = vector(&p), *x = vector(&p), *y = vector(&p);
     fsi_mg_solve_desc s;
     fsi_report r;
-    fsi_mg mg;
-    int c, extra;
     memset(&s, 0, sizeof s);
     s.tolerance = TOL(1e-8, 1e-4);
-    for (c = 0; c < p.cells; c++)
+    for (int c = 0; c < p.cells; c++)
         if (c % 60 % 3 == 2 || (c / 60 % 41) & 1 || (c / 60 / 41) & 1)
             p.cell[c] = FSI_CELL_NEUMANN;
     /* one pocket of a single cell */
     p.cell[0] = FSI_CELL_NEUMANN;
+    fsi_mg mg;
     CHECK_OK(start(&mg, &p));
     ASSERT_EQ(20 * 21 * 21, mg.regions);
     noise(&p, b, NULL);
     CHECK_NEAR(1, fsi_mg_incompatibility(&mg, b), 1e-12);
-    for (extra = 0; extra < 2; extra++) {
+    for (int extra = 0; extra < 2; extra++) {
         double rest = 0;
         if (extra) {
             s.extra.apply_fn = add_tenth;
@@ -802,17 +789,17 @@ TEST any_number_of_closed_regions(void) {
         } else
             CHECK_RESULT(FSI_INCOMPATIBLE, fsi_mg_solve(&mg, &s, b, x, &r));
         ASSERT_EQ(0, mg.hidden);
-        for (c = 0; c < p.cells; c++)
+        for (int c = 0; c < p.cells; c++)
             y[c] = 0;
         fsi_mg_apply(&mg, x, y);
         if (extra)
             add_tenth(x, y, &p.cells);
-        for (c = 0; c < p.cells; c++)
+        for (int c = 0; c < p.cells; c++)
             y[c] = p.cell[c] ? 0 : b[c] - y[c];
         /* the compatible part was solved */
         if (!extra)
             fsi_mg_project(&mg, y);
-        for (c = 0; c < p.cells; c++)
+        for (int c = 0; c < p.cells; c++)
             rest += (double)y[c] * (double)y[c];
         CHECK_MOST(sqrt(rest / dot(p.cells, b, b)), 1.01 * s.tolerance);
     }
@@ -836,8 +823,7 @@ typedef struct low_rank {
 static void add_low_rank(const fsi_real *x, fsi_real *y, void *user) { /* y += u u^T x */
     low_rank *e = (low_rank *)user;
     double s = dot(e->cells, e->u, x);
-    int c;
-    for (c = 0; c < e->cells; c++)
+    for (int c = 0; c < e->cells; c++)
         y[c] += (fsi_real)(s * (double)e->u[c]);
 }
 
@@ -851,10 +837,9 @@ static double hook_residual(fsi_mg *mg, const problem *p, low_rank *e, const fsi
                             const fsi_real *x) {
     fsi_real *y = vector(p);
     double s = 0;
-    int c;
     fsi_mg_apply(mg, x, y);
     add_low_rank(x, y, e);
-    for (c = 0; c < p->cells; c++)
+    for (int c = 0; c < p->cells; c++)
         if (!p->cell[c])
             s += pow((double)b[c] - (double)y[c], 2);
     free(y);
@@ -862,24 +847,21 @@ static double hook_residual(fsi_mg *mg, const problem *p, low_rank *e, const fsi
 }
 
 TEST extra_and_precondition(void) {
-    int scene;
     /* 0: u keeps the constant null; 1: a piston makes the closed box regular; 2: open top */
-    for (scene = 0; scene < 3; scene++) {
+    for (int scene = 0; scene < 3; scene++) {
         problem p = scene_make(scene == 2 ? OPEN : BOX, 3, 20);
         fsi_real *b = vector(&p), *x = vector(&p);
-        low_rank e;
-        fsi_mg mg;
         fsi_mg_solve_desc s;
-        fsi_report plain, hooked;
-        int c;
         memset(&s, 0, sizeof s);
+        low_rank e;
         memset(&e, 0, sizeof e);
         s.tolerance = TOL(1e-8, 1e-4);
+        fsi_mg mg;
         CHECK_OK(start(&mg, &p));
         e.cells = p.cells;
         e.u = vector(&p);
         e.mg = &mg;
-        for (c = 0; c < 20; c++) {
+        for (int c = 0; c < 20; c++) {
             e.u[index_of(&p, 10, c, 10)] = (fsi_real)0.3;
             e.u[index_of(&p, 11, c, 10)] = (fsi_real)(scene == 0 ? -0.3 : 0.1);
         }
@@ -888,10 +870,12 @@ TEST extra_and_precondition(void) {
         noise(&p, b, NULL);
         if (scene == 0)
             fsi_mg_project(&mg, b);
+        fsi_report plain;
         CHECK_OK(fsi_mg_solve(&mg, &s, b, x, &plain));
         CHECK_MOST(hook_residual(&mg, &p, &e, b, x), 1.01 * s.tolerance);
         /* the public cycle is projected: for a regular closed region the caller adds a coarse part
          */
+        fsi_report hooked;
         if (scene != 1) {
             s.precondition.apply_fn = one_cycle;
             s.precondition.user = &e;
@@ -902,7 +886,7 @@ TEST extra_and_precondition(void) {
         }
         ASSERT_EQ(0, mg.hidden);
         if (scene == 0) {
-            for (c = 0; c < p.cells; c++)
+            for (int c = 0; c < p.cells; c++)
                 b[c] += 1;
             CHECK_RESULT(FSI_INCOMPATIBLE, fsi_mg_solve(&mg, &s, b, x, &hooked));
         }
@@ -931,13 +915,12 @@ typedef struct columns {
 } columns;
 
 static void columns_fill(columns *z, const problem *p) {
-    int g, e;
     memset(z, 0, sizeof *z);
     z->cells = p->cells;
     z->K[0] = z->K[3] = FSI_R(0.01);
     z->K[1] = z->K[2] = FSI_R(0.002);
-    for (g = 0; g < GROUPS; g++) {
-        for (e = 0; e < ENTRIES; e++) {
+    for (int g = 0; g < GROUPS; g++) {
+        for (int e = 0; e < ENTRIES; e++) {
             z->cell[g][e] = index_of(p, 4 + 9 * g + e % 4, 5 + e / 4 % 5, 6 + e / 20);
             z->factor[e] = e % 4 < 2 ? 1 : -1;
             z->val[g][COLUMNS * e] = 1;
@@ -955,8 +938,8 @@ static void columns_fill(columns *z, const problem *p) {
 static void columns_add(const fsi_real *x, fsi_real *y, void *user) { /* y += Z K^-1 Z^T x */
     const columns *z = (const columns *)user;
     double det = (double)z->K[0] * (double)z->K[3] - (double)z->K[1] * (double)z->K[2], t[2], u[2];
-    int g, e;
-    for (g = 0; g < GROUPS; g++) {
+    int e;
+    for (int g = 0; g < GROUPS; g++) {
         for (t[0] = t[1] = 0, e = 0; e < ENTRIES; e++) {
             t[0] += (double)z->factor[e] * (double)z->val[g][2 * e] * (double)x[z->cell[g][e]];
             t[1] += (double)z->factor[e] * (double)z->val[g][2 * e + 1] * (double)x[z->cell[g][e]];
@@ -973,31 +956,30 @@ static void columns_add(const fsi_real *x, fsi_real *y, void *user) { /* y += Z 
 TEST low_rank_through_the_cycle(void) {
     problem p = scene_make(OPEN, 3, 20);
     fsi_real *b = vector(&p), *x = vector(&p), *y = vector(&p);
-    fsi_mg mg;
-    fsi_mg_rank rank;
     fsi_mg_solve_desc s;
-    fsi_report alone, without, with;
-    columns z;
-    double worst, least;
     uint64_t hash = 0;
-    int c, k, done = 0;
+    int done = 0;
     static const int threads[] = {1, 2, 3, 8};
     memset(&s, 0, sizeof s);
     s.tolerance = TOL(1e-9, 1e-4);
+    columns z;
     columns_fill(&z, &p);
+    fsi_mg mg;
     CHECK_OK(start(&mg, &p));
     noise(&p, b, NULL);
+    fsi_report alone;
     CHECK_OK(fsi_mg_solve(&mg, &s, b, x, &alone));
     s.extra.apply_fn = columns_add;
     s.extra.user = &z;
+    fsi_report without;
     CHECK_OK(fsi_mg_solve(&mg, &s, b, x, &without));
     /* every allocation fails once; after that it works in what it has */
-    for (k = 0; k < 30 && !done; k++) {
+    fsi_mg_rank rank;
+    for (int k = 0; k < 30 && !done; k++) {
         fail_allocator f = fail_begin(k);
-        fsi_result r;
         memset(&rank, 0, sizeof rank);
         rank.allocator = fail_make(&f);
-        r = fsi_mg_rank_build(&rank, &mg, z.group, GROUPS);
+        fsi_result r = fsi_mg_rank_build(&rank, &mg, z.group, GROUPS);
         if (r == FSI_OK) {
             long calls = f.calls;
             done = 1;
@@ -1011,13 +993,13 @@ TEST low_rank_through_the_cycle(void) {
     }
     ASSERT(done);
     memset(&rank, 0, sizeof rank);
-    for (k = 0; k < 4; k++) {
-        uint64_t now;
+    fsi_report with;
+    for (int k = 0; k < 4; k++) {
         check_threads(threads[k]);
         CHECK_OK(fsi_mg_rank_build(&rank, &mg, z.group, GROUPS));
         s.rank = &rank;
         CHECK_OK(fsi_mg_solve(&mg, &s, b, y, &with));
-        now = check_hash(y, (size_t)p.cells * sizeof *y, 0);
+        uint64_t now = check_hash(y, (size_t)p.cells * sizeof *y, 0);
         if (k == 0)
             hash = now;
         ASSERT(now == hash);
@@ -1026,9 +1008,11 @@ TEST low_rank_through_the_cycle(void) {
     ASSERT_EQ(GROUPS * COLUMNS, rank.columns);
     CHECK_MOST(with.iterations, alone.iterations + 2);
     ASSERT(without.iterations > with.iterations);
-    for (c = 0; c < p.cells; c++)
+    for (int c = 0; c < p.cells; c++)
         CHECK_NEAR(x[c], y[c], TOL(1e-7, 2e-3));
     mg.rank = &rank;
+    double worst;
+    double least;
     symmetry(&mg, &p, 1, 20, &worst, &least); /* L-20, L-21 with the columns */
     CHECK_MOST(worst, 5e-6);
     ASSERT(least > 0);
@@ -1044,27 +1028,28 @@ TEST low_rank_through_the_cycle(void) {
 TEST guesses_pass_an_energy_test(void) {
     problem p = scene_make(SPHERE, 3, 24);
     fsi_real *b = vector(&p), *x = vector(&p);
-    fsi_mg mg;
     fsi_mg_solve_desc s;
-    fsi_report cold, warm, wrong;
-    int c;
     memset(&s, 0, sizeof s);
     s.tolerance = TOL(1e-6, 1e-4);
+    fsi_mg mg;
     CHECK_OK(start(&mg, &p));
     noise(&p, b, NULL);
+    fsi_report cold;
     CHECK_OK(fsi_mg_solve(&mg, &s, b, x, &cold));
     s.guess = 1;
     /* the answer as a guess: nothing left to do */
+    fsi_report warm;
     CHECK_OK(fsi_mg_solve(&mg, &s, b, x, &warm));
     ASSERT_EQ(0, warm.iterations);
     CHECK_MOST(warm.residual_start, 1.001 * s.tolerance * cold.residual_start);
-    for (c = 0; c < p.cells; c++)
+    for (int c = 0; c < p.cells; c++)
         x[c] *= (fsi_real)0.9;
     CHECK_OK(fsi_mg_solve(&mg, &s, b, x, &warm));
     CHECK_MOST(warm.residual_start, 0.2 * cold.residual_start);
     /* raises the energy: dropped, and the solve is the cold one */
-    for (c = 0; c < p.cells; c++)
+    for (int c = 0; c < p.cells; c++)
         x[c] *= -3;
+    fsi_report wrong;
     CHECK_OK(fsi_mg_solve(&mg, &s, b, x, &wrong));
     ASSERT(wrong.restarts >= 1);
     CHECK_REL(cold.residual_start, wrong.residual_start, 1e-6);
@@ -1083,19 +1068,18 @@ TEST true_residual_at_tight_tolerances(void) {
     SKIP();
 #else
     static const double tol[] = {1e-2, 1e-6, 1e-8, 1e-10, 1e-12};
-    int q, scene;
-    for (scene = 0; scene < SCENES; scene++)
-        for (q = 0; q < 5; q++) {
+    for (int scene = 0; scene < SCENES; scene++)
+        for (int q = 0; q < 5; q++) {
             problem p = scene_make(scene, 2, 61);
             fsi_real *b = vector(&p), *x = vector(&p);
-            fsi_mg mg;
             fsi_mg_solve_desc s;
-            fsi_report r;
             memset(&s, 0, sizeof s);
             s.tolerance = tol[q];
+            fsi_mg mg;
             CHECK_OK(start(&mg, &p));
             noise(&p, b, NULL);
             fsi_mg_project(&mg, b);
+            fsi_report r;
             CHECK_OK(fsi_mg_solve(&mg, &s, b, x, &r));
             CHECK_MOST(true_residual(&mg, &p, b, x), 1.01 * tol[q]);
             CHECK_REL(true_residual(&mg, &p, b, x) * sqrt(dot(p.cells, b, b)), r.residual, 1e-2);
@@ -1112,18 +1096,17 @@ TEST scale_does_not_matter(void) {
     static const double scale[] = {1e-170, 1e-30, 1e-12, 1, 1e12, 1e30, 1e160};
     problem p = scene_make(GHOST, 2, 40);
     fsi_real *b = vector(&p), *x = vector(&p);
-    int q, c;
-    fsi_mg_solve_desc s;
     fsi_report r, first;
-    fsi_mg mg;
     memset(&first, 0, sizeof first);
+    fsi_mg_solve_desc s;
     memset(&s, 0, sizeof s);
     s.tolerance = TOL(1e-6, 1e-4);
+    fsi_mg mg;
     CHECK_OK(start(&mg, &p));
-    for (q = TOL(0, 1); q < TOL(7, 6); q++) {
+    for (int q = TOL(0, 1); q < TOL(7, 6); q++) {
         seed = 5;
         noise(&p, b, NULL);
-        for (c = 0; c < p.cells; c++)
+        for (int c = 0; c < p.cells; c++)
             b[c] = (fsi_real)((double)b[c] * scale[q]);
         CHECK_OK(fsi_mg_solve(&mg, &s, b, x, &r));
         if (q == TOL(0, 1))
@@ -1141,16 +1124,15 @@ TEST scale_does_not_matter(void) {
 TEST same_bits_for_any_number_of_threads(void) {
     static const int count[] = {1, 2, 3, 8};
     uint64_t hash[4];
-    int q, scene;
-    for (scene = SPHERE; scene <= SPLIT; scene++) {
+    for (int scene = SPHERE; scene <= SPLIT; scene++) {
         problem p = scene_make(scene, 3, 70);
         fsi_real *b = vector(&p), *x = vector(&p);
-        for (q = 0; q < 4; q++) {
-            fsi_mg mg;
+        for (int q = 0; q < 4; q++) {
             fsi_mg_solve_desc s;
             memset(&s, 0, sizeof s);
             s.tolerance = 1e-4;
             check_threads(count[q]);
+            fsi_mg mg;
             CHECK_OK(start(&mg, &p));
             seed = 3;
             noise(&p, b, NULL);
@@ -1175,11 +1157,10 @@ TEST one_allocation_and_it_may_fail(void) {
     fail_allocator f = fail_begin(0);
     fsi_real *b = vector(&p), *x = vector(&p);
     const fsi_real *w[3];
-    fsi_mg mg;
-    int q;
     w[0] = p.w[0];
     w[1] = p.w[1];
     w[2] = p.w[2];
+    fsi_mg mg;
     memset(&mg, 0, sizeof mg);
     p.desc.allocator = fail_make(&f);
     CHECK_RESULT(FSI_ERR_MEMORY, fsi_mg_init(&mg, &p.desc));
@@ -1188,7 +1169,7 @@ TEST one_allocation_and_it_may_fail(void) {
     CHECK_OK(start(&mg, &p));
     /* everything in one block; what follows must not ask for more */
     ASSERT_EQ(1, f.calls);
-    for (q = 0; q < 3; q++) {
+    for (int q = 0; q < 3; q++) {
         noise(&p, b, NULL);
         fsi_mg_project(&mg, b);
         ASSERT(fsi_mg_solve(&mg, NULL, b, x, NULL) >= 0);
@@ -1210,18 +1191,17 @@ static double ticks(void *user) {
 
 TEST bad_input_is_refused(void) {
     problem p = scene_make(PLATES, 3, 12);
-    fsi_real *b = vector(&p), *x = vector(&p), keep;
+    fsi_real *b = vector(&p), *x = vector(&p);
     const fsi_real *w[3];
     fsi_mg_solve_desc s;
-    fsi_mg_desc d;
-    fsi_report r;
-    fsi_mg mg, none;
     double time = 0;
     memset(&s, 0, sizeof s);
+    fsi_mg none;
     memset(&none, 0, sizeof none);
+    fsi_mg mg;
     CHECK_OK(start(&mg, &p));
     noise(&p, b, NULL);
-    d = p.desc;
+    fsi_mg_desc d = p.desc;
     d.nx = 0;
     CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_mg_init(&none, &d));
     d = p.desc;
@@ -1240,7 +1220,7 @@ TEST bad_input_is_refused(void) {
     w[0] = p.w[0];
     w[1] = p.w[1];
     w[2] = p.w[2];
-    keep = p.w[0][40];
+    fsi_real keep = p.w[0][40];
     p.w[0][40] = -1;
     CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_mg_update(&mg, p.cell, w));
     p.w[0][40] = (fsi_real)NAN;
@@ -1251,6 +1231,7 @@ TEST bad_input_is_refused(void) {
     p.cell[7] = 3;
     CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_mg_update(&mg, p.cell, w));
     p.cell[7] = 0;
+    fsi_report r;
     CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_mg_solve(&mg, NULL, NULL, x, &r));
     s.tolerance = NAN;
     CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_mg_solve(&mg, &s, b, x, &r));
@@ -1283,10 +1264,10 @@ TEST bad_input_is_refused(void) {
     CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_mg_solve(&mg, &s, b, x, &r));
     {
         fsi_mg_rank rank;
-        fsi_mg_group g;
         int32_t cell = p.cells;
         fsi_real value = 1, K = 1;
         memset(&rank, 0, sizeof rank);
+        fsi_mg_group g;
         g.columns = g.entries = 1;
         g.cell = &cell;
         g.factor = g.val = &value;
@@ -1327,23 +1308,22 @@ TEST bad_input_is_refused(void) {
 }
 
 TEST levels_and_sweeps_can_be_chosen(void) {
-    int levels, sweeps;
-    for (levels = 1; levels <= 4; levels++)
+    for (int levels = 1; levels <= 4; levels++)
         /* and 0, 2, 3 extra sweeps along boundaries */
-        for (sweeps = 1; sweeps <= 3; sweeps++) {
+        for (int sweeps = 1; sweeps <= 3; sweeps++) {
             problem p = scene_make(POOL, 3, 20);
             fsi_real *b = vector(&p), *x = vector(&p);
             fsi_mg_solve_desc s;
-            fsi_report r;
-            fsi_mg mg;
             memset(&s, 0, sizeof s);
             s.tolerance = TOL(1e-6, 1e-4);
             p.desc.levels = levels;
             p.desc.sweeps = sweeps;
             p.desc.band_sweeps = sweeps == 1 ? -1 : sweeps;
+            fsi_mg mg;
             CHECK_OK(start(&mg, &p));
             ASSERT_EQ(levels, mg.levels);
             noise(&p, b, NULL);
+            fsi_report r;
             CHECK_OK(fsi_mg_solve(&mg, &s, b, x, &r));
             CHECK_MOST(r.iterations, levels == 1 ? 40 : 14);
             fsi_mg_free(&mg);

@@ -14,10 +14,9 @@ typedef struct linear_box {
 
 static fsi_result linear_solve(void *user, const fsi_real *in, fsi_real *out) {
     linear_box *l = (linear_box *)user;
-    int i, j;
-    for (i = 0; i < l->out; i++) {
+    for (int i = 0; i < l->out; i++) {
         double s = l->b[i];
-        for (j = 0; j < l->in; j++)
+        for (int j = 0; j < l->in; j++)
             s += l->A[i * l->in + j] * (double)in[j];
         out[i] = (fsi_real)s;
     }
@@ -54,14 +53,13 @@ static void piston_make(piston *p, double mu) {
 }
 
 static fsi_result piston_run(piston *p, fsi_partitioned_desc d, double *x, fsi_report *report) {
-    fsi_partitioned c;
     fsi_blackbox f = linear_door(&p->f), s = linear_door(&p->s);
     fsi_real X = (fsi_real)*x, P = 0;
-    fsi_result r;
     d.n = d.m = 1;
+    fsi_partitioned c;
     if (fsi_partitioned_init(&c, &d) != FSI_OK)
         return FSI_ERR_MEMORY;
-    r = fsi_partitioned_step(&c, 1, 1, &f, &s, &X, &P, report);
+    fsi_result r = fsi_partitioned_step(&c, 1, 1, &f, &s, &X, &P, report);
     *x = (double)X;
     fsi_partitioned_free(&c);
     return r;
@@ -69,22 +67,22 @@ static fsi_result piston_run(piston *p, fsi_partitioned_desc d, double *x, fsi_r
 
 TEST P_01_gauss_seidel_factor(void) {
     static const double mu[5] = {.5, .9, 1.1, 2, 10};
-    int i;
-    for (i = 0; i < 5; i++) {
-        piston p;
+    for (int i = 0; i < 5; i++) {
         fsi_partitioned_desc d;
-        fsi_report a, b;
         double x = 0;
         memset(&d, 0, sizeof d);
         d.scheme = FSI_SCHEME_RELAXED;
         d.omega = 1;
         d.tolerance = FSI_R(1e-30);
+        piston p;
         piston_make(&p, mu[i]);
         d.max_iterations = 3;
+        fsi_report a;
         ASSERT(piston_run(&p, d, &x, &a) == FSI_NOT_CONVERGED);
         d.max_iterations = 4;
         x = 0;
         piston_make(&p, mu[i]);
+        fsi_report b;
         ASSERT(piston_run(&p, d, &x, &b) == FSI_NOT_CONVERGED);
         CHECK_NEAR(mu[i], b.residual / a.residual, TOL(1e-10, 1e-5));
     }
@@ -93,23 +91,23 @@ TEST P_01_gauss_seidel_factor(void) {
 
 TEST P_02_omega_window(void) {
     static const double mu[3] = {.5, 2, 10}, share[2] = {1.9, 2.1};
-    int i, k;
-    for (i = 0; i < 3; i++)
-        for (k = 0; k < 2; k++) {
-            piston p;
+    for (int i = 0; i < 3; i++)
+        for (int k = 0; k < 2; k++) {
             fsi_partitioned_desc d;
-            fsi_report a, b;
             double x = 0;
             memset(&d, 0, sizeof d);
             d.scheme = FSI_SCHEME_RELAXED;
             d.omega = (fsi_real)(share[k] / (1 + mu[i]));
             d.tolerance = FSI_R(1e-30);
             d.max_iterations = 5;
+            piston p;
             piston_make(&p, mu[i]);
+            fsi_report a;
             piston_run(&p, d, &x, &a);
             d.max_iterations = 6;
             x = 0;
             piston_make(&p, mu[i]);
+            fsi_report b;
             piston_run(&p, d, &x, &b);
             CHECK_NEAR(fabs(1 - share[k]), b.residual / a.residual, TOL(1e-8, 1e-4));
         }
@@ -125,15 +123,16 @@ typedef struct pair_box {
 
 static void pair_make(pair_box *p, int n, int rank, double rho, uint64_t seed) {
     double v[16], w[16], norm = 1;
-    int i, j, k;
     memset(p, 0, sizeof *p);
+    int i;
+    int j;
     for (i = 0; i < n; i++)
         for (j = 0; j < n; j++) {
             p->S[i * n + j] = check_random(&seed) + (i == j ? -2 : 0);
             if (rank >= n)
                 p->F[i * n + j] = check_random(&seed) + (i == j ? 2 : 0);
         }
-    for (k = 0; k < rank && rank < n; k++) {
+    for (int k = 0; k < rank && rank < n; k++) {
         for (i = 0; i < n; i++)
             v[i] = check_random(&seed), w[i] = check_random(&seed);
         for (i = 0; i < n; i++)
@@ -142,7 +141,7 @@ static void pair_make(pair_box *p, int n, int rank, double rho, uint64_t seed) {
     }
     for (i = 0; i < n; i++)
         p->bf[i] = check_random(&seed), p->bs[i] = check_random(&seed), v[i] = 1;
-    for (k = 0; k < 300; k++) {
+    for (int k = 0; k < 300; k++) {
         for (i = 0; i < n; i++)
             for (w[i] = 0, j = 0; j < n; j++)
                 w[i] += p->F[i * n + j] * v[j];
@@ -187,15 +186,13 @@ static fsi_result lagging_solid(void *user, const fsi_real *in, fsi_real *out) {
 TEST P_02_growth_at_the_cap(void) {
     static const double mu[6] = {3.5, 8.5, 61, 66, 2, 2}, omega[6] = {.008, .008, .03, .03, .1, .3};
     static const int grows[6] = {1, 0, 0, 1, 0, 0};
-    int i, step;
-    for (i = 0; i < 6; i++) {
+    for (int i = 0; i < 6; i++) {
         fsi_partitioned_desc d;
-        fsi_partitioned c;
-        fsi_blackbox f, s;
-        lagging l;
         double factor = -mu[i] * pow(1 - omega[i] * (1 + mu[i]), 29);
         memset(&d, 0, sizeof d);
+        fsi_blackbox f;
         memset(&f, 0, sizeof f);
+        lagging l;
         l.mu = mu[i];
         l.fluid = 0;
         l.solid = 1;
@@ -205,10 +202,11 @@ TEST P_02_growth_at_the_cap(void) {
         d.tolerance = FSI_R(1e-30);
         f.solve_fn = lagging_fluid;
         f.user = &l;
-        s = f;
+        fsi_blackbox s = f;
         s.solve_fn = lagging_solid;
+        fsi_partitioned c;
         CHECK_OK(fsi_partitioned_init(&c, &d));
-        for (step = 0; step < 3; step++) {
+        for (int step = 0; step < 3; step++) {
             fsi_real x = (fsi_real)l.solid, p = 0;
             double before = l.solid - l.fluid;
             CHECK_RESULT(FSI_NOT_CONVERGED, fsi_partitioned_step(&c, 1, 1, &f, &s, &x, &p, NULL));
@@ -228,13 +226,12 @@ TEST P_02_growth_at_the_cap(void) {
 static void pair_exact(const pair_box *p, int n, fsi_real *x) {
     fsi_real A[256];
     int32_t pivot[16];
-    int i, j, k;
-    for (i = 0; i < n; i++) {
+    for (int i = 0; i < n; i++) {
         double s = p->bs[i];
-        for (j = 0; j < n; j++) {
+        for (int j = 0; j < n; j++) {
             double a = i == j;
             s += p->S[i * n + j] * p->bf[j];
-            for (k = 0; k < n; k++)
+            for (int k = 0; k < n; k++)
                 a -= p->S[i * n + k] * p->F[k * n + j];
             A[i * n + j] = (fsi_real)a;
         }
@@ -247,10 +244,8 @@ static void pair_exact(const pair_box *p, int n, fsi_real *x) {
 static fsi_result pair_run(pair_box *p, int n, int gmres, double tolerance, fsi_real *x,
                            fsi_report *report) {
     fsi_partitioned_desc d;
-    fsi_partitioned c;
     fsi_blackbox f = linear_door(&p->f), s = linear_door(&p->s);
     fsi_real P[16];
-    fsi_result r;
     memset(&d, 0, sizeof d);
     d.n = d.m = n;
     d.tolerance = (fsi_real)tolerance;
@@ -259,30 +254,30 @@ static fsi_result pair_run(pair_box *p, int n, int gmres, double tolerance, fsi_
     d.gmres = gmres;
     d.no_final_solve = 1;
     d.min_iterations = 2;
+    fsi_partitioned c;
     if (fsi_partitioned_init(&c, &d) != FSI_OK)
         return FSI_ERR_MEMORY;
     memset(x, 0, (size_t)n * sizeof *x);
-    r = fsi_partitioned_step(&c, n, n, &f, &s, x, P, report);
+    fsi_result r = fsi_partitioned_step(&c, n, n, &f, &s, x, P, report);
     fsi_partitioned_free(&c);
     return r;
 }
 
 TEST P_03_finite_termination(void) {
     static const int modes[6] = {1, 2, 3, 4, 6, 8};
-    int i, g, k;
-    for (g = 0; g < 2; g++)
-        for (i = 0; i < 6; i++) {
+    for (int g = 0; g < 2; g++)
+        for (int i = 0; i < 6; i++) {
             pair_box p;
             fsi_real x[16], y[16];
-            fsi_report report;
             int n = modes[i];
             pair_make(&p, n, n, 40, (uint64_t)(11 + i));
+            fsi_report report;
             CHECK_OK(pair_run(&p, n, g, TOL(1e-8, 2e-2), x, &report));
             pair_exact(&p, n, y);
             ASSERT(report.iterations <= n + 2);
             if (sizeof(fsi_real) == 8)
                 ASSERT_EQ_FMT(n + 2, p.f.calls, "%d");
-            for (k = 0; k < n; k++)
+            for (int k = 0; k < n; k++)
                 CHECK_NEAR(y[k], x[k], TOL(1e-8, 2e-2));
         }
     PASS();
@@ -292,13 +287,12 @@ TEST P_04_rank_deficient_interface(void) {
     pair_box p;
     fsi_real x[16], y[16];
     fsi_report report;
-    int k, seed;
-    for (seed = 0; seed < 5; seed++) {
+    for (int seed = 0; seed < 5; seed++) {
         pair_make(&p, 8, 2, 40, (uint64_t)(100 + seed));
         CHECK_OK(pair_run(&p, 8, 0, TOL(1e-8, 2e-2), x, &report));
         pair_exact(&p, 8, y);
         ASSERT(p.f.calls <= 2 + 3);
-        for (k = 0; k < 8; k++)
+        for (int k = 0; k < 8; k++)
             CHECK_NEAR(y[k], x[k], TOL(1e-8, 2e-2));
     }
     PASS();
@@ -307,13 +301,12 @@ TEST P_04_rank_deficient_interface(void) {
 TEST P_04_gmres_equals_small_solve(void) {
     pair_box p;
     fsi_real x[16], y[16];
-    fsi_report report;
-    int k;
     pair_make(&p, 6, 6, 20, 7);
+    fsi_report report;
     CHECK_OK(pair_run(&p, 6, 0, TOL(1e-9, 2e-2), x, &report));
     pair_make(&p, 6, 6, 20, 7);
     CHECK_OK(pair_run(&p, 6, 1, TOL(1e-9, 2e-2), y, &report));
-    for (k = 0; k < 6; k++)
+    for (int k = 0; k < 6; k++)
         CHECK_NEAR(x[k], y[k], TOL(1e-8, 5e-2));
     PASS();
 }
@@ -340,28 +333,27 @@ static fsi_result spring_solid(void *user, const fsi_real *in, fsi_real *out) {
 TEST P_08_piston_frequency(void) {
     /* single: positions of order 1 carry 1e-7, times m_a / (m dt^2) */
     static const double ma[3] = {.5, 5, TOL(50, 5)};
-    int i, step;
-    for (i = 0; i < 3; i++) {
+    for (int i = 0; i < 3; i++) {
         spring s = {1, 40, 0, 1e-2, 1, 0};
-        fsi_partitioned_desc d;
-        fsi_partitioned c;
-        fsi_blackbox f, b;
-        double w2, e0, e, x = 1, v = 0;
-        fsi_real X, P = 0;
+        double x = 1, v = 0;
+        fsi_real P = 0;
         s.ma = ma[i];
+        fsi_partitioned_desc d;
         memset(&d, 0, sizeof d);
+        fsi_blackbox f;
         memset(&f, 0, sizeof f);
         d.n = d.m = 1;
         d.tolerance = FSI_R(TOL(2e-12, 1e-5));
         f.user = &s;
-        b = f;
+        fsi_blackbox b = f;
         f.solve_fn = spring_fluid;
         b.solve_fn = spring_solid;
+        fsi_partitioned c;
         CHECK_OK(fsi_partitioned_init(&c, &d));
-        w2 = s.k / (s.m + s.ma);
-        for (step = 0; step < 100; step++) {
+        double w2 = s.k / (s.m + s.ma);
+        for (int step = 0; step < 100; step++) {
             fsi_report report;
-            X = (fsi_real)(s.x0 + s.dt * s.v0);
+            fsi_real X = (fsi_real)(s.x0 + s.dt * s.v0);
             CHECK_OK(fsi_partitioned_step(&c, 1, 1, &f, &b, &X, &P, &report));
             s.v0 = ((double)X - s.x0) / s.dt;
             s.x0 = (double)X;
@@ -370,8 +362,8 @@ TEST P_08_piston_frequency(void) {
             v = v - s.dt * w2 * x;
             CHECK_NEAR(x, s.x0, TOL(1e-8, 5e-3));
         }
-        e0 = w2;
-        e = w2 * s.x0 * s.x0 + s.v0 * s.v0;
+        double e0 = w2;
+        double e = w2 * s.x0 * s.x0 + s.v0 * s.v0;
         if (sizeof(fsi_real) == 8)
             CHECK_REL(e0 * pow(1 / (1 + w2 * s.dt * s.dt), 100), e, 1e-6);
         fsi_partitioned_free(&c);
@@ -410,40 +402,42 @@ TEST P_09_roll_back(void) {
     drift d = {5, 0, 0, 0};
     double A = -1, b = .2;
     linear_box l;
-    fsi_blackbox f, s;
-    fsi_partitioned_desc desc;
-    fsi_partitioned c, c2;
     fsi_real x = 0, p = 0;
-    void *saved;
     memset(&l, 0, sizeof l);
+    fsi_partitioned_desc desc;
     memset(&desc, 0, sizeof desc);
+    fsi_blackbox f;
     memset(&f, 0, sizeof f);
     l.in = l.out = 1;
     l.A = &A;
     l.b = &b;
-    s = linear_door(&l);
+    fsi_blackbox s = linear_door(&l);
     f.solve_fn = drift_solve;
     f.save_fn = drift_save;
     f.restore_fn = drift_restore;
     f.user = &d;
     desc.n = desc.m = 1;
     desc.tolerance = FSI_R(TOL(1e-12, 1e-5));
+    fsi_partitioned c;
     CHECK_OK(fsi_partitioned_init(&c, &desc));
+    fsi_partitioned c2;
     CHECK_OK(fsi_partitioned_init(&c2, &desc));
     CHECK_OK(fsi_partitioned_step(&c, 1, 1, &f, &s, &x, &p, NULL));
     /* one step forward however many calls */
     ASSERT_EQ(6.0, d.state);
     CHECK_NEAR((.2 - 6) / 4, x, TOL(1e-11, 1e-5));
     ASSERT_EQ(1, d.saves);
-    saved = malloc(fsi_partitioned_state_size(&c));
+    void *saved = malloc(fsi_partitioned_state_size(&c));
     CHECK_OK(fsi_partitioned_save(&c, saved));
     CHECK_OK(fsi_partitioned_restore(&c2, saved));
     {
-        fsi_real x1 = x, x2 = x, p1, p2;
+        fsi_real x1 = x, x2 = x;
         drift_save(&d);
+        fsi_real p1;
         CHECK_OK(fsi_partitioned_step(&c, 1, 1, &f, &s, &x1, &p1, NULL));
         drift_restore(&d);
         d.state = 6;
+        fsi_real p2;
         CHECK_OK(fsi_partitioned_step(&c2, 1, 1, &f, &s, &x2, &p2, NULL));
         ASSERT_EQ(x1, x2); /* bit for bit */
         ASSERT_EQ(p1, p2);
@@ -456,16 +450,15 @@ TEST P_09_roll_back(void) {
 
 TEST P_10_aitken_scalar(void) {
     static const double mu[4] = {.5, 2, 10, 100};
-    int i;
-    for (i = 0; i < 4; i++) {
-        piston p;
+    for (int i = 0; i < 4; i++) {
         fsi_partitioned_desc d;
-        fsi_report report;
         double x = 0;
         memset(&d, 0, sizeof d);
         d.scheme = FSI_SCHEME_AITKEN;
         d.tolerance = FSI_R(TOL(1e-9, 1e-3));
+        piston p;
         piston_make(&p, mu[i]);
+        fsi_report report;
         CHECK_OK(piston_run(&p, d, &x, &report));
         ASSERT_EQ_FMT(3, report.iterations, "%d");
         CHECK_NEAR((p.sb - p.fb) / (1 + mu[i]), x, TOL(1e-9, 1e-3));
@@ -475,21 +468,20 @@ TEST P_10_aitken_scalar(void) {
 
 TEST P_03_pairs_of_earlier_steps_save_calls(void) {
     pair_box p;
-    fsi_partitioned_desc d;
-    fsi_partitioned c;
-    fsi_blackbox f, s;
     fsi_real x[16] = {0}, P[16];
     fsi_report report;
-    int step, k, last = 0;
+    int last = 0;
     pair_make(&p, 6, 6, 30, 3);
+    fsi_partitioned_desc d;
     memset(&d, 0, sizeof d);
     d.n = d.m = 6;
     d.tolerance = FSI_R(TOL(1e-8, 2e-2));
-    f = linear_door(&p.f);
-    s = linear_door(&p.s);
+    fsi_blackbox f = linear_door(&p.f);
+    fsi_blackbox s = linear_door(&p.s);
+    fsi_partitioned c;
     CHECK_OK(fsi_partitioned_init(&c, &d));
-    for (step = 0; step < 12; step++) {
-        for (k = 0; k < 6; k++)
+    for (int step = 0; step < 12; step++) {
+        for (int k = 0; k < 6; k++)
             p.bf[k] += .1 * sin(step + k), p.bs[k] -= .1 * cos(2 * step + k);
         CHECK_OK(fsi_partitioned_step(&c, 6, 6, &f, &s, x, P, &report));
         last = report.iterations;
@@ -503,22 +495,18 @@ TEST P_03_pairs_of_earlier_steps_save_calls(void) {
 }
 
 TEST P_bad_input_and_partners(void) {
-    piston p;
     fsi_partitioned_desc d;
-    fsi_partitioned c;
-    fsi_blackbox f, s;
     fsi_real x = 0, P = 0;
-    long k;
     memset(&d, 0, sizeof d);
+    fsi_partitioned c;
     CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_partitioned_init(&c, &d));
     d.n = d.m = 1;
     CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_partitioned_init(&c, &d)); /* no tolerance */
     d.tolerance = FSI_R(1e-3);
-    for (k = 0;; k++) {
+    for (long k = 0;; k++) {
         fail_allocator fail = fail_begin(k);
-        fsi_result r;
         d.allocator = fail_make(&fail);
-        r = fsi_partitioned_init(&c, &d);
+        fsi_result r = fsi_partitioned_init(&c, &d);
         fsi_partitioned_free(&c);
         ASSERT_EQ(0, fail.live);
         if (r == FSI_OK)
@@ -527,9 +515,10 @@ TEST P_bad_input_and_partners(void) {
     }
     memset(&d.allocator, 0, sizeof d.allocator);
     CHECK_OK(fsi_partitioned_init(&c, &d));
+    piston p;
     piston_make(&p, 3);
-    f = linear_door(&p.f);
-    s = linear_door(&p.s);
+    fsi_blackbox f = linear_door(&p.f);
+    fsi_blackbox s = linear_door(&p.s);
     p.f.fail_at = 2; /* NaN out of the second call */
     CHECK_RESULT(FSI_ERR_NUMERIC, fsi_partitioned_step(&c, 1, 1, &f, &s, &x, &P, NULL));
     p.f.fail_at = 0;
@@ -580,23 +569,20 @@ static fsi_result same_solve(void *user, const fsi_real *in, fsi_real *out) {
 TEST P_boxes_that_misbehave(void) {
     static const fsi_result expected[6] = {FSI_ERR_MEMORY, FSI_ERR_NUMERIC, FSI_NOT_CONVERGED,
                                            FSI_STALLED,    FSI_OK,          FSI_ERR_STATE};
-    int kind, scheme;
-    for (scheme = 0; scheme < 3; scheme++)
-        for (kind = 0; kind < 6; kind++) {
-            fsi_partitioned c;
+    for (int scheme = 0; scheme < 3; scheme++)
+        for (int kind = 0; kind < 6; kind++) {
             fsi_partitioned_desc d;
-            fsi_blackbox f, s;
             fsi_real x[2] = {0, 0}, p[2] = {0, 0};
-            fsi_report report;
-            fsi_result r;
-            odd o;
             memset(&d, 0, sizeof d);
+            fsi_blackbox f;
             memset(&f, 0, sizeof f);
+            odd o;
             memset(&o, 0, sizeof o);
             d.n = d.m = 2;
             d.scheme = (fsi_scheme)scheme;
             d.tolerance = FSI_R(1e-3);
             d.omega = FSI_R(0.2);
+            fsi_partitioned c;
             CHECK_OK(fsi_partitioned_init(&c, &d));
             o.kind = kind;
             o.fail_at = 2;
@@ -604,10 +590,11 @@ TEST P_boxes_that_misbehave(void) {
             f.solve_fn = odd_solve;
             f.restore_fn = odd_back;
             f.user = &o;
-            s = f;
+            fsi_blackbox s = f;
             s.solve_fn = same_solve;
             s.restore_fn = NULL;
-            r = fsi_partitioned_step(&c, 2, 2, &f, &s, x, p, &report);
+            fsi_report report;
+            fsi_result r = fsi_partitioned_step(&c, 2, 2, &f, &s, x, p, &report);
             if (kind == 2 || kind == 3)
                 ASSERT(r == FSI_NOT_CONVERGED || r == FSI_STALLED || r == FSI_ERR_NUMERIC);
             else
@@ -629,25 +616,24 @@ TEST P_boxes_that_misbehave(void) {
 
 TEST P_lengths_may_change(void) {
     pair_box p[2];
-    fsi_partitioned c;
     fsi_partitioned_desc d;
     fsi_real x[16], y[16], P[16];
-    int step, i;
     memset(&d, 0, sizeof d);
     d.n = d.m = 8;
     d.tolerance = FSI_R(TOL(1e-8, 2e-2));
+    fsi_partitioned c;
     CHECK_OK(fsi_partitioned_init(&c, &d));
     pair_make(&p[0], 6, 6, 20, 1);
     pair_make(&p[1], 3, 3, 20, 2);
     /* solids come and go: pairs of another length are forgotten */
-    for (step = 0; step < 8; step++) {
+    for (int step = 0; step < 8; step++) {
         pair_box *q = &p[step / 2 % 2];
         int n = q->f.in;
         fsi_blackbox f = linear_door(&q->f), s = linear_door(&q->s);
         memset(x, 0, sizeof x);
         CHECK_OK(fsi_partitioned_step(&c, n, n, &f, &s, x, P, NULL));
         pair_exact(q, n, y);
-        for (i = 0; i < n; i++)
+        for (int i = 0; i < n; i++)
             CHECK_NEAR(y[i], x[i], TOL(1e-7, 4e-2));
     }
     CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_partitioned_step(&c, 9, 9, NULL, NULL, x, P, NULL));
@@ -657,13 +643,10 @@ TEST P_lengths_may_change(void) {
 
 /* Near-dependence is said: a fluid of rank 1 makes the third pair repeat the others. */
 TEST P_dependent_pairs_are_told(void) {
-    pair_box p;
-    fsi_partitioned c;
     fsi_partitioned_desc d;
-    fsi_blackbox f, s;
     fsi_real x[16] = {0}, P[16];
-    fsi_report report;
     memset(&d, 0, sizeof d);
+    pair_box p;
     pair_make(&p, 1, 1, 40, 9);
     d.n = d.m = 1;
     d.tolerance = FSI_R(1e-30);
@@ -671,9 +654,11 @@ TEST P_dependent_pairs_are_told(void) {
     d.start = 1;
     d.max_iterations = 8;
     d.no_final_solve = 1;
-    f = linear_door(&p.f);
-    s = linear_door(&p.s);
+    fsi_blackbox f = linear_door(&p.f);
+    fsi_blackbox s = linear_door(&p.s);
+    fsi_partitioned c;
     CHECK_OK(fsi_partitioned_init(&c, &d));
+    fsi_report report;
     ASSERT(fsi_partitioned_step(&c, 1, 1, &f, &s, x, P, &report) >= 0);
     ASSERT(c.dependent > 0 && report.restarts >= c.dependent);
     fsi_partitioned_free(&c);
@@ -684,28 +669,26 @@ TEST P_dependent_pairs_are_told(void) {
  * dropped models are said, and the next step is not harmed. */
 TEST P_stall_is_told(void) {
     static const double one = 1, shift[2] = {0, 1};
-    int scheme;
-    for (scheme = 0; scheme < 3; scheme++) {
-        linear_box f, s;
-        fsi_blackbox F, S;
-        fsi_partitioned c;
-        fsi_partitioned_desc d;
+    for (int scheme = 0; scheme < 3; scheme++) {
+        linear_box f;
         fsi_real x = 0, p = 0;
-        fsi_report report;
         double half = -.5;
         memset(&f, 0, sizeof f);
+        fsi_partitioned_desc d;
         memset(&d, 0, sizeof d);
         f.in = f.out = 1;
         f.A = &one;
         f.b = shift;
-        s = f;
+        linear_box s = f;
         s.b = shift + 1;
-        F = linear_door(&f);
-        S = linear_door(&s);
+        fsi_blackbox F = linear_door(&f);
+        fsi_blackbox S = linear_door(&s);
         d.n = d.m = 1;
         d.tolerance = FSI_R(1e-3);
         d.scheme = (fsi_scheme)scheme;
+        fsi_partitioned c;
         CHECK_OK(fsi_partitioned_init(&c, &d));
+        fsi_report report;
         CHECK_RESULT(scheme == FSI_SCHEME_REDUCED ? FSI_STALLED : FSI_NOT_CONVERGED,
                      fsi_partitioned_step(&c, 1, 1, &F, &S, &x, &p, &report));
         ASSERT_EQ(scheme == FSI_SCHEME_REDUCED,
@@ -725,27 +708,25 @@ TEST P_stall_is_told(void) {
    load of the reduced model. Its answer is then nearer to what the fluid was told than the one to
    p_F would be, by which the next step would begin. */
 TEST P_capped_step_leaves_solid_near_fluid(void) {
-    int seed, i, k;
-    for (seed = 0; seed < 8; seed++) {
+    for (int seed = 0; seed < 8; seed++) {
         pair_box b;
-        fsi_blackbox F, S;
-        fsi_partitioned c;
-        fsi_partitioned_desc d;
         fsi_real x[16] = {0}, p[16], pf[16], xs[16];
         double gap = 0, residual = 0;
         pair_make(&b, 8, 8, 40, (uint64_t)(31 + seed));
-        F = linear_door(&b.f);
-        S = linear_door(&b.s);
+        fsi_blackbox F = linear_door(&b.f);
+        fsi_blackbox S = linear_door(&b.s);
+        fsi_partitioned_desc d;
         memset(&d, 0, sizeof d);
         d.n = d.m = 8;
         d.tolerance = FSI_R(1e-9);
         d.max_iterations = 6;
+        fsi_partitioned c;
         CHECK_OK(fsi_partitioned_init(&c, &d));
         CHECK_RESULT(FSI_NOT_CONVERGED, fsi_partitioned_step(&c, 8, 8, &F, &S, x, p, NULL));
-        for (k = 0; k < 2; k++) {
+        for (int k = 0; k < 2; k++) {
             CHECK_OK(F.solve_fn(F.user, x, pf));
             CHECK_OK(S.solve_fn(S.user, k ? pf : p, xs));
-            for (i = 0; i < 8; i++)
+            for (int i = 0; i < 8; i++)
                 *(k ? &residual : &gap) =
                     fmax(*(k ? &residual : &gap), fabs((double)(xs[i] - x[i])));
         }
@@ -758,27 +739,23 @@ TEST P_capped_step_leaves_solid_near_fluid(void) {
 }
 
 TEST P_no_allocation_in_a_step(void) {
-    int gmres;
-    for (gmres = 0; gmres < 2; gmres++) {
+    for (int gmres = 0; gmres < 2; gmres++) {
         fail_allocator count = fail_begin(-1);
-        pair_box p;
-        fsi_partitioned c;
         fsi_partitioned_desc d;
-        fsi_blackbox f, s;
         fsi_real x[16] = {0}, P[16];
-        long made;
-        int step;
         memset(&d, 0, sizeof d);
         d.n = d.m = 6;
         d.tolerance = FSI_R(TOL(1e-8, 2e-2));
         d.gmres = gmres;
         d.allocator = fail_make(&count);
+        pair_box p;
         pair_make(&p, 6, 6, 20, 4);
-        f = linear_door(&p.f);
-        s = linear_door(&p.s);
+        fsi_blackbox f = linear_door(&p.f);
+        fsi_blackbox s = linear_door(&p.s);
+        fsi_partitioned c;
         CHECK_OK(fsi_partitioned_init(&c, &d));
-        made = count.calls;
-        for (step = 0; step < 4; step++)
+        long made = count.calls;
+        for (int step = 0; step < 4; step++)
             CHECK_OK(fsi_partitioned_step(&c, 6, 6, &f, &s, x, P, NULL));
         ASSERT_EQ(made, count.calls);
         fsi_partitioned_free(&c);
@@ -797,9 +774,8 @@ typedef struct bpp {
 } bpp;
 
 static void bpp_make(bpp *q, int faces, int regions, int fixed, uint64_t seed) {
-    int f;
     memset(q, 0, sizeof *q);
-    for (f = 0; f < faces; f++) {
+    for (int f = 0; f < faces; f++) {
         q->area[f] = (fsi_real)(1 + .5 * check_random(&seed));
         q->mass[f] = (fsi_real)(2 + check_random(&seed));
         q->u[f] = (fsi_real)check_random(&seed);
@@ -821,29 +797,27 @@ static void bpp_make(bpp *q, int faces, int regions, int fixed, uint64_t seed) {
 
 static double bpp_flux(const bpp *q, int region) {
     double s = 0;
-    int f;
-    for (f = 0; f < q->b.faces; f++)
+    for (int f = 0; f < q->b.faces; f++)
         s += (double)(q->area[f] * q->u[f]) * ((q->minus[f] == region) - (q->plus[f] == region));
     return s;
 }
 
 TEST C_23_boundary_projection(void) {
-    int regions, r, f;
-    for (regions = 1; regions <= 3; regions++) {
-        bpp q, q2;
+    for (int regions = 1; regions <= 3; regions++) {
+        bpp q;
         fsi_real p0[4], p1[4], work[32];
         double scale = 0;
         bpp_make(&q, 40, regions, 5, (uint64_t)(40 + regions));
-        q2 = q;
+        bpp q2 = q;
         q2.b.u = q2.u;
         CHECK_OK(fsi_boundary_project(&q.b, FSI_R(0.1), p0, work));
         /* C^T U = 0, sources included */
-        for (r = 0; r < regions; r++)
+        for (int r = 0; r < regions; r++)
             CHECK_NEAR(0, bpp_flux(&q, r), TOL(1e-13, 1e-5));
         /* scripted faces keep theirs */
-        for (f = 0; f < 5; f++)
+        for (int f = 0; f < 5; f++)
             ASSERT_EQ(q2.u[f], q.u[f]);
-        for (f = 5; f < 40; f++) {
+        for (int f = 5; f < 40; f++) {
             double jump = (q.minus[f] >= 0 ? (double)p0[q.minus[f]] : 0)
                           - (q.plus[f] >= 0 ? (double)p0[q.plus[f]] : 0);
             /* M U = M U* + dt C p0 */
@@ -854,7 +828,7 @@ TEST C_23_boundary_projection(void) {
         q2.b.u = q2.u;
         /* P^2 = P */
         CHECK_OK(fsi_boundary_project(&q2.b, FSI_R(0.1), p1, work));
-        for (f = 0; f < 40; f++) {
+        for (int f = 0; f < 40; f++) {
             CHECK_NEAR(q.u[f], q2.u[f], TOL(1e-13, 1e-5));
             scale += fabs((double)q.u[f]);
         }
@@ -868,14 +842,13 @@ TEST C_23_equal_faces_give_mean_removal(void) {
     fsi_real p0[2], work[8];
     double mean = 0;
     fsi_real u[64];
-    int f;
     bpp_make(&q, 12, 1, 0, 5);
-    for (f = 0; f < 12; f++)
+    for (int f = 0; f < 12; f++)
         q.area[f] = 2, q.mass[f] = 3, q.minus[f] = 0, q.plus[f] = -1,
         mean += (double)(u[f] = q.u[f]) / 12;
     CHECK_OK(fsi_boundary_project(&q.b, 1, p0, work));
     /* I - N N^T / n */
-    for (f = 0; f < 12; f++)
+    for (int f = 0; f < 12; f++)
         CHECK_NEAR((double)u[f] - mean, q.u[f], TOL(1e-13, 1e-5));
     PASS();
 }
@@ -883,14 +856,13 @@ TEST C_23_equal_faces_give_mean_removal(void) {
 TEST C_24_compatible_is_untouched(void) {
     bpp q;
     fsi_real p0[2], work[8];
-    int f;
     bpp_make(&q, 12, 1, 0, 6);
-    for (f = 0; f < 12; f++)
+    for (int f = 0; f < 12; f++)
         q.area[f] = 1, q.minus[f] = f < 6 ? 0 : -1, q.plus[f] = f < 6 ? -1 : 0,
         q.u[f] = FSI_R(0.25);
     CHECK_OK(fsi_boundary_project(&q.b, 1, p0, work));
     CHECK_NEAR(0, p0[0], TOL(1e-15, 1e-7));
-    for (f = 0; f < 12; f++)
+    for (int f = 0; f < 12; f++)
         CHECK_NEAR(.25, q.u[f], TOL(1e-15, 1e-7));
     PASS();
 }
@@ -898,15 +870,14 @@ TEST C_24_compatible_is_untouched(void) {
 TEST C_23_two_regions_that_share_all_faces(void) {
     bpp q;
     fsi_real p0[2], work[8];
-    int f;
     bpp_make(&q, 10, 2, 0, 8);
     /* a balloon in a closed box: singular, consistent */
-    for (f = 0; f < 10; f++)
+    for (int f = 0; f < 10; f++)
         q.minus[f] = 0, q.plus[f] = 1;
     CHECK_OK(fsi_boundary_project(&q.b, 1, p0, work));
     CHECK_NEAR(0, bpp_flux(&q, 0), TOL(1e-12, 1e-4));
     CHECK_NEAR(0, bpp_flux(&q, 1), TOL(1e-12, 1e-4));
-    for (f = 0; f < 10; f++)
+    for (int f = 0; f < 10; f++)
         q.fixed[f] = 1, q.u[f] = 1;
     /* nothing can give way: told */
     CHECK_RESULT(FSI_INCOMPATIBLE, fsi_boundary_project(&q.b, 1, p0, work));

@@ -23,7 +23,6 @@ static fsi_reduced_desc reduced_desc(const fsi_mesh *m, int modes) {
 /* A copy in a general state: turned, bent, moving. */
 static void stir(fsi_reduced *b, uint64_t *seed, double size) {
     fsi_quat q;
-    int k;
     q.w = 1;
     q.x = (fsi_real)check_random(seed);
     q.y = (fsi_real)check_random(seed);
@@ -36,7 +35,7 @@ static void stir(fsi_reduced *b, uint64_t *seed, double size) {
                               (fsi_real)check_random(seed)),
                       fsi_vec((fsi_real)check_random(seed), (fsi_real)check_random(seed),
                               (fsi_real)check_random(seed)));
-    for (k = 0; k < b->model->modes; k++) {
+    for (int k = 0; k < b->model->modes; k++) {
         b->q[k] = (fsi_real)(size * check_random(seed));
         b->dq[k] = (fsi_real)(size * check_random(seed));
     }
@@ -45,18 +44,14 @@ static void stir(fsi_reduced *b, uint64_t *seed, double size) {
 
 /* ---------------------------------------------------------------- S-15 */
 TEST S_15_modal_analysis(void) { /* the mesh of S-04 with nt = 4 */
-    fsi_reduced_model m;
     fsi_mesh fine;
-    fsi_reduced_desc d;
-    fsi_soft_desc sd;
-    fsi_soft soft;
-    fsi_real *f, *r;
-    int i, a, b, n;
     CHECK_OK(fsi_mesh_box(&fine, fsi_vec(0, 0, 0), fsi_vec(1, FSI_R(0.1), FSI_R(0.1)), 40, 4, 4, 0,
                           NULL));
-    n = 3 * fine.vertex_count;
-    d = reduced_desc(&fine, 10);
+    int n = 3 * fine.vertex_count;
+    fsi_reduced_desc d = reduced_desc(&fine, 10);
+    fsi_reduced_model m;
     CHECK_OK(fsi_reduced_model_init(&m, &d));
+    fsi_soft_desc sd;
     memset(&sd, 0, sizeof sd);
     sd.dim = 3;
     sd.vertex_count = fine.vertex_count;
@@ -68,31 +63,34 @@ TEST S_15_modal_analysis(void) { /* the mesh of S-04 with nt = 4 */
     sd.poisson = d.poisson;
     sd.model = FSI_SOFT_LINEAR;
     sd.integrator = FSI_SOFT_EXPLICIT;
+    fsi_soft soft;
     CHECK_OK(fsi_soft_init(&soft, &sd));
     CHECK_OK(fsi_soft_stiffness(&soft));
+    fsi_real *f;
     f = (fsi_real *)malloc((size_t)n * sizeof *f);
+    fsi_real *r;
     r = (fsi_real *)malloc((size_t)n * sizeof *r);
-    for (a = 0; a < 10; a++) { /* S^T K S = omega^2 */
-        for (i = 0; i < n; i++)
+    for (int a = 0; a < 10; a++) { /* S^T K S = omega^2 */
+        for (int i = 0; i < n; i++)
             r[i] = m.S[i * 10 + a];
         fsi_csr_mul(&soft.K, r, f);
-        for (b = 0; b < 10; b++) {
+        for (int b = 0; b < 10; b++) {
             double s = 0;
-            for (i = 0; i < n; i++)
+            for (int i = 0; i < n; i++)
                 s += (double)(f[i] * m.S[i * 10 + b]);
             CHECK_NEAR(a == b ? (double)m.omega2[a] : 0, s, TOL(1e-10, 1e-3) * (double)m.omega2[9]);
         }
     }
     /* six rigid modes: r . K r / r . M r below 1e-8 of the first vibration */
-    for (a = 0; a < 6; a++) {
-        double num, den = 0;
-        for (i = 0; i < n / 3; i++)
+    for (int a = 0; a < 6; a++) {
+        double den = 0;
+        for (int i = 0; i < n / 3; i++)
             fsi_vec_store(r + 3 * i, a < 3 ? fsi_vec(a == 0, a == 1, a == 2)
                                            : fsi_vec_cross(fsi_vec(a == 3, a == 4, a == 5),
                                                            fsi_vec_load(m.x0 + 3 * i)));
         fsi_csr_mul(&soft.K, r, f);
-        num = fsi_dot((size_t)n, r, f);
-        for (i = 0; i < n; i++)
+        double num = fsi_dot((size_t)n, r, f);
+        for (int i = 0; i < n; i++)
             den += (double)(soft.mass[i / 3] * r[i] * r[i]);
         CHECK_MOST(fabs(num), TOL(1e-8, 1e-2) * (double)m.omega2[0] * den);
     }
@@ -100,20 +98,20 @@ TEST S_15_modal_analysis(void) { /* the mesh of S-04 with nt = 4 */
     fsi_mesh_free(&fine);
     free(f);
     free(r);
-    for (a = 0; a < 10; a++)
-        for (b = 0; b <= a; b++) {
+    for (int a = 0; a < 10; a++)
+        for (int b = 0; b <= a; b++) {
             double s = 0;
-            for (i = 0; i < n; i++)
+            for (int i = 0; i < n; i++)
                 s += (double)(m.node_mass[i / 3] * m.S[i * 10 + a] * m.S[i * 10 + b]);
             CHECK_NEAR(a == b, s, TOL(1e-10, 1e-4));
         }
     /* free body: no rigid part left, linear and angular momentum zero at rest */
-    for (a = 0; a < 10; a++) {
+    for (int a = 0; a < 10; a++) {
         fsi_vec3 h = fsi__skew(m.G0 + 9 * a);
         double sum[3] = {0, 0, 0};
-        for (i = 0; i < n; i++)
+        for (int i = 0; i < n; i++)
             sum[i % 3] += (double)(m.node_mass[i / 3] * m.S[i * 10 + a]);
-        for (i = 0; i < 3; i++)
+        for (int i = 0; i < 3; i++)
             CHECK_NEAR(0, sum[i], TOL(1e-9, 1e-3));
         CHECK_NEAR(0, fsi_vec_length(h), TOL(1e-9, 1e-3));
         ASSERT(a == 0 || m.omega2[a] >= m.omega2[a - 1]);
@@ -127,8 +125,7 @@ TEST S_15_modal_analysis(void) { /* the mesh of S-04 with nt = 4 */
  * the body's. */
 TEST S_15_effective_mass(void) {
     fsi_soft_desc sd;
-    fsi_soft s;
-    int n = 3 * brick.vertex_count, i, j, a;
+    int n = 3 * brick.vertex_count;
     fsi_real *K = (fsi_real *)calloc((size_t)(n * n), sizeof *K),
              *M = (fsi_real *)calloc((size_t)(n * n), sizeof *M),
              *V = (fsi_real *)calloc((size_t)(n * n), sizeof *V),
@@ -144,21 +141,22 @@ TEST S_15_effective_mass(void) {
     sd.poisson = FSI_R(0.3);
     sd.model = FSI_SOFT_LINEAR;
     sd.integrator = FSI_SOFT_EXPLICIT;
+    fsi_soft s;
     CHECK_OK(fsi_soft_init(&s, &sd));
     CHECK_OK(fsi_soft_stiffness(&s));
-    for (i = 0; i < n; i++) {
+    for (int i = 0; i < n; i++) {
         M[i * n + i] = s.mass[i / 3];
-        for (j = s.K.row[i]; j < s.K.row[i + 1]; j++)
+        for (int j = s.K.row[i]; j < s.K.row[i + 1]; j++)
             K[i * n + s.K.col[j]] = s.K.val[j];
     }
     CHECK_OK(fsi_eigen_dense(n, K, M, w, V, NULL));
-    for (a = 0; a < 3; a++) {
+    for (int a = 0; a < 3; a++) {
         double sum = 0, mass = 0;
-        for (i = 0; i < n / 3; i++)
+        for (int i = 0; i < n / 3; i++)
             mass += (double)s.mass[i];
-        for (j = 0; j < n; j++) {
+        for (int j = 0; j < n; j++) {
             double g = 0;
-            for (i = 0; i < n / 3; i++)
+            for (int i = 0; i < n / 3; i++)
                 g += (double)(s.mass[i] * V[j * n + 3 * i + a]);
             sum += g * g;
         }
@@ -175,13 +173,12 @@ TEST S_15_effective_mass(void) {
 /* Free-free beam: first bending frequency of Euler-Bernoulli with beta L = 4.73004, TET4 locking as
  * in S-04. */
 TEST S_15_free_beam_frequency(void) {
-    fsi_reduced_model m;
     fsi_reduced_desc d = reduced_desc(&beam, 6);
-    double f, exact;
     d.poisson = 0;
+    fsi_reduced_model m;
     CHECK_OK(fsi_reduced_model_init(&m, &d));
-    f = sqrt((double)m.omega2[0]) / 6.283185307;
-    exact = 4.73004 * 4.73004 / 6.283185307 * sqrt(1e6 * (1e-4 / 12) / (1000 * 1e-2));
+    double f = sqrt((double)m.omega2[0]) / 6.283185307;
+    double exact = 4.73004 * 4.73004 / 6.283185307 * sqrt(1e6 * (1e-4 / 12) / (1000 * 1e-2));
     if (getenv("FSI_VERBOSE"))
         printf("free beam f1 %.4f, exact %.4f, ratio %.3f\n", f, exact, f / exact);
     ASSERT(f / exact > 1 && f / exact < 1.4);
@@ -192,21 +189,17 @@ TEST S_15_free_beam_frequency(void) {
 /* ---------------------------------------------------------------- S-16 */
 TEST S_16_modal_step(void) {
     fsi_reduced_model m;
-    fsi_reduced b;
     fsi_reduced_desc d = reduced_desc(&brick, 3);
-    fsi_real dt;
-    int n;
-    double last;
     CHECK_OK(fsi_reduced_model_init(&m, &d));
+    fsi_reduced b;
     CHECK_OK(fsi_reduced_init(&b, &m, fsi_vec(0, 0, 0), NULL));
-    dt = FSI_R(0.3) / fsi__sqrt(m.omega2[1]);
+    fsi_real dt = FSI_R(0.3) / fsi__sqrt(m.omega2[1]);
     b.q[1] = FSI_R(1e-3);
-    last = (double)(m.omega2[1] * b.q[1] * b.q[1]);
-    for (n = 0; n < 20; n++) { /* energy falls by 1 / (1 + w^2 dt^2) */
-        double now;
+    double last = (double)(m.omega2[1] * b.q[1] * b.q[1]);
+    for (int n = 0; n < 20; n++) { /* energy falls by 1 / (1 + w^2 dt^2) */
         CHECK_OK(fsi_reduced_forces(&b, dt));
         CHECK_OK(fsi_reduced_move(&b, dt));
-        now = (double)(m.omega2[1] * b.q[1] * b.q[1] + b.dq[1] * b.dq[1]);
+        double now = (double)(m.omega2[1] * b.q[1] * b.q[1] + b.dq[1] * b.dq[1]);
         CHECK_REL(last / 1.09, now, TOL(1e-10, 1e-4));
         last = now;
     }
@@ -219,21 +212,20 @@ TEST S_16_modal_step(void) {
 /* REDUCED section 6: q^(n+1) = q + dt v^(n+1/2), v^(n+1/2) from half a step, v^(n+1) from a whole
  * one; both backward Euler with the elastic force of q^n. */
 TEST S_16_newmark_step(void) {
-    fsi_reduced_model m;
-    fsi_reduced b;
     fsi_reduced_desc d = reduced_desc(&brick, 3);
-    double dt, w2, c, q = 1e-3, v = 0.02, f = 3;
-    int n;
+    double q = 1e-3, v = 0.02, f = 3;
     d.damping_stiffness = FSI_R(1e-4);
+    fsi_reduced_model m;
     CHECK_OK(fsi_reduced_model_init(&m, &d));
+    fsi_reduced b;
     CHECK_OK(fsi_reduced_init(&b, &m, fsi_vec(0, 0, 0), NULL));
-    w2 = (double)m.omega2[1];
-    dt = 0.4 / sqrt(w2);
-    c = 1e-4 * w2;
+    double w2 = (double)m.omega2[1];
+    double dt = 0.4 / sqrt(w2);
+    double c = 1e-4 * w2;
     b.q[1] = (fsi_real)q;
     b.dq[1] = (fsi_real)v;
     ASSERT(fsi_reduced_rewind(&b) == FSI_ERR_STATE); /* nothing begun */
-    for (n = 0; n < 40; n++) {
+    for (int n = 0; n < 40; n++) {
         double h = dt / 2, half = (v + h * (f - w2 * q)) / (1 + h * c + h * h * w2),
                next = (v + dt * (f - w2 * q)) / (1 + dt * c + dt * dt * w2);
         b.push[7] = (fsi_real)f;
@@ -257,46 +249,43 @@ TEST S_16_newmark_step(void) {
  * of plane stress, first bending frequency. */
 TEST S_15_flat(void) {
     fsi_mesh sheet;
-    fsi_reduced_model m;
-    fsi_reduced b;
-    fsi_reduced_desc d;
     fsi_real inverse[100];
-    double exact, f;
-    int i, k, l;
     CHECK_OK(fsi_mesh_sheet(&sheet, fsi_vec(2, 1, 0), fsi_vec(1, 0, 0), fsi_vec(0, FSI_R(0.1), 0),
                             40, 4, 1, NULL, NULL, NULL));
-    d = reduced_desc(&sheet, 4);
+    fsi_reduced_desc d = reduced_desc(&sheet, 4);
     d.dim = 2;
     d.poisson = 0;
+    fsi_reduced_model m;
     CHECK_OK(fsi_reduced_model_init(&m, &d));
+    fsi_reduced b;
     CHECK_OK(fsi_reduced_init(&b, &m, fsi_vec(0, 0, 0), NULL));
     CHECK_REL(1000 * 0.1, m.mass, TOL(1e-12, 1e-5));
     CHECK_NEAR(2.5, m.center.x, TOL(1e-12, 1e-5));
     ASSERT_EQ(88, m.element_count); /* the rim, the sheet on its left */
-    for (k = 0; k < 4; k++) {
+    for (int k = 0; k < 4; k++) {
         ASSERT(m.omega2[k] > 0);
-        for (l = 0; l < 4; l++) {
+        for (int l = 0; l < 4; l++) {
             double sum = 0;
-            for (i = 0; i < 3 * m.vertex_count; i++)
+            for (int i = 0; i < 3 * m.vertex_count; i++)
                 sum += (double)(m.S[i * 4 + k] * m.S[i * 4 + l] * m.node_mass[i / 3]);
             CHECK_NEAR(k == l, sum, TOL(1e-10, 1e-4));
         }
-        for (i = 0; i < m.vertex_count; i++)
+        for (int i = 0; i < m.vertex_count; i++)
             CHECK_NEAR(0, m.S[(3 * i + 2) * 4 + k], TOL(1e-12, 1e-5));
         /* no spin in a mode */
         CHECK_NEAR(0, fsi__skew(m.G0 + 9 * k).z, TOL(1e-9, 1e-3));
     }
-    f = sqrt((double)m.omega2[0]) / 6.283185307;
-    exact = 4.73004 * 4.73004 / 6.283185307 * sqrt(1e6 * (1e-3 / 12) / (1000 * 0.1));
+    double f = sqrt((double)m.omega2[0]) / 6.283185307;
+    double exact = 4.73004 * 4.73004 / 6.283185307 * sqrt(1e6 * (1e-3 / 12) / (1000 * 0.1));
     if (getenv("FSI_VERBOSE"))
         printf("flat beam f1 %.4f, exact %.4f, ratio %.3f\n", f, exact, f / exact);
     ASSERT(f / exact > 0.95 && f / exact < 1.1);
     fsi_reduced_mass(&b, 0, NULL, inverse);
     /* 3 + modes move */
-    for (i = 0; i < 10; i++)
+    for (int i = 0; i < 10; i++)
         ASSERT((inverse[11 * i] > 0) == (i < 2 || i > 4));
-    for (i = 0; i < m.nx * m.ny; i++)
-        for (k = 1; k < m.nz; k++)
+    for (int i = 0; i < m.nx * m.ny; i++)
+        for (int k = 1; k < m.nz; k++)
             ASSERT(!(fsi__abs(m.phi[i] - m.phi[i + k * m.nx * m.ny]) > 0));
     fsi_reduced_free(&b);
     fsi_reduced_model_free(&m);
@@ -316,31 +305,29 @@ typedef struct dense {
 
 static void invert(int n, const double *A, double *out) {
     double *w = (double *)malloc(sizeof(double) * (size_t)(2 * n * n));
-    int i, j, k;
-    for (i = 0; i < n; i++)
-        for (j = 0; j < 2 * n; j++)
+    for (int i = 0; i < n; i++)
+        for (int j = 0; j < 2 * n; j++)
             w[i * 2 * n + j] = j < n ? A[i * n + j] : j - n == i;
-    for (k = 0; k < n; k++) {
+    for (int k = 0; k < n; k++) {
         int p = k;
-        for (i = k + 1; i < n; i++)
+        for (int i = k + 1; i < n; i++)
             if (fabs(w[i * 2 * n + k]) > fabs(w[p * 2 * n + k]))
                 p = i;
-        for (j = 0; j < 2 * n; j++) {
+        for (int j = 0; j < 2 * n; j++) {
             double t = w[k * 2 * n + j];
             w[k * 2 * n + j] = w[p * 2 * n + j];
             w[p * 2 * n + j] = t;
         }
-        for (i = 0; i < n; i++) {
-            double f;
+        for (int i = 0; i < n; i++) {
             if (i == k)
                 continue;
-            f = w[i * 2 * n + k] / w[k * 2 * n + k];
-            for (j = 0; j < 2 * n; j++)
+            double f = w[i * 2 * n + k] / w[k * 2 * n + k];
+            for (int j = 0; j < 2 * n; j++)
                 w[i * 2 * n + j] -= f * w[k * 2 * n + j];
         }
     }
-    for (i = 0; i < n; i++)
-        for (j = 0; j < n; j++)
+    for (int i = 0; i < n; i++)
+        for (int j = 0; j < n; j++)
             out[i * n + j] = w[i * 2 * n + n + j] / w[i * 2 * n + i];
     free(w);
 }
@@ -348,7 +335,7 @@ static void invert(int n, const double *A, double *out) {
 static dense dense_make(const fsi_reduced *b) {
     dense d;
     const fsi_reduced_model *m = b->model;
-    int i, j, a, c, n = 3 * m->vertex_count, k = m->modes;
+    int n = 3 * m->vertex_count, k = m->modes;
     fsi_mat3 R = fsi__reduced_matrix(b, 0);
     d.n = n;
     d.k = k;
@@ -360,40 +347,40 @@ static dense dense_make(const fsi_reduced *b) {
     d.P = (double *)calloc((size_t)(n * n), sizeof(double));
     d.Pd = (double *)calloc((size_t)(n * n), sizeof(double));
     d.B = (double *)calloc((size_t)(n * (k + 1)), sizeof(double));
-    for (i = 0; i < m->vertex_count; i++) {
+    for (int i = 0; i < m->vertex_count; i++) {
         fsi_vec3 r = fsi_vec_sub(fsi_reduced_point(b, i), fsi_vec_load(b->T));
         double x[3];
         x[0] = (double)r.x;
         x[1] = (double)r.y;
         x[2] = (double)r.z;
-        for (a = 0; a < 3; a++) {
+        for (int a = 0; a < 3; a++) {
             d.M[3 * i + a] = (double)m->node_mass[i];
             d.J[6 * (3 * i + a) + a] = 1; /* v = v + w x r */
             d.J[6 * (3 * i + a) + 3 + (a + 1) % 3] = x[(a + 2) % 3];
             d.J[6 * (3 * i + a) + 3 + (a + 2) % 3] = -x[(a + 1) % 3];
-            for (j = 0; j < k; j++)
-                for (c = 0; c < 3; c++)
+            for (int j = 0; j < k; j++)
+                for (int c = 0; c < 3; c++)
                     d.RS[(3 * i + a) * k + j] +=
                         (double)(R.m[3 * a + c] * m->S[(3 * i + c) * k + j]);
         }
     }
-    for (i = 0; i < 6; i++)
-        for (j = 0; j < 6; j++)
-            for (a = 0; a < n; a++)
+    for (int i = 0; i < 6; i++)
+        for (int j = 0; j < 6; j++)
+            for (int a = 0; a < n; a++)
                 d.Mrig[6 * i + j] += d.J[6 * a + i] * d.M[a] * d.J[6 * a + j];
     invert(6, d.Mrig, d.Minv);
-    for (i = 0; i < n; i++)
-        for (j = 0; j < n; j++) {
+    for (int i = 0; i < n; i++)
+        for (int j = 0; j < n; j++) {
             double s = 0;
-            for (a = 0; a < 6; a++)
-                for (c = 0; c < 6; c++)
+            for (int a = 0; a < 6; a++)
+                for (int c = 0; c < 6; c++)
                     s += d.M[i] * d.J[6 * i + a] * d.Minv[6 * a + c] * d.J[6 * j + c];
             d.P[i * n + j] = s;
             d.Pd[i * n + j] = (i == j) - s;
         }
-    for (i = 0; i < n; i++)
-        for (j = 0; j < k; j++)
-            for (a = 0; a < n; a++)
+    for (int i = 0; i < n; i++)
+        for (int j = 0; j < k; j++)
+            for (int a = 0; a < n; a++)
                 d.B[i * k + j] += d.Pd[a * n + i] * d.RS[a * k + j];
     return d;
 }
@@ -411,35 +398,31 @@ static void dense_free(dense *d) {
 
 TEST S_17_projections(void) {
     fsi_reduced_model m;
-    fsi_reduced b;
     fsi_reduced_desc d = reduced_desc(&brick, 5);
     uint64_t seed = 5;
-    dense D;
-    int i, j, a, n, k;
     double worst = 0, worst_r = 0, worst_b = 0;
-    fsi_real *row;
     CHECK_OK(fsi_reduced_model_init(&m, &d));
+    fsi_reduced b;
     CHECK_OK(fsi_reduced_init(&b, &m, fsi_vec(0, 0, 0), NULL));
     stir(&b, &seed, 1.0);
-    D = dense_make(&b);
-    n = D.n;
-    k = D.k;
-    for (i = 0; i < n; i++)
-        for (j = 0; j < n; j++) {
+    dense D = dense_make(&b);
+    int n = D.n;
+    int k = D.k;
+    for (int i = 0; i < n; i++)
+        for (int j = 0; j < n; j++) {
             double s = 0, t = 0, pr = 0, prr = 0;
-            for (a = 0; a < n; a++)
+            for (int a = 0; a < n; a++)
                 s += D.P[i * n + a] * D.P[a * n + j];
             worst = fmax(worst, fabs(s - D.P[i * n + j])); /* P^2 = P */
             /* P^T M^-1 = M^-1 P */
             t = D.P[j * n + i] / D.M[j] - D.P[i * n + j] / D.M[i];
             worst = fmax(worst, fabs(t) * D.M[0]);
             /* P_r = M R S S^T R^T (M_r = 1) */
-            for (a = 0; a < k; a++) {
-                int c, e;
+            for (int a = 0; a < k; a++) {
                 pr += D.M[i] * D.RS[i * k + a] * D.RS[j * k + a];
-                for (c = 0; c < k; c++) {
+                for (int c = 0; c < k; c++) {
                     double g = 0;
-                    for (e = 0; e < n; e++)
+                    for (int e = 0; e < n; e++)
                         g += D.RS[e * k + a] * D.M[e] * D.RS[e * k + c];
                     prr += D.M[i] * D.RS[i * k + a] * g * D.RS[j * k + c];
                 }
@@ -450,16 +433,17 @@ TEST S_17_projections(void) {
         printf("projections: P %.1e, P_r %.1e\n", worst, worst_r);
     CHECK_NEAR(0, worst, TOL(1e-13, 1e-3));
     CHECK_NEAR(0, worst_r, TOL(1e-13, 1e-3));
+    fsi_real *row;
     row = (fsi_real *)malloc((size_t)(6 + k) * sizeof *row);
     /* rows of (J_rig, P_d^T R S) agree with the dense matrices */
-    for (i = 0; i < n; i++) {
+    for (int i = 0; i < n; i++) {
         int32_t v = i / 3;
         fsi_real one = 1;
         fsi_reduced_row(&b, fsi_reduced_point(&b, v), 1, &v, &one,
                         fsi_vec(i % 3 == 0, i % 3 == 1, i % 3 == 2), row);
-        for (j = 0; j < 6; j++)
+        for (int j = 0; j < 6; j++)
             worst_b = fmax(worst_b, fabs((double)row[j] - D.J[6 * i + j]));
-        for (j = 0; j < k; j++)
+        for (int j = 0; j < k; j++)
             worst_b = fmax(worst_b, fabs((double)row[6 + j] - D.B[i * k + j]));
     }
     CHECK_NEAR(0, worst_b, TOL(1e-12, 1e-4));
@@ -475,41 +459,42 @@ TEST S_17_projections(void) {
 static int kl_case(const fsi_reduced_model *m, double tol, int full) {
     fsi_reduced b;
     uint64_t seed = 11;
-    dense D;
-    int i, j, a, c, n, k, ok = 1;
-    double *K, worst = 0, momentum = 0, asym = 0, most = 0, rigid = 0;
-    fsi_real *inv, *rows, dt = FSI_R(0.01);
+    int ok = 1;
+    double worst = 0, momentum = 0, asym = 0, most = 0, rigid = 0;
+    fsi_real dt = FSI_R(0.01);
     if (fsi_reduced_init(&b, m, fsi_vec(0, 0, 0), NULL) != FSI_OK)
         return 0;
     stir(&b, &seed, 0.5);
-    D = dense_make(&b);
-    n = D.n;
-    k = D.k;
-    K = (double *)calloc((size_t)(n * n), sizeof(double));
+    dense D = dense_make(&b);
+    int n = D.n;
+    int k = D.k;
+    double *K = (double *)calloc((size_t)(n * n), sizeof(double));
+    fsi_real *inv;
     inv = (fsi_real *)malloc((size_t)((6 + k) * (6 + k)) * sizeof *inv);
+    fsi_real *rows;
     rows = (fsi_real *)malloc((size_t)(n * (6 + k)) * sizeof *rows);
     fsi_reduced_mass(&b, full ? 0 : dt, NULL, inv);
-    for (i = 0; i < n; i++)
-        for (j = 0; j < n; j++) {
+    for (int i = 0; i < n; i++)
+        for (int j = 0; j < n; j++) {
             double s = 0;
-            for (a = 0; a < n; a++)
+            for (int a = 0; a < n; a++)
                 s += D.P[a * n + i] / D.M[a] * D.P[a * n + j];
-            for (a = 0; a < k; a++)
+            for (int a = 0; a < k; a++)
                 s += D.B[i * k + a] * D.B[j * k + a]
                      / (full ? 1 : (double)fsi__reduced_stiff(m, a, dt));
             K[i * n + j] = s;
         }
-    for (i = 0; i < n; i++) {
+    for (int i = 0; i < n; i++) {
         int32_t v = i / 3;
         fsi_real one = 1;
         fsi_reduced_row(&b, fsi_reduced_point(&b, v), 1, &v, &one,
                         fsi_vec(i % 3 == 0, i % 3 == 1, i % 3 == 2), rows + i * (6 + k));
     }
-    for (i = 0; i < n; i++)
-        for (j = 0; j < n; j++) {
+    for (int i = 0; i < n; i++)
+        for (int j = 0; j < n; j++) {
             double s = 0;
-            for (a = 0; a < 6 + k; a++)
-                for (c = 0; c < 6 + k; c++)
+            for (int a = 0; a < 6 + k; a++)
+                for (int c = 0; c < 6 + k; c++)
                     s += (double)(rows[i * (6 + k) + a] * inv[a * (6 + k) + c]
                                   * rows[j * (6 + k) + c]);
             worst = fmax(worst, fabs(s - K[i * n + j]));
@@ -519,10 +504,10 @@ static int kl_case(const fsi_reduced_model *m, double tol, int full) {
             if (full == 2)
                 rigid = fmax(rigid, fabs(s - (i == j) / D.M[i]));
         }
-    for (j = 0; j < n; j++) /* J_rig^T M K = J_rig^T */
-        for (c = 0; c < 6; c++) {
+    for (int j = 0; j < n; j++) /* J_rig^T M K = J_rig^T */
+        for (int c = 0; c < 6; c++) {
             double s = 0;
-            for (a = 0; a < n; a++)
+            for (int a = 0; a < n; a++)
                 s += D.J[6 * a + c] * D.M[a] * K[a * n + j];
             momentum = fmax(momentum, fabs(s - D.J[6 * j + c]));
         }
@@ -544,13 +529,13 @@ TEST S_18_impulse_factor(void) {
     fsi_reduced_model m;
     fsi_reduced_desc d = reduced_desc(&brick, 6);
     uint64_t seed = 9;
-    int i, n = 3 * brick.vertex_count;
+    int n = 3 * brick.vertex_count;
     fsi_real *basis = (fsi_real *)malloc((size_t)(6 * n) * sizeof *basis);
     CHECK_OK(fsi_reduced_model_init(&m, &d));
     ASSERT(kl_case(&m, TOL(1e-12, 1e-4), 0));
     fsi_reduced_model_free(&m);
     /* any basis: it carries angular momentum */
-    for (i = 0; i < 6 * n; i++)
+    for (int i = 0; i < 6 * n; i++)
         basis[i] = (fsi_real)check_random(&seed);
     d.basis = basis;
     CHECK_OK(fsi_reduced_model_init(&m, &d));
@@ -558,7 +543,7 @@ TEST S_18_impulse_factor(void) {
     ASSERT(kl_case(&m, TOL(1e-12, 1e-4), 0));
     fsi_reduced_model_free(&m);
     /* dependent columns are refused */
-    for (i = 0; i < n; i++)
+    for (int i = 0; i < n; i++)
         basis[i] = basis[n + i];
     ASSERT(fsi_reduced_model_init(&m, &d) < 0);
     free(basis);
@@ -568,7 +553,7 @@ TEST S_18_impulse_factor(void) {
 TEST S_19_rigid_and_full(void) {
     fsi_reduced_model m;
     fsi_reduced_desc d = reduced_desc(&brick, 0);
-    int n = 3 * brick.vertex_count, i;
+    int n = 3 * brick.vertex_count;
     fsi_real *basis = (fsi_real *)calloc((size_t)((n - 3) * n), sizeof *basis);
     CHECK_OK(fsi_reduced_model_init(&m, &d)); /* S = 0: rigid */
     ASSERT(kl_case(&m, TOL(1e-12, 1e-4), 1));
@@ -577,9 +562,9 @@ TEST S_19_rigid_and_full(void) {
         fsi_mat3 I;
         fsi_real volume, mass[36];
         fsi_surface s = fsi_mesh_surface(&brick);
-        fsi_reduced b;
         CHECK_OK(fsi_mesh_mass(&s, NULL, &volume, &c, &I));
         CHECK_REL(1000 * volume, m.mass, TOL(1e-12, 1e-5));
+        fsi_reduced b;
         CHECK_OK(fsi_reduced_init(&b, &m, fsi_vec(0, 0, 0), NULL));
         fsi_reduced_mass(&b, 0, mass, NULL);
         CHECK_REL(m.mass, mass[0], TOL(1e-12, 1e-5));
@@ -587,7 +572,7 @@ TEST S_19_rigid_and_full(void) {
     }
     fsi_reduced_model_free(&m);
     /* unit vectors but for the last node: with the rigid frame all motions */
-    for (i = 0; i < n - 3; i++)
+    for (int i = 0; i < n - 3; i++)
         basis[i * n + i] = 1;
     d.basis = basis;
     d.modes = n - 3;
@@ -600,10 +585,9 @@ TEST S_19_rigid_and_full(void) {
 
 /* ---------------------------------------------------------------- motion */
 static void momentum_by_points(const fsi_reduced *b, double *p, double *L) {
-    int i;
-    for (i = 0; i < 3; i++)
+    for (int i = 0; i < 3; i++)
         p[i] = L[i] = 0;
-    for (i = 0; i < b->model->vertex_count; i++) {
+    for (int i = 0; i < b->model->vertex_count; i++) {
         fsi_vec3 v = fsi_vec_scale(fsi_reduced_velocity(b, i), b->model->node_mass[i]),
                  l = fsi_vec_cross(fsi_vec_sub(fsi_reduced_point(b, i), fsi_vec_load(b->T)), v);
         p[0] += (double)v.x;
@@ -618,34 +602,35 @@ static void momentum_by_points(const fsi_reduced *b, double *p, double *L) {
 /* Free tumbling of a soft body: state momenta are those of the particles, nothing changes them,
  * energy never grows, acceleration is consistent. */
 TEST free_flight(void) {
-    fsi_reduced_model m;
-    fsi_reduced b;
     fsi_reduced_desc d = reduced_desc(&brick, 8);
     uint64_t seed = 21;
-    double p[3], L[3], p0[3], L0[3], e, t, last = 1e300, first = 0;
-    int n, i;
+    double p[3], L[3], p0[3], L0[3], last = 1e300, first = 0;
     d.young = FSI_R(2e4);
     d.damping_stiffness = FSI_R(0.002);
+    fsi_reduced_model m;
     CHECK_OK(fsi_reduced_model_init(&m, &d));
+    fsi_reduced b;
     CHECK_OK(fsi_reduced_init(&b, &m, fsi_vec(0, 0, 0), NULL));
     stir(&b, &seed, 0.3);
-    for (i = 0; i < 3; i++)
+    for (int i = 0; i < 3; i++)
         b.L[i] *= 2;
+    double e;
+    double t;
     fsi_reduced_energy(&b, &e, &t);
     momentum_by_points(&b, p0, L0);
-    for (i = 0; i < 3; i++) {
+    for (int i = 0; i < 3; i++) {
         CHECK_NEAR(b.p[i], p0[i], TOL(1e-10, 1e-2));
         CHECK_NEAR(b.L[i], L0[i], TOL(1e-10, 1e-2));
     }
     {
         double k = 0;
-        for (i = 0; i < m.vertex_count; i++) {
+        for (int i = 0; i < m.vertex_count; i++) {
             fsi_vec3 v = fsi_reduced_velocity(&b, i);
             k += 0.5 * (double)(m.node_mass[i] * fsi_vec_dot(v, v));
         }
         CHECK_REL(k, t, TOL(1e-10, 1e-4));
     }
-    for (n = 0; n < 2000; n++) {
+    for (int n = 0; n < 2000; n++) {
         CHECK_OK(fsi_reduced_forces(&b, FSI_R(0.002)));
         CHECK_OK(fsi_reduced_move(&b, FSI_R(0.002)));
         fsi_reduced_energy(&b, &e, &t);
@@ -657,7 +642,7 @@ TEST free_flight(void) {
     if (getenv("FSI_VERBOSE"))
         printf("tumbling: energy %.6f -> %.6f\n", first, last);
     momentum_by_points(&b, p, L);
-    for (i = 0; i < 3; i++) {
+    for (int i = 0; i < 3; i++) {
         CHECK_NEAR(p0[i], p[i], TOL(1e-9, 1e-2));
         CHECK_NEAR(L0[i], L[i], TOL(1e-9, 1e-2));
     }
@@ -669,22 +654,21 @@ TEST free_flight(void) {
 /* Impulses: momentum changes by exactly the impulse for both masses. */
 TEST impulses(void) {
     fsi_reduced_model m;
-    fsi_reduced b;
     fsi_reduced_desc d = reduced_desc(&brick, 8);
     uint64_t seed = 4;
     double p[3], L[3], p0[3], L0[3];
-    int i, implicit;
     CHECK_OK(fsi_reduced_model_init(&m, &d));
+    fsi_reduced b;
     CHECK_OK(fsi_reduced_init(&b, &m, fsi_vec(0, 0, 0), NULL));
-    for (implicit = 0; implicit < 2; implicit++) {
-        fsi_vec3 j = fsi_vec(3, -2, 1), l;
+    for (int implicit = 0; implicit < 2; implicit++) {
+        fsi_vec3 j = fsi_vec(3, -2, 1);
         stir(&b, &seed, 0.3);
         b.dt = FSI_R(0.01);
         momentum_by_points(&b, p0, L0);
-        l = fsi_vec_cross(fsi_vec_sub(fsi_reduced_point(&b, 7), fsi_vec_load(b.T)), j);
+        fsi_vec3 l = fsi_vec_cross(fsi_vec_sub(fsi_reduced_point(&b, 7), fsi_vec_load(b.T)), j);
         fsi_reduced_impulse(&b, 7, j, implicit);
         momentum_by_points(&b, p, L);
-        for (i = 0; i < 3; i++) {
+        for (int i = 0; i < 3; i++) {
             CHECK_NEAR(p0[i] + (double)fsi__get(j, i), p[i], TOL(1e-11, 1e-2));
             CHECK_NEAR(L0[i] + (double)fsi__get(l, i), L[i], TOL(1e-11, 1e-2));
         }
@@ -697,12 +681,11 @@ TEST impulses(void) {
 /* Actuation: a pair of forces bends the body and moves nothing, a single one accelerates it. */
 TEST actuation(void) {
     fsi_reduced_model m;
-    fsi_reduced b;
     fsi_reduced_desc d = reduced_desc(&brick, 6);
-    int i;
     CHECK_OK(fsi_reduced_model_init(&m, &d));
+    fsi_reduced b;
     CHECK_OK(fsi_reduced_init(&b, &m, fsi_vec(0, 0, 0), NULL));
-    for (i = 0; i < 50; i++) {
+    for (int i = 0; i < 50; i++) {
         fsi_vec3 along = fsi_vec_scale(
             fsi_vec_unit(fsi_vec_sub(fsi_reduced_point(&b, 0), fsi_reduced_point(&b, 11))), 500);
         fsi_reduced_push(&b, 0, along);
@@ -713,7 +696,7 @@ TEST actuation(void) {
     ASSERT(fsi_vec_length(fsi_vec_sub(fsi_reduced_point(&b, 0), fsi_reduced_point(&b, 11)))
            > fsi_vec_length(fsi_vec_sub(fsi_vec_load(m.x0), fsi_vec_load(m.x0 + 33)))
                  * FSI_R(1.0001));
-    for (i = 0; i < 3; i++) {
+    for (int i = 0; i < 3; i++) {
         CHECK_NEAR(0, b.p[i], TOL(1e-12, 1e-4));
         CHECK_NEAR(0, b.L[i], TOL(1e-12, 1e-4));
     }
@@ -727,26 +710,25 @@ TEST actuation(void) {
 
 /* ---------------------------------------------------------------- S-20 */
 TEST S_20_articulation(void) {
-    fsi_reduced_model m;
     fsi_reduced b[2], *list[2];
     fsi_reduced_joint joint[3];
-    fsi_reduced_group g;
     fsi_reduced_desc d = reduced_desc(&brick, 8);
     double before[6], after[6], worst = 0;
-    int i, k, n, joints = 0;
+    int joints = 0;
     fsi_quat one;
     one.w = 1;
     one.x = one.y = one.z = 0;
     d.young = FSI_R(1e5);
+    fsi_reduced_model m;
     CHECK_OK(fsi_reduced_model_init(&m, &d));
-    for (i = 0; i < 2; i++) {
+    for (int i = 0; i < 2; i++) {
         CHECK_OK(fsi_reduced_init(&b[i], &m, fsi_vec((fsi_real)(2 * i), 0, 0), NULL));
         list[i] = &b[i];
         CHECK_OK(fsi_reduced_place(&b[i], fsi_vec((fsi_real)(2 * i), 0, 0), one,
                                    fsi_vec(0, (fsi_real)i, 0), fsi_vec((fsi_real)i, 0, 1)));
     }
-    for (i = 0; i < m.vertex_count && joints < 3; i++)
-        for (k = 0; k < m.vertex_count && joints < 3; k++)
+    for (int i = 0; i < m.vertex_count && joints < 3; i++)
+        for (int k = 0; k < m.vertex_count && joints < 3; k++)
             if (fsi_vec_length(
                     fsi_vec_sub(fsi_reduced_point(&b[0], i), fsi_reduced_point(&b[1], k)))
                 < FSI_R(1e-5)) {
@@ -757,17 +739,18 @@ TEST S_20_articulation(void) {
                 joints++;
             }
     ASSERT_EQ(3, joints);
+    fsi_reduced_group g;
     CHECK_OK(fsi_reduced_group_init(&g, list, 2, joint, 3, NULL, NULL));
-    for (n = 0; n < 100; n++) {
+    for (int n = 0; n < 100; n++) {
         double p[2][3], L[2][3];
         fsi_coupled c;
-        for (i = 0; i < 2; i++)
+        for (int i = 0; i < 2; i++)
             CHECK_OK(fsi_reduced_forces(&b[i], FSI_R(0.01)));
-        for (k = 0; k < 2; k++) {
+        for (int k = 0; k < 2; k++) {
             double *out = k ? after : before;
-            for (i = 0; i < 2; i++)
+            for (int i = 0; i < 2; i++)
                 momentum_by_points(&b[i], p[i], L[i]);
-            for (i = 0; i < 3; i++) {
+            for (int i = 0; i < 3; i++) {
                 int a = (i + 1) % 3, e = (i + 2) % 3;
                 out[i] = p[0][i] + p[1][i];
                 out[3 + i] = L[0][i] + L[1][i] + (double)b[0].T[a] * p[0][e]
@@ -780,9 +763,9 @@ TEST S_20_articulation(void) {
             }
         }
         worst = fmax(worst, (double)g.joint_error);
-        for (i = 0; i < 6; i++)
+        for (int i = 0; i < 6; i++)
             CHECK_NEAR(before[i], after[i], TOL(1e-8, 2e-1));
-        for (i = 0; i < 3; i++) {
+        for (int i = 0; i < 3; i++) {
             fsi_vec3 gap = fsi_vec_sub(fsi_reduced_point(&b[0], joint[i].vertex[0]),
                                        fsi_reduced_point(&b[1], joint[i].vertex[1]));
             fsi_vec3 v = fsi_vec_sub(fsi_reduced_velocity(&b[0], joint[i].vertex[0]),
@@ -791,9 +774,9 @@ TEST S_20_articulation(void) {
         }
         /* pre-stabilisation: momentum stays, points meet */
         CHECK_OK(fsi_reduced_group_move(&g, FSI_R(0.01)));
-        for (i = 0; i < 2; i++)
+        for (int i = 0; i < 2; i++)
             momentum_by_points(&b[i], p[i], L[i]);
-        for (i = 0; i < 3; i++) {
+        for (int i = 0; i < 3; i++) {
             int a = (i + 1) % 3, e = (i + 2) % 3;
             CHECK_NEAR(after[i], p[0][i] + p[1][i], TOL(1e-8, 2e-1));
             CHECK_NEAR(after[3 + i],
@@ -807,7 +790,7 @@ TEST S_20_articulation(void) {
     CHECK_MOST(worst, TOL(1e-12, 1e-4));
     ASSERT_EQ(28, g.dof);
     fsi_reduced_group_free(&g);
-    for (i = 0; i < 2; i++)
+    for (int i = 0; i < 2; i++)
         fsi_reduced_free(&b[i]);
     fsi_reduced_model_free(&m);
     PASS();
@@ -816,12 +799,12 @@ TEST S_20_articulation(void) {
 /* ---------------------------------------------------------------- contact */
 /* floor y = 0.15 sin(3x) sin(3z) between walls at |x|, |z| = 1.5 */
 static fsi_real bumpy(fsi_vec3 x, fsi_vec3 *n, fsi_vec3 *v, void *user) {
-    fsi_real h = FSI_R(0.15) * fsi__sin(3 * x.x) * fsi__sin(3 * x.z), d;
+    fsi_real h = FSI_R(0.15) * fsi__sin(3 * x.x) * fsi__sin(3 * x.z);
     fsi_vec3 g = fsi_vec(FSI_R(-0.45) * fsi__cos(3 * x.x) * fsi__sin(3 * x.z), 1,
                          FSI_R(-0.45) * fsi__sin(3 * x.x) * fsi__cos(3 * x.z));
     (void)user;
     *v = fsi_vec(0, 0, 0);
-    d = (x.y - h) / fsi_vec_length(g);
+    fsi_real d = (x.y - h) / fsi_vec_length(g);
     *n = fsi_vec_unit(g);
     if (FSI_R(1.5) - fsi__abs(x.x) < d) {
         d = FSI_R(1.5) - fsi__abs(x.x);
@@ -836,20 +819,18 @@ static fsi_real bumpy(fsi_vec3 x, fsi_vec3 *n, fsi_vec3 *v, void *user) {
 
 static fsi_result star_model(fsi_reduced_model *m, int modes, const fsi_allocator *a) {
     fsi_form form;
-    fsi_mesh mesh;
-    fsi_reduced_desc d;
-    fsi_result r;
     memset(&form, 0, sizeof form);
     form.kind = FSI_FORM_STARFISH;
     form.a = FSI_R(0.25);
     form.b = FSI_R(0.05);
     form.c = FSI_R(0.07);
-    r = fsi_mesh_from_sdf(&mesh, fsi_form_distance, &form,
-                          fsi_vec(-FSI_R(0.3), -FSI_R(0.1), -FSI_R(0.3)),
-                          fsi_vec(FSI_R(0.3), FSI_R(0.1), FSI_R(0.3)), FSI_R(0.045), a);
+    fsi_mesh mesh;
+    fsi_result r = fsi_mesh_from_sdf(&mesh, fsi_form_distance, &form,
+                                     fsi_vec(-FSI_R(0.3), -FSI_R(0.1), -FSI_R(0.3)),
+                                     fsi_vec(FSI_R(0.3), FSI_R(0.1), FSI_R(0.3)), FSI_R(0.045), a);
     if (r != FSI_OK)
         return r;
-    d = reduced_desc(&mesh, modes);
+    fsi_reduced_desc d = reduced_desc(&mesh, modes);
     d.young = FSI_R(2e5);
     d.damping_stiffness = FSI_R(0.005);
     d.samples = 80;
@@ -863,9 +844,8 @@ static fsi_result star_model(fsi_reduced_model *m, int modes, const fsi_allocato
 
 static double pile_energy(fsi_reduced *b, int count, double *kinetic) {
     double sum = 0, e, k;
-    int i;
     *kinetic = 0;
-    for (i = 0; i < count; i++) {
+    for (int i = 0; i < count; i++) {
         fsi_reduced_energy(&b[i], &e, &k);
         *kinetic += k;
         sum += e + k + (double)(b[i].model->mass * 10 * b[i].T[1]);
@@ -876,26 +856,23 @@ static double pile_energy(fsi_reduced *b, int count, double *kinetic) {
 /* count starfish fall onto the bumpy floor. Returns a hash of the state. */
 static int pile(int count, int steps, int threads, int restart, uint64_t *hash, double *kinetic,
                 double *growth, double *worked, double *depth, double *out) {
-    fsi_reduced_model m;
     fsi_reduced *b = (fsi_reduced *)calloc((size_t)count, sizeof *b),
                 **list = (fsi_reduced **)calloc((size_t)count, sizeof *list);
-    fsi_reduced_contacts c;
-    fsi_obstacle o;
     uint64_t seed = 3;
     fsi_real dt = FSI_R(0.01);
-    size_t bytes;
-    unsigned char *keep;
-    double last, e;
-    int i, n, ok = 1;
+    int ok = 1;
     check_threads(threads);
+    fsi_reduced_contacts c;
     memset(&c, 0, sizeof c);
+    fsi_obstacle o;
     memset(&o, 0, sizeof o);
     o.distance_fn = bumpy;
     o.friction = c.friction = FSI_R(0.4);
     c.slop = FSI_R(0.002);
+    fsi_reduced_model m;
     if (star_model(&m, 20, NULL) != FSI_OK)
         return 0;
-    for (i = 0; i < count; i++) {
+    for (int i = 0; i < count; i++) {
         fsi_quat q;
         q.w = 1;
         q.x = (fsi_real)(0.5 * check_random(&seed));
@@ -910,32 +887,32 @@ static int pile(int count, int steps, int threads, int restart, uint64_t *hash, 
         b[i].gravity = fsi_vec(0, -10, 0);
         list[i] = &b[i];
     }
-    bytes = fsi_reduced_state_size(&b[0]);
-    keep = (unsigned char *)malloc(bytes * (size_t)count);
-    last = pile_energy(b, count, kinetic);
+    size_t bytes = fsi_reduced_state_size(&b[0]);
+    unsigned char *keep = (unsigned char *)malloc(bytes * (size_t)count);
+    double last = pile_energy(b, count, kinetic);
     *growth = *worked = *depth = *out = 0;
-    for (n = 0; n < steps && ok; n++) {
+    for (int n = 0; n < steps && ok; n++) {
         if (restart && n == steps / 2) {
             void *past = malloc(fsi_reduced_contacts_state_size(&c));
             ok &= c.count > 0 && fsi_reduced_contacts_save(&c, past) == FSI_OK;
-            for (i = 0; i < count; i++)
+            for (int i = 0; i < count; i++)
                 fsi_reduced_save(&b[i], keep + bytes * (size_t)i);
-            for (i = 0; i < count; i++)
+            for (int i = 0; i < count; i++)
                 fsi_reduced_forces(&b[i], dt);
             ok &= fsi_reduced_contact(&c, list, count, &o, 1, dt) == FSI_OK;
-            for (i = 0; i < count; i++)
+            for (int i = 0; i < count; i++)
                 fsi_reduced_move(&b[i], dt);
-            for (i = 0; i < count; i++)
+            for (int i = 0; i < count; i++)
                 fsi_reduced_restore(&b[i], keep + bytes * (size_t)i);
             ok &= fsi_reduced_contacts_restore(&c, past) == FSI_OK;
             free(past);
         }
-        for (i = 0; i < count; i++)
+        for (int i = 0; i < count; i++)
             ok &= fsi_reduced_forces(&b[i], dt) == FSI_OK;
         ok &= fsi_reduced_contact(&c, list, count, &o, 1, dt) == FSI_OK;
-        for (i = 0; i < count; i++)
+        for (int i = 0; i < count; i++)
             ok &= fsi_reduced_move(&b[i], dt) == FSI_OK;
-        e = pile_energy(b, count, kinetic);
+        double e = pile_energy(b, count, kinetic);
         *growth = fmax(*growth, e - last - c.work);
         *worked = fmax(*worked, c.work);
         last = e;
@@ -944,9 +921,10 @@ static int pile(int count, int steps, int threads, int restart, uint64_t *hash, 
             printf("  step %d: energy %.2f J, kinetic %.3f J, %d contacts, depth %.4f\n", n + 1, e,
                    *kinetic, c.count, *depth);
     }
-    for (i = 0; i < count; i++) {
-        fsi_vec3 nn, v;
+    for (int i = 0; i < count; i++) {
         fsi_reduced_save(&b[i], keep + bytes * (size_t)i);
+        fsi_vec3 nn;
+        fsi_vec3 v;
         *out = fmax(*out, -(double)bumpy(fsi_vec_load(b[i].T), &nn, &v, NULL));
         fsi_reduced_free(&b[i]);
     }
@@ -970,21 +948,20 @@ static fsi_real shaker(fsi_vec3 x, fsi_vec3 *n, fsi_vec3 *v, void *user) {
 }
 
 TEST moving_floor_energy(void) {
-    fsi_reduced_model m;
     fsi_reduced b[6], *list[6];
     fsi_reduced_contacts c;
-    fsi_obstacle o;
-    double t = 0, last, e, k, growth = 0, put = 0;
-    int i, n;
+    double t = 0, growth = 0, put = 0;
     memset(&c, 0, sizeof c);
+    fsi_obstacle o;
     memset(&o, 0, sizeof o);
     o.distance_fn = shaker;
     o.user = &t;
     o.friction = c.friction = FSI_R(0.4);
     o.restitution = c.restitution = FSI_R(0.9);
     c.slop = FSI_R(0.002);
+    fsi_reduced_model m;
     CHECK_OK(star_model(&m, 12, NULL));
-    for (i = 0; i < 6; i++) {
+    for (int i = 0; i < 6; i++) {
         CHECK_OK(fsi_reduced_init(&b[i], &m,
                                   fsi_vec((fsi_real)(i % 3 - 1) * FSI_R(0.5),
                                           FSI_R(0.5) + FSI_R(0.3) * (fsi_real)(i / 3),
@@ -993,14 +970,15 @@ TEST moving_floor_energy(void) {
         b[i].gravity = fsi_vec(0, -10, 0);
         list[i] = &b[i];
     }
-    last = pile_energy(b, 6, &k);
-    for (n = 0; n < 200; n++, t += .01) {
-        for (i = 0; i < 6; i++)
+    double k;
+    double last = pile_energy(b, 6, &k);
+    for (int n = 0; n < 200; n++, t += .01) {
+        for (int i = 0; i < 6; i++)
             CHECK_OK(fsi_reduced_forces(&b[i], FSI_R(0.01)));
         CHECK_OK(fsi_reduced_contact(&c, list, 6, &o, 1, FSI_R(0.01)));
-        for (i = 0; i < 6; i++)
+        for (int i = 0; i < 6; i++)
             CHECK_OK(fsi_reduced_move(&b[i], FSI_R(0.01)));
-        e = pile_energy(b, 6, &k);
+        double e = pile_energy(b, 6, &k);
         growth = fmax(growth, e - last - c.work);
         put += fmax(c.work, 0);
         last = e;
@@ -1010,7 +988,7 @@ TEST moving_floor_energy(void) {
                growth, last);
     ASSERT(put > 1);
     CHECK_MOST(growth, TOL(1e-9, 1e-4) * put);
-    for (i = 0; i < 6; i++)
+    for (int i = 0; i < 6; i++)
         fsi_reduced_free(&b[i]);
     fsi_reduced_contacts_free(&c);
     fsi_reduced_model_free(&m);
@@ -1036,12 +1014,12 @@ TEST pile_settles(void) {
 }
 
 TEST same_bits(void) {
-    uint64_t first, h;
+    uint64_t first;
     double k, g, w, d, o;
-    int t;
     static const int threads[] = {2, 3, 8};
     ASSERT(pile(6, 60, 1, 0, &first, &k, &g, &w, &d, &o));
-    for (t = 0; t < 3; t++) {
+    uint64_t h;
+    for (int t = 0; t < 3; t++) {
         ASSERT(pile(6, 60, threads[t], 0, &h, &k, &g, &w, &d, &o));
         ASSERT(h == first);
     }
@@ -1052,39 +1030,39 @@ TEST same_bits(void) {
 
 /* Two bodies collide in free space: momentum is kept by every impulse. */
 TEST collision_momentum(void) {
-    fsi_reduced_model m;
     fsi_reduced b[2], *list[2];
-    fsi_reduced_contacts c;
     fsi_quat one;
-    int i, n, touched = 0;
+    int touched = 0;
     double p0[3], p[3], L0[3], L[3];
     one.w = 1;
     one.x = FSI_R(0.3);
     one.y = FSI_R(0.1);
     one.z = 0;
+    fsi_reduced_contacts c;
     memset(&c, 0, sizeof c);
     c.friction = FSI_R(0.5);
+    fsi_reduced_model m;
     CHECK_OK(star_model(&m, 20, NULL));
-    for (i = 0; i < 2; i++) {
+    for (int i = 0; i < 2; i++) {
         CHECK_OK(fsi_reduced_init(&b[i], &m, fsi_vec(0, 0, 0), NULL));
         CHECK_OK(fsi_reduced_place(&b[i],
                                    fsi_vec(FSI_R(0.05) * (fsi_real)i, FSI_R(0.3) * (fsi_real)i, 0),
                                    one, fsi_vec(0, i ? -2 : 0, 0), fsi_vec(0, 1, 0)));
         list[i] = &b[i];
     }
-    for (n = -1; n < 60; n++) {
-        for (i = 0; i < 2 && n >= 0; i++)
+    for (int n = -1; n < 60; n++) {
+        for (int i = 0; i < 2 && n >= 0; i++)
             CHECK_OK(fsi_reduced_forces(&b[i], FSI_R(0.005)));
         if (n >= 0)
             CHECK_OK(fsi_reduced_contact(&c, list, 2, NULL, 0, FSI_R(0.005)));
         touched += c.count;
-        for (i = 0; i < 2 && n >= 0; i++)
+        for (int i = 0; i < 2 && n >= 0; i++)
             CHECK_OK(fsi_reduced_move(&b[i], FSI_R(0.005)));
-        for (i = 0; i < 3; i++) {
-            int a = (i + 1) % 3, e = (i + 2) % 3, k;
+        for (int i = 0; i < 3; i++) {
+            int a = (i + 1) % 3, e = (i + 2) % 3;
             double *P = n < 0 ? p0 : p, *A = n < 0 ? L0 : L;
             P[i] = A[i] = 0;
-            for (k = 0; k < 2; k++) {
+            for (int k = 0; k < 2; k++) {
                 P[i] += (double)b[k].p[i];
                 A[i] += (double)b[k].L[i] + (double)b[k].T[a] * (double)b[k].p[e]
                         - (double)b[k].T[e] * (double)b[k].p[a];
@@ -1092,12 +1070,12 @@ TEST collision_momentum(void) {
         }
     }
     ASSERT(touched > 10);
-    for (i = 0; i < 3; i++) {
+    for (int i = 0; i < 3; i++) {
         CHECK_NEAR(p0[i], p[i], TOL(1e-12, 1e-4));
         CHECK_NEAR(L0[i], L[i], TOL(1e-12, 1e-4));
     }
     ASSERT((double)b[0].p[1] < -0.1 * (double)m.mass); /* it was hit */
-    for (i = 0; i < 2; i++)
+    for (int i = 0; i < 2; i++)
         fsi_reduced_free(&b[i]);
     fsi_reduced_contacts_free(&c);
     fsi_reduced_model_free(&m);
@@ -1107,48 +1085,47 @@ TEST collision_momentum(void) {
 /* Two bodies put into each other while they pass: opened by moving them, and momentum is kept all
  * the same. */
 TEST opening_overlaps_keeps_momentum(void) {
-    fsi_reduced_model m;
     fsi_reduced b[2], *list[2];
-    fsi_reduced_contacts c;
     fsi_quat one;
     double sum[2][6];
-    int i, k, n;
     one.w = 1;
     one.x = FSI_R(0.3);
     one.y = FSI_R(0.1);
     one.z = 0;
+    fsi_reduced_contacts c;
     memset(&c, 0, sizeof c);
+    fsi_reduced_model m;
     CHECK_OK(star_model(&m, 20, NULL));
-    for (i = 0; i < 2; i++) {
+    for (int i = 0; i < 2; i++) {
         CHECK_OK(fsi_reduced_init(&b[i], &m, fsi_vec(0, 0, 0), NULL));
         CHECK_OK(fsi_reduced_place(
             &b[i], fsi_vec(FSI_R(0.05) * (fsi_real)i, FSI_R(0.06) * (fsi_real)i, 0), one,
             fsi_vec((fsi_real)(2 * i), 0, FSI_R(0.5)), fsi_vec(0, 1, 0)));
         list[i] = &b[i];
     }
-    for (k = 0; k < 2; k++) {
+    for (int k = 0; k < 2; k++) {
         memset(sum[k], 0, sizeof sum[k]);
-        for (i = 0; i < 2; i++) {
+        for (int i = 0; i < 2; i++) {
             fsi_vec3 l = fsi_vec_add(fsi_vec_load(b[i].L),
                                      fsi_vec_cross(fsi_vec_load(b[i].T), fsi_vec_load(b[i].p)));
-            for (n = 0; n < 3; n++) {
+            for (int n = 0; n < 3; n++) {
                 sum[k][n] += (double)b[i].p[n];
                 sum[k][3 + n] += (double)fsi__get(l, n);
             }
         }
-        for (n = 0; n < 10 && !k; n++) {
-            for (i = 0; i < 2; i++)
+        for (int n = 0; n < 10 && !k; n++) {
+            for (int i = 0; i < 2; i++)
                 CHECK_OK(fsi_reduced_forces(&b[i], FSI_R(0.005)));
             CHECK_OK(fsi_reduced_contact(&c, list, 2, NULL, 0, FSI_R(0.005)));
             ASSERT(n || c.depth > FSI_R(0.01));
-            for (i = 0; i < 2; i++)
+            for (int i = 0; i < 2; i++)
                 CHECK_OK(fsi_reduced_move(&b[i], FSI_R(0.005)));
         }
     }
     ASSERT(c.depth < FSI_R(0.01));
-    for (n = 0; n < 6; n++)
+    for (int n = 0; n < 6; n++)
         CHECK_NEAR(sum[0][n], sum[1][n], TOL(1e-12, 1e-4));
-    for (i = 0; i < 2; i++)
+    for (int i = 0; i < 2; i++)
         fsi_reduced_free(&b[i]);
     fsi_reduced_contacts_free(&c);
     fsi_reduced_model_free(&m);
@@ -1159,24 +1136,23 @@ TEST opening_overlaps_keeps_momentum(void) {
  * unit impulses. */
 TEST external_callbacks(void) {
     fsi_reduced_model m;
-    fsi_reduced b;
-    fsi_external ext;
-    fsi_real *x;
-    fsi_mat3 K;
     uint64_t seed = 8;
-    int j, i;
     CHECK_OK(star_model(&m, 10, NULL));
+    fsi_reduced b;
     CHECK_OK(fsi_reduced_init(&b, &m, fsi_vec(0, 0, 0), NULL));
     stir(&b, &seed, 0.01);
     b.dt = FSI_R(0.01);
+    fsi_real *x;
     x = (fsi_real *)malloc(3 * (size_t)m.sample_count * sizeof *x);
+    fsi_external ext;
     fsi_reduced_external(&b, x, &ext);
+    fsi_mat3 K;
     ext.inverse_mass_fn(ext.user, 5, fsi_vec_load(x + 15), &K);
-    for (j = 0; j < 3; j++) {
-        fsi_vec3 v0 = ext.velocity_fn(ext.user, 5, fsi_vec_load(x + 15)), v1;
+    for (int j = 0; j < 3; j++) {
+        fsi_vec3 v0 = ext.velocity_fn(ext.user, 5, fsi_vec_load(x + 15));
         ext.impulse_fn(ext.user, 5, fsi_vec_load(x + 15), fsi_vec(j == 0, j == 1, j == 2));
-        v1 = fsi_vec_sub(ext.velocity_fn(ext.user, 5, fsi_vec_load(x + 15)), v0);
-        for (i = 0; i < 3; i++)
+        fsi_vec3 v1 = fsi_vec_sub(ext.velocity_fn(ext.user, 5, fsi_vec_load(x + 15)), v0);
+        for (int i = 0; i < 3; i++)
             CHECK_NEAR(K.m[3 * i + j], fsi__get(v1, i), TOL(1e-10, 1e-3));
     }
     {
@@ -1197,25 +1173,24 @@ TEST group_rows(void) {
     fsi_reduced_model m;
     fsi_reduced b[2], *list[2];
     fsi_reduced_group g;
-    fsi_reduced_joint joint;
-    fsi_reduced_skin skin;
     fsi_coupled c;
     uint64_t seed = 6;
-    int i, e, a, k, with_skin;
     int32_t index[6] = {0, 1, 2, 0, 2, 3}, body[8] = {0, 1, 0, 1, 1, 0, 1, 0},
             vertex[8] = {0, 1, 2, 3, 4, 5, 6, 7};
     fsi_real weight[8] = {1, 0, FSI_R(0.5), FSI_R(0.5), FSI_R(0.25), FSI_R(0.75), 0, 1};
     fsi_reduced_desc d = reduced_desc(&brick, 6);
     CHECK_OK(fsi_reduced_model_init(&m, &d));
-    for (i = 0; i < 2; i++) {
+    for (int i = 0; i < 2; i++) {
         CHECK_OK(fsi_reduced_init(&b[i], &m, fsi_vec(0, 0, 0), NULL));
         stir(&b[i], &seed, 0.1);
         list[i] = &b[i];
     }
+    fsi_reduced_joint joint;
     joint.body[0] = 0;
     joint.body[1] = 1;
     joint.vertex[0] = 3;
     joint.vertex[1] = 4;
+    fsi_reduced_skin skin;
     skin.vertex_count = 4;
     skin.element_count = 2;
     skin.index = index;
@@ -1223,38 +1198,38 @@ TEST group_rows(void) {
     skin.body = body;
     skin.vertex = vertex;
     skin.weight = weight;
-    for (with_skin = 0; with_skin < 2; with_skin++) {
+    for (int with_skin = 0; with_skin < 2; with_skin++) {
         fsi_real row[64];
         CHECK_OK(fsi_reduced_group_init(&g, list, 2, &joint, 1, with_skin ? &skin : NULL, NULL));
         CHECK_OK(fsi_reduced_group_couple(&g, FSI_R(0.1), &c));
         CHECK_OK(fsi_reduced_group_take(&g));
         c.surface = fsi_reduced_group_surface(&g); /* velocities with the joint */
         ASSERT_EQ(24, c.dof);
-        for (e = 0; e < c.surface.element_count; e++) {
+        for (int e = 0; e < c.surface.element_count; e++) {
             fsi_real w[3] = {FSI_R(0.2), FSI_R(0.3), FSI_R(0.5)};
             fsi_vec3 x = fsi_vec(0, 0, 0), v = x;
             double dot[3] = {0, 0, 0};
-            for (a = 0; a < 3; a++) {
+            for (int a = 0; a < 3; a++) {
                 x = fsi_vec_mad(x, fsi_vec_load(c.surface.x + 3 * c.surface.index[3 * e + a]),
                                 w[a]);
                 v = fsi_vec_mad(v, fsi_vec_load(c.surface.v + 3 * c.surface.index[3 * e + a]),
                                 w[a]);
             }
-            for (a = 0; a < 3; a++) {
+            for (int a = 0; a < 3; a++) {
                 c.row_fn(&c, e, w, x, fsi_vec(a == 0, a == 1, a == 2), row);
-                for (k = 0; k < c.dof; k++)
+                for (int k = 0; k < c.dof; k++)
                     dot[a] += (double)(row[k] * c.v[k]);
                 CHECK_NEAR(fsi__get(v, a), dot[a], TOL(1e-11, 1e-3));
             }
         }
         /* M^-1 M M^-1 = M^-1 with the joints eliminated */
-        for (i = 0; i < c.dof; i++)
-            for (k = 0; k < c.dof; k++)
+        for (int i = 0; i < c.dof; i++)
+            for (int k = 0; k < c.dof; k++)
                 CHECK_NEAR(c.inverse_mass[i * c.dof + k], c.inverse_mass[k * c.dof + i],
                            TOL(1e-14, 1e-5));
         fsi_reduced_group_free(&g);
     }
-    for (i = 0; i < 2; i++)
+    for (int i = 0; i < 2; i++)
         fsi_reduced_free(&b[i]);
     fsi_reduced_model_free(&m);
     PASS();
@@ -1271,18 +1246,15 @@ static fsi_real wall_at(fsi_vec3 x, fsi_vec3 *n, fsi_vec3 *v, void *user) {
 TEST contact_through_the_skin(void) {
     fsi_reduced_model m;
     fsi_reduced b[3], *list[3];
-    fsi_reduced_group g, *groups[1];
-    fsi_reduced_skin skin;
-    fsi_reduced_contacts c;
-    fsi_obstacle o;
+    fsi_reduced_group *groups[1];
     fsi_quat one = {1, 0, 0, 0};
     int32_t index[3] = {0, 1, 2}, body[6] = {0, 1, 0, 0, 1, 1}, vertex[6];
-    fsi_real weight[6] = {FSI_R(0.75), FSI_R(0.25), 1, 0, 0, 1}, level;
+    fsi_real weight[6] = {FSI_R(0.75), FSI_R(0.25), 1, 0, 0, 1};
     double p[3][3], L[3][3], before[6] = {0}, after[6] = {0};
-    int i, k, pass;
     fsi_reduced_desc d = reduced_desc(&brick, 6);
     CHECK_OK(fsi_reduced_model_init(&m, &d));
     /* a lowest and a highest one */
+    int i;
     for (vertex[0] = vertex[1] = 0, i = 0; i < m.vertex_count; i++) {
         if (m.x0[3 * i + 1] < m.x0[3 * vertex[0] + 1])
             vertex[0] = i;
@@ -1292,8 +1264,11 @@ TEST contact_through_the_skin(void) {
     for (i = 2; i < 6; i++)
         vertex[i] = vertex[1];
     vertex[1] = vertex[0];
+    fsi_reduced_skin skin;
     memset(&skin, 0, sizeof skin);
+    fsi_reduced_contacts c;
     memset(&c, 0, sizeof c);
+    fsi_obstacle o;
     memset(&o, 0, sizeof o);
     skin.vertex_count = 3;
     skin.element_count = 1;
@@ -1309,13 +1284,14 @@ TEST contact_through_the_skin(void) {
                                    fsi_vec(0, 0, i == 2 ? 0 : FSI_R(0.1))));
         list[i] = &b[i];
     }
+    fsi_reduced_group g;
     CHECK_OK(fsi_reduced_group_init(&g, list, 2, NULL, 0, &skin, NULL));
     groups[0] = &g;
     c.group = groups;
     c.group_count = 1;
     /* the wall is at the first skin vertex: above the lowest points of the first body, which do not
      * count */
-    level = fsi_reduced_group_surface(&g).x[1];
+    fsi_real level = fsi_reduced_group_surface(&g).x[1];
     o.distance_fn = wall_at;
     o.user = &level;
     ASSERT(fsi_reduced_point(&b[0], vertex[0]).y < level - FSI_R(0.1));
@@ -1337,11 +1313,11 @@ TEST contact_through_the_skin(void) {
             &b[2], fsi_vec_sub(fsi_vec(x.x, x.y, x.z), fsi_vec(0, top.y - FSI_R(0.01), 0)), one,
             fsi_vec(0, 1, 0), fsi_vec(0, FSI_R(0.3), 0)));
     }
-    for (pass = 0; pass < 2; pass++) {
+    for (int pass = 0; pass < 2; pass++) {
         double *out = pass ? after : before;
         for (i = 0; i < 3; i++) {
             momentum_by_points(&b[i], p[i], L[i]);
-            for (k = 0; k < 3; k++) {
+            for (int k = 0; k < 3; k++) {
                 int a = (k + 1) % 3, e = (k + 2) % 3;
                 out[k] += p[i][k];
                 out[3 + k] += L[i][k] + (double)b[i].T[a] * p[i][e] - (double)b[i].T[e] * p[i][a];
@@ -1353,7 +1329,7 @@ TEST contact_through_the_skin(void) {
             ASSERT(c.count >= 1);
         }
     }
-    for (k = 0; k < 6; k++)
+    for (int k = 0; k < 6; k++)
         CHECK_NEAR(before[k], after[k], TOL(1e-9, 1e-1));
     /* both took part */
     ASSERT(fsi__abs(b[0].p[1] + m.mass) > FSI_R(1e-3)
@@ -1371,8 +1347,8 @@ TEST contact_through_the_skin(void) {
 /* ---------------------------------------------------------------- house rules */
 TEST copy_is_small(void) {
     fsi_reduced_model m;
-    fsi_reduced b;
     CHECK_OK(star_model(&m, 20, NULL));
+    fsi_reduced b;
     CHECK_OK(fsi_reduced_init(&b, &m, fsi_vec(0, 0, 0), NULL));
     if (getenv("FSI_VERBOSE"))
         printf("copy with 20 modes: %d bytes (state %d), model %d KB, %d vertices\n",
@@ -1385,26 +1361,25 @@ TEST copy_is_small(void) {
 }
 
 TEST failing_allocator(void) {
-    long k;
     int done = 0;
-    for (k = 0; k < 200 && !done; k++) {
+    for (long k = 0; k < 200 && !done; k++) {
         fail_allocator f = fail_begin(k);
         fsi_allocator a = fail_make(&f);
         fsi_reduced_model m;
-        fsi_reduced b, *list[1];
-        fsi_reduced_group g;
-        fsi_reduced_contacts c;
-        fsi_obstacle o;
-        fsi_result r;
+        fsi_reduced *list[1];
         memset(&m, 0, sizeof m);
+        fsi_reduced b;
         memset(&b, 0, sizeof b);
+        fsi_reduced_group g;
         memset(&g, 0, sizeof g);
+        fsi_reduced_contacts c;
         memset(&c, 0, sizeof c);
+        fsi_obstacle o;
         memset(&o, 0, sizeof o);
         o.distance_fn = bumpy;
         c.allocator = a;
         list[0] = &b;
-        r = star_model(&m, 4, &a);
+        fsi_result r = star_model(&m, 4, &a);
         if (r == FSI_OK)
             r = fsi_reduced_init(&b, &m, fsi_vec(0, 0, 0), &a);
         if (r == FSI_OK)
@@ -1424,14 +1399,13 @@ TEST failing_allocator(void) {
 }
 
 TEST bad_input(void) {
-    fsi_reduced_model m;
-    fsi_reduced b;
     fsi_reduced_desc d = reduced_desc(&brick, 4);
     fsi_quat q;
     fsi_real zero = 0;
     q.w = 1;
     q.x = q.y = q.z = 0;
     d.density = 0;
+    fsi_reduced_model m;
     CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_reduced_model_init(&m, &d));
     d = reduced_desc(&brick, -1);
     CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_reduced_model_init(&m, &d));
@@ -1444,6 +1418,7 @@ TEST bad_input(void) {
     CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_reduced_model_init(&m, &d));
     d = reduced_desc(&brick, 4);
     CHECK_OK(fsi_reduced_model_init(&m, &d));
+    fsi_reduced b;
     CHECK_OK(fsi_reduced_init(&b, &m, fsi_vec(0, 0, 0), NULL));
     CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_reduced_place(&b, fsi_vec(zero / zero, 0, 0), q,
                                                      fsi_vec(0, 0, 0), fsi_vec(0, 0, 0)));

@@ -25,8 +25,7 @@ static double height(const plane *q, fsi_vec3 x) {
 
 static void plane_make(plane *q, int dim, double px, double py, double pz, double nx, double ny,
                        double nz, double reach) {
-    double l = sqrt(nx * nx + ny * ny + nz * nz), t[3], b[3], m;
-    int i, k;
+    double l = sqrt(nx * nx + ny * ny + nz * nz), t[3], b[3];
     memset(q, 0, sizeof *q);
     q->p[0] = px;
     q->p[1] = py;
@@ -37,14 +36,14 @@ static void plane_make(plane *q, int dim, double px, double py, double pz, doubl
     t[0] = q->n[1];
     t[1] = -q->n[0];
     t[2] = 0;
-    m = sqrt(t[0] * t[0] + t[1] * t[1]);
-    for (k = 0; k < 3; k++)
+    double m = sqrt(t[0] * t[0] + t[1] * t[1]);
+    for (int k = 0; k < 3; k++)
         t[k] /= m;
     b[0] = q->n[1] * t[2] - q->n[2] * t[1];
     b[1] = q->n[2] * t[0] - q->n[0] * t[2];
     b[2] = q->n[0] * t[1] - q->n[1] * t[0];
-    for (i = 0; i < (dim == 2 ? 2 : 4); i++)
-        for (k = 0; k < dim; k++)
+    for (int i = 0; i < (dim == 2 ? 2 : 4); i++)
+        for (int k = 0; k < dim; k++)
             q->x[3 * i + k] = (fsi_real)(q->p[k]
                                          + (dim == 2 ? reach * (i ? 1 : -1) * t[k]
                                                      : reach
@@ -95,11 +94,11 @@ static double side_of(const fsi_grid *g, const plane *q, int a, int i, int j, in
 /* sets u = +-v (set = 1) or returns the largest difference at faces that see both cells */
 static double shear(fsi_grid *g, const fsi_interface *f, const plane *q, const double *v, int set) {
     double worst = 0;
-    int a, i, j, k, n[3];
-    for (a = 0; a < g->dim; a++)
+    int k, n[3];
+    for (int a = 0; a < g->dim; a++)
         for (faces_of(g, a, n), k = 0; k < n[2]; k++)
-            for (j = 0; j < n[1]; j++)
-                for (i = 0; i < n[0]; i++) {
+            for (int j = 0; j < n[1]; j++)
+                for (int i = 0; i < n[0]; i++) {
                     size_t at = (size_t)i + (size_t)n[0] * ((size_t)j + (size_t)n[1] * (size_t)k);
                     double want = side_of(g, q, a, i, j, k) * v[a];
                     if (set) {
@@ -114,14 +113,14 @@ static double shear(fsi_grid *g, const fsi_interface *f, const plane *q, const d
 
 /* number of groups whose fluid cells lie on both sides of the plane */
 static int leaks(const fsi_slip *s, const plane *q) {
-    int i, n = 0, *sign = (int *)calloc((size_t)s->groups + 1, sizeof(int));
-    for (i = 0; i < s->interface.sides; i++) {
-        int c = s->interface.side[i].cell, g = s->group[s->ghost[i]], w;
+    int n = 0, *sign = (int *)calloc((size_t)s->groups + 1, sizeof(int));
+    for (int i = 0; i < s->interface.sides; i++) {
+        int c = s->interface.side[i].cell, g = s->group[s->ghost[i]];
         fsi_vec3 x = fsi_grid_cell_centre(s->grid, c % s->grid->nx, c / s->grid->nx % s->grid->ny,
                                           c / (s->grid->nx * s->grid->ny));
         if (s->grid->dim == 2)
             x.z = 0;
-        w = height(q, x) > 0 ? 1 : -1;
+        int w = height(q, x) > 0 ? 1 : -1;
         if (sign[g] && sign[g] != w)
             n++;
         sign[g] = w;
@@ -133,10 +132,9 @@ static int leaks(const fsi_slip *s, const plane *q) {
 /* largest |net flux of the sides into a closed group| */
 static double group_flux(const fsi_slip *s) {
     double worst = 0, *sum = (double *)calloc((size_t)s->groups + 1, sizeof(double));
-    int i;
-    for (i = 0; i < s->interface.sides; i++)
+    for (int i = 0; i < s->interface.sides; i++)
         sum[s->group[s->ghost[i]]] += (double)s->flux[i];
-    for (i = 0; i < s->groups; i++)
+    for (int i = 0; i < s->groups; i++)
         if (!s->group_open[i] && !(fabs(sum[i]) <= worst))
             worst = fabs(sum[i]);
     free(sum);
@@ -145,7 +143,6 @@ static double group_flux(const fsi_slip *s) {
 
 static fsi_grid_desc box(int nx, int ny, int nz, int kind) {
     fsi_grid_desc d;
-    int i;
     memset(&d, 0, sizeof d);
     d.nx = nx;
     d.ny = ny;
@@ -153,29 +150,28 @@ static fsi_grid_desc box(int nx, int ny, int nz, int kind) {
     d.h = (fsi_real)(1.0 / nx);
     d.rho = 1;
     d.shells = 1;
-    for (i = 0; i < 6; i++)
+    for (int i = 0; i < 6; i++)
         d.side[i].kind = (fsi_side_kind)kind;
     return d;
 }
 
 TEST C_11_opposite_flow_along_a_plane(void) {
     uint64_t seed = 7;
-    int k, tight;
-    for (k = 0; k < 11; k++)
-        for (tight = 0; tight < 2; tight++) {
+    for (int k = 0; k < 11; k++)
+        for (int tight = 0; tight < 2; tight++) {
             double angle =
                        k ? 3.14159265358979 * (1 + check_random(&seed)) / 2 : 3.14159265358979 / 16,
                    t[2];
             fsi_grid_desc gd = box(32, 40, 1, FSI_SIDE_OPEN);
             fsi_slip_desc sd = {0};
-            fsi_grid g;
-            fsi_slip s;
-            plane q;
             sd.tolerance = TOL(tight ? 1e-13 : 1e-10, 1e-5);
             t[0] = cos(angle);
             t[1] = sin(angle);
+            plane q;
             plane_make(&q, 2, 0.5 + 0.1 * check_random(&seed), 0.6 + 0.1 * check_random(&seed), 0,
                        -t[1], t[0], 0, 3);
+            fsi_grid g;
+            fsi_slip s;
             CHECK_OK(slip_open(&g, &s, &gd, &sd, q.list, 1));
             shear(&g, NULL, &q, t, 1);
             CHECK_OK(fsi_slip_solve(&s, FSI_R(0.01), NULL));
@@ -189,24 +185,22 @@ TEST C_11_opposite_flow_along_a_plane(void) {
 TEST C_11_opposite_flow_along_a_plane_3d(void) {
     uint64_t seed = 11;
     double worst = 0;
-    int k;
-    for (k = 0; k < 4; k++) {
+    for (int k = 0; k < 4; k++) {
         fsi_grid_desc gd = box(12, 12, 12, FSI_SIDE_OPEN);
-        double n[3], t[3], l;
+        double n[3], t[3];
         fsi_slip_desc sd = {0};
-        fsi_grid g;
-        fsi_slip s;
-        plane q;
-        int i;
         sd.tolerance = TOL(1e-10, 1e-5);
-        for (i = 0; i < 3; i++) {
+        for (int i = 0; i < 3; i++) {
             n[i] = check_random(&seed);
             t[i] = check_random(&seed);
         }
+        plane q;
         plane_make(&q, 3, 0.5, 0.5, 0.5, n[0], n[1], n[2], 3);
-        l = t[0] * q.n[0] + t[1] * q.n[1] + t[2] * q.n[2];
-        for (i = 0; i < 3; i++)
+        double l = t[0] * q.n[0] + t[1] * q.n[1] + t[2] * q.n[2];
+        for (int i = 0; i < 3; i++)
             t[i] -= l * q.n[i];
+        fsi_grid g;
+        fsi_slip s;
         CHECK_OK(slip_open(&g, &s, &gd, &sd, q.list, 1));
         shear(&g, NULL, &q, t, 1);
         CHECK_OK(fsi_slip_solve(&s, FSI_R(0.01), NULL));
@@ -222,20 +216,18 @@ TEST C_11_opposite_flow_along_a_plane_3d(void) {
  * mass, nothing crosses */
 TEST C_12_closed_groups_keep_their_mass(void) {
     uint64_t seed = 3;
-    int k, a;
-    size_t i;
-    for (k = 0; k < 3; k++) {
+    for (int k = 0; k < 3; k++) {
         fsi_grid_desc gd = box(24, 24, k == 2 ? 12 : 1, FSI_SIDE_SLIP);
         fsi_slip_desc sd = {0};
-        fsi_grid g;
-        fsi_slip s;
-        plane q;
         sd.tolerance = TOL(1e-13, 1e-6);
+        plane q;
         plane_make(&q, k == 2 ? 3 : 2, 0.5, 0.5, k == 2 ? 0.25 : 0, -0.3, 1, k == 2 ? 0.2 : 0,
                    k == 2 ? 0.13 : 0.25);
+        fsi_grid g;
+        fsi_slip s;
         CHECK_OK(slip_open(&g, &s, &gd, &sd, q.list, 1));
-        for (a = 0; a < g.dim; a++)
-            for (i = 0; i < g.faces[a]; i++)
+        for (int a = 0; a < g.dim; a++)
+            for (size_t i = 0; i < g.faces[a]; i++)
                 g.u[a][i] = (fsi_real)check_random(&seed);
         CHECK_OK(fsi_slip_solve(&s, FSI_R(0.01), NULL));
         ASSERT(s.groups > 0);
@@ -252,27 +244,26 @@ TEST C_12_closed_groups_keep_their_mass(void) {
 TEST C_11_plate_tips(void) {
     static const double angle[4] = {0.19634954, 0.11, 0.37, 0.731};
     double most = 0, later = 0, v;
-    int k, a, round;
-    size_t i;
-    for (k = 0; k < 4; k++) {
+    int a;
+    for (int k = 0; k < 4; k++) {
         fsi_grid_desc gd = box(32, 32, 1, FSI_SIDE_OPEN);
         double t[2];
         fsi_slip_desc sd = {0};
-        fsi_grid g;
-        fsi_slip s;
-        plane q;
         sd.tolerance = TOL(1e-9, 1e-5);
         t[0] = cos(angle[k]);
         t[1] = sin(angle[k]);
+        plane q;
         plane_make(&q, 2, 0.503, 0.489, 0, -t[1], t[0], 0, 0.22);
+        fsi_grid g;
+        fsi_slip s;
         CHECK_OK(slip_open(&g, &s, &gd, &sd, q.list, 1));
         for (a = 0; a < 2; a++)
-            for (i = 0; i < g.faces[a]; i++)
+            for (size_t i = 0; i < g.faces[a]; i++)
                 g.u[a][i] = g.u_plus[a][i] = (fsi_real)t[a];
-        for (round = 0; round < 20; round++) {
+        for (int round = 0; round < 20; round++) {
             CHECK_OK(fsi_slip_solve(&s, FSI_R(0.01), NULL));
             for (v = 0, a = 0; a < 2; a++)
-                for (i = 0; i < g.faces[a]; i++)
+                for (size_t i = 0; i < g.faces[a]; i++)
                     if (!s.interface.blocked[a][i])
                         v = fmax(v, fabs((double)g.u[a][i] - t[a]));
             if (!round)
@@ -308,9 +299,8 @@ static int32_t round_index[2 * ROUND];
 
 static fsi_surface round_make(double x, double y, double r) {
     fsi_surface s;
-    int i;
     memset(&s, 0, sizeof s);
-    for (i = 0; i < ROUND; i++) {
+    for (int i = 0; i < ROUND; i++) {
         double t = 2 * 3.14159265358979323846 * i / ROUND;
         round_x[3 * i] = (fsi_real)(x + r * cos(t));
         round_x[3 * i + 1] = (fsi_real)(y + r * sin(t));
@@ -327,10 +317,9 @@ static fsi_surface round_make(double x, double y, double r) {
 }
 
 static fsi_result channel_make(channel *c, int n, double blockage, const fsi_slip_desc *sd) {
-    fsi_grid_desc d;
-    int i, ny = (int)(2 * n / blockage + 0.5), nx = 2 * ny;
-    fsi_result r;
+    int ny = (int)(2 * n / blockage + 0.5), nx = 2 * ny;
     memset(c, 0, sizeof *c);
+    fsi_grid_desc d;
     memset(&d, 0, sizeof d);
     slip_exact_make(&c->exact, n, n / blockage);
     d.nx = nx;
@@ -344,8 +333,8 @@ static fsi_result channel_make(channel *c, int n, double blockage, const fsi_sli
     c->cy = ny / 2.0;
     c->door.surface = round_make(c->cx, c->cy, n);
     c->list[0] = &c->door;
-    r = slip_open(&c->g, &c->s, &d, sd, c->list, 1);
-    for (i = 0; i < (int)c->g.faces[0]; i++)
+    fsi_result r = slip_open(&c->g, &c->s, &d, sd, c->list, 1);
+    for (int i = 0; i < (int)c->g.faces[0]; i++)
         c->g.u[0][i] = 1;
     return r;
 }
@@ -355,10 +344,9 @@ static void channel_free(channel *c) {
 }
 
 static void channel_exact(channel *c) {
-    int a, i, j;
-    for (a = 0; a < 2; a++)
-        for (j = 0; j < c->g.ny + (a == 1); j++)
-            for (i = 0; i < c->g.nx + (a == 0); i++) {
+    for (int a = 0; a < 2; a++)
+        for (int j = 0; j < c->g.ny + (a == 1); j++)
+            for (int i = 0; i < c->g.nx + (a == 0); i++) {
                 double x = i + (a ? 0.5 : 0) - c->cx, y = j + (a ? 0 : 0.5) - c->cy, v[2];
                 if (hypot(x, y) < c->exact.a / 2)
                     continue;
@@ -369,9 +357,9 @@ static void channel_exact(channel *c) {
 
 static double surface_rms(const channel *c, double *most, double *top) {
     double sum = 0, ratio = 0;
-    int i, n = 0;
+    int n = 0;
     *most = 0;
-    for (i = 0; i < c->s.interface.sides; i++) {
+    for (int i = 0; i < c->s.interface.sides; i++) {
         fsi_vec3 x = fsi_interface_centre(&c->s.interface, &c->s.interface.side[i]);
         double t = atan2((double)x.y - c->cy, (double)x.x - c->cx),
                want = slip_exact_speed(&c->exact, t);
@@ -397,19 +385,19 @@ TEST C_09_slip_speed_on_a_cylinder(void) {
                                       {0.14, 0.075, 0.04, 0.35, 0.20, 0.11}};
     static const double angle[4] = {30, 45, 60, 90};
     double coarse = 1;
-    int b, k, fine;
-    for (b = 0; b < 3; b++)
-        for (fine = 0; fine < (getenv("FSI_TEST_FULL") ? 3 : b == 0 ? 1 : 2); fine++) {
+    for (int b = 0; b < 3; b++)
+        for (int fine = 0; fine < (getenv("FSI_TEST_FULL") ? 3 : b == 0 ? 1 : 2); fine++) {
             fsi_slip_desc sd = {0};
-            channel c;
-            double most, top, rms;
             sd.passes = 5;
+            channel c;
             CHECK_OK(channel_make(&c, 10 << fine, table[b][0], &sd));
-            for (k = 0; k < 4; k++)
+            for (int k = 0; k < 4; k++)
                 CHECK_NEAR(table[b][k + 1],
                            slip_exact_speed(&c.exact, angle[k] * 3.14159265358979 / 180), 2e-5);
             CHECK_OK(fsi_slip_solve(&c.s, 1, NULL));
-            rms = surface_rms(&c, &most, &top);
+            double most;
+            double top;
+            double rms = surface_rms(&c, &most, &top);
             CHECK_MOST(rms, gate[b][fine]);
             CHECK_MOST(most, gate[b][3 + fine]);
             if (!fine)
@@ -429,12 +417,11 @@ TEST C_09_slip_speed_on_a_cylinder(void) {
 TEST C_10_repeated_projection_makes_no_drag(void) {
     double at5 = 0, most, top, rms = 0;
     fsi_slip_desc sd = {0};
-    channel c;
-    int k;
     sd.passes = 1;
+    channel c;
     CHECK_OK(channel_make(&c, 10, 0.25, &sd));
     channel_exact(&c);
-    for (k = 1; k <= 30; k++) {
+    for (int k = 1; k <= 30; k++) {
         CHECK_OK(fsi_slip_solve(&c.s, 1, NULL));
         rms = surface_rms(&c, &most, &top);
         if (k == 5)
@@ -449,25 +436,23 @@ TEST C_10_repeated_projection_makes_no_drag(void) {
 /* Fluid and scripted body moving together stay as they are, in 2D and for any slip coefficient. */
 TEST slip_moving_with_the_fluid(void) {
     static fsi_real v[3 * ROUND];
-    fsi_real coefficient;
-    int i, k;
-    for (k = 0; k < 3; k++) {
+    for (int k = 0; k < 3; k++) {
         fsi_slip_desc sd = {0};
-        channel c;
         double worst = 0;
-        coefficient = (fsi_real)(k * 0.5);
+        fsi_real coefficient = (fsi_real)(k * 0.5);
         sd.coefficient = &coefficient;
-        for (i = 0; i < ROUND; i++) {
+        for (int i = 0; i < ROUND; i++) {
             v[3 * i] = 1;
             v[3 * i + 1] = v[3 * i + 2] = 0;
         }
+        channel c;
         CHECK_OK(channel_make(&c, 6, 0.5, &sd));
         c.door.surface.v = v;
         CHECK_OK(fsi_slip_solve(&c.s, 1, NULL));
-        for (i = 0; i < (int)c.g.faces[0]; i++) /* faces between two fluid cells */
+        for (int i = 0; i < (int)c.g.faces[0]; i++) /* faces between two fluid cells */
             if (i % (c.g.nx + 1) && i % (c.g.nx + 1) < c.g.nx && c.g.weight[0][i] > 0)
                 worst = fmax(worst, fabs((double)c.g.u[0][i] - 1));
-        for (i = 0; i < c.s.interface.sides; i++)
+        for (int i = 0; i < c.s.interface.sides; i++)
             worst =
                 fmax(worst, fabs((double)c.s.velocity[i].x - 1) + fabs((double)c.s.velocity[i].y));
         CHECK_MOST(worst, TOL(1e-10, 1e-5));
@@ -480,12 +465,11 @@ TEST slip_moving_with_the_fluid(void) {
 TEST slip_coefficient_zero_is_no_slip(void) {
     fsi_real coefficient = 0;
     fsi_slip_desc sd = {0};
-    channel c;
-    int i;
     sd.coefficient = &coefficient;
+    channel c;
     CHECK_OK(channel_make(&c, 6, 0.5, &sd));
     CHECK_OK(fsi_slip_solve(&c.s, 1, NULL));
-    for (i = 0; i < c.s.interface.sides; i++) {
+    for (int i = 0; i < c.s.interface.sides; i++) {
         CHECK_NEAR(0, fsi_vec_length(c.s.velocity[i]), 0);
         CHECK_NEAR(0, c.s.flux[i], 0);
     }
@@ -498,14 +482,12 @@ TEST slip_coefficient_zero_is_no_slip(void) {
 
 TEST slip_same_bits_for_any_number_of_threads(void) {
     uint64_t want = 0;
-    int threads;
-    for (threads = 1; threads <= 8; threads += threads < 3 ? 1 : 5) {
-        uint64_t hash;
-        channel c;
+    for (int threads = 1; threads <= 8; threads += threads < 3 ? 1 : 5) {
         check_threads(threads);
+        channel c;
         CHECK_OK(channel_make(&c, 10, 0.25, NULL));
         CHECK_OK(fsi_slip_solve(&c.s, 1, NULL));
-        hash = check_hash(c.g.u[0], c.g.faces[0] * sizeof(fsi_real), 1);
+        uint64_t hash = check_hash(c.g.u[0], c.g.faces[0] * sizeof(fsi_real), 1);
         hash = check_hash(c.s.flux, (size_t)c.s.interface.sides * sizeof(fsi_real), hash);
         if (threads == 1)
             want = hash;
@@ -517,21 +499,19 @@ TEST slip_same_bits_for_any_number_of_threads(void) {
 }
 
 TEST slip_failing_allocator(void) {
-    long k;
     int done = 0;
-    for (k = 0; k < 400 && !done; k++) {
+    for (long k = 0; k < 400 && !done; k++) {
         fail_allocator f = fail_begin(k);
         fsi_grid_desc gd = box(12, 12, 1, FSI_SIDE_SLIP);
         fsi_slip_desc sd = {0};
-        fsi_grid g;
-        fsi_slip s;
-        plane q;
-        fsi_result r;
         sd.allocator = fail_make(&f);
+        plane q;
         plane_make(&q, 2, 0.5, 0.5, 0, -0.3, 1, 0, 0.2);
+        fsi_grid g;
         CHECK_OK(fsi_grid_init(&g, &gd));
         g.u[0][80] = 1;
-        r = fsi_slip_init(&s, &g, &sd);
+        fsi_slip s;
+        fsi_result r = fsi_slip_init(&s, &g, &sd);
         if (r == FSI_OK)
             r = fsi_slip_detect(&s, q.list, 1);
         if (r == FSI_OK)
@@ -550,8 +530,8 @@ TEST slip_bad_input(void) {
     fsi_grid_desc gd = box(12, 12, 1, FSI_SIDE_SLIP);
     fsi_slip_desc sd = {0};
     fsi_grid g;
-    fsi_slip s;
     CHECK_OK(fsi_grid_init(&g, &gd));
+    fsi_slip s;
     CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_slip_init(&s, NULL, NULL));
     sd.passes = -1;
     CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_slip_init(&s, &g, &sd));
@@ -571,20 +551,21 @@ TEST slip_bad_input(void) {
 /* SLIP eq. 10 as printed: N^T W v = 0 holds to the tolerance (C-13), but the speed is far off and
  * does not converge. */
 TEST C_13_paper_form_constraint(void) {
-    double most, top, rms, worst = 0;
+    double worst = 0;
     fsi_slip_desc sd = {0};
-    channel c;
-    int i;
     sd.form = FSI_SLIP_PAPER;
     sd.tolerance = TOL(1e-10, 1e-4);
+    channel c;
     CHECK_OK(channel_make(&c, 10, 0.25, &sd));
     CHECK_OK(fsi_slip_solve(&c.s, 1, NULL));
-    for (i = 0; i < c.s.interface.sides; i++)
+    for (int i = 0; i < c.s.interface.sides; i++)
         worst =
             fmax(worst, fabs((double)fsi_vec_dot(c.s.velocity[i], c.s.interface.side[i].normal)));
     CHECK_MOST(worst, TOL(1e-8, 1e-3));
     CHECK_MOST(fsi_slip_max_divergence(&c.s), TOL(1e-8, 1e-3));
-    rms = surface_rms(&c, &most, &top);
+    double most;
+    double top;
+    double rms = surface_rms(&c, &most, &top);
     CHECK_MOST(rms, 0.46);
     ASSERT(rms > 0.2);
     channel_free(&c);
@@ -604,24 +585,22 @@ static fsi_body rigid(double mass, double inertia, double x, double y, double vy
 
 TEST C_27_free_plate_between_opposite_streams(void) {
     uint64_t seed = 5;
-    int k, solver;
-    for (k = 0; k < 3; k++)
-        for (solver = FSI_SLIP_CG; solver <= FSI_SLIP_INDEFINITE; solver++) {
+    for (int k = 0; k < 3; k++)
+        for (int solver = FSI_SLIP_CG; solver <= FSI_SLIP_INDEFINITE; solver++) {
             double angle = 3.14159265358979 * (1 + check_random(&seed)) / 2, t[2];
             fsi_grid_desc gd = box(32, 32, 1, FSI_SIDE_OPEN);
             fsi_body body = rigid(0.3, 0.02, 0.5, 0.5, 0);
             fsi_slip_desc sd = {0};
-            fsi_surface surface;
-            fsi_grid g;
-            fsi_slip s;
-            plane q;
             sd.solver = (fsi_slip_solver)solver;
             sd.tolerance = TOL(1e-12, 1e-6);
             t[0] = cos(angle);
             t[1] = sin(angle);
+            plane q;
             plane_make(&q, 2, 0.503, 0.491, 0, -t[1], t[0], 0, 3);
-            surface = q.door.surface;
+            fsi_surface surface = q.door.surface;
             CHECK_OK(fsi_body_give(&body, &surface, &q.door));
+            fsi_grid g;
+            fsi_slip s;
             CHECK_OK(slip_open(&g, &s, &gd, &sd, q.list, 1));
             shear(&g, NULL, &q, t, 1);
             CHECK_OK(fsi_slip_solve(&s, FSI_R(0.01), NULL));
@@ -649,20 +628,17 @@ static fsi_result two_way_run(two_way *w, int plate, int solver, int side, doubl
     fsi_surface surface = round_make(0.52, 0.47, 0.2);
     fsi_slip_desc sd = {0};
     uint64_t seed = 17;
-    fsi_result r;
-    size_t k;
-    int a;
     sd.solver = (fsi_slip_solver)solver;
     sd.tolerance = tolerance;
     sd.passes = 2;
     /* 2: it cuts the box in two */
     plane_make(&q, 2, 0.5, 0.5, 0, -0.3, 1, 0, plate == 2 ? 3 : 0.25);
     w->body = rigid(0.05, 0.001, 0.52, 0.47, 0.3);
-    r = fsi_body_give(&w->body, plate ? &q.door.surface : &surface, &door);
+    fsi_result r = fsi_body_give(&w->body, plate ? &q.door.surface : &surface, &door);
     if (r == FSI_OK)
         r = slip_open(&w->g, &w->s, &gd, &sd, list, 1);
-    for (a = 0; a < 2; a++)
-        for (k = 0; k < w->g.faces[a]; k++)
+    for (int a = 0; a < 2; a++)
+        for (size_t k = 0; k < w->g.faces[a]; k++)
             w->g.u[a][k] = (fsi_real)check_random(&seed);
     if (r == FSI_OK)
         r = fsi_slip_solve(&w->s, FSI_R(0.01), &w->report);
@@ -671,17 +647,16 @@ static fsi_result two_way_run(two_way *w, int plate, int solver, int side, doubl
 }
 
 TEST C_15_eliminated_and_indefinite_agree(void) {
-    int plate, side;
-    for (plate = 0; plate < 3; plate++)
-        for (side = FSI_SIDE_SLIP; side <= FSI_SIDE_OPEN; side += 2) {
-            two_way a, b;
+    for (int plate = 0; plate < 3; plate++)
+        for (int side = FSI_SIDE_SLIP; side <= FSI_SIDE_OPEN; side += 2) {
+            two_way a;
             double worst = 0;
-            size_t i;
             CHECK_OK(two_way_run(&a, plate, FSI_SLIP_CG, side, TOL(1e-12, 1e-6)));
+            two_way b;
             CHECK_OK(two_way_run(&b, plate, FSI_SLIP_INDEFINITE, side, TOL(1e-12, 1e-6)));
-            for (i = 0; i < a.g.faces[0]; i++)
+            for (size_t i = 0; i < a.g.faces[0]; i++)
                 worst = fmax(worst, fabs((double)a.g.u[0][i] - (double)b.g.u[0][i]));
-            for (i = 0; i < (size_t)a.s.interface.sides; i++)
+            for (size_t i = 0; i < (size_t)a.s.interface.sides; i++)
                 worst = fmax(worst, fabs((double)a.s.flux[i] - (double)b.s.flux[i]));
             worst =
                 fmax(worst, (double)fsi_vec_length(fsi_vec_sub(a.body.velocity, b.body.velocity))
@@ -733,13 +708,12 @@ static double any_clock(void) {
 
 static fsi_result any_soft(any_solid *w, int kind) {
     fsi_soft_desc d;
-    fsi_mesh m;
-    fsi_result r;
-    size_t i;
     memset(&d, 0, sizeof d);
+    fsi_mesh m;
     memset(&m, 0, sizeof m);
     d.dim = kind == KIND_TETS ? 3 : 2;
-    r = kind == KIND_TETS
+    fsi_result r =
+        kind == KIND_TETS
             ? fsi_mesh_box(&m, fsi_vec(FSI_R(0.31), FSI_R(0.33), FSI_R(0.28)),
                            fsi_vec(FSI_R(0.72), FSI_R(0.7), FSI_R(0.69)), 2, 2, 2, 0, NULL)
             : fsi_mesh_strip(&m, fsi_vec(FSI_R(0.15), FSI_R(0.72), 0),
@@ -768,7 +742,7 @@ static fsi_result any_soft(any_solid *w, int kind) {
     if (r != FSI_OK)
         return r;
     w->has_soft = 1;
-    for (i = 0; i < 3 * (size_t)w->soft.desc.vertex_count; i++)
+    for (size_t i = 0; i < 3 * (size_t)w->soft.desc.vertex_count; i++)
         w->soft.v[i] = d.dim == 2 && i % 3 == 2 ? 0 : (fsi_real)(0.1 * sin(3.0 * (double)i));
     r = fsi_soft_forces(&w->soft, FSI_R(0.01));
     fsi_soft_coupled(&w->soft, w->door + w->count);
@@ -777,14 +751,13 @@ static fsi_result any_soft(any_solid *w, int kind) {
 }
 
 static fsi_result any_make(any_solid *w, int kind, int form, int solver) {
-    int three = kind == KIND_TETS || kind == KIND_PLATE3, i, a;
+    int three = kind == KIND_TETS || kind == KIND_PLATE3;
     fsi_grid_desc gd = box(three ? 8 : 16, three ? 8 : 16, three ? 8 : 1, FSI_SIDE_OPEN);
-    fsi_surface surface;
     fsi_slip_desc sd = {0};
     uint64_t seed = 23;
     fsi_result r = FSI_OK;
-    size_t k;
     memset(w, 0, sizeof *w);
+    fsi_surface surface;
     memset(&surface, 0, sizeof surface);
     sd.form = (fsi_slip_form)form;
     sd.solver = (fsi_slip_solver)solver;
@@ -794,7 +767,7 @@ static fsi_result any_make(any_solid *w, int kind, int form, int solver) {
     w->list[1] = w->door + 1;
     w->body = rigid(0.05, 0.001, 0.52, 0.44, 0.3);
     if (kind == KIND_DISK || kind == KIND_DISK_AND_STRIP) {
-        for (i = 0; i < 200; i++) {
+        for (int i = 0; i < 200; i++) {
             double t = 2 * 3.14159265358979323846 * i / 200;
             w->x[3 * i] = (fsi_real)(0.52 + 0.17 * cos(t));
             w->x[3 * i + 1] = (fsi_real)(0.44 + 0.17 * sin(t));
@@ -821,8 +794,8 @@ static fsi_result any_make(any_solid *w, int kind, int form, int solver) {
         r = fsi_slip_init(&w->s, &w->g, &sd);
     if (r == FSI_OK)
         r = fsi_slip_detect(&w->s, w->list, w->count);
-    for (a = 0; a < w->g.dim; a++)
-        for (k = 0; k < w->g.faces[a]; k++) {
+    for (int a = 0; a < w->g.dim; a++)
+        for (size_t k = 0; k < w->g.faces[a]; k++) {
             w->g.u[a][k] = (fsi_real)check_random(&seed);
             w->g.u_plus[a][k] = w->g.u[a][k];
         }
@@ -844,30 +817,27 @@ static void any_free(any_solid *w) {
 
 static double any_difference(const any_solid *a, const any_solid *b) {
     double worst = 0;
-    size_t i;
-    int k, axis;
-    for (axis = 0; axis < a->g.dim; axis++)
-        for (i = 0; i < a->g.faces[axis]; i++)
+    for (int axis = 0; axis < a->g.dim; axis++)
+        for (size_t i = 0; i < a->g.faces[axis]; i++)
             worst = fmax(worst, fabs((double)a->g.u[axis][i] - (double)b->g.u[axis][i]));
-    for (k = 0; k < a->s.interface.sides; k++)
+    for (int k = 0; k < a->s.interface.sides; k++)
         worst = fmax(worst, fabs((double)a->s.flux[k] - (double)b->s.flux[k]));
-    for (k = 0; k < a->count; k++)
-        for (i = 0; i < (size_t)a->door[k].dof; i++)
+    for (int k = 0; k < a->count; k++)
+        for (size_t i = 0; i < (size_t)a->door[k].dof; i++)
             worst = fmax(worst, fabs((double)a->door[k].v[i] - (double)b->door[k].v[i]));
     return worst;
 }
 
 /* A x = b by elimination with pivots, x in b */
 static int gauss(int n, double *A, double *b) {
-    int i, j, k;
-    for (k = 0; k < n; k++) {
+    for (int k = 0; k < n; k++) {
         int p = k;
-        for (i = k + 1; i < n; i++)
+        for (int i = k + 1; i < n; i++)
             if (fabs(A[(size_t)i * n + k]) > fabs(A[(size_t)p * n + k]))
                 p = i;
         if (!(fabs(A[(size_t)p * n + k]) > 0))
             return 0;
-        for (j = 0; j < n; j++) {
+        for (int j = 0; j < n; j++) {
             double t = A[(size_t)k * n + j];
             A[(size_t)k * n + j] = A[(size_t)p * n + j];
             A[(size_t)p * n + j] = t;
@@ -877,15 +847,15 @@ static int gauss(int n, double *A, double *b) {
             b[k] = b[p];
             b[p] = t;
         }
-        for (i = k + 1; i < n; i++) {
+        for (int i = k + 1; i < n; i++) {
             double t = A[(size_t)i * n + k] / A[(size_t)k * n + k];
-            for (j = k; j < n && t != 0; j++)
+            for (int j = k; j < n && t != 0; j++)
                 A[(size_t)i * n + j] -= t * A[(size_t)k * n + j];
             b[i] -= t * b[k];
         }
     }
-    for (k = n - 1; k >= 0; k--) {
-        for (j = k + 1; j < n; j++)
+    for (int k = n - 1; k >= 0; k--) {
+        for (int j = k + 1; j < n; j++)
             b[k] -= A[(size_t)k * n + j] * b[j];
         b[k] /= A[(size_t)k * n + k];
     }
@@ -938,17 +908,16 @@ static int twin_regular(const twin *t, int c, int dir) {
 static void twin_walk(const twin *t, int a, int steps, double *count) {
     double *now = (double *)calloc((size_t)t->cells, sizeof *now),
            *next = (double *)calloc((size_t)t->cells, sizeof *next);
-    int c, dir, k;
-    for (c = 0; c < t->cells; c++)
+    for (int c = 0; c < t->cells; c++)
         count[c] = 0;
     now[a] = 1;
-    for (k = 0; k <= steps; k++) {
-        for (c = 0; c < t->cells; c++) {
+    for (int k = 0; k <= steps; k++) {
+        for (int c = 0; c < t->cells; c++) {
             count[c] += now[c];
             next[c] = 0;
         }
-        for (c = 0; c < t->cells; c++)
-            for (dir = 0; now[c] > 0 && dir < 2 * t->g->dim; dir++)
+        for (int c = 0; c < t->cells; c++)
+            for (int dir = 0; now[c] > 0 && dir < 2 * t->g->dim; dir++)
                 if (twin_regular(t, c, dir) && twin_next(t, c, dir) >= 0)
                     next[twin_next(t, c, dir)] += now[c];
         memcpy(now, next, (size_t)t->cells * sizeof *now);
@@ -958,15 +927,15 @@ static void twin_walk(const twin *t, int a, int steps, double *count) {
 }
 
 static void twin_same(int n, int *of, int a, int b) {
-    int i, x = of[a], y = of[b];
-    for (i = 0; i < n; i++)
+    int x = of[a], y = of[b];
+    for (int i = 0; i < n; i++)
         if (of[i] == y)
             of[i] = x;
 }
 
 static void twin_link(twin *t, int a, int b) {
-    int i, lo = b >= 0 && b < a ? b : a, hi = b >= 0 && b < a ? a : b;
-    for (i = 0; i < t->links; i++)
+    int lo = b >= 0 && b < a ? b : a, hi = b >= 0 && b < a ? a : b;
+    for (int i = 0; i < t->links; i++)
         if (t->link[i][0] == lo && t->link[i][1] == hi)
             return;
     if (a == b)
@@ -977,26 +946,27 @@ static void twin_link(twin *t, int a, int b) {
 
 static void twin_graph(twin *t) { /* ghosts, links, groups */
     double *near2 = (double *)calloc((size_t)t->cells, sizeof *near2);
-    int i, j, dir, *of = (int *)calloc((size_t)t->sides + 1, sizeof *of);
+    int *of = (int *)calloc((size_t)t->sides + 1, sizeof *of);
     const fsi_side *s = t->f->side;
 #define TWIN_BEHIND(k) twin_next(t, s[k].cell, 2 * s[k].axis + (s[k].sign > 0))
-    for (i = 0; i < t->sides; i++)
+    for (int i = 0; i < t->sides; i++)
         of[i] = i;
-    for (i = 0; i < t->sides; i++)
+    int j;
+    for (int i = 0; i < t->sides; i++)
         for (twin_walk(t, s[i].cell, 2, near2), j = 0; j < t->sides; j++)
             if (TWIN_BEHIND(i) == TWIN_BEHIND(j) && near2[s[j].cell] > 0)
                 twin_same(t->sides, of, i, j);
-    for (i = 0; i < t->sides; i++)
+    for (int i = 0; i < t->sides; i++)
         t->ghost[i] = of[i] == i ? t->ghosts++ : -1;
-    for (i = 0; i < t->sides; i++) {
+    for (int i = 0; i < t->sides; i++) {
         for (j = 0; of[j] != of[i] || t->ghost[j] < 0; j++) {
         }
         if (t->ghost[i] < 0)
             t->ghost[i] = t->ghost[j];
     }
-    for (i = 0; i < t->sides; i++) {
+    for (int i = 0; i < t->sides; i++) {
         twin_walk(t, s[i].cell, 1, near2);
-        for (dir = 0; dir < 2 * t->g->dim; dir++) {
+        for (int dir = 0; dir < 2 * t->g->dim; dir++) {
             int m = twin_next(t, TWIN_BEHIND(i), dir);
             fsi_side_kind kind = t->g->desc.side[dir].kind;
             if (m < 0 && (kind == FSI_SIDE_OPEN || kind == FSI_SIDE_INFLOW))
@@ -1009,12 +979,12 @@ static void twin_graph(twin *t) { /* ghosts, links, groups */
             if (s[j].cell == s[i].cell && s[j].axis != s[i].axis && s[j].solid == s[i].solid)
                 twin_link(t, t->ghost[i], t->ghost[j]);
     }
-    for (i = 0; i < t->ghosts; i++)
+    for (int i = 0; i < t->ghosts; i++)
         t->group[i] = i;
-    for (i = 0; i < t->links; i++)
+    for (int i = 0; i < t->links; i++)
         if (t->link[i][1] >= 0)
             twin_same(t->ghosts, t->group, t->link[i][0], t->link[i][1]);
-    for (i = 0; i < t->links; i++)
+    for (int i = 0; i < t->links; i++)
         if (t->link[i][1] < 0)
             t->open[t->group[t->link[i][0]]] = 1;
     free(near2);
@@ -1024,14 +994,14 @@ static void twin_graph(twin *t) { /* ghosts, links, groups */
 /* mean of the regular samples of the cell, else of cells one, then two steps away */
 static void twin_estimate(const twin *t, int side, double *v) {
     double *count = (double *)calloc((size_t)t->cells, sizeof *count);
-    int a, c, k, ring;
-    for (a = 0; a < 3; a++)
+    int c;
+    for (int a = 0; a < 3; a++)
         v[a] = 0;
-    for (a = 0; a < t->g->dim; a++) {
+    for (int a = 0; a < t->g->dim; a++) {
         double sum = 0, n = 0;
-        for (ring = 0; ring <= 2 && !(n > 0); ring++)
+        for (int ring = 0; ring <= 2 && !(n > 0); ring++)
             for (twin_walk(t, t->f->side[side].cell, ring, count), c = 0; c < t->cells; c++)
-                for (k = 2 * a; count[c] > 0 && k < 2 * a + 2; k++)
+                for (int k = 2 * a; count[c] > 0 && k < 2 * a + 2; k++)
                     if (twin_regular(t, c, k)) {
                         sum += count[c] * (double)t->g->u[a][twin_face(t, c, k)];
                         n += count[c];
@@ -1045,22 +1015,21 @@ static void twin_estimate(const twin *t, int side, double *v) {
 static void twin_row(const twin *t, int side, const double *d, double *row) {
     const fsi_side *s = t->f->side + side;
     const fsi_coupled *b = t->solid[s->solid];
-    int k, e, a;
-    for (k = 0; k < t->dof; k++)
+    for (int k = 0; k < t->dof; k++)
         row[k] = 0;
-    for (e = s->row; b->node && e < s->row_end; e++)
-        for (a = 0; a < t->g->dim; a++)
+    for (int e = s->row; b->node && e < s->row_end; e++)
+        for (int a = 0; a < t->g->dim; a++)
             row[t->at[s->solid] + t->f->col[e] - s->axis + a] += (double)t->f->val[e] * d[a];
     if (!b->node) {
         const fsi_body *body = (const fsi_body *)b->user;
         fsi_vec3 x = fsi_vec_sub(fsi_interface_centre(t->f, s), body->centre),
                  D = fsi_vec((fsi_real)d[0], (fsi_real)d[1], (fsi_real)d[2]),
                  w = fsi_vec_cross(x, D);
-        for (a = 0; a < 3; a++) {
+        for (int a = 0; a < 3; a++) {
             row[t->at[s->solid] + a] = d[a];
             row[t->at[s->solid] + 3 + a] = (double)fsi__get(w, a);
         }
-        for (a = 0; a < 6; a++)
+        for (int a = 0; a < 6; a++)
             if (!(b->inverse_mass[7 * a] > 0))
                 row[t->at[s->solid] + a] = 0;
     }
@@ -1074,10 +1043,10 @@ static double twin_normal(const twin *t, int side, int a) {
 static int twin_free(twin *t, double *K, double *row) {
     double *b = (double *)calloc((size_t)t->dof + 1, sizeof *b),
            *copy = (double *)calloc((size_t)(t->dof * t->dof) + 1, sizeof *copy), V[3], d[3];
-    int i, j, k, e, n = t->dof, s, ok;
-    for (s = 0; t->solid[s]; s++) {
+    int j, n = t->dof;
+    for (int s = 0; t->solid[s]; s++) {
         const fsi_coupled *q = t->solid[s];
-        for (i = 0; i < q->dof; i++)
+        for (int i = 0; i < q->dof; i++)
             for (j = 0; j < q->dof; j++) {
                 double m =
                     q->node ? (i == j) * (double)q->mass[i / 3] : (double)q->mass[i * q->dof + j];
@@ -1086,28 +1055,28 @@ static int twin_free(twin *t, double *K, double *row) {
                 K[(t->at[s] + i) * n + t->at[s] + j] = m;
                 b[t->at[s] + i] += m * t->v[t->at[s] + j];
             }
-        for (k = 0; q->implicit && k < q->implicit->rows; k++)
-            for (i = q->implicit->row[k]; i < q->implicit->row[k + 1]; i++)
+        for (int k = 0; q->implicit && k < q->implicit->rows; k++)
+            for (int i = q->implicit->row[k]; i < q->implicit->row[k + 1]; i++)
                 for (j = q->implicit->row[k]; j < q->implicit->row[k + 1]; j++)
                     K[(t->at[s] + q->implicit->col[i]) * n + t->at[s] + q->implicit->col[j]] +=
                         (double)q->implicit->val[i] * (double)q->implicit->val[j];
     }
-    for (e = 0; e < t->sides; e++) {
+    for (int e = 0; e < t->sides; e++) {
         double c = (double)t->coefficient[t->f->side[e].solid], along = 0,
                m = (double)t->f->side[e].mass;
         int axis = t->f->side[e].axis;
-        for (k = 0; k < 3; k++)
+        for (int k = 0; k < 3; k++)
             d[k] = c * twin_normal(t, e, axis) * twin_normal(t, e, k) + (1 - c) * (k == axis);
         twin_row(t, e, d, row);
         twin_estimate(t, e, V);
-        for (k = 0; k < 3; k++)
+        for (int k = 0; k < 3; k++)
             along += d[k] * V[k];
-        for (i = 0; i < n; i++)
+        for (int i = 0; i < n; i++)
             for (b[i] += m * row[i] * along, j = 0; j < n; j++)
                 K[i * n + j] += m * row[i] * row[j];
     }
     memcpy(copy, K, (size_t)(n * n) * sizeof *K);
-    ok = gauss(n, copy, b);
+    int ok = gauss(n, copy, b);
     memcpy(t->v, b, (size_t)n * sizeof *b);
     free(b);
     free(copy);
@@ -1118,12 +1087,12 @@ static int twin_free(twin *t, double *K, double *row) {
 static int twin_start(twin *t, double *row) {
     double *L = (double *)calloc((size_t)(t->ghosts * t->ghosts) + 1, sizeof *L),
            *q = (double *)calloc((size_t)t->ghosts + 1, sizeof *q), d[3], V[3], n = 0, sum;
-    int i, j, k, ok;
+    int i, j;
     for (i = 0; i < t->sides; i++) {
         double slide[3], along = 0, c = (double)t->coefficient[t->f->side[i].solid];
         int axis = t->f->side[i].axis;
         twin_estimate(t, i, V);
-        for (k = 0; k < 3; k++) {
+        for (int k = 0; k < 3; k++) {
             for (j = 0; j < 3; j++)
                 d[j] = j == k;
             twin_row(t, i, d, row);
@@ -1146,7 +1115,7 @@ static int twin_start(twin *t, double *row) {
         }
     }
     /* closed groups: without the mean, and one value given */
-    for (k = 0; k < t->ghosts; k++) {
+    for (int k = 0; k < t->ghosts; k++) {
         if (t->group[k] != k || t->open[k])
             continue;
         for (sum = n = 0, i = 0; i < t->ghosts; i++)
@@ -1159,7 +1128,7 @@ static int twin_start(twin *t, double *row) {
                 q[i] -= sum / n;
         L[k * t->ghosts + k] += 1;
     }
-    ok = gauss(t->ghosts, L, q);
+    int ok = gauss(t->ghosts, L, q);
     for (i = 0; i < t->links; i++)
         t->link_flux[i] = q[t->link[i][0]] - (t->link[i][1] >= 0 ? q[t->link[i][1]] : 0);
     free(L);
@@ -1169,7 +1138,7 @@ static int twin_start(twin *t, double *row) {
 
 /* The system with all unknowns kept, (p of cells, p of ghosts, v); x has them in this order. */
 static int twin_solve(twin *t, const double *K, double *row, double *x) {
-    int n = t->cells + t->ghosts + t->dof, i, j, k, dir, ok;
+    int n = t->cells + t->ghosts + t->dof, i, j;
     double *A = (double *)calloc((size_t)n * (size_t)n, sizeof *A), h = (double)t->g->h,
            rho_h = (double)t->g->desc.rho * h, area = t->g->dim == 3 ? h * h : h, d[3];
     const fsi_side *s = t->f->side;
@@ -1181,7 +1150,7 @@ static int twin_solve(twin *t, const double *K, double *row, double *x) {
             TWIN_A(i, i) = 1;
             continue;
         }
-        for (dir = 0; dir < 2 * t->g->dim; dir++) {
+        for (int dir = 0; dir < 2 * t->g->dim; dir++) {
             size_t face = twin_face(t, i, dir);
             double w = (double)t->g->weight[dir / 2][face];
             int o = twin_next(t, i, dir);
@@ -1193,7 +1162,7 @@ static int twin_solve(twin *t, const double *K, double *row, double *x) {
             x[i] -= rho_h * (dir & 1 ? 1 : -1) * (double)t->g->u[dir / 2][face];
         }
     }
-    for (k = 0; k < t->sides; k++) {
+    for (int k = 0; k < t->sides; k++) {
         int c = s[k].cell, g = t->cells + t->ghost[k], axis = s[k].axis;
         double m = (double)t->coefficient[s[k].solid] / 30, wall = 0;
         TWIN_A(c, c) += m;
@@ -1218,7 +1187,7 @@ static int twin_solve(twin *t, const double *K, double *row, double *x) {
             TWIN_A(t->cells + t->ghosts + j, c) -= area * s[k].sign * row[j];
         }
     }
-    for (k = 0; k < t->links; k++) {
+    for (int k = 0; k < t->links; k++) {
         int g = t->cells + t->link[k][0], o = t->cells + t->link[k][1];
         TWIN_A(g, g) += 1.0 / 30;
         x[g] -= rho_h * t->link_flux[k];
@@ -1234,7 +1203,7 @@ static int twin_solve(twin *t, const double *K, double *row, double *x) {
             TWIN_A(t->cells + t->ghosts + i, t->cells + t->ghosts + j) += K[i * t->dof + j];
             x[t->cells + t->ghosts + i] += K[i * t->dof + j] * t->v[j];
         }
-    ok = gauss(n, A, x);
+    int ok = gauss(n, A, x);
     free(A);
     return ok;
 }
@@ -1245,10 +1214,9 @@ static double twin_compare(any_solid *before, const any_solid *solved,
                            const fsi_real *coefficient) {
     fsi_coupled *list[3] = {NULL, NULL, NULL};
     twin t;
-    double worst = 0, *K, *row, *x, scale = 1 / ((double)before->g.desc.rho * (double)before->g.h);
-    int i, k;
+    double worst = 0, scale = 1 / ((double)before->g.desc.rho * (double)before->g.h);
     memset(&t, 0, sizeof t);
-    for (i = 0; i < before->count; i++) {
+    for (int i = 0; i < before->count; i++) {
         list[i] = before->list[i];
         t.at[i] = t.dof;
         t.dof += list[i]->dof;
@@ -1266,23 +1234,26 @@ static double twin_compare(any_solid *before, const any_solid *solved,
     t.flux = (double *)calloc((size_t)t.sides + 1, sizeof *t.flux);
     t.link_flux = (double *)calloc(16 * (size_t)t.sides + 1, sizeof *t.link_flux);
     t.v = (double *)calloc((size_t)t.dof + 1, sizeof *t.v);
+    double *K;
     K = (double *)calloc((size_t)(t.dof * t.dof) + 1, sizeof *K);
+    double *row;
     row = (double *)calloc((size_t)t.dof + 1, sizeof *row);
-    for (i = 0; i < before->count; i++)
-        for (k = 0; k < list[i]->dof; k++)
+    for (int i = 0; i < before->count; i++)
+        for (int k = 0; k < list[i]->dof; k++)
             t.v[t.at[i] + k] = (double)list[i]->v[k];
     twin_graph(&t);
+    double *x;
     x = (double *)calloc((size_t)(t.cells + t.ghosts + t.dof), sizeof *x);
     if (t.ghosts != solved->s.ghosts || t.links != solved->s.links || !twin_free(&t, K, row)
         || !twin_start(&t, row) || !twin_solve(&t, K, row, x))
         worst = 1e30;
-    for (i = 0; i < t.cells; i++)
+    for (int i = 0; i < t.cells; i++)
         worst = fmax(worst, fabs(x[i] - (double)solved->g.pressure[i]));
-    for (i = 0; i < before->count; i++)
-        for (k = 0; k < list[i]->dof; k++)
+    for (int i = 0; i < before->count; i++)
+        for (int k = 0; k < list[i]->dof; k++)
             worst = fmax(worst,
                          fabs(x[t.cells + t.ghosts + t.at[i] + k] - (double)solved->door[i].v[k]));
-    for (i = 0; i < t.sides; i++) {
+    for (int i = 0; i < t.sides; i++) {
         double m = (double)coefficient[t.f->side[i].solid] / 30;
         worst = fmax(worst,
                      fabs(t.flux[i] + scale * m * (x[t.f->side[i].cell] - x[t.cells + t.ghost[i]])
@@ -1302,12 +1273,11 @@ static double twin_compare(any_solid *before, const any_solid *solved,
 }
 
 TEST C_15_every_solid_both_forms(void) {
-    int kind, form;
-    for (kind = 0; kind < KINDS; kind++)
-        for (form = FSI_SLIP_REPAIRED; form <= FSI_SLIP_PAPER + 2; form++) {
+    for (int kind = 0; kind < KINDS; kind++)
+        for (int form = FSI_SLIP_REPAIRED; form <= FSI_SLIP_PAPER + 2; form++) {
             static const fsi_real rough[2] = {FSI_R(0.1), 0};
             static any_solid a, b, c;
-            double worst, dense = -1;
+            double dense = -1;
             /* friction, then both forms once more */
             int with = form > FSI_SLIP_PAPER;
             CHECK_OK(any_make(&a, kind, form & 1, FSI_SLIP_CG));
@@ -1316,7 +1286,7 @@ TEST C_15_every_solid_both_forms(void) {
                 a.s.desc.coefficient = b.s.desc.coefficient = rough;
             CHECK_OK(any_solve(&a));
             CHECK_OK(any_solve(&b));
-            worst = any_difference(&a, &b);
+            double worst = any_difference(&a, &b);
             if (form == FSI_SLIP_REPAIRED) {
                 static const fsi_real one[2] = {1, 1};
                 CHECK_OK(any_make(&c, kind, form, FSI_SLIP_CG));
@@ -1359,10 +1329,10 @@ TEST slip_costs_at_most_twice_the_monolithic_step(void) {
     fsi_scene scene[3];
     fsi_coupled *list[3];
     double best[3] = {1e30, 1e30, 1e30};
-    int its[3] = {0, 0, 0}, i, k, round;
+    int its[3] = {0, 0, 0};
     memset(&surface, 0, sizeof surface);
     memset(scene, 0, sizeof scene);
-    for (i = 0; i < 200; i++) {
+    for (int i = 0; i < 200; i++) {
         double t = 2 * 3.14159265358979323846 * i / 200;
         x[3 * i] = (fsi_real)(0.5 + 0.15 * cos(t));
         x[3 * i + 1] = (fsi_real)(0.5 + 0.15 * sin(t));
@@ -1374,7 +1344,7 @@ TEST slip_costs_at_most_twice_the_monolithic_step(void) {
     surface.vertex_count = surface.element_count = 200;
     surface.x = x;
     surface.index = index;
-    for (k = 0; k < 3; k++) {
+    for (int k = 0; k < 3; k++) {
         fsi_grid_desc gd = box(N, N, 1, FSI_SIDE_SLIP);
         fsi_slip_desc sd = {0};
         sd.passes = k == 1 ? 1 : 3;
@@ -1390,16 +1360,15 @@ TEST slip_costs_at_most_twice_the_monolithic_step(void) {
             CHECK_OK(fsi_slip_init(&slip[k - 1], &g[k], &sd));
         else
             CHECK_OK(fsi_couple_init(&couple, &g[0], NULL));
-        for (i = 0; i < (int)g[k].faces[0]; i++)
+        for (int i = 0; i < (int)g[k].faces[0]; i++)
             g[k].u[0][i] = g[k].u_plus[0][i] = 1;
     }
-    for (round = 0; round < ROUNDS; round++)
-        for (k = 0; k < 3; k++) {
-            double t;
-            fsi_report report;
+    for (int round = 0; round < ROUNDS; round++)
+        for (int k = 0; k < 3; k++) {
             body[k] = rigid(0.2, 0.003, 0.5, 0.5, 0);
             CHECK_OK(fsi_body_give(&body[k], &surface, &door[k]));
-            t = any_clock();
+            double t = any_clock();
+            fsi_report report;
             ASSERT((k ? fsi_slip_step(&slip[k - 1], &scene[k], FSI_R(0.005), &report)
                       : fsi_couple_step(&couple, &scene[0], FSI_R(0.005), &report))
                    >= 0);
@@ -1413,7 +1382,7 @@ TEST slip_costs_at_most_twice_the_monolithic_step(void) {
            1e3 * best[0], its[0], 1e3 * best[1], its[1], best[1] / best[0], 1e3 * best[2], its[2],
            best[2] / best[0]);
     CHECK_MOST(best[2], 2 * best[0]);
-    for (k = 0; k < 3; k++) {
+    for (int k = 0; k < 3; k++) {
         if (k)
             fsi_slip_free(&slip[k - 1]);
         else
@@ -1428,39 +1397,36 @@ TEST slip_costs_at_most_twice_the_monolithic_step(void) {
 TEST C_03_falling_disk(void) {
     static const double ratio[3] = {1, 4, 0.2};
     double a[3];
-    int k, scheme;
-    for (k = 0; k < 3; k++) {
-        for (scheme = 0; scheme < 3; scheme++) {
+    for (int k = 0; k < 3; k++) {
+        for (int scheme = 0; scheme < 3; scheme++) {
             enum {
                 N = 48
             };
 
             fsi_grid_desc gd = box(N, N, 1, FSI_SIDE_SLIP);
             fsi_surface surface = round_make(0.5, 0.5, 0.2);
-            fsi_coupled door;
             fsi_coupled *list[1];
             fsi_couple_desc cd;
-            fsi_couple couple;
             fsi_slip_desc sd = {0};
-            fsi_slip s;
-            fsi_grid g;
-            fsi_body body;
             double dt = 0.01, area = 0;
-            int i;
             memset(&cd, 0, sizeof cd);
+            fsi_coupled door;
             list[0] = &door;
             sd.tolerance = cd.tolerance = TOL(1e-10, 1e-6);
             sd.passes = 5;
             cd.fractions = 1;
             sd.fractions = scheme == 2;
+            fsi_grid g;
             CHECK_OK(fsi_grid_init(&g, &gd));
+            fsi_couple couple;
+            fsi_slip s;
             CHECK_OK(scheme == 1 ? fsi_couple_init(&couple, &g, &cd) : fsi_slip_init(&s, &g, &sd));
             area = 3.14159265358979 * 0.04;
-            body = rigid(ratio[k] * area, ratio[k] * area * 0.02, 0.5, 0.5, -dt);
+            fsi_body body = rigid(ratio[k] * area, ratio[k] * area * 0.02, 0.5, 0.5, -dt);
             CHECK_OK(fsi_body_give(&body, &surface, &door));
             CHECK_OK(scheme == 1 ? fsi_couple_detect(&couple, list, 1)
                                  : fsi_slip_detect(&s, list, 1));
-            for (i = 0; i < (int)g.faces[1]; i++) {
+            for (int i = 0; i < (int)g.faces[1]; i++) {
                 g.u[1][i] = (fsi_real)-dt;
                 g.u_plus[1][i] = (fsi_real)-dt;
             }
@@ -1493,32 +1459,30 @@ TEST C_12_tracers_never_cross_a_plate(void) {
     static fsi_real x[3 * POINTS], old[3 * POINTS];
     fsi_grid_desc gd = box(24, 24, 1, FSI_SIDE_SLIP);
     uint64_t seed = 9;
-    fsi_scene scene;
     fsi_report report;
-    fsi_grid g;
-    fsi_slip s;
-    plane q;
-    size_t i;
-    int k, p;
     gd.side[0].kind = FSI_SIDE_INFLOW;
     gd.side[0].velocity.x = 1;
     gd.side[1].kind = FSI_SIDE_OPEN;
+    fsi_scene scene;
     memset(&scene, 0, sizeof scene);
+    plane q;
     plane_make(&q, 2, 0.5, 0.5, 0, -0.3, 1, 0, 0.2);
     scene.solid = q.list;
     scene.count = 1;
+    fsi_grid g;
     CHECK_OK(fsi_grid_init(&g, &gd));
+    fsi_slip s;
     CHECK_OK(fsi_slip_init(&s, &g, NULL));
-    for (i = 0; i < g.faces[0]; i++)
+    for (size_t i = 0; i < g.faces[0]; i++)
         g.u[0][i] = g.u_plus[0][i] = 1;
-    for (k = 0; k < 3 * POINTS; k++)
+    for (int k = 0; k < 3 * POINTS; k++)
         x[k] = k % 3 == 2 ? 0 : (fsi_real)(0.5 + 0.45 * check_random(&seed));
-    for (k = 0; k < 60; k++) {
+    for (int k = 0; k < 60; k++) {
         ASSERT(fsi_slip_step(&s, &scene, FSI_R(0.04), &report) >= 0);
         CHECK_MOST(report.divergence, 1e-2);
         memcpy(old, x, sizeof old);
         CHECK_OK(fsi_slip_trace(&s, FSI_R(0.04), POINTS, x));
-        for (p = 0; p < POINTS; p++) {
+        for (int p = 0; p < POINTS; p++) {
             fsi_hit hit;
             int solid;
             ASSERT(!fsi_interface_first_hit(&s.interface, fsi_vec_load(old + 3 * p),
@@ -1539,34 +1503,37 @@ TEST C_12_tracers_never_cross_a_plate(void) {
    the cell and the one before it. */
 TEST C_10_steady_potential_flow_has_no_drag(void) {
     fsi_slip_desc sd = {0};
-    channel c;
-    double *q, force = 0, plain, dt = 0.5;
-    int a, i, j, k, n = 20;
+    double force = 0, dt = 0.5;
+    int n = 20;
     sd.tolerance = TOL(1e-9, 1e-5);
+    channel c;
     CHECK_OK(channel_make(&c, n, 0.5, &sd));
     channel_exact(&c);
-    for (k = 0; k < 5; k++)
+    for (int k = 0; k < 5; k++)
         CHECK_OK(fsi_slip_solve(&c.s, 1, NULL));
+    double *q;
     q = (double *)calloc(c.g.cells, sizeof *q);
-    for (j = 0; j < c.g.ny; j++)
-        for (i = 0; i < c.g.nx; i++) {
-            double u, v, x = i + 0.5 - c.cx, y = j + 0.5 - c.cy;
+    for (int j = 0; j < c.g.ny; j++)
+        for (int i = 0; i < c.g.nx; i++) {
+            double x = i + 0.5 - c.cx, y = j + 0.5 - c.cy;
             if (hypot(x, y) < n - 2)
                 continue;
+            double u;
+            double v;
             slip_exact_velocity(&c.exact, x, y, &u, &v);
             q[i + c.g.nx * j] = (u * u + v * v) / 2;
         }
-    for (a = 0; a < 2; a++)
-        for (j = a; j < c.g.ny; j++)
-            for (i = 1 - a; i < c.g.nx; i++) {
+    for (int a = 0; a < 2; a++)
+        for (int j = a; j < c.g.ny; j++)
+            for (int i = 1 - a; i < c.g.nx; i++) {
                 int cell = i + c.g.nx * j, other = cell - (a ? c.g.nx : 1);
                 if (q[cell] > 0 && q[other] > 0)
                     c.g.u[a][i + (c.g.nx + (a == 0)) * j] -= (fsi_real)(dt * (q[cell] - q[other]));
             }
     free(q);
     CHECK_OK(fsi_slip_solve(&c.s, (fsi_real)dt, NULL));
-    plain = (double)fsi_slip_force(&c.s, 0).x / n;
-    for (k = 0; k < c.s.interface.sides; k++) {
+    double plain = (double)fsi_slip_force(&c.s, 0).x / n;
+    for (int k = 0; k < c.s.interface.sides; k++) {
         const fsi_side *s = c.s.interface.side + k;
         double p = (double)c.g.pressure[s->cell];
         if (s->axis == 0)
@@ -1589,18 +1556,17 @@ static fsi_result drag_run(int first_order, double coefficient, double *drag) {
     };
 
     fsi_real share = (fsi_real)coefficient;
-    fsi_result r;
     fsi_slip_desc sd = {0};
     fsi_scene scene;
-    channel c;
-    int k;
     memset(&scene, 0, sizeof scene);
     sd.passes = 1;
     sd.first_order = first_order;
     sd.coefficient = &share;
-    r = channel_make(&c, 8, 0.25, &sd);
+    channel c;
+    fsi_result r = channel_make(&c, 8, 0.25, &sd);
     scene.solid = c.list;
     scene.count = 1;
+    int k;
     for (*drag = 0, k = 0; k < STEPS && r >= 0; k++) {
         r = fsi_slip_step(&c.s, &scene, FSI_R(0.5), NULL);
         if (k >= 2 * STEPS / 3)
@@ -1629,18 +1595,18 @@ static fsi_result drag_settled(double coefficient, double dt, double *drag) {
         CELLS = 5
     };
 
-    int k, steps = (int)(100 / dt);
+    int steps = (int)(100 / dt);
     fsi_real c = (fsi_real)coefficient;
     fsi_slip_desc sd = {0};
     fsi_scene scene;
-    channel w;
-    fsi_result r;
     memset(&scene, 0, sizeof scene);
     sd.passes = 1;
     sd.coefficient = &c;
-    r = channel_make(&w, CELLS, 0.25, &sd);
+    channel w;
+    fsi_result r = channel_make(&w, CELLS, 0.25, &sd);
     scene.solid = w.list;
     scene.count = 1;
+    int k;
     for (*drag = 0, k = 0; k < steps && r >= 0; k++) {
         r = fsi_slip_step(&w.s, &scene, (fsi_real)dt, NULL);
         if (k >= steps / 2)
@@ -1651,15 +1617,15 @@ static fsi_result drag_settled(double coefficient, double dt, double *drag) {
 }
 
 TEST slip_coefficient_drag_is_monotone(void) {
-    double drag[5], fine;
-    int k;
-    for (k = 0; k < 5; k++)
+    double drag[5];
+    for (int k = 0; k < 5; k++)
         ASSERT(drag_settled(0.25 * k, 1, drag + k) >= 0);
+    double fine;
     ASSERT(drag_settled(0.5, 0.5, &fine) >= 0);
     printf("  drag over rho U^2 a with coefficient 0, .25, .5, .75, 1: %.3f %.3f %.3f %.3f %.3f; "
            ".5 with half the time step %.3f\n",
            drag[0], drag[1], drag[2], drag[3], drag[4], fine);
-    for (k = 0; k < 4; k++)
+    for (int k = 0; k < 4; k++)
         ASSERT(drag[k] > drag[k + 1]);
     CHECK_NEAR(drag[2], fine, 0.1 * drag[2]);
     PASS();
@@ -1672,17 +1638,15 @@ static fsi_result plate_friction(int dim, int n, double dt, const double *normal
     fsi_real c = FSI_R(0.5);
     fsi_grid_desc gd = box(n, n, dim == 3 ? n : 1, FSI_SIDE_OPEN);
     fsi_slip_desc sd = {0};
+    sd.coefficient = &c;
+    plane q;
+    plane_make(&q, dim, 0.503, 0.489, dim == 3 ? 0.507 : 0, normal[0], normal[1], normal[2], reach);
     fsi_grid g;
     fsi_slip s;
-    plane q;
-    size_t i;
+    fsi_result r = slip_open(&g, &s, &gd, &sd, q.list, 1);
     int a;
-    fsi_result r;
-    sd.coefficient = &c;
-    plane_make(&q, dim, 0.503, 0.489, dim == 3 ? 0.507 : 0, normal[0], normal[1], normal[2], reach);
-    r = slip_open(&g, &s, &gd, &sd, q.list, 1);
     for (a = 0; a < dim; a++)
-        for (i = 0; i < g.faces[a]; i++)
+        for (size_t i = 0; i < g.faces[a]; i++)
             g.u[a][i] = g.u_plus[a][i] = (fsi_real)(2 * t[a]);
     if (r == FSI_OK)
         r = fsi_slip_solve(&s, (fsi_real)dt, NULL);
@@ -1696,27 +1660,26 @@ static fsi_result plate_friction(int dim, int n, double dt, const double *normal
 TEST slip_friction_law(void) {
     uint64_t seed = 5;
     double least = 9, most = 0, ratio, one[2];
-    int k, a, dim;
-    for (dim = 2; dim <= 3; dim++)
-        for (k = 0; k < (dim == 2 ? 12 : 6); k++) {
+    for (int dim = 2; dim <= 3; dim++)
+        for (int k = 0; k < (dim == 2 ? 12 : 6); k++) {
             double n[3] = {0, 0, 0}, t[3] = {0, 0, 0}, l = 0, m = 0;
-            for (a = 0; a < dim; a++)
+            for (int a = 0; a < dim; a++)
                 n[a] = check_random(&seed);
-            for (a = 0; a < dim; a++)
+            for (int a = 0; a < dim; a++)
                 l += n[a] * n[a];
             t[0] = n[1];
             t[1] = -n[0];
-            for (a = 0; a < dim; a++) {
+            for (int a = 0; a < dim; a++) {
                 n[a] /= sqrt(l);
                 m += t[a] * t[a];
             }
-            for (a = 0; a < dim; a++)
+            for (int a = 0; a < dim; a++)
                 t[a] /= sqrt(m);
             ASSERT(plate_friction(dim, dim == 2 ? 64 : 32, 1e-4, n, t, 0.3, &ratio) >= 0);
             least = fmin(least, ratio);
             most = fmax(most, ratio);
         }
-    for (k = 0; k < 2; k++) {
+    for (int k = 0; k < 2; k++) {
         double n[3] = {0.3, 0.95394, 0}, t[3] = {0.95394, -0.3, 0};
         ASSERT(plate_friction(2, k ? 96 : 32, k ? 1e-5 : 1e-3, n, t, 0.3, one + k) >= 0);
     }
@@ -1746,22 +1709,18 @@ static fsi_result tube_run(int with, double *outside, double *all) {
     static int32_t index[6 * TUBE_ALONG * TUBE_AROUND];
     fsi_grid_desc gd = box(12, 20, 12, FSI_SIDE_SLIP);
     fsi_grid_source jet;
-    fsi_scene scene;
-    fsi_coupled door;
     fsi_coupled *list[1];
-    fsi_slip_desc sd;
-    fsi_slip s;
-    fsi_grid g;
-    fsi_result r;
-    int i, j, n = 0;
-    size_t c;
+    int n = 0;
     memset(&jet, 0, sizeof jet);
+    fsi_scene scene;
     memset(&scene, 0, sizeof scene);
+    fsi_coupled door;
     memset(&door, 0, sizeof door);
+    fsi_slip_desc sd;
     memset(&sd, 0, sizeof sd);
-    for (i = 0; i <= TUBE_ALONG; i++)
-        for (j = 0; j < TUBE_AROUND; j++) {
-            int at = TUBE_AROUND * i + j, next = TUBE_AROUND * i + (j + 1) % TUBE_AROUND, q[6], k;
+    for (int i = 0; i <= TUBE_ALONG; i++)
+        for (int j = 0; j < TUBE_AROUND; j++) {
+            int at = TUBE_AROUND * i + j, next = TUBE_AROUND * i + (j + 1) % TUBE_AROUND, q[6];
             double y = 1.3 * i / TUBE_ALONG, cx, cz,
                    t = 2 * 3.14159265358979323846 * j / TUBE_AROUND;
             tube_axis(y, &cx, &cz);
@@ -1772,7 +1731,7 @@ static fsi_result tube_run(int with, double *outside, double *all) {
             q[1] = q[4] = at + TUBE_AROUND;
             q[2] = q[3] = next;
             q[5] = next + TUBE_AROUND;
-            for (k = 0; i < TUBE_ALONG && k < 6; k++)
+            for (int k = 0; i < TUBE_ALONG && k < 6; k++)
                 index[n++] = q[k];
         }
     gd.side[3].kind = FSI_SIDE_OPEN;
@@ -1792,13 +1751,16 @@ static fsi_result tube_run(int with, double *outside, double *all) {
     scene.solid = list;
     scene.count = with;
     sd.passes = 1;
-    r = fsi_grid_init(&g, &gd);
+    fsi_grid g;
+    fsi_result r = fsi_grid_init(&g, &gd);
+    fsi_slip s;
     if (r == FSI_OK)
         r = fsi_slip_init(&s, &g, &sd);
     if (r == FSI_OK)
         r = fsi_grid_add_source(&g, &jet);
-    for (i = 0; i < 14 && r >= 0; i++)
+    for (int i = 0; i < 14 && r >= 0; i++)
         r = fsi_slip_step(&s, &scene, FSI_R(0.06), NULL);
+    size_t c;
     for (*outside = *all = 0, c = 0; c < g.cells; c++) {
         fsi_vec3 at =
             fsi_grid_cell_centre(&g, (int)(c % 12), (int)(c / 12 % 20), (int)(c / (12 * 20)));
@@ -1814,8 +1776,7 @@ static fsi_result tube_run(int with, double *outside, double *all) {
 
 TEST slip_flow_control(void) {
     double out[2], all[2];
-    int k;
-    for (k = 0; k < 2; k++)
+    for (int k = 0; k < 2; k++)
         ASSERT(tube_run(k, out + k, all + k) >= 0);
     printf("  smoke beside a helical tube: %.2f %%, without the tube %.1f %%\n",
            100 * out[1] / all[1], 100 * out[0] / all[0]);
@@ -1829,16 +1790,16 @@ TEST slip_flow_control(void) {
 static double open_rms(const channel *c) {
     const fsi_grid *g = &c->g;
     double sum = 0;
-    int i, j, dir, a, n = 0;
-    for (j = 1; j < g->ny - 1; j++)
-        for (i = 1; i < g->nx - 1; i++)
-            for (dir = 0; dir < 4; dir++) {
+    int n = 0;
+    for (int j = 1; j < g->ny - 1; j++)
+        for (int i = 1; i < g->nx - 1; i++)
+            for (int dir = 0; dir < 4; dir++) {
                 double x = i + 0.5 - c->cx, y = j + 0.5 - c->cy, dx = dir < 2 ? 2 * dir - 1 : 0,
-                       dy = dir < 2 ? 0 : 2 * dir - 5, t, v[2], e;
+                       dy = dir < 2 ? 0 : 2 * dir - 5, v[2];
                 if (!(hypot(x, y) >= c->exact.a && hypot(x + dx, y + dy) < c->exact.a))
                     continue;
-                t = atan2(y + dy / 2, x + dx / 2);
-                for (a = 0; a < 2; a++) {
+                double t = atan2(y + dy / 2, x + dx / 2);
+                for (int a = 0; a < 2; a++) {
                     size_t lo = a ? (size_t)(i + g->nx * j) : (size_t)(i + (g->nx + 1) * j),
                            hi = lo + (size_t)(a ? g->nx : 1);
                     int p = g->weight[a][lo] > 0, q = g->weight[a][hi] > 0;
@@ -1853,7 +1814,7 @@ static double open_rms(const channel *c) {
                                        / (p + q)
                                  : 0;
                 }
-                e = v[0] * sin(t) - v[1] * cos(t) - slip_exact_speed(&c->exact, t);
+                double e = v[0] * sin(t) - v[1] * cos(t) - slip_exact_speed(&c->exact, t);
                 sum += e * e;
                 n++;
             }
@@ -1862,15 +1823,13 @@ static double open_rms(const channel *c) {
 
 TEST C_09_area_fractions(void) {
     static const double gate[3] = {0.07, 0.04, 0.02};
-    int k;
-    for (k = 0; k < (getenv("FSI_TEST_FULL") ? 3 : 2); k++) {
+    for (int k = 0; k < (getenv("FSI_TEST_FULL") ? 3 : 2); k++) {
         fsi_slip_desc sd = {0};
-        channel c;
-        double rms;
         sd.fractions = 1;
+        channel c;
         CHECK_OK(channel_make(&c, 10 << k, 0.25, &sd));
         CHECK_OK(fsi_slip_solve(&c.s, 1, NULL));
-        rms = open_rms(&c);
+        double rms = open_rms(&c);
         printf("  slip with area fractions, %d cells per radius: rms %.4f\n", 10 << k, rms);
         CHECK_MOST(rms, gate[k]);
         CHECK_MOST(fsi_slip_max_divergence(&c.s), TOL(1e-4, 5e-3));
@@ -1884,31 +1843,29 @@ TEST C_09_area_fractions(void) {
 TEST slip_friction_keeps_momentum(void) {
     static const int kinds[3] = {KIND_DISK, KIND_STRIP, KIND_PLATE3};
     static any_solid w;
-    int i, k, a;
-    for (i = 0; i < 3; i++) {
+    for (int i = 0; i < 3; i++) {
         static const fsi_real coefficient[2] = {FSI_R(0.25), FSI_R(0.25)};
-        double gained[3] = {0, 0, 0}, moved = 0, volume;
+        double gained[3] = {0, 0, 0}, moved = 0;
         fsi_real *old[3] = {NULL, NULL, NULL};
-        size_t f;
         CHECK_OK(any_make(&w, kinds[i], FSI_SLIP_REPAIRED, FSI_SLIP_CG));
         w.s.desc.coefficient = coefficient;
-        volume = pow((double)w.g.h, w.g.dim);
-        for (a = 0; a < w.g.dim; a++) {
+        double volume = pow((double)w.g.h, w.g.dim);
+        for (int a = 0; a < w.g.dim; a++) {
             old[a] = (fsi_real *)malloc(w.g.faces[a] * sizeof(fsi_real));
             memcpy(old[a], w.g.u[a], w.g.faces[a] * sizeof(fsi_real));
         }
         ASSERT(fsi__slip_prepare(&w.s, FSI_R(0.01)) >= 0);
-        for (a = 0; a < w.g.dim; a++)
-            for (f = 0; f < w.g.faces[a]; f++)
+        for (int a = 0; a < w.g.dim; a++)
+            for (size_t f = 0; f < w.g.faces[a]; f++)
                 if (w.g.weight[a][f] > 0)
                     gained[a] += volume * ((double)w.g.u[a][f] - (double)old[a][f]);
-        for (k = 0; k < w.door[0].dof; k++) {
+        for (int k = 0; k < w.door[0].dof; k++) {
             double dv = (double)w.door[0].v[k] - (double)w.s.solid[4 * w.s.columns + k];
             if (w.has_soft || k < 3)
                 gained[k % 3] += (double)(w.has_soft ? w.door[0].mass[k / 3] : w.body.mass) * dv;
             moved = fmax(moved, fabs(dv));
         }
-        for (a = 0; a < w.g.dim; a++) {
+        for (int a = 0; a < w.g.dim; a++) {
             CHECK_NEAR(0, gained[a], TOL(1e-13, 1e-6));
             free(old[a]);
         }
@@ -1922,38 +1879,35 @@ TEST slip_friction_keeps_momentum(void) {
  * along the normal. Nothing changes. */
 TEST C_27_moving_plate_between_opposite_streams(void) {
     uint64_t seed = 31;
-    int k, a;
-    size_t i;
-    for (k = 0; k < 4; k++) {
+    for (int k = 0; k < 4; k++) {
         double angle = 3.14159265358979 * (1 + check_random(&seed)) / 2, t[2],
                common[2] = {0.4, -0.7}, worst = 0;
         fsi_grid_desc gd = box(24, 24, 1, FSI_SIDE_OPEN);
         fsi_body body = rigid(k & 1 ? 3 : 0.01, 0.02, 0.5, 0.5, common[1]);
         fsi_slip_desc sd = {0};
-        fsi_surface surface;
-        fsi_grid g;
-        fsi_slip s;
-        plane q;
         sd.tolerance = TOL(1e-12, 1e-6);
         sd.solver = k & 2 ? FSI_SLIP_INDEFINITE : FSI_SLIP_CG;
         body.velocity.x = (fsi_real)common[0];
         t[0] = cos(angle);
         t[1] = sin(angle);
+        plane q;
         plane_make(&q, 2, 0.503, 0.491, 0, -t[1], t[0], 0, 3);
-        surface = q.door.surface;
+        fsi_surface surface = q.door.surface;
         CHECK_OK(fsi_body_give(&body, &surface, &q.door));
+        fsi_grid g;
+        fsi_slip s;
         CHECK_OK(slip_open(&g, &s, &gd, &sd, q.list, 1));
         shear(&g, NULL, &q, t, 1);
-        for (a = 0; a < 2; a++)
-            for (i = 0; i < g.faces[a]; i++) {
+        for (int a = 0; a < 2; a++)
+            for (size_t i = 0; i < g.faces[a]; i++) {
                 g.u[a][i] += (fsi_real)common[a];
                 g.u_plus[a][i] = g.u[a][i];
             }
         CHECK_OK(fsi_slip_solve(&s, FSI_R(0.01), NULL));
         fsi_body_take(&body);
         CHECK_MOST(fsi_vec_length(body.impulse) + fsi_vec_length(body.twist), TOL(1e-10, 1e-5));
-        for (a = 0; a < 2; a++)
-            for (i = 0; i < g.faces[a]; i++) {
+        for (int a = 0; a < 2; a++)
+            for (size_t i = 0; i < g.faces[a]; i++) {
                 g.u[a][i] -= (fsi_real)common[a];
             }
         worst = shear(&g, &s.interface, &q, t, 0);
@@ -1965,13 +1919,12 @@ TEST C_27_moving_plate_between_opposite_streams(void) {
 
 /* The impulse of slip on a flat plate is along its normal, whatever the flow. */
 TEST C_13_no_tangential_impulse(void) {
-    int plate;
-    for (plate = 1; plate < 3; plate++) {
+    for (int plate = 1; plate < 3; plate++) {
         two_way a;
-        double l = sqrt(1.09), along;
+        double l = sqrt(1.09);
         CHECK_OK(two_way_run(&a, plate, FSI_SLIP_CG, FSI_SIDE_OPEN, TOL(1e-12, 1e-6)));
         /* the plate's normal is (-0.3, 1) */
-        along = ((double)a.body.impulse.x * 1 + (double)a.body.impulse.y * 0.3) / l;
+        double along = ((double)a.body.impulse.x * 1 + (double)a.body.impulse.y * 0.3) / l;
         CHECK_MOST(fabs(along),
                    TOL(1e-12, 1e-6) * (double)fsi_vec_length(a.body.impulse) + TOL(1e-12, 1e-7));
         ASSERT(fsi_vec_length(a.body.impulse) > FSI_R(1e-4));
@@ -1983,21 +1936,18 @@ TEST C_13_no_tangential_impulse(void) {
 /* Cloth a hundred times lighter than the water around it, stiff: v* holds forces the lumped fluid
  * must not take over (docs/slip.md). */
 TEST slip_light_stiff_cloth_in_water(void) {
-    int k, i, wall;
-    for (wall = 0; wall < 2; wall++) {
+    for (int wall = 0; wall < 2; wall++) {
         fsi_real coefficient = (fsi_real)wall;
         fsi_grid_desc gd = box(16, 16, 1, FSI_SIDE_SLIP);
         unsigned char pin[25] = {0};
-        fsi_coupled door, *list[1];
+        fsi_coupled *list[1];
         fsi_slip_desc sd = {0};
         fsi_soft_desc d;
-        fsi_soft soft;
-        fsi_mesh m;
-        fsi_grid g;
-        fsi_slip s;
         double speed = 0;
         memset(&d, 0, sizeof d);
+        fsi_mesh m;
         memset(&m, 0, sizeof m);
+        fsi_coupled door;
         memset(&door, 0, sizeof door);
         list[0] = &door;
         sd.coefficient = &coefficient;
@@ -2018,20 +1968,23 @@ TEST slip_light_stiff_cloth_in_water(void) {
         d.bend = FSI_R(0.05);
         d.damping_stiffness = FSI_R(0.01);
         d.integrator = FSI_SOFT_SPLIT;
+        fsi_soft soft;
         CHECK_OK(fsi_soft_init(&soft, &d));
         fsi_mesh_free(&m);
+        fsi_grid g;
         CHECK_OK(fsi_grid_init(&g, &gd));
+        fsi_slip s;
         CHECK_OK(fsi_slip_init(&s, &g, &sd));
-        for (i = 1; i < 24; i++)
+        for (int i = 1; i < 24; i++)
             soft.v[3 * i + 1] = (fsi_real)(i % 2 ? 0.01 : -0.01);
-        for (k = 0; k < 25; k++) {
+        for (int k = 0; k < 25; k++) {
             CHECK_OK(fsi_soft_forces(&soft, FSI_R(0.01)));
             fsi_soft_coupled(&soft, &door);
             CHECK_OK(fsi_slip_detect(&s, list, 1));
             ASSERT(fsi_slip_solve(&s, FSI_R(0.01), NULL) >= 0);
             ASSERT(fsi_soft_move(&soft, FSI_R(0.01)) >= 0);
         }
-        for (i = 0; i < 25; i++)
+        for (int i = 0; i < 25; i++)
             speed = fmax(speed, hypot((double)soft.v[3 * i], (double)soft.v[3 * i + 1]));
         CHECK_MOST(speed, 0.02); /* the old form: 1e3 */
         slip_close(&g, &s);
@@ -2044,24 +1997,20 @@ TEST slip_light_stiff_cloth_in_water(void) {
  */
 TEST A_08_two_way_slip_takes_the_low_rank_solve(void) {
     static const double density[3] = {1e-3, 1, 1e3};
-    int k, its[3][2], plain;
-    for (k = 0; k < 3; k++)
-        for (plain = 0; plain < 2; plain++) {
+    int its[3][2];
+    for (int k = 0; k < 3; k++)
+        for (int plain = 0; plain < 2; plain++) {
             fsi_grid_desc gd = box(64, 64, 1, FSI_SIDE_SLIP);
             fsi_body body = rigid(density[k] * 0.0707, density[k] * 0.0707 * 0.01, 0.5, 0.5, 1);
             fsi_coupled door, *list[1];
-            fsi_surface surface;
             fsi_slip_desc sd = {0};
-            fsi_report report;
-            fsi_grid g;
-            fsi_slip s;
-            int i;
             list[0] = &door;
+            fsi_surface surface;
             memset(&surface, 0, sizeof surface);
             sd.passes = 1;
             sd.tolerance = 1e-6;
             sd.solver = plain ? FSI_SLIP_INDEFINITE : FSI_SLIP_CG;
-            for (i = 0; i < ROUND; i++) {
+            for (int i = 0; i < ROUND; i++) {
                 double t = 2 * 3.14159265358979323846 * i / ROUND;
                 round_x[3 * i] = (fsi_real)(0.5 + 0.15 * cos(t));
                 round_x[3 * i + 1] = (fsi_real)(0.5 + 0.15 * sin(t));
@@ -2075,7 +2024,10 @@ TEST A_08_two_way_slip_takes_the_low_rank_solve(void) {
             surface.x = round_x;
             surface.index = round_index;
             CHECK_OK(fsi_body_give(&body, &surface, &door));
+            fsi_grid g;
+            fsi_slip s;
             CHECK_OK(slip_open(&g, &s, &gd, &sd, list, 1));
+            fsi_report report;
             ASSERT(fsi_slip_solve(&s, FSI_R(0.01), &report) >= 0);
             if (!plain)
                 ASSERT_EQ(3, s.rank.columns);
@@ -2085,7 +2037,7 @@ TEST A_08_two_way_slip_takes_the_low_rank_solve(void) {
     printf("  two-way slip, density 0.001, 1, 1000: %d, %d, %d iterations with the columns in the "
            "V-cycle; SYMMQMR without %d, %d, %d\n",
            its[0][0], its[1][0], its[2][0], its[0][1], its[1][1], its[2][1]);
-    for (k = 0; k < 3; k++)
+    for (int k = 0; k < 3; k++)
         CHECK_MOST(its[k][0], 9);
     PASS();
 }
@@ -2099,8 +2051,7 @@ typedef struct flapping {
 
 /* bends, swings and wanders; the tips go several cells a step */
 static void flap_place(flapping *w, double t, fsi_real *x) {
-    int i;
-    for (i = 0; i < w->vertices; i++) {
+    for (int i = 0; i < w->vertices; i++) {
         double a = (double)w->from[3 * i] - 0.5,
                b = 0.35 * sin(3 * t) * a * a + 0.06 * sin(9 * a + 5 * t), turn = 1.6 * sin(2.3 * t);
         x[3 * i] = (fsi_real)(0.5 + 0.1 * sin(t) + a * cos(turn) - b * sin(turn));
@@ -2112,9 +2063,8 @@ static void flap_place(flapping *w, double t, fsi_real *x) {
 static fsi_result flap_begin(void *user, fsi_real dt) {
     flapping *w = (flapping *)user;
     fsi_real next[3 * 64];
-    int i;
     flap_place(w, w->t + (double)dt, next);
-    for (i = 0; i < 3 * w->vertices; i++)
+    for (int i = 0; i < 3 * w->vertices; i++)
         w->v[i] = (next[i] - w->x[i]) / dt;
     return FSI_OK;
 }
@@ -2129,10 +2079,9 @@ static fsi_result flap(void *user, fsi_real dt) {
 /* height of the point over the element and whether its foot is inside, both at t of the way */
 static double flap_height(int dim, const int32_t *e, const fsi_real *x0, const fsi_real *x1,
                           const fsi_real *p, const fsi_real *q, double t, int *in) {
-    double x[3][3], c[3], u[3], v[3], n[3], b[3], nn;
-    int i, k;
-    for (k = 0; k < 3; k++) {
-        for (i = 0; i < dim; i++)
+    double x[3][3], c[3], u[3], v[3], n[3], b[3];
+    for (int k = 0; k < 3; k++) {
+        for (int i = 0; i < dim; i++)
             x[i][k] = (1 - t) * (double)x0[3 * e[i] + k] + t * (double)x1[3 * e[i] + k];
         c[k] = (1 - t) * (double)p[k] + t * (double)q[k] - x[0][k];
         u[k] = x[1][k] - x[0][k];
@@ -2142,7 +2091,7 @@ static double flap_height(int dim, const int32_t *e, const fsi_real *x0, const f
     (r[0] = a[1] * b[2] - a[2] * b[1], r[1] = a[2] * b[0] - a[0] * b[2],                           \
      r[2] = a[0] * b[1] - a[1] * b[0])
     CROSS(u, v, n);
-    nn = n[0] * n[0] + n[1] * n[1] + n[2] * n[2];
+    double nn = n[0] * n[0] + n[1] * n[1] + n[2] * n[2];
     CROSS(c, v, b);
     t = (b[0] * n[0] + b[1] * n[1] + b[2] * n[2]) / nn;
     CROSS(u, c, b);
@@ -2158,31 +2107,30 @@ TEST C_12_tracers_never_cross_a_moving_shell(void) {
     };
 
     uint64_t seed = 3;
-    int dim, k, p, e, i, steps = 40, moved = 0;
-    for (dim = 2; dim <= 3; dim++) {
+    int steps = 40, moved = 0;
+    for (int dim = 2; dim <= 3; dim++) {
         static fsi_real x[3 * POINTS], old[3 * POINTS], was[3 * 64];
         static flapping w;
         int32_t index[6 * SIDE * SIDE];
         fsi_grid_desc gd =
             box(dim == 2 ? 24 : 12, dim == 2 ? 24 : 12, dim == 2 ? 1 : 6, FSI_SIDE_SLIP);
-        fsi_coupled door, *list[1];
+        fsi_coupled *list[1];
         fsi_slip_desc sd = {0};
-        fsi_scene scene;
-        fsi_grid g;
-        fsi_slip s;
         int elements = 0, crossed = 0;
         memset(&w, 0, sizeof w);
+        fsi_coupled door;
         memset(&door, 0, sizeof door);
+        fsi_scene scene;
         memset(&scene, 0, sizeof scene);
         sd.passes = 1;
         w.dim = dim;
         w.vertices = dim == 2 ? 12 : (SIDE + 1) * (SIDE + 1);
-        for (i = 0; i < w.vertices; i++) {
+        for (int i = 0; i < w.vertices; i++) {
             w.from[3 * i] =
                 (fsi_real)(0.25 + 0.5 * (dim == 2 ? i / 11.0 : (double)(i % (SIDE + 1)) / SIDE));
             w.from[3 * i + 2] = dim == 2 ? 0 : (fsi_real)(0.1 + 0.3 * (i / (SIDE + 1)) / SIDE);
         }
-        for (i = 0; i < (dim == 2 ? 11 : SIDE * SIDE); i++) {
+        for (int i = 0; i < (dim == 2 ? 11 : SIDE * SIDE); i++) {
             int a = dim == 2 ? i : i % SIDE + (SIDE + 1) * (i / SIDE);
             if (dim == 2) {
                 index[2 * i] = a;
@@ -2210,9 +2158,11 @@ TEST C_12_tracers_never_cross_a_moving_shell(void) {
         scene.begin_fn = flap_begin;
         scene.move_fn = flap;
         scene.user = &w;
+        fsi_grid g;
         CHECK_OK(fsi_grid_init(&g, &gd));
+        fsi_slip s;
         CHECK_OK(fsi_slip_init(&s, &g, &sd));
-        for (i = 0; i < 3 * POINTS; i++)
+        for (int i = 0; i < 3 * POINTS; i++)
             x[i] = i % 3 == 2 && dim == 2
                        ? 0
                        : (fsi_real)(i % 3 == 2 ? 0.25 + 0.2 * check_random(&seed)
@@ -2220,17 +2170,17 @@ TEST C_12_tracers_never_cross_a_moving_shell(void) {
         s.tracer = x;
         s.tracers = POINTS;
         (void)flap(&w, 0);
-        for (k = 0; k < steps; k++) {
+        for (int k = 0; k < steps; k++) {
             memcpy(old, x, sizeof old);
             memcpy(was, w.x, sizeof was);
             ASSERT(fsi_slip_step(&s, &scene, FSI_R(0.04), NULL) >= 0);
-            for (p = 0; p < POINTS; p++)
-                for (e = 0; e < elements; e++) { /* looked at 65 times on the way */
-                    int in0, in, t,
+            for (int p = 0; p < POINTS; p++)
+                for (int e = 0; e < elements; e++) { /* looked at 65 times on the way */
+                    int in0, in,
                         sign = flap_height(dim, index + dim * e, was, w.x, old + 3 * p, x + 3 * p,
                                            0, &in0)
                                < 0;
-                    for (t = 1; t <= 64; t++, in0 = in) {
+                    for (int t = 1; t <= 64; t++, in0 = in) {
                         int now = flap_height(dim, index + dim * e, was, w.x, old + 3 * p,
                                               x + 3 * p, t / 64.0, &in)
                                   < 0;
@@ -2239,7 +2189,7 @@ TEST C_12_tracers_never_cross_a_moving_shell(void) {
                         sign = now;
                     }
                 }
-            for (p = 0; p < 3 * POINTS; p++)
+            for (int p = 0; p < 3 * POINTS; p++)
                 moved += fabs((double)x[p] - (double)old[p]) > 0.02;
         }
         printf("  %dD: %d of %d tracers crossed a flapping shell in %d steps\n", dim, crossed,

@@ -31,16 +31,14 @@ static fsi_soft_desc solid_desc(const fsi_mesh *m) {
 /* ---------------------------------------------------------------- meshes */
 static double mesh_volume(const fsi_mesh *m) {
     double V = 0;
-    int i;
-    for (i = 0; i < m->tet_count; i++)
+    for (int i = 0; i < m->tet_count; i++)
         V += (double)fsi__tet_volume6(m->x, m->tet + 4 * i) / 6;
     return V;
 }
 
 static double surface_volume(const fsi_mesh *m) {
     double V = 0;
-    int i;
-    for (i = 0; i < m->element_count; i++) {
+    for (int i = 0; i < m->element_count; i++) {
         const int32_t *t = m->index + 3 * i;
         V += (double)fsi_vec_dot(
                  fsi_vec_load(m->x + 3 * t[0]),
@@ -52,9 +50,9 @@ static double surface_volume(const fsi_mesh *m) {
 
 /* Every edge of a closed surface is used once in each direction. */
 static int is_watertight(const fsi_mesh *m) {
-    int n = 3 * m->element_count, i, ok = 1;
+    int n = 3 * m->element_count, ok = 1;
     fsi__face *f = (fsi__face *)calloc((size_t)n, sizeof *f);
-    for (i = 0; i < n; i++) {
+    for (int i = 0; i < n; i++) {
         int32_t a = m->index[i], b = m->index[i - i % 3 + (i + 1) % 3];
         f[i].key[0] = a < b ? a : b;
         f[i].key[1] = a < b ? b : a;
@@ -62,7 +60,7 @@ static int is_watertight(const fsi_mesh *m) {
     }
     qsort(f, (size_t)n, sizeof *f, fsi__face_order);
     /* pairs; an edge may carry several pairs where two parts touch */
-    for (i = 0; i + 1 < n; i += 2)
+    for (int i = 0; i + 1 < n; i += 2)
         if (memcmp(f[i].key, f[i + 1].key, sizeof f[i].key))
             ok = 0;
     free(f);
@@ -79,15 +77,13 @@ TEST mesh_from_sdf_forms(void) {
         {FSI_FORM_ARM, FSI_R(0.5), FSI_R(0.12), FSI_R(0.08), 0, {0, FSI_R(0.2), 0}},
         {FSI_FORM_HELIX, FSI_R(0.4), FSI_R(0.1), FSI_R(1.0), 2, {0, 0, 0}}};
     static const double exact[] = {0.5235987756, 0.48, 0.39478417604, 0, 0, 0, 0};
-    int i, t;
-    for (i = 0; i < 7; i++) {
+    for (int i = 0; i < 7; i++) {
         fsi_form f = forms[i];
         fsi_mesh m;
-        double V;
         CHECK_OK(fsi_mesh_from_sdf(&m, fsi_form_distance, &f, fsi_vec(-1, -1, -1), fsi_vec(1, 1, 1),
                                    FSI_R(0.08), NULL));
-        V = mesh_volume(&m);
-        for (t = 0; t < m.tet_count; t++)
+        double V = mesh_volume(&m);
+        for (int t = 0; t < m.tet_count; t++)
             ASSERT(fsi__tet_volume6(m.x, m.tet + 4 * t) > 0);
         CHECK_REL(V, surface_volume(&m), TOL(1e-10, 1e-4));
         ASSERT(is_watertight(&m));
@@ -100,11 +96,10 @@ TEST mesh_from_sdf_forms(void) {
         ASSERT(m.angle_min > FSI_R(0.14)); /* 8 degrees */
         ASSERT(m.angle_max < FSI_R(2.92));
         /* outward: the middle of a face pushed out is outside */
-        for (t = 0; t < m.element_count; t++) {
+        for (int t = 0; t < m.element_count; t++) {
             fsi_surface s = fsi_mesh_surface(&m);
             fsi_vec3 n = fsi__unit(fsi_surface_normal(&s, t)), c = fsi_vec(0, 0, 0);
-            int k;
-            for (k = 0; k < 3; k++)
+            for (int k = 0; k < 3; k++)
                 c = fsi_vec_mad(c, fsi_vec_load(m.x + 3 * m.index[3 * t + k]), FSI_R(1.0) / 3);
             ASSERT(fsi_form_distance(fsi_vec_mad(c, n, FSI_R(0.05)), &f)
                    > fsi_form_distance(fsi_vec_mad(c, n, FSI_R(-0.05)), &f));
@@ -117,20 +112,18 @@ TEST mesh_from_sdf_forms(void) {
 
 TEST mesh_regular(void) {
     fsi_mesh m;
-    fsi_surface s;
     fsi_real *p = (fsi_real *)malloc(3 * 100000 * sizeof *p),
              *area = (fsi_real *)malloc(100000 * sizeof *area);
-    size_t n, i;
     double total = 0;
     CHECK_OK(fsi_mesh_sphere(&m, fsi_vec(1, 2, 3), 2, 8, NULL));
     ASSERT_EQ(642, m.vertex_count);
     ASSERT(is_watertight(&m));
     CHECK_REL(4.18879020479 * 8, surface_volume(&m), 0.02);
-    s = fsi_mesh_surface(&m);
-    n = fsi_surface_sample(&s, FSI_R(0.1), p, NULL, NULL, area, 100000);
+    fsi_surface s = fsi_mesh_surface(&m);
+    size_t n = fsi_surface_sample(&s, FSI_R(0.1), p, NULL, NULL, area, 100000);
     ASSERT(n > 4000 && n < 20000);
     ASSERT_EQ(n, fsi_surface_sample(&s, FSI_R(0.1), NULL, NULL, NULL, NULL, 0));
-    for (i = 0; i < n; i++)
+    for (size_t i = 0; i < n; i++)
         total += (double)area[i];
     CHECK_REL(50.265, total, 0.01);
     fsi_mesh_free(&m);
@@ -165,34 +158,34 @@ static CHECK_UNUSED int gradient_case(const fsi_soft_desc *desc, double size, do
                                       double tol_k) {
     fsi_soft s;
     uint64_t seed = 7;
-    int i, j, n = 3 * desc->vertex_count;
+    int n = 3 * desc->vertex_count;
     fsi_real *f = (fsi_real *)malloc(sizeof *f * (size_t)n),
              *g = (fsi_real *)malloc(sizeof *f * (size_t)n);
     double worst = 0, scale = 0, worst_k = 0, scale_k = 0;
     if (fsi_soft_init(&s, desc) != FSI_OK)
         return 0;
-    for (i = 0; i < n; i++)
+    for (int i = 0; i < n; i++)
         if (!s.work->fixed[i])
             s.x[i] += (fsi_real)(size * check_random(&seed));
     fsi_soft_elastic_force(&s, f);
     fsi_soft_stiffness(&s);
-    for (i = 0; i < n; i++) {
+    for (int i = 0; i < n; i++) {
         fsi_real keep = s.x[i], h = FSI_R(1e-5);
-        double e1, e0;
         s.x[i] = keep + h;
+        double e1;
         fsi_soft_energy(&s, &e1, NULL);
         fsi_soft_elastic_force(&s, g);
         s.x[i] = keep - h;
+        double e0;
         fsi_soft_energy(&s, &e0, NULL);
         worst = fmax(worst, fabs((double)f[i] + (e1 - e0) / (2 * (double)h)));
         scale = fmax(scale, fabs((double)f[i]));
         {
             fsi_real *g2 = (fsi_real *)malloc(sizeof *f * (size_t)n);
             fsi_soft_elastic_force(&s, g2);
-            for (j = 0; j < n; j++) {
+            for (int j = 0; j < n; j++) {
                 double want = -((double)g[j] - (double)g2[j]) / (2 * (double)h), have = 0;
-                int32_t k;
-                for (k = s.K.row[j]; k < s.K.row[j + 1]; k++)
+                for (int32_t k = s.K.row[j]; k < s.K.row[j + 1]; k++)
                     if (s.K.col[k] == i)
                         have = (double)s.K.val[k];
                 worst_k = fmax(worst_k, fabs(want - have));
@@ -213,12 +206,10 @@ static CHECK_UNUSED int gradient_case(const fsi_soft_desc *desc, double size, do
 TEST derivatives(void) {
 #ifndef FSI_SINGLE
     fsi_mesh m;
-    fsi_soft_desc d;
-    int k;
     CHECK_OK(fsi_mesh_box(&m, fsi_vec(0, 0, 0), fsi_vec(1, 1, 1), 1, 1, 1, 0, NULL));
-    d = solid_desc(&m);
+    fsi_soft_desc d = solid_desc(&m);
     d.young = 1;
-    for (k = 1; k < 4; k++) {
+    for (int k = 1; k < 4; k++) {
         d.model = (fsi_soft_model)k;
         ASSERT(gradient_case(&d, 0.1, 1e-7, 1e-6));
     }
@@ -260,27 +251,25 @@ TEST derivatives(void) {
 /* ---------------------------------------------------------------- S-01, S-02 */
 TEST S_01_patch_test(void) {
     fsi_mesh m;
-    fsi_soft_desc d;
     unsigned char pin[27];
-    int k, i;
     uint64_t seed = 3;
     CHECK_OK(fsi_mesh_box(&m, fsi_vec(0, 0, 0), fsi_vec(1, 1, 1), 2, 2, 2, 0, NULL));
     /* irregular inside */
-    for (k = 0; k < 3; k++)
+    for (int k = 0; k < 3; k++)
         m.x[3 * 13 + k] += (fsi_real)(0.1 * check_random(&seed));
-    for (i = 0; i < 27; i++)
+    for (int i = 0; i < 27; i++)
         pin[i] = i == 13 ? 0 : 7;
-    for (k = 0; k < 4; k++) {
-        fsi_soft s;
+    for (int k = 0; k < 4; k++) {
         static const fsi_real A[9] = {FSI_R(0.05), FSI_R(0.1),  0, FSI_R(-0.03), FSI_R(0.08),
                                       FSI_R(0.02), FSI_R(0.04), 0, FSI_R(-0.06)};
         double worst = 0;
-        d = solid_desc(&m);
+        fsi_soft_desc d = solid_desc(&m);
         d.model = (fsi_soft_model)k;
         d.pin = pin;
         d.tolerance = 1e-13;
+        fsi_soft s;
         CHECK_OK(fsi_soft_init(&s, &d));
-        for (i = 0; i < 27; i++) {
+        for (int i = 0; i < 27; i++) {
             fsi_mat3 a;
             memcpy(a.m, A, sizeof A);
             if (i != 13)
@@ -291,9 +280,8 @@ TEST S_01_patch_test(void) {
         fsi_soft_static(&s, 0, 50, NULL);
         {
             fsi_mat3 a;
-            fsi_vec3 want;
             memcpy(a.m, A, sizeof A);
-            want =
+            fsi_vec3 want =
                 fsi_vec_add(fsi_vec_load(m.x + 39), fsi_mat3_mul_vec(&a, fsi_vec_load(m.x + 39)));
             worst = (double)fsi_vec_length(fsi_vec_sub(want, fsi_vec_load(s.x + 39)));
         }
@@ -304,7 +292,7 @@ TEST S_01_patch_test(void) {
             double e;
             fsi_soft_energy(&s, &e, NULL);
             /* of volume 1 */
-            for (i = 0; i < s.element_count; i++)
+            for (int i = 0; i < s.element_count; i++)
                 CHECK_REL(e, s.work->element_energy[i] / s.work->rest[FSI__REST * i + 9],
                           TOL(1e-11, 1e-3));
         }
@@ -316,29 +304,27 @@ TEST S_01_patch_test(void) {
 
 TEST S_02_rigid_modes(void) {
     fsi_mesh m;
-    fsi_soft_desc d;
-    int k, i, j, n;
     CHECK_OK(fsi_mesh_box(&m, fsi_vec(0, 0, 0), fsi_vec(1, 1, 1), 2, 1, 1, 0, NULL));
-    n = 3 * m.vertex_count;
-    for (k = 0; k < 4; k++) {
-        fsi_soft s;
+    int n = 3 * m.vertex_count;
+    for (int k = 0; k < 4; k++) {
         fsi_real *A = (fsi_real *)calloc((size_t)(n * n), sizeof *A),
                  *w = (fsi_real *)malloc((size_t)n * sizeof *w);
         fsi_real *f = (fsi_real *)malloc((size_t)n * sizeof *f);
         int zero = 0;
-        d = solid_desc(&m);
+        fsi_soft_desc d = solid_desc(&m);
         d.model = (fsi_soft_model)k;
+        fsi_soft s;
         CHECK_OK(fsi_soft_init(&s, &d));
         CHECK_OK(fsi_soft_stiffness(&s));
-        for (i = 0; i < n; i++)
-            for (j = s.K.row[i]; j < s.K.row[i + 1]; j++)
+        for (int i = 0; i < n; i++)
+            for (int j = s.K.row[i]; j < s.K.row[i + 1]; j++)
                 A[i * n + s.K.col[j]] = s.K.val[j];
         CHECK_OK(fsi_eigen_dense(n, A, NULL, w, NULL, NULL));
-        for (i = 0; i < n; i++)
+        for (int i = 0; i < n; i++)
             zero += fabs((double)w[i]) < TOL(1e-10, 1e-5) * (double)w[n - 1];
         ASSERT_EQ(6, zero);
         if (k != FSI_SOFT_LINEAR) { /* turned by 90 degrees: no force */
-            for (i = 0; i < m.vertex_count; i++)
+            for (int i = 0; i < m.vertex_count; i++)
                 fsi_vec_store(s.x + 3 * i,
                               fsi_vec(-m.x[3 * i + 1], m.x[3 * i], m.x[3 * i + 2] + 1));
             fsi_soft_elastic_force(&s, f);
@@ -356,25 +342,23 @@ TEST S_02_rigid_modes(void) {
 /* ---------------------------------------------------------------- S-03, S-04: cantilever 1 x 0.1 x
  * 0.1 */
 static void beam_pins(const fsi_mesh *m, unsigned char *pin) {
-    int i;
-    for (i = 0; i < m->vertex_count; i++)
+    for (int i = 0; i < m->vertex_count; i++)
         pin[i] = m->x[3 * i] < FSI_R(1e-9) ? 7 : 0;
 }
 
 /* Spreads total over the faces at x = 1, a third to each corner; returns the mean displacement with
  * the same weights after solving. */
 static double tip_load(fsi_soft *s, const fsi_mesh *m, double total, int axis, int apply) {
-    int e, a;
     double area = 0, mean = 0;
     fsi_surface f = fsi_mesh_surface(m);
-    for (e = 0; e < m->element_count; e++) {
+    for (int e = 0; e < m->element_count; e++) {
         const int32_t *t = m->index + 3 * e;
         double A = (double)fsi__length(fsi_surface_normal(&f, e));
         if (m->x[3 * t[0]] < FSI_R(0.999999) || m->x[3 * t[1]] < FSI_R(0.999999)
             || m->x[3 * t[2]] < FSI_R(0.999999))
             continue;
         area += A;
-        for (a = 0; a < 3; a++) {
+        for (int a = 0; a < 3; a++) {
             if (apply)
                 s->force[3 * t[a] + axis] += (fsi_real)(A / 3);
             else
@@ -388,22 +372,19 @@ static double tip_load(fsi_soft *s, const fsi_mesh *m, double total, int axis, i
 
 static double cantilever(int nt, double nu, int axis, int alternate) {
     fsi_mesh m;
-    fsi_soft s;
-    fsi_soft_desc d;
-    unsigned char *pin;
-    double u;
     fsi_mesh_box(&m, fsi_vec(0, 0, 0), fsi_vec(1, FSI_R(0.1), FSI_R(0.1)), 10 * nt, nt, nt,
                  alternate, NULL);
-    pin = (unsigned char *)malloc((size_t)m.vertex_count);
+    unsigned char *pin = (unsigned char *)malloc((size_t)m.vertex_count);
     beam_pins(&m, pin);
-    d = solid_desc(&m);
+    fsi_soft_desc d = solid_desc(&m);
     d.poisson = (fsi_real)nu;
     d.pin = pin;
+    fsi_soft s;
     if (fsi_soft_init(&s, &d) != FSI_OK)
         return 0;
     tip_load(&s, &m, 0.01, axis, 1);
     fsi_soft_static(&s, 1, 0, NULL);
-    u = tip_load(&s, &m, 0, axis, 0);
+    double u = tip_load(&s, &m, 0, axis, 0);
     fsi_soft_free(&s);
     fsi_mesh_free(&m);
     free(pin);
@@ -412,9 +393,9 @@ static double cantilever(int nt, double nu, int axis, int alternate) {
 
 TEST S_03_cantilever_static(void) {
     static const double ref0[] = {.245, .553, .829, .954}, ref3[] = {.221, .508, .793, .937};
-    int i, n = getenv("FSI_TEST_FULL") ? 4 : 3;
+    int n = getenv("FSI_TEST_FULL") ? 4 : 3;
     double last = 0;
-    for (i = 0; i < n; i++) {
+    for (int i = 0; i < n; i++) {
         double a = cantilever(1 << i, 0, 1, 0), b = cantilever(1 << i, 0.3, 1, 0);
         if (getenv("FSI_VERBOSE"))
             printf("nt %d: nu 0 %.4f (%.3f), z %.4f; nu .3 %.4f (%.3f)\n", 1 << i, a, ref0[i],
@@ -430,50 +411,53 @@ TEST S_03_cantilever_static(void) {
 /* S-04: lowest clamped frequencies, from K and lumped M with the clamped coordinates taken out. */
 static int clamped_modes(int nt, double nu, int count, fsi_real *w) {
     fsi_mesh m;
-    fsi_soft s;
-    fsi_soft_desc d;
-    unsigned char *pin;
-    int32_t *map, *ti, *tj;
-    fsi_real *tv, *V;
-    fsi_csr K, M;
-    fsi_modes_desc e;
-    int i, k, n = 0, used = 0, ok;
+    int n = 0, used = 0;
     fsi_mesh_box(&m, fsi_vec(0, 0, 0), fsi_vec(1, FSI_R(0.1), FSI_R(0.1)), 10 * nt, nt, nt, 0,
                  NULL);
-    pin = (unsigned char *)malloc((size_t)m.vertex_count);
+    unsigned char *pin = (unsigned char *)malloc((size_t)m.vertex_count);
     beam_pins(&m, pin);
-    d = solid_desc(&m);
+    fsi_soft_desc d = solid_desc(&m);
     d.poisson = (fsi_real)nu;
     d.pin = pin;
     d.integrator = FSI_SOFT_EXPLICIT;
+    fsi_soft s;
     if (fsi_soft_init(&s, &d) != FSI_OK || fsi_soft_stiffness(&s) != FSI_OK)
         return 0;
+    int32_t *map;
     map = (int32_t *)malloc(sizeof *map * (size_t)s.K.rows);
+    int i;
     for (i = 0; i < s.K.rows; i++)
         map[i] = pin[i / 3] ? -1 : n++;
+    int32_t *ti;
     ti = (int32_t *)malloc(sizeof *ti * (size_t)s.K.row[s.K.rows]);
+    int32_t *tj;
     tj = (int32_t *)malloc(sizeof *tj * (size_t)s.K.row[s.K.rows]);
+    fsi_real *tv;
     tv = (fsi_real *)malloc(sizeof *tv * (size_t)s.K.row[s.K.rows]);
     for (i = 0; i < s.K.rows; i++)
-        for (k = s.K.row[i]; k < s.K.row[i + 1]; k++)
+        for (int k = s.K.row[i]; k < s.K.row[i + 1]; k++)
             if (map[i] >= 0 && map[s.K.col[k]] >= 0) {
                 ti[used] = map[i];
                 tj[used] = map[s.K.col[k]];
                 tv[used++] = s.K.val[k];
             }
+    fsi_csr K;
     fsi_csr_from_triplets(&K, n, n, (size_t)used, ti, tj, tv, NULL);
     for (used = 0, i = 0; i < s.K.rows; i++)
         if (map[i] >= 0) {
             ti[used] = tj[used] = map[i];
             tv[used++] = s.mass[i / 3];
         }
+    fsi_csr M;
     fsi_csr_from_triplets(&M, n, n, (size_t)used, ti, tj, tv, NULL);
+    fsi_real *V;
     V = (fsi_real *)malloc(sizeof *V * (size_t)(n * count));
+    fsi_modes_desc e;
     memset(&e, 0, sizeof e);
     e.K = &K;
     e.M = &M;
     e.count = count;
-    ok = fsi_modes_solve(&e, w, V, NULL) == FSI_OK;
+    int ok = fsi_modes_solve(&e, w, V, NULL) == FSI_OK;
     fsi_csr_free(&K, NULL);
     fsi_csr_free(&M, NULL);
     fsi_soft_free(&s);
@@ -489,9 +473,9 @@ static int clamped_modes(int nt, double nu, int count, fsi_real *w) {
 
 TEST S_04_cantilever_frequencies(void) {
     static const double ref0[] = {1.257, 1.067, 1.0125}, ref3[] = {1.290, 1.082, 1.020};
-    int i, k, n = getenv("FSI_TEST_FULL") ? 3 : 2, found = 0;
+    int n = getenv("FSI_TEST_FULL") ? 3 : 2, found = 0;
     fsi_real w[12];
-    for (i = 0; i < n; i++) {
+    for (int i = 0; i < n; i++) {
         ASSERT(clamped_modes(2 << i, 0, 1, w));
         if (getenv("FSI_VERBOSE"))
             printf("nt %d: f1/EB nu 0 %.4f (%.3f)\n", 2 << i,
@@ -504,7 +488,7 @@ TEST S_04_cantilever_frequencies(void) {
     ASSERT(clamped_modes(2, 0, 12, w));
     CHECK_NEAR(.642, sqrt((double)w[0]) / 6.283185307, 1e-3);
     CHECK_NEAR(.733, sqrt((double)w[1]) / 6.283185307, 1e-3);
-    for (k = 0; k < 12; k++)
+    for (int k = 0; k < 12; k++)
         if (fabs(sqrt((double)w[k]) / 6.283185307 - 7.9035) < 0.003)
             found = 1;
     ASSERT(found);
@@ -519,28 +503,25 @@ static const double elastica[5][3] = {{.5, .01592, .16214},
                                       {10, .55500, .81061}};
 
 TEST S_05_elastica_strip(void) {
-    int k;
     fsi_mesh m;
-    fsi_soft_desc d;
     unsigned char pin[66];
     /* one clamped segment and 64 free ones */
     CHECK_OK(fsi_mesh_strip(&m, fsi_vec(-FSI_R(1.0) / 64, 0, 0), fsi_vec(1, 0, 0), 65, NULL));
     memset(pin, 0, sizeof pin);
     pin[0] = pin[1] = 7;
-    d = solid_desc(&m);
+    fsi_soft_desc d = solid_desc(&m);
     d.pin = pin;
     d.stretch = FSI_R(1e4);
     d.bend = 1;
     d.newton = 50;
-    for (k = 0; k < 5; k++) {
+    for (int k = 0; k < 5; k++) {
         fsi_soft s;
-        double dh, dv;
-        fsi_report report;
         CHECK_OK(fsi_soft_init(&s, &d));
         s.force[3 * 65 + 1] = (fsi_real)-elastica[k][0];
+        fsi_report report;
         fsi_soft_static(&s, 0, 200, &report);
-        dh = 1 - (double)s.x[3 * 65];
-        dv = -(double)s.x[3 * 65 + 1];
+        double dh = 1 - (double)s.x[3 * 65];
+        double dv = -(double)s.x[3 * 65 + 1];
         if (getenv("FSI_VERBOSE"))
             printf("alpha %.1f: %.5f (%.5f) %.5f (%.5f), %d Newton steps\n", elastica[k][0], dh,
                    elastica[k][1], dv, elastica[k][2], report.iterations);
@@ -555,27 +536,25 @@ TEST S_05_elastica_strip(void) {
 /* The same with tetrahedra, 8 through the thickness of a 10:1 beam (FSI_TEST_FULL; else 2 under a
  * load raised by S-03's factor of that mesh). */
 TEST S_05_elastica_tetrahedra(void) {
-    int nt = getenv("FSI_TEST_FULL") ? 8 : 2, k;
+    int nt = getenv("FSI_TEST_FULL") ? 8 : 2;
     fsi_mesh m;
-    fsi_soft_desc d;
-    unsigned char *pin;
     CHECK_OK(fsi_mesh_box(&m, fsi_vec(0, 0, 0), fsi_vec(1, FSI_R(0.1), FSI_R(0.1)), 10 * nt, nt, nt,
                           0, NULL));
-    pin = (unsigned char *)malloc((size_t)m.vertex_count);
+    unsigned char *pin = (unsigned char *)malloc((size_t)m.vertex_count);
     beam_pins(&m, pin);
-    d = solid_desc(&m);
+    fsi_soft_desc d = solid_desc(&m);
     d.poisson = 0;
     d.pin = pin;
     d.model = FSI_SOFT_STVK;
     d.tolerance = 1e-6;
-    for (k = 0; k < (nt == 8 ? 3 : 2); k++) {
+    for (int k = 0; k < (nt == 8 ? 3 : 2); k++) {
         fsi_soft s;
         /* S-03's factor of the same mesh: the load of the stiffer beam */
-        double dv, locks = nt == 8 ? 1 : .553;
+        double locks = nt == 8 ? 1 : .553;
         CHECK_OK(fsi_soft_init(&s, &d));
         tip_load(&s, &m, -elastica[k][0] * 1e6 * 1e-4 / 12 / locks, 1, 1); /* alpha EI / L^2 */
         fsi_soft_static(&s, 0, 200, NULL);
-        dv = -tip_load(&s, &m, 0, 1, 0);
+        double dv = -tip_load(&s, &m, 0, 1, 0);
         if (getenv("FSI_VERBOSE"))
             printf("elastica of tetrahedra, nt %d, alpha %.1f: %.5f (%.5f)\n", nt, elastica[k][0],
                    dv, elastica[k][2]);
@@ -592,30 +571,28 @@ TEST S_05_elastica_tetrahedra(void) {
    u = 4 b / h until the diagonals hold: energy per cell D/2 min_u ((kappa h - u)^2 + 4 u^2) = 0.8
    D/2 (kappa h)^2. Measured on strips 4, 16, 32 squares wide: 0.80 .. 0.83. */
 TEST S_14_elastica_shell(void) {
-    int k, i;
     fsi_mesh m;
-    fsi_soft_desc d;
     unsigned char pin[66 * 2];
     CHECK_OK(fsi_mesh_sheet(&m, fsi_vec(-FSI_R(1.0) / 64, 0, 0), fsi_vec(FSI_R(65.0) / 64, 0, 0),
                             fsi_vec(0, 0, FSI_R(1.0) / 64), 65, 1, 1, NULL, NULL, NULL));
     memset(pin, 0, sizeof pin);
-    for (i = 0; i < m.vertex_count; i++)
+    for (int i = 0; i < m.vertex_count; i++)
         if (m.x[3 * i] < FSI_R(1e-5))
             pin[i] = 7;
-    d = solid_desc(&m);
+    fsi_soft_desc d = solid_desc(&m);
     d.pin = pin;
     d.stretch = FSI_R(1e4);
     d.bend = 1;
-    for (k = 0; k < 5; k += 2) {
+    for (int k = 0; k < 5; k += 2) {
         fsi_soft s;
-        double dh = 0, dv = 0, e;
-        fsi_report report;
+        double dh = 0, dv = 0;
         CHECK_OK(fsi_soft_init(&s, &d));
-        for (i = 0; i < m.vertex_count; i++) /* EI = 0.8 D width, see above */
+        for (int i = 0; i < m.vertex_count; i++) /* EI = 0.8 D width, see above */
             if (m.x[3 * i] > FSI_R(0.9999))
                 s.force[3 * i + 1] = (fsi_real)(-0.8 * elastica[k][0] / 64 / 2);
+        fsi_report report;
         fsi_soft_static(&s, 0, 400, &report);
-        for (i = 0; i < m.vertex_count; i++)
+        for (int i = 0; i < m.vertex_count; i++)
             if (m.x[3 * i] > FSI_R(0.9999)) {
                 dh += (1 - (double)s.x[3 * i]) / 2;
                 dv -= (double)s.x[3 * i + 1] / 2;
@@ -629,14 +606,15 @@ TEST S_14_elastica_shell(void) {
         /* a flat fold is an isometry: no membrane energy */
         if (k == 0) {
             fsi_soft_desc flat = d;
-            fsi_soft f;
             flat.bend = 0;
+            fsi_soft f;
             CHECK_OK(fsi_soft_init(&f, &flat));
-            for (i = 0; i < m.vertex_count; i++)
+            for (int i = 0; i < m.vertex_count; i++)
                 if (m.x[3 * i] > FSI_R(0.5)) {
                     f.x[3 * i + 1] = (m.x[3 * i] - FSI_R(0.5)) * FSI_R(0.6);
                     f.x[3 * i] = FSI_R(0.5) + (m.x[3 * i] - FSI_R(0.5)) * FSI_R(0.8);
                 }
+            double e;
             fsi_soft_energy(&f, &e, NULL);
             CHECK_NEAR(0, e, TOL(1e-20, 1e-6));
             fsi_soft_free(&f);
@@ -656,37 +634,35 @@ TEST S_06_neohookean_uniaxial(void) {
                                      {1.5, .880175, .378280},
                                      {2, .798078, .646745}};
     fsi_mesh m;
-    fsi_soft_desc d;
     unsigned char pin[8];
-    int i, k;
     CHECK_OK(fsi_mesh_box(&m, fsi_vec(0, 0, 0), fsi_vec(1, 1, 1), 1, 1, 1, 0, NULL));
-    for (i = 0; i < 8; i++)
+    for (int i = 0; i < 8; i++)
         pin[i] = (unsigned char)(1 | (m.x[3 * i + 1] < FSI_R(0.5) ? 2 : 0)
                                  | (m.x[3 * i + 2] < FSI_R(0.5) ? 4 : 0));
-    d = solid_desc(&m);
+    fsi_soft_desc d = solid_desc(&m);
     d.young = 1;
     d.model = FSI_SOFT_NEOHOOKEAN;
     d.pin = pin;
     d.tolerance = TOL(1e-13, 1e-6);
-    for (k = 0; k < 5; k++) {
-        fsi_soft s;
+    for (int k = 0; k < 5; k++) {
         fsi_real f[24];
-        double P = 0, l = ref[k][0], lat = 1, lambda = .3 / (1.3 * .4), mu = 1 / 2.6, exact;
+        double P = 0, l = ref[k][0], lat = 1, lambda = .3 / (1.3 * .4), mu = 1 / 2.6;
         /* mu (lat^2 - 1) + lambda ln(l lat^2) = 0 by Newton */
-        for (i = 0; i < 60; i++) {
+        for (int i = 0; i < 60; i++) {
             double g = mu * (lat * lat - 1) + lambda * log(l * lat * lat),
                    dg = 2 * mu * lat + 2 * lambda / lat;
             lat -= g / dg;
         }
-        exact = mu * (l - 1 / l) + lambda * log(l * lat * lat) / l;
+        double exact = mu * (l - 1 / l) + lambda * log(l * lat * lat) / l;
         CHECK_NEAR(ref[k][1], lat, 1e-6);
         CHECK_NEAR(ref[k][2], exact, 1e-6);
+        fsi_soft s;
         CHECK_OK(fsi_soft_init(&s, &d));
-        for (i = 0; i < 8; i++)
+        for (int i = 0; i < 8; i++)
             s.x[3 * i] *= (fsi_real)ref[k][0];
         fsi_soft_static(&s, 0, 100, NULL);
         fsi_soft_elastic_force(&s, f);
-        for (i = 0; i < 8; i++) {
+        for (int i = 0; i < 8; i++) {
             if (m.x[3 * i] > FSI_R(0.5))
                 P -= (double)f[3 * i]; /* area 1 */
             if (m.x[3 * i + 1] > FSI_R(0.5))
@@ -702,25 +678,22 @@ TEST S_06_neohookean_uniaxial(void) {
 /* An inverted cube comes back. */
 TEST inverted_elements_recover(void) {
     fsi_mesh m;
-    fsi_soft_desc d;
     fsi_soft s;
-    int i, n;
     double e;
     CHECK_OK(fsi_mesh_box(&m, fsi_vec(0, 0, 0), fsi_vec(1, 1, 1), 2, 2, 2, 0, NULL));
-    d = solid_desc(&m);
+    fsi_soft_desc d = solid_desc(&m);
     d.young = FSI_R(1e5);
     d.damping_stiffness = FSI_R(0.01);
-    for (n = 0; n < 2; n++) {
-        int step;
+    for (int n = 0; n < 2; n++) {
         d.model = n ? FSI_SOFT_NEOHOOKEAN : FSI_SOFT_COROTATED;
         d.newton = 10;
         CHECK_OK(fsi_soft_init(&s, &d));
         s.x[3 * 13] += FSI_R(1.2); /* the middle vertex far outside */
-        for (step = 0; step < 200; step++)
+        for (int step = 0; step < 200; step++)
             ASSERT(fsi_soft_step(&s, FSI_R(0.01), NULL, 0) >= 0);
         fsi_soft_energy(&s, &e, NULL);
         CHECK_NEAR(0, e, 1.0);
-        for (i = 0; i < m.tet_count; i++)
+        for (int i = 0; i < m.tet_count; i++)
             ASSERT(fsi__tet_volume6(s.x, m.tet + 4 * i) > 0);
         fsi_soft_free(&s);
     }
@@ -732,16 +705,12 @@ TEST inverted_elements_recover(void) {
  * stress, constant strain triangles */
 static double cook(int n, int alternate) {
     fsi_mesh m;
-    fsi_soft_desc d;
-    fsi_soft s;
-    unsigned char *pin;
-    int i, mid = 0;
-    double u;
+    int mid = 0;
     fsi_mesh_sheet(&m, fsi_vec(0, 0, 0), fsi_vec(1, 0, 0), fsi_vec(0, 1, 0), n, n, alternate, NULL,
                    NULL, NULL);
-    pin = (unsigned char *)calloc((size_t)m.vertex_count, 1);
+    unsigned char *pin = (unsigned char *)calloc((size_t)m.vertex_count, 1);
     m.dim = 3;
-    for (i = 0; i < m.vertex_count; i++) {
+    for (int i = 0; i < m.vertex_count; i++) {
         fsi_real a = m.x[3 * i], b = m.x[3 * i + 1];
         m.x[3 * i] = 48 * a;
         m.x[3 * i + 1] = 44 * a + b * (44 + a * (16 - 44));
@@ -750,19 +719,20 @@ static double cook(int n, int alternate) {
         if (a == 1 && 2 * (i / (n + 1)) == n)
             mid = i;
     }
-    d = solid_desc(&m);
+    fsi_soft_desc d = solid_desc(&m);
     d.dim = 2;
     d.stretch = 1;
     d.stretch_poisson = FSI_R(1.0) / 3;
     d.pin = pin;
+    fsi_soft s;
     if (fsi_soft_init(&s, &d) != FSI_OK)
         return 0;
-    for (i = 0; i < m.vertex_count; i++)
+    for (int i = 0; i < m.vertex_count; i++)
         if (i % (n + 1) == n)
             s.force[3 * i + 1] =
                 1 / (fsi_real)n * (i / (n + 1) == 0 || i / (n + 1) == n ? FSI_R(0.5) : FSI_R(1.0));
     fsi_soft_static(&s, 1, 0, NULL);
-    u = (double)(s.x[3 * mid + 1] - m.x[3 * mid + 1]);
+    double u = (double)(s.x[3 * mid + 1] - m.x[3 * mid + 1]);
     fsi_soft_free(&s);
     fsi_mesh_free(&m);
     free(pin);
@@ -772,8 +742,8 @@ static double cook(int n, int alternate) {
 TEST S_07_cook_membrane(void) {
     static const double one[] = {11.25, 17.33, 21.59, 23.28, 23.77, 23.91},
                         alt[] = {16.31, 21.11, 23.12, 23.74, 23.90, 23.95};
-    int i, n = getenv("FSI_TEST_FULL") ? 6 : 4;
-    for (i = 0; i < n; i++) {
+    int n = getenv("FSI_TEST_FULL") ? 6 : 4;
+    for (int i = 0; i < n; i++) {
         double a = cook(4 << i, 0), b = cook(4 << i, 1);
         if (getenv("FSI_VERBOSE"))
             printf("cook n %d: %.3f (%.2f) %.3f (%.2f)\n", 4 << i, a, one[i], b, alt[i]);
@@ -790,23 +760,21 @@ TEST S_07_cook_membrane(void) {
    the flag 1.17 %, 1.05 %, 1.02 %). */
 static int csm(int n, double mu, fsi_soft_integrator integrator, fsi_soft *s, fsi_mesh *m,
                int *tip) {
-    fsi_soft_desc d;
-    unsigned char *pin;
-    int i, ok, nx = 35 * n / 2; /* squares */
+    int nx = 35 * n / 2; /* squares */
     if (fsi_mesh_box(m, fsi_vec(0, 0, 0), fsi_vec(1, 1, FSI_R(0.08) / (fsi_real)n), nx, n, 1, 1,
                      NULL)
         != FSI_OK)
         return 0;
-    pin = (unsigned char *)calloc((size_t)m->vertex_count, 1);
+    unsigned char *pin = (unsigned char *)calloc((size_t)m->vertex_count, 1);
     /* the clamped end is the arc of the cylinder, radius 0.05 around (0.2, 0.2) */
-    for (i = 0; i < m->vertex_count; i++) {
+    for (int i = 0; i < m->vertex_count; i++) {
         double a = (double)m->x[3 * i], y = ((double)m->x[3 * i + 1] - 0.5) * 0.02,
                left = 0.2 + sqrt(0.0025 - y * y);
         m->x[3 * i] = (fsi_real)(left + a * (0.6 - left));
         m->x[3 * i + 1] = (fsi_real)(0.2 + y);
         pin[i] = a == 0 ? 7 : 4; /* plane strain: no z anywhere */
     }
-    d = solid_desc(m);
+    fsi_soft_desc d = solid_desc(m);
     d.model = FSI_SOFT_STVK;
     d.poisson = FSI_R(0.4);
     d.young = (fsi_real)(2 * mu * 1.4);
@@ -815,7 +783,7 @@ static int csm(int n, double mu, fsi_soft_integrator integrator, fsi_soft *s, fs
     d.integrator = integrator;
     d.newton = 20;
     d.tolerance = TOL(1e-7, 1e-5);
-    ok = fsi_soft_init(s, &d) == FSI_OK;
+    int ok = fsi_soft_init(s, &d) == FSI_OK;
     *tip = nx + (nx + 1) * (n / 2);
     free(pin);
     return ok;
@@ -823,16 +791,15 @@ static int csm(int n, double mu, fsi_soft_integrator integrator, fsi_soft *s, fs
 
 TEST S_08_turek_hron_csm(void) {
     static const double ref[2][3] = {{.5e6, -7.188e-3, -66.10e-3}, {2e6, -.4690e-3, -16.97e-3}};
-    int k, n, tip;
-    for (k = 0; k < 2; k++)
-        for (n = 8; n <= (getenv("FSI_TEST_FULL") ? 32 : 16); n *= 2) {
+    int tip;
+    for (int k = 0; k < 2; k++)
+        for (int n = 8; n <= (getenv("FSI_TEST_FULL") ? 32 : 16); n *= 2) {
             fsi_soft s;
             fsi_mesh m;
-            double ux, uy;
             ASSERT(csm(n, ref[k][0], FSI_SOFT_IMPLICIT, &s, &m, &tip));
             fsi_soft_static(&s, 0, 100, NULL);
-            ux = (double)(s.x[3 * tip] - m.x[3 * tip]);
-            uy = (double)(s.x[3 * tip + 1] - m.x[3 * tip + 1]);
+            double ux = (double)(s.x[3 * tip] - m.x[3 * tip]);
+            double uy = (double)(s.x[3 * tip + 1] - m.x[3 * tip + 1]);
             if (getenv("FSI_VERBOSE"))
                 printf("CSM%d n %d: %.3f (%.3f) %.3f (%.3f) mm, %.2f %% %.2f %%, %d Newton\n",
                        k + 1, n, 1e3 * ux, 1e3 * ref[k][1], 1e3 * uy, 1e3 * ref[k][2],
@@ -850,16 +817,15 @@ TEST S_08_turek_hron_csm(void) {
  * frequency from the return to the top. */
 TEST S_08_turek_hron_csm3(void) {
     static const double ref[4] = {-14.305e-3, 14.305e-3, -63.607e-3, 65.160e-3};
-    int full = getenv("FSI_TEST_FULL") != NULL, n = full ? 16 : 8, i, tip;
+    int full = getenv("FSI_TEST_FULL") != NULL, n = full ? 16 : 8, tip;
     double dt = full ? 0.005 : 0.02, lo[2] = {0, 0}, hi[2] = {-1, -1}, last[3] = {0, 0, 0},
            back = 0, got[4];
     fsi_soft s;
     fsi_mesh m;
     ASSERT(csm(n, .5e6, FSI_SOFT_NEWMARK, &s, &m, &tip));
-    for (i = 1; i * dt < 1.0; i++) {
-        int k;
+    for (int i = 1; i * dt < 1.0; i++) {
         ASSERT(fsi_soft_step(&s, (fsi_real)dt, NULL, 0) >= 0);
-        for (k = 0; k < 2; k++) {
+        for (int k = 0; k < 2; k++) {
             double u = (double)(s.x[3 * tip + k] - m.x[3 * tip + k]);
             lo[k] = fmin(lo[k], u);
             if (i * dt > 0.5)
@@ -873,14 +839,14 @@ TEST S_08_turek_hron_csm3(void) {
             back =
                 (i - 1) * dt + dt * (last[0] - last[2]) / (2 * (last[0] - 2 * last[1] + last[2]));
     }
-    for (i = 0; i < 2; i++) {
+    for (int i = 0; i < 2; i++) {
         got[2 * i] = (hi[i] + lo[i]) / 2;
         got[2 * i + 1] = (hi[i] - lo[i]) / 2;
     }
     if (getenv("FSI_VERBOSE"))
         printf("CSM3 n %d: %.3f +- %.3f, %.3f +- %.3f mm, %.4f Hz\n", n, 1e3 * got[0], 1e3 * got[1],
                1e3 * got[2], 1e3 * got[3], 1 / back);
-    for (i = 0; i < 4; i++)
+    for (int i = 0; i < 4; i++)
         CHECK_REL(ref[i], got[i], full ? 0.01 : 0.05);
     CHECK_REL(1.0995, 1 / back, full ? 0.01 : 0.05);
     fsi_soft_free(&s);
@@ -892,8 +858,7 @@ TEST S_08_turek_hron_csm3(void) {
 /* a (cosh(span / 2a) - 1) with 2 a sinh(span / 2a) = length */
 static double catenary_sag(double span, double length) {
     double lo = 1e-3, hi = 1e3;
-    int i;
-    for (i = 0; i < 200; i++) {
+    for (int i = 0; i < 200; i++) {
         double a = (lo + hi) / 2;
         if (2 * a * sinh(span / (2 * a)) > length)
             lo = a;
@@ -905,27 +870,25 @@ static double catenary_sag(double span, double length) {
 
 TEST S_13_catenary(void) {
     fsi_mesh m;
-    fsi_soft_desc d;
-    fsi_soft s;
     unsigned char pin[65];
-    int i;
-    fsi_report report;
     CHECK_OK(fsi_mesh_strip(&m, fsi_vec(0, 0, 0), fsi_vec(1, 0, 0), 64, NULL));
     memset(pin, 0, sizeof pin);
     pin[0] = pin[64] = 7;
-    d = solid_desc(&m);
+    fsi_soft_desc d = solid_desc(&m);
     d.pin = pin;
     d.area_density = 1;
     d.stretch = FSI_R(1e5);
     d.gravity = fsi_vec(0, -10, 0);
     d.newton = 50;
+    fsi_soft s;
     CHECK_OK(fsi_soft_init(&s, &d));
     /* ends brought to a span of 0.8, a rough parabola in between */
-    for (i = 0; i <= 64; i++) {
+    for (int i = 0; i <= 64; i++) {
         double t = i / 64.0;
         s.x[3 * i] = (fsi_real)(0.8 * t);
         s.x[3 * i + 1] = (fsi_real)(-1.2 * t * (1 - t));
     }
+    fsi_report report;
     ASSERT(fsi_soft_static(&s, 0, 300, &report) >= 0);
     if (getenv("FSI_VERBOSE"))
         printf("catenary sag %.5f, exact %.5f, %d Newton, residual %.1e\n",
@@ -938,18 +901,14 @@ TEST S_13_catenary(void) {
 
 TEST S_13_cloth_two_corners(void) { /* the sag converges with n */
     double sag[3];
-    int k;
-    for (k = 0; k < 3; k++) {
-        int n = 4 << k, i;
+    for (int k = 0; k < 3; k++) {
+        int n = 4 << k;
         fsi_mesh m;
-        fsi_soft_desc d;
-        fsi_soft s;
-        unsigned char *pin;
         CHECK_OK(fsi_mesh_sheet(&m, fsi_vec(0, 0, 0), fsi_vec(1, 0, 0), fsi_vec(0, 0, 1), n, n, 1,
                                 NULL, NULL, NULL));
-        pin = (unsigned char *)calloc((size_t)m.vertex_count, 1);
+        unsigned char *pin = (unsigned char *)calloc((size_t)m.vertex_count, 1);
         pin[0] = pin[n] = 7;
-        d = solid_desc(&m);
+        fsi_soft_desc d = solid_desc(&m);
         d.pin = pin;
         d.area_density = FSI_R(0.2);
         d.stretch = 1000;
@@ -958,11 +917,12 @@ TEST S_13_cloth_two_corners(void) { /* the sag converges with n */
         d.gravity = fsi_vec(0, -10, 0);
         d.damping_mass = 2;
         d.damping_stiffness = FSI_R(0.01);
+        fsi_soft s;
         CHECK_OK(fsi_soft_init(&s, &d));
-        for (i = 0; i < 400; i++)
+        for (int i = 0; i < 400; i++)
             CHECK_OK(fsi_soft_step(&s, FSI_R(0.02), NULL, 0));
         sag[k] = 0;
-        for (i = 0; i < m.vertex_count; i++)
+        for (int i = 0; i < m.vertex_count; i++)
             sag[k] = fmin(sag[k], (double)s.x[3 * i + 1]);
         fsi_soft_free(&s);
         fsi_mesh_free(&m);
@@ -977,10 +937,9 @@ TEST S_13_cloth_two_corners(void) { /* the sag converges with n */
 
 /* ---------------------------------------------------------------- dynamics */
 static void total_momentum(const fsi_soft *s, double *p, double *L) {
-    int i;
-    for (i = 0; i < 3; i++)
+    for (int i = 0; i < 3; i++)
         p[i] = L[i] = 0;
-    for (i = 0; i < s->desc.vertex_count; i++) {
+    for (int i = 0; i < s->desc.vertex_count; i++) {
         fsi_vec3 v = fsi_vec_scale(fsi_vec_load(s->v + 3 * i), s->mass[i]),
                  l = fsi_vec_cross(fsi_vec_load(s->x + 3 * i), v);
         p[0] += (double)v.x;
@@ -995,43 +954,44 @@ static void total_momentum(const fsi_soft *s, double *p, double *L) {
 /* Free flight of a shaken cube: momentum to round-off, energy never above the start for the
  * implicit kinds and bounded for the others. */
 TEST free_flight_energy_and_momentum(void) {
-    int integrator, model;
-    for (integrator = 0; integrator < 4; integrator++)
-        for (model = 0; model < 4; model++) {
+    for (int integrator = 0; integrator < 4; integrator++)
+        for (int model = 0; model < 4; model++) {
             fsi_mesh m;
-            fsi_soft_desc d;
-            fsi_soft s;
             uint64_t seed = 1;
-            double p0[3], L0[3], p[3], L[3], e0, k0, e, k, worst = 0;
-            int i, step;
+            double p0[3], L0[3], p[3], L[3], worst = 0;
             CHECK_OK(fsi_mesh_box(&m, fsi_vec(0, 0, 0), fsi_vec(1, 1, 1), 2, 2, 2, 1, NULL));
-            d = solid_desc(&m);
+            fsi_soft_desc d = solid_desc(&m);
             d.model = (fsi_soft_model)model;
             d.young = FSI_R(1e5);
             d.integrator = (fsi_soft_integrator)integrator;
             d.newton = integrator == FSI_SOFT_IMPLICIT || integrator == FSI_SOFT_NEWMARK ? 20 : 1;
+            fsi_soft s;
             CHECK_OK(fsi_soft_init(&s, &d));
-            for (i = 0; i < 3 * m.vertex_count; i++)
+            for (int i = 0; i < 3 * m.vertex_count; i++)
                 s.v[i] = (fsi_real)check_random(&seed);
-            for (i = 0; i < m.vertex_count; i++) {
+            for (int i = 0; i < m.vertex_count; i++) {
                 s.v[3 * i] -= s.x[3 * i + 1];
                 s.v[3 * i + 1] += s.x[3 * i] + 3;
             }
             total_momentum(&s, p0, L0);
+            double e0;
+            double k0;
             fsi_soft_energy(&s, &e0, &k0);
             ASSERT(fsi_soft_max_dt(&s) > FSI_R(0.004));
-            for (step = 0; step < 200; step++) {
+            double e;
+            double k;
+            for (int step = 0; step < 200; step++) {
                 ASSERT(fsi_soft_step(&s, FSI_R(0.004), NULL, 0) >= 0);
                 fsi_soft_energy(&s, &e, &k);
                 worst = fmax(worst, (e + k) / (e0 + k0));
             }
             total_momentum(&s, p, L);
             /* of 3600; Newton stops at 1e-8, 1e-5 */
-            for (i = 0; i < 3; i++)
+            for (int i = 0; i < 3; i++)
                 CHECK_NEAR(p0[i], p[i], TOL(1e-8, 4.0));
             /* central forces: angular momentum too */
             if (integrator == FSI_SOFT_EXPLICIT && model != FSI_SOFT_LINEAR)
-                for (i = 0; i < 3; i++)
+                for (int i = 0; i < 3; i++)
                     CHECK_NEAR(L0[i], L[i], TOL(1e-7, 10));
             if (getenv("FSI_VERBOSE"))
                 printf("integrator %d model %d: largest energy %.5f, last %.5f of the first\n",
@@ -1048,19 +1008,13 @@ TEST free_flight_energy_and_momentum(void) {
 /* The split: v from finish solves (M + B^T B) v = M v*, and equals the linearly implicit step where
  * the models agree. */
 TEST split_matches_implicit(void) {
-    int kind;
-    for (kind = 0; kind < 3; kind++) {
-        fsi_mesh m;
-        fsi_soft_desc d;
-        fsi_soft a, b;
-        fsi_coupled c;
+    for (int kind = 0; kind < 3; kind++) {
         uint64_t seed = 2;
         unsigned char pin[64];
-        int i, n;
-        fsi_real *star, *y, *z;
         double worst = 0, worst_b = 0;
         memset(pin, 0, sizeof pin);
         pin[0] = 7;
+        fsi_mesh m;
         if (kind == 0)
             CHECK_OK(fsi_mesh_box(&m, fsi_vec(0, 0, 0), fsi_vec(1, 1, 1), 2, 2, 2, 0, NULL));
         else if (kind == 1)
@@ -1068,35 +1022,41 @@ TEST split_matches_implicit(void) {
                                     1, NULL, NULL, NULL));
         else
             CHECK_OK(fsi_mesh_circle(&m, fsi_vec(0, 0, 0), 1, 20, NULL));
-        d = solid_desc(&m);
+        fsi_soft_desc d = solid_desc(&m);
         d.pin = pin;
         d.bend = FSI_R(10);
         d.gravity = fsi_vec(0, -10, 0);
         d.damping_stiffness = FSI_R(0.003);
         d.damping_mass = 20;
         d.volume_stiffness = kind == 1 ? 0 : FSI_R(1e5);
+        fsi_soft a;
         CHECK_OK(fsi_soft_init(&a, &d));
         d.integrator = FSI_SOFT_SPLIT;
+        fsi_soft b;
         CHECK_OK(fsi_soft_init(&b, &d));
-        n = 3 * m.vertex_count;
-        for (i = 0; i < n; i++)
+        int n = 3 * m.vertex_count;
+        for (int i = 0; i < n; i++)
             if (!a.work->fixed[i]) {
                 a.x[i] = b.x[i] += (fsi_real)(0.01 * check_random(&seed));
                 a.v[i] = b.v[i] = (fsi_real)check_random(&seed);
             }
         CHECK_OK(fsi_soft_forces(&a, FSI_R(0.01)));
         CHECK_OK(fsi_soft_forces(&b, FSI_R(0.01)));
+        fsi_coupled c;
         fsi_soft_coupled(&b, &c);
         ASSERT(c.implicit != NULL);
         CHECK_OK(fsi_csr_check(c.implicit));
+        fsi_real *star;
         star = (fsi_real *)malloc((size_t)n * sizeof *star);
+        fsi_real *y;
         y = (fsi_real *)malloc((size_t)c.implicit->rows * sizeof *y);
+        fsi_real *z;
         z = (fsi_real *)malloc((size_t)n * sizeof *z);
         fsi_copy((size_t)n, b.v, star);
         CHECK_OK(fsi_soft_finish(&b));
         fsi_csr_mul(c.implicit, b.v, y);
         fsi_csr_tmul(c.implicit, y, z);
-        for (i = 0; i < n; i++) {
+        for (int i = 0; i < n; i++) {
             double want = (double)(b.mass[i / 3] * star[i] + c.push[i]),
                    have = (double)(b.mass[i / 3] * b.v[i] + z[i]);
             if (!b.work->fixed[i])
@@ -1120,24 +1080,22 @@ TEST split_matches_implicit(void) {
 
 TEST cg_matches_cholesky(void) {
     fsi_mesh m;
-    fsi_soft_desc d;
     fsi_soft s[2];
     unsigned char pin[200];
-    int k, i, n;
     CHECK_OK(fsi_mesh_box(&m, fsi_vec(0, 0, 0), fsi_vec(2, 1, 1), 6, 3, 3, 0, NULL));
     memset(pin, 0, sizeof pin);
     beam_pins(&m, pin);
-    for (k = 0; k < 2; k++) {
-        d = solid_desc(&m);
+    for (int k = 0; k < 2; k++) {
+        fsi_soft_desc d = solid_desc(&m);
         d.use_cg = k;
         d.pin = pin;
         d.gravity = fsi_vec(0, -10, 0);
         CHECK_OK(fsi_soft_init(&s[k], &d));
-        for (i = 0; i < 20; i++)
+        for (int i = 0; i < 20; i++)
             CHECK_OK(fsi_soft_step(&s[k], FSI_R(0.01), NULL, 0));
     }
-    n = 3 * m.vertex_count;
-    for (i = 0; i < n; i++)
+    int n = 3 * m.vertex_count;
+    for (int i = 0; i < n; i++)
         CHECK_NEAR(s[0].x[i], s[1].x[i], 1e-5);
     fsi_soft_free(&s[0]);
     fsi_soft_free(&s[1]);
@@ -1147,18 +1105,14 @@ TEST cg_matches_cholesky(void) {
 
 /* Driven pins carry a strip along exactly; Newmark and implicit. */
 TEST driven_pins(void) {
-    int k;
-    for (k = 0; k < 4; k++) {
+    for (int k = 0; k < 4; k++) {
         fsi_mesh m;
-        fsi_soft_desc d;
-        fsi_soft s;
         unsigned char pin[11];
-        int i;
         double mean = 0;
         CHECK_OK(fsi_mesh_strip(&m, fsi_vec(0, 0, 0), fsi_vec(1, 0, 0), 10, NULL));
         memset(pin, 0, sizeof pin);
         pin[0] = 3;
-        d = solid_desc(&m);
+        fsi_soft_desc d = solid_desc(&m);
         d.pin = pin;
         d.area_density = 1;
         d.stretch = 100;
@@ -1166,12 +1120,13 @@ TEST driven_pins(void) {
         d.damping_stiffness = FSI_R(0.01);
         d.damping_mass = k == FSI_SOFT_NEWMARK ? 0 : FSI_R(0.0);
         d.integrator = (fsi_soft_integrator)k;
+        fsi_soft s;
         CHECK_OK(fsi_soft_init(&s, &d));
         s.drive[0] = 1;
-        for (i = 0; i < 2000; i++)
+        for (int i = 0; i < 2000; i++)
             ASSERT(fsi_soft_step(&s, FSI_R(0.001), NULL, 0) >= 0);
         CHECK_NEAR(k == FSI_SOFT_NEWMARK ? 2.0 - 0.0005 : 2.0, s.x[0], 1e-3);
-        for (i = 0; i <= 10; i++)
+        for (int i = 0; i <= 10; i++)
             mean += (double)s.v[3 * i] / 11;
         CHECK_NEAR(1, mean, 0.2);
         fsi_soft_free(&s);
@@ -1184,20 +1139,18 @@ TEST driven_pins(void) {
  * is kept. */
 TEST balloon(void) {
     fsi_mesh m;
-    fsi_soft_desc d;
-    fsi_soft s;
-    int i;
-    double R = 0, V0;
+    double R = 0;
     CHECK_OK(fsi_mesh_sphere(&m, fsi_vec(0, 0, 0), 1, 6, NULL));
-    d = solid_desc(&m);
+    fsi_soft_desc d = solid_desc(&m);
     d.closed = 1;
     d.stretch = 1000;
     d.stretch_poisson = FSI_R(0.3);
     d.pressure = 100;
     d.damping_mass = 4;
     d.area_density = 1;
+    fsi_soft s;
     CHECK_OK(fsi_soft_init(&s, &d));
-    for (i = 0; i < 200; i++)
+    for (int i = 0; i < 200; i++)
         CHECK_OK(fsi_soft_step(&s, FSI_R(0.05), NULL, 0));
     R = pow((double)fsi_soft_volume(&s) * 3 / 12.566370614, 1.0 / 3);
     /* StVK membrane: sigma h = (l / l^2) l S, S = Eh/(1-nu) (l^2-1)/2; p = 2 S / R0 R ... in l = R
@@ -1212,9 +1165,9 @@ TEST balloon(void) {
     d.volume_stiffness = FSI_R(1e5);
     d.gravity = fsi_vec(0, -10, 0);
     CHECK_OK(fsi_soft_init(&s, &d));
-    V0 = (double)fsi_soft_volume(&s);
+    double V0 = (double)fsi_soft_volume(&s);
     s.volume_target[0] *= FSI_R(1.5);
-    for (i = 0; i < 100; i++)
+    for (int i = 0; i < 100; i++)
         CHECK_OK(fsi_soft_step(&s, FSI_R(0.02), NULL, 0));
     CHECK_REL(1.5 * V0, fsi_soft_volume(&s), 0.02);
     fsi_soft_free(&s);
@@ -1227,7 +1180,7 @@ TEST balloon(void) {
     d.damping_mass = 4;
     d.area_density = 1;
     CHECK_OK(fsi_soft_init(&s, &d));
-    for (i = 0; i < 300; i++)
+    for (int i = 0; i < 300; i++)
         CHECK_OK(fsi_soft_step(&s, FSI_R(0.05), NULL, 0));
     R = sqrt((double)fsi_soft_volume(&s) / 3.14159265);
     CHECK_REL(100 * (R - 1), 20 * R, 0.02); /* T = p R, T = EA (R / R0 - 1) */
@@ -1254,19 +1207,17 @@ static fsi_real ball_distance(fsi_vec3 x, fsi_vec3 *n, fsi_vec3 *v, void *user) 
 /* drapes over a ball with self collision: nothing inside, no self penetration below half the
  * thickness */
 TEST cloth_on_ball(void) {
-    fsi_mesh m;
-    fsi_soft_desc d;
-    fsi_soft s;
     fsi_obstacle o[2];
-    int i, j, hits = 0;
-    double e, k, depth = 0, nearest = 1;
+    int hits = 0;
+    double depth = 0, nearest = 1;
     memset(o, 0, sizeof o);
     o[0].distance_fn = ball_distance;
     o[0].friction = FSI_R(0.3);
     o[1].distance_fn = floor_distance;
+    fsi_mesh m;
     CHECK_OK(fsi_mesh_sheet(&m, fsi_vec(-FSI_R(0.5), FSI_R(0.35), -FSI_R(0.5)), fsi_vec(1, 0, 0),
                             fsi_vec(0, 0, 1), 20, 20, 1, NULL, NULL, NULL));
-    d = solid_desc(&m);
+    fsi_soft_desc d = solid_desc(&m);
     d.area_density = FSI_R(0.2);
     d.stretch = 200;
     d.bend = FSI_R(1e-4);
@@ -1275,18 +1226,21 @@ TEST cloth_on_ball(void) {
     d.thickness = FSI_R(0.02);
     d.friction = FSI_R(0.2);
     d.self_collision = 1;
+    fsi_soft s;
     CHECK_OK(fsi_soft_init(&s, &d));
-    for (i = 0; i < 200; i++) {
+    for (int i = 0; i < 200; i++) {
         CHECK_OK(fsi_soft_forces(&s, FSI_R(0.01)));
         CHECK_OK(fsi_soft_contact(&s, o, 1, FSI_R(0.01), &hits));
         CHECK_OK(fsi_soft_move(&s, FSI_R(0.01)));
     }
     ASSERT(hits > 10);
+    double e;
+    double k;
     fsi_soft_energy(&s, &e, &k);
-    for (i = 0; i < m.vertex_count; i++) {
+    for (int i = 0; i < m.vertex_count; i++) {
         fsi_vec3 x = fsi_vec_load(s.x + 3 * i), n, v;
         depth = fmax(depth, -(double)ball_distance(x, &n, &v, NULL));
-        for (j = 0; j < i; j++)
+        for (int j = 0; j < i; j++)
             nearest =
                 fmin(nearest, (double)fsi_vec_length(fsi_vec_sub(x, fsi_vec_load(s.x + 3 * j))));
     }
@@ -1303,17 +1257,15 @@ TEST cloth_on_ball(void) {
 
 /* a strip falls in loops onto the floor: segments do not cross */
 TEST fold_on_itself(void) {
-    fsi_mesh m;
-    fsi_soft_desc d;
-    fsi_soft s;
     fsi_obstacle o;
-    int i, j, crossings = 0;
+    int crossings = 0;
     memset(&o, 0, sizeof o);
     o.distance_fn = floor_distance;
     o.friction = FSI_R(0.5);
+    fsi_mesh m;
     CHECK_OK(fsi_mesh_strip(&m, fsi_vec(0, FSI_R(0.05), 0), fsi_vec(FSI_R(0.1), FSI_R(1.05), 0), 60,
                             NULL));
-    d = solid_desc(&m);
+    fsi_soft_desc d = solid_desc(&m);
     d.area_density = FSI_R(0.1);
     d.stretch = 100;
     d.bend = FSI_R(2e-5);
@@ -1321,11 +1273,12 @@ TEST fold_on_itself(void) {
     d.damping_stiffness = FSI_R(0.005);
     d.thickness = FSI_R(0.015);
     d.self_collision = 1;
+    fsi_soft s;
     CHECK_OK(fsi_soft_init(&s, &d));
-    for (i = 0; i < 400; i++)
+    for (int i = 0; i < 400; i++)
         ASSERT(fsi_soft_step(&s, FSI_R(0.002), &o, 1) >= 0);
-    for (i = 0; i < 60; i++)
-        for (j = i + 2; j < 60; j++) {
+    for (int i = 0; i < 60; i++)
+        for (int j = i + 2; j < 60; j++) {
             double ax = (double)s.x[3 * i], ay = (double)s.x[3 * i + 1],
                    bx = (double)s.x[3 * i + 3], by = (double)s.x[3 * i + 4];
             double cx = (double)s.x[3 * j], cy = (double)s.x[3 * j + 1],
@@ -1365,14 +1318,10 @@ static fsi_real table_distance(fsi_vec3 x, fsi_vec3 *n, fsi_vec3 *v, void *user)
    work of opening overlaps and of a floor that moves (3, 4: up and down, with bounces; 5: turning,
    which the cloth is taken along by). */
 TEST falling_bodies_never_gain_energy(void) {
-    int k;
-    for (k = 0; k < 6; k++) {
-        fsi_mesh m;
-        fsi_soft_desc d;
-        fsi_soft s;
+    for (int k = 0; k < 6; k++) {
         fsi_obstacle o;
-        double e, t, last = 0, grown = 0, worked = 0, low = 1, now = 0, total = 0;
-        int i, n, cloth = k == 2 || k > 3;
+        double last = 0, grown = 0, worked = 0, low = 1, now = 0, total = 0;
+        int cloth = k == 2 || k > 3;
         memset(&o, 0, sizeof o);
         o.distance_fn = floor_distance;
         o.friction = FSI_R(0.4);
@@ -1383,6 +1332,7 @@ TEST falling_bodies_never_gain_energy(void) {
             o.user = &now;
             o.restitution = FSI_R(0.3);
         }
+        fsi_mesh m;
         if (cloth)
             CHECK_OK(fsi_mesh_sheet(&m, fsi_vec(0, FSI_R(0.3), 0), fsi_vec(1, FSI_R(0.2), 0),
                                     fsi_vec(0, FSI_R(0.1), 1), 10, 10, 1, NULL, NULL, NULL));
@@ -1391,7 +1341,7 @@ TEST falling_bodies_never_gain_energy(void) {
             CHECK_OK(fsi_mesh_box(&m, fsi_vec(0, k == 1 ? FSI_R(-0.05) : FSI_R(0.3), 0),
                                   fsi_vec(1, k == 1 ? FSI_R(0.95) : FSI_R(1.3), 1), 4, 4, 4, 1,
                                   NULL));
-        d = solid_desc(&m);
+        fsi_soft_desc d = solid_desc(&m);
         d.young = FSI_R(1e5);
         d.area_density = FSI_R(0.5);
         d.stretch = 200;
@@ -1402,12 +1352,15 @@ TEST falling_bodies_never_gain_energy(void) {
         }
         d.gravity = fsi_vec(0, -10, 0);
         d.damping_stiffness = FSI_R(0.005);
+        fsi_soft s;
         CHECK_OK(fsi_soft_init(&s, &d));
-        for (i = 0; i < 200; i++) {
+        double e;
+        double t;
+        for (int i = 0; i < 200; i++) {
             CHECK_OK(fsi_soft_step(&s, FSI_R(0.01), &o, 1));
             now += .01;
             fsi_soft_energy(&s, &e, &t);
-            for (n = 0; n < m.vertex_count; n++)
+            for (int n = 0; n < m.vertex_count; n++)
                 e += 10 * (double)(s.mass[n] * s.x[3 * n + 1]);
             if (i)
                 grown = fmax(grown, e + t - last - s.contact_work);
@@ -1415,7 +1368,7 @@ TEST falling_bodies_never_gain_energy(void) {
             total += s.contact_work;
             last = e + t;
         }
-        for (n = 0; n < m.vertex_count; n++)
+        for (int n = 0; n < m.vertex_count; n++)
             low = fmin(low, (double)s.x[3 * n + 1]);
         if (getenv("FSI_VERBOSE"))
             printf("fall %d: largest rise %.2e J beyond the work (at most %.2e), kinetic %.2e of "
@@ -1437,27 +1390,25 @@ TEST falling_bodies_never_gain_energy(void) {
 /* A folded cloth thrown together in free space: self-collision with friction keeps linear and
  * angular momentum. */
 TEST self_collision_keeps_momentum(void) {
-    int dim;
-    for (dim = 2; dim <= 3; dim++) {
+    for (int dim = 2; dim <= 3; dim++) {
         fsi_mesh m;
-        fsi_soft_desc d;
-        fsi_soft s;
         double p0[3], L0[3], p[3], L[3], worst = 0;
-        int i, n, hits, all = 0;
+        int hits, all = 0;
         if (dim == 3)
             CHECK_OK(fsi_mesh_sheet(&m, fsi_vec(-1, 0, 0), fsi_vec(2, 0, 0),
                                     fsi_vec(FSI_R(0.1), 0, 1), 16, 8, 1, NULL, NULL, NULL));
         else
             CHECK_OK(fsi_mesh_strip(&m, fsi_vec(-1, 0, 0), fsi_vec(1, 0, 0), 32, NULL));
-        d = solid_desc(&m);
+        fsi_soft_desc d = solid_desc(&m);
         d.area_density = 1;
         d.stretch = 100;
         d.thickness = FSI_R(0.04);
         d.self_collision = 1;
         d.friction = FSI_R(0.5);
+        fsi_soft s;
         CHECK_OK(fsi_soft_init(&s, &d));
         /* a hairpin about x = 0 that closes, one half gliding */
-        for (i = 0; i < m.vertex_count; i++) {
+        for (int i = 0; i < m.vertex_count; i++) {
             fsi_real a = m.x[3 * i];
             s.x[3 * i] = fsi__abs(a) * FSI_R(0.97);
             s.x[3 * i + 1] = a * FSI_R(0.2);
@@ -1466,12 +1417,12 @@ TEST self_collision_keeps_momentum(void) {
             if (dim == 3)
                 s.v[3 * i + 2] = a > 0 ? FSI_R(0.4) : 0;
         }
-        for (n = 0; n < 40; n++) {
+        for (int n = 0; n < 40; n++) {
             CHECK_OK(fsi_soft_forces(&s, FSI_R(0.01)));
             total_momentum(&s, p0, L0);
             CHECK_OK(fsi_soft_contact(&s, NULL, 0, FSI_R(0.01), &hits));
             total_momentum(&s, p, L);
-            for (i = 0; i < 3; i++)
+            for (int i = 0; i < 3; i++)
                 worst = fmax(worst, fmax(fabs(p[i] - p0[i]), fabs(L[i] - L0[i])));
             all += hits;
             CHECK_OK(fsi_soft_move(&s, FSI_R(0.01)));
@@ -1490,15 +1441,15 @@ TEST self_collision_keeps_momentum(void) {
  */
 static int crossings(const fsi_soft *s) {
     fsi_surface f = fsi_soft_surface(s);
-    int e, k, count = 0;
-    for (k = 0; k < s->work->edge_count; k++) {
+    int count = 0;
+    for (int k = 0; k < s->work->edge_count; k++) {
         const int32_t *g = s->work->edge + 3 * k;
-        for (e = 0; e < f.element_count; e++) {
+        for (int e = 0; e < f.element_count; e++) {
             const int32_t *t = f.index + 3 * e;
-            fsi_hit hit;
             if (t[0] == g[0] || t[1] == g[0] || t[2] == g[0] || t[0] == g[1] || t[1] == g[1]
                 || t[2] == g[1])
                 continue;
+            fsi_hit hit;
             count += fsi_surface_cross(&f, e, fsi_vec_load(s->x + 3 * g[0]),
                                        fsi_vec_load(s->x + 3 * g[1]), &hit)
                      != 0;
@@ -1510,13 +1461,11 @@ static int crossings(const fsi_soft *s) {
 /* Two ribbons of two triangles each, crossed: only edges meet. */
 TEST crossed_ribbons_do_not_pass(void) {
     static const double speed[] = {1, 5, 20, 60};
-    int k, i;
-    for (k = 0; k < 4; k++) {
+    for (int k = 0; k < 4; k++) {
         fsi_real x[24] = {-1,    0,   -.05f, 1,    0,   -.05f, -1,    0,   .05f, 1,    0,   .05f,
                           -.05f, .3f, -1,    .05f, .3f, -1,    -.05f, .3f, 1,    .05f, .3f, 1};
         int32_t t[12] = {0, 1, 3, 0, 3, 2, 4, 7, 5, 4, 6, 7};
         fsi_soft_desc d;
-        fsi_soft s;
         double p0[3], L0[3], p[3], L[3], gap = 1;
         memset(&d, 0, sizeof d);
         d.dim = 3;
@@ -1530,19 +1479,19 @@ TEST crossed_ribbons_do_not_pass(void) {
         d.thickness = FSI_R(0.02);
         d.self_collision = 1;
         d.friction = FSI_R(0.3);
+        fsi_soft s;
         CHECK_OK(fsi_soft_init(&s, &d));
         ASSERT_EQ(10, s.work->edge_count);
-        for (i = 4; i < 8; i++) {
+        for (int i = 4; i < 8; i++) {
             s.v[3 * i + 1] = (fsi_real)-speed[k];
             s.v[3 * i] = FSI_R(0.2);
         }
-        for (i = 0; i < 60; i++) {
-            int c;
+        for (int i = 0; i < 60; i++) {
             CHECK_OK(fsi_soft_forces(&s, FSI_R(0.01)));
             total_momentum(&s, p0, L0);
             CHECK_OK(fsi_soft_contact(&s, NULL, 0, FSI_R(0.01), NULL));
             total_momentum(&s, p, L);
-            for (c = 0; c < 3; c++) {
+            for (int c = 0; c < 3; c++) {
                 CHECK_NEAR(p0[c], p[c], TOL(1e-13, 1e-5) * speed[k]);
                 CHECK_NEAR(L0[c], L[c], TOL(1e-13, 1e-5) * speed[k]);
             }
@@ -1563,16 +1512,14 @@ TEST crossed_ribbons_do_not_pass(void) {
 /* A sheet crumpled by random and closing velocities many thicknesses a step. */
 TEST crumpled_sheet_does_not_pass(void) {
     static const double speed[] = {2, 8, 20};
-    int k, i, step, steps = getenv("FSI_TEST_FULL") ? 120 : 40;
-    for (k = 0; k < 3; k++) {
+    int step, steps = getenv("FSI_TEST_FULL") ? 120 : 40;
+    for (int k = 0; k < 3; k++) {
         fsi_mesh m;
-        fsi_soft_desc d;
-        fsi_soft s;
         uint64_t seed = 5;
         int through = 0;
         CHECK_OK(fsi_mesh_sheet(&m, fsi_vec(-1, 0, -1), fsi_vec(2, 0, 0), fsi_vec(0, 0, 2), 12, 12,
                                 1, NULL, NULL, NULL));
-        d = solid_desc(&m);
+        fsi_soft_desc d = solid_desc(&m);
         d.area_density = FSI_R(0.5);
         d.stretch = 300;
         d.bend = FSI_R(1e-4);
@@ -1580,8 +1527,9 @@ TEST crumpled_sheet_does_not_pass(void) {
         d.self_collision = 1;
         d.friction = FSI_R(0.2);
         d.damping_stiffness = FSI_R(0.003);
+        fsi_soft s;
         CHECK_OK(fsi_soft_init(&s, &d));
-        for (i = 0; i < m.vertex_count; i++) {
+        for (int i = 0; i < m.vertex_count; i++) {
             fsi_real a = m.x[3 * i], b = m.x[3 * i + 2];
             s.v[3 * i] = (fsi_real)-speed[k] * a;
             s.v[3 * i + 2] = (fsi_real)-speed[k] * b;
@@ -1616,17 +1564,16 @@ static int nothing(fsi_vec3 c, void *user) {
 }
 
 TEST sheet_with_a_hole(void) {
-    fsi_mesh m, whole;
-    fsi_surface s;
+    fsi_mesh whole;
     double area = 0;
-    int i;
     CHECK_OK(fsi_mesh_sheet(&whole, fsi_vec(-1, -1, 0), fsi_vec(2, 0, 0), fsi_vec(0, 2, 0), 20, 20,
                             0, NULL, NULL, NULL));
+    fsi_mesh m;
     CHECK_OK(fsi_mesh_sheet(&m, fsi_vec(-1, -1, 0), fsi_vec(2, 0, 0), fsi_vec(0, 2, 0), 20, 20, 0,
                             ring_only, NULL, NULL));
-    s = fsi_mesh_surface(&m);
+    fsi_surface s = fsi_mesh_surface(&m);
     CHECK_OK(fsi_surface_check(&s));
-    for (i = 0; i < m.element_count; i++)
+    for (int i = 0; i < m.element_count; i++)
         area += (double)fsi__length(fsi_surface_normal(&s, i));
     CHECK_NEAR(4 - 3.14159265 * 0.1, area, 0.04);
     ASSERT(m.vertex_count < whole.vertex_count);
@@ -1650,17 +1597,15 @@ static fsi_soft_desc scene(const fsi_mesh *m) {
 }
 
 static int state_hash(const fsi_soft_desc *d, int threads, int restart, uint64_t *hash) {
-    fsi_soft s;
     fsi_obstacle o;
-    int i;
-    void *keep;
     memset(&o, 0, sizeof o);
     o.distance_fn = floor_distance;
     check_threads(threads);
+    fsi_soft s;
     if (fsi_soft_init(&s, d) != FSI_OK)
         return 0;
-    keep = malloc(fsi_soft_state_size(&s));
-    for (i = 0; i < 8; i++) {
+    void *keep = malloc(fsi_soft_state_size(&s));
+    for (int i = 0; i < 8; i++) {
         if (restart && i == 4) {
             fsi_soft_save(&s, keep);
             fsi_soft_step(&s, FSI_R(0.02), &o, 1);
@@ -1681,21 +1626,19 @@ static int state_hash(const fsi_soft_desc *d, int threads, int restart, uint64_t
 
 TEST same_bits(void) {
     fsi_mesh m;
-    fsi_soft_desc d;
     uint64_t first, h;
-    int k, t;
     static const int threads[] = {2, 3, 8};
     /* 4374 tetrahedra: above the parallel threshold */
     CHECK_OK(fsi_mesh_box(&m, fsi_vec(0, FSI_R(0.1), 0), fsi_vec(1, 1, 1), 9, 9, 9, 0, NULL));
-    for (k = 0; k < 2; k++) {
-        d = scene(&m);
+    for (int k = 0; k < 2; k++) {
+        fsi_soft_desc d = scene(&m);
         d.integrator = k ? FSI_SOFT_EXPLICIT : FSI_SOFT_IMPLICIT;
         d.use_cg = 1;
         d.newton = 1;
         if (k)
             d.young = FSI_R(1e4);
         ASSERT(state_hash(&d, 1, 0, &first));
-        for (t = 0; t < 3; t++) {
+        for (int t = 0; t < 3; t++) {
             ASSERT(state_hash(&d, threads[t], 0, &h));
             ASSERT(h == first);
         }
@@ -1710,26 +1653,24 @@ TEST same_bits(void) {
  * is x + dt v. */
 TEST restore_forgets_a_step_begun(void) {
     fsi_mesh m;
-    fsi_soft_desc d;
-    fsi_soft s;
-    fsi_external e;
-    fsi_real *x, *keep;
-    int i, n;
     CHECK_OK(fsi_mesh_box(&m, fsi_vec(0, 0, 0), fsi_vec(1, 1, 1), 2, 2, 2, 0, NULL));
-    d = scene(&m);
+    fsi_soft_desc d = scene(&m);
     d.integrator = FSI_SOFT_NEWMARK;
     d.gravity = fsi_vec(0, -10, 0);
+    fsi_soft s;
     CHECK_OK(fsi_soft_init(&s, &d));
-    n = 3 * m.vertex_count;
+    int n = 3 * m.vertex_count;
+    fsi_external e;
     fsi_soft_external(&s, &e);
+    fsi_real *x;
     x = (fsi_real *)malloc((size_t)n * sizeof *x);
-    keep = (fsi_real *)malloc(fsi_soft_state_size(&s));
-    for (i = 0; i < 3; i++)
+    fsi_real *keep = (fsi_real *)malloc(fsi_soft_state_size(&s));
+    for (int i = 0; i < 3; i++)
         ASSERT(fsi_soft_step(&s, FSI_R(0.01), NULL, 0) >= 0);
     CHECK_OK(fsi_soft_save(&s, keep));
     fsi_copy((size_t)n, s.x, x);
     fsi_axpy((size_t)n, FSI_R(0.01), s.v, x);
-    for (i = 0; i < 2; i++) {
+    for (int i = 0; i < 2; i++) {
         ASSERT(fsi_soft_forces(&s, FSI_R(0.01)) >= 0);
         if (i)
             e.advance_fn(e.user, FSI_R(0.004));
@@ -1745,25 +1686,23 @@ TEST restore_forgets_a_step_begun(void) {
 }
 
 TEST failing_allocator(void) {
-    long k;
     int done = 0;
     fsi_mesh m;
     CHECK_OK(fsi_mesh_sphere(&m, fsi_vec(0, 1, 0), FSI_R(0.5), 2, NULL));
-    for (k = 0; k < 60 && !done; k++) {
+    for (long k = 0; k < 60 && !done; k++) {
         fail_allocator f = fail_begin(k);
         fsi_soft_desc d = scene(&m);
         fsi_soft s;
-        fsi_mesh q;
-        fsi_form form;
-        fsi_result r;
         memset(&s, 0, sizeof s);
+        fsi_mesh q;
         memset(&q, 0, sizeof q);
+        fsi_form form;
         memset(&form, 0, sizeof form);
         form.a = FSI_R(0.5);
         d.allocator = fail_make(&f);
         d.bend = 1;
-        r = fsi_mesh_from_sdf(&q, fsi_form_distance, &form, fsi_vec(-1, -1, -1), fsi_vec(1, 1, 1),
-                              FSI_R(0.3), &d.allocator);
+        fsi_result r = fsi_mesh_from_sdf(&q, fsi_form_distance, &form, fsi_vec(-1, -1, -1),
+                                         fsi_vec(1, 1, 1), FSI_R(0.3), &d.allocator);
         if (r == FSI_OK)
             r = fsi_soft_init(&s, &d);
         if (r == FSI_OK)
@@ -1778,13 +1717,12 @@ TEST failing_allocator(void) {
     { /* the step loop allocates nothing */
         fail_allocator f = fail_begin(-1);
         fsi_soft_desc d = scene(&m);
-        fsi_soft s;
-        long calls;
         d.allocator = fail_make(&f);
+        fsi_soft s;
         CHECK_OK(fsi_soft_init(&s, &d));
         ASSERT(fsi_soft_step(&s, FSI_R(0.01), NULL, 0) >= 0);
-        calls = f.calls;
-        for (k = 0; k < 5; k++)
+        long calls = f.calls;
+        for (long k = 0; k < 5; k++)
             ASSERT(fsi_soft_step(&s, FSI_R(0.01), NULL, 0) >= 0);
         ASSERT_EQ(calls, f.calls);
         fsi_soft_free(&s);
@@ -1798,23 +1736,21 @@ TEST failing_allocator(void) {
 /* Surface door and boundary of a mesh: counts, orientation, room, bad indices. */
 TEST doors(void) {
     fsi_mesh m;
-    fsi_soft_desc d;
-    fsi_soft s;
-    fsi_surface f;
-    fsi_real volume;
-    fsi_vec3 com;
     fsi_mat3 I;
     int32_t tri[3 * 48], keep[3 * 48], bad[4] = {0, 1, 2, 99};
-    int count = -1, i;
+    int count = -1;
     CHECK_OK(fsi_mesh_box(&m, fsi_vec(0, 0, 0), fsi_vec(1, 2, 3), 2, 2, 2, 1, NULL));
-    d = solid_desc(&m);
+    fsi_soft_desc d = solid_desc(&m);
+    fsi_soft s;
     CHECK_OK(fsi_soft_init(&s, &d));
-    for (i = 0; i < 3 * m.vertex_count; i++)
+    for (int i = 0; i < 3 * m.vertex_count; i++)
         s.v[i] = (fsi_real)i;
-    f = fsi_soft_surface(&s);
+    fsi_surface f = fsi_soft_surface(&s);
     CHECK_OK(fsi_surface_check(&f));
     ASSERT(f.x == s.x && f.v == s.v && f.closed == 1 && f.vertex_count == m.vertex_count
            && f.element_count == 48);
+    fsi_real volume;
+    fsi_vec3 com;
     CHECK_OK(fsi_mesh_mass(&f, NULL, &volume, &com, &I));
     CHECK_REL(6, volume, TOL(1e-12, 1e-5));
     CHECK_NEAR(1, com.y, TOL(1e-12, 1e-5));
@@ -1850,11 +1786,10 @@ static fsi_real no_number(fsi_vec3 x, void *user) {
 TEST refused_meshes(void) {
     fsi_real zero = 0, none = zero / zero;
     fsi_vec3 o = fsi_vec(0, 0, 0), one = fsi_vec(1, 1, 1), bad = fsi_vec(0, none, 0);
-    fsi_form form;
-    fsi_mesh m, before;
-    fsi_surface s;
+    fsi_mesh m;
     memset(&m, 0x5a, sizeof m);
-    before = m;
+    fsi_mesh before = m;
+    fsi_form form;
     memset(&form, 0, sizeof form);
     form.a = FSI_R(0.4);
     ASSERT(fsi_mesh_box(&m, o, bad, 1, 1, 1, 0, NULL) < 0
@@ -1880,24 +1815,24 @@ TEST refused_meshes(void) {
     CHECK_RESULT(FSI_EMPTY, fsi_mesh_from_sdf(&m, fsi_form_distance, &form, fsi_vec(2, 2, 2),
                                               fsi_vec(3, 3, 3), FSI_R(0.2), NULL));
     ASSERTm("mesh untouched", !memcmp(&m, &before, sizeof m));
+    fsi_surface s;
     memset(&s, 0, sizeof s);
     ASSERT_EQ(0, fsi_surface_sample(&s, none, NULL, NULL, NULL, NULL, 0));
     PASS();
 }
 
 TEST bad_input(void) {
-    fsi_mesh m;
-    fsi_soft_desc d, good;
     fsi_soft s;
     int32_t flat[4] = {0, 1, 2, 3}, out[4] = {0, 1, 2, 99};
     fsi_real x[12] = {0, 0, 0, 1, 0, 0, 0, 1, 0, 1, 1, 0}, nan_x[12], zero = 0;
     memset(&s, 0, sizeof s);
     memcpy(nan_x, x, sizeof x);
     nan_x[4] = zero / zero;
+    fsi_mesh m;
     CHECK_OK(fsi_mesh_box(&m, fsi_vec(0, 0, 0), fsi_vec(1, 1, 1), 1, 1, 1, 0, NULL));
-    good = solid_desc(&m);
+    fsi_soft_desc good = solid_desc(&m);
     CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_soft_init(&s, NULL));
-    d = good;
+    fsi_soft_desc d = good;
     d.density = 0;
     CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_soft_init(&s, &d));
     d = good;

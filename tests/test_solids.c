@@ -11,13 +11,13 @@
 static fsi_shape make_shape(fsi_shape_kind kind, int dim, double radius, double length, double hx,
                             double hy, double hz) {
     fsi_shape_desc d;
-    fsi_shape s;
     memset(&d, 0, sizeof d);
     d.kind = kind;
     d.dim = dim;
     d.radius = (fsi_real)radius;
     d.length = (fsi_real)length;
     d.half = fsi_vec((fsi_real)hx, (fsi_real)hy, (fsi_real)hz);
+    fsi_shape s;
     if (fsi_shape_init(&s, &d) != FSI_OK)
         printf("\n  shape %d refused\n", (int)kind);
     return s;
@@ -25,12 +25,12 @@ static fsi_shape make_shape(fsi_shape_kind kind, int dim, double radius, double 
 
 static fsi_solids make_world(int dim, int bodies, int joints, fsi_vec3 gravity) {
     fsi_solids_desc d;
-    fsi_solids w;
     memset(&d, 0, sizeof d);
     d.dim = dim;
     d.max_bodies = bodies;
     d.max_joints = joints;
     d.gravity = gravity;
+    fsi_solids w;
     if (fsi_solids_init(&w, &d) != FSI_OK)
         printf("\n  world refused\n");
     return w;
@@ -53,12 +53,12 @@ static fsi_rigid_desc body_at(fsi_rigid_kind kind, const fsi_shape *s, double x,
 static fsi_solids top(double ix, double iy, double iz, double wx, double wy, double wz,
                       const fsi_shape *s, int substeps) {
     fsi_solids_desc d;
-    fsi_solids w;
     fsi_rigid_desc b = body_at(FSI_RIGID_DYNAMIC, s, 0, 0, 0);
     memset(&d, 0, sizeof d);
     d.dim = 3;
     d.max_bodies = 1;
     d.substeps = substeps;
+    fsi_solids w;
     fsi_solids_init(&w, &d);
     b.inertia = fsi_vec((fsi_real)ix, (fsi_real)iy, (fsi_real)iz);
     b.w = fsi_vec((fsi_real)wx, (fsi_real)wy, (fsi_real)wz);
@@ -75,14 +75,13 @@ TEST R_01_symmetric_top(void) {
     fsi_shape s = make_shape(FSI_SHAPE_SPHERE, 3, 1, 0, 0, 0, 0);
     fsi_solids w = top(1, 1, 2, .1, 0, 1, &s, 1);
     /* ten periods 2 pi at dt = 0.01 (to 0.0015 of a step) */
-    int i, n = 6283;
+    int n = 6283;
     double dt = 20 * 3.14159265358979323846 / n;
-    fsi_vec3 v;
-    for (i = 0; i < n; i++)
+    for (int i = 0; i < n; i++)
         CHECK_OK(fsi_solids_step(&w, (fsi_real)dt));
-    v = body_spin(&w);
+    fsi_vec3 v = body_spin(&w);
     CHECK_MOST(fabs(atan2((double)v.y, (double)v.x)), 1e-3); /* back at phase 0 */
-    for (i = 0; i < n / 40; i++)
+    for (int i = 0; i < n / 40; i++)
         fsi_solids_step(&w, (fsi_real)dt);
     v = body_spin(&w);
     ASSERTm("precesses from x to y", v.y > FSI_R(0.09));
@@ -94,13 +93,12 @@ TEST R_01_symmetric_top(void) {
 TEST R_02_asymmetric_top_order(void) {
     fsi_shape s = make_shape(FSI_SHAPE_SPHERE, 3, 1, 0, 0, 0, 0);
     double error[2];
-    int k, i, steps[2] = {40, 80};
-    for (k = 0; k < 2; k++) {
+    int steps[2] = {40, 80};
+    for (int k = 0; k < 2; k++) {
         fsi_solids w = top(1, 2, 3, .3, 0, 1, &s, 1);
-        fsi_vec3 v;
-        for (i = 0; i < steps[k]; i++)
+        for (int i = 0; i < steps[k]; i++)
             fsi_solids_step(&w, (fsi_real)(6.33112137 / steps[k]));
-        v = body_spin(&w);
+        fsi_vec3 v = body_spin(&w);
         error[k] = sqrt(pow((double)v.x - .3, 2) + pow((double)v.y, 2) + pow((double)v.z - 1, 2));
         fsi_solids_free(&w);
     }
@@ -116,14 +114,13 @@ TEST R_03_dzhanibekov(void) {
     fsi_shape s = make_shape(FSI_SHAPE_SPHERE, 3, 1, 0, 0, 0, 0);
     fsi_solids w = top(1, 2, 3, .001, 1, .001, &s, 1);
     double at[2] = {0, 0}, last = 1, L0[3], t = 0, dt = TOL(1e-3, 1e-2);
-    int found = 0, i;
+    int found = 0;
     L0[0] = (double)w.body[0].L.x;
     L0[1] = (double)w.body[0].L.y;
     L0[2] = (double)w.body[0].L.z;
-    for (i = 0; i < 60000 && found < 2; i++, t += dt) {
-        double v;
+    for (int i = 0; i < 60000 && found < 2; i++, t += dt) {
         fsi_solids_step(&w, (fsi_real)dt);
-        v = (double)body_spin(&w).y;
+        double v = (double)body_spin(&w).y;
         if (v * last < 0)
             at[found++] = t + dt * last / (last - v);
         last = v;
@@ -141,11 +138,9 @@ TEST R_03_dzhanibekov(void) {
 TEST R_04_conservation_in_free_flight(void) {
     fsi_shape s = make_shape(FSI_SHAPE_BOX, 3, 0, 0, .5, .2, .1);
     fsi_solids w = make_world(3, 8, 0, fsi_vec(0, 0, 0));
-    fsi_solids_report a, b;
     fsi_vec3 v0[8], L0[8];
     uint64_t seed = 4;
-    int i;
-    for (i = 0; i < 8; i++) {
+    for (int i = 0; i < 8; i++) {
         fsi_rigid_desc d = body_at(FSI_RIGID_DYNAMIC, &s, 2 * i, 0, 0);
         d.group = 1;
         d.v = fsi_vec((fsi_real)check_random(&seed), (fsi_real)check_random(&seed),
@@ -156,17 +151,19 @@ TEST R_04_conservation_in_free_flight(void) {
         v0[i] = w.body[i].v;
         L0[i] = w.body[i].L;
     }
+    fsi_solids_report a;
     fsi_solids_measure(&w, &a);
-    for (i = 0; i < 10000; i++)
+    for (int i = 0; i < 10000; i++)
         CHECK_OK(fsi_solids_step(&w, FSI_R(0.01)));
+    fsi_solids_report b;
     fsi_solids_measure(&w, &b);
-    for (i = 0; i < 3; i++) {
+    for (int i = 0; i < 3; i++) {
         CHECK_NEAR(a.momentum[i], b.momentum[i], TOL(1e-12, 1e-5) * 1000);
         /* positions reach 100 m and are rounded 4e4 times */
         CHECK_NEAR(a.angular[i], b.angular[i], TOL(1e-12, 1e-3) * 1e5);
     }
     CHECK_REL(a.kinetic, b.kinetic, TOL(1e-9, 1e-4));
-    for (i = 0; i < 8; i++)
+    for (int i = 0; i < 8; i++)
         ASSERTm("v and L of every body to the bit",
                 !memcmp(&w.body[i].v, v0 + i, sizeof *v0)
                     && !memcmp(&w.body[i].L, L0 + i, sizeof *L0));
@@ -179,10 +176,9 @@ TEST R_04_parabola_is_exact(void) {
     fsi_shape s = make_shape(FSI_SHAPE_SPHERE, 3, .1, 0, 0, 0, 0);
     fsi_solids w = make_world(3, 1, 0, fsi_vec(0, -G, 0));
     fsi_rigid_desc d = body_at(FSI_RIGID_DYNAMIC, &s, 0, 0, 0);
-    int i;
     d.v = fsi_vec(3, 4, 0);
     fsi_solids_add(&w, &d, NULL);
-    for (i = 0; i < 100; i++)
+    for (int i = 0; i < 100; i++)
         fsi_solids_step(&w, FSI_R(0.01));
     CHECK_NEAR(3, w.body[0].x.x, TOL(1e-12, 1e-4));
     CHECK_NEAR(4 - 9.81 / 2, w.body[0].x.y, TOL(1e-12, 1e-4));
@@ -196,10 +192,9 @@ TEST R_04_parabola_is_exact(void) {
 TEST R_05_impact_of_two_spheres(void) {
     fsi_shape s = make_shape(FSI_SHAPE_SPHERE, 3, .5, 0, 0, 0, 0);
     double e[3] = {0, .5, 1};
-    int k, dim, i;
-    for (dim = 2; dim <= 3; dim++) {
+    for (int dim = 2; dim <= 3; dim++) {
         fsi_shape disk = make_shape(FSI_SHAPE_SPHERE, dim, .5, 0, 0, 0, 0);
-        for (k = 0; k < 3; k++) {
+        for (int k = 0; k < 3; k++) {
             fsi_solids w = make_world(dim, 2, 0, fsi_vec(0, 0, 0));
             fsi_rigid_desc a = body_at(FSI_RIGID_DYNAMIC, &disk, 0, 0, 0),
                            b = body_at(FSI_RIGID_DYNAMIC, &disk, 2, 0, 0);
@@ -211,7 +206,7 @@ TEST R_05_impact_of_two_spheres(void) {
             a.restitution = b.restitution = (fsi_real)e[k];
             fsi_solids_add(&w, &a, NULL);
             fsi_solids_add(&w, &b, NULL);
-            for (i = 0; i < 60; i++)
+            for (int i = 0; i < 60; i++)
                 CHECK_OK(fsi_solids_step(&w, FSI_R(0.01)));
             CHECK_NEAR((m1 * v1 + m2 * v2 - m2 * e[k] * (v1 - v2)) / (m1 + m2), w.body[0].v.x,
                        TOL(1e-12, 1e-5));
@@ -230,27 +225,27 @@ TEST R_05_impact_of_two_spheres(void) {
 static double slope(double mu, double phi, double seconds, double *creep) {
     fsi_shape plane = make_shape(FSI_SHAPE_PLANE, 3, 0, 0, 0, 0, 0),
               box = make_shape(FSI_SHAPE_BOX, 3, 0, 0, .5, .25, .5);
-    double th = 20 * 3.14159265358979323846 / 180, y0, v0 = 0, dt = 1. / 120;
+    double th = 20 * 3.14159265358979323846 / 180, v0 = 0, dt = 1. / 120;
     fsi_solids w =
         make_world(3, 2, 0,
                    fsi_vec((fsi_real)(9.81 * sin(th) * cos(phi)), (fsi_real)(-9.81 * cos(th)),
                            (fsi_real)(9.81 * sin(th) * sin(phi))));
     fsi_rigid_desc a = body_at(FSI_RIGID_FIXED, &plane, 0, 0, 0),
                    b = body_at(FSI_RIGID_DYNAMIC, &box, 0, .25, 0);
-    int i, n = (int)(seconds / dt + .5);
-    double v1, p[2];
+    int n = (int)(seconds / dt + .5);
+    double p[2];
     a.friction = b.friction = (fsi_real)mu;
     fsi_solids_add(&w, &a, NULL);
     fsi_solids_add(&w, &b, NULL);
-    for (i = 0; i < 120; i++)
+    for (int i = 0; i < 120; i++)
         fsi_solids_step(&w, (fsi_real)dt); /* one second to settle */
     v0 = hypot((double)w.body[1].v.x, (double)w.body[1].v.z);
     p[0] = (double)w.body[1].x.x;
     p[1] = (double)w.body[1].x.z;
-    y0 = 0;
-    for (i = 0; i < n; i++)
+    double y0 = 0;
+    for (int i = 0; i < n; i++)
         fsi_solids_step(&w, (fsi_real)dt);
-    v1 = hypot((double)w.body[1].v.x, (double)w.body[1].v.z);
+    double v1 = hypot((double)w.body[1].v.x, (double)w.body[1].v.z);
     *creep = hypot((double)w.body[1].x.x - p[0], (double)w.body[1].x.z - p[1]) + y0;
     fsi_solids_free(&w);
     fsi_shape_free(&plane);
@@ -277,8 +272,7 @@ TEST R_06_slope(void) {
 }
 
 TEST R_07_sliding_sphere_rolls(void) {
-    int dim;
-    for (dim = 2; dim <= 3; dim++) {
+    for (int dim = 2; dim <= 3; dim++) {
         fsi_shape plane = make_shape(FSI_SHAPE_PLANE, dim, 0, 0, 0, 0, 0),
                   ball = make_shape(FSI_SHAPE_SPHERE, dim, .2, 0, 0, 0, 0);
         fsi_solids w = make_world(dim, 2, 0, fsi_vec(0, -G, 0));
@@ -288,15 +282,13 @@ TEST R_07_sliding_sphere_rolls(void) {
         double mu = .3, v0 = 4, k = dim == 3 ? .4 : .5, t_roll = v0 / (mu * 9.81) * k / (1 + k),
                found = -1, dt = 1. / 240;
         double last = v0;
-        int i;
         a.friction = b.friction = (fsi_real)mu;
         b.v = fsi_vec((fsi_real)v0, 0, 0);
         fsi_solids_add(&w, &a, NULL);
         fsi_solids_add(&w, &b, NULL);
-        for (i = 1; i <= 480; i++) {
-            double slip;
+        for (int i = 1; i <= 480; i++) {
             fsi_solids_step(&w, (fsi_real)dt);
-            slip = (double)w.body[1].v.x + .2 * (double)w.body[1].w.z;
+            double slip = (double)w.body[1].v.x + .2 * (double)w.body[1].w.z;
             /* the slip falls at mu g (1 + 1/k) to its end */
             if (slip < 1e-3 * v0 && found < 0)
                 found = (i - 1) * dt + dt * last / (mu * 9.81 * (1 + 1 / k) * dt);
@@ -316,9 +308,8 @@ static fsi_solids stack_world(int dim, const fsi_shape *plane, const fsi_shape *
                               int upside) {
     fsi_solids w = make_world(dim, count + 1, 0, fsi_vec(0, -G, 0));
     fsi_rigid_desc a = body_at(FSI_RIGID_FIXED, plane, 0, 0, 0);
-    int i;
     fsi_solids_add(&w, &a, NULL);
-    for (i = 0; i < count; i++) {
+    for (int i = 0; i < count; i++) {
         fsi_rigid_desc b = body_at(FSI_RIGID_DYNAMIC, box, 0, .5 + (upside ? count - 1 - i : i), 0);
         fsi_solids_add(&w, &b, NULL);
     }
@@ -330,11 +321,10 @@ TEST R_08_stack_of_ten(int dim, int upside) {
               box = make_shape(FSI_SHAPE_BOX, dim, 0, 0, .5, .5, .5);
     fsi_solids w = stack_world(dim, &plane, &box, 10, upside);
     fsi_solids_report r;
-    double worst = 0, energy, drift = 0, weight, force = 0;
-    int i, k;
+    double worst = 0, drift = 0, force = 0;
     fsi_solids_measure(&w, &r);
-    energy = r.kinetic + r.potential;
-    for (i = 0; i < 600; i++) {
+    double energy = r.kinetic + r.potential;
+    for (int i = 0; i < 600; i++) {
         CHECK_OK(fsi_solids_step(&w, FSI_R(1.) / 60));
         fsi_solids_measure(&w, &r);
         if (r.penetration > worst)
@@ -342,13 +332,13 @@ TEST R_08_stack_of_ten(int dim, int upside) {
         CHECK_MOST(r.kinetic + r.potential - r.work, energy * (1 + TOL(1e-13, 1e-6)));
         energy = r.kinetic + r.potential;
     }
-    for (k = 1; k <= 10; k++)
+    for (int k = 1; k <= 10; k++)
         drift = fmax(drift, hypot((double)w.body[k].x.x, (double)w.body[k].x.z));
     CHECK_MOST(worst, .01);
     CHECK_MOST(drift, .01);
     CHECK_MOST(r.kinetic, TOL(1e-4, 1e-1));
-    weight = 10 * (double)w.body[1].mass * 9.81;
-    for (i = 0; i < w.contact_count; i++)
+    double weight = 10 * (double)w.body[1].mass * 9.81;
+    for (int i = 0; i < w.contact_count; i++)
         if (w.contact[i].a == 0)
             force -= (double)(w.contact[i].impulse * w.contact[i].normal.y) * 240;
     /* the floor carries ten boxes */
@@ -364,19 +354,17 @@ TEST R_08_stack_of_ten(int dim, int upside) {
 TEST contact_momentum_through_every_impulse(void) {
     fsi_shape s[5];
     uint64_t seed = 11;
-    int i, k, step;
     s[0] = make_shape(FSI_SHAPE_SPHERE, 3, .4, 0, 0, 0, 0);
     s[1] = make_shape(FSI_SHAPE_BOX, 3, 0, 0, .5, .3, .4);
     s[2] = make_shape(FSI_SHAPE_CAPSULE, 3, .3, .6, 0, 0, 0);
     s[3] = make_shape(FSI_SHAPE_TORUS, 3, .15, .45, 0, 0, 0);
     s[4] = make_shape(FSI_SHAPE_BOX, 3, 0, 0, .7, .05, .5);
-    for (i = 0; i < 5; i++)
-        for (k = 0; k < 5; k++) {
+    for (int i = 0; i < 5; i++)
+        for (int k = 0; k < 5; k++) {
             fsi_solids w = make_world(3, 2, 0, fsi_vec(0, 0, 0));
             fsi_rigid_desc a = body_at(FSI_RIGID_DYNAMIC, s + i, -1.2, .1, .05),
                            b = body_at(FSI_RIGID_DYNAMIC, s + k, 1.2, 0, 0);
-            fsi_solids_report r0, r1;
-            int c, hit = 0;
+            int hit = 0;
             a.v = fsi_vec(3, 0, 0);
             b.v = fsi_vec(-3, 0, 0);
             a.w = fsi_vec((fsi_real)check_random(&seed), (fsi_real)check_random(&seed),
@@ -386,8 +374,10 @@ TEST contact_momentum_through_every_impulse(void) {
             a.restitution = FSI_R(0.3);
             fsi_solids_add(&w, &a, NULL);
             fsi_solids_add(&w, &b, NULL);
+            fsi_solids_report r0;
             fsi_solids_measure(&w, &r0);
-            for (step = 0; step < 120; step++) {
+            fsi_solids_report r1;
+            for (int step = 0; step < 120; step++) {
                 CHECK_OK(fsi_solids_step(&w, FSI_R(1.) / 100));
                 fsi_solids_measure(&w, &r1);
                 hit |= r1.contacts > 0;
@@ -395,13 +385,13 @@ TEST contact_momentum_through_every_impulse(void) {
             }
             ASSERTm("they met", hit);
             ASSERTm("nothing passed through", w.body[0].x.x < w.body[1].x.x || i == 3 || k == 3);
-            for (c = 0; c < 3; c++) {
+            for (int c = 0; c < 3; c++) {
                 CHECK_NEAR(r0.momentum[c], r1.momentum[c], TOL(1e-12, 1e-5) * 2000);
                 CHECK_NEAR(r0.angular[c], r1.angular[c], TOL(1e-12, 1e-5) * 4000);
             }
             fsi_solids_free(&w);
         }
-    for (i = 0; i < 5; i++)
+    for (int i = 0; i < 5; i++)
         fsi_shape_free(s + i);
     PASS();
 }
@@ -410,15 +400,14 @@ TEST contact_momentum_through_every_impulse(void) {
  * other, flat, edge on and tumbling. */
 TEST contact_fast_thin_bodies_do_not_tunnel(void) {
     fsi_shape plank = make_shape(FSI_SHAPE_BOX, 3, 0, 0, 1, .01, 1), s[4];
-    int k, turn, both, i;
     s[0] = make_shape(FSI_SHAPE_SPHERE, 3, .05, 0, 0, 0, 0);
     s[1] = make_shape(FSI_SHAPE_BOX, 3, 0, 0, .2, .01, .2);
     s[2] = make_shape(FSI_SHAPE_CAPSULE, 3, .02, .3, 0, 0, 0);
     s[3] = make_shape(FSI_SHAPE_TORUS, 3, .02, .1, 0, 0, 0);
     /* fixed plank; plank flying the other way */
-    for (both = 0; both < 2; both++)
-        for (k = 0; k < 4; k++)
-            for (turn = 0; turn < 4; turn++) {
+    for (int both = 0; both < 2; both++)
+        for (int k = 0; k < 4; k++)
+            for (int turn = 0; turn < 4; turn++) {
                 fsi_solids w = make_world(3, 2, 0, fsi_vec(0, 0, 0));
                 fsi_rigid_desc a = body_at(both ? FSI_RIGID_DYNAMIC : FSI_RIGID_FIXED, &plank, 0, 0,
                                            0),
@@ -434,7 +423,7 @@ TEST contact_fast_thin_bodies_do_not_tunnel(void) {
                     a.v = fsi_vec(0, 200, 0);
                 fsi_solids_add(&w, &a, NULL);
                 fsi_solids_add(&w, &b, NULL);
-                for (i = 0; i < 10; i++) {
+                for (int i = 0; i < 10; i++) {
                     CHECK_OK(fsi_solids_step(&w, FSI_R(1.) / 60));
                     /* later the oblique one leaves over the rim, and a plank that was hit tumbles
                      */
@@ -448,7 +437,7 @@ TEST contact_fast_thin_bodies_do_not_tunnel(void) {
                 fsi_solids_free(&w);
             }
     fsi_shape_free(&plank);
-    for (k = 0; k < 4; k++)
+    for (int k = 0; k < 4; k++)
         fsi_shape_free(s + k);
     PASS();
 }
@@ -462,32 +451,31 @@ TEST contact_under_absurd_gravity(void) {
     fsi_shape room = make_shape(FSI_SHAPE_ROOM, 3, 0, 0, 2, 2, 2),
               box = make_shape(FSI_SHAPE_BOX, 3, 0, 0, .1, .08, .12),
               ball = make_shape(FSI_SHAPE_SPHERE, 3, .1, 0, 0, 0, 0);
-    int i, k, n;
-    for (k = 0; k < 3; k++) {
+    for (int k = 0; k < 3; k++) {
         fsi_solids w = make_world(3, 7, 0, fsi_vec(0, -G, 0));
         fsi_rigid_desc d = body_at(FSI_RIGID_FIXED, &room, 0, 2, 0);
         int told = 0;
         CHECK_OK(fsi_solids_add(&w, &d, NULL));
-        for (i = 0; i < 6; i++) {
+        for (int i = 0; i < 6; i++) {
             d = body_at(FSI_RIGID_DYNAMIC, i % 3 == 2 ? &ball : &box, .03 * i, .2 + .25 * i,
                         .02 * (i % 2));
             d.friction = FSI_R(0.4);
             CHECK_OK(fsi_solids_add(&w, &d, NULL));
         }
-        for (n = 0; n < 230; n++) {
+        for (int n = 0; n < 230; n++) {
             fsi_result r = fsi_solids_step(&w, FSI_R(0.01));
             if (n == 30)
                 w.desc.gravity = fsi_vec(0, (fsi_real)-g[k], 0);
             ASSERT(r >= 0);
             told += r == FSI_DT_TOO_LARGE;
-            for (i = 1; i < 7; i++)
+            for (int i = 1; i < 7; i++)
                 CHECK_MOST(fsi__length(w.body[i].x), 1e3);
         }
         ASSERT(k == 0 || told > 190);
         ASSERT(k > 0 || told == 0);
-        for (i = 3; i < 7; i += 3)
+        for (int i = 3; i < 7; i += 3)
             CHECK_NEAR(.1 - .0143, w.body[i].x.y, k ? 2e-3 : 2e-2);
-        for (i = 1; i < 7 && k == 0; i++)
+        for (int i = 1; i < 7 && k == 0; i++)
             ASSERT(w.body[i].x.y > 0);
         fsi_solids_free(&w);
     }
@@ -520,14 +508,13 @@ typedef struct zoo {
 
 static void zoo_make(zoo *z, int bodies) {
     fsi_surface t = tetra();
-    fsi_shape_desc d;
     fsi_shape_part part[2];
     static fsi_real height[17 * 17];
-    int i;
     z->s[0] = make_shape(FSI_SHAPE_SPHERE, 3, .3, 0, 0, 0, 0);
     z->s[1] = make_shape(FSI_SHAPE_BOX, 3, 0, 0, .3, .2, .25);
     z->s[2] = make_shape(FSI_SHAPE_CAPSULE, 3, .2, .4, 0, 0, 0);
     z->s[3] = make_shape(FSI_SHAPE_TORUS, 3, .12, .3, 0, 0, 0);
+    fsi_shape_desc d;
     memset(&d, 0, sizeof d);
     d.kind = FSI_SHAPE_MESH;
     d.surface = &t;
@@ -546,7 +533,7 @@ static void zoo_make(zoo *z, int bodies) {
     if (fsi_shape_init(z->s + 5, &d) != FSI_OK)
         printf("\n  compound refused\n");
     z->s[6] = make_shape(FSI_SHAPE_ROOM, 3, 0, 0, 2, 4, 2);
-    for (i = 0; i < 17 * 17; i++)
+    for (int i = 0; i < 17 * 17; i++)
         height[i] = (fsi_real)(.15 * sin(1.3 * (i % 17)) * cos(1.1 * (i / 17)));
     memset(&d, 0, sizeof d);
     d.kind = FSI_SHAPE_HEIGHT;
@@ -556,7 +543,7 @@ static void zoo_make(zoo *z, int bodies) {
     if (fsi_shape_init(z->s + 7, &d) != FSI_OK)
         printf("\n  height field refused\n");
     z->w = make_world(3, bodies + 2, 0, fsi_vec(0, -G, 0));
-    for (i = 0; i < bodies + 2; i++) {
+    for (int i = 0; i < bodies + 2; i++) {
         fsi_rigid_desc b = body_at(i < 2 ? FSI_RIGID_FIXED : FSI_RIGID_DYNAMIC,
                                    z->s
                                        + (i == 0   ? 6
@@ -575,21 +562,20 @@ static void zoo_make(zoo *z, int bodies) {
 }
 
 static void zoo_free(zoo *z) {
-    int i;
     fsi_solids_free(&z->w);
-    for (i = 0; i < 8; i++)
+    for (int i = 0; i < 8; i++)
         fsi_shape_free(z->s + i);
 }
 
 TEST contact_all_kinds_settle_in_a_room(void) {
     zoo z;
-    fsi_solids_report r;
-    double energy, start, grown = 0, worked = 0;
-    int i, k;
+    double grown = 0, worked = 0;
     zoo_make(&z, 27);
+    fsi_solids_report r;
     fsi_solids_measure(&z.w, &r);
-    energy = start = r.kinetic + r.potential;
-    for (i = 0; i < 600; i++) {
+    double start;
+    double energy = start = r.kinetic + r.potential;
+    for (int i = 0; i < 600; i++) {
         CHECK_OK(fsi_solids_step(&z.w, FSI_R(1.) / 120));
         fsi_solids_measure(&z.w, &r);
         grown = fmax(grown, r.kinetic + r.potential - energy - r.work);
@@ -605,7 +591,7 @@ TEST contact_all_kinds_settle_in_a_room(void) {
     CHECK_MOST(worked, 1e-3 * start);
     CHECK_MOST(r.penetration, .03);
     CHECK_MOST(r.kinetic, 20); /* of some 40 kJ dropped */
-    for (k = 2; k < z.w.body_count; k++) {
+    for (int k = 2; k < z.w.body_count; k++) {
         fsi_vec3 x = z.w.body[k].x;
         ASSERTm("inside the room",
                 fabs((double)x.x) < 2 && fabs((double)x.z) < 2 && x.y > FSI_R(-0.15));
@@ -620,13 +606,11 @@ TEST contact_elastic_gas_keeps_energy(void) {
               room = make_shape(FSI_SHAPE_ROOM, 3, 0, 0, 1, 1, 1);
     fsi_solids w = make_world(3, 28, 0, fsi_vec(0, 0, 0));
     fsi_rigid_desc d = body_at(FSI_RIGID_FIXED, &room, 0, 0, 0);
-    fsi_solids_report a, b;
     uint64_t seed = 5;
-    int i;
     d.friction = 0;
     d.restitution = 1;
     fsi_solids_add(&w, &d, NULL);
-    for (i = 0; i < 27; i++) {
+    for (int i = 0; i < 27; i++) {
         fsi_rigid_desc s = body_at(FSI_RIGID_DYNAMIC, &ball, .5 * (i % 3 - 1), .5 * (i / 3 % 3 - 1),
                                    .5 * (i / 9 - 1));
         s.restitution = 1;
@@ -635,8 +619,10 @@ TEST contact_elastic_gas_keeps_energy(void) {
                       (fsi_real)check_random(&seed));
         fsi_solids_add(&w, &s, NULL);
     }
+    fsi_solids_report a;
     fsi_solids_measure(&w, &a);
-    for (i = 0; i < 2000; i++) {
+    fsi_solids_report b;
+    for (int i = 0; i < 2000; i++) {
         CHECK_OK(fsi_solids_step(&w, FSI_R(0.005)));
         fsi_solids_measure(&w, &b);
         CHECK_MOST(b.kinetic, a.kinetic * (1 + TOL(1e-9, 5e-3)));
@@ -655,16 +641,14 @@ TEST R_09_pendulum_of_ten_links(void) {
               ball = make_shape(FSI_SHAPE_SPHERE, 3, .05, 0, 0, 0, 0);
     fsi_solids w = make_world(3, 11, 10, fsi_vec(0, -G, 0));
     fsi_rigid_desc a = body_at(FSI_RIGID_FIXED, &ball, 0, 0, 0);
-    fsi_solids_report r;
-    double worst = 0, e0, high = 0;
-    int i;
+    double worst = 0, high = 0;
     a.group = 1; /* links pass the pin freely */
     fsi_solids_add(&w, &a, NULL);
-    for (i = 0; i < 10; i++) {
+    for (int i = 0; i < 10; i++) {
         fsi_rigid_desc b = body_at(FSI_RIGID_DYNAMIC, &rod, .5 + i, 0, 0);
-        fsi_joint_desc j;
         b.group = 1;
         fsi_solids_add(&w, &b, NULL);
+        fsi_joint_desc j;
         memset(&j, 0, sizeof j);
         j.kind = i % 2 ? FSI_JOINT_POINT : FSI_JOINT_HINGE;
         j.a = i + 1;
@@ -672,9 +656,10 @@ TEST R_09_pendulum_of_ten_links(void) {
         j.anchor = fsi_vec((fsi_real)i, 0, 0);
         CHECK_OK(fsi_solids_join(&w, &j, NULL));
     }
+    fsi_solids_report r;
     fsi_solids_measure(&w, &r);
-    e0 = r.kinetic + r.potential;
-    for (i = 0; i < 60 * 240; i++) {
+    double e0 = r.kinetic + r.potential;
+    for (int i = 0; i < 60 * 240; i++) {
         fsi_solids_step(&w, FSI_R(1.) / 240);
         fsi_solids_measure(&w, &r);
         if (r.joint_error > worst)
@@ -692,30 +677,28 @@ TEST R_09_pendulum_of_ten_links(void) {
 }
 
 TEST R_09_rod_period(void) {
-    int dim;
-    for (dim = 2; dim <= 3; dim++) {
+    for (int dim = 2; dim <= 3; dim++) {
         fsi_shape rod = make_shape(FSI_SHAPE_BOX, dim, 0, 0, .005, .5, .005),
                   ball = make_shape(FSI_SHAPE_SPHERE, dim, .05, 0, 0, 0, 0);
         fsi_solids w = make_world(dim, 2, 1, fsi_vec(0, -G, 0));
-        fsi_rigid_desc a = body_at(FSI_RIGID_FIXED, &ball, 0, 0, 0), b;
-        fsi_joint_desc j;
+        fsi_rigid_desc a = body_at(FSI_RIGID_FIXED, &ball, 0, 0, 0);
         double th = .02, exact = 2 * 3.14159265358979323846 * sqrt(2. / (3 * 9.81)), t = 0,
                last = th, cross[3], dt = 1. / 240;
-        int found = 0, i;
-        b = body_at(FSI_RIGID_DYNAMIC, &rod, .5 * sin(th), -.5 * cos(th), 0);
+        int found = 0;
+        fsi_rigid_desc b = body_at(FSI_RIGID_DYNAMIC, &rod, .5 * sin(th), -.5 * cos(th), 0);
         b.q = fsi_quat_from_rotation(fsi_vec(0, 0, (fsi_real)th));
         fsi_solids_add(&w, &a, NULL);
         fsi_solids_add(&w, &b, NULL);
+        fsi_joint_desc j;
         memset(&j, 0, sizeof j);
         j.kind = FSI_JOINT_HINGE;
         j.a = 1;
         j.b = 0;
         CHECK_OK(fsi_solids_join(&w, &j, NULL));
-        for (i = 0; i < 1200 && found < 3; i++) {
-            double x;
+        for (int i = 0; i < 1200 && found < 3; i++) {
             fsi_solids_step(&w, (fsi_real)dt);
             t += dt;
-            x = (double)w.body[1].x.x;
+            double x = (double)w.body[1].x.x;
             if (x * last < 0)
                 cross[found++] = t - dt * x / (x - last);
             last = x;
@@ -743,15 +726,12 @@ static fsi_joint_desc joint_of(fsi_joint_kind kind, int a, int b, fsi_vec3 at, f
 TEST joints_motor_limit_spring_weld(void) {
     fsi_shape box = make_shape(FSI_SHAPE_BOX, 3, 0, 0, .5, .1, .1);
     fsi_solids w = make_world(3, 7, 6, fsi_vec(0, -G, 0));
-    fsi_joint_desc j;
-    fsi_solids_report r;
-    int i;
-    for (i = 0; i < 7; i++) {
+    for (int i = 0; i < 7; i++) {
         fsi_rigid_desc b =
             body_at(i ? FSI_RIGID_DYNAMIC : FSI_RIGID_FIXED, &box, i == 1 ? .5 : 0, 0, 3 * i);
         fsi_solids_add(&w, &b, NULL);
     }
-    j = joint_of(FSI_JOINT_HINGE, 1, 0, fsi_vec(0, 0, 3), fsi_vec(0, 0, 1));
+    fsi_joint_desc j = joint_of(FSI_JOINT_HINGE, 1, 0, fsi_vec(0, 0, 3), fsi_vec(0, 0, 1));
     j.limit = 1;
     j.lower = FSI_R(-0.5);
     j.upper = 1;
@@ -778,8 +758,9 @@ TEST joints_motor_limit_spring_weld(void) {
     j.motor_limit = 1e4f;
     CHECK_OK(fsi_solids_join(&w, &j, NULL));
     CHECK_RESULT(FSI_ERR_SIZE, fsi_solids_join(&w, &j, NULL));
-    for (i = 0; i < 960; i++)
+    for (int i = 0; i < 960; i++)
         CHECK_OK(fsi_solids_step(&w, FSI_R(1.) / 240));
+    fsi_solids_report r;
     fsi_solids_measure(&w, &r);
     CHECK_MOST(r.joint_error, TOL(1e-4, 1e-3));
     CHECK_NEAR(-.5 * sin(.5), w.body[1].x.y, 2e-3);
@@ -800,28 +781,26 @@ TEST joints_motor_limit_spring_weld(void) {
 TEST joints_have_limits(void) {
     fsi_shape box = make_shape(FSI_SHAPE_BOX, 3, 0, 0, .5, .1, .1);
     fsi_solids w = make_world(3, 4, 2, fsi_vec(0, -G, 0));
-    fsi_joint_desc j;
-    fsi_solids_report r;
     fsi_quat one = {1, 0, 0, 0};
     double fast = 0;
-    int i;
-    for (i = 0; i < 4; i++) {
+    for (int i = 0; i < 4; i++) {
         fsi_rigid_desc b =
             body_at(i % 2 ? FSI_RIGID_DYNAMIC : FSI_RIGID_FIXED, &box, 0, 0, i < 2 ? 0 : 9);
         fsi_solids_add(&w, &b, NULL);
     }
-    j = joint_of(FSI_JOINT_PRISMATIC, 1, 0, fsi_vec(0, 0, 0), fsi_vec(1, 0, 0));
+    fsi_joint_desc j = joint_of(FSI_JOINT_PRISMATIC, 1, 0, fsi_vec(0, 0, 0), fsi_vec(1, 0, 0));
     j.max_force = w.body[1].mass * G / 2;
     CHECK_OK(fsi_solids_join(&w, &j, NULL));
     j = joint_of(FSI_JOINT_WELD, 3, 2, fsi_vec(0, 0, 9), fsi_vec(0, 0, 0));
     CHECK_OK(fsi_solids_join(&w, &j, NULL));
-    for (i = 0; i < 60; i++)
+    for (int i = 0; i < 60; i++)
         CHECK_OK(fsi_solids_step(&w, FSI_R(1.) / 60));
     CHECK_NEAR(-9.81 / 2, w.body[1].v.y, .02);
+    fsi_solids_report r;
     fsi_solids_measure(&w, &r);
     ASSERT_EQ(1, r.joints_limited);
     CHECK_OK(fsi_solids_set_pose(&w, 3, fsi_vec(3, 0, 9), one));
-    for (i = 0; i < 240; i++) {
+    for (int i = 0; i < 240; i++) {
         CHECK_OK(fsi_solids_step(&w, FSI_R(1.) / 60));
         fast = fmax(fast, (double)fsi_vec_length(w.body[3].v));
     }
@@ -840,11 +819,11 @@ TEST joints_have_limits(void) {
    doubled it every few steps. Momentum stays as it is. */
 TEST joints_with_limits_add_no_energy(void) {
     uint64_t seed = 7;
-    int dim, first, second, trial, slipped = 0;
-    for (dim = 2; dim < 4; dim++)
-        for (first = FSI_JOINT_POINT; first <= FSI_JOINT_WELD; first++)
-            for (second = FSI_JOINT_POINT; second <= FSI_JOINT_WELD; second++)
-                for (trial = 0; trial < 4; trial++) {
+    int slipped = 0;
+    for (int dim = 2; dim < 4; dim++)
+        for (int first = FSI_JOINT_POINT; first <= FSI_JOINT_WELD; first++)
+            for (int second = FSI_JOINT_POINT; second <= FSI_JOINT_WELD; second++)
+                for (int trial = 0; trial < 4; trial++) {
                     fsi_shape box = make_shape(FSI_SHAPE_BOX, dim, 0, 0, .4, .3, .5);
                     fsi_solids w = make_world(dim, 3, 2, fsi_vec(0, 0, 0));
                     fsi_vec3 axis = dim == 3 ? fsi_vec(FSI_R(0.3), 1, FSI_R(0.2))
@@ -852,34 +831,34 @@ TEST joints_with_limits_add_no_energy(void) {
                                                        first == FSI_JOINT_PRISMATIC
                                                            || second == FSI_JOINT_PRISMATIC,
                                                        0);
-                    fsi_solids_report a, r;
-                    fsi_joint_desc j;
-                    int i, k;
-                    for (i = 0; i < 3; i++) {
+                    for (int i = 0; i < 3; i++) {
                         fsi_rigid_desc b =
                             body_at(FSI_RIGID_DYNAMIC, &box, FSI_R(1.3) * (fsi_real)i, 0, 0);
                         fsi_real v[6];
-                        for (k = 0; k < 6; k++)
+                        for (int k = 0; k < 6; k++)
                             v[k] = (fsi_real)(2 * check_random(&seed));
                         b.density = 300 + 100 * (fsi_real)i;
                         b.v = fsi_vec(v[0], v[1], dim == 3 ? v[2] : 0);
                         b.w = fsi_vec(dim == 3 ? v[3] : 0, dim == 3 ? v[4] : 0, v[5]);
                         fsi_solids_add(&w, &b, NULL);
                     }
-                    j = joint_of((fsi_joint_kind)first, 0, 1, fsi_vec(FSI_R(0.65), 0, 0), axis);
+                    fsi_joint_desc j =
+                        joint_of((fsi_joint_kind)first, 0, 1, fsi_vec(FSI_R(0.65), 0, 0), axis);
                     CHECK_OK(fsi_solids_join(&w, &j, NULL));
                     j = joint_of((fsi_joint_kind)second, 1, 2, fsi_vec(FSI_R(1.95), 0, 0), axis);
                     j.max_force = 100;
                     j.max_torque = 30;
                     CHECK_OK(fsi_solids_join(&w, &j, NULL));
+                    fsi_solids_report a;
                     fsi_solids_measure(&w, &a);
-                    for (i = 0; i < 100; i++) {
+                    fsi_solids_report r;
+                    for (int i = 0; i < 100; i++) {
                         CHECK_OK(fsi_solids_step(&w, FSI_R(1.) / 60));
                         fsi_solids_measure(&w, &r);
                         slipped += r.joints_limited;
                         CHECK_MOST(r.kinetic, 1.02 * a.kinetic);
                     }
-                    for (k = 0; k < 3; k++)
+                    for (int k = 0; k < 3; k++)
                         CHECK_NEAR(a.momentum[k], r.momentum[k], TOL(1e-9, 1e-1));
                     fsi_solids_free(&w);
                     fsi_shape_free(&box);
@@ -893,9 +872,8 @@ TEST joints_with_limits_add_no_energy(void) {
    fast the box pops out at last is not held: contact's own guess still throws it in one of the
    cases. */
 TEST joint_against_a_floor(void) {
-    int dim, kind, i;
-    for (dim = 2; dim < 4; dim++)
-        for (kind = FSI_JOINT_POINT; kind <= FSI_JOINT_WELD; kind++) {
+    for (int dim = 2; dim < 4; dim++)
+        for (int kind = FSI_JOINT_POINT; kind <= FSI_JOINT_WELD; kind++) {
             fsi_shape box = make_shape(FSI_SHAPE_BOX, dim, 0, 0, .3, .2, .3),
                       slab = make_shape(FSI_SHAPE_BOX, dim, 0, 0, 2, .5, 2);
             fsi_solids w = make_world(dim, 3, 1, fsi_vec(0, -G, 0));
@@ -906,13 +884,13 @@ TEST joint_against_a_floor(void) {
                                         fsi_vec(FSI_R(0.05), FSI_R(0.5), 0), fsi_vec(0, 1, 0));
             double most = 0;
             b[2].v = fsi_vec(FSI_R(0.05), FSI_R(-0.25), 0);
-            for (i = 0; i < 3; i++)
+            for (int i = 0; i < 3; i++)
                 fsi_solids_add(&w, b + i, NULL);
             j.limit = kind == FSI_JOINT_PRISMATIC;
             j.lower = FSI_R(-0.1);
             j.upper = FSI_R(0.1);
             CHECK_OK(fsi_solids_join(&w, &j, NULL));
-            for (i = 0; i < 240; i++) {
+            for (int i = 0; i < 240; i++) {
                 if (i == 120)
                     w.body[2].v = fsi_vec(1, FSI_R(0.25), 0);
                 CHECK_OK(fsi_solids_step(&w, FSI_R(1.) / 60));
@@ -933,10 +911,8 @@ TEST joints_keep_momentum(void) {
     fsi_solids w = make_world(3, 5, 4, fsi_vec(0, 0, 0));
     fsi_joint_kind kind[4] = {FSI_JOINT_POINT, FSI_JOINT_HINGE, FSI_JOINT_WELD,
                               FSI_JOINT_PRISMATIC};
-    fsi_solids_report a, b;
     uint64_t seed = 9;
-    int i, c;
-    for (i = 0; i < 5; i++) {
+    for (int i = 0; i < 5; i++) {
         fsi_rigid_desc d = body_at(FSI_RIGID_DYNAMIC, &box, i, 0, 0);
         d.v = fsi_vec((fsi_real)check_random(&seed), (fsi_real)check_random(&seed),
                       (fsi_real)check_random(&seed));
@@ -950,11 +926,13 @@ TEST joints_keep_momentum(void) {
             CHECK_OK(fsi_solids_join(&w, &j, NULL));
         }
     }
+    fsi_solids_report a;
     fsi_solids_measure(&w, &a);
-    for (i = 0; i < 1000; i++)
+    for (int i = 0; i < 1000; i++)
         CHECK_OK(fsi_solids_step(&w, FSI_R(0.01)));
+    fsi_solids_report b;
     fsi_solids_measure(&w, &b);
-    for (c = 0; c < 3; c++) {
+    for (int c = 0; c < 3; c++) {
         CHECK_NEAR(a.momentum[c], b.momentum[c], TOL(1e-10, 1e-2));
         CHECK_NEAR(a.angular[c], b.angular[c], TOL(1e-9, 1e-1));
     }
@@ -972,15 +950,10 @@ TEST joints_keep_momentum(void) {
 static int energy_scene(int kind, int steps, double *worst, double *scale, double *driven,
                         double *opened) {
     zoo z;
-    fsi_solids w;
-    fsi_solids_report r;
-    fsi_joint_desc j;
     fsi_shape plate = make_shape(FSI_SHAPE_BOX, 3, 0, 0, .1, .5, 1.5);
-    double energy;
-    int i, k;
     zoo_make(&z, 0);
-    w = make_world(3, 24, 8, fsi_vec(0, kind == 3 ? 0 : -G, 0));
-    for (i = 0; i < 20; i++) {
+    fsi_solids w = make_world(3, 24, 8, fsi_vec(0, kind == 3 ? 0 : -G, 0));
+    for (int i = 0; i < 20; i++) {
         fsi_rigid_desc b = body_at(i < 2 ? FSI_RIGID_FIXED : FSI_RIGID_DYNAMIC,
                                    z.s
                                        + (i == 0   ? 6
@@ -1005,7 +978,7 @@ static int energy_scene(int kind, int steps, double *worst, double *scale, doubl
                        p = body_at(FSI_RIGID_DYNAMIC, z.s + 1, 0, 3, 0);
         if (fsi_solids_add(&w, &b, NULL) != FSI_OK || fsi_solids_add(&w, &p, NULL) != FSI_OK)
             return 0;
-        j = joint_of(FSI_JOINT_HINGE, 21, 1, fsi_vec(0, 3, 0), fsi_vec(0, 0, 1));
+        fsi_joint_desc j = joint_of(FSI_JOINT_HINGE, 21, 1, fsi_vec(0, 3, 0), fsi_vec(0, 0, 1));
         j.motor = 1;
         j.motor_speed = 6;
         j.motor_limit = 2000;
@@ -1029,16 +1002,17 @@ static int energy_scene(int kind, int steps, double *worst, double *scale, doubl
         if (kind == 1 && fsi_solids_join(&w, &j, NULL) != FSI_OK)
             return 0;
     }
+    fsi_solids_report r;
     fsi_solids_measure(&w, &r);
-    energy = r.kinetic + r.potential;
+    double energy = r.kinetic + r.potential;
     *worst = *scale = *driven = *opened = 0;
-    for (i = 0; i < steps; i++) {
+    for (int i = 0; i < steps; i++) {
         double s = sin(.05 * i);
         if (kind != 3)
             fsi_solids_set_velocity(&w, 20,
                                     fsi_vec((fsi_real)(2 * cos(.04 * i)), 0, (fsi_real)(.5 * s)),
                                     fsi_vec(0, (fsi_real)s, (fsi_real)(.5 * s)));
-        for (k = 2; k < 20 && kind == 1; k += 3) {
+        for (int k = 2; k < 20 && kind == 1; k += 3) {
             w.body[k].force = fsi_vec((fsi_real)(3000 * s), 500, 0);
             w.body[k].torque = fsi_vec(0, (fsi_real)(100 * s), 50);
         }
@@ -1079,16 +1053,14 @@ TEST energy_report_is_exact(void) {
               ball = make_shape(FSI_SHAPE_SPHERE, 3, .1, 0, 0, 0, 0);
     fsi_solids w = make_world(3, 1, 0, fsi_vec(0, -G, 0));
     fsi_rigid_desc d = body_at(FSI_RIGID_DYNAMIC, &box, 0, 0, 0);
-    fsi_joint_desc j;
-    fsi_solids_report a, b;
-    double e0, low;
-    int i;
     d.v = fsi_vec(1, 2, 3);
     d.w = fsi_vec(1, 5, 2);
     d.linear_damping = FSI_R(0.3);
     d.angular_damping = FSI_R(0.1);
     fsi_solids_add(&w, &d, NULL);
-    for (i = 0; i < 50; i++) {
+    fsi_solids_report a;
+    fsi_solids_report b;
+    for (int i = 0; i < 50; i++) {
         fsi_solids_measure(&w, &a);
         w.body[0].force = fsi_vec(100, 50, -20);
         w.body[0].torque = fsi_vec(3, (fsi_real)i, 1);
@@ -1107,13 +1079,14 @@ TEST energy_report_is_exact(void) {
     d.mass = 1;
     d.v = fsi_vec(0, 3, 1);
     fsi_solids_add(&w, &d, NULL);
-    j = joint_of(FSI_JOINT_SPRING, 1, 0, fsi_vec(1, 0, 0), fsi_vec(0, 0, 0));
+    fsi_joint_desc j = joint_of(FSI_JOINT_SPRING, 1, 0, fsi_vec(1, 0, 0), fsi_vec(0, 0, 0));
     j.stiffness = 50;
     j.rest = FSI_R(0.5);
     CHECK_OK(fsi_solids_join(&w, &j, NULL));
     fsi_solids_measure(&w, &a);
-    e0 = low = a.kinetic + a.potential;
-    for (i = 0; i < 480; i++) {
+    double low;
+    double e0 = low = a.kinetic + a.potential;
+    for (int i = 0; i < 480; i++) {
         CHECK_OK(fsi_solids_step(&w, FSI_R(1.) / 240));
         fsi_solids_measure(&w, &b);
         CHECK_MOST(b.kinetic + b.potential, low + b.work + TOL(1e-12, 1e-4));
@@ -1136,12 +1109,11 @@ TEST R_10_mass_of_meshes(void) {
               torus = make_shape(FSI_SHAPE_TORUS, 3, .3, 1, 0, 0, 0);
     fsi_surface s = box.surface, t = tetra();
     fsi_real volume = 0, x[24];
-    fsi_vec3 com, com2;
-    fsi_mat3 I, I2;
-    int i;
-    for (i = 0; i < 24; i++)
+    for (int i = 0; i < 24; i++)
         x[i] = s.x[i] + (i % 3 == 0 ? 10 : i % 3 == 1 ? -20 : 30);
     s.x = x;
+    fsi_vec3 com;
+    fsi_mat3 I;
     CHECK_OK(fsi_mesh_mass(&s, NULL, &volume, &com, &I));
     CHECK_REL(6, volume, TOL(1e-12, 1e-5));
     CHECK_NEAR(10, com.x, TOL(1e-12, 1e-4));
@@ -1163,22 +1135,24 @@ TEST R_10_mass_of_meshes(void) {
     CHECK_REL(torus.volume, volume, TOL(1e-6, 1e-4));
     CHECK_REL(torus.inertia.m[4], I.m[4], .02);
     /* exact for polyhedra: the same mesh 100 m away */
+    fsi_vec3 com2;
     {
         fsi_surface far = torus.surface;
-        fsi_real *y = (fsi_real *)malloc(3 * (size_t)far.vertex_count * sizeof *y), v2;
-        fsi_mat3 J;
-        for (i = 0; i < 3 * far.vertex_count; i++)
+        fsi_real *y = (fsi_real *)malloc(3 * (size_t)far.vertex_count * sizeof *y);
+        for (int i = 0; i < 3 * far.vertex_count; i++)
             y[i] = far.x[i] + 64;
         far.x = y;
+        fsi_real v2;
+        fsi_mat3 J;
         CHECK_OK(fsi_mesh_mass(&far, NULL, &v2, &com2, &J));
         CHECK_REL(volume, v2, TOL(1e-12, 1e-4));
-        for (i = 0; i < 9; i++)
+        for (int i = 0; i < 9; i++)
             CHECK_NEAR(I.m[i], J.m[i], TOL(1e-12, 1e-4) * (double)I.m[4]);
         CHECK_NEAR(64, com2.y, TOL(1e-12, 1e-4) * 64);
         free(y);
     }
     com2 = com;
-    I2 = I;
+    fsi_mat3 I2 = I;
     {
         int32_t bad[12];
         fsi_surface o = t;
@@ -1188,7 +1162,7 @@ TEST R_10_mass_of_meshes(void) {
         o.element_count = 3;
         CHECK_RESULT(FSI_ERR_GEOMETRY, fsi_mesh_mass(&o, NULL, &volume, &com, &I));
         o.element_count = 4;
-        for (i = 0; i < 12; i += 3) {
+        for (int i = 0; i < 12; i += 3) {
             int32_t k = bad[i];
             bad[i] = bad[i + 1];
             bad[i + 1] = k;
@@ -1210,14 +1184,9 @@ TEST R_10_mass_of_meshes(void) {
 
 TEST shapes_surfaces_are_closed_and_exact(void) {
     fsi_shape_kind kind[4] = {FSI_SHAPE_SPHERE, FSI_SHAPE_BOX, FSI_SHAPE_CAPSULE, FSI_SHAPE_TORUS};
-    int k, dim;
-    for (dim = 2; dim <= 3; dim++)
-        for (k = 0; k < (dim == 3 ? 4 : 3); k++) {
+    for (int dim = 2; dim <= 3; dim++)
+        for (int k = 0; k < (dim == 3 ? 4 : 3); k++) {
             fsi_shape_desc d;
-            fsi_shape s;
-            fsi_real volume;
-            fsi_vec3 com;
-            fsi_mat3 I;
             memset(&d, 0, sizeof d);
             d.kind = kind[k];
             d.dim = dim;
@@ -1225,7 +1194,11 @@ TEST shapes_surfaces_are_closed_and_exact(void) {
             d.length = 1;
             d.half = fsi_vec(1, 2, 3);
             d.resolution = 64;
+            fsi_shape s;
             CHECK_OK(fsi_shape_init(&s, &d));
+            fsi_real volume;
+            fsi_vec3 com;
+            fsi_mat3 I;
             CHECK_OK(fsi_mesh_mass(&s.surface, NULL, &volume, &com, &I));
             CHECK_REL(s.volume, volume, TOL(1e-5, 1e-4));
             CHECK_REL(s.inertia.m[8], I.m[8], .01);
@@ -1243,17 +1216,17 @@ TEST shapes_surfaces_are_closed_and_exact(void) {
 /* The distance grid of a box mesh against the exact box distance; gradients of all distances by
  * differences. */
 TEST shapes_distance(void) {
-    fsi_shape box = make_shape(FSI_SHAPE_BOX, 3, 0, 0, .5, .7, .4), mesh, s[4];
+    fsi_shape box = make_shape(FSI_SHAPE_BOX, 3, 0, 0, .5, .7, .4), s[4];
     fsi_shape_desc d;
     uint64_t seed = 3;
-    int i, k;
     memset(&d, 0, sizeof d);
     d.kind = FSI_SHAPE_MESH;
     d.surface = &box.surface;
     d.sdf_cells = 28;
+    fsi_shape mesh;
     CHECK_OK(fsi_shape_init(&mesh, &d));
     CHECK_REL(box.volume, mesh.volume, TOL(1e-12, 1e-5));
-    for (i = 0; i < 500; i++) {
+    for (int i = 0; i < 500; i++) {
         fsi_vec3 p = fsi_vec((fsi_real)check_random(&seed), (fsi_real)check_random(&seed),
                              (fsi_real)check_random(&seed)),
                  n;
@@ -1265,18 +1238,18 @@ TEST shapes_distance(void) {
     s[1] = box;
     s[2] = make_shape(FSI_SHAPE_CAPSULE, 3, .3, .6, 0, 0, 0);
     s[3] = make_shape(FSI_SHAPE_TORUS, 3, .15, .45, 0, 0, 0);
-    for (k = 0; k < 4; k++)
-        for (i = 0; i < 200; i++) {
+    for (int k = 0; k < 4; k++)
+        for (int i = 0; i < 200; i++) {
             fsi_vec3 p = fsi_vec((fsi_real)check_random(&seed), (fsi_real)check_random(&seed),
                                  (fsi_real)check_random(&seed)),
-                     n, q;
-            fsi_real e = fsi_shape_distance(s + k, p, &n), f;
+                     n;
+            fsi_real e = fsi_shape_distance(s + k, p, &n);
             /* the foot point lies on the surface */
-            q = fsi_vec_mad(p, n, -e);
-            f = fsi_shape_distance(s + k, q, NULL);
+            fsi_vec3 q = fsi_vec_mad(p, n, -e);
+            fsi_real f = fsi_shape_distance(s + k, q, NULL);
             CHECK_NEAR(0, f, TOL(1e-9, 1e-5));
         }
-    for (k = 0; k < 4; k++)
+    for (int k = 0; k < 4; k++)
         fsi_shape_free(s + k);
     fsi_shape_free(&mesh);
     PASS();
@@ -1285,44 +1258,42 @@ TEST shapes_distance(void) {
 /* ------------------------------------------------------------------------------------------------
  * doors */
 TEST doors_coupled_body(void) {
-    int dim;
-    for (dim = 2; dim <= 3; dim++) {
+    for (int dim = 2; dim <= 3; dim++) {
         fsi_shape box = make_shape(FSI_SHAPE_BOX, dim, 0, 0, .5, .2, .1);
-        fsi_solids w = make_world(dim, 1, 0, fsi_vec(0, 0, 0)), w2;
+        fsi_solids w = make_world(dim, 1, 0, fsi_vec(0, 0, 0));
         fsi_rigid_desc d = body_at(FSI_RIGID_DYNAMIC, &box, 1, 2, 0);
-        fsi_coupled *c;
         fsi_real row[6], weight[3] = {1, 0, 0};
         fsi_vec3 p = fsi_vec(FSI_R(1.3), FSI_R(2.1), 0), dir = fsi_vec(FSI_R(0.6), FSI_R(0.8), 0);
-        double before, after, k = 0, j = 5;
-        int i, l;
+        double k = 0, j = 5;
         d.q = fsi_quat_from_rotation(fsi_vec(0, 0, 1));
         d.v = fsi_vec(1, 2, 0);
         d.w = fsi_vec(0, 0, 3);
         fsi_solids_add(&w, &d, NULL);
         CHECK_RESULT(FSI_ERR_STATE, fsi_solids_take_coupled(&w, 0));
+        fsi_coupled *c;
         CHECK_OK(fsi_solids_coupled(&w, 0, &c));
         ASSERT_EQ(6, c->dof);
         ASSERT_EQ(box.surface.vertex_count, c->surface.vertex_count);
         CHECK_OK(fsi_surface_check(&c->surface));
-        for (i = 0; i < c->surface.vertex_count; i++) {
+        for (int i = 0; i < c->surface.vertex_count; i++) {
             fsi_vec3 v = fsi_solids_velocity(&w, 0, fsi_vec_load(c->surface.x + 3 * i));
             CHECK_NEAR(v.x, c->surface.v[3 * i], 1e-5);
             CHECK_NEAR(v.y, c->surface.v[3 * i + 1], 1e-5);
         }
         c->row_fn(c, 0, weight, p, dir, row);
-        before = fsi_dot(6, row, c->v);
+        double before = fsi_dot(6, row, c->v);
         CHECK_NEAR(fsi_vec_dot(dir, fsi_solids_velocity(&w, 0, p)), before, TOL(1e-12, 1e-5));
-        for (i = 0; i < 6; i++)
-            for (l = 0; l < 6; l++) {
+        for (int i = 0; i < 6; i++)
+            for (int l = 0; l < 6; l++) {
                 double a = (double)(row[i] * c->inverse_mass[6 * i + l] * row[l]);
                 k += a;
                 c->v[i] += (fsi_real)j * c->inverse_mass[6 * i + l] * row[l];
             }
         CHECK_OK(fsi_solids_take_coupled(&w, 0));
-        after = (double)fsi_vec_dot(dir, fsi_solids_velocity(&w, 0, p));
+        double after = (double)fsi_vec_dot(dir, fsi_solids_velocity(&w, 0, p));
         CHECK_NEAR(before + k * j, after, TOL(1e-12, 1e-4));
         /* the same impulse through the other door */
-        w2 = make_world(dim, 1, 0, fsi_vec(0, 0, 0));
+        fsi_solids w2 = make_world(dim, 1, 0, fsi_vec(0, 0, 0));
         fsi_solids_add(&w2, &d, NULL);
         CHECK_OK(fsi_solids_impulse(&w2, 0, p, fsi_vec_scale(dir, (fsi_real)j)));
         CHECK_NEAR(w2.body[0].v.x, w.body[0].v.x, TOL(1e-12, 1e-5));
@@ -1364,7 +1335,6 @@ TEST external_points_rest_on_a_body(void) {
     fsi_solids w = stack_world(3, &plane, &box, 1, 0);
     net n = {{-.3f, 1.3f, 0, .3f, 1.3f, .2f, .1f, 1.4f, -.3f}, {0, 0, 0, 0, 0, 0, 0, 0, 0}, 20};
     fsi_external e;
-    int i, k;
     memset(&e, 0, sizeof e);
     e.point_count = 3;
     e.x = n.x;
@@ -1375,23 +1345,23 @@ TEST external_points_rest_on_a_body(void) {
     e.inverse_mass_fn = net_inverse_mass;
     e.impulse_fn = net_impulse;
     CHECK_OK(fsi_solids_set_externals(&w, &e, 1));
-    for (i = 0; i < 480; i++) {
+    for (int i = 0; i < 480; i++) {
         double p0 = 0, p1 = 0, floor = 0;
-        for (k = 0; k < 3; k++)
+        for (int k = 0; k < 3; k++)
             n.v[3 * k + 1] -= G / 240;
         fsi_solids_forces(&w, FSI_R(1.) / 240);
         p0 = (double)(w.body[1].mass * w.body[1].v.x) + 20 * (double)(n.v[0] + n.v[3] + n.v[6]);
         CHECK_OK(fsi_solids_move(&w, FSI_R(1.) / 240));
         p1 = (double)(w.body[1].mass * w.body[1].v.x) + 20 * (double)(n.v[0] + n.v[3] + n.v[6]);
-        for (k = 0; k < w.contact_count; k++)
+        for (int k = 0; k < w.contact_count; k++)
             if (w.contact[k].a == 0)
                 floor += fabs((double)w.contact[k].impulse_t[0]);
         /* side pushes come from the floor alone */
         CHECK_NEAR(p0, p1, 4 * floor + TOL(1e-10, 1e-2));
-        for (k = 0; k < 9; k++)
+        for (int k = 0; k < 9; k++)
             n.x[k] += n.v[k] / 240;
     }
-    for (k = 0; k < 3; k++)
+    for (int k = 0; k < 3; k++)
         CHECK_NEAR(1.01, n.x[3 * k + 1], 5e-3);
     e.impulse_fn = NULL;
     CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_solids_set_externals(&w, &e, 1));
@@ -1405,17 +1375,13 @@ TEST external_points_rest_on_a_body(void) {
  * one hub (sweeps instead of the direct solve). */
 TEST inverse_mass_room_compound_and_hub(void) {
     zoo z;
-    fsi_mat3 K;
-    fsi_vec3 p = fsi_vec(FSI_R(0.1), FSI_R(0.2), FSI_R(0.3)), n;
-    fsi_solids w;
-    fsi_joint_desc j;
-    fsi_solids_report r;
+    fsi_vec3 p = fsi_vec(FSI_R(0.1), FSI_R(0.2), FSI_R(0.3));
     fsi_real lines[6 * 64];
-    int i, k;
     zoo_make(&z, 6);
     p = fsi_vec_add(p, z.w.body[3].x);
+    fsi_mat3 K;
     fsi_solids_inverse_mass(&z.w, 3, p, &K);
-    for (k = 0; k < 3; k++) {
+    for (int k = 0; k < 3; k++) {
         fsi_vec3 v = fsi_solids_velocity(&z.w, 3, p);
         CHECK_OK(fsi_solids_impulse(&z.w, 3, p, fsi_vec(k == 0, k == 1, k == 2)));
         v = fsi_vec_sub(fsi_solids_velocity(&z.w, 3, p), v);
@@ -1423,6 +1389,7 @@ TEST inverse_mass_room_compound_and_hub(void) {
         CHECK_NEAR(K.m[3 + k], v.y, TOL(1e-13, 1e-6));
         CHECK_NEAR(K.m[6 + k], v.z, TOL(1e-13, 1e-6));
     }
+    fsi_vec3 n;
     CHECK_NEAR(.5, fsi_shape_distance(z.s + 6, fsi_vec(FSI_R(1.5), 0, 0), &n), TOL(1e-12, 1e-6));
     CHECK_NEAR(-1, n.x, 0);
     CHECK_NEAR(.25, fsi_shape_distance(z.s + 6, fsi_vec(0, FSI_R(-3.75), 0), &n), TOL(1e-12, 1e-6));
@@ -1434,21 +1401,22 @@ TEST inverse_mass_room_compound_and_hub(void) {
     p = fsi_vec_sub(fsi_vec(FSI_R(-0.4), 1, 0), z.s[5].com);
     CHECK_NEAR(.7, fsi_shape_distance(z.s + 5, p, &n), 1e-6);
     CHECK_NEAR(1, n.y, 1e-6);
-    w = make_world(3, 21, 20, fsi_vec(0, 0, 0));
-    for (i = 0; i < 21; i++) {
+    fsi_solids w = make_world(3, 21, 20, fsi_vec(0, 0, 0));
+    for (int i = 0; i < 21; i++) {
         fsi_rigid_desc b =
             body_at(FSI_RIGID_DYNAMIC, z.s, i ? cos(.3 * i) : 0, i ? sin(.3 * i) : 0, 0);
         b.group = 1;
         b.w = fsi_vec(0, 0, i ? FSI_R(0.) : FSI_R(5.));
         fsi_solids_add(&w, &b, NULL);
-        j = joint_of(FSI_JOINT_POINT, i, 0,
-                     fsi_vec((fsi_real)cos(.3 * i) / 2, (fsi_real)sin(.3 * i) / 2, 0),
-                     fsi_vec(0, 0, 0));
+        fsi_joint_desc j = joint_of(
+            FSI_JOINT_POINT, i, 0, fsi_vec((fsi_real)cos(.3 * i) / 2, (fsi_real)sin(.3 * i) / 2, 0),
+            fsi_vec(0, 0, 0));
         if (i)
             CHECK_OK(fsi_solids_join(&w, &j, NULL));
     }
-    for (i = 0; i < 60; i++)
+    for (int i = 0; i < 60; i++)
         CHECK_OK(fsi_solids_step(&w, FSI_R(1.) / 240));
+    fsi_solids_report r;
     fsi_solids_measure(&w, &r);
     CHECK_MOST(r.joint_error, 5e-3);
     ASSERT_EQ(40, fsi_solids_lines(&w, 2, 1, lines, 64));
@@ -1464,14 +1432,11 @@ TEST doors_surface(void) {
     zoo z;
     fsi_real *x = (fsi_real *)malloc(3 * 4096 * sizeof *x),
              *v = (fsi_real *)malloc(3 * 4096 * sizeof *v);
-    fsi_surface s;
-    int k, i;
     zoo_make(&z, 9);
-    for (i = 0; i < 5; i++)
+    for (int i = 0; i < 5; i++)
         fsi_solids_step(&z.w, FSI_R(0.01));
-    for (k = 0; k < z.w.body_count; k++) {
-        fsi_real volume;
-        fsi_vec3 com;
+    fsi_surface s;
+    for (int k = 0; k < z.w.body_count; k++) {
         fsi_mat3 I;
         CHECK_OK(fsi_solids_surface(&z.w, k, x, v, &s));
         ASSERT_EQ(z.w.body[k].shape->surface.vertex_count, s.vertex_count);
@@ -1480,7 +1445,7 @@ TEST doors_surface(void) {
             continue;
         }
         ASSERT(s.vertex_count <= 4096 && s.x == x && s.v == v);
-        for (i = 0; i < s.vertex_count; i++) {
+        for (int i = 0; i < s.vertex_count; i++) {
             fsi_vec3 u = fsi_solids_velocity(&z.w, k, fsi_vec_load(x + 3 * i));
             CHECK_NEAR(0, fsi_vec_length(fsi_vec_sub(u, fsi_vec_load(v + 3 * i))),
                        TOL(1e-12, 1e-4));
@@ -1490,6 +1455,8 @@ TEST doors_surface(void) {
         /* its parts may overlap */
         if (z.w.body[k].shape->kind == FSI_SHAPE_COMPOUND)
             continue;
+        fsi_real volume;
+        fsi_vec3 com;
         CHECK_OK(fsi_mesh_mass(&s, NULL, &volume, &com, &I));
         CHECK_REL(z.w.body[k].shape->volume, volume, TOL(1e-4, 1e-3));
         CHECK_NEAR(0, fsi_vec_length(fsi_vec_sub(com, z.w.body[k].x)), TOL(1e-6, 1e-4));
@@ -1510,21 +1477,14 @@ TEST refusals_change_nothing(void) {
     fsi_shape_desc sd;
     fsi_shape s, part_of = make_shape(FSI_SHAPE_BOX, 3, 0, 0, .5, .5, .5),
                  plane = make_shape(FSI_SHAPE_PLANE, 3, 0, 0, 0, 0, 0);
-    fsi_shape_part part;
     fsi_real x[12], zero = 0, none = zero / zero;
     int32_t index[12];
-    zoo z;
-    fsi_joint_desc j;
-    fsi_rigid_desc d;
     fsi_quat q = {none, 0, 0, 0}, one = {1, 0, 0, 0};
     fsi_coupled *c;
-    void *before, *after;
-    int i;
-    for (i = 0; i < 7; i++) {
+    for (int i = 0; i < 7; i++) {
         static const fsi_result want[7] = {FSI_ERR_GEOMETRY, FSI_ERR_GEOMETRY, FSI_ERR_GEOMETRY,
                                            FSI_ERR_GEOMETRY, FSI_ERR_GEOMETRY, FSI_ERR_GEOMETRY,
                                            FSI_ERR_GEOMETRY};
-        fsi_result r;
         memcpy(x, good.x, sizeof x);
         memcpy(index, good.index, sizeof index);
         bad = good;
@@ -1557,7 +1517,7 @@ TEST refusals_change_nothing(void) {
         sd.kind = FSI_SHAPE_MESH;
         sd.surface = &bad;
         sd.sdf_cells = 8;
-        r = fsi_shape_init(&s, &sd);
+        fsi_result r = fsi_shape_init(&s, &sd);
         CHECK_RESULT(want[i], r);
         ASSERT(s.block == NULL && s.kind == FSI_SHAPE_NONE);
     }
@@ -1569,6 +1529,7 @@ TEST refusals_change_nothing(void) {
     ASSERT(fsi_shape_init(&s, &sd) < 0);
     ASSERT(s.block == NULL);
     memset(&sd, 0, sizeof sd);
+    fsi_shape_part part;
     memset(&part, 0, sizeof part);
     sd.kind = FSI_SHAPE_COMPOUND;
     sd.part = &part;
@@ -1578,13 +1539,14 @@ TEST refusals_change_nothing(void) {
     part.shape = &part_of;
     part.q.x = none;
     CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_shape_init(&s, &sd));
+    zoo z;
     zoo_make(&z, 9);
-    for (i = 0; i < 10; i++)
+    for (int i = 0; i < 10; i++)
         fsi_solids_step(&z.w, FSI_R(0.01));
-    before = malloc(fsi_solids_state_size(&z.w));
-    after = malloc(fsi_solids_state_size(&z.w));
+    void *before = malloc(fsi_solids_state_size(&z.w));
+    void *after = malloc(fsi_solids_state_size(&z.w));
     fsi_solids_save(&z.w, before);
-    d = body_at(FSI_RIGID_DYNAMIC, &part_of, none, 0, 0);
+    fsi_rigid_desc d = body_at(FSI_RIGID_DYNAMIC, &part_of, none, 0, 0);
     ASSERT(fsi_solids_add(&z.w, &d, NULL) < 0);
     ASSERT(fsi_solids_set_pose(&z.w, 3, fsi_vec(0, 0, 0), q) < 0
            && fsi_solids_set_pose(&z.w, 3, fsi_vec(0, none, 0), one) < 0
@@ -1595,7 +1557,7 @@ TEST refusals_change_nothing(void) {
     ASSERT(fsi_solids_script(&z.w, 3, fsi_vec(0, 0, 0), one, 1) < 0);
     ASSERT(fsi_solids_impulse(&z.w, 3, fsi_vec(none, 0, 0), fsi_vec(1, 0, 0)) < 0
            && fsi_solids_impulse(&z.w, 3, fsi_vec(0, 0, 0), fsi_vec(0, 0, none)) < 0);
-    j = joint_of(FSI_JOINT_POINT, 2, 3, fsi_vec(none, 0, 0), fsi_vec(0, 0, 0));
+    fsi_joint_desc j = joint_of(FSI_JOINT_POINT, 2, 3, fsi_vec(none, 0, 0), fsi_vec(0, 0, 0));
     ASSERT(fsi_solids_join(&z.w, &j, NULL) < 0);
     j = joint_of(FSI_JOINT_HINGE, 2, 99, fsi_vec(0, 0, 0), fsi_vec(0, 0, 0));
     ASSERT(fsi_solids_join(&z.w, &j, NULL) < 0);
@@ -1636,16 +1598,13 @@ TEST scripted_body_reaches_its_pose(void) {
  * robustness */
 TEST bad_input_is_refused(void) {
     fsi_shape box = make_shape(FSI_SHAPE_BOX, 3, 0, 0, .5, .5, .5),
-              plane = make_shape(FSI_SHAPE_PLANE, 3, 0, 0, 0, 0, 0), s;
-    fsi_solids w = make_world(3, 2, 0, fsi_vec(0, -G, 0)), bad;
-    fsi_rigid_desc d = body_at(FSI_RIGID_DYNAMIC, &box, 0, 0, 0), e;
+              plane = make_shape(FSI_SHAPE_PLANE, 3, 0, 0, 0, 0, 0);
+    fsi_solids w = make_world(3, 2, 0, fsi_vec(0, -G, 0));
+    fsi_rigid_desc d = body_at(FSI_RIGID_DYNAMIC, &box, 0, 0, 0);
     fsi_real nan_value = (fsi_real)strtod("nan", NULL);
-    fsi_solids_desc wd;
-    fsi_shape_desc sd;
     fsi_quat q = {nan_value, 0, 0, 0}, one = {1, 0, 0, 0};
-    fsi_solids_hit hit;
     fsi_solids_add(&w, &d, NULL);
-    e = d;
+    fsi_rigid_desc e = d;
     e.x.x = nan_value;
     CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_solids_add(&w, &e, NULL));
     e = d;
@@ -1676,6 +1635,7 @@ TEST bad_input_is_refused(void) {
                  fsi_solids_impulse(&w, 0, fsi_vec(0, 0, 0), fsi_vec(nan_value, 0, 0)));
     CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_solids_step(&w, 0));
     CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_solids_step(&w, nan_value));
+    fsi_solids_hit hit;
     CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_solids_closest(&w, fsi_vec(nan_value, 0, 0), 1, 0, &hit));
     w.body[0].force.x = nan_value;
     CHECK_RESULT(FSI_ERR_NUMERIC, fsi_solids_step(&w, 1));
@@ -1687,7 +1647,9 @@ TEST bad_input_is_refused(void) {
     CHECK_NEAR(.5, hit.distance, TOL(1e-12, 1e-6));
     CHECK_OK(fsi_solids_add(&w, &d, NULL));
     CHECK_RESULT(FSI_ERR_SIZE, fsi_solids_add(&w, &d, NULL));
+    fsi_solids_desc wd;
     memset(&wd, 0, sizeof wd);
+    fsi_solids bad;
     CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_solids_init(&bad, &wd));
     wd.dim = 3;
     CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_solids_init(&bad, &wd));
@@ -1695,7 +1657,9 @@ TEST bad_input_is_refused(void) {
     wd.gravity.x = nan_value;
     CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_solids_init(&bad, &wd));
     CHECK_RESULT(FSI_ERR_STATE, fsi_solids_step(&bad, 1));
+    fsi_shape_desc sd;
     memset(&sd, 0, sizeof sd);
+    fsi_shape s;
     CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_shape_init(&s, &sd));
     sd.kind = FSI_SHAPE_SPHERE;
     CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_shape_init(&s, &sd));
@@ -1712,18 +1676,15 @@ TEST bad_input_is_refused(void) {
 }
 
 TEST every_allocation_may_fail(void) {
-    long k;
     int done = 0;
     fsi_surface t = tetra();
-    for (k = 0; k < 20 && !done; k++) {
+    for (long k = 0; k < 20 && !done; k++) {
         fail_allocator f = fail_begin(k);
         fsi_shape_desc sd;
-        fsi_solids_desc wd;
-        fsi_shape s;
-        fsi_solids w;
-        fsi_result r;
         memset(&sd, 0, sizeof sd);
+        fsi_solids_desc wd;
         memset(&wd, 0, sizeof wd);
+        fsi_solids w;
         memset(&w, 0, sizeof w);
         sd.kind = FSI_SHAPE_MESH;
         sd.surface = &t;
@@ -1732,13 +1693,14 @@ TEST every_allocation_may_fail(void) {
         wd.dim = 3;
         wd.max_bodies = 4;
         wd.allocator = fail_make(&f);
-        r = fsi_shape_init(&s, &sd);
+        fsi_shape s;
+        fsi_result r = fsi_shape_init(&s, &sd);
         if (r == FSI_OK)
             r = fsi_solids_init(&w, &wd);
         if (r == FSI_OK) {
             fsi_rigid_desc d = body_at(FSI_RIGID_DYNAMIC, &s, 0, 0, 0);
-            fsi_coupled *c;
             CHECK_OK(fsi_solids_add(&w, &d, NULL));
+            fsi_coupled *c;
             r = fsi_solids_coupled(&w, 0, &c);
             if (r == FSI_OK) {
                 long calls = f.calls;
@@ -1760,23 +1722,20 @@ TEST every_allocation_may_fail(void) {
 
 TEST restore_continues_bit_for_bit(void) {
     zoo z;
-    void *state;
-    uint64_t h1, h2;
-    int i;
     zoo_make(&z, 27);
-    for (i = 0; i < 100; i++)
+    for (int i = 0; i < 100; i++)
         fsi_solids_step(&z.w, FSI_R(1.) / 120);
-    state = malloc(fsi_solids_state_size(&z.w));
+    void *state = malloc(fsi_solids_state_size(&z.w));
     CHECK_OK(fsi_solids_save(&z.w, state));
-    for (i = 0; i < 50; i++)
+    for (int i = 0; i < 50; i++)
         fsi_solids_step(&z.w, FSI_R(1.) / 120);
-    h1 = check_hash(z.w.body, (size_t)z.w.body_count * sizeof *z.w.body, 0);
-    for (i = 0; i < 30; i++)
+    uint64_t h1 = check_hash(z.w.body, (size_t)z.w.body_count * sizeof *z.w.body, 0);
+    for (int i = 0; i < 30; i++)
         fsi_solids_step(&z.w, FSI_R(1.) / 100);
     CHECK_OK(fsi_solids_restore(&z.w, state));
-    for (i = 0; i < 50; i++)
+    for (int i = 0; i < 50; i++)
         fsi_solids_step(&z.w, FSI_R(1.) / 120);
-    h2 = check_hash(z.w.body, (size_t)z.w.body_count * sizeof *z.w.body, 0);
+    uint64_t h2 = check_hash(z.w.body, (size_t)z.w.body_count * sizeof *z.w.body, 0);
     ASSERTm("same bits", h1 == h2);
     memset(state, 0, 16);
     CHECK_RESULT(FSI_ERR_SIZE, fsi_solids_restore(&z.w, state));
@@ -1787,12 +1746,12 @@ TEST restore_continues_bit_for_bit(void) {
 
 TEST same_bits_for_any_thread_count(void) {
     uint64_t h[4];
-    int k, i, threads[4] = {1, 2, 3, 8};
-    for (k = 0; k < 4; k++) {
-        zoo z;
+    int threads[4] = {1, 2, 3, 8};
+    for (int k = 0; k < 4; k++) {
         check_threads(threads[k]);
+        zoo z;
         zoo_make(&z, 81);
-        for (i = 0; i < 60; i++)
+        for (int i = 0; i < 60; i++)
             fsi_solids_step(&z.w, FSI_R(1.) / 120);
         h[k] = check_hash(z.w.body, (size_t)z.w.body_count * sizeof *z.w.body, 0);
         h[k] = check_hash(z.s[4].grid, z.s[4].grid_cells * sizeof(fsi_real), h[k]);
@@ -1813,16 +1772,16 @@ TEST broad_phase_agrees_with_brute_force(void) {
               big = make_shape(FSI_SHAPE_BOX, 3, 0, 0, 2, .1, .1);
     fsi_solids w = make_world(3, 400, 0, fsi_vec(0, 0, 0));
     uint64_t seed = 77;
-    int i, k, brute = 0;
-    for (i = 0; i < 400; i++) {
+    int brute = 0;
+    for (int i = 0; i < 400; i++) {
         fsi_rigid_desc d =
             body_at(FSI_RIGID_DYNAMIC, i % 40 == 7 ? &big : &ball, 2 * check_random(&seed),
                     2 * check_random(&seed), 2 * check_random(&seed));
         fsi_solids_add(&w, &d, NULL);
     }
     fsi__collide(&w, FSI_R(0.01), 0);
-    for (i = 0; i < 400; i++)
-        for (k = i + 1; k < 400; k++)
+    for (int i = 0; i < 400; i++)
+        for (int k = i + 1; k < 400; k++)
             brute += fsi__boxes_meet(w.work->lo[i], w.work->hi[i], w.work->lo[k], w.work->hi[k]);
     ASSERT_EQ(brute, (int)w.work->pairs);
     fsi_solids_free(&w);
@@ -1836,9 +1795,8 @@ TEST debug_lines_and_measures(void) {
               box = make_shape(FSI_SHAPE_BOX, 3, 0, 0, .5, .5, .5);
     fsi_solids w = stack_world(3, &plane, &box, 2, 0);
     fsi_real lines[600];
-    int n;
     fsi_solids_step(&w, FSI_R(0.01));
-    n = fsi_solids_lines(&w, 15, FSI_R(0.1), NULL, 0);
+    int n = fsi_solids_lines(&w, 15, FSI_R(0.1), NULL, 0);
     ASSERT_EQ(8 + 3 * 3 + 2 * 18, n);
     ASSERT_EQ(n, fsi_solids_lines(&w, 15, FSI_R(0.1), lines, 100));
     ASSERTm("finite", fsi_all_finite(6 * (size_t)n, lines));

@@ -19,8 +19,7 @@ static int slow(void) {
 static void *run(const scene_kind *k, const fsi_allocator *a, int steps) {
     void *scene = calloc(1, k->bytes);
     fsi_result r = k->make(scene, a);
-    int i;
-    for (i = 0; i < steps && r >= 0; i++)
+    for (int i = 0; i < steps && r >= 0; i++)
         r = k->step(scene);
     if (r >= 0)
         return scene;
@@ -37,18 +36,15 @@ static void drop(const scene_kind *k, void *scene) {
 
 TEST same_bits_for_any_number_of_threads(void) {
     static const int threads[] = {1, 2, 3, 8};
-    int i, t;
-    for (i = 0; i < SCENES; i++) {
+    for (int i = 0; i < SCENES; i++) {
         const scene_kind *k = &scene_list[i];
         uint64_t first = 0;
-        for (t = 0; t < 4; t++) {
-            void *scene, *block;
-            uint64_t h;
+        for (int t = 0; t < 4; t++) {
             check_threads(threads[t]);
-            scene = run(k, NULL, k->touch + (slow() ? 2 : 6));
+            void *scene = run(k, NULL, k->touch + (slow() ? 2 : 6));
             ASSERTm(k->name, scene);
-            block = malloc(scene_size(k, scene));
-            h = scene_hash(k, scene, block);
+            void *block = malloc(scene_size(k, scene));
+            uint64_t h = scene_hash(k, scene, block);
             if (t == 0)
                 first = h;
             ASSERT_EQm(k->name, 1, first == h);
@@ -64,25 +60,23 @@ TEST same_bits_for_any_number_of_threads(void) {
  * continues bit for bit. */
 TEST snapshot_into_a_new_object(void) {
     uint64_t seed = 7;
-    int i;
     /* the other life: shorter; longer and with other things touched and covered; the same and a
      * snapshot of the beginning; none */
-    for (i = 0; i < 4 * SCENES; i++) {
+    for (int i = 0; i < 4 * SCENES; i++) {
         const scene_kind *k = &scene_list[i / 4];
-        int at = i % 4 == 2 ? 0 : k->touch + 2 + (int)(3 * (1 + check_random(&seed))), j;
-        void *one = run(k, NULL, at), *two, *block, *hash;
-        size_t size;
+        int at = i % 4 == 2 ? 0 : k->touch + 2 + (int)(3 * (1 + check_random(&seed)));
+        void *one = run(k, NULL, at);
         scene_hurry = FSI_R(1.1); /* and with longer steps */
-        two = run(k, NULL, i % 4 == 3 ? 0 : i % 4 ? at + 15 : 3);
+        void *two = run(k, NULL, i % 4 == 3 ? 0 : i % 4 ? at + 15 : 3);
         scene_hurry = 1;
         ASSERTm(k->name, one && two);
-        size = scene_size(k, one);
-        block = malloc(size);
-        hash = malloc(size);
-        for (j = 0; j < 9; j++) {
-            uint64_t a, b;
-            scene_meter m, n;
+        size_t size = scene_size(k, one);
+        void *block = malloc(size);
+        void *hash = malloc(size);
+        for (int j = 0; j < 9; j++) {
+            scene_meter m;
             memset(&m, 0, sizeof m);
+            scene_meter n;
             memset(&n, 0, sizeof n);
             /* in every step: some state matters only when a contact opens */
             if (j < 6)
@@ -93,8 +87,8 @@ TEST snapshot_into_a_new_object(void) {
             /* what can be asked before the next step */
             ASSERTm(k->name, m.speed == n.speed && m.place == n.place);
             ASSERTm(k->name, k->step(one) >= 0 && k->step(two) >= 0);
-            a = scene_hash(k, one, hash);
-            b = scene_hash(k, two, hash);
+            uint64_t a = scene_hash(k, one, hash);
+            uint64_t b = scene_hash(k, two, hash);
             ASSERT_EQm(k->name, 1, a == b);
         }
         drop(k, one);
@@ -127,20 +121,18 @@ static fsi_result begin_step(const scene_part *p, scene_reduced *heap) {
 
 TEST restore_forgets_stages(void) {
     void *block = malloc(1 << 22), *hash = malloc(1 << 22);
-    int i;
-    for (i = 0; i < SCENES; i++) {
+    for (int i = 0; i < SCENES; i++) {
         const scene_kind *k = &scene_list[i];
         void *scene = run(k, NULL, k->touch + 4);
         scene_part part[SCENE_PARTS];
-        uint64_t expected;
-        int j, n = k->parts(scene, part);
+        int n = k->parts(scene, part);
         ASSERTm(k->name, scene && scene_size(k, scene) <= 1 << 22);
         ASSERTm(k->name, scene_save(k, scene, block) >= 0 && k->step(scene) >= 0);
-        expected = scene_hash(k, scene, hash);
-        for (j = 0; j < n; j++)
+        uint64_t expected = scene_hash(k, scene, hash);
+        for (int j = 0; j < n; j++)
             ASSERTm(k->name, begin_step(&part[j], (scene_reduced *)scene) >= 0);
         ASSERTm(k->name, scene_restore(k, scene, block) >= 0);
-        for (j = 0; j < n; j++) {
+        for (int j = 0; j < n; j++) {
             void *o = part[j].object;
             if (part[j].what == PART_SPH)
                 CHECK_RESULT(FSI_ERR_STATE, fsi_sph_accelerate((fsi_sph *)o, FSI_R(1e-4), NULL));
@@ -173,32 +165,28 @@ TEST rollback_loop(void) {
         BACK = 8
     };
 
-    int i, n, frames = full() ? 1000 : 24;
-    for (n = 0; n < 3; n++)
-        for (i = 0; i < SCENES; i++) {
+    int frames = full() ? 1000 : 24;
+    for (int n = 0; n < 3; n++)
+        for (int i = 0; i < SCENES; i++) {
             const scene_kind *k = &scene_list[i];
-            unsigned char *ring;
-            void *scene, *block;
-            size_t size;
             uint64_t expected[BACK];
-            int f, j;
             if (strcmp(k->name, names[n]) != 0)
                 continue;
-            scene = run(k, NULL, k->touch);
+            void *scene = run(k, NULL, k->touch);
             ASSERTm(k->name, scene);
-            size = scene_size(k, scene);
-            ring = (unsigned char *)malloc(BACK * size);
-            block = malloc(size);
-            for (f = 0; f < BACK; f++) {
+            size_t size = scene_size(k, scene);
+            unsigned char *ring = (unsigned char *)malloc(BACK * size);
+            void *block = malloc(size);
+            for (int f = 0; f < BACK; f++) {
                 ASSERTm(k->name, scene_save(k, scene, ring + (size_t)f * size) >= 0);
                 ASSERTm(k->name, k->step(scene) >= 0);
                 expected[f] = scene_hash(k, scene, block);
             }
-            for (f = BACK; f < frames; f++) {
+            for (int f = BACK; f < frames; f++) {
                 int first = f % BACK;
                 /* BACK frames ago */
                 ASSERTm(k->name, scene_restore(k, scene, ring + (size_t)first * size) >= 0);
-                for (j = 0; j < BACK; j++) {
+                for (int j = 0; j < BACK; j++) {
                     ASSERTm(k->name, k->step(scene) >= 0);
                     ASSERT_EQm(k->name, 1,
                                expected[(first + j) % BACK] == scene_hash(k, scene, block));
@@ -217,24 +205,21 @@ TEST rollback_loop(void) {
 /* The k-th allocation fails, for all k: a negative result, everything given back, and the next try
  * works. */
 TEST allocation_failure_at_any_point(void) {
-    int i;
-    for (i = 0; i < SCENES; i++) {
+    for (int i = 0; i < SCENES; i++) {
         const scene_kind *k = &scene_list[i];
         const int steps = 2 + k->touch;
-        long at, stride = slow() ? 7 : 1;
-        for (at = 0;; at += stride) {
+        long stride = slow() ? 7 : 1;
+        for (long at = 0;; at += stride) {
             fail_allocator f = fail_begin(at);
             fsi_allocator a = fail_make(&f);
             void *scene = calloc(1, k->bytes);
-            fsi_result r;
-            int j, spills;
             /* what comes after it works: a failure that nobody looked at shows */
             f.once = 1;
-            r = k->make(scene, &a);
-            for (j = 0; j < steps && r >= 0; j++)
+            fsi_result r = k->make(scene, &a);
+            for (int j = 0; j < steps && r >= 0; j++)
                 r = k->step(scene);
             /* without its one block the solve takes many */
-            spills = r >= 0 && (k->step == slip_step || k->step == square_step);
+            int spills = r >= 0 && (k->step == slip_step || k->step == square_step);
             if (f.calls > at ? r != FSI_ERR_MEMORY && !spills : r < 0) {
                 printf("\n  %s: allocation %ld: %s\n", k->name, at, fsi_result_text(r));
                 FAIL();
@@ -258,10 +243,9 @@ typedef struct soak_log {
 static fsi_result soak(const scene_kind *k, void *scene, int steps, soak_log *log) {
     scene_meter m;
     fsi_result r = FSI_OK;
-    int j;
     memset(&m, 0, sizeof m);
     memset(log, 0, sizeof *log);
-    for (j = 0; j < steps && r >= 0; j++) {
+    for (int j = 0; j < steps && r >= 0; j++) {
         r = k->step(scene);
         if (r < 0)
             break;
@@ -293,22 +277,21 @@ static fsi_result soak(const scene_kind *k, void *scene, int steps, soak_log *lo
 }
 
 TEST soak_without_growth(void) {
-    int i, warm = slow() ? 20 : 60, steps = full() ? 20000 : slow() ? 5 : 60;
+    int warm = slow() ? 20 : 60, steps = full() ? 20000 : slow() ? 5 : 60;
     if (full())
         printf("\n  %d steps    bytes  alloc.  liquid lost  ledger/step  of what passed  speed in "
                "2nd half  creep in 2nd half",
                steps);
-    for (i = 0; i < SCENES; i++) {
+    for (int i = 0; i < SCENES; i++) {
         const scene_kind *k = &scene_list[i];
         fail_allocator f = fail_begin(-1);
         fsi_allocator a = fail_make(&f);
         void *scene = run(k, &a, k->touch + warm);
         size_t bytes = f.bytes;
         long calls = f.calls;
-        soak_log log;
-        fsi_result r;
         ASSERTm(k->name, scene);
-        r = soak(k, scene, steps, &log);
+        soak_log log;
+        fsi_result r = soak(k, scene, steps, &log);
         if (full()) {
             printf("\n  %-11s %8lu %+7ld %11.1e %12.1e %15.1e %14.2e m/s %14.1e m", k->name,
                    (unsigned long)f.bytes, f.calls - calls, log.volume_error, log.ledger,
@@ -348,13 +331,10 @@ TEST reported_volume(void) {
 TEST bad_steps_change_nothing(void) {
     static const double bad[] = {-1, 0, 1e300 * 1e300, -1e300 * 1e300};
     scene_world *s = (scene_world *)run(&scene_list[8], NULL, 3);
-    void *block;
-    uint64_t before;
-    size_t i;
     ASSERT(s);
-    block = malloc(scene_size(&scene_list[8], s));
-    before = scene_hash(&scene_list[8], s, block);
-    for (i = 0; i < 5; i++) {
+    void *block = malloc(scene_size(&scene_list[8], s));
+    uint64_t before = scene_hash(&scene_list[8], s, block);
+    for (size_t i = 0; i < 5; i++) {
         double dt = i < 4 ? bad[i] : bad[2] - bad[2]; /* the last: NaN */
         ASSERT(fsi_world_step(&s->world, (fsi_real)dt, NULL) < 0);
         ASSERT_EQ(1, before == scene_hash(&scene_list[8], s, block));
@@ -369,19 +349,19 @@ TEST bad_steps_change_nothing(void) {
  * step: finite, or a clear result. */
 static fsi_result extreme(double density, double dt, double gravity, double speed, int *finite) {
     scene_world s;
-    fsi_world_desc d;
-    fsi_shape_desc f;
-    fsi_rigid_desc b;
-    fsi_result r, worst = FSI_OK;
-    int i, id = 0;
+    fsi_result worst = FSI_OK;
+    int id = 0;
     memset(&s, 0, sizeof s);
+    fsi_world_desc d;
     memset(&d, 0, sizeof d);
+    fsi_shape_desc f;
     memset(&f, 0, sizeof f);
+    fsi_rigid_desc b;
     memset(&b, 0, sizeof b);
     d.grid = scene_grid(16, 2, 1, NULL);
     d.grid.gravity = fsi_vec(0, (fsi_real)-gravity, 0);
     d.max_bodies = 1;
-    r = fsi_world_init(&s.world, &d);
+    fsi_result r = fsi_world_init(&s.world, &d);
     f.kind = FSI_SHAPE_BOX;
     f.dim = 2;
     f.half = fsi_vec(FSI_R(0.13), FSI_R(0.1), 0);
@@ -396,7 +376,7 @@ static fsi_result extreme(double density, double dt, double gravity, double spee
         r = fsi_world_add(&s.world, &b, &id);
     if (r >= 0)
         r = fsi_grid_set_field(&s.world.grid, FSI_FIELD_PHI, scene_pool, NULL);
-    for (i = 0; i < 20 && r >= 0; i++) {
+    for (int i = 0; i < 20 && r >= 0; i++) {
         r = fsi_world_step(&s.world, (fsi_real)dt, NULL);
         if (r > worst)
             worst = r;
@@ -411,8 +391,8 @@ TEST bad_numbers_stay_finite(void) {
     static const double c[][4] = {{1e-6, 0.005, 9.81, 0}, {1e6, 0.005, 9.81, 0},
                                   {0.5, 0.5, 9.81, 0},    {0.5, 0.005, 1e6, 0},
                                   {5, 0.01, 9.81, 65},    {1e-6, 0.5, 9.81, 100}};
-    int i, finite;
-    for (i = 0; i < 6; i++) {
+    int finite;
+    for (int i = 0; i < 6; i++) {
         fsi_result r = extreme(c[i][0], c[i][1], c[i][2], c[i][3], &finite);
         if (!finite || (i >= 3 && r == FSI_OK))
             printf("\n  case %d: %s\n", i, fsi_result_text(r));
@@ -451,15 +431,15 @@ static void bad_speed(const scene_part *p, fsi_vec3 v) {
                     : p->what == PART_SOLIDS ? (fsi_solids *)p->object
                                              : NULL;
     fsi_reduced *b = p->what == PART_REDUCED ? (fsi_reduced *)p->object : NULL;
-    int i, n = p->what == PART_SOFT   ? ((fsi_soft *)p->object)->desc.vertex_count
-               : p->what == PART_TLED ? ((fsi_tled *)p->object)->nodes
-                                      : 0;
+    int n = p->what == PART_SOFT   ? ((fsi_soft *)p->object)->desc.vertex_count
+            : p->what == PART_TLED ? ((fsi_tled *)p->object)->nodes
+                                   : 0;
     fsi_real *x = p->what == PART_SOFT   ? ((fsi_soft *)p->object)->v
                   : p->what == PART_TLED ? ((fsi_tled *)p->object)->v
                                          : NULL;
-    for (i = 0; i < n; i++)
+    for (int i = 0; i < n; i++)
         fsi_vec_store(x + 3 * i, v);
-    for (i = 0; w && i < w->body_count; i++)
+    for (int i = 0; w && i < w->body_count; i++)
         if (w->body[i].kind == FSI_RIGID_DYNAMIC)
             w->body[i].v = v;
     if (b)
@@ -476,17 +456,17 @@ static fsi_result bad_run(const scene_kind *k, const bad_case *c, int *finite, f
     void *scene = calloc(1, k->bytes);
     scene_part part[SCENE_PARTS];
     scene_meter m;
-    fsi_result r;
-    int i, n;
     memset(&m, 0, sizeof m);
     *finite = 1;
     *worst = FSI_OK;
     scene_weight = (fsi_real)c->weight;
-    r = k->make(scene, NULL);
+    fsi_result r = k->make(scene, NULL);
     /* one good step, so that the bad numbers meet a running scene */
     if (r >= 0)
         r = k->step(scene);
     scene_hurry = (fsi_real)c->hurry;
+    int i;
+    int n;
     for (n = r >= 0 ? k->parts(scene, part) : 0, i = 0; i < n; i++) {
         if (c->gravity > 0)
             bad_gravity(&part[i], fsi_vec(0, (fsi_real)-c->gravity, 0));
@@ -514,17 +494,17 @@ TEST bad_numbers_for_every_scheme(void) {
                                  {"gravity 1e6", 1, 1, 1e6, 0},
                                  {"10 cells per step", 1, 1, 0, 300}};
     static const bad_case none = {"dt = 0", 1, 0, 0, 0};
-    int i, j, bad = 0, finite, ended;
-    for (i = 0; i < SCENES; i++) {
+    int bad = 0, finite;
+    for (int i = 0; i < SCENES; i++) {
         const scene_kind *k = &scene_list[i];
         fsi_result worst, r = bad_run(k, &none, &finite, &worst);
         if (r != FSI_ERR_ARGUMENT) {
             printf("\n  %s, %s: %s", k->name, none.name, fsi_result_text(r));
             bad++;
         }
-        for (j = 0; j < 5; j++) {
+        for (int j = 0; j < 5; j++) {
             r = bad_run(k, &c[j], &finite, &worst);
-            ended = r < 0 && (worst == FSI_OK || strcmp(k->name, "proxy") != 0);
+            int ended = r < 0 && (worst == FSI_OK || strcmp(k->name, "proxy") != 0);
             if (full() || ended || !finite)
                 printf("\n  %s, %s: %s, then %s%s", k->name, c[j].name, fsi_result_text(worst),
                        r < 0 ? fsi_result_text(r) : "on", finite ? "" : ", not finite");
@@ -547,8 +527,7 @@ static fsi_real one_everywhere(fsi_vec3 x, void *user) {
 
 static double away_from_one(const fsi_grid *g, const uint8_t *covered) {
     double most = 0;
-    size_t c;
-    for (c = 0; c < g->cells; c++)
+    for (size_t c = 0; c < g->cells; c++)
         if (!covered[c])
             most = scene_most(most, fabs((double)g->density[c] - 1));
     return most;
@@ -556,14 +535,13 @@ static double away_from_one(const fsi_grid *g, const uint8_t *covered) {
 
 TEST smoke_of_one_value_around_a_moving_body(void) {
     scene_world s;
-    fsi_world_desc d;
-    fsi_shape_desc f;
-    fsi_rigid_desc b;
-    size_t c;
-    int i, freed = 0;
+    int freed = 0;
     memset(&s, 0, sizeof s);
+    fsi_world_desc d;
     memset(&d, 0, sizeof d);
+    fsi_shape_desc f;
     memset(&f, 0, sizeof f);
+    fsi_rigid_desc b;
     memset(&b, 0, sizeof b);
     d.grid = scene_grid(16, 2, 0, NULL);
     d.max_bodies = 1;
@@ -579,12 +557,12 @@ TEST smoke_of_one_value_around_a_moving_body(void) {
     b.w = fsi_vec(0, 0, 2);
     CHECK_OK(fsi_world_add(&s.world, &b, NULL));
     CHECK_OK(fsi_grid_set_field(&s.world.grid, FSI_FIELD_DENSITY, one_everywhere, NULL));
-    for (i = 0; i < 20; i++) {
+    for (int i = 0; i < 20; i++) {
         uint8_t was[16 * 20];
         ASSERT_EQ(sizeof was, s.world.grid.cells);
         memcpy(was, s.world.couple.interface.covered, sizeof was);
         ASSERT(fsi_world_step(&s.world, FSI_R(0.02), NULL) >= 0);
-        for (c = 0; c < sizeof was; c++)
+        for (size_t c = 0; c < sizeof was; c++)
             freed += was[c] && !s.world.couple.interface.covered[c];
         CHECK_MOST(away_from_one(&s.world.grid, s.world.couple.interface.covered),
                    TOL(1e-12, 1e-5));
@@ -599,8 +577,7 @@ TEST smoke_of_one_value_around_a_smooth_wall(void) {
     static const fsi_real x[12] = {FSI_R(0.33), FSI_R(0.31), 0, FSI_R(0.64), FSI_R(0.37), 0,
                                    FSI_R(0.58), FSI_R(0.66), 0, FSI_R(0.36), FSI_R(0.61), 0};
     scene_slip s;
-    size_t c, inside = 0;
-    int i;
+    size_t inside = 0;
     memset(&s, 0, sizeof s);
     CHECK_OK(slip_make(&s, NULL));
     s.door.surface.vertex_count = s.door.surface.element_count = 4;
@@ -608,10 +585,10 @@ TEST smoke_of_one_value_around_a_smooth_wall(void) {
     s.door.surface.x = x;
     s.door.surface.index = index;
     CHECK_OK(fsi_grid_set_field(&s.grid, FSI_FIELD_DENSITY, one_everywhere, NULL));
-    for (i = 0; i < 10; i++)
+    for (int i = 0; i < 10; i++)
         ASSERT(slip_step(&s) >= 0);
     CHECK_MOST(away_from_one(&s.grid, s.slip.interface.covered), TOL(1e-12, 1e-5));
-    for (c = 0; c < s.grid.cells; c++)
+    for (size_t c = 0; c < s.grid.cells; c++)
         inside += s.slip.interface.covered[c];
     ASSERTm("cells are covered", inside > 20);
     slip_drop(&s);
@@ -624,16 +601,15 @@ TEST slip_in_water_restored(void) {
     static const int32_t index[8] = {0, 1, 1, 2, 2, 3, 3, 0};
     static const fsi_real x[12] = {FSI_R(0.31), FSI_R(0.21), 0, FSI_R(0.64), FSI_R(0.22), 0,
                                    FSI_R(0.58), FSI_R(0.42), 0, FSI_R(0.36), FSI_R(0.41), 0};
-    fsi_grid_desc d = scene_grid(16, 2, 1, NULL), narrow;
-    fsi_slip_desc sd;
+    fsi_grid_desc d = scene_grid(16, 2, 1, NULL);
     scene_slip s[2];
     scene_part part[2];
     void *block[2];
-    int i, j;
     memset(s, 0, sizeof s);
+    fsi_slip_desc sd;
     memset(&sd, 0, sizeof sd);
     d.volume_correction = 1;
-    for (i = 0; i < 2; i++) {
+    for (int i = 0; i < 2; i++) {
         CHECK_OK(fsi_grid_init(&s[i].grid, &d));
         ASSERT(fsi_grid_set_field(&s[i].grid, FSI_FIELD_PHI, scene_water, NULL) >= 0);
         CHECK_OK(fsi_slip_init(&s[i].slip, &s[i].grid, &sd));
@@ -646,26 +622,26 @@ TEST slip_in_water_restored(void) {
         s[i].step.solid = s[i].list;
         s[i].step.count = 1;
     }
-    for (i = 0; i < 10; i++)
+    for (int i = 0; i < 10; i++)
         ASSERT(slip_step(&s[0]) >= 0);
     ASSERT_EQ(2, slip_parts(&s[0], part));
-    for (i = 0; i < 2; i++) {
+    for (int i = 0; i < 2; i++) {
         block[i] = malloc(scene_part_size(&part[i]));
         ASSERT(scene_part_save(&part[i], block[i]) >= 0);
     }
     slip_parts(&s[1], part);
-    for (i = 0; i < 2; i++)
+    for (int i = 0; i < 2; i++)
         ASSERT(scene_part_restore(&part[i], block[i]) >= 0);
-    for (j = 0; j < 5; j++) {
+    for (int j = 0; j < 5; j++) {
         ASSERT(slip_step(&s[0]) >= 0 && slip_step(&s[1]) >= 0);
         ASSERT_EQ(0, memcmp(s[0].grid.phi, s[1].grid.phi, s[0].grid.cells * sizeof *s[0].grid.phi));
     }
     slip_drop(&s[1]);
-    narrow = scene_grid(8, 2, 1, NULL);
+    fsi_grid_desc narrow = scene_grid(8, 2, 1, NULL);
     CHECK_OK(fsi_grid_init(&s[1].grid, &narrow));
     CHECK_OK(fsi_slip_init(&s[1].slip, &s[1].grid, &sd));
     CHECK_RESULT(FSI_ERR_SIZE, fsi_slip_restore(&s[1].slip, block[1]));
-    for (i = 0; i < 2; i++) {
+    for (int i = 0; i < 2; i++) {
         slip_drop(&s[i]);
         free(block[i]);
     }
@@ -683,7 +659,7 @@ static fsi_vec3 even_stream(fsi_vec3 x, double t, void *user) {
 
 TEST surface_velocity_without_a_solve(void) {
     scene_slip s;
-    int i, fluid = 0;
+    int fluid = 0;
     memset(&s, 0, sizeof s);
     CHECK_RESULT(FSI_ERR_STATE, fsi_slip_surface(NULL));
     CHECK_RESULT(FSI_ERR_STATE, fsi_slip_surface(&s.slip));
@@ -692,7 +668,7 @@ TEST surface_velocity_without_a_solve(void) {
     CHECK_OK(fsi_grid_set_velocity(&s.grid, even_stream, NULL));
     CHECK_OK(fsi_slip_detect(&s.slip, s.list, 1));
     CHECK_OK(fsi_slip_surface(&s.slip));
-    for (i = 0; i < s.slip.interface.sides; i++) {
+    for (int i = 0; i < s.slip.interface.sides; i++) {
         if (s.slip.interface.side[i].axis != 1)
             continue;
         CHECK_NEAR(0.7, s.slip.velocity[i].x, TOL(1e-12, 1e-6));
@@ -706,20 +682,20 @@ TEST surface_velocity_without_a_solve(void) {
 
 /* A guest of a world is the same solid as one given to the coupling by hand: bit for bit. */
 TEST guest_of_a_world(void) {
-    scene_strip hand, own;
-    fsi_world w;
-    fsi_world_desc d;
-    fsi_guest guest;
-    int i;
+    scene_strip hand;
     memset(&hand, 0, sizeof hand);
+    scene_strip own;
     memset(&own, 0, sizeof own);
+    fsi_world_desc d;
     memset(&d, 0, sizeof d);
+    fsi_guest guest;
     memset(&guest, 0, sizeof guest);
     CHECK_OK(mono_make(&hand, NULL));
     CHECK_OK(mono_make(&own, NULL)); /* its grid stays unused */
     d.grid = scene_grid(24, 2, 0, NULL);
     d.grid.shells = 1;
     d.max_guests = 1;
+    fsi_world w;
     CHECK_OK(fsi_world_init(&w, &d));
     CHECK_OK(scene_jet(&w.grid));
     guest.begin_fn = strip_begin;
@@ -729,7 +705,7 @@ TEST guest_of_a_world(void) {
     guest.door = &own.door;
     CHECK_OK(fsi_world_add_guest(&w, &guest));
     CHECK_RESULT(FSI_ERR_SIZE, fsi_world_add_guest(&w, &guest));
-    for (i = 0; i < 10; i++) {
+    for (int i = 0; i < 10; i++) {
         ASSERT(mono_step(&hand) >= 0);
         ASSERT(fsi_world_step(&w, FSI_R(0.02), NULL) >= 0);
         ASSERT_EQ(0, memcmp(hand.cloth.x, own.cloth.x, 27 * sizeof(fsi_real)));
@@ -746,11 +722,10 @@ TEST guest_of_a_world(void) {
 /* A flat patch holds water: boundary particles half a spacing behind it, none of the water comes
  * through. */
 TEST plane_of_boundary_particles(void) {
-    fsi_sph s;
     fsi_sph_desc d;
     const fsi_vec3 corner = fsi_vec(FSI_R(-0.2), 0, FSI_R(-0.2)), u = fsi_vec(FSI_R(0.6), 0, 0),
                    v = fsi_vec(0, 0, FSI_R(0.6)), up = fsi_vec(0, 5, 0);
-    int i, n = 0, object = -1;
+    int n = 0, object = -1;
     memset(&d, 0, sizeof d);
     d.capacity = 400;
     d.boundary_capacity = 2000;
@@ -760,6 +735,7 @@ TEST plane_of_boundary_particles(void) {
     d.viscosity = 1;
     d.artificial = FSI_R(0.1);
     d.gravity = fsi_vec(0, FSI_R(-9.81), 0);
+    fsi_sph s;
     CHECK_OK(fsi_sph_init(&s, &d));
     CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_sph_add_plane(&s, corner, u, v, fsi_vec(0, 0, 0), &object));
     CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_sph_add_plane(&s, corner, fsi_vec(0, 0, 0), v, up, &object));
@@ -768,6 +744,7 @@ TEST plane_of_boundary_particles(void) {
     ASSERT_EQ(0, object);
     ASSERT(s.now.boundary_count >= 16 * 16 && s.now.boundary_count % (16 * 16) == 0);
     /* the first layer */
+    int i;
     for (i = 0; i < 16 * 16; i++)
         CHECK_NEAR(-0.02, s.bx[3 * i + 1], 1e-6);
     for (; i < s.now.boundary_count; i++)

@@ -20,13 +20,12 @@ static const int32_t loop4[8] = {0, 1, 1, 2, 2, 3, 3, 0};
 static void square_make(square *s, double cx, double cy, double half, double angle,
                         double density) {
     static const double corner[4][2] = {{-1, -1}, {1, -1}, {1, 1}, {-1, 1}};
-    int i;
     memset(s, 0, sizeof *s);
     s->body.mass = (fsi_real)(density * 4 * half * half);
-    for (i = 0; i < 9; i += 4)
+    for (int i = 0; i < 9; i += 4)
         s->body.inertia.m[i] = s->body.mass * (fsi_real)(half * half * 2 / 3);
     s->body.centre = fsi_vec((fsi_real)cx, (fsi_real)cy, 0);
-    for (i = 0; i < 4; i++) {
+    for (int i = 0; i < 4; i++) {
         s->x[3 * i] =
             (fsi_real)(cx + half * (corner[i][0] * cos(angle) - corner[i][1] * sin(angle)));
         s->x[3 * i + 1] =
@@ -57,28 +56,26 @@ static void tank(fsi_grid *g, int n) {
 TEST P_05a_partitioned_equals_monolithic(void) {
     static const double density[3] = {.01, 1, 20};
     const fsi_real dt = FSI_R(0.01);
-    int k, i, form;
-    for (k = 0; k < 3; k++) {
+    for (int k = 0; k < 3; k++) {
         fsi_grid a, b;
-        fsi_couple mono;
-        fsi_couple_desc cd;
         fsi_interface face;
         fsi_partitioned scheme;
         fsi_partitioned_desc pd;
         fsi_fluid_box fluid;
         fsi_solid_box solids;
         fsi_solid_part part;
-        fsi_blackbox F, S;
-        square s, t;
         fsi_coupled *list[1];
         fsi_real x[8], p[8], momentum[2];
         double worst = 0;
         tank(&a, 16);
+        square s;
         square_make(&s, .52, .9, .2, .3, density[k]);
-        t = s;
+        square t = s;
         t.surface.x = t.x;
+        fsi_couple_desc cd;
         memset(&cd, 0, sizeof cd);
         cd.tolerance = TOL(1e-12, 1e-5);
+        fsi_couple mono;
         CHECK_OK(fsi_couple_init(&mono, &a, &cd));
         s.body.velocity.y = -FSI_R(9.81) * dt;
         t.body.velocity.y = s.body.velocity.y;
@@ -89,7 +86,7 @@ TEST P_05a_partitioned_equals_monolithic(void) {
         CHECK_OK(fsi_grid_forces(&a, dt));
         ASSERT(fsi_couple_solve(&mono, dt, NULL) >= 0);
         fsi_body_take(&s.body);
-        for (form = 0; form < 2; form++) {
+        for (int form = 0; form < 2; form++) {
             tank(&b, 16);
             CHECK_OK(fsi_interface_init(&face, &b, NULL));
             memset(&pd, 0, sizeof pd);
@@ -114,9 +111,9 @@ TEST P_05a_partitioned_equals_monolithic(void) {
             solids.part = &part;
             solids.count = 1;
             CHECK_OK(fsi_solid_box_begin(&solids, dt, fluid.regions));
-            F = fsi_fluid_box_door(&fluid);
-            S = fsi_solid_box_door(&solids);
-            for (i = 0; i < 8; i++)
+            fsi_blackbox F = fsi_fluid_box_door(&fluid);
+            fsi_blackbox S = fsi_solid_box_door(&solids);
+            for (int i = 0; i < 8; i++)
                 x[i] = i < 6 ? dt * t.door.v[i] : 0;
             ASSERT(fsi_partitioned_step(&scheme, fluid.n, fluid.n, &F, &S, x, p, NULL) >= 0);
             CHECK_OK(fsi_fluid_box_finish(&fluid));
@@ -127,7 +124,7 @@ TEST P_05a_partitioned_equals_monolithic(void) {
                 CHECK_NEAR(s.body.velocity.y, t.body.velocity.y, TOL(1e-9, 4e-3) * scale);
                 CHECK_NEAR(s.body.velocity.x, t.body.velocity.x, TOL(1e-9, 4e-3) * scale);
                 CHECK_NEAR(s.body.spin.z, t.body.spin.z, TOL(1e-9, 2e-3));
-                for (i = 0; i < (int)a.faces[1]; i++)
+                for (int i = 0; i < (int)a.faces[1]; i++)
                     worst = fmax(worst, fabs((double)(a.u[1][i] - b.u[1][i])));
                 CHECK_MOST(worst, TOL(1e-9, 2e-3));
             }
@@ -164,9 +161,8 @@ static void piston_row(const fsi_coupled *self, int element, const fsi_real *wei
 }
 
 static void piston_make(piston *p, double x0, double y0, double x1, double y1, double mass) {
-    int i;
     memset(p, 0, sizeof *p);
-    for (i = 0; i < 4; i++)
+    for (int i = 0; i < 4; i++)
         p->x[3 * i] = (fsi_real)(i == 1 || i == 2 ? x1 : x0),
                  p->x[3 * i + 1] = (fsi_real)(i >= 2 ? y1 : y0);
     p->mass = (fsi_real)(mass > 0 ? mass : 1);
@@ -187,10 +183,6 @@ static void piston_make(piston *p, double x0, double y0, double x1, double y1, d
 static fsi_result press(int held, int bpp, double *force_ratio, double *speed_ratio,
                         double *support) {
     fsi_grid_desc gd;
-    fsi_grid g;
-    fsi_interface face;
-    fsi_partitioned scheme;
-    fsi_partitioned_desc pd;
     static fsi_partitioned_scene s;
     piston p[3];
     fsi_solid_part part[3];
@@ -198,8 +190,8 @@ static fsi_result press(int held, int bpp, double *force_ratio, double *speed_ra
     const double h = 1.0 / 32;
     const fsi_real dt = FSI_R(0.01);
     fsi_result r = FSI_OK;
-    int i;
     memset(&gd, 0, sizeof gd);
+    fsi_partitioned_desc pd;
     memset(&pd, 0, sizeof pd);
     memset(&s, 0, sizeof s);
     memset(part, 0, sizeof part);
@@ -209,18 +201,21 @@ static fsi_result press(int held, int bpp, double *force_ratio, double *speed_ra
     gd.h = (fsi_real)h;
     gd.rho = 1000;
     gd.side[3].kind = FSI_SIDE_OPEN;
+    fsi_grid g;
     fsi_grid_init(&g, &gd);
+    fsi_interface face;
     fsi_interface_init(&face, &g, NULL);
     piston_make(&p[0], 0, 12 * h, 4 * h, 15 * h, 10);
     piston_make(&p[1], 8 * h, 12 * h, 28 * h, 15 * h, held ? 0 : 50);
     piston_make(&p[2], 4 * h, 8 * h, 8 * h, 30 * h, 0);
-    for (i = 0; i < 3; i++)
+    for (int i = 0; i < 3; i++)
         part[i].solid = &p[i].door;
     /* 10 N on the small plate for one step */
     p[0].v = -dt * FSI_R(1.0);
     pd.n = pd.m = 8;
     pd.tolerance = (fsi_real)(TOL(1e-11, 1e-6) * h);
     pd.max_iterations = 40;
+    fsi_partitioned scheme;
     fsi_partitioned_init(&scheme, &pd);
     s.grid = &g;
     s.face = &face;
@@ -241,12 +236,13 @@ static fsi_result press(int held, int bpp, double *force_ratio, double *speed_ra
 }
 
 TEST C_22_hydraulic_press(void) {
-    double force, speed, support, without;
+    double force, speed, support;
     ASSERT(press(1, 1, &force, &speed, &support) >= 0);
     CHECK_NEAR(5, force, TOL(5e-6, 2e-2));
     CHECK_NEAR(1, support, TOL(1e-6, 1e-2));
     ASSERT(press(0, 1, &force, &speed, &support) >= 0);
     CHECK_NEAR(5, speed, TOL(5e-6, 2e-2));
+    double without;
     ASSERT(press(1, 0, &force, &speed, &without) >= 0);
     /* without the region's pressure the plate is not held */
     ASSERT(without < .98);
@@ -257,26 +253,22 @@ TEST C_22_hydraulic_press(void) {
    plate, a float inside, two regions that share the only plate which moves. With an open top all is
    well, and a step without solids is the fluid's own. */
 TEST C_24_sources_nobody_makes_room_for(void) {
-    int kind, open;
-    for (kind = 0; kind < 5; kind++)
-        for (open = 0; open < 2; open++) {
+    for (int kind = 0; kind < 5; kind++)
+        for (int open = 0; open < 2; open++) {
             const double h = 1.0 / 16;
             static fsi_partitioned_scene s;
             fsi_grid_desc gd;
-            fsi_grid g;
-            fsi_grid_source source;
-            fsi_interface face;
-            fsi_partitioned scheme;
-            fsi_partitioned_desc pd;
             fsi_report report;
             fsi_solid_part part[2];
             fsi_coupled *list[2];
             piston p[2];
-            int told = !open || kind == 1 || kind == 3, step, i;
+            int told = !open || kind == 1 || kind == 3;
             memset(&gd, 0, sizeof gd);
+            fsi_partitioned_desc pd;
             memset(&pd, 0, sizeof pd);
             memset(&s, 0, sizeof s);
             memset(part, 0, sizeof part);
+            fsi_grid_source source;
             memset(&source, 0, sizeof source);
             gd.nx = gd.ny = 16;
             gd.nz = 1;
@@ -285,7 +277,9 @@ TEST C_24_sources_nobody_makes_room_for(void) {
             gd.gravity.y = -1;
             if (open)
                 gd.side[3].kind = FSI_SIDE_OPEN;
+            fsi_grid g;
             CHECK_OK(fsi_grid_init(&g, &gd));
+            fsi_interface face;
             CHECK_OK(fsi_interface_init(&face, &g, NULL));
             source.lo = fsi_vec(FSI_R(.4), 0, 0);
             source.hi = fsi_vec(FSI_R(.6), (fsi_real)(1.01 * h), 0);
@@ -297,10 +291,11 @@ TEST C_24_sources_nobody_makes_room_for(void) {
             else
                 piston_make(&p[0], -.1, 4 * h, 1.1, 6 * h, kind == 1 ? 0 : .5);
             piston_make(&p[1], -.1, 9 * h, 1.1, 11 * h, 0);
-            for (i = 0; i < 2; i++)
+            for (int i = 0; i < 2; i++)
                 part[i].solid = &p[i].door;
             pd.n = pd.m = 8;
             pd.tolerance = (fsi_real)(TOL(1e-6, 1e-4) * h);
+            fsi_partitioned scheme;
             CHECK_OK(fsi_partitioned_init(&scheme, &pd));
             s.grid = &g;
             s.face = &face;
@@ -309,7 +304,7 @@ TEST C_24_sources_nobody_makes_room_for(void) {
             s.solids.part = kind ? part : NULL;
             s.solids.count = kind == 0 ? 0 : kind == 3 ? 2 : 1;
             s.fluid.bpp = 1;
-            for (step = 0; step < 3; step++) {
+            for (int step = 0; step < 3; step++) {
                 CHECK_RESULT(told ? FSI_INCOMPATIBLE : FSI_OK,
                              fsi_partitioned_scene_step(&s, FSI_R(.01), &report));
                 ASSERT_EQ(told ? FSI_INCOMPATIBLE : FSI_OK, report.reason);
@@ -335,25 +330,20 @@ TEST C_23_coupled_regions_in_a_step(void) {
                                   FSI_SCHEME_AITKEN};
     const double h = 1.0 / 32, rate = .02, speed = rate / (4 * h);
     const fsi_real dt = FSI_R(0.01);
-    int kind, form, bpp, i;
-    for (kind = 0; kind < 4; kind++)
-        for (form = 0; form < 3; form++)
-            for (bpp = kind > 0; bpp < 2; bpp++) {
+    for (int kind = 0; kind < 4; kind++)
+        for (int form = 0; form < 3; form++)
+            for (int bpp = kind > 0; bpp < 2; bpp++) {
                 fsi_grid_desc gd;
-                fsi_grid_source source;
-                fsi_grid g;
-                fsi_interface face;
-                fsi_partitioned c;
-                fsi_partitioned_desc pd;
                 static fsi_partitioned_scene s;
                 piston p[2];
                 fsi_solid_part part[2];
                 fsi_coupled *list[2];
-                fsi_result r;
                 memset(&gd, 0, sizeof gd);
+                fsi_partitioned_desc pd;
                 memset(&pd, 0, sizeof pd);
                 memset(&s, 0, sizeof s);
                 memset(part, 0, sizeof part);
+                fsi_grid_source source;
                 memset(&source, 0, sizeof source);
                 gd.nx = 4;
                 gd.ny = 24;
@@ -361,7 +351,9 @@ TEST C_23_coupled_regions_in_a_step(void) {
                 gd.h = (fsi_real)h;
                 gd.rho = 1000;
                 gd.side[3].kind = FSI_SIDE_OPEN;
+                fsi_grid g;
                 CHECK_OK(fsi_grid_init(&g, &gd));
+                fsi_interface face;
                 CHECK_OK(fsi_interface_init(&face, &g, NULL));
                 source.hi = fsi_vec((fsi_real)(4 * h), (fsi_real)(1.01 * h), 0);
                 source.set = FSI_SOURCE_DIVERGENCE;
@@ -369,13 +361,14 @@ TEST C_23_coupled_regions_in_a_step(void) {
                 CHECK_OK(fsi_grid_add_source(&g, &source));
                 piston_make(&p[0], 0, 6 * h, 4 * h, 9 * h, 10);
                 piston_make(&p[1], 0, 15 * h, 4 * h, 18 * h, 3);
-                for (i = 0; i < 2; i++)
+                for (int i = 0; i < 2; i++)
                     part[i].solid = &p[i].door;
                 pd.n = pd.m = 8;
                 pd.tolerance = (fsi_real)(TOL(1e-9, 1e-4) * h);
                 pd.scheme = (fsi_scheme)scheme[kind];
                 pd.omega = (fsi_real)omega[kind];
                 pd.max_iterations = kind ? 400 : 30;
+                fsi_partitioned c;
                 CHECK_OK(fsi_partitioned_init(&c, &pd));
                 s.grid = &g;
                 s.face = &face;
@@ -385,7 +378,7 @@ TEST C_23_coupled_regions_in_a_step(void) {
                 s.solids.count = 2;
                 s.fluid.bpp = bpp;
                 s.fluid.pressure_form = form;
-                r = fsi_partitioned_scene_step(&s, dt, NULL);
+                fsi_result r = fsi_partitioned_scene_step(&s, dt, NULL);
                 ASSERT_EQ_FMT(2, s.fluid.regions, "%d");
                 if (getenv("FSI_VERBOSE"))
                     printf("scheme %d omega %.1f form %d bpp %d: result %d, %ld calls, speeds %.9f "
@@ -400,7 +393,7 @@ TEST C_23_coupled_regions_in_a_step(void) {
                                              + ceil(log((double)pd.tolerance / (speed * (double)dt))
                                                         / log(1 - omega[kind])
                                                     + TOL(1e-6, .1)));
-                for (i = 0; i < 2; i++) {
+                for (int i = 0; i < 2; i++) {
                     if (bpp)
                         CHECK_REL(speed, (double)p[i].v, TOL(1e-5, 1e-2));
                     /* neither feels the pressure it would need */
@@ -448,31 +441,26 @@ TEST C_23_coupled_regions_by_hand(void) {
                                   FSI_SCHEME_AITKEN, FSI_SCHEME_RELAXED};
     const double h = 1.0 / 32, rate = .02, speed = rate / (4 * h);
     const fsi_real dt = FSI_R(0.01);
-    int kind, i;
-    for (kind = 0; kind < 5; kind++) {
+    for (int kind = 0; kind < 5; kind++) {
         fsi_grid_desc gd;
-        fsi_grid_source source;
-        fsi_grid g;
-        fsi_interface face;
-        fsi_partitioned c;
-        fsi_partitioned_desc pd;
-        fsi_fluid_box fluid;
-        fsi_solid_box solids;
-        fsi_blackbox F, S;
-        fsi_closed_regions closed;
-        forgetful own;
         const int keeps = kind > 1, lost = kind == 1;
         piston p[2];
         fsi_solid_part part[2];
         fsi_coupled *list[2];
         fsi_real x[8] = {0}, load[8] = {0};
         memset(&gd, 0, sizeof gd);
+        fsi_partitioned_desc pd;
         memset(&pd, 0, sizeof pd);
         memset(part, 0, sizeof part);
+        fsi_grid_source source;
         memset(&source, 0, sizeof source);
+        fsi_fluid_box fluid;
         memset(&fluid, 0, sizeof fluid);
+        fsi_solid_box solids;
         memset(&solids, 0, sizeof solids);
+        fsi_closed_regions closed;
         memset(&closed, 0, sizeof closed);
+        forgetful own;
         memset(&own, 0, sizeof own);
         gd.nx = 4;
         gd.ny = 24;
@@ -480,7 +468,9 @@ TEST C_23_coupled_regions_by_hand(void) {
         gd.h = (fsi_real)h;
         gd.rho = 1000;
         gd.side[3].kind = FSI_SIDE_OPEN;
+        fsi_grid g;
         CHECK_OK(fsi_grid_init(&g, &gd));
+        fsi_interface face;
         CHECK_OK(fsi_interface_init(&face, &g, NULL));
         source.hi = fsi_vec((fsi_real)(4 * h), (fsi_real)(1.01 * h), 0);
         source.set = FSI_SOURCE_DIVERGENCE;
@@ -488,13 +478,14 @@ TEST C_23_coupled_regions_by_hand(void) {
         CHECK_OK(fsi_grid_add_source(&g, &source));
         piston_make(&p[0], 0, 6 * h, 4 * h, 9 * h, 10);
         piston_make(&p[1], 0, 15 * h, 4 * h, 18 * h, 3);
-        for (i = 0; i < 2; i++)
+        for (int i = 0; i < 2; i++)
             part[i].solid = list[i] = &p[i].door;
         pd.n = pd.m = 8;
         pd.tolerance = (fsi_real)(TOL(1e-9, 1e-4) * h);
         pd.scheme = (fsi_scheme)scheme[kind];
         pd.omega = FSI_R(.1);
         pd.max_iterations = kind ? 200 : 30;
+        fsi_partitioned c;
         CHECK_OK(fsi_partitioned_init(&c, &pd));
         CHECK_OK(fsi_interface_detect(&face, &g, list, 2));
         CHECK_OK(fsi_grid_advect(&g, dt));
@@ -507,8 +498,8 @@ TEST C_23_coupled_regions_by_hand(void) {
         CHECK_OK(fsi_fluid_box_begin(&fluid, dt));
         ASSERT_EQ_FMT(2, fluid.regions, "%d");
         CHECK_OK(fsi_solid_box_begin(&solids, dt, fluid.regions));
-        F = fsi_fluid_box_door(&fluid);
-        S = fsi_solid_box_door(&solids);
+        fsi_blackbox F = fsi_fluid_box_door(&fluid);
+        fsi_blackbox S = fsi_solid_box_door(&solids);
         if (keeps) {
             own.inner = S;
             S.solve_fn = forgetful_solve;
@@ -539,10 +530,10 @@ TEST C_23_coupled_regions_by_hand(void) {
                                         + TOL(1e-6, .1)));
             ASSERT_EQ_FMT(1, own.saved, "%d");
             /* the load is what the solids got */
-            for (i = 0; i < 2; i++)
+            for (int i = 0; i < 2; i++)
                 CHECK_REL((double)p[i].mass * (double)p[i].v, (double)load[i], TOL(1e-9, 1e-4));
         }
-        for (i = 0; i < 2 && !lost; i++)
+        for (int i = 0; i < 2 && !lost; i++)
             CHECK_REL(speed, (double)p[i].v, TOL(1e-5, 1e-2));
         CHECK_OK(fsi_fluid_box_finish(&fluid));
         fsi_closed_regions_free(&closed);
@@ -569,28 +560,25 @@ static void wave_row(const fsi_coupled *self, int element, const fsi_real *weigh
 TEST P_06_membrane_added_mass(void) {
     static const double table[3] = {.699186, .695393, .694443};
     double error[3];
-    int k;
-    for (k = 0; k < 3; k++) {
-        int n = 16 << k, i;
+    for (int k = 0; k < 3; k++) {
+        int n = 16 << k;
         fsi_grid_desc gd;
-        fsi_grid g;
-        fsi_interface face;
-        fsi_fluid_box fluid;
-        fsi_blackbox F;
-        piston m;
         fsi_coupled *list[1];
         fsi_real x[4] = {0, 0, 0, 0}, p[4];
         static const int32_t segment[2] = {0, 1};
-        double ma;
         memset(&gd, 0, sizeof gd);
+        fsi_fluid_box fluid;
         memset(&fluid, 0, sizeof fluid);
         gd.nx = gd.ny = n;
         gd.nz = 1;
         gd.h = FSI_R(1) / (fsi_real)n;
         gd.rho = 1;
         gd.shells = 1;
+        fsi_grid g;
         CHECK_OK(fsi_grid_init(&g, &gd));
+        fsi_interface face;
         CHECK_OK(fsi_interface_init(&face, &g, NULL));
+        piston m;
         piston_make(&m, 0, 0, 0, 0, 1);
         m.x[0] = FSI_R(-0.1);
         m.x[1] = FSI_R(0.5);
@@ -609,12 +597,12 @@ TEST P_06_membrane_added_mass(void) {
         fluid.tolerance = TOL(1e-12, 1e-6);
         CHECK_OK(fsi_fluid_box_begin(&fluid, 1));
         ASSERT_EQ_FMT(2, fluid.regions, "%d");
-        F = fsi_fluid_box_door(&fluid);
-        for (i = 0; i < fluid.n; i++)
+        fsi_blackbox F = fsi_fluid_box_door(&fluid);
+        for (int i = 0; i < fluid.n; i++)
             x[i] = i == 0;
         ASSERT(F.solve_fn(F.user, x, p) >= 0);
         /* impulse = -m_a integral of cos^2 */
-        ma = -2 * (double)p[0];
+        double ma = -2 * (double)p[0];
         CHECK_NEAR(table[k], ma, TOL(1e-6, 1e-3));
         error[k] = ma - .694127;
         fsi_fluid_box_free(&fluid);
@@ -639,10 +627,9 @@ static fsi_result wave_solve(void *user, const fsi_real *in, fsi_real *out) {
     wave *w = (wave *)user;
     double v = (w->mass * w->v + (double)in[0] - w->dt * w->stiff * w->x)
                / (w->mass + w->dt * w->dt * w->stiff);
-    int i;
     out[0] = (fsi_real)(w->dt * v);
     /* the two regions' pressures pass through */
-    for (i = 1; i < 3; i++)
+    for (int i = 1; i < 3; i++)
         out[i] = in[i];
     return FSI_OK;
 }
@@ -650,28 +637,26 @@ static fsi_result wave_solve(void *user, const fsi_real *in, fsi_real *out) {
 static fsi_result wave_run(double m, double stiff, int scheme_kind, int steps, double *x_end,
                            double *pairs) {
     fsi_grid_desc gd;
-    fsi_grid g;
-    fsi_interface face;
-    fsi_fluid_box fluid;
-    fsi_partitioned scheme;
-    fsi_partitioned_desc pd;
-    fsi_blackbox F, S;
-    wave w;
     fsi_coupled *list[1];
     static const int32_t segment[2] = {0, 1};
     fsi_result r = FSI_OK;
-    int i;
     memset(&gd, 0, sizeof gd);
+    fsi_fluid_box fluid;
     memset(&fluid, 0, sizeof fluid);
+    fsi_partitioned_desc pd;
     memset(&pd, 0, sizeof pd);
+    wave w;
     memset(&w, 0, sizeof w);
+    fsi_blackbox S;
     memset(&S, 0, sizeof S);
     gd.nx = gd.ny = 32;
     gd.nz = 1;
     gd.h = FSI_R(1) / 32;
     gd.rho = 1;
     gd.shells = 1;
+    fsi_grid g;
     fsi_grid_init(&g, &gd);
+    fsi_interface face;
     fsi_interface_init(&face, &g, NULL);
     piston_make(&w.p, 0, 0, 0, 0, 1);
     w.p.x[0] = FSI_R(-0.1);
@@ -694,17 +679,18 @@ static fsi_result wave_run(double m, double stiff, int scheme_kind, int steps, d
     pd.scheme = (fsi_scheme)scheme_kind;
     pd.omega = 1;
     pd.max_iterations = 30;
+    fsi_partitioned scheme;
     fsi_partitioned_init(&scheme, &pd);
     fluid.grid = &g;
     fluid.face = &face;
     fluid.bpp = 1;
     fluid.tolerance = TOL(1e-12, 1e-6);
-    F = fsi_fluid_box_door(&fluid);
+    fsi_blackbox F = fsi_fluid_box_door(&fluid);
     S.solve_fn = wave_solve;
     S.user = &w;
+    int i;
     for (*pairs = 0, i = 0; i < steps && r >= 0; i++) {
         fsi_real X[4] = {0, 0, 0, 0}, P[4];
-        fsi_report report;
         X[0] = (fsi_real)(w.dt * w.v);
         if ((r = fsi_interface_detect(&face, &g, list, 1)) < 0
             || (r = fsi_grid_advect(&g, (fsi_real)w.dt)) < 0
@@ -712,6 +698,7 @@ static fsi_result wave_run(double m, double stiff, int scheme_kind, int steps, d
             break;
         if ((r = fsi_fluid_box_begin(&fluid, (fsi_real)w.dt)) < 0)
             break;
+        fsi_report report;
         r = fsi_partitioned_step(&scheme, fluid.n, fluid.n, &F, &S, X, P, &report);
         if (r != FSI_OK)
             break;
@@ -730,8 +717,7 @@ static fsi_result wave_run(double m, double stiff, int scheme_kind, int steps, d
 
 static double euler_run(double w2, double dt, int steps) {
     double x = 1, v = 0;
-    int i;
-    for (i = 0; i < steps; i++) {
+    for (int i = 0; i < steps; i++) {
         x = (x + dt * v) / (1 + w2 * dt * dt);
         v -= dt * w2 * x;
     }
@@ -742,8 +728,7 @@ TEST P_06_membrane_frequency(void) {
     static const double m[3] = {1, .1, .01};
     const double k2 = 9.8696044, ma = .695393;
     double x, pairs;
-    int i;
-    for (i = 0; i < 3; i++) {
+    for (int i = 0; i < 3; i++) {
         CHECK_OK(wave_run(m[i], 10 * k2, FSI_SCHEME_REDUCED, 40, &x, &pairs));
         CHECK_NEAR(euler_run(10 * k2 / (m[i] + ma), .01, 40), x, TOL(2e-3, 2e-2));
         CHECK_MOST(pairs, TOL(4, 6));
@@ -775,21 +760,19 @@ typedef struct strip {
 static fsi_result strip_carry(void *user, fsi_real dt, const fsi_real *impulse, fsi_real *v) {
     strip *s = (strip *)user;
     fsi_real D[3 * 17], m[17], push[3 * 17];
-    fsi_result r;
-    int i, k;
     memset(D, 0, sizeof D);
-    for (i = 0; i < s->face.sides; i++)
-        for (k = s->face.side[i].row; k < s->face.side[i].row_end; k++)
+    for (int i = 0; i < s->face.sides; i++)
+        for (int k = s->face.side[i].row; k < s->face.side[i].row_end; k++)
             D[s->face.col[k]] += s->face.val[k] * s->face.side[i].mass;
-    for (i = 0; i < 17; i++) {
+    for (int i = 0; i < 17; i++) {
         fsi_real most = D[3 * i] > D[3 * i + 1] ? D[3 * i] : D[3 * i + 1];
-        for (k = 3 * i; k < 3 * i + 3; k++)
+        for (int k = 3 * i; k < 3 * i + 3; k++)
             push[k] = impulse[k] + most * (s->scheme.xf[k] / dt - v[k]);
         m[i] = s->cloth.mass[i];
         s->cloth.mass[i] += most;
     }
-    r = fsi_soft_respond(&s->responder, dt, push, v);
-    for (i = 0; i < 17; i++)
+    fsi_result r = fsi_soft_respond(&s->responder, dt, push, v);
+    for (int i = 0; i < 17; i++)
         s->cloth.mass[i] = m[i];
     return r;
 }
@@ -797,23 +780,22 @@ static fsi_result strip_carry(void *user, fsi_real dt, const fsi_real *impulse, 
 /* Largest added-mass ratio mu at the present state: -mu is the eigenvalue of S_p F_X, by power
  * iteration through the doors (both are affine in a step). */
 static double strip_mu(fsi_partitioned_scene *p, fsi_real dt) {
-    fsi_blackbox F, S;
     fsi_real x[80], x0[80], q[80], y[80], y0[80];
     double a = 0, b = 1;
-    int i, k, n;
     if (p->begin_fn(p->user, dt) < 0 || fsi_interface_detect(p->face, p->grid, p->list, 1) < 0
         || fsi_fluid_box_begin(&p->fluid, dt) < 0)
         return 0;
     if (fsi_solid_box_begin(&p->solids, dt, p->fluid.regions) < 0)
         return 0;
-    F = fsi_fluid_box_door(&p->fluid);
-    S = fsi_solid_box_door(&p->solids);
-    n = p->fluid.n;
+    fsi_blackbox F = fsi_fluid_box_door(&p->fluid);
+    fsi_blackbox S = fsi_solid_box_door(&p->solids);
+    int n = p->fluid.n;
+    int i;
     for (i = 0; i < n; i++)
         x0[i] = 0, x[i] = i < 51 && i % 3 == 1 ? (fsi_real)(1e-3 * sin(3.14159 * (i / 3) / 16)) : 0;
     F.solve_fn(F.user, x0, q);
     S.solve_fn(S.user, q, y0);
-    for (k = 0; k < 20; k++) {
+    for (int k = 0; k < 20; k++) {
         F.solve_fn(F.user, x, q);
         S.solve_fn(S.user, q, y);
         for (a = b = 0, i = 0; i < n; i++)
@@ -836,8 +818,7 @@ typedef struct strip_run {
 
 static double strip_area(const fsi_soft *c) {
     double a = 0;
-    int i;
-    for (i = 0; i + 1 < c->desc.vertex_count; i++)
+    for (int i = 0; i + 1 < c->desc.vertex_count; i++)
         a += .5 * (double)(c->x[3 * i + 1] + c->x[3 * i + 4])
              * (double)(c->x[3 * i] - c->x[3 * i + 3]);
     return fabs(a);
@@ -861,34 +842,32 @@ static void strip_go(strip_run *q) {
     fail_allocator count = fail_begin(-1);
     static fsi_partitioned_scene p;
     fsi_grid_desc gd;
-    fsi_grid_source jet;
-    fsi_soft_desc c;
-    fsi_partitioned_desc pd;
-    fsi_solid_part part;
     fsi_coupled *list[1];
-    fsi_guest guest;
     static fsi_couple one; /* mono: one solve instead */
-    fsi_couple_desc od;
-    fsi_scene whole;
-    strip s;
     fsi_real x[3 * NODES];
     int32_t segment[2 * NODES];
     unsigned char pin[NODES];
     const double h = 1.0 / 48, L = 16 * h;
-    double v0, spent = 0;
+    double spent = 0;
     long made = 0;
-    int i;
     memset(&gd, 0, sizeof gd);
+    fsi_grid_source jet;
     memset(&jet, 0, sizeof jet);
+    fsi_soft_desc c;
     memset(&c, 0, sizeof c);
+    fsi_partitioned_desc pd;
     memset(&pd, 0, sizeof pd);
+    fsi_solid_part part;
     memset(&part, 0, sizeof part);
     memset(&p, 0, sizeof p);
+    strip s;
     memset(&s, 0, sizeof s);
     memset(x, 0, sizeof x);
     memset(pin, 0, sizeof pin);
     memset(&one, 0, sizeof one);
+    fsi_couple_desc od;
     memset(&od, 0, sizeof od);
+    fsi_scene whole;
     memset(&whole, 0, sizeof whole);
     gd.nx = 48;
     gd.ny = q->balloon ? 48 : 72;
@@ -910,6 +889,7 @@ static void strip_go(strip_run *q) {
     jet.velocity = fsi_vec(0, FSI_R(0.5), 0);
     jet.divergence = q->balloon ? FSI_R(12) : (fsi_real)(0.5 / h);
     fsi_grid_add_source(&s.grid, &jet);
+    int i;
     for (i = 0; i < NODES; i++) {
         double t = (double)i / (NODES - 1);
         x[3 * i] =
@@ -937,7 +917,7 @@ static void strip_go(strip_run *q) {
         for (i = 0; i < NODES; i++)
             s.cloth.x[3 * i + 1] =
                 (fsi_real)(14.3 * h + .2 * L * i * (NODES - 1 - i) / ((NODES - 1) * (NODES - 1)));
-    v0 = strip_area(&s.cloth);
+    double v0 = strip_area(&s.cloth);
     pd.n = pd.m = 3 * NODES + 16;
     pd.group = 3;
     pd.tolerance = (fsi_real)((q->tolerance > 0 ? q->tolerance : q->balloon ? .002 : .05) * h);
@@ -953,7 +933,7 @@ static void strip_go(strip_run *q) {
     fsi_partitioned_init(&s.scheme, &pd);
     fsi_interface_init(&s.face, &s.grid, NULL);
     s.responder.soft = &s.cloth;
-    guest = fsi_soft_guest(&s.responder);
+    fsi_guest guest = fsi_soft_guest(&s.responder);
     part.solid = guest.door;
     part.respond_fn = guest.respond_fn;
     part.user = guest.respond_user;
@@ -984,14 +964,13 @@ static void strip_go(strip_run *q) {
     q->capped = 0;
     q->stable = 1;
     for (i = 0; i < q->steps && q->stable; i++) {
-        fsi_report report;
-        fsi_result r;
         double share = q->inflow > 0 ? q->inflow : 1, start = strip_clock(NULL);
         if (q->balloon)
             s.grid.source[0].divergence = (fsi_real)(12 * share);
         q->injected += share * 12 * h * h * 6 * h; /* six cells of the nozzle */
-        r = q->mono ? fsi_couple_step(&one, &whole, (fsi_real)h, &report)
-                    : fsi_partitioned_scene_step(&p, (fsi_real)h, &report);
+        fsi_report report;
+        fsi_result r = q->mono ? fsi_couple_step(&one, &whole, (fsi_real)h, &report)
+                               : fsi_partitioned_scene_step(&p, (fsi_real)h, &report);
         spent += strip_clock(NULL) - start;
         if (i == 9)
             made = count.calls;
@@ -1042,8 +1021,7 @@ TEST A_01_cloth_in_a_jet(void) {
     /* bars of the 120-step runs; old pairs are judged after the start-up of 20 steps */
     static const double M[4] = {1, .5, .2, .1}, plain[4] = {4.3, 4.9, 5.9, 6.5},
                         kept[4] = {2.2, 2.5, 2.9, 3.3};
-    int i;
-    for (i = 0; i < 4; i++) {
+    for (int i = 0; i < 4; i++) {
         strip_run rmi = strip_make(M[i], FSI_SCHEME_REDUCED, 1, .5, -1, 40),
                   xpm = strip_make(M[i], FSI_SCHEME_REDUCED, 0, .5, -1, 40),
                   old = strip_make(M[i], FSI_SCHEME_REDUCED, 0, .5, 5, 40);
@@ -1067,8 +1045,7 @@ TEST A_01_stability_of_relaxation(void) {
               b = strip_make(.5, FSI_SCHEME_RELAXED, 1, .1, -1, 40);
     strip_run c = strip_make(.1, FSI_SCHEME_RELAXED, 1, .05, -1, 40),
               d = strip_make(.2, FSI_SCHEME_RELAXED, 1, .05, -1, 60);
-    int i;
-    for (i = 0; i < 6; i++) {
+    for (int i = 0; i < 6; i++) {
         strip_run half = strip_make(M[i], FSI_SCHEME_RELAXED, 1, .5, -1, 10);
         strip_go(&half);
         ASSERT(!half.stable);
@@ -1089,19 +1066,18 @@ TEST A_01_stability_of_relaxation(void) {
 TEST A_01_added_mass_and_impulses(void) {
     static const double M[3] = {1, .2, .1}, pair[2][2] = {{.2, .1}, {.1, .05}};
     double last = 1;
-    int i, form;
-    for (i = 0; i < 3; i++) {
+    for (int i = 0; i < 3; i++) {
         double limit[2], mu[2];
-        for (form = 0; form < 2; form++) {
-            strip_run one = strip_make(M[i], FSI_SCHEME_REDUCED, form, .5, 5, 1), below, above;
+        for (int form = 0; form < 2; form++) {
+            strip_run one = strip_make(M[i], FSI_SCHEME_REDUCED, form, .5, 5, 1);
             strip_go(&one);
             mu[form] = one.mu;
             limit[form] = (1 + pow(one.mu, -1.0 / 29)) / (1 + one.mu);
             if (getenv("FSI_VERBOSE"))
                 printf("M = %g, form %d: mu %.3f, limit %.4f, 2 / (1 + mu) %.4f\n", M[i], form,
                        one.mu, limit[form], 2 / (1 + one.mu));
-            below = strip_make(M[i], FSI_SCHEME_RELAXED, form, .9 * limit[form], -1, 20);
-            above = strip_make(M[i], FSI_SCHEME_RELAXED, form, 1.1 * limit[form], -1, 20);
+            strip_run below = strip_make(M[i], FSI_SCHEME_RELAXED, form, .9 * limit[form], -1, 20);
+            strip_run above = strip_make(M[i], FSI_SCHEME_RELAXED, form, 1.1 * limit[form], -1, 20);
             strip_go(&below);
             strip_go(&above);
             ASSERT(below.stable && !above.stable);
@@ -1111,7 +1087,7 @@ TEST A_01_added_mass_and_impulses(void) {
         ASSERT(limit[0] < limit[1] && limit[1] < last);
         last = limit[1];
     }
-    for (i = 0; i < 2; i++) {
+    for (int i = 0; i < 2; i++) {
         strip_run p = strip_make(pair[i][0], FSI_SCHEME_RELAXED, 1, pair[i][1], -1, 30),
                   pc = strip_make(pair[i][0], FSI_SCHEME_RELAXED, 0, pair[i][1], -1, 30),
                   carried = pc;
@@ -1136,8 +1112,7 @@ static fsi_result float_begin(void *user, fsi_real dt) {
 
 static fsi_result float_move(void *user, fsi_real dt) {
     piston *p = (piston *)user;
-    int i;
-    for (i = 0; i < 4; i++)
+    for (int i = 0; i < 4; i++)
         p->x[3 * i + 1] += dt * p->v;
     return FSI_OK;
 }
@@ -1146,26 +1121,24 @@ static double float_run(double M, int form, double omega, int iterations, int st
     static fsi_partitioned_scene s;
     static piston p;
     fsi_grid_desc gd;
-    fsi_grid g;
-    fsi_interface face;
-    fsi_partitioned c;
-    fsi_partitioned_desc pd;
-    fsi_solid_part part;
     fsi_coupled *list[1];
     const double h = 1.0 / 21, kick = 1e-6;
     double speed = 0;
-    int i;
     memset(&gd, 0, sizeof gd);
+    fsi_partitioned_desc pd;
     memset(&pd, 0, sizeof pd);
     memset(&s, 0, sizeof s);
+    fsi_solid_part part;
     memset(&part, 0, sizeof part);
     gd.nx = gd.ny = 21;
     gd.nz = 1;
     gd.h = (fsi_real)h;
     gd.rho = 1;
-    for (i = 0; i < 4; i++)
+    for (int i = 0; i < 4; i++)
         gd.side[i].kind = FSI_SIDE_OPEN;
+    fsi_grid g;
     fsi_grid_init(&g, &gd);
+    fsi_interface face;
     fsi_interface_init(&face, &g, NULL);
     piston_make(&p, 8 * h, 9 * h, 13 * h, 12 * h, M * 15 * h * h);
     p.v = (fsi_real)kick;
@@ -1174,6 +1147,7 @@ static double float_run(double M, int form, double omega, int iterations, int st
     pd.max_iterations = iterations;
     pd.scheme = FSI_SCHEME_RELAXED;
     pd.omega = (fsi_real)omega;
+    fsi_partitioned c;
     fsi_partitioned_init(&c, &pd);
     part.solid = &p.door;
     s.grid = &g;
@@ -1187,14 +1161,15 @@ static double float_run(double M, int form, double omega, int iterations, int st
     s.begin_fn = float_begin;
     s.move_fn = float_move;
     s.user = &p;
-    for (i = 0; i < steps && speed < 1e3 * kick; i++)
+    for (int i = 0; i < steps && speed < 1e3 * kick; i++)
         speed = fsi_partitioned_scene_step(&s, (fsi_real)h, NULL) < 0 ? 1e30 : fabs((double)p.v);
     if (mu && fsi_interface_detect(&face, &g, list, 1) >= 0
         && fsi_fluid_box_begin(&s.fluid, (fsi_real)h) >= 0) {
         fsi_blackbox F = fsi_fluid_box_door(&s.fluid);
-        fsi_real x = 0, q0, q;
+        fsi_real x = 0, q0;
         F.solve_fn(F.user, &x, &q0);
         x = (fsi_real)h;
+        fsi_real q;
         F.solve_fn(F.user, &x, &q);
         *mu = (double)((q0 - q) * p.inverse);
     }
@@ -1213,15 +1188,14 @@ static double float_run(double M, int form, double omega, int iterations, int st
 TEST A_01_impulses_stable_where_pressure_is_not(void) {
     static const double M[2] = {.1, .2};
     static const int iterations[3] = {2, 3, 30}, steps[2] = {100, 300};
-    int i, k, j;
-    for (i = 0; i < 2; i++)
-        for (k = 0; k < (i ? 2 : 3); k++) {
-            double mu[2], low[2], omega;
-            for (j = 0; j < 2; j++) {
+    for (int i = 0; i < 2; i++)
+        for (int k = 0; k < (i ? 2 : 3); k++) {
+            double mu[2], low[2];
+            for (int j = 0; j < 2; j++) {
                 (void)float_run(M[i], j, .1, 2, 1, &mu[j]);
                 low[j] = (1 - pow(mu[j], -1.0 / (iterations[k] - 1))) / (1 + mu[j]);
             }
-            omega = sqrt(low[0] * low[1]);
+            double omega = sqrt(low[0] * low[1]);
             if (getenv("FSI_VERBOSE"))
                 printf("M %g, %d iterations: mu %.3f P, %.3f P-C; lower limit %.5f P, %.5f P-C; "
                        "growth at %.5f: %.3f P, %.3f P-C\n",
@@ -1229,7 +1203,7 @@ TEST A_01_impulses_stable_where_pressure_is_not(void) {
                        mu[1] * pow(fabs(1 - omega * (1 + mu[1])), iterations[k] - 1),
                        mu[0] * pow(fabs(1 - omega * (1 + mu[0])), iterations[k] - 1));
             ASSERT(low[0] < low[1]);
-            for (j = 0; j < 2; j++) {
+            for (int j = 0; j < 2; j++) {
                 ASSERT(float_run(M[i], 1, omega, iterations[k], steps[j], NULL) > 1e3);
                 ASSERT(float_run(M[i], 0, omega, iterations[k], steps[j], NULL) < 1);
             }
@@ -1243,8 +1217,7 @@ TEST A_01_impulses_stable_where_pressure_is_not(void) {
    many; with a fifth more P is lost. */
 TEST A_02_iterations_while_a_balloon_grows(void) {
     static const double inflow[3] = {.7, .7 * .8, .7 * 1.2};
-    int i;
-    for (i = 0; i < 3; i++) {
+    for (int i = 0; i < 3; i++) {
         strip_run p = strip_make(.8, FSI_SCHEME_RELAXED, 1, .2, -1, 180),
                   x = strip_make(.8, FSI_SCHEME_REDUCED, 0, .5, 5, 180);
         p.balloon = x.balloon = 1;
@@ -1273,8 +1246,7 @@ TEST A_02_iterations_while_a_balloon_grows(void) {
  * others work here too. */
 TEST A_06_modes_and_share(void) {
     double share = 1;
-    int i;
-    for (i = 0; i < 3; i++) {
+    for (int i = 0; i < 3; i++) {
         strip_run x = strip_make(.5, FSI_SCHEME_REDUCED, 0, .5, 5, 30);
         strip_go(&x);
         CHECK_MOST(x.modes, 8);
@@ -1287,8 +1259,7 @@ TEST A_06_modes_and_share(void) {
 /* Nothing is allocated in later steps (but lists of the interface that outgrow their room):
  * nonlinear and implicit cloth, its linear response through the door, GMRES. */
 TEST P_no_allocation_in_later_steps(void) {
-    int k;
-    for (k = 0; k < 3; k++) {
+    for (int k = 0; k < 3; k++) {
         strip_run x = strip_make(.5, FSI_SCHEME_REDUCED, 0, .5, 5, 16);
         x.newton = k == 0 ? 5 : 1;
         x.split = k == 1;
@@ -1316,8 +1287,7 @@ TEST C_25_water_balloon(void) {
    0.02 came apart in the jet, 0.1 in the balloon. */
 TEST A_01_light_cloth_in_one_solve(void) {
     static const double M[4] = {.05, .02, 1e-2, 1e-4};
-    int i, k;
-    for (i = 0; i < 4; i++) {
+    for (int i = 0; i < 4; i++) {
         strip_run one = strip_make(M[i], FSI_SCHEME_REDUCED, 0, .5, 5, 20), xpm = one;
         double apart = 0;
         one.mono = 1;
@@ -1325,14 +1295,14 @@ TEST A_01_light_cloth_in_one_solve(void) {
         strip_go(&one);
         strip_go(&xpm);
         ASSERT(one.stable && xpm.stable);
-        for (k = 0; k < 51; k++)
+        for (int k = 0; k < 51; k++)
             apart = fmax(apart, 48 * fabs((double)(one.x[k] - xpm.x[k])));
         if (getenv("FSI_VERBOSE"))
             printf("  M = %g: %.1e cells from the exchange, fastest %.3f m/s\n", M[i], apart,
                    one.speed);
         CHECK_MOST(apart, TOL(1e-3, .3));
     }
-    for (i = 0; i < 4; i++) {
+    for (int i = 0; i < 4; i++) {
         strip_run one = strip_make(i < 2 ? .1 : 1e-4, FSI_SCHEME_REDUCED, 0, .5, 5, 40);
         one.mono = one.balloon = 1;
         one.water = i & 1;
@@ -1350,20 +1320,15 @@ TEST A_01_light_cloth_in_one_solve(void) {
  * smoke. Momentum: what the smoke gives is what the block gains. */
 TEST A_01_light_foam_in_one_solve(void) {
     static const double density[3] = {1e-2, 1e-3, 1e-4};
-    int i, k, n, step;
-    for (i = 0; i < 3; i++) {
+    for (int i = 0; i < 3; i++) {
         fsi_world_desc d;
-        fsi_grid_source jet;
-        fsi_soft_desc c;
-        fsi_mesh m;
-        fsi_soft foam;
-        fsi_soft_responder door;
-        fsi_guest guest;
-        fsi_world w;
         double fastest = 0, lost = 0, given = 0;
         memset(&d, 0, sizeof d);
+        fsi_grid_source jet;
         memset(&jet, 0, sizeof jet);
+        fsi_soft_desc c;
         memset(&c, 0, sizeof c);
+        fsi_soft_responder door;
         memset(&door, 0, sizeof door);
         d.grid.nx = d.grid.nz = 16;
         d.grid.ny = 24;
@@ -1371,6 +1336,7 @@ TEST A_01_light_foam_in_one_solve(void) {
         d.grid.rho = 1;
         d.grid.side[3].kind = FSI_SIDE_OPEN;
         d.max_guests = 1;
+        fsi_world w;
         CHECK_OK(fsi_world_init(&w, &d));
         jet.lo = fsi_vec(FSI_R(.375), 0, FSI_R(.375));
         jet.hi = fsi_vec(FSI_R(.625), FSI_R(1.01) * d.grid.h, FSI_R(.625));
@@ -1378,6 +1344,7 @@ TEST A_01_light_foam_in_one_solve(void) {
         jet.velocity = fsi_vec(0, FSI_R(.5), 0);
         jet.divergence = FSI_R(.5) / d.grid.h;
         fsi_grid_add_source(&w.grid, &jet);
+        fsi_mesh m;
         CHECK_OK(fsi_mesh_box(&m, fsi_vec(FSI_R(.22), FSI_R(.4), FSI_R(.3)),
                               fsi_vec(FSI_R(.78), FSI_R(.6), FSI_R(.7)), 6, 2, 4, 1, NULL));
         c.dim = 3;
@@ -1390,22 +1357,23 @@ TEST A_01_light_foam_in_one_solve(void) {
         c.poisson = FSI_R(.3);
         c.damping_stiffness = FSI_R(.02);
         c.integrator = FSI_SOFT_SPLIT;
+        fsi_soft foam;
         CHECK_OK(fsi_soft_init(&foam, &c));
         door.soft = &foam;
-        guest = fsi_soft_guest(&door);
+        fsi_guest guest = fsi_soft_guest(&door);
         CHECK_OK(fsi_world_add_guest(&w, &guest));
-        n = m.vertex_count;
-        for (step = 0; step < 24; step++) {
+        int n = m.vertex_count;
+        for (int step = 0; step < 24; step++) {
             double before[3] = {0, 0, 0}, after[3] = {0, 0, 0}, j[3] = {0, 0, 0};
-            for (k = 0; k < 3 * n; k++)
+            for (int k = 0; k < 3 * n; k++)
                 before[k % 3] += (double)(foam.mass[k / 3] * foam.v[k]);
             ASSERT(fsi_world_step(&w, FSI_R(.04), NULL) >= 0);
-            for (k = 0; k < 3 * n; k++)
+            for (int k = 0; k < 3 * n; k++)
                 after[k % 3] += (double)(foam.mass[k / 3] * foam.v[k]),
                     j[k % 3] += (double)foam.impulse[k];
-            for (k = 0; k < 3; k++)
+            for (int k = 0; k < 3; k++)
                 lost = fmax(lost, fabs(after[k] - before[k] - j[k]));
-            for (k = 0; k < 3 * n; k++)
+            for (int k = 0; k < 3 * n; k++)
                 given += fabs((double)foam.impulse[k]);
             fastest = fmax(fastest, (double)fsi_max_abs(3 * (size_t)n, foam.v));
             ASSERT(fastest < 2);
@@ -1448,9 +1416,8 @@ TEST A_01_light_and_nonlinear_cloth(void) {
    (steps without a single answer are capped); from its rest shape every step converges. */
 TEST A_01_geometry_that_follows(void) {
     static const double M[2] = {.1, .02}, most[2] = {3.3, 4.4};
-    int i, rest;
-    for (i = 0; i < 2; i++)
-        for (rest = 0; rest < 2; rest++) {
+    for (int i = 0; i < 2; i++)
+        for (int rest = 0; rest < 2; rest++) {
             strip_run x = strip_make(M[i], FSI_SCHEME_REDUCED, 0, .5, 5, 30);
             x.newton = 20;
             x.follow = 6;
@@ -1476,9 +1443,8 @@ TEST A_01_geometry_that_follows(void) {
    more volume than it gains. */
 TEST C_25_light_and_stiff_balloons(void) {
     static const double M[5] = {.03, .01, .8, .1, .1}, stiffness[5] = {2, 2, 1000, 1000, 2};
-    int i, k;
-    for (i = 0; i < 5; i++)
-        for (k = 0; k < 3; k++) {
+    for (int i = 0; i < 5; i++)
+        for (int k = 0; k < 3; k++) {
             strip_run x = strip_make(M[i], k == 2 ? FSI_SCHEME_AITKEN : FSI_SCHEME_REDUCED, k == 1,
                                      .2, 5, 12);
             x.balloon = 1;
@@ -1561,15 +1527,14 @@ static fsi_vec3 stirred(fsi_vec3 x, double time, void *user) {
 
 /* The outline of the square with a point every 1 to 1.5 cells. */
 static void trial_ring(trial *t, double half, double h) {
-    int side, i, per = (int)ceil(2 * half / (1.25 * h)), n = 0;
-    for (side = 0; side < 4; side++)
-        for (i = 0; i < per; i++, n++) {
+    int per = (int)ceil(2 * half / (1.25 * h)), n = 0;
+    for (int side = 0; side < 4; side++)
+        for (int i = 0; i < per; i++, n++) {
             const fsi_real *a = t->rigid.x + 3 * side, *b = t->rigid.x + 3 * ((side + 1) % 4);
-            int c;
-            for (c = 0; c < 3; c++)
+            for (int c = 0; c < 3; c++)
                 t->ring_x[3 * n + c] = a[c] + (b[c] - a[c]) * (fsi_real)i / (fsi_real)per;
         }
-    for (i = 0; i < n; i++)
+    for (int i = 0; i < n; i++)
         t->ring_index[2 * i] = i, t->ring_index[2 * i + 1] = (i + 1) % n;
     t->ring = t->rigid.surface;
     t->ring.vertex_count = t->ring.element_count = n;
@@ -1580,7 +1545,7 @@ static void trial_ring(trial *t, double half, double h) {
 static fsi_result trial_solid(trial *t, double density) {
     fsi_soft_desc d;
     fsi_result r = FSI_OK;
-    int i, three = t->kind >= SHEET;
+    int three = t->kind >= SHEET;
     memset(&d, 0, sizeof d);
     if (t->kind <= EMBEDDED) {
         square_make(&t->rigid, .52, .48, .21, .3, density);
@@ -1643,7 +1608,7 @@ static fsi_result trial_solid(trial *t, double density) {
     }
     if ((r = fsi_soft_init(&t->soft, &d)) < 0)
         return r;
-    for (i = 0; i < d.vertex_count; i++)
+    for (int i = 0; i < d.vertex_count; i++)
         t->soft.v[3 * i] = FSI_R(.3), t->soft.v[3 * i + 1] = FSI_R(.2) * t->soft.x[3 * i];
     if ((r = fsi_soft_forces(&t->soft, trial_dt)) < 0)
         return r;
@@ -1655,13 +1620,12 @@ static fsi_result trial_solid(trial *t, double density) {
  * box. */
 static fsi_result trial_make(trial *t, int kind, double density, int scheme, int form,
                              double tolerance) {
-    fsi_grid_desc g;
-    fsi_partitioned_desc d;
-    fsi_couple_desc c;
-    fsi_result r;
     memset(t, 0, sizeof *t);
+    fsi_grid_desc g;
     memset(&g, 0, sizeof g);
+    fsi_partitioned_desc d;
     memset(&d, 0, sizeof d);
+    fsi_couple_desc c;
     memset(&c, 0, sizeof c);
     t->kind = kind;
     g.nx = g.ny = kind >= SHEET ? 10 : 16;
@@ -1671,6 +1635,7 @@ static fsi_result trial_make(trial *t, int kind, double density, int scheme, int
     g.shells = 1;
     g.gravity.y = FSI_R(-1);
     g.tolerance = c.tolerance = TOL(1e-13, 1e-5);
+    fsi_result r;
     if ((r = fsi_grid_init(&t->grid, &g)) < 0
         || (r = fsi_grid_set_velocity(&t->grid, stirred, NULL)) < 0
         || (r = trial_solid(t, density)) < 0)
@@ -1701,11 +1666,10 @@ static fsi_result trial_make(trial *t, int kind, double density, int scheme, int
 
 static fsi_result trial_begin(trial *t) {
     fsi_result r;
-    int k;
     if ((r = fsi_interface_detect(&t->face, &t->grid, t->list, 1)) < 0
         || (r = fsi_fluid_box_begin(&t->fluid, trial_dt)) < 0)
         return r;
-    for (k = 0; k < t->fluid.dof; k++)
+    for (int k = 0; k < t->fluid.dof; k++)
         t->x[k] = trial_dt * t->part.solid->v[k];
     return fsi_solid_box_begin(&t->solids, trial_dt, t->fluid.regions);
 }
@@ -1738,8 +1702,7 @@ static trial T1, T2;
 /* Rigid, embedded points, cloth in 2D and 3D, tetrahedra, reduced: the exchange ends where one
  * solve does. Embedded points add no rank: 3 + 3 calls. */
 TEST P_05a_every_kind_of_solid(void) {
-    int kind, i, a;
-    for (kind = 0; kind < KINDS; kind++) {
+    for (int kind = 0; kind < KINDS; kind++) {
         double worst = 0, scale = 0;
         ASSERT(trial_make(&T1, kind, .3, FSI_SCHEME_REDUCED, 0, TOL(1e-12, 1e-6)) >= 0);
         ASSERT(trial_make(&T2, kind == EMBEDDED ? RIGID : kind, .3, FSI_SCHEME_REDUCED, 0,
@@ -1749,11 +1712,11 @@ TEST P_05a_every_kind_of_solid(void) {
         ASSERT(fsi_couple_solve(&T2.mono, trial_dt, NULL) >= 0);
         ASSERT(trial_begin(&T1) >= 0);
         CHECK_OK(trial_exchange(&T1));
-        for (i = 0; i < T1.door.dof; i++)
+        for (int i = 0; i < T1.door.dof; i++)
             worst = fmax(worst, fabs((double)(T1.door.v[i] - T2.door.v[i]))),
             scale = fmax(scale, fabs((double)T2.door.v[i]));
-        for (a = 0; a < T1.grid.dim; a++)
-            for (i = 0; i < (int)T1.grid.faces[a]; i++)
+        for (int a = 0; a < T1.grid.dim; a++)
+            for (int i = 0; i < (int)T1.grid.faces[a]; i++)
                 worst = fmax(worst, fabs((double)(T1.grid.u[a][i] - T2.grid.u[a][i])));
         CHECK_MOST(worst, TOL(1e-9, 3e-2) * (1 + scale));
         if (kind == EMBEDDED && sizeof(fsi_real) == 8)
@@ -1769,12 +1732,10 @@ TEST P_05a_every_kind_of_solid(void) {
 static double trial_momentum(const trial *t, int a, const fsi_real *side) {
     const fsi_grid *g = &t->grid;
     double sum = 0, cell = pow((double)g->h, g->dim);
-    size_t f;
-    int s;
-    for (f = 0; f < g->faces[a]; f++)
+    for (size_t f = 0; f < g->faces[a]; f++)
         if (g->weight[a][f] > 0)
             sum += cell * (double)g->u[a][f];
-    for (s = 0; s < t->face.sides; s++)
+    for (int s = 0; s < t->face.sides; s++)
         if (t->face.side[s].axis == a)
             sum += (double)(t->face.side[s].mass * side[s]);
     return sum;
@@ -1784,14 +1745,13 @@ static double trial_momentum(const trial *t, int a, const fsi_real *side) {
 static double trial_walls(const trial *t, int a) {
     const fsi_grid *g = &t->grid;
     double sum = 0, area = pow((double)g->h, g->dim - 1);
-    size_t c,
-        step = a == 0   ? 1
-               : a == 1 ? (size_t)g->nx
-                        : (size_t)g->nx * (size_t)g->ny,
-        n = (size_t)(a == 0   ? g->nx
-                     : a == 1 ? g->ny
-                              : g->nz);
-    for (c = 0; c < g->cells; c++) {
+    size_t step = a == 0   ? 1
+                  : a == 1 ? (size_t)g->nx
+                           : (size_t)g->nx * (size_t)g->ny,
+           n = (size_t)(a == 0   ? g->nx
+                        : a == 1 ? g->ny
+                                 : g->nz);
+    for (size_t c = 0; c < g->cells; c++) {
         if (c / step % n == 0)
             sum -= area * (double)g->pressure[c];
         if (c / step % n == n - 1)
@@ -1802,10 +1762,9 @@ static double trial_walls(const trial *t, int a) {
 
 static double trial_solid_momentum(const trial *t, int a) {
     double sum = 0;
-    int i;
     if (t->kind <= EMBEDDED)
         return (double)t->rigid.body.mass * (double)t->door.v[a];
-    for (i = 0; i < t->soft.desc.vertex_count; i++)
+    for (int i = 0; i < t->soft.desc.vertex_count; i++)
         sum += (double)t->soft.mass[i] * (double)t->door.v[3 * i + a];
     return sum;
 }
@@ -1813,14 +1772,13 @@ static double trial_solid_momentum(const trial *t, int a) {
 /* Largest part of the impulse that nobody has, over all that was exchanged. */
 static double trial_lost(int kind, int scheme, int form, double tolerance) {
     double before[3], worst = 0, size = 0;
-    int a;
     if (trial_make(&T1, kind, .3, scheme, form, tolerance) < 0 || trial_begin(&T1) < 0)
         return 1e30;
-    for (a = 0; a < T1.grid.dim; a++)
+    for (int a = 0; a < T1.grid.dim; a++)
         before[a] = trial_momentum(&T1, a, T1.fluid.u_star) + trial_solid_momentum(&T1, a);
     if (trial_exchange(&T1) < 0)
         return 1e30;
-    for (a = 0; a < T1.grid.dim; a++) {
+    for (int a = 0; a < T1.grid.dim; a++) {
         double after = trial_momentum(&T1, a, T1.fluid.u) + trial_solid_momentum(&T1, a),
                walls = trial_walls(&T1, a);
         worst = fmax(worst, fabs(after - before[a] + walls));
@@ -1833,9 +1791,8 @@ static double trial_lost(int kind, int scheme, int form, double tolerance) {
 /* Conservative impulses: momentum to round-off at any tolerance and by every scheme (relaxation
  * overflows in single); pressure forces lose some, and so do those of section 4.5. */
 TEST P_05b_momentum_ledger(void) {
-    int kind, scheme;
-    for (kind = 0; kind < REDUCED; kind++) {
-        for (scheme = 0; scheme < TOL(3, 1); scheme++)
+    for (int kind = 0; kind < REDUCED; kind++) {
+        for (int scheme = 0; scheme < TOL(3, 1); scheme++)
             CHECK_MOST(trial_lost(kind, scheme, 0, .05 / 16), TOL(2e-13, 2e-4));
         ASSERT(trial_lost(kind, FSI_SCHEME_REDUCED, 1, .05 / 16) > 1e-3);
         ASSERT(trial_lost(kind, FSI_SCHEME_REDUCED, 2, .05 / 16) > 1e-3);
@@ -1846,18 +1803,17 @@ TEST P_05b_momentum_ledger(void) {
 /* What a step loses is told: capped after three pairs, or by pressure forms, the scene's ledger is
  * what is missing in the fluid, the solid and the walls. */
 TEST P_05b_lost_momentum_is_told(void) {
-    int kind, form, a;
-    for (kind = 0; kind < REDUCED; kind++)
-        for (form = 0; form < 3; form++) {
+    for (int kind = 0; kind < REDUCED; kind++)
+        for (int form = 0; form < 3; form++) {
             static fsi_partitioned_scene s;
-            fsi_report report;
-            double before[3], lost, size = 0;
+            double before[3], size = 0;
             memset(&s, 0, sizeof s);
+            fsi_report report;
             memset(&report, 0, sizeof report);
             ASSERT(trial_make(&T1, kind, .3, FSI_SCHEME_REDUCED, form, 1e-9) >= 0
                    && trial_begin(&T1) >= 0);
             T1.scheme.desc.max_iterations = 3;
-            for (a = 0; a < T1.grid.dim; a++)
+            for (int a = 0; a < T1.grid.dim; a++)
                 before[a] = trial_momentum(&T1, a, T1.fluid.u_star) + trial_solid_momentum(&T1, a);
             CHECK_RESULT(FSI_NOT_CONVERGED, trial_exchange(&T1));
             s.fluid = T1.fluid;
@@ -1866,9 +1822,9 @@ TEST P_05b_lost_momentum_is_told(void) {
             s.solids = T1.solids;
             s.seen = T1.p;
             fsi__scene_ledger(&s, &report);
-            for (a = 0; a < T1.grid.dim; a++) {
-                lost = trial_momentum(&T1, a, T1.fluid.u) + trial_solid_momentum(&T1, a) - before[a]
-                       + trial_walls(&T1, a);
+            for (int a = 0; a < T1.grid.dim; a++) {
+                double lost = trial_momentum(&T1, a, T1.fluid.u) + trial_solid_momentum(&T1, a)
+                              - before[a] + trial_walls(&T1, a);
                 CHECK_NEAR(lost, report.momentum[a], TOL(1e-12, 2e-5));
                 size = fmax(size, fabs(lost));
             }
@@ -1881,8 +1837,7 @@ TEST P_05b_lost_momentum_is_told(void) {
 /* Both boxes called again with the same input, another one in between: the same bits, and the grid
  * untouched. */
 TEST P_09_our_boxes_have_no_memory(void) {
-    int kind, i, k;
-    for (kind = 0; kind < KINDS; kind++) {
+    for (int kind = 0; kind < KINDS; kind++) {
         static fsi_real out[2][512], other[512];
         fsi_blackbox box[2];
         uint64_t before = 0, after = 0;
@@ -1891,18 +1846,18 @@ TEST P_09_our_boxes_have_no_memory(void) {
         ASSERT(trial_begin(&T1) >= 0);
         box[0] = fsi_fluid_box_door(&T1.fluid);
         box[1] = fsi_solid_box_door(&T1.solids);
-        for (i = 0; i < T1.fluid.dof; i++)
+        for (int i = 0; i < T1.fluid.dof; i++)
             other[i] = T1.x[i] * FSI_R(-3) + FSI_R(0.002);
-        for (k = 0; k < T1.grid.dim && !T1.fluid.follow; k++)
+        for (int k = 0; k < T1.grid.dim && !T1.fluid.follow; k++)
             before = check_hash(T1.grid.u[k], T1.grid.faces[k] * sizeof(fsi_real), before);
-        for (k = 0; k < 2; k++) {
-            for (i = 0; i < 3; i++)
+        for (int k = 0; k < 2; k++) {
+            for (int i = 0; i < 3; i++)
                 ASSERT(
                     box[k].solve_fn(box[k].user, i == 1 ? other : T1.x, i == 1 ? T1.p : out[i / 2])
                     >= 0);
             ASSERT_EQ(0, memcmp(out[0], out[1], (size_t)T1.fluid.n * sizeof(fsi_real)));
         }
-        for (k = 0; k < T1.grid.dim && !T1.fluid.follow; k++)
+        for (int k = 0; k < T1.grid.dim && !T1.fluid.follow; k++)
             after = check_hash(T1.grid.u[k], T1.grid.faces[k] * sizeof(fsi_real), after);
         ASSERT(before == after);
         trial_free(&T1);
@@ -1914,16 +1869,14 @@ TEST P_09_our_boxes_have_no_memory(void) {
  * all vertices and faces says the same of any jump. */
 TEST A_01_kernel_forces_are_exact_for_a_constant_jump(void) {
     static const int kinds[3] = {STRIP, SHEET, EMBEDDED};
-    int q, s, v, c, e;
-    for (q = 0; q < 3; q++) {
+    for (int q = 0; q < 3; q++) {
         static fsi_real jump[4096], out[512], sum[3 * 256], weight[256];
-        const fsi_surface *u;
         fsi_interface *f = &T1.face;
         ASSERT(trial_make(&T1, kinds[q], .3, FSI_SCHEME_REDUCED, 2, .001) >= 0
                && trial_begin(&T1) >= 0);
-        u = &T1.list[0]->surface;
+        const fsi_surface *u = &T1.list[0]->surface;
         /* 3 Pa s where the surface's normal points away from, nothing before it */
-        for (s = 0; s < f->sides; s++) {
+        for (int s = 0; s < f->sides; s++) {
             fsi_vec3 n = fsi_surface_normal(u, f->side[s].element);
             jump[s] = (fsi__get(n, f->side[s].axis) > 0) == (f->side[s].sign > 0)
                           ? FSI_R(3) * (fsi_real)f->side[s].sign
@@ -1934,42 +1887,41 @@ TEST A_01_kernel_forces_are_exact_for_a_constant_jump(void) {
         }
         memset(out, 0, sizeof out);
         fsi__fluid_box_push(&T1.fluid, jump, out);
-        for (v = 0; v < u->vertex_count; v++)
-            for (c = 0; c < T1.grid.dim; c++)
+        for (int v = 0; v < u->vertex_count; v++)
+            for (int c = 0; c < T1.grid.dim; c++)
                 CHECK_NEAR((u->closed ? -3 : 3) * (double)T1.fluid.normal[3 * v + c],
                            out[3 * v + c], TOL(1e-14, 1e-6));
-        for (s = 0; s < f->sides; s++)
+        for (int s = 0; s < f->sides; s++)
             jump[s] = (fsi_real)sin(7.0 * s);
         memset(out, 0, sizeof out);
         memset(sum, 0, sizeof sum);
         memset(weight, 0, sizeof weight);
         fsi__fluid_box_push(&T1.fluid, jump, out);
-        for (v = 0; v < u->vertex_count; v++)
-            for (s = 0; s < f->sides; s++) {
+        for (int v = 0; v < u->vertex_count; v++)
+            for (int s = 0; s < f->sides; s++) {
                 fsi_vec3 d =
                     fsi_vec_sub(fsi_vec_load(u->x + 3 * v), fsi_interface_centre(f, &f->side[s]));
-                double r = (double)fsi_vec_dot(d, d) / pow(1.5 * (double)f->h, 2), n = 0, w,
-                       twin = 1;
+                double r = (double)fsi_vec_dot(d, d) / pow(1.5 * (double)f->h, 2), n = 0, twin = 1;
                 if (T1.grid.dim == 2)
                     r -= (double)(d.z * d.z) / pow(1.5 * (double)f->h, 2);
-                for (e = 0; e < f->sides; e++)
+                for (int e = 0; e < f->sides; e++)
                     twin += e != s && f->side[e].face == f->side[s].face
                             && f->side[e].axis == f->side[s].axis;
-                for (c = 0; c < 3; c++)
+                for (int c = 0; c < 3; c++)
                     n += pow((double)T1.fluid.normal[3 * v + c], 2);
-                w = r < 1
-                            && !(u->closed
-                                 && T1.fluid.normal[3 * v + f->side[s].axis]
-                                            * (fsi_real)f->side[s].sign
-                                        > 0)
-                        ? (1 - r) * (1 - r) * (double)T1.fluid.normal[3 * v + f->side[s].axis]
-                              / sqrt(n)
-                        : 0;
+                double w = r < 1
+                                   && !(u->closed
+                                        && T1.fluid.normal[3 * v + f->side[s].axis]
+                                                   * (fsi_real)f->side[s].sign
+                                               > 0)
+                               ? (1 - r) * (1 - r)
+                                     * (double)T1.fluid.normal[3 * v + f->side[s].axis] / sqrt(n)
+                               : 0;
                 weight[v] += (fsi_real)(fabs(w) / (u->closed ? 1 : twin));
                 sum[v] += (fsi_real)(w * (double)jump[s]);
             }
-        for (v = 0; v < u->vertex_count; v++)
-            for (c = 0; c < T1.grid.dim; c++)
+        for (int v = 0; v < u->vertex_count; v++)
+            for (int c = 0; c < T1.grid.dim; c++)
                 CHECK_NEAR((double)sum[v] / (double)weight[v] * (double)T1.fluid.normal[3 * v + c],
                            out[3 * v + c], TOL(1e-13, 1e-5));
         trial_free(&T1);
@@ -1985,9 +1937,8 @@ typedef struct moody {
 
 static fsi_result moody_respond(void *user, fsi_real dt, const fsi_real *impulse, fsi_real *v) {
     moody *m = (moody *)user;
-    int i;
     (void)dt;
-    for (i = 0; i < 3; i++)
+    for (int i = 0; i < 3; i++)
         v[i] += impulse[i] / FSI_R(0.05);
     m->calls++;
     if (m->kind == 0 && m->calls == 2)
@@ -2005,12 +1956,11 @@ static fsi_result moody_begin(void *user, fsi_real dt) {
 
 TEST P_strangers_solver_in_a_whole_step(void) {
     static const fsi_result expected[3] = {FSI_ERR_STATE, FSI_ERR_NUMERIC, FSI_OK};
-    int kind;
-    for (kind = 0; kind < 3; kind++) {
+    for (int kind = 0; kind < 3; kind++) {
         static fsi_partitioned_scene s;
-        moody m;
         fsi_coupled *list[1];
         memset(&s, 0, sizeof s);
+        moody m;
         m.kind = kind;
         m.calls = 0;
         ASSERT(trial_make(&T1, RIGID, .3, FSI_SCHEME_REDUCED, 0, .001) >= 0);
@@ -2050,17 +2000,14 @@ TEST A_04_floating_depths_by_exchange(void) {
     static fsi_partitioned_scene x;
     static fsi_solid_part part[5];
     fsi_coupled *list[5];
-    fsi_partitioned scheme;
-    fsi_partitioned_desc pd;
-    fsi_world_desc d;
-    fsi_world w;
-    fsi_shape_desc sd;
-    fsi_shape ball;
     double mean[4] = {0, 0, 0, 0}, level = 0;
-    int i, k, id[4], step, steps = 240, late = 120, most = 0;
+    int id[4], steps = 240, late = 120, most = 0;
     memset(&x, 0, sizeof x);
+    fsi_partitioned_desc pd;
     memset(&pd, 0, sizeof pd);
+    fsi_world_desc d;
     memset(&d, 0, sizeof d);
+    fsi_shape_desc sd;
     memset(&sd, 0, sizeof sd);
     d.grid.nx = 64;
     d.grid.ny = 28;
@@ -2073,13 +2020,15 @@ TEST A_04_floating_depths_by_exchange(void) {
     d.grid.side[3].kind = FSI_SIDE_OPEN;
     d.max_bodies = 4;
     d.damping = 4;
+    fsi_world w;
     CHECK_OK(fsi_world_init(&w, &d));
     sd.kind = FSI_SHAPE_SPHERE;
     sd.dim = 2;
     sd.radius = (fsi_real)r;
     sd.resolution = 32;
+    fsi_shape ball;
     CHECK_OK(fsi_shape_init(&ball, &sd));
-    for (i = 0; i < 4; i++) {
+    for (int i = 0; i < 4; i++) {
         fsi_rigid_desc b;
         memset(&b, 0, sizeof b);
         b.kind = FSI_RIGID_DYNAMIC;
@@ -2093,30 +2042,31 @@ TEST A_04_floating_depths_by_exchange(void) {
     pd.n = pd.m = 64;
     pd.group = 3;
     pd.tolerance = FSI_R(0.05) * w.grid.h;
+    fsi_partitioned scheme;
     CHECK_OK(fsi_partitioned_init(&scheme, &pd));
     x.scheme = &scheme;
     x.list = list;
     x.solids.part = part;
     x.fluid.bpp = 1;
     x.fluid.tolerance = 1e-6;
-    for (step = 0; step < steps; step++) {
+    for (int step = 0; step < steps; step++) {
         fsi_report report;
         ASSERT(fsi_world_exchange(&w, &x, FSI_R(0.01), &report) >= 0);
         if (report.iterations > most)
             most = report.iterations;
         if (step < late)
             continue;
-        for (i = 0; i < 4; i++)
+        for (int i = 0; i < 4; i++)
             mean[i] += (double)w.solids.body[id[i]].x.y / (steps - late);
         level += w.grid.stats.liquid_volume / (2.0 * (steps - late));
-        for (k = 0; k < w.door_count; k++)
+        for (int k = 0; k < w.door_count; k++)
             level += w.couple.interface.submerged[k] / (2.0 * (steps - late));
     }
     if (getenv("FSI_VERBOSE"))
         printf("A-04: depths %.3f %.3f %.3f, the heavy one at %.3f r; most iterations %d\n",
                (level - mean[0] + r) / r, (level - mean[1] + r) / r, (level - mean[2] + r) / r,
                mean[3] / r, most);
-    for (i = 0; i < 3; i++)
+    for (int i = 0; i < 3; i++)
         CHECK_NEAR(depth[i] * r, level - (mean[i] - r), (double)w.grid.h);
     CHECK_NEAR(r, mean[3], .05 * r);
     ASSERT(most < 30);

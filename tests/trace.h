@@ -29,10 +29,10 @@ static void trace_write(void) {
 static void trace(int failed) {
     static int begun;
     void *frame[TRACE_DEPTH];
-    int i, n = backtrace(frame, TRACE_DEPTH);
+    int n = backtrace(frame, TRACE_DEPTH);
     if (!begun++)
         atexit(trace_write);
-    for (i = 1; i + 1 < n; i++) {
+    for (int i = 1; i + 1 < n; i++) {
         size_t k = ((uintptr_t)frame[i] * 31 + (uintptr_t)frame[i + 1]) % TRACE_PAIRS;
         while (trace_pair[k].at
                && (trace_pair[k].at != frame[i] || trace_pair[k].from != frame[i + 1]))
